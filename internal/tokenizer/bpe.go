@@ -217,12 +217,12 @@ func (b *bpe) longest() int {
 }
 
 // covers implements model, as that of unigram.
-func (b *bpe) covers(c byte) int {
+func (b *bpe) covers(c rune) int {
 	if b.raw {
 		return b.widest // every byte has a token, and names are longer than what they stand for
 	}
 	unk, _ := b.token(b.unk)
-	if b.prefix != "" || b.suffix != "" || b.id(string(rune(c))) < 0 || strings.IndexByte(unk, c) >= 0 {
+	if b.prefix != "" || b.suffix != "" || b.id(string(c)) < 0 || strings.ContainsRune(unk, c) {
 		return 0
 	}
 	return b.widest

@@ -2,25 +2,31 @@ package tokenizer
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/text/unicode/norm"
 )
 
 // Tokenizers that make one token of unknown text of any length have no bound by length alone. Two
 // others are certain for them. They read the text once and allocate nothing.
 //
-// A Unigram or BPE model has a token for most letters of ASCII, and then covers them with tokens of
-// its vocabulary, of which the longest is known. So letters and digits are counted. They are in
-// runs: a normalizer changes such a letter only with a combining mark behind it.
+// A Unigram or BPE model has a token for most letters of ASCII and for many of other scripts, and
+// covers them with tokens of its vocabulary, of which the longest is known. So their bytes are
+// counted. They are in runs: a normalizer changes such a letter only with a combining mark behind it.
+// Letters without a token do not count: any number of them is one unknown token.
 //
 // A WordPiece model makes one unknown token of a word, but of no two words. So the words between
 // ASCII white space are counted. One word of any length fits any context: no bound can refuse it.
 
-// runBound counts letters and digits of ASCII.
+// runBound counts letters, and digits of ASCII, in bytes.
 type runBound struct {
-	perToken int       // how many of them a token covers at most; 0: there is no bound
-	counts   [128]bool // those that are covered by the vocabulary's tokens
-	lose     int       // characters at the end of a run that may vanish, see endsPlainly
+	perToken int       // how many bytes of them a token covers at most; 0: there is no bound
+	counts   [128]bool // those of ASCII that are covered by the vocabulary's tokens
+	letters  *runeSet  // those beyond ASCII, see [Tokenizer.newLetters]; nil for none
+	lose     int       // bytes at the end of a run that may vanish, see endsPlainly
 }
 
 // least returns a number of tokens that text has for certain.
@@ -28,9 +34,17 @@ func (b *runBound) least(text string) int {
 	if b.perToken == 0 {
 		return 0
 	}
-	letters, counted := 0, 0 // of all runs, and of this one
-	for i := range len(text) {
-		switch c := text[i]; {
+	letters, counted := 0, 0 // bytes of all runs, and of this one
+	for i, size := 0, 1; i < len(text); i, size = i+size, 1 {
+		c := text[i]
+		if c >= utf8.RuneSelf && b.letters != nil {
+			var r rune
+			if r, size = utf8.DecodeRuneInString(text[i:]); b.letters.has(r) {
+				counted += size
+				continue
+			}
+		}
+		switch {
 		case isASCIIWord(c):
 			if b.counts[c] {
 				counted++
@@ -44,7 +58,7 @@ func (b *runBound) least(text string) int {
 	return letters / b.perToken
 }
 
-// lost returns how many of n characters before text[end:], where a run ends, may vanish.
+// lost returns how many of n bytes before text[end:], where a run ends, may vanish.
 func (b *runBound) lost(text string, end, n int) int {
 	if endsPlainly(text, end) {
 		return 0
@@ -100,19 +114,94 @@ func (t *Tokenizer) newRunBound() (b runBound) {
 	most := 0
 	for c := range b.counts {
 		if isASCIIWord(byte(c)) {
-			if n := t.model.covers(to[c]); n > 0 {
+			if n := t.model.covers(rune(to[c])); n > 0 {
 				b.counts[c], most = true, max(most, n)
 			}
 		}
 	}
-	if most == 0 {
+	letters, widest := t.newLetters()
+	if most = max(most, widest); most == 0 {
 		return b
+	}
+	if letters != nil {
+		b.letters, steps = letters, steps*utf8.UTFMax
 	}
 	for i, a := range t.added.tokens {
 		most = max(most, len(a.Content), len(t.added.names[i]))
 	}
 	b.perToken, b.lose = most, steps
 	return b
+}
+
+// newLetters returns the letters beyond ASCII that are tokens and that text keeps wherever another
+// letter follows, and the longest token that may cover one, in bytes. It returns nil if there are none.
+func (t *Tokenizer) newLetters() (*runeSet, int) {
+	if !sparesLetters(t.norm) || slices.ContainsFunc(t.pre, func(p preTokenizer) bool {
+		spelled, ok := p.(*byteLevel)
+		return ok && !spelled.raw
+	}) {
+		return nil, 0
+	}
+	var kept ranges
+	most := 0
+	for _, token := range t.model.all() {
+		r, size := utf8.DecodeRuneInString(token)
+		if size != len(token) || r < utf8.RuneSelf || r == utf8.RuneError || !joinsNothing(r) {
+			continue
+		}
+		if n := t.model.covers(r); n > 0 && t.keepsLetter(token) {
+			kept, most = append(kept, runeRange{r, r}), max(most, n)
+		}
+	}
+	if kept == nil {
+		return nil, 0
+	}
+	return kept.compile(), most
+}
+
+// joinsNothing reports whether r is a letter that joins no letter before it or behind it, neither in a
+// normal form nor in a grapheme cluster.
+func joinsNothing(r rune) bool {
+	jamo := r >= 0x1100 && r <= 0x11ff || r >= 0xa960 && r <= 0xa97f || r >= 0xd7b0 && r <= 0xd7ff
+	return unicode.IsLetter(r) && !jamo && !isExtend(r) && !unicode.Is(unicode.Other_Grapheme_Extend, r) &&
+		norm.NFC.PropertiesString(string(r)).BoundaryBefore() && norm.NFKC.PropertiesString(string(r)).BoundaryBefore()
+}
+
+// keepsLetter reports whether the normalizer leaves a letter between two others as it is.
+func (t *Tokenizer) keepsLetter(letter string) bool {
+	if t.norm == nil {
+		return true
+	}
+	p, err := t.norm.normalize(piece{s: "a" + letter + "a", limit: 1 << 10})
+	return err == nil && strings.Contains(p.s, letter)
+}
+
+// sparesLetters reports whether n replaces no letters, digits and marks of any script by a pattern,
+// and no character that takes the letter behind it into its grapheme cluster.
+func sparesLetters(n normalizer) bool {
+	special := func(r rune) bool { return unicode.IsLetter(r) || unicode.IsNumber(r) || unicode.IsMark(r) }
+	switch n := n.(type) {
+	case normalizers:
+		for _, one := range n {
+			if !sparesLetters(one) {
+				return false
+			}
+		}
+	case replacer:
+		if lit, ok := n.pattern.(literal); ok {
+			return !strings.ContainsFunc(string(lit), special)
+		}
+		return !strings.ContainsFunc(n.source, func(r rune) bool { return r >= utf8.RuneSelf && special(r) })
+	case *precompiled:
+		for _, r := range tables(unicode.Prepended_Concatenation_Mark) {
+			for c := r.lo; c <= r.hi; c++ {
+				if _, changed := n.transform(string(c)); changed {
+					return false
+				}
+			}
+		}
+	}
+	return true
 }
 
 // keepsWords reports whether no pre-tokenizer removes letters or digits.
@@ -241,8 +330,8 @@ var sparePattern = regexp.MustCompile(`^[^\w\\.^$|?*+()\[\]{}](\+|\{[1-9]\d*(,\d
 // sparesWords reports whether r changes no letters and digits of ASCII, nor what is between two of
 // them, and adds no combining marks.
 func (r replacer) sparesWords() bool {
-	if strings.ContainsFunc(r.content, unicode.IsMark) {
-		return false
+	if r.content == "" || strings.ContainsFunc(r.content, unicode.IsMark) {
+		return false // a mark behind what vanishes joins the letter before it
 	}
 	if lit, ok := r.pattern.(literal); ok {
 		return lit != "" && !strings.ContainsFunc(string(lit), func(c rune) bool { return c < 128 && isASCIIWord(byte(c)) })

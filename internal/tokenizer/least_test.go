@@ -45,7 +45,7 @@ var unboundTokenizers = map[string]string{
 	"word pieces":          `{"normalizer":{"type":"BertNormalizer"},"pre_tokenizer":{"type":"BertPreTokenizer"},"model":{"type":"WordPiece","unk_token":"u","vocab":{"u":0,"a":1,"##b":2}}}`,
 }
 
-const unboundUnigram = `"model":{"type":"Unigram","unk_id":0,"vocab":[["<u1>",0],["a",-1],["b",-2],["ab",-1.5],["▁",-2],["▁ab",-2.5],["A",-3],["1",-3],["u",-3],["<",-3],[">",-3],["abab",-2]]}}`
+const unboundUnigram = `"model":{"type":"Unigram","unk_id":0,"vocab":[["<u1>",0],["a",-1],["b",-2],["ab",-1.5],["▁",-2],["▁ab",-2.5],["A",-3],["1",-3],["中",-3],["文",-3],["中文",-2],["й",-3],["д",-3],["か",-2],["が",-3],["한",-3],["하",-3],["é",-3],["ה",-3],["u",-3],["<",-3],[">",-3],["abab",-2]]}}`
 
 // TestLeastTokensIsCertain: no text has fewer tokens, however much the normalizer shortens it,
 // whatever is unknown, and also where it continues another text.
@@ -55,7 +55,7 @@ func TestLeastTokensIsCertain(t *testing.T) {
 		strings.Repeat("\u03b1\u0313\u0300\u0345", 300), strings.Repeat(" ", 5000), strings.Repeat("\uff21", 900), prose, strings.Repeat("=", 3000),
 		strings.Repeat("<u1>", 500), strings.Repeat("ab", 900), strings.Repeat("a ", 900), strings.Repeat("[ab ab]", 300), strings.Repeat("a\u0301", 500), strings.Repeat("a\x01\u0301", 500),
 	}
-	pieces := []string{"a", "b", "ab", "A", "1", "u", " ", "  ", "\t", "\n", "\r\n", "\u0301", "\u0308", "\x01", "\x7f", "\u00e9", "\u4e2d", "\U0001F600", "<u1>", "[ab ab]", "a b", "''", ".", "-", "\u200d", "\ufb01", "\u00a0", "▁", "[UNK]", "[MASK]"}
+	pieces := []string{"a", "b", "ab", "A", "1", "u", " ", "  ", "\t", "\n", "\r\n", "\u0301", "\u0308", "\x01", "\x7f", "\u00e9", "\u4e2d", "\U0001F600", "<u1>", "[ab ab]", "a b", "''", ".", "-", "\u200d", "\ufb01", "\u00a0", "中", "文", "中文", "й", "д", "か", "が", "\u3099", "\uff9e", "하", "한", "\u11ab", "\u0323", "ה", "\u0600", "\uff0d", "▁", "[UNK]", "[MASK]"}
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 300 {
 		var b strings.Builder
@@ -96,5 +96,28 @@ func TestLeastTokensIsCertain(t *testing.T) {
 			}
 			check(t, tok)
 		})
+	}
+}
+
+// TestUnigramTextBeyondASCIIIsRefusedUnread: text of letters that are tokens, none of them ASCII, had
+// no bound and was tokenized whatever its length.
+func TestUnigramTextBeyondASCIIIsRefusedUnread(t *testing.T) {
+	for _, name := range []string{"unigram, NFC", "unigram, as T5"} {
+		tok, err := Parse([]byte(unboundTokenizers[name]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, text := range []string{"中文", "д", "ה", "한"} {
+			var many *TooManyError
+			text = strings.Repeat(text, 1<<20)
+			size := allocated(func() { _, err = tok.EncodeIDs(text, EncodeOptions{MaxTokens: 4096}) })
+			if !errors.As(err, &many) || many.AtLeast != tok.LeastTokens(text) || size > 1024 {
+				t.Errorf("%s, %.6s: %v after %d bytes", name, text, err, size)
+			}
+		}
+		// Letters without tokens are one unknown token, whatever their number.
+		if ids, err := tok.EncodeIDs(strings.Repeat("ж", 1<<16), EncodeOptions{MaxTokens: 3}); err != nil {
+			t.Errorf("%s: %d tokens, %v", name, len(ids), err)
+		}
 	}
 }

@@ -20,9 +20,9 @@ type model interface {
 	// longest returns the maximum number of bytes of a word that a token stands for. 0 means any
 	// number.
 	longest() int
-	// covers returns the maximum number of bytes of a token that may stand for the ASCII letter or
-	// digit c anywhere. 0 means any number.
-	covers(c byte) int
+	// covers returns the maximum number of bytes of a token that may stand for the letter or digit c
+	// anywhere. 0 means any number.
+	covers(c rune) int
 	// id returns the id of a token, or -1.
 	id(token string) int32
 	token(id int32) (string, bool)

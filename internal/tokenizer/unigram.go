@@ -188,9 +188,9 @@ func (u *unigram) longest() int {
 
 // covers implements model. A character with a token of its own is never unknown, unless it is part of
 // the unknown token's name: neighbours of that name become one, too.
-func (u *unigram) covers(c byte) int {
+func (u *unigram) covers(c rune) int {
 	unk, _ := u.token(u.unk)
-	if u.id(string(rune(c))) < 0 || strings.IndexByte(unk, c) >= 0 {
+	if u.id(string(c)) < 0 || strings.ContainsRune(unk, c) {
 		return 0
 	}
 	return u.widest

@@ -71,7 +71,7 @@ func (w *wordPiece) longest() int { return 0 }
 func (w *wordPiece) least(string) int { return 0 }
 
 // covers implements model, as longest.
-func (w *wordPiece) covers(byte) int { return 0 }
+func (w *wordPiece) covers(rune) int { return 0 }
 
 func (w *wordPiece) appendTokens(dst []token, word string) ([]token, error) {
 	from := len(dst)
@@ -177,7 +177,7 @@ func (w *wordLevel) longest() int { return 0 }
 func (w *wordLevel) least(string) int { return 1 }
 
 // covers implements model, as longest.
-func (w *wordLevel) covers(byte) int { return 0 }
+func (w *wordLevel) covers(rune) int { return 0 }
 
 func (w *wordLevel) appendTokens(dst []token, word string) ([]token, error) {
 	ids, err := w.appendIDs(nil, word, nil)
