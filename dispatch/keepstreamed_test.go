@@ -92,7 +92,7 @@ func TestUnusedMemoryKeepsStreamedWeights(t *testing.T) {
 	forced(t, m, ids, prompt, 32)
 
 	lent := within("before a request")
-	m.CountRequests(planned.RequestBytes)
+	ledger.CountRequests(planned.RequestBytes) // as a server of several models does
 	if now := within("while requests hold all of theirs"); now >= lent {
 		t.Errorf("staging went from %d to %d bytes, want memory returned at once", lent, now)
 	}

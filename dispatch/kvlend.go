@@ -2,7 +2,6 @@ package dispatch
 
 import (
 	"sync"
-	"sync/atomic"
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/internal/hostmem"
@@ -36,10 +35,9 @@ func unusedByRequests(all, held int64) int64 {
 // while another one is taken, but for those of the weights.
 type lending struct {
 	sync.Mutex
-	others   int64        // bytes of the KV cache, and beyond the plan
-	requests int64        // bytes of the memory for requests
-	held     atomic.Int64 // by requests
-	unused   atomic.Int64 // by requests, at the last change
+	others   int64 // bytes of the KV cache, and beyond the plan
+	requests int64 // bytes of the memory for requests
+	unused   int64 // by requests, at the last change
 }
 
 // lendToStream sets what streamed weights are lent, and returns the bytes that they have no use for.
@@ -48,24 +46,21 @@ func (m *Model) lendToStream(others, requests int64) (rest int64) {
 	l.Lock()
 	defer l.Unlock()
 	l.others, l.requests = others, requests
-	unused := unusedByRequests(requests, l.held.Load())
-	l.unused.Store(unused)
+	unused := unusedByRequests(requests, m.ledger.Held(hostmem.Requests))
+	l.unused = unused
 	return min(others, m.weights.KeepBudget(others+unused))
 }
 
-// CountRequests counts n more bytes for requests in the ledger, or fewer if n is negative. Weights
-// return the memory that they were lent. Any goroutine may call it.
-func (m *Model) CountRequests(n int64) {
-	m.ledger.Add(hostmem.Requests, n)
+// CountRequests counts n more bytes for requests in the ledger; see [Ledger.CountRequests].
+func (m *Model) CountRequests(n int64) { m.options.Ledger.CountRequests(n) }
+
+// followRequests lends what requests of all models leave unused now.
+func (m *Model) followRequests() {
 	l := &m.lending
-	held := l.held.Add(n)
-	if !m.lends() || unusedByRequests(m.options.RequestBytes, held) == l.unused.Load() {
-		return
-	}
 	l.Lock()
 	defer l.Unlock()
-	if unused := unusedByRequests(l.requests, l.held.Load()); unused != l.unused.Load() {
-		l.unused.Store(unused)
+	if unused := unusedByRequests(l.requests, m.ledger.Held(hostmem.Requests)); unused != l.unused {
+		l.unused = unused
 		m.weights.KeepBudget(l.others + unused)
 	}
 }
@@ -103,6 +98,7 @@ func (m *Model) lend(pages int) (keep int, lent int64) {
 // startLending lends what no sequence uses of the KV cache.
 func (m *Model) startLending() {
 	if m.cache != nil && m.lends() {
+		m.options.Ledger.lenders.add(m)
 		m.limit.Lock()
 		defer m.limit.Unlock()
 		m.shrinkTo(m.limitNow(), 0)

@@ -150,6 +150,7 @@ func (m *Model) Close() {
 	m.stopTune()
 	m.endFollowing()
 	m.endKV()
+	m.options.Ledger.lenders.remove(m)
 	m.keeper.close()
 	for _, a := range m.adapters {
 		a.bound.Close()

@@ -127,6 +127,8 @@ type Ledger struct {
 	mover residency.Mover
 	kept  residency.Policy
 	begin sync.Once
+
+	lenders lenders
 }
 
 // SetLimit limits the memory of all models that l counts, in bytes, beside the limit that each model has.
@@ -135,8 +137,34 @@ type Ledger struct {
 // counted but not released, so a limit that is too small is exceeded. Any goroutine may call it.
 func (l *Ledger) SetLimit(bytes int64) { l.kept.SetLimit(bytes) }
 
-// CountRequests counts n more bytes for requests, or fewer if n is negative. Any goroutine may call it.
-func (l *Ledger) CountRequests(n int64) { l.host.Add(hostmem.Requests, n) }
+// CountRequests counts n more bytes for requests, or fewer if n is negative. Streamed weights of all models
+// return the memory that they were lent. Any goroutine may call it.
+func (l *Ledger) CountRequests(n int64) {
+	l.host.Add(hostmem.Requests, n)
+	l.lenders.Lock()
+	defer l.lenders.Unlock()
+	for _, m := range l.lenders.models {
+		m.followRequests()
+	}
+}
+
+// A lenders is the models that lend memory to their streamed weights.
+type lenders struct {
+	sync.Mutex
+	models []*Model
+}
+
+func (l *lenders) add(m *Model) {
+	l.Lock()
+	l.models = append(l.models, m)
+	l.Unlock()
+}
+
+func (l *lenders) remove(m *Model) {
+	l.Lock()
+	l.models = slices.DeleteFunc(l.models, func(other *Model) bool { return other == m })
+	l.Unlock()
+}
 
 // Held is what is held now, in bytes, by purpose: "weights", "kv", "activations",
 // "staging", "cache", "requests", "other".
