@@ -56,6 +56,15 @@ func (p Plan) LendingLess(bytes int64, hits func(share float64) float64) Plan {
 	return p
 }
 
+// CachedExpertBytes returns the bytes of experts that their cache is expected to have room for.
+func (p *Plan) CachedExpertBytes() int64 {
+	slot := p.LeastExpertBytes() / 2
+	if slot <= slotOverhead {
+		return 0
+	}
+	return (p.ExpertCacheBytes + p.lentToExperts) / slot * (slot - slotOverhead)
+}
+
 // KeepStreamed counts on lent bytes of the host, which others take back when they need them, for matrices
 // of the disk that would stream. It reduces DiskBytesPerToken by those that it has room for, and returns
 // the bytes that are left. Weights that the user's map places on the disk stream. Call it before

@@ -156,7 +156,8 @@ func (c *benchCmd) measure(ctx context.Context, m *dispatch.Model, checkpoint *l
 	r.share(m.Skeleton())
 	r.expect(m)
 	if err == nil && c.Trace != "" {
-		err = saveTrace(m, c.Trace, measurementsDir(c.CacheDir))
+		plan := m.PlanWith(r.Batch, r.PromptTokens+r.DecodeTokens)
+		r.Replay, err = saveTrace(m, c.Trace, measurementsDir(c.CacheDir), plan.CachedExpertBytes())
 	}
 	return r, err
 }

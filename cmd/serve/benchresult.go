@@ -77,6 +77,10 @@ type benchResult struct {
 	// Experts are the requests for routed experts of the disk tier while decoding; nil for none.
 	Experts *expertCounts `json:"experts,omitempty"`
 
+	// Replay are the hits of a replay of the recorded routing, without its first quarter, by policy; nil
+	// without --trace.
+	Replay *dispatch.RoutingHits `json:"replay,omitempty"`
+
 	AllocationsPerToken *float64 `json:"allocations_per_token"`
 
 	// Adapters are those that the sequences have in turn, and Base the rates without them.

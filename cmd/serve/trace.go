@@ -60,12 +60,19 @@ func draw(logits []float32, rng *rand.Rand) int32 {
 	return int32(len(logits) - 1)
 }
 
-// saveTrace writes the recorded routing to path, and keeps it in folder for plans.
-func saveTrace(m *dispatch.Model, path, folder string) error {
+// saveTrace writes the recorded routing to path, and keeps it in folder for plans. It returns the hits of
+// a replay in a cache with room for so many bytes of experts.
+func saveTrace(m *dispatch.Model, path, folder string, bytes int64) (*dispatch.RoutingHits, error) {
 	routing, err := m.Routing()
 	if err != nil {
-		return err
+		return nil, err
 	}
+	hits := routing.Hits(bytes)
+	return &hits, keepTrace(m, routing, path, folder)
+}
+
+// keepTrace writes a routing to path, and to folder unless that is "".
+func keepTrace(m *dispatch.Model, routing *dispatch.Routing, path, folder string) error {
 	if err := routing.Save(path); err != nil || folder == "" {
 		return err
 	}

@@ -23,6 +23,9 @@ func TestTraceOfABench(t *testing.T) {
 	if bench.Experts == nil || bench.Experts.Hits+bench.Experts.Misses == 0 {
 		t.Errorf("the bench counted %+v requests for experts", bench.Experts)
 	}
+	if r := bench.Replay; r == nil || r.Belady < r.Heft || r.Heft <= 0 {
+		t.Errorf("the replay of the bench has %+v", r)
+	}
 	if bench.Settling == nil || bench.Settling.Tokens != 3 || bench.Settling.DiskBytesPerToken <= 0 {
 		t.Errorf("a cache of experts is measured while it fills: settling %+v", bench.Settling)
 	}
