@@ -133,7 +133,7 @@ func (m *Model) Start(ctx context.Context, r Request) (*Generation, error) {
 	}
 	client := wire.ClientOf(ctx)
 	stream, err := m.engine.Submit(ctx, engine.Request{
-		Client:    client.ID,
+		Client: client.ID, Background: wire.InBackground(ctx),
 		Constrain: r.constraints(),
 		Adapter:   m.Adapter, Prompt: r.Prompt, Params: r.Params.internal(), MaxTokens: r.MaxTokens, N: r.N, Seed: r.Seed,
 		LogProbs: r.LogProbs, PromptLogProbs: r.PromptLogProbs, TopLogProbs: r.TopLogProbs,

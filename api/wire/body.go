@@ -22,6 +22,24 @@ const (
 	smallWork = 16 << 10
 )
 
+// Streams wraps next for a request whose body is not kept in memory, but read in pieces: the size of the body
+// has no limit here, and its memory is that of the pieces, n bytes. Errors are as with Limit.
+func (m *Memory) Streams(n int, write ErrorWriter, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c, ok := m.claim(r.Context(), int64(requestBytes+n))
+		if err := r.Context().Err(); !ok && err != nil {
+			write(w, errClosed(err))
+			return
+		}
+		if !ok {
+			rejectUnread(w, r, write, errFull())
+			return
+		}
+		defer c.end()
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), claimKey{}, c)))
+	})
+}
+
 // Limit wraps next so that each body, and all requests together, stay within their limits. A body
 // whose announced size exceeds the limit is rejected unread. A request waits until there is memory
 // for its body. The body's memory is released when the handler closes the body, and all that the

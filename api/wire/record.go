@@ -38,3 +38,14 @@ func OwnerOf(ctx context.Context) string {
 	owner, _ := ctx.Value(ownerKey{}).(string)
 	return owner
 }
+
+type backgroundKey struct{}
+
+// WithBackground returns a context whose requests no client waits for, such as those of a batch: all other
+// requests come before them.
+func WithBackground(ctx context.Context) context.Context {
+	return context.WithValue(ctx, backgroundKey{}, true)
+}
+
+// InBackground reports whether ctx is one of WithBackground.
+func InBackground(ctx context.Context) bool { return ctx.Value(backgroundKey{}) != nil }

@@ -12,7 +12,7 @@ import (
 type choice struct {
 	stream     *Stream
 	index      int
-	ticket     uint64 // order of arrival: the highest is the youngest
+	ticket     uint64 // order of arrival, the background's behind all others: the highest is the youngest
 	tokens     []int32
 	prompt     int // how many of tokens are the prompt
 	max        int // how many tokens there may be in all

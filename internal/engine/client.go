@@ -24,13 +24,25 @@ func (e *Engine) clientOf(name string) *client {
 	return c
 }
 
+// clientName is the name of a request's client. Its background requests take no turns from its others.
+func (r *Request) clientName() string {
+	if r.Background {
+		return "background\x00" + r.Client
+	}
+	return r.Client
+}
+
 // full reports whether a request of c is too many. A client with nothing here may exceed a full queue a little, so
 // that another's hundreds of requests do not keep it out. The caller holds mu.
-func (e *Engine) full(c *client) bool {
-	if c.open == 0 && c.name != "" && e.options.MaxQueue > 0 {
-		return e.open >= e.Places()+max(e.options.MaxQueue/newcomers, 1)
+func (e *Engine) full(c *client, background bool) bool {
+	if background {
+		return e.open >= e.Places()
 	}
-	return e.open >= e.Places()
+	open := e.open - e.background // what comes before c's request
+	if c.open == 0 && c.name != "" && e.options.MaxQueue > 0 {
+		return open >= e.Places()+max(e.options.MaxQueue/newcomers, 1)
+	}
+	return open >= e.Places()
 }
 
 // left notes that n choices of c have ended. The caller holds mu.
@@ -41,7 +53,7 @@ func (e *Engine) left(c *client, n int) {
 }
 
 // nextWaiting returns the index of the waiting choice that gets the next place, or -1. Choices that had a place already
-// come first.
+// come first, those of background requests last.
 func (e *Engine) nextWaiting() int {
 	best := -1
 	for i, c := range e.waiting {
@@ -57,6 +69,9 @@ func (e *Engine) nextWaiting() int {
 
 // before reports whether c gets a place before other, which arrived earlier.
 func (c *choice) before(other *choice) bool {
+	if a, b := c.stream.request.Background, other.stream.request.Background; a != b {
+		return b
+	}
 	if seated, otherSeated := !c.admitted.IsZero(), !other.admitted.IsZero(); seated || otherSeated {
 		return seated && !otherSeated
 	}

@@ -15,6 +15,9 @@
 // pages, and the choice waits to be recomputed from its tokens. It then continues with the same
 // tokens, because the model's results depend neither on the batch nor on chunks.
 //
+// A background request ([Request.Background]) comes after all others: it waits behind them, and its choices
+// are the youngest, so the engine preempts them as soon as another request needs a slot or pages.
+//
 // A stream buffers events up to a limit. If its reader does not take them, its choices pause, and
 // they are the first to give up slots and pages to waiting requests. A [Constraint] limits which
 // ids a choice may have next.

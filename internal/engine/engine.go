@@ -72,6 +72,7 @@ type Engine struct {
 	inbox      []*Stream // submitted, not yet seen by the goroutine
 	open       int       // choices of accepted requests that have not ended
 	clients    map[string]*client
+	background int // those of open that are of background requests
 	draining   bool
 	closed     bool
 	live       int // choices of the running pass that a reader waits for
@@ -154,13 +155,16 @@ func (e *Engine) Submit(ctx context.Context, r Request) (*Stream, error) {
 	case e.closed:
 		return nil, ErrClosed
 	}
-	s.client = e.clientOf(r.Client)
-	if e.full(s.client) {
+	s.client = e.clientOf(r.clientName())
+	if e.full(s.client, r.Background) {
 		e.left(s.client, 0)
 		return nil, e.overloaded()
 	}
 	e.open += r.choices()
 	s.client.open += r.choices()
+	if r.Background {
+		e.background += r.choices()
+	}
 	e.inbox = append(e.inbox, s)
 	s.unhook = context.AfterFunc(ctx, s.cancel)
 	e.wakeUp()
@@ -261,12 +265,19 @@ func (e *Engine) receive() {
 	for _, s := range e.received {
 		for i := range s.choices {
 			e.ticket++
-			s.choices[i].ticket = e.ticket
-			e.waiting = append(e.waiting, &s.choices[i])
+			c := &s.choices[i]
+			c.ticket = e.ticket
+			if s.request.Background {
+				c.ticket |= behind
+			}
+			e.insert(&e.waiting, c)
 		}
 	}
 	clear(e.received)
 }
+
+// behind is added to the tickets of background choices, so that they are younger than all others.
+const behind = 1 << 63
 
 // abort ends everything, when the engine stops.
 func (e *Engine) abort() {

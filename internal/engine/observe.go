@@ -129,6 +129,9 @@ func (e *Engine) account(c *choice, why Reason) {
 	e.mu.Lock()
 	e.open--
 	e.left(s.client, 1)
+	if s.request.Background {
+		e.background--
+	}
 	if !c.admitted.IsZero() {
 		if d := now.Sub(c.admitted); e.service == 0 {
 			e.service = d

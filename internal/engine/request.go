@@ -37,6 +37,10 @@ type Request struct {
 	// too.
 	Client string
 
+	// Background marks work that no client waits for, such as a batch. Its choices come after all others:
+	// they take slots, pages and room in a pass that the others leave, and are preempted for them.
+	Background bool
+
 	// Embed asks for an embedding of the prompt in place of a continuation. MaxTokens is 0
 	// then. The answer is one event.
 	Embed Pooling

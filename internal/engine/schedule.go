@@ -79,27 +79,29 @@ func (e *Engine) free(c *choice) {
 // admit moves waiting choices into the batch until no slot or no page is free: clients take turns, and each one's
 // choices come in order of arrival. Choices of stalled streams give their slots and pages up first.
 func (e *Engine) admit() {
-	if e.blocked && !e.freed && e.stalled() < 0 {
+	if e.blocked && !e.freed && e.stalled() < 0 && !e.mayYield() {
 		return // what did not fit before does not fit now
 	}
 	e.blocked, e.freed = false, false
 	for {
 		full := len(e.running) >= e.options.MaxBatch
-		if full && e.stalled() < 0 {
+		if full && e.stalled() < 0 && !e.mayYield() {
 			return
 		}
 		i := e.nextWaiting()
 		if i < 0 {
 			return
 		}
+		c := e.waiting[i]
 		if full {
-			e.park()
+			if !e.park() && !e.yield(c) {
+				return
+			}
 			continue // the parked choice is in the list
 		}
-		c := e.waiting[i]
 		err := e.start(c)
 		if errors.Is(err, ErrKVFull) && len(e.running) > 0 { // choices that end make room
-			if e.park() {
+			if e.park() || e.yield(c) {
 				continue
 			}
 			e.blocked, e.freed = true, false
@@ -133,6 +135,26 @@ func (e *Engine) park() bool {
 	c := e.running[i]
 	e.running = slices.Delete(e.running, i, i+1)
 	e.unseat(c)
+	return true
+}
+
+// mayYield reports whether the first waiting choice may take the place of the youngest running one.
+func (e *Engine) mayYield() bool {
+	return len(e.waiting) > 0 && len(e.running) > 0 && !e.waiting[0].stream.request.Background &&
+		e.running[len(e.running)-1].stream.request.Background
+}
+
+// yield sends the youngest running choice back to wait, if it is of a background request and c is not. It
+// returns false otherwise.
+func (e *Engine) yield(c *choice) bool {
+	if len(e.running) == 0 || c.stream.request.Background {
+		return false
+	}
+	youngest := e.running[len(e.running)-1]
+	if !youngest.stream.request.Background {
+		return false
+	}
+	e.preempt(youngest)
 	return true
 }
 
@@ -239,7 +261,7 @@ func (e *Engine) share(budget int) {
 	for budget > 0 {
 		var next *choice
 		for _, c := range e.prompts {
-			if c.seq != nil && c.most > c.chunk && (next == nil || c.most-c.chunk < next.most-next.chunk) {
+			if c.seq != nil && c.most > c.chunk && (next == nil || c.shorter(next)) {
 				next = c
 			}
 		}
@@ -250,6 +272,15 @@ func (e *Engine) share(budget int) {
 		next.chunk += n
 		budget -= n
 	}
+}
+
+// shorter reports whether c's prompt gets room in a pass before that of d: the background's come last, and
+// else the one with the least left comes first.
+func (c *choice) shorter(d *choice) bool {
+	if a, b := c.stream.request.Background, d.stream.request.Background; a != b {
+		return b
+	}
+	return c.most-c.chunk < d.most-d.chunk
 }
 
 // room makes sure of pages for n more tokens of c, at the cost of choices whose streams are
