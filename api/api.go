@@ -9,6 +9,7 @@ import (
 	"github.com/go-chi/chi/v5"
 	"github.com/go-chi/chi/v5/middleware"
 
+	"github.com/heftai/heft/api/batches"
 	"github.com/heftai/heft/api/generate"
 	"github.com/heftai/heft/api/keys"
 	"github.com/heftai/heft/api/messages"
@@ -40,6 +41,8 @@ type Options struct {
 	// Store keeps what clients read again, such as responses; nil: a part of the memory for requests does, until
 	// the handler's process ends.
 	Store *store.Store
+	// Batches has files and batches; nil: their endpoints answer 400. Serve stops it, else its owner does.
+	Batches *batches.Server
 	// Status and Plan are what /health, /metrics and GET /plan show; nil: those of each model.
 	Status func() dispatch.Status
 	Plan   func() any
@@ -56,6 +59,7 @@ type RequestMemory struct {
 // A service is what the handlers share.
 type service struct {
 	models *generate.Models
+	lines  map[string]http.Handler // endpoints that lines of batches may have
 	Options
 }
 
@@ -72,6 +76,9 @@ func newService(m *generate.Model, o Options) *service {
 		s.Requests.Bytes = wire.DefaultMemory
 	}
 	s.Timeouts = s.Timeouts.withDefaults()
+	if s.Batches == nil {
+		s.Batches = batches.Off(batches.NoStore)
+	}
 	return s
 }
 
@@ -92,7 +99,10 @@ func (s *service) statusOf(m *generate.Model) dispatch.Status {
 // Options.Lazy is set. Any number of handlers may serve one model. With Options.Catalog m is nil.
 func New(m *generate.Model, options Options) http.Handler {
 	s := newService(m, options)
-	return s.handler(m, dialects{openAI(openai.New(s.models), responses.New(s.models, s.kept(m))), anthropic(messages.New(s.models)),
+	open, kept := openai.New(s.models), responses.New(s.models, s.kept(m))
+	s.lines = map[string]http.Handler{"/v1/chat/completions": http.HandlerFunc(open.ChatCompletions), "/v1/completions": http.HandlerFunc(open.Completions),
+		"/v1/embeddings": http.HandlerFunc(open.Embeddings), "/v1/responses": http.HandlerFunc(kept.Create)}
+	return s.handler(m, dialects{openAI(open, kept, s.Batches), anthropic(messages.New(s.models)),
 		ollamas(ollama.New(s.models, s.Version))})
 }
 
@@ -134,7 +144,7 @@ func (s *service) handler(m *generate.Model, ds dialects) http.Handler {
 	s.follow(m, func(n int64) { requests.Admit(s.ofRequests(n)) })
 	r := chi.NewRouter()
 	r.Use(patient(s.Timeouts.Stall), identify, logAccess, recoverPanic(fail), secure, newGate(s.Access, fail).protect,
-		newGuard(s.APIKeys, s.Keys, fail).protect, requests.Limit(ds.errorsOf), middleware.GetHead, leased)
+		newGuard(s.APIKeys, s.Keys, fail).protect, limit(requests, ds.errorsOf), middleware.GetHead, leased)
 	r.NotFound(func(w http.ResponseWriter, r *http.Request) { fail(w, r, wire.NoSuchRoute(r)) })
 	r.MethodNotAllowed(func(w http.ResponseWriter, req *http.Request) {
 		w.Header().Set("Allow", strings.Join(methodsOf(r, req.URL.Path), ", "))
@@ -151,6 +161,8 @@ func (s *service) handler(m *generate.Model, ds dialects) http.Handler {
 	r.Get("/plan", s.plan)
 	r.Get("/activity", (&activities{service: s, begin: time.Now(), period: activityPeriod}).serve(fail))
 	ds.mount(r)
+	s.Batches.Begin(batches.Backend{Endpoints: s.lines, MaxLine: requests.MaxBody(), Parallel: s.slots(), Client: s.clientOf,
+		Limit: func(next http.Handler) http.Handler { return requests.Limit(ds.errorsOf)(leased(next)) }})
 	return r
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
+	"github.com/heftai/heft/api/batches"
 	"github.com/heftai/heft/api/messages"
 	"github.com/heftai/heft/api/ollama"
 	"github.com/heftai/heft/api/openai"
@@ -36,8 +37,17 @@ func newDialect(errors wire.ErrorWriter, routes ...route) dialect {
 }
 
 // openAI is OpenAI's dialect with vLLM's extensions.
-func openAI(s *openai.Server, r *responses.Server) dialect {
+func openAI(s *openai.Server, r *responses.Server, b *batches.Server) dialect {
 	return newDialect(openai.WriteError,
+		route{http.MethodPost, uploads, b.Upload},
+		route{http.MethodGet, "/v1/files", b.Files},
+		route{http.MethodGet, "/v1/files/{id}", b.File},
+		route{http.MethodGet, "/v1/files/{id}/content", b.Content},
+		route{http.MethodDelete, "/v1/files/{id}", b.DeleteFile},
+		route{http.MethodPost, "/v1/batches", b.Create},
+		route{http.MethodGet, "/v1/batches", b.List},
+		route{http.MethodGet, "/v1/batches/{id}", b.Retrieve},
+		route{http.MethodPost, "/v1/batches/{id}/cancel", b.Cancel},
 		route{http.MethodPost, "/v1/responses", r.Create},
 		route{http.MethodPost, "/v1/responses/input_tokens", r.InputTokens},
 		route{http.MethodGet, "/v1/responses/{id}", r.Retrieve},

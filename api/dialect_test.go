@@ -87,7 +87,7 @@ func TestAnotherDialectHasItsOwnWireForm(t *testing.T) {
 	m := generatetest.Speaking(t, generatetest.Speaker{Template: template, Says: "Dear all."}, engine.Options{})
 	s := newService(m, Options{APIKeys: []string{"k"}, Access: Access{}, Status: func() dispatch.Status { return dispatch.Status{} }})
 	l := letters{m}
-	h := s.handler(m, dialects{openAI(openai.New(s.models), responses.New(s.models, s.kept(m))), newDialect(l.errors,
+	h := s.handler(m, dialects{openAI(openai.New(s.models), responses.New(s.models, s.kept(m)), s.Batches), newDialect(l.errors,
 		route{http.MethodPost, "/letters", l.write},
 		route{http.MethodGet, "/letters/{id}", func(http.ResponseWriter, *http.Request) { panic("lost") }})})
 	ask := func(method, path, body, header string) *httptest.ResponseRecorder {

@@ -45,6 +45,7 @@ func Serve(ctx context.Context, l net.Listener, m *generate.Model, o Options) er
 		return fmt.Errorf("api: serve: %w", err)
 	case <-ctx.Done():
 	}
+	o.Batches.Stop()
 	limit := o.ShutdownTimeout
 	if limit == 0 {
 		limit = 30 * time.Second

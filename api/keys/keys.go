@@ -153,6 +153,18 @@ func (s *Set) Find(given []string) *Key {
 	return found
 }
 
+// Owner returns the key whose client has an id, or nil.
+func (s *Set) Owner(id string) *Key {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for _, k := range s.keys {
+		if k.client.ID == id {
+			return k
+		}
+	}
+	return nil
+}
+
 // Client is whose requests bring the key.
 func (k *Key) Client() *wire.Client { return &k.client }
 

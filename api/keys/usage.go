@@ -102,6 +102,13 @@ func (k *Key) Enter() (leave func(), err error) {
 	}), nil
 }
 
+// HasTokens reports whether the key has tokens left in this minute.
+func (k *Key) HasTokens() bool {
+	k.usage.mu.Lock()
+	defer k.usage.mu.Unlock()
+	return k.usage.tokens.wait(1, k.usage.now()) <= 0
+}
+
 // spend counts tokens.
 func (u *usage) spend(prompt, completion int) {
 	u.mu.Lock()

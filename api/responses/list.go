@@ -25,7 +25,7 @@ const (
 // InputItems is GET /v1/responses/{id}/input_items. It lists the items of the request itself, the latest
 // first unless order is asc.
 func (s *Server) InputItems(w http.ResponseWriter, r *http.Request) {
-	f, err := queryFields(r)
+	f, err := wire.QueryFields(r)
 	if err != nil {
 		respond(w, err)
 		return

@@ -2,9 +2,7 @@ package responses
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"net/http"
 	"sort"
 	"strings"
 
@@ -120,25 +118,4 @@ func inputError(err error) error {
 		e.Message = strings.Replace(e.Message, ".function.", ".", 1)
 	}
 	return &e
-}
-
-// queryFields are the parameters of a query as fields: true, false and numbers are values of JSON.
-func queryFields(r *http.Request) (*wire.Fields, error) {
-	values := map[string]json.RawMessage{}
-	for name, list := range r.URL.Query() {
-		raw := json.RawMessage(list[len(list)-1])
-		if kind := wire.TypeName(raw); !json.Valid(raw) || kind != "a boolean" && kind != "an integer" {
-			quoted, err := encode(string(raw))
-			if err != nil {
-				return nil, err
-			}
-			raw = quoted
-		}
-		values[name] = raw
-	}
-	body, err := encode(values)
-	if err != nil {
-		return nil, err
-	}
-	return wire.ParseFields(body)
 }

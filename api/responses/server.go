@@ -91,7 +91,7 @@ func (s *Server) find(r *http.Request) (*record, error) {
 
 // Retrieve is GET /v1/responses/{id}, with stream=true as a stream, of the events after starting_after.
 func (s *Server) Retrieve(w http.ResponseWriter, r *http.Request) {
-	f, err := queryFields(r)
+	f, err := wire.QueryFields(r)
 	if err != nil {
 		respond(w, err)
 		return

@@ -19,6 +19,8 @@ var (
 	ErrNotFound = errors.New("store: there is no such object")
 	// ErrTooLarge says that an object is larger than the limit of the store.
 	ErrTooLarge = errors.New("store: the object is larger than the store's limit")
+	// ErrFull says that what may not be dropped leaves no room.
+	ErrFull = errors.New("store: the store is full")
 )
 
 const (
@@ -35,7 +37,8 @@ type Store struct {
 
 	mu     sync.Mutex
 	limit  int64
-	used   int64     // bytes of all objects
+	used   int64     // bytes of all objects, and reserved ones
+	kept   int64     // reserved bytes
 	held   int64     // bytes of memory
 	recent list.List // of *object, the least recently used first
 	at     map[key]*list.Element
@@ -58,6 +61,36 @@ func NewMemory(limit int64, count func(bytes int64)) *Store {
 	return &Store{limit: limit, count: count, at: map[key]*list.Element{}}
 }
 
+// Folder is the folder of the files, "" for a store in memory. Its folders whose names have more than two
+// letters are free for others, who count their files with Reserve.
+func (s *Store) Folder() string { return s.dir }
+
+// Reserve counts n more bytes against the limit that are not an object and are not dropped, or fewer if n is
+// negative. Objects are dropped for them. It fails with ErrFull if they do not fit all the same.
+func (s *Store) Reserve(n int64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n > 0 && s.kept+n > s.limit {
+		return ErrFull
+	}
+	s.keep(n)
+	return nil
+}
+
+// Found is Reserve for n bytes that an earlier process has left, which may exceed the limit.
+func (s *Store) Found(n int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.keep(n)
+}
+
+// keep counts n bytes that are not dropped. s.mu is held.
+func (s *Store) keep(n int64) {
+	s.kept += n
+	s.used += n
+	s.shrink()
+}
+
 // InMemory reports whether objects end with the process.
 func (s *Store) InMemory() bool { return s.dir == "" }
 
@@ -68,7 +101,7 @@ func (s *Store) Put(owner, id string, value []byte) error {
 	k := keyOf(owner, id)
 	size := s.cost(len(value))
 	s.mu.Lock()
-	fits := size <= s.limit
+	fits := size <= s.limit-s.kept
 	s.mu.Unlock()
 	if !fits {
 		return ErrTooLarge

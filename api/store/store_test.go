@@ -236,3 +236,31 @@ func TestAFolderThatCannotBeMadeIsAnError(t *testing.T) {
 		t.Error("a file is not a folder")
 	}
 }
+
+// TestReservedBytesAreNotDropped: objects are dropped for them, and they never exceed the limit.
+func TestReservedBytesAreNotDropped(t *testing.T) {
+	for name, open := range stores(t, 1<<16) {
+		s := open()
+		if err := s.Put("", "1", make([]byte, 1000)); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Reserve(1<<16 - 100); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Get("", "1", nil); !errors.Is(err, store.ErrNotFound) {
+			t.Errorf("%s: an object stayed beside reserved bytes: %v", name, err)
+		}
+		if err := s.Reserve(101); !errors.Is(err, store.ErrFull) {
+			t.Errorf("%s: more bytes than the limit: %v", name, err)
+		}
+		if err := s.Put("", "2", make([]byte, 1000)); !errors.Is(err, store.ErrTooLarge) {
+			t.Errorf("%s: an object beside reserved bytes: %v", name, err)
+		}
+		if err := s.Reserve(100 - 1<<16); err != nil {
+			t.Error(err)
+		}
+		if err := s.Put("", "2", make([]byte, 1000)); err != nil {
+			t.Errorf("%s: after the bytes were freed: %v", name, err)
+		}
+	}
+}

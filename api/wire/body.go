@@ -32,7 +32,7 @@ func (m *Memory) Streams(n int, write ErrorWriter, next http.Handler) http.Handl
 			return
 		}
 		if !ok {
-			rejectUnread(w, r, write, errFull())
+			RejectUnread(w, r, write, errFull())
 			return
 		}
 		defer c.end()
@@ -55,7 +55,7 @@ func (m *Memory) Limit(errorsOf func(*http.Request) ErrorWriter) func(http.Handl
 				return
 			}
 			if r.ContentLength > m.MaxBody() {
-				rejectUnread(w, r, errorsOf(r), errTooLarge(m.MaxBody()))
+				RejectUnread(w, r, errorsOf(r), errTooLarge(m.MaxBody()))
 				return
 			}
 			announced := max(r.ContentLength, 0)
@@ -65,7 +65,7 @@ func (m *Memory) Limit(errorsOf func(*http.Request) ErrorWriter) func(http.Handl
 				return
 			}
 			if !ok {
-				rejectUnread(w, r, errorsOf(r), errFull())
+				RejectUnread(w, r, errorsOf(r), errFull())
 				return
 			}
 			defer c.end()

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net/http"
 	"strings"
 
 	"github.com/heftai/heft/internal/jsonscan"
@@ -301,4 +302,26 @@ func (f *Fields) Count(name string) int {
 		return 0
 	}
 	return longestList(raw)
+}
+
+// QueryFields returns the parameters of a query as fields: true, false and whole numbers are values of JSON,
+// all else are strings.
+func QueryFields(r *http.Request) (*Fields, error) {
+	values := map[string]json.RawMessage{}
+	for name, list := range r.URL.Query() {
+		raw := json.RawMessage(list[len(list)-1])
+		if kind := TypeName(raw); !json.Valid(raw) || kind != "a boolean" && kind != "an integer" {
+			quoted, err := json.Marshal(string(raw))
+			if err != nil {
+				return nil, err
+			}
+			raw = quoted
+		}
+		values[name] = raw
+	}
+	body, err := json.Marshal(values)
+	if err != nil {
+		return nil, err
+	}
+	return ParseFields(body)
 }

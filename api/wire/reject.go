@@ -10,10 +10,10 @@ import (
 // lingerBytes is how much of a rejected body is read and dropped.
 const lingerBytes = 64 << 20
 
-// rejectUnread answers a request whose body is not read. It sends the whole answer at once, then
+// RejectUnread answers a request whose body is not read. It sends the whole answer at once, then
 // drops the body as it comes: many clients send all of a body before they read, and would see a
 // broken pipe instead of the answer if the connection closed earlier.
-func rejectUnread(w http.ResponseWriter, r *http.Request, answer ErrorWriter, err error) {
+func RejectUnread(w http.ResponseWriter, r *http.Request, answer ErrorWriter, err error) {
 	whole := wholeAnswer{header: w.Header(), status: http.StatusOK}
 	answer(&whole, err)
 	w.Header().Set("Content-Length", strconv.Itoa(whole.body.Len()))

@@ -101,6 +101,7 @@ func (c *runCmd) Run(ctx context.Context, k *kong.Context) error {
 	}
 	stop() // a second signal ends the process at once
 	unwatch()
+	s.batches.Stop()
 	return c.drain(s.server, s.fleet.models)
 }
 

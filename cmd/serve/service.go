@@ -13,6 +13,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/heftai/heft/api"
+	"github.com/heftai/heft/api/batches"
 	"github.com/heftai/heft/api/generate"
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
@@ -25,12 +26,16 @@ import (
 
 // A service is the models wired for HTTP.
 type service struct {
-	fleet  *fleet
-	first  *loaded // the model that is loaded at the start; nil: requests load all
-	server *http.Server
+	fleet   *fleet
+	first   *loaded // the model that is loaded at the start; nil: requests load all
+	batches *batches.Server
+	server  *http.Server
 }
 
-func (s *service) close() { s.fleet.models.Close() }
+func (s *service) close() {
+	s.batches.Stop()
+	s.fleet.models.Close()
+}
 
 // A request is the models with their options, as the command line says.
 type request struct {
@@ -87,6 +92,10 @@ func (c *runCmd) build(ctx context.Context, w request) (*service, error) {
 	if o.Store, err = c.storeFlags.open(); err != nil {
 		return nil, err
 	}
+	if s.batches, err = openBatches(o.Store); err != nil {
+		return nil, err
+	}
+	o.Batches = s.batches
 	var m *generate.Model
 	if w.eager {
 		if s.first, err = f.loadFirst(ctx); err != nil {

@@ -1,15 +1,16 @@
 package main
 
 import (
+	"github.com/heftai/heft/api/batches"
 	"github.com/heftai/heft/api/store"
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/internal/cmdline"
 )
 
-// storeFlags say where responses are kept.
+// storeFlags say where responses, files and batches are kept.
 type storeFlags struct {
-	Store      string `help:"Keep responses in this folder (default: in memory, until the server ends)." placeholder:"DIR"`
-	StoreLimit string `help:"Drop the least recently used beyond this size of --store (default ${default})." default:"1GiB" placeholder:"SIZE"`
+	Store      string `help:"Keep responses, files and batches in this folder (default: responses in memory)." placeholder:"DIR"`
+	StoreLimit string `help:"Limit --store to this size; old responses are dropped for it (default ${default})." default:"1GiB" placeholder:"SIZE"`
 }
 
 func (f *storeFlags) check() error {
@@ -39,4 +40,13 @@ func (f *storeFlags) open() (*store.Store, error) {
 		return nil, cmdline.Misusef("--store: %w", err)
 	}
 	return s, nil
+}
+
+// openBatches returns the files and batches of a store, which may be nil.
+func openBatches(s *store.Store) (*batches.Server, error) {
+	b, err := batches.Open(s)
+	if err != nil {
+		return nil, cmdline.Misusef("--store: %w", err)
+	}
+	return b, nil
 }

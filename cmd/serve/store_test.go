@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // ask sends a request and returns the answer's object.
@@ -112,4 +113,68 @@ func TestTokenizerInfoIsTheModelsFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-p.end
+}
+
+// TestABatchSurvivesAKilledServer: a server that is killed with kill -9 while a batch runs, twice, leaves the
+// results; each line is in the output once.
+func TestABatchSurvivesAKilledServer(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "store")
+	p := start(t, "--store", dir, "--max-num-seqs", "2")
+	var in strings.Builder
+	const lines = 120
+	for i := range lines {
+		fmt.Fprintf(&in, `{"custom_id":"c%d","method":"POST","url":"/v1/completions","body":{"prompt":"Hi","max_tokens":30,"ignore_eos":true}}`+"\n", i)
+	}
+	form := "--b\r\nContent-Disposition: form-data; name=\"purpose\"\r\n\r\nbatch\r\n--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"f\"\r\n\r\n" + in.String() + "\r\n--b--\r\n"
+	r, err := http.NewRequestWithContext(t.Context(), "POST", p.url+"/v1/files", strings.NewReader(form))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "multipart/form-data; boundary=b")
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file struct{ ID string }
+	err = json.NewDecoder(answer.Body).Decode(&file)
+	answer.Body.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, batch := p.ask(t, "POST", "/v1/batches", fmt.Sprintf(`{"endpoint":"/v1/completions","input_file_id":%q,"completion_window":"24h"}`, file.ID))
+	path := fmt.Sprintf("/v1/batches/%s", batch["id"])
+	completed := func() float64 {
+		_, batch = p.ask(t, "GET", path, "")
+		return batch["request_counts"].(map[string]any)["completed"].(float64)
+	}
+	for _, enough := range []float64{10, 30} {
+		for completed() < enough {
+			time.Sleep(time.Millisecond)
+		}
+		if err := p.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		<-p.end
+		p = start(t, "--store", dir, "--max-num-seqs", "2")
+	}
+	for batch["status"] != "completed" {
+		if n := completed(); batch["status"] == "failed" || n > lines {
+			t.Fatalf("%v", batch)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	resp, err := http.Get(fmt.Sprintf("%s/v1/files/%s/content", p.url, batch["output_file_id"]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range lines {
+		if n := strings.Count(string(text), fmt.Sprintf(`"custom_id":"c%d"`, i)); n != 1 {
+			t.Errorf("line %d has %d results", i, n)
+		}
+	}
 }

@@ -89,11 +89,12 @@ var allowed = map[string][]string{
 	"api/internal/foreign":        {"api/wire"},                                                                                                                                                  // fields of other servers, for all dialects
 	"api/openai":                  {"api/wire", "api/internal/foreign", "api/generate", "text", "internal/chat"},
 	"api/store":                   {"internal/atomicfile"},                                                                 // what requests leave behind, in memory or on disk
+	"api/batches":                 {"api/wire", "api/openai", "api/store", "internal/atomicfile", "internal/filelock"},     // openai: errors
 	"api/responses":               {"api/wire", "api/generate", "api/internal/foreign", "api/openai", "api/store", "text"}, // openai: errors, sampling, log-probabilities
 	"api/messages":                {"api/wire", "api/generate", "api/internal/foreign", "api/openai", "text"},              // openai: sampling, template arguments
 	"api/ollama":                  {"api/wire", "api/generate", "meta", "text"},                                            // meta: what lists show of a model
 	"api/keys":                    {"api/wire"},
-	"api":                         {"api/wire", "api/generate", "api/keys", "api/messages", "api/ollama", "api/openai", "api/responses", "api/store", "devicemap", "dispatch", "internal/engine", "internal/engine/holder"},
+	"api":                         {"api/wire", "api/batches", "api/generate", "api/keys", "api/messages", "api/ollama", "api/openai", "api/responses", "api/store", "devicemap", "dispatch", "internal/engine", "internal/engine/holder"},
 	"cmd/serve":                   {"*"},
 	"cmd/train":                   {"*"},
 	"internal/cmdline":            {},                                                                                                                                                // what the commands have in common

@@ -136,6 +136,9 @@ func (e *Engine) Limit() int { return e.limit }
 // Places is how many choices may run and wait together: beyond, Submit is overloaded.
 func (e *Engine) Places() int { return e.options.MaxBatch + e.options.MaxQueue }
 
+// Slots is how many choices run at once.
+func (e *Engine) Slots() int { return e.options.MaxBatch }
+
 // Submit queues a request. It ends when ctx does. Errors: *RequestError and
 // *ContextError for requests that can never run, *OverloadedError when the queue is full,
 // ErrDraining, ErrClosed, or ctx's error.

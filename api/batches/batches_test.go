@@ -1,0 +1,249 @@
+package batches
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/heftai/heft/api/store"
+	"github.com/heftai/heft/api/wire"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// echo answers each line with its own body.
+var echo = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	_, _ = io.Copy(w, r.Body)
+})
+
+func open(t *testing.T, dir string) *Server {
+	t.Helper()
+	kept, err := store.Open(dir, 1<<26)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := Open(kept)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Stop)
+	return s
+}
+
+// newBatch makes a batch of lines without HTTP.
+func newBatch(t *testing.T, s *Server, in string) *keptBatch {
+	t.Helper()
+	f := &keptFile{File: file{ID: newID("file-")}}
+	n, err := s.files.upload(f.File.ID, strings.NewReader(in))
+	f.File.Bytes = n
+	if err == nil {
+		err = s.files.add(f)
+	}
+	k := &keptBatch{OutputID: newID("file-"), ErrorID: newID("file-"), Batch: batch{ID: newID("batch_"), Object: "batch", Status: validating,
+		Endpoint: "/v1/completions", Input: f.File.ID, CreatedAt: s.now().Unix(), ExpiresAt: s.now().Add(windowTime).Unix()}}
+	if err == nil {
+		err = s.add(k)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+func (s *Server) wait(t *testing.T, k *keptBatch) batch {
+	t.Helper()
+	s.running.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return k.view()
+}
+
+func completion(i int, body string) string {
+	return fmt.Sprintf(`{"custom_id":"c%d","method":"POST","url":"/v1/completions","body":%s}`+"\n", i, body)
+}
+
+// TestAnExpiredBatchSaysSoForEachLine: lines without an answer are in the error file.
+func TestAnExpiredBatchSaysSoForEachLine(t *testing.T) {
+	s := open(t, t.TempDir())
+	var expire context.CancelCauseFunc
+	s.until = func(ctx context.Context, _ time.Time, cause error) (context.Context, context.CancelFunc) {
+		ctx, cancel := context.WithCancelCause(ctx)
+		expire = cancel
+		return ctx, func() { cancel(nil) }
+	}
+	slow := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if b, _ := io.ReadAll(r.Body); bytes.Contains(b, []byte("slow")) {
+			expire(errExpired)
+			<-r.Context().Done()
+		}
+		wire.WriteJSON(w, http.StatusOK, 1)
+	})
+	s.Begin(Backend{Endpoints: map[string]http.Handler{"/v1/completions": slow}, MaxLine: 1 << 20, Parallel: 1})
+	b := s.wait(t, newBatch(t, s, completion(1, "{}")+completion(2, `{"slow":1}`)+completion(3, "{}")))
+	if b.Status != expired || b.Counts != (Counts{3, 1, 2}) || b.ErrorFile == nil {
+		t.Fatalf("%+v", b)
+	}
+	text, err := os.ReadFile(s.files.data(*b.ErrorFile))
+	if err != nil || !bytes.Contains(text, []byte(`"custom_id":"c3"`)) || !bytes.Contains(text, []byte("batch_expired")) {
+		t.Errorf("%s %v", text, err)
+	}
+}
+
+// TestALineThatTheServerHasNoRoomForIsTriedAgain: a 503 is no result.
+func TestALineThatTheServerHasNoRoomForIsTriedAgain(t *testing.T) {
+	s := open(t, t.TempDir())
+	asked := 0
+	busy := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if asked++; asked < 3 {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+		wire.WriteJSON(w, http.StatusOK, asked)
+	})
+	s.Begin(Backend{Endpoints: map[string]http.Handler{"/v1/completions": busy}, MaxLine: 1 << 20, Parallel: 1})
+	if b := s.wait(t, newBatch(t, s, completion(1, "{}"))); b.Counts.Completed != 1 || asked != 3 {
+		t.Errorf("asked %d times: %+v", asked, b)
+	}
+}
+
+// TestAPanicIsTheErrorOfItsLine: and the others are answered.
+func TestAPanicIsTheErrorOfItsLine(t *testing.T) {
+	s := open(t, t.TempDir())
+	bad := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if b, _ := io.ReadAll(r.Body); bytes.Contains(b, []byte("bad")) {
+			panic("bad")
+		}
+		wire.WriteJSON(w, http.StatusOK, 1)
+	})
+	s.Begin(Backend{Endpoints: map[string]http.Handler{"/v1/completions": bad}, MaxLine: 1 << 20, Parallel: 4})
+	b := s.wait(t, newBatch(t, s, completion(1, "{}")+completion(2, `{"bad":1}`)+completion(3, "{}")))
+	if b.Status != completed || b.Counts != (Counts{3, 2, 1}) {
+		t.Errorf("%+v", b)
+	}
+}
+
+// TestAFullStoreEndsABatch: its results do not exceed the limit of the store.
+func TestAFullStoreEndsABatch(t *testing.T) {
+	dir := t.TempDir()
+	kept, err := store.Open(dir, 64<<10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := Open(kept)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Stop()
+	large := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		wire.WriteJSON(w, http.StatusOK, strings.Repeat("x", 10<<10))
+	})
+	s.Begin(Backend{Endpoints: map[string]http.Handler{"/v1/completions": large}, MaxLine: 1 << 20, Parallel: 2})
+	var in strings.Builder
+	for i := range 20 {
+		in.WriteString(completion(i, "{}"))
+	}
+	b := s.wait(t, newBatch(t, s, in.String()))
+	if b.Status != failed || b.Errors == nil || !strings.Contains(b.Errors.Data[0].Message, "--store-limit") {
+		t.Errorf("%+v", b)
+	}
+	size := int64(0)
+	for _, path := range []string{"files", "batches"} {
+		list, err := os.ReadDir(filepath.Join(dir, path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range list {
+			if info, err := e.Info(); err == nil {
+				size += info.Size()
+			}
+		}
+	}
+	if size > 64<<10 {
+		t.Errorf("%d bytes in a store of %d", size, 64<<10)
+	}
+}
+
+// TestLongLinesAreFoundInBoundedMemory: lines longer than the buffer keep their places.
+func TestLongLinesAreFoundInBoundedMemory(t *testing.T) {
+	text := strings.Repeat("a", 3*lineBuffer) + "\n \n" + strings.Repeat("b", lineBuffer) + "\r\nc"
+	all := newLines(strings.NewReader(text))
+	var got []string
+	for {
+		l, err := all.next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		part := text[l.at : l.at+l.size]
+		got = append(got, fmt.Sprintf("%d%s%d", l.number, part[:1], len(part)))
+	}
+	if want := fmt.Sprintf("[1a%d 3b%d 4c1]", 3*lineBuffer, lineBuffer+1); fmt.Sprint(got) != want {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
+
+// TestAnotherServerHasTheFolder: one process runs the batches of a folder.
+func TestAnotherServerHasTheFolder(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	if other := open(t, dir); other.off == "" {
+		t.Error("two servers have one folder")
+	}
+	s.Stop()
+	if next := open(t, dir); next.off != "" {
+		t.Errorf("after the first has ended: %s", next.off)
+	}
+}
+
+// TestAKilledProcessBetweenResultsAndTheirBatch: the files are described and the batch is not ended.
+func TestAKilledProcessBetweenResultsAndTheirBatch(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	b := Backend{Endpoints: map[string]http.Handler{"/v1/completions": echo}, MaxLine: 1 << 20, Parallel: 2}
+	s.Begin(b)
+	k := newBatch(t, s, completion(1, `{"x":"<1>"}`)+completion(2, "{}"))
+	s.wait(t, k)
+	s.change(k, func(b *batch) { b.Status = finalizing })
+	s.Stop()
+	s = open(t, dir)
+	s.Begin(b)
+	got := s.wait(t, s.batches[k.Batch.ID])
+	if got.Status != completed || got.Counts != (Counts{2, 2, 0}) {
+		t.Errorf("%+v", got)
+	}
+	f, err := os.Open(s.files.data(*got.Output))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	n := 0
+	for in := bufio.NewScanner(f); in.Scan(); n++ {
+	}
+	if n != 2 {
+		t.Errorf("%d results", n)
+	}
+}
+
+// BenchmarkLine measures what a line costs beside its endpoint.
+func BenchmarkLine(b *testing.B) {
+	path := filepath.Join(b.TempDir(), "in")
+	if err := os.WriteFile(path, []byte(strings.Repeat(completion(1, `{"prompt":"x"}`), b.N)), 0o600); err != nil {
+		b.Fatal(err)
+	}
+	_, err := Run(context.Background(), Job{In: path, Out: path + ".out", Errors: path + ".err",
+		Backend: Backend{Endpoints: map[string]http.Handler{"/v1/completions": echo}, MaxLine: 1 << 20, Parallel: 8}})
+	if err != nil {
+		b.Fatal(err)
+	}
+}

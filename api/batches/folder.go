@@ -1,0 +1,298 @@
+package batches
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/heftai/heft/api/store"
+	"github.com/heftai/heft/internal/atomicfile"
+)
+
+// A file is what clients see of a file.
+type file struct {
+	ID        string `json:"id"`
+	Object    string `json:"object"`
+	Bytes     int64  `json:"bytes"`
+	CreatedAt int64  `json:"created_at"`
+	Filename  string `json:"filename"`
+	Purpose   string `json:"purpose"`
+	Status    string `json:"status"`
+}
+
+// Purposes of files.
+const (
+	purposeBatch  = "batch"
+	purposeOutput = "batch_output"
+)
+
+// keptFile is the description of a file on disk.
+type keptFile struct {
+	File  file   `json:"file"`
+	Owner string `json:"owner"`
+	Order int64  `json:"order"` // the time of its creation in nanoseconds, for lists
+}
+
+const (
+	// maxFiles is how many files there are at most.
+	maxFiles = 10_000
+	// maxDescription is the size of the longest description of a file or a batch in bytes.
+	maxDescription = 1 << 20
+	// descriptionBytes is what a description counts against the limit of the store.
+	descriptionBytes = 4 << 10
+	// step is how much of the store's limit a growing file reserves at once.
+	step = 1 << 20
+)
+
+var errNoFile = errors.New("batches: there is no such file")
+
+// fileID is what ids of files look like, so that one can be part of a path.
+var fileID = regexp.MustCompile(`^file-[a-z0-9]{1,64}$`)
+
+// A folder keeps files. It is safe for concurrent use.
+type folder struct {
+	dir   string
+	store *store.Store
+	mu    sync.Mutex
+	files map[string]*keptFile
+}
+
+// openFolder reads the descriptions of a folder, which is made if it does not exist, and counts its files.
+func openFolder(dir string, s *store.Store) (*folder, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("batches: %w", err)
+	}
+	atomicfile.RemoveStale(dir)
+	f := &folder{dir: dir, store: s, files: map[string]*keptFile{}}
+	err := eachDescription(dir, func(path string, b []byte) error {
+		var k keptFile
+		if err := json.Unmarshal(b, &k); err != nil {
+			return err
+		}
+		if !fileID.MatchString(k.File.ID) || path != f.description(k.File.ID) {
+			return errors.New("it has another name")
+		}
+		info, err := os.Stat(f.data(k.File.ID))
+		if err != nil || info.Size() != k.File.Bytes {
+			return fmt.Errorf("its contents are missing or damaged: %w", err)
+		}
+		f.files[k.File.ID] = &k
+		s.Found(k.File.Bytes + descriptionBytes)
+		return nil
+	})
+	return f, err
+}
+
+// eachDescription calls use with each description in dir. One that use fails for is skipped with a line in the
+// log.
+func eachDescription(dir string, use func(path string, b []byte) error) error {
+	list, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("batches: %w", err)
+	}
+	for _, e := range list {
+		if !strings.HasSuffix(e.Name(), descriptionSuffix) {
+			continue
+		}
+		path := filepath.Join(dir, e.Name())
+		b, err := readSmall(path)
+		if err == nil {
+			err = use(path, b)
+		}
+		if err != nil {
+			slog.Warn("batches: skipping a damaged file", "path", path, "reason", err)
+		}
+	}
+	return nil
+}
+
+func readSmall(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxDescription+1))
+	if err == nil && len(b) > maxDescription {
+		err = fmt.Errorf("it has more than %d bytes", maxDescription)
+	}
+	return b, err
+}
+
+const descriptionSuffix = ".json"
+
+func (f *folder) description(id string) string { return filepath.Join(f.dir, id+descriptionSuffix) }
+
+// data is the path of a file's contents.
+func (f *folder) data(id string) string { return filepath.Join(f.dir, id+".data") }
+
+// removeOthers removes contents without a description that keep does not name: of uploads that a killed process
+// did not finish.
+func (f *folder) removeOthers(keep map[string]bool) {
+	list, err := os.ReadDir(f.dir)
+	if err != nil {
+		return
+	}
+	for _, e := range list {
+		id, ok := strings.CutSuffix(e.Name(), ".data")
+		if ok && fileID.MatchString(id) && f.files[id] == nil && !keep[id] {
+			_ = os.Remove(f.data(id)) // or the next start does
+		}
+	}
+}
+
+// upload writes the contents of a new file from in to disk as they come, and returns their size. It fails with
+// store.ErrFull, or if in does. The caller calls add or drop afterwards.
+func (f *folder) upload(id string, in io.Reader) (size int64, err error) {
+	f.mu.Lock()
+	many := len(f.files) >= maxFiles
+	f.mu.Unlock()
+	if many {
+		return 0, errManyFiles
+	}
+	out, err := atomicfile.Create(f.data(id))
+	if err != nil {
+		return 0, fmt.Errorf("batches: %w", err)
+	}
+	defer out.Discard()
+	if err := out.Chmod(0o600); err != nil {
+		return 0, fmt.Errorf("batches: %w", err)
+	}
+	reserved := int64(0)
+	defer func() {
+		if err != nil {
+			f.store.Found(-reserved)
+			return
+		}
+		f.store.Found(size - reserved)
+	}()
+	buffer := make([]byte, uploadBuffer)
+	for {
+		n, err := in.Read(buffer)
+		if size+int64(n) > reserved {
+			more := int64(step)
+			if f.store.Reserve(more) != nil { // the rest may be smaller
+				more = size + int64(n) - reserved
+				if err := f.store.Reserve(more); err != nil {
+					return size, err
+				}
+			}
+			reserved += more
+		}
+		if _, failed := out.Write(buffer[:n]); failed != nil {
+			return size, fmt.Errorf("batches: %w", failed)
+		}
+		size += int64(n)
+		if errors.Is(err, io.EOF) {
+			return size, out.Commit()
+		}
+		if err != nil {
+			return size, err
+		}
+	}
+}
+
+// uploadBuffer is how much of an upload is in memory.
+const uploadBuffer = 64 << 10
+
+var errManyFiles = fmt.Errorf("batches: there are %d files, which is the most: delete some", maxFiles)
+
+// add describes a file whose contents are in place and counted.
+func (f *folder) add(k *keptFile) error {
+	if err := f.store.Reserve(descriptionBytes); err != nil {
+		return err
+	}
+	if err := describe(f.description(k.File.ID), k); err != nil {
+		f.store.Found(-descriptionBytes)
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.files[k.File.ID] = k
+	return nil
+}
+
+// drop removes contents of size bytes that were not added.
+func (f *folder) drop(id string, size int64) {
+	_ = os.Remove(f.data(id)) // or removeOthers does at the next start
+	f.store.Found(-size)
+}
+
+func describe(path string, v any) error {
+	b, err := json.Marshal(v)
+	if err == nil {
+		err = atomicfile.WriteFile(path, b)
+	}
+	if err != nil {
+		return fmt.Errorf("batches: %w", err)
+	}
+	return nil
+}
+
+// find returns a file of an owner. It fails with errNoFile.
+func (f *folder) find(owner, id string) (*keptFile, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if k := f.files[id]; k != nil && k.Owner == owner {
+		return k, nil
+	}
+	return nil, errNoFile
+}
+
+// remove deletes a file.
+func (f *folder) remove(k *keptFile) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.files[k.File.ID] != k {
+		return errNoFile
+	}
+	for _, path := range []string{f.description(k.File.ID), f.data(k.File.ID)} {
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("batches: %w", err)
+		}
+	}
+	delete(f.files, k.File.ID)
+	f.store.Found(-k.File.Bytes - descriptionBytes)
+	return nil
+}
+
+// withdraw removes the description of a file and keeps its contents, which no longer count.
+func (f *folder) withdraw(id string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if k := f.files[id]; k != nil {
+		_ = os.Remove(f.description(id)) // add replaces it
+		delete(f.files, id)
+		f.store.Found(-k.File.Bytes - descriptionBytes)
+	}
+}
+
+// list returns the files of an owner, the oldest first. purpose "" means any.
+func (f *folder) list(owner, purpose string) []file {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var mine []*keptFile
+	for _, k := range f.files {
+		if k.Owner == owner && (purpose == "" || k.File.Purpose == purpose) {
+			mine = append(mine, k)
+		}
+	}
+	slices.SortFunc(mine, func(a, b *keptFile) int {
+		return cmp.Or(cmp.Compare(a.Order, b.Order), cmp.Compare(a.File.ID, b.File.ID))
+	})
+	var all []file
+	for _, k := range mine {
+		all = append(all, k.File)
+	}
+	return all
+}

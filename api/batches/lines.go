@@ -1,0 +1,138 @@
+package batches
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// lineBuffer is how much of a file is read at once to find its lines.
+const lineBuffer = 64 << 10
+
+// A line is a place in a JSONL file.
+type line struct {
+	number int   // from 1
+	at     int64 // its first byte
+	size   int64 // without the end of the line
+}
+
+// lines finds the lines of a file. Its memory does not depend on their length.
+type lines struct {
+	in     *bufio.Reader
+	at     int64
+	number int
+}
+
+func newLines(in io.Reader) *lines { return &lines{in: bufio.NewReaderSize(in, lineBuffer)} }
+
+// next returns the next line that is not blank. It fails with io.EOF at the end.
+func (l *lines) next() (line, error) {
+	for {
+		found, blank, err := l.scan()
+		if err != nil || !blank {
+			return found, err
+		}
+	}
+}
+
+// scan returns the next line, and whether it is blank.
+func (l *lines) scan() (found line, blank bool, err error) {
+	l.number++
+	found, blank = line{number: l.number, at: l.at}, true
+	for {
+		piece, err := l.in.ReadSlice('\n')
+		l.at += int64(len(piece))
+		blank = blank && len(bytes.TrimSpace(piece)) == 0
+		switch {
+		case err == nil:
+			found.size = l.at - found.at - 1
+			return found, blank, nil
+		case errors.Is(err, io.EOF) && l.at > found.at:
+			found.size = l.at - found.at
+			return found, blank, nil
+		case !errors.Is(err, bufio.ErrBufferFull):
+			return found, blank, err
+		}
+	}
+}
+
+// A call is what a line asks for.
+type call struct {
+	CustomID string
+	URL      string
+	Body     json.RawMessage
+}
+
+// lineError says what is wrong with a line, as the list errors of a batch has it.
+type lineError struct {
+	Code    string  `json:"code"`
+	Message string  `json:"message"`
+	Param   *string `json:"param"`
+	Line    *int    `json:"line"`
+}
+
+func (e *lineError) Error() string { return e.Message }
+
+// maxCustomID bounds the custom_id of a line in bytes.
+const maxCustomID = 512
+
+func wrongLine(code, param, format string, args ...any) error {
+	e := &lineError{Code: code, Message: fmt.Sprintf(format, args...)}
+	if param != "" {
+		e.Param = &param
+	}
+	return e
+}
+
+// parseLine reads a line. allowed says whether an endpoint may be called, and why not. It fails with a
+// *lineError.
+func parseLine(b []byte, allowed func(url string) error) (call, error) {
+	var raw struct {
+		CustomID json.RawMessage `json:"custom_id"`
+		Method   json.RawMessage `json:"method"`
+		URL      json.RawMessage `json:"url"`
+		Body     json.RawMessage `json:"body"`
+	}
+	if err := json.Unmarshal(b, &raw); err != nil {
+		return call{}, wrongLine("invalid_json_line", "", "This line is not a JSON object: %v.", err)
+	}
+	var c call
+	var method string
+	for _, f := range []struct {
+		name string
+		raw  json.RawMessage
+		to   *string
+	}{{"custom_id", raw.CustomID, &c.CustomID}, {"method", raw.Method, &method}, {"url", raw.URL, &c.URL}} {
+		if f.raw == nil {
+			return c, wrongLine("missing_required_parameter", f.name, "Missing required parameter: '%s'.", f.name)
+		}
+		if json.Unmarshal(f.raw, f.to) != nil || *f.to == "" {
+			return c, wrongLine("invalid_type", f.name, "Invalid value for '%s': expected a string that is not empty.", f.name)
+		}
+	}
+	switch body := bytes.TrimSpace(raw.Body); {
+	case len(c.CustomID) > maxCustomID:
+		return c, wrongLine("invalid_value", "custom_id", "Invalid value for 'custom_id': it has %d bytes, expected at most %d.", len(c.CustomID), maxCustomID)
+	case method != "POST":
+		return c, wrongLine("invalid_method", "method", "Invalid value for 'method': got %.20q, expected \"POST\".", method)
+	case len(body) == 0:
+		return c, wrongLine("missing_required_parameter", "body", "Missing required parameter: 'body'.")
+	case body[0] != '{':
+		return c, wrongLine("invalid_type", "body", "Invalid type for 'body': expected an object.")
+	default:
+		c.Body = body
+	}
+	if err := allowed(c.URL); err != nil {
+		return c, err
+	}
+	var stream struct {
+		Stream json.RawMessage `json:"stream"`
+	}
+	if json.Unmarshal(c.Body, &stream) == nil && stream.Stream != nil && string(stream.Stream) != "false" && string(stream.Stream) != "null" {
+		return c, wrongLine("invalid_value", "body.stream", "'stream' is not supported in a batch.")
+	}
+	return c, nil
+}

@@ -1,0 +1,118 @@
+package batches
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+)
+
+// results is a file of results that grows by a line at a time.
+type results struct {
+	file    *os.File
+	size    int64
+	reserve func(n int64) error // is asked for room before the file grows; nil: there is no limit
+}
+
+// openResults opens the file at path, which is made if it does not exist.
+func openResults(path string, reserve func(int64) error) (*results, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("batches: %w", err)
+	}
+	return &results{file: f, reserve: reserve}, nil
+}
+
+// recover reads the results of the batch called name that an earlier process has written, and calls seen with
+// the numbers of their lines. It cuts off what follows the last whole one. Its memory does not depend on the
+// length of lines.
+func (r *results) recover(name string, seen func(int)) (count int, err error) {
+	in := bufio.NewReaderSize(r.file, lineBuffer)
+	want := []byte(prefix(name))
+	var end, at int64
+	number, begins := 0, true
+	for {
+		piece, err := in.ReadSlice('\n')
+		at += int64(len(piece))
+		if begins {
+			if number = numberOf(piece, want); number == 0 {
+				break
+			}
+		}
+		begins = err == nil
+		if begins {
+			seen(number)
+			count++
+			end = at
+			continue
+		}
+		if errors.Is(err, bufio.ErrBufferFull) {
+			continue
+		}
+		if !errors.Is(err, io.EOF) {
+			return 0, fmt.Errorf("batches: %w", err)
+		}
+		break
+	}
+	if err := r.file.Truncate(end); err != nil {
+		return 0, fmt.Errorf("batches: %w", err)
+	}
+	r.size = end
+	if r.reserve != nil {
+		if err := r.reserve(end); err != nil {
+			return 0, err
+		}
+	}
+	_, err = r.file.Seek(end, io.SeekStart)
+	return count, err
+}
+
+// numberOf is the number of the line that a result is of, 0 if piece does not begin one.
+func numberOf(piece, prefix []byte) int {
+	digits, ok := bytes.CutPrefix(piece, prefix)
+	end := bytes.IndexByte(digits, '"')
+	if !ok || end < 0 {
+		return 0
+	}
+	n, err := strconv.Atoi(string(digits[:end]))
+	if err != nil || n < 0 {
+		return 0
+	}
+	return n
+}
+
+// append writes one result with one write, so that a killed process leaves at most one that is not whole.
+func (r *results) append(what result) error {
+	var line bytes.Buffer
+	out := json.NewEncoder(&line) // it ends what it writes with a newline
+	out.SetEscapeHTML(false)
+	if err := out.Encode(what); err != nil {
+		return fmt.Errorf("batches: %w", err)
+	}
+	b := line.Bytes()
+	if r.reserve != nil {
+		if err := r.reserve(int64(len(b))); err != nil {
+			return err
+		}
+	}
+	n, err := r.file.Write(b)
+	if err != nil {
+		if n > 0 {
+			_ = r.file.Truncate(r.size)
+			_, _ = r.file.Seek(r.size, io.SeekStart)
+		}
+		return fmt.Errorf("batches: %w", err)
+	}
+	r.size += int64(n)
+	return nil
+}
+
+// close syncs the file and closes it.
+func (r *results) close() error {
+	err := r.file.Sync()
+	return errors.Join(err, r.file.Close())
+}

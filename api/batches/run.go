@@ -1,0 +1,255 @@
+package batches
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/heftai/heft/api/wire"
+)
+
+// Counts are the lines of a batch.
+type Counts struct {
+	Total     int `json:"total"`
+	Completed int `json:"completed"`
+	Failed    int `json:"failed"`
+}
+
+// A runner answers the lines of one file. It is used once.
+type runner struct {
+	backend *Backend
+	places  *places
+	in      *os.File
+	owner   string
+	name    string // of the batch, part of the ids of its lines
+	out     *results
+	errs    *results
+	allowed func(url string) error
+	failed  func(error) // is told that results cannot be written; it ends the run
+
+	mu     sync.Mutex
+	counts Counts
+	done   bitmap
+}
+
+// resume counts the lines that an earlier process has answered.
+func (r *runner) resume() error {
+	for _, results := range []*results{r.out, r.errs} {
+		n, err := results.recover(r.name, r.done.set)
+		if err != nil {
+			return err
+		}
+		if results == r.out {
+			r.counts.Completed = n
+		} else {
+			r.counts.Failed = n
+		}
+	}
+	return nil
+}
+
+// run answers all lines that have no result yet, and returns when the last one has ended, or ctx has.
+func (r *runner) run(ctx context.Context) error {
+	var running sync.WaitGroup
+	defer running.Wait()
+	return r.each(func(l line) error {
+		if err := r.places.take(ctx, l.size); err != nil {
+			return err
+		}
+		running.Go(func() {
+			defer r.places.free(l.size)
+			r.answer(ctx, l)
+		})
+		return nil
+	})
+}
+
+// expire writes a result for each line that has none.
+func (r *runner) expire(ctx context.Context) error {
+	return r.each(func(l line) error {
+		err := r.backend.read(ctx, r.in, l, func(_ context.Context, text []byte) error {
+			c, err := parseLine(text, r.allowed)
+			if err == nil {
+				r.fail(l, c.CustomID, "batch_expired", "This request could not be executed before the completion window expired.")
+			}
+			return err
+		})
+		return errors.Join(err, context.Cause(ctx))
+	})
+}
+
+// each calls f with each line that has no result, until it fails.
+func (r *runner) each(f func(line) error) error {
+	in := newLines(io.NewSectionReader(r.in, 0, 1<<62))
+	for {
+		l, err := in.next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err == nil && !r.done.has(l.number) {
+			err = f(l)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// Times between two attempts of a line that the server has no room for.
+const firstPause, longestPause = 100 * time.Millisecond, 5 * time.Second
+
+// answer answers one line. It tries again while the server is full.
+func (r *runner) answer(ctx context.Context, l line) {
+	for pause := firstPause; ; pause = min(2*pause, longestPause) {
+		again := r.attempt(ctx, l)
+		if !again || ctx.Err() != nil {
+			return
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// attempt answers a line and reports whether that is to be tried again.
+func (r *runner) attempt(ctx context.Context, l line) (again bool) {
+	err := r.backend.read(ctx, r.in, l, func(inner context.Context, text []byte) error {
+		c, err := parseLine(text, r.allowed)
+		if err != nil {
+			r.fail(l, c.CustomID, "invalid_request", err.Error())
+			return nil
+		}
+		inner, later, err := r.backend.as(inner, r.owner)
+		if err != nil || later {
+			again = later
+			if !later {
+				r.fail(l, c.CustomID, "forbidden", message(err))
+			}
+			return nil
+		}
+		a := r.backend.ask(inner, c)
+		switch {
+		case ctx.Err() != nil:
+		case a.failed != nil:
+			r.fail(l, c.CustomID, "server_error", message(a.failed))
+		case a.status == http.StatusServiceUnavailable:
+			again = true
+		default:
+			r.keep(l, c.CustomID, a)
+		}
+		return nil
+	})
+	var full *refused
+	var wrong *lineError
+	switch {
+	case err == nil || ctx.Err() != nil:
+	case errors.As(err, &full) && full.status == http.StatusServiceUnavailable:
+		return true
+	case errors.As(err, &wrong):
+		r.fail(l, "", wrong.Code, wrong.Message)
+	default:
+		r.fail(l, "", "server_error", message(err))
+	}
+	return again
+}
+
+// message is what a client reads of err.
+func message(err error) string {
+	var own *wire.Error
+	if errors.As(err, &own) {
+		return own.Message
+	}
+	return err.Error()
+}
+
+// A result is a line of the output.
+type result struct {
+	ID       string       `json:"id"`
+	CustomID string       `json:"custom_id"`
+	Response *response    `json:"response"`
+	Error    *resultError `json:"error"`
+	Line     int          `json:"line,omitempty"` // of the input, where the line failed
+}
+
+type response struct {
+	Status    int             `json:"status_code"`
+	RequestID string          `json:"request_id"`
+	Body      json.RawMessage `json:"body"`
+}
+
+type resultError struct {
+	Code    string `json:"code"`
+	Message string `json:"message"`
+}
+
+// prefix begins the result of a line.
+func prefix(name string) string { return `{"id":"batch_req_` + name + "_" }
+
+func (r *runner) id(l line) string { return "batch_req_" + r.name + "_" + strconv.Itoa(l.number) }
+
+// keep writes what an endpoint has answered.
+func (r *runner) keep(l line, customID string, a *answer) {
+	body := bytes.TrimSpace(a.body.Bytes())
+	if !json.Valid(body) {
+		r.fail(l, customID, "server_error", fmt.Sprintf("The endpoint answered with status %d and no JSON.", a.status))
+		return
+	}
+	id := r.id(l)
+	out := result{ID: id, CustomID: customID, Response: &response{a.status, id, body}}
+	if a.status == http.StatusOK {
+		r.write(r.out, l, out)
+		return
+	}
+	out.Line = l.number
+	r.write(r.errs, l, out)
+}
+
+// fail writes that a line has no answer.
+func (r *runner) fail(l line, customID, code, message string) {
+	r.write(r.errs, l, result{ID: r.id(l), CustomID: customID, Line: l.number,
+		Error: &resultError{code, fmt.Sprintf("line %d: %s", l.number, message)}})
+}
+
+func (r *runner) write(to *results, l line, what result) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := to.append(what); err != nil {
+		r.failed(err)
+		return
+	}
+	r.done.set(l.number)
+	if to == r.out {
+		r.counts.Completed++
+	} else {
+		r.counts.Failed++
+	}
+}
+
+// progress returns the counts so far.
+func (r *runner) progress() Counts {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.counts
+}
+
+// A bitmap is a set of line numbers, of a bit each.
+type bitmap []uint64
+
+func (b *bitmap) set(n int) {
+	for n/64 >= len(*b) {
+		*b = append(*b, 0)
+	}
+	(*b)[n/64] |= 1 << (n % 64)
+}
+
+func (b bitmap) has(n int) bool { return n/64 < len(b) && b[n/64]>>(n%64)&1 == 1 }

@@ -1,0 +1,227 @@
+package batches
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/heftai/heft/api/store"
+	"github.com/heftai/heft/internal/atomicfile"
+	"github.com/heftai/heft/internal/filelock"
+)
+
+// A Server keeps files and runs batches. Its methods are safe for concurrent use.
+type Server struct {
+	off     string // why there are no files and batches; "" if there are
+	dir     string // of the batches
+	files   *folder
+	lock    *os.File
+	now     func() time.Time
+	until   func(context.Context, time.Time, error) (context.Context, context.CancelFunc)
+	ctx     context.Context // ends with Stop
+	stop    context.CancelCauseFunc
+	running sync.WaitGroup
+
+	backend *Backend // nil until Begin
+	places  *places
+
+	mu      sync.Mutex
+	batches map[string]*keptBatch
+}
+
+const (
+	// maxBatches is how many batches are known. The oldest that have ended are forgotten for new ones.
+	maxBatches = 10_000
+	// maxActive is how many batches may run or wait to run.
+	maxActive = 1000
+)
+
+// Off returns a server that answers all requests with a 400 that says why.
+func Off(why string) *Server { return &Server{off: why} }
+
+// NoStore says that files and batches need a folder.
+const NoStore = "Files and batches need a folder: start the server with --store DIR."
+
+// Open returns the files and batches in the folder of a store. If another process has them, their requests are
+// answered with a 400 that says so. It fails if the folder cannot be read or written. No batch runs before
+// Begin.
+func Open(s *store.Store) (*Server, error) {
+	if s == nil || s.InMemory() {
+		return Off(NoStore), nil
+	}
+	lock, err := filelock.Open(filepath.Join(s.Folder(), "batches.lock"), filelock.Try)
+	if errors.Is(err, filelock.ErrLocked) {
+		slog.Warn("batches: another server has the files and batches of the folder", "store", s.Folder())
+		return Off("Another server has the files and batches of this folder: start this one with another --store DIR."), nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("batches: %w", err)
+	}
+	b := &Server{dir: filepath.Join(s.Folder(), "batches"), lock: lock, now: time.Now, until: context.WithDeadlineCause, batches: map[string]*keptBatch{}}
+	b.ctx, b.stop = context.WithCancelCause(context.Background())
+	if err := b.load(s); err != nil {
+		_ = lock.Close()
+		return nil, err
+	}
+	return b, nil
+}
+
+// load reads what an earlier process has left.
+func (s *Server) load(kept *store.Store) (err error) {
+	if err := os.MkdirAll(s.dir, 0o700); err != nil {
+		return fmt.Errorf("batches: %w", err)
+	}
+	if s.files, err = openFolder(filepath.Join(kept.Folder(), "files"), kept); err != nil {
+		return err
+	}
+	atomicfile.RemoveStale(s.dir)
+	used := map[string]bool{}
+	err = eachDescription(s.dir, func(path string, b []byte) error {
+		var k keptBatch
+		if err := json.Unmarshal(b, &k); err != nil {
+			return err
+		}
+		if !batchID.MatchString(k.Batch.ID) || path != s.path(k.Batch.ID) || !fileID.MatchString(k.OutputID) || !fileID.MatchString(k.ErrorID) {
+			return errors.New("it has another name")
+		}
+		s.batches[k.Batch.ID] = &k
+		kept.Found(descriptionBytes)
+		if !ended(k.Batch.Status) {
+			used[k.OutputID], used[k.ErrorID] = true, true
+		}
+		return nil
+	})
+	s.files.removeOthers(used)
+	return err
+}
+
+// Begin runs the batches that have not ended, and new ones, on a backend. It is called once.
+func (s *Server) Begin(b Backend) {
+	if s.off != "" {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.backend != nil {
+		return
+	}
+	s.backend, s.places = &b, newPlaces(&b)
+	var left []*keptBatch
+	for _, k := range s.batches {
+		if !ended(k.Batch.Status) {
+			left = append(left, k)
+		}
+	}
+	slices.SortFunc(left, func(a, b *keptBatch) int { return cmp.Compare(a.Order, b.Order) })
+	for _, k := range left {
+		s.start(k)
+	}
+}
+
+// Stop ends the lines that run, and frees the folder for another process. Batches continue in the next one.
+func (s *Server) Stop() {
+	if s == nil || s.off != "" {
+		return
+	}
+	s.mu.Lock() // no batch starts from here on
+	s.stop(errStopped)
+	s.mu.Unlock()
+	s.running.Wait()
+	_ = s.lock.Close()
+}
+
+// save keeps the state of a batch. s.mu is held.
+func (s *Server) save(k *keptBatch) {
+	if err := describe(s.path(k.Batch.ID), k); err != nil {
+		slog.Error("batches: the state of a batch was not kept", "batch", k.Batch.ID, "reason", err)
+	}
+}
+
+// start runs a batch. s.mu is held.
+func (s *Server) start(k *keptBatch) {
+	if s.ctx.Err() != nil {
+		return
+	}
+	ctx, cancel := context.WithCancelCause(s.ctx)
+	k.cancel = cancel
+	if k.Batch.Status == cancelling {
+		cancel(errCancelled)
+	}
+	s.running.Go(func() {
+		defer cancel(nil)
+		end, free := s.until(ctx, time.Unix(k.Batch.ExpiresAt, 0), errExpired)
+		defer free()
+		s.process(end, k)
+	})
+}
+
+// newID is an id like those of OpenAI.
+func newID(prefix string) string { return prefix + strings.ToLower(rand.Text()) }
+
+// find returns a batch of an owner, nil if there is none. s.mu is held.
+func (s *Server) find(owner, id string) *keptBatch {
+	if k := s.batches[id]; k != nil && k.Owner == owner {
+		return k
+	}
+	return nil
+}
+
+// add keeps a new batch and starts it. It fails with store.ErrFull, or if there are too many.
+func (s *Server) add(k *keptBatch) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var over []*keptBatch
+	active := 0
+	for _, other := range s.batches {
+		if ended(other.Batch.Status) {
+			over = append(over, other)
+		} else {
+			active++
+		}
+	}
+	if active >= maxActive {
+		return errManyBatches
+	}
+	slices.SortFunc(over, func(a, b *keptBatch) int { return cmp.Compare(a.Order, b.Order) })
+	for _, old := range over[:max(0, min(len(over), len(s.batches)+1-maxBatches))] {
+		_ = os.Remove(s.path(old.Batch.ID)) // or it is known again after the next start
+		delete(s.batches, old.Batch.ID)
+		s.files.store.Found(-descriptionBytes)
+	}
+	if err := s.files.store.Reserve(descriptionBytes); err != nil {
+		return err
+	}
+	if err := describe(s.path(k.Batch.ID), k); err != nil {
+		s.files.store.Found(-descriptionBytes)
+		return err
+	}
+	s.batches[k.Batch.ID] = k
+	if s.backend != nil {
+		s.start(k)
+	}
+	return nil
+}
+
+var errManyBatches = fmt.Errorf("batches: %d batches run or wait, which is the most", maxActive)
+
+// usesInput reports whether a file is the input of a batch that has not ended, and of which.
+func (s *Server) usesInput(id string) (batch string, used bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, k := range s.batches {
+		if k.Batch.Input == id && !ended(k.Batch.Status) {
+			return k.Batch.ID, true
+		}
+	}
+	return "", false
+}

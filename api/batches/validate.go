@@ -1,0 +1,105 @@
+package batches
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"slices"
+)
+
+const (
+	// maxLines is how many requests a batch may have.
+	maxLines = 50_000
+	// maxErrors is how many errors a batch lists.
+	maxErrors = 100
+)
+
+// validate reads all lines of a file. It returns how many there are, and what is wrong with them, in order. It
+// fails if the file cannot be read, or with the cause of ctx. It takes 16 bytes a line.
+func (b *Backend) validate(ctx context.Context, in *os.File, allowed func(string) error) (count int, wrong []*lineError, err error) {
+	type custom struct {
+		hash uint64
+		line int
+	}
+	var ids []custom
+	all := newLines(io.NewSectionReader(in, 0, 1<<62))
+	for {
+		l, err := all.next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return 0, nil, fmt.Errorf("batches: %w", err)
+		}
+		if count++; count > maxLines {
+			return count, []*lineError{{Code: "too_many_requests", Message: fmt.Sprintf("The file has more than %d requests.", maxLines), Line: &l.number}}, nil
+		}
+		id, err := b.check(ctx, in, l, allowed)
+		var bad *lineError
+		switch {
+		case errors.As(err, &bad):
+			bad.Line = &l.number
+			if wrong = append(wrong, bad); len(wrong) == maxErrors {
+				return count, wrong, nil
+			}
+		case err != nil:
+			return 0, nil, err
+		default:
+			sum := sha256.Sum256([]byte(id))
+			ids = append(ids, custom{binary.LittleEndian.Uint64(sum[:]), l.number})
+		}
+	}
+	if count == 0 {
+		return 0, []*lineError{{Code: "empty_file", Message: "The input file is empty: it needs a line with a request."}}, nil
+	}
+	slices.SortFunc(ids, func(a, b custom) int { return cmp.Or(cmp.Compare(a.hash, b.hash), cmp.Compare(a.line, b.line)) })
+	param := "custom_id"
+	for i := 1; i < len(ids) && len(wrong) < maxErrors; i++ {
+		if ids[i].hash == ids[i-1].hash {
+			wrong = append(wrong, &lineError{Code: "duplicate_custom_id", Param: &param, Line: &ids[i].line,
+				Message: fmt.Sprintf("The custom_id of this line is that of line %d, too.", ids[i-1].line)})
+		}
+	}
+	slices.SortStableFunc(wrong, func(a, b *lineError) int { return cmp.Compare(*a.Line, *b.Line) })
+	return count, wrong, nil
+}
+
+// check returns the custom_id of a line. It waits while there is no memory to read the line.
+func (b *Backend) check(ctx context.Context, in io.ReaderAt, l line, allowed func(string) error) (id string, err error) {
+	for {
+		err = b.read(ctx, in, l, func(_ context.Context, text []byte) error {
+			c, err := parseLine(text, allowed)
+			id = c.CustomID
+			return err
+		})
+		if ctx.Err() != nil {
+			return "", context.Cause(ctx)
+		}
+		var full *refused
+		switch {
+		case !errors.As(err, &full):
+			return id, err
+		case full.status != http.StatusServiceUnavailable:
+			return "", wrongLine("line_too_long", "", "This server has too little memory for a line of %d bytes.", l.size)
+		}
+	}
+}
+
+// allow returns the check of a line's url: it must be endpoint, or with "" any that b has.
+func (b *Backend) allow(endpoint string) func(string) error {
+	return func(url string) error {
+		if endpoint != "" && url != endpoint {
+			return wrongLine("mismatched_endpoint", "url", "Invalid value for 'url': got %.100q, the endpoint of the batch is %q.", url, endpoint)
+		}
+		if b.Endpoints[url] == nil {
+			return wrongLine("invalid_url", "url", "Invalid value for 'url': got %.100q, which is no endpoint of a batch.", url)
+		}
+		return nil
+	}
+}
