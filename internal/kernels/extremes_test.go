@@ -68,7 +68,7 @@ func ways() []way {
 				return kerneltest.Grouped(set, lying(f, v, n), mat.Floats{V: x, Stride: n}, rows, tokens, n, 2)
 			}},
 		{name: "halves", takes: bfloat16(func(s *kernels.Set) bool { return s.GEMV.HasSplit() }), products: func(set *kernels.Set, f mat.Format, v, x []float32, rows, tokens, n int) []float32 {
-			return kerneltest.ByHalves(set, lying(f, v, n), mat.Floats{V: x, Stride: n}, rows, tokens, n, gemv.SplitBlock)
+			return kerneltest.BySplit(set, lying(f, v, n), mat.Floats{V: x, Stride: n}, rows, tokens, n, gemv.SplitBlock)
 		}},
 		{name: "panels", takes: always, products: kerneltest.Summed},
 		{name: "pairs", takes: bfloat16(func(s *kernels.Set) bool { return s.BF16 }), rounds: true, products: func(set *kernels.Set, f mat.Format, v, x []float32, rows, tokens, n int) []float32 {

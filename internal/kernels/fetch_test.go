@@ -73,7 +73,7 @@ func everyProduct(set *kernels.Set, rows, n int) (all [][]float32) {
 
 func bfloatProducts(set *kernels.Set, w mat.Weights, x mat.Floats, rows, n int) (all [][]float32) {
 	if set.GEMV.HasSplit() {
-		all = append(all, kerneltest.ByHalves(set, w, x, rows, 1, n, n), kerneltest.ByHalves(set, w, x, rows, 2, n, n))
+		all = append(all, kerneltest.BySplit(set, w, x, rows, 1, n, n), kerneltest.BySplit(set, w, x, rows, 2, n, n))
 	}
 	if set.BF16 {
 		words := mat.PairWords(n)

@@ -85,8 +85,8 @@ func TestRowLoopsStayInside(t *testing.T) {
 	})
 }
 
-// TestBandSumsStayInside is TestStaysInside for floats that meet weights in bands.
-func TestBandSumsStayInside(t *testing.T) {
+// TestInterleavedSumsStayInside is TestStaysInside for floats that meet weights in bands.
+func TestInterleavedSumsStayInside(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	kerneltest.Each(t, func(t *testing.T, set *kernels.Set) {
 		for _, rows := range []int{1, 3, 8, 15, 16, 17, 32, 48, 75} {

@@ -88,8 +88,8 @@ func partsStayInside(t *testing.T, set *kernels.Set, parts, n int) {
 	pack := words(2 * size)
 	set.GEMM.PackParts(pack, gemm.PanelWords(n), mat.Floats{V: kerneltest.GuardedFloats(t, width*n), Stride: n}, gemm.PartsLayout{Panel: n%2 == 0, Parts: parts, Width: width, N: n})
 	set.GEMM.PackParts(pack, gemm.PanelWords(n), mat.Floats{V: kerneltest.GuardedFloats(t, n*width), Stride: width}, gemm.PartsLayout{Panel: n%2 == 0, Lines: true, Parts: parts, Width: width, N: n})
-	set.GEMM.PackHalves(pack, mat.Weights{Data: kerneltest.Guarded(t, 2*width*n), Stride: 2 * n, Format: mat.BFloat16}, n%2 == 0, false, width, n)
-	set.GEMM.PackHalves(pack, mat.Weights{Data: kerneltest.Guarded(t, 2*width*n), Stride: 2 * width, Format: mat.BFloat16}, n%2 == 0, true, width, n)
+	set.GEMM.PackBFloat16(pack, mat.Weights{Data: kerneltest.Guarded(t, 2*width*n), Stride: 2 * n, Format: mat.BFloat16}, n%2 == 0, false, width, n)
+	set.GEMM.PackBFloat16(pack, mat.Weights{Data: kerneltest.Guarded(t, 2*width*n), Stride: 2 * width, Format: mat.BFloat16}, n%2 == 0, true, width, n)
 	set.GEMM.MulParts(mat.Floats{V: kerneltest.GuardedFloats(t, 32*32), Stride: 32}, kerneltest.PacksOf(pack, parts, n), kerneltest.PacksOf(words(2*size), parts, n), mat.CeilDiv(n, gemm.BlockK), 1, true)
 	if parts == gemm.FloatParts {
 		set.GEMM.MulParts(mat.Floats{V: kerneltest.GuardedFloats(t, 32*32), Stride: 32}, kerneltest.PacksOf(pack, parts, n), kerneltest.PacksOf(words(2*gemm.PanelWords(n)), gemm.RoundedParts, n), mat.CeilDiv(n, gemm.BlockK), 1, true)

@@ -161,8 +161,8 @@ func BenchmarkPrefill(b *testing.B) {
 	}
 }
 
-// BenchmarkFewRows is a layer's work for sequences that decode together.
-func BenchmarkFewRows(b *testing.B) {
+// BenchmarkSmallBatch is a layer's work for sequences that decode together.
+func BenchmarkSmallBatch(b *testing.B) {
 	for _, tokens := range []int{1, 2, 4, 8, 16} {
 		for _, rounded := range []bool{false, true} {
 			b.Run(fmt.Sprintf("%d/rounded=%v", tokens, rounded), func(b *testing.B) {

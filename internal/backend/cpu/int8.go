@@ -9,11 +9,11 @@ import (
 // Sizes of a unit of ints. A step of columns of two bands stays in the first-level cache while
 // tokens pass, and these in the second.
 const (
-	pairRows   = 2 * quant.InterleavedRows
-	streamRows = 8 * quant.InterleavedRows
-	intStep    = 512 // columns
-	intTokens  = 256
-	intFew     = 16 // tokens up to which all columns are one step
+	pairRows       = 2 * quant.InterleavedRows
+	streamRows     = 8 * quant.InterleavedRows
+	intStep        = 512 // columns
+	intTokens      = 256
+	int8SmallBatch = 16 // tokens up to which all columns are one step
 )
 
 // int8Product is a Linear of weights in blocks of integers, whose inputs are rounded to such blocks.
@@ -67,7 +67,7 @@ func (op *int8Product) run(w *worker, unit int) {
 		first, col, step = 0, 0, 1
 	}
 	part := rows
-	if op.tokens > intFew {
+	if op.tokens > int8SmallBatch {
 		part = pairRows
 	}
 	for i := 0; i < rows; i += part {
@@ -80,7 +80,7 @@ func (op *int8Product) run(w *worker, unit int) {
 // mul computes rows of the result from r on, of which the first is in row first of bands.
 func (op *int8Product) mul(bands *quant.Packed, r, first, step, col, rows int) {
 	columns := op.w.cols
-	if op.tokens > intFew {
+	if op.tokens > int8SmallBatch {
 		columns = intStep
 	}
 	for t := 0; t < op.tokens; t += intTokens {

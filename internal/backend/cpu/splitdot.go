@@ -4,7 +4,7 @@ import (
 	"github.com/heftai/heft/internal/kernels/gemv"
 )
 
-// Sizes of a unit of halves.
+// Sizes of a unit of split weights.
 const (
 	splitRows  = 12        // a multiple of what all kernels take at a time
 	splitUnit  = 192 << 10 // of weights, while as many are fetched; half as many again where vectors are wide

@@ -29,10 +29,10 @@ var roles = []struct {
 	{8, regexp.MustCompile(`MXFP4`)},
 	{5, regexp.MustCompile(`E4M3`)},
 	{6, regexp.MustCompile(`Scores|Weigh|AddLanes`)},
-	{0, regexp.MustCompile(`^avx\d+(Mul(BF16|F16|F32)1|Halves1|HalvesOne|Few\dx1)(x\d)?$`)},
+	{0, regexp.MustCompile(`^avx\d+(Mul(BF16|F16|F32)1|MulSplit1|SplitOne|SmallBatch\dx1)(x\d)?$`)},
 	{1, regexp.MustCompile(`^avx512bf16Dot1`)},
-	{2, regexp.MustCompile(`(Mul|BandSums)Q8\dx1$|DotQ8`)},
-	{3, regexp.MustCompile(`(Mul|BandSums)Q4\dx1$|DotQ4`)},
+	{2, regexp.MustCompile(`(Mul|InterleavedSums)Q8\dx1$|DotQ8`)},
+	{3, regexp.MustCompile(`(Mul|InterleavedSums)Q4\dx1$|DotQ4`)},
 }
 
 const severalTokens = 4

@@ -18,7 +18,7 @@ const (
 // parter is what a variant with tiles for parts implements. Bounds have been checked.
 type parter interface {
 	packParts(dst []uint32, apart int, x mat.Floats, l PartsLayout)
-	packHalves(dst []uint32, w mat.Weights, columns, turn bool, width, n int)
+	packBFloat16(dst []uint32, w mat.Weights, columns, turn bool, width, n int)
 	mulParts(c mat.Floats, a, b Packs, blocks, couples int, add bool)
 }
 
@@ -83,8 +83,8 @@ func (s *Kernels) PackParts(dst []uint32, apart int, x mat.Floats, l PartsLayout
 	s.rounder.packParts(dst, apart, x, l)
 }
 
-// PackHalves is PackParts of numbers in bfloat16, which are one part of themselves.
-func (s *Kernels) PackHalves(dst []uint32, w mat.Weights, panel, lines bool, width, n int) {
+// PackBFloat16 is PackParts of numbers in bfloat16, which are one part of themselves.
+func (s *Kernels) PackBFloat16(dst []uint32, w mat.Weights, panel, lines bool, width, n int) {
 	dst = dst[:PanelWords(n)]
 	if !lines && width < PackRows || width <= 0 {
 		clear(dst)
@@ -97,7 +97,7 @@ func (s *Kernels) PackHalves(dst []uint32, w mat.Weights, panel, lines bool, wid
 	default:
 		w.Check(width, n)
 	}
-	s.rounder.packHalves(dst, w, !lines, lines != panel, min(width, PackRows), n)
+	s.rounder.packBFloat16(dst, w, !lines, lines != panel, min(width, PackRows), n)
 }
 
 // MulParts computes c for the 32 rows of two packs one after another and 32 · couples

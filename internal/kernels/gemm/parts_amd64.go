@@ -27,7 +27,7 @@ func (bf16) packParts(dst []uint32, apart int, x mat.Floats, l PartsLayout) {
 }
 
 //go:noinline
-func (bf16) packHalves(dst []uint32, w mat.Weights, columns, turn bool, width, n int) {
+func (bf16) packBFloat16(dst []uint32, w mat.Weights, columns, turn bool, width, n int) {
 	if columns {
 		avx512HalfColumns(asm.Words(dst), asm.Bytes(w.Data), int64(w.Stride), int64(width), int64(n))
 	} else {

@@ -9,12 +9,12 @@ import (
 	"github.com/heftai/heft/internal/kernels/mat"
 )
 
-type fewKernel func(w unsafe.Pointer, ws int64, x, y unsafe.Pointer, ys, n, tokens int64, far unsafe.Pointer, sp int64)
+type smallBatchKernel func(w unsafe.Pointer, ws int64, x, y unsafe.Pointer, ys, n, tokens int64, far unsafe.Pointer, sp int64)
 
 // The kernels for one block of rows, and for two: of few tokens, two hide how long a sum takes.
 var (
-	fewOne = [len(smallBatchWidths)]fewKernel{avx512Few1x1, avx512Few1x2, avx512Few1x4, avx512Few1x6, avx512Few1x8, avx512Few1x12, avx512Few1x16}
-	fewTwo = [len(smallBatchWidths)]fewKernel{avx512Few2x1, avx512Few2x2, avx512Few2x4}
+	fewOne = [len(smallBatchWidths)]smallBatchKernel{avx512SmallBatch1x1, avx512SmallBatch1x2, avx512SmallBatch1x4, avx512SmallBatch1x6, avx512SmallBatch1x8, avx512SmallBatch1x12, avx512SmallBatch1x16}
+	fewTwo = [len(smallBatchWidths)]smallBatchKernel{avx512SmallBatch2x1, avx512SmallBatch2x2, avx512SmallBatch2x4}
 )
 
 //go:noinline
@@ -36,13 +36,13 @@ func (a *simd) sumSmallBatch(b SmallBatch) {
 			kernel, part = fewOne[i], SmallBatchRows
 		}
 		r = min(r, rows-part) // the last rows again, with the same bits
-		callFew(kernel, w.Data[r*w.Stride:], w.Stride, x, c.V[r:], c.Stride, n, tokens, next[min(far, len(next)):], apart)
+		callSmallBatch(kernel, w.Data[r*w.Stride:], w.Stride, x, c.V[r:], c.Stride, n, tokens, next[min(far, len(next)):], apart)
 		r += part
 		far += part / SmallBatchRows * (n / SmallBatchColumns) * (SmallBatchRows / streams * 64)
 	}
 }
 
 //go:noinline
-func callFew(k fewKernel, w []byte, ws int, x, c []float32, cs, n, tokens int, next []byte, apart int) {
+func callSmallBatch(k smallBatchKernel, w []byte, ws int, x, c []float32, cs, n, tokens int, next []byte, apart int) {
 	k(asm.Bytes(w), int64(ws), asm.Floats(x), asm.Floats(c), int64(4*cs), int64(n), int64(tokens), asm.Bytes(next), int64(apart))
 }

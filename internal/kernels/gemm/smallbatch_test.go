@@ -12,8 +12,8 @@ import (
 	"github.com/heftai/heft/internal/kernels/mat"
 )
 
-// TestSumFew: weights that are turned meanwhile give the bits of panels.
-func TestSumFew(t *testing.T) {
+// TestSumSmallBatch: weights that are turned meanwhile give the bits of panels.
+func TestSumSmallBatch(t *testing.T) {
 	kerneltest.Each(t, func(t *testing.T, set *kernels.Set) {
 		if !set.GEMM.HasSmallBatch() {
 			return
@@ -44,8 +44,8 @@ func TestSumFew(t *testing.T) {
 	})
 }
 
-// BenchmarkSumFew is products of weights in the caches.
-func BenchmarkSumFew(b *testing.B) {
+// BenchmarkSumSmallBatch is products of weights in the caches.
+func BenchmarkSumSmallBatch(b *testing.B) {
 	for _, set := range kerneltest.Variants() {
 		if set.Name != "avx512" {
 			continue

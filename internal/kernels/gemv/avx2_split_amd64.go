@@ -11,25 +11,25 @@ import (
 )
 
 //go:noescape
-func avx2Halves1(w unsafe.Pointer, ws int64, x unsafe.Pointer, sums unsafe.Pointer, y unsafe.Pointer, ys int64, n int64, rows int64, flags int64)
+func avx2MulSplit1(w unsafe.Pointer, ws int64, x unsafe.Pointer, sums unsafe.Pointer, y unsafe.Pointer, ys int64, n int64, rows int64, flags int64)
 
 //go:noescape
-func avx2Halves2(w unsafe.Pointer, ws int64, x unsafe.Pointer, sums unsafe.Pointer, y unsafe.Pointer, ys int64, n int64, rows int64, flags int64)
+func avx2MulSplit2(w unsafe.Pointer, ws int64, x unsafe.Pointer, sums unsafe.Pointer, y unsafe.Pointer, ys int64, n int64, rows int64, flags int64)
 
 //go:noescape
-func avx2Halves4(w unsafe.Pointer, ws int64, x unsafe.Pointer, sums unsafe.Pointer, y unsafe.Pointer, ys int64, n int64, rows int64, flags int64)
+func avx2MulSplit4(w unsafe.Pointer, ws int64, x unsafe.Pointer, sums unsafe.Pointer, y unsafe.Pointer, ys int64, n int64, rows int64, flags int64)
 
 //go:noescape
-func avx2Halves8(w unsafe.Pointer, ws int64, x unsafe.Pointer, sums unsafe.Pointer, y unsafe.Pointer, ys int64, n int64, rows int64, flags int64)
+func avx2MulSplit8(w unsafe.Pointer, ws int64, x unsafe.Pointer, sums unsafe.Pointer, y unsafe.Pointer, ys int64, n int64, rows int64, flags int64)
 
 //go:noescape
 func avx2Split(dst unsafe.Pointer, step int64, src unsafe.Pointer, n int64)
 
 //go:noescape
-func avx2HalvesOnex8(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, n int64, rows int64)
+func avx2SplitOnex8(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, n int64, rows int64)
 
 //go:noescape
-func avx2HalvesOnex4(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, n int64, rows int64)
+func avx2SplitOnex4(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, n int64, rows int64)
 
 //go:noescape
-func avx2HalvesOnex1(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, n int64, rows int64)
+func avx2SplitOnex1(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, n int64, rows int64)

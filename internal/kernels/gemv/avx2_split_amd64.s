@@ -4,8 +4,8 @@
 
 #include "textflag.h"
 
-// func avx2Halves1(w unsafe.Pointer, ws int64, x unsafe.Pointer, sums unsafe.Pointer, y unsafe.Pointer, ys int64, n int64, rows int64, flags int64)
-TEXT ·avx2Halves1(SB), NOSPLIT|NOFRAME, $0-72
+// func avx2MulSplit1(w unsafe.Pointer, ws int64, x unsafe.Pointer, sums unsafe.Pointer, y unsafe.Pointer, ys int64, n int64, rows int64, flags int64)
+TEXT ·avx2MulSplit1(SB), NOSPLIT|NOFRAME, $0-72
 	MOVQ w+0(FP), R12
 	MOVQ ws+8(FP), R13
 	MOVQ x+16(FP), R14
@@ -19,8 +19,8 @@ TEXT ·avx2Halves1(SB), NOSPLIT|NOFRAME, $0-72
 	JEQ 5(PC)
 	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+0(SB), $1
 	JNE 2(PC)
-	JMP avx2Halves1Plain<>(SB)
-	JMP avx2Halves1Near<>(SB)
+	JMP avx2MulSplit1Plain<>(SB)
+	JMP avx2MulSplit1Near<>(SB)
 	PCALIGN $64
 	QUAD $0x0000f48e0fc98548
 	QUAD $0x9034ebc0eff9c500
@@ -73,7 +73,7 @@ TEXT ·avx2Halves1(SB), NOSPLIT|NOFRAME, $0-72
 	QUAD $0x0706050403020100
 	RET
 
-TEXT avx2Halves1Plain<>(SB), NOSPLIT|NOFRAME, $0-72
+TEXT avx2MulSplit1Plain<>(SB), NOSPLIT|NOFRAME, $0-72
 	PCALIGN $64
 	QUAD $0x0000f48e0fc98548
 	QUAD $0x9034ebc0eff9c500
@@ -126,7 +126,7 @@ TEXT avx2Halves1Plain<>(SB), NOSPLIT|NOFRAME, $0-72
 	QUAD $0x0706050403020100
 	RET
 
-TEXT avx2Halves1Near<>(SB), NOSPLIT|NOFRAME, $0-72
+TEXT avx2MulSplit1Near<>(SB), NOSPLIT|NOFRAME, $0-72
 	PCALIGN $64
 	QUAD $0x0000f48e0fc98548
 	QUAD $0x9034ebc0eff9c500
@@ -179,8 +179,8 @@ TEXT avx2Halves1Near<>(SB), NOSPLIT|NOFRAME, $0-72
 	QUAD $0x0706050403020100
 	RET
 
-// func avx2Halves2(w unsafe.Pointer, ws int64, x unsafe.Pointer, sums unsafe.Pointer, y unsafe.Pointer, ys int64, n int64, rows int64, flags int64)
-TEXT ·avx2Halves2(SB), NOSPLIT|NOFRAME, $0-72
+// func avx2MulSplit2(w unsafe.Pointer, ws int64, x unsafe.Pointer, sums unsafe.Pointer, y unsafe.Pointer, ys int64, n int64, rows int64, flags int64)
+TEXT ·avx2MulSplit2(SB), NOSPLIT|NOFRAME, $0-72
 	MOVQ w+0(FP), R12
 	MOVQ ws+8(FP), R13
 	MOVQ x+16(FP), R14
@@ -194,8 +194,8 @@ TEXT ·avx2Halves2(SB), NOSPLIT|NOFRAME, $0-72
 	JEQ 5(PC)
 	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+4(SB), $1
 	JNE 2(PC)
-	JMP avx2Halves2Plain<>(SB)
-	JMP avx2Halves2Near<>(SB)
+	JMP avx2MulSplit2Plain<>(SB)
+	JMP avx2MulSplit2Near<>(SB)
 	PCALIGN $64
 	QUAD $0x01888d0f04f98348
 	QUAD $0x7b8e0fc985480000
@@ -368,7 +368,7 @@ TEXT ·avx2Halves2(SB), NOSPLIT|NOFRAME, $0-72
 	QUAD $0x0706050403020100
 	RET
 
-TEXT avx2Halves2Plain<>(SB), NOSPLIT|NOFRAME, $0-72
+TEXT avx2MulSplit2Plain<>(SB), NOSPLIT|NOFRAME, $0-72
 	PCALIGN $64
 	QUAD $0x01888d0f04f98348
 	QUAD $0x7b8e0fc985480000
@@ -541,7 +541,7 @@ TEXT avx2Halves2Plain<>(SB), NOSPLIT|NOFRAME, $0-72
 	QUAD $0x0706050403020100
 	RET
 
-TEXT avx2Halves2Near<>(SB), NOSPLIT|NOFRAME, $0-72
+TEXT avx2MulSplit2Near<>(SB), NOSPLIT|NOFRAME, $0-72
 	PCALIGN $64
 	QUAD $0x01888d0f04f98348
 	QUAD $0x7b8e0fc985480000
@@ -714,8 +714,8 @@ TEXT avx2Halves2Near<>(SB), NOSPLIT|NOFRAME, $0-72
 	QUAD $0x0706050403020100
 	RET
 
-// func avx2Halves4(w unsafe.Pointer, ws int64, x unsafe.Pointer, sums unsafe.Pointer, y unsafe.Pointer, ys int64, n int64, rows int64, flags int64)
-TEXT ·avx2Halves4(SB), NOSPLIT|NOFRAME, $0-72
+// func avx2MulSplit4(w unsafe.Pointer, ws int64, x unsafe.Pointer, sums unsafe.Pointer, y unsafe.Pointer, ys int64, n int64, rows int64, flags int64)
+TEXT ·avx2MulSplit4(SB), NOSPLIT|NOFRAME, $0-72
 	MOVQ w+0(FP), R12
 	MOVQ ws+8(FP), R13
 	MOVQ x+16(FP), R14
@@ -729,8 +729,8 @@ TEXT ·avx2Halves4(SB), NOSPLIT|NOFRAME, $0-72
 	JEQ 5(PC)
 	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+4(SB), $1
 	JNE 2(PC)
-	JMP avx2Halves4Plain<>(SB)
-	JMP avx2Halves4Near<>(SB)
+	JMP avx2MulSplit4Plain<>(SB)
+	JMP avx2MulSplit4Near<>(SB)
 	PCALIGN $64
 	QUAD $0x02478d0f03f98348
 	QUAD $0xc98548e1894d0000
@@ -975,7 +975,7 @@ TEXT ·avx2Halves4(SB), NOSPLIT|NOFRAME, $0-72
 	QUAD $0x0706050403020100
 	RET
 
-TEXT avx2Halves4Plain<>(SB), NOSPLIT|NOFRAME, $0-72
+TEXT avx2MulSplit4Plain<>(SB), NOSPLIT|NOFRAME, $0-72
 	PCALIGN $64
 	QUAD $0x02478d0f03f98348
 	QUAD $0xc98548e1894d0000
@@ -1220,7 +1220,7 @@ TEXT avx2Halves4Plain<>(SB), NOSPLIT|NOFRAME, $0-72
 	QUAD $0x0706050403020100
 	RET
 
-TEXT avx2Halves4Near<>(SB), NOSPLIT|NOFRAME, $0-72
+TEXT avx2MulSplit4Near<>(SB), NOSPLIT|NOFRAME, $0-72
 	PCALIGN $64
 	QUAD $0x02478d0f03f98348
 	QUAD $0xc98548e1894d0000
@@ -1465,8 +1465,8 @@ TEXT avx2Halves4Near<>(SB), NOSPLIT|NOFRAME, $0-72
 	QUAD $0x0706050403020100
 	RET
 
-// func avx2Halves8(w unsafe.Pointer, ws int64, x unsafe.Pointer, sums unsafe.Pointer, y unsafe.Pointer, ys int64, n int64, rows int64, flags int64)
-TEXT ·avx2Halves8(SB), NOSPLIT|NOFRAME, $0-72
+// func avx2MulSplit8(w unsafe.Pointer, ws int64, x unsafe.Pointer, sums unsafe.Pointer, y unsafe.Pointer, ys int64, n int64, rows int64, flags int64)
+TEXT ·avx2MulSplit8(SB), NOSPLIT|NOFRAME, $0-72
 	MOVQ w+0(FP), R12
 	MOVQ ws+8(FP), R13
 	MOVQ x+16(FP), R14
@@ -1478,7 +1478,7 @@ TEXT ·avx2Halves8(SB), NOSPLIT|NOFRAME, $0-72
 	MOVQ flags+64(FP), R8
 	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+4(SB), $1
 	JNE 2(PC)
-	JMP avx2Halves8Plain<>(SB)
+	JMP avx2MulSplit8Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x05488d0f03f98348
 	QUAD $0xc98548e0894c0000
@@ -1947,7 +1947,7 @@ TEXT ·avx2Halves8(SB), NOSPLIT|NOFRAME, $0-72
 	QUAD $0x0706050403020100
 	RET
 
-TEXT avx2Halves8Plain<>(SB), NOSPLIT|NOFRAME, $0-72
+TEXT avx2MulSplit8Plain<>(SB), NOSPLIT|NOFRAME, $0-72
 	PCALIGN $64
 	QUAD $0x05488d0f03f98348
 	QUAD $0xc98548e0894c0000
@@ -2466,8 +2466,8 @@ TEXT ·avx2Split(SB), NOSPLIT|NOFRAME, $0-32
 	QUAD $0x0706050403020100
 	RET
 
-// func avx2HalvesOnex8(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, n int64, rows int64)
-TEXT ·avx2HalvesOnex8(SB), NOSPLIT|NOFRAME, $0-48
+// func avx2SplitOnex8(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, n int64, rows int64)
+TEXT ·avx2SplitOnex8(SB), NOSPLIT|NOFRAME, $0-48
 	MOVQ w+0(FP), R12
 	MOVQ ws+8(FP), R13
 	MOVQ x+16(FP), R14
@@ -2478,8 +2478,8 @@ TEXT ·avx2HalvesOnex8(SB), NOSPLIT|NOFRAME, $0-48
 	JEQ 5(PC)
 	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+0(SB), $1
 	JNE 2(PC)
-	JMP avx2HalvesOnex8Plain<>(SB)
-	JMP avx2HalvesOnex8Near<>(SB)
+	JMP avx2SplitOnex8Plain<>(SB)
+	JMP avx2SplitOnex8Near<>(SB)
 	PCALIGN $64
 	QUAD $0xfec148c66ef9e1c4
 	QUAD $0x06918e0ff6854803
@@ -2884,7 +2884,7 @@ TEXT ·avx2HalvesOnex8(SB), NOSPLIT|NOFRAME, $0-48
 	QUAD $0x0706050403020100
 	RET
 
-TEXT avx2HalvesOnex8Plain<>(SB), NOSPLIT|NOFRAME, $0-48
+TEXT avx2SplitOnex8Plain<>(SB), NOSPLIT|NOFRAME, $0-48
 	PCALIGN $64
 	QUAD $0xfec148c66ef9e1c4
 	QUAD $0x06918e0ff6854803
@@ -3289,7 +3289,7 @@ TEXT avx2HalvesOnex8Plain<>(SB), NOSPLIT|NOFRAME, $0-48
 	QUAD $0x0706050403020100
 	RET
 
-TEXT avx2HalvesOnex8Near<>(SB), NOSPLIT|NOFRAME, $0-48
+TEXT avx2SplitOnex8Near<>(SB), NOSPLIT|NOFRAME, $0-48
 	PCALIGN $64
 	QUAD $0xfec148c66ef9e1c4
 	QUAD $0x06918e0ff6854803
@@ -3694,8 +3694,8 @@ TEXT avx2HalvesOnex8Near<>(SB), NOSPLIT|NOFRAME, $0-48
 	QUAD $0x0706050403020100
 	RET
 
-// func avx2HalvesOnex4(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, n int64, rows int64)
-TEXT ·avx2HalvesOnex4(SB), NOSPLIT|NOFRAME, $0-48
+// func avx2SplitOnex4(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, n int64, rows int64)
+TEXT ·avx2SplitOnex4(SB), NOSPLIT|NOFRAME, $0-48
 	MOVQ w+0(FP), R12
 	MOVQ ws+8(FP), R13
 	MOVQ x+16(FP), R14
@@ -3706,8 +3706,8 @@ TEXT ·avx2HalvesOnex4(SB), NOSPLIT|NOFRAME, $0-48
 	JEQ 5(PC)
 	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+0(SB), $1
 	JNE 2(PC)
-	JMP avx2HalvesOnex4Plain<>(SB)
-	JMP avx2HalvesOnex4Near<>(SB)
+	JMP avx2SplitOnex4Plain<>(SB)
+	JMP avx2SplitOnex4Near<>(SB)
 	PCALIGN $64
 	QUAD $0x28f8c5c66ef9e1c4
 	QUAD $0xc148ca7ef9e1c4c8
@@ -3904,7 +3904,7 @@ TEXT ·avx2HalvesOnex4(SB), NOSPLIT|NOFRAME, $0-48
 	QUAD $0x0706050403020100
 	RET
 
-TEXT avx2HalvesOnex4Plain<>(SB), NOSPLIT|NOFRAME, $0-48
+TEXT avx2SplitOnex4Plain<>(SB), NOSPLIT|NOFRAME, $0-48
 	PCALIGN $64
 	QUAD $0x28f8c5c66ef9e1c4
 	QUAD $0xc148ca7ef9e1c4c8
@@ -4101,7 +4101,7 @@ TEXT avx2HalvesOnex4Plain<>(SB), NOSPLIT|NOFRAME, $0-48
 	QUAD $0x0706050403020100
 	RET
 
-TEXT avx2HalvesOnex4Near<>(SB), NOSPLIT|NOFRAME, $0-48
+TEXT avx2SplitOnex4Near<>(SB), NOSPLIT|NOFRAME, $0-48
 	PCALIGN $64
 	QUAD $0x28f8c5c66ef9e1c4
 	QUAD $0xc148ca7ef9e1c4c8
@@ -4298,8 +4298,8 @@ TEXT avx2HalvesOnex4Near<>(SB), NOSPLIT|NOFRAME, $0-48
 	QUAD $0x0706050403020100
 	RET
 
-// func avx2HalvesOnex1(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, n int64, rows int64)
-TEXT ·avx2HalvesOnex1(SB), NOSPLIT|NOFRAME, $0-48
+// func avx2SplitOnex1(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, n int64, rows int64)
+TEXT ·avx2SplitOnex1(SB), NOSPLIT|NOFRAME, $0-48
 	MOVQ w+0(FP), R12
 	MOVQ ws+8(FP), R13
 	MOVQ x+16(FP), R14
@@ -4310,8 +4310,8 @@ TEXT ·avx2HalvesOnex1(SB), NOSPLIT|NOFRAME, $0-48
 	JEQ 5(PC)
 	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+0(SB), $1
 	JNE 2(PC)
-	JMP avx2HalvesOnex1Plain<>(SB)
-	JMP avx2HalvesOnex1Near<>(SB)
+	JMP avx2SplitOnex1Plain<>(SB)
+	JMP avx2SplitOnex1Near<>(SB)
 	PCALIGN $64
 	QUAD $0x28f8c5c66ef9e1c4
 	QUAD $0x8548c07ef9e1c4c8
@@ -4388,7 +4388,7 @@ TEXT ·avx2HalvesOnex1(SB), NOSPLIT|NOFRAME, $0-48
 	QUAD $0x0706050403020100
 	RET
 
-TEXT avx2HalvesOnex1Plain<>(SB), NOSPLIT|NOFRAME, $0-48
+TEXT avx2SplitOnex1Plain<>(SB), NOSPLIT|NOFRAME, $0-48
 	PCALIGN $64
 	QUAD $0x28f8c5c66ef9e1c4
 	QUAD $0x8548c07ef9e1c4c8
@@ -4465,7 +4465,7 @@ TEXT avx2HalvesOnex1Plain<>(SB), NOSPLIT|NOFRAME, $0-48
 	QUAD $0x0706050403020100
 	RET
 
-TEXT avx2HalvesOnex1Near<>(SB), NOSPLIT|NOFRAME, $0-48
+TEXT avx2SplitOnex1Near<>(SB), NOSPLIT|NOFRAME, $0-48
 	PCALIGN $64
 	QUAD $0x28f8c5c66ef9e1c4
 	QUAD $0x8548c07ef9e1c4c8

@@ -20,7 +20,7 @@ func avx512MulF161x8(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y u
 func avx512MulF321x8(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, n int64, rows int64)
 
 //go:noescape
-func avx512HalvesOnex8(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, n int64, rows int64)
+func avx512SplitOnex8(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, n int64, rows int64)
 
 //go:noescape
 func avx512MulBF161x4(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, n int64, rows int64)
@@ -32,7 +32,7 @@ func avx512MulF161x4(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y u
 func avx512MulF321x4(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, n int64, rows int64)
 
 //go:noescape
-func avx512HalvesOnex4(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, n int64, rows int64)
+func avx512SplitOnex4(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, n int64, rows int64)
 
 //go:noescape
 func avx512MulBF161x1(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, n int64, rows int64)
@@ -44,4 +44,4 @@ func avx512MulF161x1(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y u
 func avx512MulF321x1(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, n int64, rows int64)
 
 //go:noescape
-func avx512HalvesOnex1(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, n int64, rows int64)
+func avx512SplitOnex1(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, n int64, rows int64)

@@ -3925,8 +3925,8 @@ TEXT avx512MulF321x8Near<>(SB), NOSPLIT|NOFRAME, $0-64
 	QUAD $0xffff0000ffff0000
 	RET
 
-// func avx512HalvesOnex8(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, n int64, rows int64)
-TEXT ·avx512HalvesOnex8(SB), NOSPLIT|NOFRAME, $0-48
+// func avx512SplitOnex8(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, n int64, rows int64)
+TEXT ·avx512SplitOnex8(SB), NOSPLIT|NOFRAME, $0-48
 	MOVQ w+0(FP), R12
 	MOVQ ws+8(FP), R13
 	MOVQ x+16(FP), R14
@@ -3937,8 +3937,8 @@ TEXT ·avx512HalvesOnex8(SB), NOSPLIT|NOFRAME, $0-48
 	JEQ 5(PC)
 	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+0(SB), $1
 	JNE 2(PC)
-	JMP avx512HalvesOnex8Plain<>(SB)
-	JMP avx512HalvesOnex8Near<>(SB)
+	JMP avx512SplitOnex8Plain<>(SB)
+	JMP avx512SplitOnex8Near<>(SB)
 	PCALIGN $64
 	QUAD $0xfec148c66ef9e1c4
 	QUAD $0x06b08e0ff6854803
@@ -4382,7 +4382,7 @@ TEXT ·avx512HalvesOnex8(SB), NOSPLIT|NOFRAME, $0-48
 	QUAD $0xffff0000ffff0000
 	RET
 
-TEXT avx512HalvesOnex8Plain<>(SB), NOSPLIT|NOFRAME, $0-48
+TEXT avx512SplitOnex8Plain<>(SB), NOSPLIT|NOFRAME, $0-48
 	PCALIGN $64
 	QUAD $0xfec148c66ef9e1c4
 	QUAD $0x06b08e0ff6854803
@@ -4826,7 +4826,7 @@ TEXT avx512HalvesOnex8Plain<>(SB), NOSPLIT|NOFRAME, $0-48
 	QUAD $0xffff0000ffff0000
 	RET
 
-TEXT avx512HalvesOnex8Near<>(SB), NOSPLIT|NOFRAME, $0-48
+TEXT avx512SplitOnex8Near<>(SB), NOSPLIT|NOFRAME, $0-48
 	PCALIGN $64
 	QUAD $0xfec148c66ef9e1c4
 	QUAD $0x06b08e0ff6854803
@@ -7343,8 +7343,8 @@ TEXT avx512MulF321x4Near<>(SB), NOSPLIT|NOFRAME, $0-64
 	QUAD $0xffff0000ffff0000
 	RET
 
-// func avx512HalvesOnex4(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, n int64, rows int64)
-TEXT ·avx512HalvesOnex4(SB), NOSPLIT|NOFRAME, $0-48
+// func avx512SplitOnex4(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, n int64, rows int64)
+TEXT ·avx512SplitOnex4(SB), NOSPLIT|NOFRAME, $0-48
 	MOVQ w+0(FP), R12
 	MOVQ ws+8(FP), R13
 	MOVQ x+16(FP), R14
@@ -7355,8 +7355,8 @@ TEXT ·avx512HalvesOnex4(SB), NOSPLIT|NOFRAME, $0-48
 	JEQ 5(PC)
 	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+0(SB), $1
 	JNE 2(PC)
-	JMP avx512HalvesOnex4Plain<>(SB)
-	JMP avx512HalvesOnex4Near<>(SB)
+	JMP avx512SplitOnex4Plain<>(SB)
+	JMP avx512SplitOnex4Near<>(SB)
 	PCALIGN $64
 	QUAD $0x28f8c5c66ef9e1c4
 	QUAD $0xc148ce7ef9e1c4c8
@@ -7592,7 +7592,7 @@ TEXT ·avx512HalvesOnex4(SB), NOSPLIT|NOFRAME, $0-48
 	QUAD $0xffff0000ffff0000
 	RET
 
-TEXT avx512HalvesOnex4Plain<>(SB), NOSPLIT|NOFRAME, $0-48
+TEXT avx512SplitOnex4Plain<>(SB), NOSPLIT|NOFRAME, $0-48
 	PCALIGN $64
 	QUAD $0x28f8c5c66ef9e1c4
 	QUAD $0xc148ce7ef9e1c4c8
@@ -7828,7 +7828,7 @@ TEXT avx512HalvesOnex4Plain<>(SB), NOSPLIT|NOFRAME, $0-48
 	QUAD $0xffff0000ffff0000
 	RET
 
-TEXT avx512HalvesOnex4Near<>(SB), NOSPLIT|NOFRAME, $0-48
+TEXT avx512SplitOnex4Near<>(SB), NOSPLIT|NOFRAME, $0-48
 	PCALIGN $64
 	QUAD $0x28f8c5c66ef9e1c4
 	QUAD $0xc148ce7ef9e1c4c8
@@ -9009,8 +9009,8 @@ TEXT avx512MulF321x1Near<>(SB), NOSPLIT|NOFRAME, $0-64
 	QUAD $0xffff0000ffff0000
 	RET
 
-// func avx512HalvesOnex1(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, n int64, rows int64)
-TEXT ·avx512HalvesOnex1(SB), NOSPLIT|NOFRAME, $0-48
+// func avx512SplitOnex1(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, n int64, rows int64)
+TEXT ·avx512SplitOnex1(SB), NOSPLIT|NOFRAME, $0-48
 	MOVQ w+0(FP), R12
 	MOVQ ws+8(FP), R13
 	MOVQ x+16(FP), R14
@@ -9021,8 +9021,8 @@ TEXT ·avx512HalvesOnex1(SB), NOSPLIT|NOFRAME, $0-48
 	JEQ 5(PC)
 	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+0(SB), $1
 	JNE 2(PC)
-	JMP avx512HalvesOnex1Plain<>(SB)
-	JMP avx512HalvesOnex1Near<>(SB)
+	JMP avx512SplitOnex1Plain<>(SB)
+	JMP avx512SplitOnex1Near<>(SB)
 	PCALIGN $64
 	QUAD $0x28f8c5c66ef9e1c4
 	QUAD $0x8548c07ef9e1c4c8
@@ -9122,7 +9122,7 @@ TEXT ·avx512HalvesOnex1(SB), NOSPLIT|NOFRAME, $0-48
 	QUAD $0xffff0000ffff0000
 	RET
 
-TEXT avx512HalvesOnex1Plain<>(SB), NOSPLIT|NOFRAME, $0-48
+TEXT avx512SplitOnex1Plain<>(SB), NOSPLIT|NOFRAME, $0-48
 	PCALIGN $64
 	QUAD $0x28f8c5c66ef9e1c4
 	QUAD $0x8548c07ef9e1c4c8
@@ -9222,7 +9222,7 @@ TEXT avx512HalvesOnex1Plain<>(SB), NOSPLIT|NOFRAME, $0-48
 	QUAD $0xffff0000ffff0000
 	RET
 
-TEXT avx512HalvesOnex1Near<>(SB), NOSPLIT|NOFRAME, $0-48
+TEXT avx512SplitOnex1Near<>(SB), NOSPLIT|NOFRAME, $0-48
 	PCALIGN $64
 	QUAD $0x28f8c5c66ef9e1c4
 	QUAD $0x8548c07ef9e1c4c8

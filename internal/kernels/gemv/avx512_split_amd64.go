@@ -11,16 +11,16 @@ import (
 )
 
 //go:noescape
-func avx512Halves1(w unsafe.Pointer, ws int64, x unsafe.Pointer, sums unsafe.Pointer, y unsafe.Pointer, ys int64, n int64, counts int64, far int64, sp int64)
+func avx512MulSplit1(w unsafe.Pointer, ws int64, x unsafe.Pointer, sums unsafe.Pointer, y unsafe.Pointer, ys int64, n int64, counts int64, far int64, sp int64)
 
 //go:noescape
-func avx512Halves2(w unsafe.Pointer, ws int64, x unsafe.Pointer, sums unsafe.Pointer, y unsafe.Pointer, ys int64, n int64, counts int64, far int64, sp int64)
+func avx512MulSplit2(w unsafe.Pointer, ws int64, x unsafe.Pointer, sums unsafe.Pointer, y unsafe.Pointer, ys int64, n int64, counts int64, far int64, sp int64)
 
 //go:noescape
-func avx512Halves4(w unsafe.Pointer, ws int64, x unsafe.Pointer, sums unsafe.Pointer, y unsafe.Pointer, ys int64, n int64, counts int64, far int64, sp int64)
+func avx512MulSplit4(w unsafe.Pointer, ws int64, x unsafe.Pointer, sums unsafe.Pointer, y unsafe.Pointer, ys int64, n int64, counts int64, far int64, sp int64)
 
 //go:noescape
-func avx512Halves8(w unsafe.Pointer, ws int64, x unsafe.Pointer, sums unsafe.Pointer, y unsafe.Pointer, ys int64, n int64, counts int64, far int64, sp int64)
+func avx512MulSplit8(w unsafe.Pointer, ws int64, x unsafe.Pointer, sums unsafe.Pointer, y unsafe.Pointer, ys int64, n int64, counts int64, far int64, sp int64)
 
 //go:noescape
 func avx512Split(dst unsafe.Pointer, step int64, src unsafe.Pointer, n int64)

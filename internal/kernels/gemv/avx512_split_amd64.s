@@ -4,8 +4,8 @@
 
 #include "textflag.h"
 
-// func avx512Halves1(w unsafe.Pointer, ws int64, x unsafe.Pointer, sums unsafe.Pointer, y unsafe.Pointer, ys int64, n int64, counts int64, far int64, sp int64)
-TEXT ·avx512Halves1(SB), NOSPLIT|NOFRAME, $0-80
+// func avx512MulSplit1(w unsafe.Pointer, ws int64, x unsafe.Pointer, sums unsafe.Pointer, y unsafe.Pointer, ys int64, n int64, counts int64, far int64, sp int64)
+TEXT ·avx512MulSplit1(SB), NOSPLIT|NOFRAME, $0-80
 	MOVQ w+0(FP), R12
 	MOVQ ws+8(FP), R13
 	MOVQ x+16(FP), R14
@@ -18,7 +18,7 @@ TEXT ·avx512Halves1(SB), NOSPLIT|NOFRAME, $0-80
 	MOVQ sp+72(FP), R9
 	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+0(SB), $1
 	JNE 2(PC)
-	JMP avx512Halves1Plain<>(SB)
+	JMP avx512MulSplit1Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x0f10f98348e0014d
 	QUAD $0xf98348000001238d
@@ -206,7 +206,7 @@ TEXT ·avx512Halves1(SB), NOSPLIT|NOFRAME, $0-80
 	QUAD $0x0000001f0000001d
 	RET
 
-TEXT avx512Halves1Plain<>(SB), NOSPLIT|NOFRAME, $0-80
+TEXT avx512MulSplit1Plain<>(SB), NOSPLIT|NOFRAME, $0-80
 	PCALIGN $64
 	QUAD $0x0f10f98348e0014d
 	QUAD $0xf98348000001238d
@@ -394,8 +394,8 @@ TEXT avx512Halves1Plain<>(SB), NOSPLIT|NOFRAME, $0-80
 	QUAD $0x0000001f0000001d
 	RET
 
-// func avx512Halves2(w unsafe.Pointer, ws int64, x unsafe.Pointer, sums unsafe.Pointer, y unsafe.Pointer, ys int64, n int64, counts int64, far int64, sp int64)
-TEXT ·avx512Halves2(SB), NOSPLIT|NOFRAME, $0-80
+// func avx512MulSplit2(w unsafe.Pointer, ws int64, x unsafe.Pointer, sums unsafe.Pointer, y unsafe.Pointer, ys int64, n int64, counts int64, far int64, sp int64)
+TEXT ·avx512MulSplit2(SB), NOSPLIT|NOFRAME, $0-80
 	MOVQ w+0(FP), R12
 	MOVQ ws+8(FP), R13
 	MOVQ x+16(FP), R14
@@ -408,7 +408,7 @@ TEXT ·avx512Halves2(SB), NOSPLIT|NOFRAME, $0-80
 	MOVQ sp+72(FP), R9
 	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+4(SB), $1
 	JNE 2(PC)
-	JMP avx512Halves2Plain<>(SB)
+	JMP avx512MulSplit2Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x0f10f98348e0014d
 	QUAD $0xf98348000001808d
@@ -652,7 +652,7 @@ TEXT ·avx512Halves2(SB), NOSPLIT|NOFRAME, $0-80
 	QUAD $0x0000001f0000001d
 	RET
 
-TEXT avx512Halves2Plain<>(SB), NOSPLIT|NOFRAME, $0-80
+TEXT avx512MulSplit2Plain<>(SB), NOSPLIT|NOFRAME, $0-80
 	PCALIGN $64
 	QUAD $0x0f10f98348e0014d
 	QUAD $0xf98348000001808d
@@ -896,8 +896,8 @@ TEXT avx512Halves2Plain<>(SB), NOSPLIT|NOFRAME, $0-80
 	QUAD $0x0000001f0000001d
 	RET
 
-// func avx512Halves4(w unsafe.Pointer, ws int64, x unsafe.Pointer, sums unsafe.Pointer, y unsafe.Pointer, ys int64, n int64, counts int64, far int64, sp int64)
-TEXT ·avx512Halves4(SB), NOSPLIT|NOFRAME, $0-80
+// func avx512MulSplit4(w unsafe.Pointer, ws int64, x unsafe.Pointer, sums unsafe.Pointer, y unsafe.Pointer, ys int64, n int64, counts int64, far int64, sp int64)
+TEXT ·avx512MulSplit4(SB), NOSPLIT|NOFRAME, $0-80
 	MOVQ w+0(FP), R12
 	MOVQ ws+8(FP), R13
 	MOVQ x+16(FP), R14
@@ -910,7 +910,7 @@ TEXT ·avx512Halves4(SB), NOSPLIT|NOFRAME, $0-80
 	MOVQ sp+72(FP), R9
 	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+4(SB), $1
 	JNE 2(PC)
-	JMP avx512Halves4Plain<>(SB)
+	JMP avx512MulSplit4Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x0f10f98348e0014d
 	QUAD $0xf98348000002348d
@@ -1258,7 +1258,7 @@ TEXT ·avx512Halves4(SB), NOSPLIT|NOFRAME, $0-80
 	QUAD $0x0000001f0000001d
 	RET
 
-TEXT avx512Halves4Plain<>(SB), NOSPLIT|NOFRAME, $0-80
+TEXT avx512MulSplit4Plain<>(SB), NOSPLIT|NOFRAME, $0-80
 	PCALIGN $64
 	QUAD $0x0f10f98348e0014d
 	QUAD $0xf98348000002348d
@@ -1606,8 +1606,8 @@ TEXT avx512Halves4Plain<>(SB), NOSPLIT|NOFRAME, $0-80
 	QUAD $0x0000001f0000001d
 	RET
 
-// func avx512Halves8(w unsafe.Pointer, ws int64, x unsafe.Pointer, sums unsafe.Pointer, y unsafe.Pointer, ys int64, n int64, counts int64, far int64, sp int64)
-TEXT ·avx512Halves8(SB), NOSPLIT|NOFRAME, $0-80
+// func avx512MulSplit8(w unsafe.Pointer, ws int64, x unsafe.Pointer, sums unsafe.Pointer, y unsafe.Pointer, ys int64, n int64, counts int64, far int64, sp int64)
+TEXT ·avx512MulSplit8(SB), NOSPLIT|NOFRAME, $0-80
 	MOVQ w+0(FP), R12
 	MOVQ ws+8(FP), R13
 	MOVQ x+16(FP), R14
@@ -1620,7 +1620,7 @@ TEXT ·avx512Halves8(SB), NOSPLIT|NOFRAME, $0-80
 	MOVQ sp+72(FP), R9
 	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+4(SB), $1
 	JNE 2(PC)
-	JMP avx512Halves8Plain<>(SB)
+	JMP avx512MulSplit8Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x0f0cf98348e0014d
 	QUAD $0xe2894d000003b28d
@@ -2064,7 +2064,7 @@ TEXT ·avx512Halves8(SB), NOSPLIT|NOFRAME, $0-80
 	QUAD $0x0000001f0000001d
 	RET
 
-TEXT avx512Halves8Plain<>(SB), NOSPLIT|NOFRAME, $0-80
+TEXT avx512MulSplit8Plain<>(SB), NOSPLIT|NOFRAME, $0-80
 	PCALIGN $64
 	QUAD $0x0f0cf98348e0014d
 	QUAD $0xe2894d000003b28d

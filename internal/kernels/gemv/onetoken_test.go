@@ -32,7 +32,7 @@ func TestOneTokenInLongRows(t *testing.T) {
 				set.GEMV.Mul(&gemv.Product{Y: mat.Floats{V: alone, Stride: rows}, W: w, X: x, Rows: rows, Tokens: 1, N: n})
 				kerneltest.SameBits(t, fmt.Sprintf("format %d, %d rows of %d", f, rows, n), alone, both[:rows])
 				if f == mat.BFloat16 && set.GEMV.HasSplit() {
-					both, alone = kerneltest.ByHalves(set, w, x, rows, 2, n, n), kerneltest.ByHalves(set, w, x, rows, 1, n, n)
+					both, alone = kerneltest.BySplit(set, w, x, rows, 2, n, n), kerneltest.BySplit(set, w, x, rows, 1, n, n)
 					kerneltest.SameBits(t, fmt.Sprintf("halves, %d rows of %d", rows, n), alone, both[:rows])
 				}
 			}

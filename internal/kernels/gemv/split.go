@@ -15,7 +15,7 @@ const SplitBlock = 32
 type splitter interface {
 	most() int // tokens of a group
 	split(dst []float32, step int, src []float32)
-	mulHalves(y mat.Floats, w mat.Weights, x, sums []float32, rows, tokens, n, k int, last bool)
+	mulSplit(y mat.Floats, w mat.Weights, x, sums []float32, rows, tokens, n, k int, last bool)
 }
 
 // HasSplit reports whether the variant has SplitTokens and MulSplit.
@@ -73,7 +73,7 @@ func (s *Kernels) MulSplit(p SplitProduct) {
 	y.Check(tokens, rows)
 	w.Check(rows, n)
 	x, sums = x[:tokens*s.SplitFloats(n)], sums[:s.SplitSums(rows, tokens)]
-	s.splitter.mulHalves(y, w, x, sums, rows, tokens, n, p.K, p.Last)
+	s.splitter.mulSplit(y, w, x, sums, rows, tokens, n, p.K, p.Last)
 }
 
 // Deinterleave sets dst to the elements of even and odd positions of src, apart in blocks of

@@ -18,7 +18,7 @@ func (splitAVX2) split(dst []float32, step int, src []float32) {
 	avx2Split(asm.Floats(dst), int64(4*step), asm.Floats(src), int64(len(src)))
 }
 
-func (h splitAVX2) mulHalves(y mat.Floats, w mat.Weights, x, sums []float32, rows, tokens, n, k int, last bool) {
+func (h splitAVX2) mulSplit(y mat.Floats, w mat.Weights, x, sums []float32, rows, tokens, n, k int, last bool) {
 	first := k == 0
 	whole := n &^ (SplitBlock - 1)
 	if whole == n {
@@ -48,23 +48,23 @@ func (splitAVX2) blocks(y mat.Floats, w mat.Weights, x, sums []float32, rows, to
 	if tokens == 1 && first && last {
 		switch fetch.Rows(fetch.Floats) { // called by name: arguments of a function value would escape
 		case 1:
-			avx2HalvesOnex1(asm.Bytes(w.Data), int64(w.Stride), asm.Floats(x), asm.Floats(y.V), int64(n), int64(rows))
+			avx2SplitOnex1(asm.Bytes(w.Data), int64(w.Stride), asm.Floats(x), asm.Floats(y.V), int64(n), int64(rows))
 		case 4:
-			avx2HalvesOnex4(asm.Bytes(w.Data), int64(w.Stride), asm.Floats(x), asm.Floats(y.V), int64(n), int64(rows))
+			avx2SplitOnex4(asm.Bytes(w.Data), int64(w.Stride), asm.Floats(x), asm.Floats(y.V), int64(n), int64(rows))
 		default:
-			avx2HalvesOnex8(asm.Bytes(w.Data), int64(w.Stride), asm.Floats(x), asm.Floats(y.V), int64(n), int64(rows))
+			avx2SplitOnex8(asm.Bytes(w.Data), int64(w.Stride), asm.Floats(x), asm.Floats(y.V), int64(n), int64(rows))
 		}
 		return
 	}
 	flags := asm.Flag(first) | 2*asm.Flag(last)
 	switch tokens {
 	case 1:
-		avx2Halves1(asm.Bytes(w.Data), int64(w.Stride), asm.Floats(x), asm.Floats(sums), asm.Floats(y.V), int64(4*y.Stride), int64(n), int64(rows), flags)
+		avx2MulSplit1(asm.Bytes(w.Data), int64(w.Stride), asm.Floats(x), asm.Floats(sums), asm.Floats(y.V), int64(4*y.Stride), int64(n), int64(rows), flags)
 	case 2:
-		avx2Halves2(asm.Bytes(w.Data), int64(w.Stride), asm.Floats(x), asm.Floats(sums), asm.Floats(y.V), int64(4*y.Stride), int64(n), int64(rows), flags)
+		avx2MulSplit2(asm.Bytes(w.Data), int64(w.Stride), asm.Floats(x), asm.Floats(sums), asm.Floats(y.V), int64(4*y.Stride), int64(n), int64(rows), flags)
 	case 4:
-		avx2Halves4(asm.Bytes(w.Data), int64(w.Stride), asm.Floats(x), asm.Floats(sums), asm.Floats(y.V), int64(4*y.Stride), int64(n), int64(rows), flags)
+		avx2MulSplit4(asm.Bytes(w.Data), int64(w.Stride), asm.Floats(x), asm.Floats(sums), asm.Floats(y.V), int64(4*y.Stride), int64(n), int64(rows), flags)
 	default:
-		avx2Halves8(asm.Bytes(w.Data), int64(w.Stride), asm.Floats(x), asm.Floats(sums), asm.Floats(y.V), int64(4*y.Stride), int64(n), int64(rows), flags)
+		avx2MulSplit8(asm.Bytes(w.Data), int64(w.Stride), asm.Floats(x), asm.Floats(sums), asm.Floats(y.V), int64(4*y.Stride), int64(n), int64(rows), flags)
 	}
 }

@@ -19,15 +19,15 @@ func (splitAVX512) split(dst []float32, step int, src []float32) {
 }
 
 //go:noinline
-func (splitAVX512) mulHalves(y mat.Floats, w mat.Weights, x, sums []float32, rows, tokens, n, k int, last bool) {
+func (splitAVX512) mulSplit(y mat.Floats, w mat.Weights, x, sums []float32, rows, tokens, n, k int, last bool) {
 	if tokens == 1 && k == 0 && last {
 		switch fetch.Rows(fetch.Floats) { // called by name: arguments of a function value would escape
 		case 1:
-			avx512HalvesOnex1(asm.Bytes(w.Data), int64(w.Stride), asm.Floats(x), asm.Floats(y.V), int64(n), int64(rows))
+			avx512SplitOnex1(asm.Bytes(w.Data), int64(w.Stride), asm.Floats(x), asm.Floats(y.V), int64(n), int64(rows))
 		case 4:
-			avx512HalvesOnex4(asm.Bytes(w.Data), int64(w.Stride), asm.Floats(x), asm.Floats(y.V), int64(n), int64(rows))
+			avx512SplitOnex4(asm.Bytes(w.Data), int64(w.Stride), asm.Floats(x), asm.Floats(y.V), int64(n), int64(rows))
 		default:
-			avx512HalvesOnex8(asm.Bytes(w.Data), int64(w.Stride), asm.Floats(x), asm.Floats(y.V), int64(n), int64(rows))
+			avx512SplitOnex8(asm.Bytes(w.Data), int64(w.Stride), asm.Floats(x), asm.Floats(y.V), int64(n), int64(rows))
 		}
 		return
 	}
@@ -38,14 +38,14 @@ func (splitAVX512) mulHalves(y mat.Floats, w mat.Weights, x, sums []float32, row
 	if last {
 		counts |= 2
 	}
-	kernel := avx512Halves1
+	kernel := avx512MulSplit1
 	switch tokens {
 	case 2:
-		kernel = avx512Halves2
+		kernel = avx512MulSplit2
 	case 4:
-		kernel = avx512Halves4
+		kernel = avx512MulSplit4
 	case 8:
-		kernel = avx512Halves8
+		kernel = avx512MulSplit8
 	}
 	far, apart := ahead(tokens, rows, w.Stride, k)
 	kernel(asm.Bytes(w.Data), int64(w.Stride), asm.Floats(x), asm.Floats(sums), asm.Floats(y.V), int64(4*y.Stride), int64(n), counts, int64(far), int64(apart))

@@ -23,7 +23,7 @@ func TestMulHalves(t *testing.T) {
 			rows, tokens := 1+n%11, 1+n%17
 			data, values := kerneltest.Store(mat.BFloat16, kerneltest.Random(r, rows*(n+2)), n%5)
 			w, x := mat.Weights{Data: data, Stride: 2 * (n + 2), Format: mat.BFloat16}, mat.Floats{V: kerneltest.Random(r, tokens*(n+3)), Stride: n + 3}
-			want := kerneltest.ByHalves(set, w, x, rows, tokens, n, gemv.SplitBlock*100)
+			want := kerneltest.BySplit(set, w, x, rows, tokens, n, gemv.SplitBlock*100)
 			for i := range tokens {
 				for j := range rows {
 					sum, size := 0.0, 0.0
@@ -33,7 +33,7 @@ func TestMulHalves(t *testing.T) {
 					}
 					kerneltest.Near(t, fmt.Sprintf("n %d, token %d of %d, row %d of %d", n, i, tokens, j, rows), want[i*rows+j], sum, size)
 				}
-				alone := kerneltest.ByHalves(set, w, mat.Floats{V: x.V[i*x.Stride:], Stride: x.Stride}, rows, 1, n, gemv.SplitBlock*100)
+				alone := kerneltest.BySplit(set, w, mat.Floats{V: x.V[i*x.Stride:], Stride: x.Stride}, rows, 1, n, gemv.SplitBlock*100)
 				for j, v := range alone {
 					if math.Float32bits(v) != math.Float32bits(want[i*rows+j]) {
 						t.Fatalf("n %d, token %d of %d, row %d: %g alone, %g together", n, i, tokens, j, v, want[i*rows+j])
@@ -41,7 +41,7 @@ func TestMulHalves(t *testing.T) {
 				}
 			}
 			for _, blocks := range []int{1, 2, 3} {
-				for i, v := range kerneltest.ByHalves(set, w, x, rows, tokens, n, gemv.SplitBlock*blocks) {
+				for i, v := range kerneltest.BySplit(set, w, x, rows, tokens, n, gemv.SplitBlock*blocks) {
 					if math.Float32bits(v) != math.Float32bits(want[i]) {
 						t.Fatalf("n %d in pieces of %d blocks: token %d, row %d is %g, at once %g", n, blocks, i/rows, i%rows, v, want[i])
 					}

@@ -34,4 +34,4 @@ func avx2NormGrad(dx unsafe.Pointer, dy unsafe.Pointer, x unsafe.Pointer, w unsa
 func avx2NormWeight(dw unsafe.Pointer, dy unsafe.Pointer, x unsafe.Pointer, n int64, c unsafe.Pointer)
 
 //go:noescape
-func avx2TurnHalves(a unsafe.Pointer, b unsafe.Pointer, cosine unsafe.Pointer, sine unsafe.Pointer, n int64, c unsafe.Pointer)
+func avx2RotateHalf(a unsafe.Pointer, b unsafe.Pointer, cosine unsafe.Pointer, sine unsafe.Pointer, n int64, c unsafe.Pointer)

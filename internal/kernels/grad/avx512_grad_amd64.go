@@ -34,4 +34,4 @@ func avx512NormGrad(dx unsafe.Pointer, dy unsafe.Pointer, x unsafe.Pointer, w un
 func avx512NormWeight(dw unsafe.Pointer, dy unsafe.Pointer, x unsafe.Pointer, n int64, c unsafe.Pointer)
 
 //go:noescape
-func avx512TurnHalves(a unsafe.Pointer, b unsafe.Pointer, cosine unsafe.Pointer, sine unsafe.Pointer, n int64, c unsafe.Pointer)
+func avx512RotateHalf(a unsafe.Pointer, b unsafe.Pointer, cosine unsafe.Pointer, sine unsafe.Pointer, n int64, c unsafe.Pointer)

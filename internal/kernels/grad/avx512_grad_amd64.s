@@ -1367,8 +1367,8 @@ TEXT ·avx512NormWeight(SB), NOSPLIT|NOFRAME, $0-40
 	QUAD $0x8000000000000000
 	RET
 
-// func avx512TurnHalves(a unsafe.Pointer, b unsafe.Pointer, cosine unsafe.Pointer, sine unsafe.Pointer, n int64, c unsafe.Pointer)
-TEXT ·avx512TurnHalves(SB), NOSPLIT|NOFRAME, $0-48
+// func avx512RotateHalf(a unsafe.Pointer, b unsafe.Pointer, cosine unsafe.Pointer, sine unsafe.Pointer, n int64, c unsafe.Pointer)
+TEXT ·avx512RotateHalf(SB), NOSPLIT|NOFRAME, $0-48
 	MOVQ a+0(FP), R12
 	MOVQ b+8(FP), R13
 	MOVQ cosine+16(FP), R14

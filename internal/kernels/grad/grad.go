@@ -88,7 +88,7 @@ func (s *Kernels) NormWeightGrad(dw, dy, x []float32, mean, by float32) {
 // back where sign is −1.
 func (s *Kernels) Rotate(a, b, cosine, sine []float32, sign float32) {
 	if n := len(a); n > 0 {
-		s.ops.turnHalves(a, b[:n], cosine[:n], sine[:n], [9]float32{sign})
+		s.ops.rotateHalf(a, b[:n], cosine[:n], sine[:n], [9]float32{sign})
 	}
 }
 
@@ -155,7 +155,7 @@ func (goOps) normWeight(dw, dy, x []float32, c [9]float32) {
 	}
 }
 
-func (goOps) turnHalves(a, b, cosine, sine []float32, c [9]float32) {
+func (goOps) rotateHalf(a, b, cosine, sine []float32, c [9]float32) {
 	for i, cos := range cosine {
 		s, u, v := float32(c[0]*sine[i]), a[i], b[i]
 		a[i] = float32(u*cos) - float32(v*s)
@@ -181,5 +181,5 @@ type ops interface {
 	normSums(dy, x, w []float32, c [9]float32) (along, level float64)
 	normGrad(dx, dy, x, w []float32, c [9]float32)
 	normWeight(dw, dy, x []float32, c [9]float32)
-	turnHalves(a, b, cosine, sine []float32, c [9]float32)
+	rotateHalf(a, b, cosine, sine []float32, c [9]float32)
 }

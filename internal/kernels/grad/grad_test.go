@@ -20,7 +20,7 @@ var loops = kerneltest.Loops{
 	"Softmax":    func(s *kernels.Set, a, b, _, _, _ []float32) { s.Grad.SoftmaxGrad(a, b, 0.1, 0.5) },
 	"Normal":     func(s *kernels.Set, a, b, c, _, _ []float32) { s.Grad.Normal(a, b, c, 0.1, 3) },
 	"NormWeight": func(s *kernels.Set, a, b, c, _, _ []float32) { s.Grad.NormWeightGrad(a, b, c, 0.1, 3) },
-	"TurnHalves": func(s *kernels.Set, a, b, c, d, _ []float32) { s.Grad.Rotate(a, b, c, d, -1) },
+	"RotateHalf": func(s *kernels.Set, a, b, c, d, _ []float32) { s.Grad.Rotate(a, b, c, d, -1) },
 }
 
 func TestGradLoops(t *testing.T) { kerneltest.TestLoops(t, loops) }

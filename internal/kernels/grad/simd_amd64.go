@@ -80,11 +80,11 @@ func (a *simd) normWeight(dw, dy, x []float32, c [9]float32) {
 }
 
 //go:noinline
-func (a *simd) turnHalves(u, v, cosine, sine []float32, c [9]float32) {
+func (a *simd) rotateHalf(u, v, cosine, sine []float32, c [9]float32) {
 	if a.wide {
-		avx512TurnHalves(asm.Floats(u), asm.Floats(v), asm.Floats(cosine), asm.Floats(sine), int64(len(u)), unsafe.Pointer(&c))
+		avx512RotateHalf(asm.Floats(u), asm.Floats(v), asm.Floats(cosine), asm.Floats(sine), int64(len(u)), unsafe.Pointer(&c))
 	} else {
-		avx2TurnHalves(asm.Floats(u), asm.Floats(v), asm.Floats(cosine), asm.Floats(sine), int64(len(u)), unsafe.Pointer(&c))
+		avx2RotateHalf(asm.Floats(u), asm.Floats(v), asm.Floats(cosine), asm.Floats(sine), int64(len(u)), unsafe.Pointer(&c))
 	}
 }
 

@@ -70,8 +70,8 @@ func Grouped(set *kernels.Set, w mat.Weights, x mat.Floats, rows, tokens, n, rou
 	return y
 }
 
-// ByHalves is Mul by way of split tokens, with k cut into pieces of step.
-func ByHalves(set *kernels.Set, w mat.Weights, x mat.Floats, rows, tokens, n, step int) []float32 {
+// BySplit is Mul by way of split tokens, with k cut into pieces of step.
+func BySplit(set *kernels.Set, w mat.Weights, x mat.Floats, rows, tokens, n, step int) []float32 {
 	y := make([]float32, tokens*rows)
 	for t := 0; t < tokens; {
 		group := set.GEMV.SplitGroup(tokens - t)

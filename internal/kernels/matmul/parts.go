@@ -80,7 +80,7 @@ func (m *Multiplier) packPart(dst []uint32, apart int, x Matrix, i, j int, l gem
 		}
 		w := x.Stored
 		w.Data = w.Data[i*w.Stride+2*j:]
-		m.set.GEMM.PackHalves(dst, w, l.Panel, l.Lines, l.Width, l.N)
+		m.set.GEMM.PackBFloat16(dst, w, l.Panel, l.Lines, l.Width, l.N)
 	default:
 		m.set.GEMM.PackParts(dst, apart, m.read(x, i, j, high, wide, buf), l)
 	}

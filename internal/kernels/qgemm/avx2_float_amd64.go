@@ -11,28 +11,28 @@ import (
 )
 
 //go:noescape
-func avx2BandSumsQ82x1(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
+func avx2InterleavedSumsQ82x1(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
 
 //go:noescape
-func avx2BandSumsQ81x1(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
+func avx2InterleavedSumsQ81x1(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
 
 //go:noescape
-func avx2BandSumsQ81x2(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
+func avx2InterleavedSumsQ81x2(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
 
 //go:noescape
-func avx2BandSumsQ81x4(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
+func avx2InterleavedSumsQ81x4(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
 
 //go:noescape
-func avx2BandSumsQ42x1(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
+func avx2InterleavedSumsQ42x1(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
 
 //go:noescape
-func avx2BandSumsQ41x1(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
+func avx2InterleavedSumsQ41x1(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
 
 //go:noescape
-func avx2BandSumsQ41x2(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
+func avx2InterleavedSumsQ41x2(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
 
 //go:noescape
-func avx2BandSumsQ41x4(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
+func avx2InterleavedSumsQ41x4(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
 
 //go:noescape
 func avx2BandEdgeQ8(w unsafe.Pointer, codes int64, rows int64, take int64, x unsafe.Pointer, y unsafe.Pointer, blocks int64)

@@ -4,8 +4,8 @@
 
 #include "textflag.h"
 
-// func avx2BandSumsQ82x1(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
-TEXT ·avx2BandSumsQ82x1(SB), NOSPLIT|NOFRAME, $0-64
+// func avx2InterleavedSumsQ82x1(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
+TEXT ·avx2InterleavedSumsQ82x1(SB), NOSPLIT|NOFRAME, $0-64
 	MOVQ w+0(FP), R12
 	MOVQ ws+8(FP), R13
 	MOVQ x+16(FP), R14
@@ -16,7 +16,7 @@ TEXT ·avx2BandSumsQ82x1(SB), NOSPLIT|NOFRAME, $0-64
 	MOVQ add+56(FP), CX
 	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+2(SB), $1
 	JNE 2(PC)
-	JMP avx2BandSumsQ82x1Plain<>(SB)
+	JMP avx2InterleavedSumsQ82x1Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x10fcc52174c98548
 	QUAD $0xfcc5204f10fcc507
@@ -656,7 +656,7 @@ TEXT ·avx2BandSumsQ82x1(SB), NOSPLIT|NOFRAME, $0-64
 	QUAD $0xc7008000c7008000
 	RET
 
-TEXT avx2BandSumsQ82x1Plain<>(SB), NOSPLIT|NOFRAME, $0-64
+TEXT avx2InterleavedSumsQ82x1Plain<>(SB), NOSPLIT|NOFRAME, $0-64
 	PCALIGN $64
 	QUAD $0x10fcc52174c98548
 	QUAD $0xfcc5204f10fcc507
@@ -1296,8 +1296,8 @@ TEXT avx2BandSumsQ82x1Plain<>(SB), NOSPLIT|NOFRAME, $0-64
 	QUAD $0xc7008000c7008000
 	RET
 
-// func avx2BandSumsQ81x1(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
-TEXT ·avx2BandSumsQ81x1(SB), NOSPLIT|NOFRAME, $0-64
+// func avx2InterleavedSumsQ81x1(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
+TEXT ·avx2InterleavedSumsQ81x1(SB), NOSPLIT|NOFRAME, $0-64
 	MOVQ w+0(FP), R12
 	MOVQ ws+8(FP), R13
 	MOVQ x+16(FP), R14
@@ -1308,7 +1308,7 @@ TEXT ·avx2BandSumsQ81x1(SB), NOSPLIT|NOFRAME, $0-64
 	MOVQ add+56(FP), CX
 	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+2(SB), $1
 	JNE 2(PC)
-	JMP avx2BandSumsQ81x1Plain<>(SB)
+	JMP avx2InterleavedSumsQ81x1Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x10fcc51774c98548
 	QUAD $0x8d48204f10fcc507
@@ -1676,7 +1676,7 @@ TEXT ·avx2BandSumsQ81x1(SB), NOSPLIT|NOFRAME, $0-64
 	QUAD $0xc7008000c7008000
 	RET
 
-TEXT avx2BandSumsQ81x1Plain<>(SB), NOSPLIT|NOFRAME, $0-64
+TEXT avx2InterleavedSumsQ81x1Plain<>(SB), NOSPLIT|NOFRAME, $0-64
 	PCALIGN $64
 	QUAD $0x10fcc51774c98548
 	QUAD $0x8d48204f10fcc507
@@ -2044,8 +2044,8 @@ TEXT avx2BandSumsQ81x1Plain<>(SB), NOSPLIT|NOFRAME, $0-64
 	QUAD $0xc7008000c7008000
 	RET
 
-// func avx2BandSumsQ81x2(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
-TEXT ·avx2BandSumsQ81x2(SB), NOSPLIT|NOFRAME, $0-64
+// func avx2InterleavedSumsQ81x2(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
+TEXT ·avx2InterleavedSumsQ81x2(SB), NOSPLIT|NOFRAME, $0-64
 	MOVQ w+0(FP), R12
 	MOVQ ws+8(FP), R13
 	MOVQ x+16(FP), R14
@@ -2056,7 +2056,7 @@ TEXT ·avx2BandSumsQ81x2(SB), NOSPLIT|NOFRAME, $0-64
 	MOVQ add+56(FP), CX
 	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+4(SB), $1
 	JNE 2(PC)
-	JMP avx2BandSumsQ81x2Plain<>(SB)
+	JMP avx2InterleavedSumsQ81x2Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x10fcc52674c98548
 	QUAD $0x8d48205710fcc507
@@ -2552,7 +2552,7 @@ TEXT ·avx2BandSumsQ81x2(SB), NOSPLIT|NOFRAME, $0-64
 	QUAD $0xc7008000c7008000
 	RET
 
-TEXT avx2BandSumsQ81x2Plain<>(SB), NOSPLIT|NOFRAME, $0-64
+TEXT avx2InterleavedSumsQ81x2Plain<>(SB), NOSPLIT|NOFRAME, $0-64
 	PCALIGN $64
 	QUAD $0x10fcc52674c98548
 	QUAD $0x8d48205710fcc507
@@ -3048,8 +3048,8 @@ TEXT avx2BandSumsQ81x2Plain<>(SB), NOSPLIT|NOFRAME, $0-64
 	QUAD $0xc7008000c7008000
 	RET
 
-// func avx2BandSumsQ81x4(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
-TEXT ·avx2BandSumsQ81x4(SB), NOSPLIT|NOFRAME, $0-64
+// func avx2InterleavedSumsQ81x4(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
+TEXT ·avx2InterleavedSumsQ81x4(SB), NOSPLIT|NOFRAME, $0-64
 	MOVQ w+0(FP), R12
 	MOVQ ws+8(FP), R13
 	MOVQ x+16(FP), R14
@@ -3060,7 +3060,7 @@ TEXT ·avx2BandSumsQ81x4(SB), NOSPLIT|NOFRAME, $0-64
 	MOVQ add+56(FP), CX
 	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+4(SB), $1
 	JNE 2(PC)
-	JMP avx2BandSumsQ81x4Plain<>(SB)
+	JMP avx2InterleavedSumsQ81x4Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x10fcc53e74c98548
 	QUAD $0x8d48206710fcc50f
@@ -3756,7 +3756,7 @@ TEXT ·avx2BandSumsQ81x4(SB), NOSPLIT|NOFRAME, $0-64
 	QUAD $0xc7008000c7008000
 	RET
 
-TEXT avx2BandSumsQ81x4Plain<>(SB), NOSPLIT|NOFRAME, $0-64
+TEXT avx2InterleavedSumsQ81x4Plain<>(SB), NOSPLIT|NOFRAME, $0-64
 	PCALIGN $64
 	QUAD $0x10fcc53e74c98548
 	QUAD $0x8d48206710fcc50f
@@ -4452,8 +4452,8 @@ TEXT avx2BandSumsQ81x4Plain<>(SB), NOSPLIT|NOFRAME, $0-64
 	QUAD $0xc7008000c7008000
 	RET
 
-// func avx2BandSumsQ42x1(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
-TEXT ·avx2BandSumsQ42x1(SB), NOSPLIT|NOFRAME, $0-64
+// func avx2InterleavedSumsQ42x1(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
+TEXT ·avx2InterleavedSumsQ42x1(SB), NOSPLIT|NOFRAME, $0-64
 	MOVQ w+0(FP), R12
 	MOVQ ws+8(FP), R13
 	MOVQ x+16(FP), R14
@@ -4464,7 +4464,7 @@ TEXT ·avx2BandSumsQ42x1(SB), NOSPLIT|NOFRAME, $0-64
 	MOVQ add+56(FP), CX
 	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+3(SB), $1
 	JNE 2(PC)
-	JMP avx2BandSumsQ42x1Plain<>(SB)
+	JMP avx2InterleavedSumsQ42x1Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x10fcc52174c98548
 	QUAD $0xfcc5204f10fcc507
@@ -5320,7 +5320,7 @@ TEXT ·avx2BandSumsQ42x1(SB), NOSPLIT|NOFRAME, $0-64
 	QUAD $0xc7008000c7008000
 	RET
 
-TEXT avx2BandSumsQ42x1Plain<>(SB), NOSPLIT|NOFRAME, $0-64
+TEXT avx2InterleavedSumsQ42x1Plain<>(SB), NOSPLIT|NOFRAME, $0-64
 	PCALIGN $64
 	QUAD $0x10fcc52174c98548
 	QUAD $0xfcc5204f10fcc507
@@ -6176,8 +6176,8 @@ TEXT avx2BandSumsQ42x1Plain<>(SB), NOSPLIT|NOFRAME, $0-64
 	QUAD $0xc7008000c7008000
 	RET
 
-// func avx2BandSumsQ41x1(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
-TEXT ·avx2BandSumsQ41x1(SB), NOSPLIT|NOFRAME, $0-64
+// func avx2InterleavedSumsQ41x1(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
+TEXT ·avx2InterleavedSumsQ41x1(SB), NOSPLIT|NOFRAME, $0-64
 	MOVQ w+0(FP), R12
 	MOVQ ws+8(FP), R13
 	MOVQ x+16(FP), R14
@@ -6188,7 +6188,7 @@ TEXT ·avx2BandSumsQ41x1(SB), NOSPLIT|NOFRAME, $0-64
 	MOVQ add+56(FP), CX
 	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+3(SB), $1
 	JNE 2(PC)
-	JMP avx2BandSumsQ41x1Plain<>(SB)
+	JMP avx2InterleavedSumsQ41x1Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x10fcc51774c98548
 	QUAD $0x8d48204f10fcc507
@@ -6660,7 +6660,7 @@ TEXT ·avx2BandSumsQ41x1(SB), NOSPLIT|NOFRAME, $0-64
 	QUAD $0xc7008000c7008000
 	RET
 
-TEXT avx2BandSumsQ41x1Plain<>(SB), NOSPLIT|NOFRAME, $0-64
+TEXT avx2InterleavedSumsQ41x1Plain<>(SB), NOSPLIT|NOFRAME, $0-64
 	PCALIGN $64
 	QUAD $0x10fcc51774c98548
 	QUAD $0x8d48204f10fcc507
@@ -7132,8 +7132,8 @@ TEXT avx2BandSumsQ41x1Plain<>(SB), NOSPLIT|NOFRAME, $0-64
 	QUAD $0xc7008000c7008000
 	RET
 
-// func avx2BandSumsQ41x2(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
-TEXT ·avx2BandSumsQ41x2(SB), NOSPLIT|NOFRAME, $0-64
+// func avx2InterleavedSumsQ41x2(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
+TEXT ·avx2InterleavedSumsQ41x2(SB), NOSPLIT|NOFRAME, $0-64
 	MOVQ w+0(FP), R12
 	MOVQ ws+8(FP), R13
 	MOVQ x+16(FP), R14
@@ -7144,7 +7144,7 @@ TEXT ·avx2BandSumsQ41x2(SB), NOSPLIT|NOFRAME, $0-64
 	MOVQ add+56(FP), CX
 	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+4(SB), $1
 	JNE 2(PC)
-	JMP avx2BandSumsQ41x2Plain<>(SB)
+	JMP avx2InterleavedSumsQ41x2Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x10fcc52674c98548
 	QUAD $0x8d48205710fcc507
@@ -7744,7 +7744,7 @@ TEXT ·avx2BandSumsQ41x2(SB), NOSPLIT|NOFRAME, $0-64
 	QUAD $0xc7008000c7008000
 	RET
 
-TEXT avx2BandSumsQ41x2Plain<>(SB), NOSPLIT|NOFRAME, $0-64
+TEXT avx2InterleavedSumsQ41x2Plain<>(SB), NOSPLIT|NOFRAME, $0-64
 	PCALIGN $64
 	QUAD $0x10fcc52674c98548
 	QUAD $0x8d48205710fcc507
@@ -8344,8 +8344,8 @@ TEXT avx2BandSumsQ41x2Plain<>(SB), NOSPLIT|NOFRAME, $0-64
 	QUAD $0xc7008000c7008000
 	RET
 
-// func avx2BandSumsQ41x4(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
-TEXT ·avx2BandSumsQ41x4(SB), NOSPLIT|NOFRAME, $0-64
+// func avx2InterleavedSumsQ41x4(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
+TEXT ·avx2InterleavedSumsQ41x4(SB), NOSPLIT|NOFRAME, $0-64
 	MOVQ w+0(FP), R12
 	MOVQ ws+8(FP), R13
 	MOVQ x+16(FP), R14
@@ -8356,7 +8356,7 @@ TEXT ·avx2BandSumsQ41x4(SB), NOSPLIT|NOFRAME, $0-64
 	MOVQ add+56(FP), CX
 	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+4(SB), $1
 	JNE 2(PC)
-	JMP avx2BandSumsQ41x4Plain<>(SB)
+	JMP avx2InterleavedSumsQ41x4Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x10fcc53e74c98548
 	QUAD $0x8d48206710fcc51f
@@ -9148,7 +9148,7 @@ TEXT ·avx2BandSumsQ41x4(SB), NOSPLIT|NOFRAME, $0-64
 	QUAD $0xc7008000c7008000
 	RET
 
-TEXT avx2BandSumsQ41x4Plain<>(SB), NOSPLIT|NOFRAME, $0-64
+TEXT avx2InterleavedSumsQ41x4Plain<>(SB), NOSPLIT|NOFRAME, $0-64
 	PCALIGN $64
 	QUAD $0x10fcc53e74c98548
 	QUAD $0x8d48206710fcc51f

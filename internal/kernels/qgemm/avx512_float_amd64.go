@@ -11,40 +11,40 @@ import (
 )
 
 //go:noescape
-func avx512BandSumsQ84x1(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
+func avx512InterleavedSumsQ84x1(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
 
 //go:noescape
-func avx512BandSumsQ82x1(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
+func avx512InterleavedSumsQ82x1(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
 
 //go:noescape
-func avx512BandSumsQ81x1(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
+func avx512InterleavedSumsQ81x1(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
 
 //go:noescape
-func avx512BandSumsQ82x2(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
+func avx512InterleavedSumsQ82x2(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
 
 //go:noescape
-func avx512BandSumsQ82x4(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
+func avx512InterleavedSumsQ82x4(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
 
 //go:noescape
-func avx512BandSumsQ82x8(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
+func avx512InterleavedSumsQ82x8(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
 
 //go:noescape
-func avx512BandSumsQ44x1(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
+func avx512InterleavedSumsQ44x1(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
 
 //go:noescape
-func avx512BandSumsQ42x1(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
+func avx512InterleavedSumsQ42x1(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
 
 //go:noescape
-func avx512BandSumsQ41x1(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
+func avx512InterleavedSumsQ41x1(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
 
 //go:noescape
-func avx512BandSumsQ42x2(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
+func avx512InterleavedSumsQ42x2(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
 
 //go:noescape
-func avx512BandSumsQ42x4(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
+func avx512InterleavedSumsQ42x4(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
 
 //go:noescape
-func avx512BandSumsQ42x8(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
+func avx512InterleavedSumsQ42x8(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
 
 //go:noescape
 func avx512BandEdgeQ8(w unsafe.Pointer, rows int64, x unsafe.Pointer, y unsafe.Pointer, blocks int64)

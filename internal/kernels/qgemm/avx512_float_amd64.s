@@ -4,8 +4,8 @@
 
 #include "textflag.h"
 
-// func avx512BandSumsQ84x1(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
-TEXT ·avx512BandSumsQ84x1(SB), NOSPLIT|NOFRAME, $0-64
+// func avx512InterleavedSumsQ84x1(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
+TEXT ·avx512InterleavedSumsQ84x1(SB), NOSPLIT|NOFRAME, $0-64
 	MOVQ w+0(FP), R12
 	MOVQ ws+8(FP), R13
 	MOVQ x+16(FP), R14
@@ -16,7 +16,7 @@ TEXT ·avx512BandSumsQ84x1(SB), NOSPLIT|NOFRAME, $0-64
 	MOVQ add+56(FP), CX
 	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+2(SB), $1
 	JNE 2(PC)
-	JMP avx512BandSumsQ84x1Plain<>(SB)
+	JMP avx512InterleavedSumsQ84x1Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x7ce1622174c98548
 	QUAD $0x10487ce162171048
@@ -578,7 +578,7 @@ TEXT ·avx512BandSumsQ84x1(SB), NOSPLIT|NOFRAME, $0-64
 	QUAD $0x00000ff043000000
 	RET
 
-TEXT avx512BandSumsQ84x1Plain<>(SB), NOSPLIT|NOFRAME, $0-64
+TEXT avx512InterleavedSumsQ84x1Plain<>(SB), NOSPLIT|NOFRAME, $0-64
 	PCALIGN $64
 	QUAD $0x7ce1622174c98548
 	QUAD $0x10487ce162171048
@@ -1140,8 +1140,8 @@ TEXT avx512BandSumsQ84x1Plain<>(SB), NOSPLIT|NOFRAME, $0-64
 	QUAD $0x00000ff043000000
 	RET
 
-// func avx512BandSumsQ82x1(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
-TEXT ·avx512BandSumsQ82x1(SB), NOSPLIT|NOFRAME, $0-64
+// func avx512InterleavedSumsQ82x1(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
+TEXT ·avx512InterleavedSumsQ82x1(SB), NOSPLIT|NOFRAME, $0-64
 	MOVQ w+0(FP), R12
 	MOVQ ws+8(FP), R13
 	MOVQ x+16(FP), R14
@@ -1152,7 +1152,7 @@ TEXT ·avx512BandSumsQ82x1(SB), NOSPLIT|NOFRAME, $0-64
 	MOVQ add+56(FP), CX
 	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+2(SB), $1
 	JNE 2(PC)
-	JMP avx512BandSumsQ82x1Plain<>(SB)
+	JMP avx512InterleavedSumsQ82x1Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x7c71621374c98548
 	QUAD $0x10487c71622f1048
@@ -1466,7 +1466,7 @@ TEXT ·avx512BandSumsQ82x1(SB), NOSPLIT|NOFRAME, $0-64
 	QUAD $0x00000ff043000000
 	RET
 
-TEXT avx512BandSumsQ82x1Plain<>(SB), NOSPLIT|NOFRAME, $0-64
+TEXT avx512InterleavedSumsQ82x1Plain<>(SB), NOSPLIT|NOFRAME, $0-64
 	PCALIGN $64
 	QUAD $0x7c71621374c98548
 	QUAD $0x10487c71622f1048
@@ -1780,8 +1780,8 @@ TEXT avx512BandSumsQ82x1Plain<>(SB), NOSPLIT|NOFRAME, $0-64
 	QUAD $0x00000ff043000000
 	RET
 
-// func avx512BandSumsQ81x1(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
-TEXT ·avx512BandSumsQ81x1(SB), NOSPLIT|NOFRAME, $0-64
+// func avx512InterleavedSumsQ81x1(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
+TEXT ·avx512InterleavedSumsQ81x1(SB), NOSPLIT|NOFRAME, $0-64
 	MOVQ w+0(FP), R12
 	MOVQ ws+8(FP), R13
 	MOVQ x+16(FP), R14
@@ -1792,7 +1792,7 @@ TEXT ·avx512BandSumsQ81x1(SB), NOSPLIT|NOFRAME, $0-64
 	MOVQ add+56(FP), CX
 	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+2(SB), $1
 	JNE 2(PC)
-	JMP avx512BandSumsQ81x1Plain<>(SB)
+	JMP avx512InterleavedSumsQ81x1Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x7c71620c74c98548
 	QUAD $0xeb37048d480f1048
@@ -1954,7 +1954,7 @@ TEXT ·avx512BandSumsQ81x1(SB), NOSPLIT|NOFRAME, $0-64
 	QUAD $0x00000ff043000000
 	RET
 
-TEXT avx512BandSumsQ81x1Plain<>(SB), NOSPLIT|NOFRAME, $0-64
+TEXT avx512InterleavedSumsQ81x1Plain<>(SB), NOSPLIT|NOFRAME, $0-64
 	PCALIGN $64
 	QUAD $0x7c71620c74c98548
 	QUAD $0xeb37048d480f1048
@@ -2116,8 +2116,8 @@ TEXT avx512BandSumsQ81x1Plain<>(SB), NOSPLIT|NOFRAME, $0-64
 	QUAD $0x00000ff043000000
 	RET
 
-// func avx512BandSumsQ82x2(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
-TEXT ·avx512BandSumsQ82x2(SB), NOSPLIT|NOFRAME, $0-64
+// func avx512InterleavedSumsQ82x2(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
+TEXT ·avx512InterleavedSumsQ82x2(SB), NOSPLIT|NOFRAME, $0-64
 	MOVQ w+0(FP), R12
 	MOVQ ws+8(FP), R13
 	MOVQ x+16(FP), R14
@@ -2128,7 +2128,7 @@ TEXT ·avx512BandSumsQ82x2(SB), NOSPLIT|NOFRAME, $0-64
 	MOVQ add+56(FP), CX
 	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+4(SB), $1
 	JNE 2(PC)
-	JMP avx512BandSumsQ82x2Plain<>(SB)
+	JMP avx512InterleavedSumsQ82x2Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x7cf1622374c98548
 	QUAD $0x10487cf162071048
@@ -2522,7 +2522,7 @@ TEXT ·avx512BandSumsQ82x2(SB), NOSPLIT|NOFRAME, $0-64
 	QUAD $0x00000ff043000000
 	RET
 
-TEXT avx512BandSumsQ82x2Plain<>(SB), NOSPLIT|NOFRAME, $0-64
+TEXT avx512InterleavedSumsQ82x2Plain<>(SB), NOSPLIT|NOFRAME, $0-64
 	PCALIGN $64
 	QUAD $0x7cf1622374c98548
 	QUAD $0x10487cf162071048
@@ -2916,8 +2916,8 @@ TEXT avx512BandSumsQ82x2Plain<>(SB), NOSPLIT|NOFRAME, $0-64
 	QUAD $0x00000ff043000000
 	RET
 
-// func avx512BandSumsQ82x4(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
-TEXT ·avx512BandSumsQ82x4(SB), NOSPLIT|NOFRAME, $0-64
+// func avx512InterleavedSumsQ82x4(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
+TEXT ·avx512InterleavedSumsQ82x4(SB), NOSPLIT|NOFRAME, $0-64
 	MOVQ w+0(FP), R12
 	MOVQ ws+8(FP), R13
 	MOVQ x+16(FP), R14
@@ -2928,7 +2928,7 @@ TEXT ·avx512BandSumsQ82x4(SB), NOSPLIT|NOFRAME, $0-64
 	MOVQ add+56(FP), CX
 	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+4(SB), $1
 	JNE 2(PC)
-	JMP avx512BandSumsQ82x4Plain<>(SB)
+	JMP avx512InterleavedSumsQ82x4Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x7cf1624374c98548
 	QUAD $0x10487cf162071048
@@ -3490,7 +3490,7 @@ TEXT ·avx512BandSumsQ82x4(SB), NOSPLIT|NOFRAME, $0-64
 	QUAD $0x00000ff043000000
 	RET
 
-TEXT avx512BandSumsQ82x4Plain<>(SB), NOSPLIT|NOFRAME, $0-64
+TEXT avx512InterleavedSumsQ82x4Plain<>(SB), NOSPLIT|NOFRAME, $0-64
 	PCALIGN $64
 	QUAD $0x7cf1624374c98548
 	QUAD $0x10487cf162071048
@@ -4052,8 +4052,8 @@ TEXT avx512BandSumsQ82x4Plain<>(SB), NOSPLIT|NOFRAME, $0-64
 	QUAD $0x00000ff043000000
 	RET
 
-// func avx512BandSumsQ82x8(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
-TEXT ·avx512BandSumsQ82x8(SB), NOSPLIT|NOFRAME, $0-64
+// func avx512InterleavedSumsQ82x8(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
+TEXT ·avx512InterleavedSumsQ82x8(SB), NOSPLIT|NOFRAME, $0-64
 	MOVQ w+0(FP), R12
 	MOVQ ws+8(FP), R13
 	MOVQ x+16(FP), R14
@@ -4064,7 +4064,7 @@ TEXT ·avx512BandSumsQ82x8(SB), NOSPLIT|NOFRAME, $0-64
 	MOVQ add+56(FP), CX
 	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+4(SB), $1
 	JNE 2(PC)
-	JMP avx512BandSumsQ82x8Plain<>(SB)
+	JMP avx512InterleavedSumsQ82x8Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x000083840fc98548
 	QUAD $0x623710487cf16200
@@ -4962,7 +4962,7 @@ TEXT ·avx512BandSumsQ82x8(SB), NOSPLIT|NOFRAME, $0-64
 	QUAD $0x00000ff043000000
 	RET
 
-TEXT avx512BandSumsQ82x8Plain<>(SB), NOSPLIT|NOFRAME, $0-64
+TEXT avx512InterleavedSumsQ82x8Plain<>(SB), NOSPLIT|NOFRAME, $0-64
 	PCALIGN $64
 	QUAD $0x000083840fc98548
 	QUAD $0x623710487cf16200
@@ -5860,8 +5860,8 @@ TEXT avx512BandSumsQ82x8Plain<>(SB), NOSPLIT|NOFRAME, $0-64
 	QUAD $0x00000ff043000000
 	RET
 
-// func avx512BandSumsQ44x1(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
-TEXT ·avx512BandSumsQ44x1(SB), NOSPLIT|NOFRAME, $0-64
+// func avx512InterleavedSumsQ44x1(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
+TEXT ·avx512InterleavedSumsQ44x1(SB), NOSPLIT|NOFRAME, $0-64
 	MOVQ w+0(FP), R12
 	MOVQ ws+8(FP), R13
 	MOVQ x+16(FP), R14
@@ -5872,7 +5872,7 @@ TEXT ·avx512BandSumsQ44x1(SB), NOSPLIT|NOFRAME, $0-64
 	MOVQ add+56(FP), CX
 	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+3(SB), $1
 	JNE 2(PC)
-	JMP avx512BandSumsQ44x1Plain<>(SB)
+	JMP avx512InterleavedSumsQ44x1Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x7ce1622174c98548
 	QUAD $0x10487ce162171048
@@ -6418,7 +6418,7 @@ TEXT ·avx512BandSumsQ44x1(SB), NOSPLIT|NOFRAME, $0-64
 	QUAD $0x00000ff043000000
 	RET
 
-TEXT avx512BandSumsQ44x1Plain<>(SB), NOSPLIT|NOFRAME, $0-64
+TEXT avx512InterleavedSumsQ44x1Plain<>(SB), NOSPLIT|NOFRAME, $0-64
 	PCALIGN $64
 	QUAD $0x7ce1622174c98548
 	QUAD $0x10487ce162171048
@@ -6964,8 +6964,8 @@ TEXT avx512BandSumsQ44x1Plain<>(SB), NOSPLIT|NOFRAME, $0-64
 	QUAD $0x00000ff043000000
 	RET
 
-// func avx512BandSumsQ42x1(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
-TEXT ·avx512BandSumsQ42x1(SB), NOSPLIT|NOFRAME, $0-64
+// func avx512InterleavedSumsQ42x1(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
+TEXT ·avx512InterleavedSumsQ42x1(SB), NOSPLIT|NOFRAME, $0-64
 	MOVQ w+0(FP), R12
 	MOVQ ws+8(FP), R13
 	MOVQ x+16(FP), R14
@@ -6976,7 +6976,7 @@ TEXT ·avx512BandSumsQ42x1(SB), NOSPLIT|NOFRAME, $0-64
 	MOVQ add+56(FP), CX
 	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+3(SB), $1
 	JNE 2(PC)
-	JMP avx512BandSumsQ42x1Plain<>(SB)
+	JMP avx512InterleavedSumsQ42x1Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x7c71621374c98548
 	QUAD $0x10487c71622f1048
@@ -7282,7 +7282,7 @@ TEXT ·avx512BandSumsQ42x1(SB), NOSPLIT|NOFRAME, $0-64
 	QUAD $0x00000ff043000000
 	RET
 
-TEXT avx512BandSumsQ42x1Plain<>(SB), NOSPLIT|NOFRAME, $0-64
+TEXT avx512InterleavedSumsQ42x1Plain<>(SB), NOSPLIT|NOFRAME, $0-64
 	PCALIGN $64
 	QUAD $0x7c71621374c98548
 	QUAD $0x10487c71622f1048
@@ -7588,8 +7588,8 @@ TEXT avx512BandSumsQ42x1Plain<>(SB), NOSPLIT|NOFRAME, $0-64
 	QUAD $0x00000ff043000000
 	RET
 
-// func avx512BandSumsQ41x1(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
-TEXT ·avx512BandSumsQ41x1(SB), NOSPLIT|NOFRAME, $0-64
+// func avx512InterleavedSumsQ41x1(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
+TEXT ·avx512InterleavedSumsQ41x1(SB), NOSPLIT|NOFRAME, $0-64
 	MOVQ w+0(FP), R12
 	MOVQ ws+8(FP), R13
 	MOVQ x+16(FP), R14
@@ -7600,7 +7600,7 @@ TEXT ·avx512BandSumsQ41x1(SB), NOSPLIT|NOFRAME, $0-64
 	MOVQ add+56(FP), CX
 	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+3(SB), $1
 	JNE 2(PC)
-	JMP avx512BandSumsQ41x1Plain<>(SB)
+	JMP avx512InterleavedSumsQ41x1Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x7c71620c74c98548
 	QUAD $0xeb37048d480f1048
@@ -7762,7 +7762,7 @@ TEXT ·avx512BandSumsQ41x1(SB), NOSPLIT|NOFRAME, $0-64
 	QUAD $0x00000ff043000000
 	RET
 
-TEXT avx512BandSumsQ41x1Plain<>(SB), NOSPLIT|NOFRAME, $0-64
+TEXT avx512InterleavedSumsQ41x1Plain<>(SB), NOSPLIT|NOFRAME, $0-64
 	PCALIGN $64
 	QUAD $0x7c71620c74c98548
 	QUAD $0xeb37048d480f1048
@@ -7924,8 +7924,8 @@ TEXT avx512BandSumsQ41x1Plain<>(SB), NOSPLIT|NOFRAME, $0-64
 	QUAD $0x00000ff043000000
 	RET
 
-// func avx512BandSumsQ42x2(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
-TEXT ·avx512BandSumsQ42x2(SB), NOSPLIT|NOFRAME, $0-64
+// func avx512InterleavedSumsQ42x2(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
+TEXT ·avx512InterleavedSumsQ42x2(SB), NOSPLIT|NOFRAME, $0-64
 	MOVQ w+0(FP), R12
 	MOVQ ws+8(FP), R13
 	MOVQ x+16(FP), R14
@@ -7936,7 +7936,7 @@ TEXT ·avx512BandSumsQ42x2(SB), NOSPLIT|NOFRAME, $0-64
 	MOVQ add+56(FP), CX
 	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+4(SB), $1
 	JNE 2(PC)
-	JMP avx512BandSumsQ42x2Plain<>(SB)
+	JMP avx512InterleavedSumsQ42x2Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x7cf1622374c98548
 	QUAD $0x10487cf162071048
@@ -8322,7 +8322,7 @@ TEXT ·avx512BandSumsQ42x2(SB), NOSPLIT|NOFRAME, $0-64
 	QUAD $0x00000ff043000000
 	RET
 
-TEXT avx512BandSumsQ42x2Plain<>(SB), NOSPLIT|NOFRAME, $0-64
+TEXT avx512InterleavedSumsQ42x2Plain<>(SB), NOSPLIT|NOFRAME, $0-64
 	PCALIGN $64
 	QUAD $0x7cf1622374c98548
 	QUAD $0x10487cf162071048
@@ -8708,8 +8708,8 @@ TEXT avx512BandSumsQ42x2Plain<>(SB), NOSPLIT|NOFRAME, $0-64
 	QUAD $0x00000ff043000000
 	RET
 
-// func avx512BandSumsQ42x4(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
-TEXT ·avx512BandSumsQ42x4(SB), NOSPLIT|NOFRAME, $0-64
+// func avx512InterleavedSumsQ42x4(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
+TEXT ·avx512InterleavedSumsQ42x4(SB), NOSPLIT|NOFRAME, $0-64
 	MOVQ w+0(FP), R12
 	MOVQ ws+8(FP), R13
 	MOVQ x+16(FP), R14
@@ -8720,7 +8720,7 @@ TEXT ·avx512BandSumsQ42x4(SB), NOSPLIT|NOFRAME, $0-64
 	MOVQ add+56(FP), CX
 	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+4(SB), $1
 	JNE 2(PC)
-	JMP avx512BandSumsQ42x4Plain<>(SB)
+	JMP avx512InterleavedSumsQ42x4Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x7cf1624374c98548
 	QUAD $0x10487cf162071048
@@ -9274,7 +9274,7 @@ TEXT ·avx512BandSumsQ42x4(SB), NOSPLIT|NOFRAME, $0-64
 	QUAD $0x00000ff043000000
 	RET
 
-TEXT avx512BandSumsQ42x4Plain<>(SB), NOSPLIT|NOFRAME, $0-64
+TEXT avx512InterleavedSumsQ42x4Plain<>(SB), NOSPLIT|NOFRAME, $0-64
 	PCALIGN $64
 	QUAD $0x7cf1624374c98548
 	QUAD $0x10487cf162071048
@@ -9828,8 +9828,8 @@ TEXT avx512BandSumsQ42x4Plain<>(SB), NOSPLIT|NOFRAME, $0-64
 	QUAD $0x00000ff043000000
 	RET
 
-// func avx512BandSumsQ42x8(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
-TEXT ·avx512BandSumsQ42x8(SB), NOSPLIT|NOFRAME, $0-64
+// func avx512InterleavedSumsQ42x8(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, blocks int64, add int64)
+TEXT ·avx512InterleavedSumsQ42x8(SB), NOSPLIT|NOFRAME, $0-64
 	MOVQ w+0(FP), R12
 	MOVQ ws+8(FP), R13
 	MOVQ x+16(FP), R14
@@ -9840,7 +9840,7 @@ TEXT ·avx512BandSumsQ42x8(SB), NOSPLIT|NOFRAME, $0-64
 	MOVQ add+56(FP), CX
 	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+4(SB), $1
 	JNE 2(PC)
-	JMP avx512BandSumsQ42x8Plain<>(SB)
+	JMP avx512InterleavedSumsQ42x8Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x000083840fc98548
 	QUAD $0x623710487cf16200
@@ -10730,7 +10730,7 @@ TEXT ·avx512BandSumsQ42x8(SB), NOSPLIT|NOFRAME, $0-64
 	QUAD $0x00000ff043000000
 	RET
 
-TEXT avx512BandSumsQ42x8Plain<>(SB), NOSPLIT|NOFRAME, $0-64
+TEXT avx512InterleavedSumsQ42x8Plain<>(SB), NOSPLIT|NOFRAME, $0-64
 	PCALIGN $64
 	QUAD $0x000083840fc98548
 	QUAD $0x623710487cf16200

@@ -23,22 +23,22 @@ func avx512MXFP4Widen3(w unsafe.Pointer, ws int64, room unsafe.Pointer, n int64)
 func avx512MXFP4Widen4(w unsafe.Pointer, ws int64, room unsafe.Pointer, n int64)
 
 //go:noescape
-func avx512E4M3Few2(room unsafe.Pointer, x unsafe.Pointer, sums unsafe.Pointer, y unsafe.Pointer, ys int64, n int64, flags int64, next unsafe.Pointer, ws int64, far int64, scales unsafe.Pointer)
+func avx512E4M3SmallBatch2(room unsafe.Pointer, x unsafe.Pointer, sums unsafe.Pointer, y unsafe.Pointer, ys int64, n int64, flags int64, next unsafe.Pointer, ws int64, far int64, scales unsafe.Pointer)
 
 //go:noescape
-func avx512E4M3Few4(room unsafe.Pointer, x unsafe.Pointer, sums unsafe.Pointer, y unsafe.Pointer, ys int64, n int64, flags int64, next unsafe.Pointer, ws int64, far int64, scales unsafe.Pointer)
+func avx512E4M3SmallBatch4(room unsafe.Pointer, x unsafe.Pointer, sums unsafe.Pointer, y unsafe.Pointer, ys int64, n int64, flags int64, next unsafe.Pointer, ws int64, far int64, scales unsafe.Pointer)
 
 //go:noescape
-func avx512E4M3Few8(room unsafe.Pointer, x unsafe.Pointer, sums unsafe.Pointer, y unsafe.Pointer, ys int64, n int64, flags int64, next unsafe.Pointer, ws int64, far int64, scales unsafe.Pointer)
+func avx512E4M3SmallBatch8(room unsafe.Pointer, x unsafe.Pointer, sums unsafe.Pointer, y unsafe.Pointer, ys int64, n int64, flags int64, next unsafe.Pointer, ws int64, far int64, scales unsafe.Pointer)
 
 //go:noescape
-func avx512MXFP4Few2(room unsafe.Pointer, x unsafe.Pointer, sums unsafe.Pointer, y unsafe.Pointer, ys int64, n int64, flags int64, next unsafe.Pointer, ws int64, far int64, scales unsafe.Pointer)
+func avx512MXFP4SmallBatch2(room unsafe.Pointer, x unsafe.Pointer, sums unsafe.Pointer, y unsafe.Pointer, ys int64, n int64, flags int64, next unsafe.Pointer, ws int64, far int64, scales unsafe.Pointer)
 
 //go:noescape
-func avx512MXFP4Few4(room unsafe.Pointer, x unsafe.Pointer, sums unsafe.Pointer, y unsafe.Pointer, ys int64, n int64, flags int64, next unsafe.Pointer, ws int64, far int64, scales unsafe.Pointer)
+func avx512MXFP4SmallBatch4(room unsafe.Pointer, x unsafe.Pointer, sums unsafe.Pointer, y unsafe.Pointer, ys int64, n int64, flags int64, next unsafe.Pointer, ws int64, far int64, scales unsafe.Pointer)
 
 //go:noescape
-func avx512MXFP4Few8(room unsafe.Pointer, x unsafe.Pointer, sums unsafe.Pointer, y unsafe.Pointer, ys int64, n int64, flags int64, next unsafe.Pointer, ws int64, far int64, scales unsafe.Pointer)
+func avx512MXFP4SmallBatch8(room unsafe.Pointer, x unsafe.Pointer, sums unsafe.Pointer, y unsafe.Pointer, ys int64, n int64, flags int64, next unsafe.Pointer, ws int64, far int64, scales unsafe.Pointer)
 
 //go:noescape
 func avx512PackMXFP4(dst unsafe.Pointer, step int64, src unsafe.Pointer, n int64)

@@ -764,8 +764,8 @@ TEXT ·avx512MXFP4Widen4(SB), NOSPLIT|NOFRAME, $0-32
 	QUAD $0x1f1f1f1f07070707
 	RET
 
-// func avx512E4M3Few2(room unsafe.Pointer, x unsafe.Pointer, sums unsafe.Pointer, y unsafe.Pointer, ys int64, n int64, flags int64, next unsafe.Pointer, ws int64, far int64, scales unsafe.Pointer)
-TEXT ·avx512E4M3Few2(SB), NOSPLIT|NOFRAME, $0-88
+// func avx512E4M3SmallBatch2(room unsafe.Pointer, x unsafe.Pointer, sums unsafe.Pointer, y unsafe.Pointer, ys int64, n int64, flags int64, next unsafe.Pointer, ws int64, far int64, scales unsafe.Pointer)
+TEXT ·avx512E4M3SmallBatch2(SB), NOSPLIT|NOFRAME, $0-88
 	MOVQ room+0(FP), R12
 	MOVQ x+8(FP), R13
 	MOVQ sums+16(FP), R14
@@ -779,7 +779,7 @@ TEXT ·avx512E4M3Few2(SB), NOSPLIT|NOFRAME, $0-88
 	MOVQ scales+80(FP), R11
 	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+5(SB), $1
 	JNE 2(PC)
-	JMP avx512E4M3Few2Plain<>(SB)
+	JMP avx512E4M3SmallBatch2Plain<>(SB)
 	PCALIGN $64
 	QUAD $0xc5c8ff01e083d089
 	QUAD $0x10c97cd162c892fb
@@ -996,7 +996,7 @@ TEXT ·avx512E4M3Few2(SB), NOSPLIT|NOFRAME, $0-88
 	QUAD $0x1f1f1f1f07070707
 	RET
 
-TEXT avx512E4M3Few2Plain<>(SB), NOSPLIT|NOFRAME, $0-88
+TEXT avx512E4M3SmallBatch2Plain<>(SB), NOSPLIT|NOFRAME, $0-88
 	PCALIGN $64
 	QUAD $0xc5c8ff01e083d089
 	QUAD $0x10c97cd162c892fb
@@ -1213,8 +1213,8 @@ TEXT avx512E4M3Few2Plain<>(SB), NOSPLIT|NOFRAME, $0-88
 	QUAD $0x1f1f1f1f07070707
 	RET
 
-// func avx512E4M3Few4(room unsafe.Pointer, x unsafe.Pointer, sums unsafe.Pointer, y unsafe.Pointer, ys int64, n int64, flags int64, next unsafe.Pointer, ws int64, far int64, scales unsafe.Pointer)
-TEXT ·avx512E4M3Few4(SB), NOSPLIT|NOFRAME, $0-88
+// func avx512E4M3SmallBatch4(room unsafe.Pointer, x unsafe.Pointer, sums unsafe.Pointer, y unsafe.Pointer, ys int64, n int64, flags int64, next unsafe.Pointer, ws int64, far int64, scales unsafe.Pointer)
+TEXT ·avx512E4M3SmallBatch4(SB), NOSPLIT|NOFRAME, $0-88
 	MOVQ room+0(FP), R12
 	MOVQ x+8(FP), R13
 	MOVQ sums+16(FP), R14
@@ -1228,7 +1228,7 @@ TEXT ·avx512E4M3Few4(SB), NOSPLIT|NOFRAME, $0-88
 	MOVQ scales+80(FP), R11
 	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+5(SB), $1
 	JNE 2(PC)
-	JMP avx512E4M3Few4Plain<>(SB)
+	JMP avx512E4M3SmallBatch4Plain<>(SB)
 	PCALIGN $64
 	QUAD $0xc5c8ff01e083d089
 	QUAD $0x10c97c5162c892fb
@@ -1525,7 +1525,7 @@ TEXT ·avx512E4M3Few4(SB), NOSPLIT|NOFRAME, $0-88
 	QUAD $0x1f1f1f1f07070707
 	RET
 
-TEXT avx512E4M3Few4Plain<>(SB), NOSPLIT|NOFRAME, $0-88
+TEXT avx512E4M3SmallBatch4Plain<>(SB), NOSPLIT|NOFRAME, $0-88
 	PCALIGN $64
 	QUAD $0xc5c8ff01e083d089
 	QUAD $0x10c97c5162c892fb
@@ -1822,8 +1822,8 @@ TEXT avx512E4M3Few4Plain<>(SB), NOSPLIT|NOFRAME, $0-88
 	QUAD $0x1f1f1f1f07070707
 	RET
 
-// func avx512E4M3Few8(room unsafe.Pointer, x unsafe.Pointer, sums unsafe.Pointer, y unsafe.Pointer, ys int64, n int64, flags int64, next unsafe.Pointer, ws int64, far int64, scales unsafe.Pointer)
-TEXT ·avx512E4M3Few8(SB), NOSPLIT|NOFRAME, $0-88
+// func avx512E4M3SmallBatch8(room unsafe.Pointer, x unsafe.Pointer, sums unsafe.Pointer, y unsafe.Pointer, ys int64, n int64, flags int64, next unsafe.Pointer, ws int64, far int64, scales unsafe.Pointer)
+TEXT ·avx512E4M3SmallBatch8(SB), NOSPLIT|NOFRAME, $0-88
 	MOVQ room+0(FP), R12
 	MOVQ x+8(FP), R13
 	MOVQ sums+16(FP), R14
@@ -1837,7 +1837,7 @@ TEXT ·avx512E4M3Few8(SB), NOSPLIT|NOFRAME, $0-88
 	MOVQ scales+80(FP), R11
 	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+5(SB), $1
 	JNE 2(PC)
-	JMP avx512E4M3Few8Plain<>(SB)
+	JMP avx512E4M3SmallBatch8Plain<>(SB)
 	PCALIGN $64
 	QUAD $0xc5c8ff01e083d089
 	QUAD $0x10c97cc162c892fb
@@ -2262,7 +2262,7 @@ TEXT ·avx512E4M3Few8(SB), NOSPLIT|NOFRAME, $0-88
 	QUAD $0x1f1f1f1f07070707
 	RET
 
-TEXT avx512E4M3Few8Plain<>(SB), NOSPLIT|NOFRAME, $0-88
+TEXT avx512E4M3SmallBatch8Plain<>(SB), NOSPLIT|NOFRAME, $0-88
 	PCALIGN $64
 	QUAD $0xc5c8ff01e083d089
 	QUAD $0x10c97cc162c892fb
@@ -2687,8 +2687,8 @@ TEXT avx512E4M3Few8Plain<>(SB), NOSPLIT|NOFRAME, $0-88
 	QUAD $0x1f1f1f1f07070707
 	RET
 
-// func avx512MXFP4Few2(room unsafe.Pointer, x unsafe.Pointer, sums unsafe.Pointer, y unsafe.Pointer, ys int64, n int64, flags int64, next unsafe.Pointer, ws int64, far int64, scales unsafe.Pointer)
-TEXT ·avx512MXFP4Few2(SB), NOSPLIT|NOFRAME, $0-88
+// func avx512MXFP4SmallBatch2(room unsafe.Pointer, x unsafe.Pointer, sums unsafe.Pointer, y unsafe.Pointer, ys int64, n int64, flags int64, next unsafe.Pointer, ws int64, far int64, scales unsafe.Pointer)
+TEXT ·avx512MXFP4SmallBatch2(SB), NOSPLIT|NOFRAME, $0-88
 	MOVQ room+0(FP), R12
 	MOVQ x+8(FP), R13
 	MOVQ sums+16(FP), R14
@@ -2702,7 +2702,7 @@ TEXT ·avx512MXFP4Few2(SB), NOSPLIT|NOFRAME, $0-88
 	MOVQ scales+80(FP), R11
 	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+8(SB), $1
 	JNE 2(PC)
-	JMP avx512MXFP4Few2Plain<>(SB)
+	JMP avx512MXFP4SmallBatch2Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x0004c28e0ff68548
 	QUAD $0xc8ff01e083d08900
@@ -3007,7 +3007,7 @@ TEXT ·avx512MXFP4Few2(SB), NOSPLIT|NOFRAME, $0-88
 	QUAD $0x1f1f1f1f07070707
 	RET
 
-TEXT avx512MXFP4Few2Plain<>(SB), NOSPLIT|NOFRAME, $0-88
+TEXT avx512MXFP4SmallBatch2Plain<>(SB), NOSPLIT|NOFRAME, $0-88
 	PCALIGN $64
 	QUAD $0x0004c28e0ff68548
 	QUAD $0xc8ff01e083d08900
@@ -3312,8 +3312,8 @@ TEXT avx512MXFP4Few2Plain<>(SB), NOSPLIT|NOFRAME, $0-88
 	QUAD $0x1f1f1f1f07070707
 	RET
 
-// func avx512MXFP4Few4(room unsafe.Pointer, x unsafe.Pointer, sums unsafe.Pointer, y unsafe.Pointer, ys int64, n int64, flags int64, next unsafe.Pointer, ws int64, far int64, scales unsafe.Pointer)
-TEXT ·avx512MXFP4Few4(SB), NOSPLIT|NOFRAME, $0-88
+// func avx512MXFP4SmallBatch4(room unsafe.Pointer, x unsafe.Pointer, sums unsafe.Pointer, y unsafe.Pointer, ys int64, n int64, flags int64, next unsafe.Pointer, ws int64, far int64, scales unsafe.Pointer)
+TEXT ·avx512MXFP4SmallBatch4(SB), NOSPLIT|NOFRAME, $0-88
 	MOVQ room+0(FP), R12
 	MOVQ x+8(FP), R13
 	MOVQ sums+16(FP), R14
@@ -3327,7 +3327,7 @@ TEXT ·avx512MXFP4Few4(SB), NOSPLIT|NOFRAME, $0-88
 	MOVQ scales+80(FP), R11
 	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+8(SB), $1
 	JNE 2(PC)
-	JMP avx512MXFP4Few4Plain<>(SB)
+	JMP avx512MXFP4SmallBatch4Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x0007528e0ff68548
 	QUAD $0xc8ff01e083d08900
@@ -3752,7 +3752,7 @@ TEXT ·avx512MXFP4Few4(SB), NOSPLIT|NOFRAME, $0-88
 	QUAD $0x1f1f1f1f07070707
 	RET
 
-TEXT avx512MXFP4Few4Plain<>(SB), NOSPLIT|NOFRAME, $0-88
+TEXT avx512MXFP4SmallBatch4Plain<>(SB), NOSPLIT|NOFRAME, $0-88
 	PCALIGN $64
 	QUAD $0x0007528e0ff68548
 	QUAD $0xc8ff01e083d08900
@@ -4177,8 +4177,8 @@ TEXT avx512MXFP4Few4Plain<>(SB), NOSPLIT|NOFRAME, $0-88
 	QUAD $0x1f1f1f1f07070707
 	RET
 
-// func avx512MXFP4Few8(room unsafe.Pointer, x unsafe.Pointer, sums unsafe.Pointer, y unsafe.Pointer, ys int64, n int64, flags int64, next unsafe.Pointer, ws int64, far int64, scales unsafe.Pointer)
-TEXT ·avx512MXFP4Few8(SB), NOSPLIT|NOFRAME, $0-88
+// func avx512MXFP4SmallBatch8(room unsafe.Pointer, x unsafe.Pointer, sums unsafe.Pointer, y unsafe.Pointer, ys int64, n int64, flags int64, next unsafe.Pointer, ws int64, far int64, scales unsafe.Pointer)
+TEXT ·avx512MXFP4SmallBatch8(SB), NOSPLIT|NOFRAME, $0-88
 	MOVQ room+0(FP), R12
 	MOVQ x+8(FP), R13
 	MOVQ sums+16(FP), R14
@@ -4192,7 +4192,7 @@ TEXT ·avx512MXFP4Few8(SB), NOSPLIT|NOFRAME, $0-88
 	MOVQ scales+80(FP), R11
 	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+8(SB), $1
 	JNE 2(PC)
-	JMP avx512MXFP4Few8Plain<>(SB)
+	JMP avx512MXFP4SmallBatch8Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x0009f58e0ff68548
 	QUAD $0xc8ff01e083d08900
@@ -4769,7 +4769,7 @@ TEXT ·avx512MXFP4Few8(SB), NOSPLIT|NOFRAME, $0-88
 	QUAD $0x1f1f1f1f07070707
 	RET
 
-TEXT avx512MXFP4Few8Plain<>(SB), NOSPLIT|NOFRAME, $0-88
+TEXT avx512MXFP4SmallBatch8Plain<>(SB), NOSPLIT|NOFRAME, $0-88
 	PCALIGN $64
 	QUAD $0x0009f58e0ff68548
 	QUAD $0xc8ff01e083d08900

@@ -19,10 +19,10 @@ type sumsTile struct {
 
 // Tiles stand in falling order of tokens, and of bands for one token.
 var (
-	avx512SumsQ8 = []sumsTile{{2, 8, avx512BandSumsQ82x8}, {2, 4, avx512BandSumsQ82x4}, {2, 2, avx512BandSumsQ82x2}, {4, 1, avx512BandSumsQ84x1}, {2, 1, avx512BandSumsQ82x1}, {1, 1, avx512BandSumsQ81x1}}
-	avx512SumsQ4 = []sumsTile{{2, 8, avx512BandSumsQ42x8}, {2, 4, avx512BandSumsQ42x4}, {2, 2, avx512BandSumsQ42x2}, {4, 1, avx512BandSumsQ44x1}, {2, 1, avx512BandSumsQ42x1}, {1, 1, avx512BandSumsQ41x1}}
-	avx2SumsQ8   = []sumsTile{{1, 4, avx2BandSumsQ81x4}, {1, 2, avx2BandSumsQ81x2}, {2, 1, avx2BandSumsQ82x1}, {1, 1, avx2BandSumsQ81x1}}
-	avx2SumsQ4   = []sumsTile{{1, 4, avx2BandSumsQ41x4}, {1, 2, avx2BandSumsQ41x2}, {2, 1, avx2BandSumsQ42x1}, {1, 1, avx2BandSumsQ41x1}}
+	avx512SumsQ8 = []sumsTile{{2, 8, avx512InterleavedSumsQ82x8}, {2, 4, avx512InterleavedSumsQ82x4}, {2, 2, avx512InterleavedSumsQ82x2}, {4, 1, avx512InterleavedSumsQ84x1}, {2, 1, avx512InterleavedSumsQ82x1}, {1, 1, avx512InterleavedSumsQ81x1}}
+	avx512SumsQ4 = []sumsTile{{2, 8, avx512InterleavedSumsQ42x8}, {2, 4, avx512InterleavedSumsQ42x4}, {2, 2, avx512InterleavedSumsQ42x2}, {4, 1, avx512InterleavedSumsQ44x1}, {2, 1, avx512InterleavedSumsQ42x1}, {1, 1, avx512InterleavedSumsQ41x1}}
+	avx2SumsQ8   = []sumsTile{{1, 4, avx2InterleavedSumsQ81x4}, {1, 2, avx2InterleavedSumsQ81x2}, {2, 1, avx2InterleavedSumsQ82x1}, {1, 1, avx2InterleavedSumsQ81x1}}
+	avx2SumsQ4   = []sumsTile{{1, 4, avx2InterleavedSumsQ41x4}, {1, 2, avx2InterleavedSumsQ41x2}, {2, 1, avx2InterleavedSumsQ42x1}, {1, 1, avx2InterleavedSumsQ41x1}}
 )
 
 func (a *simd) sumTiles(p quant.Packing) []sumsTile {

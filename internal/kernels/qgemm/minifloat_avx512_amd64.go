@@ -233,17 +233,17 @@ func (op *codesProduct) kernels() (func(w unsafe.Pointer, ws int64, room unsafe.
 	if op.p.Packing == quant.E4M3 {
 		switch op.tokens {
 		case 2:
-			return avx512E4M3Widen4, avx512E4M3Few2
+			return avx512E4M3Widen4, avx512E4M3SmallBatch2
 		case 4:
-			return avx512E4M3Widen4, avx512E4M3Few4
+			return avx512E4M3Widen4, avx512E4M3SmallBatch4
 		}
-		return avx512E4M3Widen3, avx512E4M3Few8
+		return avx512E4M3Widen3, avx512E4M3SmallBatch8
 	}
 	switch op.tokens {
 	case 2:
-		return avx512MXFP4Widen4, avx512MXFP4Few2
+		return avx512MXFP4Widen4, avx512MXFP4SmallBatch2
 	case 4:
-		return avx512MXFP4Widen4, avx512MXFP4Few4
+		return avx512MXFP4Widen4, avx512MXFP4SmallBatch4
 	}
-	return avx512MXFP4Widen3, avx512MXFP4Few8
+	return avx512MXFP4Widen3, avx512MXFP4SmallBatch8
 }

@@ -85,8 +85,8 @@ KERNEL F(NormWeight)(float *restrict dw, const float *restrict dy, const float *
   EACH(i, n) dw[i] += dy[i] * (x[i] - mean) * by;
 }
 
-// TurnHalves: (a, b) = (a·cos − b·sin·c0, b·cos + a·sin·c0).
-KERNEL F(TurnHalves)(float *restrict a, float *restrict b, const float *restrict cosine, const float *restrict sine, int64_t n, const float *c) {
+// RotateHalf: (a, b) = (a·cos − b·sin·c0, b·cos + a·sin·c0).
+KERNEL F(RotateHalf)(float *restrict a, float *restrict b, const float *restrict cosine, const float *restrict sine, int64_t n, const float *c) {
   const float sign = c[0];
   EACH(i, n) {
     const float s = sign * sine[i], u = a[i], v = b[i];

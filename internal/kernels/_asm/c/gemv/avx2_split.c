@@ -79,8 +79,8 @@ INLINE const uint8_t *group(int R, int G, const uint8_t *w, int64_t ws, const ui
   return rows_of(R, G, G, 0, w, ws, x, sums, y, ys, n, flags);
 }
 
-// halves computes rows of weights for a group of T tokens.
-INLINE void halves(int T, const uint8_t *w, int64_t ws, const uint8_t *x, uint8_t *sums, uint8_t *y, int64_t ys, int64_t n, int64_t rows, int64_t flags) {
+// mul_split computes rows of weights for a group of T tokens.
+INLINE void mul_split(int T, const uint8_t *w, int64_t ws, const uint8_t *x, uint8_t *sums, uint8_t *y, int64_t ys, int64_t n, int64_t rows, int64_t flags) {
   const int R = T >= 4 ? 3 : T == 2 ? 4 : 1; // One has whole rows of one token
   ROLLED for (; rows >= R; rows -= R, OPAQUE(rows)) {
     w = group(R, T, w, ws, &x, sums, y, ys, n, flags);
@@ -92,11 +92,11 @@ INLINE void halves(int T, const uint8_t *w, int64_t ws, const uint8_t *x, uint8_
   }
 }
 
-#define HALVES(T)                                                                                                                                       \
-  KERNEL avx2Halves##T(const uint8_t *w, int64_t ws, const uint8_t *x, uint8_t *sums, uint8_t *y, int64_t ys, int64_t n, int64_t rows, int64_t flags) { \
-    halves(T, w, ws, x, sums, y, ys, n, rows, flags);                                                                                                   \
+#define SPLIT(T)                                                                                                                                       \
+  KERNEL avx2MulSplit##T(const uint8_t *w, int64_t ws, const uint8_t *x, uint8_t *sums, uint8_t *y, int64_t ys, int64_t n, int64_t rows, int64_t flags) { \
+    mul_split(T, w, ws, x, sums, y, ys, n, rows, flags);                                                                                                   \
   }
-HALVES(1) HALVES(2) HALVES(4) HALVES(8)
+SPLIT(1) SPLIT(2) SPLIT(4) SPLIT(8)
 
 // Split lays tokens out as avx512Split does.
 KERNEL avx2Split(uint8_t *dst, int64_t step, const uint8_t *src, int64_t n) {
@@ -112,7 +112,7 @@ KERNEL avx2Split(uint8_t *dst, int64_t step, const uint8_t *src, int64_t n) {
   }
 }
 
-// One is Halves of one token, in whole blocks, from the first k to the last. Memory bandwidth
+// SplitOne is MulSplit of one token, in whole blocks, from the first k to the last. Memory bandwidth
 // limits it, so it reads 8 streams of neighbouring rows at once, as avx512_one.c does. Each line of
 // 64 bytes is prefetched AHEAD bytes early, across the ends of rows and of the streams.
 enum { STREAMS = 8, LAST = AHEAD / 64 };
@@ -208,5 +208,5 @@ INLINE void one(int most, const uint8_t *w, int64_t ws, const uint8_t *x, uint8_
 }
 
 #define ONE(R) \
-  KERNEL avx2HalvesOne##x##R(const uint8_t *w, int64_t ws, const uint8_t *x, uint8_t *y, int64_t n, int64_t rows) { one(R, w, ws, x, y, n, rows); }
+  KERNEL avx2SplitOne##x##R(const uint8_t *w, int64_t ws, const uint8_t *x, uint8_t *y, int64_t n, int64_t rows) { one(R, w, ws, x, y, n, rows); }
 ONE(8) ONE(4) ONE(1)

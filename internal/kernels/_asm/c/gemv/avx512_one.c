@@ -8,7 +8,7 @@
 // The order of sums is that of the kernels for more tokens: see avx512_dot.c and avx512_split.c.
 #include "wide.h"
 
-enum { STREAMS = 8, AHEAD = DISTANCE(1024), HALVES = F32 + 1 };
+enum { STREAMS = 8, AHEAD = DISTANCE(1024), SPLIT = F32 + 1 };
 
 // A line is 64 bytes of a row. lines is the number of whole lines of n elements. last is the number
 // of lines at the end that prefetch the next row.
@@ -25,14 +25,14 @@ INLINE int64_t last(int f, int64_t n) {
 // multiply adds the products of both halves of a line of weights, under the mask m.
 INLINE __m512 multiply(int f, const uint8_t *w, __m512 x0, __m512 x1, __m512 sum) {
   if (f == F32) return _mm512_fmadd_ps(_mm512_loadu_ps(w), x0, sum);
-  if (f != HALVES) return _mm512_fmadd_ps(load(f, w + 32), x1, _mm512_fmadd_ps(load(f, w), x0, sum));
+  if (f != SPLIT) return _mm512_fmadd_ps(load(f, w + 32), x1, _mm512_fmadd_ps(load(f, w), x0, sum));
   const __m512i v = _mm512_loadu_si512(w), high = _mm512_set1_epi32((int)0xffff0000);
   return _mm512_fmadd_ps((__m512)_mm512_and_si512(v, high), x1, _mm512_fmadd_ps((__m512)_mm512_slli_epi32(v, 16), x0, sum));
 }
 
 // rest adds the elements behind the last whole line; m has their lanes.
 INLINE __m512 rest(int f, const uint8_t *w, const uint8_t *x, __mmask32 m, __m512 sum) {
-  if (f == HALVES) { // the token is filled up with zeros
+  if (f == SPLIT) { // the token is filled up with zeros
     const __m512i v = _mm512_maskz_loadu_epi16(m, w), high = _mm512_set1_epi32((int)0xffff0000);
     sum = _mm512_fmadd_ps((__m512)_mm512_slli_epi32(v, 16), _mm512_loadu_ps(x), sum);
     return _mm512_fmadd_ps((__m512)_mm512_and_si512(v, high), _mm512_loadu_ps(x + 64), sum);
@@ -126,11 +126,11 @@ INLINE void one(int f, int most, const uint8_t *w, int64_t ws, const uint8_t *x,
   }
 }
 
-// HalvesOne is avx512Halves1 from the first k to the last. The number behind x is that of rows at
+// SplitOne is avx512MulSplit1 from the first k to the last. The number behind x is that of rows at
 // once.
 #define ONE(R)                                                                                                                                            \
   KERNEL avx512MulBF161x##R(MUL_ARGS) { one(BF16, R, w, ws, x, y, n, rows); }                                                                             \
   KERNEL avx512MulF161x##R(MUL_ARGS) { one(F16, R, w, ws, x, y, n, rows); }                                                                               \
   KERNEL avx512MulF321x##R(MUL_ARGS) { one(F32, R, w, ws, x, y, n, rows); }                                                                               \
-  KERNEL avx512HalvesOne##x##R(const uint8_t *w, int64_t ws, const uint8_t *x, uint8_t *y, int64_t n, int64_t rows) { one(HALVES, R, w, ws, x, y, n, rows); }
+  KERNEL avx512SplitOne##x##R(const uint8_t *w, int64_t ws, const uint8_t *x, uint8_t *y, int64_t n, int64_t rows) { one(SPLIT, R, w, ws, x, y, n, rows); }
 ONE(8) ONE(4) ONE(1)

@@ -24,11 +24,11 @@ INLINE void ends(int R, int T, __m512 acc[4][8], uint8_t *y, int64_t ys) {
   }
 }
 
-// halves_rows adds n columns of R rows for T tokens to sums. counts is 4 rows, plus 1 if the sums
+// split_rows adds n columns of R rows for T tokens to sums. counts is 4 rows, plus 1 if the sums
 // begin at 0, plus 2 if they end. Meanwhile it prefetches as many lines of two distant streams; for
 // 8 tokens of six streams, by turns of the first three, and of the last ones from their end. It
 // returns the address of the weights of the next rows.
-INLINE const uint8_t *halves_rows(int R, int T, const uint8_t *w, int64_t ws, const uint8_t **tokens, uint8_t *sums, uint8_t *y, int64_t ys, int64_t n, int64_t counts, const uint8_t **streams, int64_t *apart) {
+INLINE const uint8_t *split_rows(int R, int T, const uint8_t *w, int64_t ws, const uint8_t **tokens, uint8_t *sums, uint8_t *y, int64_t ys, int64_t n, int64_t counts, const uint8_t **streams, int64_t *apart) {
   const __mmask16 keep = counts & 1 ? 0 : 0xffff;
   const __m512i high = _mm512_set1_epi32((int)0xffff0000);
   const int64_t ws3 = R == 4 ? times(ws, 3) : 0;
@@ -90,25 +90,25 @@ INLINE const uint8_t *halves_rows(int R, int T, const uint8_t *w, int64_t ws, co
   return w + times(ws, R);
 }
 
-// halves computes rows of weights for a group of T tokens.
-INLINE void halves(int T, const uint8_t *w, int64_t ws, const uint8_t *x, uint8_t *sums, uint8_t *y, int64_t ys, int64_t n, int64_t counts, int64_t far, int64_t sp) {
+// mul_split computes rows of weights for a group of T tokens.
+INLINE void mul_split(int T, const uint8_t *w, int64_t ws, const uint8_t *x, uint8_t *sums, uint8_t *y, int64_t ys, int64_t n, int64_t counts, int64_t far, int64_t sp) {
   const int R = T == 8 ? 3 : 4;
   const uint8_t *streams = w + far;
   ROLLED for (; counts >= 4 * R; counts -= 4 * R, OPAQUE(counts)) {
-    w = halves_rows(R, T, w, ws, &x, sums, y, ys, n, counts, &streams, &sp);
+    w = split_rows(R, T, w, ws, &x, sums, y, ys, n, counts, &streams, &sp);
     sums += 64 * R * T, y += 4 * R;
   }
   ROLLED for (; counts >= 4; counts -= 4, OPAQUE(counts)) {
-    w = halves_rows(1, T, w, ws, &x, sums, y, ys, n, counts, &streams, &sp);
+    w = split_rows(1, T, w, ws, &x, sums, y, ys, n, counts, &streams, &sp);
     sums += 64 * T, y += 4;
   }
 }
 
-#define HALVES(T)                                                                                                                                                     \
-  KERNEL avx512Halves##T(const uint8_t *w, int64_t ws, const uint8_t *x, uint8_t *sums, uint8_t *y, int64_t ys, int64_t n, int64_t counts, int64_t far, int64_t sp) { \
-    halves(T, w, ws, x, sums, y, ys, n, counts, far, sp);                                                                                                             \
+#define SPLIT(T)                                                                                                                                                     \
+  KERNEL avx512MulSplit##T(const uint8_t *w, int64_t ws, const uint8_t *x, uint8_t *sums, uint8_t *y, int64_t ys, int64_t n, int64_t counts, int64_t far, int64_t sp) { \
+    mul_split(T, w, ws, x, sums, y, ys, n, counts, far, sp);                                                                                                             \
   }
-HALVES(1) HALVES(2) HALVES(4) HALVES(8)
+SPLIT(1) SPLIT(2) SPLIT(4) SPLIT(8)
 
 // Split writes a token in blocks of 32 elements, step bytes apart: the 16 even elements, then the
 // odd ones. It fills the last block with zeros.

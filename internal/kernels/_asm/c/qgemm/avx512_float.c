@@ -89,7 +89,7 @@ INLINE void sums(int bits, int G, int T, const uint8_t *w, int64_t ws, const uin
 }
 
 #define SUMS(Q, B, G, T)                                                                                                                            \
-  KERNEL avx512BandSums##Q##G##x##T(const uint8_t *w, int64_t ws, const uint8_t *x, int64_t xs, uint8_t *y, int64_t ys, int64_t blocks, int64_t add) { \
+  KERNEL avx512InterleavedSums##Q##G##x##T(const uint8_t *w, int64_t ws, const uint8_t *x, int64_t xs, uint8_t *y, int64_t ys, int64_t blocks, int64_t add) { \
     sums(B, G, T, w, ws, x, xs, y, ys, blocks, add);                                                                                                  \
   }
 SUMS(Q8, 8, 4, 1) SUMS(Q8, 8, 2, 1) SUMS(Q8, 8, 1, 1) SUMS(Q8, 8, 2, 2) SUMS(Q8, 8, 2, 4) SUMS(Q8, 8, 2, 8)

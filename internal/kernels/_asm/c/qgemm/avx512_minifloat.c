@@ -62,10 +62,10 @@ INLINE void meet(int f, int R, int T, const uint8_t *room, const uint8_t *x, __m
   }
 }
 
-// few adds n columns of R widened rows for T tokens to sums. flags: 1 if the sums begin at 0, 2 if
+// small_batch adds n columns of R widened rows for T tokens to sums. flags: 1 if the sums begin at 0, 2 if
 // they end. Meanwhile it prefetches rows from next on, ws bytes apart. For MXFP4 the partial sums
 // are those of a line, as each line has its own scales, ws / 16 bytes apart from row to row.
-INLINE void few(int f, int R, int T, const uint8_t *room, const uint8_t *x, uint8_t *sums, uint8_t *y, int64_t ys, int64_t n, int64_t flags, const uint8_t *next, int64_t ws, int64_t far, const uint8_t *scales) {
+INLINE void small_batch(int f, int R, int T, const uint8_t *room, const uint8_t *x, uint8_t *sums, uint8_t *y, int64_t ys, int64_t n, int64_t flags, const uint8_t *next, int64_t ws, int64_t far, const uint8_t *scales) {
   __m512 acc[4][8];
   __mmask16 keep = flags & 1 ? 0 : 0xffff;
   next += far;
@@ -107,8 +107,8 @@ INLINE void few(int f, int R, int T, const uint8_t *room, const uint8_t *x, uint
 }
 
 #define FEW(f, R, T)                                                                                                                                                                             \
-  KERNEL avx512##f##Few##T(const uint8_t *room, const uint8_t *x, uint8_t *sums, uint8_t *y, int64_t ys, int64_t n, int64_t flags, const uint8_t *next, int64_t ws, int64_t far, const uint8_t *scales) { \
-    few(f, R, T, room, x, sums, y, ys, n, flags, next, ws, far, scales);                                                                                                                             \
+  KERNEL avx512##f##SmallBatch##T(const uint8_t *room, const uint8_t *x, uint8_t *sums, uint8_t *y, int64_t ys, int64_t n, int64_t flags, const uint8_t *next, int64_t ws, int64_t far, const uint8_t *scales) { \
+    small_batch(f, R, T, room, x, sums, y, ys, n, flags, next, ws, far, scales);                                                                                                                             \
   }
 FEW(E4M3, 4, 2) FEW(E4M3, 4, 4) FEW(E4M3, 3, 8) FEW(MXFP4, 4, 2) FEW(MXFP4, 4, 4) FEW(MXFP4, 3, 8)
 

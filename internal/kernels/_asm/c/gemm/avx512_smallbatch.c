@@ -51,9 +51,9 @@ INLINE void few_block(int T, const uint8_t *w[2], int64_t ws, const uint8_t *x, 
   *next = far;
 }
 
-// few computes y[t][i] = sum over k of w[i][k] x[k][t] for R blocks of 16 rows of weights, n columns,
+// small_batch computes y[t][i] = sum over k of w[i][k] x[k][t] for R blocks of 16 rows of weights, n columns,
 // whole blocks of 32, and T tokens side by side, of which so many are there.
-INLINE void few(int R, int T, const uint8_t *w, int64_t ws, const uint8_t *x, uint8_t *y, int64_t ys, int64_t n, int64_t tokens, const uint8_t *far, int64_t sp) {
+INLINE void small_batch(int R, int T, const uint8_t *w, int64_t ws, const uint8_t *x, uint8_t *y, int64_t ys, int64_t n, int64_t tokens, const uint8_t *far, int64_t sp) {
   const uint8_t *half[2] = {w, w + times(ws, 8)};
   __m512 acc[2][16];
   UNROLL for (int i = 0; i < R * T; i++) acc[i % R][i / R] = _mm512_setzero_ps();
@@ -72,8 +72,8 @@ INLINE void few(int R, int T, const uint8_t *w, int64_t ws, const uint8_t *x, ui
 }
 
 #define FEW(R, T)                                                                                                                                                             \
-  KERNEL avx512Few##R##x##T(const uint8_t *w, int64_t ws, const uint8_t *x, uint8_t *y, int64_t ys, int64_t n, int64_t tokens, const uint8_t *far, int64_t sp) { \
-    few(R, T, w, ws, x, y, ys, n, tokens, far, sp);                                                                                                                \
+  KERNEL avx512SmallBatch##R##x##T(const uint8_t *w, int64_t ws, const uint8_t *x, uint8_t *y, int64_t ys, int64_t n, int64_t tokens, const uint8_t *far, int64_t sp) { \
+    small_batch(R, T, w, ws, x, y, ys, n, tokens, far, sp);                                                                                                                \
   }
 FEW(2, 1) FEW(2, 2) FEW(2, 4)
 FEW(1, 1) FEW(1, 2) FEW(1, 4) FEW(1, 6) FEW(1, 8) FEW(1, 12) FEW(1, 16)
