@@ -120,7 +120,7 @@ type solver struct {
 	*table
 	slots    []slot
 	at       int     // the slot being filled
-	todo     []int32 // what is left to place; the last element comes next
+	todo     []int32 // nodes that are not placed; the last element comes next
 	noSplit  map[string]bool
 	tolerant bool
 	// fallbacks is how often something may still be brought forward; it ends the
@@ -228,7 +228,7 @@ func (s *solver) step(i int32) error {
 	return nil
 }
 
-// push puts nodes at the front of what is left, the first of them to come next.
+// push puts nodes before all that are not placed. The first of nodes comes next.
 func (s *solver) push(nodes ...int32) {
 	for _, n := range slices.Backward(nodes) {
 		s.todo = append(s.todo, n)
@@ -323,7 +323,7 @@ func (s *solver) outside(i int32, g *tie) (outside []int32, some bool) {
 	return outside, some
 }
 
-// holder returns the module of list that parameter p lies in.
+// holder returns the module of list that has parameter p.
 func (s *solver) holder(p int32, list []int32) (int32, bool) {
 	for _, n := range list {
 		if n != p && s.inside(p, n) {

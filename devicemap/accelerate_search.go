@@ -16,7 +16,7 @@ func (s *solver) takeUp(i int32) {
 	}
 }
 
-// findLargest looks for the largest layers among what is left. Bare tensors count as
+// findLargest looks for the largest layers among the nodes that are not placed. Bare tensors count as
 // layers only when asked for, which is once, at the start.
 func (s *solver) findLargest(tensors bool) {
 	clear(s.isLargest)
@@ -53,7 +53,7 @@ func (s *solver) appendLargest(layers []int32, n int32) []int32 {
 	return layers
 }
 
-// fallBack looks for something among what is left that is no larger than limit, and
+// fallBack looks among the nodes that are not placed for one of at most limit bytes, and
 // puts it and then node i next.
 func (s *solver) fallBack(i int32, limit float64) (bool, error) {
 	if limit < 0 {
@@ -82,7 +82,7 @@ func (s *solver) fallBack(i int32, limit float64) (bool, error) {
 	return false, nil
 }
 
-// bringForward takes node n out of what is left, splitting the modules around it in
+// bringForward takes node n out of those that are not placed, splitting the modules around it in
 // place.
 func (s *solver) bringForward(n int32) {
 	for {
@@ -98,7 +98,7 @@ func (s *solver) bringForward(n int32) {
 	}
 }
 
-// splitInPlace replaces an entry of what is left by its parts.
+// splitInPlace replaces a node that is not placed by its parts.
 func (s *solver) splitInPlace(at int) {
 	parts := s.split(s.todo[at])
 	slices.Reverse(parts)

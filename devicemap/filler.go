@@ -166,7 +166,7 @@ type choice struct {
 	band, bands    int64      // the largest band that may stream, and the room for bands
 	stay           []int      // units on the host
 	streams        []streamed // matrices of these that stream
-	reads, disk    int64      // what a token reads from disk, what lies there
+	reads, disk    int64      // bytes that a token reads from disk, bytes of the disk tier
 	ok             bool
 }
 
@@ -184,13 +184,13 @@ func (f *filler) must(i int, c choice) bool {
 // staging returns the room that the choice streams through.
 func (c choice) staging() int64 { return windowBytes(c.stream) + c.bands + 2*c.expert }
 
-// readAheadBytes is the room beside a large unit that streams, to read on while it computes.
+// readAheadBytes is the memory in addition to a large streamed unit, to read ahead while it computes.
 const readAheadBytes = 64 << 20
 
 // windowBytes returns the room that units stream through, the largest of which has stream bytes.
 func windowBytes(stream int64) int64 { return stream + min(stream, readAheadBytes) }
 
-// try keeps on the host what is too large to stream, then whatever fits. Routed experts stay if all
+// try keeps units on the host that are too large to stream, then all others that fit. Routed experts stay if all
 // of them fit. Otherwise all of them stream one by one, and the room that is left caches those of
 // any layer that are used most; whole layers of experts would fill it with experts that are rarely
 // used. Tables come after experts, so they stay only where the experts do.

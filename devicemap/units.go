@@ -174,7 +174,7 @@ func (d *divider) bandOf(c int32) Band {
 	return Band{}
 }
 
-// keyOf returns what decides for what lies at path within a unit: the unit, or a pin further
+// keyOf returns the path that decides for path within a unit: the unit, or a pin further
 // down.
 func (d *divider) keyOf(whole int, path string) Entry {
 	u := &d.units[whole]

@@ -66,7 +66,7 @@ func (b *runBound) lost(text string, end, n int) int {
 	return min(n, b.lose)
 }
 
-// endsPlainly reports whether the character at text[end:] leaves alone what is before it: a mark may
+// endsPlainly reports whether the character at text[end:] leaves the character before it unchanged: a mark may
 // stand there, after a control that is dropped too, and begin the text after this one.
 func endsPlainly(text string, end int) bool {
 	return end < len(text) && (text[end] >= ' ' && text[end] < 0x7f || isASCIISpace(text[end]))
@@ -327,7 +327,7 @@ func keepsSpaces(n normalizer) bool {
 // sparePattern is a pattern that matches one or more of one character, neither letter nor digit.
 var sparePattern = regexp.MustCompile(`^[^\w\\.^$|?*+()\[\]{}](\+|\{[1-9]\d*(,\d*)?\})?$`)
 
-// sparesWords reports whether r changes no letters and digits of ASCII, nor what is between two of
+// sparesWords reports whether r changes no letters and digits of ASCII, nor the text between two of
 // them, and adds no combining marks.
 func (r replacer) sparesWords() bool {
 	if r.content == "" || strings.ContainsFunc(r.content, unicode.IsMark) {

@@ -205,7 +205,7 @@ func (j *joiner) put(x stretch, match bool) error {
 	return nil
 }
 
-// end emits what is left.
+// end emits the rest of the text.
 func (j *joiner) end() error {
 	if j.queued {
 		if err := j.put(j.next, false); err != nil {

@@ -18,7 +18,7 @@ type Stream struct {
 	t    *Tokenizer
 	skip bool
 
-	held []byte // byte-level decoders: what is not sent yet
+	held []byte // byte-level decoders: bytes that are not sent yet
 
 	// For all other decoders. prefix, the text that was sent last, is the text of ids[:sent].
 	ids    []int32

@@ -159,7 +159,7 @@ func filterReverse(st *state, v Value, c *args) (Value, error) {
 	return &generator{typ: "reversed", next: itemsIterator(items).next}, nil
 }
 
-// filterItems returns the pairs of a mapping; what is undefined has none.
+// filterItems returns the pairs of a mapping. An undefined value has none.
 func filterItems(st *state, v Value, c *args) (Value, error) {
 	if _, err := c.bind(0); err != nil {
 		return nil, err

@@ -109,7 +109,7 @@ func drain(st *state, it iterator) ([]Value, error) {
 	}
 }
 
-// lazily returns a generator over v; nothing of v is read before it is asked for.
+// lazily returns a generator over v. It reads an element of v only when the template takes it.
 // Each item passes through f, which may drop it.
 func lazily(st *state, name string, v Value, f func(item Value) (Value, bool, error)) Value {
 	var items iterator

@@ -27,7 +27,7 @@ func searchMethod(name string) textMethod {
 }
 
 // window returns the part of s between optional start and end arguments, and how many
-// characters come before it. ok is false if the start lies beyond the end of s.
+// characters come before it. ok is false if the start is beyond the end of s.
 func window(s string, pos []Value) (part string, before int, ok bool, err error) {
 	if len(pos) == 0 {
 		return s, 0, true, nil

@@ -63,7 +63,7 @@ func overflow() error { return typeErrorf("integer overflow") }
 
 // arithmetic returns a op b for + - * / // % **.
 func arithmetic(st *state, op string, a, b Value) (Value, error) {
-	if s, ok := text(a); ok && op == "%" { // also takes what is undefined
+	if s, ok := text(a); ok && op == "%" { // undefined values, too
 		return formatPercent(st, a, s, b)
 	}
 	for _, v := range [...]Value{a, b} {

@@ -52,7 +52,7 @@ type load struct {
 	from ident // of an alias
 }
 
-// symbols is what is known of the names of a frame. An arm of an if has symbols of
+// symbols has the names of a frame and how each is resolved. An arm of an if has symbols of
 // its own on top of those of the frame (base), which take them over at its end.
 type symbols struct {
 	parent *symbols // of the frame around

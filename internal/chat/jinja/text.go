@@ -26,7 +26,7 @@ func isASCII(s string) bool {
 }
 
 // upper and lower map case in full, as Unicode's special casing says: one character
-// may become several, and a sigma depends on what is around it.
+// may become several, and the form of a sigma depends on its neighbours.
 func upper(s string) string {
 	if strings.IndexFunc(s, specialUpper) < 0 {
 		return strings.ToUpper(s)
