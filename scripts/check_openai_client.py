@@ -1,5 +1,5 @@
 """Uses a server as users of the official OpenAI client do. Called by check-openai-client.sh."""
-import re, signal, subprocess, sys, threading
+import io, json, re, signal, subprocess, sys, tempfile, threading, time
 from typing import Literal
 
 import openai
@@ -7,9 +7,9 @@ import openai
 KEY = "check-key"
 
 
-def start(serve):
+def start(serve, store):
     """The server's process and address; port 0 lets it choose, and its log says which."""
-    p = subprocess.Popen([serve, "--port", "0", "--api-key", KEY], stderr=subprocess.PIPE, text=True)
+    p = subprocess.Popen([serve, "--port", "0", "--api-key", KEY, "--store", store], stderr=subprocess.PIPE, text=True)
     log = []
     for line in p.stderr:
         log.append(line)
@@ -146,8 +146,30 @@ def errors(client, name, url):
     other.close()
 
 
+def batches(client, name):
+    lines = [{"custom_id": f"c{i}", "method": "POST", "url": "/v1/chat/completions", "body": {"model": name, "messages": HELLO, "max_tokens": 4}} for i in range(9)]
+    lines.append({**lines[0], "custom_id": "bad", "body": {"model": "nope", "messages": HELLO}})
+    file = client.files.create(file=io.BytesIO("\n".join(map(json.dumps, lines)).encode()), purpose="batch")
+    expect("files: listed", [f.id for f in client.files.list(purpose="batch")] == [file.id] and client.files.retrieve(file.id).bytes == file.bytes)
+    batch = client.batches.create(input_file_id=file.id, endpoint="/v1/chat/completions", completion_window="24h", metadata={"a": "b"})
+    for _ in range(600):
+        batch = client.batches.retrieve(batch.id)
+        if batch.status not in ("validating", "in_progress", "finalizing"):
+            break
+        time.sleep(0.1)
+    expect("batch: completed", batch.status == "completed" and (batch.request_counts.completed, batch.request_counts.failed) == (9, 1), batch)
+    out = [json.loads(line) for line in client.files.content(batch.output_file_id).text.splitlines()]
+    expect("batch: results", sorted(r["custom_id"] for r in out) == [f"c{i}" for i in range(9)] and all(r["response"]["status_code"] == 200 for r in out), out)
+    failed = json.loads(client.files.content(batch.error_file_id).text)
+    expect("batch: a line that failed", failed["custom_id"] == "bad" and failed["response"]["status_code"] == 404, failed)
+    expect("batches: listed", [b.id for b in client.batches.list(limit=1)] == [batch.id])
+    refused("batch: cancelled too late", openai.BadRequestError, None, lambda: client.batches.cancel(batch.id))
+    expect("files: deleted", client.files.delete(file.id).deleted)
+
+
 def main():
-    server, url, log = start(sys.argv[1])
+    store = tempfile.TemporaryDirectory()
+    server, url, log = start(sys.argv[1], store.name)
     try:
         print("openai", openai.__version__, "talks to", url)
         client = openai.OpenAI(base_url=url + "/v1", api_key=KEY, max_retries=0, timeout=60)
@@ -157,6 +179,7 @@ def main():
         completions(client, name)
         responses(client, name)
         parsed_responses(client, name)
+        batches(client, name)
         errors(client, name, url)
         client.close()
     except BaseException:
