@@ -1,6 +1,8 @@
 // Command serve serves language models that are bigger than the memory they run on.
 //
 //	serve [--model M] [--device-map auto] …   answer OpenAI requests
+//	serve chat [M]                            chat in the terminal, with a model or a running server
+//	serve ps                                  show the models and requests of a running server
 //	serve plan M                              show where the model's layers would live
 //	serve estimate M                          what memory it takes, dtype by dtype
 //	serve bench M                             measure prompt and decode speed
@@ -34,6 +36,8 @@ type cli struct {
 	ShowVersion kong.VersionFlag `name:"version" env:"-" help:"Print the version and exit."`
 
 	Run   runCmd   `cmd:"" default:"withargs" help:"Serve a model (this is what serve does without a command)."`
+	Chat  chatCmd  `cmd:"" help:"Chat with a model, or with a running server, in the terminal."`
+	Ps    psCmd    `cmd:"" help:"Show the models and requests of a running server."`
 	Plan  planCmd  `cmd:"" help:"Show where a model's layers would live, without loading it."`
 	Bench benchCmd `cmd:"" help:"Measure prompt and decode speed of a model."`
 	Pull  pullCmd  `cmd:"" help:"Fetch a model from the hub into its cache."`

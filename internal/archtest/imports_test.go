@@ -60,6 +60,7 @@ var allowed = map[string][]string{
 	"internal/sample":              {"internal/kernels/..."}, // apart from the engine, so that dispatch.Generate chooses tokens by the same code
 	"devicemap":                    {"meta"},
 	"internal/filelock":            {},
+	"internal/repl":                {"internal/atomicfile"}, // a chat in the terminal; a client of HTTP alone
 	"internal/atomicfile":          {"internal/filelock"}, // writers lock their temporary files
 	"internal/gguf":                {},                    // the header of a file
 	"internal/gguf/gguftest":       {"internal/gguf"},
@@ -154,6 +155,7 @@ var homes = map[string][]string{
 	"github.com/alecthomas/kong":        {"cmd", "internal/cmdline"},
 	"github.com/prometheus":             {"api"},
 	"github.com/klauspost/cpuid":        {"internal/kernels/tune"},
+	"golang.org/x/term":                 {"internal/repl"},
 }
 
 func TestImportsGoOneWay(t *testing.T) {

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// pipeInto runs serve with args in a process of its own, and returns its output and status.
+func pipeInto(t *testing.T, stdin string, args ...string) (stdout, stderr string, status int) {
+	t.Helper()
+	c := exec.CommandContext(t.Context(), executable(t), append([]string{underTest}, args...)...)
+	var out, errs bytes.Buffer
+	c.Stdin, c.Stdout, c.Stderr = strings.NewReader(stdin), &out, &errs
+	err := c.Run()
+	if err != nil && c.ProcessState == nil {
+		t.Fatal(err)
+	}
+	return out.String(), errs.String(), c.ProcessState.ExitCode()
+}
+
+// TestChatAnswersAPipe: with a model in the process, and with a server, whose answers are the same.
+func TestChatAnswersAPipe(t *testing.T) {
+	input := "/set temperature 0\n/set max_tokens 20\nWhat is\na token?\n/stats\n/retry\n/exit\nnever"
+	alone, notes, status := pipeInto(t, input, "chat", "--threads", "1")
+	lines := strings.Split(strings.TrimSpace(alone), "\n")
+	if status != 0 || len(lines) != 2 || lines[0] != lines[1] || len(lines[0]) < 10 || !strings.Contains(notes, "tokens/s") {
+		t.Fatalf("status %d, %q, %q", status, alone, notes)
+	}
+	p := start(t, "--threads", "1", "--api-key", "secret")
+	for url, key := range map[string]string{p.url: "secret", p.url + "/v1": "secret", strings.TrimPrefix(p.url, "http://"): "secret"} {
+		if served, notes, status := pipeInto(t, input, "chat", "--url", url, "--api-key", key); status != 0 || served != alone {
+			t.Errorf("%s: status %d, %q, want %q: %s", url, status, served, alone, notes)
+		}
+	}
+	if _, notes, status := pipeInto(t, "Hello", "chat", "--url", p.url); status != 1 || !strings.Contains(notes, "API key") {
+		t.Errorf("without a key: status %d, %q", status, notes)
+	}
+	if _, notes, status := pipeInto(t, "Hello", "chat", "other", "--url", p.url, "--api-key", "secret"); status != 2 || !strings.Contains(notes, `no model "other", it has heft-demo`) {
+		t.Errorf("with a wrong model: status %d, %q", status, notes)
+	}
+}
+
+// TestPsShowsModelsAndRequests of a running server, as a table and as JSON.
+func TestPsShowsModelsAndRequests(t *testing.T) {
+	p := start(t, "--threads", "1", "--device-map", "model.layers.1=disk")
+	table, notes, status := pipeInto(t, "", "ps", "--url", p.url, "--interval", "10ms")
+	if status != 0 || !strings.Contains(table, "heft-demo") || !strings.Contains(table, "0 running") || !strings.Contains(table, "disk ") {
+		t.Errorf("status %d, %q, %s", status, table, notes)
+	}
+	text, notes, status := pipeInto(t, "", "ps", "--json", "--url", p.url, "--interval", "10ms")
+	var got struct{ Models []servedModel }
+	if err := json.Unmarshal([]byte(text), &got); err != nil || status != 0 || len(got.Models) != 1 {
+		t.Fatalf("status %d, %q, %s: %v", status, text, notes, err)
+	}
+	if m := got.Models[0]; m.Model != "heft-demo" || len(m.Tiers) != 2 || m.Tiers[0].Bytes == 0 || m.LimitBytes == 0 || m.MemoryBytes == 0 {
+		t.Errorf("%+v", m)
+	}
+	if _, notes, status := pipeInto(t, "", "ps", "--url", "127.0.0.1:1"); status != 1 || !strings.Contains(notes, "no server answers at http://127.0.0.1:1") {
+		t.Errorf("without a server: status %d, %q", status, notes)
+	}
+}
+
+// TestPsMeasuresRates: the difference of two readings by the time between.
+func TestPsMeasuresRates(t *testing.T) {
+	var before, after activity
+	for text, to := range map[string]*activity{
+		`{"seconds": 10, "models": [{"model": "m", "generated_tokens": 100, "tiers": [{"tier": "cpu", "bytes": 5, "read_bytes": 1000}]}]}`:                                                    &before,
+		`{"seconds": 12, "models": [{"model": "m", "generated_tokens": 130, "running": 2, "kv": {"pages": 4, "used_pages": 1}, "tiers": [{"tier": "cpu", "bytes": 5, "read_bytes": 5000}]}]}`: &after,
+	} {
+		if err := json.Unmarshal([]byte(text), to); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list := servedModels(before, after, nil)
+	if m := list[0]; len(list) != 1 || m.TokensPerSecond != 15 || m.Tiers[0].BytesPerSecond != 2000 || m.KVUsage != 0.25 || m.Running != 2 {
+		t.Errorf("%+v", list)
+	}
+}
+
+func executable(t *testing.T) string {
+	t.Helper()
+	path, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
