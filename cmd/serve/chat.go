@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/alecthomas/kong"
 
@@ -161,8 +162,15 @@ func (c *chatCmd) connect(ctx context.Context, k *kong.Context) (client *repl.Cl
 	if c.URL != "" {
 		return c.client(c.URL), func() {}, nil
 	}
-	r := &runCmd{modelFlags: c.modelFlags, placeFlags: c.placeFlags, sizeFlags: c.sizeFlags, adapterFlags: c.adapterFlags, LogLevel: "warn", MaxQueue: 64}
-	r.LogFormat, r.StoreLimit = "text", "1GiB"
+	r := &runCmd{placeFlags: c.placeFlags, sizeFlags: c.sizeFlags, adapterFlags: c.adapterFlags, LogLevel: "warn", MaxQueue: 64}
+	r.LogFormat, r.StoreLimit, r.LoadTimeout = "text", "1GiB", time.Minute
+	path, err := c.path()
+	if err != nil {
+		return nil, nil, err
+	}
+	if path != "" {
+		r.Model = []string{path}
+	}
 	key := rand.Text()
 	r.APIKey = &key
 	if err := r.log(); err != nil {
@@ -178,11 +186,9 @@ func (c *chatCmd) connect(ctx context.Context, k *kong.Context) (client *repl.Cl
 		heap.restore()
 		return nil, nil, err
 	}
-	heap.fit(s.model.Plan())
-	heap.follow(s.model)
-	leaveRoom(s.model.Kernels().Threads)
-	s.model.FollowLimits(ctx, logLimit)
-	s.model.Promote(ctx)
+	s.fleet.limitHeap(heap)
+	leaveRoom(s.fleet.threads())
+	s.fleet.begin(s.first)
 	listener := newMemoryListener()
 	go func() {
 		if err := s.server.Serve(listener); err != nil && err != http.ErrServerClosed {

@@ -52,7 +52,7 @@ func TestPsShowsModelsAndRequests(t *testing.T) {
 		t.Errorf("status %d, %q, %s", status, table, notes)
 	}
 	text, notes, status := pipeInto(t, "", "ps", "--json", "--url", p.url, "--interval", "10ms")
-	var got struct{ Models []servedModel }
+	var got struct{ Models []psModel }
 	if err := json.Unmarshal([]byte(text), &got); err != nil || status != 0 || len(got.Models) != 1 {
 		t.Fatalf("status %d, %q, %s: %v", status, text, notes, err)
 	}
@@ -75,7 +75,7 @@ func TestPsMeasuresRates(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	list := servedModels(before, after, nil)
+	list := modelRates(before, after, nil)
 	if m := list[0]; len(list) != 1 || m.TokensPerSecond != 15 || m.Tiers[0].BytesPerSecond != 2000 || m.KVUsage != 0.25 || m.Running != 2 {
 		t.Errorf("%+v", list)
 	}

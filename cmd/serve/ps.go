@@ -48,21 +48,21 @@ type activity struct {
 	}
 }
 
-// servedModel is a model in the output of serve ps.
-type servedModel struct {
-	Model           string       `json:"model"`
-	Status          string       `json:"status"`
-	Adapters        []string     `json:"adapters,omitempty"`
-	Tiers           []servedTier `json:"tiers"`
-	MemoryBytes     int64        `json:"memory_bytes"`
-	LimitBytes      int64        `json:"limit_bytes"`
-	Running         int          `json:"running"`
-	Waiting         int          `json:"waiting"`
-	KVUsage         float64      `json:"kv_usage"` // as a part of 1
-	TokensPerSecond float64      `json:"tokens_per_second"`
+// psModel is a model in the output of serve ps.
+type psModel struct {
+	Model           string   `json:"model"`
+	Status          string   `json:"status"`
+	Adapters        []string `json:"adapters,omitempty"`
+	Tiers           []psTier `json:"tiers"`
+	MemoryBytes     int64    `json:"memory_bytes"`
+	LimitBytes      int64    `json:"limit_bytes"`
+	Running         int      `json:"running"`
+	Waiting         int      `json:"waiting"`
+	KVUsage         float64  `json:"kv_usage"` // as a part of 1
+	TokensPerSecond float64  `json:"tokens_per_second"`
 }
 
-type servedTier struct {
+type psTier struct {
 	Tier           string  `json:"tier"`
 	Bytes          int64   `json:"bytes"`
 	BytesPerSecond float64 `json:"bytes_per_second"`
@@ -90,7 +90,7 @@ func (c *psCmd) Run(ctx context.Context, out cmdline.Output) error {
 	if err != nil {
 		return err
 	}
-	models := servedModels(before, after, known)
+	models := modelRates(before, after, known)
 	if c.JSON {
 		return printJSON(out, map[string]any{"models": models})
 	}
@@ -105,14 +105,14 @@ func reachable(client *repl.Client, err error) error {
 	return err
 }
 
-// servedModels joins two readings. Models that are not loaded follow those that are.
-func servedModels(before, after activity, known []repl.Model) []servedModel {
-	list := []servedModel{}
+// modelRates joins two readings. Models that are not loaded follow those that are.
+func modelRates(before, after activity, known []repl.Model) []psModel {
+	list := []psModel{}
 	seconds := after.Seconds - before.Seconds
 	loaded := map[string]bool{}
 	for _, m := range after.Models {
 		loaded[m.Model] = true
-		s := servedModel{Model: m.Model, Status: m.Status, Adapters: m.Adapters, Tiers: []servedTier{}, LimitBytes: m.Memory.Limit, Running: m.Running, Waiting: m.Waiting}
+		s := psModel{Model: m.Model, Status: m.Status, Adapters: m.Adapters, Tiers: []psTier{}, LimitBytes: m.Memory.Limit, Running: m.Running, Waiting: m.Waiting}
 		for _, n := range m.Memory.Held {
 			s.MemoryBytes += n
 		}
@@ -120,7 +120,7 @@ func servedModels(before, after activity, known []repl.Model) []servedModel {
 			s.KVUsage = float64(m.KV.Used) / float64(m.KV.Pages)
 		}
 		for _, t := range m.Tiers {
-			s.Tiers = append(s.Tiers, servedTier{Tier: t.Tier, Bytes: t.Bytes})
+			s.Tiers = append(s.Tiers, psTier{Tier: t.Tier, Bytes: t.Bytes})
 		}
 		for _, b := range before.Models {
 			if b.Model != m.Model || seconds <= 0 {
@@ -139,13 +139,13 @@ func servedModels(before, after activity, known []repl.Model) []servedModel {
 	}
 	for _, m := range known {
 		if !loaded[m.ID] && m.Parent == "" {
-			list = append(list, servedModel{Model: m.ID, Status: m.Status, Tiers: []servedTier{}})
+			list = append(list, psModel{Model: m.ID, Status: m.Status, Tiers: []psTier{}})
 		}
 	}
 	return list
 }
 
-func printServed(out io.Writer, models []servedModel) error {
+func printServed(out io.Writer, models []psModel) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "MODEL\tSTATUS\tWEIGHTS\tMEMORY\tREQUESTS\tKV\tTOKENS/S\tREADS")
 	for _, m := range models {
