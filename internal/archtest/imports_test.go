@@ -61,8 +61,8 @@ var allowed = map[string][]string{
 	"devicemap":                    {"meta"},
 	"internal/filelock":            {},
 	"internal/repl":                {"internal/atomicfile"}, // a chat in the terminal; a client of HTTP alone
-	"internal/atomicfile":          {"internal/filelock"}, // writers lock their temporary files
-	"internal/gguf":                {},                    // the header of a file
+	"internal/atomicfile":          {"internal/filelock"},   // writers lock their temporary files
+	"internal/gguf":                {},                      // the header of a file
 	"internal/gguf/gguftest":       {"internal/gguf"},
 	"internal/gguf/folder":         {"meta", "internal/gguf"}, // meta: what conventions its tensors have
 	"loader":                       {"meta", "internal/gguf", "internal/gguf/folder", "internal/hostmem", "internal/atomicfile", "internal/hubcache", "internal/jsonscan", "internal/smallfile"},
