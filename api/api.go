@@ -3,6 +3,7 @@ package api
 import (
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -29,8 +30,12 @@ type Options struct {
 	Version string   // shown by GET /version
 	APIKeys []string // of which a request must bring one; empty: requests need none
 	// Keys are further keys, with names and limits, of which a request may bring one; nil: none.
-	Keys   *keys.Set
-	Access Access // which web pages and host names may use the server
+	Keys *keys.Set
+	// AdminKeys are keys with which clients may also change what is served. If requests need no key, all may.
+	AdminKeys []string
+	// LoraDir is the folder below which clients may load LoRA adapters of the first model; "": they may not.
+	LoraDir string
+	Access  Access // which web pages and host names may use the server
 	// Timeouts limit how long clients may take; New itself keeps only the one for stalling.
 	Timeouts Timeouts
 	// Lazy makes Serve read no weight before a request needs it. GET /ready is then 200 at once.
@@ -102,8 +107,31 @@ func New(m *generate.Model, options Options) http.Handler {
 	open, kept := openai.New(s.models), responses.New(s.models, s.kept(m))
 	s.lines = map[string]http.Handler{"/v1/chat/completions": http.HandlerFunc(open.ChatCompletions), "/v1/completions": http.HandlerFunc(open.Completions),
 		"/v1/embeddings": http.HandlerFunc(open.Embeddings), "/v1/responses": http.HandlerFunc(kept.Create)}
-	return s.handler(m, dialects{openAI(open, kept, s.Batches), anthropic(messages.New(s.models)),
+	return s.handler(m, dialects{openAI(open, kept, s.Batches, s.adapterRoutes()...), anthropic(messages.New(s.models)),
 		ollamas(ollama.New(s.models, s.Version))})
+}
+
+// adapterRoutes are the routes that load and unload adapters, for clients that may.
+func (s *service) adapterRoutes() []route {
+	if s.LoraDir == "" {
+		return nil
+	}
+	a := openai.NewAdapters(s.models, s.LoraDir)
+	return []route{{http.MethodPost, "/v1/load_lora_adapter", s.admin(a.Load)}, {http.MethodPost, "/v1/unload_lora_adapter", s.admin(a.Unload)}}
+}
+
+// admin lets requests pass that may change what is served: with keys, those that bring an admin key.
+func (s *service) admin(next http.HandlerFunc) http.HandlerFunc {
+	sums := sumsOf(s.AdminKeys)
+	return func(w http.ResponseWriter, r *http.Request) {
+		if len(s.APIKeys)+len(s.AdminKeys) > 0 || s.Keys != nil {
+			if _, ok := bringsKey(keysOf(r), sums); !ok {
+				openai.WriteError(w, &wire.Error{Kind: wire.Forbidden, Message: "This request needs an admin key."})
+				return
+			}
+		}
+		next(w, r)
+	}
 }
 
 // storeShare of the requests' memory is for what is stored, where that is in memory.
@@ -144,7 +172,7 @@ func (s *service) handler(m *generate.Model, ds dialects) http.Handler {
 	s.follow(m, func(n int64) { requests.Admit(s.ofRequests(n)) })
 	r := chi.NewRouter()
 	r.Use(patient(s.Timeouts.Stall), identify, logAccess, recoverPanic(fail), secure, newGate(s.Access, fail).protect,
-		newGuard(s.APIKeys, s.Keys, fail).protect, limit(requests, ds.errorsOf), middleware.GetHead, leased)
+		newGuard(slices.Concat(s.APIKeys, s.AdminKeys), s.Keys, fail).protect, limit(requests, ds.errorsOf), middleware.GetHead, leased)
 	r.NotFound(func(w http.ResponseWriter, r *http.Request) { fail(w, r, wire.NoSuchRoute(r)) })
 	r.MethodNotAllowed(func(w http.ResponseWriter, req *http.Request) {
 		w.Header().Set("Allow", strings.Join(methodsOf(r, req.URL.Path), ", "))

@@ -37,33 +37,33 @@ func newDialect(errors wire.ErrorWriter, routes ...route) dialect {
 }
 
 // openAI is OpenAI's dialect with vLLM's extensions.
-func openAI(s *openai.Server, r *responses.Server, b *batches.Server) dialect {
-	return newDialect(openai.WriteError,
-		route{http.MethodPost, uploads, b.Upload},
-		route{http.MethodGet, "/v1/files", b.Files},
-		route{http.MethodGet, "/v1/files/{id}", b.File},
-		route{http.MethodGet, "/v1/files/{id}/content", b.Content},
-		route{http.MethodDelete, "/v1/files/{id}", b.DeleteFile},
-		route{http.MethodPost, "/v1/batches", b.Create},
-		route{http.MethodGet, "/v1/batches", b.List},
-		route{http.MethodGet, "/v1/batches/{id}", b.Retrieve},
-		route{http.MethodPost, "/v1/batches/{id}/cancel", b.Cancel},
-		route{http.MethodPost, "/v1/responses", r.Create},
-		route{http.MethodPost, "/v1/responses/input_tokens", r.InputTokens},
-		route{http.MethodGet, "/v1/responses/{id}", r.Retrieve},
-		route{http.MethodDelete, "/v1/responses/{id}", r.Delete},
-		route{http.MethodPost, "/v1/responses/{id}/cancel", r.Cancel},
-		route{http.MethodGet, "/v1/responses/{id}/input_items", r.InputItems},
-		route{http.MethodGet, "/v1/models", s.ListModels},
-		route{http.MethodGet, "/v1/models/*", s.Model},
-		route{http.MethodPost, "/v1/completions", s.Completions},
-		route{http.MethodPost, "/v1/chat/completions", s.ChatCompletions},
-		route{http.MethodPost, "/v1/embeddings", s.Embeddings},
-		route{http.MethodPost, "/tokenize", s.Tokenize},
-		route{http.MethodPost, "/detokenize", s.Detokenize},
-		route{http.MethodGet, "/tokenizer_info", s.TokenizerInfo},
-		route{http.MethodPost, "/apply-template", s.ApplyTemplate},
-	)
+func openAI(s *openai.Server, r *responses.Server, b *batches.Server, more ...route) dialect {
+	return newDialect(openai.WriteError, append([]route{
+		{http.MethodPost, uploads, b.Upload},
+		{http.MethodGet, "/v1/files", b.Files},
+		{http.MethodGet, "/v1/files/{id}", b.File},
+		{http.MethodGet, "/v1/files/{id}/content", b.Content},
+		{http.MethodDelete, "/v1/files/{id}", b.DeleteFile},
+		{http.MethodPost, "/v1/batches", b.Create},
+		{http.MethodGet, "/v1/batches", b.List},
+		{http.MethodGet, "/v1/batches/{id}", b.Retrieve},
+		{http.MethodPost, "/v1/batches/{id}/cancel", b.Cancel},
+		{http.MethodPost, "/v1/responses", r.Create},
+		{http.MethodPost, "/v1/responses/input_tokens", r.InputTokens},
+		{http.MethodGet, "/v1/responses/{id}", r.Retrieve},
+		{http.MethodDelete, "/v1/responses/{id}", r.Delete},
+		{http.MethodPost, "/v1/responses/{id}/cancel", r.Cancel},
+		{http.MethodGet, "/v1/responses/{id}/input_items", r.InputItems},
+		{http.MethodGet, "/v1/models", s.ListModels},
+		{http.MethodGet, "/v1/models/*", s.Model},
+		{http.MethodPost, "/v1/completions", s.Completions},
+		{http.MethodPost, "/v1/chat/completions", s.ChatCompletions},
+		{http.MethodPost, "/v1/embeddings", s.Embeddings},
+		{http.MethodPost, "/tokenize", s.Tokenize},
+		{http.MethodPost, "/detokenize", s.Detokenize},
+		{http.MethodGet, "/tokenizer_info", s.TokenizerInfo},
+		{http.MethodPost, "/apply-template", s.ApplyTemplate},
+	}, more...)...)
 }
 
 // anthropic is Anthropic's dialect. Its clients send their version of the API with each request, by which

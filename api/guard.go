@@ -25,11 +25,16 @@ type guard struct {
 }
 
 func newGuard(plain []string, named *keys.Set, fail failure) *guard {
-	g := &guard{named: named, fail: fail}
-	for _, k := range plain {
-		g.sums = append(g.sums, sha256.Sum256([]byte(k)))
+	return &guard{sums: sumsOf(plain), named: named, fail: fail}
+}
+
+// sumsOf are the hashes of keys.
+func sumsOf(keys []string) [][sha256.Size]byte {
+	sums := make([][sha256.Size]byte, len(keys))
+	for i, k := range keys {
+		sums[i] = sha256.Sum256([]byte(k))
 	}
-	return g
+	return sums
 }
 
 func (g *guard) protect(next http.Handler) http.Handler {

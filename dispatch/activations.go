@@ -98,7 +98,7 @@ func (m *Model) newRun(tokens int) error {
 // borrow returns the plan with which long passes borrow activations from the experts' cache, or base if
 // a usual request then reads no less.
 func (p *placement) borrow(base placed, o Options) placed {
-	if base.plan.ExpertCacheBytes == 0 || o.DeviceMap.Pins.Len() > 0 || len(o.Adapters) > 0 {
+	if base.plan.ExpertCacheBytes == 0 || o.DeviceMap.Pins.Len() > 0 || len(o.Adapters) > 0 || o.AdapterMemory > 0 {
 		return base
 	}
 	best, least := base, base.reads()

@@ -25,6 +25,13 @@ type adapter struct {
 	name   string
 	number uint64 // from 1 on
 	bound  *nn.Adapter
+
+	// Of those of AddAdapter, else zero.
+	dir     string
+	bytes   int64 // in memory
+	users   int   // sequences
+	used    uint64
+	removed bool
 }
 
 // eachAdapter opens the adapters of o, one after another, and checks that they fit.
@@ -58,7 +65,7 @@ func (o *Options) adapterBytes(skeleton *meta.Model, program *nn.Program) (int64
 		scratch = max(scratch, bound.AdapterBytes())
 		return nil
 	})
-	return matrices + scratch, err
+	return matrices + scratch + o.AdapterMemory, err
 }
 
 // takeAdapters copies the adapters to memory.
@@ -75,17 +82,26 @@ func (m *Model) takeAdapters() error {
 
 // NewAdaptedSequence is an empty sequence whose tokens go through the adapter called name,
 // or through the model alone where it is "". It returns [ErrNoAdapter] for a name that
-// [Options.Adapters] does not have.
+// neither [Options.Adapters] nor [Model.AddAdapter] has, and [ErrAdaptersFull] while the adapter has no room
+// in memory. A sequence with an adapter of AddAdapter is not used after [Sequence.Free].
 func (m *Model) NewAdaptedSequence(name string) (*Sequence, error) {
 	s := m.NewSequence()
 	if name == "" {
 		return s, nil
 	}
 	for _, a := range m.adapters {
-		if a.name == name {
+		if a.dir == "" && a.name == name {
 			s.adapter = a
 			return s, nil
 		}
+	}
+	a, err := m.lora(name)
+	if err != nil {
+		return nil, err
+	}
+	if a != nil {
+		s.adapter = a
+		return s, nil
 	}
 	return nil, fmt.Errorf("%w: %q", ErrNoAdapter, name)
 }

@@ -39,8 +39,9 @@ type Model struct {
 	cache       *kvcache.Cache   // nil for a tree without attention
 	capacity    int              // tokens that a sequence can have in the cache
 	run         *nn.Context
-	activations int // tokens of the largest pass of run
-	adapters    []*adapter
+	activations int        // tokens of the largest pass of run
+	adapters    []*adapter // in memory
+	loras       loras
 	hooks       []*HookHandle
 	measured    recorder
 	expected    atomic.Pointer[ModelSpeed] // see Expect

@@ -96,6 +96,9 @@ type Options struct {
 	RequestBytes int64
 	// Adapters are the adapters that sequences may use. They are counted as activations.
 	Adapters []Adapter
+	// AdapterMemory is the memory for adapters of [Model.AddAdapter], in bytes. It is counted as activations. 0
+	// allows none.
+	AdapterMemory int64
 	// Routing is a recorded routing of the model's experts, from which [Plan] predicts the hits of
 	// their cache. nil means the curve of usual routings: a cache with room for 4 % of all experts holds
 	// 20 % of the requested ones, with room for 12 % 47 %, for a third 73 %.

@@ -16,8 +16,9 @@ type Sequence struct {
 	model *Model
 	kv    *kvcache.Sequence
 	// adapter is nil for the model alone.
-	adapter *adapter
-	class   uint64 // of the rope lengths that its pages may be shared under
+	adapter  *adapter
+	released bool   // the adapter is not used any more; see AddAdapter
+	class    uint64 // of the rope lengths that its pages may be shared under
 	// length is what rotary frequencies were made for last, and tokens what the sequence
 	// holds: where the two part, it is computed anew.
 	length int
@@ -107,6 +108,7 @@ func (s *Sequence) Free() {
 		s.model.restKV()
 		s.kv, s.length, s.tokens = nil, 0, s.tokens[:0]
 	}
+	s.release()
 }
 
 // KVUsage counts the pages of the KV cache.

@@ -77,7 +77,8 @@ type entry struct {
 	source   Source // without Open for a model that is always there
 	state    ModelState
 	opened   *Opened
-	adapters []*Model
+	adapters []*Model // that are always attached
+	loras    []*lora
 	err      error
 	failed   time.Time
 	users    int // leases
@@ -121,7 +122,7 @@ func (ms *Models) Add(s Source) error {
 	if s.Name == "" {
 		return errors.New("generate: a model has no name")
 	}
-	if e, _ := ms.find(s.Name); e != nil {
+	if e, _, _ := ms.search(s.Name); e != nil {
 		return errors.New("generate: the name " + s.Name + " is taken")
 	}
 	ms.entries = append(ms.entries, &entry{source: s, state: ModelKnown})
@@ -152,26 +153,39 @@ func (ms *Models) entry(name string) *entry {
 // latest ends names of models as Ollama's clients write them.
 const latest = ":latest"
 
-// find returns the base model of a name, which may be an adapter's, the first model for "". A name that no model has
-// is looked for without ":latest", too. ms.mu is held.
-func (ms *Models) find(name string) (e *entry, adapter *Model) {
+// find returns the base model of a name, the first for "", and the adapter if the name is that of one. A name that no
+// model has is looked for without ":latest", too. ms.mu is held.
+func (ms *Models) find(name string) (*entry, *Model, *lora) {
 	if name == "" && len(ms.entries) > 0 {
-		return ms.entries[0], nil
+		return ms.entries[0], nil, nil
 	}
-	if e := ms.entry(name); e != nil {
-		return e, nil
-	}
-	for _, e := range ms.entries {
-		for _, a := range e.adapters {
-			if a.Name == name {
-				return e, a
-			}
-		}
+	if e, adapter, l := ms.search(name); e != nil {
+		return e, adapter, l
 	}
 	if short, ok := strings.CutSuffix(name, latest); ok && short != "" {
 		return ms.find(short)
 	}
-	return nil, nil
+	return nil, nil, nil
+}
+
+// search is find for exactly that name. ms.mu is held.
+func (ms *Models) search(name string) (*entry, *Model, *lora) {
+	if e := ms.entry(name); e != nil {
+		return e, nil, nil
+	}
+	for _, e := range ms.entries {
+		for _, a := range e.adapters {
+			if a.Name == name {
+				return e, a, nil
+			}
+		}
+		for _, l := range e.loras {
+			if l.name == name {
+				return e, nil, l
+			}
+		}
+	}
+	return nil, nil, nil
 }
 
 // Known returns all models in the order in which they were added, each with its adapters behind it.
@@ -187,6 +201,9 @@ func (ms *Models) Known() []Known {
 				k.Model = a
 			}
 			list = append(list, k)
+		}
+		for _, l := range e.loras {
+			list = append(list, l.known(e))
 		}
 	}
 	return list

@@ -73,35 +73,53 @@ func (ms *Models) release(e *entry, used bool) {
 // loads the model if necessary, and waits for that. Errors are of type *wire.Error: of kind NoModel for an unknown
 // name, Forbidden for one that the client may not use, Loading if it takes too long, and Unavailable if the model cannot be loaded.
 func (ms *Models) Use(ctx context.Context, name string) (*Model, error) {
-	timeout := time.NewTimer(ms.options.LoadTimeout)
-	defer timeout.Stop()
 	name, err := ms.allowed(ctx, name)
 	if err != nil {
 		return nil, err
 	}
 	ms.mu.Lock()
-	defer ms.mu.Unlock()
+	e, adapter, l, err := ms.use(ctx, name)
+	if err != nil {
+		ms.mu.Unlock()
+		return nil, err
+	}
+	opened := e.opened
+	ms.mu.Unlock()
+	switch {
+	case adapter != nil:
+		return adapter, nil
+	case l == nil:
+		return opened.Model, nil
+	}
+	m, err := l.attach(opened, opened.Model) // reads files
+	if err != nil {
+		return nil, loadError(name, err)
+	}
+	return m, nil
+}
+
+// use returns the loaded model of a name with a lease. ms.mu is held, except while use waits.
+func (ms *Models) use(ctx context.Context, name string) (*entry, *Model, *lora, error) {
+	timeout := time.NewTimer(ms.options.LoadTimeout)
+	defer timeout.Stop()
 	for {
-		e, adapter := ms.find(name)
+		e, adapter, l := ms.find(name)
 		switch {
 		case e == nil:
-			return nil, noModel(name)
+			return nil, nil, nil, noModel(name)
 		case e.opened != nil:
 			ms.lease(ctx, e)
-			if adapter != nil {
-				return adapter, nil
-			}
-			return e.opened.Model, nil
+			return e, adapter, l, nil
 		case ms.draining:
-			return nil, errDraining()
+			return nil, nil, nil, errDraining()
 		case e.state == ModelFailed && time.Since(e.failed) < retryLoad:
-			return nil, loadError(e.source.Name, e.err)
+			return nil, nil, nil, loadError(e.source.Name, e.err)
 		}
 		if e.state != ModelLoading {
 			ms.begin(e)
 		}
 		if err := ms.await(ctx, e, timeout.C); err != nil {
-			return nil, err
+			return nil, nil, nil, err
 		}
 	}
 }
@@ -243,6 +261,11 @@ func (ms *Models) idlest(before time.Time) (least *entry, loaded bool) {
 func (ms *Models) leave(e *entry) *Opened {
 	opened := e.opened
 	e.state, e.opened = ModelKnown, nil
+	for _, l := range e.loras { // no request attaches one, as none uses e
+		l.mu.Lock()
+		l.of, l.attached = nil, nil
+		l.mu.Unlock()
+	}
 	slog.Info("model unloaded", "model", e.source.Name)
 	ms.signal()
 	return opened

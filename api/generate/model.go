@@ -103,8 +103,7 @@ func (m *Model) Adapters() []*Model {
 	}
 	var list []*Model
 	for _, a := range m.dispatched.Adapters() {
-		list = append(list, &Model{Name: a.Name, Adapter: a.Name, Parent: m.Name, Created: modifiedAt(a.Dir), Config: m.Config, Text: m.Text,
-			engine: m.engine, dispatched: m.dispatched, compiled: m.compiled})
+		list = append(list, m.adapter(a.Name, modifiedAt(a.Dir)))
 	}
 	return list
 }

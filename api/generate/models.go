@@ -48,6 +48,9 @@ func (ms *Models) Read(ctx context.Context, body io.ReadCloser, decode func(cont
 func (ms *Models) textLimit() *wire.TextLimit {
 	var list []*Model
 	for _, k := range ms.Known() {
+		if k.Parent != "" { // its tokenizer is that of its base
+			continue
+		}
 		if k.Model == nil {
 			return nil
 		}

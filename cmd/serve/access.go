@@ -13,6 +13,7 @@ import (
 // accessFlags say who may use the server.
 type accessFlags struct {
 	APIKey      *string `name:"api-key" help:"Require one of these keys; use HEFT_API_KEY, as other users see command lines." placeholder:"K,…"`
+	AdminKey    string  `name:"admin-key" help:"Let requests with one of these keys change what is served; use HEFT_ADMIN_KEY." placeholder:"K,…"`
 	AllowedHost string  `name:"allowed-host" help:"On a loopback address, answer to these host names too; * is any." placeholder:"NAME,…"`
 	CORSOrigin  string  `name:"cors-origin" help:"Let web pages of these origins use the server; * is any." placeholder:"ORIGIN,…"`
 	LogFormat   string  `name:"log-format" help:"Write the log in this format (default ${default})." enum:"text,json" default:"text" placeholder:"text|json"`
@@ -39,6 +40,9 @@ func (f *accessFlags) access(host string) api.Access {
 func (f *accessFlags) check() error {
 	if f.APIKey != nil && *f.APIKey != "" && len(f.plainKeys()) == 0 {
 		return cmdline.Misusef("--api-key %q holds no key", *f.APIKey)
+	}
+	if f.AdminKey != "" && len(split(f.AdminKey)) == 0 {
+		return cmdline.Misusef("--admin-key %q holds no key", f.AdminKey)
 	}
 	a := f.access("")
 	if err := a.Check(); err != nil {

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"sync"
@@ -48,7 +50,26 @@ func newFleet(ctx context.Context, c *runCmd, w request) (*fleet, error) {
 			return nil, err
 		}
 	}
-	return f, nil
+	return f, f.addAdapters()
+}
+
+// addAdapters makes the adapters of --lora-dir known, as those of the first model.
+func (f *fleet) addAdapters() error {
+	names, memory, err := f.command.dynamic(f.start)
+	if err != nil {
+		return err
+	}
+	f.request.options.AdapterMemory = memory
+	for _, name := range names {
+		taken := slices.ContainsFunc(f.request.options.Adapters, func(a dispatch.Adapter) bool { return a.Name == name })
+		if !taken {
+			taken = f.models.AddAdapter(f.request.models[0].name, name, filepath.Join(f.command.LoraDir, name)) != nil
+		}
+		if taken {
+			slog.Warn("an adapter of --lora-dir has the name of another model and is not served", "adapter", name)
+		}
+	}
+	return nil
 }
 
 // limitNow is the limit of the host's memory.
@@ -71,7 +92,7 @@ func (f *fleet) draft(i int) (*draft, error) {
 	o := f.request.options
 	o.Ledger = f.ledger
 	if i > 0 {
-		o.Adapters = nil
+		o.Adapters, o.AdapterMemory = nil, 0
 	}
 	return f.command.open(f.request.models[i], o)
 }

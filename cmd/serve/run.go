@@ -28,6 +28,7 @@ type runCmd struct {
 	placeFlags
 	sizeFlags
 	adapterFlags
+	loraDirFlags
 	accessFlags
 	storeFlags
 	operateFlags

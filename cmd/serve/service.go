@@ -87,7 +87,7 @@ func (c *runCmd) build(ctx context.Context, w request) (*service, error) {
 		return nil, err
 	}
 	s := &service{fleet: f}
-	o := api.Options{Catalog: f.models, Version: version, Lazy: c.Lazy, APIKeys: c.plainKeys(), Keys: c.operateFlags.keys, Access: c.access(c.Host),
+	o := api.Options{Catalog: f.models, Version: version, Lazy: c.Lazy, APIKeys: c.plainKeys(), Keys: c.operateFlags.keys, AdminKeys: split(c.AdminKey), LoraDir: c.LoraDir, Access: c.access(c.Host),
 		Timeouts: api.Timeouts{Stall: cmp.Or(c.ClientTimeout, -1)}}
 	if o.Store, err = c.storeFlags.open(); err != nil {
 		return nil, err

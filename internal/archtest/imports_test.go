@@ -88,12 +88,12 @@ var allowed = map[string][]string{
 		"internal/grammar/...", "internal/smallfile"}, // constrained decoding; tokenizer_config.json
 	"internal/generatetest":       {"api/generate", "devicemap", "dispatch", "loader", "meta", "text", "loader/demo", "internal/engine", "internal/engine/enginetest", "internal/engine/holder"}, // models for tests
 	"api/internal/foreign":        {"api/wire"},                                                                                                                                                  // fields of other servers, for all dialects
-	"api/openai":                  {"api/wire", "api/internal/foreign", "api/generate", "text", "internal/chat"},
-	"api/store":                   {"internal/atomicfile"},                                                                 // what requests leave behind, in memory or on disk
-	"api/batches":                 {"api/wire", "api/openai", "api/store", "internal/atomicfile", "internal/filelock"},     // openai: errors
-	"api/responses":               {"api/wire", "api/generate", "api/internal/foreign", "api/openai", "api/store", "text"}, // openai: errors, sampling, log-probabilities
-	"api/messages":                {"api/wire", "api/generate", "api/internal/foreign", "api/openai", "text"},              // openai: sampling, template arguments
-	"api/ollama":                  {"api/wire", "api/generate", "meta", "text"},                                            // meta: what lists show of a model
+	"api/openai":                  {"api/wire", "api/internal/foreign", "api/generate", "text", "internal/chat", "internal/lora"},                                                                // lora: whether a folder that a client names has an adapter
+	"api/store":                   {"internal/atomicfile"},                                                                                                                                       // what requests leave behind, in memory or on disk
+	"api/batches":                 {"api/wire", "api/openai", "api/store", "internal/atomicfile", "internal/filelock"},                                                                           // openai: errors
+	"api/responses":               {"api/wire", "api/generate", "api/internal/foreign", "api/openai", "api/store", "text"},                                                                       // openai: errors, sampling, log-probabilities
+	"api/messages":                {"api/wire", "api/generate", "api/internal/foreign", "api/openai", "text"},                                                                                    // openai: sampling, template arguments
+	"api/ollama":                  {"api/wire", "api/generate", "meta", "text"},                                                                                                                  // meta: what lists show of a model
 	"api/keys":                    {"api/wire"},
 	"api":                         {"api/wire", "api/batches", "api/generate", "api/keys", "api/messages", "api/ollama", "api/openai", "api/responses", "api/store", "devicemap", "dispatch", "internal/engine", "internal/engine/holder"},
 	"cmd/serve":                   {"*"},

@@ -9,6 +9,9 @@ import (
 // ErrKVFull is what Sequence.Reserve returns when no page is free.
 var ErrKVFull = dispatch.ErrKVFull
 
+// ErrAdaptersFull is what Adapting returns when sequences use the memory for adapters.
+var ErrAdaptersFull = dispatch.ErrAdaptersFull
+
 // A WeightError says that weights of the model cannot be read, and why.
 type WeightError = dispatch.WeightError
 

@@ -100,7 +100,7 @@ func (e *Engine) admit() {
 			continue // the parked choice is in the list
 		}
 		err := e.start(c)
-		if errors.Is(err, ErrKVFull) && len(e.running) > 0 { // choices that end make room
+		if (errors.Is(err, ErrKVFull) || errors.Is(err, ErrAdaptersFull)) && len(e.running) > 0 { // choices that end make room
 			if e.park() || e.yield(c) {
 				continue
 			}

@@ -1,0 +1,144 @@
+package generate
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/heftai/heft/api/wire"
+	"github.com/heftai/heft/dispatch"
+)
+
+// mostAdapters bounds the adapters that are known, as clients may add some.
+const mostAdapters = 4096
+
+// lora is a known adapter of a base model. It is attached to the model when a request uses it.
+type lora struct {
+	name, dir string
+	created   time.Time
+
+	mu       sync.Mutex // held while it is attached
+	of       *Opened    // what it is attached to
+	attached *Model
+}
+
+// AddAdapter makes a LoRA adapter of a base model known, in the folder dir of PEFT's files. Its files are read when a request
+// first uses it, which fails if they do not fit the model. It fails if the name is empty or taken, the base is unknown,
+// or too many adapters are known.
+func (ms *Models) AddAdapter(base, name, dir string) error {
+	ms.mu.Lock()
+	defer ms.mu.Unlock()
+	e := ms.entry(base)
+	if e == nil {
+		return errors.New("generate: there is no model " + base)
+	}
+	return ms.addLora(e, &lora{name: name, dir: dir, created: modifiedAt(dir)})
+}
+
+// addLora adds an adapter. ms.mu is held.
+func (ms *Models) addLora(e *entry, l *lora) error {
+	switch other, _, _ := ms.search(l.name); {
+	case l.name == "":
+		return errors.New("generate: an adapter has no name")
+	case other != nil:
+		return errors.New("generate: the name " + l.name + " is taken")
+	case len(e.loras) >= mostAdapters:
+		return errors.New("generate: too many adapters are known")
+	}
+	e.loras = append(e.loras, l)
+	return nil
+}
+
+// LoadAdapter is AddAdapter for the first model while it serves: it checks the files at once, for which it loads the model if
+// necessary. Errors are of type *wire.Error.
+func (ms *Models) LoadAdapter(ctx context.Context, name, dir string) error {
+	ms.mu.Lock()
+	other, _, _ := ms.search(name)
+	ms.mu.Unlock()
+	if other != nil {
+		return wire.Invalidf("lora_name", "The name `%s` is taken.", name)
+	}
+	m, err := ms.Use(ctx, "")
+	if err != nil {
+		return err
+	}
+	ms.mu.Lock()
+	e := ms.entries[0]
+	l := &lora{name: name, dir: dir, created: modifiedAt(dir)}
+	err = ms.addLora(e, l)
+	opened := e.opened // the request of ctx keeps it
+	ms.mu.Unlock()
+	if err != nil {
+		return wire.Invalidf("lora_name", "%v.", err)
+	}
+	if _, err := l.attach(opened, m); err != nil {
+		_ = ms.UnloadAdapter(name)
+		return wire.Invalidf("lora_path", "The adapter cannot be loaded: %v.", err)
+	}
+	return nil
+}
+
+// UnloadAdapter forgets an adapter of AddAdapter or LoadAdapter. Requests that use it go on. It fails with an error of kind
+// wire.NoModel for another name.
+func (ms *Models) UnloadAdapter(name string) error {
+	ms.mu.Lock()
+	var gone *lora
+	var of *entry
+	for _, e := range ms.entries {
+		if i := slices.IndexFunc(e.loras, func(l *lora) bool { return l.name == name }); i >= 0 {
+			gone, of = e.loras[i], e
+			e.loras = slices.Delete(e.loras, i, i+1)
+		}
+	}
+	if gone == nil {
+		ms.mu.Unlock()
+		return noModel(name)
+	}
+	opened := of.opened
+	of.users++ // it stays loaded
+	ms.mu.Unlock()
+	defer ms.release(of, false)
+	gone.mu.Lock()
+	defer gone.mu.Unlock()
+	if gone.of != nil && gone.of == opened {
+		gone.attached.dispatched.RemoveAdapter(name)
+	}
+	return nil
+}
+
+// attach returns the adapter as a model of opened, which stays loaded meanwhile.
+func (l *lora) attach(opened *Opened, base *Model) (*Model, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.of == opened {
+		return l.attached, nil
+	}
+	if base.dispatched == nil {
+		return nil, dispatch.ErrNoAdapter
+	}
+	if err := base.dispatched.AddAdapter(dispatch.Adapter{Name: l.name, Dir: l.dir}); err != nil {
+		return nil, err
+	}
+	l.of, l.attached = opened, base.adapter(l.name, l.created)
+	return l.attached, nil
+}
+
+// adapter is a model that runs an adapter of m.
+func (m *Model) adapter(name string, created time.Time) *Model {
+	return &Model{Name: name, Adapter: name, Parent: m.Name, Created: created, Config: m.Config, Text: m.Text,
+		engine: m.engine, dispatched: m.dispatched, compiled: m.compiled}
+}
+
+// known is the adapter in lists.
+func (l *lora) known(e *entry) Known {
+	k := Known{Name: l.name, Parent: e.source.Name, Created: l.created, State: ModelKnown}
+	if l.mu.TryLock() { // else it is being attached
+		if e.opened != nil && l.of == e.opened {
+			k.State, k.Model = ModelReady, l.attached
+		}
+		l.mu.Unlock()
+	}
+	return k
+}

@@ -1,0 +1,124 @@
+package openai
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"unicode"
+
+	"github.com/heftai/heft/api/generate"
+	"github.com/heftai/heft/api/wire"
+	"github.com/heftai/heft/internal/lora"
+)
+
+// Adapters serves vLLM's endpoints that load and unload LoRA adapters of the first model. Clients name folders below
+// one folder of the server, never other paths.
+type Adapters struct {
+	models *generate.Models
+	dir    string
+}
+
+// NewAdapters serves the adapters below dir.
+func NewAdapters(models *generate.Models, dir string) *Adapters { return &Adapters{models, dir} }
+
+// Load is POST /v1/load_lora_adapter.
+func (s *Adapters) Load(w http.ResponseWriter, r *http.Request) {
+	name, dir := "", ""
+	inPlace := false
+	err := readAdapter(r, func(f *wire.Fields) {
+		requireString(f, "lora_name", &name)
+		requireString(f, "lora_path", &dir)
+		if f.Bool("load_inplace", &inPlace); inPlace {
+			f.Fail("load_inplace", "{} is not supported: unload the adapter first.")
+		}
+	})
+	if err == nil {
+		dir, err = s.folder(dir)
+	}
+	if err == nil {
+		err = s.models.LoadAdapter(r.Context(), name, dir)
+	}
+	if err != nil {
+		respond(w, err)
+		return
+	}
+	success(w, "Success: LoRA adapter '"+name+"' added successfully.")
+}
+
+// Unload is POST /v1/unload_lora_adapter.
+func (s *Adapters) Unload(w http.ResponseWriter, r *http.Request) {
+	name := ""
+	err := readAdapter(r, func(f *wire.Fields) { requireString(f, "lora_name", &name) })
+	if err == nil {
+		err = s.models.UnloadAdapter(name)
+	}
+	if err != nil {
+		respond(w, err)
+		return
+	}
+	success(w, "Success: LoRA adapter '"+name+"' removed successfully.")
+}
+
+// mostName bounds the fields of these requests in bytes.
+const mostName = 512
+
+// requireString reads a field that must be there.
+func requireString(f *wire.Fields, name string, to *string) {
+	f.String(name, to)
+	switch {
+	case f.Err() != nil:
+	case *to == "":
+		f.Fail(name, "Missing required parameter: '"+name+"'.")
+	case len(*to) > mostName || strings.ContainsFunc(*to, func(c rune) bool { return !unicode.IsPrint(c) }):
+		f.Fail(name, "Invalid value for {}: want at most %d bytes of printable text.", mostName)
+	}
+}
+
+// readAdapter reads a request about an adapter.
+func readAdapter(r *http.Request, decode func(*wire.Fields)) error {
+	defer r.Body.Close()
+	b, err := wire.ReadBodyWithin(r.Context(), io.Reader(r.Body), nil)
+	if err != nil {
+		return err
+	}
+	f, err := wire.ParseFields(b)
+	if err != nil {
+		return err
+	}
+	claim := wire.ClaimOf(r.Context())
+	defer claim.WorkDone()
+	f.CountIn(claim)
+	decode(f)
+	return f.Err()
+}
+
+// folder returns the folder of an adapter that a client names. Neither the folder nor its files may be outside the
+// server's folder, by a name or by a link.
+func (s *Adapters) folder(name string) (string, error) {
+	local, err := filepath.Localize(filepath.ToSlash(filepath.Clean(name)))
+	if err != nil || local == "." {
+		return "", wire.Invalidf("lora_path", "Invalid value for 'lora_path': want the name of a folder below the server's --lora-dir.")
+	}
+	root, err := os.OpenRoot(s.dir)
+	if err != nil {
+		return "", &wire.Error{Message: "The folder of adapters cannot be read.", Err: err}
+	}
+	defer root.Close()
+	if err := lora.InRoot(root, local); err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return "", &wire.Error{Kind: wire.NotFound, Field: "lora_path", Message: "There is no adapter in this folder."}
+		}
+		return "", wire.Invalidf("lora_path", "Invalid value for 'lora_path': the folder or a file in it is not below the server's --lora-dir.")
+	}
+	return filepath.Join(s.dir, local), nil
+}
+
+// success answers as vLLM does, in plain text.
+func success(w http.ResponseWriter, text string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	_, _ = io.WriteString(w, text) // the client may have disconnected
+}

@@ -1,0 +1,152 @@
+package dispatch_test
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"slices"
+	"sort"
+	"testing"
+
+	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/internal/testenv"
+)
+
+// lorasModel is the base of the adapter fixtures with memory for adapters that come and go.
+func lorasModel(t *testing.T, o dispatch.Options) *dispatch.Model {
+	t.Helper()
+	skeleton, checkpoint := base(t, ownBase(t))
+	o.Threads, o.Variant, o.KVTokens = 2, testenv.Variant(), 4096
+	m, err := dispatch.New(skeleton, checkpoint, maps(skeleton)["cpu"], o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(m.Close)
+	return m
+}
+
+// TestAdaptersComeAndGo: adapters beyond the memory for them leave and come back; a token has the bits that it has with
+// adapters that are always there, also in one batch with the base and others.
+func TestAdaptersComeAndGo(t *testing.T) {
+	final := adapterDir(t)
+	zero := filepath.Join(filepath.Dir(final), "init")
+	ids := [][]int32{{5, 6, 7, 8, 9, 10}, {11, 3, 2}}
+	fixed := lorasModel(t, dispatch.Options{Adapters: []dispatch.Adapter{{Name: "final", Dir: final}, {Name: "zero", Dir: zero}}})
+	want := map[string][][]float32{}
+	for _, name := range []string{"", "final", "zero"} {
+		want[name] = adapted(t, fixed, ids, name)
+	}
+	budget := adapterMemory(t, final)*2 - 1 // two of them: activations count once
+	m := lorasModel(t, dispatch.Options{AdapterMemory: budget})
+	of := map[string]string{"a": "final", "b": "zero", "c": "final", "d": "zero"}
+	dirs := map[string]string{"final": final, "zero": zero}
+	for name, which := range of {
+		if err := m.AddAdapter(dispatch.Adapter{Name: name, Dir: dirs[which]}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	adapted(t, m, ids, "") // takes what the base takes
+	before := total(m.Status().Held)
+	for range 2 {
+		for _, name := range []string{"a", "b", "", "c", "d"} {
+			sameLogits(t, name, adapted(t, m, ids, name), want[or(of[name], "")])
+		}
+	}
+	if held := total(m.Status().Held); held > before+budget {
+		t.Errorf("adapters hold %d bytes, want at most %d", held-before, budget)
+	}
+
+	var rows []dispatch.BatchRow
+	for _, name := range []string{"a", "", "b", "a"} {
+		s, err := m.NewAdaptedSequence(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows = append(rows, dispatch.BatchRow{Sequence: s, Tokens: ids[0], Logits: dispatch.LogitsLast})
+	}
+	if _, err := m.NewAdaptedSequence("c"); !errors.Is(err, dispatch.ErrAdaptersFull) {
+		t.Errorf("a third adapter while two are in use: %v", err)
+	}
+	if err := m.RemoveAdapter("a"); err != nil { // its sequences go on
+		t.Fatal(err)
+	}
+	logits, err := m.Forward(context.Background(), &dispatch.Batch{Rows: rows})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, name := range []string{"final", "", "zero", "final"} {
+		_, v := logits.Row(i)
+		w := want[name][0]
+		sameLogits(t, "in one batch", [][]float32{v}, [][]float32{w[len(w)-m.Vocab():]})
+	}
+	for _, r := range rows {
+		r.Sequence.Free()
+	}
+	if _, err := m.NewAdaptedSequence("a"); !errors.Is(err, dispatch.ErrNoAdapter) {
+		t.Errorf("a removed adapter: %v", err)
+	}
+	sameLogits(t, "c", adapted(t, m, ids, "c"), want["final"])
+}
+
+// adapterMemory is the memory that one adapter needs, activations included.
+func adapterMemory(t *testing.T, dir string) int64 {
+	t.Helper()
+	return int64(sort.Search(1<<20, func(n int) bool {
+		return lorasModel(t, dispatch.Options{AdapterMemory: int64(n)}).AddAdapter(dispatch.Adapter{Name: "a", Dir: dir}) == nil
+	}))
+}
+
+func or(s, otherwise string) string {
+	if s == "" {
+		return otherwise
+	}
+	return s
+}
+
+// TestAnAdapterOfTheSameNameSharesNoPages: cached keys and values of a removed adapter are not used for the next one
+// of its name.
+func TestAnAdapterOfTheSameNameSharesNoPages(t *testing.T) {
+	final := adapterDir(t)
+	zero := filepath.Join(filepath.Dir(final), "init")
+	prompt := make([]int32, 64)
+	for i := range prompt {
+		prompt[i] = int32(i%20 + 3)
+	}
+	m := lorasModel(t, dispatch.Options{AdapterMemory: 1 << 24})
+	last := func(name string) []float32 {
+		s, err := m.NewAdaptedSequence(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Free()
+		at := s.Reuse(prompt)
+		logits, err := m.Forward(context.Background(), &dispatch.Batch{Rows: []dispatch.BatchRow{{Sequence: s, Tokens: prompt[at:], PromptLen: len(prompt), Logits: dispatch.LogitsLast}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, v := logits.Row(0)
+		return slices.Clone(v)
+	}
+	plain := last("")
+	for _, dir := range []string{final, zero} {
+		if err := m.AddAdapter(dispatch.Adapter{Name: "a", Dir: dir}); err != nil {
+			t.Fatal(err)
+		}
+		got := last("a")
+		if same := slices.Equal(got, plain); same != (dir == zero) {
+			t.Errorf("%s: the logits are the base's: %v", filepath.Base(dir), same)
+		}
+		if err := m.RemoveAdapter("a"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, a := range []dispatch.Adapter{{Name: "", Dir: final}, {Name: "x", Dir: t.TempDir()}, {Name: "x"}} {
+		if err := m.AddAdapter(a); err == nil {
+			t.Errorf("%+v is accepted", a)
+		}
+	}
+	small := lorasModel(t, dispatch.Options{AdapterMemory: 100})
+	if err := small.AddAdapter(dispatch.Adapter{Name: "a", Dir: final}); err == nil {
+		t.Error("an adapter larger than the memory for adapters is accepted")
+	}
+}
