@@ -94,13 +94,20 @@ func (r *runner) each(f func(line) error) error {
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
-		if err == nil && !r.done.has(l.number) {
+		if err == nil && !r.answered(l) {
 			err = f(l)
 		}
 		if err != nil {
 			return err
 		}
 	}
+}
+
+// answered reports whether a line has a result.
+func (r *runner) answered(l line) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.done.has(l.number)
 }
 
 // Times between two attempts of a line that the server has no room for.
