@@ -409,8 +409,8 @@ func TestLinesOfARevokedKeyFail(t *testing.T) {
 	}
 	id := s.begin("/v1/chat/completions", in.String())
 	stop()
-	s, stop = batchServer(t, dir, 1<<24, engine.Options{}, "k2")
-	for range 3000 {
+	_, stop = batchServer(t, dir, 1<<24, engine.Options{}, "k2")
+	for range 60_000 {
 		b, err := os.ReadFile(filepath.Join(dir, "batches", id+".json"))
 		if err == nil && strings.Contains(string(b), `"status":"completed"`) {
 			break
