@@ -14,6 +14,7 @@ import (
 	"github.com/heftai/heft/internal/engine"
 	"github.com/heftai/heft/internal/generatetest"
 	"github.com/heftai/heft/internal/testenv"
+	"github.com/heftai/heft/meta"
 )
 
 // watchPage notes in every document what the page must never do.
@@ -102,7 +103,9 @@ func shows(t *testing.T, tab context.Context, script string) string {
 // speaking is a model that always says the same.
 func speaking(t *testing.T, says string, delay time.Duration) *server {
 	t.Helper()
-	return serve(t, generatetest.Speaking(t, generatetest.Speaker{Template: hermesTemplate, Says: says, Delay: delay}, engine.Options{}))
+	m := generatetest.Speaking(t, generatetest.Speaker{Template: hermesTemplate, Says: says, Delay: delay}, engine.Options{})
+	m.Generation = &meta.GenerationConfig{Temperature: new(float64)} // one token in 20,000 would be another
+	return serve(t, m)
 }
 
 // sameText fails unless a text of the page is as wanted.
