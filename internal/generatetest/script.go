@@ -33,7 +33,7 @@ func (s *Script) Forward(ctx context.Context, rows []engine.Row) (engine.Logits,
 			at := r.Sequence.Len() - count + k + 1 - r.PromptLen
 			id := int(s.Tokens[max(min(at, len(s.Tokens)-1), 0)])
 			row := values[k*s.Vocab() : (k+1)*s.Vocab()]
-			row[id] = 60
+			row[id] = 80 // so far above that sampling at temperature 1 never takes another
 			row[(id+1)%len(row)] = 50
 		}
 		out[i] = scriptRow{count, values}
