@@ -136,7 +136,11 @@ func TestDocsNameEveryEndpoint(t *testing.T) {
 	m := generatetest.Fake(t, &enginetest.Model{}, engine.Options{})
 	h := New(m, Options{Status: func() dispatch.Status { return dispatch.Status{} }})
 	err = chi.Walk(h.(chi.Routes), func(method, pattern string, _ http.Handler, _ ...func(http.Handler) http.Handler) error {
-		if path := strings.ReplaceAll(pattern, "*", "{id}"); !strings.Contains(docs, "`"+method+" "+path+"`") {
+		path := strings.ReplaceAll(pattern, "*", "{id}")
+		if strings.HasPrefix(path, "/page/") {
+			path = "/page/…"
+		}
+		if !strings.Contains(docs, "`"+method+" "+path+"`") {
 			t.Errorf("docs/http.md has no `%s %s`", method, path)
 		}
 		return nil
