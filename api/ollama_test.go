@@ -142,11 +142,11 @@ func (s *server) model() string {
 func TestOllamaFormat(t *testing.T) {
 	s := serveDemo(t)
 	schema := obj{"type": "object", "properties": obj{"a": obj{"enum": []int{1, 2}}}, "required": []string{"a"}, "additionalProperties": false}
-	_, r := s.object("POST", "/api/chat", obj{"messages": []obj{{"role": "user", "content": "Hi"}}, "format": schema, "stream": false, "options": obj{"num_predict": 60}})
+	_, r := s.object("POST", "/api/chat", obj{"messages": []obj{{"role": "user", "content": "Hi"}}, "format": schema, "stream": false, "options": obj{"num_predict": 60, "temperature": 0}})
 	if got := parse(t, at(r, "message", "content").(string)); got["a"] == nil || len(got) != 1 {
 		t.Errorf("%v", r)
 	}
-	_, r = s.object("POST", "/api/generate", obj{"prompt": "Hi", "format": "json", "stream": false, "options": obj{"num_predict": 20}})
+	_, r = s.object("POST", "/api/generate", obj{"prompt": "Hi", "format": "json", "stream": false, "options": obj{"num_predict": 20, "temperature": 0}})
 	if words := r["response"].(string); !strings.HasPrefix(strings.TrimSpace(words), "{") {
 		t.Errorf("%v", r)
 	}
