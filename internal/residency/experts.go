@@ -241,8 +241,7 @@ func (s *Store) holdExpert(st *stack, e int) (bool, error) {
 	g := &st.experts[e]
 	switch {
 	case g.device != devicemap.Disk:
-		s.counts.read += g.size()
-		return true, s.use(g)
+		return true, s.useCounted(g)
 	case g.place == coming:
 		return true, s.arrive(g)
 	case s.whole:

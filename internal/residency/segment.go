@@ -209,3 +209,13 @@ func (s *Store) use(g *segment) error {
 	}
 	return nil
 }
+
+// useCounted is use for a segment that the pass reads whole. Its pieces are known only then: another
+// goroutine may be looking them up before.
+func (s *Store) useCounted(g *segment) error {
+	err := s.use(g)
+	if err == nil {
+		s.counts.read += g.size()
+	}
+	return err
+}

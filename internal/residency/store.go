@@ -238,10 +238,10 @@ func (s *Store) bring(w *want) error {
 		}
 		return nil
 	case g.device != devicemap.Disk:
-		if !w.gather {
-			s.counts.read += g.size()
+		if w.gather {
+			return s.use(g)
 		}
-		return s.use(g)
+		return s.useCounted(g)
 	case g.place == mapped:
 		return nil
 	}
