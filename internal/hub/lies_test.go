@@ -40,6 +40,7 @@ func TestLies(t *testing.T) {
 	body := weights()[name]
 	other := bytes.Clone(body)
 	other[5432] ^= 1
+	longer := append(bytes.Clone(body), 1)
 	for _, test := range []struct {
 		lie  string
 		set  func(*fakeHub)
@@ -54,7 +55,7 @@ func TestLies(t *testing.T) {
 		{"other commit", header("X-Repo-Commit", strings.Repeat("c", 40)), Corrupt, "got an answer for commit"},
 		{"no commit", header("X-Repo-Commit", ""), Corrupt, "is the endpoint a hub?"},
 		{"other bytes", cdn(func(w http.ResponseWriter, r *http.Request) { sendPart(w, r, other, `"1"`) }), Corrupt, "got a file with hash"},
-		{"longer file", cdn(func(w http.ResponseWriter, r *http.Request) { sendPart(w, r, append(body, 1), `"1"`) }), Corrupt, "got parts of a file of"},
+		{"longer file", cdn(func(w http.ResponseWriter, r *http.Request) { sendPart(w, r, longer, `"1"`) }), Corrupt, "got parts of a file of"},
 		{"other part", cdn(func(w http.ResponseWriter, r *http.Request) {
 			begin, end := rangeOf(r, len(body))
 			w.Header().Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", begin+1, end, len(body)))
