@@ -217,7 +217,7 @@ func TestAModelIsNotUnloadedUnderARequest(t *testing.T) {
 // ends. A client that disconnects does not end it for others.
 func TestALoadThatTakesTooLongIsUnavailable(t *testing.T) {
 	var ended atomic.Int32
-	s := newShelf(t, generate.ModelsOptions{LoadTimeout: 20 * time.Millisecond}, nil, func(ctx context.Context, _ *shelf, name string) error {
+	s := newShelf(t, generate.ModelsOptions{LoadTimeout: 200 * time.Millisecond}, nil, func(ctx context.Context, _ *shelf, name string) error {
 		if name == "b" {
 			return nil
 		}
@@ -233,9 +233,10 @@ func TestALoadThatTakesTooLongIsUnavailable(t *testing.T) {
 		}
 	}
 	within(t, "loading ends", func() bool { return ended.Load() >= 1 && s.states()["a"] == "known" })
-	if status, body := s.text("POST", "/v1/completions", ask("b")); status != http.StatusOK {
-		t.Errorf("the other model: %d %s", status, body)
-	}
+	within(t, "the other model answers", func() bool { // which on a busy machine takes longer than the timeout
+		status, _ := s.text("POST", "/v1/completions", ask("b"))
+		return status == http.StatusOK
+	})
 }
 
 // TestAModelThatCannotBeLoadedSaysWhy: its requests are 503, its status failed, and others run.
