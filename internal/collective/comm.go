@@ -30,11 +30,20 @@ func (o Op) String() string {
 	return fmt.Sprintf("Op(%d)", int(o))
 }
 
-// Buffer is what AllReduce works on: one of the two slices, the other nil.
+// Buffer holds the numbers of an operation: one of the two slices, the other nil.
 type Buffer struct {
 	F32 []float32
 	F64 []float64
 }
+
+// Traffic counts the bytes of numbers and messages that a rank has exchanged with the others. Within
+// one process nothing is sent; there it counts what a transport between processes would send.
+type Traffic struct {
+	Sent, Received int64
+}
+
+// Part returns the range of n elements that belongs to rank, where size ranks share them.
+func Part(n, rank, size int) (lo, hi int) { return rank * n / size, (rank + 1) * n / size }
 
 // Comm is one rank's end of a world. It is used by one goroutine at a time.
 type Comm interface {
@@ -44,6 +53,16 @@ type Comm interface {
 	// AllReduce replaces x by the join of all ranks' x, the same on all of them. The
 	// lengths and types must agree. After an error x holds anything.
 	AllReduce(ctx context.Context, op Op, x Buffer) error
+	// ReduceScatter joins all ranks' x as AllReduce does, but each rank gets only its own [Part].
+	// The rest of x then holds anything. It sends half the bytes of AllReduce.
+	ReduceScatter(ctx context.Context, op Op, x Buffer) error
+	// AllGatherParts copies each rank's [Part] of x into every rank's x. AllReduce is
+	// ReduceScatter followed by AllGatherParts.
+	AllGatherParts(ctx context.Context, x Buffer) error
+	// BroadcastFloats copies root's x into every rank's x.
+	BroadcastFloats(ctx context.Context, root int, x Buffer) error
+	// Traffic returns the bytes exchanged so far. Any goroutine may call it.
+	Traffic() Traffic
 	// AllGather returns what every rank gave, in order of rank. Lengths may differ.
 	// The result is the caller's own copy.
 	AllGather(ctx context.Context, b []byte) ([][]byte, error)
@@ -75,6 +94,22 @@ func AllReduce[F float32 | float64](ctx context.Context, c Comm, op Op, x []F) e
 		return c.AllReduce(ctx, op, Buffer{F64: x})
 	}
 	return nil
+}
+
+// ReduceScatter joins x over the ranks. It returns this rank's part, which is in x.
+func ReduceScatter(ctx context.Context, c Comm, op Op, x []float32) ([]float32, error) {
+	lo, hi := Part(len(x), c.Rank(), c.Size())
+	return x[lo:hi], c.ReduceScatter(ctx, op, Buffer{F32: x})
+}
+
+// AllGatherParts copies each rank's part of x into every rank's x.
+func AllGatherParts(ctx context.Context, c Comm, x []float32) error {
+	return c.AllGatherParts(ctx, Buffer{F32: x})
+}
+
+// BroadcastFloats copies root's x into every rank's x.
+func BroadcastFloats(ctx context.Context, c Comm, root int, x []float32) error {
+	return c.BroadcastFloats(ctx, root, Buffer{F32: x})
 }
 
 // Barrier returns when all ranks have called it.

@@ -1,10 +1,11 @@
 // Package collective exchanges data between the ranks of a training world: reduce, gather,
 // broadcast, barrier.
 //
-// A [Comm] is one rank's end of its world. It has the three operations that depend on the
-// transport: AllReduce, AllGather and Broadcast. Typed reductions, objects and barriers are
-// functions over them. [Launch] makes a world of n ranks as goroutines of this process. [Alone] is
-// a world of one.
+// A [Comm] is one rank's end of its world. It has the operations that depend on the transport:
+// AllReduce, ReduceScatter, AllGatherParts and BroadcastFloats for numbers, AllGather and Broadcast
+// for bytes. Typed reductions, objects and barriers are functions over them. A [Queue] runs
+// operations while its caller computes. [Launch] makes a world of n ranks as goroutines of this
+// process. [Over] makes one of a [Link], which sends messages. [Alone] is a world of one.
 //
 // Every rank must make the same calls in the same order, as in MPI. If ranks disagree on the
 // operation, a length or the root, the call fails on all of them and names the ranks that differ. A

@@ -1,11 +1,9 @@
 package collective
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 )
 
@@ -70,8 +68,12 @@ type key struct {
 
 func (k key) String() string {
 	switch k.what {
-	case "all-reduce":
-		return fmt.Sprintf("all-reduce (%v of %d float32, %d float64)", k.op, k.f32, k.f64)
+	case "all-reduce", "reduce-scatter":
+		return fmt.Sprintf("%s (%v of %d float32, %d float64)", k.what, k.op, k.f32, k.f64)
+	case "all-gather of parts":
+		return fmt.Sprintf("%s (%d float32, %d float64)", k.what, k.f32, k.f64)
+	case "broadcast of numbers":
+		return fmt.Sprintf("broadcast from rank %d (%d float32, %d float64)", k.root, k.f32, k.f64)
 	case "broadcast":
 		return fmt.Sprintf("broadcast from rank %d", k.root)
 	}
@@ -184,103 +186,4 @@ func disagreement(offers []offer) *RankError {
 		}
 	}
 	return nil
-}
-
-// local is a rank of a world inside this process.
-type local struct {
-	w    *world
-	rank int
-}
-
-var _ Comm = (*local)(nil)
-
-func (l *local) Rank() int { return l.rank }
-func (l *local) Size() int { return l.w.size }
-
-func (l *local) AllGather(ctx context.Context, b []byte) ([][]byte, error) {
-	offers, err := l.w.meet(ctx, l.rank, offer{key: key{what: "all-gather"}, bytes: bytes.Clone(b)}, false)
-	if err != nil {
-		return nil, err
-	}
-	out := make([][]byte, len(offers))
-	for r, o := range offers {
-		out[r] = slices.Clone(o.bytes)
-	}
-	return out, nil
-}
-
-func (l *local) Broadcast(ctx context.Context, root int, b []byte) ([]byte, error) {
-	if root < 0 || root >= l.w.size {
-		return nil, fmt.Errorf("collective: broadcast from rank %d of %d", root, l.w.size)
-	}
-	o := offer{key: key{what: "broadcast", root: root}}
-	if l.rank == root {
-		o.bytes = bytes.Clone(b)
-	}
-	offers, err := l.w.meet(ctx, l.rank, o, false)
-	if err != nil {
-		return nil, err
-	}
-	return bytes.Clone(offers[root].bytes), nil
-}
-
-// AllReduce gives each rank an equal part of the elements: it joins them in order of
-// rank and writes the result to everybody's buffer. Nothing is copied or allocated by
-// size, and no element is touched by two ranks.
-func (l *local) AllReduce(ctx context.Context, op Op, x Buffer) error {
-	if op < Sum || op > Max {
-		return fmt.Errorf("collective: unknown reduction %v", op)
-	}
-	if x.F32 != nil && x.F64 != nil {
-		return errors.New("collective: all-reduce of both float32 and float64")
-	}
-	k := key{what: "all-reduce", op: op, f32: len(x.F32), f64: len(x.F64)}
-	offers, err := l.w.meet(ctx, l.rank, offer{key: k, buf: x}, false)
-	if err != nil {
-		return err
-	}
-	f32 := make([][]float32, len(offers))
-	f64 := make([][]float64, len(offers))
-	for r, o := range offers {
-		f32[r], f64[r] = o.buf.F32, o.buf.F64
-	}
-	reducePart(op, f32, l.rank)
-	reducePart(op, f64, l.rank)
-	// Every rank that came so far comes here too, without waiting for anything else,
-	// and until it has, it may write to this rank's buffer.
-	_, err = l.w.meet(ctx, l.rank, offer{key: key{what: "end of all-reduce"}}, true)
-	return err
-}
-
-func reducePart[F float32 | float64](op Op, ranks [][]F, rank int) {
-	const block = 2048 // stays in the first cache while every rank's is joined to it
-	n, size := len(ranks[0]), len(ranks)
-	for lo, end := rank*n/size, (rank+1)*n/size; lo < end; lo += block {
-		hi := min(lo+block, end)
-		sum := ranks[0][lo:hi]
-		for _, x := range ranks[1:] {
-			join(op, sum, x[lo:hi])
-		}
-		if op == Mean {
-			for i := range sum {
-				sum[i] /= F(size)
-			}
-		}
-		for _, x := range ranks[1:] {
-			copy(x[lo:hi], sum)
-		}
-	}
-}
-
-func join[F float32 | float64](op Op, into, x []F) {
-	x = x[:len(into)]
-	if op == Max {
-		for i := range into {
-			into[i] = max(into[i], x[i])
-		}
-		return
-	}
-	for i := range into {
-		into[i] += x[i]
-	}
 }
