@@ -41,6 +41,7 @@ func (tp *Tape) Checkpoint(f func(tp *Tape, in []*Tensor) *Tensor, sources []Rew
 	if own && tp.scope > 0 {
 		tp.lend(out)
 	}
+	tp.opaque = true
 	out.needs = tp.recording() // parameters of f count too
 	return tp.record(out, func(grad []float32) {
 		now, err := positions(sources)

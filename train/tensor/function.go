@@ -28,6 +28,7 @@ func (tp *Tape) Function(f Function) *Tensor {
 	if !sized(f.Shape, len(f.Data)) {
 		return tp.fail("%s: got %d elements for shape %v", f.Name, len(f.Data), f.Shape)
 	}
+	tp.opaque = true
 	out := tp.made(f.Data, f.Shape, f.Inputs...)
 	out.needs = out.needs || f.Trains && tp.recording()
 	return tp.record(out, func(grad []float32) {

@@ -94,6 +94,9 @@ func (tp *Tape) Use(p *Parameter) *Tensor {
 	}
 	t := &Tensor{tape: tp, data: data, shape: slices.Clone(p.shape), param: p, needs: key.needs, pass: tp.pass}
 	tp.uses[key] = t
+	if key.needs {
+		tp.firsts = append(tp.firsts, firstUse{p, len(tp.ops)})
+	}
 	return t
 }
 

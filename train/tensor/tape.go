@@ -34,7 +34,10 @@ type Tape struct {
 	casts    map[*Tensor]*Tensor // parameters in another precision, for one pass
 	pass     int
 	ops      []op
-	frees    []func() // of Functions, when the record is freed
+	complete func(*Parameter)
+	firsts   []firstUse // of trainable parameters, in order
+	opaque   bool       // an operation adds to parameters that the tape does not know
+	frees    []func()   // of Functions, when the record is freed
 	uses     map[used]*Tensor
 	acquired []*Parameter   // of uses, whose numbers are not always in memory
 	spare    map[int]*shelf // memory to use again, by length
@@ -81,6 +84,7 @@ func (tp *Tape) Reset() error {
 	clear(tp.frees)
 	tp.frees = tp.frees[:0]
 	clear(tp.uses)
+	tp.firsts, tp.opaque = tp.firsts[:0], false
 	if e := tp.release(); err == nil {
 		err = e
 	}
@@ -244,7 +248,34 @@ func (tp *Tape) unwind() {
 		}
 		tp.takeBack(o.out)
 		tp.ops = tp.ops[:i]
+		tp.report(i)
 	}
+}
+
+// firstUse is a parameter and the number of operations before its first one.
+type firstUse struct {
+	p  *Parameter
+	at int
+}
+
+// report calls complete for the parameters that no operation before number i uses.
+func (tp *Tape) report(i int) {
+	for n := len(tp.firsts) - 1; n >= 0 && tp.firsts[n].at >= i && tp.complete != nil && !tp.opaque && tp.err == nil; n-- {
+		tp.complete(tp.firsts[n].p)
+		tp.firsts = tp.firsts[:n]
+	}
+}
+
+// BackwardReady is [Backward] that calls ready for each parameter whose gradient is complete while
+// the pass goes on, in its goroutine. It does not call it for parameters of a [Tape.Function] or
+// within [Tape.Checkpoint], nor for any other parameter of a pass that has one.
+func BackwardReady(loss *Tensor, scale float32, ready func(*Parameter)) error {
+	if loss == nil {
+		return Backward(loss, scale)
+	}
+	loss.tape.complete = ready
+	defer func() { loss.tape.complete = nil }()
+	return loss.tape.Backward(loss, scale)
 }
 
 // add computes dst += src on all threads.

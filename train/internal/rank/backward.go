@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/heftai/heft/train/tensor"
 )
@@ -15,6 +16,8 @@ func (r *Rank) Accumulate(ctx context.Context, f func(context.Context) error, mo
 		return err
 	}
 	r.Position.Advance(r.Rule)
+	defer func(was []tensor.Module) { r.window = was }(r.window)
+	r.window = modules
 	if r.Position.Sync || r.Rule.EachBatch {
 		return f(ctx)
 	}
@@ -69,6 +72,9 @@ func (r *Rank) backward(ctx context.Context, loss *tensor.Tensor, scale float32)
 	if r.Comm.Size() == 1 {
 		return tensor.Backward(loss, scale)
 	}
+	if len(r.Group.Modules) == 1 { // every pass reaches it, so its buckets need not wait for the end
+		return r.overlapped(ctx, loss, scale)
+	}
 	before := r.Group.SetAside()
 	err := tensor.Backward(loss, scale)
 	reached := r.Group.PutBack(before)
@@ -76,6 +82,22 @@ func (r *Rank) backward(ctx context.Context, loss *tensor.Tensor, scale float32)
 		return err
 	}
 	return r.Group.Average(ctx, reached)
+}
+
+// overlapped averages gradients while the pass computes those before them.
+func (r *Rank) overlapped(ctx context.Context, loss *tensor.Tensor, scale float32) error {
+	pass, err := r.Group.Begin(ctx, []bool{true})
+	if err != nil {
+		return err
+	}
+	if pass == nil {
+		return tensor.Backward(loss, scale)
+	}
+	if err := tensor.BackwardReady(loss, scale, pass.Ready); err != nil {
+		_ = pass.Wait() // the error of the pass says more
+		return err
+	}
+	return pass.Finish()
 }
 
 // SettleScale updates the scale after a step in which only some of the optimizers took part,
@@ -88,7 +110,7 @@ func (r *Rank) SettleScale() error {
 }
 
 // divisor returns the number that Backward divides a loss by. In a corrected short window it also
-// rescales the gradients that were summed under another divisor.
+// rescales the gradients that were summed under another divisor, for the modules of the window.
 func (r *Rank) divisor() int {
 	s := &r.Position
 	if !r.ShortWindows || !s.Sync || s.Window == 0 || s.Window >= r.Rule.Steps {
@@ -98,6 +120,9 @@ func (r *Rank) divisor() int {
 		s.Cut = true
 		by := float32(r.Rule.Steps) / float32(s.Window)
 		for _, m := range r.Group.Modules {
+			if len(r.window) > 0 && !slices.Contains(r.window, m.Module) {
+				continue // it accumulates for an optimizer with another window
+			}
 			for _, p := range m.Params {
 				grad := p.Grad()
 				for i := range grad {

@@ -77,8 +77,7 @@ func (r *Rank) prepareModule(m tensor.Module) error {
 			return err
 		}
 	}
-	r.Group.Modules = append(r.Group.Modules, p)
-	return nil
+	return r.Group.Add(p)
 }
 
 // prepareOptimizer wraps the optimizer in *o.

@@ -16,6 +16,7 @@ import (
 	"github.com/heftai/heft/train/internal/replicas"
 	"github.com/heftai/heft/train/optim"
 	"github.com/heftai/heft/train/rng"
+	"github.com/heftai/heft/train/tensor"
 )
 
 // Options configure a [Rank].
@@ -50,6 +51,8 @@ type Rank struct {
 	Loaders    []Loader
 	Position   accumulation.State
 	Generator  *rng.Generator
+
+	window []tensor.Module // of the Accumulate that runs; none means all
 }
 
 // New makes a rank that has prepared nothing.

@@ -4,9 +4,7 @@ package replicas
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
-	"math"
 	"slices"
 
 	"github.com/heftai/heft/internal/collective"
@@ -19,6 +17,8 @@ type Module struct {
 	Module tensor.Module
 	Params []*tensor.Parameter
 	Sync   bool
+
+	buckets []*Bucket
 }
 
 // NewModule lists m's parameters. It fails if one is nil.
@@ -42,7 +42,43 @@ type Group struct {
 	Modules []*Module
 	// Joining says that ranks may have different numbers of batches; see Roll.
 	Joining bool
+	// Strategy is nil for [Replicated].
+	Strategy Strategy
+	// BucketBytes is the size of gradients that are exchanged together. 0 means 25 MiB.
+	BucketBytes int
+
+	scratch []float32
 }
+
+func (g *Group) strategy() Strategy {
+	if g.Strategy == nil {
+		return Replicated{}
+	}
+	return g.Strategy
+}
+
+// Add adds a module whose weights are equal on all ranks.
+func (g *Group) Add(m *Module) error {
+	limit := g.BucketBytes
+	if limit == 0 {
+		limit = bucketBytes
+	}
+	m.buckets = makeBuckets(m, limit)
+	if err := g.strategy().Prepare(g, m); err != nil {
+		return err
+	}
+	g.Modules = append(g.Modules, m)
+	return nil
+}
+
+// Own returns the part of p that this rank steps, or nil if it steps all of it.
+func (g *Group) Own(p *tensor.Parameter) *Shard { return g.strategy().Own(p) }
+
+// NoSync returns the strategy's error for passes whose gradients are not averaged.
+func (g *Group) NoSync() error { return g.strategy().NoSync() }
+
+// Stepped makes the weights equal after a step.
+func (g *Group) Stepped(ctx context.Context) error { return g.strategy().Stepped(ctx, g) }
 
 // Find returns the group's entry of m, or nil.
 func (g *Group) Find(m tensor.Module) *Module {
@@ -95,59 +131,6 @@ func (g *Group) PutBack(before [][][]float32) []bool {
 	return reached
 }
 
-// Average replaces gradients by their mean over the ranks, for modules that the pass reached and
-// that synchronise. The ranks first agree on the parameters. A parameter without a gradient on this
-// rank counts as zeros if another rank has one.
-func (g *Group) Average(ctx context.Context, reached []bool) error {
-	var has []float32
-	any := false
-	for i, p := range g.Modules {
-		for _, param := range p.Params {
-			flag := float32(0)
-			if reached[i] && p.Sync {
-				any = true
-				if param.Grad() != nil {
-					flag = 1
-				}
-			}
-			has = append(has, flag)
-		}
-	}
-	if !any {
-		return nil
-	}
-	if g.Joining {
-		if _, err := g.Roll(ctx, true); err != nil {
-			return err
-		}
-	}
-	return g.exchange(ctx, has, func(p *tensor.Parameter) []float32 {
-		if p.Grad() == nil {
-			p.SetGrad(make([]float32, p.Len()))
-		}
-		return p.Grad()
-	})
-}
-
-// exchange averages the buffers of parameters for which any rank has a gradient.
-func (g *Group) exchange(ctx context.Context, has []float32, buffer func(*tensor.Parameter) []float32) error {
-	if err := collective.AllReduce(ctx, g.Comm, collective.Max, has); err != nil {
-		return fmt.Errorf("train: gradients: %w", err)
-	}
-	i := 0
-	for _, p := range g.Modules {
-		for _, param := range p.Params {
-			if i++; has[i-1] == 0 {
-				continue
-			}
-			if err := collective.AllReduce(ctx, g.Comm, collective.Mean, buffer(param)); err != nil {
-				return fmt.Errorf("train: gradients: %w", err)
-			}
-		}
-	}
-	return nil
-}
-
 // Roll tells the other ranks whether this one has more batches. It reports whether any rank has.
 func (g *Group) Roll(ctx context.Context, active bool) (bool, error) {
 	all, err := collective.AllGather(ctx, g.Comm, active)
@@ -159,13 +142,14 @@ func (g *Group) Roll(ctx context.Context, active bool) (bool, error) {
 
 // Shadow takes part in the averaging of other ranks' backward passes, for a rank without a batch.
 func (g *Group) Shadow(ctx context.Context) error {
-	n := 0
 	for _, p := range g.Modules {
-		n += len(p.Params)
+		for _, b := range p.buckets {
+			if err := g.reduce(ctx, b, false, true); err != nil {
+				return fmt.Errorf("train: gradients: %w", err)
+			}
+		}
 	}
-	return g.exchange(ctx, make([]float32, n), func(p *tensor.Parameter) []float32 {
-		return make([]float32, p.Len())
-	})
+	return nil
 }
 
 // Adopt ends a join: all ranks take the weights of a rank that ran longest.
@@ -179,31 +163,6 @@ func (g *Group) Adopt(ctx context.Context, last bool) error {
 		if err := g.share(ctx, p, root); err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-// broadcastFloats copies root's x to all ranks.
-func broadcastFloats(ctx context.Context, c collective.Comm, root int, x []float32) error {
-	var b []byte
-	if c.Rank() == root {
-		b = make([]byte, 0, 4*len(x))
-		for _, v := range x {
-			b = binary.LittleEndian.AppendUint32(b, math.Float32bits(v))
-		}
-	}
-	b, err := c.Broadcast(ctx, root, b)
-	if err != nil {
-		return fmt.Errorf("train: broadcast: %w", err)
-	}
-	if len(b) != 4*len(x) {
-		return fmt.Errorf("train: broadcast: got %d bytes for %d numbers", len(b), len(x))
-	}
-	if c.Rank() == root {
-		return nil
-	}
-	for i := range x {
-		x[i] = math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:]))
 	}
 	return nil
 }
@@ -239,7 +198,7 @@ func (g *Group) share(ctx context.Context, p *Module, root int) error {
 			continue
 		}
 		err := param.Access(g.Comm.Rank() != root, func(values []float32) error {
-			return broadcastFloats(ctx, g.Comm, root, values)
+			return collective.BroadcastFloats(ctx, g.Comm, root, values)
 		})
 		if err != nil {
 			return err

@@ -1,0 +1,170 @@
+package replicas
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/heftai/heft/internal/collective"
+	"github.com/heftai/heft/train/tensor"
+)
+
+// bucketBytes is the size of gradients that are exchanged together, as in torch.
+const bucketBytes = 25 << 20
+
+// A Bucket holds parameters whose gradients are exchanged together. All ranks have the same ones.
+type Bucket struct {
+	Params []*tensor.Parameter
+	// At is where each parameter begins in the bucket's numbers; Len is their count.
+	At  []int
+	Len int
+
+	module *Module
+}
+
+// Bounds returns the elements of parameter i that are in lo to hi of the bucket.
+func (b *Bucket) Bounds(i, lo, hi int) (first, last int) {
+	n := b.Params[i].Len()
+	first = min(max(lo-b.At[i], 0), n)
+	return first, max(first, min(hi-b.At[i], n))
+}
+
+// makeBuckets puts the parameters of m into buckets, the last ones first: backward reaches them
+// first.
+func makeBuckets(m *Module, limit int) []*Bucket {
+	var all []*Bucket
+	var b *Bucket
+	for i := len(m.Params) - 1; i >= 0; i-- {
+		p := m.Params[i]
+		n := p.Len()
+		if !p.Trainable {
+			n = 0 // it has no gradient, unless it is made trainable later
+		}
+		if b == nil || b.Len > 0 && 4*(b.Len+n) > limit {
+			b = &Bucket{module: m}
+			all = append(all, b)
+		}
+		b.Params, b.At = append(b.Params, p), append(b.At, b.Len)
+		b.Len += n
+	}
+	return all
+}
+
+// A Pass averages the gradients of one backward pass, bucket by bucket, while it goes on. Buckets
+// are exchanged in one order on all ranks. It belongs to the goroutine of the pass.
+type Pass struct {
+	g       *Group
+	ctx     context.Context
+	queue   collective.Queue
+	buckets []*Bucket
+	missing []int // by bucket: parameters whose gradient is not complete
+	next    int   // the first bucket that is not queued
+	of      map[*tensor.Parameter]int
+	reached []bool
+}
+
+// Begin begins to average the gradients of the modules that the pass reaches and that synchronise.
+// It returns nil if there are none. All ranks must call it together.
+func (g *Group) Begin(ctx context.Context, reached []bool) (*Pass, error) {
+	any := false
+	for i, m := range g.Modules {
+		any = any || reached[i] && m.Sync
+	}
+	if !any {
+		return nil, nil
+	}
+	if g.Joining {
+		if _, err := g.Roll(ctx, true); err != nil {
+			return nil, err
+		}
+	}
+	p := &Pass{g: g, ctx: ctx, queue: collective.Queue{Comm: g.Comm}, of: map[*tensor.Parameter]int{}, reached: reached}
+	for _, m := range g.Modules {
+		for _, b := range m.buckets {
+			for _, x := range b.Params {
+				p.of[x] = len(p.buckets)
+			}
+			p.buckets, p.missing = append(p.buckets, b), append(p.missing, len(b.Params))
+		}
+	}
+	return p, nil
+}
+
+// Ready says that nothing more is added to the gradient of x in this pass.
+func (p *Pass) Ready(x *tensor.Parameter) {
+	i, ok := p.of[x]
+	if !ok {
+		return
+	}
+	delete(p.of, x)
+	p.missing[i]--
+	for p.next < len(p.buckets) && p.missing[p.next] == 0 {
+		p.launch()
+	}
+}
+
+func (p *Pass) launch() {
+	b := p.buckets[p.next]
+	p.next++
+	active := false
+	for i, m := range p.g.Modules {
+		active = active || m == b.module && m.Sync && p.reached[i]
+	}
+	p.queue.Go(func(collective.Comm) error { return p.g.reduce(p.ctx, b, active, false) })
+}
+
+// Finish exchanges the remaining buckets and waits for all.
+func (p *Pass) Finish() error {
+	for p.next < len(p.buckets) {
+		p.launch()
+	}
+	return p.Wait()
+}
+
+// Wait waits for the buckets that were begun, as after a failed pass.
+func (p *Pass) Wait() error {
+	if err := p.queue.Wait(); err != nil {
+		return fmt.Errorf("train: gradients: %w", err)
+	}
+	return nil
+}
+
+// Average averages the gradients of a pass that has ended.
+func (g *Group) Average(ctx context.Context, reached []bool) error {
+	p, err := g.Begin(ctx, reached)
+	if p == nil || err != nil {
+		return err
+	}
+	return p.Finish()
+}
+
+// reduce averages a bucket. The ranks first agree which parameters have a gradient on any of them.
+// One without a gradient on this rank counts as zeros. A shadow has only zeros, and keeps nothing.
+func (g *Group) reduce(ctx context.Context, b *Bucket, active, shadow bool) error {
+	has := make([]float32, len(b.Params))
+	for i, p := range b.Params {
+		if active && p.Grad() != nil {
+			has[i] = 1
+		}
+	}
+	if err := collective.AllReduce(ctx, g.Comm, collective.Max, has); err != nil {
+		return err
+	}
+	var some []int
+	for i := range has {
+		if has[i] != 0 {
+			some = append(some, i)
+		}
+	}
+	if len(some) == 0 {
+		return nil
+	}
+	return g.strategy().Reduce(ctx, g, b, some, shadow)
+}
+
+// buffer returns n numbers of scratch memory, which the next call returns again.
+func (g *Group) buffer(n int) []float32 {
+	if cap(g.scratch) < n {
+		g.scratch = make([]float32, n)
+	}
+	return g.scratch[:n]
+}

@@ -1,0 +1,256 @@
+package replicas
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/heftai/heft/internal/collective"
+	"github.com/heftai/heft/train/tensor"
+)
+
+// A Strategy says how ranks share the work of training: what happens to the gradients of a bucket,
+// and which part of a parameter a rank steps. It belongs to one rank.
+type Strategy interface {
+	// Prepare lays out a module whose weights are equal on all ranks.
+	Prepare(g *Group, m *Module) error
+	// Reduce averages the gradients of b's parameters with the indices in some, which are the same
+	// on all ranks. A shadow takes part with zeros and keeps no gradient.
+	Reduce(ctx context.Context, g *Group, b *Bucket, some []int, shadow bool) error
+	// Own returns the part of p that this rank steps, or nil if it steps all of it.
+	Own(p *tensor.Parameter) *Shard
+	// Stepped makes the weights equal after a step of the own parts.
+	Stepped(ctx context.Context, g *Group) error
+	// NoSync returns the error of a pass whose gradients are not averaged, if there may be none.
+	NoSync() error
+}
+
+// Replicated is the strategy of torch's DistributedDataParallel: each rank has everything.
+type Replicated struct{}
+
+var _ Strategy = Replicated{}
+
+func (Replicated) Prepare(*Group, *Module) error         { return nil }
+func (Replicated) Own(*tensor.Parameter) *Shard          { return nil }
+func (Replicated) Stepped(context.Context, *Group) error { return nil }
+func (Replicated) NoSync() error                         { return nil }
+
+// Reduce averages the gradients on all ranks. A single one is averaged where it is.
+func (Replicated) Reduce(ctx context.Context, g *Group, b *Bucket, some []int, shadow bool) error {
+	if len(some) == 1 && !shadow {
+		return collective.AllReduce(ctx, g.Comm, collective.Mean, gradient(b.Params[some[0]]))
+	}
+	n := 0
+	for _, i := range some {
+		n += b.Params[i].Len()
+	}
+	flat := g.buffer(n)
+	n = 0
+	for _, i := range some {
+		n += fill(flat[n:], b.Params[i], shadow)
+	}
+	if err := collective.AllReduce(ctx, g.Comm, collective.Mean, flat); err != nil || shadow {
+		return err
+	}
+	n = 0
+	for _, i := range some {
+		n += copy(gradient(b.Params[i]), flat[n:])
+	}
+	return nil
+}
+
+// fill copies p's gradient, or zeros, and returns its length.
+func fill(flat []float32, p *tensor.Parameter, zeros bool) int {
+	if g := p.Grad(); g != nil && !zeros {
+		return copy(flat, g)
+	}
+	clear(flat[:p.Len()])
+	return p.Len()
+}
+
+func gradient(p *tensor.Parameter) []float32 {
+	if p.Grad() == nil {
+		p.SetGrad(p.NewGrad())
+	}
+	return p.Grad()
+}
+
+// Sharded is the strategy of ZeRO: a rank has the whole weights, and a part of the averaged
+// gradients and of the optimizer's state. Parts are those of the buckets.
+type Sharded struct {
+	// Free drops the gradients of a pass when their bucket was averaged, and so forbids passes that
+	// keep them: ZeRO's stage 2. Stage 1 reuses their memory.
+	Free bool
+
+	shards map[*tensor.Parameter]*Shard
+}
+
+var _ Strategy = (*Sharded)(nil)
+
+// Prepare splits the trainable parameters of m.
+func (s *Sharded) Prepare(g *Group, m *Module) error {
+	if s.shards == nil {
+		s.shards = map[*tensor.Parameter]*Shard{}
+	}
+	for _, b := range m.buckets {
+		lo, hi := collective.Part(b.Len, g.Comm.Rank(), g.Comm.Size())
+		for i, p := range b.Params {
+			if p.Trainable {
+				first, last := b.Bounds(i, lo, hi)
+				s.shards[p] = &Shard{Param: p, Lo: first, Hi: last}
+			}
+		}
+	}
+	return nil
+}
+
+// Reduce gives this rank the mean of its part, and adds it to the shards' gradients.
+func (s *Sharded) Reduce(ctx context.Context, g *Group, b *Bucket, some []int, shadow bool) error {
+	flat := g.buffer(b.Len)
+	clear(flat)
+	for _, i := range some {
+		if s.shards[b.Params[i]] == nil {
+			return fmt.Errorf("a parameter of shape %v was frozen when it was prepared, and now trains: prepare it again", b.Params[i].Shape())
+		}
+		fill(flat[b.At[i]:], b.Params[i], shadow)
+	}
+	if _, err := collective.ReduceScatter(ctx, g.Comm, collective.Mean, flat); err != nil || shadow {
+		return err
+	}
+	for _, i := range some {
+		p := b.Params[i]
+		x := s.shards[p]
+		x.add(flat[b.At[i]+x.Lo : b.At[i]+x.Hi])
+		if s.Free {
+			p.TakeGrad()
+		} else {
+			p.ZeroGrad()
+		}
+	}
+	return nil
+}
+
+// Own returns the shard of p.
+func (s *Sharded) Own(p *tensor.Parameter) *Shard { return s.shards[p] }
+
+// Stepped copies each rank's part of the weights to all ranks.
+func (s *Sharded) Stepped(ctx context.Context, g *Group) error {
+	if g.Comm.Size() == 1 {
+		return nil
+	}
+	for _, m := range g.Modules {
+		for _, b := range m.buckets {
+			if b.Len == 0 {
+				continue
+			}
+			if err := s.spread(ctx, g, b); err != nil {
+				return fmt.Errorf("train: weights: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+func (s *Sharded) spread(ctx context.Context, g *Group, b *Bucket) error {
+	flat := g.buffer(b.Len)
+	for i, p := range b.Params {
+		x := s.shards[p]
+		if x == nil {
+			continue
+		}
+		err := p.Access(false, func(values []float32) error {
+			copy(flat[b.At[i]+x.Lo:], values[x.Lo:x.Hi])
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if err := collective.AllGatherParts(ctx, g.Comm, flat); err != nil {
+		return err
+	}
+	for i, p := range b.Params {
+		if s.shards[p] == nil {
+			continue
+		}
+		err := p.Access(true, func(values []float32) error {
+			copy(values, flat[b.At[i]:])
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// NoSync is an error in stage 2.
+func (s *Sharded) NoSync() error {
+	if s.Free {
+		return ErrNoSync
+	}
+	return nil
+}
+
+// ErrNoSync says that a strategy cannot keep the gradients of a pass on their rank.
+var ErrNoSync = fmt.Errorf("train: ZeRO stage 2 averages the gradients of each pass, so that there is no NoSync: use stage 1, or accumulate averaged gradients")
+
+// Shard is a rank's part of a parameter, for an optimizer to step.
+type Shard struct {
+	Param  *tensor.Parameter
+	Lo, Hi int
+
+	grad, spare []float32
+}
+
+// add adds a mean to the gradient.
+func (s *Shard) add(mean []float32) {
+	if s.grad != nil {
+		for i, v := range mean {
+			s.grad[i] += v
+		}
+		return
+	}
+	if s.grad, s.spare = s.spare, nil; s.grad == nil {
+		s.grad = make([]float32, len(mean))
+	}
+	copy(s.grad, mean)
+}
+
+// Len returns the number of elements of the part.
+func (s *Shard) Len() int { return s.Hi - s.Lo }
+
+// Data returns the part's values, if the parameter is in memory.
+func (s *Shard) Data() []float32 {
+	if x := s.Param.Data(); x != nil {
+		return x[s.Lo:s.Hi]
+	}
+	return nil
+}
+
+// Grad returns the averaged gradient, or that of this rank's passes if none was averaged.
+func (s *Shard) Grad() []float32 {
+	if g := s.Param.Grad(); s.grad == nil && g != nil {
+		return g[s.Lo:s.Hi]
+	}
+	return s.grad
+}
+
+// ZeroGrad drops the gradients of the part and of the whole parameter.
+func (s *Shard) ZeroGrad() {
+	if s.grad != nil {
+		s.grad, s.spare = nil, s.grad
+	}
+	s.Param.ZeroGrad()
+}
+
+// Acquire brings the part's values into memory.
+func (s *Shard) Acquire(write bool) ([]float32, error) {
+	values, err := s.Param.Acquire(write)
+	if err != nil {
+		return nil, err
+	}
+	return values[s.Lo:s.Hi], nil
+}
+
+// Release ends an Acquire.
+func (s *Shard) Release(write bool) error { return s.Param.Release(write) }
