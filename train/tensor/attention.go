@@ -16,6 +16,11 @@ type AttentionOptions struct {
 	// Window, if positive, is the number of positions that a causal position sees, including
 	// itself.
 	Window int
+	// Mask, if not nil, is added to the scaled products: 0 keeps a key, -Inf leaves it out. It
+	// broadcasts to [batch heads length length] and may have a gradient; [Tape.Keep] makes one of
+	// booleans. A query that is left without keys gets zeros. With a mask, k and v may have another
+	// length than q, and the probabilities are kept in memory.
+	Mask *Tensor
 }
 
 // Attention computes softmax(q·kᵀ·scale)·v for each head. q is [batch, length, heads, width]; k and
@@ -24,6 +29,15 @@ type AttentionOptions struct {
 func (tp *Tape) Attention(q, k, v *Tensor, o AttentionOptions) *Tensor {
 	if !tp.ready("attention", q, k, v) {
 		return tp.void()
+	}
+	if o.Mask != nil {
+		if !tp.ready("attention", o.Mask) {
+			return tp.void()
+		}
+		if o.Window > 0 && !o.Causal {
+			return tp.fail("attention: got window %d for q of shape %v without Causal, want Causal", o.Window, q)
+		}
+		return tp.maskedAttention(q, k, v, o)
 	}
 	if q.dims() != 4 || !k.is(v.shape...) || k.dims() != 4 || k.shape[2] == 0 || q.last() == 0 || q.shape[2]%k.shape[2] != 0 ||
 		!k.is(q.shape[0], q.shape[1], k.shape[2], q.shape[3]) {

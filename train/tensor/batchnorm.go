@@ -44,6 +44,26 @@ func (tp *Tape) BatchNorm2D(x, weight, bias *Tensor, s *BatchNorm) *Tensor {
 	return tp.record(c.out, c.backward)
 }
 
+// BatchNorm1D is [Tape.BatchNorm2D] for x [batch, channels] or [batch, channels, length]. weight and
+// bias may be nil, which means 1 and 0.
+func (tp *Tape) BatchNorm1D(x, weight, bias *Tensor, s *BatchNorm) *Tensor {
+	if !tp.ready("batchnorm1d", x) {
+		return tp.void()
+	}
+	if x.dims() != 2 && x.dims() != 3 {
+		return tp.fail("batchnorm1d: x has shape %v, want [batch channels] or [batch channels length]", x)
+	}
+	channels := x.shape[1]
+	if weight == nil {
+		weight = tp.repeated(1, channels)
+	}
+	if bias == nil {
+		bias = tp.repeated(0, channels)
+	}
+	shape := append(append([]int(nil), x.shape...), 1, 1)[:4]
+	return tp.Reshape(tp.BatchNorm2D(tp.Reshape(x, shape...), weight, bias, s), x.shape...)
+}
+
 // channels is one call.
 type channels struct {
 	tp                   *Tape

@@ -24,6 +24,8 @@ func (r Reduction) String() string {
 		return "sum"
 	case None:
 		return "none"
+	case BatchMean:
+		return "batchmean"
 	}
 	return "unknown"
 }

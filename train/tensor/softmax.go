@@ -6,15 +6,18 @@ import "math"
 func (tp *Tape) Softmax(x *Tensor, dim int) *Tensor {
 	return tp.softmax("softmax", x, dim, func(row []float32) {
 		scaleBy(row, 1/exponentials(tp, row))
-	}, func(dx, dy, y []float32) {
-		var dot float64
-		for i, v := range y {
-			dot += float64(v * dy[i])
-		}
-		for i, v := range y {
-			dx[i] += v * (dy[i] - float32(dot))
-		}
-	})
+	}, softmaxBack)
+}
+
+// softmaxBack adds the gradient of a row of Softmax to dx.
+func softmaxBack(dx, dy, y []float32) {
+	var dot float64
+	for i, v := range y {
+		dot += float64(v * dy[i])
+	}
+	for i, v := range y {
+		dx[i] += v * (dy[i] - float32(dot))
+	}
 }
 
 // LogSoftmax computes the logarithm of Softmax without overflow.
