@@ -1,18 +1,8 @@
 package devicemap
 
-import "slices"
-
-// A Band says how a matrix streams from the disk in bands of rows.
-type Band struct {
-	// Bytes is the size of the largest band.
-	Bytes int64
-	// Always says that a pass reads the matrix once in any case. Other matrices are read once for
-	// each tile of a pass if they stream in bands: see [Plan.ByMatrix].
-	Always bool
-}
-
-// bandAheadBytes is the room that bands have to read ahead where it is not scarce.
-const bandAheadBytes = 32 << 20
+// bandAheadBytes is the room that bands stream through where memory is not scarce. Reads into a room of
+// this size are faster than into a larger one: the bytes stay in the processor's cache.
+const bandAheadBytes = 16 << 20
 
 // BandWindow returns the room that bands stream through: the largest one computes while others are
 // read. all are the bytes of all of them. tight is the smallest room that works.
@@ -32,9 +22,10 @@ type passage struct {
 	band   int64 // the largest band
 }
 
-func (p *passage) weigh(bytes int64, b Band, byMatrix bool) {
-	if b.Bytes > 0 && (b.Always || byMatrix) {
-		p.banded, p.band = p.banded+bytes, max(p.band, b.Bytes)
+// weigh adds a parameter that streams in bands of at most so many bytes, or whole if that is 0.
+func (p *passage) weigh(bytes, band int64) {
+	if band > 0 {
+		p.banded, p.band = p.banded+bytes, max(p.band, band)
 	} else {
 		p.stream += bytes
 	}
@@ -47,15 +38,3 @@ func (p *passage) addBands(o passage) {
 
 // window returns the room for what passes in bands.
 func (p *passage) window(tight bool) int64 { return BandWindow(p.band, p.banded, tight) }
-
-// streamByMatrix makes units stream matrix by matrix.
-func streamByMatrix(units []unit) {
-	for i := range units {
-		u := &units[i]
-		u.passage = u.byMatrix
-		u.matrices = slices.Clone(u.matrices)
-		for k := range u.matrices {
-			u.matrices[k].passage = u.matrices[k].byMatrix
-		}
-	}
-}

@@ -76,7 +76,7 @@ func (p *Plan) KeepStreamed(lent int64) (rest int64) {
 	var streamed int64
 	for i := range p.units {
 		if u := &p.units[i]; u.at == Disk {
-			streamed += u.stream
+			streamed += u.stream + u.banded
 		}
 	}
 	kept := min(lent, streamed, p.DiskBytesPerToken-p.ExpertBytesPerToken)

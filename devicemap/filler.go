@@ -278,11 +278,10 @@ func (f *filler) expertBytes(units []int, c choice) (sum int64) {
 // are pinned to the disk streaming and all others free.
 func leastMemory(units []unit) int64 {
 	f := filler{units: slices.Clone(units), tight: true}
-	streamByMatrix(f.units)
 	for i := range f.units {
 		switch u := &f.units[i]; {
 		case u.at.accelerator():
-			u.dense, u.passage, u.byMatrix, u.expert, u.matrices = 0, passage{}, passage{}, 0, nil
+			u.dense, u.passage, u.expert, u.matrices = 0, passage{}, 0, nil
 		case u.pin == Disk:
 			u.at = Disk
 		default:

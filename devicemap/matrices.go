@@ -9,10 +9,9 @@ import (
 // A matrix is a module of a unit, without modules of its own, that may stream while the rest of the
 // unit stays in memory.
 type matrix struct {
-	path     string
-	bytes    int64
-	passage  // as in unit
-	byMatrix passage
+	path    string
+	bytes   int64
+	passage // as in unit
 }
 
 // smallMatrix is the part of a unit below which a module, such as a norm, does not stream by itself.
@@ -36,8 +35,7 @@ func (d *divider) findMatrices(whole int, dense []int32) {
 			m := matrix{path: d.nodes[module].path}
 			for _, c := range dense[:n] {
 				m.bytes += int64(d.nodes[c].size)
-				m.passage.weigh(int64(d.nodes[c].size), d.bandOf(c), false)
-				m.byMatrix.weigh(int64(d.nodes[c].size), d.bandOf(c), true)
+				m.passage.weigh(int64(d.nodes[c].size), d.bandOf(c))
 			}
 			list = append(list, m)
 		}

@@ -59,9 +59,6 @@ type Plan struct {
 	// BelowLeast is set where the CPU's limit is less than Least: the plan does not
 	// keep to it.
 	BelowLeast bool `json:"below_least,omitempty"`
-	// ByMatrix is set if the matrices of blocks stream one after the other, in bands of rows, because no
-	// whole block fits. A pass then reads them once for each 512 tokens.
-	ByMatrix bool `json:"by_matrix,omitempty"`
 	// DiskBytesPerToken is what one token reads from the disk.
 	DiskBytesPerToken int64 `json:"disk_bytes_per_token"`
 	// ExpertBytesPerToken is the part of it that routed experts take. Solve counts all that a
@@ -126,7 +123,7 @@ func (u *unit) wholeOr(i int) int {
 
 // finish makes the plan of placed units.
 func finish(units []unit, least int64, tight bool, budgets []Budget, p Policy) Plan {
-	plan := Plan{Policy: p.Kind, ByMatrix: p.ByMatrix, units: units}
+	plan := Plan{Policy: p.Kind, units: units}
 	weights := map[Device]int64{}
 	for i := range units {
 		u := &units[i]

@@ -44,12 +44,9 @@ type Policy struct {
 	// Loaded are the bytes of parameters that are converted when they are loaded, which
 	// neither their dtype nor DType tells.
 	Loaded map[*meta.Param]int64
-	// Bands are the matrices that can stream in bands of rows, so that no more than some bands take
-	// memory at a time.
-	Bands map[*meta.Param]Band
-	// ByMatrix streams the matrices of blocks one after the other even if a whole block fits; see
-	// [Plan.ByMatrix]. Auto does it where blocks do not fit.
-	ByMatrix bool
+	// Bands are the matrices that stream in bands of rows, so that no more than some bands take
+	// memory at a time, and the bytes of the largest band of each.
+	Bands map[*meta.Param]int64
 	// NoSplit are the classes that are placed as a whole; nil means the model's.
 	NoSplit []string
 	// ExpertHits predicts the share of the routed experts that a token selects and that a cache

@@ -122,27 +122,23 @@ func ownSizing(dtype string) (sizing, error) {
 	}, nil
 }
 
-// solveAuto plans by Heft's own policy. Where blocks are too large to stream whole, it streams them
-// by matrix, and then with no more room than bands need.
+// solveAuto plans by Heft's own policy, at first with room to read bands ahead, and where that does not
+// fit with no more than bands need.
 func solveAuto(t *table, budgets []Budget, p Policy) (Plan, error) {
 	d := divide(t, p, p.Pins, true)
 	if err := placePins(d.units, budgets, p); err != nil {
 		return Plan{}, err
 	}
-	ways := []struct{ byMatrix, tight bool }{{p.ByMatrix, false}, {true, false}, {true, true}}
-	for i, way := range ways {
+	for _, tight := range []bool{false, true} {
 		f := newFiller(slices.Clone(d.units), budgets)
-		if p.ByMatrix = way.byMatrix; p.ByMatrix {
-			streamByMatrix(f.units)
-		}
-		f.hits, f.tight = p.ExpertHits, way.tight
+		f.hits, f.tight = p.ExpertHits, tight
 		f.rank()
 		host := hostOf(budgets)
 		f.fillGPUs(host)
 		fits := host < 0 || f.fillHost(host)
 		switch {
 		case fits:
-		case i < len(ways)-1:
+		case !tight:
 			continue
 		default:
 			// One sequence still runs where there is no room for all that were planned.
@@ -152,7 +148,7 @@ func solveAuto(t *table, budgets []Budget, p Policy) (Plan, error) {
 		f.restToDisk()
 		least := leastMemory(f.units)
 		d.units = splitUnits(f.units, f.streams)
-		return checked(d, least, way.tight, budgets, p)
+		return checked(d, least, tight, budgets, p)
 	}
 	return Plan{}, nil
 }
@@ -226,14 +222,10 @@ func solveManual(t *table, budgets []Budget, p Policy, m Map) (Plan, error) {
 		}
 	}
 	least := leastMemory(d.units)
-	p.ByMatrix = false
-	whole := finish(d.units, least, false, budgets, p)
-	if host := hostOf(budgets); host < 0 || whole.Devices[host].Used() <= budgets[host].Limit {
-		return checked(d, least, false, budgets, p)
-	}
-	streamByMatrix(d.units)
-	p.ByMatrix = true
-	return checked(d, least, true, budgets, p)
+	plan := finish(d.units, least, false, budgets, p)
+	host := hostOf(budgets)
+	tight := host >= 0 && plan.Devices[host].Used() > budgets[host].Limit
+	return checked(d, least, tight, budgets, p)
 }
 
 // solveAccelerate runs Accelerate's solver within what the budgets leave for weights.

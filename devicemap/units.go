@@ -21,10 +21,9 @@ type unit struct {
 	// dense is what of it is read whole, expert the size of one of its experts, which stream one by
 	// one.
 	dense, expert int64
-	passage               // of dense, from the disk
-	byMatrix      passage // the same if its matrices stream one after the other
-	pin           Device  // "" where the policy may choose
-	whole         int     // of a part: the unit that it is a part of; else -1
+	passage              // of dense, from the disk
+	pin           Device // "" where the policy may choose
+	whole         int    // of a part: the unit that it is a part of; else -1
 	block         bool
 	home          int // where it holds only tied parameters: the unit with the values; else -1
 	at            Device
@@ -36,14 +35,14 @@ type share struct {
 	of      float64
 	lookup  bool  // single rows, from the mapping
 	experts int32 // the module that stacks experts, of which this is a parameter; 0 for none
-	band    Band  // in which it can stream, if any
+	band    int64 // bytes of the largest band in which it can stream, if any
 }
 
 // A divider makes the units of a model.
 type divider struct {
 	*table
 	noSplit  map[string]bool
-	bands    map[*meta.Param]Band
+	bands    map[*meta.Param]int64
 	pins     Map
 	parents  map[string]bool // paths of which pins name single experts
 	cut      bool            // experts are parts
@@ -166,12 +165,12 @@ func (d *divider) addTensor(unit int, c int32) {
 	d.owner[c] = unit
 }
 
-// bandOf returns the bands in which tensor c can stream.
-func (d *divider) bandOf(c int32) Band {
+// bandOf returns the bytes of the largest band in which tensor c can stream, 0 if it streams whole.
+func (d *divider) bandOf(c int32) int64 {
 	if p := d.nodes[c].param; p != nil {
 		return d.bands[p.Resolve()]
 	}
-	return Band{}
+	return 0
 }
 
 // keyOf returns the path that decides for path within a unit: the unit, or a pin further
@@ -260,8 +259,7 @@ func (u *unit) weigh(bytes float64, s share) {
 	default:
 		u.reads += int64(bytes)
 		u.dense += int64(bytes)
-		u.passage.weigh(int64(bytes), s.band, false)
-		u.byMatrix.weigh(int64(bytes), s.band, true)
+		u.passage.weigh(int64(bytes), s.band)
 	}
 }
 

@@ -3,22 +3,49 @@ package dispatch
 import (
 	"fmt"
 
+	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/internal/nn"
 )
 
-// A model whose routed experts stream keeps activations for few tokens. A pass of more tokens takes
-// memory for its activations from the experts' cache: a long prompt requests nearly all experts anyway,
-// and generated tokens get the larger cache.
+// A model whose weights stream keeps activations for few tokens. A pass of more tokens takes memory for its
+// activations from the experts' cache, as a long prompt requests nearly all experts anyway, or from
+// matrices that stay in memory while passes are short. Generated tokens then read less.
 
 // fewTokens is the number of tokens whose activations such a model always keeps.
 const fewTokens = 64
 
 // keptTokens returns the number of tokens whose activations are always in memory.
 func (o *Options) keptTokens() int {
-	if !o.borrows {
+	if !o.borrows && !o.wholePass {
 		return o.MaxBatchTokens
 	}
 	return min(o.MaxBatchTokens, max(fewTokens, o.MaxSequences))
+}
+
+// keptTokens returns the number of tokens whose activations are always in memory: all that a pass may have
+// if the model has no limit to keep to.
+func (m *Model) keptTokens() int {
+	if m.plan.Device(devicemap.CPU).LimitBytes == 0 {
+		return m.options.MaxBatchTokens
+	}
+	return m.options.keptTokens()
+}
+
+// plannedTokens returns the number of tokens whose activations the plan has memory for. Longer passes
+// borrow from the experts' cache.
+func (o *Options) plannedTokens() int {
+	if o.borrows {
+		return o.keptTokens()
+	}
+	return o.MaxBatchTokens
+}
+
+// unusedActivations returns the planned bytes of activations that passes of so many tokens lend to matrices.
+func (o *Options) unusedActivations(program *nn.Program, plan *devicemap.Plan, tokens int) int64 {
+	if !lendsToMatrices(plan) {
+		return 0
+	}
+	return max(0, program.ScratchBytes(o.limitsOf(o.plannedTokens()))-program.ScratchBytes(o.limitsOf(tokens)))
 }
 
 // limitsOf returns limits for passes of at most so many tokens.
@@ -47,37 +74,40 @@ func (o *Options) borrowedBytes(program *nn.Program, tokens int) int64 {
 // batchTokens returns the most tokens of a pass whose activations fit into the memory limit now.
 func (m *Model) batchTokens() int {
 	n := m.options.MaxBatchTokens
-	for kept := m.options.keptTokens(); n > kept && m.options.borrowedBytes(m.program, n) > m.limit.spare.Load(); {
+	for kept := m.options.keptTokens(); m.options.borrows && n > kept && m.options.borrowedBytes(m.program, n) > m.limit.spare.Load(); {
 		n = max(n/2, kept)
 	}
 	return n
 }
 
 // resizeActivations makes the memory for activations fit a pass of so many tokens. It takes more from
-// the experts' cache, or returns it. It runs before a pass.
+// streamed weights, or returns it. It runs before a pass.
 func (m *Model) resizeActivations(tokens int) error {
-	if !m.options.borrows {
-		return nil
-	}
 	n := m.options.passTokens(tokens)
-	if n == m.activations {
+	if m.keptTokens() == m.options.MaxBatchTokens || n == m.activations {
 		return nil
 	}
 	m.limit.Lock()
 	defer m.limit.Unlock()
 	m.run.Close()
-	m.limit.borrowed = m.options.borrowedBytes(m.program, n)
-	m.shrinkTo(m.limitNow(), 0)
-	err := m.newRun(n)
+	err := m.activate(n)
 	if err == nil {
 		return nil
 	}
-	m.limit.borrowed = 0
-	m.shrinkTo(m.limitNow(), 0)
-	if again := m.newRun(m.options.keptTokens()); again != nil {
+	if again := m.activate(m.options.keptTokens()); again != nil {
 		return again
 	}
 	return fmt.Errorf("dispatch: activations of %d tokens: %w", tokens, err)
+}
+
+// activate takes memory for activations of so many tokens from streamed weights. It needs the lock.
+func (m *Model) activate(tokens int) error {
+	m.activations = tokens
+	if m.options.borrows {
+		m.limit.borrowed = m.options.borrowedBytes(m.program, tokens)
+	}
+	m.shrinkTo(m.limitNow(), 0)
+	return m.newRun(tokens)
 }
 
 // newRun allocates activations for passes of at most so many tokens.
@@ -101,8 +131,19 @@ func (p *placement) borrow(base placed, o Options) placed {
 	if base.plan.ExpertCacheBytes == 0 || o.DeviceMap.Pins.Len() > 0 || len(o.Adapters) > 0 || o.AdapterMemory > 0 {
 		return base
 	}
-	best, least := base, base.reads()
+	best := base
 	o.borrows = true
+	for _, o.wholePass = range []bool{false, true} {
+		if !o.wholePass || streamsDense(&base.plan) {
+			best = p.largestBorrow(base, best, o)
+		}
+	}
+	return best
+}
+
+// largestBorrow returns the plan with the tokens of a batch with which a usual request reads least, or best.
+func (p *placement) largestBorrow(base, best placed, o Options) placed {
+	least := best.reads()
 	for _, tokens := range append([]int{base.options.MaxBatchTokens}, batchSizes[:]...) {
 		if tokens < base.options.MaxBatchTokens || tokens > base.options.Context {
 			continue

@@ -26,17 +26,20 @@ func streams(plan *devicemap.Plan) bool { return plan.Streamed() >= leastStreame
 
 // streamsDense reports whether every token reads weights from the disk, routed experts aside.
 func streamsDense(plan *devicemap.Plan) bool {
-	experts := plan.ExpertBytesPerToken - int64(plan.ExpertHitRate*float64(plan.ExpertBytesPerToken))
-	return plan.Streamed()-experts >= leastStreamed
+	return plan.Streamed()-expertReads(plan) >= leastStreamed
 }
 
-// amortise chooses how weights stream with which a usual request reads least from the disk. Without a
-// wish of o it chooses the tokens of a batch: more of them take memory for activations, so that fewer
-// weights stay in memory. Where o asks for batches of one tile at most, it chooses whether blocks stream
-// by matrix, which leaves more memory for weights and reads them once for each tile. base is the plan for
-// o with the default.
+// expertReads is the number of bytes of routed experts that a token reads from the disk.
+func expertReads(plan *devicemap.Plan) int64 {
+	return plan.ExpertBytesPerToken - int64(plan.ExpertHitRate*float64(plan.ExpertBytesPerToken))
+}
+
+// amortise chooses how weights stream with which a usual request reads least from the disk. If o does not
+// set the tokens of a batch, it chooses them: more of them take memory for activations, so that fewer
+// weights stay in memory while prompts are computed. If every token reads matrices from the disk, all rows
+// of a pass go through a block together where that reads less. base is the plan for o with the default.
 func (p *placement) amortise(base placed, o Options) placed {
-	if !streams(&base.plan) || base.plan.BelowLeast || base.plan.ByMatrix {
+	if !streams(&base.plan) || base.plan.BelowLeast {
 		return base
 	}
 	best := base
@@ -45,8 +48,8 @@ func (p *placement) amortise(base placed, o Options) placed {
 		if best = p.borrow(base, o); !best.options.borrows {
 			best = p.largerBatch(base, o)
 		}
-	case o.MaxBatchTokens <= o.limits().Tile:
-		o.DeviceMap.ByMatrix = true
+	case streamsDense(&base.plan):
+		o.wholePass = true
 		if next, err := p.place(o); err == nil && !next.plan.BelowLeast && next.reads() < base.reads() {
 			best = next
 		}
@@ -59,8 +62,9 @@ func (p *placement) amortise(base placed, o Options) placed {
 func (p *placement) largerBatch(base placed, o Options) placed {
 	best, least := base, base.reads()
 	token := base.plan.DiskBytesPerToken
-	for _, tokens := range batchSizes {
-		if tokens <= base.options.MaxBatchTokens || tokens > base.options.Context {
+	o.wholePass = streamsDense(&base.plan)
+	for _, tokens := range append([]int{base.options.MaxBatchTokens}, batchSizes[:]...) {
+		if tokens < base.options.MaxBatchTokens || tokens > base.options.Context {
 			continue
 		}
 		o.MaxBatchTokens = tokens
@@ -78,15 +82,16 @@ func (p *placement) largerBatch(base placed, o Options) placed {
 	return best
 }
 
-// reads is the number of bytes that a usual request reads from the disk tier.
+// reads is the number of bytes that a usual request reads from the disk tier: experts once for each pass of
+// its prompt, matrices once for each tile of a pass.
 func (d *placed) reads() int64 {
-	prompt, tokens := min(usualPrompt, d.options.Context), d.options.MaxBatchTokens
-	if d.plan.ByMatrix {
-		tokens = min(tokens, d.options.limits().Tile)
-	}
-	token, pass := d.plan.DiskBytesPerToken, d.plan.DiskBytesPerToken
+	token := d.plan.DiskBytesPerToken
+	dense := max(0, token-expertReads(&d.plan))
+	experts := token - dense
 	if d.plan.ExpertBytesPerToken > 0 { // a prompt takes nearly all experts
-		pass = max(token, d.plan.Device(devicemap.Disk).WeightsBytes-d.plan.ExpertCacheBytes)
+		experts = max(experts, d.plan.Device(devicemap.Disk).WeightsBytes-d.plan.ExpertCacheBytes-dense)
 	}
-	return int64((prompt+tokens-1)/tokens)*pass + usualAnswer*token
+	prompt, tokens := min(usualPrompt, d.options.Context), d.options.MaxBatchTokens
+	parts := func(size int) int64 { return int64((prompt + size - 1) / size) }
+	return parts(tokens)*experts + parts(min(tokens, d.options.limits().Tile))*dense + usualAnswer*token
 }

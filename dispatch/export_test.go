@@ -72,3 +72,6 @@ func (o Options) Borrowing() Options {
 	o.borrows = true
 	return o
 }
+
+// TileTokens is the number of tokens that go through a block together.
+func (o Options) TileTokens() int { return min(o.MaxBatchTokens, o.limits().Tile) }

@@ -78,7 +78,8 @@ func TestUnusedMemoryKeepsStreamedWeights(t *testing.T) {
 	s = m.NewSequence()
 	steps := int64(0)
 	n := read(m, func() { extend(t, m, s, ids[:60], 50, func() { steps++ }) })
-	if n > steps*(plan.DiskBytesPerToken+plan.DiskBytesPerToken/8) || n < steps*(plan.DiskBytesPerToken-plan.DiskBytesPerToken/8) {
+	aligned := (plan.Streamed() - plan.DiskBytesPerToken) / 16 // direct reads take whole blocks, which counts for small bands
+	if n > steps*(plan.DiskBytesPerToken+plan.DiskBytesPerToken/8+aligned) || n < steps*(plan.DiskBytesPerToken-plan.DiskBytesPerToken/8) {
 		t.Errorf("%d bytes were read in %d passes, planned %d each and %d without lent memory", n, steps, plan.DiskBytesPerToken, plan.Streamed())
 	}
 	if short := within("a short sequence"); short <= planned.StagingBytes {

@@ -31,24 +31,40 @@ func unusedByRequests(all, held int64) int64 {
 	return max(0, all-(2*held+2*step-1)/step*step)
 }
 
+// lendsToMatrices reports whether matrices of the disk use memory of plan that nothing else uses.
+func lendsToMatrices(plan *devicemap.Plan) bool {
+	host := plan.Device(devicemap.CPU)
+	return hostmem.Lazy && host.LimitBytes > 0 && host.KVBytes > 0 && plan.Policy != devicemap.Manual
+}
+
+// freeBytes is the memory that plan leaves free and that matrices use.
+func freeBytes(plan *devicemap.Plan) int64 {
+	if !lendsToMatrices(plan) {
+		return 0
+	}
+	host := plan.Device(devicemap.CPU)
+	return max(0, host.LimitBytes-host.Used())
+}
+
 // A lending is what streamed weights are lent. Its lock is taken after that of limited, and not held
 // while another one is taken, but for those of the weights.
 type lending struct {
 	sync.Mutex
 	others   int64 // bytes of the KV cache, and beyond the plan
+	scratch  int64 // bytes of activations that passes do not use
 	requests int64 // bytes of the memory for requests
 	unused   int64 // by requests, at the last change
 }
 
 // lendToStream sets what streamed weights are lent, and returns the bytes that they have no use for.
-func (m *Model) lendToStream(others, requests int64) (rest int64) {
+func (m *Model) lendToStream(others, scratch, requests int64) (rest int64) {
 	l := &m.lending
 	l.Lock()
 	defer l.Unlock()
-	l.others, l.requests = others, requests
+	l.others, l.scratch, l.requests = others, scratch, requests
 	unused := unusedByRequests(requests, m.ledger.Held(hostmem.Requests))
 	l.unused = unused
-	return min(others, m.weights.KeepBudget(others+unused))
+	return min(others, m.weights.KeepBudget(others+scratch+unused))
 }
 
 // CountRequests counts n more bytes for requests in the ledger; see [Ledger.CountRequests].
@@ -61,7 +77,7 @@ func (m *Model) followRequests() {
 	defer l.Unlock()
 	if unused := unusedByRequests(l.requests, m.ledger.Held(hostmem.Requests)); unused != l.unused {
 		l.unused = unused
-		m.weights.KeepBudget(l.others + unused)
+		m.weights.KeepBudget(l.others + l.scratch + unused)
 	}
 }
 

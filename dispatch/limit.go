@@ -88,12 +88,12 @@ func (m *Model) shrinkTo(bytes, slack int64) (minimum int64) {
 	if !m.lends() {
 		lent = 0
 	}
-	requests := int64(0)
+	requests, scratch := int64(0), int64(0)
 	if m.lends() {
-		requests = to.requests
+		requests, scratch = to.requests, m.options.unusedActivations(m.program, &m.plan, m.activations)
 	}
 	fewest, experts := m.weights.ExpertBytes()
-	budget := experts - (host.StagingBytes - to.staging) + m.lendToStream(lent, requests)
+	budget := experts - (host.StagingBytes - to.staging) + m.lendToStream(lent, scratch, requests)
 	m.limit.spare.Store(budget - fewest)
 	budget -= m.limit.borrowed
 	if m.cache != nil {

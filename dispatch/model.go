@@ -109,7 +109,7 @@ func (m *Model) take(binding *loader.Binding) error {
 	m.weights, err = residency.New(m.skeleton.Root, units(m.program), binding, m.devices,
 		residency.Options{Arena: &m.options.Ledger.arena, Mover: &m.options.Ledger.mover, Policy: &m.options.Ledger.kept, Staging: m.options.StagingBytes,
 			Lent: m.lendable(), Keep: m.plan.Policy != devicemap.Manual,
-			Bands:     bandSizes(m.options.bandsOf(m.program, m.skeleton.Root.LoadedBytes(m.options.Quantize, true)), m.plan.ByMatrix),
+			Bands:     m.options.bandsOf(m.program, m.skeleton.Root.LoadedBytes(m.options.Quantize, true)),
 			Converter: converter, Homes: homes, SidecarDir: m.options.CacheDir})
 	if err != nil {
 		return err
@@ -119,7 +119,7 @@ func (m *Model) take(binding *loader.Binding) error {
 			return err
 		}
 	}
-	if err := m.newRun(m.options.keptTokens()); err != nil {
+	if err := m.newRun(m.keptTokens()); err != nil {
 		return err
 	}
 	m.pass.logits.vocab = m.program.Vocab()

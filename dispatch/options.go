@@ -106,13 +106,16 @@ type Options struct {
 	// Ledger counts the memory that the model takes. nil means a new one.
 	Ledger *Ledger
 
-	planned *devicemap.Plan   // what Plan made these options for
-	borrows bool              // long passes borrow activations from experts; see keptTokens
-	kvUsual int64             // bytes of the KV cache that the plan expects sequences to use
-	kvGrown int64             // bytes to which the KV cache may grow; see kvRoom
-	machine *topology.Machine // in tests, another than this one
-	tile    int               // in tests, another than tileRows
-	band    int64             // in tests, the size of bands of all matrices
+	planned *devicemap.Plan // what Plan made these options for
+	borrows bool            // long passes borrow activations from experts; see keptTokens
+	// wholePass runs all rows of a pass through a block together, so that it reads streamed matrices once.
+	// Activations that short passes do not use are lent to these matrices.
+	wholePass bool
+	kvUsual   int64             // bytes of the KV cache that the plan expects sequences to use
+	kvGrown   int64             // bytes to which the KV cache may grow; see kvRoom
+	machine   *topology.Machine // in tests, another than this one
+	tile      int               // in tests, another than tileRows
+	band      int64             // in tests, the size of bands of all matrices
 }
 
 func (o *Options) here() topology.Machine {
@@ -257,7 +260,10 @@ func remembers(p *nn.Program) bool { return len(p.KV()) > 0 || len(p.States()) >
 // many as a chunk of a scored prompt are enough.
 func (o *Options) limits() nn.Limits {
 	tile := tileRows
-	if o.tile > 0 {
+	switch {
+	case o.wholePass:
+		tile = o.MaxBatchTokens
+	case o.tile > 0:
 		tile = o.tile
 	}
 	return nn.Limits{Rows: o.MaxBatchTokens, Outputs: max(o.MaxSequences, min(o.MaxBatchTokens, maxScored)), Tile: tile}

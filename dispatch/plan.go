@@ -52,7 +52,7 @@ type placement struct {
 	skeleton *meta.Model
 	program  *nn.Program
 	loaded   map[*meta.Param]int64
-	bands    map[*meta.Param]devicemap.Band
+	bands    map[*meta.Param]int64
 	adapters int64
 }
 
@@ -73,7 +73,7 @@ func (p *placement) place(o Options) (placed, error) {
 		if o.Serving {
 			b.Runtime, b.Requests = RuntimeBytes, requestBytes(b.Limit)
 		}
-		b.Activations, b.KV = p.program.ScratchBytes(o.limitsOf(o.keptTokens()))+p.adapters, kv.sequence
+		b.Activations, b.KV = p.program.ScratchBytes(o.limitsOf(o.plannedTokens()))+p.adapters, kv.sequence
 	}
 	policy := o.DeviceMap
 	policy.SequenceKV = kv.sequence
@@ -84,7 +84,7 @@ func (p *placement) place(o Options) (placed, error) {
 	}
 	plan.Warnings = append(plan.Warnings, limitWarnings(o.MaxMemory)...)
 	unused := kv.unused(&plan)
-	matrices := unusedByRequests(kv.lendableRequests(&plan), 0)
+	matrices := unusedByRequests(kv.lendableRequests(&plan), 0) + o.unusedActivations(p.program, &plan, o.keptTokens()) + freeBytes(&plan)
 	if plan.CacheExperts(min(unused, plan.KeepStreamed(unused+matrices)), o.expertHits()); plan.ExpertCacheBytes > 0 {
 		plan.ExpertHitsFrom = "the curve of usual routings; none was recorded for this model"
 		if o.Routing != nil {

@@ -48,8 +48,12 @@ func (m *Model) planOf(devices devicemap.Map) (devicemap.Plan, error) {
 	loaded := m.skeleton.Root.LoadedBytes(m.options.Quantize, true)
 	plan, err := devicemap.Solve(m.skeleton, budgets, devicemap.Policy{Kind: devicemap.Manual, Pins: devices, Loaded: loaded,
 		Bands: m.options.bandsOf(m.program, loaded)})
+	m.options.wholePass = plan.DiskBytesPerToken > plan.ExpertBytesPerToken
 	for i := range plan.Devices {
-		plan.Devices[i].LimitBytes = 0
+		d := &plan.Devices[i]
+		if d.LimitBytes = 0; d.Device == devicemap.CPU {
+			d.ActivationBytes = m.program.ScratchBytes(m.options.limits())
+		}
 	}
 	return plan, err
 }

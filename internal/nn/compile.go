@@ -152,8 +152,7 @@ func (c *compiler) rule(n Node, in int) (rule, error) {
 
 // unit adds a unit that reads the modules of nodes.
 func (c *compiler) unit(s step, nodes ...Node) {
-	_, block := s.(*ruleStep)
-	c.program.Units = append(c.program.Units, &Unit{Path: nodes[0].Path, Modules: nodes, Experts: c.experts, Banded: c.banded, Tiled: block, step: s})
+	c.program.Units = append(c.program.Units, &Unit{Path: nodes[0].Path, Modules: nodes, Experts: c.experts, Banded: c.banded, step: s})
 	c.experts, c.banded = nil, nil
 }
 

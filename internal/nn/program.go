@@ -38,8 +38,6 @@ type Unit struct {
 	// Banded are the matrices among their parameters that the unit reads one after the other, each
 	// from its first row to its last: those that may come in bands; see [Bander].
 	Banded []*meta.Param
-	// Tiled says that the unit reads its weights once for each tile of a pass; see [Limits].
-	Tiled bool
 
 	step step
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// bands are the matrices of the disk tier that stream in bands of rows: a large matrix is never in
-// memory as a whole. Their stream has a unit for each band.
+// bands are the matrices of the disk tier that stream in bands of rows, so that they are never in memory as
+// a whole. Their stream has a unit for each band.
 type bands struct {
 	sizes  map[*meta.Param]int64 // see Options.Bands
 	list   []band                // in the order of use

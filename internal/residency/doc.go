@@ -15,10 +15,11 @@
 // segments to memory of their own. They leave the page cache then, so that nothing is held twice.
 // [Store.Budget] limits that memory while the store is used.
 //
-// On the disk tier a stream reads the segments of units in the order of use, around the end of a pass
-// to the next one, into a window of memory. A unit runs while its last segments are on their way:
-// [Store.Parts] waits for each. As far as [Store.KeepBudget] has room, segments stay in memory beside the
-// window, evenly spread over a pass, until others need the memory. Experts are read one by one into slots, which a
+// On the disk tier, streams read weights in the order of use, around the end of a pass to the next one, into
+// small windows of memory. Matrices stream in bands of rows, each of which leaves its window when the next
+// one is wanted; see [Store.NextBand]. Other segments stay until their unit is released, which runs while the
+// last ones are on their way: [Store.Parts] waits for each. As far as [Store.KeepBudget] has room, bands and
+// segments stay in memory beside the windows, evenly spread over a pass, until others need the memory. Experts are read one by one into slots, which a
 // [policy.Cache] assigns. Once a router has selected them, all that are missing are requested at once,
 // and [Store.HoldExperts] returns them as they arrive. Embedding tables are mapped, and a lookup reads
 // single rows.

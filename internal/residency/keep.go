@@ -93,6 +93,13 @@ func (s *stream) yield(n int64) int64 {
 	return before - s.keep.held
 }
 
+// kept returns the bytes of groups that are kept.
+func (s *stream) kept() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.keep.held
+}
+
 // lacks returns how many bytes more the stream would keep if no other store needed them.
 func (s *stream) lacks() int64 {
 	s.mu.Lock()
@@ -100,11 +107,13 @@ func (s *stream) lacks() int64 {
 	return s.keep.wanted - s.keep.held
 }
 
-// exceeds tells the stream by how many bytes all stores would exceed their limit if it kept what it lacks.
-func (s *stream) exceeds(n int64) {
+// exceeds tells the stream by how many bytes all stores would exceed their limit if it kept what it lacks. It
+// returns those of them that other streams must do without.
+func (s *stream) exceeds(n int64) (rest int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.setTaken(n)
+	return n - s.keep.taken
 }
 
 // shed frees groups until the rest is within the budget. For that it drops what was read ahead, too, and
@@ -219,19 +228,18 @@ func (s *stream) forgetAll() {
 // moment. It returns the bytes that weights other than experts have no use for. Results stay bitwise the
 // same. Any goroutine may call it.
 func (s *Store) KeepBudget(bytes int64) (rest int64) {
-	if s.stream == nil {
-		return bytes
+	bytes = max(0, bytes)
+	for _, st := range s.streams {
+		bytes = st.setBudget(bytes)
 	}
-	return s.stream.setBudget(max(0, bytes))
+	return bytes
 }
 
 // Kept returns the bytes that weights of the disk tier keep in memory, beside the window. Any goroutine
 // may call it.
-func (s *Store) Kept() int64 {
-	if s.stream == nil {
-		return 0
+func (s *Store) Kept() (n int64) {
+	for _, st := range s.streams {
+		n += st.kept()
 	}
-	s.stream.mu.Lock()
-	defer s.stream.mu.Unlock()
-	return s.stream.keep.held
+	return n
 }

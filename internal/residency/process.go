@@ -83,7 +83,10 @@ func (p *Policy) reserve(s *Store, n int64, force bool) bool {
 
 // keep lets s keep streamed weights as far as the limit allows. It takes memory from idle stores.
 func (p *Policy) keep(s *Store) {
-	lacks := s.stream.lacks()
+	lacks := int64(0)
+	for _, st := range s.streams {
+		lacks += st.lacks()
+	}
 	if lacks == 0 {
 		return
 	}
@@ -92,7 +95,10 @@ func (p *Policy) keep(s *Store) {
 	if over := p.excess(s, lacks); over > 0 {
 		p.take(s, over, false)
 	}
-	s.stream.exceeds(p.excess(s, lacks))
+	over := p.excess(s, lacks)
+	for _, st := range s.streams {
+		over = st.exceeds(over)
+	}
 }
 
 // idle reports whether other was not used during the last two passes of s.
@@ -133,7 +139,7 @@ func (p *Policy) release(s *Store, last bool) {
 	if p.excess(s, 0) > 0 {
 		p.trim()
 	}
-	if last && s.keep && s.stream != nil {
+	if last && s.keep {
 		p.keep(s)
 	}
 	short := s.copies.short.Load()

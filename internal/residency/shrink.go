@@ -160,8 +160,8 @@ func (s *Store) yield(n int64) int64 {
 	if dropped > 0 {
 		s.copies.short.Store(dropped)
 	}
-	if s.stream != nil && s.keep {
-		dropped += s.stream.yield(n - dropped)
+	for _, st := range s.streams {
+		dropped += st.yield(n - dropped)
 	}
 	return dropped
 }

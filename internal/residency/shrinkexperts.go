@@ -1,5 +1,7 @@
 package residency
 
+import "slices"
+
 // leastSlots is the smallest number of experts' slots that works: one to compute with, one to read into.
 const leastSlots = 2
 
@@ -32,7 +34,8 @@ func (s *Store) ExpertBytes() (least, planned int64) {
 // Lends reports whether KeepBudget has an effect, or ExpertBudget beyond the experts' part of
 // Options.Staging.
 func (s *Store) Lends() bool {
-	return s.keep && s.stream != nil && !s.stream.whole || s.experts != nil && len(s.experts.slots) > s.experts.planned
+	streams := slices.ContainsFunc(s.streams, func(st *stream) bool { return !st.whole })
+	return s.keep && streams || s.experts != nil && len(s.experts.slots) > s.experts.planned
 }
 
 // ExpertSlotBytes returns the memory of one slot for experts, 0 if none are on the disk tier.

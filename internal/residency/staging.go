@@ -25,17 +25,14 @@ func (s *Store) startStreams(loads [][]*load, staging, lent int64) error {
 		if s.window, err = s.arena.Alloc(hostmem.Staging, int(window)); err != nil {
 			return fmt.Errorf("residency: window: %w", err)
 		}
-		s.stream = newStream(loads, s.window.Bytes(), s.mover, s)
-		if s.keep {
-			s.stream.keep.arena = s.arena
-		}
+		s.stream = s.newStream(loads, s.window)
 		s.order = newOrder(loads)
 	}
 	if bands > 0 {
 		if s.bands.window, err = s.arena.Alloc(hostmem.Staging, int(bands)); err != nil {
 			return fmt.Errorf("residency: window of bands: %w", err)
 		}
-		s.bands.stream = newStream(s.bands.loads, s.bands.window.Bytes(), s.mover, s)
+		s.bands.stream = s.newStream(s.bands.loads, s.bands.window)
 	}
 	if slots > 0 {
 		all, more := s.expertLoads(), max(0, min(n.experts-slots, int(lent/n.expert)))
@@ -46,6 +43,16 @@ func (s *Store) startStreams(loads [][]*load, staging, lent int64) error {
 		s.experts.mover, s.experts.reader = s.mover, s
 	}
 	return nil
+}
+
+// newStream returns a stream for units with the given groups.
+func (s *Store) newStream(units [][]*load, window *hostmem.Block) *stream {
+	st := newStream(units, window.Bytes(), s.mover, s)
+	if s.keep {
+		st.keep.arena = s.arena
+	}
+	s.streams = append(s.streams, st)
+	return st
 }
 
 // readAheadBytes is what a window has beyond the largest unit, so that the disk reads on while that

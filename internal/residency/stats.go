@@ -71,11 +71,8 @@ func (s *Store) Stats() Stats {
 		out.Disk.Stall += stall
 		out.Disk.Hits, out.Disk.Misses, out.Disk.Evictions = out.Disk.Hits+n.Hits, out.Disk.Misses+n.Misses, out.Disk.Evictions+n.Evictions
 	}
-	if s.stream != nil {
-		add(s.stream.stats())
-	}
-	if s.bands.stream != nil {
-		add(s.bands.stream.stats())
+	for _, st := range s.streams {
+		add(st.stats())
 	}
 	if s.experts != nil {
 		out.Experts = s.experts.cached()

@@ -85,8 +85,9 @@ type Store struct {
 
 	stream  *stream // of units; nil if no unit is streamed
 	order   order
-	bands   bands // of matrices
-	failed  error // why a segment of the unit that computes is not there
+	bands   bands     // of matrices
+	streams []*stream // those of the two that exist
+	failed  error     // why a segment of the unit that computes is not there
 	experts *expertSlots
 
 	stackOrder  []*stack
@@ -319,11 +320,8 @@ func (s *Store) Close() {
 	s.policy.remove(s)
 	s.warm.stop()
 	s.promoter.stop()
-	if s.stream != nil {
-		s.stream.close()
-	}
-	if s.bands.stream != nil {
-		s.bands.stream.close()
+	for _, st := range s.streams {
+		st.close()
 	}
 	if s.experts != nil {
 		s.experts.close()

@@ -50,11 +50,10 @@ type progress struct {
 // converted, and reads the first units of the disk tier ahead. Experts come after the rest, tables
 // last. It returns at once. A pass that needs a segment before its turn loads it itself, first.
 func (s *Store) Warm(ctx context.Context) {
-	if s.stream != nil && s.acquired.Load() == 0 {
-		s.stream.prefetch(LookAhead)
-	}
-	if s.bands.stream != nil && s.acquired.Load() == 0 {
-		s.bands.stream.prefetch(LookAhead)
+	for _, st := range s.streams {
+		if s.acquired.Load() == 0 {
+			st.prefetch(LookAhead)
+		}
 	}
 	w := &s.warm
 	ctx, cancel := context.WithCancel(ctx)
