@@ -120,12 +120,13 @@ func (s *service) adapterRoutes() []route {
 	return []route{{http.MethodPost, "/v1/load_lora_adapter", s.admin(a.Load)}, {http.MethodPost, "/v1/unload_lora_adapter", s.admin(a.Unload)}}
 }
 
-// admin lets requests pass that may change what is served: with keys, those that bring an admin key.
+// admin lets requests pass that may change what is served: with keys, those of Options.AdminKeys and those of the keys
+// file with "admin: true".
 func (s *service) admin(next http.HandlerFunc) http.HandlerFunc {
 	sums := sumsOf(s.AdminKeys)
 	return func(w http.ResponseWriter, r *http.Request) {
 		if len(s.APIKeys)+len(s.AdminKeys) > 0 || s.Keys != nil {
-			if _, ok := bringsKey(keysOf(r), sums); !ok {
+			if _, ok := bringsKey(keysOf(r), sums); !ok && !wire.ClientOf(r.Context()).Admin {
 				openai.WriteError(w, &wire.Error{Kind: wire.Forbidden, Message: "This request needs an admin key."})
 				return
 			}

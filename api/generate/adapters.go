@@ -3,7 +3,10 @@ package generate
 import (
 	"context"
 	"errors"
+	"path"
+	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -51,21 +54,48 @@ func (ms *Models) addLora(e *entry, l *lora) error {
 	return nil
 }
 
-// LoadAdapter is AddAdapter for the first model while it serves: it checks the files at once, for which it loads the model if
+// BaseOf returns the name of the base model that an adapter's config calls by path or name: the model of that name, else
+// the only one with the same last element, else the first one.
+func (ms *Models) BaseOf(config string) string {
+	ms.mu.Lock()
+	defer ms.mu.Unlock()
+	config = strings.TrimRight(filepath.ToSlash(config), "/")
+	if ms.entry(config) != nil {
+		return config
+	}
+	var similar []string
+	for _, e := range ms.entries {
+		if path.Base(e.source.Name) == path.Base(config) {
+			similar = append(similar, e.source.Name)
+		}
+	}
+	switch {
+	case len(similar) == 1:
+		return similar[0]
+	case len(ms.entries) > 0:
+		return ms.entries[0].source.Name
+	}
+	return ""
+}
+
+// LoadAdapter is AddAdapter for a base model while it serves: it checks the files at once, for which it loads the model if
 // necessary. Errors are of type *wire.Error.
-func (ms *Models) LoadAdapter(ctx context.Context, name, dir string) error {
+func (ms *Models) LoadAdapter(ctx context.Context, base, name, dir string) error {
 	ms.mu.Lock()
 	other, _, _ := ms.search(name)
+	e := ms.entry(base)
 	ms.mu.Unlock()
-	if other != nil {
+	switch {
+	case other != nil:
 		return wire.Invalidf("lora_name", "The name `%s` is taken.", name)
+	case e == nil:
+		return noModel(base)
 	}
-	m, err := ms.Use(ctx, "")
+	m, err := ms.Use(ctx, base)
 	if err != nil {
 		return err
 	}
 	ms.mu.Lock()
-	e := ms.entries[0]
 	l := &lora{name: name, dir: dir, created: modifiedAt(dir)}
 	err = ms.addLora(e, l)
 	opened := e.opened // the request of ctx keeps it

@@ -15,7 +15,7 @@ import (
 	"github.com/heftai/heft/internal/lora"
 )
 
-// Adapters serves vLLM's endpoints that load and unload LoRA adapters of the first model. Clients name folders below
+// Adapters serves vLLM's endpoints that load and unload LoRA adapters. Clients name folders below
 // one folder of the server, never other paths.
 type Adapters struct {
 	models *generate.Models
@@ -27,11 +27,12 @@ func NewAdapters(models *generate.Models, dir string) *Adapters { return &Adapte
 
 // Load is POST /v1/load_lora_adapter.
 func (s *Adapters) Load(w http.ResponseWriter, r *http.Request) {
-	name, dir := "", ""
+	name, dir, base := "", "", ""
 	inPlace := false
 	err := readAdapter(r, func(f *wire.Fields) {
 		requireString(f, "lora_name", &name)
 		requireString(f, "lora_path", &dir)
+		f.String("base_model_name", &base)
 		if f.Bool("load_inplace", &inPlace); inPlace {
 			f.Fail("load_inplace", "{} is not supported: unload the adapter first.")
 		}
@@ -40,7 +41,10 @@ func (s *Adapters) Load(w http.ResponseWriter, r *http.Request) {
 		dir, err = s.folder(dir)
 	}
 	if err == nil {
-		err = s.models.LoadAdapter(r.Context(), name, dir)
+		if base == "" {
+			base = s.models.BaseOf(lora.BaseModel(dir))
+		}
+		err = s.models.LoadAdapter(r.Context(), base, name, dir)
 	}
 	if err != nil {
 		respond(w, err)

@@ -12,6 +12,7 @@ import (
 	"github.com/heftai/heft/api/generate"
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/internal/lora"
 )
 
 // A fleet loads models within one limit of memory. The plans of the models that are loaded are together within it: the
@@ -53,7 +54,7 @@ func newFleet(ctx context.Context, c *runCmd, w request) (*fleet, error) {
 	return f, f.addAdapters()
 }
 
-// addAdapters makes the adapters of --lora-dir known, as those of the first model.
+// addAdapters makes the adapters of --lora-dir known, each as one of the model that its config names.
 func (f *fleet) addAdapters() error {
 	names, memory, err := f.command.dynamic(f.start)
 	if err != nil {
@@ -63,7 +64,8 @@ func (f *fleet) addAdapters() error {
 	for _, name := range names {
 		taken := slices.ContainsFunc(f.request.options.Adapters, func(a dispatch.Adapter) bool { return a.Name == name })
 		if !taken {
-			taken = f.models.AddAdapter(f.request.models[0].name, name, filepath.Join(f.command.LoraDir, name)) != nil
+			dir := filepath.Join(f.command.LoraDir, name)
+			taken = f.models.AddAdapter(f.models.BaseOf(lora.BaseModel(dir)), name, dir) != nil
 		}
 		if taken {
 			slog.Warn("an adapter of --lora-dir has the name of another model and is not served", "adapter", name)
@@ -92,7 +94,7 @@ func (f *fleet) draft(i int) (*draft, error) {
 	o := f.request.options
 	o.Ledger = f.ledger
 	if i > 0 {
-		o.Adapters, o.AdapterMemory = nil, 0
+		o.Adapters = nil // those of --lora
 	}
 	return f.command.open(f.request.models[i], o)
 }

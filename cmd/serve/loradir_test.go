@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -11,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/heftai/heft/api/keys"
 	"github.com/heftai/heft/internal/golden"
 )
 
@@ -120,6 +122,82 @@ func TestAdaptersOfAFolderComeAndGo(t *testing.T) {
 	}
 	if got := s.ids(t, "final"); got != final {
 		t.Errorf("final gives %s, want %s", got, final)
+	}
+}
+
+// TestAdaptersBelongToTheModelOfTheirConfig: of several models, one loaded on demand too, at the start and at run time,
+// each with the bits that it gives alone.
+func TestAdaptersBelongToTheModelOfTheirConfig(t *testing.T) {
+	one, shelf := tinyBase(t), adapterShelf(t, map[string]string{"final": "final", "zero": "init"})
+	config := filepath.Join(shelf, "final", "adapter_config.json")
+	data, err := os.ReadFile(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var fields map[string]any
+	if err := json.Unmarshal(data, &fields); err != nil {
+		t.Fatal(err)
+	}
+	fields["base_model_name_or_path"] = "/elsewhere/org/two"
+	if data, err = json.Marshal(fields); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(config, data, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	s := fleetOf(t, runCmd{servedFlags: servedFlags{Model: []string{"one=" + one, "two=" + one}}, loraDirFlags: loraDirFlags{LoraDir: shelf}})
+	parents := func() map[string]any {
+		_, list := s.ask(t, "GET", "/v1/models", "")
+		got := map[string]any{}
+		for _, m := range list["data"].([]any) {
+			card := m.(map[string]any)
+			got[card["id"].(string)] = card["parent"]
+		}
+		return got
+	}
+	if got := parents(); got["final"] != "two" || got["zero"] != "one" {
+		t.Errorf("parents: %v", got)
+	}
+	plain, final := s.ids(t, "two"), s.ids(t, "final")
+	if plain != s.ids(t, "one") || final == plain || s.ids(t, "zero") != plain {
+		t.Errorf("the bases give %s and %s, final %s, zero %s", plain, s.ids(t, "one"), final, s.ids(t, "zero"))
+	}
+	for base, want := range map[string]any{"two": "two", "one": "one", "": "two"} {
+		status, text := s.post("/v1/load_lora_adapter", "", `{"lora_name":"again","lora_path":"final","base_model_name":"`+base+`"}`)
+		if got := parents()["again"]; status != http.StatusOK || got != want {
+			t.Errorf("base_model_name %q: %d %s, the parent is %v", base, status, text, got)
+		}
+		if got := s.ids(t, "again"); got != final {
+			t.Errorf("on %q the adapter gives %s, want %s", base, got, final)
+		}
+		if status, text := s.post("/v1/unload_lora_adapter", "", `{"lora_name":"again"}`); status != http.StatusOK {
+			t.Errorf("unload: %d %s", status, text)
+		}
+	}
+	for _, base := range []string{"none", "final"} {
+		if status, _ := s.post("/v1/load_lora_adapter", "", `{"lora_name":"again","lora_path":"final","base_model_name":"`+base+`"}`); status != http.StatusNotFound {
+			t.Errorf("base_model_name %q: %d", base, status)
+		}
+	}
+}
+
+// TestAnAdminKeyOfTheFileChangesAdapters: the keys file's "admin: true" counts as --admin-key does.
+func TestAnAdminKeyOfTheFileChangesAdapters(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "keys.yaml")
+	if err := os.WriteFile(file, []byte("- {name: user, key: user}\n- {name: boss, key: boss, admin: true}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	set, err := keys.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := runCmd{servedFlags: servedFlags{Model: []string{tinyBase(t)}}, loraDirFlags: loraDirFlags{LoraDir: adapterShelf(t, map[string]string{"final": "final"})}}
+	c.operateFlags.keys = set
+	s := fleetOf(t, c)
+	for key, want := range map[string]int{"": 401, "other": 401, "user": 403, "boss": 200} {
+		if status, text := s.post("/v1/load_lora_adapter", key, `{"lora_name":"x","lora_path":"final"}`); status != want {
+			t.Errorf("key %q: %d %s, want %d", key, status, text, want)
+		}
 	}
 }
 

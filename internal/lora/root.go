@@ -23,6 +23,16 @@ func InRoot(root *os.Root, dir string) error {
 	return nil
 }
 
+// BaseModel returns the base model that the adapter in dir names, as its config has it; "" if it names none, or the
+// config cannot be read.
+func BaseModel(dir string) string {
+	c, err := readConfigFile(filepath.Join(dir, ConfigFile))
+	if err != nil {
+		return ""
+	}
+	return c.BaseModel
+}
+
 // List returns the names of the folders in dir that have an adapter's files, sorted. Links that lead out of dir are
 // left out.
 func List(dir string) ([]string, error) {
