@@ -93,7 +93,11 @@ func (tp *Tape) collect(inner *Tape, inputs, leaves []*Tensor) {
 // checkpointBack is BackwardFrom, but a tensor that needs no gradient is not an error.
 func (tp *Tape) checkpointBack(t *Tensor, grad []float32) error {
 	if tp.err == nil && t.needs {
-		return tp.BackwardFrom(t, grad)
+		err := tp.BackwardFrom(t, grad)
+		if e := tp.Reset(); err == nil {
+			err = e
+		}
+		return err
 	}
 	return tp.Reset()
 }

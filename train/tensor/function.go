@@ -10,32 +10,34 @@ type Function struct {
 	// trainable parameter that is not among them.
 	Inputs []*Tensor
 	Trains bool
-	// Backward is called once with the result's gradient. It adds to the Grad of parameters and to
+	// Backward is called at most once, with the result's gradient. It adds to the Grad of parameters and to
 	// the slices that [Tape.Gradient] returns for inputs.
 	Backward func(grad []float32) error
-	// Free, if not nil, is called when the record is freed, whether or not it was reversed.
+	// Free, if not nil, is called when the record is freed by Backward or Reset, and at once if
+	// nothing is recorded. It is not called for a result that the caller drops without either.
 	Free func()
 }
 
 // Function records a custom operation on the tape.
 func (tp *Tape) Function(f Function) *Tensor {
-	if f.Free != nil {
-		tp.frees = append(tp.frees, f.Free)
-	}
 	if !tp.ready(f.Name, f.Inputs...) {
+		tp.keepFree(tp.void(), f.Free)
 		return tp.void()
 	}
 	if !sized(f.Shape, len(f.Data)) {
+		tp.keepFree(tp.void(), f.Free)
 		return tp.fail("%s: got %d elements for shape %v", f.Name, len(f.Data), f.Shape)
 	}
 	tp.opaque = true
 	out := tp.made(f.Data, f.Shape, f.Inputs...)
 	out.needs = out.needs || f.Trains && tp.recording()
-	return tp.record(out, func(grad []float32) {
+	tp.recordOnce(f.Name, out, func(grad []float32) {
 		if err := f.Backward(grad); err != nil {
 			tp.fail("%s: %w", f.Name, err)
 		}
 	})
+	tp.keepFree(out, f.Free)
+	return out
 }
 
 // Gradient returns the slice in which an input's gradient is summed during Backward, or nil if the

@@ -43,7 +43,7 @@ func (tp *Tape) LinearCrossEntropy(x, weight *Tensor, labels []int, o CrossEntro
 	}
 	h.run(x.data, labels)
 	out.data[0] = float32(h.sum / h.div)
-	return tp.record(out, func(grad []float32) {
+	return tp.recordOnce("linear_cross_entropy", out, func(grad []float32) {
 		tp.adopt(x, h.dx, grad[0])
 		tp.adopt(weight, h.dw, grad[0])
 	})

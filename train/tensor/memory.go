@@ -1,5 +1,10 @@
 package tensor
 
+import (
+	"slices"
+	"weak"
+)
+
 // A tape reuses the memory of a pass: gradients, scratch, and the tensors made within
 // [Tape.Within]. If all batches have one shape, a training loop allocates nothing after its first
 // step.
@@ -34,7 +39,11 @@ func (t *Tensor) root() *Tensor {
 // lend marks t as made within Within.
 func (tp *Tape) lend(t *Tensor) {
 	t.lent = true
-	tp.lent = append(tp.lent, t)
+	if len(tp.lent) >= max(tp.prune, 1024) {
+		tp.lent = slices.DeleteFunc(tp.lent, func(w weak.Pointer[Tensor]) bool { return w.Value() == nil })
+		tp.prune = 2 * len(tp.lent)
+	}
+	tp.lent = append(tp.lent, weak.Make(t))
 }
 
 // takeBack reclaims the memory of t if the tape owns it.
@@ -74,10 +83,12 @@ func (tp *Tape) giveBack(buf []float32) {
 // tidy ends a pass: it reclaims the memory that was lent and frees memory that no recent pass used.
 func (tp *Tape) tidy() {
 	const passes = 3
-	for i, t := range tp.lent {
-		tp.takeBack(t)
-		tp.lent[i] = nil
+	for _, w := range tp.lent {
+		if t := w.Value(); t != nil {
+			tp.takeBack(t)
+		}
 	}
+	clear(tp.lent)
 	tp.lent = tp.lent[:0]
 	for n, s := range tp.spare {
 		if tp.pass-s.pass > passes {

@@ -19,7 +19,7 @@ func TestParametersAreReadyInReverse(t *testing.T) {
 	err := BackwardReady(tape.Sum(x), 1, func(p *Parameter) {
 		i := slices.Index(params, p)
 		order = append(order, fmt.Sprint(i, p.Grad()))
-		if len(tape.ops) == 0 && i > 0 {
+		if tape.open == 0 && i > 0 {
 			t.Errorf("parameter %d was ready at the end only", i)
 		}
 	})

@@ -89,13 +89,13 @@ func (tp *Tape) Use(p *Parameter) *Tensor {
 	if err != nil {
 		return tp.fail("use: %w", err)
 	}
-	if p.memory == nil {
-		tp.acquired = append(tp.acquired, p)
-	}
 	t := &Tensor{tape: tp, data: data, shape: slices.Clone(p.shape), param: p, needs: key.needs, pass: tp.pass}
+	if p.memory == nil {
+		tp.acquired = append(tp.acquired, t)
+	}
 	tp.uses[key] = t
 	if key.needs {
-		tp.firsts = append(tp.firsts, firstUse{p, len(tp.ops)})
+		tp.firsts = append(tp.firsts, firstUse{p, tp.seq})
 	}
 	return t
 }
@@ -103,8 +103,9 @@ func (tp *Tape) Use(p *Parameter) *Tensor {
 // release releases the acquired parameters. It returns the first error.
 func (tp *Tape) release() error {
 	var first error
-	for _, p := range tp.acquired {
-		if err := p.Release(false); first == nil {
+	for _, t := range tp.acquired {
+		t.released = true
+		if err := t.param.Release(false); first == nil {
 			first = err
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"weak"
 
 	"github.com/heftai/heft/internal/kernels"
 	"github.com/heftai/heft/internal/kernels/matmul"
@@ -32,23 +33,17 @@ type Tape struct {
 
 	autocast Precision
 	casts    map[*Tensor]*Tensor // parameters in another precision, for one pass
-	pass     int
-	ops      []op
+	pass     int                 // the number of Resets
+	history
 	complete func(*Parameter)
 	firsts   []firstUse // of trainable parameters, in order
 	opaque   bool       // an operation adds to parameters that the tape does not know
-	frees    []func()   // of Functions, when the record is freed
 	uses     map[used]*Tensor
-	acquired []*Parameter   // of uses, whose numbers are not always in memory
-	spare    map[int]*shelf // memory to use again, by length
-	scope    int            // depth of Within
-	lent     []*Tensor      // memory that comes back at the end of the pass
-}
-
-// op is one recorded operation. back reads out's gradient and adds to its inputs' gradients.
-type op struct {
-	out  *Tensor
-	back func(grad []float32)
+	acquired []*Tensor              // of uses, whose numbers are not always in memory
+	spare    map[int]*shelf         // memory to use again, by length
+	scope    int                    // depth of Within
+	lent     []weak.Pointer[Tensor] // memory that comes back at the end of the pass
+	prune    int                    // the length of lent at which collected tensors are removed
 }
 
 // NewTape makes an empty tape. If the kernel variant is unknown, that is the tape's first error.
@@ -69,27 +64,29 @@ func NewTape(o Options) *Tape {
 func (tp *Tape) Err() error { return tp.err }
 
 // Reset discards the record, as after a pass without Backward. It returns and clears the error.
-// Backward resets the tape itself.
+// Tensors that depend on parameters cannot be used after it.
 func (tp *Tape) Reset() error {
+	tp.discard()
+	tp.pass++
+	return tp.end()
+}
+
+// end ends a pass. Memory that is lent comes back, unless operations remain that may read it.
+func (tp *Tape) end() error {
 	err := tp.err
 	tp.err = nil
-	for _, o := range tp.ops {
-		tp.recycle(o.out)
-	}
-	clear(tp.ops)
-	tp.ops = tp.ops[:0]
-	for _, free := range tp.frees {
-		free()
-	}
-	clear(tp.frees)
-	tp.frees = tp.frees[:0]
 	clear(tp.uses)
+	clear(tp.casts)
 	tp.firsts, tp.opaque = tp.firsts[:0], false
 	if e := tp.release(); err == nil {
 		err = e
 	}
+	if tp.open > 0 {
+		tp.forget()
+	}
+	tp.open = 0
 	tp.tidy()
-	tp.pass++
+	tp.epoch++
 	return err
 }
 
@@ -146,10 +143,12 @@ func (tp *Tape) ready(name string, ins ...*Tensor) bool {
 			tp.fail("%s: operand %d is missing", name, i+1)
 		case t.tape != tp:
 			tp.fail("%s: operand %d, %v, belongs to another tape", name, i+1, t)
-		case t.needs && t.pass != tp.pass:
-			tp.fail("%s: operand %d, %v, belongs to a pass whose record was freed", name, i+1, t)
+		case t.needs && (t.pass != tp.pass || t.reversed()):
+			tp.fail("%s: operand %d, %v, belongs to a pass whose record was freed by Backward or Reset: compute it again, or reverse the sum of the losses once", name, i+1, t)
 		default:
-			continue
+			if tp.restore(t); tp.err == nil {
+				continue
+			}
 		}
 		return false
 	}
@@ -190,21 +189,21 @@ func (tp *Tape) view(x *Tensor, at int, shape []int) *Tensor {
 func (tp *Tape) made(data []float32, shape []int, ins ...*Tensor) *Tensor {
 	out := &Tensor{tape: tp, data: data, shape: slices.Clone(shape), pass: tp.pass}
 	for _, t := range ins {
-		out.needs = out.needs || t != nil && t.needs && tp.recording()
-	}
-	return out
-}
-
-// record keeps the reverse of out's operation, if out needs a gradient.
-func (tp *Tape) record(out *Tensor, back func(grad []float32)) *Tensor {
-	if out.needs {
-		tp.ops = append(tp.ops, op{out, back})
+		if t == nil || !tp.recording() {
+			continue
+		}
+		out.needs = out.needs || t.needs
+		if p := t.root().param; t.needs || p != nil && p.memory == nil {
+			out.ins = append(out.ins, t)
+		}
 	}
 	return out
 }
 
 // Backward adds scale times the gradient of loss, a tensor of one element, to the Grad of each
-// trainable parameter that loss depends on. It always frees the record, even on error.
+// trainable parameter that loss depends on. It frees what it reverses, except the operations on which
+// another result depends that is not reversed yet: several losses of one pass can each be reversed.
+// An error frees the whole record.
 func (tp *Tape) Backward(loss *Tensor, scale float32) error {
 	if tp.ready("backward", loss) && loss.Len() != 1 {
 		tp.fail("backward: the loss has shape %v, want one element", loss)
@@ -230,26 +229,16 @@ func (tp *Tape) BackwardFrom(t *Tensor, grad []float32) error {
 		case len(grad) != len(t.data):
 			tp.fail("backward: got a gradient of %d elements for shape %v", len(grad), t)
 		default:
+			all := t.reached()
+			tp.reacquire(all)
 			addTo(tp.gradient(t), grad)
-			tp.unwind()
+			tp.unwind(all)
 		}
 	}
-	return tp.Reset()
-}
-
-// unwind runs the record in reverse.
-func (tp *Tape) unwind() {
-	for i := len(tp.ops) - 1; i >= 0 && tp.err == nil; i-- {
-		o := tp.ops[i]
-		tp.ops[i] = op{}
-		if o.out.grad != nil {
-			o.back(o.out.grad)
-			tp.recycle(o.out)
-		}
-		tp.takeBack(o.out)
-		tp.ops = tp.ops[:i]
-		tp.report(i)
+	if tp.err != nil {
+		return tp.Reset()
 	}
+	return tp.end()
 }
 
 // firstUse is a parameter and the number of operations before its first one.

@@ -18,6 +18,10 @@ type Tensor struct {
 	pass  int        // the tape's pass that made it
 	lent  bool       // the memory is the tape's, which takes it back
 	wide  []float64  // the numbers in float64, where a convolution asked for it
+	node  *node      // the operation that made it, if it needs a gradient
+	ins   []*Tensor  // the operands that Backward needs, until the operation is recorded
+	// released says that the numbers of param are not in memory any more.
+	released bool
 
 	// A view shares the data of base from index at on, and its gradient is part of base's.
 	base *Tensor
