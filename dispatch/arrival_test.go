@@ -21,8 +21,11 @@ func onDisk(t *testing.T, dir string, o dispatch.Options) *dispatch.Model {
 	return cpuModel(t, dir, o)
 }
 
+// smallBand is the size of bands in which the small matrices of these tests stream, in bytes.
+const smallBand = 4 << 10
+
 // TestTheOrderOfArrivalChangesNoBit streams models from a disk that answers in random order: the
-// logits are those of weights in memory, whatever arrives first, in however many slots.
+// logits are those of weights in memory, whatever arrives first, in however many slots, whole or in bands.
 func TestTheOrderOfArrivalChangesNoBit(t *testing.T) {
 	ids, prompt := lawIDs()
 	for name, s := range map[string]shape{
@@ -45,10 +48,12 @@ func TestTheOrderOfArrivalChangesNoBit(t *testing.T) {
 					return read()
 				})
 				o.StagingBytes = int64(seed) << 17
-				m := onDisk(t, dir, o)
-				sameLogits(t, fmt.Sprintf("order %d", seed), forced(t, m, ids, prompt, 7), want)
-				if reads := m.Status().TierReadBytes; reads == 0 {
-					t.Error("nothing was streamed")
+				for _, bands := range []int64{0, smallBand} {
+					m := onDisk(t, dir, o.InBands(bands))
+					sameLogits(t, fmt.Sprintf("order %d, bands of %d", seed, bands), forced(t, m, ids, prompt, 7), want)
+					if reads := m.Status().TierReadBytes; reads == 0 {
+						t.Error("nothing was streamed")
+					}
 				}
 			}
 		})
@@ -76,6 +81,9 @@ func TestADiskThatFailsNowAndThen(t *testing.T) {
 			}
 			return read()
 		})
+		if rate != 20 {
+			o = o.InBands(smallBand)
+		}
 		m := onDisk(t, dir, o)
 		s := m.NewSequence()
 		for range 400 {

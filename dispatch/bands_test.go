@@ -118,6 +118,18 @@ func TestAHeadPassedWhole(t *testing.T) {
 	}
 }
 
+// TestBlocksStreamedThroughLargeWindows: blocks streamed whole through up to 160 MiB. Reads into so much memory
+// are slower than into 16 MiB, and it held no weights.
+func TestBlocksStreamedThroughLargeWindows(t *testing.T) {
+	for _, name := range []string{"dense-1b", "dense-405b"} {
+		plan, _ := planShape(t, modelShape(t, name), served(map[string]int64{"dense-1b": 1 << 30, "dense-405b": 64 << 30}[name]))
+		host := plan.Device(devicemap.CPU)
+		if host.StagingBytes > 20<<20 || plan.Streamed() == 0 {
+			t.Errorf("%s: staging takes %s, want some 16 MiB\n%s", name, devicemap.FormatSize(host.StagingBytes), plan.Explain())
+		}
+	}
+}
+
 // TestTheMinimumOfGiants holds what large matrices that pass in bands of rows bring: neither a head nor a
 // block has to fit into memory.
 func TestTheMinimumOfGiants(t *testing.T) {
