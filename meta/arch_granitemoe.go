@@ -16,13 +16,18 @@ func graniteMoE(f *fields, b *Builder) {
 	d.causalLM(f, b, w, func(b *Builder, i int) {
 		d.attention(b, bias, bias, AttentionSpec{Layer: i, Scale: scale})
 		d.norms(b, "input_layernorm", "post_attention_layernorm")
-		m := b.Child("block_sparse_moe", "GraniteMoeMoE").Runs(KindMoE, spec)
-		m.Child("router", "GraniteMoeTopKRouter").Published(m.path+".router.layer").Param("weight", spec.Count, d.hidden)
-		e := m.Child("experts", "GraniteMoeExperts")
-		e.ParamFrom("gate_up_proj", []int{spec.Count, 2 * d.inner, d.hidden},
-			[]TensorSource{{Tensor: m.path + ".input_linear.weight"}}, []TensorSource{{Tensor: e.path + ".gate_up_proj"}})
-		e.ParamFrom("down_proj", []int{spec.Count, d.hidden, d.inner},
-			[]TensorSource{{Tensor: m.path + ".output_linear.weight"}}, []TensorSource{{Tensor: e.path + ".down_proj"}})
-		e.Activation("act_fn", d.act.class, d.act.act)
+		d.graniteMixture(b, spec, "GraniteMoe")
 	})
+}
+
+// graniteMixture adds a mixture, whose classes begin with class.
+func (d *decoder) graniteMixture(b *Builder, spec *MoESpec, class string) {
+	m := b.Child("block_sparse_moe", class+"MoE").Runs(KindMoE, spec)
+	m.Child("router", class+"TopKRouter").Published(m.path+".router.layer").Param("weight", spec.Count, d.hidden)
+	e := m.Child("experts", class+"Experts")
+	e.ParamFrom("gate_up_proj", []int{spec.Count, 2 * d.inner, d.hidden},
+		[]TensorSource{{Tensor: m.path + ".input_linear.weight"}}, []TensorSource{{Tensor: e.path + ".gate_up_proj"}})
+	e.ParamFrom("down_proj", []int{spec.Count, d.hidden, d.inner},
+		[]TensorSource{{Tensor: m.path + ".output_linear.weight"}}, []TensorSource{{Tensor: e.path + ".down_proj"}})
+	e.Activation("act_fn", d.act.class, d.act.act)
 }

@@ -1,6 +1,7 @@
 package meta
 
 import (
+	"math"
 	"strings"
 	"testing"
 )
@@ -21,7 +22,7 @@ func TestUnsupportedValuesOfFamilies(t *testing.T) {
 		`{"model_type": "cohere2", "num_hidden_layers": 1, "layer_types": ["chunked_attention"]}`:            `layer_types: "chunked_attention" is not supported`,
 		`{"model_type": "olmo3", "rope_parameters": {"full_attention": {"rope_type": "ntk"}}}`:               `rope_parameters.full_attention.rope_type: "ntk" is not supported`,
 		`{"model_type": "gemma", "use_bidirectional_attention": true}`:                                       "use_bidirectional_attention",
-		`{"model_type": "glm4", "hidden_act": "relu2"}`:                                                      `hidden_act: activation "relu2" is not supported`,
+		`{"model_type": "glm4", "hidden_act": "relu3"}`:                                                      `hidden_act: activation "relu3" is not supported`,
 		`{"model_type": "ministral3", "rope_parameters": {"rope_type": "yarn", "factor": 2}}`:                "llama_4_scaling_beta: missing",
 		`{"model_type": "granitemoe", "num_local_experts": 2, "num_experts_per_tok": 3}`:                     "num_experts_per_tok: 3 of 2 experts",
 		`{"model_type": "qwen2_moe", "use_sliding_window": true, "sliding_window": 0}`:                       "sliding_window: 0 is not within",
@@ -30,7 +31,17 @@ func TestUnsupportedValuesOfFamilies(t *testing.T) {
 		`{"model_type": "glm4_moe", "head_dim": 10, "partial_rotary_factor": 0.5}`:                           "rope cannot rotate 5 dimensions",
 		`{"model_type": "qwen3_vl", "text_config": {"num_experts": 3, "layer_types": 1, "hidden_act": "x"}}`: `text_config.hidden_act: activation "x" is not supported`,
 		`{"model_type": "kimi_k25", "text_config": {"model_type": "kimi_k2", "scoring_func": "softmax"}}`:    `text_config.scoring_func: "softmax" is not supported`,
-		`{"model_type": "lfm2_moe"}`: "layer_types: is missing",
+		`{"model_type": "lfm2_moe"}`:                                                                           "layer_types: is missing",
+		`{"model_type": "mamba2", "num_heads": 3}`:                                                             "n_groups: 8 does not divide the 3 heads",
+		`{"model_type": "mamba2", "hidden_size": 64}`:                                                          "num_heads: 128 heads of 64 instead of 128 channels",
+		`{"model_type": "mamba2", "time_step_limit": [1, 0.5]}`:                                                "time_step_limit: 1 is above 0.5",
+		`{"model_type": "mamba2", "time_step_limit": [1]}`:                                                     "time_step_limit: 1 numbers instead of 2",
+		`{"model_type": "falcon_h1", "ssm_multipliers": [1, 2]}`:                                               "ssm_multipliers: 2 numbers instead of 5",
+		`{"model_type": "falcon_h1", "mamba_d_head": 3}`:                                                       "mamba_n_heads: 128 heads of 3 instead of 1024 channels",
+		`{"model_type": "granitemoehybrid", "position_embedding_type": "alibi"}`:                               `position_embedding_type: "alibi" is not supported`,
+		`{"model_type": "nemotron_h", "hybrid_override_pattern": "MX"}`:                                        `hybrid_override_pattern: "MX" is not a pattern`,
+		`{"model_type": "nemotron_h", "layers_block_type": ["lstm"]}`:                                          `layers_block_type: "lstm" is not supported`,
+		`{"model_type": "nemotron_h", "sliding_window": 8}`:                                                    "sliding_window: is not supported",
 		`{"model_type": "lfm2", "num_hidden_layers": 2, "full_attn_idxs": [2]}`:                                "full_attn_idxs: 2 is not one of 2 layers",
 		`{"model_type": "qwen3_next", "layer_types": ["linear_attention"]}`:                                    "layer_types: 1 types for 48 layers",
 		`{"model_type": "qwen3_next", "num_hidden_layers": 1, "layer_types": ["mamba"]}`:                       `layer_types: "mamba" is not supported`,
@@ -78,5 +89,19 @@ func TestLayersWithoutRope(t *testing.T) {
 				t.Errorf("%s: layer %d has rope: %v, want %v", config, i, got, roped[i])
 			}
 		}
+	}
+}
+
+// TestLimitsMayBeInfinite: Python's json writes Infinity, which is no JSON, and transformers 5 an object.
+func TestLimitsMayBeInfinite(t *testing.T) {
+	for _, limit := range []string{`Infinity`, `{"__float__": "Infinity"}`} {
+		config := `{"model_type": "mamba2", "x": "Infinity \" Infinity", "time_step_limit": [0.5, ` + limit + `]}`
+		s := specOf[Mamba2Spec](t, config, "backbone.layers.0.mixer")
+		if s.StepMin != 0.5 || !math.IsInf(float64(s.StepMax), 1) {
+			t.Errorf("%s: from %g to %g", limit, s.StepMin, s.StepMax)
+		}
+	}
+	if _, err := newFrom(`{"model_type": "mamba2", "vocab_size": Infinity}`); err == nil || !strings.Contains(err.Error(), "vocab_size: number 1e999 out of range") {
+		t.Error(err)
 	}
 }

@@ -52,7 +52,7 @@ func readFields(file string, data []byte) (*fields, error) {
 	if len(data) > maxConfigBytes {
 		return nil, bad(fmt.Sprintf("%d bytes, more than the %d allowed", len(data), maxConfigBytes))
 	}
-	dec := json.NewDecoder(bytes.NewReader(data))
+	dec := json.NewDecoder(bytes.NewReader(finite(data)))
 	dec.UseNumber()
 	var values map[string]any
 	if err := dec.Decode(&values); err != nil {
@@ -77,6 +77,30 @@ func readFields(file string, data []byte) (*fields, error) {
 		return nil, bad("null instead of a JSON object")
 	}
 	return &fields{values: values, errs: &fieldErrors{file: file}}, nil
+}
+
+// infinity stands for Infinity, which Python's json writes for a limit that there is not. It is out of
+// the range of numbers.
+const infinity = json.Number("1e999")
+
+// finite returns data with each Infinity outside of texts replaced by infinity, and as many bytes.
+func finite(data []byte) []byte {
+	word := []byte("Infinity")
+	if !bytes.Contains(data, word) {
+		return data
+	}
+	out, quoted := bytes.Clone(data), false
+	for i := 0; i < len(out); i++ {
+		switch {
+		case quoted && out[i] == '\\':
+			i++
+		case out[i] == '"':
+			quoted = !quoted
+		case !quoted && bytes.HasPrefix(out[i:], word):
+			copy(out[i:], string(infinity)+"        "[:len(word)-len(infinity)])
+		}
+	}
+	return out
 }
 
 // err returns the first error of the whole file.

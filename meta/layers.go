@@ -80,6 +80,8 @@ func (f *fields) activation(name, def string) activation {
 		return activation{ActGELUTanh, "AccurateGELUActivation"}
 	case "gelu_pytorch_tanh", "gelu_python_tanh":
 		return activation{ActGELUTanh, "GELUTanh"}
+	case "relu2":
+		return activation{ActReLU2, "ReLUSquaredActivation"}
 	case "relu":
 		return activation{ActReLU, "ReLU"}
 	case "tanh":

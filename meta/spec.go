@@ -18,10 +18,11 @@ const (
 	KindActivation             // *ActivationSpec
 	KindShortConv              // *ShortConvSpec
 	KindDeltaNet               // *DeltaNetSpec
+	KindMamba2                 // *Mamba2Spec
 )
 
 var kindNames = [...]string{"none", "causal-lm", "block", "attention", "mlp", "moe",
-	"linear", "embedding", "norm", "sequential", "activation", "short convolution", "delta net"}
+	"linear", "embedding", "norm", "sequential", "activation", "short convolution", "delta net", "mamba2"}
 
 // String returns the kind's name in messages.
 func (k Kind) String() string {
@@ -65,6 +66,10 @@ type BlockSpec struct {
 	MLP               string
 	PostMLPNorm       string
 	ResidualScale     float32 // s; 0 means 1
+	// Attention or MLP may be "", with its norms: the layer has one branch. BesideAttention and BesideMLP
+	// name children, "" for none, whose results are added to those of Attention and MLP.
+	BesideAttention, BesideMLP string
+	AttentionIn, AttentionOut  float32 // multiply the operand and the result of Attention; 0 means 1
 }
 
 // AttentionSpec runs causal self-attention with grouped key/value heads. Either Q, K and V name
@@ -151,6 +156,8 @@ type MLPSpec struct {
 	Fused          string
 	FusedOrder     GateOrder
 	Act            Activation
+	// GateScale multiplies the result of Gate, and Scale that of Down; 0 means 1.
+	GateScale, Scale float32
 }
 
 // GateOrder is the row layout of a fused projection of gate and up.
@@ -175,6 +182,7 @@ const (
 	ActTanh
 	ActSigmoid
 	ActClampedSwiGLU // gpt-oss: (clamp(up)+1) · g·sigmoid(1.702 g)
+	ActReLU2         // relu2: the square of relu
 )
 
 // MoESpec runs a mixture of experts.
@@ -194,6 +202,10 @@ type MoESpec struct {
 	GateUp, Down         string // Params of Experts: [E, 2·F, H] and [E, H, F]
 	GateUpBias, DownBias string // Params of Experts, "" if none
 	Transposed           bool   // [E, H, 2·F] and [E, F, H] instead
+	Plain                bool   // experts are down(act(up(x))): GateUp names up alone, [E, F, H]
+	// LatentDown and LatentUp, "" for none, are Linears before and behind the sum of the routed experts,
+	// which see their narrower result.
+	LatentDown, LatentUp string
 	GateOrder            GateOrder
 	Act                  Activation
 	Limit                float32 // clamp of ActClampedSwiGLU
@@ -226,7 +238,7 @@ type NormSpec struct {
 	Offset float32 // added to the weight: 1 for Gemma
 
 	// Heads > 0 normalises each head of Dim channels with its own weights. The weight is [Heads,
-	// Dim] or, if Each is set, the child of that name has a norm per head.
+	// Dim] or [Heads·Dim]; or, if Each is set, the child of that name has a norm per head.
 	Heads int
 	Each  string
 }

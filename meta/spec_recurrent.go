@@ -27,3 +27,25 @@ type DeltaNetSpec struct {
 	ALog, DTBias         string // Params of one number for each value head
 	Norm, Out            string
 }
+
+// Mamba2Spec runs a Mamba2 mixer. The result of In is, in this order, the output gate z, x, B and C,
+// which pass a short convolution and Act together, and the steps dt; the rule of the recurrence is in
+// internal/backend. The result goes through Out after SiLU of z has multiplied it and Norm, if there
+// is one, has normalised the product.
+type Mamba2Spec struct {
+	State             int
+	Heads, Groups     int // each group of B and C serves Heads/Groups heads
+	HeadDim, StateDim int
+	Kernel            int // tokens that the convolution sees
+	Act               Activation
+	StepMin, StepMax  float32 // limits of the steps; StepMax may be infinite
+	In                string  // Linear
+	Conv              string  // child with weight [x + B + C, 1, Kernel] and maybe bias
+	ALog, DTBias, D   string  // Params of one number for each head
+	Norm              string  // "" for none
+	NormFirst         bool    // Norm stands before the product with z
+	Out               string
+
+	InScale, OutScale float32    // multiply the operand and the result; 0 means 1
+	Scales            [5]float32 // multiply z, x, B, C and dt; 0 means 1
+}

@@ -78,6 +78,92 @@ def lfm2(R, llama, moe):
     return c
 
 
+def step_limit(R, c):
+    """A limit of the steps, in one of the forms of published files."""
+    chosen = R.choice([None, [0.0, float("inf")], [0.05, 0.6], [0.1, {"__float__": "Infinity"}]])
+    if chosen:
+        c["time_step_limit"] = chosen
+    return c
+
+
+def mamba2(R, llama):
+    c = llama(R, "mamba2", head_dim=False, ropes=("default",))
+    for name in ("rope_parameters", "rope_theta", "rope_scaling", "rms_norm_eps", "intermediate_size", "num_attention_heads",
+                 "num_key_value_heads", "max_position_embeddings"):
+        c.pop(name, None)
+    heads = R.choice([2, 4, 6])
+    dim, expand = R.choice([4, 6, 9]), R.choice([1, 2])
+    c.update(num_heads=heads, head_dim=dim, expand=expand, hidden_size=heads * dim // expand, n_groups=R.choice([1, 2, heads]),
+             state_size=R.choice([4, 7, 16]), conv_kernel=R.choice([2, 3, 4]), layer_norm_epsilon=R.choice([1e-5, 1e-3]),
+             use_bias=R.random() < 0.3, use_conv_bias=R.random() < 0.7, chunk_size=R.choice([4, 8, 32]), num_hidden_layers=R.choice([2, 3, 4]))
+    return step_limit(R, c)
+
+
+def mixers(R, c, heads):
+    """Fields of mixers with so many heads."""
+    c.update(mamba_n_heads=heads, mamba_n_groups=R.choice([g for g in (1, 2, 3, heads) if heads % g == 0]),
+             mamba_d_state=R.choice([4, 7, 16]), mamba_d_conv=R.choice([2, 3, 4]), mamba_conv_bias=R.random() < 0.7,
+             mamba_proj_bias=R.random() < 0.3, mamba_chunk_size=R.choice([4, 8, 32]))
+    return step_limit(R, c)
+
+
+def granitemoehybrid(R, llama):
+    c = llama(R, "granitemoehybrid", head_dim=False, ropes=("default",))
+    layers, expand = R.choice([2, 3, 4]), R.choice([1, 2])
+    inner = expand * c["hidden_size"]
+    mixers(R, c, R.choice([h for h in (1, 2, 3, 4, 6) if inner % h == 0]))
+    names = R.choice([("attention", "mamba"), ("full_attention", "linear_attention")])
+    kinds = [names[0] if kind == "full_attention" else names[1] for kind in kinds_of(R, layers, "mamba")]
+    c.update(num_hidden_layers=layers, mamba_expand=expand, mamba_d_head=R.choice(["auto", inner // c["mamba_n_heads"]]),
+             shared_intermediate_size=R.choice([12, 20]), num_local_experts=R.choice([0, 4, 6]), num_experts_per_tok=R.choice([1, 2, 3]),
+             attention_bias=R.random() < 0.3, embedding_multiplier=R.choice([1.0, 6.0]), logits_scaling=R.choice([0.5, 2.0]),
+             residual_multiplier=R.choice([0.3, 1.0]), attention_multiplier=R.choice([0.2, 0.5]),
+             position_embedding_type=R.choice(["rope", "nope", None]), **{R.choice(["layer_types", "layers_block_type"]): kinds})
+    return c
+
+
+def falcon_h1(R, llama):
+    c = llama(R, "falcon_h1", ropes=("default", "default", "linear", "yarn", "llama3"))
+    heads, dim = R.choice([2, 4, 6]), R.choice([4, 6, 9])
+    mixers(R, c, heads)
+    scale = lambda: R.choice([1.0, round(R.uniform(0.3, 1.5), 3)])
+    c.update(mamba_d_ssm=heads * dim, mamba_d_head=R.choice(["auto", dim]), mamba_expand=2, mamba_rms_norm=R.random() < 0.6,
+             mamba_norm_before_gate=R.random() < 0.5, projectors_bias=R.random() < 0.3, attention_bias=R.random() < 0.3,
+             mlp_bias=R.random() < 0.3, lm_head_multiplier=scale(), embedding_multiplier=scale(), key_multiplier=scale(),
+             attention_in_multiplier=scale(), attention_out_multiplier=scale(), ssm_in_multiplier=scale(), ssm_out_multiplier=scale(),
+             mlp_multipliers=R.choice([None, [scale(), scale()]]), ssm_multipliers=R.choice([None, [scale() for _ in range(5)]]))
+    if R.random() < 0.25:
+        c.update(mamba_d_ssm=None, mamba_d_head="auto", mamba_n_heads=R.choice([1, 2]), mamba_n_groups=1)
+    return c
+
+
+def nemotron_h(R, llama, mixture):
+    c = llama(R, "nemotron_h", ropes=("default",))
+    for name in ("rope_parameters", "rope_theta", "rope_scaling", "rms_norm_eps", "num_hidden_layers", "hidden_act"):
+        c.pop(name, None)
+    heads = R.choice([2, 4, 6])
+    others = ["E", "E", "-"] if mixture else ["-"]
+    pattern = ["M", "*", R.choice(others)] + [R.choice(["M", "M", "*", *others]) for _ in range(R.choice([1, 2, 3]))]
+    R.shuffle(pattern)
+    if mixture:
+        pattern[R.randrange(len(pattern))] = "E"
+    kinds = {"M": "mamba", "*": "attention", "-": "mlp", "E": "moe"}
+    if R.random() < 0.5:
+        c["hybrid_override_pattern"], c["num_hidden_layers"] = "".join(pattern), len(pattern)
+    else:
+        c[R.choice(["layers_block_type", "layer_types"])] = [kinds[p] for p in pattern]
+    c.update(head_dim=R.choice([6, 8, 14]), mamba_num_heads=heads, mamba_head_dim=R.choice([4, 6, 9]), n_groups=R.choice([1, 2, heads]),
+             ssm_state_size=R.choice([4, 7, 16]), conv_kernel=R.choice([2, 3, 4]), use_conv_bias=R.random() < 0.7, use_bias=R.random() < 0.3,
+             chunk_size=R.choice([4, 8, 32]), layer_norm_epsilon=R.choice([1e-5, 1e-3]), mlp_hidden_act=R.choice(["relu2", "relu2", "silu"]),
+             mlp_bias=R.random() < 0.3, time_step_min=R.choice([0.001, 0.2]), expand=2)
+    if mixture:
+        groups = R.choice([1, 2])
+        c.update(n_routed_experts=R.choice([4, 6]), num_experts_per_tok=R.choice([1, 2]), moe_intermediate_size=R.choice([10, 12]),
+                 moe_shared_expert_intermediate_size=R.choice([14, 20]), n_shared_experts=1, n_group=groups, topk_group=R.choice([1, groups]),
+                 norm_topk_prob=R.random() < 0.7, routed_scaling_factor=R.choice([1.0, 2.5]), moe_latent_size=R.choice([None, 8]))
+    return c
+
+
 def hybrids(llama, wrap):
     """The makers, each with the seeds of the committed fixtures. llama and wrap are family_configs'."""
     return {
@@ -88,4 +174,9 @@ def hybrids(llama, wrap):
         "qwen3_5_moe": (lambda R: qwen3_5_wrapped(R, llama, wrap, True), [1]),
         "lfm2": (lambda R: lfm2(R, llama, False), [1, 2]),
         "lfm2_moe": (lambda R: lfm2(R, llama, True), [1, 2]),
+        "mamba2": (lambda R: mamba2(R, llama), [1, 2]),
+        "granitemoehybrid": (lambda R: granitemoehybrid(R, llama), [1, 2, 3]),
+        "falcon_h1": (lambda R: falcon_h1(R, llama), [1, 2, 3]),
+        "nemotron_h": (lambda R: nemotron_h(R, llama, False), [1]),
+        "nemotron_h_moe": (lambda R: nemotron_h(R, llama, True), [1, 2, 3]),
     }

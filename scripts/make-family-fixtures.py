@@ -58,7 +58,7 @@ def is_wrapper(model):
 def build(config, dtype, seed):
     """The model in float32, its weights random values that dtype holds."""
     torch.manual_seed(seed)
-    made = AutoConfig.for_model(**json.loads(json.dumps(config)))
+    made = AutoConfig.for_model(**transformers.PreTrainedConfig._decode_special_floats(json.loads(json.dumps(config))))
     made._attn_implementation = "eager"
     cls = AutoModelForImageTextToText if "vision_config" in config else AutoModelForCausalLM
     model = cls.from_config(made, attn_implementation="eager", experts_implementation="eager", dtype=torch.float32).float().eval()
@@ -111,6 +111,11 @@ def check_form(config, model, folder):
         raise SystemExit(f"{folder}: config differs: {[(k, a.get(k), b.get(k)) for k in a | b if a.get(k) != b.get(k)]}")
 
 
+def has_mixers(config):
+    """Whether a model has Mamba2 mixers."""
+    return any(name in config for name in ("conv_kernel", "mamba_d_conv"))
+
+
 def is_delta_net(config):
     return "linear_num_key_heads" in config.get("text_config", config)
 
@@ -160,7 +165,7 @@ def make(folder, name, config, first):
         versions=dict(torch=torch.__version__, transformers=transformers.__version__),
         tolerance=dict(logits_atol=2e-4, logits_rtol=2e-4), min_greedy_margin=min(margin for _, margin in cases),
         num_parameters=text_parameters(model), prompts=prompts)
-    if not (is_wrapper(model) or is_delta_net(config) or config.get("conv_bias")):  # in the reference they see padding
+    if not (is_wrapper(model) or is_delta_net(config) or has_mixers(config) or config.get("conv_bias")):  # in the reference they see padding
         golden["padding"] = arch.padding(model, prompts)
     out = folder / name
     out.mkdir(parents=True, exist_ok=True)

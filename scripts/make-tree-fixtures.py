@@ -34,6 +34,11 @@ FULL_ROPE = list(SCALINGS)
 PLAIN_ROPE = ["default", "linear"]
 
 
+def floats(config):
+    """A copy with infinite numbers where the config names them."""
+    return transformers.PreTrainedConfig._decode_special_floats(copy.deepcopy(config))
+
+
 def tree(module):
     """The tree as the fixtures of device maps have it."""
     params, modules = {}, {}
@@ -285,12 +290,12 @@ MAKERS = [
 
 
 def case(config):
-    made = AutoConfig.for_model(**copy.deepcopy(config))
+    made = AutoConfig.for_model(**floats(config))
     cls = AutoModelForImageTextToText if "vision_config" in config else AutoModelForCausalLM
     with torch.device("meta"):
         model = cls.from_config(made, dtype=made.dtype or torch.float32)
     model.tie_weights()
-    text = AutoConfig.for_model(**copy.deepcopy(config))
+    text = AutoConfig.for_model(**floats(config))
     if cls is AutoModelForImageTextToText:  # the text model alone
         text = text.get_text_config()
         model.model._parameters.clear()
@@ -298,7 +303,7 @@ def case(config):
             if name not in ("language_model", "text_model"):
                 del model.model._modules[name]
     there = {type(m).__name__ for m in model.modules()}
-    return dict(config=config, tree=tree(model), values=values(model), rope=rotary(model, text),
+    return dict(config=transformers.PreTrainedConfig._encode_special_floats(config), tree=tree(model), values=values(model), rope=rotary(model, text),
                 no_split=sorted(there & set(model._no_split_modules)))
 
 

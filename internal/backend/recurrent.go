@@ -24,6 +24,28 @@ type Recurrent interface {
 	// [n, ValueHeads·ValueDim], q and k [n, KeyHeads·KeyDim], a and b [n, ValueHeads]. The state is S,
 	// [ValueHeads, KeyDim, ValueDim].
 	DeltaRule(dst tensor.Tensor, in DeltaInputs, s States, a DeltaArgs)
+	// StateSpace is the recurrence of Mamba2, the state space duality. For each head, with the B and C
+	// of its group:
+	//
+	//	S = exp(-exp(aLog)·Δ)·S + B (Δ·x)ᵀ;  dst = Sᵀ·C + d·x
+	//
+	// with Δ = softplus(dt + dtBias), at least StepMin and at most StepMax. dst and x are
+	// [n, Heads·HeadDim], B and C [n, Groups·StateDim], dt [n, Heads]. The state is S,
+	// [Heads, StateDim, HeadDim].
+	StateSpace(dst tensor.Tensor, in StateSpaceInputs, s States, a StateSpaceArgs)
+}
+
+// StateSpaceInputs are the operands of [Recurrent.StateSpace].
+type StateSpaceInputs struct {
+	X, B, C, DT     tensor.Tensor
+	ALog, DTBias, D tensor.Tensor // [Heads]
+}
+
+// StateSpaceArgs are what a layer fixes.
+type StateSpaceArgs struct {
+	Heads, Groups     int // Heads is a multiple of Groups
+	HeadDim, StateDim int
+	StepMin, StepMax  float32 // StepMax may be infinite
 }
 
 // DeltaInputs are the operands of [Recurrent.DeltaRule].

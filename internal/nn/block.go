@@ -14,10 +14,12 @@ type block struct {
 	path           string
 }
 
-// A branch is post(body(pre(x))); either norm may be missing.
+// A branch is post(body(pre(x)) + beside(pre(x))). Either norm and beside may be missing. A branch
+// without a body does nothing.
 type branch struct {
-	pre, post *norm
-	body      rule
+	pre, post    *norm
+	body, beside rule
+	in, out      float32 // multiply the operand and the result of body
 }
 
 func (c *compiler) block(n Node, in int) (*block, error) {
@@ -29,29 +31,48 @@ func (c *compiler) block(n Node, in int) (*block, error) {
 		return nil, at(n.Path, "norms after the branches of a parallel block")
 	}
 	b := &block{parallel: s.Parallel, scale: orOne(s.ResidualScale), width: in, path: n.Path}
-	if b.attention, err = c.branch(n, "attention", s.AttentionNorm, s.Attention, s.PostAttentionNorm, in); err != nil {
-		return nil, err
+	if s.Attention != "" || s.MLP == "" || s.Parallel {
+		b.attention, err = c.branch(n, "attention", [3]string{s.AttentionNorm, s.Attention, s.PostAttentionNorm}, s.BesideAttention, in)
+		if err != nil {
+			return nil, err
+		}
+		b.attention.in, b.attention.out = orOne(s.AttentionIn), orOne(s.AttentionOut)
 	}
-	b.mlp, err = c.branch(n, "mlp", s.MLPNorm, s.MLP, s.PostMLPNorm, in)
+	if s.MLP != "" || s.Parallel {
+		b.mlp, err = c.branch(n, "mlp", [3]string{s.MLPNorm, s.MLP, s.PostMLPNorm}, s.BesideMLP, in)
+	}
 	return b, err
 }
 
-func (c *compiler) branch(n Node, role, pre, body, post string, in int) (b branch, err error) {
-	if b.pre, err = c.normNamed(n, "norm before the "+role, pre, in); err != nil {
+// branch compiles a branch from the names of the norm before it, its body, and the norm after it.
+func (c *compiler) branch(n Node, role string, names [3]string, beside string, in int) (b branch, err error) {
+	b.in, b.out = 1, 1
+	if b.pre, err = c.normNamed(n, "norm before the "+role, names[0], in); err != nil {
 		return b, err
 	}
-	child, err := c.child(n, role, body)
-	if err != nil {
+	if b.body, err = c.branchRule(n, role, names[1], in); err != nil {
 		return b, err
 	}
-	if b.body, err = c.rule(child, in); err != nil {
-		return b, err
+	if beside != "" {
+		if b.beside, err = c.branchRule(n, "rule beside the "+role, beside, in); err != nil {
+			return b, err
+		}
 	}
-	if b.body.cols() != in {
-		return b, at(child.Path, "a result of width %d in a stream of %d", b.body.cols(), in)
-	}
-	b.post, err = c.normNamed(n, "norm after the "+role, post, in)
+	b.post, err = c.normNamed(n, "norm after the "+role, names[2], in)
 	return b, err
+}
+
+// branchRule compiles a part of a branch, whose result is as wide as its operand.
+func (c *compiler) branchRule(n Node, role, name string, in int) (rule, error) {
+	child, err := c.child(n, role, name)
+	if err != nil {
+		return nil, err
+	}
+	r, err := c.rule(child, in)
+	if err == nil && r.cols() != in {
+		err = at(child.Path, "a result of width %d in a stream of %d", r.cols(), in)
+	}
+	return r, err
 }
 
 // inPlace computes x = block(x).
@@ -82,6 +103,9 @@ func (b *block) together(c *Context, x tensor.Tensor) {
 
 // addBranch adds a branch of x to x.
 func (b *block) addBranch(c *Context, branch *branch, x tensor.Tensor) {
+	if branch.body == nil {
+		return
+	}
 	mark := c.arena.used
 	y := c.arena.passing(x.Rows(), b.width)
 	branch.forward(c, y, x)
@@ -102,15 +126,55 @@ func (b *branch) forward(c *Context, dst, x tensor.Tensor) {
 		b.pre.forward(c, y, x)
 		x = y
 	}
-	b.body.forward(c, dst, x)
+	if b.beside == nil && b.in == 1 && b.out == 1 {
+		b.body.forward(c, dst, x)
+	} else {
+		b.both(c, dst, x)
+	}
 	if b.post != nil {
 		b.post.forward(c, dst, dst)
 	}
 	c.arena.used = mark
 }
 
+// both computes the sum of body and beside, with the factors of body.
+func (b *branch) both(c *Context, dst, x tensor.Tensor) {
+	y := c.arena.take(x.Rows(), x.Cols())
+	c.scaled(y, x, b.in)
+	b.body.forward(c, dst, y)
+	c.scale(dst, b.out)
+	if b.beside != nil {
+		b.beside.forward(c, y, x)
+		c.add(dst, y, 1)
+	}
+}
+
+// scaled sets dst to x·by.
+func (c *Context) scaled(dst, x tensor.Tensor, by float32) {
+	if c.err == nil {
+		c.copyRows(dst, x)
+		c.scale(dst, by)
+	}
+}
+
+// scale multiplies x by a factor.
+func (c *Context) scale(x tensor.Tensor, by float32) {
+	if c.err == nil && by != 1 {
+		c.backend.Scale(x, by, 0)
+	}
+}
+
 func (b *branch) scratch(rows int) int {
+	if b.body == nil {
+		return 0
+	}
 	n := b.body.scratch(rows)
+	if b.beside != nil {
+		n = max(n, b.beside.scratch(rows))
+	}
+	if b.beside != nil || b.in != 1 || b.out != 1 {
+		n += floats(rows, b.body.cols())
+	}
 	if b.pre != nil {
 		n += floats(rows, b.pre.cols())
 	}

@@ -130,6 +130,8 @@ func (c *compiler) rule(n Node, in int) (rule, error) {
 		return c.shortConv(n, in)
 	case meta.KindDeltaNet:
 		return c.deltaNet(n, in)
+	case meta.KindMamba2:
+		return c.mamba2(n, in)
 	case meta.KindMLP:
 		return c.mlp(n, in)
 	case meta.KindMoE:

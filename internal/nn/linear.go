@@ -117,7 +117,10 @@ func (r *linear) takeGates(c *Context, rows int, interleaved bool) gates {
 
 // slice returns rows [begin, end).
 func (g gates) slice(begin, end int) gates {
-	g.gate, g.up = g.gate.Slice(begin, end), g.up.Slice(begin, end)
+	g.gate = g.gate.Slice(begin, end)
+	if !g.up.IsZero() {
+		g.up = g.up.Slice(begin, end)
+	}
 	if !g.both.IsZero() {
 		g.both = g.both.Slice(begin, end)
 	}

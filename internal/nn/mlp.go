@@ -13,6 +13,8 @@ type mlp struct {
 	fused, down *linear
 	interleaved bool
 	inner       int
+	// gateScale multiplies the gate before the activation, scale the result.
+	gateScale, scale float32
 }
 
 func (c *compiler) mlp(n Node, in int) (*mlp, error) {
@@ -20,7 +22,11 @@ func (c *compiler) mlp(n Node, in int) (*mlp, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &mlp{path: n.Path, act: s.Act, interleaved: s.FusedOrder == meta.GateInterleaved}
+	m := &mlp{path: n.Path, act: s.Act, interleaved: s.FusedOrder == meta.GateInterleaved,
+		gateScale: orOne(s.GateScale), scale: orOne(s.Scale)}
+	if s.Fused != "" && m.gateScale != 1 {
+		return nil, at(n.Path, "a factor of a fused gate")
+	}
 	switch {
 	case s.Fused != "":
 		if m.fused, err = c.linearNamed(n, "fused gate", s.Fused, in, 0); err != nil {
@@ -53,6 +59,7 @@ func (m *mlp) forward(c *Context, dst, x tensor.Tensor) {
 	gate, up := m.open(c.collect(), x)
 	c.compute()
 	m.close(c.all(), dst, gate, up)
+	c.scale(dst, m.scale)
 	c.arena.used = mark
 }
 
@@ -76,6 +83,7 @@ func (m *mlp) open(c scope, x tensor.Tensor) (gate, up tensor.Tensor) {
 
 // close computes dst from the results of open.
 func (m *mlp) close(c scope, dst, gate, up tensor.Tensor) {
+	c.scale(gate, m.gateScale)
 	y := c.arena.spare(gate)
 	if c.err == nil {
 		c.backend.Gate(y, gate, up, m.act, 0)

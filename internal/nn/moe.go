@@ -20,6 +20,9 @@ type moe struct {
 	down            *linear
 	inner           int
 	width           int
+	expertWidth     int     // of the experts' operands and results
+	latentDown      *linear // nil if the experts see the hidden states
+	latentUp        *linear
 	shared          *mlp
 	sharedGate      *linear
 }
@@ -35,8 +38,11 @@ func (c *compiler) moe(n Node, in int) (*moe, error) {
 	if s.Groups > 0 && (s.Count%s.Groups != 0 || s.TopGroups < 1 || s.TopGroups > s.Groups || s.TopGroups*(s.Count/s.Groups) < s.TopK) {
 		return nil, at(n.Path, "%d of %d groups for %d of %d experts", s.TopGroups, s.Groups, s.TopK, s.Count)
 	}
-	m := &moe{path: n.Path, spec: s, width: in}
+	m := &moe{path: n.Path, spec: s, width: in, expertWidth: in}
 	if err := c.routerOf(n, m); err != nil {
+		return nil, err
+	}
+	if err := c.latentsOf(n, m); err != nil {
 		return nil, err
 	}
 	if err := c.stackOf(n, m); err != nil {
@@ -62,8 +68,21 @@ func (c *compiler) moe(n Node, in int) (*moe, error) {
 	}
 	c.experts = append(c.experts, m.stack)
 	c.program.experts, c.program.topK = max(c.program.experts, s.Count), max(c.program.topK, s.TopK)
-	c.program.zeros = max(c.program.zeros, in)
+	c.program.zeros = max(c.program.zeros, in, m.expertWidth)
 	return m, nil
+}
+
+// latentsOf finds the maps before and behind the experts, if there are any.
+func (c *compiler) latentsOf(n Node, m *moe) (err error) {
+	if m.spec.LatentDown == "" {
+		return nil
+	}
+	if m.latentDown, err = c.linearNamed(n, "map before the experts", m.spec.LatentDown, m.width, 0); err != nil {
+		return err
+	}
+	m.expertWidth = m.latentDown.out
+	m.latentUp, err = c.linearNamed(n, "map behind the experts", m.spec.LatentUp, m.expertWidth, m.width)
+	return err
 }
 
 func (c *compiler) routerOf(n Node, m *moe) error {
@@ -113,18 +132,21 @@ func (c *compiler) stackOf(n Node, m *moe) (err error) {
 	if s.Transposed {
 		both = gateUp.Shape[2]
 	}
-	if m.inner = both / 2; both < 2 || both%2 != 0 {
+	width := m.expertWidth
+	if m.inner = both / 2; s.Plain {
+		m.inner = both
+	} else if both < 2 || both%2 != 0 {
 		return at(m.stack.Path, "a fused gate of width %d", both)
 	}
-	up, down := []int{s.Count, both, m.width}, []int{s.Count, m.width, m.inner}
+	up, down := []int{s.Count, both, width}, []int{s.Count, width, m.inner}
 	if s.Transposed {
-		up, down = []int{s.Count, m.width, both}, []int{s.Count, m.inner, m.width}
+		up, down = []int{s.Count, width, both}, []int{s.Count, m.inner, width}
 	}
-	m.gateUp = &linear{in: m.width, out: both, transposed: s.Transposed, experts: s.Count}
+	m.gateUp = &linear{in: width, out: both, transposed: s.Transposed, experts: s.Count}
 	if err := c.stacked(m.stack, m.gateUp, s.GateUp, up, s.GateUpBias); err != nil {
 		return err
 	}
-	m.down = &linear{in: m.inner, out: m.width, transposed: s.Transposed, experts: s.Count}
+	m.down = &linear{in: m.inner, out: width, transposed: s.Transposed, experts: s.Count}
 	return c.stacked(m.stack, m.down, s.Down, down, s.DownBias)
 }
 
@@ -155,12 +177,32 @@ func (m *moe) forward(c *Context, dst, x tensor.Tensor) {
 		c.weights.WantExperts(m.stack.Module, r.hit)
 	}
 	m.closeShared(together, dst, &s)
+	sum := dst
+	if m.latentDown != nil {
+		x, sum = m.openLatent(together, x)
+	}
 	for hit := r.hit; len(hit) > 0 && c.err == nil; {
 		lot := r.lot(hit, lotRows(x.Rows(), m.spec.TopK))
-		m.experts(together, dst, x, lot, &s)
+		m.experts(together, sum, x, lot, &s)
 		hit = hit[len(lot):]
 	}
+	if m.latentDown != nil {
+		y := c.arena.take(dst.Rows(), m.width)
+		m.latentUp.forward(c, y, sum)
+		c.add(dst, y, 1)
+	}
 	c.arena.used = mark
+}
+
+// openLatent returns what the experts see, and an empty sum of their results.
+func (m *moe) openLatent(c scope, x tensor.Tensor) (in, sum tensor.Tensor) {
+	in, sum = c.arena.take(x.Rows(), m.expertWidth), c.arena.take(x.Rows(), m.expertWidth)
+	if c.err == nil {
+		m.latentDown.compute(c, in, x, 0)
+		c.compute()
+		c.backend.Gather(sum, matrix(c.zero, 1, m.expertWidth), c.nothing[:x.Rows()])
+	}
+	return in, sum
 }
 
 // sharing is the intermediate state of the shared expert.
@@ -263,9 +305,13 @@ func (m *moe) experts(c scope, dst, x tensor.Tensor, lot []int32, s *sharing) {
 	mark, r := c.arena.used, &c.routing
 	first, last := r.begin[lot[0]], r.begin[lot[len(lot)-1]+1]
 	rows := r.rows[first:last]
-	at := lotMemory{first: int(first), in: c.arena.take(len(rows), m.width)}
+	at := lotMemory{first: int(first), in: c.arena.take(len(rows), m.expertWidth)}
 	c.backend.Gather(at.in, x, rows)
-	at.to = m.gateUp.takeGates(c.Context, len(rows), m.spec.GateOrder == meta.GateInterleaved)
+	if m.spec.Plain {
+		at.to.gate = c.arena.take(len(rows), m.inner)
+	} else {
+		at.to = m.gateUp.takeGates(c.Context, len(rows), m.spec.GateOrder == meta.GateInterleaved)
+	}
 	at.gated, at.y = c.arena.spare(at.to.gate), c.arena.spare(at.in)
 	for left := append(r.left[:0], lot...); len(left) > 0; {
 		n, err := c.weights.HoldExperts(m.stack.Module, left)
@@ -287,6 +333,10 @@ func (m *moe) experts(c scope, dst, x tensor.Tensor, lot []int32, s *sharing) {
 // Deferred products are computed in the same operations.
 func (m *moe) loaded(c scope, dst tensor.Tensor, at *lotMemory, experts []int32, s *sharing) {
 	m.each(c, at.first, experts, func(c scope, e, begin, end int) {
+		if m.spec.Plain {
+			m.gateUp.compute(c, at.to.gate.Slice(begin, end), at.in.Slice(begin, end), e)
+			return
+		}
 		m.gateUp.gates(c, at.to.slice(begin, end), at.in.Slice(begin, end), e)
 	})
 	c.compute()
@@ -302,7 +352,8 @@ func (m *moe) loaded(c scope, dst tensor.Tensor, at *lotMemory, experts []int32,
 			end = int(r.begin[experts[i]+1])
 		}
 		begin, end = begin-at.first, end-at.first
-		c.backend.Gate(at.gated.Slice(begin, end), at.to.gate.Slice(begin, end), at.to.up.Slice(begin, end), m.spec.Act, m.spec.Limit)
+		to := at.to.slice(begin, end)
+		c.backend.Gate(at.gated.Slice(begin, end), to.gate, to.up, m.spec.Act, m.spec.Limit)
 	}
 	m.each(c, at.first, experts, func(c scope, e, begin, end int) {
 		m.down.compute(c, at.y.Slice(begin, end), at.gated.Slice(begin, end), e)
@@ -337,7 +388,14 @@ func (m *moe) scratch(rows int) int {
 	if m.spec.GateOrder == meta.GateInterleaved {
 		gates = 2 * floats(lot, m.inner)
 	}
-	n := max(floats(rows, m.spec.Count), floats(lot, m.width)+gates)
+	if m.spec.Plain {
+		gates = floats(lot, m.inner)
+	}
+	n := floats(lot, m.expertWidth) + gates
+	if m.latentDown != nil {
+		n = 2*floats(rows, m.expertWidth) + max(n, floats(rows, m.width))
+	}
+	n = max(floats(rows, m.spec.Count), n)
 	if m.shared == nil {
 		return n
 	}

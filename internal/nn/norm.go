@@ -31,6 +31,9 @@ func (c *compiler) norm(n Node, in int) (*norm, error) {
 	shape := []int{s.Dim}
 	if s.Heads > 0 {
 		shape = []int{s.Heads, s.Dim}
+		if p := n.Module.Param("weight"); p != nil && len(p.Shape) == 1 {
+			shape = []int{s.Heads * s.Dim}
+		}
 	}
 	if r.weight, err = c.optional(n, "weight", shape...); err != nil {
 		return nil, err

@@ -280,6 +280,8 @@ func act(a meta.Activation, gate, up []float64, limit float64) []float64 {
 			y[i] = g * (1 + math.Tanh(math.Sqrt(2/math.Pi)*(g+0.044715*g*g*g))) / 2
 		case meta.ActReLU:
 			y[i] = max(g, 0)
+		case meta.ActReLU2:
+			y[i] = max(g, 0) * max(g, 0)
 		default:
 			y[i] = g
 		}

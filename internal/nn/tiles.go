@@ -118,6 +118,8 @@ const (
 
 func (b *block) tiling() tiling {
 	_, mixture := b.mlp.body.(*moe)
+	_, beside := b.mlp.beside.(*moe)
+	mixture = mixture || beside
 	switch {
 	case !mixture:
 		return blockTiles

@@ -4,7 +4,6 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"log"
@@ -97,10 +96,8 @@ func namesByType(folder string) (map[string][]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		var config struct {
-			ModelType string `json:"model_type"`
-		}
-		if err := json.Unmarshal(data, &config); err != nil {
+		config, err := meta.ReadConfig(data)
+		if err != nil {
 			return nil, fmt.Errorf("%s: %w", file, err)
 		}
 		names[config.ModelType] = append(names[config.ModelType], filepath.Base(filepath.Dir(file)))

@@ -51,6 +51,7 @@ func Run(t *testing.T, open func() backend.Backend) {
 		{"RouteTies", testRouteTies},
 		{"ShortConv", testShortConv},
 		{"DeltaRule", testDeltaRule},
+		{"StateSpace", testStateSpace},
 		{"StateErrors", testStateErrors},
 		{"LinearGrad", testLinearGrad},
 		{"NormGrad", testNormGrad},

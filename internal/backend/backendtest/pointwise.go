@@ -137,6 +137,8 @@ func refGate(g, up float64, act meta.Activation, limit float64) float64 {
 		return g * 0.5 * math.Erfc(-g/math.Sqrt2) * up
 	case meta.ActGELUTanh:
 		return 0.5 * g * (1 + math.Tanh(math.Sqrt(2/math.Pi)*(g+0.044715*g*g*g))) * up
+	case meta.ActReLU2:
+		g = max(g, 0) * max(g, 0)
 	case meta.ActReLU:
 		return math.Max(g, 0) * up
 	case meta.ActTanh:
@@ -151,7 +153,7 @@ func refGate(g, up float64, act meta.Activation, limit float64) float64 {
 }
 
 func testGate(e *env) {
-	for act := meta.ActNone; act <= meta.ActClampedSwiGLU; act++ {
+	for act := meta.ActNone; act <= meta.ActReLU2; act++ {
 		for _, n := range []struct{ rows, cols int }{{1, 1}, {3, 7}, {2, 16}, {1, 700}, {40, 333}} {
 			g, up := e.values(n.rows*n.cols), e.values(n.rows*n.cols)
 			for i := range g {
@@ -184,7 +186,7 @@ func testGate(e *env) {
 func testGateExtremes(e *env) {
 	inf := float32(math.Inf(1))
 	g := []float32{0, 30, -30, 88, -88, 89, -89, 104, -104, 1e4, -1e4, 3e38, -3e38, inf, float32(math.NaN()), 1e-30, -1e-30}
-	for _, act := range []meta.Activation{meta.ActSiLU, meta.ActGELUTanh, meta.ActGELU, meta.ActSigmoid, meta.ActTanh, meta.ActReLU} {
+	for _, act := range []meta.Activation{meta.ActSiLU, meta.ActGELUTanh, meta.ActGELU, meta.ActSigmoid, meta.ActTanh, meta.ActReLU, meta.ActReLU2} {
 		want := make([]float64, len(g))
 		for i, v := range g {
 			want[i] = refGate(float64(v), 1, act, 0)

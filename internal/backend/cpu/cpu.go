@@ -54,6 +54,7 @@ type Backend struct {
 	gate      gate
 	conv      shortConv
 	delta     deltaRule
+	space     stateSpace
 	embed     embed
 	store     storeKV
 	rows      moveRows

@@ -140,6 +140,11 @@ func derivative(act meta.Activation, x float64) (y, slope float64) {
 			return 0, 0
 		}
 		return x, 1
+	case meta.ActReLU2:
+		if x > 0 {
+			return x * x, 2 * x
+		}
+		return 0, 0
 	case meta.ActSigmoid:
 		s := 1 / (1 + math.Exp(-x))
 		return s, s * (1 - s)

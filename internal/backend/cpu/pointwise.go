@@ -39,7 +39,7 @@ func (b *Backend) Gate(dst, g, up tensor.Tensor, act meta.Activation, limit floa
 			return
 		}
 	}
-	if act > meta.ActClampedSwiGLU {
+	if act > meta.ActReLU2 {
 		b.fail("gate: unknown activation %d", act)
 		return
 	}
@@ -82,6 +82,9 @@ func (op *gate) row(dst, g, up, scratch []float32) {
 		op.set.Vector.GELU(dst, g)
 	case meta.ActReLU:
 		op.set.Vector.ReLU(dst, g)
+	case meta.ActReLU2:
+		op.set.Vector.ReLU(dst, g)
+		op.set.Vector.Times(dst, dst)
 	case meta.ActTanh:
 		copy(dst, g)
 		op.set.Vector.Tanh(dst, 1, 1)

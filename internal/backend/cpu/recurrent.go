@@ -255,10 +255,13 @@ func (op *deltaRule) unit(dst, x []float32, scale float64) {
 
 // decayOf is exp(-exp(aLog)·softplus(a + bias)).
 func decayOf(a, aLog, bias float32) float32 {
-	x := float64(a) + float64(bias)
-	softplus := x
+	return float32(math.Exp(-math.Exp(float64(aLog)) * softplus(float64(a)+float64(bias))))
+}
+
+// softplus is ln(1 + exp(x)).
+func softplus(x float64) float64 {
 	if x < 20 { // as torch's threshold
-		softplus = math.Log1p(math.Exp(x))
+		return math.Log1p(math.Exp(x))
 	}
-	return float32(math.Exp(-math.Exp(float64(aLog)) * softplus))
+	return x
 }
