@@ -132,6 +132,8 @@ func (m *mixer) add(b *Builder, name, class string, state int) *Builder {
 	if m.normClass != "" {
 		s.Norm = "norm"
 		a.Child("norm", m.normClass).Runs(KindNorm, &NormSpec{Dim: inner / s.Groups, Heads: s.Groups, Eps: float32(m.eps)}).Param("weight", inner)
+	} else {
+		a.Child("norm", "Identity")
 	}
 	outBias := m.bias
 	if m.separateBias {
