@@ -157,7 +157,7 @@ func (f *Family) Markers() []string {
 		list = append(list, t.open, t.close)
 	}
 	for _, form := range f.spec.forms {
-		list = append(list, form.open, form.close, form.call, form.end, form.tail)
+		list = append(list, form.open, form.close, form.call, form.sep, form.end, form.tail)
 		for _, field := range form.head {
 			list = append(list, field.until)
 		}

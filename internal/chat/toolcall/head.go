@@ -33,6 +33,9 @@ func (p *Parser) headByte(c byte) bool {
 		return p.back()
 	}
 	p.word = append(p.word, c)
+	if p.closesSection() {
+		return true
+	}
 	if field.until != "" && strings.HasSuffix(string(p.tail(field.until)), field.until) {
 		text := string(p.word[:len(p.word)-len(field.until)])
 		if !p.endField(field, text) {
@@ -47,6 +50,22 @@ func (p *Parser) headByte(c byte) bool {
 		return p.fail()
 	}
 	return true
+}
+
+// closesSection reports whether the marker of a call and the text after it begin the section's end. It
+// leaves the section if they are all of it.
+func (p *Parser) closesSection() bool {
+	f := p.form
+	if p.section == 0 || p.field > 0 || f.call == "" || !strings.HasPrefix(f.close, f.call) {
+		return false
+	}
+	rest := f.close[len(f.call):]
+	if rest == string(p.word) {
+		p.word = p.word[:0]
+		p.leave()
+		return true
+	}
+	return begins(rest, string(p.word))
 }
 
 // tail is the end of the field that until may equal.

@@ -29,6 +29,7 @@ type lesson struct {
 	ids   idStyle
 	turn  string // ends a turn of calls
 	join  string // stands between calls, besides their markers
+	apart bool   // a text stands between calls, and none before the first
 }
 
 // A finding is the result of learning from a template.
@@ -55,23 +56,32 @@ func learn(t *chat.Template, special map[string]string) (best finding) {
 		if best.writes == nil {
 			best.writes = a
 		}
-		for _, style := range []style{objectStyle, jsonStyle, pythonStyle, bareStyle, tagStyle, plainStyle, lastStyle} {
-			l := &lesson{answers: a, style: style}
-			if !l.learnForm(text) {
-				continue
+		for _, apart := range []bool{false, true} {
+			if best.all {
+				return best
 			}
-			out := &spec{name: learnedName, forms: []form{l.form}, ids: l.ids}
-			l.learnFrame(out)
-			l.learnThoughts(out)
-			out.withoutEmptyThoughts()
-			out.tidy()
-			if good, written := a.readBack(newFamily(out, "")); good > best.score && (style != plainStyle || good == written) {
-				best = finding{out, good, good == written, a}
+			for _, style := range []style{objectStyle, jsonStyle, pythonStyle, bareStyle, tagStyle, plainStyle, lastStyle} {
+				best = best.or(&lesson{answers: a, style: style, apart: apart}, text)
 			}
 		}
-		if best.all {
-			break
-		}
+	}
+	return best
+}
+
+// or learns the lesson from the text of a call and returns what it finds, if that is better than best.
+func (best finding) or(l *lesson, text string) finding {
+	if !l.learnForm(text) {
+		return best
+	}
+	out := &spec{name: learnedName, forms: []form{l.form}, ids: l.ids}
+	l.learnFrame(out)
+	l.learnThoughts(out)
+	out.withoutEmptyThoughts()
+	out.tidy()
+	good, written := l.readBack(newFamily(out, ""))
+	certain := l.style != plainStyle && !l.form.endless()
+	if good > best.score && (certain || good == written) {
+		return finding{out, good, good == written, best.writes}
 	}
 	return best
 }
@@ -111,9 +121,10 @@ func (l *lesson) learnForm(text string) bool {
 // ends reports whether something ends the call.
 func (f *form) ends() bool {
 	if f.tags != nil && f.tags.plain != nil {
-		return len(f.end) > 1 // values have a bracket now and then
+		// Values have a bracket now and then. Without an end, each is on a line of its own.
+		return len(f.end) > 1 || f.end == "" && strings.Contains(f.tags.plain.next, "\n")
 	}
-	return f.tags == nil || !f.tags.ended || f.end != ""
+	return true
 }
 
 // endName makes the end of a call the end of its name, if the name is last.

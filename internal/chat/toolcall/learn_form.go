@@ -153,6 +153,10 @@ func (l *lesson) frame(open string, between *string, after string) bool {
 		}
 	}
 	switch {
+	case l.apart:
+		if !l.separated(open, join, after) {
+			return false
+		}
 	case between == nil || join == "" || join == "," || join == ";":
 		l.single(open, join, after, between != nil)
 	default:
@@ -214,7 +218,7 @@ func (l *lesson) afterValues(between *string, after string) (*string, string, bo
 		}
 		return strings.TrimSpace(strings.TrimPrefix(s, cdataClose))
 	}
-	closing := f.tags.close
+	closing := strings.TrimSpace(f.tags.close)
 	if f.tags.named {
 		closing = "</zqb>"
 	}
@@ -245,6 +249,9 @@ func (l *lesson) several(open, join, after string) bool {
 	if open == "" && l.seeded(join) { // the prompt ends with the marker of the first call
 		call, open = join, join
 	}
+	if cut, ok := strings.CutPrefix(call, ">"); ok && strings.HasPrefix(cut, "<") {
+		call = cut // the tags before it end alike
+	}
 	if call == "" {
 		return false
 	}
@@ -271,6 +278,19 @@ func (l *lesson) several(open, join, after string) bool {
 	return true
 }
 
+// separated is the frame of a section with a text between its calls.
+func (l *lesson) separated(open, join, after string) bool {
+	shared := commonPrefix(join, after)
+	if i := strings.LastIndexAny(shared, "<["); i >= 0 && !strings.ContainsAny(shared[i:], ">]") {
+		shared = shared[:i] // two tags begin alike
+	}
+	f := &l.form
+	f.open, f.close = open, strings.TrimSpace(after[len(shared):])
+	f.end, f.sep = strings.TrimSpace(shared), strings.TrimSpace(join[len(shared):])
+	inJSON := l.style == jsonStyle || l.style == bareStyle
+	return f.open != "" && f.close != "" && f.sep != "" && (f.end == "" || inJSON || l.tagged())
+}
+
 // unmarked is for calls that begin an answer without a marker.
 func (l *lesson) unmarked() bool {
 	switch {
@@ -284,4 +304,13 @@ func (l *lesson) unmarked() bool {
 		return false
 	}
 	return true
+}
+
+// cutLast cuts s around the last sep.
+func cutLast(s, sep string) (before, after string, found bool) {
+	i := strings.LastIndex(s, sep)
+	if i < 0 {
+		return s, "", false
+	}
+	return s[:i], s[i+len(sep):], true
 }

@@ -34,6 +34,10 @@ func (l *lesson) learnTags(text string, at span, one probeCall) bool {
 	if before, line, ok := strings.Cut(c, "\n"); ok && opening == c && strings.TrimSpace(before) != "" && strings.TrimSpace(line) != "" {
 		opening = line // what ends a name ends a text, too
 	}
+	row := false
+	if before, line, ok := cutLast(opening, "\n"); ok && opening != c && strings.TrimSpace(before) != "" && strings.TrimSpace(line) != "" {
+		opening, row = line, true // as in tables
+	}
 	t := &tags{open: strings.TrimSpace(opening), close: strings.TrimSpace(c[:len(c)-len(opening)])}
 	if t.open == "" || t.close == "" {
 		return l.learnAssignments(text, at, one, [3]string{a, b, c})
@@ -64,6 +68,9 @@ func (l *lesson) learnTags(text string, at span, one probeCall) bool {
 	}
 	if parts := betweenTags.FindStringSubmatch(key); parts != nil && !t.typed {
 		key, t.value = parts[1], []string{parts[2]}
+	}
+	if row && !t.json && !t.typed {
+		key, t.close = b, strings.TrimRight(c[:len(c)-len(opening)], spaces)
 	}
 	if t.key = key; key == "" {
 		return false

@@ -187,7 +187,7 @@ func (s *spec) tidy() {
 			}
 		}
 		return d == "" || slices.ContainsFunc(s.forms, func(f form) bool {
-			return within(f.open) || within(f.call) || within(f.close) || within(f.end) || within(f.tail) ||
+			return within(f.open) || within(f.call) || within(f.close) || within(f.sep) || within(f.end) || within(f.tail) ||
 				f.counted != "" && strings.HasPrefix(d, f.open) && strings.HasSuffix(d, f.counted) ||
 				f.countedClose && strings.HasPrefix(d, f.close) && strings.HasSuffix(d, f.counted)
 		})

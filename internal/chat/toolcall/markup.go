@@ -35,6 +35,7 @@ type markup struct {
 	list    listState
 	fence   bool // a code fence may say "json" now
 	section int  // calls of the section
+	parted  int  // calls of the section up to its last sep
 	field   int  // of the head
 	nameEnd int  // first byte of the field that can be no name's, or -1
 
@@ -58,7 +59,7 @@ type markup struct {
 // begin enters the form whose marker has come after space.
 func (p *Parser) begin(m *marker, space string) {
 	p.form = m.form
-	p.at, p.list, p.section, p.fence = inSection, noList, 0, false
+	p.at, p.list, p.section, p.parted, p.fence = inSection, noList, 0, 0, false
 	p.raw = append(append(p.raw[:0], space...), m.text...)
 	p.rawPos = p.pos - len(p.raw)
 	p.held, p.committed = true, false
@@ -179,7 +180,7 @@ func (p *Parser) sectionByte(c byte) bool {
 			return true
 		}
 	}
-	which, ver := p.lit.push(c, f.call, f.close, p.fenceWord(), f.objectEnd(), f.counted)
+	which, ver := p.lit.push(c, f.call, f.close, p.fenceWord(), f.objectEnd(), f.counted, p.separator())
 	switch {
 	case ver == more:
 		return true
@@ -194,9 +195,19 @@ func (p *Parser) sectionByte(c byte) bool {
 		p.at = inNumber
 	case which == 1:
 		p.leave()
+	case which == 5:
+		p.parted = p.section
 	}
 	p.fence = false
 	return true
+}
+
+// separator is the text that may stand before the next call, if it has not come yet.
+func (p *Parser) separator() string {
+	if p.section > p.parted {
+		return p.form.sep
+	}
+	return ""
 }
 
 // numberByte takes a byte of the number in a closing marker. Which number it is does not matter.
@@ -232,6 +243,7 @@ func (p *Parser) beginArguments() {
 	case bodyTags:
 		name, tools := p.name, p.tools
 		p.tags.start(p.form.tags, p.ending, func(parameter string) types { return tools.types(name, parameter) }, tools.parameters(name))
+		p.tags.stops = p.form.stops()
 	case bodyPython:
 		p.value.startInside(pythonFlavor, 'k')
 	case bodyBare:
@@ -281,6 +293,9 @@ func (p *Parser) argumentsByte(c byte) bool {
 	}
 	if ver == bad {
 		return p.breakOff()
+	}
+	if ver == before && p.form.endless() {
+		return p.endBefore()
 	}
 	if p.form.last {
 		if ver == done {
@@ -361,9 +376,9 @@ func (p *Parser) tailByte(c byte) bool {
 	return true
 }
 
-// commit starts the call. A form without an opening marker calls known tools only.
+// commit starts the call. A form without an opening marker or without an end calls known tools only.
 func (p *Parser) commit() bool {
-	if p.form.peek != "" {
+	if p.form.peek != "" || p.form.endless() {
 		if _, ok := p.tools[p.name]; !ok {
 			return false
 		}
@@ -425,6 +440,7 @@ func (p *Parser) rest() []byte {
 // cutOff ends the text inside markup.
 func (p *Parser) cutOff() {
 	switch {
+	case p.at == inArguments && p.form.endless() && p.endLast():
 	case p.at == inTail || p.committed && p.at == inObject && p.object.complete:
 		p.end(false, p.pos)
 	case p.committed:

@@ -126,6 +126,9 @@ func (p *Parser) run(s string) {
 		if n := len(p.source) - len(s) - len(p.pending); n >= 0 {
 			s = p.source[n:]
 			p.pending = ""
+		} else if p.at != inText {
+			s = p.pending + s
+			p.source, p.pending = s, ""
 		}
 	}
 	p.source = ""

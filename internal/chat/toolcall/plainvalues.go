@@ -17,12 +17,20 @@ const (
 
 // plainByte takes a byte of a value without quotes. Bytes that may end it are held back.
 func (r *tagReader) plainByte(c byte, out []byte) ([]byte, verdict) {
-	if len(r.hold) == 0 && !isSpace(c) && c != r.tags.plain.next[0] && c != r.end[0] {
+	if len(r.hold) == 0 && !isSpace(c) && c != r.tags.plain.next[0] && (r.end == "" || c != r.end[0]) {
 		return r.addText(c, out), more
 	}
 	r.hold = append(r.hold, c)
 	for len(r.hold) > 0 {
 		end, key := r.plainEnd(string(r.hold))
+		if end == notEnd && r.end == "" {
+			if stop, maybe := r.stopOf(string(r.hold)); stop != "" {
+				r.hold = r.hold[:0]
+				return r.endText(out), r.stop(stop[:len(stop)-1])
+			} else if maybe {
+				return out, more
+			}
+		}
 		switch end {
 		case maybeEnd:
 			return out, more
@@ -50,7 +58,7 @@ func (r *tagReader) plainByte(c byte, out []byte) ([]byte, verdict) {
 func (r *tagReader) plainEnd(held string) (plainEnd, string) {
 	maybe := false
 	switch text := strings.TrimLeft(held, spaces); {
-	case text == r.end:
+	case text == r.end && text != "":
 		return endOfCall, ""
 	case begins(r.end, text) && len(held) < maxName:
 		maybe = true

@@ -43,6 +43,8 @@ type form struct {
 	peek        string
 	// call begins each call of a section; empty if the head itself does.
 	call string
+	// sep stands between two calls of a section, once; empty if nothing but a comma does.
+	sep string
 	// bare means that models may leave out open and begin with call.
 	bare bool
 	// head are the fields between call and arguments, in order. A form without a
@@ -54,7 +56,9 @@ type form struct {
 	// body is how arguments are written after a head.
 	body body
 	tags *tags // for bodyTags
-	end  string
+	// end ends a call. If it is empty, JSON ends itself, and parameters between tags end before the
+	// first text that is no parameter of the function.
+	end string
 	// tail means that the call ends with end, its name once more, and tail: </tool:NAME>.
 	tail string
 	// objects means that calls may be JSON objects instead: {"name": …, "arguments": …},

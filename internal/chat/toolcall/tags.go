@@ -45,7 +45,8 @@ const (
 // A tagReader reads parameters between tags and writes them as one JSON object.
 type tagReader struct {
 	tags  *tags
-	end   string // of the call
+	end   string   // of the call; empty for what is no parameter
+	stops []string // without an end: texts that follow a call
 	types func(parameter string) types
 
 	state   tagState
@@ -71,7 +72,11 @@ func (r *tagReader) push(c byte, out []byte) ([]byte, verdict) {
 	case tagSeek:
 		return r.seek(c, out)
 	case tagKey:
-		return r.keyByte(c, out)
+		out, ver := r.keyByte(c, out)
+		if ver == bad && r.end == "" {
+			return out, r.stop(r.tags.open + string(r.word))
+		}
+		return out, ver
 	case tagGap:
 		if len(r.lit.word) == 0 && isSpace(c) {
 			return out, more
@@ -121,6 +126,9 @@ func (r *tagReader) seek(c byte, out []byte) ([]byte, verdict) {
 	if r.tags.named {
 		return r.elementByte(c, out)
 	}
+	if r.end == "" {
+		return r.seekWithoutEnd(c, out)
+	}
 	which, ver := r.lit.push(c, r.tags.open, r.end, r.between())
 	switch {
 	case ver == bad && (r.tags.ended || r.tags.plain != nil) && r.tags.open == "":
@@ -166,6 +174,8 @@ func (r *tagReader) elementByte(c byte, out []byte) ([]byte, verdict) {
 	case begins(r.end, string(word)), string(word) == "<", len(word) <= maxName && word[0] == '<' && isNameByte(c):
 		r.lit.word = word
 		return out, more
+	case r.end == "":
+		return out, before
 	}
 	return out, bad
 }
@@ -180,7 +190,7 @@ func (r *tagReader) keyByte(c byte, out []byte) ([]byte, verdict) {
 		return out, more
 	}
 	key := bytes.TrimSpace(r.word[:len(r.word)-len(r.tags.key)])
-	if r.tags.ended && len(key) == 0 || r.tags.plain != nil && !isName(string(key)) {
+	if r.tags.ended && len(key) == 0 || r.tags.plain != nil && !isName(string(key)) || r.end == "" && !r.mayBeKey(string(key), true) {
 		r.word = r.word[:len(r.word)-1]
 		return out, bad
 	}
