@@ -369,7 +369,7 @@ func (s *solver) result(o Options) *InferredMap {
 			"give a GPU more memory, or offload buffers too", FormatSize(int64(math.Ceil(r.HomelessBuffers)))))
 	}
 	if s.tolerant {
-		r.Warnings = append(r.Warnings, "tied parameters lie in modules that cannot be placed together: "+
+		r.Warnings = append(r.Warnings, "tied parameters are in modules that cannot be placed together: "+
 			"each module is where its own tensors fit")
 	}
 	return r

@@ -89,7 +89,7 @@ func cutNumber(path string) (before string, number int, after string) {
 	return path, -1, ""
 }
 
-// pathsOn lists what lies on d, with runs of numbers in one: "model.layers.0-6".
+// pathsOn lists the modules on d, with runs of numbers in one: "model.layers.0-6".
 func pathsOn(list []*series, d Device) []string {
 	var paths []string
 	for _, s := range list {

@@ -14,7 +14,7 @@ type Entry struct {
 }
 
 // A Map says where modules live: an ordered list of paths with their devices. The
-// longest path that a name lies under decides for it; the path "" stands for the whole
+// longest path that a name is under decides for it; the path "" stands for the whole
 // model.
 //
 // Two forms of a path go further down than the module tree, and Accelerate has neither:
@@ -103,7 +103,7 @@ func (m Map) Device(path string) (d Device, ok bool) {
 	return m.entries[i].Device, true
 }
 
-// match returns the index of the longest entry that path lies under, and how much of path it
+// match returns the index of the longest entry that path is under, and how much of path it
 // names: for PATH[a:b] that is PATH.N.
 func (m Map) match(path string) (entry, length int, ok bool) {
 	for {

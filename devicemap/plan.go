@@ -48,10 +48,10 @@ func (d DevicePlan) Used() int64 {
 type Plan struct {
 	Policy PolicyKind `json:"policy"`
 	// Map has one entry for each unit, in tree order. Every parameter and buffer of
-	// the model lies under one.
+	// the model is under one.
 	Map     Map          `json:"device_map"`
 	Devices []DevicePlan `json:"devices"` // GPUs, mps, CPU, disk
-	// Least is the minimum memory on the CPU for what is not on a GPU: two of the largest bands in
+	// Least is the minimum memory on the CPU for weights that are not on a GPU: two of the largest bands in
 	// which matrices stream, the weights of a block that have no bands, twice the largest expert, the
 	// units that are smaller than the room to stream them, the KV cache of one sequence, and the
 	// activations. Weights that are pinned to the disk stream.

@@ -11,7 +11,7 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// PolicyKind says who decides where modules go.
+// PolicyKind is a rule that decides where modules go.
 type PolicyKind string
 
 // The kinds of policy.
@@ -199,7 +199,7 @@ func bitsWarning(amount string, size int64) string {
 type UnknownPathError struct {
 	Path string
 	Near []string // paths that the model has, nearest first
-	Why  string   // what is wrong where the path is one of an expert
+	Why  string   // the fault, if the path is that of an expert
 }
 
 func (e *UnknownPathError) Error() string {

@@ -22,7 +22,7 @@ func (e *PlacementError) Error() string {
 // Solve places a model within budgets. It is deterministic: the same model, budgets and policy give
 // the same plan.
 //
-// Auto places the units of a model (blocks, and what is outside of blocks) by the bytes that a token
+// Auto places the units of a model (blocks, and modules outside of blocks) by the bytes that a token
 // reads per byte that the unit takes. First come weights that are read whole, in tree order. GPUs are
 // filled one after the other, then the CPU. Routed experts follow: all of them stay if they fit,
 // otherwise all stream one by one and the memory that is left caches them; see [Plan.CacheExperts].
@@ -103,7 +103,7 @@ func sortBudgets(budgets []Budget) ([]Budget, error) {
 	return list, nil
 }
 
-// ownSizing counts whole bytes of each tensor as it lies in memory, in dtype where that
+// ownSizing counts whole bytes of each tensor as stored in memory, in dtype where that
 // is smaller.
 func ownSizing(dtype string) (sizing, error) {
 	most := math.Inf(1)
@@ -163,7 +163,7 @@ func checked(d *divider, least int64, tight bool, budgets []Budget, p Policy) (P
 		return plan, nil
 	}
 	if h := plan.Devices[host]; h.WeightsBytes > 0 && h.Used() > h.LimitBytes {
-		return Plan{}, &PlacementError{h.Device, fmt.Sprintf("what is placed there by hand takes %s, and streaming the rest from the disk %s, which is %s more than its limit of %s allows",
+		return Plan{}, &PlacementError{h.Device, fmt.Sprintf("modules placed there by hand take %s, and streaming the rest from the disk %s, which is %s more than its limit of %s allows",
 			FormatSize(h.WeightsBytes), FormatSize(h.StagingBytes), FormatSize(h.Used()-h.LimitBytes), FormatSize(h.LimitBytes))}
 	}
 	return plan, nil
@@ -187,7 +187,7 @@ func placePins(units []unit, budgets []Budget, p Policy) error {
 	for _, b := range budgets {
 		room := max(0, b.room(b.leastKV(p.SequenceKV)))
 		if need := pinned[b.Device]; b.Device != Disk && need > room && p.Pins.Len() > 0 {
-			return &PlacementError{b.Device, fmt.Sprintf("what is placed there by hand takes %s, and of its %s only %s are free for weights",
+			return &PlacementError{b.Device, fmt.Sprintf("modules placed there by hand take %s, and of its %s only %s are free for weights",
 				FormatSize(need), FormatSize(b.Limit), FormatSize(room))}
 		}
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 // A table is a module tree as a flat list of its names, parents first: a module, then
-// its parameters, its buffers and its children. What lies below node i is the range
+// its parameters, its buffers and its children. The descendants of node i are the range
 // (i, end). Paths are made and sizes are summed once, so that the solvers compare
 // numbers.
 type table struct {
@@ -31,7 +31,7 @@ type node struct {
 	// listed: a split of the parent lists it; false for the second name of one
 	// object within one module.
 	listed bool
-	// counted: a tensor that counts lies at or below it; hasParam: a parameter.
+	// counted: a tensor that counts is at or below it; hasParam: a parameter.
 	counted, hasParam bool
 	repeated          bool // below a module that stands earlier under another name
 }
@@ -68,7 +68,7 @@ func newLoadedTable(root *meta.Module, sizes sizing, loaded map[*meta.Param]int6
 	return t, nil
 }
 
-// add appends m and what lies below it.
+// add appends m and its descendants.
 func (t *table) add(m *meta.Module, path string, depth int, repeated, listed bool) error {
 	if depth > maxDepth || len(t.nodes) > maxNodes {
 		return fmt.Errorf("devicemap: module tree too deep or too large at %.200q: does a module contain itself?", path)
@@ -199,7 +199,7 @@ func (t *table) childless(i int32) bool {
 	return m == nil || len(m.Children) == 0
 }
 
-// inside reports whether node i is node of or lies below it.
+// inside reports whether node i is node of or one of its descendants.
 func (t *table) inside(i, of int32) bool { return of <= i && i < t.nodes[of].end }
 
 // find returns the node at path.
@@ -221,7 +221,7 @@ func (t *table) find(path string) (int32, bool) {
 	return i, true
 }
 
-// under reports whether path is prefix or lies below it. Everything lies below "".
+// under reports whether path is prefix or a path below it. Every path is below "".
 func under(path, prefix string) bool {
 	if prefix == "" {
 		return true

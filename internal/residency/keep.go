@@ -214,7 +214,7 @@ func (s *stream) ahead(k int) bool {
 	return false
 }
 
-// forgetAll frees what is kept. Nothing is in the window.
+// forgetAll frees all kept segments. The window must be empty.
 func (s *stream) forgetAll() {
 	for _, g := range s.groups {
 		if g.home != nil {

@@ -234,7 +234,7 @@ func (s *Store) uses(u *unit, g *segment) bool {
 	return false
 }
 
-// copyAll copies what is not in anonymous memory yet, in order, as far as the budget has room.
+// copyAll copies segments that are not in anonymous memory yet, in order, as far as the budget has room.
 func (s *Store) copyAll(ctx context.Context) error {
 	s.copies.short.Store(0)
 	for _, g := range s.copies.order {

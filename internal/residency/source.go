@@ -79,8 +79,8 @@ func (s *Store) promote(ctx context.Context, g *segment) error {
 	return err
 }
 
-// readRows prepares the mapping of a table for lookups: a lookup reads a few rows, and not what is around
-// them, until the table is read as a whole. The caller holds making.
+// readRows prepares the mapping of a table for lookups: a lookup reads a few rows, and not their neighbours,
+// until the table is read as a whole. The caller holds making.
 func (g *segment) readRows() {
 	if !g.warm {
 		g.advise(loader.Random)

@@ -246,7 +246,7 @@ func (s *Store) bring(w *want) error {
 	case g.place == mapped:
 		return nil
 	}
-	// A table of the disk tier: a lookup reads a few rows, and should not read what is around them.
+	// A table of the disk tier: a lookup reads a few rows, and should not read their neighbours.
 	if err := s.makePieces(context.Background(), g.pieces); err != nil {
 		return err
 	}

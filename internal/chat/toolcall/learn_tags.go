@@ -31,13 +31,7 @@ func (l *lesson) learnTags(text string, at span, one probeCall) bool {
 		l.form.body, l.form.tags = bodyTags, &tags{named: true}
 		return l.fields(text, at, one, strings.TrimSpace(strings.TrimSuffix(a, "<")))
 	}
-	if before, line, ok := strings.Cut(c, "\n"); ok && opening == c && strings.TrimSpace(before) != "" && strings.TrimSpace(line) != "" {
-		opening = line // what ends a name ends a text, too
-	}
-	row := false
-	if before, line, ok := cutLast(opening, "\n"); ok && opening != c && strings.TrimSpace(before) != "" && strings.TrimSpace(line) != "" {
-		opening, row = line, true // as in tables
-	}
+	opening, row := lastLine(opening, c)
 	t := &tags{open: strings.TrimSpace(opening), close: strings.TrimSpace(c[:len(c)-len(opening)])}
 	if t.open == "" || t.close == "" {
 		return l.learnAssignments(text, at, one, [3]string{a, b, c})
@@ -80,6 +74,20 @@ func (l *lesson) learnTags(text string, at span, one probeCall) bool {
 	}
 	l.form.body, l.form.tags = bodyTags, t
 	return l.fields(text, at, one, strings.TrimSpace(a[:len(a)-len(opening)]))
+}
+
+// lastLine is the opening of a parameter: the end of what stands before it, without the line that ends
+// the name or a text. row reports whether that line ends like a row of a table. c stands between two
+// parameters.
+func lastLine(opening, c string) (line string, row bool) {
+	isText := func(s string) bool { return strings.TrimSpace(s) != "" }
+	if before, line, ok := strings.Cut(c, "\n"); ok && opening == c && isText(before) && isText(line) {
+		opening = line // what ends a name ends a text, too
+	}
+	if before, line, ok := cutLast(opening, "\n"); ok && opening != c && isText(before) && isText(line) {
+		return line, true
+	}
+	return opening, false
 }
 
 // learnAssignments finds how parameters are written whose values are JSON and have no other end:
