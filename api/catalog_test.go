@@ -311,3 +311,15 @@ func TestModelsComeAndGoUnderLoad(t *testing.T) {
 	}
 	wait.Wait()
 }
+
+// TestAModelWithoutATimeWasCreatedInYear1: /v1/models showed -62135596800 for the embedded demo model.
+func TestAModelWithoutATimeWasCreatedInYear1(t *testing.T) {
+	models := generate.NewCatalog(generate.ModelsOptions{})
+	before := time.Now()
+	if err := models.Add(generate.Source{Name: "demo"}); err != nil {
+		t.Fatal(err)
+	}
+	if got := models.Known()[0].Created; got.Before(before) {
+		t.Errorf("created %v, want the time of Add", got)
+	}
+}

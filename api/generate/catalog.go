@@ -38,7 +38,7 @@ type ModelsOptions struct {
 // A Source is a model that is loaded on demand.
 type Source struct {
 	Name    string    // as requests call it
-	Created time.Time // shown in lists of models
+	Created time.Time // shown in lists of models; the time of Add if it is zero
 	// Open loads the model. It may wait until ctx ends, for memory that other models hold; see [Models.MakeRoom].
 	Open func(ctx context.Context) (*Opened, error)
 }
@@ -124,6 +124,9 @@ func (ms *Models) Add(s Source) error {
 	}
 	if e, _, _ := ms.search(s.Name); e != nil {
 		return errors.New("generate: the name " + s.Name + " is taken")
+	}
+	if s.Created.IsZero() {
+		s.Created = time.Now()
 	}
 	ms.entries = append(ms.entries, &entry{source: s, state: ModelKnown})
 	return nil
