@@ -65,6 +65,13 @@ type Backend interface {
 	Route(experts []int32, weights []float32, logits, correction tensor.Tensor, a *meta.MoESpec)
 }
 
+// Selective is implemented by a Backend that does not multiply by weights of every format.
+type Selective interface {
+	Backend
+	// Supports reports whether weights stored as m is can be operands. It reads no data of m.
+	Supports(m Matrix) bool
+}
+
 // A Product is the operands of a Linear, or of a LinearRounded.
 type Product struct {
 	Dst, X  tensor.Tensor
