@@ -71,6 +71,8 @@ var allowed = map[string][]string{
 	"internal/backend":             {"meta", "internal/tensor"},                                                                                      // meta: the specs of norms and routers are the operations' arguments
 	"internal/backend/cpu":         {"meta", "internal/backend", "internal/tensor", "internal/kernels/...", "internal/hostmem", "internal/topology"}, // topology: threads keep to their processors
 	"internal/backend/backendtest": {"meta", "internal/backend", "internal/tensor", "internal/kernels/..."},
+	"internal/backend/cuda":        {"meta", "internal/backend", "internal/tensor", "internal/backend/cuda/driver"}, // a GPU; build tag cuda
+	"internal/backend/cuda/driver": {},                                                                             // NVIDIA's driver, bound while the program runs
 	"internal/backend/record":      {"meta", "internal/backend", "internal/tensor"},
 	"internal/stored":              {"meta", "loader", "internal/backend", "internal/tensor"},
 	"internal/kvcache":             {"meta", "internal/backend", "internal/tensor"},
@@ -78,7 +80,7 @@ var allowed = map[string][]string{
 	"internal/nn":                  {"meta", "internal/backend", "internal/tensor", "internal/kvcache", "internal/lora"},
 	"internal/residency/policy":    {},                                                                                                                                                                // pure: which experts stay in memory
 	"internal/residency":           {"internal/residency/policy", "meta", "devicemap", "loader", "internal/backend", "internal/tensor", "internal/hostmem", "internal/stored", "internal/atomicfile"}, // backend: a backend's Converter converts weights when they are loaded
-	"dispatch": {"meta", "devicemap", "loader", "internal/lora", "internal/nn", "internal/backend", "internal/backend/cpu", "internal/tensor",
+	"dispatch": {"meta", "devicemap", "loader", "internal/lora", "internal/nn", "internal/backend", "internal/backend/cpu", "internal/backend/cuda", "internal/tensor",
 		"internal/kvcache", "internal/residency", "internal/residency/policy", "internal/atomicfile", "internal/smallfile", "internal/hostmem", "internal/sample", "internal/probe", "internal/kernels/tune", "internal/topology", "internal/pressure"}, // tune: how weights are read fastest here; topology: how many threads, and whose memory weights are put in; pressure: limits that change while it runs
 	"internal/engine":            {"dispatch", "internal/sample"},
 	"internal/engine/enginetest": {"internal/engine"},   // a model without weights, for tests

@@ -1,0 +1,166 @@
+//go:build cuda
+
+package cuda
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"unsafe"
+
+	"gorgonia.org/cu"
+
+	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/backend/cuda/driver"
+)
+
+// Options say how a backend computes.
+type Options struct {
+	// Host computes what stays on the host: the router of mixtures. It is not closed by the Backend, and
+	// nothing else may use it at the same time.
+	Host backend.Backend
+	// Lanes is the number of partial sums of the CPU's kernels, 8 or 16, whose bits results have.
+	Lanes int
+}
+
+// Backend computes on one GPU. One goroutine uses it at a time, on any thread.
+type Backend struct {
+	options  Options
+	context  cu.CUContext
+	queue    driver.Queue
+	module   module
+	err      error        // the first since Sync
+	lost     error        // after which the device cannot be used
+	live     []allocation // by address
+	ring     ring         // small operands
+	bounce   []byte       // pinned: copies of memory that is not
+	scratch  scratch
+	args     [driver.MostArguments]uint64
+	rows     []int32 // of an attention
+	launches int64
+}
+
+var _ backend.Selective = (*Backend)(nil)
+
+const bounceBytes = 1 << 20
+
+// New opens GPU i of [List].
+func New(i int, o Options) (*Backend, error) {
+	if o.Lanes != 8 && o.Lanes != 16 {
+		return nil, fmt.Errorf("cuda: results cannot have the bits of a CPU with %d lanes, want 8 or 16", o.Lanes)
+	}
+	devices, reason := List()
+	if i < 0 || i >= len(devices) {
+		if reason == "" {
+			reason = fmt.Sprintf("there are %d", len(devices))
+		}
+		return nil, fmt.Errorf("cuda: no GPU %d: %s", i, reason)
+	}
+	if why := devices[i].Reason; why != "" {
+		return nil, fmt.Errorf("cuda: GPU %d (%s) cannot be used: %s", i, devices[i].Name, why)
+	}
+	b := &Backend{options: o}
+	if err := b.open(i); err != nil {
+		b.release()
+		return nil, fmt.Errorf("cuda: GPU %d: %w", i, err)
+	}
+	return b, nil
+}
+
+func (b *Backend) open(i int) error {
+	runtime.LockOSThread() // gorgonia.org/cu acts on the thread's context
+	defer runtime.UnlockOSThread()
+	device, err := cu.GetDevice(i)
+	if err != nil {
+		return err
+	}
+	if b.context, err = device.RetainPrimaryCtx(); err != nil {
+		return err
+	}
+	if err := cu.SetCurrentContext(b.context); err != nil {
+		return err
+	}
+	major, _, err := device.ComputeCapability()
+	if err != nil {
+		return err
+	}
+	if b.module, err = loadModule(major); err != nil {
+		return err
+	}
+	stream, err := cu.MakeStream(cu.NonBlocking)
+	if err != nil {
+		return err
+	}
+	// A context and a stream are the driver's handles.
+	b.queue = driver.Queue{Context: *(*unsafe.Pointer)(unsafe.Pointer(&b.context)), Stream: *(*unsafe.Pointer)(unsafe.Pointer(&stream))}
+	if b.bounce, err = b.queue.Pinned(bounceBytes); err != nil {
+		return err
+	}
+	if b.ring.host, err = b.queue.Pinned(ringBytes); err != nil {
+		return err
+	}
+	b.ring.device, err = b.allocate(ringBytes)
+	return err
+}
+
+// fail keeps the first error until Sync.
+func (b *Backend) fail(format string, a ...any) {
+	if b.err == nil {
+		b.err = fmt.Errorf("cuda: "+format, a...)
+	}
+}
+
+// check keeps an error of the driver.
+func (b *Backend) check(op string, err error) {
+	if err == nil {
+		return
+	}
+	var e driver.Error
+	if errors.As(err, &e) && e.Lost() && b.lost == nil {
+		b.lost = fmt.Errorf("the GPU was lost: %w", err)
+	}
+	b.fail("%s: %w", op, err)
+}
+
+// Lost returns the error after which the GPU cannot be used any more, or nil.
+func (b *Backend) Lost() error { return b.lost }
+
+// Sync waits for the GPU.
+func (b *Backend) Sync() error {
+	b.check("wait", b.queue.Wait())
+	b.ring.used = 0
+	err := b.err
+	b.err = nil
+	return err
+}
+
+// Close frees the GPU's memory. The context stays for other backends of the device.
+func (b *Backend) Close() error {
+	err := b.Sync()
+	b.release()
+	return err
+}
+
+func (b *Backend) release() {
+	for _, a := range b.live {
+		b.free(a.address)
+	}
+	for _, p := range []uintptr{b.ring.device, b.scratch.address} {
+		if p != 0 {
+			b.free(p)
+		}
+	}
+	driver.FreePinned(b.ring.host)
+	driver.FreePinned(b.bounce)
+	b.live, b.ring, b.bounce, b.scratch = nil, ring{}, nil, scratch{}
+}
+
+// launch queues a kernel over x·y blocks of some threads.
+func (b *Backend) launch(k kernel, x, y, threads int, args ...uint64) {
+	if b.err != nil || x == 0 || y == 0 {
+		return
+	}
+	b.launches++
+	n := copy(b.args[:], args)
+	b.check(kernelNames[k], b.queue.Launch(b.module.functions[k], x, y, threads, b.args[:n]))
+}

@@ -1,0 +1,144 @@
+//go:build cuda
+
+package driver
+
+/*
+#cgo LDFLAGS: -L${SRCDIR}/ld -ldl
+#include <stddef.h>
+#include <stdint.h>
+
+typedef uint64_t address;
+extern const char *driver_reason(void);
+extern int driver_init(void);
+extern int cuGetErrorName(int, const char **);
+extern int cuMemHostAlloc(void **, size_t, unsigned);
+extern int cuMemFreeHost(void *);
+extern int cuMemHostRegister_v2(void *, size_t, unsigned);
+extern int cuMemHostUnregister(void *);
+extern int cuCtxSetCurrent(void *);
+extern int cuStreamSynchronize(void *);
+extern int cuLaunchKernel(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **);
+extern int cuMemcpyHtoDAsync_v2(address, const void *, size_t, void *);
+extern int cuMemcpyDtoHAsync_v2(void *, address, size_t, void *);
+extern int cuMemcpyDtoDAsync_v2(address, address, size_t, void *);
+extern int cuMemsetD8Async(address, unsigned char, size_t, void *);
+
+enum { MOST = 40 };
+
+// IN sets the context, as the caller's thread may have had another.
+#define IN(call) \
+	int r = cuCtxSetCurrent(context); \
+	return r ? r : call
+
+static int launch(void *context, void *kernel, unsigned x, unsigned y, unsigned threads, void *stream, uint64_t *args, int n) {
+	void *at[MOST];
+	for (int i = 0; i < n; i++) at[i] = args + i;
+	IN(cuLaunchKernel(kernel, x, y, 1, threads, 1, 1, 0, stream, at, 0));
+}
+static int to_device(void *context, address dst, void *src, size_t n, void *stream) { IN(cuMemcpyHtoDAsync_v2(dst, src, n, stream)); }
+static int to_host(void *context, void *dst, address src, size_t n, void *stream) { IN(cuMemcpyDtoHAsync_v2(dst, src, n, stream)); }
+static int on_device(void *context, address dst, address src, size_t n, void *stream) { IN(cuMemcpyDtoDAsync_v2(dst, src, n, stream)); }
+static int clear(void *context, address dst, size_t n, void *stream) { IN(cuMemsetD8Async(dst, 0, n, stream)); }
+static int wait_for(void *context, void *stream) { IN(cuStreamSynchronize(stream)); }
+static int pinned(void *context, void **p, size_t n) { IN(cuMemHostAlloc(p, n, 1)); }
+*/
+import "C"
+
+import (
+	"fmt"
+	"unsafe"
+)
+
+// MostArguments is the largest number of arguments of a kernel.
+const MostArguments = C.MOST
+
+// Reason returns why there is no GPU to use as far as the driver knows, or "".
+func Reason() string {
+	if why := C.GoString(C.driver_reason()); why != "" {
+		return "no driver (" + why + ")"
+	}
+	if r := C.driver_init(); r != 0 {
+		return "the driver cannot start: " + Error(r).Error()
+	}
+	return ""
+}
+
+// An Error is a result of the driver that is not success.
+type Error int
+
+// Lost reports whether the error is one after which the device's context cannot be used.
+func (e Error) Lost() bool {
+	switch e {
+	case 2, 201, 304, 400, 500, 600: // memory, a wrong argument: the context lives
+		return false
+	}
+	return e >= 700 || e == 214 || e == 46
+}
+
+func (e Error) Error() string {
+	var name *C.char
+	if C.cuGetErrorName(C.int(e), &name) != 0 || name == nil {
+		return fmt.Sprintf("CUDA error %d", int(e))
+	}
+	return fmt.Sprintf("%s (CUDA error %d)", C.GoString(name), int(e))
+}
+
+func check(r C.int) error {
+	if r != 0 {
+		return Error(r)
+	}
+	return nil
+}
+
+// A Queue is a stream of a context. Work on it runs in the order of the calls, after they return. One
+// goroutine uses a Queue at a time.
+type Queue struct{ Context, Stream unsafe.Pointer }
+
+// Pinned allocates host memory that the device copies from and to without the processor. It is freed
+// with [FreePinned], when no copy uses it.
+func (q *Queue) Pinned(n int) ([]byte, error) {
+	var p unsafe.Pointer
+	if err := check(C.pinned(q.Context, &p, C.size_t(n))); err != nil {
+		return nil, fmt.Errorf("cuda: pin %d bytes of host memory: %w", n, err)
+	}
+	return unsafe.Slice((*byte)(p), n), nil
+}
+
+// FreePinned frees memory from [Queue.Pinned].
+func FreePinned(b []byte) {
+	if b != nil {
+		C.cuMemFreeHost(unsafe.Pointer(unsafe.SliceData(b)))
+	}
+}
+
+// Launch runs a kernel over x·y blocks of some threads. Its arguments are words; they are read before
+// Launch returns.
+func (q *Queue) Launch(kernel unsafe.Pointer, x, y, threads int, args []uint64) error {
+	if len(args) > MostArguments {
+		return fmt.Errorf("cuda: a kernel has %d arguments, at most %d are possible", len(args), MostArguments)
+	}
+	return check(C.launch(q.Context, kernel, C.uint(x), C.uint(y), C.uint(threads), q.Stream, (*C.uint64_t)(unsafe.Pointer(unsafe.SliceData(args))), C.int(len(args))))
+}
+
+// ToDevice copies from pinned memory, which must not change before the queue has come to it.
+func (q *Queue) ToDevice(dst uintptr, src []byte) error {
+	return check(C.to_device(q.Context, C.address(dst), unsafe.Pointer(unsafe.SliceData(src)), C.size_t(len(src)), q.Stream))
+}
+
+// ToHost copies to pinned memory, which may be read after [Queue.Wait].
+func (q *Queue) ToHost(dst []byte, src uintptr) error {
+	return check(C.to_host(q.Context, unsafe.Pointer(unsafe.SliceData(dst)), C.address(src), C.size_t(len(dst)), q.Stream))
+}
+
+// OnDevice copies n bytes within the device.
+func (q *Queue) OnDevice(dst, src uintptr, n int) error {
+	return check(C.on_device(q.Context, C.address(dst), C.address(src), C.size_t(n), q.Stream))
+}
+
+// Clear sets n bytes to 0.
+func (q *Queue) Clear(dst uintptr, n int) error {
+	return check(C.clear(q.Context, C.address(dst), C.size_t(n), q.Stream))
+}
+
+// Wait waits for all that is queued.
+func (q *Queue) Wait() error { return check(C.wait_for(q.Context, q.Stream)) }

@@ -1,0 +1,67 @@
+//go:build cuda
+
+// Binds the CUDA driver when the program starts, so that one binary runs with and without it. Each
+// function of the driver is a jump through a pointer, which leads to no_driver until load has found the
+// real one.
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <string.h>
+
+enum { NO_DEVICE = 100 }; // CUDA_ERROR_NO_DEVICE
+
+static int no_driver(void) { return NO_DEVICE; }
+
+#define SYMBOL(name)                                                                            \
+	void *heft_at_##name = (void *)no_driver;                                                    \
+	__asm__(".pushsection .text\n.globl " #name "\n.type " #name ",@function\n" #name ":\n\t"     \
+	        "movq heft_at_" #name "(%rip), %r11\n\tjmp *%r11\n.popsection\n");
+#include "symbols.h"
+#undef SYMBOL
+
+static char reason[256];
+
+// driver_reason is why there is no driver, or an empty string.
+const char *driver_reason(void) { return reason; }
+
+// gorgonia.org/cu ends the process if cuInit fails. Without a device it must not: init keeps the result
+// for driver_init, and cu finds no devices.
+static int result, (*real_init)(unsigned), (*real_count)(int *);
+
+static int init(unsigned flags) {
+	result = real_init(flags);
+	return 0;
+}
+
+static int count(int *n) {
+	*n = 0;
+	return result ? 0 : real_count(n);
+}
+
+// driver_init is the result of cuInit.
+int driver_init(void) { return result; }
+
+static int init_without(unsigned flags) { (void)flags; return 0; }
+static int count_without(int *n) { *n = 0; return 0; }
+
+extern void *heft_at_cuInit, *heft_at_cuDeviceGetCount;
+
+__attribute__((constructor)) static void load(void) {
+	heft_at_cuInit = (void *)init_without, heft_at_cuDeviceGetCount = (void *)count_without;
+	void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL), *p;
+	if (!driver) {
+		const char *why = dlerror();
+		strncpy(reason, why ? why : "libcuda.so.1 cannot be opened", sizeof reason - 1);
+		return;
+	}
+#define SYMBOL(name) \
+	if ((p = dlsym(driver, #name))) heft_at_##name = p;
+#include "symbols.h"
+#undef SYMBOL
+	if (heft_at_cuInit == (void *)init_without || heft_at_cuDeviceGetCount == (void *)count_without) {
+		strcpy(reason, "libcuda.so.1 is not a CUDA driver");
+		heft_at_cuInit = (void *)init_without, heft_at_cuDeviceGetCount = (void *)count_without;
+		return;
+	}
+	*(void **)&real_init = heft_at_cuInit, *(void **)&real_count = heft_at_cuDeviceGetCount;
+	heft_at_cuInit = (void *)init, heft_at_cuDeviceGetCount = (void *)count;
+}

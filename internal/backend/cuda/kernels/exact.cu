@@ -1,0 +1,223 @@
+// The exact kernels: every sum has the order of the CPU's kernels with as many lanes, so a result has the
+// CPU's bits. They are simple; package cuda's comment says how fast they may be.
+#include "math.h"
+#include "weights.h"
+
+KERNEL zero(u8 *p, i64 n) {
+	const i64 i = BLOCK_X * THREADS + THREAD;
+	if (i < n) p[i] = 0;
+}
+EXPORT(zero)
+
+// linear: y[t][r] = sum over k of w[r][k]·x[t][k], plus bias[r]. `lanes` threads have a row, for eight
+// tokens at a time; lane i sums columns i, i + lanes, …
+KERNEL linear(float *y, i64 ys, WEIGHT_ARGUMENTS, const float *x, i64 xs, const u8 *bias, i64 bias_step, i64 bias_format, i64 rows, i64 tokens, i64 cols, i64 lanes) {
+	enum { MANY = 8 };
+	const Weight w = WEIGHT;
+	const int lane = THREAD % (int)lanes;
+	const i64 r = BLOCK_X * (THREADS / lanes) + THREAD / lanes, first = BLOCK_Y * MANY;
+	float sum[MANY] = {};
+	if (r < rows)
+		for (i64 k = lane; k < cols; k += lanes) {
+			const float a = element(w, r, k);
+#pragma unroll
+			for (int i = 0; i < MANY; i++)
+				if (first + i < tokens) sum[i] = FMA(a, x[(first + i) * xs + k], sum[i]);
+		}
+	fold8(sum, (int)lanes);
+	if (lane != 0 || r >= rows) return;
+#pragma unroll
+	for (int i = 0; i < MANY; i++)
+		if (first + i < tokens) y[(first + i) * ys + r] = bias ? sum[i] + load(bias + r * bias_step, bias_format) : sum[i];
+}
+EXPORT(linear)
+
+KERNEL embed(float *y, i64 ys, WEIGHT_ARGUMENTS, const int *ids, i64 scale, i64 cols) {
+	const Weight w = WEIGHT;
+	const i64 c = BLOCK_X * THREADS + THREAD, r = BLOCK_Y;
+	if (c >= cols) return;
+	const float v = element(w, ids[r], c);
+	y[r * ys + c] = scalar(scale) == 1 ? v : v * scalar(scale);
+}
+EXPORT(embed)
+
+// norm has a block for each group of a row, of which `lanes` threads sum.
+KERNEL norm(float *y, i64 ys, const float *x, i64 xs, const u8 *weight, i64 weight_format, i64 weight_each, const u8 *bias, i64 bias_format, i64 bias_each, i64 dim, i64 layer, double eps, i64 offset, i64 lanes) {
+	const i64 group = BLOCK_Y * dim;
+	const float *in = x + BLOCK_X * xs + group;
+	float *out = y + BLOCK_X * ys + group;
+	SHARED float shared_mean, shared_by;
+	float mean = 0;
+	if (layer) {
+		if (THREAD == 0) {
+			double s[4] = {};
+			for (i64 i = 0; i < dim; i++) s[i % 4] += in[i];
+			shared_mean = (float)divide((s[0] + s[2]) + (s[1] + s[3]), (double)dim);
+		}
+		BARRIER();
+		mean = shared_mean;
+	}
+	float sum = 0;
+	for (i64 i = THREAD; i < dim && THREAD < lanes; i += lanes) {
+		const float d = in[i] - mean;
+		sum = FMA(d, d, sum);
+	}
+	sum = fold(sum, (int)lanes);
+	if (THREAD == 0) shared_by = (float)divide(1.0, root(divide((double)sum, (double)dim) + eps));
+	BARRIER();
+	const float by = shared_by;
+	for (i64 i = THREAD; i < dim; i += THREADS) {
+		float v = (in[i] - mean) * by;
+		if (weight) v = v * (scalar(offset) + load(weight + (weight_each ? group + i : i) * size_of(weight_format), weight_format));
+		if (bias) v = v + load(bias + (bias_each ? group + i : i) * size_of(bias_format), bias_format);
+		out[i] = v;
+	}
+}
+EXPORT(norm)
+
+KERNEL rope(float *x, i64 xs, const float *cosine, i64 cs, const float *sine, i64 ss, i64 heads, i64 dim, i64 half, i64 interleaved, i64 n) {
+	const i64 i = BLOCK_X * THREADS + THREAD;
+	if (i >= n) return;
+	const i64 pair = i % half, head = i / half % heads, row = i / half / heads;
+	float *a = x + row * xs + head * dim + (interleaved ? 2 * pair : pair), *b = interleaved ? a + 1 : a + half;
+	const float u = *a, v = *b, c = cosine[row * cs + pair], s = sine[row * ss + pair];
+	*a = u * c - v * s;
+	*b = v * c + u * s;
+}
+EXPORT(rope)
+
+KERNEL gather(float *y, i64 ys, const float *x, i64 xs, const int *rows, i64 cols) {
+	const i64 c = BLOCK_X * THREADS + THREAD, r = BLOCK_Y;
+	if (c < cols) y[r * ys + c] = x[rows[r] * xs + c];
+}
+EXPORT(gather)
+
+// scatter has a thread for each column, which adds the rows in order.
+KERNEL scatter(float *y, i64 ys, const float *x, i64 xs, const int *rows, const float *weights, i64 n, i64 cols) {
+	const i64 c = BLOCK_X * THREADS + THREAD;
+	if (c >= cols) return;
+	for (i64 i = 0; i < n; i++) {
+		float *to = y + rows[i] * ys + c;
+		*to = *to + weights[i] * x[i * xs + c];
+	}
+}
+EXPORT(scatter)
+
+KERNEL add(float *y, i64 ys, const float *x, i64 xs, i64 scale, i64 cols) {
+	const i64 c = BLOCK_X * THREADS + THREAD, r = BLOCK_Y;
+	if (c < cols) y[r * ys + c] = y[r * ys + c] + scalar(scale) * x[r * xs + c];
+}
+EXPORT(add)
+
+KERNEL gate(float *y, i64 ys, const float *g, i64 gs, const float *up, i64 us, i64 act, i64 limit, i64 cols) {
+	const i64 c = BLOCK_X * THREADS + THREAD, r = BLOCK_Y;
+	if (c >= cols) return;
+	float v = g[r * gs + c];
+	if (act == CLAMPED) {
+		const float most = scalar(limit);
+		v = gated(v > most ? most : v, 1.702f, 0);
+		y[r * ys + c] = up ? (clamped(up[r * us + c], most) + 1) * v : v;
+		return;
+	}
+	v = activate(v, act);
+	y[r * ys + c] = up ? v * up[r * us + c] : v;
+}
+EXPORT(gate)
+
+KERNEL scale(float *x, i64 xs, i64 by, i64 cap, i64 cols) {
+	const i64 c = BLOCK_X * THREADS + THREAD;
+	if (c >= cols) return;
+	float *p = x + BLOCK_Y * xs + c;
+	const float most = scalar(cap), v = *p * scalar(by);
+	*p = most > 0 ? most * hyperbolic_tangent(divide(1.f, most) * v) : v;
+}
+EXPORT(scale)
+
+// The formats of pages: those of dense values, and blocks of Q8.
+DEVICE float page_element(const u8 *row, i64 format, i64 c) {
+	return format == Q8 ? q8(row + c / 32 * 34, (int)(c % 32)) : load(row + c * size_of(format), format);
+}
+
+// store_kv has a thread for each number. Strides are in bytes.
+KERNEL store_kv(u8 *pages, i64 format, i64 page_stride, i64 head_stride, i64 token_stride, const float *x, i64 xs, const int *slots, i64 page_tokens, i64 dim, i64 width) {
+	const i64 c = BLOCK_X * THREADS + THREAD, r = BLOCK_Y;
+	if (c >= width) return;
+	const i64 slot = slots[r];
+	u8 *head = pages + slot / page_tokens * page_stride + slot % page_tokens * token_stride + c / dim * head_stride;
+	store(head + c % dim * size_of(format), format, x[r * xs + c]);
+}
+EXPORT(store_kv)
+
+// store_blocks has a thread for each block of 32 numbers of a head, the last filled up with zeros. A block
+// with a number that is not finite becomes NaN.
+KERNEL store_blocks(u8 *pages, i64 page_stride, i64 head_stride, i64 token_stride, const float *x, i64 xs, const int *slots, i64 page_tokens, i64 dim, i64 blocks) {
+	const i64 i = BLOCK_X * THREADS + THREAD, each = (dim + 31) / 32, r = BLOCK_Y;
+	if (i >= blocks) return;
+	const i64 slot = slots[r], head = i / each, first = i % each * 32;
+	u8 *to = pages + slot / page_tokens * page_stride + slot % page_tokens * token_stride + head * head_stride + i % each * 34;
+	const float *in = x + r * xs + head * dim + first;
+	const int n = (int)(dim - first < 32 ? dim - first : 32);
+	u32 top = 0;
+	for (int k = 0; k < n; k++) {
+		const u32 size = bits_of(in[k]) & 0x7fffffff;
+		top = size > top ? size : top;
+	}
+	const u16 half = top < 0x7f800000 ? to_half(divide(of_bits(top), 127.f)) : 0x7e00;
+	const float d = from_half(half), by = d != 0 && (half & 0x7c00) != 0x7c00 ? divide(1.f, d) : 0;
+	to[0] = (u8)half, to[1] = (u8)(half >> 8);
+	for (int k = 0; k < 32; k++) {
+		const float code = k < n && top < 0x7f800000 ? nearest(in[k] * by) : 0;
+		to[2 + k] = (u8)(signed char)(code > 127 ? 127 : code < -127 ? -127 : code);
+	}
+}
+EXPORT(store_blocks)
+
+// attend has a block for each query head of a row: all scores, their weights, then the values, each sum in
+// ascending order of channels or positions. rows says of each row its first visible position, the end, and
+// where its pages begin in `tables`. softcap is 0 or the cap; scale then is that of its operand.
+KERNEL attend(float *y, i64 ys, const float *q, i64 qs, const u8 *k, i64 k_format, i64 k_page, i64 k_head, i64 k_token, const u8 *v, i64 v_format, i64 v_page, i64 v_head, i64 v_token,
+              const int *rows, const int *tables, i64 page_tokens, i64 group, i64 dim, i64 value_dim, i64 scale, i64 softcap, const u8 *sinks, i64 sink_format, float *scratch, i64 pitch, i64 heads, i64 lanes) {
+	const i64 row = BLOCK_X, head = BLOCK_Y, kv_head = head / group;
+	const int lo = rows[3 * row], n = rows[3 * row + 1] - lo;
+	const int *table = tables + rows[3 * row + 2];
+	float *e = scratch + (row * heads + head) * pitch;
+	const float *in = q + row * qs + head * dim;
+	SHARED float shared_top, shared_by;
+	for (int j = THREAD; j < n; j += THREADS) {
+		const i64 at = lo + j;
+		const u8 *key = k + table[at / page_tokens] * k_page + kv_head * k_head + at % page_tokens * k_token;
+		float s = 0;
+		for (i64 c = 0; c < dim; c++) s = FMA(page_element(key, k_format, c), in[c], s);
+		s = s * scalar(scale);
+		e[j] = softcap ? scalar(softcap) * hyperbolic_tangent(s) : s;
+	}
+	BARRIER();
+	const float sink = sinks ? load(sinks + head * size_of(sink_format), sink_format) : 0;
+	if (THREAD == 0) {
+		float top = -INFINITE;
+		for (int j = 0; j < n; j++)
+			if (e[j] > top) top = e[j];
+		if (sinks && (sink > top || sink != sink)) top = sink;
+		shared_top = top;
+	}
+	BARRIER();
+	const float top = shared_top;
+	for (int j = THREAD; j < n; j += THREADS) e[j] = exponential(e[j] - top);
+	BARRIER();
+	float sum = 0;
+	if (THREAD < lanes)
+		for (int j = THREAD; j < n; j += lanes) sum = sum + e[j];
+	sum = fold(sum, (int)lanes);
+	if (THREAD == 0) shared_by = divide(1.f, sum + (sinks ? (float)accurate_exponential((double)(sink - top)) : 0.f));
+	BARRIER();
+	const float by = shared_by;
+	for (i64 c = THREAD; c < value_dim; c += THREADS) {
+		float s = 0;
+		for (int j = 0; j < n; j++) {
+			const i64 at = lo + j;
+			s = FMA(page_element(v + table[at / page_tokens] * v_page + kv_head * v_head + at % page_tokens * v_token, v_format, c), e[j], s);
+		}
+		y[row * ys + head * value_dim + c] = s * by;
+	}
+}
+EXPORT(attend)

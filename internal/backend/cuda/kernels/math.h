@@ -1,0 +1,65 @@
+// Functions of one number, in the steps of the CPU's vector kernels.
+#pragma once
+#include "device.h"
+
+// hyperbolic_tangent has the steps of tanh16.
+DEVICE float hyperbolic_tangent(float x) {
+	const float p[] = {21844.f / 6081075, -1382.f / 155925, 62.f / 2835, -17.f / 315, 2.f / 15, -1.f / 3};
+	const float square = x * x;
+	float q = p[0];
+#pragma unroll
+	for (int i = 1; i < 6; i++) q = FMA(q, square, p[i]);
+	q = FMA(q * square, x, x);
+	const float e = exponential(x + x);
+	return __builtin_fabsf(x) < 0.4f ? q : FMA(-divide(1.f, e + 1.f), 2.f, 1.f);
+}
+
+// gelu has the steps of gelu16.
+DEVICE float gelu(float g) {
+	const float p[] = {-4.029927211e-02f, 1.861777591e-01f, -2.929523738e-01f, 1.356195952e-01f, -1.899741632e-02f, 1.190550422e-01f, 1.753575899e-01f, 2.282712382e-01f, 2.538825603e-01f, 2.538853257e-01f};
+	const float size = __builtin_fabsf(g), a = size > 15 ? 15 : size, half = a * 0.5f; // a NaN stays
+	const float t = divide(1.f, FMA(a, 0.45f * 0.707106781f, 1.f));
+	float q = p[0];
+#pragma unroll
+	for (int i = 1; i < 10; i++) q = FMA(q, t, p[i]);
+	const float high = a * half, low = FMA(a, half, -high);
+	float e = exponential(0.f - high);
+	e = FMA(-e, low, e);
+	return (g < 0 ? 0 : g) - (half * e) * (q * t);
+}
+
+// gated is g·σ(g·(c1 + c3·g²)), as gate16.
+DEVICE float gated(float g, float c1, float c3) {
+	const float u = g * (c3 != 0 ? FMA(g * g, c3, c1) : c1);
+	return divide(g, 1.f + exponential(0.f - u));
+}
+
+// accurate_exponential is exp in double precision within an ulp or two.
+DEVICE double accurate_exponential(double x) {
+	if (x != x) return x;
+	if (x > 709) return x > 709.7 ? (double)INFINITE : accurate_exponential(x - 1) * 2.718281828459045;
+	if (x < -708) return 0;
+	const double scaled = x * 1.4426950408889634;
+	const i64 n = (i64)(scaled + (scaled < 0 ? -0.5 : 0.5));
+	const double r = __builtin_fma(-(double)n, 1.9082149292705877e-10, __builtin_fma(-(double)n, 0.6931471803691238, x));
+	double q = 1;
+	for (int i = 18; i > 0; i--) q = __builtin_fma(q * r, 1.0 / i, 1.0);
+	return q * __builtin_bit_cast(double, (u64)(n + 1023) << 52);
+}
+
+// The activations, as package meta numbers them.
+enum { NONE, SILU, GELU, GELU_TANH, RELU, TANH, SIGMOID, CLAMPED };
+
+DEVICE float activate(float g, i64 act) {
+	switch (act) {
+	case SILU: return gated(g, 1, 0);
+	case GELU: return gelu(g);
+	case GELU_TANH: return gated(g, 1.5957691216057307117f, 1.5957691216057307117f * 0.044715f);
+	case RELU: return g > 0 || g != g ? g : 0;
+	case SIGMOID: return (float)divide(1.0, 1.0 + accurate_exponential(-(double)g));
+	case TANH: return hyperbolic_tangent(1.f * g) * 1.f;
+	}
+	return g;
+}
+
+DEVICE float clamped(float v, float limit) { return v < -limit ? -limit : v > limit ? limit : v; }

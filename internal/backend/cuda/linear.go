@@ -1,0 +1,112 @@
+//go:build cuda
+
+package cuda
+
+import (
+	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/tensor"
+)
+
+const (
+	threads      = 128 // of a block
+	linearTokens = 8   // of a block of linear
+	mostBlocksY  = 65535
+)
+
+// Linear reads each weight once for eight tokens.
+func (b *Backend) Linear(dst, x tensor.Tensor, w backend.Matrix, bias tensor.Tensor) {
+	if b.err != nil {
+		return
+	}
+	m, ok := b.weight("linear", w)
+	if !ok {
+		return
+	}
+	tokens := x.Rows()
+	in, out := b.matrix("linear", "input", x, tokens, m.cols), b.matrix("linear", "result", dst, tokens, m.rows)
+	v := b.vector("linear", "bias", bias, m.rows, m.rows)
+	if m.rows == 0 {
+		return
+	}
+	for t := 0; t < tokens; t += linearTokens * mostBlocksY {
+		n := min(linearTokens*mostBlocksY, tokens-t)
+		y, x := out.row(t), in.row(t)
+		b.launch(kernelLinear, ceil(m.rows, threads/b.options.Lanes), ceil(n, linearTokens), threads,
+			y.at, y.stride, m.at, m.format, m.stride, m.row, m.col, m.step, m.transposed, x.at, x.stride,
+			v.at, v.step, v.format, uint64(m.rows), uint64(n), uint64(m.cols), uint64(b.options.Lanes))
+	}
+}
+
+// LinearRounded is Linear: the exact kernels round nothing.
+func (b *Backend) LinearRounded(dst, x tensor.Tensor, w backend.Matrix, bias tensor.Tensor, _ backend.Role) {
+	b.Linear(dst, x, w, bias)
+}
+
+// Products computes one after another.
+func (b *Backend) Products(ps []backend.Product) {
+	for i := range ps {
+		b.Linear(ps[i].Dst, ps[i].X, ps[i].W, ps[i].Bias)
+	}
+}
+
+// Embed widens rows of a table.
+func (b *Backend) Embed(dst tensor.Tensor, table backend.Matrix, ids []int32, scale float32) {
+	if b.err != nil {
+		return
+	}
+	m, ok := b.weight("embed", table)
+	if !ok {
+		return
+	}
+	if table.Transposed {
+		b.fail("embed: the table is transposed")
+	}
+	out := b.matrix("embed", "result", dst, len(ids), m.cols)
+	b.inside("embed", ids, m.rows)
+	b.eachRows(ids, func(first int, part []int32) {
+		y := out.row(first)
+		b.launch(kernelEmbed, ceil(m.cols, threads), len(part), threads, y.at, y.stride,
+			m.at, m.format, m.stride, m.row, m.col, m.step, 0, send(b, part), word(scale), uint64(m.cols))
+	})
+}
+
+// eachRows calls f for as many indices at a time as a launch has rows.
+func (b *Backend) eachRows(indices []int32, f func(first int, part []int32)) {
+	for first := 0; first < len(indices) && b.err == nil; first += mostBlocksY {
+		part := indices[first:min(first+mostBlocksY, len(indices))]
+		b.room(len(part))
+		f(first, part)
+	}
+}
+
+// Gather copies rows.
+func (b *Backend) Gather(dst, x tensor.Tensor, rows []int32) {
+	if b.err != nil {
+		return
+	}
+	out, in := b.matrix("gather", "result", dst, len(rows), x.Cols()), b.matrix("gather", "operand", x, x.Rows(), x.Cols())
+	b.inside("gather", rows, x.Rows())
+	b.eachRows(rows, func(first int, part []int32) {
+		y := out.row(first)
+		b.launch(kernelGather, ceil(x.Cols(), threads), len(part), threads, y.at, y.stride, in.at, in.stride, send(b, part), uint64(x.Cols()))
+	})
+}
+
+// ScatterAdd has a thread for each column, which adds rows in order.
+func (b *Backend) ScatterAdd(dst, x tensor.Tensor, rows []int32, weights []float32) {
+	if b.err != nil {
+		return
+	}
+	cols := dst.Cols()
+	out, in := b.matrix("scatter", "result", dst, dst.Rows(), cols), b.matrix("scatter", "operand", x, len(rows), cols)
+	b.inside("scatter", rows, dst.Rows())
+	if len(weights) != len(rows) {
+		b.fail("scatter: %d weights for %d rows", len(weights), len(rows))
+	}
+	b.eachRows(rows, func(first int, part []int32) {
+		b.room(len(part), len(part))
+		from := in.row(first)
+		b.launch(kernelScatter, ceil(cols, threads), 1, threads, out.at, out.stride, from.at, from.stride,
+			send(b, part), send(b, weights[first:first+len(part)]), uint64(len(part)), uint64(cols))
+	})
+}

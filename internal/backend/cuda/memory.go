@@ -1,0 +1,204 @@
+//go:build cuda
+
+package cuda
+
+import (
+	"cmp"
+	"fmt"
+	"runtime"
+	"slices"
+	"unsafe"
+
+	"gorgonia.org/cu"
+
+	"github.com/heftai/heft/internal/tensor"
+	"github.com/heftai/heft/meta"
+)
+
+func (b *Backend) allocate(n int64) (uintptr, error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := cu.SetCurrentContext(b.context); err != nil {
+		return 0, err
+	}
+	p, err := cu.MemAlloc(max(n, 1))
+	return uintptr(p), err
+}
+
+func (b *Backend) free(p uintptr) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if cu.SetCurrentContext(b.context) == nil {
+		_ = cu.MemFree(cu.DevicePtr(p)) // after a loss nothing can be freed, nor needs to be
+	}
+}
+
+// New allocates memory of the GPU.
+func (b *Backend) New(dtype meta.DType, dims ...int) (tensor.Tensor, error) {
+	t := tensor.Tensor{DType: dtype, Rank: len(dims)}
+	if len(dims) > tensor.MaxRank {
+		return tensor.Tensor{}, fmt.Errorf("cuda: tensor of shape %v has more than %d dimensions", dims, tensor.MaxRank)
+	}
+	for i, d := range dims {
+		if d < 0 {
+			return tensor.Tensor{}, fmt.Errorf("cuda: tensor of shape %v", dims)
+		}
+		t.Dims[i] = d
+	}
+	n := dtype.Bytes(meta.Elements(dims))
+	p, err := b.allocate(n)
+	if err != nil {
+		return tensor.Tensor{}, fmt.Errorf("cuda: allocate %d bytes: %w", n, err)
+	}
+	t.Address = p
+	at, _ := b.find(p)
+	b.live = slices.Insert(b.live, at, allocation{p, n})
+	return t, b.queue.Clear(p, int(max(n, 1)))
+}
+
+// Free waits for the operations before it.
+func (b *Backend) Free(t tensor.Tensor) {
+	if at, ok := b.find(t.Address); ok {
+		b.check("wait", b.queue.Wait())
+		b.live = slices.Delete(b.live, at, at+1)
+		b.free(t.Address)
+	}
+}
+
+// allocation is memory that New has given out.
+type allocation struct {
+	address uintptr
+	size    int64
+}
+
+// find returns the place of an address among the allocations, and whether one begins there.
+func (b *Backend) find(p uintptr) (at int, ok bool) {
+	return slices.BinarySearchFunc(b.live, p, func(a allocation, p uintptr) int { return cmp.Compare(a.address, p) })
+}
+
+// holds reports whether n bytes from p on are part of one allocation, so that a kernel may touch them.
+func (b *Backend) holds(p uintptr, n int) bool {
+	at, ok := b.find(p)
+	if !ok {
+		at--
+	}
+	return n <= 0 || at >= 0 && int64(p-b.live[at].address)+int64(n) <= b.live[at].size
+}
+
+// Copy copies between host and GPU through pinned memory, so host memory of any kind will do. It does not
+// hand memory of a mapped file to the driver, which could not survive a fault.
+func (b *Backend) Copy(dst, src tensor.Tensor) error {
+	if dst.DType != src.DType || dst.Rank != src.Rank || dst.Dims != src.Dims {
+		return fmt.Errorf("cuda: copy of %v %v to %v %v", src.DType, src.Shape(), dst.DType, dst.Shape())
+	}
+	if b.err != nil {
+		return b.Sync()
+	}
+	rows, width := max(dst.Rows(), 1), int(dst.DType.Bytes(int64(dst.Cols())))
+	to, from := int(dst.DType.Bytes(int64(dst.RowStride()))), int(src.DType.Bytes(int64(src.RowStride())))
+	if to == width && from == width || dst.Rank == 0 {
+		rows, width = 1, rows*width
+	}
+	if dst.Elements() == 0 {
+		return nil
+	}
+	for r := range rows {
+		for at := 0; at < width; at += len(b.bounce) {
+			if err := b.copyPart(dst, src, r*to+at, r*from+at, min(len(b.bounce), width-at)); err != nil {
+				return fmt.Errorf("cuda: copy of %v %v: %w", src.DType, src.Shape(), err)
+			}
+		}
+	}
+	return b.queue.Wait()
+}
+
+// copyPart copies n bytes from and to offsets, at most as many as fit the bounce buffer.
+func (b *Backend) copyPart(dst, src tensor.Tensor, to, from, n int) error {
+	switch {
+	case dst.Data != nil && src.Data != nil:
+		copy(dst.Data[to:to+n], src.Data[from:from+n])
+		return nil
+	case src.Data != nil:
+		if err := b.queue.Wait(); err != nil { // of the copy before
+			return err
+		}
+		copy(b.bounce, src.Data[from:from+n])
+		return b.queue.ToDevice(dst.Address+uintptr(to), b.bounce[:n])
+	case dst.Data != nil:
+		if err := b.queue.ToHost(b.bounce[:n], src.Address+uintptr(from)); err != nil {
+			return err
+		}
+		if err := b.queue.Wait(); err != nil {
+			return err
+		}
+		copy(dst.Data[to:to+n], b.bounce)
+		return nil
+	}
+	return b.queue.OnDevice(dst.Address+uintptr(to), src.Address+uintptr(from), n)
+}
+
+// ring has the small operands of operations under way: pinned host memory, and as much of the GPU.
+type ring struct {
+	host   []byte
+	device uintptr
+	used   int
+}
+
+const (
+	ringBytes = 4 << 20
+	ringAlign = 64
+)
+
+// room makes room for the operands of one operation, which then lie apart from one another.
+func (b *Backend) room(operands ...int) {
+	total := 0
+	for _, n := range operands {
+		total += 4*n + ringAlign
+	}
+	switch {
+	case b.err != nil:
+	case total > ringBytes:
+		b.fail("%d bytes of operands, at most %d are possible", total, ringBytes)
+	case b.ring.used+total > ringBytes: // what is on its way may be read still
+		b.check("wait", b.queue.Wait())
+		b.ring.used = 0
+	}
+}
+
+// send copies host values that an operation wants to the GPU, where [Backend.room] has made room for them.
+// They may change afterwards.
+func send[T int32 | float32](b *Backend, v []T) uint64 {
+	n := 4 * len(v)
+	if n == 0 || b.err != nil {
+		return 0
+	}
+	at := (b.ring.used + ringAlign - 1) &^ (ringAlign - 1)
+	b.ring.used = at + n
+	copy(b.ring.host[at:], unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(v))), n))
+	b.check("operands", b.queue.ToDevice(b.ring.device+uintptr(at), b.ring.host[at:at+n]))
+	return uint64(b.ring.device) + uint64(at)
+}
+
+// scratch is memory of the GPU for one operation at a time.
+type scratch struct {
+	address uintptr
+	size    int64
+}
+
+// reserve makes the scratch at least n bytes.
+func (b *Backend) reserve(n int64) uint64 {
+	if n > b.scratch.size && b.err == nil {
+		if b.scratch.address != 0 {
+			b.check("wait", b.queue.Wait())
+			b.free(b.scratch.address)
+		}
+		p, err := b.allocate(2 * n)
+		if err != nil {
+			b.scratch = scratch{}
+			b.fail("allocate %d bytes of scratch: %w", 2*n, err)
+			return 0
+		}
+		b.scratch = scratch{p, 2 * n}
+	}
+	return uint64(b.scratch.address)
+}

@@ -1,0 +1,173 @@
+//go:build cuda
+
+package cuda
+
+import (
+	"math"
+
+	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/tensor"
+	"github.com/heftai/heft/meta"
+)
+
+// The formats of values, as weights.h numbers them.
+const (
+	formatBF16 = iota
+	formatF16
+	formatF32
+	formatQ8
+	formatQ4
+	formatQ4K
+	formatQ6K
+)
+
+// formatOf is the number of a dense dtype.
+func formatOf(d meta.DType) (format uint64, ok bool) {
+	switch d {
+	case meta.BFloat16:
+		return formatBF16, true
+	case meta.Float16:
+		return formatF16, true
+	case meta.Float32:
+		return formatF32, true
+	}
+	return 0, false
+}
+
+func sizeOf(format uint64) int {
+	if format == formatF32 {
+		return 4
+	}
+	return 2
+}
+
+// blocks are the formats whose rows are blocks with their scales inside.
+var blocks = map[meta.QuantFormat]struct {
+	format         uint64
+	columns, bytes int
+}{
+	meta.QuantQ8:  {formatQ8, 32, 34},
+	meta.QuantQ4:  {formatQ4, 32, 18},
+	meta.QuantQ4K: {formatQ4K, 256, 144},
+	meta.QuantQ6K: {formatQ6K, 256, 210},
+}
+
+// matrix is a float32 matrix of the GPU: its address and the distance of its rows in elements.
+type matrix struct{ at, stride uint64 }
+
+// row is the matrix from a row on.
+func (m matrix) row(i int) matrix { return matrix{m.at + 4*m.stride*uint64(i), m.stride} }
+
+func (b *Backend) matrix(op, name string, t tensor.Tensor, rows, cols int) matrix {
+	if t.DType != meta.Float32 || t.Rank == 0 || t.Rows() != rows || t.Cols() != cols || t.RowStride() < cols || t.Data != nil || t.Address%4 != 0 ||
+		rows > 0 && !b.holds(t.Address, 4*((rows-1)*t.RowStride()+cols)) {
+		b.fail("%s: %s is %v %v, not float32 [%d %d] of the GPU", op, name, t.DType, t.Shape(), rows, cols)
+	}
+	return matrix{uint64(t.Address), uint64(t.RowStride())}
+}
+
+// vector is an absent or dense vector: its address, the distance of its elements in bytes, and its format.
+type vector struct {
+	at, step, format uint64
+	n                int
+}
+
+// vector checks that t is absent or has n elements, or `or`.
+func (b *Backend) vector(op, name string, t tensor.Tensor, n, or int) vector {
+	if t.IsZero() {
+		return vector{}
+	}
+	format, ok := formatOf(t.DType)
+	stride, count := 1, t.Elements()
+	if t.Rank == 1 {
+		stride = max(t.Stride, 1)
+	}
+	if !ok || count != n && count != or || t.Data != nil || t.Rank > 1 && t.RowStride() != t.Cols() || !b.holds(t.Address, ((count-1)*stride+1)*sizeOf(format)) {
+		b.fail("%s: %s is %v %v, not %d floats of the GPU", op, name, t.DType, t.Shape(), n)
+	}
+	return vector{uint64(t.Address), uint64(stride * sizeOf(format)), format, count}
+}
+
+// dense is vector for kernels that know no distance between elements.
+func (b *Backend) dense(op, name string, t tensor.Tensor, n, or int) vector {
+	v := b.vector(op, name, t, n, or)
+	if v.at != 0 && v.step != uint64(sizeOf(v.format)) {
+		b.fail("%s: elements of %s lie %d bytes apart", op, name, v.step)
+	}
+	return v
+}
+
+// weight is a stored matrix: the arguments of a Weight in weights.h, and the shape of the logical matrix.
+type weight struct {
+	at, format, stride, row, col, step, transposed uint64
+	rows, cols                                     int
+}
+
+func (b *Backend) weight(op string, m backend.Matrix) (weight, bool) {
+	w := weight{at: uint64(m.Address), step: uint64(max(m.RowStep, 1)), rows: m.OutRows(), cols: m.InCols()}
+	if m.Transposed {
+		w.transposed = 1
+	}
+	ok := m.Rank == 2 && m.Data == nil
+	if m.Quant != nil {
+		block, known := blocks[m.Quant.Format]
+		ok = ok && known && m.Quant.Height == 0 && m.Row >= 0 && m.Col >= 0 && m.Quant.Width%block.columns == 0 && m.Col+m.Dims[1] <= m.Quant.Width
+		w.format, w.row, w.col = block.format, uint64(m.Row), uint64(m.Col)
+		if known {
+			stride := m.Quant.Width / block.columns * block.bytes
+			w.stride, ok = uint64(stride), ok && b.holds(m.Address, (m.Row+m.Dims[0])*stride)
+		}
+	} else {
+		format, known := formatOf(m.DType)
+		size := sizeOf(format)
+		rows, cols := m.Dims[0], m.Dims[1] // stored ones, as far as the step leads
+		if m.RowStep > 1 && m.Transposed {
+			cols = (w.rows-1)*m.RowStep + 1
+		} else if m.RowStep > 1 {
+			rows = (w.rows-1)*m.RowStep + 1
+		}
+		ok = ok && known && (m.Elements() == 0 || b.holds(m.Address, ((rows-1)*m.RowStride()+cols)*size))
+		w.format, w.stride = format, uint64(m.RowStride()*size)
+	}
+	if !ok {
+		stored := m.DType.String()
+		if m.Quant != nil {
+			stored = m.Quant.Format.String()
+		}
+		b.fail("%s: weight %v stored as %s cannot be used by the GPU", op, m.Shape(), stored)
+	}
+	return w, b.err == nil
+}
+
+// Supports reports whether there are kernels for the format of m.
+func (b *Backend) Supports(m backend.Matrix) bool {
+	if m.Quant != nil {
+		_, ok := blocks[m.Quant.Format]
+		return ok && m.Quant.Height == 0
+	}
+	_, ok := formatOf(m.DType)
+	return ok
+}
+
+// inside checks the indices of an operation.
+func (b *Backend) inside(op string, indices []int32, n int) {
+	for i, v := range indices {
+		if v < 0 || int(v) >= n {
+			b.fail("%s: index %d is %d of %d", op, i, v, n)
+			return
+		}
+	}
+}
+
+// word is a float as an argument.
+func word(x float32) uint64 { return uint64(math.Float32bits(x)) }
+
+func flag(v bool) uint64 {
+	if v {
+		return 1
+	}
+	return 0
+}
+
+// ceil is a/n rounded up.
+func ceil(a, n int) int { return (a + n - 1) / n }

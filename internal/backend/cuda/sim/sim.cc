@@ -1,0 +1,325 @@
+// A CUDA driver for tests, on a machine without a GPU: libcuda.so.1 with the functions that package cuda
+// uses. Kernels run on the processor, from a library that is built of the same source as the PTX.
+//
+// It is strict where a real driver is not: device memory is unmapped around each allocation and full of
+// 0xCD at first, so a kernel that reads or writes beyond an allocation ends the process; a copy beyond
+// one, or on another device than the current context's, is an error; threads of a block that do not meet
+// at a barrier are error 719; a misaligned load is an illegal instruction.
+//
+// The environment, read by cuInit:
+//   CUDASIM_KERNELS   the library of kernels
+//   CUDASIM_DEVICES   how many devices there are (1)
+//   CUDASIM_MEMORY    bytes of each (1 GiB)
+//   CUDASIM_LATE      not empty: work of a stream is done when somebody waits for it, and not before
+//   CUDASIM_SEED      threads of a block run in an order shuffled by this number
+//   CUDASIM_FAIL      launch:N: launch N, from 0 on, fails, and the device is lost
+//   CUDASIM_INIT      the result of cuInit
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <dlfcn.h>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <sys/mman.h>
+#include <vector>
+
+typedef int Result;
+typedef uint64_t Address;
+#define API extern "C" Result
+
+enum { SUCCESS = 0, INVALID = 1, NO_MEMORY = 2, NO_DEVICE = 100, NO_SUCH_DEVICE = 101, BAD_IMAGE = 200, NO_CONTEXT = 201, NO_LIBRARY = 209, NOT_FOUND = 500, NOT_READY = 600, LAUNCH_FAILED = 719 };
+enum { MOST_DEVICES = 16, MOST_THREADS = 1024, STACK = 32 << 10, PAGE = 4096, ALIGNMENT = 256 };
+
+struct Context { int device; };
+struct Kernel { void (*run)(uint64_t *); int arguments; };
+struct Module { void *library; };
+struct Stream { std::vector<std::function<Result()>> queue; };
+struct Memory { size_t size, mapped; char *base; int device; };
+
+static std::mutex mutex; // of everything below
+static int devices = 1;
+static size_t memory_of_each = (size_t)1 << 30, used[MOST_DEVICES];
+static bool late, lost;
+static long fail_at = -1, launches;
+static std::mt19937 *shuffle;
+static Context contexts[MOST_DEVICES];
+static Stream default_stream;
+static std::map<Address, Memory> allocations;
+static std::map<Address, size_t> pinned;
+static thread_local Context *current;
+
+#define LOCK std::lock_guard<std::mutex> guard(mutex)
+
+static Stream *stream_of(void *s) { return s ? (Stream *)s : &default_stream; }
+
+// drain does what is queued. After a loss nothing runs any more.
+static Result drain(Stream *s) {
+	Result result = lost ? LAUNCH_FAILED : SUCCESS;
+	for (auto &work : s->queue)
+		if (!result) result = work();
+	s->queue.clear();
+	return result;
+}
+
+static Result submit(void *stream, std::function<Result()> work) {
+	if (lost) return LAUNCH_FAILED;
+	if (!late) return work();
+	stream_of(stream)->queue.push_back(std::move(work));
+	return SUCCESS;
+}
+
+template <class V> static bool within(const std::map<Address, V> &all, Address p, size_t n, size_t (*size)(const V &), typename std::map<Address, V>::const_iterator *at) {
+	*at = all.upper_bound(p);
+	if (*at == all.begin()) return false;
+	--*at;
+	return p + n <= (*at)->first + size((*at)->second);
+}
+
+// on_device reports whether bytes belong to one allocation of the current context's device.
+static bool on_device(Address p, size_t n) {
+	std::map<Address, Memory>::const_iterator at;
+	return current && within<Memory>(allocations, p, n, [](const Memory &m) { return m.size; }, &at) && at->second.device == current->device;
+}
+
+static bool is_pinned(Address p, size_t n) {
+	std::map<Address, size_t>::const_iterator at;
+	return within<size_t>(pinned, p, n, [](const size_t &s) { return s; }, &at);
+}
+
+static const char *setting(const char *name) {
+	const char *value = getenv(name);
+	return value && *value ? value : nullptr;
+}
+
+API cuInit(unsigned) {
+	LOCK;
+	if (const char *v = setting("CUDASIM_INIT")) return atoi(v);
+	if (const char *v = setting("CUDASIM_DEVICES")) devices = atoi(v);
+	if (const char *v = setting("CUDASIM_MEMORY")) memory_of_each = strtoull(v, nullptr, 0);
+	if (const char *v = setting("CUDASIM_SEED")) shuffle = new std::mt19937((unsigned)atoi(v));
+	if (const char *v = setting("CUDASIM_FAIL")) sscanf(v, "launch:%ld", &fail_at);
+	late = setting("CUDASIM_LATE");
+	for (int i = 0; i < MOST_DEVICES; i++) contexts[i].device = i;
+	return devices > MOST_DEVICES ? INVALID : SUCCESS;
+}
+
+API cuDriverGetVersion(int *version) { return *version = 12090, SUCCESS; }
+API cuDeviceGetCount(int *n) { return *n = devices, SUCCESS; }
+API cuDeviceGet(int *device, int i) { return i < 0 || i >= devices ? (Result)NO_SUCH_DEVICE : (*device = i, (Result)SUCCESS); }
+API cuDeviceGetName(char *name, int n, int device) { return snprintf(name, (size_t)n, "Simulated GPU %d", device), SUCCESS; }
+API cuDeviceTotalMem_v2(size_t *bytes, int) { return *bytes = memory_of_each, SUCCESS; }
+
+API cuDeviceGetAttribute(int *value, int attribute, int) {
+	switch (attribute) {
+	case 75: return *value = setting("CUDASIM_CAPABILITY") ? atoi(setting("CUDASIM_CAPABILITY")) / 10 : 8, SUCCESS;
+	case 76: return *value = setting("CUDASIM_CAPABILITY") ? atoi(setting("CUDASIM_CAPABILITY")) % 10 : 0, SUCCESS;
+	case 16: return *value = 4, SUCCESS; // multiprocessors
+	case 1: return *value = MOST_THREADS, SUCCESS;
+	}
+	return *value = 0, SUCCESS;
+}
+
+API cuGetErrorName(int error, const char **name) {
+	switch (error) {
+	case NO_MEMORY: return *name = "CUDA_ERROR_OUT_OF_MEMORY", SUCCESS;
+	case INVALID: return *name = "CUDA_ERROR_INVALID_VALUE", SUCCESS;
+	case NO_DEVICE: return *name = "CUDA_ERROR_NO_DEVICE", SUCCESS;
+	case LAUNCH_FAILED: return *name = "CUDA_ERROR_LAUNCH_FAILED", SUCCESS;
+	}
+	return INVALID;
+}
+
+API cuDevicePrimaryCtxRetain(Context **c, int device) { return *c = &contexts[device], SUCCESS; }
+API cuDevicePrimaryCtxRelease_v2(int) { return SUCCESS; }
+API cuCtxSetCurrent(Context *c) { return current = c, SUCCESS; }
+API cuCtxGetCurrent(Context **c) { return *c = current, SUCCESS; }
+API cuCtxGetDevice(int *device) { return current ? (*device = current->device, (Result)SUCCESS) : (Result)NO_CONTEXT; }
+
+API cuMemGetInfo_v2(size_t *free, size_t *total) {
+	LOCK;
+	if (!current) return NO_CONTEXT;
+	*total = memory_of_each, *free = memory_of_each - used[current->device];
+	return SUCCESS;
+}
+
+// An allocation ends where a page ends, but for its alignment, and an unmapped page follows.
+API cuMemAlloc_v2(Address *p, size_t n) {
+	LOCK;
+	if (!current) return NO_CONTEXT;
+	if (!n) return INVALID;
+	if (lost) return LAUNCH_FAILED;
+	if (n > memory_of_each - used[current->device]) return NO_MEMORY;
+	const size_t room = (n + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT, mapped = (room + PAGE - 1) / PAGE * PAGE + 2 * PAGE;
+	char *base = (char *)mmap(nullptr, mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (base == MAP_FAILED || mprotect(base + PAGE, mapped - 2 * PAGE, PROT_READ | PROT_WRITE)) return NO_MEMORY;
+	memset(base + PAGE, 0xCD, mapped - 2 * PAGE);
+	*p = (Address)(base + mapped - PAGE - room);
+	allocations[*p] = {n, mapped, base, current->device};
+	used[current->device] += n;
+	return SUCCESS;
+}
+
+API cuMemFree_v2(Address p) {
+	LOCK;
+	auto at = allocations.find(p);
+	if (at == allocations.end()) return INVALID;
+	used[at->second.device] -= at->second.size;
+	munmap(at->second.base, at->second.mapped);
+	allocations.erase(at);
+	return SUCCESS;
+}
+
+API cuMemHostAlloc(void **p, size_t n, unsigned) {
+	if (posix_memalign(p, PAGE, n)) return NO_MEMORY;
+	LOCK;
+	pinned[(Address)*p] = n;
+	return SUCCESS;
+}
+
+API cuMemFreeHost(void *p) {
+	LOCK;
+	if (!pinned.erase((Address)p)) return INVALID;
+	free(p);
+	return SUCCESS;
+}
+
+// As the driver does: bytes of memory that is not pinned are taken at once, those of pinned memory when the
+// stream comes to them.
+API cuMemcpyHtoDAsync_v2(Address to, const void *from, size_t n, void *stream) {
+	LOCK;
+	if (!on_device(to, n)) return INVALID;
+	if (is_pinned((Address)from, n)) return submit(stream, [=] { return memcpy((void *)to, from, n), SUCCESS; });
+	auto bytes = std::make_shared<std::vector<char>>((const char *)from, (const char *)from + n);
+	return submit(stream, [=] { return memcpy((void *)to, bytes->data(), n), SUCCESS; });
+}
+
+API cuMemcpyDtoHAsync_v2(void *to, Address from, size_t n, void *stream) {
+	LOCK;
+	if (!on_device(from, n)) return INVALID;
+	return submit(stream, [=] { return memcpy(to, (void *)from, n), SUCCESS; });
+}
+
+API cuMemcpyDtoDAsync_v2(Address to, Address from, size_t n, void *stream) {
+	LOCK;
+	if (!on_device(to, n) || !on_device(from, n)) return INVALID;
+	return submit(stream, [=] { return memmove((void *)to, (void *)from, n), SUCCESS; });
+}
+
+API cuMemsetD8Async(Address to, unsigned char value, size_t n, void *stream) {
+	LOCK;
+	if (!on_device(to, n)) return INVALID;
+	return submit(stream, [=] { return memset((void *)to, value, n), SUCCESS; });
+}
+
+API cuStreamCreate(void **s, unsigned) { return *s = new Stream, SUCCESS; }
+
+API cuStreamDestroy_v2(void *s) {
+	LOCK;
+	delete (Stream *)s;
+	return SUCCESS;
+}
+
+API cuStreamSynchronize(void *s) {
+	LOCK;
+	return drain(stream_of(s));
+}
+
+API cuStreamQuery(void *s) {
+	LOCK;
+	return stream_of(s)->queue.empty() ? SUCCESS : NOT_READY;
+}
+
+API cuModuleLoadData(Module **m, const char *image) {
+	if (!strstr(image, ".version")) return BAD_IMAGE;
+	const char *path = setting("CUDASIM_KERNELS");
+	*m = new Module{dlopen(path ? path : "kernels.so", RTLD_NOW | RTLD_LOCAL)};
+	if ((*m)->library) return SUCCESS;
+	fprintf(stderr, "simulated driver: %s\n", dlerror());
+	return NO_LIBRARY;
+}
+
+API cuModuleLoadDataEx(Module **m, const char *image, unsigned, void *, void *) { return cuModuleLoadData(m, image); }
+API cuModuleUnload(Module *) { return SUCCESS; }
+
+API cuModuleGetFunction(Kernel **k, Module *m, const char *name) {
+	char symbol[128];
+	snprintf(symbol, sizeof symbol, "%s__run", name);
+	void *run = dlsym(m->library, symbol);
+	snprintf(symbol, sizeof symbol, "%s__arguments", name);
+	int *arguments = (int *)dlsym(m->library, symbol);
+	if (!run || !arguments) return NOT_FOUND;
+	*k = new Kernel{(void (*)(uint64_t *))run, *arguments};
+	return SUCCESS;
+}
+
+// A block runs on one thread of the processor: its threads are fibers, which a barrier switches. They are
+// switched by hand, as swapcontext makes two system calls.
+extern "C" {
+thread_local int sim_thread, sim_threads;
+thread_local int64_t sim_block_x, sim_block_y;
+thread_local float sim_lane[2][8][MOST_THREADS];
+void sim_switch(void **from, void *to);
+}
+asm(".text\n.globl sim_switch\nsim_switch:\n"
+    " push %rbp\n push %rbx\n push %r12\n push %r13\n push %r14\n push %r15\n"
+    " mov %rsp, (%rdi)\n mov %rsi, %rsp\n"
+    " pop %r15\n pop %r14\n pop %r13\n pop %r12\n pop %rbx\n pop %rbp\n ret\n");
+
+static thread_local void *scheduler, *fiber[MOST_THREADS];
+static thread_local Kernel *running;
+static thread_local uint64_t *words;
+static thread_local int ended;
+
+static void fiber_main() {
+	running->run(words);
+	ended++;
+	sim_switch(&fiber[sim_thread], scheduler);
+	__builtin_unreachable();
+}
+
+extern "C" void sim_barrier(void) { sim_switch(&fiber[sim_thread], scheduler); }
+
+static Result run_block(const std::vector<int> &order) {
+	static thread_local char *stacks = (char *)malloc((size_t)STACK * MOST_THREADS);
+	const int n = (int)order.size();
+	ended = 0;
+	for (int t = 0; t < n; t++) {
+		void **top = (void **)((uintptr_t)(stacks + (size_t)STACK * (t + 1)) & ~(uintptr_t)15) - 2;
+		*top = (void *)fiber_main, top -= 6;
+		memset(top, 0, 6 * sizeof *top);
+		fiber[t] = top;
+	}
+	while (ended < n) {
+		for (int t : order) sim_thread = t, sim_switch(&scheduler, fiber[t]);
+		if (ended > 0 && ended < n) return LAUNCH_FAILED; // some wait for others that have ended
+	}
+	return SUCCESS;
+}
+
+static Result run_grid(Kernel *k, uint64_t *arguments, unsigned x, unsigned y, unsigned threads) {
+	std::vector<int> order(threads);
+	for (unsigned t = 0; t < threads; t++) order[t] = (int)t;
+	running = k, words = arguments, sim_threads = (int)threads;
+	for (unsigned j = 0; j < y; j++)
+		for (unsigned i = 0; i < x; i++) {
+			if (shuffle) std::shuffle(order.begin(), order.end(), *shuffle);
+			sim_block_x = i, sim_block_y = j;
+			if (Result r = run_block(order)) return lost = true, r;
+		}
+	return SUCCESS;
+}
+
+API cuLaunchKernel(Kernel *k, unsigned x, unsigned y, unsigned z, unsigned threads, unsigned ty, unsigned tz, unsigned, void *stream, void **parameters, void **) {
+	LOCK;
+	if (!current) return NO_CONTEXT;
+	if (!x || !y || y > 65535 || z != 1 || !threads || threads > MOST_THREADS || ty != 1 || tz != 1) return INVALID;
+	if (launches++ == fail_at) lost = true;
+	std::vector<uint64_t> arguments((size_t)k->arguments);
+	for (int i = 0; i < k->arguments; i++) arguments[(size_t)i] = *(uint64_t *)parameters[i];
+	return submit(stream, [=]() mutable { return run_grid(k, arguments.data(), x, y, threads); });
+}
