@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"runtime"
 	"strings"
 	"text/tabwriter"
@@ -28,6 +29,7 @@ type devicesCmd struct {
 type machine struct {
 	System  string          `json:"system"` // such as linux/amd64
 	Devices []deviceInfo    `json:"devices"`
+	NoGPU   string          `json:"no_gpu,omitempty"` // why there is no GPU among the devices
 	Memory  memoryInfo      `json:"memory"`
 	CPUs    int             `json:"cpus"`    // that the process may run on
 	Cores   int             `json:"cores"`   // physical ones among them
@@ -49,6 +51,16 @@ type machine struct {
 type deviceInfo struct {
 	Device         devicemap.Device `json:"device"`
 	AvailableBytes *int64           `json:"available_bytes"` // null: no limit, or not known
+	GPU            *gpuInfo         `json:"gpu,omitempty"`
+}
+
+// gpuInfo is what a device that is a GPU has besides.
+type gpuInfo struct {
+	Name        string `json:"name"`
+	MemoryBytes int64  `json:"memory_bytes"`
+	Capability  string `json:"capability"`
+	Used        bool   `json:"used"`
+	Reason      string `json:"reason,omitempty"` // why it is not used
 }
 
 // nodeInfo is memory that some processors have near. Threads on several nodes keep to theirs.
@@ -65,7 +77,7 @@ type memoryInfo struct {
 	Limit     *int64 `json:"limit_bytes"`     // of its control group
 }
 
-// Run looks at the machine. GPUs are of builds that have them.
+// Run looks at the machine.
 func (c *devicesCmd) Run(ctx context.Context, out cmdline.Output) error {
 	h := dispatch.DescribeHost()
 	m := machine{
@@ -73,8 +85,9 @@ func (c *devicesCmd) Run(ctx context.Context, out cmdline.Output) error {
 		Devices: []deviceInfo{
 			{Device: devicemap.CPU, AvailableBytes: positive(h.AvailableBytes)}, {Device: devicemap.Disk}},
 		Memory: memoryInfo{Total: positive(h.TotalBytes), Available: positive(h.AvailableBytes), Limit: positive(h.LimitBytes)},
-		CPUs:   h.CPUs, Cores: h.Cores, Threads: h.Threads, Kernels: kernels.Names(), Builds: map[string]bool{"cuda": false},
+		CPUs:   h.CPUs, Cores: h.Cores, Threads: h.Threads, Kernels: kernels.Names(), Builds: map[string]bool{"cuda": dispatch.GPUCode},
 	}
+	m.addGPUs(dispatch.GPUs())
 	for _, n := range h.Nodes {
 		m.Nodes = append(m.Nodes, nodeInfo{ID: n.ID, CPUs: n.CPUs, Bytes: positive(n.Bytes)})
 	}
@@ -106,6 +119,32 @@ func (c *devicesCmd) Run(ctx context.Context, out cmdline.Output) error {
 	return m.print(out)
 }
 
+// addGPUs puts GPUs before the other devices, as maps fill them first.
+func (m *machine) addGPUs(gpus []dispatch.GPU, reason string) {
+	var devices []deviceInfo
+	for _, g := range gpus {
+		devices = append(devices, deviceInfo{Device: devicemap.GPU(g.Number), AvailableBytes: positive(g.AvailableBytes),
+			GPU: &gpuInfo{Name: g.Name, MemoryBytes: g.MemoryBytes, Capability: g.Capability, Used: g.Reason == "", Reason: g.Reason}})
+	}
+	m.Devices, m.NoGPU = append(devices, m.Devices...), reason
+}
+
+// printGPUs writes a line for each GPU, or why there is none.
+func (m *machine) printGPUs(w io.Writer) {
+	if m.NoGPU != "" {
+		fmt.Fprintf(w, "gpu\tnone\t%s\n", m.NoGPU)
+	}
+	for _, d := range m.Devices {
+		switch g := d.GPU; {
+		case g == nil:
+		case g.Used:
+			fmt.Fprintf(w, "gpu %s\t%s\t%s, %s free, compute capability %s\n", d.Device, g.Name, devicemap.FormatSize(g.MemoryBytes), devicemap.FormatSize(*d.AvailableBytes), g.Capability)
+		default:
+			fmt.Fprintf(w, "gpu %s\t%s\tnot used: %s\n", d.Device, g.Name, g.Reason)
+		}
+	}
+}
+
 func positive(n int64) *int64 {
 	if n <= 0 {
 		return nil
@@ -133,6 +172,7 @@ func (m *machine) print(out cmdline.Output) error {
 		return devicemap.FormatSize(*n)
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	m.printGPUs(w)
 	fmt.Fprintf(w, "cpu\tmemory\t%s, %s available to this process\n", size(m.Memory.Total, "unknown"), size(m.Memory.Available, "unknown"))
 	fmt.Fprintf(w, "\tcontrol group\t%s\n", size(m.Memory.Limit, "no limit"))
 	fmt.Fprintf(w, "\tthreads\t%d on %s\n", m.Threads, m.processors())
@@ -154,7 +194,6 @@ func (m *machine) print(out cmdline.Output) error {
 		}
 	}
 	m.Fetch.print(w)
-	fmt.Fprintln(w, "gpu\tnone\tthis build has no code for GPUs")
 	fmt.Fprintln(w, "disk\tweights\tstreamed from the checkpoint's own files")
 	if m.Rates != nil && m.Rates.Disk != nil {
 		how := "past the page cache"
