@@ -34,17 +34,18 @@ DEVICE float gated(float g, float c1, float c3) {
 	return divide(g, 1.f + exponential(0.f - u));
 }
 
-// accurate_exponential is exp in double precision within an ulp or two.
+// accurate_exponential is exp in double precision within an ulp or two, and 0 where it is below the normal
+// numbers. 2^n is in two parts, as it may be beyond the range where the result is not.
 DEVICE double accurate_exponential(double x) {
 	if (x != x) return x;
-	if (x > 709) return x > 709.7 ? (double)INFINITE : accurate_exponential(x - 1) * 2.718281828459045;
+	if (x > 709.7827) return (double)INFINITE;
 	if (x < -708) return 0;
 	const double scaled = x * 1.4426950408889634;
-	const i64 n = (i64)(scaled + (scaled < 0 ? -0.5 : 0.5));
+	const i64 n = (i64)(scaled + (scaled < 0 ? -0.5 : 0.5)), half = n / 2;
 	const double r = __builtin_fma(-(double)n, 1.9082149292705877e-10, __builtin_fma(-(double)n, 0.6931471803691238, x));
 	double q = 1;
 	for (int i = 18; i > 0; i--) q = __builtin_fma(q * r, 1.0 / i, 1.0);
-	return q * __builtin_bit_cast(double, (u64)(n + 1023) << 52);
+	return q * __builtin_bit_cast(double, (u64)(half + 1023) << 52) * __builtin_bit_cast(double, (u64)(n - half + 1023) << 52);
 }
 
 // The activations, as package meta numbers them.
