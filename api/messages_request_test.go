@@ -17,6 +17,23 @@ import (
 	"github.com/heftai/heft/internal/generatetest"
 )
 
+// TestAThreadOfMessagesIsSentAgain: Anthropic's clients continue a thread with its last messages alone, and recover from
+// the code thread_not_found with all messages; a thread that is created has them all already.
+func TestAThreadOfMessagesIsSentAgain(t *testing.T) {
+	s := serve(t, generatetest.Spoken(t, &enginetest.Model{}, engine.Options{}))
+	result := `{"max_tokens": 9, "messages": [{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "call_a", "content": "sunny"}]}], "thread": `
+	status, e := s.object("POST", messagesPath, result+`{"type": "continue", "previous_message_id": "msg_a"}}`)
+	if status != http.StatusNotFound || at(e, "error", "type") != "not_found_error" || at(e, "error", "details", "error_code") != "thread_not_found" {
+		t.Errorf("a thread that continues: %d %v", status, e)
+	}
+	if status, e = s.object("POST", messagesPath, result+`{"type": "create"}}`); status != http.StatusBadRequest || at(e, "error", "details") != nil {
+		t.Errorf("a result without its call: %d %v", status, e)
+	}
+	if status, e = s.object("POST", messagesPath, `{"max_tokens": 9, "messages": [{"role": "user", "content": "a"}], "thread": {"type": "create"}}`); status != http.StatusOK {
+		t.Errorf("a thread that begins: %d %v", status, e)
+	}
+}
+
 // TestMessagesNameWhatIsWrong: each wrong field is a 400 that names it and, where it is of a service, the tool.
 func TestMessagesNameWhatIsWrong(t *testing.T) {
 	s := serve(t, generatetest.Spoken(t, &enginetest.Model{}, engine.Options{}))

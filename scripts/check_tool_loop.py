@@ -25,6 +25,9 @@ MARKERS = ["<think>", "</think>", "<tool_call>", "</tool_call>", "<tool_response
 HIDDEN, LAYERS, HEADS, HEAD, INNER = 64, 2, 4, 16, 192
 CALL = {"name": "get_weather", "arguments": json.dumps({"city": "Oslo"})}
 ANSWER = "It is sunny in Oslo."
+FINAL = [{"type": "function", "function": {"name": "final_answer", "description": "Provides a final answer to the given problem.", "parameters": {
+    "type": "object", "properties": {"answer": {"type": "string", "description": "The final answer to the problem"}}, "required": ["answer"]}}}]
+HELLO, GREETING = "Say hello.", "Hello there!"  # without tools
 
 
 def byte_alphabet():
@@ -117,10 +120,11 @@ def write_model(folder, template, merges):
 class Server:
     """A server of one folder on a free port."""
 
-    def __init__(self, binary, folder, log):
+    def __init__(self, binary, folder, log, key=""):
         self.log = open(log, "w", encoding="utf-8")
+        self.key = key
         self.process = subprocess.Popen(
-            [binary, "--model", str(folder), "--port", "0"], stderr=self.log, stdout=self.log)
+            [binary, "--model", str(folder), "--port", "0"], stderr=self.log, stdout=self.log, env=os.environ | {"HEFT_API_KEY": key})
         self.url = None
         deadline = time.time() + 60
         while self.url is None:
@@ -139,11 +143,12 @@ class Server:
                 time.sleep(0.05)
 
     def get(self, path):
-        with urllib.request.urlopen(self.url + path) as answer:
+        request = urllib.request.Request(self.url + path, headers={"Authorization": f"Bearer {self.key}"})
+        with urllib.request.urlopen(request) as answer:
             return json.load(answer)
 
     def post(self, path, body):
-        request = urllib.request.Request(self.url + path, json.dumps(body).encode(), {"Content-Type": "application/json"})
+        request = urllib.request.Request(self.url + path, json.dumps(body).encode(), {"Content-Type": "application/json", "Authorization": f"Bearer {self.key}"})
         try:
             with urllib.request.urlopen(request) as answer:
                 return json.load(answer)
@@ -194,6 +199,16 @@ def conversations(n):
         yield messages, offered, call
         result = {"role": "tool", "tool_call_id": "call_1", "content": rng.choice(results)}
         yield messages + [call, result], offered, {"role": "assistant", "content": ANSWER}
+        if i % 4 == 0:  # as smolagents' agents have it
+            task = messages[:-1] + [{"role": "user", "content": "New task:\n" + messages[-1]["content"]}]
+            both = offered + FINAL
+            yield task, both, call
+            did = [{"id": f"chatcmpl-tool-{rng.getrandbits(64):x}", "type": "function", "function": {"name": "get_weather", "arguments": {"city": "Oslo"}}}]
+            answer = {"name": "final_answer", "arguments": json.dumps({"answer": ANSWER})}
+            task += [{"role": "assistant", "content": f"Calling tools:\n{did}"}, {"role": "user", "content": f"Observation:\n{rng.choice(results)}"}]
+            yield task, both, {"role": "assistant", "content": "", "tool_calls": [{"id": "call_2", "type": "function", "function": answer}]}
+        if i % 3 == 0:
+            yield messages[:-1] + [{"role": "user", "content": HELLO}], [], {"role": "assistant", "content": GREETING}
 
 
 def write_records(server, path, n):
@@ -265,10 +280,10 @@ def main():
     subprocess.run([train, "run", f"--model={base}", f"--data={data}", f"--output={out}", "--sequence=4096", "--batch=4", "--learning-rate=4e-3", "--lr-scheduler=cosine",
                     "--warmup-steps=10", f"--epochs={os.environ.get('HEFT_TOOL_EPOCHS', '4')}", "--save-steps=-1", "--log-steps=20"], check=True)
     print(f"trained in {time.time() - started:.0f} s, {sum(f.stat().st_size for f in out.glob('*.safetensors')) // 4096} k parameters")
-    server = Server(serve, out, folder / "serve.log")
+    server = Server(serve, out, folder / "serve.log", "check-key" if command else "")
     try:
         if command:
-            env = os.environ | {"OPENAI_BASE_URL": server.url + "/v1", "OPENAI_API_KEY": "none", "HEFT_MODEL": server.get("/v1/models")["data"][0]["id"]}
+            env = os.environ | {"OPENAI_BASE_URL": server.url + "/v1", "OPENAI_API_KEY": server.key, "HEFT_MODEL": server.get("/v1/models")["data"][0]["id"]}
             sys.exit(subprocess.run(command, env=env, check=False).returncode)
         results = [loop(server, content) for content in ({"content": None}, {}, {"content": ""})]
         results.append(responses_loop(server))

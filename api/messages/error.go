@@ -14,8 +14,30 @@ import (
 
 // errorObject is Anthropic's error object.
 type errorObject struct {
-	Type    string `json:"type"`
-	Message string `json:"message"`
+	Type    string        `json:"type"`
+	Message string        `json:"message"`
+	Details *errorDetails `json:"details,omitempty"`
+}
+
+// errorDetails are for clients that recover from an error.
+type errorDetails struct {
+	Code string `json:"error_code"`
+}
+
+// errLostThread is the cause of the error with which a client sends its whole conversation again: the server keeps no
+// threads of messages.
+var errLostThread = errors.New("messages: the thread is not stored")
+
+// refuseThread fails if a request continues a thread of messages, of which it has the last messages only.
+func refuseThread(f *wire.Fields) {
+	thread, ok := f.Object("thread")
+	if !ok {
+		return
+	}
+	kind := ""
+	if thread.String("type", &kind); kind == "continue" {
+		f.FailWith(&wire.Error{Kind: wire.NotFound, Field: f.Path("thread"), Message: "The server keeps no threads; send all messages.", Err: errLostThread})
+	}
 }
 
 // errorBody is the body of an answer, or an event, that carries an error.
@@ -52,7 +74,10 @@ func newErrorBody(e *wire.Error, h http.Header) errorBody {
 	default:
 		kind = "invalid_request_error"
 	}
-	body := errorBody{Type: "error", Error: errorObject{kind, message(e)}}
+	body := errorBody{Type: "error", Error: errorObject{Type: kind, Message: message(e)}}
+	if errors.Is(e, errLostThread) {
+		body.Error.Details = &errorDetails{"thread_not_found"}
+	}
 	if id := h.Get(serverID); id != "" {
 		body.RequestID = &id
 	}

@@ -32,6 +32,7 @@ const maxStops = 64
 func decode(ctx context.Context, f *wire.Fields, m *generate.Model, answered bool) (*request, error) {
 	q := &request{model: m}
 	foreign.Refuse(f, foreign.Messages)
+	refuseThread(f)
 	q.decodeSampling(f, answered)
 	f.Bool("stream", &q.stream)
 	q.decodeOutput(f)

@@ -67,7 +67,7 @@ func callerLessons(t *testing.T) string {
 
 // TestToolLoop trains a tiny model to call a tool, serves it, and runs the loop to its end:
 // the call that the server parsed goes back without content, and the model answers.
-// scripts/check-tool-loop.sh does the same with real templates, check-tool-clients.sh with
+// scripts/check-tool-loop.sh does the same with real templates, check-clients.sh with
 // well-known clients.
 func TestToolLoop(t *testing.T) {
 	dir, out := modelOf(t, callerConfig), filepath.Join(t.TempDir(), "out")
