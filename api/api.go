@@ -33,7 +33,7 @@ type Options struct {
 	Keys *keys.Set
 	// AdminKeys are keys with which clients may also change what is served. If requests need no key, all may.
 	AdminKeys []string
-	// LoraDir is the folder below which clients may load LoRA adapters of the first model; "": they may not.
+	// LoraDir is the folder below which clients may load LoRA adapters; "": they may not.
 	LoraDir string
 	Access  Access // which web pages and host names may use the server
 	// Timeouts limit how long clients may take; New itself keeps only the one for stalling.
@@ -59,6 +59,8 @@ type Options struct {
 type RequestMemory struct {
 	Bytes int64
 	Count func(n int64) // counts n more bytes, or fewer if n is negative; nil: nothing counts
+	// Notify has its argument called with the new Bytes when they change; nil: they do not.
+	Notify func(func(n int64))
 }
 
 // A service is what the handlers share.
@@ -144,25 +146,22 @@ func (s *service) kept(m *generate.Model) *store.Store {
 		return s.Store
 	}
 	kept := store.NewMemory(s.Requests.Bytes/storeShare, s.Requests.Count)
-	s.follow(m, func(n int64) { kept.Resize(n / storeShare) })
+	s.follow(func(n int64) { kept.Resize(n / storeShare) })
 	return kept
 }
 
 // requestsOf is the memory that the plan of m keeps for requests.
 func requestsOf(m *generate.Model) RequestMemory {
 	if d := m.Dispatched(); d != nil && d.RequestBytes() > 0 {
-		return RequestMemory{d.RequestBytes(), d.CountRequests}
+		return RequestMemory{d.RequestBytes(), d.CountRequests, d.NotifyRequests}
 	}
 	return RequestMemory{}
 }
 
-// follow calls f when the memory for requests of m changes with the limit of its memory.
-func (s *service) follow(m *generate.Model, f func(n int64)) {
-	if m == nil {
-		return
-	}
-	if d := m.Dispatched(); d != nil && d.RequestBytes() > 0 {
-		d.NotifyRequests(f)
+// follow calls f when the memory for requests changes with the limit of memory.
+func (s *service) follow(f func(n int64)) {
+	if s.Requests.Notify != nil {
+		s.Requests.Notify(f)
 	}
 }
 
@@ -170,7 +169,7 @@ func (s *service) follow(m *generate.Model, f func(n int64)) {
 func (s *service) handler(m *generate.Model, ds dialects) http.Handler {
 	fail := func(w http.ResponseWriter, r *http.Request, err error) { ds.errorsOf(r)(w, err) }
 	requests := wire.NewMemory(s.ofRequests(s.Requests.Bytes), s.Requests.Count)
-	s.follow(m, func(n int64) { requests.Admit(s.ofRequests(n)) })
+	s.follow(func(n int64) { requests.Admit(s.ofRequests(n)) })
 	r := chi.NewRouter()
 	r.Use(patient(s.Timeouts.Stall), identify, logAccess, recoverPanic(fail), secure, newGate(s.Access, fail).protect,
 		newGuard(slices.Concat(s.APIKeys, s.AdminKeys), s.Keys, fail).protect, limit(requests, ds.errorsOf), middleware.GetHead, leased)

@@ -21,7 +21,7 @@ if ! cat "${pins[@]}" | cmp -s - "$tools/installed"; then
 fi
 cells=$(mktemp)
 trap 'rm -f "$cells"' EXIT
-export HEFT_NODE_MODULES=$tools/node HEFT_CLIENT_TOOLS=$tools HEFT_CELLS=$cells
+export PYTHONDONTWRITEBYTECODE=1 HEFT_NODE_MODULES=$tools/node HEFT_CLIENT_TOOLS=$tools HEFT_CELLS=$cells
 scripts/check-tool-loop.sh "${1:-}" bash -c '
 	set -eu
 	openai2=instructor,litellm,llama-index

@@ -31,6 +31,7 @@ type fleet struct {
 	limit  int64 // of the host's memory, now
 	loaded []*loaded
 	heap   *heapLimit
+	notify []func(n int64)
 }
 
 func newFleet(ctx context.Context, c *runCmd, w request) (*fleet, error) {
@@ -85,8 +86,19 @@ func (f *fleet) limitNow() int64 {
 func (f *fleet) setLimit(limit, taken int64) {
 	f.mu.Lock()
 	f.limit = limit
+	notify := f.notify
 	f.mu.Unlock()
 	f.ledger.SetLimit(max(limit, taken) - dispatch.RuntimeBytes)
+	for _, call := range notify {
+		call(dispatch.RequestMemory(limit))
+	}
+}
+
+// notifyRequests has call called with the memory for requests whenever the limit of the host's memory changes.
+func (f *fleet) notifyRequests(call func(n int64)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.notify = append(f.notify, call)
 }
 
 // draft opens the i-th model.

@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -153,6 +154,22 @@ func TestTheFirstModelIsLoadedAtTheStart(t *testing.T) {
 	for _, args := range []string{"--model x=" + dir + "/a --model x=" + dir + "/b", "--model " + dir + "/a " + dir + "/b", "--model =" + dir,
 		"--model " + dir + "/a --model " + dir + "/b --served-model-name s", "--models-dir " + dir + "/a/none", "--models-dir " + t.TempDir(), "--load-timeout 0s", "--idle-unload=-1s"} {
 		misuse{args, 2, "-"}.check(t)
+	}
+}
+
+// TestRequestsOfAFolderFollowTheLimit: without a first model, too, HTTP's memory for requests follows the limit.
+func TestRequestsOfAFolderFollowTheLimit(t *testing.T) {
+	s := fleetOf(t, runCmd{servedFlags: servedFlags{ModelsDir: shelf(t, "a")}, placeFlags: placeFlags{MaxMemory: "cpu=4GiB"}})
+	if n := len(s.fleet.notify); n != 2 { // requests, and the store in memory
+		t.Errorf("%d parts of HTTP follow the limit, want 2", n)
+	}
+	var got []int64
+	s.fleet.notifyRequests(func(n int64) { got = append(got, n) })
+	for _, limit := range []int64{512 << 20, 4 << 30} {
+		s.fleet.setLimit(limit, 0)
+	}
+	if want := []int64{dispatch.RequestMemory(512 << 20), dispatch.RequestMemory(4 << 30)}; !slices.Equal(got, want) || got[0] >= got[1] {
+		t.Errorf("memory for requests: got %d, want %d", got, want)
 	}
 }
 

@@ -107,7 +107,7 @@ func (c *runCmd) build(ctx context.Context, w request) (*service, error) {
 		}
 		m = s.first.generator
 	} else {
-		o.Requests = api.RequestMemory{Bytes: dispatch.RequestMemory(f.limitNow()), Count: f.ledger.CountRequests}
+		o.Requests = api.RequestMemory{Bytes: dispatch.RequestMemory(f.limitNow()), Count: f.ledger.CountRequests, Notify: f.notifyRequests}
 	}
 	s.server = api.NewServer(m, o)
 	return s, nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -63,6 +64,56 @@ func TestAdaptersOfRequests(t *testing.T) {
 	if want := []string{"a", "nobody", "b"}; !slices.Equal(m.names, want) {
 		t.Errorf("the model was asked for %v, want %v", m.names, want)
 	}
+}
+
+// crowded is a model whose memory for adapters is full while adapter a runs.
+type crowded struct {
+	*enginetest.Model
+	full    atomic.Bool
+	refused atomic.Int32
+}
+
+func (m *crowded) NewAdaptedSequence(promptLen int, name string) (engine.Sequence, error) {
+	if name == "b" && m.full.Load() {
+		m.refused.Add(1)
+		return nil, engine.ErrAdaptersFull
+	}
+	return m.NewSequence(promptLen), nil
+}
+
+// TestARequestWaitsForAdapterMemory: a request whose adapter has no room waits, and runs after one that ends.
+func TestARequestWaitsForAdapterMemory(t *testing.T) {
+	m := &crowded{Model: &enginetest.Model{MaxLen: 1 << 20}}
+	m.full.Store(true)
+	e := engine.New(m, engine.Options{MaxBatch: 4})
+	defer e.Close()
+	submit := func(adapter string, tokens int) *engine.Stream {
+		s, err := e.Submit(context.Background(), engine.Request{Prompt: []int32{1, 2}, MaxTokens: tokens, Adapter: adapter})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	next := func(s *engine.Stream) engine.Event {
+		ev, err := s.Next(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ev
+	}
+	first := submit("a", 1<<19)
+	next(first) // it runs
+	second := submit("b", 2)
+	for m.refused.Load() == 0 {
+		if next(first).Finish != "" {
+			t.Fatal("the first request ended before the second was tried")
+		}
+	}
+	m.full.Store(false)
+	first.Close()
+	for next(second).Finish == "" {
+	}
+	second.Close()
 }
 
 // TestStatsNameTheAdapters: those in the batch, and those that wait.
