@@ -127,9 +127,9 @@ def table(path, names):
                 reasons.setdefault(r["detail"], []).append(f"{r['client']} {r['cell']}")
             elif r["state"] != "pass":
                 bad.append(f"{r['client']} {r['cell']}: {r['detail']}")
-    print(f"\n{'client':34}" + "".join(f"{cell:12}" for cell in CELLS))
+    print(f"\n{'client':38}" + "".join(f"{cell:12}" for cell in CELLS))
     for (client, version), cells in rows.items():
-        print(f"{client + ' ' + version:34}" + "".join(f"{cells.get(cell, 'MISSING'):12}" for cell in CELLS))
+        print(f"{client + ' ' + version:38}" + "".join(f"{cells.get(cell, 'MISSING'):12}" for cell in CELLS))
     print("\nout of scope:")
     for reason, cells in reasons.items():
         print(f"  {', '.join(cells)}: {reason}")
