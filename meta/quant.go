@@ -76,12 +76,16 @@ func (f *fields) quantisation() quantised {
 		if f.has(name) {
 			f.fail(name, "%s instead of an object", kindOf(f.values[name]))
 		}
+		f.refuseMLX()
 		return q
 	}
 	method, _ := c["quant_method"].(string)
+	if method == "" {
+		f.refuseMLX()
+	}
 	list, methods := formatsOf(method)
 	if len(list) == 0 {
-		f.fail(name+".quant_method", "%.40q is not supported (supported: %s)", method, strings.Join(methods, ", "))
+		f.fail(name+".quant_method", "%.40q is not supported (supported: %s); %s", method, strings.Join(methods, ", "), unquantisedAdvice)
 		return q
 	}
 	q.formats = list
@@ -93,6 +97,18 @@ func (f *fields) quantisation() quantised {
 }
 
 const quantField = "quantization_config."
+
+// unquantisedAdvice says what to do about a published format that Heft does not support.
+const unquantisedAdvice = "take the model's bfloat16 folder with --quantize q4_0, or a GGUF file"
+
+// refuseMLX rejects the config of weights that MLX has quantised. They have the names of unquantised
+// weights and no quant_method: only the field quantization tells.
+func (f *fields) refuseMLX() {
+	c, _ := f.values["quantization"].(map[string]any)
+	if c["group_size"] != nil && c["bits"] != nil {
+		f.fail("quantization", "weights quantised by MLX are not supported; %s", unquantisedAdvice)
+	}
+}
 
 // readFP8 reads the fields of fine-grained FP8.
 func (q *quantised) readFP8(f *fields, c map[string]any) {
@@ -112,7 +128,7 @@ func (q *quantised) readNibbles(f *fields, c map[string]any) {
 		q.inputs = int(max(n, 0))
 	}
 	if bits := c["bits"]; bits != nil && bits != json.Number("4") {
-		f.fail(quantField+"bits", "%.20s instead of 4 is not supported", fmt.Sprint(bits))
+		f.fail(quantField+"bits", "%.20s instead of 4 is not supported; %s", fmt.Sprint(bits), unquantisedAdvice)
 	}
 	if c["checkpoint_format"] == "gptq_v2" {
 		q.bias = 0

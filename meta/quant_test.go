@@ -173,3 +173,41 @@ func TestQuantisationRefused(t *testing.T) {
 		}
 	}
 }
+
+// TestUnsupportedFormatsSayWhatToTake: the error of a published format that has no reader names the
+// format and what to take instead, as does that of MLX, whose configs have no quant_method.
+func TestUnsupportedFormatsSayWhatToTake(t *testing.T) {
+	const mlx = `{"group_size": 64, "bits": 4}`
+	method := func(name string) string { return `"quantization_config": {"quant_method": "` + name + `"}` }
+	for _, test := range []struct{ fields, want string }{
+		{method("hqq"), `quantization_config.quant_method: "hqq"`},
+		{method("torchao"), `quantization_config.quant_method: "torchao"`},
+		{method("exl2"), `quantization_config.quant_method: "exl2"`},
+		{method("exl3"), `quantization_config.quant_method: "exl3"`},
+		{method("bitsandbytes"), `quantization_config.quant_method: "bitsandbytes"`},
+		{method("compressed-tensors"), `quantization_config.quant_method: "compressed-tensors"`},
+		{`"quantization_config": {"quant_method": "gptq", "bits": 8}`, "quantization_config.bits: 8"},
+		{`"quantization": ` + mlx, "quantization: weights quantised by MLX"},
+		{`"quantization": ` + mlx + `, "quantization_config": ` + mlx, "quantization: weights quantised by MLX"},
+	} {
+		config, err := ReadConfig([]byte(strings.TrimSuffix(smallLlama, "}") + ", " + test.fields + "}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = New(config, nil)
+		var bad *ConfigError
+		if !errors.As(err, &bad) || !strings.Contains(err.Error(), test.want) ||
+			!strings.Contains(err.Error(), "bfloat16 folder with --quantize q4_0") {
+			t.Errorf("%s: %v", test.fields, err)
+		}
+	}
+	for _, fields := range []string{`"quantization": null`, `"quantization": {}`, `"quantization": "none"`} {
+		config, err := ReadConfig([]byte(strings.TrimSuffix(smallLlama, "}") + ", " + fields + "}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := New(config, nil); err != nil {
+			t.Errorf("%s: %v", fields, err)
+		}
+	}
+}

@@ -66,7 +66,7 @@ func (w *wrapper) textFields(whole *fields) *fields {
 		tied = tied || text.bool("tie_word_embeddings", false)
 	}
 	values["tie_word_embeddings"] = tied
-	for _, name := range []string{"bos_token_id", "eos_token_id", "pad_token_id", "dtype", "torch_dtype", "quantization_config"} {
+	for _, name := range []string{"bos_token_id", "eos_token_id", "pad_token_id", "dtype", "torch_dtype", "quantization_config", "quantization"} {
 		if whole.has(name) {
 			values[name] = whole.values[name]
 		}

@@ -38,6 +38,7 @@ func TestWrapperErrorsNameTheTextModel(t *testing.T) {
 	for config, want := range map[string]string{
 		`{"model_type": "llava", "text_config": {"model_type": "opt"}}`:                  `text_config.model_type: "opt" is not supported`,
 		`{"model_type": "llava", "text_config": {"hidden_act": "tanhshrink"}}`:           `text_config.hidden_act: activation "tanhshrink" is not supported`,
+		`{"model_type": "llava", "quantization": {"group_size": 64, "bits": 4}}`:         "quantization: weights quantised by MLX are not supported",
 		`{"model_type": "llava", "text_config": 3}`:                                      "text_config: a number instead of an object",
 		`{"model_type": "qwen3_vl_text"}`:                                                `model_type: "qwen3_vl_text" is not supported`,
 		`{"model_type": "mistral3", "text_config": {"rope_scaling": {"type": "ntk"}}}`:   `text_config.rope_scaling.type: "ntk" is not supported`,
