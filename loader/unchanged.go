@@ -112,6 +112,9 @@ func hashOf(ctx context.Context, file *os.File, drop bool, pace func(context.Con
 	var h maphash.Hash
 	h.SetSeed(hashSeed)
 	buf := make([]byte, hashed)
+	if drop {
+		hostmem.ReadNoAhead(file) // what was read ahead would stay
+	}
 	for off := int64(0); ; {
 		if err := pace(ctx); err != nil {
 			return 0, err

@@ -60,3 +60,9 @@ func refusesDirect(err error) bool {
 func DropCache(f *os.File, off, n int64) {
 	_ = unix.Fadvise(int(f.Fd()), off, n, unix.FADV_DONTNEED)
 }
+
+// ReadNoAhead keeps buffered reads of f from bringing more of the file into the page cache than they ask
+// for. It is a hint.
+func ReadNoAhead(f *os.File) {
+	_ = unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_RANDOM)
+}

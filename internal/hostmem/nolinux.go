@@ -19,3 +19,6 @@ func refusesDirect(err error) bool { return errors.Is(err, errors.ErrUnsupported
 
 // DropCache does nothing here.
 func DropCache(*os.File, int64, int64) {}
+
+// ReadNoAhead does nothing here.
+func ReadNoAhead(*os.File) {}
