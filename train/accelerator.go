@@ -61,7 +61,13 @@ func New(c Config) (*Accelerator, error) {
 	if a.base == nil {
 		a.base = slog.Default()
 	}
+	how, err := c.sharing()
+	if err != nil {
+		return nil, err
+	}
 	a.rank = rank.New(rank.Options{
+		Strategy:          how.strategy,
+		Sharding:          how.options,
 		Comm:              c.World.transport(),
 		Context:           c.World.context(),
 		Rule:              accumulation.Rule{Steps: accum.Steps, WithLoader: on(accum.SyncWithDataloader), EachBatch: accum.SyncEachBatch},

@@ -16,6 +16,9 @@ import (
 type Config struct {
 	// World is this rank's place, as [Launch] passes it. Nil is a world of one rank.
 	World *World
+	// Plugin says how the ranks share the work. Its World must be nil or World. Nil keeps
+	// everything on each rank, as a [TorchDDPPlugin] does.
+	Plugin Plugin
 	// GradientAccumulationSteps is short for GradientAccumulation{Steps: n}. Setting both is an
 	// error.
 	GradientAccumulationSteps int

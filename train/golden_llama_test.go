@@ -18,8 +18,8 @@ import (
 	"github.com/heftai/heft/train/tensor"
 )
 
-// TestGoldenDDP trains a tiny llama on several ranks. Cases of a sharded optimizer are
-// run as plain ones, whose numbers they share.
+// TestGoldenDDP trains a tiny llama on several ranks. Cases of a sharded optimizer run as plain ones
+// too, whose numbers they share.
 func TestGoldenDDP(t *testing.T) {
 	n := 0
 	t.Cleanup(func() { golden.Count(t, "train/ddp", n) })
@@ -40,6 +40,10 @@ func TestGoldenDDP(t *testing.T) {
 			t.Run(c.Name, func(t *testing.T) {
 				t.Parallel()
 				report(t, c.run(t))
+				if c.Zero1 {
+					c.stage = 1
+					report(t, c.run(t))
+				}
 			})
 		}
 	}
@@ -59,10 +63,12 @@ type llamaCase struct {
 	}
 	MaxNorm limit `json:"max_grad_norm"`
 	Final   string
+	Zero1   bool
 	Ranks   []struct{ Rows []llamaRow }
 
 	dir, base string
 	texts     [][2][]int // input ids and labels
+	stage     int        // of ZeRO; 0 runs TorchDDPPlugin
 }
 
 type llamaRow struct {
@@ -149,6 +155,7 @@ func (c *llamaCase) run(t *testing.T) error {
 	if !golden.JSON(t, filepath.Join(filepath.Dir(c.base), "data.json"), &texts) {
 		return fmt.Errorf("no texts beside %s", c.base)
 	}
+	c.texts = nil
 	for _, b := range texts.Batches {
 		for i := range b.IDs {
 			c.texts = append(c.texts, [2][]int{b.IDs[i], b.Labels[i]})
@@ -168,7 +175,11 @@ func (c *llamaCase) run(t *testing.T) error {
 }
 
 func (c *llamaCase) rank(ctx context.Context, w *World, m *llama) error {
-	a, err := New(Config{World: w, GradientAccumulationSteps: int(c.Steps)})
+	cfg := Config{World: w, GradientAccumulationSteps: int(c.Steps), Plugin: &TorchDDPPlugin{World: w}}
+	if c.stage > 0 {
+		cfg.Plugin = &LowLevelZeroPlugin{World: w, Stage: c.stage}
+	}
+	a, err := New(cfg)
 	if err != nil {
 		return err
 	}
@@ -218,6 +229,9 @@ func (c *llamaCase) micro(ctx context.Context, a *Accelerator, m *llama, tape *t
 	}
 	mean, err := Reduce(ctx, a, []float64{value}, ReduceMean)
 	params := Params(m)
+	if c.stage > 0 && a.SyncGradients() {
+		w.Local = nil // each rank has a part
+	}
 	err = first(err, check("SyncGradients", w.Sync, a.SyncGradients()), within("loss", 2e-5, w.Loss, value),
 		within("mean loss", 2e-5, w.Mean, mean[0]), within("norm of this rank", 1e-4, w.Local, optim.Norm(params, 2)))
 	if err != nil || !a.SyncGradients() {

@@ -29,7 +29,7 @@ func (a *Accelerator) ClipGradNorm(params []optim.Param, limit, p float64) (floa
 	if err := a.UnscaleGradients(); err != nil {
 		return 0, err
 	}
-	return optim.ClipNorm(params, limit, p), nil
+	return a.rank.ClipNorm(params, limit, p)
 }
 
 // ClipGradValue limits every gradient of params to ±limit, after unscaling.

@@ -92,8 +92,8 @@ func unchanged(*net) {}
 // inMemory builds the net that newRun has.
 func inMemory(context.Context, *World) *net { return newNet(0.1) }
 
-// sharded returns a function that builds nets whose values are split between n ranks.
-func sharded(t *testing.T, n int) func(context.Context, *World) *net {
+// splitModel returns a function that builds nets whose values are split between n ranks.
+func splitModel(t *testing.T, n int) func(context.Context, *World) *net {
 	var shards [][]*tensortest.Shard
 	newNet(0.1).move(func(_ int, values []float32) tensor.Storage {
 		s := tensortest.NewShards(t.Context(), values, n)
@@ -132,7 +132,7 @@ func TestShardedParametersTrainTheSame(t *testing.T) {
 	const ranks = 2
 	plain, split := t.TempDir(), t.TempDir()
 	want := trainStored(t, ranks, "", plain, unchanged, inMemory)
-	got := trainStored(t, ranks, "", split, unchanged, sharded(t, ranks))
+	got := trainStored(t, ranks, "", split, unchanged, splitModel(t, ranks))
 	if !slices.EqualFunc(got, want, outcome.equal) {
 		t.Errorf("got %v, want %v", got, want)
 	}
@@ -141,7 +141,7 @@ func TestShardedParametersTrainTheSame(t *testing.T) {
 
 	// Either kind continues from the other's checkpoint.
 	want = trainStored(t, ranks, filepath.Join(split, "state"), t.TempDir(), unchanged, inMemory)
-	got = trainStored(t, ranks, filepath.Join(plain, "state"), t.TempDir(), unchanged, sharded(t, ranks))
+	got = trainStored(t, ranks, filepath.Join(plain, "state"), t.TempDir(), unchanged, splitModel(t, ranks))
 	if !slices.EqualFunc(got, want, outcome.equal) {
 		t.Errorf("after loading: got %v, want %v", got, want)
 	}
@@ -150,7 +150,7 @@ func TestShardedParametersTrainTheSame(t *testing.T) {
 // A rank that cannot write its files does not leave the others waiting for its shards.
 func TestSavingShardsFailsOnAllRanks(t *testing.T) {
 	broken := errors.New("the disk is full")
-	build, c, dir := sharded(t, 2), exact(t), t.TempDir()
+	build, c, dir := splitModel(t, 2), exact(t), t.TempDir()
 	err := Launch(t.Context(), 2, func(ctx context.Context, w *World) error {
 		r, err := newRunOf(build(ctx, w), w, c)
 		if err != nil {

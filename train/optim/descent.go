@@ -186,6 +186,34 @@ func (d *Descent) AddGroup(params []Param, change ...func(*Group)) error {
 	return nil
 }
 
+// Replace puts f's result in place of each parameter, in order: a part of it, say. It fails if f does
+// or if d has stepped; d is then unchanged.
+func (d *Descent) Replace(f func(Param) (Param, error)) error {
+	var all [][]Param
+	for i, g := range d.groups {
+		var params []Param
+		for j, p := range g.Params {
+			if d.memory[p].step > 0 {
+				return errors.New("optim: replace parameters: the optimizer has stepped")
+			}
+			q, err := f(p)
+			if err != nil {
+				return fmt.Errorf("optim: group %d, parameter %d: %w", i, j, err)
+			}
+			params = append(params, q)
+		}
+		all = append(all, params)
+	}
+	clear(d.memory)
+	for i, g := range d.groups {
+		g.Params = all[i]
+		for _, p := range g.Params {
+			d.memory[p] = &memory{slots: map[string][]float32{}}
+		}
+	}
+	return nil
+}
+
 func (d *Descent) Groups() []*Group   { return d.groups }
 func (d *Descent) DefaultLR() float64 { return d.def.LR }
 

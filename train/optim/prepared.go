@@ -26,7 +26,11 @@ func (p *Prepared) Step() error {
 		return nil
 	}
 	if p.Scaler == nil {
-		return p.Optimizer.Step()
+		err := p.Optimizer.Step()
+		if s, ok := p.Optimizer.(interface{ StepWasSkipped() bool }); ok {
+			p.skipped = s.StepWasSkipped()
+		}
+		return err
 	}
 	if p.Scaler.check(p.Optimizer).stepped { // others did not come along
 		if err := p.Scaler.Update(); err != nil {

@@ -94,7 +94,17 @@ func (s *Scaler) Unscale(o Optimizer) error {
 			}
 		}
 	}
+	if a, ok := o.(agreeing); ok {
+		var err error
+		c.overflow, err = a.AgreeOverflow(c.overflow)
+		return err
+	}
 	return nil
+}
+
+// agreeing is an optimizer of which each rank sees only a part of the gradients.
+type agreeing interface {
+	AgreeOverflow(mine bool) (any bool, err error)
 }
 
 // Step steps o unless its gradients overflowed. It reports whether it did.

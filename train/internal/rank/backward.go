@@ -18,7 +18,7 @@ func (r *Rank) Accumulate(ctx context.Context, f func(context.Context) error, mo
 	r.Position.Advance(r.Rule)
 	defer func(was []tensor.Module) { r.window = was }(r.window)
 	r.window = modules
-	if r.Position.Sync || r.Rule.EachBatch {
+	if r.Position.Sync || r.Rule.EachBatch || r.Group.NoSync() != nil {
 		return f(ctx)
 	}
 	return r.WithSync(modules, false, func() error { return f(ctx) })
@@ -26,6 +26,9 @@ func (r *Rank) Accumulate(ctx context.Context, f func(context.Context) error, mo
 
 // WithSync runs f with the averaging of the modules' gradients switched on or off.
 func (r *Rank) WithSync(modules []tensor.Module, sync bool, f func() error) error {
+	if err := r.Group.NoSync(); err != nil && !sync {
+		return err
+	}
 	for _, m := range modules {
 		p := r.Group.Find(m)
 		if p == nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/heftai/heft/train/data"
 	"github.com/heftai/heft/train/internal/replicas"
+	"github.com/heftai/heft/train/internal/sharded"
 	"github.com/heftai/heft/train/optim"
 	"github.com/heftai/heft/train/tensor"
 )
@@ -14,12 +15,12 @@ import (
 var errPrepared = errors.New("is prepared already")
 
 // Prepare adapts things to the run, in place: modules, loaders, and the addresses of variables with
-// optimizers and schedulers. Schedulers come last, so that they follow the optimizers of the same
-// call. The error names the argument.
+// optimizers and schedulers. Optimizers come after modules and schedulers last, so that they follow
+// the optimizers of the same call. The error names the argument.
 func (r *Rank) Prepare(things ...any) error {
-	for _, schedulers := range []bool{false, true} {
+	for phase := range 3 {
 		for i, x := range things {
-			if _, is := x.(*optim.Scheduler); is != schedulers {
+			if phaseOf(x) != phase {
 				continue
 			}
 			if err := r.prepare(x); err != nil {
@@ -28,6 +29,17 @@ func (r *Rank) Prepare(things ...any) error {
 		}
 	}
 	return nil
+}
+
+// phaseOf returns when x is prepared: optimizers may need the layout of the modules.
+func phaseOf(x any) int {
+	switch x.(type) {
+	case *optim.Prepared, *optim.Optimizer:
+		return 1
+	case *optim.Scheduler:
+		return 2
+	}
+	return 0
 }
 
 func (r *Rank) prepare(x any) error {
@@ -96,6 +108,13 @@ func (r *Rank) prepareOptimizer(o *optim.Optimizer) error {
 func (r *Rank) adoptOptimizer(p *optim.Prepared) error {
 	if p.Syncs != nil {
 		return errPrepared
+	}
+	if r.Sharding != nil {
+		s, err := sharded.New(r.Context, &r.Group, p.Optimizer, *r.Sharding)
+		if err != nil {
+			return err
+		}
+		p.Optimizer = s
 	}
 	p.Syncs = r.Syncs
 	p.Scaler = r.Scaler

@@ -14,6 +14,7 @@ import (
 	"github.com/heftai/heft/train/data"
 	"github.com/heftai/heft/train/internal/accumulation"
 	"github.com/heftai/heft/train/internal/replicas"
+	"github.com/heftai/heft/train/internal/sharded"
 	"github.com/heftai/heft/train/optim"
 	"github.com/heftai/heft/train/rng"
 	"github.com/heftai/heft/train/tensor"
@@ -35,6 +36,10 @@ type Options struct {
 	CountAccumulation bool
 	// ShortWindows divides the losses of a window that its loader cut short by its real length.
 	ShortWindows bool
+	// Strategy says how ranks share the work. nil is replicas.Replicated.
+	Strategy replicas.Strategy
+	// Sharding splits optimizers between the ranks. nil does not.
+	Sharding *sharded.Options
 }
 
 // Loader is a *data.Loader of any batch.
@@ -57,7 +62,7 @@ type Rank struct {
 
 // New makes a rank that has prepared nothing.
 func New(o Options) *Rank {
-	r := &Rank{Options: o, Group: replicas.Group{Comm: o.Comm}, Generator: rng.New(0)}
+	r := &Rank{Options: o, Group: replicas.Group{Comm: o.Comm, Strategy: o.Strategy}, Generator: rng.New(0)}
 	r.Position.Sync, r.Position.Ended = true, true
 	r.Split.Comm, r.Split.Observer = o.Comm, &r.Position
 	return r

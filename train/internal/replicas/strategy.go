@@ -192,7 +192,7 @@ func (s *Sharded) NoSync() error {
 }
 
 // ErrNoSync says that a strategy cannot keep the gradients of a pass on their rank.
-var ErrNoSync = fmt.Errorf("train: ZeRO stage 2 averages the gradients of each pass, so that there is no NoSync: use stage 1, or accumulate averaged gradients")
+var ErrNoSync = fmt.Errorf("train: this plugin averages the gradients of each backward pass, so NoSync is not supported: use TorchDDPPlugin or LowLevelZeroPlugin with Stage 1, or accumulate averaged gradients")
 
 // Shard is a rank's part of a parameter, for an optimizer to step.
 type Shard struct {

@@ -34,6 +34,9 @@ func (s *Store) write(f *checkpoint.Folder) error {
 	if e := s.writeModules(f, err == nil && s.Rank.IsMain()); err == nil {
 		err = e
 	}
+	if e := s.Rank.GatherState(); err == nil {
+		err = e
+	}
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,56 @@
+package rank
+
+import (
+	"fmt"
+
+	"github.com/heftai/heft/train/internal/sharded"
+	"github.com/heftai/heft/train/optim"
+	"github.com/heftai/heft/train/tensor"
+)
+
+// Unwrapped returns the optimizer behind a prepared one: a *sharded.Optimizer if it is split.
+func Unwrapped(o optim.Optimizer) optim.Optimizer {
+	if p, ok := o.(*optim.Prepared); ok {
+		return p.Optimizer
+	}
+	return o
+}
+
+// ClipNorm limits the p-norm of the gradients of params, and returns it. Where each rank has a part
+// of the gradients, all ranks must call it.
+func (r *Rank) ClipNorm(params []optim.Param, limit, p float64) (float64, error) {
+	own := make([]optim.Param, len(params))
+	split := 0
+	for i, x := range params {
+		own[i] = x
+		if t, ok := x.(*tensor.Parameter); ok {
+			if s := r.Group.Own(t); s != nil {
+				own[i] = s
+				split++
+			}
+		}
+	}
+	if split == 0 || r.Comm.Size() == 1 {
+		return optim.ClipNorm(params, limit, p), nil
+	}
+	if split < len(params) {
+		return 0, fmt.Errorf("train: clip: got %d parameters of %d that are not prepared, want all", len(params)-split, len(params))
+	}
+	n, err := sharded.Norm(r.Context, r.Comm, own, p)
+	if err == nil {
+		sharded.Scale(own, limit, n)
+	}
+	return n, err
+}
+
+// GatherState collects the states of split optimizers, for rank 0 to save. All ranks must call it.
+func (r *Rank) GatherState() error {
+	for i, o := range r.Optimizers {
+		if s, ok := o.Optimizer.(*sharded.Optimizer); ok {
+			if err := s.Gather(); err != nil {
+				return fmt.Errorf("optimizer %d: %w", i+1, err)
+			}
+		}
+	}
+	return nil
+}

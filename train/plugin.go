@@ -1,0 +1,141 @@
+package train
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/heftai/heft/internal/collective"
+	"github.com/heftai/heft/train/data"
+	"github.com/heftai/heft/train/internal/replicas"
+	"github.com/heftai/heft/train/internal/sharded"
+)
+
+// Plugin says how the ranks of a [World] share the work of training: a [TorchDDPPlugin], a
+// [LowLevelZeroPlugin] or a [GeminiPlugin]. With the same batches all three give the same weights.
+// Use one with a [Booster], or as [Config].Plugin of an [Accelerator]. A Plugin belongs to one rank.
+type Plugin interface {
+	// PrepareDataLoader splits a loader between the ranks, in place. Batches go to the ranks in turn.
+	PrepareDataLoader(l DataLoader) error
+	// SupportNoSync reports whether [Booster.NoSync] works.
+	SupportNoSync() bool
+
+	world() *World
+	sharing() (sharing, error)
+}
+
+// sharing is what a plugin sets up.
+type sharing struct {
+	strategy replicas.Strategy // nil: replicated
+	options  *sharded.Options  // nil: optimizers are not split
+	fresh    bool              // each backward pass replaces the gradients of the one before
+}
+
+func (c *Config) sharing() (sharing, error) {
+	if c.Plugin == nil {
+		return sharing{}, nil
+	}
+	if w := c.Plugin.world(); w != nil && w != c.World {
+		return sharing{}, errors.New("train: the plugin has another World than the configuration")
+	}
+	return c.Plugin.sharing()
+}
+
+// ErrNoSync is the error of a plugin that averages the gradients of each backward pass.
+var ErrNoSync = replicas.ErrNoSync
+
+// TorchDDPPlugin keeps the whole model, its gradients and the optimizer's state on every rank, and
+// averages gradients, as torch's DistributedDataParallel does.
+type TorchDDPPlugin struct {
+	// World is this rank's place. Nil is a world of one rank.
+	World *World
+}
+
+var _ Plugin = (*TorchDDPPlugin)(nil)
+
+// PrepareDataLoader splits l between the ranks, in place.
+func (p *TorchDDPPlugin) PrepareDataLoader(l DataLoader) error { return splitLoader(p.World, l) }
+
+// SupportNoSync returns true.
+func (p *TorchDDPPlugin) SupportNoSync() bool { return true }
+
+func (p *TorchDDPPlugin) world() *World { return p.World }
+
+func (p *TorchDDPPlugin) sharing() (sharing, error) { return sharing{}, nil }
+
+// LowLevelZeroPlugin splits averaged gradients and the optimizer's state between the ranks, as ZeRO
+// does. Each rank has the whole model, steps its part of the weights, and gets the other parts from
+// the other ranks. The optimizer must be one of package optim.
+type LowLevelZeroPlugin struct {
+	// World is this rank's place. Nil is a world of one rank.
+	World *World
+	// Stage is 1 (also for 0) or 2. Stage 1 keeps the gradients of a rank between passes, so that
+	// [Booster.NoSync] works. Stage 2 averages the gradients of each pass and then drops them.
+	Stage int
+	// MaxNorm limits the norm of all gradients before a step. 0 does not.
+	MaxNorm float64
+	// CPUOffload keeps the optimizer's state on the host. It has no effect: everything is there.
+	CPUOffload bool
+}
+
+var _ Plugin = (*LowLevelZeroPlugin)(nil)
+
+// PrepareDataLoader splits l between the ranks, in place.
+func (p *LowLevelZeroPlugin) PrepareDataLoader(l DataLoader) error { return splitLoader(p.World, l) }
+
+// SupportNoSync reports whether the stage is 1.
+func (p *LowLevelZeroPlugin) SupportNoSync() bool { return p.Stage < 2 }
+
+func (p *LowLevelZeroPlugin) world() *World { return p.World }
+
+func (p *LowLevelZeroPlugin) sharing() (sharing, error) {
+	if p.Stage < 0 || p.Stage > 2 {
+		return sharing{}, fmt.Errorf("train: LowLevelZeroPlugin: got stage %d, want 1 or 2; use GeminiPlugin to split weights too", p.Stage)
+	}
+	if !(p.MaxNorm >= 0) {
+		return sharing{}, fmt.Errorf("train: LowLevelZeroPlugin: got MaxNorm %v, want 0 or more", p.MaxNorm)
+	}
+	return sharing{strategy: &replicas.Sharded{Free: p.Stage == 2},
+		options: &sharded.Options{MaxNorm: p.MaxNorm, SkipOverflow: true}}, nil
+}
+
+// splitLoader prepares l for the ranks of w.
+func splitLoader(w *World, l DataLoader) error {
+	if l == nil {
+		return errors.New("train: prepare data loader: the loader is nil")
+	}
+	return wrap("prepare data loader", l.Prepare(data.PrepareOptions{Comm: loaderComm{w.transport()}}))
+}
+
+// loaderComm is what loaders need of a world.
+type loaderComm struct{ collective.Comm }
+
+// GeminiPlugin averages the gradients of each backward pass, splits them and the optimizer's state
+// between the ranks, and drops the gradients after each step by itself, as Colossal-AI's Gemini
+// does. There is no [Booster.NoSync]. Weights are whole on each rank.
+type GeminiPlugin struct {
+	// World is this rank's place. Nil is a world of one rank.
+	World *World
+	// EnableGradientAccumulation adds the averaged gradients of several passes. Otherwise the
+	// gradients of a pass replace those of the pass before.
+	EnableGradientAccumulation bool
+	// MaxNorm limits the norm of all gradients before a step. 0 does not.
+	MaxNorm float64
+}
+
+var _ Plugin = (*GeminiPlugin)(nil)
+
+// PrepareDataLoader splits l between the ranks, in place.
+func (p *GeminiPlugin) PrepareDataLoader(l DataLoader) error { return splitLoader(p.World, l) }
+
+// SupportNoSync returns false.
+func (p *GeminiPlugin) SupportNoSync() bool { return false }
+
+func (p *GeminiPlugin) world() *World { return p.World }
+
+func (p *GeminiPlugin) sharing() (sharing, error) {
+	if !(p.MaxNorm >= 0) {
+		return sharing{}, fmt.Errorf("train: GeminiPlugin: got MaxNorm %v, want 0 or more", p.MaxNorm)
+	}
+	return sharing{strategy: &replicas.Sharded{Free: true}, fresh: !p.EnableGradientAccumulation,
+		options: &sharded.Options{MaxNorm: p.MaxNorm, SkipOverflow: true, ZeroAfterStep: true}}, nil
+}
