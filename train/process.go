@@ -15,8 +15,8 @@ func (a *Accelerator) NumProcesses() int { return a.rank.Comm.Size() }
 // ProcessIndex returns this rank, from 0.
 func (a *Accelerator) ProcessIndex() int { return a.rank.Comm.Rank() }
 
-// LocalProcessIndex returns this rank's index on its machine. All ranks are on one machine.
-func (a *Accelerator) LocalProcessIndex() int { return a.rank.Comm.Rank() }
+// LocalProcessIndex returns this rank's index on its machine.
+func (a *Accelerator) LocalProcessIndex() int { return a.cfg.World.LocalRank() }
 
 // IsMainProcess reports whether this is rank 0.
 func (a *Accelerator) IsMainProcess() bool { return a.rank.Comm.Rank() == 0 }

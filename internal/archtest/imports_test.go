@@ -106,6 +106,7 @@ var allowed = map[string][]string{
 	"internal/hub":                {"internal/atomicfile", "internal/filelock", "internal/hubcache"},
 	"internal/hubcache":           {"internal/smallfile"}, // apart from hub, which knows HTTP: loader and text open ORG/NAME
 	"internal/collective":         {},
+	"internal/collective/tcp":     {"internal/collective"},
 	"train/rng":                   {}, // apart from data: tensors start their weights and drop by it too
 	"train/data":                  {"train/rng", "text"},
 	"train/optim":                 {"internal/floats", "internal/kernels/..."},
@@ -125,7 +126,7 @@ var allowed = map[string][]string{
 	"train/internal/runstate":     {"meta", "loader", "internal/smallfile", "train/data", "train/internal/checkpoint", "train/internal/rank", "train/internal/replicas", "train/optim", "train/rng"}, // meta, loader: gradients are safetensors
 	"train/internal/trainer": {"meta", "internal/collective", "train/data", "train/internal/evaluation", "train/internal/modelfiles", "train/internal/progress", "train/internal/rank",
 		"train/internal/runstate", "train/optim", "train/tensor", "train/track"},
-	"train": {"meta", "loader", "internal/atomicfile", "internal/collective", "train/internal/replicas", "train/internal/sharded", "train/data", "train/optim", "train/rng", "train/tensor", "train/track",
+	"train": {"meta", "loader", "internal/atomicfile", "internal/collective", "internal/collective/tcp", "train/internal/replicas", "train/internal/sharded", "train/data", "train/optim", "train/rng", "train/tensor", "train/track",
 		"train/internal/accumulation", "train/internal/checkpoint", "train/internal/evaluation", "train/internal/modelfiles", "train/internal/nested", "train/internal/progress", "train/internal/rank",
 		"train/internal/runstate", "train/internal/trainer"},
 	"examples/accumulate": {"train", "train/data", "train/optim", "train/tensor"},
