@@ -197,47 +197,20 @@ func (l *Link) meet(ctx context.Context, conn net.Conn, r int, o Options, listen
 func (l *Link) accept(ctx context.Context, lis net.Listener, o Options, n int, took func(hello, net.Conn)) error {
 	stop := context.AfterFunc(ctx, func() { _ = lis.Close() })
 	defer stop()
-	type arrival struct {
-		h    hello
-		p    *peer
-		err  error
-		fits bool
-	}
-	arrivals := make(chan arrival)
-	ended := make(chan struct{})
+	arrivals, ended, failed := make(chan arrival), make(chan struct{}), make(chan error, 1)
 	defer close(ended)
-	failed := make(chan error, 1)
-	go func() {
-		for {
-			conn, err := lis.Accept()
-			if err != nil {
-				failed <- err
-				return
-			}
-			go func() { // a silent stranger does not keep the ranks waiting
-				p := &peer{conn: conn, in: bufio.NewReaderSize(conn, 64<<10)}
-				_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
-				h, known, err := greet(p, o)
-				_ = conn.SetDeadline(time.Time{})
-				select {
-				case arrivals <- arrival{h, p, err, known}:
-				case <-ended:
-					_ = conn.Close()
-				}
-			}()
-		}
-	}()
+	go arrive(lis, o, arrivals, ended, failed)
 	for n > 0 {
 		select {
 		case a := <-arrivals:
 			at := a.p.conn.RemoteAddr().String()
 			if a.err == nil && l.peers[a.h.Rank] != nil {
-				a.err, a.fits = fmt.Errorf("there is a rank %d already", a.h.Rank), false
+				a.err, a.known = fmt.Errorf("there is a rank %d already", a.h.Rank), false
 				_ = send(a.p.conn, welcome{Error: a.err.Error()})
 			}
 			if a.err != nil {
 				_ = a.p.conn.Close()
-				if a.fits {
+				if a.known {
 					return fmt.Errorf("refused %s: %w", at, a.err)
 				}
 				o.Warn(fmt.Sprintf("refused %s: %v", at, a.err))
@@ -255,6 +228,36 @@ func (l *Link) accept(ctx context.Context, lis net.Listener, o Options, n int, t
 		}
 	}
 	return nil
+}
+
+// arrival is a peer that was greeted. known says that it proved the token.
+type arrival struct {
+	h     hello
+	p     *peer
+	err   error
+	known bool
+}
+
+// arrive greets peers until the listener is closed.
+func arrive(lis net.Listener, o Options, arrivals chan<- arrival, ended <-chan struct{}, failed chan<- error) {
+	for {
+		conn, err := lis.Accept()
+		if err != nil {
+			failed <- err
+			return
+		}
+		go func() { // a silent stranger does not keep the ranks waiting
+			p := &peer{conn: conn, in: bufio.NewReaderSize(conn, 64<<10)}
+			_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+			h, known, err := greet(p, o)
+			_ = conn.SetDeadline(time.Time{})
+			select {
+			case arrivals <- arrival{h, p, err, known}:
+			case <-ended:
+				_ = conn.Close()
+			}
+		}()
+	}
 }
 
 // greet challenges a peer. known reports whether it proved the token.

@@ -103,7 +103,7 @@ func TestADeadRankIsNamed(t *testing.T) {
 			return err
 		}
 		if c.Rank() == 2 {
-			l.mu.Lock() // a dead process tells nobody that its connections ended
+			l.mu.Lock() // a dead process tells no other rank that its connections ended
 			l.failed = &collective.RankError{Rank: 2, Err: net.ErrClosed}
 			close(l.failing)
 			l.mu.Unlock()
