@@ -1,7 +1,8 @@
 // Command train fine-tunes the models that serve runs.
 //
 //	train run --model DIR --data FILE.jsonl --output DIR   fine-tune a model
-//	train launch …            run with the ranks of Accelerate's configuration
+//	train launch PROGRAM …    run a Go program with several ranks, one process each
+//	train launch --model …    train run with the ranks of Accelerate's configuration
 //	train bench --model DIR   measure the speed of a training step
 //	train config              write that configuration
 //	train test                check that training works on this machine
@@ -16,6 +17,7 @@ package main
 import (
 	"io"
 	"os"
+	"slices"
 
 	"github.com/alecthomas/kong"
 
@@ -27,7 +29,7 @@ type cli struct {
 	Config kong.ConfigFlag `help:"Read flags from a YAML file." placeholder:"FILE.yaml" env:"HEFT_CONFIG"`
 
 	Run    runCmd    `cmd:"" help:"Fine-tune a model on text, whole or with a LoRA adapter."`
-	Launch launchCmd `cmd:"" help:"Run with the ranks and the precision of Accelerate's configuration."`
+	Launch launchCmd `cmd:"" help:"Run PROGRAM with several ranks, or a fine-tuning run with Accelerate's configuration."`
 	Bench  benchCmd  `cmd:"" help:"Measure the speed of a training step: forward, backward and AdamW."`
 	Setup  configCmd `cmd:"" name:"config" help:"Write Accelerate's configuration, which launch reads."`
 	Env    envCmd    `cmd:"" help:"Print the environment, for bug reports."`
@@ -38,6 +40,16 @@ func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 
 // run is main with its surroundings as arguments. It returns the exit status.
 func run(args []string, stdout, stderr io.Writer) int {
+	if len(args) > 0 && args[0] == "launch" {
+		rest, program := programArgs(args[1:])
+		if program {
+			p := cmdline.Program{Name: "train launch", Description: "Run a program with several ranks.", Grammar: new(programCmd)}
+			return p.Run(rest, stdout, stderr)
+		}
+		if i := slices.Index(rest, "run"); i >= 0 { // train launch run FLAGS is train launch FLAGS
+			args = append([]string{"launch"}, slices.Delete(rest, i, i+1)...)
+		}
+	}
 	p := cmdline.Program{Name: "train", Description: "Fine-tune the models that serve runs.", Grammar: new(cli)}
 	return p.Run(args, stdout, stderr)
 }

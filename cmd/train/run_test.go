@@ -29,6 +29,9 @@ func TestMain(m *testing.M) {
 	if os.Getenv("TEST_IS_TRAIN") != "" {
 		os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 	}
+	if os.Getenv("TEST_IS_RANK") != "" {
+		os.Exit(rankOfATest(os.Args[1:]))
+	}
 	os.Exit(m.Run())
 }
 

@@ -1,0 +1,294 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/heftai/heft/internal/cmdline"
+	"github.com/heftai/heft/internal/collective/tcp"
+)
+
+// programCmd is train launch PROGRAM ARGS…: one process for each rank of this machine.
+type programCmd struct {
+	File            string   `name:"config-file" help:"Use this file of accelerate config or train config, not the default one." placeholder:"FILE"`
+	NumProcesses    int      `help:"Start this many ranks on all machines together; 0 uses the configuration's, or 1." default:"0"`
+	NprocPerNode    int      `help:"Start this many ranks on each machine." default:"0"`
+	NumMachines     int      `help:"Set the number of machines; 0 uses the configuration's, or 1." default:"0"`
+	MachineRank     int      `help:"Set this machine's number, from 0." default:"0"`
+	MainProcessIP   string   `name:"main-process-ip" help:"Set the address of machine 0; the default is 127.0.0.1." placeholder:"ADDRESS"`
+	MainProcessPort int      `help:"Set the port of rank 0; 0 picks a free one, or 29500 with several machines." default:"0"`
+	Program         []string `arg:"" passthrough:"" help:"Run this program, folder of Go files, or go run PACKAGE."`
+}
+
+// programArgs returns the arguments of train launch with dashes in the names of its flags, if they
+// name a program and not a run of train itself.
+func programArgs(args []string) ([]string, bool) {
+	var own []string
+	for i := 0; i < len(args); i++ {
+		name, _, has := strings.Cut(args[i], "=")
+		name = strings.ReplaceAll(name, "_", "-")
+		switch name {
+		case "--config-file", "--num-processes", "--nproc-per-node", "--num-machines", "--machine-rank", "--main-process-ip", "--main-process-port":
+			own = append(own, name+args[i][len(name):])
+			if i++; !has && i < len(args) {
+				own = append(own, args[i])
+			} else {
+				i--
+			}
+		default:
+			return append(own, args[i:]...), !strings.HasPrefix(args[i], "-") && args[i] != "run"
+		}
+	}
+	return nil, false
+}
+
+// Run starts the ranks and waits for them. When one fails it stops the others and names it.
+func (c *programCmd) Run(ctx context.Context, out cmdline.Output, diag cmdline.Diagnostics) error {
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := c.settle(); err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "heft-launch-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	program, err := rankCommand(ctx, dir, c.Program, diag)
+	if err != nil {
+		return err
+	}
+	token := os.Getenv("HEFT_RUN_TOKEN")
+	if token == "" {
+		token = rand.Text()
+		if c.NumMachines > 1 {
+			return cmdline.Misusef("several machines need one secret: set HEFT_RUN_TOKEN on each, for example to %s", token)
+		}
+	}
+	local := c.NumProcesses / c.NumMachines
+	var ranks []*exec.Cmd
+	var lines sync.Mutex
+	var copying []*prefixed
+	for i := range local {
+		cmd := exec.Command(program[0], program[1:]...)
+		cmd.Env = append(os.Environ(), fmt.Sprint("RANK=", c.MachineRank*local+i), fmt.Sprint("LOCAL_RANK=", i),
+			fmt.Sprint("WORLD_SIZE=", c.NumProcesses), fmt.Sprint("LOCAL_WORLD_SIZE=", local),
+			"MASTER_ADDR="+c.MainProcessIP, fmt.Sprint("MASTER_PORT=", c.MainProcessPort), "HEFT_RUN_TOKEN="+token)
+		if os.Getenv("GOMAXPROCS") == "" {
+			cmd.Env = append(cmd.Env, fmt.Sprint("GOMAXPROCS=", max(1, runtime.GOMAXPROCS(0)/local)))
+		}
+		stdout := &prefixed{to: out, lock: &lines, prefix: fmt.Sprintf("[%d] ", c.MachineRank*local+i)}
+		stderr := &prefixed{to: diag, lock: &lines, prefix: stdout.prefix}
+		if c.NumProcesses == 1 {
+			stdout.prefix, stderr.prefix = "", ""
+		}
+		cmd.Stdout, cmd.Stderr = stdout, stderr
+		copying = append(copying, stdout, stderr)
+		ranks = append(ranks, cmd)
+	}
+	err = supervise(ctx, ranks, c.MachineRank*local)
+	for _, p := range copying {
+		p.flush()
+	}
+	return err
+}
+
+// settle fills in what the flags leave open.
+func (c *programCmd) settle() error {
+	found, path, err := findConfig(c.File)
+	if err != nil {
+		return err
+	}
+	if found != nil {
+		machines := found.number("num_machines")
+		found["num_machines"] = 1 // several are supported here
+		if err := found.supported(); err != nil {
+			return cmdline.Misusef("%s: %w", path, err)
+		}
+		if c.NumMachines == 0 {
+			c.NumMachines = machines
+		}
+		if c.NumProcesses == 0 && c.NprocPerNode == 0 {
+			c.NumProcesses = max(0, found.number("num_processes"))
+		}
+		if c.MachineRank == 0 {
+			c.MachineRank = found.number("machine_rank")
+		}
+		if c.MainProcessIP == "" {
+			c.MainProcessIP = found.text("main_process_ip")
+		}
+		if c.MainProcessPort == 0 {
+			c.MainProcessPort = found.number("main_process_port")
+		}
+	}
+	c.NumMachines = max(c.NumMachines, 1)
+	if c.NprocPerNode > 0 {
+		c.NumProcesses = c.NprocPerNode * c.NumMachines
+	}
+	if c.NumProcesses == 0 {
+		c.NumProcesses = c.NumMachines
+	}
+	switch {
+	case c.NumProcesses < 1 || c.NumProcesses%c.NumMachines != 0:
+		return cmdline.Misusef("got %d processes on %d machines, want as many on each", c.NumProcesses, c.NumMachines)
+	case c.MachineRank < 0 || c.MachineRank >= c.NumMachines:
+		return cmdline.Misusef("got --machine-rank %d, want 0 to %d", c.MachineRank, c.NumMachines-1)
+	case c.NumMachines > 1 && c.MainProcessIP == "":
+		return cmdline.Misusef("%d machines need --main-process-ip", c.NumMachines)
+	}
+	if c.MainProcessIP == "" {
+		c.MainProcessIP = "127.0.0.1"
+	}
+	if c.MainProcessPort == 0 {
+		c.MainProcessPort = 29500
+		if c.NumMachines == 1 {
+			c.MainProcessPort, err = tcp.FreePort(c.MainProcessIP)
+		}
+	}
+	return err
+}
+
+// rankCommand returns the command line of a rank. It builds Go packages into dir, once for all ranks.
+func rankCommand(ctx context.Context, dir string, args []string, diag io.Writer) ([]string, error) {
+	if len(args) > 2 && args[0] == "go" && args[1] == "run" && !strings.HasPrefix(args[2], "-") {
+		args = args[2:]
+	} else if info, err := os.Stat(args[0]); (err != nil || !info.IsDir()) && !strings.HasSuffix(args[0], ".go") {
+		path, err := exec.LookPath(args[0])
+		if err != nil {
+			return nil, cmdline.Misuse(err)
+		}
+		return append([]string{path}, args[1:]...), nil
+	}
+	bin := filepath.Join(dir, "program")
+	build := exec.CommandContext(ctx, "go", "build", "-o", bin, args[0])
+	build.Stdout, build.Stderr = diag, diag
+	if err := build.Run(); err != nil {
+		return nil, fmt.Errorf("go build %s: %w", args[0], err)
+	}
+	return append([]string{bin}, args[1:]...), nil
+}
+
+// grace is how long ranks have to end by themselves after one has failed.
+const grace = 3 * time.Second
+
+// supervise runs the ranks until all have ended. The error names the rank that failed first, and
+// prefers one that a signal killed: the others fail because of it.
+func supervise(ctx context.Context, ranks []*exec.Cmd, first int) error {
+	ended := make(chan rankEnd, len(ranks))
+	running := 0
+	var failed []rankEnd
+	for i, cmd := range ranks {
+		if err := cmd.Start(); err != nil {
+			failed = append(failed, rankEnd{i, err})
+			break
+		}
+		running++
+		go func() { ended <- rankEnd{i, cmd.Wait()} }()
+	}
+	stop := func(s os.Signal) {
+		for _, cmd := range ranks {
+			if cmd.Process != nil {
+				_ = cmd.Process.Signal(s) // one that has ended returns an error
+			}
+		}
+	}
+	done, ours := ctx.Done(), false
+	var late <-chan time.Time
+	if len(failed) > 0 {
+		late = time.After(0)
+	}
+	for running > 0 {
+		select {
+		case e := <-ended:
+			running--
+			if e.err != nil && !ours {
+				failed = append(failed, e)
+				if late == nil {
+					late = time.After(grace)
+				}
+			}
+		case <-late:
+			ours = true
+			stop(os.Kill)
+			late = nil
+		case <-done:
+			ours, done = true, nil
+			stop(syscall.SIGTERM)
+			late = time.After(10 * grace)
+		}
+	}
+	if ctx.Err() != nil {
+		return cmdline.Stopped(syscall.SIGTERM)
+	}
+	return blame(failed, first)
+}
+
+// rankEnd is how a rank of this machine ended.
+type rankEnd struct {
+	rank int
+	err  error
+}
+
+// blame names the rank that failed, of those that did.
+func blame(failed []rankEnd, first int) error {
+	if len(failed) == 0 {
+		return nil
+	}
+	worst := failed[0]
+	for _, e := range failed {
+		if x := (*exec.ExitError)(nil); errors.As(e.err, &x) && x.ExitCode() < 0 {
+			worst = e
+			break
+		}
+	}
+	return fmt.Errorf("rank %d failed: %w", first+worst.rank, worst.err)
+}
+
+// prefixed writes whole lines behind a prefix.
+type prefixed struct {
+	to     io.Writer
+	lock   *sync.Mutex
+	prefix string
+	rest   []byte
+}
+
+func (p *prefixed) Write(b []byte) (int, error) {
+	p.rest = append(p.rest, b...)
+	for {
+		n, line, _ := bufio.ScanLines(p.rest, false)
+		if n == 0 {
+			return len(b), nil
+		}
+		if err := p.print(line); err != nil {
+			return 0, err
+		}
+		p.rest = p.rest[n:]
+	}
+}
+
+func (p *prefixed) print(line []byte) error {
+	p.lock.Lock()
+	defer p.lock.Unlock()
+	_, err := fmt.Fprintf(p.to, "%s%s\n", p.prefix, line)
+	return err
+}
+
+// flush writes a last line without an end.
+func (p *prefixed) flush() {
+	if len(p.rest) > 0 {
+		_ = p.print(p.rest)
+	}
+}
