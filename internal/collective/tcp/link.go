@@ -197,10 +197,12 @@ func (l *Link) Send(ctx context.Context, to int, b []byte) error {
 	if err == nil {
 		return nil
 	}
-	select {
+	select { // what the rank sent before it closed the connection says more than the failed write
 	case <-p.left:
 		err = collective.ErrLeft
-	default:
+	case <-l.failing:
+		return l.cause()
+	case <-time.After(patience):
 	}
 	l.lose(&collective.RankError{Rank: to, Err: err})
 	return l.cause()
