@@ -235,6 +235,7 @@ func batch(b data.TokenBatch, from, rows int) model.Batch {
 	m := model.Batch{Length: b.Columns}
 	for i := from * b.Columns; i < (from+rows)*b.Columns; i++ {
 		m.IDs, m.Labels = append(m.IDs, int(b.IDs[i])), append(m.Labels, int(b.Labels[i]))
+		m.Mask = append(m.Mask, b.Mask[i] != 0)
 	}
 	return m
 }

@@ -20,6 +20,9 @@ type Batch struct {
 	// position with the next position's label. nil means IDs.
 	Labels []int
 	Length int
+	// Mask has an entry per id: false is padding, which the routers' loss leaves out. nil means that
+	// no id is padding.
+	Mask []bool
 }
 
 // Options configures [Model.Loss].
@@ -38,6 +41,8 @@ func (m *Model) check(b Batch) error {
 	switch {
 	case b.Length < 1 || len(b.IDs)%b.Length != 0 || len(b.IDs) == 0 || b.Labels != nil && len(b.Labels) != len(b.IDs):
 		return fmt.Errorf("model: batch: got %d ids and %d labels, want sequences of %d and a label per id", len(b.IDs), len(b.Labels), b.Length)
+	case b.Mask != nil && len(b.Mask) != len(b.IDs):
+		return fmt.Errorf("model: batch: got a mask of %d entries for %d ids, want one per id", len(b.Mask), len(b.IDs))
 	case b.Length > m.spec.Context:
 		return fmt.Errorf("model: batch: got sequences of %d tokens, want at most %d", b.Length, m.spec.Context)
 	}
@@ -84,7 +89,7 @@ func (m *Model) start(tp *tensor.Tape, b Batch, o Options, auxiliary bool) (*pas
 		return nil, err
 	}
 	if auxiliary {
-		p.routers = newRouters(p.session, m.topK())
+		p.routers = newRouters(p.session, m.topK(), b.Mask)
 		p.input.Trace = p.routers
 	}
 	if err = p.weights.begin(castOf(tp)); err == nil {

@@ -12,10 +12,11 @@ import (
 
 // routers computes Mixtral's auxiliary loss, which balances experts. It is the number of experts
 // times the sum over experts of (choices of the expert / rows, over all layers) times its mean
-// probability. The choices have no gradient.
+// probability. The choices have no gradient. Padding does not count.
 type routers struct {
 	*session
 	topK   int
+	mask   []bool    // false for rows of padding; nil means that all rows count
 	counts []float64 // of choices, by expert
 	means  []float64 // sums of probabilities
 	rows   int       // of all layers
@@ -24,7 +25,12 @@ type routers struct {
 	scale  float32 // of the gradient
 }
 
-func newRouters(s *session, topK int) *routers { return &routers{session: s, topK: topK} }
+func newRouters(s *session, topK int, mask []bool) *routers {
+	return &routers{session: s, topK: topK, mask: slices.Clone(mask)}
+}
+
+// padding reports whether row i does not count.
+func (r *routers) padding(i int) bool { return r.mask != nil && !r.mask[i] }
 
 // topK returns the number of experts per token.
 func (m *Model) topK() int {
@@ -55,6 +61,10 @@ func (r *routers) Trace(at nn.Point, _ string, x view.Tensor) {
 	}
 	order := make([]int, n)
 	for i := range x.Rows() {
+		if r.padding(i) {
+			continue
+		}
+		r.rows++
 		row := x.Row(i)
 		for e, p := range softmax(row) {
 			r.means[e] += p
@@ -65,7 +75,6 @@ func (r *routers) Trace(at nn.Point, _ string, x view.Tensor) {
 			r.counts[e]++
 		}
 	}
-	r.rows += x.Rows()
 }
 
 // loss is experts · Σ share · mean.
@@ -89,9 +98,12 @@ func (r *routers) reverse(scale float32) {
 // addGradient adds the gradient of one layer's logits.
 func (r *routers) addGradient(x view.Tensor) {
 	to := r.training.Gradient(x)
-	n := float64(r.rows)
+	n := float64(max(r.rows, 1))
 	by := float64(r.scale) * float64(len(r.counts)) / n / n
 	for i := range x.Rows() {
+		if r.padding(i) {
+			continue
+		}
 		g, p := to.Row(i), softmax(x.Row(i))
 		mean := 0.0
 		for e, v := range p {
