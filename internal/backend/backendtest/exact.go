@@ -67,7 +67,7 @@ func exactPointwise(e *env, out map[string][]float32) {
 	}
 	spread[3], spread[4] = 0, float32(math.Copysign(0, -1))
 	x, up := e.floats(spread, rows, cols), e.floats(e.values(rows*cols), rows, cols)
-	for act := meta.ActNone; act <= meta.ActClampedSwiGLU; act++ {
+	for act := meta.ActNone; act <= meta.ActReLU2; act++ {
 		for _, u := range []tensor.Tensor{{}, up} {
 			dst := e.empty(rows, cols)
 			e.Gate(dst, x, u, act, 7)

@@ -74,7 +74,7 @@ func (b *Backend) Gate(dst, gate, up tensor.Tensor, act meta.Activation, limit f
 	if !up.IsZero() {
 		u = b.matrix("gate", "up", up, rows, cols)
 	}
-	if act > meta.ActClampedSwiGLU {
+	if act > meta.ActReLU2 {
 		b.fail("gate: unknown activation %d", act)
 	}
 	if limit <= 0 {

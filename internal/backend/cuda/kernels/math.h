@@ -49,7 +49,7 @@ DEVICE double accurate_exponential(double x) {
 }
 
 // The activations, as package meta numbers them.
-enum { NONE, SILU, GELU, GELU_TANH, RELU, TANH, SIGMOID, CLAMPED };
+enum { NONE, SILU, GELU, GELU_TANH, RELU, TANH, SIGMOID, CLAMPED, RELU2 };
 
 DEVICE float activate(float g, i64 act) {
 	switch (act) {
@@ -57,6 +57,7 @@ DEVICE float activate(float g, i64 act) {
 	case GELU: return gelu(g);
 	case GELU_TANH: return gated(g, 1.5957691216057307117f, 1.5957691216057307117f * 0.044715f);
 	case RELU: return g > 0 || g != g ? g : 0;
+	case RELU2: return g > 0 || g != g ? g * g : 0;
 	case SIGMOID: return (float)divide(1.0, 1.0 + accurate_exponential(-(double)g));
 	case TANH: return hyperbolic_tangent(1.f * g) * 1.f;
 	}
