@@ -66,15 +66,14 @@ func TestAdaptersOfRequests(t *testing.T) {
 	}
 }
 
-// crowded is a model whose memory for adapters is full while adapter a runs.
+// crowded is a model whose memory for adapters has no room for b while another sequence has pages.
 type crowded struct {
 	*enginetest.Model
-	full    atomic.Bool
 	refused atomic.Int32
 }
 
 func (m *crowded) NewAdaptedSequence(promptLen int, name string) (engine.Sequence, error) {
-	if name == "b" && m.full.Load() {
+	if name == "b" && m.KV().Used > 0 {
 		m.refused.Add(1)
 		return nil, engine.ErrAdaptersFull
 	}
@@ -83,8 +82,7 @@ func (m *crowded) NewAdaptedSequence(promptLen int, name string) (engine.Sequenc
 
 // TestARequestWaitsForAdapterMemory: a request whose adapter has no room waits, and runs after one that ends.
 func TestARequestWaitsForAdapterMemory(t *testing.T) {
-	m := &crowded{Model: &enginetest.Model{MaxLen: 1 << 20}}
-	m.full.Store(true)
+	m := &crowded{Model: &enginetest.Model{MaxLen: 1 << 14, PageTokens: 16}}
 	e := engine.New(m, engine.Options{MaxBatch: 4})
 	defer e.Close()
 	submit := func(adapter string, tokens int) *engine.Stream {
@@ -94,26 +92,26 @@ func TestARequestWaitsForAdapterMemory(t *testing.T) {
 		}
 		return s
 	}
-	next := func(s *engine.Stream) engine.Event {
-		ev, err := s.Next(context.Background())
-		if err != nil {
-			t.Fatal(err)
+	read := func(s *engine.Stream, goOn func() bool) {
+		for goOn() {
+			ev, err := s.Next(context.Background())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if ev.Finish != "" {
+				return
+			}
 		}
-		return ev
 	}
-	first := submit("a", 1<<19)
-	next(first) // it runs
+	first := submit("a", 1<<13)
 	second := submit("b", 2)
-	for m.refused.Load() == 0 {
-		if next(first).Finish != "" {
-			t.Fatal("the first request ended before the second was tried")
-		}
-	}
-	m.full.Store(false)
+	read(first, func() bool { return m.refused.Load() == 0 })
 	first.Close()
-	for next(second).Finish == "" {
-	}
+	read(second, func() bool { return true })
 	second.Close()
+	if m.refused.Load() == 0 {
+		t.Error("the second request never waited")
+	}
 }
 
 // TestStatsNameTheAdapters: those in the batch, and those that wait.
