@@ -10,16 +10,19 @@ import (
 const (
 	// firstRounds are those of all candidates; slower ones by slack leave then.
 	firstRounds = 4
-	slack       = 1.15
+	slack       = 1.12
 	// leastRounds are made also when time is up, as on a busy machine, where a round takes long.
-	leastRounds = 6
+	leastRounds = 5
 	// distanceRounds are those of the distances of prefetch, also when time is up.
-	distanceRounds = 3
+	distanceRounds = 6
 	// mostRounds is where a role has enough samples.
 	mostRounds = 24
 	// preferred is how much faster than the default a pattern must be to replace it, so that
 	// equal patterns do not take turns from start to start.
 	preferred = 1.025
+	// preferredNear is the same for the shorter distance. What is prefetched behind the end of the
+	// small memory is wasted, and more of it at the usual distance.
+	preferredNear = 1.05
 )
 
 // A meter measures once how long the kernels of r take to read the buffer with a pattern, in
@@ -32,6 +35,7 @@ type race struct {
 	patterns []fetch.Pattern
 	times    [][]float64
 	out      []bool
+	margin   float64
 	distance int // 1 if the shorter distance, the last pattern, is faster
 }
 
@@ -41,11 +45,11 @@ func newRace(r fetch.Role, usual fetch.Pattern) *race {
 	patterns := slices.DeleteFunc(fetch.Candidates(r), func(p fetch.Pattern) bool { return p.Near })
 	i := max(slices.Index(patterns, usual), 0)
 	patterns[0], patterns[i] = patterns[i], patterns[0]
-	return raceOf(r, patterns)
+	return raceOf(r, patterns, preferred)
 }
 
-func raceOf(r fetch.Role, patterns []fetch.Pattern) *race {
-	return &race{role: r, patterns: patterns, times: make([][]float64, len(patterns)), out: make([]bool, len(patterns))}
+func raceOf(r fetch.Role, patterns []fetch.Pattern, margin float64) *race {
+	return &race{role: r, patterns: patterns, margin: margin, times: make([][]float64, len(patterns)), out: make([]bool, len(patterns))}
 }
 
 // nearer is a race of the pattern that won r and the same with a shorter distance, or nil if the
@@ -57,7 +61,7 @@ func (r *race) nearer() *race {
 	if !won.Prefetch || !slices.Contains(fetch.Candidates(r.role), near) {
 		return nil
 	}
-	return raceOf(r.role, []fetch.Pattern{won, near})
+	return raceOf(r.role, []fetch.Pattern{won, near}, preferredNear)
 }
 
 // settle adds the result of the race for the distance.
@@ -129,7 +133,7 @@ func (r *race) best() int {
 			best = i
 		}
 	}
-	if !r.out[0] && r.time(0) <= preferred*r.time(best) {
+	if !r.out[0] && r.time(0) <= r.margin*r.time(best) {
 		return 0
 	}
 	return best

@@ -19,6 +19,8 @@ import (
 const (
 	// Budget is how long Measure takes on a machine that is not busy.
 	Budget = 30 * time.Millisecond
+	// distancesBudget is the part of it that distanceRounds take.
+	distancesBudget = 7 * time.Millisecond
 	// perThread is the memory that each thread reads at a time.
 	perThread = 512 << 10
 	// MostThreads is how many threads measure at most: 16 MiB of memory for all.
@@ -39,7 +41,7 @@ type Options struct {
 	Threads int
 	// Usual is the plan that stays where no other is faster.
 	Usual fetch.Plan
-	// Ledger counts the memory, half a MiB for each thread; nil counts nothing.
+	// Ledger counts the memory, half a MiB for each thread in whole huge pages; nil counts nothing.
 	Ledger *hostmem.Ledger
 	// StoredOnly makes Start take a stored plan or the default and measure nothing.
 	StoredOnly bool
@@ -93,7 +95,8 @@ func measure(ctx context.Context, o Options) (*Report, error) {
 		if set.Level == isa.Go {
 			return nil, ErrUnable
 		}
-		block, err := hostmem.Alloc(o.Ledger, hostmem.Other, threads*perThread)
+		// Weights lie in huge pages, and prefetches behave differently in small ones.
+		block, err := hostmem.Alloc(o.Ledger, hostmem.Other, hostmem.Up(threads*perThread, hostmem.HugePage))
 		if err != nil {
 			return nil, fmt.Errorf("tune: %w", err)
 		}
@@ -106,7 +109,7 @@ func measure(ctx context.Context, o Options) (*Report, error) {
 		o.meter = w.measure
 	}
 	if o.expired == nil {
-		o.expired = deadline(Budget)
+		o.expired = deadline(Budget - distancesBudget)
 	}
 	races := run(o.Usual, o.meter, o.expired, func() bool { return ctx.Err() != nil })
 	if err := ctx.Err(); err != nil {

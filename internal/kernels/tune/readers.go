@@ -1,6 +1,8 @@
 package tune
 
 import (
+	"bytes"
+
 	"github.com/heftai/heft/internal/kernels"
 	"github.com/heftai/heft/internal/kernels/attention"
 	"github.com/heftai/heft/internal/kernels/fetch"
@@ -16,6 +18,9 @@ import (
 const (
 	columns = 2048
 	perCall = 128 << 10
+	// one is the scale 1 of MXFP4, and part of an ordinary number elsewhere. With zeros as scales
+	// products would be subnormal, which takes a processor ten times the time.
+	one = 127
 )
 
 // readers are functions that read all of b with the kernels of each role once; nil where set
@@ -102,14 +107,20 @@ func blocksReader(set *kernels.Set, b []byte, x []float32, p quant.Packing) func
 	}
 }
 
-// codesReader multiplies FP8 or MXFP4 weights by one token.
-func codesReader(set *kernels.Set, b []byte, x []float32, p quant.Packing) func() {
+// codes are FP8 or MXFP4 weights in b, with ordinary scales.
+func codes(b []byte, p quant.Packing) *quant.Packed {
 	w := &quant.Packed{Packing: p, Codes: b, Width: columns, ScaleFormat: mat.Float32, Rows: 1, Columns: columns}
 	if p == quant.MXFP4 {
 		w.Columns = quant.BlockColumns
 	}
+	w.Scales = bytes.Repeat([]byte{one}, 4*len(b)/w.RowBytes()*columns/w.Columns)
+	return w
+}
+
+// codesReader multiplies FP8 or MXFP4 weights by one token.
+func codesReader(set *kernels.Set, b []byte, x []float32, p quant.Packing) func() {
+	w := codes(b, p)
 	rows, most := len(b)/w.RowBytes(), perCall/w.RowBytes()
-	w.Scales = make([]byte, 4*rows*columns/w.Columns)
 	if !set.QGEMM.HasMinifloat(w, 0, columns) {
 		return nil
 	}

@@ -7,14 +7,17 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/heftai/heft/internal/hostmem"
 	"github.com/heftai/heft/internal/kernels"
 	"github.com/heftai/heft/internal/kernels/fetch"
 )
 
-// BenchmarkTenStarts makes ten measurements and compares their choices with fixed patterns, each
-// measured in 80 interleaved rounds of 8 MiB per thread from memory, by their lower quartile: it
-// reports how many starts chose patterns within 3 % of the best for all roles, and prints the
-// rates. HEFT_BENCH_THREADS is the number of threads, HEFT_BENCH_MIB the memory of each.
+// BenchmarkTenStarts makes ten measurements and compares their plans with the best fixed patterns,
+// each measured in 80 interleaved rounds of 8 MiB per thread from memory, by their lower quartile. It
+// reports how many of ten plans read one byte for each role within 3 % of the least time, and the
+// share of all choices of a role that are within 3 %, and prints the rates. On a machine whose memory
+// has neighbours the best pattern of a role itself changes from minute to minute.
+// HEFT_BENCH_THREADS is the number of threads, HEFT_BENCH_MIB the memory of each.
 func BenchmarkTenStarts(b *testing.B) {
 	defer fetch.Use(fetch.Current())
 	number := func(name string, usual int) int {
@@ -37,24 +40,33 @@ func BenchmarkTenStarts(b *testing.B) {
 			}
 			plans = append(plans, r.Plan)
 		}
-		w := newWorkersOf(set, make([]byte, threads*size), threads, size)
+		block, err := hostmem.Alloc(nil, hostmem.Other, threads*size) // huge pages, as weights have
+		if err != nil {
+			b.Fatal(err)
+		}
+		w := newWorkersOf(set, block.Bytes(), threads, size)
 		truth := fixedPatterns(w, 80)
 		w.close()
-		good := 0
+		_ = block.Release() // held once
+		good, wells, all := 0, 0, 0
 		for i, p := range plans {
-			well := true
+			took, least := 0.0, 0.0
 			for role := range fetch.Roles {
 				times := truth[role]
 				if times == nil {
 					continue
 				}
 				best := slices.Min(times)
-				if mine := times[slices.Index(fetch.Candidates(role), p[role])]; mine > 1.03*best {
-					well = false
+				mine := times[slices.Index(fetch.Candidates(role), p[role])]
+				took, least, all = took+mine, least+best, all+1
+				if mine <= 1.03*best {
+					wells++
+				} else {
 					fmt.Printf("start %d: %s with %v is %.1f %% behind the best\n", i, role, p[role], 100*(mine/best-1))
 				}
 			}
-			if well {
+			fmt.Printf("start %d: the plan takes %.3f times the best one's time\n", i, took/least)
+			if took <= 1.03*least {
 				good++
 			}
 		}
@@ -63,7 +75,8 @@ func BenchmarkTenStarts(b *testing.B) {
 				fmt.Printf("%d threads, %s with %v: %.1f GB/s\n", threads, role, fetch.Candidates(role)[i], float64(threads*size)/t/1e9)
 			}
 		}
-		b.ReportMetric(float64(good), "of10")
+		b.ReportMetric(float64(good), "plans_of_10")
+		b.ReportMetric(100*float64(wells)/float64(all), "%roles")
 	}
 }
 
