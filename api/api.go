@@ -46,6 +46,8 @@ type Options struct {
 	// Store keeps what clients read again, such as responses; nil: a part of the memory for requests does, until
 	// the handler's process ends.
 	Store *store.Store
+	// KVStore is what the models' dispatch.Options have, for GET /metrics; nil: none.
+	KVStore *dispatch.KVStore
 	// Batches has files and batches; nil: their endpoints answer 400. Serve stops it, else its owner does.
 	Batches *batches.Server
 	// Status and Plan are what /health, /metrics and GET /plan show; nil: those of each model.

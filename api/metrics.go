@@ -124,6 +124,9 @@ func (m *metrics) Finished(s engine.ChoiceStats) {
 func (s *service) metrics() http.Handler {
 	r := prometheus.NewRegistry()
 	r.MustRegister(&modelCollector{s}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	if s.KVStore != nil {
+		r.MustRegister(&kvStoreCollector{s.KVStore})
+	}
 	if s.Keys != nil {
 		r.MustRegister(&keyCollector{s.Keys})
 	}

@@ -20,11 +20,13 @@ type Adapter struct {
 func (m *Model) Adapters() []Adapter { return m.options.Adapters }
 
 // adapter is one that is in memory. Keys and values that it made are shared only among
-// sequences of the same number.
+// sequences of the same identity.
 type adapter struct {
 	name   string
 	number uint64 // from 1 on
-	bound  *nn.Adapter
+	// identity, set with bound, is what sequences that share pages have in common.
+	identity string
+	bound    *nn.Adapter
 
 	// Of those of AddAdapter, else zero.
 	dir     string
@@ -53,7 +55,8 @@ func (o *Options) eachAdapter(skeleton *meta.Model, do func(a Adapter, from *lor
 	return nil
 }
 
-// adapterBytes is the memory that the adapters of o take, matrices and activations.
+// adapterBytes is the memory that the adapters of o take, matrices and activations, and the buffers of a
+// KV store.
 func (o *Options) adapterBytes(skeleton *meta.Model, program *nn.Program) (int64, error) {
 	var matrices, scratch int64
 	err := o.eachAdapter(skeleton, func(_ Adapter, from *lora.Adapter) error {
@@ -65,6 +68,9 @@ func (o *Options) adapterBytes(skeleton *meta.Model, program *nn.Program) (int64
 		scratch = max(scratch, bound.AdapterBytes())
 		return nil
 	})
+	if o.KVStore != nil {
+		scratch += o.cache(program).BackingBytes()
+	}
 	return matrices + scratch + o.AdapterMemory, err
 }
 
@@ -75,7 +81,8 @@ func (m *Model) takeAdapters() error {
 		if err != nil {
 			return err
 		}
-		m.adapters = append(m.adapters, &adapter{name: a.Name, number: uint64(len(m.adapters) + 1), bound: bound})
+		number := uint64(len(m.adapters) + 1)
+		m.adapters = append(m.adapters, &adapter{name: a.Name, number: number, identity: m.adapterIdentity(number, from), bound: bound})
 		return m.run.Allow(bound)
 	})
 }
@@ -104,16 +111,6 @@ func (m *Model) NewAdaptedSequence(name string) (*Sequence, error) {
 		return s, nil
 	}
 	return nil, fmt.Errorf("%w: %q", ErrNoAdapter, name)
-}
-
-// scope is what sequences must have in common to share pages: the frequencies of their
-// rotations and their adapter. The odd factor spreads the few numbers of adapters over all
-// words, where the classes of rotations, lengths most often, do not meet them.
-func (s *Sequence) scope() uint64 {
-	if s.adapter == nil {
-		return s.class
-	}
-	return s.class + s.adapter.number*0x9e3779b97f4a7c15
 }
 
 // adapt notes the adapter of n further tokens of the pass.

@@ -156,7 +156,7 @@ func (m *Model) bring(a *adapter) error {
 		bound.Close()
 		return fmt.Errorf("dispatch: adapter %q: %w", a.name, err)
 	}
-	a.bound = bound
+	a.bound, a.identity = bound, m.adapterIdentity(a.number, from)
 	m.adapters = append(m.adapters, a)
 	l.mu.Lock()
 	l.held, l.scratch = l.held+a.bytes, scratch

@@ -115,7 +115,11 @@ func (m *Model) take(binding *loader.Binding) error {
 		return err
 	}
 	if remembers(m.program) {
-		if err := m.takeKV(b.Memory(hostmem.KV), m.options.cache(m.program)); err != nil {
+		config := m.options.cache(m.program)
+		if config.Backing, err = m.newBacking(b.Memory(hostmem.Activations)); err != nil {
+			return err
+		}
+		if err := m.takeKV(b.Memory(hostmem.KV), config); err != nil {
 			return err
 		}
 	}

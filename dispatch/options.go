@@ -103,6 +103,9 @@ type Options struct {
 	// their cache. nil means the curve of usual routings: a cache with room for 4 % of all experts holds
 	// 20 % of the requested ones, with room for 12 % 47 %, for a third 73 %.
 	Routing *Routing
+	// KVStore keeps pages of the KV cache beyond the life of the model; nil keeps none. Its buffers of two
+	// pages are counted as activations. Hooks that change results must not be used with it.
+	KVStore *KVStore
 	// Ledger counts the memory that the model takes. nil means a new one.
 	Ledger *Ledger
 

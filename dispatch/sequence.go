@@ -19,6 +19,7 @@ type Sequence struct {
 	adapter  *adapter
 	released bool   // the adapter is not used any more; see AddAdapter
 	class    uint64 // of the rope lengths that its pages may be shared under
+	salt     string // see Salt
 	// length is what rotary frequencies were made for last, and tokens what the sequence
 	// holds: where the two part, it is computed anew.
 	length int
@@ -33,7 +34,8 @@ func (m *Model) NewSequence() *Sequence { return &Sequence{model: m} }
 func (s *Sequence) pages(promptLen int) *kvcache.Sequence {
 	if s.kv == nil {
 		s.class = s.model.program.RopeClass(promptLen)
-		s.kv = s.model.cache.NewSequence(s.scope())
+		s.kv = s.model.cache.NewSequence(s.class)
+		s.share()
 		s.tokens = slices.Grow(s.tokens, max(min(firstTokens, s.model.options.Context)-len(s.tokens), 0))
 	}
 	return s.kv
@@ -78,13 +80,18 @@ func (s *Sequence) reserve(n, promptLen int) error {
 	return err
 }
 
-// Reuse attaches the pages of earlier prompts with the same prefix. It returns the number of tokens
+// Reuse attaches the pages of earlier prompts with the same prefix, in memory or in Options.KVStore, from
+// which it reads them. It returns the number of tokens
 // that need no computation, which is always less than len(prompt). The sequence must be empty.
 func (s *Sequence) Reuse(prompt []int32) int {
 	if s.Len() > 0 || len(prompt) == 0 {
 		return 0
 	}
-	n := s.pages(len(prompt)).Reuse(prompt)
+	s.pages(len(prompt))
+	if s.model.options.KVStore != nil {
+		s.makeRoom(prompt)
+	}
+	n := s.kv.Reuse(prompt)
 	s.tokens, s.length = append(s.tokens[:0], prompt[:n]...), len(prompt)
 	return n
 }
@@ -106,7 +113,7 @@ func (s *Sequence) Free() {
 	if s.kv != nil {
 		s.kv.Free()
 		s.model.restKV()
-		s.kv, s.length, s.tokens = nil, 0, s.tokens[:0]
+		s.kv, s.length, s.tokens, s.salt = nil, 0, s.tokens[:0], ""
 	}
 	s.release()
 }

@@ -29,6 +29,8 @@ type Request struct {
 	Truncate int
 	N        int // choices; 0 means 1
 	Seed     uint64
+	// Salt separates cached prefixes: the request shares them only with requests of the same salt.
+	Salt string
 
 	// Stop are strings before which the text ends, or with IncludeStop behind which.
 	Stop        []string
@@ -135,7 +137,7 @@ func (m *Model) Start(ctx context.Context, r Request) (*Generation, error) {
 	stream, err := m.engine.Submit(ctx, engine.Request{
 		Client: client.ID, Background: wire.InBackground(ctx),
 		Constrain: r.constraints(),
-		Adapter:   m.Adapter, Prompt: r.Prompt, Params: r.Params.internal(), MaxTokens: r.MaxTokens, N: r.N, Seed: r.Seed,
+		Adapter:   m.Adapter, Salt: r.Salt, Prompt: r.Prompt, Params: r.Params.internal(), MaxTokens: r.MaxTokens, N: r.N, Seed: r.Seed,
 		LogProbs: r.LogProbs, PromptLogProbs: r.PromptLogProbs, TopLogProbs: r.TopLogProbs,
 	})
 	if err != nil {

@@ -78,10 +78,18 @@ func DecodeSampling(f *wire.Fields, m *generate.Model, r *generate.Request) {
 	f.IDs("allowed_token_ids", &r.Params.Allow, vocab)
 	decodeBadWords(f, m, &r.Params.BadWords)
 	f.Bool("ignore_eos", &r.IgnoreEOS)
+	decodeSalt(f, &r.Salt)
 	f.Bool("include_stop_str_in_output", &r.IncludeStop)
 	skip := true
 	f.Bool("skip_special_tokens", &skip)
 	r.ShowSpecial = !skip
+}
+
+// decodeSalt reads cache_salt, which separates cached prefixes.
+func decodeSalt(f *wire.Fields, to *string) {
+	if f.String("cache_salt", to); f.Has("cache_salt") && *to == "" {
+		f.Fail("cache_salt", "Invalid value for {}: it must be a string that is not empty.")
+	}
 }
 
 func decodeParams(f *wire.Fields, p *generate.Params) {

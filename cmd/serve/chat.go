@@ -163,7 +163,7 @@ func (c *chatCmd) connect(ctx context.Context, k *kong.Context) (client *repl.Cl
 		return c.client(c.URL), func() {}, nil
 	}
 	r := &runCmd{placeFlags: c.placeFlags, sizeFlags: c.sizeFlags, adapterFlags: c.adapterFlags, LogLevel: "warn", MaxQueue: 64}
-	r.LogFormat, r.StoreLimit, r.LoadTimeout = "text", "1GiB", time.Minute
+	r.LogFormat, r.StoreLimit, r.KVStoreLimit, r.LoadTimeout = "text", "1GiB", "10GiB", time.Minute
 	path, err := c.path()
 	if err != nil {
 		return nil, nil, err

@@ -31,6 +31,7 @@ type runCmd struct {
 	loraDirFlags
 	accessFlags
 	storeFlags
+	kvStoreFlags
 	operateFlags
 	ServedModelName string        `help:"Show this name in /v1/models (default: the folder's name)." placeholder:"S"`
 	Host            string        `help:"Listen on this address (default ${default})." default:"127.0.0.1" placeholder:"A"`
@@ -118,7 +119,7 @@ func (c *runCmd) check() error {
 	case c.ClientTimeout < 0:
 		return cmdline.Misusef("--client-timeout is %v; it is at least 0s", c.ClientTimeout)
 	}
-	return errors.Join(c.servedFlags.check(), c.accessFlags.check(), c.storeFlags.check())
+	return errors.Join(c.servedFlags.check(), c.accessFlags.check(), c.storeFlags.check(), c.kvStoreFlags.check())
 }
 
 func (c *runCmd) listen() (net.Listener, error) {

@@ -30,11 +30,13 @@ type service struct {
 	first   *loaded // the model that is loaded at the start; nil: requests load all
 	batches *batches.Server
 	server  *http.Server
+	prompts *dispatch.KVStore // nil without --kv-store
 }
 
 func (s *service) close() {
 	s.batches.Stop()
 	s.fleet.models.Close()
+	s.prompts.Close() // the models have written to it
 }
 
 // A request is the models with their options, as the command line says.
@@ -82,12 +84,18 @@ func (c *runCmd) request() (w request, err error) {
 // build loads the first model, unless only --models-dir names models, and wires HTTP. When it returns, the background
 // has begun to read weights, unless Lazy is set.
 func (c *runCmd) build(ctx context.Context, w request) (*service, error) {
-	f, err := newFleet(ctx, c, w)
+	prompts, err := c.kvStoreFlags.open()
 	if err != nil {
 		return nil, err
 	}
-	s := &service{fleet: f}
-	o := api.Options{Catalog: f.models, Version: version, Lazy: c.Lazy, APIKeys: c.plainKeys(), Keys: c.operateFlags.keys, AdminKeys: split(c.AdminKey), LoraDir: c.LoraDir, Access: c.access(c.Host),
+	w.options.KVStore = prompts
+	f, err := newFleet(ctx, c, w)
+	if err != nil {
+		prompts.Close()
+		return nil, err
+	}
+	s := &service{fleet: f, prompts: prompts}
+	o := api.Options{Catalog: f.models, Version: version, Lazy: c.Lazy, APIKeys: c.plainKeys(), Keys: c.operateFlags.keys, AdminKeys: split(c.AdminKey), LoraDir: c.LoraDir, KVStore: prompts, Access: c.access(c.Host),
 		Timeouts: api.Timeouts{Stall: cmp.Or(c.ClientTimeout, -1)}}
 	if o.Store, err = c.storeFlags.open(); err != nil {
 		return nil, err

@@ -14,8 +14,22 @@ type Adapting interface {
 
 var errNoAdapters = errors.New("the model has no adapters")
 
-// sequence makes the sequence of c, with the adapter of its request if there is one.
+// salting is implemented by sequences that share cached prefixes.
+type salting interface {
+	// Salt limits sharing to sequences of equal salt. The sequence is empty.
+	Salt(salt string)
+}
+
+// sequence makes the sequence of c, with the adapter and the salt of its request if there are any.
 func (e *Engine) sequence(c *choice) (Sequence, error) {
+	seq, err := e.unsalted(c)
+	if s, ok := seq.(salting); ok && err == nil && c.stream.request.Salt != "" {
+		s.Salt(c.stream.request.Salt)
+	}
+	return seq, err
+}
+
+func (e *Engine) unsalted(c *choice) (Sequence, error) {
 	name := c.stream.request.Adapter
 	if name == "" {
 		return e.model.NewSequence(c.prompt), nil

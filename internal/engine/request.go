@@ -33,6 +33,9 @@ type Request struct {
 	// Adapter is the name of an adapter that the tokens go through; "" is the model alone.
 	Adapter string
 
+	// Salt separates cached prefixes: the request shares them only with requests of the same salt.
+	Salt string
+
 	// Client is on whose behalf the request comes. Waiting requests of different clients take turns; "" is a client,
 	// too.
 	Client string

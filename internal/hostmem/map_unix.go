@@ -101,3 +101,14 @@ func discard(b []byte) error { return unix.Madvise(b, unix.MADV_DONTNEED) }
 
 // Lazy says that blocks take memory only where they were written.
 const Lazy = true
+
+// StatusChanged returns when the system last changed what it knows of the file at path, such as its time
+// of modification or its permissions, in nanoseconds since 1970. Programs cannot set it. It is 0 where
+// the system has none.
+func StatusChanged(path string) (int64, error) {
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil {
+		return 0, &os.PathError{Op: "stat", Path: path, Err: err}
+	}
+	return st.Ctim.Nano(), nil
+}

@@ -49,6 +49,8 @@ type Config struct {
 	// sequence in use has up to three.
 	States     []int
 	StateSlots int
+	// Backing keeps full pages and snapshots of states beyond the life of the cache; nil keeps none.
+	Backing *Backing
 }
 
 // BytesPerToken is the memory of one token over all layers, ignoring windows.
@@ -169,7 +171,7 @@ type Cache struct {
 	withheld []int32 // free pages that Resize has taken away
 	stats    Stats
 
-	secret  [16]byte // hashed first, so that clients cannot construct prompts that collide
+	secret  [32]byte // hashed first, so that clients cannot construct prompts that collide
 	text    []byte   // scratch of the hash
 	runs    []int    // scratch of Reuse
 	buckets []int32  // first page of each chain of the table, none if empty
@@ -180,6 +182,8 @@ type Cache struct {
 	states      []state
 	freeStates  []stateID // that nothing uses; the last is taken next
 	snapshots   map[content]stateID
+
+	backing *backing // nil without Config.Backing
 }
 
 // page links are page numbers, so lists allocate nothing.
@@ -206,11 +210,15 @@ func New(memory backend.Memory, config Config) (*Cache, error) {
 	c := &Cache{
 		config: config, layout: config.layout(), memory: memory,
 		pages:   make([]page, config.Pages),
-		text:    make([]byte, 0, 64+4*config.PageTokens),
+		text:    make([]byte, 0, 128+4*config.PageTokens),
 		buckets: make([]int32, 1<<bits.Len(uint(config.Pages))),
 		free:    list{first: none, last: none},
 	}
-	_, _ = rand.Read(c.secret[:]) // never fails
+	if b := config.Backing; b != nil {
+		c.secret = b.secretOf(&config)
+	} else {
+		_, _ = rand.Read(c.secret[:]) // never fails
+	}
 	for i := range c.buckets {
 		c.buckets[i] = none
 	}
@@ -230,6 +238,10 @@ func New(memory backend.Memory, config Config) (*Cache, error) {
 	}
 	c.smallPages()
 	if err := c.newStates(); err != nil {
+		c.Close()
+		return nil, err
+	}
+	if err := c.newBacking(); err != nil {
 		c.Close()
 		return nil, err
 	}
@@ -262,6 +274,7 @@ func (c *Cache) tensors(i int) ([2]tensor.Tensor, int) {
 
 // Close frees the memory. The cache and its sequences must not be used afterwards.
 func (c *Cache) Close() {
+	c.closeBacking()
 	for i := range c.slots {
 		all, n := c.tensors(i)
 		for _, t := range all[:n] {

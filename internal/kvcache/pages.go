@@ -79,14 +79,16 @@ func (c *Cache) drop(p int32) {
 	c.pushBack(p)
 }
 
-// content identifies the tokens of a full page, all tokens before it, and the scope. The hash is
+// content identifies the tokens of a full page, all tokens before it, the scope and the salt. The hash is
 // collision-resistant, so a page can be found whether or not the pages before it are still cached.
 type content [sha256.Size]byte
 
-// contentOf returns the content of a page of tokens that follows a page of content before.
-func (c *Cache) contentOf(scope uint64, before *content, tokens []int32) content {
-	b := append(c.text[:0], c.secret[:]...)
-	b = binary.LittleEndian.AppendUint64(b, scope)
+// contentOf returns the content of a page of tokens that follows a page of content before, in the
+// scope of s.
+func (s *Sequence) contentOf(before *content, tokens []int32) content {
+	b := append(s.cache.text[:0], s.cache.secret[:]...)
+	b = binary.LittleEndian.AppendUint64(b, s.scope)
+	b = append(b, s.salt[:]...)
 	if before != nil {
 		b = append(b, before[:]...)
 	}

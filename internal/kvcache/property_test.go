@@ -79,6 +79,11 @@ func (f *fleet) start(t *rapid.T) {
 		r.scope = f.live[0].scope
 		prompt = append(slices.Clone(f.live[0].tokens), prompt[0])
 	}
+	f.begin(t, r, prompt)
+}
+
+// begin starts a request with a prompt.
+func (f *fleet) begin(t *rapid.T, r *request, prompt []int32) {
 	r.seq = f.c.NewSequence(r.scope)
 	f.live = append(f.live, r)
 	n := r.seq.Reuse(prompt)

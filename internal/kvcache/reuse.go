@@ -1,20 +1,22 @@
 package kvcache
 
 // Reuse attaches the cached full pages of the longest matching prefix of tokens and returns the
-// number of tokens found. They count as committed. A model with states matches up to a snapshot only. The last token is never reused, because its
-// logits are needed. Windowed layers attach only the pages that new tokens attend to; earlier pages
-// need not be cached. The sequence must be empty, and stays empty if no page matches.
+// number of tokens found. They count as committed. A model with states matches up to a snapshot only.
+// The last token is never reused, because its logits are needed. Windowed layers attach only the pages
+// that new tokens attend to; earlier pages need not be cached. Pages of the backing are read first, if
+// pages are free for them. The sequence must be empty, and stays empty if no page matches.
 func (s *Sequence) Reuse(tokens []int32) int {
 	c := s.cache
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.stats.Queries += int64(len(tokens))
-	if len(s.tokens) != 0 || len(s.tables[0].pages) != 0 || s.sealed {
+	if !s.empty() {
 		return 0
 	}
 	size := c.config.PageTokens
-	best := s.match(tokens)
-	s.contents = s.contents[:best]
+	loaded := s.load(tokens)
+	defer loaded.release(c)
+	best := s.match(tokens, c.inMemory)
 	for g, window := range c.layout.windows {
 		t := &s.tables[g]
 		if window > 0 {
@@ -25,6 +27,7 @@ func (s *Sequence) Reuse(tokens []int32) int {
 			if i >= t.held {
 				p = c.find(g, &s.contents[i])
 				c.hold(p)
+				c.offer(&s.contents[i], int32(g), i) // it was used
 			}
 			t.pages = append(t.pages, p)
 		}
@@ -32,6 +35,7 @@ func (s *Sequence) Reuse(tokens []int32) int {
 	if best > 0 && c.payment > 0 {
 		s.current = c.snapshots[s.contents[best-1]]
 		c.holdState(s.current)
+		c.offer(&s.contents[best-1], statePart, best-1)
 	}
 	s.tokens = append(s.tokens, tokens[:best*size]...)
 	s.committed = best * size
@@ -39,17 +43,34 @@ func (s *Sequence) Reuse(tokens []int32) int {
 	return s.committed
 }
 
-// match returns the largest number of leading pages of tokens for which every group has cached what
-// the next token attends to. It stores the contents of these pages in s.
-func (s *Sequence) match(tokens []int32) int {
+func (s *Sequence) empty() bool {
+	return len(s.tokens) == 0 && len(s.tables[0].pages) == 0 && !s.sealed
+}
+
+// has reports whether what a content says is known: the page of a group, or for statePart a state.
+type has func(part int32, at *content) bool
+
+// inMemory is a has of the cache alone.
+func (c *Cache) inMemory(part int32, at *content) bool {
+	if part == statePart {
+		return c.hasState(at)
+	}
+	return c.find(int(part), at) != none
+}
+
+// match returns the largest number of leading pages of tokens for which every group has what the next
+// token attends to. It stores the contents of these pages in s.
+func (s *Sequence) match(tokens []int32, has has) int {
 	c, size := s.cache, s.cache.config.PageTokens
 	c.runs = append(c.runs[:0], make([]int, len(s.tables))...) // pages found without a gap, up to the last
+	s.contents = s.contents[:0]
 	best := 0
+	defer func() { s.contents = s.contents[:best] }()
 	for n := 1; n*size < len(tokens); n++ {
-		s.contents = append(s.contents, c.contentOf(s.scope, s.before(n-1), tokens[(n-1)*size:n*size]))
+		s.contents = append(s.contents, s.contentOf(s.before(n-1), tokens[(n-1)*size:n*size]))
 		whole := true
 		for g, window := range c.layout.windows {
-			if c.runs[g]++; c.find(g, &s.contents[n-1]) == none {
+			if c.runs[g]++; !has(int32(g), &s.contents[n-1]) {
 				c.runs[g] = 0
 			}
 			first := 0
@@ -60,7 +81,7 @@ func (s *Sequence) match(tokens []int32) int {
 			}
 			whole = whole && c.runs[g] >= n-first
 		}
-		if whole && c.hasState(&s.contents[n-1]) {
+		if whole && has(statePart, &s.contents[n-1]) {
 			best = n
 		}
 	}

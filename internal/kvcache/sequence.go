@@ -7,6 +7,7 @@ import "fmt"
 type Sequence struct {
 	cache     *Cache
 	scope     uint64
+	salt      [32]byte
 	tables    []table // one per group
 	tokens    []int32
 	committed int
@@ -19,6 +20,7 @@ type Sequence struct {
 	copied        int
 	mark          bool // the last snapshot within the generated tokens is marked
 	marked        content
+	markedAt      int // its page
 }
 
 // A table is the page table of one group.
@@ -48,6 +50,11 @@ func (c *Cache) NewSequence(scope uint64) *Sequence {
 	s.scope = scope
 	return s
 }
+
+// Salt also limits whom the sequence shares pages with to sequences of equal salt. It stands for what
+// 64 bits are too few for, such as the hash of an adapter or of a client's secret. The sequence must be
+// empty. Without it the salt is zero.
+func (s *Sequence) Salt(salt [32]byte) { s.salt = salt }
 
 // Len returns the number of tokens appended.
 func (s *Sequence) Len() int { return len(s.tokens) }
@@ -188,10 +195,11 @@ func (s *Sequence) Commit() {
 	first := s.committed
 	s.committed = len(s.tokens)
 	for i := len(s.contents); !s.sealed && (i+1)*size <= s.committed; i++ {
-		s.contents = append(s.contents, c.contentOf(s.scope, s.before(i), s.tokens[i*size:(i+1)*size]))
+		s.contents = append(s.contents, s.contentOf(s.before(i), s.tokens[i*size:(i+1)*size]))
 		for g := range s.tables {
 			if t := &s.tables[g]; i >= t.held {
 				c.register(t.pages[i], g, &s.contents[i])
+				c.offer(&s.contents[i], int32(g), i)
 			}
 		}
 	}

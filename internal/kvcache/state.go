@@ -261,6 +261,7 @@ func (s *Sequence) commitStates(first int) {
 	if s.copy != 0 {
 		if content := s.contentAt(s.copied); content != nil {
 			c.registerState(s.copy, content)
+			c.offer(content, statePart, s.copied/size-1)
 		}
 		c.dropState(s.copy)
 		s.copy = 0
@@ -273,7 +274,9 @@ func (s *Sequence) commitStates(first int) {
 	if content := s.contentAt(s.committed); s.committed%size == 0 && content != nil {
 		s.forgetMark()
 		if c.registerState(s.current, content) && s.committed-first == 1 {
-			s.mark, s.marked = true, *content
+			s.mark, s.marked, s.markedAt = true, *content, s.committed/size-1
+		} else {
+			c.offer(content, statePart, s.committed/size-1)
 		}
 	}
 }
@@ -341,6 +344,9 @@ func (s *Sequence) rewind(n int) int {
 
 // freeStates drops all states of s.
 func (s *Sequence) freeStates() {
+	if s.mark { // the answer may be the beginning of the next prompt
+		s.cache.offer(&s.marked, statePart, s.markedAt)
+	}
 	for _, id := range [...]stateID{s.copy, s.next, s.current} {
 		s.cache.dropState(id)
 	}

@@ -10,10 +10,10 @@ import (
 
 // newStateCache is a cache of a model with states of 20 and 30 elements, each of which takes several
 // pages.
-func newStateCache(t require, pages, slots int) *Cache {
+func newStateCache(t require, pages, slots int, b *Backing) *Cache {
 	t.Helper()
 	c, err := New(&heap{}, Config{Layers: []LayerShape{{KWidth: 2, VWidth: 1}, {KWidth: 1, VWidth: 3}}, DType: meta.Float32, PageTokens: 4,
-		Pages: pages, States: []int{20, 30}, StateSlots: slots})
+		Pages: pages, States: []int{20, 30}, StateSlots: slots, Backing: b})
 	if err != nil {
 		t.Fatalf("New: %v", err)
 	}
@@ -86,16 +86,20 @@ func (r *request) checkSpan(t *rapid.T, c *Cache, span backend.StateSpan, n int)
 func TestStatesAreThoseOfTheirTokens(t *testing.T) {
 	reused := 0
 	for range 20 { // what is wrong needs several steps in a certain order
-		rapid.Check(t, func(t *rapid.T) { reused += runStates(t) })
+		rapid.Check(t, func(t *rapid.T) { reused += runStates(t, anyStateCache(t, nil), func() {}) })
 	}
 	if reused == 0 {
 		t.Error("no prefix was reused")
 	}
 }
 
-// runStates runs the requests on one cache, and returns how many tokens were reused.
-func runStates(t *rapid.T) (reused int) {
-	c := newStateCache(t, rapid.IntRange(16, 60).Draw(t, "pages"), rapid.IntRange(4, 12).Draw(t, "slots"))
+func anyStateCache(t *rapid.T, b *Backing) *Cache {
+	return newStateCache(t, rapid.IntRange(16, 60).Draw(t, "pages"), rapid.IntRange(4, 12).Draw(t, "slots"), b)
+}
+
+// runStates runs the requests on one cache, and returns how many tokens were reused. It calls pause now
+// and then.
+func runStates(t *rapid.T, c *Cache, pause func()) (reused int) {
 	var live []*request
 	for range rapid.IntRange(1, 60).Draw(t, "steps") {
 		i := rapid.IntRange(-1, len(live)-1).Draw(t, "request")
@@ -109,7 +113,7 @@ func runStates(t *rapid.T) (reused int) {
 			continue
 		}
 		r := live[i]
-		switch rapid.SampledFrom([]string{"pass", "pass", "token", "token", "fails", "truncate", "free", "resize"}).Draw(t, "step") {
+		switch rapid.SampledFrom([]string{"pass", "pass", "token", "token", "fails", "truncate", "free", "resize", "pause"}).Draw(t, "step") {
 		case "pass":
 			r.pass(t, c, rapid.IntRange(1, 11).Draw(t, "n"), false)
 		case "token":
@@ -126,6 +130,8 @@ func runStates(t *rapid.T) (reused int) {
 		case "free":
 			r.seq.Free()
 			live = append(live[:i], live[i+1:]...)
+		case "pause":
+			pause()
 		case "resize":
 			c.Resize(rapid.IntRange(0, 60).Draw(t, "usable"))
 		}
@@ -179,7 +185,7 @@ func checkStates(t *rapid.T, c *Cache) {
 
 // TestALongAnswerLeavesOneSnapshot: generated tokens must not fill the cache with snapshots.
 func TestALongAnswerLeavesOneSnapshot(t *testing.T) {
-	c := newStateCache(t, 200, 40)
+	c := newStateCache(t, 200, 40, nil)
 	s := c.NewSequence(0)
 	prompt := make([]int32, 10)
 	for n := range 60 {

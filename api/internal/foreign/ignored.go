@@ -24,7 +24,7 @@ var ignored = []row{
 	{on: Messages, names: "context_management", known: "Anthropic", why: "It drops old parts of conversations that are long; here a conversation that exceeds the context is a 400."},
 	{on: all, names: "request_id rid extra_key custom_labels", known: "vLLM, SGLang", why: labels},
 	{on: texts, names: "session_id user_id trace compliance genkey", known: "vLLM, SGLang, OpenRouter, Zhipu, Together, KoboldCpp", why: labels},
-	{on: texts, names: "cache_salt cache_prompt n_cache_reuse cache_control prompt_cache_max_len prompt_cache_isolation_key static_cache", known: "vLLM, llama.cpp, OpenRouter, Fireworks", why: caches},
+	{on: texts, names: "cache_prompt n_cache_reuse cache_control prompt_cache_max_len prompt_cache_isolation_key static_cache", known: "vLLM, llama.cpp, OpenRouter, Fireworks", why: caches},
 	{on: all, names: "priority data_parallel_rank routed_dp_rank disagg_prefill_dp_rank provider route", known: "vLLM, SGLang, OpenRouter", why: schedules},
 	{on: all, names: "keep_alive ttl", known: "Ollama, LM Studio", why: schedules},
 	{on: texts, names: "id_slot num_batch num_gpu main_gpu num_thread use_mmap use_mlock low_vram numa f16_kv backend_sampling", known: "llama.cpp, Ollama", why: schedules},

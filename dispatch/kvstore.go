@@ -1,0 +1,207 @@
+package dispatch
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"hash"
+	"io"
+	"os"
+	"runtime"
+	"strconv"
+	"sync"
+
+	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/hostmem"
+	"github.com/heftai/heft/internal/kvcache"
+	"github.com/heftai/heft/internal/kvstore"
+	"github.com/heftai/heft/internal/lora"
+	"github.com/heftai/heft/loader"
+)
+
+// A KVStore keeps pages of keys and values, and snapshots of states, in a folder: prompts of a later
+// process, or of others that use the folder now, reuse them as they reuse pages in memory. Several models
+// may share one. Its methods are safe for concurrent use.
+type KVStore struct {
+	store *kvstore.Store
+	build string // hash of the program
+}
+
+// KVStoreStats counts what a store did since it was opened, and the size of its folder.
+type KVStoreStats struct {
+	Hits, Misses    int64 // pages that were read, and look-ups that found none
+	Damaged         int64 // files that were ignored because they failed a check
+	Written         int64 // pages
+	Dropped         int64 // pages that were not written: too many at once, gone, or an error
+	Evicted         int64 // pages
+	ReadBytes       int64
+	WrittenBytes    int64
+	Bytes, Limit    int64 // of the folder, over all processes
+	WritingDisabled bool  // the folder cannot be locked
+}
+
+// OpenKVStore opens the store in dir, which it creates if it is missing. limit bounds the size of all
+// pages in bytes. warn is called as slog.Warn is, once for each kind of problem; nil ignores them. It
+// fails if the folder cannot be used. It reads the running program once, to tell builds apart. Close it
+// after the models that use it.
+func OpenKVStore(dir string, limit int64, warn func(message string, args ...any)) (*KVStore, error) {
+	build, err := thisBuild()
+	if err != nil {
+		return nil, fmt.Errorf("dispatch: a KV store needs to know the running program: %w", err)
+	}
+	store, err := kvstore.Open(dir, kvstore.Options{Limit: limit, Warn: warn})
+	if err != nil {
+		return nil, err
+	}
+	return &KVStore{store, build}, nil
+}
+
+// Close ends writing. Models that use the store have written what they wanted when they are closed.
+func (s *KVStore) Close() {
+	if s != nil {
+		s.store.Close()
+	}
+}
+
+// Stats returns the counters.
+func (s *KVStore) Stats() KVStoreStats {
+	st := s.store.Stats()
+	return KVStoreStats{Hits: st.Hits, Misses: st.Misses, Damaged: st.Damaged, Written: st.Written, Dropped: st.Dropped,
+		Evicted: st.Evicted, ReadBytes: st.ReadBytes, WrittenBytes: st.WrittenBytes, Bytes: st.Bytes, Limit: st.Limit,
+		WritingDisabled: st.WritesBlocked}
+}
+
+// thisBuild is a hash of the running program: two builds may compute other bits.
+var thisBuild = sync.OnceValues(func() (string, error) {
+	f, err := os.Open("/proc/self/exe") // the program that runs, also if another has its path now
+	if err != nil {
+		var path string
+		if path, err = os.Executable(); err == nil {
+			f, err = os.Open(path)
+		}
+	}
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	h := sha256.New()
+	_, err = io.Copy(h, f)
+	return string(h.Sum(nil)), err
+})
+
+// newBacking returns the backing of the model's KV cache, nil without a store. memory is for its buffers.
+func (m *Model) newBacking(memory backend.Memory) (*kvcache.Backing, error) {
+	s := m.options.KVStore
+	if s == nil {
+		return nil, nil
+	}
+	context, err := m.kvContext(s.build)
+	if err != nil {
+		return nil, fmt.Errorf("dispatch: KV store: %w", err)
+	}
+	return &kvcache.Backing{Store: s.store, Secret: s.store.Derive(context), Memory: memory}, nil
+}
+
+// kvContext returns a hash of all that keys, values and states depend on besides tokens, rotary
+// frequencies, adapter and layout of the cache. Where weights are and how many threads compute is not
+// part of it.
+func (m *Model) kvContext(build string) ([]byte, error) {
+	h, o := sha256.New(), &m.options
+	fmt.Fprintf(h, "%q %s/%s %s\n", build, runtime.GOOS, runtime.GOARCH, m.variant)
+	fmt.Fprintln(h, o.Precision, o.Quantize, o.KVDType)
+	if c := m.skeleton.Config; c != nil {
+		fmt.Fprintf(h, "%s %q\n", c.ModelType, c.Raw())
+	}
+	tree, err := json.Marshal(m.skeleton.Root) // a program may have changed specs
+	if err != nil {
+		return nil, err
+	}
+	h.Write(tree)
+	err = hashFiles(h, m.checkpoint)
+	return h.Sum(nil), err
+}
+
+// hashFiles adds the files of a checkpoint to a hash: name, size, times and tensors, and the bytes of files
+// in memory. It reads no weight from disk.
+func hashFiles(h hash.Hash, c *loader.Checkpoint) error {
+	for _, f := range c.Files() {
+		fmt.Fprintln(h, f.Name, f.Size)
+		if f.Path == "" {
+			continue
+		}
+		info, err := os.Stat(f.Path)
+		if err != nil {
+			return err
+		}
+		changed, err := hostmem.StatusChanged(f.Path)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintln(h, info.Size(), info.ModTime().UnixNano(), changed)
+	}
+	for t := range c.Tensors() {
+		fmt.Fprintln(h, t.Name, t.DType, t.Shape, t.File.Name, t.Offset)
+		if t.File.Path == "" {
+			b, err := t.Bytes()
+			if err != nil {
+				return err
+			}
+			h.Write(b)
+		}
+	}
+	return nil
+}
+
+// adapterIdentity is what tells sequences with one adapter from others: with a store its contents, which
+// other processes know as well, else its number.
+func (m *Model) adapterIdentity(number uint64, from *lora.Adapter) string {
+	if m.options.KVStore == nil {
+		return strconv.FormatUint(number, 10)
+	}
+	h := sha256.New()
+	for i := range from.Pairs {
+		p := &from.Pairs[i]
+		fmt.Fprintf(h, "%+v %v %v %v %v\n", p.Target, p.A.DType, p.A.Dims, p.B.DType, p.B.Dims)
+		h.Write(p.A.Data[:p.A.Bytes()])
+		h.Write(p.B.Data[:p.B.Bytes()])
+	}
+	return string(h.Sum(nil))
+}
+
+// Salt limits whom s shares pages with to sequences of equal salt, beside the same adapter. An empty salt
+// is that of sequences without one. The sequence must be empty.
+func (s *Sequence) Salt(salt string) {
+	if s.salt = salt; s.kv != nil {
+		s.share()
+	}
+}
+
+// share sets what s must have in common with other sequences to share pages with them, beside tokens and
+// rotary frequencies: its adapter and its salt.
+func (s *Sequence) share() {
+	if s.adapter == nil && s.salt == "" {
+		s.kv.Salt([sha256.Size]byte{})
+		return
+	}
+	var text []byte
+	if s.adapter != nil {
+		text = append(text, 'a')
+		text = binary.LittleEndian.AppendUint64(text, uint64(len(s.adapter.identity)))
+		text = append(text, s.adapter.identity...)
+	}
+	text = append(text, 's')
+	s.kv.Salt(sha256.Sum256(append(text, s.salt...)))
+}
+
+// makeRoom makes room for the pages of a prompt that the store has.
+func (s *Sequence) makeRoom(prompt []int32) {
+	n, pass := s.kv.Stored(prompt), s.model.options.MaxBatchTokens
+	if n == 0 {
+		return
+	}
+	s.model.takeBackKV(s.kv, n, pass)
+	if missing := s.kv.Missing(n, pass); missing > 0 {
+		s.model.growKV(missing)
+	}
+}

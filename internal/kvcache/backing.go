@@ -1,0 +1,270 @@
+package kvcache
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"time"
+
+	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/kvstore"
+	"github.com/heftai/heft/internal/tensor"
+	"github.com/heftai/heft/meta"
+)
+
+// A Backing is a store that keeps full pages and snapshots of states. Pages and snapshots are offered to
+// it when they are registered, and when they are reused. It copies them in the background, if they are
+// still registered then.
+type Backing struct {
+	Store *kvstore.Store
+	// Secret stands for everything that keys, values and states depend on besides tokens, scope, salt
+	// and the cache's Layers, DType, PageTokens and States.
+	Secret [32]byte
+	// Memory holds two buffers of the size of [Config.BackingBytes] together.
+	Memory backend.Memory
+}
+
+// secretOf returns the secret of a cache's contents: caches share pages only if these are alike.
+func (b *Backing) secretOf(c *Config) [sha256.Size]byte {
+	return sha256.Sum256(fmt.Appendf(nil, "%x %v %v %v %v", b.Secret, c.Layers, c.DType, c.PageTokens, c.States))
+}
+
+// statePart is the part of a key that names a state in place of the page of a group.
+const statePart = int32(-1)
+
+// flushWait is how long Close waits for pages to be written.
+const flushWait = 10 * time.Second
+
+// backing is the state of a cache's Backing.
+type backing struct {
+	*Backing
+	out, in tensor.Tensor // bytes that the store writes, and that Reuse reads
+	closed  bool          // guarded by the cache's lock
+}
+
+// BackingBytes is the memory of the buffers of a Backing.
+func (c Config) BackingBytes() int64 {
+	return 2 * max(c.PageBytes(), c.StateBytes())
+}
+
+func (c *Cache) newBacking() error {
+	from := c.config.Backing
+	if from == nil {
+		return nil
+	}
+	c.backing = &backing{Backing: from}
+	n := int(c.config.BackingBytes() / 2)
+	for _, t := range []*tensor.Tensor{&c.backing.out, &c.backing.in} {
+		var err error
+		if *t, err = from.Memory.New(meta.Uint8, n); err != nil {
+			return fmt.Errorf("kvcache: buffers: %w", err)
+		}
+	}
+	return nil
+}
+
+// closeBacking waits for a while until what was offered is written, and frees the buffers.
+func (c *Cache) closeBacking() {
+	b := c.backing
+	if b == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), flushWait)
+	defer cancel()
+	_ = b.Store.Flush(ctx) // else the pages are computed again
+	c.mu.Lock()
+	b.closed = true
+	c.mu.Unlock()
+	b.Store.Forget(c)
+	for _, t := range []tensor.Tensor{b.out, b.in} {
+		if !t.IsZero() {
+			b.Memory.Free(t)
+		}
+	}
+	c.backing = nil
+}
+
+// offer offers a page of a group, or a state, that is registered to the store. depth is the number of
+// the page in its sequence.
+func (c *Cache) offer(at *content, part int32, depth int) {
+	if c.backing != nil {
+		c.backing.Store.Offer(kvstore.Key{ID: *at, Part: part}, depth, c)
+	}
+}
+
+// Value implements [kvstore.Source]. It copies while no other goroutine changes the cache.
+func (c *Cache) Value(key kvstore.Key) ([]byte, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	b, at := c.backing, content(key.ID)
+	if b == nil || b.closed {
+		return nil, false
+	}
+	index := none
+	if key.Part == statePart {
+		if id, found := c.snapshots[at]; found {
+			index = id.slot()
+		}
+	} else {
+		index = c.find(int(key.Part), &at)
+	}
+	if index == none {
+		return nil, false
+	}
+	data := b.out.Data[:c.partBytes(key.Part)]
+	return data, c.eachPart(key.Part, index, data, func(memory, buffer tensor.Tensor) error { return c.memory.Copy(buffer, memory) }) == nil
+}
+
+// partBytes is the size of a page, or of a state.
+func (c *Cache) partBytes(part int32) int {
+	if part == statePart {
+		return int(c.config.StateBytes())
+	}
+	return int(c.PageBytes())
+}
+
+// eachPart calls do with the tensors of a page or a state, in the order in which data has their bytes.
+func (c *Cache) eachPart(part, index int32, data []byte, do func(memory, buffer tensor.Tensor) error) error {
+	one := func(all tensor.Tensor) error {
+		t := all.Index(int(index))
+		n := t.Bytes()
+		buffer, err := tensor.Of(data[:n], t.DType, t.Dims[:t.Rank]...)
+		if data = data[n:]; err != nil {
+			return err
+		}
+		return do(t, buffer)
+	}
+	if part == statePart {
+		for _, t := range c.stateMemory {
+			if err := one(t); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	for slot := range c.slots {
+		all, n := c.tensors(slot)
+		for _, t := range all[:n] {
+			if err := one(t); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// known is a has of the cache and the store.
+func (c *Cache) known(part int32, at *content) bool {
+	return c.inMemory(part, at) || c.backing.Store.Has(kvstore.Key{ID: *at, Part: part}, c.partBytes(part))
+}
+
+// Stored returns how many leading tokens Reuse finds if pages are free for those that it reads from the
+// backing, or 0 if it reads none.
+func (s *Sequence) Stored(tokens []int32) int {
+	c := s.cache
+	if c.backing == nil {
+		return 0
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !s.empty() {
+		return 0
+	}
+	near := s.match(tokens, c.inMemory)
+	far := s.match(tokens, c.known)
+	s.contents = s.contents[:0]
+	if far == near {
+		return 0
+	}
+	return far * c.config.PageTokens
+}
+
+// loaded is what load holds until the sequence has it.
+type loaded struct {
+	pages  []int32
+	states []stateID
+}
+
+func (l *loaded) release(c *Cache) {
+	for i := len(l.pages) - 1; i >= 0; i-- {
+		c.drop(l.pages[i])
+	}
+	for _, id := range l.states {
+		c.dropState(id)
+	}
+}
+
+// load reads the pages of tokens that are not in memory from the store and registers them, up to the
+// first that is damaged or for which no page is free. It holds them, and those in memory, for the
+// caller to release. The cache is locked, but not while a page is read.
+func (s *Sequence) load(tokens []int32) (l loaded) {
+	c := s.cache
+	if c.backing == nil {
+		return l
+	}
+	near := s.match(tokens, c.inMemory)
+	far := s.match(tokens, c.known)
+	if far == near {
+		return l
+	}
+	size := c.config.PageTokens
+	for i := range far {
+		for g, window := range c.layout.windows {
+			if window > 0 && i < firstSeen(far*size, window, size) {
+				continue
+			}
+			p := c.find(g, &s.contents[i])
+			if p != none {
+				c.hold(p)
+			} else if p = c.loadPage(g, &s.contents[i], i); p == none {
+				return l
+			}
+			l.pages = append(l.pages, p)
+		}
+	}
+	if c.payment > 0 && !c.hasState(&s.contents[far-1]) {
+		if id := c.loadState(&s.contents[far-1], far-1); id != 0 {
+			l.states = append(l.states, id)
+		}
+	}
+	return l
+}
+
+// loadPage reads a page and registers it, with one reference. It returns none if no page is free or the
+// store does not have it any more.
+func (c *Cache) loadPage(group int, at *content, depth int) int32 {
+	if c.unused == 0 {
+		return none
+	}
+	p := c.take()
+	if !c.fill(int32(group), p, at, depth) {
+		c.drop(p)
+		return none
+	}
+	c.register(p, group, at)
+	return p
+}
+
+// loadState does so with a state. It returns 0 if it does not.
+func (c *Cache) loadState(at *content, depth int) stateID {
+	id := c.takeState()
+	if id == 0 {
+		return 0
+	}
+	if !c.fill(statePart, id.slot(), at, depth) {
+		c.dropState(id)
+		return 0
+	}
+	c.registerState(id, at)
+	return id
+}
+
+// fill reads a page or a state that nothing else uses. It unlocks the cache meanwhile.
+func (c *Cache) fill(part, index int32, at *content, depth int) bool {
+	key := kvstore.Key{ID: *at, Part: part}
+	data := c.backing.in.Data[:c.partBytes(part)]
+	c.mu.Unlock()
+	defer c.mu.Lock()
+	return c.backing.Store.Get(key, depth, data) &&
+		c.eachPart(part, index, data, func(memory, buffer tensor.Tensor) error { return c.memory.Copy(memory, buffer) }) == nil
+}

@@ -1,0 +1,81 @@
+package kvstore
+
+import (
+	"cmp"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/heftai/heft/internal/atomicfile"
+)
+
+// page is a value's file.
+type page struct {
+	path string
+	size int64
+	used time.Time
+}
+
+// evict counts the values anew, and removes those that were used least recently if they and another
+// value of size bytes exceed the limit, until nine tenths of the limit suffice. It also removes what
+// killed writers left. It returns the size of all values. The lock is held.
+func (s *Store) evict(lock *os.File, size int64) (int64, error) {
+	pages, used, err := s.scan()
+	if err != nil {
+		return 0, err
+	}
+	if used+size > s.options.Limit {
+		slices.SortFunc(pages, func(a, b page) int {
+			return cmp.Or(a.used.Compare(b.used), cmp.Compare(a.path, b.path))
+		})
+		for low := s.options.Limit / 10 * lowWater; len(pages) > 0 && used+size > low; pages = pages[1:] {
+			if err := os.Remove(pages[0].path); err != nil && !os.IsNotExist(err) {
+				s.warnOnce("a value of the KV store cannot be removed", err)
+				continue
+			}
+			used -= pages[0].size
+			s.evicted.Add(1)
+			s.options.step("evicted")
+		}
+	}
+	return used, s.setUsage(lock, used)
+}
+
+// scan finds all values and removes temporary files, whose writers were killed, as the lock is held.
+func (s *Store) scan() (pages []page, used int64, err error) {
+	root := filepath.Join(s.dir, pagesDir)
+	folders, err := os.ReadDir(root)
+	if err != nil {
+		return nil, 0, err
+	}
+	foreign := 0
+	for _, folder := range folders {
+		entries, err := os.ReadDir(filepath.Join(root, folder.Name()))
+		if !folder.IsDir() || len(folder.Name()) != 2 || err != nil {
+			foreign++
+			continue
+		}
+		for _, e := range entries {
+			path := filepath.Join(root, folder.Name(), e.Name())
+			info, err := e.Info() // of the entry itself, also of a link
+			switch {
+			case err != nil: // removed meanwhile
+			case info.Mode().IsRegular() && atomicfile.IsTemp(e.Name()):
+				_ = os.Remove(path) // or the next scan does
+			case info.Mode().IsRegular() && isPage(e.Name()):
+				n := sizeOf(info.Size() - headerBytes)
+				pages = append(pages, page{path, n, info.ModTime()})
+				used += n
+			default:
+				foreign++
+			}
+		}
+	}
+	if foreign > 0 {
+		if _, again := s.warned.LoadOrStore("foreign", true); !again {
+			s.options.Warn("the folder of the KV store has other files, which are ignored", "folder", root, "count", foreign)
+		}
+	}
+	return pages, used, nil
+}
