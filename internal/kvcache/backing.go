@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/heftai/heft/internal/backend"
@@ -49,7 +50,7 @@ func (c Config) BackingBytes() int64 {
 
 func (c *Cache) newBacking() error {
 	from := c.config.Backing
-	if from == nil {
+	if from == nil || !c.onHost() {
 		return nil
 	}
 	c.backing = &backing{Backing: from}
@@ -61,6 +62,16 @@ func (c *Cache) newBacking() error {
 		}
 	}
 	return nil
+}
+
+// onHost reports whether the cache is in memory of the host. Pages of a device have no backing.
+func (c *Cache) onHost() bool {
+	for _, kv := range c.slots {
+		if kv.K.Data == nil || kv.V.Data == nil {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(c.stateMemory, func(t tensor.Tensor) bool { return t.Data == nil })
 }
 
 // closeBacking waits for a while until what was offered is written, and frees the buffers.
@@ -112,7 +123,8 @@ func (c *Cache) Value(key kvstore.Key) ([]byte, bool) {
 		return nil, false
 	}
 	data := b.out.Data[:c.partBytes(key.Part)]
-	return data, c.eachPart(key.Part, index, data, func(memory, buffer tensor.Tensor) error { return c.memory.Copy(buffer, memory) }) == nil
+	c.eachPart(key.Part, index, data, func(memory, data []byte) { copy(data, memory) })
+	return data, true
 }
 
 // partBytes is the size of a page, or of a state.
@@ -123,34 +135,27 @@ func (c *Cache) partBytes(part int32) int {
 	return int(c.PageBytes())
 }
 
-// eachPart calls do with the tensors of a page or a state, in the order in which data has their bytes.
-func (c *Cache) eachPart(part, index int32, data []byte, do func(memory, buffer tensor.Tensor) error) error {
-	one := func(all tensor.Tensor) error {
+// eachPart calls do with the bytes of a page or a state, tensor by tensor, and those of data for them. It
+// calls no operation of the backend, which may be computing.
+func (c *Cache) eachPart(part, index int32, data []byte, do func(memory, data []byte)) {
+	one := func(all tensor.Tensor) {
 		t := all.Index(int(index))
 		n := t.Bytes()
-		buffer, err := tensor.Of(data[:n], t.DType, t.Dims[:t.Rank]...)
-		if data = data[n:]; err != nil {
-			return err
-		}
-		return do(t, buffer)
+		do(t.Data[:n], data[:n])
+		data = data[n:]
 	}
 	if part == statePart {
 		for _, t := range c.stateMemory {
-			if err := one(t); err != nil {
-				return err
-			}
+			one(t)
 		}
-		return nil
+		return
 	}
 	for slot := range c.slots {
 		all, n := c.tensors(slot)
 		for _, t := range all[:n] {
-			if err := one(t); err != nil {
-				return err
-			}
+			one(t)
 		}
 	}
-	return nil
 }
 
 // known is a has of the cache and the store.
@@ -265,6 +270,9 @@ func (c *Cache) fill(part, index int32, at *content, depth int) bool {
 	data := c.backing.in.Data[:c.partBytes(part)]
 	c.mu.Unlock()
 	defer c.mu.Lock()
-	return c.backing.Store.Get(key, depth, data) &&
-		c.eachPart(part, index, data, func(memory, buffer tensor.Tensor) error { return c.memory.Copy(memory, buffer) }) == nil
+	ok := c.backing.Store.Get(key, depth, data)
+	if ok {
+		c.eachPart(part, index, data, func(memory, data []byte) { copy(memory, data) })
+	}
+	return ok
 }
