@@ -96,4 +96,5 @@ def main():
         (out / f"{name}.safetensors.gz").write_bytes(packed)
 
 
-main()
+if __name__ == "__main__":
+    main()

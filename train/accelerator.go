@@ -93,7 +93,7 @@ func New(c Config) (*Accelerator, error) {
 func (a *Accelerator) Device() string { return "cpu" }
 
 // Prepare adapts modules, loaders, optimizers and schedulers to the world, in place. With several
-// ranks, modules get rank 0's trainable weights; all ranks must prepare the same modules in the
+// ranks, modules get rank 0's trainable weights and buffers; all ranks must prepare the same modules in the
 // same order. A scheduler follows the optimizers that were prepared before it or in the same call.
 // Prepare fails on any other argument, and on one that is prepared already.
 func (a *Accelerator) Prepare(things ...Preparable) error {

@@ -97,7 +97,9 @@ func (a *Accelerator) LoadState(ctx context.Context, dir string) error {
 }
 
 // Buffered is a [Module] with buffers: numbers that are not trained, such as the running moments of
-// a batch norm. Checkpoints hold them under their names.
+// a batch norm. Checkpoints hold them under their names. With several ranks, all take rank 0's when
+// the module is prepared and after each backward pass that averages gradients, as torch's
+// DistributedDataParallel does before the next forward pass.
 type Buffered interface {
 	Module
 	Buffers() iter.Seq2[string, []float32]

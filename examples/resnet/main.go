@@ -1,12 +1,15 @@
-// Resnet trains ResNet18 on small pictures with windows of four batches: gradients are
-// computed in each iteration, parameters move in a window's last one only. It makes its
-// pictures itself, in the form of CIFAR-10's, cropped, mirrored and normalised.
+// Resnet trains ResNet18 on small pictures with windows of four batches: gradients are computed in
+// each iteration, and parameters move in a window's last one only. It makes its pictures itself, in
+// the form of CIFAR-10's, cropped, mirrored and normalised.
 //
 //	go run ./examples/resnet
+//	go run ./examples/resnet -plugin gemini                     or ddp, zero1, zero2
+//	go run ./cmd/train launch --nproc_per_node 2 ./examples/resnet
 package main
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"io"
 	"log"
@@ -53,54 +56,98 @@ type row struct {
 	first   []float32 // of the first parameter
 }
 
-// fit trains for some iterations, stepping where due says so.
-func fit(ctx context.Context, width, iterations int, due func(idx int) bool) ([]row, error) {
+// setup is how ranks share the work.
+type setup struct {
+	world  *train.World
+	plugin train.Plugin
+}
+
+// newSetup makes the plugin of a name, for the ranks of train launch or torchrun.
+func newSetup(world *train.World, name string) (setup, error) {
+	switch name {
+	case "ddp":
+		return setup{world, &train.TorchDDPPlugin{World: world}}, nil
+	case "zero1":
+		return setup{world, &train.LowLevelZeroPlugin{World: world, Stage: 1}}, nil
+	case "zero2":
+		return setup{world, &train.LowLevelZeroPlugin{World: world, Stage: 2}}, nil
+	case "gemini":
+		return setup{world, &train.GeminiPlugin{World: world, EnableGradientAccumulation: true}}, nil
+	}
+	return setup{}, fmt.Errorf("-plugin %s: want ddp, zero1, zero2 or gemini", name)
+}
+
+// components are what a loop needs.
+type components struct {
+	model  *resnet18
+	tape   *tensor.Tape
+	loader *data.Loader[data.ImageBatch]
+	opt    optim.Optimizer
+}
+
+func build(width, images int) (*components, error) {
 	g := rng.New(1)
-	model, tape := newResNet18(width, classes, g), tensor.NewTape(tensor.Options{})
-	set := data.NewAugmented(pictures(iterations*batchSize, g), data.Chain(data.RandomCrop(side, 4), data.RandomFlip(0.5)), 1)
-	loader, err := data.NewLoader(set, data.Normalize(data.CIFAR10Mean(), data.CIFAR10Std()), data.Options{BatchSize: batchSize, Shuffle: true, Generator: g, DropLast: true})
+	c := &components{model: newResNet18(width, classes, g), tape: tensor.NewTape(tensor.Options{})}
+	set := data.NewAugmented(pictures(images, g), data.Chain(data.RandomCrop(side, 4), data.RandomFlip(0.5)), 1)
+	var err error
+	c.loader, err = data.NewLoader(set, data.Normalize(data.CIFAR10Mean(), data.CIFAR10Std()), data.Options{BatchSize: batchSize, Shuffle: true, Generator: g, DropLast: true})
 	if err != nil {
 		return nil, err
 	}
-	sgd, err := optim.NewSGD(train.Params(model), optim.SGDOptions{LR: 0.1, Momentum: 0.9, WeightDecay: 5e-4})
+	c.opt, err = optim.NewSGD(train.Params(c.model), optim.SGDOptions{LR: 0.1, Momentum: 0.9, WeightDecay: 5e-4})
+	return c, err
+}
+
+// criterion is the mean cross-entropy.
+func (c *components) criterion(batch data.ImageBatch) *tensor.Tensor {
+	labels := make([]int, batch.Rows)
+	for i, l := range batch.Labels {
+		labels[i] = int(l)
+	}
+	x := c.tape.Input(batch.Pixels, batch.Rows, batch.Channels, batch.Height, batch.Width)
+	return c.tape.CrossEntropy(c.model.forward(c.tape, x), labels, tensor.CrossEntropyOptions{})
+}
+
+// fit trains for some iterations, stepping where due says so.
+func (s setup) fit(ctx context.Context, width, iterations int, due func(idx int) bool) ([]row, error) {
+	c, err := build(width, iterations*batchSize*s.world.Size())
 	if err != nil {
 		return nil, err
 	}
-	var opt optim.Optimizer = sgd
-	acc, err := train.New(train.Config{GradientAccumulationSteps: accumulation})
+	booster, err := train.NewBooster(s.plugin)
 	if err != nil {
 		return nil, err
 	}
-	if err := acc.Prepare(model, &opt, loader); err != nil {
+	if err := s.plugin.PrepareDataLoader(c.loader); err != nil {
+		return nil, err
+	}
+	if _, c.opt, _, _, _, err = booster.Boost(c.model, c.opt, nil, c.loader, nil); err != nil {
 		return nil, err
 	}
 	var rows []row
-	for batch, err := range loader.All(ctx) {
+	for batch, err := range c.loader.All(ctx) {
 		if err != nil {
 			return nil, err
 		}
-		r, labels := row{stepped: due(len(rows))}, make([]int, batch.Rows)
-		for i, l := range batch.Labels {
-			labels[i] = int(l)
-		}
-		pass := func() error { // forward and backward, the loss divided by the window
-			x := tape.Input(batch.Pixels, batch.Rows, batch.Channels, batch.Height, batch.Width)
-			loss := tape.CrossEntropy(model.forward(tape, x), labels, tensor.CrossEntropyOptions{})
+		r := row{stepped: due(len(rows))}
+		pass := func() error {
+			loss := c.criterion(batch)
 			r.loss = float64(loss.Item())
-			return acc.Backward(ctx, loss)
+			return booster.Backward(ctx, c.tape.Scale(loss, 1.0/accumulation), c.opt)
 		}
-		if r.stepped {
-			if err := pass(); err != nil {
-				return nil, err
-			}
-			if err := opt.Step(); err != nil {
-				return nil, err
-			}
-			opt.ZeroGrad()
-		} else if err := acc.NoSync(model, pass); err != nil { // gradients stay here and add up
+		if r.stepped || !s.plugin.SupportNoSync() { // stage 2 and Gemini average each batch
+			err = pass()
+		} else {
+			err = booster.NoSync(c.model, pass) // gradients stay on this rank and add up
+		}
+		if err == nil && r.stepped {
+			err = c.opt.Step()
+			c.opt.ZeroGrad() // Gemini has done so
+		}
+		if err != nil {
 			return nil, err
 		}
-		r.first = slices.Clone(model.params["conv1.weight"].Data()[:10])
+		r.first = slices.Clone(c.model.params["conv1.weight"].Data()[:10])
 		rows = append(rows, r)
 	}
 	return rows, nil
@@ -120,9 +167,9 @@ func table(to io.Writer, rows []row) {
 	}
 }
 
-func write(ctx context.Context, to io.Writer, width int) error {
+func (s setup) write(ctx context.Context, to io.Writer, width int) error {
 	fmt.Fprintf(to, "ResNet18 of width %d, batches of %d, windows of %d; * steps\n", width, batchSize, accumulation)
-	rows, err := fit(ctx, width, 2*accumulation, func(idx int) bool { return (idx+1)%accumulation == 0 })
+	rows, err := s.fit(ctx, width, 2*accumulation, func(idx int) bool { return (idx+1)%accumulation == 0 })
 	if err != nil {
 		return err
 	}
@@ -134,7 +181,7 @@ func write(ctx context.Context, to io.Writer, width int) error {
 	}
 	fmt.Fprintln(to, "The parameters are only updated in the last iteration of a window.")
 	fmt.Fprintf(to, "\nWith the rule idx %% %d == 0 the first iteration steps as well, and windows have %d batches:\n", accumulation-1, accumulation-1)
-	rows, err = fit(ctx, width, accumulation, func(idx int) bool { return idx%(accumulation-1) == 0 })
+	rows, err = s.fit(ctx, width, accumulation, func(idx int) bool { return idx%(accumulation-1) == 0 })
 	if err != nil {
 		return err
 	}
@@ -142,8 +189,23 @@ func write(ctx context.Context, to io.Writer, width int) error {
 	return nil
 }
 
+// run is a rank's part, or all of the program without ranks.
+func run(ctx context.Context, to io.Writer, plugin string, width int) error {
+	world, err := train.FromEnvironment(ctx)
+	if err != nil {
+		return err
+	}
+	s, err := newSetup(world, plugin)
+	if err == nil {
+		err = s.write(world.Context(), to, width)
+	}
+	return world.Close(err)
+}
+
 func main() {
-	if err := write(context.Background(), os.Stdout, 32); err != nil {
+	plugin := flag.String("plugin", "ddp", "Share the work as ddp, zero1, zero2 or gemini.")
+	flag.Parse()
+	if err := run(context.Background(), os.Stdout, *plugin, 32); err != nil {
 		log.Fatal(err)
 	}
 }

@@ -2,24 +2,58 @@ package main
 
 import (
 	"bytes"
+	"context"
+	"io"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/heftai/heft/internal/golden"
+	"github.com/heftai/heft/train"
 	"github.com/heftai/heft/train/rng"
 )
 
+// With every plugin one rank trains to the same bits, and prints the same.
 func TestExample(t *testing.T) {
-	var b bytes.Buffer
-	if err := write(t.Context(), &b, 4); err != nil {
+	outputs := map[string]string{}
+	for _, plugin := range []string{"ddp", "zero1", "zero2", "gemini"} {
+		var b bytes.Buffer
+		if err := run(t.Context(), &b, plugin, 4); err != nil {
+			t.Fatal(err)
+		}
+		windows, literal, _ := strings.Cut(b.String(), "\n\n")
+		if n := strings.Count(windows, "* loss"); n != 2 || !strings.Contains(windows, "only updated in the last iteration") {
+			t.Errorf("%d iterations step:\n%s", n, windows)
+		}
+		if !strings.Contains(literal, "iteration 0*") || !strings.Contains(literal, "iteration 3*") {
+			t.Errorf("the literal rule steps elsewhere:\n%s", literal)
+		}
+		if outputs[plugin] = b.String(); outputs[plugin] != outputs["ddp"] {
+			t.Errorf("%s printed\n%s\nwant\n%s", plugin, outputs[plugin], outputs["ddp"])
+		}
+	}
+	if err := run(t.Context(), io.Discard, "other", 4); err == nil || !strings.Contains(err.Error(), "want ddp") {
+		t.Errorf("an unknown plugin: %v", err)
+	}
+}
+
+// Two ranks take the same steps, and print the same parameters.
+func TestTwoRanks(t *testing.T) {
+	printed := make([][]row, 2)
+	err := train.Launch(t.Context(), 2, func(ctx context.Context, w *train.World) error {
+		s, err := newSetup(w, "zero1")
+		if err == nil {
+			printed[w.Rank()], err = s.fit(ctx, 2, 2*accumulation, func(idx int) bool { return (idx+1)%accumulation == 0 })
+		}
+		return err
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
-	windows, literal, _ := strings.Cut(b.String(), "\n\n")
-	if n := strings.Count(windows, "* loss"); n != 2 || !strings.Contains(windows, "only updated in the last iteration") {
-		t.Errorf("%d iterations step:\n%s", n, windows)
-	}
-	if !strings.Contains(literal, "iteration 0*") || !strings.Contains(literal, "iteration 3*") {
-		t.Errorf("the literal rule steps elsewhere:\n%s", literal)
+	for i := range 2 * accumulation {
+		if a, b := printed[0][i], printed[1][i]; !slices.Equal(a.first, b.first) || a.loss == b.loss {
+			t.Errorf("iteration %d: parameters %v and %v, losses %v and %v of different batches", i, a.first, b.first, a.loss, b.loss)
+		}
 	}
 }
 

@@ -3,7 +3,9 @@ package main
 import (
 	"fmt"
 	"iter"
+	"maps"
 	"math"
+	"slices"
 
 	"github.com/heftai/heft/train/rng"
 	"github.com/heftai/heft/train/tensor"
@@ -64,6 +66,17 @@ func (m *resnet18) Parameters() iter.Seq2[string, *tensor.Parameter] {
 	return func(yield func(string, *tensor.Parameter) bool) {
 		for _, name := range m.names {
 			if !yield(name, m.params[name]) {
+				return
+			}
+		}
+	}
+}
+
+// Buffers yields the running moments, which all ranks take from rank 0.
+func (m *resnet18) Buffers() iter.Seq2[string, []float32] {
+	return func(yield func(string, []float32) bool) {
+		for _, name := range slices.Sorted(maps.Keys(m.norms)) {
+			if n := m.norms[name]; !yield(name+".running_mean", n.Mean) || !yield(name+".running_var", n.Var) {
 				return
 			}
 		}

@@ -112,12 +112,18 @@ func (p *Pass) launch() {
 	p.queue.Go(func(collective.Comm) error { return p.g.reduce(p.ctx, b, active, false) })
 }
 
-// Finish exchanges the remaining buckets and waits for all.
+// Finish exchanges the remaining buckets, waits for all, and gives all ranks the same buffers.
 func (p *Pass) Finish() error {
 	for p.next < len(p.buckets) {
 		p.launch()
 	}
-	return p.Wait()
+	if err := p.Wait(); err != nil {
+		return err
+	}
+	if err := p.g.shareBuffers(p.ctx); err != nil {
+		return fmt.Errorf("train: buffers: %w", err)
+	}
+	return nil
 }
 
 // Wait waits for the buckets that were begun, as after a failed pass.

@@ -1,5 +1,6 @@
 // Package replicas keeps the copies of modules that ranks train on different batches equal: a [Group]
-// starts them with the same weights and averages their gradients. It knows no loop and no optimizer.
+// starts them with the same weights and buffers, averages their gradients, and gives all ranks rank
+// 0's buffers after each averaged pass. It knows no loop and no optimizer.
 package replicas
 
 import (
@@ -48,6 +49,7 @@ type Group struct {
 	BucketBytes int
 
 	scratch []float32
+	leader  int // while joining: the rank whose buffers all take
 }
 
 func (g *Group) strategy() Strategy {
@@ -137,6 +139,7 @@ func (g *Group) Roll(ctx context.Context, active bool) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("train: join: %w", err)
 	}
+	g.leader = max(0, slices.Index(all, true))
 	return slices.Contains(all, true), nil
 }
 
@@ -148,6 +151,9 @@ func (g *Group) Shadow(ctx context.Context) error {
 				return fmt.Errorf("train: gradients: %w", err)
 			}
 		}
+	}
+	if err := g.shareBuffers(ctx); err != nil {
+		return fmt.Errorf("train: buffers: %w", err)
 	}
 	return nil
 }
@@ -167,10 +173,10 @@ func (g *Group) Adopt(ctx context.Context, last bool) error {
 	return nil
 }
 
-// Equal gives p rank 0's trainable weights on every rank. It fails if the ranks have different
-// parameters.
+// Equal gives p rank 0's trainable weights and buffers on every rank. It fails if the ranks have
+// different parameters or buffers.
 func (g *Group) Equal(ctx context.Context, p *Module) error {
-	var shapes [][]int
+	shapes := [][]int{p.bufferLengths()}
 	for _, param := range p.Params {
 		trainable := 0
 		if param.Trainable {
@@ -183,14 +189,17 @@ func (g *Group) Equal(ctx context.Context, p *Module) error {
 		return err
 	}
 	for r, s := range all {
-		if !slices.EqualFunc(s, shapes, slices.Equal) {
+		if !slices.EqualFunc(s[1:], shapes[1:], slices.Equal) {
 			return fmt.Errorf("the parameters of rank %d are not those of rank %d", r, g.Comm.Rank())
+		}
+		if !slices.Equal(s[0], shapes[0]) {
+			return fmt.Errorf("the buffers of rank %d are not those of rank %d", r, g.Comm.Rank())
 		}
 	}
 	return g.share(ctx, p, 0)
 }
 
-// share copies the trainable weights of rank root to all ranks. Frozen weights may be in a
+// share copies the trainable weights and the buffers of rank root to all ranks. Frozen weights may be in a
 // checkpoint that cannot be written, and stay unchanged.
 func (g *Group) share(ctx context.Context, p *Module, root int) error {
 	for _, param := range p.Params {
@@ -204,5 +213,5 @@ func (g *Group) share(ctx context.Context, p *Module, root int) error {
 			return err
 		}
 	}
-	return nil
+	return p.broadcastBuffers(ctx, g.Comm, root)
 }
