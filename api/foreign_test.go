@@ -28,7 +28,7 @@ var foreign = map[string]string{
 		"thinking_budget": 100 | "thinking_budget": 0 | "thinking_token_budget": 5 | "reasoning_budget": 0 | "enable_thinking": false | "enable_thinking": true |
 		"think": false | "thinking": {"type": "disabled"} | "reasoning": {"effort": "low"} |
 		"stop_sequences": ["a"] | "stop_regex": "a" | "no_stop_trim": true |
-		"prompt_logprobs": 0 | "n_probs": 5 | "top_n_tokens": 3 | "response_fields": ["a"] |
+		"prompt_logprobs": 21 | "prompt_logprobs": -1 | "prompt_logprobs": true | "n_probs": 5 | "top_n_tokens": 3 | "response_fields": ["a"] |
 		"lora": [{"id": 0, "scale": 0.5}] | "lora_path": "a" | "adapter_id": "a" | "extra_body": {"top_k": 1} | "options": {"num_ctx": 1} | "images": ["x"] |
 		"best_of": 3 | "n_cmpl": 2 | "model": null | "negative_prompt": "x" | "guidance_scale": 1.5 | "system": "x" | "transforms": ["middle-out"] |
 		"add_bos_token": false | "presence_penalty_range": 64 | "truncation_side": "left" | "n_keep": 5 | "prediction": {"type": "content", "content": "x"} |

@@ -79,7 +79,7 @@ func keepBuffers(ctx context.Context, requests []Request) error {
 			buffer = min(buffer, each*(r.MaxTokens+1)*max(r.N, 1))
 		}
 		if bytes += buffer; r.PromptLogProbs {
-			bytes += len(r.Prompt) * (scoreBytes + topBytes*r.TopLogProbs)
+			bytes += len(r.Prompt) * (scoreBytes + topBytes*r.TopPrompt)
 		}
 	}
 	return wire.ClaimOf(ctx).Keep(bytes)

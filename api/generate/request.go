@@ -49,7 +49,8 @@ type Request struct {
 
 	LogProbs       bool // of generated tokens
 	PromptLogProbs bool // of the prompt's
-	TopLogProbs    int  // likeliest ids beside each
+	TopLogProbs    int  // likeliest ids beside each generated token
+	TopPrompt      int  // likeliest ids beside each token of the prompt
 }
 
 // EOS are the ids that end the model's texts: those of generation_config.json, else those
@@ -138,7 +139,7 @@ func (m *Model) Start(ctx context.Context, r Request) (*Generation, error) {
 		Client: client.ID, Background: wire.InBackground(ctx),
 		Constrain: r.constraints(),
 		Adapter:   m.Adapter, Salt: r.Salt, Prompt: r.Prompt, Params: r.Params.internal(), MaxTokens: r.MaxTokens, N: r.N, Seed: r.Seed,
-		LogProbs: r.LogProbs, PromptLogProbs: r.PromptLogProbs, TopLogProbs: r.TopLogProbs,
+		LogProbs: r.LogProbs, PromptLogProbs: r.PromptLogProbs, TopLogProbs: r.TopLogProbs, TopPrompt: r.TopPrompt,
 	})
 	if err != nil {
 		return nil, AsError(err, r.Param)

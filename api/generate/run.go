@@ -33,6 +33,7 @@ type Delta struct {
 type Token struct {
 	ID      int32
 	LogProb float32   // if asked for
+	Rank    int32     // of a prompt's token, if asked for: 1 for the likeliest
 	Top     []LogProb // if asked for, likeliest first
 	Offset  int       // in code points, where its text begins in that of its choice or prompt
 }
@@ -260,7 +261,7 @@ func (r *Generation) promptTokens(scores []engine.Scored) []Token {
 	at := 0
 	for i, s := range scores {
 		id := r.request.Prompt[i]
-		out[i] = Token{ID: id, LogProb: s.LogProb, Top: logProbs(s.Top), Offset: at}
+		out[i] = Token{ID: id, LogProb: s.LogProb, Rank: s.Rank, Top: logProbs(s.Top), Offset: at}
 		if decode != nil {
 			text, _, _ := decode.Next(id)
 			at += utf8.RuneCountInString(text)

@@ -186,7 +186,7 @@ func TestEOSIsOfGenerationConfigFirst(t *testing.T) {
 func TestPromptIsScoredOnce(t *testing.T) {
 	m, ids := saying(t, "one two")
 	prompt := encode(t, m, "over there")
-	got, _ := readAll(t, m, generate.Request{Prompt: prompt, MaxTokens: len(ids), N: 2, LogProbs: true, PromptLogProbs: true, TopLogProbs: 2})
+	got, _ := readAll(t, m, generate.Request{Prompt: prompt, MaxTokens: len(ids), N: 2, LogProbs: true, PromptLogProbs: true, TopLogProbs: 2, TopPrompt: 2})
 	for i, c := range got {
 		if len(c.prompt) != len(prompt) || len(c.tokens) != len(ids) {
 			t.Fatalf("choice %d: %d and %d tokens", i, len(c.prompt), len(c.tokens))

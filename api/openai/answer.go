@@ -22,6 +22,8 @@ type body[C any] struct {
 	Choices []C `json:"choices"`
 	// Usage is left out where it is nil. A nil *usage is shown as null.
 	Usage any `json:"usage,omitzero"`
+	// Scores are of a conversation's prompt.
+	Scores *promptScores `json:"prompt_logprobs,omitzero"`
 }
 
 // generation is a request that text is generated for: it knows how its answer is written.

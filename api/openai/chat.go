@@ -75,6 +75,7 @@ func decodeChat(ctx context.Context, f *wire.Fields, m *generate.Model) (*chatRe
 	if q.TopLogProbs > 0 && !q.LogProbs {
 		f.Fail("top_logprobs", "'top_logprobs' has a meaning only with 'logprobs': true.")
 	}
+	q.decodePromptLogProbs(f)
 	f.Bool("include_reasoning", &q.thought)
 	parallel := true
 	f.Bool("parallel_tool_calls", &parallel)
@@ -103,6 +104,10 @@ func (q *chatRequest) answer(ctx context.Context, runs *generate.Generations) (s
 	if q.LogProbs {
 		out.logProbs = func(w *pieces, i int) { w.chatLogProbs(q.names(), answers[i].tokens) }
 	}
+	if q.scores {
+		out.Scores = &promptScores{}
+		out.promptScores = func(w *pieces, _ int) { w.promptScores(q.model, q.top, answers[0].prompt) }
+	}
 	for i := range answers {
 		a := &answers[i]
 		c := chatChoice{Index: i, Message: a.message(), Finish: q.finish(a.finish)}
@@ -130,6 +135,9 @@ func (q *chatRequest) edit(p *generate.PromptDelta) {
 	}
 	if q.single {
 		p.Calls = withoutMore(p.Calls)
+	}
+	if p.Choice > 0 { // all choices have the same prompt, which the answer shows once
+		p.Prompt = nil
 	}
 }
 

@@ -22,6 +22,7 @@ type completionRequest struct {
 	prompts []generate.Request // one a prompt
 	texts   []string           // of the prompts, for echo
 	echo    bool
+	echoed  bool // logprobs have those of the prompt, too
 }
 
 // completionChoice is a choice of an answer, or new output of one in a stream.
@@ -32,6 +33,7 @@ type completionChoice struct {
 	Finish    *string             `json:"finish_reason"`
 	TokenIDs  []int32             `json:"token_ids,omitzero"`
 	PromptIDs []int32             `json:"prompt_token_ids,omitzero"`
+	Scores    *promptScores       `json:"prompt_logprobs,omitzero"`
 }
 
 // Completions is POST /v1/completions.
@@ -51,7 +53,10 @@ func decodeCompletion(ctx context.Context, f *wire.Fields, m *generate.Model) (*
 	if _, given := f.Raw("logprobs"); given {
 		f.Integer("logprobs", &q.TopLogProbs, 0, maxLogProbs)
 		q.LogProbs, q.PromptLogProbs = true, q.echo
+		q.TopPrompt = q.TopLogProbs
 	}
+	q.echoed = q.PromptLogProbs
+	q.decodePromptLogProbs(f)
 	special := true
 	f.Bool("add_special_tokens", &special)
 	q.Constraint = decodeConstraint(f)
@@ -165,9 +170,9 @@ func (q *completionRequest) echoBytes() int {
 	for _, text := range q.texts {
 		n += generate.TextBytes * len(text)
 	}
-	if q.PromptLogProbs && q.Stream {
+	if q.echoed && q.Stream {
 		for _, p := range q.prompts {
-			n += len(p.Prompt) * (echoTokenBytes + echoTopBytes*q.TopLogProbs)
+			n += len(p.Prompt) * (echoTokenBytes + echoTopBytes*q.TopPrompt)
 		}
 	}
 	return n
@@ -194,8 +199,11 @@ func (q *completionRequest) answer(ctx context.Context, runs *generate.Generatio
 	out := &whole[completionChoice]{body: body[completionChoice]{envelope: q.envelope(typeCompletion), Usage: newUsage(runs.Usage())}}
 	if q.LogProbs {
 		out.logProbs = func(w *pieces, i int) {
-			w.completionLogProbs(q.names(), answers[i].prompt, answers[i].tokens, utf8.RuneCountInString(q.before(i)))
+			w.completionLogProbs(q.names(), q.echoedTokens(answers[i].prompt), answers[i].tokens, utf8.RuneCountInString(q.before(i)))
 		}
+	}
+	if q.scores {
+		out.promptScores = func(w *pieces, i int) { w.promptScores(q.model, q.top, answers[i].prompt) }
 	}
 	for i := range answers {
 		a := &answers[i]
@@ -203,9 +211,27 @@ func (q *completionRequest) answer(ctx context.Context, runs *generate.Generatio
 		if q.ReturnIDs {
 			c.TokenIDs, c.PromptIDs = ids(a.tokens), q.prompts[i/q.N].Prompt
 		}
+		if q.scores {
+			c.Scores = &promptScores{}
+		}
 		out.Choices = append(out.Choices, c)
 	}
 	return out, nil
+}
+
+// echoedTokens are the tokens of the prompt that logprobs begin with.
+func (q *completionRequest) echoedTokens(prompt []generate.Token) []generate.Token {
+	if !q.echoed {
+		return nil
+	}
+	if q.TopPrompt == q.TopLogProbs {
+		return prompt
+	}
+	list := slices.Clone(prompt)
+	for i := range list {
+		list[i].Top = list[i].Top[:min(len(list[i].Top), q.TopLogProbs)]
+	}
+	return list
 }
 
 func (q *completionRequest) logProbs(i int, prompt, tokens []generate.Token) *completionLogProbs {

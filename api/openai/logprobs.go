@@ -167,3 +167,44 @@ func ids(tokens []generate.Token) []int32 {
 	}
 	return out
 }
+
+// promptScores stands for the log-probabilities of a prompt, which are written token by token.
+type promptScores struct{}
+
+// promptToken is a token at a place of a prompt, as vLLM has it.
+type promptToken struct {
+	LogProb float32 `json:"logprob"`
+	Rank    int     `json:"rank"` // 1 for the likeliest
+	Text    string  `json:"decoded_token"`
+}
+
+// promptScores writes null for the first token of a prompt, and for each other an object of ids: the token itself and
+// the top likeliest ones.
+func (w *pieces) promptScores(m *generate.Model, top int, prompt []generate.Token) {
+	names := tokenNames{model: m}
+	_ = w.WriteByte('[')
+	for i := range prompt {
+		w.comma(i)
+		if i == 0 {
+			_, _ = w.WriteString("null")
+			continue
+		}
+		t := &prompt[i]
+		_ = w.WriteByte('{')
+		w.promptToken(names, t.ID, t.LogProb, int(t.Rank))
+		for k, p := range t.Top[:min(top, len(t.Top))] {
+			if p.ID != t.ID {
+				_ = w.WriteByte(',')
+				w.promptToken(names, p.ID, p.LogProb, k+1)
+			}
+		}
+		_ = w.WriteByte('}')
+	}
+	_ = w.WriteByte(']')
+}
+
+func (w *pieces) promptToken(n tokenNames, id int32, p float32, rank int) {
+	text, _, _ := n.text(id)
+	_, _ = w.WriteString(`"` + strconv.Itoa(int(id)) + `":`)
+	_, _ = w.Write(w.encode(promptToken{logProb(p), rank, text}))
+}

@@ -48,3 +48,15 @@ func TestAnswersSentAtOnceAreCounted(t *testing.T) {
 		}
 	}
 }
+
+// TestPromptLogProbsAreCounted: the log-probabilities of a long prompt take memory of the requests, before they are computed.
+func TestPromptLogProbsAreCounted(t *testing.T) {
+	m := generatetest.Fake(t, &enginetest.Model{MaxLen: 1 << 14, Pages: 1 << 14}, engine.Options{})
+	send := limited(m, 1<<20)
+	prompt := strings.TrimSuffix(strings.Repeat("1,", 3000), ",")
+	for fields, want := range map[string]int{`"prompt_logprobs": 20`: 413, `"prompt_logprobs": null`: 200} {
+		if code, body := send(fmt.Sprintf(`{"prompt": [%s], "max_tokens": 1, %s}`, prompt, fields)); code != want {
+			t.Errorf("%s: got status %d, want %d: %.300s", fields, code, want, body)
+		}
+	}
+}

@@ -33,6 +33,8 @@ type common struct {
 	ContinuousUsage bool // in every chunk, with IncludeUsage
 	ReturnIDs       bool
 	NameIDs         bool // log-probabilities call tokens by their ids
+	scores          bool // the prompt's log-probabilities are shown, each with the top likeliest ids
+	top             int
 }
 
 func (c *common) base() *common { return c }
@@ -62,6 +64,23 @@ func decodeCommon(f *wire.Fields, m *generate.Model, prefix string) common {
 	}
 	decodeBestOf(f, c.N)
 	return c
+}
+
+// decodePromptLogProbs reads prompt_logprobs, after the fields that choose the log-probabilities of the answer. As in vLLM a
+// stream does not have those of the prompt.
+func (c *common) decodePromptLogProbs(f *wire.Fields) {
+	if _, given := f.Raw("prompt_logprobs"); !given {
+		return
+	}
+	f.Integer("prompt_logprobs", &c.top, 0, maxLogProbs)
+	if c.Stream {
+		if c.top > 0 {
+			f.Fail("prompt_logprobs", "{} is not supported with 'stream': true.")
+		}
+		return
+	}
+	c.scores, c.PromptLogProbs = true, true
+	c.TopPrompt = max(c.TopPrompt, c.top)
 }
 
 // DecodeSampling reads the fields that say how tokens are chosen and where the text ends into r. m gives

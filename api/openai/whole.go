@@ -16,6 +16,8 @@ type whole[C any] struct {
 	body[C]
 	// logProbs writes those of choice i, whose own are nil. It is nil if there are none.
 	logProbs func(w *pieces, i int)
+	// promptScores writes those of the prompt of choice i, in the place of a promptScores. It may be nil.
+	promptScores func(w *pieces, i int)
 }
 
 // send answers with b. It ignores errors: the client has disconnected then.
@@ -30,31 +32,51 @@ func (b *whole[C]) write(to io.Writer) {
 	list, rest := b.Choices, b.body
 	rest.Choices = []C{}
 	// The text of a string has no unescaped quotes, so what is looked for is never inside one.
-	const choices, none = `"choices":[`, `"logprobs":null`
+	const choices = `"choices":[`
 	before, after, _ := bytes.Cut(bytes.Clone(w.encode(&rest)), []byte(choices))
 	_, _ = w.Write(before)
 	_, _ = w.WriteString(choices)
 	for i := range list {
 		w.comma(i)
 		one := w.encode(&list[i])
-		if head, tail, found := bytes.Cut(one, []byte(none)); found && b.logProbs != nil {
-			tail = bytes.Clone(tail)
-			_, _ = w.Write(head)
-			_, _ = w.WriteString(`"logprobs":`)
-			b.logProbs(w, i)
-			one = tail
+		if b.logProbs != nil || b.promptScores != nil {
+			one = bytes.Clone(one) // the pieces in between are encoded in the same buffer
 		}
-		_, _ = w.Write(one)
+		if b.logProbs != nil {
+			one = w.fill(one, `"logprobs":`, "null", func() { b.logProbs(w, i) })
+		}
+		_, _ = w.Write(b.scores(w, one, i))
 	}
-	_, _ = w.Write(after)
+	_, _ = w.Write(b.scores(w, after, 0))
 	_ = w.WriteByte('\n')
 	_ = w.Flush()
+}
+
+// scores writes the log-probabilities of a prompt in their place, and what is before them. It returns the rest.
+func (b *whole[C]) scores(w *pieces, raw []byte, i int) []byte {
+	if b.promptScores == nil {
+		return raw
+	}
+	return w.fill(raw, `"prompt_logprobs":`, "{}", func() { b.promptScores(w, i) })
 }
 
 // pieces writes JSON piece by piece. Errors are kept by the bufio.Writer.
 type pieces struct {
 	*bufio.Writer
 	buf bytes.Buffer
+}
+
+// fill writes raw up to the value of a field that stands for another one, and then that one. It returns the rest, or
+// raw if it has no such field.
+func (w *pieces) fill(raw []byte, field, value string, write func()) []byte {
+	head, tail, found := bytes.Cut(raw, []byte(field+value))
+	if !found {
+		return raw
+	}
+	_, _ = w.Write(head)
+	_, _ = w.WriteString(field)
+	write()
+	return tail
 }
 
 // encode returns the JSON of v, until the next call.

@@ -127,6 +127,7 @@ func TestSubmitRefuses(t *testing.T) {
 		"id too large":  {Prompt: []int32{64}},
 		"choices":       {Prompt: []int32{1}, N: -1},
 		"logprobs":      {Prompt: []int32{1}, TopLogProbs: 65},
+		"of the prompt": {Prompt: []int32{1}, TopPrompt: 65},
 		"sample params": {Prompt: []int32{1}, Params: sample.Params{TopP: 2}},
 	} {
 		if _, err := e.Submit(context.Background(), r); !errors.As(err, &re) {
@@ -317,7 +318,7 @@ func TestLogProbs(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, n := range []int{0, 3} {
-		r := engine.Request{Prompt: prompt(1, 21), MaxTokens: n, LogProbs: true, PromptLogProbs: true, TopLogProbs: 2,
+		r := engine.Request{Prompt: prompt(1, 21), MaxTokens: n, LogProbs: true, PromptLogProbs: true, TopLogProbs: 2, TopPrompt: 2,
 			Params: sample.Params{Temperature: 0.5, Suppress: []int32{3}}}
 		got, err := collect(submit(t, e, r), 1)
 		if err != nil {
@@ -336,6 +337,9 @@ func TestLogProbs(t *testing.T) {
 		}
 		for i := 1; i < 21; i++ {
 			check(fmt.Sprint("prompt ", i), r.Prompt[:i], r.Prompt[i], first.Prompt[i].LogProb, first.Prompt[i].Top)
+			if got, want := int(first.Prompt[i].Rank), sample.Rank(m.After(r.Prompt[:i]), r.Prompt[i]); got != want {
+				t.Errorf("prompt %d: got rank %d, want %d", i, got, want)
+			}
 		}
 		for i, id := range got[0].tokens {
 			ev := got[0].events[i+1]

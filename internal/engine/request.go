@@ -23,8 +23,9 @@ type Request struct {
 	Seed      uint64 // of the choices' randomness; choice i draws from stream i
 
 	LogProbs       bool // of generated tokens
-	PromptLogProbs bool // of the prompt's tokens, for echo; turns prefix reuse off
-	TopLogProbs    int  // number of likeliest ids for each of them
+	PromptLogProbs bool // of the prompt's tokens; turns prefix reuse off
+	TopLogProbs    int  // number of likeliest ids for each generated token
+	TopPrompt      int  // the same for each token of the prompt
 
 	// Constrain makes the constraint of a choice. It is called once for each choice, by Submit.
 	// nil: any id may follow.
@@ -81,6 +82,7 @@ type Event struct {
 // Scored is a token of the prompt with its log-probability.
 type Scored struct {
 	LogProb float32
+	Rank    int32 // 1 for the likeliest token of the vocabulary; see [sample.Rank]
 	Top     []sample.LogProb
 }
 
@@ -156,6 +158,9 @@ func (r *Request) check(vocab, limit int) error {
 	}
 	if r.TopLogProbs < 0 || r.TopLogProbs > vocab {
 		return badRequest("top_logprobs", "%d is outside 0..%d", r.TopLogProbs, vocab)
+	}
+	if r.TopPrompt < 0 || r.TopPrompt > vocab {
+		return badRequest("prompt_logprobs", "%d is outside 0..%d", r.TopPrompt, vocab)
 	}
 	if err := r.checkEmbed(); err != nil {
 		return err

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/heftai/heft/internal/sample"
 )
 
 // forward runs one pass over the planned rows and hands its results to their choices.
@@ -133,11 +135,12 @@ func (e *Engine) scorePrompt(c *choice, at int, values []float32) error {
 		if at+1 != c.scored {
 			continue // known from before a preemption
 		}
-		own, top, err := e.sampler.LogProbs(c.stream.top(r.TopLogProbs), values[:e.vocab], c.tokens[at+1], r.TopLogProbs)
+		id := c.tokens[at+1]
+		own, top, err := e.sampler.LogProbs(c.stream.top(r.TopPrompt), values[:e.vocab], id, r.TopPrompt)
 		if err != nil {
 			return fmt.Errorf("engine: prompt token %d: %w", at+1, err)
 		}
-		c.stream.scores[c.scored] = Scored{own, top}
+		c.stream.scores[c.scored] = Scored{own, int32(sample.Rank(values[:e.vocab], id)), top}
 		c.scored++
 	}
 	return nil

@@ -35,6 +35,21 @@ func (s *Sampler) LogProbs(top []LogProb, logits []float32, id int32, n int) (fl
 	return own, top, nil
 }
 
+// Rank returns how many logits are at least as large as that of id, which is 1 for the largest. It returns 0 for
+// an id outside the vocabulary.
+func Rank(logits []float32, id int32) int {
+	if uint(id) >= uint(len(logits)) {
+		return 0
+	}
+	own, n := logits[id], 0
+	for _, v := range logits {
+		if v >= own {
+			n++
+		}
+	}
+	return n
+}
+
 // topLogits appends the n largest logits in order by insertion: n is small.
 func (s *Sampler) topLogits(dst []LogProb, logits []float32, n int) []LogProb {
 	if n <= 0 {

@@ -159,6 +159,18 @@ func TestValidate(t *testing.T) {
 	}
 }
 
+func TestRankCountsWhatIsAtLeastAsLikely(t *testing.T) {
+	logits := []float32{1, 5, 5, negInf, 3}
+	for id, want := range []int{4, 2, 2, 5, 3} {
+		if got := Rank(logits, int32(id)); got != want {
+			t.Errorf("id %d: got rank %d, want %d", id, got, want)
+		}
+	}
+	if got := Rank(logits, -1) + Rank(logits, 5); got != 0 {
+		t.Errorf("ids outside the vocabulary have the ranks %d", got)
+	}
+}
+
 func TestLogProbs(t *testing.T) {
 	logits := randomLogits(3, 1000)
 	logits[5], logits[6], logits[7] = 50, 50, negInf

@@ -43,7 +43,7 @@ func endpointCases(t *testing.T) []endpointCase {
 	s := openai.New(models)
 	common := map[string]string{}
 	for _, name := range strings.Fields("model max_tokens min_tokens temperature top_p top_k min_p presence_penalty frequency_penalty repetition_penalty n best_of seed stop logit_bias " +
-		"stop_token_ids allowed_token_ids ignore_eos include_stop_str_in_output return_token_ids skip_special_tokens stream stream_options logprobs response_format add_special_tokens bad_words truncate_prompt_tokens return_tokens_as_token_ids") {
+		"stop_token_ids allowed_token_ids ignore_eos include_stop_str_in_output return_token_ids skip_special_tokens stream stream_options logprobs response_format add_special_tokens bad_words truncate_prompt_tokens return_tokens_as_token_ids prompt_logprobs") {
 		common[name] = `[{"no": 1}]`
 	}
 	with := func(base map[string]string, more string) map[string]string {

@@ -122,7 +122,7 @@ var foreignLimits = []row{
 
 // foreignAnswers change what an answer shows.
 var foreignAnswers = []row{
-	{texts, "prompt_logprobs", "vLLM", "use echo with logprobs of /v1/completions.", []string{"false"}, ""},
+	{Responses | Messages, "prompt_logprobs", "vLLM", "use prompt_logprobs of /v1/completions or /v1/chat/completions.", []string{"false"}, ""},
 	{both, "n_probs top_n_tokens return_logprob top_logprobs_num post_sampling_probs", "llama.cpp, TGI, SGLang", "use logprobs.", off0, ""},
 	{both, "logprob_token_ids logprob_start_len decoder_input_details details", "vLLM, SGLang, TGI", "use logprobs.", nil, ""},
 	{Completions, "top_logprobs", "OpenAI", "use logprobs with a number.", off0, ""},
