@@ -6,6 +6,7 @@ import (
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/loader/demo"
 	"github.com/heftai/heft/meta"
 )
 
@@ -68,4 +69,26 @@ func allocations(t *testing.T, m *dispatch.Model, batch int) float64 {
 		step()
 	}
 	return testing.AllocsPerRun(40, step)
+}
+
+// BenchmarkDecode is a generated token of a small model on the CPU, so that what a pass costs beside
+// arithmetic shows.
+func BenchmarkDecode(b *testing.B) {
+	m, err := dispatch.OpenFS("demo", demo.Files(), dispatch.Options{Threads: 1})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer m.Close()
+	s := m.NewSequence()
+	defer s.Free()
+	batch := &dispatch.Batch{Rows: []dispatch.BatchRow{{Sequence: s, Tokens: []int32{5}, PromptLen: 1, Logits: dispatch.LogitsLast}}}
+	b.ReportAllocs()
+	for b.Loop() {
+		if s.Len() >= 100 {
+			s.Truncate(1)
+		}
+		if _, err := m.Forward(context.Background(), batch); err != nil {
+			b.Fatal(err)
+		}
+	}
 }

@@ -2,8 +2,10 @@ package dispatch
 
 import (
 	"math/rand/v2"
+	"slices"
 	"sync"
 
+	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/residency/policy"
 	"github.com/heftai/heft/internal/topology"
 )
@@ -29,6 +31,30 @@ func (l *Ledger) EvictAtRandom(seed uint64) {
 	l.kept.Experts = func(layers []policy.Layer, capacity int64, ahead int) *policy.Cache {
 		return policy.NewRandom(layers, capacity, ahead, seed)
 	}
+}
+
+// OnGPUs is o for a machine with n GPUs, each of which open opens. supports reports which weights they
+// can multiply by; nil means all.
+func (o Options) OnGPUs(n int, open func(number int, host backend.Backend) (backend.Backend, error), supports func(backend.Matrix) bool) Options {
+	var gpus []GPU
+	for i := range n {
+		gpus = append(gpus, GPU{Number: i, Name: "test", MemoryBytes: 1 << 30, AvailableBytes: 1 << 30})
+	}
+	o.gpus = &gpuTier{list: func() ([]GPU, string) { return gpus, "" }, open: open, supports: supports, states: true}
+	return o
+}
+
+// WithGPUMemory is o of OnGPUs for GPUs with so many bytes each.
+func (o Options) WithGPUMemory(bytes int64) Options {
+	gpus, _ := o.gpus.list()
+	gpus = slices.Clone(gpus)
+	for i := range gpus {
+		gpus[i].AvailableBytes = bytes
+	}
+	tier := *o.gpus
+	tier.list = func() ([]GPU, string) { return gpus, "" }
+	o.gpus = &tier
+	return o
 }
 
 // InTiles is o for a model whose blocks process so many rows together.

@@ -61,6 +61,9 @@ func (m *Model) forward(ctx context.Context, b *Batch) (*Logits, error) {
 			err = m.runUnits(ctx, &m.pass.input)
 		}
 		if err == nil {
+			err = m.takeResults()
+		}
+		if err == nil {
 			err = m.verify()
 		}
 		if again = err == nil && m.checkpoint.Epoch() != epoch; err != nil || again {
@@ -76,9 +79,16 @@ func (m *Model) forward(ctx context.Context, b *Batch) (*Logits, error) {
 		s.tokens = append(s.tokens, b.Rows[i].Tokens...)
 		s.length = max(s.length, b.Rows[i].PromptLen, len(s.tokens))
 	}
-	m.pass.logits.values = m.run.Logits().F32()
-	m.pass.logits.hidden.take(m.run)
 	return &m.pass.logits, nil
+}
+
+// takeResults makes the logits and hidden states of a pass readable.
+func (m *Model) takeResults() (err error) {
+	out := &m.pass.logits
+	if out.values, err = m.read(m.last().Logits(), &m.stations.logits); err != nil {
+		return err
+	}
+	return out.hidden.take(m)
 }
 
 // verify notices a shard that was cut within its last page, or overwritten: what is in place
@@ -230,23 +240,31 @@ func (m *Model) runUnits(ctx context.Context, in *nn.Input) error {
 	if err := m.run.Begin(in); err != nil {
 		return err
 	}
+	if m.stations.of != nil {
+		return m.runStations(ctx, in)
+	}
 	for i, u := range m.program.Units {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := m.weights.Acquire(i); err != nil {
-			return m.weightError(u.Path, err)
-		}
-		failed, hook := m.runUnit(u)
-		m.weights.Release()
-		if failed != nil {
-			return errors.Join(m.weightError(u.Path, failed), hook)
-		}
-		if hook != nil {
-			return hook
+		if err := m.runUnit(i, u, m.run); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// runUnit brings and runs a unit with the hooks around it, in one of the model's contexts.
+func (m *Model) runUnit(i int, u *nn.Unit, run *nn.Context) error {
+	if err := m.weights.Acquire(i); err != nil {
+		return m.weightError(u.Path, err)
+	}
+	failed, hook := m.hooked(u, run)
+	m.weights.Release()
+	if failed != nil {
+		return errors.Join(m.unitError(i, u.Path, failed), hook)
+	}
+	return hook
 }
 
 // Apply runs a tree without tokens, such as one of your own, on the rows of x, a matrix of
@@ -259,5 +277,10 @@ func (m *Model) Apply(ctx context.Context, x []float32, width int) ([]float32, e
 	if err := m.runUnits(ctx, &in); err != nil {
 		return nil, err
 	}
-	return m.run.Hidden().F32()[:m.run.Hidden().Elements()], nil
+	h := m.last().Hidden()
+	values, err := m.read(h, &m.stations.hidden)
+	if err != nil {
+		return nil, err
+	}
+	return values[:h.Elements()], nil
 }

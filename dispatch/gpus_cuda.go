@@ -2,9 +2,24 @@
 
 package dispatch
 
-import "github.com/heftai/heft/internal/backend/cuda"
+import (
+	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/backend/cuda"
+)
 
 const gpuCode = true
+
+func gpuSupports(m backend.Matrix) bool { return (*cuda.Backend)(nil).Supports(m) }
+
+// openGPU opens a GPU whose results have the bits of the host's kernels, if these fuse multiplications
+// and additions.
+func openGPU(number int, host backend.Backend) (backend.Backend, error) {
+	lanes := 8
+	if h, ok := host.(interface{ Lanes() int }); ok {
+		lanes = h.Lanes()
+	}
+	return cuda.New(number, cuda.Options{Host: host, Lanes: lanes})
+}
 
 func listGPUs() (gpus []GPU, reason string) {
 	devices, reason := cuda.List()

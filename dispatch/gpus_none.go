@@ -2,6 +2,18 @@
 
 package dispatch
 
+import (
+	"errors"
+
+	"github.com/heftai/heft/internal/backend"
+)
+
 const gpuCode = false
+
+var gpuSupports func(backend.Matrix) bool // a plan for another machine takes all formats
+
+func openGPU(int, backend.Backend) (backend.Backend, error) {
+	return nil, errors.New("this build has no code for GPUs: use serve-cuda, which make build-cuda builds")
+}
 
 func listGPUs() ([]GPU, string) { return nil, "this build has no code for GPUs" }

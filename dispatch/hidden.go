@@ -54,13 +54,19 @@ func (h *hidden) add(r *BatchRow, first int) {
 }
 
 // take keeps the results of a pass.
-func (h *hidden) take(c *nn.Context) {
+func (h *hidden) take(m *Model) (err error) {
+	c := m.last()
 	if len(h.rows) > 0 {
-		h.normed, h.width = c.Normed().F32(), c.Normed().Cols()
+		h.width = c.Normed().Cols()
+		if h.normed, err = m.read(c.Normed(), &m.stations.normed); err != nil {
+			return err
+		}
 	}
 	if len(h.sums) > 0 {
-		h.summed, h.width = c.Sums().F32(), c.Sums().Cols()
+		h.width = c.Sums().Cols()
+		h.summed, err = m.read(c.Sums(), &m.stations.sums)
 	}
+	return err
 }
 
 // Hidden is the hidden state that batch row i asked for, nil if none.

@@ -79,37 +79,49 @@ func (m *Model) Units() []string {
 	return paths
 }
 
-// runUnit runs a unit with the hooks around it. It tells the unit's error from the hooks'.
-func (m *Model) runUnit(u *nn.Unit) (unit, hook error) {
+// hooked runs a unit with the hooks around it. It tells the unit's error from the hooks'.
+func (m *Model) hooked(u *nn.Unit, run *nn.Context) (unit, hook error) {
 	if len(m.hooks) == 0 {
-		return u.Run(m.run), nil
+		return u.Run(run), nil
 	}
-	hook = m.call(u, func(h *Hook) func(*ModuleCall) error { return h.Pre })
+	hook = m.call(u, run, func(h *Hook) func(*ModuleCall) error { return h.Pre })
 	if hook == nil {
-		unit = u.Run(m.run)
+		unit = u.Run(run)
 	}
-	return unit, errors.Join(hook, m.call(u, func(h *Hook) func(*ModuleCall) error { return h.Post }))
+	return unit, errors.Join(hook, m.call(u, run, func(h *Hook) func(*ModuleCall) error { return h.Post }))
 }
 
 // call calls one side of the hooks until one fails.
-func (m *Model) call(u *nn.Unit, side func(*Hook) func(*ModuleCall) error) error {
+func (m *Model) call(u *nn.Unit, run *nn.Context, side func(*Hook) func(*ModuleCall) error) error {
 	for _, h := range m.hooks {
 		f := side(&h.hook)
 		if f == nil || h.hook.Paths != nil && !slices.Contains(h.hook.Paths, u.Path) || !slices.Contains(m.hooks, h) {
 			continue
 		}
-		if err := f(m.look(u)); err != nil {
+		seen, err := m.look(u, run)
+		if err != nil {
+			return err
+		}
+		if err := f(seen); err != nil {
 			return &HookError{u.Path, err}
+		}
+		if err := m.writeBack(run); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-func (m *Model) look(u *nn.Unit) *ModuleCall {
-	h := m.run.Hidden()
+// look returns what a hook sees. Hidden states of a device are a copy; see writeBack.
+func (m *Model) look(u *nn.Unit, run *nn.Context) (*ModuleCall, error) {
+	h := run.Hidden()
 	m.pass.hook = ModuleCall{Path: u.Path}
 	if !h.IsZero() {
-		m.pass.hook = ModuleCall{Path: u.Path, Hidden: h.F32()[:h.Elements()], Rows: h.Rows(), Width: h.Cols()}
+		values, err := m.readAt(run, h, &m.stations.hidden)
+		if err != nil {
+			return nil, err
+		}
+		m.pass.hook = ModuleCall{Path: u.Path, Hidden: values[:h.Elements()], Rows: h.Rows(), Width: h.Cols()}
 	}
-	return &m.pass.hook
+	return &m.pass.hook, nil
 }

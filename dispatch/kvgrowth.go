@@ -25,9 +25,10 @@ const kvIdle = 10 * time.Second
 // takeKV allocates the KV cache: addresses for all pages to which it may grow, of which the plan's are
 // usable.
 func (m *Model) takeKV(memory backend.Memory, config kvcache.Config) error {
+	m.placeKV(&config, memory)
 	config.Start = config.Pages
 	planned := config.Pages
-	if n := int(m.options.kvGrown / config.PageBytes()); n > config.Pages {
+	if n := int(m.options.kvGrown / config.PageBytes()); n > config.Pages && m.stations.of == nil {
 		config.Pages = n
 	}
 	if m.lends() {
@@ -57,7 +58,7 @@ func (m *Model) growKV(pages int) bool {
 	limit := m.limitNow()
 	_, used := m.cache.PageMemory()
 	want := used + pages
-	if limit == 0 || pages == 0 || want > m.cache.Config().Pages {
+	if limit == 0 || pages == 0 || m.stations.of != nil || want > m.cache.Config().Pages {
 		return false
 	}
 	before := g.bytes

@@ -84,7 +84,7 @@ func (m *Model) followRequests() {
 // lendable is the most that may be lent, in bytes.
 func (m *Model) lendable() int64 {
 	host := m.plan.Device(devicemap.CPU)
-	if !hostmem.Lazy || host.LimitBytes == 0 || m.plan.Device(devicemap.Disk).WeightsBytes == 0 {
+	if !hostmem.Lazy || host.LimitBytes == 0 || m.stations.of != nil || m.plan.Device(devicemap.Disk).WeightsBytes == 0 {
 		return 0
 	}
 	return host.KVBytes

@@ -68,7 +68,7 @@ func (m *Model) shrinkTo(bytes, slack int64) (minimum int64) {
 	pages, lent := 0, max(0, bytes-host.Used()) // more than the plan has
 	if m.cache != nil {
 		pages = int(to.kv / m.cache.PageBytes())
-		if m.limit.kv.bytes == 0 && to.kv == host.KVBytes {
+		if m.limit.kv.bytes == 0 && to.kv == host.KVBytes || m.stations.of != nil { // pages of stations are not the host's
 			pages = m.limit.kv.start
 		}
 		var unused int64

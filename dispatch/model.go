@@ -39,6 +39,7 @@ type Model struct {
 	cache       *kvcache.Cache   // nil for a tree without attention
 	capacity    int              // tokens that a sequence can have in the cache
 	run         *nn.Context
+	stations    stations   // the GPUs
 	activations int        // tokens of the largest pass of run
 	adapters    []*adapter // in memory
 	loras       loras
@@ -106,8 +107,12 @@ func (m *Model) take(binding *loader.Binding) error {
 			return err
 		}
 	}
-	m.weights, err = residency.New(m.skeleton.Root, units(m.program), binding, m.devices,
-		residency.Options{Arena: &m.options.Ledger.arena, Mover: &m.options.Ledger.mover, Policy: &m.options.Ledger.kept, Staging: m.options.StagingBytes,
+	if err := m.takeStations(); err != nil {
+		return err
+	}
+	devices, skip := m.hostMap()
+	m.weights, err = residency.New(m.skeleton.Root, units(m.program), binding, devices,
+		residency.Options{Skip: skip, Arena: &m.options.Ledger.arena, Mover: &m.options.Ledger.mover, Policy: &m.options.Ledger.kept, Staging: m.options.StagingBytes,
 			Lent: m.lendable(), Keep: m.plan.Policy != devicemap.Manual,
 			Bands:     m.options.bandsOf(m.program, m.skeleton.Root.LoadedBytes(m.options.Quantize, true)),
 			Converter: converter, Homes: homes, SidecarDir: m.options.CacheDir})
@@ -124,6 +129,9 @@ func (m *Model) take(binding *loader.Binding) error {
 		}
 	}
 	if err := m.newRun(m.keptTokens()); err != nil {
+		return err
+	}
+	if err := m.startStations(); err != nil {
 		return err
 	}
 	m.pass.logits.vocab = m.program.Vocab()
@@ -171,6 +179,7 @@ func (m *Model) Close() {
 	if m.weights != nil {
 		m.weights.Close()
 	}
+	m.closeStations()
 	if m.backend != nil {
 		_ = m.backend.Close() // nothing is under way
 	}

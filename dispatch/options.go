@@ -117,6 +117,7 @@ type Options struct {
 	kvUsual   int64             // bytes of the KV cache that the plan expects sequences to use
 	kvGrown   int64             // bytes to which the KV cache may grow; see kvRoom
 	machine   *topology.Machine // in tests, another than this one
+	gpus      *gpuTier          // in tests, another than this build's
 	tile      int               // in tests, another than tileRows
 	band      int64             // in tests, the size of bands of all matrices
 }

@@ -81,7 +81,8 @@ var allowed = map[string][]string{
 	"internal/nn":                  {"meta", "internal/backend", "internal/tensor", "internal/kvcache", "internal/lora"},
 	"internal/residency/policy":    {},                                                                                                                                                                // pure: which experts stay in memory
 	"internal/residency":           {"internal/residency/policy", "meta", "devicemap", "loader", "internal/backend", "internal/tensor", "internal/hostmem", "internal/stored", "internal/atomicfile"}, // backend: a backend's Converter converts weights when they are loaded
-	"dispatch": {"meta", "devicemap", "loader", "internal/lora", "internal/nn", "internal/backend", "internal/backend/cpu", "internal/backend/cuda", "internal/tensor",
+	"internal/deviceweights":       {"meta", "loader", "internal/backend", "internal/tensor", "internal/hostmem", "internal/stored"},
+	"dispatch": {"meta", "devicemap", "loader", "internal/lora", "internal/nn", "internal/backend", "internal/backend/cpu", "internal/backend/cuda", "internal/tensor", "internal/deviceweights",
 		"internal/kvcache", "internal/kvstore", "internal/residency", "internal/residency/policy", "internal/atomicfile", "internal/smallfile", "internal/hostmem", "internal/sample", "internal/probe", "internal/kernels/tune", "internal/topology", "internal/pressure"}, // tune: how weights are read fastest here; topology: how many threads, and whose memory weights are put in; pressure: limits that change while it runs
 	"internal/engine":            {"dispatch", "internal/sample"},
 	"internal/engine/enginetest": {"internal/engine"},   // a model without weights, for tests

@@ -66,6 +66,9 @@ func (c *Cache) newBacking() error {
 
 // onHost reports whether the cache is in memory of the host. Pages of a device have no backing.
 func (c *Cache) onHost() bool {
+	if c.config.LayerMemory != nil {
+		return false
+	}
 	for _, kv := range c.slots {
 		if kv.K.Data == nil || kv.V.Data == nil {
 			return false

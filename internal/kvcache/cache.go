@@ -51,6 +51,9 @@ type Config struct {
 	StateSlots int
 	// Backing keeps full pages and snapshots of states beyond the life of the cache; nil keeps none.
 	Backing *Backing
+	// LayerMemory and StateMemory return the memory of a layer's keys and values, and of a layer's
+	// states, by their index in Layers and States. If they are nil, all are in the memory given to New.
+	LayerMemory, StateMemory func(i int) backend.Memory
 }
 
 // BytesPerToken is the memory of one token over all layers, ignoring windows.
@@ -161,7 +164,7 @@ type Cache struct {
 	config Config
 	layout layout
 	memory backend.Memory
-	slots  []backend.KV // the memory of a page's slots
+	slots  []slotMemory
 	layers []Layer
 
 	mu       sync.Mutex // guards what follows, which Resize changes from another goroutine
@@ -184,6 +187,14 @@ type Cache struct {
 	snapshots   map[content]stateID
 
 	backing *backing // nil without Config.Backing
+}
+
+// A slotMemory is one slot of all pages in one memory. Layers that share a slot and are on different
+// devices have one each.
+type slotMemory struct {
+	backend.KV
+	slot   int
+	memory backend.Memory
 }
 
 // page links are page numbers, so lists allocate nothing.
@@ -228,10 +239,8 @@ func New(memory backend.Memory, config Config) (*Cache, error) {
 	for i := config.Pages - 1; i >= config.start(); i-- { // the last is usable first
 		c.withheld = append(c.withheld, int32(i))
 	}
-	for i, l := range c.layout.slots {
-		kv, err := c.allocate(l)
-		c.slots = append(c.slots, kv)
-		if err != nil {
+	for i, at := range c.layout.places {
+		if _, err := c.slotOf(i, at.slot); err != nil {
 			c.Close()
 			return nil, fmt.Errorf("kvcache: layer %d: %w", i, err)
 		}
@@ -245,28 +254,54 @@ func New(memory backend.Memory, config Config) (*Cache, error) {
 		c.Close()
 		return nil, err
 	}
-	for _, at := range c.layout.places {
-		c.layers = append(c.layers, Layer{c.slots[at.slot], at.group})
+	for i, at := range c.layout.places {
+		kv, _ := c.slotOf(i, at.slot)
+		c.layers = append(c.layers, Layer{kv, at.group})
 	}
 	return c, nil
 }
 
-func (c *Cache) allocate(l LayerShape) (kv backend.KV, err error) {
+// slotOf returns a slot in the memory of a layer. It allocates the slot for the first layer that uses it.
+func (c *Cache) slotOf(layer, slot int) (backend.KV, error) {
+	m := slotMemory{slot: slot, memory: c.memory}
+	if c.config.LayerMemory != nil {
+		m.memory = c.config.LayerMemory(layer)
+	}
+	for _, s := range c.slots {
+		if s.slot == slot && s.memory == m.memory {
+			return s.KV, nil
+		}
+	}
+	var err error
+	m.KV, err = c.allocate(m.memory, c.layout.slots[slot])
+	c.slots = append(c.slots, m)
+	return m.KV, err
+}
+
+func (c *Cache) allocate(memory backend.Memory, l LayerShape) (kv backend.KV, err error) {
 	kv.PageTokens, kv.Heads = c.config.PageTokens, max(l.Heads, 1)
-	if kv.K, err = c.memory.New(c.config.DType, c.config.Pages, c.config.PageTokens, c.config.row(l, l.KWidth)); err != nil {
+	if kv.K, err = memory.New(c.config.DType, c.config.Pages, c.config.PageTokens, c.config.row(l, l.KWidth)); err != nil {
 		return kv, err
 	}
 	if kv.V = kv.K; l.VWidth == 0 {
 		return kv, nil
 	}
-	kv.V, err = c.memory.New(c.config.DType, c.config.Pages, c.config.PageTokens, c.config.row(l, l.VWidth))
+	kv.V, err = memory.New(c.config.DType, c.config.Pages, c.config.PageTokens, c.config.row(l, l.VWidth))
 	return kv, err
 }
 
-// tensors returns the memory of slot i: the keys and, if stored separately, the values.
+// memoryOfState returns the memory of a layer's states.
+func (c *Cache) memoryOfState(i int) backend.Memory {
+	if c.config.StateMemory == nil {
+		return c.memory
+	}
+	return c.config.StateMemory(i)
+}
+
+// tensors returns the memory of c.slots[i]: the keys and, if stored separately, the values.
 func (c *Cache) tensors(i int) ([2]tensor.Tensor, int) {
 	kv := c.slots[i]
-	if c.layout.slots[i].VWidth == 0 {
+	if c.layout.slots[kv.slot].VWidth == 0 {
 		return [2]tensor.Tensor{kv.K}, 1
 	}
 	return [2]tensor.Tensor{kv.K, kv.V}, 2
@@ -279,12 +314,12 @@ func (c *Cache) Close() {
 		all, n := c.tensors(i)
 		for _, t := range all[:n] {
 			if !t.IsZero() {
-				c.memory.Free(t)
+				c.slots[i].memory.Free(t)
 			}
 		}
 	}
-	for _, t := range c.stateMemory {
-		c.memory.Free(t)
+	for i, t := range c.stateMemory {
+		c.memoryOfState(i).Free(t)
 	}
 	c.slots, c.layers, c.stateMemory = nil, nil, nil
 }

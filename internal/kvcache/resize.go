@@ -51,11 +51,14 @@ type shrinker interface {
 // smallPages backs the pages that are not usable at first by small pages: the one beside the usable
 // ones would else bring up to 2 MiB into memory, for each layer.
 func (c *Cache) smallPages() {
-	m, ok := c.memory.(shrinker)
-	if !ok || len(c.withheld) == 0 {
+	if len(c.withheld) == 0 {
 		return
 	}
 	for slot := range c.slots {
+		m, ok := c.slots[slot].memory.(shrinker)
+		if !ok {
+			continue
+		}
 		all, n := c.tensors(slot)
 		for _, t := range all[:n] {
 			m.SmallPages(t.Slice(c.config.start(), c.config.Pages))
@@ -101,10 +104,6 @@ func (s *Sequence) alone() bool {
 // discard returns the memory of the withheld pages, neighbours together: memory comes in larger pages
 // than those of the cache.
 func (c *Cache) discard() {
-	m, ok := c.memory.(discarder)
-	if !ok {
-		return
-	}
 	slices.Sort(c.withheld)
 	for i := 0; i < len(c.withheld); {
 		first, n := c.withheld[i], 1
@@ -112,6 +111,10 @@ func (c *Cache) discard() {
 			n++
 		}
 		for slot := range c.slots {
+			m, ok := c.slots[slot].memory.(discarder)
+			if !ok {
+				continue
+			}
 			all, count := c.tensors(slot)
 			for _, t := range all[:count] {
 				m.Discard(t.Slice(int(first), int(first)+n))

@@ -153,7 +153,7 @@ func (s *Sequence) copyPage(group, i int) error {
 	for slot := range c.slots {
 		all, n := c.tensors(slot)
 		for _, t := range all[:n] {
-			if err := c.memory.Copy(t.Index(int(p)), t.Index(int(old))); err != nil {
+			if err := c.slots[slot].memory.Copy(t.Index(int(p)), t.Index(int(old))); err != nil {
 				c.drop(p)
 				return fmt.Errorf("kvcache: slot %d, page %d: %w", slot, old, err)
 			}

@@ -79,12 +79,13 @@ func (c *Cache) newStates() error {
 	}
 	c.snapshots = make(map[content]stateID, n)
 	for i, elements := range c.config.States {
-		t, err := c.memory.New(meta.Float32, n, elements)
+		memory := c.memoryOfState(i)
+		t, err := memory.New(meta.Float32, n, elements)
 		if err != nil {
 			return fmt.Errorf("kvcache: state %d: %w", i, err)
 		}
 		c.stateMemory = append(c.stateMemory, t)
-		if m, ok := c.memory.(shrinker); ok {
+		if m, ok := memory.(shrinker); ok {
 			m.SmallPages(t)
 		}
 	}
@@ -160,8 +161,8 @@ func (c *Cache) freeState(id stateID) {
 	s := c.state(id)
 	s.pages = s.pages[:0]
 	c.freeStates = append(c.freeStates, id)
-	if m, ok := c.memory.(discarder); ok {
-		for _, t := range c.stateMemory {
+	for i, t := range c.stateMemory {
+		if m, ok := c.memoryOfState(i).(discarder); ok {
 			m.Discard(t.Slice(int(id.slot()), int(id.slot())+1))
 		}
 	}

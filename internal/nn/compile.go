@@ -57,6 +57,8 @@ type compiler struct {
 	states  map[int]string // state → path of the module that owns it
 	experts []Node         // expert stacks of the current unit
 	banded  []*meta.Param  // see Unit.Banded, of the current unit
+	layers  []int          // see Unit.Layers
+	held    []int          // see Unit.States
 }
 
 // at returns an error about the module at path.
@@ -154,8 +156,8 @@ func (c *compiler) rule(n Node, in int) (rule, error) {
 
 // unit adds a unit that reads the modules of nodes.
 func (c *compiler) unit(s step, nodes ...Node) {
-	c.program.Units = append(c.program.Units, &Unit{Path: nodes[0].Path, Modules: nodes, Experts: c.experts, Banded: c.banded, step: s})
-	c.experts, c.banded = nil, nil
+	c.program.Units = append(c.program.Units, &Unit{Path: nodes[0].Path, Modules: nodes, Experts: c.experts, Banded: c.banded, Layers: c.layers, States: c.held, step: s})
+	c.experts, c.banded, c.layers, c.held = nil, nil, nil, nil
 }
 
 // cache assigns an attention its layer of the KV cache.
@@ -172,6 +174,7 @@ func (c *compiler) cache(path string, layer int, shape kvcache.LayerShape) error
 		c.program.layers = append(c.program.layers, make([]kvcache.LayerShape, missing)...)
 	}
 	c.program.layers[layer] = shape
+	c.layers = append(c.layers, layer)
 	return nil
 }
 

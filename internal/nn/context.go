@@ -84,12 +84,13 @@ type Context struct {
 	err   error // first error of a rule; the rest of the unit is skipped
 	arena arena
 
-	state  [2]tensor.Tensor // current and next hidden states
-	hidden tensor.Tensor    // a view of state[0]
-	logits tensor.Tensor
-	normed tensor.Tensor
-	zero   tensor.Tensor // [1, Program.zeros], all 0
-	ropes  []ropeTable
+	state   [2]tensor.Tensor // current and next hidden states
+	hidden  tensor.Tensor    // a view of state[0]
+	logits  tensor.Tensor
+	normed  tensor.Tensor
+	zero    tensor.Tensor // [1, Program.zeros], all 0
+	between []float32     // hidden states on their way between two devices; nil until Resume
+	ropes   []ropeTable
 
 	products []backend.Product // deferred products, see scope
 	tiles    tiles
@@ -178,6 +179,31 @@ func (c *Context) Begin(in *Input) error {
 		}
 	}
 	return nil
+}
+
+// Resume continues a pass at units behind those that another context has run: it copies the hidden
+// states of from. Both contexts must have begun the pass. It waits for the copy, which goes through
+// host memory between two devices.
+func (c *Context) Resume(from *Context) error {
+	h := from.hidden
+	if h.IsZero() {
+		return nil
+	}
+	c.hidden = matrix(c.state[0], c.rows, h.Cols())
+	switch {
+	case h.Data != nil:
+		return c.backend.Copy(c.hidden, h)
+	case c.hidden.Data != nil:
+		return from.backend.Copy(c.hidden, h)
+	}
+	if c.between == nil {
+		c.between = make([]float32, c.limits.Rows*c.program.width)
+	}
+	host := tensor.Floats(c.between[:h.Elements()], h.Rows(), h.Cols())
+	if err := from.backend.Copy(host, h); err != nil {
+		return err
+	}
+	return c.backend.Copy(c.hidden, host)
 }
 
 // check validates in and returns its number of rows.

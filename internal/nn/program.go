@@ -38,6 +38,9 @@ type Unit struct {
 	// Banded are the matrices among their parameters that the unit reads one after the other, each
 	// from its first row to its last: those that may come in bands; see [Bander].
 	Banded []*meta.Param
+	// Layers are the indices in [Program.KV] of the layers whose keys and values the unit reads and
+	// writes, and States those in [Program.States] of its states. No other unit uses them.
+	Layers, States []int
 
 	step step
 }

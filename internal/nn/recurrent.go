@@ -20,6 +20,7 @@ func (c *compiler) state(path string, i, elements int) error {
 		c.program.states = append(c.program.states, make([]int, missing)...)
 	}
 	c.program.states[i] = elements
+	c.held = append(c.held, i)
 	return nil
 }
 

@@ -165,15 +165,18 @@ func (p *Piece) InPlace(part *backend.Part) error {
 }
 
 // Set points a part to the bytes of range i of its piece.
-func Set(part *backend.Part, i int, data []byte) {
+func Set(part *backend.Part, i int, data []byte) { Place(part, i, tensor.Tensor{Data: data}) }
+
+// Place points a part to the memory of range i of its piece, which may be a device's.
+func Place(part *backend.Part, i int, memory tensor.Tensor) {
 	if i == 0 {
-		part.Data = data
+		part.Data, part.Address = memory.Data, memory.Address
 		return
 	}
 	for _, t := range beside(part.Quant) {
 		if t.Rank > 0 {
 			if i--; i == 0 {
-				t.Data = data
+				t.Data, t.Address = memory.Data, memory.Address
 			}
 		}
 	}

@@ -82,6 +82,9 @@ func New(o Options) (*Backend, error) {
 // Variant is the name of the kernels in use.
 func (b *Backend) Variant() string { return b.set.Name }
 
+// Lanes is the number of partial sums of a dot product in float32.
+func (b *Backend) Lanes() int { return b.set.Lanes }
+
 // Threads is the number of threads that share an operation.
 func (b *Backend) Threads() int { return len(b.pool.workers) }
 

@@ -1,0 +1,104 @@
+package dispatch
+
+import (
+	"fmt"
+
+	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/nn"
+	"github.com/heftai/heft/meta"
+)
+
+// gpuTier is what this build can do with GPUs. Tests replace it.
+type gpuTier struct {
+	list func() (gpus []GPU, reason string)
+	// open opens a GPU. host computes what stays on the host.
+	open func(number int, host backend.Backend) (backend.Backend, error)
+	// supports reports whether there are kernels for weights stored as m is. nil means all.
+	supports func(m backend.Matrix) bool
+	states   bool // there are kernels for layers with a state
+}
+
+func (o *Options) gpuTier() gpuTier {
+	if o.gpus != nil {
+		return *o.gpus
+	}
+	return gpuTier{list: listGPUs, open: openGPU, supports: gpuSupports}
+}
+
+// refuses returns why a unit cannot run on a GPU, or "".
+func (t *gpuTier) refuses(u *nn.Unit, quantize meta.QuantFormat) string {
+	if len(u.States) > 0 && !t.states {
+		return "layers with a state"
+	}
+	if t.supports == nil {
+		return ""
+	}
+	for _, p := range unitParams(u) {
+		if quantize != meta.QuantNone && len(p.Shape) >= 2 {
+			return fmt.Sprintf("weights converted to %v", quantize)
+		}
+		m := backend.Matrix{}
+		m.DType = p.DType
+		for _, s := range p.Sources {
+			if m.Quant = nil; s.Quant != nil {
+				m.Quant = &backend.Quant{Quant: s.Quant}
+			}
+			if !t.supports(m) {
+				return fmt.Sprintf("weights in %v", s.Quant.Format)
+			}
+		}
+		if len(p.Sources) == 0 && !t.supports(m) {
+			return fmt.Sprintf("weights in %v", p.DType)
+		}
+	}
+	return ""
+}
+
+// unitParams returns the parameters that a unit reads, resolved.
+func unitParams(u *nn.Unit) (list []*meta.Param) {
+	for _, n := range u.Modules {
+		for _, m := range n.Module.Walk() {
+			for _, p := range m.Params {
+				list = append(list, p.Resolve())
+			}
+		}
+	}
+	return list
+}
+
+// unitDevices returns the device at which each unit runs: the one that has most of its bytes.
+func unitDevices(root *meta.Module, program *nn.Program, devices devicemap.Map) []devicemap.Device {
+	paths := map[*meta.Param]string{}
+	for path, p := range root.AllParams() {
+		if p.SameAs == nil {
+			paths[p] = path
+		}
+	}
+	out := make([]devicemap.Device, len(program.Units))
+	for i, u := range program.Units {
+		bytes := map[devicemap.Device]int64{}
+		stacked := map[*meta.Param]bool{}
+		for _, n := range u.Experts {
+			for _, p := range n.Module.Params {
+				p = p.Resolve()
+				stacked[p] = true
+				for e := range p.Shape[0] {
+					d, _ := devices.Device(fmt.Sprintf("%s.%d", n.Path, e))
+					bytes[d] += p.Bytes() / int64(p.Shape[0])
+				}
+			}
+		}
+		for _, p := range unitParams(u) {
+			if d, ok := devices.Device(paths[p]); ok && !stacked[p] {
+				bytes[d] += p.Bytes()
+			}
+		}
+		for _, d := range devices.Devices() { // in the order of the map, so that ties have one result
+			if out[i] == "" || bytes[d] > bytes[out[i]] {
+				out[i] = d
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,282 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/deviceweights"
+	"github.com/heftai/heft/internal/kvcache"
+	"github.com/heftai/heft/internal/nn"
+	"github.com/heftai/heft/internal/tensor"
+	"github.com/heftai/heft/meta"
+)
+
+// A station is a GPU at which units of a model run: its memory, kernels and activations. A unit runs
+// whole at one station, or on the host. Hidden states are copied where the next unit is elsewhere.
+type station struct {
+	device  devicemap.Device
+	backend backend.Backend
+	weights *deviceweights.Weights
+	run     *nn.Context
+}
+
+// stations are the GPUs of a model. The zero value is a model that runs on the host alone.
+type stations struct {
+	list   []*station
+	of     []*station // of each unit, nil for the host; nil if no unit is at a station
+	logits []float32  // results, copied to the host
+	normed []float32
+	sums   []float32
+	hidden []float32
+}
+
+// A DeviceError says that a pass failed on a GPU. If Lost is set, the GPU cannot be used any more:
+// all later passes fail too, until the process starts anew.
+type DeviceError struct {
+	Device devicemap.Device
+	Path   string // of the module that ran; "" where weights or results were copied
+	Lost   bool
+	Err    error
+}
+
+func (e *DeviceError) Error() string {
+	if e.Path == "" {
+		return fmt.Sprintf("dispatch: GPU %s: %v", e.Device, e.Err)
+	}
+	return fmt.Sprintf("dispatch: %s: GPU %s: %v", e.Path, e.Device, e.Err)
+}
+
+// Unwrap returns the device's error.
+func (e *DeviceError) Unwrap() error { return e.Err }
+
+// losable is implemented by backends of devices that can fail for good.
+type losable interface{ Lost() error }
+
+func (s *station) failed(path string, err error) error {
+	lost, ok := s.backend.(losable)
+	return &DeviceError{Device: s.device, Path: path, Lost: ok && lost.Lost() != nil, Err: err}
+}
+
+// takeStations opens the GPUs of the device map and allocates memory for their weights. It reads none.
+func (m *Model) takeStations() error {
+	tier := m.options.gpuTier()
+	for i, d := range unitDevices(m.skeleton.Root, m.program, m.devices) {
+		if _, gpu := d.GPU(); !gpu || tier.refuses(m.program.Units[i], m.options.Quantize) != "" {
+			continue
+		}
+		s, err := m.station(d, tier)
+		if err != nil {
+			return err
+		}
+		if m.stations.of == nil {
+			m.stations.of = make([]*station, len(m.program.Units))
+		}
+		m.stations.of[i] = s
+		u := m.program.Units[i]
+		if err := s.weights.Add(i, u.Path, modules(u.Modules), modules(u.Experts)); err != nil {
+			return fmt.Errorf("dispatch: GPU %s has too little memory for the weights that the device map places there: %w; lower its limit with --max-memory %s=SIZE", d, err, d)
+		}
+	}
+	return nil
+}
+
+// station returns the station of a device, which it opens the first time.
+func (m *Model) station(d devicemap.Device, tier gpuTier) (*station, error) {
+	for _, s := range m.stations.list {
+		if s.device == d {
+			return s, nil
+		}
+	}
+	if len(m.options.Adapters) > 0 || m.options.AdapterMemory > 0 {
+		return nil, fmt.Errorf("dispatch: adapters run on the CPU only, and the device map has GPU %s: use --device-map cpu", d)
+	}
+	number, _ := d.GPU()
+	b, err := tier.open(number, m.backend)
+	if err != nil {
+		return nil, fmt.Errorf("dispatch: the device map has GPU %s: %w", d, err)
+	}
+	s := &station{device: d, backend: b}
+	s.weights = deviceweights.New(b, m.binding, func(b *meta.Buffer) tensor.Tensor { return m.weights.Buffer(b) })
+	m.stations.list = append(m.stations.list, s)
+	return s, nil
+}
+
+func modules(nodes []nn.Node) (out []*meta.Module) {
+	for _, n := range nodes {
+		out = append(out, n.Module)
+	}
+	return out
+}
+
+// startStations allocates activations, when weights and KV cache have their memory.
+func (m *Model) startStations() (err error) {
+	for _, s := range m.stations.list {
+		if s.run, err = m.program.NewContext(s.backend, s.weights, m.options.limits()); err != nil {
+			return fmt.Errorf("dispatch: GPU %s has too little memory for activations: %w; lower --max-num-batched-tokens", s.device, err)
+		}
+	}
+	return nil
+}
+
+// hostMap returns the device map of the weights that units of the host read, and which parameters
+// only stations read.
+func (m *Model) hostMap() (devicemap.Map, func(*meta.Param) bool) {
+	if m.stations.of == nil {
+		return m.devices, nil
+	}
+	var host devicemap.Map
+	for _, e := range m.devices.Entries() {
+		if _, gpu := e.Device.GPU(); gpu {
+			e.Device = devicemap.CPU
+		}
+		host.Set(e.Path, e.Device)
+	}
+	read := map[*meta.Param]bool{}
+	for i, u := range m.program.Units {
+		if m.stations.of[i] == nil {
+			for _, p := range unitParams(u) {
+				read[p] = true
+			}
+		}
+	}
+	return host, func(p *meta.Param) bool { return !read[p] }
+}
+
+// placeKV makes the keys, values and states of each layer those of its unit's station.
+func (m *Model) placeKV(config *kvcache.Config, host backend.Memory) {
+	if m.stations.of == nil {
+		return
+	}
+	layers, states := make([]backend.Memory, len(m.program.KV())), make([]backend.Memory, len(m.program.States()))
+	for i, u := range m.program.Units {
+		memory := host
+		if s := m.stations.of[i]; s != nil {
+			memory = s.backend
+		}
+		for _, l := range u.Layers {
+			layers[l] = memory
+		}
+		for _, l := range u.States {
+			states[l] = memory
+		}
+	}
+	config.LayerMemory = func(i int) backend.Memory { return layers[i] }
+	config.StateMemory = func(i int) backend.Memory { return states[i] }
+}
+
+// runStations runs the units, each at its station.
+func (m *Model) runStations(ctx context.Context, in *nn.Input) error {
+	for _, s := range m.stations.list {
+		if err := s.run.Begin(in); err != nil {
+			return s.failed("", err)
+		}
+	}
+	before := m.run
+	for i, u := range m.program.Units {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		s, run := m.stations.of[i], m.run
+		if s != nil {
+			run = s.run
+			if err := s.weights.Load(i); err != nil {
+				return s.failed(u.Path, err)
+			}
+		}
+		if i > 0 && run != before {
+			if err := run.Resume(before); err != nil {
+				return m.unitError(i, u.Path, err)
+			}
+		}
+		if err := m.runUnit(i, u, run); err != nil {
+			return err
+		}
+		before = run
+	}
+	return nil
+}
+
+// unitError is the error of unit i, or of the copy of hidden states to it.
+func (m *Model) unitError(i int, path string, err error) error {
+	if of := m.stations.of; of != nil {
+		for _, s := range []*station{of[i], of[max(i-1, 0)]} {
+			if s != nil {
+				return s.failed(path, err)
+			}
+		}
+	}
+	return m.weightError(path, err)
+}
+
+// last returns the context of the last unit, which has the results of a pass.
+func (m *Model) last() *nn.Context {
+	if of := m.stations.of; of != nil && of[len(of)-1] != nil {
+		return of[len(of)-1].run
+	}
+	return m.run
+}
+
+// read returns the floats of t, a result of the last unit. Those of a device are copied to kept.
+func (m *Model) read(t tensor.Tensor, kept *[]float32) ([]float32, error) {
+	return m.readAt(m.last(), t, kept)
+}
+
+// readAt is read for a tensor of another context.
+func (m *Model) readAt(run *nn.Context, t tensor.Tensor, kept *[]float32) ([]float32, error) {
+	if s := m.stationOf(run); s != nil {
+		return s.read(t, kept)
+	}
+	return t.F32(), nil
+}
+
+// stationOf returns the station of a context, nil for the host's.
+func (m *Model) stationOf(run *nn.Context) *station {
+	for _, s := range m.stations.list {
+		if s.run == run {
+			return s
+		}
+	}
+	return nil
+}
+
+// writeBack copies hidden states that a hook may have changed to the device that they are of.
+func (m *Model) writeBack(run *nn.Context) error {
+	s, h := m.stationOf(run), run.Hidden()
+	if s == nil || h.IsZero() || h.Data != nil {
+		return nil
+	}
+	if err := s.backend.Copy(h, tensor.Floats(m.pass.hook.Hidden, h.Rows(), h.Cols())); err != nil {
+		return s.failed(m.pass.hook.Path, err)
+	}
+	return nil
+}
+
+// read returns the floats of t, which is a tensor of the station.
+func (s *station) read(t tensor.Tensor, kept *[]float32) ([]float32, error) {
+	n := t.Elements()
+	if n == 0 || t.Data != nil {
+		return t.F32(), nil
+	}
+	if cap(*kept) < n {
+		*kept = make([]float32, n)
+	}
+	values := (*kept)[:n]
+	if err := s.backend.Copy(tensor.Floats(values, t.Rows(), t.Cols()), t); err != nil {
+		return nil, s.failed("", err)
+	}
+	return values, nil
+}
+
+// closeStations frees the memory of all GPUs.
+func (m *Model) closeStations() {
+	for _, s := range m.stations.list {
+		if s.run != nil {
+			s.run.Close()
+		}
+		s.weights.Close()
+		_ = s.backend.Close() // a lost device has said so already
+	}
+	m.stations = stations{}
+}

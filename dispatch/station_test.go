@@ -1,0 +1,188 @@
+package dispatch_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/backend/cpu"
+	"github.com/heftai/heft/internal/golden"
+	"github.com/heftai/heft/internal/testenv"
+	"github.com/heftai/heft/meta"
+)
+
+// withTwoGPUs is o for a machine whose GPUs 0 and 1 are backends of the CPU with memory of their own.
+func withTwoGPUs(o dispatch.Options) dispatch.Options {
+	return o.OnGPUs(2, func(int, backend.Backend) (backend.Backend, error) {
+		return cpu.New(cpu.Options{Threads: 1, Variant: o.Variant})
+	}, nil)
+}
+
+// stationMaps are placements over two GPUs, the CPU and the disk, by the name of what they try.
+func stationMaps(skeleton *meta.Model) map[string]devicemap.Map {
+	spec := skeleton.Root.Spec.(*meta.CausalLMSpec)
+	by := func(rest devicemap.Device, blocks ...devicemap.Device) devicemap.Map {
+		m := devicemap.NewMap(devicemap.Entry{Device: rest})
+		for i, layer := range skeleton.Root.Find(spec.Layers).Children {
+			m.Set(spec.Layers+"."+layer.Name, blocks[i%len(blocks)])
+		}
+		return m
+	}
+	return map[string]devicemap.Map{
+		"all on a GPU":     devicemap.NewMap(devicemap.Entry{Device: "0"}),
+		"GPUs, CPU, disk":  by("cpu", "0", "cpu", "1", "disk"),
+		"disk between":     by("disk", "disk", "0"),
+		"head on a GPU":    by("1", "cpu", "disk"),
+		"between two GPUs": by("0", "1", "0"),
+	}
+}
+
+// TestStationsNeverChangeTheAnswer holds law 4 for golden models over maps of two devices, the CPU and the
+// disk: whole, in chunks, drafted and in a batch, the logits are those of the CPU, bit by bit.
+func TestStationsNeverChangeTheAnswer(t *testing.T) {
+	cases := 0
+	for g := range golden.Models(t) {
+		t.Run(g.Name(), func(t *testing.T) { stationsKeepBits(t, g, withTwoGPUs) })
+		cases++
+	}
+	golden.Count(t, "infer/models (stations)", cases)
+}
+
+// stationsKeepBits compares the logits of a golden model over maps with GPUs, which gpus adds to options,
+// with those of the CPU.
+func stationsKeepBits(t *testing.T, g *golden.Model, gpus func(dispatch.Options) dispatch.Options) {
+	skeleton, checkpoint := open(t, g.Dir)
+	o := dispatch.Options{Threads: 1, Variant: testenv.Variant(), Precision: dispatch.PrecisionHigh, Context: 128}
+	host, err := dispatch.New(skeleton, checkpoint, devicemap.NewMap(devicemap.Entry{Device: devicemap.CPU}), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer host.Close()
+	ids := stationIDs(g)
+	prompt := max(1, len(ids)-3)
+	want := forced(t, host, ids, prompt, prompt)
+	o = gpus(o)
+	for name, devices := range stationMaps(skeleton) {
+		m, err := dispatch.New(skeleton, checkpoint, devices, o)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		sameLogits(t, name, forced(t, m, ids, prompt, prompt), want)
+		sameLogits(t, name+", in chunks", forced(t, m, ids, prompt, 5), want)
+		sameLogits(t, name+", in a batch of 3", pieces(t, m, 1, 3, ids, prompt, 4, 2), want)
+		m.Close()
+	}
+}
+
+// stationIDs are at most 24 tokens of the model's first prompt and its greedy continuation.
+func stationIDs(g *golden.Model) []int32 {
+	p := g.Prompts[0]
+	ids := slices.Concat(p.IDs, p.Greedy)
+	return ids[:min(len(ids), 24)]
+}
+
+// TestWeightsOfAGPUAreNotOnTheHost: the host holds and counts only what its own units read.
+func TestWeightsOfAGPUAreNotOnTheHost(t *testing.T) {
+	skeleton, checkpoint := open(t, lawFolder(t))
+	m, err := dispatch.New(skeleton, checkpoint, stationMaps(skeleton)["all on a GPU"], withTwoGPUs(dispatch.Options{Threads: 1}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	ids, prompt := lawIDs()
+	forced(t, m, ids, prompt, prompt)
+	for d, n := range m.Status().TierBytes {
+		if n != 0 {
+			t.Errorf("%d bytes of weights are counted on %s", n, d)
+		}
+	}
+	if held := m.Status().Held; held["weights"] != 0 || held["kv"] != 0 {
+		t.Errorf("the host holds %v", held)
+	}
+}
+
+// TestHooksSeeHiddenStatesOfAGPU: a hook reads and changes states wherever a unit runs.
+func TestHooksSeeHiddenStatesOfAGPU(t *testing.T) {
+	skeleton, checkpoint := open(t, lawFolder(t))
+	ids, prompt := lawIDs()
+	var results [2][][]float32
+	for i, name := range []string{"between two GPUs", "cpu"} {
+		devices := devicemap.NewMap(devicemap.Entry{Device: devicemap.CPU})
+		if name != "cpu" {
+			devices = stationMaps(skeleton)[name]
+		}
+		m, err := dispatch.New(skeleton, checkpoint, devices, withTwoGPUs(dispatch.Options{Threads: 1, Precision: dispatch.PrecisionHigh}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		calls := 0
+		if _, err := m.AddHook(dispatch.Hook{Post: func(c *dispatch.ModuleCall) error {
+			calls++
+			for k := range c.Hidden {
+				c.Hidden[k] *= 1.5
+			}
+			return nil
+		}}); err != nil {
+			t.Fatal(err)
+		}
+		results[i] = forced(t, m, ids, prompt, prompt)
+		if calls == 0 {
+			t.Error("the hook was not called")
+		}
+		m.Close()
+	}
+	sameLogits(t, "hooks on GPUs", results[0], results[1])
+}
+
+// TestAGPUThatCannotBeOpenedNamesTheMap: the error says which GPU the map has, and why it is not there.
+func TestAGPUThatCannotBeOpenedNamesTheMap(t *testing.T) {
+	skeleton, checkpoint := open(t, lawFolder(t))
+	o := dispatch.Options{Threads: 1}.OnGPUs(1, func(number int, _ backend.Backend) (backend.Backend, error) {
+		return nil, fmt.Errorf("there is no GPU %d", number)
+	}, nil)
+	_, err := dispatch.New(skeleton, checkpoint, devicemap.NewMap(devicemap.Entry{Device: "3"}), o)
+	if err == nil || !strings.Contains(err.Error(), "the device map has GPU 3: there is no GPU 3") {
+		t.Errorf("error %v", err)
+	}
+}
+
+// failing is a device that fails for good when its units run.
+type failing struct {
+	backend.Backend
+	lost error
+}
+
+func (f *failing) Sync() error { return f.lost }
+func (f *failing) Lost() error { return f.lost }
+
+// TestALostGPUIsAnErrorOfThePass: the error names the GPU and says that it is lost.
+func TestALostGPUIsAnErrorOfThePass(t *testing.T) {
+	skeleton, checkpoint := open(t, lawFolder(t))
+	device := &failing{}
+	o := dispatch.Options{Threads: 1}.OnGPUs(1, func(_ int, host backend.Backend) (backend.Backend, error) {
+		b, err := cpu.New(cpu.Options{Threads: 1})
+		device.Backend = b
+		return device, err
+	}, nil)
+	m, err := dispatch.New(skeleton, checkpoint, stationMaps(skeleton)["disk between"], o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	ids, prompt := lawIDs()
+	forced(t, m, ids, prompt, prompt)
+	device.lost = errors.New("the GPU was lost")
+	s := m.NewSequence()
+	defer s.Free()
+	_, err = m.Forward(context.Background(), &dispatch.Batch{Rows: []dispatch.BatchRow{{Sequence: s, Tokens: ids[:prompt], Logits: dispatch.LogitsLast}}})
+	var failed *dispatch.DeviceError
+	if !errors.As(err, &failed) || !failed.Lost || failed.Device != "0" || s.Len() != 0 {
+		t.Errorf("error %v with %d tokens in the sequence", err, s.Len())
+	}
+}
