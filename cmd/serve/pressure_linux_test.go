@@ -33,11 +33,17 @@ const weighty = `{"model_type": "llama", "architectures": ["LlamaForCausalLM"], 
 // weightyFolder writes a checkpoint of weighty with random values.
 func weightyFolder(t testing.TB) string {
 	t.Helper()
+	return randomFolder(t, weighty)
+}
+
+// randomFolder writes a checkpoint of a config.json with random values.
+func randomFolder(t testing.TB, text string) string {
+	t.Helper()
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "config.json"), []byte(weighty), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "config.json"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	config, err := meta.ReadConfig([]byte(weighty))
+	config, err := meta.ReadConfig([]byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,11 @@
 package kvstore
 
 import (
+	"bytes"
+	"crypto/aes"
+	"crypto/cipher"
 	"crypto/hmac"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -25,8 +29,11 @@ const (
 	suffix     = ".kv"
 	magic      = "heftkv1\n"
 
-	// A file is magic, ID, part, length, code over these and the value, zeros up to headerBytes, value.
-	signedBytes = len(magic) + sha256.Size + 4 + 8
+	// A file is magic, ID, part, length, salt, code over these and the value, zeros up to headerBytes, value.
+	saltAt      = len(magic) + sha256.Size + 4 + 8
+	saltBytes   = 16
+	signedBytes = saltAt + saltBytes
+	codeBytes   = 16
 	headerBytes = 128
 	// block is what sizes are rounded up to, as file systems do.
 	block = 4096
@@ -60,13 +67,22 @@ func header(key Key, length int) (h [headerBytes]byte) {
 	return h
 }
 
-// sign returns the authentication code of a header and a value.
+// sign returns the authentication code of a header and a value: AES-GCM's, under a key that the header,
+// with its salt, and the secret give. It is some times faster than a hash.
 func (s *Store) sign(h *[headerBytes]byte, value []byte) []byte {
 	mac := hmac.New(sha256.New, s.secret[:])
 	mac.Write([]byte("value\x00"))
 	mac.Write(h[:signedBytes])
-	mac.Write(value)
-	return mac.Sum(nil)
+	cipherOf, err := aes.NewCipher(mac.Sum(nil))
+	if err != nil {
+		panic(err) // of the length of the key
+	}
+	gcm, err := cipher.NewGCM(cipherOf)
+	if err != nil {
+		panic(err) // of the size of a block
+	}
+	var nonce [12]byte // the key is used once
+	return gcm.Seal(nil, nonce[:], nil, value)
 }
 
 // Has reports whether there is a file for a key with a value of so many bytes. It does not read it.
@@ -130,7 +146,7 @@ func (s *Store) read(path string, key Key, value []byte) error {
 		return err
 	}
 	want := header(key, len(value))
-	if !hmac.Equal(h[:signedBytes], want[:signedBytes]) || !hmac.Equal(h[signedBytes:signedBytes+sha256.Size], s.sign(&want, value)) {
+	if !bytes.Equal(h[:saltAt], want[:saltAt]) || !hmac.Equal(h[signedBytes:signedBytes+codeBytes], s.sign(&h, value)) {
 		return damaged("the checksum is wrong")
 	}
 	return nil
@@ -147,6 +163,7 @@ func (s *Store) put(key Key, depth int32, value []byte) error {
 		return fmt.Errorf("kvstore: %s is not a folder", folder)
 	}
 	h := header(key, len(value))
+	_, _ = rand.Read(h[saltAt:signedBytes]) // never fails
 	copy(h[signedBytes:], s.sign(&h, value))
 	err := atomicfile.Publish(path, 0o600, func(w io.Writer) error {
 		if _, err := w.Write(h[:]); err != nil {
