@@ -180,16 +180,32 @@ func (c *checker) quantised(e entry, s meta.TensorSource) {
 				continue
 			}
 			c.use(t)
-			// The scale of a whole matrix may be a scalar.
-			single := k == 1 && meta.Elements(want.Shape) == 1 && t.Elements() == 1
+			for _, name := range c.unread(s.Quant, k, c.buf) {
+				c.use(c.find([]byte(name)))
+			}
+			// Companions may lack dimensions of 1: the scale of a whole matrix may be a scalar.
+			same := slices.Equal(t.Shape, want.Shape) || k > 0 && slices.Equal(withoutOnes(t.Shape), withoutOnes(want.Shape))
 			switch {
-			case !single && !slices.Equal(t.Shape, want.Shape):
+			case !same:
 				c.problem(t.Name, "has shape %v, wanted %v for weights stored as %v", short(t.Shape), want.Shape, s.Quant.Format)
 			case t.DType != want.DType || !slices.Contains(want.Reads, t.DType):
 				c.problem(t.Name, "holds %v in %s, want %s for weights stored as %v", t.DType, t.File.Name, dtypeList(want.Reads), s.Quant.Format)
 			}
 		}
 	}
+}
+
+// unread returns the tensors that accompany codes, the k-th tensor of a source, and that are not needed.
+func (c *checker) unread(q *meta.Quant, k int, name []byte) []string {
+	if k > 0 {
+		return nil
+	}
+	return q.Format.Unread(string(name))
+}
+
+// withoutOnes returns shape without dimensions of 1.
+func withoutOnes(shape []int) []int {
+	return slices.DeleteFunc(slices.Clone(shape), func(n int) bool { return n == 1 })
 }
 
 // unreadable returns the reason why no kernel reads a parameter in dtype d, or "". Buffers are

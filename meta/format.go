@@ -52,6 +52,11 @@ const (
 	QuantIQ2S
 	QuantIQ3XXS
 	QuantIQ3S
+	// QuantInt8 has a signed byte for each element of [rows, columns]: (code - zero) · scale of
+	// its block of Rows × Columns. Without zeros they are 0.
+	QuantInt8
+	// QuantBnbInt8 has signed bytes and a scale for each row: code · scale · (1/127).
+	QuantBnbInt8
 	quantFormats
 )
 
@@ -62,9 +67,10 @@ const (
 // A row describes a matrix of rows × columns as it is stored, which is [inputs, outputs]
 // for a format of layout [InputsFirst].
 type Format struct {
-	// Name is the format's name in messages and flags, Method the one in
-	// quantization_config.quant_method, or "" if no published config names it.
-	Name, Method string
+	// Name is the format's name in messages and flags.
+	Name string
+	// Published says that published safetensors files have it.
+	Published bool
 	// Trim and Codes make the name of the tensor of codes from that of the parameter: Trim is
 	// cut from its end, Codes.Suffix appended. Names of companions are made likewise.
 	Trim string
@@ -83,11 +89,11 @@ type Format struct {
 	group func(c *quantised, rows, columns int, scales []int) (int, int)
 	// zeroBias is what is added to stored zeros.
 	zeroBias func(c *quantised) int
-	// weights reports whether a published config of this method quantises a weight that it
+	// weights reports whether a published config of this format quantises a weight that it
 	// does not exclude, where no header tells.
 	weights func(w weightPlace) bool
-	// read reads the method's own fields of quantization_config.
-	read func(c *quantised, f *fields, values map[string]any)
+	// unread names tensors of the same module that Heft does not need, such as scales of activations.
+	unread []string
 }
 
 // A Layout is the order of a stored matrix's dimensions.
@@ -112,6 +118,8 @@ type Packed struct {
 // A Companion is a tensor that a format has besides its codes. The zero Companion is none.
 type Companion struct {
 	Suffix string
+	// Other is another suffix that published files have for the same tensor, or "".
+	Other string
 	// DTypes are those that kernels read; the first is assumed where no header tells.
 	DTypes   []DType
 	Optional bool
@@ -133,32 +141,32 @@ var (
 var formats = [quantFormats]Format{
 	QuantNone: {Name: "none", Codes: Packed{DTypes: valueDTypes, Rows: 1, Columns: 1}},
 	QuantFP8: {
-		Name: "fp8", Method: "fp8",
+		Name: "fp8", Published: true,
 		Codes:  Packed{DTypes: []DType{Float8E4M3}, Rows: 1, Columns: 1},
-		Scales: Companion{Suffix: "_scale_inv", DTypes: valueDTypes, size: perBlock},
-		group:  (*quantised).blockOrAll, weights: weightPlace.linearOrExperts, read: (*quantised).readFP8,
+		Scales: Companion{Suffix: "_scale_inv", Other: "_scale", DTypes: valueDTypes, size: perBlock},
+		group:  (*quantised).blockOrAll, weights: weightPlace.linearOrExperts, unread: ofActivations,
 	},
 	QuantMXFP4: {
-		Name: "mxfp4", Method: "mxfp4", Layout: OutputsFirst,
+		Name: "mxfp4", Published: true, Layout: OutputsFirst,
 		Codes:  Packed{Suffix: "_blocks", DTypes: []DType{Uint8}, Rows: 1, Columns: 32, Bytes: 16},
 		Scales: Companion{Suffix: "_scales", DTypes: []DType{Uint8}, size: perBlock},
 		group:  func(*quantised, int, int, []int) (int, int) { return 1, 32 }, weights: weightPlace.experts,
 	},
 	QuantGPTQ: {
-		Name: "gptq", Method: "gptq", Trim: ".weight", Layout: InputsFirst,
+		Name: "gptq", Published: true, Trim: ".weight", Layout: InputsFirst,
 		Codes:  Packed{Suffix: ".qweight", DTypes: []DType{Int32}, Rows: 8, Columns: 1},
 		Scales: Companion{Suffix: ".scales", DTypes: halfFirst, size: perBlock},
 		Zeros:  Companion{Suffix: ".qzeros", DTypes: []DType{Int32}, size: nibbles},
 		Index:  Companion{Suffix: ".g_idx", DTypes: []DType{Int32}, Optional: true, size: perRow},
 		group:  (*quantised).groupOfInputs, zeroBias: (*quantised).gptqBias,
-		weights: weightPlace.linearOrExperts, read: (*quantised).readNibbles,
+		weights: weightPlace.linearOrExperts,
 	},
 	QuantAWQ: {
-		Name: "awq", Method: "awq", Trim: ".weight", Layout: InputsFirst,
+		Name: "awq", Published: true, Trim: ".weight", Layout: InputsFirst,
 		Codes:  Packed{Suffix: ".qweight", DTypes: []DType{Int32}, Rows: 1, Columns: 8},
 		Scales: Companion{Suffix: ".scales", DTypes: halfFirst, size: perBlock},
 		Zeros:  Companion{Suffix: ".qzeros", DTypes: []DType{Int32}, size: nibbles},
-		group:  (*quantised).groupOfInputs, weights: weightPlace.linearOrExperts, read: (*quantised).readAWQ,
+		group:  (*quantised).groupOfInputs, weights: weightPlace.linearOrExperts,
 	},
 	QuantQ8:         {Name: "q8_0", Convert: true, Layout: OutputsFirst, Codes: blockOf(32, 34)},
 	QuantQ4:         {Name: "q4_0", Convert: true, Layout: OutputsFirst, Codes: blockOf(32, 18)},
@@ -178,7 +186,24 @@ var formats = [quantFormats]Format{
 	QuantIQ2S:       {Name: "iq2_s", Layout: OutputsFirst, Codes: blockOf(256, 82)},
 	QuantIQ3XXS:     {Name: "iq3_xxs", Layout: OutputsFirst, Codes: blockOf(256, 98)},
 	QuantIQ3S:       {Name: "iq3_s", Layout: OutputsFirst, Codes: blockOf(256, 110)},
+	QuantInt8: {
+		Name: "int8", Published: true,
+		Codes:  Packed{DTypes: []DType{Int8}, Rows: 1, Columns: 1},
+		Scales: Companion{Suffix: "_scale", DTypes: valueDTypes, size: perBlock},
+		Zeros:  Companion{Suffix: "_zero_point", DTypes: []DType{Int8}, Optional: true, size: perBlock},
+		group:  (*quantised).blockOrAll, weights: weightPlace.linearOrExperts, unread: ofActivations,
+	},
+	QuantBnbInt8: {
+		Name: "bitsandbytes int8", Published: true, Trim: ".weight",
+		Codes:  Packed{Suffix: ".weight", DTypes: []DType{Int8}, Rows: 1, Columns: 1},
+		Scales: Companion{Suffix: ".SCB", DTypes: []DType{Float32}, size: perRow},
+		group:  func(_ *quantised, _, columns int, _ []int) (int, int) { return 1, columns }, weights: weightPlace.onlyLinear,
+		unread: []string{"weight_format"},
+	},
 }
+
+// ofActivations are the scales by which other programs round activations. Heft does not round them.
+var ofActivations = []string{"input_scale", "input_zero_point", "output_scale", "weight_shape"}
 
 // blockOf is a block of columns of a row with its scales inside, as ggml has them.
 func blockOf(columns, bytes int) Packed {
@@ -255,27 +280,12 @@ func ParseQuantize(name string) (f QuantFormat, ok bool) {
 	return QuantNone, false
 }
 
-// formatsOf returns the formats that quant_method names, and the names of all methods.
-func formatsOf(method string) (list []QuantFormat, methods []string) {
-	for f := range quantFormats {
-		row := f.Row()
-		if row.Method != "" {
-			methods = append(methods, row.Method)
-		}
-		if row.Method == method && method != "" {
-			list = append(list, f)
-		}
-	}
-	slices.Sort(methods)
-	return list, methods
-}
-
 // FloatScales reports whether the format has scales of its own that are floating-point numbers.
 func (r *Format) FloatScales() bool { return r.Scales.exists() && r.Scales.Reads(Float32) }
 
 // Divides reports whether a row of so many columns is stored in whole entries of the tensors.
 func (r *Format) Divides(columns int) bool {
-	return columns%r.Codes.Columns == 0 && (!r.Zeros.exists() || columns%packedZeros == 0)
+	return columns%r.Codes.Columns == 0 && (!r.Zeros.exists() || !r.Zeros.Reads(Int32) || columns%packedZeros == 0)
 }
 
 // packedZeros is the number of zeros in an entry of the tensor of zeros.
@@ -311,6 +321,16 @@ func (p *Packed) shape(stack []int, rows, columns int) []int {
 func (r *Format) names(name string) (base string, ok bool) {
 	base, ok = strings.CutSuffix(name, r.Trim)
 	return base, ok
+}
+
+// Unread returns the names of tensors that may accompany the tensor of codes called name, and that Heft does not
+// need.
+func (f QuantFormat) Unread(name string) []string {
+	var out []string
+	for _, own := range f.Row().unread {
+		out = append(out, name[:strings.LastIndexByte(name, '.')+1]+own)
+	}
+	return out
 }
 
 // A Quant says that a source's tensor holds codes, and which tensors complete it. Rows and

@@ -1,9 +1,7 @@
 package meta
 
 import (
-	"encoding/json"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 )
@@ -39,7 +37,7 @@ func (s *TensorSource) Stored(param []int) (tensors []StoredTensor, reason strin
 		*Companion
 		tensor string
 		dtype  DType
-	}{{&row.Scales, q.Scales, q.ScaleDType}, {&row.Zeros, q.Zeros, Int32}, {&row.Index, q.Index, Int32}} {
+	}{{&row.Scales, q.Scales, q.ScaleDType}, {&row.Zeros, q.Zeros, row.Zeros.assumed()}, {&row.Index, q.Index, row.Index.assumed()}} {
 		if !c.exists() || c.Optional && c.tensor == "" {
 			continue
 		}
@@ -53,125 +51,29 @@ func (s *TensorSource) Stored(param []int) (tensors []StoredTensor, reason strin
 	return tensors, ""
 }
 
-// quantised is what a config says about stored formats. If the checkpoint's headers are known, they
-// decide which weights are quantised; the config gives sizes and conventions only.
-type quantised struct {
-	formats       []QuantFormat // that the method may stand for; empty without quantization_config
-	rows, columns int           // of a block of QuantFP8; 0: one scale for all
-	inputs        int           // that share a scale of QuantGPTQ or QuantAWQ; 0: all
-	bias          int           // of QuantGPTQ's zeros
-	excluded      []exclusion   // modules that are not quantised
-	head          bool          // lm_head is quantised as well
-}
+// AllRows is the Rows of a [Quant] with one scale for all rows.
+const AllRows = 1 << 30
 
-// usualQuantised has the sizes and conventions that most published models have.
-func usualQuantised() quantised { return quantised{rows: 128, columns: 128, bias: 1} }
-
-// quantisation reads quantization_config.
-func (f *fields) quantisation() quantised {
-	const name = "quantization_config"
-	q := usualQuantised()
-	c, ok := f.values[name].(map[string]any)
-	if !ok {
-		if f.has(name) {
-			f.fail(name, "%s instead of an object", kindOf(f.values[name]))
-		}
-		f.refuseMLX()
-		return q
+// blockOrAll returns the elements that share a scale of QuantFP8 and QuantInt8. The shape of the scales tells whether
+// they are one for each block, for each row or for the whole matrix.
+func (q *quantised) blockOrAll(rows, columns int, scales []int) (int, int) {
+	blocks := q.rows > 0 && q.columns > 0
+	fits := blocks && len(scales) == 2 && ceil(rows, q.rows) == scales[0] && ceil(columns, q.columns) == scales[1]
+	switch {
+	case fits, scales == nil && blocks:
+		return q.rows, q.columns
+	case scales == nil && q.perRow:
+		return 1, columns
+	case scales == nil, Elements(scales) == 1:
+		return AllRows, columns
+	case len(scales) == 1, len(scales) == 2 && scales[0] == rows && scales[1] == 1:
+		return 1, columns
+	case len(scales) == 2 && scales[0] == rows && scales[1] > 1 && columns%scales[1] == 0: // groups of columns
+		return 1, columns / scales[1]
+	case blocks:
+		return q.rows, q.columns
 	}
-	method, _ := c["quant_method"].(string)
-	if method == "" {
-		f.refuseMLX()
-	}
-	list, methods := formatsOf(method)
-	if len(list) == 0 {
-		f.fail(name+".quant_method", "%.40q is not supported (supported: %s); %s", method, strings.Join(methods, ", "), unquantisedAdvice)
-		return q
-	}
-	q.formats = list
-	q.exclude(c)
-	if read := list[0].Row().read; read != nil {
-		read(&q, f, c)
-	}
-	return q
-}
-
-const quantField = "quantization_config."
-
-// unquantisedAdvice says what to do about a published format that Heft does not support.
-const unquantisedAdvice = "take the model's bfloat16 folder with --quantize q4_0, or a GGUF file"
-
-// refuseMLX rejects the config of weights that MLX has quantised. They have the names of unquantised
-// weights and no quant_method: only the field quantization tells.
-func (f *fields) refuseMLX() {
-	c, _ := f.values["quantization"].(map[string]any)
-	if c["group_size"] != nil && c["bits"] != nil {
-		f.fail("quantization", "weights quantised by MLX are not supported; %s", unquantisedAdvice)
-	}
-}
-
-// readFP8 reads the fields of fine-grained FP8.
-func (q *quantised) readFP8(f *fields, c map[string]any) {
-	if format, ok := c["fmt"].(string); ok && format != "e4m3" {
-		f.fail(quantField+"fmt", "%.40q is not supported (e4m3)", format)
-	}
-	q.block(f, quantField+"weight_block_size", c["weight_block_size"])
-}
-
-// readNibbles reads the fields of GPTQ and AWQ.
-func (q *quantised) readNibbles(f *fields, c map[string]any) {
-	if group, ok := c["group_size"].(json.Number); ok {
-		n, err := group.Int64()
-		if err != nil || n < -1 || n == 0 || n > maxSize {
-			f.fail(quantField+"group_size", "%.20s is no size", group)
-		}
-		q.inputs = int(max(n, 0))
-	}
-	if bits := c["bits"]; bits != nil && bits != json.Number("4") {
-		f.fail(quantField+"bits", "%.20s instead of 4 is not supported; %s", fmt.Sprint(bits), unquantisedAdvice)
-	}
-	if c["checkpoint_format"] == "gptq_v2" {
-		q.bias = 0
-	}
-	q.head, _ = c["lm_head"].(bool)
-}
-
-// readAWQ reads the fields of AWQ.
-func (q *quantised) readAWQ(f *fields, c map[string]any) {
-	q.readNibbles(f, c)
-	if version, ok := c["version"].(string); ok && !strings.EqualFold(version, "gemm") {
-		f.fail(quantField+"version", "%.40q is not supported (gemm)", version)
-	}
-}
-
-// block reads the size of the blocks that share a scale.
-func (q *quantised) block(f *fields, name string, value any) {
-	list, ok := value.([]any)
-	if value == nil {
-		q.rows, q.columns = 0, 0
-		return
-	}
-	var sizes [2]int64
-	for i := range sizes {
-		if ok = ok && len(list) == 2; ok {
-			n, isNumber := list[i].(json.Number)
-			size, err := n.Int64()
-			sizes[i], ok = size, isNumber && err == nil && size > 0 && size <= maxSize
-		}
-	}
-	if !ok {
-		f.fail(name, "is not two sizes")
-		return
-	}
-	q.rows, q.columns = int(sizes[0]), int(sizes[1])
-}
-
-// blockOrAll returns the block of QuantFP8.
-func (q *quantised) blockOrAll(rows, columns int, _ []int) (int, int) {
-	if q.rows == 0 {
-		return rows, columns
-	}
-	return q.rows, q.columns
+	return AllRows, columns // a grid of unknown blocks, which Bind rejects
 }
 
 // groupOfInputs returns the group of QuantGPTQ and QuantAWQ. The last one may be partial: then only
@@ -192,41 +94,6 @@ func (q *quantised) groupOfInputs(inputs, _ int, scales []int) (int, int) {
 
 func (q *quantised) gptqBias() int { return q.bias }
 
-// An exclusion is an entry of modules_to_not_convert: as in transformers a regular expression
-// that the module's path begins with, or a name that stands at its end or among its parts.
-type exclusion struct {
-	name    string
-	pattern *regexp.Regexp // nil where name is none
-}
-
-// maxExclusions bounds the list; the longest published one has some 500 names.
-const maxExclusions = 1 << 14
-
-// exclude reads the modules that are not quantised.
-func (q *quantised) exclude(c map[string]any) {
-	list, _ := c["modules_to_not_convert"].([]any)
-	for _, v := range list[:min(len(list), maxExclusions)] {
-		name, ok := v.(string)
-		if !ok || name == "" || len(name) > 500 {
-			continue
-		}
-		e := exclusion{name: name}
-		if strings.ContainsAny(name, `*+?[](){}|^$\`) {
-			e.pattern, _ = regexp.Compile("^(?:" + name + ")") // else it is a name
-		}
-		q.excluded = append(q.excluded, e)
-	}
-}
-
-func (e *exclusion) matches(module string) bool {
-	if e.pattern != nil {
-		return e.pattern.MatchString(module)
-	}
-	rest, found := strings.CutPrefix(module, e.name)
-	return found && (rest == "" || rest[0] == '.') || strings.HasSuffix(module, "."+e.name) ||
-		strings.Contains(module, "."+e.name+".")
-}
-
 // A weightPlace describes the place of a parameter in the tree.
 type weightPlace struct {
 	linear  bool // the weight of a linear map
@@ -237,6 +104,7 @@ type weightPlace struct {
 
 func (w weightPlace) linearOrExperts() bool { return w.linear || w.expert }
 func (w weightPlace) experts() bool         { return w.expert }
+func (w weightPlace) onlyLinear() bool      { return w.linear }
 
 // assume gives s the form that a published checkpoint with the config's method has, without a
 // header.
@@ -284,7 +152,7 @@ func (t *tree) quantise(s *TensorSource, shape []int, inOut bool) (DType, bool) 
 	for f := QuantNone + 1; f < quantFormats; f++ {
 		row := f.Row()
 		base, ok := row.names(s.Tensor)
-		if !ok || row.Method == "" {
+		if !ok || !row.Published {
 			continue
 		}
 		stored, d, ok := t.first(s.with(base + row.Codes.Suffix))
@@ -313,7 +181,7 @@ func (t *tree) quantise(s *TensorSource, shape []int, inOut bool) (DType, bool) 
 // codesOf reports whether d is the dtype of codes under the parameter's own name.
 func codesOf(d DType) bool {
 	for f := QuantNone + 1; f < quantFormats; f++ {
-		if p := &f.Row().Codes; p.Suffix == "" && f.Row().Method != "" && p.Reads(d) {
+		if p := &f.Row().Codes; p.Suffix == f.Row().Trim && f.Row().Published && p.Reads(d) {
 			return true
 		}
 	}
@@ -331,7 +199,7 @@ func (t *tree) coded(s TensorSource, f QuantFormat, shape []int, inOut bool, hea
 	out := s.with(base + row.Codes.Suffix)
 	q := &Quant{Format: f, ScaleDType: row.Scales.assumed()}
 	if row.Scales.exists() {
-		q.Scales = base + row.Scales.Suffix
+		q.Scales = t.companion(s, base, &row.Scales, header)
 	}
 	switch row.Layout {
 	case InputsFirst:
@@ -339,7 +207,7 @@ func (t *tree) coded(s TensorSource, f QuantFormat, shape []int, inOut bool, hea
 	case OutputsFirst:
 		out.Transposed = inOut
 	}
-	if row.Zeros.exists() {
+	if row.Zeros.exists() && (header != nil || !row.Zeros.Optional || t.zeros) {
 		q.Zeros = base + row.Zeros.Suffix
 	}
 	if row.Index.exists() {
@@ -350,11 +218,14 @@ func (t *tree) coded(s TensorSource, f QuantFormat, shape []int, inOut bool, hea
 		var d DType
 		if scales, d, ok = t.first(s.with(q.Scales)); ok {
 			q.ScaleDType = d
-		} else if row.Scales.exists() && row.Codes.Suffix == "" {
+		} else if row.Scales.exists() && row.Codes.Suffix == row.Trim {
 			return s, false // a dtype without scales, which is no format
 		}
 		if _, _, ok := t.first(s.with(q.Index)); !ok {
 			q.Index = ""
+		}
+		if _, _, ok := t.first(s.with(q.Zeros)); !ok && row.Zeros.Optional && !t.zeros {
+			q.Zeros = ""
 		}
 		if scales == nil {
 			scales = []int{}
@@ -370,6 +241,27 @@ func (t *tree) coded(s TensorSource, f QuantFormat, shape []int, inOut bool, hea
 		q.ZeroBias = row.zeroBias(&t.quantised)
 	}
 	return out, true
+}
+
+// companion returns the name of a companion of s: the one of its two names that the header has, or that the config's
+// method writes.
+func (t *tree) companion(s TensorSource, base string, c *Companion, header CheckpointHeader) string {
+	name, other := base+c.Suffix, base+c.Other
+	if c.Other == "" {
+		return name
+	}
+	if header == nil {
+		if t.otherNames {
+			return other
+		}
+		return name
+	}
+	if _, _, ok := t.first(s.with(name)); !ok {
+		if _, _, ok := t.first(s.with(other)); ok {
+			return other
+		}
+	}
+	return name
 }
 
 // first returns the shape and dtype of the first tensor of s in the checkpoint.

@@ -78,7 +78,7 @@ func quantisedCases() []quantisedCase {
 	return []quantisedCase{
 		{"fp8", smallLlama, `{"quant_method": "fp8"}`,
 			shapedHeader{}.add(gate+".weight", Float8E4M3, 168, 64).add(gate+".weight_scale_inv", Float32, 1, 1), gate + ".weight",
-			[]TensorSource{{Tensor: gate + ".weight", Quant: &Quant{Format: QuantFP8, Scales: gate + ".weight_scale_inv", ScaleDType: Float32, Rows: 168, Columns: 64}}},
+			[]TensorSource{{Tensor: gate + ".weight", Quant: &Quant{Format: QuantFP8, Scales: gate + ".weight_scale_inv", ScaleDType: Float32, Rows: AllRows, Columns: 64}}},
 			BFloat16, 168*64 + 4},
 		{"fp8 in blocks, without the prefix", smallLlama, `{"quant_method": "fp8", "weight_block_size": [128, 32]}`,
 			shapedHeader{}.add(gate[6:]+".weight", Float8E4M3, 168, 64).add(gate[6:]+".weight_scale_inv", BFloat16, 2, 2), gate + ".weight",
@@ -150,7 +150,12 @@ func TestStoredIsWhatMatrixInverts(t *testing.T) {
 func TestQuantisationRefused(t *testing.T) {
 	for _, test := range []struct{ quantisation, field string }{
 		{`5`, "quantization_config"},
-		{`{"quant_method": "bitsandbytes"}`, "quantization_config.quant_method"},
+		{`{"quant_method": "eetq"}`, "quantization_config.quant_method"},
+		{`{"quant_method": "compressed-tensors", "config_groups": {}}`, "quantization_config.config_groups"},
+		{`{"quant_method": "compressed-tensors", "format": "marlin-24", "config_groups": {"a": {"weights": {"num_bits": 4, "type": "int"}}}}`, "quantization_config.config_groups.a.weights"},
+		{`{"quant_method": "compressed-tensors", "sparsity_config": {"format": "sparse-24-bitmask"}}`, "quantization_config.sparsity_config"},
+		{`{"quant_method": "modelopt", "quant_algo": "W4A8_AWQ"}`, "quantization_config.quant_algo"},
+		{`{"quant_method": "bitsandbytes"}`, "quantization_config.load_in_8bit"},
 		{`{"bits": 4}`, "quantization_config.quant_method"},
 		{`{"quant_method": "fp8", "fmt": "e5m2"}`, "quantization_config.fmt"},
 		{`{"quant_method": "fp8", "weight_block_size": [128]}`, "quantization_config.weight_block_size"},
@@ -184,8 +189,6 @@ func TestUnsupportedFormatsSayWhatToTake(t *testing.T) {
 		{method("torchao"), `quantization_config.quant_method: "torchao"`},
 		{method("exl2"), `quantization_config.quant_method: "exl2"`},
 		{method("exl3"), `quantization_config.quant_method: "exl3"`},
-		{method("bitsandbytes"), `quantization_config.quant_method: "bitsandbytes"`},
-		{method("compressed-tensors"), `quantization_config.quant_method: "compressed-tensors"`},
 		{`"quantization_config": {"quant_method": "gptq", "bits": 8}`, "quantization_config.bits: 8"},
 		{`"quantization": ` + mlx, "quantization: weights quantised by MLX"},
 		{`"quantization": ` + mlx + `, "quantization_config": ` + mlx, "quantization: weights quantised by MLX"},

@@ -40,7 +40,7 @@ func (q *Quant) Holds(data []byte, rows int) bool {
 	_, scales, zeros, _ := q.Entries(groups, q.Width)
 	has := func(t tensor.Tensor, n int) bool { return int64(len(t.Data)) >= t.DType.Bytes(int64(n)) }
 	return int64(len(data)) >= row.Codes.DTypes[0].Bytes(int64(codes)) && (scales == 0 || has(q.Scales, scales)) &&
-		(zeros == 0 || has(q.Zeros, zeros)) && (q.Index.Data == nil || has(q.Index, index))
+		(zeros == 0 || q.Zeros.Data == nil && row.Zeros.Optional || has(q.Zeros, zeros)) && (q.Index.Data == nil || has(q.Index, index))
 }
 
 // CutRows is the view of stored rows [begin, end).

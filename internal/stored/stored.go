@@ -122,6 +122,9 @@ func (p *Piece) Rows(begin, end int) (Piece, bool) {
 		for ; k > 0 && beside(&own)[k-1].Rank == 0; k++ { // the format has no such tensor
 		}
 		each := r.Size / int64(max(total[k], 1))
+		if k > 0 && total[k] == 1 { // one scale for all rows
+			before[k], those[k] = 0, 1
+		}
 		r.Begin, r.Size = r.Begin+int64(before[k])*each, int64(those[k])*each
 		if i > 0 {
 			*beside(&own)[k-1] = View(beside(&own)[k-1].DType, []int{those[k]})
@@ -136,7 +139,7 @@ func (p *Piece) Rows(begin, end int) (Piece, bool) {
 // RowUnit is the number of rows that share scales or are interleaved, nil for values.
 func RowUnit(q *meta.Quant) int {
 	const interleaved = 16
-	if q == nil {
+	if q == nil || q.Rows == meta.AllRows {
 		return interleaved
 	}
 	n := max(q.Rows, 1)

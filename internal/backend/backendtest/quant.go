@@ -15,6 +15,7 @@ type coded struct {
 	name                         string
 	spec                         meta.Quant
 	dtype, scaleType             meta.DType
+	zeroType                     meta.DType // int32 if it is no dtype
 	rows, cols                   int
 	height                       int // of interleaved rows; 0 for rows one after another
 	codes, scales, zeros, groups []byte
@@ -36,6 +37,9 @@ var codedFormats = map[meta.QuantFormat]codedFormat{
 	meta.QuantAWQ:   {cases: (*env).nibbleCases},
 	meta.QuantQ8:    {cases: (*env).blockCases},
 	meta.QuantQ4:    {cases: (*env).blockCases},
+
+	meta.QuantInt8:    {cases: (*env).int8Cases},
+	meta.QuantBnbInt8: {cases: (*env).int8Cases},
 }
 
 func init() {
@@ -255,7 +259,11 @@ func (e *env) matrix(c *coded, offset int) backend.Matrix {
 	e.Helper()
 	q := &backend.Quant{Quant: &c.spec, Width: c.cols, Height: c.height, Scales: e.raw(c.scales, c.scaleType, offset)}
 	if c.zeros != nil {
-		q.Zeros = e.raw(c.zeros, meta.Int32, offset)
+		d := c.zeroType
+		if d == meta.NoDType {
+			d = meta.Int32
+		}
+		q.Zeros = e.raw(c.zeros, d, offset)
 	}
 	if c.groups != nil {
 		q.Index = e.raw(c.groups, meta.Int32, offset)

@@ -45,6 +45,10 @@ const (
 	IQ2S
 	IQ3XXS
 	IQ3S
+	// Int8 has a signed byte for an element: (code - zero) · the scale of its block. BnbInt8 multiplies
+	// that by 1/127, and has no zeros.
+	Int8
+	BnbInt8
 	Packings
 )
 
@@ -88,6 +92,8 @@ var packings = []packing{
 	IQ2S:        {format: "iq2_s", columns: 256, bytes: 82, unpack: unpackIQ2S},
 	IQ3XXS:      {format: "iq3_xxs", columns: 256, bytes: 98, unpack: unpackIQ3XXS},
 	IQ3S:        {format: "iq3_s", columns: 256, bytes: 110, unpack: unpackIQ3S},
+	Int8:        {format: "int8"},
+	BnbInt8:     {format: "bitsandbytes int8"},
 }
 
 // Named returns the packing of a format by its name in meta's table of formats, such as "fp8" or
@@ -127,7 +133,7 @@ func (p *Packed) RowBytes() int {
 	switch {
 	case p.Packing.BlockBytes() > 0:
 		return p.Width / p.Packing.BlockColumns() * p.Packing.BlockBytes()
-	case p.Packing == E4M3:
+	case p.Packing == E4M3, p.Packing == Int8, p.Packing == BnbInt8:
 		return p.Width
 	}
 	return p.Width / 2

@@ -85,6 +85,10 @@ func (s *Kernels) Unpack(dst mat.Floats, w View, scratch []float32) {
 		for r := range rows {
 			p.unpackMXFP4(s.ops, dst.V[r*dst.Stride:][:cols], row+r, col)
 		}
+	case Int8, BnbInt8:
+		for r := range rows {
+			p.unpackInt8(dst.V[r*dst.Stride:][:cols], row+r, col)
+		}
 	case Int4Rows, Int4Columns:
 		for begin := 0; begin < cols; begin += groupColumns {
 			part := mat.Floats{V: dst.V[begin:], Stride: dst.Stride}

@@ -1,0 +1,108 @@
+package meta
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+)
+
+// readCompressedTensors reads the config groups of compressed-tensors. Headers tell which group a weight is in; without
+// them a weight has the format of the first group that can hold it.
+func (q *quantised) readCompressedTensors(f *fields, c map[string]any) {
+	q.head, q.otherNames, q.rows, q.columns = true, true, 0, 0
+	if s, _ := c["sparsity_config"].(map[string]any); s != nil && s["format"] != nil && s["format"] != "dense" {
+		f.fail(quantField+"sparsity_config", "format %.40q is not supported; %s", fmt.Sprint(s["format"]), unquantisedAdvice)
+	}
+	groups, _ := c["config_groups"].(map[string]any)
+	if len(groups) == 0 && c["format"] != "dense" {
+		f.fail(quantField+"config_groups", "names no groups of weights")
+	}
+	names := make([]string, 0, len(groups))
+	for name := range groups {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		field := fmt.Sprintf("%sconfig_groups.%.40s", quantField, name)
+		group, _ := groups[name].(map[string]any)
+		weights, _ := group["weights"].(map[string]any)
+		if weights == nil {
+			continue
+		}
+		format, _ := group["format"].(string)
+		if format == "" {
+			format, _ = c["format"].(string)
+		}
+		q.compressedGroup(f, field+".weights", format, weights)
+	}
+}
+
+// compressedFormats are the formats of compressed-tensors by their names, with the bits and types of weights that they have.
+var compressedFormats = []struct {
+	name, kind string
+	bits       int64
+	format     QuantFormat
+}{
+	{"float-quantized", "float", 8, QuantFP8},
+	{"naive-quantized", "float", 8, QuantFP8},
+	{"int-quantized", "int", 8, QuantInt8},
+	{"naive-quantized", "int", 8, QuantInt8},
+}
+
+// compressedGroup reads the weights of a config group.
+func (q *quantised) compressedGroup(f *fields, field, format string, w map[string]any) {
+	bits, _ := w["num_bits"].(json.Number)
+	n, _ := bits.Int64()
+	kind, _ := w["type"].(string)
+	if kind == "" {
+		kind = "int"
+	}
+	found := QuantNone
+	for _, row := range compressedFormats {
+		if row.name == format && row.kind == kind && row.bits == n {
+			found = row.format
+		}
+	}
+	if found == QuantNone {
+		f.fail(field, "format %.40q with %.20s bits of type %.20q is not supported; %s", format, bits, kind, unquantisedAdvice)
+		return
+	}
+	if !slices.Contains(q.formats, found) {
+		q.formats = append(q.formats, found)
+	}
+	symmetric, ok := w["symmetric"].(bool)
+	q.zeros = ok && !symmetric
+	switch w["strategy"] {
+	case "block":
+		q.block(f, field+".block_structure", w["block_structure"])
+	case "channel":
+		q.perRow = true
+	case "group", "tensor_group":
+		size, _ := w["group_size"].(json.Number)
+		group, err := size.Int64()
+		if err != nil || group <= 0 || group > maxSize {
+			f.fail(field+".group_size", "%.20s is no size", size)
+		}
+		q.rows, q.columns, q.inputs = 1, int(group), int(group)
+	}
+}
+
+// readModelOpt reads the algorithm of modelopt's quantization_config.
+func (q *quantised) readModelOpt(f *fields, c map[string]any) {
+	q.otherNames, q.rows, q.columns = true, 0, 0
+	switch c["quant_algo"] {
+	case "FP8":
+		q.formats = []QuantFormat{QuantFP8}
+	case "FP8_PER_CHANNEL_PER_TOKEN":
+		q.formats, q.perRow = []QuantFormat{QuantFP8}, true
+	default:
+		f.fail(quantField+"quant_algo", "%.40q is not supported (FP8, FP8_PER_CHANNEL_PER_TOKEN); %s", fmt.Sprint(c["quant_algo"]), unquantisedAdvice)
+	}
+}
+
+// readBitsAndBytes reads the fields of bitsandbytes.
+func (q *quantised) readBitsAndBytes(f *fields, c map[string]any) {
+	if c["load_in_8bit"] != true {
+		f.fail(quantField+"load_in_8bit", "weights in 4 bits are not supported; %s", unquantisedAdvice)
+	}
+}

@@ -1,0 +1,192 @@
+package meta
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// A method is a quant_method of published configs: the formats that it may stand for, and the reader of its own fields.
+type method struct {
+	name    string
+	formats []QuantFormat
+	read    func(q *quantised, f *fields, values map[string]any)
+}
+
+// methods is the table.
+var methods = []method{
+	{"awq", []QuantFormat{QuantAWQ}, (*quantised).readAWQ},
+	{"bitsandbytes", []QuantFormat{QuantBnbInt8}, (*quantised).readBitsAndBytes},
+	{"compressed-tensors", nil, (*quantised).readCompressedTensors},
+	{"fp8", []QuantFormat{QuantFP8}, (*quantised).readFP8},
+	{"gptq", []QuantFormat{QuantGPTQ}, (*quantised).readNibbles},
+	{"modelopt", nil, (*quantised).readModelOpt},
+	{"mxfp4", []QuantFormat{QuantMXFP4}, nil},
+}
+
+// quantised is what a config says about stored formats. If the checkpoint's headers are known, they
+// decide which weights are quantised; the config gives sizes and conventions only.
+type quantised struct {
+	formats       []QuantFormat // that the method may stand for; empty without quantization_config
+	rows, columns int           // of a block of QuantFP8 or QuantInt8; 0: no blocks
+	perRow        bool          // without blocks: a scale for each row
+	otherNames    bool          // the config's method writes Companion.Other
+	zeros         bool          // optional zeros are written
+	inputs        int           // that share a scale of QuantGPTQ or QuantAWQ; 0: all
+	bias          int           // of QuantGPTQ's zeros
+	excluded      []exclusion   // modules that are not quantised
+	head          bool          // lm_head is quantised as well
+}
+
+// usualQuantised has the sizes and conventions that most published models have.
+func usualQuantised() quantised { return quantised{rows: 128, columns: 128, bias: 1} }
+
+// quantisation reads quantization_config.
+func (f *fields) quantisation() quantised {
+	const field = "quantization_config"
+	q := usualQuantised()
+	c, ok := f.values[field].(map[string]any)
+	if !ok {
+		if f.has(field) {
+			f.fail(field, "%s instead of an object", kindOf(f.values[field]))
+		}
+		f.refuseMLX()
+		return q
+	}
+	name, _ := c["quant_method"].(string)
+	if name == "" {
+		f.refuseMLX()
+	}
+	i := slices.IndexFunc(methods, func(m method) bool { return m.name == name && name != "" })
+	if i < 0 {
+		var names []string
+		for _, m := range methods {
+			names = append(names, m.name)
+		}
+		f.fail(field+".quant_method", "%.40q is not supported (supported: %s); %s", name, strings.Join(names, ", "), unquantisedAdvice)
+		return q
+	}
+	q.formats = methods[i].formats
+	q.exclude(c)
+	if read := methods[i].read; read != nil {
+		read(&q, f, c)
+	}
+	return q
+}
+
+const quantField = "quantization_config."
+
+// unquantisedAdvice says what to do about a published format that Heft does not support.
+const unquantisedAdvice = "take the model's bfloat16 folder with --quantize q4_0, or a GGUF file"
+
+// refuseMLX rejects the config of weights that MLX has quantised. They have the names of unquantised
+// weights and no quant_method: only the field quantization tells.
+func (f *fields) refuseMLX() {
+	c, _ := f.values["quantization"].(map[string]any)
+	if c["group_size"] != nil && c["bits"] != nil {
+		f.fail("quantization", "weights quantised by MLX are not supported; %s", unquantisedAdvice)
+	}
+}
+
+// readFP8 reads the fields of fine-grained FP8.
+func (q *quantised) readFP8(f *fields, c map[string]any) {
+	if format, ok := c["fmt"].(string); ok && format != "e4m3" {
+		f.fail(quantField+"fmt", "%.40q is not supported (e4m3)", format)
+	}
+	q.block(f, quantField+"weight_block_size", c["weight_block_size"])
+	q.otherNames = q.rows == 0 // AutoFP8 writes weight_scale
+}
+
+// readNibbles reads the fields of GPTQ and AWQ.
+func (q *quantised) readNibbles(f *fields, c map[string]any) {
+	if group, ok := c["group_size"].(json.Number); ok {
+		n, err := group.Int64()
+		if err != nil || n < -1 || n == 0 || n > maxSize {
+			f.fail(quantField+"group_size", "%.20s is no size", group)
+		}
+		q.inputs = int(max(n, 0))
+	}
+	if bits := c["bits"]; bits != nil && bits != json.Number("4") {
+		f.fail(quantField+"bits", "%.20s instead of 4 is not supported; %s", fmt.Sprint(bits), unquantisedAdvice)
+	}
+	if c["checkpoint_format"] == "gptq_v2" {
+		q.bias = 0
+	}
+	q.head, _ = c["lm_head"].(bool)
+}
+
+// readAWQ reads the fields of AWQ.
+func (q *quantised) readAWQ(f *fields, c map[string]any) {
+	q.readNibbles(f, c)
+	if version, ok := c["version"].(string); ok && !strings.EqualFold(version, "gemm") {
+		f.fail(quantField+"version", "%.40q is not supported (gemm)", version)
+	}
+}
+
+// block reads the size of the blocks that share a scale.
+func (q *quantised) block(f *fields, name string, value any) {
+	list, ok := value.([]any)
+	if value == nil {
+		q.rows, q.columns = 0, 0
+		return
+	}
+	var sizes [2]int64
+	for i := range sizes {
+		if ok = ok && len(list) == 2; ok {
+			n, isNumber := list[i].(json.Number)
+			size, err := n.Int64()
+			sizes[i], ok = size, isNumber && err == nil && size > 0 && size <= maxSize
+		}
+	}
+	if !ok {
+		f.fail(name, "is not two sizes")
+		return
+	}
+	q.rows, q.columns = int(sizes[0]), int(sizes[1])
+}
+
+// An exclusion is an entry of modules_to_not_convert and its like: as in transformers a regular expression
+// that the module's path begins with, or a name that stands at its end or among its parts.
+// compressed-tensors writes "re:" before an expression; modelopt writes "*" for any characters.
+type exclusion struct {
+	name    string
+	pattern *regexp.Regexp // nil where name is none
+}
+
+// maxExclusions bounds the list; the longest published one has some 500 names.
+const maxExclusions = 1 << 14
+
+// exclude reads the modules that are not quantised.
+func (q *quantised) exclude(c map[string]any) {
+	var list []any
+	for _, field := range []string{"modules_to_not_convert", "ignore", "ignored_layers", "exclude_modules", "llm_int8_skip_modules"} {
+		more, _ := c[field].([]any)
+		list = append(list, more...)
+	}
+	for _, v := range list[:min(len(list), maxExclusions)] {
+		name, ok := v.(string)
+		if !ok || name == "" || len(name) > 500 {
+			continue
+		}
+		name, expression := strings.CutPrefix(name, "re:")
+		if !expression && strings.Contains(name, "*") && !strings.Contains(name, ".*") {
+			name = strings.ReplaceAll(name, "*", ".*")
+		}
+		e := exclusion{name: name}
+		if strings.ContainsAny(name, `*+?[](){}|^$\`) {
+			e.pattern, _ = regexp.Compile("^(?:" + name + ")") // else it is a name
+		}
+		q.excluded = append(q.excluded, e)
+	}
+}
+
+func (e *exclusion) matches(module string) bool {
+	if e.pattern != nil {
+		return e.pattern.MatchString(module)
+	}
+	rest, found := strings.CutPrefix(module, e.name)
+	return found && (rest == "" || rest[0] == '.') || strings.HasSuffix(module, "."+e.name) ||
+		strings.Contains(module, "."+e.name+".")
+}

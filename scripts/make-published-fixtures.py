@@ -1,0 +1,104 @@
+#!/usr/bin/env python3
+"""Makes the tiny checkpoints of published formats of testdata/golden/infer/models with the libraries that write them.
+
+    python scripts/make-published-fixtures.py testdata/golden/infer/models [NAME ...]
+
+It needs torch, transformers, compressed-tensors and bitsandbytes. The libraries quantise random weights, and golden.json
+is what float32 arithmetic of transformers makes of the weights that they dequantise. Scales that are stored in 16 bits
+are widened before that: the libraries would round the products to 16 bits as well.
+"""
+import importlib.util
+import pathlib
+import sys
+
+import bitsandbytes.functional as bnb
+import torch
+from compressed_tensors.compressors import FloatQuantizationCompressor, IntQuantizationCompressor
+from compressed_tensors.quantization import QuantizationArgs, QuantizationScheme
+
+spec = importlib.util.spec_from_file_location("quantised", pathlib.Path(__file__).with_name("make-quantised-fixtures.py"))
+quantised = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(quantised)
+
+IGNORED = ["lm_head", "re:.*layers\\.1\\.mlp\\.down_proj"]
+ROUNDED = dict(dynamic=True, num_bits=8, strategy="token", symmetric=True)
+
+
+def extremes(weight, strategy, group):
+    """The largest and least values of what shares a scale."""
+    blocks = weight.reshape(1, -1) if strategy == "tensor" else weight if strategy == "channel" else weight.unflatten(1, (-1, group))
+    shape = (1,) if strategy == "tensor" else (-1, 1) if strategy == "channel" else (weight.shape[0], -1)
+    return blocks.amin(-1).clamp(max=0).reshape(shape), blocks.amax(-1).clamp(min=0).reshape(shape)
+
+
+def compressed(compressor, arguments, dtype=torch.float32, extra=lambda shape: {}):
+    """A format of compressed-tensors."""
+    args = QuantizationArgs(**arguments)
+    scheme = QuantizationScheme(targets=["Linear"], weights=args, input_activations=QuantizationArgs(**ROUNDED, type=args.type))
+
+    def method(name, shape, size):
+        weight = torch.randn(shape) * size
+        low, high = extremes(weight, args.strategy, args.group_size)
+        state = dict(weight=weight)
+        if args.symmetric:
+            top = 448 if args.type == "float" else 2 ** (args.num_bits - 1) - 1
+            state["weight_scale"] = (torch.maximum(-low, high) / top).to(dtype)
+        else:
+            state["weight_scale"] = ((high - low) / (2 ** args.num_bits - 1)).to(dtype)
+            state["weight_zero_point"] = (-2 ** (args.num_bits - 1) - low / state["weight_scale"].float()).round().to(torch.int8)
+        wide = {k: v.float() if v.dtype == dtype else v for k, v in state.items()}
+        stored = compressor.compress(wide, scheme)
+        values = compressor.decompress(stored, scheme)["weight"].float()
+        base = name.removesuffix("weight")
+        stored["weight_scale"] = state["weight_scale"]
+        return values, {base + k: v.contiguous() for k, v in {**stored, **extra(shape)}.items()}
+    return method
+
+
+def compressed_config(format, weights, **more):
+    group = dict(targets=["Linear"], weights=weights, input_activations=dict(ROUNDED, type=weights["type"]), output_activations=None)
+    return dict(quant_method="compressed-tensors", format=format, quantization_status="compressed",
+                config_groups=dict(group_0=group), ignore=IGNORED, kv_cache_scheme=None, **more)
+
+
+def int8(name, shape, size):
+    """LLM.int8(): a scale for each row."""
+    codes, scales, _ = bnb.int8_vectorwise_quant((torch.randn(shape) * size).half())
+    base = name.removesuffix("weight")
+    return bnb.int8_vectorwise_dequant(codes, scales).float(), {name: codes, base + "SCB": scales.float(), base + "weight_format": torch.tensor(0, dtype=torch.uint8)}
+
+
+FP8_TENSOR = dict(num_bits=8, type="float", strategy="tensor", symmetric=True)
+FP8_CHANNEL = dict(num_bits=8, type="float", strategy="channel", symmetric=True)
+INT8_CHANNEL = dict(num_bits=8, type="int", strategy="channel", symmetric=True)
+INT8_ASYMMETRIC = dict(num_bits=8, type="int", strategy="channel", symmetric=False)
+static = lambda shape: dict(input_scale=torch.rand(1) + 0.1)
+
+BF16, F16 = torch.bfloat16, torch.float16
+MODELS = {
+    "small-llama-ct-fp8-channel": ("llama", BF16, quantised.LLAMA, compressed(FloatQuantizationCompressor, FP8_CHANNEL, BF16),
+                                   quantised.linears, compressed_config("float-quantized", FP8_CHANNEL)),
+    "small-llama-ct-fp8-tensor": ("llama", BF16, quantised.LLAMA, compressed(FloatQuantizationCompressor, FP8_TENSOR, extra=static),
+                                  quantised.linears, compressed_config("float-quantized", FP8_TENSOR)),
+    "small-llama-autofp8": ("llama", BF16, quantised.LLAMA, compressed(FloatQuantizationCompressor, FP8_TENSOR, extra=static), quantised.linears,
+                            dict(quant_method="fp8", activation_scheme="static", ignored_layers=["lm_head", "model.layers.1.mlp.down_proj"])),
+    "small-llama-modelopt-fp8": ("llama", BF16, quantised.LLAMA, compressed(FloatQuantizationCompressor, FP8_TENSOR, extra=static), quantised.linears,
+                                 dict(quant_method="modelopt", quant_algo="FP8", ignore=["lm_head", "*layers.1.mlp.down_proj*"])),
+    "small-llama-ct-int8": ("llama", BF16, quantised.LLAMA, compressed(IntQuantizationCompressor, INT8_CHANNEL, BF16),
+                            quantised.linears, compressed_config("int-quantized", INT8_CHANNEL)),
+    "small-llama-ct-int8-zeros": ("llama", BF16, quantised.LLAMA, compressed(IntQuantizationCompressor, INT8_ASYMMETRIC),
+                                  quantised.linears, compressed_config("int-quantized", INT8_ASYMMETRIC)),
+    "small-llama-bnb-int8": ("llama", F16, quantised.TIED, int8, quantised.linears,
+                             dict(quant_method="bitsandbytes", load_in_8bit=True, load_in_4bit=False, llm_int8_threshold=6.0,
+                                  llm_int8_skip_modules=["lm_head", "model.layers.1.mlp.down_proj"])),
+}
+
+
+def main():
+    for name, arguments in MODELS.items():
+        if name in sys.argv[2:] or not sys.argv[2:]:
+            quantised.make(pathlib.Path(sys.argv[1]), name, *arguments)
+
+
+if __name__ == "__main__":
+    main()
