@@ -53,7 +53,7 @@ func TestBlocksAreThoseOfTheGGUFPackage(t *testing.T) {
 		}
 	}
 	for p := Q8; p < Packings; p++ {
-		if !tested[p] {
+		if p.BlockBytes() > 0 && !tested[p] {
 			t.Errorf("%v is not in the fixture", p)
 		}
 	}
