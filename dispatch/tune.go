@@ -46,7 +46,9 @@ func (m *Model) tuneDisk(ctx context.Context, folder string, after <-chan struct
 	if m.weights.Stats().TierBytes[devicemap.Disk] == 0 || len(files) == 0 {
 		return after
 	}
-	use := func(r *probe.DiskRate) { m.options.Ledger.mover.Tune(r.Depth, r.RequestBytes) }
+	use := func(r *probe.DiskRate) {
+		m.options.Ledger.mover.Tune(inFlight(r.Depth, r.RequestBytes), r.RequestBytes)
+	}
 	if r := probe.KeptDisk(folder, files[0]); r != nil {
 		use(r)
 		return after
