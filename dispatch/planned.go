@@ -23,6 +23,18 @@ func (m *Model) PlanWith(sequences, tokens int) devicemap.Plan {
 	return m.plan.LendingLess(used-m.options.kvUsual, m.options.expertHits())
 }
 
+// ExpectedMemory returns the bytes that the plan expects in memory while one request runs, without the
+// runtime and what requests themselves hold: weights keep what requests leave unused of their memory. Any
+// goroutine may call it.
+func (m *Model) ExpectedMemory() int64 {
+	host := m.plan.Device(devicemap.CPU)
+	expected := host.Used() - host.RequestBytes - host.RuntimeBytes
+	if lendsToMatrices(&m.plan) && m.lends() {
+		expected += unusedByRequests(host.RequestBytes, 0)
+	}
+	return expected
+}
+
 // planOf is the plan of a map that no solver made.
 func (m *Model) planOf(devices devicemap.Map) (devicemap.Plan, error) {
 	if p := m.options.planned; p != nil && p.Map.String() == devices.String() {

@@ -120,7 +120,6 @@ func (s *benchSpeed) by(other *benchSpeed) *benchSpeed {
 
 // expect predicts the run from the rates that were measured around it.
 func (r *benchResult) expect(m *dispatch.Model) {
-	host := m.Plan().Device(devicemap.CPU)
 	speed := dispatch.MachineSpeed{}
 	set := func(to *float64, v *float64) {
 		if v != nil {
@@ -135,7 +134,7 @@ func (r *benchResult) expect(m *dispatch.Model) {
 		run := dispatch.Run{PromptTokens: r.PromptTokens, BatchTokens: m.BatchLimits().Tokens, Sequences: r.Batch}
 		p := dispatch.PredictRun(m.Skeleton(), m.PlanWith(r.Batch, r.PromptTokens+r.DecodeTokens), loadedAs(m.Quantized(), ""), speed, run)
 		r.Predicted = &benchSpeed{p.FirstTokenSeconds, p.TokensPerSecond, p.DiskBytesPerToken,
-			pointer(float64(host.Used() - host.RequestBytes - host.RuntimeBytes))}
+			pointer(float64(m.ExpectedMemory()))}
 	}
 	held := 0.0
 	for _, bytes := range m.Status().Held {
