@@ -129,7 +129,8 @@ func (s *service) adapterRoutes() []route {
 func (s *service) admin(next http.HandlerFunc) http.HandlerFunc {
 	sums := sumsOf(s.AdminKeys)
 	return func(w http.ResponseWriter, r *http.Request) {
-		if len(s.APIKeys)+len(s.AdminKeys) > 0 || s.Keys != nil {
+		keyed := len(s.APIKeys)+len(s.AdminKeys) > 0 || s.Keys != nil
+		if keyed && wire.DescriptionOf(r.Context()) == nil {
 			if _, ok := bringsKey(keysOf(r), sums); !ok && !wire.ClientOf(r.Context()).Admin {
 				openai.WriteError(w, &wire.Error{Kind: wire.Forbidden, Message: "This request needs an admin key."})
 				return
@@ -190,6 +191,7 @@ func (s *service) handler(m *generate.Model, ds dialects) http.Handler {
 	r.Method(http.MethodGet, "/metrics", s.metrics())
 	r.Get("/plan", s.plan)
 	r.Get("/activity", (&activities{service: s, begin: time.Now(), period: activityPeriod}).serve(fail))
+	r.Get(documentPath, s.documented(r))
 	ds.mount(r)
 	s.Batches.Begin(batches.Backend{Endpoints: s.lines, MaxLine: requests.MaxBody(), Parallel: s.slots(), Client: s.clientOf,
 		Limit: func(next http.Handler) http.Handler { return requests.Limit(ds.errorsOf)(leased(next)) }})

@@ -41,12 +41,7 @@ func (s *Server) Create(w http.ResponseWriter, r *http.Request) {
 
 // decode reads a request for a batch.
 func (s *Server) decode(r *http.Request) (*keptBatch, error) {
-	defer r.Body.Close()
-	body, err := wire.ReadBody(r.Context(), r.Body)
-	if err != nil {
-		return nil, err
-	}
-	f, err := wire.ParseFields(body)
+	f, err := readFields(r)
 	if err != nil {
 		return nil, err
 	}
@@ -78,8 +73,22 @@ func (s *Server) decode(r *http.Request) (*keptBatch, error) {
 	return k, nil
 }
 
+// readFields reads the fields of a request.
+func readFields(r *http.Request) (*wire.Fields, error) {
+	if f := wire.DescriptionOf(r.Context()); f != nil {
+		return f, nil
+	}
+	defer r.Body.Close()
+	body, err := wire.ReadBody(r.Context(), r.Body)
+	if err != nil {
+		return nil, err
+	}
+	return wire.ParseFields(body)
+}
+
 // metadata are a client's own notes on a batch.
 func metadata(f *wire.Fields) (out map[string]string) {
+	f.Like("metadata", map[string]string{})
 	raw, ok := f.Raw("metadata")
 	if !ok {
 		return nil

@@ -35,7 +35,7 @@ func respond(w http.ResponseWriter, v any, err error) {
 
 // available reports whether there are files and batches. If not, it answers the request.
 func (s *Server) available(w http.ResponseWriter, r *http.Request) bool {
-	if s.off == "" {
+	if s.off == "" || wire.DescriptionOf(r.Context()) != nil {
 		return true
 	}
 	err := wire.Invalidf("", "%s", s.off)
@@ -287,11 +287,5 @@ func (s *Server) DeleteFile(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		err = s.files.remove(k)
 	}
-	var deleted struct {
-		ID      string `json:"id"`
-		Object  string `json:"object"`
-		Deleted bool   `json:"deleted"`
-	}
-	deleted.ID, deleted.Object, deleted.Deleted = r.PathValue("id"), "file", true
-	respond(w, deleted, err)
+	respond(w, deletedFile{r.PathValue("id"), "file", true}, err)
 }

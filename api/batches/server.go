@@ -47,7 +47,7 @@ const (
 )
 
 // Off returns a server that answers all requests with a 400 that says why.
-func Off(why string) *Server { return &Server{off: why} }
+func Off(why string) *Server { return &Server{off: why, now: time.Now} }
 
 // NoStore says that files and batches need a folder.
 const NoStore = "Files and batches need a folder: start the server with --store DIR."

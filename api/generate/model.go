@@ -125,7 +125,12 @@ func (m *Model) Loading() string {
 }
 
 // Vocab returns the number of token ids. The ids of requests must be below it.
-func (m *Model) Vocab() int { return m.engine.Vocab() }
+func (m *Model) Vocab() int {
+	if m.engine == nil { // see Models.Read
+		return 0
+	}
+	return m.engine.Vocab()
+}
 
 // Sequences returns how many sequences run and how many wait. Any goroutine may call it.
 func (m *Model) Sequences() (l Sequences) {

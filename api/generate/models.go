@@ -22,8 +22,12 @@ func (ms *Models) Of(ctx context.Context, f *wire.Fields) (*Model, error) {
 
 // Read reads the body of a request and passes its fields, and the model that it names, to decode. It
 // waits until there is memory to decode them, and until the model is loaded. The memory of the body is released
-// when decode has returned. Errors are of type *wire.Error, or those of decode.
+// when decode has returned. If ctx describes requests (see [wire.Describing]), decode gets a model that knows nothing. Errors are of type *wire.Error, or those of decode.
 func (ms *Models) Read(ctx context.Context, body io.ReadCloser, decode func(context.Context, *wire.Fields, *Model) error) error {
+	if f := wire.DescriptionOf(ctx); f != nil {
+		f.Like("model", "")
+		return decode(ctx, f, &Model{})
+	}
 	defer body.Close()
 	b, err := wire.ReadBodyWithin(ctx, body, ms.textLimit())
 	if err != nil {

@@ -111,7 +111,12 @@ func (m *Model) Defaults() (params Params, maxTokens int) {
 }
 
 // Limit is the most tokens that a prompt and its answer may have together.
-func (m *Model) Limit() int { return m.engine.Limit() }
+func (m *Model) Limit() int {
+	if m.engine == nil { // see Models.Read
+		return 0
+	}
+	return m.engine.Limit()
+}
 
 // Start submits a request. It ends when ctx does; the caller closes the Run. Errors are of
 // type *Error.

@@ -70,6 +70,11 @@ func (b *block) MarshalJSON() ([]byte, error) {
 	}{b.kind, b.text})
 }
 
+// Samples implements schema.Sampler.
+func (b *block) Samples() []any {
+	return []any{&block{kind: typeText}, &block{kind: typeThinking}, &block{kind: typeToolUse, input: json.RawMessage("{}")}}
+}
+
 // encode is the JSON of v, without escapes for HTML.
 func encode(v any) ([]byte, error) {
 	var b bytes.Buffer

@@ -33,6 +33,7 @@ func decodeConversation(f *wire.Fields, q *request) {
 		t.messages = append(t.messages, text.System(system))
 	}
 	begin := len(t.messages)
+	f.Like("system", new(string), []map[string]any{})
 	f.Objects("messages", "a list of messages", func(i int, in *wire.Fields) bool {
 		if i == maxMessages {
 			f.Fail("messages", "Invalid value for {}: more than %d messages.", maxMessages)

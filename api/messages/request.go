@@ -53,10 +53,11 @@ func decode(ctx context.Context, f *wire.Fields, m *generate.Model, answered boo
 func (q *request) decodeSampling(f *wire.Fields, answered bool) {
 	openai.DecodeSampling(f, q.model, &q.Request)
 	q.Param, q.Trim = "messages", true
-	if answered && !f.Has("max_tokens") {
+	if answered && (!f.Has("max_tokens") || f.Describes()) {
 		f.Fail("max_tokens", "Missing required parameter: {}.")
 	}
 	f.Integer("max_tokens", &q.MaxTokens, 1, 1<<31-1)
+	f.Like("stop_sequences", []string{})
 	raw, ok := f.Raw("stop_sequences")
 	if !ok {
 		return

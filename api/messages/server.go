@@ -37,9 +37,7 @@ func (s *Server) Create(w http.ResponseWriter, r *http.Request) {
 // CountTokens is POST /v1/messages/count_tokens: it counts the tokens of a request's prompt.
 func (s *Server) CountTokens(w http.ResponseWriter, r *http.Request) {
 	nameRequest(w)
-	var count struct {
-		Tokens int `json:"input_tokens"`
-	}
+	var count tokenCount
 	err := s.models.Read(r.Context(), r.Body, func(ctx context.Context, f *wire.Fields, m *generate.Model) error {
 		q, err := decode(ctx, f, m, false)
 		if err == nil {

@@ -55,7 +55,7 @@ func (s *Server) Embeddings(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	vectors = append(vectors, []float32{})
-	wire.WriteJSON(w, http.StatusOK, map[string]any{"embedding": vectors[0]})
+	wire.WriteJSON(w, http.StatusOK, oneEmbedding{vectors[0]})
 }
 
 // embed makes the embeddings of the texts of a field, and counts their tokens.
@@ -106,6 +106,7 @@ func decodeEmbed(ctx context.Context, f *wire.Fields, m *generate.Model, field s
 
 // decodeTexts reads a string, or in "input" also a list of them.
 func decodeTexts(f *wire.Fields, field string) []string {
+	f.Like(field, "", []string{})
 	raw, ok := f.Raw(field)
 	if !ok {
 		return nil

@@ -73,7 +73,7 @@ func (s *Server) Tags(w http.ResponseWriter, r *http.Request) {
 		}
 		list = append(list, listed{m.Name, m.Name, m.Created.UTC(), size(m), digest(m), detailsOf(m)})
 	}
-	wire.WriteJSON(w, http.StatusOK, map[string]any{"models": list})
+	wire.WriteJSON(w, http.StatusOK, tagList{list})
 }
 
 // never is when a model expires that stays.
@@ -89,12 +89,12 @@ func (s *Server) PS(w http.ResponseWriter, r *http.Request) {
 		}
 		list = append(list, running{Name: m.Name, Model: m.Name, Size: size(m), Digest: digest(m), Details: detailsOf(m), Expires: never, Context: m.Limit()})
 	}
-	wire.WriteJSON(w, http.StatusOK, map[string]any{"models": list})
+	wire.WriteJSON(w, http.StatusOK, runningList{list})
 }
 
 // Version is GET /api/version.
 func (s *Server) Version(w http.ResponseWriter, _ *http.Request) {
-	wire.WriteJSON(w, http.StatusOK, map[string]string{"version": apiVersion, "heft": s.version})
+	wire.WriteJSON(w, http.StatusOK, versions{apiVersion, s.version})
 }
 
 // Show is POST /api/show.

@@ -65,6 +65,7 @@ func decode(f *wire.Fields, m *generate.Model, chat bool) *request {
 
 // decodeFormat reads "json", or a schema that the answer satisfies.
 func (q *request) decodeFormat(f *wire.Fields) {
+	f.Like("format", new(string), map[string]any{})
 	raw, ok := f.Raw("format")
 	if !ok {
 		return
@@ -85,6 +86,7 @@ func (q *request) decodeFormat(f *wire.Fields) {
 
 // decodeThink reads whether the model reasons, true or false, or how much.
 func (q *request) decodeThink(f *wire.Fields) {
+	f.Like("think", new(bool), "")
 	raw, ok := f.Raw("think")
 	if !ok {
 		return

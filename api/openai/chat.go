@@ -65,7 +65,7 @@ func decodeChat(ctx context.Context, f *wire.Fields, m *generate.Model) (*chatRe
 	q := &chatRequest{common: decodeCommon(f, m, "chatcmpl-"), thought: true}
 	q.Param, q.Trim = "messages", true
 	for _, name := range []string{"max_tokens", "max_completion_tokens"} {
-		if _, given := f.Raw(name); given {
+		if _, given := f.Raw(name); given || f.Describes() {
 			q.Trim = false
 			f.Integer(name, &q.MaxTokens, 1, 1<<31-1)
 		}

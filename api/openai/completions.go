@@ -50,7 +50,7 @@ func decodeCompletion(ctx context.Context, f *wire.Fields, m *generate.Model) (*
 	}
 	f.Integer("max_tokens", &q.MaxTokens, 0, 1<<31-1)
 	f.Bool("echo", &q.echo)
-	if _, given := f.Raw("logprobs"); given {
+	if _, given := f.Raw("logprobs"); given || f.Describes() {
 		f.Integer("logprobs", &q.TopLogProbs, 0, maxLogProbs)
 		q.LogProbs, q.PromptLogProbs = true, q.echo
 		q.TopPrompt = q.TopLogProbs
@@ -64,6 +64,7 @@ func decodeCompletion(ctx context.Context, f *wire.Fields, m *generate.Model) (*
 	if q.Truncate == 0 {
 		f.FailWith(m.CheckIDs(f, "prompt"))
 	}
+	f.Like("prompt", "", []string{}, []int32{}, [][]int32{})
 	raw, ok := f.Raw("prompt")
 	if !ok {
 		f.Fail("prompt", "Missing required parameter: 'prompt'.")

@@ -133,7 +133,7 @@ func decodeEmbedding(ctx context.Context, f *wire.Fields, m *generate.Model) (*e
 	if q.base64 = format == "base64"; !q.base64 && format != "float" {
 		f.Fail("encoding_format", "Invalid value for 'encoding_format': '%s', expected 'float' or 'base64'.", format)
 	}
-	if _, given := f.Raw("dimensions"); given {
+	if f.Has("dimensions") {
 		f.Integer("dimensions", &q.Dimensions, 1, maxDimensions)
 	}
 	f.Bool("add_special_tokens", &special)
@@ -142,6 +142,7 @@ func decodeEmbedding(ctx context.Context, f *wire.Fields, m *generate.Model) (*e
 	if q.truncate == 0 {
 		f.FailWith(m.CheckIDs(f, "input"))
 	}
+	f.Like("input", "", []string{}, []int32{}, [][]int32{})
 	raw, ok := f.Raw("input")
 	if !ok {
 		f.Fail("input", "Missing required parameter: 'input'.")

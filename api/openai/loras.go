@@ -84,6 +84,10 @@ func requireString(f *wire.Fields, name string, to *string) {
 
 // readAdapter reads a request about an adapter.
 func readAdapter(r *http.Request, decode func(*wire.Fields)) error {
+	if f := wire.DescriptionOf(r.Context()); f != nil {
+		decode(f)
+		return f.Err()
+	}
 	defer r.Body.Close()
 	b, err := wire.ReadBodyWithin(r.Context(), io.Reader(r.Body), nil)
 	if err != nil {

@@ -20,6 +20,7 @@ func decodeConversation(f *wire.Fields, m *generate.Model) *generate.Conversatio
 	var effort string
 	f.String("reasoning_effort", &effort)
 	decodeKwargs(f, effort, r)
+	f.Like("documents", []any{})
 	if documents, ok := value(f, "documents"); ok {
 		if _, list := documents.(*chat.List); !list {
 			f.Fail("documents", "Invalid type for 'documents': expected a list.")
@@ -72,7 +73,8 @@ func value(f *wire.Fields, name string) (chat.Value, bool) {
 // decodeMessages reads the messages up to the first fault. A conversation whose text cannot fit the
 // context of m is not read further.
 func decodeMessages(f *wire.Fields, m *generate.Model, c *generate.Conversation) {
-	if !f.Has("messages") {
+	f.Like("messages", []map[string]any{})
+	if !f.Has("messages") || f.Describes() {
 		f.Fail("messages", "Missing required parameter: 'messages'.")
 		return
 	}
@@ -200,6 +202,7 @@ func isString(v chat.Value) bool { _, ok := v.(string); return ok }
 // decodeContinuation reads whether the answer is a message of its own.
 func decodeContinuation(f *wire.Fields, r *chat.Request) {
 	f.Bool("add_generation_prompt", &r.AddGenerationPrompt)
+	f.Like("continue_final_message", new(bool), "")
 	raw, ok := f.Raw("continue_final_message")
 	if !ok {
 		return
@@ -227,6 +230,7 @@ func DecodeTemplateArguments(f *wire.Fields, effort string, c *text.Conversation
 // decodeKwargs reads more variables for the template.
 func decodeKwargs(f *wire.Fields, effort string, r *chat.Request) {
 	kwargs := chat.NewDict()
+	f.Like("chat_template_kwargs", map[string]any{})
 	if v, ok := value(f, "chat_template_kwargs"); ok {
 		d, ok := object(f, "chat_template_kwargs", v)
 		if !ok {

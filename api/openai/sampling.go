@@ -69,7 +69,7 @@ func decodeCommon(f *wire.Fields, m *generate.Model, prefix string) common {
 // decodePromptLogProbs reads prompt_logprobs, after the fields that choose the log-probabilities of the answer. As in vLLM a
 // stream does not have those of the prompt.
 func (c *common) decodePromptLogProbs(f *wire.Fields) {
-	if _, given := f.Raw("prompt_logprobs"); !given {
+	if _, given := f.Raw("prompt_logprobs"); !given && !f.Describes() {
 		return
 	}
 	f.Integer("prompt_logprobs", &c.top, 0, maxLogProbs)
@@ -131,7 +131,7 @@ func decodeParams(f *wire.Fields, p *generate.Params) {
 // decodeTruncation reads truncate_prompt_tokens: how many tokens of a prompt are kept, the last ones; -1 is as many as
 // the context leaves for the prompt beside a token of an answer. It returns 0 if prompts are not truncated.
 func decodeTruncation(f *wire.Fields, m *generate.Model) (most int) {
-	if !f.Has("truncate_prompt_tokens") {
+	if !f.Has("truncate_prompt_tokens") && !f.Describes() {
 		return 0
 	}
 	switch f.Integer("truncate_prompt_tokens", &most, -1, math.MaxInt32); most {
@@ -161,6 +161,7 @@ func decodeBestOf(f *wire.Fields, n int) {
 
 // decodeSeed takes any whole number, also a negative one.
 func decodeSeed(f *wire.Fields, to *uint64) {
+	f.Like("seed", new(int64))
 	raw, ok := f.Raw("seed")
 	if !ok {
 		return
@@ -183,6 +184,7 @@ func decodeSeed(f *wire.Fields, to *uint64) {
 
 // decodeStop reads a string or a list of them.
 func decodeStop(f *wire.Fields, to *[]string) {
+	f.Like("stop", new(string), []string{})
 	raw, ok := f.Raw("stop")
 	if !ok {
 		return
@@ -213,6 +215,7 @@ const (
 // decodeBadWords reads texts that are never generated. As in vLLM each is forbidden at the beginning of a word and
 // within one; other ways to write it in tokens are not forbidden.
 func decodeBadWords(f *wire.Fields, m *generate.Model, to *[][]int32) {
+	f.Like("bad_words", []string{})
 	raw, ok := f.Raw("bad_words")
 	if !ok {
 		return
@@ -258,6 +261,7 @@ func decodeBadWords(f *wire.Fields, m *generate.Model, to *[][]int32) {
 
 // decodeBias reads {"ID": bias}. The order of ids does not matter: each stands once.
 func decodeBias(f *wire.Fields, vocab int, to *[]generate.Bias) {
+	f.Like("logit_bias", map[string]float64{})
 	raw, ok := f.Raw("logit_bias")
 	if !ok {
 		return

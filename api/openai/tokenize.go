@@ -40,12 +40,12 @@ func (s *Server) tokenize(r *http.Request) (t *tokens, err error) {
 const answerBytes, nameBytes = 32, 64
 
 func tokenize(ctx context.Context, f *wire.Fields, m *generate.Model) (*tokens, error) {
+	var names bool
+	f.Bool("return_token_strs", &names)
 	list, param, err := tokenizePrompt(ctx, f, m)
 	if err != nil {
 		return nil, generate.AsError(err, param)
 	}
-	var names bool
-	f.Bool("return_token_strs", &names)
 	bytes := answerBytes
 	if names {
 		bytes += nameBytes
@@ -66,7 +66,10 @@ func tokenize(ctx context.Context, f *wire.Fields, m *generate.Model) (*tokens, 
 func tokenizePrompt(ctx context.Context, f *wire.Fields, m *generate.Model) (list []int32, param string, err error) {
 	foreign.Refuse(f, foreign.Tokenize)
 	most := decodeTruncation(f, m)
-	if f.Has("messages") {
+	if f.Describes() {
+		decodeConversation(f, m)
+		f.Optional("messages")
+	} else if f.Has("messages") {
 		conversation := decodeConversation(f, m)
 		if f.Err() != nil {
 			return nil, "messages", f.Err()

@@ -47,6 +47,7 @@ func checkCall(f *wire.Fields, at string, v chat.Value) {
 // decodeTools reads the tools and whether the model may call them.
 func decodeTools(f *wire.Fields, c *generate.Conversation) {
 	decodeToolChoice(f, c)
+	f.Like("tools", []map[string]any{})
 	tools, ok := value(f, "tools")
 	if !ok {
 		return
@@ -77,6 +78,7 @@ func decodeTools(f *wire.Fields, c *generate.Conversation) {
 
 // decodeToolChoice reads "auto", "none", "required" or {"type": "function", "function": {"name": …}}.
 func decodeToolChoice(f *wire.Fields, c *generate.Conversation) {
+	f.Like("tool_choice", new(string), map[string]any{})
 	raw, ok := f.Raw("tool_choice")
 	if !ok {
 		return

@@ -29,6 +29,7 @@ const maxItems = 1 << 14
 
 // decodeInput reads the field input: a text or a list of items.
 func decodeInput(f *wire.Fields) (items []*inputItem) {
+	f.Like("input", "", []map[string]any{})
 	raw, ok := f.Raw("input")
 	if !ok {
 		return nil
@@ -217,6 +218,12 @@ func (i *inputItem) MarshalJSON() ([]byte, error) {
 		Role    string `json:"role"`
 		Content []part `json:"content"`
 	}{i.ID, i.Type, completed, i.Role, i.shown()})
+}
+
+// Samples implements schema.Sampler.
+func (i *inputItem) Samples() []any {
+	return []any{&inputItem{Type: typeMessage}, &inputItem{Type: typeOutput}, &inputItem{Type: typeReference}, &inputItem{Type: typeCall},
+		&inputItem{Type: typeReasoning}}
 }
 
 // shown are the parts of a message.

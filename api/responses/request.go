@@ -135,6 +135,7 @@ var hostedIncludes = []string{"file_search_call.results", "web_search_call.resul
 	"computer_call_output.output.image_url", "code_interpreter_call.outputs"}
 
 func decodeInclude(f *wire.Fields, q *request) {
+	f.Like("include", []string{})
 	raw, ok := f.Raw("include")
 	if !ok {
 		return
@@ -228,6 +229,7 @@ func decodeLabels(f *wire.Fields, r *response) {
 		}
 	}
 	r.Metadata = map[string]string{}
+	f.Like("metadata", map[string]string{})
 	raw, ok := f.Raw("metadata")
 	if !ok {
 		return

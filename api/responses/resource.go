@@ -162,6 +162,12 @@ func (i *outputItem) MarshalJSON() ([]byte, error) {
 	}{i.ID, i.Type, i.Status, "assistant", i.parts()})
 }
 
+// Samples implements schema.Sampler.
+func (i *outputItem) Samples() []any {
+	parts := []part{{Type: outputText}}
+	return []any{&outputItem{Type: typeMessage, Content: parts}, &outputItem{Type: typeCall}, &outputItem{Type: typeReasoning}}
+}
+
 // parts are the item's parts, never nil.
 func (i *outputItem) parts() []part {
 	if i.Content == nil {
@@ -193,6 +199,9 @@ func (p part) MarshalJSON() ([]byte, error) {
 		LogProbs    []json.RawMessage `json:"logprobs"`
 	}{p.Type, p.Text, []string{}, list(p.LogProbs)})
 }
+
+// Samples implements schema.Sampler.
+func (p part) Samples() []any { return []any{part{Type: outputText}, part{Type: reasoningText}} }
 
 // list is l, never nil.
 func list[T any](l []T) []T {

@@ -56,10 +56,7 @@ func (s *Server) Create(w http.ResponseWriter, r *http.Request) {
 
 // InputTokens is POST /v1/responses/input_tokens: it counts the tokens of a request's prompt.
 func (s *Server) InputTokens(w http.ResponseWriter, r *http.Request) {
-	count := struct {
-		Object string `json:"object"`
-		Tokens int    `json:"input_tokens"`
-	}{Object: "response.input_tokens"}
+	count := inputTokens{Object: "response.input_tokens"}
 	err := s.models.Read(r.Context(), r.Body, func(ctx context.Context, f *wire.Fields, m *generate.Model) error {
 		q, err := s.decode(ctx, f, m)
 		if err == nil {
@@ -141,11 +138,7 @@ func (s *Server) Delete(w http.ResponseWriter, r *http.Request) {
 		respond(w, err)
 		return
 	}
-	wire.WriteJSON(w, http.StatusOK, struct {
-		ID      string `json:"id"`
-		Object  string `json:"object"`
-		Deleted bool   `json:"deleted"`
-	}{id, "response", true})
+	wire.WriteJSON(w, http.StatusOK, deleted{id, "response", true})
 }
 
 // Cancel is POST /v1/responses/{id}/cancel. It ends a response that is in progress and returns it. A response

@@ -69,6 +69,7 @@ func decodeTool(in *wire.Fields) (t tool, described text.Tool) {
 // decodeChoice reads tool_choice: a word, a function, or the tools that are allowed.
 func decodeChoice(f *wire.Fields, c *generate.Conversation, r *response) {
 	r.ToolChoice = json.RawMessage(`"auto"`)
+	f.Like("tool_choice", new(string), map[string]any{})
 	raw, ok := f.Raw("tool_choice")
 	if !ok {
 		return

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/heftai/heft/api/internal/schema"
 	"github.com/heftai/heft/internal/jsonscan"
 )
 
@@ -21,6 +22,9 @@ type Fields struct {
 	raw  map[string]json.RawMessage
 	path string // of the object; "" for the body
 	err  *error // shared with the objects inside
+
+	describes *schema.Schema // see DescriptionOf; nil: the fields are those of a request
+	inside    bool           // of another object
 
 	claim   *Claim          // of the memory that decoding takes; nil: it is not counted
 	charged map[string]bool // fields whose memory is reserved
@@ -85,6 +89,9 @@ func (f *Fields) Path(name string) string {
 
 // Raw returns a field that is neither missing nor null. After an error there is none.
 func (f *Fields) Raw(name string) (json.RawMessage, bool) {
+	if f.Describes() {
+		f.describes.Property(name)
+	}
 	raw, ok := f.peek(name)
 	if !ok || !f.charge(name, raw) {
 		return nil, false
@@ -99,6 +106,9 @@ func (f *Fields) peek(name string) (json.RawMessage, bool) {
 
 // Has reports whether a field is neither missing nor null. After an error there is none.
 func (f *Fields) Has(name string) bool {
+	if f.Describes() { // what follows may read the field
+		return true
+	}
 	_, ok := f.peek(name)
 	return ok
 }
@@ -107,6 +117,9 @@ func (f *Fields) Has(name string) bool {
 // false or an error is kept. Memory is reserved element by element, so that a list with a fault is
 // decoded up to the fault.
 func (f *Fields) Each(name, want string, item func(i int, raw json.RawMessage) bool) {
+	if f.Describes() {
+		f.describes.Property(name)
+	}
 	list, ok := f.peek(name)
 	if !ok {
 		return
@@ -123,6 +136,12 @@ func (f *Fields) Each(name, want string, item func(i int, raw json.RawMessage) b
 // Objects reads a list of objects as [Fields.Each] does; want is such as "a list of items". The objects
 // share f's error.
 func (f *Fields) Objects(name, want string, item func(i int, in *Fields) bool) {
+	if f.Describes() {
+		in := &Fields{describes: schema.Object(), inside: true, err: f.err}
+		f.describe(name, schema.Schema{Type: schema.Types{"array"}, Items: in.describes})
+		item(0, in)
+		return
+	}
 	f.Each(name, want, func(i int, raw json.RawMessage) bool {
 		at := fmt.Sprintf("%s[%d]", name, i)
 		in := &Fields{path: f.Path(at), err: f.err}
@@ -162,6 +181,7 @@ func (f *Fields) FailWith(err error) {
 // Fail keeps an error about a field, if it is the first. In format, {} is the path in quotes.
 func (f *Fields) Fail(name, format string, args ...any) {
 	path := f.Path(name)
+	f.describeMissing(name, format)
 	f.FailAt(path, strings.ReplaceAll(format, "{}", "'"+escapePercent(path)+"'"), args...)
 }
 
@@ -174,6 +194,7 @@ func (f *Fields) WrongType(name, want string) {
 
 // Bool reads true or false.
 func (f *Fields) Bool(name string, to *bool) {
+	f.describeType(name, "boolean")
 	if raw, ok := f.Raw(name); ok && json.Unmarshal(raw, to) != nil {
 		f.WrongType(name, "a boolean")
 	}
@@ -181,6 +202,7 @@ func (f *Fields) Bool(name string, to *bool) {
 
 // String reads a string.
 func (f *Fields) String(name string, to *string) {
+	f.describeType(name, "string")
 	if raw, ok := f.Raw(name); ok && json.Unmarshal(raw, to) != nil {
 		f.WrongType(name, "a string")
 	}
@@ -188,6 +210,7 @@ func (f *Fields) String(name string, to *string) {
 
 // Number reads a number from least to most.
 func (f *Fields) Number(name string, to *float64, least, most float64) {
+	f.describeBounds(name, "number", least, most)
 	raw, ok := f.Raw(name)
 	if !ok {
 		return
@@ -206,6 +229,7 @@ func (f *Fields) Number(name string, to *float64, least, most float64) {
 
 // Integer reads a whole number from least to most. It takes 3 and 3.0.
 func (f *Fields) Integer(name string, to *int, least, most int) {
+	f.describeBounds(name, "integer", float64(least), float64(most))
 	raw, ok := f.Raw(name)
 	if !ok {
 		return
@@ -258,6 +282,9 @@ func WholeNumber(raw json.RawMessage) (int64, error) {
 
 // IDs reads a list of token ids below vocab.
 func (f *Fields) IDs(name string, to *[]int32, vocab int) {
+	if f.Describes() {
+		f.Like(name, []int32{})
+	}
 	raw, ok := f.Raw(name)
 	if !ok {
 		return
@@ -278,6 +305,12 @@ func (f *Fields) IDs(name string, to *[]int32, vocab int) {
 
 // Object reads a field that is an object. The result shares f's error.
 func (f *Fields) Object(name string) (*Fields, bool) {
+	if f.Describes() {
+		if f.describes.Property(name).Properties == nil {
+			f.describe(name, *schema.Object())
+		}
+		return &Fields{describes: f.describes.Properties[name], inside: true, err: f.err}, true
+	}
 	raw, ok := f.Raw(name)
 	if !ok {
 		return nil, false
@@ -307,6 +340,9 @@ func (f *Fields) Count(name string) int {
 // QueryFields returns the parameters of a query as fields: true, false and whole numbers are values of JSON,
 // all else are strings.
 func QueryFields(r *http.Request) (*Fields, error) {
+	if f := DescriptionOf(r.Context()); f != nil {
+		return f, nil
+	}
 	values := map[string]json.RawMessage{}
 	for name, list := range r.URL.Query() {
 		raw := json.RawMessage(list[len(list)-1])

@@ -23,6 +23,9 @@ var usuallyOff = []string{"false", `""`, "[]", "{}"}
 
 // Refuse fails with the first parameter of list that f has with a value that asks for something.
 func (f *Fields) Refuse(list []Unsupported) {
+	if f.Describes() {
+		return
+	}
 	off := func(u *Unsupported) (given, off bool) {
 		raw, ok := f.Raw(u.Field)
 		values := u.Off

@@ -85,21 +85,22 @@ var allowed = map[string][]string{
 	"dispatch": {"meta", "devicemap", "loader", "internal/lora", "internal/nn", "internal/backend", "internal/backend/cpu", "internal/backend/cuda", "internal/tensor", "internal/deviceweights",
 		"internal/kvcache", "internal/kvstore", "internal/residency", "internal/residency/policy", "internal/atomicfile", "internal/smallfile", "internal/hostmem", "internal/sample", "internal/probe", "internal/kernels/tune", "internal/topology", "internal/pressure"}, // tune: how weights are read fastest here; topology: how many threads, and whose memory weights are put in; pressure: limits that change while it runs
 	"internal/engine":            {"dispatch", "internal/sample"},
-	"internal/engine/enginetest": {"internal/engine"},   // a model without weights, for tests
-	"internal/engine/holder":     {"internal/engine"},   // reaches the engine in a public model, for metrics and tests
-	"api/wire":                   {"internal/jsonscan"}, // what all HTTP dialects share
+	"internal/engine/enginetest": {"internal/engine"},                          // a model without weights, for tests
+	"internal/engine/holder":     {"internal/engine"},                          // reaches the engine in a public model, for metrics and tests
+	"api/internal/schema":        {},                                           // JSON Schemas of Go types, for /openapi.json
+	"api/wire":                   {"internal/jsonscan", "api/internal/schema"}, // what all HTTP dialects share
 	"api/generate": {"api/wire", "meta", "dispatch", "text", "internal/engine", "internal/engine/holder", "internal/sample",
 		"internal/grammar/...", "internal/smallfile"}, // constrained decoding; tokenizer_config.json
 	"internal/generatetest":       {"api/generate", "devicemap", "dispatch", "loader", "meta", "text", "loader/demo", "internal/engine", "internal/engine/enginetest", "internal/engine/holder"}, // models for tests
 	"api/internal/foreign":        {"api/wire"},                                                                                                                                                  // fields of other servers, for all dialects
-	"api/openai":                  {"api/wire", "api/internal/foreign", "api/generate", "text", "internal/chat", "internal/lora"},                                                                // lora: whether a folder that a client names has an adapter
+	"api/openai":                  {"api/wire", "api/internal/foreign", "api/internal/schema", "api/generate", "text", "internal/chat", "internal/lora"},                                         // lora: whether a folder that a client names has an adapter
 	"api/store":                   {"internal/atomicfile"},                                                                                                                                       // what requests leave behind, in memory or on disk
 	"api/batches":                 {"api/wire", "api/openai", "api/store", "internal/atomicfile", "internal/filelock"},                                                                           // openai: errors
 	"api/responses":               {"api/wire", "api/generate", "api/internal/foreign", "api/openai", "api/store", "text"},                                                                       // openai: errors, sampling, log-probabilities
 	"api/messages":                {"api/wire", "api/generate", "api/internal/foreign", "api/openai", "text"},                                                                                    // openai: sampling, template arguments
 	"api/ollama":                  {"api/wire", "api/generate", "meta", "text"},                                                                                                                  // meta: what lists show of a model
 	"api/keys":                    {"api/wire"},
-	"api":                         {"api/wire", "api/batches", "api/generate", "api/keys", "api/messages", "api/ollama", "api/openai", "api/responses", "api/store", "devicemap", "dispatch", "internal/engine", "internal/engine/holder"},
+	"api":                         {"api/wire", "api/internal/schema", "api/batches", "api/generate", "api/keys", "api/messages", "api/ollama", "api/openai", "api/responses", "api/store", "devicemap", "dispatch", "internal/engine", "internal/engine/holder"},
 	"cmd/serve":                   {"*"},
 	"cmd/train":                   {"*"},
 	"internal/cmdline":            {},                                                                                                                                                // what the commands have in common

@@ -1,0 +1,20 @@
+package messages
+
+import "github.com/heftai/heft/api/wire"
+
+// ErrorType is a value of the type of errors, for the document of the API.
+func ErrorType() any { return errorBody{} }
+
+// tokenCount is the answer of POST /v1/messages/count_tokens.
+type tokenCount struct {
+	Tokens int `json:"input_tokens"`
+}
+
+// Types are the types of this package's endpoints, by method and path.
+func Types() map[string]wire.Types {
+	return map[string]wire.Types{
+		"POST /v1/messages": {Summary: "Answers a conversation as Anthropic's API does.", Reads: wire.ReadsBody, Answer: reply{},
+			Events: []any{messageStart{}, plainEvent{}, blockStart{}, blockDelta{}, blockStop{}, messageDelta{}, errorBody{}}},
+		"POST /v1/messages/count_tokens": {Summary: "Counts the tokens of a request's prompt.", Reads: wire.ReadsBody, Answer: tokenCount{}},
+	}
+}
