@@ -57,6 +57,12 @@ const (
 	QuantInt8
 	// QuantBnbInt8 has signed bytes and a scale for each row: code · scale · (1/127).
 	QuantBnbInt8
+	// QuantInt4Packed has integers of 4 bits for [rows, columns], eight columns in an int32 of [rows, columns/8],
+	// lowest first: (q - zero) · scale with scales [rows, groups]. Zeros are packed along the rows, eight in an int32
+	// of [rows/8, groups]; without them they are 8. Column i belongs to group i/Columns, or to Index[i].
+	QuantInt4Packed
+	// QuantGPTQ8 is QuantGPTQ with integers of 8 bits, four in an int32.
+	QuantGPTQ8
 	quantFormats
 )
 
@@ -135,6 +141,11 @@ var (
 	perRow   = func(_ *Quant, rows, _ int) (int, int) { return rows, 0 }
 	// nibbles are eight integers of 4 bits in an int32, for each group of rows.
 	nibbles = func(q *Quant, rows, columns int) (int, int) { return ceil(rows, q.Rows), columns / packedZeros }
+	// quarters are four integers of 8 bits in an int32.
+	quarters  = func(q *Quant, rows, columns int) (int, int) { return ceil(rows, q.Rows), columns / 4 }
+	perColumn = func(_ *Quant, _, columns int) (int, int) { return columns, 0 }
+	// packedAlongRows are the zeros of eight rows in an int32, for each group of columns.
+	packedAlongRows = func(q *Quant, rows, columns int) (int, int) { return ceil(rows, packedZeros), ceil(columns, q.Columns) }
 )
 
 // formats is the table.
@@ -199,6 +210,23 @@ var formats = [quantFormats]Format{
 		Scales: Companion{Suffix: ".SCB", DTypes: []DType{Float32}, size: perRow},
 		group:  func(_ *quantised, _, columns int, _ []int) (int, int) { return 1, columns }, weights: weightPlace.onlyLinear,
 		unread: []string{"weight_format"},
+	},
+	QuantInt4Packed: {
+		Name: "int4 packed", Published: true,
+		Codes:  Packed{Suffix: "_packed", DTypes: []DType{Int32}, Rows: 1, Columns: 8},
+		Scales: Companion{Suffix: "_scale", DTypes: valueDTypes, size: perBlock},
+		Zeros:  Companion{Suffix: "_zero_point", DTypes: []DType{Int32}, Optional: true, size: packedAlongRows},
+		Index:  Companion{Suffix: "_g_idx", DTypes: []DType{Int32}, Optional: true, size: perColumn},
+		group:  (*quantised).blockOrAll, weights: weightPlace.linearOrExperts, unread: ofActivations,
+	},
+	QuantGPTQ8: {
+		Name: "gptq 8 bits", Published: true, Trim: ".weight", Layout: InputsFirst,
+		Codes:  Packed{Suffix: ".qweight", DTypes: []DType{Int32}, Rows: 4, Columns: 1},
+		Scales: Companion{Suffix: ".scales", DTypes: halfFirst, size: perBlock},
+		Zeros:  Companion{Suffix: ".qzeros", DTypes: []DType{Int32}, size: quarters},
+		Index:  Companion{Suffix: ".g_idx", DTypes: []DType{Int32}, Optional: true, size: perRow},
+		group:  (*quantised).groupOfInputs, zeroBias: (*quantised).gptqBias,
+		weights: weightPlace.linearOrExperts,
 	},
 }
 

@@ -210,7 +210,7 @@ func (t *tree) coded(s TensorSource, f QuantFormat, shape []int, inOut bool, hea
 	if row.Zeros.exists() && (header != nil || !row.Zeros.Optional || t.zeros) {
 		q.Zeros = base + row.Zeros.Suffix
 	}
-	if row.Index.exists() {
+	if row.Index.exists() && (header != nil || !t.inOrder) {
 		q.Index = base + row.Index.Suffix
 	}
 	var scales []int

@@ -161,10 +161,11 @@ func TestQuantisationRefused(t *testing.T) {
 		{`{"quant_method": "fp8", "weight_block_size": [128]}`, "quantization_config.weight_block_size"},
 		{`{"quant_method": "fp8", "weight_block_size": [128, 0]}`, "quantization_config.weight_block_size"},
 		{`{"quant_method": "fp8", "weight_block_size": [128, "a"]}`, "quantization_config.weight_block_size"},
-		{`{"quant_method": "gptq", "bits": 8}`, "quantization_config.bits"},
+		{`{"quant_method": "gptq", "bits": 3}`, "quantization_config.bits"},
 		{`{"quant_method": "gptq", "bits": "four"}`, "quantization_config.bits"},
 		{`{"quant_method": "awq", "bits": {"a": 4}}`, "quantization_config.bits"},
 		{`{"quant_method": "gptq", "bits": 4, "group_size": 0}`, "quantization_config.group_size"},
+		{`{"quant_method": "auto-round", "bits": 4, "packing_format": "auto_round:exllama"}`, "quantization_config.packing_format"},
 		{`{"quant_method": "awq", "bits": 4, "version": "gemv"}`, "quantization_config.version"},
 	} {
 		config, err := ReadConfig([]byte(strings.TrimSuffix(smallLlama, "}") + `, "quantization_config": ` + test.quantisation + "}"))
@@ -189,7 +190,7 @@ func TestUnsupportedFormatsSayWhatToTake(t *testing.T) {
 		{method("torchao"), `quantization_config.quant_method: "torchao"`},
 		{method("exl2"), `quantization_config.quant_method: "exl2"`},
 		{method("exl3"), `quantization_config.quant_method: "exl3"`},
-		{`"quantization_config": {"quant_method": "gptq", "bits": 8}`, "quantization_config.bits: 8"},
+		{`"quantization_config": {"quant_method": "gptq", "bits": 3}`, "quantization_config.bits: 3"},
 		{`"quantization": ` + mlx, "quantization: weights quantised by MLX"},
 		{`"quantization": ` + mlx + `, "quantization_config": ` + mlx, "quantization: weights quantised by MLX"},
 	} {

@@ -47,6 +47,7 @@ var compressedFormats = []struct {
 	{"naive-quantized", "float", 8, QuantFP8},
 	{"int-quantized", "int", 8, QuantInt8},
 	{"naive-quantized", "int", 8, QuantInt8},
+	{"pack-quantized", "int", 4, QuantInt4Packed},
 }
 
 // compressedGroup reads the weights of a config group.
@@ -70,6 +71,7 @@ func (q *quantised) compressedGroup(f *fields, field, format string, w map[strin
 	if !slices.Contains(q.formats, found) {
 		q.formats = append(q.formats, found)
 	}
+	q.inOrder = w["actorder"] != "group"
 	symmetric, ok := w["symmetric"].(bool)
 	q.zeros = ok && !symmetric
 	switch w["strategy"] {

@@ -17,6 +17,7 @@ type method struct {
 
 // methods is the table.
 var methods = []method{
+	{"auto-round", []QuantFormat{QuantGPTQ}, (*quantised).readAutoRound},
 	{"awq", []QuantFormat{QuantAWQ}, (*quantised).readAWQ},
 	{"bitsandbytes", []QuantFormat{QuantBnbInt8}, (*quantised).readBitsAndBytes},
 	{"compressed-tensors", nil, (*quantised).readCompressedTensors},
@@ -34,6 +35,7 @@ type quantised struct {
 	perRow        bool          // without blocks: a scale for each row
 	otherNames    bool          // the config's method writes Companion.Other
 	zeros         bool          // optional zeros are written
+	inOrder       bool          // groups are in order: no index is written
 	inputs        int           // that share a scale of QuantGPTQ or QuantAWQ; 0: all
 	bias          int           // of QuantGPTQ's zeros
 	excluded      []exclusion   // modules that are not quantised
@@ -108,13 +110,33 @@ func (q *quantised) readNibbles(f *fields, c map[string]any) {
 		}
 		q.inputs = int(max(n, 0))
 	}
-	if bits := c["bits"]; bits != nil && bits != json.Number("4") {
-		f.fail(quantField+"bits", "%.20s instead of 4 is not supported; %s", fmt.Sprint(bits), unquantisedAdvice)
+	switch bits := c["bits"]; {
+	case bits == nil, bits == json.Number("4"):
+	case bits == json.Number("8") && q.formats[0] == QuantGPTQ:
+		q.formats = []QuantFormat{QuantGPTQ8}
+	default:
+		f.fail(quantField+"bits", "%.20s is not supported (4, and 8 for gptq); %s", fmt.Sprint(bits), unquantisedAdvice)
 	}
 	if c["checkpoint_format"] == "gptq_v2" {
 		q.bias = 0
 	}
 	q.head, _ = c["lm_head"].(bool)
+}
+
+// readAutoRound reads the fields of AutoRound, which packs as GPTQ or as AWQ does.
+func (q *quantised) readAutoRound(f *fields, c map[string]any) {
+	switch packing, _ := c["packing_format"].(string); packing {
+	case "", "auto_round:auto_gptq", "auto_round:gptqmodel", "auto_gptq":
+	case "auto_round:auto_awq", "auto_awq":
+		q.formats = []QuantFormat{QuantAWQ}
+	default:
+		f.fail(quantField+"packing_format", "%.40q is not supported (auto_round:auto_gptq, auto_round:auto_awq); %s", packing, unquantisedAdvice)
+	}
+	if kind, ok := c["data_type"].(string); ok && kind != "int" {
+		f.fail(quantField+"data_type", "%.40q is not supported (int); %s", kind, unquantisedAdvice)
+	}
+	q.readNibbles(f, c)
+	q.inOrder = true
 }
 
 // readAWQ reads the fields of AWQ.

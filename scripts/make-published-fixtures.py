@@ -13,7 +13,7 @@ import sys
 
 import bitsandbytes.functional as bnb
 import torch
-from compressed_tensors.compressors import FloatQuantizationCompressor, IntQuantizationCompressor
+from compressed_tensors.compressors import FloatQuantizationCompressor, IntQuantizationCompressor, PackedQuantizationCompressor
 from compressed_tensors.quantization import QuantizationArgs, QuantizationScheme
 
 spec = importlib.util.spec_from_file_location("quantised", pathlib.Path(__file__).with_name("make-quantised-fixtures.py"))
@@ -56,7 +56,8 @@ def compressed(compressor, arguments, dtype=torch.float32, extra=lambda shape: {
 
 
 def compressed_config(format, weights, **more):
-    group = dict(targets=["Linear"], weights=weights, input_activations=dict(ROUNDED, type=weights["type"]), output_activations=None)
+    rounded = dict(ROUNDED, type=weights["type"]) if weights["num_bits"] == 8 else None
+    group = dict(targets=["Linear"], weights=weights, input_activations=rounded, output_activations=None)
     return dict(quant_method="compressed-tensors", format=format, quantization_status="compressed",
                 config_groups=dict(group_0=group), ignore=IGNORED, kv_cache_scheme=None, **more)
 
@@ -68,10 +69,35 @@ def int8(name, shape, size):
     return bnb.int8_vectorwise_dequant(codes, scales).float(), {name: codes, base + "SCB": scales.float(), base + "weight_format": torch.tensor(0, dtype=torch.uint8)}
 
 
+def gptq8(name, shape, size):
+    """Integers of 8 bits in groups of 16 in no order. No library packs these without a GPU: this is GPTQ's rule."""
+    outputs, inputs = shape
+    index = (torch.arange(inputs) // 16)[torch.randperm(inputs)]
+    codes, zeros = torch.randint(0, 256, (inputs, outputs)), torch.randint(120, 137, (inputs // 16, outputs))
+    scales = (torch.rand(inputs // 16, outputs) * size / 64 + size / 128).half()
+    words = lambda t: t.to(torch.uint8).contiguous().view(torch.int32)
+    base = name.removesuffix("weight")
+    return ((codes - zeros[index]) * scales.float()[index]).T, {
+        base + "qweight": words(codes.unflatten(0, (-1, 4)).transpose(1, 2)).squeeze(-1).contiguous(),
+        base + "qzeros": words(zeros - 1), base + "scales": scales, base + "g_idx": index.int()}
+
+
+def auto_round():
+    """GPTQ without an index, as AutoRound writes it."""
+    def ordered(name, shape, size):
+        base = name.removesuffix("weight")
+        codes, zeros, scales, values = quantised.nibbles(shape, size, 16, torch.arange(shape[1]) // 16)
+        return values, {base + "qweight": quantised.words(codes.T.contiguous()).T.contiguous(), base + "qzeros": quantised.words(zeros - 1), base + "scales": scales}
+    return ordered
+
+
 FP8_TENSOR = dict(num_bits=8, type="float", strategy="tensor", symmetric=True)
 FP8_CHANNEL = dict(num_bits=8, type="float", strategy="channel", symmetric=True)
 INT8_CHANNEL = dict(num_bits=8, type="int", strategy="channel", symmetric=True)
 INT8_ASYMMETRIC = dict(num_bits=8, type="int", strategy="channel", symmetric=False)
+INT4_GROUP = dict(num_bits=4, type="int", strategy="group", group_size=16, symmetric=True)
+INT4_ASYMMETRIC = dict(num_bits=4, type="int", strategy="group", group_size=8, symmetric=False)
+INT4_CHANNEL = dict(num_bits=4, type="int", strategy="channel", symmetric=True)
 static = lambda shape: dict(input_scale=torch.rand(1) + 0.1)
 
 BF16, F16 = torch.bfloat16, torch.float16
@@ -88,6 +114,15 @@ MODELS = {
                             quantised.linears, compressed_config("int-quantized", INT8_CHANNEL)),
     "small-llama-ct-int8-zeros": ("llama", BF16, quantised.LLAMA, compressed(IntQuantizationCompressor, INT8_ASYMMETRIC),
                                   quantised.linears, compressed_config("int-quantized", INT8_ASYMMETRIC)),
+    "small-llama-ct-w4a16": ("llama", BF16, quantised.LLAMA, compressed(PackedQuantizationCompressor, INT4_GROUP, BF16),
+                             quantised.linears, compressed_config("pack-quantized", INT4_GROUP)),
+    "small-llama-ct-w4a16-zeros": ("llama", BF16, quantised.LLAMA, compressed(PackedQuantizationCompressor, INT4_ASYMMETRIC),
+                                   quantised.linears, compressed_config("pack-quantized", INT4_ASYMMETRIC)),
+    "small-llama-ct-w4a16-channel": ("llama", BF16, quantised.LLAMA, compressed(PackedQuantizationCompressor, INT4_CHANNEL),
+                                     quantised.linears, compressed_config("pack-quantized", INT4_CHANNEL)),
+    "small-llama-gptq8": ("llama", F16, quantised.TIED, gptq8, quantised.linears, dict(quant_method="gptq", bits=8, group_size=16, sym=False, desc_act=True)),
+    "small-llama-autoround": ("llama", F16, quantised.TIED, auto_round(), quantised.linears,
+                              dict(quant_method="auto-round", packing_format="auto_round:auto_gptq", data_type="int", bits=4, group_size=16, sym=False)),
     "small-llama-bnb-int8": ("llama", F16, quantised.TIED, int8, quantised.linears,
                              dict(quant_method="bitsandbytes", load_in_8bit=True, load_in_4bit=False, llm_int8_threshold=6.0,
                                   llm_int8_skip_modules=["lm_head", "model.layers.1.mlp.down_proj"])),

@@ -34,7 +34,7 @@ func (q *Quant) Holds(data []byte, rows int) bool {
 	}
 	codes, _, _, index := q.Entries(rows, q.Width)
 	groups := rows
-	if q.Index.Data != nil {
+	if q.Index.Data != nil && row.Layout == meta.InputsFirst { // groups of rows, whose number is not known
 		groups = 1
 	}
 	_, scales, zeros, _ := q.Entries(groups, q.Width)

@@ -1,6 +1,8 @@
 package backendtest
 
 import (
+	"encoding/binary"
+
 	"github.com/heftai/heft/meta"
 )
 
@@ -40,6 +42,82 @@ func (e *env) int8(f meta.QuantFormat, rows, cols, height, width int, zeros bool
 			v = float32(v * perCode)
 		}
 		c.values = append(c.values, v)
+	}
+	return c
+}
+
+// int4PackedCases have groups of columns in order and in another, with zeros and without.
+func (e *env) int4PackedCases(meta.QuantFormat) (out []coded) {
+	for _, s := range []struct{ rows, cols, group int }{{1, 8, 8}, {7, 32, 32}, {17, 96, 32}, {130, 128, 64}} {
+		for kind := range 3 {
+			out = append(out, e.int4Packed(s.rows, s.cols, s.group, kind > 0, kind > 1))
+		}
+	}
+	return out
+}
+
+func (e *env) int4Packed(rows, cols, group int, zeros, shuffled bool) coded {
+	groups := cols / group
+	scales := e.values(rows * groups)
+	c := coded{
+		name: name("int4 packed", rows, cols, group, zeros, shuffled), dtype: meta.Int32, scaleType: meta.Float32, rows: rows, cols: cols,
+		spec:  meta.Quant{Format: meta.QuantInt4Packed, Rows: 1, Columns: group},
+		codes: e.randomBytes(rows * cols / 2), scales: encode(meta.Float32, scales),
+	}
+	if zeros {
+		c.zeros = e.randomBytes((rows + 7) / 8 * groups * 4)
+	}
+	groupOf := func(col int) int { return col / group }
+	if shuffled {
+		groupOf = func(col int) int { return (col*5 + 1) % groups }
+		for k := range cols {
+			c.groups = binary.LittleEndian.AppendUint32(c.groups, uint32(groupOf(k)))
+		}
+	}
+	word := func(b []byte, i, place int) int { return int(binary.LittleEndian.Uint32(b[4*i:]) >> (4 * place) & 15) }
+	for r := range rows {
+		for k := range cols {
+			g, zero := groupOf(k), 8
+			if zeros {
+				zero = word(c.zeros, r/8*groups+g, r%8)
+			}
+			c.values = append(c.values, float32(word(c.codes, r*cols/8+k/8, k%8)-zero)*scales[r*groups+g])
+		}
+	}
+	return c
+}
+
+// gptq8Cases have groups of rows in order and in another.
+func (e *env) gptq8Cases(f meta.QuantFormat) (out []coded) {
+	for _, s := range []struct{ rows, cols, group int }{{4, 8, 4}, {32, 40, 32}, {160, 136, 32}} {
+		for _, shuffled := range []bool{false, true} {
+			out = append(out, e.gptq8(f, s.rows, s.cols, s.group, shuffled))
+		}
+	}
+	return out
+}
+
+func (e *env) gptq8(f meta.QuantFormat, rows, cols, group int, shuffled bool) coded {
+	groups := rows / group
+	scales := rounded(meta.Float16, e.values(groups*cols))
+	c := coded{
+		name: name(f, rows, cols, group, shuffled), dtype: meta.Int32, scaleType: meta.Float16, rows: rows, cols: cols,
+		spec:  meta.Quant{Format: f, Rows: group, Columns: 1, ZeroBias: 1},
+		codes: e.randomBytes(rows * cols), zeros: e.randomBytes(groups * cols), scales: encode(meta.Float16, scales),
+	}
+	groupOf := func(row int) int { return row / group }
+	if shuffled {
+		groupOf = func(row int) int { return (row*5 + 1) % groups }
+		for r := range rows {
+			c.groups = binary.LittleEndian.AppendUint32(c.groups, uint32(groupOf(r)))
+		}
+	}
+	for r := range rows {
+		for k := range cols {
+			at := groupOf(r)*cols + k
+			q := binary.LittleEndian.Uint32(c.codes[4*(r/4*cols+k):]) >> (r % 4 * 8) & 255
+			c.values = append(c.values, float32(int(q)-int(c.zeros[at])-1)*scales[at])
+		}
 	}
 	return c
 }

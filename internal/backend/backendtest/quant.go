@@ -40,6 +40,9 @@ var codedFormats = map[meta.QuantFormat]codedFormat{
 
 	meta.QuantInt8:    {cases: (*env).int8Cases},
 	meta.QuantBnbInt8: {cases: (*env).int8Cases},
+
+	meta.QuantInt4Packed: {cases: (*env).int4PackedCases},
+	meta.QuantGPTQ8:      {cases: (*env).gptq8Cases},
 }
 
 func init() {

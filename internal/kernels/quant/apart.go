@@ -1,9 +1,73 @@
 package quant
 
-import "github.com/heftai/heft/internal/kernels/mat"
+import (
+	"encoding/binary"
+	"math"
+
+	"github.com/heftai/heft/internal/kernels/mat"
+)
 
 // bnbScale is 1/127 as bitsandbytes has it.
 const bnbScale float32 = 7.874015718698502e-3
+
+// unpackApart widens a row of a packing that has no kernels in assembly, from column col on.
+func (p *Packed) unpackApart(dst []float32, row, col int) {
+	switch p.Packing {
+	case Int4Packed:
+		p.unpackInt4Packed(dst, row, col)
+	case Int8Rows:
+		p.unpackInt8Rows(dst, row, col)
+	default:
+		p.unpackInt8(dst, row, col)
+	}
+}
+
+// unpackInt4Packed widens columns of a row. Columns whose index names no group are NaN.
+func (p *Packed) unpackInt4Packed(dst []float32, row, col int) {
+	groups := mat.CeilDiv(p.Width, p.Columns)
+	scales := row / p.Rows * groups
+	codes := p.Codes[row*p.Width/2:][:p.Width/2]
+	last, zero, scale := -1, 0, float32(0)
+	for i := range dst {
+		c := col + i
+		group := c / p.Columns
+		if p.Index != nil {
+			group = int(int32(binary.LittleEndian.Uint32(p.Index[4*c:])))
+		}
+		if group != last {
+			if last = group; group < 0 || group >= groups {
+				zero, scale = 0, float32(math.NaN())
+			} else {
+				zero, scale = p.packedZero(row, group, groups), p.Scale(scales+group)
+			}
+		}
+		dst[i] = float32(int(codes[c/2]>>(c%2*4)&15)-zero) * scale
+	}
+}
+
+// packedZero returns the zero of a group of Int4Packed.
+func (p *Packed) packedZero(row, group, groups int) int {
+	if p.Zeros == nil {
+		return 8
+	}
+	return int(binary.LittleEndian.Uint32(p.Zeros[4*(row/8*groups+group):]) >> (row % 8 * 4) & 15)
+}
+
+// unpackInt8Rows widens columns of a row. A row whose index names no group is NaN.
+func (p *Packed) unpackInt8Rows(dst []float32, row, col int) {
+	group, size := p.group(row), p.ScaleFormat.Size()
+	if at := group * p.Width; group < 0 || (at+p.Width)*size > len(p.Scales) || at+p.Width > len(p.Zeros) {
+		for i := range dst {
+			dst[i] = float32(math.NaN())
+		}
+		return
+	}
+	codes := p.Codes[4*(row/4*p.Width+col)+row%4:]
+	zeros := p.Zeros[group*p.Width+col:][:len(dst)]
+	for i := range dst {
+		dst[i] = float32(int(codes[4*i])-int(zeros[i])-p.ZeroBias) * p.Scale(group*p.Width+col+i)
+	}
+}
 
 // unpackInt8 widens signed bytes of a row from column col on.
 func (p *Packed) unpackInt8(dst []float32, row, col int) {

@@ -49,6 +49,11 @@ const (
 	// that by 1/127, and has no zeros.
 	Int8
 	BnbInt8
+	// Int4Packed has 8 columns in a word, the first in the lowest bits: (code - zero) · scale of the column's group.
+	// Zeros are packed along the rows; without them they are 8.
+	Int4Packed
+	// Int8Rows is Int4Rows with integers of 8 bits, 4 rows in a word.
+	Int8Rows
 	Packings
 )
 
@@ -94,6 +99,8 @@ var packings = []packing{
 	IQ3S:        {format: "iq3_s", columns: 256, bytes: 110, unpack: unpackIQ3S},
 	Int8:        {format: "int8"},
 	BnbInt8:     {format: "bitsandbytes int8"},
+	Int4Packed:  {format: "int4 packed"},
+	Int8Rows:    {format: "gptq 8 bits"},
 }
 
 // Named returns the packing of a format by its name in meta's table of formats, such as "fp8" or
@@ -133,7 +140,7 @@ func (p *Packed) RowBytes() int {
 	switch {
 	case p.Packing.BlockBytes() > 0:
 		return p.Width / p.Packing.BlockColumns() * p.Packing.BlockBytes()
-	case p.Packing == E4M3, p.Packing == Int8, p.Packing == BnbInt8:
+	case p.Packing == E4M3, p.Packing == Int8, p.Packing == BnbInt8, p.Packing == Int8Rows:
 		return p.Width
 	}
 	return p.Width / 2

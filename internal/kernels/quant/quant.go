@@ -30,7 +30,8 @@ type Packed struct {
 	// Zeros are codes for each scale, to which ZeroBias is added; nil for none.
 	Zeros    []byte
 	ZeroBias int
-	// Index is the group of each row as little-endian int32; nil where Rows tells it.
+	// Index is the group of each row, or of each column of Int4Packed, as little-endian int32; nil where Rows or
+	// Columns tells it.
 	Index []byte
 }
 
@@ -85,9 +86,9 @@ func (s *Kernels) Unpack(dst mat.Floats, w View, scratch []float32) {
 		for r := range rows {
 			p.unpackMXFP4(s.ops, dst.V[r*dst.Stride:][:cols], row+r, col)
 		}
-	case Int8, BnbInt8:
+	case Int8, BnbInt8, Int4Packed, Int8Rows:
 		for r := range rows {
-			p.unpackInt8(dst.V[r*dst.Stride:][:cols], row+r, col)
+			p.unpackApart(dst.V[r*dst.Stride:][:cols], row+r, col)
 		}
 	case Int4Rows, Int4Columns:
 		for begin := 0; begin < cols; begin += groupColumns {
