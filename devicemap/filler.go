@@ -27,6 +27,9 @@ func newFiller(units []unit, budgets []Budget) *filler {
 	for _, u := range units {
 		if i := f.index(u.at); i >= 0 {
 			f.room[i] -= u.bytes
+			if u.at.accelerator() {
+				f.room[i] -= u.kv
+			}
 		}
 	}
 	return f
@@ -62,10 +65,14 @@ func (f *filler) fillGPUs(host int) {
 	var rest []int
 	for _, i := range f.free {
 		u := &f.units[i]
+		if u.hostOnly {
+			rest = append(rest, i)
+			continue
+		}
 		if d := u.density(); d != density {
 			at, density = 0, d
 		}
-		for at < len(f.budgets) && f.budgets[at].Device.accelerator() && (u.bytes > f.room[at] || at == host) {
+		for at < len(f.budgets) && f.budgets[at].Device.accelerator() && (u.bytes+u.kv > f.room[at] || at == host) {
 			at++
 		}
 		if at == len(f.budgets) || !f.budgets[at].Device.accelerator() {
@@ -73,7 +80,7 @@ func (f *filler) fillGPUs(host int) {
 			continue
 		}
 		u.at = f.budgets[at].Device
-		f.room[at] -= u.bytes
+		f.room[at] -= u.bytes + u.kv
 	}
 	f.free = rest
 }

@@ -38,6 +38,12 @@ type Policy struct {
 	// SequenceKV is what the keys and values of one sequence take, in bytes: the room
 	// for KV is not made smaller than this.
 	SequenceKV int64
+	// UnitKV is the part of SequenceKV that belongs to the block at a path, in bytes. A block takes it to
+	// the accelerator on which it is placed. nil leaves all of it on the CPU.
+	UnitKV map[string]int64
+	// HostOnly are paths of modules that no accelerator can run. They go to the CPU and the disk, also
+	// where pins name an accelerator.
+	HostOnly map[string]bool
 	// DType is the type that floating point weights are loaded as; "" keeps each
 	// tensor's own. It makes weights smaller, never larger.
 	DType string

@@ -135,6 +135,10 @@ func solveAuto(t *table, budgets []Budget, p Policy) (Plan, error) {
 		f.rank()
 		host := hostOf(budgets)
 		f.fillGPUs(host)
+		budgets, p, moved := moveKV(f.units, budgets, p)
+		if host >= 0 {
+			f.room[host] += moved
+		}
 		fits := host < 0 || f.fillHost(host)
 		switch {
 		case fits:
@@ -183,6 +187,9 @@ func placePins(units []unit, budgets []Budget, p Policy) error {
 		}
 		u.at = u.pin
 		pinned[u.pin] += u.bytes
+		if u.pin.accelerator() {
+			pinned[u.pin] += u.kv
+		}
 	}
 	for _, b := range budgets {
 		room := max(0, b.room(b.leastKV(p.SequenceKV)))
@@ -222,6 +229,7 @@ func solveManual(t *table, budgets []Budget, p Policy, m Map) (Plan, error) {
 		}
 	}
 	least := leastMemory(d.units)
+	budgets, p, _ = moveKV(d.units, budgets, p)
 	plan := finish(d.units, least, false, budgets, p)
 	host := hostOf(budgets)
 	tight := host >= 0 && plan.Devices[host].Used() > budgets[host].Limit

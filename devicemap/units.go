@@ -25,7 +25,9 @@ type unit struct {
 	pin           Device // "" where the policy may choose
 	whole         int    // of a part: the unit that it is a part of; else -1
 	block         bool
-	home          int // where it holds only tied parameters: the unit with the values; else -1
+	hostOnly      bool  // see Policy.HostOnly
+	kv            int64 // see Policy.UnitKV
+	home          int   // where it holds only tied parameters: the unit with the values; else -1
 	at            Device
 	matrices      []matrix // that may be elsewhere than the rest, the largest first
 }
@@ -73,6 +75,7 @@ func divide(t *table, p Policy, pins Map, cut bool) *divider {
 	}
 	d.collect(0)
 	d.followTies()
+	d.bind(&p)
 	return d
 }
 

@@ -41,14 +41,15 @@ func (t *gpuTier) refuses(u *nn.Unit, quantize meta.QuantFormat) string {
 		m := backend.Matrix{}
 		m.DType = p.DType
 		for _, s := range p.Sources {
-			if m.Quant = nil; s.Quant != nil {
+			if s.Quant != nil {
 				m.Quant = &backend.Quant{Quant: s.Quant}
 			}
-			if !t.supports(m) {
-				return fmt.Sprintf("weights in %v", s.Quant.Format)
-			}
 		}
-		if len(p.Sources) == 0 && !t.supports(m) {
+		switch {
+		case t.supports(m):
+		case m.Quant != nil:
+			return fmt.Sprintf("weights in %v", m.Quant.Format)
+		default:
 			return fmt.Sprintf("weights in %v", p.DType)
 		}
 	}
@@ -69,13 +70,26 @@ func unitParams(u *nn.Unit) (list []*meta.Param) {
 
 // unitDevices returns the device at which each unit runs: the one that has most of its bytes.
 func unitDevices(root *meta.Module, program *nn.Program, devices devicemap.Map) []devicemap.Device {
+	out := make([]devicemap.Device, len(program.Units))
+	for i, bytes := range unitBytes(root, program, devices) {
+		for _, d := range devices.Devices() { // in the order of the map, so that ties have one result
+			if out[i] == "" || bytes[d] > bytes[out[i]] {
+				out[i] = d
+			}
+		}
+	}
+	return out
+}
+
+// unitBytes returns the bytes of weights that each unit has on each device.
+func unitBytes(root *meta.Module, program *nn.Program, devices devicemap.Map) []map[devicemap.Device]int64 {
 	paths := map[*meta.Param]string{}
 	for path, p := range root.AllParams() {
 		if p.SameAs == nil {
 			paths[p] = path
 		}
 	}
-	out := make([]devicemap.Device, len(program.Units))
+	out := make([]map[devicemap.Device]int64, len(program.Units))
 	for i, u := range program.Units {
 		bytes := map[devicemap.Device]int64{}
 		stacked := map[*meta.Param]bool{}
@@ -94,11 +108,7 @@ func unitDevices(root *meta.Module, program *nn.Program, devices devicemap.Map) 
 				bytes[d] += p.Bytes()
 			}
 		}
-		for _, d := range devices.Devices() { // in the order of the map, so that ties have one result
-			if out[i] == "" || bytes[d] > bytes[out[i]] {
-				out[i] = d
-			}
-		}
+		out[i] = bytes
 	}
 	return out
 }

@@ -27,6 +27,7 @@ type kvRoom struct {
 	asked    bool  // the user gave the size of the KV cache
 	whole    int64 // bytes of one sequence of the whole context
 	most     int64 // bytes of as many sequences as a batch may have
+	spread   int64 // bytes of the KV cache on all devices, where layers are on GPUs
 	options  *Options
 }
 
@@ -74,6 +75,10 @@ func (k *kvRoom) unused(plan *devicemap.Plan) int64 {
 
 // takeFree gives memory of the host that the plan leaves free to the KV cache.
 func (k *kvRoom) takeFree(plan *devicemap.Plan) {
+	if usesGPU(plan) {
+		k.takeFreeOfAll(plan)
+		return
+	}
 	if k.asked {
 		return
 	}
@@ -106,7 +111,10 @@ func (k *kvRoom) grown(plan *devicemap.Plan) int64 {
 func (k *kvRoom) size(plan *devicemap.Plan) {
 	o := k.options
 	planned := plan.Device(devicemap.CPU).KVBytes
-	o.kvGrown = k.grown(plan)
+	if o.kvGrown = k.grown(plan); usesGPU(plan) { // pages are spread over devices, and there are as many on each
+		planned = k.spread
+		o.kvGrown = planned
+	}
 	o.MaxModelLen = k.cache.SequenceTokens(int(max(o.kvGrown, k.sequence)/max(k.cache.PageBytes(), 1)), o.MaxBatchTokens, o.Context)
 	if o.KVBytes = max(planned, k.sequence); o.KVBytes > 0 && !k.asked {
 		o.KVTokens = k.cache.SharedTokens(int(o.KVBytes/k.cache.PageBytes()), o.MaxSequences, o.MaxBatchTokens, o.MaxSequences*o.Context)

@@ -69,6 +69,7 @@ func (p *placement) place(o Options) (placed, error) {
 	if err != nil {
 		return placed{options: o}, err
 	}
+	budgets = p.addGPUs(budgets, &o)
 	if b := hostBudget(budgets); b != nil {
 		if o.Serving {
 			b.Runtime, b.Requests = RuntimeBytes, requestBytes(b.Limit)
@@ -78,7 +79,7 @@ func (p *placement) place(o Options) (placed, error) {
 	policy := o.DeviceMap
 	policy.SequenceKV = kv.sequence
 	policy.Loaded, policy.Bands, policy.ExpertHits = p.loaded, p.bands, o.expertHits()
-	plan, err := solve(p.skeleton, budgets, policy)
+	plan, err := p.solve(budgets, policy, kv, &o)
 	if err != nil {
 		return placed{plan, o}, err
 	}

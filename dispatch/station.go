@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/internal/backend"
@@ -30,6 +31,11 @@ type stations struct {
 	normed []float32
 	sums   []float32
 	hidden []float32
+}
+
+func isGPU(d devicemap.Device) bool {
+	_, gpu := d.GPU()
+	return gpu
 }
 
 // A DeviceError says that a pass failed on a GPU. If Lost is set, the GPU cannot be used any more:
@@ -63,7 +69,7 @@ func (s *station) failed(path string, err error) error {
 func (m *Model) takeStations() error {
 	tier := m.options.gpuTier()
 	for i, d := range unitDevices(m.skeleton.Root, m.program, m.devices) {
-		if _, gpu := d.GPU(); !gpu || tier.refuses(m.program.Units[i], m.options.Quantize) != "" {
+		if !isGPU(d) || tier.refuses(m.program.Units[i], m.options.Quantize) != "" {
 			continue
 		}
 		s, err := m.station(d, tier)
@@ -123,19 +129,19 @@ func (m *Model) startStations() (err error) {
 // hostMap returns the device map of the weights that units of the host read, and which parameters
 // only stations read.
 func (m *Model) hostMap() (devicemap.Map, func(*meta.Param) bool) {
-	if m.stations.of == nil {
+	if !slices.ContainsFunc(m.devices.Devices(), isGPU) {
 		return m.devices, nil
 	}
 	var host devicemap.Map
 	for _, e := range m.devices.Entries() {
-		if _, gpu := e.Device.GPU(); gpu {
+		if isGPU(e.Device) {
 			e.Device = devicemap.CPU
 		}
 		host.Set(e.Path, e.Device)
 	}
 	read := map[*meta.Param]bool{}
 	for i, u := range m.program.Units {
-		if m.stations.of[i] == nil {
+		if m.stations.of == nil || m.stations.of[i] == nil {
 			for _, p := range unitParams(u) {
 				read[p] = true
 			}

@@ -29,3 +29,28 @@ go test -tags cuda -count=1 ./internal/backend/cuda/...
 # Streams that run as late as they may, with the threads of a block in another order.
 CUDASIM_LATE=1 CUDASIM_SEED=1 go test -tags cuda -count=1 ./internal/backend/cuda
 CUDASIM_SEED=2 go test -tags cuda -count=1 -race -short ./internal/backend/cuda
+# Golden models over maps of two GPUs, the CPU and the disk have the CPU's bits.
+go test -tags cuda -count=1 -run 'TestGPUs' ./dispatch
+CUDASIM_LATE=1 CUDASIM_SEED=1 go test -tags cuda -count=1 -run 'TestGPUs' ./dispatch
+
+# A server answers over HTTP with the CPU's tokens, and its plan names the GPUs.
+answer() { # MAP
+	"$folder/serve-cuda" --device-map "$1" --precision high --cache-dir none --port 0 >"$folder/serve.log" 2>&1 &
+	local server=$! at=
+	while [ -z "$at" ]; do
+		kill -0 "$server" || { cat "$folder/serve.log" >&2; return 1; }
+		sleep 0.1
+		at=$(grep -o 'http://127.0.0.1:[0-9]*' "$folder/serve.log" | head -1) || true
+	done
+	curl -sSf "$at/v1/completions" -H 'Content-Type: application/json' \
+		-d '{"prompt": "The disk", "max_tokens": 12, "temperature": 0, "stream": false}' | grep -o '"text":"[^"]*"'
+	kill "$server"
+	wait "$server" || true
+}
+want=$(answer cpu)
+[ "$want" != '"text":""' ]
+for map in auto '{"": 0, "model.layers.1": "cpu", "model.norm": 1, "lm_head": 1}' '{"": "disk", "model.layers.0": 1}'; do
+	got=$(answer "$map")
+	[ "$got" = "$want" ] || { echo "check-cuda: map $map answers $got, the CPU $want" >&2; exit 1; }
+	grep -q 'msg=plan device=[01] ' "$folder/serve.log" || { echo "check-cuda: the plan of $map names no GPU" >&2; exit 1; }
+done

@@ -170,6 +170,9 @@ func queue(n int) int {
 // checkDevices refuses plans for devices that this build does not compute on.
 func checkDevices(plan devicemap.Plan) error {
 	for _, d := range plan.Devices {
+		if _, gpu := d.Device.GPU(); gpu && dispatch.GPUCode {
+			continue
+		}
 		if d.WeightsBytes > 0 && d.Device != devicemap.CPU && d.Device != devicemap.Disk {
 			return cmdline.Misusef("device %s: this build computes on the CPU; leave the device out of --device-map and --max-memory (serve plan shows where it would help)", d.Device)
 		}

@@ -1,0 +1,58 @@
+package devicemap
+
+import (
+	"slices"
+	"strings"
+)
+
+// hostOnly reports whether the module at path, or one above it, is in p.HostOnly.
+func (p *Policy) hostOnly(path string) bool {
+	for path != "" {
+		if p.HostOnly[path] {
+			return true
+		}
+		path = path[:max(0, strings.LastIndexByte(path, '.'))]
+	}
+	return p.HostOnly[""]
+}
+
+// bind sets what p says of the units: their keys and values, and which may not be on an accelerator. A
+// pin of such a unit to an accelerator becomes one to the CPU.
+func (d *divider) bind(p *Policy) {
+	for i := range d.units {
+		u := &d.units[i]
+		u.kv = p.UnitKV[u.path]
+		if u.hostOnly = p.hostOnly(u.path); u.hostOnly && u.pin.accelerator() {
+			u.pin = CPU
+		}
+	}
+}
+
+// kvOn returns the bytes of keys and values of units on device d, which counts them if it is an
+// accelerator.
+func kvOn(units []unit, d Device) (sum int64) {
+	for i := range units {
+		if u := &units[i]; u.at == d && d.accelerator() {
+			sum += u.kv
+		}
+	}
+	return sum
+}
+
+// moveKV returns budgets and a policy in which the CPU keeps no room for keys and values of units that are
+// on accelerators, and the bytes of these.
+func moveKV(units []unit, budgets []Budget, p Policy) ([]Budget, Policy, int64) {
+	var moved int64
+	budgets = slices.Clone(budgets)
+	for i := range budgets {
+		kv := kvOn(units, budgets[i].Device)
+		budgets[i].KV += kv
+		moved += kv
+	}
+	if host := hostOf(budgets); host >= 0 && moved > 0 {
+		moved = min(moved, budgets[host].KV)
+		budgets[host].KV -= moved
+		p.SequenceKV = max(0, p.SequenceKV-moved)
+	}
+	return budgets, p, moved
+}

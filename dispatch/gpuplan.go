@@ -1,0 +1,156 @@
+package dispatch
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/internal/nn"
+)
+
+// gpuReserve is the memory of a GPU that plans leave to its driver: the context and the kernels.
+const gpuReserve = 300 << 20
+
+// gpuMargin is the part of a GPU's free memory, 1/gpuMargin, that plans leave free, for fragmentation.
+const gpuMargin = 20
+
+// addGPUs adds budgets for the GPUs that can be used, from their free memory, and to those that have a
+// limit the room for activations. It starts the driver.
+func (p *placement) addGPUs(budgets []devicemap.Budget, o *Options) []devicemap.Budget {
+	tier := o.gpuTier()
+	gpus, _ := tier.list()
+	for _, g := range gpus {
+		d := devicemap.GPU(g.Number)
+		if g.Reason != "" || slices.ContainsFunc(budgets, func(b devicemap.Budget) bool { return b.Device == d }) {
+			continue
+		}
+		free := g.AvailableBytes
+		budgets = append(budgets, devicemap.Budget{Device: d, Limit: max(0, free-free/gpuMargin-gpuReserve)})
+	}
+	scratch := p.program.ScratchBytes(o.limits())
+	for i := range budgets {
+		if b := &budgets[i]; isGPU(b.Device) {
+			b.Activations = min(scratch, b.Limit)
+		}
+	}
+	return budgets
+}
+
+// solve places the weights. A block that a GPU cannot run stays on the CPU tier, and a block of which a
+// GPU would hold a part only: blocks run whole at one device.
+func (p *placement) solve(budgets []devicemap.Budget, policy devicemap.Policy, kv *kvRoom, o *Options) (devicemap.Plan, error) {
+	if !slices.ContainsFunc(budgets, func(b devicemap.Budget) bool { return isGPU(b.Device) }) {
+		return solve(p.skeleton, budgets, policy)
+	}
+	policy.HostOnly = map[string]bool{}
+	tier := o.gpuTier()
+	var warnings []string
+	for _, u := range p.program.Units {
+		if why := tier.refuses(u, o.Quantize); why != "" {
+			addPaths(policy.HostOnly, u)
+			if len(warnings) == 0 {
+				warnings = append(warnings, fmt.Sprintf("%s and units like it stay on the cpu: the GPU has no kernels for %s", unitName(u), why))
+			}
+		}
+	}
+	if !slices.ContainsFunc(p.program.Units, func(u *nn.Unit) bool { return !policy.HostOnly[u.Path] }) {
+		policy.HostOnly[""] = true // buffers outside of units too
+	}
+	policy.UnitKV = p.unitKV(kv)
+	for {
+		plan, err := solve(p.skeleton, budgets, policy)
+		if err != nil {
+			return plan, err
+		}
+		if policy.Kind != devicemap.Auto && policy.Kind != "" || !p.divided(plan.Map, policy.HostOnly) {
+			plan.Warnings = append(plan.Warnings, warnings...)
+			for i := range plan.Devices {
+				if d := &plan.Devices[i]; isGPU(d.Device) && d.WeightsBytes == 0 { // nothing runs there
+					d.ActivationBytes = 0
+				}
+			}
+			return plan, nil
+		}
+	}
+}
+
+// addPaths adds the modules of a unit.
+func addPaths(paths map[string]bool, u *nn.Unit) {
+	for _, n := range u.Modules {
+		paths[n.Path] = true
+	}
+}
+
+func unitName(u *nn.Unit) string {
+	if u.Path == "" {
+		return "the model"
+	}
+	return u.Path
+}
+
+// divided adds the units of which GPUs hold a part only to hostOnly, and reports whether it has added any.
+func (p *placement) divided(devices devicemap.Map, hostOnly map[string]bool) bool {
+	found := false
+	at := unitBytes(p.skeleton.Root, p.program, devices)
+	for i, u := range p.program.Units {
+		gpus, others := 0, 0
+		for d := range at[i] {
+			if isGPU(d) {
+				gpus++
+			} else {
+				others++
+			}
+		}
+		if len(u.Layers)+len(u.States) > 0 && gpus > 0 && gpus+others > 1 && !hostOnly[u.Path] {
+			addPaths(hostOnly, u)
+			found = true
+		}
+	}
+	return found
+}
+
+// unitKV returns the part of the KV cache of one sequence that belongs to each block.
+func (p *placement) unitKV(kv *kvRoom) map[string]int64 {
+	out, all := map[string]int64{}, float64(max(kv.cache.BytesPerToken(), 1))
+	for _, u := range p.program.Units {
+		config := kv.cache
+		config.Layers = nil
+		for _, l := range u.Layers {
+			config.Layers = append(config.Layers, kv.cache.Layers[l])
+		}
+		if n := config.BytesPerToken(); n > 0 {
+			out[u.Path] = int64(math.Ceil(float64(kv.sequence) * float64(n) / all))
+		}
+	}
+	return out
+}
+
+// usesGPU reports whether a plan places weights on a GPU.
+func usesGPU(plan *devicemap.Plan) bool {
+	return slices.ContainsFunc(plan.Devices, func(d devicemap.DevicePlan) bool { return isGPU(d.Device) && d.WeightsBytes > 0 })
+}
+
+// takeFreeOfAll lets the KV cache grow on all devices together, as far as the one with the least free
+// memory allows: a page has a part on each. On the CPU it takes at most 1/kvShare of the limit.
+func (k *kvRoom) takeFreeOfAll(plan *devicemap.Plan) {
+	growth := float64(k.most) / float64(max(k.sequence, 1))
+	for _, d := range plan.Devices {
+		if d.KVBytes == 0 {
+			continue
+		}
+		most := d.KVBytes + max(0, d.LimitBytes-d.Used())
+		if d.Device == devicemap.CPU {
+			most = max(d.KVBytes, min(most, (d.LimitBytes-d.RuntimeBytes-d.RequestBytes)/kvShare))
+		}
+		growth = min(growth, float64(most)/float64(d.KVBytes))
+	}
+	if k.asked || growth < 1 {
+		growth = 1
+	}
+	k.spread = int64(growth * float64(k.sequence))
+	for i := range plan.Devices {
+		d := &plan.Devices[i]
+		d.KVBytes = int64(growth * float64(d.KVBytes))
+	}
+}

@@ -1,0 +1,100 @@
+package dispatch_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/internal/backend"
+)
+
+// hostMemory is a limit of the CPU.
+func hostMemory(bytes float64) []devicemap.DeviceMemory {
+	return []devicemap.DeviceMemory{{Device: devicemap.CPU, Bytes: bytes}}
+}
+
+// TestPlansFillGPUsFirst: with two GPUs that hold a block each, auto places blocks on GPU 0, GPU 1 and
+// the CPU, counts keys and values with their blocks, and the model of the plan gives the CPU's bits.
+func TestPlansFillGPUsFirst(t *testing.T) {
+	dir := lawFolder(t)
+	skeleton, checkpoint := open(t, dir)
+	o := withTwoGPUs(dispatch.Options{Threads: 1, Precision: dispatch.PrecisionHigh, Context: 128, MaxBatchTokens: 32, MaxSequences: 2, MaxMemory: hostMemory(64 << 20)})
+	block := skeleton.Root.Find("model.layers.0")
+	var weights int64
+	for _, p := range block.AllParams() {
+		weights += p.Bytes()
+	}
+	all, _, err := dispatch.Plan(skeleton, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := all.Device("0")
+	if cpu := all.Device(devicemap.CPU); cpu.WeightsBytes != 0 || cpu.KVBytes != 0 || first.KVBytes == 0 {
+		t.Errorf("with room for everything GPU 0 has %+v and the CPU %+v", first, cpu)
+	}
+	one := weights + first.KVBytes/2 + first.ActivationBytes + 4096
+	o = o.WithGPUMemory((one + 300<<20) * 20 / 19)
+	o.KVTokens = 64
+	plan, planned, err := dispatch.Plan(skeleton, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"model.layers.0", "model.layers.1"} {
+		d, _ := plan.Map.Device(path)
+		if _, gpu := d.GPU(); !gpu {
+			t.Errorf("%s is on %s, want a GPU; plan %v", path, d, plan.Map)
+		}
+	}
+	used := 0
+	for _, d := range plan.Devices {
+		if _, gpu := d.Device.GPU(); gpu && d.WeightsBytes > 0 {
+			used++
+			if d.KVBytes == 0 || d.Used() > d.LimitBytes {
+				t.Errorf("GPU %s: %+v", d.Device, d)
+			}
+		}
+	}
+	if used != 2 {
+		t.Errorf("%d GPUs are used, want 2: %v", used, plan.Map)
+	}
+	m, err := dispatch.New(skeleton, checkpoint, plan.Map, planned)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	ids, prompt := lawIDs()
+	host := cpuModel(t, dir, dispatch.Options{Threads: 1, Precision: dispatch.PrecisionHigh})
+	sameLogits(t, "the plan's map", forced(t, m, ids, prompt, 5), forced(t, host, ids, prompt, prompt))
+}
+
+// TestUnitsThatAGPUCannotRunStayOnTheCPU: a format without kernels is in no plan for a GPU, also where the
+// map names one, and a warning says so.
+func TestUnitsThatAGPUCannotRunStayOnTheCPU(t *testing.T) {
+	skeleton, checkpoint := open(t, lawFolder(t))
+	o := dispatch.Options{Threads: 1, Context: 128, MaxMemory: hostMemory(64 << 20)}.OnGPUs(1, func(int, backend.Backend) (backend.Backend, error) {
+		t.Error("the GPU is opened")
+		return nil, nil
+	}, func(backend.Matrix) bool { return false })
+	for _, text := range []string{"auto", `{"": 0}`} {
+		var err error
+		if o.DeviceMap, err = devicemap.ParsePolicy(text); err != nil {
+			t.Fatal(err)
+		}
+		plan, planned, err := dispatch.Plan(skeleton, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := plan.Device("0").WeightsBytes; n != 0 {
+			t.Errorf("%s: %d bytes are on the GPU", text, n)
+		}
+		if !strings.Contains(strings.Join(plan.Warnings, "\n"), "model.embed_tokens and units like it stay on the cpu: the GPU has no kernels for weights in bfloat16") {
+			t.Errorf("%s: warnings %q", text, plan.Warnings)
+		}
+		m, err := dispatch.New(skeleton, checkpoint, plan.Map, planned)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.Close()
+	}
+}
