@@ -111,7 +111,10 @@ func New(m *generate.Model, options Options) http.Handler {
 	open, kept := openai.New(s.models), responses.New(s.models, s.kept(m))
 	s.lines = map[string]http.Handler{"/v1/chat/completions": http.HandlerFunc(open.ChatCompletions), "/v1/completions": http.HandlerFunc(open.Completions),
 		"/v1/embeddings": http.HandlerFunc(open.Embeddings), "/v1/responses": http.HandlerFunc(kept.Create)}
-	return s.handler(m, dialects{openAI(open, kept, s.Batches, s.adapterRoutes()...), anthropic(messages.New(s.models)),
+	claude := messages.New(s.models)
+	more := append(s.adapterRoutes(),
+		route{http.MethodGet, modelsPath, byVersion(claude.ListModels, open.ListModels)}, route{http.MethodGet, modelsPath + "/*", byVersion(claude.Model, open.Model)})
+	return s.handler(m, dialects{openAI(open, kept, s.Batches, more...), anthropic(claude),
 		ollamas(ollama.New(s.models, s.Version))})
 }
 

@@ -21,6 +21,8 @@ type dialect struct {
 	routes chi.Router
 	// owns reports whether a request that no route has is for the dialect; nil: none is.
 	owns func(*http.Request) bool
+	// shares reports whether a request to a route of another dialect is of this one's clients; nil: none is.
+	shares func(*http.Request) bool
 }
 
 type route struct {
@@ -54,8 +56,6 @@ func openAI(s *openai.Server, r *responses.Server, b *batches.Server, more ...ro
 		{http.MethodDelete, "/v1/responses/{id}", r.Delete},
 		{http.MethodPost, "/v1/responses/{id}/cancel", r.Cancel},
 		{http.MethodGet, "/v1/responses/{id}/input_items", r.InputItems},
-		{http.MethodGet, "/v1/models", s.ListModels},
-		{http.MethodGet, "/v1/models/*", s.Model},
 		{http.MethodPost, "/v1/completions", s.Completions},
 		{http.MethodPost, "/v1/chat/completions", s.ChatCompletions},
 		{http.MethodPost, "/v1/embeddings", s.Embeddings},
@@ -66,6 +66,23 @@ func openAI(s *openai.Server, r *responses.Server, b *batches.Server, more ...ro
 	}, more...)...)
 }
 
+// modelsPath is where OpenAI's and Anthropic's clients list models.
+const modelsPath = "/v1/models"
+
+// isAnthropic reports whether a request is of one of Anthropic's clients, which send their version of the API.
+func isAnthropic(r *http.Request) bool { return r.Header.Get("Anthropic-Version") != "" }
+
+// byVersion answers Anthropic's clients with one handler, and the others with another. A description has both.
+func byVersion(anthropic, other http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if isAnthropic(r) || wire.DescriptionOf(r.Context()) != nil {
+			anthropic(w, r)
+			return
+		}
+		other(w, r)
+	}
+}
+
 // anthropic is Anthropic's dialect. Its clients send their version of the API with each request, by which
 // errors of other paths get the shape that they read.
 func anthropic(s *messages.Server) dialect {
@@ -74,7 +91,10 @@ func anthropic(s *messages.Server) dialect {
 		route{http.MethodPost, "/v1/messages/count_tokens", s.CountTokens},
 	)
 	d.owns = func(r *http.Request) bool {
-		return strings.HasPrefix(r.URL.Path, "/v1/messages/") || r.Header.Get("Anthropic-Version") != ""
+		return strings.HasPrefix(r.URL.Path, "/v1/messages/") || isAnthropic(r)
+	}
+	d.shares = func(r *http.Request) bool {
+		return isAnthropic(r) && (r.URL.Path == modelsPath || strings.HasPrefix(r.URL.Path, modelsPath+"/"))
 	}
 	return d
 }
@@ -119,6 +139,11 @@ func (ds dialects) mount(r chi.Router) {
 
 // errorsOf returns the ErrorWriter of the dialect that has the requested path.
 func (ds dialects) errorsOf(r *http.Request) wire.ErrorWriter {
+	for _, d := range ds {
+		if d.shares != nil && d.shares(r) {
+			return d.errors
+		}
+	}
 	for _, d := range ds {
 		if len(methodsOf(d.routes, r.URL.Path)) > 0 {
 			return d.errors

@@ -101,6 +101,11 @@ func typesOf() (all map[string]wire.Types, errors map[string]any) {
 		{messages.Types(), messages.ErrorType()}, {ollama.Types(), ollama.ErrorType()},
 	} {
 		for name, t := range d.types {
+			if of, shared := all[name]; shared { // with Anthropic's clients
+				of.Reads, of.Answer = t.Reads, schema.AnyOf{of.Answer, t.Answer}
+				all[name], errors[name] = of, schema.AnyOf{errors[name], d.error}
+				continue
+			}
 			all[name], errors[name] = t, d.error
 		}
 	}

@@ -57,6 +57,7 @@ func (s *Server) answer(ctx context.Context, w http.ResponseWriter, q *request) 
 func (a *answer) stream(ctx context.Context, out *wire.Events, s *Server) error {
 	a.builder.out = out
 	out.Announce(a.model.Loading)
+	out.Ping(&plainEvent{"ping"})
 	if a.builder.begin() != nil {
 		return wire.ErrGone
 	}

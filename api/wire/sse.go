@@ -25,6 +25,7 @@ type Events struct {
 	news  func() string
 	often time.Duration // between comments with news
 	idle  func() any    // of a stream of lines, see NewLines; nil: events
+	ping  any           // sent in place of a comment without news; nil: none
 }
 
 // NewEvents returns a stream of events to w. It writes nothing.
@@ -91,6 +92,9 @@ func (e *Events) Line(s string) error {
 // text has no line breaks.
 func (e *Events) Announce(news func() string) { e.news, e.often = news, time.Second }
 
+// Ping has v sent as an event of the name "ping" in place of comments without news.
+func (e *Events) Ping(v any) { e.ping = v }
+
 // comment shows that the connection is alive, and what is new. Clients ignore it.
 func (e *Events) comment() error {
 	if e.idle != nil {
@@ -100,6 +104,9 @@ func (e *Events) comment() error {
 		if text := e.news(); text != "" {
 			return e.Line(": " + text)
 		}
+	}
+	if e.ping != nil {
+		return e.SendNamed("ping", e.ping)
 	}
 	return e.Line(": still at work")
 }

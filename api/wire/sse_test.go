@@ -90,3 +90,28 @@ func TestWaitingClientsSeeNews(t *testing.T) {
 		}
 	})
 }
+
+// TestPingsAreRepeated: a stream with a ping sends it again and again while it waits, as clients of Anthropic's expect.
+func TestPingsAreRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := httptest.NewRecorder()
+		e := NewEvents(w)
+		e.Ping(map[string]string{"type": "ping"})
+		end := time.Now().Add(3*KeepAlive + time.Second)
+		next := func(ctx context.Context) (int, error) {
+			select {
+			case <-ctx.Done():
+				return 0, ctx.Err()
+			case <-time.After(time.Until(end)):
+				return 0, io.EOF
+			}
+		}
+		if err := Each(t.Context(), e, KeepAlive, next, func(int) error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+		const ping = "event: ping\ndata: {\"type\":\"ping\"}\n\n"
+		if got := w.Body.String(); got != ping+ping+ping {
+			t.Errorf("got %q, want three pings", got)
+		}
+	})
+}

@@ -72,6 +72,17 @@ func (s *Schema) OrNull() *Schema {
 // empty lists.
 type Sampler interface{ Samples() []any }
 
+// AnyOf is in place of a value that has the type of any of its elements.
+type AnyOf []any
+
+// Samples implements Sampler.
+func (a AnyOf) Samples() (samples []any) {
+	for _, v := range a {
+		samples = append(samples, Like{v})
+	}
+	return samples
+}
+
 // Like is a sample that stands for all values of a Go type.
 type Like struct{ Value any }
 
@@ -79,6 +90,9 @@ type Like struct{ Value any }
 func Of(v any) *Schema {
 	if v == nil {
 		return &Schema{}
+	}
+	if several, ok := v.(AnyOf); ok {
+		return ofSamples(several.Samples())
 	}
 	return of(reflect.TypeOf(v), nil)
 }

@@ -1,0 +1,102 @@
+package messages
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/heftai/heft/api/generate"
+	"github.com/heftai/heft/api/wire"
+)
+
+// modelList is the answer of GET /v1/models.
+type modelList struct {
+	Data  []modelCard `json:"data"`
+	More  bool        `json:"has_more"`
+	First *string     `json:"first_id"`
+	Last  *string     `json:"last_id"`
+}
+
+// modelCard is the answer of GET /v1/models/{id}.
+type modelCard struct {
+	Type    string `json:"type"` // model
+	ID      string `json:"id"`
+	Name    string `json:"display_name"`
+	Created string `json:"created_at"`
+}
+
+func card(k *generate.Known) modelCard {
+	return modelCard{"model", k.Name, k.Name, k.Created.UTC().Format(time.RFC3339)}
+}
+
+// Bounds of the limit of a list of models.
+const usualModels, mostModels = 20, 1000
+
+// ListModels is GET /v1/models: a page of the models behind after_id, or before before_id.
+func (s *Server) ListModels(w http.ResponseWriter, r *http.Request) {
+	nameRequest(w)
+	f, err := wire.QueryFields(r)
+	if err != nil {
+		respond(w, err)
+		return
+	}
+	limit, after, before := usualModels, "", ""
+	f.Integer("limit", &limit, 1, mostModels)
+	f.String("after_id", &after)
+	f.String("before_id", &before)
+	list, more := between(f, s.models.KnownTo(r.Context()), after, before, limit)
+	if f.Err() != nil {
+		respond(w, f.Err())
+		return
+	}
+	page := modelList{Data: []modelCard{}, More: more}
+	for i := range list {
+		page.Data = append(page.Data, card(&list[i]))
+	}
+	if n := len(page.Data); n > 0 {
+		page.First, page.Last = &page.Data[0].ID, &page.Data[n-1].ID
+	}
+	wire.WriteJSON(w, http.StatusOK, page)
+}
+
+// between returns at most limit models: the first ones behind the id after, or the last ones before the id before. It
+// reports whether there are more in that direction.
+func between(f *wire.Fields, list []generate.Known, after, before string, limit int) ([]generate.Known, bool) {
+	at := func(field, id string) int {
+		i := slices.IndexFunc(list, func(k generate.Known) bool { return k.Name == id })
+		if i < 0 {
+			f.Fail(field, "Invalid value for {}: there is no model %q.", short(id))
+			return 0
+		}
+		return i
+	}
+	switch {
+	case after != "" && before != "":
+		f.Fail("before_id", "'after_id' and {} exclude each other.")
+	case before != "":
+		list = list[:at("before_id", before)]
+		return list[max(0, len(list)-limit):], len(list) > limit
+	case after != "":
+		list = list[min(len(list), at("after_id", after)+1):]
+	}
+	return list[:min(limit, len(list))], len(list) > limit
+}
+
+// Model is GET /v1/models/{id}, where the route's "*" is the id: it may have slashes, escaped or not.
+func (s *Server) Model(w http.ResponseWriter, r *http.Request) {
+	nameRequest(w)
+	id := r.PathValue("*")
+	if plain, err := url.PathUnescape(id); err == nil {
+		id = plain
+	}
+	m, err := s.models.Look(id)
+	if err == nil && !wire.ClientOf(r.Context()).May(m.Name) {
+		err = &wire.Error{Kind: wire.Forbidden, Message: "This API key may not use the model `" + m.Name + "`."}
+	}
+	if err != nil {
+		respond(w, err)
+		return
+	}
+	wire.WriteJSON(w, http.StatusOK, card(&m))
+}
