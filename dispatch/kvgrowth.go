@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/heftai/heft/internal/backend"
@@ -40,6 +41,9 @@ func (m *Model) takeKV(memory backend.Memory, config kvcache.Config) error {
 		m.cache, err = kvcache.New(memory, config)
 	}
 	if err != nil {
+		if m.stations.of != nil {
+			err = fmt.Errorf("dispatch: a device of the map has too little memory for the KV cache: %w; lower --max-memory DEVICE=SIZE or --max-model-len", err)
+		}
 		return err
 	}
 	m.limit.kv.start, m.limit.kv.keep = planned, config.Start

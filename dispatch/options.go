@@ -106,6 +106,9 @@ type Options struct {
 	// KVStore keeps pages of the KV cache beyond the life of the model; nil keeps none. Its buffers of two
 	// pages are counted as activations. Hooks that change results must not be used with it.
 	KVStore *KVStore
+	// DeviceLost is called when a pass finds that a GPU cannot be used any more, before Forward returns
+	// the error, once for a model. It must not use the model. nil does nothing.
+	DeviceLost func(*DeviceError)
 	// Ledger counts the memory that the model takes. nil means a new one.
 	Ledger *Ledger
 

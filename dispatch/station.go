@@ -21,6 +21,7 @@ type station struct {
 	backend backend.Backend
 	weights *deviceweights.Weights
 	run     *nn.Context
+	onLost  func(*DeviceError) // see Options.DeviceLost; nil when it was called
 }
 
 // stations are the GPUs of a model. The zero value is a model that runs on the host alone.
@@ -62,7 +63,12 @@ type losable interface{ Lost() error }
 
 func (s *station) failed(path string, err error) error {
 	lost, ok := s.backend.(losable)
-	return &DeviceError{Device: s.device, Path: path, Lost: ok && lost.Lost() != nil, Err: err}
+	out := &DeviceError{Device: s.device, Path: path, Lost: ok && lost.Lost() != nil, Err: err}
+	if out.Lost && s.onLost != nil {
+		s.onLost(out)
+		s.onLost = nil
+	}
+	return out
 }
 
 // takeStations opens the GPUs of the device map and allocates memory for their weights. It reads none.
@@ -103,7 +109,7 @@ func (m *Model) station(d devicemap.Device, tier gpuTier) (*station, error) {
 	if err != nil {
 		return nil, fmt.Errorf("dispatch: the device map has GPU %s: %w", d, err)
 	}
-	s := &station{device: d, backend: b}
+	s := &station{device: d, backend: b, onLost: m.options.DeviceLost}
 	s.weights = deviceweights.New(b, m.binding, func(b *meta.Buffer) tensor.Tensor { return m.weights.Buffer(b) })
 	m.stations.list = append(m.stations.list, s)
 	return s, nil

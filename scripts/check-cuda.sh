@@ -34,16 +34,21 @@ go test -tags cuda -count=1 -run 'TestGPUs' ./dispatch
 CUDASIM_LATE=1 CUDASIM_SEED=1 go test -tags cuda -count=1 -run 'TestGPUs' ./dispatch
 
 # A server answers over HTTP with the CPU's tokens, and its plan names the GPUs.
-answer() { # MAP
+start() { # MAP: sets server, its process, and at, its address
 	"$folder/serve-cuda" --device-map "$1" --precision high --cache-dir none --port 0 >"$folder/serve.log" 2>&1 &
-	local server=$! at=
+	server=$! at=
 	while [ -z "$at" ]; do
 		kill -0 "$server" || { cat "$folder/serve.log" >&2; return 1; }
 		sleep 0.1
 		at=$(grep -o 'http://127.0.0.1:[0-9]*' "$folder/serve.log" | head -1) || true
 	done
-	curl -sSf "$at/v1/completions" -H 'Content-Type: application/json' \
-		-d '{"prompt": "The disk", "max_tokens": 12, "temperature": 0, "stream": false}' | grep -o '"text":"[^"]*"'
+}
+complete() {
+	curl -sS "$at/v1/completions" -H 'Content-Type: application/json' -d '{"prompt": "The disk", "max_tokens": 12, "temperature": 0}'
+}
+answer() { # MAP
+	start "$1"
+	complete | grep -o '"text":"[^"]*"'
 	kill "$server"
 	wait "$server" || true
 }
@@ -54,3 +59,22 @@ for map in auto '{"": 0, "model.layers.1": "cpu", "model.norm": 1, "lm_head": 1}
 	[ "$got" = "$want" ] || { echo "check-cuda: map $map answers $got, the CPU $want" >&2; exit 1; }
 	grep -q 'msg=plan device=[01] ' "$folder/serve.log" || { echo "check-cuda: the plan of $map names no GPU" >&2; exit 1; }
 done
+
+# A GPU with less memory than its limit says is an error at the start.
+for memory in 6000000 12000000; do
+	if CUDASIM_MEMORY=$memory "$folder/serve-cuda" --device-map '{"": 0}' --max-memory 0=10GiB --cache-dir none --port 0 >"$folder/serve.log" 2>&1; then
+		echo "check-cuda: a GPU of $memory bytes was enough" >&2
+		exit 1
+	fi
+	grep 'has too little memory for the .*; lower ' "$folder/serve.log"
+done
+
+# A lost GPU ends the request with an error that names it, and the server with the reason.
+export CUDASIM_FAIL=launch:40
+start '{"": 0}'
+complete | grep 'GPU 0: .*CUDA_ERROR_LAUNCH_FAILED'
+if wait "$server"; then
+	echo "check-cuda: the server ends without an error" >&2
+	exit 1
+fi
+grep 'a GPU was lost: the server ends' "$folder/serve.log"

@@ -45,6 +45,7 @@ type runCmd struct {
 	LogLevel        string        `help:"Log at this level and above (default ${default})." enum:"debug,info,warn,error" default:"info" placeholder:"debug|info|warn|error"`
 
 	view *loadView
+	lost chan error // why the server ends, if a GPU was lost
 }
 
 // Run makes the model ready without loading it, listens, serves, and drains on SIGTERM or
@@ -65,6 +66,7 @@ func (c *runCmd) Run(ctx context.Context, k *kong.Context) error {
 	defer heap.restore()
 	background, end := context.WithCancel(context.WithoutCancel(ctx)) // of models, beyond a signal
 	defer end()
+	c.lost = make(chan error, 1)
 	s, err := c.build(background, w)
 	if err != nil {
 		return err
@@ -99,12 +101,23 @@ func (c *runCmd) Run(ctx context.Context, k *kong.Context) error {
 	select {
 	case err := <-failed:
 		return err
+	case err := <-c.lost:
+		slog.Error("a GPU was lost: the server ends", "reason", err)
+		return errors.Join(err, c.drain(s.server, s.fleet.models))
 	case <-ctx.Done():
 	}
 	stop() // a second signal ends the process at once
 	unwatch()
 	s.batches.Stop()
 	return c.drain(s.server, s.fleet.models)
+}
+
+// deviceLost ends the server. The requests that ran have failed, and all others would.
+func (c *runCmd) deviceLost(err *dispatch.DeviceError) {
+	select {
+	case c.lost <- err:
+	default: // it ends already
+	}
 }
 
 // check refuses values that have no meaning.

@@ -182,6 +182,7 @@ func (c *runCmd) bind(ctx context.Context, d *draft, plan devicemap.Plan, option
 	err := checkDevices(plan)
 	if err == nil {
 		warnPlan(plan)
+		options.DeviceLost = c.deviceLost
 		l.model, err = dispatch.New(d.skeleton, d.checkpoint, plan.Map, options)
 	}
 	var words generate.Text
