@@ -190,3 +190,25 @@ func TestALostGPUIsAnErrorOfThePass(t *testing.T) {
 		}
 	}
 }
+
+// TestDecodingAtStationsAllocatesNothing: law 5 holds where hidden states cross between devices.
+func TestDecodingAtStationsAllocatesNothing(t *testing.T) {
+	skeleton, checkpoint := open(t, lawFolder(t))
+	for _, name := range []string{"all on a GPU", "between two GPUs", "head on a GPU"} {
+		m, err := dispatch.New(skeleton, checkpoint, stationMaps(skeleton)[name], withTwoGPUs(dispatch.Options{Threads: 1}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := m.NewSequence()
+		batch := &dispatch.Batch{Rows: []dispatch.BatchRow{{Sequence: s, Tokens: []int32{5}, PromptLen: 1, Logits: dispatch.LogitsLast}}}
+		if n := testing.AllocsPerRun(20, func() {
+			if _, err := m.Forward(context.Background(), batch); err != nil {
+				t.Fatal(err)
+			}
+		}); n != 0 {
+			t.Errorf("%s: %v allocations per token", name, n)
+		}
+		s.Free()
+		m.Close()
+	}
+}
