@@ -44,7 +44,15 @@ start() { # MAP: sets server, its process, and at, its address
 	done
 }
 complete() {
-	curl -sS "$at/v1/completions" -H 'Content-Type: application/json' -d '{"prompt": "The disk", "max_tokens": 12, "temperature": 0}'
+	python3 - "$at" <<'EOF'
+import sys, urllib.error, urllib.request
+body = b'{"prompt": "The disk", "max_tokens": 12, "temperature": 0}'
+request = urllib.request.Request(sys.argv[1] + "/v1/completions", body, {"Content-Type": "application/json"})
+try:
+    print(urllib.request.urlopen(request).read().decode())
+except urllib.error.HTTPError as e:
+    print(e.read().decode())
+EOF
 }
 answer() { # MAP
 	start "$1"
