@@ -242,7 +242,10 @@ func TestPageLightsBlocks(t *testing.T) {
 	tab := browser(t)
 	openPage(t, tab, serveBound(t, dispatch.Options{DeviceMap: onDisk(t)}))
 	shows(t, tab, `document.querySelectorAll('.tile').length === 7 && 'drawn'`)
+	// The reports before a model was chosen count: an answer of one period is the difference to them.
+	shows(t, tab, `import('/page/map.js').then(m => { const id = byId('model').value; m.choose('another'); m.choose(id); window.chosen = 'again'; }), window.chosen`)
 	shows(t, tab, noteLights)
+	shows(t, tab, `(() => { const e = document.querySelector('[name=max_tokens]'); e.value = 2; e.dispatchEvent(new Event('input', {bubbles: true})); return 'set'; })()`)
 	askPage(t, tab, "What is a token?")
 	shows(t, tab, `lit.runs.size === 7 && [...lit.reads].sort().join() === '2,4' && 'lit'`)
 	shows(t, tab, `!document.querySelector('.tile.runs, .tile.reads') && 'dark again'`)

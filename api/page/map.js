@@ -5,14 +5,14 @@ import {get, request, events} from './server.js';
 const kind = d => d === 'cpu' || d === 'disk' ? d : 'gpu';
 const place = d => d === 'cpu' ? 'Memory' : d === 'disk' ? 'Disk' : 'GPU ' + d;
 
-let name = '', drawn = '', tiles = [], last = null, rates = {};
+let name = '', drawn = '', tiles = [], rates = {};
 const layouts = {}; // the blocks of each model
+let lasts = {}; // the last report of each model: a model chosen later has one to compare with
 
 /** choose shows the base model called id. */
 export function choose(id) {
   if (id === name) return;
   name = id;
-  last = null;
   if (layouts[id]) drawBlocks(layouts[id]);
 }
 
@@ -51,8 +51,11 @@ export function watch(status) {
 
 function take(report, status) {
   for (const m of report.models) if (m.blocks?.length) layouts[m.model] = m.blocks;
+  const before = lasts;
+  lasts = Object.fromEntries(report.models.map(m => [m.model, {...m, seconds: report.seconds}]));
   const m = report.models.find(m => m.model === name) || report.models[0];
   if (!m) return;
+  const last = before[m.model];
   if (m.blocks?.length) drawBlocks(m.blocks);
   status(m.status === 'loading' ? 'loading; answers already' : m.status);
   if (m.status === 'loading') pollLoading();
@@ -61,18 +64,17 @@ function take(report, status) {
   gauge('kv', m.kv.used_pages, m.kv.pages, n => count(n * m.kv.page_tokens) + (n === m.kv.pages ? ' tokens' : ''));
   const held = Object.values(m.memory.held_bytes || {}).reduce((a, b) => a + b, 0);
   gauge('held', held, m.memory.limit_bytes, bytes);
-  const seconds = last && last.model === m.model ? report.seconds - last.seconds : 0;
+  const seconds = last ? report.seconds - last.seconds : 0;
   rates = {};
   if (seconds > 0) {
     $('rate').textContent = ((m.generated_tokens - last.generated_tokens) / seconds).toFixed(1);
     for (const t of m.tiers) {
-      const before = last.tiers.find(b => b.tier === t.tier);
-      if (before) rates[t.tier] = (t.read_bytes - before.read_bytes) / seconds;
+      const was = last.tiers.find(b => b.tier === t.tier);
+      if (was) rates[t.tier] = (t.read_bytes - was.read_bytes) / seconds;
     }
-    light(m);
+    light(m, last);
   }
   if (m.tiers.length) drawTiers(m.tiers);
-  last = {...m, seconds: report.seconds};
 }
 
 function gauge(id, value, most, write) {
@@ -80,7 +82,7 @@ function gauge(id, value, most, write) {
   $(id + '-bar').style.width = most ? Math.min(100, 100 * value / most) + '%' : '0';
 }
 
-function light(m) {
+function light(m, last) {
   tiles.forEach((tile, i) => {
     const runs = m.runs[i] > last.runs[i], reads = m.read_bytes[i] > last.read_bytes[i];
     tile.classList.toggle('runs', runs);
@@ -149,9 +151,13 @@ const seconds = s => s >= 100 ? Math.round(s) + ' s' : s >= 1 ? s.toFixed(1) + '
 const figures = [['Loading', 'load_seconds', seconds], ['First token', 'first_token_seconds', seconds],
   ['Tokens per second', 'tokens_per_second', n => n >= 100 ? count(Math.round(n)) : n.toFixed(1)], ['Disk per token', 'disk_bytes_per_token', bytes]];
 
-/** showPlan reads GET /plan. */
+let asked = 0;
+
+/** showPlan reads GET /plan. An answer that a later one has overtaken is not shown. */
 export async function showPlan() {
+  const mine = ++asked;
   const all = await get('/plan');
+  if (mine !== asked) return;
   const plan = all.models?.find(m => m.model === name)?.plan || all;
   const cell = (speed, key, write) => el('td', {}, speed?.[key] === null || speed?.[key] === undefined ? '–' : write(speed[key]));
   $('plan').replaceChildren(...figures.map(([label, key, write]) => el('tr', {}, el('th', {scope: 'row'}, label), cell(plan.predicted, key, write), cell(plan.measured, key, write))));
