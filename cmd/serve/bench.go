@@ -38,7 +38,7 @@ func (c *benchCmd) Run(ctx context.Context, out cmdline.Output) error {
 	if err != nil {
 		return cmdline.Misusef("--compare %s: %w", c.Compare, err)
 	}
-	adapters, err := c.adapters("")
+	adapters, _, err := c.adapters("")
 	if err != nil {
 		return err
 	}

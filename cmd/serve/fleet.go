@@ -12,6 +12,7 @@ import (
 	"github.com/heftai/heft/api/generate"
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/internal/cmdline"
 	"github.com/heftai/heft/internal/lora"
 )
 
@@ -55,13 +56,19 @@ func newFleet(ctx context.Context, c *runCmd, w request) (*fleet, error) {
 	return f, f.addAdapters()
 }
 
-// addAdapters makes the adapters of --lora-dir known, each as one of the model that its config names.
+// addAdapters makes the adapters that --lora gives to other models than the first one known, and those of
+// --lora-dir, each as one of the model that its config names.
 func (f *fleet) addAdapters() error {
-	names, memory, err := f.command.dynamic(f.start)
+	names, memory, err := f.command.dynamic(f.start, len(f.request.others) > 0)
 	if err != nil {
 		return err
 	}
 	f.request.options.AdapterMemory = memory
+	for _, a := range f.request.others {
+		if err := f.models.AddAdapter(a.model, a.Name, a.Dir); err != nil {
+			return cmdline.Misusef("--lora %s/%s=%s: %w", a.model, a.Name, a.Dir, err)
+		}
+	}
 	for _, name := range names {
 		taken := slices.ContainsFunc(f.request.options.Adapters, func(a dispatch.Adapter) bool { return a.Name == name })
 		if !taken {

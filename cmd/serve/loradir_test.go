@@ -181,6 +181,35 @@ func TestAdaptersBelongToTheModelOfTheirConfig(t *testing.T) {
 	}
 }
 
+// TestLoraOfAnotherModelIsServed: --lora MODEL/NAME=DIR, also for a model that is loaded on demand, without --lora-dir.
+func TestLoraOfAnotherModelIsServed(t *testing.T) {
+	one, shelf := tinyBase(t), adapterShelf(t, map[string]string{"final": "final"})
+	dir := filepath.Join(shelf, "final")
+	s := fleetOf(t, runCmd{servedFlags: servedFlags{Model: []string{"one=" + one, "org/two=" + one}},
+		adapterFlags: adapterFlags{Lora: []string{"org/two/sql=" + dir, "one/first=" + dir, "plain=" + dir}}})
+	_, list := s.ask(t, "GET", "/v1/models", "")
+	parents := map[string]any{}
+	for _, m := range list["data"].([]any) {
+		card := m.(map[string]any)
+		parents[card["id"].(string)] = card["parent"]
+	}
+	if parents["sql"] != "org/two" || parents["first"] != "one" || parents["plain"] != "one" || len(parents) != 5 {
+		t.Errorf("parents: %v", parents)
+	}
+	want, base := s.ids(t, "first"), s.ids(t, "one")
+	if got := s.ids(t, "sql"); got != want || got == base || s.ids(t, "plain") != want || s.ids(t, "org/two") != base {
+		t.Errorf("the adapter gives %s, want %s; the base %s", got, want, base)
+	}
+	for _, text := range []string{"org/two/one=" + dir, "org/two/=" + dir, "org/two/x=" + t.TempDir(), "org/two/x=", "org/two/org/two=" + dir} {
+		c := runCmd{servedFlags: servedFlags{Model: []string{"one=" + one, "org/two=" + one}}, adapterFlags: adapterFlags{Lora: []string{text}}}
+		c.sizeFlags = sizeFlags{Dtype: "auto", KVDtype: "auto", Precision: "auto", MaxBatch: 2}
+		c.DeviceMap = "auto"
+		if _, err := c.request(); err == nil || !strings.Contains(err.Error(), "--lora") {
+			t.Errorf("--lora %s: %v", text, err)
+		}
+	}
+}
+
 // TestAnAdminKeyOfTheFileChangesAdapters: the keys file's "admin: true" counts as --admin-key does.
 func TestAnAdminKeyOfTheFileChangesAdapters(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "keys.yaml")

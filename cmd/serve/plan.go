@@ -111,7 +111,7 @@ func (c *planCmd) asked() (path string, o dispatch.Options, disk float64, err er
 		err = c.place(&o)
 	}
 	if err == nil {
-		o.Adapters, err = c.adapters("")
+		o.Adapters, _, err = c.adapters("")
 	}
 	return path, o, disk, err
 }

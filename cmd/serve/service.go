@@ -44,6 +44,7 @@ type request struct {
 	models  []servedModel
 	eager   bool // the first model is loaded at the start
 	options dispatch.Options
+	others  []otherAdapter
 }
 
 // find reads the flags and finds the models' files. On a terminal it offers to pull a model
@@ -77,7 +78,11 @@ func (c *runCmd) request() (w request, err error) {
 		return w, err
 	}
 	w.eager = first > 0
-	w.options.Adapters, err = c.adapters(w.models[0].name)
+	var names []string
+	for _, m := range w.models {
+		names = append(names, m.name)
+	}
+	w.options.Adapters, w.others, err = c.adapters(names...)
 	return w, err
 }
 
