@@ -16,6 +16,7 @@ internal/backend/cuda/kernels/generate.sh
 for f in "$kept"/*.ptx; do
 	cmp "$f" "internal/backend/cuda/kernels/$(basename "$f")"
 done
+scripts/cuda-ptxas.sh "$folder" >"$folder/registers.log"
 
 go vet -tags cuda ./...
 go build -tags cuda -o "$folder/serve-cuda" ./cmd/serve
