@@ -21,13 +21,6 @@ PY
 fi
 
 cd internal/backend/cuda/kernels
-# ptxas fuses a product and a sum that name no rounding into one operation, which would change bits.
-if unrounded=$(grep -nE '\b(mul|add|sub)\.(ftz\.)?f(32|64)\b' ./*.ptx); then
-	echo "cuda-ptxas: these operations need a rounding, as .rn:
-$unrounded" >&2
-	exit 1
-fi
-
 # Each architecture loads the newest PTX that it can: sm_90a's runs there alone.
 check() { # ARCHITECTURE FILE
 	"$ptxas" -arch="$1" -v -o "$folder/kernels.cubin" "$2" 2>"$folder/ptxas.log" || { cat "$folder/ptxas.log" >&2; exit 1; }

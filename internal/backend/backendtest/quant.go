@@ -92,7 +92,8 @@ func (e *env) fp8Cases(meta.QuantFormat) (out []coded) {
 			out = append(out, e.fp8(s.rows, s.cols, d, 128))
 		}
 	}
-	return append(out, e.fp8(40, 50, meta.Float16, 16))
+	// Rows of whole blocks, which kernels multiply by codes: one scale for a row, and blocks of several sizes.
+	return append(out, e.fp8(40, 50, meta.Float16, 16), e.fp8(20, 96, meta.BFloat16, 128), e.fp8(136, 288, meta.Float32, 128), e.fp8(40, 224, meta.Float16, 64), e.fp8(24, 160, meta.BFloat16, 32))
 }
 
 func (e *env) mxfp4Cases(meta.QuantFormat) (out []coded) {

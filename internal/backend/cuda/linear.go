@@ -28,11 +28,15 @@ func (b *Backend) Linear(dst, x tensor.Tensor, w backend.Matrix, bias tensor.Ten
 	if m.rows == 0 {
 		return
 	}
+	function := kernelLinear
+	if m.inCodes() {
+		function = kernelLinearCodes
+	}
 	for t := 0; t < tokens; t += linearTokens * mostBlocksY {
 		n := min(linearTokens*mostBlocksY, tokens-t)
 		y, x := out.row(t), in.row(t)
-		b.launch(kernelLinear, ceil(m.rows, threads/b.options.Lanes), ceil(n, linearTokens), threads,
-			y.at, y.stride, m.at, m.format, m.stride, m.row, m.col, m.step, m.transposed, x.at, x.stride,
+		b.launch(function, ceil(m.rows, threads/b.options.Lanes), ceil(n, linearTokens), threads,
+			y.at, y.stride, m.at, m.format, m.stride, m.row, m.col, m.step, m.transposed, m.scales, m.scaleFormat, m.scaleStride, m.blockRows, m.blockCols, x.at, x.stride,
 			v.at, v.step, v.format, uint64(m.rows), uint64(n), uint64(m.cols), uint64(b.options.Lanes))
 	}
 }
@@ -66,7 +70,7 @@ func (b *Backend) Embed(dst tensor.Tensor, table backend.Matrix, ids []int32, sc
 	b.eachRows(ids, func(first int, part []int32) {
 		y := out.row(first)
 		b.launch(kernelEmbed, ceil(m.cols, threads), len(part), threads, y.at, y.stride,
-			m.at, m.format, m.stride, m.row, m.col, m.step, 0, send(b, part), word(scale), uint64(m.cols))
+			m.at, m.format, m.stride, m.row, m.col, m.step, 0, m.scales, m.scaleFormat, m.scaleStride, m.blockRows, m.blockCols, send(b, part), word(scale), uint64(m.cols))
 	})
 }
 

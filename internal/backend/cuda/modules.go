@@ -24,6 +24,7 @@ type kernel uint8
 const (
 	kernelZero kernel = iota
 	kernelLinear
+	kernelLinearCodes
 	kernelEmbed
 	kernelNorm
 	kernelRope
@@ -38,7 +39,7 @@ const (
 	kernelCount
 )
 
-var kernelNames = [kernelCount]string{"zero", "linear", "embed", "norm", "rope", "gather", "scatter", "add", "gate", "scale", "store_kv", "store_blocks", "attend"}
+var kernelNames = [kernelCount]string{"zero", "linear", "linear_codes", "embed", "norm", "rope", "gather", "scatter", "add", "gate", "scale", "store_kv", "store_blocks", "attend"}
 
 // module is a device's code.
 type module struct {

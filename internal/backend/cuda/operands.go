@@ -19,6 +19,8 @@ const (
 	formatQ4
 	formatQ4K
 	formatQ6K
+	formatE4M3
+	formatMXFP4
 )
 
 // formatOf is the number of a dense dtype.
@@ -50,6 +52,15 @@ var blocks = map[meta.QuantFormat]struct {
 	meta.QuantQ4:  {formatQ4, 32, 18},
 	meta.QuantQ4K: {formatQ4K, 256, 144},
 	meta.QuantQ6K: {formatQ6K, 256, 210},
+}
+
+// coded are the formats whose rows are codes, bits each, with their scales apart.
+var coded = map[meta.QuantFormat]struct {
+	format uint64
+	bits   int
+}{
+	meta.QuantFP8:   {formatE4M3, 8},
+	meta.QuantMXFP4: {formatMXFP4, 4},
 }
 
 // matrix is a float32 matrix of the GPU: its address and the distance of its rows in elements.
@@ -99,8 +110,17 @@ func (b *Backend) dense(op, name string, t tensor.Tensor, n, or int) vector {
 
 // weight is a stored matrix: the arguments of a Weight in weights.h, and the shape of the logical matrix.
 type weight struct {
-	at, format, stride, row, col, step, transposed uint64
-	rows, cols                                     int
+	at, format, stride, row, col, step, transposed         uint64
+	scales, scaleFormat, scaleStride, blockRows, blockCols uint64
+	rows, cols                                             int
+}
+
+// inCodes reports whether the CPU multiplies the codes of w before their scales, so that kernelLinearCodes has its
+// order of sums; see qgemm.HasMinifloat.
+func (w *weight) inCodes() bool {
+	const block = 32
+	whole := w.transposed == 0 && w.col == 0 && w.cols > 0 && w.cols%block == 0
+	return whole && (w.format == formatMXFP4 || w.format == formatE4M3 && (int(w.blockCols) >= w.cols || w.blockCols%block == 0))
 }
 
 func (b *Backend) weight(op string, m backend.Matrix) (weight, bool) {
@@ -110,13 +130,7 @@ func (b *Backend) weight(op string, m backend.Matrix) (weight, bool) {
 	}
 	ok := m.Rank == 2 && m.Data == nil
 	if m.Quant != nil {
-		block, known := blocks[m.Quant.Format]
-		ok = ok && known && m.Quant.Height == 0 && m.Row >= 0 && m.Col >= 0 && m.Quant.Width%block.columns == 0 && m.Col+m.Dims[1] <= m.Quant.Width
-		w.format, w.row, w.col = block.format, uint64(m.Row), uint64(m.Col)
-		if known {
-			stride := m.Quant.Width / block.columns * block.bytes
-			w.stride, ok = uint64(stride), ok && b.holds(m.Address, (m.Row+m.Dims[0])*stride)
-		}
+		ok = ok && m.Quant.Height == 0 && m.Row >= 0 && m.Col >= 0 && m.Col+m.Dims[1] <= m.Quant.Width && b.quantised(&w, m)
 	} else {
 		format, known := formatOf(m.DType)
 		size := sizeOf(format)
@@ -139,10 +153,40 @@ func (b *Backend) weight(op string, m backend.Matrix) (weight, bool) {
 	return w, b.err == nil
 }
 
+// quantised fills in what depends on the format of m, and reports whether its bytes are the GPU's.
+func (b *Backend) quantised(w *weight, m backend.Matrix) bool {
+	q := m.Quant
+	w.row, w.col = uint64(m.Row), uint64(m.Col)
+	if block, ok := blocks[q.Format]; ok {
+		stride := q.Width / block.columns * block.bytes
+		w.format, w.stride = block.format, uint64(stride)
+		return q.Width%block.columns == 0 && b.holds(m.Address, (m.Row+m.Dims[0])*stride)
+	}
+	codes, ok := coded[q.Format]
+	if !ok || q.Width*codes.bits%8 != 0 || q.Rows <= 0 || q.Columns <= 0 || q.Scales.Data != nil {
+		return false
+	}
+	stride, scales, size := q.Width*codes.bits/8, ceil(q.Width, q.Columns), 1
+	if codes.format == formatE4M3 {
+		if w.scaleFormat, ok = formatOf(q.Scales.DType); !ok {
+			return false
+		}
+		size = sizeOf(w.scaleFormat)
+	}
+	w.format, w.stride, w.scales, w.scaleStride = codes.format, uint64(stride), uint64(q.Scales.Address), uint64(scales)
+	w.blockRows, w.blockCols = uint64(q.Rows), uint64(q.Columns)
+	return b.holds(m.Address, (m.Row+m.Dims[0])*stride) && b.holds(q.Scales.Address, ceil(m.Row+m.Dims[0], q.Rows)*scales*size)
+}
+
 // Supports reports whether there are kernels for the format of m.
 func (b *Backend) Supports(m backend.Matrix) bool {
 	if m.Quant != nil {
 		_, ok := blocks[m.Quant.Format]
+		if _, apart := coded[m.Quant.Format]; apart {
+			scales := m.Quant.Scales.DType // the zero dtype where no header tells yet
+			_, known := formatOf(scales)
+			ok = m.Quant.Format == meta.QuantMXFP4 || known || m.Quant.Scales.IsZero()
+		}
 		return ok && m.Quant.Height == 0
 	}
 	_, ok := formatOf(m.DType)

@@ -1,7 +1,7 @@
 // The exact kernels: every sum has the order of the CPU's kernels with as many lanes, so a result has the
 // CPU's bits. They are simple; package cuda's comment says how fast they may be.
 #include "math.h"
-#include "weights.h"
+#include "codes.h"
 
 KERNEL zero(u8 *p, i64 n) {
 	const i64 i = BLOCK_X * THREADS + THREAD;
@@ -12,7 +12,6 @@ EXPORT(zero)
 // linear: y[t][r] = sum over k of w[r][k]·x[t][k], plus bias[r]. `lanes` threads have a row, for eight
 // tokens at a time; lane i sums columns i, i + lanes, …
 KERNEL linear(float *y, i64 ys, WEIGHT_ARGUMENTS, const float *x, i64 xs, const u8 *bias, i64 bias_step, i64 bias_format, i64 rows, i64 tokens, i64 cols, i64 lanes) {
-	enum { MANY = 8 };
 	const Weight w = WEIGHT;
 	const int lane = THREAD % (int)lanes;
 	const i64 r = BLOCK_X * (THREADS / lanes) + THREAD / lanes, first = BLOCK_Y * MANY;
@@ -31,6 +30,32 @@ KERNEL linear(float *y, i64 ys, WEIGHT_ARGUMENTS, const float *x, i64 xs, const 
 		if (first + i < tokens) y[(first + i) * ys + r] = bias ? sum[i] + load(bias + r * bias_step, bias_format) : sum[i];
 }
 EXPORT(linear)
+
+// linear_codes is linear for E4M3 and MXFP4 views from the first column on, of whole blocks of 32 columns.
+// lanes are 8 or 16.
+KERNEL linear_codes(float *y, i64 ys, WEIGHT_ARGUMENTS, const float *x, i64 xs, const u8 *bias, i64 bias_step, i64 bias_format, i64 rows, i64 tokens, i64 cols, i64 lanes) {
+	const Weight w = WEIGHT;
+	const int lane = THREAD % (int)lanes;
+	const i64 r = BLOCK_X * (THREADS / lanes) + THREAD / lanes, first = BLOCK_Y * MANY, stored = w.row + r * w.step;
+	const Tokens t = {x + first * xs, xs, (int)(tokens - first < MANY ? tokens - first : MANY)};
+	float sum[MANY] = {};
+	if (r < rows) {
+		if (w.format == E4M3 && lanes == 16) e4m3_lane16(sum, w, stored, t, cols, lane);
+		else if (w.format == E4M3) e4m3_lane8(sum, w, stored, t, cols, lane);
+		else if (lanes == 16) mxfp4_lane16(sum, w, stored, t, cols, lane);
+		else mxfp4_lane8(sum, w, stored, t, cols, lane);
+	}
+	fold8(sum, (int)lanes);
+	if (lane != 0 || r >= rows) return;
+#pragma unroll
+	for (int i = 0; i < MANY; i++) {
+		if (i >= t.n) break;
+		float v = w.format == E4M3 ? sum[i] * 256 : sum[i];
+		if (w.format == E4M3 && lanes == 16 && w.block_cols >= cols) v *= scale_of(w, stored, 0);
+		y[(first + i) * ys + r] = bias ? v + load(bias + r * bias_step, bias_format) : v;
+	}
+}
+EXPORT(linear_codes)
 
 KERNEL embed(float *y, i64 ys, WEIGHT_ARGUMENTS, const int *ids, i64 scale, i64 cols) {
 	const Weight w = WEIGHT;
