@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -19,8 +20,8 @@ import (
 
 // testCmd is train test.
 type testCmd struct {
-	File         string `name:"config-file" help:"Test this configuration instead of the default one." placeholder:"FILE"`
-	NumProcesses int    `help:"Test with this many ranks; 0 uses the configuration's, or 2." default:"0"`
+	worldFlags
+	NumProcesses int `help:"Test with this many ranks, one process each; 0 uses the configuration's, or 2." default:"0"`
 }
 
 // check is one thing that must hold on every rank.
@@ -40,50 +41,78 @@ var checks = []check{
 	{"a saved run resumes with the same bits", checkState},
 }
 
-// Run checks that training works on this machine, as accelerate test does.
-func (c *testCmd) Run(ctx context.Context, out cmdline.Output) error {
-	found, path, err := findConfig(c.File)
+// Run checks that training works between processes, as accelerate test does. Under torchrun's
+// variables this process is one of the ranks.
+func (c *testCmd) Run(ctx context.Context, out cmdline.Output, diag cmdline.Diagnostics) error {
+	if os.Getenv("RANK") != "" || os.Getenv("WORLD_SIZE") != "" {
+		return checkRank(ctx, out)
+	}
+	found, err := c.configuration()
 	if err != nil {
 		return err
 	}
-	ranks := c.NumProcesses
-	if found != nil {
-		if err := found.supported(); err != nil {
-			return cmdline.Misusef("%s: %w", path, err)
-		}
-		if ranks == 0 {
-			ranks = max(1, found.number("num_processes"))
-		}
+	if c.NumProcesses < 0 {
+		return cmdline.Misusef("got --num-processes %d, want at least 1", c.NumProcesses)
 	}
-	if ranks == 0 {
-		ranks = 2
+	if c.NumProcesses == 0 && c.NprocPerNode == 0 && found == nil {
+		c.NumProcesses = 2 * max(1, c.NumMachines)
 	}
-	if ranks < 0 {
-		return cmdline.Misusef("got --num-processes %d, want at least 1", ranks)
+	if err := c.settle(found, &c.NumProcesses); err != nil {
+		return err
 	}
-	dir, err := os.MkdirTemp("", "heft-train-test-")
+	if c.NumProcesses == 1 {
+		return checkAll(ctx, nil, out)
+	}
+	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
-	failed := 0
+	return c.start(c.NumProcesses, []string{self, "test"}, nil, true, out, diag)
+}
+
+// checkRank runs the checks on the rank that the environment describes.
+func checkRank(ctx context.Context, out io.Writer) error {
+	world, err := train.FromEnvironment(ctx)
+	if err != nil {
+		return err
+	}
+	if world.Rank() > 0 {
+		out = io.Discard // a failed check is an error on each rank
+	}
+	return world.Close(checkAll(world.Context(), world, out))
+}
+
+// checkAll runs the checks in a folder of rank 0 and prints a line for each. After a check that
+// fails, the ranks are out of step, so it is the last.
+func checkAll(ctx context.Context, w *train.World, out io.Writer) error {
+	acc, err := train.New(train.Config{World: w})
+	if err != nil {
+		return err
+	}
+	dir := ""
+	if w.Rank() == 0 {
+		if dir, err = os.MkdirTemp("", "heft-train-test-"); err != nil {
+			return err
+		}
+		defer os.RemoveAll(dir)
+	}
+	shared, err := train.GatherObject(ctx, acc, []string{dir})
+	if err != nil {
+		return err
+	}
 	for i, k := range checks {
 		begin := time.Now()
-		at := filepath.Join(dir, fmt.Sprint(i))
-		err := train.Launch(ctx, ranks, func(ctx context.Context, w *train.World) error { return k.run(ctx, w, at) })
-		result := "ok"
-		if err != nil {
-			result = "FAILED: " + err.Error()
-			failed++
+		if err := k.run(ctx, w, filepath.Join(shared[0], fmt.Sprint(i))); err != nil {
+			return fmt.Errorf("%s: FAILED: %w", k.name, err)
 		}
-		if _, err := fmt.Fprintf(out, "%-56s %6.3fs  %s\n", k.name, time.Since(begin).Seconds(), result); err != nil {
+		if _, err := fmt.Fprintf(out, "%-56s %6.3fs  ok\n", k.name, time.Since(begin).Seconds()); err != nil {
 			return err
 		}
 	}
-	if failed > 0 {
-		return fmt.Errorf("%d of %d checks failed on %d ranks", failed, len(checks), ranks)
+	if err := acc.WaitForEveryone(ctx); err != nil {
+		return err
 	}
-	_, err = fmt.Fprintf(out, "All checks passed with %d ranks.\n", ranks)
+	_, err = fmt.Fprintf(out, "All checks passed with %d ranks.\n", w.Size())
 	return err
 }
 

@@ -173,34 +173,6 @@ func (c config) precision() string {
 	return "no"
 }
 
-// supported rejects configurations for machines that Heft does not train on.
-func (c config) supported() error {
-	switch d := c.text("distributed_type"); d {
-	case "", "NO", "MULTI_CPU":
-	default:
-		return fmt.Errorf("distributed_type %s is not supported: training runs on the CPU, with all ranks in one process; use NO or MULTI_CPU", d)
-	}
-	if n := c.number("num_machines"); n > 1 {
-		return fmt.Errorf("num_machines %d is not supported: training runs on one machine", n)
-	}
-	for _, key := range []string{"fp8_config", "deepspeed_config", "fsdp_config", "parallelism_config", "megatron_lm_config"} {
-		if size(c[key]) > 0 {
-			return fmt.Errorf("%s is not supported", key)
-		}
-	}
-	return nil
-}
-
-func size(v any) int {
-	switch v := v.(type) {
-	case map[string]any:
-		return len(v)
-	case config:
-		return len(v)
-	}
-	return 0
-}
-
 // encode writes c with sorted keys, as JSON if the file's name ends in .json, else as YAML.
 func (c config) encode(name string) ([]byte, error) {
 	var out bytes.Buffer

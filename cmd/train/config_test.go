@@ -98,15 +98,21 @@ func checkKeys(t *testing.T, raw json.RawMessage) {
 
 func TestConfigsThatAreRefused(t *testing.T) {
 	for content, want := range map[string]string{
-		"unknown_key: 1\nother: 2":    "unknown keys: other, unknown_key",
-		"num_processes: many":         "num_processes: got many, want a number",
-		"use_cpu: 3":                  "use_cpu: got 3, want a true or false",
-		"a: [":                        "c.yaml",
-		"distributed_type: MULTI_GPU": "MULTI_GPU is not supported",
-		"num_machines: 2":             "num_machines 2 is not supported",
-		"deepspeed_config: {zero: 3}": "deepspeed_config is not supported",
-		"compute_environment: [1, 2]": "want a text",
-		"dynamo_config: text":         "want a mapping",
+		"unknown_key: 1\nother: 2":      "unknown keys: other, unknown_key",
+		"num_processes: many":           "num_processes: got many, want a number",
+		"use_cpu: 3":                    "use_cpu: got 3, want a true or false",
+		"a: [":                          "c.yaml",
+		"distributed_type: MULTI_GPU":   "MULTI_GPU is not supported",
+		"distributed_type: FSDP":        "(LowLevelZeroPlugin), or --plugin gemini (GeminiPlugin)",
+		"distributed_type: MEGATRON_LM": "(LowLevelZeroPlugin)",
+		"distributed_type: DEEPSPEED\ndeepspeed_config: {zero_stage: 3}":                  "zero_stage 3 is not supported: use zero_stage 2 (LowLevelZeroPlugin), or --plugin gemini (GeminiPlugin)",
+		"distributed_type: DEEPSPEED\ndeepspeed_config: {zero_stage: two}":                "zero_stage: got two, want 0, 1 or 2",
+		"distributed_type: DEEPSPEED\ndeepspeed_config: {deepspeed_config_file: ds.json}": "deepspeed_config_file is not supported",
+		"distributed_type: DEEPSPEED\ndeepspeed_config: {offload_optimizer_device: nvme}": "use cpu or none",
+		"distributed_type: DEEPSPEED\nfsdp_config: {a: 1}":                                "fsdp_config is not supported with distributed_type DEEPSPEED",
+		"deepspeed_config: {zero: 3}":                                                     "deepspeed_config is not supported",
+		"compute_environment: [1, 2]":                                                     "want a text",
+		"dynamo_config: text":                                                             "want a mapping",
 	} {
 		c, err := parseConfig([]byte(content), "c.yaml")
 		if err == nil {
@@ -148,6 +154,7 @@ func TestEnvAndTest(t *testing.T) {
 	t.Setenv("HF_HOME", t.TempDir())
 	t.Setenv("HEFT_THREADS", "1")
 	t.Setenv("HEFT_API_KEY", "secret")
+	t.Setenv("TEST_IS_TRAIN", "1")
 	if status, stdout, stderr := command(t, "env"); status != 0 || !strings.Contains(stdout, "- Configuration: not found\n") || !strings.Contains(stdout, "- HEFT_THREADS: 1\n") ||
 		strings.Contains(stdout, "secret") {
 		t.Errorf("%d: %s%s", status, stdout, stderr)

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/heftai/heft/internal/cmdline"
 	"github.com/heftai/heft/internal/smallfile"
@@ -58,6 +59,7 @@ type student struct {
 	router     float32            // weight of the routers' loss, 0 for none
 	recompute  bool
 	diverged   bool // and said so
+	stopped    bool // by a signal, on all ranks
 }
 
 func (s *student) close() error {
@@ -97,7 +99,7 @@ func (j *job) rank(ctx context.Context, w *train.World) error {
 			s.result.Loss = &loss
 		}
 	}
-	if s.stop.Load() != 0 && trainer.State().GlobalStep < trainer.State().MaxSteps {
+	if s.stopped && trainer.State().GlobalStep < trainer.State().MaxSteps {
 		return errInterrupted
 	}
 	if err := s.save(ctx, s.Output); err != nil {
@@ -120,7 +122,7 @@ func (s *student) showCurve() error {
 
 func (j *job) student(w *train.World) (*student, error) {
 	acc, err := train.New(train.Config{
-		World: w, MixedPrecision: j.MixedPrecision, Corrections: train.Corrected(), Logger: j.log, LogWith: j.LogWith,
+		World: w, Plugin: j.sharing(w), MixedPrecision: j.MixedPrecision, Corrections: train.Corrected(), Logger: j.log, LogWith: j.LogWith,
 		DataLoader: train.DataLoaderConfig{UseSeedableSampler: true, DataSeed: j.Seed, UseStatefulDataLoader: true},
 		Project:    train.ProjectConfiguration{ProjectDir: j.Output, LoggingDir: j.LoggingDir, SkipFrozen: true},
 	})
@@ -189,6 +191,8 @@ func (s *student) interrupt(ctx context.Context, m *train.Moment) error {
 	}
 	stop, err := s.acc.CheckTrigger(ctx)
 	if stop {
+		s.stopped = true
+		s.stop.CompareAndSwap(0, int32(syscall.SIGTERM)) // a signal that reached another process
 		m.Control.Save, m.Control.StopTraining = s.SaveSteps >= 0, true
 	}
 	return err

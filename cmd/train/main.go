@@ -2,7 +2,7 @@
 //
 //	train run --model DIR --data FILE.jsonl --output DIR   fine-tune a model
 //	train launch PROGRAM …    run a Go program with several ranks, one process each
-//	train launch --model …    train run with the ranks of Accelerate's configuration
+//	train launch --model …    train run with several ranks, one process each
 //	train bench --model DIR   measure the speed of a training step
 //	train config              write that configuration
 //	train test                check that training works on this machine
@@ -18,6 +18,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/alecthomas/kong"
 
@@ -46,10 +47,25 @@ func run(args []string, stdout, stderr io.Writer) int {
 			p := cmdline.Program{Name: "train launch", Description: "Run a program with several ranks.", Grammar: new(programCmd)}
 			return p.Run(rest, stdout, stderr)
 		}
-		if i := slices.Index(rest, "run"); i >= 0 { // train launch run FLAGS is train launch FLAGS
-			args = append([]string{"launch"}, slices.Delete(rest, i, i+1)...)
+	}
+	if len(args) > 0 && slices.Contains([]string{"config", "env", "test"}, args[0]) {
+		args = dashed(args)
+	}
+	c := new(cli)
+	if slices.Contains(args, "launch") {
+		args, c.Launch.args = runArgs(args)
+	}
+	p := cmdline.Program{Name: "train", Description: "Fine-tune the models that serve runs.", Grammar: c}
+	return p.Run(args, stdout, stderr)
+}
+
+// dashed returns args with dashes in the names of flags, which Accelerate writes with underscores.
+func dashed(args []string) []string {
+	args = slices.Clone(args)
+	for i, arg := range args {
+		if name, _, _ := strings.Cut(arg, "="); strings.HasPrefix(name, "--") {
+			args[i] = strings.ReplaceAll(name, "_", "-") + arg[len(name):]
 		}
 	}
-	p := cmdline.Program{Name: "train", Description: "Fine-tune the models that serve runs.", Grammar: new(cli)}
-	return p.Run(args, stdout, stderr)
+	return args
 }

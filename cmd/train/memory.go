@@ -50,7 +50,7 @@ func (j *job) recomputes(m *meta.Model) bool {
 	if host := dispatch.DescribeHost(); j.LoRA == "" {
 		limit = max(limit, host.AvailableBytes/4)
 	}
-	return int64(j.ranks)*j.batchTokens()*activationBytes(m) > limit
+	return int64(j.here)*j.batchTokens()*activationBytes(m) > limit
 }
 
 // batchTokens returns the tokens of the longest batch of one rank.
@@ -96,12 +96,12 @@ func (s *student) baseMemory(m *meta.Model) int64 {
 		if host.AvailableBytes == 0 || s.checkpoint.Bytes() <= host.AvailableBytes/2 {
 			return 0
 		}
-		return host.AvailableBytes / 2 / int64(s.ranks)
+		return host.AvailableBytes / 2 / int64(s.here)
 	}
 	if limit >= 1<<30 { // below, it comes on top, as in serve
 		limit -= dispatch.RuntimeBytes
 	}
-	return max(limit/int64(s.ranks)-s.passBytes(m), 1)
+	return max(limit/int64(s.here)-s.passBytes(m), 1)
 }
 
 // passBytes estimates the memory of a pass over streamed weights: the inputs of all units, the

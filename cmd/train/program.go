@@ -12,6 +12,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -21,17 +22,25 @@ import (
 	"github.com/heftai/heft/internal/collective/tcp"
 )
 
+// worldFlags say which ranks run where.
+type worldFlags struct {
+	File            string `name:"config-file" help:"Use this file of accelerate config or train config, not the default one." placeholder:"FILE"`
+	NprocPerNode    int    `help:"Start this many ranks on each machine." default:"0"`
+	NumMachines     int    `help:"Set the number of machines; 0 uses the configuration's, or 1." default:"0"`
+	MachineRank     int    `help:"Set this machine's number, from 0." default:"0"`
+	MainProcessIP   string `name:"main-process-ip" help:"Set the address of machine 0; the default is 127.0.0.1." placeholder:"ADDRESS"`
+	MainProcessPort int    `help:"Set the port of rank 0; 0 picks a free one, or 29500 with several machines." default:"0"`
+}
+
 // programCmd is train launch PROGRAM ARGS…: one process for each rank of this machine.
 type programCmd struct {
-	File            string   `name:"config-file" help:"Use this file of accelerate config or train config, not the default one." placeholder:"FILE"`
-	NumProcesses    int      `help:"Start this many ranks on all machines together; 0 uses the configuration's, or 1." default:"0"`
-	NprocPerNode    int      `help:"Start this many ranks on each machine." default:"0"`
-	NumMachines     int      `help:"Set the number of machines; 0 uses the configuration's, or 1." default:"0"`
-	MachineRank     int      `help:"Set this machine's number, from 0." default:"0"`
-	MainProcessIP   string   `name:"main-process-ip" help:"Set the address of machine 0; the default is 127.0.0.1." placeholder:"ADDRESS"`
-	MainProcessPort int      `help:"Set the port of rank 0; 0 picks a free one, or 29500 with several machines." default:"0"`
-	Program         []string `arg:"" passthrough:"" help:"Run this program, folder of Go files, or go run PACKAGE."`
+	worldFlags
+	NumProcesses int      `help:"Start this many ranks on all machines together; 0 uses the configuration's, or 1." default:"0"`
+	Program      []string `arg:"" passthrough:"" help:"Run this program, folder of Go files, or go run PACKAGE."`
 }
+
+// launchFlags are the flags of train launch that the ranks do not get.
+var launchFlags = []string{"--config-file", "--num-processes", "--nproc-per-node", "--num-machines", "--machine-rank", "--main-process-ip", "--main-process-port"}
 
 // programArgs returns the arguments of train launch with dashes in the names of its flags, if they
 // name a program and not a run of train itself.
@@ -40,26 +49,26 @@ func programArgs(args []string) ([]string, bool) {
 	for i := 0; i < len(args); i++ {
 		name, _, has := strings.Cut(args[i], "=")
 		name = strings.ReplaceAll(name, "_", "-")
-		switch name {
-		case "--config-file", "--num-processes", "--nproc-per-node", "--num-machines", "--machine-rank", "--main-process-ip", "--main-process-port":
-			own = append(own, name+args[i][len(name):])
-			if i++; !has && i < len(args) {
-				own = append(own, args[i])
-			} else {
-				i--
-			}
-		default:
+		if !slices.Contains(launchFlags, name) {
 			return append(own, args[i:]...), !strings.HasPrefix(args[i], "-") && args[i] != "run"
 		}
+		own = append(own, name+args[i][len(name):])
+		if i++; !has && i < len(args) {
+			own = append(own, args[i])
+		} else {
+			i--
+		}
 	}
-	return nil, false
+	return own, false
 }
 
 // Run starts the ranks and waits for them. When one fails it stops the others and names it.
 func (c *programCmd) Run(ctx context.Context, out cmdline.Output, diag cmdline.Diagnostics) error {
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := c.settle(); err != nil {
+	found, err := c.configuration()
+	if err == nil {
+		err = c.settle(found, &c.NumProcesses)
+	}
+	if err != nil {
 		return err
 	}
 	dir, err := os.MkdirTemp("", "heft-launch-")
@@ -71,6 +80,13 @@ func (c *programCmd) Run(ctx context.Context, out cmdline.Output, diag cmdline.D
 	if err != nil {
 		return err
 	}
+	return c.start(c.NumProcesses, program, nil, false, out, diag)
+}
+
+// start runs a command line as the ranks of this machine, of processes on all machines, and waits for
+// them. env is added to their environment. Lines begin with the rank, except those that train's own
+// commands print on stdout, where rank 0 alone prints.
+func (c *worldFlags) start(processes int, program, env []string, own bool, out cmdline.Output, diag cmdline.Diagnostics) error {
 	token := os.Getenv("HEFT_RUN_TOKEN")
 	if token == "" {
 		token = rand.Text()
@@ -78,51 +94,59 @@ func (c *programCmd) Run(ctx context.Context, out cmdline.Output, diag cmdline.D
 			return cmdline.Misusef("several machines need one secret: set HEFT_RUN_TOKEN on each, for example to %s", token)
 		}
 	}
-	local := c.NumProcesses / c.NumMachines
+	local := processes / c.NumMachines
 	var ranks []*exec.Cmd
 	var lines sync.Mutex
 	var copying []*prefixed
 	for i := range local {
 		cmd := exec.Command(program[0], program[1:]...)
-		cmd.Env = append(os.Environ(), fmt.Sprint("RANK=", c.MachineRank*local+i), fmt.Sprint("LOCAL_RANK=", i),
-			fmt.Sprint("WORLD_SIZE=", c.NumProcesses), fmt.Sprint("LOCAL_WORLD_SIZE=", local),
+		cmd.Env = append(append(os.Environ(), env...), fmt.Sprint("RANK=", c.MachineRank*local+i), fmt.Sprint("LOCAL_RANK=", i),
+			fmt.Sprint("WORLD_SIZE=", processes), fmt.Sprint("LOCAL_WORLD_SIZE=", local),
 			"MASTER_ADDR="+c.MainProcessIP, fmt.Sprint("MASTER_PORT=", c.MainProcessPort), "HEFT_RUN_TOKEN="+token)
 		if os.Getenv("GOMAXPROCS") == "" {
 			cmd.Env = append(cmd.Env, fmt.Sprint("GOMAXPROCS=", max(1, runtime.GOMAXPROCS(0)/local)))
 		}
 		stdout := &prefixed{to: out, lock: &lines, prefix: fmt.Sprintf("[%d] ", c.MachineRank*local+i)}
 		stderr := &prefixed{to: diag, lock: &lines, prefix: stdout.prefix}
-		if c.NumProcesses == 1 {
-			stdout.prefix, stderr.prefix = "", ""
+		if processes == 1 {
+			stderr.prefix = ""
+		}
+		if processes == 1 || own {
+			stdout.prefix = ""
 		}
 		cmd.Stdout, cmd.Stderr = stdout, stderr
 		copying = append(copying, stdout, stderr)
 		ranks = append(ranks, cmd)
 	}
-	err = supervise(ctx, ranks, c.MachineRank*local)
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(signals)
+	err := supervise(signals, ranks, c.MachineRank*local)
 	for _, p := range copying {
 		p.flush()
 	}
 	return err
 }
 
-// settle fills in what the flags leave open.
-func (c *programCmd) settle() error {
+// configuration returns Accelerate's configuration, or nil if there is none.
+func (c *worldFlags) configuration() (config, error) {
 	found, path, err := findConfig(c.File)
-	if err != nil {
-		return err
+	if err == nil && found != nil {
+		if err = found.supported(); err != nil {
+			err = cmdline.Misusef("%s: %w", path, err)
+		}
 	}
+	return found, err
+}
+
+// settle fills in what the flags leave open. found may be nil.
+func (c *worldFlags) settle(found config, processes *int) (err error) {
 	if found != nil {
-		machines := found.number("num_machines")
-		found["num_machines"] = 1 // several are supported here
-		if err := found.supported(); err != nil {
-			return cmdline.Misusef("%s: %w", path, err)
-		}
 		if c.NumMachines == 0 {
-			c.NumMachines = machines
+			c.NumMachines = found.number("num_machines")
 		}
-		if c.NumProcesses == 0 && c.NprocPerNode == 0 {
-			c.NumProcesses = max(0, found.number("num_processes"))
+		if *processes == 0 && c.NprocPerNode == 0 {
+			*processes = max(0, found.number("num_processes"))
 		}
 		if c.MachineRank == 0 {
 			c.MachineRank = found.number("machine_rank")
@@ -136,14 +160,14 @@ func (c *programCmd) settle() error {
 	}
 	c.NumMachines = max(c.NumMachines, 1)
 	if c.NprocPerNode > 0 {
-		c.NumProcesses = c.NprocPerNode * c.NumMachines
+		*processes = c.NprocPerNode * c.NumMachines
 	}
-	if c.NumProcesses == 0 {
-		c.NumProcesses = c.NumMachines
+	if *processes == 0 {
+		*processes = c.NumMachines
 	}
 	switch {
-	case c.NumProcesses < 1 || c.NumProcesses%c.NumMachines != 0:
-		return cmdline.Misusef("got %d processes on %d machines, want as many on each", c.NumProcesses, c.NumMachines)
+	case *processes < 1 || *processes%c.NumMachines != 0:
+		return cmdline.Misusef("got %d processes on %d machines, want as many on each", *processes, c.NumMachines)
 	case c.MachineRank < 0 || c.MachineRank >= c.NumMachines:
 		return cmdline.Misusef("got --machine-rank %d, want 0 to %d", c.MachineRank, c.NumMachines-1)
 	case c.NumMachines > 1 && c.MainProcessIP == "":
@@ -185,8 +209,9 @@ func rankCommand(ctx context.Context, dir string, args []string, diag io.Writer)
 const grace = 3 * time.Second
 
 // supervise runs the ranks until all have ended. The error names the rank that failed first, and
-// prefers one that a signal killed: the others fail because of it.
-func supervise(ctx context.Context, ranks []*exec.Cmd, first int) error {
+// prefers one that a signal killed: the others fail because of it. On the first signal the ranks get
+// SIGTERM and may take the time that they need to save; a second one kills them.
+func supervise(signals <-chan os.Signal, ranks []*exec.Cmd, first int) error {
 	ended := make(chan rankEnd, len(ranks))
 	running := 0
 	var failed []rankEnd
@@ -205,7 +230,8 @@ func supervise(ctx context.Context, ranks []*exec.Cmd, first int) error {
 			}
 		}
 	}
-	done, ours := ctx.Done(), false
+	var stopped syscall.Signal
+	ours := false
 	var late <-chan time.Time
 	if len(failed) > 0 {
 		late = time.After(0)
@@ -224,14 +250,18 @@ func supervise(ctx context.Context, ranks []*exec.Cmd, first int) error {
 			ours = true
 			stop(os.Kill)
 			late = nil
-		case <-done:
-			ours, done = true, nil
+		case s := <-signals:
+			if ours {
+				stop(os.Kill)
+				continue
+			}
+			ours = true
+			stopped, _ = s.(syscall.Signal) // os.Interrupt is one on every system
 			stop(syscall.SIGTERM)
-			late = time.After(10 * grace)
 		}
 	}
-	if ctx.Err() != nil {
-		return cmdline.Stopped(syscall.SIGTERM)
+	if stopped != 0 {
+		return cmdline.Stopped(stopped)
 	}
 	return blame(failed, first)
 }

@@ -5,12 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/signal"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"sync/atomic"
 	"syscall"
 
@@ -62,6 +62,7 @@ type runCmd struct {
 	MixedPrecision string `help:"Set the precision of products: no (float32), bf16, or fp16 with a scaled loss." enum:"no,bf16,fp16," default:""`
 	Recompute      string `help:"Recompute activations to save memory: on, off, or auto above 2 GiB per batch." enum:"auto,on,off" default:"auto"`
 	NumProcesses   int    `help:"Train with this many ranks in this process, each on its own batches; 0 is 1." default:"0"`
+	Plugin         string `help:"Share the work between ranks: ddp, zero1, zero2 or gemini." enum:"ddp,zero1,zero2,gemini" default:"ddp"`
 	Threads        int    `help:"Set the compute threads; 0 uses all processors." default:"0"`
 	MaxMemory      string `help:"Limit memory by device, with --lora: cpu=30GiB; other weights stream." placeholder:"DEVICE=SIZE,…"`
 
@@ -82,32 +83,54 @@ func (c *runCmd) Run(ctx context.Context, out cmdline.Output, diag cmdline.Diagn
 	if err != nil {
 		return err
 	}
-	unlock, err := j.lock()
+	if j.process {
+		return j.runProcess(ctx, out)
+	}
+	unlock, err := j.open()
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	if err := j.begin(); err != nil {
-		return err
-	}
 	if err := j.read(); err != nil {
 		return err
 	}
 	tuneReads(ctx, "", j.ranks*j.threads)
-	stop := watch(&j.stop)
+	stop := watch(&j.stop, false)
 	defer stop()
 	if j.ranks == 1 {
 		err = j.rank(ctx, nil)
 	} else {
 		err = train.Launch(ctx, j.ranks, j.rank)
 	}
+	return j.end(err, out)
+}
+
+// open locks and prepares the output folder.
+func (j *job) open() (unlock func(), err error) {
+	if unlock, err = j.lock(); err != nil {
+		return nil, err
+	}
+	if err := j.begin(); err != nil {
+		unlock()
+		return nil, err
+	}
+	return unlock, nil
+}
+
+// end reports on out how the ranks ended, if it is not nil, and returns the command's error.
+func (j *job) end(err error, out io.Writer) error {
 	interrupted := errors.Is(err, errInterrupted)
 	if err != nil && !interrupted {
 		return err
 	}
 	j.result.Stopped = interrupted
-	if err := j.report(out); err != nil || !interrupted {
-		return err
+	if out != nil {
+		if err := j.report(out); err != nil {
+			return err
+		}
+	}
+	if !interrupted {
+		return nil
 	}
 	return cmdline.Stopped(syscall.Signal(j.stop.Load()))
 }
@@ -124,7 +147,7 @@ type runResult struct {
 	DiskBytes int64 `json:"disk_bytes,omitempty"`
 }
 
-func (j *job) report(out cmdline.Output) error {
+func (j *job) report(out io.Writer) error {
 	r := &j.result
 	var err error
 	switch {
@@ -142,8 +165,9 @@ func (j *job) report(out cmdline.Output) error {
 
 var errInterrupted = errors.New("interrupted")
 
-// watch sets stop to the number of the first SIGINT or SIGTERM. A second signal ends the process.
-func watch(stop *atomic.Int32) func() {
+// watch sets stop to the number of the first SIGINT or SIGTERM. A second signal ends the process,
+// unless it is patient: a terminal and a launcher may send one signal each.
+func watch(stop *atomic.Int32, patient bool) func() {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	done := make(chan struct{})
@@ -152,7 +176,9 @@ func watch(stop *atomic.Int32) func() {
 		case s := <-signals:
 			number, _ := s.(syscall.Signal) // os.Interrupt is one on every system
 			stop.Store(int32(number))
-			signal.Stop(signals)
+			if !patient {
+				signal.Stop(signals)
+			}
 		case <-done:
 		}
 	}()
@@ -164,6 +190,8 @@ type job struct {
 	*runCmd
 	model   string // folder
 	ranks   int
+	here    int   // ranks that share this process's or this machine's memory and processors
+	process bool  // this process is one of the ranks
 	threads int   // of one rank
 	memory  int64 // of --max-memory, 0 for none
 	log     *slog.Logger
@@ -182,13 +210,16 @@ func (c *runCmd) job(diag cmdline.Diagnostics) (*job, error) {
 	if err != nil {
 		return nil, err
 	}
-	j := &job{runCmd: c, model: folder, ranks: max(1, c.NumProcesses), threads: c.Threads, diag: diag,
+	j := &job{runCmd: c, model: folder, threads: c.Threads, diag: diag,
 		log: slog.New(slog.NewTextHandler(diag, nil))}
 	if j.memory, err = c.memory(); err != nil {
 		return nil, err
 	}
+	if err := j.findWorld(); err != nil {
+		return nil, err
+	}
 	if j.threads == 0 {
-		j.threads = max(1, runtime.GOMAXPROCS(0)/j.ranks)
+		j.threads = max(1, runtime.GOMAXPROCS(0)/j.here)
 	}
 	if c.MixedPrecision == "" {
 		c.MixedPrecision = "no"
@@ -306,33 +337,4 @@ func removeAll(dir string, patterns []string) error {
 		}
 	}
 	return nil
-}
-
-// launchCmd is train launch.
-type launchCmd struct {
-	File string `name:"config-file" help:"Use this file of accelerate config or train config, not the default one." placeholder:"FILE"`
-	runCmd
-}
-
-// Run is train run with the ranks and the precision of Accelerate's configuration as defaults.
-func (c *launchCmd) Run(ctx context.Context, out cmdline.Output, diag cmdline.Diagnostics) error {
-	found, path, err := findConfig(c.File)
-	if err != nil {
-		return err
-	}
-	if found != nil {
-		if err := found.supported(); err != nil {
-			return cmdline.Misusef("%s: %w", path, err)
-		}
-		if c.NumProcesses == 0 {
-			c.NumProcesses = max(0, found.number("num_processes"))
-		}
-		if c.MixedPrecision == "" {
-			c.MixedPrecision = found.precision()
-		}
-		if !slices.Contains([]string{"no", "bf16", "fp16"}, c.MixedPrecision) {
-			return cmdline.Misusef("%s: mixed_precision: got %s, want no, bf16 or fp16", path, c.MixedPrecision)
-		}
-	}
-	return c.runCmd.Run(ctx, out, diag)
 }

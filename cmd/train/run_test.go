@@ -27,6 +27,9 @@ import (
 // TestMain lets the test binary be train, for tests that kill it.
 func TestMain(m *testing.M) {
 	if os.Getenv("TEST_IS_TRAIN") != "" {
+		if file := os.Getenv("TEST_KILLED_BY"); file != "" && os.Getenv("RANK") == "1" {
+			go killedBy(file)
+		}
 		os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 	}
 	if os.Getenv("TEST_IS_RANK") != "" {
@@ -350,6 +353,7 @@ func TestRunRefuses(t *testing.T) {
 }
 
 func TestLaunchTakesTheConfiguration(t *testing.T) {
+	t.Setenv("TEST_IS_TRAIN", "1")
 	dir, text, out := tinyModel(t), lessons(t, 12), filepath.Join(t.TempDir(), "out")
 	file := filepath.Join(t.TempDir(), "c.yaml")
 	if status, _, stderr := command(t, "config", "--config-file", file, "--num-processes", "2", "--mixed-precision", "bf16"); status != 0 {

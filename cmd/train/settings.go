@@ -43,6 +43,7 @@ type settings struct {
 	Seed           uint64   `json:"seed"`
 	MixedPrecision string   `json:"mixed_precision"`
 	LoRA           string   `json:"lora"`
+	Plugin         string   `json:"plugin,omitempty"` // empty for ddp, as in files of older versions
 }
 
 func (j *job) settings() (settings, error) {
@@ -50,6 +51,9 @@ func (j *job) settings() (settings, error) {
 		Accumulation: j.GradientAccumulationSteps, Processes: j.ranks, Epochs: j.Epochs, MaxSteps: j.MaxSteps, MaxGradNorm: j.MaxGradNorm,
 		LearningRate: j.rate(), Scheduler: j.LRScheduler, WarmupSteps: j.WarmupSteps, WarmupRatio: j.WarmupRatio, WeightDecay: j.WeightDecay,
 		Seed: j.Seed, MixedPrecision: j.MixedPrecision, LoRA: j.LoRA}
+	if j.Plugin != "ddp" {
+		s.Plugin = j.Plugin
+	}
 	var err error
 	if s.Model, err = filepath.Abs(j.model); err != nil {
 		return s, err

@@ -90,6 +90,24 @@ func TestInterruptedTrainingSavesAndExits130(t *testing.T) {
 	}
 }
 
+// A launcher passes SIGTERM on to its ranks, waits until they have saved, and exits like them. A
+// terminal sends SIGINT to all of them: the launcher's signal that follows must not end them.
+func TestInterruptedLaunchSaves(t *testing.T) {
+	t.Setenv("HF_HOME", t.TempDir())
+	out := filepath.Join(t.TempDir(), "out")
+	args := endless(t, tinyModel(t), out)
+	cmd, stdout := begun(t, append([]string{"launch", "--num_processes", "2"}, args...)...)
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if got := exitCode(cmd.Wait()); got != 143 || !strings.Contains(stdout.String(), "Stopped and saved") {
+		t.Errorf("status %d, want 143: %s", got, stdout)
+	}
+	if _, err := train.LatestCheckpoint(out); err != nil {
+		t.Error(err)
+	}
+}
+
 // Two runs on one output folder would overwrite each other's checkpoints.
 func TestSecondRunOnOneOutputIsRefused(t *testing.T) {
 	dir, out := tinyModel(t), filepath.Join(t.TempDir(), "out")

@@ -19,6 +19,35 @@ func Unwrapped(o optim.Optimizer) optim.Optimizer {
 // ClipNorm limits the p-norm of the gradients of params, and returns it. Where each rank has a part
 // of the gradients, all ranks must call it.
 func (r *Rank) ClipNorm(params []optim.Param, limit, p float64) (float64, error) {
+	own, err := r.shards(params)
+	if err != nil {
+		return 0, err
+	}
+	if own == nil {
+		return optim.ClipNorm(params, limit, p), nil
+	}
+	n, err := sharded.Norm(r.Context, r.Comm, own, p)
+	if err == nil {
+		sharded.Scale(own, limit, n)
+	}
+	return n, err
+}
+
+// Norm returns the p-norm of the gradients of params. Where each rank has a part of the gradients,
+// all ranks must call it.
+func (r *Rank) Norm(params []optim.Param, p float64) (float64, error) {
+	own, err := r.shards(params)
+	if err != nil {
+		return 0, err
+	}
+	if own == nil {
+		return optim.Norm(params, p), nil
+	}
+	return sharded.Norm(r.Context, r.Comm, own, p)
+}
+
+// shards returns this rank's parts of params, or nil if it has the whole gradients.
+func (r *Rank) shards(params []optim.Param) ([]optim.Param, error) {
 	own := make([]optim.Param, len(params))
 	split := 0
 	for i, x := range params {
@@ -31,16 +60,12 @@ func (r *Rank) ClipNorm(params []optim.Param, limit, p float64) (float64, error)
 		}
 	}
 	if split == 0 || r.Comm.Size() == 1 {
-		return optim.ClipNorm(params, limit, p), nil
+		return nil, nil
 	}
 	if split < len(params) {
-		return 0, fmt.Errorf("train: clip: got %d parameters of %d that are not prepared, want all", len(params)-split, len(params))
+		return nil, fmt.Errorf("train: clip: got %d parameters of %d that are not prepared, want all", len(params)-split, len(params))
 	}
-	n, err := sharded.Norm(r.Context, r.Comm, own, p)
-	if err == nil {
-		sharded.Scale(own, limit, n)
-	}
-	return n, err
+	return own, nil
 }
 
 // GatherState collects the states of split optimizers, for rank 0 to save. All ranks must call it.

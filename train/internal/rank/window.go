@@ -16,7 +16,8 @@ type Window[B any] struct {
 	// Local is the number of items in Batches; Items is the number on all ranks.
 	Local, Items int
 
-	r *Rank
+	most int // batches of the rank with the most
+	r    *Rank
 }
 
 // ItemScale returns the factor that, with Backward's division by the steps of a window and the
@@ -69,13 +70,15 @@ func (w *Window[B]) count(ctx context.Context) (batches int, err error) {
 	for _, x := range all {
 		w.Items += x[0]
 		batches += x[1]
+		w.most = max(w.most, x[1])
 	}
 	return batches, nil
 }
 
 // Each runs the forward and the backward pass for each batch, so that the gradient is that of the
-// mean over all items. Gradients are averaged over the ranks in the last pass only. A rank without
-// a batch takes part in the averaging. Each returns the sum of this rank's losses.
+// mean over all items. Gradients are averaged over the ranks in the last pass only, or in each pass
+// if the strategy keeps none. A rank with fewer batches takes part in the averaging. Each returns the
+// sum of this rank's losses.
 func (w *Window[B]) Each(ctx context.Context, forward func(context.Context, B) (*tensor.Tensor, error)) (float64, error) {
 	r := w.r
 	var modules []tensor.Module
@@ -84,6 +87,7 @@ func (w *Window[B]) Each(ctx context.Context, forward func(context.Context, B) (
 	}
 	scale := r.ItemScale(w.Items) / float32(r.Rule.Steps)
 	total := 0.0
+	each := r.Group.NoSync() != nil
 	for i, b := range w.Batches {
 		one := func() error {
 			loss, err := forward(ctx, b)
@@ -99,7 +103,7 @@ func (w *Window[B]) Each(ctx context.Context, forward func(context.Context, B) (
 			return r.backward(ctx, loss, scale)
 		}
 		var err error
-		if i == len(w.Batches)-1 {
+		if each || i == len(w.Batches)-1 {
 			err = one()
 		} else {
 			err = r.WithSync(modules, false, one)
@@ -109,12 +113,21 @@ func (w *Window[B]) Each(ctx context.Context, forward func(context.Context, B) (
 		}
 	}
 	r.Position.Sync, r.Position.Ended = true, true
-	if len(w.Batches) > 0 || r.Comm.Size() == 1 {
+	missing := max(0, 1-len(w.Batches))
+	if each {
+		missing = w.most - len(w.Batches)
+	}
+	if missing == 0 || r.Comm.Size() == 1 {
 		return total, nil
 	}
 	reached := make([]bool, len(r.Group.Modules))
 	for i := range reached {
 		reached[i] = true
 	}
-	return total, r.Group.Average(ctx, reached)
+	for range missing {
+		if err := r.Group.Average(ctx, reached); err != nil {
+			return total, err
+		}
+	}
+	return total, nil
 }

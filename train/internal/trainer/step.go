@@ -8,7 +8,6 @@ import (
 
 	"github.com/heftai/heft/internal/collective"
 	"github.com/heftai/heft/train/internal/rank"
-	"github.com/heftai/heft/train/optim"
 	"github.com/heftai/heft/train/tensor"
 	"github.com/heftai/heft/train/track"
 )
@@ -50,7 +49,7 @@ func (t *Trainer[B]) TrainBatch(ctx context.Context, batch B) (StepResult, error
 		return t.rank.Backward(ctx, loss)
 	}
 	var err error
-	if r.Synced {
+	if r.Synced || t.rank.Group.NoSync() != nil {
 		err = pass()
 	} else {
 		err = t.rank.WithSync([]tensor.Module{t.c.Model}, false, pass)
@@ -130,7 +129,9 @@ func (t *Trainer[B]) optimize(r *StepResult) error {
 	r.GradNormPreClip = t.c.Observer.GradientNorm()
 	r.GradNormPostClip = r.GradNormPreClip
 	if t.c.MaxNorm > 0 {
-		optim.ClipNorm(t.params, t.c.MaxNorm, 2)
+		if _, err := t.rank.ClipNorm(t.params, t.c.MaxNorm, 2); err != nil {
+			return err
+		}
 		r.GradNormPostClip = t.c.Observer.GradientNorm()
 	}
 	if err := t.Optimizer.Step(); err != nil {

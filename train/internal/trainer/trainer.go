@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 
 	"github.com/heftai/heft/train/data"
 	"github.com/heftai/heft/train/internal/evaluation"
@@ -154,7 +155,7 @@ func New[B any](c Config[B], params []optim.Param) (*Trainer[B], error) {
 	}
 	c.Store.RestoreLoaders = true // to continue with the very next batch
 	if t.c.Observer == nil {
-		t.c.Observer = norms(params)
+		t.c.Observer = norms{t.rank, params}
 	}
 	if err := t.measure(); err != nil {
 		return nil, err
@@ -263,12 +264,21 @@ func (t *Trainer[B]) schedule() error {
 	return nil
 }
 
-// norms is the Observer of parameters.
-type norms []optim.Param
+// norms is the Observer of parameters. All ranks must call GradientNorm.
+type norms struct {
+	rank   *rank.Rank
+	params []optim.Param
+}
 
-func (n norms) GradientNorm() float64 { return optim.Norm(n, 2) }
+func (n norms) GradientNorm() float64 {
+	norm, err := n.rank.Norm(n.params, 2)
+	if err != nil {
+		return math.NaN() // the step that follows returns the error
+	}
+	return norm
+}
 
-func (n norms) WeightNorm() float64 { return optim.WeightNorm(n, 2) }
+func (n norms) WeightNorm() float64 { return optim.WeightNorm(n.params, 2) }
 
 // setTraining tells the model whether it is trained or evaluated.
 func (t *Trainer[B]) setTraining(on bool) {

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/heftai/heft/internal/cmdline"
+)
+
+// launchCmd is train launch with the flags of train run: its ranks are processes.
+type launchCmd struct {
+	worldFlags
+	runCmd
+
+	args []string // of the command line, for the ranks
+}
+
+// runArgs turns the arguments of a train launch without a program into those of its ranks' train run.
+// It also returns the former with dashes in the names of launch's flags.
+func runArgs(args []string) (launch, ranks []string) {
+	command := false // launch was seen; the run of train launch run may follow
+	for i := 0; i < len(args); i++ {
+		name, _, has := strings.Cut(args[i], "=")
+		name = strings.ReplaceAll(name, "_", "-")
+		switch {
+		case slices.Contains(launchFlags, name):
+			launch = append(launch, name+args[i][len(name):])
+			if !has && i+1 < len(args) {
+				i++
+				launch = append(launch, args[i])
+			}
+		case args[i] == "launch" && !command:
+			command = true
+			launch, ranks = append(launch, "launch"), append(ranks, "run")
+		case args[i] == "run" && command && len(ranks) > 0 && ranks[len(ranks)-1] == "run":
+		default:
+			launch, ranks = append(launch, args[i]), append(ranks, args[i])
+		}
+	}
+	return launch, ranks
+}
+
+// Run is train run with the ranks and the precision of Accelerate's configuration as defaults, and a
+// process for each rank.
+func (c *launchCmd) Run(ctx context.Context, out cmdline.Output, diag cmdline.Diagnostics) error {
+	found, err := c.configuration()
+	if err != nil {
+		return err
+	}
+	env, err := c.takeDefaults(found)
+	if err != nil {
+		return err
+	}
+	if err := c.settle(found, &c.NumProcesses); err != nil {
+		return err
+	}
+	if c.NumProcesses == 1 {
+		return c.runCmd.Run(ctx, out, diag)
+	}
+	if err := c.check(); err != nil { // once, and not on every rank
+		return err
+	}
+	if _, err := c.folder(); err != nil {
+		return err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	return c.start(c.NumProcesses, append([]string{self}, c.args...), env, true, out, diag)
+}
+
+// takeDefaults takes the values of flags that are not given from the configuration. It returns them
+// as variables for the ranks, too.
+func (c *launchCmd) takeDefaults(found config) (env []string, err error) {
+	if found == nil {
+		return nil, nil
+	}
+	set := func(name string, value any) { env = append(env, fmt.Sprintf("HEFT_%s=%v", name, value)) }
+	if c.MixedPrecision == "" {
+		c.MixedPrecision = found.precision()
+		set("MIXED_PRECISION", c.MixedPrecision)
+	}
+	if !slices.Contains([]string{"no", "bf16", "fp16"}, c.MixedPrecision) {
+		return nil, cmdline.Misusef("mixed_precision of the configuration: got %s, want no, bf16 or fp16", c.MixedPrecision)
+	}
+	z := found.zero()
+	if c.Plugin == "ddp" && z.plugin != "ddp" {
+		c.Plugin = z.plugin
+		set("PLUGIN", c.Plugin)
+	}
+	if c.GradientAccumulationSteps == 1 && z.accumulation > 1 {
+		c.GradientAccumulationSteps = z.accumulation
+		set("GRADIENT_ACCUMULATION_STEPS", z.accumulation)
+	}
+	if c.MaxGradNorm == 1 && z.clipping > 0 {
+		c.MaxGradNorm = z.clipping
+		set("MAX_GRAD_NORM", z.clipping)
+	}
+	return env, nil
+}

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"runtime"
+	"strconv"
+
+	"github.com/heftai/heft/internal/cmdline"
+	"github.com/heftai/heft/train"
+)
+
+// findWorld settles the number of ranks. Under torchrun's variables this process is one of them.
+func (j *job) findWorld() error {
+	size := os.Getenv("WORLD_SIZE")
+	if size == "" && os.Getenv("RANK") == "" {
+		j.ranks = max(1, j.NumProcesses)
+		j.here = j.ranks
+		return nil
+	}
+	n, err := strconv.Atoi(size)
+	if err != nil || n < 1 {
+		return cmdline.Misusef("WORLD_SIZE: got %q, want the number of ranks", size)
+	}
+	if j.NumProcesses != 0 && j.NumProcesses != n {
+		return cmdline.Misusef("got --num-processes %d, but WORLD_SIZE is %d: omit the flag", j.NumProcesses, n)
+	}
+	j.process, j.ranks, j.here = true, n, n
+	if local, err := strconv.Atoi(os.Getenv("LOCAL_WORLD_SIZE")); err == nil && local > 0 {
+		j.here = local
+	}
+	if os.Getenv("GOMAXPROCS") != "" && j.threads == 0 { // the launcher has divided the processors
+		j.threads = runtime.GOMAXPROCS(0)
+	}
+	return nil
+}
+
+// sharing returns the plugin of --plugin for a rank.
+func (c *runCmd) sharing(w *train.World) train.Plugin {
+	switch c.Plugin {
+	case "zero1":
+		return &train.LowLevelZeroPlugin{World: w, Stage: 1}
+	case "zero2":
+		return &train.LowLevelZeroPlugin{World: w, Stage: 2}
+	case "gemini":
+		return &train.GeminiPlugin{World: w, EnableGradientAccumulation: true}
+	}
+	return &train.TorchDDPPlugin{World: w}
+}
+
+// runProcess runs this process's rank. Rank 0 owns the output folder and reports.
+func (j *job) runProcess(ctx context.Context, out cmdline.Output) error {
+	world, err := train.FromEnvironment(ctx)
+	if err != nil {
+		return err
+	}
+	err = j.joined(world)
+	interrupted := errors.Is(err, errInterrupted)
+	if interrupted {
+		err = nil // the other ranks stop by themselves
+	}
+	if err = world.Close(err); interrupted {
+		err = errInterrupted
+	}
+	if world.Rank() > 0 {
+		return j.end(err, nil)
+	}
+	return j.end(err, out)
+}
+
+func (j *job) joined(world *train.World) error {
+	ctx := world.Context()
+	if world.Rank() == 0 {
+		unlock, err := j.open()
+		if err != nil {
+			return err
+		}
+		defer unlock()
+	}
+	acc, err := train.New(train.Config{World: world, Logger: j.log})
+	if err != nil {
+		return err
+	}
+	if err := acc.WaitForEveryone(ctx); err != nil { // until the folder is ready
+		return err
+	}
+	if err := j.read(); err != nil {
+		return err
+	}
+	tuneReads(ctx, "", j.threads)
+	stop := watch(&j.stop, true)
+	defer stop()
+	return j.rank(ctx, world)
+}
