@@ -15,7 +15,6 @@ import (
 
 	"gopkg.in/yaml.v3"
 
-	"github.com/heftai/heft/internal/atomicfile"
 	"github.com/heftai/heft/internal/cmdline"
 	"github.com/heftai/heft/internal/smallfile"
 )
@@ -231,53 +230,4 @@ func findConfig(path string) (config, string, error) {
 		return c, p, nil
 	}
 	return nil, "", nil
-}
-
-// configCmd is train config.
-type configCmd struct {
-	File           string `name:"config-file" help:"Write to this file, YAML or .json, instead of Accelerate's default." placeholder:"FILE"`
-	NumProcesses   int    `help:"Set the number of ranks, which run in one process." default:"1"`
-	MixedPrecision string `help:"Set the precision of products: no, bf16 or fp16." enum:"no,bf16,fp16" default:"no"`
-	Force          bool   `help:"Replace an existing configuration."`
-	Show           bool   `help:"Print the existing configuration and write nothing."`
-}
-
-// Run writes the configuration that train launch reads, as accelerate launch does.
-func (c *configCmd) Run(out cmdline.Output) error {
-	path := c.File
-	if c.Show {
-		found, where, err := findConfig(path)
-		if err != nil {
-			return err
-		}
-		if found == nil {
-			return fmt.Errorf("no configuration in %s", configFolder())
-		}
-		b, err := found.encode(where)
-		if err == nil {
-			_, err = fmt.Fprintf(out, "%s", b)
-		}
-		return err
-	}
-	if c.NumProcesses < 1 {
-		return cmdline.Misusef("got --num-processes %d, want at least 1", c.NumProcesses)
-	}
-	if path == "" {
-		path = filepath.Join(configFolder(), "default_config.yaml")
-	}
-	if _, err := os.Stat(path); err == nil && !c.Force {
-		return cmdline.Misusef("%s exists; use --force to replace it", path)
-	}
-	b, err := basicConfig(c.NumProcesses, c.MixedPrecision).encode(path)
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
-		return err
-	}
-	if err := atomicfile.WriteFile(path, b); err != nil {
-		return err
-	}
-	_, err = fmt.Fprintf(out, "The configuration is in %s.\n", path)
-	return err
 }
