@@ -40,9 +40,9 @@ type BoundTensor struct {
 	// Transposed is set if the tensor is [columns, rows] of the parameter's values.
 	Transposed bool
 	// Quant describes how to compute the values from Tensor, which holds codes, and from Scales,
-	// Zeros and Index, as far as the format has them. It is nil if Tensor holds values.
-	Quant                *meta.Quant
-	Scales, Zeros, Index *Tensor
+	// Zeros, Index and Global, as far as the format has them. It is nil if Tensor holds values.
+	Quant                        *meta.Quant
+	Scales, Zeros, Index, Global *Tensor
 }
 
 // Span returns the offset and size in bytes of the part's elements in its tensor.
@@ -204,6 +204,7 @@ func (b *Binding) parts(e *bound, only int) []BoundTensor {
 			if q := s.Quant; q != nil {
 				part.Quant = q
 				part.Scales, part.Zeros, part.Index = b.companion(s, q.Scales, i), b.companion(s, q.Zeros, i), b.companion(s, q.Index, i)
+				part.Global = b.companion(s, q.Global, i)
 			}
 			parts = append(parts, part)
 		}

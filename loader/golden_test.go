@@ -280,7 +280,7 @@ func TestGoldenModelsBind(t *testing.T) {
 				for _, part := range b.Tensors(p) {
 					_, size := part.Span()
 					filled += size
-					for _, beside := range []*Tensor{part.Scales, part.Zeros, part.Index} {
+					for _, beside := range []*Tensor{part.Scales, part.Zeros, part.Index, part.Global} {
 						if beside != nil {
 							filled += beside.Size
 						}

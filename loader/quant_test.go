@@ -72,3 +72,38 @@ func TestBindQuantisedRefused(t *testing.T) {
 		t.Errorf("codes without scales: %v", err)
 	}
 }
+
+// TestBindRejectsDamagedCompanionsOfPublishedFormats: a companion that is missing, has another shape or another
+// type is a problem with the tensor's name.
+func TestBindRejectsDamagedCompanionsOfPublishedFormats(t *testing.T) {
+	packed, scales, global := raw("w_packed", meta.Uint8, 8, 16), raw("w_scale", meta.Float8E4M3, 8, 2), raw("w_global_scale", meta.Float32, 1)
+	nvfp4 := meta.Quant{Format: meta.QuantNVFP4, Scales: "w_scale", Global: "w_global_scale", ScaleDType: meta.Float8E4M3, Rows: 1, Columns: 16}
+	int4 := meta.Quant{Format: meta.QuantInt4Packed, Scales: "w_scale", Zeros: "w_zero_point", ScaleDType: meta.BFloat16, Rows: 1, Columns: 16}
+	int8 := meta.Quant{Format: meta.QuantInt8, Scales: "w_scale", ScaleDType: meta.Float32, Rows: 1, Columns: 32}
+	nibbles, groups, zeros := raw("w_packed", meta.Int32, 8, 4), raw("w_scale", meta.BFloat16, 8, 2), raw("w_zero_point", meta.Int32, 1, 2)
+	for _, test := range []struct {
+		what    string
+		codes   string
+		quant   meta.Quant
+		tensors []NamedTensor
+		want    string // "" for none
+	}{
+		{"nvfp4", "w_packed", nvfp4, []NamedTensor{packed, scales, global}, ""},
+		{"nvfp4 with a scalar", "w_packed", nvfp4, []NamedTensor{packed, scales, raw("w_global_scale", meta.Float32)}, ""},
+		{"no global scale", "w_packed", nvfp4, []NamedTensor{packed, scales}, "w_global_scale is missing"},
+		{"two global scales", "w_packed", nvfp4, []NamedTensor{packed, scales, raw("w_global_scale", meta.Float32, 2)}, "w_global_scale has shape [2]"},
+		{"a global scale in halves", "w_packed", nvfp4, []NamedTensor{packed, scales, raw("w_global_scale", meta.Float16, 1)}, "w_global_scale holds float16"},
+		{"scales for other groups", "w_packed", nvfp4, []NamedTensor{packed, raw("w_scale", meta.Float8E4M3, 8, 4), global}, "w_scale has shape [8 4]"},
+		{"int4", "w_packed", int4, []NamedTensor{nibbles, groups, zeros}, ""},
+		{"no zeros", "w_packed", int4, []NamedTensor{nibbles, groups}, "w_zero_point is missing"},
+		{"zeros not packed", "w_packed", int4, []NamedTensor{nibbles, groups, raw("w_zero_point", meta.Int32, 8, 2)}, "w_zero_point has shape [8 2]"},
+		{"int8 with a vector", "w", int8, []NamedTensor{raw("w", meta.Int8, 8, 32), raw("w_scale", meta.Float32, 8)}, ""},
+		{"int8 with too few scales", "w", int8, []NamedTensor{raw("w", meta.Int8, 8, 32), raw("w_scale", meta.Float32, 4)}, "w_scale has shape [4]"},
+	} {
+		s := meta.TensorSource{Tensor: test.codes, Quant: &test.quant}
+		_, err := Bind(inMemory(t, test.tensors...), &meta.Model{Root: module("", param("w", meta.BFloat16, []int{8, 32}, s))})
+		if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
+			t.Errorf("%s: %v, want %q in it", test.what, err, test.want)
+		}
+	}
+}

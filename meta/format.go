@@ -63,6 +63,11 @@ const (
 	QuantInt4Packed
 	// QuantGPTQ8 is QuantGPTQ with integers of 8 bits, four in an int32.
 	QuantGPTQ8
+	// QuantNVFP4 has two float4_e2m1 in a byte of [rows, columns/2], the even column in the low half, times
+	// scale ÷ global: scales are float8_e4m3fn of [rows, columns/16], and global is one float32.
+	QuantNVFP4
+	// QuantNVFP4ModelOpt is QuantNVFP4 times scale · global.
+	QuantNVFP4ModelOpt
 	quantFormats
 )
 
@@ -86,6 +91,7 @@ type Format struct {
 	// blocks of codes.
 	Codes                Packed
 	Scales, Zeros, Index Companion
+	Global               Companion // a number for the whole matrix
 	// Convert reports that Heft can convert floats to the format (--quantize).
 	Convert bool
 
@@ -143,6 +149,7 @@ var (
 	nibbles = func(q *Quant, rows, columns int) (int, int) { return ceil(rows, q.Rows), columns / packedZeros }
 	// quarters are four integers of 8 bits in an int32.
 	quarters  = func(q *Quant, rows, columns int) (int, int) { return ceil(rows, q.Rows), columns / 4 }
+	perMatrix = func(*Quant, int, int) (int, int) { return 1, 0 }
 	perColumn = func(_ *Quant, _, columns int) (int, int) { return columns, 0 }
 	// packedAlongRows are the zeros of eight rows in an int32, for each group of columns.
 	packedAlongRows = func(q *Quant, rows, columns int) (int, int) { return ceil(rows, packedZeros), ceil(columns, q.Columns) }
@@ -228,10 +235,27 @@ var formats = [quantFormats]Format{
 		group:  (*quantised).groupOfInputs, zeroBias: (*quantised).gptqBias,
 		weights: weightPlace.linearOrExperts,
 	},
+	QuantNVFP4: {
+		Name: "nvfp4", Published: true,
+		Codes:  Packed{Suffix: "_packed", DTypes: []DType{Uint8}, Rows: 1, Columns: 2},
+		Scales: Companion{Suffix: "_scale", DTypes: []DType{Float8E4M3}, size: perBlock},
+		Global: Companion{Suffix: "_global_scale", DTypes: []DType{Float32}, size: perMatrix},
+		group:  sixteenColumns, weights: weightPlace.linearOrExperts, unread: ofActivations,
+	},
+	QuantNVFP4ModelOpt: {
+		Name: "modelopt nvfp4", Published: true,
+		Codes:  Packed{DTypes: []DType{Uint8}, Rows: 1, Columns: 2},
+		Scales: Companion{Suffix: "_scale", DTypes: []DType{Float8E4M3}, size: perBlock},
+		Global: Companion{Suffix: "_scale_2", DTypes: []DType{Float32}, size: perMatrix},
+		group:  sixteenColumns, weights: weightPlace.linearOrExperts, unread: ofActivations,
+	},
 }
 
+// sixteenColumns are what shares a scale of NVFP4.
+func sixteenColumns(*quantised, int, int, []int) (int, int) { return 1, 16 }
+
 // ofActivations are the scales by which other programs round activations. Heft does not round them.
-var ofActivations = []string{"input_scale", "input_zero_point", "output_scale", "weight_shape"}
+var ofActivations = []string{"input_scale", "input_zero_point", "input_global_scale", "output_scale", "weight_shape"}
 
 // blockOf is a block of columns of a row with its scales inside, as ggml has them.
 func blockOf(columns, bytes int) Packed {
@@ -311,6 +335,9 @@ func ParseQuantize(name string) (f QuantFormat, ok bool) {
 // FloatScales reports whether the format has scales of its own that are floating-point numbers.
 func (r *Format) FloatScales() bool { return r.Scales.exists() && r.Scales.Reads(Float32) }
 
+// HasGlobal reports whether the format has a number for the whole matrix.
+func (r *Format) HasGlobal() bool { return r.Global.exists() }
+
 // Divides reports whether a row of so many columns is stored in whole entries of the tensors.
 func (r *Format) Divides(columns int) bool {
 	return columns%r.Codes.Columns == 0 && (!r.Zeros.exists() || !r.Zeros.Reads(Int32) || columns%packedZeros == 0)
@@ -366,9 +393,10 @@ func (f QuantFormat) Unread(name string) []string {
 // QuantGPTQ and QuantAWQ.
 type Quant struct {
 	Format QuantFormat
-	// Scales, Zeros and Index name tensors as Source.Tensor does, or "" if the format
+	// Scales, Zeros, Index and Global name tensors as Source.Tensor does, or "" if the format
 	// has none.
 	Scales, Zeros, Index string
+	Global               string // the number for the whole matrix
 	ScaleDType           DType
 	// Rows and Columns share a scale.
 	Rows, Columns int
@@ -377,7 +405,7 @@ type Quant struct {
 }
 
 // Entries returns the elements that the format's tensors have for a matrix of rows × columns, 0 for
-// tensors that the format does not have. It allocates nothing.
+// tensors that the format does not have. Global has one. It allocates nothing.
 func (q *Quant) Entries(rows, columns int) (codes, scales, zeros, index int) {
 	row := q.Format.Row()
 	p := &row.Codes

@@ -15,7 +15,7 @@ type StoredTensor struct {
 }
 
 // Stored lists the tensors of s for a parameter of the given shape: that of the values, or codes,
-// scales, zeros and index in this order. If the format cannot hold such a parameter, reason says
+// scales, zeros, index and global in this order. If the format cannot hold such a parameter, reason says
 // why.
 func (s *TensorSource) Stored(param []int) (tensors []StoredTensor, reason string) {
 	shape := s.Shape(param)
@@ -37,7 +37,7 @@ func (s *TensorSource) Stored(param []int) (tensors []StoredTensor, reason strin
 		*Companion
 		tensor string
 		dtype  DType
-	}{{&row.Scales, q.Scales, q.ScaleDType}, {&row.Zeros, q.Zeros, row.Zeros.assumed()}, {&row.Index, q.Index, row.Index.assumed()}} {
+	}{{&row.Scales, q.Scales, q.ScaleDType}, {&row.Zeros, q.Zeros, row.Zeros.assumed()}, {&row.Index, q.Index, row.Index.assumed()}, {&row.Global, q.Global, row.Global.assumed()}} {
 		if !c.exists() || c.Optional && c.tensor == "" {
 			continue
 		}
@@ -212,6 +212,9 @@ func (t *tree) coded(s TensorSource, f QuantFormat, shape []int, inOut bool, hea
 	}
 	if row.Index.exists() && (header != nil || !t.inOrder) {
 		q.Index = base + row.Index.Suffix
+	}
+	if row.Global.exists() {
+		q.Global = base + row.Global.Suffix
 	}
 	var scales []int
 	if header != nil {

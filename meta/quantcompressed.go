@@ -48,6 +48,7 @@ var compressedFormats = []struct {
 	{"int-quantized", "int", 8, QuantInt8},
 	{"naive-quantized", "int", 8, QuantInt8},
 	{"pack-quantized", "int", 4, QuantInt4Packed},
+	{"nvfp4-pack-quantized", "float", 4, QuantNVFP4},
 }
 
 // compressedGroup reads the weights of a config group.
@@ -97,8 +98,10 @@ func (q *quantised) readModelOpt(f *fields, c map[string]any) {
 		q.formats = []QuantFormat{QuantFP8}
 	case "FP8_PER_CHANNEL_PER_TOKEN":
 		q.formats, q.perRow = []QuantFormat{QuantFP8}, true
+	case "NVFP4":
+		q.formats = []QuantFormat{QuantNVFP4ModelOpt}
 	default:
-		f.fail(quantField+"quant_algo", "%.40q is not supported (FP8, FP8_PER_CHANNEL_PER_TOKEN); %s", fmt.Sprint(c["quant_algo"]), unquantisedAdvice)
+		f.fail(quantField+"quant_algo", "%.40q is not supported (FP8, FP8_PER_CHANNEL_PER_TOKEN, NVFP4); %s", fmt.Sprint(c["quant_algo"]), unquantisedAdvice)
 	}
 }
 

@@ -13,7 +13,7 @@ import sys
 
 import bitsandbytes.functional as bnb
 import torch
-from compressed_tensors.compressors import FloatQuantizationCompressor, IntQuantizationCompressor, PackedQuantizationCompressor
+from compressed_tensors.compressors import FloatQuantizationCompressor, IntQuantizationCompressor, NVFP4PackedCompressor, PackedQuantizationCompressor
 from compressed_tensors.quantization import QuantizationArgs, QuantizationScheme
 
 spec = importlib.util.spec_from_file_location("quantised", pathlib.Path(__file__).with_name("make-quantised-fixtures.py"))
@@ -91,6 +91,28 @@ def auto_round():
     return ordered
 
 
+def nvfp4(modelopt):
+    """NVFP4 of compressed-tensors, whose global scale divides, or as modelopt stores it, where it multiplies."""
+    def method(name, shape, size):
+        weight = torch.randn(shape) * size
+        scale_2 = weight.abs().max() / (448 * 6)
+        state = dict(weight=weight, weight_global_scale=(1 / scale_2).reshape(1))
+        state["weight_scale"] = (weight.unflatten(1, (-1, 16)).abs().amax(-1) / 6 / scale_2).to(torch.float8_e4m3fn).float()
+        scheme = QuantizationScheme(targets=["Linear"], weights=QuantizationArgs(**NVFP4))
+        stored = NVFP4PackedCompressor.compress(state, scheme)
+        base = name.removesuffix("weight")
+        # The library rounds dequantised values to bfloat16, so it gives the codes alone.
+        codes = NVFP4PackedCompressor.decompress({**stored, "weight_scale": torch.ones_like(state["weight_scale"]),
+                                                  "weight_global_scale": torch.ones(1)}, scheme)["weight"].float()
+        by = state["weight_scale"] * scale_2 if modelopt else state["weight_scale"] / state["weight_global_scale"]
+        values = codes * by.repeat_interleave(16, 1)
+        if not modelopt:
+            return values, {base + k: v.contiguous() for k, v in stored.items()}
+        return values, {name: stored["weight_packed"], base + "weight_scale": stored["weight_scale"],
+                        base + "weight_scale_2": scale_2, base + "input_scale": torch.rand(())}
+    return method
+
+
 FP8_TENSOR = dict(num_bits=8, type="float", strategy="tensor", symmetric=True)
 FP8_CHANNEL = dict(num_bits=8, type="float", strategy="channel", symmetric=True)
 INT8_CHANNEL = dict(num_bits=8, type="int", strategy="channel", symmetric=True)
@@ -98,6 +120,7 @@ INT8_ASYMMETRIC = dict(num_bits=8, type="int", strategy="channel", symmetric=Fal
 INT4_GROUP = dict(num_bits=4, type="int", strategy="group", group_size=16, symmetric=True)
 INT4_ASYMMETRIC = dict(num_bits=4, type="int", strategy="group", group_size=8, symmetric=False)
 INT4_CHANNEL = dict(num_bits=4, type="int", strategy="channel", symmetric=True)
+NVFP4 = dict(num_bits=4, type="float", strategy="tensor_group", group_size=16, symmetric=True)
 static = lambda shape: dict(input_scale=torch.rand(1) + 0.1)
 
 BF16, F16 = torch.bfloat16, torch.float16
@@ -120,6 +143,9 @@ MODELS = {
                                    quantised.linears, compressed_config("pack-quantized", INT4_ASYMMETRIC)),
     "small-llama-ct-w4a16-channel": ("llama", BF16, quantised.LLAMA, compressed(PackedQuantizationCompressor, INT4_CHANNEL),
                                      quantised.linears, compressed_config("pack-quantized", INT4_CHANNEL)),
+    "small-llama-ct-nvfp4": ("llama", BF16, quantised.LLAMA, nvfp4(False), quantised.linears, compressed_config("nvfp4-pack-quantized", NVFP4)),
+    "small-llama-modelopt-nvfp4": ("llama", BF16, quantised.LLAMA, nvfp4(True), quantised.linears,
+                                   dict(quant_method="modelopt", quant_algo="NVFP4", ignore=["lm_head", "*layers.1.mlp.down_proj*"])),
     "small-llama-gptq8": ("llama", F16, quantised.TIED, gptq8, quantised.linears, dict(quant_method="gptq", bits=8, group_size=16, sym=False, desc_act=True)),
     "small-llama-autoround": ("llama", F16, quantised.TIED, auto_round(), quantised.linears,
                               dict(quant_method="auto-round", packing_format="auto_round:auto_gptq", data_type="int", bits=4, group_size=16, sym=False)),

@@ -8,9 +8,9 @@ import (
 // A Quant is what turns the codes of a quantised [Matrix] into values.
 type Quant struct {
 	*meta.Quant
-	// Scales, Zeros and Index are as the checkpoint stores them; absent where the
+	// Scales, Zeros, Index and Global are as the checkpoint stores them; absent where the
 	// format has none.
-	Scales, Zeros, Index tensor.Tensor
+	Scales, Zeros, Index, Global tensor.Tensor
 	// Width is the columns of the stored matrix.
 	Width int
 	// Height is the rows of a stored matrix of QuantQ8 or QuantQ4 in bands, the order that
@@ -40,7 +40,8 @@ func (q *Quant) Holds(data []byte, rows int) bool {
 	_, scales, zeros, _ := q.Entries(groups, q.Width)
 	has := func(t tensor.Tensor, n int) bool { return int64(len(t.Data)) >= t.DType.Bytes(int64(n)) }
 	return int64(len(data)) >= row.Codes.DTypes[0].Bytes(int64(codes)) && (scales == 0 || has(q.Scales, scales)) &&
-		(zeros == 0 || q.Zeros.Data == nil && row.Zeros.Optional || has(q.Zeros, zeros)) && (q.Index.Data == nil || has(q.Index, index))
+		(zeros == 0 || q.Zeros.Data == nil && row.Zeros.Optional || has(q.Zeros, zeros)) && (q.Index.Data == nil || has(q.Index, index)) &&
+		(!row.HasGlobal() || has(q.Global, 1))
 }
 
 // CutRows is the view of stored rows [begin, end).

@@ -43,7 +43,7 @@ func New(p loader.BoundTensor) Piece {
 	if p.Quant != nil {
 		shape = p.Quant.Matrix(shape)
 		q := &backend.Quant{Quant: p.Quant, Width: shape[len(shape)-1]}
-		for i, t := range []*loader.Tensor{p.Scales, p.Zeros, p.Index} {
+		for i, t := range []*loader.Tensor{p.Scales, p.Zeros, p.Index, p.Global} {
 			if t != nil {
 				*beside(q)[i] = View(t.DType, []int{int(t.Elements())})
 				out.Ranges = append(out.Ranges, Range{t, 0, t.Size})
@@ -65,8 +65,8 @@ func View(d meta.DType, shape []int) tensor.Tensor {
 }
 
 // beside are the tensors that a format has beside the codes, in the order of a piece's ranges.
-func beside(q *backend.Quant) [3]*tensor.Tensor {
-	return [3]*tensor.Tensor{&q.Scales, &q.Zeros, &q.Index}
+func beside(q *backend.Quant) [4]*tensor.Tensor {
+	return [4]*tensor.Tensor{&q.Scales, &q.Zeros, &q.Index, &q.Global}
 }
 
 // Slab is expert e of a piece that holds a whole stack, [experts, …].
@@ -149,10 +149,10 @@ func RowUnit(q *meta.Quant) int {
 	return n
 }
 
-// entries are the elements of codes, scales, zeros and index of so many rows.
-func entries(q *backend.Quant, rows, columns int) [4]int {
+// entries are the elements of codes, scales, zeros, index and global of so many rows.
+func entries(q *backend.Quant, rows, columns int) [5]int {
 	codes, scales, zeros, index := q.Entries(rows, columns)
-	return [4]int{codes, scales, zeros, index}
+	return [5]int{codes, scales, zeros, index, 1}
 }
 
 // InPlace points part, a copy of p.Part, to the checkpoint.

@@ -32,3 +32,30 @@ func TestSlabTakesItsScalesAlong(t *testing.T) {
 		t.Errorf("%d bytes of codes and %d of scales; the stack's are %d", len(part.Data), len(part.Quant.Scales.Data), len(whole.Part.Quant.Scales.Data))
 	}
 }
+
+// TestRowsKeepWhatAllRowsShare: bands of rows of a matrix with one scale, and of one with a number for the whole
+// matrix, each bring that number along; before, the second band began behind it.
+func TestRowsKeepWhatAllRowsShare(t *testing.T) {
+	codes := &loader.Tensor{Name: "w", DType: meta.Float8E4M3, Shape: []int{64, 48}, Size: 64 * 48}
+	scale := &loader.Tensor{Name: "w_scale", DType: meta.Float32, Size: 4}
+	whole := New(loader.BoundTensor{Tensor: codes, Expert: -1, Quant: &meta.Quant{Format: meta.QuantFP8, Rows: meta.AllRows, Columns: 48}, Scales: scale})
+	band, ok := whole.Rows(16, 48)
+	if want := []Range{{codes, 16 * 48, 32 * 48}, {scale, 0, 4}}; !ok || !slices.Equal(band.Ranges, want) {
+		t.Errorf("one scale: %v, %v, want %v", band.Ranges, ok, want)
+	}
+	packed := &loader.Tensor{Name: "w_packed", DType: meta.Uint8, Shape: []int{64, 24}, Size: 64 * 24}
+	scales := &loader.Tensor{Name: "w_scale", DType: meta.Float8E4M3, Shape: []int{64, 3}, Size: 64 * 3}
+	global := &loader.Tensor{Name: "w_global_scale", DType: meta.Float32, Shape: []int{1}, Size: 4}
+	whole = New(loader.BoundTensor{Tensor: packed, Expert: -1, Quant: &meta.Quant{Format: meta.QuantNVFP4, Rows: 1, Columns: 16}, Scales: scales, Global: global})
+	band, ok = whole.Rows(32, 64)
+	if want := []Range{{packed, 32 * 24, 32 * 24}, {scales, 32 * 3, 32 * 3}, {global, 0, 4}}; !ok || !slices.Equal(band.Ranges, want) {
+		t.Errorf("a global scale: %v, %v, want %v", band.Ranges, ok, want)
+	}
+	part := band.Part
+	for i, r := range band.Ranges {
+		Set(&part, i, make([]byte, r.Size))
+	}
+	if !part.Quant.Holds(part.Data, 32) {
+		t.Error("the band lacks some of its tensors")
+	}
+}

@@ -121,3 +121,40 @@ func (e *env) gptq8(f meta.QuantFormat, rows, cols, group int, shuffled bool) co
 	}
 	return c
 }
+
+func (e *env) nvfp4Cases(f meta.QuantFormat) (out []coded) {
+	for _, s := range []struct{ rows, cols int }{{1, 16}, {7, 48}, {130, 96}} {
+		out = append(out, e.nvfp4(f, s.rows, s.cols))
+	}
+	return out
+}
+
+func (e *env) nvfp4(f meta.QuantFormat, rows, cols int) coded {
+	const global float32 = 2.75
+	c := coded{
+		name: name(f, rows, cols), dtype: meta.Uint8, scaleType: meta.Float8E4M3, rows: rows, cols: cols,
+		spec:  meta.Quant{Format: f, Rows: 1, Columns: 16},
+		codes: e.randomBytes(rows * cols / 2), scales: e.randomBytes(rows * cols / 16),
+		global: encode(meta.Float32, []float32{global}),
+	}
+	for i := range c.scales {
+		if c.scales[i] &= 0x7f; c.scales[i] == 0x7f {
+			c.scales[i]--
+		}
+	}
+	for i := range rows * cols {
+		scale := e4m3(c.scales[i/16])
+		if f == meta.QuantNVFP4 {
+			scale /= global
+		} else {
+			scale *= global
+		}
+		code := c.codes[i/2] >> (i % 2 * 4)
+		v := []float32{0, 0.5, 1, 1.5, 2, 3, 4, 6}[code&7]
+		if code&8 != 0 {
+			v = -v
+		}
+		c.values = append(c.values, v*scale)
+	}
+	return c
+}

@@ -19,6 +19,7 @@ type coded struct {
 	rows, cols                   int
 	height                       int // of interleaved rows; 0 for rows one after another
 	codes, scales, zeros, groups []byte
+	global                       []byte
 	values                       []float32
 }
 
@@ -43,6 +44,9 @@ var codedFormats = map[meta.QuantFormat]codedFormat{
 
 	meta.QuantInt4Packed: {cases: (*env).int4PackedCases},
 	meta.QuantGPTQ8:      {cases: (*env).gptq8Cases},
+
+	meta.QuantNVFP4:         {cases: (*env).nvfp4Cases},
+	meta.QuantNVFP4ModelOpt: {cases: (*env).nvfp4Cases},
 }
 
 func init() {
@@ -271,6 +275,9 @@ func (e *env) matrix(c *coded, offset int) backend.Matrix {
 	}
 	if c.groups != nil {
 		q.Index = e.raw(c.groups, meta.Int32, offset)
+	}
+	if c.global != nil {
+		q.Global = e.raw(c.global, meta.Float32, offset)
 	}
 	t := e.raw(c.codes, c.dtype, offset)
 	t.Rank, t.Dims = 2, [tensor.MaxRank]int{c.rows, c.cols}

@@ -1,6 +1,9 @@
 package cpu
 
 import (
+	"encoding/binary"
+	"math"
+
 	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/kernels"
 	"github.com/heftai/heft/internal/kernels/mat"
@@ -19,6 +22,9 @@ func (b *Backend) quantised(op string, m backend.Matrix) (matrix, bool) {
 	}
 	p.Codes, p.Width, p.Height, p.Rows, p.Columns, p.ZeroBias = m.Data, q.Width, q.Height, q.Rows, q.Columns, q.ZeroBias
 	p.Scales, p.Zeros, p.Index = q.Scales.Data, q.Zeros.Data, q.Index.Data
+	if len(q.Global.Data) >= 4 {
+		p.Global = math.Float32frombits(binary.LittleEndian.Uint32(q.Global.Data))
+	}
 	if q.Format.Row().FloatScales() {
 		if p.ScaleFormat, ok = format(q.Scales.DType); !ok {
 			b.fail("%s: scales of dtype %v cannot be used by the cpu", op, q.Scales.DType)

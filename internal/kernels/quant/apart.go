@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"math"
 
+	"github.com/heftai/heft/internal/floats"
 	"github.com/heftai/heft/internal/kernels/mat"
 )
 
@@ -17,6 +18,8 @@ func (p *Packed) unpackApart(dst []float32, row, col int) {
 		p.unpackInt4Packed(dst, row, col)
 	case Int8Rows:
 		p.unpackInt8Rows(dst, row, col)
+	case NVFP4, NVFP4Times:
+		p.unpackNVFP4(dst, row, col)
 	default:
 		p.unpackInt8(dst, row, col)
 	}
@@ -66,6 +69,27 @@ func (p *Packed) unpackInt8Rows(dst []float32, row, col int) {
 	zeros := p.Zeros[group*p.Width+col:][:len(dst)]
 	for i := range dst {
 		dst[i] = float32(int(codes[4*i])-int(zeros[i])-p.ZeroBias) * p.Scale(group*p.Width+col+i)
+	}
+}
+
+// unpackNVFP4 widens columns of a row.
+func (p *Packed) unpackNVFP4(dst []float32, row, col int) {
+	codes := p.Codes[row*p.Width/2:][:p.Width/2]
+	scales := p.Scales[row*mat.CeilDiv(p.Width, p.Columns):][:mat.CeilDiv(p.Width, p.Columns)]
+	for len(dst) > 0 {
+		block := col / p.Columns
+		n := min(len(dst), (block+1)*p.Columns-col)
+		scale := floats.FromE4M3(scales[block])
+		if p.Packing == NVFP4 {
+			scale /= p.Global
+		} else {
+			scale *= p.Global
+		}
+		for i := range dst[:n] {
+			c := col + i
+			dst[i] = FromE2M1(codes[c/2]>>(c%2*4)) * scale
+		}
+		dst, col = dst[n:], col+n
 	}
 }
 

@@ -54,6 +54,10 @@ const (
 	Int4Packed
 	// Int8Rows is Int4Rows with integers of 8 bits, 4 rows in a word.
 	Int8Rows
+	// NVFP4 has two floats of 2 exponent bits and 1 mantissa bit in a byte, the even column in the low half,
+	// times the scale of 16 columns, a byte as E4M3 has it, divided by Global. NVFP4Times multiplies by Global.
+	NVFP4
+	NVFP4Times
 	Packings
 )
 
@@ -101,6 +105,8 @@ var packings = []packing{
 	BnbInt8:     {format: "bitsandbytes int8"},
 	Int4Packed:  {format: "int4 packed"},
 	Int8Rows:    {format: "gptq 8 bits"},
+	NVFP4:       {format: "nvfp4"},
+	NVFP4Times:  {format: "modelopt nvfp4"},
 }
 
 // Named returns the packing of a format by its name in meta's table of formats, such as "fp8" or

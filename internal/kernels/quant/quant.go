@@ -30,6 +30,8 @@ type Packed struct {
 	// Zeros are codes for each scale, to which ZeroBias is added; nil for none.
 	Zeros    []byte
 	ZeroBias int
+	// Global divides or multiplies the scales of NVFP4.
+	Global float32
 	// Index is the group of each row, or of each column of Int4Packed, as little-endian int32; nil where Rows or
 	// Columns tells it.
 	Index []byte
@@ -86,7 +88,7 @@ func (s *Kernels) Unpack(dst mat.Floats, w View, scratch []float32) {
 		for r := range rows {
 			p.unpackMXFP4(s.ops, dst.V[r*dst.Stride:][:cols], row+r, col)
 		}
-	case Int8, BnbInt8, Int4Packed, Int8Rows:
+	case Int8, BnbInt8, Int4Packed, Int8Rows, NVFP4, NVFP4Times:
 		for r := range rows {
 			p.unpackApart(dst.V[r*dst.Stride:][:cols], row+r, col)
 		}
