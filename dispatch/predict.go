@@ -22,7 +22,7 @@ type MachineSpeed struct {
 	Operations16 float64 `json:"operations_16_bit_per_second"`
 }
 
-// Probe measures the machine with o's threads and kernels. It takes half a second and at most memory
+// Probe measures the machine with o's threads and kernels. It takes 0.6 seconds and at most memory
 // bytes; with less than 32 MiB the speed of memory stays unknown. It measures the disk by reading
 // files of the checkpoint, which may be nil. o.Ledger counts the memory.
 func Probe(ctx context.Context, o Options, checkpoint *loader.Checkpoint, memory int64) (MachineSpeed, error) {
@@ -68,7 +68,7 @@ func (m *Model) Probe(ctx context.Context, memory int64) (MachineSpeed, error) {
 }
 
 // ProbeDisk returns the bytes per second at which the disk that holds folder is read. It takes the
-// rate that an earlier measurement stored in folder, or measures for 160 ms with a temporary file of
+// rate that an earlier measurement stored in folder, or measures for 320 ms with a temporary file of
 // 64 MiB and stores the result. It creates the folder.
 func ProbeDisk(ctx context.Context, folder string) (float64, error) {
 	if kept := probe.KeptDisk(folder, folder); kept != nil {

@@ -21,7 +21,7 @@ const tuneLimit = 512 << 20
 // changes no bit of any result.
 //
 // If weights are on the disk tier, it also finds out how many reads in flight, and of what size, the
-// disk serves fastest. That takes 160 ms and is stored for each disk; with Options.Lazy only a stored
+// disk serves fastest. That takes 320 ms and is stored for each disk; with Options.Lazy only a stored
 // result is used.
 //
 // [Open] and its like have done the first part already. Call TuneReads before [Model.Warm], at most

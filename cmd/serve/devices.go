@@ -18,7 +18,7 @@ import (
 
 // devicesCmd is serve devices.
 type devicesCmd struct {
-	Probe     bool   `help:"Measure memory, arithmetic and how weights are read fastest (0.5 s)."`
+	Probe     bool   `help:"Measure memory, arithmetic and how weights are read fastest (0.6 s)."`
 	ProbeFile string `help:"Measure them, and the disk that holds this large file."`
 	CacheDir  string `name:"cache-dir" help:"Keep measurements here (default: heft in the user cache)." placeholder:"DIR|none"`
 	JSON      bool   `name:"json" help:"Print one JSON object."`

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,15 +17,20 @@ import (
 const (
 	// readSize is the largest size of a read, as in package residency.
 	readSize = 8 << 20
-	// smallRead is the other size that is tried.
-	smallRead = 2 << 20
-	// nearlyBest is the share of the best rate that a smaller depth must reach to be chosen: more
-	// reads in flight take more time each.
+	// nearlyBest is the share of the best rate that an earlier trial must reach to be chosen: more
+	// bytes in flight take more time each.
 	nearlyBest = 0.97
+	// diskRounds is how often each trial runs. The fastest of its runs counts, since the reads of others
+	// only make one slower.
+	diskRounds = 2
 )
 
-// depths are the numbers of reads in flight that are tried.
-var depths = []int{1, 2, 4, 8}
+// diskTrials are the depths and sizes that are tried, fewer bytes in flight first, then larger reads.
+var diskTrials = []DiskRate{
+	{Depth: 1, RequestBytes: readSize}, {Depth: 2, RequestBytes: readSize / 2}, {Depth: 4, RequestBytes: readSize / 4},
+	{Depth: 2, RequestBytes: readSize}, {Depth: 4, RequestBytes: readSize / 2}, {Depth: 8, RequestBytes: readSize / 4},
+	{Depth: 4, RequestBytes: readSize}, {Depth: 8, RequestBytes: readSize},
+}
 
 // A DiskRate is the rate at which a file is read past the page cache.
 type DiskRate struct {
@@ -40,9 +46,10 @@ type DiskRate struct {
 	Direct bool `json:"direct"`
 }
 
-// Disk measures how fast one of o.Files is read: with 1 to 8 reads of 8 MiB in flight, then with
-// smaller reads. It chooses the smallest depth that is nearly as fast as the best. It starts at
-// random offsets, which are unlikely to be in a cache, takes 160 ms and at most o.MemoryBytes.
+// Disk measures how fast one of o.Files is read, with 1 to 8 reads of 2 to 8 MiB in flight. It chooses
+// the fewest bytes in flight that are nearly as fast as the best, and measures these again for the rate.
+// It starts at random offsets, which are unlikely to be in a cache, takes 320 ms and at most
+// o.MemoryBytes, but at least 8 MiB.
 func Disk(ctx context.Context, o Options) (*DiskRate, error) {
 	path, err := choose(o.Files)
 	if err != nil {
@@ -56,64 +63,62 @@ func Disk(ctx context.Context, o Options) (*DiskRate, error) {
 	if f.Size() == 0 {
 		return nil, fmt.Errorf("probe: %s is empty", path)
 	}
-	most := depths[len(depths)-1]
-	if o.MemoryBytes > 0 {
-		most = int(min(max(1, o.MemoryBytes/readSize), int64(most)))
+	rates := trialsWithin(o.MemoryBytes)
+	most := 0
+	for _, rate := range rates {
+		most = max(most, rate.inFlight())
 	}
-	block, err := hostmem.Alloc(o.Ledger, hostmem.Other, most*readSize)
+	block, err := hostmem.Alloc(o.Ledger, hostmem.Other, most)
 	if err != nil {
 		return nil, fmt.Errorf("probe: %w", err)
 	}
 	defer func() { _ = block.Release() }() // held once
-	best := &DiskRate{File: path}
-	r := diskReader{file: f, memory: block.Bytes(), slice: diskSlice / time.Duration(len(depths)+1)}
-	var rates []DiskRate
-	for _, depth := range depths {
-		if depth <= most {
-			rates = append(rates, DiskRate{Depth: depth, RequestBytes: readSize})
+	r := diskReader{file: f, memory: block.Bytes(), slice: trialSlice / time.Duration(diskRounds*len(diskTrials))}
+	for range diskRounds {
+		for i := range rates {
+			if err := r.measure(ctx, &rates[i]); err != nil {
+				return nil, err
+			}
 		}
 	}
-	for i := range rates {
-		if err := r.measure(ctx, &rates[i]); err != nil {
-			return nil, err
-		}
-	}
-	chosen := smallest(rates)
-	small := DiskRate{Depth: chosen.Depth, RequestBytes: smallRead}
-	if err := r.measure(ctx, &small); err != nil {
+	best := first(rates)
+	best.BytesPerSecond, r.slice = 0, rateSlice // the fastest of several short runs promises too much
+	if err := r.measure(ctx, &best); err != nil {
 		return nil, err
 	}
-	if small.BytesPerSecond*nearlyBest > chosen.BytesPerSecond {
-		chosen = small
-	}
-	best.BytesPerSecond, best.Depth, best.RequestBytes = chosen.BytesPerSecond, chosen.Depth, chosen.RequestBytes
-	best.Bytes, best.Direct = r.bytes, f.Direct()
-	return best, nil
+	best.File, best.Bytes, best.Direct = path, r.bytes, f.Direct()
+	return &best, nil
 }
 
-// smallest returns the first of rates that is nearly the best.
-func smallest(rates []DiskRate) DiskRate {
+// inFlight is the memory that the reads of a trial take.
+func (d *DiskRate) inFlight() int { return d.Depth * int(d.RequestBytes) }
+
+// trialsWithin returns the trials that take at most so much memory, but at least readSize; 0 is no limit.
+func trialsWithin(memory int64) []DiskRate {
+	return slices.DeleteFunc(slices.Clone(diskTrials), func(d DiskRate) bool {
+		return memory > 0 && d.inFlight() > int(max(memory, readSize))
+	})
+}
+
+// first returns the first of rates that is nearly the best.
+func first(rates []DiskRate) DiskRate {
 	var best float64
 	for _, r := range rates {
 		best = max(best, r.BytesPerSecond)
 	}
-	for _, r := range rates {
-		if r.BytesPerSecond >= nearlyBest*best {
-			return r
-		}
-	}
-	return DiskRate{Depth: 1, RequestBytes: readSize}
+	at := slices.IndexFunc(rates, func(r DiskRate) bool { return r.BytesPerSecond >= nearlyBest*best })
+	return rates[at]
 }
 
 // A diskReader reads one file for a slice of time.
 type diskReader struct {
 	file   *hostmem.DirectFile
-	memory []byte // readSize for each read in flight
+	memory []byte // of all reads in flight
 	slice  time.Duration
 	bytes  int64
 }
 
-// measure sets the rate for a depth and size of reads.
+// measure reads for a slice and sets the rate, unless it was better before.
 func (r *diskReader) measure(ctx context.Context, rate *DiskRate) error {
 	pieces := (r.file.Size() + rate.RequestBytes - 1) / rate.RequestBytes
 	var next, read atomic.Int64
@@ -123,7 +128,7 @@ func (r *diskReader) measure(ctx context.Context, rate *DiskRate) error {
 	var all sync.WaitGroup
 	for i := range rate.Depth {
 		all.Go(func() {
-			to := r.memory[i*readSize:][:readSize]
+			to := r.memory[i*int(rate.RequestBytes):][:rate.RequestBytes]
 			for first := true; first || time.Since(start) < r.slice && ctx.Err() == nil; first = false {
 				off := (next.Add(1) - 1) % pieces * rate.RequestBytes
 				n := min(rate.RequestBytes, r.file.Size()-off)
@@ -136,7 +141,7 @@ func (r *diskReader) measure(ctx context.Context, rate *DiskRate) error {
 		})
 	}
 	all.Wait()
-	rate.BytesPerSecond = float64(read.Load()) / max(time.Since(start).Seconds(), 1e-9)
+	rate.BytesPerSecond = max(rate.BytesPerSecond, float64(read.Load())/max(time.Since(start).Seconds(), 1e-9))
 	r.bytes += read.Load()
 	return errors.Join(errs...)
 }

@@ -21,7 +21,7 @@ type keptDisk struct {
 }
 
 const (
-	keptVersion = 1
+	keptVersion = 2
 	keptMost    = 64 << 10 // bytes of the file
 )
 

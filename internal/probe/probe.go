@@ -16,14 +16,15 @@ import (
 
 // Limit is the maximum duration of Run, apart from delays caused by the machine. The slices add up
 // to less.
-const Limit = 450 * time.Millisecond
+const Limit = 610 * time.Millisecond
 
 const (
 	fillSlice    = 80 * time.Millisecond
-	memorySlice  = 80 * time.Millisecond // for all thread counts together
-	computeSlice = 20 * time.Millisecond // per format
-	peakSlice    = 8 * time.Millisecond  // per kind of product
-	diskSlice    = 160 * time.Millisecond
+	memorySlice  = 80 * time.Millisecond  // for all thread counts together
+	computeSlice = 20 * time.Millisecond  // per format
+	peakSlice    = 8 * time.Millisecond   // per kind of product
+	trialSlice   = 240 * time.Millisecond // for all depths and sizes of reads together
+	rateSlice    = 80 * time.Millisecond  // for the chosen ones
 )
 
 const (

@@ -124,25 +124,50 @@ func TestLastPieceOfAFile(t *testing.T) {
 	}
 }
 
-func TestDepthOfADisk(t *testing.T) {
-	rate := func(depth int, speed float64) DiskRate { return DiskRate{Depth: depth, BytesPerSecond: speed} }
+// TestANoisyMomentChoseSmallReads: each trial counts with its fastest run, and of nearly equal ones the first is
+// chosen, which has fewer bytes in flight and then larger reads. Before, one slow run of large reads was enough for
+// small ones to be chosen for good.
+func TestANoisyMomentChoseSmallReads(t *testing.T) {
+	speeds := func(v ...float64) []DiskRate {
+		rates := slices.Clone(diskTrials[:len(v)])
+		for i := range rates {
+			rates[i].BytesPerSecond = v[i]
+		}
+		return rates
+	}
 	for _, c := range []struct {
-		rates []DiskRate
-		want  int
+		rates       []DiskRate
+		depth, size int
 	}{
-		{[]DiskRate{rate(1, 100), rate(2, 99), rate(4, 102)}, 1},
-		{[]DiskRate{rate(1, 100), rate(2, 180), rate(4, 182), rate(8, 181)}, 2},
-		{[]DiskRate{rate(1, 100), rate(2, 190), rate(4, 300), rate(8, 500)}, 8},
-		{[]DiskRate{rate(1, 0)}, 1},
+		{speeds(100, 99, 102, 101), 1, 8 << 20},
+		{speeds(100, 180, 182, 181), 2, 4 << 20},
+		{speeds(100, 100, 100, 190, 195, 200, 300, 500), 8, 8 << 20},
+		{speeds(100, 100, 120), 4, 2 << 20},
+		{speeds(0), 1, 8 << 20},
 	} {
-		if got := smallest(c.rates); got.Depth != c.want {
-			t.Errorf("%v: depth %d, want %d", c.rates, got.Depth, c.want)
+		if got := first(c.rates); got.Depth != c.depth || got.RequestBytes != int64(c.size) {
+			t.Errorf("%v: depth %d, reads of %d, want %d of %d", c.rates, got.Depth, got.RequestBytes, c.depth, c.size)
 		}
 	}
 	path := file(t, 40<<20)
-	for memory, most := range map[int64]int{0: 8, 1: 1, 20 << 20: 2} {
+	f, err := hostmem.OpenDirect(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	block, err := hostmem.Alloc(nil, hostmem.Other, readSize)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = block.Release() }()
+	r := diskReader{file: f, memory: block.Bytes()}
+	rate := DiskRate{Depth: 1, RequestBytes: readSize, BytesPerSecond: 1e18}
+	if err := r.measure(t.Context(), &rate); err != nil || rate.BytesPerSecond != 1e18 || r.bytes == 0 {
+		t.Errorf("a slow run after a fast one: %+v, %v", rate, err)
+	}
+	for memory, most := range map[int64]int{0: 64 << 20, 1: 8 << 20, 20 << 20: 16 << 20} {
 		got, err := Disk(t.Context(), Options{Files: []string{path}, MemoryBytes: memory})
-		if err != nil || got.Depth < 1 || got.Depth > most || got.RequestBytes < smallRead || got.BytesPerSecond <= 0 {
+		if err != nil || got.Depth < 1 || got.inFlight() > most || got.BytesPerSecond <= 0 {
 			t.Errorf("with %d bytes of memory: %+v, %v", memory, got, err)
 		}
 	}
