@@ -1,7 +1,7 @@
 // Package text turns text into token ids and conversations into prompts, and reads the answers
 // of chat models.
 //
-// A [Tokenizer] encodes and decodes as a model's tokenizer.json says. A [Chat] has the model's
+// A [Tokenizer] encodes and decodes as a model's tokenizer.json, or other vocabulary, says. A [Chat] has the model's
 // chat templates: [Chat.Render] writes a [Conversation] as the prompt that the model was trained
 // on, and [Chat.Parse] splits a generated answer into content, reasoning and tool calls.
 // [Open] reads both from a model's folder:

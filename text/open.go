@@ -11,7 +11,8 @@ import (
 )
 
 // Open reads the tokenizer and the chat templates of a model: a folder, or ORG/NAME of a model in the
-// hub cache, as package loader finds it. A model without tokenizer.json is an error for which
+// hub cache, as package loader finds it. A model without tokenizer.json, and without a vocabulary in
+// another format that Heft reads, is an error for which
 // errors.Is(err, fs.ErrNotExist) holds. A model without a chat template is no error: [Chat.Render]
 // then fails.
 func Open(model string) (*Tokenizer, *Chat, error) {
@@ -35,7 +36,7 @@ func OpenFS(files fs.FS, name string) (*Tokenizer, *Chat, error) {
 	return t, c, nil
 }
 
-// ReadTokenizer reads tokenizer.json at the root of files. Errors call the model name.
+// ReadTokenizer reads tokenizer.json, or a vocabulary in another format, at the root of files. Errors call the model name.
 func ReadTokenizer(files fs.FS, name string) (*Tokenizer, error) {
 	t, err := tokenizer.LoadFS(files, name)
 	if err != nil {

@@ -33,10 +33,17 @@ var otherFormats = []struct {
 	{[]string{"sentencepiece.bpe.model"}, viaAuto},
 }
 
-// A MissingError says that a folder has no tokenizer.json. It is fs.ErrNotExist.
+// unknownError is the error for a vocabulary that Heft could read, if it knew how its texts are split.
+type unknownError struct{ reason string }
+
+func (e *unknownError) Error() string { return e.reason }
+
+// A MissingError says that a folder has no tokenizer.json, and no files that can take its place. It is
+// fs.ErrNotExist.
 type MissingError struct {
 	Folder  string
 	Files   []string // that hold a vocabulary in another format; empty for none
+	Reason  string   // why these files are not supported; "" if their format is not
 	Convert string   // the command that makes a tokenizer.json of them, with DIR for the folder
 }
 
@@ -44,6 +51,9 @@ type MissingError struct {
 func (e *MissingError) Error() string {
 	if len(e.Files) == 0 {
 		return fmt.Sprintf("tokenizer: %s has no %s", e.Folder, FileName)
+	}
+	if e.Reason != "" {
+		return fmt.Sprintf("tokenizer: %s has %s and no %s: %s: convert it with: %s", e.Folder, e.found(), FileName, e.Reason, e.Convert)
 	}
 	return fmt.Sprintf("tokenizer: %s has %s, which is not supported, and no %s: convert it with: %s", e.Folder, e.found(), FileName, e.Convert)
 }
@@ -59,8 +69,8 @@ func (e *MissingError) found() string {
 // Unwrap makes the error one for a missing file.
 func (e *MissingError) Unwrap() error { return fs.ErrNotExist }
 
-// missing looks for a vocabulary in another format.
-func missing(fsys fs.FS, name string) error {
+// missing looks for a vocabulary in another format. reason says why it is not supported, if that is not its format.
+func missing(fsys fs.FS, name, reason string) error {
 	for _, o := range otherFormats {
 		var files []string
 		for _, pattern := range o.files {
@@ -69,7 +79,7 @@ func missing(fsys fs.FS, name string) error {
 			}
 		}
 		if len(files) == len(o.files) {
-			return &MissingError{Folder: name, Files: files, Convert: strings.ReplaceAll(o.convert, "FILE", files[0])}
+			return &MissingError{Folder: name, Files: files, Reason: reason, Convert: strings.ReplaceAll(o.convert, "FILE", files[0])}
 		}
 	}
 	return &MissingError{Folder: name}

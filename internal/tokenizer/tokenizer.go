@@ -34,20 +34,21 @@ type Tokenizer struct {
 	size       int
 }
 
-// FileName is the file that [Load] reads.
+// FileName is the file that [Load] reads first.
 const FileName = "tokenizer.json"
 
-// Load reads tokenizer.json in dir, a regular file. A missing file is an error for which
-// errors.Is(err, fs.ErrNotExist) holds: a model without a tokenizer can still be
-// used with token ids. Where dir has a vocabulary in another format, the error names that
-// file and says how to convert it.
+// Load reads tokenizer.json in dir, a regular file. Without that file it reads a vocabulary in
+// another format, as transformers does, by the model's type and the tokenizer's class: vocab.json with
+// merges.txt. A folder without a vocabulary is an error for which errors.Is(err, fs.ErrNotExist)
+// holds: the model can still be used with token ids. So is one whose vocabulary is not supported:
+// the error names the file and says how to convert it.
 func Load(dir string) (*Tokenizer, error) { return LoadFS(os.DirFS(dir), dir) }
 
 // LoadFS is [Load] for a file system. Errors call it name.
 func LoadFS(fsys fs.FS, name string) (*Tokenizer, error) {
 	data, err := smallfile.ReadFS(fsys, FileName, smallfile.Tokenizer)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, missing(fsys, name)
+		return loadOther(fsys, name)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("tokenizer: %s: %w", name, err)
@@ -139,13 +140,18 @@ func (p *parser) assemble(parts map[string]rawPart) (*Tokenizer, error) {
 	if t.added, err = newAddedVocab(list, p.model, t.norm); err != nil {
 		return nil, err
 	}
+	t.finish(p)
+	return t, nil
+}
+
+// finish sets what follows from the parts.
+func (t *Tokenizer) finish(p *parser) {
 	t.patterns = max(p.patterns, 1)
-	t.size = p.model.size()
+	t.size = t.model.size()
 	for _, a := range t.added.tokens {
 		t.size = max(t.size, int(a.ID)+1)
 	}
 	t.wire()
-	return t, nil
 }
 
 // wire sets what depends on several parts at once.

@@ -1,0 +1,170 @@
+package tokenizer
+
+import (
+	"fmt"
+	"strings"
+)
+
+func parseBPE(spec modelSpec) (model, error) {
+	b := &bpe{unk: -1, cache: newWordCache()}
+	s := spec.scan("vocab")
+	if s == nil {
+		return nil, errNoVocab
+	}
+	var err error
+	if b.vocab, err = parseVocab(s); err != nil {
+		return nil, fmt.Errorf("model.vocab: %w", err)
+	}
+	for name, to := range map[string]*string{"continuing_subword_prefix": &b.prefix, "end_of_word_suffix": &b.suffix} {
+		if *to, err = spec.str(name); err != nil {
+			return nil, err
+		}
+	}
+	for name, to := range map[string]*bool{"fuse_unk": &b.fuseUnk, "ignore_merges": &b.ignoreMerges, "byte_fallback": &b.byteFallback} {
+		if *to, err = spec.flag(name); err != nil {
+			return nil, err
+		}
+	}
+	unk, err := spec.str("unk_token")
+	if err != nil {
+		return nil, err
+	}
+	if unk != "" {
+		if b.unk, err = b.mustHave(unk); err != nil {
+			return nil, fmt.Errorf("model.unk_token: %w", err)
+		}
+	}
+	if err := b.parseMerges(spec.scan("merges")); err != nil {
+		return nil, fmt.Errorf("model.merges: %w", err)
+	}
+	return b, nil
+}
+
+// merge is a pair of tokens and the token that they become.
+type merge struct{ left, right, fused int32 }
+
+// mergeOf finds the tokens of a merge in the vocabulary: of joined up to split, of the rest, and of both.
+func (b *bpe) mergeOf(joined []byte, split int) (merge, error) {
+	m := merge{left: b.bytesID(joined[:split]), right: b.bytesID(joined[split:])}
+	if m.left < 0 || m.right < 0 {
+		return m, fmt.Errorf("%q or %q is not in the vocabulary", joined[:split], joined[split:])
+	}
+	if skip := min(len(b.prefix), len(joined)-split); skip > 0 {
+		joined = append(append(make([]byte, 0, len(joined)), joined[:split]...), joined[split+skip:]...)
+	}
+	if m.fused = b.bytesID(joined); m.fused < 0 {
+		return m, fmt.Errorf("%q is not in the vocabulary", joined)
+	}
+	return m, nil
+}
+
+// setMerges enters the merges, best first, and what follows from them and from the vocabulary.
+func (b *bpe) setMerges(list []merge) {
+	for _, token := range b.tokens.all() {
+		b.widest = max(b.widest, len(token))
+	}
+	for i := range b.fallback {
+		b.fallback[i] = b.id(fmt.Sprintf("<0x%02X>", i))
+		b.byteIDs[i] = b.id(string(byteToRune(byte(i))))
+	}
+	crosses := false // some merge makes a token with a separator behind another character
+	b.merges = newPairTable(len(list))
+	for i, m := range list {
+		b.merges.set(m.left, m.right, int32(i), m.fused)
+		crosses = crosses || b.byteFallback && crossesSeparator(b.tokens.get(m.fused))
+	}
+	if b.byteFallback && !crosses && b.id(spmSpace) >= 0 && b.prefix == "" && b.suffix == "" && b.coversAll() {
+		b.separator = spmSpace
+	}
+}
+
+// parseMerges reads the merges: ["a", "b"] or, in older files, "a b".
+func (b *bpe) parseMerges(s *scanner) error {
+	if s == nil {
+		b.setMerges(nil)
+		return nil
+	}
+	list := make([]merge, 0, len(s.Text)/16)
+	var joined []byte
+	err := s.Array("", func(i int) error {
+		var split int
+		var err error
+		if joined, split, err = readMerge(s, joined[:0]); err != nil {
+			return fmt.Errorf("[%d]: %w", i, err)
+		}
+		m, err := b.mergeOf(joined, split)
+		if err != nil {
+			return fmt.Errorf("[%d]: %w", i, s.fail("%v", err))
+		}
+		list = append(list, m)
+		return nil
+	})
+	if err == nil {
+		b.setMerges(list)
+	}
+	return err
+}
+
+// readMerge appends the two parts of a merge to dst. split is the offset of the second part.
+func readMerge(s *scanner, dst []byte) (both []byte, split int, err error) {
+	if s.Peek() == '"' {
+		text, err := s.String()
+		if err != nil {
+			return dst, 0, err
+		}
+		left, right, ok := strings.Cut(string(text), " ")
+		if !ok {
+			return dst, 0, s.fail("no space in the merge %q", text)
+		}
+		return append(append(dst, left...), right...), len(left), nil
+	}
+	count := 0
+	err = s.Array("", func(i int) error {
+		part, err := s.String()
+		if i == 1 {
+			split = len(dst)
+		}
+		dst, count = append(dst, part...), i+1
+		return err
+	})
+	if err == nil && count != 2 {
+		err = s.fail("a merge has %d parts, not two", count)
+	}
+	return dst, split, err
+}
+
+// spmSpace is SentencePiece's visible space.
+const spmSpace = "\u2581"
+
+// crossesSeparator reports whether token has a separator after another character.
+func crossesSeparator(token string) bool {
+	for strings.HasPrefix(token, spmSpace) {
+		token = token[len(spmSpace):]
+	}
+	return strings.Contains(token, spmSpace)
+}
+
+// coversAll reports whether every character becomes a token.
+func (b *bpe) coversAll() bool {
+	for _, id := range b.fallback {
+		if id < 0 {
+			return b.unk >= 0
+		}
+	}
+	return true
+}
+
+// useRawBytes makes the model take words of raw bytes instead of byte-level characters, if its
+// vocabulary allows it.
+func (b *bpe) useRawBytes() bool {
+	if b.prefix != "" || b.suffix != "" {
+		return false
+	}
+	for _, id := range b.byteIDs {
+		if id < 0 {
+			return false
+		}
+	}
+	b.raw, b.separator = true, ""
+	return true
+}

@@ -1,0 +1,172 @@
+package tokenizer
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/heftai/heft/internal/smallfile"
+)
+
+// parts are how transformers builds the tokenizers of a class around a vocabulary.
+type parts struct {
+	normalizer, pre, decoder string            // JSON as in tokenizer.json; "" for none
+	defaults                 map[string]string // special tokens by role, where the files do not state them
+	respecial                bool              // special tokens are added twice, the second time not normalized
+}
+
+// folder is a model's folder without tokenizer.json.
+type folder struct {
+	fsys fs.FS
+	*settings
+}
+
+// loadOther reads a tokenizer from the other files in which a folder may have a vocabulary.
+func loadOther(fsys fs.FS, name string) (*Tokenizer, error) {
+	has := func(file string) bool { _, err := fs.Stat(fsys, file); return err == nil }
+	var load func(*folder) (*Tokenizer, error)
+	switch {
+	case has("vocab.json") && has("merges.txt"):
+		load = (*folder).loadMerges
+	default:
+		return nil, missing(fsys, name, "")
+	}
+	s, err := readSettings(fsys)
+	if err == nil {
+		var t *Tokenizer
+		if t, err = load(&folder{fsys, s}); err == nil {
+			return t, nil
+		}
+	}
+	var unknown *unknownError
+	if errors.As(err, &unknown) {
+		return nil, missing(fsys, name, unknown.reason)
+	}
+	return nil, fmt.Errorf("tokenizer: %s: %w", name, err)
+}
+
+// read returns a vocabulary's file.
+func (f *folder) read(file string) ([]byte, error) {
+	return smallfile.ReadFS(f.fsys, file, smallfile.Tokenizer)
+}
+
+// build puts the parts of c around a model. more are added tokens of the vocabulary's own file.
+func (f *folder) build(m model, c parts, more []AddedToken) (*Tokenizer, error) {
+	list, ends, err := f.addedTokens(c, more)
+	if err != nil {
+		return nil, err
+	}
+	p := &parser{model: m}
+	t := &Tokenizer{model: m}
+	if t.norm, err = p.normalizer(rawPart(c.normalizer), "normalizer", 0); err != nil {
+		return nil, err
+	}
+	if t.pre, err = p.preTokenizers(rawPart(c.pre), "pre_tokenizer", 0); err != nil {
+		return nil, err
+	}
+	if t.dec, err = p.decoder(rawPart(c.decoder), "decoder", 0); err != nil {
+		return nil, err
+	}
+	if t.added, err = newAddedVocab(list, m, t.norm); err != nil {
+		return nil, err
+	}
+	if t.post, err = p.postProcessor(f.template(t, ends), "post_processor", 0); err != nil {
+		return nil, err
+	}
+	t.finish(p)
+	return t, nil
+}
+
+// addedTokens lists the added tokens in the order in which they get ids: those of the lists, those with
+// a role, those with another name, and those of the vocabulary's file and without a name. ends are the
+// tokens that begin and end a text, "" for none.
+func (f *folder) addedTokens(c parts, more []AddedToken) (list []AddedToken, ends [2]string, err error) {
+	byContent := map[string]AddedToken{}
+	for _, a := range f.listed {
+		byContent[a.Content] = a
+	}
+	var special []addedSpec
+	for i, role := range roles {
+		a, _, err := f.token(role, c.defaults[role])
+		if err != nil {
+			return nil, ends, err
+		}
+		if !a.set {
+			continue
+		}
+		if i < len(ends) {
+			ends[i] = a.Content
+		}
+		special = append(special, a)
+	}
+	named, err := f.named()
+	if err != nil {
+		return nil, ends, err
+	}
+	special = append(special, named...)
+	list = append(list, f.listed...)
+	seen := map[string]bool{}
+	for i := range list {
+		seen[list[i].Content] = true
+		for _, a := range special {
+			list[i].Special = list[i].Special || a.Content == list[i].Content
+		}
+	}
+	add := func(a AddedToken) {
+		if !seen[a.Content] {
+			seen[a.Content] = true
+			list = append(list, a)
+		}
+	}
+	for _, a := range special {
+		a.Special = true
+		add(a.AddedToken)
+	}
+	extra, err := f.extra()
+	if err != nil {
+		return nil, ends, err
+	}
+	for _, a := range more {
+		add(a)
+	}
+	for _, a := range extra {
+		add(a.AddedToken)
+	}
+	if c.respecial {
+		for _, a := range special {
+			list = append(list, AddedToken{Content: a.Content, Special: true})
+		}
+	}
+	return list, ends, nil
+}
+
+// template makes the post-processor that adds the tokens at the ends of a text where the settings ask
+// for them.
+func (f *folder) template(t *Tokenizer, ends [2]string) rawPart {
+	type piece = map[string]any
+	sequence := func(name string, typeID int) piece {
+		return piece{"Sequence": piece{"id": name, "type_id": typeID}}
+	}
+	special := piece{}
+	around := func(p piece, typeID int) []piece {
+		pieces := []piece{p}
+		for i, name := range []string{"add_bos_token", "add_eos_token"} {
+			id, ok := t.ID(ends[i])
+			if ends[i] == "" || !ok || !f.flag(name, false) {
+				continue
+			}
+			special[ends[i]] = piece{"id": ends[i], "ids": []int32{id}, "tokens": []string{ends[i]}}
+			end := piece{"SpecialToken": piece{"id": ends[i], "type_id": typeID}}
+			if i == 0 {
+				pieces = append([]piece{end}, pieces...)
+			} else {
+				pieces = append(pieces, end)
+			}
+		}
+		return pieces
+	}
+	single, second := around(sequence("A", 0), 0), around(sequence("B", 1), 1)
+	raw, _ := json.Marshal(piece{"type": "TemplateProcessing", "single": single, "pair": append(append([]piece{}, single...), second...), "special_tokens": special})
+	return raw
+}

@@ -1,0 +1,109 @@
+"""Writes internal/tokenizer/testdata/folders.json.gz: model folders without tokenizer.json, and what
+transformers' AutoTokenizer makes of texts with them.
+
+The vocabularies are trained here, on text from this file, with the real libraries.
+
+    pip install transformers
+    python scripts/make-tokenizer-folders.py
+"""
+
+import base64
+import gzip
+import json
+import os
+import random
+import sys
+import tempfile
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+from transformers import AutoTokenizer, Qwen3_5Tokenizer
+
+OUT = "internal/tokenizer/testdata/folders.json.gz"
+WORDS = """the quick reader opens a file and asks for one page at a time before anything else is loaded don't I'll we've
+it's memory, weights; (tokens) [bytes] {maps} "quotes" 1 22 333 4,096 2026-11-23 3.14 x86_64 f(x)=y*2 if err != nil
+Grüße aus Köln straße ÆØÅ naïve café ça déjà vu señor Привет мир как дела Ελλάδα καλημέρα שלום עולם مرحبا بالعالم
+नमस्ते दुनिया สวัสดี ชาวโลก 日本語のテキスト 中文字符 한국어 문장 🙂 👍🏽 👨‍👩‍👧 ① ½ ﬁ Å""".split()
+NASTY = [
+    "", " ", "  ", "   x", "x   ", "Hello world", " Hello  world ", "don't I'LL 's 'S", "a\nb\r\nc\t\td\n\n\n e", "\n", "\t", "tab\tnew\n\n",
+    "1234567890 12 3.14", "é e\u0301 Å ﬁ ½ ①", "Grüße aus Köln", "日本語のテキスト中文字符", "한국어 각 \u1100\u1161\u11a8", "नमस्ते q\u0323\u0307",
+    "🙂👍🏽👨‍👩‍👧", "\u1234\U0001F9FF\U000E0001", "\u00a0nbsp\u3000wide\u200bzero\ufeffbom", "▁ ▁▁x ▁", "x▁y", "<0x41><0x0A>",
+    "<s>", "a <s> b</s>c", "<unk><unk>x", "<|endoftext|> <|endoftext|>x", "<mask> x<mask>y", "<|im_start|>user\nhi<|im_end|>\n", "<extra_1> <extra_2>",
+    "    indented\n        code()", "the the the the", "THE QUICK reader", "\x00\x01\x7f", "a" * 70, "ab" * 40 + " " * 20 + "!", "!!!???...---___",
+    "if err != nil { return err }", "مرحبا بالعالم שלום", "สวัสดี ชาวโลก", "A\u0308\u0301B", "İstanbul ß ſ K", "x\u0085y\u2028z", "user_def sym",
+]
+
+
+def corpus():
+    random.seed(7)
+    return [" ".join(random.choice(WORDS) for _ in range(12)) for _ in range(3000)]
+
+
+def merges(folder):
+    """A byte-level BPE as vocab.json and merges.txt."""
+    tok = Tokenizer(models.BPE())
+    tok.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    trainer = trainers.BpeTrainer(vocab_size=600, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), special_tokens=["<|endoftext|>"], show_progress=False)
+    tok.train_from_iterator(corpus(), trainer)
+    tok.model.save(folder)
+
+
+def folder_of(name, vocabulary, config, files, load=None):
+    """Makes a folder and asks transformers about it, by load where AutoTokenizer does not read the files."""
+    with tempfile.TemporaryDirectory() as folder:
+        vocabulary(folder)
+        for file, content in {"config.json": config, **files}.items():
+            with open(os.path.join(folder, file), "w") as f:
+                f.write(json.dumps(content, ensure_ascii=False))
+        tok = (load or AutoTokenizer.from_pretrained)(folder)
+        contents = {}
+        for file in sorted(os.listdir(folder)):
+            with open(os.path.join(folder, file), "rb") as f:
+                contents[file] = base64.b64encode(f.read()).decode()
+        return {
+            "name": name, "class": type(tok).__name__, "files": contents, "vocab_size": len(tok),
+            "special": sorted(i for i, t in tok.added_tokens_decoder.items() if t.special),
+            "cases": [case(tok, text) for text in NASTY + corpus()[:3]],
+        }
+
+
+def case(tok, text):
+    back = tok._tokenizer
+    plain, special = back.encode(text, add_special_tokens=False), back.encode(text)
+    assert special.ids == tok(text)["input_ids"] and plain.ids == tok(text, add_special_tokens=False)["input_ids"]
+    back.encode_special_tokens = True
+    split = back.encode(text, add_special_tokens=False)
+    back.encode_special_tokens = False
+    return {
+        "text": text, "ids_split_special": split.ids, "ids": plain.ids, "ids_special": special.ids, "tokens": plain.tokens, "offsets": plain.offsets,
+        "decode": back.decode(special.ids, skip_special_tokens=False), "decode_skip": back.decode(special.ids),
+    }
+
+
+def added(content, **more):
+    return {"content": content, "lstrip": False, "normalized": False, "rstrip": False, "single_word": False, "special": True, **more}
+
+
+QWEN_ADDED = {str(600 + i): added(t) for i, t in enumerate(["<|im_start|>", "<|im_end|>"])} | {"602": added("<extra_1>", special=False)}
+FOLDERS = [
+    ("gpt2", merges, {"model_type": "gpt2"}, {}),
+    ("gpt2-prefix-space", merges, {"model_type": "gpt2"}, {"tokenizer_config.json": {"tokenizer_class": "GPT2Tokenizer", "add_prefix_space": True, "add_bos_token": True, "unk_token": added("<|endoftext|>", __type="AddedToken")}}),
+    ("starcoder2", merges, {"model_type": "starcoder2"}, {"special_tokens_map.json": {"bos_token": "<|endoftext|>", "additional_special_tokens": ["<extra_1>", "<extra_2>"], "mask_token": {"content": "<mask>", "lstrip": True, "normalized": False, "rstrip": False, "single_word": False}}}),
+    ("phi", merges, {"model_type": "phi"}, {"added_tokens.json": {"    ": 601, "<|im_end|>": 600, "  ": 602}, "tokenizer_config.json": {"add_prefix_space": False, "bos_token": "<|endoftext|>"}}),
+    ("qwen2", merges, {"model_type": "qwen2"}, {}),
+    ("qwen3", merges, {"model_type": "qwen3"}, {"tokenizer_config.json": {"tokenizer_class": "Qwen2Tokenizer", "added_tokens_decoder": QWEN_ADDED, "additional_special_tokens": ["<|im_start|>", "<|im_end|>"], "bos_token": None, "eos_token": "<|im_end|>", "pad_token": "<|endoftext|>", "add_bos_token": False}}),
+    ("qwen2-vl", merges, {"model_type": "qwen2_vl"}, {"tokenizer_config.json": {"tokenizer_class": "Qwen2TokenizerFast", "eos_token": added("<|im_end|>", __type="AddedToken"), "image_token": "<extra_1>", "extra_special_tokens": {"audio_token": "<extra_2>"}, "add_eos_token": True}}),
+    ("qwen3-5", merges, {"model_type": "qwen3_5_text"}, {}, lambda d: Qwen3_5Tokenizer(vocab=d + "/vocab.json", merges=d + "/merges.txt")),
+]
+
+
+def main():
+    only = sys.argv[1:]
+    out = [folder_of(*f) for f in FOLDERS if not only or f[0] in only]
+    with gzip.GzipFile(OUT, "wb", mtime=0) as f:
+        f.write(json.dumps(out).encode())
+
+
+if __name__ == "__main__":
+    sys.exit(main())
