@@ -3,12 +3,13 @@ transformers' AutoTokenizer makes of texts with them.
 
 The vocabularies are trained here, on text from this file, with the real libraries.
 
-    pip install transformers
+    pip install transformers sentencepiece protobuf
     python scripts/make-tokenizer-folders.py
 """
 
 import base64
 import gzip
+import io
 import json
 import os
 import random
@@ -17,6 +18,7 @@ import tempfile
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 
+import sentencepiece
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from transformers import AutoTokenizer, Qwen3_5Tokenizer
 
@@ -35,9 +37,13 @@ NASTY = [
 ]
 
 
+RULES = [("ﬁ", "fi"), ("½", "1/2"), ("①", "1"), ("\t", " "), ("\u3000", " "), ("e\u0301", "é"), ("E\u0301", "É"), ("日本", "にほん"), ("\ufeff", ""), ("S", "s")]
+
+
 def corpus():
     random.seed(7)
-    return [" ".join(random.choice(WORDS) for _ in range(12)) for _ in range(3000)]
+    made = ["".join(random.choice(["ta", "ri", "nor", "el", "sch", "o", "qu", "ith", "ban", "ü"]) for _ in range(random.randint(1, 5))) for _ in range(400)]
+    return [" ".join(random.choice(WORDS + made) for _ in range(12)) for _ in range(3000)]
 
 
 def merges(folder):
@@ -47,6 +53,26 @@ def merges(folder):
     trainer = trainers.BpeTrainer(vocab_size=600, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), special_tokens=["<|endoftext|>"], show_progress=False)
     tok.train_from_iterator(corpus(), trainer)
     tok.model.save(folder)
+
+
+def pieces(kind, rule="identity", **options):
+    """A SentencePiece model as tokenizer.model."""
+
+    def make(folder):
+        model, rules = io.BytesIO(), folder + "/rules.tsv"
+        if rule == "custom":  # a few lines, because those of nfkc have 240 KB
+            options["normalization_rule_tsv"] = rules
+            with open(rules, "w") as f:
+                f.writelines("\t".join(" ".join(f"{ord(c):X}" for c in side) for side in pair) + "\n" for pair in RULES)
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(corpus()), model_writer=model, model_type=kind, **{"vocab_size": 560, **options}, normalization_rule_name="identity" if rule == "custom" else rule,
+            remove_extra_whitespaces=rule != "identity", minloglevel=2)
+        with open(folder + "/tokenizer.model", "wb") as f:
+            f.write(model.getvalue())
+        if rule == "custom":
+            os.remove(rules)
+
+    return make
 
 
 def folder_of(name, vocabulary, config, files, load=None):
@@ -85,6 +111,8 @@ def added(content, **more):
     return {"content": content, "lstrip": False, "normalized": False, "rstrip": False, "single_word": False, "special": True, **more}
 
 
+BPE = pieces("bpe", byte_fallback=True, split_digits=True, character_coverage=0.98, user_defined_symbols=["<mask>", "    ", "user_def"])
+UNIGRAM = pieces("unigram", "custom", byte_fallback=True, character_coverage=0.98, user_defined_symbols=["<mask>"])
 QWEN_ADDED = {str(600 + i): added(t) for i, t in enumerate(["<|im_start|>", "<|im_end|>"])} | {"602": added("<extra_1>", special=False)}
 FOLDERS = [
     ("gpt2", merges, {"model_type": "gpt2"}, {}),
@@ -95,6 +123,18 @@ FOLDERS = [
     ("qwen3", merges, {"model_type": "qwen3"}, {"tokenizer_config.json": {"tokenizer_class": "Qwen2Tokenizer", "added_tokens_decoder": QWEN_ADDED, "additional_special_tokens": ["<|im_start|>", "<|im_end|>"], "bos_token": None, "eos_token": "<|im_end|>", "pad_token": "<|endoftext|>", "add_bos_token": False}}),
     ("qwen2-vl", merges, {"model_type": "qwen2_vl"}, {"tokenizer_config.json": {"tokenizer_class": "Qwen2TokenizerFast", "eos_token": added("<|im_end|>", __type="AddedToken"), "image_token": "<extra_1>", "extra_special_tokens": {"audio_token": "<extra_2>"}, "add_eos_token": True}}),
     ("qwen3-5", merges, {"model_type": "qwen3_5_text"}, {}, lambda d: Qwen3_5Tokenizer(vocab=d + "/vocab.json", merges=d + "/merges.txt")),
+    ("llama", BPE, {"model_type": "llama"}, {"tokenizer_config.json": {"tokenizer_class": "LlamaTokenizer"}}),
+    ("llama-legacy", BPE, {"model_type": "llama"}, {"tokenizer_config.json": {"tokenizer_class": "LlamaTokenizer", "legacy": True, "add_bos_token": True, "bos_token": "<s>", "added_tokens_decoder": {"1": added("<s>"), "559": added("<|im_end|>"), "560": added("<extra_1>", special=False, rstrip=True)}, "additional_special_tokens": ["<|im_start|>"]}}),
+    ("llama-no-prefix", BPE, {"model_type": "llama"}, {"tokenizer_config.json": {"tokenizer_class": "LlamaTokenizerFast", "add_prefix_space": False, "add_eos_token": True}, "special_tokens_map.json": {"pad_token": "<pad>", "unk_token": added("<unk>", normalized=True)}, "added_tokens.json": {"<|im_start|>": 561, "<|im_end|>": 560}}),
+    ("llama-no-bytes", pieces("bpe", "custom", character_coverage=0.98), {"model_type": "llama"}, {"tokenizer_config.json": {"tokenizer_class": "LlamaTokenizer"}}),
+    ("llama-of-unigram", UNIGRAM, {"model_type": "llama"}, {"tokenizer_config.json": {"tokenizer_class": "LlamaTokenizer"}}),
+    ("gemma", BPE, {"model_type": "gemma2"}, {"tokenizer_config.json": {"add_bos_token": True, "bos_token": "<s>", "tokenizer_class": "GemmaTokenizer"}}),
+    ("gemma3-defaults", BPE, {"model_type": "gemma3_text"}, {}),
+    ("mistral", BPE, {"model_type": "mistral"}, {"tokenizer_config.json": {"tokenizer_class": "LlamaTokenizer", "added_tokens_decoder": {"3": added("<s_of_inst>"), "4": added("    ", special=False, normalized=True)}}}),
+    ("bpe", BPE, {"model_type": "llama"}, {}),
+    ("bpe-no-bytes", pieces("bpe", "custom", character_coverage=0.98, user_defined_symbols=["<mask>", "the"]), {"model_type": "internlm2"}, {"tokenizer_config.json": {"add_bos_token": True}}),
+    ("unigram", UNIGRAM, {"model_type": "llama"}, {}),
+    ("unigram-no-bytes", pieces("unigram", "custom", vocab_size=380, character_coverage=0.98, control_symbols=["<|im_start|>"], bos_id=-1, unk_id=2, eos_id=0, pad_id=1), {"model_type": "nemotron"}, {"tokenizer_config.json": {"add_eos_token": True}}),
 ]
 
 

@@ -29,6 +29,8 @@ func loadOther(fsys fs.FS, name string) (*Tokenizer, error) {
 	switch {
 	case has("vocab.json") && has("merges.txt"):
 		load = (*folder).loadMerges
+	case has("tokenizer.model"):
+		load = (*folder).loadSentencePiece
 	default:
 		return nil, missing(fsys, name, "")
 	}

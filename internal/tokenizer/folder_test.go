@@ -1,9 +1,13 @@
 package tokenizer
 
 import (
+	"encoding/binary"
+	"errors"
+	"io/fs"
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"testing/fstest"
 
@@ -90,6 +94,28 @@ func TestDamagedVocabularies(t *testing.T) {
 				}
 			}
 			files[name] = &fstest.MapFile{Data: whole}
+		}
+	}
+}
+
+// TestSentencePieceModelsAreBounded: counts and lengths are checked before memory is allocated.
+func TestSentencePieceModelsAreBounded(t *testing.T) {
+	piece := func(text string) string {
+		body := "\x0a" + string(binary.AppendUvarint(nil, uint64(len(text)))) + text
+		return "\x0a" + string(binary.AppendUvarint(nil, uint64(len(body)))) + body
+	}
+	var long strings.Builder
+	for n := range 300 {
+		long.WriteString(piece(strings.Repeat("a", 30*n)))
+	}
+	for name, data := range map[string]string{
+		"empty pieces": strings.Repeat("\x0a\x00", maxTokens+1), "a length beyond the file": "\x0a\xff\xff\xff\xff\x7f", "no pieces": "",
+		"a length of 64 bits": "\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", "a group": "\x0b\x0c", "not UTF-8": piece("\xff"),
+		"a type": piece("a") + "\x12\x02\x18\x03", "quadratic work": strings.Repeat(long.String(), 2) + piece(strings.Repeat("a", 1<<20)),
+	} {
+		files := fstest.MapFS{"tokenizer.model": {Data: []byte(data)}, "config.json": {Data: []byte(`{"model_type":"gemma"}`)}}
+		if _, err := LoadFS(files, "M"); err == nil || errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: %v, want an error of the file", name, err)
 		}
 	}
 }

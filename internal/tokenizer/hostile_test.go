@@ -78,8 +78,8 @@ func TestAnAddedTokenWithAnIDBeyond32BitsIsRefused(t *testing.T) {
 // TestATokenizerInAnotherFormatIsNamed: a folder without tokenizer.json said only that.
 func TestATokenizerInAnotherFormatIsNamed(t *testing.T) {
 	for want, files := range map[string][]string{
-		"tokenizer.model, ": {"tokenizer.model", "config.json"}, "vocab.json with merges.txt": {"merges.txt", "vocab.json"},
-		"qwen.tiktoken, ": {"qwen.tiktoken", "tokenizer_config.json"}, "tiktoken.model, ": {"tiktoken.model"}, "tekken.json, ": {"tekken.json", "tokenizer.model"}, "has no tokenizer.json": nil,
+		"spiece.model, ": {"spiece.model", "config.json"}, "vocab.json with merges.txt": {"merges.txt", "vocab.json"},
+		"qwen.tiktoken, ": {"qwen.tiktoken", "tokenizer_config.json"}, "tiktoken.model, ": {"tiktoken.model"}, "tekken.json, ": {"tekken.json"}, "has no tokenizer.json": nil,
 	} {
 		dir := fstest.MapFS{}
 		for _, f := range files {
@@ -89,6 +89,10 @@ func TestATokenizerInAnotherFormatIsNamed(t *testing.T) {
 		if !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), want) || files != nil && !strings.Contains(err.Error(), "pip install") {
 			t.Errorf("%v: %v", files, err)
 		}
+	}
+	class := fstest.MapFS{"tokenizer.model": &fstest.MapFile{}, "config.json": &fstest.MapFile{Data: []byte(`{"model_type":"t5","tokenizer_class":"T5Tokenizer"}`)}}
+	if _, err := LoadFS(class, "M"); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), `class "T5Tokenizer"`) || !strings.Contains(err.Error(), "pip install") {
+		t.Errorf("a class that is not supported: %v", err)
 	}
 	if _, err := Load(filepath.Join(t.TempDir(), "none")); !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)

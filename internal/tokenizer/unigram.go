@@ -31,7 +31,7 @@ type unigram struct {
 const unkPenalty = 10
 
 func parseUnigram(spec modelSpec) (model, error) {
-	u := &unigram{unk: -1, cache: newWordCache(), trie: newEdgeTrie()}
+	u := &unigram{unk: -1}
 	s := spec.scan("vocab")
 	if s == nil {
 		return nil, errNoVocab
@@ -51,6 +51,13 @@ func parseUnigram(spec modelSpec) (model, error) {
 			return nil, fmt.Errorf("model.unk_id: %w", err)
 		}
 	}
+	u.finish()
+	return u, nil
+}
+
+// finish sets what follows from the vocabulary and its scores.
+func (u *unigram) finish() {
+	u.cache, u.trie = newWordCache(), newEdgeTrie()
 	for i := range u.fallback {
 		u.fallback[i] = u.id(fmt.Sprintf("<0x%02X>", i))
 	}
@@ -62,7 +69,6 @@ func parseUnigram(spec modelSpec) (model, error) {
 		u.trie.add(token, u.id(token))
 	}
 	u.unkScore = lowest - unkPenalty
-	return u, nil
 }
 
 // parseVocab reads a list of [token, score]. A token's index is its id.
