@@ -3,11 +3,12 @@ transformers' AutoTokenizer makes of texts with them.
 
 The vocabularies are trained here, on text from this file, with the real libraries.
 
-    pip install transformers sentencepiece protobuf
+    pip install transformers sentencepiece protobuf tiktoken
     python scripts/make-tokenizer-folders.py
 """
 
 import base64
+import functools
 import gzip
 import io
 import json
@@ -15,12 +16,14 @@ import os
 import random
 import sys
 import tempfile
+from unittest import mock
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 
 import sentencepiece
-from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
 from transformers import AutoTokenizer, Qwen3_5Tokenizer
+from transformers.convert_slow_tokenizer import TikTokenConverter, bytes_to_unicode
 
 OUT = "internal/tokenizer/testdata/folders.json.gz"
 WORDS = """the quick reader opens a file and asks for one page at a time before anything else is loaded don't I'll we've
@@ -37,6 +40,14 @@ NASTY = [
 ]
 
 
+CL100K = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+UPPER, LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]"
+KIMI = "|".join([
+    r"[\p{Han}]+", rf"[^\r\n\p{{L}}\p{{N}}]?{UPPER}*{LOWER}+(?i:'s|'t|'re|'ve|'m|'ll|'d)?", rf"[^\r\n\p{{L}}\p{{N}}]?{UPPER}+{LOWER}*(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
+    r"\p{N}{1,3}", r" ?[^\s\p{L}\p{N}]+[\r\n]*", r"\s*[\r\n]+", r"\s+(?!\S)", r"\s+"])
+TEKKEN = "|".join([
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+", r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*",
+    r"\p{N}", r" ?[^\s\p{L}\p{N}]+[\r\n/]*", r"\s*[\r\n]+", r"\s+(?!\S)", r"\s+"])
 RULES = [("ﬁ", "fi"), ("½", "1/2"), ("①", "1"), ("\t", " "), ("\u3000", " "), ("e\u0301", "é"), ("E\u0301", "É"), ("日本", "にほん"), ("\ufeff", ""), ("S", "s")]
 
 
@@ -53,6 +64,51 @@ def merges(folder):
     trainer = trainers.BpeTrainer(vocab_size=600, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), special_tokens=["<|endoftext|>"], show_progress=False)
     tok.train_from_iterator(corpus(), trainer)
     tok.model.save(folder)
+
+
+def ranks(pattern):
+    """The bytes of the tokens of a byte-level BPE, in the order in which they were learned."""
+    tok = Tokenizer(models.BPE())
+    tok.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(pattern), "isolated"), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+    tok.train_from_iterator(corpus(), trainers.BpeTrainer(vocab_size=600, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False))
+    back = {c: b for b, c in bytes_to_unicode().items()}
+    return [bytes(back[c] for c in token) for token, _ in sorted(tok.get_vocab().items(), key=lambda t: t[1])]
+
+
+def tiktoken_file(file, pattern):
+    """A vocabulary in tiktoken's format."""
+
+    def make(folder):
+        with open(os.path.join(folder, file), "w") as f:
+            f.writelines(f"{base64.b64encode(token).decode()} {rank}\n" for rank, token in enumerate(ranks(pattern)))
+
+    return make
+
+
+def converted_with(pattern):
+    """AutoTokenizer with another split pattern than that of Llama 3, which is the only one that it knows for such files."""
+
+    def load(folder):
+        init = TikTokenConverter.__init__
+        with mock.patch.object(TikTokenConverter, "__init__", functools.partialmethod(init, pattern=pattern)):
+            return AutoTokenizer.from_pretrained(folder)
+
+    return load
+
+
+def tekken(**config):
+    """A vocabulary in Mistral's format. The last of its tokens are beyond default_vocab_size."""
+
+    def make(folder):
+        special = config.pop("special_tokens", None)
+        vocab = [{"rank": i, "token_bytes": base64.b64encode(t).decode(), "token_str": t.decode(errors="ignore") or None} for i, t in enumerate(ranks(TEKKEN))]
+        data = {"config": {"pattern": TEKKEN, "num_vocab_tokens": 600, "version": "v3", **config}, "vocab": vocab}
+        if special:
+            data["special_tokens"] = [{"rank": i, "token_str": t, "is_control": True} for i, t in enumerate(special)]
+        with open(folder + "/tekken.json", "w") as f:
+            json.dump(data, f)
+
+    return make
 
 
 def pieces(kind, rule="identity", **options):
@@ -89,7 +145,7 @@ def folder_of(name, vocabulary, config, files, load=None):
                 contents[file] = base64.b64encode(f.read()).decode()
         return {
             "name": name, "class": type(tok).__name__, "files": contents, "vocab_size": len(tok),
-            "special": sorted(i for i, t in tok.added_tokens_decoder.items() if t.special),
+            "special": sorted(i for i in tok.added_tokens_decoder if not tok._tokenizer.decode([i])),
             "cases": [case(tok, text) for text in NASTY + corpus()[:3]],
         }
 
@@ -114,6 +170,7 @@ def added(content, **more):
 BPE = pieces("bpe", byte_fallback=True, split_digits=True, character_coverage=0.98, user_defined_symbols=["<mask>", "    ", "user_def"])
 UNIGRAM = pieces("unigram", "custom", byte_fallback=True, character_coverage=0.98, user_defined_symbols=["<mask>"])
 QWEN_ADDED = {str(600 + i): added(t) for i, t in enumerate(["<|im_start|>", "<|im_end|>"])} | {"602": added("<extra_1>", special=False)}
+QWEN_NORMALIZED = {"600": added("<|im_end|>", normalized=True, special=False), "601": added("É", normalized=True), "602": added("Å", normalized=True, special=False)}
 FOLDERS = [
     ("gpt2", merges, {"model_type": "gpt2"}, {}),
     ("gpt2-prefix-space", merges, {"model_type": "gpt2"}, {"tokenizer_config.json": {"tokenizer_class": "GPT2Tokenizer", "add_prefix_space": True, "add_bos_token": True, "unk_token": added("<|endoftext|>", __type="AddedToken")}}),
@@ -122,6 +179,7 @@ FOLDERS = [
     ("qwen2", merges, {"model_type": "qwen2"}, {}),
     ("qwen3", merges, {"model_type": "qwen3"}, {"tokenizer_config.json": {"tokenizer_class": "Qwen2Tokenizer", "added_tokens_decoder": QWEN_ADDED, "additional_special_tokens": ["<|im_start|>", "<|im_end|>"], "bos_token": None, "eos_token": "<|im_end|>", "pad_token": "<|endoftext|>", "add_bos_token": False}}),
     ("qwen2-vl", merges, {"model_type": "qwen2_vl"}, {"tokenizer_config.json": {"tokenizer_class": "Qwen2TokenizerFast", "eos_token": added("<|im_end|>", __type="AddedToken"), "image_token": "<extra_1>", "extra_special_tokens": {"audio_token": "<extra_2>"}, "add_eos_token": True}}),
+    ("qwen2-normalized", merges, {"model_type": "qwen2"}, {"tokenizer_config.json": {"added_tokens_decoder": QWEN_NORMALIZED, "eos_token": "<|im_end|>", "pad_token": "Å"}}),
     ("qwen3-5", merges, {"model_type": "qwen3_5_text"}, {}, lambda d: Qwen3_5Tokenizer(vocab=d + "/vocab.json", merges=d + "/merges.txt")),
     ("llama", BPE, {"model_type": "llama"}, {"tokenizer_config.json": {"tokenizer_class": "LlamaTokenizer"}}),
     ("llama-legacy", BPE, {"model_type": "llama"}, {"tokenizer_config.json": {"tokenizer_class": "LlamaTokenizer", "legacy": True, "add_bos_token": True, "bos_token": "<s>", "added_tokens_decoder": {"1": added("<s>"), "559": added("<|im_end|>"), "560": added("<extra_1>", special=False, rstrip=True)}, "additional_special_tokens": ["<|im_start|>"]}}),
@@ -131,6 +189,11 @@ FOLDERS = [
     ("gemma", BPE, {"model_type": "gemma2"}, {"tokenizer_config.json": {"add_bos_token": True, "bos_token": "<s>", "tokenizer_class": "GemmaTokenizer"}}),
     ("gemma3-defaults", BPE, {"model_type": "gemma3_text"}, {}),
     ("mistral", BPE, {"model_type": "mistral"}, {"tokenizer_config.json": {"tokenizer_class": "LlamaTokenizer", "added_tokens_decoder": {"3": added("<s_of_inst>"), "4": added("    ", special=False, normalized=True)}}}),
+    ("kimi", tiktoken_file("tiktoken.model", KIMI), {"model_type": "kimi_k25"}, {"tokenizer_config.json": {"tokenizer_class": "TikTokenTokenizer", "bos_token": "<s>", "eos_token": "<|im_end|>", "unk_token": "<unk>", "additional_special_tokens": ["<|im_end|>", "<s>"], "added_tokens_decoder": {"600": added("<s>"), "604": added("<|im_end|>"), "606": added("<unk>")}}}, converted_with(KIMI)),
+    ("kimi-bare", tiktoken_file("tiktoken.model", KIMI), {"model_type": "kimi_linear"}, {"tokenizer_config.json": {"extra_special_tokens": ["<mask>", "<|im_start|>"]}}, converted_with(KIMI)),
+    ("llama3", tiktoken_file("tokenizer.model", CL100K), {"model_type": "llama"}, {"tokenizer_config.json": {"add_bos_token": True, "bos_token": "<s>", "added_tokens_decoder": {"600": added("<s>"), "601": added("<|im_start|>", special=False)}}}),
+    ("tekken", tekken(default_vocab_size=605, default_num_special_tokens=14, special_tokens=["<unk>", "<s>", "</s>", "[INST]", "<mask>"]), {"model_type": "mistral"}, {"tokenizer_config.json": {"bos_token": "<s>", "add_bos_token": True}}),
+    ("tekken-bare", tekken(special_tokens=["<unk>", "<s>", "</s>"]), {"model_type": "ministral3"}, {}),
     ("bpe", BPE, {"model_type": "llama"}, {}),
     ("bpe-no-bytes", pieces("bpe", "custom", character_coverage=0.98, user_defined_symbols=["<mask>", "the"]), {"model_type": "internlm2"}, {"tokenizer_config.json": {"add_bos_token": True}}),
     ("unigram", UNIGRAM, {"model_type": "llama"}, {}),

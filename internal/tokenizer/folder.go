@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 
 	"github.com/heftai/heft/internal/smallfile"
 )
@@ -13,7 +14,7 @@ import (
 type parts struct {
 	normalizer, pre, decoder string            // JSON as in tokenizer.json; "" for none
 	defaults                 map[string]string // special tokens by role, where the files do not state them
-	respecial                bool              // special tokens are added twice, the second time not normalized
+	first                    []AddedToken      // added tokens before all others
 }
 
 // folder is a model's folder without tokenizer.json.
@@ -22,30 +23,49 @@ type folder struct {
 	*settings
 }
 
-// loadOther reads a tokenizer from the other files in which a folder may have a vocabulary.
+// A vocabFormat is a format of a vocabulary.
+type vocabFormat struct {
+	files []string // that it consists of
+	load  func(*folder) (*Tokenizer, error)
+}
+
+// vocabFormats are the formats besides tokenizer.json that Heft reads, in the order in which they are
+// tried.
+var vocabFormats = []vocabFormat{
+	{[]string{"vocab.json", "merges.txt"}, (*folder).loadMerges},
+	{[]string{"tekken.json"}, (*folder).loadTekken},
+	{[]string{"tokenizer.model"}, (*folder).loadSentencePiece},
+	{[]string{"tiktoken.model"}, func(f *folder) (*Tokenizer, error) { return f.loadTikToken("tiktoken.model") }},
+	{[]string{"qwen.tiktoken"}, func(f *folder) (*Tokenizer, error) { return f.loadTikToken("qwen.tiktoken") }},
+}
+
+// loadOther reads a tokenizer from the other files in which a folder may have a vocabulary. Where
+// several formats are there, the first that the tokenizer's class takes counts.
 func loadOther(fsys fs.FS, name string) (*Tokenizer, error) {
-	has := func(file string) bool { _, err := fs.Stat(fsys, file); return err == nil }
-	var load func(*folder) (*Tokenizer, error)
-	switch {
-	case has("vocab.json") && has("merges.txt"):
-		load = (*folder).loadMerges
-	case has("tokenizer.model"):
-		load = (*folder).loadSentencePiece
-	default:
-		return nil, missing(fsys, name, "")
-	}
-	s, err := readSettings(fsys)
-	if err == nil {
-		var t *Tokenizer
-		if t, err = load(&folder{fsys, s}); err == nil {
+	var f *folder
+	reason := ""
+	for _, format := range vocabFormats {
+		if slices.ContainsFunc(format.files, func(file string) bool { _, err := fs.Stat(fsys, file); return err != nil }) {
+			continue
+		}
+		if f == nil {
+			s, err := readSettings(fsys)
+			if err != nil {
+				return nil, fmt.Errorf("tokenizer: %s: %w", name, err)
+			}
+			f = &folder{fsys, s}
+		}
+		t, err := format.load(f)
+		var unknown *unknownError
+		if err == nil {
 			return t, nil
 		}
+		if !errors.As(err, &unknown) {
+			return nil, fmt.Errorf("tokenizer: %s: %w", name, err)
+		}
+		reason = unknown.reason
 	}
-	var unknown *unknownError
-	if errors.As(err, &unknown) {
-		return nil, missing(fsys, name, unknown.reason)
-	}
-	return nil, fmt.Errorf("tokenizer: %s: %w", name, err)
+	return nil, missing(fsys, name, reason)
 }
 
 // read returns a vocabulary's file.
@@ -84,10 +104,6 @@ func (f *folder) build(m model, c parts, more []AddedToken) (*Tokenizer, error) 
 // a role, those with another name, and those of the vocabulary's file and without a name. ends are the
 // tokens that begin and end a text, "" for none.
 func (f *folder) addedTokens(c parts, more []AddedToken) (list []AddedToken, ends [2]string, err error) {
-	byContent := map[string]AddedToken{}
-	for _, a := range f.listed {
-		byContent[a.Content] = a
-	}
 	var special []addedSpec
 	for i, role := range roles {
 		a, _, err := f.token(role, c.defaults[role])
@@ -107,19 +123,19 @@ func (f *folder) addedTokens(c parts, more []AddedToken) (list []AddedToken, end
 		return nil, ends, err
 	}
 	special = append(special, named...)
-	list = append(list, f.listed...)
 	seen := map[string]bool{}
-	for i := range list {
-		seen[list[i].Content] = true
-		for _, a := range special {
-			list[i].Special = list[i].Special || a.Content == list[i].Content
-		}
-	}
-	add := func(a AddedToken) {
+	add := func(a AddedToken) { // of two tokens with the same content the first counts
 		if !seen[a.Content] {
 			seen[a.Content] = true
 			list = append(list, a)
 		}
+	}
+	for _, a := range c.first {
+		add(a)
+	}
+	for _, a := range f.listed {
+		a.Special = a.Special || slices.ContainsFunc(special, func(s addedSpec) bool { return s.Content == a.Content })
+		add(a)
 	}
 	for _, a := range special {
 		a.Special = true
@@ -134,11 +150,6 @@ func (f *folder) addedTokens(c parts, more []AddedToken) (list []AddedToken, end
 	}
 	for _, a := range extra {
 		add(a.AddedToken)
-	}
-	if c.respecial {
-		for _, a := range special {
-			list = append(list, AddedToken{Content: a.Content, Special: true})
-		}
 	}
 	return list, ends, nil
 }

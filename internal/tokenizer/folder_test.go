@@ -3,6 +3,7 @@ package tokenizer
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io/fs"
 	"math/rand/v2"
 	"path/filepath"
@@ -117,5 +118,35 @@ func TestSentencePieceModelsAreBounded(t *testing.T) {
 		if _, err := LoadFS(files, "M"); err == nil || errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%s: %v, want an error of the file", name, err)
 		}
+	}
+}
+
+// TestRankedVocabulariesAreBounded: numbers and lengths of tiktoken.model and tekken.json are checked
+// before memory is allocated.
+func TestRankedVocabulariesAreBounded(t *testing.T) {
+	config := `{"config":{"pattern":"a+"%s},"vocab":[{"token_bytes":"YQ=="}]%s}`
+	for name, file := range map[string][2]string{
+		"a token that is not base64":   {"tiktoken.model", "YQ== 0\n%% 1\n"},
+		"an id beyond 32 bits":         {"tiktoken.model", "YQ== 4294967296\n"},
+		"a negative id":                {"tiktoken.model", "YQ== -1\n"},
+		"empty lines":                  {"tiktoken.model", strings.Repeat("\n", maxTokens)},
+		"special tokens without end":   {"tekken.json", fmt.Sprintf(config, `,"default_num_special_tokens":1000000000000`, "")},
+		"fewer than the listed ones":   {"tekken.json", fmt.Sprintf(config, `,"default_num_special_tokens":1`, "")},
+		"a size beyond the vocabulary": {"tekken.json", fmt.Sprintf(config, `,"default_vocab_size":1000000`, "")},
+		"a negative size":              {"tekken.json", fmt.Sprintf(config, `,"default_vocab_size":-5`, "")},
+		"a rank beyond the list":       {"tekken.json", fmt.Sprintf(config, "", `,"special_tokens":[{"rank":7,"token_str":"<x>"}]`)},
+		"two vocabularies":             {"tekken.json", fmt.Sprintf(config, "", `,"vocab":[]`)},
+		"a token without bytes":        {"tekken.json", `{"config":{"pattern":"a"},"vocab":[{}]}`},
+		"no pattern":                   {"tekken.json", `{"vocab":[]}`},
+	} {
+		files := fstest.MapFS{file[0]: {Data: []byte(file[1])}, "config.json": {Data: []byte(`{"model_type":"kimi_k2"}`)}}
+		if _, err := LoadFS(files, "M"); err == nil || errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: %v, want an error of the file", name, err)
+		}
+	}
+	files := fstest.MapFS{"tiktoken.model": {Data: []byte("YQ== 0\n")}, "config.json": {Data: []byte(`{"model_type":"kimi_k2"}`)},
+		"tokenizer_config.json": {Data: []byte(`{"added_tokens_decoder":{"2000000000":{"content":"<x>"}}}`)}}
+	if _, err := LoadFS(files, "M"); err == nil || !strings.Contains(err.Error(), "2000000000") {
+		t.Errorf("reserved tokens without end: %v", err)
 	}
 }

@@ -28,10 +28,10 @@ func splitPattern(pattern string, prefixSpace bool) string {
 		`{"type":"ByteLevel","add_prefix_space":%t,"trim_offsets":true,"use_regex":false}]}`, quoted, prefixSpace)
 }
 
-// mergesClass returns the class of a tokenizer of vocab.json and merges.txt.
-func (f *folder) mergesClass() (parts, error) {
+// mergesParts returns the parts around a vocabulary of vocab.json and merges.txt, by the tokenizer's class.
+func (f *folder) mergesParts() (parts, error) {
 	space := f.flag("add_prefix_space", false)
-	qwen := parts{normalizer: `{"type":"NFC"}`, decoder: byteDecoder, respecial: true, defaults: endOfText("unk_token", "eos_token", "pad_token")}
+	qwen := parts{normalizer: `{"type":"NFC"}`, decoder: byteDecoder, defaults: endOfText("unk_token", "eos_token", "pad_token")}
 	switch name := f.className(); name {
 	case "GPT2Tokenizer":
 		return parts{pre: fmt.Sprintf(`{"type":"ByteLevel","add_prefix_space":%t,"trim_offsets":true,"use_regex":true}`, space),
@@ -49,7 +49,7 @@ func (f *folder) mergesClass() (parts, error) {
 
 // loadMerges reads vocab.json and merges.txt: a byte-level BPE.
 func (f *folder) loadMerges() (*Tokenizer, error) {
-	c, err := f.mergesClass()
+	c, err := f.mergesParts()
 	if err != nil {
 		return nil, err
 	}

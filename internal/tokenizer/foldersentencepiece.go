@@ -25,6 +25,9 @@ func (f *folder) loadSentencePiece() (*Tokenizer, error) {
 	if err != nil {
 		return nil, err
 	}
+	if isTikToken(data) { // Meta's own files of Llama 3
+		return f.loadTikToken("tokenizer.model")
+	}
 	sp, err := parseSentencePiece(data)
 	if err != nil {
 		return nil, fmt.Errorf("tokenizer.model: %w", err)

@@ -39,7 +39,7 @@ const FileName = "tokenizer.json"
 
 // Load reads tokenizer.json in dir, a regular file. Without that file it reads a vocabulary in
 // another format, as transformers does, by the model's type and the tokenizer's class: vocab.json with
-// merges.txt, or tokenizer.model. A folder without a vocabulary is an error for which errors.Is(err, fs.ErrNotExist)
+// merges.txt, tokenizer.model, tiktoken.model or tekken.json. A folder without a vocabulary is an error for which errors.Is(err, fs.ErrNotExist)
 // holds: the model can still be used with token ids. So is one whose vocabulary is not supported:
 // the error names the file and says how to convert it.
 func Load(dir string) (*Tokenizer, error) { return LoadFS(os.DirFS(dir), dir) }
