@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/internal/kernels"
 	"github.com/heftai/heft/meta"
 )
 
@@ -135,10 +136,12 @@ func TestWhatKeysDependOnSeparatesStoredPages(t *testing.T) {
 	if n := run(dir, usual, ""); n != 0 {
 		t.Fatalf("the first prompt reused %d tokens", n)
 	}
+	if n := run(dir, dispatch.Options{Threads: 1, Context: 128, Variant: "go"}, ""); n != 0 && len(kernels.Names()) > 1 {
+		t.Errorf("with another variant %d tokens were reused", n)
+	}
 	for name, n := range map[string]int{
 		"precision": run(dir, dispatch.Options{Threads: 1, Context: 128, Precision: dispatch.PrecisionHigh}, ""),
 		"kv-dtype":  run(dir, dispatch.Options{Threads: 1, Context: 128, KVDType: meta.Float32}, ""),
-		"variant":   run(dir, dispatch.Options{Threads: 1, Context: 128, Variant: "go"}, ""),
 		"quantize":  run(dir, dispatch.Options{Threads: 1, Context: 128, Quantize: meta.QuantQ8}, ""),
 		"model":     run(storeFolder(t, 2), usual, ""),
 		"salt":      run(dir, usual, "mine"),
