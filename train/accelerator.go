@@ -83,6 +83,7 @@ func New(c Config) (*Accelerator, error) {
 		Naming:           a.project.naming(),
 		SkipFrozen:       a.project.SkipFrozen,
 		RestoreLoaders:   c.DataLoader.UseStatefulDataLoader,
+		SplitBatches:     c.DataLoader.SplitBatches,
 		PendingGradients: c.Corrections.PendingGradients,
 		Warn:             a.logger.Warn,
 	}

@@ -66,7 +66,8 @@ type TrainingArguments struct {
 	// checkpoint: save at the end of each epoch like the evaluations, or make SaveSteps a multiple
 	// of EvalSteps.
 	LoadBestAtEnd bool
-	// Resume continues from the checkpoint of OutputDir with the highest number, if there is one.
+	// Resume continues from the checkpoint of OutputDir with the highest number that can be read, if
+	// there is one. A warning names those that cannot.
 	// ResumeFrom continues from the checkpoint in that folder.
 	Resume     bool
 	ResumeFrom string

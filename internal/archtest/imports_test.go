@@ -126,7 +126,7 @@ var allowed = map[string][]string{
 	"train/internal/sharded":      {"internal/collective", "train/internal/replicas", "train/optim", "train/tensor"},
 	"train/internal/progress":     {"internal/smallfile", "train/internal/checkpoint", "train/internal/evaluation", "train/optim", "train/track"},
 	"train/internal/rank":         {"internal/collective", "train/data", "train/internal/accumulation", "train/internal/replicas", "train/internal/sharded", "train/optim", "train/rng", "train/tensor"},
-	"train/internal/runstate":     {"meta", "loader", "internal/smallfile", "train/data", "train/internal/checkpoint", "train/internal/rank", "train/internal/replicas", "train/optim", "train/rng"}, // meta, loader: gradients are safetensors
+	"train/internal/runstate":     {"meta", "loader", "internal/collective", "internal/smallfile", "train/data", "train/internal/checkpoint", "train/internal/rank", "train/internal/replicas", "train/optim", "train/rng"}, // meta, loader: gradients are safetensors
 	"train/internal/trainer": {"meta", "internal/collective", "train/data", "train/internal/evaluation", "train/internal/modelfiles", "train/internal/progress", "train/internal/rank",
 		"train/internal/runstate", "train/optim", "train/tensor", "train/track"},
 	"train": {"meta", "loader", "internal/atomicfile", "internal/collective", "internal/collective/tcp", "train/internal/replicas", "train/internal/sharded", "train/data", "train/optim", "train/rng", "train/tensor", "train/track",

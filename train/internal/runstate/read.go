@@ -6,10 +6,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/heftai/heft/internal/smallfile"
 	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/meta"
+	"github.com/heftai/heft/train/data"
 	"github.com/heftai/heft/train/internal/checkpoint"
 	"github.com/heftai/heft/train/optim"
 	"github.com/heftai/heft/train/rng"
@@ -100,29 +102,45 @@ func (s *Store) readOthers(r *checkpoint.Reading) error {
 }
 
 // readOwn reads this rank's own state. In a world larger than the one that saved, the additional
-// ranks begin anew, as in Accelerate.
+// ranks begin with generators of their own, as in Accelerate.
 func (s *Store) readOwn(r *checkpoint.Reading) error {
-	name := checkpoint.RankFile(s.Rank.Comm.Rank())
-	own, err := checkpoint.ReadJSON[ownState](r, name)
-	if errors.Is(err, fs.ErrNotExist) {
-		s.Warn("the checkpoint has no state of this rank's generator", "file", name)
-		return nil
+	first, err := checkpoint.ReadJSON[ownState](r, checkpoint.RankFile(0))
+	if err != nil {
+		return err
+	}
+	ranks, size, rank := first.Ranks, s.Rank.Comm.Size(), s.Rank.Comm.Rank()
+	if rank == 0 && ranks > 0 && ranks != size {
+		s.warnResized(ranks, size)
+	}
+	loaders, name := first.Loaders, checkpoint.RankFile(0)
+	if ranks > 0 && ranks != size {
+		loaders = s.resized(loaders, ranks, size)
+	}
+	own := first
+	if rank > 0 {
+		own, err = checkpoint.ReadJSON[ownState](r, checkpoint.RankFile(rank))
+		if errors.Is(err, fs.ErrNotExist) && (ranks == 0 || rank >= ranks) {
+			return s.readAdditional(r, first, loaders)
+		}
+		if ranks == 0 || ranks == size {
+			loaders, name = own.Loaders, checkpoint.RankFile(rank)
+		}
 	}
 	if err != nil {
 		return err
 	}
 	g := new(rng.Generator)
 	if err := g.UnmarshalBinary(own.Generator); err != nil {
-		return fmt.Errorf("%s: %w", name, err)
+		return fmt.Errorf("%s: %w", checkpoint.RankFile(rank), err)
 	}
-	if s.RestoreLoaders && len(own.Loaders) != len(s.Rank.Loaders) {
-		return fmt.Errorf("%s: got positions of %d loaders, want %d, the number of prepared loaders", name, len(own.Loaders), len(s.Rank.Loaders))
+	if err := s.checkLoaders(name, loaders); err != nil {
+		return err
 	}
 	r.Then(func() error {
 		*s.Rank.Generator = *g
 		at := &s.Rank.Position
 		at.Step, at.Window, at.Ended = own.Step, own.Window, own.Ended
-		return s.restoreLoaders(name, own)
+		return s.restoreLoaders(name, loaders)
 	})
 	if s.PendingGradients {
 		return s.readGradients(r)
@@ -130,13 +148,68 @@ func (s *Store) readOwn(r *checkpoint.Reading) error {
 	return nil
 }
 
-func (s *Store) restoreLoaders(name string, own ownState) error {
+// readAdditional reads for a rank that did not exist when the checkpoint was saved. It takes rank
+// 0's place in the accumulation window, or the ranks would end their windows at different batches.
+func (s *Store) readAdditional(r *checkpoint.Reading, first ownState, loaders []data.LoaderPosition) error {
+	if first.Ranks == 0 {
+		s.Warn("the checkpoint has no state of this rank's generator", "file", checkpoint.RankFile(s.Rank.Comm.Rank()))
+		return nil
+	}
+	if err := s.checkLoaders(checkpoint.RankFile(0), loaders); err != nil {
+		return err
+	}
+	r.Then(func() error {
+		at := &s.Rank.Position
+		at.Step, at.Window, at.Ended = first.Step, first.Window, first.Ended
+		return s.restoreLoaders(checkpoint.RankFile(0), loaders)
+	})
+	return nil
+}
+
+// warnResized says what a world of another size changes.
+func (s *Store) warnResized(saved, now int) {
+	lost := "none"
+	if now < saved {
+		lost = fmt.Sprintf("generators of ranks %d to %d", now, saved-1)
+		if s.PendingGradients {
+			lost += " and their gradients of an unfinished window"
+		}
+	}
+	loaders := "begin a new walk"
+	if s.RestoreLoaders {
+		loaders = "continue at the same sample, or less than one step of all ranks before it"
+	}
+	s.Warn("the checkpoint is of another number of ranks: weights and optimizer state continue, random numbers and the samples of a step differ from here on",
+		"saved_by", saved, "ranks", now, "not_used", lost, "loaders", loaders)
+}
+
+// resized returns the positions at which loaders of a world of now ranks continue after those of
+// saved ranks. Where the batches taken are not a multiple of now, some samples repeat.
+func (s *Store) resized(positions []data.LoaderPosition, saved, now int) []data.LoaderPosition {
+	if s.SplitBatches { // a batch is that of all ranks together
+		return positions
+	}
+	positions = slices.Clone(positions)
+	for i := range positions {
+		positions[i].Batches = positions[i].Batches * saved / now
+	}
+	return positions
+}
+
+func (s *Store) checkLoaders(name string, positions []data.LoaderPosition) error {
+	if s.RestoreLoaders && len(positions) != len(s.Rank.Loaders) {
+		return fmt.Errorf("%s: got positions of %d loaders, want %d, the number of prepared loaders", name, len(positions), len(s.Rank.Loaders))
+	}
+	return nil
+}
+
+func (s *Store) restoreLoaders(name string, positions []data.LoaderPosition) error {
 	if !s.RestoreLoaders {
 		return nil
 	}
 	for i, l := range s.Rank.Loaders {
 		if l, ok := l.(positioned); ok {
-			if err := l.Restore(own.Loaders[i]); err != nil {
+			if err := l.Restore(positions[i]); err != nil {
 				return fmt.Errorf("%s: loader %d: %w", name, i+1, err)
 			}
 		}

@@ -11,7 +11,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
+	"github.com/heftai/heft/internal/collective"
 	"github.com/heftai/heft/train/internal/checkpoint"
 	"github.com/heftai/heft/train/internal/rank"
 )
@@ -34,6 +36,8 @@ type Store struct {
 	SkipFrozen bool
 	// RestoreLoaders lets Load restore the positions of loaders.
 	RestoreLoaders bool
+	// SplitBatches says that loaders split each batch between the ranks.
+	SplitBatches bool
 	// PendingGradients saves the gradients of an unfinished window.
 	PendingGradients bool
 	// Warn receives messages about a checkpoint that is loaded.
@@ -135,10 +139,20 @@ func (s *Store) begin(ctx context.Context, dir string, iteration int) (*checkpoi
 	return f, s.Rank.Together(ctx, s.Rank.OnMain(func() error { return f.Begin(checkpoint.RankFile(0)) }))
 }
 
-// Load restores the checkpoint in dir or, with Naming and an empty dir, the latest one. It returns
-// the folder. If a file is missing or malformed, or the state of the first optimizer does not fit,
-// it fails and changes nothing. All ranks must call it.
+// Load restores the checkpoint in dir or, with Naming and an empty dir, the latest one that can be
+// read. It returns the folder. If a file is missing or malformed, or the state of the first optimizer
+// does not fit, it fails and changes nothing. All ranks must call it.
 func (s *Store) Load(ctx context.Context, dir string) (string, error) {
+	if dir == "" && s.Naming != nil {
+		names, err := checkpoint.List(s.Naming.Dir)
+		if errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
+		if err = s.Rank.Together(ctx, err); err != nil {
+			return "", err
+		}
+		return s.LoadNewest(ctx, s.Naming.Dir, names, nil)
+	}
 	dir, err := s.find(ctx, dir)
 	var r *checkpoint.Reading
 	if err == nil {
@@ -148,6 +162,45 @@ func (s *Store) Load(ctx context.Context, dir string) (string, error) {
 		return "", err
 	}
 	return dir, s.Rank.Together(ctx, r.Apply())
+}
+
+// LoadNewest restores the last of the checkpoints that can be read: names are folders of dir, as
+// rank 0 knows them. It warns of those that it passes over. If none can be read it returns the error
+// of the last one, or [ErrNone] if there are no names, and changes nothing. Also, if not nil, reads
+// further files of a checkpoint. All ranks must call it.
+func (s *Store) LoadNewest(ctx context.Context, dir string, names []string, also func(dir string) error) (string, error) {
+	all, err := collective.AllGather(ctx, s.Rank.Comm, names)
+	if err != nil {
+		return "", err
+	}
+	if len(all[0]) == 0 {
+		return "", fmt.Errorf("train: %w: %s has none", ErrNone, dir)
+	}
+	var damaged []error
+	for _, name := range slices.Backward(all[0]) {
+		path := filepath.Join(dir, name)
+		r, err := s.read(path)
+		if err == nil && also != nil {
+			err = also(path)
+		}
+		if err = s.Rank.Together(ctx, err); err == nil {
+			if err = s.Rank.Together(ctx, r.Apply()); err == nil {
+				s.warnDamaged(damaged, path)
+			}
+			return path, err
+		}
+		damaged = append(damaged, fmt.Errorf("%s: %w", path, err))
+	}
+	return "", damaged[0]
+}
+
+// warnDamaged says why checkpoints were passed over for another one.
+func (s *Store) warnDamaged(damaged []error, taken string) {
+	for _, err := range damaged {
+		if s.Rank.IsMain() {
+			s.Warn("a checkpoint cannot be read: an older one is taken", "error", err, "taken", taken)
+		}
+	}
 }
 
 // LoadModules restores the weights of the modules only. All ranks must call it.
@@ -160,10 +213,7 @@ func (s *Store) LoadModules(ctx context.Context, dir string) error {
 }
 
 func (s *Store) find(ctx context.Context, dir string) (string, error) {
-	switch {
-	case dir == "" && s.Naming != nil:
-		return Latest(s.Naming.Dir)
-	case dir == "":
+	if dir == "" {
 		return "", errors.New("neither a folder nor automatic naming")
 	}
 	dir = filepath.Clean(dir)

@@ -15,6 +15,8 @@ type ownState struct {
 	Step   int  `json:"step"`
 	Window int  `json:"window"`
 	Ended  bool `json:"window_ended"`
+	// Ranks is the number of ranks that saved. 0 is unknown: older checkpoints do not say it.
+	Ranks int `json:"ranks,omitempty"`
 	// Generator is the state of the rank's generator.
 	Generator []byte `json:"generator"`
 	// Loaders are the positions of the prepared loaders, in their order.
@@ -81,7 +83,7 @@ func (s *Store) writeModules(f *checkpoint.Folder, writes bool) error {
 
 func (s *Store) ownState() (ownState, error) {
 	at := s.Rank.Position
-	own := ownState{Step: at.Step, Window: at.Window, Ended: at.Ended}
+	own := ownState{Step: at.Step, Window: at.Window, Ended: at.Ended, Ranks: s.Rank.Comm.Size()}
 	var err error
 	if own.Generator, err = s.Rank.Generator.MarshalBinary(); err != nil {
 		return own, err

@@ -10,6 +10,7 @@ import (
 	"github.com/heftai/heft/meta"
 	"github.com/heftai/heft/train/internal/modelfiles"
 	"github.com/heftai/heft/train/internal/progress"
+	"github.com/heftai/heft/train/internal/runstate"
 )
 
 // Save writes a checkpoint of the current step and removes old ones. All ranks must call it.
@@ -49,32 +50,41 @@ func (t *Trainer[B]) writeFiles(dir string) error {
 	})
 }
 
-// resume continues from a checkpoint if the configuration says so.
+// resume continues from a checkpoint if the configuration says so: from the one that it names, or
+// from the newest one that can be read.
 func (t *Trainer[B]) resume(ctx context.Context) error {
 	f := &t.c.Files
-	dir := f.From
-	if dir == "" && f.Resume && f.Dir != "" {
-		names, err := progress.Checkpoints(f.Dir)
-		if err != nil {
-			return fmt.Errorf("train: trainer: %w", err)
-		}
-		if len(names) > 0 {
-			dir = filepath.Join(f.Dir, names[len(names)-1])
-		}
-	}
-	if dir == "" {
-		return nil
-	}
-	saved, err := progress.Read(dir)
-	if err == nil && saved.MaxSteps != t.State.MaxSteps {
-		t.c.Warn.WarnContext(ctx, "the checkpoint is of a run of another length: its schedule was made for that",
-			"checkpoint_max_steps", saved.MaxSteps, "max_steps", t.State.MaxSteps)
-	}
-	if err = t.rank.Together(ctx, err); err != nil {
+	var saved *progress.State
+	read := func(dir string) (err error) {
+		saved, err = progress.Read(dir)
 		return err
 	}
-	if _, err := t.c.Store.Load(ctx, dir); err != nil {
-		return fmt.Errorf("train: load state: %w", err)
+	switch {
+	case f.From != "":
+		if err := t.rank.Together(ctx, read(f.From)); err != nil {
+			return err
+		}
+		if _, err := t.c.Store.Load(ctx, f.From); err != nil {
+			return fmt.Errorf("train: load state: %w", err)
+		}
+	case f.Resume && f.Dir != "":
+		names, err := progress.Checkpoints(f.Dir)
+		if err = t.rank.Together(ctx, err); err != nil {
+			return fmt.Errorf("train: trainer: %w", err)
+		}
+		_, err = t.c.Store.LoadNewest(ctx, f.Dir, names, read)
+		if errors.Is(err, runstate.ErrNone) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("train: load state: %w", err)
+		}
+	default:
+		return nil
+	}
+	if saved.MaxSteps != t.State.MaxSteps {
+		t.c.Warn.WarnContext(ctx, "the checkpoint is of a run of another length: its schedule was made for that",
+			"checkpoint_max_steps", saved.MaxSteps, "max_steps", t.State.MaxSteps)
 	}
 	t.State.Continue(saved)
 	t.resumed = true
