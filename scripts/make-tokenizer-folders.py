@@ -72,7 +72,8 @@ def ranks(pattern):
     tok.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(pattern), "isolated"), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
     tok.train_from_iterator(corpus(), trainers.BpeTrainer(vocab_size=600, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False))
     back = {c: b for b, c in bytes_to_unicode().items()}
-    return [bytes(back[c] for c in token) for token, _ in sorted(tok.get_vocab().items(), key=lambda t: t[1])]
+    learned = [bytes(back[c] for c in token) for token, _ in sorted(tok.get_vocab().items(), key=lambda t: t[1])]
+    return [bytes([b]) for b in range(256)] + [t for t in learned if len(t) > 1]
 
 
 def tiktoken_file(file, pattern):
