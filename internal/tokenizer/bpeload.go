@@ -84,7 +84,7 @@ func (b *bpe) parseMerges(s *scanner) error {
 		b.setMerges(nil)
 		return nil
 	}
-	list := make([]merge, 0, len(s.Text)/16)
+	list := make([]merge, 0, len(s.Text)/32)
 	var joined []byte
 	err := s.Array("", func(i int) error {
 		var split int
@@ -118,6 +118,37 @@ func readMerge(s *scanner, dst []byte) (both []byte, split int, err error) {
 		}
 		return append(append(dst, left...), right...), len(left), nil
 	}
+	start := s.Pos
+	if both, split, ok := readPair(s, dst); ok {
+		return both, split, nil
+	}
+	s.Pos = start
+	return explainPair(s, dst)
+}
+
+// readPair reads an array of two strings. ok is false for anything else.
+func readPair(s *scanner, dst []byte) (both []byte, split int, ok bool) {
+	for _, delimiter := range []byte("[,") {
+		if s.Peek() != delimiter {
+			return dst, 0, false
+		}
+		s.Pos++
+		part, err := s.String()
+		if err != nil {
+			return dst, 0, false
+		}
+		split = len(dst)
+		dst = append(dst, part...)
+	}
+	if s.Peek() != ']' {
+		return dst, 0, false
+	}
+	s.Pos++
+	return dst, split, true
+}
+
+// explainPair is readPair for arrays with another number of parts. Its closure takes memory for each call.
+func explainPair(s *scanner, dst []byte) (both []byte, split int, err error) {
 	count := 0
 	err = s.Array("", func(i int) error {
 		part, err := s.String()

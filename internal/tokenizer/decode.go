@@ -229,6 +229,19 @@ func (d replaceDecoder) one(token string, budget *decodeBudget) string {
 	if budget.used() {
 		return token
 	}
+	if lit, ok := d.pattern.(literal); ok && lit != "" { // nearly all files: no memory for a piece
+		n := strings.Count(token, string(lit))
+		grown := len(token) + n*len(d.content)
+		switch {
+		case n == 0:
+			return token
+		case grown > len(token)+budget.room:
+			budget.room = 0
+			return token
+		}
+		budget.room -= max(0, n*(len(d.content)-len(lit)))
+		return strings.ReplaceAll(token, string(lit), d.content)
+	}
 	p := newPiece(token)
 	p.limit = len(token) + budget.room
 	p.bounds = &bounds{steps: budget.steps}

@@ -11,14 +11,23 @@ import (
 // Replace, ByteFallback, Fuse and Strip.
 type fastDecoder struct {
 	tokens    idTable[fastToken]
+	texts     []byte         // of all tokens
 	byteLevel bool           // texts are raw bytes, not characters
 	strips    []stripDecoder // of the whole text
 }
 
-// fastToken is a token whose text is all but joined.
+// fastToken is the place of a token's text in texts.
 type fastToken struct {
-	text   string
-	isByte bool // a byte token, for ByteFallback
+	from uint32
+	size uint32 // with byteMark for a byte token, for ByteFallback
+}
+
+const byteMark = 1 << 31
+
+// token returns the text of a token, and whether it is a byte.
+func (f *fastDecoder) token(id int32) (text []byte, isByte bool) {
+	t := f.tokens.get(id)
+	return f.texts[t.from : t.from+t.size&^byteMark], t.size&byteMark != 0
 }
 
 // newFastDecoder returns nil if t's decoder is of another shape, or if it would need too much
@@ -39,30 +48,35 @@ func newFastDecoder(t *Tokenizer) *fastDecoder {
 	}
 	f.tokens = newIDTable[fastToken](t.model.count()+len(t.added.tokens), int32(t.size-1))
 	budget := decodeBudget{steps: stepsBase, room: growBase}
+	total := 0
 	for _, token := range t.names() {
+		total += len(token)
 		budget.steps += stepsPerByte * len(token)
 		budget.room += roomPerByte * len(token)
 	}
-	var buf []byte
+	f.texts = make([]byte, 0, total)
 	for id, token := range t.names() {
-		text := token
+		from := len(f.texts)
 		if f.byteLevel {
-			buf = appendTokenBytes(buf[:0], token)
-			if string(buf) != token {
-				text = string(buf)
+			f.texts = appendTokenBytes(f.texts, token)
+		} else {
+			for _, r := range replacers {
+				token = r.one(token, &budget)
+				if budget.steps--; budget.used() {
+					return nil
+				}
 			}
-		}
-		for _, r := range replacers {
-			text = r.one(text, &budget)
-			if budget.steps--; budget.used() {
-				return nil
+			if b, ok := byteToken(token); ok {
+				f.texts = append(f.texts, b)
+				f.tokens.set(id, fastToken{uint32(from), 1 | byteMark})
+				continue
 			}
+			f.texts = append(f.texts, token...)
 		}
-		b, isByte := byteToken(text)
-		if isByte = isByte && !f.byteLevel; isByte {
-			text = string([]byte{b})
+		if len(f.texts) >= byteMark {
+			return nil
 		}
-		f.tokens.set(id, fastToken{text, isByte})
+		f.tokens.set(id, fastToken{uint32(from), uint32(len(f.texts) - from)})
 	}
 	return f
 }
@@ -95,13 +109,13 @@ func (list decoders) sentencePiece() (replacers []replaceDecoder, strips []strip
 func (f *fastDecoder) appendText(dst []byte, ids []int32) []byte {
 	from, run := len(dst), -1 // run is where the byte tokens at the end of dst begin
 	for _, id := range ids {
-		t := f.tokens.get(id)
-		if t.isByte && run < 0 {
+		text, isByte := f.token(id)
+		if isByte && run < 0 {
 			run = len(dst)
-		} else if !t.isByte && run >= 0 {
+		} else if !isByte && run >= 0 {
 			dst, run = closeRun(dst, run), -1
 		}
-		dst = append(dst, t.text...)
+		dst = append(dst, text...)
 	}
 	if run >= 0 {
 		dst = closeRun(dst, run)

@@ -87,8 +87,8 @@ func (spec modelSpec) flag(name string) (bool, error) {
 	return false, fmt.Errorf("model.%s: %w", name, s.fail("neither true nor false"))
 }
 
-// parseModel builds the model from the JSON object at s.
-func (p *parser) parseModel(s *scanner) (model, error) {
+// readSpec reads the members of the model object at s, undecoded.
+func readSpec(s *scanner) (modelSpec, error) {
 	spec := modelSpec{}
 	err := s.Object("", func(key []byte) error {
 		name := string(key)
@@ -101,6 +101,11 @@ func (p *parser) parseModel(s *scanner) (model, error) {
 	if err != nil {
 		return nil, fmt.Errorf("model: %w", err)
 	}
+	return spec, nil
+}
+
+// parseModel builds the model from the members of its object.
+func (p *parser) parseModel(spec modelSpec) (model, error) {
 	kind, err := spec.str("type")
 	if err != nil {
 		return nil, err

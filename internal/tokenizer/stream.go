@@ -55,7 +55,8 @@ func (s *Stream) Next(id int32) (text string, ok bool, err error) {
 		return "", false, nil
 	}
 	if s.byteLevel() {
-		s.held = append(s.held, s.t.fast.tokens.get(id).text...)
+		spelled, _ := s.t.fast.token(id)
+		s.held = append(s.held, spelled...)
 		if len(s.held) == 0 || open(s.held) {
 			return "", false, nil
 		}
@@ -122,8 +123,8 @@ func (s *Stream) pending(id int32) bool {
 	if s.t.fast == nil {
 		return false
 	}
-	token := s.t.fast.tokens.get(id)
-	if !token.isByte {
+	spelled, isByte := s.t.fast.token(id)
+	if !isByte {
 		s.run = s.run[:0]
 		return false
 	}
@@ -131,7 +132,7 @@ func (s *Stream) pending(id int32) bool {
 	if len(s.run) > utf8.UTFMax {
 		return true
 	}
-	s.run = append(s.run, token.text...)
+	s.run = append(s.run, spelled...)
 	for len(s.run) > 0 && utf8.FullRune(s.run) {
 		r, n := utf8.DecodeRune(s.run)
 		if r == utf8.RuneError {

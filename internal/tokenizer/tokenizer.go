@@ -76,16 +76,16 @@ func parse(data []byte) (*Tokenizer, error) {
 	}
 	p := new(parser)
 	parts := map[string]rawPart{}
-	modelAt := -1
+	var spec modelSpec
 	s := newScanner(data, 0)
 	err := s.Object("", func(key []byte) error {
-		name := string(key)
-		s.Peek()
-		at := s.Pos
-		raw, err := s.Balanced()
-		if name == "model" {
-			modelAt = at
+		if string(key) == "model" { // which is nearly the whole file, so it is not stepped over first
+			var err error
+			spec, err = readSpec(s)
+			return err
 		}
+		name := string(key)
+		raw, err := s.Balanced()
 		parts[name] = rawPart(raw)
 		return err
 	})
@@ -95,10 +95,10 @@ func parse(data []byte) (*Tokenizer, error) {
 	if !s.AtEnd() {
 		return nil, s.fail("want the end of the file after the object")
 	}
-	if modelAt < 0 {
+	if spec == nil {
 		return nil, fmt.Errorf("model: missing")
 	}
-	if p.model, err = p.parseModel(newScanner(parts["model"], modelAt)); err != nil {
+	if p.model, err = p.parseModel(spec); err != nil {
 		return nil, err
 	}
 	return p.assemble(parts)
