@@ -23,7 +23,7 @@ const (
 var besides = []string{
 	configName, "generation_config.json", "quantize_config.json", "quantization_config.json", "adapter_config.json",
 	"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
-	"vocab.json", "merges.txt", "vocab.txt", "*.model", "*.tiktoken",
+	"vocab.json", "merges.txt", "vocab.txt", "*.model", "*.tiktoken", "tekken.json",
 	"chat_template.json", "chat_template.jinja", "additional_chat_templates/*.jinja",
 	"modules.json", "config_sentence_transformers.json", "sentence_bert_config.json", "1_Pooling/config.json",
 }

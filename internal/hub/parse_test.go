@@ -214,6 +214,15 @@ func TestRateLimit(t *testing.T) {
 	}
 }
 
+// TestTekkenIsPulled: pull left tekken.json, so a model whose only vocabulary it is had no tokenizer.
+func TestTekkenIsPulled(t *testing.T) {
+	for _, name := range []string{"tekken.json", "tokenizer.model", "tiktoken.model", "qwen.tiktoken", "vocab.json", "merges.txt"} {
+		if first, _ := forServing([]string{name, "README.md"}); !slices.Equal(first, []string{name}) {
+			t.Errorf("%s: pull takes %v", name, first)
+		}
+	}
+}
+
 func FuzzListing(f *testing.F) {
 	h := &fakeHub{files: tiny(), commit: commit}
 	f.Add(h.listing())

@@ -23,8 +23,8 @@ var (
 // NewTokenizer makes a Tokenizer of a tokenizer and a chat that are open already.
 func NewTokenizer(t *text.Tokenizer, c *text.Chat) *Tokenizer { return &Tokenizer{t, c} }
 
-// OpenTokenizer reads tokenizer.json, the chat templates and the special tokens of a model, a folder
-// or ORG/NAME as [text.Open] takes it. Only tokenizer.json is required.
+// OpenTokenizer reads the tokenizer, the chat templates and the special tokens of a model, a folder
+// or ORG/NAME as [text.Open] takes it. Only the tokenizer is required.
 func OpenTokenizer(model string) (*Tokenizer, error) {
 	t, c, err := text.Open(model)
 	if err != nil {

@@ -121,6 +121,7 @@ func rounded(t loader.NamedTensor, to meta.DType, buf *[]byte) loader.NamedTenso
 // template.
 var besideWeights = []string{"config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json",
 	"special_tokens_map.json", "added_tokens.json", "vocab.json", "vocab.txt", "merges.txt", "tokenizer.model",
+	"tiktoken.model", "qwen.tiktoken", "tekken.json",
 	"chat_template.json", "chat_template.jinja"}
 
 // CopyBeside copies the config and the tokenizer's files from a model folder. The config gets the
