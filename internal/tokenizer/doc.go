@@ -1,5 +1,5 @@
-// Package tokenizer converts text to token ids and back as tokenizer.json says, exactly like the
-// reference library.
+// Package tokenizer converts text to token ids and back as tokenizer.json says, or another file with a
+// vocabulary, exactly like the reference library.
 //
 // A text passes through these parts of the file, in this order:
 //
@@ -24,6 +24,10 @@
 //
 // Each part of the reference uses the Unicode tables of its own year. unicode.txt contains the
 // properties of every character, written by scripts/tokenizer_unicode.py.
+//
+// A folder without tokenizer.json may have its vocabulary in another format: vocab.json with merges.txt,
+// tokenizer.model, tiktoken.model, tekken.json. Each is one file here that makes the model from it
+// ([folder.build] adds the parts around it, as transformers does for the tokenizer's class).
 //
 // The package knows no weights, requests or chat messages. It ignores truncation and padding in the
 // file.

@@ -17,7 +17,7 @@ import (
 // tokenizer.json: config.json, tokenizer_config.json and, in older folders, special_tokens_map.json
 // and added_tokens.json.
 type settings struct {
-	model  string             // model_type, of the text model in a wrapper
+	model  string             // model_type, the outer one of a model with several
 	class  string             // the tokenizer's class in transformers, without "Fast"; "" if it is not stated
 	values map[string]rawPart // members of tokenizer_config.json, and of special_tokens_map.json
 	order  []string           // the names of values, in the order of the files
@@ -30,9 +30,6 @@ func readSettings(fsys fs.FS) (*settings, error) {
 	var config struct {
 		ModelType      string `json:"model_type"`
 		TokenizerClass string `json:"tokenizer_class"`
-		TextConfig     struct {
-			ModelType string `json:"model_type"`
-		} `json:"text_config"`
 	}
 	data, err := optional(fsys, "config.json")
 	if err == nil && data != nil {
