@@ -5,12 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/heftai/heft/internal/collective/tcp"
 )
 
 func TestEnvironmentIsChecked(t *testing.T) {
@@ -54,24 +51,9 @@ func TestProcessesTrainAsGoroutines(t *testing.T) {
 	if os.Getenv(childOf) != "" {
 		t.Skip("is a child")
 	}
-	const n = 2
-	port, err := tcp.FreePort("127.0.0.1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	outputs := make(chan string, n)
-	for r := range n {
-		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^TestRankOfAProcess$")
-		cmd.Env = append(os.Environ(), childOf+"=1", fmt.Sprint("RANK=", r), fmt.Sprint("LOCAL_RANK=", r), fmt.Sprint("WORLD_SIZE=", n),
-			"MASTER_ADDR=127.0.0.1", fmt.Sprint("MASTER_PORT=", port), "HEFT_RUN_TOKEN=secret")
-		go func() {
-			out, err := cmd.CombinedOutput()
-			outputs <- fmt.Sprintf("%s%v", out, err)
-		}()
-	}
-	for range n {
-		if out := <-outputs; !strings.Contains(out, "the same weights as goroutines") {
-			t.Error(out)
+	for _, e := range processes(t, 2, "TestRankOfAProcess", childOf+"=1") {
+		if e.err != nil || !strings.Contains(e.out, "the same weights as goroutines") {
+			t.Error(e.err, e.out)
 		}
 	}
 }

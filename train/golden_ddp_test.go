@@ -36,7 +36,7 @@ type ddpTrace struct {
 }
 
 func (c *ddpCase) ddp(ctx context.Context, steps, epochs int) error {
-	return Launch(ctx, int(c.World), func(ctx context.Context, w *World) error {
+	return onRanks(ctx, int(c.World), func(ctx context.Context, w *World) error {
 		want := &c.Ranks[w.Rank()]
 		cfg := Config{
 			World:                w,
@@ -120,7 +120,7 @@ type triggerRank struct {
 }
 
 func triggerSync(ctx context.Context, ranks []triggerRank) error {
-	return Launch(ctx, len(ranks), func(ctx context.Context, w *World) error {
+	return onRanks(ctx, len(ranks), func(ctx context.Context, w *World) error {
 		want := ranks[w.Rank()]
 		m, err := newToy(Config{World: w}, 1, 1e-2, 0)
 		if err != nil {

@@ -24,18 +24,7 @@ func TestGoldenDDP(t *testing.T) {
 	n := 0
 	t.Cleanup(func() { golden.Count(t, "train/ddp", n) })
 	for _, path := range golden.Glob(t, "train/ddp/trace.json") {
-		var file struct {
-			Base  string `json:"base_weights"`
-			Cases []llamaCase
-		}
-		golden.JSON(t, path, &file)
-		base := filepath.Join(filepath.Dir(path), filepath.FromSlash(file.Base))
-		if _, err := golden.Read(base); err != nil {
-			continue // the model is not among these fixtures
-		}
-		for i := range file.Cases {
-			c := &file.Cases[i]
-			c.dir, c.base = filepath.Dir(path), base
+		for _, c := range llamaCases(t, path) {
 			n++
 			t.Run(c.Name, func(t *testing.T) {
 				t.Parallel()
@@ -47,6 +36,23 @@ func TestGoldenDDP(t *testing.T) {
 			})
 		}
 	}
+}
+
+// llamaCases reads the cases of a file: none if their model is not among the fixtures.
+func llamaCases(t *testing.T, path string) []*llamaCase {
+	var file struct {
+		Base  string `json:"base_weights"`
+		Cases []*llamaCase
+	}
+	golden.JSON(t, path, &file)
+	base := filepath.Join(filepath.Dir(path), filepath.FromSlash(file.Base))
+	if _, err := golden.Read(base); err != nil {
+		return nil
+	}
+	for _, c := range file.Cases {
+		c.dir, c.base = filepath.Dir(path), base
+	}
+	return file.Cases
 }
 
 type llamaCase struct {
@@ -165,13 +171,13 @@ func (c *llamaCase) run(t *testing.T) error {
 	for r := range models {
 		models[r] = newLlama(t, c.base)
 	}
-	if err := Launch(t.Context(), len(models), func(ctx context.Context, w *World) error { return c.rank(ctx, w, models[w.Rank()]) }); err != nil {
+	if err := onRanks(t.Context(), len(models), func(ctx context.Context, w *World) error { return c.rank(ctx, w, models[w.Rank()]) }); err != nil {
 		return err
 	}
 	if c.Final == "" {
 		return nil
 	}
-	return c.final(readArrays(t, filepath.Join(c.dir, c.Final)), models[0])
+	return c.final(readArrays(t, filepath.Join(c.dir, c.Final)), models[rankOfProcess()])
 }
 
 func (c *llamaCase) rank(ctx context.Context, w *World, m *llama) error {

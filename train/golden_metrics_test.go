@@ -82,7 +82,7 @@ func (c *metricsCase) loader() (*data.Loader[[]int], error) {
 }
 
 func (c *metricsCase) run(ctx context.Context) error {
-	err := Launch(ctx, int(c.World), func(ctx context.Context, w *World) error {
+	err := onRanks(ctx, int(c.World), func(ctx context.Context, w *World) error {
 		a, err := New(Config{World: w, Logger: slog.New(slog.DiscardHandler),
 			DataLoader: DataLoaderConfig{SplitBatches: c.Split, EvenBatches: c.Even, DispatchBatches: c.Dispatch}})
 		if err != nil {

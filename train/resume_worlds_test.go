@@ -7,13 +7,11 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/heftai/heft/internal/collective/tcp"
 	"github.com/heftai/heft/train/optim"
 	"github.com/heftai/heft/train/tensor"
 )
@@ -234,27 +232,14 @@ func TestAKilledRankLosesNothingSaved(t *testing.T) {
 		t.Skip("is a child")
 	}
 	project := t.TempDir()
-	port, err := tcp.FreePort("127.0.0.1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	outputs := make(chan string, 2)
-	for rank := range 2 {
-		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^TestKilledRank$")
-		cmd.Env = append(os.Environ(), killedIn+"="+project, fmt.Sprint("RANK=", rank), "WORLD_SIZE=2",
-			"MASTER_ADDR=127.0.0.1", fmt.Sprint("MASTER_PORT=", port), "HEFT_RUN_TOKEN=secret")
-		go func() {
-			out, _ := cmd.CombinedOutput()
-			outputs <- string(out)
-		}()
-	}
-	all := <-outputs + <-outputs
+	ends := processes(t, 2, "TestKilledRank", killedIn+"="+project)
+	all := ends[0].out + ends[1].out
 	if !strings.Contains(all, "rank 0 ends") || strings.Contains(all, "was not killed") {
 		t.Fatal(all)
 	}
 	want := trained(t, 2)
 	for ranks := 1; ranks <= 2; ranks++ {
-		err = Launch(t.Context(), ranks, func(ctx context.Context, w *World) error {
+		err := Launch(t.Context(), ranks, func(ctx context.Context, w *World) error {
 			r, err := newZeroRun(w, project)
 			if err = errors.Join(err, r.a.LoadState(ctx, ""), r.step(ctx)); err == nil && !slices.EqualFunc(r.m.values(), want, slices.Equal) {
 				err = fmt.Errorf("weights %v, want %v", r.m.values(), want)
