@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
@@ -31,7 +32,7 @@ func shelf(t *testing.T, names ...string) string {
 // fleetOf wires the models of the flags, without a listener.
 func fleetOf(t *testing.T, c runCmd) *service {
 	t.Helper()
-	c.placeFlags.DeviceMap, c.MaxQueue, c.Lazy = "auto", 8, true
+	c.placeFlags.DeviceMap, c.MaxQueue, c.Lazy = "auto", cmp.Or(c.MaxQueue, 8), true
 	c.sizeFlags = sizeFlags{Dtype: "auto", KVDtype: "auto", Precision: "auto", MaxBatch: 2, Threads: 1, CacheDir: "none", MaxModelLen: 256}
 	if c.LoadTimeout == 0 {
 		c.LoadTimeout = time.Minute
