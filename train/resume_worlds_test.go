@@ -10,9 +10,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
+	"github.com/heftai/heft/train/data"
 	"github.com/heftai/heft/train/optim"
+	"github.com/heftai/heft/train/rng"
 	"github.com/heftai/heft/train/tensor"
 )
 
@@ -151,6 +154,65 @@ func TestLoadersOfOtherNumbersOfRanksContinue(t *testing.T) {
 			}
 			if got := walk(n, 1, true); got != want {
 				t.Errorf("split %v: %d ranks continue at %d, want %d", split, n, got, want)
+			}
+		}
+	}
+}
+
+// A shuffled walk that n ranks began keeps its order on m ranks: no sample is left out, and fewer
+// than one step of all ranks repeat. One rank draws its order from another generator than several.
+func TestShuffledWalksOfOtherNumbersOfRanksContinue(t *testing.T) {
+	const batch, samples, steps = 2, 72, 3
+	for n := 1; n <= 3; n++ {
+		for m := 1; m <= 3; m++ {
+			dir := filepath.Join(t.TempDir(), "state")
+			var mu sync.Mutex
+			seen := map[int]int{}
+			walk := func(ranks, stop int, before, after func(ctx context.Context, a *Accelerator) error) {
+				t.Helper()
+				err := Launch(t.Context(), ranks, func(ctx context.Context, w *World) error {
+					s := make(data.Slice[int], samples)
+					for i := range s {
+						s[i] = i
+					}
+					l, err := data.NewLoader(s, data.Samples[int], data.Options{BatchSize: batch, Shuffle: true, Global: rng.New(5)})
+					if err != nil {
+						return err
+					}
+					a, err := New(Config{World: w, Logger: slog.New(slog.DiscardHandler), DataLoader: DataLoaderConfig{UseStatefulDataLoader: true}})
+					if err = errors.Join(err, a.Prepare(l), before(ctx, a)); err != nil {
+						return err
+					}
+					k := 0
+					for ids, err := range l.All(ctx) {
+						if err != nil {
+							return err
+						}
+						mu.Lock()
+						for _, id := range ids {
+							seen[id]++
+						}
+						mu.Unlock()
+						if k++; k == stop {
+							break
+						}
+					}
+					return after(ctx, a)
+				})
+				if err != nil {
+					t.Fatalf("%d to %d ranks: %v", n, m, err)
+				}
+			}
+			none := func(context.Context, *Accelerator) error { return nil }
+			walk(n, steps, none, func(ctx context.Context, a *Accelerator) error { _, err := a.SaveState(ctx, dir); return err })
+			walk(m, -1, func(ctx context.Context, a *Accelerator) error { return a.LoadState(ctx, dir) }, none)
+			repeated := steps * n * batch % (m * batch)
+			all := 0
+			for _, times := range seen {
+				all += times
+			}
+			if len(seen) != samples || all != samples+repeated {
+				t.Errorf("%d to %d ranks: %d samples were seen %d times, want %d seen %d times", n, m, len(seen), all, samples, samples+repeated)
 			}
 		}
 	}

@@ -51,8 +51,12 @@ func (l *Loader[B]) Position() (LoaderPosition, error) {
 // Restore lets the next walk of l continue at p. The walk draws the same order and skips the
 // batches that were yielded already, without reading them; a stream or a dispatching loader reads
 // and drops them. The shared generator does not move. l must be prepared as the loader was that p
-// comes from.
+// comes from, except for the number of ranks: the caller converts Batches.
 func (l *Loader[B]) Restore(p LoaderPosition) error {
+	p, err := l.adopt(p)
+	if err != nil {
+		return err
+	}
 	own, shared := l.generators()
 	switch {
 	case len(p.Generators) != len(own):
@@ -84,6 +88,37 @@ func (l *Loader[B]) Restore(p LoaderPosition) error {
 		l.progress.resume = &p
 	}
 	return nil
+}
+
+// adopt returns p for a loader that shuffles from another generator: from its own on several ranks,
+// and from the shared one on one rank. The walk at p keeps its order.
+func (l *Loader[B]) adopt(p LoaderPosition) (LoaderPosition, error) {
+	r, ok := l.sampler().(*RandomSampler)
+	if !ok || l.opts.Generator != nil {
+		return p, nil
+	}
+	switch {
+	case r.Generator == nil && len(p.Generators) == 1: // of several ranks
+		r.Generator = rng.New(0)
+	case r.Generator != nil && len(p.Generators) == 0: // of one rank
+		g := r.Generator
+		if p.Batches > 0 && len(p.Global) > 0 {
+			walk := rng.New(0)
+			if err := walk.UnmarshalBinary(p.Global); err != nil {
+				return p, fmt.Errorf("data: the position's shared generator: %w", err)
+			}
+			if l.opts.Global != nil {
+				walk.Int63() // as All draws before the order
+			}
+			g = rng.New(uint64(walk.Int63()))
+		}
+		b, err := g.MarshalBinary()
+		if err != nil {
+			return p, err
+		}
+		p.Generators = [][]byte{b}
+	}
+	return p, nil
 }
 
 // start returns the position at which a walk begins now.
