@@ -262,7 +262,7 @@ func quantised(t testing.TB, p loader.BoundTensor, codes []byte) backend.Matrix 
 	t.Helper()
 	shape := p.Quant.Matrix(p.Tensor.Shape)
 	q := &backend.Quant{Quant: p.Quant, Width: shape[len(shape)-1]}
-	for from, to := range map[*loader.Tensor]*tensor.Tensor{p.Scales: &q.Scales, p.Zeros: &q.Zeros, p.Index: &q.Index} {
+	for from, to := range map[*loader.Tensor]*tensor.Tensor{p.Scales: &q.Scales, p.Zeros: &q.Zeros, p.Index: &q.Index, p.Global: &q.Global} {
 		if from == nil {
 			continue
 		}
