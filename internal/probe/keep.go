@@ -21,7 +21,7 @@ type keptDisk struct {
 }
 
 const (
-	keptVersion = 2
+	keptVersion = 3
 	keptMost    = 64 << 10 // bytes of the file
 )
 
