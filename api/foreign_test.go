@@ -25,7 +25,7 @@ var foreign = map[string]string{
 		"repeat_penalty": 1.1 | "repeat_last_n": 32 | "rep_pen": 1.1 | "no_repeat_ngram_size": 3 | "epsilon_cutoff": 0.001 | "penalize_nl": true |
 		"use_beam_search": true | "num_beams": 4 | "length_penalty": 0.8 | "early_stopping": true | "do_sample": false | "watermark": true |
 		"random_seed": 0 | "sampling_seed": 7 | "banned_strings": ["a"] | "logits_processors": ["a"] | "vllm_xargs": {"a": 1} |
-		"thinking_budget": 100 | "thinking_budget": 0 | "thinking_token_budget": 5 | "reasoning_budget": 0 | "enable_thinking": false | "enable_thinking": true |
+		"enable_thinking": false | "enable_thinking": true |
 		"think": false | "thinking": {"type": "disabled"} | "reasoning": {"effort": "low"} |
 		"stop_sequences": ["a"] | "stop_regex": "a" | "no_stop_trim": true |
 		"prompt_logprobs": 21 | "prompt_logprobs": -1 | "prompt_logprobs": true | "n_probs": 5 | "top_n_tokens": 3 | "response_fields": ["a"] |
@@ -37,7 +37,7 @@ var foreign = map[string]string{
 		"forced_eos_token_id": 2 | "exponential_decay_length_penalty": [5, 1.1] | "dola_layers": "high" | "encoder_no_repeat_ngram_size": 2 | "num_return_sequences": 2 |
 		"max_time": 3 | "beam_width": 4 | "beam_search_diversity_rate": 0.5 | "p": 0.5 | "k": 5 | "repetition_context_size": 20 | "message": "x" | "chat_history": [{"role": "USER"}] |
 		"preamble": "x"`,
-	completions: `"messages": [{"role": "user", "content": "x"}] | "input": "x" | "tool_choice": "required" | "suffix": "x" | "max_completion_tokens": 5 | "top_logprobs": 3 | "input_prefix": "x" | "tools": [{"type": "function"}]`,
+	completions: `"thinking_budget": 100 | "thinking_budget": 0 | "thinking_token_budget": 5 | "reasoning_budget": 0 | "messages": [{"role": "user", "content": "x"}] | "input": "x" | "tool_choice": "required" | "suffix": "x" | "max_completion_tokens": 5 | "top_logprobs": 3 | "input_prefix": "x" | "tools": [{"type": "function"}]`,
 	chat: `"input": "x" | "prompt": "x" | "input_ids": [1] | "instructions": "x" | "suffix": "x" | "audio": {"voice": "a"} | "modalities": ["text", "audio"] | "web_search_options": {} |
 		"verbosity": "low" | "chat_template": "x" | "echo": true | "reasoning_format": "none" | "separate_reasoning": false | "parse_tool_calls": false |
 		"tool_choice": "required"`,

@@ -73,20 +73,23 @@ func (m *Model) Constrain(ctx context.Context, r *Request) error {
 }
 
 // constraints makes the engine's constraint of each choice; nil without one.
-func (r *Request) constraints() func(choice int) engine.Constraint {
+func (m *Model) constraints(r *Request) func(choice int) engine.Constraint {
 	c := r.compiled
-	if c == nil {
+	if c == nil && m.budgeted(r, nil) == nil {
 		return nil
 	}
 	return func(int) engine.Constraint {
-		m := c.grammar.NewMatcher(c.stop)
+		if c == nil {
+			return m.budgeted(r, nil)
+		}
+		content := c.grammar.NewMatcher(c.stop)
 		if r.Continues {
-			m.Continues()
+			content.Continues()
 		}
 		if r.forbids() {
-			m.AnyTokens()
+			content.AnyTokens()
 		}
-		return m
+		return m.budgeted(r, content)
 	}
 }
 

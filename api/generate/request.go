@@ -42,6 +42,9 @@ type Request struct {
 	// Parse, if set, parts the answer into reasoning, content and calls of tools, as the
 	// model's family writes them. Stop strings are then looked for in the content alone.
 	Parse *text.ParseOptions
+	// ReasoningBudget, if set, is how many tokens of reasoning there may be: behind them the marker that
+	// ends reasoning is forced. It needs Parse.
+	ReasoningBudget *int
 	// Constraint, if set, says what the content must be; see [Model.Constrain].
 	Constraint *Constraint
 	calls      *calls // that the answer must or may have; nil: any
@@ -142,7 +145,7 @@ func (m *Model) Start(ctx context.Context, r Request) (*Generation, error) {
 	client := wire.ClientOf(ctx)
 	stream, err := m.engine.Submit(ctx, engine.Request{
 		Client: client.ID, Background: wire.InBackground(ctx),
-		Constrain: r.constraints(),
+		Constrain: m.constraints(&r),
 		Adapter:   m.Adapter, Salt: r.Salt, Prompt: r.Prompt, Params: r.Params.internal(), MaxTokens: r.MaxTokens, N: r.N, Seed: r.Seed,
 		LogProbs: r.LogProbs, PromptLogProbs: r.PromptLogProbs, TopLogProbs: r.TopLogProbs, TopPrompt: r.TopPrompt,
 	})

@@ -108,8 +108,8 @@ func (q *request) decodeFormat(in *wire.Fields, name string) {
 	q.Constraint = &generate.Constraint{Field: o.Path("schema"), Schema: slices.Clone(schema)}
 }
 
-// decodeThinking reads whether the model reasons, which templates of hybrid models know as a variable. The
-// budget is checked, but not enforced: max_tokens bounds thinking and text together.
+// decodeThinking reads whether and for how many tokens the model reasons. Templates of hybrid models know
+// whether as a variable.
 func (q *request) decodeThinking(f *wire.Fields, answered bool) {
 	o, ok := f.Object("thinking")
 	if !ok {
@@ -130,6 +130,7 @@ func (q *request) decodeThinking(f *wire.Fields, answered bool) {
 		if answered && budget >= q.MaxTokens && f.Err() == nil {
 			f.Fail("max_tokens", "Invalid value for {}: it must be greater than 'thinking.budget_tokens', which is %d.", budget)
 		}
+		q.ReasoningBudget = &budget
 	case "adaptive", "disabled":
 	default:
 		o.Fail("type", "Invalid value for {}: %q; expected \"enabled\", \"adaptive\" or \"disabled\".", short(kind))

@@ -77,6 +77,7 @@ func decodeChat(ctx context.Context, f *wire.Fields, m *generate.Model) (*chatRe
 	}
 	q.decodePromptLogProbs(f)
 	f.Bool("include_reasoning", &q.thought)
+	q.ReasoningBudget = decodeBudget(f)
 	parallel := true
 	f.Bool("parallel_tool_calls", &parallel)
 	q.single = !parallel
@@ -91,6 +92,18 @@ func decodeChat(ctx context.Context, f *wire.Fields, m *generate.Model) (*chatRe
 		return nil, err
 	}
 	return q, m.Constrain(ctx, &q.Request)
+}
+
+// decodeBudget reads how many tokens of reasoning there may be, under the names of vLLM, llama.cpp, DashScope and
+// NIM; -1 is no limit.
+func decodeBudget(f *wire.Fields) (budget *int) {
+	for _, name := range []string{"thinking_token_budget", "thinking_budget_tokens", "thinking_budget", "reasoning_budget", "reasoning_budget_tokens", "max_thinking_tokens"} {
+		n := -1
+		if f.Integer(name, &n, -1, 1<<31-1); n >= 0 {
+			budget = &n
+		}
+	}
+	return budget
 }
 
 func (q *chatRequest) requests() []generate.Request { return []generate.Request{q.Request} }

@@ -17,7 +17,7 @@ const (
 	useBadWords  = "use bad_words."
 	usePenalty   = "use repetition_penalty."
 	noTruncation = "prompts are not truncated."
-	noBudget     = "a budget of reasoning cannot be set."
+	noBudget     = "use thinking_token_budget of /v1/chat/completions, or thinking.budget_tokens of /v1/messages."
 	noThinking   = "use chat_template_kwargs or reasoning_effort, as the chat template has them."
 	usualFields  = "answers have the fields that OpenAI's have."
 	textOnly     = "the model reads and writes text only."
@@ -150,7 +150,7 @@ var foreignAnswers = []row{
 
 // foreignThinking change whether and how long a model reasons.
 var foreignThinking = []row{
-	{texts, "thinking_budget thinking_token_budget thinking_budget_tokens reasoning_budget reasoning_budget_tokens max_thinking_tokens", "vLLM, llama.cpp, DashScope, NIM", noBudget, []string{"-1"}, ""},
+	{Completions | Responses | Messages, "thinking_budget thinking_token_budget thinking_budget_tokens reasoning_budget reasoning_budget_tokens max_thinking_tokens", "vLLM, llama.cpp, DashScope, NIM", noBudget, []string{"-1"}, ""},
 	{texts, "min_thinking_tokens", "NIM", noBudget, off0, ""},
 	{texts, "reasoning_budget_message reasoning_budget_start_tag reasoning_budget_end_tag reasoning_budget_end_tags reasoning_control", "llama.cpp", noBudget, nil, ""},
 	{both, "enable_thinking think", "DashScope, SGLang, Ollama", noThinking, never, ""},
