@@ -39,7 +39,7 @@ func ExampleSolve() {
 	// cpu   limit 24.0 MiB = weights 10.5 MiB + kv 2.00 MiB + activations 1.00 MiB + staging 10.0 MiB + free 501 KiB
 	//       model.layers.1-3, model.norm, model.rotary_emb
 	// disk  weights 17.5 MiB, of which a token reads 13.5 MiB
-	//       model.embed_tokens, model.layers.0, model.layers.3.mlp.gate_proj, model.layers.3.mlp.up_proj, model.layers.3.mlp.down_proj, model.layers.3.self_attn.k_proj, model.layers.3.self_attn.v_proj, model.layers.3.self_attn.o_proj, lm_head
+	//       model.embed_tokens, model.layers.0, model.layers.1-3.mlp.gate_proj, model.layers.3.mlp.up_proj, model.layers.3.self_attn.q_proj, lm_head
 	// minimum 13.0 MiB on the host: staging for streamed weights, the KV cache of one sequence, activations
 }
 

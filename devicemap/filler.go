@@ -94,6 +94,9 @@ func (f *filler) fillHost(host int) bool {
 			best = c
 		}
 	}
+	if best.ok {
+		best = f.spread(best)
+	}
 	for _, i := range best.stay {
 		f.units[i].at = f.budgets[host].Device
 	}

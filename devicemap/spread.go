@@ -1,0 +1,123 @@
+package devicemap
+
+import (
+	"cmp"
+	"slices"
+)
+
+// A class is the matrices of one size at the same place of several units, such as the up_proj of all
+// layers.
+type class struct {
+	name    string // the path below that of the unit
+	bytes   int64
+	members []streamed // in the order of the units
+}
+
+// spread moves what streams of the units that are read whole, so that each of them streams the same
+// share: the disk then reads for the next matrices while those in memory compute. A plan that fills
+// memory with the first layers would leave the disk idle while these compute. No more bytes stay in
+// memory than before.
+func (f *filler) spread(c choice) choice {
+	units := f.dense(c)
+	stays := make(map[int]bool, len(c.stay))
+	for _, i := range c.stay {
+		stays[i] = true
+	}
+	disk := make(map[streamed]bool, len(c.streams))
+	for _, s := range c.streams {
+		disk[s] = true
+	}
+	var need int64 // bytes that stream
+	some := false
+	for _, i := range units {
+		for k, m := range f.units[i].matrices {
+			if !stays[i] || disk[streamed{i, k}] {
+				need += m.bytes
+			} else {
+				some = true
+			}
+		}
+		if !stays[i] {
+			need += f.units[i].small()
+		}
+	}
+	if need == 0 || !some {
+		return c
+	}
+	chosen, ok := choose(f.classes(units), need)
+	if !ok {
+		return c
+	}
+	of := make(map[int]bool, len(units))
+	for _, i := range units {
+		of[i] = true
+		if !stays[i] {
+			c.stay = append(c.stay, i)
+		}
+	}
+	c.streams = slices.DeleteFunc(c.streams, func(s streamed) bool { return of[s.unit] })
+	c.streams = append(c.streams, chosen...)
+	return c
+}
+
+// dense returns the free units all of whose matrices may stream, in the order of the model.
+func (f *filler) dense(c choice) (list []int) {
+	for _, i := range f.free {
+		u := &f.units[i]
+		if u.at != "" || len(u.matrices) == 0 {
+			continue
+		}
+		if f.must(i, c) {
+			if n, _ := f.least(i, c); n > 0 {
+				continue
+			}
+		}
+		list = append(list, i)
+	}
+	slices.Sort(list)
+	return list
+}
+
+// classes returns the matrices of units, the largest first.
+func (f *filler) classes(units []int) (list []class) {
+	for _, i := range units {
+		u := &f.units[i]
+		for k, m := range u.matrices {
+			key := m.path[len(u.path):]
+			at := slices.IndexFunc(list, func(c class) bool { return c.name == key && c.bytes == m.bytes })
+			if at < 0 {
+				at = len(list)
+				list = append(list, class{name: key, bytes: m.bytes})
+			}
+			list[at].members = append(list[at].members, streamed{i, k})
+		}
+	}
+	slices.SortStableFunc(list, func(a, b class) int { return cmp.Compare(b.bytes, a.bytes) })
+	return list
+}
+
+// choose returns matrices of at least need bytes: of each class, the largest first, as many as are not
+// too much, at equal distances, and then the smallest one that is enough. It reports false if all of
+// them are not enough.
+func choose(classes []class, need int64) (chosen []streamed, ok bool) {
+	var rest []streamed // one of each class that stays, the smallest last
+	var bytes []int64
+	for _, c := range classes {
+		n := int(min(need/c.bytes, int64(len(c.members))))
+		for i, m := range c.members {
+			if (i+1)*n/len(c.members) > i*n/len(c.members) {
+				chosen = append(chosen, m)
+			}
+		}
+		if n < len(c.members) { // the first one stays
+			rest, bytes = append(rest, c.members[0]), append(bytes, c.bytes)
+		}
+		need -= int64(n) * c.bytes
+	}
+	for k := len(rest) - 1; k >= 0 && need > 0; k-- {
+		if bytes[k] >= need {
+			return append(chosen, rest[k]), true
+		}
+	}
+	return chosen, need <= 0
+}
