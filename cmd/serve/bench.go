@@ -132,6 +132,7 @@ func (c *benchCmd) measure(ctx context.Context, m *dispatch.Model, checkpoint *l
 	if m.Status().TierBytes[devicemap.CPU] == 0 {
 		r.Weights = "streamed"
 	}
+	leaveRoomFor(m)
 	if err := c.warm(ctx, m); err != nil {
 		return nil, err
 	}

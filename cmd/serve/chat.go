@@ -187,7 +187,7 @@ func (c *chatCmd) connect(ctx context.Context, k *kong.Context) (client *repl.Cl
 		return nil, nil, err
 	}
 	s.fleet.limitHeap(heap)
-	leaveRoom(s.fleet.threads())
+	leaveRoom(s.fleet.threads(), 0)
 	s.fleet.begin(s.first)
 	listener := newMemoryListener()
 	go func() {

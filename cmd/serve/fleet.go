@@ -261,6 +261,7 @@ func (f *fleet) loading(l *loaded) dispatch.Loading {
 
 // begin starts what a model does in the background once requests are accepted.
 func (f *fleet) begin(l *loaded) {
+	leaveRoomFor(l.model)
 	host := l.model.Plan().Device(devicemap.CPU)
 	l.model.FollowLimits(f.ctx, func(limit dispatch.MemoryLimit) {
 		logLimit(limit)

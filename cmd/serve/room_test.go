@@ -10,12 +10,12 @@ func TestLeaveRoom(t *testing.T) {
 	procs := runtime.GOMAXPROCS(0)
 	defer runtime.GOMAXPROCS(procs)
 	for _, c := range []struct {
-		env           string
-		threads, want int
-	}{{"", procs - 1, procs}, {"3", procs, procs}, {"", procs, procs + 1}, {"", procs, procs + 1}} {
+		env                    string
+		threads, readers, want int
+	}{{"", procs - 1, 0, procs}, {"3", procs, 4, procs}, {"", procs, 0, procs + 1}, {"", procs, 4, procs + 5}, {"", procs, 0, procs + 5}} {
 		t.Setenv("GOMAXPROCS", c.env)
-		if leaveRoom(c.threads); runtime.GOMAXPROCS(0) != c.want {
-			t.Errorf("GOMAXPROCS=%q, %d threads: %d run at once, want %d", c.env, c.threads, runtime.GOMAXPROCS(0), c.want)
+		if leaveRoom(c.threads, c.readers); runtime.GOMAXPROCS(0) != c.want {
+			t.Errorf("GOMAXPROCS=%q, %d threads, %d readers: %d run at once, want %d", c.env, c.threads, c.readers, runtime.GOMAXPROCS(0), c.want)
 		}
 	}
 }

@@ -78,7 +78,7 @@ func (c *runCmd) Run(ctx context.Context, k *kong.Context) error {
 		return err
 	}
 	defer listener.Close()
-	leaveRoom(s.fleet.threads())
+	leaveRoom(s.fleet.threads(), 0)
 	// From here on there is something to drain; a signal before ends the process at once.
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
