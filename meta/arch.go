@@ -47,9 +47,11 @@ func architectures() []architecture {
 		{"lfm2", "Lfm2ForCausalLM", "model", "Lfm2DecoderLayer", 1, []int{2}, lfm2},
 		{"lfm2_moe", "Lfm2MoeForCausalLM", "model", "Lfm2MoeDecoderLayer", 1, []int{2}, lfm2MoE},
 		{"llama", "LlamaForCausalLM", "model", "LlamaDecoderLayer", 1, []int{2}, llama},
+		{"llama4_text", "Llama4ForCausalLM", "language_model", "Llama4TextDecoderLayer", 1, []int{2}, llama4},
 		{"mamba2", "Mamba2ForCausalLM", "backbone", "Mamba2Block", 0, []int{2}, mamba2},
 		{"minimax_m2", "MiniMaxM2ForCausalLM", "model", "MiniMaxM2DecoderLayer", 200034, []int{200020}, minimaxM2},
 		{"ministral3", "Ministral3ForCausalLM", "model", "Ministral3DecoderLayer", 1, []int{2}, ministral3},
+		{"mimo_v2_flash", "MiMoV2FlashForCausalLM", "model", "MiMoV2FlashDecoderLayer", 1, nil, mimoV2Flash},
 		{"mistral", "MistralForCausalLM", "model", "MistralDecoderLayer", 1, []int{2}, mistral},
 		{"mixtral", "MixtralForCausalLM", "model", "MixtralDecoderLayer", 1, []int{2}, mixtral},
 		{"nemotron_h", "NemotronHForCausalLM", "model", "NemotronHBlock", 1, []int{2}, nemotronH},
@@ -57,6 +59,7 @@ func architectures() []architecture {
 		{"olmo3", "Olmo3ForCausalLM", "model", "Olmo3DecoderLayer", -1, []int{50279}, olmo3},
 		{"olmoe", "OlmoeForCausalLM", "model", "OlmoeDecoderLayer", -1, []int{50279}, olmoe},
 		{"phi3", "Phi3ForCausalLM", "model", "Phi3DecoderLayer", 1, []int{32000}, phi3},
+		{"phimoe", "PhimoeForCausalLM", "model", "PhimoeDecoderLayer", 1, []int{2}, phiMoE},
 		{"qwen2", "Qwen2ForCausalLM", "model", "Qwen2DecoderLayer", -1, nil, qwen2},
 		{"qwen2_5_vl_text", "", "model", "Qwen2_5_VLDecoderLayer", 151643, []int{151645}, qwen2VL("Qwen2_5_VL")},
 		{"qwen2_moe", "Qwen2MoeForCausalLM", "model", "Qwen2MoeDecoderLayer", -1, nil, qwen2MoE},
@@ -152,6 +155,7 @@ func New(cfg *Config, header CheckpointHeader) (*Model, error) {
 	}
 	b := NewBuilder(class, dtype)
 	b.tree.header, b.tree.base, b.tree.noSplit, b.tree.wrapper = header, a.base, a.noSplit, w
+	b.tree.textClass = a.class
 	b.tree.renames = append([]Rename{{}, {Tree: a.base + "."}}, w.renames()...)
 	b.tree.quantised = quantised
 	a.build(f, b)

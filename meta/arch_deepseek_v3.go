@@ -100,6 +100,7 @@ func readDeepseek(f *fields, class string, def decoderDefaults, latent latentDef
 // mixtureDefaults holds a config class's defaults for its mixture.
 type mixtureDefaults struct {
 	inner, experts, topK int
+	count                string // name of the field with the number of experts; "" means n_routed_experts
 	scale                float64
 	groups, topGroups    int
 }
@@ -108,7 +109,7 @@ type mixtureDefaults struct {
 func (d *deepseek) readMixture(f *fields, def mixtureDefaults) {
 	d.moeInner = f.size("moe_intermediate_size", def.inner)
 	d.shared = d.moeInner * f.count("n_shared_experts", 1, 0, maxExperts)
-	m := f.experts("n_routed_experts", def.experts, "num_experts_per_tok", def.topK)
+	m := f.experts(or(def.count, "n_routed_experts"), def.experts, "num_experts_per_tok", def.topK)
 	m.Router, m.Experts, m.Correction = "gate", "experts", "e_score_correction_bias"
 	if d.shared > 0 {
 		m.Shared = "shared_experts"

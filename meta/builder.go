@@ -33,14 +33,16 @@ type tree struct {
 	dtype  DType
 	header CheckpointHeader // nil if there is none
 	quantised
-	base     string
-	noSplit  string
-	wrapper  *wrapper // nil for a text model
-	renames  []Rename // in the order in which they are tried
-	ignore   []string
-	elements int64
-	unread   int64 // see Model.UnreadBytes
-	err      error
+	base    string
+	noSplit string
+	wrapper *wrapper // nil for a text model
+	// textClass is the class of the text model with its head.
+	textClass string
+	renames   []Rename // in the order in which they are tried
+	ignore    []string
+	elements  int64
+	unread    int64 // see Model.UnreadBytes
+	err       error
 }
 
 // NewBuilder starts a tree at a root of the given class. Parameters have dtype.

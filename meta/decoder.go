@@ -9,6 +9,7 @@ import (
 type decoder struct {
 	class    string // prefix of class names: "Llama"
 	mlpClass string // of MLPs
+	actName  string // of their activation; "" means act_fn
 
 	vocab, hidden, inner   int
 	layers, heads, kvHeads int
@@ -129,14 +130,14 @@ func (d *decoder) causalLM(f *fields, b *Builder, w wiring, layer func(b *Builde
 		return
 	}
 	spec, path := w.spec, b.tree.textPath()
-	spec.Embed, spec.Layers, spec.Norm, spec.Head = path+".embed_tokens", path+".layers", path+"."+or(w.lastNorm, "norm"), "lm_head"
+	spec.Embed, spec.Layers, spec.Norm, spec.Head = path+".embed_tokens", path+".layers", path+"."+or(w.lastNorm, "norm"), b.tree.headPath()
 	spec.Vocab, spec.Hidden, spec.Context = d.vocab, d.hidden, d.rope.contextOf(d.context)
 	if b.tree.wrapper != nil {
 		spec.LogitScale, spec.LogitSoftcap = 0, 0 // transformers' wrappers apply their head alone
 	}
 	b.Runs(KindCausalLM, &spec)
 
-	model := b.textModel(or(w.modelClass, d.class+"Model"))
+	model, outer := b.textModel(or(w.modelClass, d.class+"Model"))
 	embed := model.Embedding("embed_tokens", or(w.embedClass, "Embedding"), d.vocab, d.hidden)
 	if w.embed != nil {
 		w.embed(embed)
@@ -157,7 +158,7 @@ func (d *decoder) causalLM(f *fields, b *Builder, w wiring, layer func(b *Builde
 	if w.lastNorm != "" {
 		d.norm(model, w.lastNorm, d.hidden)
 	}
-	head := b.head(embed, d.hidden, d.vocab, d.tied, "lm_head.weight")
+	head := outer.head(embed, d.hidden, d.vocab, d.tied, spec.Head+".weight")
 	if w.headBias {
 		head.Param("bias", d.vocab)
 	}
@@ -271,7 +272,7 @@ func (d *decoder) gatedMLPIn(m *Builder, inner int, bias bool) {
 	m.Linear("gate_proj", d.hidden, inner, bias)
 	m.Linear("up_proj", d.hidden, inner, bias)
 	m.Linear("down_proj", inner, d.hidden, bias)
-	m.Activation("act_fn", d.act.class, d.act.act)
+	m.Activation(or(d.actName, "act_fn"), d.act.class, d.act.act)
 }
 
 // window reads the width of a window. Null means none; if the field is missing, the default holds.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"strconv"
 
@@ -228,6 +229,15 @@ func (f *fields) object(name string) *fields {
 		f.fail(name, "%s instead of an object", kindOf(v))
 	}
 	return nil
+}
+
+// without returns f without some of its fields.
+func (f *fields) without(names ...string) *fields {
+	values := maps.Clone(f.values)
+	for _, name := range names {
+		delete(values, name)
+	}
+	return &fields{at: f.at, values: values, errs: f.errs}
 }
 
 // list returns an array, or nil if it is missing or null.

@@ -14,6 +14,7 @@ type ropeDefaults struct {
 	original     int     // of classes that have original_max_position_embeddings themselves
 	allLong      bool    // "su" and "yarn" mean longrope
 	interleaved  bool
+	roundUp      bool           // an odd number of rotated dimensions becomes the next even one
 	scaling      map[string]any // of classes that scale without being told
 	headDim      int
 	context      int // max_position_embeddings
@@ -78,6 +79,10 @@ func (f *fields) ropeFrom(p *fields, nested bool, def ropeDefaults) *RopeSpec {
 			f.fail("partial_rotary_factor", "%v of a head of %d", partial, def.headDim)
 			r.Dim = def.headDim
 		}
+	}
+	if r.Dim%2 != 0 && def.roundUp && r.Dim < def.headDim {
+		r.Divisor = r.Dim
+		r.Dim++
 	}
 	if r.Dim%2 != 0 {
 		f.fail("head_dim", "rope cannot rotate %d dimensions, an odd number", r.Dim)
@@ -207,11 +212,23 @@ func (r *RopeSpec) contextOf(stated int) int {
 }
 
 // Frequencies returns the Dim/2 inverse frequencies for a sequence of length tokens, and the factor
-// of cos and sin. Only RopeDynamic and RopeLongRope depend on length, the number of all tokens of
-// the sequence.
+// of cos and sin. Only RopeDynamic, RopeLongRope and LongScale depend on length, the number of
+// all tokens of the sequence.
 //
 // The formulas and their float32 arithmetic are those of transformers' modeling_rope_utils.
 func (r *RopeSpec) Frequencies(length int) (inv []float32, attentionScale float64) {
+	inv, attentionScale = r.frequencies(length)
+	switch {
+	case r.ShortScale == 0:
+	case length > r.Original:
+		attentionScale = r.LongScale
+	default:
+		attentionScale = r.ShortScale
+	}
+	return inv, attentionScale
+}
+
+func (r *RopeSpec) frequencies(length int) (inv []float32, attentionScale float64) {
 	switch r.Type {
 	case RopeLinear:
 		inv = inverse(r.powers(float32(r.Theta)))
@@ -226,17 +243,23 @@ func (r *RopeSpec) Frequencies(length int) (inv []float32, attentionScale float6
 		inv = r.llama3()
 	case RopeLongRope:
 		return r.longRope(length)
+	case RopeNone:
+		inv = make([]float32, r.Dim/2)
 	default:
 		inv = inverse(r.powers(float32(r.Theta)))
 	}
 	return inv, 1
 }
 
-// powers returns base^(2i/Dim).
+// powers returns base^(2i/Divisor).
 func (r *RopeSpec) powers(base float32) []float32 {
 	pow := make([]float32, (r.Dim+1)/2)
+	divisor := r.Dim
+	if r.Divisor != 0 {
+		divisor = r.Divisor
+	}
 	for i := range pow {
-		exponent := float32(2*i) / float32(r.Dim)
+		exponent := float32(2*i) / float32(divisor)
 		pow[i] = float32(math.Pow(float64(base), float64(exponent)))
 	}
 	return pow

@@ -83,8 +83,10 @@ type AttentionSpec struct {
 	FusedOrder        FusedOrder
 	Out               string
 	QNorm, KNorm      string    // norms before rope; a norm as wide as one head is applied per head
+	NormLast          bool      // QNorm and KNorm stand behind rope instead
 	Scale             float32   // multiplies q·k
 	Window            int       // a token sees itself and Window-1 before it; 0: all
+	Chunk             int       // a token sees those before it from the last multiple of Chunk on; 0: all
 	Softcap           float32   // of the scores; 0: none
 	Sinks             string    // Param: one extra logit per head that takes no value
 	Rope              *RopeSpec // nil: none
@@ -92,7 +94,8 @@ type AttentionSpec struct {
 	MLA               *MLASpec  // set for multi-head latent attention
 	// Gated says that each query head has a gate of the same size behind it in the result of Q, whose
 	// sigmoid multiplies the head's output.
-	Gated bool
+	Gated      bool
+	ValueScale float32 // multiplies the values; 0 means 1
 }
 
 // FusedOrder is the row layout of a fused q/k/v projection.
@@ -118,6 +121,7 @@ type RopeSpec struct {
 	Type        RopeType
 	Theta       float64
 	Dim         int  // rotated dimensions of a head
+	Divisor     int  // of the frequencies' exponents; 0 means Dim
 	Interleaved bool // pairs (2i, 2i+1) instead of (i, i+Dim/2)
 	Factor      float64
 	Original    int // original_max_position_embeddings
@@ -130,10 +134,14 @@ type RopeSpec struct {
 	AttentionFactor         float64   // yarn, longrope; 0 means the formula
 	ShortFactor, LongFactor []float64 // longrope
 
-	// Growth > 0 multiplies position p by 1 + Growth·ln(1 + ⌊p/GrowthEvery⌋): longer contexts get
-	// sharper attention.
-	Growth      float64
-	GrowthEvery int
+	// Growth > 0 multiplies position p by 1 + Growth·ln(1 + ⌊(p + GrowthShift)/GrowthEvery⌋): longer
+	// contexts get sharper attention.
+	Growth                   float64
+	GrowthEvery, GrowthShift int
+
+	// ShortScale and LongScale replace the factor of cos and sin for sequences of up to Original tokens,
+	// and for longer ones; 0 means that they do not.
+	ShortScale, LongScale float64
 }
 
 // RopeType selects the formula of the frequencies.
@@ -147,6 +155,7 @@ const (
 	RopeYarn
 	RopeLlama3
 	RopeLongRope
+	RopeNone // no rotation; for Growth alone
 )
 
 // MLPSpec runs a feed-forward layer. Names are Linear children. Without Gate and Fused it is plain:
@@ -195,7 +204,9 @@ type MoESpec struct {
 	Score       RouterScore
 	Renormalise bool    // chosen weights are divided by their sum
 	Scale       float32 // multiplies the chosen weights; 0 means 1
+	ScaleInput  bool    // the weights multiply the experts' operands instead of their results
 	Correction  string  // Buffer of the router or of the node, or Param below the router: added to the scores for choosing only
+	Jitter      float32 // of ScoreSparseMixer
 	Groups      int     // groups of experts, of which TopGroups are kept; 0: none
 	TopGroups   int
 
@@ -219,6 +230,11 @@ const (
 	ScoreSoftmax     RouterScore = iota // softmax over all experts, then choose
 	ScoreTopKSoftmax                    // choose, then softmax over the chosen
 	ScoreSigmoid
+	ScoreTopKSigmoid // choose, then sigmoid
+	// ScoreSparseMixer chooses two experts, one after the other. The weight of each is its softmax over
+	// the experts that are left whose logits are within 2·Jitter of the highest, relative to the larger
+	// of the two sizes.
+	ScoreSparseMixer
 )
 
 // LinearSpec is y = x·Wᵀ + b with weight [Out, In], or [In, Out] if Transposed (GPT-2's Conv1D).

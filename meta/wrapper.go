@@ -10,7 +10,7 @@ import (
 type wrapper struct {
 	modelType string
 	class     string // of the root
-	model     string // class of the root's child "model"
+	model     string // class of the root's child "model"; "" if child is a causal language model below the root
 	child     string // name of the text model below it
 	text      string // model_type of the text model where its config states none
 	fixed     bool   // text is the type whatever the text model's config states
@@ -29,6 +29,7 @@ func wrappers() []wrapper {
 		{"idefics3", "Idefics3ForConditionalGeneration", "Idefics3Model", "text_model", "llama", false, false, false},
 		{"internvl", "InternVLForConditionalGeneration", "InternVLModel", text, "qwen2", false, true, false},
 		{"kimi_k25", "Kimi_K25ForConditionalGeneration", "Kimi_K25Model", text, "deepseek_v3", false, true, false},
+		{"llama4", "Llama4ForConditionalGeneration", "", text, "llama4_text", false, false, false},
 		{"llava", "LlavaForConditionalGeneration", "LlavaModel", text, "llama", false, false, true},
 		{"llava_next", "LlavaNextForConditionalGeneration", "LlavaNextModel", text, "llama", false, false, false},
 		{"llava_onevision", "LlavaOnevisionForConditionalGeneration", "LlavaOnevisionModel", text, "qwen2", false, false, true},
@@ -62,6 +63,9 @@ func (w *wrapper) textFields(whole *fields) *fields {
 	}
 	values := maps.Clone(text.values)
 	tied := whole.bool("tie_word_embeddings", w.tied)
+	if w.model == "" { // the text model decides
+		tied = text.bool("tie_word_embeddings", w.tied)
+	}
 	if w.tiedText && text != whole {
 		tied = tied || text.bool("tie_word_embeddings", false)
 	}
@@ -87,16 +91,32 @@ func (t *tree) textPath() string {
 	if t.wrapper == nil {
 		return "model"
 	}
+	if t.wrapper.model == "" {
+		return t.wrapper.child + ".model"
+	}
 	return "model." + t.wrapper.child
 }
 
-// textModel adds the text model, which has the given class, below the root b.
-func (b *Builder) textModel(class string) *Builder {
-	w := b.tree.wrapper
-	if w == nil {
-		return b.Child("model", class)
+// headPath is the path of the head in the tree.
+func (t *tree) headPath() string {
+	if t.wrapper != nil && t.wrapper.model == "" {
+		return t.wrapper.child + ".lm_head"
 	}
-	return b.Child("model", w.model).Child(w.child, class)
+	return "lm_head"
+}
+
+// textModel adds the text model, which has the given class, below the root b. It returns its scope, and
+// that of the head.
+func (b *Builder) textModel(class string) (model, outer *Builder) {
+	w := b.tree.wrapper
+	switch {
+	case w == nil:
+		return b.Child("model", class), b
+	case w.model == "":
+		outer = b.Child(w.child, b.tree.textClass)
+		return outer.Child("model", class), outer
+	}
+	return b.Child("model", w.model).Child(w.child, class), b
 }
 
 // A Rename is another beginning that a checkpoint has for names of a tree's tensors.
@@ -114,6 +134,9 @@ func (r Rename) Apply(name string) string {
 func (w *wrapper) renames() []Rename {
 	if w == nil {
 		return nil
+	}
+	if w.model == "" {
+		return []Rename{{w.child + ".", ""}} // a text model alone
 	}
 	tree := "model." + w.child + "."
 	return []Rename{

@@ -444,7 +444,80 @@ def ernie4_5_moe(R):
     return c
 
 
+def phimoe(R):
+    c = llama(R, "phimoe", head_dim=False, ropes=("default",))
+    c.update(num_local_experts=R.choice([2, 5, 8]), num_experts_per_tok=2, router_jitter_noise=R.choice([0.01, 0.2, 0.6]),
+             attention_bias=R.random() < 0.5, lm_head_bias=R.random() < 0.5, sliding_window=R.choice([None, 8, 64]))
+    kind = R.choice(["default", "longrope", "longrope", "linear", "dynamic", "yarn", "llama3"])
+    if c["tie_word_embeddings"]:
+        c["lm_head_bias"] = False
+    if kind == "default":
+        return c
+    scaling = dict(SCALINGS.get(kind, {}), short_mscale=R.choice([1.0, 1.2]), long_mscale=R.choice([1.3, 0.9]), original_max_position_embeddings=10)
+    if kind == "longrope":
+        half = c["hidden_size"] // c["num_attention_heads"] // 2
+        scaling.update(short_factor=[1 + i / 8 for i in range(half)], long_factor=[2.0 + i for i in range(half)])
+    if "rope_parameters" in c:
+        c["rope_parameters"].update(scaling, rope_type=kind)
+    else:
+        c["rope_scaling"] = {R.choice(["type", "rope_type"]): kind, **scaling}
+    return c
+
+
+def mimo_v2_flash(R):
+    c = llama(R, "mimo_v2_flash", heads=4, head_dim=False)
+    routed(R, c)
+    groups = R.choice([1, 2])
+    for name in ("rope_theta", "rope_scaling", "rope_parameters"):
+        c.pop(name, None)
+    c.update(num_hidden_layers=R.choice([3, 4]), num_key_value_heads=R.choice([1, 2]), head_dim=R.choice([8, 12, 16, 24]), v_head_dim=R.choice([6, 8, 16]),
+             n_group=groups, topk_group=1, norm_topk_prob=R.random() < 0.7, routed_scaling_factor=R.choice([None, 1.0, 2.5]),
+             attention_bias=R.random() < 0.3, attention_value_scale=R.choice([None, 0.707, 1.5]))
+    c["sliding_window_size" if R.random() < 0.3 else "sliding_window"] = 8
+    if R.random() < 0.6:
+        c["layer_types"] = kinds_of(R, c["num_hidden_layers"])
+    if R.random() < 0.5:
+        c["mlp_layer_types"] = ["sparse"] + [R.choice(["dense", "sparse"]) for _ in range(c["num_hidden_layers"] - 1)]
+    if R.random() < 0.6:
+        c["rope_parameters"] = {
+            "full_attention": dict(rope_type="default", rope_theta=50000.0, partial_rotary_factor=R.choice([0.334, 0.5, 1.0])),
+            "sliding_attention": dict(rope_type=R.choice(["default", "linear"]), rope_theta=1000.0, factor=4.0)}
+    return c
+
+
+def llama4_text(R):
+    c = llama(R, "llama4_text", head_dim=False, heads=4)
+    n = R.choice([3, 4])
+    c.update(num_hidden_layers=n, head_dim=R.choice([6, 8, 12, 16]), intermediate_size_mlp=R.choice([18, 28]), num_local_experts=R.choice([3, 4, 6]),
+             num_experts_per_tok=R.choice([1, 1, 2]), attention_bias=R.random() < 0.3, use_qk_norm=R.random() < 0.7,
+             attention_chunk_size=R.choice([5, 8, 16]), attn_temperature_tuning=R.random() < 0.8, floor_scale=R.choice([3, 8]),
+             attn_scale=R.choice([0.1, 0.6]))
+    if R.random() < 0.4:
+        c["moe_layers"] = sorted(R.sample(range(n), R.choice([0, 1, 2])))
+    else:
+        c["interleave_moe_layer_step"] = R.choice([1, 1, 2])
+    if R.random() < 0.6:
+        c["no_rope_layers"] = [1, 0] + [R.choice([0, 1]) for _ in range(n - 2)]
+    else:
+        c["no_rope_layer_interval"] = R.choice([2, 3])
+    if R.random() < 0.3:
+        c["layer_types"] = [R.choice(["chunked_attention", "full_attention"]) for _ in range(n)]
+    return c
+
+
+def llama4(R):
+    t = llama4_text(R)
+    tie = {} if R.random() < 0.5 else untied(t, R)
+    vision = dict(model_type="llama4_vision_model", hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=2,
+                  image_size=8, patch_size=4, vision_output_dim=8, projector_input_dim=8, projector_output_dim=8, pixel_shuffle_ratio=0.5)
+    return wrap("llama4", t, vision, "dtype" in t, image_token_index=5, boi_token_index=6, eoi_token_index=7, **tie)
+
+
 FAMILIES = {
+    "llama4_text": (llama4_text, [1, 2, 3]),
+    "llama4": (llama4, [1, 2]),
+    "phimoe": (phimoe, [1, 2, 3]),
+    "mimo_v2_flash": (mimo_v2_flash, [1, 2, 3]),
     "deepseek_v2": (deepseek_v2, [1, 2]),
     "ernie4_5_moe": (ernie4_5_moe, [1, 2]),
     "deepseek_v3": (deepseek, [1, 2]),

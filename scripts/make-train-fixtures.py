@@ -67,6 +67,10 @@ MODELS = {
                                       attention_multiplier=0.2)),
     "hy-v3": ("hy_v3", dict(head_dim=8, moe_intermediate_size=8, num_experts=4, num_experts_per_tok=2)),
     "minimax-m2": ("minimax_m2", dict(head_dim=8, num_local_experts=4, num_experts_per_tok=2, rope_parameters=rope(partial_rotary_factor=0.5))),
+    "mimo-v2-flash": ("mimo_v2_flash", dict(head_dim=8, v_head_dim=6, num_key_value_heads=1, moe_intermediate_size=8, n_routed_experts=4, num_experts_per_tok=2,
+                                            sliding_window=4, layer_types=["sliding_attention", "full_attention"], mlp_layer_types=["sparse", "dense"])),
+    "llama4": ("llama4_text", dict(head_dim=8, intermediate_size_mlp=12, num_local_experts=4, num_experts_per_tok=2, attention_chunk_size=4, floor_scale=3,
+                                   attn_scale=0.5, no_rope_layers=[1, 0], moe_layers=[1])),
     "ministral3": ("ministral3", dict(head_dim=8, rope_parameters=rope(
         rope_type="yarn", factor=4.0, original_max_position_embeddings=4, llama_4_scaling_beta=0.5))),
     "olmo3": ("olmo3", dict(sliding_window=4, layer_types=["sliding_attention", "full_attention"])),

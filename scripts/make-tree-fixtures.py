@@ -298,10 +298,11 @@ def case(config):
     text = AutoConfig.for_model(**floats(config))
     if cls is AutoModelForImageTextToText:  # the text model alone
         text = text.get_text_config()
-        model.model._parameters.clear()
-        for name in list(model.model._modules):
+        parts = getattr(model, "model", model)
+        parts._parameters.clear()
+        for name in list(parts._modules):
             if name not in ("language_model", "text_model"):
-                del model.model._modules[name]
+                del parts._modules[name]
     there = {type(m).__name__ for m in model.modules()}
     return dict(config=transformers.PreTrainedConfig._encode_special_floats(config), tree=tree(model), values=values(model), rope=rotary(model, text),
                 no_split=sorted(there & set(model._no_split_modules)))
@@ -320,7 +321,7 @@ def sizes(names):
         except (ValueError, TypeError):  # defaults that do not fit together: of a vision tower, of lfm2_moe
             continue
         model.tie_weights()
-        kept = ("model.language_model.", "model.text_model.", "lm_head.") if wrapper else ("",)
+        kept = ("model.language_model.", "model.text_model.", "language_model.", "lm_head.") if wrapper else ("",)
         out[name] = sum(p.numel() for n, p in model.named_parameters() if n.startswith(kept))
     return out
 

@@ -185,6 +185,7 @@ type AttentionArgs struct {
 	Heads, KVHeads, Dim, ValueDim int
 	Scale                         float32
 	Window                        int           // 0: all
+	Chunk                         int           // a position sees those from the last multiple of Chunk on; 0: all
 	Softcap                       float32       // 0: none
 	Sinks                         tensor.Tensor // [heads] or absent
 	// Prompts says of each row of q whether it is a token of a prompt, where queries and

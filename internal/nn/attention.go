@@ -60,7 +60,11 @@ func (c *compiler) attention(n Node, in int) (rule, error) {
 			return nil, err
 		}
 	}
-	return a, c.cache(n.Path, s.Layer, kvcache.LayerShape{KWidth: a.kw, VWidth: a.vw, Heads: s.KVHeads, Window: s.Window})
+	window := s.Window
+	if window == 0 {
+		window = s.Chunk // a chunk has at most so many tokens before one
+	}
+	return a, c.cache(n.Path, s.Layer, kvcache.LayerShape{KWidth: a.kw, VWidth: a.vw, Heads: s.KVHeads, Window: window})
 }
 
 // projections compiles what makes queries, keys and values, and the way out.
@@ -106,11 +110,11 @@ func (a *attention) forward(c *Context, dst, x tensor.Tensor) {
 	if s.Gated {
 		q, gate = a.splitGates(c, q)
 	}
-	if a.qNorm != nil {
-		a.qNorm.forward(c, q, q)
+	if !s.NormLast {
+		a.normalise(c, q, k)
 	}
-	if a.kNorm != nil {
-		a.kNorm.forward(c, k, k)
+	if s.ValueScale != 0 {
+		c.scale(v, s.ValueScale)
 	}
 	sinks := c.vector(a.sinks)
 	if c.err != nil {
@@ -118,13 +122,16 @@ func (a *attention) forward(c *Context, dst, x tensor.Tensor) {
 	}
 	c.rotate(a.qRope, q, s.HeadDim)
 	c.rotate(a.rope, k, s.HeadDim)
+	if s.NormLast {
+		a.normalise(c, q, k)
+	}
 	kv := c.in.KV[s.Layer]
 	group := &c.in.Groups[kv.Group]
 	c.backend.StoreKV(kv.KV, k, v, group.Slots)
 	y := c.arena.take(rows, s.Heads*s.ValueDim)
 	c.backend.Attention(y, q, kv.KV, group.Spans, backend.AttentionArgs{
 		Heads: s.Heads, KVHeads: s.KVHeads, Dim: s.HeadDim, ValueDim: s.ValueDim,
-		Scale: s.Scale, Window: s.Window, Softcap: s.Softcap, Sinks: sinks, Prompts: c.in.Prompts,
+		Scale: s.Scale, Window: s.Window, Chunk: s.Chunk, Softcap: s.Softcap, Sinks: sinks, Prompts: c.in.Prompts,
 	})
 	if s.Gated {
 		c.backend.Gate(gate, gate, y, meta.ActSigmoid, 0)
@@ -132,6 +139,16 @@ func (a *attention) forward(c *Context, dst, x tensor.Tensor) {
 	}
 	a.out.forward(c, dst, y)
 	c.arena.used = mark
+}
+
+// normalise applies the norms of queries and keys.
+func (a *attention) normalise(c *Context, q, k tensor.Tensor) {
+	if a.qNorm != nil {
+		a.qNorm.forward(c, q, q)
+	}
+	if a.kNorm != nil {
+		a.kNorm.forward(c, k, k)
+	}
 }
 
 // splitGates separates the query heads from the gates behind them.

@@ -127,12 +127,13 @@ func (p *Program) NewContext(b backend.Backend, w Weights, l Limits) (*Context, 
 		c.ropes[i].init(c, r)
 	}
 	c.positions = make([]int32, l.Rows)
-	c.iota = make([]int32, l.Rows*max(p.heads, 1))
+	n := l.Rows * max(p.constants, 1)
+	c.iota = make([]int32, max(n, l.Rows*p.heads))
 	for i := range c.iota {
 		c.iota[i] = int32(i)
 	}
-	c.nothing = make([]int32, l.Rows)
-	c.ones = slices.Repeat([]float32{1}, l.Rows)
+	c.nothing = make([]int32, n)
+	c.ones = slices.Repeat([]float32{1}, n)
 	c.routing.init(p, l)
 	return c, nil
 }

@@ -69,6 +69,9 @@ func (c *compiler) moe(n Node, in int) (*moe, error) {
 	c.experts = append(c.experts, m.stack)
 	c.program.experts, c.program.topK = max(c.program.experts, s.Count), max(c.program.topK, s.TopK)
 	c.program.zeros = max(c.program.zeros, in, m.expertWidth)
+	if s.ScaleInput {
+		c.program.constants = max(c.program.constants, s.TopK)
+	}
 	return m, nil
 }
 
@@ -307,6 +310,10 @@ func (m *moe) experts(c scope, dst, x tensor.Tensor, lot []int32, s *sharing) {
 	rows := r.rows[first:last]
 	at := lotMemory{first: int(first), in: c.arena.take(len(rows), m.expertWidth)}
 	c.backend.Gather(at.in, x, rows)
+	shares := r.shares[first:last]
+	if m.spec.ScaleInput {
+		at.in, shares = m.scaleInput(c, at.in, shares), c.ones[:len(rows)]
+	}
 	if m.spec.Plain {
 		at.to.gate = c.arena.take(len(rows), m.inner)
 	} else {
@@ -325,8 +332,18 @@ func (m *moe) experts(c scope, dst, x tensor.Tensor, lot []int32, s *sharing) {
 		}
 		left = left[n:]
 	}
-	c.backend.ScatterAdd(dst, at.y, rows, r.shares[first:last])
+	c.backend.ScatterAdd(dst, at.y, rows, shares)
 	c.arena.used = mark
+}
+
+// scaleInput returns x with each row multiplied by its share.
+func (m *moe) scaleInput(c scope, x tensor.Tensor, shares []float32) tensor.Tensor {
+	scaled, n := c.arena.take(x.Rows(), x.Cols()), len(shares)
+	if c.err == nil {
+		c.backend.Gather(scaled, matrix(c.zero, 1, m.expertWidth), c.nothing[:n])
+		c.backend.ScatterAdd(scaled, x, c.iota[:n], shares)
+	}
+	return scaled
 }
 
 // loaded computes the outputs of experts of a lot, in ascending order, into their rows of at.y.
@@ -392,6 +409,9 @@ func (m *moe) scratch(rows int) int {
 		gates = floats(lot, m.inner)
 	}
 	n := floats(lot, m.expertWidth) + gates
+	if m.spec.ScaleInput {
+		n += floats(lot, m.expertWidth)
+	}
 	if m.latentDown != nil {
 		n = 2*floats(rows, m.expertWidth) + max(n, floats(rows, m.width))
 	}

@@ -22,6 +22,7 @@ type Program struct {
 	topK      int  // largest number of chosen ones
 	zeros     int  // width of the widest row of zeros that a rule needs
 	heads     int  // largest number of heads for which a rule gathers rows
+	constants int  // largest number of rows per token for which a rule needs ones and zeros
 	moves     bool // some unit replaces the hidden states instead of changing them in place
 }
 
@@ -82,11 +83,11 @@ func (p *Program) RopeClass(length int) uint64 {
 }
 
 // Restarts reports whether a sequence that grows between two lengths must be recomputed from its
-// first token: keys that longrope computed for short sequences are invalid in long ones. The
+// first token: keys that longrope or LongScale computed for short sequences are invalid in long ones. The
 // reference discards its cache at the same point.
 func (p *Program) Restarts(from, to int) bool {
 	for _, r := range p.ropes {
-		if r.Type == meta.RopeLongRope && ropeClass(r, from) != ropeClass(r, to) {
+		if (r.Type == meta.RopeLongRope || r.ShortScale != 0) && ropeClass(r, from) != ropeClass(r, to) {
 			return true
 		}
 	}

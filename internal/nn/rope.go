@@ -14,14 +14,14 @@ func ropeClass(r *meta.RopeSpec, length int) uint64 {
 	switch {
 	case r.Type == meta.RopeDynamic && length > r.Max:
 		return uint64(length)
-	case r.Type == meta.RopeLongRope && length > r.Original:
+	case (r.Type == meta.RopeLongRope || r.ShortScale != 0) && length > r.Original:
 		return 1
 	}
 	return 0
 }
 
 func lengthDependent(r *meta.RopeSpec) bool {
-	return r.Type == meta.RopeDynamic || r.Type == meta.RopeLongRope
+	return r.Type == meta.RopeDynamic || r.Type == meta.RopeLongRope || r.ShortScale != 0
 }
 
 // ropeTable holds the cosines and sines for the rows of a pass. All layers with equal rope specs
@@ -86,10 +86,10 @@ func (t *ropeTable) fill(c *Context) error {
 
 // growth returns the factor of a position.
 func growth(r *meta.RopeSpec, position int32) float32 {
-	if r.Growth == 0 || int(position) < r.GrowthEvery {
+	if r.Growth == 0 {
 		return 1
 	}
-	return float32(1 + r.Growth*math.Log(float64(1+int(position)/r.GrowthEvery)))
+	return float32(1 + r.Growth*math.Log(float64(1+(int(position)+r.GrowthShift)/r.GrowthEvery)))
 }
 
 // rotate applies a rotary embedding to all heads of x in place; table -1 does nothing.

@@ -94,7 +94,7 @@ func TestABaseBeyondTheLimitTrainsTheSameAdapter(t *testing.T) {
 			ids = append(ids, 3+i*i%29)
 		}
 		t.Run(filepath.Base(g.Dir), func(t *testing.T) {
-			if statesOf(t, g.Dir) {
+			if reasonOf(t, g.Dir) != nil {
 				return // TestGoldenServedModels holds that they are refused
 			}
 			m := adapted(t, g.Dir)

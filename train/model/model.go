@@ -31,6 +31,9 @@ type Model struct {
 // ErrStates is returned for models whose layers have a state for each sequence, such as a delta net.
 var ErrStates = errors.New("model: layers with a state for each sequence (short convolutions, delta nets) cannot be trained yet; serve runs them")
 
+// ErrRouting is returned for models whose routers draw experts at random in training, as phimoe's.
+var ErrRouting = errors.New("model: the routers of this model draw experts at random in training (sparsemixer), which is not supported; serve runs it")
+
 // New makes a model whose parameters are zeros. If a module is unsupported, the error names it.
 func New(m *meta.Model) (*Model, error) { return build(m, nil) }
 
@@ -45,6 +48,11 @@ func build(m *meta.Model, b *loader.Binding, options ...Option) (*Model, error) 
 	}
 	if len(program.States()) > 0 {
 		return nil, ErrStates
+	}
+	for _, node := range m.Root.Walk() {
+		if s, ok := node.Spec.(*meta.MoESpec); ok && s.Score == meta.ScoreSparseMixer {
+			return nil, ErrRouting
+		}
 	}
 	var o choices
 	for _, f := range options {

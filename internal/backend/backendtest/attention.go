@@ -141,6 +141,9 @@ func (c *cache) reference(s *sequence) []float64 {
 		if a.Window > 0 {
 			lo = max(0, t+1-a.Window)
 		}
+		if a.Chunk > 0 {
+			lo = max(lo, t-t%a.Chunk)
+		}
 		for h := range a.Heads {
 			kvHead := h / (a.Heads / a.KVHeads)
 			scores := make([]float64, t+1-lo)
@@ -189,6 +192,9 @@ func attentionCases(e *env) []backend.AttentionArgs {
 		{Heads: 8, KVHeads: 4, Dim: 32, ValueDim: 32, Scale: 0.2, Window: 30, Sinks: sinks},
 		{Heads: 30, KVHeads: 1, Dim: 12, ValueDim: 10, Scale: 0.3},
 		{Heads: 3, KVHeads: 3, Dim: 128, ValueDim: 128, Scale: 0.09, Window: 1},
+		{Heads: 4, KVHeads: 2, Dim: 16, ValueDim: 16, Scale: 0.25, Chunk: 7},
+		{Heads: 8, KVHeads: 2, Dim: 32, ValueDim: 24, Scale: 0.2, Chunk: 3, Sinks: sinks},
+		{Heads: 8, KVHeads: 1, Dim: 64, ValueDim: 64, Scale: 0.1, Chunk: 32, Window: 20},
 	}
 }
 

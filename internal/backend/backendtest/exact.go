@@ -106,6 +106,7 @@ func exactAttention(e *env, out map[string][]float32) {
 		{Heads: 8, KVHeads: 2, Dim: 32, ValueDim: 32, Scale: 0.2},
 		{Heads: 3, KVHeads: 3, Dim: 20, ValueDim: 12, Scale: 0.3, Window: 37},
 		{Heads: 4, KVHeads: 1, Dim: 64, ValueDim: 48, Scale: 0.1, Softcap: 5},
+		{Heads: 4, KVHeads: 2, Dim: 16, ValueDim: 16, Scale: 0.4, Chunk: 12},
 		{Heads: 2, KVHeads: 2, Dim: 16, ValueDim: 16, Scale: 0.4, Window: 9, Sinks: e.floats([]float32{0.5, -2}, 2)},
 	} {
 		for _, d := range kvTypes {

@@ -56,6 +56,7 @@ func testAttentionGrad(e *env) {
 		{a: backend.AttentionArgs{Heads: 6, KVHeads: 2, Dim: 5, ValueDim: 9, Scale: 0.5}, lengths: []int{11, 3, 30}, tokens: 4},
 		{a: backend.AttentionArgs{Heads: 4, KVHeads: 1, Dim: 8, ValueDim: 4, Scale: 0.4, Window: 5}, lengths: []int{13, 40}, tokens: 16},
 		{a: backend.AttentionArgs{Heads: 4, KVHeads: 2, Dim: 8, ValueDim: 8, Scale: 1, Softcap: 1.5, Window: 9}, lengths: []int{21}, tokens: 8, sinks: e.values(4)},
+		{a: backend.AttentionArgs{Heads: 4, KVHeads: 2, Dim: 8, ValueDim: 8, Scale: 0.4, Chunk: 6}, lengths: []int{13, 31}, tokens: 16},
 		{a: backend.AttentionArgs{Heads: 30, KVHeads: 1, Dim: 12, ValueDim: 8, Scale: 0.3}, lengths: []int{6, 5}, tokens: 6, shared: true},
 	} {
 		c.e = e

@@ -10,6 +10,9 @@ import (
 
 // refRoute routes one row by sorting.
 func refRoute(logits, correction []float32, a *meta.MoESpec) ([]int32, []float64) {
+	if a.Score == meta.ScoreSparseMixer {
+		return refSparseMixer(logits, a)
+	}
 	n := len(logits)
 	scores, ranks := make([]float64, n), make([]float64, n)
 	total := 0.0
@@ -17,7 +20,7 @@ func refRoute(logits, correction []float32, a *meta.MoESpec) ([]int32, []float64
 		switch a.Score {
 		case meta.ScoreSigmoid:
 			scores[i] = 1 / (1 + math.Exp(-float64(v)))
-		case meta.ScoreTopKSoftmax:
+		case meta.ScoreTopKSoftmax, meta.ScoreTopKSigmoid:
 			scores[i] = float64(v)
 		default:
 			scores[i] = math.Exp(float64(v))
@@ -45,6 +48,9 @@ func refRoute(logits, correction []float32, a *meta.MoESpec) ([]int32, []float64
 		if a.Score == meta.ScoreTopKSoftmax {
 			weights[i] = math.Exp(weights[i])
 		}
+		if a.Score == meta.ScoreTopKSigmoid {
+			weights[i] = 1 / (1 + math.Exp(-weights[i]))
+		}
 		total += weights[i]
 	}
 	for i := range weights {
@@ -54,6 +60,26 @@ func refRoute(logits, correction []float32, a *meta.MoESpec) ([]int32, []float64
 		if a.Scale != 0 {
 			weights[i] *= float64(a.Scale)
 		}
+	}
+	return experts, weights
+}
+
+// refSparseMixer sorts, and weighs each choice among itself and the close ones that come after it.
+func refSparseMixer(logits []float32, a *meta.MoESpec) ([]int32, []float64) {
+	values := make([]float64, len(logits))
+	for i, v := range logits {
+		values[i] = float64(v)
+	}
+	order := descending(values)
+	experts, weights := make([]int32, a.TopK), make([]float64, a.TopK)
+	for i := range experts {
+		best, total := values[order[i]], 0.0
+		for _, j := range order[i:] {
+			if best-values[j] <= 2*float64(a.Jitter)*max(math.Abs(values[j]), best) {
+				total += math.Exp(values[j] - best)
+			}
+		}
+		experts[i], weights[i] = int32(order[i]), 1/total
 	}
 	return experts, weights
 }
@@ -94,6 +120,9 @@ func testRoute(e *env) {
 		{TopK: 3, Score: meta.ScoreSoftmax, Groups: 4, TopGroups: 2, Scale: 16},
 		{TopK: 6, Score: meta.ScoreSigmoid, Groups: 4, TopGroups: 2, Renormalise: true, Scale: 2.5},
 		{TopK: 1, Score: meta.ScoreSigmoid},
+		{TopK: 2, Score: meta.ScoreTopKSigmoid},
+		{TopK: 2, Score: meta.ScoreSparseMixer, Jitter: 0.01},
+		{TopK: 2, Score: meta.ScoreSparseMixer, Jitter: 0.4},
 	} {
 		for _, n := range []int{8, 16, 64} {
 			for _, corrected := range []bool{false, true} {

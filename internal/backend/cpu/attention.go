@@ -211,6 +211,9 @@ func (op *attentionOp) visible(s *backend.Span, i int) (lo, hi int) {
 	if op.a.Window > 0 {
 		lo = max(0, hi-op.a.Window)
 	}
+	if op.a.Chunk > 0 {
+		lo = max(lo, (hi-1)/op.a.Chunk*op.a.Chunk)
+	}
 	return lo, hi
 }
 

@@ -20,6 +20,10 @@ func (b *Backend) RouteGrad(dlogits tensor.Tensor, dweights []float32, experts [
 	if !ok1 || !ok2 || !b.inside("route gradient", experts, n) {
 		return
 	}
+	if a.Score == meta.ScoreSparseMixer {
+		b.fail("route gradient: ScoreSparseMixer has none")
+		return
+	}
 	if k <= 0 || len(experts) != rows*k || len(dweights) != rows*k {
 		b.fail("route gradient: %d weights of %d experts for %d rows of %d", len(dweights), len(experts), rows, k)
 		return
@@ -32,7 +36,7 @@ func (b *Backend) RouteGrad(dlogits tensor.Tensor, dweights []float32, experts [
 
 // routeGrad adds the gradient of one row.
 func routeGrad(dst, logits []float32, chosen []int32, dweights []float32, a *meta.MoESpec) {
-	k := len(chosen)
+	k, sigmoid := len(chosen), a.Score == meta.ScoreSigmoid || a.Score == meta.ScoreTopKSigmoid
 	score, grad := make([]float64, k), make([]float64, k)
 	top, all := math.Inf(-1), 0.0
 	competing := competingLogits(logits, chosen, a)
@@ -46,7 +50,7 @@ func routeGrad(dst, logits []float32, chosen []int32, dweights []float32, a *met
 	for i, e := range chosen {
 		l := float64(logits[e])
 		score[i] = math.Exp(l-top) / all
-		if a.Score == meta.ScoreSigmoid {
+		if sigmoid {
 			score[i] = 1 / (1 + math.Exp(-l))
 		}
 		grad[i] = float64(dweights[i])
@@ -57,14 +61,14 @@ func routeGrad(dst, logits []float32, chosen []int32, dweights []float32, a *met
 		along += grad[i] * score[i]
 	}
 	if a.Renormalise {
-		if a.Score == meta.ScoreSigmoid {
+		if sigmoid {
 			total += leastSum
 		}
 		for i := range grad {
 			grad[i] = (grad[i] - along/total) / total
 		}
 	}
-	if a.Score == meta.ScoreSigmoid {
+	if sigmoid {
 		for i, e := range chosen {
 			dst[e] += float32(grad[i] * score[i] * (1 - score[i]))
 		}

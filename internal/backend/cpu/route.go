@@ -23,7 +23,8 @@ type route struct {
 
 // Route ranks by score plus correction and weighs by score; of equal ones the lower
 // number comes first, and NaN ranks highest. A group ranks by its best score, with
-// sigmoid scores by the sum of its best two, as DeepSeek V2 and V3 do.
+// sigmoid scores by the sum of its best two, as DeepSeek V2 and V3 do. ScoreSparseMixer ranks by logits
+// alone.
 func (b *Backend) Route(experts []int32, weights []float32, logits, correction tensor.Tensor, a *meta.MoESpec) {
 	if b.failed.Load() {
 		return
@@ -54,13 +55,16 @@ func (op *route) run(w *worker, unit int) {
 	n, k := op.n, op.spec.TopK
 	scores, ranks, groups := w.scratch.v[:n], w.scratch.v[n:2*n], w.scratch.v[2*n:][:op.spec.Groups]
 	copy(scores, row(op.logits, unit, n))
+	if op.spec.Score == meta.ScoreSparseMixer {
+		copy(ranks, scores)
+		sparseMixer(op.experts[unit*k:][:k], op.weights[unit*k:][:k], scores, ranks, op.spec.Jitter)
+		return
+	}
 	switch op.spec.Score {
 	case meta.ScoreSoftmax:
 		softmax(scores)
 	case meta.ScoreSigmoid:
-		for i, v := range scores {
-			scores[i] = float32(1 / (1 + math.Exp(-float64(v))))
-		}
+		sigmoid(scores)
 	}
 	copy(ranks, scores)
 	if op.correction != nil {
@@ -77,10 +81,31 @@ func (op *route) run(w *worker, unit int) {
 	op.weigh(weights)
 }
 
+// sparseMixer chooses experts one after the other. ranks are the logits; those of chosen experts become
+// −Inf. The comparison with the jitter is in float32, as in the reference.
+func sparseMixer(experts []int32, weights, logits, ranks []float32, jitter float32) {
+	for i := range experts {
+		highest(experts[i:i+1], ranks)
+		best := ranks[experts[i]]
+		total := 0.0
+		for j, v := range ranks {
+			size := max(float32(math.Abs(float64(logits[j]))), best)
+			if !((best-v)/size > 2*jitter) {
+				total += math.Exp(float64(v) - float64(best))
+			}
+		}
+		weights[i] = float32(1 / total)
+		ranks[experts[i]] = float32(math.Inf(-1))
+	}
+}
+
 // weigh turns the chosen scores into weights.
 func (op *route) weigh(weights []float32) {
-	if op.spec.Score == meta.ScoreTopKSoftmax {
+	switch op.spec.Score {
+	case meta.ScoreTopKSoftmax:
 		softmax(weights)
+	case meta.ScoreTopKSigmoid:
+		sigmoid(weights)
 	}
 	if op.spec.Renormalise {
 		total := sum(weights)
@@ -95,6 +120,12 @@ func (op *route) weigh(weights []float32) {
 		for i := range weights {
 			weights[i] *= s
 		}
+	}
+}
+
+func sigmoid(x []float32) {
+	for i, v := range x {
+		x[i] = float32(1 / (1 + math.Exp(-float64(v))))
 	}
 }
 

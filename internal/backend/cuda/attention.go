@@ -108,12 +108,18 @@ func (b *Backend) attendSpan(s *backend.Span, pageTokens int, a *backend.Attenti
 		if a.Window > 0 {
 			longest = min(longest, a.Window)
 		}
+		if a.Chunk > 0 {
+			longest = min(longest, a.Chunk)
+		}
 		rows := min(max(1, scratchBytes/(4*a.Heads*longest)), s.Rows-done)
 		b.rows = b.rows[:0]
 		for i := range rows {
 			hi, lo := s.Start+done+i+1, 0
 			if a.Window > 0 {
 				lo = max(0, hi-a.Window)
+			}
+			if a.Chunk > 0 {
+				lo = max(lo, (hi-1)/a.Chunk*a.Chunk)
 			}
 			b.rows = append(b.rows, int32(lo), int32(hi), 0)
 		}
