@@ -47,7 +47,11 @@ func (p *placement) solve(budgets []devicemap.Budget, policy devicemap.Policy, k
 	tier := o.gpuTier()
 	var warnings []string
 	for _, u := range p.program.Units {
-		if why := tier.refuses(u, o.Quantize); why != "" {
+		why := tier.refuses(u, o.Quantize)
+		if why == "" {
+			why = p.program.Special()
+		}
+		if why != "" {
 			addPaths(policy.HostOnly, u)
 			if len(warnings) == 0 {
 				warnings = append(warnings, fmt.Sprintf("%s and units like it stay on the cpu: the GPU has no kernels for %s", unitName(u), why))

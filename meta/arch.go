@@ -31,6 +31,7 @@ func architectures() []architecture {
 		{"gemma", "GemmaForCausalLM", "model", "GemmaDecoderLayer", 2, []int{1}, gemma1},
 		{"gemma2", "Gemma2ForCausalLM", "model", "Gemma2DecoderLayer", 2, []int{1}, gemma2},
 		{"gemma3_text", "Gemma3ForCausalLM", "model", "Gemma3DecoderLayer", 2, []int{1}, gemma3},
+		{"gemma4_text", "Gemma4ForCausalLM", "model", "Gemma4TextDecoderLayer", 2, []int{1}, gemma4},
 		{"glm", "GlmForCausalLM", "model", "GlmDecoderLayer", -1, []int{151329, 151336, 151338}, glm},
 		{"glm4", "Glm4ForCausalLM", "model", "Glm4DecoderLayer", -1, []int{151329, 151336, 151338}, glm4},
 		{"glm4_moe", "Glm4MoeForCausalLM", "model", "Glm4MoeDecoderLayer", -1, nil, glm4MoE},

@@ -92,6 +92,9 @@ func (b *Builder) weightPlace(name string, shape []int) weightPlace {
 // Runs sets how this scope's module runs.
 func (b *Builder) Runs(kind Kind, spec any) *Builder {
 	b.node.Kind, b.node.Spec = kind, spec
+	if m, ok := spec.(*MoESpec); ok && m.Experts == "" {
+		b.experts = m
+	}
 	return b
 }
 

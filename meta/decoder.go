@@ -110,6 +110,8 @@ type wiring struct {
 	embedClass string       // "" means Embedding
 	embed      func(*Builder)
 	headBias   bool
+	wrapped    bool           // scale and cap of the logits hold in wrappers too
+	inputs     func(*Builder) // adds modules to the model behind the rotary module
 	rotary     func(*Builder) // adds the rotary module to the model; nil means the usual one
 	lastNorm   string         // name of a final norm that stands behind the rotary module; "" means norm before it
 }
@@ -132,7 +134,7 @@ func (d *decoder) causalLM(f *fields, b *Builder, w wiring, layer func(b *Builde
 	spec, path := w.spec, b.tree.textPath()
 	spec.Embed, spec.Layers, spec.Norm, spec.Head = path+".embed_tokens", path+".layers", path+"."+or(w.lastNorm, "norm"), b.tree.headPath()
 	spec.Vocab, spec.Hidden, spec.Context = d.vocab, d.hidden, d.rope.contextOf(d.context)
-	if b.tree.wrapper != nil {
+	if b.tree.wrapper != nil && !w.wrapped {
 		spec.LogitScale, spec.LogitSoftcap = 0, 0 // transformers' wrappers apply their head alone
 	}
 	b.Runs(KindCausalLM, &spec)
@@ -157,6 +159,9 @@ func (d *decoder) causalLM(f *fields, b *Builder, w wiring, layer func(b *Builde
 	}
 	if w.lastNorm != "" {
 		d.norm(model, w.lastNorm, d.hidden)
+	}
+	if w.inputs != nil {
+		w.inputs(model)
 	}
 	head := outer.head(embed, d.hidden, d.vocab, d.tied, spec.Head+".weight")
 	if w.headBias {

@@ -28,7 +28,10 @@ type expertNames struct {
 // [E, 2·inner, hidden], down in another [E, hidden, inner]. A file has a tensor for
 // each expert and projection, or the stacked ones themselves.
 func (b *Builder) stackedExperts(spec *MoESpec, names expertNames, hidden, inner int, act activation) {
-	e := b.Child(spec.Experts, names.class)
+	e := b
+	if spec.Experts != "" {
+		e = b.Child(spec.Experts, names.class)
+	}
 	count := spec.Count
 	var gateUp, down [][]TensorSource
 	for _, at := range names.each {

@@ -17,7 +17,7 @@ func (m *Module) Quantized() map[*Param]int64 {
 				p.Resolve().quantizeTo(out, 2)
 			}
 		case *MoESpec:
-			stack := n.Child(spec.Experts)
+			stack := n.Find(spec.Experts)
 			if n.Kind != KindMoE || stack == nil {
 				continue
 			}

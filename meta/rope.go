@@ -15,6 +15,7 @@ type ropeDefaults struct {
 	allLong      bool    // "su" and "yarn" mean longrope
 	interleaved  bool
 	roundUp      bool           // an odd number of rotated dimensions becomes the next even one
+	proportional bool           // the type proportional is supported
 	scaling      map[string]any // of classes that scale without being told
 	headDim      int
 	context      int // max_position_embeddings
@@ -98,7 +99,11 @@ func (f *fields) ropeFrom(p *fields, nested bool, def ropeDefaults) *RopeSpec {
 		}
 		r.Original = f.size(original, r.Original)
 	}
-	p.scaling(r, def.allLong)
+	if def.proportional && p.text("rope_type", "") == "proportional" {
+		p.proportional(r)
+	} else {
+		p.scaling(r, def.allLong)
+	}
 	return r
 }
 
@@ -139,6 +144,17 @@ func (p *fields) scaling(r *RopeSpec, allLong bool) {
 	default:
 		p.fail(name, "%.40q is not supported (supported: default, linear, dynamic, yarn, llama3, longrope)", text)
 	}
+}
+
+// proportional reads a rope that turns a part of the dimensions, with the frequencies of all of them.
+func (p *fields) proportional(r *RopeSpec) {
+	partial := p.positive("partial_rotary_factor", 1)
+	if partial > 1 {
+		p.fail("partial_rotary_factor", "%v of a head of %d", partial, r.Dim)
+		partial = 1
+	}
+	r.Type, r.Factor = RopeProportional, p.positive("factor", 1)
+	r.Angles = int(partial * float64(r.Dim) / 2)
 }
 
 // required returns a number above 0 that has no default.
@@ -243,6 +259,13 @@ func (r *RopeSpec) frequencies(length int) (inv []float32, attentionScale float6
 		inv = r.llama3()
 	case RopeLongRope:
 		return r.longRope(length)
+	case RopeProportional:
+		inv = inverse(r.powers(float32(r.Theta)))
+		for i := range inv {
+			if inv[i] /= float32(r.Factor); i >= r.Angles {
+				inv[i] = 0
+			}
+		}
 	case RopeNone:
 		inv = make([]float32, r.Dim/2)
 	default:

@@ -42,6 +42,8 @@ type CausalLMSpec struct {
 	Norm       string  // final norm
 	Head       string  // Linear to the vocabulary
 
+	PerLayer *PerLayerSpec // what blocks with a LayerInput get; nil for none
+
 	LogitScale   float32 // multiplies the logits; 0 means 1
 	LogitSoftcap float32 // cap*tanh(x/cap); 0 means none
 
@@ -70,6 +72,41 @@ type BlockSpec struct {
 	// name children, "" for none, whose results are added to those of Attention and MLP.
 	BesideAttention, BesideMLP string
 	AttentionIn, AttentionOut  float32 // multiply the operand and the result of Attention; 0 means 1
+	// Experts, "" for none, names a mixture of experts whose result is added to that of MLP. See
+	// [ExpertsSpec].
+	Experts *ExpertsSpec
+	// Input, nil for none, is a third branch behind the other two.
+	Input *LayerInputSpec
+	// Scalar, "" for none, names a Buffer of one number, which multiplies the block's result.
+	Scalar string
+}
+
+// ExpertsSpec is a mixture beside the MLP of a block, with norms of its own: with m = MLP and e = Experts,
+// the second branch is y = h + post'(MLPOut(m(pre'(h))) + Out(e(In(h)))). Experts is a child of kind MoE
+// that has its parameters itself. The operand of Router is h, normalised with the weight RouterScale and
+// multiplied by RouterFactor. All but the numbers are names of children.
+type ExpertsSpec struct {
+	Experts, In, Out, MLPOut string
+	Router                   string // child with the parameters RouterScale and ExpertScale
+	RouterScale, ExpertScale string // ExpertScale multiplies the chosen weights, by expert
+	RouterEps, RouterFactor  float32
+}
+
+// PerLayerSpec makes, for each token, a vector of Width for each of Layers blocks: with t = Embed(token)
+// and h = the hidden states before the first block, the sum of t·EmbedScale and Norm(Projection(h)·Factor),
+// multiplied by Scale.
+type PerLayerSpec struct {
+	Embed, Projection, Norm   string // Embedding, Linear, Norm
+	Layers, Width             int
+	EmbedScale, Factor, Scale float32
+}
+
+// LayerInputSpec is the branch x + Norm(Projection(act(Gate(x)) · v)), where v is vector Index of
+// [PerLayerSpec]. Names are children.
+type LayerInputSpec struct {
+	Gate, Projection, Norm string
+	Index, Width           int
+	Act                    Activation
 }
 
 // AttentionSpec runs causal self-attention with grouped key/value heads. Either Q, K and V name
@@ -95,6 +132,9 @@ type AttentionSpec struct {
 	// Gated says that each query head has a gate of the same size behind it in the result of Q, whose
 	// sigmoid multiplies the head's output.
 	Gated      bool
+	VNorm      string  // norm of the values, "" for none
+	KeysToo    bool    // the values are the keys before their norm and rope; V is ""
+	Shared     bool    // keys and values are those of an earlier layer, whose cache Layer names; K and V are ""
 	ValueScale float32 // multiplies the values; 0 means 1
 }
 
@@ -127,6 +167,7 @@ type RopeSpec struct {
 	Original    int // original_max_position_embeddings
 	Max         int // max_position_embeddings
 
+	Angles                  int       // proportional: so many frequencies are not 0
 	LowFreq, HighFreq       float64   // llama3
 	BetaFast, BetaSlow      float64   // yarn
 	MScale, MScaleAllDim    float64   // yarn
@@ -156,6 +197,7 @@ const (
 	RopeLlama3
 	RopeLongRope
 	RopeNone // no rotation; for Growth alone
+	RopeProportional
 )
 
 // MLPSpec runs a feed-forward layer. Names are Linear children. Without Gate and Fused it is plain:
@@ -197,7 +239,7 @@ const (
 // MoESpec runs a mixture of experts.
 type MoESpec struct {
 	Router      string // child with weight [experts, hidden] and maybe bias
-	Experts     string // child whose parameters are stacked by expert
+	Experts     string // child whose parameters are stacked by expert; "" for the node itself, see [ExpertsSpec]
 	Shared      string // child MLP that every token passes, or "" if none
 	SharedGate  string // Linear of width 1 whose sigmoid multiplies Shared, or "" if none
 	Count, TopK int

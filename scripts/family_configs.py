@@ -513,7 +513,47 @@ def llama4(R):
     return wrap("llama4", t, vision, "dtype" in t, image_token_index=5, boi_token_index=6, eoi_token_index=7, **tie)
 
 
+def gemma4_text(R, kind=None):
+    """kind is one of dense, experts, small; the last has inputs by layer and shared keys."""
+    kind = kind or R.choice(["dense", "experts", "small"])
+    c = common(R, "gemma4_text", True)
+    n = R.choice([4, 5, 6])
+    for name in ("hidden_act",):
+        c.pop(name, None)
+    c.update(num_hidden_layers=n, head_dim=R.choice([8, 14, 16]), global_head_dim=R.choice([8, 16, 24]), sliding_window=8, rms_norm_eps=1e-5,
+             attention_bias=R.random() < 0.3, tie_word_embeddings=R.random() < 0.7, final_logit_softcapping=R.choice([None, 8.0]),
+             hidden_activation=R.choice(["gelu_pytorch_tanh", "gelu_pytorch_tanh", "silu"]), attention_k_eq_v=R.random() < 0.5,
+             hidden_size_per_layer_input=0)
+    if c["attention_k_eq_v"] and R.random() < 0.7:
+        c["num_global_key_value_heads"] = R.choice([k for k in (1, 2, 3, 4) if c["num_attention_heads"] % k == 0])
+    first = R.choice([["full_attention", "sliding_attention"], ["sliding_attention", "full_attention"]])
+    c["layer_types"] = first + [R.choice(first) for _ in range(n - 3)] + ["full_attention"]
+    if R.random() < 0.5:
+        c["rope_parameters"] = dict(
+            full_attention=dict(rope_type="proportional", rope_theta=R.choice([5000.0, 50000.0]), partial_rotary_factor=R.choice([0.25, 0.5, 1.0])),
+            sliding_attention=dict(rope_type=R.choice(["default", "linear"]), rope_theta=1000.0, factor=2.0))
+    if kind == "experts":
+        c.update(enable_moe_block=True, num_experts=R.choice([4, 6]), top_k_experts=R.choice([1, 2, 3]), moe_intermediate_size=R.choice([10, 12]))
+    if kind == "small":
+        c.update(hidden_size_per_layer_input=R.choice([4, 6]), vocab_size_per_layer_input=c["vocab_size"], num_kv_shared_layers=R.choice([0, 1, 2, n - 2]),
+                 use_double_wide_mlp=R.random() < 0.5)
+    return c
+
+
+def gemma4(R):
+    t = gemma4_text(R)
+    tie = untied(t, R)
+    vision = dict(model_type="gemma4_vision", hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=2,
+                  head_dim=4, patch_size=4, position_embedding_size=8)
+    return wrap("gemma4", t, vision, True, audio_config=None, image_token_id=1005, video_token_id=1006, audio_token_id=1007, boi_token_id=1008, eoi_token_id=1009,
+                boa_token_id=1010, eoa_token_index=1011, **tie)
+
+
 FAMILIES = {
+    "gemma4_dense": (lambda R: gemma4_text(R, "dense"), [1]),
+    "gemma4_experts": (lambda R: gemma4_text(R, "experts"), [1]),
+    "gemma4_small": (lambda R: gemma4_text(R, "small"), [1, 2]),
+    "gemma4": (gemma4, [1]),
     "llama4_text": (llama4_text, [1, 2, 3]),
     "llama4": (llama4, [1, 2]),
     "phimoe": (phimoe, [1, 2, 3]),

@@ -57,6 +57,8 @@ MODELS = {
     "ernie4-5": ("ernie4_5", dict(head_dim=8, use_bias=True)),
     "exaone4": ("exaone4", dict(sliding_window=4, layer_types=["sliding_attention", "full_attention"])),
     "gemma": ("gemma", dict(head_dim=8)),
+    "gemma4": ("gemma4_text", dict(head_dim=6, global_head_dim=8, sliding_window=4, attention_k_eq_v=True, num_global_key_value_heads=1, hidden_size_per_layer_input=0,
+                                   layer_types=["sliding_attention", "full_attention"])),
     "glm4": ("glm4", dict(head_dim=8)),
     "glm4-moe": ("glm4_moe", dict(head_dim=8, use_qk_norm=True, moe_intermediate_size=8, n_routed_experts=4, num_experts_per_tok=2,
                                   first_k_dense_replace=1, norm_topk_prob=False, routed_scaling_factor=2.0)),
@@ -88,7 +90,7 @@ def build(kind, fields):
     config._attn_implementation = "eager"
     model = AutoModelForCausalLM.from_config(config, dtype=torch.float32, experts_implementation="eager").eval()
     with torch.no_grad():
-        for _, t in list(model.named_parameters()) + [(n, b) for n, b in model.named_buffers() if "correction" in n]:
+        for _, t in list(model.named_parameters()) + [(n, b) for n, b in model.named_buffers() if "correction" in n or "layer_scalar" in n]:
             if t.dim() > 1:
                 t.normal_(0, 1.2 / t.shape[-1] ** 0.5)
             else:
@@ -117,7 +119,7 @@ def gradients(model, ids, labels):
     with tempfile.TemporaryDirectory() as folder:
         model.save_pretrained(folder)
         tensors = load_file(pathlib.Path(folder) / "model.safetensors")
-    return loss.item(), {n: summary(t) for n, t in sorted(tensors.items()) if "correction" not in n and "expert_bias" not in n}
+    return loss.item(), {n: summary(t) for n, t in sorted(tensors.items()) if not any(buffer in n for buffer in ("correction", "expert_bias", "layer_scalar"))}
 
 
 def make(folder, name, kind, fields):

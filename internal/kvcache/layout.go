@@ -53,7 +53,7 @@ func (c Config) windows() []int {
 func (c Config) uniform() bool {
 	for _, l := range c.Layers {
 		first := c.Layers[0]
-		if l.KWidth != first.KWidth || l.VWidth != first.VWidth || !c.DType.Float() && l.Heads != first.Heads {
+		if l.KWidth != first.KWidth || l.VWidth != first.VWidth || l.Heads != first.Heads {
 			return false
 		}
 	}

@@ -15,6 +15,7 @@ type attention struct {
 	fused        *linear
 	out          *linear
 	qNorm, kNorm *norm
+	vNorm        *norm
 	sinks        param
 	rope, qRope  int // tables of keys and of queries, -1 for none
 	qw, kw, vw   int // widths of queries, keys and values
@@ -44,6 +45,9 @@ func (c *compiler) attention(n Node, in int) (rule, error) {
 	if a.kNorm, err = c.normNamed(n, "norm of the keys", s.KNorm, a.kw); err != nil {
 		return nil, err
 	}
+	if a.vNorm, err = c.normNamed(n, "norm of the values", s.VNorm, a.vw); err != nil {
+		return nil, err
+	}
 	if s.Sinks != "" {
 		if a.sinks, err = c.param(n, s.Sinks, s.Heads); err != nil {
 			return nil, err
@@ -64,7 +68,11 @@ func (c *compiler) attention(n Node, in int) (rule, error) {
 	if window == 0 {
 		window = s.Chunk // a chunk has at most so many tokens before one
 	}
-	return a, c.cache(n.Path, s.Layer, kvcache.LayerShape{KWidth: a.kw, VWidth: a.vw, Heads: s.KVHeads, Window: window})
+	shape := kvcache.LayerShape{KWidth: a.kw, VWidth: a.vw, Heads: s.KVHeads, Window: window}
+	if s.Shared {
+		return a, c.shared(n.Path, s.Layer, shape)
+	}
+	return a, c.cache(n.Path, s.Layer, shape)
 }
 
 // projections compiles what makes queries, keys and values, and the way out.
@@ -95,8 +103,17 @@ func (c *compiler) projections(n Node, a *attention, in int) (err error) {
 	if a.q, err = c.linearNamed(n, "queries", s.Q, in, queries); err != nil {
 		return err
 	}
+	if s.Shared {
+		return nil
+	}
 	if a.k, err = c.linearNamed(n, "keys", s.K, in, a.kw); err != nil {
 		return err
+	}
+	if s.KeysToo {
+		if a.kw != a.vw {
+			return at(n.Path, "values of width %d that are keys of width %d", a.vw, a.kw)
+		}
+		return nil
 	}
 	a.v, err = c.linearNamed(n, "values", s.V, in, a.vw)
 	return err
@@ -113,6 +130,9 @@ func (a *attention) forward(c *Context, dst, x tensor.Tensor) {
 	if !s.NormLast {
 		a.normalise(c, q, k)
 	}
+	if a.vNorm != nil && c.err == nil {
+		a.vNorm.forward(c, v, v)
+	}
 	if s.ValueScale != 0 {
 		c.scale(v, s.ValueScale)
 	}
@@ -121,13 +141,17 @@ func (a *attention) forward(c *Context, dst, x tensor.Tensor) {
 		return
 	}
 	c.rotate(a.qRope, q, s.HeadDim)
-	c.rotate(a.rope, k, s.HeadDim)
+	if !s.Shared {
+		c.rotate(a.rope, k, s.HeadDim)
+	}
 	if s.NormLast {
 		a.normalise(c, q, k)
 	}
 	kv := c.in.KV[s.Layer]
 	group := &c.in.Groups[kv.Group]
-	c.backend.StoreKV(kv.KV, k, v, group.Slots)
+	if !s.Shared {
+		c.backend.StoreKV(kv.KV, k, v, group.Slots)
+	}
 	y := c.arena.take(rows, s.Heads*s.ValueDim)
 	c.backend.Attention(y, q, kv.KV, group.Spans, backend.AttentionArgs{
 		Heads: s.Heads, KVHeads: s.KVHeads, Dim: s.HeadDim, ValueDim: s.ValueDim,
@@ -171,9 +195,16 @@ func (a *attention) project(c *Context, x tensor.Tensor) (q, k, v tensor.Tensor)
 		q, k, v = c.arena.take(rows, a.q.out), c.arena.passing(rows, a.kw), c.arena.passing(rows, a.vw)
 		together := c.collect()
 		a.q.compute(together, q, x, 0)
-		a.k.compute(together, k, x, 0)
-		a.v.compute(together, v, x, 0)
+		if a.k != nil {
+			a.k.compute(together, k, x, 0)
+		}
+		if a.v != nil {
+			a.v.compute(together, v, x, 0)
+		}
 		c.compute()
+		if a.spec.KeysToo && c.err == nil {
+			c.copyRows(v, k)
+		}
 		return q, k, v
 	}
 	all := c.arena.take(rows, a.qw+a.kw+a.vw)

@@ -12,6 +12,9 @@ type block struct {
 	scale          float32
 	width          int
 	path           string
+	experts        *blockExperts // nil for none
+	input          *layerInput   // nil for none
+	scalar         *meta.Buffer  // nil for none
 }
 
 // A branch is post(body(pre(x)) + beside(pre(x))). Either norm and beside may be missing. A branch
@@ -41,7 +44,10 @@ func (c *compiler) block(n Node, in int) (*block, error) {
 	if s.MLP != "" || s.Parallel {
 		b.mlp, err = c.branch(n, "mlp", [3]string{s.MLPNorm, s.MLP, s.PostMLPNorm}, s.BesideMLP, in)
 	}
-	return b, err
+	if err != nil {
+		return nil, err
+	}
+	return b, c.blockParts(n, s, b)
 }
 
 // branch compiles a branch from the names of the norm before it, its body, and the norm after it.
@@ -89,6 +95,7 @@ func (b *block) together(c *Context, x tensor.Tensor) {
 	if !b.parallel {
 		b.addBranch(c, &b.attention, x)
 		b.addBranch(c, &b.mlp, x)
+		b.finish(c, x)
 		return
 	}
 	mark := c.arena.used
@@ -99,6 +106,7 @@ func (b *block) together(c *Context, x tensor.Tensor) {
 	c.add(x, first, b.scale)
 	c.add(x, second, b.scale)
 	c.arena.used = mark
+	b.finish(c, x)
 }
 
 // addBranch adds a branch of x to x.
@@ -108,7 +116,11 @@ func (b *block) addBranch(c *Context, branch *branch, x tensor.Tensor) {
 	}
 	mark := c.arena.used
 	y := c.arena.passing(x.Rows(), b.width)
-	branch.forward(c, y, x)
+	if branch == &b.mlp && b.experts != nil {
+		b.experts.forward(c, branch, y, x)
+	} else {
+		branch.forward(c, y, x)
+	}
 	c.add(x, y, b.scale)
 	c.arena.used = mark
 }
@@ -190,7 +202,7 @@ func (b *block) scratch(rows int) int {
 	if b.parallel {
 		return 2*floats(rows, b.width) + max(b.attention.scratch(rows), b.mlp.scratch(rows))
 	}
-	return floats(rows, b.width) + max(b.attention.scratch(rows), b.mlp.scratch(rows))
+	return floats(rows, b.width) + max(b.attention.scratch(rows), b.mlp.scratch(rows)+b.experts.scratch(rows), b.input.scratch(rows))
 }
 
 func (b *block) cols() int { return b.width }

@@ -56,6 +56,14 @@ func (c *compiler) embedUnit(n Node, s *meta.CausalLMSpec) (width int, err error
 		c.program.positions = true
 		nodes = append(nodes, positions)
 	}
+	if s.PerLayer != nil {
+		more, err := c.perLayer(n, s.PerLayer, width)
+		if err != nil {
+			return 0, err
+		}
+		step.perLayer = more
+		nodes = append(nodes, more.nodes...)
+	}
 	c.widen(width)
 	c.unit(step, nodes...)
 	return width, nil
@@ -94,6 +102,7 @@ func orOne(x float32) float32 {
 type embedStep struct {
 	tokens, positions *embedding // positions may be nil
 	scale             float32
+	perLayer          *perLayer // nil for none
 }
 
 func (s *embedStep) run(c *Context) {
@@ -108,14 +117,18 @@ func (s *embedStep) run(c *Context) {
 		s.positions.lookup(c, x, c.positions[:c.rows], 1, "position")
 		c.backend.Add(c.hidden, x, 1)
 	}
+	if s.perLayer != nil {
+		s.perLayer.forward(c)
+	}
 	c.trace(PointEmbedding, s.tokens.path, c.hidden)
 }
 
 func (s *embedStep) scratch(l Limits) int {
-	if s.positions == nil {
-		return 0
+	n := s.perLayer.scratch(l)
+	if s.positions != nil {
+		n = max(n, floats(l.Rows, s.positions.dim))
 	}
-	return floats(l.Rows, s.positions.dim)
+	return n
 }
 
 // headStep ends a pass with the requested rows.

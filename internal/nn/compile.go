@@ -178,6 +178,22 @@ func (c *compiler) cache(path string, layer int, shape kvcache.LayerShape) error
 	return nil
 }
 
+// shared checks that a layer may read the cache of an earlier one, and that it has the same shape.
+func (c *compiler) shared(path string, layer int, shape kvcache.LayerShape) error {
+	c.special("keys and values that layers share")
+	if _, there := c.caches[layer]; !there || c.program.layers[layer] != shape {
+		return at(path, "the keys and values of layer %d, which are not there or of another shape", layer)
+	}
+	return nil
+}
+
+// special says that the program has a part that only the host runs, and that cannot be trained.
+func (c *compiler) special(part string) {
+	if c.program.special == "" {
+		c.program.special = part
+	}
+}
+
 // rope returns the number of the table for a spec's rotary embedding.
 func (c *compiler) rope(path string, r *meta.RopeSpec, dim int) (int, error) {
 	if r.Dim < 2 || r.Dim%2 != 0 || r.Dim > dim {

@@ -86,6 +86,8 @@ type Context struct {
 
 	state   [2]tensor.Tensor // current and next hidden states
 	hidden  tensor.Tensor    // a view of state[0]
+	inputs  tensor.Tensor    // vectors of meta.PerLayerSpec for the rows of the pass, a view of
+	input   tensor.Tensor
 	logits  tensor.Tensor
 	normed  tensor.Tensor
 	zero    tensor.Tensor // [1, Program.zeros], all 0
@@ -119,6 +121,9 @@ func (p *Program) NewContext(b backend.Backend, w Weights, l Limits) (*Context, 
 	c.state[0] = c.arena.take(l.Rows, p.width)
 	if p.moves {
 		c.state[1] = c.arena.take(l.Rows, p.width)
+	}
+	if p.perLayer > 0 {
+		c.input = c.arena.take(l.Rows, p.perLayer)
 	}
 	c.logits = c.arena.take(l.Outputs, p.vocab)
 	c.normed = c.arena.take(l.Outputs, p.hidden)

@@ -15,6 +15,7 @@ type moe struct {
 	correction *meta.Buffer // or
 	// correctionParam, [1, experts]; neither is set where the spec names none
 	correctionParam param
+	expertScale     param // of ExpertsSpec; nil for none
 	stack           Node
 	gateUp          *linear // of all experts
 	down            *linear
@@ -39,8 +40,10 @@ func (c *compiler) moe(n Node, in int) (*moe, error) {
 		return nil, at(n.Path, "%d of %d groups for %d of %d experts", s.TopGroups, s.Groups, s.TopK, s.Count)
 	}
 	m := &moe{path: n.Path, spec: s, width: in, expertWidth: in}
-	if err := c.routerOf(n, m); err != nil {
-		return nil, err
+	if s.Experts != "" { // else the block has the router
+		if err := c.routerOf(n, m); err != nil {
+			return nil, err
+		}
 	}
 	if err := c.latentsOf(n, m); err != nil {
 		return nil, err
@@ -124,8 +127,10 @@ func (c *compiler) routerOf(n Node, m *moe) error {
 // stackOf finds the stacked parameters and derives the experts' width from them.
 func (c *compiler) stackOf(n Node, m *moe) (err error) {
 	s := m.spec
-	if m.stack, err = c.child(n, "experts", s.Experts); err != nil {
-		return err
+	if m.stack = n; s.Experts != "" {
+		if m.stack, err = c.child(n, "experts", s.Experts); err != nil {
+			return err
+		}
 	}
 	gateUp := m.stack.Module.Param(s.GateUp)
 	if gateUp == nil || len(gateUp.Shape) != 3 {
@@ -170,11 +175,14 @@ func (c *compiler) stacked(stack Node, r *linear, weight string, shape []int, bi
 // The order does not depend on the other rows. Independent products form one operation: the router
 // with the shared expert's first maps, then the shared expert's last map with the routed experts'
 // first maps, then the routed experts' last maps.
-func (m *moe) forward(c *Context, dst, x tensor.Tensor) {
+func (m *moe) forward(c *Context, dst, x tensor.Tensor) { m.routed(c, dst, x, x) }
+
+// routed is forward with another operand of the router.
+func (m *moe) routed(c *Context, dst, x, operand tensor.Tensor) {
 	mark := c.arena.used
 	together := c.collect()
 	s := m.openShared(together, x)
-	m.route(together, x)
+	m.route(together, operand)
 	r := &c.routing
 	if c.err == nil {
 		c.weights.WantExperts(m.stack.Module, r.hit)
@@ -282,6 +290,9 @@ func (m *moe) route(c scope, x tensor.Tensor) {
 	c.arena.used = mark
 	if !c.sync(m.path) {
 		return
+	}
+	if m.expertScale.Param != nil {
+		c.scaleChosen(m.expertScale, r.weights[:n], r.experts[:n])
 	}
 	if !r.sort(n, m.spec.TopK, m.spec.Count) {
 		c.fail("%s: the router chose an expert that is not there", m.path)

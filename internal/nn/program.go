@@ -18,12 +18,14 @@ type Program struct {
 	width     int  // of the widest hidden state between units
 	hidden    int  // input width of the head; 0 without a head
 	vocab     int
-	experts   int  // largest number of experts
-	topK      int  // largest number of chosen ones
-	zeros     int  // width of the widest row of zeros that a rule needs
-	heads     int  // largest number of heads for which a rule gathers rows
-	constants int  // largest number of rows per token for which a rule needs ones and zeros
-	moves     bool // some unit replaces the hidden states instead of changing them in place
+	experts   int    // largest number of experts
+	topK      int    // largest number of chosen ones
+	zeros     int    // width of the widest row of zeros that a rule needs
+	heads     int    // largest number of heads for which a rule gathers rows
+	perLayer  int    // width of the vectors of meta.PerLayerSpec together
+	special   string // see Special
+	constants int    // largest number of rows per token for which a rule needs ones and zeros
+	moves     bool   // some unit replaces the hidden states instead of changing them in place
 }
 
 // spans reports whether the pass must assign rows to sequences.
@@ -65,6 +67,10 @@ func (p *Program) KV() []kvcache.LayerShape { return p.layers }
 // States returns the number of float32 of one sequence's state, for each layer that has a state
 // instead of keys and values.
 func (p *Program) States() []int { return p.states }
+
+// Special names a part of the model that only the host's backend runs and that cannot be trained, ""
+// for none.
+func (p *Program) Special() string { return p.special }
 
 // Vocab returns the width of the logits, 0 for a tree without a head.
 func (p *Program) Vocab() int { return p.vocab }

@@ -13,6 +13,7 @@ type tiles struct {
 	groups []Group
 	states []backend.StateSpan
 	ropes  [][2]tensor.Tensor // cosines and sines of all rows
+	inputs tensor.Tensor
 }
 
 // tile is the most of so many rows that are processed together.
@@ -42,7 +43,7 @@ func (c *Context) eachTile(x tensor.Tensor, run func(c *Context, x tensor.Tensor
 		}
 		run(c, x.Slice(begin, end))
 	}
-	c.in, c.rows = c.tiles.whole, rows
+	c.in, c.rows, c.inputs = c.tiles.whole, rows, c.tiles.inputs
 	for i := range c.ropes {
 		c.ropes[i].cos, c.ropes[i].sin = c.tiles.ropes[i][0], c.tiles.ropes[i][1]
 	}
@@ -54,7 +55,7 @@ func (c *Context) eachTile(x tensor.Tensor, run func(c *Context, x tensor.Tensor
 // widen keeps what narrow replaces.
 func (c *Context) widen() {
 	t := &c.tiles
-	t.whole = c.in
+	t.whole, t.inputs = c.in, c.inputs
 	t.groups = slices.Grow(t.groups[:0], len(c.in.Groups))[:len(c.in.Groups)]
 	t.ropes = t.ropes[:0]
 	for i := range c.ropes {
@@ -78,6 +79,9 @@ func (c *Context) narrow(begin, end int) error {
 	c.in.Prompts = cut(t.whole.Prompts, begin, end)
 	c.in.Lengths = cut(t.whole.Lengths, begin, end)
 	c.in.Adapters = cut(t.whole.Adapters, begin, end)
+	if c.program.perLayer > 0 {
+		c.inputs = t.inputs.Slice(begin, end)
+	}
 	for i := range c.ropes {
 		c.ropes[i].cos, c.ropes[i].sin = t.ropes[i][0].Slice(begin, end), t.ropes[i][1].Slice(begin, end)
 	}
@@ -119,7 +123,7 @@ const (
 func (b *block) tiling() tiling {
 	_, mixture := b.mlp.body.(*moe)
 	_, beside := b.mlp.beside.(*moe)
-	mixture = mixture || beside
+	mixture = mixture || beside || b.experts != nil
 	switch {
 	case !mixture:
 		return blockTiles
@@ -137,6 +141,7 @@ func (b *block) inTiles(c *Context, x tensor.Tensor) {
 	case attentionTiles:
 		c.eachTile(x, func(c *Context, x tensor.Tensor) { b.addBranch(c, &b.attention, x) })
 		b.addBranch(c, &b.mlp, x)
+		b.finish(c, x)
 	default:
 		b.together(c, x)
 	}
@@ -149,7 +154,7 @@ func (b *block) tiledScratch(l Limits) int {
 	case blockTiles:
 		return b.scratch(tile)
 	case attentionTiles:
-		return max(floats(tile, b.width)+b.attention.scratch(tile), floats(l.Rows, b.width)+b.mlp.scratch(l.Rows))
+		return max(floats(tile, b.width)+b.attention.scratch(tile), floats(l.Rows, b.width)+max(b.mlp.scratch(l.Rows)+b.experts.scratch(l.Rows), b.input.scratch(l.Rows)))
 	}
 	return b.scratch(l.Rows)
 }

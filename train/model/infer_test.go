@@ -80,6 +80,9 @@ func reasonOf(t *testing.T, dir string) error {
 	if len(program.States()) > 0 {
 		return ErrStates
 	}
+	if program.Special() != "" {
+		return ErrServedOnly
+	}
 	if config.ModelType == "phimoe" {
 		return ErrRouting
 	}

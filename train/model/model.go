@@ -34,6 +34,9 @@ var ErrStates = errors.New("model: layers with a state for each sequence (short 
 // ErrRouting is returned for models whose routers draw experts at random in training, as phimoe's.
 var ErrRouting = errors.New("model: the routers of this model draw experts at random in training (sparsemixer), which is not supported; serve runs it")
 
+// ErrServedOnly is returned for models with parts that have no gradient yet; the error names the part.
+var ErrServedOnly = errors.New("model: a part of this model cannot be trained yet; serve runs it")
+
 // New makes a model whose parameters are zeros. If a module is unsupported, the error names it.
 func New(m *meta.Model) (*Model, error) { return build(m, nil) }
 
@@ -48,6 +51,9 @@ func build(m *meta.Model, b *loader.Binding, options ...Option) (*Model, error) 
 	}
 	if len(program.States()) > 0 {
 		return nil, ErrStates
+	}
+	if part := program.Special(); part != "" {
+		return nil, fmt.Errorf("%w: %s", ErrServedOnly, part)
 	}
 	for _, node := range m.Root.Walk() {
 		if s, ok := node.Spec.(*meta.MoESpec); ok && s.Score == meta.ScoreSparseMixer {

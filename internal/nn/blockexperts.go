@@ -1,0 +1,135 @@
+package nn
+
+import (
+	"github.com/heftai/heft/internal/tensor"
+	"github.com/heftai/heft/meta"
+)
+
+// blockExperts is a mixture of experts beside the MLP of a block, with norms and a router of the block.
+type blockExperts struct {
+	spec            *meta.ExpertsSpec
+	moe             *moe
+	in, out, mlpOut *norm
+	router          *norm // of its operand
+	width           int
+}
+
+func (c *compiler) blockExperts(n Node, s *meta.ExpertsSpec, width int) (e *blockExperts, err error) {
+	e = &blockExperts{spec: s, width: width}
+	experts, err := c.child(n, "experts", s.Experts)
+	if err != nil {
+		return nil, err
+	}
+	if e.moe, err = c.moe(experts, width); err != nil {
+		return nil, err
+	}
+	for _, norm := range []struct {
+		to   **norm
+		name string
+	}{{&e.in, s.In}, {&e.out, s.Out}, {&e.mlpOut, s.MLPOut}} {
+		if *norm.to, err = c.normNamed(n, "norm of the experts", norm.name, width); err != nil {
+			return nil, err
+		}
+	}
+	router, err := c.child(n, "router", s.Router)
+	if err != nil {
+		return nil, err
+	}
+	projection, err := c.child(n, "router", s.Router+"."+e.moe.spec.Router)
+	if err != nil {
+		return nil, err
+	}
+	if e.moe.router, err = c.affine(projection, width, e.moe.spec.Count, false); err != nil {
+		return nil, err
+	}
+	c.adaptable(e.moe.router)
+	e.moe.router.exact = true // rounding must not change the choice of experts
+	e.router = &norm{path: router.Path, spec: &meta.NormSpec{Dim: width, Eps: s.RouterEps}, width: width}
+	if e.router.weight, err = c.param(router, s.RouterScale, width); err != nil {
+		return nil, err
+	}
+	e.moe.expertScale, err = c.param(router, s.ExpertScale, e.moe.spec.Count)
+	c.special("routers whose weights are scaled by expert")
+	return e, err
+}
+
+// forward computes the second branch of a block.
+func (e *blockExperts) forward(c *Context, mlp *branch, dst, x tensor.Tensor) {
+	mark := c.arena.used
+	y := c.arena.take(x.Rows(), e.width)
+	mlp.pre.forward(c, y, x)
+	mlp.body.forward(c, dst, y)
+	e.mlpOut.forward(c, dst, dst)
+
+	routed, operand := c.arena.take(x.Rows(), e.width), c.arena.take(x.Rows(), e.width)
+	if c.err == nil {
+		e.router.forward(c, operand, x)
+		c.scale(operand, e.spec.RouterFactor)
+		e.in.forward(c, y, x)
+		e.moe.routed(c, routed, y, operand)
+		e.out.forward(c, routed, routed)
+	}
+	c.add(dst, routed, 1)
+	if mlp.post != nil && c.err == nil {
+		mlp.post.forward(c, dst, dst)
+	}
+	c.arena.used = mark
+}
+
+// scaleChosen multiplies the weights of chosen experts by their scales.
+func (c *Context) scaleChosen(p param, weights []float32, experts []int32) {
+	t := c.vector(p)
+	if c.err != nil {
+		return
+	}
+	scales := c.arena.take(1, p.Shape[0])
+	if c.err != nil {
+		return
+	}
+	if t.Data == nil || scales.Data == nil {
+		c.fail("%s: not in the host's memory", p.path)
+		return
+	}
+	host := scales.Row(0)
+	if err := tensor.Widen(host, t.Data, t.DType); err != nil {
+		c.fail("%s: %w", p.path, err)
+		return
+	}
+	for i, expert := range experts {
+		weights[i] *= host[expert]
+	}
+}
+
+func (e *blockExperts) scratch(rows int) int {
+	if e == nil {
+		return 0
+	}
+	return 3*floats(rows, e.width) + floats(1, e.moe.spec.Count) + e.moe.scratch(rows)
+}
+
+// blockParts compiles what a block has beside and behind its two branches.
+func (c *compiler) blockParts(n Node, s *meta.BlockSpec, b *block) (err error) {
+	if s.Experts != nil {
+		if b.mlp.pre == nil || b.parallel {
+			return at(n.Path, "experts beside the MLP of a parallel block or one without a norm")
+		}
+		if b.experts, err = c.blockExperts(n, s.Experts, b.width); err != nil {
+			return err
+		}
+	}
+	if s.Input != nil {
+		if b.input, err = c.layerInput(n, s.Input, b.width); err != nil {
+			return err
+		}
+	}
+	if s.Scalar == "" {
+		return nil
+	}
+	for _, buffer := range n.Module.Buffers {
+		if buffer.Name == s.Scalar {
+			b.scalar = buffer
+			return nil
+		}
+	}
+	return at(n.Path, "no buffer %q", s.Scalar)
+}
