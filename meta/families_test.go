@@ -10,45 +10,27 @@ import (
 // the field and the value.
 func TestUnsupportedValuesOfFamilies(t *testing.T) {
 	for config, want := range map[string]string{
-		`{"model_type": "olmoe", "clip_qkv": 8}`:                                                                    "clip_qkv: 8 is not supported",
-		`{"model_type": "minimax_m2", "scoring_func": "softmax"}`:                                                   `scoring_func: "softmax" is not supported`,
-		`{"model_type": "deepseek_v2", "topk_method": "noaux_tc"}`:                                                  `topk_method: "noaux_tc" is not supported`,
-		`{"model_type": "deepseek_v2", "topk_method": "group_limited_greedy", "n_group": 7}`:                        "n_group: 7 groups of 64 experts",
-		`{"model_type": "hy_v3", "num_hidden_layers": 1, "mlp_layer_types": ["linear"]}`:                            `mlp_layer_types: "linear" is not supported`,
-		`{"model_type": "glm4_moe_lite", "num_hidden_layers": 2, "mlp_layer_types": ["dense"]}`:                     "mlp_layer_types: 1 types for 2 layers",
-		`{"model_type": "smollm3", "num_hidden_layers": 2, "no_rope_layers": [1]}`:                                  "no_rope_layers: 1 values for 2 layers",
-		`{"model_type": "smollm3", "num_hidden_layers": 1, "no_rope_layers": [2]}`:                                  "no_rope_layers: 2 is not within 0 and 1",
-		`{"model_type": "exaone4", "sliding_window_pattern": "LLLG"}`:                                               "sliding_window_pattern: a text instead of a number",
-		`{"model_type": "cohere2", "num_hidden_layers": 1, "layer_types": ["chunked_attention"]}`:                   `layer_types: "chunked_attention" is not supported`,
-		`{"model_type": "olmo3", "rope_parameters": {"full_attention": {"rope_type": "ntk"}}}`:                      `rope_parameters.full_attention.rope_type: "ntk" is not supported`,
-		`{"model_type": "gemma", "use_bidirectional_attention": true}`:                                              "use_bidirectional_attention",
-		`{"model_type": "glm4", "hidden_act": "relu3"}`:                                                             `hidden_act: activation "relu3" is not supported`,
-		`{"model_type": "ministral3", "rope_parameters": {"rope_type": "yarn", "factor": 2}}`:                       "llama_4_scaling_beta: missing",
-		`{"model_type": "granitemoe", "num_local_experts": 2, "num_experts_per_tok": 3}`:                            "num_experts_per_tok: 3 of 2 experts",
-		`{"model_type": "qwen2_moe", "use_sliding_window": true, "sliding_window": 0}`:                              "sliding_window: 0 is not within",
-		`{"model_type": "phimoe", "rope_scaling": {"type": "linear", "factor": 2, "long_mscale": 1}}`:               "rope_scaling.short_mscale: missing",
-		`{"model_type": "phimoe", "num_local_experts": 1, "num_experts_per_tok": 1}`:                                "num_local_experts: got 1, want at least 2",
-		`{"model_type": "mimo_v2_flash", "num_attention_heads": 4}`:                                                 "num_key_value_heads: twice 4",
-		`{"model_type": "mimo_v2_flash", "hybrid_layer_pattern": [1]}`:                                              "hybrid_layer_pattern: 1 for layer 0 contradicts",
-		`{"model_type": "mimo_v2_flash", "swa_rope_theta": 20000}`:                                                  "swa_rope_theta: 20000 instead of 10000 is not supported",
-		`{"model_type": "mimo_v2_flash", "add_full_attention_sink_bias": true}`:                                     "add_full_attention_sink_bias: true instead of false",
-		`{"model_type": "mimo_v2_flash", "rope_parameters": {"rope_type": "default", "rope_theta": 1}}`:             "rope_parameters.full_attention: missing",
-		`{"model_type": "mimo_v2_flash", "rope_scaling": {"type": "linear", "factor": 2}}`:                          "rope_scaling: is not supported for this model_type",
-		`{"model_type": "gemma4_text", "use_bidirectional_attention": "all"}`:                                       `use_bidirectional_attention: "all" is not supported`,
-		`{"model_type": "gemma4_text", "enable_moe_block": true, "num_experts": 4, "top_k_experts": 2}`:             "moe_intermediate_size: missing",
-		`{"model_type": "gemma4_text", "num_kv_shared_layers": 30}`:                                                 "num_kv_shared_layers: 30 of 30 layers",
-		`{"model_type": "gemma4_text", "num_hidden_layers": 2, "num_kv_shared_layers": 1}`:                          "no layer before them is of the type of layer 1",
-		`{"model_type": "gemma4_text", "rope_parameters": {"sliding_attention": {"rope_theta": 1}}}`:                "rope_parameters.full_attention: missing",
-		`{"model_type": "gemma4_text", "num_attention_heads": 3, "num_key_value_heads": 2}`:                         "num_key_value_heads: 2 does not divide",
-		`{"model_type": "gemma4_text", "num_hidden_layers": 2, "per_layer_config": {"1": {"head_dim": 8, "x": 1}}}`: "per_layer_config.1.x: is not supported by layer",
-		`{"model_type": "llama4_text", "attention_chunk_size": null}`:                                               "attention_chunk_size: null is not supported",
-		`{"model_type": "llama4_text", "num_hidden_layers": 2, "no_rope_layers": [1]}`:                              "no_rope_layers: 1 values for 2 layers",
-		`{"model_type": "llama4_text", "num_hidden_layers": 1, "layer_types": ["sliding_attention"]}`:               `layer_types: "sliding_attention" is not supported`,
-		`{"model_type": "ernie4_5_moe", "moe_layer_interval": 0}`:                                                   "moe_layer_interval: 0 is not within",
-		`{"model_type": "seed_oss", "rope_scaling": {"type": "longrope", "short_factor": 1}}`:                       "rope_scaling.short_factor: a number instead of a list",
-		`{"model_type": "glm4_moe", "head_dim": 10, "partial_rotary_factor": 0.5}`:                                  "rope cannot rotate 5 dimensions",
-		`{"model_type": "qwen3_vl", "text_config": {"num_experts": 3, "layer_types": 1, "hidden_act": "x"}}`:        `text_config.hidden_act: activation "x" is not supported`,
-		`{"model_type": "kimi_k25", "text_config": {"model_type": "kimi_k2", "scoring_func": "softmax"}}`:           `text_config.scoring_func: "softmax" is not supported`,
+		`{"model_type": "olmoe", "clip_qkv": 8}`:                                                             "clip_qkv: 8 is not supported",
+		`{"model_type": "minimax_m2", "scoring_func": "softmax"}`:                                            `scoring_func: "softmax" is not supported`,
+		`{"model_type": "deepseek_v2", "topk_method": "noaux_tc"}`:                                           `topk_method: "noaux_tc" is not supported`,
+		`{"model_type": "deepseek_v2", "topk_method": "group_limited_greedy", "n_group": 7}`:                 "n_group: 7 groups of 64 experts",
+		`{"model_type": "hy_v3", "num_hidden_layers": 1, "mlp_layer_types": ["linear"]}`:                     `mlp_layer_types: "linear" is not supported`,
+		`{"model_type": "glm4_moe_lite", "num_hidden_layers": 2, "mlp_layer_types": ["dense"]}`:              "mlp_layer_types: 1 types for 2 layers",
+		`{"model_type": "smollm3", "num_hidden_layers": 2, "no_rope_layers": [1]}`:                           "no_rope_layers: 1 values for 2 layers",
+		`{"model_type": "smollm3", "num_hidden_layers": 1, "no_rope_layers": [2]}`:                           "no_rope_layers: 2 is not within 0 and 1",
+		`{"model_type": "exaone4", "sliding_window_pattern": "LLLG"}`:                                        "sliding_window_pattern: a text instead of a number",
+		`{"model_type": "cohere2", "num_hidden_layers": 1, "layer_types": ["chunked_attention"]}`:            `layer_types: "chunked_attention" is not supported`,
+		`{"model_type": "olmo3", "rope_parameters": {"full_attention": {"rope_type": "ntk"}}}`:               `rope_parameters.full_attention.rope_type: "ntk" is not supported`,
+		`{"model_type": "gemma", "use_bidirectional_attention": true}`:                                       "use_bidirectional_attention",
+		`{"model_type": "glm4", "hidden_act": "relu3"}`:                                                      `hidden_act: activation "relu3" is not supported`,
+		`{"model_type": "ministral3", "rope_parameters": {"rope_type": "yarn", "factor": 2}}`:                "llama_4_scaling_beta: missing",
+		`{"model_type": "granitemoe", "num_local_experts": 2, "num_experts_per_tok": 3}`:                     "num_experts_per_tok: 3 of 2 experts",
+		`{"model_type": "qwen2_moe", "use_sliding_window": true, "sliding_window": 0}`:                       "sliding_window: 0 is not within",
+		`{"model_type": "ernie4_5_moe", "moe_layer_interval": 0}`:                                            "moe_layer_interval: 0 is not within",
+		`{"model_type": "seed_oss", "rope_scaling": {"type": "longrope", "short_factor": 1}}`:                "rope_scaling.short_factor: a number instead of a list",
+		`{"model_type": "glm4_moe", "head_dim": 10, "partial_rotary_factor": 0.5}`:                           "rope cannot rotate 5 dimensions",
+		`{"model_type": "qwen3_vl", "text_config": {"num_experts": 3, "layer_types": 1, "hidden_act": "x"}}`: `text_config.hidden_act: activation "x" is not supported`,
+		`{"model_type": "kimi_k25", "text_config": {"model_type": "kimi_k2", "scoring_func": "softmax"}}`:    `text_config.scoring_func: "softmax" is not supported`,
 		`{"model_type": "lfm2_moe"}`:                                                                           "layer_types: is missing",
 		`{"model_type": "mamba2", "num_heads": 3}`:                                                             "n_groups: 8 does not divide the 3 heads",
 		`{"model_type": "mamba2", "hidden_size": 64}`:                                                          "num_heads: 128 heads of 64 instead of 128 channels",
@@ -67,10 +49,41 @@ func TestUnsupportedValuesOfFamilies(t *testing.T) {
 		`{"model_type": "internvl", "text_config": {"model_type": "qwen4_next"}}`:                              `text_config.model_type: "qwen4_next" is not supported`,
 		`{"model_type": "mistral3", "text_config": {"model_type": "ministral3", "rope_scaling": {"type": 3}}}`: "text_config.rope_scaling.type: a number instead of a text",
 	} {
-		_, err := newFrom(config)
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s:\n got  %v\n want %s", config, err, want)
-		}
+		unsupported(t, config, want)
+	}
+}
+
+// TestUnsupportedValuesOfNewFamilies is TestUnsupportedValuesOfFamilies for phimoe, mimo_v2_flash, llama4 and gemma4.
+func TestUnsupportedValuesOfNewFamilies(t *testing.T) {
+	for config, want := range map[string]string{
+		`{"model_type": "phimoe", "rope_scaling": {"type": "linear", "factor": 2, "long_mscale": 1}}`:               "rope_scaling.short_mscale: missing",
+		`{"model_type": "phimoe", "num_local_experts": 1, "num_experts_per_tok": 1}`:                                "num_local_experts: got 1, want at least 2",
+		`{"model_type": "mimo_v2_flash", "num_attention_heads": 4}`:                                                 "num_key_value_heads: twice 4",
+		`{"model_type": "mimo_v2_flash", "hybrid_layer_pattern": [1]}`:                                              "hybrid_layer_pattern: 1 for layer 0 contradicts",
+		`{"model_type": "mimo_v2_flash", "swa_rope_theta": 20000}`:                                                  "swa_rope_theta: 20000 instead of 10000 is not supported",
+		`{"model_type": "mimo_v2_flash", "add_full_attention_sink_bias": true}`:                                     "add_full_attention_sink_bias: true instead of false",
+		`{"model_type": "mimo_v2_flash", "rope_parameters": {"rope_type": "default", "rope_theta": 1}}`:             "rope_parameters.full_attention: missing",
+		`{"model_type": "mimo_v2_flash", "rope_scaling": {"type": "linear", "factor": 2}}`:                          "rope_scaling: is not supported for this model_type",
+		`{"model_type": "gemma4_text", "use_bidirectional_attention": "all"}`:                                       `use_bidirectional_attention: "all" is not supported`,
+		`{"model_type": "gemma4_text", "enable_moe_block": true, "num_experts": 4, "top_k_experts": 2}`:             "moe_intermediate_size: missing",
+		`{"model_type": "gemma4_text", "num_kv_shared_layers": 30}`:                                                 "num_kv_shared_layers: 30 of 30 layers",
+		`{"model_type": "gemma4_text", "num_hidden_layers": 2, "num_kv_shared_layers": 1}`:                          "no layer before them is of the type of layer 1",
+		`{"model_type": "gemma4_text", "rope_parameters": {"sliding_attention": {"rope_theta": 1}}}`:                "rope_parameters.full_attention: missing",
+		`{"model_type": "gemma4_text", "num_attention_heads": 3, "num_key_value_heads": 2}`:                         "num_key_value_heads: 2 does not divide",
+		`{"model_type": "gemma4_text", "num_hidden_layers": 2, "per_layer_config": {"1": {"head_dim": 8, "x": 1}}}`: "per_layer_config.1.x: is not supported by layer",
+		`{"model_type": "llama4_text", "attention_chunk_size": null}`:                                               "attention_chunk_size: null is not supported",
+		`{"model_type": "llama4_text", "num_hidden_layers": 2, "no_rope_layers": [1]}`:                              "no_rope_layers: 1 values for 2 layers",
+		`{"model_type": "llama4_text", "num_hidden_layers": 1, "layer_types": ["sliding_attention"]}`:               `layer_types: "sliding_attention" is not supported`,
+	} {
+		unsupported(t, config, want)
+	}
+}
+
+func unsupported(t *testing.T, config, want string) {
+	t.Helper()
+	_, err := newFrom(config)
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%s:\n got  %v\n want %s", config, err, want)
 	}
 }
 

@@ -76,6 +76,16 @@ func (e *blockExperts) forward(c *Context, mlp *branch, dst, x tensor.Tensor) {
 	c.arena.used = mark
 }
 
+// scaleInput returns x with each row multiplied by its share.
+func (m *moe) scaleInput(c scope, x tensor.Tensor, shares []float32) tensor.Tensor {
+	scaled, n := c.arena.take(x.Rows(), x.Cols()), len(shares)
+	if c.err == nil {
+		c.backend.Gather(scaled, matrix(c.zero, 1, m.expertWidth), c.nothing[:n])
+		c.backend.ScatterAdd(scaled, x, c.iota[:n], shares)
+	}
+	return scaled
+}
+
 // scaleChosen multiplies the weights of chosen experts by their scales.
 func (c *Context) scaleChosen(p param, weights []float32, experts []int32) {
 	t := c.vector(p)

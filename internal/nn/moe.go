@@ -347,16 +347,6 @@ func (m *moe) experts(c scope, dst, x tensor.Tensor, lot []int32, s *sharing) {
 	c.arena.used = mark
 }
 
-// scaleInput returns x with each row multiplied by its share.
-func (m *moe) scaleInput(c scope, x tensor.Tensor, shares []float32) tensor.Tensor {
-	scaled, n := c.arena.take(x.Rows(), x.Cols()), len(shares)
-	if c.err == nil {
-		c.backend.Gather(scaled, matrix(c.zero, 1, m.expertWidth), c.nothing[:n])
-		c.backend.ScatterAdd(scaled, x, c.iota[:n], shares)
-	}
-	return scaled
-}
-
 // loaded computes the outputs of experts of a lot, in ascending order, into their rows of at.y.
 // Deferred products are computed in the same operations.
 func (m *moe) loaded(c scope, dst tensor.Tensor, at *lotMemory, experts []int32, s *sharing) {
