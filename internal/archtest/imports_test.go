@@ -161,7 +161,7 @@ var homes = map[string][]string{
 	"gorgonia.org/cu":                   {"internal/backend/cuda"},
 	"github.com/alecthomas/kong":        {"cmd", "internal/cmdline"},
 	"github.com/prometheus":             {"api"},
-	"github.com/klauspost/cpuid":        {"internal/kernels/tune"},
+	"github.com/klauspost/cpuid":        {"internal/kernels/tune", "internal/kernels/isa"},
 	"golang.org/x/term":                 {"internal/repl"},
 }
 

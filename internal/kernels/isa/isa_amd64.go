@@ -2,7 +2,10 @@
 
 package isa
 
-import "golang.org/x/sys/cpu"
+import (
+	"github.com/klauspost/cpuid/v2"
+	"golang.org/x/sys/cpu"
+)
 
 // HasAVX2 reports whether the processor and the system have what level [AVX2] needs.
 func HasAVX2() bool {
@@ -31,8 +34,7 @@ func Available() []Variant {
 				tiles.Name, tiles.AMX = "amx", true
 				list = append(list, tiles)
 			}
-			// A processor with tiles has no fast unit for pairs beside them.
-			rounds.Name, rounds.SlowPairs = "avx512bf16", x.HasAMXBF16
+			rounds.Name, rounds.SlowPairs = "avx512bf16", slowPairs(cpuid.CPU.VendorID)
 			list = append(list, rounds)
 		}
 		list = append(list, v)
@@ -42,3 +44,8 @@ func Available() []Variant {
 	}
 	return append(list, Portable())
 }
+
+// slowPairs reports whether products of pairs of bfloat16 are slower than those of float32 on processors
+// of a vendor that have them. Those of AMD multiply twice as many pairs as float32 at a time. Those of
+// Intel, which have tiles for such products, multiply half as many; a hypervisor may hide the tiles.
+func slowPairs(v cpuid.Vendor) bool { return v != cpuid.AMD }
