@@ -41,6 +41,8 @@ func TestRoundedStaysInside(t *testing.T) {
 					set.GEMM.TilePack(gemm.Tiles{C: one, W: packs[size:], X: panels[size:], XStride: size, Count: 1, Blocks: blocks, Add: add})
 				}
 			}
+			set.GEMM.TransposePack(packs, blocks)
+			set.GEMM.TileFew(gemm.FewTiles{Y: y, W: packs, WStride: size, X: panels[size:], Blocks: blocks, Rows: rows, Tokens: tokens})
 			set.GEMM.Transpose(y, one, nil, rows, tokens)
 			set.GEMM.Transpose(y, one, kerneltest.GuardedFloats(t, rows), rows, tokens)
 		}

@@ -63,7 +63,7 @@ func (op *bf16Product) planInput() int {
 		return op.tokens
 	}
 	op.words = gemm.PanelWords(op.w.cols)
-	if op.kernel == amxInPlace {
+	if op.kernel != bf16Tiles {
 		return ceil(op.tokens, gemm.PanelTokens)
 	}
 	return 2 * ceil(op.tokens, coupleRows)
@@ -90,6 +90,9 @@ func (op *bf16Product) planRows(threads int) int {
 	}
 	pack := 4 * op.words
 	op.unitRows = max(1, min(packBytes/pack*gemm.PackRows, each)/packRows) * packRows
+	if op.kernel == bf16FewTokens {
+		return op.unitRows/gemm.PackRows*op.words + op.packScratch()
+	}
 	op.tileTokens = max(1, min(panelTokens, panelBytes/pack*gemm.PanelTokens, op.tokens+coupleRows-1)/coupleRows) * coupleRows
 	return op.unitRows/gemm.PackRows*op.words + packRows*op.tileTokens + op.packScratch()
 }
@@ -99,6 +102,9 @@ func (op *bf16Product) run(w *worker, unit int) {
 	case op.packed && op.kernel == amxInPlace:
 		w.did(amxInPlace)
 		op.tilesInPlace(w.scratch.v, unit*op.unitRows, w.next)
+	case op.packed && op.kernel == bf16FewTokens:
+		w.did(bf16FewTokens)
+		op.tilesOfFew(w.scratch.v, unit*op.unitRows)
 	case op.packed && op.inTiles():
 		w.did(bf16Tiles)
 		op.tiles(w.scratch.v, unit*op.unitRows)
@@ -155,6 +161,24 @@ func (op *bf16Product) tiles(scratch []float32, r int) {
 			op.transpose(c, r+i, min(packRows, rows-i), t, tokens)
 		}
 	}
+}
+
+// tilesOfFew computes a unit for few tokens.
+func (op *bf16Product) tilesOfFew(scratch []float32, r int) {
+	rows := min(op.unitRows, op.w.rows-r)
+	packs := words(scratch[:op.unitRows/gemm.PackRows*op.words])
+	blocks := ceil(op.w.cols, gemm.BlockK)
+	op.packAll(packs, r, rows, scratch[len(packs):])
+	for i := 0; i < rows; i += packRows {
+		two, n := packs[i/gemm.PackRows*op.words:], min(packRows, rows-i)
+		op.set.GEMM.TransposePack(two, blocks)
+		op.set.GEMM.TransposePack(two[op.words:], blocks)
+		for t := 0; t < op.tokens; t += gemm.PanelTokens {
+			op.set.GEMM.TileFew(gemm.FewTiles{Y: from(op.y, t, r+i), W: two, WStride: op.words, X: op.panels[t/gemm.PanelTokens*op.words:],
+				Blocks: blocks, Rows: n, Tokens: min(gemm.PanelTokens, op.tokens-t)})
+		}
+	}
+	op.addBias(0, op.tokens, r, rows)
 }
 
 // pack packs n elements from k on of up to 16 rows from r on. scratch is that of a quantised weight,
@@ -219,4 +243,6 @@ func (op *bf16Product) transpose(c mat.Floats, r, rows, t, tokens int) {
 }
 
 // inTiles reports whether the kernel takes panels of tokens, else rows of them.
-func (op *bf16Product) inTiles() bool { return op.kernel == amxInPlace || op.kernel == bf16Tiles }
+func (op *bf16Product) inTiles() bool {
+	return op.kernel == amxInPlace || op.kernel == bf16Tiles || op.kernel == bf16FewTokens
+}

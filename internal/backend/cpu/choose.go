@@ -27,6 +27,7 @@ const (
 	amxOneToken
 	amxInPlace
 	bf16Tiles
+	bf16FewTokens
 	smallBatches
 	panelSums
 	interleavedFloats
@@ -57,6 +58,7 @@ var kernelNames = [allKernels]string{
 	amxOneToken:        "gemv.MulTile",
 	amxInPlace:         "gemm.TileRows",
 	bf16Tiles:          "gemm.Tile",
+	bf16FewTokens:      "gemm.TileFew",
 	smallBatches:       "gemm.MulSmallBatch",
 	panelSums:          "gemm.SumPanels",
 	interleavedFloats:  "qgemm.MulInterleaved",
@@ -169,8 +171,11 @@ var rules = []rule{
 	{kernel: amxOneToken, formats: bfloat16, layout: byRows, mode: rounded, roles: anyRole, to: 1, needs: amx, when: wholeSteps},
 	{kernel: amxInPlace, formats: bfloat16, layout: byRows, mode: rounded, roles: anyRole, needs: amx, when: fitsCache},
 	{kernel: bf16Tiles, formats: bfloat16, layout: byRows, mode: rounded, roles: anyRole, needs: amx},
+	{kernel: bf16FewTokens, formats: bfloat16, layout: byRows, mode: rounded, roles: prompt, to: gemm.FewTokens, needs: bf16WithoutAMX},
 	{kernel: bf16Tiles, formats: bfloat16, layout: byRows, mode: rounded, roles: prompt, needs: bf16},
+	{kernel: bf16FewTokens, formats: quantised, layout: byRows | interleaved16, mode: rounded, roles: prompt, to: gemm.FewTokens, needs: bf16WithoutAMX},
 	{kernel: bf16Tiles, formats: quantised, layout: byRows | interleaved16, mode: rounded, roles: prompt, needs: bf16},
+	{kernel: bf16FewTokens, formats: int4s, layout: transposed, mode: rounded, roles: prompt, to: gemm.FewTokens, needs: bf16WithoutAMX, when: neighbouringGroups},
 	{kernel: bf16Tiles, formats: int4s, layout: transposed, mode: rounded, roles: prompt, needs: bf16, when: neighbouringGroups},
 	{kernel: pairDots, formats: bfloat16, layout: byRows, mode: rounded, roles: generated, needs: bf16},
 	{kernel: smallBatches, formats: bfloat16, layout: byRows, mode: rounded, roles: prompt, to: gemm.SmallBatchTokens, needs: smallBatchKernels, when: wholeTiles},
@@ -190,6 +195,7 @@ var rules = []rule{
 func integers(s *kernels.Set) bool           { return s.QGEMM.HasInt8() }
 func integersWithoutAMX(s *kernels.Set) bool { return s.QGEMM.HasInt8() && !s.AMX }
 func bf16(s *kernels.Set) bool               { return s.BF16 && !s.SlowPairs }
+func bf16WithoutAMX(s *kernels.Set) bool     { return bf16(s) && !s.AMX }
 func amx(s *kernels.Set) bool                { return s.AMX && !s.SlowPairs }
 func smallBatchKernels(s *kernels.Set) bool  { return s.GEMM.HasSmallBatch() }
 func splits(s *kernels.Set) bool             { return s.GEMV.HasSplit() }

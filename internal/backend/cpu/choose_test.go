@@ -204,7 +204,17 @@ func TestKernelTableOfAllProcessors(t *testing.T) {
 				t.Errorf("%s: no kernel for %+v", v.Name, r)
 			}
 		}
-		if !v.AMX || kernels.Names()[0] == "go" { // this build has no assembly to choose
+		if kernels.Names()[0] == "go" { // this build has no assembly to choose
+			continue
+		}
+		if v.BF16 && !v.AMX && !v.SlowPairs {
+			for tokens, want := range map[int]string{1: "gemm.TileFew", 24: "gemm.TileFew", 25: "gemm.Tile"} {
+				if got := entry(table, "linear", "bfloat16", rounded, backend.Prompt, tokens); got != want {
+					t.Errorf("%s, a prompt of %d tokens: %s, want %s", v.Name, tokens, got, want)
+				}
+			}
+		}
+		if !v.AMX {
 			continue
 		}
 		for _, c := range []struct {

@@ -165,7 +165,7 @@ func (op *products) of(l linear) product {
 		x := op.rowProducts.next()
 		*x = rowsProduct{linear: l}
 		return x
-	case amxOneToken, amxInPlace, bf16Tiles, pairDots:
+	case amxOneToken, amxInPlace, bf16Tiles, bf16FewTokens, pairDots:
 		x := op.bf16.next()
 		*x = bf16Product{linear: l}
 		return x

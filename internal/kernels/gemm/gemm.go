@@ -7,7 +7,8 @@
 // whatever the calls that it is cut into. [Kernels.MulGroups] gives the bits of a dot product
 // (package gemv), and is fastest for many tokens where that order is asked for. [Kernels.Tile]
 // multiplies activations rounded to bfloat16, in an order of its own that depends on the length
-// alone; with AMX [Kernels.TileRows] reads weights in place, in the order of Tile.
+// alone; with AMX [Kernels.TileRows] reads weights in place, in the order of Tile, and
+// [Kernels.TileFew] has that order too.
 // [Kernels.MulParts] splits float32 numbers into three of bfloat16 for the products of training.
 package gemm
 
@@ -63,5 +64,7 @@ type rounder interface {
 	tilePack(t Tiles)
 	turn(y, c mat.Floats, bias []float32, rows, tokens int)
 	couple(t Tiles)
+	transposePack(w []uint32, blocks int)
+	tileFew(t FewTiles)
 	parter
 }
