@@ -68,6 +68,12 @@ const (
 	QuantNVFP4
 	// QuantNVFP4ModelOpt is QuantNVFP4 times scale · global.
 	QuantNVFP4ModelOpt
+	// QuantBnbNF4 has integers of 4 bits for the elements of [rows, columns] in one list, two in a byte, the first
+	// in the high half: a number of a table, times the scale of its Columns elements, rounded to the dtype
+	// that the state names. Scales are floats, or bytes: then they are numbers of the table Index, times Zeros of 256
+	// scales, plus an offset of the state. Global is the state, in JSON. QuantBnbFP4 has another table.
+	QuantBnbNF4
+	QuantBnbFP4
 	quantFormats
 )
 
@@ -125,6 +131,8 @@ type Packed struct {
 	DTypes        []DType
 	Rows, Columns int
 	Bytes         int
+	// Flat says that the tensor has the codes of all rows in one list, [entries, 1].
+	Flat bool
 }
 
 // A Companion is a tensor that a format has besides its codes. The zero Companion is none.
@@ -143,8 +151,12 @@ type Companion struct {
 var valueDTypes = []DType{Float32, BFloat16, Float16}
 
 var (
-	perBlock = func(q *Quant, rows, columns int) (int, int) { return ceil(rows, q.Rows), ceil(columns, q.Columns) }
-	perRow   = func(_ *Quant, rows, _ int) (int, int) { return rows, 0 }
+	perBlock    = func(q *Quant, rows, columns int) (int, int) { return ceil(rows, q.Rows), ceil(columns, q.Columns) }
+	perElements = func(q *Quant, rows, columns int) (int, int) { return ceil(rows*columns, q.Columns), 0 }
+	nested      = func(q *Quant, rows, columns int) (int, int) { return ceil(ceil(rows*columns, q.Columns), 256), 0 }
+	inTable     = func(*Quant, int, int) (int, int) { return 256, 0 }
+	inState     = func(q *Quant, _, _ int) (int, int) { return q.State, 0 }
+	perRow      = func(_ *Quant, rows, _ int) (int, int) { return rows, 0 }
 	// nibbles are eight integers of 4 bits in an int32, for each group of rows.
 	nibbles = func(q *Quant, rows, columns int) (int, int) { return ceil(rows, q.Rows), columns / packedZeros }
 	// quarters are four integers of 8 bits in an int32.
@@ -249,6 +261,21 @@ var formats = [quantFormats]Format{
 		Global: Companion{Suffix: "_scale_2", DTypes: []DType{Float32}, size: perMatrix},
 		group:  sixteenColumns, weights: weightPlace.linearOrExperts, unread: ofActivations,
 	},
+	QuantBnbNF4: fourBits("nf4"),
+	QuantBnbFP4: fourBits("fp4"),
+}
+
+// fourBits is a format of bitsandbytes.
+func fourBits(table string) Format {
+	return Format{
+		Name: "bitsandbytes " + table, Published: true,
+		Codes:  Packed{DTypes: []DType{Uint8}, Rows: 1, Columns: 2, Flat: true},
+		Scales: Companion{Suffix: ".absmax", DTypes: []DType{Float32, Uint8}, size: perElements},
+		Zeros:  Companion{Suffix: ".nested_absmax", DTypes: []DType{Float32}, Optional: true, size: nested},
+		Index:  Companion{Suffix: ".nested_quant_map", DTypes: []DType{Float32}, Optional: true, size: inTable},
+		Global: Companion{Suffix: ".quant_state.bitsandbytes__" + table, DTypes: []DType{Uint8}, size: inState},
+		group:  (*quantised).elements, weights: weightPlace.onlyLinear, unread: []string{"weight.quant_map"},
+	}
 }
 
 // sixteenColumns are what shares a scale of NVFP4.
@@ -332,8 +359,10 @@ func ParseQuantize(name string) (f QuantFormat, ok bool) {
 	return QuantNone, false
 }
 
-// FloatScales reports whether the format has scales of its own that are floating-point numbers.
-func (r *Format) FloatScales() bool { return r.Scales.exists() && r.Scales.Reads(Float32) }
+// FloatScales reports whether the format has scales of its own that are always floating-point numbers.
+func (r *Format) FloatScales() bool {
+	return r.Scales.exists() && r.Scales.Reads(Float32) && !r.Scales.Reads(Uint8)
+}
 
 // HasGlobal reports whether the format has a number for the whole matrix.
 func (r *Format) HasGlobal() bool { return r.Global.exists() }
@@ -365,6 +394,9 @@ func (p *Packed) Reads(d DType) bool { return slices.Contains(p.DTypes, d) }
 // shape returns the shape of the tensor that holds rows × columns, behind the dimensions of a stack.
 func (p *Packed) shape(stack []int, rows, columns int) []int {
 	shape := append(slices.Clone(stack), rows/p.Rows, columns/p.Columns)
+	if p.Flat {
+		shape = append(slices.Clone(stack), rows*columns/p.Columns, 1)
+	}
 	if p.Bytes > 0 {
 		shape = append(shape, p.Bytes)
 	}
@@ -402,6 +434,9 @@ type Quant struct {
 	Rows, Columns int
 	// ZeroBias is what is added to a stored zero.
 	ZeroBias int
+	// Width is the columns of a matrix whose codes are one list, and State the bytes of its Global; 0 for
+	// other formats.
+	Width, State int
 }
 
 // Entries returns the elements that the format's tensors have for a matrix of rows × columns, 0 for
@@ -430,7 +465,9 @@ func (q *Quant) Matrix(codes []int) []int {
 		n--
 	}
 	shape := slices.Clone(codes[:n])
-	if n >= 2 {
+	if p.Flat && n >= 2 {
+		shape[n-2], shape[n-1] = shape[n-2]*p.Columns/max(q.Width, 1), q.Width
+	} else if n >= 2 {
 		shape[n-2] *= p.Rows
 		shape[n-1] *= p.Columns
 	}

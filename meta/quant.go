@@ -92,6 +92,22 @@ func (q *quantised) groupOfInputs(inputs, _ int, scales []int) (int, int) {
 	return group, 1
 }
 
+// elements returns the elements that share a scale of QuantBnbNF4 and QuantBnbFP4: what the number of scales
+// tells, or the config.
+func (q *quantised) elements(rows, columns int, scales []int) (int, int) {
+	if len(scales) == 1 {
+		for size := 32; size <= 1<<16; size *= 2 {
+			if ceil(rows*columns, size) == scales[0] && (size >= 64 || scales[0] > 1) {
+				return 1, size
+			}
+		}
+	}
+	return 1, 64
+}
+
+// usualState is about the size of bitsandbytes' state of a matrix.
+const usualState = 170
+
 func (q *quantised) gptqBias() int { return q.bias }
 
 // A weightPlace describes the place of a parameter in the tree.
@@ -210,7 +226,7 @@ func (t *tree) coded(s TensorSource, f QuantFormat, shape []int, inOut bool, hea
 	if row.Zeros.exists() && (header != nil || !row.Zeros.Optional || t.zeros) {
 		q.Zeros = base + row.Zeros.Suffix
 	}
-	if row.Index.exists() && (header != nil || !t.inOrder) {
+	if row.Index.exists() && (header != nil || !t.inOrder || row.Codes.Flat && t.zeros) {
 		q.Index = base + row.Index.Suffix
 	}
 	if row.Global.exists() {
@@ -223,6 +239,13 @@ func (t *tree) coded(s TensorSource, f QuantFormat, shape []int, inOut bool, hea
 			q.ScaleDType = d
 		} else if row.Scales.exists() && row.Codes.Suffix == row.Trim {
 			return s, false // a dtype without scales, which is no format
+		}
+		if row.Codes.Flat {
+			state, _, ok := t.first(s.with(q.Global))
+			if !ok {
+				return s, false
+			}
+			q.State = int(Elements(state))
 		}
 		if _, _, ok := t.first(s.with(q.Index)); !ok {
 			q.Index = ""
@@ -242,6 +265,15 @@ func (t *tree) coded(s TensorSource, f QuantFormat, shape []int, inOut bool, hea
 	q.Rows, q.Columns = row.groupOf(&t.quantised, whole[len(whole)-2], whole[len(whole)-1], scales)
 	if row.zeroBias != nil {
 		q.ZeroBias = row.zeroBias(&t.quantised)
+	}
+	if row.Codes.Flat {
+		q.Width = whole[len(whole)-1]
+		if header == nil {
+			q.State = usualState
+			if t.zeros {
+				q.ScaleDType = Uint8
+			}
+		}
 	}
 	return out, true
 }

@@ -107,7 +107,23 @@ func (q *quantised) readModelOpt(f *fields, c map[string]any) {
 
 // readBitsAndBytes reads the fields of bitsandbytes.
 func (q *quantised) readBitsAndBytes(f *fields, c map[string]any) {
-	if c["load_in_8bit"] != true {
-		f.fail(quantField+"load_in_8bit", "weights in 4 bits are not supported; %s", unquantisedAdvice)
+	if c["load_in_4bit"] != true {
+		if c["load_in_8bit"] != true {
+			f.fail(quantField+"load_in_8bit", "got neither load_in_8bit nor load_in_4bit; %s", unquantisedAdvice)
+		}
+		return
 	}
+	switch kind, ok := c["bnb_4bit_quant_type"].(string); {
+	case kind == "nf4":
+		q.formats = []QuantFormat{QuantBnbNF4}
+	case kind == "fp4", !ok:
+		q.formats = []QuantFormat{QuantBnbFP4}
+	default:
+		f.fail(quantField+"bnb_4bit_quant_type", "%.20q is not supported (supported: nf4, fp4); %s", kind, unquantisedAdvice)
+	}
+	if storage, ok := c["bnb_4bit_quant_storage"].(string); ok && storage != "uint8" {
+		f.fail(quantField+"bnb_4bit_quant_storage", "%.20q is not supported (supported: uint8); %s", storage, unquantisedAdvice)
+	}
+	q.zeros, _ = c["bnb_4bit_use_double_quant"].(bool)
+	q.inOrder = true
 }

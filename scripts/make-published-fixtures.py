@@ -69,6 +69,26 @@ def int8(name, shape, size):
     return bnb.int8_vectorwise_dequant(codes, scales).float(), {name: codes, base + "SCB": scales.float(), base + "weight_format": torch.tensor(0, dtype=torch.uint8)}
 
 
+def fourbits(kind, nested, dtype):
+    """nf4 or fp4, with scales in one or two levels. The library's loops in C take a scale for each row's own blocks, which is
+    not how it quantises; its formula in torch is right."""
+    from bitsandbytes.backends.default.ops import _dequantize_4bit_compute
+
+    def method(name, shape, size):
+        codes, state = bnb.quantize_4bit((torch.randn(shape) * size).to(dtype), quant_type=kind, compress_statistics=nested)
+        scales = state.absmax
+        if nested:
+            scales = bnb.dequantize_blockwise(state.absmax, state.state2) + state.offset
+        values = _dequantize_4bit_compute(codes.reshape(-1), scales.float(), state.code, state.blocksize, shape, dtype).float()
+        return values, {name: codes, **{name + "." + k: v for k, v in state.as_dict(packed=True).items()}}
+    return method
+
+
+def fourbits_config(kind, nested, dtype):
+    return dict(quant_method="bitsandbytes", load_in_8bit=False, load_in_4bit=True, bnb_4bit_quant_type=kind, bnb_4bit_use_double_quant=nested,
+                bnb_4bit_compute_dtype=dtype, bnb_4bit_quant_storage="uint8", llm_int8_skip_modules=["lm_head", "model.layers.1.mlp.down_proj"])
+
+
 def gptq8(name, shape, size):
     """Integers of 8 bits in groups of 16 in no order. No library packs these without a GPU: this is GPTQ's rule."""
     outputs, inputs = shape
@@ -149,6 +169,9 @@ MODELS = {
     "small-llama-gptq8": ("llama", F16, quantised.TIED, gptq8, quantised.linears, dict(quant_method="gptq", bits=8, group_size=16, sym=False, desc_act=True)),
     "small-llama-autoround": ("llama", F16, quantised.TIED, auto_round(), quantised.linears,
                               dict(quant_method="auto-round", packing_format="auto_round:auto_gptq", data_type="int", bits=4, group_size=16, sym=False)),
+    "small-llama-bnb-nf4": ("llama", BF16, quantised.TIED, fourbits("nf4", True, BF16), quantised.linears, fourbits_config("nf4", True, "bfloat16")),
+    "small-llama-bnb-nf4-plain": ("llama", F16, quantised.TIED, fourbits("nf4", False, F16), quantised.linears, fourbits_config("nf4", False, "float16")),
+    "small-llama-bnb-fp4": ("llama", BF16, quantised.TIED, fourbits("fp4", True, torch.float32), quantised.linears, fourbits_config("fp4", True, "float32")),
     "small-llama-bnb-int8": ("llama", F16, quantised.TIED, int8, quantised.linears,
                              dict(quant_method="bitsandbytes", load_in_8bit=True, load_in_4bit=False, llm_int8_threshold=6.0,
                                   llm_int8_skip_modules=["lm_head", "model.layers.1.mlp.down_proj"])),

@@ -108,7 +108,7 @@ func (p *Piece) Rows(begin, end int) (Piece, bool) {
 		out.Size = out.Ranges[0].Size
 		return out, row*int64(rows) == p.Size
 	}
-	if m.Quant.Height > 0 {
+	if m.Quant.Height > 0 || m.Quant.Format.Row().Codes.Flat {
 		return Piece{}, false
 	}
 	own := *m.Quant

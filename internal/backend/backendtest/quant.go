@@ -47,6 +47,9 @@ var codedFormats = map[meta.QuantFormat]codedFormat{
 
 	meta.QuantNVFP4:         {cases: (*env).nvfp4Cases},
 	meta.QuantNVFP4ModelOpt: {cases: (*env).nvfp4Cases},
+
+	meta.QuantBnbNF4: {cases: (*env).fourBitsCases},
+	meta.QuantBnbFP4: {cases: (*env).fourBitsCases},
 }
 
 func init() {

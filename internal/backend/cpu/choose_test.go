@@ -135,6 +135,10 @@ func testWeight(t *testing.T, w *storedWeight, rows, cols int) backend.Matrix {
 	if w.matrix.packed.Height > 0 {
 		m.Quant.Height = rows
 	}
+	if w.format.Row().Codes.Flat {
+		state := []byte(fmt.Sprintf(`{"blocksize": %d, "dtype": "float32"}`, w.matrix.packed.Columns))
+		m.Quant.Global, m.Quant.Width = tensor.Tensor{Data: state, DType: meta.Uint8, Rank: 1, Dims: [tensor.MaxRank]int{len(state)}}, dims[1]
+	}
 	return m
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/heftai/heft/internal/kernels"
 	"github.com/heftai/heft/internal/kernels/mat"
 	"github.com/heftai/heft/internal/kernels/quant"
+	"github.com/heftai/heft/meta"
 )
 
 // quantised checks a weight of codes.
@@ -22,7 +23,11 @@ func (b *Backend) quantised(op string, m backend.Matrix) (matrix, bool) {
 	}
 	p.Codes, p.Width, p.Height, p.Rows, p.Columns, p.ZeroBias = m.Data, q.Width, q.Height, q.Rows, q.Columns, q.ZeroBias
 	p.Scales, p.Zeros, p.Index = q.Scales.Data, q.Zeros.Data, q.Index.Data
-	if len(q.Global.Data) >= 4 {
+	if q.Format.Row().Codes.Flat {
+		if !b.fourBits(op, q, p) {
+			return matrix{}, false
+		}
+	} else if len(q.Global.Data) >= 4 {
 		p.Global = math.Float32frombits(binary.LittleEndian.Uint32(q.Global.Data))
 	}
 	if q.Format.Row().FloatScales() {
@@ -37,6 +42,26 @@ func (b *Backend) quantised(op string, m backend.Matrix) (matrix, bool) {
 		return matrix{}, false
 	}
 	return out, true
+}
+
+// fourBits reads what the state of a weight of bitsandbytes says.
+func (b *Backend) fourBits(op string, q *backend.Quant, p *quant.Packed) bool {
+	state, err := quant.ReadState(q.Global.Data)
+	switch {
+	case err != nil:
+		b.fail("%s: %s: %w", op, q.Quant.Global, err)
+	case state.Elements != q.Columns:
+		b.fail("%s: %s: got blocksize %d, want %d of the number of scales", op, q.Quant.Global, state.Elements, q.Columns)
+	case (q.Scales.DType == meta.Uint8) != (q.Zeros.Data != nil && q.Index.Data != nil):
+		b.fail("%s: %s: got scales of dtype %v, want float32, or uint8 with nested scales and their table", op, q.Quant.Scales, q.Scales.DType)
+	default:
+		p.Round, p.Global, p.ScaleFormat = state.DType, state.Offset, mat.Float32
+		if q.Scales.DType != meta.Uint8 {
+			p.Zeros, p.Index = nil, nil
+		}
+		return true
+	}
+	return false
 }
 
 // unpack widens stored rows × cols elements from (row, col) of the view on to dst.

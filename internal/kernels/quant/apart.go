@@ -20,6 +20,10 @@ func (p *Packed) unpackApart(dst []float32, row, col int) {
 		p.unpackInt8Rows(dst, row, col)
 	case NVFP4, NVFP4Times:
 		p.unpackNVFP4(dst, row, col)
+	case NF4:
+		p.unpackFourBits(dst, row, col, &nf4)
+	case FP4:
+		p.unpackFourBits(dst, row, col, &fp4)
 	default:
 		p.unpackInt8(dst, row, col)
 	}

@@ -58,6 +58,11 @@ const (
 	// times the scale of 16 columns, a byte as E4M3 has it, divided by Global. NVFP4Times multiplies by Global.
 	NVFP4
 	NVFP4Times
+	// NF4 and FP4 have two codes in a byte for the elements of all rows in one list, the first in the high half: a
+	// number of a table times the scale of Columns elements, rounded to Round. Scales are float32; with
+	// Zeros they are bytes, see scaleOfScales.
+	NF4
+	FP4
 	Packings
 )
 
@@ -107,6 +112,8 @@ var packings = []packing{
 	Int8Rows:    {format: "gptq 8 bits"},
 	NVFP4:       {format: "nvfp4"},
 	NVFP4Times:  {format: "modelopt nvfp4"},
+	NF4:         {format: "bitsandbytes nf4"},
+	FP4:         {format: "bitsandbytes fp4"},
 }
 
 // Named returns the packing of a format by its name in meta's table of formats, such as "fp8" or

@@ -32,6 +32,8 @@ type Packed struct {
 	ZeroBias int
 	// Global divides or multiplies the scales of NVFP4.
 	Global float32
+	// Round is the dtype that values of NF4 and FP4 are rounded to.
+	Round mat.Format
 	// Index is the group of each row, or of each column of Int4Packed, as little-endian int32; nil where Rows or
 	// Columns tells it.
 	Index []byte
@@ -88,7 +90,7 @@ func (s *Kernels) Unpack(dst mat.Floats, w View, scratch []float32) {
 		for r := range rows {
 			p.unpackMXFP4(s.ops, dst.V[r*dst.Stride:][:cols], row+r, col)
 		}
-	case Int8, BnbInt8, Int4Packed, Int8Rows, NVFP4, NVFP4Times:
+	case Int8, BnbInt8, Int4Packed, Int8Rows, NVFP4, NVFP4Times, NF4, FP4:
 		for r := range rows {
 			p.unpackApart(dst.V[r*dst.Stride:][:cols], row+r, col)
 		}

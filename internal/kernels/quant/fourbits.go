@@ -1,0 +1,129 @@
+package quant
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"strconv"
+	"unsafe"
+
+	"github.com/heftai/heft/internal/floats"
+	"github.com/heftai/heft/internal/kernels/mat"
+)
+
+// nf4 and fp4 are bitsandbytes' tables.
+var (
+	nf4 = [16]float32{
+		-1, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635, -0.18477343022823334,
+		-0.09105003625154495, 0, 0.07958029955625534, 0.16093020141124725, 0.24611230194568634, 0.33791524171829224,
+		0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1,
+	}
+	fp4 = [16]float32{
+		0, 0.0052083334885537624, 0.6666666865348816, 1, 0.3333333432674408, 0.5, 0.1666666716337204, 0.25,
+		0, -0.0052083334885537624, -0.6666666865348816, -1, -0.3333333432674408, -0.5, -0.1666666716337204, -0.25,
+	}
+)
+
+// nestedElements is the number of scales that share a scale of scales.
+const nestedElements = 256
+
+// unpackFourBits widens columns of a row. The products of a scale with the table are computed once for the
+// elements that share it.
+func (p *Packed) unpackFourBits(dst []float32, row, col int, table *[16]float32) {
+	var values [16]float32
+	for at := row*p.Width + col; len(dst) > 0; {
+		block := at / p.Columns
+		n := min(len(dst), (block+1)*p.Columns-at)
+		scale := p.scaleOfScales(block)
+		for i, v := range table {
+			values[i] = p.round(v * scale)
+		}
+		to := dst[:n]
+		if at%2 != 0 {
+			to[0] = values[p.Codes[at/2]&15]
+			to, at = to[1:], at+1
+		}
+		for codes := p.Codes[at/2:]; len(to) > 1; to, codes = to[2:], codes[1:] {
+			to[0], to[1] = values[codes[0]>>4], values[codes[0]&15]
+			at += 2
+		}
+		if len(to) > 0 {
+			to[0] = values[p.Codes[at/2]>>4]
+			at++
+		}
+		dst = dst[n:]
+	}
+}
+
+// scaleOfScales returns the scale of a block: a float32, or the number of the table Index that a byte names,
+// times the float32 of Zeros that 256 scales share, plus Global.
+func (p *Packed) scaleOfScales(block int) float32 {
+	if p.Zeros == nil {
+		return math.Float32frombits(binary.LittleEndian.Uint32(p.Scales[4*block:]))
+	}
+	number := math.Float32frombits(binary.LittleEndian.Uint32(p.Index[4*int(p.Scales[block]):]))
+	scale := number * math.Float32frombits(binary.LittleEndian.Uint32(p.Zeros[block/nestedElements*4:]))
+	return float32(scale) + p.Global
+}
+
+func (p *Packed) round(v float32) float32 {
+	switch p.Round {
+	case mat.BFloat16:
+		return floats.RoundBFloat16(v)
+	case mat.Float16:
+		return floats.RoundFloat16(v)
+	}
+	return v
+}
+
+// A State is what bitsandbytes says of a matrix of NF4 or FP4 in JSON.
+type State struct {
+	Elements int        // that share a scale
+	DType    mat.Format // of the values
+	Offset   float32    // of nested scales
+}
+
+// ReadState reads the fields that unpacking needs. It allocates nothing unless it fails.
+func ReadState(data []byte) (s State, err error) {
+	size, ok := fieldOf(data, `"blocksize"`)
+	if s.Elements, err = strconv.Atoi(size); !ok || err != nil || s.Elements < 1 {
+		return s, fmt.Errorf("got blocksize %.20q, want a number", size)
+	}
+	switch name, _ := fieldOf(data, `"dtype"`); name {
+	case "float32", "torch.float32":
+		s.DType = mat.Float32
+	case "bfloat16", "torch.bfloat16":
+		s.DType = mat.BFloat16
+	case "float16", "torch.float16":
+		s.DType = mat.Float16
+	default:
+		return s, fmt.Errorf("got dtype %.20q, want float32, bfloat16 or float16", name)
+	}
+	if size, ok := fieldOf(data, `"nested_blocksize"`); ok && size != "256" {
+		return s, fmt.Errorf("got nested_blocksize %.20q, want 256", size)
+	}
+	if offset, ok := fieldOf(data, `"nested_offset"`); ok {
+		v, err := strconv.ParseFloat(offset, 32)
+		if err != nil || math.IsNaN(v) || math.IsInf(v, 0) {
+			return s, fmt.Errorf("got nested_offset %.20q, want a finite number", offset)
+		}
+		s.Offset = float32(v)
+	}
+	return s, nil
+}
+
+// fieldOf returns the number or the text behind a name in the JSON object data. The text shares data's memory.
+func fieldOf(data []byte, name string) (value string, ok bool) {
+	i := bytes.Index(data, unsafe.Slice(unsafe.StringData(name), len(name)))
+	if i < 0 {
+		return "", false
+	}
+	rest := bytes.TrimLeft(data[i+len(name):], ": \t\r\n")
+	end := bytes.IndexAny(rest, ",}")
+	if end < 0 {
+		return "", false
+	}
+	rest = bytes.Trim(rest[:end], "\" \t\r\n")
+	return unsafe.String(unsafe.SliceData(rest), len(rest)), true
+}
