@@ -234,27 +234,8 @@ func (t *tree) coded(s TensorSource, f QuantFormat, shape []int, inOut bool, hea
 	}
 	var scales []int
 	if header != nil {
-		var d DType
-		if scales, d, ok = t.first(s.with(q.Scales)); ok {
-			q.ScaleDType = d
-		} else if row.Scales.exists() && row.Codes.Suffix == row.Trim {
-			return s, false // a dtype without scales, which is no format
-		}
-		if row.Codes.Flat {
-			state, _, ok := t.first(s.with(q.Global))
-			if !ok {
-				return s, false
-			}
-			q.State = int(Elements(state))
-		}
-		if _, _, ok := t.first(s.with(q.Index)); !ok {
-			q.Index = ""
-		}
-		if _, _, ok := t.first(s.with(q.Zeros)); !ok && row.Zeros.Optional && !t.zeros {
-			q.Zeros = ""
-		}
-		if scales == nil {
-			scales = []int{}
+		if scales, ok = t.present(s, q, row); !ok {
+			return s, false
 		}
 	}
 	out.Quant = q
@@ -324,4 +305,32 @@ func (t *tree) stored(sources []TensorSource, shape []int, dtype DType) int64 {
 		}
 	}
 	return total
+}
+
+// present takes the companions of q that the header has, and the dtype of its scales, whose shape it returns. ok is
+// false if a tensor of codes lacks the companions that make it one.
+func (t *tree) present(s TensorSource, q *Quant, row *Format) (scales []int, ok bool) {
+	scales, d, ok := t.first(s.with(q.Scales))
+	if ok {
+		q.ScaleDType = d
+	} else if row.Scales.exists() && row.Codes.Suffix == row.Trim {
+		return nil, false // a dtype without scales, which is no format
+	}
+	if row.Codes.Flat {
+		state, _, ok := t.first(s.with(q.Global))
+		if !ok {
+			return nil, false
+		}
+		q.State = int(Elements(state))
+	}
+	if _, _, ok := t.first(s.with(q.Index)); !ok {
+		q.Index = ""
+	}
+	if _, _, ok := t.first(s.with(q.Zeros)); !ok && row.Zeros.Optional && !t.zeros {
+		q.Zeros = ""
+	}
+	if scales == nil {
+		scales = []int{}
+	}
+	return scales, true
 }

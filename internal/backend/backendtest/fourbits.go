@@ -3,7 +3,7 @@ package backendtest
 import (
 	"fmt"
 
-	"github.com/heftai/heft/internal/floats"
+	"github.com/heftai/heft/internal/kernels/mat"
 	"github.com/heftai/heft/meta"
 )
 
@@ -58,9 +58,9 @@ func (e *env) fourBits(f meta.QuantFormat, rows, cols, size int, dtype string, n
 		v := table[code] * scales[i/size]
 		switch dtype {
 		case "bfloat16":
-			v = floats.RoundBFloat16(v)
+			v = mat.FromBFloat16(mat.ToBFloat16(v))
 		case "float16":
-			v = floats.FromFloat16(floats.ToFloat16(v))
+			v = mat.FromFloat16(mat.ToFloat16(v))
 		}
 		c.values = append(c.values, v)
 	}
