@@ -74,6 +74,11 @@ const (
 	// scales, plus an offset of the state. Global is the state, in JSON. QuantBnbFP4 has another table.
 	QuantBnbNF4
 	QuantBnbFP4
+	// QuantFP8Powers is QuantFP8 whose scales are powers of two, 2^(scale-127) for a byte of scales.
+	QuantFP8Powers
+	// QuantMXFP4Packed has two float4_e2m1 in a byte of [rows, columns/2], the even column in the low half, times
+	// 2^(scale-127) for a byte of scales [rows, columns/32].
+	QuantMXFP4Packed
 	quantFormats
 )
 
@@ -105,6 +110,8 @@ type Format struct {
 	// scales have the given shape, or nil if no header tells. The function is nil for a format whose
 	// scales are inside the blocks of codes.
 	group func(c *quantised, rows, columns int, scales []int) (int, int)
+	// powers says that scales are powers of two, which their dtype tells.
+	powers bool
 	// zeroBias is what is added to stored zeros.
 	zeroBias func(c *quantised) int
 	// weights reports whether a published config of this format quantises a weight that it
@@ -263,7 +270,22 @@ var formats = [quantFormats]Format{
 	},
 	QuantBnbNF4: fourBits("nf4"),
 	QuantBnbFP4: fourBits("fp4"),
+	QuantFP8Powers: {
+		Name: "fp8 e8m0", Published: true,
+		Codes:  Packed{DTypes: []DType{Float8E4M3}, Rows: 1, Columns: 1},
+		Scales: Companion{Suffix: "_scale_inv", Other: "_scale", DTypes: powerDTypes, size: perBlock},
+		group:  (*quantised).blockOrAll, weights: weightPlace.linearOrExperts, unread: ofActivations, powers: true,
+	},
+	QuantMXFP4Packed: {
+		Name: "mxfp4 packed", Published: true,
+		Codes:  Packed{Suffix: "_packed", DTypes: []DType{Uint8}, Rows: 1, Columns: 2},
+		Scales: Companion{Suffix: "_scale", DTypes: powerDTypes, size: perBlock},
+		group:  func(*quantised, int, int, []int) (int, int) { return 1, 32 }, weights: weightPlace.linearOrExperts, unread: ofActivations, powers: true,
+	},
 }
+
+// powerDTypes are those of scales that are powers of two.
+var powerDTypes = []DType{Uint8, Float8E8M0}
 
 // fourBits is a format of bitsandbytes.
 func fourBits(table string) Format {

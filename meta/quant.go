@@ -313,6 +313,9 @@ func (t *tree) present(s TensorSource, q *Quant, row *Format) (scales []int, ok 
 	scales, d, ok := t.first(s.with(q.Scales))
 	if ok {
 		q.ScaleDType = d
+		if slices.Contains(powerDTypes, d) != row.powers && !row.Scales.Reads(d) {
+			return nil, false
+		}
 	} else if row.Scales.exists() && row.Codes.Suffix == row.Trim {
 		return nil, false // a dtype without scales, which is no format
 	}

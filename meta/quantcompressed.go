@@ -49,6 +49,8 @@ var compressedFormats = []struct {
 	{"naive-quantized", "int", 8, QuantInt8},
 	{"pack-quantized", "int", 4, QuantInt4Packed},
 	{"nvfp4-pack-quantized", "float", 4, QuantNVFP4},
+	{"mxfp4-pack-quantized", "float", 4, QuantMXFP4Packed},
+	{"mxfp8-quantized", "float", 8, QuantFP8Powers},
 }
 
 // compressedGroup reads the weights of a config group.

@@ -97,6 +97,9 @@ func (q *quantised) readFP8(f *fields, c map[string]any) {
 	if format, ok := c["fmt"].(string); ok && format != "e4m3" {
 		f.fail(quantField+"fmt", "%.40q is not supported (e4m3)", format)
 	}
+	if c["scale_fmt"] == "ue8m0" {
+		q.formats = []QuantFormat{QuantFP8Powers}
+	}
 	q.block(f, quantField+"weight_block_size", c["weight_block_size"])
 	q.otherNames = q.rows == 0 // AutoFP8 writes weight_scale
 }

@@ -13,7 +13,7 @@ import sys
 
 import bitsandbytes.functional as bnb
 import torch
-from compressed_tensors.compressors import FloatQuantizationCompressor, IntQuantizationCompressor, NVFP4PackedCompressor, PackedQuantizationCompressor
+from compressed_tensors.compressors import FloatQuantizationCompressor, IntQuantizationCompressor, MXFP4PackedCompressor, MXFP8QuantizationCompressor, NVFP4PackedCompressor, PackedQuantizationCompressor
 from compressed_tensors.quantization import QuantizationArgs, QuantizationScheme
 
 spec = importlib.util.spec_from_file_location("quantised", pathlib.Path(__file__).with_name("make-quantised-fixtures.py"))
@@ -133,6 +133,36 @@ def nvfp4(modelopt):
     return method
 
 
+def fp8_powers(name, shape, size):
+    """FP8 in blocks whose scales are powers of two, as DeepSeek publishes it: the rule of transformers' quantiser."""
+    weight, block = torch.randn(shape) * size, 16
+    rows, columns = -(-shape[0] // block), -(-shape[1] // block)
+    spread = lambda t: t.repeat_interleave(block, 0).repeat_interleave(block, 1)[:shape[0], :shape[1]]
+    scales = torch.stack([torch.stack([weight[r * block:][:block, c * block:][:, :block].abs().max() for c in range(columns)]) for r in range(rows)]) / 448
+    scales = (2 ** scales.log2().ceil()).to(torch.float8_e8m0fnu)
+    codes = (weight / spread(scales.float())).to(torch.float8_e4m3fn)
+    return codes.float() * spread(scales.float()), {name: codes, name + "_scale_inv": scales}
+
+
+def mx(compressor, args):
+    """MXFP8 and MXFP4 of compressed-tensors."""
+    from compressed_tensors.compressors import mxfp4, mxfp8  # noqa: F401
+
+    def method(name, shape, size):
+        weight = torch.randn(shape) * size
+        top = 448 if args["num_bits"] == 8 else 6
+        scale = 2 ** (weight.unflatten(1, (-1, 32)).abs().amax(-1) / top).log2().ceil()
+        scheme = QuantizationScheme(targets=["Linear"], weights=QuantizationArgs(**args, scale_dtype=torch.uint8))
+        stored = compressor.compress(dict(weight=weight, weight_scale=scale), scheme)
+        values = compressor.decompress(dict(stored), scheme)["weight"].float()
+        base = name.removesuffix("weight")
+        return values, {base + k: v.contiguous() for k, v in stored.items()}
+    return method
+
+
+WIDE = dict(quantised.LLAMA, hidden_size=64, intermediate_size=96, num_attention_heads=4, num_key_value_heads=2, head_dim=16)
+MXFP8 = dict(num_bits=8, type="float", strategy="group", group_size=32, symmetric=True)
+MXFP4 = dict(num_bits=4, type="float", strategy="group", group_size=32, symmetric=True)
 FP8_TENSOR = dict(num_bits=8, type="float", strategy="tensor", symmetric=True)
 FP8_CHANNEL = dict(num_bits=8, type="float", strategy="channel", symmetric=True)
 INT8_CHANNEL = dict(num_bits=8, type="int", strategy="channel", symmetric=True)
@@ -166,6 +196,11 @@ MODELS = {
     "small-llama-ct-nvfp4": ("llama", BF16, quantised.LLAMA, nvfp4(False), quantised.linears, compressed_config("nvfp4-pack-quantized", NVFP4)),
     "small-llama-modelopt-nvfp4": ("llama", BF16, quantised.LLAMA, nvfp4(True), quantised.linears,
                                    dict(quant_method="modelopt", quant_algo="NVFP4", ignore=["lm_head", "*layers.1.mlp.down_proj*"])),
+    "small-llama-fp8-e8m0": ("llama", BF16, quantised.LLAMA, fp8_powers, quantised.linears,
+                             dict(quant_method="fp8", activation_scheme="dynamic", weight_block_size=[16, 16], scale_fmt="ue8m0",
+                                  modules_to_not_convert=["lm_head", "model.layers.1.mlp.down_proj"])),
+    "small-llama-ct-mxfp8": ("llama", BF16, WIDE, mx(MXFP8QuantizationCompressor, MXFP8), quantised.linears, compressed_config("mxfp8-quantized", MXFP8)),
+    "small-llama-ct-mxfp4": ("llama", BF16, WIDE, mx(MXFP4PackedCompressor, MXFP4), quantised.linears, compressed_config("mxfp4-pack-quantized", MXFP4)),
     "small-llama-gptq8": ("llama", F16, quantised.TIED, gptq8, quantised.linears, dict(quant_method="gptq", bits=8, group_size=16, sym=False, desc_act=True)),
     "small-llama-autoround": ("llama", F16, quantised.TIED, auto_round(), quantised.linears,
                               dict(quant_method="auto-round", packing_format="auto_round:auto_gptq", data_type="int", bits=4, group_size=16, sym=False)),

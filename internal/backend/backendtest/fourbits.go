@@ -2,6 +2,7 @@ package backendtest
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/heftai/heft/internal/kernels/mat"
 	"github.com/heftai/heft/meta"
@@ -63,6 +64,48 @@ func (e *env) fourBits(f meta.QuantFormat, rows, cols, size int, dtype string, n
 			v = mat.FromFloat16(mat.ToFloat16(v))
 		}
 		c.values = append(c.values, v)
+	}
+	return c
+}
+
+// powersCases have scales that are powers of two: for blocks, rows and groups of columns.
+func (e *env) powersCases(f meta.QuantFormat) (out []coded) {
+	sizes := [][4]int{{1, 32, 1, 32}, {7, 96, 1, 32}, {130, 160, 1, 32}}
+	if f == meta.QuantFP8Powers {
+		sizes = append(sizes, [4]int{40, 100, 16, 64}, [4]int{33, 50, 1, 50}, [4]int{130, 64, meta.AllRows, 64})
+	}
+	for _, s := range sizes {
+		out = append(out, e.powers(f, s[0], s[1], s[2], s[3]))
+	}
+	return out
+}
+
+func (e *env) powers(f meta.QuantFormat, rows, cols, height, width int) coded {
+	down, across := (rows+height-1)/height, (cols+width-1)/width
+	c := coded{
+		name: name(f, rows, cols, height, width), dtype: f.Row().Codes.DTypes[0], scaleType: meta.Uint8, rows: rows, cols: cols,
+		spec: meta.Quant{Format: f, ScaleDType: meta.Uint8, Rows: height, Columns: width},
+	}
+	for i := range down * across {
+		c.scales = append(c.scales, byte(120+i%9))
+	}
+	power := func(r, k int) float32 { return float32(math.Ldexp(1, int(c.scales[r/height*across+k/width])-127)) }
+	if f == meta.QuantMXFP4Packed {
+		table := []float32{0, 0.5, 1, 1.5, 2, 3, 4, 6, float32(math.Copysign(0, -1)), -0.5, -1, -1.5, -2, -3, -4, -6}
+		c.codes = e.randomBytes(rows * cols / 2)
+		for i := range rows * cols {
+			c.values = append(c.values, table[c.codes[i/2]>>(i%2*4)&15]*power(i/cols, i%cols))
+		}
+		return c
+	}
+	c.codes = e.randomBytes(rows * cols)
+	for i := range c.codes {
+		if c.codes[i]&127 == 127 { // not a number
+			c.codes[i]--
+		}
+	}
+	for i, code := range c.codes {
+		c.values = append(c.values, e4m3(code)*power(i/cols, i%cols))
 	}
 	return c
 }

@@ -50,6 +50,9 @@ var codedFormats = map[meta.QuantFormat]codedFormat{
 
 	meta.QuantBnbNF4: {cases: (*env).fourBitsCases},
 	meta.QuantBnbFP4: {cases: (*env).fourBitsCases},
+
+	meta.QuantFP8Powers:   {cases: (*env).powersCases},
+	meta.QuantMXFP4Packed: {cases: (*env).powersCases},
 }
 
 func init() {

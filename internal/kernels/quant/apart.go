@@ -18,7 +18,7 @@ func (p *Packed) unpackApart(dst []float32, row, col int) {
 		p.unpackInt4Packed(dst, row, col)
 	case Int8Rows:
 		p.unpackInt8Rows(dst, row, col)
-	case NVFP4, NVFP4Times:
+	case NVFP4, NVFP4Times, E2M1Powers:
 		p.unpackNVFP4(dst, row, col)
 	case NF4:
 		p.unpackFourBits(dst, row, col, &nf4)
@@ -83,11 +83,14 @@ func (p *Packed) unpackNVFP4(dst []float32, row, col int) {
 	for len(dst) > 0 {
 		block := col / p.Columns
 		n := min(len(dst), (block+1)*p.Columns-col)
-		scale := floats.FromE4M3(scales[block])
-		if p.Packing == NVFP4 {
-			scale /= p.Global
-		} else {
-			scale *= p.Global
+		var scale float32
+		switch p.Packing {
+		case NVFP4:
+			scale = floats.FromE4M3(scales[block]) / p.Global
+		case NVFP4Times:
+			scale = floats.FromE4M3(scales[block]) * p.Global
+		default:
+			scale = floats.FromE8M0(scales[block])
 		}
 		for i := range dst[:n] {
 			c := col + i

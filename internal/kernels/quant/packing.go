@@ -63,6 +63,10 @@ const (
 	// Zeros they are bytes, see scaleOfScales.
 	NF4
 	FP4
+	// E4M3Powers is E4M3 with bytes as scales, 2^(scale-127). E2M1Powers has two floats of 2 exponent bits and 1
+	// mantissa bit in a byte, the even column in the low half, with such a scale for Columns columns.
+	E4M3Powers
+	E2M1Powers
 	Packings
 )
 
@@ -114,6 +118,8 @@ var packings = []packing{
 	NVFP4Times:  {format: "modelopt nvfp4"},
 	NF4:         {format: "bitsandbytes nf4"},
 	FP4:         {format: "bitsandbytes fp4"},
+	E4M3Powers:  {format: "fp8 e8m0"},
+	E2M1Powers:  {format: "mxfp4 packed"},
 }
 
 // Named returns the packing of a format by its name in meta's table of formats, such as "fp8" or
@@ -153,7 +159,7 @@ func (p *Packed) RowBytes() int {
 	switch {
 	case p.Packing.BlockBytes() > 0:
 		return p.Width / p.Packing.BlockColumns() * p.Packing.BlockBytes()
-	case p.Packing == E4M3, p.Packing == Int8, p.Packing == BnbInt8, p.Packing == Int8Rows:
+	case p.Packing == E4M3, p.Packing == E4M3Powers, p.Packing == Int8, p.Packing == BnbInt8, p.Packing == Int8Rows:
 		return p.Width
 	}
 	return p.Width / 2

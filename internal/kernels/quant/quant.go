@@ -82,7 +82,7 @@ func (s *Kernels) Unpack(dst mat.Floats, w View, scratch []float32) {
 	}
 	dst.Check(rows, cols)
 	switch p.Packing {
-	case E4M3:
+	case E4M3, E4M3Powers:
 		for r := range rows {
 			p.unpackE4M3(s.ops, dst.V[r*dst.Stride:][:cols], row+r, col)
 		}
@@ -90,7 +90,7 @@ func (s *Kernels) Unpack(dst mat.Floats, w View, scratch []float32) {
 		for r := range rows {
 			p.unpackMXFP4(s.ops, dst.V[r*dst.Stride:][:cols], row+r, col)
 		}
-	case Int8, BnbInt8, Int4Packed, Int8Rows, NVFP4, NVFP4Times, NF4, FP4:
+	case Int8, BnbInt8, Int4Packed, Int8Rows, NVFP4, NVFP4Times, NF4, FP4, E2M1Powers:
 		for r := range rows {
 			p.unpackApart(dst.V[r*dst.Stride:][:cols], row+r, col)
 		}
@@ -134,7 +134,13 @@ func (p *Packed) unpackE4M3(ops ops, dst []float32, row, col int) {
 	for len(dst) > 0 {
 		block := col / p.Columns
 		n := min(len(dst), (block+1)*p.Columns-col)
-		ops.e4m3(dst[:n], codes[:n], p.Scale(scales+block))
+		scale := float32(0)
+		if p.Packing == E4M3Powers {
+			scale = floats.FromE8M0(p.Scales[scales+block])
+		} else {
+			scale = p.Scale(scales + block)
+		}
+		ops.e4m3(dst[:n], codes[:n], scale)
 		dst, codes, col = dst[n:], codes[n:], col+n
 	}
 }
