@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/heftai/heft/internal/kernels/attention"
+	"github.com/heftai/heft/internal/kernels/coded"
 	"github.com/heftai/heft/internal/kernels/gemm"
 	"github.com/heftai/heft/internal/kernels/gemv"
 	"github.com/heftai/heft/internal/kernels/grad"
@@ -26,6 +27,7 @@ type Set struct {
 	GEMM      gemm.Kernels
 	Quant     quant.Kernels
 	QGEMM     qgemm.Kernels
+	Coded     coded.Kernels
 	Attention attention.Kernels
 	Grad      grad.Kernels
 	Optimizer optimizer.Kernels
@@ -35,7 +37,7 @@ type Set struct {
 // For returns the kernels of v.
 func For(v isa.Variant) *Set {
 	return &Set{
-		Variant: v, Vector: vector.For(v), GEMV: gemv.For(v), GEMM: gemm.For(v), Quant: quant.For(v), QGEMM: qgemm.For(v),
+		Variant: v, Vector: vector.For(v), GEMV: gemv.For(v), GEMM: gemm.For(v), Quant: quant.For(v), QGEMM: qgemm.For(v), Coded: coded.For(v),
 		Attention: attention.For(v), Grad: grad.For(v), Optimizer: optimizer.For(v), Sampling: sampling.For(v),
 	}
 }

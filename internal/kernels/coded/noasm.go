@@ -1,0 +1,9 @@
+//go:build !amd64 || purego
+
+package coded
+
+import "github.com/heftai/heft/internal/kernels/isa"
+
+func decoderOf(isa.Variant) decoder { return goDecoder{} }
+
+func pairsOf(isa.Variant) pairer { return nil }
