@@ -68,6 +68,9 @@ const (
 	QuantNVFP4
 	// QuantNVFP4ModelOpt is QuantNVFP4 times scale · global.
 	QuantNVFP4ModelOpt
+	// QuantCoded has bfloat16 values, bit for bit, in about 12.3 bits each; package coded describes
+	// them. No file of a checkpoint has it: Heft codes weights that it loads (--compress).
+	QuantCoded
 	// QuantBnbNF4 has integers of 4 bits for the elements of [rows, columns] in one list, two in a byte, the first
 	// in the high half: a number of a table, times the scale of its Columns elements, rounded to the dtype
 	// that the state names. Scales are floats, or bytes: then they are numbers of the table Index, times Zeros of 256
@@ -105,6 +108,8 @@ type Format struct {
 	Global               Companion // a number for the whole matrix
 	// Convert reports that Heft can convert floats to the format (--quantize).
 	Convert bool
+	// Exact reports that the format has every bit of the floats that it is made of (--compress).
+	Exact bool
 
 	// group is how many rows and columns share a scale, for a matrix of rows × columns whose
 	// scales have the given shape, or nil if no header tells. The function is nil for a format whose
@@ -176,7 +181,8 @@ var (
 
 // formats is the table.
 var formats = [quantFormats]Format{
-	QuantNone: {Name: "none", Codes: Packed{DTypes: valueDTypes, Rows: 1, Columns: 1}},
+	QuantNone:  {Name: "none", Codes: Packed{DTypes: valueDTypes, Rows: 1, Columns: 1}},
+	QuantCoded: {Name: "bfloat16-coded", Exact: true, Layout: OutputsFirst, Codes: Packed{DTypes: []DType{Uint8}, Rows: 1, Columns: 1}},
 	QuantFP8: {
 		Name: "fp8", Published: true,
 		Codes:  Packed{DTypes: []DType{Float8E4M3}, Rows: 1, Columns: 1},
@@ -322,11 +328,14 @@ func (f QuantFormat) Row() *Format {
 	return &formats[f]
 }
 
-// QuantFormats returns all formats but QuantNone, in the order of the table.
+// QuantFormats returns the formats of quantised weights, in the order of the table: all but QuantNone
+// and QuantCoded.
 func QuantFormats() []QuantFormat {
 	var list []QuantFormat
 	for f := QuantNone + 1; f < quantFormats; f++ {
-		list = append(list, f)
+		if !f.Row().Exact {
+			list = append(list, f)
+		}
 	}
 	return list
 }

@@ -50,6 +50,9 @@ func (p *Param) quantizeTo(out map[*Param]int64, rank int) {
 // LoadedBytes returns the sizes of parameters below m that are converted to f when they are loaded.
 // If whole is set, a tied lookup table counts twice: it is kept unconverted as well.
 func (m *Module) LoadedBytes(f QuantFormat, whole bool) map[*Param]int64 {
+	if f == QuantCoded {
+		return m.Coded()
+	}
 	if !f.Row().Convert {
 		return nil
 	}

@@ -2,11 +2,16 @@ package backend
 
 import (
 	"context"
+	"errors"
 
 	"github.com/heftai/heft/meta"
 )
 
-// A Converter converts matrices of floats to a quantised format when they are loaded. Any goroutine
+// ErrIncompressible says that a matrix does not fit into the bytes of an exact format: it is to be used
+// as it is stored.
+var ErrIncompressible = errors.New("the weights vary too much to be coded in fewer bytes")
+
+// A Converter converts matrices of floats to another format when they are loaded. Any goroutine
 // may call its methods, several at a time.
 type Converter interface {
 	// Format returns the format of converted matrices.
@@ -21,7 +26,7 @@ type Converter interface {
 	// several calls if each of them, except the last, has a multiple of RowGroup rows.
 	RowGroup() int
 	// Convert converts src, the elements of p, to dst. It uses all of the converter's threads. It
-	// fails if the format cannot hold a value of src, with a *FaultError if src is a mapping that
+	// fails if the format cannot hold a value of src, with ErrIncompressible if the format is exact, with a *FaultError if src is a mapping that
 	// cannot be read, and with the error of ctx when that ends. dst is undefined then.
 	Convert(ctx context.Context, dst, src []byte, p *Part) error
 }

@@ -21,7 +21,7 @@ func (op *bf16Product) callRows() int {
 
 // weights returns the weight from a unit on if it is read in place, else nil.
 func (op *bf16Product) weights(unit int) []byte {
-	if !op.packed || op.kernel != amxInPlace {
+	if !op.packed || op.kernel != amxInPlace || op.w.isCoded() {
 		return nil
 	}
 	return op.at(unit * op.unitRows).Data

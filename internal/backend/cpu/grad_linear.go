@@ -17,6 +17,10 @@ func (b *Backend) Product(dst, x tensor.Tensor, w backend.Matrix, bias tensor.Te
 	if !ok {
 		return
 	}
+	if op.w.isCoded() {
+		b.fail("linear: a weight stored as %v cannot be trained", w.Quant.Format)
+		return
+	}
 	m := trainingMode(w.DType, round)
 	c := choice{set: b.set, w: &op.w, tokens: op.tokens, mode: m, role: trainingRole}
 	if c.kernel() != packedMatrices {

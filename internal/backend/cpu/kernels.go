@@ -60,7 +60,11 @@ func tableOf(set *kernels.Set) (table []KernelRow) {
 				if role == trainingRole {
 					c.mode = trainingMode(w.dtype, m == rounded)
 				}
-				table = append(table, ranges(c, KernelRow{Operation: "linear", Format: w.name, Precision: precisionNames[m]})...)
+				rows := ranges(c, KernelRow{Operation: "linear", Format: w.name, Precision: precisionNames[m]})
+				table = append(table, rows...)
+				if w.dtype == meta.BFloat16 && w.format == meta.QuantNone && role != trainingRole {
+					table = append(table, codedRows(rows)...)
+				}
 			}
 		}
 	}

@@ -46,6 +46,7 @@ type linear struct {
 	tokenUnits int
 	groups     packedGroups
 	packed     bool // x is packed: the units are rows of the weight
+	decodedAt  int  // where the decoded rows of a coded weight begin in scratch
 }
 
 // Linear reads each weight once for up to 96 tokens, and for a prompt once for a call, in
@@ -239,7 +240,7 @@ func (op *linear) mulInPlace(w *worker, y, x mat.Floats, r, rows, tokens int) {
 // at is the weight from row r on.
 func (op *linear) at(r int) mat.Weights {
 	w := op.w.Weights
-	w.Data = w.Data[r*w.Stride:]
+	w.Data = w.Data[(r-op.w.first)*w.Stride:]
 	return w
 }
 

@@ -5,6 +5,7 @@ import (
 
 	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/kernels"
+	"github.com/heftai/heft/internal/kernels/coded"
 	"github.com/heftai/heft/internal/kernels/mat"
 	"github.com/heftai/heft/internal/kernels/quant"
 	"github.com/heftai/heft/internal/tensor"
@@ -53,10 +54,16 @@ type matrix struct {
 	// row and col of it, and step is that of its rows where not transposed.
 	packed   quant.Packed
 	row, col int
+	// coded is set instead of the data of Weights where the weight is coded. The view begins at row.
+	coded coded.Matrix
+	first int // the row that Data begins with
 }
 
 // weight checks a weight of op.
 func (b *Backend) weight(op string, m backend.Matrix) (matrix, bool) {
+	if m.Quant != nil && m.Quant.Format == meta.QuantCoded {
+		return b.codedMatrix(op, m)
+	}
 	if m.Quant != nil {
 		return b.quantised(op, m)
 	}

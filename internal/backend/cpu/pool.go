@@ -23,6 +23,7 @@ type worker struct {
 	next    []byte          // what its next unit reads from memory; see together
 	paged   attention.Paged // of the head at hand, for a kernel
 	ran     uint32          // the kernels that computed its units, a bit each
+	decoded *decodedProduct // nil before the first
 	index   int
 	helped  []topology.Span // whose units it takes when it has done its own; its node's first
 	wake    chan struct{}

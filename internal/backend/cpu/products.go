@@ -130,6 +130,7 @@ func (op *products) reset() {
 	op.list, op.sources, op.from = op.list[:0], op.sources[:0], op.from[:0]
 	op.packing.reset()
 	op.rows.reset()
+	op.rows.rows = true
 	op.dots.used, op.bf16.used, op.panels.used, op.splitDots.used, op.smallBatches.used, op.int8.used, op.interleaved.used, op.minifloats.used, op.rowProducts.used = 0, 0, 0, 0, 0, 0, 0, 0, 0
 }
 
@@ -198,7 +199,8 @@ func (b *Backend) planProducts() bool {
 	for _, p := range op.list {
 		n := p.prepare(threads)
 		op.rows.add(p, n.units)
-		scratch = max(scratch, n.scratch)
+		p.base().decodedAt = (n.scratch + 15) &^ 15
+		scratch = max(scratch, n.scratch, p.base().decodedAt+decodedFloats(p))
 		from := -1
 		if s := sourceOf(p, n); n.packs > 0 {
 			if from = op.find(s); from < 0 {
@@ -283,6 +285,7 @@ type together struct {
 	tasks  []product
 	counts []int
 	shares int
+	rows   bool  // units are rows of weights
 	starts []int // of share s of task i, at s·tasks + i
 	units  int
 }
@@ -308,6 +311,10 @@ func (t *together) run(w *worker, unit int) {
 	at := sort.SearchInts(t.starts, unit+1) - 1 // the last that begins here or before
 	w.next = t.follows(at, unit+1)
 	i, own := t.unit(at, unit)
+	if p := t.tasks[i]; t.rows && p.base().w.isCoded() {
+		w.runCoded(p, own)
+		return
+	}
 	t.tasks[i].run(w, own)
 }
 

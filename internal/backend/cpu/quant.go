@@ -71,7 +71,7 @@ func (m *matrix) unpack(set *kernels.Set, dst mat.Floats, row, col, rows, cols i
 		return
 	}
 	for i := range rows {
-		set.Vector.Widen(dst.V[i*dst.Stride:][:cols], m.Data[(row+i)*m.Stride+col*m.Format.Size():], m.Format)
+		set.Vector.Widen(dst.V[i*dst.Stride:][:cols], m.Data[(row-m.first+i)*m.Stride+col*m.Format.Size():], m.Format)
 	}
 }
 

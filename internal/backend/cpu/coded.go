@@ -1,0 +1,137 @@
+package cpu
+
+import (
+	"slices"
+
+	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/kernels/coded"
+	"github.com/heftai/heft/internal/kernels/mat"
+	"github.com/heftai/heft/internal/tensor"
+	"github.com/heftai/heft/meta"
+)
+
+// codedMatrix checks a weight of coded bfloat16. Kernels are chosen for it as for the plain one.
+func (b *Backend) codedMatrix(op string, m backend.Matrix) (matrix, bool) {
+	q := m.Quant
+	out := matrix{rows: m.OutRows(), cols: m.InCols(), step: max(m.RowStep, 1), row: m.Row}
+	out.Weights = mat.Weights{Format: mat.BFloat16, Stride: 2 * q.Width}
+	out.coded = coded.Matrix{Data: m.Data, Rows: q.Height, Cols: q.Width}
+	if op != "linear" {
+		b.fail("%s: a weight stored as %v cannot be used", op, q.Format)
+		return matrix{}, false
+	}
+	last := m.Row + (out.rows-1)*out.step
+	if m.Rank != 2 || m.Transposed || m.Col != 0 || out.cols != q.Width || m.Row < 0 || last >= q.Height || !out.coded.Holds() {
+		b.fail("%s: weight %v stored as %v of %d × %d cannot be used by the cpu: it has %d bytes", op, m.Shape(), q.Format, q.Height, q.Width, len(m.Data))
+		return matrix{}, false
+	}
+	return out, true
+}
+
+// isCoded reports whether the rows of m are coded, so that products decode them first.
+func (m *matrix) isCoded() bool { return m.coded.Rows > 0 }
+
+// A decodedProduct is the products of one worker: copies of those at hand, whose weight is the decoded
+// rows of a unit.
+type decodedProduct struct {
+	dots   linear
+	bf16   bf16Product
+	panels panelProduct
+	splits splitDot
+	small  smallBatch
+}
+
+// decodedFloats is the scratch for the decoded rows of a unit of p, in floats; 0 if it is not coded.
+func decodedFloats(p product) int {
+	l := p.base()
+	if !l.w.isCoded() {
+		return 0
+	}
+	rows := l.unitRows
+	if _, ok := p.(*smallBatch); ok {
+		rows *= 2 // its last unit has what is left over, too
+	}
+	return min(rows, l.w.rows) * coded.Stride(l.w.cols) / 4
+}
+
+// unitRange is the rows of a unit of p.
+func unitRange(p product, unit int) (first, rows int) {
+	l := p.base()
+	switch p.(type) {
+	case *linear:
+		unit /= l.tokenUnits
+	case *smallBatch:
+		if first = unit * l.unitRows; l.w.rows-first < 2*l.unitRows {
+			return first, l.w.rows - first
+		}
+	}
+	first = unit * l.unitRows
+	return first, min(l.unitRows, l.w.rows-first)
+}
+
+// runCoded computes a unit of a product with a coded weight: in registers, or by the plain kernel from
+// rows that it decodes to scratch memory. The kernel is the one of the plain weight either way, and so are
+// the bits.
+func (w *worker) runCoded(p product, unit int) {
+	l := p.base()
+	first, rows := unitRange(p, unit)
+	if op, ok := p.(*bf16Product); ok && op.kernel == pairDots && op.tokens == 1 && l.w.step == 1 && l.set.Coded.HasPairs(l.w.cols) {
+		w.did(pairDots)
+		l.set.Coded.MulPairs(from(l.y, 0, first).V[:rows], &l.w.coded, l.w.row+first, op.pairs.V)
+		l.addBias(0, 1, first, rows)
+		return
+	}
+	if w.decoded == nil {
+		w.decoded = new(decodedProduct)
+	}
+	own := w.decodeRows(l, first, rows)
+	switch p := p.(type) {
+	case *linear:
+		w.decoded.dots = *p
+		w.decoded.dots.w = own
+		w.decoded.dots.run(w, unit)
+	case *bf16Product:
+		w.decoded.bf16 = *p
+		w.decoded.bf16.w = own
+		w.decoded.bf16.run(w, unit)
+	case *panelProduct:
+		w.decoded.panels = *p
+		w.decoded.panels.w = own
+		w.decoded.panels.run(w, unit)
+	case *splitDot:
+		w.decoded.splits = *p
+		w.decoded.splits.w = own
+		w.decoded.splits.run(w, unit)
+	case *smallBatch:
+		w.decoded.small = *p
+		w.decoded.small.w = own
+		w.decoded.small.run(w, unit)
+	}
+}
+
+// decodeRows decodes rows of l's weight from first on. The result is the weight with those rows alone.
+func (w *worker) decodeRows(l *linear, first, rows int) matrix {
+	stride := coded.Stride(l.w.cols)
+	floats := w.scratch.v[l.decodedAt:][:rows*stride/4]
+	data := tensor.Floats(floats, len(floats)).Data
+	if m := &l.w; m.step == 1 {
+		l.set.Coded.Decode(data, &m.coded, m.row+first, rows)
+	} else {
+		for i := range rows {
+			l.set.Coded.Decode(data[i*stride:][:stride], &m.coded, m.row+(first+i)*m.step, 1)
+		}
+	}
+	own := l.w
+	own.coded, own.first, own.step, own.row = coded.Matrix{}, first, 1, 0
+	own.Weights = mat.Weights{Data: data, Stride: stride, Format: mat.BFloat16}
+	return own
+}
+
+// codedRows are rows of the table of kernels for coded weights: those of plain weights.
+func codedRows(plain []KernelRow) []KernelRow {
+	rows := slices.Clone(plain)
+	for i := range rows {
+		rows[i].Format = meta.QuantCoded.String()
+	}
+	return rows
+}

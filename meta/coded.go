@@ -1,0 +1,72 @@
+package meta
+
+// The layout of QuantCoded, as package coded has it; a test compares them.
+const (
+	codedColumns = 128 // of a group
+	codedGroup   = 196 // bytes of a group, with its share of the exceptions
+	codedRow     = 40  // bytes of a row besides its groups
+)
+
+// CodedRowBytes returns the size of a row of so many columns in QuantCoded.
+func CodedRowBytes(columns int) int64 {
+	return codedRow + codedGroup*int64(ceil(columns, codedColumns))
+}
+
+// Coded returns the parameters below m that are coded in QuantCoded, with their sizes: bfloat16
+// matrices of linear maps and of stacked experts that coding makes smaller by at least a tenth. Matrices
+// that are also lookup tables, that are stored transposed, or of which a part is multiplied transposed
+// (the expansion of keys of latent attention) are used as they are.
+func (m *Module) Coded() map[*Param]int64 {
+	out := m.Quantized()
+	for _, n := range m.Walk() {
+		n = n.Resolve()
+		switch spec := n.Spec.(type) {
+		case *LinearSpec:
+			if spec.Transposed {
+				delete(out, paramOf(n, "weight"))
+			}
+		case *MoESpec:
+			if stack := n.Child(spec.Experts); stack != nil && spec.Transposed {
+				delete(out, paramOf(stack.Resolve(), spec.GateUp))
+				delete(out, paramOf(stack.Resolve(), spec.Down))
+			}
+		case *MLASpec:
+			if up := n.Child(spec.KVUp); up != nil {
+				delete(out, paramOf(up.Resolve(), "weight"))
+			}
+		}
+		if n.Kind == KindEmbedding {
+			delete(out, paramOf(n, "weight"))
+		}
+	}
+	for p := range out {
+		if out[p] = p.codedBytes(); out[p] == 0 {
+			delete(out, p)
+		}
+	}
+	return out
+}
+
+// paramOf returns n's parameter of a name, or nil.
+func paramOf(n *Module, name string) *Param {
+	p := n.Param(name)
+	if p == nil {
+		return nil
+	}
+	return p.Resolve()
+}
+
+// codedBytes returns the size of p in QuantCoded, or 0 where it stays as it is.
+func (p *Param) codedBytes() int64 {
+	columns := p.Shape[len(p.Shape)-1]
+	size := p.Elements() / int64(max(columns, 1)) * CodedRowBytes(columns)
+	if p.DType != BFloat16 || 10*size > 9*p.Bytes() {
+		return 0
+	}
+	for i := range p.Sources {
+		if p.Sources[i].Transposed {
+			return 0
+		}
+	}
+	return size
+}
