@@ -63,6 +63,12 @@ func (o Options) InTiles(rows int) Options {
 	return o
 }
 
+// CodingAll is o for a model that codes matrices of any width.
+func (o Options) CodingAll() Options {
+	o.Compress, o.codedShare = CompressExact, 1000
+	return o
+}
+
 // InBands is o for a model whose matrices on the disk all stream in bands of at most so many bytes.
 func (o Options) InBands(bytes int64) Options {
 	o.band = bytes

@@ -47,7 +47,7 @@ func (p *placement) solve(budgets []devicemap.Budget, policy devicemap.Policy, k
 	tier := o.gpuTier()
 	var warnings []string
 	for _, u := range p.program.Units {
-		why := tier.refuses(u, o.Quantize)
+		why := tier.refuses(u, o.loadedAs())
 		if why == "" {
 			why = p.program.Special()
 		}

@@ -101,7 +101,7 @@ func (k *kvRoom) grown(plan *devicemap.Plan) int64 {
 		return host.KVBytes
 	}
 	most := host.KVBytes + max(0, host.LimitBytes-host.Used())
-	if k.options.Quantize == meta.QuantNone {
+	if k.options.loadedAs() == meta.QuantNone {
 		most += host.WeightsBytes
 	}
 	return max(host.KVBytes, min(most, k.most))

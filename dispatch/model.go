@@ -72,7 +72,7 @@ func New(skeleton *meta.Model, checkpoint *loader.Checkpoint, devices devicemap.
 	if err != nil {
 		return nil, err
 	}
-	o = o.withDefaults(skeleton)
+	o = o.withDefaults(skeleton).withCodes(skeleton)
 	m := &Model{skeleton: skeleton, checkpoint: checkpoint, devices: devices, options: o, binding: binding, unexpected: binding.Unexpected(),
 		ledger: o.ledger(), program: program}
 	if m.plan, err = m.planOf(devices); err != nil {
@@ -102,7 +102,9 @@ func (m *Model) take(binding *loader.Binding) error {
 	}
 	m.backend, m.variant = b, b.Variant()
 	var converter backend.Converter
-	if m.options.Quantize != meta.QuantNone {
+	if m.options.coded {
+		converter = cpu.NewCoder(m.options.Threads)
+	} else if m.options.Quantize != meta.QuantNone {
 		if converter, err = cpu.NewConverter(m.options.Quantize, m.options.Threads, m.options.Variant); err != nil {
 			return err
 		}
@@ -111,11 +113,12 @@ func (m *Model) take(binding *loader.Binding) error {
 		return err
 	}
 	devices, skip := m.hostMap()
+	loaded := m.options.loadedBytes(m.skeleton)
 	m.weights, err = residency.New(m.skeleton.Root, units(m.program), binding, devices,
 		residency.Options{Skip: skip, Arena: &m.options.Ledger.arena, Mover: &m.options.Ledger.mover, Policy: &m.options.Ledger.kept, Staging: m.options.StagingBytes,
 			Lent: m.lendable(), Keep: m.plan.Policy != devicemap.Manual,
-			Bands:     m.options.bandsOf(m.program, m.skeleton.Root.LoadedBytes(m.options.Quantize, true)),
-			Converter: converter, Homes: homes, SidecarDir: m.options.CacheDir})
+			Bands:     m.options.bandsOf(m.program, loaded),
+			Converter: converter, Converted: loaded, Homes: homes, SidecarDir: m.options.CacheDir})
 	if err != nil {
 		return err
 	}

@@ -50,6 +50,9 @@ type Options struct {
 	// depend on the progress of loading. The disk tier streams converted weights from a file in
 	// CacheDir; without CacheDir a plan with converted weights on disk is an error.
 	Quantize meta.QuantFormat
+	// Compress says when bfloat16 weights are coded in fewer bytes; answers are the same bit for bit.
+	// It has no effect on other weights, nor with Quantize.
+	Compress Compression
 	// CacheDir is the folder for files of converted weights. It is created when needed. The first
 	// model with converted weights on disk writes a file, and later ones use it. A file that is
 	// damaged or does not match the checkpoint is written anew.
@@ -112,8 +115,10 @@ type Options struct {
 	// Ledger counts the memory that the model takes. nil means a new one.
 	Ledger *Ledger
 
-	planned *devicemap.Plan // what Plan made these options for
-	borrows bool            // long passes borrow activations from experts; see keptTokens
+	planned    *devicemap.Plan // what Plan made these options for
+	coded      bool            // weights are coded, see Compress
+	codedShare float64         // in tests, another than meta.CodedShare
+	borrows    bool            // long passes borrow activations from experts; see keptTokens
 	// wholePass runs all rows of a pass through a block together, so that it reads streamed matrices once.
 	// Activations that short passes do not use are lent to these matrices.
 	wholePass bool

@@ -19,11 +19,19 @@ import (
 // It allocates no memory and reads no weight. It fails if pins do not fit or name unknown paths, and
 // with StrictMemory if a limit is below the minimum.
 func Plan(skeleton *meta.Model, o Options) (devicemap.Plan, Options, error) {
+	if o.mayCode(skeleton) {
+		return planCoded(skeleton, o)
+	}
+	return planAs(skeleton, o)
+}
+
+// planAs is [Plan] where it is decided whether weights are coded.
+func planAs(skeleton *meta.Model, o Options) (devicemap.Plan, Options, error) {
 	program, err := nn.Compile(skeleton.Root)
 	if err != nil {
 		return devicemap.Plan{}, o, err
 	}
-	p := placement{skeleton: skeleton, program: program, loaded: skeleton.Root.LoadedBytes(o.Quantize, true)}
+	p := placement{skeleton: skeleton, program: program, loaded: o.loadedBytes(skeleton)}
 	p.bands = o.bandsOf(program, p.loaded)
 	if p.adapters, err = o.adapterBytes(skeleton, program); err != nil {
 		return devicemap.Plan{}, o, err

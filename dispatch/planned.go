@@ -57,7 +57,7 @@ func (m *Model) planOf(devices devicemap.Map) (devicemap.Plan, error) {
 			b.KV, b.Activations = kv, m.program.ScratchBytes(m.options.limits())
 		}
 	}
-	loaded := m.skeleton.Root.LoadedBytes(m.options.Quantize, true)
+	loaded := m.options.loadedBytes(m.skeleton)
 	plan, err := devicemap.Solve(m.skeleton, budgets, devicemap.Policy{Kind: devicemap.Manual, Pins: devices, Loaded: loaded,
 		Bands: m.options.bandsOf(m.program, loaded)})
 	m.options.wholePass = plan.DiskBytesPerToken > plan.ExpertBytesPerToken

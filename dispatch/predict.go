@@ -167,7 +167,7 @@ func newCostModel(skeleton *meta.Model, plan devicemap.Plan, dtype string, s Mac
 	}
 	m := &costModel{skeleton: skeleton, plan: plan, speed: s, dtype: dtype, weights: float64(step), rate: s.Operations32}
 	m.elements = m.weights / bytesOfWeight(skeleton, dtype)
-	if _, converted := quantized(dtype); !converted && bytesOfWeight(skeleton, dtype) <= 2 {
+	if f, converted := quantized(dtype); (!converted || f.Row().Exact) && bytesOfWeight(skeleton, dtype) <= 2 {
 		m.rate = s.Operations16
 	}
 	m.streamed = float64(plan.DiskBytesPerToken) - m.missed(1)
@@ -279,7 +279,9 @@ func mixtures(skeleton *meta.Model) iter.Seq2[float64, float64] {
 // bytesOfWeight is the mean size of one weight of the matrices.
 func bytesOfWeight(skeleton *meta.Model, dtype string) float64 {
 	size := storedBytes(skeleton)
-	if f, ok := quantized(dtype); ok {
+	if f, ok := quantized(dtype); ok && f.Row().Exact {
+		return size * codedShare(skeleton)
+	} else if ok {
 		return float64(f.BlockBytes()) / float64(f.BlockColumns())
 	}
 	if loaded, err := devicemap.DTypeByteSize(dtype); dtype != "" && err == nil {

@@ -13,7 +13,7 @@ func (m *Model) Quantized() meta.QuantFormat { return m.options.Quantize }
 // checkQuantize refuses plans with converted weights on other devices than the cpu, and the
 // disk where there is a folder for them.
 func checkQuantize(skeleton *meta.Model, plan *devicemap.Plan, o *Options) error {
-	loaded := skeleton.Root.LoadedBytes(o.Quantize, true)
+	loaded := o.loadedBytes(skeleton)
 	if o.Quantize != meta.QuantNone && len(loaded) == 0 {
 		return fmt.Errorf("dispatch: this model has no weights that can be converted to %v: they are quantised already, or their rows are no whole blocks of 32", o.Quantize)
 	}
@@ -31,7 +31,7 @@ func checkQuantize(skeleton *meta.Model, plan *devicemap.Plan, o *Options) error
 			}
 			device, ok := plan.Map.Device(path)
 			if streams := device == devicemap.Disk && o.CacheDir != ""; !ok || device != devicemap.CPU && !streams {
-				return &QuantizeError{Format: o.Quantize, Path: path, Device: device, Bytes: all}
+				return &QuantizeError{Format: o.loadedAs(), Path: path, Device: device, Bytes: all}
 			}
 		}
 	}
@@ -40,6 +40,9 @@ func checkQuantize(skeleton *meta.Model, plan *devicemap.Plan, o *Options) error
 
 // quantized reports whether dtype names a format that weights are converted to.
 func quantized(dtype string) (meta.QuantFormat, bool) {
+	if dtype == meta.QuantCoded.String() {
+		return meta.QuantCoded, true
+	}
 	f, ok := meta.ParseQuantize(dtype)
 	return f, ok && f != meta.QuantNone
 }

@@ -25,6 +25,8 @@ type Report struct {
 	Routing []RoutingHits
 	// Probed are the machine's speeds that Predicted was computed from; nil if they are unknown.
 	Probed *MachineSpeed
+	// Coding is set if the plan codes weights.
+	Coding *Coding
 }
 
 // ModelSpeed is how fast a model runs, predicted by [Predict] or measured by [Model.Measured]. nil
@@ -69,7 +71,8 @@ func (r *Report) MarshalJSON() ([]byte, error) {
 		Helps     []Help        `json:"what_helps,omitempty"`
 		Routing   []RoutingHits `json:"expert_hits,omitempty"`
 		Probed    *MachineSpeed `json:"probed,omitempty"`
-	}{r.Predicted, r.Measured, r.KVTokens, r.MaxModelLen, r.FitsWith, r.Helps, r.Routing, r.Probed})
+		Coding    *Coding       `json:"coded,omitempty"`
+	}{r.Predicted, r.Measured, r.KVTokens, r.MaxModelLen, r.FitsWith, r.Helps, r.Routing, r.Probed, r.Coding})
 	if err != nil {
 		return nil, err
 	}

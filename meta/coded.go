@@ -12,11 +12,14 @@ func CodedRowBytes(columns int) int64 {
 	return codedRow + codedGroup*int64(ceil(columns, codedColumns))
 }
 
-// Coded returns the parameters below m that are coded in QuantCoded, with their sizes: bfloat16
-// matrices of linear maps and of stacked experts that coding makes smaller by at least a tenth. Matrices
+// CodedShare is the size of a coded matrix over that of the plain one up to which coding pays.
+const CodedShare = 0.9
+
+// Coded returns the parameters below m that can be coded in QuantCoded, with their sizes: bfloat16
+// matrices of linear maps and of stacked experts whose size becomes at most share of what it is. Matrices
 // that are also lookup tables, that are stored transposed, or of which a part is multiplied transposed
 // (the expansion of keys of latent attention) are used as they are.
-func (m *Module) Coded() map[*Param]int64 {
+func (m *Module) Coded(share float64) map[*Param]int64 {
 	out := m.Quantized()
 	for _, n := range m.Walk() {
 		n = n.Resolve()
@@ -40,7 +43,7 @@ func (m *Module) Coded() map[*Param]int64 {
 		}
 	}
 	for p := range out {
-		if out[p] = p.codedBytes(); out[p] == 0 {
+		if out[p] = p.codedBytes(share); out[p] == 0 {
 			delete(out, p)
 		}
 	}
@@ -57,10 +60,10 @@ func paramOf(n *Module, name string) *Param {
 }
 
 // codedBytes returns the size of p in QuantCoded, or 0 where it stays as it is.
-func (p *Param) codedBytes() int64 {
+func (p *Param) codedBytes(share float64) int64 {
 	columns := p.Shape[len(p.Shape)-1]
 	size := p.Elements() / int64(max(columns, 1)) * CodedRowBytes(columns)
-	if p.DType != BFloat16 || 10*size > 9*p.Bytes() {
+	if p.DType != BFloat16 || float64(size) > share*float64(p.Bytes()) {
 		return 0
 	}
 	for i := range p.Sources {

@@ -51,7 +51,7 @@ func (p *Param) quantizeTo(out map[*Param]int64, rank int) {
 // If whole is set, a tied lookup table counts twice: it is kept unconverted as well.
 func (m *Module) LoadedBytes(f QuantFormat, whole bool) map[*Param]int64 {
 	if f == QuantCoded {
-		return m.Coded()
+		return m.Coded(CodedShare)
 	}
 	if !f.Row().Convert {
 		return nil

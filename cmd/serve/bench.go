@@ -69,6 +69,9 @@ func (c *benchCmd) check() error {
 	if c.PromptTokens < 0 || c.DecodeTokens < 0 || c.PromptTokens+c.DecodeTokens == 0 {
 		return cmdline.Misusef("--prompt-tokens and --decode-tokens are at least 0, one of them at least 1")
 	}
+	if c.Weights == "mapped" && c.Compress == "exact" {
+		return cmdline.Misusef("--weights mapped: what --compress exact codes is not used where it is mapped")
+	}
 	if c.Weights == "mapped" && c.Quantize != "none" {
 		return cmdline.Misusef("--weights mapped: what --quantize converts is not used where it is mapped")
 	}
@@ -121,12 +124,12 @@ func (c *benchCmd) load(adapters []dispatch.Adapter) (*dispatch.Model, *loader.C
 
 // measure loads the weights and runs a pass, then measures between two looks at the roofs.
 func (c *benchCmd) measure(ctx context.Context, m *dispatch.Model, checkpoint *loader.Checkpoint, adapters []dispatch.Adapter) (*benchResult, error) {
-	weights, err := dispatch.BytesPerToken(m.Skeleton(), loadedAs(m.Quantized(), ""))
+	weights, err := dispatch.BytesPerToken(m.Skeleton(), loadedAs(m.LoadedAs(), ""))
 	if err != nil {
 		return nil, err
 	}
 	r := &benchResult{Model: c.name(), PromptTokens: c.PromptTokens, DecodeTokens: c.DecodeTokens, Batch: c.Batch,
-		Weights: c.Weights, Quantize: m.Quantized().String(), WeightBytesPerToken: weights, Roofs: []*probe.Rates{}}
+		Weights: c.Weights, Quantize: m.Quantized().String(), Compress: compressName(m.LoadedAs()), WeightBytesPerToken: weights, Roofs: []*probe.Rates{}}
 	k := m.Kernels()
 	r.Threads, r.Variant = k.Threads, k.Variant
 	if m.Status().TierBytes[devicemap.CPU] == 0 {

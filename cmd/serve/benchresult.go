@@ -29,6 +29,7 @@ type benchResult struct {
 	// are on the disk tier.
 	Weights     string   `json:"weights"`
 	Quantize    string   `json:"quantize"`     // the format that weights were converted to, or "none"
+	Compress    string   `json:"compress"`     // exact if weights were coded, else none
 	LoadSeconds *float64 `json:"load_seconds"` // to bring the cpu tier into memory
 
 	PromptTokensPerSecond   *float64 `json:"prompt_tokens_per_second"`
@@ -132,7 +133,7 @@ func (r *benchResult) expect(m *dispatch.Model) {
 	set(&speed.Operations16, r.computed("bfloat16"))
 	if len(r.Roofs) > 0 {
 		run := dispatch.Run{PromptTokens: r.PromptTokens, BatchTokens: m.BatchLimits().Tokens, Sequences: r.Batch}
-		p := dispatch.PredictRun(m.Skeleton(), m.PlanWith(r.Batch, r.PromptTokens+r.DecodeTokens), loadedAs(m.Quantized(), ""), speed, run)
+		p := dispatch.PredictRun(m.Skeleton(), m.PlanWith(r.Batch, r.PromptTokens+r.DecodeTokens), loadedAs(m.LoadedAs(), ""), speed, run)
 		r.Predicted = &benchSpeed{p.FirstTokenSeconds, p.TokensPerSecond, p.DiskBytesPerToken,
 			pointer(float64(m.ExpectedMemory()))}
 	}
@@ -333,7 +334,7 @@ func (r *benchResult) print(out cmdline.Output) error {
 			fmt.Fprintf(out, format+more+"\n", *v/scale)
 		}
 	}
-	fmt.Fprintf(out, "%s: %d threads, %s kernels, weights %s, quantize %s\n", r.Model, r.Threads, r.Variant, r.Weights, r.Quantize)
+	fmt.Fprintf(out, "%s: %d threads, %s kernels, weights %s, quantize %s, compress %s\n", r.Model, r.Threads, r.Variant, r.Weights, r.Quantize, r.Compress)
 	line("prompt        %9.1f tokens/s", r.PromptTokensPerSecond, 1, fmt.Sprintf(" of %d", r.PromptTokens))
 	line("  operations  %9.1f G/s", r.PromptOperationsPerSecond, 1e9, "")
 	line("  share       %9.1f %%", r.PromptRoofShare, 0.01, " of "+r.PromptRoof)

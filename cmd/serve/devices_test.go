@@ -31,7 +31,7 @@ func TestDevices(t *testing.T) {
 			t.Errorf("row of the kernel table: %+v", r)
 		}
 	}
-	if len(formats) != len(meta.QuantFormats())+3 || attention == 0 {
+	if len(formats) != len(meta.QuantFormats())+4 || attention == 0 {
 		t.Errorf("the kernel table has formats %v and %d rows of attention", formats, attention)
 	}
 	for _, variant := range m.Kernels {

@@ -68,6 +68,7 @@ func (f *placeFlags) place(o *dispatch.Options) error {
 type sizeFlags struct {
 	Dtype       string `help:"Require this dtype of weights; auto uses the stored dtype (default ${default})." enum:"auto,bfloat16,float16,float32,half,float" default:"auto" placeholder:"auto|bfloat16|float16|float32"`
 	Quantize    string `help:"Convert weights while loading: q8_0 (8.5 bits a weight) or q4_0 (4.5 bits) (default ${default})." enum:"none,q8_0,q4_0" default:"none" placeholder:"none|q8_0|q4_0"`
+	Compress    string `help:"Code bfloat16 weights in fewer bytes, with the same answers (default ${default})." enum:"auto,exact,none" default:"auto" placeholder:"auto|exact|none"`
 	CacheDir    string `name:"cache-dir" help:"Keep converted weights and measurements here (default: heft in the user cache)." placeholder:"DIR|none"`
 	Precision   string `help:"Compute in float32 with high; auto may round activations (default ${default})." enum:"auto,high" default:"auto" placeholder:"auto|high"`
 	KVDtype     string `name:"kv-dtype" help:"Store the KV cache in this dtype; auto follows the weights (default ${default})." enum:"auto,float32,bfloat16,q8_0" default:"auto" placeholder:"auto|float32|bfloat16|q8_0"`
@@ -83,6 +84,12 @@ func (f *sizeFlags) options() (dispatch.Options, error) {
 	var ok bool
 	if o.Quantize, ok = meta.ParseQuantize(f.Quantize); !ok {
 		return o, cmdline.Misusef("--quantize %s: q8_0 and q4_0 are supported", f.Quantize)
+	}
+	if o.Compress, ok = dispatch.ParseCompression(f.Compress); !ok {
+		return o, cmdline.Misusef("--compress %s: auto, exact and none are supported", f.Compress)
+	}
+	if o.Compress == dispatch.CompressExact && o.Quantize != meta.QuantNone {
+		return o, cmdline.Misusef("--compress exact with --quantize %s: converted weights are not coded; leave one of them out", f.Quantize)
 	}
 	o.CacheDir = cacheDir(f.CacheDir) // without Quantize too: killed conversions are removed from it
 	if f.Precision == "high" {

@@ -64,6 +64,7 @@ func (c *planCmd) Run(ctx context.Context, out cmdline.Output) error {
 	report := dispatch.NewReport(plan)
 	report.KVTokens, report.MaxModelLen = o.KVTokens, o.MaxModelLen
 	report.Routing = curve
+	report.Coding = dispatch.CodingOf(skeleton, &plan, &o)
 	report.FitsWith, _ = dispatch.FitsWith(skeleton, asked, plan)
 	if !c.NoProbe {
 		speeds := probePlan(ctx, o, checkpoint)
@@ -74,7 +75,7 @@ func (c *planCmd) Run(ctx context.Context, out cmdline.Output) error {
 			speeds.DiskBytes = disk
 		}
 		asked.MaxBatchTokens = o.MaxBatchTokens
-		predict(report, skeleton, asked, speeds)
+		predict(report, skeleton, asked, loadedAs(o.LoadedAs(), asked.DeviceMap.DType), speeds)
 	}
 	if c.JSON {
 		return printJSON(out, report)
@@ -84,7 +85,7 @@ func (c *planCmd) Run(ctx context.Context, out cmdline.Output) error {
 		return err
 	}
 	_, err = fmt.Fprintf(out, "\n%sKV cache of %d tokens; a request may have up to %d\n%s%s%s%s",
-		plan.Explain(), o.KVTokens, o.MaxModelLen, hitsLine(plan)+fitLine(report.FitsWith), predictedLine(report.Predicted)+helpLine(report), unreadLine(skeleton)+warningLines(plan.Warnings),
+		plan.Explain(), o.KVTokens, o.MaxModelLen, codingLine(report.Coding)+hitsLine(plan)+fitLine(report.FitsWith), predictedLine(report.Predicted)+helpLine(report), unreadLine(skeleton)+warningLines(plan.Warnings),
 		hitsTable(o.Routing, curve))
 	return err
 }
@@ -128,9 +129,8 @@ func (c *planCmd) refine(p *devicemap.Policy) {
 }
 
 // predict adds to a report what speeds the plan lets expect. asked are the options of the plan, with
-// the tokens of a batch that it chose.
-func predict(report *dispatch.Report, skeleton *meta.Model, asked dispatch.Options, speeds dispatch.MachineSpeed) {
-	dtype := loadedAs(asked.Quantize, asked.DeviceMap.DType)
+// the tokens of a batch that it chose; dtype is what weights are loaded as.
+func predict(report *dispatch.Report, skeleton *meta.Model, asked dispatch.Options, dtype string, speeds dispatch.MachineSpeed) {
 	report.Probed = &speeds
 	report.Predicted = dispatch.Predict(skeleton, report.Plan, dtype, speeds)
 	report.Helps = dispatch.WhatHelps(skeleton, asked, report.Plan, dtype, speeds)
@@ -143,6 +143,19 @@ func hitsLine(plan devicemap.Plan) string {
 	}
 	return fmt.Sprintf("experts: a cache of %s is expected to hold %.0f %% of the requested ones, by %s\n",
 		devicemap.FormatSize(plan.ExpertCacheBytes), 100*plan.ExpertHitRate, plan.ExpertHitsFrom)
+}
+
+// codingLine says what coded weights of a plan save.
+func codingLine(c *dispatch.Coding) string {
+	if c == nil {
+		return ""
+	}
+	const gb = 1e9
+	limit := devicemap.FormatSize(c.LimitBytes)
+	if c.Fits {
+		return fmt.Sprintf("compress: %.1f GB fit in %s, exactly: weights are coded in %.1f GB\n", float64(c.PlainBytes)/gb, limit, float64(c.Bytes)/gb)
+	}
+	return fmt.Sprintf("compress: weights of %.1f GB are coded in %.1f GB, exactly\n", float64(c.PlainBytes)/gb, float64(c.Bytes)/gb)
 }
 
 // fitLine names the flags with which all weights stay in memory, each alone.

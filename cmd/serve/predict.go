@@ -138,6 +138,14 @@ func figure(v float64) string {
 	return fmt.Sprintf("%.3g", v)
 }
 
+// compressName is exact for coded weights, else none.
+func compressName(f meta.QuantFormat) string {
+	if f.Row().Exact {
+		return dispatch.CompressExact.String()
+	}
+	return dispatch.CompressNone.String()
+}
+
 // loadedAs is what [dispatch.Predict] calls the weights' form: the format that they are
 // converted to, or dtype.
 func loadedAs(f meta.QuantFormat, dtype string) string {

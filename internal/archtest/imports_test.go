@@ -25,6 +25,7 @@ var allowed = map[string][]string{
 	"internal/kernels/asm":             {},
 	"internal/kernels/vector":          {"internal/kernels/asm", "internal/kernels/isa", "internal/kernels/mat"},
 	"internal/kernels/gemv":            {"internal/kernels/asm", "internal/kernels/fetch", "internal/kernels/isa", "internal/kernels/mat"},
+	"internal/kernels/coded":           {"internal/kernels/asm", "internal/kernels/fetch", "internal/kernels/isa", "internal/kernels/mat"},
 	"internal/kernels/gemm":            {"internal/kernels/asm", "internal/kernels/fetch", "internal/kernels/isa", "internal/kernels/mat", "internal/kernels/vector"},
 	"internal/kernels/quant":           {"internal/floats", "internal/kernels/asm", "internal/kernels/fetch", "internal/kernels/isa", "internal/kernels/mat", "internal/kernels/vector"},
 	"internal/kernels/qgemm":           {"internal/floats", "internal/kernels/asm", "internal/kernels/fetch", "internal/kernels/gemm", "internal/kernels/gemv", "internal/kernels/isa", "internal/kernels/mat", "internal/kernels/quant", "internal/kernels/vector"},
@@ -38,7 +39,7 @@ var allowed = map[string][]string{
 	"internal/kernels/kerneltest":      {"internal/kernels/gemv", "internal/kernels", "internal/kernels/gemm", "internal/kernels/isa", "internal/kernels/mat", "internal/kernels/quant", "internal/kernels/roof"},                                                                                                                          // for tests
 	"internal/kernels/tune":            {"internal/kernels/gemm", "internal/kernels/gemv", "internal/atomicfile", "internal/hostmem", "internal/kernels", "internal/kernels/attention", "internal/kernels/fetch", "internal/kernels/isa", "internal/kernels/mat", "internal/kernels/quant", "internal/kernels/roof", "internal/smallfile"}, // measures the kernels on memory of its own and keeps the result in a file
 	"internal/kernels/matmul":          {"internal/kernels", "internal/kernels/gemm", "internal/kernels/mat"},
-	"internal/kernels": {"internal/kernels/attention", "internal/kernels/gemm", "internal/kernels/gemv", "internal/kernels/grad", "internal/kernels/isa", "internal/kernels/optimizer",
+	"internal/kernels": {"internal/kernels/attention", "internal/kernels/coded", "internal/kernels/gemm", "internal/kernels/gemv", "internal/kernels/grad", "internal/kernels/isa", "internal/kernels/optimizer",
 		"internal/kernels/qgemm", "internal/kernels/quant", "internal/kernels/sampling", "internal/kernels/vector"},
 
 	"internal/topology":            {},

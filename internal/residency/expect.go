@@ -23,7 +23,7 @@ func (s *Store) Expect(i int) {
 }
 
 func (s *Store) expect(g *segment) {
-	if g.device != devicemap.CPU || g.convert || g.copied.Load() != nil {
+	if g.device != devicemap.CPU || g.converts() || g.copied.Load() != nil {
 		return
 	}
 	s.find(g)

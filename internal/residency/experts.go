@@ -273,5 +273,6 @@ func (s *Store) expertParts(p *meta.Param, e int) []backend.Part {
 		return nil
 	}
 	g := &at.stack.experts[e]
-	return g.parts[g.first[at.param]:g.first[at.param+1]]
+	begin, end := g.first[at.param], g.first[at.param+1]
+	return s.plainParts(g.pieces[begin:end], g.parts[begin:end])
 }

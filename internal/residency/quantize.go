@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 
 	"github.com/heftai/heft/devicemap"
@@ -24,12 +27,37 @@ type quantizer struct {
 	mu sync.Mutex // one conversion at a time, with all threads
 }
 
-func newQuantizer(root *meta.Module, c backend.Converter) *quantizer {
-	q := &quantizer{Converter: c}
-	if c != nil {
-		q.bytes = root.LoadedBytes(c.Format(), true)
+func newQuantizer(root *meta.Module, binding *loader.Binding, o *Options) *quantizer {
+	q := &quantizer{Converter: o.Converter}
+	if o.Converter != nil {
+		if q.bytes = maps.Clone(o.Converted); q.bytes == nil {
+			q.bytes = root.LoadedBytes(o.Converter.Format(), true)
+		}
+	}
+	if q.exact() { // the headers know better than the config
+		for p := range q.bytes {
+			if slices.ContainsFunc(binding.Tensors(p), func(t loader.BoundTensor) bool {
+				return t.Tensor.DType != meta.BFloat16 || t.Transposed || t.Quant != nil
+			}) {
+				delete(q.bytes, p)
+			}
+		}
 	}
 	return q
+}
+
+// exact reports whether converted weights give the same bits as stored ones, so that either may be used.
+func (q *quantizer) exact() bool { return q.Converter != nil && q.Format().Row().Exact }
+
+// leavePlain reports whether err says that g is not made smaller by an exact format. It is then used as
+// stored. The caller holds making.
+func (s *Store) leavePlain(g *segment, err error) bool {
+	if !errors.Is(err, backend.ErrIncompressible) || !g.converts() {
+		return false
+	}
+	slog.Debug("weights are used as stored", "weights", g.path, "reason", err)
+	g.plain.Store(true)
+	return true
 }
 
 // takes reports whether p is converted.

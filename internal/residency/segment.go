@@ -35,10 +35,11 @@ type segment struct {
 	param    *meta.Param // nil for an expert
 	stack    *stack      // of an expert
 	expert   int
-	gathered bool // a table of which single rows are read, in the mapping
-	convert  bool // some of it is converted in memory
-	shared   bool // the mapping is used, too, by a segment that is gathered
-	warm     bool // gathered: the whole table was, or is being, read. Guarded by making
+	gathered bool        // a table of which single rows are read, in the mapping
+	convert  bool        // some of it is converted in memory
+	shared   bool        // the mapping is used, too, by a segment that is gathered
+	plain    atomic.Bool // convert, but not all weights fit: it is used as stored
+	warm     bool        // gathered: the whole table was, or is being, read. Guarded by making
 
 	found  atomic.Bool
 	pieces []stored.Piece // what fills it
@@ -92,6 +93,12 @@ func (s *Store) find(g *segment) {
 	g.parts = partsOf(g.pieces)
 	g.found.Store(true)
 }
+
+// converts reports whether some of g is converted in memory.
+func (g *segment) converts() bool { return g.convert && !g.plain.Load() }
+
+// takesPiece reports whether piece k is converted in memory.
+func (g *segment) takesPiece(k int) bool { return g.takes[k] && !g.plain.Load() }
 
 // partsOf returns the parts of pieces, without their bytes.
 func partsOf(pieces []stored.Piece) []backend.Part {
@@ -173,7 +180,7 @@ func (g *segment) unmap() {
 		return
 	}
 	for k := range g.pieces {
-		if g.takes[k] == g.convert { // others stay in the mapping
+		if g.takesPiece(k) == g.converts() { // others stay in the mapping
 			evict(&g.pieces[k])
 		}
 	}

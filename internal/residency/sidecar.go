@@ -1,6 +1,7 @@
 package residency
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -59,6 +60,7 @@ type sideJob struct {
 	source stored.Piece
 	target *loader.Tensor
 	done   atomic.Bool
+	plain  atomic.Bool // it has a mark in place of the matrix, which is used as stored
 }
 
 // A SidecarError says that converted weights cannot be kept in Dir.
@@ -258,13 +260,20 @@ func (s *Store) make(ctx context.Context, j *sideJob, read []byte) error {
 	}
 	_, offset, _ := j.target.Location()
 	sum, err := s.quantizer.convertTo(ctx, c.writing, offset, &j.source)
+	if errors.Is(err, backend.ErrIncompressible) {
+		slog.Debug("weights are used as stored", "weights", j.name, "reason", err)
+		j.plain.Store(true)
+		sum, err = c.writing.markPlain(offset, j.target.Size)
+	}
 	if err == nil {
 		err = c.writing.note(j.index, sum)
 	}
 	if err != nil {
 		return fmt.Errorf("residency: converting %s: %w", j.name, err)
 	}
-	evict(&j.source)
+	if !j.plain.Load() {
+		evict(&j.source)
+	}
 	return c.finished(j)
 }
 
@@ -288,7 +297,11 @@ func (c *sidecar) written(j *sideJob) bool {
 		return false
 	}
 	data, err := j.target.Bytes()
-	return err == nil && crc32.Checksum(data, sideTable) == want
+	if err != nil || crc32.Checksum(data, sideTable) != want {
+		return false
+	}
+	j.plain.Store(bytes.HasPrefix(data, plainMark))
+	return true
 }
 
 // intact verifies the checksum of a matrix. If it does not match, intact opens the file to repair it.
@@ -304,6 +317,7 @@ func (c *sidecar) intact(j *sideJob, read []byte) (bool, error) {
 		return false, err
 	}
 	if crc32.Checksum(read, sideTable) == binary.LittleEndian.Uint32(sums[4*j.index:]) {
+		j.plain.Store(bytes.HasPrefix(read, plainMark))
 		j.done.Store(true)
 		return true, nil
 	}
@@ -338,7 +352,9 @@ func (s *Store) finishSidecar(ctx context.Context) error {
 		}
 	}
 	for _, j := range c.order { // again, as the system maps whole huge pages with their neighbours
-		evict(&j.source)
+		if !j.plain.Load() {
+			evict(&j.source)
+		}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -27,9 +27,20 @@ func (s *Store) load(ctx context.Context, g *segment, p Priority) (*copied, erro
 		return c, nil
 	}
 	s.find(g)
+	c, err := s.loadSegment(ctx, g, p)
+	if s.leavePlain(g, err) {
+		c, err = s.loadSegment(ctx, g, p)
+	}
+	return c, err
+}
+
+// loadSegment is load while making is held.
+func (s *Store) loadSegment(ctx context.Context, g *segment, p Priority) (*copied, error) {
 	var fill func(context.Context, *segment, Priority, *copied) error
 	switch {
-	case g.convert:
+	case g.converts() && s.quantizer.exact() && p == Demand && g.cached():
+		return nil, nil // mapped until the background has coded it: the answer is the same
+	case g.converts():
 		fill = s.convertInto
 	default:
 		if err := s.makePieces(ctx, g.pieces); err != nil {
@@ -63,8 +74,17 @@ func (s *Store) promote(ctx context.Context, g *segment) error {
 		return nil
 	}
 	s.find(g)
+	err := s.promoteSegment(ctx, g)
+	if s.leavePlain(g, err) {
+		err = s.promoteSegment(ctx, g)
+	}
+	return err
+}
+
+// promoteSegment is promote while making is held.
+func (s *Store) promoteSegment(ctx context.Context, g *segment) error {
 	fill := s.convertInto
-	if !g.convert {
+	if !g.converts() {
 		if g.inProcess() {
 			return nil // as well where they are
 		}
@@ -133,7 +153,7 @@ func (s *Store) copyBy(ctx context.Context, g *segment, p Priority, fill func(co
 	if err != nil {
 		return nil, fmt.Errorf("residency: %s: %w", g.path, err)
 	}
-	force := g.convert && p == Demand // there is no other way to use it
+	force := g.converts() && p == Demand && !s.quantizer.exact() // there is no other way to use it
 	if !s.reserve(size, force) {
 		return nil, errNoRoom
 	}
@@ -161,7 +181,7 @@ func (s *Store) copyBy(ctx context.Context, g *segment, p Priority, fill func(co
 func (s *Store) copySize(g *segment) (int64, error) {
 	size := 0
 	for k := range g.pieces {
-		if g.takes[k] {
+		if g.takesPiece(k) {
 			_, n, err := s.quantizer.converted(&g.pieces[k])
 			if err != nil {
 				return 0, err
@@ -169,7 +189,7 @@ func (s *Store) copySize(g *segment) (int64, error) {
 			size += hostmem.Up(int(n), hostmem.Align)
 			continue
 		}
-		if g.convert {
+		if g.converts() {
 			continue // stays in the mapping
 		}
 		for _, r := range g.pieces[k].Ranges {
@@ -272,7 +292,7 @@ func (s *Store) convertInto(ctx context.Context, g *segment, _ Priority, c *copi
 	defer s.quantizer.mu.Unlock()
 	slot, at := c.block.Bytes(), 0
 	for k := range g.pieces {
-		if !g.takes[k] {
+		if !g.takesPiece(k) {
 			if err := g.pieces[k].InPlace(&c.parts[k]); err != nil {
 				return err
 			}

@@ -51,6 +51,9 @@ type Options struct {
 	Bands map[*meta.Param]int64
 	// Converter converts matrices to its format. nil means to use them as stored.
 	Converter backend.Converter
+	// Converted are the matrices that Converter converts, with their sizes after that. nil means all that
+	// it can convert.
+	Converted map[*meta.Param]int64
 	// SidecarDir is the folder for files of converted weights. The store uses an existing file, and
 	// writes one if some converted weights are on the disk tier. If SidecarDir is empty, converting
 	// weights on the disk tier is an error.
@@ -147,7 +150,7 @@ func New(root *meta.Module, units []Unit, binding *loader.Binding, devices devic
 		s.policy = new(Policy)
 	}
 	s.copies.raised, s.copies.all = make(chan struct{}, 1), &s.policy.copied
-	s.quantizer = newQuantizer(root, o.Converter)
+	s.quantizer = newQuantizer(root, binding, &o)
 	for path, p := range root.AllParams() {
 		if p.SameAs == nil {
 			s.paths[p] = path
@@ -305,7 +308,7 @@ func (s *Store) Parts(p *meta.Param, expert int) []backend.Part {
 			return nil
 		}
 	}
-	return h.shown.parts
+	return s.plainParts(h.shown.pieces, h.shown.parts)
 }
 
 // Err returns why Parts has returned nil, nil if the parameter is not one of the unit.

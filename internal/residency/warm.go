@@ -235,7 +235,7 @@ func (w *warming) run(ctx context.Context) error {
 		v := w.visits[0]
 		w.visits = w.visits[1:]
 		w.store.find(v.segment)
-		if v.convert {
+		if v.converts() {
 			w.ahead.pass(v.size())
 		}
 		w.mu.Unlock()
@@ -261,7 +261,7 @@ func (s *Store) warmOne(ctx context.Context, g *segment) error {
 	}
 	for k := range g.pieces {
 		n := g.pieces[k].Size
-		if g.takes[k] {
+		if g.takes[k] { // as the total counts it, also where it stays as stored
 			_, n, _ = s.quantizer.converted(&g.pieces[k]) // load has checked it
 		}
 		s.warm.bytes.Add(n)
@@ -295,7 +295,7 @@ func (a *readAhead) pass(n int64) {
 			if len(a.visits) == 0 {
 				return
 			}
-			if g := a.visits[0].segment; g.convert {
+			if g := a.visits[0].segment; g.converts() {
 				a.store.find(g)
 				for k := range g.pieces {
 					a.ranges = append(a.ranges, g.pieces[k].Ranges...)

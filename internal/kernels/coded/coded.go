@@ -112,7 +112,7 @@ func (k *Kernels) Decode(dst []byte, m *Matrix, row, rows int) {
 	for rows > 0 {
 		b := m.band(row)
 		n := min(rows, b.rows)
-		k.decoder.decode(dst[:n*stride], &b, Groups(m.Cols), n)
+		k.decoder.decode(dst[:n*stride], b, Groups(m.Cols), n)
 		dst, row, rows = dst[n*stride:], row+n, rows-n
 	}
 }
@@ -127,15 +127,15 @@ func (k *Kernels) MulPairs(y []float32, m *Matrix, row int, x []uint32) {
 	for len(y) > 0 {
 		b := m.band(row)
 		n := min(len(y), b.rows)
-		k.pairs.mulPairs(y[:n], &b, x)
+		k.pairs.mulPairs(y[:n], b, x)
 		y, row = y[n:], row+n
 	}
 }
 
 type decoder interface {
-	decode(dst []byte, b *band, groups, rows int)
+	decode(dst []byte, b band, groups, rows int)
 }
 
 type pairer interface {
-	mulPairs(y []float32, b *band, x []uint32)
+	mulPairs(y []float32, b band, x []uint32)
 }

@@ -33,12 +33,12 @@ type (
 // kernels, since it cannot inside one.
 
 //go:noinline
-func (avx2) decode(dst []byte, b *band, groups, rows int) {
+func (avx2) decode(dst []byte, b band, groups, rows int) {
 	avx2Decode(asm.Bytes(b.tables), asm.Bytes(b.groups), asm.Bytes(b.exceptions), asm.Bytes(dst), int64(groups), int64(rows))
 }
 
 //go:noinline
-func (avx512) decode(dst []byte, b *band, groups, rows int) {
+func (avx512) decode(dst []byte, b band, groups, rows int) {
 	avx512Decode(asm.Bytes(b.tables), asm.Bytes(b.groups), asm.Bytes(b.exceptions), asm.Bytes(dst), int64(groups), int64(rows))
 }
 
@@ -48,7 +48,7 @@ const (
 )
 
 // mulPairs prefetches the rows that follow, and in parts the tables and the first exceptions of the next band.
-func (avx512) mulPairs(y []float32, b *band, x []uint32) {
+func (avx512) mulPairs(y []float32, b band, x []uint32) {
 	own := len(x) * 2 / GroupColumns * groupBytes
 	for r := 0; r < len(y); {
 		n, ahead, head := 1, farAhead, max(b.rows-r, 0)*own
@@ -59,7 +59,7 @@ func (avx512) mulPairs(y []float32, b *band, x []uint32) {
 			}
 		}
 		head += (BandRows - b.rows + r) % BandRows / n * (n * 64)
-		pairsOfRows(n, b, r, r*own, x, y[r:r+n], ahead, head)
+		pairsOfRows(n, &b, r, r*own, x, y[r:r+n], ahead, head)
 		r += n
 	}
 }

@@ -7,7 +7,7 @@ import (
 // goDecoder is the reference.
 type goDecoder struct{}
 
-func (goDecoder) decode(dst []byte, b *band, groups, rows int) {
+func (goDecoder) decode(dst []byte, b band, groups, rows int) {
 	for r := range rows {
 		table := (*[tableBytes]byte)(b.tables[r*tableBytes:])
 		for g := range groups {

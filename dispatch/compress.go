@@ -1,0 +1,165 @@
+package dispatch
+
+import (
+	"errors"
+
+	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/meta"
+)
+
+// Compression says when bfloat16 weights are coded in about three quarters of their bytes. Coded weights
+// give the same answers bit for bit.
+type Compression uint8
+
+// The choices of compression.
+const (
+	CompressNone  Compression = iota // use weights as stored
+	CompressAuto                     // code them where all of them then fit in memory, and otherwise would not
+	CompressExact                    // code all weights that get a tenth smaller or more
+)
+
+// ParseCompression returns the compression called auto, exact or none.
+func ParseCompression(name string) (Compression, bool) {
+	switch name {
+	case "none", "":
+		return CompressNone, true
+	case "auto":
+		return CompressAuto, true
+	case "exact":
+		return CompressExact, true
+	}
+	return CompressNone, false
+}
+
+// String returns the name that [ParseCompression] reads.
+func (c Compression) String() string {
+	switch c {
+	case CompressAuto:
+		return "auto"
+	case CompressExact:
+		return "exact"
+	}
+	return "none"
+}
+
+// loadedAs is the format that weights are converted or coded to, or QuantNone.
+func (o *Options) loadedAs() meta.QuantFormat {
+	if o.coded {
+		return meta.QuantCoded
+	}
+	return o.Quantize
+}
+
+// loadedBytes returns the sizes of parameters that are converted or coded when they are loaded.
+func (o *Options) loadedBytes(skeleton *meta.Model) map[*meta.Param]int64 {
+	if o.coded {
+		return skeleton.Root.Coded(o.mostCoded())
+	}
+	return skeleton.Root.LoadedBytes(o.Quantize, true)
+}
+
+// mostCoded is the share of its size up to which a coded matrix is used.
+func (o *Options) mostCoded() float64 {
+	if o.codedShare > 0 {
+		return o.codedShare
+	}
+	return meta.CodedShare
+}
+
+// LoadedAs returns the format that weights are converted to when they are loaded: that of Quantize,
+// QuantCoded after a [Plan] that codes them, or QuantNone.
+func (o *Options) LoadedAs() meta.QuantFormat { return o.loadedAs() }
+
+// LoadedAs is the format that the model's weights are converted to when they are loaded; QuantCoded if
+// they are coded.
+func (m *Model) LoadedAs() meta.QuantFormat { return m.options.loadedAs() }
+
+// mayCode reports whether it is open if weights are coded.
+func (o *Options) mayCode(skeleton *meta.Model) bool {
+	return o.Compress != CompressNone && !o.coded && o.Quantize == meta.QuantNone && len(skeleton.Root.Coded(o.mostCoded())) > 0
+}
+
+// withCodes has weights coded if that was asked for and no plan has decided it.
+func (o Options) withCodes(skeleton *meta.Model) Options {
+	o.coded = o.coded || o.Compress == CompressExact && o.mayCode(skeleton)
+	return o
+}
+
+// planCoded is [Plan] with coded weights if o asks for them, or if they fit in memory and plain ones do
+// not. Weights that would be coded on disk without a folder for the file stay as they are.
+func planCoded(skeleton *meta.Model, o Options) (devicemap.Plan, Options, error) {
+	coded := o
+	coded.coded = true
+	if o.Compress == CompressExact {
+		plan, planned, err := planAs(skeleton, coded)
+		var folder *QuantizeError
+		if errors.As(err, &folder) {
+			o.Compress = CompressNone
+			if plan, planned, err = planAs(skeleton, o); err == nil {
+				plan.Warnings = append(plan.Warnings, "weights are not coded: some are on disk, where coded weights come from a folder, and none is named (--cache-dir)")
+			}
+		}
+		return plan, planned, err
+	}
+	o.Compress = CompressNone
+	plan, planned, err := planAs(skeleton, o)
+	if err != nil || !onDisk(&plan) {
+		return plan, planned, err
+	}
+	smaller, with, err := planAs(skeleton, coded)
+	if err != nil || onDisk(&smaller) || usesGPU(&plan) {
+		return plan, planned, nil
+	}
+	return smaller, with, nil
+}
+
+// onDisk reports whether a plan has weights on disk.
+func onDisk(plan *devicemap.Plan) bool {
+	return plan.Device(devicemap.Disk).WeightsBytes > 0
+}
+
+// codedShare is the size of coded weights over that of plain ones, for all matrices together.
+func codedShare(skeleton *meta.Model) float64 {
+	var plain, saved int64
+	for _, p := range skeleton.Root.AllParams() {
+		if len(p.Shape) >= 2 && p.SameAs == nil {
+			plain += p.Bytes()
+		}
+	}
+	for p, n := range skeleton.Root.Coded(meta.CodedShare) {
+		saved += p.Bytes() - n
+	}
+	if plain == 0 {
+		return 1
+	}
+	return 1 - float64(saved)/float64(plain)
+}
+
+// A Coding says what coded weights of a plan are, see [Options.Compress].
+type Coding struct {
+	PlainBytes int64 `json:"plain_bytes"` // of all weights, as stored
+	Bytes      int64 `json:"bytes"`       // of all weights, coded
+	LimitBytes int64 `json:"limit_bytes"` // of the cpu
+	Fits       bool  `json:"fits"`        // in memory, all of them
+}
+
+// CodingOf returns what the plan of o, which Plan has returned, codes; nil if it codes nothing.
+func CodingOf(skeleton *meta.Model, plan *devicemap.Plan, o *Options) *Coding {
+	if !o.coded {
+		return nil
+	}
+	c := &Coding{LimitBytes: plan.Device(devicemap.CPU).LimitBytes, Fits: !onDisk(plan)}
+	coded := skeleton.Root.Coded(o.mostCoded())
+	for _, p := range skeleton.Root.AllParams() {
+		if p.SameAs != nil {
+			continue
+		}
+		n := p.Bytes()
+		c.PlainBytes += n
+		if coded[p] > 0 {
+			n = coded[p]
+		}
+		c.Bytes += n
+	}
+	return c
+}
