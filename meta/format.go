@@ -376,20 +376,6 @@ func (f QuantFormat) BlockBytes() int64 {
 // blocks.
 func (f QuantFormat) BlockColumns() int { return f.Row().Codes.Columns }
 
-// ParseQuantize returns the format that Heft converts weights to by its name in GGUF: QuantQ8
-// or QuantQ4, QuantNone for "" and "none". ok is false for other names.
-func ParseQuantize(name string) (f QuantFormat, ok bool) {
-	if name == "" {
-		return QuantNone, true
-	}
-	for f := range quantFormats {
-		if row := f.Row(); row.Name == name && (row.Convert || f == QuantNone) {
-			return f, true
-		}
-	}
-	return QuantNone, false
-}
-
 // FloatScales reports whether the format has scales of its own that are always floating-point numbers.
 func (r *Format) FloatScales() bool {
 	return r.Scales.exists() && r.Scales.Reads(Float32) && !r.Scales.Reads(Uint8)

@@ -75,3 +75,17 @@ func (m *Module) LoadedBytes(f QuantFormat, whole bool) map[*Param]int64 {
 	}
 	return out
 }
+
+// ParseQuantize returns the format that Heft converts weights to by its name in GGUF: QuantQ8
+// or QuantQ4, QuantNone for "" and "none". ok is false for other names.
+func ParseQuantize(name string) (f QuantFormat, ok bool) {
+	if name == "" {
+		return QuantNone, true
+	}
+	for f := range quantFormats {
+		if row := f.Row(); row.Name == name && (row.Convert || f == QuantNone) {
+			return f, true
+		}
+	}
+	return QuantNone, false
+}
