@@ -57,16 +57,24 @@ func (c *Chat) SpecialToken(role string) string { return c.set.SpecialTokens[rol
 // does not know it, and text parts of a content are joined where the template knows no parts. The
 // conversation is not changed. Errors are a [*TemplateError], or about JSON in the conversation.
 func (c *Chat) Render(conv Conversation) (string, error) {
+	prompt, _, err := c.RenderGenerations(conv)
+	return prompt, err
+}
+
+// RenderGenerations is [Chat.Render] that also returns the half-open byte ranges of the prompt that
+// the template marks as the assistant's, with {% generation %} blocks. They are nil if it marks
+// none, or marks them inside macros, and with ContinueFinalMessage.
+func (c *Chat) RenderGenerations(conv Conversation) (string, [][2]int, error) {
 	if !c.HasTemplate() {
-		return "", &TemplateError{Message: "the model has no chat template", Unusable: true}
+		return "", nil, &TemplateError{Message: "the model has no chat template", Unusable: true}
 	}
 	r, err := conv.request()
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
 	template, err := c.set.Template(r.Tools)
 	if err != nil {
-		return "", public(err)
+		return "", nil, public(err)
 	}
 	r.SpecialTokens = c.set.SpecialTokens
 	if !conv.Exact {
@@ -75,8 +83,8 @@ func (c *Chat) Render(conv Conversation) (string, error) {
 			r.Messages = joinParts(r.Messages)
 		}
 	}
-	prompt, err := template.Render(r)
-	return prompt, public(err)
+	prompt, generations, err := template.RenderGenerations(r)
+	return prompt, generations, public(err)
 }
 
 // request decodes the conversation.

@@ -20,6 +20,8 @@ type dataFlags struct {
 	Sequence    int      `help:"Cut sequences to this many tokens." default:"512"`
 	Pack        bool     `help:"Join texts into full sequences, for speed. Texts attend to each other."`
 	LearnPrompt bool     `help:"Learn prompts and the messages of users, too."`
+	LastAnswer  bool     `help:"Learn only the last answer of a conversation."`
+	StrictData  bool     `help:"Stop at a record that cannot be used, instead of skipping it."`
 }
 
 // texts is all data of a run as token ids.
@@ -42,7 +44,7 @@ func (j *job) read() error {
 	if err := j.fitContext(config); err != nil {
 		return err
 	}
-	o := data.TextOptions{LearnPrompt: j.LearnPrompt}
+	o := data.TextOptions{LearnPrompt: j.LearnPrompt, LastAnswer: j.LastAnswer}
 	if id, ok := end(tokenizer, config); ok {
 		o.EOS = &id
 	}
@@ -103,25 +105,45 @@ func (j *job) tokenize(path string, tokenizer *data.Tokenizer, o data.TextOption
 	}
 	defer records.Close()
 	sequences := make([]data.Sequence, records.Len())
+	unusable := make([]error, records.Len())
 	err = parallel(len(sequences), func(i int) error {
 		r, err := records.At(i)
-		if err != nil {
+		if err == nil {
+			if sequences[i], err = r.Tokenize(tokenizer, tokenizer, o); err != nil {
+				err = fmt.Errorf("%s: line %d: %w", path, records.Line(i), err)
+			}
+		}
+		if err != nil && j.StrictData {
 			return err
 		}
-		if sequences[i], err = r.Tokenize(tokenizer, tokenizer, o); err != nil {
-			return fmt.Errorf("%s: record %d: %w", path, i+1, err)
+		if unusable[i] = err; err != nil {
+			sequences[i] = data.Sequence{}
+			return nil
 		}
 		if id := slices.Max(append([]int32{0}, sequences[i].IDs...)); j.vocab > 0 && int(id) >= j.vocab {
-			return fmt.Errorf("%s: record %d: the tokenizer gives id %d, but the model has %d ids; use the tokenizer of this model", path, i+1, id, j.vocab)
+			return fmt.Errorf("%s: line %d: the tokenizer gives id %d, but the model has %d ids; use the tokenizer of this model", path, records.Line(i), id, j.vocab)
 		}
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
+	return j.usable(path, sequences, unusable, cuts)
+}
+
+// usable leaves out records that failed or have no label to learn, says how many, and cuts long
+// sequences if asked. It fails if all records failed.
+func (j *job) usable(path string, sequences []data.Sequence, failed []error, cuts bool) (data.Slice[data.Sequence], error) {
 	var all data.Slice[data.Sequence]
-	var cut, empty int
-	for _, s := range sequences {
+	var cut, empty, skipped int
+	var reason error
+	for i, s := range sequences {
+		if failed[i] != nil {
+			if skipped++; reason == nil {
+				reason = failed[i]
+			}
+			continue
+		}
 		if len(s.IDs) > j.Sequence && cuts {
 			s.IDs, s.Labels = s.IDs[:j.Sequence], s.Labels[:j.Sequence]
 			cut++
@@ -131,6 +153,12 @@ func (j *job) tokenize(path string, tokenizer *data.Tokenizer, o data.TextOption
 			continue
 		}
 		all = append(all, s)
+	}
+	if skipped > 0 && skipped == len(sequences) {
+		return nil, cmdline.Misusef("no record of %s can be used: %w", path, reason)
+	}
+	if skipped > 0 {
+		j.log.Warn("records that cannot be used are skipped: --strict-data stops instead", "file", path, "skipped", skipped, "of", len(sequences), "first", reason)
 	}
 	if cut > 0 || empty > 0 {
 		j.log.Warn("data", slog.String("file", path), slog.Int("cut", cut), slog.Int("without_a_label", empty))

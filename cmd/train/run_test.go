@@ -443,7 +443,7 @@ func TestWhatIsWrongIsSaidAtOnce(t *testing.T) {
 		}
 	}
 	status, _, stderr = command(t, slices.Concat(base, []string{"--data", odd, "--output", filepath.Join(t.TempDir(), "out")})...)
-	if status == 0 || !strings.Contains(stderr, "odd.jsonl: record 2: the tokenizer gives id") {
+	if status == 0 || !strings.Contains(stderr, "odd.jsonl: line 2: the tokenizer gives id") {
 		t.Errorf("another model's tokenizer: %d, %s", status, stderr)
 	}
 }

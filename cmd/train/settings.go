@@ -28,6 +28,7 @@ type settings struct {
 	Data           []string `json:"data_sha256"`
 	Pack           bool     `json:"pack"`
 	LearnPrompt    bool     `json:"learn_prompt"`
+	LastAnswer     bool     `json:"last_answer,omitempty"`
 	Sequence       int      `json:"sequence"`
 	Batch          int      `json:"batch"`
 	Accumulation   int      `json:"gradient_accumulation_steps"`
@@ -47,7 +48,7 @@ type settings struct {
 }
 
 func (j *job) settings() (settings, error) {
-	s := settings{Pack: j.Pack, LearnPrompt: j.LearnPrompt, Sequence: j.Sequence, Batch: j.Batch,
+	s := settings{Pack: j.Pack, LearnPrompt: j.LearnPrompt, LastAnswer: j.LastAnswer, Sequence: j.Sequence, Batch: j.Batch,
 		Accumulation: j.GradientAccumulationSteps, Processes: j.ranks, Epochs: j.Epochs, MaxSteps: j.MaxSteps, MaxGradNorm: j.MaxGradNorm,
 		LearningRate: j.rate(), Scheduler: j.LRScheduler, WarmupSteps: j.WarmupSteps, WarmupRatio: j.WarmupRatio, WeightDecay: j.WeightDecay,
 		Seed: j.Seed, MixedPrecision: j.MixedPrecision, LoRA: j.LoRA}

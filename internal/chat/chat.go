@@ -162,28 +162,37 @@ func (r *Request) SetKwargs(kwargs *Dict) error {
 
 // Render makes the prompt of a conversation. The error is an [Error].
 func (t *Template) Render(r Request) (string, error) {
+	prompt, _, err := t.RenderGenerations(r)
+	return prompt, err
+}
+
+// RenderGenerations is [Template.Render] that also returns the half-open byte ranges of the prompt
+// that the template's generation blocks wrote. They are nil if it has none, and if their places are
+// not known.
+func (t *Template) RenderGenerations(r Request) (string, [][2]int, error) {
 	messages, err := r.prepare()
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
 	var next *continuation
 	if r.ContinueField != "" {
 		if next, err = continueLast(messages, r.ContinueField, t.Source()); err != nil {
-			return "", err
+			return "", nil, err
 		}
 	}
 	now := r.Now
 	if now.IsZero() {
 		now = time.Now()
 	}
-	prompt, err := t.t.Render(r.variables(messages), now, r.Limits)
+	prompt, generations, err := t.t.RenderGenerations(r.variables(messages), now, r.Limits)
 	if err != nil {
-		return "", fromEngine(err)
+		return "", nil, fromEngine(err)
 	}
 	if next != nil {
-		return next.cut(prompt)
+		prompt, err = next.cut(prompt)
+		return prompt, nil, err
 	}
-	return prompt, nil
+	return prompt, generations, nil
 }
 
 // variables returns what the template sees.

@@ -160,6 +160,9 @@ func (d *JSONL) measure() error {
 func (d *JSONL) Len() int     { return len(d.places) }
 func (d *JSONL) Close() error { return d.file.Close() }
 
+// Line returns the number of the line that record i begins at, from 1.
+func (d *JSONL) Line(i int) int { return d.places[i].number }
+
 func (d *JSONL) At(i int) (Record, error) {
 	if i < 0 || i >= len(d.places) {
 		return Record{}, fmt.Errorf("data: got record %d, want 0 to %d", i, len(d.places)-1)

@@ -2,11 +2,9 @@ package data
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"unicode/utf8"
 )
 
@@ -54,7 +52,7 @@ type TextOptions struct {
 	EOS *int32
 	// LearnPrompt counts the labels of prompts, too.
 	LearnPrompt bool
-	// LastAnswer learns only a conversation's last answer.
+	// LastAnswer learns only a conversation's last answer. An answer is one message.
 	LastAnswer bool
 }
 
@@ -119,102 +117,6 @@ func masked(ids []int32, spans [][2]int, ranges [][2]int) (Sequence, error) {
 		}
 	}
 	return s, nil
-}
-
-// ErrUnstable says that a template renders the beginning of a conversation differently when more
-// messages follow, so that answers cannot be located. TextOptions.LastAnswer may help.
-var ErrUnstable = errors.New("data: the template renders earlier messages differently in a longer conversation")
-
-// TokenizeChat makes a sequence of a conversation. The assistant's messages are learned, up to the
-// template's end of message.
-func TokenizeChat(e Encoder, t Template, messages []json.RawMessage, tools json.RawMessage, o TextOptions) (Sequence, error) {
-	full, err := t.Render(messages, tools, false)
-	if err != nil {
-		return Sequence{}, fmt.Errorf("data: render: %w", err)
-	}
-	ranges := [][2]int{{0, utf8.RuneCountInString(full)}}
-	if !o.LearnPrompt {
-		if ranges, err = answers(t, messages, tools, full, o.LastAnswer); err != nil {
-			return Sequence{}, err
-		}
-	}
-	ids, spans, err := e.Encode(full, false)
-	if err != nil {
-		return Sequence{}, fmt.Errorf("data: tokenize: %w", err)
-	}
-	s, err := masked(ids, spans, ranges)
-	if err != nil {
-		return Sequence{}, err
-	}
-	return o.finish(s), nil
-}
-
-// answers returns the ranges of code points of full that the assistant says.
-func answers(t Template, messages []json.RawMessage, tools json.RawMessage, full string, last bool) ([][2]int, error) {
-	var ranges [][2]int
-	for i := len(messages) - 1; i >= 0; i-- {
-		var m struct{ Role string }
-		if err := json.Unmarshal(messages[i], &m); err != nil {
-			return nil, fmt.Errorf("data: message %d: %w", i, err)
-		}
-		if m.Role != "assistant" {
-			continue
-		}
-		lo, hi, err := answer(t, messages[:i+1], tools, full, i == len(messages)-1)
-		if err != nil {
-			return nil, fmt.Errorf("%w (message %d)", err, i)
-		}
-		ranges = append(ranges, [2]int{utf8.RuneCountInString(full[:lo]), utf8.RuneCountInString(full[:hi])})
-		if last {
-			break
-		}
-	}
-	return ranges, nil
-}
-
-// answer finds the last of messages in full, in bytes. It begins where the header of
-// an answer ends, as far as the template then writes the same.
-func answer(t Template, messages []json.RawMessage, tools json.RawMessage, full string, whole bool) (lo, hi int, err error) {
-	hi = len(full)
-	if !whole {
-		upto, err := t.Render(messages, tools, false)
-		if err != nil {
-			return 0, 0, fmt.Errorf("data: render: %w", err)
-		}
-		if !strings.HasPrefix(full, upto) {
-			return 0, 0, ErrUnstable
-		}
-		hi = len(upto)
-	}
-	before := messages[:len(messages)-1]
-	if len(before) == 0 {
-		return 0, hi, nil
-	}
-	rest, err := t.Render(before, tools, false)
-	if err != nil {
-		return 0, 0, fmt.Errorf("data: render: %w", err)
-	}
-	header, err := t.Render(before, tools, true)
-	if err != nil {
-		return 0, 0, fmt.Errorf("data: render: %w", err)
-	}
-	lo = common(header, full)
-	if lo < len(rest) && common(rest, full) < len(rest) {
-		return 0, 0, ErrUnstable
-	}
-	return min(max(lo, len(rest)), hi), hi, nil
-}
-
-// common returns the length of the longest prefix of whole runes that a and b share.
-func common(a, b string) int {
-	n := 0
-	for n < len(a) && n < len(b) && a[n] == b[n] {
-		n++
-	}
-	for n > 0 && n < len(b) && !utf8.RuneStart(b[n]) {
-		n--
-	}
-	return n
 }
 
 // PackOptions say how sequences share blocks.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -56,7 +57,7 @@ func shown(s Sequence) string {
 }
 
 // chatty renders <u>…</u> and <a>…</a>; its variants misbehave.
-type chatty struct{ think, forget bool }
+type chatty struct{ think, forget, shout bool }
 
 func (c chatty) Render(messages []json.RawMessage, _ json.RawMessage, prompt bool) (string, error) {
 	var b strings.Builder
@@ -71,6 +72,10 @@ func (c chatty) Render(messages []json.RawMessage, _ json.RawMessage, prompt boo
 		tag := m.Role[:1]
 		if c.forget && i < len(messages)-1 && tag == "a" {
 			m.Content = "…"
+		}
+		if c.shout {
+			m.Content = strings.ToUpper(m.Content)
+			tag += strconv.Itoa(len(messages))
 		}
 		fmt.Fprintf(&b, "<%s>%s</%s>", tag, m.Content, tag)
 	}
@@ -115,6 +120,9 @@ func TestWhatIsLearnedOfAText(t *testing.T) {
 			return TokenizeChat(letters{}, chatty{forget: true}, talk, nil, o)
 		}, TextOptions{LastAnswer: true},
 			"[<u>hé</u><a>…</a><u>hi</u><a>]ha</a>"},
+		{"answers that the template leaves out", func(o TextOptions) (Sequence, error) {
+			return TokenizeChat(letters{}, chatty{forget: true}, talk, nil, o)
+		}, TextOptions{}, "[<u>hé</u><a>…</a><u>hi</u><a>]ha</a>"},
 		{"header that begins a thought", func(o TextOptions) (Sequence, error) {
 			return TokenizeChat(letters{}, chatty{think: true}, talk[:2], nil, o)
 		}, TextOptions{}, "[<u>hé</u><a>]ho</a>"},
@@ -128,7 +136,7 @@ func TestWhatIsLearnedOfAText(t *testing.T) {
 			t.Errorf("%s: %s, %v; want %s", c.name, shown(got), err, c.want)
 		}
 	}
-	if _, err := TokenizeChat(letters{}, chatty{forget: true}, talk, nil, TextOptions{}); !errors.Is(err, ErrUnstable) {
+	if _, err := TokenizeChat(letters{}, chatty{shout: true}, talk, nil, TextOptions{}); !errors.Is(err, ErrUnstable) {
 		t.Errorf("an unstable template: %v", err)
 	}
 }

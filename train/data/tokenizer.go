@@ -16,8 +16,8 @@ type Tokenizer struct {
 }
 
 var (
-	_ Encoder  = (*Tokenizer)(nil)
-	_ Template = (*Tokenizer)(nil)
+	_ Encoder            = (*Tokenizer)(nil)
+	_ GenerationTemplate = (*Tokenizer)(nil)
 )
 
 // NewTokenizer makes a Tokenizer of a tokenizer and a chat that are open already.
@@ -61,18 +61,35 @@ func (t *Tokenizer) Special(role string) (int32, bool) {
 
 // Render implements [Template]. It fails if the model has no chat template.
 func (t *Tokenizer) Render(messages []json.RawMessage, tools json.RawMessage, prompt bool) (string, error) {
+	c, err := conversationOf(messages, tools, prompt)
+	if err != nil {
+		return "", err
+	}
+	return t.chat.Render(c)
+}
+
+// RenderGenerations implements [GenerationTemplate].
+func (t *Tokenizer) RenderGenerations(messages []json.RawMessage, tools json.RawMessage) (string, [][2]int, error) {
+	c, err := conversationOf(messages, tools, false)
+	if err != nil {
+		return "", nil, err
+	}
+	return t.chat.RenderGenerations(c)
+}
+
+func conversationOf(messages []json.RawMessage, tools json.RawMessage, prompt bool) (text.Conversation, error) {
 	c := text.Conversation{AddGenerationPrompt: prompt, Messages: make([]text.Message, len(messages))}
 	for i, m := range messages {
 		if err := c.Messages[i].UnmarshalJSON(m); err != nil {
-			return "", fmt.Errorf("data: message %d: %w", i, err)
+			return c, fmt.Errorf("message %d: %w", i+1, err)
 		}
 	}
 	if len(tools) > 0 {
 		if err := json.Unmarshal(tools, &c.Tools); err != nil {
-			return "", fmt.Errorf("data: tools: %w", err)
+			return c, fmt.Errorf("tools: %w", err)
 		}
 	}
-	return t.chat.Render(c)
+	return c, nil
 }
 
 // TokenizeConversation turns a chat into a sequence. Only the assistant's messages and their ends

@@ -99,10 +99,20 @@ func (c *compiler) generation(s *generationStmt, f frame) execFn {
 	return func(e *env) (signal, error) {
 		text, err := (&macro{code, e}).call(e.st, &args{name: "generation"})
 		if err == nil {
-			err = e.st.write(text.(string))
+			err = e.st.writeGeneration(text.(string))
 		}
 		return sigNone, atLine(err, s.stmtLine())
 	}
+}
+
+// writeGeneration writes the text of a generation block and records its place.
+func (st *state) writeGeneration(text string) error {
+	if st.out != st.root {
+		st.displaced = true
+	} else if text != "" {
+		st.generations = append(st.generations, [2]int{st.out.Len(), st.out.Len() + len(text)})
+	}
+	return st.write(text)
 }
 
 // call binds the arguments as Jinja's Macro does and returns what the body writes.

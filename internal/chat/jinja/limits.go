@@ -54,6 +54,10 @@ type state struct {
 	vars   *Dict            // given by the caller
 	set    map[string]Value // set at the template's top level, for blocks to see
 	blocks map[string]*blockFunc
+
+	root        *strings.Builder // the output that becomes the result
+	generations [][2]int         // byte ranges of root that generation blocks wrote
+	displaced   bool             // a generation block wrote to another output
 }
 
 // work counts n steps.

@@ -33,6 +33,14 @@ func (t *Template) Source() string { return t.source }
 // Render runs the template with vars, whose keys are its variables. now is what
 // strftime_now shows; it is printed in its own location. The error is an [Error].
 func (t *Template) Render(vars *Dict, now time.Time, limits Limits) (string, error) {
+	text, _, err := t.RenderGenerations(vars, now, limits)
+	return text, err
+}
+
+// RenderGenerations is [Template.Render] that also returns the half-open byte ranges of the text
+// that generation blocks wrote, in order. They are nil if a block ran inside a macro or another
+// captured text, whose place in the result is not known.
+func (t *Template) RenderGenerations(vars *Dict, now time.Time, limits Limits) (string, [][2]int, error) {
 	st := &state{
 		limits: limits.withDefaults(),
 		now:    now,
@@ -41,8 +49,12 @@ func (t *Template) Render(vars *Dict, now time.Time, limits Limits) (string, err
 		set:    map[string]Value{},
 		blocks: t.blocks,
 	}
+	st.root = st.out
 	if err := t.main.run(st); err != nil {
-		return "", err
+		return "", nil, err
 	}
-	return st.out.String(), nil
+	if st.displaced {
+		st.generations = nil
+	}
+	return st.out.String(), st.generations, nil
 }

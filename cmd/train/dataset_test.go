@@ -1,0 +1,58 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// turnsTemplate renders earlier answers without their thoughts, as Qwen3's template does.
+const turnsTemplate = `{%- for m in messages %}<{{ m.role }}>{% if m.role == "assistant" and loop.last %}<think></think>{% endif %}{{ m.content }}</s>
+{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}`
+
+// TestOneBadRecordEndedARun: a record that cannot be used ended the run. It is skipped with a count
+// and the first reason, and --strict-data stops.
+func TestOneBadRecordEndedARun(t *testing.T) {
+	dir := tinyModel(t)
+	config := map[string]string{"chat_template": turnsTemplate}
+	b, err := json.Marshal(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "chats.jsonl")
+	const chat = `{"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b"},{"role":"user","content":"c"},{"role":"assistant","content":"d"}]}` + "\n"
+	for path, text := range map[string]string{
+		filepath.Join(dir, "tokenizer_config.json"): string(b), file: chat + "{\"txt\": \"a typo\"}\n" + chat + "{\"messages\": 3}\n" + chat,
+	} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	base := []string{"run", "--model", dir, "--batch", "1", "--max-steps", "2", "--threads", "1", "--data", file}
+	status, _, stderr := command(t, slices.Concat(base, []string{"--output", filepath.Join(t.TempDir(), "out")})...)
+	if status != 0 || !strings.Contains(stderr, "skipped=2 of=5") || !strings.Contains(stderr, "line 2: want text") {
+		t.Errorf("bad records: %d, %s", status, stderr)
+	}
+	if !strings.Contains(stderr, "sequences=3") {
+		t.Errorf("chats of several turns: %s", stderr)
+	}
+	all := stderr[strings.Index(stderr, "learned_tokens="):]
+	status, _, stderr = command(t, slices.Concat(base, []string{"--output", filepath.Join(t.TempDir(), "out"), "--last-answer"})...)
+	if status != 0 || strings.HasPrefix(stderr[strings.Index(stderr, "learned_tokens="):], strings.Fields(all)[0]+" ") {
+		t.Errorf("--last-answer learns as much as all answers: %d, %s", status, stderr)
+	}
+	status, _, stderr = command(t, slices.Concat(base, []string{"--output", filepath.Join(t.TempDir(), "out"), "--strict-data"})...)
+	if status == 0 || !strings.Contains(stderr, "chats.jsonl: line 2: want text") {
+		t.Errorf("--strict-data: %d, %s", status, stderr)
+	}
+	if err := os.WriteFile(file, []byte("{}\n[]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	status, _, stderr = command(t, slices.Concat(base, []string{"--output", filepath.Join(t.TempDir(), "out")})...)
+	if status == 0 || !strings.Contains(stderr, "no record of") || !strings.Contains(stderr, "line 1: want text") {
+		t.Errorf("only bad records: %d, %s", status, stderr)
+	}
+}
