@@ -64,6 +64,9 @@ func (m *Model) generate(ctx context.Context, prompt []int32, o GenerateOptions,
 	var generated []int32
 	for ; left > 0; left-- {
 		id, err := sampler.Next(&params, &source, sample.Step{Prompt: prompt, Generated: generated}, logits)
+		if errors.Is(err, sample.ErrNotFinite) {
+			err = m.Explain(err)
+		}
 		if err != nil {
 			return err
 		}

@@ -381,6 +381,9 @@ func (r *Format) FloatScales() bool {
 	return r.Scales.exists() && r.Scales.Reads(Float32) && !r.Scales.Reads(Uint8)
 }
 
+// PowerScales reports whether scales are powers of two in a byte, of which 255 is a NaN.
+func (r *Format) PowerScales() bool { return r.powers }
+
 // HasGlobal reports whether the format has a number for the whole matrix.
 func (r *Format) HasGlobal() bool { return r.Global.exists() }
 

@@ -133,7 +133,11 @@ func (t *tree) assume(s *TensorSource, shape []int, w weightPlace) {
 	if slices.ContainsFunc(t.excluded, func(e exclusion) bool { return e.matches(module) }) {
 		return
 	}
-	for _, f := range t.formats {
+	form := t.quantised.of(module)
+	if form == nil {
+		return
+	}
+	for _, f := range form.formats {
 		if row := f.Row(); row.weights == nil || !row.weights(w) {
 			continue
 		}
@@ -207,7 +211,7 @@ func codesOf(d DType) bool {
 // coded returns s in the form of format f. ok is false if the header has no such tensors. Without a
 // header they are assumed to exist.
 func (t *tree) coded(s TensorSource, f QuantFormat, shape []int, inOut bool, header CheckpointHeader) (TensorSource, bool) {
-	row := f.Row()
+	row, form := f.Row(), t.formOf(s)
 	base, ok := row.names(s.Tensor)
 	if !ok {
 		return s, false
@@ -223,10 +227,10 @@ func (t *tree) coded(s TensorSource, f QuantFormat, shape []int, inOut bool, hea
 	case OutputsFirst:
 		out.Transposed = inOut
 	}
-	if row.Zeros.exists() && (header != nil || !row.Zeros.Optional || t.zeros) {
+	if row.Zeros.exists() && (header != nil || !row.Zeros.Optional || form.zeros) {
 		q.Zeros = base + row.Zeros.Suffix
 	}
-	if row.Index.exists() && (header != nil || !t.inOrder || row.Codes.Flat && t.zeros) {
+	if row.Index.exists() && (header != nil || !form.inOrder || row.Codes.Flat && form.zeros) {
 		q.Index = base + row.Index.Suffix
 	}
 	if row.Global.exists() {
@@ -234,7 +238,7 @@ func (t *tree) coded(s TensorSource, f QuantFormat, shape []int, inOut bool, hea
 	}
 	var scales []int
 	if header != nil {
-		if scales, ok = t.present(s, q, row); !ok {
+		if scales, ok = t.present(s, q, row, form); !ok {
 			return s, false
 		}
 	}
@@ -243,20 +247,28 @@ func (t *tree) coded(s TensorSource, f QuantFormat, shape []int, inOut bool, hea
 	if len(whole) < 2 {
 		return s, false
 	}
-	q.Rows, q.Columns = row.groupOf(&t.quantised, whole[len(whole)-2], whole[len(whole)-1], scales)
+	q.Rows, q.Columns = row.groupOf(form, whole[len(whole)-2], whole[len(whole)-1], scales)
 	if row.zeroBias != nil {
-		q.ZeroBias = row.zeroBias(&t.quantised)
+		q.ZeroBias = row.zeroBias(form)
 	}
 	if row.Codes.Flat {
 		q.Width = whole[len(whole)-1]
 		if header == nil {
 			q.State = usualState
-			if t.zeros {
+			if form.zeros {
 				q.ScaleDType = Uint8
 			}
 		}
 	}
 	return out, true
+}
+
+// formOf returns what the config says of the weight that s fills.
+func (t *tree) formOf(s TensorSource) *quantised {
+	if form := t.quantised.of(strings.TrimSuffix(s.at(0), ".weight")); form != nil {
+		return form
+	}
+	return &t.quantised
 }
 
 // companion returns the name of a companion of s: the one of its two names that the header has, or that the config's
@@ -309,7 +321,7 @@ func (t *tree) stored(sources []TensorSource, shape []int, dtype DType) int64 {
 
 // present takes the companions of q that the header has, and the dtype of its scales, whose shape it returns. ok is
 // false if a tensor of codes lacks the companions that make it one.
-func (t *tree) present(s TensorSource, q *Quant, row *Format) (scales []int, ok bool) {
+func (t *tree) present(s TensorSource, q *Quant, row *Format, form *quantised) (scales []int, ok bool) {
 	scales, d, ok := t.first(s.with(q.Scales))
 	if ok {
 		q.ScaleDType = d
@@ -326,10 +338,11 @@ func (t *tree) present(s TensorSource, q *Quant, row *Format) (scales []int, ok 
 		}
 		q.State = int(Elements(state))
 	}
-	if _, _, ok := t.first(s.with(q.Index)); !ok {
+	needed := row.Codes.Flat && d == Uint8 // scales of scales
+	if _, _, ok := t.first(s.with(q.Index)); !ok && !needed {
 		q.Index = ""
 	}
-	if _, _, ok := t.first(s.with(q.Zeros)); !ok && row.Zeros.Optional && !t.zeros {
+	if _, _, ok := t.first(s.with(q.Zeros)); !ok && row.Zeros.Optional && !needed && (row.Codes.Flat || !form.zeros) {
 		q.Zeros = ""
 	}
 	if scales == nil {

@@ -6,8 +6,47 @@ import (
 	"slices"
 )
 
-// readCompressedTensors reads the config groups of compressed-tensors. Headers tell which group a weight is in; without
-// them a weight has the format of the first group that can hold it.
+// A configGroup is what compressed-tensors says of the weights of some modules.
+type configGroup struct {
+	names   []exclusion // of modules
+	classes bool        // all linear maps
+	form    *quantised
+}
+
+// of returns what the config says of a module's weight: q itself, unless the config has groups. It is nil for a module
+// that no group names. As in the reference, names count before classes.
+func (q *quantised) of(module string) *quantised {
+	if q.groups == nil {
+		return q
+	}
+	for _, g := range q.groups {
+		if slices.ContainsFunc(g.names, func(e exclusion) bool { return e.matches(module) }) {
+			return g.form
+		}
+	}
+	for _, g := range q.groups {
+		if g.classes {
+			return g.form
+		}
+	}
+	return nil
+}
+
+// targets reads the modules of a group.
+func (g *configGroup) targets(list []any) {
+	var names quantised
+	for _, v := range list {
+		if name, _ := v.(string); name == "Linear" {
+			g.classes = true
+		} else {
+			names.exclude(map[string]any{"ignore": []any{v}})
+		}
+	}
+	g.names = names.excluded
+	g.classes = g.classes || len(list) == 0
+}
+
+// readCompressedTensors reads the config groups of compressed-tensors. Each is judged by its own flags.
 func (q *quantised) readCompressedTensors(f *fields, c map[string]any) {
 	q.head, q.otherNames, q.rows, q.columns = true, true, 0, 0
 	if s, _ := c["sparsity_config"].(map[string]any); s != nil && s["format"] != nil && s["format"] != "dense" {
@@ -33,7 +72,22 @@ func (q *quantised) readCompressedTensors(f *fields, c map[string]any) {
 		if format == "" {
 			format, _ = c["format"].(string)
 		}
-		q.compressedGroup(f, field+".weights", format, weights)
+		form := *q
+		form.formats, form.groups = nil, nil
+		form.compressedGroup(f, field+".weights", format, weights)
+		g := configGroup{form: &form}
+		targets, _ := group["targets"].([]any)
+		g.targets(targets)
+		q.groups = append(q.groups, g)
+		for _, found := range form.formats {
+			if !slices.Contains(q.formats, found) {
+				q.formats = append(q.formats, found)
+			}
+		}
+	}
+	if len(q.groups) == 1 && q.groups[0].classes { // one form of all weights
+		form := *q.groups[0].form
+		*q = form
 	}
 }
 

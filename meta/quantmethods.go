@@ -40,6 +40,7 @@ type quantised struct {
 	bias          int           // of QuantGPTQ's zeros
 	excluded      []exclusion   // modules that are not quantised
 	head          bool          // lm_head is quantised as well
+	groups        []configGroup // of compressed-tensors; nil for one form of all weights
 }
 
 // usualQuantised has the sizes and conventions that most published models have.

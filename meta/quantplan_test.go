@@ -202,3 +202,38 @@ func TestEveryFormatHasAWholeRow(t *testing.T) {
 		}
 	}
 }
+
+// TestGroupsOfWeightsSharedFlags: the zero points, group sizes and formats of one config group counted for all.
+func TestGroupsOfWeightsSharedFlags(t *testing.T) {
+	config := func(groups string) string {
+		return `{"model_type": "llama", "hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 100, "torch_dtype": "bfloat16",
+			"quantization_config": {"quant_method": "compressed-tensors", "format": "mixed-precision", "ignore": ["lm_head", "model.layers.1.mlp.down_proj"], "config_groups": {` + groups + `}}}`
+	}
+	const (
+		attention = `"group_0": {"targets": ["re:.*self_attn.*"], "format": "int-quantized", "weights": {"num_bits": 8, "type": "int", "strategy": "channel", "symmetric": false}}`
+		named     = `"group_2": {"targets": ["model.layers.0.mlp.up_proj"], "format": "float-quantized", "weights": {"num_bits": 8, "type": "float", "strategy": "tensor", "symmetric": true}}`
+		linear    = `"group_1": {"targets": ["Linear"], "format": "pack-quantized", "weights": {"num_bits": 4, "type": "int", "strategy": "group", "group_size": 64, "symmetric": true}}`
+	)
+	for _, groups := range []string{attention + "," + linear + "," + named, linear + "," + named + "," + attention} {
+		m := modelOf(t, config(groups), nil)
+		for module, want := range map[string]string{
+			"model.layers.0.self_attn.q_proj": "int8 1×256 zeros", "model.layers.1.self_attn.o_proj": "int8 1×256 zeros",
+			"model.layers.0.mlp.up_proj": "fp8 1073741824×256", "model.layers.1.mlp.up_proj": "int4 packed 1×64",
+			"model.layers.1.mlp.down_proj": "none", "lm_head": "none",
+		} {
+			got := "none"
+			if q := m.Root.Find(module).Param("weight").Sources[0].Quant; q != nil {
+				if got = fmt.Sprintf("%v %d×%d", q.Format, q.Rows, q.Columns); q.Zeros != "" {
+					got += " zeros"
+				}
+			}
+			if got != want {
+				t.Errorf("%s is %s, want %s", module, got, want)
+			}
+		}
+	}
+	only := modelOf(t, config(attention), nil)
+	if q := only.Root.Find("model.layers.0.mlp.up_proj").Param("weight").Sources[0].Quant; q != nil {
+		t.Errorf("a weight that no group names is stored as %v", q.Format)
+	}
+}

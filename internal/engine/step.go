@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -183,12 +184,18 @@ func (e *Engine) choose(c *choice, logits []float32, now time.Time) error {
 	return e.force(c, now)
 }
 
+// An explainer is a Model that finds the reason for logits that are not finite.
+type explainer interface{ Explain(error) error }
+
 // next chooses a token. Log-probabilities come first: they are of the logits as they are.
 func (e *Engine) next(c *choice, logits []float32) (Event, error) {
 	s, r := c.stream, &c.stream.request
 	id, err := e.sampler.Next(&r.Params, &c.src, c.choosable(), logits)
 	if err == nil {
 		err = c.accept(id)
+	}
+	if x, ok := e.model.(explainer); ok && errors.Is(err, sample.ErrNotFinite) {
+		err = x.Explain(err)
 	}
 	ev := Event{Choice: c.index, Token: id}
 	if err == nil && r.LogProbs {
