@@ -73,3 +73,38 @@ func TestMessagesBudgetWasNotEnforced(t *testing.T) {
 		t.Errorf("status %d, %v", status, m)
 	}
 }
+
+// TestABegunMarkerWasForcedWhole: a budget that ends while the model spells the marker lets it end the marker; the
+// beginning stayed in the reasoning.
+func TestABegunMarkerWasForcedWhole(t *testing.T) {
+	s := serve(t, generatetest.Speaking(t, generatetest.Speaker{Template: hermesTemplate, Says: "<think>one</think>Yes."}, engine.Options{}))
+	for budget := range 12 {
+		status, whole := s.object(http.MethodPost, "/v1/chat/completions", obj{"messages": []obj{{"role": "user", "content": "Hi"}}, "max_tokens": 60, "thinking_token_budget": budget})
+		if reasoning, _ := at(whole, "choices", 0, "message", "reasoning").(string); status != http.StatusOK || !strings.HasPrefix("one", reasoning) {
+			t.Errorf("budget %d: status %d, reasoning %q", budget, status, reasoning)
+		}
+	}
+}
+
+// TestTwoBudgetsOfReasoning: different values under two names are a 400 that names both; equal ones are one budget.
+func TestTwoBudgetsOfReasoning(t *testing.T) {
+	s := serve(t, generatetest.Speaking(t, generatetest.Speaker{Template: hermesTemplate, Special: []string{"<think>", "</think>"}, Says: "<think>one two</think>Yes."}, engine.Options{}))
+	for second, want := range map[int]int{2: http.StatusOK, 3: http.StatusBadRequest, -1: http.StatusBadRequest} {
+		status, whole := s.object(http.MethodPost, "/v1/chat/completions", obj{"messages": []obj{{"role": "user", "content": "Hi"}}, "max_tokens": 60,
+			"thinking_token_budget": 2, "reasoning_budget": second})
+		message, _ := at(whole, "error", "message").(string)
+		if status != want || want != http.StatusOK && (!strings.Contains(message, "thinking_token_budget") || at(whole, "error", "param") != "reasoning_budget") {
+			t.Errorf("2 and %d: status %d, %v", second, status, whole)
+		}
+	}
+}
+
+// TestAForbiddenMarker: a request that forbids the marker which its budget forces ends in an error that says so.
+func TestAForbiddenMarker(t *testing.T) {
+	s := serve(t, generatetest.Speaking(t, generatetest.Speaker{Template: hermesTemplate, Special: []string{"<think>", "</think>"}, Says: "<think>one two</think>Yes."}, engine.Options{}))
+	status, whole := s.object(http.MethodPost, "/v1/chat/completions", obj{"messages": []obj{{"role": "user", "content": "Hi"}}, "max_tokens": 60,
+		"thinking_token_budget": 2, "bad_words": []string{"</think>"}})
+	if message, _ := at(whole, "error", "message").(string); status != http.StatusBadRequest || !strings.Contains(message, "exclude each other") {
+		t.Errorf("status %d, %v", status, whole)
+	}
+}

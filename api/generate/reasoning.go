@@ -1,7 +1,7 @@
 package generate
 
 import (
-	"strings"
+	"bytes"
 
 	"github.com/heftai/heft/internal/engine"
 	"github.com/heftai/heft/text"
@@ -11,17 +11,18 @@ import (
 // that ends reasoning. It limits nothing else, and tells the constraint of the content, if there is one, what
 // was chosen.
 type budget struct {
-	frame   text.Frame
-	next    engine.Constraint // nil: none
-	decoder *text.Decoder
-	closing []int32 // the ids of the marker
-	words   int     // of a mask
+	open, close []byte            // the markers
+	next        engine.Constraint // nil: none
+	decoder     *text.Decoder
+	encode      func(string) ([]int32, error)
+	closing     []int32 // the ids of the marker, or of what is missing of one that the model has begun
+	words       int     // of a mask
 
 	state  reasoning
 	left   int    // tokens of reasoning that there may still be
 	late   int    // tokens since then, which end a character
-	forced int    // ids of the marker that were chosen
-	tail   string // the end of the text, in which a marker may be
+	forced int    // ids of closing that were chosen
+	tail   []byte // the end of the text, in which a marker may be
 	mask   []uint64
 }
 
@@ -43,19 +44,19 @@ func (m *Model) budgeted(r *Request, next engine.Constraint) engine.Constraint {
 	if r.ReasoningBudget == nil || r.Parse == nil || m.Chat == nil || m.Tokenizer == nil {
 		return next
 	}
-	b := &budget{frame: m.Chat.Frame(*r.Parse), next: next, decoder: m.Tokenizer.NewDecoder(false), words: (m.Vocab() + 63) / 64, left: *r.ReasoningBudget}
-	end := b.frame.Close
-	if b.frame.Inside != "" {
-		end, b.state = b.frame.Inside, inside
+	frame := m.Chat.Frame(*r.Parse)
+	b := &budget{open: []byte(frame.Open), close: []byte(frame.Close), next: next, decoder: m.Tokenizer.NewDecoder(false), words: (m.Vocab() + 63) / 64, left: *r.ReasoningBudget}
+	if frame.Inside != "" {
+		b.close, b.state = []byte(frame.Inside), inside
 	}
-	if end == "" { // the model writes no reasoning
+	if len(b.close) == 0 { // the model writes no reasoning
 		return next
 	}
-	ids, err := m.Tokenizer.Encode(end, text.EncodeOptions{})
-	if err != nil || len(ids) == 0 {
+	b.encode = func(s string) ([]int32, error) { return m.Tokenizer.Encode(s, text.EncodeOptions{}) }
+	var err error
+	if b.closing, err = b.encode(string(b.close)); err != nil || len(b.closing) == 0 {
 		return next
 	}
-	b.closing, b.frame.Close = ids, end
 	b.spend(0)
 	return b
 }
@@ -87,16 +88,16 @@ func (b *budget) Accept(id int32) error {
 	switch b.state {
 	case undecided, inside:
 		piece, _, _ := b.decoder.Next(id) // after text that changes the decoder goes on
-		b.tail += piece
+		b.tail = append(b.tail, piece...)
 		if b.state == undecided {
 			b.begin()
 			return nil
 		}
-		if strings.Contains(b.tail, b.frame.Close) {
-			b.state, b.tail = over, ""
+		if bytes.Contains(b.tail, b.close) {
+			b.state = over
 			return nil
 		}
-		b.tail = b.tail[max(0, len(b.tail)-len(b.frame.Close)):]
+		b.keep(len(b.close))
 		if b.spend(1); piece == "" && b.state == closing && b.late < mostLate {
 			b.late, b.state = b.late+1, inside // within a character
 		}
@@ -108,15 +109,23 @@ func (b *budget) Accept(id int32) error {
 	return nil
 }
 
+// keep drops all but the last n bytes of the tail.
+func (b *budget) keep(n int) {
+	if drop := len(b.tail) - n; drop > 0 {
+		b.tail = b.tail[:copy(b.tail, b.tail[drop:])]
+	}
+}
+
 // begin finds out whether the answer begins with reasoning.
 func (b *budget) begin() {
-	text := strings.TrimLeft(b.tail, " \t\r\n")
+	text := bytes.TrimLeft(b.tail, " \t\r\n")
 	switch {
-	case strings.HasPrefix(text, b.frame.Open):
-		b.state, b.tail = inside, text[len(b.frame.Open):]
+	case bytes.HasPrefix(text, b.open):
+		b.state = inside
+		b.keep(len(text) - len(b.open))
 		b.spend(0)
-	case !strings.HasPrefix(b.frame.Open, text):
-		b.state, b.tail = over, ""
+	case !bytes.HasPrefix(b.open, text):
+		b.state = over
 	}
 }
 
@@ -124,5 +133,19 @@ func (b *budget) begin() {
 func (b *budget) spend(n int) {
 	if b.left -= n; b.left <= 0 && b.state == inside {
 		b.state = closing
+		b.complete()
+	}
+}
+
+// complete forces only what is missing of a marker that the model has begun.
+func (b *budget) complete() {
+	for n := min(len(b.close)-1, len(b.tail)); n > 0; n-- {
+		if !bytes.HasSuffix(b.tail, b.close[:n]) {
+			continue
+		}
+		if rest, err := b.encode(string(b.close[n:])); err == nil && len(rest) > 0 {
+			b.closing = rest
+		}
+		return
 	}
 }

@@ -94,16 +94,26 @@ func decodeChat(ctx context.Context, f *wire.Fields, m *generate.Model) (*chatRe
 	return q, m.Constrain(ctx, &q.Request)
 }
 
-// decodeBudget reads how many tokens of reasoning there may be, under the names of vLLM, llama.cpp, DashScope and
-// NIM; -1 is no limit.
-func decodeBudget(f *wire.Fields) (budget *int) {
-	for _, name := range []string{"thinking_token_budget", "thinking_budget_tokens", "thinking_budget", "reasoning_budget", "reasoning_budget_tokens", "max_thinking_tokens"} {
+// budgetNames are the names of vLLM, llama.cpp, DashScope and NIM for a budget of reasoning.
+var budgetNames = []string{"thinking_token_budget", "thinking_budget_tokens", "thinking_budget", "reasoning_budget", "reasoning_budget_tokens", "max_thinking_tokens"}
+
+// decodeBudget reads how many tokens of reasoning there may be; -1 is no limit.
+func decodeBudget(f *wire.Fields) *int {
+	first, budget := "", -1
+	for _, name := range budgetNames {
 		n := -1
-		if f.Integer(name, &n, -1, 1<<31-1); n >= 0 {
-			budget = &n
+		if f.Integer(name, &n, -1, 1<<31-1); !f.Has(name) {
+			continue
 		}
+		if first != "" && n != budget {
+			f.Fail(name, "{} and %s are the same budget, but their values differ.", first)
+		}
+		first, budget = name, n
 	}
-	return budget
+	if budget < 0 {
+		return nil
+	}
+	return &budget
 }
 
 func (q *chatRequest) requests() []generate.Request { return []generate.Request{q.Request} }
