@@ -75,7 +75,7 @@ func (s *station) failed(path string, err error) error {
 func (m *Model) takeStations() error {
 	tier := m.options.gpuTier()
 	for i, d := range unitDevices(m.skeleton.Root, m.program, m.devices) {
-		if !isGPU(d) || tier.refuses(m.program.Units[i], m.options.loadedAs()) != "" {
+		if !isGPU(d) || m.program.Special() != "" || tier.refuses(m.program.Units[i], m.options.loadedAs()) != "" {
 			continue
 		}
 		s, err := m.station(d, tier)

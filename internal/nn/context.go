@@ -91,6 +91,7 @@ type Context struct {
 	logits  tensor.Tensor
 	normed  tensor.Tensor
 	zero    tensor.Tensor // [1, Program.zeros], all 0
+	number  [8]byte       // see readNumber
 	between []float32     // hidden states on their way between two devices; nil until Resume
 	ropes   []ropeTable
 

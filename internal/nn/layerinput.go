@@ -1,6 +1,8 @@
 package nn
 
 import (
+	"fmt"
+
 	"github.com/heftai/heft/internal/tensor"
 	"github.com/heftai/heft/meta"
 )
@@ -121,10 +123,24 @@ func (b *block) finish(c *Context, x tensor.Tensor) {
 		return
 	}
 	var by [1]float32
-	if t := c.weights.Buffer(b.scalar); t.Elements() != 1 || t.Data == nil {
-		c.fail("%s: buffer of shape %v, want one number in the host's memory", meta.Join(b.path, b.scalar.Name), t.Shape())
-	} else if err := tensor.Widen(by[:], t.Data, t.DType); err != nil {
+	if err := c.readNumber(by[:], c.weights.Buffer(b.scalar)); err != nil {
 		c.fail("%s: %w", meta.Join(b.path, b.scalar.Name), err)
 	}
 	c.scale(x, by[0])
+}
+
+// readNumber reads a tensor of one number, which may be in a device's memory.
+func (c *Context) readNumber(to []float32, t tensor.Tensor) error {
+	if t.Elements() != 1 {
+		return fmt.Errorf("got a tensor of shape %v, want one number", t.Shape())
+	}
+	if t.Data == nil {
+		host := t
+		host.Data, host.Address, host.Stride = c.number[:t.Bytes()], 0, 0
+		if err := c.backend.Copy(host, t); err != nil {
+			return err
+		}
+		t = host
+	}
+	return tensor.Widen(to, t.Data, t.DType)
 }
