@@ -94,3 +94,24 @@ func TestAMissingZeroPointWasZero(t *testing.T) {
 		}
 	}
 }
+
+// TestDecodingNewFamiliesAllocatesNothing holds law 5 for the rules and formats that the demo does not have.
+func TestDecodingNewFamiliesAllocatesNothing(t *testing.T) {
+	for _, name := range []string{
+		"family-gemma4-dense-1", "family-gemma4-experts-1", "family-gemma4-small-1", "family-llama4-text-1", "family-phimoe-1", "family-mimo-v2-flash-1",
+		"small-llama-bnb-nf4", "small-llama-fp8-e8m0",
+	} {
+		policy, err := devicemap.ParsePolicy("cpu")
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := dispatch.Open(filepath.Join(golden.Module(t), "testdata/golden/infer/models", name), dispatch.Options{Threads: 2, MaxSequences: 8, DeviceMap: policy})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := allocations(t, m, 1); n != 0 {
+			t.Errorf("%s: %v allocations a token", name, n)
+		}
+		m.Close()
+	}
+}
