@@ -81,6 +81,12 @@ func (w *worker) runCoded(p product, unit int) {
 		l.addBias(0, 1, first, rows)
 		return
 	}
+	if op, ok := p.(*splitDot); ok && op.tokens == 1 && l.w.step == 1 && l.set.Coded.HasSplit(l.w.cols) {
+		w.did(splitDots)
+		l.set.Coded.MulSplit(from(l.y, 0, first).V[:rows], &l.w.coded, l.w.row+first, op.groups.x)
+		l.addBias(0, 1, first, rows)
+		return
+	}
 	if w.decoded == nil {
 		w.decoded = new(decodedProduct)
 	}

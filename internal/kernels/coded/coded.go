@@ -96,11 +96,14 @@ func (m *Matrix) band(r int) band {
 // at once.
 type Kernels struct {
 	decoder decoder
-	pairs   pairer // nil: there are no products of rounded activations
+	pairs   pairer   // nil: there are no products of rounded activations
+	splits  splitter // nil: there are no products of split tokens
 }
 
 // For returns the kernels of v.
-func For(v isa.Variant) Kernels { return Kernels{decoder: decoderOf(v), pairs: pairsOf(v)} }
+func For(v isa.Variant) Kernels {
+	return Kernels{decoder: decoderOf(v), pairs: pairsOf(v), splits: splitsOf(v)}
+}
 
 // Stride is the bytes of a decoded row: that of whole groups.
 func Stride(cols int) int { return Groups(cols) * GroupColumns * 2 }
@@ -121,7 +124,7 @@ func (k *Kernels) Decode(dst []byte, m *Matrix, row, rows int) {
 func (k *Kernels) HasPairs(cols int) bool { return k.pairs != nil && cols%GroupColumns == 0 }
 
 // MulPairs sets y[i] to the product of row row+i and the token x, which is rounded to bfloat16. It has
-// the bits of [gemv.Kernels.MulPairs] on the decoded rows. Call it if HasPairs only.
+// the bits of gemv.Kernels.MulPairs on the decoded rows. Call it if HasPairs only.
 func (k *Kernels) MulPairs(y []float32, m *Matrix, row int, x []uint32) {
 	x = x[:m.Cols/2]
 	for len(y) > 0 {
@@ -130,6 +133,25 @@ func (k *Kernels) MulPairs(y []float32, m *Matrix, row int, x []uint32) {
 		k.pairs.mulPairs(y[:n], b, x)
 		y, row = y[n:], row+n
 	}
+}
+
+// HasSplit reports whether there is [Kernels.MulSplit] for rows of cols columns.
+func (k *Kernels) HasSplit(cols int) bool { return k.splits != nil && cols%GroupColumns == 0 }
+
+// MulSplit sets y[i] to the product of row row+i and the token x, which gemv.Kernels.SplitTokens laid out. It
+// has the bits of gemv.Kernels.MulSplit on the decoded rows. Call it if HasSplit only.
+func (k *Kernels) MulSplit(y []float32, m *Matrix, row int, x []float32) {
+	x = x[:m.Cols]
+	for len(y) > 0 {
+		b := m.band(row)
+		n := min(len(y), b.rows)
+		k.splits.mulSplit(y[:n], b, x)
+		y, row = y[n:], row+n
+	}
+}
+
+type splitter interface {
+	mulSplit(y []float32, b band, x []float32)
 }
 
 type decoder interface {

@@ -7,3 +7,5 @@ import "github.com/heftai/heft/internal/kernels/isa"
 func decoderOf(isa.Variant) decoder { return goDecoder{} }
 
 func pairsOf(isa.Variant) pairer { return nil }
+
+func splitsOf(isa.Variant) splitter { return nil }

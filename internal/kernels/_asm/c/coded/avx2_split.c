@@ -1,0 +1,51 @@
+// Products of coded bfloat16 weights and a token of float32, in AVX2. The token has the elements of even and odd columns
+// apart in blocks of 32, and the sums have the order of gemv's SplitOne.
+#include "common.h"
+#include "folds.h"
+#include "codedhalf.h"
+
+// add16 adds the products of 16 words, of which the even ones begin at x.
+INLINE __m256 add16(__m256 sum, __m256i words, const uint8_t *x) {
+  sum = _mm256_fmadd_ps((__m256)_mm256_slli_epi32(words, 16), _mm256_loadu_ps((const float *)x), sum);
+  return _mm256_fmadd_ps((__m256)_mm256_and_si256(words, _mm256_set1_epi32((int)0xffff0000)), _mm256_loadu_ps((const float *)(x + 64)), sum);
+}
+
+// split_rows computes R rows of count groups. It prefetches as many bytes from ahead on, and R lines from head on.
+INLINE void split_rows(int R, const uint8_t *tables, const uint8_t *w, const uint8_t *exceptions, const uint8_t *x, uint8_t *y, int64_t count, int64_t ahead, int64_t head) {
+  __m256 acc[4];
+  const int64_t ws = count * GROUP;
+  UNROLL for (int r = 0; r < R; r++) acc[r] = _mm256_setzero_ps();
+  const uint8_t *w3 = w + (R > 3 ? 3 * ws : 0);
+  UNROLL for (int r = 0; r < R; r++) _mm_prefetch(w + head + 64 * r, _MM_HINT_T0);
+  const __m128i out = away((int64_t)y);
+  const uint8_t *next = w + ahead;
+  ROLLED for (; count > 0; count--) {
+    OPAQUE(w), OPAQUE(w3), OPAQUE(x), OPAQUE(next);
+    UNROLL for (int r = 0; r < R; r++) {
+      const uint8_t *p = r == 3 ? w3 : w + r * ws;
+      UNROLL for (int i = 0; i < 3; i++) _mm_prefetch(next + GROUP * r + 64 * i, _MM_HINT_T0);
+      const __m256i first = table_at(tables + r * TABLE);
+      UNROLL for (int half = 0; half < 2; half++) {
+        const uint8_t *in = x + 256 * half;
+        const __m256i h0 = high_bytes(p, 2 * half, first, tables + r * TABLE + 16, exceptions), l0 = load32(p + 64 * half);
+        const __m256i h1 = high_bytes(p, 2 * half + 1, first, tables + r * TABLE + 16, exceptions), l1 = load32(p + 64 * half + 32);
+        acc[r] = add16(acc[r], _mm256_unpacklo_epi8(l0, h0), in);
+        acc[r] = add16(acc[r], _mm256_unpacklo_epi8(l1, h1), in + 32);
+        acc[r] = add16(acc[r], _mm256_unpackhi_epi8(l0, h0), in + 128);
+        acc[r] = add16(acc[r], _mm256_unpackhi_epi8(l1, h1), in + 160);
+      }
+      AFTER(x, acc[r]);
+    }
+    w += GROUP, w3 += GROUP, x += 512, next += R * GROUP;
+  }
+  float *sums = (float *)back(out);
+  if (R == 4) {
+    _mm_storeu_ps(sums, folds(acc[0], acc[1], acc[2], acc[3]));
+  } else {
+    *sums = fold(acc[0]);
+  }
+}
+
+#define ARGS const uint8_t *tables, const uint8_t *groups, const uint8_t *exceptions, const uint8_t *x, uint8_t *y, int64_t count, int64_t ahead, int64_t head
+KERNEL avx2CodedSplit4(ARGS) { split_rows(4, tables, groups, exceptions, x, y, count, ahead, head); }
+KERNEL avx2CodedSplit1(ARGS) { split_rows(1, tables, groups, exceptions, x, y, count, ahead, head); }
