@@ -3,6 +3,7 @@ package cpu
 import (
 	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/kernels"
+	"github.com/heftai/heft/internal/kernels/coded"
 	"github.com/heftai/heft/internal/kernels/gemv"
 	"github.com/heftai/heft/internal/kernels/mat"
 	"github.com/heftai/heft/internal/kernels/quant"
@@ -135,8 +136,12 @@ func (op *linear) plan(threads int) int {
 
 // oneTokenRows is how many rows a unit has for one token where so many fit: as many streams as the
 // kernels read at once, each of an odd number of rows, as memory gives less where streams are powers
-// of two apart; or half the streams where rows are long.
+// of two apart; or half the streams where rows are long. Of coded rows it has
+// whole bands.
 func (op *linear) oneTokenRows(fit int) int {
+	if op.w.isCoded() {
+		return min(max(fit&^(coded.BandRows-1), coded.BandRows), op.w.rows)
+	}
 	const streams = 8
 	each := op.w.cols * op.w.Format.Size()
 	rows := max(fit/streams, 1) | 1

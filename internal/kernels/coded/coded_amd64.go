@@ -54,12 +54,7 @@ func (avx512) decode(dst []byte, b band, groups, rows int) {
 	avx512Decode(asm.Bytes(b.tables), asm.Bytes(b.groups), asm.Bytes(b.exceptions), asm.Bytes(dst), int64(groups), int64(rows))
 }
 
-const (
-	mostRows = 4       // at once
-	farAhead = 6 << 10 // where single rows prefetch
-)
-
-// A product is one of the generated kernels: what multiplies mostRows rows, and one row.
+// A product is one of the generated kernels: what multiplies 8, 4 and 1 rows.
 type product uint8
 
 const (
@@ -80,19 +75,24 @@ func (avx2) mulSplit(y []float32, b band, x []float32) {
 	split256.rows(y, &b, asm.Floats(x), len(x)/GroupColumns)
 }
 
-// rows computes rows of a band. It prefetches the rows that follow, and in parts the tables and the first
-// exceptions of the next band.
+// at returns how many of so many rows are computed at once, and how many bytes ahead they are prefetched: what
+// was fastest on Sapphire Rapids.
+func (p product) at(rows int) (n, ahead int) {
+	switch {
+	case rows >= 8 && p != split256:
+		return 8, 512
+	case rows >= 4:
+		return 4, 1024
+	}
+	return 1, 6 << 10
+}
+
+// rows computes rows of a band. In parts it prefetches the tables and the first exceptions of the next band.
 func (p product) rows(y []float32, b *band, x unsafe.Pointer, groups int) {
 	own := groups * groupBytes
 	for r := 0; r < len(y); {
-		n, ahead, head := 1, farAhead, (b.rows-r)*own
-		if len(y)-r >= mostRows {
-			n, ahead = mostRows, mostRows*own
-			if b.rows-r < 2*mostRows {
-				ahead += len(b.exceptions) + BandRows*tableBytes
-			}
-		}
-		head += (BandRows - b.rows + r) % BandRows / n * (n * 64)
+		n, ahead := p.at(len(y) - r)
+		head := (b.rows-r)*own + (BandRows-b.rows+r)%BandRows*64
 		p.call(n, b, r, r*own, x, y[r:r+n], groups, ahead, head)
 		r += n
 	}
@@ -101,18 +101,23 @@ func (p product) rows(y []float32, b *band, x unsafe.Pointer, groups int) {
 //go:noinline
 func (p product) call(n int, b *band, r, at int, x unsafe.Pointer, y []float32, groups, ahead, head int) {
 	tables, rows, exceptions, to := asm.Bytes(b.tables[r*tableBytes:]), asm.Bytes(b.groups[at:]), asm.Bytes(b.exceptions), asm.Floats(y)
+	count, near, far := int64(groups), int64(ahead), int64(head)
 	switch { // called by name: arguments of a function value would escape
-	case p == pairs512 && n == 1:
-		avx512bf16CodedPairs1(tables, rows, exceptions, x, to, int64(groups), int64(ahead), int64(head))
+	case p == pairs512 && n == 8:
+		avx512bf16CodedPairs8(tables, rows, exceptions, x, to, count, near, far)
+	case p == pairs512 && n == 4:
+		avx512bf16CodedPairs4(tables, rows, exceptions, x, to, count, near, far)
 	case p == pairs512:
-		avx512bf16CodedPairs4(tables, rows, exceptions, x, to, int64(groups), int64(ahead), int64(head))
-	case p == split512 && n == 1:
-		avx512CodedSplit1(tables, rows, exceptions, x, to, int64(groups), int64(ahead), int64(head))
+		avx512bf16CodedPairs1(tables, rows, exceptions, x, to, count, near, far)
+	case p == split512 && n == 8:
+		avx512CodedSplit8(tables, rows, exceptions, x, to, count, near, far)
+	case p == split512 && n == 4:
+		avx512CodedSplit4(tables, rows, exceptions, x, to, count, near, far)
 	case p == split512:
-		avx512CodedSplit4(tables, rows, exceptions, x, to, int64(groups), int64(ahead), int64(head))
-	case n == 1:
-		avx2CodedSplit1(tables, rows, exceptions, x, to, int64(groups), int64(ahead), int64(head))
+		avx512CodedSplit1(tables, rows, exceptions, x, to, count, near, far)
+	case n == 4:
+		avx2CodedSplit4(tables, rows, exceptions, x, to, count, near, far)
 	default:
-		avx2CodedSplit4(tables, rows, exceptions, x, to, int64(groups), int64(ahead), int64(head))
+		avx2CodedSplit1(tables, rows, exceptions, x, to, count, near, far)
 	}
 }

@@ -150,7 +150,7 @@ func TestProductsHaveThePlainBits(t *testing.T) {
 					clear(got)
 					set.Coded.MulPairs(got[first:], &m, first, x)
 					for i := first; i < rows; i++ {
-						if math.Float32bits(got[i]) != math.Float32bits(want[i]) {
+						if math.Float32bits(got[i]) != math.Float32bits(want[i]) && (got[i] == got[i] || want[i] == want[i]) { // which NaN it is depends on the order of operands
 							t.Fatalf("kind %d, %d columns: row %d from %d on is %g, plain %g", kind, cols, i, first, got[i], want[i])
 						}
 					}

@@ -10,7 +10,7 @@ INLINE __m256 add16(__m256 sum, __m256i words, const uint8_t *x) {
   return _mm256_fmadd_ps((__m256)_mm256_and_si256(words, _mm256_set1_epi32((int)0xffff0000)), _mm256_loadu_ps((const float *)(x + 64)), sum);
 }
 
-// split_rows computes R rows of count groups. It prefetches as many bytes from ahead on, and R lines from head on.
+// split_rows computes R rows of count groups. It prefetches each row ahead bytes early, and R lines from head on.
 INLINE void split_rows(int R, const uint8_t *tables, const uint8_t *w, const uint8_t *exceptions, const uint8_t *x, uint8_t *y, int64_t count, int64_t ahead, int64_t head) {
   __m256 acc[4];
   const int64_t ws = count * GROUP;
@@ -18,12 +18,11 @@ INLINE void split_rows(int R, const uint8_t *tables, const uint8_t *w, const uin
   const uint8_t *w3 = w + (R > 3 ? 3 * ws : 0);
   UNROLL for (int r = 0; r < R; r++) _mm_prefetch(w + head + 64 * r, _MM_HINT_T0);
   const __m128i out = away((int64_t)y);
-  const uint8_t *next = w + ahead;
   ROLLED for (; count > 0; count--) {
-    OPAQUE(w), OPAQUE(w3), OPAQUE(x), OPAQUE(next);
+    OPAQUE(w), OPAQUE(w3), OPAQUE(x);
     UNROLL for (int r = 0; r < R; r++) {
       const uint8_t *p = r == 3 ? w3 : w + r * ws;
-      UNROLL for (int i = 0; i < 3; i++) _mm_prefetch(next + GROUP * r + 64 * i, _MM_HINT_T0);
+      UNROLL for (int i = 0; i < 3; i++) _mm_prefetch(p + ahead + 64 * i, _MM_HINT_T0);
       const __m256i first = table_at(tables + r * TABLE);
       UNROLL for (int half = 0; half < 2; half++) {
         const uint8_t *in = x + 256 * half;
@@ -36,7 +35,7 @@ INLINE void split_rows(int R, const uint8_t *tables, const uint8_t *w, const uin
       }
       AFTER(x, acc[r]);
     }
-    w += GROUP, w3 += GROUP, x += 512, next += R * GROUP;
+    w += GROUP, w3 += GROUP, x += 512;
   }
   float *sums = (float *)back(out);
   if (R == 4) {
