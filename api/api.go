@@ -50,6 +50,8 @@ type Options struct {
 	KVStore *dispatch.KVStore
 	// Batches has files and batches; nil: their endpoints answer 400. Serve stops it, else its owner does.
 	Batches *batches.Server
+	// Backend, if not nil, is called by [New] with what answers lines, for [batches.Run].
+	Backend func(batches.Backend)
 	// Status and Plan are what /health, /metrics and GET /plan show; nil: those of each model.
 	Status func() dispatch.Status
 	Plan   func() any
@@ -196,8 +198,11 @@ func (s *service) handler(m *generate.Model, ds dialects) http.Handler {
 	r.Get("/activity", (&activities{service: s, begin: time.Now(), period: activityPeriod}).serve(fail))
 	r.Get(documentPath, s.documented(r))
 	ds.mount(r)
-	s.Batches.Begin(batches.Backend{Endpoints: s.lines, MaxLine: requests.MaxBody(), Parallel: s.slots(), Client: s.clientOf,
-		Limit: func(next http.Handler) http.Handler { return requests.Limit(ds.errorsOf)(leased(next)) }})
+	backend := batches.Backend{Endpoints: s.lines, MaxLine: requests.MaxBody(), Parallel: s.slots(), Client: s.clientOf,
+		Limit: func(next http.Handler) http.Handler { return requests.Limit(ds.errorsOf)(leased(next)) }}
+	if s.Batches.Begin(backend); s.Backend != nil {
+		s.Backend(backend)
+	}
 	return r
 }
 

@@ -1,9 +1,12 @@
 package batches
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"os"
 )
 
@@ -13,20 +16,33 @@ type Job struct {
 	In      string // path of a JSONL file; lines may have different endpoints
 	Out     string // path of the results
 	Errors  string // path of the results of lines that failed; it is removed if there are none
+	// Progress, if not nil, is called after each result with the counts so far, by one goroutine at a time.
+	Progress func(Counts)
 }
 
+// runName is part of the ids of the lines of all runs.
+const runName = "run"
+
 // Run answers the lines of a file that have no result yet in Out or Errors, to which it appends: after a run
-// that was ended early it continues. It fails if the file has a line that is no request, or with the cause of
-// ctx.
+// that was ended early it continues. A line that is no request counts as failed. Run fails with the cause of
+// ctx, and if Out or Errors exists and has something else than results.
 func Run(ctx context.Context, j Job) (Counts, error) {
 	in, err := os.Open(j.In)
 	if err != nil {
 		return Counts{}, fmt.Errorf("batches: %w", err)
 	}
 	defer in.Close()
+	total, err := countLines(ctx, in)
+	if err == nil {
+		err = errors.Join(checkResults(j.Out), checkResults(j.Errors))
+	}
+	if err != nil {
+		return Counts{}, err
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	r := &runner{backend: &j.Backend, places: newPlaces(&j.Backend), in: in, name: "run", allowed: j.Backend.allow(""), failed: cancel}
+	r := &runner{backend: &j.Backend, places: newPlaces(&j.Backend), in: in, name: runName, allowed: j.Backend.allow(""), failed: cancel, wrote: j.Progress}
+	r.counts.Total = total
 	if r.out, err = openResults(j.Out, nil); err != nil {
 		return Counts{}, err
 	}
@@ -43,7 +59,41 @@ func Run(ctx context.Context, j Job) (Counts, error) {
 	if r.errs.size == 0 {
 		_ = os.Remove(j.Errors)
 	}
-	c := r.progress()
-	c.Total = c.Completed + c.Failed
-	return c, err
+	return r.progress(), err
+}
+
+// countLines returns the number of lines that are not blank.
+func countLines(ctx context.Context, in io.ReaderAt) (n int, err error) {
+	all := newLines(io.NewSectionReader(in, 0, 1<<62))
+	for ; ; n++ {
+		if _, err := all.next(); errors.Is(err, io.EOF) {
+			return n, nil
+		} else if err != nil {
+			return n, err
+		}
+		if ctx.Err() != nil {
+			return n, context.Cause(ctx)
+		}
+	}
+}
+
+// checkResults fails if the file at path has something else than results: a run would cut it off.
+func checkResults(path string) error {
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	} else if err != nil {
+		return fmt.Errorf("batches: %w", err)
+	}
+	defer f.Close()
+	want := []byte(prefix(runName))
+	got := make([]byte, len(want))
+	n, err := io.ReadFull(f, got)
+	if n > 0 && !bytes.HasPrefix(want, got[:n]) {
+		return fmt.Errorf("batches: %s exists and has no results of a batch", path)
+	}
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return fmt.Errorf("batches: %w", err)
+	}
+	return nil
 }

@@ -33,7 +33,8 @@ type runner struct {
 	out     *results
 	errs    *results
 	allowed func(url string) error
-	failed  func(error) // is told that results cannot be written; it ends the run
+	failed  func(error)  // is told that results cannot be written; it ends the run
+	wrote   func(Counts) // is told of each result; may be nil
 
 	mu     sync.Mutex
 	counts Counts
@@ -239,6 +240,9 @@ func (r *runner) write(to *results, l line, what result) {
 		r.counts.Completed++
 	} else {
 		r.counts.Failed++
+	}
+	if r.wrote != nil {
+		r.wrote(r.counts)
 	}
 }
 

@@ -14,7 +14,6 @@ import (
 	"strings"
 	"sync"
 	"syscall"
-	"time"
 
 	"github.com/alecthomas/kong"
 
@@ -162,33 +161,17 @@ func (c *chatCmd) connect(ctx context.Context, k *kong.Context) (client *repl.Cl
 	if c.URL != "" {
 		return c.client(c.URL), func() {}, nil
 	}
-	r := &runCmd{placeFlags: c.placeFlags, sizeFlags: c.sizeFlags, adapterFlags: c.adapterFlags, LogLevel: "warn", MaxQueue: 64}
-	r.LogFormat, r.StoreLimit, r.KVStoreLimit, r.LoadTimeout = "text", "1GiB", "10GiB", time.Minute
 	path, err := c.path()
 	if err != nil {
 		return nil, nil, err
 	}
-	if path != "" {
-		r.Model = []string{path}
-	}
+	r := newLocal(path, c.placeFlags, c.sizeFlags, c.adapterFlags)
 	key := rand.Text()
 	r.APIKey = &key
-	if err := r.log(); err != nil {
-		return nil, nil, err
-	}
-	w, err := r.find(ctx, k)
+	s, free, err := r.startLocal(ctx, k)
 	if err != nil {
 		return nil, nil, err
 	}
-	heap := limitHeap()
-	s, err := r.build(ctx, w)
-	if err != nil {
-		heap.restore()
-		return nil, nil, err
-	}
-	s.fleet.limitHeap(heap)
-	leaveRoom(s.fleet.threads(), 0)
-	s.fleet.begin(s.first)
 	listener := newMemoryListener()
 	go func() {
 		if err := s.server.Serve(listener); err != nil && err != http.ErrServerClosed {
@@ -198,9 +181,7 @@ func (c *chatCmd) connect(ctx context.Context, k *kong.Context) (client *repl.Cl
 	transport := &http.Transport{DialContext: listener.dial, DisableCompression: true}
 	end = func() {
 		transport.CloseIdleConnections()
-		_ = s.server.Close() // nothing waits for an answer
-		s.close()
-		heap.restore()
+		free()
 	}
 	return &repl.Client{URL: "http://heft", Key: key, HTTP: &http.Client{Transport: transport}}, end, nil
 }

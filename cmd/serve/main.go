@@ -2,6 +2,7 @@
 //
 //	serve [--model M] [--device-map auto] …   answer OpenAI requests
 //	serve chat [M]                            chat in the terminal, with a model or a running server
+//	serve batch FILE.jsonl                    answer a file of requests
 //	serve ps                                  show the models and requests of a running server
 //	serve plan M                              show where the model's layers would live
 //	serve estimate M                          what memory it takes, dtype by dtype
@@ -37,6 +38,7 @@ type cli struct {
 
 	Run   runCmd   `cmd:"" default:"withargs" help:"Serve a model (this is what serve does without a command)."`
 	Chat  chatCmd  `cmd:"" help:"Chat with a model, or with a running server, in the terminal."`
+	Batch batchCmd `cmd:"" help:"Answer a file of requests, a line each, as OpenAI's batches have them."`
 	Ps    psCmd    `cmd:"" help:"Show the models and requests of a running server."`
 	Plan  planCmd  `cmd:"" help:"Show where a model's layers would live, without loading it."`
 	Bench benchCmd `cmd:"" help:"Measure prompt and decode speed of a model."`

@@ -16,6 +16,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/heftai/heft/api/batches"
 	"github.com/heftai/heft/api/generate"
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
@@ -44,8 +45,9 @@ type runCmd struct {
 	Lazy            bool          `help:"Read weights only when a request needs them; read nothing ahead."`
 	LogLevel        string        `help:"Log at this level and above (default ${default})." enum:"debug,info,warn,error" default:"info" placeholder:"debug|info|warn|error"`
 
-	view *loadView
-	lost chan error // why the server ends, if a GPU was lost
+	view    *loadView
+	backend func(batches.Backend) // is called with what answers lines of batches, if not nil
+	lost    chan error            // why the server ends, if a GPU was lost
 }
 
 // Run makes the model ready without loading it, listens, serves, and drains on SIGTERM or

@@ -108,7 +108,7 @@ func (c *runCmd) build(ctx context.Context, w request) (*service, error) {
 	if s.batches, err = openBatches(o.Store); err != nil {
 		return nil, err
 	}
-	o.Batches = s.batches
+	o.Batches, o.Backend = s.batches, c.backend
 	var m *generate.Model
 	if w.eager {
 		if s.first, err = f.loadFirst(ctx); err != nil {
