@@ -56,3 +56,37 @@ func TestOneBadRecordEndedARun(t *testing.T) {
 		t.Errorf("only bad records: %d, %s", status, stderr)
 	}
 }
+
+// TestUnknownScheduleWasFoundAfterTokenising: the name of a schedule was checked after all data was
+// read. It is checked before the folder of the model is looked at.
+func TestUnknownScheduleWasFoundAfterTokenising(t *testing.T) {
+	missing := filepath.Join(t.TempDir(), "none")
+	args := []string{"run", "--model", missing, "--data", missing, "--output", filepath.Join(t.TempDir(), "out"), "--lr-scheduler"}
+	if status, _, stderr := command(t, append(args, "cosin")...); status == 0 || !strings.Contains(stderr, "--lr-scheduler: optim: schedule cosin: unknown name") {
+		t.Errorf("an unknown schedule: %d, %s", status, stderr)
+	}
+	if status, _, stderr := command(t, append(args, "cosine")...); status == 0 || strings.Contains(stderr, "--lr-scheduler") {
+		t.Errorf("a known schedule: %d, %s", status, stderr)
+	}
+}
+
+// TestAlpacaAndShareGPTWereSkipped: train run had no use for records of these forms.
+func TestAlpacaAndShareGPTWereSkipped(t *testing.T) {
+	dir, file := tinyModel(t), filepath.Join(t.TempDir(), "d.jsonl")
+	b, err := json.Marshal(map[string]string{"chat_template": turnsTemplate})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, text := range map[string]string{filepath.Join(dir, "tokenizer_config.json"): string(b), file: `{"instruction":"a","input":"b","output":"c"}
+{"conversations":[{"from":"human","value":"a"},{"from":"gpt","value":"c"}]}
+`} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	status, _, stderr := command(t, "run", "--model", dir, "--data", file, "--batch", "1", "--max-steps", "1", "--threads", "1", "--strict-data",
+		"--output", filepath.Join(t.TempDir(), "out"))
+	if status != 0 || !strings.Contains(stderr, "sequences=2") {
+		t.Errorf("%d, %s", status, stderr)
+	}
+}

@@ -20,6 +20,7 @@ import (
 	"github.com/heftai/heft/internal/hub"
 	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/train"
+	"github.com/heftai/heft/train/optim"
 )
 
 // modelFlags name the model. A positional M means the same as --model.
@@ -255,6 +256,19 @@ func (c *runCmd) check() error {
 		if _, err := parseLoRA(c.LoRA); err != nil {
 			return err
 		}
+	}
+	return c.checkSchedule()
+}
+
+// checkSchedule rejects names of schedules that do not exist, before data is read.
+func (c *runCmd) checkSchedule() error {
+	adam, err := optim.NewAdamW(nil, optim.AdamOptions{LR: 1})
+	if err != nil {
+		return err
+	}
+	warmup, steps := 0, 1
+	if _, err := optim.NewScheduler(adam, optim.ScheduleSpec{Name: c.LRScheduler, WarmupSteps: &warmup, TrainingSteps: &steps}); err != nil {
+		return cmdline.Misusef("--lr-scheduler: %w", err)
 	}
 	return nil
 }

@@ -12,45 +12,65 @@ import (
 )
 
 // Record is one line of a JSONL file: a text, a prompt with its completion, or a conversation.
-// Other keys are ignored.
+// Records of other forms are read as conversations: TRL's prompt and completion of messages, of which
+// only the completion is learned; ShareGPT's conversations; and Alpaca's instruction, input and
+// output, where the user's message is the instruction and, on the next line, the input. Other keys
+// are ignored.
 type Record struct {
 	Text       *string           `json:"text,omitempty"`
 	Prompt     *string           `json:"prompt,omitempty"`
 	Completion *string           `json:"completion,omitempty"`
 	Messages   []json.RawMessage `json:"messages,omitempty"`
 	Tools      json.RawMessage   `json:"tools,omitempty"`
+
+	completed bool // Messages end with TRL's completion, the only answer to learn
 }
 
 // maxLine bounds a line, so that a file that is no JSONL is not read into memory.
 const maxLine = 64 << 20
 
+// recordForms are the forms of a record by the keys that tell them apart.
+var recordForms = []struct {
+	keys []string
+	read func(*Record, fields) error
+}{
+	{[]string{"text"}, func(r *Record, f fields) (err error) { r.Text, err = f.text("text"); return err }},
+	{[]string{"prompt", "completion"}, (*Record).prompted},
+	{[]string{"messages"}, func(r *Record, f fields) (err error) { r.Messages, err = f.messages("messages"); return err }},
+	{[]string{"conversations"}, (*Record).shareGPT},
+	{[]string{"instruction"}, (*Record).alpaca},
+}
+
 func parseRecord(line []byte) (Record, error) {
 	line = bytes.TrimPrefix(line, []byte("\ufeff")) // which some editors begin a file with
-	var r Record
-	if err := json.Unmarshal(line, &r); err != nil {
-		return r, err
+	f, err := readFields(line)
+	if err != nil {
+		return Record{}, err
 	}
-	forms := 0
-	for _, there := range []bool{r.Text != nil, r.Prompt != nil || r.Completion != nil, r.Messages != nil} {
-		if there {
-			forms++
+	var read func(*Record, fields) error
+	for _, form := range recordForms {
+		switch {
+		case !f.has(form.keys...):
+		case form.keys[0] == "instruction" && read != nil: // a column beside another form
+		case read != nil:
+			return Record{}, errors.New("got more than one of text, prompt and completion, messages, and conversations")
+		default:
+			read = form.read
 		}
 	}
-	switch {
-	case forms == 0:
-		return r, errors.New("want text, or prompt and completion, or messages")
-	case forms > 1:
-		return r, errors.New("got more than one of text, prompt and completion, and messages")
-	case r.Prompt != nil && r.Completion == nil || r.Prompt == nil && r.Completion != nil:
-		return r, errors.New("got only one of prompt and completion, want both")
-	case r.Messages != nil && len(r.Messages) == 0:
-		return r, errors.New("messages: got an empty list, want at least one")
+	if read == nil {
+		return Record{}, errors.New("want text, or prompt and completion, or messages, conversations (ShareGPT), or instruction and output (Alpaca)")
+	}
+	r := Record{Tools: f["tools"]}
+	if err := read(&r, f); err != nil {
+		return Record{}, err
 	}
 	return r, nil
 }
 
 // Tokenize makes a sequence of r according to its form. t may be nil if there are no conversations.
 func (r Record) Tokenize(e Encoder, t Template, o TextOptions) (Sequence, error) {
+	o.LastAnswer = o.LastAnswer || r.completed
 	switch {
 	case r.Text != nil:
 		return TokenizeText(e, *r.Text, o)

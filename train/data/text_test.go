@@ -290,6 +290,7 @@ func TestBadRecordsNameTheirLine(t *testing.T) {
 func FuzzReadJSONL(f *testing.F) {
 	f.Add([]byte(records))
 	f.Add([]byte("{\"messages\":[3,null]}\r\n"))
+	f.Add([]byte("{\"conversations\":[{\"from\":\"human\",\"value\":\"a\"}],\"system\":3}\n{\"instruction\":\"a\"}\n{\"prompt\":[],\"completion\":[{}]}\n"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		for r, err := range ReadJSONL(strings.NewReader(string(b))) {
 			if err != nil {

@@ -1,0 +1,242 @@
+package data
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+)
+
+// fields are the keys of a record that are not null.
+type fields map[string]json.RawMessage
+
+// readFields parses line as a JSON object.
+func readFields(line []byte) (fields, error) {
+	if !json.Valid(line) {
+		var none json.RawMessage
+		return nil, fmt.Errorf("got text that is not JSON (%w), want one JSON object", json.Unmarshal(line, &none))
+	}
+	if kind := kindOf(line); kind != "an object" {
+		return nil, fmt.Errorf("got %s, want an object: write one record per line", kind)
+	}
+	var f fields
+	if err := json.Unmarshal(line, &f); err != nil {
+		return nil, err
+	}
+	for name, v := range f {
+		if kindOf(v) == "null" {
+			delete(f, name)
+		}
+	}
+	return f, nil
+}
+
+// kindOf names the type of a JSON value.
+func kindOf(v []byte) string {
+	v = bytes.TrimSpace(v)
+	if len(v) == 0 {
+		return "nothing"
+	}
+	switch v[0] {
+	case '{':
+		return "an object"
+	case '[':
+		return "a list"
+	case '"':
+		return "a string"
+	case 't', 'f':
+		return "a boolean"
+	case 'n':
+		return "null"
+	}
+	return "a number"
+}
+
+// has reports whether any of names is a key.
+func (f fields) has(names ...string) bool {
+	for _, name := range names {
+		if _, ok := f[name]; ok {
+			return true
+		}
+	}
+	return false
+}
+
+// text returns a string, or nil if there is no such key.
+func (f fields) text(name string) (*string, error) {
+	v, ok := f[name]
+	if !ok {
+		return nil, nil
+	}
+	if kind := kindOf(v); kind != "a string" {
+		return nil, fmt.Errorf("%s: got %s, want a string", name, kind)
+	}
+	var s string
+	err := json.Unmarshal(v, &s)
+	return &s, err
+}
+
+// messages returns a list of one or more objects, or nil if there is no such key.
+func (f fields) messages(name string) ([]json.RawMessage, error) {
+	v, ok := f[name]
+	if !ok {
+		return nil, nil
+	}
+	if kind := kindOf(v); kind != "a list" {
+		return nil, fmt.Errorf("%s: got %s, want a list of messages", name, kind)
+	}
+	var all []json.RawMessage
+	if err := json.Unmarshal(v, &all); err != nil {
+		return nil, err
+	}
+	if len(all) == 0 {
+		return nil, fmt.Errorf("%s: got an empty list, want at least one", name)
+	}
+	for i, m := range all {
+		if kind := kindOf(m); kind != "an object" {
+			return nil, fmt.Errorf("%s[%d]: got %s, want an object", name, i, kind)
+		}
+	}
+	return all, nil
+}
+
+// message makes a message of a conversation.
+func message(role, content string) (json.RawMessage, error) {
+	return json.Marshal(struct {
+		Role    string `json:"role"`
+		Content string `json:"content"`
+	}{role, content})
+}
+
+// shareRoles are ShareGPT's speakers and the roles of chat templates.
+var shareRoles = map[string]string{
+	"human": "user", "user": "user", "gpt": "assistant", "chatgpt": "assistant", "assistant": "assistant", "model": "assistant", "bot": "assistant",
+	"system": "system", "tool": "tool", "observation": "tool", "function_response": "tool",
+}
+
+// shareGPT reads conversations of {"from", "value"}. Those of {"role", "content"} stay as they are.
+func (r *Record) shareGPT(f fields) error {
+	turns, err := f.messages("conversations")
+	if err != nil {
+		return err
+	}
+	if err := r.system(f); err != nil {
+		return err
+	}
+	for i, turn := range turns {
+		m, err := sharedTurn(turn)
+		if err != nil {
+			return fmt.Errorf("conversations[%d]: %w", i, err)
+		}
+		r.Messages = append(r.Messages, m)
+	}
+	return nil
+}
+
+func sharedTurn(turn json.RawMessage) (json.RawMessage, error) {
+	f, err := readFields(turn)
+	if err != nil || f.has("role") {
+		return turn, err
+	}
+	from, err := f.text("from")
+	if err != nil {
+		return nil, err
+	}
+	value, err := f.text("value")
+	if err != nil {
+		return nil, err
+	}
+	if from == nil || value == nil {
+		return nil, errors.New("want from and value, or role and content")
+	}
+	role, ok := shareRoles[*from]
+	if !ok {
+		return nil, fmt.Errorf("from: got %q, want human, gpt, system or tool", *from)
+	}
+	return message(role, *value)
+}
+
+// system begins the conversation with the record's system text, if there is one.
+func (r *Record) system(f fields) error {
+	system, err := f.text("system")
+	if err != nil || system == nil || *system == "" {
+		return err
+	}
+	m, err := message("system", *system)
+	r.Messages = append(r.Messages, m)
+	return err
+}
+
+// alpaca reads an instruction with an optional input, and its output.
+func (r *Record) alpaca(f fields) error {
+	var texts [3]string
+	for i, name := range []string{"instruction", "input", "output"} {
+		s, err := f.text(name)
+		if err != nil {
+			return err
+		}
+		if s != nil {
+			texts[i] = *s
+		} else if name != "input" {
+			return fmt.Errorf("got no %s, want instruction and output", name)
+		}
+	}
+	if f.has("history") {
+		return errors.New("history: earlier turns are not supported here: use messages")
+	}
+	if texts[1] != "" {
+		texts[0] += "\n" + texts[1]
+	}
+	if err := r.system(f); err != nil {
+		return err
+	}
+	user, err := message("user", texts[0])
+	if err != nil {
+		return err
+	}
+	assistant, err := message("assistant", texts[2])
+	r.Messages = append(r.Messages, user, assistant)
+	return err
+}
+
+// prompted reads a prompt and its completion: two strings, or TRL's two lists of messages.
+func (r *Record) prompted(f fields) error {
+	if !f.has("prompt") || !f.has("completion") {
+		return errors.New("got only one of prompt and completion, want both")
+	}
+	var err error
+	if kindOf(f["prompt"]) != "a list" {
+		if r.Prompt, err = f.text("prompt"); err != nil {
+			return err
+		}
+		r.Completion, err = f.text("completion")
+		return err
+	}
+	if r.Messages, err = f.messages("prompt"); err != nil {
+		return err
+	}
+	answer, err := f.messages("completion")
+	if err != nil {
+		return err
+	}
+	if len(answer) > 1 {
+		return fmt.Errorf("completion: got %d messages, want one: use messages for several", len(answer))
+	}
+	if role, err := readRole(answer[0]); err != nil || role != "assistant" {
+		return fmt.Errorf("completion[0]: got role %q, want assistant", role)
+	}
+	r.Messages, r.completed = append(r.Messages, answer...), true
+	return nil
+}
+
+func readRole(m json.RawMessage) (string, error) {
+	f, err := readFields(m)
+	if err != nil {
+		return "", err
+	}
+	role, err := f.text("role")
+	if err != nil || role == nil {
+		return "", err
+	}
+	return *role, nil
+}
