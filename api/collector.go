@@ -26,6 +26,7 @@ type collector struct {
 	hits, misses, evictions, limit         *prometheus.Desc
 	reads, repeats, flight, depth, busy    *prometheus.Desc
 	lora                                   *prometheus.Desc
+	deviceBytes, link, copying, computing  *prometheus.Desc
 	speeds                                 [4]*prometheus.Desc // in the order of figures
 }
 
@@ -60,7 +61,11 @@ func newCollector(labels prometheus.Labels, e *engine.Engine, adapters int, stat
 		limit:         desc("heft_memory_limit_bytes", "Limit of memory: the least of --max-memory and the control group's."),
 		lora: desc("vllm:lora_requests_info", "Adapters that requests use; the value is the time.",
 			"max_lora", "running_lora_adapters", "waiting_lora_adapters"),
-		memory: desc("heft_memory_bytes", "Memory held, by purpose.", "purpose"),
+		deviceBytes: desc("heft_device_bytes", "Memory of a GPU that the model holds.", "device"),
+		link:        desc("heft_link_bytes_total", "Bytes copied between the host and a GPU.", "device", "direction"),
+		copying:     desc("heft_copy_seconds_total", "Time in copies between the host and a GPU.", "device"),
+		computing:   desc("heft_device_busy_seconds_total", "Time that modules ran on the host (cpu) or a GPU, for models with GPUs.", "device"),
+		memory:      desc("heft_memory_bytes", "Memory held, by purpose.", "purpose"),
 		speeds: [4]*prometheus.Desc{
 			desc("heft_plan_load_seconds", "Time to bring the weights of the CPU tier into memory, predicted and measured.", "source"),
 			desc("heft_plan_first_token_seconds", "Time to the first token with no weight in memory, predicted and measured.", "source"),
@@ -133,6 +138,16 @@ func (c *collector) collectTiers(ch chan<- prometheus.Metric, counter, gauge fun
 			if v != nil {
 				gauge(c.speeds[i], *v, source)
 			}
+		}
+	}
+	for _, d := range t.Devices {
+		device := string(d.Device)
+		counter(c.computing, d.BusySeconds, device)
+		if d.Device != devicemap.CPU {
+			gauge(c.deviceBytes, float64(d.Bytes), device)
+			counter(c.link, float64(d.ToDeviceBytes), device, "to_device")
+			counter(c.link, float64(d.ToHostBytes), device, "to_host")
+			counter(c.copying, d.CopySeconds, device)
 		}
 	}
 	for purpose, n := range t.Held {

@@ -40,6 +40,7 @@ type Model struct {
 	capacity    int              // tokens that a sequence can have in the cache
 	run         *nn.Context
 	stations    stations   // the GPUs
+	meters      []*meter   // of the host and of each station, made when the model is opened
 	activations int        // tokens of the largest pass of run
 	adapters    []*adapter // in memory
 	loras       loras

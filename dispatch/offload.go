@@ -72,6 +72,8 @@ type Status struct {
 	Held map[string]int64
 	// Predicted is what [Model.Expect] set, and Measured what [Model.Measured] returns.
 	Predicted, Measured ModelSpeed
+	// Devices is what [Model.DeviceUse] returns.
+	Devices []DeviceUse
 }
 
 // TierStatus counts how passes have found the weights of a tier.
@@ -144,7 +146,7 @@ func (m *Model) Status() Status {
 		return TierStatus{Hits: t.Hits, Misses: t.Misses, Evictions: t.Evictions, StallSeconds: t.Stall.Seconds()}
 	}
 	return Status{
-		Predicted: predicted, Measured: measured,
+		Predicted: predicted, Measured: measured, Devices: m.DeviceUse(),
 		Tiers: map[devicemap.Device]TierStatus{devicemap.CPU: tier(st.CPU), devicemap.Disk: tier(st.Disk)},
 		Reads: ReadStatus{Reads: st.Mover.Reads, Repeats: st.Mover.Repeats, InFlight: st.Mover.Flight, Depth: st.Depth,
 			Latency: st.Mover.Latency, Busy: st.Mover.Busy, Buckets: residency.LatencyBuckets[:], Within: st.Mover.Within[:]},

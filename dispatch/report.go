@@ -27,6 +27,8 @@ type Report struct {
 	Probed *MachineSpeed
 	// Coding is set if the plan codes weights.
 	Coding *Coding
+	// DeviceUse is [Model.DeviceUse], for the plan of a model that is loaded.
+	DeviceUse []DeviceUse
 }
 
 // ModelSpeed is how fast a model runs, predicted by [Predict] or measured by [Model.Measured]. nil
@@ -72,7 +74,8 @@ func (r *Report) MarshalJSON() ([]byte, error) {
 		Routing   []RoutingHits `json:"expert_hits,omitempty"`
 		Probed    *MachineSpeed `json:"probed,omitempty"`
 		Coding    *Coding       `json:"coded,omitempty"`
-	}{r.Predicted, r.Measured, r.KVTokens, r.MaxModelLen, r.FitsWith, r.Helps, r.Routing, r.Probed, r.Coding})
+		Use       []DeviceUse   `json:"device_use,omitempty"`
+	}{r.Predicted, r.Measured, r.KVTokens, r.MaxModelLen, r.FitsWith, r.Helps, r.Routing, r.Probed, r.Coding, r.DeviceUse})
 	if err != nil {
 		return nil, err
 	}

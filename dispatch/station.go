@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/internal/backend"
@@ -22,6 +23,7 @@ type station struct {
 	weights *deviceweights.Weights
 	run     *nn.Context
 	onLost  func(*DeviceError) // see Options.DeviceLost; nil when it was called
+	meter   *meter
 }
 
 // stations are the GPUs of a model. The zero value is a model that runs on the host alone.
@@ -109,7 +111,7 @@ func (m *Model) station(d devicemap.Device, tier gpuTier) (*station, error) {
 	if err != nil {
 		return nil, fmt.Errorf("dispatch: the device map has GPU %s: %w", d, err)
 	}
-	s := &station{device: d, backend: b, onLost: m.options.DeviceLost}
+	s := &station{device: d, backend: b, onLost: m.options.DeviceLost, meter: m.newMeter(d, b)}
 	s.weights = deviceweights.New(b, m.binding, func(b *meta.Buffer) tensor.Tensor { return m.weights.Buffer(b) })
 	m.stations.list = append(m.stations.list, s)
 	return s, nil
@@ -202,7 +204,13 @@ func (m *Model) runStations(ctx context.Context, in *nn.Input) error {
 				return m.unitError(i, u.Path, err)
 			}
 		}
-		if err := m.runUnit(i, u, run); err != nil {
+		meter, began := m.meters[0], time.Now()
+		if s != nil {
+			meter = s.meter
+		}
+		err := m.runUnit(i, u, run)
+		meter.busy.Add(int64(time.Since(began)))
+		if err != nil {
 			return err
 		}
 		before = run

@@ -130,5 +130,7 @@ func (r *reporter) measure(ctx context.Context) bool {
 func (r *reporter) now() any {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.report.With(r.model.Measured())
+	out := r.report.With(r.model.Measured())
+	out.DeviceUse = r.model.DeviceUse()
+	return out
 }

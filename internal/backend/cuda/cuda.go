@@ -38,6 +38,7 @@ type Backend struct {
 	args     [driver.MostArguments]uint64
 	rows     []int32 // of an attention
 	launches int64
+	counters counters
 }
 
 var _ backend.Selective = (*Backend)(nil)
@@ -143,12 +144,13 @@ func (b *Backend) Close() error {
 
 func (b *Backend) release() {
 	for _, a := range b.live {
-		b.free(a.address)
+		b.free(a.address, a.size)
 	}
-	for _, p := range []uintptr{b.ring.device, b.scratch.address} {
-		if p != 0 {
-			b.free(p)
-		}
+	if b.ring.device != 0 {
+		b.free(b.ring.device, ringBytes)
+	}
+	if b.scratch.address != 0 {
+		b.free(b.scratch.address, b.scratch.size)
 	}
 	driver.FreePinned(b.ring.host)
 	driver.FreePinned(b.bounce)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"time"
 	"unsafe"
 
 	"gorgonia.org/cu"
@@ -22,10 +23,15 @@ func (b *Backend) allocate(n int64) (uintptr, error) {
 		return 0, err
 	}
 	p, err := cu.MemAlloc(max(n, 1))
+	if err == nil {
+		b.counters.bytes.Add(n)
+	}
 	return uintptr(p), err
 }
 
-func (b *Backend) free(p uintptr) {
+// free frees n bytes that allocate gave out.
+func (b *Backend) free(p uintptr, n int64) {
+	b.counters.bytes.Add(-n)
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if cu.SetCurrentContext(b.context) == nil {
@@ -60,8 +66,8 @@ func (b *Backend) New(dtype meta.DType, dims ...int) (tensor.Tensor, error) {
 func (b *Backend) Free(t tensor.Tensor) {
 	if at, ok := b.find(t.Address); ok {
 		b.check("wait", b.queue.Wait())
+		b.free(t.Address, b.live[at].size)
 		b.live = slices.Delete(b.live, at, at+1)
-		b.free(t.Address)
 	}
 }
 
@@ -94,6 +100,8 @@ func (b *Backend) Copy(dst, src tensor.Tensor) error {
 	if b.err != nil {
 		return b.Sync()
 	}
+	began := time.Now()
+	defer func() { b.counters.copying.Add(int64(time.Since(began))) }()
 	rows, width := max(dst.Rows(), 1), int(dst.DType.Bytes(int64(dst.Cols())))
 	to, from := int(dst.DType.Bytes(int64(dst.RowStride()))), int(src.DType.Bytes(int64(src.RowStride())))
 	if to == width && from == width || dst.Rank == 0 {
@@ -123,9 +131,9 @@ func (b *Backend) copyPart(dst, src tensor.Tensor, to, from, n int) error {
 			return err
 		}
 		copy(b.bounce, src.Data[from:from+n])
-		return b.queue.ToDevice(dst.Address+uintptr(to), b.bounce[:n])
+		return b.toDevice(dst.Address+uintptr(to), b.bounce[:n])
 	case dst.Data != nil:
-		if err := b.queue.ToHost(b.bounce[:n], src.Address+uintptr(from)); err != nil {
+		if err := b.toHost(b.bounce[:n], src.Address+uintptr(from)); err != nil {
 			return err
 		}
 		if err := b.queue.Wait(); err != nil {
@@ -175,7 +183,7 @@ func send[T int32 | float32](b *Backend, v []T) uint64 {
 	at := (b.ring.used + ringAlign - 1) &^ (ringAlign - 1)
 	b.ring.used = at + n
 	copy(b.ring.host[at:], unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(v))), n))
-	b.check("operands", b.queue.ToDevice(b.ring.device+uintptr(at), b.ring.host[at:at+n]))
+	b.check("operands", b.toDevice(b.ring.device+uintptr(at), b.ring.host[at:at+n]))
 	return uint64(b.ring.device) + uint64(at)
 }
 
@@ -190,7 +198,7 @@ func (b *Backend) reserve(n int64) uint64 {
 	if n > b.scratch.size && b.err == nil {
 		if b.scratch.address != 0 {
 			b.check("wait", b.queue.Wait())
-			b.free(b.scratch.address)
+			b.free(b.scratch.address, b.scratch.size)
 		}
 		p, err := b.allocate(2 * n)
 		if err != nil {

@@ -1,0 +1,56 @@
+package dispatch
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/internal/backend"
+)
+
+// DeviceUse is what a model uses of a device: of a GPU, or of the host (cpu) beside GPUs, for which only
+// BusySeconds is counted.
+type DeviceUse struct {
+	Device devicemap.Device `json:"device"`
+	// Bytes are the GPU's memory that the model holds: weights, keys and values, activations and operands.
+	Bytes int64 `json:"bytes"`
+	// ToDeviceBytes and ToHostBytes were copied from and to the host since the model was opened, in
+	// CopySeconds. Operands of kernels are among the bytes only, since nothing waits for them.
+	ToDeviceBytes int64   `json:"to_device_bytes"`
+	ToHostBytes   int64   `json:"to_host_bytes"`
+	CopySeconds   float64 `json:"copy_seconds"`
+	// BusySeconds is the time that modules ran there. On the host it includes waits for weights.
+	BusySeconds float64 `json:"busy_seconds"`
+}
+
+// A meter counts what a model uses of a device. It outlives the station, so that any goroutine may read it.
+type meter struct {
+	device devicemap.Device
+	busy   atomic.Int64    // nanoseconds
+	counts backend.Metered // nil for the host, and for devices that do not count
+}
+
+// newMeter returns the meter of a GPU. The first of a model makes that of the host too.
+func (m *Model) newMeter(d devicemap.Device, b backend.Backend) *meter {
+	if m.meters == nil {
+		m.meters = []*meter{{device: devicemap.CPU}}
+	}
+	counts, _ := b.(backend.Metered)
+	out := &meter{device: d, counts: counts}
+	m.meters = append(m.meters, out)
+	return out
+}
+
+// DeviceUse is what the model uses of the host and of each GPU, nil if it runs on the host alone. Any
+// goroutine may call it, also after Close.
+func (m *Model) DeviceUse() (out []DeviceUse) {
+	for _, t := range m.meters {
+		u := DeviceUse{Device: t.device, BusySeconds: time.Duration(t.busy.Load()).Seconds()}
+		if t.counts != nil {
+			c := t.counts.Use()
+			u.Bytes, u.ToDeviceBytes, u.ToHostBytes, u.CopySeconds = c.Bytes, c.ToDevice, c.ToHost, c.CopySeconds
+		}
+		out = append(out, u)
+	}
+	return out
+}
