@@ -52,7 +52,8 @@ type Pattern struct {
 	// whose kernels have one number of rows only.
 	Rows int `json:"rows,omitempty"`
 	// Prefetch says that each cache line is prefetched by software before it is used: about 1 KiB
-	// ahead, of interleaved q8_0 and q4_0 some 4 KiB.
+	// ahead, of interleaved q8_0 and q4_0 some 4 KiB, of single rows for pairs 2 KiB into the second-level
+	// cache.
 	Prefetch bool `json:"prefetch"`
 	// Near says that the distance is a quarter of that.
 	Near bool `json:"near,omitempty"`
@@ -109,9 +110,9 @@ func patterns(near bool, rows ...int) (list []Pattern) {
 // Candidates returns the patterns that the kernels of r have.
 func Candidates(r Role) []Pattern { return slices.Clone(candidates[r]) }
 
-// Default returns the plan for unmeasured processors of a vendor, named as CPUID names it: 1 row
-// without prefetch for one token on AMD, as Zen 4 reads fastest, and many rows with prefetch
-// elsewhere.
+// Default returns the plan for unmeasured processors of a vendor, named as CPUID names it: 1 row for one
+// token on AMD, as Zen 4 reads fastest, with prefetch of pairs and without of others, and many rows with
+// prefetch elsewhere.
 func Default(vendor string) Plan {
 	var p Plan
 	for r := range Roles {
@@ -119,7 +120,7 @@ func Default(vendor string) Plan {
 	}
 	if vendor == "AuthenticAMD" {
 		for _, r := range []Role{Floats, Pairs, Q8, Q4, Roof} {
-			p[r] = Pattern{Rows: 1}
+			p[r] = Pattern{Rows: 1, Prefetch: r == Pairs}
 		}
 	}
 	return p

@@ -2,8 +2,9 @@
 //
 // A [Report] is the plan with the speeds that it was chosen by. [Measure] makes one in about 30 ms.
 // A [Store] keeps reports in files, one for each [Key]: processor model, variant of the kernels and
-// number of threads. [Store.Start] is what a server uses: it applies a stored plan at once, or
-// measures in the background and stores the result.
+// number of threads. [Store.Start] is what a server uses: it applies a stored plan at once. The first
+// five starts measure in the background, and the plan is made of the medians of all: a busy neighbour
+// makes any single measurement wrong.
 //
 // The kernels themselves run, each with its candidate patterns in turn, on a small buffer that was
 // filled past the caches, so that it is read from memory however large the caches are. It lies in huge

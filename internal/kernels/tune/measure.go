@@ -64,6 +64,8 @@ type Rate struct {
 type Report struct {
 	Plan  fetch.Plan        `json:"plan"`
 	Rates map[string][]Rate `json:"rates"`
+
+	starts []rates // the measurements that it is made of, at most settled
 }
 
 // Measure finds the fastest pattern of each role. It takes about Budget, changes the process's plan
@@ -115,15 +117,15 @@ func measure(ctx context.Context, o Options) (*Report, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("tune: %w", err)
 	}
-	report := &Report{Plan: o.Usual, Rates: map[string][]Rate{}}
+	report := &Report{Plan: o.Usual, Rates: rates{}}
 	for _, r := range races {
 		report.Plan[r.role] = r.chosen()
-		var rates []Rate
+		var list []Rate
 		for i, p := range r.patterns {
-			rates = append(rates, Rate{p, float64(threads*perThread) / r.time(i)})
+			list = append(list, Rate{p, float64(threads*perThread) / r.time(i)})
 		}
-		slices.SortStableFunc(rates, func(a, b Rate) int { return compare(b.BytesPerSecond, a.BytesPerSecond) })
-		report.Rates[r.role.String()] = rates
+		slices.SortStableFunc(list, func(a, b Rate) int { return compare(b.BytesPerSecond, a.BytesPerSecond) })
+		report.Rates[r.role.String()] = list
 	}
 	return report, nil
 }

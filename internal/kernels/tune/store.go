@@ -19,9 +19,9 @@ import (
 
 // version is that of the files and of the kernels' patterns. A file of another version is measured
 // again.
-const version = 2
+const version = 3
 
-// mostBytes bounds what is read of a file; one has some 3 KiB.
+// mostBytes bounds what is read of a file; one has some 20 KiB.
 const mostBytes = 64 << 10
 
 // A stored is the content of a file.
@@ -29,6 +29,7 @@ type stored struct {
 	Version int `json:"version"`
 	Key
 	Report
+	Starts []rates `json:"starts"` // the measurements of the report
 }
 
 // A Store keeps reports in a folder, which is made where it is needed. An empty Folder keeps none.
@@ -94,6 +95,10 @@ func load(path string, k Key) (*Report, error) {
 	if in.Key != k {
 		return nil, fmt.Errorf("got a plan for %+v, want one for %+v", in.Key, k)
 	}
+	if n := len(in.Starts); n == 0 || n > settled {
+		return nil, fmt.Errorf("got %d measurements, want 1 to %d", n, settled)
+	}
+	in.starts = in.Starts
 	return &in.Report, nil
 }
 
@@ -105,7 +110,7 @@ func (s *Store) Save(k Key, r *Report) error {
 	if err := os.MkdirAll(s.Folder, 0o755); err != nil {
 		return fmt.Errorf("tune: %w", err)
 	}
-	text, err := json.MarshalIndent(stored{version, k, *r}, "", "  ")
+	text, err := json.MarshalIndent(stored{version, k, *r, r.starts}, "", " ")
 	if err != nil {
 		return fmt.Errorf("tune: %w", err)
 	}
@@ -115,18 +120,35 @@ func (s *Store) Save(k Key, r *Report) error {
 	return nil
 }
 
-// Remeasure measures and keeps the report. A report that cannot be kept is logged and used.
-func (s *Store) Remeasure(ctx context.Context, o Options) (*Report, error) {
+// Remeasure makes as many measurements as settle a plan, in place of the stored ones, and keeps the
+// report. A report that cannot be kept is logged and used.
+func (s *Store) Remeasure(ctx context.Context, o Options) (r *Report, err error) {
+	for range settled {
+		if r, err = s.measure(ctx, o, r); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+// measure adds a measurement to those of before, which may be nil, keeps the report and uses its plan.
+func (s *Store) measure(ctx context.Context, o Options, before *Report) (*Report, error) {
 	k := o.key()
 	o.Usual = fetch.Default(k.Vendor)
-	r, err := Measure(ctx, o)
+	next, err := Measure(ctx, o)
 	if err != nil {
 		return nil, err
 	}
+	r := before.with(next, o.Usual)
+	fetch.Use(r.Plan)
+	s.keep(k, r)
+	return r, nil
+}
+
+func (s *Store) keep(k Key, r *Report) {
 	if err := s.Save(k, r); err != nil {
 		s.log().Warn("the fetch plan cannot be kept; the next start measures again", "error", err)
 	}
-	return r, nil
 }
 
 // known has the reports that this process has used, by key, so that it measures once even if no
@@ -136,17 +158,21 @@ var known struct {
 	reports map[Key]*Report
 }
 
-// Ensure makes the plan of this machine that of the process before it returns. It takes the stored
-// plan, else the one that an earlier Ensure of this process found, else it measures for about
-// Budget and stores the result. The default of the vendor stays if nothing can be measured or ctx
-// ends. Concurrent calls measure once.
+// Ensure makes the plan of this machine that of the process before it returns. It takes the plan that an
+// earlier Ensure of this process found, else the stored one. If that is not yet of as many measurements as
+// settle it, Ensure measures for about Budget, adds the result and stores it. The default of the vendor
+// stays if nothing is stored and nothing can be measured or ctx ends. Concurrent calls measure once.
 func (s *Store) Ensure(ctx context.Context, o Options) {
 	known.Lock()
 	defer known.Unlock()
 	k := o.key()
 	r := s.Load(k)
-	if r == nil {
-		r = s.knownOrMeasured(ctx, k, o)
+	switch found := known.reports[k]; {
+	case r == nil && found != nil:
+		r = found
+		s.keep(k, r)
+	case found == nil:
+		r = s.improved(ctx, o, r)
 	}
 	if r == nil {
 		return
@@ -158,50 +184,47 @@ func (s *Store) Ensure(ctx context.Context, o Options) {
 	fetch.Use(r.Plan)
 }
 
-// knownOrMeasured is called with known held. It returns nil where the default stays.
-func (s *Store) knownOrMeasured(ctx context.Context, k Key, o Options) *Report {
-	if r := known.reports[k]; r != nil {
-		if err := s.Save(k, r); err != nil {
-			s.log().Warn("the fetch plan cannot be kept; the next start measures again", "error", err)
-		}
+// improved is before, or the default of the vendor in its place, with one measurement more unless before
+// is settled. It returns nil where the default stays.
+func (s *Store) improved(ctx context.Context, o Options, before *Report) *Report {
+	s.use(before, o)
+	if o.StoredOnly || before != nil && before.settled() {
+		return before
+	}
+	r, err := s.measure(ctx, o, before)
+	switch {
+	case err == nil:
+		s.log().Debug("measured how weights are read fastest", "processor", o.key().Processor, "threads", o.key().Threads, "starts", len(r.starts), "plan", r.Plan)
 		return r
+	case !errors.Is(err, ErrUnable) && ctx.Err() == nil:
+		s.log().Warn("cannot measure how weights are read fastest; the plan stays", "error", err)
 	}
-	fetch.Use(fetch.Default(k.Vendor))
-	if o.StoredOnly {
-		return nil
-	}
-	r, err := s.Remeasure(ctx, o)
-	if err != nil && !errors.Is(err, ErrUnable) && ctx.Err() == nil {
-		s.log().Warn("cannot measure how weights are read fastest; the default stays", "error", err)
-	}
-	return r
+	return before
 }
 
-// Start makes the plan of this machine that of the process: at once where the store has it, else
-// the default of the vendor until a measurement in the background is done. The channel is closed
-// then. Where nothing can be measured the default stays.
+// use makes the plan of r, or the default of the vendor without r, that of the process.
+func (s *Store) use(r *Report, o Options) {
+	plan := fetch.Default(o.key().Vendor)
+	if r != nil {
+		plan = r.Plan
+	}
+	fetch.Use(plan)
+}
+
+// Start makes the plan of this machine that of the process at once: the stored one, else the default of
+// the vendor. Until the stored plan is settled, a measurement in the background then improves it. The
+// channel is closed when that is done, or at once.
 func (s *Store) Start(ctx context.Context, o Options) <-chan struct{} {
 	done := make(chan struct{})
-	k := o.key()
-	if r := s.Load(k); r != nil {
-		fetch.Use(r.Plan)
-		close(done)
-		return done
-	}
-	fetch.Use(fetch.Default(k.Vendor))
-	if o.StoredOnly {
+	r := s.Load(o.key())
+	s.use(r, o)
+	if o.StoredOnly || r != nil && r.settled() {
 		close(done)
 		return done
 	}
 	go func() {
 		defer close(done)
-		r, err := s.Remeasure(ctx, o)
-		switch {
-		case err == nil:
-			s.log().Debug("measured how weights are read fastest", "processor", k.Processor, "threads", k.Threads, "plan", r.Plan)
-		case !errors.Is(err, ErrUnable) && ctx.Err() == nil:
-			s.log().Warn("cannot measure how weights are read fastest; the default stays", "error", err)
-		}
+		s.improved(ctx, o, r)
 	}()
 	return done
 }

@@ -55,9 +55,37 @@ INLINE const uint8_t *dot_block(int R, int T, const uint8_t *w, int64_t ws, cons
   return w - back * 2 + times(ws, R);
 }
 
+// dot_row is dot_block for one row and one token with few instructions a cache line, so that more reads are
+// under way: a core begins those of the instructions that it has room for.
+INLINE const uint8_t *dot_row(const uint8_t *w, int64_t ws, const uint8_t *x, uint8_t *y, int64_t n) {
+  __m512 acc = _mm512_setzero_ps();
+  int64_t left = n;
+  ROLLED for (; left >= 128; OPAQUE(left)) {
+    OPAQUE(w), OPAQUE(x);
+    UNROLL for (int i = 0; i < 256; i += 64) {
+      _mm_prefetch(w + i + 2048, _MM_HINT_T1);
+      acc = _mm512_dpbf16_ps(acc, pairs(_mm512_loadu_si512(w + i)), pairs(_mm512_loadu_si512(x + i)));
+    }
+    w += 256, x += 256, left -= 128;
+  }
+  ROLLED for (; left >= 32; OPAQUE(left)) {
+    OPAQUE(w), OPAQUE(x);
+    acc = _mm512_dpbf16_ps(acc, pairs(_mm512_loadu_si512(w)), pairs(_mm512_loadu_si512(x)));
+    w += 64, x += 64, left -= 32;
+  }
+  if (left > 0) {
+    const __mmask32 m = _bzhi_u32(0xffffffff, (uint32_t)left);
+    acc = _mm512_dpbf16_ps(acc, pairs(_mm512_maskz_loadu_epi16(m, w)), pairs(_mm512_maskz_loadu_epi16(m, x)));
+  }
+  *(float *)y = fold(acc);
+  int64_t back = n;
+  OPAQUE(back);
+  return w - (back & ~31) * 2 + ws;
+}
+
 // dot computes all rows, in blocks of the largest size that remains.
-INLINE void dot(int most, int T, MUL_ARGS) {
-  if (most == 4) ROLLED for (; rows >= 4; OPAQUE(rows)) {
+INLINE void dot(int T, MUL_ARGS) {
+  ROLLED for (; rows >= 4; OPAQUE(rows)) {
     w = dot_block(4, T, w, ws, &x, xs, y, ys, n);
     y += 16, rows -= 4;
   }
@@ -67,8 +95,13 @@ INLINE void dot(int most, int T, MUL_ARGS) {
   }
 }
 
-KERNEL avx512bf16Dot1(MUL_ARGS) { dot(4, 1, w, ws, x, xs, y, ys, n, rows); }
-KERNEL avx512bf16Dot1x1(MUL_ARGS) { dot(1, 1, w, ws, x, xs, y, ys, n, rows); }
-KERNEL avx512bf16Dot2(MUL_ARGS) { dot(4, 2, w, ws, x, xs, y, ys, n, rows); }
-KERNEL avx512bf16Dot4(MUL_ARGS) { dot(4, 4, w, ws, x, xs, y, ys, n, rows); }
-KERNEL avx512bf16Dot6(MUL_ARGS) { dot(4, 6, w, ws, x, xs, y, ys, n, rows); }
+KERNEL avx512bf16Dot1(MUL_ARGS) { dot(1, w, ws, x, xs, y, ys, n, rows); }
+KERNEL avx512bf16Dot1x1(MUL_ARGS) {
+  ROLLED for (; rows > 0; OPAQUE(rows)) {
+    w = dot_row(w, ws, x, y, n);
+    y += 4, rows--;
+  }
+}
+KERNEL avx512bf16Dot2(MUL_ARGS) { dot(2, w, ws, x, xs, y, ys, n, rows); }
+KERNEL avx512bf16Dot4(MUL_ARGS) { dot(4, w, ws, x, xs, y, ys, n, rows); }
+KERNEL avx512bf16Dot6(MUL_ARGS) { dot(6, w, ws, x, xs, y, ys, n, rows); }
