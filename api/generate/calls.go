@@ -227,8 +227,7 @@ func (c *calls) among(b *grammar.Builder, f *frame, called grammar.Pos) (content
 	marker := c.marker(f)
 	before := strings.Join(f.names(c.notation.Before), "")
 	if marker == "" { // calls are whole messages, which begin as text does not
-		other := dfa.Alt(dfa.Byte(0, before[0]-1), dfa.Byte(before[0]+1, lastByte))
-		d, err := dfa.Compile(dfa.Optional(dfa.Concat(other, dfa.Star(dfa.Byte(0, lastByte)))), b.Budget)
+		d, err := textNotBeginning(c.beginnings(before), b.Budget)
 		if err != nil {
 			return grammar.Fail, called
 		}
@@ -251,6 +250,19 @@ func (c *calls) among(b *grammar.Builder, f *frame, called grammar.Pos) (content
 		return grammar.Fail, called
 	}
 	return b.Split(text, b.Term(b.Terminal(until), rest)), grammar.Fail
+}
+
+// beginnings are what calls begin with and text does not: the first byte of what stands before them, else
+// their names.
+func (c *calls) beginnings(before string) []string {
+	if before != "" {
+		return []string{before[:1]}
+	}
+	var list []string
+	for _, t := range c.tools {
+		list = append(list, t.name)
+	}
+	return list
 }
 
 // rest reads calls behind the marker with which they begin.

@@ -119,6 +119,24 @@ func textWithout(marker string, budget *dfa.Budget) (*dfa.DFA, error) {
 	return search(marker, budget, func(n int) bool { return n < len(marker) })
 }
 
+// textNotBeginning is any text that begins with none of some strings.
+func textNotBeginning(strings []string, budget *dfa.Budget) (*dfa.DFA, error) {
+	var begins []*dfa.Expr
+	for _, s := range strings {
+		begins = append(begins, dfa.Literal(s))
+	}
+	anything := dfa.Star(dfa.Byte(0, lastByte))
+	all, err := dfa.Compile(anything, budget)
+	if err != nil {
+		return nil, err
+	}
+	those, err := dfa.Compile(dfa.Concat(dfa.Alt(begins...), anything), budget)
+	if err != nil {
+		return nil, err
+	}
+	return dfa.Subtract(all, those, budget)
+}
+
 // search reads text up to the first marker. A state is how much of the marker the text ends with.
 func search(marker string, budget *dfa.Budget, accepts func(n int) bool) (*dfa.DFA, error) {
 	alphabet := make([]byte, lastByte+1)

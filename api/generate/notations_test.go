@@ -263,3 +263,25 @@ func holds(t *testing.T, lib *grammar.Library, schema []byte, arguments string) 
 	}
 	return g.Match(strings.TrimSpace(b.String()))
 }
+
+// recipientTemplate ends prompts with a marker behind which an answer names whom it is for: all, or a tool.
+const recipientTemplate = `{%- for t in tools or [] %}{{ t.function.name }}: {{ t.function.parameters | tojson }}
+{% endfor %}{% for m in messages %}[{{ m.role }}]
+{% if m.role == 'assistant' %}{% if m.content %}>>>all
+{{ m.content }}{% endif %}{% for c in m.tool_calls or [] %}>>>{{ c.function.name }}
+{{ c.function.arguments | tojson }}{% endfor %}{% else %}{{ m.content }}{% endif %}<|over|>
+{% endfor %}{% if add_generation_prompt %}[assistant]
+>>>{% endif %}`
+
+// TestCallsWithoutABeginningPanicked: a constraint that allows text and calls panicked where nothing stands
+// before the name of the first call, because the prompt ends with the marker.
+func TestCallsWithoutABeginningPanicked(t *testing.T) {
+	for _, special := range []bool{true, false} {
+		m := templateModel(t, []byte(recipientTemplate), special)
+		n, known := m.Chat.CallNotation()
+		if !known || n.Before != "" {
+			t.Fatalf("the notation is %+v, want one without a beginning", n)
+		}
+		checkForcedCalls(t, m)
+	}
+}
