@@ -45,6 +45,9 @@ func NewTrainer[B any](c TrainerConfig[B]) (*Trainer[B], error) {
 		Best:      progress.Best{Metric: a.MetricForBest, Greater: a.GreaterIsBetter, Required: a.LoadBestAtEnd},
 		Listener:  listener, Log: acc.localLog(), Warn: acc.Logger(), Track: acc.Log,
 	}
+	if c.Meter != nil {
+		config.Meter = c.Meter.m
+	}
 	if f := c.EvaluateBatch; f != nil {
 		config.EvaluateBatch = func(ctx context.Context, b B) (evaluation.Batch, error) {
 			e, err := f(ctx, b)

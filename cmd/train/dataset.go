@@ -21,12 +21,15 @@ type dataFlags struct {
 	Pack        bool     `help:"Join texts into full sequences, for speed. Texts attend to each other."`
 	LearnPrompt bool     `help:"Learn prompts and the messages of users, too."`
 	LastAnswer  bool     `help:"Learn only the last answer of a conversation."`
+	Shuffle     bool     `help:"Shuffle the data in each epoch." default:"true" negatable:""`
 	StrictData  bool     `help:"Stop at a record that cannot be used, instead of skipping it."`
 }
 
 // texts is all data of a run as token ids.
 type texts struct {
 	train, eval data.Slice[data.Sequence]
+	pairs       data.Slice[data.Comparison] // of methods that compare answers, in place of train
+	evalPairs   data.Slice[data.Comparison]
 	pad         int32
 	tokens      int // of train that are learned
 }
@@ -49,6 +52,24 @@ func (j *job) read() error {
 		o.EOS = &id
 	}
 	t := &texts{pad: padding(tokenizer, config)}
+	if j.preference() != nil {
+		err = j.readPairs(t, tokenizer, o)
+	} else {
+		err = j.readTexts(t, tokenizer, o)
+	}
+	if err != nil {
+		return err
+	}
+	j.data = t
+	j.log.Info("data", "sequences", t.samples(), "learned_tokens", t.tokens, "eval_sequences", len(t.eval)+len(t.evalPairs))
+	return nil
+}
+
+// samples returns the number of sequences, or of comparisons, to train on.
+func (t *texts) samples() int { return len(t.train) + len(t.pairs) }
+
+// readTexts makes sequences of texts, prompts and conversations.
+func (j *job) readTexts(t *texts, tokenizer *data.Tokenizer, o data.TextOptions) error {
 	for _, path := range j.Data {
 		some, err := j.tokenize(path, tokenizer, o, !j.Pack)
 		if err != nil {
@@ -69,14 +90,11 @@ func (j *job) read() error {
 	if t.tokens == 0 {
 		return cmdline.Misusef("--data has no tokens to learn")
 	}
+	var err error
 	if j.EvalData != "" {
-		if t.eval, err = j.tokenize(j.EvalData, tokenizer, o, true); err != nil {
-			return err
-		}
+		t.eval, err = j.tokenize(j.EvalData, tokenizer, o, true)
 	}
-	j.data = t
-	j.log.Info("data", "sequences", len(t.train), "learned_tokens", t.tokens, "eval_sequences", len(t.eval))
-	return nil
+	return err
 }
 
 // fitContext limits sequences to the model's context, and records the number of its ids.
@@ -104,23 +122,41 @@ func (j *job) tokenize(path string, tokenizer *data.Tokenizer, o data.TextOption
 		return nil, cmdline.Misuse(err)
 	}
 	defer records.Close()
-	sequences := make([]data.Sequence, records.Len())
-	unusable := make([]error, records.Len())
-	err = parallel(len(sequences), func(i int) error {
+	sequences, err := tokenized(j, path, records, func(r data.Record) (data.Sequence, []int32, error) {
+		s, err := r.Tokenize(tokenizer, tokenizer, o)
+		return s, s.IDs, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return j.usable(path, sequences, cuts), nil
+}
+
+// lines is a file of records.
+type lines[R any] interface {
+	data.Dataset[R]
+	Line(i int) int
+}
+
+// tokenized makes samples of the records of a file, with the ids that they have. It leaves out records
+// that cannot be used and says how many. It fails if all records failed.
+func tokenized[R, S any](j *job, path string, records lines[R], f func(R) (S, []int32, error)) ([]S, error) {
+	samples, failed := make([]S, records.Len()), make([]error, records.Len())
+	err := parallel(len(samples), func(i int) error {
 		r, err := records.At(i)
+		var ids []int32
 		if err == nil {
-			if sequences[i], err = r.Tokenize(tokenizer, tokenizer, o); err != nil {
+			if samples[i], ids, err = f(r); err != nil {
 				err = fmt.Errorf("%s: line %d: %w", path, records.Line(i), err)
 			}
 		}
 		if err != nil && j.StrictData {
 			return err
 		}
-		if unusable[i] = err; err != nil {
-			sequences[i] = data.Sequence{}
+		if failed[i] = err; err != nil {
 			return nil
 		}
-		if id := slices.Max(append([]int32{0}, sequences[i].IDs...)); j.vocab > 0 && int(id) >= j.vocab {
+		if id := slices.Max(append([]int32{0}, ids...)); j.vocab > 0 && int(id) >= j.vocab {
 			return fmt.Errorf("%s: line %d: the tokenizer gives id %d, but the model has %d ids; use the tokenizer of this model", path, records.Line(i), id, j.vocab)
 		}
 		return nil
@@ -128,22 +164,30 @@ func (j *job) tokenize(path string, tokenizer *data.Tokenizer, o data.TextOption
 	if err != nil {
 		return nil, err
 	}
-	return j.usable(path, sequences, unusable, cuts)
+	var all []S
+	var reason error
+	for i, s := range samples {
+		switch {
+		case failed[i] == nil:
+			all = append(all, s)
+		case reason == nil:
+			reason = failed[i]
+		}
+	}
+	if reason != nil && len(all) == 0 {
+		return nil, cmdline.Misusef("no record of %s can be used: %w", path, reason)
+	}
+	if reason != nil {
+		j.log.Warn("records that cannot be used are skipped: --strict-data stops instead", "file", path, "skipped", len(samples)-len(all), "of", len(samples), "first", reason)
+	}
+	return all, nil
 }
 
-// usable leaves out records that failed or have no label to learn, says how many, and cuts long
-// sequences if asked. It fails if all records failed.
-func (j *job) usable(path string, sequences []data.Sequence, failed []error, cuts bool) (data.Slice[data.Sequence], error) {
+// usable leaves out sequences without a label to learn, and cuts long ones if asked.
+func (j *job) usable(path string, sequences []data.Sequence, cuts bool) data.Slice[data.Sequence] {
 	var all data.Slice[data.Sequence]
-	var cut, empty, skipped int
-	var reason error
-	for i, s := range sequences {
-		if failed[i] != nil {
-			if skipped++; reason == nil {
-				reason = failed[i]
-			}
-			continue
-		}
+	var cut, empty int
+	for _, s := range sequences {
 		if len(s.IDs) > j.Sequence && cuts {
 			s.IDs, s.Labels = s.IDs[:j.Sequence], s.Labels[:j.Sequence]
 			cut++
@@ -154,16 +198,10 @@ func (j *job) usable(path string, sequences []data.Sequence, failed []error, cut
 		}
 		all = append(all, s)
 	}
-	if skipped > 0 && skipped == len(sequences) {
-		return nil, cmdline.Misusef("no record of %s can be used: %w", path, reason)
-	}
-	if skipped > 0 {
-		j.log.Warn("records that cannot be used are skipped: --strict-data stops instead", "file", path, "skipped", skipped, "of", len(sequences), "first", reason)
-	}
 	if cut > 0 || empty > 0 {
 		j.log.Warn("data", slog.String("file", path), slog.Int("cut", cut), slog.Int("without_a_label", empty))
 	}
-	return all, nil
+	return all
 }
 
 // parallel calls f for 0 … n-1 on all processors, and returns the error of the lowest

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"math"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -30,7 +29,7 @@ type optimFlags struct {
 	Batch                     int     `help:"Set the sequences per batch, on each rank." default:"8" aliases:"batch-size"`
 	GradientAccumulationSteps int     `help:"Accumulate the gradients of this many batches per step." default:"1"`
 	MaxGradNorm               float64 `help:"Clip the norm of the gradients; 0 does not." default:"1"`
-	LearningRate              float64 `help:"Set the learning rate; 0 means 5e-5, or 2e-4 with --lora." default:"0" aliases:"lr"`
+	LearningRate              float64 `help:"Set the learning rate; 0 is 5e-5, with --lora 2e-4, with dpo 1e-6 and 1e-5." default:"0" aliases:"lr"`
 	LRScheduler               string  `name:"lr-scheduler" help:"Schedule the rate: linear, cosine, constant_with_warmup, …, as transformers." default:"linear"`
 	WarmupSteps               int     `help:"Raise the rate from 0 during this many steps." default:"0"`
 	WarmupRatio               float64 `help:"Raise the rate from 0 during this fraction of all steps." default:"0"`
@@ -40,13 +39,16 @@ type optimFlags struct {
 
 // rate returns the learning rate.
 func (j *job) rate() float64 {
-	switch {
-	case j.LearningRate > 0:
+	if j.LearningRate > 0 {
 		return j.LearningRate
-	case j.LoRA != "":
-		return 2e-4
 	}
-	return 5e-5
+	return j.rateOf()
+}
+
+// loop is a Trainer, whatever its batches are.
+type loop interface {
+	Train(ctx context.Context) (train.TrainResult, error)
+	State() *train.TrainerState
 }
 
 // student is one rank's model with its tape and its accelerator.
@@ -57,6 +59,7 @@ type student struct {
 	model      *model.Model
 	checkpoint *loader.Checkpoint // where frozen weights stay, or nil if all are trained
 	router     float32            // weight of the routers' loss, 0 for none
+	comparer   *comparer          // of methods that compare answers
 	recompute  bool
 	diverged   bool // and said so
 	stopped    bool // by a signal, on all ranks
@@ -64,8 +67,11 @@ type student struct {
 
 func (s *student) close() error {
 	var err error
+	if s.comparer != nil {
+		err = s.comparer.close()
+	}
 	if s.model != nil {
-		err = s.model.Close()
+		err = errors.Join(err, s.model.Close())
 	}
 	if s.checkpoint != nil {
 		err = errors.Join(err, s.checkpoint.Close())
@@ -80,7 +86,7 @@ func (j *job) rank(ctx context.Context, w *train.World) error {
 		return err
 	}
 	defer s.close()
-	trainer, err := s.trainer()
+	trainer, err := s.prepare()
 	if err != nil {
 		return err
 	}
@@ -95,7 +101,7 @@ func (j *job) rank(ctx context.Context, w *train.World) error {
 	if s.acc.IsMainProcess() {
 		s.result = runResult{Output: s.Output, Steps: result.GlobalStep, Seconds: result.Runtime.Seconds(), Metrics: result.Metrics,
 			DiskBytes: s.model.FrozenMemory().Read}
-		if loss := result.Loss; loss != 0 && !math.IsNaN(loss) && !math.IsInf(loss, 0) {
+		if loss := result.Loss; loss != 0 && finite(loss) {
 			s.result.Loss = &loss
 		}
 	}
@@ -134,24 +140,35 @@ func (j *job) student(w *train.World) (*student, error) {
 	return s, s.open()
 }
 
-// trainer wires model, data and optimizer.
-func (s *student) trainer() (*train.Trainer[data.TokenBatch], error) {
-	collate := data.PadTokens(data.Padding{ID: s.data.pad})
-	loader, err := data.NewLoader(s.data.train, collate, data.Options{BatchSize: s.Batch, Shuffle: true, Global: s.acc.Generator()})
+// prepare wires model, data and optimizer for the method.
+func (s *student) prepare() (loop, error) {
+	if s.preference() == nil {
+		c := train.TrainerConfig[data.TokenBatch]{Model: s.model, ComputeLoss: s.loss, Items: labels, EvaluateBatch: s.evaluate}
+		return fit(s, c, s.data.train, s.data.eval, data.PadTokens(data.Padding{ID: s.data.pad}))
+	}
+	var err error
+	if s.comparer, err = s.compare(); err != nil {
+		return nil, err
+	}
+	c := train.TrainerConfig[data.ComparisonBatch]{Model: compared{s.model, s.comparer}, ComputeLoss: s.comparer.loss, Meter: s.comparer.meter,
+		Items: func(b data.ComparisonBatch) int { return b.Prompts }}
+	return fit(s, c, s.data.pairs, s.data.evalPairs, data.PadComparisons(data.Padding{ID: s.data.pad}))
+}
+
+// fit makes the Trainer of a method.
+func fit[S, B any](s *student, c train.TrainerConfig[B], samples, eval data.Slice[S], collate data.Collate[S, B]) (loop, error) {
+	loader, err := data.NewLoader(samples, collate, data.Options{BatchSize: s.Batch, Shuffle: s.Shuffle, Global: s.acc.Generator()})
 	if err != nil {
 		return nil, err
 	}
-	opt, err := s.optimizer()
-	if err != nil {
+	if c.Optimizer, err = s.optimizer(); err != nil {
 		return nil, err
 	}
-	c := train.TrainerConfig[data.TokenBatch]{
-		Accelerator: s.acc, Model: s.model, ComputeLoss: s.loss, Items: labels, Optimizer: opt, Train: loader, EvaluateBatch: s.evaluate,
-		Arguments: train.TrainingArguments{
-			OutputDir: s.Output, Epochs: s.Epochs, MaxSteps: s.MaxSteps, GradientAccumulationSteps: s.GradientAccumulationSteps,
-			MaxGradNorm: s.MaxGradNorm, Schedule: s.LRScheduler, WarmupSteps: s.warmup(loader), LogSteps: s.LogSteps, EvalSteps: s.EvalSteps,
-			SaveSteps: s.SaveSteps, SaveTotalLimit: s.SaveTotalLimit, Resume: s.Resume == "auto",
-		},
+	c.Accelerator, c.Train = s.acc, loader
+	c.Arguments = train.TrainingArguments{
+		OutputDir: s.Output, Epochs: s.Epochs, MaxSteps: s.MaxSteps, GradientAccumulationSteps: s.GradientAccumulationSteps,
+		MaxGradNorm: s.MaxGradNorm, Schedule: s.LRScheduler, WarmupSteps: s.warmup(), LogSteps: s.LogSteps, EvalSteps: s.EvalSteps,
+		SaveSteps: s.SaveSteps, SaveTotalLimit: s.SaveTotalLimit, Resume: s.Resume == "auto",
 	}
 	if s.Resume != "auto" && s.Resume != "never" {
 		c.Arguments.ResumeFrom = s.Resume
@@ -163,8 +180,8 @@ func (s *student) trainer() (*train.Trainer[data.TokenBatch], error) {
 			return s.acc.OnMainProcess(func() error { return s.model.SaveAdapter(dir) })
 		})
 	}
-	if len(s.data.eval) > 0 {
-		if c.Eval, err = data.NewLoader(s.data.eval, collate, data.Options{BatchSize: s.Batch}); err != nil {
+	if len(eval) > 0 {
+		if c.Eval, err = data.NewLoader(eval, collate, data.Options{BatchSize: s.Batch}); err != nil {
 			return nil, err
 		}
 	}
@@ -177,7 +194,7 @@ func (s *student) trainer() (*train.Trainer[data.TokenBatch], error) {
 
 // watch warns once if the loss is not finite.
 func (s *student) watch(_ context.Context, m *train.Moment) error {
-	if loss := m.Result.Loss; !s.diverged && s.acc.IsMainProcess() && (math.IsNaN(loss) || math.IsInf(loss, 0)) {
+	if loss := m.Result.Loss; !s.diverged && s.acc.IsMainProcess() && !finite(loss) {
 		s.diverged = true
 		s.log.Warn("the loss is not finite: use an earlier checkpoint, a lower --lr or a lower --max-grad-norm if it stays so", "step", m.State.GlobalStep)
 	}
@@ -199,11 +216,11 @@ func (s *student) interrupt(ctx context.Context, m *train.Moment) error {
 }
 
 // warmup returns the number of steps in which the rate rises.
-func (s *student) warmup(loader *data.Loader[data.TokenBatch]) int {
+func (s *student) warmup() int {
 	if s.WarmupRatio == 0 {
 		return s.WarmupSteps
 	}
-	batches := (len(s.data.train) + s.Batch*s.ranks - 1) / (s.Batch * s.ranks)
+	batches := (s.data.samples() + s.Batch*s.ranks - 1) / (s.Batch * s.ranks)
 	steps := optim.TrainerSteps(batches, s.GradientAccumulationSteps, s.Epochs, s.MaxSteps)
 	return max(s.WarmupSteps, int(float64(steps)*s.WarmupRatio))
 }
@@ -244,7 +261,10 @@ func batch(b data.TokenBatch, from, rows int) model.Batch {
 	return m
 }
 
-var summed = tensor.CrossEntropyOptions{Reduction: tensor.Sum}
+// summed are the options of losses summed over labels.
+func (s *student) summed() tensor.CrossEntropyOptions {
+	return tensor.CrossEntropyOptions{Reduction: tensor.Sum, Smoothing: s.LabelSmoothing}
+}
 
 // loss returns the sum over a batch's labels. The routers' loss is a mean, so it is multiplied by the
 // number of labels.
@@ -252,7 +272,7 @@ func (s *student) loss(_ context.Context, b data.TokenBatch) (*tensor.Tensor, er
 	if s.router != 0 {
 		s.model.SetAuxiliary(s.router * float32(labels(b)))
 	}
-	return s.model.Loss(s.tape, batch(b, 0, b.Rows), model.Options{CrossEntropyOptions: summed, Recompute: s.recompute, Dropout: s.acc.Generator()})
+	return s.model.Loss(s.tape, batch(b, 0, b.Rows), model.Options{CrossEntropyOptions: s.summed(), Recompute: s.recompute, Dropout: s.acc.Generator()})
 }
 
 // evaluate measures the loss of each sequence.
@@ -263,7 +283,7 @@ func (s *student) evaluate(_ context.Context, b data.TokenBatch) (train.Evaluati
 		var err error
 		s.tape.NoGrad(func() {
 			var loss *tensor.Tensor
-			loss, err = s.model.Loss(s.tape, batch(b, i, 1), model.Options{CrossEntropyOptions: summed})
+			loss, err = s.model.Loss(s.tape, batch(b, i, 1), model.Options{CrossEntropyOptions: s.summed()})
 			if err == nil {
 				e.Losses = append(e.Losses, float64(loss.Item()))
 			}

@@ -59,6 +59,11 @@ func (j *job) batchTokens() int64 {
 	for _, s := range j.data.train {
 		longest = max(longest, len(s.IDs))
 	}
+	for _, c := range j.data.pairs {
+		for _, answer := range c.Completions { // both are in the batch
+			longest = max(longest, len(c.Completions)*(len(c.Prompt)+len(answer)))
+		}
+	}
 	return int64(j.Batch * longest)
 }
 

@@ -53,6 +53,7 @@ func (f *modelFlags) folder() (string, error) {
 // runCmd is train run.
 type runCmd struct {
 	modelFlags
+	methodFlags
 	dataFlags
 	optimFlags
 	Output string `help:"Write checkpoints and the trained model to this folder." required:"" placeholder:"DIR"`
@@ -256,6 +257,9 @@ func (c *runCmd) check() error {
 		if _, err := parseLoRA(c.LoRA); err != nil {
 			return err
 		}
+	}
+	if err := c.checkMethod(); err != nil {
+		return err
 	}
 	return c.checkSchedule()
 }

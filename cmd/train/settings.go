@@ -45,13 +45,22 @@ type settings struct {
 	MixedPrecision string   `json:"mixed_precision"`
 	LoRA           string   `json:"lora"`
 	Plugin         string   `json:"plugin,omitempty"` // empty for ddp, as in files of older versions
+	Method         string   `json:"method,omitempty"` // empty for sft
+	Beta           float64  `json:"beta,omitempty"`
+	LossType       string   `json:"loss_type,omitempty"`
+	LabelSmoothing float64  `json:"label_smoothing,omitempty"`
+	ReferenceFree  bool     `json:"reference_free,omitempty"`
+	InOrder        bool     `json:"in_order,omitempty"` // --no-shuffle
 }
 
 func (j *job) settings() (settings, error) {
 	s := settings{Pack: j.Pack, LearnPrompt: j.LearnPrompt, LastAnswer: j.LastAnswer, Sequence: j.Sequence, Batch: j.Batch,
 		Accumulation: j.GradientAccumulationSteps, Processes: j.ranks, Epochs: j.Epochs, MaxSteps: j.MaxSteps, MaxGradNorm: j.MaxGradNorm,
 		LearningRate: j.rate(), Scheduler: j.LRScheduler, WarmupSteps: j.WarmupSteps, WarmupRatio: j.WarmupRatio, WeightDecay: j.WeightDecay,
-		Seed: j.Seed, MixedPrecision: j.MixedPrecision, LoRA: j.LoRA}
+		Seed: j.Seed, MixedPrecision: j.MixedPrecision, LoRA: j.LoRA, LabelSmoothing: j.LabelSmoothing, InOrder: !j.Shuffle}
+	if j.preference() != nil {
+		s.Method, s.Beta, s.LossType, s.ReferenceFree = j.Method, j.Beta, j.LossType, j.ReferenceFree
+	}
 	if j.Plugin != "ddp" {
 		s.Plugin = j.Plugin
 	}

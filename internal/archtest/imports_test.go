@@ -121,6 +121,7 @@ var allowed = map[string][]string{
 	"train/internal/accumulation": {"train/data"},
 	"train/internal/checkpoint":   {"meta", "loader", "internal/atomicfile", "internal/smallfile", "train/optim", "train/tensor"}, // meta, loader: checkpoints are safetensors
 	"train/internal/evaluation":   {"train/tensor"},
+	"train/internal/preference":   {}, // losses over log-probabilities
 	"train/internal/modelfiles":   {"meta", "loader", "internal/atomicfile", "internal/smallfile", "train/internal/checkpoint", "train/optim", "train/tensor"},
 	"train/internal/nested":       {"internal/collective", "train/tensor"},
 	"train/internal/replicas":     {"internal/collective", "train/tensor"},
@@ -131,7 +132,7 @@ var allowed = map[string][]string{
 	"train/internal/trainer": {"meta", "internal/collective", "train/data", "train/internal/evaluation", "train/internal/modelfiles", "train/internal/progress", "train/internal/rank",
 		"train/internal/runstate", "train/optim", "train/tensor", "train/track"},
 	"train": {"meta", "loader", "internal/atomicfile", "internal/collective", "internal/collective/tcp", "train/internal/replicas", "train/internal/sharded", "train/data", "train/optim", "train/rng", "train/tensor", "train/track",
-		"train/internal/accumulation", "train/internal/checkpoint", "train/internal/evaluation", "train/internal/modelfiles", "train/internal/nested", "train/internal/progress", "train/internal/rank",
+		"train/internal/accumulation", "train/internal/checkpoint", "train/internal/evaluation", "train/internal/modelfiles", "train/internal/nested", "train/internal/preference", "train/internal/progress", "train/internal/rank",
 		"train/internal/runstate", "train/internal/trainer"},
 	"examples/accumulate": {"train", "train/data", "train/optim", "train/tensor"},
 	"examples/serve":      {"api", "api/generate", "dispatch", "loader/demo"},

@@ -12,6 +12,7 @@ type fields map[string]json.RawMessage
 
 // readFields parses line as a JSON object.
 func readFields(line []byte) (fields, error) {
+	line = bytes.TrimPrefix(line, []byte("\ufeff")) // which some editors begin a file with
 	if !json.Valid(line) {
 		var none json.RawMessage
 		return nil, fmt.Errorf("got text that is not JSON (%w), want one JSON object", json.Unmarshal(line, &none))

@@ -42,10 +42,12 @@ var recordForms = []struct {
 }
 
 func parseRecord(line []byte) (Record, error) {
-	line = bytes.TrimPrefix(line, []byte("\ufeff")) // which some editors begin a file with
 	f, err := readFields(line)
 	if err != nil {
 		return Record{}, err
+	}
+	if f.has("chosen") && f.has("rejected") && !f.has("text", "messages", "conversations", "completion") {
+		return Record{}, errors.New("got chosen and rejected, which are compared: use train run --method dpo, or data.OpenComparisons")
 	}
 	var read func(*Record, fields) error
 	for _, form := range recordForms {
@@ -132,9 +134,22 @@ func ReadJSONL(r io.Reader) iter.Seq2[Record, error] {
 
 // JSONL is a Dataset of a file's records. It reads a record when it is requested, and is safe for
 // concurrent use.
-type JSONL struct {
+type JSONL struct{ recordFile[Record] }
+
+// OpenJSONL finds the lines of a file. Lines are parsed when they are read. Close it after use.
+func OpenJSONL(path string) (*JSONL, error) {
+	r, err := openRecords(path, parseRecord)
+	if err != nil {
+		return nil, err
+	}
+	return &JSONL{*r}, nil
+}
+
+// recordFile is a data set of the lines of a file.
+type recordFile[T any] struct {
 	file   *os.File
 	places []place
+	parse  func(line []byte) (T, error)
 }
 
 type place struct {
@@ -142,13 +157,12 @@ type place struct {
 	size, number int
 }
 
-// OpenJSONL finds the lines of a file. Lines are parsed when they are read. Close it after use.
-func OpenJSONL(path string) (*JSONL, error) {
+func openRecords[T any](path string, parse func(line []byte) (T, error)) (*recordFile[T], error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("data: %w", err)
 	}
-	d := &JSONL{file: f}
+	d := &recordFile[T]{file: f, parse: parse}
 	err = lines(f, func(line []byte, number int, offset int64) bool {
 		d.places = append(d.places, place{offset, 0, number})
 		return true
@@ -164,7 +178,7 @@ func OpenJSONL(path string) (*JSONL, error) {
 }
 
 // measure lets every place reach up to the next, blank lines included.
-func (d *JSONL) measure() error {
+func (d *recordFile[T]) measure() error {
 	info, err := d.file.Stat()
 	if err != nil {
 		return fmt.Errorf("data: %w", err)
@@ -177,22 +191,23 @@ func (d *JSONL) measure() error {
 	return nil
 }
 
-func (d *JSONL) Len() int     { return len(d.places) }
-func (d *JSONL) Close() error { return d.file.Close() }
+func (d *recordFile[T]) Len() int     { return len(d.places) }
+func (d *recordFile[T]) Close() error { return d.file.Close() }
 
 // Line returns the number of the line that record i begins at, from 1.
-func (d *JSONL) Line(i int) int { return d.places[i].number }
+func (d *recordFile[T]) Line(i int) int { return d.places[i].number }
 
-func (d *JSONL) At(i int) (Record, error) {
+func (d *recordFile[T]) At(i int) (T, error) {
+	var none T
 	if i < 0 || i >= len(d.places) {
-		return Record{}, fmt.Errorf("data: got record %d, want 0 to %d", i, len(d.places)-1)
+		return none, fmt.Errorf("data: got record %d, want 0 to %d", i, len(d.places)-1)
 	}
 	p := d.places[i]
 	line := make([]byte, p.size)
 	if _, err := d.file.ReadAt(line, p.offset); err != nil {
-		return Record{}, fmt.Errorf("data: %s: line %d: %w", d.file.Name(), p.number, err)
+		return none, fmt.Errorf("data: %s: line %d: %w", d.file.Name(), p.number, err)
 	}
-	r, err := parseRecord(line)
+	r, err := d.parse(line)
 	if err != nil {
 		return r, fmt.Errorf("data: %s: line %d: %w", d.file.Name(), p.number, err)
 	}

@@ -34,6 +34,9 @@ type Options struct {
 	// Dropout draws which inputs of an adapter's pairs are dropped, as its config says. nil drops
 	// none, as in evaluation.
 	Dropout tensor.RandomSource
+	// Base leaves the model's adapter out and records nothing, so that the result is that of the
+	// weights that the adapter was added to: the reference of preference tuning.
+	Base bool
 }
 
 // check reports an invalid batch.
@@ -70,7 +73,7 @@ func (m *Model) start(tp *tensor.Tape, b Batch, o Options, auxiliary bool) (*pas
 	}
 	p := &pass{m: m}
 	first, body := m.first(), len(m.units)-1
-	p.learns = tp.Recording() && first <= body
+	p.learns = tp.Recording() && first <= body && !o.Base
 	if p.learns && first < body {
 		switch p.way = nn.Remember; {
 		case m.streams():
@@ -84,9 +87,11 @@ func (m *Model) start(tp *tensor.Tape, b Batch, o Options, auxiliary bool) (*pas
 		return nil, err
 	}
 	runtime.AddCleanup(p, (*lease).end, p.lease)
-	if err := p.adapt(len(b.IDs), o.Dropout); err != nil {
-		p.leave()
-		return nil, err
+	if !o.Base {
+		if err := p.adapt(len(b.IDs), o.Dropout); err != nil {
+			p.leave()
+			return nil, err
+		}
 	}
 	if auxiliary {
 		p.routers = newRouters(p.session, m.topK(), b.Mask)

@@ -267,3 +267,34 @@ func TestAdapterIsPEFTs(t *testing.T) {
 		t.Error("an adapter of nothing was added")
 	}
 }
+
+// TestBaseLeavesTheAdapterOut compares the base's loss with that of the model before it had an adapter.
+func TestBaseLeavesTheAdapterOut(t *testing.T) {
+	m := open(t, filepath.Join(golden.Module(t), "testdata", "golden", "train", "models", "llama"))
+	defer m.Close()
+	lossOf := func(o Options) float32 {
+		tp := tensor.NewTape(tensor.Options{})
+		loss, err := m.Loss(tp, someTokens(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return loss.Item()
+	}
+	before := lossOf(Options{})
+	if err := m.AddLoRA(LoRAConfig{R: 2, AllLinear: true}, rng.New(3)); err != nil {
+		t.Fatal(err)
+	}
+	spread(m)
+	adapted := lossOf(Options{})
+	if got := lossOf(Options{Base: true}); got != before || adapted == before {
+		t.Errorf("got a loss of %v without the adapter and %v with it, want %v and another one", got, adapted, before)
+	}
+	tp := tensor.NewTape(tensor.Options{})
+	loss, err := m.Loss(tp, someTokens(), Options{Base: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := tp.Backward(loss, 1); err == nil {
+		t.Error("the base's loss was reversed")
+	}
+}

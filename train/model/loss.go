@@ -2,7 +2,6 @@ package model
 
 import (
 	"fmt"
-	"slices"
 
 	view "github.com/heftai/heft/internal/tensor"
 	"github.com/heftai/heft/train/tensor"
@@ -123,10 +122,18 @@ func (l *loss) backRows(grad []float32) error {
 	for _, g := range grad {
 		routed += g
 	}
-	kept := slices.Clone(l.losses)
 	err := l.heads(l.rows, true, func(rows []int32, logits, gradient view.Tensor) error {
-		for i, r := range rows {
-			l.backend.CrossEntropy(kept[r:r+1], gradient.Slice(i, i+1), logits.Slice(i, i+1), l.labels[r:r+1], grad[r], float32(l.o.Smoothing))
+		for from := 0; from < len(rows); {
+			scale, to := grad[rows[from]], from+1 // rows of one scale, such as those of one sequence, together
+			for to < len(rows) && grad[rows[to]] == scale {
+				to++
+			}
+			labels := make([]int32, to-from)
+			for i, r := range rows[from:to] {
+				labels[i] = l.labels[r]
+			}
+			l.backend.CrossEntropy(make([]float32, to-from), gradient.Slice(from, to), logits.Slice(from, to), labels, scale, float32(l.o.Smoothing))
+			from = to
 		}
 		return l.recorder.Sync()
 	})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"time"
@@ -20,6 +21,8 @@ func (t *Trainer[B]) Evaluate(ctx context.Context) (map[string]float64, error) {
 	begin := time.Now()
 	t.setTraining(false)
 	defer t.setTraining(true)
+	t.c.Meter.evaluate(true)
+	defer t.c.Meter.evaluate(false)
 	tally := t.sumGathered
 	if t.evaluatesSums() {
 		tally = t.sumOwn
@@ -33,6 +36,11 @@ func (t *Trainer[B]) Evaluate(ctx context.Context) (map[string]float64, error) {
 	metrics["eval_runtime"] = passed
 	metrics["eval_samples_per_second"] = float64(sum.Samples) / passed
 	metrics["eval_steps_per_second"] = float64(sum.Steps) / passed
+	measured, err := t.read(ctx, "eval_")
+	if err != nil {
+		return nil, err
+	}
+	maps.Copy(metrics, measured)
 	t.metrics = metrics
 	logs := track.Values{}
 	for name, v := range metrics {

@@ -17,7 +17,15 @@ func (t *Trainer[B]) logSteps(ctx context.Context) error {
 		return nil // TrainBatch logs its steps itself
 	}
 	r := &t.latest
-	return t.record(ctx, track.Values{"loss": loss, "grad_norm": r.GradNormPreClip, "learning_rate": r.LR})
+	logs := track.Values{"loss": loss, "grad_norm": r.GradNormPreClip, "learning_rate": r.LR}
+	measured, err := t.read(ctx, "")
+	if err != nil {
+		return err
+	}
+	for name, v := range measured {
+		logs[name] = v
+	}
+	return t.record(ctx, logs)
 }
 
 // record logs values and adds them to the history.

@@ -40,6 +40,7 @@ type Config[B any] struct {
 	ComputeMetrics func(predicted, labels []int) map[string]float64
 	From           string
 	Observer       Observer
+	Meter          *Meter
 
 	Goal      progress.Goal
 	Schedule  Schedule

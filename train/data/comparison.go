@@ -1,0 +1,263 @@
+package data
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"unicode/utf8"
+)
+
+// ComparisonRecord is a record of preference data in one of TRL's forms: a prompt with its chosen and
+// its rejected completion. All are texts, or all are lists of messages. Without a prompt, what both
+// completions begin with is the prompt.
+type ComparisonRecord struct {
+	Prompt      Passage
+	Completions []Passage // chosen, then rejected
+	Tools       json.RawMessage
+}
+
+// Passage is a text or, if Messages is not nil, a part of a conversation.
+type Passage struct {
+	Text     string
+	Messages []json.RawMessage
+}
+
+// Comparison is a prompt as ids, with ids of completions that are compared.
+type Comparison struct {
+	Prompt      []int32
+	Completions [][]int32
+}
+
+// Tokens returns the number of tokens of all completions.
+func (c Comparison) Tokens() int {
+	n := 0
+	for _, x := range c.Completions {
+		n += len(x)
+	}
+	return n
+}
+
+// Comparisons is a Dataset of the preference records of a JSONL file. It reads a record when it is
+// requested, and is safe for concurrent use.
+type Comparisons struct{ recordFile[ComparisonRecord] }
+
+// OpenComparisons finds the lines of a file. Lines are parsed when they are read. Close it after use.
+func OpenComparisons(path string) (*Comparisons, error) {
+	r, err := openRecords(path, parseComparison)
+	if err != nil {
+		return nil, err
+	}
+	return &Comparisons{*r}, nil
+}
+
+func parseComparison(line []byte) (ComparisonRecord, error) {
+	var r ComparisonRecord
+	f, err := readFields(line)
+	if err != nil {
+		return r, err
+	}
+	if !f.has("chosen") || !f.has("rejected") {
+		return r, errors.New("want chosen and rejected, with or without prompt")
+	}
+	r.Tools = f["tools"]
+	for _, name := range []string{"chosen", "rejected"} {
+		p, err := f.passage(name)
+		if err != nil {
+			return r, err
+		}
+		r.Completions = append(r.Completions, p)
+	}
+	if err := r.alike("chosen", r.Completions[0], "rejected", r.Completions[1]); err != nil {
+		return r, err
+	}
+	if !f.has("prompt") {
+		return r, r.findPrompt()
+	}
+	if r.Prompt, err = f.passage("prompt"); err != nil {
+		return r, err
+	}
+	return r, r.alike("prompt", r.Prompt, "chosen", r.Completions[0])
+}
+
+// passage returns a string, or a list of messages.
+func (f fields) passage(name string) (p Passage, err error) {
+	switch kind := kindOf(f[name]); kind {
+	case "a list":
+		p.Messages, err = f.messages(name)
+	case "a string":
+		var s *string
+		if s, err = f.text(name); err == nil {
+			p.Text = *s
+		}
+	default:
+		err = fmt.Errorf("%s: got %s, want a string or a list of messages", name, kind)
+	}
+	return p, err
+}
+
+// alike reports an error if one of two passages is a text and the other one is not.
+func (r *ComparisonRecord) alike(a string, x Passage, b string, y Passage) error {
+	if (x.Messages == nil) == (y.Messages == nil) {
+		return nil
+	}
+	kinds := map[bool]string{true: "a string", false: "messages"}
+	return fmt.Errorf("got %s as %s and %s as %s, want both as strings or both as messages", a, kinds[x.Messages == nil], b, kinds[y.Messages == nil])
+}
+
+// findPrompt splits off what both completions begin with. A completion keeps at least one message, or
+// one character. A space between the prompt and texts belongs to the texts.
+func (r *ComparisonRecord) findPrompt() error {
+	x, y := &r.Completions[0], &r.Completions[1]
+	if x.Messages == nil {
+		n := common(x.Text, y.Text)
+		if shorter := min(len(x.Text), len(y.Text)); n == shorter {
+			_, last := utf8.DecodeLastRuneInString(x.Text[:n])
+			n -= last
+		} else if n > 0 && x.Text[n-1] == ' ' {
+			n--
+		}
+		r.Prompt.Text, x.Text, y.Text = x.Text[:n], x.Text[n:], y.Text[n:]
+		return nil
+	}
+	n, shorter := 0, min(len(x.Messages), len(y.Messages))
+	for n < shorter-1 && sameJSON(x.Messages[n], y.Messages[n]) {
+		n++
+	}
+	if n == 0 {
+		return errors.New("chosen and rejected begin with different messages: want the same prompt in both, or a prompt")
+	}
+	r.Prompt.Messages, x.Messages, y.Messages = x.Messages[:n:n], x.Messages[n:], y.Messages[n:]
+	return nil
+}
+
+// sameJSON reports whether two values are equal, whatever the order of keys.
+func sameJSON(a, b json.RawMessage) bool {
+	var x, y any
+	if json.Unmarshal(a, &x) != nil || json.Unmarshal(b, &y) != nil {
+		return false
+	}
+	p, errX := json.Marshal(x)
+	q, errY := json.Marshal(y)
+	return errX == nil && errY == nil && slices.Equal(p, q)
+}
+
+// Tokenize makes ids of r. Prompt and completion are tokenised together, and the completions begin
+// where one of them differs from the prompt alone. o.EOS ends completions that are texts. The error
+// says so if the prompt leaves no room for completions within o.MaxLength.
+func (r ComparisonRecord) Tokenize(e Encoder, t Template, o TextOptions) (Comparison, error) {
+	var c Comparison
+	if r.Prompt.Messages != nil && t == nil {
+		return c, errors.New("data: tokenize: got a conversation, but the model has no chat template")
+	}
+	prompt, err := r.encode(e, t, nil)
+	if err != nil {
+		return c, err
+	}
+	border := len(prompt)
+	var whole [][]int32
+	for i := range r.Completions {
+		ids, err := r.encode(e, t, &r.Completions[i])
+		if err != nil {
+			return c, err
+		}
+		if n := len(ids); r.Prompt.Messages == nil && o.EOS != nil && (n == 0 || ids[n-1] != *o.EOS) {
+			ids = append(ids, *o.EOS)
+		}
+		whole = append(whole, ids)
+		border = min(border, commonIDs(prompt, ids))
+	}
+	if o.MaxLength > 0 && border >= o.MaxLength {
+		return c, fmt.Errorf("data: tokenize: the prompt has %d tokens, want less than %d", border, o.MaxLength)
+	}
+	c.Prompt = prompt[:border:border]
+	for _, ids := range whole {
+		if o.MaxLength > 0 {
+			ids = ids[:min(len(ids), o.MaxLength)]
+		}
+		if len(ids) == border {
+			return c, errors.New("data: tokenize: got a completion without tokens")
+		}
+		c.Completions = append(c.Completions, ids[border:])
+	}
+	return c, nil
+}
+
+// encode returns the ids of the prompt, or of the prompt and a completion.
+func (r *ComparisonRecord) encode(e Encoder, t Template, completion *Passage) ([]int32, error) {
+	text, special := r.Prompt.Text, true
+	if completion != nil {
+		text += completion.Text
+	}
+	if r.Prompt.Messages != nil {
+		special = false
+		messages := r.Prompt.Messages
+		if completion != nil {
+			messages = slices.Concat(messages, completion.Messages)
+		}
+		var err error
+		if text, err = t.Render(messages, r.Tools, completion == nil); err != nil {
+			return nil, fmt.Errorf("data: render: %w", err)
+		}
+	}
+	ids, _, err := e.Encode(text, special)
+	if err != nil {
+		return nil, fmt.Errorf("data: tokenize: %w", err)
+	}
+	return ids, nil
+}
+
+// commonIDs returns the length of the longest common prefix.
+func commonIDs(a, b []int32) int {
+	n := 0
+	for n < len(a) && n < len(b) && a[n] == b[n] {
+		n++
+	}
+	return n
+}
+
+// ComparisonBatch is a batch of comparisons, row by row: the first completion of every prompt, then the
+// second ones. Labels are those of completions.
+type ComparisonBatch struct {
+	TokenBatch
+	Prompts int
+}
+
+// PadComparisons returns the Collate that pads comparisons to the longest of their batch. They must
+// have equally many completions.
+func PadComparisons(p Padding) Collate[Comparison, ComparisonBatch] {
+	pad := PadTokens(p)
+	return func(samples []Comparison) (ComparisonBatch, error) {
+		b := ComparisonBatch{Prompts: len(samples)}
+		var rows []Sequence
+		for k := range completionsOf(samples) {
+			for i, c := range samples {
+				if len(c.Completions) != len(samples[0].Completions) {
+					return b, fmt.Errorf("data: collate: comparison %d: got %d completions, want %d", i, len(c.Completions), len(samples[0].Completions))
+				}
+				if k < len(c.Completions) {
+					rows = append(rows, c.row(k))
+				}
+			}
+		}
+		var err error
+		b.TokenBatch, err = pad(rows)
+		return b, err
+	}
+}
+
+// row returns the prompt with a completion, whose labels count.
+func (c Comparison) row(k int) Sequence {
+	s := Sequence{IDs: slices.Concat(c.Prompt, c.Completions[k])}
+	s.Labels = append(filled(len(c.Prompt), IgnoreLabel), c.Completions[k]...)
+	return s
+}
+
+// completionsOf returns the largest number of completions.
+func completionsOf(samples []Comparison) int {
+	n := 0
+	for _, c := range samples {
+		n = max(n, len(c.Completions))
+	}
+	return n
+}

@@ -1,0 +1,110 @@
+package data
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func comparisons(t *testing.T, lines ...string) *Comparisons {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "pairs.jsonl")
+	if err := os.WriteFile(path, []byte(strings.Join(lines, "\n")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d, err := OpenComparisons(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.Close() })
+	return d
+}
+
+func TestComparisonRecordsFindThePrompt(t *testing.T) {
+	d := comparisons(t,
+		`{"prompt": "a?", "chosen": " b", "rejected": " c"}`,
+		`{"chosen": "a? b", "rejected": "a? c", "prompt": null}`,
+		`{"chosen": "ab", "rejected": "abc"}`,
+		`{"chosen": "b", "rejected": "c"}`,
+		`{"chosen": "aä", "rejected": "aö"}`, // which share a byte
+	)
+	for i, want := range [][3]string{{"a?", " b", " c"}, {"a?", " b", " c"}, {"a", "b", "bc"}, {"", "b", "c"}, {"a", "ä", "ö"}} {
+		r, err := d.At(i)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := [3]string{r.Prompt.Text, r.Completions[0].Text, r.Completions[1].Text}; got != want {
+			t.Errorf("record %d: got %q, want %q", i, got, want)
+		}
+	}
+}
+
+func TestComparisonRecordsOfMessagesFindThePrompt(t *testing.T) {
+	d := comparisons(t, `{"chosen": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}], `+
+		`"rejected": [{"content": "a", "role": "user"}, {"role": "assistant", "content": "c"}]}`)
+	r, err := d.At(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Prompt.Messages) != 1 || len(r.Completions[0].Messages) != 1 || !sameJSON(r.Completions[1].Messages[0], json.RawMessage(`{"role": "assistant", "content": "c"}`)) {
+		t.Errorf("got %s", r.Completions[1].Messages)
+	}
+}
+
+func TestComparisonRecordsNameWhatIsWrong(t *testing.T) {
+	for line, want := range map[string]string{
+		`{"prompt": "a", "chosen": "b"}`:                                        "want chosen and rejected",
+		`{"prompt": 3, "chosen": "b", "rejected": "c"}`:                         "line 1: prompt: got a number, want a string or a list of messages",
+		`{"prompt": [{"role": "user"}], "chosen": "b", "rejected": "c"}`:        "prompt as messages and chosen as a string",
+		`{"chosen": [{"role": "assistant"}], "rejected": "c"}`:                  "chosen as messages and rejected as a string",
+		`{"chosen": [{"role": "a"}], "rejected": [{"role": "b"}]}`:              "begin with different messages",
+		`{"prompt": "a", "chosen": [], "rejected": [{"role": "assistant"}]}`:    "chosen: got an empty list",
+		`{"prompt": "a", "chosen": ["b"], "rejected": [{"role": "assistant"}]}`: "chosen[0]: got a string, want an object",
+	} {
+		if _, err := comparisons(t, line).At(0); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got error %v, want %q", line, err, want)
+		}
+	}
+}
+
+// byRune is an encoder of one id a character.
+type byRune struct{}
+
+func (byRune) Encode(s string, _ bool) (ids []int32, spans [][2]int, err error) {
+	for i, r := range []rune(s) {
+		ids, spans = append(ids, r), append(spans, [2]int{i, i + 1})
+	}
+	return ids, spans, nil
+}
+
+func TestComparisonsAreCutAndPadded(t *testing.T) {
+	end := int32('.')
+	record := func(p, c, r string) ComparisonRecord {
+		return ComparisonRecord{Prompt: Passage{Text: p}, Completions: []Passage{{Text: c}, {Text: r}}}
+	}
+	long, err := record("ab", "cdefg", "h").Tokenize(byRune{}, nil, TextOptions{EOS: &end, MaxLength: 5})
+	if err != nil {
+		t.Fatal(err)
+	}
+	short, err := record("a", "b.", "c").Tokenize(byRune{}, nil, TextOptions{EOS: &end})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := PadComparisons(Padding{ID: '_'})([]Comparison{long, short})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := string(b.IDs); got != "abcde"+"ab.__"+"abh._"+"ac.__" || b.Prompts != 2 || b.Rows != 4 {
+		t.Errorf("got ids %q of %d rows and %d prompts", got, b.Rows, b.Prompts)
+	}
+	x := IgnoreLabel
+	if want := []int32{x, x, 'c', 'd', 'e', x, 'b', '.', x, x, x, x, 'h', '.', x, x, 'c', '.', x, x}; !slices.Equal(b.Labels, want) {
+		t.Errorf("got labels %v, want %v", b.Labels, want)
+	}
+	if _, err := record("abcde", "f", "g").Tokenize(byRune{}, nil, TextOptions{MaxLength: 5}); err == nil || !strings.Contains(err.Error(), "the prompt has 5 tokens, want less than 5") {
+		t.Errorf("got error %v for a prompt without room", err)
+	}
+}

@@ -1,0 +1,15 @@
+package train
+
+import "github.com/heftai/heft/train/internal/trainer"
+
+// Meter collects values that ComputeLoss and EvaluateBatch measure beside the loss. A [Trainer] of
+// [Updates] logs their means over all samples of all ranks since its last log. After an evaluation it
+// logs those of the evaluation, with "eval_" before their names, as metrics of the evaluation. A Meter
+// belongs to one rank's goroutine.
+type Meter struct{ m *trainer.Meter }
+
+// NewMeter makes a meter of values with these names, which must be the same on all ranks.
+func NewMeter(names ...string) *Meter { return &Meter{trainer.NewMeter(names...)} }
+
+// Add adds the sum of a value over n samples. It ignores names that the meter was not made for.
+func (m *Meter) Add(name string, sum float64, n int) { m.m.Add(name, sum, n) }
