@@ -3,6 +3,8 @@
 //
 //	serve        an HTTP server from Go, with a graceful shutdown
 //	generate     text from text: completed, streamed, several at once
+//	structured   an answer in JSON that a Go program reads, whatever the model would like to say
+//	tools        a tool loop over HTTP: calls with checked arguments, results, an answer
 //	stream       a model that runs from the disk, with the same answer
 //	plan         where a large model's layers would live, from its config.json
 //	hooks        functions around each block, which may fail and be removed
