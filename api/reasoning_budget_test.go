@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -106,5 +107,93 @@ func TestAForbiddenMarker(t *testing.T) {
 		"thinking_token_budget": 2, "bad_words": []string{"</think>"}})
 	if message, _ := at(whole, "error", "message").(string); status != http.StatusBadRequest || !strings.Contains(message, "exclude each other") {
 		t.Errorf("status %d, %v", status, whole)
+	}
+}
+
+// TestCompletionsBudgetWasA400: the budget of a completion counts from the marker that the answer begins with, or if the
+// prompt has begun the reasoning, from the answer's start.
+func TestCompletionsBudgetWasA400(t *testing.T) {
+	const words = "one two three four five six</think>Yes. "
+	opens := generatetest.Speaker{Template: hermesTemplate, Special: []string{"<think>", "</think>"}, Says: "<think>" + words}
+	inside := generatetest.Speaker{Template: hermesTemplate, Special: opens.Special, Says: words}
+	for name, c := range map[string]struct {
+		speaker      generatetest.Speaker
+		prompt       any
+		more         obj
+		begins, want string // what the answer begins with, with special tokens
+	}{
+		"opened":           {opens, "Hi", obj{"thinking_token_budget": 2}, "<think>one two</think>", ""},
+		"begun":            {inside, "Hi<think>", obj{"reasoning_budget": 2}, "one two</think>", ""},
+		"begun with words": {inside, "Hi<think>Well, ", obj{"thinking_token_budget": 2}, "one two</think>", ""},
+		"ended":            {inside, "<think>No.</think>Hi", obj{"thinking_token_budget": 2}, "one two three", ""},
+		"no reasoning":     {inside, "Hi", obj{"thinking_token_budget": 0}, "one two three", ""},
+		"unlimited":        {opens, "Hi", obj{"thinking_token_budget": -1}, "<think>" + words, ""},
+		"constrained":      {opens, "Hi<think>", obj{"thinking_token_budget": 0, "structured_outputs": obj{"choice": []string{"blue"}}}, "blue", "blue"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := serve(t, generatetest.Speaking(t, c.speaker, engine.Options{}))
+			c.more["prompt"], c.more["max_tokens"], c.more["skip_special_tokens"], c.more["n"] = c.prompt, 60, false, 2
+			status, whole := s.object(http.MethodPost, "/v1/completions", c.more)
+			for i := range 2 {
+				text, _ := at(whole, "choices", i, "text").(string)
+				if status != http.StatusOK || !strings.HasPrefix(text, c.begins) || c.want != "" && text != c.want {
+					t.Errorf("status %d, choice %d: %q", status, i, text)
+				}
+			}
+		})
+	}
+	s := serve(t, generatetest.Speaking(t, inside, engine.Options{}))
+	_, tokens := s.object(http.MethodPost, "/tokenize", obj{"prompt": "Hi<think>", "add_special_tokens": false})
+	if status, whole := s.object(http.MethodPost, "/v1/completions", obj{"prompt": at(tokens, "tokens"), "max_tokens": 60, "thinking_budget": 2,
+		"skip_special_tokens": false}); status != http.StatusOK || !strings.HasPrefix(at(whole, "choices", 0, "text").(string), "one two</think>") {
+		t.Errorf("ids: status %d, %v", status, whole)
+	}
+}
+
+// TestResponsesBudgetWasA400: /v1/responses takes a budget under the names of chat completions and as reasoning.max_tokens, which the
+// response repeats; so do chat completions, where reasoning has an effort for the template, too.
+func TestResponsesBudgetWasA400(t *testing.T) {
+	s := serve(t, generatetest.Speaking(t, generatetest.Speaker{Template: hermesTemplate, Special: []string{"<think>", "</think>"},
+		Says: "<think>one two three four</think>Yes."}, engine.Options{}))
+	for name, body := range map[string]obj{"object": {"reasoning": obj{"max_tokens": 2, "effort": "low"}}, "name": {"thinking_token_budget": 2},
+		"both": {"thinking_token_budget": 2, "reasoning": obj{"max_tokens": 2}}} {
+		body["input"], body["max_output_tokens"] = "Hi", 60
+		status, r := s.object(http.MethodPost, "/v1/responses", body)
+		if status != http.StatusOK || at(r, "output", 0, "type") != "reasoning" || at(r, "output", 0, "content", 0, "text") != "one two" || at(r, "output", 1, "type") != "message" {
+			t.Errorf("%s: status %d, %v", name, status, r)
+		}
+		if asked := body["reasoning"]; asked != nil && fmt.Sprint(at(r, "reasoning", "max_tokens")) != "2" {
+			t.Errorf("%s: reasoning %v", name, at(r, "reasoning"))
+		}
+		delete(body, "input")
+		delete(body, "max_output_tokens")
+		body["messages"], body["max_tokens"] = []obj{{"role": "user", "content": "Hi"}}, 60
+		status, r = s.object(http.MethodPost, "/v1/chat/completions", body)
+		if status != http.StatusOK || at(r, "choices", 0, "message", "reasoning") != "one two" {
+			t.Errorf("%s: status %d, %v", name, status, r)
+		}
+		body["reasoning"] = obj{"max_tokens": 2, "exclude": true}
+		status, r = s.object(http.MethodPost, "/v1/chat/completions", body)
+		if content, _ := at(r, "choices", 0, "message", "content").(string); status != http.StatusOK || at(r, "choices", 0, "message", "reasoning") != nil || !strings.HasPrefix(content, "ree") {
+			t.Errorf("%s, excluded: status %d, %v", name, status, r)
+		}
+	}
+	for path, body := range map[string]obj{"/v1/responses": {"input": "Hi"}, "/v1/chat/completions": {"messages": []obj{{"role": "user", "content": "Hi"}}}} {
+		body["thinking_budget"], body["reasoning"] = 3, obj{"max_tokens": 2}
+		if status, r := s.object(http.MethodPost, path, body); status != http.StatusBadRequest || at(r, "error", "param") != "reasoning.max_tokens" {
+			t.Errorf("%s, two budgets: status %d, %v", path, status, r)
+		}
+	}
+	if status, r := s.object(http.MethodPost, "/v1/chat/completions", obj{"messages": []obj{{"role": "user", "content": "Hi"}}, "max_tokens": 4,
+		"reasoning_effort": "low", "reasoning": obj{"effort": "high"}}); status != http.StatusBadRequest || at(r, "error", "param") != "reasoning.effort" {
+		t.Errorf("two efforts: status %d, %v", status, r)
+	}
+	for effort, body := range map[string]obj{"object": {"reasoning": obj{"effort": "high"}}, "name": {"reasoning_effort": "high"}} {
+		body["messages"], body["max_tokens"] = []obj{{"role": "user", "content": "Hi"}}, 1
+		_, r := s.object(http.MethodPost, "/v1/chat/completions", body)
+		_, with := s.object(http.MethodPost, "/tokenize", obj{"messages": body["messages"], "chat_template_kwargs": obj{"reasoning_effort": "high"}})
+		if n := at(r, "usage", "prompt_tokens"); n != at(with, "count") || n == nil {
+			t.Errorf("%s: %v tokens of prompt, want %v", effort, n, at(with, "count"))
+		}
 	}
 }

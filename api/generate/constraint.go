@@ -75,12 +75,13 @@ func (m *Model) Constrain(ctx context.Context, r *Request) error {
 // constraints makes the engine's constraint of each choice; nil without one.
 func (m *Model) constraints(r *Request) func(choice int) engine.Constraint {
 	c := r.compiled
-	if c == nil && m.budgeted(r, nil) == nil {
+	frame, limited := m.reasoningFrame(r)
+	if c == nil && (!limited || m.budgeted(r, frame, nil) == nil) {
 		return nil
 	}
 	return func(int) engine.Constraint {
 		if c == nil {
-			return m.budgeted(r, nil)
+			return m.budgeted(r, frame, nil)
 		}
 		content := c.grammar.NewMatcher(c.stop)
 		if r.Continues {
@@ -89,7 +90,10 @@ func (m *Model) constraints(r *Request) func(choice int) engine.Constraint {
 		if r.forbids() {
 			content.AnyTokens()
 		}
-		return m.budgeted(r, content)
+		if !limited {
+			return content
+		}
+		return m.budgeted(r, frame, content)
 	}
 }
 

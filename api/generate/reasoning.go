@@ -2,6 +2,7 @@ package generate
 
 import (
 	"bytes"
+	"strings"
 
 	"github.com/heftai/heft/internal/engine"
 	"github.com/heftai/heft/text"
@@ -39,12 +40,30 @@ const (
 // mostLate is how many tokens one character may have after its first.
 const mostLate = 3
 
-// budgeted returns the constraint of an answer to r with its budget, and next.
-func (m *Model) budgeted(r *Request, next engine.Constraint) engine.Constraint {
-	if r.ReasoningBudget == nil || r.Parse == nil || m.Chat == nil || m.Tokenizer == nil {
-		return next
+// reasoningFrame returns the markers of reasoning that the budget of r needs. Without a conversation the prompt's text says
+// whether the answer begins inside; a constraint then concerns the whole answer, which has no reasoning.
+func (m *Model) reasoningFrame(r *Request) (frame text.Frame, ok bool) {
+	if r.ReasoningBudget == nil || m.Chat == nil || m.Tokenizer == nil {
+		return frame, false
 	}
-	frame := m.Chat.Frame(*r.Parse)
+	if r.Parse != nil {
+		return m.Chat.Frame(*r.Parse), true
+	}
+	if r.Constraint != nil {
+		return frame, false
+	}
+	if frame = m.Chat.Frame(text.ParseOptions{}); frame.Close == "" {
+		return frame, false
+	}
+	prompt := m.Tokenizer.Decode(r.Prompt, false)
+	if open := strings.LastIndex(prompt, frame.Open); open >= 0 && !strings.Contains(prompt[open:], frame.Close) {
+		frame.Inside = frame.Close
+	}
+	return frame, true
+}
+
+// budgeted returns the constraint of an answer to r with its budget, and next.
+func (m *Model) budgeted(r *Request, frame text.Frame, next engine.Constraint) engine.Constraint {
 	b := &budget{open: []byte(frame.Open), close: []byte(frame.Close), next: next, decoder: m.Tokenizer.NewDecoder(false), words: (m.Vocab() + 63) / 64, left: *r.ReasoningBudget}
 	if frame.Inside != "" {
 		b.close, b.state = []byte(frame.Inside), inside

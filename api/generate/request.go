@@ -43,7 +43,8 @@ type Request struct {
 	// model's family writes them. Stop strings are then looked for in the content alone.
 	Parse *text.ParseOptions
 	// ReasoningBudget, if set, is how many tokens of reasoning there may be: behind them the marker that
-	// ends reasoning is forced. It needs Parse.
+	// ends reasoning is forced. Without Parse the prompt's text tells whether the answer begins in reasoning, and a
+	// Constraint leaves none.
 	ReasoningBudget *int
 	// Constraint, if set, says what the content must be; see [Model.Constrain].
 	Constraint *Constraint
@@ -121,6 +122,9 @@ func (m *Model) Limit() int {
 	return m.engine.Limit()
 }
 
+// promptBytes is what a token of a prompt that is read as text takes, with its id.
+const promptBytes = 12
+
 // Start submits a request. It ends when ctx does; the caller closes the Run. Errors are of
 // type *Error.
 func (m *Model) Start(ctx context.Context, r Request) (*Generation, error) {
@@ -139,6 +143,11 @@ func (m *Model) Start(ctx context.Context, r Request) (*Generation, error) {
 	}
 	if r.compiled == nil {
 		if err := m.Constrain(ctx, &r); err != nil {
+			return nil, err
+		}
+	}
+	if r.ReasoningBudget != nil && r.Parse == nil { // whose prompt is read as text
+		if err := wire.ClaimOf(ctx).Work(promptBytes * len(r.Prompt)); err != nil {
 			return nil, err
 		}
 	}

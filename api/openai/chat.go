@@ -77,7 +77,7 @@ func decodeChat(ctx context.Context, f *wire.Fields, m *generate.Model) (*chatRe
 	}
 	q.decodePromptLogProbs(f)
 	f.Bool("include_reasoning", &q.thought)
-	q.ReasoningBudget = decodeBudget(f)
+	effort := q.decodeReasoning(f)
 	parallel := true
 	f.Bool("parallel_tool_calls", &parallel)
 	q.single = !parallel
@@ -87,33 +87,17 @@ func decodeChat(ctx context.Context, f *wire.Fields, m *generate.Model) (*chatRe
 	if f.Err() != nil {
 		return nil, f.Err()
 	}
+	if _, given := conversation.Arguments["reasoning_effort"]; effort != "" && !given {
+		if conversation.Arguments == nil {
+			conversation.Arguments = map[string]any{}
+		}
+		conversation.Arguments["reasoning_effort"] = effort
+	}
 	conversation.SingleCall, q.named = q.single, conversation.Tool != ""
 	if err := m.Converse(ctx, *conversation, &q.Request); err != nil {
 		return nil, err
 	}
 	return q, m.Constrain(ctx, &q.Request)
-}
-
-// budgetNames are the names of vLLM, llama.cpp, DashScope and NIM for a budget of reasoning.
-var budgetNames = []string{"thinking_token_budget", "thinking_budget_tokens", "thinking_budget", "reasoning_budget", "reasoning_budget_tokens", "max_thinking_tokens"}
-
-// decodeBudget reads how many tokens of reasoning there may be; -1 is no limit.
-func decodeBudget(f *wire.Fields) *int {
-	first, budget := "", -1
-	for _, name := range budgetNames {
-		n := -1
-		if f.Integer(name, &n, -1, 1<<31-1); !f.Has(name) {
-			continue
-		}
-		if first != "" && n != budget {
-			f.Fail(name, "{} and %s are the same budget, but their values differ.", first)
-		}
-		first, budget = name, n
-	}
-	if budget < 0 {
-		return nil
-	}
-	return &budget
 }
 
 func (q *chatRequest) requests() []generate.Request { return []generate.Request{q.Request} }

@@ -60,6 +60,7 @@ func decodeCompletion(ctx context.Context, f *wire.Fields, m *generate.Model) (*
 	special := true
 	f.Bool("add_special_tokens", &special)
 	q.Constraint = decodeConstraint(f)
+	q.ReasoningBudget = DecodeBudget(f, nil)
 	foreign.Refuse(f, foreign.Completions)
 	if q.Truncate == 0 {
 		f.FailWith(m.CheckIDs(f, "prompt"))

@@ -198,8 +198,10 @@ func decodeText(f *wire.Fields, q *request) {
 func decodeReasoningConfig(f *wire.Fields, q *request) {
 	r := q.response
 	effort := ""
-	if o, ok := f.Object("reasoning"); ok {
-		r.Reasoning = &reasoningConfig{}
+	o, ok := f.Object("reasoning")
+	q.ReasoningBudget = openai.DecodeBudget(f, o)
+	if ok {
+		r.Reasoning = &reasoningConfig{MaxTokens: q.ReasoningBudget}
 		if o.String("effort", &effort); effort != "" {
 			r.Reasoning.Effort = &effort
 		}

@@ -72,8 +72,9 @@ type textConfig struct {
 }
 
 type reasoningConfig struct {
-	Effort  *string `json:"effort"`
-	Summary *string `json:"summary"`
+	Effort    *string `json:"effort"`
+	Summary   *string `json:"summary"`
+	MaxTokens *int    `json:"max_tokens,omitzero"` // OpenRouter's
 }
 
 // usage counts tokens.

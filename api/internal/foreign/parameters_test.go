@@ -38,6 +38,9 @@ type endpointCase struct {
 	reads map[string]string
 }
 
+// budgets are the names of a budget of reasoning.
+const budgets = "thinking_token_budget thinking_budget_tokens thinking_budget reasoning_budget reasoning_budget_tokens max_thinking_tokens"
+
 func endpointCases(t *testing.T) []endpointCase {
 	models := generate.NewModels(generatetest.Spoken(t, &enginetest.Model{}, engine.Options{}))
 	s := openai.New(models)
@@ -56,11 +59,11 @@ func endpointCases(t *testing.T) []endpointCase {
 		}
 		return all
 	}
-	chat := with(common, "max_completion_tokens top_logprobs include_reasoning parallel_tool_calls messages tools tool_choice chat_template_kwargs reasoning_effort "+
+	chat := with(common, budgets+" reasoning max_completion_tokens top_logprobs include_reasoning parallel_tool_calls messages tools tool_choice chat_template_kwargs reasoning_effort "+
 		"add_generation_prompt continue_final_message")
 	chat["documents"] = `"no"`
 	answers := map[string]string{}
-	for _, name := range strings.Fields("model input instructions previous_response_id max_output_tokens max_tool_calls metadata parallel_tool_calls tools tool_choice text reasoning " +
+	for _, name := range strings.Fields("model input instructions previous_response_id max_output_tokens max_tool_calls metadata parallel_tool_calls tools tool_choice text reasoning " + budgets + " " +
 		"include top_logprobs truncation store stream stream_options safety_identifier prompt_cache_key user chat_template_kwargs " +
 		"min_tokens temperature top_p top_k min_p presence_penalty frequency_penalty repetition_penalty seed stop logit_bias stop_token_ids allowed_token_ids ignore_eos include_stop_str_in_output skip_special_tokens bad_words") {
 		answers[name] = `[["no"]]`
@@ -71,7 +74,7 @@ func endpointCases(t *testing.T) []endpointCase {
 		asked[name] = `[["no"]]`
 	}
 	return []endpointCase{
-		{foreign.Completions, "/v1/completions", s.Completions, `"prompt": "a", "max_tokens": 2, "seed": 1`, with(common, "echo prompt")},
+		{foreign.Completions, "/v1/completions", s.Completions, `"prompt": "a", "max_tokens": 2, "seed": 1`, with(common, "echo prompt "+budgets)},
 		{foreign.Chat, "/v1/chat/completions", s.ChatCompletions, `"messages": [{"role": "user", "content": "a"}], "max_tokens": 2, "seed": 1`,
 			chat},
 		{foreign.Embeddings, "/v1/embeddings", s.Embeddings, `"input": "a"`, with(nil, "model input encoding_format dimensions add_special_tokens truncate_prompt_tokens")},

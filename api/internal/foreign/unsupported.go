@@ -17,7 +17,7 @@ const (
 	useBadWords  = "use bad_words."
 	usePenalty   = "use repetition_penalty."
 	noTruncation = "prompts are not truncated."
-	noBudget     = "use thinking_token_budget of /v1/chat/completions, or thinking.budget_tokens of /v1/messages."
+	noBudget     = "use thinking.budget_tokens."
 	noThinking   = "use chat_template_kwargs or reasoning_effort, as the chat template has them."
 	usualFields  = "answers have the fields that OpenAI's have."
 	textOnly     = "the model reads and writes text only."
@@ -150,10 +150,11 @@ var foreignAnswers = []row{
 
 // foreignThinking change whether and how long a model reasons.
 var foreignThinking = []row{
-	{Completions | Responses | Messages, "thinking_budget thinking_token_budget thinking_budget_tokens reasoning_budget reasoning_budget_tokens max_thinking_tokens", "vLLM, llama.cpp, DashScope, NIM", noBudget, []string{"-1"}, ""},
+	{Messages, "thinking_budget thinking_token_budget thinking_budget_tokens reasoning_budget reasoning_budget_tokens max_thinking_tokens", "vLLM, llama.cpp, DashScope, NIM", noBudget, []string{"-1"}, ""},
 	{texts, "min_thinking_tokens", "NIM", "reasoning can be limited, not prolonged.", off0, ""},
 	{texts, "reasoning_budget_message reasoning_budget_start_tag reasoning_budget_end_tag reasoning_budget_end_tags reasoning_control", "llama.cpp", "a budget ends reasoning with the marker of the chat template, and nothing else.", nil, ""},
 	{both, "enable_thinking think", "DashScope, SGLang, Ollama", noThinking, never, ""},
-	{both, "thinking reasoning", "DeepSeek, Anthropic, OpenRouter, Ollama", noThinking, []string{"{}"}, ""},
+	{both, "thinking", "DeepSeek, Anthropic, Ollama", noThinking, []string{"{}"}, ""},
+	{Completions, "reasoning", "OpenRouter, Ollama", noThinking, []string{"{}"}, ""},
 	{both, "prompt_mode thinking_forced_open preserve_thinking reasoning_history", "Mistral, llama.cpp, text-generation-webui, Fireworks", noThinking, nil, ""},
 }
