@@ -131,6 +131,13 @@ async def leave(members):
     await asyncio.gather(*(task for _, task in members if task), return_exceptions=True)
 
 
+async def upkeep(pid, seconds=3):
+    """The share of one processor that the server takes when no fast client asks."""
+    begin, before = time.monotonic(), cpu(pid)
+    await asyncio.sleep(seconds)
+    return (cpu(pid) - before) / (time.monotonic() - begin)
+
+
 def held(pid, admin):
     """Goroutines, descriptors and MiB that the server holds."""
     text = urllib.request.urlopen(f"http://127.0.0.1:{admin}/debug/pprof/goroutine?debug=1").read().decode()
@@ -151,10 +158,11 @@ async def main(serve, seconds, rounds):
                 before = held(server.pid, admin)
             members = await crowd(port)
             await settle(port)
+            share = await upkeep(server.pid)
             beside = await measure(server, port, seconds)
             ratios.append([b / a for a, b in zip(alone, beside)])
             print(f"round {i + 1}: alone {alone[0]:.0f} tokens/s, beside {len(members)} idle and slow connections {beside[0]:.0f}: {ratios[-1][0]:.3f},"
-                  f" by CPU time {ratios[-1][1]:.3f}; held then: %d goroutines, %d descriptors, %d MiB" % held(server.pid, admin), flush=True)
+                  f" by CPU time {ratios[-1][1]:.3f}; by themselves they cost {100 * share:.1f} %% of a processor; held then: %d goroutines, %d descriptors, %d MiB" % held(server.pid, admin), flush=True)
             await leave(members)
         for _ in range(30):  # net/http notices a connection that has closed when it reads
             await asyncio.sleep(1)

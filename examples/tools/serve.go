@@ -2,27 +2,20 @@ package main
 
 import (
 	"context"
+	"embed"
 	"net"
-	"os"
-	"path/filepath"
 
 	"github.com/heftai/heft/api"
 	"github.com/heftai/heft/api/generate"
 	"github.com/heftai/heft/dispatch"
 	"github.com/heftai/heft/loader/demo"
+	"github.com/heftai/heft/text"
 )
 
-// template is a chat template with tools. From it Heft learns how the model writes calls.
-const template = `
-{%- for tool in tools or [] %}{{ tool.function | tojson }}{{ '\n' }}{% endfor %}
-{%- for message in messages %}
-{{- '<|' + message.role + '|>' + (message.content or '') }}
-{%- for call in message.tool_calls or [] %}
-{{- '<tool_call>\n{"name": "' + call.function.name + '", "arguments": ' + call.function.arguments | tojson + '}\n</tool_call>' }}
-{%- endfor %}
-{{- '<|end|>' }}
-{%- endfor %}
-{%- if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}`
+// files has a chat template with tools. From it Heft learns how the model writes calls.
+//
+//go:embed chat_template.jinja
+var files embed.FS
 
 // server is a model behind HTTP, on a port of the loopback.
 type server struct {
@@ -38,23 +31,19 @@ func serve() (s *server, err error) {
 			s.close()
 		}
 	}()
-	folder, err := os.MkdirTemp("", "heft-tools-")
-	if err != nil {
-		return s, err
-	}
-	s.closing = append(s.closing, func() { _ = os.RemoveAll(folder) })
-	if err := os.CopyFS(folder, demo.Files()); err != nil {
-		return s, err
-	}
-	if err := os.WriteFile(filepath.Join(folder, "chat_template.jinja"), []byte(template), 0o644); err != nil {
-		return s, err
-	}
-	model, err := dispatch.Open(folder, dispatch.Options{Serving: true, KVTokens: 4096})
+	model, err := dispatch.OpenFS(demo.Name, demo.Files(), dispatch.Options{Serving: true, KVTokens: 4096})
 	if err != nil {
 		return s, err
 	}
 	s.closing = append(s.closing, model.Close)
-	generator, err := generate.New(model, generate.Options{Name: demo.Name})
+	words, err := generate.ReadText(demo.Files(), demo.Name)
+	if err != nil {
+		return s, err
+	}
+	if words.Chat, err = text.ReadChat(files, words.Tokenizer); err != nil {
+		return s, err
+	}
+	generator, err := generate.New(model, generate.Options{Text: &words})
 	if err != nil {
 		return s, err
 	}

@@ -140,6 +140,7 @@ var allowed = map[string][]string{
 	"examples/plan":       {"devicemap", "dispatch", "meta"},
 	"examples/hooks":      {"dispatch", "loader/demo"},
 	"examples/structured": {"api/generate", "dispatch", "loader/demo", "text"},
+	"examples/tools":      {"api", "api/generate", "dispatch", "loader/demo", "text"},
 	"examples/generate":   {"api/generate", "dispatch", "loader/demo", "text"},
 	"examples":            {}, // a test that runs the programs below
 	"examples/causallm":   {"train", "train/data", "train/optim", "train/rng", "train/tensor"},
