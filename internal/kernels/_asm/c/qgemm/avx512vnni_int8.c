@@ -64,7 +64,11 @@ INLINE void mul(int bits, int G, int T, const uint8_t *w, int64_t ws, const uint
       OPAQUE(w), OPAQUE(w3); // keeps the compiler from doing all loads first
       __m512i c[4];
       UNROLL for (int g = 0; g < G; g++) {
-        _mm_prefetch(BAND(g) + AHEAD * size + 64 * j, _MM_HINT_T0);
+        if (G * T == 1) {
+          _mm_prefetch(w + DISTANCE(2048) + 64 * j, _MM_HINT_T1);
+        } else {
+          _mm_prefetch(BAND(g) + AHEAD * size + 64 * j, _MM_HINT_T0);
+        }
         c[g] = _mm512_loadu_si512(BAND(g) + 32 + 64 * j);
       }
       UNROLL for (int h = 0; h < 8 / bits; h++) {
