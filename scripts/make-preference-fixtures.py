@@ -31,9 +31,9 @@ def write_model(folder):
     torch.manual_seed(7)
     config = LlamaConfig(vocab_size=512, hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=2,
                          num_key_value_heads=1, max_position_embeddings=128, initializer_range=0.2, bos_token_id=0,
-                         eos_token_id=0, pad_token_id=4, tie_word_embeddings=False)
+                         eos_token_id=0, pad_token_id=1, tie_word_embeddings=False)
     LlamaForCausalLM(config).save_pretrained(folder)
-    tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(TOKENIZER), eos_token="<|endoftext|>", pad_token="<|end|>")
+    tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(TOKENIZER), eos_token="<|endoftext|>", pad_token="<|system|>")
     tokenizer.chat_template = TEMPLATE
     tokenizer.save_pretrained(folder)
     config = json.loads((folder / "tokenizer_config.json").read_text())
@@ -81,6 +81,7 @@ def run(folder, case):
         kind["kto"] = (trl.KTOConfig, trl.KTOTrainer)
     if case["method"] == "orpo":
         from trl.experimental.orpo import ORPOConfig, ORPOTrainer
+
         kind["orpo"] = (ORPOConfig, ORPOTrainer)
     config, trainer = kind[case["method"]]
     data = load_dataset("json", data_files=str(folder / f"{case['data']}.jsonl"), split="train", cache_dir=tempfile.mkdtemp())
@@ -114,6 +115,12 @@ CASES = [
     dict(name="dpo_hinge", method="dpo", data="text", trl={"loss_type": ["hinge"]}, flags=["--loss-type", "hinge"]),
     dict(name="dpo_robust", method="dpo", data="text", trl={"loss_type": ["robust"], "label_smoothing": 0.1},
          flags=["--loss-type", "robust", "--label-smoothing", "0.1"]),
+    dict(name="orpo", method="orpo", data="text", trl={}, flags=[]),
+    dict(name="orpo_implicit_lora", method="orpo", data="implicit", lora=True, trl={"beta": 0.4}, flags=["--beta", "0.4", "--lora", LORA]),
+    dict(name="kto", method="kto", data="label", trl={}, flags=[]),
+    dict(name="kto_lora_weighted", method="kto", data="label", lora=True, trl={"beta": 0.5, "desirable_weight": 0.7, "undesirable_weight": 1.3},
+         flags=["--beta", "0.5", "--desirable-weight", "0.7", "--undesirable-weight", "1.3", "--lora", LORA]),
+    dict(name="kto_paired", method="kto", data="chat", trl={"beta": 0.3}, flags=["--beta", "0.3"]),
 ]
 
 

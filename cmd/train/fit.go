@@ -152,7 +152,7 @@ func (s *student) prepare() (loop, error) {
 	}
 	c := train.TrainerConfig[data.ComparisonBatch]{Model: compared{s.model, s.comparer}, ComputeLoss: s.comparer.loss, Meter: s.comparer.meter,
 		Items: func(b data.ComparisonBatch) int { return b.Prompts }}
-	return fit(s, c, s.data.pairs, s.data.evalPairs, data.PadComparisons(data.Padding{ID: s.data.pad}))
+	return fit(s, c, s.data.pairs, s.data.evalPairs, s.collate())
 }
 
 // fit makes the Trainer of a method.

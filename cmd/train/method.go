@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"math"
 	"slices"
 
@@ -16,38 +17,51 @@ import (
 
 // methodFlags say what is learned from the data.
 type methodFlags struct {
-	Method         string  `help:"Train by this method: sft (texts and answers) or dpo (pairs of a chosen and a rejected answer)." enum:"sft,dpo" default:"sft"`
-	Beta           float64 `help:"Set dpo's beta: a higher one keeps the model closer to the reference." default:"0.1"`
-	LossType       string  `help:"Set dpo's loss: sigmoid, hinge, ipo or robust." enum:"sigmoid,hinge,ipo,robust," default:""`
-	LabelSmoothing float64 `help:"Smooth labels by this fraction; with dpo, the fraction of wrong pairs." default:"0"`
-	ReferenceFree  bool    `help:"Run dpo without the reference model."`
+	Method            string  `help:"Train by this method: sft (texts and answers), dpo, orpo (pairs of answers) or kto (judged answers)." enum:"sft,dpo,orpo,kto" default:"sft"`
+	Beta              float64 `help:"Set beta: with dpo and kto, a higher one keeps the model closer to the reference." default:"0.1"`
+	LossType          string  `help:"Set dpo's loss: sigmoid, hinge, ipo or robust." enum:"sigmoid,hinge,ipo,robust," default:""`
+	LabelSmoothing    float64 `help:"Smooth labels by this fraction; with dpo, the fraction of wrong pairs." default:"0"`
+	ReferenceFree     bool    `help:"Run dpo without the reference model."`
+	DesirableWeight   float64 `help:"Weight kto's losses of desirable answers." default:"1"`
+	UndesirableWeight float64 `help:"Weight kto's losses of undesirable answers." default:"1"`
 }
 
 // preference returns the objective of a method that compares answers, or nil.
 func (f *methodFlags) preference() train.Preference {
-	if f.Method != "dpo" {
-		return nil
+	switch f.Method {
+	case "dpo":
+		return train.DPO{Beta: f.Beta, Type: f.LossType, LabelSmoothing: f.LabelSmoothing, ReferenceFree: f.ReferenceFree}
+	case "orpo":
+		return train.ORPO{Beta: f.Beta}
+	case "kto":
+		return train.KTO{Beta: f.Beta, DesirableWeight: f.DesirableWeight, UndesirableWeight: f.UndesirableWeight}
 	}
-	return train.DPO{Beta: f.Beta, Type: f.LossType, LabelSmoothing: f.LabelSmoothing, ReferenceFree: f.ReferenceFree}
+	return nil
 }
 
 // checkMethod rejects flags that the method does not have.
 func (c *runCmd) checkMethod() error {
+	if c.Method != "dpo" && (c.LossType != "" || c.ReferenceFree) {
+		return cmdline.Misusef("--loss-type and --reference-free need --method dpo")
+	}
+	if c.Method != "kto" && (c.DesirableWeight != 1 || c.UndesirableWeight != 1) {
+		return cmdline.Misusef("--desirable-weight and --undesirable-weight need --method kto")
+	}
 	p := c.preference()
-	if p == nil {
-		if c.LossType != "" || c.ReferenceFree {
-			return cmdline.Misusef("--loss-type and --reference-free need --method dpo")
-		}
-		if !(c.LabelSmoothing >= 0 && c.LabelSmoothing < 1) {
-			return cmdline.Misusef("got --label-smoothing %v, want 0 or more and less than 1", c.LabelSmoothing)
-		}
+	switch {
+	case c.Method == "sft" && !(c.LabelSmoothing >= 0 && c.LabelSmoothing < 1):
+		return cmdline.Misusef("got --label-smoothing %v, want 0 or more and less than 1", c.LabelSmoothing)
+	case p == nil:
 		return nil
+	case c.Method != "dpo" && c.LabelSmoothing != 0:
+		return cmdline.Misusef("--label-smoothing needs --method sft or dpo")
+	case c.Method == "kto" && c.Batch < 2:
+		return cmdline.Misusef("got --batch %d, but kto needs at least 2: it compares with the answers of other prompts", c.Batch)
+	case c.Pack || c.LearnPrompt || c.LastAnswer:
+		return cmdline.Misusef("--pack, --learn-prompt and --last-answer need --method sft")
 	}
 	if err := p.Check(); err != nil {
 		return cmdline.Misuse(err)
-	}
-	if c.Pack || c.LearnPrompt || c.LastAnswer {
-		return cmdline.Misusef("--pack, --learn-prompt and --last-answer need --method sft")
 	}
 	return nil
 }
@@ -82,10 +96,31 @@ func (j *job) tokenizePairs(path string, tokenizer *data.Tokenizer, o data.TextO
 		return nil, cmdline.Misuse(err)
 	}
 	defer records.Close()
-	return tokenized(j, path, records, func(r data.ComparisonRecord) (data.Comparison, []int32, error) {
+	all, err := tokenized(j, path, records, func(r data.ComparisonRecord) (data.Comparison, []int32, error) {
+		if len(r.Completions) == 1 && j.Method != "kto" {
+			return data.Comparison{}, nil, errors.New("got one completion with a label, want chosen and rejected: use --method kto")
+		}
 		c, err := r.Tokenize(tokenizer, tokenizer, o)
-		return c, slices.Concat(append(c.Completions, c.Prompt)...), err
+		return c, slices.Concat(append(slices.Clone(c.Completions), c.Prompt)...), err
 	})
+	if j.Method != "kto" || err != nil {
+		return all, err
+	}
+	var judged, rejected []data.Comparison // rejected answers last, so that batches in order mix prompts
+	for _, c := range all {
+		both := c.Judged()
+		judged, rejected = append(judged, both[0]), append(rejected, both[1:]...)
+	}
+	return append(judged, rejected...), nil
+}
+
+// collate returns how comparisons become a batch.
+func (j *job) collate() data.Collate[data.Comparison, data.ComparisonBatch] {
+	p := data.Padding{ID: j.data.pad}
+	if j.Method == "kto" {
+		return data.PadJudged(p, j.Sequence)
+	}
+	return data.PadComparisons(p)
 }
 
 // comparer is a student that learns from comparisons.
@@ -96,6 +131,7 @@ type comparer struct {
 	reference  *model.Model // of a full fine-tune; an adapter's is the model without it
 	checkpoint *loader.Checkpoint
 	evaluating bool
+	ctx        context.Context // of the loss that is computed
 }
 
 func (s *student) compare() (*comparer, error) {
@@ -137,7 +173,8 @@ func (c *comparer) SetTraining(on bool) { c.evaluating = !on }
 var perToken = tensor.CrossEntropyOptions{Reduction: tensor.None}
 
 // loss returns the sum over a batch's pairs.
-func (c *comparer) loss(_ context.Context, b data.ComparisonBatch) (loss *tensor.Tensor, err error) {
+func (c *comparer) loss(ctx context.Context, b data.ComparisonBatch) (loss *tensor.Tensor, err error) {
+	c.ctx = ctx
 	if c.evaluating {
 		c.tape.NoGrad(func() { loss, err = c.losses(b, model.Options{CrossEntropyOptions: perToken}) })
 		return loss, err
@@ -146,23 +183,57 @@ func (c *comparer) loss(_ context.Context, b data.ComparisonBatch) (loss *tensor
 }
 
 func (c *comparer) losses(b data.ComparisonBatch, o model.Options) (*tensor.Tensor, error) {
-	tokens := batch(b.TokenBatch, 0, b.Rows)
-	c.model.SetAuxiliary(0)
-	var reference *tensor.Tensor
-	if c.objective.NeedsReference() {
-		var err error
-		c.tape.NoGrad(func() {
-			reference, err = c.base().Loss(c.tape, tokens, model.Options{CrossEntropyOptions: perToken, Base: true})
-		})
-		if err != nil {
-			return nil, err
-		}
-	}
-	policy, err := c.model.Loss(c.tape, tokens, o)
+	divergence, err := c.divergence(b)
 	if err != nil {
 		return nil, err
 	}
-	return train.PreferenceLoss(c.tape, c.objective, b, policy, reference, c.meter)
+	var losses train.TokenLosses
+	if c.objective.NeedsReference() {
+		if losses.Reference, err = c.untrained(c.base(), b.TokenBatch, true); err != nil {
+			return nil, err
+		}
+	}
+	tokens := b.TokenBatch
+	tokens.Labels = train.PreferenceLabels(c.objective, b)
+	c.model.SetAuxiliary(0)
+	if losses.Policy, err = c.model.Loss(c.tape, batch(tokens, 0, tokens.Rows), o); err != nil {
+		return nil, err
+	}
+	return train.PreferenceLoss(c.tape, c.objective, b, losses, divergence, c.meter)
+}
+
+// divergence estimates the model's divergence from the reference, if the batch is for it. In training
+// it is the mean over all ranks. Ranks evaluate different numbers of batches, each by itself.
+func (c *comparer) divergence(b data.ComparisonBatch) (float64, error) {
+	if b.Mismatched == nil {
+		return 0, nil
+	}
+	var losses train.TokenLosses
+	var err error
+	if losses.Reference, err = c.untrained(c.base(), *b.Mismatched, true); err != nil {
+		return 0, err
+	}
+	if losses.Policy, err = c.untrained(c.model, *b.Mismatched, false); err != nil {
+		return 0, err
+	}
+	kl, err := train.KLDivergence(b, losses)
+	if err != nil || c.evaluating || c.ranks == 1 {
+		return kl, err
+	}
+	mean, err := train.Reduce(c.ctx, c.acc, []float64{kl}, train.ReduceMean)
+	if err != nil {
+		return 0, err
+	}
+	return mean[0], nil
+}
+
+// untrained returns the losses of tokens without a record.
+func (c *comparer) untrained(m *model.Model, b data.TokenBatch, base bool) (losses *tensor.Tensor, err error) {
+	m.SetAuxiliary(0)
+	c.tape.NoGrad(func() {
+		losses, err = m.Loss(c.tape, batch(b, 0, b.Rows), model.Options{CrossEntropyOptions: perToken, Base: base})
+	})
+	return losses, err
 }
 
 // base returns the model with the weights of the reference.
@@ -170,7 +241,6 @@ func (c *comparer) base() *model.Model {
 	if c.reference == nil {
 		return c.model
 	}
-	c.reference.SetAuxiliary(0)
 	return c.reference
 }
 

@@ -123,10 +123,11 @@ func TestPreferenceRunsEvaluate(t *testing.T) {
 // TestPreferenceRunsContinue compares a run that is stopped with one that is not.
 func TestPreferenceRunsContinue(t *testing.T) {
 	dir, file := tinyModel(t), pairsFile(t, 8)
-	for name, flags := range map[string][]string{"full": nil, "lora on two ranks": {"--lora", "r=2,dropout=0.1", "--num-processes", "2"}} {
+	for name, flags := range map[string][]string{"full": nil, "lora on two ranks": {"--lora", "r=2,dropout=0.1", "--num-processes", "2"},
+		"kto on two ranks": {"--method", "kto", "--num-processes", "2"}} {
 		t.Run(name, func(t *testing.T) {
-			args := slices.Concat([]string{"run", "--model", dir, "--data", file, "--method", "dpo", "--epochs", "2", "--batch", "2", "--lr", "0.01",
-				"--save-steps", "1", "--save-total-limit", "0", "--threads", "1"}, flags)
+			args := slices.Concat([]string{"run", "--model", dir, "--data", file, "--epochs", "2", "--batch", "2", "--lr", "0.01",
+				"--save-steps", "1", "--save-total-limit", "0", "--threads", "1", "--method", "dpo"}, flags)
 			once, again := filepath.Join(t.TempDir(), "once"), filepath.Join(t.TempDir(), "again")
 			for _, out := range []string{once, again} {
 				var stderr bytes.Buffer
@@ -165,6 +166,9 @@ func TestPreferenceFlagsAreChecked(t *testing.T) {
 		"--pack, --learn-prompt and --last-answer need":      {"--method", "dpo", "--pack"},
 		"got --label-smoothing 1, want 0 or more":            {"--label-smoothing", "1"},
 		"use train run --method dpo":                         {},
+		"--label-smoothing needs --method sft or dpo":        {"--method", "orpo", "--label-smoothing", "0.1"},
+		"got --batch 1, but kto needs at least 2":            {"--method", "kto", "--batch", "1"},
+		"need --method kto":                                  {"--method", "dpo", "--desirable-weight", "2"},
 	} {
 		var stderr bytes.Buffer
 		status := run(slices.Concat([]string{"run", "--model", dir, "--data", file, "--output", filepath.Join(t.TempDir(), "out")}, flags), &bytes.Buffer{}, &stderr)

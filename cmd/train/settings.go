@@ -24,33 +24,34 @@ const runFile = "train_run.json"
 
 // settings decide the weights of a run. A run resumes only with the same settings.
 type settings struct {
-	Model          string   `json:"model"`
-	Data           []string `json:"data_sha256"`
-	Pack           bool     `json:"pack"`
-	LearnPrompt    bool     `json:"learn_prompt"`
-	LastAnswer     bool     `json:"last_answer,omitempty"`
-	Sequence       int      `json:"sequence"`
-	Batch          int      `json:"batch"`
-	Accumulation   int      `json:"gradient_accumulation_steps"`
-	Processes      int      `json:"num_processes"`
-	Epochs         float64  `json:"epochs"`
-	MaxSteps       int      `json:"max_steps"`
-	MaxGradNorm    float64  `json:"max_grad_norm"`
-	LearningRate   float64  `json:"learning_rate"`
-	Scheduler      string   `json:"lr_scheduler"`
-	WarmupSteps    int      `json:"warmup_steps"`
-	WarmupRatio    float64  `json:"warmup_ratio"`
-	WeightDecay    float64  `json:"weight_decay"`
-	Seed           uint64   `json:"seed"`
-	MixedPrecision string   `json:"mixed_precision"`
-	LoRA           string   `json:"lora"`
-	Plugin         string   `json:"plugin,omitempty"` // empty for ddp, as in files of older versions
-	Method         string   `json:"method,omitempty"` // empty for sft
-	Beta           float64  `json:"beta,omitempty"`
-	LossType       string   `json:"loss_type,omitempty"`
-	LabelSmoothing float64  `json:"label_smoothing,omitempty"`
-	ReferenceFree  bool     `json:"reference_free,omitempty"`
-	InOrder        bool     `json:"in_order,omitempty"` // --no-shuffle
+	Model          string    `json:"model"`
+	Data           []string  `json:"data_sha256"`
+	Pack           bool      `json:"pack"`
+	LearnPrompt    bool      `json:"learn_prompt"`
+	LastAnswer     bool      `json:"last_answer,omitempty"`
+	Sequence       int       `json:"sequence"`
+	Batch          int       `json:"batch"`
+	Accumulation   int       `json:"gradient_accumulation_steps"`
+	Processes      int       `json:"num_processes"`
+	Epochs         float64   `json:"epochs"`
+	MaxSteps       int       `json:"max_steps"`
+	MaxGradNorm    float64   `json:"max_grad_norm"`
+	LearningRate   float64   `json:"learning_rate"`
+	Scheduler      string    `json:"lr_scheduler"`
+	WarmupSteps    int       `json:"warmup_steps"`
+	WarmupRatio    float64   `json:"warmup_ratio"`
+	WeightDecay    float64   `json:"weight_decay"`
+	Seed           uint64    `json:"seed"`
+	MixedPrecision string    `json:"mixed_precision"`
+	LoRA           string    `json:"lora"`
+	Plugin         string    `json:"plugin,omitempty"` // empty for ddp, as in files of older versions
+	Method         string    `json:"method,omitempty"` // empty for sft
+	Beta           float64   `json:"beta,omitempty"`
+	LossType       string    `json:"loss_type,omitempty"`
+	LabelSmoothing float64   `json:"label_smoothing,omitempty"`
+	ReferenceFree  bool      `json:"reference_free,omitempty"`
+	Weights        []float64 `json:"weights,omitempty"`  // of desirable and undesirable answers
+	InOrder        bool      `json:"in_order,omitempty"` // --no-shuffle
 }
 
 func (j *job) settings() (settings, error) {
@@ -60,6 +61,9 @@ func (j *job) settings() (settings, error) {
 		Seed: j.Seed, MixedPrecision: j.MixedPrecision, LoRA: j.LoRA, LabelSmoothing: j.LabelSmoothing, InOrder: !j.Shuffle}
 	if j.preference() != nil {
 		s.Method, s.Beta, s.LossType, s.ReferenceFree = j.Method, j.Beta, j.LossType, j.ReferenceFree
+	}
+	if j.Method == "kto" {
+		s.Weights = []float64{j.DesirableWeight, j.UndesirableWeight}
 	}
 	if j.Plugin != "ddp" {
 		s.Plugin = j.Plugin

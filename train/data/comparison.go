@@ -9,12 +9,14 @@ import (
 )
 
 // ComparisonRecord is a record of preference data in one of TRL's forms: a prompt with its chosen and
-// its rejected completion. All are texts, or all are lists of messages. Without a prompt, what both
-// completions begin with is the prompt.
+// its rejected completion, or with a completion and a label that says whether it is desirable. All
+// are texts, or all are lists of messages. Without a prompt, what chosen and rejected begin with is
+// the prompt.
 type ComparisonRecord struct {
 	Prompt      Passage
-	Completions []Passage // chosen, then rejected
+	Completions []Passage // chosen, then rejected; or one
 	Tools       json.RawMessage
+	Label       *bool // of one completion
 }
 
 // Passage is a text or, if Messages is not nil, a part of a conversation.
@@ -27,6 +29,21 @@ type Passage struct {
 type Comparison struct {
 	Prompt      []int32
 	Completions [][]int32
+	// Desirable judges one completion.
+	Desirable bool
+}
+
+// Judged splits a comparison of a chosen and a rejected completion into two of one each. One of a
+// judged completion stays.
+func (c Comparison) Judged() []Comparison {
+	if len(c.Completions) == 1 {
+		return []Comparison{c}
+	}
+	var all []Comparison
+	for i, ids := range c.Completions {
+		all = append(all, Comparison{Prompt: c.Prompt, Completions: [][]int32{ids}, Desirable: i == 0})
+	}
+	return all
 }
 
 // Tokens returns the number of tokens of all completions.
@@ -57,10 +74,13 @@ func parseComparison(line []byte) (ComparisonRecord, error) {
 	if err != nil {
 		return r, err
 	}
-	if !f.has("chosen") || !f.has("rejected") {
-		return r, errors.New("want chosen and rejected, with or without prompt")
-	}
 	r.Tools = f["tools"]
+	if f.has("completion") && !f.has("chosen", "rejected") {
+		return r, r.judged(f)
+	}
+	if !f.has("chosen") || !f.has("rejected") {
+		return r, errors.New("want chosen and rejected, with or without prompt, or prompt, completion and label")
+	}
 	for _, name := range []string{"chosen", "rejected"} {
 		p, err := f.passage(name)
 		if err != nil {
@@ -78,6 +98,29 @@ func parseComparison(line []byte) (ComparisonRecord, error) {
 		return r, err
 	}
 	return r, r.alike("prompt", r.Prompt, "chosen", r.Completions[0])
+}
+
+// judged reads a prompt, a completion and its label.
+func (r *ComparisonRecord) judged(f fields) error {
+	if !f.has("prompt") || !f.has("label") {
+		return errors.New("got a completion without prompt or label, want prompt, completion and label")
+	}
+	if kind := kindOf(f["label"]); kind != "a boolean" {
+		return fmt.Errorf("label: got %s, want true or false", kind)
+	}
+	r.Label = new(bool)
+	if err := json.Unmarshal(f["label"], r.Label); err != nil {
+		return err
+	}
+	completion, err := f.passage("completion")
+	if err != nil {
+		return err
+	}
+	r.Completions = []Passage{completion}
+	if r.Prompt, err = f.passage("prompt"); err != nil {
+		return err
+	}
+	return r.alike("prompt", r.Prompt, "completion", completion)
 }
 
 // passage returns a string, or a list of messages.
@@ -146,7 +189,7 @@ func sameJSON(a, b json.RawMessage) bool {
 // where one of them differs from the prompt alone. o.EOS ends completions that are texts. The error
 // says so if the prompt leaves no room for completions within o.MaxLength.
 func (r ComparisonRecord) Tokenize(e Encoder, t Template, o TextOptions) (Comparison, error) {
-	var c Comparison
+	c := Comparison{Desirable: r.Label != nil && *r.Label}
 	if r.Prompt.Messages != nil && t == nil {
 		return c, errors.New("data: tokenize: got a conversation, but the model has no chat template")
 	}
@@ -221,6 +264,37 @@ func commonIDs(a, b []int32) int {
 type ComparisonBatch struct {
 	TokenBatch
 	Prompts int
+	// Desirable judges each row, and Mismatched has the prompts with the completion of the row
+	// before, for KTO. Both are nil in batches of [PadComparisons].
+	Desirable  []bool
+	Mismatched *TokenBatch
+}
+
+// PadJudged returns the Collate that pads comparisons of one judged completion to the longest of their
+// batch. It cuts mismatched rows to length tokens, unless length is 0.
+func PadJudged(p Padding, length int) Collate[Comparison, ComparisonBatch] {
+	pad := PadTokens(p)
+	return func(samples []Comparison) (ComparisonBatch, error) {
+		b := ComparisonBatch{Prompts: len(samples)}
+		var rows, mismatched []Sequence
+		for i, c := range samples {
+			other := samples[(i+len(samples)-1)%len(samples)]
+			if len(c.Completions) != 1 || len(other.Completions) != 1 {
+				return b, fmt.Errorf("data: collate: comparison %d: got %d completions, want one", i, len(c.Completions))
+			}
+			b.Desirable = append(b.Desirable, c.Desirable)
+			rows = append(rows, c.row(0))
+			s := Comparison{Prompt: c.Prompt, Completions: other.Completions}.row(0)
+			mismatched = append(mismatched, TextOptions{MaxLength: length}.finish(s))
+		}
+		var err error
+		if b.TokenBatch, err = pad(rows); err != nil {
+			return b, err
+		}
+		kl, err := pad(mismatched)
+		b.Mismatched = &kl
+		return b, err
+	}
 }
 
 // PadComparisons returns the Collate that pads comparisons to the longest of their batch. They must

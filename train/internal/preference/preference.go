@@ -1,4 +1,5 @@
-// Package preference computes the losses of preference tuning, with their gradients: [DPO].
+// Package preference computes the losses of preference tuning, with their gradients: [DPO],
+// [ORPO] and [KTO].
 //
 // A [Batch] holds minus the log-probabilities of tokens under the policy, which is trained, and under
 // the reference. An objective turns them into a [Result]: the loss, its slope for every token, and the
@@ -18,8 +19,14 @@ type Batch struct {
 	Policy, Reference []float32
 	// Answer marks positions whose token belongs to a completion.
 	Answer []bool
+	// Text marks positions whose token is one of the prompt or of the completion.
+	Text []bool
 	// Lengths counts the tokens of each row's completion.
 	Lengths []int
+	// Desirable judges the completion of each row, for KTO, and Divergence is the policy's KL
+	// divergence from the reference.
+	Desirable  []bool
+	Divergence float64
 }
 
 // Result is the outcome of a batch.
@@ -84,7 +91,7 @@ var PairMetrics = []string{"rewards/chosen", "rewards/rejected", "rewards/accura
 // check reports a batch whose lists have other lengths than its rows.
 func (b *Batch) check(completions int) error {
 	n := b.Rows * b.Columns
-	if b.Rows%completions != 0 || len(b.Policy) != n || b.Reference != nil && len(b.Reference) != n || len(b.Answer) != n || len(b.Lengths) != b.Rows {
+	if b.Rows%completions != 0 || len(b.Policy) != n || b.Reference != nil && len(b.Reference) != n || len(b.Answer) != n || len(b.Text) != n || len(b.Lengths) != b.Rows {
 		return fmt.Errorf("preference: got %d policy, %d reference and %d answer values for %d rows of %d tokens with %d completions a prompt",
 			len(b.Policy), len(b.Reference), len(b.Answer), b.Rows, b.Columns, completions)
 	}

@@ -9,10 +9,11 @@ import (
 // random is a batch of four rows whose completions have several lengths.
 func random(reference bool) *Batch {
 	r := rand.New(rand.NewPCG(1, 2))
-	b := &Batch{Rows: 4, Columns: 5, Lengths: []int{3, 1, 4, 2}}
+	b := &Batch{Rows: 4, Columns: 5, Lengths: []int{3, 1, 4, 2}, Desirable: []bool{true, false, false, true}, Divergence: 0.3}
 	for row := range b.Rows {
 		for i := range b.Columns {
-			b.Policy = append(b.Policy, r.Float32())
+			b.Policy = append(b.Policy, 0.1+r.Float32())
+			b.Text = append(b.Text, i < b.Columns-1)
 			b.Answer = append(b.Answer, i < b.Columns-1 && i >= b.Columns-1-b.Lengths[row])
 			if reference {
 				b.Reference = append(b.Reference, r.Float32())
@@ -32,6 +33,8 @@ func TestSlopesAreDerivatives(t *testing.T) {
 		"hinge":          DPO{Beta: 0.7, Loss: "hinge"},
 		"ipo":            DPO{Beta: 0.7, Loss: "ipo"},
 		"robust":         DPO{Beta: 0.7, Loss: "robust", Smoothing: 0.1},
+		"orpo":           ORPO{Beta: 0.7},
+		"kto":            KTO{Beta: 0.7, Desirable: 1.5, Undesirable: 0.5},
 		"reference-free": DPO{Beta: 0.7, Loss: "sigmoid", ReferenceFree: true},
 	}
 	for name, o := range objectives {
