@@ -62,6 +62,7 @@ type student struct {
 	comparer   *comparer          // of methods that compare answers
 	recompute  bool
 	diverged   bool // and said so
+	lost       bool // the last loss was not finite
 	stopped    bool // by a signal, on all ranks
 }
 
@@ -100,7 +101,7 @@ func (j *job) rank(ctx context.Context, w *train.World) error {
 	}
 	if s.acc.IsMainProcess() {
 		s.result = runResult{Output: s.Output, Steps: result.GlobalStep, Seconds: result.Runtime.Seconds(), Metrics: result.Metrics,
-			DiskBytes: s.model.FrozenMemory().Read}
+			Diverged: s.lost, DiskBytes: s.model.FrozenMemory().Read}
 		if loss := result.Loss; loss != 0 && finite(loss) {
 			s.result.Loss = &loss
 		}
@@ -169,6 +170,7 @@ func fit[S, B any](s *student, c train.TrainerConfig[B], samples, eval data.Slic
 		OutputDir: s.Output, Epochs: s.Epochs, MaxSteps: s.MaxSteps, GradientAccumulationSteps: s.GradientAccumulationSteps,
 		MaxGradNorm: s.MaxGradNorm, Schedule: s.LRScheduler, WarmupSteps: s.warmup(), LogSteps: s.LogSteps, EvalSteps: s.EvalSteps,
 		SaveSteps: s.SaveSteps, SaveTotalLimit: s.SaveTotalLimit, Resume: s.Resume == "auto",
+		LoadBestAtEnd: s.LoadBest, MetricForBest: s.MetricForBest, GreaterIsBetter: s.GreaterIsBetter,
 	}
 	if s.Resume != "auto" && s.Resume != "never" {
 		c.Arguments.ResumeFrom = s.Resume
@@ -188,12 +190,14 @@ func fit[S, B any](s *student, c train.TrainerConfig[B], samples, eval data.Slic
 	if s.acc.IsMainProcess() {
 		c.Callbacks = append(c.Callbacks, train.ShowProgress(s.diag))
 	}
+	c.Callbacks = append(c.Callbacks, s.stopping()...)
 	c.Callbacks = append(c.Callbacks, train.OnEvent(train.StepEnd, s.watch), train.OnEvent(train.StepEnd, s.interrupt))
 	return train.NewTrainer(c)
 }
 
 // watch warns once if the loss is not finite.
 func (s *student) watch(_ context.Context, m *train.Moment) error {
+	s.lost = !finite(m.Result.Loss)
 	if loss := m.Result.Loss; !s.diverged && s.acc.IsMainProcess() && !finite(loss) {
 		s.diverged = true
 		s.log.Warn("the loss is not finite: use an earlier checkpoint, a lower --lr or a lower --max-grad-norm if it stays so", "step", m.State.GlobalStep)
@@ -225,9 +229,9 @@ func (s *student) warmup() int {
 	return max(s.WarmupSteps, int(float64(steps)*s.WarmupRatio))
 }
 
-// optimizer returns AdamW. Parameters with one dimension do not decay.
+// optimizer returns the optimizer of the model's parameters. Those with one dimension do not decay.
 func (s *student) optimizer() (optim.Optimizer, error) {
-	adam, err := optim.NewAdamW(nil, optim.AdamOptions{LR: s.rate(), WeightDecay: s.WeightDecay})
+	opt, err := s.descent()
 	if err != nil {
 		return nil, cmdline.Misuse(err)
 	}
@@ -242,13 +246,13 @@ func (s *student) optimizer() (optim.Optimizer, error) {
 			vectors = append(vectors, train.Params(p)...)
 		}
 	}
-	if err := adam.AddGroup(matrices); err != nil {
+	if err := opt.AddGroup(matrices); err != nil {
 		return nil, err
 	}
 	if len(vectors) == 0 {
-		return adam, nil
+		return opt, nil
 	}
-	return adam, adam.AddGroup(vectors, func(g *optim.Group) { g.WeightDecay = 0 })
+	return opt, opt.AddGroup(vectors, func(g *optim.Group) { g.WeightDecay = 0 })
 }
 
 // batch returns b as the model takes it.

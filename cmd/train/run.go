@@ -56,6 +56,7 @@ type runCmd struct {
 	methodFlags
 	dataFlags
 	optimFlags
+	loopFlags
 	Output string `help:"Write checkpoints and the trained model to this folder." required:"" placeholder:"DIR"`
 	LoRA   string `name:"lora" help:"Train a LoRA adapter, such as r=16,alpha=32,dropout=0.1,targets=q_proj+v_proj." placeholder:"r=N,…"`
 	Merge  bool   `help:"Write the whole model with the --lora adapter merged into it."`
@@ -144,7 +145,9 @@ type runResult struct {
 	Seconds float64            `json:"seconds"`
 	Loss    *float64           `json:"train_loss"` // over this process's steps; null if there were none
 	Metrics map[string]float64 `json:"metrics,omitempty"`
-	Stopped bool               `json:"stopped"` // by a signal, with a checkpoint: the same command resumes
+	// Diverged says that the loss of the last step was not finite: the weights are of no use.
+	Diverged bool `json:"diverged,omitempty"`
+	Stopped  bool `json:"stopped"` // by a signal, with a checkpoint: the same command resumes
 	// DiskBytes is what this process read of weights that do not fit into --max-memory.
 	DiskBytes int64 `json:"disk_bytes,omitempty"`
 }
@@ -159,6 +162,8 @@ func (j *job) report(out io.Writer) error {
 		_, err = fmt.Fprintf(out, "Stopped after %d steps; nothing was saved because of --save-steps -1.\n", r.Steps)
 	case r.Stopped:
 		_, err = fmt.Fprintf(out, "Stopped and saved after %d steps; the same command resumes.\n", r.Steps)
+	case r.Diverged:
+		_, err = fmt.Fprintf(out, "%d steps in %.1fs; the run diverged, so the model in %s is of no use: use a lower --learning-rate or a lower --max-grad-norm\n", r.Steps, r.Seconds, r.Output)
 	default:
 		_, err = fmt.Fprintf(out, "%d steps in %.1fs; the model is in %s\n", r.Steps, r.Seconds, r.Output)
 	}
@@ -259,6 +264,9 @@ func (c *runCmd) check() error {
 		}
 	}
 	if err := c.checkMethod(); err != nil {
+		return err
+	}
+	if err := c.checkLoop(); err != nil {
 		return err
 	}
 	return c.checkSchedule()

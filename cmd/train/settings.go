@@ -50,8 +50,9 @@ type settings struct {
 	LossType       string    `json:"loss_type,omitempty"`
 	LabelSmoothing float64   `json:"label_smoothing,omitempty"`
 	ReferenceFree  bool      `json:"reference_free,omitempty"`
-	Weights        []float64 `json:"weights,omitempty"`  // of desirable and undesirable answers
-	InOrder        bool      `json:"in_order,omitempty"` // --no-shuffle
+	Weights        []float64 `json:"weights,omitempty"`   // of desirable and undesirable answers
+	Optimizer      []any     `json:"optimizer,omitempty"` // its name and numbers; empty for AdamW with its defaults
+	InOrder        bool      `json:"in_order,omitempty"`  // --no-shuffle
 }
 
 func (j *job) settings() (settings, error) {
@@ -61,6 +62,9 @@ func (j *job) settings() (settings, error) {
 		Seed: j.Seed, MixedPrecision: j.MixedPrecision, LoRA: j.LoRA, LabelSmoothing: j.LabelSmoothing, InOrder: !j.Shuffle}
 	if j.preference() != nil {
 		s.Method, s.Beta, s.LossType, s.ReferenceFree = j.Method, j.Beta, j.LossType, j.ReferenceFree
+	}
+	if now := []any{j.Optimizer, j.AdamBeta1, j.AdamBeta2, j.AdamEpsilon, j.Momentum}; !slices.Equal(now, []any{"adamw", 0.9, 0.999, 1e-8, 0.0}) {
+		s.Optimizer = now
 	}
 	if j.Method == "kto" {
 		s.Weights = []float64{j.DesirableWeight, j.UndesirableWeight}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 	"syscall"
 
@@ -83,6 +84,9 @@ func (p Program) Run(args []string, stdout, stderr io.Writer) int {
 		return statusFailed
 	}
 	parsed, err := parser.Parse(args)
+	if err != nil && strings.Contains(err.Error(), "(short flag)") { // --save-steps -1
+		parsed, err = parser.Parse(joinNegative(args))
+	}
 	if exit >= 0 {
 		return exit // --help
 	}
@@ -102,6 +106,23 @@ func (p Program) Run(args []string, stdout, stderr io.Writer) int {
 		return statusFailed
 	}
 	return statusDone
+}
+
+var negative = regexp.MustCompile(`^-[0-9.]`)
+
+// joinNegative writes negative numbers that follow a flag as its value, so that they are not read as
+// short flags.
+func joinNegative(args []string) []string {
+	var out []string
+	for _, arg := range args {
+		last := len(out) - 1
+		if negative.MatchString(arg) && last >= 0 && strings.HasPrefix(out[last], "--") && !strings.Contains(out[last], "=") {
+			out[last] += "=" + arg
+			continue
+		}
+		out = append(out, arg)
+	}
+	return out
 }
 
 // explain says what is wrong with a command line, and what to do instead.

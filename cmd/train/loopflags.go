@@ -1,0 +1,98 @@
+package main
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/heftai/heft/internal/cmdline"
+	"github.com/heftai/heft/train"
+	"github.com/heftai/heft/train/optim"
+)
+
+// loopFlags choose the optimizer, and when the run ends and with which weights.
+type loopFlags struct {
+	Optimizer   string  `help:"Step with adamw, adam, sgd, adagrad or rmsprop, as torch." enum:"adamw,adam,sgd,adagrad,rmsprop" default:"adamw" aliases:"optim"`
+	AdamBeta1   float64 `name:"adam-beta1" help:"Set beta1 of adamw and adam." default:"0.9"`
+	AdamBeta2   float64 `name:"adam-beta2" help:"Set beta2 of adamw and adam." default:"0.999"`
+	AdamEpsilon float64 `help:"Set epsilon of adamw and adam." default:"1e-8"`
+	Momentum    float64 `help:"Set the momentum of sgd and rmsprop." default:"0"`
+
+	LoadBest               bool    `help:"Write the weights of the best evaluation at the end, not the last ones." aliases:"load-best-model-at-end"`
+	MetricForBest          string  `help:"Rank evaluations by this metric, such as loss or rewards/margins." default:"loss" aliases:"metric-for-best-model"`
+	GreaterIsBetter        bool    `help:"Rank a higher --metric-for-best as better."`
+	EarlyStoppingPatience  int     `help:"Stop after this many evaluations without a better metric; 0 never." default:"0"`
+	EarlyStoppingThreshold float64 `help:"Count a metric as better if it changes by more than this." default:"0"`
+}
+
+// checkLoop rejects values of flags that have no effect or no meaning, before data is read.
+func (c *runCmd) checkLoop() error {
+	adam := c.Optimizer == "adamw" || c.Optimizer == "adam"
+	switch {
+	case !(c.AdamBeta1 > 0 && c.AdamBeta1 < 1 && c.AdamBeta2 > 0 && c.AdamBeta2 < 1):
+		return cmdline.Misusef("got --adam-beta1 %v and --adam-beta2 %v, want more than 0 and less than 1", c.AdamBeta1, c.AdamBeta2)
+	case !(c.AdamEpsilon > 0):
+		return cmdline.Misusef("got --adam-epsilon %v, want more than 0", c.AdamEpsilon)
+	case !adam && (c.AdamBeta1 != 0.9 || c.AdamBeta2 != 0.999 || c.AdamEpsilon != 1e-8):
+		return cmdline.Misusef("--adam-beta1, --adam-beta2 and --adam-epsilon need --optimizer adamw or adam")
+	case !(c.Momentum >= 0 && c.Momentum < 1):
+		return cmdline.Misusef("got --momentum %v, want 0 or more and less than 1", c.Momentum)
+	case c.Momentum != 0 && c.Optimizer != "sgd" && c.Optimizer != "rmsprop":
+		return cmdline.Misusef("--momentum needs --optimizer sgd or rmsprop")
+	case c.EarlyStoppingPatience < 0 || !(c.EarlyStoppingThreshold >= 0):
+		return cmdline.Misusef("got --early-stopping-patience %d and --early-stopping-threshold %v, want 0 or more", c.EarlyStoppingPatience, c.EarlyStoppingThreshold)
+	case (c.LoadBest || c.EarlyStoppingPatience > 0) && (c.EvalData == "" || c.EvalSteps < 0):
+		return cmdline.Misusef("--load-best and --early-stopping-patience need evaluations: use --eval-data, and --eval-steps of 0 or more")
+	case c.LoadBest && !c.savesEvaluations():
+		return cmdline.Misusef("--load-best needs a checkpoint at every evaluation: got --save-steps %d and --eval-steps %d, want both 0 or --save-steps a multiple of --eval-steps", c.SaveSteps, c.EvalSteps)
+	}
+	return c.checkResume()
+}
+
+// savesEvaluations reports whether there is a checkpoint at some evaluation, and none between them.
+func (c *runCmd) savesEvaluations() bool {
+	return c.SaveSteps == 0 && c.EvalSteps == 0 || c.SaveSteps > 0 && c.EvalSteps > 0 && c.SaveSteps%c.EvalSteps == 0
+}
+
+// checkResume says how to go on if --resume names a folder without a checkpoint.
+func (c *runCmd) checkResume() error {
+	if c.Resume == "auto" || c.Resume == "never" {
+		return nil
+	}
+	_, err := os.Stat(filepath.Join(c.Resume, "trainer_state.json"))
+	if err == nil || !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	found, globErr := filepath.Glob(filepath.Join(c.Resume, "checkpoint-*"))
+	if globErr == nil && len(found) > 0 {
+		return cmdline.Misusef("--resume %s: got a folder of checkpoints, want one of them, such as --resume %s; --output %s with --resume auto takes the last one", c.Resume, found[len(found)-1], c.Resume)
+	}
+	return cmdline.Misusef("--resume %s: got no checkpoint there, want a folder checkpoint-N of a run; --resume auto takes the last one in --output, or starts again", c.Resume)
+}
+
+// stopping returns the callbacks that end a run early.
+func (c *runCmd) stopping() []train.Callback {
+	if c.EarlyStoppingPatience == 0 {
+		return nil
+	}
+	return []train.Callback{&train.EarlyStopping{Patience: c.EarlyStoppingPatience, Threshold: c.EarlyStoppingThreshold,
+		Metric: c.MetricForBest, GreaterIsBetter: c.GreaterIsBetter}}
+}
+
+// descent returns the optimizer without parameters.
+func (s *student) descent() (*optim.Descent, error) {
+	rate, decay := s.rate(), s.WeightDecay
+	adam := optim.AdamOptions{LR: rate, WeightDecay: decay, Beta1: s.AdamBeta1, Beta2: s.AdamBeta2, Eps: s.AdamEpsilon}
+	switch s.Optimizer {
+	case "adam":
+		return optim.NewAdam(nil, adam)
+	case "sgd":
+		return optim.NewSGD(nil, optim.SGDOptions{LR: rate, WeightDecay: decay, Momentum: s.Momentum})
+	case "adagrad":
+		return optim.NewAdagrad(nil, optim.AdagradOptions{LR: rate, WeightDecay: decay})
+	case "rmsprop":
+		return optim.NewRMSprop(nil, optim.RMSpropOptions{LR: rate, WeightDecay: decay, Momentum: s.Momentum})
+	}
+	return optim.NewAdamW(nil, adam)
+}

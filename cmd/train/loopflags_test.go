@@ -1,0 +1,123 @@
+package main
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// trained runs train run and returns its result.
+func trained(t *testing.T, args ...string) runResult {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	if status := run(slices.Concat([]string{"run", "--json", "--threads", "1"}, args), &stdout, &stderr); status != 0 {
+		t.Fatalf("train run %q ended with %d: %s", args, status, stderr.String())
+	}
+	var r runResult
+	if err := json.Unmarshal(stdout.Bytes(), &r); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// TestLoadBestWritesTheBestWeights trains until the loss on other data rises, so that the best weights
+// are not the last ones.
+func TestLoadBestWritesTheBestWeights(t *testing.T) {
+	dir, text := tinyModel(t), lessons(t, 8)
+	for name, flags := range map[string][]string{"full": nil, "lora": {"--lora", "r=4"}} {
+		t.Run(name, func(t *testing.T) {
+			out := filepath.Join(t.TempDir(), "out")
+			// The evaluations are ranked upwards, so that the first one is the best.
+			trained(t, slices.Concat([]string{"--model", dir, "--data", text, "--eval-data", text, "--output", out, "--epochs", "3", "--batch", "4", "--lr", "0.02",
+				"--load-best", "--greater-is-better", "--save-total-limit", "0"}, flags)...)
+			checkpoints, err := filepath.Glob(filepath.Join(out, "checkpoint-*"))
+			if err != nil || len(checkpoints) != 3 {
+				t.Fatalf("got checkpoints %v, want 3: %v", checkpoints, err)
+			}
+			slices.Sort(checkpoints)
+			got := valuesOf(t, out)
+			if want := valuesOf(t, checkpoints[0]); !slices.Equal(got, want) {
+				t.Error("the weights are not those of the best evaluation")
+			}
+			if last := valuesOf(t, checkpoints[2]); slices.Equal(got, last) {
+				t.Error("the last weights are the best ones: the test shows nothing")
+			}
+		})
+	}
+}
+
+// valuesOf returns the values of the weights that a folder holds, without the header of their file.
+func valuesOf(t *testing.T, dir string) []byte {
+	t.Helper()
+	b := weightsOf(t, dir)
+	return b[8+binary.LittleEndian.Uint64(b):]
+}
+
+// TestEarlyStoppingEndsTheRun ranks falling losses upwards, so that the second evaluation is worse.
+func TestEarlyStoppingEndsTheRun(t *testing.T) {
+	dir, text := tinyModel(t), lessons(t, 8)
+	r := trained(t, "--model", dir, "--data", text, "--eval-data", text, "--output", filepath.Join(t.TempDir(), "out"), "--epochs", "9", "--batch", "4", "--lr", "0.01",
+		"--early-stopping-patience", "1", "--greater-is-better")
+	if r.Steps != 4 || r.Stopped {
+		t.Errorf("got %d steps, stopped by a signal %t; want the 4 of two epochs", r.Steps, r.Stopped)
+	}
+}
+
+func TestOptimizersOfTrainRun(t *testing.T) {
+	dir, text := tinyModel(t), lessons(t, 4)
+	seen := map[string]string{}
+	for name, flags := range map[string][]string{"adamw": nil, "betas": {"--adam-beta1", "0.5", "--adam-beta2", "0.9"}, "adam": {"--optimizer", "adam", "--weight-decay", "0.1"},
+		"sgd": {"--optimizer", "sgd", "--momentum", "0.9"}, "adagrad": {"--optimizer", "adagrad"}, "rmsprop": {"--optim", "rmsprop"}} {
+		out := filepath.Join(t.TempDir(), "out")
+		r := trained(t, slices.Concat([]string{"--model", dir, "--data", text, "--output", out, "--max-steps", "3", "--batch", "2", "--lr", "0.01", "--log-steps", "1"}, flags)...)
+		if r.Loss == nil || math.IsNaN(*r.Loss) || r.Diverged {
+			t.Errorf("%s: got loss %v, diverged %t", name, r.Loss, r.Diverged)
+		}
+		weights := string(weightsOf(t, out))
+		if other, ok := seen[weights]; ok {
+			t.Errorf("%s gave the weights of %s", name, other)
+		}
+		seen[weights] = name
+	}
+}
+
+// TestADivergedRunSaysSo trains with a rate that makes weights infinite.
+func TestADivergedRunSaysSo(t *testing.T) {
+	dir, text := tinyModel(t), lessons(t, 4)
+	var stdout, stderr bytes.Buffer
+	args := []string{"run", "--model", dir, "--data", text, "--output", filepath.Join(t.TempDir(), "out"), "--max-steps", "6", "--batch", "2",
+		"--optimizer", "sgd", "--lr", "1e38", "--max-grad-norm", "0", "--save-steps", "-1"}
+	if status := run(args, &stdout, &stderr); status != 0 || !strings.Contains(stdout.String(), "the run diverged") || !strings.Contains(stderr.String(), "the loss is not finite") {
+		t.Errorf("got status %d, %q and %q", status, stdout.String(), stderr.String())
+	}
+}
+
+func TestLoopFlagsAreChecked(t *testing.T) {
+	dir, text := tinyModel(t), lessons(t, 2)
+	folder := t.TempDir()
+	if err := os.Mkdir(filepath.Join(folder, "checkpoint-7"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for want, flags := range map[string][]string{
+		"want more than 0 and less than 1":                          {"--adam-beta1", "1"},
+		"need --optimizer adamw or adam":                            {"--optimizer", "sgd", "--adam-beta2", "0.9"},
+		"--momentum needs --optimizer sgd":                          {"--momentum", "0.9"},
+		"need evaluations: use --eval-data":                         {"--load-best"},
+		"--load-best needs a checkpoint at every evaluation":        {"--load-best", "--eval-data", text, "--save-steps", "3", "--eval-steps", "2"},
+		"--early-stopping-patience -1":                              {"--early-stopping-patience", "-1"},
+		"no checkpoint there, want a folder checkpoint-N of a run":  {"--resume", filepath.Join(folder, "checkpoint-7")},
+		"want one of them, such as --resume " + folder + "/checkpo": {"--resume", folder},
+	} {
+		var stderr bytes.Buffer
+		status := run(slices.Concat([]string{"run", "--model", dir, "--data", text, "--output", filepath.Join(t.TempDir(), "out")}, flags), &bytes.Buffer{}, &stderr)
+		if status != 2 || !strings.Contains(stderr.String(), want) {
+			t.Errorf("%q: got status %d and %q, want 2 and %q", flags, status, stderr.String(), want)
+		}
+	}
+}
