@@ -111,7 +111,7 @@ func patterns(near bool, rows ...int) (list []Pattern) {
 func Candidates(r Role) []Pattern { return slices.Clone(candidates[r]) }
 
 // Default returns the plan for unmeasured processors of a vendor, named as CPUID names it: 1 row for one
-// token on AMD, as Zen 4 reads fastest, with prefetch of pairs and without of others, and many rows with
+// token on AMD, as Zen 4 reads fastest, with prefetch of pairs and Q8 and without of others, and many rows with
 // prefetch elsewhere.
 func Default(vendor string) Plan {
 	var p Plan
@@ -120,7 +120,7 @@ func Default(vendor string) Plan {
 	}
 	if vendor == "AuthenticAMD" {
 		for _, r := range []Role{Floats, Pairs, Q8, Q4, Roof} {
-			p[r] = Pattern{Rows: 1, Prefetch: r == Pairs}
+			p[r] = Pattern{Rows: 1, Prefetch: r == Pairs || r == Q8}
 		}
 	}
 	return p
