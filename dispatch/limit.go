@@ -20,6 +20,8 @@ import (
 type limited struct {
 	sync.Mutex              // one change at a time
 	now        atomic.Int64 // the limit; 0 is that of the plan
+	target     int64        // the limit without share; 0 is that of the plan
+	share      int64        // see SetMemoryShare; 0 is none
 	least      shares
 	offloaded  bool // by an OffloadHook, until the next pass
 	requests   []func(bytes int64)
@@ -39,6 +41,7 @@ type limited struct {
 func (m *Model) SetMemoryLimit(bytes int64) (minimum int64) {
 	m.limit.Lock()
 	defer m.limit.Unlock()
+	m.limit.target = bytes
 	return m.shrinkTo(bytes, 0)
 }
 
@@ -55,9 +58,12 @@ func (m *Model) limitNow() int64 {
 	return max(host.LimitBytes, host.Used())
 }
 
-// shrinkTo moves what exceeds bytes down, and slack bytes of weights more. It needs the lock.
+// shrinkTo moves what exceeds bytes or the model's share down, and slack bytes of weights more. It needs the lock.
 func (m *Model) shrinkTo(bytes, slack int64) (minimum int64) {
 	host, least := m.plan.Device(devicemap.CPU), m.limit.least
+	if m.limit.share > 0 && m.limit.share < bytes {
+		bytes, least = m.limit.share, m.leastOfShare()
+	}
 	var held int64
 	if m.cache != nil {
 		_, used := m.cache.PageMemory()
@@ -109,7 +115,7 @@ func (m *Model) shrinkTo(bytes, slack int64) (minimum int64) {
 		f(to.requests)
 	}
 	m.limit.now.Store(bytes)
-	return least.sum(host)
+	return m.limit.least.sum(host)
 }
 
 // NotifyRequests calls f whenever the memory for requests changes with the limit, in bytes, from the
@@ -264,6 +270,7 @@ func (m *Model) follow(ctx context.Context, root fs.FS, changed func(MemoryLimit
 		}
 		m.limit.Lock()
 		if d.Target != start || d.Changed {
+			m.limit.target = d.Target
 			m.shrinkTo(d.Target, slack)
 		}
 		m.limit.Unlock()

@@ -18,8 +18,8 @@ import (
 
 // A fleet loads models within one limit of memory. The plans of the models that are loaded are together within it: the
 // rows of the runtime and of requests count once. A model gets what the others leave if all of its weights that would
-// be in memory alone still are. Else idle models are unloaded, those used least recently first. A model whose minimum
-// does not fit beside models in use waits until one is idle.
+// be in memory alone still are. Else idle models are unloaded, those used least recently first. For a model whose
+// minimum does not fit beside models in use, these shrink (see share.go); if that is not enough, it waits until one is idle.
 type fleet struct {
 	ctx     context.Context // of background work
 	command *runCmd
@@ -33,6 +33,8 @@ type fleet struct {
 	loaded []*loaded
 	heap   *heapLimit
 	notify []func(n int64)
+
+	shares sync.Mutex // one change of shares at a time; taken before mu
 }
 
 func newFleet(ctx context.Context, c *runCmd, w request) (*fleet, error) {
@@ -147,6 +149,7 @@ func (f *fleet) open(ctx context.Context, i int) (*generate.Opened, error) {
 	if err != nil {
 		return nil, err
 	}
+	defer f.widen() // to what is left
 	plan, options, err := f.fit(ctx, d)
 	if err != nil {
 		_ = d.checkpoint.Close() // the error tells more
@@ -187,6 +190,8 @@ func (f *fleet) fit(ctx context.Context, d *draft) (devicemap.Plan, dispatch.Opt
 			return beside, options, err
 		case fits:
 			return beside, besideOptions, nil
+		case f.shrink(others):
+			continue
 		}
 		if _, err := f.models.MakeRoom(ctx, true); err != nil {
 			return beside, options, err
@@ -208,8 +213,7 @@ func (f *fleet) others() (n int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, l := range f.loaded {
-		host := l.model.Plan().Device(devicemap.CPU)
-		n += max(host.Used()-host.RuntimeBytes-host.RequestBytes, 1)
+		n += l.takes()
 	}
 	return n
 }
@@ -236,8 +240,9 @@ func (f *fleet) add(l *loaded) {
 // remove notes that a model is not loaded any more.
 func (f *fleet) remove(l *loaded) {
 	f.mu.Lock()
-	defer f.mu.Unlock()
 	f.loaded = slices.DeleteFunc(f.loaded, func(other *loaded) bool { return other == l })
+	f.mu.Unlock()
+	f.widen()
 }
 
 // opened is a loaded model for the catalog.

@@ -129,8 +129,7 @@ func TestModelsKeepOneMemoryContract(t *testing.T) {
 			}
 			sum := int64(dispatch.RuntimeBytes) + dispatch.RequestMemory(limit)
 			for _, l := range s.fleet.loaded {
-				host := l.model.Plan().Device(devicemap.CPU)
-				sum += host.Used() - host.RuntimeBytes - host.RequestBytes
+				sum += l.takes()
 			}
 			if most = max(most, len(s.fleet.loaded)); sum > limit {
 				t.Errorf("limit %d: the plans of %d models are %d bytes together", limit, len(s.fleet.loaded), sum)

@@ -133,6 +133,7 @@ type loaded struct {
 	model      *dispatch.Model
 	generator  *generate.Model
 	report     *reporter
+	share      int64 // of memory, while another model needs the rest; 0 is that of the plan
 }
 
 func (l *loaded) close() {

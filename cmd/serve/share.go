@@ -1,0 +1,67 @@
+package main
+
+import (
+	"log/slog"
+	"slices"
+
+	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/dispatch"
+)
+
+// takes is the memory that l may take, without the rows that count once.
+func (l *loaded) takes() int64 {
+	host := l.model.Plan().Device(devicemap.CPU)
+	used := host.Used()
+	if l.share > 0 {
+		used = min(used, l.share)
+	}
+	return max(used-host.RuntimeBytes-host.RequestBytes, 1)
+}
+
+// shrink lets the loaded models keep only what they need while they are in use: their copies of weights and the pages of
+// the KV cache beyond one sequence leave. They take others bytes. It reports whether that made room. Open calls it,
+// before the new model's memory is allocated.
+func (f *fleet) shrink(others int64) bool {
+	f.shares.Lock()
+	defer f.shares.Unlock()
+	f.mu.Lock()
+	list := slices.Clone(f.loaded)
+	f.mu.Unlock()
+	for _, l := range list {
+		share := l.model.SetMemoryShare(1)
+		f.mu.Lock()
+		l.share = share
+		f.mu.Unlock()
+	}
+	left := f.others()
+	if left >= others {
+		return false
+	}
+	slog.Info("models in use shrink for another", "from", devicemap.FormatSize(others), "to", devicemap.FormatSize(left))
+	return true
+}
+
+// widen gives models that have shrunk the memory that is left, the first ones first.
+func (f *fleet) widen() {
+	f.shares.Lock()
+	defer f.shares.Unlock()
+	rest := f.limitNow() - dispatch.RuntimeBytes - dispatch.RequestMemory(f.limitNow()) - f.others()
+	f.mu.Lock()
+	list := slices.Clone(f.loaded)
+	f.mu.Unlock()
+	for _, l := range list {
+		if l.share == 0 || rest <= 0 {
+			continue
+		}
+		used, before := l.model.Plan().Device(devicemap.CPU).Used(), l.takes()
+		share := l.share + rest
+		if share >= used {
+			share = 0
+		}
+		share = l.model.SetMemoryShare(share)
+		f.mu.Lock()
+		l.share = share
+		f.mu.Unlock()
+		rest -= l.takes() - before
+	}
+}

@@ -1,0 +1,34 @@
+package dispatch
+
+import "github.com/heftai/heft/devicemap"
+
+// SetMemoryShare limits the host's memory of the model to bytes while other models need the rest, whatever its other
+// limits are; 0 ends that. It shrinks as [Model.SetMemoryLimit] says, but keeps the KV cache of one sequence as long as
+// the context and the memory for requests, so that no request fails that succeeds without a share. It returns the
+// share: bytes, or what the model takes at least if that is more. Passes go on and results stay bitwise the same. Any
+// goroutine may call it.
+func (m *Model) SetMemoryShare(bytes int64) (share int64) {
+	m.limit.Lock()
+	defer m.limit.Unlock()
+	host := m.plan.Device(devicemap.CPU)
+	if bytes > 0 {
+		bytes = max(bytes, m.leastOfShare().sum(host))
+	}
+	m.limit.share = bytes
+	target := m.limit.target
+	if target == 0 {
+		target = max(host.LimitBytes, host.Used())
+	}
+	m.shrinkTo(target, 0)
+	return bytes
+}
+
+// leastOfShare are the smallest parts of a share.
+func (m *Model) leastOfShare() shares {
+	host, least := m.plan.Device(devicemap.CPU), m.limit.least
+	least.requests = host.RequestBytes
+	if m.cache != nil {
+		least.kv = min(m.cache.Config().SequenceBytes(m.options.Context, m.options.MaxBatchTokens), host.KVBytes)
+	}
+	return least
+}
