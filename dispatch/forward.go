@@ -151,7 +151,8 @@ func (p *pass) layStates(b *Batch) {
 	p.states = p.states[:0]
 	first := 0
 	for i := range b.Rows {
-		s := b.Rows[i].Sequence.kv.State()
+		r := &b.Rows[i]
+		s := r.Sequence.kv.State(r.PromptLen > 0 && r.Sequence.Len() >= r.PromptLen)
 		s.First = first
 		first += s.Rows
 		p.states = append(p.states, s)

@@ -129,6 +129,7 @@ func holdsLawOn(t *testing.T, dir string, o dispatch.Options, ids []int32, promp
 			same("alone", whole)
 			same("in chunks", forced(t, m, ids, prompt, 5))
 			same("drafted", pieces(t, m, 0, 1, ids, prompt, 8, 4))
+			same("drafted, all at once", pieces(t, m, 0, 1, ids, prompt, 8, len(ids)))
 			same("in a batch of 8", pieces(t, m, 3, 8, ids, prompt, 4, 1))
 			same("drafted in a batch of 8", pieces(t, m, 7, 8, ids, prompt, 6, 3))
 			if o.Precision == dispatch.PrecisionHigh {

@@ -54,8 +54,13 @@ func (s *Sequence) Len() int {
 }
 
 // Together returns how many of the next n tokens may pass in one row with the bits of one by one: those
-// before the length at which rotary frequencies change for all tokens, but at least one.
+// before the length at which rotary frequencies change for all tokens, but at least one. In a model with
+// states they end with a page, where a prefix can be shared.
 func (s *Sequence) Together(n int) int {
+	if len(s.model.program.States()) > 0 {
+		size := s.model.cache.Config().PageTokens
+		n = min(n, size-s.Len()%size)
+	}
 	length := max(s.length, s.Len()+1)
 	for n > 1 && s.model.program.Restarts(length, s.Len()+n) {
 		n--

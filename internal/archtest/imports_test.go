@@ -85,7 +85,8 @@ var allowed = map[string][]string{
 	"internal/deviceweights":       {"meta", "loader", "internal/backend", "internal/tensor", "internal/hostmem", "internal/stored"},
 	"dispatch": {"meta", "devicemap", "loader", "internal/lora", "internal/nn", "internal/backend", "internal/backend/cpu", "internal/backend/cuda", "internal/tensor", "internal/deviceweights",
 		"internal/kvcache", "internal/kvstore", "internal/residency", "internal/residency/policy", "internal/atomicfile", "internal/smallfile", "internal/hostmem", "internal/sample", "internal/probe", "internal/kernels/tune", "internal/topology", "internal/pressure"}, // tune: how weights are read fastest here; topology: how many threads, and whose memory weights are put in; pressure: limits that change while it runs
-	"internal/engine":            {"dispatch", "internal/sample"},
+	"internal/draft":             {}, // guesses of tokens, and how many of them to verify
+	"internal/engine":            {"dispatch", "internal/draft", "internal/sample"},
 	"internal/engine/enginetest": {"internal/engine"},                          // a model without weights, for tests
 	"internal/engine/holder":     {"internal/engine"},                          // reaches the engine in a public model, for metrics and tests
 	"api/internal/schema":        {},                                           // JSON Schemas of Go types, for /openapi.json

@@ -27,10 +27,11 @@ type choice struct {
 	reused     int        // tokens of the prompt that were not computed, at first
 	scored     int        // tokens of the prompt whose log-probability is known
 	pooled     []float32  // of an embedding, so far
-	ended      bool
-	stopped    atomic.Bool // by the reader
-	inStep     bool        // guarded by engine.mu
-	dropped    bool        // no reader waits for it; guarded by engine.mu
+	guesser
+	ended   bool
+	stopped atomic.Bool // by the reader
+	inStep  bool        // guarded by engine.mu
+	dropped bool        // no reader waits for it; guarded by engine.mu
 
 	admitted, first, last time.Time // of the slot, the first and the last token
 	queued                time.Duration
@@ -80,8 +81,10 @@ func (c *choice) follows() bool {
 // row is the choice's part of the next pass.
 func (c *choice) row() Row {
 	at := c.seq.Len()
-	r := Row{Sequence: c.seq, Tokens: c.tokens[at : at+c.chunk], PromptLen: c.prompt}
+	r := Row{Sequence: c.seq, Tokens: c.tokens[at:min(at+c.chunk, len(c.tokens))], PromptLen: c.prompt}
 	switch {
+	case c.taken > 0:
+		r.Tokens, r.Logits = c.verified(at), LogitsAll
 	case c.stream.request.Embed != PoolNone:
 		r.Hidden = c.hidden(at, c.chunk)
 		if r.Hidden == HiddenSum && at > 0 {

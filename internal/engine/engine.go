@@ -18,7 +18,10 @@ type Options struct {
 	MaxLogitRows   int  // rows of logits of a step, at least MaxBatch; 0 means 64, at most the model's limit
 	MaxQueue       int  // choices that may wait beyond those that run; 0 means 1024, below 0 none
 	OneByOne       bool // tokens that a constraint forces pass one at a time, too; the answers are the same
-	Observer       Observer
+	// DraftTokens is how many guessed tokens a pass verifies for each choice: 0 as many as measured to be
+	// fastest, below 0 none, else at most so many. Answers do not depend on it.
+	DraftTokens int
+	Observer    Observer
 }
 
 func (o Options) withDefaults(most Limits) Options {
@@ -96,6 +99,8 @@ type Engine struct {
 	rows     []Row
 	received []*Stream
 	totals   totals
+	drafts   drafts
+	page     int // tokens of a page, or of a context without pages
 }
 
 // variant is the kernel variant that model computes with, or "" if it does not say.
@@ -112,6 +117,9 @@ func New(model Model, options Options) *Engine {
 		clients: map[string]*client{}, wake: make(chan struct{}, 1), exited: make(chan struct{}), sampler: sample.New(model.Vocab(), variant(model))}
 	kv := model.KV()
 	e.limit = model.Context()
+	if e.page = kv.PageTokens; e.page == 0 {
+		e.page = e.limit
+	}
 	held := kv.Capacity
 	if held == 0 {
 		held = kv.Pages * kv.PageTokens

@@ -16,12 +16,13 @@ import (
 type track struct {
 	words []uint64
 	sum   int32
+	ids   int32 // below which those allowed alone are
 }
 
 func (r *track) Mask() []uint64 {
 	clear(r.words)
 	for id := range int32(len(r.words) * 64) {
-		if r.sum%5 != 0 && id == (r.sum*7)%60 || r.sum%5 == 0 && (r.sum+id)&3 == 0 {
+		if r.sum%5 != 0 && id == (r.sum*7)%r.ids || r.sum%5 == 0 && (r.sum+id)&3 == 0 {
 			r.words[id>>6] |= 1 << (id & 63)
 		}
 	}
@@ -63,7 +64,7 @@ func TestForcedTokensPassTogetherWithTheBitsOfSingleOnes(t *testing.T) {
 					streams = append(streams, submit(t, e, engine.Request{
 						Prompt: prompt(i, 5), MaxTokens: 20 + 5*i, N: 1 + i%2, Seed: uint64(i), Params: params[i%len(params)],
 						LogProbs: i%3 != 0, TopLogProbs: i % 3,
-						Constrain: func(choice int) engine.Constraint { return &track{make([]uint64, 1), int32(choice)} },
+						Constrain: func(choice int) engine.Constraint { return &track{make([]uint64, 1), int32(choice), 60} },
 					}))
 				}
 				close(begin)

@@ -257,9 +257,15 @@ func TestGoldenGenerate(t *testing.T) {
 }
 
 // All prompts of a model at once, in small chunks, with memory for a few: the greedy
-// continuations are those of each alone.
+// continuations are those of each alone, with guesses and without.
 func TestGoldenModelsBatched(t *testing.T) {
 	n := 0
+	right, wrong := int64(0), int64(0) // guesses
+	defer func() {
+		if n > 0 && (right == 0 || wrong == 0) {
+			t.Errorf("%d guesses were right and %d wrong, want both", right, wrong)
+		}
+	}()
 	for g := range golden.Models(t) {
 		longest := 0
 		for _, p := range g.Prompts {
@@ -271,19 +277,24 @@ func TestGoldenModelsBatched(t *testing.T) {
 		}
 		n++
 		t.Run(g.Name(), func(t *testing.T) {
-			e := engine.New(engine.ForDispatch(m), engine.Options{MaxBatchTokens: 24, ChunkTokens: 5})
-			defer e.Close()
-			var streams []*engine.Stream
-			for _, p := range g.Prompts {
-				streams = append(streams, submit(t, e, engine.Request{Prompt: p.IDs, MaxTokens: len(p.Greedy), N: 2}))
-			}
-			for i, s := range streams {
-				got, err := collect(s, 2)
-				for c := range got {
-					if err != nil || !slices.Equal(got[c].tokens, g.Prompts[i].Greedy) {
-						t.Errorf("prompt %d, choice %d: %v (%v), want %v", i, c, got[c].tokens, err, g.Prompts[i].Greedy)
+			for _, guesses := range []int{-1, 3} {
+				e := engine.New(engine.ForDispatch(m), engine.Options{MaxBatchTokens: 24, ChunkTokens: 5, DraftTokens: guesses})
+				var streams []*engine.Stream
+				for _, p := range g.Prompts {
+					streams = append(streams, submit(t, e, engine.Request{Prompt: p.IDs, MaxTokens: len(p.Greedy), N: 2}))
+				}
+				for i, s := range streams {
+					got, err := collect(s, 2)
+					for c := range got {
+						if err != nil || !slices.Equal(got[c].tokens, g.Prompts[i].Greedy) {
+							t.Errorf("%d guesses, prompt %d, choice %d: %v (%v), want %v", guesses, i, c, got[c].tokens, err, g.Prompts[i].Greedy)
+						}
 					}
 				}
+				st := e.Stats()
+				right += st.AcceptedTokens
+				wrong += st.DraftTokens - st.AcceptedTokens
+				e.Close()
 			}
 		})
 	}

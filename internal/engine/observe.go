@@ -57,13 +57,17 @@ type Stats struct {
 	PromptTokens    int64
 	GeneratedTokens int64
 	Preemptions     int64
-	Finished        map[Reason]int64
-	KV              KV
+	// Drafts counts the passes of a choice that verified guessed tokens, DraftTokens these tokens, and
+	// AcceptedTokens those that were right.
+	Drafts, DraftTokens, AcceptedTokens int64
+	Finished                            map[Reason]int64
+	KV                                  KV
 }
 
 // totals are the counters of the engine's goroutine.
 type totals struct {
 	prompt, generated, preemptions int64
+	drafts, drafted, accepted      int64
 	finished                       [len(reasons)]int64
 }
 
@@ -103,7 +107,8 @@ func (e *Engine) publish(kv KV) {
 	e.stats = Stats{Running: len(e.running), Waiting: len(e.waiting), KV: kv,
 		RunningAdapters: e.adapters(e.running, e.stats.RunningAdapters),
 		WaitingAdapters: e.adapters(e.waiting, e.stats.WaitingAdapters),
-		PromptTokens:    t.prompt, GeneratedTokens: t.generated, Preemptions: t.preemptions}
+		PromptTokens:    t.prompt, GeneratedTokens: t.generated, Preemptions: t.preemptions,
+		Drafts: t.drafts, DraftTokens: t.drafted, AcceptedTokens: t.accepted}
 	e.counted = t.finished
 }
 

@@ -52,7 +52,7 @@ func drawRequest(t *rapid.T) *plannedRequest {
 // that it gets alone, and in the end nothing is held.
 func TestAnyMixGivesTheTokensOfEachAlone(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		m := &enginetest.Model{MaxLen: 60, PageTokens: rapid.IntRange(1, 7).Draw(t, "page")}
+		m := &enginetest.Model{MaxLen: 60, PageTokens: rapid.IntRange(1, 7).Draw(t, "page"), Memory: rapid.IntRange(0, 2).Draw(t, "memory")}
 		m.Pages = rapid.IntRange(42, 200).Draw(t, "tokens") / m.PageTokens
 		m.Most = engine.Limits{Tokens: rapid.IntRange(1, 40).Draw(t, "most tokens"),
 			Sequences: rapid.IntRange(0, 5).Draw(t, "sequences"), LogitRows: rapid.IntRange(1, 6).Draw(t, "most logits")}
@@ -84,6 +84,7 @@ func TestAnyMixGivesTheTokensOfEachAlone(t *testing.T) {
 			MaxBatchTokens: rapid.IntRange(1, 40).Draw(t, "tokens a step"),
 			ChunkTokens:    rapid.IntRange(1, 20).Draw(t, "chunk"),
 			MaxLogitRows:   rapid.IntRange(1, 10).Draw(t, "logit rows"),
+			DraftTokens:    rapid.IntRange(-1, 6).Draw(t, "draft tokens"),
 		})
 		defer e.Close()
 		act()

@@ -72,6 +72,7 @@ func (e *Engine) release(c *choice, why Reason) {
 func (e *Engine) free(c *choice) {
 	c.seq.Free()
 	c.seq = nil
+	e.forget(c)
 	c.stream.client.running--
 	e.freed = true
 }
@@ -205,6 +206,7 @@ func (e *Engine) plan() bool {
 	for i := 0; i < len(e.running); i++ {                                       // room may shorten the list from its end
 		c := e.running[i]
 		c.chunk, c.decodes = 0, false
+		c.guess, c.taken = c.guess[:0], 0
 		if c.seq == nil || c.stream.stalled.Load() {
 			continue
 		}
@@ -233,6 +235,9 @@ func (e *Engine) plan() bool {
 			logitRows -= c.most
 		}
 		e.prompts = append(e.prompts, c)
+	}
+	if len(e.prompts) == 0 && e.options.DraftTokens >= 0 && !e.options.OneByOne {
+		e.guess(decoding, logitRows-1)
 	}
 	budget := min(e.options.MaxBatchTokens, orAny(e.model.Limits().Tokens)) - decoding
 	if decoding > 0 {

@@ -16,12 +16,13 @@ func (e *Engine) forward() {
 	e.leave()
 	now := time.Now()
 	step := StepStats{Rows: len(e.rows), Duration: now.Sub(begin)}
-	before := e.totals.generated
+	before, tokens := e.totals.generated, 0
 	for i, c := range e.planned {
+		n := len(e.rows[i].Tokens)
+		tokens += n
 		if c.ended {
 			continue // another choice of its request failed
 		}
-		n := len(e.rows[i].Tokens)
 		if c.generated() == 0 || n > 1 && !c.decodes {
 			step.PromptTokens += n
 		}
@@ -35,6 +36,9 @@ func (e *Engine) forward() {
 	}
 	e.totals.prompt += int64(step.PromptTokens)
 	step.GeneratedTokens = int(e.totals.generated - before)
+	if err == nil && len(e.prompts) == 0 {
+		e.drafts.costs.Record(tokens, time.Since(begin))
+	}
 	e.observers.Step(step)
 }
 
@@ -115,6 +119,9 @@ func (e *Engine) harvest(c *choice, r Row, count int, values []float32, now time
 		return fmt.Errorf("engine: %d values in %d rows of logits for %d rows of %d", len(values), count, want, e.vocab)
 	}
 	end := c.seq.Len()
+	if c.taken > 0 {
+		return e.verify(c, values, now)
+	}
 	if r.Logits == LogitsAll {
 		if err := e.scorePrompt(c, end-count, values); err != nil {
 			return err
@@ -126,7 +133,11 @@ func (e *Engine) harvest(c *choice, r Row, count int, values []float32, now time
 	if r.Logits == LogitsNone || end != len(c.tokens) {
 		return nil
 	}
-	return e.choose(c, values[len(values)-e.vocab:], now)
+	if err := e.choose(c, values[len(values)-e.vocab:], now); err != nil || c.ended {
+		return err
+	}
+	e.note(c, 0, c.tokens[end])
+	return nil
 }
 
 // scorePrompt notes log-probabilities from the logits of the prompt's tokens from at on.

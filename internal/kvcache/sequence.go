@@ -18,6 +18,8 @@ type Sequence struct {
 	current, next stateID // valid after the committed tokens; written by the next pass
 	copy          stateID // written by the next pass after copied tokens
 	copied        int
+	earlier       int  // next still has the state after so many tokens, those before the last pass; 0: it has none
+	generated     bool // the pass at hand has no tokens of a prompt
 	mark          bool // the last snapshot within the generated tokens is marked
 	marked        content
 	markedAt      int // its page
@@ -237,8 +239,8 @@ func (s *Sequence) giveBack(group, i int) {
 func (s *Sequence) Seal() { s.sealed = true }
 
 // Truncate removes the tokens from n on, frees the pages that only they needed, and returns the
-// number of tokens left. That number is n, or less if it lies before the last pass of a model with
-// states: the end of the last snapshot; or 0 if windowed layers have already freed pages that the
+// number of tokens left. That number is n, or less for a model with states: the beginning of the last
+// pass if n lies within that, or the end of a snapshot; or 0 if windowed layers have already freed pages that the
 // next token attends to. After a failed pass, Truncate(Committed()) undoes the step.
 func (s *Sequence) Truncate(n int) int {
 	c, size := s.cache, s.cache.config.PageTokens

@@ -233,12 +233,13 @@ func (s *Sequence) statePages() int {
 
 // State returns which states the pass of the tokens that are not committed reads and writes. If a
 // page ends within it, and pages are free, it also asks for a copy at the end of the last such page
-// before the last token, which Commit registers.
-func (s *Sequence) State() backend.StateSpan {
+// before the last token, which Commit registers. generated says that none of the tokens is of a prompt.
+func (s *Sequence) State(generated bool) backend.StateSpan {
 	c, size := s.cache, s.cache.config.PageTokens
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	span := backend.StateSpan{Rows: len(s.tokens) - s.committed, From: s.current.slot(), To: s.next.slot()}
+	s.generated, s.earlier = generated, 0
 	end := (len(s.tokens) - 1) / size * size
 	if span.Rows > 1 && end > s.committed && !s.sealed {
 		if s.copy == 0 {
@@ -272,9 +273,12 @@ func (s *Sequence) commitStates(first int) {
 	if read != 0 {
 		s.recycle(read)
 	}
+	if s.earlier = 0; s.next != 0 {
+		s.earlier = first
+	}
 	if content := s.contentAt(s.committed); s.committed%size == 0 && content != nil {
 		s.forgetMark()
-		if c.registerState(s.current, content) && s.committed-first == 1 {
+		if c.registerState(s.current, content) && s.generated {
 			s.mark, s.marked, s.markedAt = true, *content, s.committed/size-1
 		} else {
 			c.offer(content, statePart, s.committed/size-1)
@@ -327,16 +331,24 @@ func (s *Sequence) rewind(n int) int {
 	if n >= s.committed {
 		return n
 	}
+	earlier := s.earlier
+	s.earlier = 0
 	size := c.config.PageTokens
-	for n = n / size * size; n > 0; n -= size {
-		if content := s.contentAt(n); content != nil {
+	for last := n / size * size; last > 0 && (earlier == 0 || earlier > n || last > earlier); last -= size {
+		if content := s.contentAt(last); content != nil {
 			if id, found := c.snapshots[*content]; found {
 				c.holdState(id)
 				c.dropState(s.current)
 				s.current = id
-				return n
+				return last
 			}
 		}
+	}
+	if earlier > 0 && earlier <= n {
+		late := s.current
+		s.current, s.next = s.next, 0
+		s.recycle(late)
+		return earlier
 	}
 	c.dropState(s.current)
 	s.current = 0

@@ -51,7 +51,7 @@ func (r *request) pass(t *rapid.T, c *Cache, n int, fails bool) {
 		r.tokens = append(r.tokens, rapid.Int32Range(0, 1).Draw(t, "token"))
 	}
 	r.seq.Append(r.tokens[r.committed:]...)
-	span := r.seq.State()
+	span := r.seq.State(n == 1)
 	r.checkSpan(t, c, span, n)
 	r.fill(c, span.To, r.tokens)
 	if span.SaveAfter > 0 {
@@ -197,7 +197,7 @@ func TestALongAnswerLeavesOneSnapshot(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.Append(tokens...)
-		s.State()
+		s.State(n > 0)
 		s.Commit()
 	}
 	if n := len(c.snapshots); n != 2 {
@@ -226,5 +226,35 @@ func TestStatesWithoutKeys(t *testing.T) {
 	s.Commit()
 	if err := s.Reserve(1, 1); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestTruncateIntoTheLastPass: a pass that guessed is undone to its beginning, not to a snapshot, time
+// and again, and the state that was read stays as it is.
+func TestTruncateIntoTheLastPass(t *testing.T) {
+	c := newStateCache(t, 200, 40, nil)
+	s := c.NewSequence(0)
+	at := 0
+	var from int32
+	for i, n := range []int{10, 3, 2, 2, 1} {
+		if err := s.Reserve(n, n); err != nil {
+			t.Fatal(err)
+		}
+		s.Append(make([]int32, n)...)
+		span := s.State(i > 0)
+		if i == 3 && span.From != from {
+			t.Errorf("after Truncate the pass reads slot %d, want %d as before", span.From, from)
+		}
+		from = span.From
+		s.Commit()
+		if at += n; n == 2 {
+			if left := s.Truncate(at - 1); left != at-2 {
+				t.Fatalf("%d tokens are left, want %d", left, at-2)
+			}
+			at -= 2
+		}
+	}
+	if s.Committed() != 14 {
+		t.Errorf("%d tokens, want 14", s.Committed())
 	}
 }

@@ -120,7 +120,7 @@ func groups(c *kvcache.Cache, seqs []*kvcache.Sequence, spans []backend.Span) []
 func stateSpans(c *kvcache.Cache, seqs []*kvcache.Sequence, spans []backend.Span) (out []backend.StateSpan) {
 	for i, s := range spans {
 		if len(c.States()) > 0 {
-			state := seqs[i].State()
+			state := seqs[i].State(false)
 			state.First = s.First
 			out = append(out, state)
 		}

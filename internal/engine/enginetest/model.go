@@ -26,6 +26,7 @@ type Model struct {
 	Most       engine.Limits // of a pass; 0 means any
 	Delay      time.Duration // of a pass
 	Mute       bool          // returns no hidden states
+	Memory     int           // how many of the last tokens logits depend on; 0 means all
 	// BeforePass, if not nil, is called first in every pass; an error ends it.
 	BeforePass func(ctx context.Context, rows []engine.Row) error
 
@@ -81,8 +82,16 @@ func (m *Model) NewSequence(promptLen int) engine.Sequence {
 // After is the row of logits that follows tokens.
 func (m *Model) After(tokens []int32) []float32 {
 	row := make([]float32, m.Vocab())
-	fill(row, digest(0, tokens))
+	fill(row, m.hash(tokens))
 	return row
+}
+
+// hash is of what the logits after tokens depend on.
+func (m *Model) hash(tokens []int32) uint64 {
+	if m.Memory > 0 {
+		tokens = tokens[max(len(tokens)-m.Memory, 0):]
+	}
+	return digest(0, tokens)
 }
 
 func digest(h uint64, tokens []int32) uint64 {
@@ -111,7 +120,6 @@ type sequence struct {
 	model  *Model
 	prompt int
 	tokens []int32
-	hash   uint64
 	pages  []*page
 	freed  bool
 }
@@ -139,6 +147,33 @@ func (s *sequence) Reserve(n int) error {
 	return nil
 }
 
+// Truncate forgets the tokens from n on and frees the pages behind them.
+func (s *sequence) Truncate(n int) int {
+	size := s.model.pageTokens()
+	s.tokens = s.tokens[:min(n, len(s.tokens))]
+	s.release(min((len(s.tokens)+size-1)/size, len(s.pages)))
+	if len(s.tokens)%size != 0 {
+		s.unregister(len(s.pages) - 1)
+	}
+	return len(s.tokens)
+}
+
+// unregister makes page i one that the sequence may write again.
+func (s *sequence) unregister(i int) {
+	p := s.pages[i]
+	if p.tokens == nil {
+		return
+	}
+	if p.refs > 1 {
+		p.refs--
+		s.model.used++
+		s.pages[i] = &page{refs: 1}
+		return
+	}
+	p.tokens = nil
+	s.model.cache = slices.DeleteFunc(s.model.cache, func(q *page) bool { return q == p })
+}
+
 func (s *sequence) Reuse(tokens []int32) int {
 	m := s.model
 	if len(tokens) != s.prompt || len(s.pages) > 0 {
@@ -160,7 +195,6 @@ func (s *sequence) Reuse(tokens []int32) int {
 	}
 	n := len(s.pages) * size
 	s.tokens = append(s.tokens, tokens[:n]...)
-	s.hash = digest(0, s.tokens)
 	m.hits += int64(n)
 	return n
 }
@@ -170,7 +204,12 @@ func (s *sequence) Free() {
 		panic("enginetest: a sequence was freed twice")
 	}
 	s.freed = true
-	for i := len(s.pages) - 1; i >= 0; i-- {
+	s.release(0)
+}
+
+// release frees the pages from index from on.
+func (s *sequence) release(from int) {
+	for i := len(s.pages) - 1; i >= from; i-- {
 		p := s.pages[i]
 		if p.refs--; p.refs == 0 {
 			s.model.used--
@@ -179,15 +218,15 @@ func (s *sequence) Free() {
 			}
 		}
 	}
+	s.pages = s.pages[:from]
 }
 
 // push adds tokens and writes logits of all, or of the last, to out.
 func (s *sequence) push(tokens []int32, mode engine.LogitsMode, out *logits) {
 	for i, t := range tokens {
 		s.tokens = append(s.tokens, t)
-		s.hash = digest(s.hash, tokens[i:i+1])
 		if mode == engine.LogitsAll || mode == engine.LogitsLast && i == len(tokens)-1 {
-			fill(out.row(s.model.Vocab()), s.hash)
+			fill(out.row(s.model.Vocab()), s.model.hash(s.tokens))
 		}
 		if size := s.model.pageTokens(); len(s.tokens)%size == 0 {
 			s.register(s.pages[len(s.tokens)/size-1])

@@ -1,0 +1,201 @@
+package draft
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+)
+
+// The longest agreement is found, later places go before earlier ones, and what follows is copied.
+func TestLookupFindsWhatFollowed(t *testing.T) {
+	for name, c := range map[string]struct {
+		text  []int32
+		match int
+		want  []int32
+	}{
+		"nothing repeats": {[]int32{1, 2, 3, 4}, 0, nil},
+		"one token":       {[]int32{1, 2, 3, 2}, 0, nil},
+		"two":             {[]int32{7, 1, 2, 3, 4, 9, 1, 2}, 2, []int32{3, 4, 9, 1}},
+		"the later":       {[]int32{7, 1, 2, 3, 8, 1, 2, 5, 9, 1, 2}, 2, []int32{5, 9, 1, 2}},
+		"the longer":      {[]int32{7, 6, 1, 2, 3, 5, 8, 1, 2, 5, 7, 6, 1, 2}, 4, []int32{3, 5, 8, 1}},
+		"a period":        {[]int32{5, 1, 2, 1, 2, 1, 2}, 4, []int32{1, 2, 1, 2}},
+		"one, repeated":   {[]int32{5, 1, 1, 1}, 2, []int32{1, 1, 1, 1}},
+	} {
+		var l Lookup
+		at, match := l.Find(c.text, c.text)
+		var got []int32
+		if match > 0 {
+			got = Follow(nil, c.text, at, 4, true)
+		}
+		if match != c.match || !slices.Equal(got, c.want) {
+			t.Errorf("%s: %v after %d agreeing tokens, want %v after %d", name, got, match, c.want, c.match)
+		}
+	}
+	var l Lookup
+	source, text := []int32{1, 2, 3, 4, 5}, []int32{9, 2, 3}
+	if at, match := l.Find(source, text); match != 2 || !slices.Equal(Follow(nil, source, at, 4, false), []int32{4, 5}) {
+		t.Errorf("in another text: place %d, %d agreeing", at, match)
+	}
+}
+
+// A text that grows is found in as one that is there at once, and Reset forgets it.
+func TestLookupGrowsWithItsText(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	var grown Lookup
+	text := make([]int32, 600)
+	for i := range text {
+		text[i] = r.Int32N(5)
+		var whole Lookup
+		a, n := grown.Find(text[:i+1], text[:i+1])
+		if b, m := whole.Find(text[:i+1], text[:i+1]); a != b || n != m {
+			t.Fatalf("%d tokens: place %d, %d agreeing; at once place %d, %d agreeing", i+1, a, n, b, m)
+		}
+	}
+	grown.Reset()
+	if _, n := grown.Find([]int32{1, 2}, []int32{1, 2}); n != 0 {
+		t.Errorf("%d tokens agree after Reset", n)
+	}
+}
+
+func TestOddsFollowTheText(t *testing.T) {
+	var all, o Odds
+	if p := o.Of(20, nil); math.Abs(p-first[3]) > 1e-9 {
+		t.Errorf("%v before anything is known, want %v", p, first[3])
+	}
+	for range 100 {
+		all.Note(2, true)
+	}
+	if p := o.Of(2, &all); p < 0.9 {
+		t.Errorf("%v where all guesses of other texts were right", p)
+	}
+	for range 100 {
+		o.Note(2, false)
+	}
+	if p := o.Of(2, &all); p > 0.1 {
+		t.Errorf("%v where all guesses were wrong", p)
+	}
+	if p := o.Of(20, &all); math.Abs(p-first[3]) > 1e-9 {
+		t.Errorf("%v for longer agreement, want %v: nothing is known of it", p, first[3])
+	}
+}
+
+// decided is how many guesses Decide takes of sure ones, after costs of some passes are known.
+func decided(costs *Costs, match, guesses int) int {
+	offers := []Offer{{Tokens: make([]int32, guesses), Match: match, Odds: &Odds{}}}
+	Decide(costs, nil, 1, 1, 100, offers)
+	return offers[0].Take
+}
+
+func record(c *Costs, n, times int, d time.Duration) {
+	for range times {
+		c.Record(n, d)
+	}
+}
+
+// Passes that read as long for many tokens take all guesses, by and by; passes whose time grows with
+// the tokens take none, after they were tried.
+func TestDecideTakesWhatPays(t *testing.T) {
+	var flat Costs
+	if n := decided(&flat, 20, 15); n != 0 {
+		t.Errorf("%d guesses before a pass was measured", n)
+	}
+	record(&flat, 1, enough, time.Second)
+	n := decided(&flat, 20, 15)
+	if n < 1 || n > 3 {
+		t.Errorf("%d guesses in the first pass that has any, want a careful number", n)
+	}
+	for range 6 {
+		flat.Record(1+n, time.Second)
+		n = decided(&flat, 20, 15)
+	}
+	if n != 15 {
+		t.Errorf("%d of 15 guesses where they cost nothing", n)
+	}
+	var steep Costs
+	record(&steep, 1, enough, time.Second)
+	for tries := 0; ; tries++ {
+		n := decided(&steep, 20, 15)
+		if n == 0 {
+			break
+		}
+		if tries == 2 {
+			t.Fatalf("%d guesses after %d passes in which each token cost as much as a pass", n, tries)
+		}
+		steep.Record(1+n, time.Duration(1+n)*time.Second)
+	}
+}
+
+// An offer with better odds goes first, and the total is bounded.
+func TestDecideTakesTheLikeliestFirst(t *testing.T) {
+	var costs Costs
+	record(&costs, 2, enough, time.Second)
+	record(&costs, 16, enough, time.Second)
+	good, bad := &Odds{}, &Odds{}
+	for range 50 {
+		good.Note(2, true)
+		bad.Note(2, false)
+	}
+	offers := []Offer{{Tokens: make([]int32, 3), Match: 2, Odds: bad}, {Tokens: make([]int32, 3), Match: 2, Odds: good}}
+	Decide(&costs, nil, 2, 2, 3, offers)
+	if offers[0].Take != 0 || offers[1].Take != 3 {
+		t.Errorf("%d and %d guesses, want all 3 of the second", offers[0].Take, offers[1].Take)
+	}
+}
+
+// A duration that was measured at a bad moment does not decide for ever.
+func TestASlowPassDecidedForEver(t *testing.T) {
+	var c Costs
+	record(&c, 1, enough, time.Second)
+	c.Record(2, time.Minute)
+	c.Record(3, time.Minute)
+	if n := decided(&c, 20, 15); n != 0 {
+		t.Fatalf("%d guesses where two tokens take a minute", n)
+	}
+	record(&c, 1, stale+1, time.Second)
+	if n := decided(&c, 20, 15); n == 0 {
+		t.Error("no guesses long after")
+	}
+}
+
+func TestNothingIsAllocated(t *testing.T) {
+	text := make([]int32, 1000)
+	for i := range text {
+		text[i] = int32(i % 50)
+	}
+	var l Lookup
+	l.Find(text[:1], text[:1])
+	guess := make([]int32, 0, MaxTokens)
+	var costs Costs
+	record(&costs, 1, 9, time.Second)
+	offers := make([]Offer, 1)
+	odds := &Odds{}
+	i := 1
+	if n := testing.AllocsPerRun(900, func() {
+		i++
+		at, match := l.Find(text[:i], text[:i])
+		offers[0] = Offer{Tokens: Follow(guess, text[:i], at, MaxTokens, true), Match: match, Odds: odds}
+		Decide(&costs, nil, 1, 1, 15, offers)
+		odds.Note(match, true)
+		costs.Record(1+offers[0].Take, time.Second)
+	}); n != 0 {
+		t.Errorf("%v allocations for a token", n)
+	}
+}
+
+func BenchmarkFind(b *testing.B) {
+	r := rand.New(rand.NewPCG(1, 2))
+	text := make([]int32, 20000)
+	for i := range text {
+		text[i] = r.Int32N(3000)
+	}
+	var l Lookup
+	for b.Loop() {
+		l.Reset()
+		for i := range text {
+			l.Find(text[:i+1], text[:i+1])
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(text)), "ns/token")
+}

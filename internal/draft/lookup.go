@@ -1,0 +1,89 @@
+package draft
+
+// MaxTokens is the most tokens that a guess may have.
+const MaxTokens = 15
+
+// longestMatch bounds how many agreeing tokens are counted.
+const longestMatch = 32
+
+// orders are how many tokens must agree, tried from the most to the fewest.
+var orders = [...]int{8, 4, 2}
+
+// tableBits is the size of a Lookup: 128 KiB. A text of more than some ten thousand tokens overwrites
+// its oldest entries.
+const tableBits = 15
+
+// A Lookup finds tokens in a text that grows at its end. The zero value is empty.
+type Lookup struct {
+	next    []int32 // by hash of some tokens: the index of what followed them last, plus 1
+	indexed int     // places before it are in the table
+}
+
+// Reset forgets the text, for another one.
+func (l *Lookup) Reset() {
+	clear(l.next)
+	l.indexed = 0
+}
+
+// Find returns where in source the last tokens of text were followed by something, and how many tokens
+// agree there, up to 32. Longer agreement goes before later places. match is 0 if fewer than two agree.
+// source is what earlier calls got, with more tokens at its end; it may be text itself.
+func (l *Lookup) Find(source, text []int32) (at, match int) {
+	if l.next == nil {
+		l.next = make([]int32, 1<<tableBits)
+	}
+	for ; l.indexed < len(source); l.indexed++ {
+		for _, n := range orders {
+			if l.indexed >= n {
+				l.next[hash(source[l.indexed-n:l.indexed])] = int32(l.indexed) + 1
+			}
+		}
+	}
+	for _, n := range orders {
+		if len(text) < n {
+			continue
+		}
+		at = int(l.next[hash(text[len(text)-n:])]) - 1
+		if at < 0 || at >= len(source) {
+			continue
+		}
+		if match = agreeing(source[:at], text); match >= n {
+			return at, match
+		}
+	}
+	return 0, 0
+}
+
+// Follow appends to dst up to n tokens: source from at on, and behind its end the same again if it is
+// the text that the tokens continue.
+func Follow(dst, source []int32, at, n int, repeats bool) []int32 {
+	first := len(dst)
+	for i := range n {
+		switch {
+		case at+i < len(source):
+			dst = append(dst, source[at+i])
+		case repeats:
+			dst = append(dst, dst[first+i-(len(source)-at)])
+		default:
+			return dst
+		}
+	}
+	return dst
+}
+
+// agreeing counts the tokens at the ends of a and b that are equal.
+func agreeing(a, b []int32) int {
+	n := 0
+	for most := min(len(a), len(b), longestMatch); n < most && a[len(a)-1-n] == b[len(b)-1-n]; n++ {
+	}
+	return n
+}
+
+func hash(tokens []int32) uint32 {
+	h := uint64(len(tokens))
+	for _, t := range tokens {
+		h = (h ^ uint64(uint32(t))) * 0x9e3779b97f4a7c15
+		h ^= h >> 29
+	}
+	return uint32(h * 0xbf58476d1ce4e5b9 >> (64 - tableBits))
+}

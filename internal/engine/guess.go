@@ -1,0 +1,153 @@
+package engine
+
+import (
+	"slices"
+	"time"
+
+	"github.com/heftai/heft/internal/draft"
+)
+
+// A guesser is what a choice keeps of guesses: tokens that may come next, which a pass verifies.
+type guesser struct {
+	lookup *draft.Lookup // of the choice's tokens; nil until it is needed
+	odds   draft.Odds
+	guess  []int32 // what may follow the known tokens
+	match  int     // how many tokens agreed before guess
+	taken  int     // how many of guess this pass verifies
+	pass   []int32 // the tokens of a pass that verifies
+}
+
+// drafts is what the engine keeps of guesses.
+type drafts struct {
+	costs    draft.Costs
+	odds     draft.Odds // of all choices
+	offers   []draft.Offer
+	offering []*choice // one for each offer
+	unused   []*draft.Lookup
+}
+
+// A rewinder is a Sequence that can forget its last tokens.
+type rewinder interface {
+	// Truncate forgets the tokens from n on. It returns how many are left, which may be fewer.
+	Truncate(n int) int
+}
+
+// mayGuess reports whether tokens that are guessed may follow those that the pass computes of c: all of
+// them, all generated, whose logits nobody else waits for.
+func (e *Engine) mayGuess(c *choice) bool {
+	if c.seq == nil || c.chunk == 0 || c.chunk != c.pending() || c.seq.Len() < c.prompt || c.unscored > 0 {
+		return false
+	}
+	_, ok := c.seq.(rewinder)
+	return ok && !(c.constraint != nil && c.stream.request.LogProbs) // see force
+}
+
+// guess adds guesses to the chunks of choices whose pass has tokens of theirs alone: base in all, with
+// room for so many rows of logits more.
+func (e *Engine) guess(base, logitRows int) {
+	d := &e.drafts
+	d.offers, d.offering = d.offers[:0], d.offering[:0]
+	most := min(e.options.MaxBatchTokens, orAny(e.model.Limits().Tokens)) - base
+	for _, c := range e.running {
+		if !e.mayGuess(c) || logitRows < c.chunk {
+			continue
+		}
+		logitRows -= c.chunk - 1 // all rows of a pass that verifies have logits
+		e.look(c)
+		d.offers = append(d.offers, draft.Offer{Tokens: c.guess, Match: c.match, Odds: &c.odds})
+		d.offering = append(d.offering, c)
+	}
+	if most = min(most, logitRows); most <= 0 {
+		return
+	}
+	if fixed := e.options.DraftTokens; fixed > 0 {
+		for i := range d.offers {
+			o := &d.offers[i]
+			o.Take = min(len(o.Tokens), fixed, most)
+			most -= o.Take
+		}
+	} else {
+		draft.Decide(&d.costs, &d.odds, base, len(d.offers), most, d.offers)
+	}
+	for i, c := range d.offering {
+		if n := d.offers[i].Take; n > 0 && c.seq.Reserve(c.chunk+n) == nil {
+			c.chunk, c.taken, c.decodes = c.chunk+n, n, true
+		}
+	}
+}
+
+// look sets the guess of c.
+func (e *Engine) look(c *choice) {
+	c.guess = c.guess[:0]
+	most := min(draft.MaxTokens, c.max-len(c.tokens)-1, e.page)
+	if s, ok := c.seq.(interface{ Together(n int) int }); ok && most > 0 {
+		most = s.Together(c.chunk+most) - c.chunk
+	}
+	if most <= 0 {
+		return
+	}
+	if c.lookup == nil {
+		c.lookup = e.newLookup()
+		c.guess, c.pass = slices.Grow(c.guess, draft.MaxTokens), slices.Grow(c.pass, draft.MaxTokens+maxForced+1)
+	}
+	at, match := c.lookup.Find(c.tokens, c.tokens)
+	if c.match = match; match > 0 {
+		c.guess = draft.Follow(c.guess, c.tokens, at, most, true)
+	}
+}
+
+func (e *Engine) newLookup() *draft.Lookup {
+	n := len(e.drafts.unused)
+	if n == 0 {
+		return &draft.Lookup{}
+	}
+	l := e.drafts.unused[n-1]
+	e.drafts.unused = e.drafts.unused[:n-1]
+	return l
+}
+
+// forget gives back what c keeps to guess with, when it leaves its slot.
+func (e *Engine) forget(c *choice) {
+	c.guess, c.taken = c.guess[:0], 0
+	if c.lookup != nil {
+		c.lookup.Reset()
+		e.drafts.unused = append(e.drafts.unused, c.lookup)
+		c.lookup = nil
+	}
+}
+
+// verified are the tokens of a pass that verifies, from at on.
+func (c *choice) verified(at int) []int32 {
+	c.pass = append(append(c.pass[:0], c.tokens[at:]...), c.guess[:c.taken]...)
+	return c.pass
+}
+
+// note records whether the guess at index i, if there is one, is the token that was chosen.
+func (e *Engine) note(c *choice, i int, token int32) {
+	if i < len(c.guess) {
+		right := c.guess[i] == token
+		c.odds.Note(c.match+i, right)
+		e.drafts.odds.Note(c.match+i, right)
+	}
+}
+
+// verify chooses tokens of c from the logits behind its known tokens and its guesses, as long as the
+// guesses are what is chosen, and forgets the other guesses.
+func (e *Engine) verify(c *choice, values []float32, now time.Time) error {
+	first, taken, right := len(c.tokens), c.taken, 0
+	values = values[len(values)-(taken+1)*e.vocab:]
+	e.totals.drafts++
+	e.totals.drafted += int64(taken)
+	for known := 0; known == right; {
+		if err := e.choose(c, values[right*e.vocab:(right+1)*e.vocab], now); err != nil || c.ended {
+			return err
+		}
+		e.note(c, right, c.tokens[first+known])
+		for known = len(c.tokens) - first; right < min(taken, known) && c.tokens[first+right] == c.guess[right]; {
+			right++
+			e.totals.accepted++
+		}
+	}
+	c.seq.(rewinder).Truncate(first + right)
+	return nil
+}
