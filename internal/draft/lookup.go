@@ -9,6 +9,10 @@ const longestMatch = 32
 // orders are how many tokens must agree, tried from the most to the fewest.
 var orders = [...]int{8, 4, 2}
 
+// resumes is how many tokens after an agreement ended its place is still followed, as if the tokens since
+// had replaced as many.
+const resumes = 8
+
 // tableBits is the size of a Lookup: 128 KiB. A text of more than some ten thousand tokens overwrites
 // its oldest entries.
 const tableBits = 15
@@ -17,18 +21,34 @@ const tableBits = 15
 type Lookup struct {
 	next    []int32 // by hash of some tokens: the index of what followed them last, plus 1
 	indexed int     // places before it are in the table
+	at, end int     // where the last agreement was found, for a text of so many tokens
 }
 
 // Reset forgets the text, for another one.
 func (l *Lookup) Reset() {
 	clear(l.next)
-	l.indexed = 0
+	l.indexed, l.at, l.end = 0, 0, 0
 }
 
 // Find returns where in source the last tokens of text were followed by something, and how many tokens
-// agree there, up to 32. Longer agreement goes before later places. match is 0 if fewer than two agree.
-// source is what earlier calls got, with more tokens at its end; it may be text itself.
+// agree there, up to 32. Longer agreement goes before later places. If fewer than two tokens agree
+// anywhere, match is 1 where the place before would go on if only a few tokens differ, and else 0.
+// source and text are what earlier calls got, with more tokens at their ends; source may be text itself.
 func (l *Lookup) Find(source, text []int32) (at, match int) {
+	l.index(source)
+	if at, match = l.longest(source, text); match > 0 {
+		l.at, l.end = at, len(text)
+		return at, match
+	}
+	since := len(text) - l.end
+	if at = l.at + since; l.at > 0 && since <= resumes && at < len(source) {
+		return at, 1
+	}
+	return 0, 0
+}
+
+// index puts the places of source that are not yet in the table into it.
+func (l *Lookup) index(source []int32) {
 	if l.next == nil {
 		l.next = make([]int32, 1<<tableBits)
 	}
@@ -39,6 +59,10 @@ func (l *Lookup) Find(source, text []int32) (at, match int) {
 			}
 		}
 	}
+}
+
+// longest finds agreement of two tokens and more.
+func (l *Lookup) longest(source, text []int32) (at, match int) {
 	for _, n := range orders {
 		if len(text) < n {
 			continue

@@ -1,22 +1,24 @@
 package draft
 
-// classes are ranges of the number of agreeing tokens: 1–3, 4–7, 8–15, 16 and more.
-const classes = 4
+// classes are ranges of the number of agreeing tokens: 1, 2–3, 4–7, 8–15, 16 and more.
+const classes = 5
 
 func class(match int) int {
 	switch {
-	case match < 4:
+	case match < 2:
 		return 0
-	case match < 8:
+	case match < 4:
 		return 1
-	case match < 16:
+	case match < 8:
 		return 2
+	case match < 16:
+		return 3
 	}
-	return 3
+	return 4
 }
 
 // first are the odds before anything is known.
-var first = [classes]float64{0.3, 0.5, 0.7, 0.8}
+var first = [classes]float64{0.3, 0.3, 0.5, 0.7, 0.8}
 
 const (
 	fade   = 31.0 / 32 // of what is known, with each guess
