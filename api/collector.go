@@ -22,6 +22,7 @@ type collector struct {
 	prefixQueries, prefixHits, preemptions *prometheus.Desc
 	promptTokens, answerTokens, success    *prometheus.Desc
 	cachedTokens, promptSources            *prometheus.Desc
+	drafts, draftTokens, acceptedTokens    *prometheus.Desc
 	tierBytes, tierRead, stall, memory     *prometheus.Desc
 	hits, misses, evictions, limit         *prometheus.Desc
 	reads, repeats, flight, depth, busy    *prometheus.Desc
@@ -35,30 +36,33 @@ func newCollector(labels prometheus.Labels, e *engine.Engine, adapters int, stat
 		return prometheus.NewDesc(name, help, variable, labels)
 	}
 	return &collector{engine: e, status: status, adapters: adapters,
-		running:       desc("vllm:num_requests_running", "Requests in the batch."),
-		waiting:       desc("vllm:num_requests_waiting", "Requests that wait for a place in the batch."),
-		kvUsage:       desc("vllm:kv_cache_usage_perc", "Pages of keys and values in use, as a part of 1."),
-		kvConfig:      desc("vllm:cache_config_info", "Pages of keys and values; always 1.", "block_size", "num_gpu_blocks"),
-		prefixQueries: desc("vllm:prefix_cache_queries_total", "Tokens of prompts that were looked up among those computed before."),
-		prefixHits:    desc("vllm:prefix_cache_hits_total", "Tokens of prompts that were found there."),
-		preemptions:   desc("vllm:num_preemptions_total", "Requests that gave their pages to older ones."),
-		promptTokens:  desc("vllm:prompt_tokens_total", "Tokens of prompts that were computed."),
-		cachedTokens:  desc("vllm:prompt_tokens_cached_total", "Tokens of prompts whose cached keys and values were reused."),
-		promptSources: desc("vllm:prompt_tokens_by_source_total", "Tokens of prompts, by where their keys and values come from.", "source"),
-		answerTokens:  desc("vllm:generation_tokens_total", "Tokens that were generated."),
-		success:       desc("vllm:request_success_total", "Requests that have ended, by reason.", "finished_reason"),
-		tierBytes:     desc("heft_tier_bytes", "Bytes of weights that live on a tier.", "tier"),
-		tierRead:      desc("heft_tier_read_bytes_total", "Bytes of weights that were read from a tier to compute.", "tier"),
-		stall:         desc("heft_stall_seconds_total", "Time that computing has waited for weights of a tier.", "tier"),
-		hits:          desc("heft_weight_hits_total", "Weights of a tier that passes found in memory: parameters, units or experts.", "tier"),
-		misses:        desc("heft_weight_misses_total", "Weights that passes did not find there: read from disk, used in the mapping of a file, or converted again.", "tier"),
-		evictions:     desc("heft_weight_evictions_total", "Weights of a tier that left memory for others or for a lower limit.", "tier"),
-		reads:         desc("heft_read_latency_seconds", "Time of one direct read of weights.", "tier"),
-		repeats:       desc("heft_read_retries_total", "Direct reads that were repeated after an error.", "tier"),
-		flight:        desc("heft_reads_in_flight", "Direct reads in flight.", "tier"),
-		depth:         desc("heft_read_depth", "Most direct reads in flight, as measured for the disk.", "tier"),
-		busy:          desc("heft_read_busy_seconds_total", "Time with at least one direct read in flight.", "tier"),
-		limit:         desc("heft_memory_limit_bytes", "Limit of memory: the least of --max-memory and the control group's."),
+		running:        desc("vllm:num_requests_running", "Requests in the batch."),
+		waiting:        desc("vllm:num_requests_waiting", "Requests that wait for a place in the batch."),
+		kvUsage:        desc("vllm:kv_cache_usage_perc", "Pages of keys and values in use, as a part of 1."),
+		kvConfig:       desc("vllm:cache_config_info", "Pages of keys and values; always 1.", "block_size", "num_gpu_blocks"),
+		prefixQueries:  desc("vllm:prefix_cache_queries_total", "Tokens of prompts that were looked up among those computed before."),
+		prefixHits:     desc("vllm:prefix_cache_hits_total", "Tokens of prompts that were found there."),
+		preemptions:    desc("vllm:num_preemptions_total", "Requests that gave their pages to older ones."),
+		promptTokens:   desc("vllm:prompt_tokens_total", "Tokens of prompts that were computed."),
+		cachedTokens:   desc("vllm:prompt_tokens_cached_total", "Tokens of prompts whose cached keys and values were reused."),
+		promptSources:  desc("vllm:prompt_tokens_by_source_total", "Tokens of prompts, by where their keys and values come from.", "source"),
+		answerTokens:   desc("vllm:generation_tokens_total", "Tokens that were generated."),
+		drafts:         desc("vllm:spec_decode_num_drafts_total", "Times that a pass verified guessed tokens of a sequence."),
+		draftTokens:    desc("vllm:spec_decode_num_draft_tokens_total", "Guessed tokens that passes verified."),
+		acceptedTokens: desc("vllm:spec_decode_num_accepted_tokens_total", "Guessed tokens that were right."),
+		success:        desc("vllm:request_success_total", "Requests that have ended, by reason.", "finished_reason"),
+		tierBytes:      desc("heft_tier_bytes", "Bytes of weights that live on a tier.", "tier"),
+		tierRead:       desc("heft_tier_read_bytes_total", "Bytes of weights that were read from a tier to compute.", "tier"),
+		stall:          desc("heft_stall_seconds_total", "Time that computing has waited for weights of a tier.", "tier"),
+		hits:           desc("heft_weight_hits_total", "Weights of a tier that passes found in memory: parameters, units or experts.", "tier"),
+		misses:         desc("heft_weight_misses_total", "Weights that passes did not find there: read from disk, used in the mapping of a file, or converted again.", "tier"),
+		evictions:      desc("heft_weight_evictions_total", "Weights of a tier that left memory for others or for a lower limit.", "tier"),
+		reads:          desc("heft_read_latency_seconds", "Time of one direct read of weights.", "tier"),
+		repeats:        desc("heft_read_retries_total", "Direct reads that were repeated after an error.", "tier"),
+		flight:         desc("heft_reads_in_flight", "Direct reads in flight.", "tier"),
+		depth:          desc("heft_read_depth", "Most direct reads in flight, as measured for the disk.", "tier"),
+		busy:           desc("heft_read_busy_seconds_total", "Time with at least one direct read in flight.", "tier"),
+		limit:          desc("heft_memory_limit_bytes", "Limit of memory: the least of --max-memory and the control group's."),
 		lora: desc("vllm:lora_requests_info", "Adapters that requests use; the value is the time.",
 			"max_lora", "running_lora_adapters", "waiting_lora_adapters"),
 		deviceBytes: desc("heft_device_bytes", "Memory of a GPU that the model holds.", "device"),
@@ -97,6 +101,9 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	counter(c.promptSources, float64(s.KV.Hits), "local_cache_hit")
 	counter(c.promptSources, 0, "external_kv_transfer") // there is none; dashboards expect the label
 	counter(c.answerTokens, float64(s.GeneratedTokens))
+	counter(c.drafts, float64(s.Drafts))
+	counter(c.draftTokens, float64(s.DraftTokens))
+	counter(c.acceptedTokens, float64(s.AcceptedTokens))
 	for reason, n := range s.Finished {
 		counter(c.success, float64(n), string(reason))
 	}

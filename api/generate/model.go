@@ -67,7 +67,14 @@ type Options struct {
 	// beyond those; 0 means 1024, below 0 none. A request beyond both is an error of kind
 	// Overloaded.
 	MaxBatch, MaxQueue int
+	// DraftTokens is how many tokens, guessed from the text so far, a pass verifies for each sequence: 0
+	// as many as are measured to be fastest, below 0 none, else at most so many, up to MaxDraftTokens.
+	// Answers do not depend on it.
+	DraftTokens int
 }
+
+// MaxDraftTokens is the largest value of Options.DraftTokens that has an effect.
+const MaxDraftTokens = engine.MaxDraftTokens
 
 // New starts an engine on m, which the caller does not use directly until [Model.Close] has
 // returned, except for methods that any goroutine may call. No weight is read. It fails if the
@@ -91,7 +98,7 @@ func New(m *dispatch.Model, o Options) (*Model, error) {
 			return nil, err
 		}
 	}
-	g.engine = engine.New(engine.ForDispatch(m), engine.Options{MaxBatch: o.MaxBatch, MaxQueue: o.MaxQueue})
+	g.engine = engine.New(engine.ForDispatch(m), engine.Options{MaxBatch: o.MaxBatch, MaxQueue: o.MaxQueue, DraftTokens: o.DraftTokens})
 	return g, nil
 }
 

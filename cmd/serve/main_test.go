@@ -53,6 +53,8 @@ func TestErrorsAreOneLineWithTheirStatus(t *testing.T) {
 		{"--max-batch 0", 2, "--max-batch"},
 		{"--threads 100000", 2, "--threads"}, // which hung
 		{"--max-queue=-1", 2, "--max-queue"},
+		{"--draft-tokens=many", 2, "--draft-tokens"},
+		{"--draft-tokens=16", 2, "--draft-tokens"},
 		{"--port 99999", 2, "65535"},
 		{"--shutdown-timeout=-1s", 2, "--shutdown-timeout"},
 		{"--api-key ,", 2, "no key"}, // which let everybody in

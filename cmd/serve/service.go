@@ -214,8 +214,12 @@ func (c *runCmd) bind(ctx context.Context, d *draft, plan devicemap.Plan, option
 
 // generator joins the model and its text. The engine runs then.
 func (c *runCmd) generator(l *loaded, words generate.Text) (*generate.Model, error) {
+	guesses, err := c.draftTokens()
+	if err != nil {
+		return nil, err
+	}
 	m, err := generate.New(l.model, generate.Options{Name: l.name, Text: &words, MaxBatch: c.MaxBatch, MaxQueue: queue(c.MaxQueue),
-		ToolCallParser: c.ToolCallParser, ReasoningParser: c.ReasoningParser})
+		DraftTokens: guesses, ToolCallParser: c.ToolCallParser, ReasoningParser: c.ReasoningParser})
 	if err != nil {
 		return nil, cmdline.Misusef("--tool-call-parser, --reasoning-parser: %w", err)
 	}

@@ -154,6 +154,7 @@ var allowed = map[string][]string{
 	"scripts/benchtokenizers": {"internal/tokenizer"},
 	"scripts/grammarbench":    {"internal/grammar", "internal/grammar/jsonschema", "internal/grammar/vocab", "text"}, // beside llguidance
 	"scripts/constrainbench":  {"api/generate", "dispatch", "internal/atomicfile", "internal/engine", "internal/engine/holder"},
+	"scripts/draftbench":      {"devicemap", "dispatch", "internal/engine", "meta"},
 }
 
 // homes are the only packages that may import a library.

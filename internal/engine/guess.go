@@ -7,6 +7,9 @@ import (
 	"github.com/heftai/heft/internal/draft"
 )
 
+// MaxDraftTokens is the most guessed tokens that a pass verifies for a choice.
+const MaxDraftTokens = draft.MaxTokens
+
 // A guesser is what a choice keeps of guesses: tokens that may come next, which a pass verifies.
 type guesser struct {
 	lookup *draft.Lookup // of the choice's tokens; nil until it is needed
@@ -33,7 +36,7 @@ type rewinder interface {
 }
 
 // mayGuess reports whether tokens that are guessed may follow those that the pass computes of c: all of
-// them, all generated, whose logits nobody else waits for.
+// them, all generated, with no forced token among them whose log-probability is wanted.
 func (e *Engine) mayGuess(c *choice) bool {
 	if c.seq == nil || c.chunk == 0 || c.chunk != c.pending() || c.seq.Len() < c.prompt || c.unscored > 0 {
 		return false
@@ -106,7 +109,7 @@ func (e *Engine) newLookup() *draft.Lookup {
 	return l
 }
 
-// forget gives back what c keeps to guess with, when it leaves its slot.
+// forget drops what c keeps to guess with, when it leaves its slot.
 func (e *Engine) forget(c *choice) {
 	c.guess, c.taken = c.guess[:0], 0
 	if c.lookup != nil {

@@ -16,7 +16,6 @@ import (
 // with every limit of a pass; and fewer passes are needed. The text repeats itself, because its next
 // token depends on the last two alone.
 func TestGuessedTokensChangeNoAnswer(t *testing.T) {
-	params := []sample.Params{{}, {Temperature: 0.2}, {FrequencyPenalty: 0.1}, {Stop: []int32{8, 9, 49}, MinTokens: 9}, {NoRepeatNGram: 9}}
 	for name, c := range map[string]struct {
 		pages   int
 		options engine.Options
@@ -39,12 +38,7 @@ func TestGuessedTokensChangeNoAnswer(t *testing.T) {
 				e := engine.New(m, o)
 				var streams []*engine.Stream
 				for i := range 8 {
-					r := engine.Request{Prompt: narrow(prompt(i, 5), 12), MaxTokens: 50 + 5*i, N: 1 + i%2, Seed: uint64(i), Params: params[i%len(params)],
-						LogProbs: i%3 == 0, TopLogProbs: i % 3, PromptLogProbs: i == 4}
-					if i%4 == 1 {
-						r.Constrain = func(choice int) engine.Constraint { return &track{make([]uint64, 1), int32(choice), 12} }
-					}
-					streams = append(streams, submit(t, e, r))
+					streams = append(streams, submit(t, e, guessable(i)))
 				}
 				close(begin)
 				for i, s := range streams {
@@ -78,6 +72,17 @@ func TestGuessedTokensChangeNoAnswer(t *testing.T) {
 			}
 		})
 	}
+}
+
+// guessable is request i of a test, of a kind of its own.
+func guessable(i int) engine.Request {
+	params := []sample.Params{{}, {Temperature: 0.2}, {FrequencyPenalty: 0.1}, {Stop: []int32{8, 9, 49}, MinTokens: 9}, {NoRepeatNGram: 9}}
+	r := engine.Request{Prompt: narrow(prompt(i, 5), 12), MaxTokens: 50 + 5*i, N: 1 + i%2, Seed: uint64(i), Params: params[i%len(params)],
+		LogProbs: i%3 == 0, TopLogProbs: i % 3, PromptLogProbs: i == 4}
+	if i%4 == 1 {
+		r.Constrain = func(choice int) engine.Constraint { return &track{make([]uint64, 1), int32(choice), 12} }
+	}
+	return r
 }
 
 func narrow(p []int32, width int32) []int32 {
