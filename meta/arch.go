@@ -168,6 +168,7 @@ func New(cfg *Config, header CheckpointHeader) (*Model, error) {
 		return nil, err
 	}
 	b.tree.conventions().conform(root)
+	pad(root, a.modelType, f)
 	return &Model{
 		Config:         cfg,
 		Root:           root,

@@ -286,7 +286,10 @@ type LinearSpec struct {
 }
 
 // EmbeddingSpec is a table lookup, weight [Rows, Dim].
-type EmbeddingSpec struct{ Rows, Dim int }
+type EmbeddingSpec struct {
+	Rows, Dim int
+	Padding   int // 1 + the row whose lookups get no gradient; 0 for none
+}
 
 // NormSpec is RMS or layer normalisation over the last Dim channels.
 type NormSpec struct {

@@ -27,7 +27,7 @@ type Gradients interface {
 	// w is (Transposed, RowStep, row stride); dbias may have a Stride. With rounded, dy
 	// and x may be rounded to the dtype of w, or all three to bfloat16 where w is float32.
 	LinearGrad(dx tensor.Tensor, dw Matrix, dbias, dy, x tensor.Tensor, w Matrix, rounded bool)
-	// EmbedGrad: dtable[ids[i]] += scale · dy[i], in the order of i.
+	// EmbedGrad: dtable[ids[i]] += scale · dy[i], in the order of i. Negative ids are left out.
 	EmbedGrad(dtable Matrix, dy tensor.Tensor, ids []int32, scale float32)
 	// NormGrad is of Norm of x by a; dweight and dbias are shaped as weight is.
 	NormGrad(dx, dweight, dbias, dy, x, weight tensor.Tensor, a meta.NormSpec)
@@ -67,6 +67,8 @@ type Recorder interface {
 	Record()
 	Pause()
 	Recording() bool
+	// EmbedPadded is Embed, of which lookups of row padding get no gradient.
+	EmbedPadded(dst tensor.Tensor, table Matrix, ids []int32, scale float32, padding int32)
 	// Take is memory for a result that stays as it is until the record is reversed. It is
 	// valid while recording only.
 	Take(rows, cols int) tensor.Tensor

@@ -11,6 +11,8 @@ type embedding struct {
 	weight param
 	rows   int
 	dim    int
+	// padding is 1 + the row whose lookups get no gradient, or 0.
+	padding int32
 }
 
 func (c *compiler) embedding(n Node) (*embedding, error) {
@@ -21,7 +23,7 @@ func (c *compiler) embedding(n Node) (*embedding, error) {
 	if s.Rows < 1 || s.Dim < 1 {
 		return nil, at(n.Path, "an embedding of %d rows of %d", s.Rows, s.Dim)
 	}
-	r := &embedding{path: n.Path, rows: s.Rows, dim: s.Dim}
+	r := &embedding{path: n.Path, rows: s.Rows, dim: s.Dim, padding: int32(s.Padding)}
 	r.weight, err = c.param(n, "weight", s.Rows, s.Dim)
 	return r, err
 }
@@ -34,7 +36,12 @@ func (r *embedding) lookup(c *Context, dst tensor.Tensor, ids []int32, scale flo
 			return
 		}
 	}
-	if table, ok := c.whole(r.weight); ok {
+	table, ok := c.whole(r.weight)
+	switch {
+	case !ok:
+	case r.padding > 0 && c.recording():
+		c.arena.recorder.EmbedPadded(dst, table, ids, scale, r.padding-1)
+	default:
 		c.backend.Embed(dst, table, ids, scale)
 	}
 }

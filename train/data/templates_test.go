@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -12,6 +13,7 @@ import (
 	"testing/fstest"
 
 	"github.com/heftai/heft/internal/golden"
+	"github.com/heftai/heft/internal/testenv"
 )
 
 // words encodes special tokens as one token each and other text rune by rune.
@@ -132,6 +134,8 @@ func TestChatsOfSeveralTurnsWereRefused(t *testing.T) {
 		{"NVIDIA-Nemotron-Nano-v2", inlineThoughts, []string{"Answer one.\n<SPECIAL_12>\n", "<think>\nHmm two.\n</think>\n\nAnswer two.\n<SPECIAL_12>\n"}},
 		{"meta-llama-Llama-3.2-3B-Instruct", twoTurns, []string{"Answer one.<|eot_id|>", "Answer two.<|eot_id|>"}},
 	} {
+		_, err := golden.Read(golden.Path(t, "text/templates/files", c.template+".jinja"))
+		testenv.Need(t, "golden", !errors.Is(err, fs.ErrNotExist), "no published chat templates")
 		tok := goldenTemplate(t, c.template)
 		got, err := learnedText(t, tok, c.messages, "", TextOptions{})
 		if err != nil || fmt.Sprintf("%q", got) != fmt.Sprintf("%q", c.want) {
@@ -150,15 +154,16 @@ func TestEveryTemplateLearnsItsAnswers(t *testing.T) {
 		"CohereForAI-c4ai-command-r-plus-tool_use": 4, "NousResearch-Hermes-2-Pro-Llama-3-8B-tool_use": 4, "fireworks-ai-llama-3-firefunction-v2": 4, // need tools
 		"google-gemma-2-2b-it": 1, "Kimi-K2-Instruct": 1,
 	}
+	counts := map[string]int{"retrieval-notes": 4} // of words, backwards: it writes other things about an answer than its text
 	for _, path := range golden.Glob(t, "text/templates/files/*.jinja") {
 		name := strings.TrimSuffix(filepath.Base(path), ".jinja")
 		tok := goldenTemplate(t, name)
-		failed := 0
+		failed, unstable := 0, 0
 		for _, messages := range []string{twoTurns, twoThoughts, inlineThoughts, callsATool} {
 			got, err := learnedText(t, tok, messages, "", TextOptions{})
 			if err != nil {
 				if failed++; errors.Is(err, ErrUnstable) {
-					t.Errorf("%s: %v of %s", name, err, messages)
+					failed, unstable = failed-1, unstable+1
 				}
 				continue
 			}
@@ -170,8 +175,8 @@ func TestEveryTemplateLearnsItsAnswers(t *testing.T) {
 				t.Errorf("%s: learned too much of %s: %q", name, messages, got)
 			}
 		}
-		if failed != rejected[name] {
-			t.Errorf("%s: %d conversations rejected, want %d", name, failed, rejected[name])
+		if failed != rejected[name] || unstable != counts[name] {
+			t.Errorf("%s: %d conversations rejected and %d not located, want %d and %d", name, failed, unstable, rejected[name], counts[name])
 		}
 	}
 }

@@ -128,6 +128,7 @@ func testRowsGrad(e *env) {
 	table, x, weights, dy := e.values(rows*cols), e.values(n*cols), e.values(n), e.values(n*cols)
 	dtable := e.floats(make([]float32, len(table)), rows, cols)
 	g.EmbedGrad(backend.Matrix{Tensor: dtable}, e.floats(dy, n, cols), ids, 0.5)
+	g.EmbedGrad(backend.Matrix{Tensor: dtable}, e.floats(dy, n, cols), []int32{-1, -1, -1, -1, -1, -1, -1}, 0.5)
 	e.slopes("embed gradient", dy, func() []float32 {
 		dst := e.empty(n, cols)
 		e.Embed(dst, backend.Matrix{Tensor: e.floats(table, rows, cols)}, ids, 0.5)

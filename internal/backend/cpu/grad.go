@@ -1,6 +1,8 @@
 package cpu
 
 import (
+	"slices"
+
 	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/kernels/mat"
 	"github.com/heftai/heft/internal/tensor"
@@ -99,7 +101,7 @@ func (b *Backend) EmbedGrad(dtable backend.Matrix, dy tensor.Tensor, ids []int32
 	}
 	cols := dtable.Cols()
 	in, ok := b.floats("embed gradient", "result", dy, len(ids), cols)
-	if !ok || !b.inside("embed gradient", ids, dtable.Rows()) {
+	if !ok || !b.inside("embed gradient", slices.DeleteFunc(slices.Clone(ids), negative), dtable.Rows()) {
 		return
 	}
 	out, ok := b.floats("embed gradient", "table", dtable.Tensor, dtable.Rows(), cols)
@@ -111,10 +113,15 @@ func (b *Backend) EmbedGrad(dtable backend.Matrix, dy tensor.Tensor, ids []int32
 		c := unit * width
 		n := min(width, cols-c)
 		for i, id := range ids {
+			if negative(id) {
+				continue
+			}
 			axpy(from(out, int(id), c).V[:n], from(in, i, c).V[:n], scale)
 		}
 	}), ceil(cols, width), len(ids)*cols)
 }
+
+func negative(id int32) bool { return id < 0 }
 
 // ScatterAddGrad computes row by row.
 func (b *Backend) ScatterAddGrad(dx tensor.Tensor, dweights []float32, dy, x tensor.Tensor, rows []int32, weights []float32) {

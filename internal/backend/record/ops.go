@@ -33,6 +33,11 @@ func (r *Recorder) matrixGradient(w backend.Matrix) backend.Matrix {
 
 // Embed is reversed into the table.
 func (r *Recorder) Embed(dst tensor.Tensor, table backend.Matrix, ids []int32, scale float32) {
+	r.EmbedPadded(dst, table, ids, scale, -1)
+}
+
+// EmbedPadded is reversed into the other rows of the table than padding.
+func (r *Recorder) EmbedPadded(dst tensor.Tensor, table backend.Matrix, ids []int32, scale float32, padding int32) {
 	if !r.on {
 		r.Backend.Embed(dst, table, ids, scale)
 		return
@@ -40,6 +45,11 @@ func (r *Recorder) Embed(dst tensor.Tensor, table backend.Matrix, ids []int32, s
 	r.write(dst)
 	r.Backend.Embed(dst, table, ids, scale)
 	ids = slices.Clone(ids)
+	for i, id := range ids {
+		if id == padding {
+			ids[i] = -1
+		}
+	}
 	r.push(dst, func(dy tensor.Tensor) {
 		if g := r.matrixGradient(table); !g.IsZero() {
 			r.compute.EmbedGrad(g, dy, ids, scale)

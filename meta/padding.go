@@ -1,0 +1,53 @@
+package meta
+
+import "encoding/json"
+
+// paddings are the pad_token_id of configs that lack the field, for the model types that have one.
+var paddings = map[string]int{
+	"cohere": 0, "cohere2": 0, "ernie4_5": 0, "ernie4_5_moe": 0, "falcon_h1": 0, "gemma": 0, "gemma2": 0, "gemma3_text": 0, "gemma4_text": 0,
+	"glm": 151329, "glm4": 151329, "lfm2": 0, "lfm2_moe": 0, "ministral3": 11, "olmo2": 1, "olmo3": 1, "olmoe": 1, "phi3": 32000,
+	"seed_oss": 1, "smollm3": 128004,
+}
+
+// unpadded are the model types whose embeddings learn the padding token as any other.
+var unpadded = map[string]bool{"gpt2": true, "gpt_neox": true, "mamba2": true, "nemotron_h": true}
+
+// pad marks the padding token's row of the embeddings below root, as the reference's padding_idx
+// does. A negative id counts from the end.
+func pad(root *Module, modelType string, f *fields) {
+	id, ok := f.padding(modelType)
+	if !ok || unpadded[modelType] {
+		return
+	}
+	for _, node := range root.Walk() {
+		s, ok := node.Spec.(*EmbeddingSpec)
+		if !ok {
+			continue
+		}
+		row := id
+		if row < 0 {
+			row += s.Rows
+		}
+		if row >= 0 && row < s.Rows {
+			s.Padding = row + 1
+		}
+	}
+}
+
+// padding returns pad_token_id, or false if there is none.
+func (f *fields) padding(modelType string) (int, bool) {
+	v, there := f.values["pad_token_id"]
+	if !there {
+		id, ok := paddings[modelType]
+		return id, ok
+	}
+	if list, ok := v.([]any); ok && len(list) > 0 {
+		v = list[0]
+	}
+	n, ok := v.(json.Number)
+	if !ok {
+		return 0, false
+	}
+	id, err := n.Int64()
+	return int(id), err == nil
+}

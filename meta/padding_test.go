@@ -1,0 +1,36 @@
+package meta
+
+import "testing"
+
+// TestPaddingRow: the row of pad_token_id, of its default and of a number from the end, where the
+// architecture has one.
+func TestPaddingRow(t *testing.T) {
+	const sizes = `"vocab_size": 16, "hidden_size": 8, "n_embd": 8, "n_head": 2, "n_layer": 1, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1`
+	for _, c := range []struct {
+		fields string
+		want   int // 1 + the row
+	}{
+		{`"model_type": "llama", "pad_token_id": 3`, 4},
+		{`"model_type": "llama", "pad_token_id": -1`, 16},
+		{`"model_type": "llama", "pad_token_id": 16`, 0},
+		{`"model_type": "llama", "pad_token_id": null`, 0},
+		{`"model_type": "llama"`, 0},
+		{`"model_type": "olmo2"`, 2},
+		{`"model_type": "olmo2", "pad_token_id": null`, 0},
+		{`"model_type": "phi3"`, 0}, // 32000 is none of the rows
+		{`"model_type": "gpt2", "pad_token_id": 3`, 0},
+	} {
+		config, err := ReadConfig([]byte("{" + c.fields + ", " + sizes + "}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := New(config, nil)
+		if err != nil {
+			t.Fatalf("%s: %v", c.fields, err)
+		}
+		embed := m.Root.Find(m.Root.Spec.(*CausalLMSpec).Embed).Spec.(*EmbeddingSpec)
+		if embed.Padding != c.want {
+			t.Errorf("%s: padding %d, want %d", c.fields, embed.Padding, c.want)
+		}
+	}
+}
