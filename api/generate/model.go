@@ -71,6 +71,11 @@ type Options struct {
 	// as many as are measured to be fastest, below 0 none, else at most so many, up to MaxDraftTokens.
 	// Answers do not depend on it.
 	DraftTokens int
+	// Draft is a faster model with the same tokens that guesses them, see [Text.SameTokens]; nil: guesses come from the
+	// text alone. It belongs to the engine as the model does, and is closed by the caller after [Model.Close].
+	Draft *dispatch.Model
+	// DraftFailed is called once if a pass of Draft fails; the engine goes on without it. nil does nothing.
+	DraftFailed func(error)
 }
 
 // MaxDraftTokens is the largest value of Options.DraftTokens that has an effect.
@@ -98,7 +103,11 @@ func New(m *dispatch.Model, o Options) (*Model, error) {
 			return nil, err
 		}
 	}
-	g.engine = engine.New(engine.ForDispatch(m), engine.Options{MaxBatch: o.MaxBatch, MaxQueue: o.MaxQueue, DraftTokens: o.DraftTokens})
+	e := engine.Options{MaxBatch: o.MaxBatch, MaxQueue: o.MaxQueue, DraftTokens: o.DraftTokens, DraftFailed: o.DraftFailed}
+	if o.Draft != nil {
+		e.Draft = engine.ForDispatch(o.Draft)
+	}
+	g.engine = engine.New(engine.ForDispatch(m), e)
 	return g, nil
 }
 

@@ -31,6 +31,7 @@ type fleet struct {
 	mu     sync.Mutex
 	limit  int64 // of the host's memory, now
 	loaded []*loaded
+	drafts int64 // bytes of the draft model
 	heap   *heapLimit
 	notify []func(n int64)
 
@@ -126,8 +127,13 @@ func (f *fleet) loadFirst(ctx context.Context) (*loaded, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := f.beginDrafter(d); err != nil {
+		_ = d.checkpoint.Close() // the error tells more
+		return nil, err
+	}
 	plan, options, err := dispatch.Plan(d.skeleton, d.options)
 	if err != nil {
+		d.drafter.close()
 		_ = d.checkpoint.Close() // the error tells more
 		return nil, err
 	}
@@ -137,10 +143,26 @@ func (f *fleet) loadFirst(ctx context.Context) (*loaded, error) {
 	}
 	f.add(l)
 	if host := plan.Device(devicemap.CPU); host.LimitBytes > 0 {
-		f.start = host.LimitBytes
-		f.setLimit(f.start, host.Used())
+		if d.drafter == nil {
+			f.start = host.LimitBytes
+		}
+		f.setLimit(f.start, host.Used()+f.drafts)
 	}
 	return l, f.models.Take(f.request.models[0].name, f.opened(l))
+}
+
+// beginDrafter opens the draft model of the first model, if there is one, and leaves d what it does not take.
+func (f *fleet) beginDrafter(d *draft) (err error) {
+	if n := len(f.request.models); n > 1 && f.command.Draft != "" {
+		return cmdline.Misusef("--draft %s: it guesses for one model, and %d are served", f.command.Draft, n)
+	}
+	d.drafter, err = f.command.openDrafter(f.ctx, f.request.models[0], d.options)
+	if err != nil || d.drafter == nil {
+		return err
+	}
+	f.drafts = d.drafter.bytes
+	d.options = f.within(d, f.beside(f.drafts), d.options.StrictMemory)
+	return nil
 }
 
 // open loads the i-th model when a request asks for it.
@@ -212,6 +234,7 @@ func (f *fleet) within(d *draft, limit int64, strict bool) dispatch.Options {
 func (f *fleet) others() (n int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	n = f.drafts
 	for _, l := range f.loaded {
 		n += l.takes()
 	}

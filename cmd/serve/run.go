@@ -34,13 +34,13 @@ type runCmd struct {
 	storeFlags
 	kvStoreFlags
 	operateFlags
+	draftFlags
 	ServedModelName string        `help:"Show this name in /v1/models (default: the folder's name)." placeholder:"S"`
 	Host            string        `help:"Listen on this address (default ${default})." default:"127.0.0.1" placeholder:"A"`
 	Port            int           `help:"Listen on this port; 0 chooses a free one (default ${default})." default:"8000" placeholder:"N"`
 	MaxQueue        int           `help:"Let N requests wait; reject further ones with 503 (default ${default})." default:"1024" placeholder:"N"`
 	ShutdownTimeout time.Duration `help:"Give running requests this long after SIGTERM (default ${default})." default:"30s" placeholder:"D"`
 	ClientTimeout   time.Duration `help:"Disconnect clients that make no progress for this long; 0s never does (default ${default})." default:"60s" placeholder:"D"`
-	DraftTokens     string        `help:"Verify up to N tokens guessed from the text in each pass, 0 for none (default ${default}: what is measured to be fastest)." default:"auto" placeholder:"auto|N"`
 	ToolCallParser  string        `help:"Parse tool calls in this notation (default: the chat template's)." placeholder:"NAME"`
 	ReasoningParser string        `help:"Parse reasoning in this notation; none does not (default: the template's)." placeholder:"NAME|none"`
 	Lazy            bool          `help:"Read weights only when a request needs them; read nothing ahead."`
@@ -135,10 +135,7 @@ func (c *runCmd) check() error {
 	case c.ClientTimeout < 0:
 		return cmdline.Misusef("--client-timeout is %v; it is at least 0s", c.ClientTimeout)
 	}
-	if _, err := c.draftTokens(); err != nil {
-		return err
-	}
-	return errors.Join(c.servedFlags.check(), c.accessFlags.check(), c.storeFlags.check(), c.kvStoreFlags.check())
+	return errors.Join(c.servedFlags.check(), c.draftFlags.check(), c.accessFlags.check(), c.storeFlags.check(), c.kvStoreFlags.check())
 }
 
 func (c *runCmd) listen() (net.Listener, error) {
@@ -184,22 +181,6 @@ func queue(n int) int {
 		return -1
 	}
 	return n
-}
-
-// draftTokens converts the value of --draft-tokens for the engine, for which 0 means as measured and a
-// negative number none.
-func (c *runCmd) draftTokens() (int, error) {
-	if c.DraftTokens == "" || c.DraftTokens == "auto" {
-		return 0, nil
-	}
-	n, err := strconv.Atoi(c.DraftTokens)
-	if err != nil || n < 0 || n > generate.MaxDraftTokens {
-		return 0, cmdline.Misusef("--draft-tokens is %q; it is auto or between 0 and %d", c.DraftTokens, generate.MaxDraftTokens)
-	}
-	if n == 0 {
-		n = -1
-	}
-	return n, nil
 }
 
 // checkDevices refuses plans for devices that this build does not compute on.

@@ -77,7 +77,9 @@ func (c *runCmd) request() (w request, err error) {
 	if w.models, first, err = c.served(c.ServedModelName); err != nil {
 		return w, err
 	}
-	w.eager = first > 0
+	if w.eager = first > 0; !w.eager && c.Draft != "" {
+		return w, cmdline.Misusef("--draft %s: it guesses for the model of --model, and none is given", c.Draft)
+	}
 	var names []string
 	for _, m := range w.models {
 		names = append(names, m.name)
@@ -133,7 +135,8 @@ type loaded struct {
 	model      *dispatch.Model
 	generator  *generate.Model
 	report     *reporter
-	share      int64 // of memory, while another model needs the rest; 0 is that of the plan
+	drafter    *drafter // nil: there is none
+	share      int64    // of memory, while another model needs the rest; 0 is that of the plan
 }
 
 func (l *loaded) close() {
@@ -143,6 +146,7 @@ func (l *loaded) close() {
 	if l.generator != nil {
 		l.generator.Close()
 	}
+	l.drafter.close()
 	if l.model != nil {
 		l.model.Close()
 	}
@@ -156,6 +160,7 @@ type draft struct {
 	checkpoint *loader.Checkpoint
 	options    dispatch.Options
 	words      func() (generate.Text, error) // waits until they are read
+	drafter    *drafter
 }
 
 // open reads config and headers of a model, and begins to read its text. The caller binds the draft, or closes its
@@ -184,7 +189,7 @@ func (c *runCmd) open(m servedModel, options dispatch.Options) (*draft, error) {
 
 // bind makes a model of a draft that is planned, and starts its engine. ctx is that of background work.
 func (c *runCmd) bind(ctx context.Context, d *draft, plan devicemap.Plan, options dispatch.Options) (*loaded, error) {
-	l := &loaded{name: d.name, checkpoint: d.checkpoint}
+	l := &loaded{name: d.name, checkpoint: d.checkpoint, drafter: d.drafter}
 	err := checkDevices(plan)
 	if err == nil {
 		warnPlan(plan)
@@ -218,8 +223,17 @@ func (c *runCmd) generator(l *loaded, words generate.Text) (*generate.Model, err
 	if err != nil {
 		return nil, err
 	}
-	m, err := generate.New(l.model, generate.Options{Name: l.name, Text: &words, MaxBatch: c.MaxBatch, MaxQueue: queue(c.MaxQueue),
-		DraftTokens: guesses, ToolCallParser: c.ToolCallParser, ReasoningParser: c.ReasoningParser})
+	o := generate.Options{Name: l.name, Text: &words, MaxBatch: c.MaxBatch, MaxQueue: queue(c.MaxQueue),
+		DraftTokens: guesses, ToolCallParser: c.ToolCallParser, ReasoningParser: c.ReasoningParser}
+	if l.drafter != nil {
+		if o.Draft = l.drafter.model; words.Tokenizer != nil {
+			if err := words.SameTokens(l.drafter.words); err != nil {
+				return nil, cmdline.Misusef("--draft %s: %w", c.Draft, err)
+			}
+		}
+		o.DraftFailed = func(err error) { slog.Warn("tokens are not guessed by the draft model any more", "reason", err) }
+	}
+	m, err := generate.New(l.model, o)
 	if err != nil {
 		return nil, cmdline.Misusef("--tool-call-parser, --reasoning-parser: %w", err)
 	}

@@ -95,3 +95,17 @@ func median(v []float64) float64 {
 	}
 	return sorted[n/2]
 }
+
+// Recent are the last durations of passes of one kind. The zero value knows none.
+type Recent struct{ of series }
+
+// Add adds a duration.
+func (r *Recent) Add(d time.Duration) {
+	s := &r.of
+	s.seconds[s.n%recent] = d.Seconds()
+	s.n++
+	s.median = median(s.seconds[:min(s.n, recent)])
+}
+
+// Seconds is the median of the last durations, 0 if there is none.
+func (r *Recent) Seconds() float64 { return r.of.median }

@@ -5,22 +5,20 @@ const margin = 1.03
 
 // An Offer is the guesses for one text.
 type Offer struct {
-	Tokens []int32
-	Match  int // how many tokens agreed before the first guess
-	Odds   *Odds
-	Take   int // set by Decide: how many of Tokens to verify
+	Tokens  []int32
+	Chances []float64 // of each token: that it is right if those before it are
+	Take    int       // set by Decide: how many of Tokens to verify
 
 	chance float64 // that the guesses so far and the next one are right
 	taken  int
 }
 
 // Decide sets how many tokens of each offer a pass should verify that has base tokens without them, for
-// as many texts as yield a token each. At most most guesses are taken in all. all are the odds of all
-// texts.
-func Decide(costs *Costs, all *Odds, base, yield, most int, offers []Offer) {
+// as many texts as yield a token each. At most most guesses are taken in all.
+func Decide(costs *Costs, base, yield, most int, offers []Offer) {
 	for i := range offers {
-		o := &offers[i]
-		o.Take, o.taken, o.chance = 0, 0, o.Odds.Of(o.Match, all)
+		offers[i].Take, offers[i].taken, offers[i].chance = 0, 0, 1
+		offers[i].next()
 	}
 	if !costs.ready(base) {
 		return
@@ -35,13 +33,20 @@ func Decide(costs *Costs, all *Odds, base, yield, most int, offers []Offer) {
 		}
 		tokens += o.chance
 		o.taken++
-		o.chance *= o.Odds.Of(o.Match+o.taken, all)
+		o.next()
 		if rate := tokens / costs.seconds(base+n, base); rate > best {
 			best = rate
 			for i := range offers {
 				offers[i].Take = offers[i].taken
 			}
 		}
+	}
+}
+
+// next counts the chance of the next token in.
+func (o *Offer) next() {
+	if o.taken < len(o.Tokens) {
+		o.chance *= o.Chances[o.taken]
 	}
 }
 
@@ -54,4 +59,16 @@ func likeliest(offers []Offer) *Offer {
 		}
 	}
 	return best
+}
+
+// Worth reports whether one more guess is worth a pass of a draft model that takes draft seconds: whether
+// a guess that is right with the given chance saves more time than the pass and one more token to verify
+// take. base is the number of tokens without guesses, for as many texts as yield a token each.
+func Worth(costs *Costs, base, yield int, chance, draft float64) bool {
+	if !costs.ready(base) {
+		return false
+	}
+	pass := costs.seconds(base, base)
+	more := max(costs.seconds(costs.reach(base), base)-pass, 0) / float64(costs.reach(base)-base)
+	return chance*pass/float64(yield) > draft+more
 }

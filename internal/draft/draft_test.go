@@ -80,30 +80,30 @@ func TestLookupGrowsWithItsText(t *testing.T) {
 
 func TestOddsFollowTheText(t *testing.T) {
 	var all, o Odds
-	if p := o.Of(20, nil); math.Abs(p-first[4]) > 1e-9 {
+	if p := o.Of(Agreeing(20), nil); math.Abs(p-first[4]) > 1e-9 {
 		t.Errorf("%v before anything is known, want %v", p, first[4])
 	}
 	for range 100 {
-		all.Note(2, true)
+		all.Note(Agreeing(2), true)
 	}
-	if p := o.Of(2, &all); p < 0.9 {
+	if p := o.Of(Agreeing(2), &all); p < 0.9 {
 		t.Errorf("%v where all guesses of other texts were right", p)
 	}
 	for range 100 {
-		o.Note(2, false)
+		o.Note(Agreeing(2), false)
 	}
-	if p := o.Of(2, &all); p > 0.1 {
+	if p := o.Of(Agreeing(2), &all); p > 0.1 {
 		t.Errorf("%v where all guesses were wrong", p)
 	}
-	if p := o.Of(20, &all); math.Abs(p-first[4]) > 1e-9 {
+	if p := o.Of(Agreeing(20), &all); math.Abs(p-first[4]) > 1e-9 {
 		t.Errorf("%v for longer agreement, want %v: nothing is known of it", p, first[4])
 	}
 }
 
 // decided is how many guesses Decide takes of sure ones, after costs of some passes are known.
 func decided(costs *Costs, match, guesses int) int {
-	offers := []Offer{{Tokens: make([]int32, guesses), Match: match, Odds: &Odds{}}}
-	Decide(costs, nil, 1, 1, 100, offers)
+	offers := []Offer{{Tokens: make([]int32, guesses), Chances: slices.Repeat([]float64{first[Agreeing(match)]}, guesses)}}
+	Decide(costs, 1, 1, 100, offers)
 	return offers[0].Take
 }
 
@@ -151,13 +151,8 @@ func TestDecideTakesTheLikeliestFirst(t *testing.T) {
 	var costs Costs
 	record(&costs, 2, enough, time.Second)
 	record(&costs, 16, enough, time.Second)
-	good, bad := &Odds{}, &Odds{}
-	for range 50 {
-		good.Note(2, true)
-		bad.Note(2, false)
-	}
-	offers := []Offer{{Tokens: make([]int32, 3), Match: 2, Odds: bad}, {Tokens: make([]int32, 3), Match: 2, Odds: good}}
-	Decide(&costs, nil, 2, 2, 3, offers)
+	offers := []Offer{{Tokens: make([]int32, 3), Chances: []float64{0.1, 1, 1}}, {Tokens: make([]int32, 3), Chances: []float64{0.9, 0.9, 0.9}}}
+	Decide(&costs, 2, 2, 3, offers)
 	if offers[0].Take != 0 || offers[1].Take != 3 {
 		t.Errorf("%d and %d guesses, want all 3 of the second", offers[0].Take, offers[1].Take)
 	}
@@ -178,6 +173,25 @@ func TestASlowPassDecidedForEver(t *testing.T) {
 	}
 }
 
+// A draft model is asked where its passes are short beside those of the model, and no more where its
+// guesses are seldom right.
+func TestWorthOfADraftModel(t *testing.T) {
+	var c Costs
+	if Worth(&c, 1, 1, 1, 0) {
+		t.Error("before a pass was measured")
+	}
+	record(&c, 1, enough, time.Second)
+	record(&c, 4, enough, time.Second)
+	for _, w := range []struct {
+		chance, draft float64
+		want          bool
+	}{{0.8, 0.1, true}, {0.05, 0.1, false}, {0.8, 0.9, false}} {
+		if Worth(&c, 1, 1, w.chance, w.draft) != w.want {
+			t.Errorf("chance %v for %v of a pass: want %v", w.chance, w.draft, w.want)
+		}
+	}
+}
+
 func TestNothingIsAllocated(t *testing.T) {
 	text := make([]int32, 1000)
 	for i := range text {
@@ -189,14 +203,14 @@ func TestNothingIsAllocated(t *testing.T) {
 	var costs Costs
 	record(&costs, 1, 9, time.Second)
 	offers := make([]Offer, 1)
-	odds := &Odds{}
+	odds, chances := &Odds{}, slices.Repeat([]float64{0.9}, MaxTokens)
 	i := 1
 	if n := testing.AllocsPerRun(900, func() {
 		i++
 		at, match := l.Find(text[:i], text[:i])
-		offers[0] = Offer{Tokens: Follow(guess, text[:i], at, MaxTokens, true), Match: match, Odds: odds}
-		Decide(&costs, nil, 1, 1, 15, offers)
-		odds.Note(match, true)
+		offers[0] = Offer{Tokens: Follow(guess, text[:i], at, MaxTokens, true), Chances: chances}
+		Decide(&costs, 1, 1, 15, offers)
+		odds.Note(Agreeing(match), true)
 		costs.Record(1+offers[0].Take, time.Second)
 	}); n != 0 {
 		t.Errorf("%v allocations for a token", n)

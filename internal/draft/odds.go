@@ -1,9 +1,14 @@
 package draft
 
-// classes are ranges of the number of agreeing tokens: 1, 2–3, 4–7, 8–15, 16 and more.
-const classes = 5
+// A Class is what is known of a guess beforehand.
+type Class uint8
 
-func class(match int) int {
+// classes are five of lookups, by agreeing tokens (1, 2–3, 4–7, 8–15, 16 and more), and five of draft
+// models, by the probability that the model gives its guess (below 0.4, 0.6, 0.8, 0.95, up to 1).
+const classes = 10
+
+// Agreeing is the class of a guess by a [Lookup], behind so many agreeing tokens.
+func Agreeing(match int) Class {
 	switch {
 	case match < 2:
 		return 0
@@ -17,22 +22,36 @@ func class(match int) int {
 	return 4
 }
 
+// Confident is the class of a guess that a draft model gives a probability.
+func Confident(p float64) Class {
+	switch {
+	case p < 0.4:
+		return 5
+	case p < 0.6:
+		return 6
+	case p < 0.8:
+		return 7
+	case p < 0.95:
+		return 8
+	}
+	return 9
+}
+
 // first are the odds before anything is known.
-var first = [classes]float64{0.3, 0.3, 0.5, 0.7, 0.8}
+var first = [classes]float64{0.3, 0.3, 0.5, 0.7, 0.8, 0.3, 0.5, 0.65, 0.8, 0.93}
 
 const (
 	fade   = 31.0 / 32 // of what is known, with each guess
 	weight = 3         // of what a parent knows, in guesses
 )
 
-// Odds are how often guesses of a text were right. The zero value knows nothing.
+// Odds are how often guesses of a text were right, by [Class]. The zero value knows nothing.
 type Odds struct {
 	right, seen [classes]float64
 }
 
-// Note records whether a guess after match agreeing tokens was right. The recent count more.
-func (o *Odds) Note(match int, right bool) {
-	k := class(match)
+// Note records whether a guess of a class was right. The recent count more.
+func (o *Odds) Note(k Class, right bool) {
 	o.seen[k] = o.seen[k]*fade + 1
 	o.right[k] *= fade
 	if right {
@@ -40,13 +59,12 @@ func (o *Odds) Note(match int, right bool) {
 	}
 }
 
-// Of is the chance that a guess after match agreeing tokens is right. What o does not know yet it takes
-// from parent, the odds of all texts, which may be nil.
-func (o *Odds) Of(match int, parent *Odds) float64 {
-	k := class(match)
+// Of is the chance that a guess of a class is right. What o does not know yet it takes from parent, the
+// odds of all texts, which may be nil.
+func (o *Odds) Of(k Class, parent *Odds) float64 {
 	before := first[k]
 	if parent != nil {
-		before = parent.Of(match, nil)
+		before = parent.Of(k, nil)
 	}
 	return (o.right[k] + weight*before) / (o.seen[k] + weight)
 }

@@ -21,6 +21,11 @@ type Options struct {
 	// DraftTokens is how many guessed tokens a pass verifies for each choice: 0 as many as measured to be
 	// fastest, below 0 none, else at most so many. Answers do not depend on it.
 	DraftTokens int
+	// Draft is a smaller or faster model of the same vocabulary that guesses tokens where the text does
+	// not repeat itself; nil: there is none. The engine uses it as it uses its model.
+	Draft Model
+	// DraftFailed is called once, if a pass of Draft fails. The engine goes on without it.
+	DraftFailed func(error)
 	Observer    Observer
 }
 
@@ -100,6 +105,7 @@ type Engine struct {
 	received []*Stream
 	totals   totals
 	drafts   drafts
+	drafter  drafter
 	page     int // tokens of a page, or of a context without pages
 }
 
@@ -116,6 +122,7 @@ func New(model Model, options Options) *Engine {
 	e := &Engine{model: model, options: options.withDefaults(model.Limits()), vocab: model.Vocab(),
 		clients: map[string]*client{}, wake: make(chan struct{}, 1), exited: make(chan struct{}), sampler: sample.New(model.Vocab(), variant(model))}
 	kv := model.KV()
+	e.drafter = newDrafter(options.Draft)
 	e.limit = model.Context()
 	if e.page = kv.PageTokens; e.page == 0 {
 		e.page = e.limit

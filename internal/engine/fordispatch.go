@@ -21,6 +21,9 @@ func (d *dispatched) Limits() Limits {
 	return Limits{Tokens: l.Tokens, Sequences: l.Sequences, LogitRows: l.Sequences, Amortise: l.Amortise}
 }
 
+// Ready reports that no weights are being read ahead.
+func (d *dispatched) Ready() bool { return !d.Model.Status().Loading.Active() }
+
 func (d *dispatched) KV() KV {
 	u := d.Model.KV()
 	return KV{PageTokens: u.PageTokens, Pages: u.Pages, Used: u.Used, Cached: u.Cached,

@@ -12,12 +12,16 @@ const MaxDraftTokens = draft.MaxTokens
 
 // A guesser is what a choice keeps of guesses: tokens that may come next, which a pass verifies.
 type guesser struct {
-	lookup *draft.Lookup // of the choice's tokens; nil until it is needed
-	odds   draft.Odds
-	guess  []int32 // what may follow the known tokens
-	match  int     // how many tokens agreed before guess
-	taken  int     // how many of guess this pass verifies
-	pass   []int32 // the tokens of a pass that verifies
+	lookup  *draft.Lookup // of the choice's tokens; nil until it is needed
+	second  Sequence      // in the draft model; nil until it is needed. It never has other tokens than the choice
+	odds    draft.Odds
+	guess   []int32 // what may follow the known tokens
+	classes []draft.Class
+	chances []float64 // that each of guess is right
+	reach   int       // how many tokens guess may have
+	drafted bool      // guess is the draft model's
+	taken   int       // how many of guess this pass verifies
+	pass    []int32   // the tokens of a pass that verifies
 }
 
 // drafts is what the engine keeps of guesses.
@@ -57,11 +61,14 @@ func (e *Engine) guess(base, logitRows int) {
 		}
 		logitRows -= c.chunk - 1 // all rows of a pass that verifies have logits
 		e.look(c)
-		d.offers = append(d.offers, draft.Offer{Tokens: c.guess, Match: c.match, Odds: &c.odds})
 		d.offering = append(d.offering, c)
 	}
-	if most = min(most, logitRows); most <= 0 {
+	if most = min(most, logitRows); most <= 0 || len(d.offering) == 0 {
 		return
+	}
+	e.ask(base)
+	for _, c := range d.offering {
+		d.offers = append(d.offers, draft.Offer{Tokens: c.guess, Chances: c.chances})
 	}
 	if fixed := e.options.DraftTokens; fixed > 0 {
 		for i := range d.offers {
@@ -70,7 +77,7 @@ func (e *Engine) guess(base, logitRows int) {
 			most -= o.Take
 		}
 	} else {
-		draft.Decide(&d.costs, &d.odds, base, len(d.offers), most, d.offers)
+		draft.Decide(&d.costs, base, len(d.offering), most, d.offers)
 	}
 	for i, c := range d.offering {
 		if n := d.offers[i].Take; n > 0 && c.seq.Reserve(c.chunk+n) == nil {
@@ -79,24 +86,40 @@ func (e *Engine) guess(base, logitRows int) {
 	}
 }
 
-// look sets the guess of c.
+// look guesses for c from its own tokens.
 func (e *Engine) look(c *choice) {
-	c.guess = c.guess[:0]
 	most := min(draft.MaxTokens, c.max-len(c.tokens)-1, e.page)
 	if s, ok := c.seq.(interface{ Together(n int) int }); ok && most > 0 {
 		most = s.Together(c.chunk+most) - c.chunk
 	}
-	if most <= 0 {
+	if c.reach = most; most <= 0 {
 		return
 	}
 	if c.lookup == nil {
 		c.lookup = e.newLookup()
 		c.guess, c.pass = slices.Grow(c.guess, draft.MaxTokens), slices.Grow(c.pass, draft.MaxTokens+maxForced+1)
+		c.chances, c.classes = slices.Grow(c.chances, draft.MaxTokens), slices.Grow(c.classes, draft.MaxTokens)
 	}
 	at, match := c.lookup.Find(c.tokens, c.tokens)
-	if c.match = match; match > 0 {
-		c.guess = draft.Follow(c.guess, c.tokens, at, most, true)
+	if match == 0 {
+		return
 	}
+	c.guess = draft.Follow(c.guess, c.tokens, at, most, true)
+	for i := range c.guess {
+		e.classify(c, draft.Agreeing(match+i))
+	}
+}
+
+// classify notes the class of the next of c's guesses, and returns its chance.
+func (e *Engine) classify(c *choice, k draft.Class) float64 {
+	chance := c.odds.Of(k, &e.drafts.odds)
+	c.classes, c.chances = append(c.classes, k), append(c.chances, chance)
+	return chance
+}
+
+// noGuess forgets the guesses of a pass.
+func (c *choice) noGuess() {
+	c.guess, c.classes, c.chances, c.taken, c.drafted = c.guess[:0], c.classes[:0], c.chances[:0], 0, false
 }
 
 func (e *Engine) newLookup() *draft.Lookup {
@@ -111,7 +134,8 @@ func (e *Engine) newLookup() *draft.Lookup {
 
 // forget drops what c keeps to guess with, when it leaves its slot.
 func (e *Engine) forget(c *choice) {
-	c.guess, c.taken = c.guess[:0], 0
+	c.noGuess()
+	c.leaveDrafter()
 	if c.lookup != nil {
 		c.lookup.Reset()
 		e.drafts.unused = append(e.drafts.unused, c.lookup)
@@ -129,8 +153,11 @@ func (c *choice) verified(at int) []int32 {
 func (e *Engine) note(c *choice, i int, token int32) {
 	if i < len(c.guess) {
 		right := c.guess[i] == token
-		c.odds.Note(c.match+i, right)
-		e.drafts.odds.Note(c.match+i, right)
+		c.odds.Note(c.classes[i], right)
+		e.drafts.odds.Note(c.classes[i], right)
+		if c.drafted && i == 0 {
+			e.drafter.noteFirst(right)
+		}
 	}
 }
 

@@ -206,7 +206,7 @@ func (e *Engine) plan() bool {
 	for i := 0; i < len(e.running); i++ {                                       // room may shorten the list from its end
 		c := e.running[i]
 		c.chunk, c.decodes = 0, false
-		c.guess, c.taken = c.guess[:0], 0
+		c.noGuess()
 		if c.seq == nil || c.stream.stalled.Load() {
 			continue
 		}

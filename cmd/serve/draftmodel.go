@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strconv"
+
+	"github.com/heftai/heft/api/generate"
+	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/internal/cmdline"
+	"github.com/heftai/heft/loader"
+	"github.com/heftai/heft/meta"
+)
+
+// draftFlags choose what guesses tokens.
+type draftFlags struct {
+	Draft       string `help:"Guess tokens with this smaller model, or with self: this one in 4 bits." placeholder:"MODEL|self"`
+	DraftTokens string `help:"Verify up to N guessed tokens in each pass, 0 for none (default ${default}: what is measured to be fastest)." default:"auto" placeholder:"auto|N"`
+}
+
+// draftTokens converts the value of --draft-tokens for the engine, for which 0 means as measured and a
+// negative number none.
+func (f *draftFlags) draftTokens() (int, error) {
+	if f.DraftTokens == "" || f.DraftTokens == "auto" {
+		return 0, nil
+	}
+	n, err := strconv.Atoi(f.DraftTokens)
+	if err != nil || n < 0 || n > generate.MaxDraftTokens {
+		return 0, cmdline.Misusef("--draft-tokens is %q; it is auto or between 0 and %d", f.DraftTokens, generate.MaxDraftTokens)
+	}
+	if n == 0 {
+		n = -1
+	}
+	return n, nil
+}
+
+// check refuses values that have no meaning.
+func (f *draftFlags) check() error {
+	n, err := f.draftTokens()
+	if err == nil && n < 0 && f.Draft != "" {
+		return cmdline.Misusef("--draft %s with --draft-tokens 0: leave one of them out", f.Draft)
+	}
+	return err
+}
+
+// A drafter is a model that guesses tokens for another. All of its weights are in memory.
+type drafter struct {
+	model      *dispatch.Model
+	checkpoint *loader.Checkpoint
+	words      generate.Text
+	bytes      int64 // that its plan takes
+}
+
+func (d *drafter) close() {
+	if d == nil {
+		return
+	}
+	d.model.Close()
+	_ = d.checkpoint.Close() // opened for reading
+}
+
+// draftKVTokens is how many tokens all sequences of a draft model hold together, at least one sequence.
+const draftKVTokens = 8192
+
+// openDrafter opens and plans the model of --draft for the model m; nil without the flag.
+func (c *runCmd) openDrafter(ctx context.Context, m servedModel, o dispatch.Options) (*drafter, error) {
+	if c.Draft == "" {
+		return nil, nil
+	}
+	from := m.source
+	if c.Draft != "self" {
+		var err error
+		if from, err = newSource(c.Draft); err != nil {
+			return nil, cmdline.Misusef("--draft: %w", err)
+		}
+	}
+	skeleton, checkpoint, err := from.open()
+	if err != nil {
+		return nil, cmdline.Misusef("--draft: %w", err)
+	}
+	d := &drafter{checkpoint: checkpoint}
+	if d.words, err = generate.ReadText(from.files, from.where()); err == nil {
+		err = d.place(skeleton, c.draftOptions(o))
+	}
+	if err != nil {
+		_ = checkpoint.Close() // the error tells more
+		return nil, cmdline.Misusef("--draft %s: %w", c.Draft, err)
+	}
+	d.model.Warm(ctx)
+	slog.Info("tokens are guessed by a draft model", "model", c.Draft, "memory", devicemap.FormatSize(d.bytes))
+	return d, nil
+}
+
+// draftOptions are those of a draft model beside a model with the options o.
+func (c *runCmd) draftOptions(o dispatch.Options) dispatch.Options {
+	d := dispatch.Options{MaxMemory: o.MaxMemory, StrictMemory: true, Threads: o.Threads, Variant: o.Variant, KVDType: o.KVDType,
+		Context: o.Context, MaxSequences: o.MaxSequences, Lazy: o.Lazy, Ledger: o.Ledger,
+		DeviceMap: devicemap.Policy{Kind: devicemap.Manual, Pins: devicemap.NewMap(devicemap.Entry{Device: devicemap.CPU})}}
+	if c.Draft == "self" {
+		d.Quantize = meta.QuantQ4
+	}
+	return d
+}
+
+// place plans the draft model and takes its memory.
+func (d *drafter) place(skeleton *meta.Model, o dispatch.Options) error {
+	if spec, ok := skeleton.Root.Spec.(*meta.CausalLMSpec); ok && (o.Context <= 0 || o.Context > spec.Context) {
+		o.Context = spec.Context
+	}
+	o.KVTokens = min(o.Context, draftKVTokens)
+	plan, o, err := dispatch.Plan(skeleton, o)
+	if err != nil {
+		return err
+	}
+	host := plan.Device(devicemap.CPU)
+	if d.bytes = host.Used() - host.RuntimeBytes - host.RequestBytes; host.LimitBytes > 0 && host.Used() > host.LimitBytes {
+		return fmt.Errorf("its weights and its KV cache take %s, more than the limit of %s", devicemap.FormatSize(host.Used()), devicemap.FormatSize(host.LimitBytes))
+	}
+	d.model, err = dispatch.New(skeleton, d.checkpoint, plan.Map, o)
+	return err
+}

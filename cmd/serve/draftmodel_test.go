@@ -1,0 +1,78 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestADraftModelOfTheServer: with --draft answers are those without, within one limit of memory, and
+// tokens are guessed by the draft model.
+func TestADraftModelOfTheServer(t *testing.T) {
+	answer := func(args ...string) (string, float64) {
+		p := start(t, append(args, "--max-model-len", "600")...)
+		defer func() { _ = p.Process.Kill(); <-p.end }()
+		var all []string
+		for i := range 3 {
+			status, r := p.ask(t, "POST", "/v1/completions", fmt.Sprintf(`{"prompt": [1, %d, 77, 300], "max_tokens": 40, "seed": 5, "temperature": 0.%d}`, 50+i, i*4))
+			if status != 200 {
+				t.Fatalf("%d %v\n%s", status, r, p.log)
+			}
+			all = append(all, fmt.Sprint(r["choices"]))
+		}
+		return strings.Join(all, "\n"), p.metric(t, `vllm:spec_decode_num_accepted_tokens_total\{.*\}`)
+	}
+	want, right := answer("--draft-tokens", "0")
+	if right != 0 {
+		t.Errorf("%v guesses with --draft-tokens 0", right)
+	}
+	for _, args := range [][]string{
+		{"--draft", "self", "--draft-tokens", "4"},
+		{"--draft", "self", "--draft-tokens", "4", "--max-memory", "cpu=400MB", "--strict-memory"},
+		{"--draft", demoOnDisk(t), "--draft-tokens", "4", "--device-map", "disk"},
+	} {
+		if got, right := answer(args...); got != want || right == 0 {
+			t.Errorf("%v: %v guesses were right;\n%s\nwant\n%s", args, right, got, want)
+		}
+	}
+}
+
+// Draft models that cannot be are refused at the start.
+func TestDraftModelsThatCannotBe(t *testing.T) {
+	other := demoOnDisk(t)
+	file := filepath.Join(other, "tokenizer.json")
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tokenizer map[string]any
+	if err := json.Unmarshal(b, &tokenizer); err != nil {
+		t.Fatal(err)
+	}
+	vocab := tokenizer["model"].(map[string]any)["vocab"].(map[string]any)
+	for token, id := range vocab {
+		if n := id.(float64); n >= 300 { // its ids in another order
+			vocab[token] = 300 + float64(len(vocab)-1) - n
+		}
+	}
+	if b, err = json.Marshal(tokenizer); err == nil {
+		err = os.WriteFile(file, b, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range []misuse{
+		{"--draft nowhere", 2, "nowhere"},
+		{"--draft self --models-dir " + t.TempDir(), 2, "--model"},
+		{"--draft self --draft-tokens 0", 2, "leave one of them out"},
+		{"--draft " + other, 2, "another vocabulary"},
+		{"--draft self --max-memory cpu=1MB", 2, "--draft self"},
+		{"--draft self --model a=" + demoOnDisk(t) + " --model b=" + demoOnDisk(t), 2, "one model"},
+	} {
+		m.args += " --port 0"
+		m.check(t)
+	}
+}

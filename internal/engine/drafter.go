@@ -1,0 +1,246 @@
+package engine
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/heftai/heft/internal/draft"
+	"github.com/heftai/heft/internal/sample"
+)
+
+// A drafter is a second model that guesses tokens.
+type drafter struct {
+	model   Model // nil: there is none, or it has failed
+	vocab   int
+	sampler *sample.Sampler
+	passes  draft.Recent
+	ready   bool    // its weights are loaded
+	idle    int     // passes since it was asked
+	right   float64 // the part of first guesses that are right, the recent ones counted more
+	top     []sample.LogProb
+
+	asked  []*choice // whose next tokens are being guessed
+	inPass []*choice // one for each of rows
+	rows   []Row
+}
+
+const (
+	// firstRight is assumed of first guesses before one is known; firstGuesses is how many count, in effect.
+	firstRight, firstGuesses = 0.7, 32
+	// promptShare bounds the tokens that a draft model computes before its first guess, as a multiple of
+	// those that the choice may still have.
+	promptShare = 32
+	// shortPass is the most tokens of a row in a pass whose duration is typical of guessing.
+	shortPass = 16
+	// again is the number of passes after which a draft model that was too slow is asked again.
+	again = 64
+)
+
+func newDrafter(m Model) drafter {
+	if m == nil {
+		return drafter{}
+	}
+	return drafter{model: m, vocab: m.Vocab(), sampler: sample.New(m.Vocab(), variant(m)), right: firstRight}
+}
+
+// loaded reports whether the draft model need not load weights first.
+func (d *drafter) loaded() bool {
+	if !d.ready {
+		m, ok := d.model.(interface{ Ready() bool })
+		d.ready = !ok || m.Ready()
+	}
+	return d.ready
+}
+
+func (d *drafter) noteFirst(right bool) {
+	v := 0.0
+	if right {
+		v = 1
+	}
+	d.right += (v - d.right) / firstGuesses
+}
+
+// ask replaces the guesses of choices by the draft model's, where those are more probably right and
+// worth their time. base is the number of tokens of the pass without guesses.
+func (e *Engine) ask(base int) {
+	d := &e.drafter
+	if d.model == nil || !d.loaded() {
+		return
+	}
+	if d.idle++; d.idle > again {
+		d.idle, d.passes = 0, draft.Recent{} // measured anew
+	}
+	d.asked = d.asked[:0]
+	for _, c := range e.drafts.offering {
+		if (len(c.guess) == 0 || c.chances[0] < d.right) && e.worth(c, base, d.right) && e.joins(c) {
+			c.noGuess()
+			c.drafted = true
+			d.asked = append(d.asked, c)
+		}
+	}
+	for len(d.asked) > 0 {
+		d.idle = 0
+		if err := e.draftPass(); err != nil {
+			e.draftFailed(err)
+			break
+		}
+		d.asked = slices.DeleteFunc(d.asked, func(c *choice) bool {
+			return c.second == nil || len(c.guess) > 0 && !e.worth(c, base, c.chance()*d.right)
+		})
+	}
+	for _, c := range e.drafts.offering {
+		if c.drafted && c.second != nil && c.second.Len() > len(c.tokens) {
+			c.second.(rewinder).Truncate(len(c.tokens))
+		}
+	}
+}
+
+// worth reports whether one more guess of the draft model for c is worth its pass, if all guesses and
+// this one are right with the given chance.
+func (e *Engine) worth(c *choice, base int, chance float64) bool {
+	if fixed := e.options.DraftTokens; fixed > 0 {
+		return len(c.guess) < min(fixed, c.reach)
+	}
+	yield := len(e.drafts.offering)
+	return len(c.guess) < c.reach && draft.Worth(&e.drafts.costs, base, yield, chance, e.drafter.passes.Seconds())
+}
+
+// chance is that of all guesses to be right.
+func (c *choice) chance() float64 {
+	p := 1.0
+	for _, q := range c.chances {
+		p *= q
+	}
+	return p
+}
+
+// joins gives c a sequence of the draft model, unless the model cannot have its tokens or its prompt is
+// not worth the time for so few tokens.
+func (e *Engine) joins(c *choice) bool {
+	d := &e.drafter
+	if len(c.tokens)+c.reach > d.model.Context() {
+		return false
+	}
+	if c.second == nil {
+		if len(c.tokens) > promptShare*(c.max-len(c.tokens)) {
+			return false
+		}
+		seq := d.model.NewSequence(c.prompt)
+		if _, ok := seq.(rewinder); !ok {
+			seq.Free()
+			return false
+		}
+		if s, ok := seq.(salting); ok && c.stream.request.Salt != "" {
+			s.Salt(c.stream.request.Salt)
+		}
+		seq.Reuse(c.tokens[:c.prompt])
+		c.second = seq
+	}
+	return true
+}
+
+// draftPass runs one pass of the draft model, for as many of those asked as it takes at once. Each
+// that has all its tokens in it then has one more guess.
+func (e *Engine) draftPass() error {
+	d := &e.drafter
+	short := d.plan()
+	if len(d.rows) == 0 {
+		return nil
+	}
+	begin := time.Now()
+	logits, err := d.model.Forward(e.ctx, d.rows)
+	if err != nil {
+		return err
+	}
+	if short {
+		d.passes.Add(time.Since(begin))
+	}
+	for i, c := range d.inPass {
+		if d.rows[i].Logits == LogitsNone {
+			continue
+		}
+		_, values := logits.Row(i)
+		_, d.top, err = d.sampler.LogProbs(d.top[:0], values, 0, 1)
+		if err != nil {
+			return fmt.Errorf("logits: %w", err)
+		}
+		id := d.top[0].ID
+		if int(id) >= e.vocab {
+			c.reach = len(c.guess) // the model has no such token
+			if len(c.guess) == 0 {
+				c.leaveDrafter()
+			}
+			continue
+		}
+		c.guess = append(c.guess, id)
+		e.classify(c, draft.Confident(math.Exp(float64(d.top[0].LogProb))))
+	}
+	return nil
+}
+
+// plan sets the rows of a pass. Choices whose tokens the draft model cannot have leave it. It reports
+// whether all rows are short.
+func (d *drafter) plan() bool {
+	d.rows, d.inPass = d.rows[:0], d.inPass[:0]
+	limits, short := d.model.Limits(), true
+	budget := orAny(limits.Tokens)
+	for _, c := range d.asked {
+		if len(d.rows) == min(orAny(limits.Sequences), orAny(limits.LogitRows)) || budget == 0 {
+			break
+		}
+		at, all := c.second.Len(), len(c.tokens)+len(c.guess)
+		n := min(all-at, budget)
+		tokens := c.draftTokens(at, n)
+		if int(slices.Max(tokens)) >= d.vocab || c.second.Reserve(n) != nil {
+			c.leaveDrafter()
+			continue
+		}
+		r := Row{Sequence: c.second, Tokens: tokens, PromptLen: c.prompt}
+		if at+n == all {
+			r.Logits = LogitsLast
+		}
+		d.rows, d.inPass = append(d.rows, r), append(d.inPass, c)
+		budget -= n
+		short = short && n <= shortPass
+	}
+	return short
+}
+
+// draftTokens are n tokens of c and its guesses, from at on.
+func (c *choice) draftTokens(at, n int) []int32 {
+	known := len(c.tokens)
+	switch {
+	case at+n <= known:
+		return c.tokens[at : at+n]
+	case at >= known:
+		return c.guess[at-known:][:n]
+	}
+	c.pass = append(append(c.pass[:0], c.tokens[at:]...), c.guess...)
+	return c.pass[:n]
+}
+
+// leaveDrafter frees what c holds of the draft model.
+func (c *choice) leaveDrafter() {
+	if c.second != nil {
+		c.second.Free()
+		c.second = nil
+	}
+}
+
+// draftFailed goes on without the draft model.
+func (e *Engine) draftFailed(err error) {
+	if e.ctx.Err() != nil {
+		return
+	}
+	for _, list := range [][]*choice{e.running, e.waiting} {
+		for _, c := range list {
+			c.leaveDrafter()
+		}
+	}
+	e.drafter.model = nil
+	if f := e.options.DraftFailed; f != nil {
+		f(fmt.Errorf("engine: draft model: %w", err))
+	}
+}
