@@ -7,14 +7,33 @@ const convertColumns = 32
 // numbers of elements: matrices of linear maps and of stacked experts that are stored as floats in
 // rows of whole blocks. Norms, biases, routers and lookup tables are not converted. A lookup table
 // that is also the head is converted for the head.
-func (m *Module) Quantized() map[*Param]int64 {
+func (m *Module) Quantized() map[*Param]int64 { return m.convertible(convertColumns) }
+
+// FourBits returns the sizes of the parameters below m that are converted to QuantBnbNF4, as
+// bitsandbytes converts them: those of [Module.Quantized], whatever the length of their rows, but for
+// the head's.
+func (m *Module) FourBits() map[*Param]int64 {
+	out := m.convertible(2)
+	if s, ok := m.Spec.(*CausalLMSpec); ok {
+		if head := m.Find(s.Head); head != nil && head.Resolve().Param("weight") != nil {
+			delete(out, head.Resolve().Param("weight").Resolve())
+		}
+	}
+	for p, elements := range out {
+		out[p] = NF4Bytes(elements)
+	}
+	return out
+}
+
+// convertible returns the matrices whose rows are multiples of columns, with their numbers of elements.
+func (m *Module) convertible(columns int) map[*Param]int64 {
 	out := map[*Param]int64{}
 	for _, n := range m.Walk() {
 		n = n.Resolve()
 		switch spec := n.Spec.(type) {
 		case *LinearSpec:
 			if p := n.Param("weight"); n.Kind == KindLinear && p != nil {
-				p.Resolve().quantizeTo(out, 2)
+				p.Resolve().quantizeTo(out, 2, columns)
 			}
 		case *MoESpec:
 			stack := n.Find(spec.Experts)
@@ -23,7 +42,7 @@ func (m *Module) Quantized() map[*Param]int64 {
 			}
 			for _, name := range []string{spec.GateUp, spec.Down} {
 				if p := stack.Resolve().Param(name); p != nil {
-					p.Resolve().quantizeTo(out, 3)
+					p.Resolve().quantizeTo(out, 3, columns)
 				}
 			}
 		}
@@ -31,18 +50,18 @@ func (m *Module) Quantized() map[*Param]int64 {
 	return out
 }
 
-func (p *Param) quantizeTo(out map[*Param]int64, rank int) {
+func (p *Param) quantizeTo(out map[*Param]int64, rank, columns int) {
 	if len(p.Shape) != rank {
 		return
 	}
 	for i := range p.Sources {
 		s := &p.Sources[i]
 		shape := s.Shape(p.Shape)
-		if s.Quant != nil || len(shape) < 2 || shape[len(shape)-1]%convertColumns != 0 {
+		if s.Quant != nil || len(shape) < 2 || shape[len(shape)-1]%columns != 0 {
 			return
 		}
 	}
-	if QuantNone.Row().Codes.Reads(p.DType) && (len(p.Sources) > 0 || p.Shape[rank-1]%convertColumns == 0) {
+	if QuantNone.Row().Codes.Reads(p.DType) && (len(p.Sources) > 0 || p.Shape[rank-1]%columns == 0) {
 		out[p] = p.Elements()
 	}
 }
@@ -74,6 +93,15 @@ func (m *Module) LoadedBytes(f QuantFormat, whole bool) map[*Param]int64 {
 		}
 	}
 	return out
+}
+
+// NF4Columns is the number of elements that share a scale of the NF4 that Heft makes, bitsandbytes'
+// default.
+const NF4Columns = 64
+
+// NF4Bytes returns the size of that many elements in NF4, with their float32 scales.
+func NF4Bytes(elements int64) int64 {
+	return elements/2 + 4*((elements+NF4Columns-1)/NF4Columns)
 }
 
 // ParseQuantize returns the format that Heft converts weights to by its name in GGUF: QuantQ8

@@ -276,7 +276,15 @@ func (s *student) loss(_ context.Context, b data.TokenBatch) (*tensor.Tensor, er
 	if s.router != 0 {
 		s.model.SetAuxiliary(s.router * float32(labels(b)))
 	}
-	return s.model.Loss(s.tape, batch(b, 0, b.Rows), model.Options{CrossEntropyOptions: s.summed(), Recompute: s.recompute, Dropout: s.acc.Generator()})
+	return s.model.Loss(s.tape, batch(b, 0, b.Rows), model.Options{CrossEntropyOptions: s.summed(), Recompute: s.recompute, Dropout: s.acc.Generator(), Noise: s.noise()})
+}
+
+// noise returns the noise of NEFTune, or nil.
+func (s *student) noise() *model.Noise {
+	if s.NeftuneAlpha == 0 {
+		return nil
+	}
+	return &model.Noise{Alpha: s.NeftuneAlpha, Uniform: s.acc.Generator().Uniform}
 }
 
 // evaluate measures the loss of each sequence.
@@ -335,11 +343,41 @@ func (s *student) open() error {
 	if s.LoRA != "" {
 		return s.adapt(skeleton, binding)
 	}
+	frozen, err := s.frozen()
+	if err != nil {
+		return err
+	}
+	if frozen != nil {
+		return s.freeze(skeleton, binding, frozen)
+	}
 	if s.model, err = model.Load(skeleton, binding); err != nil {
 		return err
 	}
 	err = s.checkpoint.Close() // all of it is read
 	s.checkpoint = nil
+	return err
+}
+
+// freeze leaves the weights that --freeze selects in the checkpoint.
+func (s *student) freeze(skeleton *meta.Model, binding *loader.Binding, frozen func(string) bool) (err error) {
+	some, all := 0, 0
+	for path, p := range skeleton.Root.AllParams() {
+		if p.SameAs == nil {
+			all++
+			if frozen(path) {
+				some++
+			}
+		}
+	}
+	switch some {
+	case 0:
+		return cmdline.Misusef("--freeze %s matches none of the model's parameters", strings.Join(s.Freeze, " "))
+	case all:
+		return cmdline.Misusef("--freeze %s matches all of the model's parameters, so that none trains", strings.Join(s.Freeze, " "))
+	}
+	if s.model, err = model.Load(skeleton, binding, model.Freeze(frozen)); err == nil && s.acc.IsMainProcess() {
+		s.log.Info("frozen", "parameters", some, "of", all)
+	}
 	return err
 }
 
@@ -367,8 +405,10 @@ func (s *student) adapt(skeleton *meta.Model, binding *loader.Binding) error {
 	}
 	c.BaseModel = s.job.name()
 	options := []model.Option{model.Freeze(func(string) bool { return true })}
-	limit := s.baseMemory(skeleton)
-	if limit > 0 {
+	limit := int64(0)
+	if s.Quantize != "" {
+		options = append(options, model.Quantize(s.format()))
+	} else if limit = s.baseMemory(skeleton); limit > 0 {
 		options = append(options, model.MaxMemory(limit))
 	}
 	if s.model, err = model.Load(skeleton, binding, options...); err != nil {
@@ -376,6 +416,9 @@ func (s *student) adapt(skeleton *meta.Model, binding *loader.Binding) error {
 	}
 	if limit > 0 && s.acc.IsMainProcess() {
 		s.showMemory()
+	}
+	if dir, ok := strings.CutPrefix(s.LoRA, adapterFrom); ok {
+		return s.model.LoadAdapter(dir)
 	}
 	return s.model.AddLoRA(c, rng.New(s.Seed))
 }

@@ -3,6 +3,10 @@ package main
 import (
 	"context"
 	"iter"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -13,9 +17,77 @@ import (
 	"github.com/heftai/heft/train/model"
 )
 
+// tuneFlags say which weights train, and how the others are kept.
+type tuneFlags struct {
+	LoRA         string   `name:"lora" help:"Train a LoRA adapter, such as r=16,alpha=32,dropout=0.1,targets=q_proj+v_proj, or go on from one: from=DIR." placeholder:"r=N,…"`
+	Merge        bool     `help:"Write the whole model with the --lora adapter merged into it."`
+	Quantize     string   `help:"Keep the weights under --lora in memory as q8_0, q4_0 or nf4 (QLoRA)." enum:"q8_0,q4_0,nf4," default:"" placeholder:"FORMAT"`
+	Freeze       []string `help:"Do not train parameters whose path has a match of this regular expression. Repeat for several." sep:"none" placeholder:"PATTERN"`
+	NeftuneAlpha float64  `name:"neftune-noise-alpha" help:"Add uniform noise to embeddings in training, as NEFTune; 0 adds none." default:"0"`
+}
+
+// checkTune rejects combinations that have no meaning, before data is read.
+func (c *runCmd) checkTune() error {
+	switch {
+	case c.LoRA == "" && c.Merge:
+		return cmdline.Misusef("--merge needs --lora")
+	case c.LoRA == "" && c.Quantize != "":
+		return cmdline.Misusef("--quantize needs --lora: converted weights cannot be trained themselves")
+	case c.Quantize != "" && c.MaxMemory != "":
+		return cmdline.Misusef("--quantize keeps all weights in memory: omit --max-memory, or omit --quantize and let weights stream")
+	case c.LoRA != "" && len(c.Freeze) > 0:
+		return cmdline.Misusef("--freeze has no effect with --lora, which trains the adapter alone")
+	case !(c.NeftuneAlpha >= 0):
+		return cmdline.Misusef("got --neftune-noise-alpha %v, want 0 or more", c.NeftuneAlpha)
+	case c.NeftuneAlpha > 0 && c.Method != "sft":
+		return cmdline.Misusef("--neftune-noise-alpha needs --method sft")
+	}
+	if _, err := c.frozen(); err != nil {
+		return err
+	}
+	if c.LoRA == "" {
+		return nil
+	}
+	_, err := parseLoRA(c.LoRA)
+	return err
+}
+
+// frozen returns what --freeze selects, or nil for nothing.
+func (c *runCmd) frozen() (func(path string) bool, error) {
+	var patterns []*regexp.Regexp
+	for _, s := range c.Freeze {
+		p, err := regexp.Compile(s)
+		if err != nil {
+			return nil, cmdline.Misusef("--freeze %s: %w", s, err)
+		}
+		patterns = append(patterns, p)
+	}
+	if patterns == nil {
+		return nil, nil
+	}
+	return func(path string) bool {
+		return slices.ContainsFunc(patterns, func(p *regexp.Regexp) bool { return p.MatchString(path) })
+	}, nil
+}
+
+// format returns the format of --quantize.
+func (c *runCmd) format() meta.QuantFormat {
+	if c.Quantize == "nf4" {
+		return meta.QuantBnbNF4
+	}
+	f, _ := meta.ParseQuantize(c.Quantize) // one of those that kong lets through
+	return f
+}
+
 // parseLoRA reads --lora: r=16,alpha=32,dropout=0.1,rslora,targets=q_proj+v_proj,….
 func parseLoRA(s string) (model.LoRAConfig, error) {
 	c := model.LoRAConfig{}
+	if dir, ok := strings.CutPrefix(s, adapterFrom); ok {
+		if _, err := os.Stat(filepath.Join(dir, "adapter_config.json")); err != nil {
+			return c, cmdline.Misusef("--lora %s: %w", s, err)
+		}
+		return c, nil
+	}
 	for part := range strings.SplitSeq(s, ",") {
 		name, value, given := strings.Cut(strings.TrimSpace(part), "=")
 		var err error
@@ -47,7 +119,7 @@ func parseLoRA(s string) (model.LoRAConfig, error) {
 				c.Layers = append(c.Layers, layer)
 			}
 		default:
-			return c, cmdline.Misusef("--lora: got %q, want one of r, alpha, dropout, rslora, targets, parameters, exclude, layers", name)
+			return c, cmdline.Misusef("--lora: got %q, want one of from, r, alpha, dropout, rslora, targets, parameters, exclude, layers", name)
 		}
 		if err != nil {
 			return c, cmdline.Misusef("--lora: %s=%s: %w", name, value, err)
@@ -61,6 +133,9 @@ func parseLoRA(s string) (model.LoRAConfig, error) {
 	}
 	return c, nil
 }
+
+// adapterFrom begins the --lora of an adapter to go on from.
+const adapterFrom = "from="
 
 // merged is a model whose checkpoint contains its adapter.
 type merged struct{ *model.Model }

@@ -57,9 +57,8 @@ type runCmd struct {
 	dataFlags
 	optimFlags
 	loopFlags
+	tuneFlags
 	Output string `help:"Write checkpoints and the trained model to this folder." required:"" placeholder:"DIR"`
-	LoRA   string `name:"lora" help:"Train a LoRA adapter, such as r=16,alpha=32,dropout=0.1,targets=q_proj+v_proj." placeholder:"r=N,…"`
-	Merge  bool   `help:"Write the whole model with the --lora adapter merged into it."`
 	Dtype  string `help:"Write weights in this dtype; auto is the dtype of the model." enum:"auto,float32,bfloat16,float16" default:"auto"`
 
 	MixedPrecision string `help:"Set the precision of products: no (float32), bf16, or fp16 with a scaled loss." enum:"no,bf16,fp16," default:""`
@@ -255,13 +254,8 @@ func (c *runCmd) check() error {
 	if c.Epochs == 0 && c.MaxSteps == 0 {
 		return cmdline.Misusef("--epochs is 0: use --max-steps")
 	}
-	if c.LoRA == "" && c.Merge {
-		return cmdline.Misusef("--merge needs --lora")
-	}
-	if c.LoRA != "" {
-		if _, err := parseLoRA(c.LoRA); err != nil {
-			return err
-		}
+	if err := c.checkTune(); err != nil {
+		return err
 	}
 	if err := c.checkMethod(); err != nil {
 		return err

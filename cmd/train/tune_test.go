@@ -1,28 +1,133 @@
 package main
 
 import (
+	"bytes"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
-	"github.com/heftai/heft/internal/kernels"
-	"github.com/heftai/heft/internal/kernels/fetch"
-	"github.com/heftai/heft/internal/kernels/tune"
-	"github.com/heftai/heft/internal/testenv"
+	"github.com/heftai/heft/loader"
 )
 
-// TestTrainTunesReads: training reads weights by the same plan as serve, from the same file.
-func TestTrainTunesReads(t *testing.T) {
-	testenv.Need(t, "assembly", kernels.Names()[0] != "go", "kernels in Go have one pattern")
-	before := fetch.Current()
-	defer fetch.Use(before)
-	home := t.TempDir()
-	for _, name := range []string{"HOME", "XDG_CACHE_HOME", "LocalAppData"} {
-		t.Setenv(name, home)
+// wideModel is tinyModel with rows that can be converted.
+func wideModel(t *testing.T) string {
+	return modelOf(t, strings.NewReplacer(`"hidden_size": 16`, `"hidden_size": 32`, `"intermediate_size": 24`, `"intermediate_size": 64`).Replace(tinyConfig))
+}
+
+// TestRunOnAConvertedBase: every format trains another adapter, which a second run goes on from.
+func TestRunOnAConvertedBase(t *testing.T) {
+	dir, text := wideModel(t), lessons(t, 8)
+	seen := map[string]string{}
+	for _, format := range []string{"", "q8_0", "q4_0", "nf4"} {
+		out := filepath.Join(t.TempDir(), "out")
+		args := []string{"run", "--model", dir, "--data", text, "--output", out, "--max-steps", "2", "--lora", "r=2,alpha=4", "--quantize=" + format}
+		if status, stdout, stderr := command(t, args...); status != 0 {
+			t.Fatalf("%s: %d: %s%s", format, status, stdout, stderr)
+		}
+		got := string(weightsOf(t, out))
+		if other, ok := seen[got]; ok {
+			t.Errorf("the adapters of %q and %q are equal", format, other)
+		}
+		seen[got] = format
+		again := filepath.Join(t.TempDir(), "again")
+		args = []string{"run", "--model", dir, "--data", text, "--output", again, "--max-steps", "1", "--lora", "from=" + out, "--learning-rate", "1e-30", "--quantize=" + format}
+		if status, stdout, stderr := command(t, args...); status != 0 {
+			t.Fatalf("%s: %d: %s%s", format, status, stdout, stderr)
+		}
+		if string(weightsOf(t, again)) != got {
+			t.Errorf("%s: a run that learns nothing does not end with the adapter that it went on from", format)
+		}
 	}
-	tuneReads(t.Context(), "", 1)
-	report := (&tune.Store{Folder: tune.DefaultFolder()}).Load(tune.KeyOf("", 1))
-	if report == nil || report.Plan != fetch.Current() {
-		names, _ := filepath.Glob(filepath.Join(tune.DefaultFolder(), "*"))
-		t.Errorf("the file has %v, in use is %v; files: %v", report, fetch.Current(), names)
+}
+
+// TestRunFreezes: frozen weights stay as they are, the others train, and a stopped run goes on.
+func TestRunFreezes(t *testing.T) {
+	dir, text := tinyModel(t), lessons(t, 8)
+	runTo := func(out string, more ...string) {
+		t.Helper()
+		args := append([]string{"run", "--model", dir, "--data", text, "--output", out, "--freeze", "embed_tokens", "--freeze", `layers\.0\.`, "--max-steps", "4", "--save-steps", "2"}, more...)
+		if status, stdout, stderr := command(t, args...); status != 0 {
+			t.Fatalf("%d: %s%s", status, stdout, stderr)
+		}
 	}
+	out := filepath.Join(t.TempDir(), "out")
+	runTo(out)
+	before, after := tensorsOf(t, dir), tensorsOf(t, out)
+	if len(before) != len(after) {
+		t.Errorf("%d tensors, want %d", len(after), len(before))
+	}
+	for name, b := range before {
+		frozen := strings.Contains(name, "embed_tokens") || strings.Contains(name, "layers.0.")
+		if bytes.Equal(b, after[name]) != frozen {
+			t.Errorf("%s: frozen %v, changed %v", name, frozen, !frozen)
+		}
+	}
+	again := filepath.Join(t.TempDir(), "again")
+	runTo(again, "--resume", filepath.Join(out, "checkpoint-2"))
+	for name, b := range tensorsOf(t, again) {
+		if !bytes.Equal(b, after[name]) {
+			t.Errorf("%s differs after resuming", name)
+		}
+	}
+}
+
+// TestRunWithNoise: NEFTune changes what is learned, and a resumed run draws the same noise.
+func TestRunWithNoise(t *testing.T) {
+	dir, text := tinyModel(t), lessons(t, 8)
+	var weights [][]byte
+	for _, more := range [][]string{nil, {"--neftune-noise-alpha", "5"}, {"--neftune-noise-alpha", "5"}} {
+		out := filepath.Join(t.TempDir(), "out")
+		args := slices.Concat([]string{"run", "--model", dir, "--data", text, "--output", out, "--max-steps", "2"}, more)
+		if status, stdout, stderr := command(t, args...); status != 0 {
+			t.Fatalf("%d: %s%s", status, stdout, stderr)
+		}
+		weights = append(weights, weightsOf(t, out))
+	}
+	if bytes.Equal(weights[0], weights[1]) || !bytes.Equal(weights[1], weights[2]) {
+		t.Error("the noise has no effect, or is not that of the seed")
+	}
+}
+
+// TestTuneFlagsAreChecked: combinations without a meaning are rejected.
+func TestTuneFlagsAreChecked(t *testing.T) {
+	dir, text := tinyModel(t), lessons(t, 2)
+	for _, c := range []struct {
+		flags []string
+		want  string
+	}{
+		{[]string{"--quantize", "nf4"}, "--quantize needs --lora"},
+		{[]string{"--quantize", "nf4", "--lora", "r=2", "--max-memory", "cpu=1GiB"}, "omit --max-memory"},
+		{[]string{"--freeze", "norm", "--lora", "r=2"}, "--freeze has no effect with --lora"},
+		{[]string{"--freeze", "("}, "--freeze (: "},
+		{[]string{"--freeze", "nothing"}, "matches none"},
+		{[]string{"--freeze", "."}, "matches all"},
+		{[]string{"--neftune-noise-alpha", "-1"}, "want 0 or more"},
+		{[]string{"--lora", "from=" + dir}, "adapter_config.json"},
+		{[]string{"--lora", "r=2", "--quantize", "q8_0"}, "no frozen weights can be converted"}, // rows of 16
+	} {
+		args := append([]string{"run", "--model", dir, "--data", text, "--output", filepath.Join(t.TempDir(), "out"), "--max-steps", "1"}, c.flags...)
+		if status, _, stderr := command(t, args...); status == 0 || !strings.Contains(stderr, c.want) {
+			t.Errorf("%v: %d: %s; want %q", c.flags, status, stderr, c.want)
+		}
+	}
+}
+
+// tensorsOf returns the tensors of a model's folder.
+func tensorsOf(t *testing.T, dir string) map[string][]byte {
+	t.Helper()
+	ck, err := loader.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ck.Close()
+	out := map[string][]byte{}
+	for p := range ck.Tensors() {
+		b, err := p.Bytes()
+		if err != nil {
+			t.Fatal(err)
+		}
+		out[p.Name] = bytes.Clone(b)
+	}
+	return out
 }

@@ -112,6 +112,9 @@ func (s *embedStep) run(c *Context) {
 	}
 	c.hidden = matrix(c.state[0], c.rows, s.tokens.dim)
 	s.tokens.lookup(c, c.hidden, c.in.Tokens, s.scale, "token")
+	if !c.in.Noise.IsZero() {
+		c.backend.Add(c.hidden, c.in.Noise, 1)
+	}
 	if s.positions != nil {
 		x := c.arena.take(c.rows, s.positions.dim)
 		s.positions.lookup(c, x, c.positions[:c.rows], 1, "position")

@@ -44,6 +44,9 @@ type Input struct {
 	Adapters []*Adapter
 	// Drops is nil outside training.
 	Drops Drops
+	// Noise is added to the embeddings of the tokens, [rows, width]; the zero Tensor adds none. It must
+	// not change until the pass has been reversed.
+	Noise tensor.Tensor
 
 	// Logits are the rows to compute logits for. Normed are the rows whose hidden state after the
 	// final norm is returned. Sums are sums of such states.

@@ -307,7 +307,7 @@ func (s *Store) convertInto(ctx context.Context, g *segment, _ Priority, c *copi
 		if err := s.quantizer.convert(ctx, slot[at:at+n], g.pieces[k].Ranges[0], &g.pieces[k].Part); err != nil {
 			return err
 		}
-		part.Data = slot[at : at+n]
+		stored.SetConverted(&part, slot[at:at+n])
 		c.parts[k] = part
 		at += hostmem.Up(n, hostmem.Align)
 	}

@@ -167,6 +167,16 @@ func (p *Piece) InPlace(part *backend.Part) error {
 	return nil
 }
 
+// SetConverted points part to the bytes of a converted matrix: its codes and, where the format has them
+// apart, its scales behind them.
+func SetConverted(part *backend.Part, data []byte) {
+	if n := int(part.Quant.Scales.Bytes()); n > 0 {
+		part.Quant.Scales.Data = data[len(data)-n:]
+		data = data[:len(data)-n]
+	}
+	part.Data = data
+}
+
 // Set points a part to the bytes of range i of its piece.
 func Set(part *backend.Part, i int, data []byte) { Place(part, i, tensor.Tensor{Data: data}) }
 

@@ -2,10 +2,12 @@ package model
 
 import (
 	"fmt"
+	"runtime"
 	"sync"
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/backend/cpu"
 	"github.com/heftai/heft/internal/hostmem"
 	"github.com/heftai/heft/internal/nn"
 	"github.com/heftai/heft/internal/residency"
@@ -28,6 +30,9 @@ type base struct {
 	frozen  map[*meta.Param]bool
 	stacks  map[*meta.Module]bool // stacks of experts with frozen parameters
 	place   placement
+	// converter converts the matrices of converted, with their sizes after that; nil for none.
+	converter backend.Converter
+	converted map[*meta.Param]int64
 
 	mu    sync.Mutex // held by the pass that uses the store
 	store *residency.Store
@@ -36,8 +41,13 @@ type base struct {
 }
 
 // newBase finds the frozen parameters in a checkpoint. It reads none.
-func newBase(m *meta.Model, p *nn.Program, binding *loader.Binding, frozen map[*meta.Param]bool, place placement) (*base, error) {
-	b := &base{meta: m, program: p, binding: binding, frozen: frozen, stacks: map[*meta.Module]bool{}, place: place}
+func newBase(m *meta.Model, p *nn.Program, binding *loader.Binding, frozen map[*meta.Param]bool, o choices) (*base, error) {
+	b := &base{meta: m, program: p, binding: binding, frozen: frozen, stacks: map[*meta.Module]bool{}, place: o.place}
+	if o.quantize != meta.QuantNone {
+		if err := b.quantise(o.quantize); err != nil {
+			return nil, err
+		}
+	}
 	for _, u := range p.Units {
 		for _, n := range u.Experts {
 			for _, q := range n.Module.Params {
@@ -60,11 +70,38 @@ func (b *base) open() (err error) {
 func (b *base) newStore(devices devicemap.Map) (*residency.Store, error) {
 	s, err := residency.New(b.meta.Root, storeUnits(b.program), b.binding, devices, residency.Options{
 		Arena: &arena, Mover: &mover, WholeStacks: true,
+		Converter: b.converter, Converted: b.converted,
 		Skip: func(p *meta.Param) bool { return !b.frozen[p] }})
 	if err != nil {
 		return nil, fmt.Errorf("model: %w", err)
 	}
 	return s, nil
+}
+
+// quantise chooses the frozen matrices that are converted.
+func (b *base) quantise(format meta.QuantFormat) (err error) {
+	if b.place.set() {
+		return fmt.Errorf("model: weights that are converted to %v stay in memory: omit MaxMemory and DeviceMap", format)
+	}
+	if format == meta.QuantBnbNF4 {
+		b.converter, err = cpu.NewFourBits(runtime.GOMAXPROCS(0))
+		b.converted = b.meta.Root.FourBits()
+	} else {
+		b.converter, err = cpu.NewConverter(format, runtime.GOMAXPROCS(0), "")
+		b.converted = b.meta.Root.LoadedBytes(format, true)
+	}
+	if err != nil {
+		return fmt.Errorf("model: %w", err)
+	}
+	for p := range b.converted {
+		if !b.frozen[p] {
+			delete(b.converted, p)
+		}
+	}
+	if len(b.converted) == 0 {
+		return fmt.Errorf("model: no frozen weights can be converted to %v: they are quantised already, or their rows are no multiples of 32", format)
+	}
+	return nil
 }
 
 // storeUnits are the program's units in the terms of residency.

@@ -2,6 +2,7 @@ package model
 
 import (
 	"fmt"
+	"math"
 	"runtime"
 	"slices"
 
@@ -34,9 +35,26 @@ type Options struct {
 	// Dropout draws which inputs of an adapter's pairs are dropped, as its config says. nil drops
 	// none, as in evaluation.
 	Dropout tensor.RandomSource
+	// Noise is added to the embeddings in training, as NEFTune does. nil adds none.
+	Noise *Noise
 	// Base leaves the model's adapter out and records nothing, so that the result is that of the
 	// weights that the adapter was added to: the reference of preference tuning.
 	Base bool
+}
+
+// Noise is uniform noise on the embeddings of a batch, within ±Alpha/√(length · width).
+type Noise struct {
+	Alpha float64
+	// Uniform fills x with numbers from lo to hi, as an *rng.Generator does.
+	Uniform func(x []float32, lo, hi float32)
+}
+
+// of draws the noise for a batch: [ids, width].
+func (n *Noise) of(b Batch, width int) view.Tensor {
+	x := make([]float32, len(b.IDs)*width)
+	most := float32(n.Alpha) / float32(math.Sqrt(float64(b.Length*width)))
+	n.Uniform(x, -most, most)
+	return view.Floats(x, len(b.IDs), width)
 }
 
 // check reports an invalid batch.
@@ -92,6 +110,9 @@ func (m *Model) start(tp *tensor.Tape, b Batch, o Options, auxiliary bool) (*pas
 			p.leave()
 			return nil, err
 		}
+	}
+	if p.learns && o.Noise != nil && o.Noise.Alpha > 0 {
+		p.input.Noise = o.Noise.of(b, m.spec.Hidden)
 	}
 	if auxiliary {
 		p.routers = newRouters(p.session, m.topK(), b.Mask)

@@ -116,8 +116,9 @@ func Load(m *meta.Model, b *loader.Binding, options ...Option) (*Model, error) {
 type Option func(*choices)
 
 type choices struct {
-	freeze func(path string) bool
-	place  placement
+	freeze   func(path string) bool
+	place    placement
+	quantize meta.QuantFormat
 	// offload configures where trained parameters are; nil for memory.
 	offload *residency.ChangingOptions
 }
@@ -128,6 +129,12 @@ type choices struct {
 func Freeze(frozen func(path string) bool) Option {
 	return func(c *choices) { c.freeze = frozen }
 }
+
+// Quantize converts the frozen matrices of linear maps and experts before their first use: to
+// [meta.QuantQ8] or [meta.QuantQ4], as serve's --quantize does, or all but the head to
+// [meta.QuantBnbNF4] with blocks of 64, as bitsandbytes does. They are then in memory, in that format.
+// Passes dequantise them to float32. It excludes [MaxMemory] and [DeviceMap].
+func Quantize(format meta.QuantFormat) Option { return func(c *choices) { c.quantize = format } }
 
 // Parameters yields the model's parameters by path in the tree's order, tied ones once. It omits
 // those that are frozen in the checkpoint. Then it yields those of an adapter, each pair's A and B.

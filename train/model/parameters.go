@@ -82,7 +82,7 @@ func newParameters(m *meta.Model, p *nn.Program, b *loader.Binding, o choices) (
 		return out, nil
 	}
 	var err error
-	out.base, err = newBase(m, p, b, frozen, o.place)
+	out.base, err = newBase(m, p, b, frozen, o)
 	return out, err
 }
 

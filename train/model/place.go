@@ -268,7 +268,7 @@ func sizes(units [][]*placed) []int64 {
 func (p *placement) open(b *base) (*residency.Store, plan, error) {
 	if !p.set() {
 		s, err := b.newStore(devicemap.NewMap(devicemap.Entry{Path: "", Device: devicemap.CPU}))
-		if err == nil {
+		if err == nil && b.converter == nil {
 			s.Budget(0) // in the mapping
 		}
 		return s, plan{}, err
