@@ -1,7 +1,7 @@
 // Draftbench measures what guessed tokens gain, and what they cost where nothing can be guessed: tokens per
 // second of streams with guesses and without, in turn.
 //
-//	go run ./scripts/draftbench [-streams 1] [-tokens 256] [-rounds 3] [-threads 0] [-memory cpu=4GiB] [-quantize q8_0] MODEL
+//	go run ./scripts/draftbench [-streams 1] [-tokens 256] [-rounds 3] [-threads 0] [-memory cpu=4GiB] [-quantize q8_0] [-kinds edit,records,fresh] MODEL
 //
 // A made model says nothing that repeats itself, so each stream's answer is given: its token is made the
 // likeliest of the logits that the model computes. Three kinds of answers: "edit" is the prompt again with
@@ -18,6 +18,7 @@ import (
 	"log"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -35,6 +36,7 @@ func main() {
 	threads := flag.Int("threads", 0, "threads that compute; 0: one for each core")
 	memory := flag.String("memory", "", "limit of memory, as --max-memory")
 	quantize := flag.String("quantize", "", "q8_0 or q4_0")
+	kinds := flag.String("kinds", "edit,records,fresh", "answers to measure")
 	flag.Parse()
 	if flag.NArg() != 1 {
 		log.Fatal("usage: draftbench MODEL")
@@ -55,14 +57,15 @@ func main() {
 	check(err)
 	defer model.Close()
 	model.Warm(context.Background())
-	for _, kind := range []string{"edit", "records", "fresh"} {
+	for _, kind := range strings.Split(*kinds, ",") {
 		b := &bench{model: model, streams: *streams, tokens: *tokens, kind: kind}
 		var speed [2][]float64
 		var st engine.Stats
-		for range *rounds {
-			for k, guesses := range []int{-1, 0} {
-				v, s := b.run(guesses)
-				if speed[k] = append(speed[k], v); guesses == 0 {
+		for round := range *rounds {
+			for i := range 2 { // each goes first in turn
+				k := (round + i) % 2
+				v, s := b.run(k - 1)
+				if speed[k] = append(speed[k], v); k == 1 {
 					st = s
 				}
 			}
