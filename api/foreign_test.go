@@ -31,7 +31,7 @@ var foreign = map[string]string{
 		"prompt_logprobs": 21 | "prompt_logprobs": -1 | "prompt_logprobs": true | "n_probs": 5 | "top_n_tokens": 3 | "response_fields": ["a"] |
 		"lora": [{"id": 0, "scale": 0.5}] | "lora_path": "a" | "adapter_id": "a" | "extra_body": {"top_k": 1} | "options": {"num_ctx": 1} | "images": ["x"] |
 		"best_of": 3 | "n_cmpl": 2 | "model": null | "negative_prompt": "x" | "guidance_scale": 1.5 | "system": "x" | "transforms": ["middle-out"] |
-		"add_bos_token": false | "presence_penalty_range": 64 | "truncation_side": "left" | "n_keep": 5 | "prediction": {"type": "content", "content": "x"} |
+		"add_bos_token": false | "presence_penalty_range": 64 | "truncation_side": "left" | "n_keep": 5 | "prediction": {"type": "text", "content": "x"} | "prediction": "x" |
 		"functions": [{"name": "f"}] | "function_call": "auto" | "safe_prompt": true | "chat_template": "x" | "prompt_embeds": "x" | "return_prompt_text": true | "watermarking": true |
 		"suppress_tokens": [3] | "begin_suppress_tokens": [3] | "bad_words_ids": [[3]] | "force_words_ids": [[3]] | "sequence_bias": [[[3], 1]] | "forced_bos_token_id": 0 |
 		"forced_eos_token_id": 2 | "exponential_decay_length_penalty": [5, 1.1] | "dola_layers": "high" | "encoder_no_repeat_ngram_size": 2 | "num_return_sequences": 2 |

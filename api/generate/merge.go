@@ -144,6 +144,8 @@ func (rs *Generations) Usage() Usage {
 		sum.Completion += u.Completion
 		sum.Cached += u.Cached
 		sum.Reasoning += u.Reasoning
+		sum.AcceptedPrediction += u.AcceptedPrediction
+		sum.RejectedPrediction += u.RejectedPrediction
 	}
 	return sum
 }

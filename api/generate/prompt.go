@@ -23,6 +23,18 @@ func (m *Model) EncodePrompt(ctx context.Context, s string, special bool) ([]int
 	return m.encode(ctx, s, text.EncodeOptions{AddSpecialTokens: special, MaxTokens: m.Limit()})
 }
 
+// EncodePrediction is EncodePrompt for the text that an answer is expected to be. field is its name in errors.
+func (m *Model) EncodePrediction(ctx context.Context, s, field string) ([]int32, error) {
+	if err := m.NewLengthCheck(field).Add(s); err != nil {
+		return nil, err
+	}
+	ids, err := m.EncodePrompt(ctx, s, false)
+	if err != nil {
+		return nil, AsError(err, field)
+	}
+	return ids, nil
+}
+
 // EncodeLast is EncodePrompt for a prompt of which the last tokens are kept, most of them; 0 keeps all. The special
 // tokens around the text stay.
 func (m *Model) EncodeLast(ctx context.Context, s string, special bool, most int) ([]int32, error) {

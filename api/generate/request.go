@@ -51,6 +51,10 @@ type Request struct {
 	calls      *calls // that the answer must or may have; nil: any
 	compiled   *constraint
 
+	// Prediction is what the answer is expected to be, about; see [Model.EncodePrediction]. Where the answer follows it, it is
+	// generated faster. The answer does not depend on it.
+	Prediction []int32
+
 	LogProbs       bool // of generated tokens
 	PromptLogProbs bool // of the prompt's
 	TopLogProbs    int  // likeliest ids beside each generated token
@@ -155,7 +159,7 @@ func (m *Model) Start(ctx context.Context, r Request) (*Generation, error) {
 	stream, err := m.engine.Submit(ctx, engine.Request{
 		Client: client.ID, Background: wire.InBackground(ctx),
 		Constrain: m.constraints(&r),
-		Adapter:   m.Adapter, Salt: r.Salt, Prompt: r.Prompt, Params: r.Params.internal(), MaxTokens: r.MaxTokens, N: r.N, Seed: r.Seed,
+		Adapter:   m.Adapter, Salt: r.Salt, Prompt: r.Prompt, Params: r.Params.internal(), MaxTokens: r.MaxTokens, N: r.N, Seed: r.Seed, Prediction: r.Prediction,
 		LogProbs: r.LogProbs, PromptLogProbs: r.PromptLogProbs, TopLogProbs: r.TopLogProbs, TopPrompt: r.TopPrompt,
 	})
 	if err != nil {

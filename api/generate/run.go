@@ -44,6 +44,8 @@ type Usage struct {
 	Completion int // of all choices
 	Cached     int // of the prompt, whose keys and values were there
 	Reasoning  int // of Completion
+	// Tokens of Request.Prediction that were right, and those that were tried and wrong.
+	AcceptedPrediction, RejectedPrediction int
 }
 
 // A Generation answers one [Request]. Its methods are for one goroutine, except Close, which ends it
@@ -153,6 +155,7 @@ func (r *Generation) Close() {
 func (r *Generation) Usage() Usage {
 	u := r.usage
 	u.Cached = r.stream.Cached()
+	u.AcceptedPrediction, u.RejectedPrediction = r.stream.Predicted()
 	return u
 }
 

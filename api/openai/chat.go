@@ -3,6 +3,7 @@ package openai
 import (
 	"context"
 	"net/http"
+	"strings"
 
 	"github.com/heftai/heft/api/generate"
 	"github.com/heftai/heft/api/internal/foreign"
@@ -12,9 +13,10 @@ import (
 // chatRequest is the body of POST /v1/chat/completions.
 type chatRequest struct {
 	common
-	thought bool // reasoning is shown
-	single  bool // no call after the first is
-	named   bool // tool_choice names the function
+	thought bool   // reasoning is shown
+	single  bool   // no call after the first is
+	expects string // what the answer may be, about
+	named   bool   // tool_choice names the function
 }
 
 // chatChoice is a choice of an answer that is sent at once.
@@ -82,6 +84,7 @@ func decodeChat(ctx context.Context, f *wire.Fields, m *generate.Model) (*chatRe
 	f.Bool("parallel_tool_calls", &parallel)
 	q.single = !parallel
 	q.Constraint = decodeConstraint(f)
+	q.expects = decodePrediction(f)
 	foreign.Refuse(f, foreign.Chat)
 	conversation := decodeConversation(f, m)
 	if f.Err() != nil {
@@ -97,7 +100,40 @@ func decodeChat(ctx context.Context, f *wire.Fields, m *generate.Model) (*chatRe
 	if err := m.Converse(ctx, *conversation, &q.Request); err != nil {
 		return nil, err
 	}
+	if q.expects != "" && m.Tokenizer != nil {
+		var err error
+		if q.Prediction, err = m.EncodePrediction(ctx, q.expects, "prediction"); err != nil {
+			return nil, err
+		}
+	}
 	return q, m.Constrain(ctx, &q.Request)
+}
+
+// decodePrediction reads prediction: a text that the answer is expected to resemble, or parts of it.
+func decodePrediction(f *wire.Fields) (expected string) {
+	p, ok := f.Object("prediction")
+	if !ok {
+		return ""
+	}
+	kind := "content"
+	if p.String("type", &kind); kind != "content" {
+		p.Fail("type", "Invalid value for {}: the type is content.")
+	}
+	if raw, given := p.Raw("content"); given && raw[0] == '[' {
+		var all strings.Builder
+		p.Objects("content", "a list of parts", func(_ int, part *wire.Fields) bool {
+			kind, words := "text", ""
+			part.String("type", &kind)
+			if part.String("text", &words); kind != "text" {
+				part.Fail("type", "Invalid value for {}: parts of a prediction are text.")
+			}
+			all.WriteString(words)
+			return f.Work(len(words))
+		})
+		return all.String()
+	}
+	p.String("content", &expected)
+	return expected
 }
 
 func (q *chatRequest) requests() []generate.Request { return []generate.Request{q.Request} }

@@ -13,7 +13,7 @@ type usage struct {
 	Completion int            `json:"completion_tokens"`
 	Total      int            `json:"total_tokens"`
 	Details    *promptDetails `json:"prompt_tokens_details,omitzero"` // left out while the answer is made
-	// Answer is there if a part of the answer is reasoning.
+	// Answer is there if a part of the answer is reasoning or was predicted.
 	Answer *answerDetails `json:"completion_tokens_details,omitzero"`
 }
 
@@ -23,12 +23,14 @@ type promptDetails struct {
 
 type answerDetails struct {
 	Reasoning int `json:"reasoning_tokens"`
+	Accepted  int `json:"accepted_prediction_tokens,omitzero"`
+	Rejected  int `json:"rejected_prediction_tokens,omitzero"`
 }
 
 func newUsage(u generate.Usage) *usage {
 	out := &usage{Prompt: u.Prompt, Completion: u.Completion, Total: u.Prompt + u.Completion, Details: &promptDetails{u.Cached}}
-	if u.Reasoning > 0 {
-		out.Answer = &answerDetails{u.Reasoning}
+	if u.Reasoning+u.AcceptedPrediction+u.RejectedPrediction > 0 {
+		out.Answer = &answerDetails{u.Reasoning, u.AcceptedPrediction, u.RejectedPrediction}
 	}
 	return out
 }

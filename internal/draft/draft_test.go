@@ -59,6 +59,19 @@ func TestLookupGoesOnBehindAReplacedToken(t *testing.T) {
 	}
 }
 
+// A predicted text is a guess from its beginning on.
+func TestLookupBeginsWithAPrediction(t *testing.T) {
+	var l Lookup
+	prediction, text := []int32{5, 6, 7, 8}, []int32{1, 2, 3}
+	l.Begin(len(text))
+	if at, match := l.Find(prediction, text); at != 0 || match != 1 {
+		t.Errorf("place %d, %d agreeing, want the beginning and 1", at, match)
+	}
+	if at, match := l.Find(prediction, append(text, 5)); at != 1 || match != 1 {
+		t.Errorf("place %d, %d agreeing, want place 1 and 1", at, match)
+	}
+}
+
 // A text that grows is found in as one that is there at once, and Reset forgets it.
 func TestLookupGrowsWithItsText(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))

@@ -22,13 +22,18 @@ type Lookup struct {
 	next    []int32 // by hash of some tokens: the index of what followed them last, plus 1
 	indexed int     // places before it are in the table
 	at, end int     // where the last agreement was found, for a text of so many tokens
+	begun   bool    // at and end mean something
 }
 
 // Reset forgets the text, for another one.
 func (l *Lookup) Reset() {
 	clear(l.next)
-	l.indexed, l.at, l.end = 0, 0, 0
+	l.indexed, l.at, l.end, l.begun = 0, 0, 0, false
 }
+
+// Begin says that a text is expected to go on behind its first n tokens as another begins, in which
+// [Lookup.Find] then looks.
+func (l *Lookup) Begin(n int) { l.at, l.end, l.begun = 0, n, true }
 
 // Find returns where in source the last tokens of text were followed by something, and how many tokens
 // agree there, up to 32. Longer agreement goes before later places. If fewer than two tokens agree
@@ -37,11 +42,11 @@ func (l *Lookup) Reset() {
 func (l *Lookup) Find(source, text []int32) (at, match int) {
 	l.index(source)
 	if at, match = l.longest(source, text); match > 0 {
-		l.at, l.end = at, len(text)
+		l.at, l.end, l.begun = at, len(text), true
 		return at, match
 	}
 	since := len(text) - l.end
-	if at = l.at + since; l.at > 0 && since <= resumes && at < len(source) {
+	if at = l.at + since; l.begun && since <= resumes && at < len(source) {
 		return at, 1
 	}
 	return 0, 0

@@ -12,16 +12,18 @@ const MaxDraftTokens = draft.MaxTokens
 
 // A guesser is what a choice keeps of guesses: tokens that may come next, which a pass verifies.
 type guesser struct {
-	lookup  *draft.Lookup // of the choice's tokens; nil until it is needed
-	second  Sequence      // in the draft model; nil until it is needed. It never has other tokens than the choice
-	odds    draft.Odds
-	guess   []int32 // what may follow the known tokens
-	classes []draft.Class
-	chances []float64 // that each of guess is right
-	reach   int       // how many tokens guess may have
-	drafted bool      // guess is the draft model's
-	taken   int       // how many of guess this pass verifies
-	pass    []int32   // the tokens of a pass that verifies
+	lookup   *draft.Lookup // of the choice's tokens; nil until it is needed
+	predict  *draft.Lookup // of the request's prediction; nil until it is needed
+	second   Sequence      // in the draft model; nil until it is needed. It never has other tokens than the choice
+	odds     draft.Odds
+	guess    []int32 // what may follow the known tokens
+	classes  []draft.Class
+	chances  []float64 // that each of guess is right
+	reach    int       // how many tokens guess may have
+	drafted  bool      // guess is the draft model's
+	foretold bool      // guess is the prediction's
+	taken    int       // how many of guess this pass verifies
+	pass     []int32   // the tokens of a pass that verifies
 }
 
 // drafts is what the engine keeps of guesses.
@@ -100,14 +102,32 @@ func (e *Engine) look(c *choice) {
 		c.guess, c.pass = slices.Grow(c.guess, draft.MaxTokens), slices.Grow(c.pass, draft.MaxTokens+maxForced+1)
 		c.chances, c.classes = slices.Grow(c.chances, draft.MaxTokens), slices.Grow(c.classes, draft.MaxTokens)
 	}
-	at, match := c.lookup.Find(c.tokens, c.tokens)
+	source := c.tokens
+	at, match := c.lookup.Find(source, c.tokens)
+	if p, n := e.foresee(c); n > 0 && n >= match {
+		source, at, match, c.foretold = c.stream.request.Prediction, p, n, true
+	}
 	if match == 0 {
 		return
 	}
-	c.guess = draft.Follow(c.guess, c.tokens, at, most, true)
+	c.guess = draft.Follow(c.guess, source, at, most, !c.foretold)
 	for i := range c.guess {
 		e.classify(c, draft.Agreeing(match+i))
 	}
+}
+
+// foresee finds where the prediction of c's request goes on, and how many tokens agree there; 0 if there
+// is none.
+func (e *Engine) foresee(c *choice) (at, match int) {
+	prediction := c.stream.request.Prediction
+	if len(prediction) == 0 {
+		return 0, 0
+	}
+	if c.predict == nil {
+		c.predict = e.newLookup()
+		c.predict.Begin(c.prompt)
+	}
+	return c.predict.Find(prediction, c.tokens)
 }
 
 // classify notes the class of the next of c's guesses, and returns its chance.
@@ -120,6 +140,7 @@ func (e *Engine) classify(c *choice, k draft.Class) float64 {
 // noGuess forgets the guesses of a pass.
 func (c *choice) noGuess() {
 	c.guess, c.classes, c.chances, c.taken, c.drafted = c.guess[:0], c.classes[:0], c.chances[:0], 0, false
+	c.foretold = false
 }
 
 func (e *Engine) newLookup() *draft.Lookup {
@@ -136,10 +157,12 @@ func (e *Engine) newLookup() *draft.Lookup {
 func (e *Engine) forget(c *choice) {
 	c.noGuess()
 	c.leaveDrafter()
-	if c.lookup != nil {
-		c.lookup.Reset()
-		e.drafts.unused = append(e.drafts.unused, c.lookup)
-		c.lookup = nil
+	for _, l := range [...]**draft.Lookup{&c.lookup, &c.predict} {
+		if *l != nil {
+			(*l).Reset()
+			e.drafts.unused = append(e.drafts.unused, *l)
+			*l = nil
+		}
 	}
 }
 
@@ -168,6 +191,9 @@ func (e *Engine) verify(c *choice, values []float32, now time.Time) error {
 	values = values[len(values)-(taken+1)*e.vocab:]
 	e.totals.drafts++
 	e.totals.drafted += int64(taken)
+	if c.foretold {
+		c.stream.rejected.Add(int64(taken))
+	}
 	for known := 0; known == right; {
 		if err := e.choose(c, values[right*e.vocab:(right+1)*e.vocab], now); err != nil || c.ended {
 			return err
@@ -176,6 +202,10 @@ func (e *Engine) verify(c *choice, values []float32, now time.Time) error {
 		for known = len(c.tokens) - first; right < min(taken, known) && c.tokens[first+right] == c.guess[right]; {
 			right++
 			e.totals.accepted++
+			if c.foretold {
+				c.stream.accepted.Add(1)
+				c.stream.rejected.Add(-1)
+			}
 		}
 	}
 	c.seq.(rewinder).Truncate(first + right)

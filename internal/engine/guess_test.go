@@ -92,6 +92,32 @@ func narrow(p []int32, width int32) []int32 {
 	return p
 }
 
+// A prediction is guessed from, from its beginning on and behind what differs from it; what of it was right is counted,
+// and the answer is the one without it.
+func TestAPredictionIsGuessed(t *testing.T) {
+	m := &enginetest.Model{}
+	e := engine.New(m, engine.Options{DraftTokens: 5})
+	defer e.Close()
+	r := engine.Request{Prompt: []int32{1, 2, 3}, MaxTokens: 60}
+	want, _ := alone(t, m, e.Limit(), r, 0)
+	r.Prediction = slices.Clone(want)
+	r.Prediction[20] = (want[20] + 1) % 64
+	r.Prediction = slices.Delete(r.Prediction, 40, 42)
+	s := submit(t, e, r)
+	got, err := collect(s, 1)
+	if err != nil || !slices.Equal(got[0].tokens, want) {
+		t.Fatalf("%v (%v), want %v", got[0].tokens, err, want)
+	}
+	accepted, rejected := s.Predicted()
+	if st := e.Stats(); accepted < 40 || rejected == 0 || st.AcceptedTokens < int64(accepted) {
+		t.Errorf("%d tokens of the prediction accepted, %d rejected; %d guesses right", accepted, rejected, st.AcceptedTokens)
+	}
+	r.Prediction = []int32{64}
+	if _, err := e.Submit(context.Background(), r); err == nil {
+		t.Error("a prediction outside the vocabulary is accepted")
+	}
+}
+
 // A pass that verifies is no part of a prompt, for metrics and for the counts of tokens.
 func TestGuessesAreNoPromptTokens(t *testing.T) {
 	m := &enginetest.Model{Memory: 1, Width: 4}

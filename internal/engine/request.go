@@ -45,6 +45,10 @@ type Request struct {
 	// they take slots, pages and room in a pass that the others leave, and are preempted for them.
 	Background bool
 
+	// Prediction is what the answer is expected to be, about: its tokens are guessed, see
+	// Options.DraftTokens. The answer does not depend on it.
+	Prediction []int32
+
 	// Embed asks for an embedding of the prompt in place of a continuation. MaxTokens is 0
 	// then. The answer is one event.
 	Embed Pooling
@@ -144,6 +148,11 @@ func (r *Request) check(vocab, limit int) error {
 	for i, id := range r.Prompt {
 		if id < 0 || int(id) >= vocab {
 			return badRequest("prompt", "token id %d at %d is outside the vocabulary of %d", id, i, vocab)
+		}
+	}
+	for i, id := range r.Prediction {
+		if id < 0 || int(id) >= vocab {
+			return badRequest("prediction", "token id %d at %d is outside the vocabulary of %d", id, i, vocab)
 		}
 	}
 	need := len(r.Prompt) + 1

@@ -16,19 +16,20 @@ import (
 // places in the batch to requests that wait. A reader that no longer reads calls Close or
 // cancels the context of Submit.
 type Stream struct {
-	engine   *Engine
-	client   *client
-	request  Request
-	choices  []choice
-	submit   time.Time
-	cached   atomic.Int64
-	unhook   func() bool // detaches from the context of Submit
-	open     int         // choices that have not ended; the engine's
-	longest  int         // tokens of the longest choice that has ended; the engine's
-	scores   []Scored    // of the prompt; the engine's
-	arena    []sample.LogProb
-	canceled atomic.Bool
-	stalled  atomic.Bool // the buffer is full; written under mu, set by the engine alone
+	engine             *Engine
+	client             *client
+	request            Request
+	choices            []choice
+	submit             time.Time
+	cached             atomic.Int64
+	accepted, rejected atomic.Int64 // tokens of the prediction
+	unhook             func() bool  // detaches from the context of Submit
+	open               int          // choices that have not ended; the engine's
+	longest            int          // tokens of the longest choice that has ended; the engine's
+	scores             []Scored     // of the prompt; the engine's
+	arena              []sample.LogProb
+	canceled           atomic.Bool
+	stalled            atomic.Bool // the buffer is full; written under mu, set by the engine alone
 
 	mu      sync.Mutex
 	pending []Event // written by the engine, not yet taken
@@ -109,6 +110,12 @@ func (s *Stream) Close() { s.cancel() }
 // Cached is the number of the prompt's tokens that were not computed because their
 // keys and values were there. It is known once the first event has come.
 func (s *Stream) Cached() int { return int(s.cached.Load()) }
+
+// Predicted is how many tokens of the request's prediction were verified and right, and how many were
+// wrong. It is final once the stream has ended.
+func (s *Stream) Predicted() (accepted, rejected int) {
+	return int(s.accepted.Load()), int(s.rejected.Load())
+}
 
 // cancel ends all choices.
 func (s *Stream) cancel() {
