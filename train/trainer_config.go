@@ -96,6 +96,8 @@ type TrainerConfig[B any] struct {
 	Train     *data.Loader[B]
 	// Eval is the data of [Trainer.Evaluate]. It may be nil.
 	Eval *data.Loader[B]
+	// Evals are further data of [Trainer.Evaluate], whose metrics have the set's name: eval_NAME_loss.
+	Evals []EvalSet[B]
 	// EvaluateBatch evaluates each sample of a batch. If nil, ComputeLoss gives one loss for all
 	// samples of the batch.
 	EvaluateBatch func(ctx context.Context, batch B) (Evaluation, error)
@@ -112,6 +114,23 @@ type TrainerConfig[B any] struct {
 	// Observer measures norms. Nil measures the trainable parameters of Model.
 	Observer  Observer
 	Arguments TrainingArguments
+}
+
+// EvalSet is data to evaluate on under a name.
+type EvalSet[B any] struct {
+	Name   string
+	Loader *data.Loader[B]
+}
+
+// evals returns all data to evaluate on.
+func (c *TrainerConfig[B]) evals() (all []trainer.EvalSet[B]) {
+	if c.Eval != nil {
+		all = append(all, trainer.EvalSet[B]{Loader: c.Eval})
+	}
+	for _, s := range c.Evals {
+		all = append(all, trainer.EvalSet[B](s))
+	}
+	return all
 }
 
 // Observer measures the 2-norms of all gradients and of all weights of a model.

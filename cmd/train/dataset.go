@@ -15,23 +15,25 @@ import (
 
 // dataFlags name the data and how to tokenise it.
 type dataFlags struct {
-	Data        []string `help:"Train on this JSONL file of texts, prompts or messages. Repeat for several." required:"" sep:"none" placeholder:"FILE.jsonl"`
-	EvalData    string   `help:"Evaluate on this JSONL file." placeholder:"FILE.jsonl"`
-	Sequence    int      `help:"Cut sequences to this many tokens." default:"512"`
-	Pack        bool     `help:"Join texts into full sequences, for speed. Texts attend to each other."`
-	LearnPrompt bool     `help:"Learn prompts and the messages of users, too."`
-	LastAnswer  bool     `help:"Learn only the last answer of a conversation."`
-	Shuffle     bool     `help:"Shuffle the data in each epoch." default:"true" negatable:""`
-	StrictData  bool     `help:"Stop at a record that cannot be used, instead of skipping it."`
+	Data        []string  `help:"Train on this JSONL or CSV file of texts, prompts or messages. Repeat for several." required:"" sep:"none" placeholder:"FILE.jsonl"`
+	DataWeights []float64 `help:"Count each --data file so many times per epoch, such as 1,0.5,3." placeholder:"N,…"`
+	EvalData    []string  `help:"Evaluate on this file; NAME=FILE has metrics eval_NAME_loss. Repeat for several." sep:"none" placeholder:"FILE.jsonl"`
+	Sequence    int       `help:"Cut sequences to this many tokens." default:"512"`
+	Pack        bool      `help:"Join texts into full sequences, for speed. Texts attend to each other."`
+	LearnPrompt bool      `help:"Learn prompts and the messages of users, too."`
+	LastAnswer  bool      `help:"Learn only the last answer of a conversation."`
+	Shuffle     bool      `help:"Shuffle the data in each epoch." default:"true" negatable:""`
+	StrictData  bool      `help:"Stop at a record that cannot be used, instead of skipping it."`
 }
 
 // texts is all data of a run as token ids.
 type texts struct {
-	train, eval data.Slice[data.Sequence]
-	pairs       data.Slice[data.Comparison] // of methods that compare answers, in place of train
-	evalPairs   data.Slice[data.Comparison]
-	pad         int32
-	tokens      int // of train that are learned
+	train     data.Slice[data.Sequence]
+	eval      []named[data.Slice[data.Sequence]]
+	pairs     data.Slice[data.Comparison] // of methods that compare answers, in place of train
+	evalPairs []named[data.Slice[data.Comparison]]
+	pad       int32
+	tokens    int // of train that are learned
 }
 
 // read makes sequences of the data.
@@ -61,7 +63,7 @@ func (j *job) read() error {
 		return err
 	}
 	j.data = t
-	j.log.Info("data", "sequences", t.samples(), "learned_tokens", t.tokens, "eval_sequences", len(t.eval)+len(t.evalPairs))
+	j.log.Info("data", "sequences", t.samples(), "learned_tokens", t.tokens, "eval_sequences", count(t.eval)+count(t.evalPairs))
 	return nil
 }
 
@@ -70,12 +72,10 @@ func (t *texts) samples() int { return len(t.train) + len(t.pairs) }
 
 // readTexts makes sequences of texts, prompts and conversations.
 func (j *job) readTexts(t *texts, tokenizer *data.Tokenizer, o data.TextOptions) error {
-	for _, path := range j.Data {
-		some, err := j.tokenize(path, tokenizer, o, !j.Pack)
-		if err != nil {
-			return err
-		}
-		t.train = append(t.train, some...)
+	var err error
+	t.train, err = weighted(j, func(path string) (data.Slice[data.Sequence], error) { return j.tokenize(path, tokenizer, o, !j.Pack) })
+	if err != nil {
+		return err
 	}
 	if j.Pack {
 		blocks, err := data.Pack(t.train, j.Sequence, data.PackOptions{})
@@ -90,10 +90,7 @@ func (j *job) readTexts(t *texts, tokenizer *data.Tokenizer, o data.TextOptions)
 	if t.tokens == 0 {
 		return cmdline.Misusef("--data has no tokens to learn")
 	}
-	var err error
-	if j.EvalData != "" {
-		t.eval, err = j.tokenize(j.EvalData, tokenizer, o, true)
-	}
+	t.eval, err = evaluated(j, func(path string) (data.Slice[data.Sequence], error) { return j.tokenize(path, tokenizer, o, true) })
 	return err
 }
 

@@ -31,6 +31,7 @@ type optimFlags struct {
 	MaxGradNorm               float64 `help:"Clip the norm of the gradients; 0 does not." default:"1"`
 	LearningRate              float64 `help:"Set the learning rate; 0 is 5e-5, with --lora 2e-4, with dpo 1e-6 and 1e-5." default:"0" aliases:"lr"`
 	LRScheduler               string  `name:"lr-scheduler" help:"Schedule the rate: linear, cosine, constant_with_warmup, …, as transformers." default:"linear"`
+	LRSchedulerKwargs         string  `name:"lr-scheduler-kwargs" help:"Set options of the schedule in JSON, such as {\"num_cycles\": 2}." default:"" placeholder:"JSON"`
 	WarmupSteps               int     `help:"Raise the rate from 0 during this many steps." default:"0"`
 	WarmupRatio               float64 `help:"Raise the rate from 0 during this fraction of all steps." default:"0"`
 	WeightDecay               float64 `help:"Set AdamW's weight decay. Biases and norms do not decay." default:"0"`
@@ -112,6 +113,9 @@ func (j *job) rank(ctx context.Context, w *train.World) error {
 	if err := s.save(ctx, s.Output); err != nil {
 		return err
 	}
+	if err := s.acc.OnMainProcess(s.writeCard); err != nil {
+		return err
+	}
 	if err := s.showCurve(); err != nil {
 		return err
 	}
@@ -157,7 +161,7 @@ func (s *student) prepare() (loop, error) {
 }
 
 // fit makes the Trainer of a method.
-func fit[S, B any](s *student, c train.TrainerConfig[B], samples, eval data.Slice[S], collate data.Collate[S, B]) (loop, error) {
+func fit[S, B any](s *student, c train.TrainerConfig[B], samples data.Slice[S], evals []named[data.Slice[S]], collate data.Collate[S, B]) (loop, error) {
 	loader, err := data.NewLoader(samples, collate, data.Options{BatchSize: s.Batch, Shuffle: s.Shuffle, Global: s.acc.Generator()})
 	if err != nil {
 		return nil, err
@@ -168,7 +172,7 @@ func fit[S, B any](s *student, c train.TrainerConfig[B], samples, eval data.Slic
 	c.Accelerator, c.Train = s.acc, loader
 	c.Arguments = train.TrainingArguments{
 		OutputDir: s.Output, Epochs: s.Epochs, MaxSteps: s.MaxSteps, GradientAccumulationSteps: s.GradientAccumulationSteps,
-		MaxGradNorm: s.MaxGradNorm, Schedule: s.LRScheduler, WarmupSteps: s.warmup(), LogSteps: s.LogSteps, EvalSteps: s.EvalSteps,
+		MaxGradNorm: s.MaxGradNorm, Schedule: s.LRScheduler, ScheduleOptions: s.scheduleOptions(), WarmupSteps: s.warmup(), LogSteps: s.LogSteps, EvalSteps: s.EvalSteps,
 		SaveSteps: s.SaveSteps, SaveTotalLimit: s.SaveTotalLimit, Resume: s.Resume == "auto",
 		LoadBestAtEnd: s.LoadBest, MetricForBest: s.MetricForBest, GreaterIsBetter: s.GreaterIsBetter,
 	}
@@ -182,9 +186,15 @@ func fit[S, B any](s *student, c train.TrainerConfig[B], samples, eval data.Slic
 			return s.acc.OnMainProcess(func() error { return s.model.SaveAdapter(dir) })
 		})
 	}
-	if len(eval) > 0 {
-		if c.Eval, err = data.NewLoader(eval, collate, data.Options{BatchSize: s.Batch}); err != nil {
+	for _, set := range evals {
+		l, err := data.NewLoader(set.of, collate, data.Options{BatchSize: s.Batch})
+		if err != nil {
 			return nil, err
+		}
+		if set.name == "" {
+			c.Eval = l
+		} else {
+			c.Evals = append(c.Evals, train.EvalSet[B]{Name: set.name, Loader: l})
 		}
 	}
 	if s.acc.IsMainProcess() {

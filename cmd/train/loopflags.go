@@ -42,7 +42,7 @@ func (c *runCmd) checkLoop() error {
 		return cmdline.Misusef("--momentum needs --optimizer sgd or rmsprop")
 	case c.EarlyStoppingPatience < 0 || !(c.EarlyStoppingThreshold >= 0):
 		return cmdline.Misusef("got --early-stopping-patience %d and --early-stopping-threshold %v, want 0 or more", c.EarlyStoppingPatience, c.EarlyStoppingThreshold)
-	case (c.LoadBest || c.EarlyStoppingPatience > 0) && (c.EvalData == "" || c.EvalSteps < 0):
+	case (c.LoadBest || c.EarlyStoppingPatience > 0) && (len(c.EvalData) == 0 || c.EvalSteps < 0):
 		return cmdline.Misusef("--load-best and --early-stopping-patience need evaluations: use --eval-data, and --eval-steps of 0 or more")
 	case c.LoadBest && !c.savesEvaluations():
 		return cmdline.Misusef("--load-best needs a checkpoint at every evaluation: got --save-steps %d and --eval-steps %d, want both 0 or --save-steps a multiple of --eval-steps", c.SaveSteps, c.EvalSteps)

@@ -69,13 +69,10 @@ func (c *runCmd) checkMethod() error {
 // readPairs makes comparisons of the data.
 func (j *job) readPairs(t *texts, tokenizer *data.Tokenizer, o data.TextOptions) error {
 	o.MaxLength = j.Sequence
+	read := func(path string) (data.Slice[data.Comparison], error) { return j.tokenizePairs(path, tokenizer, o) }
 	var err error
-	for _, path := range j.Data {
-		some, err := j.tokenizePairs(path, tokenizer, o)
-		if err != nil {
-			return err
-		}
-		t.pairs = append(t.pairs, some...)
+	if t.pairs, err = weighted(j, read); err != nil {
+		return err
 	}
 	for _, c := range t.pairs {
 		t.tokens += c.Tokens()
@@ -83,9 +80,7 @@ func (j *job) readPairs(t *texts, tokenizer *data.Tokenizer, o data.TextOptions)
 	if t.tokens == 0 {
 		return cmdline.Misusef("--data has no tokens to learn")
 	}
-	if j.EvalData != "" {
-		t.evalPairs, err = j.tokenizePairs(j.EvalData, tokenizer, o)
-	}
+	t.evalPairs, err = evaluated(j, read)
 	return err
 }
 

@@ -254,6 +254,9 @@ func (c *runCmd) check() error {
 	if c.Epochs == 0 && c.MaxSteps == 0 {
 		return cmdline.Misusef("--epochs is 0: use --max-steps")
 	}
+	if err := c.checkData(); err != nil {
+		return err
+	}
 	if err := c.checkTune(); err != nil {
 		return err
 	}
@@ -266,14 +269,26 @@ func (c *runCmd) check() error {
 	return c.checkSchedule()
 }
 
-// checkSchedule rejects names of schedules that do not exist, before data is read.
+// scheduleOptions returns the options of --lr-scheduler-kwargs, which checkSchedule has checked.
+func (c *runCmd) scheduleOptions() (options map[string]any) {
+	_ = json.Unmarshal([]byte(c.LRSchedulerKwargs), &options)
+	return options
+}
+
+// checkSchedule rejects names and options of schedules that do not exist, before data is read.
 func (c *runCmd) checkSchedule() error {
+	var options map[string]any
+	if c.LRSchedulerKwargs != "" {
+		if err := json.Unmarshal([]byte(c.LRSchedulerKwargs), &options); err != nil {
+			return cmdline.Misusef("--lr-scheduler-kwargs %s: got no JSON object (%w), want one such as {\"num_cycles\": 2}", c.LRSchedulerKwargs, err)
+		}
+	}
 	adam, err := optim.NewAdamW(nil, optim.AdamOptions{LR: 1})
 	if err != nil {
 		return err
 	}
 	warmup, steps := 0, 1
-	if _, err := optim.NewScheduler(adam, optim.ScheduleSpec{Name: c.LRScheduler, WarmupSteps: &warmup, TrainingSteps: &steps}); err != nil {
+	if _, err := optim.NewScheduler(adam, optim.ScheduleSpec{Name: c.LRScheduler, WarmupSteps: &warmup, TrainingSteps: &steps, Options: options}); err != nil {
 		return cmdline.Misusef("--lr-scheduler: %w", err)
 	}
 	return nil

@@ -53,6 +53,8 @@ type settings struct {
 	Weights        []float64 `json:"weights,omitempty"`   // of desirable and undesirable answers
 	Optimizer      []any     `json:"optimizer,omitempty"` // its name and numbers; empty for AdamW with its defaults
 	InOrder        bool      `json:"in_order,omitempty"`  // --no-shuffle
+	ScheduleKwargs string    `json:"lr_scheduler_kwargs,omitempty"`
+	DataWeights    []float64 `json:"data_weights,omitempty"`
 	Quantize       string    `json:"quantize,omitempty"`
 	Freeze         []string  `json:"freeze,omitempty"`
 	NEFTune        float64   `json:"neftune_noise_alpha,omitempty"`
@@ -63,7 +65,7 @@ func (j *job) settings() (settings, error) {
 		Accumulation: j.GradientAccumulationSteps, Processes: j.ranks, Epochs: j.Epochs, MaxSteps: j.MaxSteps, MaxGradNorm: j.MaxGradNorm,
 		LearningRate: j.rate(), Scheduler: j.LRScheduler, WarmupSteps: j.WarmupSteps, WarmupRatio: j.WarmupRatio, WeightDecay: j.WeightDecay,
 		Seed: j.Seed, MixedPrecision: j.MixedPrecision, LoRA: j.LoRA, LabelSmoothing: j.LabelSmoothing, InOrder: !j.Shuffle,
-		Quantize: j.Quantize, Freeze: j.Freeze, NEFTune: j.NeftuneAlpha}
+		ScheduleKwargs: j.LRSchedulerKwargs, DataWeights: j.DataWeights, Quantize: j.Quantize, Freeze: j.Freeze, NEFTune: j.NeftuneAlpha}
 	if j.preference() != nil {
 		s.Method, s.Beta, s.LossType, s.ReferenceFree = j.Method, j.Beta, j.LossType, j.ReferenceFree
 	}

@@ -136,7 +136,8 @@ func ReadJSONL(r io.Reader) iter.Seq2[Record, error] {
 // concurrent use.
 type JSONL struct{ recordFile[Record] }
 
-// OpenJSONL finds the lines of a file. Lines are parsed when they are read. Close it after use.
+// OpenJSONL finds the lines of a file, or the records of a CSV file (.csv), whose first line names the
+// keys. They are parsed when they are read. Close it after use.
 func OpenJSONL(path string) (*JSONL, error) {
 	r, err := openRecords(path, parseRecord)
 	if err != nil {
@@ -163,10 +164,14 @@ func openRecords[T any](path string, parse func(line []byte) (T, error)) (*recor
 		return nil, fmt.Errorf("data: %w", err)
 	}
 	d := &recordFile[T]{file: f, parse: parse}
-	err = lines(f, func(line []byte, number int, offset int64) bool {
-		d.places = append(d.places, place{offset, 0, number})
-		return true
-	})
+	if isCSV(path) {
+		err = d.scanCSV()
+	} else {
+		err = lines(f, func(line []byte, number int, offset int64) bool {
+			d.places = append(d.places, place{offset, 0, number})
+			return true
+		})
+	}
 	if err == nil {
 		err = d.measure()
 	}
@@ -175,6 +180,21 @@ func openRecords[T any](path string, parse func(line []byte) (T, error)) (*recor
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return d, nil
+}
+
+// scanCSV finds the records of a CSV file, which are parsed as JSON objects.
+func (d *recordFile[T]) scanCSV() error {
+	columns, err := csvRecords(d.file, func(number int, offset int64) { d.places = append(d.places, place{offset, 0, number}) })
+	parse := d.parse
+	d.parse = func(record []byte) (T, error) {
+		object, err := columns.object(record)
+		if err != nil {
+			var none T
+			return none, err
+		}
+		return parse(object)
+	}
+	return err
 }
 
 // measure lets every place reach up to the next, blank lines included.

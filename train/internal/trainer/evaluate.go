@@ -7,27 +7,60 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/heftai/heft/train/data"
 	"github.com/heftai/heft/train/internal/evaluation"
 	"github.com/heftai/heft/train/track"
 )
 
 // Evaluate evaluates the model on the evaluation data and logs the metrics. All ranks must call it.
 func (t *Trainer[B]) Evaluate(ctx context.Context) (map[string]float64, error) {
-	if t.c.Eval == nil {
+	if len(t.c.Evals) == 0 {
 		return nil, errors.New("train: trainer: no evaluation data: set TrainerConfig.Eval")
 	}
-	begin := time.Now()
 	t.setTraining(false)
 	defer t.setTraining(true)
 	t.c.Meter.evaluate(true)
 	defer t.c.Meter.evaluate(false)
+	metrics := map[string]float64{}
+	for i := range t.c.Evals {
+		some, err := t.evaluateSet(ctx, &t.c.Evals[i])
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(metrics, some)
+	}
+	t.metrics = metrics
+	logs := track.Values{}
+	for name, v := range metrics {
+		logs[name] = v
+	}
+	if err := t.record(ctx, logs); err != nil {
+		return nil, err
+	}
+	if t.plateau {
+		name := evaluation.MetricName(t.c.Best.Metric)
+		value, ok := metrics[name]
+		if !ok {
+			return nil, fmt.Errorf("train: trainer: the schedule follows %s, but evaluations have no such metric: set MetricForBest", name)
+		}
+		if err := t.Scheduler.Step(value); err != nil {
+			return nil, err
+		}
+	}
+	return metrics, t.trigger(ctx, Moment{Event: Evaluated, Metrics: metrics})
+}
+
+// evaluateSet returns the metrics of one set.
+func (t *Trainer[B]) evaluateSet(ctx context.Context, set *EvalSet[B]) (map[string]float64, error) {
+	begin := time.Now()
 	tally := t.sumGathered
 	if t.evaluatesSums() {
 		tally = t.sumOwn
 	}
-	sum, err := tally(ctx)
+	sum, err := tally(ctx, set.Loader)
 	if err != nil {
 		return nil, err
 	}
@@ -41,20 +74,14 @@ func (t *Trainer[B]) Evaluate(ctx context.Context) (map[string]float64, error) {
 		return nil, err
 	}
 	maps.Copy(metrics, measured)
-	t.metrics = metrics
-	logs := track.Values{}
+	if set.Name == "" {
+		return metrics, nil
+	}
+	named := map[string]float64{}
 	for name, v := range metrics {
-		logs[name] = v
+		named["eval_"+set.Name+"_"+strings.TrimPrefix(name, "eval_")] = v
 	}
-	if err := t.record(ctx, logs); err != nil {
-		return nil, err
-	}
-	if t.plateau {
-		if err := t.Scheduler.Step(metrics[evaluation.MetricName(t.c.Best.Metric)]); err != nil {
-			return nil, err
-		}
-	}
-	return metrics, t.trigger(ctx, Moment{Event: Evaluated, Metrics: metrics})
+	return named, nil
 }
 
 // evaluatesSums reports whether an evaluation is only a sum over a batch's items. Repeated samples
@@ -62,9 +89,9 @@ func (t *Trainer[B]) Evaluate(ctx context.Context) (map[string]float64, error) {
 func (t *Trainer[B]) evaluatesSums() bool { return t.c.EvaluateBatch == nil && t.c.Items != nil }
 
 // sumGathered gathers each batch from all ranks, without repeated samples, and sums the batches.
-func (t *Trainer[B]) sumGathered(ctx context.Context) (*evaluation.Tally, error) {
+func (t *Trainer[B]) sumGathered(ctx context.Context, l *data.Loader[B]) (*evaluation.Tally, error) {
 	sum := new(evaluation.Tally)
-	for batch, err := range t.c.Eval.All(ctx) {
+	for batch, err := range l.All(ctx) {
 		if err != nil {
 			return nil, err
 		}
@@ -85,12 +112,12 @@ func (t *Trainer[B]) sumGathered(ctx context.Context) (*evaluation.Tally, error)
 
 // sumOwn sums each rank's own batches, then the ranks. Ranks may have different numbers of batches.
 // Every rank reads a whole stream, and takes the batches in turn.
-func (t *Trainer[B]) sumOwn(ctx context.Context) (*evaluation.Tally, error) {
+func (t *Trainer[B]) sumOwn(ctx context.Context, l *data.Loader[B]) (*evaluation.Tally, error) {
 	own, i, turns := new(evaluation.Tally), 0, 1
-	if t.c.Eval.Streams() {
+	if l.Streams() {
 		turns = t.rank.Comm.Size()
 	}
-	for batch, err := range t.c.Eval.All(ctx) {
+	for batch, err := range l.All(ctx) {
 		if err != nil {
 			return nil, err
 		}

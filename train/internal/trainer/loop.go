@@ -168,7 +168,7 @@ func (t *Trainer[B]) stepDone(ctx context.Context, r *StepResult) error {
 func (t *Trainer[B]) endEpoch(ctx context.Context) error {
 	c, v := &t.Control, &t.c.Intervals
 	c.Log = v.Log == 0 && t.losses.Pending()
-	c.Evaluate = v.Eval == 0 && t.c.Eval != nil
+	c.Evaluate = v.Eval == 0 && len(t.c.Evals) > 0
 	c.Save = v.Save == 0 && t.c.Files.Dir != ""
 	if err := t.trigger(ctx, Moment{Event: EpochEnd}); err != nil {
 		return err
@@ -185,7 +185,7 @@ func (t *Trainer[B]) fulfil(ctx context.Context) error {
 			return err
 		}
 	}
-	if c.Evaluate && t.c.Eval != nil {
+	if c.Evaluate && len(t.c.Evals) > 0 {
 		c.Evaluate = false
 		metrics, err := t.Evaluate(ctx)
 		if err != nil {

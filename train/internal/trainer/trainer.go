@@ -34,7 +34,8 @@ type Config[B any] struct {
 	Items          func(batch B) int
 	Optimizer      optim.Optimizer
 	Scheduler      optim.Scheduler
-	Train, Eval    *data.Loader[B]
+	Train          *data.Loader[B]
+	Evals          []EvalSet[B]
 	EvaluateBatch  func(ctx context.Context, batch B) (evaluation.Batch, error)
 	Gather         func(ctx context.Context, e evaluation.Batch) (evaluation.Batch, error)
 	ComputeMetrics func(predicted, labels []int) map[string]float64
@@ -56,6 +57,12 @@ type Config[B any] struct {
 	Warn *slog.Logger
 	// Track passes logged values to trackers.
 	Track func(ctx context.Context, values track.Values, step int) error
+}
+
+// An EvalSet is data to evaluate on. Its metrics begin with eval_, and with a Name with eval_NAME_.
+type EvalSet[B any] struct {
+	Name   string
+	Loader *data.Loader[B]
 }
 
 // Schedule names a schedule of learning rates. An empty Name is none.
@@ -173,7 +180,7 @@ func (t *Trainer[B]) findsBest() error {
 	switch {
 	case !f.LoadBest:
 		return nil
-	case f.Dir == "" || t.c.Eval == nil:
+	case f.Dir == "" || len(t.c.Evals) == 0:
 		return errors.New("train: trainer: LoadBestAtEnd needs an OutputDir and evaluation data")
 	case v.Save == 0 && v.Eval == 0 || v.Eval > 0 && v.Save > 0 && v.Save%v.Eval == 0:
 		return nil
@@ -209,18 +216,24 @@ func (t *Trainer[B]) measure() error {
 func (t *Trainer[B]) prepare() error {
 	t.Optimizer, t.Scheduler = t.c.Optimizer, t.c.Scheduler
 	err := t.rank.Prepare(t.c.Model, &t.Optimizer, t.c.Train)
-	if err != nil || t.c.Eval == nil {
-		return err
+	for _, set := range t.c.Evals {
+		if err == nil {
+			err = t.prepareEval(set.Loader)
+		}
 	}
+	return err
+}
+
+func (t *Trainer[B]) prepareEval(l *data.Loader[B]) error {
 	if !t.evaluatesSums() {
-		return t.rank.Prepare(t.c.Eval)
+		return t.rank.Prepare(l)
 	}
 	o := t.rank.Split
 	o.UnevenBatches, o.Dispatch = true, data.DispatchNever
-	if t.c.Eval.Streams() { // a stream can be split with padding only: see sumOwn
+	if l.Streams() { // a stream can be split with padding only: see sumOwn
 		o.Comm, o.SplitBatches = nil, false
 	}
-	if err := t.rank.PrepareLoader(t.c.Eval, o); err != nil {
+	if err := t.rank.PrepareLoader(l, o); err != nil {
 		return fmt.Errorf("train: trainer: the evaluation data: %w", err)
 	}
 	return nil

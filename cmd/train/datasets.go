@@ -1,0 +1,110 @@
+package main
+
+import (
+	"math"
+	"regexp"
+	"slices"
+
+	"github.com/heftai/heft/internal/cmdline"
+	"github.com/heftai/heft/train/data"
+	"github.com/heftai/heft/train/rng"
+)
+
+// named is something with a name, which may be empty.
+type named[T any] struct {
+	name string
+	of   T
+}
+
+// count returns the number of samples of all sets.
+func count[S any](sets []named[data.Slice[S]]) (n int) {
+	for _, s := range sets {
+		n += len(s.of)
+	}
+	return n
+}
+
+// setName is NAME=FILE of --eval-data.
+var setName = regexp.MustCompile(`^(\w[\w-]*)=(.+)$`)
+
+// evalFiles returns the files of --eval-data by name.
+func (c *runCmd) evalFiles() (files []named[string]) {
+	for _, s := range c.EvalData {
+		f := named[string]{of: s}
+		if m := setName.FindStringSubmatch(s); m != nil {
+			f = named[string]{m[1], m[2]}
+		}
+		files = append(files, f)
+	}
+	return files
+}
+
+// checkData rejects weights without files, and evaluations that cannot be told apart.
+func (c *runCmd) checkData() error {
+	if n := len(c.DataWeights); n > 0 && n != len(c.Data) {
+		return cmdline.Misusef("got %d --data-weights for %d files of --data, want one for each", n, len(c.Data))
+	}
+	for _, w := range c.DataWeights {
+		if !(w >= 0) || math.IsInf(w, 0) {
+			return cmdline.Misusef("--data-weights: got %v, want 0 or more", w)
+		}
+	}
+	var names []string
+	for _, f := range c.evalFiles() {
+		if slices.Contains(names, f.name) {
+			if f.name == "" {
+				return cmdline.Misusef("--eval-data %s: got a second file without a name, want NAME=%s", f.of, f.of)
+			}
+			return cmdline.Misusef("--eval-data: got two sets with the name %s", f.name)
+		}
+		names = append(names, f.name)
+	}
+	judges := c.LoadBest || c.EarlyStoppingPatience > 0 || c.LRScheduler == "reduce_lr_on_plateau"
+	if judges && len(names) > 0 && !slices.Contains(names, "") && (c.MetricForBest == "loss" || c.MetricForBest == "eval_loss") {
+		return cmdline.Misusef("--metric-for-best %s: all sets of --eval-data have names, want a metric of one of them, such as %s_loss", c.MetricForBest, names[0])
+	}
+	return nil
+}
+
+// evaluated reads the sets of --eval-data.
+func evaluated[S any](j *job, read func(path string) (data.Slice[S], error)) (sets []named[data.Slice[S]], err error) {
+	for _, f := range j.evalFiles() {
+		some, err := read(f.of)
+		if err != nil {
+			return nil, err
+		}
+		if len(some) > 0 {
+			sets = append(sets, named[data.Slice[S]]{f.name, some})
+		}
+	}
+	return sets, nil
+}
+
+// weighted reads the files of --data. A file of weight w is w times in the result: whole times, and the
+// rest of w as a random part of its samples, which the seed decides.
+func weighted[S any](j *job, read func(path string) (data.Slice[S], error)) (data.Slice[S], error) {
+	var all data.Slice[S]
+	for i, path := range j.Data {
+		some, err := read(path)
+		if err != nil {
+			return nil, err
+		}
+		weight := 1.0
+		if len(j.DataWeights) > 0 {
+			weight = j.DataWeights[i]
+		}
+		n := int(math.Round(weight * float64(len(some))))
+		for ; n >= len(some) && n > 0 && len(some) > 0; n -= len(some) {
+			all = append(all, some...)
+		}
+		if n == 0 || len(some) == 0 {
+			continue
+		}
+		part := rng.New(j.Seed + uint64(i)).Perm(len(some))[:n]
+		slices.Sort(part) // the order of the file
+		for _, k := range part {
+			all = append(all, some[k])
+		}
+	}
+	return all, nil
+}

@@ -1,0 +1,93 @@
+package data
+
+import (
+	"bytes"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// isCSV reports whether a file is CSV by its name.
+func isCSV(path string) bool { return strings.EqualFold(filepath.Ext(path), ".csv") }
+
+// csvColumns are the names of the columns of a CSV file, the keys of its records.
+type csvColumns []string
+
+// csvRecords finds the records of a CSV file whose first one names the columns.
+func csvRecords(r io.Reader, visit func(number int, offset int64)) (csvColumns, error) {
+	in := newCSV(r)
+	columns, err := in.Read()
+	switch {
+	case errors.Is(err, io.EOF):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("data: %w", err)
+	}
+	columns = slices.Clone(columns)
+	columns[0] = strings.TrimPrefix(columns[0], "\ufeff") // which some editors begin a file with
+	for i, name := range columns {
+		if slices.Contains(columns[:i], name) {
+			return nil, fmt.Errorf("data: line 1: got the column %q twice", name)
+		}
+	}
+	for {
+		offset := in.InputOffset()
+		record, err := in.Read()
+		if errors.Is(err, io.EOF) {
+			return columns, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("data: %w", err)
+		}
+		line, _ := in.FieldPos(0)
+		if len(record) != len(columns) {
+			return nil, fmt.Errorf("data: line %d: got %d fields, want %d as in the first line", line, len(record), len(columns))
+		}
+		visit(line, offset)
+	}
+}
+
+func newCSV(r io.Reader) *csv.Reader {
+	in := csv.NewReader(r)
+	in.FieldsPerRecord, in.ReuseRecord = -1, true
+	return in
+}
+
+// listColumns have a list in JSON, as data sets write it.
+var listColumns = []string{"messages", "conversations", "tools"}
+
+// object returns a record as a JSON object. Empty fields are left out. Lists of messages are JSON, and a
+// label is true or false.
+func (c csvColumns) object(record []byte) ([]byte, error) {
+	values, err := newCSV(bytes.NewReader(record)).Read()
+	if err != nil {
+		return nil, err
+	}
+	object := map[string]json.RawMessage{}
+	for i, name := range c {
+		v := values[i]
+		text := strings.TrimSpace(v)
+		switch {
+		case v == "":
+		case strings.HasPrefix(text, "[") && json.Valid([]byte(text)) && (slices.Contains(listColumns, name) || strings.HasPrefix(text, `[{"`)):
+			object[name] = json.RawMessage(text)
+		case name == "label":
+			b, err := strconv.ParseBool(text)
+			if err != nil {
+				return nil, fmt.Errorf("label: got %q, want true or false", v)
+			}
+			object[name] = strconv.AppendBool(nil, b)
+		default:
+			if object[name], err = json.Marshal(v); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return json.Marshal(object)
+}
