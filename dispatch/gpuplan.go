@@ -45,7 +45,7 @@ func (p *placement) solve(budgets []devicemap.Budget, policy devicemap.Policy, k
 	}
 	policy.HostOnly = map[string]bool{}
 	tier := o.gpuTier()
-	var warnings []string
+	var refused refusals
 	for _, u := range p.program.Units {
 		why := tier.refuses(u, o.loadedAs())
 		if why == "" {
@@ -53,9 +53,7 @@ func (p *placement) solve(budgets []devicemap.Budget, policy devicemap.Policy, k
 		}
 		if why != "" {
 			addPaths(policy.HostOnly, u)
-			if len(warnings) == 0 {
-				warnings = append(warnings, fmt.Sprintf("%s and units like it stay on the cpu: the GPU has no kernels for %s", unitName(u), why))
-			}
+			refused.add(u, "the GPU has no kernels for "+why)
 		}
 	}
 	if !slices.ContainsFunc(p.program.Units, func(u *nn.Unit) bool { return !policy.HostOnly[u.Path] }) {
@@ -67,8 +65,8 @@ func (p *placement) solve(budgets []devicemap.Budget, policy devicemap.Policy, k
 		if err != nil {
 			return plan, err
 		}
-		if policy.Kind != devicemap.Auto && policy.Kind != "" || !p.divided(plan.Map, policy.HostOnly) {
-			plan.Warnings = append(plan.Warnings, warnings...)
+		if policy.Kind != devicemap.Auto && policy.Kind != "" || !p.divided(plan.Map, policy.HostOnly, &refused) {
+			plan.Warnings = append(plan.Warnings, refused.warnings()...)
 			for i := range plan.Devices {
 				if d := &plan.Devices[i]; isGPU(d.Device) && d.WeightsBytes == 0 { // nothing runs there
 					d.ActivationBytes = 0
@@ -77,6 +75,38 @@ func (p *placement) solve(budgets []devicemap.Budget, policy devicemap.Policy, k
 			return plan, nil
 		}
 	}
+}
+
+// refusals are the units that stay on the CPU tier although there is a GPU, by reason.
+type refusals struct {
+	reasons []string // in the order of their first units
+	first   map[string]string
+	count   map[string]int
+}
+
+func (r *refusals) add(u *nn.Unit, reason string) {
+	if r.count == nil {
+		r.first, r.count = map[string]string{}, map[string]int{}
+	}
+	if r.count[reason]++; r.count[reason] == 1 {
+		r.reasons = append(r.reasons, reason)
+		r.first[reason] = unitName(u)
+	}
+}
+
+// warnings has one for each reason.
+func (r *refusals) warnings() (list []string) {
+	for _, reason := range r.reasons {
+		switch n := r.count[reason] - 1; n {
+		case 0:
+			list = append(list, fmt.Sprintf("%s stays on the cpu: %s", r.first[reason], reason))
+		case 1:
+			list = append(list, fmt.Sprintf("%s and 1 more unit stay on the cpu: %s", r.first[reason], reason))
+		default:
+			list = append(list, fmt.Sprintf("%s and %d more units stay on the cpu: %s", r.first[reason], n, reason))
+		}
+	}
+	return list
 }
 
 // addPaths adds the modules of a unit.
@@ -93,8 +123,9 @@ func unitName(u *nn.Unit) string {
 	return u.Path
 }
 
-// divided adds the units of which GPUs hold a part only to hostOnly, and reports whether it has added any.
-func (p *placement) divided(devices devicemap.Map, hostOnly map[string]bool) bool {
+// divided adds the units of which GPUs hold a part only to hostOnly and refused, and reports whether it has
+// added any.
+func (p *placement) divided(devices devicemap.Map, hostOnly map[string]bool, refused *refusals) bool {
 	found := false
 	at := unitBytes(p.skeleton.Root, p.program, devices)
 	for i, u := range p.program.Units {
@@ -108,6 +139,7 @@ func (p *placement) divided(devices devicemap.Map, hostOnly map[string]bool) boo
 		}
 		if len(u.Layers)+len(u.States) > 0 && gpus > 0 && gpus+others > 1 && !hostOnly[u.Path] {
 			addPaths(hostOnly, u)
+			refused.add(u, "no GPU has room for all of it")
 			found = true
 		}
 	}

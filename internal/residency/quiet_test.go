@@ -3,6 +3,7 @@ package residency
 import (
 	"context"
 	"errors"
+	"math"
 	"testing"
 	"time"
 )
@@ -11,7 +12,7 @@ import (
 // requests that streamed from it.
 func TestHashingWaitsWhileRequestsRun(t *testing.T) {
 	s := new(Store)
-	pace := s.whenQuiet(time.Hour)
+	pace := s.whenQuiet(time.Hour, math.MaxInt32)
 	if err := pace(t.Context()); err != nil {
 		t.Errorf("an idle store: %v", err)
 	}
@@ -23,8 +24,21 @@ func TestHashingWaitsWhileRequestsRun(t *testing.T) {
 	if err := <-waits; !errors.Is(err, context.Canceled) {
 		t.Errorf("while a pass runs: got %v, want to wait until the context ends", err)
 	}
-	if err := s.whenQuiet(0)(t.Context()); err != nil {
+	if err := s.whenQuiet(0, busyWaits)(t.Context()); err != nil {
 		t.Errorf("a new pace counts from now on: %v", err)
+	}
+}
+
+// TestHashingNeverEndedUnderSteadyPasses: while passes never ceased, files were not hashed, so that a file that was
+// touched and rewritten with equal bytes ended service hours later.
+func TestHashingNeverEndedUnderSteadyPasses(t *testing.T) {
+	s := new(Store)
+	pace := s.whenQuiet(time.Hour, 1)
+	for range 5 {
+		s.acquired.Add(1)
+		if err := pace(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
@@ -32,7 +46,7 @@ func TestHashingWaitsWhileRequestsRun(t *testing.T) {
 // tokens, which the benchmark counted as allocations of tokens.
 func TestWaitingForQuietAllocatesNothing(t *testing.T) {
 	s := new(Store)
-	pace := s.whenQuiet(time.Nanosecond)
+	pace := s.whenQuiet(time.Nanosecond, busyWaits)
 	if n := testing.AllocsPerRun(100, func() {
 		s.acquired.Add(1)
 		if err := pace(t.Context()); err != nil {

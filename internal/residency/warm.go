@@ -69,32 +69,40 @@ func (s *Store) Warm(ctx context.Context) {
 		if err == nil {
 			w.after.Go(func() {
 				// Without it a new date counts as a change, which is all that an error means.
-				_ = s.binding.Checkpoint().HashFiles(ctx, true, s.whenQuiet(quietFor))
+				_ = s.binding.Checkpoint().HashFiles(ctx, true, s.whenQuiet(quietFor, busyWaits))
 			})
 		}
 	}()
 }
 
-// quietFor is how long no pass may have needed a unit before a background read goes on.
-const quietFor = time.Second
+const (
+	// quietFor is how long no pass may have needed a unit before a background read goes on.
+	quietFor = time.Second
+	// busyWaits is how many times as long as its last read a background read waits at most: passes that
+	// never cease leave it a fiftieth of the time.
+	busyWaits = 49
+)
 
 // whenQuiet returns a pace for reads in the background. It returns at once while no unit is
 // acquired, and otherwise waits until none was for the given time, so that passes have the disk
-// for themselves.
-func (s *Store) whenQuiet(quiet time.Duration) func(context.Context) error {
-	seen := s.acquired.Load()
+// for themselves; but no longer than waits times the time since it returned last, which was a read.
+func (s *Store) whenQuiet(quiet time.Duration, waits int) func(context.Context) error {
+	seen, last := s.acquired.Load(), time.Now()
 	var timer *time.Timer // one for all waits, as tokens are generated meanwhile
 	return func(ctx context.Context) error {
+		begin := time.Now()
+		most := begin.Sub(last) * time.Duration(waits)
+		defer func() { last = time.Now() }()
 		for {
-			now := s.acquired.Load()
-			if now == seen {
+			now, left := s.acquired.Load(), most-time.Since(begin)
+			if now == seen || left <= 0 {
 				return ctx.Err()
 			}
 			seen = now
 			if timer == nil {
-				timer = time.NewTimer(quiet)
+				timer = time.NewTimer(min(quiet, left))
 			} else {
-				timer.Reset(quiet)
+				timer.Reset(min(quiet, left))
 			}
 			select {
 			case <-ctx.Done():
