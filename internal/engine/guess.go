@@ -33,6 +33,7 @@ type drafts struct {
 	offers   []draft.Offer
 	offering []*choice // one for each offer
 	unused   []*draft.Lookup
+	lookups  int // made so far
 }
 
 // A rewinder is a Sequence that can forget its last tokens.
@@ -98,7 +99,9 @@ func (e *Engine) look(c *choice) {
 		return
 	}
 	if c.lookup == nil {
-		c.lookup = e.newLookup()
+		if c.lookup = e.newLookup(); c.lookup == nil {
+			return
+		}
 		c.guess, c.pass = slices.Grow(c.guess, draft.MaxTokens), slices.Grow(c.pass, draft.MaxTokens+maxForced+1)
 		c.chances, c.classes = slices.Grow(c.chances, draft.MaxTokens), slices.Grow(c.classes, draft.MaxTokens)
 	}
@@ -124,7 +127,9 @@ func (e *Engine) foresee(c *choice) (at, match int) {
 		return 0, 0
 	}
 	if c.predict == nil {
-		c.predict = e.newLookup()
+		if c.predict = e.newLookup(); c.predict == nil {
+			return 0, 0
+		}
 		c.predict.Begin(c.prompt)
 	}
 	return c.predict.Find(prediction, c.tokens)
@@ -143,13 +148,22 @@ func (c *choice) noGuess() {
 	c.foretold = false
 }
 
+// maxLookups bounds the memory for guesses: 8 MiB. Further choices guess nothing from texts.
+const maxLookups = 64
+
+// newLookup returns an empty lookup, nil if there are as many as there may be.
 func (e *Engine) newLookup() *draft.Lookup {
-	n := len(e.drafts.unused)
+	d := &e.drafts
+	n := len(d.unused)
 	if n == 0 {
+		if d.lookups == maxLookups {
+			return nil
+		}
+		d.lookups++
 		return &draft.Lookup{}
 	}
-	l := e.drafts.unused[n-1]
-	e.drafts.unused = e.drafts.unused[:n-1]
+	l := d.unused[n-1]
+	d.unused = d.unused[:n-1]
 	return l
 }
 

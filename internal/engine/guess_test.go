@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"slices"
 	"testing"
 
@@ -115,6 +116,25 @@ func TestAPredictionIsGuessed(t *testing.T) {
 	r.Prediction = []int32{64}
 	if _, err := e.Submit(context.Background(), r); err == nil {
 		t.Error("a prediction outside the vocabulary is accepted")
+	}
+}
+
+// TestGuessesTookMemoryWithoutABound: each of a thousand choices had a table of 128 KiB.
+func TestGuessesTookMemoryWithoutABound(t *testing.T) {
+	const choices = 300
+	e := engine.New(&enginetest.Model{Memory: 1, Width: 4}, engine.Options{MaxBatch: choices, MaxLogitRows: 2 * choices, DraftTokens: 1})
+	defer e.Close()
+	var a, b runtime.MemStats
+	runtime.ReadMemStats(&a)
+	if _, err := collect(submit(t, e, engine.Request{Prompt: []int32{1, 2, 3}, MaxTokens: 30, N: choices}), choices); err != nil {
+		t.Fatal(err)
+	}
+	runtime.ReadMemStats(&b)
+	if n := (b.TotalAlloc - a.TotalAlloc) >> 20; n > 16 {
+		t.Errorf("%d choices allocated %d MiB, want 8 and a little", choices, n)
+	}
+	if st := e.Stats(); st.AcceptedTokens == 0 {
+		t.Error("no guess was right")
 	}
 }
 
