@@ -13,7 +13,7 @@ import (
 
 // loopFlags choose the optimizer, and when the run ends and with which weights.
 type loopFlags struct {
-	Optimizer   string  `help:"Step with adamw, adam, sgd, adagrad or rmsprop, as torch." enum:"adamw,adam,sgd,adagrad,rmsprop" default:"adamw" aliases:"optim"`
+	Optimizer   string  `help:"Step with adamw, adam, sgd, adagrad, rmsprop (as torch) or adafactor." enum:"adamw,adam,sgd,adagrad,rmsprop,adafactor" default:"adamw" aliases:"optim"`
 	AdamBeta1   float64 `name:"adam-beta1" help:"Set beta1 of adamw and adam." default:"0.9"`
 	AdamBeta2   float64 `name:"adam-beta2" help:"Set beta2 of adamw and adam." default:"0.999"`
 	AdamEpsilon float64 `help:"Set epsilon of adamw and adam." default:"1e-8"`
@@ -38,6 +38,8 @@ func (c *runCmd) checkLoop() error {
 		return cmdline.Misusef("--adam-beta1, --adam-beta2 and --adam-epsilon need --optimizer adamw or adam")
 	case !(c.Momentum >= 0 && c.Momentum < 1):
 		return cmdline.Misusef("got --momentum %v, want 0 or more and less than 1", c.Momentum)
+	case c.Optimizer == "adafactor" && c.Plugin != "ddp":
+		return cmdline.Misusef("--optimizer adafactor needs --plugin ddp: it steps whole matrices, which other plugins split between ranks")
 	case c.Momentum != 0 && c.Optimizer != "sgd" && c.Optimizer != "rmsprop":
 		return cmdline.Misusef("--momentum needs --optimizer sgd or rmsprop")
 	case c.EarlyStoppingPatience < 0 || !(c.EarlyStoppingThreshold >= 0):
@@ -91,6 +93,8 @@ func (s *student) descent() (*optim.Descent, error) {
 		return optim.NewSGD(nil, optim.SGDOptions{LR: rate, WeightDecay: decay, Momentum: s.Momentum})
 	case "adagrad":
 		return optim.NewAdagrad(nil, optim.AdagradOptions{LR: rate, WeightDecay: decay})
+	case "adafactor":
+		return optim.NewAdafactor(nil, optim.AdafactorOptions{LR: rate, WeightDecay: decay})
 	case "rmsprop":
 		return optim.NewRMSprop(nil, optim.RMSpropOptions{LR: rate, WeightDecay: decay, Momentum: s.Momentum})
 	}

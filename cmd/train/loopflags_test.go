@@ -73,7 +73,7 @@ func TestOptimizersOfTrainRun(t *testing.T) {
 	dir, text := tinyModel(t), lessons(t, 4)
 	seen := map[string]string{}
 	for name, flags := range map[string][]string{"adamw": nil, "betas": {"--adam-beta1", "0.5", "--adam-beta2", "0.9"}, "adam": {"--optimizer", "adam", "--weight-decay", "0.1"},
-		"sgd": {"--optimizer", "sgd", "--momentum", "0.9"}, "adagrad": {"--optimizer", "adagrad"}, "rmsprop": {"--optim", "rmsprop"}} {
+		"sgd": {"--optimizer", "sgd", "--momentum", "0.9"}, "adagrad": {"--optimizer", "adagrad"}, "rmsprop": {"--optim", "rmsprop"}, "adafactor": {"--optim", "adafactor"}} {
 		out := filepath.Join(t.TempDir(), "out")
 		r := trained(t, slices.Concat([]string{"--model", dir, "--data", text, "--output", out, "--max-steps", "3", "--batch", "2", "--lr", "0.01", "--log-steps", "1"}, flags)...)
 		if r.Loss == nil || math.IsNaN(*r.Loss) || r.Diverged {
@@ -107,6 +107,7 @@ func TestLoopFlagsAreChecked(t *testing.T) {
 	for want, flags := range map[string][]string{
 		"want more than 0 and less than 1":                          {"--adam-beta1", "1"},
 		"need --optimizer adamw or adam":                            {"--optimizer", "sgd", "--adam-beta2", "0.9"},
+		"--optimizer adafactor needs --plugin ddp":                  {"--optimizer", "adafactor", "--plugin", "zero1"},
 		"--momentum needs --optimizer sgd":                          {"--momentum", "0.9"},
 		"need evaluations: use --eval-data":                         {"--load-best"},
 		"--load-best needs a checkpoint at every evaluation":        {"--load-best", "--eval-data", text, "--save-steps", "3", "--eval-steps", "2"},
@@ -119,5 +120,20 @@ func TestLoopFlagsAreChecked(t *testing.T) {
 		if status != 2 || !strings.Contains(stderr.String(), want) {
 			t.Errorf("%q: got status %d and %q, want 2 and %q", flags, status, stderr.String(), want)
 		}
+	}
+}
+
+// TestAdafactorResumes: the rows and columns of Adafactor's state are in checkpoints.
+func TestAdafactorResumes(t *testing.T) {
+	dir, text := tinyModel(t), lessons(t, 8)
+	args := []string{"--model", dir, "--data", text, "--max-steps", "4", "--save-steps", "2", "--optimizer", "adafactor", "--lr", "0.01"}
+	out, again := filepath.Join(t.TempDir(), "out"), filepath.Join(t.TempDir(), "again")
+	trained(t, append(args, "--output", out)...)
+	trained(t, append(args, "--output", again, "--resume", filepath.Join(out, "checkpoint-2"))...)
+	if !slices.Equal(valuesOf(t, again), valuesOf(t, out)) {
+		t.Error("a resumed run ends with other weights")
+	}
+	if slices.Equal(valuesOf(t, out), valuesOf(t, filepath.Join(out, "checkpoint-2"))) {
+		t.Error("the steps after the checkpoint change nothing: the test shows nothing")
 	}
 }

@@ -110,7 +110,7 @@ type GroupState struct {
 }
 
 // ParamState is an optimizer's state for one parameter: Slots under torch's names ("exp_avg",
-// "momentum_buffer", …), each as long as the parameter.
+// "momentum_buffer", …), each as long as the parameter, or those of [NewAdafactor].
 type ParamState struct {
 	Step  int64
 	Slots map[string][]float32
@@ -189,6 +189,9 @@ func (d *Descent) AddGroup(params []Param, change ...func(*Group)) error {
 // Replace puts f's result in place of each parameter, in order: a part of it, say. It fails if f does
 // or if d has stepped; d is then unchanged.
 func (d *Descent) Replace(f func(Param) (Param, error)) error {
+	if _, ok := d.rule.(shaped); ok {
+		return fmt.Errorf("optim: replace parameters: %s: %w", d.rule.name(), errWhole)
+	}
 	var all [][]Param
 	for i, g := range d.groups {
 		var params []Param
@@ -238,24 +241,37 @@ func (d *Descent) Step() error {
 		}
 	}
 	for i, g := range d.groups {
-		names := d.rule.slots(g)
 		for j, p := range g.Params {
 			if p.Grad() == nil {
 				continue
 			}
-			m := d.memory[p]
-			m.step++
-			slots := make([][]float32, len(names))
-			for i, name := range names {
-				slots[i] = d.slot(m, name, size(p))
-			}
-			err := change(p, func(values []float32) { stepAll(d.rule.update(g, m.step), values, p.Grad(), slots) })
-			if err != nil {
+			if err := d.stepParam(g, p); err != nil {
 				return fmt.Errorf("optim: group %d, parameter %d: %w", i, j, err)
 			}
 		}
 	}
 	return nil
+}
+
+// stepParam steps a parameter that has a gradient.
+func (d *Descent) stepParam(g *Group, p Param) error {
+	m := d.memory[p]
+	m.step++
+	if r, ok := d.rule.(shaped); ok {
+		shape := shapeOf(p)
+		names, lengths := r.arrays(g, shape)
+		slots := make([][]float32, len(names))
+		for i, name := range names {
+			slots[i] = d.slot(m, name, lengths[i])
+		}
+		return change(p, func(values []float32) { r.stepWhole(g, m.step, shape, values, p.Grad(), slots) })
+	}
+	names := d.rule.slots(g)
+	slots := make([][]float32, len(names))
+	for i, name := range names {
+		slots[i] = d.slot(m, name, size(p))
+	}
+	return change(p, func(values []float32) { stepAll(d.rule.update(g, m.step), values, p.Grad(), slots) })
 }
 
 func (d *Descent) slot(m *memory, name string, n int) []float32 {
@@ -344,9 +360,14 @@ func (d *Descent) LoadState(s OptimizerState) error {
 			if n++; n > len(s.Params) {
 				return errors.New("optim: load state: got fewer parameters than its groups have")
 			}
+			lengths := slotLengths(d.rule, g, p)
 			for name, x := range s.Params[n-1].Slots {
-				if len(x) != size(p) {
-					return fmt.Errorf("optim: load state: group %d, parameter %d: %s has %d elements, want %d", i, j, name, len(x), size(p))
+				want := size(p)
+				if lengths != nil {
+					want = lengths[name]
+				}
+				if len(x) != want {
+					return fmt.Errorf("optim: load state: group %d, parameter %d: %s has %d elements, want %d", i, j, name, len(x), want)
 				}
 			}
 		}

@@ -1,0 +1,115 @@
+package optim
+
+import (
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// matrixParam is a parameter with a shape.
+type matrixParam struct {
+	VectorParam
+	shape []int
+}
+
+func (m *matrixParam) Shape() []int { return m.shape }
+
+// TestAdafactorIsTransformers compares steps with transformers' (scripts/make-adafactor-fixtures.py),
+// with the state saved and restored in between.
+func TestAdafactorIsTransformers(t *testing.T) {
+	b, err := os.ReadFile(filepath.Join("testdata", "adafactor.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want struct {
+		Shapes [][]int
+		Cases  []struct {
+			Options struct {
+				WeightDecay    float64 `json:"weight_decay"`
+				ClipThreshold  float64 `json:"clip_threshold"`
+				Beta1          float64
+				ScaleParameter bool `json:"scale_parameter"`
+			}
+			Start [][]float32
+			Steps []struct{ Grads, Values [][]float32 }
+		}
+	}
+	if err := json.Unmarshal(b, &want); err != nil {
+		t.Fatal(err)
+	}
+	for c, w := range want.Cases {
+		made := func() (*Descent, []*matrixParam) {
+			var params []*matrixParam
+			var list []Param
+			for i, values := range w.Start {
+				p := &matrixParam{VectorParam{Value: slices.Clone(values)}, want.Shapes[i]}
+				params, list = append(params, p), append(list, p)
+			}
+			opt, err := NewAdafactor(list, AdafactorOptions{LR: 0.01, WeightDecay: w.Options.WeightDecay, ClipThreshold: w.Options.ClipThreshold, Beta1: w.Options.Beta1, ScaleParameter: w.Options.ScaleParameter})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return opt, params
+		}
+		opt, params := made()
+		for n, step := range w.Steps {
+			if n == 2 { // another process goes on
+				next, others := made()
+				for i, p := range params {
+					copy(others[i].Value, p.Value)
+				}
+				if err := next.LoadState(opt.State()); err != nil {
+					t.Fatal(err)
+				}
+				opt, params = next, others
+			}
+			for i, g := range step.Grads {
+				params[i].Gradient = g
+			}
+			if err := opt.Step(); err != nil {
+				t.Fatal(err)
+			}
+			for i, values := range step.Values {
+				for k, v := range values {
+					if d := math.Abs(float64(params[i].Value[k] - v)); !(d <= 1e-6) {
+						t.Fatalf("case %d, step %d, parameter %d: element %d is %v, transformers' %v", c, n, i, k, params[i].Value[k], v)
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestAdafactorKeepsRowsAndColumns: the state of a matrix is a row and a column, of which another length
+// is rejected, and parts of matrices are not stepped.
+func TestAdafactorKeepsRowsAndColumns(t *testing.T) {
+	p := &matrixParam{VectorParam{Value: make([]float32, 300*500), Gradient: make([]float32, 300*500)}, []int{300, 500}}
+	for i := range p.Gradient {
+		p.Gradient[i] = float32(i%7) - 3
+	}
+	opt, err := NewAdafactor([]Param{p}, AdafactorOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := opt.Replace(func(p Param) (Param, error) { return p, nil }); err == nil || !strings.Contains(err.Error(), "steps whole matrices") {
+		t.Errorf("parts: %v", err)
+	}
+	if err := opt.Step(); err != nil {
+		t.Fatal(err)
+	}
+	s := opt.State()
+	if len(s.Params[0].Slots) != 2 || len(s.Params[0].Slots[rowMeans]) != 300 || len(s.Params[0].Slots[columnMeans]) != 500 {
+		t.Errorf("state of %d arrays", len(s.Params[0].Slots))
+	}
+	s.Params[0].Slots[rowMeans] = make([]float32, 301)
+	if err := opt.LoadState(s); err == nil || !strings.Contains(err.Error(), "exp_avg_sq_row has 301 elements, want 300") {
+		t.Errorf("a row too long: %v", err)
+	}
+	if _, err := NewAdafactor(nil, AdafactorOptions{ClipThreshold: -1}); err == nil {
+		t.Error("a negative threshold is taken")
+	}
+}
