@@ -35,6 +35,7 @@ type Accelerator struct {
 	precision tensor.Precision
 	project   ProjectConfiguration
 	trigger   bool
+	walk      error // that ended a loop over BatchesOf
 	base      *slog.Logger
 	logger    *slog.Logger
 	trackers  []track.Tracker // of the main process

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"sync"
 )
 
@@ -20,6 +21,7 @@ func Launch(ctx context.Context, n int, fn func(context.Context, Comm) error) er
 	var wg sync.WaitGroup
 	for r := range n {
 		wg.Go(func() {
+			defer nameRank(r)
 			err := ErrLeft // stands if fn ends its goroutine, as t.FailNow does
 			defer func() {
 				w.leave(r, err)
@@ -32,6 +34,13 @@ func Launch(ctx context.Context, n int, fn func(context.Context, Comm) error) er
 	}
 	wg.Wait()
 	return w.cause()
+}
+
+// nameRank goes on with a panic of a rank, which it names, with the place that panicked.
+func nameRank(rank int) {
+	if p := recover(); p != nil {
+		panic(fmt.Sprintf("collective: rank %d panicked: %v\n\n%s", rank, p, debug.Stack()))
+	}
 }
 
 // Alone is a world of one rank: nothing waits, nothing is copied but what a caller

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 
 	"github.com/heftai/heft/train/data"
 	"github.com/heftai/heft/train/internal/replicas"
@@ -108,6 +109,9 @@ func (r *Rank) prepareOptimizer(o *optim.Optimizer) error {
 func (r *Rank) adoptOptimizer(p *optim.Prepared) error {
 	if p.Syncs != nil {
 		return errPrepared
+	}
+	if !slices.ContainsFunc(p.Groups(), func(g *optim.Group) bool { return len(g.Params) > 0 }) {
+		return errors.New("the optimizer has no parameters: give it those of the model, as train.Params returns them")
 	}
 	if r.Sharding != nil {
 		s, err := sharded.New(r.Context, &r.Group, p.Optimizer, *r.Sharding)
