@@ -17,16 +17,21 @@ type architecture struct {
 	build     func(*fields, *Builder)
 }
 
-// architectures returns the table of supported architectures. Each has one line here and one file.
+// architectures returns the table of supported architectures. Each has one line here, or among those of
+// Qwen, and one file.
 func architectures() []architecture {
-	return []architecture{
+	return append(qwens(), []architecture{
+		{"apertus", "ApertusForCausalLM", "model", "ApertusDecoderLayer", 1, []int{2}, apertus},
+		{"arcee", "ArceeForCausalLM", "model", "ArceeDecoderLayer", 128000, []int{128001}, arcee},
 		{"cohere", "CohereForCausalLM", "model", "CohereDecoderLayer", 5, []int{255001}, cohere},
 		{"cohere2", "Cohere2ForCausalLM", "model", "Cohere2DecoderLayer", 5, []int{255001}, cohere2},
 		{"deepseek_v2", "DeepseekV2ForCausalLM", "model", "DeepseekV2DecoderLayer", 1, []int{2}, deepseekV2},
 		{"deepseek_v3", "DeepseekV3ForCausalLM", "model", "DeepseekV3DecoderLayer", 0, []int{1}, deepseekV3},
+		{"dots1", "Dots1ForCausalLM", "model", "Dots1DecoderLayer", -1, nil, dots1},
 		{"ernie4_5", "Ernie4_5ForCausalLM", "model", "Ernie4_5DecoderLayer", 1, []int{2}, ernie45},
 		{"ernie4_5_moe", "Ernie4_5_MoeForCausalLM", "model", "Ernie4_5_MoeDecoderLayer", 1, []int{2}, ernie45MoE},
 		{"exaone4", "Exaone4ForCausalLM", "model", "Exaone4DecoderLayer", 0, []int{2}, exaone4},
+		{"falcon", "FalconForCausalLM", "transformer", "FalconDecoderLayer", 11, []int{11}, falcon},
 		{"falcon_h1", "FalconH1ForCausalLM", "model", "FalconH1DecoderLayer", 1, []int{2}, falconH1},
 		{"gemma", "GemmaForCausalLM", "model", "GemmaDecoderLayer", 2, []int{1}, gemma1},
 		{"gemma2", "Gemma2ForCausalLM", "model", "Gemma2DecoderLayer", 2, []int{1}, gemma2},
@@ -42,6 +47,9 @@ func architectures() []architecture {
 		{"granite", "GraniteForCausalLM", "model", "GraniteDecoderLayer", 1, []int{2}, granite},
 		{"granitemoehybrid", "GraniteMoeHybridForCausalLM", "model", "GraniteMoeHybridDecoderLayer", 1, []int{2}, graniteMoEHybrid},
 		{"granitemoe", "GraniteMoeForCausalLM", "model", "GraniteMoeDecoderLayer", 1, []int{2}, graniteMoE},
+		{"helium", "HeliumForCausalLM", "model", "HeliumDecoderLayer", 1, []int{2}, helium},
+		{"hunyuan_v1_dense", "HunYuanDenseV1ForCausalLM", "model", "HunYuanDenseV1DecoderLayer", 1, []int{2}, hunyuanDense},
+		{"hunyuan_v1_moe", "HunYuanMoEV1ForCausalLM", "model", "HunYuanMoEV1DecoderLayer", 1, []int{2}, hunyuanMoE},
 		{"hy_v3", "HYV3ForCausalLM", "model", "HYV3DecoderLayer", -1, nil, hyV3},
 		// Kimi K2's config is DeepSeek-V3's to the letter.
 		{"kimi_k2", "DeepseekV3ForCausalLM", "model", "DeepseekV3DecoderLayer", 0, []int{1}, deepseekV3},
@@ -55,12 +63,26 @@ func architectures() []architecture {
 		{"mimo_v2_flash", "MiMoV2FlashForCausalLM", "model", "MiMoV2FlashDecoderLayer", 1, nil, mimoV2Flash},
 		{"mistral", "MistralForCausalLM", "model", "MistralDecoderLayer", 1, []int{2}, mistral},
 		{"mixtral", "MixtralForCausalLM", "model", "MixtralDecoderLayer", 1, []int{2}, mixtral},
+		{"nemotron", "NemotronForCausalLM", "model", "NemotronDecoderLayer", 2, []int{3}, nemotron4},
 		{"nemotron_h", "NemotronHForCausalLM", "model", "NemotronHBlock", 1, []int{2}, nemotronH},
+		{"olmo", "OlmoForCausalLM", "model", "OlmoDecoderLayer", -1, []int{50279}, olmo},
 		{"olmo2", "Olmo2ForCausalLM", "model", "Olmo2DecoderLayer", -1, []int{50279}, olmo2},
 		{"olmo3", "Olmo3ForCausalLM", "model", "Olmo3DecoderLayer", -1, []int{50279}, olmo3},
 		{"olmoe", "OlmoeForCausalLM", "model", "OlmoeDecoderLayer", -1, []int{50279}, olmoe},
+		{"persimmon", "PersimmonForCausalLM", "model", "PersimmonDecoderLayer", 1, []int{2}, persimmon},
+		{"phi", "PhiForCausalLM", "model", "PhiDecoderLayer", 1, []int{2}, phi},
 		{"phi3", "Phi3ForCausalLM", "model", "Phi3DecoderLayer", 1, []int{32000}, phi3},
 		{"phimoe", "PhimoeForCausalLM", "model", "PhimoeDecoderLayer", 1, []int{2}, phiMoE},
+		{"seed_oss", "SeedOssForCausalLM", "model", "SeedOssDecoderLayer", 0, []int{2}, seedOSS},
+		{"smollm3", "SmolLM3ForCausalLM", "model", "SmolLM3DecoderLayer", 128000, []int{128001}, smollm3},
+		{"stablelm", "StableLmForCausalLM", "model", "StableLmDecoderLayer", 0, []int{0}, stableLM},
+		{"starcoder2", "Starcoder2ForCausalLM", "model", "Starcoder2DecoderLayer", 50256, []int{50256}, starcoder2},
+	}...)
+}
+
+// qwens returns the part of the table with Qwen's models.
+func qwens() []architecture {
+	return []architecture{
 		{"qwen2", "Qwen2ForCausalLM", "model", "Qwen2DecoderLayer", -1, nil, qwen2},
 		{"qwen2_5_vl_text", "", "model", "Qwen2_5_VLDecoderLayer", 151643, []int{151645}, qwen2VL("Qwen2_5_VL")},
 		{"qwen2_moe", "Qwen2MoeForCausalLM", "model", "Qwen2MoeDecoderLayer", -1, nil, qwen2MoE},
@@ -72,10 +94,6 @@ func architectures() []architecture {
 		{"qwen3_next", "Qwen3NextForCausalLM", "model", "Qwen3NextDecoderLayer", -1, nil, qwen3Next},
 		{"qwen3_vl_moe_text", "", "model", "Qwen3VLMoeTextDecoderLayer", -1, nil, qwen3VLMoE},
 		{"qwen3_vl_text", "", "model", "Qwen3VLTextDecoderLayer", -1, nil, qwen3VL},
-		{"seed_oss", "SeedOssForCausalLM", "model", "SeedOssDecoderLayer", 0, []int{2}, seedOSS},
-		{"smollm3", "SmolLM3ForCausalLM", "model", "SmolLM3DecoderLayer", 128000, []int{128001}, smollm3},
-		{"stablelm", "StableLmForCausalLM", "model", "StableLmDecoderLayer", 0, []int{0}, stableLM},
-		{"starcoder2", "Starcoder2ForCausalLM", "model", "Starcoder2DecoderLayer", 50256, []int{50256}, starcoder2},
 	}
 }
 

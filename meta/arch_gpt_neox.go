@@ -51,9 +51,5 @@ func (d *decoder) neoXLayer(b *Builder, layer int, bias bool) {
 	a := b.Child("attention", "GPTNeoXAttention").Runs(KindAttention, s)
 	a.Linear("query_key_value", d.hidden, 3*d.hidden, bias)
 	a.Linear("dense", d.hidden, d.hidden, bias)
-
-	m := b.Child("mlp", "GPTNeoXMLP").Runs(KindMLP, &MLPSpec{Up: "dense_h_to_4h", Down: "dense_4h_to_h", Act: d.act.act})
-	m.Linear("dense_h_to_4h", d.hidden, d.inner, true)
-	m.Linear("dense_4h_to_h", d.inner, d.hidden, true)
-	m.Activation("act", d.act.class, d.act.act)
+	d.plainMLP(b, "dense_h_to_4h", "dense_4h_to_h", "act", true)
 }

@@ -13,10 +13,7 @@ func starcoder2(f *fields, b *Builder) {
 	window := f.window("sliding_window", 0)
 	d.causalLM(f, b, wiring{block: preNorm()}, func(b *Builder, i int) {
 		d.attention(b, bias, bias, AttentionSpec{Layer: i, Window: window})
-		m := b.Child("mlp", "Starcoder2MLP").Runs(KindMLP, &MLPSpec{Up: "c_fc", Down: "c_proj", Act: d.act.act})
-		m.Linear("c_fc", d.hidden, d.inner, bias)
-		m.Linear("c_proj", d.inner, d.hidden, bias)
-		m.Activation("act", d.act.class, d.act.act)
+		d.plainMLP(b, "c_fc", "c_proj", "act", bias)
 		d.norms(b, "input_layernorm", "post_attention_layernorm")
 	})
 }

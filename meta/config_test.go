@@ -145,6 +145,9 @@ func TestEveryFieldMayBeMissing(t *testing.T) {
 		if name == "lfm2_moe" { // has no default for the types of layers
 			config = `{"model_type": "lfm2_moe", "num_hidden_layers": 1, "layer_types": ["conv"]}`
 		}
+		if name == "dots1" { // has no default for its experts
+			config = `{"model_type": "dots1", "n_routed_experts": 8, "num_experts_per_tok": 2, "n_shared_experts": 1}`
+		}
 		m, err := newFrom(config)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)

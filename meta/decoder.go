@@ -23,6 +23,7 @@ type decoder struct {
 	normClass string
 	normSpec  NormSpec // Dim is filled in
 	normBias  bool
+	bareNorms bool // without weights
 }
 
 // decoderDefaults holds a config class's defaults for missing fields, and the names of fields that
@@ -113,7 +114,8 @@ type wiring struct {
 	wrapped    bool           // scale and cap of the logits hold in wrappers too
 	inputs     func(*Builder) // adds modules to the model behind the rotary module
 	rotary     func(*Builder) // adds the rotary module to the model; nil means the usual one
-	lastNorm   string         // name of a final norm that stands behind the rotary module; "" means norm before it
+	finalNorm  string         // name of the final norm; "" means norm
+	lastNorm   string         // name of a final norm that stands behind the rotary module; "" means one before it
 }
 
 // preNorm returns llama's block.
@@ -132,7 +134,7 @@ func (d *decoder) causalLM(f *fields, b *Builder, w wiring, layer func(b *Builde
 		return
 	}
 	spec, path := w.spec, b.tree.textPath()
-	spec.Embed, spec.Layers, spec.Norm, spec.Head = path+".embed_tokens", path+".layers", path+"."+or(w.lastNorm, "norm"), b.tree.headPath()
+	spec.Embed, spec.Layers, spec.Norm, spec.Head = path+".embed_tokens", path+".layers", path+"."+or(w.lastNorm, or(w.finalNorm, "norm")), b.tree.headPath()
 	spec.Vocab, spec.Hidden, spec.Context = d.vocab, d.hidden, d.rope.contextOf(d.context)
 	if b.tree.wrapper != nil && !w.wrapped {
 		spec.LogitScale, spec.LogitSoftcap = 0, 0 // transformers' wrappers apply their head alone
@@ -150,7 +152,7 @@ func (d *decoder) causalLM(f *fields, b *Builder, w wiring, layer func(b *Builde
 		layer(layers.Child(strconv.Itoa(i), d.class+"DecoderLayer").Runs(KindBlock, &block), i)
 	}
 	if w.lastNorm == "" {
-		d.norm(model, "norm", d.hidden)
+		d.norm(model, or(w.finalNorm, "norm"), d.hidden)
 	}
 	if w.rotary == nil {
 		model.Rotary(d.class+"RotaryEmbedding", d.rope)
@@ -210,6 +212,9 @@ func (d *decoder) norm(b *Builder, name string, dim int) {
 	spec := d.normSpec
 	spec.Dim = dim
 	c := b.Child(name, d.normClass).Runs(KindNorm, &spec)
+	if d.bareNorms {
+		return
+	}
 	c.Param("weight", dim)
 	if d.normBias {
 		c.Param("bias", dim)
@@ -241,15 +246,16 @@ func (d *decoder) attentionSpec(spec AttentionSpec) *AttentionSpec {
 	return &spec
 }
 
-// attention adds grouped attention with separate projections.
+// attention adds grouped attention with separate projections. That of the result is called o_proj where
+// spec.Out is "".
 func (d *decoder) attention(b *Builder, bias, outBias bool, spec AttentionSpec) *Builder {
 	s := d.attentionSpec(spec)
-	s.Q, s.K, s.V, s.Out = "q_proj", "k_proj", "v_proj", "o_proj"
+	s.Q, s.K, s.V, s.Out = "q_proj", "k_proj", "v_proj", or(spec.Out, "o_proj")
 	a := b.Child("self_attn", d.class+"Attention").Runs(KindAttention, s)
 	a.Linear("q_proj", d.hidden, d.heads*d.headDim, bias)
 	a.Linear("k_proj", d.hidden, d.kvHeads*d.headDim, bias)
 	a.Linear("v_proj", d.hidden, d.kvHeads*d.headDim, bias)
-	a.Linear("o_proj", d.heads*d.headDim, d.hidden, outBias)
+	a.Linear(s.Out, d.heads*d.headDim, d.hidden, outBias)
 	return a
 }
 
@@ -278,6 +284,14 @@ func (d *decoder) gatedMLPIn(m *Builder, inner int, bias bool) {
 	m.Linear("up_proj", d.hidden, inner, bias)
 	m.Linear("down_proj", inner, d.hidden, bias)
 	m.Activation(or(d.actName, "act_fn"), d.act.class, d.act.act)
+}
+
+// plainMLP adds down(act(up(x))), with the activation as module act.
+func (d *decoder) plainMLP(b *Builder, up, down, act string, bias bool) {
+	m := b.Child("mlp", d.mlpClass).Runs(KindMLP, &MLPSpec{Up: up, Down: down, Act: d.act.act})
+	m.Linear(up, d.hidden, d.inner, bias)
+	m.Linear(down, d.inner, d.hidden, bias)
+	m.Activation(act, d.act.class, d.act.act)
 }
 
 // window reads the width of a window. Null means none; if the field is missing, the default holds.

@@ -79,6 +79,27 @@ func TestUnsupportedValuesOfNewFamilies(t *testing.T) {
 	}
 }
 
+// TestUnsupportedValuesOfDecoders is TestUnsupportedValuesOfFamilies for decoders with plain MLPs, parallel blocks and the like.
+func TestUnsupportedValuesOfDecoders(t *testing.T) {
+	for config, want := range map[string]string{
+		`{"model_type": "dots1"}`: "n_routed_experts: missing",
+		`{"model_type": "dots1", "n_routed_experts": 8, "num_experts_per_tok": 2, "n_shared_experts": 1, "scoring_func": "softmax"}`: `scoring_func: "softmax" is not supported`,
+		`{"model_type": "falcon", "alibi": true}`: "alibi: true is not supported",
+		`{"model_type": "falcon", "new_decoder_architecture": true, "num_kv_heads": 1, "parallel_attn": false}`: "parallel_attn: false with new_decoder_architecture",
+		`{"model_type": "falcon", "num_ln_in_parallel_attn": 2}`:                                                "num_ln_in_parallel_attn: 2 without new_decoder_architecture",
+		`{"model_type": "falcon", "multi_query": false, "num_kv_heads": 1}`:                                     "num_kv_heads: 1 instead of 71",
+		`{"model_type": "olmo", "clip_qkv": 8}`:                                                                 "clip_qkv: 8 is not supported",
+		`{"model_type": "helium", "head_dim": 64}`:                                                              "head_dim: 20 heads of 64 are not the hidden size of 2560",
+		`{"model_type": "hunyuan_v1_moe", "num_experts": 4, "moe_topk": 5}`:                                     "moe_topk: 5 of 4 experts",
+		`{"model_type": "hunyuan_v1_moe", "num_experts": 4, "moe_topk": [2]}`:                                   "moe_topk: 1 numbers for 32 layers",
+		`{"model_type": "hunyuan_v1_dense", "rope_scaling": {"type": "dynamic", "factor": 1, "alpha": -1}}`:     "rope_scaling.alpha: -1 for 128 rotated dimensions",
+		`{"model_type": "nemotron", "partial_rotary_factor": 2}`:                                                "partial_rotary_factor: 2 of a head of 128",
+		`{"model_type": "phi", "head_dim": 32, "qk_layernorm": true}`:                                           "head_dim: 32 heads of 32 with norms",
+	} {
+		unsupported(t, config, want)
+	}
+}
+
 func unsupported(t *testing.T, config, want string) {
 	t.Helper()
 	_, err := newFrom(config)

@@ -17,6 +17,10 @@ func TestPaddingRow(t *testing.T) {
 		{`"model_type": "llama"`, 0},
 		{`"model_type": "olmo2"`, 2},
 		{`"model_type": "olmo2", "pad_token_id": null`, 0},
+		{`"model_type": "helium", "head_dim": 4`, 4},
+		{`"model_type": "hunyuan_v1_dense"`, 1},
+		{`"model_type": "olmo"`, 2},
+		{`"model_type": "falcon", "pad_token_id": 3`, 0},
 		{`"model_type": "phi3"`, 0}, // 32000 is none of the rows
 		{`"model_type": "gpt2", "pad_token_id": 3`, 0},
 	} {

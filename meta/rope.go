@@ -16,6 +16,7 @@ type ropeDefaults struct {
 	interleaved  bool
 	roundUp      bool           // an odd number of rotated dimensions becomes the next even one
 	proportional bool           // the type proportional is supported
+	alpha        bool           // a dynamic rope with alpha has a fixed base
 	scaling      map[string]any // of classes that scale without being told
 	headDim      int
 	context      int // max_position_embeddings
@@ -99,9 +100,11 @@ func (f *fields) ropeFrom(p *fields, nested bool, def ropeDefaults) *RopeSpec {
 		}
 		r.Original = f.size(original, r.Original)
 	}
-	if def.proportional && p.text("rope_type", "") == "proportional" {
+	switch {
+	case def.proportional && p.text("rope_type", "") == "proportional":
 		p.proportional(r)
-	} else {
+	case def.alpha && p.stretch(r):
+	default:
 		p.scaling(r, def.allLong)
 	}
 	return r
@@ -155,6 +158,29 @@ func (p *fields) proportional(r *RopeSpec) {
 	}
 	r.Type, r.Factor = RopeProportional, p.positive("factor", 1)
 	r.Angles = int(partial * float64(r.Dim) / 2)
+}
+
+// stretch multiplies the base of a dynamic rope that has alpha, once for all lengths. It reports whether
+// there is one.
+func (p *fields) stretch(r *RopeSpec) bool {
+	alpha := p.float("alpha", 0)
+	if alpha == 0 || p.ropeType() != "dynamic" {
+		return false
+	}
+	if r.Dim <= 2 || alpha < 0 {
+		p.fail("alpha", "%v for %d rotated dimensions is not supported", alpha, r.Dim)
+		return true
+	}
+	r.Theta *= math.Pow(alpha, float64(r.Dim)/float64(r.Dim-2))
+	return true
+}
+
+// ropeType returns the name of the type.
+func (p *fields) ropeType() string {
+	if !p.has("rope_type") {
+		return p.text("type", "default")
+	}
+	return p.text("rope_type", "default")
 }
 
 // required returns a number above 0 that has no default.

@@ -207,6 +207,10 @@ type MLPSpec struct {
 	Fused          string
 	FusedOrder     GateOrder
 	Act            Activation
+	// XIELU, "" for none, names a child with the numbers alpha_p and alpha_n (Params), beta and eps (Buffers)
+	// of the activation xIELU, which stands in place of Act: beta·x + softplus(alpha_p)·x² above 0, and
+	// beta·x + (beta + softplus(alpha_n))·(exp(min(x, eps)) - 1 - x) up to 0.
+	XIELU string
 	// GateScale multiplies the result of Gate, and Scale that of Down; 0 means 1.
 	GateScale, Scale float32
 }
@@ -234,6 +238,8 @@ const (
 	ActSigmoid
 	ActClampedSwiGLU // gpt-oss: (clamp(up)+1) · g·sigmoid(1.702 g)
 	ActReLU2         // relu2: the square of relu
+	// ActExpRest is exp(min(x, -limit)) - 1 - x for x up to 0, and 0 above: the curved part of xIELU.
+	ActExpRest
 )
 
 // MoESpec runs a mixture of experts.

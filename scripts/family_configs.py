@@ -4,6 +4,7 @@ A maker draws shapes and options from a random.Random and returns the contents o
 FAMILIES names the makers, each with the seeds of the committed fixtures.
 """
 from hybrid_configs import hybrids
+from plain_configs import plains
 
 SCALINGS = {
     "linear": dict(factor=2.5),
@@ -602,4 +603,5 @@ FAMILIES = {
     "qwen3_vl_moe": (lambda R: qwen3_vl(R, "qwen3_vl_moe"), [1, 2]),
     "kimi_k25": (kimi_k25, [1]),
     **hybrids(llama, wrap),
+    **plains(llama),
 }

@@ -137,7 +137,7 @@ def search(config, dtype, first, vocab):
     globals_of = base.prompt.__wrapped__.__globals__  # of the function within no_grad
     for seed in range(first, first + 60):
         model = build(config, dtype, seed)
-        globals_of["layers_of"] = lambda m: text_of(m).layers
+        globals_of["layers_of"] = lambda m: getattr(text_of(m), "layers", None) or text_of(m).h
         ids = torch.randint(3, vocab, (max(LENGTHS),), generator=torch.Generator().manual_seed(seed)).tolist()
         if in_double(config) and not well_conditioned(model, ids):
             continue

@@ -1,6 +1,6 @@
 """Writes dispatch/testdata/gguf: a small GGUF file for each architecture, with the tokens that transformers generates from
 the weights that the gguf package dequantises. Run it from the root of the repository with a Python that has torch,
-transformers and gguf: scripts/make-gguf-models.py [OUTPUT] [SEED]
+transformers and gguf: scripts/make-gguf-models.py [OUTPUT] [SEED] [MODEL...]
 
 The files are written by the gguf package, with its names of tensors and keys. What llama.cpp's converter changes in the
 weights (rows of queries and keys, norms, fused projections) is done here."""
@@ -139,12 +139,6 @@ def stacked(w, name, v):
     return plain(w, name, v)
 
 
-def gemma(w, name, v):
-    if name.endswith("norm.weight"):
-        return w.add(w.name(name), v + 1) - 1
-    return plain(w, name, v)
-
-
 def gpt_oss(w, name, v):
     layer = name.split(".")[2] if name.count(".") > 2 else ""
     at = f"blk.{layer}.ffn_"
@@ -176,6 +170,23 @@ def gpt2(w, name, v):
     return plain(w, name, v)
 
 
+def one_more(w, name, v):
+    """Norms whose weights lack 1 have it in files."""
+    if name.endswith("norm.weight"):
+        return w.add(w.name(name), v + 1) - 1
+    return plain(w, name, v)
+
+
+def hunyuan(w, name, v):
+    """Some names that the gguf package lacks, and the base of rope with its factor."""
+    layer = name.split(".")[2] if name.count(".") > 2 else ""
+    for part, to in (("gate.wg", "ffn_gate_inp"), ("shared_mlp.gate_proj", "ffn_gate_shexp"), ("shared_mlp.up_proj", "ffn_up_shexp"), ("shared_mlp.down_proj", "ffn_down_shexp"),
+                     ("query_layernorm", "attn_q_norm"), ("key_layernorm", "attn_k_norm")):
+        if part in name:
+            return w.add(f"blk.{layer}.{to}.weight", v)
+    return stacked(w, name, v)
+
+
 def neox(w, name, v):
     c = w.config
     if "query_key_value" in name:
@@ -184,6 +195,31 @@ def neox(w, name, v):
         got = w.add(w.name(name), q)
         return got.reshape(3, heads, c.hidden_size // heads, *v.shape[1:]).swapaxes(0, 1).reshape(v.shape)
     return plain(w, name, v)
+
+
+def falcon(w, name, v):
+    """Queries, keys and values of each key head are parts of one tensor in files."""
+    c = w.config
+    if "query_key_value" not in name:
+        return plain(w, name, v)
+    kv = c.num_kv_heads if c.new_decoder_architecture else 1
+    dim, each = c.hidden_size // c.num_attention_heads, c.num_attention_heads // kv
+    groups = v.reshape(kv, each + 2, dim, *v.shape[1:])
+    parts = [groups[:, :each], groups[:, each:each + 1], groups[:, each + 1:]]
+    got = w.add(w.name(name), np.concatenate([p.reshape(-1, *v.shape[1:]) for p in parts]))
+    back, at = [], 0
+    for p in parts:
+        n = p.shape[0] * p.shape[1] * dim
+        back.append(got[at:at + n].reshape(p.shape))
+        at += n
+    return np.concatenate(back, axis=1).reshape(v.shape)
+
+
+def falcon_keys(f, c):
+    common(f, c)
+    f.add_feed_forward_length(c.ffn_hidden_size)
+    f.add_head_count_kv(c.num_kv_heads if c.new_decoder_architecture else 1)
+    f.add_layer_norm_eps(c.layer_norm_epsilon)
 
 
 def deepseek_keys(f, c):
@@ -231,8 +267,22 @@ def llama3_freqs(w):
     w.add("rope_freqs.weight", np.array(factors, dtype=np.float32))
 
 
+def rms_of(field):
+    """The epsilon of torch's norms, beside the key that llama_keys writes."""
+    def run(f, c):
+        c.rms_norm_eps = getattr(c, field)
+        f.add_layer_norm_eps(c.rms_norm_eps)
+    return run
+
+
+def stretched(f, c):
+    p = c.rope_parameters
+    f.add_rope_freq_base(p["rope_theta"] * p["alpha"] ** (HEAD / (HEAD - 2)))
+
+
 A = gguf.MODEL_ARCH
 NO_HEAD = {k: v for k, v in BASE.items() if k != "head_dim"}
+NO_KV = {k: v for k, v in NO_HEAD.items() if k not in ("num_key_value_heads", "intermediate_size")}
 FOURTH_FULL = ["sliding_attention"] * 3 + ["full_attention"]
 FLOATS, SHORT = [T.F16, T.BF16, T.F32], [T.Q8_0, T.Q4_0, T.Q4_1, T.Q5_0, T.Q5_1, T.IQ4_NL, T.BF16]
 LONG = [T.Q2_K, T.Q3_K, T.Q4_K, T.Q5_K, T.Q6_K, T.IQ4_XS, T.IQ2_XXS, T.IQ2_XS, T.IQ2_S, T.IQ3_XXS, T.IQ3_S]
@@ -259,9 +309,9 @@ MODELS = {
     "qwen3moe": (A.QWEN3MOE, dict(BASE, model_type="qwen3_moe", num_experts=4, num_experts_per_tok=2, moe_intermediate_size=64, norm_topk_prob=True),
                  also(llama_keys, lambda f, c: experts_keys(f, c, 4, 2, 64)), stacked, SHORT),
     "gemma2": (A.GEMMA2, dict(BASE, model_type="gemma2", query_pre_attn_scalar=HEAD, sliding_window=8, tie_word_embeddings=True),
-               also(llama_keys, lambda f, c: (f.add_attn_logit_softcapping(50.0), f.add_final_logit_softcapping(30.0), f.add_sliding_window(8))), gemma, SHORT),
+               also(llama_keys, lambda f, c: (f.add_attn_logit_softcapping(50.0), f.add_final_logit_softcapping(30.0), f.add_sliding_window(8))), one_more, SHORT),
     "gemma3": (A.GEMMA3, dict(BASE, model_type="gemma3_text", query_pre_attn_scalar=HEAD, sliding_window=8, tie_word_embeddings=True, num_hidden_layers=7),
-               also(llama_keys, lambda f, c: (f.add_rope_freq_base(1e6), f.add_sliding_window(8))), gemma, SHORT),
+               also(llama_keys, lambda f, c: (f.add_rope_freq_base(1e6), f.add_sliding_window(8))), one_more, SHORT),
     "phi3": (A.PHI3, dict({k: v for k, v in BASE.items() if k != "head_dim"}, model_type="phi3", pad_token_id=0, sliding_window=16),
              also(llama_keys, lambda f, c: f.add_sliding_window(16)), plain, SHORT),
     "gpt-oss": (A.GPT_OSS, dict(BASE, model_type="gpt_oss", num_local_experts=4, num_experts_per_tok=2, sliding_window=8, intermediate_size=64, attention_bias=True,
@@ -285,7 +335,7 @@ MODELS = {
                       f.add_parallel_residual(False))), plain, SHORT),
     "starcoder2": (A.STARCODER2, dict({k: v for k, v in BASE.items() if k != "head_dim"}, model_type="starcoder2", sliding_window=None),
                    also(lambda f, c: setattr(c, "rms_norm_eps", 1e-5), llama_keys, lambda f, c: f.add_layer_norm_eps(c.norm_epsilon)), plain, SHORT),
-    "gemma": (A.GEMMA, dict(BASE, model_type="gemma", tie_word_embeddings=True), llama_keys, gemma, SHORT),
+    "gemma": (A.GEMMA, dict(BASE, model_type="gemma", tie_word_embeddings=True), llama_keys, one_more, SHORT),
     "qwen2moe": (A.QWEN2MOE, dict(BASE, model_type="qwen2_moe", num_experts=4, num_experts_per_tok=2, moe_intermediate_size=64, shared_expert_intermediate_size=96,
                  norm_topk_prob=False), also(llama_keys, lambda f, c: (experts_keys(f, c, 4, 2, 64), f.add_expert_shared_feed_forward_length(96))), stacked, SHORT),
     "olmoe": (A.OLMOE, dict({k: v for k, v in BASE.items() if k != "head_dim"}, model_type="olmoe", num_experts=4, num_experts_per_tok=2, norm_topk_prob=False),
@@ -320,6 +370,21 @@ MODELS = {
                 rope_parameters=dict(rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.5)),
                 also(llama_keys, lambda f, c: (experts_keys(f, c, 8, 2, 32), f.add_rope_dimension_count(8), f.add_expert_shared_count(1), f.add_leading_dense_block_count(1),
                      f.add_expert_weights_scale(1.5), f.add_expert_weights_norm(True), f.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID))), stacked, SHORT),
+    "arcee": (A.ARCEE, dict(BASE, model_type="arcee"), llama_keys, permuted, SHORT),
+    "phi2": (A.PHI2, dict(NO_HEAD, model_type="phi", partial_rotary_factor=0.5), also(rms_of("layer_norm_eps"), llama_keys, lambda f, c: f.add_rope_dimension_count(8)), plain, SHORT),
+    "nemotron": (A.NEMOTRON, dict(BASE, model_type="nemotron", partial_rotary_factor=0.5), also(rms_of("norm_eps"), llama_keys, lambda f, c: f.add_rope_dimension_count(8)),
+                 one_more, SHORT),
+    "hunyuan-dense": (A.HUNYUAN_DENSE, dict(BASE, model_type="hunyuan_v1_dense", rope_parameters=dict(rope_type="dynamic", rope_theta=10000.0, alpha=100.0, factor=1.0)),
+                      also(llama_keys, stretched), hunyuan, SHORT),
+    "hunyuan-moe": (A.HUNYUAN_MOE, dict(BASE, model_type="hunyuan_v1_moe", num_experts=4, moe_topk=2, rope_parameters=dict(rope_type="dynamic", rope_theta=10000.0, alpha=100.0, factor=1.0)),
+                    also(llama_keys, stretched, lambda f, c: (experts_keys(f, c, 4, 2, INNER), f.add_expert_shared_feed_forward_length(INNER))), hunyuan, SHORT),
+    "falcon-shared": (A.FALCON, dict(NO_KV, model_type="falcon", ffn_hidden_size=INNER), falcon_keys, falcon, SHORT),
+    "falcon-grouped": (A.FALCON, dict(NO_KV, model_type="falcon", ffn_hidden_size=INNER, new_decoder_architecture=True, num_kv_heads=2), falcon_keys, falcon, SHORT),
+    "olmo": (A.OLMO, dict(NO_HEAD, model_type="olmo"), also(lambda f, c: setattr(c, "rms_norm_eps", 1e-5), llama_keys, lambda f, c: f.add_layer_norm_eps(1e-5)), permuted, SHORT),
+    "dots1": (A.DOTS1, dict(BASE, model_type="dots1", num_hidden_layers=3, n_shared_experts=1, n_routed_experts=8, num_experts_per_tok=2, moe_intermediate_size=32,
+              first_k_dense_replace=1, norm_topk_prob=True, routed_scaling_factor=1.5, pad_token_id=0),
+              also(llama_keys, lambda f, c: (experts_keys(f, c, 8, 2, 32), f.add_expert_shared_count(1), f.add_leading_dense_block_count(1), f.add_expert_weights_scale(1.5),
+                   f.add_expert_weights_norm(True), f.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID))), stacked, SHORT),
 }
 
 
@@ -358,5 +423,5 @@ def write(name):
 
 
 OUT.mkdir(parents=True, exist_ok=True)
-for model in MODELS:
+for model in sys.argv[3:] or MODELS:
     write(model)

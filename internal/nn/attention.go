@@ -88,10 +88,7 @@ func (c *compiler) projections(n Node, a *attention, in int) (err error) {
 	if s.Fused != "" {
 		a.fused, err = c.linearNamed(n, "fused projection", s.Fused, in, a.qw+a.kw+a.vw)
 		if s.FusedOrder == meta.FusedPerHead {
-			if s.Heads != s.KVHeads {
-				return at(n.Path, "a projection fused by head with %d query and %d key heads", s.Heads, s.KVHeads)
-			}
-			c.program.heads = max(c.program.heads, s.Heads)
+			c.program.heads = max(c.program.heads, s.KVHeads)
 		}
 		return err
 	}
@@ -217,18 +214,19 @@ func (a *attention) project(c *Context, x tensor.Tensor) (q, k, v tensor.Tensor)
 	return q, k, v
 }
 
-// unfuse sorts a projection whose rows are laid out head by head. Seen as one row for
-// each token and head, queries, keys and values are ranges of columns.
+// unfuse sorts a projection whose rows are laid out key head by key head. Seen as one row for
+// each token and key head, queries, keys and values are ranges of columns.
 func (a *attention) unfuse(c *Context, all, q, k, v tensor.Tensor) {
 	if c.err != nil {
 		return
 	}
 	s := a.spec
-	n, dim := all.Rows()*s.Heads, s.HeadDim
-	all = matrix(all, n, 2*dim+s.ValueDim)
-	c.copyRows(matrix(q, n, dim), all.Columns(0, dim))
-	c.copyRows(matrix(k, n, dim), all.Columns(dim, 2*dim))
-	c.copyRows(matrix(v, n, s.ValueDim), all.Columns(2*dim, 2*dim+s.ValueDim))
+	n, dim := all.Rows()*s.KVHeads, s.HeadDim
+	queries := s.Heads / s.KVHeads * dim
+	all = matrix(all, n, queries+dim+s.ValueDim)
+	c.copyRows(matrix(q, n, queries), all.Columns(0, queries))
+	c.copyRows(matrix(k, n, dim), all.Columns(queries, queries+dim))
+	c.copyRows(matrix(v, n, s.ValueDim), all.Columns(queries+dim, queries+dim+s.ValueDim))
 }
 
 func (a *attention) scratch(rows int) int {

@@ -9,6 +9,7 @@ import (
 type mlp struct {
 	path        string
 	act         meta.Activation
+	xielu       *xielu  // in place of act; nil for none
 	gate, up    *linear // or fused; without a gate, act applies to up
 	fused, down *linear
 	interleaved bool
@@ -50,6 +51,9 @@ func (c *compiler) mlp(n Node, in int) (*mlp, error) {
 			c.usedNext(m.up)
 		}
 	}
+	if m.xielu, err = c.xielu(n, s.XIELU); err != nil {
+		return nil, err
+	}
 	m.down, err = c.linearNamed(n, "down", s.Down, m.inner, 0)
 	return m, err
 }
@@ -84,8 +88,10 @@ func (m *mlp) open(c scope, x tensor.Tensor) (gate, up tensor.Tensor) {
 // close computes dst from the results of open.
 func (m *mlp) close(c scope, dst, gate, up tensor.Tensor) {
 	c.scale(gate, m.gateScale)
-	y := c.arena.spare(gate)
-	if c.err == nil {
+	y := gate
+	if m.xielu != nil {
+		m.xielu.apply(c.Context, y)
+	} else if y = c.arena.spare(gate); c.err == nil {
 		c.backend.Gate(y, gate, up, m.act, 0)
 	}
 	m.down.compute(c, dst, y, 0)
@@ -95,7 +101,11 @@ func (m *mlp) scratch(rows int) int {
 	if m.fused != nil && !m.interleaved {
 		return floats(rows, 2*m.inner)
 	}
-	return 2 * floats(rows, m.inner)
+	n := 2 * floats(rows, m.inner)
+	if m.xielu != nil {
+		n += 2 * floats(rows, m.inner)
+	}
+	return n
 }
 
 func (m *mlp) cols() int { return m.down.cols() }

@@ -150,11 +150,11 @@ func (r reference) attention(m *meta.Module, x rows) rows {
 		}
 	default:
 		for i, all := range r.linear(m.Find(s.Fused), x) {
-			for len(all) > 0 {
-				q[i] = append(q[i], all[:s.HeadDim]...)
-				k[i] = append(k[i], all[s.HeadDim:2*s.HeadDim]...)
-				v[i] = append(v[i], all[2*s.HeadDim:2*s.HeadDim+s.ValueDim]...)
-				all = all[2*s.HeadDim+s.ValueDim:]
+			for n := s.Heads / s.KVHeads * s.HeadDim; len(all) > 0; {
+				q[i] = append(q[i], all[:n]...)
+				k[i] = append(k[i], all[n:n+s.HeadDim]...)
+				v[i] = append(v[i], all[n+s.HeadDim:n+s.HeadDim+s.ValueDim]...)
+				all = all[n+s.HeadDim+s.ValueDim:]
 			}
 		}
 	}

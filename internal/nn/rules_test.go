@@ -109,7 +109,7 @@ func experts(b *meta.Builder, s meta.MoESpec, bias bool) *meta.Builder {
 }
 
 func blockCases() []blockCase {
-	return slices.Concat(wiringCases(), headNormCases(), projectionCases(), expertCases())
+	return slices.Concat(wiringCases(), headNormCases(), projectionCases(), groupedCases(), expertCases())
 }
 
 func wiringCases() []blockCase {
@@ -263,6 +263,22 @@ func latentAttention(b *meta.Builder, qDown string) {
 	rmsNorm(a, "kv_norm", rank, 1e-6, 0)
 	a.Linear("kv_up", rank, heads*(nope+value), false)
 	a.Linear("o", heads*value, testWidth, false)
+}
+
+func groupedCases() []blockCase {
+	return []blockCase{
+		{"fused by key head, shared by two query heads", func(b *meta.Builder) {
+			preNorms(b, meta.BlockSpec{})
+			s := attentionSpec()
+			s.Fused, s.FusedOrder, s.KVHeads = "qkv", meta.FusedPerHead, 2
+			a := b.Child("attn", "Attention").Runs(meta.KindAttention, &s)
+			a.Linear("qkv", testWidth, 48, true)
+			a.Linear("o", 24, testWidth, true)
+			m := b.Child("mlp", "MLP").Runs(meta.KindMLP, &meta.MLPSpec{Up: "up", Down: "down", Act: meta.ActGELU})
+			m.Linear("up", testWidth, 30, true)
+			m.Linear("down", 30, testWidth, true)
+		}, []int{24, 5}},
+	}
 }
 
 func expertCases() []blockCase {

@@ -39,7 +39,7 @@ func (b *Backend) Gate(dst, g, up tensor.Tensor, act meta.Activation, limit floa
 			return
 		}
 	}
-	if act > meta.ActReLU2 {
+	if act > meta.ActExpRest {
 		b.fail("gate: unknown activation %d", act)
 		return
 	}
@@ -88,6 +88,10 @@ func (op *gate) row(dst, g, up, scratch []float32) {
 	case meta.ActTanh:
 		copy(dst, g)
 		op.set.Vector.Tanh(dst, 1, 1)
+	case meta.ActExpRest:
+		for i, v := range g {
+			dst[i] = expRest(v, op.limit)
+		}
 	default:
 		for i, v := range g {
 			dst[i] = float32(activate(op.act, float64(v)))
@@ -96,6 +100,14 @@ func (op *gate) row(dst, g, up, scratch []float32) {
 	if up != nil {
 		op.set.Vector.Times(dst, up)
 	}
+}
+
+// expRest is exp(min(x, -limit)) - 1 - x for x up to 0.
+func expRest(x, limit float32) float32 {
+	if x > 0 {
+		return 0
+	}
+	return float32(math.Expm1(min(float64(x), -float64(limit))) - float64(x))
 }
 
 // clamped is gpt-oss's gate: g = min(gate, limit), (clamp(up, ±limit) + 1) · g·σ(1.702 g).

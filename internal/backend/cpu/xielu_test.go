@@ -1,0 +1,27 @@
+package cpu
+
+import (
+	"math"
+	"testing"
+)
+
+// TestExpRest compares the curved part of xIELU with its definition in float64, on both sides of 0 and of
+// the limit, and far out.
+func TestExpRest(t *testing.T) {
+	inf, nan := float32(math.Inf(1)), float32(math.NaN())
+	for _, limit := range []float32{0, 1e-6, 0.25, -0.5} {
+		for _, x := range []float32{-inf, -3e38, -100, -1, -0.3, -0.2, -1e-3, -1e-7, 0, 1e-30, 2, inf, nan} {
+			want := 0.0
+			if !(x > 0) {
+				want = math.Exp(math.Min(float64(x), -float64(limit))) - 1 - float64(x)
+			}
+			got := float64(expRest(x, limit))
+			if math.IsNaN(want) != math.IsNaN(got) || math.Abs(got-want) > 1e-6*math.Abs(want)+1e-12 && !math.IsInf(want, 1) {
+				t.Errorf("expRest(%g, %g) = %g, want %g", x, limit, got, want)
+			}
+			if math.IsInf(want, 1) && !math.IsInf(got, 1) {
+				t.Errorf("expRest(%g, %g) = %g, want an infinity", x, limit, got)
+			}
+		}
+	}
+}

@@ -1,0 +1,126 @@
+"""Configs of small models of further decoders, for make-family-fixtures.py.
+
+PLAINS is the part of family_configs.FAMILIES for these families.
+"""
+
+ACTS = ["gelu", "gelu_pytorch_tanh", "relu", "silu"]
+
+
+def partial(R, c, *choices):
+    if R.random() < 0.6:
+        (c["rope_parameters"] if "rope_parameters" in c else c)["partial_rotary_factor"] = R.choice(choices)
+    return c
+
+
+def arcee(R, llama):
+    c = llama(R, "arcee")
+    c.update(attention_bias=R.random() < 0.4, mlp_bias=R.random() < 0.4)
+    return c
+
+
+def nemotron(R, llama):
+    c = partial(R, llama(R, "nemotron", ropes=("default", "default", "linear", "yarn"), dims=(8, 12, 16)), 0.5, 1.0)
+    c["norm_eps"] = c.pop("rms_norm_eps")
+    if "head_dim" in c:
+        c["head_dim"] = R.choice([8, 12])
+    c.update(attention_bias=R.random() < 0.4, mlp_bias=R.random() < 0.4)
+    return c
+
+
+def phi(R, llama):
+    c = partial(R, llama(R, "phi", head_dim=False, ropes=("default", "default", "linear", "yarn"), dims=(8, 12, 16)), 0.5, 1.0)
+    c["layer_norm_eps"] = c.pop("rms_norm_eps")
+    c["qk_layernorm"] = R.random() < 0.5
+    return c
+
+
+def helium(R, llama):
+    c = llama(R, "helium", head_dim=False)
+    c.update(head_dim=c["hidden_size"] // c["num_attention_heads"], attention_bias=R.random() < 0.4, mlp_bias=R.random() < 0.4)
+    return c
+
+
+def hunyuan(R, llama, moe):
+    c = llama(R, "hunyuan_v1_moe" if moe else "hunyuan_v1_dense", ropes=("default", "default", "linear"))
+    c.setdefault("head_dim", R.choice([6, 8, 14]))
+    c["attention_bias"] = R.random() < 0.3
+    if R.random() < 0.6:
+        scaling = dict(alpha=R.choice([3.0, 1000.0]), factor=1.0)
+        if "rope_parameters" in c:
+            c["rope_parameters"] = dict(rope_type="dynamic", rope_theta=10000.0, **scaling)
+        else:
+            c["rope_scaling"] = dict(type="dynamic", beta_fast=32, beta_slow=1, mscale=1.0, mscale_all_dim=1.0, **scaling)
+    if moe:
+        c["num_experts"] = R.choice([4, 6])
+        c["moe_topk"] = R.choice([2, [R.choice([1, 2, 3]) for _ in range(c["num_hidden_layers"])]])
+    return c
+
+
+def dots1(R, llama):
+    c = llama(R, "dots1")
+    groups = R.choice([1, 1, 2])
+    c.update(n_routed_experts=R.choice([4, 6]), num_experts_per_tok=2, n_shared_experts=R.choice([1, 2]), moe_intermediate_size=R.choice([10, 12]),
+             first_k_dense_replace=R.choice([0, 1]), n_group=groups, topk_group=1, norm_topk_prob=R.random() < 0.7,
+             routed_scaling_factor=R.choice([1.0, 2.5]), attention_bias=R.random() < 0.3, sliding_window=R.choice([None, 8]),
+             scoring_func=R.choice(["noaux_tc", "sigmoid"]))
+    if R.random() < 0.5:
+        c["max_window_layers"] = 1
+    elif c["sliding_window"]:
+        c["layer_types"] = ["sliding_attention", "full_attention", "sliding_attention"][:c["num_hidden_layers"]]
+    return c
+
+
+def apertus(R, llama):
+    c = llama(R, "apertus", ropes=("llama3", "llama3", "default", "linear"))
+    c["attention_bias"] = R.random() < 0.3
+    if R.random() < 0.8:
+        c["hidden_act"] = "xielu"
+    return c
+
+
+def olmo(R, llama):
+    c = llama(R, "olmo", head_dim=False)
+    c.pop("rms_norm_eps")
+    c["attention_bias"] = R.random() < 0.3
+    return c
+
+
+def falcon(R, llama, form):
+    """The forms are that of 7B (one key head), of 40B (grouped) and of models without sharing."""
+    c = llama(R, "falcon", head_dim=False, ropes=("default", "default", "linear", "yarn"))
+    for name in ("rms_norm_eps", "num_key_value_heads", "intermediate_size", "hidden_act"):
+        c.pop(name, None)
+    heads = c["num_attention_heads"]
+    c.update(layer_norm_epsilon=R.choice([1e-5, 1e-3]), bias=R.random() < 0.4, alibi=False, ffn_hidden_size=R.choice([None, 20, 36]),
+             activation=R.choice(["gelu", "gelu", "relu"]), new_decoder_architecture=form == "grouped", multi_query=form != "own")
+    if form == "grouped":
+        c.update(num_kv_heads=R.choice([k for k in (1, 2, 3, 4) if heads % k == 0]), num_ln_in_parallel_attn=R.choice([1, 2]))
+    else:
+        c.update(parallel_attn=R.random() < 0.5, num_kv_heads=R.choice([None, heads]) if form == "own" else R.choice([None, 1, heads]))
+    return c
+
+
+def persimmon(R, llama):
+    c = partial(R, llama(R, "persimmon", head_dim=False, ropes=("default", "default", "linear"), dims=(8, 12, 16)), 0.5, 1.0)
+    c.pop("num_key_value_heads")
+    c["layer_norm_eps"] = c.pop("rms_norm_eps")
+    c["qk_layernorm"] = R.random() < 0.6
+    return c
+
+
+def plains(llama):
+    return {
+        "arcee": (lambda R: arcee(R, llama), [1, 2]),
+        "nemotron": (lambda R: nemotron(R, llama), [1, 2]),
+        "phi": (lambda R: phi(R, llama), [1, 2, 3]),
+        "helium": (lambda R: helium(R, llama), [1]),
+        "hunyuan_v1_dense": (lambda R: hunyuan(R, llama, False), [1, 2]),
+        "hunyuan_v1_moe": (lambda R: hunyuan(R, llama, True), [1, 2]),
+        "apertus": (lambda R: apertus(R, llama), [1, 2, 3]),
+        "olmo": (lambda R: olmo(R, llama), [1, 2]),
+        "falcon_own": (lambda R: falcon(R, llama, "own"), [1]),
+        "falcon_shared": (lambda R: falcon(R, llama, "shared"), [1, 2]),
+        "falcon_grouped": (lambda R: falcon(R, llama, "grouped"), [1, 2]),
+        "persimmon": (lambda R: persimmon(R, llama), [1, 2]),
+        "dots1": (lambda R: dots1(R, llama), [1, 2]),
+    }
