@@ -46,6 +46,14 @@ func (t *tree) formatOf(s TensorSource) QuantFormat {
 // conform changes the specs below root to the checkpoint's conventions.
 func (c Conventions) conform(root *Module) {
 	ropes := map[*RopeSpec]*RopeSpec{}
+	linear := func(m *Module, name string) *LinearSpec {
+		if child := m.Find(name); name != "" && child != nil {
+			if spec, ok := child.Spec.(*LinearSpec); ok {
+				return spec
+			}
+		}
+		return new(LinearSpec) // nothing to mark
+	}
 	for _, m := range root.Walk() {
 		switch spec := m.Spec.(type) {
 		case *NormSpec:
@@ -53,12 +61,17 @@ func (c Conventions) conform(root *Module) {
 				spec.Offset = 0
 			}
 		case *AttentionSpec:
+			if c.FusedInParts && spec.FusedOrder != FusedQKV {
+				linear(m, spec.Fused).Reordered = true
+			}
 			if c.FusedInParts {
 				spec.FusedOrder = FusedQKV
 			}
 			if !c.RopePairs || spec.Rope == nil || spec.Rope.Interleaved {
 				continue
 			}
+			linear(m, spec.Q).PairRows, linear(m, spec.K).PairRows = spec.HeadDim, spec.HeadDim
+			linear(m, spec.Fused).Reordered = true
 			if ropes[spec.Rope] == nil {
 				pairs := *spec.Rope
 				pairs.Interleaved = true

@@ -289,6 +289,11 @@ const (
 type LinearSpec struct {
 	In, Out    int
 	Transposed bool
+	// PairRows is the rows of a head, if the checkpoint has each head's rows in the order of
+	// [Conventions].RopePairs: row i+HeadDim/2 behind row i. 0 is the order of transformers.
+	PairRows int
+	// Reordered says that the checkpoint has the rows in another order than transformers.
+	Reordered bool
 }
 
 // EmbeddingSpec is a table lookup, weight [Rows, Dim].

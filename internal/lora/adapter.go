@@ -148,6 +148,9 @@ func pairs(file *loader.Checkpoint, root *meta.Module, targets []Target) ([]Pair
 		if t.Experts > 0 {
 			list[i].B = t.stack(list[i].B)
 		}
+		if t.pairRows > 0 {
+			list[i].B = t.paired(list[i].B, true)
+		}
 		used += 2
 	}
 	if used == file.Len() {

@@ -21,6 +21,7 @@ type Target struct {
 	Rank       int
 	Scale      float32 // of B·A
 	Transposed bool    // the weight is [In, Out]
+	pairRows   int     // as of meta.LinearSpec, in the order of which B is in memory
 	depth      int     // parameters of the module that PEFT wraps outside this one
 
 	param *meta.Param
@@ -175,7 +176,10 @@ func (m *matcher) target(path string, node *meta.Module) (Target, error) {
 	if p == nil {
 		return Target{}, errors.New("the linear map has no weight")
 	}
-	t := Target{Path: path, Param: p.Name, In: s.In, Out: s.Out, Transposed: s.Transposed, param: p}
+	t := Target{Path: path, Param: p.Name, In: s.In, Out: s.Out, Transposed: s.Transposed, pairRows: s.PairRows, param: p}
+	if s.Reordered {
+		return t, errors.New("target_modules names it, but this file has its rows in another order than the adapter: use the model's safetensors files")
+	}
 	m.size(&t, path)
 	return t, nil
 }

@@ -22,6 +22,9 @@ func (a *Adapter) Save(dir string) error {
 		if p.Experts > 0 {
 			b = p.unstack(b)
 		}
+		if p.pairRows > 0 {
+			b = p.paired(b, false)
+		}
 		tensors = append(tensors, named(p.Name("A"), p.A), named(p.Name("B"), b))
 	}
 	if err := loader.Save(dir, slices.Values(tensors), loader.SaveOptions{Stem: stem}); err != nil {

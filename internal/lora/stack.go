@@ -38,3 +38,21 @@ func copyElement(dst tensor.Tensor, i int, src tensor.Tensor, j int) {
 	n := dst.DType.Bits() / 8
 	copy(dst.Data[i*n:(i+1)*n], src.Data[j*n:])
 }
+
+// paired returns B with the rows of each head in the order of a file that rotates neighbours: row
+// i+pairRows/2 behind row i. Without into, it is the inverse.
+func (t *Target) paired(b tensor.Tensor, into bool) tensor.Tensor {
+	out := t.empty(b, b.Rows(), b.Cols())
+	half := t.pairRows / 2
+	for row := range b.Rows() {
+		head, i := row-row%t.pairRows, row%t.pairRows
+		file, theirs := head+2*(i%half)+i/half, row
+		if !into {
+			file, theirs = theirs, file
+		}
+		for c := range b.Cols() {
+			copyElement(out, file*b.Cols()+c, b, theirs*b.Cols()+c)
+		}
+	}
+	return out
+}
