@@ -17,10 +17,10 @@ type architecture struct {
 	build     func(*fields, *Builder)
 }
 
-// architectures returns the table of supported architectures. Each has one line here, or among those of
-// Qwen, and one file.
+// architectures returns the table of supported architectures. Each has one line, here or in the parts of
+// families with many generations, and one file.
 func architectures() []architecture {
-	return append(qwens(), []architecture{
+	return append(slices.Concat(qwens(), gemmas(), glms(), olmos()), []architecture{
 		{"apertus", "ApertusForCausalLM", "model", "ApertusDecoderLayer", 1, []int{2}, apertus},
 		{"arcee", "ArceeForCausalLM", "model", "ArceeDecoderLayer", 128000, []int{128001}, arcee},
 		{"cohere", "CohereForCausalLM", "model", "CohereDecoderLayer", 5, []int{255001}, cohere},
@@ -31,16 +31,9 @@ func architectures() []architecture {
 		{"ernie4_5", "Ernie4_5ForCausalLM", "model", "Ernie4_5DecoderLayer", 1, []int{2}, ernie45},
 		{"ernie4_5_moe", "Ernie4_5_MoeForCausalLM", "model", "Ernie4_5_MoeDecoderLayer", 1, []int{2}, ernie45MoE},
 		{"exaone4", "Exaone4ForCausalLM", "model", "Exaone4DecoderLayer", 0, []int{2}, exaone4},
+		{"exaone_moe", "ExaoneMoeForCausalLM", "model", "ExaoneMoeDecoderLayer", 1, []int{53}, exaoneMoE},
 		{"falcon", "FalconForCausalLM", "transformer", "FalconDecoderLayer", 11, []int{11}, falcon},
 		{"falcon_h1", "FalconH1ForCausalLM", "model", "FalconH1DecoderLayer", 1, []int{2}, falconH1},
-		{"gemma", "GemmaForCausalLM", "model", "GemmaDecoderLayer", 2, []int{1}, gemma1},
-		{"gemma2", "Gemma2ForCausalLM", "model", "Gemma2DecoderLayer", 2, []int{1}, gemma2},
-		{"gemma3_text", "Gemma3ForCausalLM", "model", "Gemma3DecoderLayer", 2, []int{1}, gemma3},
-		{"gemma4_text", "Gemma4ForCausalLM", "model", "Gemma4TextDecoderLayer", 2, []int{1}, gemma4},
-		{"glm", "GlmForCausalLM", "model", "GlmDecoderLayer", -1, []int{151329, 151336, 151338}, glm},
-		{"glm4", "Glm4ForCausalLM", "model", "Glm4DecoderLayer", -1, []int{151329, 151336, 151338}, glm4},
-		{"glm4_moe", "Glm4MoeForCausalLM", "model", "Glm4MoeDecoderLayer", -1, nil, glm4MoE},
-		{"glm4_moe_lite", "Glm4MoeLiteForCausalLM", "model", "Glm4MoeLiteDecoderLayer", 0, []int{1}, glm4MoELite},
 		{"gpt2", "GPT2LMHeadModel", "transformer", "GPT2Block", 50256, []int{50256}, gpt2},
 		{"gpt_neox", "GPTNeoXForCausalLM", "gpt_neox", "GPTNeoXLayer", 0, []int{2}, gptNeoX},
 		{"gpt_oss", "GptOssForCausalLM", "model", "GptOssDecoderLayer", -1, nil, gptOSS},
@@ -52,6 +45,8 @@ func architectures() []architecture {
 		{"hunyuan_v1_moe", "HunYuanMoEV1ForCausalLM", "model", "HunYuanMoEV1DecoderLayer", 1, []int{2}, hunyuanMoE},
 		{"hy_v3", "HYV3ForCausalLM", "model", "HYV3DecoderLayer", -1, nil, hyV3},
 		// Kimi K2's config is DeepSeek-V3's to the letter.
+		{"internlm3", "LlamaForCausalLM", "model", "LlamaDecoderLayer", 1, []int{2}, internLM3},
+		{"iquestcoder", "LlamaForCausalLM", "model", "LlamaDecoderLayer", 1, []int{2}, iquestCoder},
 		{"kimi_k2", "DeepseekV3ForCausalLM", "model", "DeepseekV3DecoderLayer", 0, []int{1}, deepseekV3},
 		{"lfm2", "Lfm2ForCausalLM", "model", "Lfm2DecoderLayer", 1, []int{2}, lfm2},
 		{"lfm2_moe", "Lfm2MoeForCausalLM", "model", "Lfm2MoeDecoderLayer", 1, []int{2}, lfm2MoE},
@@ -59,28 +54,26 @@ func architectures() []architecture {
 		{"llama4_text", "Llama4ForCausalLM", "language_model", "Llama4TextDecoderLayer", 1, []int{2}, llama4},
 		{"mamba2", "Mamba2ForCausalLM", "backbone", "Mamba2Block", 0, []int{2}, mamba2},
 		{"minimax_m2", "MiniMaxM2ForCausalLM", "model", "MiniMaxM2DecoderLayer", 200034, []int{200020}, minimaxM2},
+		{"ministral", "MinistralForCausalLM", "model", "MinistralDecoderLayer", 1, []int{2}, ministral},
 		{"ministral3", "Ministral3ForCausalLM", "model", "Ministral3DecoderLayer", 1, []int{2}, ministral3},
 		{"mimo_v2_flash", "MiMoV2FlashForCausalLM", "model", "MiMoV2FlashDecoderLayer", 1, nil, mimoV2Flash},
 		{"mistral", "MistralForCausalLM", "model", "MistralDecoderLayer", 1, []int{2}, mistral},
 		{"mixtral", "MixtralForCausalLM", "model", "MixtralDecoderLayer", 1, []int{2}, mixtral},
 		{"nemotron", "NemotronForCausalLM", "model", "NemotronDecoderLayer", 2, []int{3}, nemotron4},
 		{"nemotron_h", "NemotronHForCausalLM", "model", "NemotronHBlock", 1, []int{2}, nemotronH},
-		{"olmo", "OlmoForCausalLM", "model", "OlmoDecoderLayer", -1, []int{50279}, olmo},
-		{"olmo2", "Olmo2ForCausalLM", "model", "Olmo2DecoderLayer", -1, []int{50279}, olmo2},
-		{"olmo3", "Olmo3ForCausalLM", "model", "Olmo3DecoderLayer", -1, []int{50279}, olmo3},
-		{"olmoe", "OlmoeForCausalLM", "model", "OlmoeDecoderLayer", -1, []int{50279}, olmoe},
 		{"persimmon", "PersimmonForCausalLM", "model", "PersimmonDecoderLayer", 1, []int{2}, persimmon},
 		{"phi", "PhiForCausalLM", "model", "PhiDecoderLayer", 1, []int{2}, phi},
 		{"phi3", "Phi3ForCausalLM", "model", "Phi3DecoderLayer", 1, []int{32000}, phi3},
 		{"phimoe", "PhimoeForCausalLM", "model", "PhimoeDecoderLayer", 1, []int{2}, phiMoE},
 		{"seed_oss", "SeedOssForCausalLM", "model", "SeedOssDecoderLayer", 0, []int{2}, seedOSS},
 		{"smollm3", "SmolLM3ForCausalLM", "model", "SmolLM3DecoderLayer", 128000, []int{128001}, smollm3},
+		{"solar_open", "SolarOpenForCausalLM", "model", "SolarOpenDecoderLayer", -1, nil, solarOpen},
 		{"stablelm", "StableLmForCausalLM", "model", "StableLmDecoderLayer", 0, []int{0}, stableLM},
 		{"starcoder2", "Starcoder2ForCausalLM", "model", "Starcoder2DecoderLayer", 50256, []int{50256}, starcoder2},
 	}...)
 }
 
-// qwens returns the part of the table with Qwen's models.
+// qwens returns Qwen's models of the table.
 func qwens() []architecture {
 	return []architecture{
 		{"qwen2", "Qwen2ForCausalLM", "model", "Qwen2DecoderLayer", -1, nil, qwen2},
@@ -94,6 +87,37 @@ func qwens() []architecture {
 		{"qwen3_next", "Qwen3NextForCausalLM", "model", "Qwen3NextDecoderLayer", -1, nil, qwen3Next},
 		{"qwen3_vl_moe_text", "", "model", "Qwen3VLMoeTextDecoderLayer", -1, nil, qwen3VLMoE},
 		{"qwen3_vl_text", "", "model", "Qwen3VLTextDecoderLayer", -1, nil, qwen3VL},
+	}
+}
+
+// gemmas returns Gemma's generations of the table.
+func gemmas() []architecture {
+	return []architecture{
+		{"gemma", "GemmaForCausalLM", "model", "GemmaDecoderLayer", 2, []int{1}, gemma1},
+		{"gemma2", "Gemma2ForCausalLM", "model", "Gemma2DecoderLayer", 2, []int{1}, gemma2},
+		{"gemma3_text", "Gemma3ForCausalLM", "model", "Gemma3DecoderLayer", 2, []int{1}, gemma3},
+		{"gemma4_text", "Gemma4ForCausalLM", "model", "Gemma4TextDecoderLayer", 2, []int{1}, gemma4},
+	}
+}
+
+// glms returns those of GLM of the table.
+func glms() []architecture {
+	return []architecture{
+		{"glm", "GlmForCausalLM", "model", "GlmDecoderLayer", -1, []int{151329, 151336, 151338}, glm},
+		{"glm4", "Glm4ForCausalLM", "model", "Glm4DecoderLayer", -1, []int{151329, 151336, 151338}, glm4},
+		{"glm4_moe", "Glm4MoeForCausalLM", "model", "Glm4MoeDecoderLayer", -1, nil, glm4MoE},
+		{"glm4_moe_lite", "Glm4MoeLiteForCausalLM", "model", "Glm4MoeLiteDecoderLayer", 0, []int{1}, glm4MoELite},
+	}
+}
+
+// olmos returns OLMo's generations of the table.
+func olmos() []architecture {
+	return []architecture{
+		{"flex_olmo", "FlexOlmoForCausalLM", "model", "FlexOlmoDecoderLayer", -1, []int{100257}, flexOlmo},
+		{"olmo", "OlmoForCausalLM", "model", "OlmoDecoderLayer", -1, []int{50279}, olmo},
+		{"olmo2", "Olmo2ForCausalLM", "model", "Olmo2DecoderLayer", -1, []int{50279}, olmo2},
+		{"olmo3", "Olmo3ForCausalLM", "model", "Olmo3DecoderLayer", -1, []int{50279}, olmo3},
+		{"olmoe", "OlmoeForCausalLM", "model", "OlmoeDecoderLayer", -1, []int{50279}, olmoe},
 	}
 }
 
@@ -211,10 +235,14 @@ func lookup(modelType string) *architecture {
 // modelTypeOf finds the model type by the class name of the whole model, for configs that have only
 // that.
 func modelTypeOf(classes []string) string {
+	found := ""
 	for _, name := range Architectures() {
-		if slices.Contains(classes, RootClass(name)) {
-			return name
+		class := RootClass(name)
+		// Of the types of one class, that which it is named after is meant: llama, not internlm3.
+		named := strings.HasPrefix(strings.ToLower(class), strings.ReplaceAll(name, "_", ""))
+		if slices.Contains(classes, class) && (found == "" || named) {
+			found = name
 		}
 	}
-	return ""
+	return found
 }

@@ -18,8 +18,9 @@ type deepseek struct {
 
 	moe        *MoESpec
 	moeInner   int
-	shared     int   // width of the shared experts together
-	correction DType // of the router's correction; NoDType: that of weights
+	shared     int    // width of the shared experts together
+	block      string // class of a mixture; "" means the prefix and "MoE"
+	correction DType  // of the router's correction; NoDType: that of weights
 }
 
 // deepseekV3 is DeepseekV3ForCausalLM: multi-head latent attention, and after some dense
@@ -171,7 +172,7 @@ func (d *deepseek) latentNorm(b *Builder, name string, dim int) {
 }
 
 func (d *deepseek) mixture(b *Builder) {
-	m := b.Child("mlp", d.class+"MoE").Runs(KindMoE, d.moe)
+	m := b.Child("mlp", or(d.block, d.class+"MoE")).Runs(KindMoE, d.moe)
 	m.stackedExperts(d.moe, expertNames{
 		class: d.class + "Experts", gate: "gate_proj", up: "up_proj", down: "down_proj",
 		each: []string{m.path + ".experts"},
@@ -182,7 +183,8 @@ func (d *deepseek) mixture(b *Builder) {
 	if correction == NoDType {
 		correction = b.tree.dtype
 	}
-	gate.Buffer("e_score_correction_bias", correction, true, d.moe.Count)
+	name := d.moe.Correction
+	gate.bufferFrom(name, correction, true, []int{d.moe.Count}, [][]TensorSource{{{Tensor: Join(gate.path, name)}}, {{Tensor: Join(m.path, name)}}})
 	if d.shared > 0 {
 		d.gatedMLP(m, "shared_experts", d.shared, false)
 	}

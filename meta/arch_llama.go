@@ -6,10 +6,13 @@ func llama(f *fields, b *Builder) {
 		vocab: 32000, hidden: 4096, inner: 11008, layers: 32, heads: 32,
 		context: 2048, eps: 1e-6, act: "silu", rope: ropeDefaults{theta: 10000},
 	})
-	attentionBias := f.bool("attention_bias", false)
-	mlpBias := f.bool("mlp_bias", false)
+	d.llamaLayers(f, b, f.bool("attention_bias", false), f.bool("mlp_bias", false))
+}
+
+// llamaLayers builds llama's model.
+func (d *decoder) llamaLayers(f *fields, b *Builder, bias, mlpBias bool) {
 	d.causalLM(f, b, wiring{block: preNorm()}, func(b *Builder, i int) {
-		d.attention(b, attentionBias, attentionBias, AttentionSpec{Layer: i})
+		d.attention(b, bias, bias, AttentionSpec{Layer: i})
 		d.gatedMLP(b, "mlp", d.inner, mlpBias)
 		d.norms(b, "input_layernorm", "post_attention_layernorm")
 	})

@@ -132,6 +132,11 @@ func TestModelTypeFromClass(t *testing.T) {
 	if err != nil || m.Config.ModelType != "mistral" {
 		t.Errorf("%v, %v", m, err)
 	}
+	for class, want := range map[string]string{"LlamaForCausalLM": "llama", "DeepseekV3ForCausalLM": "deepseek_v3", "Gemma3ForCausalLM": "gemma3_text"} {
+		if got := modelTypeOf([]string{class}); got != want {
+			t.Errorf("%s: %q, want %q", class, got, want)
+		}
+	}
 }
 
 // TestEveryFieldMayBeMissing builds each architecture from its defaults, and from nulls

@@ -85,6 +85,10 @@ MODELS = {
     "falcon-grouped": ("falcon", dict(new_decoder_architecture=True, num_kv_heads=2, bias=True)),
     "falcon-shared": ("falcon", dict(parallel_attn=False)),
     "persimmon": ("persimmon", dict(rope_parameters=rope(partial_rotary_factor=0.5))),
+    "exaone-moe": ("exaone_moe", dict(moe_intermediate_size=8, num_experts=4, num_experts_per_tok=2, sliding_window=4, layer_types=["sliding_attention", "full_attention"])),
+    "flex-olmo": ("flex_olmo", dict(num_experts=4, num_experts_per_tok=2)),
+    "ministral": ("ministral", dict(head_dim=8, sliding_window=4, layer_types=["sliding_attention", "full_attention"])),
+    "solar-open": ("solar_open", dict(head_dim=8, moe_intermediate_size=8, n_routed_experts=4, num_experts_per_tok=2)),
     "ministral3": ("ministral3", dict(head_dim=8, rope_parameters=rope(
         rope_type="yarn", factor=4.0, original_max_position_embeddings=4, llama_4_scaling_beta=0.5))),
     "olmo3": ("olmo3", dict(sliding_window=4, layer_types=["sliding_attention", "full_attention"])),

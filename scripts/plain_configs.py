@@ -78,6 +78,64 @@ def apertus(R, llama):
     return c
 
 
+def internlm3(R, llama):
+    c = llama(R, "internlm3", ropes=("default", "dynamic", "linear"))
+    bias = R.random() < 0.4
+    c.update({"qkv_bias": bias, "bias": bias} if R.random() < 0.5 else {"attention_bias": bias, "mlp_bias": bias})
+    return c
+
+
+def iquestcoder(R, llama):
+    c = llama(R, "iquestcoder")
+    c.update(attention_bias=R.random() < 0.4, mlp_bias=R.random() < 0.4, clip_qkv=None)
+    return c
+
+
+def windows(R, c):
+    """A window in some layers, or in all of them, or none."""
+    c["sliding_window"] = R.choice([8, 8, None])
+    if c["sliding_window"] and R.random() < 0.6:
+        c["layer_types"] = ["sliding_attention", "full_attention", "sliding_attention"][:c["num_hidden_layers"]]
+    return c
+
+
+def ministral(R, llama):
+    c = windows(R, llama(R, "ministral"))
+    c.setdefault("head_dim", R.choice([6, 8, 14]))  # which the reference does not derive
+    return c
+
+
+def mixture(R, c, count):
+    c.update({count: R.choice([4, 6])}, num_experts_per_tok=R.choice([1, 2]), moe_intermediate_size=R.choice([10, 12]), n_group=R.choice([1, 2]), topk_group=1,
+             norm_topk_prob=R.random() < 0.7, routed_scaling_factor=R.choice([1.0, 2.5]))
+    return c
+
+
+def solar_open(R, llama):
+    c = partial(R, mixture(R, llama(R, "solar_open"), "n_routed_experts"), 1.0)
+    c.pop("intermediate_size")
+    c.update(attention_bias=R.random() < 0.3, n_shared_experts=R.choice([1, 2]))
+    return c
+
+
+def exaone_moe(R, llama):
+    c = windows(R, mixture(R, llama(R, "exaone_moe"), "num_experts"))
+    c.update(num_shared_experts=R.choice([1, 2]), sliding_window=8)
+    if R.random() < 0.5:
+        c["mlp_layer_types"] = ["dense", "sparse", "sparse"][:c["num_hidden_layers"]]
+    else:
+        c["first_k_dense_replace"] = R.choice([0, 1])
+    if "layer_types" not in c:
+        c["sliding_window_pattern"] = R.choice([2, 3])
+    return c
+
+
+def flex_olmo(R, llama):
+    c = llama(R, "flex_olmo", head_dim=False)
+    c.update(num_experts=R.choice([4, 6]), num_experts_per_tok=R.choice([1, 2, 3]), norm_topk_prob=R.random() < 0.5, attention_bias=R.random() < 0.3)
+    return c
+
+
 def olmo(R, llama):
     c = llama(R, "olmo", head_dim=False)
     c.pop("rms_norm_eps")
@@ -117,6 +175,12 @@ def plains(llama):
         "hunyuan_v1_dense": (lambda R: hunyuan(R, llama, False), [1, 2]),
         "hunyuan_v1_moe": (lambda R: hunyuan(R, llama, True), [1, 2]),
         "apertus": (lambda R: apertus(R, llama), [1, 2, 3]),
+        "internlm3": (lambda R: internlm3(R, llama), [1]),
+        "iquestcoder": (lambda R: iquestcoder(R, llama), [1]),
+        "ministral": (lambda R: ministral(R, llama), [1, 2]),
+        "solar_open": (lambda R: solar_open(R, llama), [1, 2]),
+        "exaone_moe": (lambda R: exaone_moe(R, llama), [1, 2]),
+        "flex_olmo": (lambda R: flex_olmo(R, llama), [1]),
         "olmo": (lambda R: olmo(R, llama), [1, 2]),
         "falcon_own": (lambda R: falcon(R, llama, "own"), [1]),
         "falcon_shared": (lambda R: falcon(R, llama, "shared"), [1, 2]),
