@@ -38,7 +38,7 @@ type texts struct {
 
 // read makes sequences of the data.
 func (j *job) read() error {
-	tokenizer, err := data.OpenTokenizer(j.model)
+	tokenizer, err := openTokenizer(j.model)
 	if err != nil {
 		return err
 	}

@@ -10,7 +10,6 @@ import (
 	"syscall"
 
 	"github.com/heftai/heft/internal/cmdline"
-	"github.com/heftai/heft/internal/smallfile"
 	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/meta"
 	"github.com/heftai/heft/train"
@@ -431,15 +430,6 @@ func (s *student) adapt(skeleton *meta.Model, binding *loader.Binding) error {
 		return s.model.LoadAdapter(dir)
 	}
 	return s.model.AddLoRA(c, rng.New(s.Seed))
-}
-
-// readConfig reads a folder's config.json.
-func readConfig(dir string) (*meta.Config, error) {
-	b, err := smallfile.Read(filepath.Join(dir, "config.json"), smallfile.Config)
-	if err != nil {
-		return nil, err
-	}
-	return meta.ReadConfig(b)
 }
 
 // tracked returns the settings that trackers show.

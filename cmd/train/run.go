@@ -25,7 +25,7 @@ import (
 
 // modelFlags name the model. A positional M means the same as --model.
 type modelFlags struct {
-	Model string `help:"Train this model: a Hugging Face folder or a cached ORG/NAME[@REVISION]." placeholder:"M"`
+	Model string `help:"Train this model: a folder, a cached ORG/NAME[@REVISION], or with --lora a GGUF file." placeholder:"M"`
 	M     string `arg:"" optional:"" help:"Same as --model."`
 }
 
@@ -44,8 +44,11 @@ func (f *modelFlags) folder() (string, error) {
 	if err != nil {
 		return "", cmdline.Misuse(err)
 	}
+	if info, err := os.Stat(path); err == nil && !info.IsDir() && isGGUF(path) {
+		return path, nil
+	}
 	if info, err := os.Stat(path); err != nil || !info.IsDir() {
-		return "", cmdline.Misusef("--model %s: got a file, want a folder with config.json, tokenizer.json and the weights", name)
+		return "", cmdline.Misusef("--model %s: got a file, want a folder with config.json, tokenizer.json and the weights, or a GGUF file", name)
 	}
 	return loader.Folder(path)
 }
@@ -214,6 +217,9 @@ func (c *runCmd) job(diag cmdline.Diagnostics) (*job, error) {
 	}
 	folder, err := c.folder()
 	if err != nil {
+		return nil, err
+	}
+	if err := c.checkGGUF(folder); err != nil {
 		return nil, err
 	}
 	j := &job{runCmd: c, model: folder, threads: c.Threads, diag: diag,

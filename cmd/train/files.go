@@ -1,0 +1,56 @@
+package main
+
+import (
+	"io/fs"
+	"os"
+	"strings"
+
+	"github.com/heftai/heft/internal/cmdline"
+	"github.com/heftai/heft/loader"
+	"github.com/heftai/heft/meta"
+	"github.com/heftai/heft/train/data"
+)
+
+// isGGUF reports whether a model is a GGUF file, which has its config and its tokenizer inside.
+func isGGUF(path string) bool { return strings.HasSuffix(strings.ToLower(path), ".gguf") }
+
+// ofGGUF calls f with the files that a GGUF file stands for.
+func ofGGUF(path string, f func(fs.FS) error) error {
+	ck, err := loader.Open(path)
+	if err != nil {
+		return err
+	}
+	defer ck.Close()
+	return f(ck.FS())
+}
+
+// readConfig reads a model's config.json.
+func readConfig(path string) (config *meta.Config, err error) {
+	if isGGUF(path) {
+		err = ofGGUF(path, func(files fs.FS) error { config, err = meta.ReadConfigFS(files); return err })
+		return config, err
+	}
+	return meta.ReadConfigFS(os.DirFS(path))
+}
+
+// openTokenizer opens a model's tokenizer and chat template.
+func openTokenizer(path string) (tokenizer *data.Tokenizer, err error) {
+	if isGGUF(path) {
+		err = ofGGUF(path, func(files fs.FS) error { tokenizer, err = data.OpenTokenizerFS(files); return err })
+		return tokenizer, err
+	}
+	return data.OpenTokenizer(path)
+}
+
+// checkGGUF rejects what a GGUF file cannot be used for.
+func (c *runCmd) checkGGUF(path string) error {
+	switch {
+	case !isGGUF(path):
+		return nil
+	case c.LoRA == "":
+		return cmdline.Misusef("--model %s: the weights of a GGUF file are not trained themselves: train an adapter with --lora r=16", path)
+	case c.Merge:
+		return cmdline.Misusef("--merge: adapters are not merged into GGUF files: omit --merge and serve the adapter with serve --lora")
+	}
+	return nil
+}
