@@ -95,6 +95,7 @@ func TestUnsupportedValuesOfDecoders(t *testing.T) {
 		`{"model_type": "solar_open", "use_qk_norm": true}`:                                                     "use_qk_norm: true is not supported",
 		`{"model_type": "solar_open", "first_k_dense_replace": 1}`:                                              "first_k_dense_replace: layers without experts",
 		`{"model_type": "exaone_moe", "num_hidden_layers": 2, "mlp_layer_types": ["sparse"]}`:                   "mlp_layer_types: 1 types for 2 layers",
+		`{"model_type": "bamba", "attn_layer_indices": [32]}`:                                                   "attn_layer_indices: 32 is not one of 32 layers",
 		`{"model_type": "helium", "head_dim": 64}`:                                                              "head_dim: 20 heads of 64 are not the hidden size of 2560",
 		`{"model_type": "hunyuan_v1_moe", "num_experts": 4, "moe_topk": 5}`:                                     "moe_topk: 5 of 4 experts",
 		`{"model_type": "hunyuan_v1_moe", "num_experts": 4, "moe_topk": [2]}`:                                   "moe_topk: 1 numbers for 32 layers",

@@ -122,6 +122,17 @@ def granitemoehybrid(R, llama):
     return c
 
 
+def bamba(R, llama):
+    c = llama(R, "bamba", head_dim=False, dims=(8, 12, 16))
+    layers, expand = R.choice([2, 3, 4]), R.choice([1, 2])
+    inner = expand * c["hidden_size"]
+    mixers(R, c, R.choice([h for h in (1, 2, 3, 4, 6) if inner % h == 0]))
+    kinds = kinds_of(R, layers, "mamba")
+    c.update(num_hidden_layers=layers, mamba_expand=expand, mamba_d_head=R.choice(["auto", inner // c["mamba_n_heads"]]),
+             attn_layer_indices=[i for i, kind in enumerate(kinds) if kind != "mamba"], attention_bias=R.random() < 0.3, mlp_bias=R.random() < 0.3)
+    return c
+
+
 def falcon_h1(R, llama):
     c = llama(R, "falcon_h1", ropes=("default", "default", "linear", "yarn", "llama3"))
     heads, dim = R.choice([2, 4, 6]), R.choice([4, 6, 9])
@@ -176,6 +187,7 @@ def hybrids(llama, wrap):
         "lfm2_moe": (lambda R: lfm2(R, llama, True), [1, 2]),
         "mamba2": (lambda R: mamba2(R, llama), [1, 2]),
         "granitemoehybrid": (lambda R: granitemoehybrid(R, llama), [1, 2, 3]),
+        "bamba": (lambda R: bamba(R, llama), [1, 2, 3]),
         "falcon_h1": (lambda R: falcon_h1(R, llama), [1, 2, 3]),
         "nemotron_h": (lambda R: nemotron_h(R, llama, False), [1]),
         "nemotron_h_moe": (lambda R: nemotron_h(R, llama, True), [1, 2, 3]),

@@ -101,6 +101,7 @@ def windows(R, c):
 
 def ministral(R, llama):
     c = windows(R, llama(R, "ministral"))
+    c["sliding_window"] = 8
     c.setdefault("head_dim", R.choice([6, 8, 14]))  # which the reference does not derive
     return c
 
