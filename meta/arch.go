@@ -28,6 +28,7 @@ func architectures() []architecture {
 		{"cohere2", "Cohere2ForCausalLM", "model", "Cohere2DecoderLayer", 5, []int{255001}, cohere2},
 		{"deepseek_v2", "DeepseekV2ForCausalLM", "model", "DeepseekV2DecoderLayer", 1, []int{2}, deepseekV2},
 		{"deepseek_v3", "DeepseekV3ForCausalLM", "model", "DeepseekV3DecoderLayer", 0, []int{1}, deepseekV3},
+		{"deepseek_v32", "DeepseekV32ForCausalLM", "model", "DeepseekV32DecoderLayer", 0, []int{1}, deepseekV32},
 		{"dots1", "Dots1ForCausalLM", "model", "Dots1DecoderLayer", -1, nil, dots1},
 		{"ernie4_5", "Ernie4_5ForCausalLM", "model", "Ernie4_5DecoderLayer", 1, []int{2}, ernie45},
 		{"ernie4_5_moe", "Ernie4_5_MoeForCausalLM", "model", "Ernie4_5_MoeDecoderLayer", 1, []int{2}, ernie45MoE},
@@ -108,6 +109,7 @@ func glms() []architecture {
 		{"glm4", "Glm4ForCausalLM", "model", "Glm4DecoderLayer", -1, []int{151329, 151336, 151338}, glm4},
 		{"glm4_moe", "Glm4MoeForCausalLM", "model", "Glm4MoeDecoderLayer", -1, nil, glm4MoE},
 		{"glm4_moe_lite", "Glm4MoeLiteForCausalLM", "model", "Glm4MoeLiteDecoderLayer", 0, []int{1}, glm4MoELite},
+		{"glm_moe_dsa", "GlmMoeDsaForCausalLM", "model", "GlmMoeDsaDecoderLayer", 0, []int{1}, glmMoEDSA},
 	}
 }
 

@@ -137,7 +137,7 @@ func (f *fields) checkGroups(m *MoESpec, least int) {
 	}
 }
 
-func (d *deepseek) latentAttention(b *Builder, layer int) {
+func (d *deepseek) latentAttention(b *Builder, layer int) (*Builder, *MLASpec) {
 	head := d.nope + d.headDim
 	mla := &MLASpec{
 		QUp: "q_proj", KVDown: "kv_a_proj_with_mqa", KVNorm: "kv_a_layernorm", KVUp: "kv_b_proj",
@@ -161,6 +161,7 @@ func (d *deepseek) latentAttention(b *Builder, layer int) {
 	d.latentNorm(a, "kv_a_layernorm", d.kvRank)
 	a.Linear("kv_b_proj", d.kvRank, d.heads*(d.nope+d.value), false)
 	a.Linear("o_proj", d.heads*d.value, d.hidden, d.bias)
+	return a, mla
 }
 
 // latentNorm adds a norm of a compressed vector. Its epsilon is that of the norm's

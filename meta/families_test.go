@@ -53,9 +53,15 @@ func TestUnsupportedValuesOfFamilies(t *testing.T) {
 	}
 }
 
-// TestUnsupportedValuesOfNewFamilies is TestUnsupportedValuesOfFamilies for phimoe, mimo_v2_flash, llama4 and gemma4.
+// TestUnsupportedValuesOfNewFamilies is TestUnsupportedValuesOfFamilies for phimoe, mimo_v2_flash, llama4, gemma4
+// and sparse attention.
 func TestUnsupportedValuesOfNewFamilies(t *testing.T) {
 	for config, want := range map[string]string{
+		`{"model_type": "deepseek_v32", "q_lora_rank": null}`:                                                       "q_lora_rank: sparse attention needs a rank",
+		`{"model_type": "deepseek_v32", "index_head_dim": 32}`:                                                      "index_head_dim: 32, less than the 64 channels",
+		`{"model_type": "glm_moe_dsa", "num_hidden_layers": 2, "indexer_types": ["shared", "full"]}`:                "indexer_types: the first layer shares",
+		`{"model_type": "glm_moe_dsa", "num_hidden_layers": 2, "indexer_types": ["full"]}`:                          "indexer_types: 1 types for 2 layers",
+		`{"model_type": "glm_moe_dsa", "num_hidden_layers": 2, "index_topk_pattern": "FX"}`:                         "index_topk_pattern: 1 types for 2 layers",
 		`{"model_type": "phimoe", "rope_scaling": {"type": "linear", "factor": 2, "long_mscale": 1}}`:               "rope_scaling.short_mscale: missing",
 		`{"model_type": "phimoe", "num_local_experts": 1, "num_experts_per_tok": 1}`:                                "num_local_experts: got 1, want at least 2",
 		`{"model_type": "mimo_v2_flash", "num_attention_heads": 4}`:                                                 "num_key_value_heads: twice 4",

@@ -96,6 +96,46 @@ func TestUnreadBytesAreThoseOfThePublishedFiles(t *testing.T) {
 	}
 }
 
+// TestABareConfigOfSparseAttentionCountsItsIndexers: beside DeepSeek-V3's weights, V3.2 has in each of
+// 61 layers a query map and a key map in FP8 with scales, a norm, and weights of heads in 16 bits.
+func TestABareConfigOfSparseAttentionCountsItsIndexers(t *testing.T) {
+	v32 := modelOf(t, strings.Replace(deepseekV3Config, "deepseek_v3", "deepseek_v32", 1), nil)
+	const (
+		fp8    = 1536*64*128 + 7168*128
+		scales = 4 * (12*64 + 56)
+		halves = 2 * (7168*64 + 2*128)
+	)
+	got, want := bytesOf(v32)-bytesOf(modelOf(t, deepseekV3Config, nil)), int64(61*(fp8+scales+halves))
+	if got != want {
+		t.Errorf("the indexers take %d bytes, want %d", got, want)
+	}
+}
+
+// TestSharedIndexersOfAllForms: the layers of glm_moe_dsa without an indexer, from each of the fields that say it.
+func TestSharedIndexersOfAllForms(t *testing.T) {
+	for fields, want := range map[string]string{
+		`"indexer_types": ["full", "shared", "shared", "full", "shared"]`:    "FSSFS",
+		`"index_topk_pattern": "FSFSF"`:                                      "FSFSF",
+		`"index_topk_pattern": ["full", "full", "shared", "shared", "full"]`: "FFSSF",
+		`"index_topk_freq": 2`:                                               "FFSFS",
+		`"index_topk_freq": 4, "index_skip_topk_offset": 1`:                  "FSSSF",
+		`"index_topk": 7`: "FFFFF",
+	} {
+		m := modelOf(t, `{"model_type": "glm_moe_dsa", "num_hidden_layers": 5, `+fields+`}`, nil)
+		got := ""
+		for i := range 5 {
+			if m.Root.Find(fmt.Sprintf("model.layers.%d.self_attn.indexer", i)) != nil {
+				got += "F"
+			} else {
+				got += "S"
+			}
+		}
+		if got != want {
+			t.Errorf("%s: %s, want %s", fields, got, want)
+		}
+	}
+}
+
 // TestABareConfigHasTheTensorsOfItsHeaders: the tensors that a bare config is planned with,
 // taken for a checkpoint's headers, give the same sources and bytes.
 func TestABareConfigHasTheTensorsOfItsHeaders(t *testing.T) {

@@ -153,6 +153,20 @@ type MLASpec struct {
 	KVDown, KVNorm, KVUp string
 	LoraRank             int // width of the compressed key/value
 	RopeDim, NopeDim     int // parts of a query or key head
+	// Indexer, nil for none, limits the positions that a token attends to. Chosen > 0 without an
+	// Indexer says that they are those of the last layer before that has one.
+	Indexer *IndexerSpec
+	Chosen  int
+}
+
+// IndexerSpec chooses, for each token, the Count positions with the highest scores. A score is the sum over
+// Heads of weight · max(0, q·k), with queries from the normalised compression of MLA's queries, and one
+// key per token, which is cached. Names are dotted paths to children of the attention.
+type IndexerSpec struct {
+	Q, K, KNorm, Weights string
+	Heads, HeadDim       int
+	Count                int
+	Interleaved          bool // rope turns pairs of neighbours in the first MLASpec.RopeDim channels
 }
 
 // RopeSpec is a rotary position embedding. [RopeSpec.Frequencies] computes its frequencies. Fields

@@ -353,6 +353,16 @@ def glm4_moe_lite(R):
     return c
 
 
+def sparse(R, model_type):
+    """Attention to fewer positions than prompts have tokens."""
+    c = deepseek(R, model_type)
+    c.update(q_lora_rank=10, index_topk=R.choice([4, 6, 9]), index_n_heads=8, index_head_dim=R.choice([8, 12]))
+    if model_type == "glm_moe_dsa":
+        c.update(R.choice([dict(indexer_types=["full", "shared", "full", "shared"][:c["num_hidden_layers"]]),
+                           dict(index_topk_freq=2, index_skip_topk_offset=1)]))
+    return c
+
+
 def minimax_m2(R):
     c = llama(R, "minimax_m2", head_dim=False)
     c.update(head_dim=R.choice([8, 12]), num_local_experts=R.choice([4, 6]), num_experts_per_tok=R.choice([1, 2, 3]))
@@ -571,6 +581,8 @@ FAMILIES = {
     "qwen3_moe": (qwen3_moe, [1]),
     "glm4_moe": (glm4_moe, [1, 2]),
     "glm4_moe_lite": (glm4_moe_lite, [1, 2]),
+    "deepseek_v32": (lambda R: sparse(R, "deepseek_v32"), [1, 2]),
+    "glm_moe_dsa": (lambda R: sparse(R, "glm_moe_dsa"), [1, 2]),
     "minimax_m2": (minimax_m2, [1, 2]),
     "hy_v3": (hy_v3, [1, 2]),
     "qwen2_moe": (qwen2_moe, [1, 2]),

@@ -37,6 +37,7 @@ base = arch.base
 torch.set_num_threads(1)
 
 MARGIN = 1e-3
+CHOICE_MARGIN = 2e-5
 LENGTHS = (1, 7, 12, 21)
 DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32}
 
@@ -132,6 +133,27 @@ def well_conditioned(model, ids):
     return (model.double()(input_ids=torch.tensor([ids])).logits - short).abs().max() < 1e-4
 
 
+class Choices:
+    """Watches how close the choices of sparse attention's indexers are to ties."""
+
+    def __enter__(self):
+        self.margin, self.topk = 1e9, torch.Tensor.topk
+
+        def watched(scores, k, *args, **kwargs):
+            if scores.dim() == 3 and scores.shape[-1] > k:
+                best = self.topk(scores, k + 1).values
+                gap = (best[..., k - 1] - best[..., k])[best[..., k] > -1e30]
+                if gap.numel():
+                    self.margin = min(self.margin, gap.min().item())
+            return self.topk(scores, k, *args, **kwargs)
+
+        torch.Tensor.topk = watched
+        return self
+
+    def __exit__(self, *_):
+        torch.Tensor.topk = self.topk
+
+
 def search(config, dtype, first, vocab):
     """A model none of whose greedy choices is nearly a tie."""
     globals_of = base.prompt.__wrapped__.__globals__  # of the function within no_grad
@@ -143,8 +165,9 @@ def search(config, dtype, first, vocab):
             continue
         cases = []
         for n in LENGTHS:
-            cases.append(base.prompt(model, ids[:n]))
-            if cases[-1][1] < MARGIN:
+            with Choices() as choices:
+                cases.append(base.prompt(model, ids[:n]))
+            if cases[-1][1] < MARGIN or choices.margin < CHOICE_MARGIN:
                 break
         else:
             return seed, model, cases

@@ -105,6 +105,8 @@ func TestPlansOfBareConfigsAreThoseOfThePublishedFiles(t *testing.T) {
 		read, unread float64 // GiB
 	}{
 		"DeepSeek-V3": {map[string]any{"model_type": "deepseek_v3", "torch_dtype": "bfloat16", "num_hidden_layers": 61, "num_nextn_predict_layers": 1, "quantization_config": fp8}, 626.9, 14.4},
+		// V3's weights and 0.84 GiB of indexers, of which the unread layer has one too.
+		"DeepSeek-V3.2": {map[string]any{"model_type": "deepseek_v32", "torch_dtype": "bfloat16", "num_hidden_layers": 61, "num_nextn_predict_layers": 1, "quantization_config": fp8}, 627.7, 14.4},
 		"Kimi-K2": {map[string]any{"model_type": "kimi_k2", "torch_dtype": "bfloat16", "num_hidden_layers": 61, "num_attention_heads": 64, "num_key_value_heads": 64, "n_routed_experts": 384,
 			"n_group": 1, "topk_group": 1, "first_k_dense_replace": 1, "vocab_size": 163840, "num_nextn_predict_layers": 0, "quantization_config": fp8}, 958.5, 0},
 		"gpt-oss-120b": {oss, 60.77, 0},

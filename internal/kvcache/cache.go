@@ -24,7 +24,8 @@ var ErrFull = errors.New("kvcache: no page is free")
 type LayerShape struct {
 	KWidth int // number of key heads times their dimension
 	// VWidth is the number of value heads times their dimension. It is 0 if values are the leading
-	// elements of the keys and take no memory of their own.
+	// elements of the keys and take no memory of their own. If they are and VWidth is not 0, it is the
+	// width of a second vector of the token, such as the key of a sparse attention's indexer.
 	VWidth int
 	// Heads is the number of key heads, equal to that of value heads; 0 means 1. It matters for
 	// block formats, which store each head in blocks of its own.

@@ -91,6 +91,8 @@ type Context struct {
 	hidden  tensor.Tensor    // a view of state[0]
 	inputs  tensor.Tensor    // vectors of meta.PerLayerSpec for the rows of the pass, a view of
 	input   tensor.Tensor
+	chosen  tensor.Tensor // positions that indexers choose, see backend.Indexed; of the rows of the pass, a view of
+	choice  tensor.Tensor
 	logits  tensor.Tensor
 	normed  tensor.Tensor
 	zero    tensor.Tensor // [1, Program.zeros], all 0
@@ -129,6 +131,7 @@ func (p *Program) NewContext(b backend.Backend, w Weights, l Limits) (*Context, 
 	if p.perLayer > 0 {
 		c.input = c.arena.take(l.Rows, p.perLayer)
 	}
+	c.choice = c.arena.take(l.Rows, p.chosen)
 	c.logits = c.arena.take(l.Outputs, p.vocab)
 	c.normed = c.arena.take(l.Outputs, p.hidden)
 	c.ropes = make([]ropeTable, len(p.ropes))
@@ -164,6 +167,7 @@ func (c *Context) Begin(in *Input) error {
 		return err
 	}
 	c.in, c.rows, c.err = *in, rows, nil
+	c.chosen = matrix(c.choice, rows, c.program.chosen)
 	c.products = c.products[:0]
 	if err := c.beginAdapters(); err != nil {
 		return err

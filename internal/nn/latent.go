@@ -21,7 +21,8 @@ type latent struct {
 	kvNorm        *norm
 	out           *linear
 	rope          int
-	nope, rotated int // widths of the two parts of a query head
+	indexer       *indexer // nil for none
+	nope, rotated int      // widths of the two parts of a query head
 	rank          int
 }
 
@@ -60,7 +61,14 @@ func (c *compiler) latent(n Node, s *meta.AttentionSpec, in int) (*latent, error
 		return nil, err
 	}
 	c.program.heads = max(c.program.heads, s.Heads)
-	return a, c.cache(n.Path, s.Layer, kvcache.LayerShape{KWidth: a.rank + a.rotated, Heads: 1, Window: s.Window})
+	if a.indexer, err = c.indexer(n, a, in); err != nil {
+		return nil, err
+	}
+	shape := kvcache.LayerShape{KWidth: a.rank + a.rotated, Heads: 1, Window: s.Window}
+	if a.indexer != nil {
+		shape.VWidth = a.indexer.spec.HeadDim
+	}
+	return a, c.cache(n.Path, s.Layer, shape)
 }
 
 func (c *compiler) latentQueries(n Node, a *latent, in int) (err error) {
@@ -95,14 +103,11 @@ func (a *latent) forward(c *Context, dst, x tensor.Tensor) {
 	c.backend.Rope(key.Columns(a.rank, a.rank+a.rotated), a.rotated, t.cos, t.sin, s.Rope.Interleaved)
 	kv := c.in.KV[s.Layer]
 	group := &c.in.Groups[kv.Group]
-	c.backend.StoreKV(kv.KV, key, tensor.Tensor{}, group.Slots)
+	c.backend.StoreKV(latentKeys(kv.KV), key, tensor.Tensor{}, group.Slots)
 
 	absorbed := a.absorb(c, q, up)
 	y := c.arena.take(rows, s.Heads*a.rank)
-	c.backend.Attention(y, absorbed, kv.KV, group.Spans, backend.AttentionArgs{
-		Heads: s.Heads, KVHeads: 1, Dim: a.rank + a.rotated, ValueDim: a.rank,
-		Scale: s.Scale, Window: s.Window, Softcap: s.Softcap, Prompts: c.in.Prompts,
-	})
+	a.attend(c, y, absorbed, kv.KV, group.Spans)
 	values := c.arena.take(rows, s.Heads*s.ValueDim)
 	together := c.collect()
 	for h := range s.Heads {
@@ -116,8 +121,28 @@ func (a *latent) forward(c *Context, dst, x tensor.Tensor) {
 	c.arena.used = mark
 }
 
+// latentKeys are the cached keys of latent attention, which begin with the values.
+func latentKeys(kv backend.KV) backend.KV {
+	kv.V = kv.K
+	return kv
+}
+
+func (a *latent) attend(c *Context, y, q tensor.Tensor, kv backend.KV, spans []backend.Span) {
+	s := a.spec
+	args := backend.AttentionArgs{
+		Heads: s.Heads, KVHeads: 1, Dim: a.rank + a.rotated, ValueDim: a.rank,
+		Scale: s.Scale, Window: s.Window, Softcap: s.Softcap, Prompts: c.in.Prompts,
+	}
+	if s.MLA.Chosen == 0 {
+		c.backend.Attention(y, q, latentKeys(kv), spans, args)
+	} else if b := c.indexed(a.path); b != nil {
+		b.AttentionChosen(y, q, c.chosen.Columns(0, s.MLA.Chosen), latentKeys(kv), spans, args)
+	}
+}
+
 // queries computes the heads before rotation and, in the same operation, the compression of x.
 func (a *latent) queries(c *Context, compressed, x tensor.Tensor) tensor.Tensor {
+	hidden := x
 	q := c.arena.take(x.Rows(), a.spec.Heads*a.spec.HeadDim)
 	mark := c.arena.used
 	together := c.collect()
@@ -134,6 +159,9 @@ func (a *latent) queries(c *Context, compressed, x tensor.Tensor) tensor.Tensor 
 		x = y
 	}
 	a.qUp.forward(c, q, x)
+	if a.indexer != nil {
+		a.indexer.choose(c, a, hidden, x)
+	}
 	c.arena.used = mark
 	return q
 }
@@ -198,6 +226,7 @@ func (a *latent) scratch(rows int) int {
 	if a.qNorm != nil {
 		down += floats(rows, a.qNorm.cols())
 	}
+	down += a.indexer.scratch(rows)
 	after := floats(rows, s.Heads*(a.rank+a.rotated)) +
 		max(floats(rows, s.Heads*a.rotated), floats(rows, s.Heads*a.rank)+floats(rows, s.Heads*s.ValueDim))
 	return floats(rows, a.rank+a.rotated) + floats(rows, s.Heads*s.HeadDim) + max(down, after)

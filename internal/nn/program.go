@@ -22,6 +22,7 @@ type Program struct {
 	topK      int    // largest number of chosen ones
 	zeros     int    // width of the widest row of zeros that a rule needs
 	heads     int    // largest number of heads for which a rule gathers rows
+	chosen    int    // most positions that an indexer chooses for a row, 0 for no indexer
 	perLayer  int    // width of the vectors of meta.PerLayerSpec together
 	special   string // see Special
 	constants int    // largest number of rows per token for which a rule needs ones and zeros

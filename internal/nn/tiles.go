@@ -14,6 +14,7 @@ type tiles struct {
 	states []backend.StateSpan
 	ropes  [][2]tensor.Tensor // cosines and sines of all rows
 	inputs tensor.Tensor
+	chosen tensor.Tensor
 }
 
 // tile is the most of so many rows that are processed together.
@@ -43,7 +44,7 @@ func (c *Context) eachTile(x tensor.Tensor, run func(c *Context, x tensor.Tensor
 		}
 		run(c, x.Slice(begin, end))
 	}
-	c.in, c.rows, c.inputs = c.tiles.whole, rows, c.tiles.inputs
+	c.in, c.rows, c.inputs, c.chosen = c.tiles.whole, rows, c.tiles.inputs, c.tiles.chosen
 	for i := range c.ropes {
 		c.ropes[i].cos, c.ropes[i].sin = c.tiles.ropes[i][0], c.tiles.ropes[i][1]
 	}
@@ -55,7 +56,7 @@ func (c *Context) eachTile(x tensor.Tensor, run func(c *Context, x tensor.Tensor
 // widen keeps what narrow replaces.
 func (c *Context) widen() {
 	t := &c.tiles
-	t.whole, t.inputs = c.in, c.inputs
+	t.whole, t.inputs, t.chosen = c.in, c.inputs, c.chosen
 	t.groups = slices.Grow(t.groups[:0], len(c.in.Groups))[:len(c.in.Groups)]
 	t.ropes = t.ropes[:0]
 	for i := range c.ropes {
@@ -81,6 +82,9 @@ func (c *Context) narrow(begin, end int) error {
 	c.in.Adapters = cut(t.whole.Adapters, begin, end)
 	if c.program.perLayer > 0 {
 		c.inputs = t.inputs.Slice(begin, end)
+	}
+	if c.program.chosen > 0 {
+		c.chosen = t.chosen.Slice(begin, end)
 	}
 	for i := range c.ropes {
 		c.ropes[i].cos, c.ropes[i].sin = t.ropes[i][0].Slice(begin, end), t.ropes[i][1].Slice(begin, end)

@@ -55,6 +55,9 @@ type Backend struct {
 	conv      shortConv
 	delta     deltaRule
 	space     stateSpace
+	sparse    sparseRows
+	choose    choose
+	chosen    attentionChosen
 	embed     embed
 	store     storeKV
 	rows      moveRows

@@ -1,0 +1,274 @@
+package cpu
+
+import (
+	"math"
+
+	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/kernels"
+	"github.com/heftai/heft/internal/kernels/gemv"
+	"github.com/heftai/heft/internal/kernels/mat"
+	"github.com/heftai/heft/internal/tensor"
+)
+
+var _ backend.Indexed = (*Backend)(nil)
+
+// sparseRows are the rows of an operation that see more positions than are chosen. A row is at a
+// position and has the pages of its sequence.
+type sparseRows struct {
+	dense []backend.Span // the other rows
+	spans []backend.Span
+	rows  int
+}
+
+// split divides spans at the position from which on rows see more than count positions.
+func (r *sparseRows) split(spans []backend.Span, count int) {
+	r.dense, r.spans, r.rows = r.dense[:0], r.spans[:0], 0
+	for _, s := range spans {
+		if n := min(s.Rows, max(0, count-s.Start)); n > 0 {
+			part := s
+			part.Rows = n
+			r.dense = append(r.dense, part)
+			s.First, s.Rows, s.Start = s.First+n, s.Rows-n, s.Start+n
+		}
+		if s.Rows > 0 {
+			r.spans = append(r.spans, s)
+			r.rows += s.Rows
+		}
+	}
+}
+
+// at returns the span and the number of a row in it. Late rows see more keys and go first.
+func (r *sparseRows) at(i int) (*backend.Span, int) {
+	i = r.rows - 1 - i
+	for j := range r.spans {
+		if s := &r.spans[j]; i < s.Rows {
+			return s, i
+		} else {
+			i -= s.Rows
+		}
+	}
+	return nil, 0
+}
+
+// choose is one call of Choose. A unit is a row.
+type choose struct {
+	set                *kernels.Set
+	chosen, q, weights mat.Floats
+	keys               pages
+	rows               *sparseRows
+	a                  backend.IndexArgs
+	longest            int
+}
+
+// Choose implements [backend.Indexed].
+func (b *Backend) Choose(chosen, q, weights tensor.Tensor, keys backend.KV, spans []backend.Span, a backend.IndexArgs) {
+	if b.failed.Load() {
+		return
+	}
+	if a.Heads < 1 || a.Dim < 1 || a.Count < 1 {
+		b.fail("indexer: invalid arguments: %+v", a)
+		return
+	}
+	n := q.Rows()
+	op := choose{set: b.set, rows: &b.sparse, a: a}
+	var ok, ok2, ok3, ok4 bool
+	op.chosen, ok = b.floats("indexer", "choice", chosen, n, a.Count)
+	op.q, ok2 = b.floats("indexer", "queries", q, n, a.Heads*a.Dim)
+	op.weights, ok3 = b.floats("indexer", "weights", weights, n, a.Heads)
+	op.keys, ok4 = b.pages("keys of the indexer", &keys, keys.K, 1, a.Dim)
+	if !ok || !ok2 || !ok3 || !ok4 {
+		return
+	}
+	op.longest, _, ok = b.checkSpans(spans, n, op.keys.count, keys.PageTokens)
+	if !ok {
+		return
+	}
+	b.sparse.split(spans, a.Count)
+	if b.sparse.rows == 0 || !b.reserve(op.longest+keyBlock*(a.Dim+a.Heads)+op.keys.widened()) {
+		return
+	}
+	b.choose = op
+	b.run(&b.choose, b.sparse.rows, b.sparse.rows*op.longest*a.Heads*max(1, a.Dim/8))
+}
+
+func (op *choose) run(w *worker, unit int) {
+	s, i := op.rows.at(unit)
+	scores := w.scratch.v[:s.Start+i+1]
+	op.score(scores, w.scratch.v[op.longest:], s, s.First+i)
+	chooseHighest(row(op.chosen, s.First+i, op.a.Count), scores)
+}
+
+// score sets the scores of all positions that a row sees.
+func (op *choose) score(scores, scratch []float32, s *backend.Span, r int) {
+	heads, dim := op.a.Heads, op.a.Dim
+	block, scratch := scratch[:keyBlock*dim], scratch[keyBlock*dim:]
+	products, wide := mat.Floats{V: scratch[:keyBlock*heads], Stride: keyBlock}, scratch[keyBlock*heads:]
+	q := mat.Floats{V: row(op.q, r, heads*dim), Stride: dim}
+	weights := row(op.weights, r, heads)
+	for base := 0; base < len(scores); base += keyBlock {
+		end := min(base+keyBlock, len(scores))
+		op.keys.each(s.Pages, base, end, func(position, n int, k []byte) {
+			op.set.Vector.Transpose(mat.Floats{V: block[position-base:], Stride: keyBlock}, op.keys.headRows(op.set, k, 0, n, wide), n, dim)
+		})
+		clear(products.V)
+		op.set.GEMV.Mix(&gemv.RowSum{Y: products, P: q, Step: 1, V: weightsOf(block, keyBlock), Keys: dim, Tokens: heads, Cols: end - base})
+		sums := scores[base:end]
+		clear(sums)
+		for h, weight := range weights {
+			weight := float32(weight * op.a.WeightScale)
+			for j, x := range row(products, h, len(sums)) {
+				sums[j] += float32(weight * max(0, float32(x*op.a.Scale)))
+			}
+		}
+	}
+}
+
+// chooseHighest sets chosen to the indices of the len(chosen) highest scores, of which there are more, in
+// ascending order. Of equal scores it takes the first.
+func chooseHighest(chosen, scores []float32) {
+	lowest, equal := limit(scores, len(chosen))
+	n := 0
+	for i, x := range scores {
+		switch k := ordered(x); {
+		case k < lowest:
+			continue
+		case k == lowest:
+			if equal == 0 {
+				continue
+			}
+			equal--
+		}
+		chosen[n] = math.Float32frombits(uint32(i))
+		n++
+	}
+}
+
+// limit returns the lowest of the count highest scores, as ordered has it, and how many scores equal to
+// it are among them. It finds the number byte by byte from the highest one on.
+func limit(scores []float32, count int) (lowest uint32, equal int) {
+	for shift := 24; shift >= 0; shift -= 8 {
+		var have [256]int
+		above := uint64(lowest) >> (shift + 8)
+		for _, x := range scores {
+			if k := ordered(x); uint64(k)>>(shift+8) == above {
+				have[k>>shift&0xff]++
+			}
+		}
+		digit := 255
+		for ; digit > 0 && have[digit] < count; digit-- {
+			count -= have[digit]
+		}
+		lowest |= uint32(digit) << shift
+	}
+	return lowest, count
+}
+
+// ordered maps numbers to integers in the same order. Both zeros are equal, and NaN is above all.
+func ordered(x float32) uint32 {
+	if x != x {
+		return math.MaxUint32
+	}
+	k := math.Float32bits(x + 0)
+	if k>>31 != 0 {
+		return ^k
+	}
+	return k | 1<<31
+}
+
+// attentionChosen is the rows of AttentionChosen that see a choice of positions. A unit is a row with
+// some of the query heads.
+type attentionChosen struct {
+	attentionOp
+	chosen mat.Floats
+	count  int
+	rows   *sparseRows
+	parts  int // of the query heads
+}
+
+// AttentionChosen implements [backend.Indexed].
+func (b *Backend) AttentionChosen(dst, q, chosen tensor.Tensor, kv backend.KV, spans []backend.Span, a backend.AttentionArgs) {
+	if b.failed.Load() {
+		return
+	}
+	n := q.Rows()
+	if a.Heads < 1 || a.KVHeads != 1 || a.Dim < 1 || a.ValueDim < 1 || a.Window != 0 || a.Chunk != 0 || a.Softcap != 0 || !a.Sinks.IsZero() {
+		b.fail("attention to chosen positions: invalid arguments: %+v", a)
+		return
+	}
+	op := attentionChosen{rows: &b.sparse, count: chosen.Cols()}
+	var ok, ok2, ok3, ok4, ok5 bool
+	op.set, op.a, op.group = b.set, a, a.Heads
+	op.q, ok = b.floats("attention", "query", q, n, a.Heads*a.Dim)
+	op.dst, ok2 = b.floats("attention", "result", dst, n, a.Heads*a.ValueDim)
+	op.chosen, ok3 = b.floats("attention", "choice", chosen, n, op.count)
+	op.k, ok4 = b.pages("keys", &kv, kv.K, 1, a.Dim)
+	op.v, ok5 = b.pages("values", &kv, kv.V, 1, a.ValueDim)
+	if !ok || !ok2 || !ok3 || !ok4 || !ok5 {
+		return
+	}
+	if _, _, ok = b.checkSpans(spans, n, min(op.k.count, op.v.count), kv.PageTokens); !ok {
+		return
+	}
+	b.sparse.split(spans, op.count)
+	if len(b.sparse.dense) > 0 {
+		b.Attention(dst, q, kv, b.sparse.dense, a)
+	}
+	if b.sparse.rows == 0 {
+		return
+	}
+	op.parts = min(a.Heads, ceil(2*len(b.pool.workers), b.sparse.rows))
+	if !b.reserve(op.scratch()) {
+		return
+	}
+	b.chosen = op
+	b.run(&b.chosen, b.sparse.rows*op.parts, b.sparse.rows*op.count*a.Heads*max(1, a.Dim/8))
+}
+
+func (op *attentionChosen) scratch() int {
+	widened := max(op.k.widened(), op.v.widened())
+	return ceil(op.a.Heads, op.parts)*op.count + 2*keyBlock*max(op.a.Dim, op.a.ValueDim) + widened
+}
+
+func (op *attentionChosen) run(w *worker, unit int) {
+	heads := ceil(op.a.Heads, op.parts)
+	head := unit % op.parts * heads
+	if heads = min(heads, op.a.Heads-head); heads <= 0 {
+		return
+	}
+	s, i := op.rows.at(unit / op.parts)
+	r := s.First + i
+	chosen := row(op.chosen, r, op.count)
+	scratch := w.scratch.v
+	scores, scratch := mat.Floats{V: scratch[:heads*op.count], Stride: op.count}, scratch[heads*op.count:]
+	clear(scores.V)
+	q := mat.Floats{V: row(op.q, r, op.a.Heads*op.a.Dim)[head*op.a.Dim:], Stride: op.a.Dim}
+	dim, width := op.a.Dim, op.a.ValueDim
+	rows, scratch := scratch[:keyBlock*max(dim, width)], scratch[keyBlock*max(dim, width):]
+	columns, wide := scratch[:keyBlock*dim], scratch[keyBlock*max(dim, width):]
+	for base := 0; base < op.count; base += keyBlock {
+		n := min(keyBlock, op.count-base)
+		op.gather(rows, &op.k, s.Pages, chosen[base:][:n], dim, wide)
+		op.set.Vector.Transpose(mat.Floats{V: columns, Stride: keyBlock}, weightsOf(rows, dim), n, dim)
+		op.set.GEMV.Mix(&gemv.RowSum{Y: from(scores, 0, base), P: q, Step: 1, V: weightsOf(columns, keyBlock), Keys: dim, Tokens: heads, Cols: n})
+	}
+	sum := mat.Floats{V: row(op.dst, r, op.a.Heads*width)[head*width:][:heads*width], Stride: width}
+	clear(sum.V)
+	for h := range heads {
+		op.softmax(row(scores, h, op.count), head+h)
+	}
+	for base := 0; base < op.count; base += keyBlock {
+		n := min(keyBlock, op.count-base)
+		op.gather(rows, &op.v, s.Pages, chosen[base:][:n], width, wide)
+		op.set.GEMV.Mix(&gemv.RowSum{Y: sum, P: from(scores, 0, base), Step: 1, V: weightsOf(rows, width), Keys: n, Tokens: heads, Cols: width})
+	}
+}
+
+// gather copies the keys or values of positions to rows, dim wide.
+func (op *attentionChosen) gather(rows []float32, p *pages, table []int32, positions []float32, dim int, wide []float32) {
+	for i, bits := range positions {
+		position := int(math.Float32bits(bits))
+		data := p.data[int(table[position/p.tokens])*p.page+position%p.tokens*p.row:]
+		w := p.headRows(op.set, data, 0, 1, wide)
+		mat.Widen(rows[i*dim:][:dim], w.Data[:dim*w.Format.Size()], w.Format)
+	}
+}

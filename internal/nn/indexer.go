@@ -1,0 +1,105 @@
+package nn
+
+import (
+	"math"
+
+	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/tensor"
+	"github.com/heftai/heft/meta"
+)
+
+// indexer chooses the positions that latent attention sees. Its keys are the second vector of each
+// token in the layer's cache, so they are evicted, reused and counted with the token's page.
+type indexer struct {
+	spec             *meta.IndexerSpec
+	q, k, weights    *linear
+	kNorm            *norm
+	scale, headScale float32
+}
+
+// indexer compiles the indexer of a, which may be nil.
+func (c *compiler) indexer(n Node, a *latent, in int) (x *indexer, err error) {
+	m := a.spec.MLA
+	s := m.Indexer
+	if m.Chosen > 0 || s != nil {
+		c.special("sparse attention")
+		if a.spec.Window != 0 || a.spec.Softcap != 0 {
+			return nil, at(n.Path, "sparse attention with a window or capped scores")
+		}
+	}
+	if s == nil {
+		if m.Chosen > c.program.chosen {
+			return nil, at(n.Path, "attention to %d chosen positions, of which no earlier layer chooses more than %d", m.Chosen, c.program.chosen)
+		}
+		return nil, nil
+	}
+	if s.Heads < 1 || s.HeadDim < a.rotated || s.Count < 1 || m.Chosen != s.Count || a.qDown == nil {
+		return nil, at(n.Path, "an indexer of %d heads of %d that chooses %d positions of %d", s.Heads, s.HeadDim, s.Count, m.Chosen)
+	}
+	x = &indexer{spec: s, scale: float32(math.Pow(float64(s.HeadDim), -0.5)), headScale: float32(math.Pow(float64(s.Heads), -0.5))}
+	if x.q, err = c.linearNamed(n, "queries of the indexer", s.Q, a.qDown.out, s.Heads*s.HeadDim); err != nil {
+		return nil, err
+	}
+	if x.k, err = c.linearNamed(n, "keys of the indexer", s.K, in, s.HeadDim); err != nil {
+		return nil, err
+	}
+	if x.kNorm, err = c.normNamed(n, "norm of the indexer's keys", s.KNorm, s.HeadDim); err != nil {
+		return nil, err
+	}
+	if x.weights, err = c.linearNamed(n, "weights of the indexer", s.Weights, in, s.Heads); err != nil {
+		return nil, err
+	}
+	c.usedNext(x.q, x.k, x.weights, a.out)
+	c.program.chosen = max(c.program.chosen, s.Count)
+	return x, nil
+}
+
+// indexed returns the backend's operations of sparse attention. It fails the pass and returns nil if
+// the backend has none.
+func (c *Context) indexed(path string) backend.Indexed {
+	b, ok := c.backend.(backend.Indexed)
+	if !ok {
+		c.fail("%s: sparse attention cannot be trained or run on this backend", path)
+	}
+	if !ok || c.err != nil {
+		return nil
+	}
+	return b
+}
+
+// choose stores the keys of hidden in the cache of a's layer and sets c.chosen. residual is the
+// normalised compression of a's queries.
+func (x *indexer) choose(c *Context, a *latent, hidden, residual tensor.Tensor) {
+	mark := c.arena.used
+	rows, s := hidden.Rows(), x.spec
+	q, k, weights := c.arena.take(rows, s.Heads*s.HeadDim), c.arena.take(rows, s.HeadDim), c.arena.take(rows, s.Heads)
+	together := c.collect()
+	x.q.compute(together, q, residual, 0)
+	x.k.compute(together, k, hidden, 0)
+	x.weights.compute(together, weights, hidden, 0)
+	c.compute()
+	if x.kNorm != nil {
+		x.kNorm.forward(c, k, k)
+	}
+	if b := c.indexed(a.path); b != nil {
+		t := &c.ropes[a.rope]
+		c.backend.Rope(q, s.HeadDim, t.cos, t.sin, s.Interleaved)
+		c.backend.Rope(k, s.HeadDim, t.cos, t.sin, s.Interleaved)
+		kv := c.in.KV[a.spec.Layer]
+		group := &c.in.Groups[kv.Group]
+		keys := kv.KV
+		keys.K = keys.V
+		c.backend.StoreKV(keys, k, tensor.Tensor{}, group.Slots)
+		b.Choose(c.chosen.Columns(0, s.Count), q, weights, keys, group.Spans, backend.IndexArgs{
+			Heads: s.Heads, Dim: s.HeadDim, Count: s.Count, Scale: x.scale, WeightScale: x.headScale,
+		})
+	}
+	c.arena.used = mark
+}
+
+func (x *indexer) scratch(rows int) int {
+	if x == nil {
+		return 0
+	}
+	return floats(rows, x.spec.Heads*x.spec.HeadDim) + floats(rows, x.spec.HeadDim) + floats(rows, x.spec.Heads)
+}
