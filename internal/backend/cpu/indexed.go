@@ -50,7 +50,9 @@ func (r *sparseRows) at(i int) (*backend.Span, int) {
 	return nil, 0
 }
 
-// choose is one call of Choose. A unit is a row.
+// choose is one call of Choose. Its rows are scored and chosen one by one if there are enough of them for
+// the threads. Fewer rows are scored together, in parts of their positions, and then chosen: a unit is then a
+// part of a row's positions, or a row. The scores of the i-th row are in the scratch memory of worker i.
 type choose struct {
 	set                *kernels.Set
 	chosen, q, weights mat.Floats
@@ -58,7 +60,21 @@ type choose struct {
 	rows               *sparseRows
 	a                  backend.IndexArgs
 	longest            int
+	step               chooseStep
+	first              int // of the rows that are scored together
+	blocks             int // of keyBlock positions in a part
+	parts              int // of a row's positions
+	workers            []*worker
 }
+
+// chooseStep says what a unit of choose does.
+type chooseStep int
+
+const (
+	chooseRow    chooseStep = iota // scores a row and chooses
+	choosePart                     // scores a part of a row's positions
+	chooseScored                   // chooses among a row's positions
+)
 
 // Choose implements [backend.Indexed].
 func (b *Backend) Choose(chosen, q, weights tensor.Tensor, keys backend.KV, spans []backend.Span, a backend.IndexArgs) {
@@ -88,31 +104,73 @@ func (b *Backend) Choose(chosen, q, weights tensor.Tensor, keys backend.KV, span
 		return
 	}
 	b.choose = op
-	b.run(&b.choose, b.sparse.rows, b.sparse.rows*op.longest*a.Heads*max(1, a.Dim/8))
+	b.choose.runAll(b)
+}
+
+// runAll scores and chooses all rows.
+func (op *choose) runAll(b *Backend) {
+	op.workers = b.pool.workers
+	n, threads := op.rows.rows, len(op.workers)
+	work := op.longest * op.a.Heads * max(1, op.a.Dim/8)
+	if threads == 1 || n >= 2*threads {
+		op.step = chooseRow
+		b.run(op, n, n*work)
+		return
+	}
+	blocks := ceil(op.longest, keyBlock)
+	op.blocks = ceil(blocks, 4*threads)
+	op.parts = ceil(blocks, op.blocks)
+	for op.first = 0; op.first < n; op.first += threads {
+		rows := min(threads, n-op.first)
+		op.step = choosePart
+		b.run(op, rows*op.parts, rows*work)
+		op.step = chooseScored
+		b.run(op, rows, rows*op.longest)
+	}
 }
 
 func (op *choose) run(w *worker, unit int) {
-	s, i := op.rows.at(unit)
-	scores := w.scratch.v[:s.Start+i+1]
-	op.score(scores, w.scratch.v[op.longest:], s, s.First+i)
-	chooseHighest(row(op.chosen, s.First+i, op.a.Count), scores)
+	part := 0
+	if op.step == choosePart {
+		unit, part = unit/op.parts, unit%op.parts
+	}
+	s, i := op.rows.at(op.first + unit)
+	seen, row := s.Start+i+1, s.First+i
+	switch scratch := w.scratch.v[op.longest:]; op.step {
+	case chooseRow:
+		scores := w.scratch.v[:seen]
+		op.score(scores, scratch, s, row, 0)
+		op.chooseAmong(scores, row)
+	case choosePart:
+		from := part * op.blocks * keyBlock
+		if to := min(seen, from+op.blocks*keyBlock); from < to {
+			op.score(op.workers[unit].scratch.v[from:to], scratch, s, row, from)
+		}
+	case chooseScored:
+		op.chooseAmong(op.workers[unit].scratch.v[:seen], row)
+	}
 }
 
-// score sets the scores of all positions that a row sees.
-func (op *choose) score(scores, scratch []float32, s *backend.Span, r int) {
+func (op *choose) chooseAmong(scores []float32, r int) {
+	chooseHighest(row(op.chosen, r, op.a.Count), scores)
+}
+
+// score sets the scores of the positions from first on that row r sees.
+func (op *choose) score(scores, scratch []float32, s *backend.Span, r, first int) {
 	heads, dim := op.a.Heads, op.a.Dim
 	block, scratch := scratch[:keyBlock*dim], scratch[keyBlock*dim:]
 	products, wide := mat.Floats{V: scratch[:keyBlock*heads], Stride: keyBlock}, scratch[keyBlock*heads:]
 	q := mat.Floats{V: row(op.q, r, heads*dim), Stride: dim}
 	weights := row(op.weights, r, heads)
-	for base := 0; base < len(scores); base += keyBlock {
-		end := min(base+keyBlock, len(scores))
-		op.keys.each(s.Pages, base, end, func(position, n int, k []byte) {
-			op.set.Vector.Transpose(mat.Floats{V: block[position-base:], Stride: keyBlock}, op.keys.headRows(op.set, k, 0, n, wide), n, dim)
+	for len(scores) > 0 {
+		sums := scores[:min(keyBlock, len(scores))]
+		scores = scores[len(sums):]
+		op.keys.each(s.Pages, first, first+len(sums), func(position, n int, k []byte) {
+			op.set.Vector.Transpose(mat.Floats{V: block[position-first:], Stride: keyBlock}, op.keys.headRows(op.set, k, 0, n, wide), n, dim)
 		})
+		first += len(sums)
 		clear(products.V)
-		op.set.GEMV.Mix(&gemv.RowSum{Y: products, P: q, Step: 1, V: weightsOf(block, keyBlock), Keys: dim, Tokens: heads, Cols: end - base})
-		sums := scores[base:end]
+		op.set.GEMV.Mix(&gemv.RowSum{Y: products, P: q, Step: 1, V: weightsOf(block, keyBlock), Keys: dim, Tokens: heads, Cols: len(sums)})
 		clear(sums)
 		for h, weight := range weights {
 			weight := float32(weight * op.a.WeightScale)

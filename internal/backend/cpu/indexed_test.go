@@ -166,9 +166,11 @@ func TestSparseAttentionHasTheSameBitsInAnyChunking(t *testing.T) {
 	c := newSparseCase()
 	for _, d := range []meta.DType{meta.Float32, meta.BFloat16, meta.Int8} {
 		want := c.run(t, d, 1, c.tokens)
-		for _, chunk := range []int{1, 13, 64, 100} {
-			if !slices.Equal(c.run(t, d, 1+chunk%3, chunk), want) {
-				t.Errorf("%v: chunks of %d tokens have other bits", d, chunk)
+		for _, chunk := range []int{1, 3, 13, 64, 100} {
+			for _, threads := range []int{1, 2, 5} {
+				if !slices.Equal(c.run(t, d, threads, chunk), want) {
+					t.Errorf("%v: chunks of %d tokens on %d threads have other bits", d, chunk, threads)
+				}
 			}
 		}
 	}

@@ -1,0 +1,33 @@
+package dispatch_test
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/internal/golden"
+)
+
+// TestStoredPagesOfIndexers: the keys of indexers are stored with the page, so a model that starts anew
+// chooses the positions that the one before chose. In glm_moe_dsa some layers have no indexer.
+func TestStoredPagesOfIndexers(t *testing.T) {
+	prompt := storePrompt()
+	for i := range prompt {
+		prompt[i] %= 60
+	}
+	for _, name := range []string{"family-deepseek-v32-1", "family-glm-moe-dsa-1"} {
+		dir := filepath.Join(golden.Module(t), "testdata/golden/infer/models", name)
+		for precision, o := range map[string]dispatch.Options{"auto": {}, "high": {Precision: dispatch.PrecisionHigh}} {
+			o.Threads = 2
+			_, alone := answered(t, cpuModel(t, dir, o), "", "", prompt)
+			o.KVStore = openKVStore(t, t.TempDir())
+			first := cpuModel(t, dir, o)
+			answered(t, first, "", "", prompt)
+			first.Close()
+			o.Threads = 3
+			if n, logits := answered(t, cpuModel(t, dir, o), "", "", prompt); n != 64 || firstDifference(logits, alone) >= 0 {
+				t.Errorf("%s, %s: %d tokens were reused, want 64, or other bits", name, precision, n)
+			}
+		}
+	}
+}
