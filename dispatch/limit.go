@@ -33,8 +33,8 @@ type limited struct {
 }
 
 // SetMemoryLimit changes the limit of the host's memory while the model is used. If the limit falls,
-// experts are evicted, then weights of the cpu tier return to the checkpoint's mapping, from which they
-// are read again, then the KV cache shrinks to one sequence, then the memory for requests. Passes go on and results stay bitwise the
+// experts are evicted, then weights of the cpu tier leave memory and stream from the disk (experts are used in the
+// checkpoint's mapping), then the KV cache shrinks to one sequence, then the memory for requests. Passes go on and results stay bitwise the
 // same. If the limit rises, weights come back in the background. Beyond the plan's limit, weights of the
 // disk tier stay in memory once they were read. Weights of the unit that computes follow when it is done. SetMemoryLimit returns the minimum in bytes, below which the
 // model does not go. Any goroutine may call it.

@@ -91,7 +91,7 @@ func TestWeightsLeaveAndComeBack(t *testing.T) {
 		}
 		least := m.SetMemoryLimit(0)
 		low := m.Status().Held
-		if converted := m.Quantized() != meta.QuantNone; !converted && low["weights"] != 0 || low["weights"] >= before["weights"] || sum(low) > least {
+		if low["weights"] >= before["weights"]/2 || sum(low) > least {
 			t.Errorf("under the minimum of %d %v is held, of %v before", least, low, before)
 		}
 		if used := usedBytes(m); least <= 0 || least >= used {

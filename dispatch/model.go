@@ -117,7 +117,7 @@ func (m *Model) take(binding *loader.Binding) error {
 	loaded := m.options.loadedBytes(m.skeleton)
 	m.weights, err = residency.New(m.skeleton.Root, units(m.program), binding, devices,
 		residency.Options{Skip: skip, Arena: &m.options.Ledger.arena, Mover: &m.options.Ledger.mover, Policy: &m.options.Ledger.kept, Staging: m.options.StagingBytes,
-			Lent: m.lendable(), Keep: m.plan.Policy != devicemap.Manual,
+			Lent: m.lendable(), Keep: m.plan.Policy != devicemap.Manual, Restream: true,
 			Bands:     m.options.bandsOf(m.program, loaded),
 			Converter: converter, Converted: loaded, Homes: homes, SidecarDir: m.options.CacheDir})
 	if err != nil {

@@ -58,8 +58,16 @@ func (s *Store) addBands(u *unit, list []*want) {
 	}
 	slices.SortStableFunc(list, func(a, b *want) int { return cmp.Compare(order[a.holder.param], order[b.holder.param]) })
 	for _, w := range list {
-		s.addBandsOf(u, w, s.bands.sizes[w.holder.param])
+		s.addBandsOf(u, w, s.bandBytes(w))
 	}
+}
+
+// bandBytes returns the size of the largest band of w, 0 if it streams as a whole.
+func (s *Store) bandBytes(w *want) int64 {
+	if w.holder == nil {
+		return 0
+	}
+	return s.bands.sizes[w.holder.param]
 }
 
 // addBandsOf adds the bands of w, of at most size bytes, which u uses.

@@ -13,7 +13,8 @@
 // page cache holds it, and otherwise read past the page cache into memory of its own, which it keeps.
 // [Store.Warm] does that in the background in the order of use, and [Store.Promote] moves mapped
 // segments to memory of their own. They leave the page cache then, so that nothing is held twice.
-// [Store.Budget] limits that memory while the store is used.
+// [Store.Budget] limits that memory while the store is used. With [Options.Restream], segments that it has no
+// room for stream as those of the disk tier, until there is room again.
 //
 // On the disk tier, streams read weights in the order of use, around the end of a pass to the next one, into
 // small windows of memory. Matrices stream in bands of rows, each of which leaves its window when the next

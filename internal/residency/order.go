@@ -60,6 +60,12 @@ func (o *order) enter(i int) (int, bool) {
 
 // reorder drops all groups and continues with others.
 func (s *stream) reorder(units [][]*load) {
+	s.drain()
+	s.restart(units, s.window)
+}
+
+// drain drops all groups. Nothing is read until restart.
+func (s *stream) drain() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.paused = true
@@ -68,8 +74,14 @@ func (s *stream) reorder(units [][]*load) {
 		s.starved = true
 		s.sleep()
 	}
-	s.paused = false
-	if !s.closed {
+}
+
+// restart continues a drained stream with others groups and another window.
+func (s *stream) restart(units [][]*load, window []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.paused = false; !s.closed {
+		s.window = window
 		s.setUnits(units)
 	}
 }

@@ -30,16 +30,17 @@ const (
 // A segment is the weights that move as one, in one format: a parameter, or one expert of a stack.
 // The computing goroutine uses parts and place. Any goroutine may look up pieces, and make the copy.
 type segment struct {
-	path     string
-	device   devicemap.Device
-	param    *meta.Param // nil for an expert
-	stack    *stack      // of an expert
-	expert   int
-	gathered bool        // a table of which single rows are read, in the mapping
-	convert  bool        // some of it is converted in memory
-	shared   bool        // the mapping is used, too, by a segment that is gathered
-	plain    atomic.Bool // convert, but not all weights fit: it is used as stored
-	warm     bool        // gathered: the whole table was, or is being, read. Guarded by making
+	path      string
+	device    devicemap.Device
+	param     *meta.Param // nil for an expert
+	stack     *stack      // of an expert
+	expert    int
+	gathered  bool        // a table of which single rows are read, in the mapping
+	convert   bool        // some of it is converted in memory
+	shared    bool        // the mapping is used, too, by a segment that is gathered
+	plain     atomic.Bool // convert, but not all weights fit: it is used as stored
+	displaced atomic.Bool // of the cpu tier, but it streams as the budget has no room
+	warm      bool        // gathered: the whole table was, or is being, read. Guarded by making
 
 	found  atomic.Bool
 	pieces []stored.Piece // what fills it
@@ -207,6 +208,9 @@ func (s *Store) use(g *segment) error {
 			return err
 		}
 		s.counts.stall(time.Since(since))
+		if c == nil && g.displaced.Load() {
+			return errDisplaced
+		}
 	}
 	switch {
 	case c != nil:

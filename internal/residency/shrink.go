@@ -13,14 +13,15 @@ import (
 )
 
 // copies are the weights of the cpu tier that are in anonymous memory: promoted and converted ones. Each
-// can be dropped, because its bytes are on disk: a promoted weight is then used in the checkpoint's
-// mapping, a converted one is converted again before its next use. The zero value is not limited.
+// can be dropped, because its bytes are on disk: a promoted weight then streams or is used in the
+// checkpoint's mapping, a converted one is converted again before its next use. The zero value is not limited.
 type copies struct {
 	mu     sync.Mutex
-	order  []*segment // in order of use, those that are dropped last first
+	order  []*segment // those that are dropped last first
 	held   int64      // bytes, those being copied included
 	busy   int        // 1 + the unit between Acquire and Release, 0 for none
-	taken  int64      // from the maximum: math.MaxInt64 - budget
+	taken  int64      // from the maximum by Budget: math.MaxInt64 - budget
+	window int64      // from the maximum by windows of displaced segments
 	over   atomic.Bool
 	short  atomic.Int64 // size of a copy that found no room since Promote went through all, or was taken; 0 for none
 	raised chan struct{}
@@ -57,7 +58,23 @@ func (s *Store) Copied() int64 {
 // goroutine may call it.
 func (s *Store) Excess() bool { return s.copies.over.Load() }
 
-func (c *copies) budget() int64 { return math.MaxInt64 - c.taken }
+func (c *copies) budget() int64 {
+	return math.MaxInt64 - c.taken - min(c.window, math.MaxInt64-c.taken)
+}
+
+// allowed returns what Budget has set.
+func (c *copies) allowed() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return math.MaxInt64 - c.taken
+}
+
+// setWindow sets the part of the budget that windows take.
+func (c *copies) setWindow(bytes int64) {
+	c.mu.Lock()
+	c.window = bytes
+	c.mu.Unlock()
+}
 
 // wake has Promote continue.
 func (c *copies) wake() {
@@ -118,16 +135,16 @@ func (c *copies) add(n int64) {
 	c.over.Store(c.held > c.budget())
 }
 
-// listSegments notes what can be copied: in order of use what every token reads, then experts.
+// listSegments notes what can be copied: what every token reads, then experts.
 func (s *Store) listSegments() {
 	var experts []*segment
-	seen := map[*segment]bool{}
+	seen, unitOf := map[*segment]bool{}, map[*segment]int{}
 	for i := range s.units {
 		u := &s.units[i]
 		for _, w := range u.wants {
 			// Of a table only rows are read: they are as well where they are.
 			if w.device == devicemap.CPU && !w.gathered && !seen[w.segment] {
-				seen[w.segment] = true
+				seen[w.segment], unitOf[w.segment] = true, i
 				s.copies.order = append(s.copies.order, w.segment)
 			}
 		}
@@ -140,6 +157,7 @@ func (s *Store) listSegments() {
 			}
 		}
 	}
+	rankCopies(s.copies.order, unitOf)
 	s.copies.order = append(s.copies.order, experts...)
 }
 
@@ -185,6 +203,7 @@ func (s *Store) drop(n int64) (dropped int64) {
 		if g := c.order[at]; c.busy == 0 || !s.uses(&s.units[c.busy-1], g) {
 			if size := g.drop(); size > 0 {
 				c.add(-size)
+				s.displace(g)
 				s.counts.evictions.Add(1)
 				dropped += size
 			}
@@ -197,10 +216,11 @@ func (s *Store) drop(n int64) (dropped int64) {
 }
 
 // LeastBudget returns the bytes of copies that a pass needs at least: the weights of the largest unit
-// that are converted in memory.
+// that are converted in memory, and what the windows of streamed weights grow by.
 func (s *Store) LeastBudget() (most int64) {
+	window := s.leastWindow()
 	if s.sidecar != nil {
-		return 0
+		return window
 	}
 	for i := range s.units {
 		var n int64
@@ -216,7 +236,7 @@ func (s *Store) LeastBudget() (most int64) {
 		}
 		most = max(most, n+n/256) // copies begin at multiples of hostmem.Align
 	}
-	return most
+	return most + window
 }
 
 // uses reports whether u reads g.
@@ -237,8 +257,11 @@ func (s *Store) uses(u *unit, g *segment) bool {
 // copyAll copies segments that are not in anonymous memory yet, in order, as far as the budget has room.
 func (s *Store) copyAll(ctx context.Context) error {
 	s.copies.short.Store(0)
-	for _, g := range s.copies.order {
+	for i, g := range s.copies.order {
 		if err := s.promote(ctx, g); errors.Is(err, errNoRoom) {
+			for _, g := range s.copies.order[i:] {
+				s.displaceUncopied(g)
+			}
 			return nil
 		} else if err != nil {
 			return err
@@ -249,15 +272,18 @@ func (s *Store) copyAll(ctx context.Context) error {
 
 // publish makes a copy of g usable. It frees the copy and fails with errNoRoom if the budget has become
 // too small meanwhile, unless force is set.
-func (c *copies) publish(g *segment, made *copied, force bool) error {
+func (s *Store) publish(g *segment, made *copied, force bool) error {
+	c := &s.copies
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !force && c.held > c.budget() {
 		c.add(-made.bytes())
 		_ = made.block.Release()
+		s.displace(g)
 		return errNoRoom
 	}
 	g.copied.Store(made)
+	s.replace(g)
 	return nil
 }
 

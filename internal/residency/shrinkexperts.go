@@ -34,7 +34,7 @@ func (s *Store) ExpertBytes() (least, planned int64) {
 // Lends reports whether KeepBudget has an effect, or ExpertBudget beyond the experts' part of
 // Options.Staging.
 func (s *Store) Lends() bool {
-	streams := slices.ContainsFunc(s.streams, func(st *stream) bool { return !st.whole })
+	streams := slices.ContainsFunc(s.streams, func(st *stream) bool { return !st.holdsAll() })
 	return s.keep && streams || s.experts != nil && len(s.experts.slots) > s.experts.planned
 }
 

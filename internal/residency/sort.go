@@ -90,7 +90,7 @@ func (s *Store) group(u *unit) (list []*load) {
 	var banded []*want
 	for k := range u.wants {
 		w := &u.wants[k]
-		if w.streamed && w.holder != nil && s.bands.sizes[w.holder.param] > 0 {
+		if w.streamed && s.bandBytes(w) > 0 {
 			banded = append(banded, w)
 			continue
 		}

@@ -60,7 +60,8 @@ func (s *Store) loadSegment(ctx context.Context, g *segment, p Priority) (*copie
 	}
 	c, err := s.copyBy(ctx, g, p, fill)
 	if errors.Is(err, errNoRoom) {
-		return nil, nil // mapped for now, or converted before its use
+		s.displaceUncopied(g)
+		return nil, nil // mapped or streamed for now, or converted before its use
 	}
 	return c, err
 }
@@ -167,7 +168,7 @@ func (s *Store) copyBy(ctx context.Context, g *segment, p Priority, fill func(co
 		s.copies.release(size)
 		return nil, fmt.Errorf("residency: %s: %w", g.path, err)
 	}
-	if err := s.copies.publish(g, c, force); err != nil {
+	if err := s.publish(g, c, force); err != nil {
 		return nil, err
 	}
 	g.unmap()                                // a pass that uses the mapping at this moment reads it again

@@ -1,37 +1,28 @@
 package residency
 
 import (
-	"fmt"
-
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/internal/hostmem"
 )
 
 // startStreams allocates the windows of units and of bands, and the slots of experts.
 func (s *Store) startStreams(loads [][]*load, staging, lent int64) error {
-	var n streamed
-	for i := range s.units {
-		n.unit = max(n.unit, s.units[i].bytes)
-		n.units += s.units[i].bytes
-	}
-	for _, b := range s.bands.loads {
-		n.band = max(n.band, b[0].slot)
-		n.bands += b[0].slot
-	}
-	n.expert, n.experts = s.largestExpert()
+	n := s.streamed()
 	window, bands, slots := n.divide(staging)
-	var err error
-	if window > 0 {
-		if s.window, err = s.arena.Alloc(hostmem.Staging, int(window)); err != nil {
-			return fmt.Errorf("residency: window: %w", err)
-		}
+	s.displacing.windows = windows{window, bands}
+	s.displacing.now = s.displacing.windows
+	err := s.resizeWindow(&s.window, 0, window)
+	if err == nil {
+		err = s.resizeWindow(&s.bands.window, 0, bands)
+	}
+	if err != nil {
+		return err
+	}
+	if window > 0 || s.restream {
 		s.stream = s.newStream(loads, s.window)
 		s.order = newOrder(loads)
 	}
-	if bands > 0 {
-		if s.bands.window, err = s.arena.Alloc(hostmem.Staging, int(bands)); err != nil {
-			return fmt.Errorf("residency: window of bands: %w", err)
-		}
+	if bands > 0 || s.restream {
 		s.bands.stream = s.newStream(s.bands.loads, s.bands.window)
 	}
 	if slots > 0 {
@@ -45,9 +36,23 @@ func (s *Store) startStreams(loads [][]*load, staging, lent int64) error {
 	return nil
 }
 
+// streamed returns what streams.
+func (s *Store) streamed() (n streamed) {
+	for i := range s.units {
+		n.unit = max(n.unit, s.units[i].bytes)
+		n.units += s.units[i].bytes
+	}
+	for _, b := range s.bands.loads {
+		n.band = max(n.band, b[0].slot)
+		n.bands += b[0].slot
+	}
+	n.expert, n.experts = s.largestExpert()
+	return n
+}
+
 // newStream returns a stream for units with the given groups.
 func (s *Store) newStream(units [][]*load, window *hostmem.Block) *stream {
-	st := newStream(units, window.Bytes(), s.mover, s)
+	st := newStream(units, bytesOf(window), s.mover, s)
 	if s.keep {
 		st.keep.arena = s.arena
 	}

@@ -2,6 +2,7 @@ package residency
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"sync"
@@ -46,6 +47,9 @@ type Options struct {
 	Lent int64
 	// Keep allows KeepBudget to keep streamed weights in memory.
 	Keep bool
+	// Restream streams weights of the cpu tier, but experts, while Budget has no room for copies of them.
+	// Otherwise they are used in the mapping.
+	Restream bool
 	// Bands are the matrices that stream in bands of rows of at most so many bytes each, which a unit
 	// reads one after the other; see [Store.NextBand]. Other matrices of a unit are in memory together.
 	Bands map[*meta.Param]int64
@@ -81,17 +85,19 @@ type Store struct {
 	activity []*unitActivity // of each unit
 	skip     func(*meta.Param) bool
 	whole    bool // experts stream with their unit
+	restream bool // Options.Restream
 	holders  map[*meta.Param]*holder
 	finding  sync.Mutex // guards what find looks up
 	buffers  map[*meta.Buffer]tensor.Tensor
 	stacks   map[*meta.Module]*stack
 
-	stream  *stream // of units; nil if no unit is streamed
-	order   order
-	bands   bands     // of matrices
-	streams []*stream // those of the two that exist
-	failed  error     // why a segment of the unit that computes is not there
-	experts *expertSlots
+	stream     *stream // of units; nil if none is, or will be, streamed
+	order      order
+	bands      bands     // of matrices
+	streams    []*stream // those of the two that exist
+	displacing displacing
+	failed     error // why a segment of the unit that computes is not there
+	experts    *expertSlots
 
 	stackOrder  []*stack
 	slabs       map[*meta.Param]slab
@@ -127,7 +133,7 @@ type Store struct {
 // the window and the slots of the disk tier from the arena. root is the whole tree.
 func New(root *meta.Module, units []Unit, binding *loader.Binding, devices devicemap.Map, o Options) (*Store, error) {
 	s := &Store{
-		binding: binding, devices: devices, keep: o.Keep && o.Lent > 0, homes: o.Homes, arena: o.Arena, skip: o.Skip, whole: o.WholeStacks,
+		binding: binding, devices: devices, keep: o.Keep && o.Lent > 0, homes: o.Homes, arena: o.Arena, skip: o.Skip, whole: o.WholeStacks, restream: o.Restream,
 		paths:   map[*meta.Param]string{},
 		holders: map[*meta.Param]*holder{},
 		buffers: map[*meta.Buffer]tensor.Tensor{},
@@ -195,11 +201,26 @@ func (s *Store) Acquire(i int) error {
 func (s *Store) acquire(i int) error {
 	u := &s.units[i]
 	if s.stream != nil {
-		at, ok := s.order.enter(i)
-		if !ok {
+		if _, ok := s.order.enter(i); !ok {
 			return fmt.Errorf("residency: %s is not in the order of units", u.Path)
 		}
-		if err := s.stream.begin(at); err != nil {
+	}
+	for again := s.restreams(i); ; again = true {
+		if again {
+			if err := s.setStreams(); err != nil {
+				return err
+			}
+		}
+		if err := s.bringAll(u); !errors.Is(err, errDisplaced) {
+			return err
+		}
+	}
+}
+
+// bringAll makes the segments of u usable, or notes that they are coming.
+func (s *Store) bringAll(u *unit) error {
+	if s.stream != nil {
+		if err := s.stream.begin(s.order.visit); err != nil {
 			return fmt.Errorf("residency: %s: %w", u.Path, err)
 		}
 	}
@@ -237,11 +258,14 @@ func (s *Store) bring(w *want) error {
 	}
 	switch {
 	case w.streamed:
+		if g.device == devicemap.CPU && g.copied.Load() != nil {
+			return s.useCounted(g) // since the streams were set
+		}
 		if g.place, g.on = coming, w; w.bands.count > 0 {
 			g.place = inBands
 		}
 		return nil
-	case g.device != devicemap.Disk:
+	case g.device != devicemap.Disk && !(w.gather && g.displaced.Load()):
 		if w.gather {
 			return s.use(g)
 		}
@@ -249,7 +273,7 @@ func (s *Store) bring(w *want) error {
 	case g.place == mapped:
 		return nil
 	}
-	// A table of the disk tier: a lookup reads a few rows, and should not read their neighbours.
+	// A table that is not kept: a lookup reads a few rows, and should not read their neighbours.
 	if err := s.makePieces(context.Background(), g.pieces); err != nil {
 		return err
 	}
@@ -281,11 +305,11 @@ func (s *Store) Release() {
 	s.policy.release(s, i == len(s.units)-1)
 }
 
-// unmapTables unmaps the rows that were looked up in tables of the disk tier, so that a long run does
+// unmapTables unmaps the rows that were looked up in tables that are not kept, so that a long run does
 // not map whole tables. The page cache may keep them, so mapping them again is cheap.
 func (u *unit) unmapTables() {
 	for i := range u.wants {
-		if w := &u.wants[i]; w.gather && w.device == devicemap.Disk {
+		if w := &u.wants[i]; w.gather && (w.device == devicemap.Disk || w.displaced.Load()) {
 			w.advise(loader.DontNeed)
 		}
 	}

@@ -129,6 +129,13 @@ func (s *stream) signal() {
 	}
 }
 
+// holdsAll reports whether the window holds all groups.
+func (s *stream) holdsAll() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.whole
+}
+
 // prefetch reads the first groups, if nothing was read yet.
 func (s *stream) prefetch(p Priority) {
 	s.mu.Lock()

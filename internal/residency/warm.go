@@ -261,7 +261,7 @@ func (w *warming) run(ctx context.Context) error {
 // warmOne loads g and counts its bytes.
 func (s *Store) warmOne(ctx context.Context, g *segment) error {
 	c, err := s.load(ctx, g, Background)
-	if err == nil && c == nil {
+	if err == nil && c == nil && !g.displaced.Load() {
 		err = s.populate(ctx, g)
 	}
 	if err != nil {
