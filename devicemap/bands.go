@@ -1,8 +1,8 @@
 package devicemap
 
-// bandAheadBytes is the room that bands stream through where memory is not scarce. Reads into a room of
-// this size are faster than into a larger one: the bytes stay in the processor's cache.
-const bandAheadBytes = 16 << 20
+// bandAheadBytes is the room that bands stream through where memory is not scarce: eight of the largest.
+// With four of them the disk waits for passes of many tokens; a room for more is not faster.
+const bandAheadBytes = 32 << 20
 
 // BandWindow returns the room that bands stream through: the largest one computes while others are
 // read. all are the bytes of all of them. tight is the smallest room that works.

@@ -10,7 +10,7 @@ const (
 	// bandShare, leastBand and mostBand size the bands of rows in which matrices stream: an eighth of
 	// the largest matrix within these bounds. Smaller matrices get bands of the same size, as the window
 	// has room for the largest band anyway and large reads are faster. A band is at most one read, and
-	// four fit into the window.
+	// eight fit into the window.
 	bandShare = 8
 	leastBand = 64 << 10
 	mostBand  = 4<<20 - 16<<10

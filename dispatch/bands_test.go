@@ -119,13 +119,13 @@ func TestAHeadPassedWhole(t *testing.T) {
 }
 
 // TestBlocksStreamedThroughLargeWindows: blocks streamed whole through up to 160 MiB. Reads into so much memory
-// are slower than into 16 MiB, and it held no weights.
+// are no faster than into 32 MiB, and it held no weights.
 func TestBlocksStreamedThroughLargeWindows(t *testing.T) {
 	for _, name := range []string{"dense-1b", "dense-405b"} {
 		plan, _ := planShape(t, modelShape(t, name), served(map[string]int64{"dense-1b": 1 << 30, "dense-405b": 64 << 30}[name]))
 		host := plan.Device(devicemap.CPU)
-		if host.StagingBytes > 20<<20 || plan.Streamed() == 0 {
-			t.Errorf("%s: staging takes %s, want some 16 MiB\n%s", name, devicemap.FormatSize(host.StagingBytes), plan.Explain())
+		if host.StagingBytes > 36<<20 || plan.Streamed() == 0 {
+			t.Errorf("%s: staging takes %s, want some 32 MiB\n%s", name, devicemap.FormatSize(host.StagingBytes), plan.Explain())
 		}
 	}
 }

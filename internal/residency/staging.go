@@ -75,13 +75,12 @@ type streamed struct {
 }
 
 // divide divides the staging memory: units get the largest of them and room to read ahead, bands
-// their window, experts the rest, as they are often used again. Without experts units get the rest, up to
-// all of them.
+// their window as far as there is room, experts the rest, as they are often used again. Without experts
+// units get the rest, up to all of them.
 func (n *streamed) divide(staging int64) (window, bands int64, slots int) {
 	window = min(n.units, Window(n.unit))
-	if bands = devicemap.BandWindow(n.band, n.bands, false); window+bands+leastSlots*n.expert > staging {
-		bands = devicemap.BandWindow(n.band, n.bands, true)
-	}
+	tight, loose := devicemap.BandWindow(n.band, n.bands, true), devicemap.BandWindow(n.band, n.bands, false)
+	bands = max(tight, min(loose, staging-window-leastSlots*n.expert)) // reads of whole blocks may take more than was planned
 	if n.experts > 0 {
 		return window, bands, min(n.experts, max(leastSlots, int((staging-window-bands)/n.expert)))
 	}
