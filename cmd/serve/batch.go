@@ -84,7 +84,7 @@ func (c *batchCmd) Run(ctx context.Context, k *kong.Context, stderr cmdline.Diag
 		defer lock.Close()
 	}
 	r := newLocal(c.Model, c.placeFlags, c.sizeFlags, c.adapterFlags)
-	r.ServedModelName = c.ServedModelName
+	r.ServedModelName, r.offline = c.ServedModelName, true
 	job := batches.Job{In: c.File, Out: out, Errors: failed, Progress: newBatchView(stderr).tell}
 	r.backend = func(b batches.Backend) { job.Backend = b }
 	_, end, err := r.startLocal(ctx, k)

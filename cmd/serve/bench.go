@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"math/rand/v2"
 	"runtime"
@@ -42,7 +43,7 @@ func (c *benchCmd) Run(ctx context.Context, out cmdline.Output) error {
 	if err != nil {
 		return err
 	}
-	c.MaxBatch = max(c.MaxBatch, c.Batch)
+	c.MaxBatch = max(cmp.Or(c.MaxBatch, usualSequences), c.Batch)
 	model, checkpoint, err := c.load(adapters)
 	if err != nil {
 		return err

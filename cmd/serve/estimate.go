@@ -111,7 +111,7 @@ func (c *estimateCmd) estimate(stored *meta.Model) (*estimate, error) {
 		if err != nil {
 			return nil, err
 		}
-		o := dispatch.Options{Context: c.MaxModelLen, MaxSequences: servedSequences, Serving: true, KVDType: meta.BFloat16}
+		o := dispatch.Options{Context: c.MaxModelLen, MaxSequences: usualSequences, Serving: true, KVDType: meta.BFloat16}
 		if dtype == "float32" {
 			o.KVDType = meta.Float32
 		}
@@ -136,7 +136,7 @@ func (c *estimateCmd) addStored(e *estimate, stored *meta.Model, float32 float64
 		return err
 	}
 	layer, _ := sizes.LargestLayer(stored.NoSplitClasses)
-	needs, err := dispatch.EstimateMemory(stored, dispatch.Options{Context: c.MaxModelLen, MaxSequences: servedSequences}, "")
+	needs, err := dispatch.EstimateMemory(stored, dispatch.Options{Context: c.MaxModelLen, MaxSequences: usualSequences}, "")
 	if err != nil {
 		return err
 	}
@@ -171,9 +171,6 @@ func storedFormats(root *meta.Module) []string {
 		return cmp.Or(cmp.Compare(bytes[b], bytes[a]), strings.Compare(a, b))
 	})
 }
-
-// servedSequences is the default of --max-batch.
-const servedSequences = 16
 
 // trainingOf is Accelerate's estimate of training a model whose weights take total bytes in
 // float32, with Adam, for a batch of 1: in float32, or mixed with a type of 16 bits. It has

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"math"
@@ -73,14 +74,14 @@ type sizeFlags struct {
 	Precision   string `help:"Compute in float32 with high; auto may round activations (default ${default})." enum:"auto,high" default:"auto" placeholder:"auto|high"`
 	KVDtype     string `name:"kv-dtype" help:"Store the KV cache in this dtype; auto follows the weights (default ${default})." enum:"auto,float32,bfloat16,q8_0" default:"auto" placeholder:"auto|float32|bfloat16|q8_0"`
 	MaxModelLen int    `help:"Limit a prompt and its answer to N tokens (default: as many as fit)." placeholder:"N"`
-	MaxBatch    int    `help:"Run at most N sequences at once (default ${default})." default:"16" aliases:"max-num-seqs" placeholder:"N"`
+	MaxBatch    int    `help:"Run at most N sequences at once; 0 chooses (default ${default})." default:"0" aliases:"max-num-seqs" placeholder:"N"`
 	MaxTokens   int    `name:"max-batch-tokens" help:"Compute at most N tokens in one pass; 0 chooses (default ${default})." default:"0" aliases:"max-num-batched-tokens" placeholder:"N"`
 	Threads     int    `help:"Compute with N threads; 0 is one per core (default ${default})." default:"0" placeholder:"N"`
 	CPU         string `name:"cpu" env:"HEFT_CPU" help:"Use this variant of the kernels (default: the best one)." placeholder:"amx|avx512bf16|avx512|avx2|go"`
 }
 
 func (f *sizeFlags) options() (dispatch.Options, error) {
-	o := dispatch.Options{Serving: true, Threads: f.Threads, Variant: f.CPU, Context: f.MaxModelLen, MaxSequences: f.MaxBatch, MaxBatchTokens: f.MaxTokens}
+	o := dispatch.Options{Serving: true, Threads: f.Threads, Variant: f.CPU, Context: f.MaxModelLen, MaxSequences: cmp.Or(f.MaxBatch, usualSequences), MaxBatchTokens: f.MaxTokens}
 	var ok bool
 	if o.Quantize, ok = meta.ParseQuantize(f.Quantize); !ok {
 		return o, cmdline.Misusef("--quantize %s: q8_0 and q4_0 are supported", f.Quantize)
@@ -106,7 +107,7 @@ func (f *sizeFlags) options() (dispatch.Options, error) {
 		value int
 		least int
 		most  int
-	}{{"--max-model-len", f.MaxModelLen, 0, math.MaxInt32}, {"--max-batch", f.MaxBatch, 1, 1 << 20}, {"--max-batch-tokens", f.MaxTokens, 0, 1 << 20}, {"--threads", f.Threads, 0, 1024}} {
+	}{{"--max-model-len", f.MaxModelLen, 0, math.MaxInt32}, {"--max-batch", f.MaxBatch, 0, 1 << 20}, {"--max-batch-tokens", f.MaxTokens, 0, 1 << 20}, {"--threads", f.Threads, 0, 1024}} {
 		if n.value < n.least || n.value > n.most {
 			return o, cmdline.Misusef("%s is %d; it is between %d and %d", n.name, n.value, n.least, n.most)
 		}

@@ -112,18 +112,22 @@ func (f *fleet) notifyRequests(call func(n int64)) {
 }
 
 // draft opens the i-th model.
-func (f *fleet) draft(i int) (*draft, error) {
+func (f *fleet) draft(ctx context.Context, i int) (*draft, error) {
 	o := f.request.options
 	o.Ledger = f.ledger
 	if i > 0 {
 		o.Adapters = nil // those of --lora
 	}
-	return f.command.open(f.request.models[i], o)
+	d, err := f.command.open(f.request.models[i], o)
+	if err == nil {
+		d.options.MaxSequences = f.command.sequencesOf(ctx, d)
+	}
+	return d, err
 }
 
 // loadFirst loads the first model at the start, when there is no other.
 func (f *fleet) loadFirst(ctx context.Context) (*loaded, error) {
-	d, err := f.draft(0)
+	d, err := f.draft(ctx, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -167,7 +171,7 @@ func (f *fleet) beginDrafter(d *draft) (err error) {
 
 // open loads the i-th model when a request asks for it.
 func (f *fleet) open(ctx context.Context, i int) (*generate.Opened, error) {
-	d, err := f.draft(i)
+	d, err := f.draft(ctx, i)
 	if err != nil {
 		return nil, err
 	}

@@ -50,7 +50,7 @@ func TestErrorsAreOneLineWithTheirStatus(t *testing.T) {
 		{"plan --device-map nowhere", 2, "nowhere"},
 		{"plan --device-map " + badMap, 2, "--device-map"},
 		{"plan --max-memory cpu=lots", 2, "--max-memory"},
-		{"--max-batch 0", 2, "--max-batch"},
+		{"--max-batch=-1", 2, "--max-batch"},
 		{"--threads 100000", 2, "--threads"}, // which hung
 		{"--max-queue=-1", 2, "--max-queue"},
 		{"--draft-tokens=many", 2, "--draft-tokens"},

@@ -53,6 +53,7 @@ func (c *planCmd) Run(ctx context.Context, out cmdline.Output) error {
 	} else if o.Routing, ignored = readRouting(c.Trace, skeleton); o.Routing != nil {
 		curve = o.Routing.Curve()
 	}
+	o.MaxSequences, _ = c.sequences(skeleton, o)
 	asked := o
 	plan, o, err := dispatch.Plan(skeleton, o)
 	if err != nil {

@@ -49,6 +49,7 @@ type runCmd struct {
 	view    *loadView
 	backend func(batches.Backend) // is called with what answers lines of batches, if not nil
 	lost    chan error            // why the server ends, if a GPU was lost
+	offline bool                  // no client waits: only the tokens per second of all requests matter
 }
 
 // Run makes the model ready without loading it, listens, serves, and drains on SIGTERM or

@@ -205,7 +205,7 @@ func (c *runCmd) bind(ctx context.Context, d *draft, plan devicemap.Plan, option
 	}
 	if err == nil {
 		warnText(words, l.name)
-		l.generator, err = c.generator(l, words)
+		l.generator, err = c.generator(l, words, options.MaxSequences)
 	}
 	if err != nil {
 		l.close()
@@ -217,13 +217,13 @@ func (c *runCmd) bind(ctx context.Context, d *draft, plan devicemap.Plan, option
 	return l, nil
 }
 
-// generator joins the model and its text. The engine runs then.
-func (c *runCmd) generator(l *loaded, words generate.Text) (*generate.Model, error) {
+// generator joins the model and its text, for so many sequences at once. The engine runs then.
+func (c *runCmd) generator(l *loaded, words generate.Text, sequences int) (*generate.Model, error) {
 	guesses, err := c.draftTokens()
 	if err != nil {
 		return nil, err
 	}
-	o := generate.Options{Name: l.name, Text: &words, MaxBatch: c.MaxBatch, MaxQueue: queue(c.MaxQueue),
+	o := generate.Options{Name: l.name, Text: &words, MaxBatch: sequences, MaxQueue: queue(c.MaxQueue),
 		DraftTokens: guesses, ToolCallParser: c.ToolCallParser, ReasoningParser: c.ReasoningParser}
 	if l.drafter != nil {
 		if o.Draft = l.drafter.model; words.Tokenizer != nil {
