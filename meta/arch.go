@@ -37,8 +37,11 @@ func architectures() []architecture {
 		{"falcon", "FalconForCausalLM", "transformer", "FalconDecoderLayer", 11, []int{11}, falcon},
 		{"falcon_h1", "FalconH1ForCausalLM", "model", "FalconH1DecoderLayer", 1, []int{2}, falconH1},
 		{"gpt2", "GPT2LMHeadModel", "transformer", "GPT2Block", 50256, []int{50256}, gpt2},
+		{"gpt_bigcode", "GPTBigCodeForCausalLM", "transformer", "GPTBigCodeBlock", 50256, []int{50256}, gptBigCode},
+		{"gpt_neo", "GPTNeoForCausalLM", "transformer", "GPTNeoBlock", 50256, []int{50256}, gptNeo},
 		{"gpt_neox", "GPTNeoXForCausalLM", "gpt_neox", "GPTNeoXLayer", 0, []int{2}, gptNeoX},
 		{"gpt_oss", "GptOssForCausalLM", "model", "GptOssDecoderLayer", -1, nil, gptOSS},
+		{"gptj", "GPTJForCausalLM", "transformer", "GPTJBlock", 50256, []int{50256}, gptJ},
 		{"granite", "GraniteForCausalLM", "model", "GraniteDecoderLayer", 1, []int{2}, granite},
 		{"granitemoehybrid", "GraniteMoeHybridForCausalLM", "model", "GraniteMoeHybridDecoderLayer", 1, []int{2}, graniteMoEHybrid},
 		{"granitemoe", "GraniteMoeForCausalLM", "model", "GraniteMoeDecoderLayer", 1, []int{2}, graniteMoE},
@@ -63,6 +66,7 @@ func architectures() []architecture {
 		{"mixtral", "MixtralForCausalLM", "model", "MixtralDecoderLayer", 1, []int{2}, mixtral},
 		{"nemotron", "NemotronForCausalLM", "model", "NemotronDecoderLayer", 2, []int{3}, nemotron4},
 		{"nemotron_h", "NemotronHForCausalLM", "model", "NemotronHBlock", 1, []int{2}, nemotronH},
+		{"opt", "OPTForCausalLM", "model", "OPTDecoderLayer", 2, []int{2}, opt},
 		{"persimmon", "PersimmonForCausalLM", "model", "PersimmonDecoderLayer", 1, []int{2}, persimmon},
 		{"phi", "PhiForCausalLM", "model", "PhiDecoderLayer", 1, []int{2}, phi},
 		{"phi3", "Phi3ForCausalLM", "model", "Phi3DecoderLayer", 1, []int{32000}, phi3},
@@ -205,6 +209,9 @@ func New(cfg *Config, header CheckpointHeader) (*Model, error) {
 	b.tree.renames = append([]Rename{{}, {Tree: a.base + "."}}, w.renames()...)
 	b.tree.quantised = quantised
 	a.build(f, b)
+	if w != nil && b.node.Find(b.tree.textPath()) == nil {
+		f.fail("model_type", "%q is not supported within %s", a.modelType, w.modelType)
+	}
 	if err := f.err(); err != nil {
 		return nil, err
 	}

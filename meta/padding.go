@@ -5,12 +5,12 @@ import "encoding/json"
 // paddings are the pad_token_id of configs that lack the field, for the model types that have one.
 var paddings = map[string]int{
 	"apertus": 3, "bamba": 0, "cohere": 0, "cohere2": 0, "ernie4_5": 0, "ernie4_5_moe": 0, "exaone_moe": 0, "falcon_h1": 0, "gemma": 0, "gemma2": 0, "gemma3_text": 0, "gemma4_text": 0,
-	"flex_olmo": 100277, "glm": 151329, "glm4": 151329, "helium": 3, "hunyuan_v1_dense": 0, "hunyuan_v1_moe": 0, "internlm3": 2, "lfm2": 0, "lfm2_moe": 0, "ministral3": 11, "olmo": 1, "olmo2": 1, "olmo3": 1, "olmoe": 1, "phi3": 32000,
+	"flex_olmo": 100277, "glm": 151329, "glm4": 151329, "helium": 3, "hunyuan_v1_dense": 0, "hunyuan_v1_moe": 0, "internlm3": 2, "lfm2": 0, "lfm2_moe": 0, "ministral3": 11, "olmo": 1, "olmo2": 1, "olmo3": 1, "olmoe": 1, "opt": 1, "phi3": 32000,
 	"seed_oss": 1, "smollm3": 128004,
 }
 
 // unpadded are the model types whose embeddings learn the padding token as any other.
-var unpadded = map[string]bool{"falcon": true, "gpt2": true, "gpt_neox": true, "mamba2": true, "nemotron_h": true}
+var unpadded = map[string]bool{"falcon": true, "gpt2": true, "gpt_bigcode": true, "gpt_neo": true, "gpt_neox": true, "gptj": true, "mamba2": true, "nemotron_h": true}
 
 // pad marks the padding token's row of the embeddings below root, as the reference's padding_idx
 // does. A negative id counts from the end.
@@ -19,9 +19,13 @@ func pad(root *Module, modelType string, f *fields) {
 	if !ok || unpadded[modelType] {
 		return
 	}
-	for _, node := range root.Walk() {
+	var positions string // a table without padding
+	if lm, ok := root.Spec.(*CausalLMSpec); ok {
+		positions = lm.Positions
+	}
+	for path, node := range root.Walk() {
 		s, ok := node.Spec.(*EmbeddingSpec)
-		if !ok {
+		if !ok || path == positions {
 			continue
 		}
 		row := id

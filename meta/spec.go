@@ -35,12 +35,14 @@ func (k Kind) String() string {
 // CausalLMSpec runs a whole decoder: embedding, layers, final norm, head. Paths
 // are dotted and relative to the node.
 type CausalLMSpec struct {
-	Embed      string  // Embedding of token ids
-	Positions  string  // Embedding of absolute positions, "" if none
-	EmbedScale float32 // multiplies the embeddings; 0 means 1
-	Layers     string  // ModuleList of Blocks
-	Norm       string  // final norm
-	Head       string  // Linear to the vocabulary
+	Embed     string // Embedding of token ids
+	Positions string // Embedding of absolute positions, "" if none
+	// FirstPosition is the row of Positions for the first token of a sequence.
+	FirstPosition int
+	EmbedScale    float32 // multiplies the embeddings; 0 means 1
+	Layers        string  // ModuleList of Blocks
+	Norm          string  // final norm
+	Head          string  // Linear to the vocabulary
 
 	PerLayer *PerLayerSpec // what blocks with a LayerInput get; nil for none
 
@@ -66,8 +68,10 @@ type BlockSpec struct {
 	PostAttentionNorm string
 	MLPNorm           string
 	MLP               string
-	PostMLPNorm       string
-	ResidualScale     float32 // s; 0 means 1
+	// Plain, nil for none, stands in place of MLP: its projections are children of the block itself.
+	Plain         *MLPSpec
+	PostMLPNorm   string
+	ResidualScale float32 // s; 0 means 1
 	// Attention or MLP may be "", with its norms: the layer has one branch. BesideAttention and BesideMLP
 	// name children, "" for none, whose results are added to those of Attention and MLP.
 	BesideAttention, BesideMLP string

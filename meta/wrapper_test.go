@@ -43,6 +43,9 @@ func TestWrapperErrorsNameTheTextModel(t *testing.T) {
 		`{"model_type": "qwen3_vl_text"}`:                                                `model_type: "qwen3_vl_text" is not supported`,
 		`{"model_type": "mistral3", "text_config": {"rope_scaling": {"type": "ntk"}}}`:   `text_config.rope_scaling.type: "ntk" is not supported`,
 		`{"model_type": "qwen2_vl", "rope_scaling": {"type": "mrope", "factor": "two"}}`: "",
+		// Models whose trees have paths of their own were served with no tensor of a wrapper's files.
+		`{"model_type": "llava", "text_config": {"model_type": "gpt2"}}`:     `text_config.model_type: "gpt2" is not supported`,
+		`{"model_type": "llava", "text_config": {"model_type": "gpt_neox"}}`: `text_config.model_type: "gpt_neox" is not supported`,
 	} {
 		cfg, err := ReadConfig([]byte(config))
 		if err == nil {

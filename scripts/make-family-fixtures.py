@@ -45,7 +45,7 @@ DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch
 def text_of(model):
     """The text model of a wrapper, or the model's own."""
     inner = model.base_model
-    for name in ("language_model", "text_model", "model"):  # in llama4 the first has the last
+    for name in ("language_model", "text_model", "model", "decoder"):  # in llama4 the first has the last
         inner = getattr(inner, name, inner)
     return inner
 

@@ -96,6 +96,11 @@ MODELS = {
     "qwen2-moe": ("qwen2_moe", dict(num_experts=4, num_experts_per_tok=2, moe_intermediate_size=8, shared_expert_intermediate_size=12)),
     "seed-oss": ("seed_oss", dict(head_dim=8, attention_out_bias=True)),
     "smollm3": ("smollm3", dict(no_rope_layers=[1, 0])),
+    "gpt-neo": ("gpt_neo", dict(num_key_value_heads=None, attention_types=[[["local", "global"], 1]], window_size=4)),
+    "gptj": ("gptj", dict(num_key_value_heads=None, intermediate_size=None, n_inner=20, rotary_dim=2)),
+    "gpt-bigcode": ("gpt_bigcode", dict(num_key_value_heads=None, intermediate_size=None, n_inner=20)),
+    "gpt-bigcode-heads": ("gpt_bigcode", dict(num_key_value_heads=None, intermediate_size=None, n_inner=20, multi_query=False)),
+    "opt": ("opt", dict(num_key_value_heads=None, intermediate_size=None, ffn_dim=20, word_embed_proj_dim=16)),
 }
 
 

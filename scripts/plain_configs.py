@@ -167,6 +167,38 @@ def persimmon(R, llama):
     return c
 
 
+def gpt(R, model_type):
+    """GPT-2's relatives, with the fields that their configs have."""
+    heads = R.choice([2, 3, 4])
+    dim = R.choice([8, 12, 16])
+    names = dict(hidden_size="hidden_size", inner="intermediate_size", layers="num_layers", heads="num_heads", context="max_position_embeddings") if model_type == "gpt_neo" else \
+        dict(hidden_size="n_embd", inner="n_inner", layers="n_layer", heads="n_head", context="n_positions")
+    c = dict(model_type=model_type, vocab_size=R.choice([60, 64, 71]), activation_function=R.choice(["gelu_new", "gelu_pytorch_tanh", "relu"]),
+             layer_norm_epsilon=R.choice([1e-5, 1e-3]), bos_token_id=1, eos_token_id=2)
+    c.update({names["hidden_size"]: heads * dim, names["heads"]: heads, names["layers"]: R.choice([2, 3]), names["inner"]: R.choice([None, 20, 36]), names["context"]: 128})
+    c["dtype" if R.random() < 0.5 else "torch_dtype"] = R.choice(["bfloat16", "float16"])
+    if R.random() < 0.5:
+        c["tie_word_embeddings"] = R.random() < 0.5
+    if model_type == "gpt_neo":
+        kinds = R.choice([["global", "local"], ["local", "global"], ["local"]])
+        c.update(num_layers=2, attention_types=[[kinds, 2 // len(kinds)]], window_size=R.choice([6, 8]))
+    elif model_type == "gptj":
+        c["rotary_dim"] = R.choice([2, 4, 8])
+    else:
+        c.update(multi_query=R.random() < 0.6, scale_attn_weights=R.random() < 0.8, attention_softmax_in_fp32=R.random() < 0.5)
+    return c
+
+
+def opt(R, llama):
+    c = llama(R, "opt", head_dim=False)
+    for name in ("rms_norm_eps", "num_key_value_heads", "rope_parameters", "rope_theta", "rope_scaling", "hidden_act", "tie_word_embeddings"):
+        c.pop(name, None)
+    c.update(ffn_dim=c.pop("intermediate_size"), pad_token_id=R.choice([0, 1]), activation_function=R.choice(["relu", "relu", "gelu"]), do_layer_norm_before=True,
+             word_embed_proj_dim=R.choice([None, c["hidden_size"]]), enable_bias=R.random() < 0.7, layer_norm_elementwise_affine=R.random() < 0.7,
+             _remove_final_layer_norm=False)
+    return c
+
+
 def plains(llama):
     return {
         "arcee": (lambda R: arcee(R, llama), [1, 2]),
@@ -186,6 +218,10 @@ def plains(llama):
         "falcon_own": (lambda R: falcon(R, llama, "own"), [1]),
         "falcon_shared": (lambda R: falcon(R, llama, "shared"), [1, 2]),
         "falcon_grouped": (lambda R: falcon(R, llama, "grouped"), [1, 2]),
+        "gpt_neo": (lambda R: gpt(R, "gpt_neo"), [1, 2]),
+        "gptj": (lambda R: gpt(R, "gptj"), [1, 2]),
+        "gpt_bigcode": (lambda R: gpt(R, "gpt_bigcode"), [1, 2]),
+        "opt": (lambda R: opt(R, llama), [1, 2]),
         "persimmon": (lambda R: persimmon(R, llama), [1, 2]),
         "dots1": (lambda R: dots1(R, llama), [1, 2]),
     }

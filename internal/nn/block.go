@@ -41,7 +41,7 @@ func (c *compiler) block(n Node, in int) (*block, error) {
 		}
 		b.attention.in, b.attention.out = orOne(s.AttentionIn), orOne(s.AttentionOut)
 	}
-	if s.MLP != "" || s.Parallel {
+	if s.MLP != "" || s.Plain != nil || s.Parallel {
 		b.mlp, err = c.branch(n, "mlp", [3]string{s.MLPNorm, s.MLP, s.PostMLPNorm}, s.BesideMLP, in)
 	}
 	if err != nil {
@@ -70,7 +70,7 @@ func (c *compiler) branch(n Node, role string, names [3]string, beside string, i
 
 // branchRule compiles a part of a branch, whose result is as wide as its operand.
 func (c *compiler) branchRule(n Node, role, name string, in int) (rule, error) {
-	child, err := c.child(n, role, name)
+	child, err := c.branchNode(n, role, name)
 	if err != nil {
 		return nil, err
 	}
@@ -79,6 +79,17 @@ func (c *compiler) branchRule(n Node, role, name string, in int) (rule, error) {
 		err = at(child.Path, "a result of width %d in a stream of %d", r.cols(), in)
 	}
 	return r, err
+}
+
+// branchNode returns the node of a part of a branch. That of a plain MLP is the block, seen as an MLP.
+func (c *compiler) branchNode(n Node, role, name string) (Node, error) {
+	block, ok := n.Module.Spec.(*meta.BlockSpec)
+	if !ok || block.Plain == nil || role != "mlp" {
+		return c.child(n, role, name)
+	}
+	m := *n.Module
+	m.Kind, m.Spec = meta.KindMLP, block.Plain
+	return Node{n.Path, &m}, nil
 }
 
 // inPlace computes x = block(x).

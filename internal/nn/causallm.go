@@ -53,7 +53,10 @@ func (c *compiler) embedUnit(n Node, s *meta.CausalLMSpec) (width int, err error
 		if step.positions.dim != width {
 			return 0, at(positions.Path, "positions of width %d for embeddings of %d", step.positions.dim, width)
 		}
-		c.program.positions = true
+		if s.FirstPosition < 0 || s.FirstPosition >= step.positions.rows {
+			return 0, at(positions.Path, "the first of %d positions is %d", step.positions.rows, s.FirstPosition)
+		}
+		c.program.positions, c.program.firstPosition = true, int32(s.FirstPosition)
 		nodes = append(nodes, positions)
 	}
 	if s.PerLayer != nil {
@@ -117,7 +120,7 @@ func (s *embedStep) run(c *Context) {
 	}
 	if s.positions != nil {
 		x := c.arena.take(c.rows, s.positions.dim)
-		s.positions.lookup(c, x, c.positions[:c.rows], 1, "position")
+		s.positions.lookup(c, x, c.places[:c.rows], 1, "position")
 		c.backend.Add(c.hidden, x, 1)
 	}
 	if s.perLayer != nil {

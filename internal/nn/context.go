@@ -104,6 +104,7 @@ type Context struct {
 	tiles    tiles
 
 	positions []int32
+	places    []int32 // rows of the table of positions, if there is one
 	iota      []int32 // 0, 1, 2, …
 	nothing   []int32 // 0, 0, 0, …
 	ones      []float32
@@ -139,6 +140,9 @@ func (p *Program) NewContext(b backend.Backend, w Weights, l Limits) (*Context, 
 		c.ropes[i].init(c, r)
 	}
 	c.positions = make([]int32, l.Rows)
+	if p.positions {
+		c.places = make([]int32, l.Rows)
+	}
 	n := l.Rows * max(p.constants, 1)
 	c.iota = make([]int32, max(n, l.Rows*p.heads))
 	for i := range c.iota {
@@ -177,6 +181,9 @@ func (c *Context) Begin(in *Input) error {
 			for i := range s.Rows {
 				c.positions[s.First+i] = int32(s.Start + i)
 			}
+		}
+		for i := range c.places[:min(rows, len(c.places))] {
+			c.places[i] = c.positions[i] + c.program.firstPosition
 		}
 	}
 	if in.Hidden.IsZero() {

@@ -15,18 +15,20 @@ type Program struct {
 	states    []int // elements of each layer's state of a sequence
 	ropes     []*meta.RopeSpec
 	positions bool // uses absolute positions
-	width     int  // of the widest hidden state between units
-	hidden    int  // input width of the head; 0 without a head
-	vocab     int
-	experts   int    // largest number of experts
-	topK      int    // largest number of chosen ones
-	zeros     int    // width of the widest row of zeros that a rule needs
-	heads     int    // largest number of heads for which a rule gathers rows
-	chosen    int    // most positions that an indexer chooses for a row, 0 for no indexer
-	perLayer  int    // width of the vectors of meta.PerLayerSpec together
-	special   string // see Special
-	constants int    // largest number of rows per token for which a rule needs ones and zeros
-	moves     bool   // some unit replaces the hidden states instead of changing them in place
+	// firstPosition is the row of the table of positions for the first token of a sequence.
+	firstPosition int32
+	width         int // of the widest hidden state between units
+	hidden        int // input width of the head; 0 without a head
+	vocab         int
+	experts       int    // largest number of experts
+	topK          int    // largest number of chosen ones
+	zeros         int    // width of the widest row of zeros that a rule needs
+	heads         int    // largest number of heads for which a rule gathers rows
+	chosen        int    // most positions that an indexer chooses for a row, 0 for no indexer
+	perLayer      int    // width of the vectors of meta.PerLayerSpec together
+	special       string // see Special
+	constants     int    // largest number of rows per token for which a rule needs ones and zeros
+	moves         bool   // some unit replaces the hidden states instead of changing them in place
 }
 
 // spans reports whether the pass must assign rows to sequences.

@@ -83,6 +83,9 @@ func checkSummary(t *testing.T, name string, g []float32, want gradientSummary) 
 		}
 	}
 	got.L2 = math.Sqrt(got.L2)
+	if want.L2 < 1e-7 && got.L2 < 1e-7 && len(g) > 0 {
+		return // 0 but for rounding: that of a bias of keys without rope, which moves all scores of a row alike
+	}
 	scale := 2e-5 * (want.L2 + 1e-3)
 	near := func(a, b float64) bool { return math.Abs(a-b) <= scale }
 	if len(got.First) != len(want.First) || !near(got.L2, want.L2) || !near(got.Along, want.Along) ||

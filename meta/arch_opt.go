@@ -1,0 +1,65 @@
+package meta
+
+import "strconv"
+
+// opt is OPTForCausalLM: learned positions behind two rows that no token uses, and a plain MLP whose
+// projections are children of the block.
+func opt(f *fields, b *Builder) {
+	d := &decoder{
+		class: "OPT", vocab: f.size("vocab_size", 50272), hidden: f.size("hidden_size", 768), inner: f.size("ffn_dim", 3072),
+		layers: f.count("num_hidden_layers", 12, 1, maxLayers), heads: f.count("num_attention_heads", 12, 1, maxHeads),
+		context: f.size("max_position_embeddings", 2048), act: f.activation("activation_function", "relu"), tied: f.bool("tie_word_embeddings", true),
+	}
+	d.layerNorms()
+	d.normSpec.Eps, d.bareNorms = 1e-5, !f.bool("layer_norm_elementwise_affine", true)
+	d.kvHeads, d.headDim = d.heads, d.hidden/d.heads
+	if d.hidden%d.heads != 0 {
+		f.fail("num_attention_heads", "%d does not divide the hidden size of %d", d.heads, d.hidden)
+	}
+	const width, before, removed = "word_embed_proj_dim", "do_layer_norm_before", "_remove_final_layer_norm"
+	if n := f.size(width, d.hidden); n != d.hidden {
+		f.fail(width, "%d for a hidden size of %d is not supported: projections of embeddings", n, d.hidden)
+	}
+	if !f.bool(before, true) {
+		f.fail(before, "false is not supported: norms of the sums of layers")
+	}
+	if f.bool(removed, false) {
+		f.fail(removed, "true is not supported: a model without a final norm")
+	}
+	bias := f.bool("enable_bias", true)
+	if f.err() != nil {
+		return
+	}
+	b.Runs(KindCausalLM, &CausalLMSpec{
+		Embed: "model.decoder.embed_tokens", Positions: "model.decoder.embed_positions", FirstPosition: 2, Layers: "model.decoder.layers",
+		Norm: "model.decoder.final_layer_norm", Head: "lm_head", Vocab: d.vocab, Hidden: d.hidden, Context: d.context,
+	})
+	model := b.Child("model", "OPTModel").Child("decoder", "OPTDecoder")
+	embed := model.Embedding("embed_tokens", "Embedding", d.vocab, d.hidden)
+	model.Embedding("embed_positions", "OPTLearnedPositionalEmbedding", d.context+2, d.hidden)
+	d.norm(model, "final_layer_norm", d.hidden)
+	layers := model.Child("layers", "ModuleList")
+	block := BlockSpec{
+		AttentionNorm: "self_attn_layer_norm", Attention: "self_attn", MLPNorm: "final_layer_norm",
+		Plain: &MLPSpec{Up: "fc1", Down: "fc2", Act: d.act.act},
+	}
+	for i := range d.layers {
+		d.optLayer(layers.Child(strconv.Itoa(i), "OPTDecoderLayer").Runs(KindBlock, &block), i, bias)
+	}
+	b.head(embed, d.hidden, d.vocab, d.tied, "lm_head.weight")
+}
+
+func (d *decoder) optLayer(b *Builder, layer int, bias bool) {
+	a := b.Child("self_attn", "OPTAttention").Runs(KindAttention, &AttentionSpec{
+		Layer: layer, Heads: d.heads, KVHeads: d.heads, HeadDim: d.headDim, ValueDim: d.headDim,
+		Q: "q_proj", K: "k_proj", V: "v_proj", Out: "out_proj", Scale: rootScale(float64(d.headDim)),
+	})
+	for _, name := range []string{"k_proj", "v_proj", "q_proj", "out_proj"} {
+		a.Linear(name, d.hidden, d.hidden, bias)
+	}
+	b.Activation("activation_fn", d.act.class, d.act.act)
+	d.norm(b, "self_attn_layer_norm", d.hidden)
+	b.Linear("fc1", d.hidden, d.inner, bias)
+	b.Linear("fc2", d.inner, d.hidden, bias)
+	d.norm(b, "final_layer_norm", d.hidden)
+}
