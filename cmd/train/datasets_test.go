@@ -6,8 +6,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/heftai/heft/train/data"
 )
 
 func fileOf(t *testing.T, name, text string) string {
@@ -52,43 +50,5 @@ func TestEvaluationSets(t *testing.T) {
 		if status, _, stderr := command(t, args...); status == 0 || !strings.Contains(stderr, c.want) {
 			t.Errorf("%v: %d: %s; want %q", c.flags, status, stderr, c.want)
 		}
-	}
-}
-
-// TestDataWeights: a file of weight w is w times in an epoch, the same part of it for the same seed.
-func TestDataWeights(t *testing.T) {
-	sets := map[string]data.Slice[int]{"a": {1, 2, 3, 4}, "b": {10, 20}, "c": {}}
-	read := func(path string) (data.Slice[int], error) { return sets[path], nil }
-	count := func(weights ...float64) map[int]int {
-		j := &job{runCmd: &runCmd{}}
-		j.Data, j.DataWeights, j.Seed = []string{"a", "b", "c"}, weights, 3
-		all, err := weighted(j, read)
-		if err != nil {
-			t.Fatal(err)
-		}
-		times := map[int]int{}
-		for _, v := range all {
-			times[v]++
-		}
-		return times
-	}
-	sum := func(times map[int]int, values ...int) (n int) {
-		for _, v := range values {
-			n += times[v]
-		}
-		return n
-	}
-	if times := count(); len(times) != 6 || sum(times, 1, 2, 3, 4, 10, 20) != 6 {
-		t.Errorf("without weights: %v", times)
-	}
-	times := count(2.5, 0.5, 3)
-	if sum(times, 1, 2, 3, 4) != 10 || sum(times, 10, 20) != 1 || min(times[1], times[2], times[3], times[4]) != 2 {
-		t.Errorf("weights 2.5 and 0.5: %v", times)
-	}
-	if again := count(2.5, 0.5, 3); sum(again, 1, 2) != sum(times, 1, 2) {
-		t.Errorf("%v, then %v", times, again)
-	}
-	if times := count(0, 1, 1); sum(times, 1, 2, 3, 4) != 0 || sum(times, 10, 20) != 2 {
-		t.Errorf("weight 0: %v", times)
 	}
 }

@@ -11,12 +11,22 @@ import (
 	"time"
 
 	"github.com/heftai/heft/train"
+	"github.com/heftai/heft/train/finetune"
 )
 
+// runSettings are some of those in train_run.json.
+type runSettings struct {
+	Plugin         string
+	MixedPrecision string  `json:"mixed_precision"`
+	Processes      int     `json:"num_processes"`
+	Accumulation   int     `json:"gradient_accumulation_steps"`
+	MaxGradNorm    float64 `json:"max_grad_norm"`
+}
+
 // settingsOf reads the settings of the run in a folder.
-func settingsOf(t *testing.T, out string) (s settings) {
+func settingsOf(t *testing.T, out string) (s runSettings) {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join(out, runFile))
+	b, err := os.ReadFile(filepath.Join(out, "train_run.json"))
 	if err == nil {
 		err = json.Unmarshal(b, &s)
 	}
@@ -45,7 +55,7 @@ func TestLaunchedProcessesFineTuneAsGoroutines(t *testing.T) {
 		if status != 0 {
 			t.Fatalf("%s: %d: %s", plugin, status, stderr)
 		}
-		var result runResult
+		var result finetune.Result
 		if err := json.Unmarshal([]byte(stdout), &result); err != nil || result.Steps != 3 || !strings.Contains(stderr, "[1] ") {
 			t.Errorf("%s: %q, %v, %s", plugin, stdout, err, stderr)
 		}

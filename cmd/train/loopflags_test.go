@@ -10,16 +10,18 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/heftai/heft/train/finetune"
 )
 
 // trained runs train run and returns its result.
-func trained(t *testing.T, args ...string) runResult {
+func trained(t *testing.T, args ...string) finetune.Result {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
 	if status := run(slices.Concat([]string{"run", "--json", "--threads", "1"}, args), &stdout, &stderr); status != 0 {
 		t.Fatalf("train run %q ended with %d: %s", args, status, stderr.String())
 	}
-	var r runResult
+	var r finetune.Result
 	if err := json.Unmarshal(stdout.Bytes(), &r); err != nil {
 		t.Fatal(err)
 	}

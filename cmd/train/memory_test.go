@@ -6,12 +6,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/heftai/heft/train/finetune"
 )
 
 // TestABaseBeyondMaxMemoryTrainsTheSameAdapter runs with the base in the page cache and streamed.
 func TestABaseBeyondMaxMemoryTrainsTheSameAdapter(t *testing.T) {
 	dir, text := tinyModel(t), lessons(t, 8)
-	trained := func(flags ...string) (weights []byte, r runResult, stderr string) {
+	trained := func(flags ...string) (weights []byte, r finetune.Result, stderr string) {
 		out := filepath.Join(t.TempDir(), "out")
 		args := append([]string{"run", dir, "--data", text, "--output", out, "--max-steps", "3", "--lora", "r=2", "--gradient-accumulation-steps", "2", "--json"}, flags...)
 		status, stdout, stderr := command(t, args...)

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/heftai/heft/internal/golden"
+	"github.com/heftai/heft/train/finetune"
 )
 
 // preferenceTrace is TRL's run of a method.
@@ -107,7 +108,7 @@ func TestPreferenceRunsEvaluate(t *testing.T) {
 	if status := run(args, &stdout, &stderr); status != 0 {
 		t.Fatal(stderr.String())
 	}
-	var result runResult
+	var result finetune.Result
 	if err := json.Unmarshal(stdout.Bytes(), &result); err != nil {
 		t.Fatal(err)
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/meta"
 	"github.com/heftai/heft/train"
+	"github.com/heftai/heft/train/finetune"
 	"github.com/heftai/heft/train/model"
 	"github.com/heftai/heft/train/rng"
 )
@@ -214,7 +215,7 @@ func TestRunLeavesAFolderThatOpens(t *testing.T) {
 	if !strings.Contains(stderr, "└──") {
 		t.Errorf("no curve in the terminal:\n%s", stderr)
 	}
-	config, err := readConfig(out)
+	config, err := meta.ReadConfigFile(filepath.Join(out, "config.json"))
 	if err != nil || config.DType != meta.BFloat16 {
 		t.Fatalf("config: %v, %v", config, err)
 	}
@@ -247,11 +248,11 @@ func TestRunLeavesAFolderThatOpens(t *testing.T) {
 	if status, stdout, stderr := command(t, "run", "--model", filepath.Join(out, "checkpoint-3"), "--data", text, "--output", next, "--max-steps", "1"); status != 0 {
 		t.Errorf("a run on from a checkpoint: %d: %s%s", status, stdout, stderr)
 	}
-	if config, err := readConfig(filepath.Join(out, "checkpoint-3")); err != nil || config.DType != meta.Float32 {
+	if config, err := meta.ReadConfigFile(filepath.Join(out, "checkpoint-3", "config.json")); err != nil || config.DType != meta.Float32 {
 		t.Errorf("config of the checkpoint: %v, %v", config, err)
 	}
 	again, stdout, stderr := command(t, append(args, "--json")...)
-	var r runResult
+	var r finetune.Result
 	if err := json.Unmarshal([]byte(stdout), &r); again != 0 || err != nil || r.Steps != 3 || r.Loss != nil || r.Stopped || r.Output != out {
 		t.Errorf("a run that is done: %d: %+v, %s%s", again, r, stdout, stderr)
 	}
@@ -260,7 +261,7 @@ func TestRunLeavesAFolderThatOpens(t *testing.T) {
 // lastAdapter is the adapter of a folder, read and written again.
 func lastAdapter(t *testing.T, base, dir string) []byte {
 	t.Helper()
-	config, err := readConfig(base)
+	config, err := meta.ReadConfigFile(filepath.Join(base, "config.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -363,53 +364,12 @@ func TestLaunchTakesTheConfiguration(t *testing.T) {
 	if status != 0 {
 		t.Fatalf("%d: %s", status, stderr)
 	}
-	var s settings
-	b, err := os.ReadFile(filepath.Join(out, runFile))
-	if err == nil {
-		err = json.Unmarshal(b, &s)
-	}
-	if err != nil || s.Processes != 2 || s.MixedPrecision != "bf16" {
-		t.Errorf("%+v, %v", s, err)
+	s := settingsOf(t, out)
+	if s.Processes != 2 || s.MixedPrecision != "bf16" {
+		t.Errorf("%+v", s)
 	}
 	if _, err := os.Stat(filepath.Join(out, "checkpoint-2", "random_states_1.json")); err != nil {
 		t.Error(err)
-	}
-}
-
-// TestActivationsAreEstimated: of a llama of 1.1 billion parameters a token keeps 4.6 MiB,
-// and of a mixture as much as the experts that it is sent to.
-func TestActivationsAreEstimated(t *testing.T) {
-	for _, c := range []struct {
-		config string
-		want   int64
-	}{
-		{`{"model_type": "llama", "vocab_size": 32000, "hidden_size": 2048, "intermediate_size": 5632, "num_hidden_layers": 22,
-			"num_attention_heads": 32, "num_key_value_heads": 4}`, 22 * 4 * 3 * 17920},
-		{`{"model_type": "mixtral", "vocab_size": 100, "hidden_size": 64, "intermediate_size": 32, "num_hidden_layers": 1, "num_local_experts": 8,
-			"num_experts_per_tok": 2, "num_attention_heads": 2, "num_key_value_heads": 2}`, 4 * (4*3*64 + 2*(3*64+3*64))},
-	} {
-		config, err := meta.ReadConfig([]byte(c.config))
-		if err != nil {
-			t.Fatal(err)
-		}
-		m, err := meta.New(config, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := activationBytes(m); got < c.want*9/10 || got > c.want*11/10 {
-			t.Errorf("%s keeps %d bytes a token, want about %d", m.Root.Class, got, c.want)
-		}
-	}
-}
-
-func TestLoRAFlags(t *testing.T) {
-	c, err := parseLoRA("r=4, alpha=8,dropout=0.1,rslora=false,targets=q_proj+v_proj,parameters=experts.gate_up_proj,exclude=k_proj,layers=0+2")
-	if err != nil || c.R != 4 || c.Alpha != 8 || c.Dropout != 0.1 || c.RSLoRA || !slices.Equal(c.Targets, []string{"q_proj", "v_proj"}) ||
-		!slices.Equal(c.Parameters, []string{"experts.gate_up_proj"}) || !slices.Equal(c.Exclude, []string{"k_proj"}) || !slices.Equal(c.Layers, []int{0, 2}) {
-		t.Errorf("%+v, %v", c, err)
-	}
-	if c, err := parseLoRA("r=4"); err != nil || c.Alpha != 4 {
-		t.Errorf("without alpha: %+v, %v", c, err)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/heftai/heft/train"
+	"github.com/heftai/heft/train/finetune"
 )
 
 // begun starts train in a process of its own and returns once it has taken a step.
@@ -75,14 +76,14 @@ func TestInterruptedTrainingSavesAndExits130(t *testing.T) {
 		if got := exitCode(cmd.Wait()); got != c.status {
 			t.Errorf("%v: status %d, want %d", c.signal, got, c.status)
 		}
-		var r runResult
+		var r finetune.Result
 		if json.Unmarshal(stdout.Bytes(), &r) != nil && !strings.Contains(stdout.String(), "Stopped and saved") || len(c.flags) == 1 && !r.Stopped {
 			t.Errorf("%v: it says %s", c.signal, stdout)
 		}
 		if _, err := train.LatestCheckpoint(out); err != nil {
 			t.Error(err)
 		}
-		for _, name := range []string{"model.safetensors", lockFile} {
+		for _, name := range []string{"model.safetensors", ".heft-train.lock"} {
 			if _, err := os.Stat(filepath.Join(out, name)); err == nil {
 				t.Errorf("%v: %s was left", c.signal, name)
 			}
@@ -123,7 +124,7 @@ func TestSecondRunOnOneOutputIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = first.Wait() // it was killed
-	if _, err := os.Stat(filepath.Join(out, lockFile)); err != nil {
+	if _, err := os.Stat(filepath.Join(out, ".heft-train.lock")); err != nil {
 		t.Fatalf("a killed run is to leave its lock file for this test: %v", err)
 	}
 	third, _ := begun(t, endless(t, dir, out)...)

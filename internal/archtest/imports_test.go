@@ -135,6 +135,8 @@ var allowed = map[string][]string{
 	"train": {"meta", "loader", "internal/atomicfile", "internal/collective", "internal/collective/tcp", "train/internal/replicas", "train/internal/sharded", "train/data", "train/optim", "train/rng", "train/tensor", "train/track",
 		"train/internal/accumulation", "train/internal/checkpoint", "train/internal/evaluation", "train/internal/modelfiles", "train/internal/nested", "train/internal/preference", "train/internal/progress", "train/internal/rank",
 		"train/internal/runstate", "train/internal/trainer"},
+	"train/finetune": {"devicemap", "dispatch", "loader", "meta", "internal/atomicfile", "internal/filelock", "internal/kernels/tune", "internal/smallfile",
+		"train", "train/data", "train/model", "train/optim", "train/rng", "train/tensor", "train/track"}, // dispatch: the memory of the machine; tune: how weights are read fastest here
 	"examples/accumulate": {"train", "train/data", "train/optim", "train/tensor"},
 	"examples/serve":      {"api", "api/generate", "dispatch", "loader/demo"},
 	"examples/stream":     {"api/generate", "devicemap", "dispatch", "loader/demo", "text"},
@@ -148,6 +150,7 @@ var allowed = map[string][]string{
 	"examples/evaluate":   {"train", "train/data", "train/rng", "train/tensor"},
 	"examples/lora": {"api", "api/generate", "dispatch", "loader/demo", "loader", "text",
 		"train", "train/data", "train/model", "train/optim", "train/rng", "train/tensor"}, // trains, then serves
+	"examples/finetune":       {"loader/demo", "train/finetune"},
 	"examples/resnet":         {"train", "train/data", "train/optim", "train/rng", "train/tensor"},
 	"examples/trainstep":      {"train", "train/data", "train/optim", "train/rng", "train/tensor"},
 	"scripts/supported":       {"internal/atomicfile", "meta"}, // writes the table of docs/models.md

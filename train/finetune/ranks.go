@@ -1,4 +1,4 @@
-package main
+package finetune
 
 import (
 	"context"
@@ -7,7 +7,6 @@ import (
 	"runtime"
 	"strconv"
 
-	"github.com/heftai/heft/internal/cmdline"
 	"github.com/heftai/heft/train"
 )
 
@@ -21,10 +20,10 @@ func (j *job) findWorld() error {
 	}
 	n, err := strconv.Atoi(size)
 	if err != nil || n < 1 {
-		return cmdline.Misusef("WORLD_SIZE: got %q, want the number of ranks", size)
+		return misusef("WORLD_SIZE: got %q, want the number of ranks", size)
 	}
 	if j.NumProcesses != 0 && j.NumProcesses != n {
-		return cmdline.Misusef("got --num-processes %d, but WORLD_SIZE is %d: omit the flag", j.NumProcesses, n)
+		return misusef("got --num-processes %d, but WORLD_SIZE is %d: omit the flag", j.NumProcesses, n)
 	}
 	j.process, j.ranks, j.here = true, n, n
 	if local, err := strconv.Atoi(os.Getenv("LOCAL_WORLD_SIZE")); err == nil && local > 0 {
@@ -37,7 +36,7 @@ func (j *job) findWorld() error {
 }
 
 // sharing returns the plugin of --plugin for a rank.
-func (c *runCmd) sharing(w *train.World) train.Plugin {
+func (c *job) sharing(w *train.World) train.Plugin {
 	switch c.Plugin {
 	case "zero1":
 		return &train.LowLevelZeroPlugin{World: w, Stage: 1}
@@ -49,12 +48,13 @@ func (c *runCmd) sharing(w *train.World) train.Plugin {
 	return &train.TorchDDPPlugin{World: w}
 }
 
-// runProcess runs this process's rank. Rank 0 owns the output folder and reports.
-func (j *job) runProcess(ctx context.Context, out cmdline.Output) error {
+// runProcess runs this process's rank. Rank 0 owns the output folder.
+func (j *job) runProcess(ctx context.Context) error {
 	world, err := train.FromEnvironment(ctx)
 	if err != nil {
 		return err
 	}
+	j.result.Rank = world.Rank()
 	err = j.joined(world)
 	interrupted := errors.Is(err, errInterrupted)
 	if interrupted {
@@ -63,10 +63,7 @@ func (j *job) runProcess(ctx context.Context, out cmdline.Output) error {
 	if err = world.Close(err); interrupted {
 		err = errInterrupted
 	}
-	if world.Rank() > 0 {
-		return j.end(err, nil)
-	}
-	return j.end(err, out)
+	return err
 }
 
 func (j *job) joined(world *train.World) error {
@@ -88,8 +85,6 @@ func (j *job) joined(world *train.World) error {
 	if err := j.read(); err != nil {
 		return err
 	}
-	tuneReads(ctx, "", j.threads)
-	stop := watch(&j.stop, true)
-	defer stop()
+	j.start(ctx, j.threads)
 	return j.rank(ctx, world)
 }

@@ -1,4 +1,4 @@
-package main
+package finetune
 
 import (
 	"context"
@@ -10,37 +10,27 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/heftai/heft/internal/cmdline"
 	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/meta"
 	"github.com/heftai/heft/train"
 	"github.com/heftai/heft/train/model"
 )
 
-// tuneFlags say which weights train, and how the others are kept.
-type tuneFlags struct {
-	LoRA         string   `name:"lora" help:"Train a LoRA adapter, such as r=16,alpha=32,dropout=0.1,targets=q_proj+v_proj, or go on from one: from=DIR." placeholder:"r=N,…"`
-	Merge        bool     `help:"Write the whole model with the --lora adapter merged into it."`
-	Quantize     string   `help:"Keep the weights under --lora in memory as q8_0, q4_0 or nf4 (QLoRA)." enum:"q8_0,q4_0,nf4," default:"" placeholder:"FORMAT"`
-	Freeze       []string `help:"Do not train parameters whose path has a match of this regular expression. Repeat for several." sep:"none" placeholder:"PATTERN"`
-	NeftuneAlpha float64  `name:"neftune-noise-alpha" help:"Add uniform noise to embeddings in training, as NEFTune; 0 adds none." default:"0"`
-}
-
 // checkTune rejects combinations that have no meaning, before data is read.
-func (c *runCmd) checkTune() error {
+func (c *job) checkTune() error {
 	switch {
 	case c.LoRA == "" && c.Merge:
-		return cmdline.Misusef("--merge needs --lora")
+		return misusef("--merge needs --lora")
 	case c.LoRA == "" && c.Quantize != "":
-		return cmdline.Misusef("--quantize needs --lora: converted weights cannot be trained themselves")
+		return misusef("--quantize needs --lora: converted weights cannot be trained themselves")
 	case c.Quantize != "" && c.MaxMemory != "":
-		return cmdline.Misusef("--quantize keeps all weights in memory: omit --max-memory, or omit --quantize and let weights stream")
+		return misusef("--quantize keeps all weights in memory: omit --max-memory, or omit --quantize and let weights stream")
 	case c.LoRA != "" && len(c.Freeze) > 0:
-		return cmdline.Misusef("--freeze has no effect with --lora, which trains the adapter alone")
+		return misusef("--freeze has no effect with --lora, which trains the adapter alone")
 	case !(c.NeftuneAlpha >= 0):
-		return cmdline.Misusef("got --neftune-noise-alpha %v, want 0 or more", c.NeftuneAlpha)
+		return misusef("got --neftune-noise-alpha %v, want 0 or more", c.NeftuneAlpha)
 	case c.NeftuneAlpha > 0 && c.Method != "sft":
-		return cmdline.Misusef("--neftune-noise-alpha needs --method sft")
+		return misusef("--neftune-noise-alpha needs --method sft")
 	}
 	if _, err := c.frozen(); err != nil {
 		return err
@@ -53,12 +43,12 @@ func (c *runCmd) checkTune() error {
 }
 
 // frozen returns what --freeze selects, or nil for nothing.
-func (c *runCmd) frozen() (func(path string) bool, error) {
+func (c *job) frozen() (func(path string) bool, error) {
 	var patterns []*regexp.Regexp
 	for _, s := range c.Freeze {
 		p, err := regexp.Compile(s)
 		if err != nil {
-			return nil, cmdline.Misusef("--freeze %s: %w", s, err)
+			return nil, misusef("--freeze %s: %w", s, err)
 		}
 		patterns = append(patterns, p)
 	}
@@ -71,7 +61,7 @@ func (c *runCmd) frozen() (func(path string) bool, error) {
 }
 
 // format returns the format of --quantize.
-func (c *runCmd) format() meta.QuantFormat {
+func (c *job) format() meta.QuantFormat {
 	if c.Quantize == "nf4" {
 		return meta.QuantBnbNF4
 	}
@@ -84,7 +74,7 @@ func parseLoRA(s string) (model.LoRAConfig, error) {
 	c := model.LoRAConfig{}
 	if dir, ok := strings.CutPrefix(s, adapterFrom); ok {
 		if _, err := os.Stat(filepath.Join(dir, "adapter_config.json")); err != nil {
-			return c, cmdline.Misusef("--lora %s: %w", s, err)
+			return c, misusef("--lora %s: %w", s, err)
 		}
 		return c, nil
 	}
@@ -119,14 +109,14 @@ func parseLoRA(s string) (model.LoRAConfig, error) {
 				c.Layers = append(c.Layers, layer)
 			}
 		default:
-			return c, cmdline.Misusef("--lora: got %q, want one of from, r, alpha, dropout, rslora, targets, parameters, exclude, layers", name)
+			return c, misusef("--lora: got %q, want one of from, r, alpha, dropout, rslora, targets, parameters, exclude, layers", name)
 		}
 		if err != nil {
-			return c, cmdline.Misusef("--lora: %s=%s: %w", name, value, err)
+			return c, misusef("--lora: %s=%s: %w", name, value, err)
 		}
 	}
 	if c.R < 1 || c.Alpha < 0 || c.Dropout < 0 || c.Dropout >= 1 {
-		return c, cmdline.Misusef("--lora %s: want r of at least 1, alpha of at least 0 and a dropout below 1", s)
+		return c, misusef("--lora %s: want r of at least 1, alpha of at least 0 and a dropout below 1", s)
 	}
 	if c.Alpha == 0 {
 		c.Alpha = float64(c.R)

@@ -1,4 +1,4 @@
-package main
+package finetune
 
 import (
 	"crypto/sha256"
@@ -15,7 +15,6 @@ import (
 	"strings"
 
 	"github.com/heftai/heft/internal/atomicfile"
-	"github.com/heftai/heft/internal/cmdline"
 	"github.com/heftai/heft/internal/smallfile"
 )
 
@@ -82,10 +81,10 @@ func (j *job) settings() (settings, error) {
 	if s.Model, err = filepath.Abs(j.model); err != nil {
 		return s, err
 	}
-	for _, path := range j.Data {
+	for _, path := range j.files {
 		sum, err := digest(path)
 		if err != nil {
-			return s, cmdline.Misuse(err)
+			return s, misuse(err)
 		}
 		s.Data = append(s.Data, sum)
 	}
@@ -123,7 +122,7 @@ func (j *job) settle(goesOn bool) error {
 				return fmt.Errorf("%s: %w", path, err)
 			}
 			if names := different(was, now); len(names) > 0 {
-				return cmdline.Misusef("the checkpoints in %s belong to a run with another %s: use --resume never to start again", j.Output, strings.Join(names, ", "))
+				return misusef("the checkpoints in %s belong to a run with another %s: use --resume never to start again", j.Output, strings.Join(names, ", "))
 			}
 			return nil
 		}

@@ -1,4 +1,4 @@
-package main
+package finetune
 
 import (
 	"context"
@@ -6,7 +6,6 @@ import (
 	"math"
 	"slices"
 
-	"github.com/heftai/heft/internal/cmdline"
 	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/meta"
 	"github.com/heftai/heft/train"
@@ -15,19 +14,8 @@ import (
 	"github.com/heftai/heft/train/tensor"
 )
 
-// methodFlags say what is learned from the data.
-type methodFlags struct {
-	Method            string  `help:"Train by this method: sft (texts and answers), dpo, orpo (pairs of answers) or kto (judged answers)." enum:"sft,dpo,orpo,kto" default:"sft"`
-	Beta              float64 `help:"Set beta: with dpo and kto, a higher one keeps the model closer to the reference." default:"0.1"`
-	LossType          string  `help:"Set dpo's loss: sigmoid, hinge, ipo or robust." enum:"sigmoid,hinge,ipo,robust," default:""`
-	LabelSmoothing    float64 `help:"Smooth labels by this fraction; with dpo, the fraction of wrong pairs." default:"0"`
-	ReferenceFree     bool    `help:"Run dpo without the reference model."`
-	DesirableWeight   float64 `help:"Weight kto's losses of desirable answers." default:"1"`
-	UndesirableWeight float64 `help:"Weight kto's losses of undesirable answers." default:"1"`
-}
-
 // preference returns the objective of a method that compares answers, or nil.
-func (f *methodFlags) preference() train.Preference {
+func (f *job) preference() train.Preference {
 	switch f.Method {
 	case "dpo":
 		return train.DPO{Beta: f.Beta, Type: f.LossType, LabelSmoothing: f.LabelSmoothing, ReferenceFree: f.ReferenceFree}
@@ -40,28 +28,28 @@ func (f *methodFlags) preference() train.Preference {
 }
 
 // checkMethod rejects flags that the method does not have.
-func (c *runCmd) checkMethod() error {
+func (c *job) checkMethod() error {
 	if c.Method != "dpo" && (c.LossType != "" || c.ReferenceFree) {
-		return cmdline.Misusef("--loss-type and --reference-free need --method dpo")
+		return misusef("--loss-type and --reference-free need --method dpo")
 	}
 	if c.Method != "kto" && (c.DesirableWeight != 1 || c.UndesirableWeight != 1) {
-		return cmdline.Misusef("--desirable-weight and --undesirable-weight need --method kto")
+		return misusef("--desirable-weight and --undesirable-weight need --method kto")
 	}
 	p := c.preference()
 	switch {
 	case c.Method == "sft" && !(c.LabelSmoothing >= 0 && c.LabelSmoothing < 1):
-		return cmdline.Misusef("got --label-smoothing %v, want 0 or more and less than 1", c.LabelSmoothing)
+		return misusef("got --label-smoothing %v, want 0 or more and less than 1", c.LabelSmoothing)
 	case p == nil:
 		return nil
 	case c.Method != "dpo" && c.LabelSmoothing != 0:
-		return cmdline.Misusef("--label-smoothing needs --method sft or dpo")
+		return misusef("--label-smoothing needs --method sft or dpo")
 	case c.Method == "kto" && c.Batch < 2:
-		return cmdline.Misusef("got --batch %d, but kto needs at least 2: it compares with the answers of other prompts", c.Batch)
+		return misusef("got --batch %d, but kto needs at least 2: it compares with the answers of other prompts", c.Batch)
 	case c.Pack || c.LearnPrompt || c.LastAnswer:
-		return cmdline.Misusef("--pack, --learn-prompt and --last-answer need --method sft")
+		return misusef("--pack, --learn-prompt and --last-answer need --method sft")
 	}
 	if err := p.Check(); err != nil {
-		return cmdline.Misuse(err)
+		return misuse(err)
 	}
 	return nil
 }
@@ -78,7 +66,7 @@ func (j *job) readPairs(t *texts, tokenizer *data.Tokenizer, o data.TextOptions)
 		t.tokens += c.Tokens()
 	}
 	if t.tokens == 0 {
-		return cmdline.Misusef("--data has no tokens to learn")
+		return misusef("--data has no tokens to learn")
 	}
 	t.evalPairs, err = evaluated(j, read)
 	return err
@@ -88,7 +76,7 @@ func (j *job) readPairs(t *texts, tokenizer *data.Tokenizer, o data.TextOptions)
 func (j *job) tokenizePairs(path string, tokenizer *data.Tokenizer, o data.TextOptions) (data.Slice[data.Comparison], error) {
 	records, err := data.OpenComparisons(path)
 	if err != nil {
-		return nil, cmdline.Misuse(err)
+		return nil, misuse(err)
 	}
 	defer records.Close()
 	all, err := tokenized(j, path, records, func(r data.ComparisonRecord) (data.Comparison, []int32, error) {

@@ -1,4 +1,4 @@
-package main
+package finetune
 
 import (
 	"context"
@@ -7,9 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 
-	"github.com/heftai/heft/internal/cmdline"
 	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/meta"
 	"github.com/heftai/heft/train"
@@ -20,22 +18,6 @@ import (
 	"github.com/heftai/heft/train/tensor"
 	"github.com/heftai/heft/train/track"
 )
-
-// optimFlags configure the optimizer and the length of the run.
-type optimFlags struct {
-	Epochs                    float64 `help:"Train on the data this many times." default:"3"`
-	MaxSteps                  int     `help:"Train this many optimizer steps instead of --epochs." default:"0"`
-	Batch                     int     `help:"Set the sequences per batch, on each rank." default:"8" aliases:"batch-size"`
-	GradientAccumulationSteps int     `help:"Accumulate the gradients of this many batches per step." default:"1"`
-	MaxGradNorm               float64 `help:"Clip the norm of the gradients; 0 does not." default:"1"`
-	LearningRate              float64 `help:"Set the learning rate; 0 is 5e-5, with --lora 2e-4, with dpo 1e-6 and 1e-5." default:"0" aliases:"lr"`
-	LRScheduler               string  `name:"lr-scheduler" help:"Schedule the rate: linear, cosine, constant_with_warmup, …, as transformers." default:"linear"`
-	LRSchedulerKwargs         string  `name:"lr-scheduler-kwargs" help:"Set options of the schedule in JSON, such as {\"num_cycles\": 2}." default:"" placeholder:"JSON"`
-	WarmupSteps               int     `help:"Raise the rate from 0 during this many steps." default:"0"`
-	WarmupRatio               float64 `help:"Raise the rate from 0 during this fraction of all steps." default:"0"`
-	WeightDecay               float64 `help:"Set AdamW's weight decay. Biases and norms do not decay." default:"0"`
-	Seed                      uint64  `help:"Seed the order of the data and all other random numbers." default:"42"`
-}
 
 // rate returns the learning rate.
 func (j *job) rate() float64 {
@@ -100,7 +82,7 @@ func (j *job) rank(ctx context.Context, w *train.World) error {
 		return err
 	}
 	if s.acc.IsMainProcess() {
-		s.result = runResult{Output: s.Output, Steps: result.GlobalStep, Seconds: result.Runtime.Seconds(), Metrics: result.Metrics,
+		s.result = Result{Output: s.Output, Steps: result.GlobalStep, Seconds: result.Runtime.Seconds(), Metrics: result.Metrics,
 			Diverged: s.lost, DiskBytes: s.model.FrozenMemory().Read}
 		if loss := result.Loss; loss != 0 && finite(loss) {
 			s.result.Loss = &loss
@@ -127,7 +109,7 @@ func (s *student) showCurve() error {
 	if !ok || !slices.ContainsFunc(c.Curves(), func(line track.Series) bool { return len(line.X) > 1 }) {
 		return nil
 	}
-	return c.WriteText(s.diag)
+	return c.WriteText(s.Progress)
 }
 
 func (j *job) student(w *train.World) (*student, error) {
@@ -137,7 +119,7 @@ func (j *job) student(w *train.World) (*student, error) {
 		Project:    train.ProjectConfiguration{ProjectDir: j.Output, LoggingDir: j.LoggingDir, SkipFrozen: true},
 	})
 	if err != nil {
-		return nil, cmdline.Misuse(err)
+		return nil, misuse(err)
 	}
 	acc.SetSeed(j.Seed, true)
 	s := &student{job: j, acc: acc, tape: acc.NewTape(tensor.Options{Threads: j.threads})}
@@ -197,7 +179,7 @@ func fit[S, B any](s *student, c train.TrainerConfig[B], samples data.Slice[S], 
 		}
 	}
 	if s.acc.IsMainProcess() {
-		c.Callbacks = append(c.Callbacks, train.ShowProgress(s.diag))
+		c.Callbacks = append(c.Callbacks, train.ShowProgress(s.Progress))
 	}
 	c.Callbacks = append(c.Callbacks, s.stopping()...)
 	c.Callbacks = append(c.Callbacks, train.OnEvent(train.StepEnd, s.watch), train.OnEvent(train.StepEnd, s.interrupt))
@@ -216,13 +198,12 @@ func (s *student) watch(_ context.Context, m *train.Moment) error {
 
 // interrupt ends the run after a step, with a checkpoint, on all ranks alike.
 func (s *student) interrupt(ctx context.Context, m *train.Moment) error {
-	if s.stop.Load() != 0 {
+	if s.interrupted() {
 		s.acc.SetTrigger()
 	}
 	stop, err := s.acc.CheckTrigger(ctx)
 	if stop {
 		s.stopped = true
-		s.stop.CompareAndSwap(0, int32(syscall.SIGTERM)) // a signal that reached another process
 		m.Control.Save, m.Control.StopTraining = s.SaveSteps >= 0, true
 	}
 	return err
@@ -242,7 +223,7 @@ func (s *student) warmup() int {
 func (s *student) optimizer() (optim.Optimizer, error) {
 	opt, err := s.descent()
 	if err != nil {
-		return nil, cmdline.Misuse(err)
+		return nil, misuse(err)
 	}
 	var matrices, vectors []optim.Param
 	for _, p := range s.model.Parameters() {
@@ -380,9 +361,9 @@ func (s *student) freeze(skeleton *meta.Model, binding *loader.Binding, frozen f
 	}
 	switch some {
 	case 0:
-		return cmdline.Misusef("--freeze %s matches none of the model's parameters", strings.Join(s.Freeze, " "))
+		return misusef("--freeze %s matches none of the model's parameters", strings.Join(s.Freeze, " "))
 	case all:
-		return cmdline.Misusef("--freeze %s matches all of the model's parameters, so that none trains", strings.Join(s.Freeze, " "))
+		return misusef("--freeze %s matches all of the model's parameters, so that none trains", strings.Join(s.Freeze, " "))
 	}
 	if s.model, err = model.Load(skeleton, binding, model.Freeze(frozen)); err == nil && s.acc.IsMainProcess() {
 		s.log.Info("frozen", "parameters", some, "of", all)
@@ -397,9 +378,9 @@ func (s *student) checkStored(skeleton *meta.Model) error {
 			switch q := source.Quant; {
 			case q == nil:
 			case s.LoRA == "":
-				return cmdline.Misusef("%s is stored as %v, which cannot be trained: train an adapter with --lora r=16", path, q.Format)
+				return misusef("%s is stored as %v, which cannot be trained: train an adapter with --lora r=16", path, q.Format)
 			case s.Merge:
-				return cmdline.Misusef("--merge: %s is stored as %v, which cannot be merged: omit --merge and serve the adapter with serve --lora", path, q.Format)
+				return misusef("--merge: %s is stored as %v, which cannot be merged: omit --merge and serve the adapter with serve --lora", path, q.Format)
 			}
 		}
 	}
@@ -412,7 +393,7 @@ func (s *student) adapt(skeleton *meta.Model, binding *loader.Binding) error {
 	if err != nil {
 		return err
 	}
-	c.BaseModel = s.job.name()
+	c.BaseModel = s.BaseModel
 	options := []model.Option{model.Freeze(func(string) bool { return true })}
 	limit := int64(0)
 	if s.Quantize != "" {
@@ -446,7 +427,7 @@ func (s *student) tracked() map[string]any {
 	if err != nil {
 		return map[string]any{}
 	}
-	all["data"] = strings.Join(s.Data, " ")
+	all["data"] = strings.Join(s.files, " ")
 	delete(all, "data_sha256")
 	all["model"] = filepath.Base(s.job.model)
 	return all

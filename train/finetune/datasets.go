@@ -1,11 +1,10 @@
-package main
+package finetune
 
 import (
 	"math"
 	"regexp"
 	"slices"
 
-	"github.com/heftai/heft/internal/cmdline"
 	"github.com/heftai/heft/train/data"
 	"github.com/heftai/heft/train/rng"
 )
@@ -28,7 +27,7 @@ func count[S any](sets []named[data.Slice[S]]) (n int) {
 var setName = regexp.MustCompile(`^(\w[\w-]*)=(.+)$`)
 
 // evalFiles returns the files of --eval-data by name.
-func (c *runCmd) evalFiles() (files []named[string]) {
+func (c *job) evalFiles() (files []named[string]) {
 	for _, s := range c.EvalData {
 		f := named[string]{of: s}
 		if m := setName.FindStringSubmatch(s); m != nil {
@@ -40,28 +39,28 @@ func (c *runCmd) evalFiles() (files []named[string]) {
 }
 
 // checkData rejects weights without files, and evaluations that cannot be told apart.
-func (c *runCmd) checkData() error {
-	if n := len(c.DataWeights); n > 0 && n != len(c.Data) {
-		return cmdline.Misusef("got %d --data-weights for %d files of --data, want one for each", n, len(c.Data))
+func (c *job) checkData() error {
+	if n := len(c.DataWeights); n > 0 && n != len(c.files) {
+		return misusef("got %d --data-weights for %d files of --data, want one for each", n, len(c.files))
 	}
 	for _, w := range c.DataWeights {
 		if !(w >= 0) || math.IsInf(w, 0) {
-			return cmdline.Misusef("--data-weights: got %v, want 0 or more", w)
+			return misusef("--data-weights: got %v, want 0 or more", w)
 		}
 	}
 	var names []string
 	for _, f := range c.evalFiles() {
 		if slices.Contains(names, f.name) {
 			if f.name == "" {
-				return cmdline.Misusef("--eval-data %s: got a second file without a name, want NAME=%s", f.of, f.of)
+				return misusef("--eval-data %s: got a second file without a name, want NAME=%s", f.of, f.of)
 			}
-			return cmdline.Misusef("--eval-data: got two sets with the name %s", f.name)
+			return misusef("--eval-data: got two sets with the name %s", f.name)
 		}
 		names = append(names, f.name)
 	}
 	judges := c.LoadBest || c.EarlyStoppingPatience > 0 || c.LRScheduler == "reduce_lr_on_plateau"
 	if judges && len(names) > 0 && !slices.Contains(names, "") && (c.MetricForBest == "loss" || c.MetricForBest == "eval_loss") {
-		return cmdline.Misusef("--metric-for-best %s: all sets of --eval-data have names, want a metric of one of them, such as %s_loss", c.MetricForBest, names[0])
+		return misusef("--metric-for-best %s: all sets of --eval-data have names, want a metric of one of them, such as %s_loss", c.MetricForBest, names[0])
 	}
 	return nil
 }
@@ -84,7 +83,7 @@ func evaluated[S any](j *job, read func(path string) (data.Slice[S], error)) (se
 // rest of w as a random part of its samples, which the seed decides.
 func weighted[S any](j *job, read func(path string) (data.Slice[S], error)) (data.Slice[S], error) {
 	var all data.Slice[S]
-	for i, path := range j.Data {
+	for i, path := range j.files {
 		some, err := read(path)
 		if err != nil {
 			return nil, err

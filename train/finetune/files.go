@@ -1,11 +1,10 @@
-package main
+package finetune
 
 import (
 	"io/fs"
 	"os"
 	"strings"
 
-	"github.com/heftai/heft/internal/cmdline"
 	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/meta"
 	"github.com/heftai/heft/train/data"
@@ -43,14 +42,14 @@ func openTokenizer(path string) (tokenizer *data.Tokenizer, err error) {
 }
 
 // checkGGUF rejects what a GGUF file cannot be used for.
-func (c *runCmd) checkGGUF(path string) error {
+func (c *job) checkGGUF(path string) error {
 	switch {
 	case !isGGUF(path):
 		return nil
 	case c.LoRA == "":
-		return cmdline.Misusef("--model %s: the weights of a GGUF file are not trained themselves: train an adapter with --lora r=16", path)
+		return misusef("--model %s: the weights of a GGUF file are not trained themselves: train an adapter with --lora r=16", path)
 	case c.Merge:
-		return cmdline.Misusef("--merge: adapters are not merged into GGUF files: omit --merge and serve the adapter with serve --lora")
+		return misusef("--merge: adapters are not merged into GGUF files: omit --merge and serve the adapter with serve --lora")
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package main
+package finetune
 
 import (
 	"fmt"
@@ -8,23 +8,9 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/heftai/heft/internal/cmdline"
 	"github.com/heftai/heft/meta"
 	"github.com/heftai/heft/train/data"
 )
-
-// dataFlags name the data and how to tokenise it.
-type dataFlags struct {
-	Data        []string  `help:"Train on this JSONL or CSV file of texts, prompts or messages. Repeat for several." required:"" sep:"none" placeholder:"FILE.jsonl"`
-	DataWeights []float64 `help:"Count each --data file so many times per epoch, such as 1,0.5,3." placeholder:"N,…"`
-	EvalData    []string  `help:"Evaluate on this file; NAME=FILE has metrics eval_NAME_loss. Repeat for several." sep:"none" placeholder:"FILE.jsonl"`
-	Sequence    int       `help:"Cut sequences to this many tokens." default:"512"`
-	Pack        bool      `help:"Join texts into full sequences, for speed. Texts attend to each other."`
-	LearnPrompt bool      `help:"Learn prompts and the messages of users, too."`
-	LastAnswer  bool      `help:"Learn only the last answer of a conversation."`
-	Shuffle     bool      `help:"Shuffle the data in each epoch." default:"true" negatable:""`
-	StrictData  bool      `help:"Stop at a record that cannot be used, instead of skipping it."`
-}
 
 // texts is all data of a run as token ids.
 type texts struct {
@@ -88,7 +74,7 @@ func (j *job) readTexts(t *texts, tokenizer *data.Tokenizer, o data.TextOptions)
 		t.tokens += learned(s.Labels)
 	}
 	if t.tokens == 0 {
-		return cmdline.Misusef("--data has no tokens to learn")
+		return misusef("--data has no tokens to learn")
 	}
 	t.eval, err = evaluated(j, func(path string) (data.Slice[data.Sequence], error) { return j.tokenize(path, tokenizer, o, true) })
 	return err
@@ -116,7 +102,7 @@ func (j *job) fitContext(config *meta.Config) error {
 func (j *job) tokenize(path string, tokenizer *data.Tokenizer, o data.TextOptions, cuts bool) (data.Slice[data.Sequence], error) {
 	records, err := data.OpenJSONL(path)
 	if err != nil {
-		return nil, cmdline.Misuse(err)
+		return nil, misuse(err)
 	}
 	defer records.Close()
 	sequences, err := tokenized(j, path, records, func(r data.Record) (data.Sequence, []int32, error) {
@@ -172,7 +158,7 @@ func tokenized[R, S any](j *job, path string, records lines[R], f func(R) (S, []
 		}
 	}
 	if reason != nil && len(all) == 0 {
-		return nil, cmdline.Misusef("no record of %s can be used: %w", path, reason)
+		return nil, misusef("no record of %s can be used: %w", path, reason)
 	}
 	if reason != nil {
 		j.log.Warn("records that cannot be used are skipped: --strict-data stops instead", "file", path, "skipped", len(samples)-len(all), "of", len(samples), "first", reason)

@@ -1,11 +1,8 @@
-package main
+package finetune
 
 import (
-	"runtime/debug"
-
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
-	"github.com/heftai/heft/internal/cmdline"
 	"github.com/heftai/heft/meta"
 )
 
@@ -67,27 +64,27 @@ func (j *job) batchTokens() int64 {
 	return int64(j.Batch * longest)
 }
 
-// memory returns the bytes of --max-memory, or 0.
-func (c *runCmd) memory() (int64, error) {
+// limit returns the bytes of --max-memory, or 0.
+func (c *job) limit() (int64, error) {
 	if c.MaxMemory == "" {
 		return 0, nil
 	}
 	limits, err := devicemap.ParseMaxMemory(c.MaxMemory)
 	if err != nil {
-		return 0, cmdline.Misusef("--max-memory: %w", err)
+		return 0, misusef("--max-memory: %w", err)
 	}
 	var bytes int64
 	for _, l := range limits {
 		if l.Device != devicemap.CPU {
-			return 0, cmdline.Misusef("--max-memory: got device %s, want cpu", l.Device)
+			return 0, misusef("--max-memory: got device %s, want cpu", l.Device)
 		}
 		bytes = int64(l.Bytes)
 	}
 	switch {
 	case bytes <= 0:
-		return 0, cmdline.Misusef("--max-memory: got %s, want more than 0", c.MaxMemory)
+		return 0, misusef("--max-memory: got %s, want more than 0", c.MaxMemory)
 	case c.LoRA == "":
-		return 0, cmdline.Misusef("--max-memory needs --lora: a full fine-tune keeps weights, gradients and the optimizer's state in memory")
+		return 0, misusef("--max-memory needs --lora: a full fine-tune keeps weights, gradients and the optimizer's state in memory")
 	}
 	return bytes, nil
 }
@@ -139,7 +136,3 @@ func (s *student) showMemory() {
 		s.log.Info("frozen weights stream from the disk", args...)
 	}
 }
-
-// keepLittle makes the garbage collector run when garbage is a tenth of the heap. The heap is
-// mostly weights, gradients and optimizer state, which the collector does not scan.
-func keepLittle() { debug.SetGCPercent(10) }

@@ -1,4 +1,4 @@
-package main
+package finetune
 
 import (
 	"errors"
@@ -42,7 +42,7 @@ func (j *job) card() string {
 		library = "peft"
 	}
 	b.WriteString("---\n")
-	if m := hubName.FindStringSubmatch(j.name()); m != nil && !exists(j.name()) {
+	if m := hubName.FindStringSubmatch(j.BaseModel); m != nil && !exists(j.BaseModel) {
 		base = m[1]
 		fmt.Fprintf(&b, "base_model: %s\n", base)
 	}
@@ -70,7 +70,7 @@ func (j *job) card() string {
 // cardSettings are the settings of the run with their names, without folders of this machine.
 func (j *job) cardSettings() [][2]string {
 	var files []string
-	for _, path := range j.Data {
+	for _, path := range j.files {
 		files = append(files, filepath.Base(path))
 	}
 	rows := [][2]string{{"data", strings.Join(files, ", ")}, {"sequences", fmt.Sprint(j.data.samples())}, {"method", j.Method}}

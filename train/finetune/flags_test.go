@@ -1,0 +1,119 @@
+package finetune
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/heftai/heft/meta"
+	"github.com/heftai/heft/train/data"
+)
+
+// TestActivationsAreEstimated: of a llama of 1.1 billion parameters a token keeps 4.6 MiB,
+// and of a mixture as much as the experts that it is sent to.
+func TestActivationsAreEstimated(t *testing.T) {
+	for _, c := range []struct {
+		config string
+		want   int64
+	}{
+		{`{"model_type": "llama", "vocab_size": 32000, "hidden_size": 2048, "intermediate_size": 5632, "num_hidden_layers": 22,
+			"num_attention_heads": 32, "num_key_value_heads": 4}`, 22 * 4 * 3 * 17920},
+		{`{"model_type": "mixtral", "vocab_size": 100, "hidden_size": 64, "intermediate_size": 32, "num_hidden_layers": 1, "num_local_experts": 8,
+			"num_experts_per_tok": 2, "num_attention_heads": 2, "num_key_value_heads": 2}`, 4 * (4*3*64 + 2*(3*64+3*64))},
+	} {
+		config, err := meta.ReadConfig([]byte(c.config))
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := meta.New(config, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := activationBytes(m); got < c.want*9/10 || got > c.want*11/10 {
+			t.Errorf("%s keeps %d bytes a token, want about %d", m.Root.Class, got, c.want)
+		}
+	}
+}
+
+func TestLoRAFlags(t *testing.T) {
+	c, err := parseLoRA("r=4, alpha=8,dropout=0.1,rslora=false,targets=q_proj+v_proj,parameters=experts.gate_up_proj,exclude=k_proj,layers=0+2")
+	if err != nil || c.R != 4 || c.Alpha != 8 || c.Dropout != 0.1 || c.RSLoRA || !slices.Equal(c.Targets, []string{"q_proj", "v_proj"}) ||
+		!slices.Equal(c.Parameters, []string{"experts.gate_up_proj"}) || !slices.Equal(c.Exclude, []string{"k_proj"}) || !slices.Equal(c.Layers, []int{0, 2}) {
+		t.Errorf("%+v, %v", c, err)
+	}
+	if c, err := parseLoRA("r=4"); err != nil || c.Alpha != 4 {
+		t.Errorf("without alpha: %+v, %v", c, err)
+	}
+}
+
+// FuzzLoRA: what is taken has a rank.
+func FuzzLoRA(f *testing.F) {
+	for _, s := range []string{"r=16,alpha=32", "r=4,rslora,targets=q_proj+v_proj,layers=0+1,dropout=0.1", "r=1,exclude=a,rslora=false", ",", "r=,"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		c, err := parseLoRA(s)
+		if err == nil && (c.R < 1 || c.Alpha < 0 || !strings.Contains(s, "r=")) {
+			t.Errorf("%q is %+v", s, c)
+		}
+	})
+}
+
+// TestDataWeights: a file of weight w is w times in an epoch, the same part of it for the same seed.
+func TestDataWeights(t *testing.T) {
+	sets := map[string]data.Slice[int]{"a": {1, 2, 3, 4}, "b": {10, 20}, "c": {}}
+	read := func(path string) (data.Slice[int], error) { return sets[path], nil }
+	count := func(weights ...float64) map[int]int {
+		j := &job{Options: &Options{DataWeights: weights, Seed: 3}, files: []string{"a", "b", "c"}}
+		all, err := weighted(j, read)
+		if err != nil {
+			t.Fatal(err)
+		}
+		times := map[int]int{}
+		for _, v := range all {
+			times[v]++
+		}
+		return times
+	}
+	sum := func(times map[int]int, values ...int) (n int) {
+		for _, v := range values {
+			n += times[v]
+		}
+		return n
+	}
+	if times := count(); len(times) != 6 || sum(times, 1, 2, 3, 4, 10, 20) != 6 {
+		t.Errorf("without weights: %v", times)
+	}
+	times := count(2.5, 0.5, 3)
+	if sum(times, 1, 2, 3, 4) != 10 || sum(times, 10, 20) != 1 || min(times[1], times[2], times[3], times[4]) != 2 {
+		t.Errorf("weights 2.5 and 0.5: %v", times)
+	}
+	if again := count(2.5, 0.5, 3); sum(again, 1, 2) != sum(times, 1, 2) {
+		t.Errorf("%v, then %v", times, again)
+	}
+	if times := count(0, 1, 1); sum(times, 1, 2, 3, 4) != 0 || sum(times, 10, 20) != 2 {
+		t.Errorf("weight 0: %v", times)
+	}
+}
+
+// TestUnknownNamesAreUsageErrors: names that flags reject are rejected in Options, too.
+func TestUnknownNamesAreUsageErrors(t *testing.T) {
+	for want, change := range map[string]func(*Options){
+		"--optimizer \"adamx\"":        func(o *Options) { o.Optimizer = "adamx" },
+		"--mixed-precision \"bf\"":     func(o *Options) { o.MixedPrecision = "bf" },
+		"--method \"\", want one of s": func(o *Options) { o.Method = "" },
+		"no folder for the result":     func(o *Options) { o.Output = "" },
+		"got --batch 0":                func(o *Options) { o.Batch = 0 },
+	} {
+		o := Defaults()
+		o.Output = "out"
+		if err := o.Check([]string{"a.jsonl"}); err != nil {
+			t.Fatal(err)
+		}
+		change(&o)
+		_, err := Run(t.Context(), "model", []string{"a.jsonl"}, o)
+		if _, wrong := err.(*UsageError); !wrong || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}

@@ -1,0 +1,86 @@
+package finetune
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/heftai/heft/train"
+	"github.com/heftai/heft/train/optim"
+)
+
+// checkLoop rejects values of flags that have no effect or no meaning, before data is read.
+func (c *job) checkLoop() error {
+	adam := c.Optimizer == "adamw" || c.Optimizer == "adam"
+	switch {
+	case !(c.AdamBeta1 > 0 && c.AdamBeta1 < 1 && c.AdamBeta2 > 0 && c.AdamBeta2 < 1):
+		return misusef("got --adam-beta1 %v and --adam-beta2 %v, want more than 0 and less than 1", c.AdamBeta1, c.AdamBeta2)
+	case !(c.AdamEpsilon > 0):
+		return misusef("got --adam-epsilon %v, want more than 0", c.AdamEpsilon)
+	case !adam && (c.AdamBeta1 != 0.9 || c.AdamBeta2 != 0.999 || c.AdamEpsilon != 1e-8):
+		return misusef("--adam-beta1, --adam-beta2 and --adam-epsilon need --optimizer adamw or adam")
+	case !(c.Momentum >= 0 && c.Momentum < 1):
+		return misusef("got --momentum %v, want 0 or more and less than 1", c.Momentum)
+	case c.Optimizer == "adafactor" && c.Plugin != "ddp":
+		return misusef("--optimizer adafactor needs --plugin ddp: it steps whole matrices, which other plugins split between ranks")
+	case c.Momentum != 0 && c.Optimizer != "sgd" && c.Optimizer != "rmsprop":
+		return misusef("--momentum needs --optimizer sgd or rmsprop")
+	case c.EarlyStoppingPatience < 0 || !(c.EarlyStoppingThreshold >= 0):
+		return misusef("got --early-stopping-patience %d and --early-stopping-threshold %v, want 0 or more", c.EarlyStoppingPatience, c.EarlyStoppingThreshold)
+	case (c.LoadBest || c.EarlyStoppingPatience > 0) && (len(c.EvalData) == 0 || c.EvalSteps < 0):
+		return misusef("--load-best and --early-stopping-patience need evaluations: use --eval-data, and --eval-steps of 0 or more")
+	case c.LoadBest && !c.savesEvaluations():
+		return misusef("--load-best needs a checkpoint at every evaluation: got --save-steps %d and --eval-steps %d, want both 0 or --save-steps a multiple of --eval-steps", c.SaveSteps, c.EvalSteps)
+	}
+	return c.checkResume()
+}
+
+// savesEvaluations reports whether there is a checkpoint at some evaluation, and none between them.
+func (c *job) savesEvaluations() bool {
+	return c.SaveSteps == 0 && c.EvalSteps == 0 || c.SaveSteps > 0 && c.EvalSteps > 0 && c.SaveSteps%c.EvalSteps == 0
+}
+
+// checkResume says how to go on if --resume names a folder without a checkpoint.
+func (c *job) checkResume() error {
+	if c.Resume == "auto" || c.Resume == "never" {
+		return nil
+	}
+	_, err := os.Stat(filepath.Join(c.Resume, "trainer_state.json"))
+	if err == nil || !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	found, globErr := filepath.Glob(filepath.Join(c.Resume, "checkpoint-*"))
+	if globErr == nil && len(found) > 0 {
+		return misusef("--resume %s: got a folder of checkpoints, want one of them, such as --resume %s; --output %s with --resume auto takes the last one", c.Resume, found[len(found)-1], c.Resume)
+	}
+	return misusef("--resume %s: got no checkpoint there, want a folder checkpoint-N of a run; --resume auto takes the last one in --output, or starts again", c.Resume)
+}
+
+// stopping returns the callbacks that end a run early.
+func (c *job) stopping() []train.Callback {
+	if c.EarlyStoppingPatience == 0 {
+		return nil
+	}
+	return []train.Callback{&train.EarlyStopping{Patience: c.EarlyStoppingPatience, Threshold: c.EarlyStoppingThreshold,
+		Metric: c.MetricForBest, GreaterIsBetter: c.GreaterIsBetter}}
+}
+
+// descent returns the optimizer without parameters.
+func (s *student) descent() (*optim.Descent, error) {
+	rate, decay := s.rate(), s.WeightDecay
+	adam := optim.AdamOptions{LR: rate, WeightDecay: decay, Beta1: s.AdamBeta1, Beta2: s.AdamBeta2, Eps: s.AdamEpsilon}
+	switch s.Optimizer {
+	case "adam":
+		return optim.NewAdam(nil, adam)
+	case "sgd":
+		return optim.NewSGD(nil, optim.SGDOptions{LR: rate, WeightDecay: decay, Momentum: s.Momentum})
+	case "adagrad":
+		return optim.NewAdagrad(nil, optim.AdagradOptions{LR: rate, WeightDecay: decay})
+	case "adafactor":
+		return optim.NewAdafactor(nil, optim.AdafactorOptions{LR: rate, WeightDecay: decay})
+	case "rmsprop":
+		return optim.NewRMSprop(nil, optim.RMSpropOptions{LR: rate, WeightDecay: decay, Momentum: s.Momentum})
+	}
+	return optim.NewAdamW(nil, adam)
+}

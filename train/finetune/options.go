@@ -1,0 +1,177 @@
+package finetune
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Options configure a run. Their names, values and defaults are those of the flags of train run,
+// which each field's tag describes: Batch is --batch. Begin with [Defaults], since the zero value of
+// some fields is an error.
+type Options struct {
+	// The method, and what its loss is.
+	Method            string  `help:"Train by this method: sft (texts and answers), dpo, orpo (pairs of answers) or kto (judged answers)." enum:"sft,dpo,orpo,kto" default:"sft"`
+	Beta              float64 `help:"Set beta: with dpo and kto, a higher one keeps the model closer to the reference." default:"0.1"`
+	LossType          string  `help:"Set dpo's loss: sigmoid, hinge, ipo or robust." enum:"sigmoid,hinge,ipo,robust," default:""`
+	LabelSmoothing    float64 `help:"Smooth labels by this fraction; with dpo, the fraction of wrong pairs." default:"0"`
+	ReferenceFree     bool    `help:"Run dpo without the reference model."`
+	DesirableWeight   float64 `help:"Weight kto's losses of desirable answers." default:"1"`
+	UndesirableWeight float64 `help:"Weight kto's losses of undesirable answers." default:"1"`
+
+	// The data.
+	DataWeights []float64 `help:"Count each --data file so many times per epoch, such as 1,0.5,3." placeholder:"N,…"`
+	EvalData    []string  `help:"Evaluate on this file; NAME=FILE has metrics eval_NAME_loss. Repeat for several." sep:"none" placeholder:"FILE.jsonl"`
+	Sequence    int       `help:"Cut sequences to this many tokens." default:"512"`
+	Pack        bool      `help:"Join texts into full sequences, for speed. Texts attend to each other."`
+	LearnPrompt bool      `help:"Learn prompts and the messages of users, too."`
+	LastAnswer  bool      `help:"Learn only the last answer of a conversation."`
+	Shuffle     bool      `help:"Shuffle the data in each epoch." default:"true" negatable:""`
+	StrictData  bool      `help:"Stop at a record that cannot be used, instead of skipping it."`
+
+	// The length of the run and its rate.
+	Epochs                    float64 `help:"Train on the data this many times." default:"3"`
+	MaxSteps                  int     `help:"Train this many optimizer steps instead of --epochs." default:"0"`
+	Batch                     int     `help:"Set the sequences per batch, on each rank." default:"8" aliases:"batch-size"`
+	GradientAccumulationSteps int     `help:"Accumulate the gradients of this many batches per step." default:"1"`
+	MaxGradNorm               float64 `help:"Clip the norm of the gradients; 0 does not." default:"1"`
+	LearningRate              float64 `help:"Set the learning rate; 0 is 5e-5, with --lora 2e-4, with dpo 1e-6 and 1e-5." default:"0" aliases:"lr"`
+	LRScheduler               string  `name:"lr-scheduler" help:"Schedule the rate: linear, cosine, constant_with_warmup, …, as transformers." default:"linear"`
+	LRSchedulerKwargs         string  `name:"lr-scheduler-kwargs" help:"Set options of the schedule in JSON, such as {\"num_cycles\": 2}." default:"" placeholder:"JSON"`
+	WarmupSteps               int     `help:"Raise the rate from 0 during this many steps." default:"0"`
+	WarmupRatio               float64 `help:"Raise the rate from 0 during this fraction of all steps." default:"0"`
+	WeightDecay               float64 `help:"Set AdamW's weight decay. Biases and norms do not decay." default:"0"`
+	Seed                      uint64  `help:"Seed the order of the data and all other random numbers." default:"42"`
+
+	// The optimizer, and with which weights the run ends.
+	Optimizer   string  `help:"Step with adamw, adam, sgd, adagrad, rmsprop (as torch) or adafactor." enum:"adamw,adam,sgd,adagrad,rmsprop,adafactor" default:"adamw" aliases:"optim"`
+	AdamBeta1   float64 `name:"adam-beta1" help:"Set beta1 of adamw and adam." default:"0.9"`
+	AdamBeta2   float64 `name:"adam-beta2" help:"Set beta2 of adamw and adam." default:"0.999"`
+	AdamEpsilon float64 `help:"Set epsilon of adamw and adam." default:"1e-8"`
+	Momentum    float64 `help:"Set the momentum of sgd and rmsprop." default:"0"`
+
+	LoadBest               bool    `help:"Write the weights of the best evaluation at the end, not the last ones." aliases:"load-best-model-at-end"`
+	MetricForBest          string  `help:"Rank evaluations by this metric, such as loss or rewards/margins." default:"loss" aliases:"metric-for-best-model"`
+	GreaterIsBetter        bool    `help:"Rank a higher --metric-for-best as better."`
+	EarlyStoppingPatience  int     `help:"Stop after this many evaluations without a better metric; 0 never." default:"0"`
+	EarlyStoppingThreshold float64 `help:"Count a metric as better if it changes by more than this." default:"0"`
+
+	// Which weights train.
+	LoRA         string   `name:"lora" help:"Train a LoRA adapter, such as r=16,alpha=32,dropout=0.1,targets=q_proj+v_proj, or go on from one: from=DIR." placeholder:"r=N,…"`
+	Merge        bool     `help:"Write the whole model with the --lora adapter merged into it."`
+	Quantize     string   `help:"Keep the weights under --lora in memory as q8_0, q4_0 or nf4 (QLoRA)." enum:"q8_0,q4_0,nf4," default:"" placeholder:"FORMAT"`
+	Freeze       []string `help:"Do not train parameters whose path has a match of this regular expression. Repeat for several." sep:"none" placeholder:"PATTERN"`
+	NeftuneAlpha float64  `name:"neftune-noise-alpha" help:"Add uniform noise to embeddings in training, as NEFTune; 0 adds none." default:"0"`
+
+	// What is written, and how the machine is used.
+	Output         string   `help:"Write checkpoints and the trained model to this folder." required:"" placeholder:"DIR"`
+	Dtype          string   `help:"Write weights in this dtype; auto is the dtype of the model." enum:"auto,float32,bfloat16,float16" default:"auto"`
+	MixedPrecision string   `help:"Set the precision of products: no (float32), bf16, or fp16 with a scaled loss." enum:"no,bf16,fp16," default:""`
+	Recompute      string   `help:"Recompute activations to save memory: on, off, or auto above 2 GiB per batch." enum:"auto,on,off" default:"auto"`
+	NumProcesses   int      `help:"Train with this many ranks in this process, each on its own batches; 0 is 1." default:"0"`
+	Plugin         string   `help:"Share the work between ranks: ddp, zero1, zero2 or gemini." enum:"ddp,zero1,zero2,gemini" default:"ddp"`
+	Threads        int      `help:"Set the compute threads; 0 uses all processors." default:"0"`
+	MaxMemory      string   `help:"Limit memory by device, with --lora: cpu=30GiB; other weights stream." placeholder:"DEVICE=SIZE,…"`
+	SaveSteps      int      `help:"Save every N steps; 0 at the end of each epoch, -1 never." default:"0"`
+	SaveTotalLimit int      `help:"Keep this many checkpoints; 0 keeps all." default:"2"`
+	EvalSteps      int      `help:"Evaluate every N steps; 0 at the end of each epoch, -1 never." default:"0"`
+	LogSteps       int      `help:"Log every N steps; 0 at the end of each epoch." default:"10"`
+	LogWith        []string `help:"Write metrics: tensorboard, jsonl, csv, curve (a PNG of the loss), or all." placeholder:"NAME,…"`
+	LoggingDir     string   `help:"Write metrics to this folder instead of --output." placeholder:"DIR"`
+	Resume         string   `help:"Resume from the last checkpoint in --output (auto), from DIR, or never." default:"auto" placeholder:"auto|never|DIR"`
+
+	// BaseModel is the model's name in the config of an adapter. Empty: the path of the model.
+	BaseModel string `kong:"-"`
+	// Log takes what the run says. Nil: nothing.
+	Log *slog.Logger `kong:"-"`
+	// Progress takes the line of progress, and the curve of the loss at the end. Nil: none.
+	Progress io.Writer `kong:"-"`
+	// Started is called once before the first step, after the data is read. It may be nil.
+	Started func() `kong:"-"`
+	// Interrupt ends the run after its current step when it is closed. The run then has a
+	// checkpoint, unless SaveSteps is -1, and the same call resumes it. It may be nil.
+	Interrupt <-chan struct{} `kong:"-"`
+}
+
+// Defaults returns the options of a train run without flags. Output has none.
+func Defaults() Options {
+	var o Options
+	for field, v := range reflect.ValueOf(&o).Elem().Fields() {
+		text, ok := field.Tag.Lookup("default")
+		if !ok || text == "" {
+			continue
+		}
+		if err := set(v, text); err != nil {
+			panic(fmt.Sprintf("finetune: the default of %s: %v", field.Name, err)) // a test calls Defaults
+		}
+	}
+	return o
+}
+
+// set parses the value of a tag.
+func set(v reflect.Value, text string) error {
+	switch v.Kind() {
+	case reflect.String:
+		v.SetString(text)
+	case reflect.Bool:
+		b, err := strconv.ParseBool(text)
+		v.SetBool(b)
+		return err
+	case reflect.Int:
+		n, err := strconv.ParseInt(text, 10, 64)
+		v.SetInt(n)
+		return err
+	case reflect.Uint64:
+		n, err := strconv.ParseUint(text, 10, 64)
+		v.SetUint(n)
+		return err
+	case reflect.Float64:
+		f, err := strconv.ParseFloat(text, 64)
+		v.SetFloat(f)
+		return err
+	default:
+		return fmt.Errorf("got a %v, want a number, a text or a bool", v.Kind())
+	}
+	return nil
+}
+
+// checkNames rejects values that are not in the list of their option's tag.
+func (o *Options) checkNames() error {
+	for field, v := range reflect.ValueOf(o).Elem().Fields() {
+		list, ok := field.Tag.Lookup("enum")
+		if !ok || slices.Contains(strings.Split(list, ","), v.String()) {
+			continue
+		}
+		return misusef("got %s %q, want one of %s", flag(field), v.String(), strings.ReplaceAll(strings.Trim(list, ","), ",", ", "))
+	}
+	return nil
+}
+
+// flag returns the flag of an option.
+func flag(field reflect.StructField) string {
+	if name := field.Tag.Get("name"); name != "" {
+		return "--" + name
+	}
+	var b strings.Builder
+	for i, r := range field.Name {
+		if i > 0 && r >= 'A' && r <= 'Z' {
+			b.WriteByte('-')
+		}
+		b.WriteRune(r)
+	}
+	return "--" + strings.ToLower(b.String())
+}
+
+// UsageError is the error of options that do not fit together, or do not fit the model or the data.
+type UsageError struct{ Err error }
+
+func (e *UsageError) Error() string { return e.Err.Error() }
+func (e *UsageError) Unwrap() error { return e.Err }
+
+func misuse(err error) error { return &UsageError{err} }
+
+func misusef(format string, args ...any) error { return &UsageError{fmt.Errorf(format, args...)} }

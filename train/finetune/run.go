@@ -1,0 +1,303 @@
+package finetune
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"github.com/heftai/heft/internal/atomicfile"
+	"github.com/heftai/heft/internal/filelock"
+	"github.com/heftai/heft/internal/kernels/tune"
+	"github.com/heftai/heft/train"
+	"github.com/heftai/heft/train/optim"
+)
+
+// Run fine-tunes a model on files of records and writes the result to o.Output, as train run does.
+// The model is a folder with config.json, tokenizer.json and safetensors, or a GGUF file. The files
+// are JSONL or CSV of texts, prompts, messages or comparisons.
+//
+// Run resumes from the last checkpoint in o.Output unless o.Resume says otherwise. Under the
+// variables of torchrun (RANK, WORLD_SIZE, …) this process is one rank of several; else Run starts
+// o.NumProcesses ranks. Wrong options are a [UsageError]. When ctx ends, Run returns its error without
+// a new checkpoint; o.Interrupt ends a run with one. Several runs may share a process if their
+// outputs differ.
+func Run(ctx context.Context, model string, files []string, o Options) (Result, error) {
+	j, err := newJob(model, files, o)
+	if err != nil {
+		return Result{}, err
+	}
+	if j.process {
+		err = j.runProcess(ctx)
+	} else {
+		err = j.runHere(ctx)
+	}
+	if errors.Is(err, errInterrupted) {
+		j.result.Stopped, err = true, nil
+	}
+	return j.result, err
+}
+
+// Result is what a run did.
+type Result struct {
+	Output  string             `json:"output"`
+	Steps   int                `json:"steps"`
+	Seconds float64            `json:"seconds"`
+	Loss    *float64           `json:"train_loss"` // over this process's steps; nil if there were none
+	Metrics map[string]float64 `json:"metrics,omitempty"`
+	// Diverged says that the loss of the last step was not finite: the weights are of no use.
+	Diverged bool `json:"diverged,omitempty"`
+	Stopped  bool `json:"stopped"` // by Options.Interrupt
+	// DiskBytes is what this process read of weights that do not fit into MaxMemory.
+	DiskBytes int64 `json:"disk_bytes,omitempty"`
+	// Rank is this process's. The other fields, apart from Stopped, are set on rank 0 alone.
+	Rank int `json:"-"`
+}
+
+var errInterrupted = errors.New("interrupted")
+
+// job is a run with its options checked.
+type job struct {
+	*Options
+	model   string // folder or GGUF file
+	files   []string
+	ranks   int
+	here    int   // ranks that share this process's or this machine's memory and processors
+	process bool  // this process is one of the ranks
+	threads int   // of one rank
+	memory  int64 // of --max-memory, 0 for none
+	log     *slog.Logger
+	vocab   int // ids that the model has, or 0 if that is not known
+	data    *texts
+	result  Result // of rank 0
+}
+
+func newJob(model string, files []string, o Options) (*job, error) {
+	j := &job{Options: &o, model: model, files: files, threads: o.Threads, log: o.Log}
+	if j.log == nil {
+		j.log = slog.New(slog.DiscardHandler)
+	}
+	if o.Progress == nil {
+		o.Progress = io.Discard
+	}
+	o.BaseModel = cmp.Or(o.BaseModel, model)
+	if err := j.check(); err != nil {
+		return nil, err
+	}
+	if err := j.checkGGUF(model); err != nil {
+		return nil, err
+	}
+	var err error
+	if j.memory, err = j.limit(); err != nil {
+		return nil, err
+	}
+	if err := j.findWorld(); err != nil {
+		return nil, err
+	}
+	if j.threads == 0 {
+		j.threads = max(1, runtime.GOMAXPROCS(0)/j.here)
+	}
+	o.MixedPrecision = cmp.Or(o.MixedPrecision, "no")
+	return j, nil
+}
+
+// runHere runs all ranks in this process.
+func (j *job) runHere(ctx context.Context) error {
+	unlock, err := j.open()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if err := j.read(); err != nil {
+		return err
+	}
+	j.start(ctx, j.ranks*j.threads)
+	if j.ranks == 1 {
+		return j.rank(ctx, nil)
+	}
+	return train.Launch(ctx, j.ranks, j.rank)
+}
+
+// start makes this process read weights the way that is fastest on this processor, as serve does, and
+// says that training starts. The first program on a machine measures that in about 30 ms; later ones
+// read the file in the user's cache folder. No result depends on it.
+func (j *job) start(ctx context.Context, threads int) {
+	(&tune.Store{Folder: tune.DefaultFolder()}).Ensure(ctx, tune.Options{Threads: threads})
+	if j.Started != nil {
+		j.Started()
+	}
+}
+
+// interrupted reports whether Interrupt is closed.
+func (j *job) interrupted() bool {
+	select {
+	case <-j.Interrupt:
+		return true
+	default:
+		return false
+	}
+}
+
+// open locks and prepares the output folder.
+func (j *job) open() (unlock func(), err error) {
+	if unlock, err = j.lock(); err != nil {
+		return nil, err
+	}
+	if err := j.begin(); err != nil {
+		unlock()
+		return nil, err
+	}
+	return unlock, nil
+}
+
+// Check returns the [UsageError] of options and files that do not fit together. Run calls it first.
+// It reads no model and no data.
+func (o Options) Check(files []string) error { return (&job{Options: &o, files: files}).check() }
+
+// check validates the values of flags.
+func (c *job) check() error {
+	if err := c.checkNames(); err != nil {
+		return err
+	}
+	if len(c.files) == 0 {
+		return misusef("no data: use --data")
+	}
+	if c.Output == "" {
+		return misusef("no folder for the result: use --output")
+	}
+	for _, n := range []struct {
+		name  string
+		value float64
+		least float64
+	}{{"--batch", float64(c.Batch), 1}, {"--sequence", float64(c.Sequence), 2}, {"--gradient-accumulation-steps", float64(c.GradientAccumulationSteps), 1},
+		{"--num-processes", float64(c.NumProcesses), 0}, {"--threads", float64(c.Threads), 0}, {"--max-steps", float64(c.MaxSteps), 0},
+		{"--epochs", c.Epochs, 0}, {"--max-grad-norm", c.MaxGradNorm, 0}, {"--learning-rate", c.LearningRate, 0}, {"--warmup-steps", float64(c.WarmupSteps), 0},
+		{"--warmup-ratio", c.WarmupRatio, 0}, {"--weight-decay", c.WeightDecay, 0}, {"--save-steps", float64(c.SaveSteps), -1}, {"--eval-steps", float64(c.EvalSteps), -1},
+		{"--save-total-limit", float64(c.SaveTotalLimit), 0}, {"--log-steps", float64(c.LogSteps), 0}} {
+		if !(n.value >= n.least) {
+			return misusef("got %s %v, want at least %v", n.name, n.value, n.least)
+		}
+	}
+	if c.WarmupRatio > 1 {
+		return misusef("got --warmup-ratio %v, want at most 1", c.WarmupRatio)
+	}
+	if c.Epochs == 0 && c.MaxSteps == 0 {
+		return misusef("--epochs is 0: use --max-steps")
+	}
+	if err := c.checkData(); err != nil {
+		return err
+	}
+	if err := c.checkTune(); err != nil {
+		return err
+	}
+	if err := c.checkMethod(); err != nil {
+		return err
+	}
+	if err := c.checkLoop(); err != nil {
+		return err
+	}
+	return c.checkSchedule()
+}
+
+// scheduleOptions returns the options of --lr-scheduler-kwargs, which checkSchedule has checked.
+func (c *job) scheduleOptions() (options map[string]any) {
+	_ = json.Unmarshal([]byte(c.LRSchedulerKwargs), &options)
+	return options
+}
+
+// checkSchedule rejects names and options of schedules that do not exist, before data is read.
+func (c *job) checkSchedule() error {
+	var options map[string]any
+	if c.LRSchedulerKwargs != "" {
+		if err := json.Unmarshal([]byte(c.LRSchedulerKwargs), &options); err != nil {
+			return misusef("--lr-scheduler-kwargs %s: got no JSON object (%w), want one such as {\"num_cycles\": 2}", c.LRSchedulerKwargs, err)
+		}
+	}
+	adam, err := optim.NewAdamW(nil, optim.AdamOptions{LR: 1})
+	if err != nil {
+		return err
+	}
+	warmup, steps := 0, 1
+	if _, err := optim.NewScheduler(adam, optim.ScheduleSpec{Name: c.LRScheduler, WarmupSteps: &warmup, TrainingSteps: &steps, Options: options}); err != nil {
+		return misusef("--lr-scheduler: %w", err)
+	}
+	return nil
+}
+
+// lockFile is locked in the output folder while a run writes to it.
+const lockFile = ".heft-train.lock"
+
+// lock makes the output folder and takes its lock, so that no other run writes to it. A run that
+// was killed leaves no lock. Without locks in the file system it warns and continues.
+func (j *job) lock() (unlock func(), err error) {
+	if err := os.MkdirAll(j.Output, 0o777); err != nil {
+		return nil, err
+	}
+	lock, err := filelock.Acquire(filepath.Join(j.Output, lockFile))
+	var held *filelock.HeldError
+	switch {
+	case errors.As(err, &held):
+		return nil, fmt.Errorf("--output %s: another train run, process %d, writes to this folder: wait for it or use another folder", j.Output, held.PID)
+	case errors.Is(err, errors.ErrUnsupported):
+		j.log.Warn("the file system has no locks: make sure that no other run writes to the output folder", "output", j.Output)
+		return func() {}, nil
+	case err != nil:
+		return nil, fmt.Errorf("--output %s: locking: %w", j.Output, err)
+	}
+	return func() {
+		if err := lock.Release(); err != nil {
+			j.log.Warn("the lock of the output folder was not released", "error", err)
+		}
+	}, nil
+}
+
+// begin checks that checkpoints in the output folder belong to the same run, and removes what
+// killed runs left.
+func (j *job) begin() error {
+	from, err := os.Stat(j.model)
+	if err != nil {
+		return err
+	}
+	to, err := os.Stat(j.Output)
+	if err != nil {
+		return err
+	}
+	if os.SameFile(from, to) {
+		return misusef("--output is the folder of the model: use another folder")
+	}
+	atomicfile.RemoveStale(j.Output)
+	stale := []string{".checkpoint-*.tmp", ".checkpoint-*.gone"} // of a process that died
+	if j.Resume == "never" {
+		stale = append(stale, "checkpoint-*")
+	}
+	if err := removeAll(j.Output, stale); err != nil {
+		return err
+	}
+	checkpoints, err := filepath.Glob(filepath.Join(j.Output, "checkpoint-*"))
+	if err != nil {
+		return err
+	}
+	return j.settle(len(checkpoints) > 0 && j.Resume == "auto")
+}
+
+// removeAll removes what in dir matches any pattern.
+func removeAll(dir string, patterns []string) error {
+	for _, p := range patterns {
+		names, err := filepath.Glob(filepath.Join(dir, p))
+		if err != nil {
+			return err
+		}
+		for _, name := range names {
+			if err := os.RemoveAll(name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
