@@ -68,6 +68,24 @@ func TestFoldersWithoutTokenizerJSON(t *testing.T) {
 	}
 }
 
+// TestIQuestCoderTookTheClassOfItsFiles: its type has a generic tokenizer whatever class the files state. DeepSeek-V3.2
+// and GLM-5 are not in transformers' table, so the files decide.
+func TestIQuestCoderTookTheClassOfItsFiles(t *testing.T) {
+	for _, c := range []struct{ model, class, want string }{
+		{"iquestcoder", "LlamaTokenizer", generic},
+		{"deepseek_v32", "LlamaTokenizer", "LlamaTokenizer"},
+		{"deepseek_v32", "", generic},
+		{"glm_moe_dsa", "PreTrainedTokenizer", generic},
+		{"glm_moe_dsa", "GPT2Tokenizer", "GPT2Tokenizer"},
+		{"gpt_bigcode", "GPT2Tokenizer", generic},
+		{"opt", "", "GPT2Tokenizer"},
+	} {
+		if got := (&settings{model: c.model, class: c.class}).className(); got != c.want {
+			t.Errorf("%s with files of %q: got %s, want %s", c.model, c.class, got, c.want)
+		}
+	}
+}
+
 // TestDamagedVocabularies changes bytes of the files of each folder. A damaged file is an error or a
 // tokenizer, never a panic.
 func TestDamagedVocabularies(t *testing.T) {

@@ -19,7 +19,7 @@ var registered = classTable(map[string]string{
 	generic: "mistral mistral3 ministral ministral3 mixtral pixtral voxtral " +
 		"glm glm4 glm4_moe glm4_moe_lite glm4v gpt_bigcode granite granitemoe granitemoehybrid granitemoeshared " +
 		"kimi_k25 kimi_linear mimo_v2_flash olmo2 olmo3 olmo_hybrid persimmon stablelm flex_olmo " +
-		"ernie4_5 ernie4_5_moe internlm2 internlm3 jamba minicpm3 minimax_m2 nemotron phi3 phimoe llava llava_next vipllava " +
+		"ernie4_5 ernie4_5_moe internlm2 internlm3 iquestcoder jamba minicpm3 minimax_m2 nemotron phi3 phimoe llava llava_next vipllava " +
 		"arctic hyperclovax smolvlm modernbert-decoder",
 })
 
