@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/heftai/heft/dispatch"
 	"github.com/heftai/heft/internal/gguf"
 	"github.com/heftai/heft/internal/gguf/gguftest"
 	"github.com/heftai/heft/internal/kernels"
@@ -102,5 +103,35 @@ func TestRunOnGGUF(t *testing.T) {
 		if status, stderr := train(filepath.Join(t.TempDir(), "out"), flags...); status != 2 || !strings.Contains(stderr, want) {
 			t.Errorf("%v: %d: %s", flags, status, stderr)
 		}
+	}
+}
+
+// TestAnAdapterOfAGGUFFileIsServed: the engine with the same file answers as the adapter has learned, and
+// without the adapter as before.
+func TestAnAdapterOfAGGUFFileIsServed(t *testing.T) {
+	file, out := tinyGGUF(t), filepath.Join(t.TempDir(), "out")
+	text := fileOf(t, "text.jsonl", strings.Repeat("{\"text\": \""+strings.Repeat("abc", 10)+"\"}\n", 4))
+	status, _, stderr := command(t, "run", "--model", file, "--data", text, "--output", out, "--lora", "r=8,alpha=32,targets=all-linear", "--batch", "4",
+		"--max-steps", "60", "--learning-rate", "1e-2", "--threads", "1", "--save-steps=-1")
+	if status != 0 {
+		t.Fatal(stderr)
+	}
+	m, err := dispatch.Open(file, dispatch.Options{Threads: 1, Adapters: []dispatch.Adapter{{Name: "abc", Dir: out}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	answer := func(adapter string) string {
+		var b []byte
+		for id, err := range m.Generate(t.Context(), []int32{'a', 'b', 'c', 'a'}, dispatch.GenerateOptions{MaxTokens: 8, Adapter: adapter}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			b = append(b, byte(id)) // ids of this tokenizer are bytes
+		}
+		return string(b)
+	}
+	if got, without := answer("abc"), answer(""); got != "bcabcabc" || without == got {
+		t.Errorf("got %q, without the adapter %q; want bcabcabc with it alone", got, without)
 	}
 }
