@@ -29,15 +29,50 @@ func TestGoldenNotations(t *testing.T) {
 			continue
 		}
 		known++
-		tools, arguments := newProber(nil, nil).tools, `{"zqa":"x","zqn":7}`
-		written := arguments
-		if n.Arguments != nil {
-			written = n.Arguments.write(true)
-		}
-		m := f.Parse(n.numbered(n.Before+probeNames[2]+n.Infix, 0)+written+n.After, Options{Prompt: harmonyNext, Tools: tools})
-		if len(m.Calls) != 1 || m.Calls[0].Name != probeNames[2] || !sameJSON(m.Calls[0].Arguments, arguments) {
-			t.Errorf("%s: %+v", path, m)
-		}
+		forcedReadsBack(t, path, f, n)
 	}
 	golden.Count(t, "text/templates notations", known)
+}
+
+// forcedReadsBack reads a call that is written in a notation, as a forced one is.
+func forcedReadsBack(t *testing.T, path string, f *Family, n *Notation) {
+	t.Helper()
+	tools, arguments := newProber(nil, nil).tools, `{"zqa":"x","zqn":7}`
+	written := arguments
+	if n.Arguments != nil {
+		written = n.Arguments.write(true)
+	}
+	m := f.Parse(n.numbered(n.Before+probeNames[2]+n.Infix, 0)+written+n.After, Options{Prompt: harmonyNext, Tools: tools})
+	if len(m.Calls) != 1 || m.Calls[0].Name != probeNames[2] || !sameJSON(m.Calls[0].Arguments, arguments) {
+		t.Errorf("%s: %+v", path, m)
+	}
+}
+
+// TestUnseenNotations: calls can be forced with at least 54 of the templates whose notations are
+// learned, and a forced call is read back. It logs the templates without a notation.
+func TestUnseenNotations(t *testing.T) {
+	const want = 54
+	paths, err := filepath.Glob("testdata/unseen/*.jinja")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := 0
+	for _, path := range paths {
+		src, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		set := setOf(t, string(src))
+		f := Find(set)
+		n := f.Notation(set)
+		if n == nil {
+			t.Logf("%s: calls cannot be forced", filepath.Base(path))
+			continue
+		}
+		got++
+		forcedReadsBack(t, path, f, n)
+	}
+	if got < want {
+		t.Errorf("calls can be forced with %d of %d templates, want at least %d", got, len(paths), want)
+	}
 }
