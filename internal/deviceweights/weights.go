@@ -159,11 +159,7 @@ func (w *Weights) load(s *slab) error {
 	list := make([]backend.Part, len(s.pieces))
 	for i := range s.pieces {
 		piece := &s.pieces[i]
-		list[i] = piece.Part
-		if q := piece.Part.Quant; q != nil {
-			own := *q
-			list[i].Quant = &own
-		}
+		list[i] = piece.NewPart()
 		for k, r := range piece.Ranges {
 			if err := r.Tensor.File.ReadUnchanged(func() error { return w.copyRange(s.memory[i][k], r) }); err != nil {
 				return err

@@ -81,7 +81,7 @@ func (s *Store) addBandsOf(u *unit, w *want, size int64) {
 			l.slot = max(l.slot, blockSize)
 			l.jobs, l.unit = s.loadJobs(regions), u.activity
 			b.loads = append(b.loads, []*load{l})
-			b.list = append(b.list, band{piece: piece, parts: [1]backend.Part{piece.Part}, path: w.path})
+			b.list = append(b.list, band{piece: piece, parts: [1]backend.Part{piece.NewPart()}, path: w.path})
 		}
 	}
 	w.bands.count = len(b.list) - w.bands.first

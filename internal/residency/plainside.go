@@ -40,7 +40,7 @@ func (s *Store) plainParts(pieces []stored.Piece, parts []backend.Part) []backen
 		if j == nil || !j.plain.Load() {
 			continue
 		}
-		part := j.source.Part
+		part := j.source.NewPart()
 		if err := j.source.InPlace(&part); err != nil {
 			s.failed = err
 			return nil

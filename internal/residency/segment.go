@@ -105,7 +105,7 @@ func (g *segment) takesPiece(k int) bool { return g.takes[k] && !g.plain.Load() 
 func partsOf(pieces []stored.Piece) []backend.Part {
 	parts := make([]backend.Part, len(pieces))
 	for i := range pieces {
-		parts[i] = pieces[i].Part
+		parts[i] = pieces[i].NewPart()
 	}
 	return parts
 }

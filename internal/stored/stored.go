@@ -4,8 +4,9 @@
 // A [Piece] is a part of a parameter as one operation takes it, with the [Range]s of
 // checkpoint tensors that it is made of: values, or codes and what the format has beside
 // them. [New] makes one of what the loader has found, [Piece.Slab] cuts an expert out of a
-// stack. Whoever brings the ranges to memory points the piece's part to it with [Set];
-// [Piece.InPlace] points it to the checkpoint's mapping.
+// stack. A piece is a pattern that never changes: whoever brings its ranges to memory takes
+// [Piece.NewPart] and points that to them with [Set], or to the checkpoint's mapping with
+// [Piece.InPlace].
 //
 // It reads nothing itself, and knows neither tiers nor units.
 package stored
@@ -22,7 +23,7 @@ import (
 type Piece struct {
 	Ranges []Range
 	Size   int64        // of all ranges
-	Part   backend.Part // without Data
+	Part   backend.Part // without Data; [Piece.NewPart] makes one to point to some
 }
 
 // A Range is bytes of a checkpoint tensor.
@@ -57,6 +58,17 @@ func New(p loader.BoundTensor) Piece {
 	return out
 }
 
+// NewPart returns a part without Data that shares nothing with p's or with another part of p: what a
+// format has beside its codes is found through a pointer, and a copy of Part would share it.
+func (p *Piece) NewPart() backend.Part {
+	part := p.Part
+	if part.Quant != nil {
+		own := *part.Quant
+		part.Quant = &own
+	}
+	return part
+}
+
 // View is a tensor without its bytes.
 func View(d meta.DType, shape []int) tensor.Tensor {
 	t := tensor.Tensor{DType: d, Rank: min(len(shape), tensor.MaxRank)}
@@ -72,14 +84,12 @@ func beside(q *backend.Quant) [4]*tensor.Tensor {
 // Slab is expert e of a piece that holds a whole stack, [experts, …].
 func (p Piece) Slab(e int) Piece {
 	shape := p.Part.Shape()
-	out := Piece{Part: p.Part}
+	out := Piece{Part: p.NewPart()}
 	out.Part.Tensor = View(p.Part.DType, shape[1:])
-	if q := p.Part.Quant; q != nil {
-		own := *q
-		for _, t := range beside(&own) {
+	if q := out.Part.Quant; q != nil {
+		for _, t := range beside(q) {
 			t.Dims[0] /= shape[0]
 		}
-		out.Part.Quant = &own
 	}
 	for _, r := range p.Ranges {
 		r.Size /= int64(shape[0])
@@ -155,7 +165,7 @@ func entries(q *backend.Quant, rows, columns int) [5]int {
 	return [5]int{codes, scales, zeros, index, 1}
 }
 
-// InPlace points part, a copy of p.Part, to the checkpoint.
+// InPlace points part, one of [Piece.NewPart], to the checkpoint.
 func (p *Piece) InPlace(part *backend.Part) error {
 	for i, r := range p.Ranges {
 		b, err := r.Tensor.Bytes()

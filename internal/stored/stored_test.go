@@ -24,7 +24,7 @@ func TestSlabTakesItsScalesAlong(t *testing.T) {
 	if want := []Range{{codes, 256, 128}, {scales, 16, 8}}; !slices.Equal(one.Ranges, want) || one.Size != 136 {
 		t.Errorf("ranges %v of %d bytes, want %v", one.Ranges, one.Size, want)
 	}
-	part := one.Part
+	part := one.NewPart()
 	for i, r := range one.Ranges {
 		Set(&part, i, make([]byte, r.Size))
 	}
@@ -51,11 +51,29 @@ func TestRowsKeepWhatAllRowsShare(t *testing.T) {
 	if want := []Range{{packed, 32 * 24, 32 * 24}, {scales, 32 * 3, 32 * 3}, {global, 0, 4}}; !ok || !slices.Equal(band.Ranges, want) {
 		t.Errorf("a global scale: %v, %v, want %v", band.Ranges, ok, want)
 	}
-	part := band.Part
+	part := band.NewPart()
 	for i, r := range band.Ranges {
 		Set(&part, i, make([]byte, r.Size))
 	}
 	if !part.Quant.Holds(part.Data, 32) {
 		t.Error("the band lacks some of its tensors")
+	}
+}
+
+// TestACopyChangedTheScalesOfAPassThatReadTheMapping: two parts of a quantised piece, one in the mapping and one
+// in a copy, point to scales of their own; before, a promotion moved those of a pass that was computing.
+func TestACopyChangedTheScalesOfAPassThatReadTheMapping(t *testing.T) {
+	codes := &loader.Tensor{Name: "w", DType: meta.Float8E4M3, Shape: []int{16, 32}, Size: 16 * 32}
+	scales := &loader.Tensor{Name: "w_scale", DType: meta.Float32, Shape: []int{16, 1}, Size: 64}
+	piece := New(loader.BoundTensor{Tensor: codes, Expert: -1, Quant: &meta.Quant{Format: meta.QuantFP8, Rows: 1, Columns: 32}, Scales: scales})
+	mapped, copied := piece.NewPart(), piece.NewPart()
+	mapping, slot := make([]byte, 64), make([]byte, 64)
+	Set(&mapped, 1, mapping)
+	Set(&copied, 1, slot)
+	if &mapped.Quant.Scales.Data[0] != &mapping[0] || &copied.Quant.Scales.Data[0] != &slot[0] {
+		t.Error("the scales of one part are where those of the other were set")
+	}
+	if piece.Part.Quant.Scales.Data != nil {
+		t.Error("the piece itself was pointed to scales")
 	}
 }
