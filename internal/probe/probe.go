@@ -19,7 +19,6 @@ import (
 const Limit = 610 * time.Millisecond
 
 const (
-	fillSlice    = 80 * time.Millisecond
 	memorySlice  = 80 * time.Millisecond  // for all thread counts together
 	computeSlice = 20 * time.Millisecond  // per format
 	peakSlice    = 8 * time.Millisecond   // per kind of product
@@ -28,9 +27,11 @@ const (
 )
 
 const (
-	// memoryBytes exceeds the last-level caches of most processors.
-	memoryBytes = 256 << 20
-	// leastMemory is the minimum size of a memory measurement; a smaller one would measure a cache.
+	// memoryBytes is what all threads together read at a time, some milliseconds, if that leaves leastPart for
+	// each: a shorter read would measure how threads start.
+	memoryBytes = 64 << 20
+	leastPart   = 4 << 20
+	// leastMemory is the minimum size of a memory measurement.
 	leastMemory = 32 << 20
 )
 
@@ -43,8 +44,8 @@ type Options struct {
 	// Files are candidates for the disk measurement; one is picked with probability proportional to
 	// its size. Without files there is no disk rate.
 	Files []string
-	// MemoryBytes bounds the memory used, at most 256 MiB; 0 means 256 MiB. Below 32 MiB memory
-	// bandwidth is not measured.
+	// MemoryBytes bounds the memory used, which is 64 MiB, or 4 MiB a thread if that is more; 0 is no bound.
+	// Below 32 MiB memory bandwidth is not measured.
 	MemoryBytes int64
 	Ledger      *hostmem.Ledger // counts the memory; nil counts nothing
 }
