@@ -43,8 +43,12 @@ func product(t *testing.T, what string, got float32, w, x []float32) {
 func TestMulPairs(t *testing.T) {
 	kerneltest.EachRounding(t, func(t *testing.T, set *kernels.Set) {
 		r := rand.New(rand.NewPCG(1, 1))
+		sizes := [][3]int{{1023, 5, 8}, {1024, 4, 8}, {1056, 7, 6}, {2048, 9, 15}, {2081, 6, 8}, {4100, 5, 14}} // n, rows, tokens
 		for n := 1; n < 100; n++ {
-			rows, tokens := 1+n%9, 1+n%14
+			sizes = append(sizes, [3]int{n, 1 + n%9, 1 + n%14})
+		}
+		for _, s := range sizes {
+			n, rows, tokens := s[0], s[1], s[2]
 			data, w := kerneltest.Store(mat.BFloat16, kerneltest.Random(r, rows*n), n%5)
 			x := kerneltest.Rounded(kerneltest.Random(r, tokens*n))
 			pairs := mat.Pairs{Stride: mat.PairWords(n) + 1}

@@ -24,3 +24,6 @@ func avx512bf16Dot4(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y un
 
 //go:noescape
 func avx512bf16Dot6(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, n int64, rows int64)
+
+//go:noescape
+func avx512bf16Dot8(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, n int64, rows int64)

@@ -3,44 +3,85 @@
 
 INLINE __m512bh pairs(__m512i v) { return (__m512bh)v; }
 
+// aside is away in any of the 32 registers, of which the sums need the first 16.
+INLINE __m128i aside(int64_t v) {
+  __m128i s = _mm_cvtsi64_si128(v);
+  __asm__ volatile("" : "+v"(s));
+  return s;
+}
+
+INLINE int64_t again(__m128i s) {
+  __asm__ volatile("" : "+v"(s));
+  return _mm_cvtsi128_si64(s);
+}
+
+// AHEAD is how far ahead of their use several tokens' weights are prefetched.
+#define AHEAD 2048
+
 // dot_block computes R rows for T tokens: y[t][r] = sum over k of w[r][k] x[t][k]. Lane l
-// has the products of k = 2l and 2l+1 (mod 32).
-INLINE const uint8_t *dot_block(int R, int T, const uint8_t *w, int64_t ws, const uint8_t **tokens, int64_t xs, uint8_t *y, int64_t ys, int64_t n) {
-  __m512 acc[4][6];
+// has the products of k = 2l and 2l+1 (mod 32). held is y's stride.
+INLINE const uint8_t *dot_block(int R, int T, const uint8_t *w, int64_t ws, const uint8_t **tokens, int64_t xs, uint8_t *y, __m128i held, int64_t n) {
+  __m512 acc[4][8];
   UNROLL for (int r = 0; r < R; r++) UNROLL for (int t = 0; t < T; t++) acc[r][t] = _mm512_setzero_ps();
-  const uint8_t *x = *tokens;
-  const int64_t ws3 = times(ws, 3), xs3 = times(xs, 3), xs5 = times(xs, 5);
+  const uint8_t *x = *tokens, *fifth = x + times(xs, 4);
+  const int64_t ws3 = times(ws, 3), xs3 = times(xs, 3);
 #define ROW(r) (w + ((r) == 3 ? ws3 : (r) * ws))
-#define TOKEN(t) (x + ((t) == 3 ? xs3 : (t) == 5 ? xs5 : (t) * xs))
+#define TOKEN(t) (((t) < 4 ? x : fifth) + ((t) % 4 == 3 ? xs3 : (t) % 4 * xs))
   int64_t left = n;
-  // Prefetch the next rows meanwhile.
-  const uint8_t *next = w + times(ws, 4);
+  if (T > 2) {
+    OPAQUE(left); // computed for each block, not kept
+    left &= ~31;
+  }
+  const __m128i far = aside(times(ws, R) - 2 * left); // from the end of these rows to the next ones
+  // Prefetch the next rows meanwhile; with more tokens, which take longer, these rows and then the next ones.
+  const uint8_t *next = w + (T <= 2 ? times(ws, 4) : left > AHEAD / 2 ? AHEAD : times(ws, R));
   ROLLED for (; left >= 32; OPAQUE(left)) {
-    OPAQUE(w), OPAQUE(x);
-    if (T <= 2) OPAQUE(next);
-    __m512i in[6];
-    UNROLL for (int t = 0; t < T; t++) in[t] = _mm512_loadu_si512(TOKEN(t));
-    UNROLL for (int r = 0; r < R; r++) {
-      if (T <= 2) _mm_prefetch(ROW(r) - w + next, _MM_HINT_T0);
-      __m512i a = _mm512_loadu_si512(ROW(r));
-      UNROLL for (int t = 0; t < T; t++) acc[r][t] = _mm512_dpbf16_ps(acc[r][t], pairs(a), pairs(in[t]));
+    OPAQUE(w), OPAQUE(x), OPAQUE(next);
+    if (T > 4) OPAQUE(fifth);
+    if (T > 4) {
+      __m512i a[4];
+      UNROLL for (int r = 0; r < R; r++) {
+        _mm_prefetch(ROW(r) - w + next, _MM_HINT_T0);
+        a[r] = _mm512_loadu_si512(ROW(r));
+      }
+      UNROLL for (int t = 0; t < T; t++) {
+        const __m512i in = _mm512_loadu_si512(TOKEN(t));
+        UNROLL for (int r = 0; r < R; r++) acc[r][t] = _mm512_dpbf16_ps(acc[r][t], pairs(a[r]), pairs(in));
+      }
+    } else {
+      __m512i in[4];
+      UNROLL for (int t = 0; t < T; t++) in[t] = _mm512_loadu_si512(TOKEN(t));
+      UNROLL for (int r = 0; r < R; r++) {
+        _mm_prefetch(ROW(r) - w + next, _MM_HINT_T0);
+        __m512i a = _mm512_loadu_si512(ROW(r));
+        UNROLL for (int t = 0; t < T; t++) acc[r][t] = _mm512_dpbf16_ps(acc[r][t], pairs(a), pairs(in[t]));
+      }
     }
-    w += 64, next += 64, x += 64, left -= 32;
+    w += 64, next += 64, x += 64, fifth += 64, left -= 32;
+    if (T > 2 && left == AHEAD / 2) next += again(far);
   }
   OPAQUE(w), OPAQUE(x);
+  if (T > 2) {
+    left = n;
+    OPAQUE(left);
+    left &= 31;
+  }
   if (left > 0) {
     const __mmask32 m = _bzhi_u32(0xffffffff, (uint32_t)left);
     const uint8_t *row = w, *token = x;
-    __m512i in[6];
-    UNROLL for (int t = 0; t < T; t++, token += xs, OPAQUE(token)) in[t] = _mm512_maskz_loadu_epi16(m, token);
-    UNROLL for (int r = 0; r < R; r++, row += ws, OPAQUE(row)) {
-      __m512i a = _mm512_maskz_loadu_epi16(m, row);
-      UNROLL for (int t = 0; t < T; t++) acc[r][t] = _mm512_dpbf16_ps(acc[r][t], pairs(a), pairs(in[t]));
+    __m512i a[4];
+    UNROLL for (int r = 0; r < R; r++, row += ws, OPAQUE(row)) a[r] = _mm512_maskz_loadu_epi16(m, row);
+    UNROLL for (int t = 0; t < T; t++, token += xs, OPAQUE(token)) {
+      const __m512i in = _mm512_maskz_loadu_epi16(m, token);
+      UNROLL for (int r = 0; r < R; r++) acc[r][t] = _mm512_dpbf16_ps(acc[r][t], pairs(a[r]), pairs(in));
     }
   }
+  const int64_t ys = again(held);
   UNROLL for (int t = 0; t < T; t++) {
     if (R == 4) {
       _mm_storeu_ps((float *)y, folds(acc[0][t], acc[1][t], acc[2][t], acc[3][t]));
+    } else if (R > 1) {
+      _mm_mask_storeu_ps((float *)y, (1 << R) - 1, folds(acc[0][t], acc[1][t], acc[R - 1][t], acc[R - 1][t]));
     } else {
       *(float *)y = fold(acc[0][t]);
     }
@@ -48,11 +89,11 @@ INLINE const uint8_t *dot_block(int R, int T, const uint8_t *w, int64_t ws, cons
     OPAQUE(y);
   }
   // Subtracting is cheaper than keeping the old pointer in a register over the loop.
-  int64_t back = n;
-  OPAQUE(back);
-  back &= ~31;
-  *tokens = x - back * 2;
-  return w - back * 2 + times(ws, R);
+  int64_t whole = n;
+  OPAQUE(whole);
+  whole &= ~31;
+  *tokens = x - whole * 2;
+  return w - whole * 2 + times(ws, R);
 }
 
 // dot_row is dot_block for one row and one token with few instructions a cache line, so that more reads are
@@ -85,12 +126,14 @@ INLINE const uint8_t *dot_row(const uint8_t *w, int64_t ws, const uint8_t *x, ui
 
 // dot computes all rows, in blocks of the largest size that remains.
 INLINE void dot(int T, MUL_ARGS) {
-  ROLLED for (; rows >= 4; OPAQUE(rows)) {
-    w = dot_block(4, T, w, ws, &x, xs, y, ys, n);
-    y += 16, rows -= 4;
+  const int R = T == 8 ? 2 : T == 6 ? 3 : 4; // as many as there are registers for
+  const __m128i held = aside(ys);
+  ROLLED for (; rows >= R; OPAQUE(rows)) {
+    w = dot_block(R, T, w, ws, &x, xs, y, held, n);
+    y += 4 * R, rows -= R;
   }
   ROLLED for (; rows > 0; OPAQUE(rows)) {
-    w = dot_block(1, T, w, ws, &x, xs, y, ys, n);
+    w = dot_block(1, T, w, ws, &x, xs, y, held, n);
     y += 4, rows--;
   }
 }
@@ -105,3 +148,4 @@ KERNEL avx512bf16Dot1x1(MUL_ARGS) {
 KERNEL avx512bf16Dot2(MUL_ARGS) { dot(2, w, ws, x, xs, y, ys, n, rows); }
 KERNEL avx512bf16Dot4(MUL_ARGS) { dot(4, w, ws, x, xs, y, ys, n, rows); }
 KERNEL avx512bf16Dot6(MUL_ARGS) { dot(6, w, ws, x, xs, y, ys, n, rows); }
+KERNEL avx512bf16Dot8(MUL_ARGS) { dot(8, w, ws, x, xs, y, ys, n, rows); }
