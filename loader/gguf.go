@@ -36,6 +36,7 @@ var ggufFormats = map[gguf.Type]meta.QuantFormat{
 	gguf.Q2_K: meta.QuantQ2K, gguf.Q3_K: meta.QuantQ3K, gguf.Q4_K: meta.QuantQ4K, gguf.Q5_K: meta.QuantQ5K, gguf.Q6_K: meta.QuantQ6K,
 	gguf.IQ4_NL: meta.QuantIQ4NL, gguf.IQ4_XS: meta.QuantIQ4XS, gguf.MXFP4: meta.QuantMXFP4Block,
 	gguf.IQ2_XXS: meta.QuantIQ2XXS, gguf.IQ2_XS: meta.QuantIQ2XS, gguf.IQ2_S: meta.QuantIQ2S, gguf.IQ3_XXS: meta.QuantIQ3XXS, gguf.IQ3_S: meta.QuantIQ3S,
+	gguf.IQ1_S: meta.QuantIQ1S, gguf.IQ1_M: meta.QuantIQ1M, gguf.TQ1_0: meta.QuantTQ10, gguf.TQ2_0: meta.QuantTQ20,
 }
 
 // openGGUF opens a GGUF file, with all parts of a split one.

@@ -108,7 +108,7 @@ func TestGGUFsThatAreRefused(t *testing.T) {
 		"other.gguf":                   {[]gguftest.Key{{Name: "general.architecture", Value: "mamba9"}}, nil, "mamba9"},
 		"no-keys.gguf":                 {[]gguftest.Key{{Name: "general.architecture", Value: "llama"}}, nil, "the key is missing"},
 		"no-embedding.gguf":            {llamaKeys(), nil, "token_embd.weight"},
-		"type.gguf":                    {llamaKeys(), []gguftest.Tensor{embedding, {Name: "output.weight", Type: gguf.TQ1_0, Shape: []int{1, 256}, Data: make([]byte, 54)}}, "TQ1_0"},
+		"type.gguf":                    {llamaKeys(), []gguftest.Tensor{embedding, {Name: "output.weight", Type: gguf.NVFP4, Shape: []int{1, 64}, Data: make([]byte, 36)}}, "NVFP4"},
 		"part-00003-of-00002.gguf":     {llamaKeys(), []gguftest.Tensor{embedding}, "part 3 of 2"},
 		"whole-00001-of-00001.gguf":    {llamaKeys(gguftest.Key{Name: "split.no", Value: uint32(2)}), []gguftest.Tensor{embedding}, "split.no"},
 		"counted.gguf":                 {llamaKeys(gguftest.Key{Name: "split.tensors.count", Value: int32(5)}), []gguftest.Tensor{embedding}, "split.tensors.count"},

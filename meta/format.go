@@ -52,6 +52,10 @@ const (
 	QuantIQ2S
 	QuantIQ3XXS
 	QuantIQ3S
+	QuantIQ1S
+	QuantIQ1M
+	QuantTQ10
+	QuantTQ20
 	// QuantInt8 has a signed byte for each element of [rows, columns]: (code - zero) · scale of
 	// its block of Rows × Columns. Without zeros they are 0.
 	QuantInt8
@@ -229,6 +233,10 @@ var formats = [quantFormats]Format{
 	QuantIQ2S:       {Name: "iq2_s", Layout: OutputsFirst, Codes: blockOf(256, 82)},
 	QuantIQ3XXS:     {Name: "iq3_xxs", Layout: OutputsFirst, Codes: blockOf(256, 98)},
 	QuantIQ3S:       {Name: "iq3_s", Layout: OutputsFirst, Codes: blockOf(256, 110)},
+	QuantIQ1S:       {Name: "iq1_s", Layout: OutputsFirst, Codes: blockOf(256, 50)},
+	QuantIQ1M:       {Name: "iq1_m", Layout: OutputsFirst, Codes: blockOf(256, 56)},
+	QuantTQ10:       {Name: "tq1_0", Layout: OutputsFirst, Codes: blockOf(256, 54)},
+	QuantTQ20:       {Name: "tq2_0", Layout: OutputsFirst, Codes: blockOf(256, 66)},
 	QuantInt8: {
 		Name: "int8", Published: true,
 		Codes:  Packed{DTypes: []DType{Int8}, Rows: 1, Columns: 1},

@@ -10,7 +10,8 @@ from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType as T
 
 # Where each type has float16 numbers: scales are kept finite and of usual sizes.
 HALVES = {T.Q8_0: [0], T.Q4_0: [0], T.Q4_1: [0, 2], T.Q5_0: [0], T.Q5_1: [0, 2], T.Q2_K: [80, 82], T.Q3_K: [108], T.Q4_K: [0, 2], T.Q5_K: [0, 2],
-          T.Q6_K: [208], T.IQ4_NL: [0], T.IQ4_XS: [0], T.IQ2_XXS: [0], T.IQ2_XS: [0], T.IQ2_S: [0], T.IQ3_XXS: [0], T.IQ3_S: [0], T.MXFP4: []}
+          T.Q6_K: [208], T.IQ4_NL: [0], T.IQ4_XS: [0], T.IQ2_XXS: [0], T.IQ2_XS: [0], T.IQ2_S: [0], T.IQ3_XXS: [0], T.IQ3_S: [0], T.MXFP4: [],
+          T.IQ1_S: [0], T.IQ1_M: [], T.TQ1_0: [52], T.TQ2_0: [64]}
 BLOCKS = 6
 
 def main():
@@ -23,6 +24,10 @@ def main():
             scale = (random.standard_normal(BLOCKS) * 2.0 ** random.integers(-12, 2, BLOCKS)).astype(np.float16)
             scale[-1] = np.float16(3e-7)  # a subnormal number
             blocks[:, at:at + 2] = scale.view(np.uint8).reshape(BLOCKS, 2)
+        if t == T.IQ1_M:  # the scale's bits are the high ones of four words
+            scale = (random.standard_normal(BLOCKS) * 2.0 ** random.integers(-12, 2, BLOCKS)).astype(np.float16).view(np.uint16)
+            for i in range(4):
+                blocks[:, 49 + 2 * i] = blocks[:, 49 + 2 * i] & 15 | (scale >> (4 * i) & 15).astype(np.uint8) << 4
         if t == T.MXFP4:
             blocks[:, 0] = [0, 1, 2, 127, 140, 200]
         values = gguf.dequantize(blocks.reshape(1, -1), t)

@@ -19,7 +19,7 @@ VOCAB, HIDDEN, LAYERS, HEADS, KV, HEAD, INNER, CONTEXT = 96, 64, 2, 4, 2, 16, 96
 BASE = dict(vocab_size=VOCAB, hidden_size=HIDDEN, num_hidden_layers=LAYERS, num_attention_heads=HEADS, num_key_value_heads=KV, head_dim=HEAD,
             intermediate_size=INNER, max_position_embeddings=CONTEXT, tie_word_embeddings=False, bos_token_id=1, eos_token_id=2)
 HALVES = {T.Q2_K: [80, 82], T.Q3_K: [108], T.Q4_K: [0, 2], T.Q5_K: [0, 2], T.Q6_K: [208], T.IQ4_NL: [0], T.IQ4_XS: [0], T.IQ2_XXS: [0],
-          T.IQ2_XS: [0], T.IQ2_S: [0], T.IQ3_XXS: [0], T.IQ3_S: [0]}
+          T.IQ2_XS: [0], T.IQ2_S: [0], T.IQ3_XXS: [0], T.IQ3_S: [0], T.IQ1_S: [0], T.TQ1_0: [52], T.TQ2_0: [64]}
 rng = np.random.default_rng(SEED)
 
 
@@ -31,6 +31,17 @@ def unpermute(w, heads):
     return w.reshape(heads, w.shape[0] // heads // 2, 2, *w.shape[1:]).swapaxes(1, 2).reshape(w.shape)
 
 
+def scaled(raw, t, scale):
+    """Writes the scales of blocks. IQ1_M has its bits in the high ones of four words."""
+    bits = scale.astype(np.float16).view(np.uint16)
+    if t == T.IQ1_M:
+        for i in range(4):
+            raw[:, 49 + 2 * i] = raw[:, 49 + 2 * i] & 15 | (bits >> (4 * i) & 15).astype(np.uint8) << 4
+        return
+    for at in HALVES[t]:
+        raw[:, at:at + 2] = bits.view(np.uint8).reshape(-1, 2)
+
+
 def stored(w, t):
     """The bytes of w as type t, and the values that they stand for. Types that the package cannot write are random."""
     if t == T.F32:
@@ -40,12 +51,9 @@ def stored(w, t):
     else:
         elements, size = gguf.GGML_QUANT_SIZES[t]
         raw = rng.integers(0, 256, (w.size // elements, size), dtype=np.uint8)
-        for at in HALVES[t]:
-            raw[:, at:at + 2] = np.full(len(raw), 1, np.float16).view(np.uint8).reshape(-1, 2)
+        scaled(raw, t, np.ones(len(raw)))
         spread = gguf.dequantize(raw.reshape(1, -1), t).std()
-        for at in HALVES[t]:
-            scale = (rng.uniform(0.7, 1.3, len(raw)) * w.std() / spread).astype(np.float16)
-            raw[:, at:at + 2] = scale.view(np.uint8).reshape(-1, 2)
+        scaled(raw, t, rng.uniform(0.7, 1.3, len(raw)) * w.std() / spread)
         raw = raw.reshape(*w.shape[:-1], -1)
     return raw, gguf.dequantize(raw, t).reshape(w.shape)
 
@@ -286,6 +294,7 @@ NO_KV = {k: v for k, v in NO_HEAD.items() if k not in ("num_key_value_heads", "i
 FOURTH_FULL = ["sliding_attention"] * 3 + ["full_attention"]
 FLOATS, SHORT = [T.F16, T.BF16, T.F32], [T.Q8_0, T.Q4_0, T.Q4_1, T.Q5_0, T.Q5_1, T.IQ4_NL, T.BF16]
 LONG = [T.Q2_K, T.Q3_K, T.Q4_K, T.Q5_K, T.Q6_K, T.IQ4_XS, T.IQ2_XXS, T.IQ2_XS, T.IQ2_S, T.IQ3_XXS, T.IQ3_S]
+BITS = [T.IQ1_S, T.TQ1_0, T.IQ1_M, T.TQ2_0]
 
 
 def also(keys, *more):
@@ -300,6 +309,7 @@ MODELS = {
     "llama": (A.LLAMA, dict(BASE, model_type="llama"), llama_keys, permuted, FLOATS),
     "llama-short": (A.LLAMA, dict(BASE, model_type="llama", tie_word_embeddings=True, rms_norm_eps=1e-5, rope_theta=500000.0), llama_keys, permuted, SHORT),
     "llama-long": (A.LLAMA, dict(BASE, model_type="llama", hidden_size=256, intermediate_size=256, head_dim=64), llama_keys, permuted, LONG),
+    "llama-bits": (A.LLAMA, dict(BASE, model_type="llama", hidden_size=256, intermediate_size=256, head_dim=64), llama_keys, permuted, BITS),
     "llama-rope3": (A.LLAMA, dict(BASE, model_type="llama", rope_parameters=dict(rope_type="llama3", rope_theta=10000.0, factor=8.0, low_freq_factor=1.0,
                     high_freq_factor=4.0, original_max_position_embeddings=32)), llama_keys, permuted, [T.Q8_0]),
     "mixtral": (A.LLAMA, dict(BASE, model_type="mixtral", num_local_experts=4, num_experts_per_tok=2),

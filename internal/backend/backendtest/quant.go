@@ -56,7 +56,7 @@ var codedFormats = map[meta.QuantFormat]codedFormat{
 }
 
 func init() {
-	for f := meta.QuantQ41; f <= meta.QuantIQ3S; f++ {
+	for f := meta.QuantQ41; f <= meta.QuantTQ20; f++ {
 		codedFormats[f] = codedFormat{cases: (*env).ggufCases}
 	}
 }
@@ -78,7 +78,7 @@ func (e *env) allCoded() []coded {
 	e.Helper()
 	var out []coded
 	for _, f := range meta.QuantFormats() {
-		if testing.Short() && f > meta.QuantQ41 && f <= meta.QuantIQ3S {
+		if testing.Short() && f > meta.QuantQ41 && f <= meta.QuantTQ20 {
 			continue
 		}
 		row, ok := codedFormats[f]

@@ -45,6 +45,10 @@ const (
 	IQ2S
 	IQ3XXS
 	IQ3S
+	IQ1S
+	IQ1M
+	TQ10
+	TQ20
 	// Int8 has a signed byte for an element: (code - zero) · the scale of its block. BnbInt8 multiplies
 	// that by 1/127, and has no zeros.
 	Int8
@@ -110,6 +114,10 @@ var packings = []packing{
 	IQ2S:        {format: "iq2_s", columns: 256, bytes: 82, unpack: unpackIQ2S},
 	IQ3XXS:      {format: "iq3_xxs", columns: 256, bytes: 98, unpack: unpackIQ3XXS},
 	IQ3S:        {format: "iq3_s", columns: 256, bytes: 110, unpack: unpackIQ3S},
+	IQ1S:        {format: "iq1_s", columns: 256, bytes: 50, unpack: unpackIQ1S},
+	IQ1M:        {format: "iq1_m", columns: 256, bytes: 56, unpack: unpackIQ1M},
+	TQ10:        {format: "tq1_0", columns: 256, bytes: 54, unpack: unpackTQ10},
+	TQ20:        {format: "tq2_0", columns: 256, bytes: 66, unpack: unpackTQ20},
 	Int8:        {format: "int8"},
 	BnbInt8:     {format: "bitsandbytes int8"},
 	Int4Packed:  {format: "int4 packed"},
