@@ -164,13 +164,26 @@ func (t *Training) input(i int) tensor.Tensor {
 // during the call. If reverse is set, f must write the gradient of the logits to gradient, which
 // may share their memory. Head then propagates it back through the head.
 func (t *Training) Head(rows []int32, reverse bool, f func(logits, gradient tensor.Tensor) error) error {
+	return t.end(rows, nil, reverse, f)
+}
+
+// Norm is Head for the states after the final norm, [len(rows), hidden], without logits.
+func (t *Training) Norm(rows []int32, reverse bool, f func(normed, gradient tensor.Tensor) error) error {
+	return t.end(nil, rows, reverse, f)
+}
+
+// end runs the last unit for rows of logits or for rows of states after the final norm.
+func (t *Training) end(logits, normed []int32, reverse bool, f func(result, gradient tensor.Tensor) error) error {
 	if t.head == nil {
 		return fmt.Errorf("nn: the module tree has no head")
 	}
-	if len(rows) > t.limits.Outputs {
-		return fmt.Errorf("nn: got %d rows for the head, want at most %d", len(rows), t.limits.Outputs)
+	if n := max(len(logits), len(normed)); n > t.limits.Outputs {
+		return fmt.Errorf("nn: got %d rows for the head, want at most %d", n, t.limits.Outputs)
 	}
-	t.in.Logits, t.dirty = rows, t.dirty || reverse
+	t.in.Logits, t.in.Normed, t.dirty = logits, normed, t.dirty || reverse
+	trace := t.in.Trace
+	t.in.Trace = nil // else each call would compute the norm of all rows
+	defer func() { t.in.Trace = trace }()
 	begin := t.recorder.Mark()
 	if err := t.holder.Hold(len(t.units), len(t.units)-1); err != nil {
 		return err
@@ -179,11 +192,14 @@ func (t *Training) Head(rows []int32, reverse bool, f func(logits, gradient tens
 	if err := t.record(t.head, reverse); err != nil {
 		return err
 	}
-	logits, gradient := t.Logits(), tensor.Tensor{}
-	if reverse {
-		gradient = t.recorder.Replace(logits)
+	result, gradient := t.Logits(), tensor.Tensor{}
+	if len(normed) > 0 {
+		result = t.Normed()
 	}
-	err := f(logits, gradient)
+	if reverse {
+		gradient = t.recorder.Replace(result)
+	}
+	err := f(result, gradient)
 	if err != nil || !reverse {
 		return err
 	}
@@ -202,10 +218,15 @@ func (t *Training) HiddenGradient() tensor.Tensor {
 // remembers or while Backward recomputes a unit.
 func (t *Training) Gradient(x tensor.Tensor) tensor.Tensor { return t.recorder.Gradient(x) }
 
-// Backward reverses the units from the last to the first one with trained parameters.
-func (t *Training) Backward() error {
+// Backward reverses the units from the last to the first one with trained parameters. Before each
+// unit it calls add, if not nil, with the unit's number and the gradient of its result, to which add
+// may add.
+func (t *Training) Backward(add func(unit int, gradient tensor.Tensor)) error {
 	t.dirty, t.taken = true, t.hidden
 	for i := len(t.units) - 1; i >= t.first; i-- {
+		if add != nil {
+			add(i, t.recorder.Gradient(t.taken))
+		}
 		if err := t.reverse(i); err != nil {
 			return err
 		}

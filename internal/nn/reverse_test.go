@@ -109,7 +109,7 @@ func reversed(t *testing.T, training *Training, in *Input, x []float32, c [][]fl
 			g.Row(i)[k] = float32(v)
 		}
 	}
-	if err := training.Backward(); err != nil {
+	if err := training.Backward(nil); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -198,7 +198,7 @@ func TestUnitsAreHeldInReverse(t *testing.T) {
 			}
 			w.held = nil
 			training.HiddenGradient()
-			if err := training.Backward(); err != nil {
+			if err := training.Backward(nil); err != nil {
 				t.Fatal(err)
 			}
 			if !slices.Equal(w.held, want) || w.lent != 0 {

@@ -82,10 +82,13 @@ type pass struct {
 	learns  bool // a Backward may follow
 	way     nn.Way
 	routers *routers // nil where their loss is not wanted
+	// add, if not nil, adds to the gradient of a unit's result before the unit is reversed.
+	add func(unit int, gradient view.Tensor)
 }
 
 // start runs a batch up to the head.
-func (m *Model) start(tp *tensor.Tape, b Batch, o Options, auxiliary bool) (*pass, error) {
+// prepare, if not nil, changes the pass before it runs.
+func (m *Model) start(tp *tensor.Tape, b Batch, o Options, prepare func(p *pass)) (*pass, error) {
 	if err := tp.Err(); err != nil {
 		return nil, err
 	}
@@ -114,9 +117,8 @@ func (m *Model) start(tp *tensor.Tape, b Batch, o Options, auxiliary bool) (*pas
 	if p.learns && o.Noise != nil && o.Noise.Alpha > 0 {
 		p.input.Noise = o.Noise.of(b, m.spec.Hidden)
 	}
-	if auxiliary {
-		p.routers = newRouters(p.session, m.topK(), b.Mask)
-		p.input.Trace = p.routers
+	if prepare != nil {
+		prepare(p)
 	}
 	if err = p.weights.begin(castOf(tp)); err == nil {
 		if p.weights.cast != meta.Float32 {
@@ -199,7 +201,7 @@ func (p *pass) backward(scale float32) error {
 	if p.routers != nil {
 		p.routers.reverse(scale * p.m.auxiliary)
 	}
-	err := p.training.Backward()
+	err := p.training.Backward(p.add)
 	p.weights.leave()
 	if err == nil {
 		err = p.m.unchanged()
@@ -212,11 +214,19 @@ func (p *pass) backward(scale float32) error {
 
 // heads runs the head on rows, some at a time.
 func (p *pass) heads(rows []int32, reverse bool, f func(rows []int32, logits, gradient view.Tensor) error) error {
+	return p.parts(p.training.Head, rows, reverse, f)
+}
+
+// last is the end of a pass: the head, or its norm alone.
+type last func(rows []int32, reverse bool, f func(result, gradient view.Tensor) error) error
+
+// parts runs the end of a pass on rows, some at a time.
+func (p *pass) parts(run last, rows []int32, reverse bool, f func(rows []int32, result, gradient view.Tensor) error) error {
 	defer p.weights.leave()
 	for len(rows) > 0 {
 		n := min(len(rows), p.limits.Outputs)
 		some := rows[:n]
-		if err := p.training.Head(some, reverse, func(logits, gradient view.Tensor) error { return f(some, logits, gradient) }); err != nil {
+		if err := run(some, reverse, func(result, gradient view.Tensor) error { return f(some, result, gradient) }); err != nil {
 			return p.m.explain(err)
 		}
 		rows = rows[n:]
@@ -229,33 +239,41 @@ func (m *Model) Logits(tp *tensor.Tape, b Batch) (*tensor.Tensor, error) {
 	if err := m.check(b); err != nil {
 		return nil, err
 	}
-	p, err := m.start(tp, b, Options{}, false)
+	p, err := m.start(tp, b, Options{}, nil)
 	if err != nil {
 		return nil, err
 	}
-	vocab, all := m.program.Vocab(), make([]int32, len(b.IDs))
-	for i := range all {
-		all[i] = int32(i)
-	}
-	data := make([]float32, len(all)*vocab)
-	of := func(v []float32, rows []int32) view.Tensor {
-		return view.Floats(v[int(rows[0])*vocab:][:len(rows)*vocab], len(rows), vocab)
-	}
-	err = p.heads(all, false, func(rows []int32, logits, _ view.Tensor) error {
-		return p.recorder.Copy(of(data, rows), logits)
-	})
+	data, back, err := p.all(p.training.Head, m.program.Vocab())
 	if err != nil {
 		p.leave()
 		return nil, err
 	}
-	out := p.result(tp, data, []int{len(all) / b.Length, b.Length, vocab}, func(grad []float32) error {
-		err := p.heads(all, true, func(rows []int32, _, gradient view.Tensor) error {
-			return p.recorder.Copy(gradient, of(grad, rows))
-		})
-		if err != nil {
+	out := p.result(tp, data, []int{len(b.IDs) / b.Length, b.Length, m.program.Vocab()}, func(grad []float32) error {
+		if err := back(grad); err != nil {
 			return err
 		}
 		return p.backward(1)
 	})
 	return out, tp.Err()
+}
+
+// all runs the end of a pass on all rows and returns its results, [rows, width]. back takes their
+// gradient as far as the last block.
+func (p *pass) all(run last, width int) (data []float32, back func(grad []float32) error, err error) {
+	all := make([]int32, len(p.input.Tokens))
+	for i := range all {
+		all[i] = int32(i)
+	}
+	data = make([]float32, len(all)*width)
+	of := func(v []float32, rows []int32) view.Tensor {
+		return view.Floats(v[int(rows[0])*width:][:len(rows)*width], len(rows), width)
+	}
+	err = p.parts(run, all, false, func(rows []int32, result, _ view.Tensor) error {
+		return p.recorder.Copy(of(data, rows), result)
+	})
+	return data, func(grad []float32) error {
+		return p.parts(run, all, true, func(rows []int32, _, gradient view.Tensor) error {
+			return p.recorder.Copy(gradient, of(grad, rows))
+		})
+	}, err
 }

@@ -8,10 +8,10 @@
 // and [Model.Checkpoint] returns tensors under the checkpoint's names. With [Freeze] some stay in
 // the mapped checkpoint, in their dtype; only the others have gradients and optimizer state.
 //
-// [Model.Logits] and [Model.Loss] are one operation each on a tape. A pass runs the compiled
-// program of internal/nn on a recording backend, as far as there is something to train. Backward
-// reverses it unit by unit, from the last to the first. Blocks are recorded or recomputed, with the
-// same gradients bit by bit. The head and the loss process a few rows at a time. Under the tape's
+// [Model.Logits], [Model.HiddenStates] and [Model.Loss] are one operation each on a tape. A pass runs
+// the compiled program of internal/nn on a recording backend, as far as there is something to train.
+// Backward reverses it unit by unit, from the last to the first. Blocks are recorded or recomputed,
+// with the same gradients bit by bit. The head and the loss process a few rows at a time. Under the tape's
 // autocast the products of linear maps use weights rounded to bfloat16 or float16, and activations
 // too if the processor has instructions for it.
 //

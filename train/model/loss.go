@@ -22,7 +22,12 @@ func (m *Model) Loss(tp *tensor.Tape, b Batch, o Options) (*tensor.Tensor, error
 	if err := m.checkLabels(labels, ce); err != nil {
 		return nil, err
 	}
-	p, err := m.start(tp, b, o, m.auxiliary != 0)
+	p, err := m.start(tp, b, o, func(p *pass) {
+		if m.auxiliary != 0 {
+			p.routers = newRouters(p.session, m.topK(), b.Mask)
+			p.input.Trace = p.routers
+		}
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,114 @@
+package model
+
+import (
+	"fmt"
+
+	"github.com/heftai/heft/internal/nn"
+	view "github.com/heftai/heft/internal/tensor"
+	"github.com/heftai/heft/train/tensor"
+)
+
+// HiddenStates computes the states after the final norm, [batch length hidden]: what the head maps to
+// logits, for a value or reward head of one's own. It is transformers' last_hidden_state.
+//
+// The result is an operation on the tape: Backward adds to the gradients of the model's parameters,
+// adapters included. Of o it uses what belongs to passes: Recompute, Dropout, Noise and Base. The
+// routers' loss is left out.
+func (m *Model) HiddenStates(tp *tensor.Tape, b Batch, o Options) (*tensor.Tensor, error) {
+	p, data, back, err := m.states(tp, b, o, nil)
+	if err != nil {
+		return nil, err
+	}
+	out := p.result(tp, data, m.statesShape(b), func(grad []float32) error {
+		if err := back(grad); err != nil {
+			return err
+		}
+		return p.backward(1)
+	})
+	return out, tp.Err()
+}
+
+// AllHiddenStates computes the states of every place between blocks, each [batch length hidden]: the
+// embeddings, the result of each block but the last, and the result of the last block after the final
+// norm. These are transformers' output_hidden_states. Each may have a gradient; reverse a sum of losses
+// once. The results take (blocks+1)·batch·length·hidden floats, and so do their gradients. Else it is as
+// HiddenStates.
+func (m *Model) AllHiddenStates(tp *tensor.Tape, b Batch, o Options) ([]*tensor.Tensor, error) {
+	places := len(m.program.Units) - 1
+	kept := &stateTrace{}
+	p, last, back, err := m.states(tp, b, o, kept)
+	if err != nil {
+		return nil, err
+	}
+	if len(kept.states) != places {
+		p.leave()
+		return nil, fmt.Errorf("model: hidden states: got %d places of %d blocks", len(kept.states), places-1)
+	}
+	n := len(last)
+	data := make([]float32, 0, places*n)
+	for _, s := range kept.states[:places-1] {
+		data = append(data, s...)
+	}
+	data = append(data, last...)
+	all := p.result(tp, data, append([]int{places}, m.statesShape(b)...), func(grad []float32) error {
+		if err := back(grad[(places-1)*n:]); err != nil {
+			return err
+		}
+		p.add = func(unit int, gradient view.Tensor) {
+			if unit < places-1 {
+				p.recorder.Add(gradient, view.Floats(grad[unit*n:][:n], gradient.Rows(), gradient.Cols()), 1)
+			}
+		}
+		return p.backward(1)
+	})
+	out := make([]*tensor.Tensor, places)
+	for i := range out {
+		out[i] = tp.Select(all, i)
+	}
+	return out, tp.Err()
+}
+
+// states runs a batch as far as the final norm. back takes the gradient of the result to the last block.
+func (m *Model) states(tp *tensor.Tape, b Batch, o Options, kept *stateTrace) (p *pass, last []float32, back func(grad []float32) error, err error) {
+	if err := m.check(b); err != nil {
+		return nil, nil, nil, err
+	}
+	p, err = m.start(tp, b, o, func(p *pass) {
+		if kept != nil {
+			p.input.Trace = kept
+		}
+	})
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	if kept != nil { // no norm of rows that is not asked for
+		kept.done = true
+	}
+	if last, back, err = p.all(p.training.Norm, m.spec.Hidden); err != nil {
+		p.leave()
+		return nil, nil, nil, err
+	}
+	return p, last, back, nil
+}
+
+func (m *Model) statesShape(b Batch) []int {
+	return []int{len(b.IDs) / b.Length, b.Length, m.spec.Hidden}
+}
+
+// stateTrace copies the states that units leave.
+type stateTrace struct {
+	states [][]float32
+	done   bool // Backward may run units again
+}
+
+// Trace receives the states after a unit.
+func (s *stateTrace) Trace(at nn.Point, _ string, x view.Tensor) {
+	if s.done || at != nn.PointEmbedding && at != nn.PointLayer {
+		return
+	}
+	v := make([]float32, 0, x.Elements())
+	for i := range x.Rows() {
+		v = append(v, x.Row(i)...)
+	}
+	s.states = append(s.states, v)
+}
