@@ -195,7 +195,11 @@ func (c *Checkpoint) addGGUF(f *File, info *gguf.Tensor, model *folder.Folder) e
 	if !ok {
 		return nil
 	}
-	t := Tensor{Name: name.Name, Shape: slices.Clone(info.Shape), File: f, Offset: info.Offset, Size: info.Size}
+	shape := slices.Clone(info.Shape)
+	if !name.Stack && len(shape) == 3 { // matrices of heads, below one another
+		shape = []int{shape[0] * shape[1], shape[2]}
+	}
+	t := Tensor{Name: name.Name, Shape: shape, File: f, Offset: info.Offset, Size: info.Size}
 	if d, ok := ggufDTypes[info.Type]; ok {
 		t.DType = d
 	} else if format, ok := ggufFormats[info.Type]; ok {

@@ -159,7 +159,13 @@ func (d *deepseek) latentAttention(b *Builder, layer int) (*Builder, *MLASpec) {
 	}
 	a.Linear("kv_a_proj_with_mqa", d.hidden, d.kvRank+d.headDim, d.bias)
 	d.latentNorm(a, "kv_a_layernorm", d.kvRank)
-	a.Linear("kv_b_proj", d.kvRank, d.heads*(d.nope+d.value), false)
+	if b.tree.conventions().SplitLatent {
+		mla.KVUp, mla.KeyUp, mla.ValueUp = "", "k_b_proj", "v_b_proj"
+		a.Linear("k_b_proj", d.nope, d.heads*d.kvRank, false)
+		a.Linear("v_b_proj", d.kvRank, d.heads*d.value, false)
+	} else {
+		a.Linear("kv_b_proj", d.kvRank, d.heads*(d.nope+d.value), false)
+	}
 	a.Linear("o_proj", d.heads*d.value, d.hidden, d.bias)
 	return a, mla
 }

@@ -25,6 +25,8 @@ type Conventions struct {
 	SeparateGates bool
 	// FusedInParts: a fused projection has all queries, then all keys, then all values.
 	FusedInParts bool
+	// SplitLatent: the expansion of latent attention is two matrices; see [MLASpec].KeyUp.
+	SplitLatent bool
 }
 
 // conventions returns those of the checkpoint.

@@ -155,8 +155,11 @@ const (
 type MLASpec struct {
 	QDown, QNorm, QUp    string // QDown "" means that QUp projects the input directly
 	KVDown, KVNorm, KVUp string
-	LoraRank             int // width of the compressed key/value
-	RopeDim, NopeDim     int // parts of a query or key head
+	// KeyUp and ValueUp are set instead of KVUp where the expansion is stored in two: for each head the
+	// transpose of its keys' part, [Heads·LoraRank, NopeDim], and its values' part, [Heads·ValueDim, LoraRank].
+	KeyUp, ValueUp   string
+	LoraRank         int // width of the compressed key/value
+	RopeDim, NopeDim int // parts of a query or key head
 	// Indexer, nil for none, limits the positions that a token attends to. Chosen > 0 without an
 	// Indexer says that they are those of the last layer before that has one.
 	Indexer *IndexerSpec

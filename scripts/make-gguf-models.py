@@ -205,6 +205,25 @@ def neox(w, name, v):
     return plain(w, name, v)
 
 
+def split_latent(w, name, v):
+    """The expansion of latent attention in two: for each head its keys' part, transposed, and its values' part."""
+    c = w.config
+    if not name.endswith("kv_b_proj.weight"):
+        return stacked(w, name, v)
+    at, heads = f"blk.{name.split('.')[2]}.attn_", v.reshape(c.num_attention_heads, c.qk_nope_head_dim + c.v_head_dim, c.kv_lora_rank)
+    k = w.add(at + "k_b.weight", heads[:, :c.qk_nope_head_dim].swapaxes(1, 2)).swapaxes(1, 2)
+    return np.concatenate([k, w.add(at + "v_b.weight", heads[:, c.qk_nope_head_dim:])], axis=1).reshape(v.shape)
+
+
+def mla_keys(f, c):
+    """Newer files describe the compressed vector as one key head, and the heads by keys of their own."""
+    f.add_head_count_kv(1)
+    f.add_key_length(c.kv_lora_rank + c.qk_rope_head_dim)
+    f.add_value_length(c.kv_lora_rank)
+    f.add_key_length_mla(c.qk_nope_head_dim + c.qk_rope_head_dim)
+    f.add_value_length_mla(c.v_head_dim)
+
+
 def falcon(w, name, v):
     """Queries, keys and values of each key head are parts of one tensor in files."""
     c = w.config
@@ -239,7 +258,8 @@ def deepseek_keys(f, c):
     f.add_rope_dimension_count(c.qk_rope_head_dim)
     f.add_key_length(c.qk_nope_head_dim + c.qk_rope_head_dim)
     f.add_value_length(c.v_head_dim)
-    f.add_q_lora_rank(c.q_lora_rank)
+    if c.q_lora_rank:
+        f.add_q_lora_rank(c.q_lora_rank)
     f.add_kv_lora_rank(c.kv_lora_rank)
     f.add_leading_dense_block_count(c.first_k_dense_replace)
     experts_keys(f, c, c.n_routed_experts, c.num_experts_per_tok, c.moe_intermediate_size)
@@ -251,6 +271,8 @@ def deepseek_keys(f, c):
         return
     f.add_expert_group_count(c.n_group)
     f.add_expert_group_used_count(c.topk_group)
+    if c.rope_parameters.get("rope_type") != "yarn":
+        return
     f.add_rope_scaling_type(gguf.RopeScalingType.YARN)
     f.add_rope_scaling_factor(4.0)
     f.add_rope_scaling_orig_ctx_len(32)
@@ -335,6 +357,9 @@ MODELS = {
     "deepseek2-v2": (A.DEEPSEEK2, dict(BASE, model_type="deepseek_v2", num_key_value_heads=HEADS, q_lora_rank=32, kv_lora_rank=32, qk_rope_head_dim=16, qk_nope_head_dim=32,
                      v_head_dim=32, n_routed_experts=8, num_experts_per_tok=2, n_shared_experts=1, moe_intermediate_size=32, first_k_dense_replace=1, routed_scaling_factor=1.0,
                      topk_method="greedy", norm_topk_prob=False), also(deepseek_keys, lambda f, c: f.add_expert_gating_func(gguf.ExpertGatingFuncType.SOFTMAX)), stacked, SHORT),
+    "deepseek2-split": (A.DEEPSEEK2, dict(BASE, model_type="deepseek_v3", num_key_value_heads=HEADS, q_lora_rank=None, kv_lora_rank=64, qk_rope_head_dim=16, qk_nope_head_dim=32,
+                        v_head_dim=32, n_routed_experts=8, num_experts_per_tok=2, n_shared_experts=1, n_group=1, topk_group=1, moe_intermediate_size=32, first_k_dense_replace=1,
+                        routed_scaling_factor=2.5, norm_topk_prob=True), also(deepseek_keys, mla_keys), split_latent, SHORT),
     "granite": (A.GRANITE, dict(BASE, model_type="granite", attention_multiplier=0.25, embedding_multiplier=6.0, residual_multiplier=0.5, logits_scaling=4.0),
                 also(llama_keys, lambda f, c: (f.add_attention_scale(0.25), f.add_embedding_scale(6.0), f.add_residual_scale(0.5), f.add_logit_scale(4.0))), permuted, SHORT),
     "olmo2": (A.OLMO2, dict(BASE, model_type="olmo2"), llama_keys, plain, SHORT),

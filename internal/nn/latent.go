@@ -17,7 +17,8 @@ type latent struct {
 	spec          *meta.AttentionSpec
 	qDown, qUp    *linear // qDown and qNorm may be nil
 	qNorm         *norm
-	kvDown, kvUp  *linear
+	kvDown        *linear
+	up            expansion
 	kvNorm        *norm
 	out           *linear
 	rope          int
@@ -47,12 +48,8 @@ func (c *compiler) latent(n Node, s *meta.AttentionSpec, in int) (*latent, error
 	if a.kvNorm, err = c.normNamed(n, "norm of the compression", m.KVNorm, a.rank); err != nil {
 		return nil, err
 	}
-	if a.kvUp, err = c.linearNamed(n, "expansion", m.KVUp, a.rank, s.Heads*(a.nope+s.ValueDim)); err != nil {
+	if err = c.expansion(n, a); err != nil {
 		return nil, err
-	}
-	c.whole(a.kvUp)
-	if a.kvUp.bias.Param != nil || a.kvUp.transposed {
-		return nil, at(a.kvUp.path, "an expansion of latent attention that has a bias or is transposed")
 	}
 	if a.out, err = c.linearNamed(n, "output", s.Out, s.Heads*s.ValueDim, 0); err != nil {
 		return nil, err
@@ -95,7 +92,7 @@ func (a *latent) forward(c *Context, dst, x tensor.Tensor) {
 		compressed := key.Columns(0, a.rank)
 		a.kvNorm.forward(c, compressed, compressed)
 	}
-	up, ok := c.whole(a.kvUp.weight)
+	up, ok := a.up.whole(c)
 	if !ok {
 		return
 	}
@@ -111,9 +108,7 @@ func (a *latent) forward(c *Context, dst, x tensor.Tensor) {
 	values := c.arena.take(rows, s.Heads*s.ValueDim)
 	together := c.collect()
 	for h := range s.Heads {
-		first := h*(a.nope+s.ValueDim) + a.nope
-		together.product(backend.Product{Dst: values.Columns(h*s.ValueDim, (h+1)*s.ValueDim), X: y.Columns(h*a.rank, (h+1)*a.rank),
-			W: rowsOf(up, first, first+s.ValueDim)})
+		together.product(backend.Product{Dst: values.Columns(h*s.ValueDim, (h+1)*s.ValueDim), X: y.Columns(h*a.rank, (h+1)*a.rank), W: up.values(a, h)})
 	}
 	c.compute()
 	a.adaptValues(c, values, y)
@@ -168,15 +163,12 @@ func (a *latent) queries(c *Context, compressed, x tensor.Tensor) tensor.Tensor 
 
 // absorb maps each query head to the keys of the cache: its first part by the transpose of the map
 // that expands keys, its second part by rope.
-func (a *latent) absorb(c *Context, q tensor.Tensor, up backend.Matrix) tensor.Tensor {
+func (a *latent) absorb(c *Context, q tensor.Tensor, up expanding) tensor.Tensor {
 	rows, heads, dim, width := q.Rows(), a.spec.Heads, a.spec.HeadDim, a.rank+a.rotated
 	absorbed := c.arena.take(rows, heads*width)
 	together := c.collect()
 	for h := range heads {
-		first := h * (a.nope + a.spec.ValueDim)
-		w := rowsOf(up, first, first+a.nope)
-		w.Transposed = !w.Transposed
-		together.product(backend.Product{Dst: absorbed.Columns(h*width, h*width+a.rank), X: q.Columns(h*dim, h*dim+a.nope), W: w})
+		together.product(backend.Product{Dst: absorbed.Columns(h*width, h*width+a.rank), X: q.Columns(h*dim, h*dim+a.nope), W: up.keys(a, h)})
 	}
 	c.compute()
 	a.adaptQueries(c, absorbed, q)
@@ -189,32 +181,6 @@ func (a *latent) absorb(c *Context, q tensor.Tensor, up backend.Matrix) tensor.T
 	c.copyRows(matrix(absorbed, rows*heads, width).Columns(a.rank, width), each)
 	c.arena.used = mark
 	return absorbed
-}
-
-// adaptQueries and adaptValues add the adapters of the expansion head by head, as the expansion
-// itself is applied.
-func (a *latent) adaptQueries(c *Context, absorbed, q tensor.Tensor) {
-	if len(c.lowRank.groups) == 0 {
-		return
-	}
-	if c.in.Drops != nil && c.adapts(a.kvUp) {
-		c.fail("%s: latent attention takes this map apart: its adapter cannot drop inputs", a.kvUp.path)
-		return
-	}
-	dim, width := a.spec.HeadDim, a.rank+a.rotated
-	for h := range a.spec.Heads {
-		c.adaptTurned(a.kvUp.number, absorbed.Columns(h*width, h*width+a.rank), q.Columns(h*dim, h*dim+a.nope), h*(a.nope+a.spec.ValueDim))
-	}
-}
-
-func (a *latent) adaptValues(c *Context, values, y tensor.Tensor) {
-	if len(c.lowRank.groups) == 0 {
-		return
-	}
-	size := a.spec.ValueDim
-	for h := range a.spec.Heads {
-		c.adapt(a.kvUp.number, values.Columns(h*size, (h+1)*size), y.Columns(h*a.rank, (h+1)*a.rank), h*(a.nope+size)+a.nope, 1)
-	}
 }
 
 func (a *latent) scratch(rows int) int {

@@ -25,6 +25,7 @@ var architectures = []architecture{
 	{name: "gemma3", modelType: "gemma3_text", names: llamaNames.with(sandwichNames), conventions: wholeNorms, config: gemma3Config},
 	{name: "phi3", modelType: "phi3", names: llamaNames.with(phi3Names), config: phi3Config},
 	{name: "gpt-oss", modelType: "gpt_oss", names: llamaNames.with(expertNames).with(gptOSSNames), conventions: meta.Conventions{SeparateGates: true}, config: gptOSSConfig},
+	{name: "deepseek2", modelType: "deepseek_v3", when: hasSplitLatent, names: llamaNames.with(expertNames).with(deepseekNames), conventions: meta.Conventions{SplitLatent: true}, config: deepseekConfig},
 	{name: "deepseek2", modelType: "deepseek_v3", names: llamaNames.with(expertNames).with(deepseekNames), config: deepseekConfig},
 	{name: "granite", modelType: "granite", names: llamaNames, conventions: pairs, config: graniteConfig},
 	{name: "olmo2", modelType: "olmo3", when: hasWindow, names: llamaNames.with(sandwichNames), config: olmo3Config},
@@ -55,6 +56,11 @@ func hasExperts(k *keys) bool { return k.int("expert_count", 0) > 0 }
 
 func hasWindow(k *keys) bool { return k.int("attention.sliding_window", 0) > 0 }
 
+// hasSplitLatent: files of 2025 and later have the expansion of keys and values in two, of keys transposed.
+func hasSplitLatent(k *keys) bool {
+	return k.has("blk.0.attn_k_b.weight") && !k.has("blk.0.attn_kv_b.weight")
+}
+
 // llamaConfig also serves Mistral's files, which llama.cpp does not tell apart.
 func llamaConfig(k *keys, c object) {
 	c["attention_bias"] = k.has("blk.0.attn_q.bias")
@@ -84,9 +90,6 @@ func deepseekConfig(k *keys, c object) {
 		if k.int("expert_group_count", 1) > 1 {
 			c["topk_method"] = "group_limited_greedy"
 		}
-	}
-	if k.has("blk.0.attn_k_b.weight") && !k.has("blk.0.attn_kv_b.weight") {
-		k.fail("blk.0.attn_k_b.weight", "projections of keys and values that are split by heads are not supported: use a file with attn_kv_b")
 	}
 	rope := k.size("rope.dimension_count")
 	c["qk_rope_head_dim"] = rope

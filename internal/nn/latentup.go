@@ -1,0 +1,105 @@
+package nn
+
+import (
+	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/tensor"
+)
+
+// expansion is the map of latent attention from compressed vectors to heads' keys and values: one matrix, or
+// two, of which that of keys is transposed head by head.
+type expansion struct {
+	both *linear // nil if it is stored in two
+	k, v *linear
+}
+
+// expansion finds the map of a and checks its shape.
+func (c *compiler) expansion(n Node, a *latent) (err error) {
+	m, s := a.spec.MLA, a.spec
+	if m.KVUp != "" {
+		a.up.both, err = c.expands(n, m.KVUp, a.rank, s.Heads*(a.nope+s.ValueDim))
+		return err
+	}
+	if a.up.k, err = c.expands(n, m.KeyUp, a.nope, s.Heads*a.rank); err == nil {
+		a.up.v, err = c.expands(n, m.ValueUp, a.rank, s.Heads*s.ValueDim)
+	}
+	return err
+}
+
+func (c *compiler) expands(n Node, name string, in, out int) (*linear, error) {
+	l, err := c.linearNamed(n, "expansion", name, in, out)
+	if err != nil {
+		return nil, err
+	}
+	c.whole(l)
+	if l.bias.Param != nil || l.transposed {
+		return nil, at(l.path, "an expansion of latent attention that has a bias or is transposed")
+	}
+	return l, nil
+}
+
+// expanding are the matrices of an expansion in a pass. k and v are the same matrix if there is one.
+type expanding struct {
+	k, v  backend.Matrix
+	split bool
+}
+
+// whole returns the matrices. ok is false if the pass has failed.
+func (e *expansion) whole(c *Context) (x expanding, ok bool) {
+	if e.both != nil {
+		x.k, ok = c.whole(e.both.weight)
+		x.v = x.k
+		return x, ok
+	}
+	x.split = true
+	if x.k, ok = c.whole(e.k.weight); ok {
+		x.v, ok = c.whole(e.v.weight)
+	}
+	return x, ok
+}
+
+// keys returns what maps head h's queries to the compressed vectors.
+func (x *expanding) keys(a *latent, h int) backend.Matrix {
+	if x.split {
+		return rowsOf(x.k, h*a.rank, (h+1)*a.rank)
+	}
+	first := h * (a.nope + a.spec.ValueDim)
+	w := rowsOf(x.k, first, first+a.nope)
+	w.Transposed = !w.Transposed
+	return w
+}
+
+// values returns what maps head h's attention to its values.
+func (x *expanding) values(a *latent, h int) backend.Matrix {
+	size := a.spec.ValueDim
+	first := h * size
+	if !x.split {
+		first = h*(a.nope+size) + a.nope
+	}
+	return rowsOf(x.v, first, first+size)
+}
+
+// adaptQueries and adaptValues add the adapters of the expansion head by head, as the expansion
+// itself is applied. Adapters have no module for an expansion that is stored in two.
+func (a *latent) adaptQueries(c *Context, absorbed, q tensor.Tensor) {
+	if len(c.lowRank.groups) == 0 || a.up.both == nil {
+		return
+	}
+	if c.in.Drops != nil && c.adapts(a.up.both) {
+		c.fail("%s: latent attention takes this map apart: its adapter cannot drop inputs", a.up.both.path)
+		return
+	}
+	dim, width := a.spec.HeadDim, a.rank+a.rotated
+	for h := range a.spec.Heads {
+		c.adaptTurned(a.up.both.number, absorbed.Columns(h*width, h*width+a.rank), q.Columns(h*dim, h*dim+a.nope), h*(a.nope+a.spec.ValueDim))
+	}
+}
+
+func (a *latent) adaptValues(c *Context, values, y tensor.Tensor) {
+	if len(c.lowRank.groups) == 0 || a.up.both == nil {
+		return
+	}
+	size := a.spec.ValueDim
+	for h := range a.spec.Heads {
+		c.adapt(a.up.both.number, values.Columns(h*size, (h+1)*size), y.Columns(h*a.rank, (h+1)*a.rank), h*(a.nope+size)+a.nope, 1)
+	}
+}
