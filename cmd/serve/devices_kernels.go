@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/heftai/heft/internal/backend/cpu"
@@ -32,46 +34,95 @@ func (c *devicesCmd) variant() (string, error) {
 	return set.Name, nil
 }
 
-// printKernels prints the rows of one variant: a line for each format and precision, with the
-// kernels of each role by the number of tokens in a pass. First weights, then the KV cache.
+// printKernels prints the kernels of one variant: for each format, precision and role of tokens, a
+// line with the kernels by the number of tokens in a pass. Formats with the same kernels share their
+// lines. First weights, then the KV cache.
 func printKernels(w io.Writer, table []cpu.KernelRow, variant string) {
-	operation := ""
-	for len(table) > 0 {
-		n, cells, first := 0, map[string][]string{}, table[0]
-		for n < len(table) && sameLine(&table[n], &first) {
-			r := &table[n]
-			cells[r.Role] = append(cells[r.Role], r.Tokens()+" "+r.Kernel)
-			n++
+	for _, operation := range []string{"linear", "attention"} {
+		fmt.Fprintf(w, "\n"+kernelTitles[operation]+"\n", variant)
+		for _, g := range groupKernels(table, operation, variant) {
+			fmt.Fprintf(w, "  %s\n", strings.Join(g.formats, ", "))
+			for _, line := range g.lines {
+				fmt.Fprintf(w, "    %s\n", line)
+			}
 		}
-		table = table[n:]
-		if first.Variant != variant {
-			continue
-		}
-		if first.Operation != operation {
-			operation = first.Operation
-			fmt.Fprintln(w)
-			fmt.Fprintln(w, kernelTitles[operation](variant))
-		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s", first.Format, first.Precision, strings.Join(cells["generated"], "; "), strings.Join(cells["prompt"], "; "))
-		if training := cells["training"]; training != nil {
-			fmt.Fprintf(w, "\t%s", strings.Join(training, "; "))
-		}
-		fmt.Fprintln(w)
 	}
 	fmt.Fprintln(w, "\nElementwise operations, sampling, gradients and optimizer steps have one kernel each.")
 }
 
-// kernelTitles are the lines above the rows of an operation.
-var kernelTitles = map[string]func(variant string) string{
-	"linear": func(v string) string {
-		return "kernels of " + v + " by tokens in a pass\nweights\tprecision\tgenerated tokens\tprompt tokens\ttraining"
-	},
-	"attention": func(string) string {
-		return "attention by tokens of a sequence in a pass\nKV cache\tprecision\tgenerated tokens\tprompt tokens"
-	},
+// kernelTitles are the lines above the groups of an operation.
+var kernelTitles = map[string]string{
+	"linear":    "kernels of %s by tokens in a pass, for weights in",
+	"attention": "attention of %s by tokens of a sequence in a pass, for a KV cache in",
 }
 
-// sameLine reports whether two rows are printed as one line.
-func sameLine(a, b *cpu.KernelRow) bool {
-	return a.Variant == b.Variant && a.Operation == b.Operation && a.Format == b.Format && a.Precision == b.Precision
+// kernelGroup is formats with the same kernels.
+type kernelGroup struct {
+	formats, lines []string
+}
+
+// groupKernels returns the groups of an operation, in the order of their first format.
+func groupKernels(table []cpu.KernelRow, operation, variant string) (groups []kernelGroup) {
+	cells, formats := map[string]map[[2]string][]string{}, []string{}
+	for i := range table {
+		r := &table[i]
+		if r.Operation != operation || r.Variant != variant {
+			continue
+		}
+		if cells[r.Format] == nil {
+			cells[r.Format] = map[[2]string][]string{}
+			formats = append(formats, r.Format)
+		}
+		key := [2]string{r.Precision, r.Role}
+		cells[r.Format][key] = append(cells[r.Format][key], r.Tokens()+" "+r.Kernel)
+	}
+	for _, f := range formats {
+		lines := kernelLines(cells[f])
+		i := slices.IndexFunc(groups, func(g kernelGroup) bool { return slices.Equal(g.lines, lines) })
+		if i < 0 {
+			i, groups = len(groups), append(groups, kernelGroup{lines: lines})
+		}
+		groups[i].formats = append(groups[i].formats, f)
+	}
+	return groups
+}
+
+// kernelLines returns a line for each precision and role of a format. Precisions and roles with
+// the same kernels share a line.
+func kernelLines(cells map[[2]string][]string) (lines []string) {
+	precisions := []string{"auto", "high"}
+	if sameKernels(cells) {
+		precisions = []string{""}
+	}
+	for _, precision := range precisions {
+		byKernels, order := map[string][]string{}, []string{}
+		for _, role := range []string{"generated", "prompt", "training"} {
+			kernels := strings.Join(cells[[2]string{cmp.Or(precision, "auto"), role}], "; ")
+			if kernels == "" {
+				continue
+			}
+			if byKernels[kernels] == nil {
+				order = append(order, kernels)
+			}
+			byKernels[kernels] = append(byKernels[kernels], role)
+		}
+		for _, kernels := range order {
+			line := fmt.Sprintf("%-28s %s", strings.Join(byKernels[kernels], ", "), kernels)
+			if precision != "" {
+				line = fmt.Sprintf("%-4s  %s", precision, line)
+			}
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+// sameKernels reports whether both precisions have the same kernels in each role.
+func sameKernels(cells map[[2]string][]string) bool {
+	for _, role := range []string{"generated", "prompt", "training"} {
+		if !slices.Equal(cells[[2]string{"auto", role}], cells[[2]string{"high", role}]) {
+			return false
+		}
+	}
+	return true
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/heftai/heft/internal/backend/cpu"
 	"github.com/heftai/heft/internal/cmdline"
 	"github.com/heftai/heft/internal/kernels"
 	"github.com/heftai/heft/internal/kernels/fetch"
@@ -36,7 +37,7 @@ func TestDevices(t *testing.T) {
 	}
 	for _, variant := range m.Kernels {
 		text, _ := command(t, 0, "devices", "--cpu", variant)
-		if !strings.Contains(text, "kernels of "+variant+" by tokens") || !strings.Contains(text, "gemm.SumPanels") || !strings.Contains(text, "attention by tokens of a sequence") {
+		if !strings.Contains(text, "kernels of "+variant+" by tokens") || !strings.Contains(text, "gemm.SumPanels") || !strings.Contains(text, "attention of "+variant+" by tokens of a sequence") {
 			t.Errorf("no kernels of %s in:\n%s", variant, text)
 		}
 	}
@@ -45,6 +46,35 @@ func TestDevices(t *testing.T) {
 		if !strings.Contains(text, want) {
 			t.Errorf("the table lacks %q:\n%s", want, text)
 		}
+	}
+}
+
+// TestKernelsAreGrouped: formats with the same kernels share their lines, and so do roles and
+// precisions. Ranges of tokens that the table has apart stand together.
+func TestKernelsAreGrouped(t *testing.T) {
+	row := func(format, precision, role string, from, to int, kernel string) cpu.KernelRow {
+		return cpu.KernelRow{Variant: "v", Operation: "linear", Format: format, Precision: precision, Role: role, From: from, To: to, Kernel: kernel}
+	}
+	var table []cpu.KernelRow
+	for _, format := range []string{"a", "b"} {
+		for _, precision := range []string{"auto", "high"} {
+			table = append(table, row(format, precision, "generated", 1, 4, "few"), row(format, precision, "prompt", 1, 4, "few"),
+				row(format, precision, "generated", 5, 0, "many"), row(format, precision, "prompt", 5, 0, "many"))
+		}
+	}
+	table = append(table, row("c", "auto", "generated", 1, 0, "fast"), row("c", "high", "generated", 1, 0, "exact"))
+	var out strings.Builder
+	printKernels(&out, table, "v")
+	want := `
+kernels of v by tokens in a pass, for weights in
+  a, b
+    generated, prompt            1-4 few; 5+ many
+  c
+    auto  generated                    1+ fast
+    high  generated                    1+ exact
+`
+	if !strings.HasPrefix(out.String(), want) {
+		t.Errorf("got\n%s\nwant at its start\n%s", &out, want)
 	}
 }
 
