@@ -11,61 +11,97 @@ import (
 )
 
 //go:noescape
-func avx512vnniRowsQ41x4(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, ys int64, blocks int64, halves unsafe.Pointer)
+func avx512vnniRowsQ41x4(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, ys int64, blocks int64, table unsafe.Pointer)
 
 //go:noescape
-func avx512vnniRowsQ41x1(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, ys int64, blocks int64, halves unsafe.Pointer)
+func avx512vnniRowsQ41x1(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, ys int64, blocks int64, table unsafe.Pointer)
 
 //go:noescape
-func avx512vnniRowsQ50x4(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, ys int64, blocks int64, halves unsafe.Pointer)
+func avx512vnniRowsQ50x4(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, ys int64, blocks int64, table unsafe.Pointer)
 
 //go:noescape
-func avx512vnniRowsQ50x1(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, ys int64, blocks int64, halves unsafe.Pointer)
+func avx512vnniRowsQ50x1(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, ys int64, blocks int64, table unsafe.Pointer)
 
 //go:noescape
-func avx512vnniRowsQ51x4(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, ys int64, blocks int64, halves unsafe.Pointer)
+func avx512vnniRowsQ51x4(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, ys int64, blocks int64, table unsafe.Pointer)
 
 //go:noescape
-func avx512vnniRowsQ51x1(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, ys int64, blocks int64, halves unsafe.Pointer)
+func avx512vnniRowsQ51x1(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, ys int64, blocks int64, table unsafe.Pointer)
 
 //go:noescape
-func avx512vnniRowsIQ4NLx4(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, ys int64, blocks int64, halves unsafe.Pointer)
+func avx512vnniRowsIQ4NLx4(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, ys int64, blocks int64, table unsafe.Pointer)
 
 //go:noescape
-func avx512vnniRowsIQ4NLx1(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, ys int64, blocks int64, halves unsafe.Pointer)
+func avx512vnniRowsIQ4NLx1(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, ys int64, blocks int64, table unsafe.Pointer)
 
 //go:noescape
-func avx512vnniRowsQ4Kx4(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, ys int64, blocks int64, halves unsafe.Pointer)
+func avx512vnniRowsQ4Kx4(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, ys int64, blocks int64, table unsafe.Pointer)
 
 //go:noescape
-func avx512vnniRowsQ4Kx1(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, ys int64, blocks int64, halves unsafe.Pointer)
+func avx512vnniRowsQ4Kx1(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, ys int64, blocks int64, table unsafe.Pointer)
 
 //go:noescape
-func avx512vnniRowsQ5Kx4(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, ys int64, blocks int64, halves unsafe.Pointer)
+func avx512vnniRowsQ5Kx4(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, ys int64, blocks int64, table unsafe.Pointer)
 
 //go:noescape
-func avx512vnniRowsQ5Kx1(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, ys int64, blocks int64, halves unsafe.Pointer)
+func avx512vnniRowsQ5Kx1(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, ys int64, blocks int64, table unsafe.Pointer)
 
 //go:noescape
-func avx512vnniRowsIQ4XSx4(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, ys int64, blocks int64, halves unsafe.Pointer)
+func avx512vnniRowsIQ4XSx4(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, ys int64, blocks int64, table unsafe.Pointer)
 
 //go:noescape
-func avx512vnniRowsIQ4XSx1(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, ys int64, blocks int64, halves unsafe.Pointer)
+func avx512vnniRowsIQ4XSx1(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, ys int64, blocks int64, table unsafe.Pointer)
 
 //go:noescape
-func avx512vnniRowsQ2Kx4(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, ys int64, blocks int64, halves unsafe.Pointer)
+func avx512vnniRowsQ2Kx4(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, ys int64, blocks int64, table unsafe.Pointer)
 
 //go:noescape
-func avx512vnniRowsQ2Kx1(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, ys int64, blocks int64, halves unsafe.Pointer)
+func avx512vnniRowsQ2Kx1(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, ys int64, blocks int64, table unsafe.Pointer)
 
 //go:noescape
-func avx512vnniRowsQ3Kx4(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, ys int64, blocks int64, halves unsafe.Pointer)
+func avx512vnniRowsQ3Kx4(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, ys int64, blocks int64, table unsafe.Pointer)
 
 //go:noescape
-func avx512vnniRowsQ3Kx1(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, ys int64, blocks int64, halves unsafe.Pointer)
+func avx512vnniRowsQ3Kx1(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, ys int64, blocks int64, table unsafe.Pointer)
 
 //go:noescape
-func avx512vnniRowsQ6Kx4(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, ys int64, blocks int64, halves unsafe.Pointer)
+func avx512vnniRowsQ6Kx4(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, ys int64, blocks int64, table unsafe.Pointer)
 
 //go:noescape
-func avx512vnniRowsQ6Kx1(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, ys int64, blocks int64, halves unsafe.Pointer)
+func avx512vnniRowsQ6Kx1(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, ys int64, blocks int64, table unsafe.Pointer)
+
+//go:noescape
+func avx512vnniRowsMX4x4(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, ys int64, blocks int64, table unsafe.Pointer)
+
+//go:noescape
+func avx512vnniRowsMX4x1(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, ys int64, blocks int64, table unsafe.Pointer)
+
+//go:noescape
+func avx512vnniRowsIQ2XXSx2(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, ys int64, blocks int64, table unsafe.Pointer)
+
+//go:noescape
+func avx512vnniRowsIQ2XXSx1(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, ys int64, blocks int64, table unsafe.Pointer)
+
+//go:noescape
+func avx512vnniRowsIQ2XSx2(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, ys int64, blocks int64, table unsafe.Pointer)
+
+//go:noescape
+func avx512vnniRowsIQ2XSx1(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, ys int64, blocks int64, table unsafe.Pointer)
+
+//go:noescape
+func avx512vnniRowsIQ2Sx2(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, ys int64, blocks int64, table unsafe.Pointer)
+
+//go:noescape
+func avx512vnniRowsIQ2Sx1(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, ys int64, blocks int64, table unsafe.Pointer)
+
+//go:noescape
+func avx512vnniRowsIQ3XXSx2(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, ys int64, blocks int64, table unsafe.Pointer)
+
+//go:noescape
+func avx512vnniRowsIQ3XXSx1(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, ys int64, blocks int64, table unsafe.Pointer)
+
+//go:noescape
+func avx512vnniRowsIQ3Sx2(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, ys int64, blocks int64, table unsafe.Pointer)
+
+//go:noescape
+func avx512vnniRowsIQ3Sx1(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, ys int64, blocks int64, table unsafe.Pointer)

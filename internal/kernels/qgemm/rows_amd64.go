@@ -10,8 +10,9 @@ import (
 	"github.com/heftai/heft/internal/kernels/quant"
 )
 
-// A rowsKernel computes rows that lie ws bytes apart, to sums that lie ys bytes apart.
-type rowsKernel func(w unsafe.Pointer, ws int64, x, y unsafe.Pointer, ys, blocks int64, halves unsafe.Pointer)
+// A rowsKernel computes rows that lie ws bytes apart, to sums that lie ys bytes apart. table has the points of the
+// packing, or else the values of all float16.
+type rowsKernel func(w unsafe.Pointer, ws int64, x, y unsafe.Pointer, ys, blocks int64, table unsafe.Pointer)
 
 // simdRows has kernels for one row and for some.
 type simdRows struct {
@@ -35,21 +36,29 @@ var (
 		quant.Q41: avx512vnniRowsQ41x1, quant.Q50: avx512vnniRowsQ50x1, quant.Q51: avx512vnniRowsQ51x1, quant.IQ4NL: avx512vnniRowsIQ4NLx1,
 		quant.Q4K: avx512vnniRowsQ4Kx1, quant.Q5K: avx512vnniRowsQ5Kx1, quant.IQ4XS: avx512vnniRowsIQ4XSx1, quant.Q2K: avx512vnniRowsQ2Kx1,
 		quant.Q3K: avx512vnniRowsQ3Kx1, quant.Q6K: avx512vnniRowsQ6Kx1,
+		quant.MXFP4Block: avx512vnniRowsMX4x1, quant.IQ2XXS: avx512vnniRowsIQ2XXSx1, quant.IQ2XS: avx512vnniRowsIQ2XSx1, quant.IQ2S: avx512vnniRowsIQ2Sx1,
+		quant.IQ3XXS: avx512vnniRowsIQ3XXSx1, quant.IQ3S: avx512vnniRowsIQ3Sx1,
 	}
 	vnniRows = [quant.Packings]rowsKernel{
 		quant.Q41: avx512vnniRowsQ41x4, quant.Q50: avx512vnniRowsQ50x4, quant.Q51: avx512vnniRowsQ51x4, quant.IQ4NL: avx512vnniRowsIQ4NLx4,
 		quant.Q4K: avx512vnniRowsQ4Kx4, quant.Q5K: avx512vnniRowsQ5Kx4, quant.IQ4XS: avx512vnniRowsIQ4XSx4, quant.Q2K: avx512vnniRowsQ2Kx4,
 		quant.Q3K: avx512vnniRowsQ3Kx4, quant.Q6K: avx512vnniRowsQ6Kx4,
+		quant.MXFP4Block: avx512vnniRowsMX4x4, quant.IQ2XXS: avx512vnniRowsIQ2XXSx2, quant.IQ2XS: avx512vnniRowsIQ2XSx2, quant.IQ2S: avx512vnniRowsIQ2Sx2,
+		quant.IQ3XXS: avx512vnniRowsIQ3XXSx2, quant.IQ3S: avx512vnniRowsIQ3Sx2,
 	}
 	avx2Row = [quant.Packings]rowsKernel{
 		quant.Q41: avx2RowsQ41x1, quant.Q50: avx2RowsQ50x1, quant.Q51: avx2RowsQ51x1, quant.IQ4NL: avx2RowsIQ4NLx1,
 		quant.Q4K: avx2RowsQ4Kx1, quant.Q5K: avx2RowsQ5Kx1, quant.IQ4XS: avx2RowsIQ4XSx1, quant.Q2K: avx2RowsQ2Kx1,
 		quant.Q3K: avx2RowsQ3Kx1, quant.Q6K: avx2RowsQ6Kx1,
+		quant.MXFP4Block: avx2RowsMX4x1, quant.IQ2XXS: avx2RowsIQ2XXSx1, quant.IQ2XS: avx2RowsIQ2XSx1, quant.IQ2S: avx2RowsIQ2Sx1,
+		quant.IQ3XXS: avx2RowsIQ3XXSx1, quant.IQ3S: avx2RowsIQ3Sx1,
 	}
 	avx2Rows = [quant.Packings]rowsKernel{
 		quant.Q41: avx2RowsQ41x2, quant.Q50: avx2RowsQ50x2, quant.Q51: avx2RowsQ51x2, quant.IQ4NL: avx2RowsIQ4NLx2,
 		quant.Q4K: avx2RowsQ4Kx2, quant.Q5K: avx2RowsQ5Kx2, quant.IQ4XS: avx2RowsIQ4XSx2, quant.Q2K: avx2RowsQ2Kx2,
 		quant.Q3K: avx2RowsQ3Kx2, quant.Q6K: avx2RowsQ6Kx2,
+		quant.MXFP4Block: avx2RowsMX4x2, quant.IQ2XXS: avx2RowsIQ2XXSx2, quant.IQ2XS: avx2RowsIQ2XSx2, quant.IQ2S: avx2RowsIQ2Sx2,
+		quant.IQ3XXS: avx2RowsIQ3XXSx2, quant.IQ3S: avx2RowsIQ3Sx2,
 	}
 )
 
@@ -61,16 +70,25 @@ func (*simdRows) narrowRows(dst []uint32, src []float32) {
 // mulRows reads as many parts of the rows at once as a kernel takes rows, each a stream of its own that goes on
 // from row to row.
 func (a *simdRows) mulRows(p quant.Packing, y []float32, w []byte, stride, blocks int, x []uint32) {
-	part := len(y) / a.some
-	for i := range part {
-		callRows(a.each[p], w[i*stride:], part*stride, x, y[i:], part, blocks)
+	some, table := a.some, asm.Bytes(p.Points())
+	if table == nil {
+		table = asm.Floats(quant.Halves())
+	} else {
+		some = pointRows
 	}
-	for i := a.some * part; i < len(y); i++ {
-		callRows(a.one[p], w[i*stride:], 0, x, y[i:], 0, blocks)
+	part := len(y) / some
+	for i := range part {
+		callRows(a.each[p], w[i*stride:], part*stride, x, y[i:], part, blocks, table)
+	}
+	for i := some * part; i < len(y); i++ {
+		callRows(a.one[p], w[i*stride:], 0, x, y[i:], 0, blocks, table)
 	}
 }
 
+// pointRows is how many rows the kernels of packings with points take at once.
+const pointRows = 2
+
 //go:noinline
-func callRows(k rowsKernel, w []byte, ws int, x []uint32, y []float32, ys, blocks int) {
-	k(asm.Bytes(w), int64(ws), asm.Words(x), asm.Floats(y), int64(4*ys), int64(blocks), asm.Floats(quant.Halves()))
+func callRows(k rowsKernel, w []byte, ws int, x []uint32, y []float32, ys, blocks int, table unsafe.Pointer) {
+	k(asm.Bytes(w), int64(ws), asm.Words(x), asm.Floats(y), int64(4*ys), int64(blocks), table)
 }

@@ -18,6 +18,7 @@ import (
 var rowHalves = map[quant.Packing][]int{
 	quant.Q41: {0, 2}, quant.Q50: {0}, quant.Q51: {0, 2}, quant.IQ4NL: {0}, quant.Q2K: {80, 82}, quant.Q3K: {108},
 	quant.Q4K: {0, 2}, quant.Q5K: {0, 2}, quant.IQ4XS: {0}, quant.Q6K: {208},
+	quant.MXFP4Block: {}, quant.IQ2XXS: {0}, quant.IQ2XS: {0}, quant.IQ2S: {0}, quant.IQ3XXS: {0}, quant.IQ3S: {0},
 }
 
 // rowBlocks is rows of random blocks.
@@ -30,6 +31,9 @@ func rowBlocks(random *rand.Rand, p quant.Packing, rows, width int) *quant.Packe
 	for i := 0; i < len(w.Codes); i += p.BlockBytes() {
 		for _, at := range rowHalves[p] {
 			binary.LittleEndian.PutUint16(w.Codes[i+at:], mat.ToFloat16(float32(random.NormFloat64())))
+		}
+		if p == quant.MXFP4Block { // a power of two
+			w.Codes[i] = byte(120 + random.IntN(16))
 		}
 	}
 	return w
@@ -125,6 +129,9 @@ func TestMulRowsExtremes(t *testing.T) {
 			for i := 0; i < len(w.Codes); i += p.BlockBytes() {
 				for _, at := range halves {
 					binary.LittleEndian.PutUint16(w.Codes[i+at:], 0x3c00) // 1
+				}
+				if p == quant.MXFP4Block {
+					w.Codes[i] = 128 // 1, halved
 				}
 			}
 			values := make([]float32, w.Width)

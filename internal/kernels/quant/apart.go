@@ -4,44 +4,38 @@ import (
 	"encoding/binary"
 	"math"
 
-	"github.com/heftai/heft/internal/floats"
 	"github.com/heftai/heft/internal/kernels/mat"
 )
 
 // bnbScale is 1/127 as bitsandbytes has it.
 const bnbScale float32 = 7.874015718698502e-3
 
-// unpackApart widens a row of a packing that has no kernels in assembly, from column col on.
-func (p *Packed) unpackApart(dst []float32, row, col int) {
+// unpackApart widens a row of a packing whose scales are tensors of their own, from column col on.
+func (p *Packed) unpackApart(ops ops, dst []float32, row, col int, scratch []float32) {
 	switch p.Packing {
-	case Int4Packed:
-		p.unpackInt4Packed(dst, row, col)
 	case Int8Rows:
 		p.unpackInt8Rows(dst, row, col)
-	case NVFP4, NVFP4Times, E2M1Powers:
-		p.unpackNVFP4(dst, row, col)
-	case NF4:
-		p.unpackFourBits(dst, row, col, &nf4)
-	case FP4:
-		p.unpackFourBits(dst, row, col, &fp4)
+	case Int8, BnbInt8:
+		p.unpackInt8(ops, dst, row, col)
 	default:
-		p.unpackInt8(dst, row, col)
+		if p.Packing == Int4Packed && p.Index != nil {
+			p.unpackIndexed(dst, row, col)
+			return
+		}
+		p.unpackTable(ops, dst, row, col, scratch)
 	}
 }
 
-// unpackInt4Packed widens columns of a row. Columns whose index names no group are NaN.
-func (p *Packed) unpackInt4Packed(dst []float32, row, col int) {
+// unpackIndexed widens columns of a row of Int4Packed whose groups are those of Index. Columns whose index names no
+// group are NaN.
+func (p *Packed) unpackIndexed(dst []float32, row, col int) {
 	groups := mat.CeilDiv(p.Width, p.Columns)
 	scales := row / p.Rows * groups
 	codes := p.Codes[row*p.Width/2:][:p.Width/2]
 	last, zero, scale := -1, 0, float32(0)
 	for i := range dst {
 		c := col + i
-		group := c / p.Columns
-		if p.Index != nil {
-			group = int(int32(binary.LittleEndian.Uint32(p.Index[4*c:])))
-		}
-		if group != last {
+		if group := int(int32(binary.LittleEndian.Uint32(p.Index[4*c:]))); group != last {
 			if last = group; group < 0 || group >= groups {
 				zero, scale = 0, float32(math.NaN())
 			} else {
@@ -76,48 +70,28 @@ func (p *Packed) unpackInt8Rows(dst []float32, row, col int) {
 	}
 }
 
-// unpackNVFP4 widens columns of a row.
-func (p *Packed) unpackNVFP4(dst []float32, row, col int) {
-	codes := p.Codes[row*p.Width/2:][:p.Width/2]
-	scales := p.Scales[row*mat.CeilDiv(p.Width, p.Columns):][:mat.CeilDiv(p.Width, p.Columns)]
-	for len(dst) > 0 {
-		block := col / p.Columns
-		n := min(len(dst), (block+1)*p.Columns-col)
-		var scale float32
-		switch p.Packing {
-		case NVFP4:
-			scale = floats.FromE4M3(scales[block]) / p.Global
-		case NVFP4Times:
-			scale = floats.FromE4M3(scales[block]) * p.Global
-		default:
-			scale = floats.FromE8M0(scales[block])
-		}
-		for i := range dst[:n] {
-			c := col + i
-			dst[i] = FromE2M1(codes[c/2]>>(c%2*4)) * scale
-		}
-		dst, col = dst[n:], col+n
-	}
-}
-
 // unpackInt8 widens signed bytes of a row from column col on.
-func (p *Packed) unpackInt8(dst []float32, row, col int) {
+func (p *Packed) unpackInt8(ops ops, dst []float32, row, col int) {
 	scales := row / p.Rows * mat.CeilDiv(p.Width, p.Columns)
 	codes := p.Codes[row*p.Width+col:][:len(dst)]
 	for len(dst) > 0 {
 		block := col / p.Columns
 		n := min(len(dst), (block+1)*p.Columns-col)
-		scale, zero, factor := p.Scale(scales+block), 0, float32(1)
+		scale, zero, factor := p.Scale(scales+block), int32(0), float32(1)
 		if p.Zeros != nil {
-			zero = int(int8(p.Zeros[scales+block]))
+			zero = int32(int8(p.Zeros[scales+block]))
 		}
 		if p.Packing == BnbInt8 {
 			factor = bnbScale
 		}
-		for i, code := range codes[:n] {
-			v := float32(int(int8(code))-zero) * scale
-			dst[i] = v * factor
-		}
+		ops.int8s(dst[:n], codes, scale, factor, zero)
 		dst, codes, col = dst[n:], codes[n:], col+n
+	}
+}
+
+func (goOps) int8s(dst []float32, codes []byte, scale, factor float32, zero int32) {
+	for i, code := range codes[:len(dst)] {
+		v := float32(int32(int8(code))-zero) * scale
+		dst[i] = v * factor
 	}
 }

@@ -7,31 +7,49 @@ package quant
 import "unsafe"
 
 //go:noescape
-func avx2UnpackQ41(dst unsafe.Pointer, src unsafe.Pointer, blocks int64)
+func avx2UnpackQ41(dst unsafe.Pointer, src unsafe.Pointer, blocks int64, points unsafe.Pointer)
 
 //go:noescape
-func avx2UnpackQ50(dst unsafe.Pointer, src unsafe.Pointer, blocks int64)
+func avx2UnpackQ50(dst unsafe.Pointer, src unsafe.Pointer, blocks int64, points unsafe.Pointer)
 
 //go:noescape
-func avx2UnpackQ51(dst unsafe.Pointer, src unsafe.Pointer, blocks int64)
+func avx2UnpackQ51(dst unsafe.Pointer, src unsafe.Pointer, blocks int64, points unsafe.Pointer)
 
 //go:noescape
-func avx2UnpackIQ4NL(dst unsafe.Pointer, src unsafe.Pointer, blocks int64)
+func avx2UnpackIQ4NL(dst unsafe.Pointer, src unsafe.Pointer, blocks int64, points unsafe.Pointer)
 
 //go:noescape
-func avx2UnpackQ4K(dst unsafe.Pointer, src unsafe.Pointer, blocks int64)
+func avx2UnpackQ4K(dst unsafe.Pointer, src unsafe.Pointer, blocks int64, points unsafe.Pointer)
 
 //go:noescape
-func avx2UnpackQ5K(dst unsafe.Pointer, src unsafe.Pointer, blocks int64)
+func avx2UnpackQ5K(dst unsafe.Pointer, src unsafe.Pointer, blocks int64, points unsafe.Pointer)
 
 //go:noescape
-func avx2UnpackIQ4XS(dst unsafe.Pointer, src unsafe.Pointer, blocks int64)
+func avx2UnpackIQ4XS(dst unsafe.Pointer, src unsafe.Pointer, blocks int64, points unsafe.Pointer)
 
 //go:noescape
-func avx2UnpackQ2K(dst unsafe.Pointer, src unsafe.Pointer, blocks int64)
+func avx2UnpackQ2K(dst unsafe.Pointer, src unsafe.Pointer, blocks int64, points unsafe.Pointer)
 
 //go:noescape
-func avx2UnpackQ3K(dst unsafe.Pointer, src unsafe.Pointer, blocks int64)
+func avx2UnpackQ3K(dst unsafe.Pointer, src unsafe.Pointer, blocks int64, points unsafe.Pointer)
 
 //go:noescape
-func avx2UnpackQ6K(dst unsafe.Pointer, src unsafe.Pointer, blocks int64)
+func avx2UnpackQ6K(dst unsafe.Pointer, src unsafe.Pointer, blocks int64, points unsafe.Pointer)
+
+//go:noescape
+func avx2UnpackMX4(dst unsafe.Pointer, src unsafe.Pointer, blocks int64, points unsafe.Pointer)
+
+//go:noescape
+func avx2UnpackIQ2XXS(dst unsafe.Pointer, src unsafe.Pointer, blocks int64, points unsafe.Pointer)
+
+//go:noescape
+func avx2UnpackIQ2XS(dst unsafe.Pointer, src unsafe.Pointer, blocks int64, points unsafe.Pointer)
+
+//go:noescape
+func avx2UnpackIQ2S(dst unsafe.Pointer, src unsafe.Pointer, blocks int64, points unsafe.Pointer)
+
+//go:noescape
+func avx2UnpackIQ3XXS(dst unsafe.Pointer, src unsafe.Pointer, blocks int64, points unsafe.Pointer)
+
+//go:noescape
+func avx2UnpackIQ3S(dst unsafe.Pointer, src unsafe.Pointer, blocks int64, points unsafe.Pointer)

@@ -26,9 +26,11 @@ var halves = sync.OnceValue(func() []float32 {
 })
 
 // unpackGGML are the kernels that unpack the other blocks of GGUF files.
-var unpackGGML = [Packings]func(dst, src unsafe.Pointer, blocks int64){
+var unpackGGML = [Packings]func(dst, src unsafe.Pointer, blocks int64, points unsafe.Pointer){
 	Q41: avx2UnpackQ41, Q50: avx2UnpackQ50, Q51: avx2UnpackQ51, Q2K: avx2UnpackQ2K, Q3K: avx2UnpackQ3K, Q4K: avx2UnpackQ4K,
 	Q5K: avx2UnpackQ5K, Q6K: avx2UnpackQ6K, IQ4NL: avx2UnpackIQ4NL, IQ4XS: avx2UnpackIQ4XS,
+	MXFP4Block: avx2UnpackMX4, IQ2XXS: avx2UnpackIQ2XXS, IQ2XS: avx2UnpackIQ2XS, IQ2S: avx2UnpackIQ2S, IQ3XXS: avx2UnpackIQ3XXS,
+	IQ3S: avx2UnpackIQ3S,
 }
 
 // The functions below are not inlined, as those of asm_amd64.go.
@@ -38,7 +40,7 @@ func (a *simd) unpackBlocks(p Packing, dst []float32, blocks []byte) {
 	to, from, n := asm.Floats(dst), asm.Bytes(blocks), int64(len(dst)/p.BlockColumns())
 	switch {
 	case p > Q4:
-		unpackGGML[p](to, from, n)
+		unpackGGML[p](to, from, n, asm.Bytes(p.Points()))
 	case a.wide && p == Q8:
 		avx512UnpackQ8(to, from, n)
 	case a.wide:

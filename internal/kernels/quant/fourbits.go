@@ -2,7 +2,6 @@ package quant
 
 import (
 	"bytes"
-	"encoding/binary"
 	"fmt"
 	"math"
 	"strconv"
@@ -28,46 +27,11 @@ var (
 // nestedElements is the number of scales that share a scale of scales.
 const nestedElements = 256
 
-// unpackFourBits widens columns of a row. The products of a scale with the table are computed once for the
-// elements that share it.
-func (p *Packed) unpackFourBits(dst []float32, row, col int, table *[16]float32) {
-	var values [16]float32
-	for at := row*p.Width + col; len(dst) > 0; {
-		block := at / p.Columns
-		n := min(len(dst), (block+1)*p.Columns-at)
-		scale := p.scaleOfScales(block)
-		for i, v := range table {
-			values[i] = p.round(v * scale)
-		}
-		to := dst[:n]
-		if at%2 != 0 {
-			to[0] = values[p.Codes[at/2]&15]
-			to, at = to[1:], at+1
-		}
-		for codes := p.Codes[at/2:]; len(to) > 1; to, codes = to[2:], codes[1:] {
-			to[0], to[1] = values[codes[0]>>4], values[codes[0]&15]
-			at += 2
-		}
-		if len(to) > 0 {
-			to[0] = values[p.Codes[at/2]>>4]
-			at++
-		}
-		dst = dst[n:]
-	}
-}
-
-// scaleOfScales returns the scale of a block: a float32, or the number of the table Index that a byte names,
-// times the float32 of Zeros that 256 scales share, plus Global.
-func (p *Packed) scaleOfScales(block int) float32 {
-	if p.Zeros == nil {
-		return math.Float32frombits(binary.LittleEndian.Uint32(p.Scales[4*block:]))
-	}
-	number := math.Float32frombits(binary.LittleEndian.Uint32(p.Index[4*int(p.Scales[block]):]))
-	scale := number * math.Float32frombits(binary.LittleEndian.Uint32(p.Zeros[block/nestedElements*4:]))
-	return float32(scale) + p.Global
-}
-
+// round rounds a value of NF4 or FP4 to the dtype of its matrix.
 func (p *Packed) round(v float32) float32 {
+	if !tables[p.Packing].high {
+		return v
+	}
 	switch p.Round {
 	case mat.BFloat16:
 		return floats.RoundBFloat16(v)

@@ -26,6 +26,32 @@ var (
 	pointsIQ3S   = points(gridIQ3S, 4, valuesIQ3S)
 )
 
+// pointTables are the points for the kernels, a byte for each value.
+var pointTables = [Packings]func() []byte{
+	IQ2XXS: magnitudes(pointsIQ2XXS), IQ2XS: magnitudes(pointsIQ2XS), IQ2S: magnitudes(pointsIQ2S),
+	IQ3XXS: magnitudes(pointsIQ3XXS), IQ3S: magnitudes(pointsIQ3S),
+}
+
+// Points returns the points of a packing whose codes are numbers of points, a byte for each value; nil for others.
+// Any number of goroutines may call it.
+func (p Packing) Points() []byte {
+	if table := pointTables[p]; table != nil {
+		return table()
+	}
+	return nil
+}
+
+// magnitudes are points in bytes, made when they are first used.
+func magnitudes(points func() []float32) func() []byte {
+	return sync.OnceValue(func() []byte {
+		table := make([]byte, len(points()))
+		for i, v := range points() {
+			table[i] = byte(v)
+		}
+		return table
+	})
+}
+
 // points decodes a table when it is first used.
 func points(table string, width int, values []float32) func() []float32 {
 	return sync.OnceValue(func() []float32 {

@@ -58,3 +58,28 @@ func TestBlocksAreThoseOfTheGGUFPackage(t *testing.T) {
 		}
 	}
 }
+
+// BenchmarkUnpackBlocks widens rows of each packing of blocks, in Go and in assembly.
+func BenchmarkUnpackBlocks(b *testing.B) {
+	const rows, cols = 16, 4096
+	dst := mat.Floats{V: make([]float32, rows*cols), Stride: cols}
+	for p := Q8; p < Packings; p++ {
+		if p.BlockBytes() == 0 {
+			continue
+		}
+		w := &Packed{Packing: p, Width: cols, Rows: 1, Columns: p.BlockColumns()}
+		w.Codes = make([]byte, rows*w.RowBytes())
+		for i := range w.Codes {
+			w.Codes[i] = byte(i*i*7 + i/3)
+		}
+		for _, v := range isa.Available() {
+			k := For(v)
+			b.Run(p.String()+"/"+v.Name, func(b *testing.B) {
+				for b.Loop() {
+					k.Unpack(dst, View{Packed: w, Rows: rows, Cols: cols}, nil)
+				}
+				b.ReportMetric(float64(b.N)*rows*cols/float64(b.Elapsed().Nanoseconds()), "elements/ns")
+			})
+		}
+	}
+}

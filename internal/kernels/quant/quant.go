@@ -60,6 +60,10 @@ type unpacker interface {
 	// interleaved: dst[i] = (nibble of Int4Columns i - zero[i]) · scale[i], in whole
 	// words.
 	interleaved(dst []float32, words []byte, scale, zero []float32, ahead int)
+	// lookUp unpacks len(scales) groups of a packing with a table; columns is a multiple of 8.
+	lookUp(p *Packed, dst []float32, codes []byte, scales, zeros []float32, columns int)
+	// int8s: dst[i] = (signed code i - zero) · scale · factor, rounded twice.
+	int8s(dst []float32, codes []byte, scale, factor float32, zero int32)
 }
 
 // groupColumns is how many columns' scales are decoded at a time, a multiple of 8.
@@ -92,7 +96,7 @@ func (s *Kernels) Unpack(dst mat.Floats, w View, scratch []float32) {
 		}
 	case Int8, BnbInt8, Int4Packed, Int8Rows, NVFP4, NVFP4Times, NF4, FP4, E2M1Powers:
 		for r := range rows {
-			p.unpackApart(dst.V[r*dst.Stride:][:cols], row+r, col)
+			p.unpackApart(s.ops, dst.V[r*dst.Stride:][:cols], row+r, col, scratch)
 		}
 	case Int4Rows, Int4Columns:
 		for begin := 0; begin < cols; begin += groupColumns {

@@ -1,21 +1,45 @@
 // The blocks of GGUF files, 32 columns at a time: their codes, their scales and their least values. f is the
 // format: a constant everywhere, so that the branches on it vanish. Included after common.h.
 
-enum { Q4_1, Q5_0, Q5_1, IQ4_NL, Q4_K, Q5_K, IQ4_XS, Q2_K, Q3_K, Q6_K };
+enum { Q4_1, Q5_0, Q5_1, IQ4_NL, MX4, Q4_K, Q5_K, IQ4_XS, IQ2_XXS, IQ3_XXS, IQ3_S, Q2_K, Q3_K, Q6_K, IQ2_XS, IQ2_S };
 
 // of256 says that a block has 256 columns. by16 says that 16 columns of it share a scale, else 32.
 INLINE int of256(int f) { return f >= Q4_K; }
 INLINE int by16(int f) { return f >= Q2_K; }
 
+// of_points says that codes are numbers of points: a point has the magnitudes of 8 columns, or of 4 for IQ3, and
+// the signs are bits of their own.
+INLINE int of_points(int f) { return f == IQ2_XXS || f == IQ2_XS || f == IQ2_S || f == IQ3_XXS || f == IQ3_S; }
+
 INLINE int size_of_block(int f) {
-  return f == Q4_1 ? 20 : f == Q5_0 ? 22 : f == Q5_1 ? 24 : f == IQ4_NL ? 18 : f == Q4_K ? 144 : f == Q5_K ? 176 : f == IQ4_XS ? 136 : f == Q2_K ? 84 : f == Q3_K ? 110 : 210;
+  switch (f) {
+  case Q4_1: return 20;
+  case Q5_0: return 22;
+  case Q5_1: return 24;
+  case IQ4_NL: return 18;
+  case MX4: return 17;
+  case Q4_K: return 144;
+  case Q5_K: return 176;
+  case IQ4_XS: return 136;
+  case IQ2_XXS: return 66;
+  case IQ3_XXS: return 98;
+  case IQ3_S: return 110;
+  case Q2_K: return 84;
+  case Q3_K: return 110;
+  case Q6_K: return 210;
+  case IQ2_XS: return 74;
+  default: return 82;
+  }
 }
 
 // zero_of is the code of the value 0, where codes have no sign and blocks have no least values.
 INLINE int zero_of(int f) { return f == Q5_0 ? 16 : f == Q3_K ? 4 : f == Q6_K ? 32 : 0; }
 
-// by_table says that codes are numbers of the values of a table.
-INLINE int by_table(int f) { return f == IQ4_NL || f == IQ4_XS; }
+// has_least says that blocks have least values.
+INLINE int has_least(int f) { return f == Q4_1 || f == Q5_1 || f == Q4_K || f == Q5_K || f == Q2_K; }
+
+// has_signs says that codes_of returns codes with signs.
+INLINE int has_signs(int f) { return f == IQ4_NL || f == MX4 || f == IQ4_XS || of_points(f); }
 
 INLINE __m256i bytes(int v) { return _mm256_set1_epi8((char)v); }
 INLINE __m256i load32(const uint8_t *p) { return _mm256_loadu_si256((const __m256i *)p); }
@@ -32,32 +56,136 @@ INLINE __m256i spread(const uint8_t *p) {
   return _mm256_and_si256(_mm256_set_m128i(_mm_srli_epi16(q, 4), q), bytes(15));
 }
 
+// where_set is 255 in byte i where bit i is set.
+INLINE __m256i where_set(uint32_t bits) {
+  const __m256i at = _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303);
+  const __m256i one = _mm256_set1_epi64x((long long)0x8040201008040201);
+  const __m256i own = _mm256_and_si256(_mm256_shuffle_epi8(_mm256_set1_epi32((int)bits), at), one);
+  return _mm256_cmpeq_epi8(own, one);
+}
+
 // fifth is 16 in byte i where bit i is set.
 INLINE __m256i fifth(uint32_t bits) {
 #ifdef __AVX512VL__
   return _mm256_maskz_set1_epi8((__mmask32)bits, 16);
 #else
-  const __m256i at = _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303);
-  const __m256i one = _mm256_set1_epi64x((long long)0x8040201008040201);
-  const __m256i own = _mm256_and_si256(_mm256_shuffle_epi8(_mm256_set1_epi32((int)bits), at), one);
-  return _mm256_and_si256(_mm256_cmpeq_epi8(own, one), bytes(16));
+  return _mm256_and_si256(where_set(bits), bytes(16));
 #endif
 }
 
-INLINE __m256i values_of(__m256i codes) {
-  const __m128i table = _mm_setr_epi8(-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113);
+// negated has byte i of v negated where bit i is set.
+INLINE __m256i negated(__m256i v, uint32_t bits) {
+#ifdef __AVX512VL__
+  return _mm256_mask_sub_epi8(v, (__mmask32)bits, _mm256_setzero_si256(), v);
+#else
+  const __m256i m = where_set(bits);
+  return _mm256_sub_epi8(_mm256_xor_si256(v, m), m);
+#endif
+}
+
+// even completes the seven bits of each byte by an eighth, so that their number is even.
+INLINE uint32_t even(uint32_t v) {
+  uint32_t p = v ^ v >> 4;
+  p ^= p >> 2, p ^= p >> 1;
+  return v | (p & 0x01010101) << 7;
+}
+
+// sevens has the four times seven low bits of v in a byte each.
+INLINE uint32_t sevens(uint32_t v) { return (v & 0x7f) | (v << 1 & 0x7f00) | (v << 2 & 0x7f0000) | (v << 3 & 0x7f000000); }
+
+// words are bytes as words.
+INLINE __m128i words(__m128i v) { return _mm_cvtepu8_epi16(v); }
+
+// points8 are the points of 8 columns with the numbers in four words. One is looked up after the other, for lack of
+// registers.
+INLINE __m256i points8(const uint8_t *points, __m128i numbers) {
+  uint64_t q = (uint64_t)_mm_cvtsi128_si64(numbers);
+  __m128i v[2];
+  UNROLL for (int i = 0; i < 2; i++) {
+    v[i] = _mm_cvtsi64_si128((long long)all8(points + 8 * (q & 0xffff)));
+    q >>= 16;
+    AFTER(q, v[i]);
+    v[i] = _mm_castps_si128(_mm_loadh_pi(_mm_castsi128_ps(v[i]), (const __m64 *)(points + 8 * (q & 0xffff))));
+    q >>= 16;
+    AFTER(q, v[i]);
+  }
+  return _mm256_set_m128i(v[1], v[0]);
+}
+
+// points4 are the points of 4 columns with the numbers in eight words.
+INLINE __m256i points4(const uint8_t *points, __m128i numbers) {
+  __m128i v[2];
+  UNROLL for (int i = 0; i < 2; i++) {
+    uint64_t q = (uint64_t)_mm_cvtsi128_si64(i ? _mm_unpackhi_epi64(numbers, numbers) : numbers);
+    v[i] = _mm_cvtsi32_si128((int)four(points + 4 * (q & 0xffff)));
+#define INSERT(lane)   \
+  q >>= 16;            \
+  AFTER(q, v[i]);      \
+  v[i] = _mm_insert_epi32(v[i], (int)four(points + 4 * (q & 0xffff)), lane);
+    INSERT(1) INSERT(2) INSERT(3)
+#undef INSERT
+  }
+  return _mm256_set_m128i(v[1], v[0]);
+}
+
+// numbers_of returns the numbers of the points of columns 32 g and on.
+INLINE __m128i numbers_of(int f, const uint8_t *b, int g) {
+  const __m128i every = _mm_set1_epi16(b[66 + g]);
+  switch (f) {
+  case IQ2_XXS: return words(_mm_cvtsi32_si128((int)four(b + 2 + 8 * g)));
+  case IQ2_XS: return _mm_and_si128(_mm_loadl_epi64((const __m128i *)(b + 2 + 8 * g)), _mm_set1_epi16(511));
+  case IQ2_S: {
+    const __m128i high = _mm_and_si128(_mm_mullo_epi16(every, _mm_setr_epi16(256, 64, 16, 4, 0, 0, 0, 0)), _mm_set1_epi16(0x300));
+    return _mm_or_si128(words(_mm_cvtsi32_si128((int)four(b + 2 + 4 * g))), high);
+  }
+  case IQ3_S: {
+    const __m128i high = _mm_and_si128(_mm_mullo_epi16(every, _mm_setr_epi16(256, 128, 64, 32, 16, 8, 4, 2)), _mm_set1_epi16(256));
+    return _mm_or_si128(words(_mm_loadl_epi64((const __m128i *)(b + 2 + 8 * g))), high);
+  }
+  default: return words(_mm_loadl_epi64((const __m128i *)(b + 2 + 8 * g)));
+  }
+}
+
+// signs_of returns the signs of columns 32 g and on, one bit each.
+INLINE uint32_t signs_of(int f, const uint8_t *b, int g) {
+  switch (f) {
+  case IQ2_XXS: return even(sevens(four(b + 6 + 8 * g)));
+  case IQ2_XS: {
+    const __m128i signs = _mm_srli_epi16(_mm_loadl_epi64((const __m128i *)(b + 2 + 8 * g)), 9);
+    return even((uint32_t)_mm_cvtsi128_si32(_mm_packus_epi16(signs, signs)));
+  }
+  case IQ2_S: return four(b + 34 + 4 * g);
+  case IQ3_S: return four(b + 74 + 4 * g);
+  default: return even(sevens(four(b + 66 + 4 * g)));
+  }
+}
+
+// signed_points are the points of columns 32 g and on, with their signs.
+INLINE __m256i signed_points(int f, const uint8_t *b, int g, const uint8_t *points) {
+  const __m128i numbers = numbers_of(f, b, g);
+  const __m256i v = f == IQ3_XXS || f == IQ3_S ? points4(points, numbers) : points8(points, numbers);
+  AFTER(b, v);
+  return negated(v, signs_of(f, b, g));
+}
+
+// values_of are the values of codes that are numbers of a table's values.
+INLINE __m256i values_of(int f, __m256i codes) {
+  const __m128i table = f == MX4 ? _mm_setr_epi8(0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12)
+                                 : _mm_setr_epi8(-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113);
   return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(table), codes);
 }
 
-// codes_of returns the codes of columns 32 g and on of block b: of formats by_table their values.
-INLINE __m256i codes_of(int f, const uint8_t *b, int g) {
+// codes_of returns the codes of columns 32 g and on of block b: their values, where they are numbers.
+INLINE __m256i codes_of(int f, const uint8_t *b, int g, const uint8_t *points) {
   const int half = g / 4, part = g % 4;
+  if (of_points(f)) return signed_points(f, b, g, points);
   switch (f) {
   case Q4_1: return spread(b + 4);
   case Q5_0: return _mm256_or_si256(spread(b + 6), fifth(four(b + 2)));
   case Q5_1: return _mm256_or_si256(spread(b + 8), fifth(four(b + 4)));
-  case IQ4_NL: return values_of(spread(b + 2));
-  case IQ4_XS: return values_of(spread(b + 8 + 16 * g));
+  case IQ4_NL: return values_of(f, spread(b + 2));
+  case MX4: return values_of(f, spread(b + 1));
+  case IQ4_XS: return values_of(f, spread(b + 8 + 16 * g));
   case Q4_K: return _mm256_and_si256(shifted(load32(b + 16 + 32 * (g / 2)), g % 2 * 4), bytes(15));
   case Q5_K: return _mm256_or_si256(_mm256_and_si256(shifted(load32(b + 48 + 32 * (g / 2)), g % 2 * 4), bytes(15)), _mm256_and_si256(shifted(load32(b + 16), g - 4), bytes(16)));
   case Q2_K: return _mm256_and_si256(shifted(load32(b + 16 + 32 * half), 2 * part), bytes(3));
@@ -69,8 +197,15 @@ INLINE __m256i codes_of(int f, const uint8_t *b, int g) {
 
 INLINE __m256 half_at(const uint8_t *p) { return _mm256_broadcastss_ps(_mm_cvtph_ps(_mm_cvtsi32_si128(two(p)))); }
 
+// power is half of the power of two that byte b stands for, which may be no normal number.
+INLINE __m256 power(const uint8_t *b) {
+  const __m256i e = _mm256_set1_epi32(*b), normal = _mm256_slli_epi32(_mm256_sub_epi32(e, _mm256_set1_epi32(1)), 23);
+  const __m256i small = _mm256_sllv_epi32(_mm256_set1_epi32(0x200000), e);
+  return _mm256_castsi256_ps(_mm256_blendv_epi8(normal, small, _mm256_cmpgt_epi32(_mm256_set1_epi32(2), e)));
+}
+
 // scale_of and least_of are the scale and the least value of a block of 32 columns.
-INLINE __m256 scale_of(const uint8_t *b) { return half_at(b); }
+INLINE __m256 scale_of(int f, const uint8_t *b) { return f == MX4 ? power(b) : half_at(b); }
 INLINE __m256 least_of(const uint8_t *b) { return half_at(b + 2); }
 
 // A pair has eight scales, and as many least values.
@@ -85,6 +220,20 @@ INLINE struct pair scales32(int f, const uint8_t *b) {
     const __m256i high = _mm256_and_si256(_mm256_srlv_epi32(_mm256_set1_epi32(two(b + 2)), at2), _mm256_set1_epi32(3));
     const __m256i s = _mm256_sub_epi32(_mm256_or_si256(low, _mm256_slli_epi32(high, 4)), _mm256_set1_epi32(32));
     p.scale = _mm256_mul_ps(half_at(b), _mm256_cvtepi32_ps(s));
+    return p;
+  }
+  if (of_points(f)) {
+    __m256i s;
+    if (f == IQ3_S) {
+      s = _mm256_and_si256(_mm256_srlv_epi32(_mm256_set1_epi32((int)four(b + 106)), _mm256_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28)), _mm256_set1_epi32(15));
+    } else if (f == IQ3_XXS) {
+      s = _mm256_srli_epi32(load32(b + 66), 28);
+    } else {
+      const __m256 odd = _mm256_shuffle_ps(_mm256_castsi256_ps(load32(b + 2)), _mm256_castsi256_ps(load32(b + 34)), 0xdd);
+      s = _mm256_srli_epi32(_mm256_permute4x64_epi64(_mm256_castps_si256(odd), 0xd8), 28);
+    }
+    const __m256 d = _mm256_mul_ps(half_at(b), _mm256_set1_ps(f == IQ3_S ? 1 : f == IQ3_XXS ? 0.25f : 0.125f)); // exact
+    p.scale = _mm256_mul_ps(d, _mm256_cvtepi32_ps(_mm256_add_epi32(_mm256_add_epi32(s, s), _mm256_set1_epi32(1))));
     return p;
   }
   // Words 1 and 2 have six bits each of scales and least values 0 to 3, and two bits each of 4 to 7, whose other four
@@ -103,14 +252,22 @@ INLINE struct pair scales32(int f, const uint8_t *b) {
 INLINE __m128i scales16(int f, const uint8_t *b) {
   if (f == Q2_K) return _mm_and_si128(_mm_loadu_si128((const __m128i *)b), _mm_set1_epi8(15));
   if (f == Q6_K) return _mm_loadu_si128((const __m128i *)(b + 192));
+  if (of_points(f)) {
+    const __m128i v = _mm_loadl_epi64((const __m128i *)(b + (f == IQ2_XS ? 66 : 74)));
+    const __m128i q = _mm_and_si128(_mm_unpacklo_epi8(v, _mm_srli_epi16(v, 4)), _mm_set1_epi8(15));
+    return _mm_add_epi8(_mm_add_epi8(q, q), _mm_set1_epi8(1));
+  }
   const uint64_t low = all8(b + 96), top = four(b + 104), mask = 0x0f0f0f0f0f0f0f0f, two_bits = 0x0303030303030303;
   const uint64_t first = (top | top >> 2 << 32) & two_bits, second = (top >> 4 | top >> 6 << 32) & two_bits;
   const __m128i s = _mm_set_epi64x((long long)((low >> 4 & mask) | second << 4), (long long)((low & mask) | first << 4));
   return _mm_sub_epi8(s, _mm_set1_epi8(32));
 }
 
-// scale_at16 is where the scale of the 16 scales of a block is.
-INLINE int scale_at16(int f) { return f == Q2_K ? 80 : f == Q3_K ? 108 : 208; }
+// scale16 is the scale of the 16 scales of a block.
+INLINE __m256 scale16(int f, const uint8_t *b) {
+  if (of_points(f)) return _mm256_mul_ps(half_at(b), _mm256_set1_ps(0.125f)); // exact
+  return half_at(b + (f == Q2_K ? 80 : f == Q3_K ? 108 : 208));
+}
 
 // low8 and high8 are half of 16 signed bytes as floats.
 INLINE __m256 low8(__m128i v) { return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(v)); }

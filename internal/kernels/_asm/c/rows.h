@@ -6,10 +6,10 @@
 // codes as 16-bit words.
 enum { SCALES = 256, SUMS = 288, SUMS16 = 320, STEP = 352, AHEAD = DISTANCE(1024) };
 
-// dot returns the products of codes, four to a lane. Codes of a format by_table have signs: the signs are moved to
-// x. No sum of two products leaves 16 bits.
+// dot returns the products of codes, four to a lane. Signs of codes are moved to x. No sum of two products leaves 16
+// bits.
 INLINE __m256i dot(int f, __m256i codes, __m256i x) {
-  if (by_table(f)) x = _mm256_sign_epi8(x, codes), codes = _mm256_abs_epi8(codes);
+  if (has_signs(f)) x = _mm256_sign_epi8(x, codes), codes = _mm256_abs_epi8(codes);
 #ifdef __AVX512VNNI__
   return _mm256_dpbusd_epi32(_mm256_setzero_si256(), codes, x);
 #else
@@ -17,7 +17,9 @@ INLINE __m256i dot(int f, __m256i codes, __m256i x) {
 #endif
 }
 
-INLINE __m256 product(int f, const uint8_t *b, int g, const uint8_t *x) { return _mm256_cvtepi32_ps(dot(f, codes_of(f, b, g), load32(x))); }
+INLINE __m256 product(int f, const uint8_t *b, int g, const uint8_t *x, const uint8_t *points) {
+  return _mm256_cvtepi32_ps(dot(f, codes_of(f, b, g, points), load32(x)));
+}
 
 INLINE __m256 every(const uint8_t *p) { return _mm256_broadcast_ss((const float *)p); }
 INLINE __m256 eight_at(const uint8_t *p) { return _mm256_loadu_ps((const float *)p); }
@@ -25,10 +27,11 @@ INLINE __m256 eight_at(const uint8_t *p) { return _mm256_loadu_ps((const float *
 // A total is the sums of a row: of products, and of least values.
 struct total { __m256 sum, least; };
 
-// add32 adds a block of 32 columns. halves are the values of all float16.
+// add32 adds a block of 32 columns. halves are the values of all float16, which MX4 does not have.
 INLINE void add32(int f, struct total *t, const uint8_t *b, const uint8_t *x, const uint8_t *scale, const uint8_t *halves) {
-  t->sum = _mm256_fmadd_ps(_mm256_mul_ps(product(f, b, 0, x), every(scale)), every(halves + 4 * (uint64_t)two(b)), t->sum);
-  if (f == IQ4_NL) return;
+  const __m256 own_scale = f == MX4 ? power(b) : every(halves + 4 * (uint64_t)two(b));
+  t->sum = _mm256_fmadd_ps(_mm256_mul_ps(product(f, b, 0, x, halves), every(scale)), own_scale, t->sum);
+  if (has_signs(f)) return;
   const __m128 m = _mm_load_ss((const float *)(halves + 4 * (uint64_t)two(f == Q5_0 ? b : b + 2)));
   const __m128 own = f == Q5_0 ? _mm_mul_ss(m, _mm_set_ss((float)-zero_of(f))) : m;
   t->least = _mm256_zextps128_ps256(_mm_fmadd_ss(own, _mm_load_ss((const float *)(scale + SUMS - SCALES)), _mm256_castps256_ps128(t->least)));
@@ -39,26 +42,51 @@ INLINE __m256 lane(__m256 v, int i) { return _mm256_permutevar8x32_ps(v, _mm256_
 // lanes has element 2 g of v in its low half and element 2 g + 1 in its high half.
 INLINE __m256 lanes(__m256 v, int g) { return _mm256_permutevar8x32_ps(v, _mm256_setr_epi32(2 * g, 2 * g, 2 * g, 2 * g, 2 * g + 1, 2 * g + 1, 2 * g + 1, 2 * g + 1)); }
 
+// add_points adds a block of 256 columns whose codes are numbers of points. Its loops are not unrolled: to look points up
+// takes most of the time and of the code.
+INLINE void add_points(int f, struct total *t, const uint8_t *b, const uint8_t *x, const uint8_t *points) {
+  const __m256 scales = eight_at(x + SCALES);
+  if (!by16(f)) {
+    const __m256 both = _mm256_mul_ps(scales32(f, b).scale, scales);
+    ROLLED for (int64_t g = 0; g < 8; g++) t->sum = _mm256_fmadd_ps(product(f, b, g, x + 32 * g, points), lane(both, (int)g), t->sum);
+    return;
+  }
+  UNROLL for (int half = 0; half < 2; half++) {
+    AFTER(b, t->sum);
+    __m256 own = _mm256_mul_ps(scale16(f, b), half ? high8(scales16(f, b)) : low8(scales16(f, b)));
+    ROLLED for (int64_t g = 4 * half; g < 4 * half + 4; g++) {
+      const __m256 v = _mm256_mul_ps(product(f, b, g, x + 32 * g, points), every(x + SCALES + 4 * g));
+      t->sum = _mm256_fmadd_ps(v, lanes(own, 0), t->sum);
+      own = _mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(own), 0x39));
+    }
+  }
+}
+
 // add256 adds a block of 256 columns.
-INLINE void add256(int f, struct total *t, const uint8_t *b, const uint8_t *x) {
+INLINE void add256(int f, struct total *t, const uint8_t *b, const uint8_t *x, const uint8_t *points) {
+  if (of_points(f)) {
+    add_points(f, t, b, x, points);
+    return;
+  }
   const __m256 scales = eight_at(x + SCALES);
   if (!by16(f)) {
     const struct pair p = scales32(f, b);
     const __m256 both = _mm256_mul_ps(p.scale, scales);
     UNROLL for (int g = 0; g < 8; g++) {
-      t->sum = _mm256_fmadd_ps(product(f, b, g, x + 32 * g), lane(both, g), t->sum);
+      t->sum = _mm256_fmadd_ps(product(f, b, g, x + 32 * g, points), lane(both, g), t->sum);
       AFTER(b, t->sum); // keeps the compiler from doing all loads first
     }
-    if (f != IQ4_XS) t->least = _mm256_fnmadd_ps(p.least, eight_at(x + SUMS), t->least);
+    if (has_least(f)) t->least = _mm256_fnmadd_ps(p.least, eight_at(x + SUMS), t->least);
     return;
   }
   const __m128i s = scales16(f, b);
-  const __m256 d = half_at(b + scale_at16(f)), low = _mm256_mul_ps(d, low8(s)), high = _mm256_mul_ps(d, high8(s));
+  const __m256 d = scale16(f, b), low = _mm256_mul_ps(d, low8(s)), high = _mm256_mul_ps(d, high8(s));
   UNROLL for (int g = 0; g < 8; g++) {
-    const __m256 v = _mm256_mul_ps(product(f, b, g, x + 32 * g), every(x + SCALES + 4 * g));
+    const __m256 v = _mm256_mul_ps(product(f, b, g, x + 32 * g, points), every(x + SCALES + 4 * g));
     t->sum = _mm256_fmadd_ps(v, lanes(g < 4 ? low : high, g % 4), t->sum);
     AFTER(b, t->sum);
   }
+  if (has_signs(f)) return;
   __m128i m = s;
   __m256 by = _mm256_mul_ps(d, _mm256_set1_ps((float)zero_of(f)));
   if (f == Q2_K) {
@@ -70,8 +98,8 @@ INLINE void add256(int f, struct total *t, const uint8_t *b, const uint8_t *x) {
 }
 
 // mul_rows computes R rows, ws bytes apart, for one token. Its sums are y, ys bytes apart. It reads R streams at once:
-// one row's chain of additions would be the limit.
-INLINE void mul_rows(int f, int R, const uint8_t *w, int64_t ws, const uint8_t *x, uint8_t *y, int64_t ys, int64_t blocks, const uint8_t *halves) {
+// one row's chain of additions would be the limit. table has the values of all float16, or points.
+INLINE void mul_rows(int f, int R, const uint8_t *w, int64_t ws, const uint8_t *x, uint8_t *y, int64_t ys, int64_t blocks, const uint8_t *table) {
   const int size = size_of_block(f);
   struct total t[4];
   UNROLL for (int r = 0; r < R; r++) t[r].sum = t[r].least = _mm256_setzero_ps();
@@ -81,7 +109,7 @@ INLINE void mul_rows(int f, int R, const uint8_t *w, int64_t ws, const uint8_t *
       UNROLL for (int r = 0; r < R; r++) {
         const uint8_t *b = r == 3 ? w3 : w + r * ws;
         UNROLL for (int i = 0; i < (size + 63) / 64; i++) _mm_prefetch(b + AHEAD + 64 * i, _MM_HINT_T0);
-        add256(f, &t[r], b, x);
+        add256(f, &t[r], b, x, table);
         AFTER(x, t[r].least), AFTER(w, t[r].least), AFTER(w3, t[r].least);
       }
       w += size, w3 += size, x += STEP, blocks--;
@@ -93,7 +121,7 @@ INLINE void mul_rows(int f, int R, const uint8_t *w, int64_t ws, const uint8_t *
       UNROLL for (int r = 0; r < R; r++) {
         const uint8_t *b = r == 3 ? w3 : w + r * ws;
         _mm_prefetch(b + AHEAD, _MM_HINT_T0);
-        add32(f, &t[r], b, x, scale, halves);
+        add32(f, &t[r], b, x, scale, table);
         AFTER(x, t[r].sum), AFTER(w, t[r].sum), AFTER(w3, t[r].sum), AFTER(scale, t[r].sum);
       }
       w += size, w3 += size, x += 32, scale += 4;
@@ -108,10 +136,13 @@ INLINE void mul_rows(int f, int R, const uint8_t *w, int64_t ws, const uint8_t *
   }
 }
 
-#define MUL_ONE(name, f, R)                                                                                                                            \
-  KERNEL PREFIX(name, R)(const uint8_t *w, int64_t ws, const uint8_t *x, uint8_t *y, int64_t ys, int64_t blocks, const uint8_t *halves) { \
-    mul_rows(f, R, w, ws, x, y, ys, blocks, halves);                                                                                                  \
+#define MUL_ONE(name, f, R)                                                                                                                 \
+  KERNEL PREFIX(name, R)(const uint8_t *w, int64_t ws, const uint8_t *x, uint8_t *y, int64_t ys, int64_t blocks, const uint8_t *table) { \
+    mul_rows(f, R, w, ws, x, y, ys, blocks, table);                                                                                       \
   }
 #define ALL_FORMATS                                                                               \
   MUL(Q41, Q4_1) MUL(Q50, Q5_0) MUL(Q51, Q5_1) MUL(IQ4NL, IQ4_NL) MUL(Q4K, Q4_K) MUL(Q5K, Q5_K) \
-  MUL(IQ4XS, IQ4_XS) MUL(Q2K, Q2_K) MUL(Q3K, Q3_K) MUL(Q6K, Q6_K)
+  MUL(IQ4XS, IQ4_XS) MUL(Q2K, Q2_K) MUL(Q3K, Q3_K) MUL(Q6K, Q6_K) MUL(MX4, MX4)                 \
+  POINTS(IQ2XXS, IQ2_XXS) POINTS(IQ2XS, IQ2_XS) POINTS(IQ2S, IQ2_S) POINTS(IQ3XXS, IQ3_XXS) POINTS(IQ3S, IQ3_S)
+// Looking points up is bound by instructions: more streams than two gain nothing.
+#define POINTS(name, f) MUL_ONE(name, f, 2) MUL_ONE(name, f, 1)
