@@ -18,6 +18,9 @@ type ChangingOptions struct {
 	Limit int64
 	// Dir is the folder for the scratch file, which takes up to the size of all segments.
 	Dir string
+	// MaxDisk is the most bytes of the scratch file. A write beyond fails as one to a full disk. 0 means no
+	// limit.
+	MaxDisk int64
 }
 
 // Changing holds segments that may be changed, such as the trained parameters of a model, within a limit of
@@ -52,7 +55,7 @@ type ChangingStats struct {
 // NewChanging returns a Changing without segments. It removes scratch files that killed processes have left
 // in the folder.
 func NewChanging(o ChangingOptions) *Changing {
-	c := &Changing{arena: o.Arena, mover: o.Mover, limit: o.Limit, scratch: newScratch(o.Dir)}
+	c := &Changing{arena: o.Arena, mover: o.Mover, limit: o.Limit, scratch: newScratch(o.Dir, o.MaxDisk)}
 	if c.arena == nil {
 		c.arena = new(hostmem.Arena)
 	}
@@ -76,6 +79,7 @@ type Changed struct {
 	pins    int
 	used    int64 // clock of the last release
 	dirty   bool
+	stays   bool // while it is in memory
 	written bool // the scratch file holds it, else its source
 	off     int64
 	sum     uint32
@@ -90,6 +94,20 @@ func (c *Changing) Add(name string, size int64, fill func(to []byte) error) *Cha
 	c.stats.Size += size
 	c.mu.Unlock()
 	return g
+}
+
+// SetLimit changes the limit of memory. Segments leave when others come.
+func (c *Changing) SetLimit(bytes int64) {
+	c.mu.Lock()
+	c.limit = bytes
+	c.mu.Unlock()
+}
+
+// SetMaxDisk changes the most bytes of the scratch file, for segments that it does not hold yet.
+func (c *Changing) SetMaxDisk(bytes int64) {
+	c.scratch.mu.Lock()
+	c.scratch.most = bytes
+	c.scratch.mu.Unlock()
 }
 
 // Stats returns the counters.
@@ -149,6 +167,31 @@ func (g *Changed) MarkDirty() {
 	g.all.mu.Lock()
 	g.dirty = true
 	g.all.mu.Unlock()
+}
+
+// Stay keeps g in memory once it is there, whatever the limit.
+func (g *Changed) Stay() {
+	g.all.mu.Lock()
+	g.stays = true
+	g.all.mu.Unlock()
+}
+
+// Drop forgets the values of g, which are zeros from then on, and frees its memory. Nothing is written. No
+// one may have acquired g.
+func (g *Changed) Drop() {
+	c := g.all
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for g.place == coming || g.place == leaving {
+		c.moved.Wait()
+	}
+	g.fill, g.dirty, g.written = nil, false, false
+	if g.block == nil {
+		return
+	}
+	c.hold(-int64(len(g.block.Bytes())))
+	_ = g.block.Release() // released nowhere else
+	g.block, g.place = nil, inFile
 }
 
 // Release ends one Acquire.
@@ -238,7 +281,7 @@ func (c *Changing) makeRoom(n int64) error {
 		leaves := false
 		for _, g := range c.list {
 			leaves = leaves || g.place == leaving
-			if g.place == inMemory && g.pins == 0 && (victim == nil || g.used < victim.used) {
+			if g.place == inMemory && g.pins == 0 && !g.stays && (victim == nil || g.used < victim.used) {
 				victim = g
 			}
 		}
@@ -287,7 +330,11 @@ func (c *Changing) write(g *Changed) error {
 	}
 	data := g.block.Bytes()
 	if g.off < 0 {
-		g.off = c.scratch.place(int64(len(data)))
+		off, err := c.scratch.place(int64(len(data)))
+		if err != nil {
+			return err
+		}
+		g.off = off
 	}
 	g.sum = checksum(data[:g.size])
 	return c.scratch.run(c.mover, data, g.off, true)

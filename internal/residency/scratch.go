@@ -21,6 +21,7 @@ type scratch struct {
 	temp *atomicfile.File
 	file *hostmem.DirectFile
 	end  int64 // bytes that segments have
+	most int64 // of end; 0 for no limit
 
 	// write is that of file, or a test's.
 	write func(buf []byte, off int64) error
@@ -30,9 +31,9 @@ type scratch struct {
 const scratchName = "residency.scratch"
 
 // newScratch removes the scratch files of killed processes from dir.
-func newScratch(dir string) *scratch {
+func newScratch(dir string, most int64) *scratch {
 	atomicfile.RemoveStale(dir)
-	return &scratch{dir: dir}
+	return &scratch{dir: dir, most: most}
 }
 
 // open creates the file.
@@ -62,12 +63,15 @@ func (s *scratch) open() error {
 }
 
 // place returns room for n bytes.
-func (s *scratch) place(n int64) (off int64) {
+func (s *scratch) place(n int64) (off int64, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	off = s.end
+	if s.most > 0 && off+n > s.most {
+		return 0, fmt.Errorf("scratch file %s: got %d bytes, want at most %d", s.file.Path(), off+n, s.most)
+	}
 	s.end += n
-	return off
+	return off, nil
 }
 
 // close removes the file. No read or write may be under way.
