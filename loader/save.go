@@ -25,6 +25,9 @@ type NamedTensor struct {
 	// Bytes returns the elements, little-endian and dense. It is called once, when the tensor is
 	// written. The result is not used after the next tensor's call.
 	Bytes func() ([]byte, error)
+	// Write, if not nil, writes the elements in place of Bytes, so that they need not be in memory at once.
+	// Functions that need them in memory call Bytes.
+	Write func(w io.Writer) error
 	// Exact forbids rounding the elements to another dtype. It is set for buffers whose values must
 	// not change.
 	Exact bool
@@ -260,15 +263,42 @@ func writeTensors(w io.Writer, tensors []NamedTensor, metadata map[string]string
 		return err
 	}
 	for _, t := range tensors {
-		b, err := t.elements()
-		if err != nil {
-			return err
-		}
-		if _, err := w.Write(b); err != nil {
+		if err := t.writeTo(w); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// writeTo writes the elements of t.
+func (t NamedTensor) writeTo(w io.Writer) error {
+	if t.Write == nil {
+		b, err := t.elements()
+		if err == nil {
+			_, err = w.Write(b)
+		}
+		return err
+	}
+	c := counting{w: w}
+	if err := t.Write(&c); err != nil {
+		return err
+	}
+	if c.n != t.Size() {
+		return failf("", t.Name, "%d bytes were written for %v of shape %v, which take %d", c.n, t.DType, t.Shape, t.Size())
+	}
+	return nil
+}
+
+// counting counts what is written.
+type counting struct {
+	w io.Writer
+	n int64
+}
+
+func (c *counting) Write(b []byte) (int, error) {
+	n, err := c.w.Write(b)
+	c.n += int64(n)
+	return n, err
 }
 
 type headerEntry struct {

@@ -20,7 +20,10 @@ func Params(modules ...Module) []optim.Param {
 	return all
 }
 
-var _ optim.Stored = (*tensor.Parameter)(nil)
+var (
+	_ optim.Stored     = (*tensor.Parameter)(nil)
+	_ optim.StoredGrad = (*tensor.Parameter)(nil)
+)
 
 // ClipGradNorm scales the gradients of params together so that their p-norm is at most limit, and
 // returns the norm before scaling. It first unscales gradients that a Scaler scaled. Call it only
@@ -37,8 +40,7 @@ func (a *Accelerator) ClipGradValue(params []optim.Param, limit float64) error {
 	if err := a.UnscaleGradients(); err != nil {
 		return err
 	}
-	optim.ClipValue(params, limit)
-	return nil
+	return optim.ClipValue(params, limit)
 }
 
 // UnscaleGradients divides the gradients of all prepared optimizers by Config.Scaler's scale.

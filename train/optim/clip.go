@@ -2,6 +2,7 @@ package optim
 
 import (
 	"errors"
+	"fmt"
 	"math"
 
 	"github.com/heftai/heft/internal/kernels"
@@ -11,15 +12,28 @@ import (
 var ErrNotFinite = errors.New("optim: the norm of the gradients is not finite")
 
 // Norm returns the p-norm of all gradients together. p may be infinite. It skips parameters without
-// a gradient.
+// a gradient. It is NaN if a gradient outside memory cannot be read; see [GradNorm].
 func Norm(params []Param, p float64) float64 {
+	n, err := GradNorm(params, p)
+	if err != nil {
+		return math.NaN()
+	}
+	return n
+}
+
+// GradNorm is [Norm] that fails if a gradient outside memory cannot be read.
+func GradNorm(params []Param, p float64) (float64, error) {
 	var norms []float64
-	for _, x := range params {
-		if g := x.Grad(); g != nil {
+	for i, x := range params {
+		err := withGrad(x, false, func(g []float32) error {
 			norms = append(norms, arrayNorm(g, p))
+			return nil
+		})
+		if err != nil {
+			return 0, fmt.Errorf("optim: norm: parameter %d: %w", i, err)
 		}
 	}
-	return float64(float32(norm(norms, p)))
+	return float64(float32(norm(norms, p))), nil
 }
 
 // WeightNorm returns the p-norm of the values of all parameters together. It is NaN if the values
@@ -111,36 +125,66 @@ func norm[F float32 | float64](x []F, p float64) float64 {
 }
 
 // ClipNorm scales all gradients by min(1, limit/(norm+1e-6)) and returns their p-norm before
-// scaling. It applies an infinite or NaN norm like any other, as torch does.
+// scaling. It applies an infinite or NaN norm like any other, as torch does. If a gradient outside
+// memory cannot be read, it changes nothing and returns NaN; see [ClipGradNorm].
 func ClipNorm(params []Param, limit, p float64) float64 {
-	n := Norm(params, p)
-	// Compute in float32: there an infinite norm gives 0 and NaN stays NaN.
-	scale := min(float32(1), float32(limit)/(float32(n)+1e-6))
-	set, _ := kernels.Select("")
-	for _, x := range params {
-		if g := x.Grad(); scale != 1 {
-			inParts(len(g), func(lo, hi int) { set.Vector.ScaleShift(g[lo:hi], scale, 0) })
-		}
+	n, err := ClipGradNorm(params, limit, p)
+	if err != nil {
+		return math.NaN()
 	}
 	return n
 }
 
-// ClipNormFinite is [ClipNorm], but if the norm is infinite or NaN it changes nothing and returns
-// [ErrNotFinite].
-func ClipNormFinite(params []Param, limit, p float64) (float64, error) {
-	if n := Norm(params, p); math.IsInf(n, 0) || math.IsNaN(n) {
-		return n, ErrNotFinite
+// ClipGradNorm is [ClipNorm] that fails if a gradient outside memory cannot be read.
+func ClipGradNorm(params []Param, limit, p float64) (float64, error) {
+	n, err := GradNorm(params, p)
+	if err != nil {
+		return 0, err
 	}
-	return ClipNorm(params, limit, p), nil
+	// Compute in float32: there an infinite norm gives 0 and NaN stays NaN.
+	scale := min(float32(1), float32(limit)/(float32(n)+1e-6))
+	set, _ := kernels.Select("")
+	for _, x := range params {
+		if scale == 1 {
+			break
+		}
+		if s, ok := x.(StoredGrad); ok && x.Grad() == nil {
+			s.ScaleGrad(scale) // as it is acquired by the step
+			continue
+		}
+		g := x.Grad()
+		inParts(len(g), func(lo, hi int) { set.Vector.ScaleShift(g[lo:hi], scale, 0) })
+	}
+	return n, nil
 }
 
-// ClipValue limits every gradient to ±limit. NaN stays NaN.
-func ClipValue(params []Param, limit float64) {
+// ClipNormFinite is [ClipNorm], but if the norm is infinite or NaN it changes nothing and returns
+// [ErrNotFinite]. It fails if a gradient outside memory cannot be read.
+func ClipNormFinite(params []Param, limit, p float64) (float64, error) {
+	n, err := GradNorm(params, p)
+	if err != nil {
+		return 0, err
+	}
+	if math.IsInf(n, 0) || math.IsNaN(n) {
+		return n, ErrNotFinite
+	}
+	return ClipGradNorm(params, limit, p)
+}
+
+// ClipValue limits every gradient to ±limit. NaN stays NaN. It fails if a gradient outside memory
+// cannot be read or written.
+func ClipValue(params []Param, limit float64) error {
 	bound := float32(limit)
-	for _, x := range params {
-		g := x.Grad()
-		for i, v := range g {
-			g[i] = max(-bound, min(bound, v))
+	for i, x := range params {
+		err := withGrad(x, true, func(g []float32) error {
+			for i, v := range g {
+				g[i] = max(-bound, min(bound, v))
+			}
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("optim: clip: parameter %d: %w", i, err)
 		}
 	}
+	return nil
 }

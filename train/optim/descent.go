@@ -3,65 +3,11 @@ package optim
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"runtime"
 	"slices"
 	"sync"
 )
-
-// Param is an array that an optimizer steps, such as a *tensor.Parameter. It owns both slices.
-// Optimizers skip a parameter whose Grad is nil.
-type Param interface {
-	Data() []float32
-	Grad() []float32
-	// ZeroGrad drops the gradient: Grad is nil afterwards.
-	ZeroGrad()
-}
-
-// Stored is a Param whose values may be outside memory, as those of a *tensor.Parameter may be.
-// Optimizers acquire one parameter at a time.
-type Stored interface {
-	Param
-	// Len returns the number of elements.
-	Len() int
-	// Acquire brings the values into memory until the matching Release. write says that the caller
-	// changes them.
-	Acquire(write bool) ([]float32, error)
-	// Release ends an Acquire. After a write it stores the values.
-	Release(write bool) error
-}
-
-// size returns the number of elements of p.
-func size(p Param) int {
-	if s, ok := p.(Stored); ok {
-		return s.Len()
-	}
-	return len(p.Data())
-}
-
-// change calls f with the values of p, which f may change.
-func change(p Param, f func(values []float32)) error {
-	s, ok := p.(Stored)
-	if !ok {
-		f(p.Data())
-		return nil
-	}
-	values, err := s.Acquire(true)
-	if err != nil {
-		return err
-	}
-	f(values)
-	return s.Release(true)
-}
-
-// VectorParam is a Param in memory.
-type VectorParam struct {
-	Value    []float32
-	Gradient []float32
-}
-
-func (v *VectorParam) Data() []float32 { return v.Value }
-func (v *VectorParam) Grad() []float32 { return v.Gradient }
-func (v *VectorParam) ZeroGrad()       { v.Gradient = nil }
 
 // Group holds parameters that share hyperparameters. These may be changed between steps; schedulers
 // change LR.
@@ -114,6 +60,8 @@ type GroupState struct {
 type ParamState struct {
 	Step  int64
 	Slots map[string][]float32
+	// Kept are the slots that are outside memory, in place of Slots; see [Descent.KeepState].
+	Kept map[string]Pieces
 }
 
 // rule is the arithmetic of one optimizer.
@@ -132,7 +80,11 @@ type starter interface{ start() float32 }
 type memory struct {
 	step  int64
 	slots map[string][]float32
+	kept  map[string]Pieces // in place of slots
+	done  int               // elements that an unfinished step has stepped
 }
+
+func newMemory() *memory { return &memory{slots: map[string][]float32{}} }
 
 // Descent is an optimizer that steps each parameter in a single pass.
 type Descent struct {
@@ -140,6 +92,7 @@ type Descent struct {
 	def    Group
 	groups []*Group
 	memory map[Param]*memory
+	keeper *Keeper // nil: state is in memory
 }
 
 var (
@@ -175,7 +128,7 @@ func (d *Descent) AddGroup(params []Param, change ...func(*Group)) error {
 		if d.memory[p] != nil {
 			return fmt.Errorf("optim: parameter %d of the group is already in the optimizer", i)
 		}
-		d.memory[p] = &memory{slots: map[string][]float32{}}
+		d.memory[p] = newMemory()
 	}
 	g := d.def
 	g.Params = slices.Clone(params)
@@ -211,7 +164,7 @@ func (d *Descent) Replace(f func(Param) (Param, error)) error {
 	for i, g := range d.groups {
 		g.Params = all[i]
 		for _, p := range g.Params {
-			d.memory[p] = &memory{slots: map[string][]float32{}}
+			d.memory[p] = newMemory()
 		}
 	}
 	return nil
@@ -231,7 +184,7 @@ func (d *Descent) ZeroGrad() {
 
 // Step steps every parameter that has a gradient. If a gradient has the wrong length, Step fails
 // and steps nothing. If the values of a [Stored] parameter cannot be read or written, it fails
-// after it stepped those before.
+// after it stepped those before; after [Descent.KeepState] the next Step then goes on.
 func (d *Descent) Step() error {
 	for i, g := range d.groups {
 		for j, p := range g.Params {
@@ -242,10 +195,14 @@ func (d *Descent) Step() error {
 	}
 	for i, g := range d.groups {
 		for j, p := range g.Params {
-			if p.Grad() == nil {
+			if !hasGrad(p) {
 				continue
 			}
-			if err := d.stepParam(g, p); err != nil {
+			step := d.stepParam
+			if d.keeper != nil {
+				step = d.stepKept
+			}
+			if err := step(g, p); err != nil {
 				return fmt.Errorf("optim: group %d, parameter %d: %w", i, j, err)
 			}
 		}
@@ -257,21 +214,23 @@ func (d *Descent) Step() error {
 func (d *Descent) stepParam(g *Group, p Param) error {
 	m := d.memory[p]
 	m.step++
-	if r, ok := d.rule.(shaped); ok {
-		shape := shapeOf(p)
-		names, lengths := r.arrays(g, shape)
+	return withGrad(p, false, func(grad []float32) error {
+		if r, ok := d.rule.(shaped); ok {
+			shape := shapeOf(p)
+			names, lengths := r.arrays(g, shape)
+			slots := make([][]float32, len(names))
+			for i, name := range names {
+				slots[i] = d.slot(m, name, lengths[i])
+			}
+			return change(p, func(values []float32) error { r.stepWhole(g, m.step, shape, values, grad, slots); return nil })
+		}
+		names := d.rule.slots(g)
 		slots := make([][]float32, len(names))
 		for i, name := range names {
-			slots[i] = d.slot(m, name, lengths[i])
+			slots[i] = d.slot(m, name, size(p))
 		}
-		return change(p, func(values []float32) { r.stepWhole(g, m.step, shape, values, p.Grad(), slots) })
-	}
-	names := d.rule.slots(g)
-	slots := make([][]float32, len(names))
-	for i, name := range names {
-		slots[i] = d.slot(m, name, size(p))
-	}
-	return change(p, func(values []float32) { stepAll(d.rule.update(g, m.step), values, p.Grad(), slots) })
+		return change(p, func(values []float32) error { stepAll(d.rule.update(g, m.step), values, grad, slots); return nil })
+	})
 }
 
 func (d *Descent) slot(m *memory, name string, n int) []float32 {
@@ -336,14 +295,15 @@ func (d *Descent) State() OptimizerState {
 			for name, x := range m.slots {
 				slots[name] = x
 			}
-			s.Params = append(s.Params, ParamState{m.step, slots})
+			s.Params = append(s.Params, ParamState{m.step, slots, maps.Clone(m.kept)})
 		}
 	}
 	return s
 }
 
 // LoadState restores a copy of s. s must come from an optimizer of the same kind over parameters of
-// the same sizes; otherwise it fails and d is unchanged.
+// the same sizes; otherwise it fails and d is unchanged. If state that is kept outside memory cannot
+// be read or written, it fails too, and d then has a part of s.
 func (d *Descent) LoadState(s OptimizerState) error {
 	if s.Rule != d.rule.name() {
 		return fmt.Errorf("optim: load state: got a state of %s, want %s", s.Rule, d.rule.name())
@@ -361,13 +321,13 @@ func (d *Descent) LoadState(s OptimizerState) error {
 				return errors.New("optim: load state: got fewer parameters than its groups have")
 			}
 			lengths := slotLengths(d.rule, g, p)
-			for name, x := range s.Params[n-1].Slots {
+			for _, name := range s.Params[n-1].Names() {
 				want := size(p)
 				if lengths != nil {
 					want = lengths[name]
 				}
-				if len(x) != want {
-					return fmt.Errorf("optim: load state: group %d, parameter %d: %s has %d elements, want %d", i, j, name, len(x), want)
+				if got := s.Params[n-1].Len(name); got != want {
+					return fmt.Errorf("optim: load state: group %d, parameter %d: %s has %d elements, want %d", i, j, name, got, want)
 				}
 			}
 		}
@@ -377,9 +337,9 @@ func (d *Descent) LoadState(s OptimizerState) error {
 		from := s.Groups[i]
 		g.LR, g.InitialLR, g.WeightDecay, g.Momentum = from.LR, from.InitialLR, from.WeightDecay, from.Momentum
 		for _, p := range g.Params {
-			m := &memory{step: s.Params[n].Step, slots: map[string][]float32{}}
-			for name, x := range s.Params[n].Slots {
-				m.slots[name] = slices.Clone(x)
+			m, err := d.restored(s.Params[n], size(p))
+			if err != nil {
+				return fmt.Errorf("optim: load state: parameter %d: %w", n, err)
 			}
 			d.memory[p] = m
 			n++

@@ -85,12 +85,17 @@ func (s *Scaler) Unscale(o Optimizer) error {
 	inverse := float32(1 / float64(s.scale))
 	for _, g := range o.Groups() {
 		for _, p := range g.Params {
-			grad := p.Grad()
-			for i, v := range grad {
-				if v-v != 0 { // infinite or NaN
-					c.overflow = true
+			err := withGrad(p, true, func(grad []float32) error {
+				for i, v := range grad {
+					if v-v != 0 { // infinite or NaN
+						c.overflow = true
+					}
+					grad[i] = v * inverse
 				}
-				grad[i] = v * inverse
+				return nil
+			})
+			if err != nil {
+				return fmt.Errorf("optim: unscale: %w", err)
 			}
 		}
 	}

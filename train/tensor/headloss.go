@@ -151,7 +151,7 @@ func (tp *Tape) adopt(t *Tensor, src []float32, by float32) {
 	switch {
 	case !t.needs:
 		return
-	case t.param != nil && t.param.grad == nil:
+	case t.param != nil && t.param.kept == nil && t.param.grad == nil:
 		t.param.grad = src
 	case t.param == nil && t.base == nil && t.grad == nil:
 		t.grad = src

@@ -127,7 +127,7 @@ func (tp *Tape) into(t *Tensor) (g []float32, add bool) {
 	case t.base != nil:
 		return tp.gradient(t.base)[t.at : t.at+len(t.data)], true
 	case t.param != nil:
-		return t.param.gradient()
+		return tp.gradientOf(t.param)
 	case t.grad == nil:
 		t.grad = tp.borrow(len(t.data))
 		return t.grad, false

@@ -21,8 +21,7 @@ type Parameter struct {
 	shape   []int
 	storage Storage
 	memory  []float32 // of a Memory storage, so that Data costs nothing
-	grad    []float32
-	spare   []float32 // the gradient that was dropped, to use again
+	gradient
 }
 
 // NewParameter makes a trainable parameter with the values data in row-major order. It keeps the
@@ -119,61 +118,6 @@ func (p *Parameter) Access(write bool, f func(values []float32) error) error {
 		err = e
 	}
 	return err
-}
-
-// Grad returns the accumulated gradient, one float32 per element. It is nil until a Backward
-// reaches the parameter. The parameter owns the slice until ZeroGrad, TakeGrad or SetGrad.
-// Optimizers and averaging may change its elements.
-func (p *Parameter) Grad() []float32 { return p.grad }
-
-// SetGrad sets the gradient to g, which p keeps. nil means no gradient. Tapes report a gradient of
-// the wrong length.
-func (p *Parameter) SetGrad(g []float32) { p.grad = g }
-
-// TakeGrad returns the gradient and removes it from p. The caller owns the slice.
-func (p *Parameter) TakeGrad() []float32 {
-	g := p.grad
-	p.grad = nil
-	return g
-}
-
-// ZeroGrad drops the gradient. The next Backward reuses its memory.
-func (p *Parameter) ZeroGrad() {
-	if p.grad != nil {
-		p.grad, p.spare = nil, p.grad
-	}
-}
-
-// NewGrad returns a zeroed gradient that is not yet set on p. It reuses the memory of a dropped
-// one.
-func (p *Parameter) NewGrad() []float32 {
-	g := p.takeSpare(p.Len())
-	if g == nil {
-		return make([]float32, p.Len())
-	}
-	clear(g)
-	return g
-}
-
-// takeSpare returns the memory of a dropped gradient of n elements, or nil.
-func (p *Parameter) takeSpare(n int) []float32 {
-	g := p.spare
-	p.spare = nil
-	if len(g) != n {
-		return nil
-	}
-	return g
-}
-
-// gradient returns the gradient that a pass adds to, or, with add false, new memory that it sets.
-func (p *Parameter) gradient() (g []float32, add bool) {
-	if p.grad != nil {
-		return p.grad, true
-	}
-	if p.grad = p.takeSpare(p.Len()); p.grad == nil {
-		p.grad = make([]float32, p.Len())
-	}
-	return p.grad, false
 }
 
 // Parameters yields p itself under an empty name, so that a bare parameter is a [Module].

@@ -97,3 +97,69 @@ func TestStorageErrorsAreReported(t *testing.T) {
 		t.Errorf("after Reset: %v, in use %v", err, store.InUse())
 	}
 }
+
+// elsewhere is a storage of a gradient.
+type elsewhere struct {
+	*tensortest.Elsewhere
+	drops int
+}
+
+func (s *elsewhere) Drop() {
+	s.drops++
+	values, _ := s.Acquire(true)
+	clear(values)
+	_ = s.Release(true)
+}
+
+// Gradients that are not in memory between passes and steps accumulate and step to the same bits.
+func TestGradientsElsewhereTrainTheSame(t *testing.T) {
+	w, b := []float32{0.5, -0.25, 1, 0.125, 2, -1}, []float32{0.1, -0.2}
+	in := []*tensor.Parameter{tensor.NewParameter(slices.Clone(w), 2, 3), tensor.NewParameter(slices.Clone(b))}
+	out := []*tensor.Parameter{tensor.NewParameter(slices.Clone(w), 2, 3), tensor.NewParameter(slices.Clone(b))}
+	stores := []*elsewhere{{Elsewhere: tensortest.NewElsewhere(make([]float32, 6))}, {Elsewhere: tensortest.NewElsewhere(make([]float32, 2))}}
+	for i, p := range out {
+		p.KeepGrad(stores[i])
+	}
+	pass := func(p []*tensor.Parameter) {
+		t.Helper()
+		tp := tensor.NewTape(tensor.Options{})
+		y := tp.Linear(tp.Input([]float32{1, 2, 3, 4, 5, 6}, 2, 3), tp.Use(p[0]), tp.Use(p[1]))
+		if err := tp.Backward(tp.Mean(tp.Mul(y, y)), 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 {
+		pass(in)
+		pass(out)
+	}
+	for i, p := range out {
+		if stores[i].InUse() || p.Grad() != nil || !p.HasGrad() {
+			t.Errorf("parameter %d: its gradient is in use, or lost", i)
+		}
+		p.ScaleGrad(0.3)
+		in[i].ScaleGrad(0.3)
+		err := p.AccessGrad(false, func(g []float32) error {
+			if !slices.Equal(g, in[i].Grad()) || !slices.Equal(p.Grad(), g) {
+				t.Errorf("the gradient of parameter %d is %v, want %v", i, g, in[i].Grad())
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+		p.ZeroGrad()
+		in[i].ZeroGrad()
+		if p.HasGrad() || stores[i].drops != 1 {
+			t.Errorf("parameter %d: a gradient after ZeroGrad, or %d drops", i, stores[i].drops)
+		}
+	}
+	if want, got := regress(t, in[0], in[1]), regress(t, out[0], out[1]); got != want {
+		t.Errorf("the loss is %v, want %v", got, want)
+	}
+	broken := errors.New("the disk is gone")
+	stores[0].Fails = broken
+	tp := tensor.NewTape(tensor.Options{})
+	if err := tp.Backward(tp.Sum(tp.Use(out[0])), 1); !errors.Is(err, broken) {
+		t.Errorf("got %v", err)
+	}
+}

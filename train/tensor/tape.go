@@ -40,6 +40,7 @@ type Tape struct {
 	opaque   bool       // an operation adds to parameters that the tape does not know
 	uses     map[used]*Tensor
 	acquired []*Tensor              // of uses, whose numbers are not always in memory
+	grads    []*Parameter           // whose gradients are acquired
 	spare    map[int]*shelf         // memory to use again, by length
 	scope    int                    // depth of Within
 	lent     []weak.Pointer[Tensor] // memory that comes back at the end of the pass
@@ -73,6 +74,7 @@ func (tp *Tape) Reset() error {
 
 // end ends a pass. Memory that is lent comes back, unless operations remain that may read it.
 func (tp *Tape) end() error {
+	tp.releaseGradients(nil)
 	err := tp.err
 	tp.err = nil
 	clear(tp.uses)
@@ -247,10 +249,13 @@ type firstUse struct {
 	at int
 }
 
-// report calls complete for the parameters that no operation before number i uses.
+// report releases the gradients of the parameters, and calls complete for them, that no operation before number i uses.
 func (tp *Tape) report(i int) {
-	for n := len(tp.firsts) - 1; n >= 0 && tp.firsts[n].at >= i && tp.complete != nil && !tp.opaque && tp.err == nil; n-- {
-		tp.complete(tp.firsts[n].p)
+	for n := len(tp.firsts) - 1; n >= 0 && tp.firsts[n].at >= i && !tp.opaque && tp.err == nil; n-- {
+		tp.releaseGradients(tp.firsts[n].p)
+		if tp.complete != nil {
+			tp.complete(tp.firsts[n].p)
+		}
 		tp.firsts = tp.firsts[:n]
 	}
 }

@@ -3,8 +3,6 @@ package checkpoint
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
-	"slices"
 	"unsafe"
 
 	"github.com/heftai/heft/loader"
@@ -39,11 +37,13 @@ func (f *Folder) WriteOptimizer(name string, o optim.Optimizer) error {
 	var arrays []Array
 	for i, p := range state.Params {
 		head.Steps = append(head.Steps, p.Step)
-		for _, slot := range slices.Sorted(maps.Keys(p.Slots)) {
-			x := Array{Name: fmt.Sprintf("%d.%s", i, slot), Shape: []int{len(p.Slots[slot])}, Data: p.Slots[slot]}
+		for _, slot := range p.Names() {
+			x := Array{Name: fmt.Sprintf("%d.%s", i, slot), Shape: []int{p.Len(slot)}, Each: func(f func([]float32) error) error {
+				return p.Each(slot, func(_ int, values []float32) error { return f(values) })
+			}}
 			if i < len(params) {
-				if p, ok := params[i].(*tensor.Parameter); ok && p.Len() == len(x.Data) {
-					x.Shape = p.Shape()
+				if t, ok := params[i].(*tensor.Parameter); ok && t.Len() == p.Len(slot) {
+					x.Shape = t.Shape()
 				}
 			}
 			arrays = append(arrays, x)

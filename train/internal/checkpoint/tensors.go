@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"encoding/binary"
 	"fmt"
+	"io"
 	"iter"
 	"math"
 	"path/filepath"
@@ -19,10 +20,15 @@ type Array struct {
 	Shape []int
 	Data  []float32         // nil for the numbers of Param
 	Param *tensor.Parameter // nil for arrays that are not of a parameter
+	// Each, if not nil, calls f with the numbers in place of Data and Param, some at a time.
+	Each func(f func([]float32) error) error
 }
 
-// read calls f with the numbers.
+// read calls f with the numbers, all at once without Each.
 func (x *Array) read(f func([]float32) error) error {
+	if x.Each != nil {
+		return x.Each(f)
+	}
 	if x.Data == nil && x.Param != nil {
 		return x.Param.Access(false, f)
 	}
@@ -77,6 +83,9 @@ func Arrays(m tensor.Module, trainableOnly bool) []Array {
 	return all
 }
 
+// pieceElements is how many numbers are converted at a time.
+const pieceElements = 1 << 18
+
 // Tensors returns the arrays as the loader saves them. They share one buffer: use the bytes of one
 // before asking for those of the next.
 func Tensors(arrays []Array) []loader.NamedTensor {
@@ -84,17 +93,32 @@ func Tensors(arrays []Array) []loader.NamedTensor {
 	all := make([]loader.NamedTensor, len(arrays))
 	for i, x := range arrays {
 		all[i] = loader.NamedTensor{Name: x.Name, DType: meta.Float32, Shape: x.Shape, Bytes: func() ([]byte, error) {
+			buf = buf[:0]
 			err := x.read(func(values []float32) error {
-				buf = slices.Grow(buf[:0], 4*len(values))
-				for _, v := range values {
-					buf = binary.LittleEndian.AppendUint32(buf, math.Float32bits(v))
-				}
+				buf = appendFloats(slices.Grow(buf, 4*len(values)), values)
 				return nil
 			})
 			return buf, err
+		}, Write: func(w io.Writer) error {
+			return x.read(func(values []float32) error {
+				for part := range slices.Chunk(values, pieceElements) {
+					buf = appendFloats(buf[:0], part)
+					if _, err := w.Write(buf); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
 		}}
 	}
 	return all
+}
+
+func appendFloats(buf []byte, values []float32) []byte {
+	for _, v := range values {
+		buf = binary.LittleEndian.AppendUint32(buf, math.Float32bits(v))
+	}
+	return buf
 }
 
 // ReadTensors checks that a file has exactly the arrays given, in float32 and of their shapes, and

@@ -24,7 +24,7 @@ func (r *Rank) ClipNorm(params []optim.Param, limit, p float64) (float64, error)
 		return 0, err
 	}
 	if own == nil {
-		return optim.ClipNorm(params, limit, p), nil
+		return optim.ClipGradNorm(params, limit, p)
 	}
 	n, err := sharded.Norm(r.Context, r.Comm, own, p)
 	if err == nil {
@@ -41,7 +41,7 @@ func (r *Rank) Norm(params []optim.Param, p float64) (float64, error) {
 		return 0, err
 	}
 	if own == nil {
-		return optim.Norm(params, p), nil
+		return optim.GradNorm(params, p)
 	}
 	return sharded.Norm(r.Context, r.Comm, own, p)
 }

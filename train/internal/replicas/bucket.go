@@ -148,7 +148,7 @@ func (g *Group) Average(ctx context.Context, reached []bool) error {
 func (g *Group) reduce(ctx context.Context, b *Bucket, active, shadow bool) error {
 	has := make([]float32, len(b.Params))
 	for i, p := range b.Params {
-		if active && p.Grad() != nil {
+		if active && p.HasGrad() {
 			has[i] = 1
 		}
 	}

@@ -119,7 +119,7 @@ func (g *Group) PutBack(before [][][]float32) []bool {
 	for i, p := range g.Modules {
 		for j, param := range p.Params {
 			was, is := before[i][j], param.Grad()
-			if is != nil {
+			if param.HasGrad() {
 				reached[i] = true
 			}
 			if was != nil {

@@ -46,7 +46,11 @@ func (Replicated) Reduce(ctx context.Context, g *Group, b *Bucket, some []int, s
 	flat := g.buffer(n)
 	n = 0
 	for _, i := range some {
-		n += fill(flat[n:], b.Params[i], shadow)
+		filled, err := fill(flat[n:], b.Params[i], shadow)
+		if err != nil {
+			return err
+		}
+		n += filled
 	}
 	if err := collective.AllReduce(ctx, g.Comm, collective.Mean, flat); err != nil || shadow {
 		return err
@@ -59,12 +63,12 @@ func (Replicated) Reduce(ctx context.Context, g *Group, b *Bucket, some []int, s
 }
 
 // fill copies p's gradient, or zeros, and returns its length.
-func fill(flat []float32, p *tensor.Parameter, zeros bool) int {
-	if g := p.Grad(); g != nil && !zeros {
-		return copy(flat, g)
+func fill(flat []float32, p *tensor.Parameter, zeros bool) (int, error) {
+	if p.HasGrad() && !zeros {
+		return p.Len(), p.AccessGrad(false, func(g []float32) error { copy(flat, g); return nil })
 	}
 	clear(flat[:p.Len()])
-	return p.Len()
+	return p.Len(), nil
 }
 
 func gradient(p *tensor.Parameter) []float32 {
@@ -96,7 +100,7 @@ func (s *Sharded) Prepare(g *Group, m *Module) error {
 		for i, p := range b.Params {
 			if p.Trainable {
 				first, last := b.Bounds(i, lo, hi)
-				s.shards[p] = &Shard{Param: p, Lo: first, Hi: last}
+				s.shards[p] = newShard(p, first, last)
 			}
 		}
 	}
@@ -111,7 +115,9 @@ func (s *Sharded) Reduce(ctx context.Context, g *Group, b *Bucket, some []int, s
 		if s.shards[b.Params[i]] == nil {
 			return fmt.Errorf("a parameter of shape %v was frozen when it was prepared, and now trains: prepare it again", b.Params[i].Shape())
 		}
-		fill(flat[b.At[i]:], b.Params[i], shadow)
+		if _, err := fill(flat[b.At[i]:], b.Params[i], shadow); err != nil {
+			return err
+		}
 	}
 	if _, err := collective.ReduceScatter(ctx, g.Comm, collective.Mean, flat); err != nil || shadow {
 		return err
@@ -119,12 +125,13 @@ func (s *Sharded) Reduce(ctx context.Context, g *Group, b *Bucket, some []int, s
 	for _, i := range some {
 		p := b.Params[i]
 		x := s.shards[p]
-		x.add(flat[b.At[i]+x.Lo : b.At[i]+x.Hi])
+		if err := x.add(flat[b.At[i]+x.Lo : b.At[i]+x.Hi]); err != nil {
+			return err
+		}
 		if s.Free {
 			p.TakeGrad()
-		} else {
-			p.ZeroGrad()
 		}
+		p.ZeroGrad()
 	}
 	return nil
 }
@@ -193,64 +200,3 @@ func (s *Sharded) NoSync() error {
 
 // ErrNoSync says that a strategy cannot keep the gradients of a pass on their rank.
 var ErrNoSync = fmt.Errorf("train: this plugin averages the gradients of each backward pass, so NoSync is not supported: use TorchDDPPlugin or LowLevelZeroPlugin with Stage 1, or accumulate averaged gradients")
-
-// Shard is a rank's part of a parameter, for an optimizer to step.
-type Shard struct {
-	Param  *tensor.Parameter
-	Lo, Hi int
-
-	grad, spare []float32
-}
-
-// add adds a mean to the gradient.
-func (s *Shard) add(mean []float32) {
-	if s.grad != nil {
-		for i, v := range mean {
-			s.grad[i] += v
-		}
-		return
-	}
-	if s.grad, s.spare = s.spare, nil; s.grad == nil {
-		s.grad = make([]float32, len(mean))
-	}
-	copy(s.grad, mean)
-}
-
-// Len returns the number of elements of the part.
-func (s *Shard) Len() int { return s.Hi - s.Lo }
-
-// Data returns the part's values, if the parameter is in memory.
-func (s *Shard) Data() []float32 {
-	if x := s.Param.Data(); x != nil {
-		return x[s.Lo:s.Hi]
-	}
-	return nil
-}
-
-// Grad returns the averaged gradient, or that of this rank's passes if none was averaged.
-func (s *Shard) Grad() []float32 {
-	if g := s.Param.Grad(); s.grad == nil && g != nil {
-		return g[s.Lo:s.Hi]
-	}
-	return s.grad
-}
-
-// ZeroGrad drops the gradients of the part and of the whole parameter.
-func (s *Shard) ZeroGrad() {
-	if s.grad != nil {
-		s.grad, s.spare = nil, s.grad
-	}
-	s.Param.ZeroGrad()
-}
-
-// Acquire brings the part's values into memory.
-func (s *Shard) Acquire(write bool) ([]float32, error) {
-	values, err := s.Param.Acquire(write)
-	if err != nil {
-		return nil, err
-	}
-	return values[s.Lo:s.Hi], nil
-}
-
-// Release ends an Acquire.
-func (s *Shard) Release(write bool) error { return s.Param.Release(write) }

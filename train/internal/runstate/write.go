@@ -145,8 +145,8 @@ func (s *Store) writeGradients(f *checkpoint.Folder) error {
 	}
 	var arrays []checkpoint.Array
 	for _, g := range s.gradients() {
-		if g.Param.Grad() != nil {
-			g.Data = g.Param.Grad()
+		if g.Param.HasGrad() {
+			g.Each = func(f func([]float32) error) error { return g.Param.AccessGrad(false, f) }
 			arrays = append(arrays, g)
 		}
 	}

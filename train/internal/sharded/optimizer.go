@@ -34,7 +34,9 @@ type Optimizer struct {
 	shards   []*replicas.Shard
 	gathered *optim.OptimizerState
 	skipped  bool
+	clipped  bool // for a step that failed since
 	norm     float64
+	whole    []map[string]optim.Pieces // of the last Gather of state outside memory
 }
 
 // replaceable is an optimizer whose parameters can be replaced by their shards.
@@ -68,14 +70,18 @@ func New(ctx context.Context, g *replicas.Group, o optim.Optimizer, options Opti
 }
 
 // Step clips the gradients, steps this rank's shards and copies all ranks' shards to all of them.
-// On overflow it skips the step on all ranks.
+// On overflow it skips the step on all ranks. After an error of an optimizer that keeps its state
+// outside memory, the next Step continues.
 func (s *Optimizer) Step() error {
-	s.skipped = false
-	if s.MaxNorm > 0 || s.SkipOverflow {
-		if err := s.clip(); err != nil {
-			return err
+	if !s.clipped {
+		s.skipped = false
+		if s.MaxNorm > 0 || s.SkipOverflow {
+			if err := s.clip(); err != nil {
+				return err
+			}
 		}
 	}
+	s.clipped = s.keeps() != nil
 	if !s.skipped {
 		if err := s.Optimizer.Step(); err != nil {
 			return err
@@ -84,11 +90,28 @@ func (s *Optimizer) Step() error {
 			return err
 		}
 	}
-	if s.ZeroAfterStep {
+	if s.clipped = false; s.ZeroAfterStep {
 		s.ZeroGrad()
 	}
 	return nil
 }
+
+// ZeroGrad drops the gradients, and with them what is left of a step that failed.
+func (s *Optimizer) ZeroGrad() {
+	s.clipped = false
+	s.Optimizer.ZeroGrad()
+}
+
+// keeps returns the optimizer if it keeps its state outside memory.
+func (s *Optimizer) keeps() *optim.Descent {
+	if d, ok := s.Optimizer.(*optim.Descent); ok && d.KeepsState() {
+		return d
+	}
+	return nil
+}
+
+// Shards returns this rank's parts in the order of the optimizer's parameters.
+func (s *Optimizer) Shards() []*replicas.Shard { return s.shards }
 
 // clip measures the gradients of all ranks, and limits or skips.
 func (s *Optimizer) clip() error {
@@ -131,9 +154,9 @@ func (s *Optimizer) AgreeOverflow(mine bool) (bool, error) {
 
 // Norm returns the p-norm of the gradients of all ranks' shards together.
 func Norm(ctx context.Context, c collective.Comm, shards []optim.Param, p float64) (float64, error) {
-	n := optim.Norm(shards, p)
-	if c.Size() == 1 {
-		return n, nil
+	n, err := optim.GradNorm(shards, p)
+	if c.Size() == 1 || err != nil {
+		return n, err
 	}
 	all, err := collective.AllGather(ctx, c, n)
 	if err != nil {
@@ -167,90 +190,13 @@ func Scale(shards []optim.Param, limit, norm float64) {
 		return
 	}
 	for _, p := range shards {
+		if s, ok := p.(optim.StoredGrad); ok {
+			s.ScaleGrad(scale)
+			continue
+		}
 		g := p.Grad()
 		for i := range g {
 			g[i] *= scale
 		}
 	}
-}
-
-// Gather collects the whole state for the next [Optimizer.State], on all ranks.
-func (s *Optimizer) Gather() error {
-	state := s.Optimizer.(optim.Stateful).State()
-	for i := range state.Params {
-		x := s.shards[i]
-		whole := map[string][]float32{}
-		for name, part := range state.Params[i].Slots {
-			whole[name] = part
-		}
-		// A rank without a part of this parameter has no slots of it, or empty ones.
-		all, err := collective.AllGather(s.ctx, s.group.Comm, shardState{x.Lo, state.Params[i].Step, whole})
-		if err != nil {
-			return fmt.Errorf("train: state of the optimizer: %w", err)
-		}
-		state.Params[i] = join(all, x.Param.Len())
-	}
-	s.gathered = &state
-	return nil
-}
-
-// shardState is a rank's state of one parameter.
-type shardState struct {
-	Lo    int
-	Step  int64
-	Slots map[string][]float32
-}
-
-func join(all []shardState, n int) optim.ParamState {
-	p := optim.ParamState{Slots: map[string][]float32{}}
-	for _, x := range all {
-		p.Step = max(p.Step, x.Step)
-		for name, part := range x.Slots {
-			if p.Slots[name] == nil {
-				p.Slots[name] = make([]float32, n)
-			}
-			copy(p.Slots[name][x.Lo:], part)
-		}
-	}
-	return p
-}
-
-// State returns the whole state once after Gather, else that of this rank's shards.
-func (s *Optimizer) State() optim.OptimizerState {
-	if s.gathered != nil {
-		state := *s.gathered
-		s.gathered = nil
-		return state
-	}
-	return s.ShardState()
-}
-
-// ShardState returns the state of this rank's shards.
-func (s *Optimizer) ShardState() optim.OptimizerState {
-	return s.Optimizer.(optim.Stateful).State()
-}
-
-// LoadState restores this rank's part of a whole state.
-func (s *Optimizer) LoadState(state optim.OptimizerState) error {
-	part := state
-	part.Params = nil
-	for i, p := range state.Params {
-		if i >= len(s.shards) {
-			return fmt.Errorf("train: load state: got %d parameters, want %d", len(state.Params), len(s.shards))
-		}
-		x, slots := s.shards[i], map[string][]float32{}
-		for name, whole := range p.Slots {
-			if len(whole) != x.Param.Len() {
-				return fmt.Errorf("train: load state: parameter %d: %s has %d elements, want %d", i, name, len(whole), x.Param.Len())
-			}
-			slots[name] = whole[x.Lo:x.Hi]
-		}
-		part.Params = append(part.Params, optim.ParamState{Step: p.Step, Slots: slots})
-	}
-	return s.Optimizer.(optim.Stateful).LoadState(part)
-}
-
-// LoadShardState restores a state of this rank's shards.
-func (s *Optimizer) LoadShardState(state optim.OptimizerState) error {
-	return s.Optimizer.(optim.Stateful).LoadState(state)
 }
