@@ -73,7 +73,8 @@ type LowLevelZeroPlugin struct {
 	Stage int
 	// MaxNorm limits the norm of all gradients before a step. 0 does not.
 	MaxNorm float64
-	// CPUOffload keeps the optimizer's state on the host. It has no effect: everything is there.
+	// CPUOffload has no effect, as in Colossal-AI without a GPU: the optimizer's state is always in the
+	// host's memory. [GeminiPlugin] moves it to the disk.
 	CPUOffload bool
 }
 
@@ -108,34 +109,3 @@ func splitLoader(w *World, l DataLoader) error {
 
 // loaderComm is what loaders need of a world.
 type loaderComm struct{ collective.Comm }
-
-// GeminiPlugin averages the gradients of each backward pass, splits them and the optimizer's state
-// between the ranks, and drops the gradients after each step by itself, as Colossal-AI's Gemini
-// does. There is no [Booster.NoSync]. Weights are whole on each rank.
-type GeminiPlugin struct {
-	// World is this rank's place. Nil is a world of one rank.
-	World *World
-	// EnableGradientAccumulation adds the averaged gradients of several passes. Otherwise the
-	// gradients of a pass replace those of the pass before.
-	EnableGradientAccumulation bool
-	// MaxNorm limits the norm of all gradients before a step. 0 does not.
-	MaxNorm float64
-}
-
-var _ Plugin = (*GeminiPlugin)(nil)
-
-// PrepareDataLoader splits l between the ranks, in place.
-func (p *GeminiPlugin) PrepareDataLoader(l DataLoader) error { return splitLoader(p.World, l) }
-
-// SupportNoSync returns false.
-func (p *GeminiPlugin) SupportNoSync() bool { return false }
-
-func (p *GeminiPlugin) world() *World { return p.World }
-
-func (p *GeminiPlugin) sharing() (sharing, error) {
-	if !(p.MaxNorm >= 0) {
-		return sharing{}, fmt.Errorf("train: GeminiPlugin: got MaxNorm %v, want 0 or more", p.MaxNorm)
-	}
-	return sharing{strategy: &replicas.Sharded{Free: true}, fresh: !p.EnableGradientAccumulation,
-		options: &sharded.Options{MaxNorm: p.MaxNorm, SkipOverflow: true, ZeroAfterStep: true}}, nil
-}

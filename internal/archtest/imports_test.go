@@ -118,21 +118,23 @@ var allowed = map[string][]string{
 	"train/tensor":                {"internal/floats", "meta", "internal/kernels/..."}, // meta: dtypes of stored parameters
 	"train/tensor/tensortest":     {"internal/floats", "meta"},                         // storages for tests
 	"train/track":                 {"internal/atomicfile"},
-	"train/model":                 {"meta", "loader", "devicemap", "internal/hostmem", "internal/residency", "internal/lora", "internal/nn", "internal/backend", "internal/backend/cpu", "internal/backend/record", "internal/kernels/...", "internal/kvcache", "internal/stored", "internal/tensor", "train/rng", "train/tensor"}, // kernels: weights are rounded for autocast
+	"train/model":                 {"meta", "loader", "devicemap", "internal/hostmem", "internal/residency", "internal/lora", "internal/nn", "internal/backend", "internal/backend/cpu", "internal/backend/record", "internal/kernels/...", "internal/kvcache", "internal/stored", "internal/tensor", "train/internal/chunks", "train/rng", "train/tensor"}, // kernels: weights are rounded for autocast
 	"train/internal/accumulation": {"train/data"},
 	"train/internal/checkpoint":   {"meta", "loader", "internal/atomicfile", "internal/smallfile", "train/optim", "train/tensor"}, // meta, loader: checkpoints are safetensors
 	"train/internal/evaluation":   {"train/tensor"},
 	"train/internal/preference":   {}, // losses over log-probabilities
 	"train/internal/modelfiles":   {"meta", "loader", "internal/atomicfile", "internal/smallfile", "train/internal/checkpoint", "train/optim", "train/tensor"},
 	"train/internal/nested":       {"internal/collective", "train/tensor"},
-	"train/internal/replicas":     {"internal/collective", "train/tensor"},
+	"train/internal/chunks":       {"meta", "internal/residency", "internal/tensor", "train/tensor"},
+	"train/internal/gemini":       {"train/internal/chunks", "train/internal/replicas", "train/internal/sharded", "train/optim", "train/tensor"},
+	"train/internal/replicas":     {"meta", "internal/collective", "train/tensor"}, // meta: dtypes of storages
 	"train/internal/sharded":      {"internal/collective", "train/internal/replicas", "train/optim", "train/tensor"},
 	"train/internal/progress":     {"internal/smallfile", "train/internal/checkpoint", "train/internal/evaluation", "train/optim", "train/track"},
 	"train/internal/rank":         {"internal/collective", "train/data", "train/internal/accumulation", "train/internal/replicas", "train/internal/sharded", "train/optim", "train/rng", "train/tensor"},
 	"train/internal/runstate":     {"meta", "loader", "internal/collective", "internal/smallfile", "train/data", "train/internal/checkpoint", "train/internal/rank", "train/internal/replicas", "train/optim", "train/rng"}, // meta, loader: gradients are safetensors
 	"train/internal/trainer": {"meta", "internal/collective", "train/data", "train/internal/evaluation", "train/internal/modelfiles", "train/internal/progress", "train/internal/rank",
 		"train/internal/runstate", "train/optim", "train/tensor", "train/track"},
-	"train": {"meta", "loader", "internal/atomicfile", "internal/collective", "internal/collective/tcp", "train/internal/replicas", "train/internal/sharded", "train/data", "train/optim", "train/rng", "train/tensor", "train/track",
+	"train": {"meta", "loader", "internal/atomicfile", "internal/collective", "internal/collective/tcp", "internal/residency", "train/internal/chunks", "train/internal/gemini", "train/internal/replicas", "train/internal/sharded", "train/data", "train/optim", "train/rng", "train/tensor", "train/track",
 		"train/internal/accumulation", "train/internal/checkpoint", "train/internal/evaluation", "train/internal/modelfiles", "train/internal/nested", "train/internal/preference", "train/internal/progress", "train/internal/rank",
 		"train/internal/runstate", "train/internal/trainer"},
 	"train/finetune": {"devicemap", "dispatch", "loader", "meta", "internal/atomicfile", "internal/filelock", "internal/kernels/tune", "internal/smallfile",

@@ -201,8 +201,13 @@ func (p *pass) backward(scale float32) error {
 	if p.routers != nil {
 		p.routers.reverse(scale * p.m.auxiliary)
 	}
+	p.weights.reversing = true
 	err := p.training.Backward(p.add)
+	p.weights.reversing = false
 	p.weights.leave()
+	if err == nil {
+		err = p.weights.err
+	}
 	if err == nil {
 		err = p.m.unchanged()
 	}
@@ -222,7 +227,11 @@ type last func(rows []int32, reverse bool, f func(result, gradient view.Tensor) 
 
 // parts runs the end of a pass on rows, some at a time.
 func (p *pass) parts(run last, rows []int32, reverse bool, f func(rows []int32, result, gradient view.Tensor) error) error {
-	defer p.weights.leave()
+	p.weights.reversing = reverse
+	defer func() {
+		p.weights.reversing = false
+		p.weights.leave()
+	}()
 	for len(rows) > 0 {
 		n := min(len(rows), p.limits.Outputs)
 		some := rows[:n]

@@ -100,7 +100,9 @@ func (l *loss) run(tp *tensor.Tape, b Batch) (*tensor.Tensor, error) {
 		sum += float64(v)
 	}
 	return l.result(tp, []float32{float32(sum/l.divisor) + extra}, nil, func(grad []float32) error {
-		l.weights.adopt(l.backend, grad[0])
+		if err := l.weights.adopt(l.backend, grad[0]); err != nil {
+			return err
+		}
 		return l.backward(grad[0])
 	}), nil
 }

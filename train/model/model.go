@@ -205,10 +205,12 @@ func (m *Model) Gradients() (iter.Seq[loader.NamedTensor], error) {
 		trained[name] = true
 	}
 	return m.unbind(func(p *tensor.Parameter) ([]byte, error) {
-		if p.Grad() == nil {
+		if !p.HasGrad() {
 			return make([]byte, 4*p.Len()), nil
 		}
-		return floatBytes(p.Grad()), nil
+		var b []byte
+		err := p.AccessGrad(false, func(g []float32) error { b = floatBytes(g); return nil })
+		return b, err
 	}, func(path string, _ meta.DType, data []byte) ([]byte, error) {
 		if !trained[path] {
 			return make([]byte, len(data)), nil

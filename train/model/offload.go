@@ -2,18 +2,22 @@ package model
 
 import (
 	"fmt"
+	"slices"
 
+	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/residency"
 	view "github.com/heftai/heft/internal/tensor"
 	"github.com/heftai/heft/meta"
+	"github.com/heftai/heft/train/internal/chunks"
 	"github.com/heftai/heft/train/tensor"
 )
 
 // OffloadParameters keeps the values of trained parameters within a limit of memory, in bytes: those that are
 // not needed leave it, changed ones for a scratch file in dir. A pass brings the parameters of one unit at a
 // time and Backward computes units again; an optimizer brings one parameter at a time. Weights stay bitwise
-// the same. A write that fails fails the pass or the step, and loses no value. The limit counts neither
-// gradients nor the state of optimizers, and is exceeded if a unit needs more.
+// the same. A write that fails fails the pass or the step, and loses no value. The limit is exceeded if a
+// unit needs more. It does not count gradients and the state of optimizers, unless a train.GeminiPlugin
+// prepares the model: then they share the limit and the scratch file.
 //
 // Keep the checkpoint open as long as the model is used. [Model.Close] removes the scratch file, and with it
 // the values. Scratch files that killed processes have left in dir are removed.
@@ -38,60 +42,21 @@ func (m *Model) OffloadStats() OffloadStats {
 	return OffloadStats(m.changing.Stats())
 }
 
-// An offloaded is the storage of a parameter that leaves memory.
-type offloaded struct{ *residency.Changed }
-
-var _ tensor.Storage = offloaded{}
-
-// Len returns the number of elements.
-func (s offloaded) Len() int { return int(s.Size() / 4) }
-
-// DType returns float32.
-func (s offloaded) DType() meta.DType { return meta.Float32 }
-
-// Resident returns the values while they are acquired.
-func (s offloaded) Resident() (int, []float32) { return 0, s.floats(s.Changed.Resident()) }
-
-// Acquire brings the values into memory.
-func (s offloaded) Acquire(write bool) ([]float32, error) {
-	data, err := s.Changed.Acquire()
-	if err != nil {
-		return nil, err
-	}
-	if write {
-		s.MarkDirty()
-	}
-	return s.floats(data), nil
-}
-
-// Release ends one Acquire. It does not fail.
-func (s offloaded) Release(bool) error {
-	s.Changed.Release()
-	return nil
-}
-
-func (s offloaded) floats(data []byte) []float32 {
-	if len(data) == 0 {
-		return nil
-	}
-	return view.Tensor{DType: meta.Float32, Rank: 1, Dims: [view.MaxRank]int{len(data) / 4}, Data: data}.F32()
-}
-
 // offloadedOf reports whether the values of p are in memory only while they are needed.
-func offloadedOf(p *tensor.Parameter) bool {
-	_, ok := p.Storage().(offloaded)
-	return ok
-}
+func offloadedOf(p *tensor.Parameter) bool { return chunks.Of(p) != nil }
 
 // offload makes a parameter whose values come from fill.
 func (ps *parameters) offload(path string, p *meta.Param, fill func(to []float32) error) *tensor.Parameter {
-	g := ps.changing.Add(path, 4*p.Elements(), func(to []byte) error { return fill(offloaded{}.floats(to)) })
-	return tensor.NewStored(offloaded{g}, p.Shape...)
+	return tensor.NewStored(ps.changing.Add(path, int(p.Elements()), fill), p.Shape...)
 }
 
-// bring brings the offloaded parameters of unit i into memory, in place of those of another unit.
+// offloads reports whether parameters of the tree leave memory, since the model was loaded or prepared.
+func (ps *parameters) offloads() bool { return slices.ContainsFunc(ps.order, offloadedOf) }
+
+// bring brings the offloaded parameters of unit i into memory, in place of those of another unit, and while
+// the pass reverses, their gradients.
 func (w *weights) bring(i int) error {
-	if w.model.changing == nil || w.brought == i+1 {
+	if !w.offloads || w.brought == i+1 {
 		return nil
 	}
 	w.putBack()
@@ -103,15 +68,33 @@ func (w *weights) bring(i int) error {
 			continue
 		}
 		values, err := t.Acquire(false)
+		if err == nil {
+			w.unitHeld = append(w.unitHeld, p)
+			w.params[p] = &parts{}
+			w.params[p].show(view.Floats(values, p.Shape...), w.model.stacked[p])
+			err = w.bringGradient(t)
+		}
 		if err != nil {
 			w.putBack()
 			return fmt.Errorf("model: %w", err)
 		}
-		w.params[p] = &parts{}
-		w.params[p].show(view.Floats(values, p.Shape...), w.model.stacked[p])
-		w.unitHeld = append(w.unitHeld, p)
 	}
 	w.index()
+	return nil
+}
+
+// bringGradient brings what the pass adds the gradient of t to.
+func (w *weights) bringGradient(t *tensor.Parameter) error {
+	switch {
+	case !w.reversing || !t.Trainable || !t.KeepsGrad():
+		return nil
+	case w.early != nil:
+		return w.ahead.bring(t)
+	}
+	if _, err := t.AcquireGrad(true); err != nil {
+		return err
+	}
+	w.gradsHeld = append(w.gradsHeld, t)
 	return nil
 }
 
@@ -121,5 +104,95 @@ func (w *weights) putBack() {
 		_ = w.model.trained[p].Release(false) // values that were only read
 		delete(w.params, p)
 	}
-	w.unitHeld, w.brought = w.unitHeld[:0], 0
+	for _, t := range w.gradsHeld {
+		if err := t.ReleaseGrad(); err != nil && w.err == nil {
+			w.err = err
+		}
+	}
+	w.ahead.putBack()
+	clear(w.gradsHeld)
+	w.unitHeld, w.gradsHeld, w.brought = w.unitHeld[:0], w.gradsHeld[:0], 0
+}
+
+// An ahead holds gradients of offloaded parameters that are computed before Backward, in the parameters'
+// stores. It belongs to a session.
+type ahead struct {
+	arrays map[*tensor.Parameter]*chunks.Array
+	values map[*tensor.Parameter][]float32 // of those that are acquired
+	used   []*tensor.Parameter             // that have a gradient, in their order
+}
+
+// bring acquires the memory for the gradient of t.
+func (a *ahead) bring(t *tensor.Parameter) error {
+	if a.arrays == nil {
+		a.arrays, a.values = map[*tensor.Parameter]*chunks.Array{}, map[*tensor.Parameter][]float32{}
+	}
+	if a.arrays[t] == nil {
+		a.arrays[t] = chunks.Of(t).Store().Add("gradient before backward", t.Len(), nil)
+	}
+	values, err := a.arrays[t].Acquire(true)
+	if err == nil {
+		a.values[t] = values
+	}
+	return err
+}
+
+// target returns the memory for the gradient of t, if it is acquired.
+func (a *ahead) target(t *tensor.Parameter) []float32 {
+	g := a.values[t]
+	if g != nil && !slices.Contains(a.used, t) {
+		a.used = append(a.used, t)
+	}
+	return g
+}
+
+func (a *ahead) putBack() {
+	for t := range a.values {
+		_ = a.arrays[t].Release(true) // an array's does not fail
+	}
+	clear(a.values)
+}
+
+// adopt adds scale times the gradients to those of the parameters.
+func (a *ahead) adopt(b backend.Backend, scale float32) error {
+	defer a.drop()
+	for _, t := range a.used {
+		g, err := a.arrays[t].Acquire(false)
+		if err != nil {
+			return err
+		}
+		err = add(b, t, g, scale)
+		_ = a.arrays[t].Release(false) // an array's does not fail
+		if err != nil {
+			return err
+		}
+		a.arrays[t].Drop()
+	}
+	return nil
+}
+
+// add adds scale times g to the gradient of t.
+func add(b backend.Backend, t *tensor.Parameter, g []float32, scale float32) error {
+	if _, err := t.AcquireGrad(true); err != nil {
+		return err
+	}
+	if t.HasGrad() {
+		b.Add(view.Floats(t.Grad(), len(g), 1), view.Floats(g, len(g), 1), scale)
+		return t.ReleaseGrad()
+	}
+	to := t.NewGrad()
+	copy(to, g)
+	if t.SetGrad(to); scale != 1 {
+		b.Scale(view.Floats(to, len(g), 1), scale, 0)
+	}
+	return t.ReleaseGrad()
+}
+
+// drop forgets the gradients.
+func (a *ahead) drop() {
+	for _, t := range a.used {
+		a.arrays[t].Drop()
+	}
+	clear(a.used)
+	a.used = a.used[:0]
 }

@@ -6,10 +6,10 @@ import (
 
 	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/nn"
-	"github.com/heftai/heft/internal/residency"
 	view "github.com/heftai/heft/internal/tensor"
 	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/meta"
+	"github.com/heftai/heft/train/internal/chunks"
 	"github.com/heftai/heft/train/tensor"
 )
 
@@ -23,7 +23,7 @@ type parameters struct {
 	stacked map[*meta.Param]bool        // of experts
 	units   []unitParameters
 	// changing holds the values of trained parameters that leave memory; nil if all stay.
-	changing *residency.Changing
+	changing *chunks.Store
 	adapter  *adapter           // low-rank pairs beside them; nil for none
 	source   *loader.Checkpoint // of what is frozen, or nil
 }
@@ -44,7 +44,7 @@ func newParameters(m *meta.Model, p *nn.Program, b *loader.Binding, o choices) (
 		out.source = b.Checkpoint()
 	}
 	if o.offload != nil {
-		out.changing = residency.NewChanging(*o.offload)
+		out.changing = chunks.New(*o.offload)
 	}
 	for _, u := range p.Units {
 		for _, n := range u.Experts {
@@ -131,7 +131,7 @@ func (ps *parameters) close() {
 
 // streams reports whether parameters move between passes or units: what a pass records must not refer to
 // their memory beyond the unit that reads them.
-func (ps *parameters) streams() bool { return ps.changing != nil || ps.base.streams() }
+func (ps *parameters) streams() bool { return ps.offloads() || ps.base.streams() }
 
 // explain adds the file's name to an error that is a memory fault of a mapped file.
 func (ps *parameters) explain(err error) error {

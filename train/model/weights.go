@@ -32,9 +32,13 @@ type weights struct {
 	spare map[*tensor.Parameter][]float32 // memory for it to use again
 	held  []*tensor.Parameter             // acquired for the pass
 	// unitHeld are the offloaded parameters that are acquired for unit brought-1.
-	unitHeld []*meta.Param
-	brought  int
-	err      error
+	unitHeld  []*meta.Param
+	gradsHeld []*tensor.Parameter // of those, whose gradients are acquired
+	ahead     ahead               // in place of early, for offloaded parameters
+	brought   int
+	offloads  bool // some parameters are offloaded
+	reversing bool // units are held to be reversed
+	err       error
 }
 
 // parts holds the pieces of a trained parameter.
@@ -61,10 +65,8 @@ func newWeights(m *parameters) *weights {
 // acquire brings the values of all parameters into memory until release, except for offloaded ones. Ranks acquire them in the
 // same order, as sharded ones need.
 func (w *weights) acquire() error {
+	w.offloads = w.model.offloads()
 	hold := func(p *tensor.Parameter) error {
-		if offloadedOf(p) {
-			return nil // with its unit
-		}
 		if _, err := p.Acquire(false); err != nil {
 			return err
 		}
@@ -72,6 +74,9 @@ func (w *weights) acquire() error {
 		return nil
 	}
 	for _, p := range w.model.order { // the same on all ranks
+		if offloadedOf(p) {
+			continue // with its unit
+		}
 		if err := hold(p); err != nil {
 			return err
 		}
@@ -90,6 +95,7 @@ func (w *weights) acquire() error {
 // next acquire fails.
 func (w *weights) release() {
 	w.leave()
+	w.ahead.drop()
 	for _, p := range w.held {
 		_ = p.Release(false)
 	}
@@ -105,6 +111,7 @@ func (w *weights) begin(cast meta.DType) error {
 	for p, t := range w.model.trained {
 		values, grad := t.Data(), t.Grad()
 		if offloadedOf(t) {
+			delete(w.params, p) // it may have been in memory before
 			if cast == meta.Float16 {
 				return errors.New("model: OffloadParameters does not support autocast to float16: use bfloat16")
 			}
@@ -205,6 +212,9 @@ func (w *weights) target(p *tensor.Parameter) []float32 {
 	}
 	g := w.early[p]
 	if g == nil {
+		g = w.ahead.target(p)
+	}
+	if g == nil {
 		if g = w.spare[p]; g != nil {
 			clear(g)
 			delete(w.spare, p)
@@ -217,7 +227,7 @@ func (w *weights) target(p *tensor.Parameter) []float32 {
 }
 
 // adopt adds scale times the early gradients to those of the parameters.
-func (w *weights) adopt(b backend.Backend, scale float32) {
+func (w *weights) adopt(b backend.Backend, scale float32) error {
 	early := w.early
 	w.early = nil
 	for p, g := range early {
@@ -231,6 +241,10 @@ func (w *weights) adopt(b backend.Backend, scale float32) {
 		b.Add(view.Floats(p.Grad(), len(g), 1), t, scale)
 		w.spare[p] = g
 	}
+	if err := w.ahead.adopt(b, scale); err != nil {
+		return fmt.Errorf("model: %w", err)
+	}
+	return nil
 }
 
 // Parts returns the pieces of p; see nn.Weights.
@@ -255,7 +269,12 @@ func (w *weights) Parts(p *meta.Param, expert int) []backend.Part {
 func (w *weights) Buffer(b *meta.Buffer) view.Tensor { return w.model.buffers[b] }
 
 // Err returns why Parts has returned nil for a frozen parameter.
-func (w *weights) Err() error { return w.sweep.err() }
+func (w *weights) Err() error {
+	if w.err != nil {
+		return w.err
+	}
+	return w.sweep.err()
+}
 
 // WantExperts does nothing: experts are loaded with their unit.
 func (w *weights) WantExperts(*meta.Module, []int32) {}

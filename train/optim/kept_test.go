@@ -50,6 +50,59 @@ func noisy(r *rand.Rand, n int) []float32 {
 	return x
 }
 
+// twins are equal parameters of two optimizers; the second one keeps its state outside memory.
+type twins struct {
+	t       *testing.T
+	r       *rand.Rand
+	full    int
+	in, out []Param
+	a, b    *Descent
+}
+
+func newTwins(t *testing.T, make func([]Param) (*Descent, error)) *twins {
+	w := &twins{t: t, r: rand.New(rand.NewPCG(1, 2))}
+	for _, n := range []int{3*share + 5, 7} {
+		v := &VectorParam{Value: noisy(w.r, n)}
+		w.in, w.out = append(w.in, v), append(w.out, &VectorParam{Value: slices.Clone(v.Value)})
+	}
+	var err error
+	if w.a, err = make(w.in); err != nil {
+		t.Fatal(err)
+	}
+	if w.b, err = make(w.out); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.b.KeepState(keeper(&w.full)); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// step steps both. The second one fails in the middle and is called again.
+func (w *twins) step() {
+	w.t.Helper()
+	for i, p := range w.in {
+		g := noisy(w.r, len(p.Data()))
+		p.(*VectorParam).Gradient, w.out[i].(*VectorParam).Gradient = g, slices.Clone(g)
+	}
+	if err := w.a.Step(); err != nil {
+		w.t.Fatal(err)
+	}
+	w.full = 3
+	err := w.b.Step()
+	if !errors.Is(err, errFull) {
+		w.t.Fatalf("a full disk: got %v", err)
+	}
+	if err := w.b.Step(); err != nil {
+		w.t.Fatal(err)
+	}
+	for i := range w.in {
+		if !slices.Equal(w.in[i].Data(), w.out[i].Data()) || w.out[i].Grad() != nil {
+			w.t.Fatalf("parameter %d differs, or has a gradient still", i)
+		}
+	}
+}
+
 // TestStateOutsideMemoryStepsTheSameBits for each rule, over several pieces, with steps that fail in the
 // middle and are called again, and through saved states of both kinds.
 func TestStateOutsideMemoryStepsTheSameBits(t *testing.T) {
@@ -57,72 +110,20 @@ func TestStateOutsideMemoryStepsTheSameBits(t *testing.T) {
 		"AdamW":   func(p []Param) (*Descent, error) { return NewAdamW(p, DefaultAdamW()) },
 		"AMSGrad": func(p []Param) (*Descent, error) { return NewAdam(p, AdamOptions{AMSGrad: true}) },
 		"SGD":     func(p []Param) (*Descent, error) { return NewSGD(p, SGDOptions{LR: 0.1, Momentum: 0.9}) },
-		"Adagrad": func(p []Param) (*Descent, error) {
-			return NewAdagrad(p, AdagradOptions{LR: 0.1, Initial: 0.5})
-		},
+		"Adagrad": func(p []Param) (*Descent, error) { return NewAdagrad(p, AdagradOptions{LR: 0.1, Initial: 0.5}) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := rand.New(rand.NewPCG(1, 2))
-			full := 0
-			params := func(from []Param) (all []Param) {
-				for _, n := range []int{3*share + 5, 7} {
-					v := &VectorParam{Value: noisy(r, n)}
-					if from != nil {
-						v.Value = slices.Clone(from[len(all)].Data())
-					}
-					all = append(all, v)
-				}
-				return all
-			}
-			in := params(nil)
-			out := params(in)
-			a, err := make(in)
-			if err != nil {
+			w := newTwins(t, make)
+			w.step()
+			w.step()
+			if err := w.a.LoadState(w.b.State()); err != nil {
 				t.Fatal(err)
 			}
-			b, _ := make(out)
-			if err := b.KeepState(keeper(&full)); err != nil {
+			if err := w.b.LoadState(w.a.State()); err != nil {
 				t.Fatal(err)
 			}
-			step := func() {
-				t.Helper()
-				for i, p := range in {
-					g := noisy(r, len(p.Data()))
-					p.(*VectorParam).Gradient, out[i].(*VectorParam).Gradient = g, slices.Clone(g)
-				}
-				if err := a.Step(); err != nil {
-					t.Fatal(err)
-				}
-				full = 3 // in the second piece or parameter
-				err := b.Step()
-				if full == 0 {
-					if !errors.Is(err, errFull) {
-						t.Fatalf("a full disk: got %v", err)
-					}
-					err = b.Step()
-				}
-				full = 0
-				if err != nil {
-					t.Fatal(err)
-				}
-				for i := range in {
-					if !slices.Equal(in[i].Data(), out[i].Data()) || out[i].Grad() != nil {
-						t.Fatalf("parameter %d differs, or has a gradient still", i)
-					}
-				}
-			}
-			step()
-			step()
-			// States go from either kind to either kind.
-			saved := b.State()
-			if err := a.LoadState(saved); err != nil {
-				t.Fatal(err)
-			}
-			if err := b.LoadState(a.State()); err != nil {
-				t.Fatal(err)
-			}
-			step()
-			if err := b.KeepState(keeper(&full)); err == nil {
+			w.step()
+			if err := w.b.KeepState(keeper(&w.full)); err == nil {
 				t.Error("KeepState after a step: got no error")
 			}
 		})

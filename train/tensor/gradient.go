@@ -46,6 +46,9 @@ func (p *Parameter) KeepGrad(s GradientStorage) {
 	p.gradient = gradient{kept: s}
 }
 
+// KeepsGrad reports whether a storage of [Parameter.KeepGrad] holds the gradients.
+func (p *Parameter) KeepsGrad() bool { return p.kept != nil }
+
 // AcquireGrad brings the gradient into memory until the matching ReleaseGrad. Without a gradient it
 // returns zeros, which [Parameter.SetGrad] makes the gradient, if the storage of
 // [Parameter.KeepGrad] has it; else nil. With write the caller may change the values. Calls nest, but

@@ -106,6 +106,11 @@ func (r *Rank) prepareOptimizer(o *optim.Optimizer) error {
 	return r.adoptOptimizer(p)
 }
 
+// keeper is a strategy that says where optimizers keep their state.
+type keeper interface {
+	Keep(*sharded.Optimizer) error
+}
+
 func (r *Rank) adoptOptimizer(p *optim.Prepared) error {
 	if p.Syncs != nil {
 		return errPrepared
@@ -117,6 +122,11 @@ func (r *Rank) adoptOptimizer(p *optim.Prepared) error {
 		s, err := sharded.New(r.Context, &r.Group, p.Optimizer, *r.Sharding)
 		if err != nil {
 			return err
+		}
+		if k, ok := r.Strategy.(keeper); ok {
+			if err := k.Keep(s); err != nil {
+				return err
+			}
 		}
 		p.Optimizer = s
 	}
