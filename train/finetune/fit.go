@@ -83,7 +83,7 @@ func (j *job) rank(ctx context.Context, w *train.World) error {
 	}
 	if s.acc.IsMainProcess() {
 		s.result = Result{Output: s.Output, Steps: result.GlobalStep, Seconds: result.Runtime.Seconds(), Metrics: result.Metrics,
-			Diverged: s.lost, DiskBytes: s.model.FrozenMemory().Read}
+			Diverged: s.lost, DiskBytes: s.diskBytes()}
 		if loss := result.Loss; loss != 0 && finite(loss) {
 			s.result.Loss = &loss
 		}
@@ -337,11 +337,20 @@ func (s *student) open() error {
 	if err != nil {
 		return err
 	}
-	if frozen != nil {
-		return s.freeze(skeleton, binding, frozen)
+	var options []model.Option
+	limit := s.stateMemory(skeleton)
+	if limit > 0 {
+		options = append(options, model.OffloadParameters(limit, s.Output))
 	}
-	if s.model, err = model.Load(skeleton, binding); err != nil {
+	if frozen != nil {
+		return s.freeze(skeleton, binding, frozen, options)
+	}
+	if s.model, err = model.Load(skeleton, binding, options...); err != nil {
 		return err
+	}
+	if limit > 0 { // weights are read when they are needed
+		s.showState(limit)
+		return nil
 	}
 	err = s.checkpoint.Close() // all of it is read
 	s.checkpoint = nil
@@ -349,7 +358,7 @@ func (s *student) open() error {
 }
 
 // freeze leaves the weights that --freeze selects in the checkpoint.
-func (s *student) freeze(skeleton *meta.Model, binding *loader.Binding, frozen func(string) bool) (err error) {
+func (s *student) freeze(skeleton *meta.Model, binding *loader.Binding, frozen func(string) bool, options []model.Option) (err error) {
 	some, all := 0, 0
 	for path, p := range skeleton.Root.AllParams() {
 		if p.SameAs == nil {
@@ -365,7 +374,7 @@ func (s *student) freeze(skeleton *meta.Model, binding *loader.Binding, frozen f
 	case all:
 		return misusef("--freeze %s matches all of the model's parameters, so that none trains", strings.Join(s.Freeze, " "))
 	}
-	if s.model, err = model.Load(skeleton, binding, model.Freeze(frozen)); err == nil && s.acc.IsMainProcess() {
+	if s.model, err = model.Load(skeleton, binding, append(options, model.Freeze(frozen))...); err == nil && s.acc.IsMainProcess() {
 		s.log.Info("frozen", "parameters", some, "of", all)
 	}
 	return err

@@ -83,11 +83,46 @@ func (c *job) limit() (int64, error) {
 	switch {
 	case bytes <= 0:
 		return 0, misusef("--max-memory: got %s, want more than 0", c.MaxMemory)
-	case c.LoRA == "":
-		return 0, misusef("--max-memory needs --lora: a full fine-tune keeps weights, gradients and the optimizer's state in memory")
+	case c.LoRA == "" && c.Plugin != "gemini":
+		return 0, misusef("--max-memory needs --lora, or --plugin gemini for a full fine-tune: other plugins keep weights, gradients and the optimizer's state in memory")
+	case c.LoRA == "" && c.MixedPrecision == "fp16":
+		return 0, misusef("--max-memory with --plugin gemini: fp16 is not supported, use --mixed-precision bf16")
 	}
 	return bytes, nil
 }
+
+// stateMemory returns the memory for one rank's weights, gradients and optimizer state under
+// --plugin gemini, or 0 if they stay in memory: what --max-memory leaves.
+func (s *student) stateMemory(m *meta.Model) int64 {
+	if s.memory == 0 || s.LoRA != "" {
+		return 0
+	}
+	limit := s.memory
+	if limit >= 1<<30 { // below, it comes on top, as in serve
+		limit -= dispatch.RuntimeBytes
+	}
+	return max(limit/int64(s.here)-s.passBytes(m), 1)
+}
+
+// showState logs how much of the training state fits into memory.
+func (s *student) showState(limit int64) {
+	if !s.acc.IsMainProcess() {
+		return
+	}
+	var weights, largest int64
+	for _, p := range s.model.Parameters() {
+		weights, largest = weights+4*int64(p.Len()), max(largest, 4*int64(p.Len()))
+	}
+	args := []any{"memory", devicemap.FormatSize(limit), "weights", devicemap.FormatSize(weights)}
+	if 3*largest > limit {
+		s.log.Warn("--max-memory is below the minimum: the largest weight takes the minimum", append(args, "minimum", devicemap.FormatSize(3*largest))...)
+		return
+	}
+	s.log.Info("weights, gradients and the optimizer's state move between memory and disk", args...)
+}
+
+// diskBytes returns what was read of weights and training state that do not fit into MaxMemory.
+func (s *student) diskBytes() int64 { return s.model.FrozenMemory().Read + s.model.OffloadStats().Read }
 
 // baseMemory returns the memory for one rank's frozen weights, or 0 to use them in the page cache:
 // the memory that --max-memory leaves, or half of the available memory if the weights take more.

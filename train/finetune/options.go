@@ -75,7 +75,7 @@ type Options struct {
 	NumProcesses   int      `help:"Train with this many ranks in this process, each on its own batches; 0 is 1." default:"0"`
 	Plugin         string   `help:"Share the work between ranks: ddp, zero1, zero2 or gemini." enum:"ddp,zero1,zero2,gemini" default:"ddp"`
 	Threads        int      `help:"Set the compute threads; 0 uses all processors." default:"0"`
-	MaxMemory      string   `help:"Limit memory by device, with --lora: cpu=30GiB; other weights stream." placeholder:"DEVICE=SIZE,…"`
+	MaxMemory      string   `help:"Limit memory with --lora or --plugin gemini: cpu=30GiB; the rest is on disk." placeholder:"DEVICE=SIZE,…"`
 	SaveSteps      int      `help:"Save every N steps; 0 at the end of each epoch, -1 never." default:"0"`
 	SaveTotalLimit int      `help:"Keep this many checkpoints; 0 keeps all." default:"2"`
 	EvalSteps      int      `help:"Evaluate every N steps; 0 at the end of each epoch, -1 never." default:"0"`

@@ -54,7 +54,8 @@ type Result struct {
 	// Diverged says that the loss of the last step was not finite: the weights are of no use.
 	Diverged bool `json:"diverged,omitempty"`
 	Stopped  bool `json:"stopped"` // by Options.Interrupt
-	// DiskBytes is what this process read of weights that do not fit into MaxMemory.
+	// DiskBytes is what this process read of weights, gradients and optimizer state that do not fit into
+	// MaxMemory.
 	DiskBytes int64 `json:"disk_bytes,omitempty"`
 	// Rank is this process's. The other fields, apart from Stopped, are set on rank 0 alone.
 	Rank int `json:"-"`
