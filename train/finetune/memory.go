@@ -92,7 +92,8 @@ func (c *job) limit() (int64, error) {
 }
 
 // stateMemory returns the memory for one rank's weights, gradients and optimizer state under
-// --plugin gemini, or 0 if they stay in memory: what --max-memory leaves.
+// --plugin gemini, or 0 if they stay in memory: what --max-memory leaves beside passes and the copies of the
+// largest weight that saving makes, in float32 and rounded.
 func (s *student) stateMemory(m *meta.Model) int64 {
 	if s.memory == 0 || s.LoRA != "" {
 		return 0
@@ -101,7 +102,11 @@ func (s *student) stateMemory(m *meta.Model) int64 {
 	if limit >= 1<<30 { // below, it comes on top, as in serve
 		limit -= dispatch.RuntimeBytes
 	}
-	return max(limit/int64(s.here)-s.passBytes(m), 1)
+	largest := int64(0)
+	for _, p := range m.Root.AllParams() {
+		largest = max(largest, p.Elements())
+	}
+	return max(limit/int64(s.here)-s.passBytes(m)-6*largest, 1)
 }
 
 // showState logs how much of the training state fits into memory.
