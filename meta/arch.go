@@ -20,18 +20,17 @@ type architecture struct {
 // architectures returns the table of supported architectures. Each has one line, here or in the parts of
 // families with many generations, and one file.
 func architectures() []architecture {
-	return append(slices.Concat(qwens(), gemmas(), glms(), olmos()), []architecture{
+	return append(slices.Concat(qwens(), gemmas(), glms(), olmos(), granites(), deepseeks()), []architecture{
 		{"apertus", "ApertusForCausalLM", "model", "ApertusDecoderLayer", 1, []int{2}, apertus},
 		{"arcee", "ArceeForCausalLM", "model", "ArceeDecoderLayer", 128000, []int{128001}, arcee},
 		{"bamba", "BambaForCausalLM", "model", "BambaDecoderLayer", 1, []int{2}, bamba},
 		{"cohere", "CohereForCausalLM", "model", "CohereDecoderLayer", 5, []int{255001}, cohere},
 		{"cohere2", "Cohere2ForCausalLM", "model", "Cohere2DecoderLayer", 5, []int{255001}, cohere2},
-		{"deepseek_v2", "DeepseekV2ForCausalLM", "model", "DeepseekV2DecoderLayer", 1, []int{2}, deepseekV2},
-		{"deepseek_v3", "DeepseekV3ForCausalLM", "model", "DeepseekV3DecoderLayer", 0, []int{1}, deepseekV3},
-		{"deepseek_v32", "DeepseekV32ForCausalLM", "model", "DeepseekV32DecoderLayer", 0, []int{1}, deepseekV32},
-		{"dots1", "Dots1ForCausalLM", "model", "Dots1DecoderLayer", -1, nil, dots1},
+		{"cohere2_moe", "Cohere2MoeForCausalLM", "model", "Cohere2MoeDecoderLayer", 5, []int{255001}, cohere2MoE},
+		{"cwm", "CwmForCausalLM", "model", "CwmDecoderLayer", 128000, []int{128001, 128008, 128009}, cwm},
 		{"ernie4_5", "Ernie4_5ForCausalLM", "model", "Ernie4_5DecoderLayer", 1, []int{2}, ernie45},
 		{"ernie4_5_moe", "Ernie4_5_MoeForCausalLM", "model", "Ernie4_5_MoeDecoderLayer", 1, []int{2}, ernie45MoE},
+		{"exaone", "LlamaForCausalLM", "model", "LlamaDecoderLayer", 1, []int{361}, exaone},
 		{"exaone4", "Exaone4ForCausalLM", "model", "Exaone4DecoderLayer", 0, []int{2}, exaone4},
 		{"exaone_moe", "ExaoneMoeForCausalLM", "model", "ExaoneMoeDecoderLayer", 1, []int{53}, exaoneMoE},
 		{"falcon", "FalconForCausalLM", "transformer", "FalconDecoderLayer", 11, []int{11}, falcon},
@@ -42,22 +41,20 @@ func architectures() []architecture {
 		{"gpt_neox", "GPTNeoXForCausalLM", "gpt_neox", "GPTNeoXLayer", 0, []int{2}, gptNeoX},
 		{"gpt_oss", "GptOssForCausalLM", "model", "GptOssDecoderLayer", -1, nil, gptOSS},
 		{"gptj", "GPTJForCausalLM", "transformer", "GPTJBlock", 50256, []int{50256}, gptJ},
-		{"granite", "GraniteForCausalLM", "model", "GraniteDecoderLayer", 1, []int{2}, granite},
-		{"granitemoehybrid", "GraniteMoeHybridForCausalLM", "model", "GraniteMoeHybridDecoderLayer", 1, []int{2}, graniteMoEHybrid},
-		{"granitemoe", "GraniteMoeForCausalLM", "model", "GraniteMoeDecoderLayer", 1, []int{2}, graniteMoE},
 		{"helium", "HeliumForCausalLM", "model", "HeliumDecoderLayer", 1, []int{2}, helium},
 		{"hunyuan_v1_dense", "HunYuanDenseV1ForCausalLM", "model", "HunYuanDenseV1DecoderLayer", 1, []int{2}, hunyuanDense},
 		{"hunyuan_v1_moe", "HunYuanMoEV1ForCausalLM", "model", "HunYuanMoEV1DecoderLayer", 1, []int{2}, hunyuanMoE},
+		{"hyperclovax", "HyperCLOVAXForCausalLM", "model", "HyperCLOVAXDecoderLayer", 1, []int{2}, hyperCLOVAX},
 		{"hy_v3", "HYV3ForCausalLM", "model", "HYV3DecoderLayer", -1, nil, hyV3},
-		// Kimi K2's config is DeepSeek-V3's to the letter.
+		{"jais2", "Jais2ForCausalLM", "model", "Jais2DecoderLayer", 0, []int{150024}, jais2},
 		{"internlm3", "LlamaForCausalLM", "model", "LlamaDecoderLayer", 1, []int{2}, internLM3},
 		{"iquestcoder", "LlamaForCausalLM", "model", "LlamaDecoderLayer", 1, []int{2}, iquestCoder},
-		{"kimi_k2", "DeepseekV3ForCausalLM", "model", "DeepseekV3DecoderLayer", 0, []int{1}, deepseekV3},
 		{"lfm2", "Lfm2ForCausalLM", "model", "Lfm2DecoderLayer", 1, []int{2}, lfm2},
 		{"lfm2_moe", "Lfm2MoeForCausalLM", "model", "Lfm2MoeDecoderLayer", 1, []int{2}, lfm2MoE},
 		{"llama", "LlamaForCausalLM", "model", "LlamaDecoderLayer", 1, []int{2}, llama},
 		{"llama4_text", "Llama4ForCausalLM", "language_model", "Llama4TextDecoderLayer", 1, []int{2}, llama4},
 		{"mamba2", "Mamba2ForCausalLM", "backbone", "Mamba2Block", 0, []int{2}, mamba2},
+		{"mellum", "MellumForCausalLM", "model", "MellumDecoderLayer", -1, nil, mellum},
 		{"minimax_m2", "MiniMaxM2ForCausalLM", "model", "MiniMaxM2DecoderLayer", 200034, []int{200020}, minimaxM2},
 		{"ministral", "MinistralForCausalLM", "model", "MinistralDecoderLayer", 1, []int{2}, ministral},
 		{"ministral3", "Ministral3ForCausalLM", "model", "Ministral3DecoderLayer", 1, []int{2}, ministral3},
@@ -102,6 +99,7 @@ func gemmas() []architecture {
 		{"gemma", "GemmaForCausalLM", "model", "GemmaDecoderLayer", 2, []int{1}, gemma1},
 		{"gemma2", "Gemma2ForCausalLM", "model", "Gemma2DecoderLayer", 2, []int{1}, gemma2},
 		{"gemma3_text", "Gemma3ForCausalLM", "model", "Gemma3DecoderLayer", 2, []int{1}, gemma3},
+		{"vaultgemma", "VaultGemmaForCausalLM", "model", "VaultGemmaDecoderLayer", 2, []int{1}, vaultGemma},
 		{"gemma4_text", "Gemma4ForCausalLM", "model", "Gemma4TextDecoderLayer", 2, []int{1}, gemma4},
 	}
 }
@@ -114,6 +112,32 @@ func glms() []architecture {
 		{"glm4_moe", "Glm4MoeForCausalLM", "model", "Glm4MoeDecoderLayer", -1, nil, glm4MoE},
 		{"glm4_moe_lite", "Glm4MoeLiteForCausalLM", "model", "Glm4MoeLiteDecoderLayer", 0, []int{1}, glm4MoELite},
 		{"glm_moe_dsa", "GlmMoeDsaForCausalLM", "model", "GlmMoeDsaDecoderLayer", 0, []int{1}, glmMoEDSA},
+	}
+}
+
+// granites returns Granite's models of the table.
+func granites() []architecture {
+	return []architecture{
+		{"granite", "GraniteForCausalLM", "model", "GraniteDecoderLayer", 1, []int{2}, granite},
+		{"granitemoehybrid", "GraniteMoeHybridForCausalLM", "model", "GraniteMoeHybridDecoderLayer", 1, []int{2}, graniteMoEHybrid},
+		{"granitemoe", "GraniteMoeForCausalLM", "model", "GraniteMoeDecoderLayer", 1, []int{2}, graniteMoE},
+		{"granitemoeshared", "GraniteMoeSharedForCausalLM", "model", "GraniteMoeSharedDecoderLayer", 1, []int{2}, graniteMoEShared},
+	}
+}
+
+// deepseeks returns DeepSeek's models of the table, and those that descend from them.
+func deepseeks() []architecture {
+	return []architecture{
+		{"axk1", "AXK1ForCausalLM", "model", "AXK1DecoderLayer", 163691, []int{163691}, axK1},
+		{"deepseek_v2", "DeepseekV2ForCausalLM", "model", "DeepseekV2DecoderLayer", 1, []int{2}, deepseekV2},
+		{"deepseek_v3", "DeepseekV3ForCausalLM", "model", "DeepseekV3DecoderLayer", 0, []int{1}, deepseekV3},
+		{"deepseek_v32", "DeepseekV32ForCausalLM", "model", "DeepseekV32DecoderLayer", 0, []int{1}, deepseekV32},
+		{"dots1", "Dots1ForCausalLM", "model", "Dots1DecoderLayer", -1, nil, dots1},
+		// Kimi K2's config is DeepSeek-V3's to the letter.
+		{"kimi_k2", "DeepseekV3ForCausalLM", "model", "DeepseekV3DecoderLayer", 0, []int{1}, deepseekV3},
+		{"sarvam_mla", "DeepseekV3ForCausalLM", "model", "DeepseekV3DecoderLayer", 0, []int{1}, sarvamMLA},
+		{"sarvam_moe", "Glm4MoeForCausalLM", "model", "Glm4MoeDecoderLayer", -1, []int{1}, sarvamMoE},
+		{"youtu", "YoutuForCausalLM", "model", "YoutuDecoderLayer", 128000, []int{128001}, youtu},
 	}
 }
 

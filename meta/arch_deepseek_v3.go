@@ -20,6 +20,7 @@ type deepseek struct {
 	moeInner   int
 	shared     int    // width of the shared experts together
 	block      string // class of a mixture; "" means the prefix and "MoE"
+	wideRouter bool   // transformers keeps the router's weights in float32
 	correction DType  // of the router's correction; NoDType: that of weights
 }
 
@@ -29,8 +30,13 @@ func deepseekV3(f *fields, b *Builder) {
 	d := readDeepseek(f, "DeepseekV3", decoderDefaults{
 		vocab: 129280, hidden: 7168, inner: 18432, layers: 61, heads: 128, context: 4096, eps: 1e-6,
 	}, latentDefaults{qRank: 1536, kvRank: 512, nope: 128, value: 128})
-	d.readMixture(f, mixtureDefaults{inner: 2048, experts: 256, topK: 8, scale: 2.5, groups: 8, topGroups: 4})
-	dense := f.count("first_k_dense_replace", 3, 0, maxLayers)
+	f.deepseekLayers(b, d, mixtureDefaults{inner: 2048, experts: 256, topK: 8, scale: 2.5, groups: 8, topGroups: 4}, 3)
+}
+
+// deepseekLayers builds deepseek_v3's model. defDense is the default number of dense layers.
+func (f *fields) deepseekLayers(b *Builder, d *deepseek, def mixtureDefaults, defDense int) {
+	d.readMixture(f, def)
+	dense := f.count("first_k_dense_replace", defDense, 0, maxLayers)
 	d.causalLMWithNext(f, b, func(b *Builder, i int) {
 		d.latentAttention(b, i)
 		if i < dense {
@@ -178,14 +184,16 @@ func (d *deepseek) latentNorm(b *Builder, name string, dim int) {
 		Param("weight", dim)
 }
 
-func (d *deepseek) mixture(b *Builder) {
+func (d *deepseek) mixture(b *Builder) *Builder {
 	m := b.Child("mlp", or(d.block, d.class+"MoE")).Runs(KindMoE, d.moe)
 	m.stackedExperts(d.moe, expertNames{
 		class: d.class + "Experts", gate: "gate_proj", up: "up_proj", down: "down_proj",
 		each: []string{m.path + ".experts"},
 	}, d.hidden, d.moeInner, d.act)
 	gate := m.Child("gate", d.class+"TopkRouter")
-	gate.Param("weight", d.moe.Count, d.hidden)
+	if weight := gate.Param("weight", d.moe.Count, d.hidden); d.wideRouter && b.tree.header == nil {
+		weight.DType = Float32
+	}
 	correction := d.correction
 	if correction == NoDType {
 		correction = b.tree.dtype
@@ -195,4 +203,5 @@ func (d *deepseek) mixture(b *Builder) {
 	if d.shared > 0 {
 		d.gatedMLP(m, "shared_experts", d.shared, false)
 	}
+	return m
 }

@@ -8,10 +8,7 @@ func glm4MoE(f *fields, b *Builder) {
 		context: 131072, eps: 1e-5, act: "silu", rope: ropeDefaults{theta: 10000, partial: 0.5},
 	})}
 	bias, qkNorm := f.bool("attention_bias", false), f.bool("use_qk_norm", false)
-	d.correction = Float32
-	d.readMixture(f, mixtureDefaults{inner: 1408, experts: 128, topK: 8, scale: 1, groups: 1, topGroups: 1})
-	dense := f.count("first_k_dense_replace", 1, 0, maxLayers)
-	d.causalLMWithNext(f, b, func(b *Builder, i int) {
+	d.glmLayers(f, b, mixtureDefaults{inner: 1408, experts: 128, topK: 8, scale: 1, groups: 1, topGroups: 1}, func(b *Builder, i int) {
 		spec := AttentionSpec{Layer: i}
 		if qkNorm {
 			spec.QNorm, spec.KNorm = "q_norm", "k_norm"
@@ -21,6 +18,16 @@ func glm4MoE(f *fields, b *Builder) {
 			d.norm(a, "q_norm", d.headDim)
 			d.norm(a, "k_norm", d.headDim)
 		}
+	})
+}
+
+// glmLayers builds glm4_moe's model. It calls attention for that of each layer.
+func (d *deepseek) glmLayers(f *fields, b *Builder, def mixtureDefaults, attention func(b *Builder, layer int)) {
+	d.correction = Float32
+	d.readMixture(f, def)
+	dense := f.count("first_k_dense_replace", 1, 0, maxLayers)
+	d.causalLMWithNext(f, b, func(b *Builder, i int) {
+		attention(b, i)
 		if i < dense {
 			d.gatedMLP(b, "mlp", d.inner, false)
 		} else {
@@ -52,6 +59,11 @@ func glm4MoELite(f *fields, b *Builder) {
 // sparseByType returns which layers have a mixture: those that mlp_layer_types says, else all but the
 // first. A further one stands for the layers that predict several tokens ahead.
 func (d *decoder) sparseByType(f *fields) []bool {
+	return d.layersWithMixture(f, func(i int) bool { return i > 0 })
+}
+
+// layersWithMixture is sparseByType where is selects the layers without that field.
+func (d *decoder) layersWithMixture(f *fields, is func(layer int) bool) []bool {
 	const name = "mlp_layer_types"
 	sparse := make([]bool, d.layers, d.layers+1)
 	types := f.texts(name)
@@ -61,7 +73,7 @@ func (d *decoder) sparseByType(f *fields) []bool {
 	}
 	for i := range sparse {
 		if types == nil {
-			sparse[i] = i > 0
+			sparse[i] = is(i)
 			continue
 		}
 		switch types[i] {

@@ -10,9 +10,7 @@ func graniteMoE(f *fields, b *Builder) {
 	bias := f.bool("attention_bias", false)
 	w, scale := f.graniteWiring()
 	w.block.MLP = "block_sparse_moe"
-	spec := f.experts("num_local_experts", 8, "num_experts_per_tok", 2)
-	spec.Router, spec.Experts = "router", "experts"
-	spec.Score, spec.Act = ScoreTopKSoftmax, d.act.act
+	spec := f.graniteExperts(d)
 	d.causalLM(f, b, w, func(b *Builder, i int) {
 		d.attention(b, bias, bias, AttentionSpec{Layer: i, Scale: scale})
 		d.norms(b, "input_layernorm", "post_attention_layernorm")

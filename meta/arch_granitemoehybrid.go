@@ -21,8 +21,7 @@ func graniteMoEHybrid(f *fields, b *Builder) {
 	}
 	var spec *MoESpec
 	if f.count("num_local_experts", 8, 0, maxExperts) > 0 {
-		spec = f.experts("num_local_experts", 8, "num_experts_per_tok", 2)
-		spec.Router, spec.Experts, spec.Score, spec.Act = "router", "experts", ScoreTopKSoftmax, d.act.act
+		spec = f.graniteExperts(d)
 		w.block.BesideMLP = "block_sparse_moe"
 	}
 	m := &mixer{class: d.class, act: d.act, bias: f.bool("mamba_proj_bias", false), hidden: d.hidden, eps: float64(d.normSpec.Eps),
@@ -36,10 +35,7 @@ func graniteMoEHybrid(f *fields, b *Builder) {
 		if spec != nil {
 			d.graniteMixture(b, spec, "GraniteMoeHybrid")
 		}
-		s := b.Child("shared_mlp", d.mlpClass).Runs(KindMLP, &MLPSpec{Fused: "input_linear", Down: "output_linear", Act: d.act.act})
-		s.Activation("activation", d.act.class, d.act.act)
-		s.Linear("input_linear", d.hidden, 2*shared, false)
-		s.Linear("output_linear", shared, d.hidden, false)
+		d.graniteShared(b, shared)
 		if !recurrent[i] {
 			d.attention(b, bias, bias, AttentionSpec{Layer: attentions, Scale: scale, Rope: rope})
 			attentions++

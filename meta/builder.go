@@ -39,6 +39,8 @@ type tree struct {
 	// textClass is the class of the text model with its head.
 	textClass string
 	renames   []Rename // in the order in which they are tried
+	// published turns names of the tree into those of published files; nil where they are equal.
+	published *strings.Replacer
 	ignore    []string
 	elements  int64
 	unread    int64 // see Model.UnreadBytes
@@ -105,6 +107,25 @@ func (b *Builder) Published(path string) *Builder {
 	return b
 }
 
+// publishes says that published files have other parts of names than the tree, in pairs of the two, of
+// which the first one in a name counts. Files with the names of the tree are read as well.
+func (b *Builder) publishes(pairs ...string) { b.tree.published = strings.NewReplacer(pairs...) }
+
+// asPublished returns the ways to fill a parameter with those of published names first.
+func (t *tree) asPublished(sources []TensorSource, others [][]TensorSource) ([]TensorSource, [][]TensorSource) {
+	ways := append([][]TensorSource{sources}, others...)
+	var first [][]TensorSource
+	for _, way := range ways {
+		renamed := slices.Clone(way)
+		for i := range renamed {
+			renamed[i].Tensor = t.published.Replace(renamed[i].Tensor)
+		}
+		first = append(first, renamed)
+	}
+	ways = append(first, ways...)
+	return ways[0], ways[1:]
+}
+
 // Param adds a parameter that is filled by the checkpoint tensor of its own name, or of its name
 // below the path that [Builder.Published] has set.
 func (b *Builder) Param(name string, shape ...int) *Param {
@@ -120,6 +141,9 @@ func (b *Builder) Param(name string, shape ...int) *Param {
 // exists.
 func (b *Builder) ParamFrom(name string, shape []int, sources []TensorSource, others ...[]TensorSource) *Param {
 	p := &Param{Name: name, Shape: shape, DType: b.tree.dtype}
+	if b.tree.published != nil {
+		sources, others = b.tree.asPublished(sources, others)
+	}
 	b.tree.resolve(p, sources, others, b.weightPlace(name, shape))
 	b.tree.count(Join(b.path, name), shape)
 	b.node.Params = append(b.node.Params, p)
@@ -146,6 +170,10 @@ func (b *Builder) Buffer(name string, dtype DType, persistent bool, shape ...int
 // bufferFrom adds a buffer that the first of several ways fills that the checkpoint has.
 func (b *Builder) bufferFrom(name string, dtype DType, persistent bool, shape []int, ways [][]TensorSource) *Buffer {
 	buf := &Buffer{Name: name, Shape: shape, DType: dtype, Persistent: persistent}
+	if b.tree.published != nil {
+		first, others := b.tree.asPublished(ways[0], ways[1:])
+		ways = append([][]TensorSource{first}, others...)
+	}
 	if persistent {
 		buf.Sources = ways[0]
 		if b.tree.header != nil {

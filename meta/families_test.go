@@ -124,6 +124,25 @@ func TestUnsupportedValuesOfDecoders(t *testing.T) {
 	}
 }
 
+// TestUnsupportedValuesOfFurtherFamilies is TestUnsupportedValuesOfFamilies for families of 2025 and 2026.
+func TestUnsupportedValuesOfFurtherFamilies(t *testing.T) {
+	for config, want := range map[string]string{
+		`{"model_type": "cwm", "attention_bias": true}`:                                                          "attention_bias: true is not supported",
+		`{"model_type": "axk1", "q_lora_rank": null}`:                                                            "q_lora_rank: null is not supported",
+		`{"model_type": "axk1", "mlp_layer_types": ["dense"]}`:                                                   "mlp_layer_types: 1 types for 61 layers",
+		`{"model_type": "cohere2_moe", "rope_scaling": {"type": "linear", "factor": 2}}`:                         "rope_scaling: is not supported for this model_type",
+		`{"model_type": "cohere2_moe", "first_k_dense_replace": 1}`:                                              "prefix_dense_intermediate_size: missing",
+		`{"model_type": "cohere2_moe", "expert_selection_fn": "topk"}`:                                           `expert_selection_fn: "topk" is not supported`,
+		`{"model_type": "cohere2_moe", "num_shared_experts": 1, "shared_expert_combination_strategy": "concat"}`: `shared_expert_combination_strategy: "concat" is not supported`,
+		`{"model_type": "mellum", "rope_scaling": {"type": "linear", "factor": 2}}`:                              "rope_scaling: is not supported for this model_type",
+		`{"model_type": "mellum", "rope_parameters": {"sliding_attention": {"rope_theta": 1}}}`:                  "rope_parameters.full_attention: missing",
+		`{"model_type": "sarvam_mla", "rope_scaling": {"type": "deepseek_ntk"}}`:                                 `rope_scaling.type: "deepseek_ntk" is not supported`,
+		`{"model_type": "exaone", "num_layers": 0}`:                                                              "num_hidden_layers: 0 is not within",
+	} {
+		unsupported(t, config, want)
+	}
+}
+
 func unsupported(t *testing.T, config, want string) {
 	t.Helper()
 	_, err := newFrom(config)

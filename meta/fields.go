@@ -240,6 +240,16 @@ func (f *fields) without(names ...string) *fields {
 	return &fields{at: f.at, values: values, errs: f.errs}
 }
 
+// renamed returns f with the value of field alias, if it has one, as that of name.
+func (f *fields) renamed(name, alias string) *fields {
+	if !f.has(alias) {
+		return f
+	}
+	g := f.without(alias)
+	g.values[name] = f.values[alias]
+	return g
+}
+
 // list returns an array, or nil if it is missing or null.
 func (f *fields) list(name string) []any {
 	switch v := f.values[name].(type) {

@@ -76,6 +76,7 @@ type BlockSpec struct {
 	// name children, "" for none, whose results are added to those of Attention and MLP.
 	BesideAttention, BesideMLP string
 	AttentionIn, AttentionOut  float32 // multiply the operand and the result of Attention; 0 means 1
+	MLPOut                     float32 // multiplies the result of MLP; 0 means 1
 	// Experts, "" for none, names a mixture of experts whose result is added to that of MLP. See
 	// [ExpertsSpec].
 	Experts *ExpertsSpec

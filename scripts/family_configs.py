@@ -3,6 +3,7 @@
 A maker draws shapes and options from a random.Random and returns the contents of a config.json.
 FAMILIES names the makers, each with the seeds of the committed fixtures.
 """
+from further_configs import further
 from hybrid_configs import hybrids
 from plain_configs import plains
 
@@ -616,4 +617,5 @@ FAMILIES = {
     "kimi_k25": (kimi_k25, [1]),
     **hybrids(llama, wrap),
     **plains(llama),
+    **further(llama, deepseek),
 }

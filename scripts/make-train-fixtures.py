@@ -100,6 +100,17 @@ MODELS = {
     "gptj": ("gptj", dict(num_key_value_heads=None, intermediate_size=None, n_inner=20, rotary_dim=2)),
     "gpt-bigcode": ("gpt_bigcode", dict(num_key_value_heads=None, intermediate_size=None, n_inner=20)),
     "gpt-bigcode-heads": ("gpt_bigcode", dict(num_key_value_heads=None, intermediate_size=None, n_inner=20, multi_query=False)),
+    "cwm": ("cwm", dict(head_dim=8, sliding_window=4, layer_types=["sliding_attention", "full_attention"], rope_parameters=rope())),
+    "vaultgemma": ("vaultgemma", dict(head_dim=8, sliding_window=4, attn_logit_softcapping=2.0, final_logit_softcapping=3.0, query_pre_attn_scalar=8)),
+    "granitemoeshared": ("granitemoeshared", dict(num_local_experts=4, shared_intermediate_size=12, embedding_multiplier=3.0, residual_multiplier=0.5, attention_multiplier=0.2)),
+    "hyperclovax": ("hyperclovax", dict(logits_scaling=0.5, residual_multiplier=0.5)),
+    "jais2": ("jais2", dict()),
+    "youtu": ("youtu", dict(num_key_value_heads=4, kv_lora_rank=6, q_lora_rank=8, qk_nope_head_dim=4, qk_rope_head_dim=4, v_head_dim=6, tie_word_embeddings=False)),
+    "axk1": ("axk1", dict(num_key_value_heads=4, kv_lora_rank=6, q_lora_rank=8, qk_nope_head_dim=4, qk_rope_head_dim=4, v_head_dim=6, moe_intermediate_size=8,
+                          n_routed_experts=4, num_experts_per_tok=2, n_group=1, topk_group=1, mlp_layer_types=["dense", "sparse"])),
+    "cohere2-moe": ("cohere2_moe", dict(head_dim=8, sliding_window=4, num_experts=4, num_experts_per_tok=2, num_shared_experts=1, layer_types=["sliding_attention", "full_attention"],
+                                        logit_scale=0.5, expert_selection_fn="sigmoid")),
+    "mellum": ("mellum", dict(head_dim=8, sliding_window=4, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=8, layer_types=["sliding_attention", "full_attention"])),
     "opt": ("opt", dict(num_key_value_heads=None, intermediate_size=None, ffn_dim=20, word_embed_proj_dim=16)),
 }
 

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Writes meta/testdata/trees.json.gz: module trees and derived values by transformers.
 
-usage: make-tree-fixtures.py OUT.json.gz [SIZES.json]   (needs torch and transformers 5)
+usage: make-tree-fixtures.py OUT.json.gz [SIZES.json [FAMILY...]]   (needs torch and transformers 5)
+
+With families, their cases and sizes are added to the files, of which the others stay as they are.
 
 One JSON object a line: a small config with some fields left out, the module tree it
 makes, the epsilon, scale and window of its modules, and its rotary frequencies.
@@ -328,15 +330,21 @@ def sizes(names):
 
 def main():
     families = runpy.run_path(str(pathlib.Path(__file__).with_name("family_configs.py")))["FAMILIES"]
-    configs = [make() for make in MAKERS for _ in range(PER_TYPE)]
-    configs += [maker(random.Random(f"{name} tree {i}")) for name, (maker, _) in families.items() for i in range(PER_TYPE)]
-    lines = [json.dumps(case(c), separators=(",", ":")) for c in configs]
+    added, lines, known = sys.argv[3:], [], {}
+    configs = [] if added else [make() for make in MAKERS for _ in range(PER_TYPE)]
+    configs += [maker(random.Random(f"{name} tree {i}")) for name, (maker, _) in families.items() if not added or name in added for i in range(PER_TYPE)]
+    types = {c["model_type"] for c in configs}
+    if added:
+        with gzip.open(sys.argv[1], "rt") as old:
+            lines = [line for line in old.read().splitlines() if json.loads(line)["config"]["model_type"] not in types]
+        known = json.loads(pathlib.Path(sys.argv[2]).read_text())
+    lines += [json.dumps(case(c), separators=(",", ":")) for c in configs]
     with open(sys.argv[1], "wb") as raw, gzip.GzipFile("", "wb", 9, raw, mtime=0) as out:
         out.write(("\n".join(lines) + "\n").encode())
     if len(sys.argv) > 2:
-        names = sorted({c["model_type"] for c in configs})
+        known.update(sizes(sorted(types)))
         with open(sys.argv[2], "w") as out:
-            json.dump(sizes(names), out, indent=1)
+            json.dump(dict(sorted(known.items())), out, indent=1)
             out.write("\n")
 
 

@@ -43,6 +43,7 @@ func (c *compiler) block(n Node, in int) (*block, error) {
 	}
 	if s.MLP != "" || s.Plain != nil || s.Parallel {
 		b.mlp, err = c.branch(n, "mlp", [3]string{s.MLPNorm, s.MLP, s.PostMLPNorm}, s.BesideMLP, in)
+		b.mlp.out = orOne(s.MLPOut)
 	}
 	if err != nil {
 		return nil, err

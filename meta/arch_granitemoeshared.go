@@ -1,0 +1,41 @@
+package meta
+
+// graniteMoEShared is GraniteMoeSharedForCausalLM: granitemoe with an MLP beside the mixture.
+func graniteMoEShared(f *fields, b *Builder) {
+	d := readDecoder(f, "GraniteMoeShared", decoderDefaults{
+		vocab: 32000, hidden: 4096, inner: 11008, layers: 32, heads: 32,
+		context: 2048, eps: 1e-6, act: "silu", rope: ropeDefaults{theta: 10000},
+	})
+	bias := f.bool("attention_bias", false)
+	w, scale := f.graniteWiring()
+	shared := f.count("shared_intermediate_size", 0, 0, maxSize)
+	w.block.MLP = "block_sparse_moe"
+	if shared > 0 {
+		w.block.MLP, w.block.BesideMLP = "shared_mlp", "block_sparse_moe"
+	}
+	spec := f.graniteExperts(d)
+	d.causalLM(f, b, w, func(b *Builder, i int) {
+		d.attention(b, bias, bias, AttentionSpec{Layer: i, Scale: scale})
+		d.norms(b, "input_layernorm", "post_attention_layernorm")
+		d.graniteMixture(b, spec, d.class)
+		if shared > 0 {
+			d.graniteShared(b, shared)
+		}
+	})
+}
+
+// graniteExperts reads the routing of a mixture.
+func (f *fields) graniteExperts(d *decoder) *MoESpec {
+	spec := f.experts("num_local_experts", 8, "num_experts_per_tok", 2)
+	spec.Router, spec.Experts = "router", "experts"
+	spec.Score, spec.Act = ScoreTopKSoftmax, d.act.act
+	return spec
+}
+
+// graniteShared adds the MLP that every token passes.
+func (d *decoder) graniteShared(b *Builder, inner int) {
+	s := b.Child("shared_mlp", d.mlpClass).Runs(KindMLP, &MLPSpec{Fused: "input_linear", Down: "output_linear", Act: d.act.act})
+	s.Activation("activation", d.act.class, d.act.act)
+	s.Linear("input_linear", d.hidden, 2*inner, false)
+	s.Linear("output_linear", inner, d.hidden, false)
+}

@@ -1,0 +1,70 @@
+package meta
+
+// mellum is MellumForCausalLM: qwen3_moe with windows in some layers, and a rope of its own for each of the
+// two kinds.
+func mellum(f *fields, b *Builder) {
+	d := readDecoder(f.without("rope_parameters", "rope_scaling", "rope_theta", "partial_rotary_factor"), "Mellum", decoderDefaults{
+		vocab: 98304, hidden: 2304, inner: 7168, layers: 28, heads: 32, kvHeads: 4, headDim: 128,
+		context: 131072, eps: 1e-6, act: "silu", rope: ropeDefaults{theta: 10000},
+	})
+	bias := f.bool("attention_bias", false)
+	window := f.window("sliding_window", 1024)
+	sliding := d.sliding(f, func(int) bool { return false })
+	ropes := d.typedRopes(f, sliding, ropeDefaults{theta: 500000, partial: 1}, ropeDefaults{theta: 10000, partial: 1})
+	inner := f.size("moe_intermediate_size", 896)
+	spec, _ := f.sparseLayers(64, 8)
+	spec.Renormalise = f.bool("norm_topk_prob", true)
+	sparse := d.layersWithMixture(f, func(int) bool { return spec.Count > 0 })
+	w := wiring{block: preNorm(), rotary: func(b *Builder) { b.layerRotary("MellumRotaryEmbedding", sliding, ropes[0], ropes[1]) }}
+	d.causalLM(f, b, w, func(b *Builder, i int) {
+		s := AttentionSpec{Layer: i, Rope: ropes[0]}
+		if sliding[i] {
+			s.Window, s.Rope = window, ropes[1]
+		}
+		d.qkNormAttention(b, bias, s)
+		if sparse[i] {
+			d.mixture(b, *spec, inner)
+		} else {
+			d.gatedMLP(b, "mlp", d.inner, false)
+		}
+		d.norms(b, "input_layernorm", "post_attention_layernorm")
+	})
+	b.Ignore("mtp.*")
+}
+
+// typedRopes returns the ropes of layers with full attention and of those with a window, from
+// rope_parameters by layer type alone. One without layers is nil.
+func (d *decoder) typedRopes(f *fields, sliding []bool, full, local ropeDefaults) (ropes [2]*RopeSpec) {
+	if f.object("rope_scaling") != nil {
+		f.fail("rope_scaling", "is not supported for this model_type; use rope_parameters with full_attention and sliding_attention")
+	}
+	params := f.object("rope_parameters")
+	for i, def := range []ropeDefaults{full, local} {
+		def.headDim, def.context = d.headDim, d.context
+		for _, s := range sliding {
+			if s == (i == 1) && ropes[i] == nil {
+				ropes[i] = f.typedRope(params, [...]string{"full_attention", "sliding_attention"}[i], def)
+			}
+		}
+	}
+	if d.rope = ropes[0]; d.rope == nil {
+		d.rope = ropes[1]
+	}
+	return ropes
+}
+
+// typedRope reads the rope of a type of layers. Without parameters it is the default.
+func (f *fields) typedRope(params *fields, kind string, def ropeDefaults) *RopeSpec {
+	alone := f.without("rope_theta", "partial_rotary_factor")
+	if params == nil {
+		return alone.ropeFrom(nil, true, def)
+	}
+	p := params.object(kind)
+	if p == nil {
+		params.fail(kind, "missing, but there are layers of this type")
+		return &RopeSpec{Dim: 2}
+	}
+	p.required("rope_theta")
+	def.partial = 1 // whose default holds without parameters only
+	return alone.ropeFrom(p, true, def)
+}

@@ -1,0 +1,168 @@
+"""Configs of small models of families of 2025 and 2026, and of older ones, for make-family-fixtures.py.
+
+FURTHER is the part of family_configs.FAMILIES for these families.
+"""
+from plain_configs import mixture, partial
+
+
+def kinds(R, n):
+    """Types of n layers, both of them among the first two."""
+    first = R.choice([["full_attention", "sliding_attention"], ["sliding_attention", "full_attention"]])
+    return first + [R.choice(first) for _ in range(n - 2)]
+
+
+def cwm(R, llama):
+    c = llama(R, "cwm")
+    c.update(sliding_window=8, mlp_bias=R.random() < 0.4)
+    c.setdefault("head_dim", R.choice([6, 8, 14]))
+    if R.random() < 0.6:
+        c["layer_types"] = kinds(R, c["num_hidden_layers"])
+    if R.random() < 0.3:
+        for name in ("rope_parameters", "rope_theta", "rope_scaling"):
+            c.pop(name, None)
+    return c
+
+
+def vaultgemma(R, llama):
+    c = llama(R, "vaultgemma", head_dim=False)
+    c.pop("hidden_act", None)
+    c.update(head_dim=R.choice([6, 8, 14]), sliding_window=8, query_pre_attn_scalar=R.choice([8, 12]), attn_logit_softcapping=R.choice([None, 5.0]),
+             final_logit_softcapping=R.choice([None, 8.0]), attention_bias=R.random() < 0.3)
+    if R.random() < 0.4:
+        c["layer_types"] = kinds(R, c["num_hidden_layers"])
+    return c
+
+
+def exaone(R, llama):
+    c = llama(R, "exaone")
+    c.update(attention_bias=R.random() < 0.3, mlp_bias=R.random() < 0.3)
+    if R.random() < 0.6:
+        c.update(num_layers=c.pop("num_hidden_layers"), layer_norm_epsilon=c.pop("rms_norm_eps"), activation_function=c.pop("hidden_act", "silu"))
+    return c
+
+
+def multipliers(R, c):
+    c.update(embedding_multiplier=R.choice([1.0, 6.0]), logits_scaling=R.choice([0.5, 2.0]), residual_multiplier=R.choice([0.3, 1.0]),
+             attention_multiplier=R.choice([0.2, 0.5]), attention_bias=R.random() < 0.3)
+    return c
+
+
+def granitemoeshared(R, llama):
+    c = multipliers(R, llama(R, "granitemoeshared", head_dim=False))
+    c.update(num_local_experts=R.choice([4, 6]), num_experts_per_tok=R.choice([1, 2, 3]), shared_intermediate_size=R.choice([0, 12, 18]))
+    return c
+
+
+def hyperclovax(R, llama):
+    c = multipliers(R, llama(R, "hyperclovax"))
+    c.update(mlp_bias=R.random() < 0.3, use_post_norm=R.random() < 0.7)
+    if R.random() < 0.4:
+        c["attention_multiplier"] = None
+    return c
+
+
+def jais2(R, llama):
+    c = llama(R, "jais2")
+    c["layer_norm_eps"] = c.pop("rms_norm_eps")
+    c.update(attention_bias=R.random() < 0.7, mlp_bias=R.random() < 0.7)
+    return c
+
+
+def sarvam_mla(R, deepseek):
+    c = deepseek(R, "sarvam_mla")
+    if R.random() < 0.5:
+        c.update(num_experts=c.pop("n_routed_experts"), num_shared_experts=c.pop("n_shared_experts"), head_dim=c["kv_lora_rank"] + c["qk_rope_head_dim"])
+        if c["q_lora_rank"] is None:
+            del c["q_lora_rank"]
+    scaling = c.get("rope_scaling")
+    if scaling:
+        c["rope_scaling"] = dict(type="deepseek_yarn", beta_fast=32, beta_slow=1, mscale=1.0, mscale_all_dim=1.0, **{k: v for k, v in scaling.items() if k not in ("type", "rope_type")})
+    return c
+
+
+def sarvam_moe(R, llama):
+    c = mixture(R, llama(R, "sarvam_moe"), "num_experts")
+    c.update(num_shared_experts=R.choice([1, 2]), first_k_dense_replace=R.choice([0, 1]), use_qk_norm=R.random() < 0.7,
+             head_dim=R.choice([6, 8, 14]))
+    c["use_qkv_bias" if R.random() < 0.5 else "attention_bias"] = R.random() < 0.4
+    return c
+
+
+def youtu(R, deepseek):
+    c = deepseek(R, "youtu")
+    for name in ("n_routed_experts", "num_experts_per_tok", "n_group", "topk_group", "n_shared_experts", "moe_intermediate_size", "first_k_dense_replace",
+                 "norm_topk_prob", "routed_scaling_factor"):
+        del c[name]
+    c.update(tie_word_embeddings=R.random() < 0.5, attention_bias=R.random() < 0.3)
+    return c
+
+
+def axk1(R, deepseek):
+    c = deepseek(R, "axk1")
+    c["q_lora_rank"] = 10
+    if R.random() < 0.5:
+        c["mlp_layer_types"] = ["sparse"] + [R.choice(["dense", "sparse"]) for _ in range(c["num_hidden_layers"] - 1)]
+        del c["first_k_dense_replace"]
+    else:
+        c["moe_layer_freq"] = R.choice([1, 2])
+    return c
+
+
+def cohere2_moe(R, llama):
+    c = llama(R, "cohere2_moe")
+    if c.get("rope_scaling"):  # which the reference ignores
+        c["rope_parameters"] = dict(rope_theta=c.pop("rope_theta"), **{"rope_type" if k == "type" else k: v for k, v in c.pop("rope_scaling").items()})
+    eps = c.pop("rms_norm_eps")
+    c[R.choice(["rms_norm_eps", "layer_norm_eps"])] = eps
+    c.setdefault("head_dim", 8)
+    n = R.choice([3, 4])
+    c.update(num_hidden_layers=n, num_experts=R.choice([4, 6]), num_experts_per_tok=R.choice([1, 2, 3]), num_shared_experts=R.choice([0, 1, 2]), sliding_window=8,
+             shared_expert_combination_strategy=R.choice(["average", "sum"]), expert_selection_fn=R.choice(["softmax", "sigmoid"]), norm_topk_prob=R.random() < 0.6,
+             prefix_dense_intermediate_size=R.choice([18, 30]), prefix_dense_sliding_window_pattern=R.choice([1, 1, 2]), attention_bias=R.random() < 0.3,
+             logit_scale=R.choice([0.25, 0.5]))
+    form = R.choice(["lists", "pattern"])
+    if form == "lists":
+        c["layer_types"] = kinds(R, n)
+        c["mlp_layer_types"] = [R.choice(["dense", "sparse"]), "sparse"] + [R.choice(["dense", "sparse"]) for _ in range(n - 2)]
+    else:
+        c.update(first_k_dense_replace=R.choice([0, 1]), sliding_window_pattern=2)
+    return c
+
+
+def typed_ropes(R, c, full, local):
+    """Ropes by type of layers, as transformers 5 has them."""
+    for name in ("rope_theta", "rope_scaling", "rope_parameters", "partial_rotary_factor"):
+        c.pop(name, None)
+    if R.random() < 0.8:
+        c["rope_parameters"] = dict(full_attention=full, sliding_attention=local)
+    return c
+
+
+def mellum(R, llama):
+    c = llama(R, "mellum")
+    c.update(num_experts=R.choice([4, 6]), num_experts_per_tok=R.choice([1, 2, 3]), moe_intermediate_size=R.choice([10, 12]), norm_topk_prob=R.random() < 0.6,
+             head_dim=R.choice([6, 8, 14]), sliding_window=8, attention_bias=R.random() < 0.3)
+    if R.random() < 0.8:
+        c["layer_types"] = kinds(R, c["num_hidden_layers"])
+    if R.random() < 0.5:
+        c["mlp_layer_types"] = ["sparse"] + [R.choice(["dense", "sparse"]) for _ in range(c["num_hidden_layers"] - 1)]
+    return typed_ropes(R, c, dict(rope_type=R.choice(["default", "yarn"]), rope_theta=50000.0, factor=4.0, original_max_position_embeddings=32),
+                       dict(rope_type="default", rope_theta=1000.0))
+
+
+def further(llama, deepseek):
+    """The makers, each with the seeds of the committed fixtures. llama and deepseek are family_configs'."""
+    return {
+        "cwm": (lambda R: cwm(R, llama), [1, 2]),
+        "vaultgemma": (lambda R: vaultgemma(R, llama), [1]),
+        "exaone": (lambda R: exaone(R, llama), [1, 2]),
+        "granitemoeshared": (lambda R: granitemoeshared(R, llama), [1, 2]),
+        "hyperclovax": (lambda R: hyperclovax(R, llama), [1, 2]),
+        "jais2": (lambda R: jais2(R, llama), [1, 2]),
+        "sarvam_mla": (lambda R: sarvam_mla(R, deepseek), [1, 2]),
+        "sarvam_moe": (lambda R: sarvam_moe(R, llama), [1, 2]),
+        "youtu": (lambda R: youtu(R, deepseek), [1]),
+        "axk1": (lambda R: axk1(R, deepseek), [1, 2]),
+        "cohere2_moe": (lambda R: cohere2_moe(R, llama), [1, 2, 3]),
+        "mellum": (lambda R: mellum(R, llama), [1, 2]),
+    }
