@@ -17,14 +17,20 @@ const (
 )
 
 // bandsOf returns the matrices of program that stream in bands, with the bytes of the largest band.
-// loaded are the bytes of converted weights, which stream whole.
+// loaded are the bytes of converted weights.
 func (o *Options) bandsOf(program *nn.Program, loaded map[*meta.Param]int64) map[*meta.Param]int64 {
+	size := func(p *meta.Param) int64 {
+		if n := loaded[p]; n > 0 {
+			return n
+		}
+		return p.Bytes()
+	}
 	var list []*meta.Param
 	var largest int64
 	for _, u := range program.Units {
 		for _, p := range u.Banded {
-			if p = p.Resolve(); loaded[p] == 0 && len(p.Shape) == 2 && p.Shape[0] > 0 {
-				list, largest = append(list, p), max(largest, p.Bytes())
+			if p = p.Resolve(); len(p.Shape) == 2 && p.Shape[0] > 0 {
+				list, largest = append(list, p), max(largest, size(p))
 			}
 		}
 	}
@@ -34,8 +40,8 @@ func (o *Options) bandsOf(program *nn.Program, loaded map[*meta.Param]int64) map
 	}
 	out := map[*meta.Param]int64{}
 	for _, p := range list {
-		if p.Bytes() >= least {
-			out[p] = residency.BandBytes(p, most)
+		if size(p) >= least {
+			out[p] = residency.BandBytes(p, loaded[p], most)
 		}
 	}
 	return out

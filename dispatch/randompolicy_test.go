@@ -122,7 +122,7 @@ func holdsLawAtRandom(t *testing.T, dir string, o dispatch.Options, ids []int32,
 }
 
 // TestNoPolicyChangesTheAnswer holds law 4 under a random policy and a random order of arrival: for a
-// dense model, a mixture of experts, and both converted.
+// dense model, a mixture of experts, and both converted and coded, also in many bands.
 func TestNoPolicyChangesTheAnswer(t *testing.T) {
 	ids, prompt := lawIDs()
 	for name, s := range map[string]shape{
@@ -131,14 +131,23 @@ func TestNoPolicyChangesTheAnswer(t *testing.T) {
 		"experts": {hidden: 96, inner: 96, heads: 4, kv: 2, dim: 24, vocab: 230, layers: 3, dtype: meta.BFloat16, shift: 5, experts: true, choose: 3},
 	} {
 		dir := s.folder(t, rand.New(rand.NewPCG(5, 5)))
-		for _, format := range []meta.QuantFormat{meta.QuantNone, meta.QuantQ8, meta.QuantQ4} {
-			t.Run(fmt.Sprintf("%s %v", name, format), func(t *testing.T) {
-				o := dispatch.Options{Threads: 2, Context: 128, Quantize: format}
-				if format != meta.QuantNone {
-					o.CacheDir = t.TempDir()
-				}
-				holdsLawAtRandom(t, dir, o, ids, prompt, 6)
-			})
+		for _, format := range []meta.QuantFormat{meta.QuantNone, meta.QuantQ8, meta.QuantQ4, meta.QuantCoded} {
+			for _, band := range []int64{0, smallBand} {
+				t.Run(fmt.Sprintf("%s %v, bands of %d", name, format, band), func(t *testing.T) {
+					o := dispatch.Options{Threads: 2, Context: 128}
+					switch format {
+					case meta.QuantNone:
+					case meta.QuantCoded:
+						o = o.CodingAll()
+					default:
+						o.Quantize = format
+					}
+					if format != meta.QuantNone {
+						o.CacheDir = t.TempDir()
+					}
+					holdsLawAtRandom(t, dir, o.InBands(band), ids, prompt, 4)
+				})
+			}
 		}
 	}
 }

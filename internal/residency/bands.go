@@ -24,7 +24,7 @@ type bands struct {
 
 // A band is some rows of a matrix, or all of a part that cannot be cut.
 type band struct {
-	piece stored.Piece
+	piece [1]stored.Piece
 	parts [1]backend.Part
 	path  string
 }
@@ -32,9 +32,9 @@ type band struct {
 // A bandRange is the bands of a matrix.
 type bandRange struct{ first, count int }
 
-// BandBytes returns the size of the largest band of p, a matrix that is not converted, if bands take most
-// bytes or as few rows as can be separated.
-func BandBytes(p *meta.Param, most int64) int64 {
+// BandBytes returns the size of the largest band of p, if bands take most bytes or as few rows as can be
+// separated. converted is the size of p if it is converted when it is loaded, otherwise 0.
+func BandBytes(p *meta.Param, converted, most int64) int64 {
 	size, unit := p.Bytes(), stored.RowUnit(nil)
 	for _, s := range p.Sources {
 		if s.Transposed || s.Quant != nil && s.Quant.Format.Row().Layout == meta.InputsFirst {
@@ -44,7 +44,11 @@ func BandBytes(p *meta.Param, most int64) int64 {
 			unit = max(unit, stored.RowUnit(s.Quant))
 		}
 	}
-	return min(size, max(size/int64(p.Shape[0])*int64(unit), most))
+	least := size / int64(p.Shape[0]) * int64(unit) // also of a converted matrix, which may have to stream as stored
+	if converted > 0 {
+		size = converted
+	}
+	return min(size, max(least, most))
 }
 
 // addBands adds the bands of matrices of u, in the order in which u reads them.
@@ -75,28 +79,31 @@ func (s *Store) addBandsOf(u *unit, w *want, size int64) {
 	b := &s.bands
 	w.bands.first = len(b.list)
 	for i := range w.pieces {
-		for _, piece := range s.cutBands(&w.pieces[i], size) {
+		for _, piece := range s.cutBands(s.sidecar.streamed(&w.pieces[i]), size) {
 			regions := addRegions(nil, &piece)
 			l := newLoad(regions, false)
 			l.slot = max(l.slot, blockSize)
 			l.jobs, l.unit = s.loadJobs(regions), u.activity
 			b.loads = append(b.loads, []*load{l})
-			b.list = append(b.list, band{piece: piece, parts: [1]backend.Part{piece.NewPart()}, path: w.path})
+			b.list = append(b.list, band{piece: [1]stored.Piece{piece}, parts: [1]backend.Part{piece.NewPart()}, path: w.path})
 		}
 	}
 	w.bands.count = len(b.list) - w.bands.first
 }
 
 // cutBands cuts p into bands of about equal height of at most size bytes, or of as few rows as can be
-// separated. Pieces that are converted or that share scales stay whole.
+// separated. Pieces that share scales stay whole.
 func (s *Store) cutBands(p *stored.Piece, size int64) []stored.Piece {
 	rows := p.Part.Dims[0]
-	if s.sidecar.holds(p.Ranges[0].Tensor) || p.Size <= size || rows == 0 {
+	if p.Size <= size || rows == 0 {
 		return []stored.Piece{*p}
 	}
 	unit := 0
 	if unit = stored.RowUnit(nil); p.Part.Quant != nil {
 		unit = stored.RowUnit(p.Part.Quant.Quant)
+	}
+	if s.sidecar.holds(p.Ranges[0].Tensor) && unit%s.quantizer.RowGroup() != 0 {
+		return []stored.Piece{*p} // checksums are for more rows
 	}
 	height := max(unit, int(size*int64(rows)/p.Size)/unit*unit)
 	var out []stored.Piece
@@ -119,8 +126,9 @@ func (s *Store) band(k int) []backend.Part {
 		var window []byte
 		if window, err = b.stream.hold(k); err == nil {
 			b.open = k
-			setRanges(&b.list[k].parts[0], b.list[k].piece.Ranges, window, b.stream.groups[k].places)
-			return b.list[k].parts[:]
+			at := &b.list[k]
+			setRanges(&at.parts[0], at.piece[0].Ranges, window, b.stream.groups[k].places)
+			return s.plainParts(at.piece[:], at.parts[:])
 		}
 		b.stream.release(k)
 	}

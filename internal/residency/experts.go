@@ -102,15 +102,24 @@ func (s *Store) largestExpert() (largest int64, streamed int) {
 			continue
 		}
 		streamed += n
-		var size int64
-		for _, p := range st.params {
-			for _, piece := range s.expertPieces(p, 0) {
-				size += piece.Size + int64(len(piece.Ranges))*(2*blockSize+readGap) // the ends of direct reads, and gaps between them
+		largest = max(largest, s.slotSize(st, 0))
+		if s.sidecar != nil && s.sidecar.somePlain { // they may have different sizes
+			for e := 1; e < len(st.experts); e++ {
+				largest = max(largest, s.slotSize(st, e))
 			}
 		}
-		largest = max(largest, int64(hostmem.Up(int(size), blockSize)))
 	}
 	return largest, streamed
+}
+
+// slotSize returns the size of a slot for expert e.
+func (s *Store) slotSize(st *stack, e int) (size int64) {
+	for _, p := range st.params {
+		for _, piece := range s.expertPieces(p, e) {
+			size += piece.Size + int64(len(piece.Ranges))*(2*blockSize+readGap) // the ends of direct reads, and gaps between them
+		}
+	}
+	return int64(hostmem.Up(int(size), blockSize))
 }
 
 // expertPieces returns the pieces of expert e's slab of p: those of the sidecar, or as stored.

@@ -43,7 +43,7 @@ type load struct {
 	places  []int64       // offset of each region in the slot, in the order given to newLoad
 	slot    int64         // size in the slot, in bytes
 	read    int64         // bytes read
-	jobs    []*sideJob    // job of each region, nil if it is in the checkpoint itself; empty if all are
+	jobs    []sideRange   // of each region, without a job if it is in the checkpoint itself; empty if all are
 	unit    *unitActivity // that its reads are counted for
 }
 
@@ -170,18 +170,20 @@ func (e *extent) fill(p piece, slot []byte, open func(e *extent) (*hostmem.Direc
 // prepare converts the matrices that the load's side-car does not have yet.
 func (s *Store) prepare(l *load) error {
 	if s.sidecar != nil && s.sidecar.sums == nil {
-		return s.makeLoad(l, nil)
+		_, err := s.makeLoad(l, nil)
+		return err
 	}
 	return nil
 }
 
 // finish verifies the bytes of a side-car that an earlier start has written. It converts damaged
-// matrices again, and reads the load again.
+// rows again, and reads the load again.
 func (s *Store) finish(l *load, slot []byte) error {
 	if s.sidecar == nil || s.sidecar.sums == nil || l.made() {
 		return nil
 	}
-	if err := s.makeLoad(l, slot); err != nil || !s.sidecar.repaired() {
+	repaired, err := s.makeLoad(l, slot)
+	if err != nil || !repaired {
 		return err
 	}
 	for i := range l.pieces {
@@ -232,21 +234,24 @@ func (s *Store) readPiece(l *load, k int, slot []byte) (int64, error) {
 }
 
 // loadJobs returns the jobs that regions depend on.
-func (s *Store) loadJobs(regions []region) []*sideJob {
+func (s *Store) loadJobs(regions []region) []sideRange {
 	if s.sidecar == nil {
 		return nil
 	}
-	jobs := make([]*sideJob, len(regions))
+	jobs := make([]sideRange, len(regions))
 	for i, r := range regions {
-		jobs[i] = s.sidecar.jobs[r.tensor]
+		if j := s.sidecar.jobs[r.tensor]; j != nil {
+			_, at, _ := r.tensor.Location()
+			jobs[i] = sideRange{j, r.off - at, r.size}
+		}
 	}
 	return jobs
 }
 
-// made reports whether all jobs of the load are done.
+// made reports whether all that the load reads is in the file and intact.
 func (l *load) made() bool {
-	for _, j := range l.jobs {
-		if j != nil && !j.done.Load() {
+	for i := range l.jobs {
+		if !l.jobs[i].ready() {
 			return false
 		}
 	}
@@ -254,19 +259,22 @@ func (l *load) made() bool {
 }
 
 // makeLoad converts the load's missing matrices in the sidecar, or verifies the bytes read into
-// slot.
-func (s *Store) makeLoad(l *load, slot []byte) error {
-	for i, j := range l.jobs {
-		if j == nil || j.done.Load() {
+// slot. It reports whether damaged rows were converted again.
+func (s *Store) makeLoad(l *load, slot []byte) (repaired bool, err error) {
+	for i := range l.jobs {
+		r := &l.jobs[i]
+		if r.ready() {
 			continue
 		}
 		var read []byte
 		if slot != nil {
-			read = slot[l.places[i]:][:j.target.Size]
+			read = slot[l.places[i]:][:r.size]
 		}
-		if err := s.make(context.Background(), j, read); err != nil {
-			return err
+		again, err := s.make(context.Background(), *r, read)
+		if err != nil {
+			return false, err
 		}
+		repaired = repaired || again
 	}
-	return nil
+	return repaired, nil
 }

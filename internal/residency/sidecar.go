@@ -1,12 +1,10 @@
 package residency
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -26,8 +24,8 @@ import (
 // A sidecar is a file of converted weights. The disk tier streams it and the cpu tier maps it instead
 // of the checkpoint. It is a safetensors file of bytes, with a layout that is known before a weight is
 // read. The first start writes it to a temporary file: each matrix when it is first needed, the others
-// in the background. The complete file is renamed, and the next start uses it. Each matrix has a
-// checksum, which is verified before its first use. Damaged matrices are converted again.
+// in the background. The complete file is renamed, and the next start uses it. Each tile of rows has a
+// checksum, which is verified before its first use. Damaged tiles are converted again.
 type sidecar struct {
 	folder     string
 	final      string // the name of the complete file
@@ -42,6 +40,9 @@ type sidecar struct {
 	writing *sideFile  // nil if nothing was written so far
 	left    int        // matrices that the first start has to write
 	err     error      // of renaming the file
+
+	exact     bool // the format is
+	somePlain bool // matrices of a complete file are used as stored
 }
 
 // holds reports whether t belongs to the sidecar, which is written while it is used.
@@ -51,16 +52,6 @@ func (c *sidecar) holds(t *loader.Tensor) bool { return c != nil && c.jobs[t] !=
 type sideKey struct {
 	param  *meta.Param
 	expert int // -1 for the whole parameter
-}
-
-// A sideJob is one matrix to convert, or to verify by its checksum.
-type sideJob struct {
-	index  int
-	name   string
-	source stored.Piece
-	target *loader.Tensor
-	done   atomic.Bool
-	plain  atomic.Bool // it has a mark in place of the matrix, which is used as stored
 }
 
 // A SidecarError says that converted weights cannot be kept in Dir.
@@ -97,7 +88,7 @@ func (s *Store) startSidecar(units []Unit, folder string) error {
 		return err
 	}
 	final := filepath.Join(folder, sideName(s.binding.Checkpoint(), s.quantizer.Format()))
-	c := &sidecar{folder: folder, final: final}
+	c := &sidecar{folder: folder, final: final, exact: s.quantizer.exact()}
 	if c.checkpoint, err = openSidecar(final, key); err != nil {
 		if !onDisk {
 			return nil
@@ -145,6 +136,7 @@ func (s *Store) holdSidecar() error {
 func (s *Store) sideList(units []Unit) (list []sideEntry, onDisk bool, err error) {
 	experts := map[*meta.Module]bool{}
 	seen := map[*meta.Param]bool{}
+	sums := 0
 	add := func(p *meta.Param, path string, expert int, pieces []stored.Piece) error {
 		device, _ := s.devices.Device(path)
 		onDisk = onDisk || device == devicemap.Disk
@@ -153,7 +145,9 @@ func (s *Store) sideList(units []Unit) (list []sideEntry, onDisk bool, err error
 			if err != nil {
 				return fmt.Errorf("residency: %s: %w", path, err)
 			}
-			list = append(list, sideEntry{sideKey{p, expert}, fmt.Sprintf("%s/%s/%d", path, p.Name, k), pieces[k], size})
+			t := newTiles(pieces[k].Part.Dims[0], s.quantizer.RowGroup(), size, sums)
+			sums += t.count
+			list = append(list, sideEntry{t, sideKey{p, expert}, fmt.Sprintf("%s/%s/%d", path, p.Name, k), pieces[k], size})
 		}
 		return nil
 	}
@@ -195,19 +189,26 @@ func (s *Store) sideList(units []Unit) (list []sideEntry, onDisk bool, err error
 
 // A sideEntry is a matrix of the file.
 type sideEntry struct {
+	tiles
 	key    sideKey
 	name   string
 	source stored.Piece
 	size   int64 // after the conversion
 }
 
-// take makes pieces of the file's tensors.
+// take makes pieces of the file's tensors, or of the checkpoint's where the file marks a matrix as plain.
 func (c *sidecar) take(list []sideEntry, q *quantizer) error {
 	c.pieces, c.jobs = map[sideKey][]stored.Piece{}, map[*loader.Tensor]*sideJob{}
+	var marks []byte
 	if sums, ok := c.checkpoint.Lookup(sideSums); ok && c.writing == nil {
-		c.sums = sums
+		if c.sums = sums; q.exact() {
+			var err error
+			if marks, err = sums.Bytes(); err != nil {
+				return &SidecarError{Dir: c.folder, Err: err}
+			}
+		}
 	}
-	for i, e := range list {
+	for _, e := range list {
 		t, ok := c.checkpoint.Lookup(e.name)
 		if !ok || t.Size != e.size {
 			return &SidecarError{Dir: c.folder, Err: fmt.Errorf("%s is missing or does not have %d bytes", e.name, e.size)}
@@ -216,9 +217,19 @@ func (c *sidecar) take(list []sideEntry, q *quantizer) error {
 		if err != nil {
 			return err
 		}
-		c.pieces[e.key] = append(c.pieces[e.key], stored.Piece{Ranges: []stored.Range{{Tensor: t, Size: t.Size}}, Size: t.Size, Part: part})
-		j := &sideJob{index: i, name: e.name, source: e.source, target: t}
+		j := &sideJob{tiles: e.tiles, name: e.name, source: e.source, target: t}
 		c.jobs[t], c.order = j, append(c.order, j)
+		if c.sums != nil {
+			j.verified = make([]atomic.Uint32, (j.count+31)/32)
+			j.left.Store(int32(j.count))
+		}
+		piece := stored.Piece{Ranges: []stored.Range{{Tensor: t, Size: t.Size}}, Size: t.Size, Part: part}
+		if marks != nil && j.markedPlain(marks) {
+			piece, c.somePlain = e.source, true
+			j.plain.Store(true)
+			j.done.Store(true)
+		}
+		c.pieces[e.key] = append(c.pieces[e.key], piece)
 	}
 	return nil
 }
@@ -231,7 +242,7 @@ func (s *Store) makePieces(ctx context.Context, pieces []stored.Piece) error {
 	for i := range pieces {
 		for _, r := range pieces[i].Ranges {
 			if j := s.sidecar.jobs[r.Tensor]; j != nil && !j.done.Load() {
-				if err := s.make(ctx, j, nil); err != nil {
+				if _, err := s.make(ctx, sideRange{j, r.Begin, r.Size}, nil); err != nil {
 					return err
 				}
 			}
@@ -240,41 +251,51 @@ func (s *Store) makePieces(ctx context.Context, pieces []stored.Piece) error {
 	return nil
 }
 
-// make converts a matrix into the file unless an earlier start has. It then verifies the checksum of
-// the matrix's bytes: those in read, or in the mapping if read is nil. Any goroutine may call it; one
-// at a time converts.
-func (s *Store) make(ctx context.Context, j *sideJob, read []byte) error {
-	c := s.sidecar
+// make converts a matrix into the file unless an earlier start has. Bytes of an earlier start are verified:
+// those in read, or in the mapping if read is nil. make converts damaged rows again and reports that. Any
+// goroutine may call it; one at a time converts.
+func (s *Store) make(ctx context.Context, r sideRange, read []byte) (repaired bool, err error) {
+	c, j := s.sidecar, r.sideJob
+	if c.sums != nil {
+		return s.verify(ctx, r, read)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if j.done.Load() {
-		return nil
-	}
-	if c.sums != nil {
-		if ok, err := c.intact(j, read); ok || err != nil {
-			return err
-		}
+		return false, nil
 	}
 	if c.begun != nil && c.written(j) {
-		return c.finished(j)
+		return false, c.finished(j)
 	}
-	_, offset, _ := j.target.Location()
-	sum, err := s.quantizer.convertTo(ctx, c.writing, offset, &j.source)
+	if err := s.convertTiles(ctx, j, 0, j.count); err != nil {
+		return false, err
+	}
+	switch {
+	case !j.plain.Load():
+		evict(&j.source)
+	case s.restream:
+		s.displacing.changed.Store(true) // the next pass streams it as stored
+	}
+	return false, c.finished(j)
+}
+
+// convertTiles converts tiles [first, end) of a matrix into the file, with their checksums. It marks a
+// matrix that an exact format does not make smaller. The caller holds mu.
+func (s *Store) convertTiles(ctx context.Context, j *sideJob, first, end int) error {
+	c := s.sidecar
+	sums, err := s.quantizer.convertTo(ctx, c.writing, j, first, end)
 	if errors.Is(err, backend.ErrIncompressible) {
 		slog.Debug("weights are used as stored", "weights", j.name, "reason", err)
+		first, sums, err = 0, slices.Repeat([]uint32{plainSum}, j.count), nil
 		j.plain.Store(true)
-		sum, err = c.writing.markPlain(offset, j.target.Size)
 	}
 	if err == nil {
-		err = c.writing.note(j.index, sum)
+		err = c.writing.note(j.first+first, sums)
 	}
 	if err != nil {
 		return fmt.Errorf("residency: converting %s: %w", j.name, err)
 	}
-	if !j.plain.Load() {
-		evict(&j.source)
-	}
-	return c.finished(j)
+	return nil
 }
 
 // finished notes that a matrix is in the file. After the last one it renames the file.
@@ -292,35 +313,43 @@ func (c *sidecar) written(j *sideJob) bool {
 	if err != nil {
 		return false
 	}
-	want := binary.LittleEndian.Uint32(sums[4*j.index:])
-	if want == 0 { // none; also the checksum of one matrix in four billion
-		return false
+	for k := range j.count {
+		if binary.LittleEndian.Uint32(sums[4*(j.first+k):]) == 0 { // none; also the checksum of one tile in four billion
+			return false
+		}
+	}
+	if c.exact && j.markedPlain(sums) {
+		j.plain.Store(true)
+		return true
 	}
 	data, err := j.target.Bytes()
-	if err != nil || crc32.Checksum(data, sideTable) != want {
-		return false
-	}
-	j.plain.Store(bytes.HasPrefix(data, plainMark))
-	return true
+	return err == nil && j.differs(data, sums, 0) < 0
 }
 
-// intact verifies the checksum of a matrix. If it does not match, intact opens the file to repair it.
-func (c *sidecar) intact(j *sideJob, read []byte) (bool, error) {
-	var err error
+// verify verifies the checksums of r's bytes: those in read, or in the mapping if read is nil. It converts
+// damaged rows again and reports that.
+func (s *Store) verify(ctx context.Context, r sideRange, read []byte) (repaired bool, err error) {
+	c, j := s.sidecar, r.sideJob
+	first, end := j.of(r.begin, r.size)
+	if j.intact(first, end) {
+		return false, nil
+	}
 	if read == nil {
 		if read, err = j.target.Bytes(); err != nil {
 			return false, err
 		}
+		read = read[r.begin : r.begin+r.size]
 	}
 	sums, err := c.sums.Bytes()
 	if err != nil {
 		return false, err
 	}
-	if crc32.Checksum(read, sideTable) == binary.LittleEndian.Uint32(sums[4*j.index:]) {
-		j.plain.Store(bytes.HasPrefix(read, plainMark))
-		j.done.Store(true)
-		return true, nil
+	if j.differs(read, sums, first) < 0 {
+		j.mark(first, end)
+		return false, nil
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	slog.Warn("converting a damaged matrix again", "file", c.final, "matrix", j.name)
 	if c.writing == nil {
 		f, err := os.OpenFile(c.final, os.O_RDWR, 0)
@@ -330,14 +359,14 @@ func (c *sidecar) intact(j *sideJob, read []byte) (bool, error) {
 		_, sums, _ := c.sums.Location()
 		c.writing = &sideFile{f: f, sums: sums}
 	}
-	return false, nil
-}
-
-// repaired reports whether a matrix of a complete file was converted again.
-func (c *sidecar) repaired() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.writing != nil
+	if err := s.convertTiles(ctx, j, first, end); err != nil {
+		return false, err
+	}
+	if j.mark(first, end); j.plain.Load() {
+		j.done.Store(true)
+	}
+	c.err = c.writing.finish()
+	return true, nil
 }
 
 // finishSidecar converts the matrices that no pass has needed yet, for the next start.
@@ -347,7 +376,7 @@ func (s *Store) finishSidecar(ctx context.Context) error {
 		return nil
 	}
 	for _, j := range c.order {
-		if err := s.make(ctx, j, nil); err != nil {
+		if _, err := s.make(ctx, sideRange{j, 0, j.target.Size}, nil); err != nil {
 			return err
 		}
 	}
@@ -385,32 +414,33 @@ func (c *sidecar) close() {
 // convertedBytes is the size of the parts in which a matrix is converted and written.
 const convertedBytes = 8 << 20
 
-// convertTo converts a matrix, some rows at a time, and writes it at an offset. It returns the
-// checksum.
-func (q *quantizer) convertTo(ctx context.Context, to *sideFile, offset int64, p *stored.Piece) (sum uint32, err error) {
-	_, size, err := q.converted(p)
-	if err != nil {
-		return 0, err
+// convertTo converts tiles [first, end) of a matrix, some rows at a time, and writes them. It returns their
+// checksums.
+func (q *quantizer) convertTo(ctx context.Context, to *sideFile, j *sideJob, first, end int) (sums []uint32, err error) {
+	if _, _, err := q.converted(&j.source); err != nil {
+		return nil, err
 	}
-	rows, whole := p.Part.Dims[0], p.Ranges[0]
-	elem := whole.Size / int64(rows) // bytes of a row as stored
-	each := int(size) / rows
-	group := min(rows, max(convertedBytes/each/q.RowGroup(), 1)*q.RowGroup())
-	buffer := make([]byte, group*each)
-	for first := 0; first < rows; first += group {
-		n := min(group, rows-first)
+	_, offset, _ := j.target.Location()
+	p := &j.source
+	whole, elem := p.Ranges[0], p.Ranges[0].Size/int64(max(j.all, 1)) // bytes of a row as stored
+	group := j.rows * int(max(convertedBytes/max(j.bytes(), 1), 1))
+	last := min(end*j.rows, j.all)
+	buffer := make([]byte, int64(min(group, max(last-first*j.rows, 0)))*j.each)
+	for row := first * j.rows; row < last; row += group {
+		n := min(group, last-row)
 		part := backend.Part{Matrix: p.Part.Matrix}
 		part.Dims[0] = n
-		r := stored.Range{Tensor: whole.Tensor, Begin: whole.Begin + int64(first)*elem, Size: int64(n) * elem}
-		if err := q.convert(ctx, buffer[:n*each], r, &part); err != nil {
-			return 0, err
+		r := stored.Range{Tensor: whole.Tensor, Begin: whole.Begin + int64(row)*elem, Size: int64(n) * elem}
+		rows := buffer[:int64(n)*j.each]
+		if err := q.convert(ctx, rows, r, &part); err != nil {
+			return nil, err
 		}
-		sum = crc32.Update(sum, sideTable, buffer[:n*each])
-		if err := to.write(buffer[:n*each], offset+int64(first)*int64(each)); err != nil {
-			return 0, err
+		sums = append(sums, j.sums(rows)...)
+		if err := to.write(rows, offset+int64(row)*j.each); err != nil {
+			return nil, err
 		}
 	}
-	return sum, nil
+	return sums, nil
 }
 
 var errStale = errors.New("the file belongs to another version of the checkpoint or of Heft")

@@ -19,8 +19,8 @@ import (
 
 const (
 	// sideVersion changes with the layout of the file. The layout of a matrix follows it.
-	sideVersion = "heft converted weights 1:"
-	// sideSums is the name of the tensor of checksums, which has four bytes for each matrix.
+	sideVersion = "heft converted weights 2:"
+	// sideSums is the name of the tensor of checksums, which has four bytes for each tile of each matrix.
 	sideSums = "heft.checksums"
 )
 
@@ -113,7 +113,7 @@ func beginSidecar(folder, final, key string, list []sideEntry) (*sideFile, *load
 	if err != nil {
 		return nil, nil, err
 	}
-	s := &sideFile{f: temp.File, temp: temp, sums: int64(len(header)) + size - int64(4*len(list))}
+	s := &sideFile{f: temp.File, temp: temp, sums: int64(len(header)) + size - 4*sumsOf(list)}
 	err = hostmem.Extend(s.f, int64(len(header))+size)
 	if err == nil {
 		_, err = s.f.WriteAt(header, 0)
@@ -142,7 +142,7 @@ func resumeSidecar(final, key string, list []sideEntry) (*sideFile, *loader.Chec
 		if temp == nil {
 			return nil, nil
 		}
-		s := &sideFile{f: temp.File, temp: temp, sums: int64(len(header)) + size - int64(4*len(list))}
+		s := &sideFile{f: temp.File, temp: temp, sums: int64(len(header)) + size - 4*sumsOf(list)}
 		begin := make([]byte, len(header))
 		if _, err := s.f.ReadAt(begin, 0); err == nil && bytes.Equal(begin, header) {
 			if c, err := loader.Open(temp.Name()); err == nil { // it checks the size
@@ -151,6 +151,12 @@ func resumeSidecar(final, key string, list []sideEntry) (*sideFile, *loader.Chec
 		}
 		s.abandon() // of another checkpoint, or incomplete
 	}
+}
+
+// sumsOf returns the number of checksums of all matrices.
+func sumsOf(list []sideEntry) int64 {
+	last := &list[len(list)-1]
+	return int64(last.first + last.count)
 }
 
 // sideHeader returns the file's header, padded to whole pages, and the number of bytes behind it.
@@ -168,7 +174,7 @@ func sideHeader(key string, list []sideEntry) (header []byte, size int64, err er
 	for _, e := range list {
 		add(e.name, e.size)
 	}
-	add(sideSums, int64(4*len(list)))
+	add(sideSums, 4*sumsOf(list))
 	text, err := json.Marshal(all)
 	if err != nil {
 		return nil, 0, err
@@ -187,9 +193,13 @@ func (s *sideFile) write(b []byte, off int64) error {
 	return err
 }
 
-// note writes the checksum of matrix i.
-func (s *sideFile) note(i int, sum uint32) error {
-	return s.write(binary.LittleEndian.AppendUint32(nil, sum), s.sums+int64(4*i))
+// note writes checksums from number i on.
+func (s *sideFile) note(i int, sums []uint32) error {
+	var b []byte
+	for _, sum := range sums {
+		b = binary.LittleEndian.AppendUint32(b, sum)
+	}
+	return s.write(b, s.sums+int64(4*i))
 }
 
 // finish syncs the file and renames it to its final name.

@@ -118,7 +118,10 @@ func (p *Piece) Rows(begin, end int) (Piece, bool) {
 		out.Size = out.Ranges[0].Size
 		return out, row*int64(rows) == p.Size
 	}
-	if m.Quant.Height > 0 || m.Quant.Format.Row().Codes.Flat {
+	if m.Quant.Height > 0 {
+		return p.tiles(begin, end)
+	}
+	if m.Quant.Format.Row().Codes.Flat {
 		return Piece{}, false
 	}
 	own := *m.Quant
@@ -146,9 +149,27 @@ func (p *Piece) Rows(begin, end int) (Piece, bool) {
 	return out, true
 }
 
+// tiles is Rows for a converted matrix: tiles of rows follow each other, and the bytes of a row are all in
+// its tile.
+func (p *Piece) tiles(begin, end int) (Piece, bool) {
+	rows := p.Part.Dims[0]
+	each := p.Size / int64(rows)
+	if len(p.Ranges) != 1 || each*int64(rows) != p.Size || p.Part.Quant.Height != rows || begin%interleaved != 0 {
+		return Piece{}, false
+	}
+	out := Piece{Part: p.NewPart(), Size: int64(end-begin) * each}
+	out.Part.Dims[0], out.Part.Quant.Height = end-begin, end-begin
+	first := p.Part.Into.Begin
+	out.Part.Into = meta.RowRange{Begin: first + begin, End: first + end}
+	out.Ranges = []Range{{p.Ranges[0].Tensor, p.Ranges[0].Begin + int64(begin)*each, out.Size}}
+	return out, true
+}
+
+// interleaved is the number of rows of a tile, which kernels interleave.
+const interleaved = 16
+
 // RowUnit is the number of rows that share scales or are interleaved, nil for values.
 func RowUnit(q *meta.Quant) int {
-	const interleaved = 16
 	if q == nil || q.Rows == meta.AllRows {
 		return interleaved
 	}

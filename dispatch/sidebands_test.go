@@ -1,0 +1,154 @@
+package dispatch_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/loader"
+	"github.com/heftai/heft/meta"
+)
+
+// converting are options of all ways to convert weights, with a new folder for the side-car.
+func converting(t *testing.T) map[string]dispatch.Options {
+	t.Helper()
+	return map[string]dispatch.Options{
+		"q8_0":  {Threads: 2, Quantize: meta.QuantQ8, CacheDir: t.TempDir()},
+		"q4_0":  {Threads: 2, Quantize: meta.QuantQ4, CacheDir: t.TempDir()},
+		"coded": {Threads: 2, Compress: dispatch.CompressExact, CacheDir: t.TempDir()},
+	}
+}
+
+// TestConvertedMatricesStreamInBands: matrices of a side-car passed whole, so the largest one was the minimum.
+// Now a pass reads each band once, in the first start and in those that find the file, and answers as with
+// converted weights in memory.
+func TestConvertedMatricesStreamInBands(t *testing.T) {
+	s := codableShapes[0]
+	dir := s.folder(t, rand.New(rand.NewPCG(1, 31)))
+	ids, prompt := lawOf(s.vocab)
+	skeleton, _ := open(t, dir)
+	for name, o := range converting(t) {
+		inMemory := o
+		inMemory.CacheDir = ""
+		want := forced(t, cpuModel(t, dir, inMemory), ids, prompt, 5)
+		least := map[int64]int64{}
+		for _, band := range []int64{16 << 10, 1 << 30} {
+			need, err := dispatch.EstimateMemory(skeleton, o.InBands(band), "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			least[band] = need.Least
+		}
+		if bands, whole := least[16<<10], least[1<<30]; bands >= whole-(200<<10) {
+			t.Errorf("%s: the minimum is %d bytes with bands and %d without", name, bands, whole)
+		}
+		for _, start := range []string{"first", "second", "third, in other bands"} {
+			band := int64(16 << 10)
+			if strings.HasPrefix(start, "third") {
+				band = 12 << 10
+			}
+			m := onDisk(t, dir, o.InBands(band))
+			m.Warm(context.Background())
+			m.Promote(context.Background())
+			sameLogits(t, name+", "+start+" start", forced(t, m, ids, prompt, 5), want)
+			before := m.Status().TierReadBytes
+			sameLogits(t, name+", "+start+" start, again", forced(t, m, ids, prompt, 5), want)
+			passes := int64(len(ids)-prompt) + int64((prompt+4)/5)
+			plan := m.Plan()
+			// Reads join neighbours, and some are ahead.
+			read, per, slack := m.Status().TierReadBytes-before, plan.DiskBytesPerToken, plan.Device(devicemap.CPU).StagingBytes
+			if diff := read - passes*per; diff > slack+passes*per/50 || -diff > slack+passes*per/50 {
+				t.Errorf("%s, %s start: %d passes read %d bytes, the plan says %d each", name, start, passes, read, per)
+			}
+			m.Close()
+		}
+	}
+}
+
+// TestADamagedBandIsConvertedAgain: the bytes of a side-car are verified band by band, before a pass uses
+// them. Wherever one is wrong, the answer is right, the log names the matrix and the file is repaired.
+func TestADamagedBandIsConvertedAgain(t *testing.T) {
+	s := codableShapes[0]
+	dir := s.folder(t, rand.New(rand.NewPCG(1, 32)))
+	ids, prompt := lawOf(s.vocab)
+	rng := rand.New(rand.NewPCG(2, 32))
+	for name, o := range converting(t) {
+		o = o.InBands(16 << 10)
+		m := onDisk(t, dir, o)
+		m.Warm(context.Background())
+		m.Promote(context.Background())
+		want := forced(t, m, ids, prompt, prompt)
+		await(t, m)
+		m.Close()
+		file := files(t, o.CacheDir)[0]
+		intact, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		side, err := loader.OpenBytes("side-car", map[string][]byte{"model.safetensors": intact})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for x, sums := range checked(t, dir, side) {
+			if rng.IntN(6) > 0 && !strings.Contains(x.Name, "lm_head") {
+				continue
+			}
+			for _, at := range []int64{x.Offset + rng.Int64N(x.Size), x.Offset + x.Size - 1, sums.begin + rng.Int64N(sums.end-sums.begin)} {
+				damaged := slices.Clone(intact)
+				damaged[at] ^= byte(1 + rng.IntN(255))
+				if err := os.WriteFile(file, damaged, 0o600); err != nil {
+					t.Fatal(err)
+				}
+				log := logged(func() {
+					m := onDisk(t, dir, o)
+					defer m.Close()
+					sameLogits(t, fmt.Sprintf("%s, byte %d of %s", name, at-x.Offset, x.Name), forced(t, m, ids, prompt, prompt), want)
+				})
+				if !strings.Contains(log, x.Name) {
+					t.Errorf("%s: the log does not name %s: %q", name, x.Name, log)
+				}
+				if now, err := os.ReadFile(file); err != nil || !slices.Equal(now, intact) {
+					t.Errorf("%s: byte %d of %s was not repaired: %v", name, at-x.Offset, x.Name, err)
+				}
+			}
+		}
+	}
+}
+
+// TestIncompressibleWeightsStreamAsStored: a matrix that coding does not make smaller was used by page
+// faults. It now streams from the checkpoint in bands, after the pass that has found out and in later starts.
+func TestIncompressibleWeightsStreamAsStored(t *testing.T) {
+	dir := incompressible(t)
+	ids, prompt := lawOf(300)
+	want := forced(t, cpuModel(t, dir, dispatch.Options{Threads: 1}), ids, prompt, prompt)
+	o := dispatch.Options{Threads: 2, Compress: dispatch.CompressExact, CacheDir: t.TempDir()}.InBands(16 << 10)
+	skeleton, _ := open(t, dir)
+	var more int64 // bytes that a pass reads of the two matrices, beyond the plan
+	for p, coded := range skeleton.Root.Coded(meta.CodedShare) {
+		if p.Bytes() == 2*384*256 && more == 0 || p.Bytes() == 2*256*256 && more > 0 && more <= 2*384*256 {
+			more += p.Bytes() - coded
+		}
+	}
+	for _, start := range []string{"first", "second"} {
+		m := onDisk(t, dir, o)
+		sameLogits(t, start+" start", forced(t, m, ids, prompt, prompt), want)
+		before := m.Status().TierReadBytes
+		sameLogits(t, start+" start, again", forced(t, m, ids, prompt, prompt), want)
+		passes := int64(len(ids) - prompt + 1)
+		plan := m.Plan()
+		read, slack := m.Status().TierReadBytes-before, plan.Device(devicemap.CPU).StagingBytes
+		if least := passes*plan.DiskBytesPerToken + passes*more/2 - slack; read < least {
+			t.Errorf("%s start: %d passes read %d bytes, want at least %d", start, passes, read, least)
+		}
+		m.Warm(context.Background())
+		m.Promote(context.Background())
+		await(t, m)
+		m.Close()
+	}
+}
