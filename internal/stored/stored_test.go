@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/meta"
 )
@@ -75,5 +76,25 @@ func TestACopyChangedTheScalesOfAPassThatReadTheMapping(t *testing.T) {
 	}
 	if piece.Part.Quant.Scales.Data != nil {
 		t.Error("the piece itself was pointed to scales")
+	}
+}
+
+// TestRowsOfConvertedMatrices: a band of a converted matrix is whole tiles with the bytes of their rows, and knows
+// its height, by which kernels find the last tile's rows.
+func TestRowsOfConvertedMatrices(t *testing.T) {
+	const rows, row = 40, 96
+	data := &loader.Tensor{Name: "w", DType: meta.Uint8, Shape: []int{rows * row}, Size: rows * row}
+	q := &backend.Quant{Quant: &meta.Quant{Format: meta.QuantCoded, Rows: 1, Columns: 1}, Width: 64, Height: rows}
+	whole := Piece{Ranges: []Range{{data, 0, rows * row}}, Size: rows * row,
+		Part: backend.Part{Matrix: backend.Matrix{Tensor: View(meta.Uint8, []int{rows, 64}), Quant: q}, Into: meta.RowRange{Begin: 100, End: 140}}}
+	band, ok := whole.Rows(16, 40)
+	if want := []Range{{data, 16 * row, 24 * row}}; !ok || !slices.Equal(band.Ranges, want) || band.Size != 24*row {
+		t.Errorf("rows 16 to 40: %v, %v, want %v", band.Ranges, ok, want)
+	}
+	if p := band.Part; p.Dims[0] != 24 || p.Quant.Height != 24 || p.Into != (meta.RowRange{Begin: 116, End: 140}) || q.Height != rows {
+		t.Errorf("rows 16 to 40: %v of height %d into %v; the whole has height %d", p.Shape(), p.Quant.Height, p.Into, q.Height)
+	}
+	if _, ok := whole.Rows(8, 40); ok {
+		t.Error("a band begins within a tile")
 	}
 }
