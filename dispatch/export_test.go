@@ -1,6 +1,8 @@
 package dispatch
 
 import (
+	"context"
+	"io/fs"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -107,3 +109,8 @@ func (o Options) Borrowing() Options {
 
 // TileTokens is the number of tokens that go through a block together.
 func (o Options) TileTokens() int { return min(o.MaxBatchTokens, o.limits().Tile) }
+
+// FollowIn is FollowLimits in a made-up tree that has /proc and /sys.
+func (m *Model) FollowIn(ctx context.Context, root fs.FS, changed func(MemoryLimit)) {
+	m.follow(ctx, root, changed)
+}

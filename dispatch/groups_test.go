@@ -1,0 +1,73 @@
+package dispatch_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/meta"
+)
+
+// TestControlGroupsOfBothVersionsAreFollowed: a model follows the limit of its control group while it falls, from
+// made-up trees of files as version 2 has them (the group's soft limit, its maximum, and a parent's limit) and
+// as version 1 has them. Weights leave, and answers stay the same.
+func TestControlGroupsOfBothVersionsAreFollowed(t *testing.T) {
+	s := shape{hidden: 256, inner: 288, heads: 4, kv: 2, dim: 64, vocab: 300, layers: 3, dtype: meta.BFloat16}
+	dir := s.folder(t, rand.New(rand.NewPCG(3, 3)))
+	ids, prompt := lawOf(s.vocab)
+	for _, c := range []struct{ name, group, before, limit string }{
+		{"version 2, memory.high", "0::/a/serve", "max", "sys/fs/cgroup/a/serve/memory.high"},
+		{"version 2, memory.max", "0::/a/serve", "max", "sys/fs/cgroup/a/serve/memory.max"},
+		{"version 2, a parent's memory.high", "0::/a/serve", "max", "sys/fs/cgroup/a/memory.high"},
+		{"version 2, the namespace's root", "0::/", "max", "sys/fs/cgroup/memory.max"},
+		{"version 2 beside version 1", "1:name=systemd:/x\n0::/a", "max", "sys/fs/cgroup/unified/a/memory.high"},
+		{"version 1", "4:memory:/serve", "9223372036854771712", "sys/fs/cgroup/memory/serve/memory.soft_limit_in_bytes"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			root := t.TempDir()
+			write := func(name, text string) {
+				t.Helper()
+				path := filepath.Join(root, name)
+				if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(path+".new", []byte(text+"\n"), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.Rename(path+".new", path); err != nil { // the kernel's files are never half written
+					t.Fatal(err)
+				}
+			}
+			m := cpuModel(t, dir, dispatch.Options{Threads: 2, MaxSequences: 4})
+			load(t, m)
+			want := forced(t, m, ids, prompt, prompt)
+			used, held := usedBytes(m), m.Status().Held["weights"]
+			write("proc/self/cgroup", c.group)
+			write("proc/self/statm", fmt.Sprintf("%d %d 0 0 0 0 0", used/4096, used/4096))
+			write(c.limit, c.before)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			changes := make(chan dispatch.MemoryLimit, 16)
+			m.FollowIn(ctx, os.DirFS(root), func(l dispatch.MemoryLimit) { changes <- l })
+			limit := used - used/3
+			write(c.limit, fmt.Sprint(limit))
+			select {
+			case l := <-changes:
+				if wanted := max(limit, l.Minimum); l.Bytes != wanted {
+					t.Errorf("the model keeps to %d bytes, want %d", l.Bytes, wanted)
+				}
+			case <-time.After(time.Minute):
+				t.Fatal("the limit is not followed")
+			}
+			sameLogits(t, "under the lower limit", forced(t, m, ids, prompt, prompt), want)
+			if now := m.Status().Held["weights"]; now >= held {
+				t.Errorf("%d bytes of weights are held, and %d were before", now, held)
+			}
+		})
+	}
+}
