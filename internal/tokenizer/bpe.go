@@ -52,7 +52,7 @@ func (b *bpe) longest() int {
 	n := 0
 	switch {
 	case b.raw:
-		for _, token := range b.tokens.all() {
+		for _, token := range b.all() {
 			n = max(n, spelledBytes(token))
 		}
 		return n
@@ -84,7 +84,7 @@ func (b *bpe) least(word string) int {
 		return 0
 	}
 	b.reached.Do(func() {
-		for _, token := range b.tokens.all() {
+		for _, token := range b.all() {
 			spelt := []byte(token)
 			if b.raw {
 				spelt = appendTokenBytes(nil, token)

@@ -5,15 +5,20 @@ import (
 	"strings"
 )
 
-func parseBPE(spec modelSpec) (model, error) {
+// parseBPE builds the model. early has the vocabulary and the merges if they were read in place; nil if not.
+func parseBPE(spec modelSpec, early *earlyBPE) (model, error) {
 	b := &bpe{unk: -1, cache: newWordCache()}
-	s := spec.scan("vocab")
-	if s == nil {
-		return nil, errNoVocab
-	}
 	var err error
-	if b.vocab, err = parseVocab(s); err != nil {
-		return nil, fmt.Errorf("model.vocab: %w", err)
+	if early != nil {
+		b.vocab = early.vocab
+	} else {
+		s := spec.scan("vocab")
+		if s == nil {
+			return nil, errNoVocab
+		}
+		if b.vocab, err = parseVocab(s); err != nil {
+			return nil, fmt.Errorf("model.vocab: %w", err)
+		}
 	}
 	for name, to := range map[string]*string{"continuing_subword_prefix": &b.prefix, "end_of_word_suffix": &b.suffix} {
 		if *to, err = spec.str(name); err != nil {
@@ -34,6 +39,13 @@ func parseBPE(spec modelSpec) (model, error) {
 			return nil, fmt.Errorf("model.unk_token: %w", err)
 		}
 	}
+	if early != nil {
+		if b.prefix != early.prefix {
+			return nil, errLate
+		}
+		b.setMerges(early.merges)
+		return b, nil
+	}
 	if err := b.parseMerges(spec.scan("merges")); err != nil {
 		return nil, fmt.Errorf("model.merges: %w", err)
 	}
@@ -43,8 +55,9 @@ func parseBPE(spec modelSpec) (model, error) {
 // merge is a pair of tokens and the token that they become.
 type merge struct{ left, right, fused int32 }
 
-// mergeOf finds the tokens of a merge in the vocabulary: of joined up to split, of the rest, and of both.
-func (b *bpe) mergeOf(joined []byte, split int) (merge, error) {
+// mergeOf finds the tokens of a merge in the vocabulary: of joined up to split, of the rest, and of both. In
+// most files a merge makes the token that the one before it makes, or the next: guess is its id.
+func (b *bpe) mergeOf(joined []byte, split int, guess int32) (merge, error) {
 	m := merge{left: b.bytesID(joined[:split]), right: b.bytesID(joined[split:])}
 	if m.left < 0 || m.right < 0 {
 		return m, fmt.Errorf("%q or %q is not in the vocabulary", joined[:split], joined[split:])
@@ -52,7 +65,15 @@ func (b *bpe) mergeOf(joined []byte, split int) (merge, error) {
 	if skip := min(len(b.prefix), len(joined)-split); skip > 0 {
 		joined = append(append(make([]byte, 0, len(joined)), joined[:split]...), joined[split+skip:]...)
 	}
-	if m.fused = b.bytesID(joined); m.fused < 0 {
+	switch {
+	case b.isNamed(guess, joined):
+		m.fused = guess
+	case guess < b.top && b.isNamed(guess+1, joined):
+		m.fused = guess + 1
+	default:
+		m.fused = b.bytesID(joined)
+	}
+	if m.fused < 0 {
 		return m, fmt.Errorf("%q is not in the vocabulary", joined)
 	}
 	return m, nil
@@ -60,7 +81,7 @@ func (b *bpe) mergeOf(joined []byte, split int) (merge, error) {
 
 // setMerges enters the merges, best first, and what follows from them and from the vocabulary.
 func (b *bpe) setMerges(list []merge) {
-	for _, token := range b.tokens.all() {
+	for _, token := range b.all() {
 		b.widest = max(b.widest, len(token))
 	}
 	for i := range b.fallback {
@@ -71,7 +92,7 @@ func (b *bpe) setMerges(list []merge) {
 	b.merges = newPairTable(len(list))
 	for i, m := range list {
 		b.merges.set(m.left, m.right, int32(i), m.fused)
-		crosses = crosses || b.byteFallback && crossesSeparator(b.tokens.get(m.fused))
+		crosses = crosses || b.byteFallback && crossesSeparator(b.name(m.fused))
 	}
 	if b.byteFallback && !crosses && b.id(spmSpace) >= 0 && b.prefix == "" && b.suffix == "" && b.coversAll() {
 		b.separator = spmSpace
@@ -84,25 +105,35 @@ func (b *bpe) parseMerges(s *scanner) error {
 		b.setMerges(nil)
 		return nil
 	}
-	list := make([]merge, 0, len(s.Text)/32)
+	list, err := b.mergeList(s, len(s.Text), nil)
+	if err == nil {
+		b.setMerges(list)
+	}
+	return err
+}
+
+// mergeList reads an array of merges from about size bytes of text. read, if it is not nil, is called with the
+// offset behind what has been read.
+func (b *bpe) mergeList(s *scanner, size int, read func(to int)) ([]merge, error) {
+	list := make([]merge, 0, size/40)
 	var joined []byte
+	guess := int32(-1)
 	err := s.Array("", func(i int) error {
 		var split int
 		var err error
 		if joined, split, err = readMerge(s, joined[:0]); err != nil {
 			return fmt.Errorf("[%d]: %w", i, err)
 		}
-		m, err := b.mergeOf(joined, split)
+		m, err := b.mergeOf(joined, split, guess)
 		if err != nil {
 			return fmt.Errorf("[%d]: %w", i, s.fail("%v", err))
 		}
-		list = append(list, m)
+		if list, guess = append(list, m), m.fused; read != nil && i%(1<<12) == 0 {
+			read(s.Pos)
+		}
 		return nil
 	})
-	if err == nil {
-		b.setMerges(list)
-	}
-	return err
+	return list, err
 }
 
 // readMerge appends the two parts of a merge to dst. split is the offset of the second part.

@@ -66,8 +66,8 @@ func (t *Tokenizer) Decode(ids []int32, skipSpecial bool) string {
 
 // appendText appends the text of ids, all of which are shown.
 func (t *Tokenizer) appendText(dst []byte, ids []int32) []byte {
-	if t.fast != nil {
-		return t.fast.appendText(dst, ids)
+	if t.fast() != nil {
+		return t.fast().appendText(dst, ids)
 	}
 	tokens, bytes := make([]string, 0, len(ids)), 0
 	for _, id := range ids {

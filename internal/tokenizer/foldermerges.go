@@ -75,6 +75,7 @@ func (f *folder) loadMerges() (*Tokenizer, error) {
 func (b *bpe) readMerges(text []byte) error {
 	list := make([]merge, 0, bytes.Count(text, []byte("\n"))+1)
 	var joined []byte
+	guess := int32(-1)
 	for n := 1; len(text) > 0; n++ {
 		line, rest, _ := bytes.Cut(text, []byte("\n"))
 		text, line = rest, bytes.TrimSuffix(line, []byte("\r"))
@@ -86,11 +87,11 @@ func (b *bpe) readMerges(text []byte) error {
 			return fmt.Errorf("line %d: got %.60q, want two tokens with a space between them", n, line)
 		}
 		joined = append(append(joined[:0], left...), right...)
-		m, err := b.mergeOf(joined, len(left))
+		m, err := b.mergeOf(joined, len(left), guess)
 		if err != nil {
 			return fmt.Errorf("line %d: %w", n, err)
 		}
-		list = append(list, m)
+		list, guess = append(list, m), m.fused
 	}
 	b.setMerges(list)
 	return nil

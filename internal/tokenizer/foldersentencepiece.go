@@ -94,7 +94,7 @@ func (f *folder) sentencePieceParts(sp *spModel) parts {
 
 // newUnigram makes the model of a Unigram vocabulary.
 func (m *spModel) newUnigram() (model, error) {
-	u := &unigram{unk: m.ids[2], byteFallback: m.byteFallback, vocab: &vocab{ids: make(map[string]int32, len(m.pieces)), top: int32(len(m.pieces)) - 1}}
+	u := &unigram{unk: m.ids[2], byteFallback: m.byteFallback, vocab: newVocab(len(m.pieces), 0, -1)}
 	if u.unk < 0 || int(u.unk) >= len(m.pieces) {
 		return nil, fmt.Errorf("the unknown token's id is %d, want one below %d", u.unk, len(m.pieces))
 	}
@@ -102,8 +102,7 @@ func (m *spModel) newUnigram() (model, error) {
 		if math.IsNaN(float64(p.score)) {
 			return nil, fmt.Errorf("piece %d: the score is not a number", i)
 		}
-		u.tokens.push(p.text)
-		u.ids[p.text] = int32(i)
+		u.push([]byte(p.text))
 		u.scores = append(u.scores, float64(p.score))
 	}
 	u.finish()
@@ -114,10 +113,9 @@ func (m *spModel) newUnigram() (model, error) {
 // Unigram vocabularies for BPE, too.
 func (f *folder) sentencePieceBPE(sp *spModel, c parts) (model, error) {
 	b := &bpe{unk: -1, cache: newWordCache(), fuseUnk: true, byteFallback: true}
-	b.vocab = &vocab{ids: make(map[string]int32, len(sp.pieces)), tokens: newIDTable[string](len(sp.pieces), int32(len(sp.pieces))-1), top: int32(len(sp.pieces)) - 1}
-	for i, p := range sp.pieces {
-		b.ids[p.text] = int32(i)
-		b.tokens.set(int32(i), p.text)
+	b.vocab = newVocab(len(sp.pieces), 0, -1)
+	for _, p := range sp.pieces {
+		b.push([]byte(p.text))
 	}
 	list, err := b.pieceMerges()
 	if err != nil {
@@ -147,13 +145,12 @@ func (f *folder) sentencePieceBPE(sp *spModel, c parts) (model, error) {
 // control tokens that were reserved.
 func (v *vocab) rename(listed []AddedToken) {
 	for _, a := range listed {
-		old := v.tokens.get(a.ID)
-		if _, known := v.ids[a.Content]; known || old == "" || old == a.Content {
+		old := v.name(a.ID)
+		if _, known := v.names.get(a.Content); known || old == "" || old == a.Content {
 			continue
 		}
-		delete(v.ids, old)
-		v.ids[a.Content] = a.ID
-		v.tokens.set(a.ID, a.Content)
+		v.names.remove(old)
+		v.set([]byte(a.Content), a.ID)
 	}
 }
 
@@ -162,10 +159,10 @@ var errMergeWork = errors.New("the tokens are too long to find their merges")
 // pieceMerges lists the pairs of tokens that make a token, in the order of the ids of what they make and
 // of the lengths of their left parts.
 func (b *bpe) pieceMerges() ([]merge, error) {
-	list := make([]merge, 0, len(b.ids))
+	list := make([]merge, 0, b.count())
 	work := mergeWork
 	for id := range b.top + 1 {
-		token := b.tokens.get(id)
+		token := b.name(id)
 		if b.id(token) != id {
 			continue // another id has the name
 		}

@@ -134,27 +134,21 @@ func newByteBPE(tokens []rankedToken, special []string) (*bpe, error) {
 		ids[t.text] = t.id
 		top = max(top, t.id)
 	}
-	b.vocab = &vocab{ids: make(map[string]int32, len(tokens)+len(special)), tokens: newIDTable[string](len(tokens)+len(special), top), top: top}
+	b.vocab = newVocab(len(tokens)+len(special), 0, top)
 	var spelled []byte
 	for _, t := range tokens {
 		spelled = appendByteChars(spelled[:0], t.text)
-		b.set(string(spelled), t.id)
+		b.set(spelled, t.id)
 	}
 	list, err := byteMerges(tokens, ids)
 	if err != nil {
 		return nil, err
 	}
 	for id, name := range special {
-		b.set(name, int32(id))
+		b.set([]byte(name), int32(id))
 	}
 	b.setMerges(list)
 	return b, nil
-}
-
-// set enters a token.
-func (v *vocab) set(token string, id int32) {
-	v.ids[token] = id
-	v.tokens.set(id, token)
 }
 
 // byteMerges lists the pairs of tokens that make a token, in the order of the ids of what they make, of

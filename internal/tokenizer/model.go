@@ -87,11 +87,20 @@ func (spec modelSpec) flag(name string) (bool, error) {
 	return false, fmt.Errorf("model.%s: %w", name, s.fail("neither true nor false"))
 }
 
-// readSpec reads the members of the model object at s, undecoded.
-func readSpec(s *scanner) (modelSpec, error) {
-	spec := modelSpec{}
-	err := s.Object("", func(key []byte) error {
+// readSpec reads the members of the model object at s, undecoded but for what is read early.
+func (src *source) readSpec(s *scanner) (spec modelSpec, early *earlyBPE, err error) {
+	spec = modelSpec{}
+	err = s.Object("", func(key []byte) error {
 		name := string(key)
+		if early != nil && (name == "type" || name == "vocab" || name == "merges") {
+			return errLate
+		}
+		if name == "merges" {
+			var ok bool
+			if early, ok, err = src.readEarly(spec, s); ok || err != nil {
+				return err
+			}
+		}
 		s.Peek()
 		at := s.Base + s.Pos
 		raw, err := s.Balanced()
@@ -99,13 +108,13 @@ func readSpec(s *scanner) (modelSpec, error) {
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("model: %w", err)
+		return nil, nil, fmt.Errorf("model: %w", err)
 	}
-	return spec, nil
+	return spec, early, nil
 }
 
 // parseModel builds the model from the members of its object.
-func (p *parser) parseModel(spec modelSpec) (model, error) {
+func (p *parser) parseModel(spec modelSpec, early *earlyBPE) (model, error) {
 	kind, err := spec.str("type")
 	if err != nil {
 		return nil, err
@@ -115,7 +124,7 @@ func (p *parser) parseModel(spec modelSpec) (model, error) {
 	}
 	switch kind {
 	case "BPE":
-		return parseBPE(spec)
+		return parseBPE(spec, early)
 	case "Unigram":
 		return parseUnigram(spec)
 	case "WordPiece":

@@ -55,7 +55,7 @@ func (s *Stream) Next(id int32) (text string, ok bool, err error) {
 		return "", false, nil
 	}
 	if s.byteLevel() {
-		spelled, _ := s.t.fast.token(id)
+		spelled, _ := s.t.fast().token(id)
 		s.held = append(s.held, spelled...)
 		if len(s.held) == 0 || open(s.held) {
 			return "", false, nil
@@ -73,7 +73,7 @@ func open(b []byte) bool {
 }
 
 // byteLevel reports whether every token is a string of bytes.
-func (s *Stream) byteLevel() bool { return s.t.fast != nil && s.t.fast.byteLevel }
+func (s *Stream) byteLevel() bool { return s.t.fast() != nil && s.t.fast().byteLevel }
 
 // manySilent is how many tokens without text are decoded again with each more. Where a file's
 // decoder makes no text of more than these, they are decoded when they are a quarter more, so
@@ -120,10 +120,10 @@ func (s *Stream) next(id int32) (string, bool, error) {
 // pending reports, without decoding, that the text ends in U+FFFD because id is a byte token of a
 // run that is not yet valid UTF-8.
 func (s *Stream) pending(id int32) bool {
-	if s.t.fast == nil {
+	if s.t.fast() == nil {
 		return false
 	}
-	spelled, isByte := s.t.fast.token(id)
+	spelled, isByte := s.t.fast().token(id)
 	if !isByte {
 		s.run = s.run[:0]
 		return false

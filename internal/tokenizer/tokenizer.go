@@ -11,9 +11,8 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"unicode/utf8"
-
-	"github.com/heftai/heft/internal/smallfile"
 )
 
 // Tokenizer converts text to ids and back. It does not change after [Parse] and is safe for
@@ -30,7 +29,8 @@ type Tokenizer struct {
 	spread     spread
 	patterns   int          // parts that match patterns, at least 1
 	trackFirst bool         // words need alignment to know whether they begin the text
-	fast       *fastDecoder // nil: ask dec
+	fastOnce   sync.Once    // fills fastDec when the first ids are decoded
+	fastDec    *fastDecoder // nil: ask dec
 	size       int
 }
 
@@ -46,16 +46,15 @@ func Load(dir string) (*Tokenizer, error) { return LoadFS(os.DirFS(dir), dir) }
 
 // LoadFS is [Load] for a file system. Errors call it name.
 func LoadFS(fsys fs.FS, name string) (*Tokenizer, error) {
-	data, err := smallfile.ReadFS(fsys, FileName, smallfile.Tokenizer)
-	if errors.Is(err, fs.ErrNotExist) {
+	t, err := loadFile(fsys)
+	var malformed *parseError
+	switch {
+	case errors.As(err, &malformed):
+		return nil, fmt.Errorf("tokenizer: %w (in %s)", malformed.error, filepath.Join(name, FileName))
+	case errors.Is(err, fs.ErrNotExist):
 		return loadOther(fsys, name)
-	}
-	if err != nil {
+	case err != nil:
 		return nil, fmt.Errorf("tokenizer: %s: %w", name, err)
-	}
-	t, err := Parse(data)
-	if err != nil {
-		return nil, fmt.Errorf("%w (in %s)", err, filepath.Join(name, FileName))
 	}
 	return t, nil
 }
@@ -63,25 +62,33 @@ func LoadFS(fsys fs.FS, name string) (*Tokenizer, error) {
 // Parse builds a tokenizer from the contents of a tokenizer.json, which it does not keep. Errors
 // name the member and, for malformed JSON, the byte.
 func Parse(tokenizerJSON []byte) (*Tokenizer, error) {
-	t, err := parse(tokenizerJSON)
+	t, err := parse(&source{data: tokenizerJSON, early: true})
+	if err != nil {
+		t, err = parse(&source{data: tokenizerJSON})
+	}
 	if err != nil {
 		return nil, fmt.Errorf("tokenizer: %w", err)
 	}
 	return t, nil
 }
 
-func parse(data []byte) (*Tokenizer, error) {
+func parse(src *source) (*Tokenizer, error) {
+	data := src.data
 	if !utf8.Valid(data) {
 		return nil, fmt.Errorf("byte %d: want UTF-8", validPrefix(data))
 	}
 	p := new(parser)
 	parts := map[string]rawPart{}
 	var spec modelSpec
+	var early *earlyBPE
 	s := newScanner(data, 0)
 	err := s.Object("", func(key []byte) error {
 		if string(key) == "model" { // which is nearly the whole file, so it is not stepped over first
 			var err error
-			spec, err = readSpec(s)
+			if early != nil {
+				return errLate
+			}
+			spec, early, err = src.readSpec(s)
 			return err
 		}
 		name := string(key)
@@ -98,7 +105,7 @@ func parse(data []byte) (*Tokenizer, error) {
 	if spec == nil {
 		return nil, fmt.Errorf("model: missing")
 	}
-	if p.model, err = p.parseModel(spec); err != nil {
+	if p.model, err = p.parseModel(spec, early); err != nil {
 		return nil, err
 	}
 	return p.assemble(parts)
@@ -166,9 +173,14 @@ func (t *Tokenizer) wire() {
 			t.trackFirst = t.trackFirst || pre.prepend == prependFirst && t.norm != nil
 		}
 	}
-	t.fast = newFastDecoder(t)
 	t.frames = [2]frame{t.newFrame(false), t.newFrame(true)}
 	t.spread = t.newSpread()
+}
+
+// fast returns the decoder for most files, or nil.
+func (t *Tokenizer) fast() *fastDecoder {
+	t.fastOnce.Do(func() { t.fastDec = newFastDecoder(t) })
+	return t.fastDec
 }
 
 // addedTokens decodes the list of added tokens.

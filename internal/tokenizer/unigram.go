@@ -64,7 +64,7 @@ func (u *unigram) finish() {
 	lowest := math.Inf(1)
 	for id, score := range u.scores {
 		lowest = min(lowest, score)
-		token := u.tokens.get(int32(id))
+		token := u.name(int32(id))
 		u.widest = max(u.widest, len(token))
 		u.trie.add(token, u.id(token))
 	}
@@ -73,7 +73,7 @@ func (u *unigram) finish() {
 
 // parseVocab reads a list of [token, score]. A token's index is its id.
 func (u *unigram) parseVocab(s *scanner) error {
-	u.vocab = &vocab{ids: make(map[string]int32, len(s.Text)/24), top: -1}
+	u.vocab = &vocab{names: newNames(len(s.Text)/28, len(s.Text)/3), top: -1}
 	return s.Array("", func(i int) error {
 		if i >= maxID {
 			return s.fail("more than %d tokens", maxID)
@@ -83,10 +83,14 @@ func (u *unigram) parseVocab(s *scanner) error {
 			parts++
 			if k == 0 {
 				name, err := s.String()
-				token := string(name)
-				u.tokens.push(token)
-				u.ids[token], u.top = int32(i), int32(i)
-				return err
+				if err != nil {
+					return err
+				}
+				if !u.names.room(len(name)) {
+					return s.fail("the tokens have more than %d bytes", math.MaxInt32)
+				}
+				u.push(name)
+				return nil
 			}
 			text, err := s.number()
 			if err != nil {
@@ -209,7 +213,7 @@ func (u *unigram) least(word string) int {
 		return 0
 	}
 	u.reached.Do(func() {
-		for _, token := range u.tokens.all() {
+		for _, token := range u.all() {
 			u.reach.add([]byte(token))
 		}
 	})

@@ -14,76 +14,113 @@ const maxID = math.MaxInt32
 // vocab is a model's own vocabulary, from tokens to ids and back. It does not change after it is
 // built.
 type vocab struct {
-	ids    map[string]int32
-	tokens idTable[string] // "" where no token has the id, or for the empty token
+	names  *names
+	tokens idTable[uint32] // by id, the number of a name plus 1; 0 where no token has the id
 	top    int32           // the largest id, -1 for none
+}
+
+// newVocab makes a vocabulary for n tokens of size bytes together, whose largest id is top.
+func newVocab(n, size int, top int32) *vocab {
+	return &vocab{names: newNames(n, size), tokens: newIDTable[uint32](n, top), top: top}
 }
 
 // id returns the id of token, or -1.
 func (v *vocab) id(token string) int32 {
-	if id, ok := v.ids[token]; ok {
-		return id
-	}
-	return -1
+	id, _ := v.names.get(token)
+	return id
 }
 
 // bytesID is id for a token in a byte slice, which it does not copy.
 func (v *vocab) bytesID(token []byte) int32 {
-	if id, ok := v.ids[string(token)]; ok {
-		return id
+	id, _ := v.names.getBytes(token)
+	return id
+}
+
+// name returns the token with the given id, "" for none.
+func (v *vocab) name(id int32) string {
+	if n := v.tokens.get(id); n > 0 {
+		return v.names.name(int(n) - 1)
 	}
-	return -1
+	return ""
+}
+
+// isNamed reports whether id is that of token. It is faster than bytesID where it is.
+func (v *vocab) isNamed(id int32, token []byte) bool {
+	n := v.tokens.get(id)
+	return n > 0 && v.names.entries[n-1].id == id && v.names.name(int(n)-1) == string(token)
 }
 
 // token returns the token with the given id.
 func (v *vocab) token(id int32) (string, bool) {
-	t := v.tokens.get(id)
+	t := v.name(id)
 	if t == "" {
-		empty, ok := v.ids[""]
+		empty, ok := v.names.get("")
 		return "", ok && empty == id
 	}
 	return t, true
 }
 
+// set enters a token, for an id up to top.
+func (v *vocab) set(token []byte, id int32) {
+	v.tokens.set(id, uint32(v.names.set(token, id))+1)
+}
+
+// push enters a token with the next id.
+func (v *vocab) push(token []byte) {
+	v.top++
+	v.tokens.push(uint32(v.names.set(token, v.top)) + 1)
+}
+
 // all yields every id that may have a token, in no order.
-func (v *vocab) all() iter.Seq2[int32, string] { return v.tokens.all() }
+func (v *vocab) all() iter.Seq2[int32, string] {
+	return func(yield func(int32, string) bool) {
+		for id, n := range v.tokens.all() {
+			name := ""
+			if n > 0 {
+				name = v.names.name(int(n) - 1)
+			}
+			if !yield(id, name) {
+				return
+			}
+		}
+	}
+}
 
 // size returns one more than the largest id.
 func (v *vocab) size() int { return int(v.top) + 1 }
 
 // count returns the number of tokens.
-func (v *vocab) count() int { return len(v.ids) }
+func (v *vocab) count() int { return v.names.live }
 
 // parseVocab reads an object of token: id. All tokens share one backing string. Memory
 // grows with the number of tokens, not with the largest id.
 func parseVocab(s *scanner) (*vocab, error) {
-	type entry struct{ end, id int32 }
-	arena := make([]byte, 0, len(s.Text)/2)
-	entries := make([]entry, 0, len(s.Text)/20)
-	top := int32(-1)
+	v := &vocab{names: newNames(len(s.Text)/28, len(s.Text)/3), top: -1}
+	type place struct {
+		id    int32
+		entry uint32
+	}
+	places := make([]place, 0, len(s.Text)/28)
 	err := s.Object("", func(key []byte) error {
-		arena = append(arena, key...)
-		if len(arena) > math.MaxInt32 {
+		if !v.names.room(len(key)) {
 			return s.fail("the tokens have more than %d bytes", math.MaxInt32)
 		}
+		entry := v.names.set(key, 0)
 		id, err := s.id()
 		if err != nil {
 			return err
 		}
-		entries = append(entries, entry{int32(len(arena)), id})
-		top = max(top, id)
+		v.names.entries[entry].id = id
+		places = append(places, place{id, uint32(entry)})
+		v.top = max(v.top, id)
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	v := &vocab{ids: make(map[string]int32, len(entries)), tokens: newIDTable[string](len(entries), top), top: top}
-	all, start := string(arena), int32(0)
-	for _, e := range entries {
-		token := all[start:e.end]
-		v.ids[token] = e.id
-		v.tokens.set(e.id, token)
-		start = e.end
+	v.tokens = newIDTable[uint32](len(places), v.top)
+	for _, p := range places {
+		v.tokens.set(p.id, p.entry+1)
 	}
 	return v, nil
 }

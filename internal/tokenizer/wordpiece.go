@@ -48,7 +48,7 @@ func parseWordPiece(spec modelSpec) (model, error) {
 			return nil, fmt.Errorf("model.max_input_chars_per_word: %w", err)
 		}
 	}
-	for token := range w.ids {
+	for _, token := range w.all() {
 		w.widest = max(w.widest, len(token))
 	}
 	return w, nil
