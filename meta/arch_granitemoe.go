@@ -22,6 +22,10 @@ func graniteMoE(f *fields, b *Builder) {
 func (d *decoder) graniteMixture(b *Builder, spec *MoESpec, class string) {
 	m := b.Child("block_sparse_moe", class+"MoE").Runs(KindMoE, spec)
 	m.Child("router", class+"TopKRouter").Published(m.path+".router.layer").Param("weight", spec.Count, d.hidden)
+	if b.tree.conventions().SeparateGates {
+		m.stackedExperts(spec, expertNames{class: class + "Experts", gate: "gate_proj", up: "up_proj", down: "down_proj", each: []string{m.path + ".experts"}}, d.hidden, d.inner, d.act)
+		return
+	}
 	e := m.Child("experts", class+"Experts")
 	e.ParamFrom("gate_up_proj", []int{spec.Count, 2 * d.inner, d.hidden},
 		[]TensorSource{{Tensor: m.path + ".input_linear.weight"}}, []TensorSource{{Tensor: e.path + ".gate_up_proj"}})

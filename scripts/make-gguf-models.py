@@ -147,6 +147,24 @@ def stacked(w, name, v):
     return plain(w, name, v)
 
 
+def granite_moe(w, name, v):
+    """Experts are gate and up in files."""
+    at = f"blk.{name.split('.')[2]}.ffn_" if name.count(".") > 2 else ""
+    if name.endswith(("input_linear.weight", "experts.gate_up_proj")):
+        half = v.shape[1] // 2
+        return np.concatenate([w.add(at + "gate_exps.weight", v[:, :half]), w.add(at + "up_exps.weight", v[:, half:])], axis=1)
+    if name.endswith(("output_linear.weight", "experts.down_proj")):
+        return w.add(at + "down_exps.weight", v)
+    if "router" in name:
+        return w.add(at + "gate_inp.weight", v)
+    return permuted(w, name, v)
+
+
+def sections(f, c):
+    """Models with images have positions in three dimensions, which are equal in text."""
+    f.add_rope_dimension_sections([8, 4, 4, 0])
+
+
 def gpt_oss(w, name, v):
     layer = name.split(".")[2] if name.count(".") > 2 else ""
     at = f"blk.{layer}.ffn_"
@@ -362,6 +380,14 @@ MODELS = {
                         routed_scaling_factor=2.5, norm_topk_prob=True), also(deepseek_keys, mla_keys), split_latent, SHORT),
     "granite": (A.GRANITE, dict(BASE, model_type="granite", attention_multiplier=0.25, embedding_multiplier=6.0, residual_multiplier=0.5, logits_scaling=4.0),
                 also(llama_keys, lambda f, c: (f.add_attention_scale(0.25), f.add_embedding_scale(6.0), f.add_residual_scale(0.5), f.add_logit_scale(4.0))), permuted, SHORT),
+    "granitemoe": (A.GRANITE_MOE, dict(BASE, model_type="granitemoe", intermediate_size=64, num_local_experts=4, num_experts_per_tok=2, attention_multiplier=0.25,
+                   embedding_multiplier=6.0, residual_multiplier=0.5, logits_scaling=4.0),
+                   also(llama_keys, lambda f, c: (f.add_attention_scale(0.25), f.add_embedding_scale(6.0), f.add_residual_scale(0.5), f.add_logit_scale(4.0), f.add_expert_count(4),
+                        f.add_expert_used_count(2))), granite_moe, SHORT),
+    "qwen2vl": (A.QWEN2VL, dict(BASE, model_type="qwen2"), also(llama_keys, sections), plain, SHORT),
+    "qwen3vl": (A.QWEN3VL, dict(BASE, model_type="qwen3", head_dim=32), also(llama_keys, sections), plain, SHORT),
+    "qwen3vlmoe": (A.QWEN3VLMOE, dict(BASE, model_type="qwen3_moe", num_experts=4, num_experts_per_tok=2, moe_intermediate_size=64, norm_topk_prob=True),
+                   also(llama_keys, sections, lambda f, c: experts_keys(f, c, 4, 2, 64)), stacked, SHORT),
     "olmo2": (A.OLMO2, dict(BASE, model_type="olmo2"), llama_keys, plain, SHORT),
     "command-r": (A.COMMAND_R, dict({k: v for k, v in BASE.items() if k != "head_dim"}, model_type="cohere", logit_scale=0.25, tie_word_embeddings=True),
                   also(lambda f, c: setattr(c, "rms_norm_eps", 1e-5), llama_keys, lambda f, c: (f.add_layer_norm_eps(c.layer_norm_eps), f.add_logit_scale(0.25))), plain, SHORT),

@@ -81,3 +81,17 @@ var nextNames = map[string]string{
 	"nextn.eh_proj": "eh_proj", "nextn.enorm": "enorm", "nextn.hnorm": "hnorm", "nextn.embed_tokens": "embed_tokens",
 	"nextn.shared_head_head": "shared_head.head", "nextn.shared_head_norm": "shared_head.norm",
 }
+
+func graniteMoEConfig(k *keys, c object) {
+	graniteConfig(k, c)
+	c["num_local_experts"], c["num_experts_per_tok"] = k.size("expert_count"), k.size("expert_used_count")
+	if k.has("blk.0.ffn_gate_shexp.weight") {
+		k.fail("blk.0.ffn_gate_shexp.weight", "shared experts are not supported in this architecture")
+	}
+}
+
+var graniteMoENames = map[string]string{
+	"ffn_gate": "", "ffn_up": "", "ffn_down": "",
+	"ffn_gate_inp": "block_sparse_moe.router.layer", "ffn_gate_exps": "block_sparse_moe.experts.{}.gate_proj",
+	"ffn_up_exps": "block_sparse_moe.experts.{}.up_proj", "ffn_down_exps": "block_sparse_moe.experts.{}.down_proj",
+}

@@ -173,7 +173,15 @@ func (v *vocabulary) byteLevel() (object, error) {
 		}
 		merges[i] = [2]string{line[:at], line[at+1:]}
 	}
-	file, err := v.file(object{"type": "BPE", "vocab": v.ids(), "merges": merges, "ignore_merges": pre.ignoreMerges}, pre.bos)
+	ids := v.ids()
+	if pre.ranked {
+		ranks := make([]float64, len(v.tokens))
+		for id := range ranks {
+			ranks[id] = -float64(id)
+		}
+		merges = mergesOf(v.tokens, ranks, ids)
+	}
+	file, err := v.file(object{"type": "BPE", "vocab": ids, "merges": merges, "ignore_merges": pre.ignoreMerges}, pre.bos)
 	if err != nil {
 		return nil, err
 	}
