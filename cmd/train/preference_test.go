@@ -161,15 +161,15 @@ func TestPreferenceRunsContinue(t *testing.T) {
 func TestPreferenceFlagsAreChecked(t *testing.T) {
 	dir, file := tinyModel(t), pairsFile(t, 2)
 	for want, flags := range map[string][]string{
-		"--loss-type and --reference-free need --method dpo": {"--loss-type", "ipo"},
-		"got beta 0, want more than 0":                       {"--method", "dpo", "--beta", "0"},
-		"the DPO loss hinge has none":                        {"--method", "dpo", "--loss-type", "hinge", "--label-smoothing", "0.1"},
-		"--pack, --learn-prompt and --last-answer need":      {"--method", "dpo", "--pack"},
-		"got --label-smoothing 1, want 0 or more":            {"--label-smoothing", "1"},
-		"use train run --method dpo":                         {},
-		"--label-smoothing needs --method sft or dpo":        {"--method", "orpo", "--label-smoothing", "0.1"},
-		"got --batch 1, but kto needs at least 2":            {"--method", "kto", "--batch", "1"},
-		"need --method kto":                                  {"--method", "dpo", "--desirable-weight", "2"},
+		"--loss-type needs --method dpo, got --method sft":               {"--loss-type", "ipo"},
+		"got beta 0, want more than 0":                                   {"--method", "dpo", "--beta", "0"},
+		"the DPO loss hinge has none":                                    {"--method", "dpo", "--loss-type", "hinge", "--label-smoothing", "0.1"},
+		"--pack needs --method sft, got --method dpo":                    {"--method", "dpo", "--pack"},
+		"got --label-smoothing 1, want 0 or more":                        {"--label-smoothing", "1"},
+		"use train run --method dpo":                                     {},
+		"--label-smoothing needs --method sft or dpo, got --method orpo": {"--method", "orpo", "--label-smoothing", "0.1"},
+		"got --batch 1, but kto needs at least 2":                        {"--method", "kto", "--batch", "1"},
+		"--desirable-weight needs --method kto":                          {"--method", "dpo", "--desirable-weight", "2"},
 	} {
 		var stderr bytes.Buffer
 		status := run(slices.Concat([]string{"run", "--model", dir, "--data", file, "--output", filepath.Join(t.TempDir(), "out")}, flags), &bytes.Buffer{}, &stderr)

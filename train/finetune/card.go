@@ -73,7 +73,7 @@ func (j *job) cardSettings() [][2]string {
 	for _, path := range j.files {
 		files = append(files, filepath.Base(path))
 	}
-	rows := [][2]string{{"data", strings.Join(files, ", ")}, {"sequences", fmt.Sprint(j.data.samples())}, {"method", j.Method}}
+	rows := [][2]string{{"data", strings.Join(files, ", ")}, {"sequences", fmt.Sprint(j.data.samples)}, {"method", j.Method}}
 	if j.LoRA != "" && !strings.HasPrefix(j.LoRA, adapterFrom) {
 		rows = append(rows, [2]string{"LoRA", j.LoRA})
 	}

@@ -12,14 +12,34 @@ import (
 	"github.com/heftai/heft/train/data"
 )
 
-// texts is all data of a run as token ids.
+// texts is all data of a run as samples of its method.
 type texts struct {
-	train     data.Slice[data.Sequence]
-	eval      []named[data.Slice[data.Sequence]]
-	pairs     data.Slice[data.Comparison] // of methods that compare answers, in place of train
-	evalPairs []named[data.Slice[data.Comparison]]
-	pad       int32
-	tokens    int // of train that are learned
+	set     any // the samples, a sampleSet of their type
+	samples int // to train on
+	evals   int // to evaluate on
+	longest int // tokens that the longest sample has in a batch
+	tokens  int // that are learned in an epoch
+	pad     int32
+}
+
+// sampleSet is samples of one type.
+type sampleSet[S any] struct {
+	train data.Slice[S]
+	evals []named[data.Slice[S]]
+}
+
+// textsOf counts the samples of a set. measure returns the tokens that one has in a batch, and those
+// that are learned.
+func textsOf[S any](s sampleSet[S], measure func(S) (length, tokens int)) (*texts, error) {
+	t := &texts{set: s, samples: len(s.train), evals: count(s.evals)}
+	for _, x := range s.train {
+		length, tokens := measure(x)
+		t.longest, t.tokens = max(t.longest, length), t.tokens+tokens
+	}
+	if t.tokens == 0 {
+		return nil, misusef("--data has no tokens to learn")
+	}
+	return t, nil
 }
 
 // read makes sequences of the data.
@@ -39,45 +59,13 @@ func (j *job) read() error {
 	if id, ok := end(tokenizer, config); ok {
 		o.EOS = &id
 	}
-	t := &texts{pad: padding(tokenizer, config)}
-	if j.preference() != nil {
-		err = j.readPairs(t, tokenizer, o)
-	} else {
-		err = j.readTexts(t, tokenizer, o)
-	}
+	t, err := j.method().read(j, tokenizer, o)
 	if err != nil {
 		return err
 	}
-	j.data = t
-	j.log.Info("data", "sequences", t.samples(), "learned_tokens", t.tokens, "eval_sequences", count(t.eval)+count(t.evalPairs))
+	t.pad, j.data = padding(tokenizer, config), t
+	j.log.Info("data", "sequences", t.samples, "learned_tokens", t.tokens, "eval_sequences", t.evals)
 	return nil
-}
-
-// samples returns the number of sequences, or of comparisons, to train on.
-func (t *texts) samples() int { return len(t.train) + len(t.pairs) }
-
-// readTexts makes sequences of texts, prompts and conversations.
-func (j *job) readTexts(t *texts, tokenizer *data.Tokenizer, o data.TextOptions) error {
-	var err error
-	t.train, err = weighted(j, func(path string) (data.Slice[data.Sequence], error) { return j.tokenize(path, tokenizer, o, !j.Pack) })
-	if err != nil {
-		return err
-	}
-	if j.Pack {
-		blocks, err := data.Pack(t.train, j.Sequence, data.PackOptions{})
-		if err != nil {
-			return err
-		}
-		t.train = blocks
-	}
-	for _, s := range t.train {
-		t.tokens += learned(s.Labels)
-	}
-	if t.tokens == 0 {
-		return misusef("--data has no tokens to learn")
-	}
-	t.eval, err = evaluated(j, func(path string) (data.Slice[data.Sequence], error) { return j.tokenize(path, tokenizer, o, true) })
-	return err
 }
 
 // fitContext limits sequences to the model's context, and records the number of its ids.

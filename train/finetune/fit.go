@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"math"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -19,14 +21,6 @@ import (
 	"github.com/heftai/heft/train/track"
 )
 
-// rate returns the learning rate.
-func (j *job) rate() float64 {
-	if j.LearningRate > 0 {
-		return j.LearningRate
-	}
-	return j.rateOf()
-}
-
 // loop is a Trainer, whatever its batches are.
 type loop interface {
 	Train(ctx context.Context) (train.TrainResult, error)
@@ -41,7 +35,7 @@ type student struct {
 	model      *model.Model
 	checkpoint *loader.Checkpoint // where frozen weights stay, or nil if all are trained
 	router     float32            // weight of the routers' loss, 0 for none
-	comparer   *comparer          // of methods that compare answers
+	closers    []func() error     // of what the method opened
 	recompute  bool
 	diverged   bool // and said so
 	lost       bool // the last loss was not finite
@@ -50,8 +44,8 @@ type student struct {
 
 func (s *student) close() error {
 	var err error
-	if s.comparer != nil {
-		err = s.comparer.close()
+	for _, f := range s.closers {
+		err = errors.Join(err, f())
 	}
 	if s.model != nil {
 		err = errors.Join(err, s.model.Close())
@@ -69,7 +63,7 @@ func (j *job) rank(ctx context.Context, w *train.World) error {
 		return err
 	}
 	defer s.close()
-	trainer, err := s.prepare()
+	trainer, err := j.method().prepare(s)
 	if err != nil {
 		return err
 	}
@@ -126,24 +120,13 @@ func (j *job) student(w *train.World) (*student, error) {
 	return s, s.open()
 }
 
-// prepare wires model, data and optimizer for the method.
-func (s *student) prepare() (loop, error) {
-	if s.preference() == nil {
-		c := train.TrainerConfig[data.TokenBatch]{Model: s.model, ComputeLoss: s.loss, Items: labels, EvaluateBatch: s.evaluate}
-		return fit(s, c, s.data.train, s.data.eval, data.PadTokens(data.Padding{ID: s.data.pad}))
+// fit makes the Trainer of a method, whose data is a sampleSet of S.
+func fit[S, B any](s *student, c train.TrainerConfig[B], collate data.Collate[S, B]) (loop, error) {
+	of, ok := s.data.set.(sampleSet[S])
+	if !ok {
+		return nil, fmt.Errorf("finetune: --method %s: got data %T, want %T", s.Method, s.data.set, of)
 	}
-	var err error
-	if s.comparer, err = s.compare(); err != nil {
-		return nil, err
-	}
-	c := train.TrainerConfig[data.ComparisonBatch]{Model: compared{s.model, s.comparer}, ComputeLoss: s.comparer.loss, Meter: s.comparer.meter,
-		Items: func(b data.ComparisonBatch) int { return b.Prompts }}
-	return fit(s, c, s.data.pairs, s.data.evalPairs, s.collate())
-}
-
-// fit makes the Trainer of a method.
-func fit[S, B any](s *student, c train.TrainerConfig[B], samples data.Slice[S], evals []named[data.Slice[S]], collate data.Collate[S, B]) (loop, error) {
-	loader, err := data.NewLoader(samples, collate, data.Options{BatchSize: s.Batch, Shuffle: s.Shuffle, Global: s.acc.Generator()})
+	loader, err := data.NewLoader(of.train, collate, data.Options{BatchSize: s.Batch, Shuffle: s.Shuffle, Global: s.acc.Generator()})
 	if err != nil {
 		return nil, err
 	}
@@ -167,15 +150,15 @@ func fit[S, B any](s *student, c train.TrainerConfig[B], samples data.Slice[S], 
 			return s.acc.OnMainProcess(func() error { return s.model.SaveAdapter(dir) })
 		})
 	}
-	for _, set := range evals {
-		l, err := data.NewLoader(set.of, collate, data.Options{BatchSize: s.Batch})
+	for _, e := range of.evals {
+		l, err := data.NewLoader(e.of, collate, data.Options{BatchSize: s.Batch})
 		if err != nil {
 			return nil, err
 		}
-		if set.name == "" {
+		if e.name == "" {
 			c.Eval = l
 		} else {
-			c.Evals = append(c.Evals, train.EvalSet[B]{Name: set.name, Loader: l})
+			c.Evals = append(c.Evals, train.EvalSet[B]{Name: e.name, Loader: l})
 		}
 	}
 	if s.acc.IsMainProcess() {
@@ -214,7 +197,7 @@ func (s *student) warmup() int {
 	if s.WarmupRatio == 0 {
 		return s.WarmupSteps
 	}
-	batches := (s.data.samples() + s.Batch*s.ranks - 1) / (s.Batch * s.ranks)
+	batches := (s.data.samples + s.Batch*s.ranks - 1) / (s.Batch * s.ranks)
 	steps := optim.TrainerSteps(batches, s.GradientAccumulationSteps, s.Epochs, s.MaxSteps)
 	return max(s.WarmupSteps, int(float64(steps)*s.WarmupRatio))
 }
@@ -441,3 +424,6 @@ func (s *student) tracked() map[string]any {
 	all["model"] = filepath.Base(s.job.model)
 	return all
 }
+
+// finite reports whether a loss is a number.
+func finite(loss float64) bool { return !math.IsNaN(loss) && !math.IsInf(loss, 0) }

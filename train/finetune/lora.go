@@ -29,8 +29,6 @@ func (c *job) checkTune() error {
 		return misusef("--freeze has no effect with --lora, which trains the adapter alone")
 	case !(c.NeftuneAlpha >= 0):
 		return misusef("got --neftune-noise-alpha %v, want 0 or more", c.NeftuneAlpha)
-	case c.NeftuneAlpha > 0 && c.Method != "sft":
-		return misusef("--neftune-noise-alpha needs --method sft")
 	}
 	if _, err := c.frozen(); err != nil {
 		return err

@@ -51,18 +51,7 @@ func (j *job) recomputes(m *meta.Model) bool {
 }
 
 // batchTokens returns the tokens of the longest batch of one rank.
-func (j *job) batchTokens() int64 {
-	longest := 0
-	for _, s := range j.data.train {
-		longest = max(longest, len(s.IDs))
-	}
-	for _, c := range j.data.pairs {
-		for _, answer := range c.Completions { // both are in the batch
-			longest = max(longest, len(c.Completions)*(len(c.Prompt)+len(answer)))
-		}
-	}
-	return int64(j.Batch * longest)
-}
+func (j *job) batchTokens() int64 { return int64(j.Batch * j.data.longest) }
 
 // limit returns the bytes of --max-memory, or 0.
 func (c *job) limit() (int64, error) {

@@ -11,25 +11,26 @@ import (
 )
 
 // Options configure a run. Their names, values and defaults are those of the flags of train run,
-// which each field's tag describes: Batch is --batch. Begin with [Defaults], since the zero value of
+// which each field's tag describes: Batch is --batch. The tag methods lists the methods that have an
+// option, and setting names it in the settings of a run. Begin with [Defaults], since the zero value of
 // some fields is an error.
 type Options struct {
 	// The method, and what its loss is.
 	Method            string  `help:"Train by this method: sft (texts and answers), dpo, orpo (pairs of answers) or kto (judged answers)." enum:"sft,dpo,orpo,kto" default:"sft"`
-	Beta              float64 `help:"Set beta: with dpo and kto, a higher one keeps the model closer to the reference." default:"0.1"`
-	LossType          string  `help:"Set dpo's loss: sigmoid, hinge, ipo or robust." enum:"sigmoid,hinge,ipo,robust," default:""`
-	LabelSmoothing    float64 `help:"Smooth labels by this fraction; with dpo, the fraction of wrong pairs." default:"0"`
-	ReferenceFree     bool    `help:"Run dpo without the reference model."`
-	DesirableWeight   float64 `help:"Weight kto's losses of desirable answers." default:"1"`
-	UndesirableWeight float64 `help:"Weight kto's losses of undesirable answers." default:"1"`
+	Beta              float64 `help:"Set beta: with dpo and kto, a higher one keeps the model closer to the reference; -1 is 0.1." default:"-1" methods:"dpo,orpo,kto"`
+	LossType          string  `help:"Set dpo's loss: sigmoid, hinge, ipo or robust." enum:"sigmoid,hinge,ipo,robust," default:"" methods:"dpo"`
+	LabelSmoothing    float64 `help:"Smooth labels by this fraction; with dpo, the fraction of wrong pairs." default:"0" methods:"sft,dpo" aliases:"label-smoothing-factor"`
+	ReferenceFree     bool    `help:"Run dpo without the reference model." methods:"dpo"`
+	DesirableWeight   float64 `help:"Weight kto's losses of desirable answers." default:"1" methods:"kto"`
+	UndesirableWeight float64 `help:"Weight kto's losses of undesirable answers." default:"1" methods:"kto"`
 
 	// The data.
 	DataWeights []float64 `help:"Count each --data file so many times per epoch, such as 1,0.5,3." placeholder:"N,…"`
 	EvalData    []string  `help:"Evaluate on this file; NAME=FILE has metrics eval_NAME_loss. Repeat for several." sep:"none" placeholder:"FILE.jsonl"`
 	Sequence    int       `help:"Cut sequences to this many tokens." default:"512"`
-	Pack        bool      `help:"Join texts into full sequences, for speed. Texts attend to each other."`
-	LearnPrompt bool      `help:"Learn prompts and the messages of users, too."`
-	LastAnswer  bool      `help:"Learn only the last answer of a conversation."`
+	Pack        bool      `help:"Join texts into full sequences, for speed. Texts attend to each other." methods:"sft"`
+	LearnPrompt bool      `help:"Learn prompts and the messages of users, too." methods:"sft"`
+	LastAnswer  bool      `help:"Learn only the last answer of a conversation." methods:"sft"`
 	Shuffle     bool      `help:"Shuffle the data in each epoch." default:"true" negatable:""`
 	StrictData  bool      `help:"Stop at a record that cannot be used, instead of skipping it."`
 
@@ -65,7 +66,7 @@ type Options struct {
 	Merge        bool     `help:"Write the whole model with the --lora adapter merged into it."`
 	Quantize     string   `help:"Keep the weights under --lora in memory as q8_0, q4_0 or nf4 (QLoRA)." enum:"q8_0,q4_0,nf4," default:"" placeholder:"FORMAT"`
 	Freeze       []string `help:"Do not train parameters whose path has a match of this regular expression. Repeat for several." sep:"none" placeholder:"PATTERN"`
-	NeftuneAlpha float64  `name:"neftune-noise-alpha" help:"Add uniform noise to embeddings in training, as NEFTune; 0 adds none." default:"0"`
+	NeftuneAlpha float64  `name:"neftune-noise-alpha" help:"Add uniform noise to embeddings in training, as NEFTune; 0 adds none." default:"0" methods:"sft"`
 
 	// What is written, and how the machine is used.
 	Output         string   `help:"Write checkpoints and the trained model to this folder." required:"" placeholder:"DIR"`

@@ -57,6 +57,8 @@ type settings struct {
 	Quantize       string    `json:"quantize,omitempty"`
 	Freeze         []string  `json:"freeze,omitempty"`
 	NEFTune        float64   `json:"neftune_noise_alpha,omitempty"`
+	// More are options with a tag "setting" that have other values than their defaults.
+	More map[string]any `json:"more,omitempty"`
 }
 
 func (j *job) settings() (settings, error) {
@@ -65,8 +67,8 @@ func (j *job) settings() (settings, error) {
 		LearningRate: j.rate(), Scheduler: j.LRScheduler, WarmupSteps: j.WarmupSteps, WarmupRatio: j.WarmupRatio, WeightDecay: j.WeightDecay,
 		Seed: j.Seed, MixedPrecision: j.MixedPrecision, LoRA: j.LoRA, LabelSmoothing: j.LabelSmoothing, InOrder: !j.Shuffle,
 		ScheduleKwargs: j.LRSchedulerKwargs, DataWeights: j.DataWeights, Quantize: j.Quantize, Freeze: j.Freeze, NEFTune: j.NeftuneAlpha}
-	if j.preference() != nil {
-		s.Method, s.Beta, s.LossType, s.ReferenceFree = j.Method, j.Beta, j.LossType, j.ReferenceFree
+	if j.Method != "sft" {
+		s.Method, s.Beta, s.LossType, s.ReferenceFree = j.Method, j.beta(), j.LossType, j.ReferenceFree
 	}
 	if now := []any{j.Optimizer, j.AdamBeta1, j.AdamBeta2, j.AdamEpsilon, j.Momentum}; !slices.Equal(now, []any{"adamw", 0.9, 0.999, 1e-8, 0.0}) {
 		s.Optimizer = now
@@ -77,6 +79,7 @@ func (j *job) settings() (settings, error) {
 	if j.Plugin != "ddp" {
 		s.Plugin = j.Plugin
 	}
+	s.More = j.more()
 	var err error
 	if s.Model, err = filepath.Abs(j.model); err != nil {
 		return s, err
@@ -89,6 +92,26 @@ func (j *job) settings() (settings, error) {
 		s.Data = append(s.Data, sum)
 	}
 	return s, nil
+}
+
+// more returns the options with a tag "setting" whose values are not their defaults, as JSON has them.
+func (j *job) more() map[string]any {
+	all, usual := map[string]any{}, reflect.ValueOf(Defaults())
+	for field, v := range reflect.ValueOf(j.Options).Elem().Fields() {
+		name := field.Tag.Get("setting")
+		if name == "" || reflect.DeepEqual(v.Interface(), usual.FieldByIndex(field.Index).Interface()) {
+			continue
+		}
+		b, err := json.Marshal(v.Interface())
+		var as any
+		if err == nil && json.Unmarshal(b, &as) == nil {
+			all[name] = as
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	return all
 }
 
 func digest(path string) (string, error) {

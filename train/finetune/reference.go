@@ -1,0 +1,73 @@
+package finetune
+
+import (
+	"errors"
+
+	"github.com/heftai/heft/loader"
+	"github.com/heftai/heft/meta"
+	"github.com/heftai/heft/train/data"
+	"github.com/heftai/heft/train/model"
+	"github.com/heftai/heft/train/tensor"
+)
+
+// perToken are the options of losses that stay apart for each token.
+var perToken = tensor.CrossEntropyOptions{Reduction: tensor.None}
+
+// openReference returns the model that the run began with: of an adapter the model, whose passes leave
+// the adapter out; of a full fine-tune the checkpoint once more, which takes only the file's pages.
+func (s *student) openReference() (*model.Model, error) {
+	if s.LoRA != "" {
+		return s.model, nil
+	}
+	config, err := readConfig(s.job.model)
+	if err != nil {
+		return nil, err
+	}
+	checkpoint, err := loader.Open(s.job.model)
+	if err != nil {
+		return nil, err
+	}
+	m, err := s.mapped(config, checkpoint)
+	if err != nil {
+		return nil, errors.Join(err, checkpoint.Close())
+	}
+	s.closers = append(s.closers, func() error { return errors.Join(m.Close(), checkpoint.Close()) })
+	return m, nil
+}
+
+// mapped returns a model whose weights stay in the checkpoint.
+func (s *student) mapped(config *meta.Config, checkpoint *loader.Checkpoint) (*model.Model, error) {
+	skeleton, err := meta.New(config, checkpoint)
+	if err != nil {
+		return nil, err
+	}
+	binding, err := loader.Bind(checkpoint, skeleton)
+	if err != nil {
+		return nil, err
+	}
+	return model.Load(skeleton, binding, model.Freeze(func(string) bool { return true }))
+}
+
+// untrained returns the losses of tokens without a record.
+func (s *student) untrained(m *model.Model, b data.TokenBatch, base bool) (losses *tensor.Tensor, err error) {
+	m.SetAuxiliary(0)
+	s.tape.NoGrad(func() {
+		losses, err = m.Loss(s.tape, batch(b, 0, b.Rows), model.Options{CrossEntropyOptions: perToken, Base: base})
+	})
+	return losses, err
+}
+
+// leavesRouters warns that the method has no loss of routers, if the model has one.
+func (s *student) leavesRouters(subject string) {
+	if s.router != 0 && s.acc.IsMainProcess() {
+		s.log.Warn("the routers' loss of this model is left out: " + subject + " learned without it")
+	}
+}
+
+// switched is a model for a Trainer, whose method learns whether losses are of training.
+type switched struct {
+	*model.Model
+	set func(training bool)
+}
+
+func (m *switched) SetTraining(on bool) { m.set(on) }
