@@ -143,12 +143,16 @@ func PreferenceLoss(tp *tensor.Tape, p Preference, b data.ComparisonBatch, losse
 	if err != nil {
 		return nil, fmt.Errorf("train: %w", err)
 	}
+	return lossOf(tp, losses.Policy, r, meter)
+}
+
+// lossOf puts a result on a tape, and what it measured into a meter.
+func lossOf(tp *tensor.Tape, policy *tensor.Tensor, r *preference.Result, meter *Meter) (*tensor.Tensor, error) {
 	if meter != nil {
 		for name, sum := range r.Metrics {
 			meter.Add(name, sum.Total, sum.Count)
 		}
 	}
-	policy := losses.Policy
 	out := tp.Function(tensor.Function{Name: "preference loss", Data: []float32{float32(r.Loss)}, Inputs: []*tensor.Tensor{policy},
 		Backward: func(grad []float32) error {
 			to := tp.Gradient(policy)

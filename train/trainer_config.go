@@ -88,6 +88,10 @@ type TrainerConfig[B any] struct {
 	// Items counts the items that a batch's loss is summed over, such as tokens with labels. A step
 	// then uses the mean over all items of the window on all ranks. It is for Updates only.
 	Items func(batch B) int
+	// BeforeWindow is called with the batches of a window, after the step before and before Items. A
+	// method that generates what it learns completes the batches here. At the end of an epoch a rank may
+	// have no batches. All ranks call it equally often. It may be nil, and is for Updates only.
+	BeforeWindow func(ctx context.Context, batches []B) error
 	// Optimizer steps the model's parameters.
 	Optimizer optim.Optimizer
 	// Scheduler changes the optimizer's learning rates. Nil keeps them, unless

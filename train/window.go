@@ -41,7 +41,7 @@ type Window[B any] struct {
 // DataLoaderConfig.EvenBatches, repeated samples count each time they are read.
 func Windows[B any](ctx context.Context, a *Accelerator, batches iter.Seq2[B, error], items func(B) int) iter.Seq2[*Window[B], error] {
 	return func(yield func(*Window[B], error) bool) {
-		for w, err := range rank.Windows(ctx, a.rank, batches, items) {
+		for w, err := range rank.Windows(ctx, a.rank, batches, items, nil) {
 			if err != nil {
 				yield(nil, err)
 				return

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -40,17 +39,7 @@ func TestGoldenPreferenceRuns(t *testing.T) {
 			args := slices.Concat([]string{"--method", c.Method, "--batch", fmt.Sprint(trace.Batch), "--lr", fmt.Sprint(trace.Rate), "--seed", fmt.Sprint(trace.Seed),
 				"--max-steps", fmt.Sprint(len(c.Steps)), "--sequence", "64", "--no-shuffle"}, c.Flags)
 			got := loggedSteps(t, dir, filepath.Join(dir, c.Data+".jsonl"), args...)
-			if len(got) != len(c.Steps) {
-				t.Fatalf("got %d logged steps, want %d", len(got), len(c.Steps))
-			}
-			for i, want := range c.Steps {
-				for _, name := range slices.Sorted(maps.Keys(want)) {
-					v, ok := got[i][name].(float64)
-					if within := 1e-5 * max(1, math.Abs(want[name])); !ok || !(math.Abs(v-want[name]) <= within) {
-						t.Errorf("step %d: %s: got %v, want %g", i+1, name, got[i][name], want[name])
-					}
-				}
-			}
+			checkSteps(t, got, c.Steps)
 		})
 	}
 	golden.Count(t, "train/preference", len(trace.Cases))
@@ -65,22 +54,7 @@ func loggedSteps(t *testing.T, model, file string, args ...string) []map[string]
 	if status := run(all, &stdout, &stderr); status != 0 {
 		t.Fatalf("train %q ended with %d: %s", all, status, stderr.String())
 	}
-	states, err := filepath.Glob(filepath.Join(out, "checkpoint-*", "trainer_state.json"))
-	if err != nil || len(states) == 0 {
-		t.Fatalf("no checkpoint of train %q: %v", all, err)
-	}
-	slices.SortFunc(states, func(a, b string) int { return len(a) - len(b) })
-	b, err := os.ReadFile(states[len(states)-1])
-	if err != nil {
-		t.Fatal(err)
-	}
-	var state struct {
-		History []map[string]any `json:"log_history"`
-	}
-	if err := json.Unmarshal(b, &state); err != nil {
-		t.Fatal(err)
-	}
-	return slices.DeleteFunc(state.History, func(e map[string]any) bool { _, ok := e["loss"]; return !ok })
+	return historyOf(t, out)
 }
 
 // pairsFile is a JSONL file of n comparisons.

@@ -141,6 +141,42 @@ func (s *SeedableRandomSampler) Indices() iter.Seq[int] {
 	}
 }
 
+// RepeatSampler repeats the order of another sampler in chunks: each chunk of indices comes several times
+// before the next one. Indices that do not fill a chunk are left out.
+type RepeatSampler struct {
+	of           Sampler
+	chunk, times int
+}
+
+// NewRepeatSampler repeats chunks of an order, each times times.
+func NewRepeatSampler(of Sampler, chunk, times int) (*RepeatSampler, error) {
+	if chunk < 1 || times < 1 {
+		return nil, fmt.Errorf("data: got chunks of %d indices, %d times, want 1 or more of both", chunk, times)
+	}
+	return &RepeatSampler{of, chunk, times}, nil
+}
+
+func (r *RepeatSampler) Len() int           { return r.of.Len() / r.chunk * r.chunk * r.times }
+func (r *RepeatSampler) SetEpoch(epoch int) { setEpoch(r.of, epoch) }
+
+// Indices walks the order to its end, so that the other sampler can count its walks.
+func (r *RepeatSampler) Indices() iter.Seq[int] {
+	return func(yield func(int) bool) {
+		chunk := make([]int, 0, r.chunk)
+		for i := range r.of.Indices() {
+			if chunk = append(chunk, i); len(chunk) < r.chunk {
+				continue
+			}
+			for range r.times {
+				if !each(chunk, yield) {
+					return
+				}
+			}
+			chunk = chunk[:0]
+		}
+	}
+}
+
 // BatchSampler groups indices into batches. A walk may be left early. The caller may keep the
 // slices.
 type BatchSampler interface {

@@ -50,6 +50,9 @@ func (t *Tokenizer) Encode(s string, special bool) ([]int32, [][2]int, error) {
 // Decode turns ids into text, special tokens included.
 func (t *Tokenizer) Decode(ids []int32) string { return t.text.Decode(ids, false) }
 
+// DecodeText turns ids into text without special tokens.
+func (t *Tokenizer) DecodeText(ids []int32) string { return t.text.Decode(ids, true) }
+
 // Special returns the id of the token for a role, such as "eos_token" or "pad_token".
 func (t *Tokenizer) Special(role string) (int32, bool) {
 	name := t.chat.SpecialToken(role)

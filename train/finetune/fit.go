@@ -37,9 +37,11 @@ type student struct {
 	router     float32            // weight of the routers' loss, 0 for none
 	closers    []func() error     // of what the method opened
 	recompute  bool
-	diverged   bool // and said so
-	lost       bool // the last loss was not finite
-	stopped    bool // by a signal, on all ranks
+	repeats    int     // steps on each window; 0 is 1
+	sampled    float32 // temperature of the losses of methods that sample; 0 is 1
+	diverged   bool    // and said so
+	lost       bool    // the last loss was not finite
+	stopped    bool    // by a signal, on all ranks
 }
 
 func (s *student) close() error {
@@ -126,7 +128,11 @@ func fit[S, B any](s *student, c train.TrainerConfig[B], collate data.Collate[S,
 	if !ok {
 		return nil, fmt.Errorf("finetune: --method %s: got data %T, want %T", s.Method, s.data.set, of)
 	}
-	loader, err := data.NewLoader(of.train, collate, data.Options{BatchSize: s.Batch, Shuffle: s.Shuffle, Global: s.acc.Generator()})
+	order, err := s.order(len(of.train))
+	if err != nil {
+		return nil, err
+	}
+	loader, err := data.NewLoader(of.train, collate, order)
 	if err != nil {
 		return nil, err
 	}
@@ -169,6 +175,26 @@ func fit[S, B any](s *student, c train.TrainerConfig[B], collate data.Collate[S,
 	return train.NewTrainer(c)
 }
 
+// order returns the order of n samples. Windows that are trained several times come again at once.
+func (s *student) order(n int) (data.Options, error) {
+	o := data.Options{BatchSize: s.Batch, Shuffle: s.Shuffle, Global: s.acc.Generator()}
+	if s.repeats < 2 {
+		return o, nil
+	}
+	window := s.Batch * s.ranks * s.GradientAccumulationSteps
+	if n < window {
+		return o, misusef("got %d prompts, want at least %d for a step, since --num-iterations %d leaves shorter ones out", n, window, s.repeats)
+	}
+	var all data.Sampler = data.SequentialSampler(n)
+	if s.Shuffle {
+		all = data.NewSeedableRandomSampler(n, s.Seed)
+	}
+	o.Shuffle = false
+	var err error
+	o.Sampler, err = data.NewRepeatSampler(all, window, s.repeats)
+	return o, err
+}
+
 // watch warns once if the loss is not finite.
 func (s *student) watch(_ context.Context, m *train.Moment) error {
 	s.lost = !finite(m.Result.Loss)
@@ -181,7 +207,7 @@ func (s *student) watch(_ context.Context, m *train.Moment) error {
 
 // interrupt ends the run after a step, with a checkpoint, on all ranks alike.
 func (s *student) interrupt(ctx context.Context, m *train.Moment) error {
-	if s.interrupted() {
+	if s.interrupted() && m.State.GlobalStep%max(1, s.repeats) == 0 {
 		s.acc.SetTrigger()
 	}
 	stop, err := s.acc.CheckTrigger(ctx)
@@ -197,7 +223,7 @@ func (s *student) warmup() int {
 	if s.WarmupRatio == 0 {
 		return s.WarmupSteps
 	}
-	batches := (s.data.samples + s.Batch*s.ranks - 1) / (s.Batch * s.ranks)
+	batches := (s.data.samples + s.Batch*s.ranks - 1) / (s.Batch * s.ranks) * max(1, s.repeats)
 	steps := optim.TrainerSteps(batches, s.GradientAccumulationSteps, s.Epochs, s.MaxSteps)
 	return max(s.WarmupSteps, int(float64(steps)*s.WarmupRatio))
 }

@@ -16,13 +16,27 @@ import (
 // some fields is an error.
 type Options struct {
 	// The method, and what its loss is.
-	Method            string  `help:"Train by this method: sft (texts and answers), dpo, orpo (pairs of answers) or kto (judged answers)." enum:"sft,dpo,orpo,kto" default:"sft"`
-	Beta              float64 `help:"Set beta: with dpo and kto, a higher one keeps the model closer to the reference; -1 is 0.1." default:"-1" methods:"dpo,orpo,kto"`
-	LossType          string  `help:"Set dpo's loss: sigmoid, hinge, ipo or robust." enum:"sigmoid,hinge,ipo,robust," default:"" methods:"dpo"`
+	Method            string  `help:"Train by this method: sft (texts), dpo, orpo (pairs of answers), kto (judged ones) or grpo (rewarded ones)." enum:"sft,dpo,orpo,kto,grpo" default:"sft"`
+	Beta              float64 `help:"Set beta: a higher one keeps the model closer to the reference; -1 is 0.1, with grpo 0." default:"-1" methods:"dpo,orpo,kto,grpo"`
+	LossType          string  `help:"Set the loss: of dpo sigmoid, hinge, ipo or robust; of grpo dapo, grpo, bnpo or dr_grpo." enum:"sigmoid,hinge,ipo,robust,dapo,grpo,bnpo,dr_grpo," default:"" methods:"dpo,grpo"`
 	LabelSmoothing    float64 `help:"Smooth labels by this fraction; with dpo, the fraction of wrong pairs." default:"0" methods:"sft,dpo" aliases:"label-smoothing-factor"`
 	ReferenceFree     bool    `help:"Run dpo without the reference model." methods:"dpo"`
 	DesirableWeight   float64 `help:"Weight kto's losses of desirable answers." default:"1" methods:"kto"`
 	UndesirableWeight float64 `help:"Weight kto's losses of undesirable answers." default:"1" methods:"kto"`
+
+	// Completions and their rewards, of grpo.
+	NumGenerations int      `help:"Generate this many completions of each prompt." default:"8" methods:"grpo" setting:"num_generations"`
+	MaxCompletion  int      `name:"max-completion-length" help:"Cut completions to this many tokens." default:"256" methods:"grpo" setting:"max_completion_length"`
+	Temperature    float64  `help:"Generate at this temperature." default:"1" methods:"grpo" setting:"temperature"`
+	TopP           float64  `help:"Generate from the likeliest tokens up to this probability." default:"1" methods:"grpo" setting:"top_p"`
+	TopK           int      `help:"Generate from this many likeliest tokens; 0 is all." default:"0" methods:"grpo" setting:"top_k"`
+	RewardCommand  string   `help:"Reward by this program: a JSON line of a completion in, a line with a number out." placeholder:"PROGRAM ARG…" methods:"grpo" setting:"reward_command"`
+	RewardTimeout  float64  `help:"Stop if --reward-command takes longer than this for a number, in seconds." default:"60" methods:"grpo"`
+	RewardRules    []string `name:"reward" help:"Reward by a rule: equals, contains or number=FIELD of the record, or regex=PATTERN. Repeat for a sum." sep:"none" placeholder:"[WEIGHT*]RULE" methods:"grpo" setting:"reward"`
+	ScaleRewards   string   `help:"Divide advantages by the deviation of rewards of a group, a batch, or none." enum:"group,batch,none" default:"group" methods:"grpo" setting:"scale_rewards"`
+	NumIterations  int      `help:"Step this many times on the same completions." default:"1" methods:"grpo" setting:"num_iterations"`
+	Epsilon        float64  `help:"Clip the ratio of new to old probabilities to 1 ± this." default:"0.2" methods:"grpo" setting:"epsilon"`
+	EpsilonHigh    float64  `help:"Clip the ratio at 1 + this instead; 0 is --epsilon." default:"0" methods:"grpo" setting:"epsilon_high"`
 
 	// The data.
 	DataWeights []float64 `help:"Count each --data file so many times per epoch, such as 1,0.5,3." placeholder:"N,…"`
@@ -40,7 +54,7 @@ type Options struct {
 	Batch                     int     `help:"Set the sequences per batch, on each rank." default:"8" aliases:"batch-size"`
 	GradientAccumulationSteps int     `help:"Accumulate the gradients of this many batches per step." default:"1"`
 	MaxGradNorm               float64 `help:"Clip the norm of the gradients; 0 does not." default:"1"`
-	LearningRate              float64 `help:"Set the learning rate; 0 is 5e-5, with --lora 2e-4, with dpo 1e-6 and 1e-5." default:"0" aliases:"lr"`
+	LearningRate              float64 `help:"Set the learning rate; 0 is 5e-5, with --lora 2e-4, with dpo and grpo 1e-6 and 1e-5." default:"0" aliases:"lr"`
 	LRScheduler               string  `name:"lr-scheduler" help:"Schedule the rate: linear, cosine, constant_with_warmup, …, as transformers." default:"linear"`
 	LRSchedulerKwargs         string  `name:"lr-scheduler-kwargs" help:"Set options of the schedule in JSON, such as {\"num_cycles\": 2}." default:"" placeholder:"JSON"`
 	WarmupSteps               int     `help:"Raise the rate from 0 during this many steps." default:"0"`
@@ -85,6 +99,9 @@ type Options struct {
 	LoggingDir     string   `help:"Write metrics to this folder instead of --output." placeholder:"DIR"`
 	Resume         string   `help:"Resume from the last checkpoint in --output (auto), from DIR, or never." default:"auto" placeholder:"auto|never|DIR"`
 
+	// Reward rewards completions with --method grpo, in place of RewardCommand and RewardRules. Calls
+	// come one at a time from each rank.
+	Reward RewardFunc `kong:"-" methods:"grpo"`
 	// BaseModel is the model's name in the config of an adapter. Empty: the path of the model.
 	BaseModel string `kong:"-"`
 	// Log takes what the run says. Nil: nothing.

@@ -52,7 +52,7 @@ func (s *student) mapped(config *meta.Config, checkpoint *loader.Checkpoint) (*m
 func (s *student) untrained(m *model.Model, b data.TokenBatch, base bool) (losses *tensor.Tensor, err error) {
 	m.SetAuxiliary(0)
 	s.tape.NoGrad(func() {
-		losses, err = m.Loss(s.tape, batch(b, 0, b.Rows), model.Options{CrossEntropyOptions: perToken, Base: base})
+		losses, err = m.Loss(s.tape, batch(b, 0, b.Rows), model.Options{CrossEntropyOptions: perToken, Temperature: s.sampled, Base: base})
 	})
 	return losses, err
 }

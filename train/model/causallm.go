@@ -37,6 +37,8 @@ type Options struct {
 	Dropout tensor.RandomSource
 	// Noise is added to the embeddings in training, as NEFTune does. nil adds none.
 	Noise *Noise
+	// Temperature divides the logits before the loss, as sampling at this temperature does; 0 is 1.
+	Temperature float32
 	// Base leaves the model's adapter out and records nothing, so that the result is that of the
 	// weights that the adapter was added to: the reference of preference tuning.
 	Base bool

@@ -32,7 +32,10 @@ func (m *Model) Loss(tp *tensor.Tape, b Batch, o Options) (*tensor.Tensor, error
 		return nil, err
 	}
 	labels = tensor.ShiftLabels(labels, b.Length, ce)
-	l := &loss{pass: p, o: ce, divisor: ce.Divisor(labels), losses: make([]float32, len(labels))}
+	l := &loss{pass: p, o: ce, cooling: 1, divisor: ce.Divisor(labels), losses: make([]float32, len(labels))}
+	if o.Temperature > 0 {
+		l.cooling = 1 / o.Temperature
+	}
 	l.take(labels)
 	out, err := l.run(tp, b)
 	if err != nil {
@@ -59,6 +62,7 @@ type loss struct {
 	*pass
 	o       tensor.CrossEntropyOptions
 	divisor float64
+	cooling float32 // factor of the logits
 	rows    []int32 // that have a label
 	labels  []int32 // of all rows
 	losses  []float32
@@ -115,12 +119,36 @@ func (l *loss) entropy(reverse bool, scale float32) error {
 		for i, r := range rows {
 			labels[i] = l.labels[r]
 		}
-		l.backend.CrossEntropy(losses, gradient, logits, labels, scale, float32(l.o.Smoothing))
+		l.crossEntropy(losses, gradient, logits, labels, scale)
 		for i, r := range rows {
 			l.losses[r] = losses[i]
 		}
 		return l.recorder.Sync()
 	})
+}
+
+// crossEntropy computes losses, and scale times their gradients over the logits.
+func (l *loss) crossEntropy(losses []float32, gradient, logits view.Tensor, labels []int32, scale float32) {
+	if l.cooling != 1 {
+		logits = l.cooled(logits, gradient, len(labels))
+	}
+	l.backend.CrossEntropy(losses, gradient, logits, labels, scale*l.cooling, float32(l.o.Smoothing))
+}
+
+// cooled returns logits divided by the temperature: in place if the loss overwrites them, since gradient is
+// the same memory then, or if there is no gradient.
+func (l *loss) cooled(logits, gradient view.Tensor, rows int) view.Tensor {
+	to, width := logits, logits.Cols()
+	if len(gradient.Data) > 0 && &gradient.Data[0] != &logits.Data[0] {
+		to = view.Floats(make([]float32, rows*width), rows, width)
+	}
+	for i := range rows {
+		x, y := logits.Slice(i, i+1).F32()[:width], to.Slice(i, i+1).F32()[:width]
+		for k, v := range x {
+			y[k] = v * l.cooling
+		}
+	}
+	return to
 }
 
 // backRows computes the gradients if each row has a gradient of its own.
@@ -139,7 +167,7 @@ func (l *loss) backRows(grad []float32) error {
 			for i, r := range rows[from:to] {
 				labels[i] = l.labels[r]
 			}
-			l.backend.CrossEntropy(make([]float32, to-from), gradient.Slice(from, to), logits.Slice(from, to), labels, scale, float32(l.o.Smoothing))
+			l.crossEntropy(make([]float32, to-from), gradient.Slice(from, to), logits.Slice(from, to), labels, scale)
 			from = to
 		}
 		return l.recorder.Sync()

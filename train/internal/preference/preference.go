@@ -1,5 +1,5 @@
 // Package preference computes the losses of preference tuning, with their gradients: [DPO],
-// [ORPO] and [KTO].
+// [ORPO], [KTO], and [GRPO] of completions with rewards.
 //
 // A [Batch] holds minus the log-probabilities of tokens under the policy, which is trained, and under
 // the reference. An objective turns them into a [Result]: the loss, its slope for every token, and the
@@ -27,6 +27,10 @@ type Batch struct {
 	// divergence from the reference.
 	Desirable  []bool
 	Divergence float64
+	// Advantages are those of each row's completion, for GRPO. Old are minus the log-probabilities under
+	// the policy that made the completions; nil means Policy.
+	Advantages []float64
+	Old        []float32
 }
 
 // Result is the outcome of a batch.

@@ -9,10 +9,11 @@ import (
 // random is a batch of four rows whose completions have several lengths.
 func random(reference bool) *Batch {
 	r := rand.New(rand.NewPCG(1, 2))
-	b := &Batch{Rows: 4, Columns: 5, Lengths: []int{3, 1, 4, 2}, Desirable: []bool{true, false, false, true}, Divergence: 0.3}
+	b := &Batch{Rows: 4, Columns: 5, Lengths: []int{3, 1, 4, 2}, Desirable: []bool{true, false, false, true}, Divergence: 0.3, Advantages: []float64{1, -0.5, 0.8, -1.3}}
 	for row := range b.Rows {
 		for i := range b.Columns {
 			b.Policy = append(b.Policy, 0.1+r.Float32())
+			b.Old = append(b.Old, 0.1+r.Float32())
 			b.Text = append(b.Text, i < b.Columns-1)
 			b.Answer = append(b.Answer, i < b.Columns-1 && i >= b.Columns-1-b.Lengths[row])
 			if reference {
@@ -35,6 +36,10 @@ func TestSlopesAreDerivatives(t *testing.T) {
 		"robust":         DPO{Beta: 0.7, Loss: "robust", Smoothing: 0.1},
 		"orpo":           ORPO{Beta: 0.7},
 		"kto":            KTO{Beta: 0.7, Desirable: 1.5, Undesirable: 0.5},
+		"grpo":           GRPO{Beta: 0.3, Epsilon: 0.2, EpsilonHigh: 0.3, Loss: "grpo"},
+		"bnpo":           GRPO{Beta: 0.3, Epsilon: 0.2, EpsilonHigh: 0.2, Loss: "bnpo"},
+		"dr_grpo":        GRPO{Beta: 0.3, Epsilon: 0.2, EpsilonHigh: 0.2, Loss: "dr_grpo", MaxCompletion: 4},
+		"dapo":           GRPO{Beta: 0.3, Epsilon: 0.2, EpsilonHigh: 0.2, Loss: "dapo"},
 		"reference-free": DPO{Beta: 0.7, Loss: "sigmoid", ReferenceFree: true},
 	}
 	for name, o := range objectives {
@@ -84,5 +89,31 @@ func TestDPORejectsSettings(t *testing.T) {
 	}
 	if err := (DPO{Beta: 0.1, Loss: "robust", Smoothing: 0.1}).Check(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestAdvantagesOfGroups checks scales, groups of equal rewards, and rewards that are not known.
+func TestAdvantagesOfGroups(t *testing.T) {
+	nan := math.NaN()
+	groups := [][]float64{{1, 3}, {2, 2, 2}, {0, nan, 4}, {nan, 5}}
+	var all []float64
+	for _, g := range groups {
+		all = append(all, g...)
+	}
+	_, whole := Moments(all)
+	for scale, want := range map[string][][]float64{
+		"none":  {{-1, 1}, {0, 0, 0}, {-2, 0, 2}, {0, 0}},
+		"group": {{-1 / (math.Sqrt2 + 1e-4), 1 / (math.Sqrt2 + 1e-4)}, {0, 0, 0}, {-2 / (math.Sqrt(8) + 1e-4), 0, 2 / (math.Sqrt(8) + 1e-4)}, {0, 0}},
+		"batch": {{-1 / (whole + 1e-4), 1 / (whole + 1e-4)}, {0, 0, 0}, {-2 / (whole + 1e-4), 0, 2 / (whole + 1e-4)}, {0, 0}},
+	} {
+		got := GRPO{Scale: scale}.Advantages(groups, all)
+		for i := range want {
+			for k := range want[i] {
+				if math.Abs(got[i][k]-want[i][k]) > 1e-12 {
+					t.Errorf("%s: got %v, want %v", scale, got[i], want[i])
+					break
+				}
+			}
+		}
 	}
 }

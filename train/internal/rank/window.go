@@ -30,8 +30,9 @@ func (r *Rank) ItemScale(items int) float32 {
 }
 
 // Windows groups batches into windows and counts their items on all ranks. Each rank gets the same
-// number of windows; some windows of a rank may be empty.
-func Windows[B any](ctx context.Context, r *Rank, batches iter.Seq2[B, error], items func(B) int) iter.Seq2[*Window[B], error] {
+// number of windows; some windows of a rank may be empty. ready, if not nil, is called with the batches of
+// a window before their items are counted.
+func Windows[B any](ctx context.Context, r *Rank, batches iter.Seq2[B, error], items func(B) int, ready func(context.Context, []B) error) iter.Seq2[*Window[B], error] {
 	return func(yield func(*Window[B], error) bool) {
 		next, stop := iter.Pull2(batches)
 		defer stop()
@@ -47,6 +48,14 @@ func Windows[B any](ctx context.Context, r *Rank, batches iter.Seq2[B, error], i
 					break
 				}
 				w.Batches = append(w.Batches, b)
+			}
+			if ready != nil {
+				if err := ready(ctx, w.Batches); err != nil {
+					yield(nil, err)
+					return
+				}
+			}
+			for _, b := range w.Batches {
 				w.Local += items(b)
 			}
 			left, err := w.count(ctx)

@@ -124,7 +124,7 @@ func (t *Trainer[B]) steps(ctx context.Context) iter.Seq2[StepResult, error] {
 	if items == nil {
 		items = func(B) int { return 1 } // the mean over batches
 	}
-	windows := rank.Windows(ctx, t.rank, batches, items)
+	windows := rank.Windows(ctx, t.rank, batches, items, t.c.BeforeWindow)
 	return each(windows, func(w *rank.Window[B]) (StepResult, error) { return t.trainWindow(ctx, w) })
 }
 

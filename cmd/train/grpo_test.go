@@ -1,0 +1,197 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/heftai/heft/internal/golden"
+	"github.com/heftai/heft/train/finetune"
+)
+
+// TestGoldenGRPORuns runs train run beside TRL's GRPOTrainer on the same completions and rewards: losses by
+// step within 1e-5, and the metrics.
+func TestGoldenGRPORuns(t *testing.T) {
+	root := filepath.Join(golden.Module(t), "testdata", "golden", "train")
+	var trace struct {
+		preferenceTrace
+		Longest int
+	}
+	if !golden.JSON(t, filepath.Join(root, "grpo", "trace.json"), &trace) {
+		t.Skip("no fixtures of GRPO")
+	}
+	for _, c := range trace.Cases {
+		t.Run(c.Name, func(t *testing.T) {
+			args := slices.Concat([]string{"--method", "grpo", "--batch", fmt.Sprint(trace.Batch), "--lr", fmt.Sprint(trace.Rate), "--seed", fmt.Sprint(trace.Seed),
+				"--max-completion-length", fmt.Sprint(trace.Longest), "--max-steps", fmt.Sprint(len(c.Steps)), "--sequence", "64", "--no-shuffle"}, c.Flags)
+			got := loggedSteps(t, filepath.Join(root, "preference"), filepath.Join(root, "grpo", c.Data+".jsonl"), args...)
+			checkSteps(t, got, c.Steps)
+		})
+	}
+	golden.Count(t, "train/grpo", len(trace.Cases))
+}
+
+// checkSteps compares logged values with TRL's.
+func checkSteps(t *testing.T, got []map[string]any, want []map[string]float64) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Fatalf("got %d logged steps, want %d", len(got), len(want))
+	}
+	for i, want := range want {
+		for _, name := range slices.Sorted(maps.Keys(want)) {
+			v, ok := got[i][name].(float64)
+			if within := 1e-5 * max(1, math.Abs(want[name])); !ok || !(math.Abs(v-want[name]) <= within) {
+				t.Errorf("step %d: %s: got %v, want %g", i+1, name, got[i][name], want[name])
+			}
+		}
+	}
+}
+
+// promptsFile is a JSONL file of n prompts.
+func promptsFile(t *testing.T, n int) string {
+	t.Helper()
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "{\"prompt\": \"number %d: \", \"answer\": %d}\n", i, i)
+	}
+	path := filepath.Join(t.TempDir(), "prompts.jsonl")
+	if err := os.WriteFile(path, []byte(b.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// TestGRPOLearnsWhatIsRewarded trains a model whose completions the engine generates: their mean reward
+// rises, with an adapter and without.
+func TestGRPOLearnsWhatIsRewarded(t *testing.T) {
+	dir, file := tinyModel(t), promptsFile(t, 4)
+	for name, lora := range map[string]string{"full": "", "lora": "r=8"} {
+		t.Run(name, func(t *testing.T) {
+			o := finetune.Defaults()
+			if o.NumIterations = 1; lora != "" {
+				o.NumIterations = 2
+			}
+			o.Output, o.Method, o.LoRA, o.Batch, o.LearningRate, o.MaxSteps, o.LogSteps = filepath.Join(t.TempDir(), "out"), "grpo", lora, 4, 0.02, 16, 1
+			o.MaxCompletion, o.Sequence, o.Threads = 6, 48, 1
+			records := 0
+			o.Reward = func(_ context.Context, p finetune.RewardPrompt, completions []string) (rewards []float64, err error) {
+				if strings.Contains(string(p.Record), `"answer"`) && strings.Contains(p.Text, "number ") {
+					records++
+				}
+				for _, c := range completions {
+					rewards = append(rewards, float64(strings.Count(strings.ToLower(c), "e")-2*strings.Count(c, " ")))
+				}
+				return rewards, nil
+			}
+			if _, err := finetune.Run(t.Context(), dir, []string{file}, o); err != nil {
+				t.Fatal(err)
+			}
+			steps := historyOf(t, o.Output)
+			var means []float64
+			for _, s := range steps {
+				if r, ok := s["reward"].(float64); ok { // of steps with new completions
+					means = append(means, r)
+				}
+			}
+			n := len(means)
+			first, last := (means[0]+means[1])/2, (means[n-2]+means[n-1])/2
+			if !(last > first+0.5) || records != 4*16/o.NumIterations {
+				t.Errorf("got mean rewards %.2f", means)
+				t.Errorf("the mean reward is %.2f in the first steps and %.2f in the last, with %d records", first, last, records)
+			}
+			if left, err := filepath.Glob(filepath.Join(o.Output, ".rollout*")); err != nil || len(left) > 0 {
+				t.Errorf("the run left %v, %v", left, err)
+			}
+		})
+	}
+}
+
+// TestGRPORunsContinue compares a run that is stopped with one that is not: completions are the same.
+func TestGRPORunsContinue(t *testing.T) {
+	dir, file := tinyModel(t), promptsFile(t, 8)
+	for name, flags := range map[string][]string{"lora on two ranks": {"--lora", "r=2", "--num-processes", "2", "--scale-rewards", "batch"},
+		"several iterations": {"--num-iterations", "2", "--beta", "0.1", "--eval-data", file}} {
+		t.Run(name, func(t *testing.T) {
+			args := slices.Concat([]string{"run", "--model", dir, "--data", file, "--epochs", "1", "--batch", "2", "--lr", "0.01", "--method", "grpo", "--sequence", "40",
+				"--reward", "regex=[aeiou]", "--reward", "0.5*contains=answer", "--max-completion-length", "5", "--num-generations", "3",
+				"--save-steps", "2", "--save-total-limit", "0", "--eval-steps", "2", "--threads", "1"}, flags)
+			once, again := filepath.Join(t.TempDir(), "once"), filepath.Join(t.TempDir(), "again")
+			mustRun(t, append(args, "--output", once))
+			mustRun(t, append(args, "--output", again))
+			later, err := filepath.Glob(filepath.Join(again, "checkpoint-*"))
+			if err != nil || len(later) < 2 && !strings.HasPrefix(name, "lora") {
+				t.Fatalf("got checkpoints %v, %v", later, err)
+			}
+			for _, c := range later[1:] {
+				if err := os.RemoveAll(c); err != nil {
+					t.Fatal(err)
+				}
+			}
+			mustRun(t, append(args, "--output", again))
+			if !bytes.Equal(weightsOf(t, once), weightsOf(t, again)) {
+				t.Error("the run that continued ended with other weights")
+			}
+		})
+	}
+}
+
+// mustRun runs train and fails the test if train fails.
+func mustRun(t *testing.T, args []string) {
+	t.Helper()
+	var stderr bytes.Buffer
+	if status := run(args, &bytes.Buffer{}, &stderr); status != 0 {
+		t.Fatalf("train %q ended with %d: %s", args, status, stderr.String())
+	}
+}
+
+func TestGRPOFlagsAreChecked(t *testing.T) {
+	dir, file := tinyModel(t), promptsFile(t, 2)
+	for want, flags := range map[string][]string{
+		"--reward needs --method grpo, got --method sft":            {"--method", "sft", "--reward", "regex=a"},
+		"use --reward or --reward-command":                          {},
+		"got 2 of --reward, --reward-command":                       {"--reward", "regex=a", "--reward-command", "true"},
+		"got the GRPO loss \"ipo\", want grpo":                      {"--loss-type", "ipo"},
+		"got --num-generations 1, want at least 2":                  {"--reward", "regex=a", "--num-generations", "1"},
+		"got --save-steps 3, want a multiple of --num-iterations 2": {"--save-steps", "3", "--num-iterations", "2"},
+		"--reward similar=answer: got the rule":                     {"--reward", "similar=answer"},
+		"--reward x*regex=a: got the weight":                        {"--reward", "x*regex=a"},
+		"--quantize nf4: completions are not generated":             {"--reward", "regex=a", "--quantize", "nf4", "--lora", "r=2"},
+		"got 2 prompts, want at least 8 for a step":                 {"--reward", "regex=a", "--num-iterations", "2"},
+		"--reward-command: exec: \"no-such-program\"":               {"--reward-command", "no-such-program x"},
+	} {
+		var stderr bytes.Buffer
+		status := run(slices.Concat([]string{"run", "--model", dir, "--data", file, "--output", filepath.Join(t.TempDir(), "out"), "--method", "grpo"}, flags), &bytes.Buffer{}, &stderr)
+		if status != 2 || !strings.Contains(stderr.String(), want) {
+			t.Errorf("%q: got status %d and %q, want 2 and %q", flags, status, stderr.String(), want)
+		}
+	}
+}
+
+// historyOf returns the logged steps of the last checkpoint of a run.
+func historyOf(t *testing.T, out string) []map[string]any {
+	t.Helper()
+	states, err := filepath.Glob(filepath.Join(out, "checkpoint-*", "trainer_state.json"))
+	if err != nil || len(states) == 0 {
+		t.Fatalf("no checkpoint in %s: %v", out, err)
+	}
+	slices.SortFunc(states, func(a, b string) int { return len(a) - len(b) })
+	b, err := os.ReadFile(states[len(states)-1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	var state struct {
+		History []map[string]any `json:"log_history"`
+	}
+	if err := json.Unmarshal(b, &state); err != nil {
+		t.Fatal(err)
+	}
+	return slices.DeleteFunc(state.History, func(e map[string]any) bool { _, ok := e["loss"]; return !ok })
+}

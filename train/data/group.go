@@ -1,0 +1,162 @@
+package data
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+)
+
+// GroupRecord is a record of reinforcement learning: a prompt, which is a text or messages, and perhaps
+// completions of it with a reward for each. A reward of null is NaN: the completion does not count. A
+// completion is a text or a list of messages.
+type GroupRecord struct {
+	Prompt      Passage
+	Completions []Passage
+	Rewards     []float64
+	Tools       json.RawMessage
+	// JSON is the whole record, with keys that rewards may depend on.
+	JSON json.RawMessage
+}
+
+// Group is a prompt as ids, with completions and their rewards.
+type Group struct {
+	Prompt      []int32
+	Completions [][]int32
+	Rewards     []float64
+}
+
+// Groups is a Dataset of the [GroupRecord]s of a JSONL file. It reads a record when it is requested, and is
+// safe for concurrent use.
+type Groups struct{ recordFile[GroupRecord] }
+
+// OpenGroups finds the lines of a file. Lines are parsed when they are read. Close it after use.
+func OpenGroups(path string) (*Groups, error) {
+	r, err := openRecords(path, parseGroup)
+	if err != nil {
+		return nil, err
+	}
+	return &Groups{*r}, nil
+}
+
+func parseGroup(line []byte) (GroupRecord, error) {
+	r := GroupRecord{JSON: slices.Clone(line)}
+	f, err := readFields(line)
+	if err != nil {
+		return r, err
+	}
+	r.Tools = f["tools"]
+	if !f.has("prompt") {
+		return r, errors.New("got no prompt, want prompt, or prompt, completions and rewards")
+	}
+	if r.Prompt, err = f.passage("prompt"); err != nil {
+		return r, err
+	}
+	if f.has("completions") != f.has("rewards") {
+		return r, errors.New("got completions without rewards or rewards without completions, want both or neither")
+	}
+	if !f.has("completions") {
+		return r, nil
+	}
+	return r, r.rewarded(f)
+}
+
+// rewarded reads completions and rewards.
+func (r *GroupRecord) rewarded(f fields) error {
+	for _, name := range []string{"completions", "rewards"} {
+		if kind := kindOf(f[name]); kind != "a list" {
+			return fmt.Errorf("%s: got %s, want a list", name, kind)
+		}
+	}
+	var completions, rewards []json.RawMessage
+	if err := errors.Join(json.Unmarshal(f["completions"], &completions), json.Unmarshal(f["rewards"], &rewards)); err != nil {
+		return err
+	}
+	if len(completions) != len(rewards) || len(rewards) == 0 {
+		return fmt.Errorf("got %d completions and %d rewards, want one reward for each completion", len(completions), len(rewards))
+	}
+	for i, b := range completions {
+		name := fmt.Sprintf("completions[%d]", i)
+		p, err := fields{name: b}.passage(name)
+		if err != nil {
+			return err
+		}
+		if p.Messages != nil && r.Prompt.Messages == nil {
+			return fmt.Errorf("got prompt as a string and %s as messages, want both as strings or both as messages", name)
+		}
+		r.Completions = append(r.Completions, p)
+		reward := math.NaN()
+		if kind := kindOf(rewards[i]); kind != "null" && kind != "a number" {
+			return fmt.Errorf("rewards[%d]: got %s, want a number, or null for none", i, kind)
+		} else if kind == "a number" {
+			if err := json.Unmarshal(rewards[i], &reward); err != nil {
+				return fmt.Errorf("rewards[%d]: got %s, want a number within the range of float64", i, rewards[i])
+			}
+		}
+		r.Rewards = append(r.Rewards, reward)
+	}
+	return nil
+}
+
+// Tokenize makes ids of r. A prompt of messages is rendered with the header of an answer. Texts are
+// tokenised by themselves, as a model continues a prompt, and end with o.EOS; completions of messages are
+// rendered and end as the template says. Completions are cut to limit tokens, and with the prompt to
+// o.MaxLength. The error says so if the prompt leaves no room.
+func (r GroupRecord) Tokenize(e Encoder, t Template, o TextOptions, limit int) (Group, error) {
+	g := Group{Rewards: r.Rewards}
+	if r.Prompt.Messages != nil && t == nil {
+		return g, errors.New("data: tokenize: got a conversation, but the model has no chat template")
+	}
+	c := ComparisonRecord{Prompt: r.Prompt, Tools: r.Tools}
+	var err error
+	if g.Prompt, err = c.encode(e, t, nil); err != nil {
+		return g, err
+	}
+	if o.MaxLength > 0 {
+		if len(g.Prompt) >= o.MaxLength {
+			return g, fmt.Errorf("data: tokenize: the prompt has %d tokens, want less than %d", len(g.Prompt), o.MaxLength)
+		}
+		limit = min(limit, o.MaxLength-len(g.Prompt))
+	}
+	if len(g.Prompt) == 0 {
+		return g, errors.New("data: tokenize: got a prompt without tokens")
+	}
+	for i := range r.Completions {
+		ids, err := r.complete(e, t, o, &c, g.Prompt, i)
+		if err != nil {
+			return g, err
+		}
+		if ids = ids[:min(len(ids), limit)]; len(ids) == 0 {
+			return g, fmt.Errorf("data: tokenize: completions[%d] has no tokens", i)
+		}
+		g.Completions = append(g.Completions, ids)
+	}
+	return g, nil
+}
+
+// complete returns the ids of a completion.
+func (r *GroupRecord) complete(e Encoder, t Template, o TextOptions, c *ComparisonRecord, prompt []int32, i int) ([]int32, error) {
+	p := &r.Completions[i]
+	if p.Messages != nil {
+		ids, err := c.encode(e, t, p)
+		if err != nil {
+			return nil, err
+		}
+		if n := commonIDs(prompt, ids); n < len(prompt) {
+			return nil, fmt.Errorf("data: tokenize: the template renders the prompt with completions[%d] differently from token %d of %d, want completions as texts", i, n, len(prompt))
+		}
+		return ids[len(prompt):], nil
+	}
+	ids, _, err := e.Encode(p.Text, false)
+	if err != nil {
+		return nil, fmt.Errorf("data: tokenize: %w", err)
+	}
+	if n := len(ids); o.EOS != nil && (n == 0 || ids[n-1] != *o.EOS) {
+		ids = append(ids, *o.EOS)
+	}
+	return ids, nil
+}
+
+// Row returns the prompt with a completion, whose labels count.
+func (g Group) Row(k int) Sequence { return Comparison{g.Prompt, g.Completions, false}.row(k) }

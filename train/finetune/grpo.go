@@ -1,0 +1,311 @@
+package finetune
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/heftai/heft/train"
+	"github.com/heftai/heft/train/data"
+	"github.com/heftai/heft/train/model"
+	"github.com/heftai/heft/train/tensor"
+)
+
+// grpo is group relative policy optimization: on completions and rewards of the data, or on completions
+// that the model generates and a RewardFunc rewards.
+type grpo struct{}
+
+func (grpo) usual() usual { return usual{rate: 1e-6, adapterRate: 1e-5} }
+
+func (grpo) objective(j *job) train.GRPO {
+	return train.GRPO{Beta: j.beta(), Epsilon: j.Epsilon, EpsilonHigh: j.EpsilonHigh, LossType: j.LossType, MaxCompletion: j.MaxCompletion, ScaleRewards: j.ScaleRewards}
+}
+
+func (m grpo) check(j *job) error {
+	if err := m.objective(j).Check(); err != nil {
+		return misuse(err)
+	}
+	switch {
+	case j.MaxCompletion < 1 || j.NumIterations < 1:
+		return misusef("got --max-completion-length %d and --num-iterations %d, want at least 1", j.MaxCompletion, j.NumIterations)
+	case !(j.Temperature > 0) || math.IsInf(j.Temperature, 0):
+		return misusef("got --temperature %v, want more than 0", j.Temperature)
+	case j.NumIterations > 1 && j.SaveSteps > 0 && j.SaveSteps%j.NumIterations != 0:
+		return misusef("got --save-steps %d, want a multiple of --num-iterations %d: a run resumes with new completions", j.SaveSteps, j.NumIterations)
+	}
+	return j.checkRewards()
+}
+
+// checkRewards rejects options of completions that are generated.
+func (j *job) checkRewards() error {
+	sources := 0
+	for _, given := range []bool{j.Reward != nil, j.RewardCommand != "", len(j.RewardRules) > 0} {
+		if given {
+			sources++
+		}
+	}
+	switch {
+	case sources == 0:
+		return nil
+	case sources > 1:
+		return misusef("got %d of --reward, --reward-command and Options.Reward, want one of them", sources)
+	case j.NumGenerations < 2:
+		return misusef("got --num-generations %d, want at least 2: a completion is compared with the others of its prompt", j.NumGenerations)
+	case !(j.TopP > 0 && j.TopP <= 1) || j.TopK < 0:
+		return misusef("got --top-p %v and --top-k %d, want more than 0 and at most 1, and 0 or more", j.TopP, j.TopK)
+	case !(j.RewardTimeout > 0):
+		return misusef("got --reward-timeout %v, want more than 0", j.RewardTimeout)
+	case j.MaxMemory != "":
+		return misusef("--max-memory: weights do not stream while completions are generated: omit it, or give completions and rewards in --data")
+	case j.Quantize == "nf4":
+		return misusef("--quantize nf4: completions are not generated with it: use q8_0 or q4_0")
+	}
+	_, err := parseRules(j.RewardRules)
+	return err
+}
+
+// generates reports whether the run generates completions.
+func (j *job) generates() bool {
+	return j.Reward != nil || j.RewardCommand != "" || len(j.RewardRules) > 0
+}
+
+// rollout is a prompt, with completions that are given or generated.
+type rollout struct {
+	data.Group
+	record     json.RawMessage
+	ended      []bool // for each completion, whether it ends by itself
+	advantages []float64
+	old        [][]float32 // losses of the tokens when they were generated, for --num-iterations
+}
+
+func (grpo) read(j *job, tokenizer *data.Tokenizer, o data.TextOptions) (*texts, error) {
+	o.MaxLength = j.Sequence
+	read := func(path string) (data.Slice[*rollout], error) { return j.tokenizeGroups(path, tokenizer, o) }
+	var s sampleSet[*rollout]
+	var err error
+	if s.train, err = weighted(j, read); err != nil {
+		return nil, err
+	}
+	if s.evals, err = evaluated(j, read); err != nil {
+		return nil, err
+	}
+	return textsOf(s, func(r *rollout) (length, tokens int) {
+		if j.generates() {
+			most := min(j.Sequence-len(r.Prompt), j.MaxCompletion)
+			return j.NumGenerations * (len(r.Prompt) + most), j.NumGenerations * most
+		}
+		for _, c := range r.Completions {
+			length, tokens = max(length, len(r.Completions)*(len(r.Prompt)+len(c))), tokens+len(c)
+		}
+		return length, tokens
+	})
+}
+
+// tokenizeGroups reads a file of prompts, and omits those that cannot be used.
+func (j *job) tokenizeGroups(path string, tokenizer *data.Tokenizer, o data.TextOptions) (data.Slice[*rollout], error) {
+	records, err := data.OpenGroups(path)
+	if err != nil {
+		return nil, misuse(err)
+	}
+	defer records.Close()
+	return tokenized(j, path, records, func(r data.GroupRecord) (*rollout, []int32, error) {
+		switch {
+		case j.generates():
+			r.Completions, r.Rewards = nil, nil
+		case r.Completions == nil:
+			return nil, nil, errors.New("got a prompt without completions and rewards: use --reward or --reward-command to generate and reward them")
+		}
+		g, err := r.Tokenize(tokenizer, tokenizer, o, j.MaxCompletion)
+		ids := g.Prompt
+		for _, c := range g.Completions {
+			ids = append(ids[:len(ids):len(ids)], c...)
+		}
+		return &rollout{Group: g, record: r.JSON}, ids, err
+	})
+}
+
+func (m grpo) prepare(s *student) (loop, error) {
+	g := &grouper{student: s, objective: m.objective(s.job)}
+	g.meter = train.NewMeter(append(g.objective.Metrics(), "reward", "reward_std", "frac_reward_zero_std", "completions/mean_length", "completions/clipped_ratio")...)
+	s.leavesRouters("completions are")
+	s.repeats, s.sampled = s.NumIterations, float32(s.Temperature)
+	var err error
+	if g.objective.Beta != 0 {
+		if g.reference, err = s.openReference(); err != nil {
+			return nil, err
+		}
+	}
+	if s.generates() {
+		if g.roller, err = s.newRoller(); err != nil {
+			return nil, err
+		}
+	}
+	c := train.TrainerConfig[[]*rollout]{Model: &switched{s.model, func(on bool) { g.evaluating = !on }}, ComputeLoss: g.loss, BeforeWindow: g.ready,
+		Items: func(b []*rollout) int { tokens, _ := g.rows(b); return g.objective.Items(tokens) }, Meter: g.meter}
+	g.loop, err = fit(s, c, func(samples []*rollout) ([]*rollout, error) {
+		var fresh []*rollout // an epoch later the prompt has other completions
+		for _, r := range samples {
+			c := *r
+			fresh = append(fresh, &c)
+		}
+		return fresh, nil
+	})
+	return g.loop, err
+}
+
+// grouper is a student that learns from groups of completions.
+type grouper struct {
+	*student
+	objective  train.GRPO
+	meter      *train.Meter
+	reference  *model.Model
+	roller     *roller // nil if completions are given
+	loop       loop
+	kept       [][]*rollout // the last window
+	evaluating bool
+}
+
+// ready completes the batches of a window, or brings back those of the window before.
+func (g *grouper) ready(ctx context.Context, batches [][]*rollout) error {
+	if g.loop.State().GlobalStep%g.NumIterations == 0 {
+		g.kept = batches
+		var all []*rollout
+		for _, b := range batches {
+			all = append(all, b...)
+		}
+		return g.complete(ctx, all)
+	}
+	if len(batches) != len(g.kept) {
+		return fmt.Errorf("finetune: --num-iterations: got a window of %d batches after one of %d", len(batches), len(g.kept))
+	}
+	for i, b := range batches {
+		copy(b, g.kept[i])
+	}
+	return nil
+}
+
+// complete generates and rewards completions unless they are given, and computes advantages. In training
+// all ranks call it together.
+func (g *grouper) complete(ctx context.Context, all []*rollout) error {
+	if g.roller != nil {
+		if err := g.roller.generate(ctx, all, g.loop.State().GlobalStep, g.evaluating); err != nil {
+			return err
+		}
+	}
+	var groups [][]float64
+	var rewards []float64
+	for _, r := range all {
+		groups, rewards = append(groups, r.Rewards), append(rewards, r.Rewards...)
+	}
+	if !g.evaluating && g.ranks > 1 { // evaluations may be of another length on each rank
+		var err error
+		if rewards, err = train.GatherObject(ctx, g.acc, rewards); err != nil {
+			return err
+		}
+	}
+	for i, a := range g.objective.Advantages(groups, rewards) {
+		all[i].advantages = a
+	}
+	g.measure(all, rewards)
+	return nil
+}
+
+// measure adds what completions and rewards are like to the metrics.
+func (g *grouper) measure(all []*rollout, rewards []float64) {
+	if _, deviation := train.RewardMoments(rewards); len(rewards) > 1 {
+		g.meter.Add("reward_std", deviation, 1)
+	}
+	for _, r := range all {
+		_, deviation := train.RewardMoments(r.Rewards)
+		if deviation < 1e-8 {
+			g.meter.Add("frac_reward_zero_std", float64(len(r.Rewards)), len(r.Rewards))
+		} else {
+			g.meter.Add("frac_reward_zero_std", 0, len(r.Rewards))
+		}
+		for k, c := range r.Completions {
+			if !math.IsNaN(r.Rewards[k]) {
+				g.meter.Add("reward", r.Rewards[k], 1)
+			}
+			g.meter.Add("completions/mean_length", float64(len(c)), 1)
+			if r.ended != nil && !r.ended[k] {
+				g.meter.Add("completions/clipped_ratio", 1, 1)
+			} else if r.ended != nil {
+				g.meter.Add("completions/clipped_ratio", 0, 1)
+			}
+		}
+	}
+}
+
+// rows returns the completions of a batch, padded, with their advantages.
+func (g *grouper) rows(b []*rollout) (tokens data.TokenBatch, advantages []float64) {
+	var rows []data.Sequence
+	for _, r := range b {
+		for k := range r.Completions {
+			rows = append(rows, r.Row(k))
+		}
+		advantages = append(advantages, r.advantages...)
+	}
+	tokens, _ = data.PadTokens(data.Padding{ID: g.data.pad})(rows) // rows have as many labels as ids
+	return tokens, advantages
+}
+
+// loss returns the loss of a batch, summed over its items.
+func (g *grouper) loss(ctx context.Context, b []*rollout) (loss *tensor.Tensor, err error) {
+	if !g.evaluating {
+		return g.losses(b, model.Options{CrossEntropyOptions: perToken, Recompute: g.recompute, Dropout: g.acc.Generator(), Temperature: g.sampled})
+	}
+	if err := g.complete(ctx, b); err != nil {
+		return nil, err
+	}
+	g.tape.NoGrad(func() {
+		loss, err = g.losses(b, model.Options{CrossEntropyOptions: perToken, Temperature: g.sampled})
+	})
+	return loss, err
+}
+
+func (g *grouper) losses(b []*rollout, o model.Options) (*tensor.Tensor, error) {
+	tokens, advantages := g.rows(b)
+	losses := train.GRPOLosses{Old: old(b, tokens)}
+	var err error
+	if g.reference != nil {
+		if losses.Reference, err = g.untrained(g.reference, tokens, true); err != nil {
+			return nil, err
+		}
+	}
+	g.model.SetAuxiliary(0)
+	if losses.Policy, err = g.model.Loss(g.tape, batch(tokens, 0, tokens.Rows), o); err != nil {
+		return nil, err
+	}
+	if g.NumIterations > 1 && losses.Old == nil && !g.evaluating {
+		keep(b, tokens, losses.Policy.Data())
+	}
+	return train.GRPOLoss(g.tape, g.objective, tokens, advantages, losses, g.meter)
+}
+
+// keep remembers the losses of the tokens of completions.
+func keep(b []*rollout, tokens data.TokenBatch, losses []float32) {
+	at := 0
+	for _, r := range b {
+		for range r.Completions {
+			row := losses[at*tokens.Columns : (at+1)*tokens.Columns]
+			r.old = append(r.old, append([]float32(nil), row...))
+			at++
+		}
+	}
+}
+
+// old returns the losses that keep remembered, or nil.
+func old(b []*rollout, tokens data.TokenBatch) []float32 {
+	all := make([]float32, 0, tokens.Rows*tokens.Columns)
+	for _, r := range b {
+		if r.old == nil {
+			return nil
+		}
+		for _, row := range r.old {
+			all = append(all, row...)
+		}
+	}
+	return all
+}

@@ -1,0 +1,117 @@
+package finetune
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// rules is the sum of the rules of --reward.
+type rules []rule
+
+// rule rewards a completion with weight if it holds.
+type rule struct {
+	weight float64
+	text   string // as the user wrote it
+	field  string // of the record; "" for none
+	holds  func(completion, field string) bool
+}
+
+// ruleKinds are the rules that compare with a field.
+var ruleKinds = map[string]func(completion, field string) bool{
+	"equals":   func(c, field string) bool { return strings.TrimSpace(c) == strings.TrimSpace(field) },
+	"contains": strings.Contains,
+	"number":   sameNumber,
+}
+
+// parseRules reads rules: [WEIGHT*]equals=FIELD, contains=FIELD, number=FIELD or regex=PATTERN.
+func parseRules(texts []string) (rules, error) {
+	var all rules
+	for _, text := range texts {
+		r := rule{weight: 1, text: text}
+		name, value, _ := strings.Cut(text, "=")
+		if weight, kind, ok := strings.Cut(name, "*"); ok {
+			w, err := strconv.ParseFloat(strings.TrimSpace(weight), 64)
+			if err != nil || math.IsNaN(w) || math.IsInf(w, 0) {
+				return nil, misusef("--reward %s: got the weight %q, want a number", text, weight)
+			}
+			r.weight, name = w, strings.TrimSpace(kind)
+		}
+		switch {
+		case value == "":
+			return nil, misusef("--reward %s: want equals=FIELD, contains=FIELD, number=FIELD or regex=PATTERN", text)
+		case name == "regex":
+			p, err := regexp.Compile(value)
+			if err != nil {
+				return nil, misusef("--reward %s: %w", text, err)
+			}
+			r.holds = func(c, _ string) bool { return p.MatchString(c) }
+		case ruleKinds[name] == nil:
+			return nil, misusef("--reward %s: got the rule %q, want equals, contains, number or regex", text, name)
+		default:
+			r.field, r.holds = value, ruleKinds[name]
+		}
+		all = append(all, r)
+	}
+	return all, nil
+}
+
+// reward sums the weights of the rules that hold.
+func (rs rules) reward(_ context.Context, prompt RewardPrompt, completions []string) ([]float64, error) {
+	rewards := make([]float64, len(completions))
+	var record map[string]any
+	if err := json.Unmarshal(prompt.Record, &record); err != nil {
+		return nil, err
+	}
+	for _, r := range rs {
+		field := ""
+		if r.field != "" {
+			var err error
+			if field, err = fieldText(record, r.field); err != nil {
+				return nil, fmt.Errorf("--reward %s: %w", r.text, err)
+			}
+		}
+		for i, c := range completions {
+			if r.holds(c, field) {
+				rewards[i] += r.weight
+			}
+		}
+	}
+	return rewards, nil
+}
+
+// fieldText returns a field of a record that is a text, a number or a bool.
+func fieldText(record map[string]any, name string) (string, error) {
+	switch v := record[name].(type) {
+	case string:
+		return v, nil
+	case float64, bool:
+		return fmt.Sprint(v), nil
+	case nil:
+		return "", fmt.Errorf("a record has no field %q", name)
+	}
+	return "", fmt.Errorf("field %q of a record is an object or a list, want a text or a number", name)
+}
+
+// lastNumber matches numbers with separators of thousands.
+var lastNumber = regexp.MustCompile(`-?\d[\d,]*(?:\.\d+)?`)
+
+// sameNumber reports whether the last numbers of two texts are equal.
+func sameNumber(completion, field string) bool {
+	x, okX := numberOf(completion)
+	y, okY := numberOf(field)
+	return okX && okY && x == y
+}
+
+func numberOf(text string) (float64, bool) {
+	all := lastNumber.FindAllString(text, -1)
+	if len(all) == 0 {
+		return 0, false
+	}
+	v, err := strconv.ParseFloat(strings.ReplaceAll(all[len(all)-1], ",", ""), 64)
+	return v, err == nil
+}

@@ -1,0 +1,167 @@
+package preference
+
+import (
+	"fmt"
+	"math"
+	"slices"
+)
+
+// GRPO is group relative policy optimization of completions with advantages. train.GRPO documents the
+// fields.
+type GRPO struct {
+	Beta, Epsilon, EpsilonHigh float64
+	Loss                       string
+	MaxCompletion              int
+	Scale                      string
+}
+
+// Check reports invalid settings.
+func (o GRPO) Check() error {
+	switch {
+	case !slices.Contains([]string{"grpo", "bnpo", "dr_grpo", "dapo"}, o.Loss):
+		return fmt.Errorf("got the GRPO loss %q, want grpo, bnpo, dr_grpo or dapo", o.Loss)
+	case !slices.Contains([]string{"group", "batch", "none"}, o.Scale):
+		return fmt.Errorf("got the scale of rewards %q, want group, batch or none", o.Scale)
+	case !(o.Beta >= 0) || math.IsInf(o.Beta, 0):
+		return fmt.Errorf("got beta %v, want 0 or more", o.Beta)
+	case !(o.Epsilon >= 0 && o.EpsilonHigh >= 0):
+		return fmt.Errorf("got epsilon %v and epsilon high %v, want 0 or more", o.Epsilon, o.EpsilonHigh)
+	case o.Loss == "dr_grpo" && o.MaxCompletion < 1:
+		return fmt.Errorf("got a maximum of %d tokens for completions, want 1 or more for dr_grpo", o.MaxCompletion)
+	}
+	return nil
+}
+
+// GRPOMetrics are the names of the metrics that Compute measures.
+var GRPOMetrics = []string{"kl", "clip_ratio/low_mean", "clip_ratio/high_mean", "clip_ratio/region_mean"}
+
+// Items returns what the losses of a batch of rows with so many tokens of completions are summed over.
+func (o GRPO) Items(rows, tokens int) int {
+	if o.Loss == "dapo" {
+		return tokens
+	}
+	return rows
+}
+
+// Advantages returns the advantages of the rewards of groups, one list for each. all are the rewards of
+// the groups of all ranks. A reward of NaN is left out of its group and has the advantage 0.
+func (o GRPO) Advantages(groups [][]float64, all []float64) [][]float64 {
+	const apart = 1e-4 // TRL's guard against groups of equal rewards
+	_, whole := moments(all)
+	out := make([][]float64, len(groups))
+	for i, rewards := range groups {
+		mean, deviation := moments(rewards)
+		out[i] = make([]float64, len(rewards))
+		for k, r := range rewards {
+			a := r - mean
+			switch o.Scale {
+			case "group":
+				a /= deviation + apart
+			case "batch":
+				a /= whole + apart
+			}
+			if !math.IsNaN(a) {
+				out[i][k] = a
+			}
+		}
+	}
+	return out
+}
+
+// moments returns the mean and the standard deviation of a sample, without what is NaN.
+func moments(x []float64) (mean, deviation float64) {
+	n, sum := 0.0, 0.0
+	for _, v := range x {
+		if !math.IsNaN(v) {
+			n, sum = n+1, sum+v
+		}
+	}
+	if mean = sum / n; n < 2 {
+		return mean, 0
+	}
+	squares := 0.0
+	for _, v := range x {
+		if !math.IsNaN(v) {
+			squares += (v - mean) * (v - mean)
+		}
+	}
+	return mean, math.Sqrt(squares / (n - 1))
+}
+
+// Moments returns the mean and the standard deviation of rewards, without those that are NaN.
+func Moments(rewards []float64) (mean, deviation float64) { return moments(rewards) }
+
+// Compute returns the loss of a batch of completions with their advantages, summed over Items.
+func (o GRPO) Compute(b *Batch) (*Result, error) {
+	if err := b.check(1); err != nil {
+		return nil, err
+	}
+	switch {
+	case len(b.Advantages) != b.Rows || b.Old != nil && len(b.Old) != len(b.Policy):
+		return nil, fmt.Errorf("preference: GRPO: got %d advantages and %d old values for %d rows of %d tokens", len(b.Advantages), len(b.Old), b.Rows, b.Columns)
+	case o.Beta != 0 && b.Reference == nil:
+		return nil, fmt.Errorf("preference: GRPO: got no reference, want one for beta %v", o.Beta)
+	}
+	r := &Result{Slope: make([]float32, len(b.Policy)), Metrics: map[string]Sum{}}
+	tokens := 0
+	for _, in := range b.Answer {
+		if in {
+			tokens++
+		}
+	}
+	for row := range b.Rows {
+		weight := o.weight(b.Rows, tokens, b.Lengths[row])
+		for i := row * b.Columns; i < (row+1)*b.Columns; i++ {
+			if b.Answer[i] {
+				loss, slope := o.token(b, i, b.Advantages[row], r)
+				r.Loss += weight * loss
+				r.Slope[i] = float32(-weight * slope) // the elements are minus log-probabilities
+			}
+		}
+	}
+	return r, nil
+}
+
+// weight returns the weight of a token in the sum over Items.
+func (o GRPO) weight(rows, tokens, length int) float64 {
+	switch o.Loss {
+	case "grpo":
+		return 1 / float64(max(1, length))
+	case "bnpo":
+		return float64(rows) / float64(max(1, tokens))
+	case "dr_grpo":
+		return 1 / float64(o.MaxCompletion)
+	}
+	return 1
+}
+
+// token returns the loss of a token and its derivative by the token's log-probability.
+func (o GRPO) token(b *Batch, i int, advantage float64, r *Result) (loss, slope float64) {
+	p, old := -float64(b.Policy[i]), -float64(b.Policy[i])
+	if b.Old != nil {
+		old = -float64(b.Old[i])
+	}
+	ratio := math.Exp(p - old)
+	clipped := min(max(ratio, 1-o.Epsilon), 1+o.EpsilonHigh)
+	loss, slope = -ratio*advantage, -ratio*advantage
+	if clipped*advantage < ratio*advantage { // the lower of both, which does not move with the policy
+		loss, slope = -clipped*advantage, 0
+	}
+	low, high := 0.0, 0.0
+	if ratio < 1-o.Epsilon && advantage < 0 {
+		low = 1
+	}
+	if ratio > 1+o.EpsilonHigh && advantage > 0 {
+		high = 1
+	}
+	r.add("clip_ratio/low_mean", low)
+	r.add("clip_ratio/high_mean", high)
+	r.add("clip_ratio/region_mean", low+high)
+	if o.Beta != 0 {
+		d := -float64(b.Reference[i]) - p
+		kl := math.Exp(d) - d - 1
+		r.add("kl", ratio*kl) // weighted as the policy samples, not the one that did
+		loss, slope = loss+o.Beta*ratio*kl, slope+o.Beta*ratio*(kl+1-math.Exp(d))
+	}
+	return loss, slope
+}
