@@ -20,6 +20,8 @@ type Group struct {
 	WeightDecay float64
 	// Momentum is the momentum of SGD and RMSprop, and Adam's first beta.
 	Momentum float64
+	// Adam steps the group's matrices by AdamW, too, with Muon: embeddings and heads.
+	Adam bool
 
 	scheduled bool
 }

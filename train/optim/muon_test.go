@@ -1,0 +1,122 @@
+package optim
+
+import (
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestMuonIsTorchs compares steps with torch's (scripts/make-muon-fixtures.py), with the state saved and
+// restored in between.
+func TestMuonIsTorchs(t *testing.T) {
+	var want struct {
+		Shapes [][]int
+		Cases  []struct {
+			Options struct {
+				WeightDecay float64 `json:"weight_decay"`
+				Momentum    float64
+				Adjust      string `json:"adjust_lr_fn"`
+			}
+			Start [][]float32
+			Steps []struct{ Grads, Values [][]float32 }
+		}
+	}
+	b, err := os.ReadFile(filepath.Join("testdata", "muon.json"))
+	if err == nil {
+		err = json.Unmarshal(b, &want)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for c, w := range want.Cases {
+		made := func() (*Descent, []*matrixParam) {
+			var params []*matrixParam
+			var list []Param
+			for i, values := range w.Start {
+				p := &matrixParam{VectorParam{Value: slices.Clone(values)}, want.Shapes[i]}
+				params, list = append(params, p), append(list, p)
+			}
+			opt, err := NewMuon(list, MuonOptions{LR: 0.02, WeightDecay: w.Options.WeightDecay, Momentum: w.Options.Momentum, MatchRMS: w.Options.Adjust == "match_rms_adamw"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return opt, params
+		}
+		opt, params := made()
+		for n, step := range w.Steps {
+			if n == 2 { // another process goes on
+				next, others := made()
+				for i, p := range params {
+					copy(others[i].Value, p.Value)
+				}
+				if err := next.LoadState(opt.State()); err != nil {
+					t.Fatal(err)
+				}
+				opt, params = next, others
+			}
+			for i, g := range step.Grads {
+				params[i].Gradient = g
+			}
+			if err := opt.Step(); err != nil {
+				t.Fatal(err)
+			}
+			for i, values := range step.Values {
+				for k, v := range values {
+					if got := params[i].Value[k]; math.Abs(float64(got-v)) > 2e-6 {
+						t.Errorf("case %d, step %d: parameter %d: element %d is %v, want %v", c, n+1, i, k, got, v)
+						break
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestMuonStepsStacksAndEnds: each matrix of a stack is stepped by itself, and matrices of a group with Adam
+// as AdamW steps them.
+func TestMuonStepsStacksAndEnds(t *testing.T) {
+	values, grads := make([]float32, 24), make([]float32, 24)
+	for i := range values {
+		values[i], grads[i] = float32(i%7)-3, float32(i%5)-1.7
+	}
+	muon := func(adam bool, shape []int, v, g []float32) []float32 {
+		p := &matrixParam{VectorParam{Value: slices.Clone(v), Gradient: g}, shape}
+		opt, err := NewMuon(nil, MuonOptions{LR: 0.1})
+		if err == nil {
+			err = opt.AddGroup([]Param{p}, func(g *Group) { g.Adam = adam })
+		}
+		if err == nil {
+			err = opt.Step()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p.Value
+	}
+	apart := slices.Concat(muon(false, []int{3, 4}, values[:12], grads[:12]), muon(false, []int{3, 4}, values[12:], grads[12:]))
+	if got := muon(false, []int{2, 3, 4}, values, grads); !slices.Equal(got, apart) {
+		t.Errorf("got %v of a stack, want %v", got, apart)
+	}
+	plain := &VectorParam{Value: slices.Clone(values), Gradient: grads}
+	adamw, err := NewAdamW([]Param{plain}, AdamOptions{LR: 0.1})
+	if err == nil {
+		err = adamw.Step()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := muon(true, []int{6, 4}, values, grads); !slices.Equal(got, plain.Value) {
+		t.Errorf("got %v with Adam, want %v", got, plain.Value)
+	}
+	opt, err := NewMuon([]Param{plain}, MuonOptions{})
+	if err == nil {
+		err = opt.Replace(func(p Param) (Param, error) { return p, nil })
+	}
+	if err == nil || !strings.Contains(err.Error(), "steps whole matrices") {
+		t.Errorf("got %v where parameters are split, want an error", err)
+	}
+}
