@@ -1,6 +1,7 @@
 package finetune
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -36,6 +37,8 @@ type student struct {
 	checkpoint *loader.Checkpoint // where frozen weights stay, or nil if all are trained
 	router     float32            // weight of the routers' loss, 0 for none
 	closers    []func() error     // of what the method opened
+	whole      train.Checkpointed // what is trained and saved, if that is more than model
+	from       string             // folder of the config and the tokenizer, if not the model's
 	recompute  bool
 	repeats    int     // steps on each window; 0 is 1
 	sampled    float32 // temperature of the losses of methods that sample; 0 is 1
@@ -150,7 +153,7 @@ func fit[S, B any](s *student, c train.TrainerConfig[B], collate data.Collate[S,
 		c.Arguments.ResumeFrom = s.Resume
 	}
 	if s.LoRA == "" {
-		c.From = s.job.model
+		c.From = cmp.Or(s.from, s.job.model)
 	} else {
 		s.acc.RegisterSaveStatePreHook(func(dir string) error {
 			return s.acc.OnMainProcess(func() error { return s.model.SaveAdapter(dir) })
@@ -228,30 +231,49 @@ func (s *student) warmup() int {
 	return max(s.WarmupSteps, int(float64(steps)*s.WarmupRatio))
 }
 
-// optimizer returns the optimizer of the model's parameters. Those with one dimension do not decay.
+// optimizer returns the optimizer of the model's parameters. Those with one dimension do not decay. With
+// muon, embeddings and heads are stepped by AdamW.
 func (s *student) optimizer() (optim.Optimizer, error) {
 	opt, err := s.descent()
 	if err != nil {
 		return nil, misuse(err)
 	}
-	var matrices, vectors []optim.Param
-	for _, p := range s.model.Parameters() {
-		if !p.Trainable {
-			continue
-		}
-		if len(p.Shape()) > 1 {
-			matrices = append(matrices, train.Params(p)...)
-		} else {
+	var module tensor.Module = s.model
+	if s.whole != nil {
+		module = s.whole
+	}
+	var matrices, vectors, ends []optim.Param
+	for name, p := range module.Parameters() {
+		switch {
+		case !p.Trainable:
+		case len(p.Shape()) < 2:
 			vectors = append(vectors, train.Params(p)...)
+		case s.Optimizer == "muon" && s.isEnd(name):
+			ends = append(ends, train.Params(p)...)
+		default:
+			matrices = append(matrices, train.Params(p)...)
 		}
 	}
 	if err := opt.AddGroup(matrices); err != nil {
 		return nil, err
 	}
+	if len(ends) > 0 {
+		if err := opt.AddGroup(ends, func(g *optim.Group) { g.Adam = true }); err != nil {
+			return nil, err
+		}
+	}
 	if len(vectors) == 0 {
 		return opt, nil
 	}
 	return opt, opt.AddGroup(vectors, func(g *optim.Group) { g.WeightDecay = 0 })
+}
+
+// isEnd reports whether a parameter is of an embedding or of a head, whose rows are tokens or scores.
+func (s *student) isEnd(name string) bool {
+	if spec, ok := s.model.Meta().Root.Spec.(*meta.CausalLMSpec); ok && (strings.HasPrefix(name, spec.Head+".") || strings.HasPrefix(name, spec.Embed+".")) {
+		return true
+	}
+	return name == scoreName
 }
 
 // batch returns b as the model takes it.

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/heftai/heft/train"
 	"github.com/heftai/heft/train/optim"
@@ -12,20 +13,20 @@ import (
 
 // checkLoop rejects values of flags that have no effect or no meaning, before data is read.
 func (c *job) checkLoop() error {
-	adam := c.Optimizer == "adamw" || c.Optimizer == "adam"
+	adam := c.Optimizer == "adamw" || c.Optimizer == "adam" || c.Optimizer == "muon"
 	switch {
 	case !(c.AdamBeta1 > 0 && c.AdamBeta1 < 1 && c.AdamBeta2 > 0 && c.AdamBeta2 < 1):
 		return misusef("got --adam-beta1 %v and --adam-beta2 %v, want more than 0 and less than 1", c.AdamBeta1, c.AdamBeta2)
 	case !(c.AdamEpsilon > 0):
 		return misusef("got --adam-epsilon %v, want more than 0", c.AdamEpsilon)
 	case !adam && (c.AdamBeta1 != 0.9 || c.AdamBeta2 != 0.999 || c.AdamEpsilon != 1e-8):
-		return misusef("--adam-beta1, --adam-beta2 and --adam-epsilon need --optimizer adamw or adam")
+		return misusef("--adam-beta1, --adam-beta2 and --adam-epsilon need --optimizer adamw, adam or muon")
 	case !(c.Momentum >= 0 && c.Momentum < 1):
 		return misusef("got --momentum %v, want 0 or more and less than 1", c.Momentum)
-	case c.Optimizer == "adafactor" && c.Plugin != "ddp":
-		return misusef("--optimizer adafactor needs --plugin ddp: it steps whole matrices, which other plugins split between ranks")
-	case c.Momentum != 0 && c.Optimizer != "sgd" && c.Optimizer != "rmsprop":
-		return misusef("--momentum needs --optimizer sgd or rmsprop")
+	case (c.Optimizer == "adafactor" || c.Optimizer == "muon") && c.Plugin != "ddp":
+		return misusef("--optimizer %s needs --plugin ddp: it steps whole matrices, which other plugins split between ranks", c.Optimizer)
+	case c.Momentum != 0 && !slices.Contains([]string{"sgd", "rmsprop", "muon"}, c.Optimizer):
+		return misusef("--momentum needs --optimizer sgd, rmsprop or muon")
 	case c.EarlyStoppingPatience < 0 || !(c.EarlyStoppingThreshold >= 0):
 		return misusef("got --early-stopping-patience %d and --early-stopping-threshold %v, want 0 or more", c.EarlyStoppingPatience, c.EarlyStoppingThreshold)
 	case (c.LoadBest || c.EarlyStoppingPatience > 0) && (len(c.EvalData) == 0 || c.EvalSteps < 0):
@@ -79,6 +80,8 @@ func (s *student) descent() (*optim.Descent, error) {
 		return optim.NewAdagrad(nil, optim.AdagradOptions{LR: rate, WeightDecay: decay})
 	case "adafactor":
 		return optim.NewAdafactor(nil, optim.AdafactorOptions{LR: rate, WeightDecay: decay})
+	case "muon":
+		return optim.NewMuon(nil, optim.MuonOptions{LR: rate, WeightDecay: decay, Momentum: s.Momentum, MatchRMS: true, Beta1: s.AdamBeta1, Beta2: s.AdamBeta2, AdamEps: s.AdamEpsilon})
 	case "rmsprop":
 		return optim.NewRMSprop(nil, optim.RMSpropOptions{LR: rate, WeightDecay: decay, Momentum: s.Momentum})
 	}

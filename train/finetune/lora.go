@@ -1,6 +1,7 @@
 package finetune
 
 import (
+	"cmp"
 	"context"
 	"iter"
 	"os"
@@ -135,8 +136,10 @@ var _ train.Checkpointed = merged{}
 // save writes the result into dir, on the main process: the adapter, the merged model, or the
 // model.
 func (s *student) save(ctx context.Context, dir string) error {
-	o := train.SaveModelOptions{From: s.job.model, DType: s.dtype()}
+	o := train.SaveModelOptions{From: cmp.Or(s.from, s.job.model), DType: s.dtype()}
 	switch {
+	case s.whole != nil:
+		return train.SaveModel(ctx, s.acc, s.whole, dir, o)
 	case s.LoRA == "":
 		return train.SaveModel(ctx, s.acc, s.model, dir, o)
 	case s.Merge:

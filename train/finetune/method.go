@@ -52,7 +52,7 @@ func (j *job) beta() float64 {
 const ownBeta = -1
 
 // methods are those of --method, whose tag names them.
-var methods = map[string]method{"sft": texting{}, "dpo": dpo{}, "orpo": orpo{}, "kto": kto{}, "grpo": grpo{}}
+var methods = map[string]method{"sft": texting{}, "dpo": dpo{}, "orpo": orpo{}, "kto": kto{}, "grpo": grpo{}, "reward": rewardModel{}}
 
 // method returns that of --method, which checkNames has checked.
 func (j *job) method() method { return methods[j.Method] }

@@ -16,13 +16,15 @@ import (
 // some fields is an error.
 type Options struct {
 	// The method, and what its loss is.
-	Method            string  `help:"Train by this method: sft (texts), dpo, orpo (pairs of answers), kto (judged ones) or grpo (rewarded ones)." enum:"sft,dpo,orpo,kto,grpo" default:"sft"`
+	Method            string  `help:"Train by this method: sft (texts), dpo, orpo (pairs of answers), kto (judged ones), grpo (rewarded ones) or reward (a reward model)." enum:"sft,dpo,orpo,kto,grpo,reward" default:"sft"`
 	Beta              float64 `help:"Set beta: a higher one keeps the model closer to the reference; -1 is 0.1, with grpo 0." default:"-1" methods:"dpo,orpo,kto,grpo"`
 	LossType          string  `help:"Set the loss: of dpo sigmoid, hinge, ipo or robust; of grpo dapo, grpo, bnpo or dr_grpo." enum:"sigmoid,hinge,ipo,robust,dapo,grpo,bnpo,dr_grpo," default:"" methods:"dpo,grpo"`
 	LabelSmoothing    float64 `help:"Smooth labels by this fraction; with dpo, the fraction of wrong pairs." default:"0" methods:"sft,dpo" aliases:"label-smoothing-factor"`
 	ReferenceFree     bool    `help:"Run dpo without the reference model." methods:"dpo"`
 	DesirableWeight   float64 `help:"Weight kto's losses of desirable answers." default:"1" methods:"kto"`
 	UndesirableWeight float64 `help:"Weight kto's losses of undesirable answers." default:"1" methods:"kto"`
+
+	CenterRewards float64 `name:"center-rewards-coefficient" help:"Keep the rewards of a reward model near 0 with this weight." default:"0" methods:"reward" setting:"center_rewards_coefficient"`
 
 	// Completions and their rewards, of grpo.
 	NumGenerations int      `help:"Generate this many completions of each prompt." default:"8" methods:"grpo" setting:"num_generations"`
@@ -63,11 +65,11 @@ type Options struct {
 	Seed                      uint64  `help:"Seed the order of the data and all other random numbers." default:"42"`
 
 	// The optimizer, and with which weights the run ends.
-	Optimizer   string  `help:"Step with adamw, adam, sgd, adagrad, rmsprop (as torch) or adafactor." enum:"adamw,adam,sgd,adagrad,rmsprop,adafactor" default:"adamw" aliases:"optim"`
-	AdamBeta1   float64 `name:"adam-beta1" help:"Set beta1 of adamw and adam." default:"0.9"`
-	AdamBeta2   float64 `name:"adam-beta2" help:"Set beta2 of adamw and adam." default:"0.999"`
-	AdamEpsilon float64 `help:"Set epsilon of adamw and adam." default:"1e-8"`
-	Momentum    float64 `help:"Set the momentum of sgd and rmsprop." default:"0"`
+	Optimizer   string  `help:"Step with adamw, adam, sgd, adagrad, rmsprop, muon (as torch) or adafactor." enum:"adamw,adam,sgd,adagrad,rmsprop,adafactor,muon" default:"adamw" aliases:"optim"`
+	AdamBeta1   float64 `name:"adam-beta1" help:"Set beta1 of adamw and adam, and of muon for vectors." default:"0.9"`
+	AdamBeta2   float64 `name:"adam-beta2" help:"Set beta2 of adamw and adam, and of muon for vectors." default:"0.999"`
+	AdamEpsilon float64 `help:"Set epsilon of adamw and adam, and of muon for vectors." default:"1e-8"`
+	Momentum    float64 `help:"Set the momentum of sgd, rmsprop and muon, where 0 is 0.95." default:"0"`
 
 	LoadBest               bool    `help:"Write the weights of the best evaluation at the end, not the last ones." aliases:"load-best-model-at-end"`
 	MetricForBest          string  `help:"Rank evaluations by this metric, such as loss or rewards/margins." default:"loss" aliases:"metric-for-best-model"`

@@ -273,7 +273,7 @@ func (j *job) begin() error {
 		return misusef("--output is the folder of the model: use another folder")
 	}
 	atomicfile.RemoveStale(j.Output)
-	stale := []string{".checkpoint-*.tmp", ".checkpoint-*.gone", rollDir + "*"} // of a process that died
+	stale := []string{".checkpoint-*.tmp", ".checkpoint-*.gone", rollDir + "*", scoredDir} // of a process that died
 	if j.Resume == "never" {
 		stale = append(stale, "checkpoint-*")
 	}

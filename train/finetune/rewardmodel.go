@@ -1,0 +1,236 @@
+package finetune
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/heftai/heft/internal/atomicfile"
+	"github.com/heftai/heft/internal/smallfile"
+	"github.com/heftai/heft/loader"
+	"github.com/heftai/heft/meta"
+	"github.com/heftai/heft/train"
+	"github.com/heftai/heft/train/data"
+	"github.com/heftai/heft/train/model"
+	"github.com/heftai/heft/train/rng"
+	"github.com/heftai/heft/train/tensor"
+)
+
+// rewardModel learns a number for each answer, higher for the chosen one of a pair: a head over the state
+// of the last token, in place of the model's own.
+type rewardModel struct{}
+
+func (rewardModel) usual() usual { return usual{rate: 1e-4} }
+
+func (rewardModel) check(j *job) error {
+	switch {
+	case j.LoRA != "":
+		return misusef("--method reward trains all weights and a new head: --lora is not supported with it")
+	case !(j.CenterRewards >= 0):
+		return misusef("got --center-rewards-coefficient %v, want 0 or more", j.CenterRewards)
+	}
+	return nil
+}
+
+func (rewardModel) read(j *job, t *data.Tokenizer, o data.TextOptions) (*texts, error) {
+	return j.readPairs(t, o)
+}
+
+func (rewardModel) prepare(s *student) (loop, error) {
+	m, err := s.score()
+	if err != nil {
+		return nil, err
+	}
+	s.leavesRouters("answers are")
+	s.whole = m
+	if s.from, err = s.writeScored(); err != nil {
+		return nil, err
+	}
+	r := &scorer{student: s, scored: m, meter: train.NewMeter("accuracy", "margin", "mean_reward")}
+	c := train.TrainerConfig[data.ComparisonBatch]{Model: &switchedScore{m, r}, ComputeLoss: r.loss, Meter: r.meter,
+		Items: func(b data.ComparisonBatch) int { return b.Prompts }}
+	return fit(s, c, s.collate())
+}
+
+// scored is a model with a head that scores texts. It has the names of transformers'
+// AutoModelForSequenceClassification.
+type scored struct {
+	*model.Model
+	head *tensor.Parameter // [1 hidden]
+	own  string            // begins the names of the head that it replaces
+}
+
+const scoreName = "score.weight"
+
+// scoredDir names the temporary folder of a reward model's config in the output folder.
+const scoredDir = ".reward-config"
+
+// score replaces the head of the model by one with random weights, the same on all ranks.
+func (s *student) score() (*scored, error) {
+	spec, ok := s.model.Meta().Root.Spec.(*meta.CausalLMSpec)
+	if !ok {
+		return nil, misusef("--method reward: got a %s, want a causal language model", s.model.Meta().Root.Class)
+	}
+	width := float32(0.02)
+	if v, ok := s.model.Meta().Config.Field("initializer_range").(json.Number); ok {
+		if f, err := v.Float64(); err == nil {
+			width = float32(f)
+		}
+	}
+	head := make([]float32, spec.Hidden)
+	rng.New(s.Seed).Normal(head, 0, width)
+	p := tensor.NewParameter(head, 1, spec.Hidden)
+	p.Trainable = true
+	return &scored{s.model, p, spec.Head + "."}, nil
+}
+
+// Parameters yields those of the model without its head, and the new head.
+func (m *scored) Parameters() iter.Seq2[string, *tensor.Parameter] {
+	return func(yield func(string, *tensor.Parameter) bool) {
+		for name, p := range m.Model.Parameters() {
+			if !strings.HasPrefix(name, m.own) && !yield(name, p) {
+				return
+			}
+		}
+		yield(scoreName, m.head)
+	}
+}
+
+// Checkpoint yields the tensors of a checkpoint for sequence classification.
+func (m *scored) Checkpoint() (iter.Seq[loader.NamedTensor], error) {
+	all, err := m.Model.Checkpoint()
+	if err != nil {
+		return nil, err
+	}
+	return func(yield func(loader.NamedTensor) bool) {
+		for t := range all {
+			if !strings.HasPrefix(t.Name, m.own) && !yield(t) {
+				return
+			}
+		}
+		yield(loader.NamedTensor{Name: scoreName, DType: meta.Float32, Shape: m.head.Shape(), Bytes: func() (b []byte, err error) {
+			err = m.head.Access(false, func(values []float32) error {
+				b, err = binary.Append(nil, binary.LittleEndian, values)
+				return err
+			})
+			return b, err
+		}})
+	}, nil
+}
+
+// writeScored writes the config and the tokenizer of a model for sequence classification to a temporary
+// folder, which all checkpoints copy.
+func (s *student) writeScored() (string, error) {
+	dir := filepath.Join(s.Output, scoredDir)
+	s.closers = append(s.closers, func() error { return s.acc.OnMainProcess(func() error { return os.RemoveAll(dir) }) })
+	return dir, s.acc.OnMainProcess(func() error {
+		files, err := os.ReadDir(s.job.model)
+		if err != nil {
+			return err
+		}
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return err
+		}
+		for _, f := range files {
+			if ext := filepath.Ext(f.Name()); ext != ".json" && ext != ".model" && ext != ".jinja" && ext != ".txt" && ext != ".tiktoken" {
+				continue
+			}
+			b, err := smallfile.Read(filepath.Join(s.job.model, f.Name()), smallfile.Tokenizer)
+			if err == nil && f.Name() == "config.json" {
+				b, err = scoredConfig(b, s.data.pad)
+			}
+			if err == nil {
+				err = atomicfile.WriteFile(filepath.Join(dir, f.Name()), b)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// scoredConfig returns a config.json as one of sequence classification with one label.
+func scoredConfig(b []byte, pad int32) ([]byte, error) {
+	var config map[string]any
+	if err := json.Unmarshal(b, &config); err != nil {
+		return nil, fmt.Errorf("config.json: %w", err)
+	}
+	if names, ok := config["architectures"].([]any); ok && len(names) > 0 {
+		name, _ := names[0].(string)
+		for _, suffix := range []string{"ForCausalLM", "LMHeadModel", "ForConditionalGeneration"} {
+			name = strings.TrimSuffix(name, suffix)
+		}
+		config["architectures"] = []string{name + "ForSequenceClassification"}
+	}
+	config["id2label"], config["label2id"] = map[string]string{"0": "LABEL_0"}, map[string]int{"LABEL_0": 0}
+	if config["pad_token_id"] == nil {
+		config["pad_token_id"] = pad
+	}
+	return json.MarshalIndent(config, "", "  ")
+}
+
+// scorer is a student that learns to score answers.
+type scorer struct {
+	*student
+	scored     *scored
+	meter      *train.Meter
+	evaluating bool
+}
+
+// switchedScore is the scorer's model for a Trainer.
+type switchedScore struct {
+	*scored
+	s *scorer
+}
+
+func (m *switchedScore) SetTraining(on bool) { m.s.evaluating = !on }
+
+// loss returns the sum over a batch's pairs.
+func (s *scorer) loss(_ context.Context, b data.ComparisonBatch) (loss *tensor.Tensor, err error) {
+	if s.evaluating {
+		s.tape.NoGrad(func() { loss, err = s.losses(b, model.Options{}) })
+		return loss, err
+	}
+	return s.losses(b, model.Options{Recompute: s.recompute, Dropout: s.acc.Generator()})
+}
+
+func (s *scorer) losses(b data.ComparisonBatch, o model.Options) (*tensor.Tensor, error) {
+	tp := s.tape
+	states, err := s.model.HiddenStates(tp, batch(b.TokenBatch, 0, b.Rows), o)
+	if err != nil {
+		return nil, err
+	}
+	last := make([]int, b.Rows) // tokens
+	for i, in := range b.Mask {
+		if in != 0 {
+			last[i/b.Columns] = i
+		}
+	}
+	width := s.scored.head.Len()
+	rewards := tp.Linear(tp.Gather(tp.Reshape(states, b.Rows*b.Columns, width), last), tp.Use(s.scored.head), nil)
+	chosen, rejected := tp.Slice(rewards, 0, 0, b.Prompts), tp.Slice(rewards, 0, b.Prompts, 2*b.Prompts)
+	loss := tp.Neg(tp.Sum(tp.LogSigmoid(tp.Sub(chosen, rejected))))
+	if c := s.CenterRewards; c > 0 {
+		loss = tp.Add(loss, tp.Scale(tp.Sum(tp.Pow(tp.Add(chosen, rejected), 2)), float32(c)))
+	}
+	if err := tp.Err(); err != nil {
+		return nil, err
+	}
+	for i := range b.Prompts {
+		x, y := float64(chosen.Data()[i]), float64(rejected.Data()[i])
+		better := 0.0
+		if x > y {
+			better = 1
+		}
+		s.meter.Add("accuracy", better, 1)
+		s.meter.Add("margin", x-y, 1)
+		s.meter.Add("mean_reward", x+y, 2)
+	}
+	return loss, nil
+}
