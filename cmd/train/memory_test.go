@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -60,7 +61,7 @@ func TestMaxMemoryThatCannotBeKeptIsRefused(t *testing.T) {
 }
 
 // TestAFullFineTuneBeyondMaxMemory: --plugin gemini leaves the same model within a limit that holds little of
-// it, goes on from a checkpoint, and leaves no scratch file.
+// it, goes on from a checkpoint, and leaves no scratch file, nor that of a process that was killed.
 func TestAFullFineTuneBeyondMaxMemory(t *testing.T) {
 	dir, text := tinyModel(t), lessons(t, 8)
 	trained := func(out string, flags ...string) (weights []byte, r finetune.Result) {
@@ -79,6 +80,10 @@ func TestAFullFineTuneBeyondMaxMemory(t *testing.T) {
 		t.Errorf("%d bytes were read without a limit", r.DiskBytes)
 	}
 	out := filepath.Join(t.TempDir(), "out")
+	killed := filepath.Join(out, ".heft-tmp-1-residency.scratch")
+	if err := errors.Join(os.MkdirAll(out, 0o777), os.WriteFile(killed, []byte("weights"), 0o666)); err != nil {
+		t.Fatal(err)
+	}
 	got, r := trained(out, "--max-steps", "2", "--plugin", "gemini", "--max-memory", "cpu=1MiB")
 	if !bytes.Equal(got, want) {
 		t.Error("the weights differ")

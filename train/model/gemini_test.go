@@ -3,7 +3,9 @@ package model
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -241,4 +243,88 @@ func TestAFullDiskLosesNoStepOfGemini(t *testing.T) {
 	if !bytes.Equal(got, want) {
 		t.Error("the weights differ")
 	}
+}
+
+// TestCheckpointsOfGeminiFitAnyPlugin: the weights and the optimizer's state that two ranks with Gemini save
+// from disk are restored by one rank in memory, saved by it, and restored by two ranks with Gemini.
+func TestCheckpointsOfGeminiFitAnyPlugin(t *testing.T) {
+	dir, folder := ownModel(t, "gemma2"), t.TempDir()
+	visit := func(ranks int, gemini bool, from, to string) {
+		t.Helper()
+		rank := func(ctx context.Context, w *train.World) error {
+			var plugin train.Plugin
+			var options []Option
+			if gemini {
+				plugin, options = &train.GeminiPlugin{World: w}, []Option{OffloadParameters(1, t.TempDir())}
+			}
+			m, err := openFile(t, dir, dir, options...)
+			if err != nil {
+				return err
+			}
+			defer m.Close()
+			acc, err := train.New(train.Config{World: w, Plugin: plugin})
+			if err != nil {
+				return err
+			}
+			opt, err := course{}.optimizer(m)
+			if err == nil {
+				err = acc.Prepare(m, &opt)
+			}
+			if err != nil {
+				return err
+			}
+			if from != "" {
+				err = acc.LoadState(ctx, filepath.Join(folder, from))
+			} else {
+				err = step(ctx, acc, m, opt, w.Rank())
+			}
+			if err == nil {
+				_, err = acc.SaveState(ctx, filepath.Join(folder, to))
+			}
+			return err
+		}
+		err := error(nil)
+		if ranks == 1 {
+			err = rank(t.Context(), nil)
+		} else {
+			err = train.Launch(t.Context(), ranks, rank)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	visit(2, true, "", "a")
+	visit(1, false, "a", "b")
+	visit(2, true, "b", "c")
+	for _, name := range []string{"model.safetensors", "optimizer.safetensors"} {
+		want, err := os.ReadFile(filepath.Join(folder, "a", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, other := range []string{"b", "c"} {
+			if got, err := os.ReadFile(filepath.Join(folder, other, name)); err != nil || !sameTensors(got, want) {
+				t.Errorf("%s of %s: %v, it differs from that of the first", name, other, err)
+			}
+		}
+	}
+}
+
+// sameTensors compares the tensors of safetensors files. Their headers differ in the shapes of optimizer
+// states, which a rank that steps a part of a parameter writes as vectors.
+func sameTensors(a, b []byte) bool {
+	body := func(file []byte) []byte { return file[8+binary.LittleEndian.Uint64(file):] }
+	return len(a) > 8 && len(b) > 8 && bytes.Equal(body(a), body(b))
+}
+
+// step trains m on one batch.
+func step(ctx context.Context, acc *train.Accelerator, m *Model, opt optim.Optimizer, rank int) error {
+	tp := tensor.NewTape(tensor.Options{Threads: 1})
+	loss, err := m.Loss(tp, someBatch(1, 2, 9+rank, 4), Options{})
+	if err == nil {
+		err = acc.Backward(ctx, loss)
+	}
+	if err == nil {
+		err = opt.Step()
+	}
+	return err
 }
