@@ -21,9 +21,11 @@ type architecture struct {
 // families with many generations, and one file.
 func architectures() []architecture {
 	return append(slices.Concat(qwens(), gemmas(), glms(), olmos(), granites(), deepseeks()), []architecture{
+		{"afmoe", "AfmoeForCausalLM", "model", "AfmoeDecoderLayer", -1, nil, afMoE},
 		{"apertus", "ApertusForCausalLM", "model", "ApertusDecoderLayer", 1, []int{2}, apertus},
 		{"arcee", "ArceeForCausalLM", "model", "ArceeDecoderLayer", 128000, []int{128001}, arcee},
 		{"bamba", "BambaForCausalLM", "model", "BambaDecoderLayer", 1, []int{2}, bamba},
+		{"bitnet", "BitNetForCausalLM", "model", "BitNetDecoderLayer", 128000, []int{128001}, bitNet},
 		{"cohere", "CohereForCausalLM", "model", "CohereDecoderLayer", 5, []int{255001}, cohere},
 		{"cohere2", "Cohere2ForCausalLM", "model", "Cohere2DecoderLayer", 5, []int{255001}, cohere2},
 		{"cohere2_moe", "Cohere2MoeForCausalLM", "model", "Cohere2MoeDecoderLayer", 5, []int{255001}, cohere2MoE},
@@ -61,6 +63,7 @@ func architectures() []architecture {
 		{"mimo_v2_flash", "MiMoV2FlashForCausalLM", "model", "MiMoV2FlashDecoderLayer", 1, nil, mimoV2Flash},
 		{"mistral", "MistralForCausalLM", "model", "MistralDecoderLayer", 1, []int{2}, mistral},
 		{"mixtral", "MixtralForCausalLM", "model", "MixtralDecoderLayer", 1, []int{2}, mixtral},
+		{"nanochat", "NanoChatForCausalLM", "model", "NanoChatDecoderLayer", 0, []int{1}, nanoChat},
 		{"nemotron", "NemotronForCausalLM", "model", "NemotronDecoderLayer", 2, []int{3}, nemotron4},
 		{"nemotron_h", "NemotronHForCausalLM", "model", "NemotronHBlock", 1, []int{2}, nemotronH},
 		{"opt", "OPTForCausalLM", "model", "OPTDecoderLayer", 2, []int{2}, opt},

@@ -137,6 +137,10 @@ func TestUnsupportedValuesOfFurtherFamilies(t *testing.T) {
 		`{"model_type": "mellum", "rope_scaling": {"type": "linear", "factor": 2}}`:                              "rope_scaling: is not supported for this model_type",
 		`{"model_type": "mellum", "rope_parameters": {"sliding_attention": {"rope_theta": 1}}}`:                  "rope_parameters.full_attention: missing",
 		`{"model_type": "sarvam_mla", "rope_scaling": {"type": "deepseek_ntk"}}`:                                 `rope_scaling.type: "deepseek_ntk" is not supported`,
+		`{"model_type": "afmoe", "n_group": 2}`:                                                                  "n_group: 2 is not supported",
+		`{"model_type": "afmoe", "route_norm": false}`:                                                           "route_norm: false is not supported",
+		`{"model_type": "afmoe", "score_func": "tanh"}`:                                                          `score_func: "tanh" is not supported`,
+		`{"model_type": "bitnet", "head_dim": 64}`:                                                               "head_dim: 20 heads of 64 are not the hidden size of 2560",
 		`{"model_type": "exaone", "num_layers": 0}`:                                                              "num_hidden_layers: 0 is not within",
 	} {
 		unsupported(t, config, want)

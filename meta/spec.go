@@ -36,6 +36,7 @@ func (k Kind) String() string {
 // are dotted and relative to the node.
 type CausalLMSpec struct {
 	Embed     string // Embedding of token ids
+	EmbedNorm string // norm of the embeddings, "" for none
 	Positions string // Embedding of absolute positions, "" if none
 	// FirstPosition is the row of Positions for the first token of a sequence.
 	FirstPosition int
@@ -141,6 +142,9 @@ type AttentionSpec struct {
 	KeysToo    bool    // the values are the keys before their norm and rope; V is ""
 	Shared     bool    // keys and values are those of an earlier layer, whose cache Layer names; K and V are ""
 	ValueScale float32 // multiplies the values; 0 means 1
+	// Gate, "" for none, names a Linear of the layer's operand, whose sigmoid multiplies the heads' outputs.
+	Gate    string
+	OutNorm string // norm of the heads' outputs together, "" for none
 }
 
 // FusedOrder is the row layout of a fused q/k/v projection.
@@ -185,6 +189,7 @@ type RopeSpec struct {
 	Dim         int  // rotated dimensions of a head
 	Divisor     int  // of the frequencies' exponents; 0 means Dim
 	Interleaved bool // pairs (2i, 2i+1) instead of (i, i+Dim/2)
+	Backwards   bool // turns by negative angles
 	Factor      float64
 	Original    int // original_max_position_embeddings
 	Max         int // max_position_embeddings
@@ -232,7 +237,8 @@ type MLPSpec struct {
 	// XIELU, "" for none, names a child with the numbers alpha_p and alpha_n (Params), beta and eps (Buffers)
 	// of the activation xIELU, which stands in place of Act: beta·x + softplus(alpha_p)·x² above 0, and
 	// beta·x + (beta + softplus(alpha_n))·(exp(min(x, eps)) - 1 - x) up to 0.
-	XIELU string
+	XIELU     string
+	InnerNorm string // norm of the operand of Down, "" for none
 	// GateScale multiplies the result of Gate, and Scale that of Down; 0 means 1.
 	GateScale, Scale float32
 }

@@ -150,6 +150,30 @@ def mellum(R, llama):
                        dict(rope_type="default", rope_theta=1000.0))
 
 
+def nanochat(R, llama):
+    c = llama(R, "nanochat")
+    c.update(final_logit_softcapping=R.choice([15.0, 4.0]), attention_bias=R.random() < 0.3)
+    return c
+
+
+def bitnet(R, llama):
+    c = llama(R, "bitnet", head_dim=False)
+    c["attention_bias"] = R.random() < 0.3
+    return c
+
+
+def afmoe(R, llama):
+    c = llama(R, "afmoe")
+    c.update(head_dim=R.choice([6, 8, 14]), num_experts=R.choice([4, 6]), num_experts_per_tok=R.choice([1, 2, 3]), moe_intermediate_size=R.choice([10, 12]),
+             num_shared_experts=R.choice([1, 2]), num_dense_layers=R.choice([0, 1]), route_scale=R.choice([1.0, 2.5]), mup_enabled=R.random() < 0.6,
+             attention_bias=R.random() < 0.3, sliding_window=8)
+    if R.random() < 0.6:
+        c["layer_types"] = kinds(R, c["num_hidden_layers"])
+    else:
+        c["global_attn_every_n_layers"] = 2
+    return c
+
+
 def further(llama, deepseek):
     """The makers, each with the seeds of the committed fixtures. llama and deepseek are family_configs'."""
     return {
@@ -164,5 +188,8 @@ def further(llama, deepseek):
         "youtu": (lambda R: youtu(R, deepseek), [1]),
         "axk1": (lambda R: axk1(R, deepseek), [1, 2]),
         "cohere2_moe": (lambda R: cohere2_moe(R, llama), [1, 2, 3]),
+        "nanochat": (lambda R: nanochat(R, llama), [1, 2]),
+        "bitnet": (lambda R: bitnet(R, llama), [1, 2]),
+        "afmoe": (lambda R: afmoe(R, llama), [1, 2]),
         "mellum": (lambda R: mellum(R, llama), [1, 2]),
     }

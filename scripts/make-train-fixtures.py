@@ -111,6 +111,10 @@ MODELS = {
     "cohere2-moe": ("cohere2_moe", dict(head_dim=8, sliding_window=4, num_experts=4, num_experts_per_tok=2, num_shared_experts=1, layer_types=["sliding_attention", "full_attention"],
                                         logit_scale=0.5, expert_selection_fn="sigmoid")),
     "mellum": ("mellum", dict(head_dim=8, sliding_window=4, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=8, layer_types=["sliding_attention", "full_attention"])),
+    "nanochat": ("nanochat", dict(final_logit_softcapping=4.0)),
+    "bitnet": ("bitnet", dict()),
+    "afmoe": ("afmoe", dict(head_dim=8, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=8, num_shared_experts=1, num_dense_layers=1, sliding_window=4, mup_enabled=True,
+                            layer_types=["full_attention", "sliding_attention"])),
     "opt": ("opt", dict(num_key_value_heads=None, intermediate_size=None, ffn_dim=20, word_embed_proj_dim=16)),
 }
 

@@ -16,6 +16,8 @@ type attention struct {
 	out          *linear
 	qNorm, kNorm *norm
 	vNorm        *norm
+	outNorm      *norm
+	gate         *linear // nil for none
 	sinks        param
 	rope, qRope  int // tables of keys and of queries, -1 for none
 	qw, kw, vw   int // widths of queries, keys and values
@@ -46,6 +48,9 @@ func (c *compiler) attention(n Node, in int) (rule, error) {
 		return nil, err
 	}
 	if a.vNorm, err = c.normNamed(n, "norm of the values", s.VNorm, a.vw); err != nil {
+		return nil, err
+	}
+	if a.outNorm, err = c.normNamed(n, "norm of the outputs", s.OutNorm, s.Heads*s.ValueDim); err != nil {
 		return nil, err
 	}
 	if s.Sinks != "" {
@@ -82,6 +87,11 @@ func (c *compiler) projections(n Node, a *attention, in int) (err error) {
 		return err
 	}
 	defer func() { c.usedNext(a.out) }()
+	if s.Gate != "" {
+		if a.gate, err = c.linearNamed(n, "gate", s.Gate, in, s.Heads*s.ValueDim); err != nil {
+			return err
+		}
+	}
 	if s.Gated && (s.Fused != "" || s.ValueDim != s.HeadDim) {
 		return at(n.Path, "gates of queries in a fused projection or of another size than values")
 	}
@@ -158,8 +168,23 @@ func (a *attention) forward(c *Context, dst, x tensor.Tensor) {
 		c.backend.Gate(gate, gate, y, meta.ActSigmoid, 0)
 		y = gate
 	}
+	if a.gate != nil {
+		y = a.gated(c, x, y)
+	}
+	if a.outNorm != nil && c.err == nil {
+		a.outNorm.forward(c, y, y)
+	}
 	a.out.forward(c, dst, y)
 	c.arena.used = mark
+}
+
+// gated returns the heads' outputs y times the sigmoid of the gate of x.
+func (a *attention) gated(c *Context, x, y tensor.Tensor) tensor.Tensor {
+	gate := c.arena.take(y.Rows(), y.Cols())
+	if a.gate.forward(c, gate, x); c.err == nil {
+		c.backend.Gate(gate, gate, y, meta.ActSigmoid, 0)
+	}
+	return gate
 }
 
 // normalise applies the norms of queries and keys.
@@ -231,6 +256,9 @@ func (a *attention) unfuse(c *Context, all, q, k, v tensor.Tensor) {
 
 func (a *attention) scratch(rows int) int {
 	n := floats(rows, a.spec.Heads*a.spec.ValueDim)
+	if a.gate != nil {
+		n += floats(rows, a.gate.cols())
+	}
 	if a.spec.Gated {
 		n += 3 * floats(rows, a.qw)
 	}

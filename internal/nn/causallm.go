@@ -59,6 +59,14 @@ func (c *compiler) embedUnit(n Node, s *meta.CausalLMSpec) (width int, err error
 		c.program.positions, c.program.firstPosition = true, int32(s.FirstPosition)
 		nodes = append(nodes, positions)
 	}
+	if s.EmbedNorm != "" {
+		if step.norm, err = c.normNamed(n, "norm of the embeddings", s.EmbedNorm, width); err != nil {
+			return 0, err
+		}
+		if node := root(n, s.EmbedNorm); len(node.Module.Params) > 0 {
+			nodes = append(nodes, node)
+		}
+	}
 	if s.PerLayer != nil {
 		more, err := c.perLayer(n, s.PerLayer, width)
 		if err != nil {
@@ -70,6 +78,11 @@ func (c *compiler) embedUnit(n Node, s *meta.CausalLMSpec) (width int, err error
 	c.widen(width)
 	c.unit(step, nodes...)
 	return width, nil
+}
+
+// root returns the node of a path below n that exists.
+func root(n Node, path string) Node {
+	return Node{meta.Join(n.Path, path), n.Module.Find(path).Resolve()}
 }
 
 func (c *compiler) headUnit(n Node, s *meta.CausalLMSpec, width int) error {
@@ -104,6 +117,7 @@ func orOne(x float32) float32 {
 // embedStep starts a pass with the embeddings of its tokens.
 type embedStep struct {
 	tokens, positions *embedding // positions may be nil
+	norm              *norm      // nil for none
 	scale             float32
 	perLayer          *perLayer // nil for none
 }
@@ -122,6 +136,9 @@ func (s *embedStep) run(c *Context) {
 		x := c.arena.take(c.rows, s.positions.dim)
 		s.positions.lookup(c, x, c.places[:c.rows], 1, "position")
 		c.backend.Add(c.hidden, x, 1)
+	}
+	if s.norm != nil && c.err == nil {
+		s.norm.forward(c, c.hidden, c.hidden)
 	}
 	if s.perLayer != nil {
 		s.perLayer.forward(c)

@@ -12,6 +12,7 @@ type mlp struct {
 	xielu       *xielu  // in place of act; nil for none
 	gate, up    *linear // or fused; without a gate, act applies to up
 	fused, down *linear
+	innerNorm   *norm // nil for none
 	interleaved bool
 	inner       int
 	// gateScale multiplies the gate before the activation, scale the result.
@@ -54,6 +55,9 @@ func (c *compiler) mlp(n Node, in int) (*mlp, error) {
 	if m.xielu, err = c.xielu(n, s.XIELU); err != nil {
 		return nil, err
 	}
+	if m.innerNorm, err = c.normNamed(n, "norm before down", s.InnerNorm, m.inner); err != nil {
+		return nil, err
+	}
 	m.down, err = c.linearNamed(n, "down", s.Down, m.inner, 0)
 	return m, err
 }
@@ -93,6 +97,9 @@ func (m *mlp) close(c scope, dst, gate, up tensor.Tensor) {
 		m.xielu.apply(c.Context, y)
 	} else if y = c.arena.spare(gate); c.err == nil {
 		c.backend.Gate(y, gate, up, m.act, 0)
+	}
+	if m.innerNorm != nil && c.err == nil {
+		m.innerNorm.forward(c.Context, y, y)
 	}
 	m.down.compute(c, dst, y, 0)
 }

@@ -114,6 +114,10 @@ func (c *compiler) routerOf(n Node, m *moe) error {
 	}
 	at := router
 	name := m.spec.Correction
+	if p := n.Module.Param(name); p != nil && len(p.Shape) == 1 {
+		m.correctionParam, err = c.param(n, name, m.spec.Count)
+		return err
+	}
 	if i := strings.LastIndexByte(name, '.'); i >= 0 {
 		if at, err = c.child(router, "correction", name[:i]); err != nil {
 			return err

@@ -68,10 +68,14 @@ func (t *ropeTable) fill(c *Context) error {
 		w := t.lookup(length)
 		position := float32(c.positions[i])
 		scale := w.scale * growth(t.spec, c.positions[i])
+		turn := scale
+		if t.spec.Backwards {
+			turn = -scale
+		}
 		for j, inv := range w.inverse[:half] {
 			s, co := math.Sincos(float64(position * inv))
 			cos[i*half+j] = float32(co) * scale
-			sin[i*half+j] = float32(s) * scale
+			sin[i*half+j] = float32(s) * turn
 		}
 	}
 	t.cos, t.sin = matrix(t.all[0], c.rows, half), matrix(t.all[1], c.rows, half)
