@@ -51,11 +51,17 @@ func checkPreference(m comparing, j *job) error {
 	return nil
 }
 
-var usualPreference = usual{rate: 1e-6, adapterRate: 1e-5, beta: 0.1}
+var usualPreference = usual{rate: 1e-6, adapterRate: 1e-5, beta: 0.1, unit: "pairs"}
 
 func (dpo) usual() usual  { return usualPreference }
 func (orpo) usual() usual { return usualPreference }
-func (kto) usual() usual  { return usualPreference }
+
+// usual counts answers, which are judged one by one.
+func (kto) usual() usual {
+	u := usualPreference
+	u.unit = "answers"
+	return u
+}
 
 func (dpo) read(j *job, t *data.Tokenizer, o data.TextOptions) (*texts, error) {
 	return j.readPairs(t, o)

@@ -40,6 +40,7 @@ type student struct {
 	whole      train.Checkpointed // what is trained and saved, if that is more than model
 	from       string             // folder of the config and the tokenizer, if not the model's
 	recompute  bool
+	unit       string  // of the progress line, if not the method's usual one
 	repeats    int     // steps on each window; 0 is 1
 	sampled    float32 // temperature of the losses of methods that sample; 0 is 1
 	diverged   bool    // and said so
@@ -171,7 +172,7 @@ func fit[S, B any](s *student, c train.TrainerConfig[B], collate data.Collate[S,
 		}
 	}
 	if s.acc.IsMainProcess() {
-		c.Callbacks = append(c.Callbacks, train.ShowProgress(s.Progress))
+		c.Callbacks = append(c.Callbacks, showProgress(s.Progress, cmp.Or(s.unit, s.method().usual().unit)))
 	}
 	c.Callbacks = append(c.Callbacks, s.stopping()...)
 	c.Callbacks = append(c.Callbacks, train.OnEvent(train.StepEnd, s.watch), train.OnEvent(train.StepEnd, s.interrupt))

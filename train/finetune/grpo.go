@@ -17,7 +17,7 @@ import (
 // that the model generates and a RewardFunc rewards.
 type grpo struct{}
 
-func (grpo) usual() usual { return usual{rate: 1e-6, adapterRate: 1e-5} }
+func (grpo) usual() usual { return usual{rate: 1e-6, adapterRate: 1e-5, unit: "tok"} }
 
 func (grpo) objective(j *job) train.GRPO {
 	return train.GRPO{Beta: j.beta(), Epsilon: j.Epsilon, EpsilonHigh: j.EpsilonHigh, LossType: j.LossType, MaxCompletion: j.MaxCompletion, ScaleRewards: j.ScaleRewards}
@@ -130,6 +130,9 @@ func (m grpo) prepare(s *student) (loop, error) {
 	g := &grouper{student: s, objective: m.objective(s.job)}
 	g.meter = train.NewMeter(append(g.objective.Metrics(), "reward", "reward_std", "frac_reward_zero_std", "completions/mean_length", "completions/clipped_ratio")...)
 	s.leavesRouters("completions are")
+	if s.LossType != "" && s.LossType != "dapo" {
+		s.unit = "completions"
+	}
 	s.repeats, s.sampled = s.NumIterations, float32(s.Temperature)
 	var err error
 	if g.objective.Beta != 0 {

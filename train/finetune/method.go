@@ -26,6 +26,7 @@ type method interface {
 type usual struct {
 	rate, adapterRate float64 // of a full fine-tune, and of an adapter
 	beta              float64
+	unit              string // that the progress line counts: what losses are means over
 }
 
 // rate returns the learning rate.
@@ -90,7 +91,7 @@ func (texting) check(j *job) error {
 	return nil
 }
 
-func (texting) usual() usual { return usual{rate: 5e-5, adapterRate: 2e-4} }
+func (texting) usual() usual { return usual{rate: 5e-5, adapterRate: 2e-4, unit: "learned tok"} }
 
 func (texting) read(j *job, tokenizer *data.Tokenizer, o data.TextOptions) (*texts, error) {
 	var s sampleSet[data.Sequence]

@@ -25,7 +25,7 @@ import (
 // of the last token, in place of the model's own.
 type rewardModel struct{}
 
-func (rewardModel) usual() usual { return usual{rate: 1e-4} }
+func (rewardModel) usual() usual { return usual{rate: 1e-4, unit: "pairs"} }
 
 func (rewardModel) check(j *job) error {
 	switch {
