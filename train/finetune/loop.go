@@ -13,18 +13,18 @@ import (
 
 // checkLoop rejects values of flags that have no effect or no meaning, before data is read.
 func (c *job) checkLoop() error {
-	adam := c.Optimizer == "adamw" || c.Optimizer == "adam" || c.Optimizer == "muon"
+	adam := slices.Contains([]string{"adamw", "adamw8bit", "adam", "muon"}, c.Optimizer)
 	switch {
 	case !(c.AdamBeta1 > 0 && c.AdamBeta1 < 1 && c.AdamBeta2 > 0 && c.AdamBeta2 < 1):
 		return misusef("got --adam-beta1 %v and --adam-beta2 %v, want more than 0 and less than 1", c.AdamBeta1, c.AdamBeta2)
 	case !(c.AdamEpsilon > 0):
 		return misusef("got --adam-epsilon %v, want more than 0", c.AdamEpsilon)
 	case !adam && (c.AdamBeta1 != 0.9 || c.AdamBeta2 != 0.999 || c.AdamEpsilon != 1e-8):
-		return misusef("--adam-beta1, --adam-beta2 and --adam-epsilon need --optimizer adamw, adam or muon")
+		return misusef("--adam-beta1, --adam-beta2 and --adam-epsilon need --optimizer adamw, adamw8bit, adam or muon")
 	case !(c.Momentum >= 0 && c.Momentum < 1):
 		return misusef("got --momentum %v, want 0 or more and less than 1", c.Momentum)
-	case (c.Optimizer == "adafactor" || c.Optimizer == "muon") && c.Plugin != "ddp":
-		return misusef("--optimizer %s needs --plugin ddp: it steps whole matrices, which other plugins split between ranks", c.Optimizer)
+	case slices.Contains([]string{"adafactor", "muon", "adamw8bit"}, c.Optimizer) && c.Plugin != "ddp":
+		return misusef("--optimizer %s needs --plugin ddp: it steps whole parameters, which other plugins split between ranks", c.Optimizer)
 	case c.Momentum != 0 && !slices.Contains([]string{"sgd", "rmsprop", "muon"}, c.Optimizer):
 		return misusef("--momentum needs --optimizer sgd, rmsprop or muon")
 	case c.EarlyStoppingPatience < 0 || !(c.EarlyStoppingThreshold >= 0):
@@ -82,6 +82,8 @@ func (s *student) descent() (*optim.Descent, error) {
 		return optim.NewAdafactor(nil, optim.AdafactorOptions{LR: rate, WeightDecay: decay})
 	case "muon":
 		return optim.NewMuon(nil, optim.MuonOptions{LR: rate, WeightDecay: decay, Momentum: s.Momentum, MatchRMS: true, Beta1: s.AdamBeta1, Beta2: s.AdamBeta2, AdamEps: s.AdamEpsilon})
+	case "adamw8bit":
+		return optim.NewAdamW8bit(nil, adam)
 	case "rmsprop":
 		return optim.NewRMSprop(nil, optim.RMSpropOptions{LR: rate, WeightDecay: decay, Momentum: s.Momentum})
 	}

@@ -58,7 +58,8 @@ type GroupState struct {
 }
 
 // ParamState is an optimizer's state for one parameter: Slots under torch's names ("exp_avg",
-// "momentum_buffer", …), each as long as the parameter, or those of [NewAdafactor].
+// "momentum_buffer", …), each as long as the parameter, or those of [NewAdafactor] and
+// [NewAdamW8bit].
 type ParamState struct {
 	Step  int64
 	Slots map[string][]float32
