@@ -39,6 +39,7 @@ type Backend struct {
 	rows     []int32 // of an attention
 	launches int64
 	counters counters
+	filling  *filling // nil before the first Fill
 }
 
 var _ backend.Selective = (*Backend)(nil)
@@ -130,6 +131,9 @@ func (b *Backend) Lost() error { return b.lost }
 func (b *Backend) Sync() error {
 	b.check("wait", b.queue.Wait())
 	b.ring.used = 0
+	if f := b.filling; f != nil && b.err == nil {
+		f.over = f.made
+	}
 	err := b.err
 	b.err = nil
 	return err
@@ -143,6 +147,7 @@ func (b *Backend) Close() error {
 }
 
 func (b *Backend) release() {
+	b.stopFilling()
 	for _, a := range b.live {
 		b.free(a.address, a.size)
 	}

@@ -59,7 +59,10 @@ func (b *Backend) New(dtype meta.DType, dims ...int) (tensor.Tensor, error) {
 	t.Address = p
 	at, _ := b.find(p)
 	b.live = slices.Insert(b.live, at, allocation{p, n})
-	return t, b.queue.Clear(p, int(max(n, 1)))
+	if err := b.queue.Clear(p, int(max(n, 1))); err != nil {
+		return t, err
+	}
+	return t, b.queue.Wait() // a Fill may be next, on another queue
 }
 
 // Free waits for the operations before it.

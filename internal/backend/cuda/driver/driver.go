@@ -22,6 +22,12 @@ extern int cuMemcpyHtoDAsync_v2(address, const void *, size_t, void *);
 extern int cuMemcpyDtoHAsync_v2(void *, address, size_t, void *);
 extern int cuMemcpyDtoDAsync_v2(address, address, size_t, void *);
 extern int cuMemsetD8Async(address, unsigned char, size_t, void *);
+extern int cuStreamDestroy_v2(void *);
+extern int cuEventCreate(void **, unsigned);
+extern int cuEventDestroy_v2(void *);
+extern int cuEventRecord(void *, void *);
+extern int cuEventSynchronize(void *);
+extern int cuStreamWaitEvent(void *, void *, unsigned);
 
 enum { MOST = 40 };
 
@@ -40,6 +46,12 @@ static int to_host(void *context, void *dst, address src, size_t n, void *stream
 static int on_device(void *context, address dst, address src, size_t n, void *stream) { IN(cuMemcpyDtoDAsync_v2(dst, src, n, stream)); }
 static int clear(void *context, address dst, size_t n, void *stream) { IN(cuMemsetD8Async(dst, 0, n, stream)); }
 static int wait_for(void *context, void *stream) { IN(cuStreamSynchronize(stream)); }
+static int destroy(void *context, void *stream) { IN(cuStreamDestroy_v2(stream)); }
+static int new_event(void *context, void **e) { IN(cuEventCreate(e, 2)); } // without a time
+static int free_event(void *context, void *e) { IN(cuEventDestroy_v2(e)); }
+static int record(void *context, void *e, void *stream) { IN(cuEventRecord(e, stream)); }
+static int wait_for_event(void *context, void *e) { IN(cuEventSynchronize(e)); }
+static int wait_behind(void *context, void *stream, void *e) { IN(cuStreamWaitEvent(stream, e, 0)); }
 static int pinned(void *context, void **p, size_t n) { IN(cuMemHostAlloc(p, n, 1)); }
 */
 import "C"
@@ -142,3 +154,31 @@ func (q *Queue) Clear(dst uintptr, n int) error {
 
 // Wait waits for all that is queued.
 func (q *Queue) Wait() error { return check(C.wait_for(q.Context, q.Stream)) }
+
+// Free frees the stream, on which nothing is queued.
+func (q *Queue) Free() { C.destroy(q.Context, q.Stream) }
+
+// An Event is a mark in a queue, of one context.
+type Event struct{ at unsafe.Pointer }
+
+// NewEvent makes an event. [Queue.FreeEvent] frees it, when no queue waits for it.
+func (q *Queue) NewEvent() (e Event, err error) {
+	err = check(C.new_event(q.Context, &e.at))
+	return e, err
+}
+
+// FreeEvent frees an event; the zero Event is none.
+func (q *Queue) FreeEvent(e Event) {
+	if e.at != nil {
+		C.free_event(q.Context, e.at)
+	}
+}
+
+// Record puts the mark behind all work of the queue so far.
+func (q *Queue) Record(e Event) error { return check(C.record(q.Context, e.at, q.Stream)) }
+
+// WaitBehind makes later work of the queue wait for an event, as it was recorded last.
+func (q *Queue) WaitBehind(e Event) error { return check(C.wait_behind(q.Context, q.Stream, e.at)) }
+
+// WaitFor waits for an event, as it was recorded last.
+func (q *Queue) WaitFor(e Event) error { return check(C.wait_for_event(q.Context, e.at)) }

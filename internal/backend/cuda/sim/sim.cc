@@ -10,7 +10,8 @@
 //   CUDASIM_KERNELS   the library of kernels
 //   CUDASIM_DEVICES   how many devices there are (1)
 //   CUDASIM_MEMORY    bytes of each (1 GiB)
-//   CUDASIM_LATE      not empty: work of a stream is done when somebody waits for it, and not before
+//   CUDASIM_LATE      not empty: work of a stream is done when somebody waits for it, and not before;
+//                     "kernels": that of a stream without kernels is done as soon as the events that it waits for allow
 //   CUDASIM_SEED      threads of a block run in an order shuffled by this number
 //   CUDASIM_FAIL      launch:N: launch N, from 0 on, fails, and the device is lost
 //   CUDASIM_INIT      the result of cuInit
@@ -19,6 +20,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <dlfcn.h>
 #include <functional>
 #include <map>
@@ -38,17 +40,21 @@ enum { MOST_DEVICES = 16, MOST_THREADS = 1024, STACK = 32 << 10, PAGE = 4096, AL
 struct Context { int device; };
 struct Kernel { void (*run)(uint64_t *); int arguments; };
 struct Module { void *library; };
-struct Stream { std::vector<std::function<Result()>> queue; };
+struct Stream;
+struct Event { Stream *stream; uint64_t recorded, done; };
+struct Work { std::function<Result()> run; Event *event; uint64_t version; }; // event: that it waits for, if any
+struct Stream { std::deque<Work> queue; bool kernels; };
 struct Memory { size_t size, mapped; char *base; int device; };
 
 static std::mutex mutex; // of everything below
 static int devices = 1;
 static size_t memory_of_each = (size_t)1 << 30, used[MOST_DEVICES];
-static bool late, lost;
+static bool late, eager, lost; // eager: streams without kernels are not late
 static long fail_at = -1, launches;
 static std::mt19937 *shuffle;
 static Context contexts[MOST_DEVICES];
 static Stream default_stream;
+static std::vector<Stream *> streams;
 static std::map<Address, Memory> allocations;
 static std::map<Address, size_t> pinned;
 static thread_local Context *current;
@@ -57,19 +63,40 @@ static thread_local Context *current;
 
 static Stream *stream_of(void *s) { return s ? (Stream *)s : &default_stream; }
 
-// drain does what is queued. After a loss nothing runs any more.
-static Result drain(Stream *s) {
+// drain does what is queued, as far as the record of a version of an event if there is one. After a loss
+// nothing runs any more.
+static Result drain(Stream *s, Event *until = nullptr, uint64_t version = 0) {
 	Result result = lost ? LAUNCH_FAILED : SUCCESS;
-	for (auto &work : s->queue)
-		if (!result) result = work();
-	s->queue.clear();
+	while (!s->queue.empty() && !(until && until->done >= version)) {
+		Work work = std::move(s->queue.front());
+		s->queue.pop_front();
+		if (!result && work.event && work.event->done < work.version) result = drain(work.event->stream, work.event, work.version);
+		if (!result) result = work.run();
+	}
 	return result;
 }
 
-static Result submit(void *stream, std::function<Result()> work) {
+// advance does the work of streams that are not late, as far as events allow.
+static void advance() {
+	for (bool again = eager; again;) {
+		again = false;
+		for (Stream *s : streams)
+			while (!s->kernels && !s->queue.empty() && !lost) {
+				Work &next = s->queue.front();
+				if (next.event && next.event->done < next.version) break;
+				Work work = std::move(next);
+				s->queue.pop_front();
+				work.run();
+				again = true;
+			}
+	}
+}
+
+static Result submit(void *stream, std::function<Result()> work, Event *event = nullptr, uint64_t version = 0) {
 	if (lost) return LAUNCH_FAILED;
 	if (!late) return work();
-	stream_of(stream)->queue.push_back(std::move(work));
+	stream_of(stream)->queue.push_back({std::move(work), event, version});
+	advance();
 	return SUCCESS;
 }
 
@@ -104,6 +131,7 @@ API cuInit(unsigned) {
 	if (const char *v = setting("CUDASIM_SEED")) shuffle = new std::mt19937((unsigned)atoi(v));
 	if (const char *v = setting("CUDASIM_FAIL")) sscanf(v, "launch:%ld", &fail_at);
 	late = setting("CUDASIM_LATE");
+	eager = late && !strcmp(setting("CUDASIM_LATE"), "kernels");
 	for (int i = 0; i < MOST_DEVICES; i++) contexts[i].device = i;
 	return devices > MOST_DEVICES ? INVALID : SUCCESS;
 }
@@ -216,12 +244,50 @@ API cuMemsetD8Async(Address to, unsigned char value, size_t n, void *stream) {
 	return submit(stream, [=] { return memset((void *)to, value, n), SUCCESS; });
 }
 
-API cuStreamCreate(void **s, unsigned) { return *s = new Stream, SUCCESS; }
+API cuStreamCreate(void **s, unsigned) {
+	LOCK;
+	streams.push_back(new Stream{});
+	return *s = streams.back(), SUCCESS;
+}
 
 API cuStreamDestroy_v2(void *s) {
 	LOCK;
+	drain((Stream *)s);
+	streams.erase(std::find(streams.begin(), streams.end(), s));
 	delete (Stream *)s;
 	return SUCCESS;
+}
+
+API cuEventCreate(Event **e, unsigned) { return *e = new Event{}, SUCCESS; }
+
+API cuEventDestroy_v2(Event *e) {
+	LOCK;
+	if (e->stream) drain(e->stream); // nothing may refer to it afterwards
+	for (Stream *s : streams) drain(s);
+	delete e;
+	return SUCCESS;
+}
+
+API cuEventRecord(Event *e, void *stream) {
+	LOCK;
+	const uint64_t version = ++e->recorded;
+	e->stream = stream_of(stream);
+	return submit(stream, [=] {
+		e->done = version;
+		advance();
+		return SUCCESS;
+	});
+}
+
+API cuStreamWaitEvent(void *stream, Event *e, unsigned) {
+	LOCK;
+	return submit(stream, [] { return SUCCESS; }, e, e->recorded);
+}
+
+API cuEventSynchronize(Event *e) {
+	LOCK;
+	if (lost) return LAUNCH_FAILED;
+	return e->stream ? drain(e->stream, e, e->recorded) : SUCCESS;
 }
 
 API cuStreamSynchronize(void *s) {
@@ -319,6 +385,7 @@ API cuLaunchKernel(Kernel *k, unsigned x, unsigned y, unsigned z, unsigned threa
 	if (!current) return NO_CONTEXT;
 	if (!x || !y || y > 65535 || z != 1 || !threads || threads > MOST_THREADS || ty != 1 || tz != 1) return INVALID;
 	if (launches++ == fail_at) lost = true;
+	stream_of(stream)->kernels = true;
 	std::vector<uint64_t> arguments((size_t)k->arguments);
 	for (int i = 0; i < k->arguments; i++) arguments[(size_t)i] = *(uint64_t *)parameters[i];
 	return submit(stream, [=]() mutable { return run_grid(k, arguments.data(), x, y, threads); });

@@ -1,0 +1,146 @@
+//go:build cuda
+
+package cuda
+
+import (
+	"fmt"
+	"runtime"
+	"unsafe"
+
+	"gorgonia.org/cu"
+
+	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/backend/cuda/driver"
+	"github.com/heftai/heft/internal/tensor"
+	"github.com/heftai/heft/meta"
+)
+
+var _ backend.Filler = (*Backend)(nil)
+
+const (
+	fillChunks     = 8 // of the pinned ring
+	fillChunkBytes = 2 << 20
+	marks          = 64 // fences that are told apart; older ones count as the oldest of these
+)
+
+// filling is the second queue of a Backend, of copies beside the operations, with the pinned ring that they
+// go through. It is made for the first Fill.
+type filling struct {
+	queue  driver.Queue
+	chunks [fillChunks]chunk
+	next   int
+	marks  [marks]driver.Event // in the queue of operations
+	made   backend.Fence       // the last one
+	over   backend.Fence       // before which all operations are known to have ended
+}
+
+// A chunk is pinned memory that one copy at a time is made from.
+type chunk struct {
+	host   []byte
+	copied driver.Event // behind the last copy
+	used   bool
+}
+
+// startFilling makes the queue of copies.
+func (b *Backend) startFilling() error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := cu.SetCurrentContext(b.context); err != nil {
+		return err
+	}
+	stream, err := cu.MakeStream(cu.NonBlocking)
+	if err != nil {
+		return err
+	}
+	f := &filling{queue: driver.Queue{Context: b.queue.Context, Stream: *(*unsafe.Pointer)(unsafe.Pointer(&stream))}}
+	b.filling = f // release frees it, however far it was made
+	for i := range f.chunks {
+		c := &f.chunks[i]
+		if c.host, err = f.queue.Pinned(fillChunkBytes); err != nil {
+			return err
+		}
+		if c.copied, err = f.queue.NewEvent(); err != nil {
+			return err
+		}
+	}
+	for i := range f.marks {
+		if f.marks[i], err = f.queue.NewEvent(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Fence implements [backend.Filler].
+func (b *Backend) Fence() backend.Fence {
+	f := b.filling
+	if f == nil || b.err != nil { // nothing is filled, or nothing runs any more
+		return 0
+	}
+	f.made++
+	b.check("fence", b.queue.Record(f.marks[f.made%marks]))
+	return f.made
+}
+
+// Fill implements [backend.Filler]. The processor copies src to pinned memory, from which the GPU takes it.
+func (b *Backend) Fill(dst tensor.Tensor, src []byte, after backend.Fence) error {
+	if dst.DType != meta.Uint8 || dst.Data != nil || dst.Elements() != len(src) || !b.holds(dst.Address, len(src)) {
+		return fmt.Errorf("cuda: fill of %v %v with %d bytes", dst.DType, dst.Shape(), len(src))
+	}
+	if b.err != nil {
+		return b.Sync()
+	}
+	if b.filling == nil {
+		if err := b.startFilling(); err != nil {
+			return fmt.Errorf("cuda: fill: %w", err)
+		}
+	}
+	f := b.filling
+	if after > f.over {
+		b.check("fill", f.queue.WaitBehind(f.marks[max(after, f.made-min(f.made, marks-1))%marks]))
+	}
+	var last driver.Event
+	for at := 0; at < len(src) && b.err == nil; at += fillChunkBytes {
+		c := &f.chunks[f.next]
+		if c.used {
+			b.check("fill", f.queue.WaitFor(c.copied))
+		}
+		n := copy(c.host, src[at:]) // may fault
+		b.check("fill", b.fillPart(c, dst.Address+uintptr(at), n))
+		last = c.copied
+		f.next = (f.next + 1) % fillChunks
+	}
+	if len(src) > 0 {
+		b.check("fill", b.queue.WaitBehind(last))
+	}
+	return nil
+}
+
+// fillPart queues the copy of n bytes of a chunk.
+func (b *Backend) fillPart(c *chunk, to uintptr, n int) error {
+	f := b.filling
+	b.counters.toDevice.Add(int64(n))
+	if err := f.queue.ToDevice(to, c.host[:n]); err != nil {
+		return err
+	}
+	c.used = true
+	return f.queue.Record(c.copied)
+}
+
+// stopFilling frees the queue of copies and its memory.
+func (b *Backend) stopFilling() {
+	f := b.filling
+	if f == nil {
+		return
+	}
+	_ = f.queue.Wait() // a lost device has said so already
+	for i := range f.chunks {
+		f.queue.FreeEvent(f.chunks[i].copied)
+		driver.FreePinned(f.chunks[i].host)
+	}
+	for _, e := range f.marks {
+		f.queue.FreeEvent(e)
+	}
+	f.queue.Free()
+	b.filling = nil
+}
