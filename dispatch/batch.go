@@ -1,5 +1,7 @@
 package dispatch
 
+import "slices"
+
 // A LogitsMode selects the logits that a forward pass returns for a row.
 type LogitsMode uint8
 
@@ -41,11 +43,40 @@ type Logits struct {
 	first  []int // of each batch row in values, and the end
 	values []float32
 	hidden hidden
+	rows   []rowResult // of each batch row, in place of the others, where a pass had two parts
+}
+
+// rowResult is what a pass in two parts has for one batch row.
+type rowResult struct{ logits, hidden []float32 }
+
+// begin makes l the results of b, without any so far.
+func (l *Logits) begin(b *Batch, vocab int) {
+	l.vocab = vocab
+	l.rows = slices.Grow(l.rows[:0], len(b.Rows))[:len(b.Rows)]
+	for i := range l.rows {
+		l.rows[i] = rowResult{l.rows[i].logits[:0], l.rows[i].hidden[:0]}
+	}
+}
+
+// collect adds the results of a part of b.
+func (l *Logits) collect(b, part *Batch, results *Logits) {
+	for k := range part.Rows {
+		r := &l.rows[indexOf(b, part.Rows[k].Sequence)]
+		_, values := results.Row(k)
+		r.logits = append(r.logits, values...)
+		if h := results.Hidden(k); h != nil {
+			r.hidden = append(r.hidden[:0], h...)
+		}
+	}
 }
 
 // Row returns the logits of batch row i: count rows of Vocab values, one after the other. The
 // caller may change the values.
 func (l *Logits) Row(i int) (count int, values []float32) {
+	if l.rows != nil {
+		values = l.rows[i].logits
+		return len(values) / l.vocab, values
+	}
 	a, b := l.first[i], l.first[i+1]
 	return b - a, l.values[a*l.vocab : b*l.vocab]
 }

@@ -19,15 +19,18 @@ type DeviceUse struct {
 	ToDeviceBytes int64   `json:"to_device_bytes"`
 	ToHostBytes   int64   `json:"to_host_bytes"`
 	CopySeconds   float64 `json:"copy_seconds"`
+	// StreamedBytes are those of weights that the host has, for long prompts. They are among ToDeviceBytes.
+	StreamedBytes int64 `json:"streamed_bytes"`
 	// BusySeconds is the time that modules ran there. On the host it includes waits for weights.
 	BusySeconds float64 `json:"busy_seconds"`
 }
 
 // A meter counts what a model uses of a device. It outlives the station, so that any goroutine may read it.
 type meter struct {
-	device devicemap.Device
-	busy   atomic.Int64    // nanoseconds
-	counts backend.Metered // nil for the host, and for devices that do not count
+	device   devicemap.Device
+	busy     atomic.Int64    // nanoseconds
+	streamed atomic.Int64    // bytes
+	counts   backend.Metered // nil for the host, and for devices that do not count
 }
 
 // newMeter returns the meter of a GPU. The first of a model makes that of the host too.
@@ -45,7 +48,7 @@ func (m *Model) newMeter(d devicemap.Device, b backend.Backend) *meter {
 // goroutine may call it, also after Close.
 func (m *Model) DeviceUse() (out []DeviceUse) {
 	for _, t := range m.meters {
-		u := DeviceUse{Device: t.device, BusySeconds: time.Duration(t.busy.Load()).Seconds()}
+		u := DeviceUse{Device: t.device, BusySeconds: time.Duration(t.busy.Load()).Seconds(), StreamedBytes: t.streamed.Load()}
 		if t.counts != nil {
 			c := t.counts.Use()
 			u.Bytes, u.ToDeviceBytes, u.ToHostBytes, u.CopySeconds = c.Bytes, c.ToDevice, c.ToHost, c.CopySeconds

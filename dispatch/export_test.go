@@ -114,3 +114,6 @@ func (o Options) TileTokens() int { return min(o.MaxBatchTokens, o.limits().Tile
 func (m *Model) FollowIn(ctx context.Context, root fs.FS, changed func(MemoryLimit)) {
 	m.follow(ctx, root, changed)
 }
+
+// StreamsPrompts reports whether m has blocks that stream to a GPU for long prompts.
+func (m *Model) StreamsPrompts() bool { return m.stations.streams.from > 0 }

@@ -48,9 +48,17 @@ func (m *Model) Forward(ctx context.Context, b *Batch) (*Logits, error) {
 	return out, err
 }
 
-// forward computes the batch, again if the date of a weight file moved meanwhile: the file has the
-// same contents now, but may have had others.
+// forward computes the batch.
 func (m *Model) forward(ctx context.Context, b *Batch) (*Logits, error) {
+	if m.stations.streams.from > 0 {
+		return m.forwardParts(ctx, b)
+	}
+	return m.forwardAlike(ctx, b)
+}
+
+// forwardAlike computes a batch whose rows are computed at the same places, again if the date of a weight file moved meanwhile: the file has the
+// same contents now, but may have had others.
+func (m *Model) forwardAlike(ctx context.Context, b *Batch) (*Logits, error) {
 	for again := true; again; {
 		epoch := m.checkpoint.Epoch()
 		err := m.prepare(b)
@@ -174,7 +182,7 @@ func (m *Model) appendRow(r *BatchRow) error {
 	if err := s.reserve(len(r.Tokens), prompt); err != nil {
 		return err
 	}
-	if m.program.RopeClass(max(prompt, total)) != s.class {
+	if m.pageClass(max(prompt, total), prompt) != s.class {
 		s.kv.Seal()
 	}
 	s.kv.Append(r.Tokens...)

@@ -71,6 +71,12 @@ func (h *hidden) take(m *Model) (err error) {
 
 // Hidden is the hidden state that batch row i asked for, nil if none.
 func (l *Logits) Hidden(i int) []float32 {
+	if l.rows != nil {
+		if len(l.rows[i].hidden) == 0 {
+			return nil
+		}
+		return l.rows[i].hidden
+	}
 	h := &l.hidden
 	at, from := h.places[i], h.normed
 	if at.at < 0 {

@@ -67,6 +67,10 @@ type Options struct {
 	// MaxBatchTokens is the most tokens of one batch. 0 means 512; [Plan] chooses more, up to 4096, if
 	// weights stream from the disk.
 	MaxBatchTokens int
+	// StreamPrompts is the length in tokens from which prompts compute blocks of the cpu and disk tiers on a
+	// GPU of the device map, to which their weights stream. Where a token is computed depends on its block,
+	// its role and the length of its prompt alone. 0 and less stream nothing.
+	StreamPrompts int
 	// MaxSequences is the most sequences of one batch; 0 means 64.
 	MaxSequences int
 	// Context is the most tokens of a sequence; 0 means what the config allows.

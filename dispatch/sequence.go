@@ -33,7 +33,7 @@ func (m *Model) NewSequence() *Sequence { return &Sequence{model: m} }
 // rope frequencies may share pages, which the length of the prompt decides.
 func (s *Sequence) pages(promptLen int) *kvcache.Sequence {
 	if s.kv == nil {
-		s.class = s.model.program.RopeClass(promptLen)
+		s.class = s.model.pageClass(promptLen, promptLen)
 		s.kv = s.model.cache.NewSequence(s.class)
 		s.share()
 		s.tokens = slices.Grow(s.tokens, max(min(firstTokens, s.model.options.Context)-len(s.tokens), 0))

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -20,20 +21,25 @@ import (
 type station struct {
 	device  devicemap.Device
 	backend backend.Backend
-	weights *deviceweights.Weights
+	weights *stationWeights
 	run     *nn.Context
 	onLost  func(*DeviceError) // see Options.DeviceLost; nil when it was called
 	meter   *meter
+
+	pages  tensor.Tensor   // for keys and values of layers that stream; none if none does
+	layers []kvcache.Layer // those of the cache, but of layers that stream, which are in pages
+	input  nn.Input        // of a pass with these
 }
 
 // stations are the GPUs of a model. The zero value is a model that runs on the host alone.
 type stations struct {
-	list   []*station
-	of     []*station // of each unit, nil for the host; nil if no unit is at a station
-	logits []float32  // results, copied to the host
-	normed []float32
-	sums   []float32
-	hidden []float32
+	list    []*station
+	of      []*station // of each unit, nil for the host; nil if no unit is at a station
+	streams promptStreams
+	logits  []float32 // results, copied to the host
+	normed  []float32
+	sums    []float32
+	hidden  []float32
 }
 
 func isGPU(d devicemap.Device) bool {
@@ -93,6 +99,7 @@ func (m *Model) takeStations() error {
 			return fmt.Errorf("dispatch: GPU %s has too little memory for the weights that the device map places there: %w; lower its limit with --max-memory %s=SIZE", d, err, d)
 		}
 	}
+	m.planStreams()
 	return nil
 }
 
@@ -112,7 +119,7 @@ func (m *Model) station(d devicemap.Device, tier gpuTier) (*station, error) {
 		return nil, fmt.Errorf("dispatch: the device map has GPU %s: %w", d, err)
 	}
 	s := &station{device: d, backend: b, onLost: m.options.DeviceLost, meter: m.newMeter(d, b)}
-	s.weights = deviceweights.New(b, m.binding, func(b *meta.Buffer) tensor.Tensor { return m.weights.Buffer(b) })
+	s.weights = &stationWeights{Weights: deviceweights.New(b, m.binding, func(b *meta.Buffer) tensor.Tensor { return m.weights.Buffer(b) })}
 	m.stations.list = append(m.stations.list, s)
 	return s, nil
 }
@@ -131,7 +138,7 @@ func (m *Model) startStations() (err error) {
 			return fmt.Errorf("dispatch: GPU %s has too little memory for activations: %w; lower --max-num-batched-tokens", s.device, err)
 		}
 	}
-	return nil
+	return m.startStreams()
 }
 
 // hostMap returns the device map of the weights that units of the host read, and which parameters
@@ -183,7 +190,7 @@ func (m *Model) placeKV(config *kvcache.Config, host backend.Memory) {
 // runStations runs the units, each at its station.
 func (m *Model) runStations(ctx context.Context, in *nn.Input) error {
 	for _, s := range m.stations.list {
-		if err := s.run.Begin(in); err != nil {
+		if err := s.run.Begin(m.inputOf(s, in)); err != nil {
 			return s.failed("", err)
 		}
 	}
@@ -192,9 +199,12 @@ func (m *Model) runStations(ctx context.Context, in *nn.Input) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		s, run := m.stations.of[i], m.run
+		s, run := m.stationOfUnit(i), m.run
+		streamed := s != nil && s != m.stations.of[i]
 		if s != nil {
 			run = s.run
+		}
+		if s != nil && !streamed {
 			if err := s.weights.Load(i); err != nil {
 				return s.failed(u.Path, err)
 			}
@@ -208,7 +218,12 @@ func (m *Model) runStations(ctx context.Context, in *nn.Input) error {
 		if s != nil {
 			meter = s.meter
 		}
-		err := m.runUnit(i, u, run)
+		var err error
+		if streamed {
+			err = m.runStreamed(i, u, s)
+		} else {
+			err = m.runUnit(i, u, run)
+		}
 		meter.busy.Add(int64(time.Since(began)))
 		if err != nil {
 			return err
@@ -220,8 +235,9 @@ func (m *Model) runStations(ctx context.Context, in *nn.Input) error {
 
 // unitError is the error of unit i, or of the copy of hidden states to it.
 func (m *Model) unitError(i int, path string, err error) error {
-	if of := m.stations.of; of != nil {
-		for _, s := range []*station{of[i], of[max(i-1, 0)]} {
+	var fault *backend.FaultError
+	if m.stations.of != nil && !errors.As(err, &fault) {
+		for _, s := range []*station{m.stationOfUnit(i), m.stationOfUnit(max(i-1, 0))} {
 			if s != nil {
 				return s.failed(path, err)
 			}
@@ -296,6 +312,9 @@ func (m *Model) closeStations() {
 			s.run.Close()
 		}
 		s.weights.Close()
+		if s.weights.stream != nil {
+			s.weights.stream.Close()
+		}
 		_ = s.backend.Close() // a lost device has said so already
 	}
 	m.stations = stations{}

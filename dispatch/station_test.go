@@ -78,6 +78,7 @@ func stationsKeepBits(t *testing.T, g *golden.Model, gpus func(dispatch.Options)
 		sameLogits(t, name+", in a batch of 3", pieces(t, m, 1, 3, ids, prompt, 4, 2), want)
 		m.Close()
 	}
+	streamsKeepBits(t, skeleton, checkpoint, o, ids, prompt, want)
 }
 
 // stationIDs are at most 24 tokens of the model's first prompt and its greedy continuation.

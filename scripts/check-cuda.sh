@@ -33,10 +33,11 @@ CUDASIM_SEED=2 go test -tags cuda -count=1 -race -short ./internal/backend/cuda
 # Golden models over maps of two GPUs, the CPU and the disk have the CPU's bits.
 go test -tags cuda -count=1 -run 'TestGPUs' ./dispatch
 CUDASIM_LATE=1 CUDASIM_SEED=1 go test -tags cuda -count=1 -run 'TestGPUs' ./dispatch
+CUDASIM_LATE=kernels go test -tags cuda -count=1 -run 'TestGPUs' -short ./dispatch # copies as early as they may
 
 # A server answers over HTTP with the CPU's tokens, and its plan names the GPUs.
-start() { # MAP: sets server, its process, and at, its address
-	"$folder/serve-cuda" --device-map "$1" --precision high --cache-dir none --port 0 >"$folder/serve.log" 2>&1 &
+start() { # MAP [FLAG...]: sets server, its process, and at, its address
+	"$folder/serve-cuda" --device-map "$@" --precision high --cache-dir none --port 0 >"$folder/serve.log" 2>&1 &
 	server=$! at=
 	while [ -z "$at" ]; do
 		kill -0 "$server" || { cat "$folder/serve.log" >&2; return 1; }
@@ -55,8 +56,8 @@ except urllib.error.HTTPError as e:
     print(e.read().decode())
 EOF
 }
-answer() { # MAP
-	start "$1"
+answer() { # MAP [FLAG...]
+	start "$@"
 	complete | grep -o '"text":"[^"]*"'
 	kill "$server"
 	wait "$server" || true
@@ -68,6 +69,9 @@ for map in auto '{"": 0, "model.layers.1": "cpu", "model.norm": 1, "lm_head": 1}
 	[ "$got" = "$want" ] || { echo "check-cuda: map $map answers $got, the CPU $want" >&2; exit 1; }
 	grep -q 'msg=plan device=[01] ' "$folder/serve.log" || { echo "check-cuda: the plan of $map names no GPU" >&2; exit 1; }
 done
+
+got=$(CUDASIM_LATE=kernels answer '{"": "disk", "model.layers.0": 1}' --stream-prompts 1)
+[ "$got" = "$want" ] || { echo "check-cuda: with streams the answer is $got, the CPU's $want" >&2; exit 1; }
 
 # A GPU with less memory than its limit says is an error at the start.
 for memory in 6000000 12000000; do

@@ -225,3 +225,21 @@ func Place(part *backend.Part, i int, memory tensor.Tensor) {
 		}
 	}
 }
+
+// Memory returns the bytes of range i of a part in host memory, and false behind the last range.
+func Memory(part *backend.Part, i int) ([]byte, bool) {
+	if i == 0 {
+		return part.Data, true
+	}
+	if part.Quant == nil {
+		return nil, false
+	}
+	for _, t := range beside(part.Quant) {
+		if t.Rank > 0 {
+			if i--; i == 0 {
+				return t.Data, true
+			}
+		}
+	}
+	return nil, false
+}

@@ -1,0 +1,332 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/deviceweights"
+	"github.com/heftai/heft/internal/kvcache"
+	"github.com/heftai/heft/internal/nn"
+	"github.com/heftai/heft/internal/tensor"
+	"github.com/heftai/heft/meta"
+)
+
+// Long prompts may compute on a GPU although the host has the weights: blocks of the cpu and disk tiers
+// stream there. Where a token is computed depends on its block, its role and the length of its prompt alone,
+// so that no bit of an answer depends on chunks or on other rows of a batch. Generated tokens of such blocks
+// are computed on the host, which therefore has the keys and values. A pass copies the pages that its rows see
+// to the GPU, block by block, and those that it writes back.
+
+// stationWeights are the weights of a station: those that stay there, or the stream's while a unit that
+// streams runs.
+type stationWeights struct {
+	*deviceweights.Weights
+	stream    *deviceweights.Stream // nil if no unit streams
+	streaming bool
+}
+
+func (w *stationWeights) Parts(p *meta.Param, expert int) []backend.Part {
+	if w.streaming {
+		return w.stream.Parts(p, expert)
+	}
+	return w.Weights.Parts(p, expert)
+}
+
+func (w *stationWeights) Err() error {
+	if w.streaming && w.stream.Err() != nil {
+		return w.stream.Err()
+	}
+	return w.Weights.Err()
+}
+
+func (w *stationWeights) WantExperts(m *meta.Module, experts []int32) {
+	if w.streaming {
+		w.stream.WantExperts(m, experts)
+	}
+}
+
+func (w *stationWeights) HoldExperts(m *meta.Module, experts []int32) (int, error) {
+	if w.streaming {
+		return w.stream.HoldExperts(m, experts)
+	}
+	return w.Weights.HoldExperts(m, experts)
+}
+
+func (w *stationWeights) Banded(p *meta.Param) bool { return w.streaming && w.stream.Banded(p) }
+
+func (w *stationWeights) NextBand(p *meta.Param) []backend.Part { return w.stream.NextBand(p) }
+
+// promptStreams are the units that stream to a station for long prompts.
+type promptStreams struct {
+	from  int        // tokens of the shortest prompt that does; 0 means that none does
+	to    []*station // of each unit, nil if it does not stream
+	long  bool       // the tokens of the pass are those of long prompts
+	parts [2]Batch   // of a batch in which only some tokens are
+	both  Logits     // of the two
+}
+
+// planStreams has units of the host stream to the last GPU that has units.
+func (m *Model) planStreams() {
+	st, from := &m.stations.streams, m.options.StreamPrompts
+	if from <= 0 || len(m.stations.list) == 0 || len(m.program.States()) > 0 || m.program.Special() != "" {
+		return
+	}
+	tier := m.options.gpuTier()
+	st.to = make([]*station, len(m.program.Units))
+	for i, u := range m.program.Units {
+		if m.stations.of[i] == nil && len(u.Layers) > 0 && tier.refuses(u, m.options.loadedAs()) == "" {
+			st.to[i], st.from = m.stations.list[len(m.stations.list)-1], from
+		}
+	}
+}
+
+// startStreams allocates the GPUs' memory for what streams: rings of weights, and the keys and values of a
+// layer.
+func (m *Model) startStreams() error {
+	if m.stations.streams.from == 0 {
+		return nil
+	}
+	for _, s := range m.stations.list {
+		var units [][2][]*meta.Module
+		var kv int64
+		for i, u := range m.program.Units {
+			if m.stations.streams.to[i] != s {
+				continue
+			}
+			units = append(units, [2][]*meta.Module{modules(u.Modules), modules(u.Experts)})
+			for _, l := range u.Layers {
+				kv = max(kv, kvBytes(&m.cache.Layers()[l]))
+			}
+		}
+		if units == nil {
+			continue
+		}
+		var err error
+		if s.weights.stream, err = deviceweights.NewStream(s.backend, m.weights, deviceweights.StreamSizeOf(units)); err == nil {
+			s.pages, err = s.backend.New(meta.Uint8, int(kv))
+		}
+		if err != nil {
+			return fmt.Errorf("dispatch: GPU %s has too little memory to stream blocks for long prompts: %w; lower its limit with --max-memory %s=SIZE, or use --stream-prompts none", s.device, err, s.device)
+		}
+		s.layers = slices.Clone(m.cache.Layers())
+		for i, u := range m.program.Units {
+			for _, l := range u.Layers {
+				if m.stations.streams.to[i] == s {
+					s.layers[l].KV = s.pagesLike(&m.cache.Layers()[l])
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// valuesApart reports whether values have memory of their own.
+func valuesApart(kv *kvcache.Layer) bool { return !tensor.Same(kv.K, kv.V) }
+
+// kvBytes is the memory of a layer's keys and values.
+func kvBytes(kv *kvcache.Layer) int64 {
+	n := kv.K.Bytes()
+	if valuesApart(kv) {
+		n += kv.V.Bytes()
+	}
+	return n
+}
+
+// pagesLike returns the memory of s for keys and values of one layer at a time, in the shape of kv's.
+func (s *station) pagesLike(kv *kvcache.Layer) backend.KV {
+	out := kv.KV
+	n := int(kv.K.Bytes())
+	out.K = shaped(s.pages.Slice(0, n), kv.K)
+	if out.V = out.K; valuesApart(kv) {
+		out.V = shaped(s.pages.Slice(n, n+int(kv.V.Bytes())), kv.V)
+	}
+	return out
+}
+
+// shaped is bytes as a tensor of the shape of t.
+func shaped(bytes, t tensor.Tensor) tensor.Tensor {
+	t.Data, t.Address = bytes.Data, bytes.Address
+	return t
+}
+
+// stationOfUnit returns the station at which unit i runs in this pass, nil for the host.
+func (m *Model) stationOfUnit(i int) *station {
+	if m.stations.streams.long && m.stations.streams.to[i] != nil {
+		return m.stations.streams.to[i]
+	}
+	return m.stations.of[i]
+}
+
+// inputOf returns the input of the pass for s.
+func (m *Model) inputOf(s *station, in *nn.Input) *nn.Input {
+	if !m.stations.streams.long || s.layers == nil {
+		return in
+	}
+	s.input = *in
+	s.input.KV = s.layers
+	return &s.input
+}
+
+// runStreamed runs unit i, whose weights and pages the host has, at s.
+func (m *Model) runStreamed(i int, u *nn.Unit, s *station) error {
+	if err := m.movePages(u, s, true); err != nil {
+		return s.failed(u.Path, err)
+	}
+	s.weights.streaming = true
+	before := s.weights.stream.Copied()
+	s.weights.stream.Begin()
+	err := m.runUnit(i, u, s.run)
+	s.weights.stream.End()
+	s.weights.streaming = false
+	s.meter.streamed.Add(s.weights.stream.Copied() - before)
+	if err != nil {
+		return err
+	}
+	if err := m.movePages(u, s, false); err != nil {
+		return s.failed(u.Path, err)
+	}
+	return nil
+}
+
+// movePages copies the pages of u's layers that the rows of the pass see to s, or those that they have
+// written from it.
+func (m *Model) movePages(u *nn.Unit, s *station, there bool) error {
+	for _, l := range u.Layers {
+		host, device := &m.cache.Layers()[l], &s.layers[l]
+		window := m.program.KV()[l].Window
+		for _, span := range m.pass.input.Groups[host.Group].Spans {
+			begin, end := span.Start/host.PageTokens, ceilDiv(span.Start+span.Rows, host.PageTokens)
+			if there {
+				if begin, end = 0, ceilDiv(span.Start, host.PageTokens); window > 0 {
+					begin = max(0, span.Start-window) / host.PageTokens
+				}
+			}
+			if begin >= end {
+				continue
+			}
+			pages := span.Pages[begin:end]
+			if err := s.copyPages(device.K, host.K, pages, there); err != nil {
+				return err
+			}
+			if !valuesApart(host) {
+				continue
+			}
+			if err := s.copyPages(device.V, host.V, pages, there); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func ceilDiv(a, n int) int { return (a + n - 1) / n }
+
+// copyPages copies pages to the device, or from it, as many neighbours at once as there are.
+func (s *station) copyPages(device, host tensor.Tensor, pages []int32, there bool) error {
+	for len(pages) > 0 {
+		n := 1
+		for n < len(pages) && pages[n] == pages[0]+int32(n) {
+			n++
+		}
+		begin, end := int(pages[0]), int(pages[0])+n
+		to, from := host.Slice(begin, end), device.Slice(begin, end)
+		if there {
+			to, from = from, to
+		}
+		if err := s.backend.Copy(to, from); err != nil {
+			return err
+		}
+		pages = pages[n:]
+	}
+	return nil
+}
+
+// pageClass is the class of prompts of n tokens that share pages. Those that a GPU computes may have
+// other bits.
+func (m *Model) pageClass(n, prompt int) uint64 {
+	class := m.program.RopeClass(n)
+	if from := m.stations.streams.from; from > 0 && prompt >= from && m.options.Precision != PrecisionHigh {
+		const streamed = 1 << 63
+		class ^= streamed
+	}
+	return class
+}
+
+// divide divides the rows of b into tokens of long prompts and others.
+func (m *Model) divide(b *Batch) (long, others *Batch) {
+	st := &m.stations.streams
+	long, others = &st.parts[0], &st.parts[1]
+	long.Rows, others.Rows = long.Rows[:0], others.Rows[:0]
+	for _, r := range b.Rows {
+		start, n := r.Sequence.Len(), len(r.Tokens)
+		if r.PromptLen == 0 {
+			r.PromptLen = start + n
+		}
+		k := 0
+		if r.PromptLen >= st.from {
+			k = min(max(r.PromptLen-start, 0), n)
+		}
+		switch k {
+		case 0:
+			others.Rows = append(others.Rows, r)
+		case n:
+			long.Rows = append(long.Rows, r)
+		default:
+			first, rest := r, r
+			first.Tokens, rest.Tokens = r.Tokens[:k], r.Tokens[k:]
+			if first.Logits = LogitsNone; r.Logits == LogitsAll {
+				first.Logits = LogitsAll
+			}
+			switch r.Hidden {
+			case HiddenFirst:
+				rest.Hidden = HiddenNone
+			case HiddenLast:
+				first.Hidden = HiddenNone
+			}
+			long.Rows, others.Rows = append(long.Rows, first), append(others.Rows, rest)
+		}
+	}
+	return long, others
+}
+
+// forwardParts is forward for a model with units that stream: tokens of long prompts first, then others.
+func (m *Model) forwardParts(ctx context.Context, b *Batch) (*Logits, error) {
+	st := &m.stations.streams
+	long, others := m.divide(b)
+	defer func() { st.long = false }()
+	if st.long = len(long.Rows) > 0; len(long.Rows) == 0 || len(others.Rows) == 0 {
+		return m.forwardAlike(ctx, b)
+	}
+	starts := make([]int, len(long.Rows))
+	for i := range long.Rows {
+		starts[i] = long.Rows[i].Sequence.Len()
+	}
+	out, err := m.forwardAlike(ctx, long)
+	if err != nil {
+		return nil, err
+	}
+	st.both.begin(b, out.vocab)
+	st.both.collect(b, long, out)
+	for i := range others.Rows { // sums go on
+		r := &others.Rows[i]
+		if k := indexOf(b, r.Sequence); r.Hidden == HiddenSum && len(st.both.rows[k].hidden) > 0 {
+			r.Sum = st.both.rows[k].hidden
+		}
+	}
+	st.long = false
+	if out, err = m.forwardAlike(ctx, others); err != nil {
+		for i := range long.Rows {
+			long.Rows[i].Sequence.Truncate(starts[i])
+		}
+		return nil, err
+	}
+	st.both.collect(b, others, out)
+	return &st.both, nil
+}
+
+// indexOf returns the row of a sequence.
+func indexOf(b *Batch, s *Sequence) int {
+	return slices.IndexFunc(b.Rows, func(r BatchRow) bool { return r.Sequence == s })
+}
