@@ -71,6 +71,10 @@ type Plan struct {
 	// LentBytes are expected to hold weights of the disk in memory that the KV cache and requests do
 	// not use: matrices that would stream, and experts beyond ExpertCacheBytes.
 	LentBytes int64 `json:"lent_bytes,omitempty"`
+	// StreamPrompts is the number of tokens from which prompts compute blocks of the CPU and the disk on
+	// StreamDevice, a GPU whose staging they stream through; 0 means that none do. The caller sets it.
+	StreamPrompts int    `json:"stream_prompts,omitempty"`
+	StreamDevice  Device `json:"stream_device,omitempty"`
 	// ExpertHitsFrom says what ExpertHitRate was predicted from, in a few words. The caller sets it.
 	ExpertHitsFrom string `json:"expert_hits_from,omitempty"`
 	// Warnings are one sentence each. Neither Render nor Explain prints them: the caller does,

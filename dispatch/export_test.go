@@ -117,3 +117,12 @@ func (m *Model) FollowIn(ctx context.Context, root fs.FS, changed func(MemoryLim
 
 // StreamsPrompts reports whether m has blocks that stream to a GPU for long prompts.
 func (m *Model) StreamsPrompts() bool { return m.stations.streams.from > 0 }
+
+// WithGPUPace is o of OnGPUs for a machine with these speeds, per second: bytes of the host's memory and of the
+// link, operations of the host and of a GPU.
+func (o Options) WithGPUPace(memory, host, link, device float64) Options {
+	tier := *o.gpus
+	tier.pace = &pace{Memory: memory, Host: host, Link: link, Device: device}
+	o.gpus = &tier
+	return o
+}

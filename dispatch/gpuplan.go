@@ -65,10 +65,11 @@ func (p *placement) solve(budgets []devicemap.Budget, policy devicemap.Policy, k
 		if err != nil {
 			return plan, err
 		}
-		if policy.Kind != devicemap.Auto && policy.Kind != "" || !p.divided(plan.Map, policy.HostOnly, &refused) {
+		if (policy.Kind != devicemap.Auto && policy.Kind != "" || !p.divided(plan.Map, policy.HostOnly, &refused)) && !p.reserveStreams(&plan, budgets, kv, o) {
+			p.finishStreams(&plan, kv, o)
 			plan.Warnings = append(plan.Warnings, refused.warnings()...)
 			for i := range plan.Devices {
-				if d := &plan.Devices[i]; isGPU(d.Device) && d.WeightsBytes == 0 { // nothing runs there
+				if d := &plan.Devices[i]; isGPU(d.Device) && d.WeightsBytes == 0 && d.StagingBytes == 0 { // nothing runs there
 					d.ActivationBytes = 0
 				}
 			}
@@ -162,9 +163,11 @@ func (p *placement) unitKV(kv *kvRoom) map[string]int64 {
 	return out
 }
 
-// usesGPU reports whether a plan places weights on a GPU.
+// usesGPU reports whether a plan has weights on a GPU, for good or while prompts stream.
 func usesGPU(plan *devicemap.Plan) bool {
-	return slices.ContainsFunc(plan.Devices, func(d devicemap.DevicePlan) bool { return isGPU(d.Device) && d.WeightsBytes > 0 })
+	return slices.ContainsFunc(plan.Devices, func(d devicemap.DevicePlan) bool {
+		return isGPU(d.Device) && (d.WeightsBytes > 0 || d.StagingBytes > 0)
+	})
 }
 
 // takeFreeOfAll lets the KV cache grow on all devices together, as far as the one with the least free

@@ -16,7 +16,8 @@ type gpuTier struct {
 	open func(number int, host backend.Backend) (backend.Backend, error)
 	// supports reports whether there are kernels for weights stored as m is. nil means all.
 	supports func(m backend.Matrix) bool
-	states   bool // there are kernels for layers with a state
+	pace     *pace // in tests, in place of a measurement
+	states   bool  // there are kernels for layers with a state
 }
 
 func (o *Options) gpuTier() gpuTier {

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/heftai/heft/dispatch"
@@ -24,10 +25,14 @@ const lawConfig = `{"model_type": "llama", "architectures": ["LlamaForCausalLM"]
 	"max_position_embeddings": 128, "rms_norm_eps": 1e-5, "rope_theta": 10000, "tie_word_embeddings": false}`
 
 // lawFolder is a checkpoint of random weights, of which none lies on a boundary of 64 bytes.
-func lawFolder(t *testing.T) string {
+func lawFolder(t *testing.T) string { return lawFolderOf(t, 2) }
+
+// lawFolderOf is lawFolder with so many blocks.
+func lawFolderOf(t *testing.T, blocks int) string {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "config.json"), []byte(lawConfig), 0o600); err != nil {
+	config := strings.Replace(lawConfig, `"num_hidden_layers": 2`, fmt.Sprintf(`"num_hidden_layers": %d`, blocks), 1)
+	if err := os.WriteFile(filepath.Join(dir, "config.json"), []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	rng := rand.New(rand.NewPCG(4, 4))
@@ -41,7 +46,7 @@ func lawFolder(t *testing.T) string {
 		tensors = append(tensors, loader.NamedTensor{Name: name, DType: meta.BFloat16, Shape: shape, Bytes: func() ([]byte, error) { return b, nil }})
 	}
 	add("model.embed_tokens.weight", 1, 0, 230, 192)
-	for i := range 2 {
+	for i := range blocks {
 		at := fmt.Sprintf("model.layers.%d.", i)
 		add(at+"input_layernorm.weight", 0.1, 1, 192)
 		add(at+"self_attn.q_proj.weight", 0.1, 0, 192, 192)

@@ -69,7 +69,8 @@ type Options struct {
 	MaxBatchTokens int
 	// StreamPrompts is the length in tokens from which prompts compute blocks of the cpu and disk tiers on a
 	// GPU of the device map, to which their weights stream. Where a token is computed depends on its block,
-	// its role and the length of its prompt alone. 0 and less stream nothing.
+	// its role and the length of its prompt alone. 0 streams nothing. With [StreamChosen], [Plan] chooses the
+	// number from measured speeds, which it keeps in MeasurementsDir, or that nothing streams.
 	StreamPrompts int
 	// MaxSequences is the most sequences of one batch; 0 means 64.
 	MaxSequences int
@@ -95,7 +96,7 @@ type Options struct {
 	// Serving plans for a server: the limit then always includes the runtime's overhead and
 	// RequestBytes.
 	Serving bool
-	// Lazy makes Warm and Promote do nothing, and TuneReads not measure the disk: weights are read
+	// Lazy makes Warm and Promote do nothing, TuneReads not measure the disk, and Plan not measure a GPU: weights are read
 	// only when a pass needs them.
 	Lazy bool
 	// RequestBytes is the memory for requests that are being read and for answers that wait to be

@@ -51,6 +51,7 @@ func planAs(skeleton *meta.Model, o Options) (devicemap.Plan, Options, error) {
 	}
 	host := plan.Device(devicemap.CPU)
 	o.StagingBytes, o.RequestBytes = host.StagingBytes, host.RequestBytes
+	o.StreamPrompts = plan.StreamPrompts
 	o.planned = plan
 	return *plan, o, nil
 }
@@ -62,6 +63,7 @@ type placement struct {
 	loaded   map[*meta.Param]int64
 	bands    map[*meta.Param]int64
 	adapters int64
+	pace     *pace // of the host and the GPU that prompts may stream to; nil until it is needed
 }
 
 // placed is a plan with the options that it is for, sizes of the KV cache included.

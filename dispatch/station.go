@@ -99,8 +99,7 @@ func (m *Model) takeStations() error {
 			return fmt.Errorf("dispatch: GPU %s has too little memory for the weights that the device map places there: %w; lower its limit with --max-memory %s=SIZE", d, err, d)
 		}
 	}
-	m.planStreams()
-	return nil
+	return m.planStreams()
 }
 
 // station returns the station of a device, which it opens the first time.

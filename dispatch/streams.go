@@ -67,19 +67,33 @@ type promptStreams struct {
 	both  Logits     // of the two
 }
 
-// planStreams has units of the host stream to the last GPU that has units.
-func (m *Model) planStreams() {
+// planStreams has units of the host stream to the GPU of the plan, or to the last GPU that has units.
+func (m *Model) planStreams() error {
 	st, from := &m.stations.streams, m.options.StreamPrompts
-	if from <= 0 || len(m.stations.list) == 0 || len(m.program.States()) > 0 || m.program.Special() != "" {
-		return
+	if from <= 0 || len(m.program.States()) > 0 || m.program.Special() != "" {
+		return nil
 	}
 	tier := m.options.gpuTier()
+	if d := m.plan.StreamDevice; d != "" {
+		s, err := m.station(d, tier)
+		if err != nil {
+			return err
+		}
+		m.stations.list = append(slices.DeleteFunc(m.stations.list, func(other *station) bool { return other == s }), s)
+		if m.stations.of == nil {
+			m.stations.of = make([]*station, len(m.program.Units))
+		}
+	}
+	if len(m.stations.list) == 0 {
+		return nil
+	}
 	st.to = make([]*station, len(m.program.Units))
 	for i, u := range m.program.Units {
 		if m.stations.of[i] == nil && len(u.Layers) > 0 && tier.refuses(u, m.options.loadedAs()) == "" {
 			st.to[i], st.from = m.stations.list[len(m.stations.list)-1], from
 		}
 	}
+	return nil
 }
 
 // startStreams allocates the GPUs' memory for what streams: rings of weights, and the keys and values of a

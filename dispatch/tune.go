@@ -3,7 +3,6 @@ package dispatch
 import (
 	"context"
 	"log/slog"
-	"testing"
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/internal/kernels/tune"
@@ -75,15 +74,10 @@ func (m *Model) tuneDisk(ctx context.Context, folder string, after <-chan struct
 // tuneOpened finds out how this machine reads weights fastest for [Open] and its like, before they
 // return: see [Options.MeasurementsDir].
 func (m *Model) tuneOpened() {
-	folder := m.options.MeasurementsDir
-	switch folder {
-	case "none":
+	if m.options.MeasurementsDir == "none" {
 		return
-	case "":
-		if !testing.Testing() { // a test leaves nothing in the cache of the user who runs it
-			folder = tune.DefaultFolder()
-		}
 	}
+	folder := m.options.measurements() // none in a test, which leaves nothing in the cache of the user who runs it
 	o := tune.Options{Variant: m.variant, Threads: m.options.Threads, Ledger: m.ledger, StoredOnly: !m.options.roomToTune()}
 	(&tune.Store{Folder: folder}).Ensure(context.Background(), o)
 }

@@ -72,6 +72,12 @@ done
 
 got=$(CUDASIM_LATE=kernels answer '{"": "disk", "model.layers.0": 1}' --stream-prompts 1)
 [ "$got" = "$want" ] || { echo "check-cuda: with streams the answer is $got, the CPU's $want" >&2; exit 1; }
+# The plan says which prompts stream. The speeds that decide are measured once.
+split='{"": "cpu", "model.layers.0": 0}'
+"$folder/serve-cuda" plan --device-map "$split" --stream-prompts 64 --no-probe --cache-dir none | grep '^prompts of 64 tokens or more compute blocks of the cpu and the disk on GPU 0'
+rm -rf "$folder/measured"
+"$folder/serve-cuda" plan --device-map "$split" --cache-dir "$folder/measured" >/dev/null
+grep link_bytes_per_second "$folder"/measured/gpu-*.json
 
 # A GPU with less memory than its limit says is an error at the start.
 for memory in 6000000 12000000; do

@@ -77,7 +77,7 @@ type sizeFlags struct {
 	MaxModelLen int    `help:"Limit a prompt and its answer to N tokens (default: as many as fit)." placeholder:"N"`
 	MaxBatch    int    `help:"Run at most N sequences at once; 0 chooses (default ${default})." default:"0" aliases:"max-num-seqs" placeholder:"N"`
 	MaxTokens   int    `name:"max-batch-tokens" help:"Compute at most N tokens in one pass; 0 chooses (default ${default})." default:"0" aliases:"max-num-batched-tokens" placeholder:"N"`
-	Streams     string `name:"stream-prompts" help:"Stream blocks to a GPU for prompts of N tokens or more (default ${default})." default:"none" placeholder:"N|none"`
+	Streams     string `name:"stream-prompts" help:"Stream blocks to a GPU for prompts of N tokens or more (default ${default})." default:"auto" placeholder:"auto|none|N"`
 	Threads     int    `help:"Compute with N threads; 0 is one per core (default ${default})." default:"0" placeholder:"N"`
 	CPU         string `name:"cpu" env:"HEFT_CPU" help:"Use this variant of the kernels (default: the best one)." placeholder:"amx|avx512bf16|avx512|avx2|go"`
 }
@@ -98,6 +98,7 @@ func (f *sizeFlags) options() (dispatch.Options, error) {
 	if o.StreamPrompts, err = streamPrompts(f.Streams); err != nil {
 		return o, err
 	}
+	o.MeasurementsDir = cmp.Or(measurementsDir(f.CacheDir), "none")
 	o.CacheDir = cacheDir(f.CacheDir) // without Quantize too: killed conversions are removed from it
 	if f.Precision == "high" {
 		o.Precision = dispatch.PrecisionHigh
@@ -126,12 +127,15 @@ func (f *sizeFlags) options() (dispatch.Options, error) {
 
 // streamPrompts parses --stream-prompts.
 func streamPrompts(s string) (int, error) {
-	if s == "none" || s == "" {
+	switch s {
+	case "auto", "":
+		return dispatch.StreamChosen, nil
+	case "none":
 		return 0, nil
 	}
 	n, err := strconv.Atoi(s)
 	if err != nil || n < 1 {
-		return 0, cmdline.Misusef("--stream-prompts %s: want none, or the number of tokens from which prompts stream", s)
+		return 0, cmdline.Misusef("--stream-prompts %s: want auto, none, or the number of tokens from which prompts stream", s)
 	}
 	return n, nil
 }

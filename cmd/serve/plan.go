@@ -86,9 +86,17 @@ func (c *planCmd) Run(ctx context.Context, out cmdline.Output) error {
 		return err
 	}
 	_, err = fmt.Fprintf(out, "\n%sKV cache of %d tokens; a request may have up to %d\n%s%s%s%s",
-		plan.Explain(), o.KVTokens, o.MaxModelLen, codingLine(report.Coding)+hitsLine(plan)+fitLine(report.FitsWith), predictedLine(report.Predicted)+helpLine(report), unreadLine(skeleton)+warningLines(plan.Warnings),
+		plan.Explain(), o.KVTokens, o.MaxModelLen, streamsLine(&plan)+codingLine(report.Coding)+hitsLine(plan)+fitLine(report.FitsWith), predictedLine(report.Predicted)+helpLine(report), unreadLine(skeleton)+warningLines(plan.Warnings),
 		hitsTable(o.Routing, curve))
 	return err
+}
+
+// streamsLine says which prompts stream to a GPU.
+func streamsLine(plan *devicemap.Plan) string {
+	if text := dispatch.StreamsPrompts(plan); text != "" {
+		return text + "\n"
+	}
+	return ""
 }
 
 // servable fails with the error of serve for a model that serve rejects: it gets no plan. checkpoint
@@ -109,7 +117,9 @@ func (c *planCmd) asked() (path string, o dispatch.Options, disk float64, err er
 	if disk, err = parseRate(c.DiskRate); err != nil {
 		return path, o, disk, cmdline.Misusef("--disk-rate: %w", err)
 	}
-	if o, err = c.options(); err == nil {
+	o, err = c.options()
+	o.Lazy = c.NoProbe
+	if err == nil {
 		err = c.place(&o)
 	}
 	if err == nil {

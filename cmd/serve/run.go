@@ -207,4 +207,7 @@ func warnPlan(plan devicemap.Plan) {
 			slog.Info("plan", "device", d.Device, "weights", gib(d.WeightsBytes), "kv", gib(d.KVBytes))
 		}
 	}
+	if text := dispatch.StreamsPrompts(&plan); text != "" {
+		slog.Info(text)
+	}
 }

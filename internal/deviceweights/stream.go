@@ -55,7 +55,7 @@ type StreamSize struct{ Whole, Experts int64 }
 func (s StreamSize) Bytes() int64 { return s.Whole + s.Experts }
 
 // A sizer finds the memory that units need.
-type sizer struct{ whole, largest, experts, expert int64 }
+type sizer struct{ whole, experts, expert int64 }
 
 // usualLot is the memory for experts beyond which a stream does not go unless it must.
 const usualLot = 256 << 20

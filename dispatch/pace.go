@@ -1,0 +1,231 @@
+package dispatch
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/internal/atomicfile"
+	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/backend/cpu"
+	"github.com/heftai/heft/internal/kernels/tune"
+	"github.com/heftai/heft/internal/smallfile"
+	"github.com/heftai/heft/internal/tensor"
+	"github.com/heftai/heft/meta"
+)
+
+const (
+	paceVersion  = 1
+	paceTime     = 30 * time.Millisecond // of each measurement
+	paceBytes    = 16 << 20
+	paceMostKept = 64 << 10 // bytes of a file
+)
+
+// keptPace is the file of a pace.
+type keptPace struct {
+	Version int    `json:"version"`
+	GPU     string `json:"gpu"`
+	pace
+}
+
+// measurements returns the folder for measurements, "" for none.
+func (o *Options) measurements() string {
+	switch {
+	case o.MeasurementsDir == "none" || o.MeasurementsDir == "" && testing.Testing():
+		return ""
+	case o.MeasurementsDir == "":
+		return tune.DefaultFolder()
+	}
+	return o.MeasurementsDir
+}
+
+// pace returns the pace of the host and a GPU that an earlier process has measured, or measures it in about a
+// second. It is the zero pace where the GPU cannot be measured, or must not with Options.Lazy.
+func (o *Options) pace(d devicemap.Device) pace {
+	tier := o.gpuTier()
+	if tier.pace != nil {
+		return *tier.pace
+	}
+	number, _ := d.GPU()
+	name := ""
+	gpus, _ := tier.list()
+	for _, g := range gpus {
+		if g.Number == number {
+			name = fmt.Sprintf("%s of %d bytes", g.Name, g.MemoryBytes)
+		}
+	}
+	if name == "" {
+		return pace{} // a plan for another machine
+	}
+	file := ""
+	if folder := o.measurements(); folder != "" {
+		key := fnv.New64a()
+		fmt.Fprintln(key, name, tune.KeyOf(o.Variant, o.Threads))
+		file = filepath.Join(folder, fmt.Sprintf("gpu-%x.json", key.Sum64()))
+	}
+	if kept := readPace(file); kept != nil {
+		return *kept
+	}
+	if o.Lazy {
+		return pace{}
+	}
+	measured, err := o.measurePace(number, tier)
+	if err == nil {
+		err = keepPace(file, name, measured)
+	}
+	if err != nil {
+		slog.Warn("the speed of the GPU was not measured or not kept", "gpu", number, "error", err)
+	}
+	return measured
+}
+
+// readPace returns the pace in a file, nil if there is none. A damaged file is logged.
+func readPace(file string) *pace {
+	if file == "" {
+		return nil
+	}
+	data, err := smallfile.Read(file, paceMostKept)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	var in keptPace
+	if err == nil {
+		err = json.Unmarshal(data, &in)
+	}
+	if err == nil && in.Version != paceVersion {
+		return nil // of another Heft
+	}
+	if err == nil && !(in.Memory > 0 && in.Host > 0 && in.Link > 0 && in.Device > 0) {
+		err = fmt.Errorf("got %+v, want rates above 0", in.pace)
+	}
+	if err != nil {
+		slog.Warn("the stored speed of a GPU is damaged; measuring again", "file", file, "error", err)
+		return nil
+	}
+	return &in.pace
+}
+
+func keepPace(file, name string, p pace) error {
+	if file == "" {
+		return nil
+	}
+	text, err := json.MarshalIndent(keptPace{paceVersion, name, p}, "", "  ")
+	if err == nil {
+		err = os.MkdirAll(filepath.Dir(file), 0o755)
+	}
+	if err == nil {
+		err = atomicfile.WriteFile(file, append(text, '\n'))
+	}
+	if err != nil {
+		return fmt.Errorf("dispatch: %w", err)
+	}
+	return nil
+}
+
+// measurePace measures the host, and the GPU with kernels and copies like those of a pass.
+func (o *Options) measurePace(number int, tier gpuTier) (p pace, err error) {
+	speed, err := Probe(context.Background(), *o, nil, 64<<20)
+	if err != nil {
+		return p, err
+	}
+	host, err := cpu.New(cpu.Options{Threads: 1, Variant: o.Variant})
+	if err != nil {
+		return p, err
+	}
+	defer func() { _ = host.Close() }() // nothing is under way
+	b, err := tier.open(number, host)
+	if err != nil {
+		return p, err
+	}
+	defer func() { _ = b.Close() }() // an error was found before
+	p = pace{Memory: speed.MemoryBytes, Host: speed.Operations16}
+	if p.Link, err = linkRate(b); err == nil {
+		p.Device, err = productRate(b)
+	}
+	if err != nil {
+		return pace{}, fmt.Errorf("dispatch: measuring GPU %d: %w", number, err)
+	}
+	return p, nil
+}
+
+// linkRate measures copies to a device in bytes per second.
+func linkRate(b backend.Backend) (float64, error) {
+	to, err := b.New(meta.Uint8, paceBytes)
+	if err != nil {
+		return 0, err
+	}
+	defer b.Free(to)
+	from := tensor.Tensor{DType: meta.Uint8, Rank: 1, Data: make([]byte, paceBytes)}
+	from.Dims[0] = paceBytes
+	filler, _ := b.(backend.Filler)
+	copyOnce := func() error {
+		if filler == nil {
+			return b.Copy(to, from)
+		}
+		if err := filler.Fill(to, from.Data, filler.Fence()); err != nil {
+			return err
+		}
+		return b.Sync()
+	}
+	for range 2 { // the first one makes what copies need
+		if err := copyOnce(); err != nil {
+			return 0, err
+		}
+	}
+	began, n := time.Now(), 0
+	for ; n == 0 || time.Since(began) < paceTime; n++ {
+		if err := copyOnce(); err != nil {
+			return 0, err
+		}
+	}
+	return float64(n) * paceBytes / time.Since(began).Seconds(), nil
+}
+
+// productRate measures products with a bfloat16 matrix, of as many operations as the device does in some
+// milliseconds, in multiplications and additions per second.
+func productRate(b backend.Backend) (float64, error) {
+	for size, rows := 64, 16; ; size, rows = 2*size, min(2*rows, 256) {
+		seconds, err := productTime(b, size, rows)
+		if err != nil {
+			return 0, err
+		}
+		if seconds >= paceTime.Seconds()/4 || size >= 4096 {
+			return 2 * float64(size) * float64(size) * float64(rows) / seconds, nil
+		}
+	}
+}
+
+// productTime measures one product of rows tokens with a square matrix, after one to warm up.
+func productTime(b backend.Backend, size, rows int) (float64, error) {
+	var made [3]tensor.Tensor
+	for i, shape := range [3][2]int{{size, size}, {rows, size}, {rows, size}} {
+		d := meta.Float32
+		if i == 0 {
+			d = meta.BFloat16
+		}
+		t, err := b.New(d, shape[0], shape[1])
+		if err != nil {
+			return 0, err
+		}
+		defer b.Free(t)
+		made[i] = t
+	}
+	began := time.Now()
+	for range 2 {
+		began = time.Now()
+		b.LinearRounded(made[1], made[2], backend.Matrix{Tensor: made[0]}, tensor.Tensor{}, backend.Prompt)
+		if err := b.Sync(); err != nil {
+			return 0, err
+		}
+	}
+	return time.Since(began).Seconds(), nil
+}

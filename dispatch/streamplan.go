@@ -1,0 +1,186 @@
+package dispatch
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/internal/deviceweights"
+	"github.com/heftai/heft/internal/nn"
+	"github.com/heftai/heft/meta"
+)
+
+// StreamChosen is the value of Options.StreamPrompts with which [Plan] chooses the number from the measured
+// speeds of the host and the GPU.
+const StreamChosen = -1
+
+// streamStep is what chosen numbers of tokens are multiples of.
+const streamStep = 16
+
+// streamable returns the units of the host that can stream to a GPU under a device map.
+func (p *placement) streamable(devices devicemap.Map, o *Options) (units []*nn.Unit) {
+	if len(p.program.States()) > 0 || p.program.Special() != "" {
+		return nil
+	}
+	tier := o.gpuTier()
+	at := unitDevices(p.skeleton.Root, p.program, devices)
+	for i, u := range p.program.Units {
+		if !isGPU(at[i]) && len(u.Layers) > 0 && tier.refuses(u, o.loadedAs()) == "" {
+			units = append(units, u)
+		}
+	}
+	return units
+}
+
+// streamTarget returns the GPU that a plan's streams go to: the last one with weights, else the last one.
+func streamTarget(plan *devicemap.Plan) (target devicemap.Device, ok bool) {
+	var any bool
+	for _, d := range plan.Devices {
+		if isGPU(d.Device) && (d.WeightsBytes > 0 || !any) {
+			target, ok = d.Device, true
+			any = any || d.WeightsBytes > 0
+		}
+	}
+	return target, ok
+}
+
+// reserveStreams keeps memory of a GPU free for streams, if the plan has some. It reports whether it has
+// changed a budget, so that the plan is to be made again.
+func (p *placement) reserveStreams(plan *devicemap.Plan, budgets []devicemap.Budget, kv *kvRoom, o *Options) bool {
+	target, ok := streamTarget(plan)
+	if !ok || o.StreamPrompts == 0 {
+		return false
+	}
+	units := p.streamable(plan.Map, o)
+	i := slices.IndexFunc(budgets, func(b devicemap.Budget) bool { return b.Device == target })
+	if len(units) == 0 || i < 0 || budgets[i].Staging > 0 || p.streamFrom(target, units, o) == 0 {
+		return false
+	}
+	rings, pages := streamBytes(units), p.layerKV(kv)
+	b := &budgets[i]
+	if b.Activations+rings+pages > b.Limit {
+		return false
+	}
+	b.Staging, b.KV = rings, b.KV+pages
+	return true
+}
+
+// streamBytes is the memory of the rings for units.
+func streamBytes(units []*nn.Unit) int64 {
+	var list [][2][]*meta.Module
+	for _, u := range units {
+		list = append(list, [2][]*meta.Module{modules(u.Modules), modules(u.Experts)})
+	}
+	return deviceweights.StreamSizeOf(list).Bytes()
+}
+
+// layerKV is the part of the KV cache of the unit that has most of it.
+func (p *placement) layerKV(kv *kvRoom) (most int64) {
+	for _, n := range p.unitKV(kv) {
+		most = max(most, n)
+	}
+	return most
+}
+
+// finishStreams says in a plan which prompts stream, and takes back what is kept free in vain.
+func (p *placement) finishStreams(plan *devicemap.Plan, kv *kvRoom, o *Options) {
+	target, _ := streamTarget(plan)
+	units := p.streamable(plan.Map, o)
+	for i := range plan.Devices {
+		d := &plan.Devices[i]
+		if !isGPU(d.Device) || d.StagingBytes == 0 {
+			continue
+		}
+		if d.Device == target && len(units) > 0 {
+			plan.StreamPrompts, plan.StreamDevice = p.streamFrom(target, units, o), target
+			continue
+		}
+		d.StagingBytes, d.KVBytes = 0, d.KVBytes-p.layerKV(kv)
+	}
+	if o.StreamPrompts > 0 && plan.StreamPrompts == 0 {
+		why := "the plan has no GPU"
+		if len(units) == 0 {
+			why = "no block of the cpu and the disk can"
+		} else if target != "" {
+			why = fmt.Sprintf("GPU %s has no room for %s", target, devicemap.FormatSize(streamBytes(units)))
+		}
+		plan.Warnings = append(plan.Warnings, "no prompts stream to a GPU: "+why)
+	}
+}
+
+// streamFrom returns the least number of tokens of prompts that stream units to a GPU, 0 for none.
+func (p *placement) streamFrom(target devicemap.Device, units []*nn.Unit, o *Options) int {
+	if o.StreamPrompts >= 0 {
+		return o.StreamPrompts
+	}
+	if p.pace == nil {
+		pace := o.pace(target)
+		p.pace = &pace
+	}
+	return p.pace.from(units, o.plannedTokens())
+}
+
+// A pace is what bounds the time of a unit on the host and on a GPU that it streams to. 0 means unknown.
+type pace struct {
+	Memory float64 `json:"memory_bytes_per_second"`    // that the host reads
+	Host   float64 `json:"host_operations_per_second"` // multiplications and additions of the host
+	Link   float64 `json:"link_bytes_per_second"`      // from the host's memory to the GPU's
+	Device float64 `json:"device_operations_per_second"`
+}
+
+// from returns the least number of tokens, at most those of a pass, with which units are faster on the GPU,
+// 0 for none. Weights that come from the disk take the same time to either.
+func (c *pace) from(units []*nn.Unit, most int) int {
+	if c.Memory <= 0 || c.Host <= 0 || c.Link <= 0 || c.Device <= 0 {
+		return 0
+	}
+	var bytes, weights float64
+	for _, u := range units {
+		b, w := unitCost(u)
+		bytes, weights = bytes+b, weights+w
+	}
+	for n := streamStep; n <= most; n += streamStep {
+		operations := 2 * weights * float64(n)
+		if max(bytes/c.Link, operations/c.Device) < max(bytes/c.Memory, operations/c.Host) {
+			return n
+		}
+	}
+	return 0
+}
+
+// unitCost is the bytes of a unit, and the weights that a token is multiplied with.
+func unitCost(u *nn.Unit) (bytes, weights float64) {
+	stacked := map[*meta.Param]float64{}
+	for _, n := range u.Modules {
+		for _, m := range n.Module.Walk() {
+			if spec, ok := m.Spec.(*meta.MoESpec); ok && spec.Count > 0 {
+				for _, e := range u.Experts {
+					for _, p := range e.Module.Params {
+						stacked[p.Resolve()] = math.Min(1, float64(spec.TopK)/float64(spec.Count))
+					}
+				}
+			}
+		}
+	}
+	for _, p := range unitParams(u) {
+		bytes += float64(p.Bytes())
+		if len(p.Shape) > 1 {
+			share, ok := stacked[p]
+			if !ok {
+				share = 1
+			}
+			weights += share * float64(p.Elements())
+		}
+	}
+	return bytes, weights
+}
+
+// StreamsPrompts describes which prompts of a plan stream, "" for none.
+func StreamsPrompts(plan *devicemap.Plan) string {
+	if plan.StreamPrompts == 0 {
+		return ""
+	}
+	return fmt.Sprintf("prompts of %d tokens or more compute blocks of the cpu and the disk on GPU %s, to which they stream", plan.StreamPrompts, cmp.Or(plan.StreamDevice, "0"))
+}
