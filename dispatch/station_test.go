@@ -196,7 +196,7 @@ func TestALostGPUIsAnErrorOfThePass(t *testing.T) {
 func TestDecodingAtStationsAllocatesNothing(t *testing.T) {
 	skeleton, checkpoint := open(t, lawFolder(t))
 	for _, name := range []string{"all on a GPU", "between two GPUs", "head on a GPU"} {
-		m, err := dispatch.New(skeleton, checkpoint, stationMaps(skeleton)[name], withTwoGPUs(dispatch.Options{Threads: 1}))
+		m, err := dispatch.New(skeleton, checkpoint, stationMaps(skeleton)[name], withTwoGPUs(dispatch.Options{Threads: 1, StreamPrompts: 2}))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -97,3 +97,10 @@ if wait "$server"; then
 	exit 1
 fi
 grep 'a GPU was lost: the server ends' "$folder/serve.log"
+unset CUDASIM_FAIL
+
+# The script for whoever has a GPU works, and says when there is none.
+mkdir -p "$folder/bench"
+ln -sfn "$folder" "$folder/bench/build"
+{ env -u LD_LIBRARY_PATH scripts/bench-gpu.sh "$folder/bench" 2>&1 || true; } | grep '^bench-gpu: there is no GPU to measure: gpu  *none  *no driver'
+scripts/bench-gpu.sh "$folder/bench" --simulator | grep '^serve, half on the disk, prompts streamed: {'

@@ -2,7 +2,10 @@
 //
 // [Weights.Add] allocates memory for a unit and reads nothing, so that a device that is too small is
 // found when a model is opened. [Weights.Load] fills the memory when the unit first runs. The weights
-// then stay until [Weights.Close]; nothing is streamed or evicted.
+// then stay until [Weights.Close].
+//
+// A [Stream] brings weights that the host has to the device while a unit runs, through rings of the
+// device's memory. It reads ahead as far as the host does, and the device copies while it computes.
 //
 // A driver never gets an address of a mapped file: a file that is cut short would fault inside the
 // driver and end the process. Weights are copied to the Go heap first, where a fault is an error.
