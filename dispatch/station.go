@@ -2,7 +2,6 @@ package dispatch
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -234,8 +233,10 @@ func (m *Model) runStations(ctx context.Context, in *nn.Input) error {
 
 // unitError is the error of unit i, or of the copy of hidden states to it.
 func (m *Model) unitError(i int, path string, err error) error {
-	var fault *backend.FaultError
-	if m.stations.of != nil && !errors.As(err, &fault) {
+	if s := m.streamOf(i); s != nil && s.HostFailed() {
+		return m.weightError(path, err)
+	}
+	if m.stations.of != nil {
 		for _, s := range []*station{m.stationOfUnit(i), m.stationOfUnit(max(i-1, 0))} {
 			if s != nil {
 				return s.failed(path, err)

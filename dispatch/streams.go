@@ -173,6 +173,14 @@ func (m *Model) stationOfUnit(i int) *station {
 	return m.stations.of[i]
 }
 
+// streamOf returns the stream of unit i in this pass, nil if it does not stream.
+func (m *Model) streamOf(i int) *deviceweights.Stream {
+	if m.stations.streams.long && m.stations.streams.to[i] != nil {
+		return m.stations.streams.to[i].weights.stream
+	}
+	return nil
+}
+
 // inputOf returns the input of the pass for s.
 func (m *Model) inputOf(s *station, in *nn.Input) *nn.Input {
 	if !m.stations.streams.long || s.layers == nil {

@@ -2,9 +2,14 @@ package dispatch_test
 
 import (
 	"context"
+	"errors"
+	"os"
+	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"testing"
 
+	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
 	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/meta"
@@ -116,4 +121,62 @@ func TestARowOfAPromptAndGeneratedTokensIsDivided(t *testing.T) {
 	}
 	sameLogits(t, "logits", logits[1], logits[0])
 	sameLogits(t, "hidden states", hidden[1], hidden[0])
+}
+
+// TestWeightsThatCannotBeReadAreNoFaultOfTheGPU: the error of a pass whose weights stream to a GPU names the file
+// or the module, as on the host, and later passes run once the weights can be read.
+func TestWeightsThatCannotBeReadAreNoFaultOfTheGPU(t *testing.T) {
+	ids, prompt := lawIDs()
+	for name, dir := range map[string]string{"dense": lawFolder(t), "experts": mixtureFolder(t, 77)} {
+		skeleton, checkpoint := open(t, dir)
+		o := withTwoGPUs(dispatch.Options{Threads: 1, StreamPrompts: 1, MaxBatchTokens: 32, Ledger: new(dispatch.Ledger)})
+		var failing atomic.Bool
+		o.Ledger.Intercept(func(read func() error) error {
+			if failing.Load() {
+				return errors.New("a sector cannot be read")
+			}
+			return read()
+		})
+		m, err := dispatch.New(skeleton, checkpoint, stationMaps(skeleton)["disk between"], o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := forced(t, m, ids, prompt, prompt)
+		failing.Store(true)
+		s := m.NewSequence()
+		_, err = m.Forward(context.Background(), &dispatch.Batch{Rows: []dispatch.BatchRow{{Sequence: s, Tokens: ids[:prompt], Logits: dispatch.LogitsLast}}})
+		var device *dispatch.DeviceError
+		var weights *dispatch.WeightError
+		if errors.As(err, &device) || !errors.As(err, &weights) || s.Len() != 0 {
+			t.Errorf("%s: error %v, want one of the weights", name, err)
+		}
+		s.Free()
+		failing.Store(false)
+		sameLogits(t, name+", later", forced(t, m, ids, prompt, prompt), want)
+		m.Close()
+	}
+}
+
+// TestAFileCutShortWhileItStreams: the error names the file.
+func TestAFileCutShortWhileItStreams(t *testing.T) {
+	dir := lawFolder(t)
+	skeleton, checkpoint := open(t, dir)
+	ids, prompt := lawIDs()
+	devices := devicemap.NewMap(devicemap.Entry{Device: devicemap.CPU}, devicemap.Entry{Path: "model.layers.0", Device: "0"})
+	m, err := dispatch.New(skeleton, checkpoint, devices, withTwoGPUs(dispatch.Options{Threads: 1, StreamPrompts: 1}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	forced(t, m, ids[:prompt], prompt, prompt)
+	if err := os.Truncate(filepath.Join(dir, "model.safetensors"), 4096); err != nil {
+		t.Skip(err) // a system that does not truncate mapped files
+	}
+	s := m.NewSequence()
+	defer s.Free()
+	_, err = m.Forward(context.Background(), &dispatch.Batch{Rows: []dispatch.BatchRow{{Sequence: s, Tokens: ids[:prompt], Logits: dispatch.LogitsLast}}})
+	var weights *dispatch.WeightError
+	if !errors.As(err, &weights) || weights.File == "" {
+		t.Errorf("error %v, want one that names the file", err)
+	}
 }

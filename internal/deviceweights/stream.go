@@ -27,19 +27,20 @@ type Host interface {
 // If the device is a [backend.Filler], copies run beside operations, and memory is filled again when the
 // operations that read it have ended.
 type Stream struct {
-	host   Host
-	memory backend.Memory
-	filler backend.Filler // nil if copies wait for operations
-	size   StreamSize
-	whole  ring
-	lot    ring // experts
-	parts  map[key]*brought
-	each   map[*meta.Module]int // experts of a stack that fit into lot together
-	unit   int                  // Begin's so far
-	holds  int                  // HoldExperts's so far
-	copied int64                // bytes
-	band   int                  // regions of the band that is in use, the last of whole
-	err    error
+	host       Host
+	memory     backend.Memory
+	filler     backend.Filler // nil if copies wait for operations
+	size       StreamSize
+	whole      ring
+	lot        ring // experts
+	parts      map[key]*brought
+	each       map[*meta.Module]int // experts of a stack that fit into lot together
+	unit       int                  // Begin's so far
+	holds      int                  // HoldExperts's so far
+	copied     int64                // bytes
+	band       int                  // regions of the band that is in use, the last of whole
+	err        error
+	hostFailed bool
 }
 
 // brought is the parts of a key, with what they were brought for.
@@ -142,7 +143,9 @@ func (s *Stream) Close() {
 func (s *Stream) Bytes() int64 { return s.size.Bytes() }
 
 // Begin begins a unit, whose weights are acquired of the host.
-func (s *Stream) Begin() { s.unit, s.band, s.err = s.unit+1, 0, nil }
+func (s *Stream) Begin() {
+	s.unit, s.band, s.err, s.hostFailed = s.unit+1, 0, nil, false
+}
 
 // End ends the unit that has begun. Its operations may still run.
 func (s *Stream) End() {
@@ -162,6 +165,14 @@ func (s *Stream) fence() backend.Fence {
 
 // Err returns the error of the last Parts or NextBand that has failed in the unit.
 func (s *Stream) Err() error { return s.err }
+
+// HostFailed reports whether the host has failed in the unit: a read of weights, or its memory.
+func (s *Stream) HostFailed() bool { return s.hostFailed }
+
+// fails keeps an error of the host.
+func (s *Stream) fails(err error) {
+	s.err, s.hostFailed = err, err != nil
+}
 
 // Parts returns the pieces of p, or of one expert's slab, on the device.
 func (s *Stream) Parts(p *meta.Param, expert int) []backend.Part {
@@ -190,7 +201,7 @@ func (s *Stream) NextBand(p *meta.Param) []backend.Part {
 	s.endBand()
 	host := s.host.NextBand(p)
 	if host == nil {
-		s.err = s.host.Err()
+		s.fails(s.host.Err())
 		return nil
 	}
 	return s.bring(s.parts[key{p, -1}], &s.whole, p, host, s.unit, true)
@@ -207,7 +218,7 @@ func (s *Stream) endBand() {
 // bring copies parts of the host to the device.
 func (s *Stream) bring(b *brought, r *ring, p *meta.Param, host []backend.Part, turn int, band bool) []backend.Part {
 	if host == nil {
-		s.err = s.host.Err()
+		s.fails(s.host.Err())
 		return nil
 	}
 	for len(b.parts) < len(host) {
@@ -254,6 +265,7 @@ func (s *Stream) copyIn(r *ring, p *meta.Param, data []byte) (t tensor.Tensor, e
 	}
 	if panicked := hostmem.Guard(func() { err = s.fill(t, data, after) }); panicked != nil {
 		if address, fault := hostmem.FaultAddress(panicked); fault {
+			s.hostFailed = true
 			return t, &backend.FaultError{Address: address}
 		}
 		return t, fmt.Errorf("deviceweights: copying %s: %v", p.Name, panicked)
@@ -282,6 +294,9 @@ func (s *Stream) HoldExperts(m *meta.Module, experts []int32) (int, error) {
 	s.lot.release(s.fence())
 	s.holds++
 	n, err := s.host.HoldExperts(m, experts)
+	if err != nil {
+		s.fails(err)
+	}
 	most, ok := s.each[m]
 	if !ok {
 		one, _ := expertBytes(m)
