@@ -12,6 +12,7 @@
 //	causallm     texts of different lengths, weighted by their tokens, on one and two ranks
 //	evaluate     metrics on several ranks, without the samples that were repeated
 //	trainstep    a Trainer's steps: norms, clipping, and how long a schedule is
+//	finetune     an adapter from a file of chats, as train run makes it
 //	resnet       ResNet18 of a user's own, whose parameters move at a window's end
 //	lora         the demo model taught with an adapter, then served beside it
 //

@@ -334,7 +334,7 @@ func (r *benchResult) print(out cmdline.Output) error {
 			fmt.Fprintf(out, format+more+"\n", *v/scale)
 		}
 	}
-	fmt.Fprintf(out, "%s: %d threads, %s kernels, weights %s, quantize %s, compress %s\n", r.Model, r.Threads, r.Variant, r.Weights, r.Quantize, r.Compress)
+	fmt.Fprintf(out, "%s: %s, %s kernels, weights %s, quantize %s, compress %s\n", r.Model, cmdline.Count(r.Threads, "thread"), r.Variant, r.Weights, r.Quantize, r.Compress)
 	line("prompt        %9.1f tokens/s", r.PromptTokensPerSecond, 1, fmt.Sprintf(" of %d", r.PromptTokens))
 	line("  operations  %9.1f G/s", r.PromptOperationsPerSecond, 1e9, "")
 	line("  share       %9.1f %%", r.PromptRoofShare, 0.01, " of "+r.PromptRoof)

@@ -131,7 +131,7 @@ func (c *chatCmd) input() (repl.Input, error) {
 // one. A model that cannot chat is an error before anything is typed.
 func (c *chatCmd) choose(ctx context.Context, client *repl.Client) (string, error) {
 	models, err := client.Models(ctx)
-	if err != nil {
+	if err := reachable(client, err); err != nil {
 		return "", err
 	}
 	wanted := ""

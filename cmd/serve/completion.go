@@ -13,7 +13,7 @@ import (
 
 // completionCmd is serve completion: a script that teaches a shell the commands and flags.
 type completionCmd struct {
-	Shell string `arg:"" help:"bash, zsh or fish." enum:"bash,zsh,fish"`
+	Shell string `arg:"" help:"Print the script for bash, zsh or fish." enum:"bash,zsh,fish"`
 }
 
 // Run prints the script: source <(serve completion bash).

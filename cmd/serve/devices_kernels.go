@@ -29,7 +29,7 @@ func kernelTable(variants []string) (table []cpu.KernelRow, err error) {
 func (c *devicesCmd) variant() (string, error) {
 	set, err := kernels.Select(c.CPU)
 	if err != nil {
-		return "", cmdline.Misusef("HEFT_CPU: %w", err)
+		return "", cmdline.Misusef("--cpu: %w", err)
 	}
 	return set.Name, nil
 }

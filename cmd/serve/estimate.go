@@ -19,7 +19,7 @@ import (
 // estimateCmd is serve estimate.
 type estimateCmd struct {
 	modelFlags
-	Dtypes      []string `help:"Estimate for these dtypes of weights (default all)." enum:"stored,float32,bfloat16,float16,int8,int4" default:"stored,float32,bfloat16,float16,int8,int4" placeholder:"DTYPE,…"`
+	Dtypes      []string `help:"Estimate for these dtypes of weights (default: all)." enum:"stored,float32,bfloat16,float16,int8,int4" default:"stored,float32,bfloat16,float16,int8,int4" placeholder:"DTYPE"`
 	MaxModelLen int      `help:"Count a KV cache of N tokens (default: the model's context, at most 4096)." placeholder:"N"`
 	JSON        bool     `name:"json" help:"Print one JSON object."`
 }
@@ -136,7 +136,7 @@ func (c *estimateCmd) addStored(e *estimate, stored *meta.Model, float32 float64
 		return err
 	}
 	layer, _ := sizes.LargestLayer(stored.NoSplitClasses)
-	needs, err := dispatch.EstimateMemory(stored, dispatch.Options{Context: c.MaxModelLen, MaxSequences: usualSequences}, "")
+	needs, err := dispatch.EstimateMemory(stored, dispatch.Options{Context: c.MaxModelLen, MaxSequences: usualSequences, Serving: true}, "")
 	if err != nil {
 		return err
 	}
@@ -220,7 +220,7 @@ func (e *estimate) print(out cmdline.Output) error {
 	size := func(bytes float64) string { return devicemap.FormatSize(int64(bytes)) }
 	fmt.Fprintf(out, "%s: %s, %d parameters\n\n", e.Model, e.ModelType, e.Parameters)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "dtype\tlargest layer\ttotal\ttraining, Adam\tKV, 1k tokens\tactivations\thost, all\thost, least\t")
+	fmt.Fprintln(w, "dtype\tlargest layer\ttotal\ttraining, Adam\tKV, 1k tokens\tactivations\thost, all\thost, minimum\t")
 	for _, d := range e.DTypes {
 		adam := "-"
 		if d.Training != nil {
@@ -244,6 +244,6 @@ func (e *estimate) print(out cmdline.Output) error {
 		largest += fmt.Sprintf("\nnot read: %s of the published files, for predicting several tokens ahead", devicemap.FormatSize(e.Unread))
 	}
 	_, err := fmt.Fprintf(out, "\nlargest layer: %s\nhost: a server with weights, a KV cache of %d tokens, activations, requests and 128 MiB of its own;\n"+
-		"all: every weight in memory; least: what can streams from the disk\n", largest, e.KVTokens)
+		"all: every weight in memory; minimum: weights stream from the disk\n", largest, e.KVTokens)
 	return err
 }

@@ -134,3 +134,13 @@ func TestEstimateRefuses(t *testing.T) {
 		}
 	}
 }
+
+// TestStoredRowOfAnEstimateCountsRequests: the row of the weights as they are stored is a server's
+// memory, as the other rows are.
+func TestStoredRowOfAnEstimateCountsRequests(t *testing.T) {
+	var got estimate
+	parse(t, &got, "estimate", "--dtypes", "stored,bfloat16", "--json") // the demo is in bfloat16
+	if stored, bf16 := got.DTypes[0], got.DTypes[1]; stored.Host>>20 != bf16.Host>>20 || stored.Least>>20 != bf16.Least>>20 {
+		t.Errorf("stored: %d and %d bytes, bfloat16: %d and %d, want the same MiB", stored.Host, stored.Least, bf16.Host, bf16.Least)
+	}
+}

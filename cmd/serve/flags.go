@@ -19,10 +19,10 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// modelFlags name the model. A positional M means the same as --model.
+// modelFlags name the model. A positional M means the same as --model. The command's tag sets ${model}, the help.
 type modelFlags struct {
-	Model string `help:"Serve this folder, .safetensors file or ORG/NAME[@REVISION] (default: a demo)." placeholder:"M"`
-	M     string `arg:"" optional:"" help:"The same as --model."`
+	Model string `help:"${model}." placeholder:"M"`
+	M     string `arg:"" optional:"" help:"Name the model, as --model does."`
 }
 
 // path is the model that was asked for; "" is the demo.
@@ -120,7 +120,7 @@ func (f *sizeFlags) options() (dispatch.Options, error) {
 		}
 	}
 	if _, err := kernels.Select(f.CPU); err != nil {
-		return o, cmdline.Misusef("HEFT_CPU: %w", err)
+		return o, cmdline.Misusef("--cpu: %w", err)
 	}
 	return o, nil
 }

@@ -182,8 +182,8 @@ func TestHelpTextsAreShort(t *testing.T) {
 	}
 }
 
-// TestConfigurationPageNamesEveryFlag: docs/configuration.md or the page of a command names each
-// flag of serve run.
+// TestConfigurationPageNamesEveryFlag: docs/configuration.md, or docs/terminal.md of chat, batch and ps,
+// names each flag of each command.
 func TestConfigurationPageNamesEveryFlag(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join(golden.Module(t), "docs", "configuration.md"))
 	if err != nil {
@@ -193,9 +193,37 @@ func TestConfigurationPageNamesEveryFlag(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, flag := range k.Model.DefaultCmd.Flags {
-		if !flag.Hidden && !bytes.Contains(page, []byte("`--"+flag.Name)) {
-			t.Errorf("docs/configuration.md has no line for --%s", flag.Name)
+	terminal, err := os.ReadFile(filepath.Join(golden.Module(t), "docs", "terminal.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, command := range k.Model.Children {
+		pages := page
+		if command.Name == "chat" || command.Name == "batch" || command.Name == "ps" {
+			pages = append(bytes.Clone(page), terminal...)
+		}
+		for _, flag := range command.Flags {
+			if !flag.Hidden && !bytes.Contains(pages, []byte("--"+flag.Name)) {
+				t.Errorf("docs/configuration.md has no line for --%s of serve %s", flag.Name, command.Name)
+			}
+		}
+	}
+}
+
+// TestHelpOfModelSaysWhatTheCommandDoes: serve rm does not "serve this folder (default: a demo)".
+func TestHelpOfModelSaysWhatTheCommandDoes(t *testing.T) {
+	for name, want := range map[string]string{"rm": "Delete this ORG/NAME[@REVISION].", "pull": "Fetch this ", "plan": "Plan this folder", "estimate": "Estimate this folder",
+		"bench": "Measure this folder", "chat": "Chat with this folder"} {
+		k, err := kong.New(new(cli), kong.Vars{"version": version})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, command := range k.Model.Children {
+			for _, flag := range command.Flags {
+				if command.Name == name && flag.Name == "model" && !strings.HasPrefix(flag.Help, want) {
+					t.Errorf("serve %s --model: got the help %q, want %q", name, flag.Help, want)
+				}
+			}
 		}
 	}
 }

@@ -22,7 +22,7 @@ import (
 type operateFlags struct {
 	APIKeys   string `name:"api-keys" help:"Require a key of this YAML file of names, keys and limits." placeholder:"FILE"`
 	TLSCert   string `name:"tls-cert" help:"Serve HTTPS with this certificate in PEM; read again when it changes." placeholder:"FILE"`
-	TLSKey    string `name:"tls-key" help:"The private key of --tls-cert." placeholder:"FILE"`
+	TLSKey    string `name:"tls-key" help:"Use this private key for --tls-cert." placeholder:"FILE"`
 	AdminAddr string `name:"admin-addr" help:"Serve /debug/pprof on this address; :PORT is on the loopback (default: off)." placeholder:"HOST:PORT"`
 
 	keys        *keys.Set        // nil: none

@@ -43,7 +43,7 @@ func TestEstimateHasARowAsStored(t *testing.T) {
 	if gib := d.Total / (1 << 30); d.DType != "stored" || d.Stored != "mxfp4, bfloat16" || math.Abs(gib-60.77) > 0.05 || d.Training != nil {
 		t.Errorf("%+v", d)
 	}
-	if float64(d.Host) < d.Total || d.Host > 62<<30 || d.Least > 2<<30 {
+	if float64(d.Host) < d.Total || d.Host > 63<<30 || d.Least > 2<<30 {
 		t.Errorf("host %d and %d bytes", d.Host, d.Least)
 	}
 	plain := writeConfig(t, llamaConfig)

@@ -19,8 +19,8 @@ import (
 type pullCmd struct {
 	modelFlags
 	Revision    string   `help:"Pull this branch, tag or commit (default: main)." placeholder:"R"`
-	Include     []string `help:"Pull files that match, instead of those that serving needs: *.json, onnx/." placeholder:"PATTERN,…"`
-	Exclude     []string `help:"Skip files that match." placeholder:"PATTERN,…"`
+	Include     []string `help:"Pull files that match, instead of those that serving needs: *.json, onnx/." placeholder:"PATTERN"`
+	Exclude     []string `help:"Skip files that match." placeholder:"PATTERN"`
 	Connections int      `help:"Send at most N requests at a time (default ${default})." default:"8" placeholder:"N"`
 	JSON        bool     `name:"json" help:"Print one JSON object."`
 }

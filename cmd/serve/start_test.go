@@ -72,7 +72,7 @@ func TestFlagsOfOtherServersGetAHint(t *testing.T) {
 			t.Errorf("serve %s: %s", args, stderr)
 		}
 	}
-	if _, stderr := command(t, 2, "--nope"); !strings.Contains(stderr, "see serve --help") {
+	if _, stderr := command(t, 2, "--nope"); !strings.Contains(stderr, "see serve run --help") {
 		t.Errorf("serve --nope: %s", stderr)
 	}
 }

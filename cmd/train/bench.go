@@ -25,7 +25,7 @@ import (
 
 // benchCmd is train bench.
 type benchCmd struct {
-	Model     string `help:"Measure this model folder. With only a config.json, weights are random." required:"" type:"existingdir"`
+	Model     string `help:"Measure this model folder. With only a config.json, weights are random." required:"" type:"existingdir" placeholder:"DIR"`
 	Batch     int    `help:"Set the sequences per step." default:"8"`
 	Sequence  int    `help:"Set the tokens per sequence." default:"256"`
 	DType     string `name:"dtype" help:"Round the operands of products to this dtype." enum:"float32,bfloat16" default:"float32"`

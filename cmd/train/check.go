@@ -112,7 +112,7 @@ func checkAll(ctx context.Context, w *train.World, out io.Writer) error {
 	if err := acc.WaitForEveryone(ctx); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(out, "All checks passed with %d ranks.\n", w.Size())
+	_, err = fmt.Fprintf(out, "All checks passed with %s.\n", cmdline.Count(w.Size(), "rank"))
 	return err
 }
 

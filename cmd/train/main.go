@@ -15,6 +15,7 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"os"
 	"slices"
@@ -28,6 +29,8 @@ import (
 // cli is the command line.
 type cli struct {
 	Config kong.ConfigFlag `help:"Read flags from a YAML file." placeholder:"FILE.yaml" env:"HEFT_CONFIG"`
+
+	ShowVersion kong.VersionFlag `name:"version" env:"-" help:"Print the version and exit."`
 
 	Run    runCmd    `cmd:"" help:"Fine-tune a model on text, whole or with a LoRA adapter."`
 	Launch launchCmd `cmd:"" help:"Run PROGRAM with several ranks, or a fine-tuning run with Accelerate's configuration."`
@@ -48,6 +51,10 @@ func run(args []string, stdout, stderr io.Writer) int {
 			return p.Run(rest, stdout, stderr)
 		}
 	}
+	if slices.Equal(args, []string{"launch"}) {
+		fmt.Fprintln(stderr, "train launch: want PROGRAM ARGS…, or the --data and --output of a fine-tuning run (see train launch --help)")
+		return 2
+	}
 	if len(args) > 0 && slices.Contains([]string{"config", "env", "test"}, args[0]) {
 		args = dashed(args)
 	}
@@ -55,7 +62,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	if slices.Contains(args, "launch") {
 		args, c.Launch.args = runArgs(args)
 	}
-	p := cmdline.Program{Name: "train", Description: "Fine-tune the models that serve runs.", Grammar: c}
+	p := cmdline.Program{Name: "train", Version: "heft " + version, Description: "Fine-tune the models that serve runs.", Grammar: c}
 	return p.Run(args, stdout, stderr)
 }
 

@@ -35,7 +35,7 @@ type worldFlags struct {
 // programCmd is train launch PROGRAM ARGS…: one process for each rank of this machine.
 type programCmd struct {
 	worldFlags
-	NumProcesses int      `help:"Start this many ranks on all machines together; 0 uses the configuration's, or 1." default:"0"`
+	NumProcesses int      `help:"Start this many ranks on all machines; 0 uses the configuration's, or 1." default:"0"`
 	Program      []string `arg:"" passthrough:"" help:"Run this program, folder of Go files, or go run PACKAGE."`
 }
 

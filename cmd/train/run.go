@@ -24,8 +24,8 @@ import (
 
 // modelFlags name the model. A positional M means the same as --model.
 type modelFlags struct {
-	Model string `help:"Train this model: a folder, a cached ORG/NAME[@REVISION], or with --lora a GGUF file." placeholder:"M"`
-	M     string `arg:"" optional:"" help:"Same as --model."`
+	Model string `help:"Train this folder, cached ORG/NAME[@REVISION] or, with --lora, GGUF file." placeholder:"M"`
+	M     string `arg:"" optional:"" help:"Name the model, as --model does."`
 }
 
 // folder returns where the model's files are.
@@ -56,7 +56,7 @@ func (f *modelFlags) folder() (string, error) {
 // runCmd is train run: flags for finetune.Run.
 type runCmd struct {
 	modelFlags
-	Data []string `help:"Train on this JSONL or CSV file of texts, prompts or messages. Repeat for several." required:"" sep:"none" placeholder:"FILE.jsonl"`
+	Data []string `help:"Train on this JSONL or CSV file of texts, prompts or messages; may repeat." required:"" sep:"none" placeholder:"FILE.jsonl"`
 	finetune.Options
 	JSON bool `name:"json" help:"Print one JSON object at the end."`
 }
@@ -114,9 +114,9 @@ func (c *runCmd) report(out io.Writer, r *finetune.Result) error {
 	case r.Stopped:
 		_, err = fmt.Fprintf(out, "Stopped and saved after %d steps; the same command resumes.\n", r.Steps)
 	case r.Diverged:
-		_, err = fmt.Fprintf(out, "%d steps in %.1fs; the run diverged, so the model in %s is of no use: use a lower --learning-rate or a lower --max-grad-norm\n", r.Steps, r.Seconds, r.Output)
+		_, err = fmt.Fprintf(out, "%s in %.1fs; the run diverged, so the model in %s is of no use: use a lower --learning-rate or a lower --max-grad-norm\n", cmdline.Count(r.Steps, "step"), r.Seconds, r.Output)
 	default:
-		_, err = fmt.Fprintf(out, "%d steps in %.1fs; the model is in %s\n", r.Steps, r.Seconds, r.Output)
+		_, err = fmt.Fprintf(out, "%s in %.1fs; the model is in %s\n", cmdline.Count(r.Steps, "step"), r.Seconds, r.Output)
 	}
 	return err
 }

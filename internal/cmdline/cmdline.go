@@ -91,7 +91,7 @@ func (p Program) Run(args []string, stdout, stderr io.Writer) int {
 		return exit // --help
 	}
 	if err != nil {
-		fmt.Fprintf(stderr, "%s: %s\n", p.Name, p.explain(args, err))
+		fmt.Fprintf(stderr, "%s: %s\n", p.Name, p.explain(parser, args, err))
 		return statusMisuse
 	}
 	if err := parsed.Run(); err != nil {
@@ -125,8 +125,27 @@ func joinNegative(args []string) []string {
 	return out
 }
 
+// commandsOf are the names of a program's commands.
+func commandsOf(parser *kong.Kong) []string {
+	var names []string
+	for _, c := range parser.Model.Children {
+		if !c.Hidden {
+			names = append(names, c.Name)
+		}
+	}
+	return names
+}
+
+// selected is the command whose arguments err is about, nil for none.
+func selected(parser *kong.Kong, err error) *kong.Node {
+	if e := (*kong.ParseError)(nil); errors.As(err, &e) && e.Context.Selected() != nil {
+		return e.Context.Selected()
+	}
+	return parser.Model.DefaultCmd
+}
+
 // explain says what is wrong with a command line, and what to do instead.
-func (p Program) explain(args []string, err error) string {
+func (p Program) explain(parser *kong.Kong, args []string, err error) string {
 	if strings.Contains(err.Error(), "unknown flag") {
 		for _, arg := range args {
 			flag, _, _ := strings.Cut(arg, "=")
@@ -135,5 +154,52 @@ func (p Program) explain(args []string, err error) string {
 			}
 		}
 	}
-	return fmt.Sprintf("%v (see %s --help)", err, p.Name)
+	program := p.Name
+	node := selected(parser, err)
+	if node != nil {
+		program += " " + node.Name
+	} else if word, ok := strings.CutPrefix(err.Error(), "unexpected argument "); ok {
+		word, closest, _ := strings.Cut(word, ", did you mean ")
+		if closest != "" {
+			return fmt.Sprintf("unknown command %q, did you mean %s", word, closest)
+		}
+		return fmt.Sprintf("unknown command %q, want one of %s", word, strings.Join(commandsOf(parser), ", "))
+	}
+	return fmt.Sprintf("%s (see %s --help)", wanted(err.Error(), commandsOf(parser)), program)
+}
+
+var (
+	enumerated = regexp.MustCompile(`^(.+) must be one of (".*") but got (".*")$`)
+	mistyped   = regexp.MustCompile(`^(.+): expected an? (?:valid )?(.+) but got (".*?")(?: \(.*\))?$`)
+)
+
+// wanted says kong's message as got and want. commands are those of the program, of which kong
+// names the first few.
+func wanted(message string, commands []string) string {
+	if m := enumerated.FindStringSubmatch(message); m != nil {
+		values := strings.ReplaceAll(strings.ReplaceAll(m[2], `"`, ""), ",", ", ")
+		return fmt.Sprintf("%s: got %s, want one of %s", m[1], m[3], values)
+	}
+	if m := mistyped.FindStringSubmatch(message); m != nil {
+		kind := m[2]
+		if strings.HasSuffix(kind, "bit int") {
+			kind = "whole number"
+		}
+		return fmt.Sprintf("%s: got %s, want a %s", m[1], m[3], kind)
+	}
+	if word, ok := strings.CutPrefix(message, "unexpected argument "); ok {
+		return fmt.Sprintf("got the argument %q, want none", word)
+	}
+	if strings.HasPrefix(message, "expected one of ") {
+		return "a command is missing, want one of " + strings.Join(commands, ", ")
+	}
+	return message
+}
+
+// Count is a number with its noun: "1 thread", "2 threads".
+func Count(n int, noun string) string {
+	if n != 1 {
+		noun += "s"
+	}
+	return fmt.Sprintf("%d %s", n, noun)
 }

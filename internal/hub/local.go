@@ -36,6 +36,19 @@ func (e *MissingError) Error() string {
 // Unwrap returns the cause.
 func (e *MissingError) Unwrap() error { return e.Err }
 
+// noModel is the error for a name of neither a file nor a folder, which the cache does not have either.
+type noModel struct {
+	name string
+	err  error // of the cache
+}
+
+func (e noModel) Error() string {
+	return fmt.Sprintf("there is no model %s: want a folder with config.json and *.safetensors, one such file, a .gguf file, or ORG/NAME on the hub", printable(e.name))
+}
+
+// Unwrap lets errors.Is find fs.ErrNotExist.
+func (e noModel) Unwrap() []error { return []error{e.err, fs.ErrNotExist} }
+
 // Local returns the path of the model that a user of the commands names: name itself if there is
 // such a file or folder, else the snapshot of NAME, ORG/NAME or ORG/NAME@REVISION in the cache that
 // the environment names. Of ORG/NAME:TYPE it is the GGUF file that pulling it fetches. It uses no network. A complete snapshot has config.json and all weights;
@@ -52,7 +65,7 @@ func Local(name string) (string, error) {
 	model, tag := CutTag(name)
 	repo, revision, bad := ParseRepo(model)
 	if bad != nil {
-		return "", fmt.Errorf("there is no model %s (%w): %w", printable(name), bad, fs.ErrNotExist)
+		return "", noModel{name, bad}
 	}
 	config, err := UserEnvironment()
 	if err != nil {
@@ -72,7 +85,7 @@ func Local(name string) (string, error) {
 	case Is(err, NotCached) && repo.Org != "":
 		return "", &MissingError{repo, revision, tag, err}
 	case Is(err, NotCached): // a single word is rather a folder's name
-		return "", fmt.Errorf("there is no model %s: a model is a folder with config.json and *.safetensors, one such file, a .gguf file, or ORG/NAME on the hub: %w", printable(name), fs.ErrNotExist)
+		return "", noModel{name, err}
 	}
 	return dir, err
 }

@@ -59,6 +59,9 @@ func (c *job) frozen() (func(path string) bool, error) {
 	}, nil
 }
 
+// loraValues say what a part of --lora that is not a text may be.
+var loraValues = map[string]string{"r": "a whole number", "alpha": "a number", "dropout": "a number", "rslora": "true or false", "layers": "whole numbers joined by +"}
+
 // format returns the format of --quantize.
 func (c *job) format() meta.QuantFormat {
 	if c.Quantize == "nf4" {
@@ -111,7 +114,7 @@ func parseLoRA(s string) (model.LoRAConfig, error) {
 			return c, misusef("--lora: got %q, want one of from, r, alpha, dropout, rslora, targets, parameters, exclude, layers", name)
 		}
 		if err != nil {
-			return c, misusef("--lora: %s=%s: %w", name, value, err)
+			return c, misusef("--lora: %s: got %q, want %s", name, value, loraValues[name])
 		}
 	}
 	if c.R < 1 || c.Alpha < 0 || c.Dropout < 0 || c.Dropout >= 1 {

@@ -16,9 +16,9 @@ import (
 // some fields is an error.
 type Options struct {
 	// The method, and what its loss is.
-	Method            string  `help:"Train by this method: sft (texts), dpo, orpo (pairs of answers), kto (judged ones), grpo (rewarded ones) or reward (a reward model)." enum:"sft,dpo,orpo,kto,grpo,reward" default:"sft"`
-	Beta              float64 `help:"Set beta: a higher one keeps the model closer to the reference; -1 is 0.1, with grpo 0." default:"-1" methods:"dpo,orpo,kto,grpo"`
-	LossType          string  `help:"Set the loss: of dpo sigmoid, hinge, ipo or robust; of grpo dapo, grpo, bnpo or dr_grpo." enum:"sigmoid,hinge,ipo,robust,dapo,grpo,bnpo,dr_grpo," default:"" methods:"dpo,grpo"`
+	Method            string  `help:"Train by sft, dpo or orpo (pairs), kto (judged answers), grpo or reward (a model)." enum:"sft,dpo,orpo,kto,grpo,reward" default:"sft"`
+	Beta              float64 `help:"Set beta: a higher one stays closer to the reference; -1 is 0.1, with grpo 0." default:"-1" methods:"dpo,orpo,kto,grpo"`
+	LossType          string  `help:"Set dpo's loss (sigmoid, hinge, ipo, robust) or grpo's (dapo, grpo, bnpo, dr_grpo)." enum:"sigmoid,hinge,ipo,robust,dapo,grpo,bnpo,dr_grpo," default:"" methods:"dpo,grpo"`
 	LabelSmoothing    float64 `help:"Smooth labels by this fraction; with dpo, the fraction of wrong pairs." default:"0" methods:"sft,dpo" aliases:"label-smoothing-factor"`
 	ReferenceFree     bool    `help:"Run dpo without the reference model." methods:"dpo"`
 	DesirableWeight   float64 `help:"Weight kto's losses of desirable answers." default:"1" methods:"kto"`
@@ -32,17 +32,17 @@ type Options struct {
 	Temperature    float64  `help:"Generate at this temperature." default:"1" methods:"grpo" setting:"temperature"`
 	TopP           float64  `help:"Generate from the likeliest tokens up to this probability." default:"1" methods:"grpo" setting:"top_p"`
 	TopK           int      `help:"Generate from this many likeliest tokens; 0 is all." default:"0" methods:"grpo" setting:"top_k"`
-	RewardCommand  string   `help:"Reward by this program: a JSON line of a completion in, a line with a number out." placeholder:"PROGRAM ARG…" methods:"grpo" setting:"reward_command"`
+	RewardCommand  string   `help:"Reward by this program: a JSON line per completion in, a line with a number out." placeholder:"PROGRAM ARG…" methods:"grpo" setting:"reward_command"`
 	RewardTimeout  float64  `help:"Stop if --reward-command takes longer than this for a number, in seconds." default:"60" methods:"grpo"`
-	RewardRules    []string `name:"reward" help:"Reward by a rule: equals, contains or number=FIELD of the record, or regex=PATTERN. Repeat for a sum." sep:"none" placeholder:"[WEIGHT*]RULE" methods:"grpo" setting:"reward"`
+	RewardRules    []string `name:"reward" help:"Reward by equals=, contains= or number=FIELD, or regex=PATTERN; repeat for a sum." sep:"none" placeholder:"[WEIGHT*]RULE" methods:"grpo" setting:"reward"`
 	ScaleRewards   string   `help:"Divide advantages by the deviation of rewards of a group, a batch, or none." enum:"group,batch,none" default:"group" methods:"grpo" setting:"scale_rewards"`
 	NumIterations  int      `help:"Step this many times on the same completions." default:"1" methods:"grpo" setting:"num_iterations"`
 	Epsilon        float64  `help:"Clip the ratio of new to old probabilities to 1 ± this." default:"0.2" methods:"grpo" setting:"epsilon"`
 	EpsilonHigh    float64  `help:"Clip the ratio at 1 + this instead; 0 is --epsilon." default:"0" methods:"grpo" setting:"epsilon_high"`
 
 	// The data.
-	DataWeights []float64 `help:"Count each --data file so many times per epoch, such as 1,0.5,3." placeholder:"N,…"`
-	EvalData    []string  `help:"Evaluate on this file; NAME=FILE has metrics eval_NAME_loss. Repeat for several." sep:"none" placeholder:"FILE.jsonl"`
+	DataWeights []float64 `help:"Count each --data file so many times per epoch, such as 1,0.5,3." placeholder:"N"`
+	EvalData    []string  `help:"Evaluate on this file; NAME=FILE has metrics eval_NAME_loss; may repeat." sep:"none" placeholder:"FILE.jsonl"`
 	Sequence    int       `help:"Cut sequences to this many tokens." default:"512"`
 	Pack        bool      `help:"Join texts into full sequences, for speed. Texts attend to each other." methods:"sft"`
 	LearnPrompt bool      `help:"Learn prompts and the messages of users, too." methods:"sft"`
@@ -78,10 +78,10 @@ type Options struct {
 	EarlyStoppingThreshold float64 `help:"Count a metric as better if it changes by more than this." default:"0"`
 
 	// Which weights train.
-	LoRA         string   `name:"lora" help:"Train a LoRA adapter, such as r=16,alpha=32,dropout=0.1,targets=q_proj+v_proj, or go on from one: from=DIR." placeholder:"r=N,…"`
+	LoRA         string   `name:"lora" help:"Train a LoRA adapter, such as r=16,alpha=32, or continue one: from=DIR." placeholder:"r=N,…"`
 	Merge        bool     `help:"Write the whole model with the --lora adapter merged into it."`
 	Quantize     string   `help:"Keep the weights under --lora in memory as q8_0, q4_0 or nf4 (QLoRA)." enum:"q8_0,q4_0,nf4," default:"" placeholder:"FORMAT"`
-	Freeze       []string `help:"Do not train parameters whose path has a match of this regular expression. Repeat for several." sep:"none" placeholder:"PATTERN"`
+	Freeze       []string `help:"Leave parameters as they are whose path matches this expression; may repeat." sep:"none" placeholder:"PATTERN"`
 	NeftuneAlpha float64  `name:"neftune-noise-alpha" help:"Add uniform noise to embeddings in training, as NEFTune; 0 adds none." default:"0" methods:"sft"`
 
 	// What is written, and how the machine is used.
@@ -97,7 +97,7 @@ type Options struct {
 	SaveTotalLimit int      `help:"Keep this many checkpoints; 0 keeps all." default:"2"`
 	EvalSteps      int      `help:"Evaluate every N steps; 0 at the end of each epoch, -1 never." default:"0"`
 	LogSteps       int      `help:"Log every N steps; 0 at the end of each epoch." default:"10"`
-	LogWith        []string `help:"Write metrics: tensorboard, jsonl, csv, curve (a PNG of the loss), or all." placeholder:"NAME,…"`
+	LogWith        []string `help:"Write metrics: tensorboard, jsonl, csv, curve (a PNG of the loss), or all." placeholder:"NAME"`
 	LoggingDir     string   `help:"Write metrics to this folder instead of --output." placeholder:"DIR"`
 	Resume         string   `help:"Resume from the last checkpoint in --output (auto), from DIR, or never." default:"auto" placeholder:"auto|never|DIR"`
 

@@ -226,7 +226,11 @@ func (c *job) checkSchedule() error {
 	}
 	warmup, steps := 0, 1
 	if _, err := optim.NewScheduler(adam, optim.ScheduleSpec{Name: c.LRScheduler, WarmupSteps: &warmup, TrainingSteps: &steps, Options: options}); err != nil {
-		return misusef("--lr-scheduler: %w", err)
+		flags := "--lr-scheduler"
+		if c.LRSchedulerKwargs != "" {
+			flags += ", --lr-scheduler-kwargs"
+		}
+		return misusef("%s: %w", flags, err)
 	}
 	return nil
 }

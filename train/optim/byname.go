@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 )
 
 // ScheduleSpec names a schedule as Hugging Face's Trainer does (lr_scheduler_type): linear,
@@ -19,6 +20,10 @@ type ScheduleSpec struct {
 	// strings, lists of numbers.
 	Options map[string]any
 }
+
+// scheduleNames are the names of schedules.
+var scheduleNames = []string{"linear", "cosine", "cosine_with_restarts", "polynomial", "constant", "constant_with_warmup", "inverse_sqrt",
+	"reduce_lr_on_plateau", "cosine_with_min_lr", "cosine_warmup_with_min_lr", "warmup_stable_decay"}
 
 // NewScheduler makes the schedule that s names for o. Unknown names, missing steps and unknown
 // options are errors.
@@ -170,7 +175,7 @@ func (a *arguments) factor(o Optimizer) Factor {
 	case "warmup_stable_decay":
 		f, err = a.wsd()
 	default:
-		a.fail("unknown name")
+		a.fail("unknown name, want one of %s", strings.Join(scheduleNames, ", "))
 	}
 	if a.err == nil {
 		a.err = err

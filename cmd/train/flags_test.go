@@ -1,0 +1,59 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/heftai/heft/internal/golden"
+)
+
+// flagsOf calls f with each flag of each command.
+func flagsOf(t *testing.T, f func(command string, flag *kong.Flag)) {
+	t.Helper()
+	k, err := kong.New(new(cli), kong.Vars{"version": version})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, command := range k.Model.Children {
+		for _, flag := range command.Flags {
+			f(command.Name, flag)
+		}
+	}
+}
+
+// TestHelpTextsAreShort: the help of a flag has at most 80 characters.
+func TestHelpTextsAreShort(t *testing.T) {
+	flagsOf(t, func(command string, flag *kong.Flag) {
+		if n := utf8.RuneCountInString(flag.Help); n == 0 || n > 80 {
+			t.Errorf("train %s --%s: the help has %d characters, want 1 to 80", command, flag.Name, n)
+		}
+	})
+}
+
+// TestTrainingPageNamesEveryFlag: docs/training.md names each flag of each command.
+func TestTrainingPageNamesEveryFlag(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join(golden.Module(t), "docs", "training.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	page = bytes.ReplaceAll(page, []byte("_"), []byte("-")) // Accelerate's spelling
+	flagsOf(t, func(command string, flag *kong.Flag) {
+		if !flag.Hidden && flag.Name != "help" && !bytes.Contains(page, []byte("--"+flag.Name)) {
+			t.Errorf("docs/training.md does not name --%s of train %s", flag.Name, command)
+		}
+	})
+}
+
+// TestLaunchWithoutArgumentsNamesBothForms: the error once asked for --data and --output alone.
+func TestLaunchWithoutArgumentsNamesBothForms(t *testing.T) {
+	status, _, stderr := command(t, "launch")
+	if status != 2 || !strings.Contains(stderr, "PROGRAM") || !strings.Contains(stderr, "--data") {
+		t.Errorf("status %d, %s", status, stderr)
+	}
+}
