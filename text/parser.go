@@ -95,7 +95,7 @@ func (c *Chat) Parses(o ParseOptions) bool { return c.family().Active(o.internal
 type Frame struct {
 	Inside      string // the marker that ends the reasoning in which the answer begins, or ""
 	Open, Close string // markers of reasoning that the answer may begin with, or ""
-	Final, Next string // stand before the content, and before Final after reasoning
+	Final, Next string // the texts before the content, and before Final after reasoning
 }
 
 // Frame returns the frame of one answer, in which the content of an answer can be constrained.
@@ -104,12 +104,15 @@ func (c *Chat) Frame(o ParseOptions) Frame { return Frame(c.family().Frame(o.int
 // A CallNotation is how the model writes calls:
 //
 //	Before NAME Infix ARGUMENTS { Between NAME Infix ARGUMENTS } After
+//
+// With Last the name and the arguments change places.
 type CallNotation struct {
 	Before, Infix, After string
 	Between              string         // "" if an answer has one call only
 	ID                   string         // stands in the other texts for an id of nine letters and digits
 	Index                string         // stands in the other texts for the number of a call, from 0 on
 	Arguments            *CallArguments // nil: a JSON object
+	Last                 bool           // the name follows the arguments
 }
 
 // ArgumentKind is a way to write arguments that are not a JSON object.
@@ -120,6 +123,7 @@ const (
 	TagArguments    ArgumentKind = iota + 1 // between tags: strings as they are, other values as JSON
 	PythonArguments                         // keyword arguments
 	BareArguments                           // keys without quotes, strings between quotes of their own
+	ValueArguments                          // keys without quotes, values in JSON
 )
 
 // CallArguments say how the model writes arguments that are not a JSON object:
@@ -133,9 +137,9 @@ type CallArguments struct {
 	Equals, EqualsText string
 	End                string
 	Stop               string // ends End, and no value between tags has it
-	Quote              string // stands around the strings of BareArguments
+	Quote              string // the quotation marks around strings of BareArguments
 	JSONText           bool   // strings between tags are JSON
-	CDATA              bool   // a string between tags may stand in a CDATA section
+	CDATA              bool   // a string between tags may be a CDATA section
 }
 
 // CallNotation returns how the model writes calls, so that it can be made to write some. ok is false
@@ -145,7 +149,7 @@ func (c *Chat) CallNotation() (n CallNotation, ok bool) {
 		return n, false
 	}
 	known := c.calls()
-	n = CallNotation{Before: known.Before, Infix: known.Infix, After: known.After, Between: known.Between, ID: known.ID, Index: known.Index}
+	n = CallNotation{Before: known.Before, Infix: known.Infix, After: known.After, Between: known.Between, ID: known.ID, Index: known.Index, Last: known.Last}
 	if a := known.Arguments; a != nil {
 		n.Arguments = &CallArguments{
 			Kind: ArgumentKind(a.Kind), First: a.First, Next: a.Next, Empty: a.Empty, Equals: a.Equals, EqualsText: a.EqualsText,

@@ -144,28 +144,35 @@ func (c *calls) one(b *grammar.Builder, f *frame, which order) (grammar.Rule, er
 	rule := b.Rule()
 	var alts []grammar.Pos
 	for _, t := range c.tools {
-		at, err := c.arguments(b, f, t.schema)
+		next := grammar.Return
+		if c.notation.Last {
+			next = c.text(b, f, c.notation.Infix, which, b.Literal(t.name, next))
+		}
+		at, err := c.arguments(b, f, t.schema, next)
 		if err != nil {
 			refused := &Constraint{Field: fmt.Sprintf("tools[%d].function.parameters", t.index)}
 			return rule, refused.refusal(err)
 		}
-		alts = append(alts, b.Literal(t.name, c.text(b, f, c.notation.Infix, which, at)))
+		if !c.notation.Last {
+			at = b.Literal(t.name, c.text(b, f, c.notation.Infix, which, at))
+		}
+		alts = append(alts, at)
 	}
 	b.Define(rule, b.Split(alts...))
 	return rule, nil
 }
 
-// arguments reads the arguments of a call.
-func (c *calls) arguments(b *grammar.Builder, f *frame, schema []byte) (grammar.Pos, error) {
+// arguments reads the arguments of a call before next.
+func (c *calls) arguments(b *grammar.Builder, f *frame, schema []byte, next grammar.Pos) (grammar.Pos, error) {
 	a := c.notation.Arguments
 	if a == nil {
-		return jsonschema.AppendObject(b, schema, grammar.Return)
+		return jsonschema.AppendObject(b, schema, next)
 	}
 	return jsonschema.AppendLaidOut(b, schema, &jsonschema.Layout{
 		Kind: jsonschema.Kind(a.Kind), First: a.First, Next: a.Next, Empty: a.Empty, Equals: a.Equals, EqualsText: a.EqualsText,
 		End: a.End, Stop: a.Stop, Quote: a.Quote, JSONText: a.JSONText, CDATA: a.CDATA,
 		Marker: func(text string, next grammar.Pos) grammar.Pos { return f.marker(b, text, next) },
-	}, grammar.Return)
+	}, next)
 }
 
 // text reads a part of the notation.
@@ -257,6 +264,9 @@ func (c *calls) among(b *grammar.Builder, f *frame, called grammar.Pos) (content
 func (c *calls) beginnings(before string) []string {
 	if before != "" {
 		return []string{before[:1]}
+	}
+	if c.notation.Last {
+		return []string{"{"}
 	}
 	var list []string
 	for _, t := range c.tools {

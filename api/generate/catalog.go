@@ -11,7 +11,7 @@ import (
 	"github.com/heftai/heft/api/wire"
 )
 
-// Models are the models of a server. Some are there for as long as the server runs. Others have a [Source]: the first
+// Models are the models of a server. Some are loaded for as long as the server runs. Others have a [Source]: the first
 // request that names one loads it, and it is unloaded when it has been idle, or when another model needs
 // its memory. A model is never unloaded while a request uses it. Any goroutine may call the methods.
 type Models struct {
@@ -88,7 +88,7 @@ type entry struct {
 	cancel   context.CancelFunc // of loading
 }
 
-// NewModels returns the models of list, which are there until the caller closes them. The first one answers
+// NewModels returns the models of list, which stay loaded until the caller closes them. The first one answers
 // requests that name no model.
 func NewModels(list ...*Model) *Models {
 	ms := NewCatalog(ModelsOptions{})

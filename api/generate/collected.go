@@ -21,7 +21,7 @@ func NewAnswerMemory(ctx context.Context) *AnswerMemory {
 // TextBytes is what a byte of a text takes that is collected in a builder that grows, and in JSON.
 const TextBytes = 8
 
-// What a part of a collected answer takes until the answer is sent, in bytes.
+// The memory of a part of a collected answer until the answer is sent, in bytes.
 const (
 	engineBytes   = 8   // a token of any answer: in the engine's sequence, which grows
 	callBytes     = 256 // a piece of a call, beside its text

@@ -11,7 +11,7 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// EmbedRequest is a list of prompts whose embeddings are wanted.
+// EmbedRequest is a list of prompts to embed.
 type EmbedRequest struct {
 	Prompts    [][]int32
 	Param      string // what the client calls the prompts, for errors

@@ -2,7 +2,7 @@ package generate
 
 // format is what follows from how a model writes reasoning and calls.
 type format struct {
-	hidden map[int32]bool // special tokens that are no markers
+	hidden map[int32]bool // special tokens that are not markers
 }
 
 // answers is the model's format, found when it is first needed. There are a tokenizer and a Chat.

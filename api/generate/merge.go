@@ -61,7 +61,7 @@ func (m *Model) StartAll(ctx context.Context, requests []Request) (*Generations,
 	return rs, nil
 }
 
-// What the events of a request take until they are read, in bytes; see [engine.Stream].
+// The memory of a request's events until they are read, in bytes; see [engine.Stream].
 const (
 	bufferBytes = 64 << 10 // in the engine, at most
 	eventBytes  = 128      // a token
@@ -117,7 +117,7 @@ func (rs *Generations) pump(ctx context.Context, i int, run *Generation) {
 	}
 }
 
-// Next waits for the next delta of any run. It returns io.EOF when all have ended, the
+// Next waits for the next delta of any generation. It returns io.EOF when all have ended, the
 // first error of one, or ctx's.
 func (rs *Generations) Next(ctx context.Context) (PromptDelta, error) {
 	if rs.out == nil {
@@ -150,7 +150,7 @@ func (rs *Generations) Usage() Usage {
 	return sum
 }
 
-// Close cancels unfinished runs and waits for its goroutines.
+// Close cancels unfinished generations and waits for their goroutines.
 func (rs *Generations) Close() {
 	rs.stop()
 	for _, r := range rs.runs {

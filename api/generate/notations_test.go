@@ -285,3 +285,25 @@ func TestCallsWithoutABeginningPanicked(t *testing.T) {
 		checkForcedCalls(t, m)
 	}
 }
+
+// TestUnseenTemplatesForceCalls: so do templates whose notations are learned, where they can be forced.
+func TestUnseenTemplatesForceCalls(t *testing.T) {
+	paths, err := filepath.Glob("../../internal/chat/toolcall/testdata/unseen/*.jinja")
+	if err != nil || len(paths) < 85 {
+		t.Fatalf("%d templates, %v", len(paths), err)
+	}
+	for _, path := range paths {
+		template, err := golden.Read(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Run(strings.TrimSuffix(filepath.Base(path), ".jinja"), func(t *testing.T) {
+			m := templateModel(t, template, true)
+			if _, known := m.Chat.CallNotation(); !known {
+				t.Logf("the notation is not known")
+				return
+			}
+			checkForcedCalls(t, m)
+		})
+	}
+}

@@ -129,8 +129,8 @@ func (m *Model) Limit() int {
 // promptBytes is what a token of a prompt that is read as text takes, with its id.
 const promptBytes = 12
 
-// Start submits a request. It ends when ctx does; the caller closes the Run. Errors are of
-// type *Error.
+// Start submits a request. It ends when ctx does; the caller closes the Generation. Errors are of
+// type [*wire.Error].
 func (m *Model) Start(ctx context.Context, r Request) (*Generation, error) {
 	if !r.Trim && r.MaxTokens > 0 && len(r.Prompt)+r.MaxTokens > m.Limit() {
 		return nil, tooLong(r.Param, len(r.Prompt), r.MaxTokens, m.Limit())

@@ -42,7 +42,7 @@ type Token struct {
 type Usage struct {
 	Prompt     int
 	Completion int // of all choices
-	Cached     int // of the prompt, whose keys and values were there
+	Cached     int // of the prompt, whose keys and values were cached
 	Reasoning  int // of Completion
 	// Tokens of Request.Prediction that were right, and those that were tried and wrong.
 	AcceptedPrediction, RejectedPrediction int

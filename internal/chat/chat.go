@@ -110,8 +110,8 @@ type Request struct {
 	ContinueField string
 	// Kwargs are more variables for the template. They win over SpecialTokens.
 	Kwargs *Dict
-	// SpecialTokens are bos_token, eos_token and the like. What a model does not
-	// have must be absent, not empty: templates ask whether it is defined.
+	// SpecialTokens are bos_token, eos_token and the like. A token that a model does
+	// not have must be absent, not empty: templates ask whether it is defined.
 	SpecialTokens map[string]string
 	// Now is what strftime_now shows, in its own location. Zero is the present,
 	// local time.

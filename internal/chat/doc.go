@@ -4,8 +4,8 @@
 // A [Template] is parsed once from the text in tokenizer_config.json or
 // chat_template.jinja and rendered for every [Request]. Messages, tools and
 // documents are ordered JSON values ([Decode] makes them), because templates print
-// them and the order of keys is part of the prompt. What transformers does around
-// the template happens here: null keys are dropped, the names of a message's
+// them and the order of keys is part of the prompt. This package also does what
+// transformers does around the template: null keys are dropped, the names of a message's
 // reasoning are aliased, absent tools are None, a final message is continued.
 //
 // [Load] finds a model's templates and special tokens among its files.

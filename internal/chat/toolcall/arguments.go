@@ -15,6 +15,8 @@ const (
 	PythonArguments
 	// BareArguments are an object with bare keys and with strings between quotes of their own.
 	BareArguments
+	// ValueArguments are keys without quotes, each with a value in JSON.
+	ValueArguments
 )
 
 // Arguments say how a model writes arguments that are not a JSON object:
@@ -114,6 +116,10 @@ func (a *answers) argumentNotation(f *Family) *Notation {
 			n.Between = between
 		}
 	}
+	if found := a.checked(f, n); found != nil || n.After == after {
+		return found
+	}
+	n.After = after // white space ends the last call
 	return a.checked(f, n)
 }
 
@@ -122,7 +128,11 @@ func (f *Family) argumentForm() (ArgumentKind, *form) {
 	for i := range f.spec.forms {
 		form := &f.spec.forms[i]
 		switch {
+		case form.pairs != nil && form.head == nil && form.tail == "":
+			return ValueArguments, form
 		case form.head == nil || form.tail != "" || form.last:
+		case form.body == bodyTags && form.tags.json && form.tags.ended && !form.tags.named:
+			return ValueArguments, form
 		case form.body == bodyTags && !form.tags.named && !form.tags.ended && form.tags.plain == nil:
 			return TagArguments, form
 		case form.body == bodyPython:
@@ -158,7 +168,7 @@ func (g *Arguments) values(form *form, texts [4]string) (after, next string, ok 
 			return "", "", false
 		}
 	}
-	if g.Kind == PythonArguments || g.JSONText {
+	if g.quotesText() {
 		quote = `"`
 		if strings.HasSuffix(g.EqualsText, "'") {
 			quote = "'"
@@ -166,6 +176,10 @@ func (g *Arguments) values(form *form, texts [4]string) (after, next string, ok 
 	}
 	if g.EqualsText, ok = strings.CutSuffix(g.EqualsText, quote); !ok {
 		return "", "", false
+	}
+	if g.Kind == ValueArguments { // the same text follows each value, whatever comes then
+		first, second := strings.TrimPrefix(texts[0], quote), strings.TrimPrefix(texts[1], quote)
+		g.End = commonPrefix(first, second)
 	}
 	for i := range texts {
 		if i < 2 {
@@ -180,12 +194,17 @@ func (g *Arguments) values(form *form, texts [4]string) (after, next string, ok 
 	return texts[0], texts[1], texts[0] == texts[2] && texts[1] == texts[3]
 }
 
+// quotesText reports whether strings have quotes, as in JSON or Python.
+func (g *Arguments) quotesText() bool {
+	return g.Kind == PythonArguments || g.Kind == ValueArguments || g.JSONText
+}
+
 // textEnd is what follows a string of one of the probes.
 func (g *Arguments) textEnd() string {
 	switch {
 	case g.Kind == BareArguments:
 		return g.Quote
-	case g.Kind == PythonArguments || g.JSONText:
+	case g.quotesText():
 		return `"` + g.End
 	}
 	return g.End
@@ -200,7 +219,7 @@ func (g *Arguments) write(some bool) string {
 	switch {
 	case g.Kind == BareArguments:
 		text = g.Quote + text + g.Quote
-	case g.Kind == PythonArguments || g.JSONText:
+	case g.quotesText():
 		text = `"` + text + `"`
 	}
 	return g.First + "zqa" + g.EqualsText + text + g.End + g.Next + "zqn" + g.Equals + "7" + g.End

@@ -2,7 +2,7 @@ package toolcall
 
 import "strings"
 
-// endless reports whether nothing ends a call of the form but a text that is no parameter.
+// endless reports whether nothing ends a call of the form but a text that is not a parameter.
 func (f *form) endless() bool { return f.body == bodyTags && f.end == "" }
 
 // stops are the texts that may follow such a call: the marker of the next one and the end of the
@@ -24,8 +24,8 @@ func (f *form) stops() []string {
 	return out
 }
 
-// endBefore ends a call before a byte that begins no parameter. What the reader holds of that text is
-// read again.
+// endBefore ends a call before a byte that begins no parameter. The text that the reader holds
+// is read again.
 func (p *Parser) endBefore() bool {
 	p.again()
 	if !p.endParameters() {

@@ -144,7 +144,7 @@ func (l *lesson) frame(open string, between *string, after string) bool {
 		join = strings.TrimSpace(strings.TrimPrefix(join, "```"))
 	}
 	if turn := strings.TrimSpace(l.answers.end); turn != "" {
-		// What ends content before a call is no part of the call. An answer is several messages then.
+		// The end of content before a call does not belong to the call. An answer is several messages then.
 		rest, ended := strings.CutPrefix(open, turn)
 		if rest = strings.TrimSpace(rest); ended && rest != "" {
 			open = rest

@@ -145,7 +145,7 @@ func (l *lesson) learnFrame(s *spec) {
 		s.ends = []string{l.join}
 	}
 	if text, ok := l.tail(false, l.message("", "", call)); ok {
-		// What ends content before the end of the turn may end a thought, too.
+		// A marker that ends content before the end of the turn may end a thought, too.
 		end := l.answers.end[:len(l.answers.end)-len(commonSuffix(l.answers.end, text))]
 		s.ends = append(s.ends, tag.FindAllString(end, -1)...)
 	}

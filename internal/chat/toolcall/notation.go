@@ -10,6 +10,8 @@ import (
 // A Notation is how a template writes calls, as text that a model can be made to write:
 //
 //	Before NAME Infix ARGUMENTS { Between NAME Infix ARGUMENTS } After
+//
+// With Last the name and the arguments change places.
 type Notation struct {
 	Before, Infix, After string
 	// Between is "" if an answer has one call only.
@@ -20,6 +22,8 @@ type Notation struct {
 	Index string
 	// Arguments say how arguments are written; nil if they are a JSON object.
 	Arguments *Arguments
+	// Last says that the name follows the arguments.
+	Last bool
 }
 
 // callIndex stands for the number of a call in notations of the table.
@@ -66,11 +70,15 @@ func (a *answers) notation(f *Family) *Notation {
 	if !ok {
 		return nil
 	}
-	before, infix, after, ok := splitCall(text, first.name)
+	n := &Notation{ID: a.id(first)}
+	before, infix, after, ok := n.split(text, first.name)
 	if !ok {
-		return nil
+		n.Last = true
+		if before, infix, after, ok = n.split(text, first.name); !ok {
+			return nil
+		}
 	}
-	n := &Notation{Before: a.beforeCalls(f, before), Infix: infix, After: strings.TrimRight(after, " \t\r\n"), ID: a.id(first)}
+	n.Before, n.Infix, n.After = a.beforeCalls(f, before), infix, strings.TrimRight(after, " \t\r\n")
 	if a.namedIDs {
 		n.ID = ""
 	}
@@ -82,11 +90,11 @@ func (a *answers) notation(f *Family) *Notation {
 
 // between is the text between two calls; "" if the second is not written like the first.
 func (a *answers) between(n *Notation, text string, first, second probeCall) string {
-	_, infix, rest, ok := splitCall(text, first.name)
+	_, infix, rest, ok := n.split(text, first.name)
 	if !ok || infix != n.Infix {
 		return ""
 	}
-	between, infix, after, ok := splitCall(rest, second.name)
+	between, infix, after, ok := n.split(rest, second.name)
 	if !ok || strings.TrimRight(after, " \t\r\n") != strings.ReplaceAll(n.After, a.id(first), a.id(second)) {
 		return ""
 	}
@@ -96,19 +104,35 @@ func (a *answers) between(n *Notation, text string, first, second probeCall) str
 	return strings.ReplaceAll(between, a.id(second), a.id(first))
 }
 
-// splitCall cuts a text around the name of a call and its arguments.
-func splitCall(text, name string) (before, infix, after string, ok bool) {
+// split cuts a text around the name of a call and its arguments, in the order that n has.
+func (n *Notation) split(text, name string) (before, infix, after string, ok bool) {
+	if n.Last {
+		if before, rest, ok := cutArguments(text); ok && !strings.Contains(before, name) {
+			infix, after, ok = strings.Cut(rest, name)
+			return before, infix, after, ok
+		}
+		return "", "", "", false
+	}
 	before, rest, ok := strings.Cut(text, name)
-	for i := 0; ok && i < len(rest); i++ {
-		if rest[i] != '{' {
+	if !ok {
+		return "", "", "", false
+	}
+	infix, after, ok = cutArguments(rest)
+	return before, infix, after, ok && !strings.Contains(infix, name)
+}
+
+// cutArguments cuts a text around the arguments of a probe.
+func cutArguments(text string) (before, after string, ok bool) {
+	for i := range len(text) {
+		if text[i] != '{' {
 			continue
 		}
-		n, v := decodeAt(rest[i:])
+		n, v := decodeAt(text[i:])
 		if m, isObject := v.(map[string]any); isObject && m["zqa"] == "zqvalue" {
-			return before, rest[:i], rest[i+n:], !strings.Contains(rest[:i], name)
+			return text[:i], text[i+n:], true
 		}
 	}
-	return "", "", "", false
+	return "", "", false
 }
 
 // reads reports whether f reads calls that are written so, with arguments and, where arguments are
@@ -122,10 +146,10 @@ func (a *answers) readsArguments(f *Family, n *Notation, arguments string) bool 
 	if n.Arguments != nil {
 		written = n.Arguments.write(arguments != `{}`)
 	}
-	text := n.numbered(n.Before+probeNames[0]+n.Infix, 0) + written
+	text := n.call(n.Before, probeNames[0], written, 0)
 	want := 1
 	if n.Between != "" {
-		text += n.numbered(n.Between+probeNames[1]+n.Infix, 1) + written
+		text += n.call(n.Between, probeNames[1], written, 1)
 		want = 2
 	}
 	o := Options{Prompt: a.header, Tools: a.tools}
@@ -139,6 +163,14 @@ func (a *answers) readsArguments(f *Family, n *Notation, arguments string) bool 
 		}
 	}
 	return true
+}
+
+// call writes a call behind a text.
+func (n *Notation) call(before, name, arguments string, index int) string {
+	if n.Last {
+		return n.numbered(before, index) + arguments + n.numbered(n.Infix, index) + name
+	}
+	return n.numbered(before+name+n.Infix, index) + arguments
 }
 
 // numbered writes the number of a call in a text of n.

@@ -122,7 +122,7 @@ func (p *Parser) run(s string) {
 			p.pos++
 			continue
 		}
-		// What is to be read again lies before s, unless it came in an earlier piece.
+		// Text to read again is before s, unless it came in an earlier piece.
 		if n := len(p.source) - len(s) - len(p.pending); n >= 0 {
 			s = p.source[n:]
 			p.pending = ""
@@ -257,7 +257,7 @@ func (p *Parser) enter(s string, i int, m *marker) string {
 	return rest
 }
 
-// say tells text of the answer that begins at offset pos. What lies before offset 0
+// say tells text of the answer that begins at offset pos. Text before offset 0
 // was the prompt's.
 func (p *Parser) say(kind Kind, text string, pos int) {
 	if pos < 0 {

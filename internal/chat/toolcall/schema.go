@@ -25,7 +25,7 @@ const (
 type toolbox map[string]*chat.Dict
 
 // newToolbox reads tools as clients send them: objects with a function, or the
-// functions themselves. What is malformed counts as a tool without parameters.
+// functions themselves. A malformed one counts as a tool without parameters.
 func newToolbox(tools chat.Value) toolbox {
 	list, _ := tools.(*chat.List)
 	if list == nil {
@@ -180,7 +180,7 @@ func typeOf(v chat.Value) types {
 }
 
 // appendTyped writes text as the value of an allowed type that it denotes, in JSON
-// or as Python prints it. What denotes none is a string.
+// or as Python prints it. Other text is a string.
 func appendTyped(out, text []byte, allowed types) []byte {
 	for _, f := range []flavor{jsonFlavor, pythonFlavor} {
 		value, ok := convert(text, f)

@@ -57,7 +57,7 @@ type form struct {
 	body body
 	tags *tags // for bodyTags
 	// end ends a call. If it is empty, JSON ends itself, and parameters between tags end before the
-	// first text that is no parameter of the function.
+	// first text that is not a parameter of the function.
 	end string
 	// tail means that the call ends with end, its name once more, and tail: </tool:NAME>.
 	tail string

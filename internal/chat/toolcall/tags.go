@@ -300,7 +300,7 @@ func (r *tagReader) endText(out []byte) []byte {
 	return appendTyped(out, r.text, r.allowed)
 }
 
-// maybeValue tells whether c may begin a value that is no string.
+// maybeValue tells whether c may begin a value other than a string.
 func maybeValue(c byte) bool {
 	return isSpace(c) || c == '{' || c == '[' || c == '(' || c == '-' || c == '.' || '0' <= c && c <= '9' ||
 		bytes.IndexByte([]byte("tfnTFN"), c) >= 0

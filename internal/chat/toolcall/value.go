@@ -267,7 +267,7 @@ func (v *value) beginQuote(c byte) {
 }
 
 // bareKeyByte takes a byte of a key without quotes. Nothing is written before its
-// end, so that a word which is no key can still be something else.
+// end, so that a word which is not a key can still be something else.
 func (v *value) bareKeyByte(c byte, out []byte) ([]byte, verdict) {
 	end := c == ':' && v.top() != 'k' || c == '=' && v.top() == 'k'
 	if !end {

@@ -22,6 +22,8 @@ const (
 	Python
 	// Bare writes keys without quotes, and strings between quotes of the layout's own.
 	Bare
+	// Values writes keys without quotes, and all values as JSON. Stop is "".
+	Values
 )
 
 // A Layout is how an object is written that is not JSON:
@@ -323,7 +325,7 @@ func bareName(name string, kind Kind) bool {
 		plain := r < unicode.MaxASCII && (unicode.IsLetter(r) || unicode.IsDigit(r) || r == '_')
 		switch {
 		case plain:
-		case kind == Python:
+		case kind == Python || kind == Values:
 			if i == 0 || r != '-' && r != '.' {
 				return false
 			}
