@@ -225,7 +225,7 @@ func (l *memoryListener) Close() error {
 	return nil
 }
 
-// Addr returns a name that is no address.
+// Addr returns a name that is not an address.
 func (l *memoryListener) Addr() net.Addr { return memoryAddr{} }
 
 type memoryAddr struct{}

@@ -54,7 +54,7 @@ func printJSON(out cmdline.Output, v any) error {
 }
 
 // probePlan measures this machine for a plan, in a quarter of its free memory at most.
-// What cannot be measured is not known.
+// A rate that cannot be measured is unknown.
 func probePlan(ctx context.Context, o dispatch.Options, checkpoint *loader.Checkpoint) dispatch.MachineSpeed {
 	return known(dispatch.Probe(ctx, o, checkpoint, dispatch.HostMemory()/4))
 }

@@ -57,7 +57,7 @@ func TestScheduleOptions(t *testing.T) {
 	if weights[0] == weights[1] {
 		t.Error("the options have no effect")
 	}
-	for options, want := range map[string]string{`{"cycles": 3}`: "cycles", "3": "got no JSON object"} {
+	for options, want := range map[string]string{`{"cycles": 3}`: "cycles", "3": "want a JSON object"} {
 		if status, _, stderr := command(t, "run", "--model", dir, "--data", "missing.jsonl", "--output", t.TempDir(), "--lr-scheduler", "cosine", "--lr-scheduler-kwargs", options); status != 2 || !strings.Contains(stderr, want) {
 			t.Errorf("%s: %d: %s", options, status, stderr)
 		}

@@ -333,7 +333,7 @@ func TestRunRefuses(t *testing.T) {
 		"another batch, seed":                      with("--seed", "1", "--batch", "2"),
 		"got --batch 0":                            with("--batch", "0"),
 		"--lora: got \"rank\", want one of":        with("--lora", "rank=3"),
-		"--lora: r=x":                              with("--lora", "r=x"),
+		`--lora: r: got "x", want a whole number`:  with("--lora", "r=x"),
 		"want r of at least 1":                     with("--lora", "alpha=3"),
 		"--merge needs --lora":                     with("--merge"),
 		"there is no model nowhere":                {"--model", "nowhere", "--data", text, "--output", out},

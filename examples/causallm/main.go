@@ -47,7 +47,7 @@ func collate(lengths []int) (texts, error) {
 	return b, nil
 }
 
-// items counts the labels that are no padding.
+// items counts the labels that are not padding.
 func (b texts) items() int {
 	n := 0
 	for _, l := range b.labels {

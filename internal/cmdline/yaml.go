@@ -13,7 +13,7 @@ import (
 
 // yamlResolver reads flags from a YAML mapping: "max-memory: cpu=30GiB". A list is joined by
 // commas, or, for a flag that is given again for each value, taken item by item. A key that is no
-// flag of the command at hand is left to the others; one that is no flag of any is a mistake.
+// flag of the command at hand is left to the others; one that is not a flag of any is a mistake.
 func yamlResolver(r io.Reader) (kong.Resolver, error) {
 	name := "the configuration file"
 	if f, ok := r.(interface{ Name() string }); ok {

@@ -28,7 +28,7 @@ func (r Repo) Folder() string {
 }
 
 // Parse reads ORG/NAME or ORG/NAME@REVISION. Without a revision, revision is empty. It fails on
-// names that a hub rejects, and on revisions that are no paths.
+// names that a hub rejects, and on revisions that are not paths.
 func Parse(s string) (repo Repo, revision string, err error) {
 	s, revision, at := strings.Cut(s, "@")
 	if at {

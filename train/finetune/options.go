@@ -84,7 +84,7 @@ type Options struct {
 	Freeze       []string `help:"Leave parameters as they are whose path matches this expression; may repeat." sep:"none" placeholder:"PATTERN"`
 	NeftuneAlpha float64  `name:"neftune-noise-alpha" help:"Add uniform noise to embeddings in training, as NEFTune; 0 adds none." default:"0" methods:"sft"`
 
-	// What is written, and how the machine is used.
+	// The files that are written, and how the machine is used.
 	Output         string   `help:"Write checkpoints and the trained model to this folder." required:"" placeholder:"DIR"`
 	Dtype          string   `help:"Write weights in this dtype; auto is the dtype of the model." enum:"auto,float32,bfloat16,float16" default:"auto"`
 	MixedPrecision string   `help:"Set the precision of products: no (float32), bf16, or fp16 with a scaled loss." enum:"no,bf16,fp16," default:""`

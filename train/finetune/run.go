@@ -217,7 +217,7 @@ func (c *job) checkSchedule() error {
 	var options map[string]any
 	if c.LRSchedulerKwargs != "" {
 		if err := json.Unmarshal([]byte(c.LRSchedulerKwargs), &options); err != nil {
-			return misusef("--lr-scheduler-kwargs %s: got no JSON object (%w), want one such as {\"num_cycles\": 2}", c.LRSchedulerKwargs, err)
+			return misusef("--lr-scheduler-kwargs: got %s (%w), want a JSON object such as {\"num_cycles\": 2}", c.LRSchedulerKwargs, err)
 		}
 	}
 	adam, err := optim.NewAdamW(nil, optim.AdamOptions{LR: 1})
