@@ -164,14 +164,6 @@ func (m *machine) processors() string {
 	return s
 }
 
-// threads is a count of threads as text.
-func threads(n int) string {
-	if n == 1 {
-		return "1 thread"
-	}
-	return fmt.Sprintf("%d threads", n)
-}
-
 func (m *machine) print(out cmdline.Output) error {
 	size := func(n *int64, none string) string {
 		if n == nil {
@@ -192,13 +184,13 @@ func (m *machine) print(out cmdline.Output) error {
 	fmt.Fprintf(w, "\tkernels\t%s (%s)\n", strings.Join(m.Kernels, ", "), m.System)
 	if m.Rates != nil {
 		for _, r := range m.Rates.Memory {
-			fmt.Fprintf(w, "\tmemory read\t%.1f GB/s with %s\n", r.BytesPerSecond/1e9, threads(r.Threads))
+			fmt.Fprintf(w, "\tmemory read\t%.1f GB/s with %s\n", r.BytesPerSecond/1e9, cmdline.Count(r.Threads, "thread"))
 		}
 		for _, r := range m.Rates.Compute {
-			fmt.Fprintf(w, "\t%s weights\t%.1f GFLOPS with %s, %s\n", r.Weights, r.OperationsPerSecond/1e9, threads(r.Threads), r.Variant)
+			fmt.Fprintf(w, "\t%s weights\t%.1f GFLOPS with %s, %s\n", r.Weights, r.OperationsPerSecond/1e9, cmdline.Count(r.Threads, "thread"), r.Variant)
 		}
 		for _, r := range m.Rates.Peaks {
-			fmt.Fprintf(w, "\t%s at most\t%.1f GOPS with %s\n", r.Name, r.OperationsPerSecond/1e9, threads(r.Threads))
+			fmt.Fprintf(w, "\t%s at most\t%.1f GOPS with %s\n", r.Name, r.OperationsPerSecond/1e9, cmdline.Count(r.Threads, "thread"))
 		}
 	}
 	m.Fetch.print(w)
