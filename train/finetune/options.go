@@ -16,9 +16,9 @@ import (
 // some fields is an error.
 type Options struct {
 	// The method, and what its loss is.
-	Method            string  `help:"Train by sft, dpo or orpo (pairs), kto (judged answers), grpo or reward (a model)." enum:"sft,dpo,orpo,kto,grpo,reward" default:"sft"`
+	Method            string  `help:"Train by sft, dpo or orpo (pairs), kto (judged answers), grpo or reward." enum:"sft,dpo,orpo,kto,grpo,reward" default:"sft"`
 	Beta              float64 `help:"Set beta: a higher one stays closer to the reference; -1 is 0.1, with grpo 0." default:"-1" methods:"dpo,orpo,kto,grpo"`
-	LossType          string  `help:"Set dpo's loss (sigmoid, hinge, ipo, robust) or grpo's (dapo, grpo, bnpo, dr_grpo)." enum:"sigmoid,hinge,ipo,robust,dapo,grpo,bnpo,dr_grpo," default:"" methods:"dpo,grpo"`
+	LossType          string  `help:"Set the loss: sigmoid, hinge, ipo, robust of dpo; dapo, grpo, bnpo, dr_grpo." enum:"sigmoid,hinge,ipo,robust,dapo,grpo,bnpo,dr_grpo," default:"" methods:"dpo,grpo"`
 	LabelSmoothing    float64 `help:"Smooth labels by this fraction; with dpo, the fraction of wrong pairs." default:"0" methods:"sft,dpo" aliases:"label-smoothing-factor"`
 	ReferenceFree     bool    `help:"Run dpo without the reference model." methods:"dpo"`
 	DesirableWeight   float64 `help:"Weight kto's losses of desirable answers." default:"1" methods:"kto"`
@@ -34,7 +34,7 @@ type Options struct {
 	TopK           int      `help:"Generate from this many likeliest tokens; 0 is all." default:"0" methods:"grpo" setting:"top_k"`
 	RewardCommand  string   `help:"Reward by this program: a JSON line per completion in, a line with a number out." placeholder:"PROGRAM ARG…" methods:"grpo" setting:"reward_command"`
 	RewardTimeout  float64  `help:"Stop if --reward-command takes longer than this for a number, in seconds." default:"60" methods:"grpo"`
-	RewardRules    []string `name:"reward" help:"Reward by equals=, contains= or number=FIELD, or regex=PATTERN; repeat for a sum." sep:"none" placeholder:"[WEIGHT*]RULE" methods:"grpo" setting:"reward"`
+	RewardRules    []string `name:"reward" help:"Reward by equals=, contains= or number=FIELD or regex=PATTERN; may repeat." sep:"none" placeholder:"[WEIGHT*]RULE" methods:"grpo" setting:"reward"`
 	ScaleRewards   string   `help:"Divide advantages by the deviation of rewards of a group, a batch, or none." enum:"group,batch,none" default:"group" methods:"grpo" setting:"scale_rewards"`
 	NumIterations  int      `help:"Step this many times on the same completions." default:"1" methods:"grpo" setting:"num_iterations"`
 	Epsilon        float64  `help:"Clip the ratio of new to old probabilities to 1 ± this." default:"0.2" methods:"grpo" setting:"epsilon"`
@@ -56,7 +56,7 @@ type Options struct {
 	Batch                     int     `help:"Set the sequences per batch, on each rank." default:"8" aliases:"batch-size"`
 	GradientAccumulationSteps int     `help:"Accumulate the gradients of this many batches per step." default:"1"`
 	MaxGradNorm               float64 `help:"Clip the norm of the gradients; 0 does not." default:"1"`
-	LearningRate              float64 `help:"Set the learning rate; 0 is 5e-5, with --lora 2e-4, with dpo and grpo 1e-6 and 1e-5." default:"0" aliases:"lr"`
+	LearningRate              float64 `help:"Set the learning rate; 0 is 5e-5, with --lora 2e-4 (dpo, grpo: 1e-6, 1e-5)." default:"0" aliases:"lr"`
 	LRScheduler               string  `name:"lr-scheduler" help:"Schedule the rate: linear, cosine, constant_with_warmup, …, as transformers." default:"linear"`
 	LRSchedulerKwargs         string  `name:"lr-scheduler-kwargs" help:"Set options of the schedule in JSON, such as {\"num_cycles\": 2}." default:"" placeholder:"JSON"`
 	WarmupSteps               int     `help:"Raise the rate from 0 during this many steps." default:"0"`
