@@ -2,6 +2,7 @@ package optim
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -12,22 +13,23 @@ import (
 	"github.com/heftai/heft/train/rng"
 )
 
-// TestAdamW8bitIsBitsandbytes compares maps and steps with bitsandbytes' (scripts/make-adam8bit-fixtures.py),
-// with the state saved and restored in between.
-func TestAdamW8bitIsBitsandbytes(t *testing.T) {
-	var want struct {
-		Seed  uint64
-		Sizes []int
-		Every int
-		Maps  [2][]float32
-		Cases []struct {
-			Options struct {
-				WeightDecay float64 `json:"weight_decay"`
-				Betas       []float64
-			}
-			Steps [][][]float32
+// adam8bitFixture is what bitsandbytes computed.
+type adam8bitFixture struct {
+	Seed  uint64
+	Sizes []int
+	Every int
+	Maps  [2][]float32
+	Cases []struct {
+		Options struct {
+			WeightDecay float64 `json:"weight_decay"`
+			Betas       []float64
 		}
+		Steps [][][]float32
 	}
+}
+
+func readAdam8bit(t *testing.T) (want adam8bitFixture) {
+	t.Helper()
 	b, err := os.ReadFile(filepath.Join("testdata", "adam8bit.json"))
 	if err == nil {
 		err = json.Unmarshal(b, &want)
@@ -35,12 +37,15 @@ func TestAdamW8bitIsBitsandbytes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return want
+}
+
+// TestAdamW8bitIsBitsandbytes compares maps and steps with bitsandbytes' (scripts/make-adam8bit-fixtures.py),
+// with the state saved and restored in between.
+func TestAdamW8bitIsBitsandbytes(t *testing.T) {
+	want := readAdam8bit(t)
 	for i, m := range want.Maps {
-		for k, v := range dynamicMap(i == 0) {
-			if v != m[k] {
-				t.Errorf("map %d: number %d is %v, want %v", i, k, v, m[k])
-			}
-		}
+		checkValues(t, fmt.Sprintf("map %d", i), dynamicMap(i == 0), m, 1, 0)
 	}
 	for c, w := range want.Cases {
 		random := rng.New(want.Seed)
@@ -50,10 +55,8 @@ func TestAdamW8bitIsBitsandbytes(t *testing.T) {
 			random.Normal(values[i].Value, 0, 1)
 		}
 		made := func() *Descent {
-			o := AdamOptions{LR: 0.01, WeightDecay: w.Options.WeightDecay}
-			if len(w.Options.Betas) == 2 {
-				o.Beta1, o.Beta2 = w.Options.Betas[0], w.Options.Betas[1]
-			}
+			betas := append(w.Options.Betas, 0, 0)
+			o := AdamOptions{LR: 0.01, WeightDecay: w.Options.WeightDecay, Beta1: betas[0], Beta2: betas[1]}
 			opt, err := NewAdamW8bit([]Param{values[0], values[1]}, o)
 			if err != nil {
 				t.Fatal(err)
@@ -77,16 +80,22 @@ func TestAdamW8bitIsBitsandbytes(t *testing.T) {
 				t.Fatal(err)
 			}
 			for i, some := range step {
-				for k, v := range some {
-					if got := values[i].Value[k*want.Every]; math.Abs(float64(got-v)) > 1e-5 {
-						t.Errorf("case %d, step %d: parameter %d: element %d is %v, want %v", c, n+1, i, k*want.Every, got, v)
-						break
-					}
-				}
+				checkValues(t, fmt.Sprintf("case %d, step %d: parameter %d", c, n+1, i), values[i].Value, some, want.Every, 1e-5)
 			}
 		}
 		if s := opt.State().Params; len(s[0].Slots["state1"]) != 1250 || len(s[0].Slots["absmax2"]) != 20 || len(s[1].Slots["exp_avg"]) != 100 {
 			t.Errorf("got a state of other sizes: %d, %d, %d", len(s[0].Slots["state1"]), len(s[0].Slots["absmax2"]), len(s[1].Slots["exp_avg"]))
+		}
+	}
+}
+
+// checkValues compares every so many values with those wanted.
+func checkValues(t *testing.T, of string, got, want []float32, every int, within float64) {
+	t.Helper()
+	for k, v := range want {
+		if x := got[k*every]; math.Abs(float64(x-v)) > within {
+			t.Errorf("%s: element %d is %v, want %v", of, k*every, x, v)
+			return
 		}
 	}
 }

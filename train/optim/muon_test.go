@@ -2,7 +2,7 @@ package optim
 
 import (
 	"encoding/json"
-	"math"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -65,12 +65,7 @@ func TestMuonIsTorchs(t *testing.T) {
 				t.Fatal(err)
 			}
 			for i, values := range step.Values {
-				for k, v := range values {
-					if got := params[i].Value[k]; math.Abs(float64(got-v)) > 2e-6 {
-						t.Errorf("case %d, step %d: parameter %d: element %d is %v, want %v", c, n+1, i, k, got, v)
-						break
-					}
-				}
+				checkValues(t, fmt.Sprintf("case %d, step %d: parameter %d", c, n+1, i), params[i].Value, values, 1, 2e-6)
 			}
 		}
 	}
