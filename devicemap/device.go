@@ -72,8 +72,8 @@ func (d *Device) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// order sorts devices as Accelerate does: GPUs by number, mps, cpu, disk. What is
-// none of them has ok false.
+// order sorts devices as Accelerate does: GPUs by number, mps, cpu, disk. For other
+// devices ok is false.
 func (d Device) order() (rank, number int, ok bool) {
 	if i, gpu := d.GPU(); gpu {
 		return 0, i, true

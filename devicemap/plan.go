@@ -11,9 +11,9 @@ type Budget struct {
 	// Limit bounds everything that Heft keeps on the device. It does not count for the
 	// disk, which has no limit and need not be given.
 	Limit int64
-	// KV, Activations and Staging are kept free for keys and values, for activations
-	// and for copies of weights on their way. What weights from the disk need on their
-	// way through the CPU is added by Solve.
+	// KV, Activations and Staging are reserved for the KV cache, for activations
+	// and for staging. Solve adds the staging that weights need on their way from the disk
+	// through the CPU.
 	KV, Activations, Staging int64
 	// Requests is kept free for requests being read and answers waiting to be sent, Runtime
 	// for the Go runtime, the tokenizer and the program.

@@ -35,7 +35,7 @@ type Policy struct {
 	// Pins are what the user placed by hand: with Auto the rest is fitted around
 	// them, with Manual they are the whole map, the others take none.
 	Pins Map
-	// SequenceKV is what the keys and values of one sequence take, in bytes: the room
+	// SequenceKV is the KV cache of one sequence in bytes: the room
 	// for KV is not made smaller than this.
 	SequenceKV int64
 	// UnitKV is the part of SequenceKV that belongs to the block at a path, in bytes. A block takes it to

@@ -131,9 +131,9 @@ func (r *renderer) devices(p Plan) {
 	fmt.Fprintln(r.w)
 }
 
-// bar shows how a device is filled: weights in its own mark, then k for keys and values, a for
-// activations, s for staging, r for requests and the runtime. What takes more than the limit is
-// cut.
+// bar shows how a device is filled: weights in its own mark, then k for the KV cache, a for
+// activations, s for staging, r for requests and the runtime. The bar ends at
+// the limit.
 func (r *renderer) bar(d DevicePlan, width int) string {
 	var b strings.Builder
 	used, drawn := int64(0), 0

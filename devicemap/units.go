@@ -228,7 +228,7 @@ func (d *divider) addStack(whole int, c int32) {
 	}
 }
 
-// addExpert adds expert e of stack c. What does not divide evenly counts for expert 0.
+// addExpert adds expert e of stack c. The remainder of a division counts for expert 0.
 func (d *divider) addExpert(unit int, c int32, e int) {
 	count := d.stack(c)
 	d.units[unit].oneExpert(int64(d.nodes[c].size) / int64(count))

@@ -59,7 +59,7 @@ func (o *Odds) Note(k Class, right bool) {
 	}
 }
 
-// Of is the chance that a guess of a class is right. What o does not know yet it takes from parent, the
+// Of is the chance that a guess of a class is right. For a class that o has not seen it asks parent, the
 // odds of all texts, which may be nil.
 func (o *Odds) Of(k Class, parent *Odds) float64 {
 	before := first[k]

@@ -41,8 +41,8 @@ func (e *Engine) unsalted(c *choice) (Sequence, error) {
 	return m.NewAdaptedSequence(c.prompt, name)
 }
 
-// adapters returns the names of the adapters that choices of a list use. If they are those of
-// before it returns before, so that a step allocates nothing.
+// adapters returns the names of the adapters that choices of a list use. If they equal before, it
+// returns before, so that a step allocates nothing.
 func (e *Engine) adapters(list []*choice, before []string) []string {
 	e.names = e.names[:0]
 	for _, c := range list {

@@ -1,6 +1,6 @@
 package engine
 
-// A client is whoever submits requests under one name. Places in the batch go round by client: the one with the
+// A client is the submitter of requests under one name. Places in the batch go round by client: the one with the
 // fewest running choices is next, then the one that was served longest ago.
 type client struct {
 	name string

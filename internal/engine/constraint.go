@@ -48,8 +48,8 @@ func (c *choice) choosable() sample.Step {
 	return step
 }
 
-// only reports whether a mask has no ids but some of ids: then the text ends, although it has fewer
-// tokens than it should.
+// only reports whether all ids of a mask are among ids: then the text ends, although it has fewer tokens
+// than it should.
 func only(mask []uint64, ids []int32) bool {
 	for i, w := range mask {
 		for ; w != 0; w &= w - 1 {

@@ -77,7 +77,7 @@ type Engine struct {
 	exited chan struct{}
 
 	mu         sync.Mutex
-	inbox      []*Stream // submitted, not yet seen by the goroutine
+	inbox      []*Stream // submitted, not yet received by the goroutine
 	open       int       // choices of accepted requests that have not ended
 	clients    map[string]*client
 	background int // those of open that are of background requests
@@ -97,7 +97,7 @@ type Engine struct {
 	ticket   uint64
 	places   uint64    // given so far
 	freed    bool      // pages became free since the last admission failed
-	blocked  bool      // an admission failed for want of pages
+	blocked  bool      // an admission failed for lack of pages
 	prompts  []*choice // those of running with more than one token to compute
 	planned  []*choice
 	names    []string // of adapters, see adapters

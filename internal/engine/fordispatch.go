@@ -6,7 +6,7 @@ import (
 	"github.com/heftai/heft/dispatch"
 )
 
-// ForDispatch adapts m. No one else runs m while the engine does.
+// ForDispatch adapts m. Only the engine runs m from then on.
 func ForDispatch(m *dispatch.Model) Model { return &dispatched{Model: m} }
 
 // dispatched converts between dispatch's types and the engine's.

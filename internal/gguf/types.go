@@ -71,7 +71,7 @@ func (t Type) String() string {
 }
 
 // Block returns how many elements of a row are stored together, in how many bytes; 0, 0 for a number
-// that is no type.
+// that is not a type.
 func (t Type) Block() (elements, bytes int) {
 	row := types[t]
 	return row.elements, row.bytes

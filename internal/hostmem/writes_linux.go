@@ -96,7 +96,7 @@ func markChanged(list []*Writes, mask uint32) {
 	}
 }
 
-// Close ends the watch. What was seen before stays.
+// Close ends the watch. Writes that were seen before stay known.
 func (w *Writes) Close() {
 	if w == nil {
 		return

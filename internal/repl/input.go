@@ -25,7 +25,7 @@ func isCommand(line string) bool {
 	return find(name) != nil
 }
 
-// A pipe reads messages from something that is no terminal: all lines up to a command or the end are
+// A pipe reads messages from something that is not a terminal: all lines up to a command or the end are
 // one message.
 type pipe struct {
 	lines *bufio.Reader

@@ -75,7 +75,7 @@ func (s *Store) restreams(i int) bool {
 	return false
 }
 
-// setStreams has the displaced segments stream with those of the disk tier, in the order of use. What was
+// setStreams has the displaced segments stream with those of the disk tier, in the order of use. Data that was
 // read ahead is dropped. It is called between units.
 func (s *Store) setStreams() error {
 	d := &s.displacing

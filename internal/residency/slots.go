@@ -35,7 +35,7 @@ type expertSlots struct {
 	where    []int // load → slot, or -1
 	cache    *policy.Cache
 	home     []int // load → the slot that it is in or was in last, or will be; -1 before
-	free     []int // slots that are no load's home, the next one to use last
+	free     []int // slots that no load has as its home, the next one to use last
 	without  []int // slots without memory
 	requests []int // loads that are needed, in order
 	clock    int64

@@ -202,7 +202,7 @@ func (s *Store) shareMapping(h *holder) {
 	}
 }
 
-// tier is where the device map places what has a path, the cpu or the disk.
+// tier returns the tier of a path in the device map, the cpu or the disk.
 func (s *Store) tier(path string) (devicemap.Device, error) {
 	device, ok := s.devices.Device(path)
 	if !ok {

@@ -66,7 +66,7 @@ func (s *Store) loadSegment(ctx context.Context, g *segment, p Priority) (*copie
 	return c, err
 }
 
-// promote copies g from the mapping to memory, if it is not there. It fails with errNoRoom if the
+// promote copies g from the mapping to memory, unless memory has it. It fails with errNoRoom if the
 // budget has no room.
 func (s *Store) promote(ctx context.Context, g *segment) error {
 	g.making.Lock()

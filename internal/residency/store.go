@@ -96,7 +96,7 @@ type Store struct {
 	bands      bands     // of matrices
 	streams    []*stream // those of the two that exist
 	displacing displacing
-	failed     error // why a segment of the unit that computes is not there
+	failed     error // why a segment of the unit that computes is missing
 	experts    *expertSlots
 
 	stackOrder  []*stack
@@ -129,8 +129,8 @@ type Store struct {
 	sidecar   *sidecar // nil if nothing is converted, or everything in memory
 }
 
-// New assigns the parameters of units to tiers by devices. It reads and maps nothing, and allocates
-// the window and the slots of the disk tier from the arena. root is the whole tree.
+// New assigns the parameters of units to tiers by devices. It reads and maps no weight. It
+// allocates the window and the slots of the disk tier from the arena. root is the whole tree.
 func New(root *meta.Module, units []Unit, binding *loader.Binding, devices devicemap.Map, o Options) (*Store, error) {
 	s := &Store{
 		binding: binding, devices: devices, keep: o.Keep && o.Lent > 0, homes: o.Homes, arena: o.Arena, skip: o.Skip, whole: o.WholeStacks, restream: o.Restream,
