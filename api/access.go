@@ -13,8 +13,8 @@ import (
 	"github.com/heftai/heft/api/wire"
 )
 
-// Access says which web pages and which host names may use a server. Programs that are no
-// browsers send neither Origin nor Sec-Fetch-Site, and are not affected.
+// Access says which web pages and which host names may use a server. Programs other than browsers
+// send neither Origin nor Sec-Fetch-Site, and are not affected.
 type Access struct {
 	// Origins are the origins of web pages, such as https://app.example, that may use the server
 	// from a browser. The server's own page always may. "*" allows all pages.

@@ -83,8 +83,8 @@ func (k *keptBatch) name() string { return k.Batch.ID[len("batch_"):] }
 
 func (s *Server) path(id string) string { return filepath.Join(s.dir, id+descriptionSuffix) }
 
-// change changes the state of a batch and keeps it. What cannot be kept is in the log: a later process then
-// continues from the state before.
+// change changes the state of a batch and keeps it. If it cannot be kept, the log says so, and a later
+// process continues from the state before.
 func (s *Server) change(k *keptBatch, edit func(*batch)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -24,7 +24,7 @@ type Job struct {
 const runName = "run"
 
 // Run answers the lines of a file that have no result yet in Out or Errors, to which it appends: after a run
-// that was ended early it continues. A line that is no request counts as failed. Run fails with the cause of
+// that was ended early it continues. A line that is not a request counts as failed. Run fails with the cause of
 // ctx, and if Out or Errors exists and has something else than results.
 func Run(ctx context.Context, j Job) (Counts, error) {
 	in, err := os.Open(j.In)

@@ -98,7 +98,7 @@ func (b *Backend) allow(endpoint string) func(string) error {
 			return wrongLine("mismatched_endpoint", "url", "Invalid value for 'url': got %.100q, the endpoint of the batch is %q.", url, endpoint)
 		}
 		if b.Endpoints[url] == nil {
-			return wrongLine("invalid_url", "url", "Invalid value for 'url': got %.100q, which is no endpoint of a batch.", url)
+			return wrongLine("invalid_url", "url", "Invalid value for 'url': got %.100q, which is not an endpoint of a batch.", url)
 		}
 		return nil
 	}

@@ -162,8 +162,8 @@ func (q *completionRequest) echoTexts(texts []string) {
 	}
 }
 
-// What a token of a prompt takes in a chunk that shows its log-probability, in bytes, and one of the
-// likeliest ids beside it.
+// The bytes of a prompt's token in a chunk that shows its log-probability, and of each of the likeliest
+// ids with it.
 const echoTokenBytes, echoTopBytes = 300, 120
 
 // echoBytes is the memory of the prompts that are shown before the answers.

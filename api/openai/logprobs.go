@@ -101,7 +101,7 @@ func legacyTop(n tokenNames, t *generate.Token) map[string]float32 {
 
 func has(m map[string]float32, key string) bool { _, ok := m[key]; return ok }
 
-// legacyText marks a token that is no text by itself, as OpenAI does there.
+// legacyText marks a token that is not a text by itself, as OpenAI does there.
 func legacyText(n tokenNames, id int32) string {
 	text, _, whole := n.text(id)
 	if !whole {

@@ -134,7 +134,7 @@ func detokenize(ctx context.Context, f *wire.Fields, m *generate.Model) (*detoke
 	}
 	for i, id := range list {
 		if _, known := m.Tokenizer.Token(id); !known {
-			return nil, wire.Invalidf("tokens", "Invalid value for 'tokens': tokens[%d] is %d, which is no token of %s.", i, id, m.Name)
+			return nil, wire.Invalidf("tokens", "Invalid value for 'tokens': tokens[%d] is %d, which is not a token of %s.", i, id, m.Name)
 		}
 	}
 	if err := wire.ClaimOf(ctx).Keep(len(list) * answerBytes); err != nil {

@@ -2,7 +2,7 @@
 // clients have it.
 //
 // A request is decoded into a [generate.Conversation] (items.go, tools.go) and a response that is filled in
-// (resource.go). What the model says becomes steps: pieces of reasoning, text and calls. A builder (builder.go)
+// (resource.go). The model's answer becomes steps: pieces of reasoning, text and calls. A builder (builder.go)
 // makes output items of the steps, and the events of a stream. A response that is read again as a stream is
 // built again from the same steps, so that its events have the same sequence numbers.
 //

@@ -27,8 +27,8 @@ const (
 	headerBytes = len(magic) + 2*sha256.Size + 1 + 16 + 1
 )
 
-// Open returns the store of a folder, which is made if it does not exist. Objects of earlier processes are
-// there, up to the limit; a damaged file is skipped with a line in the log. It fails if the folder cannot be
+// Open returns the store of a folder, which is made if it does not exist. It has the objects of
+// earlier processes, up to the limit; a damaged file is skipped with a line in the log. It fails if the folder cannot be
 // read or written.
 func Open(dir string, limit int64) (*Store, error) {
 	s := NewMemory(limit, nil)

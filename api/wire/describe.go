@@ -101,8 +101,8 @@ func (f *Fields) describeType(name, kind string) {
 // missing says that a field must be there.
 const missing = "Missing required parameter: "
 
-// describeMissing notes that a field of a body is required, if format says so and no other may be there in its place. What an
-// object inside requires depends on its other fields.
+// describeMissing notes that a field of a body is required, if format says so and no other may be there in its place. The
+// fields that an object inside requires depend on its other fields.
 func (f *Fields) describeMissing(name, format string) {
 	if f.Describes() && strings.HasPrefix(format, missing) && !strings.Contains(format, " or ") && !f.inside {
 		f.describes.Require(name)

@@ -158,7 +158,7 @@ func (f *Fields) Objects(name, want string, item func(i int, in *Fields) bool) {
 	})
 }
 
-// Null reports whether the field is there and null.
+// Null reports whether the field is given and null.
 func (f *Fields) Null(name string) bool {
 	raw, ok := f.raw[name]
 	return ok && IsNull(raw)

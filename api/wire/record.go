@@ -32,8 +32,8 @@ func WithOwner(ctx context.Context, owner string) context.Context {
 	return context.WithValue(ctx, ownerKey{}, owner)
 }
 
-// OwnerOf returns the owner of the request that ctx belongs to, "" if requests need no keys. What a request
-// leaves behind is for its owner only.
+// OwnerOf returns the owner of the request that ctx belongs to, "" if requests need no keys. Only the owner
+// may read what a request stores.
 func OwnerOf(ctx context.Context) string {
 	owner, _ := ctx.Value(ownerKey{}).(string)
 	return owner

@@ -8,7 +8,7 @@ import (
 
 // The functions below walk JSON that is valid, without decoding or copying it.
 
-// What decoding takes for a value beside its text, in bytes, as [valueBytes] counts it.
+// The memory that decoding takes for a value beside its text, in bytes, as [valueBytes] counts it.
 const (
 	objectBytes = 512 // an object or a list
 	stringBytes = 64
