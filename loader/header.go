@@ -69,7 +69,7 @@ func unread(what string, err error) error {
 }
 
 // foreign says what a file is whose first bytes are the text begin, and what to do. It is
-// empty for bytes that are no text: a header's length ends with zeros.
+// empty for bytes that are not text: a header's length ends with zeros.
 func foreign(begin string) string {
 	switch {
 	case strings.HasPrefix(begin, "GGUF"):

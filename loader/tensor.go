@@ -72,7 +72,7 @@ func (t *Tensor) ReadAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// Location returns where the tensor lies on disk, for a reader that opens the file itself; path
+// Location returns where the tensor is on disk, for a reader that opens the file itself; path
 // is empty for a checkpoint in memory, which only Bytes and ReadAt read.
 func (t *Tensor) Location() (path string, offset, size int64) {
 	return t.File.Path, t.Offset, t.Size

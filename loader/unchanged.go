@@ -221,8 +221,8 @@ func (c *contents) touched(now hostmem.Stamp) bool {
 	return false
 }
 
-// Epoch counts how often a new stamp of the file was found to have the same contents. What was read
-// of the file between two calls of [File.Unchanged] that succeed is good if Epoch is the same
+// Epoch counts how often a new stamp of the file was found to have the same contents. Data that was
+// read between two calls of [File.Unchanged] that succeed is valid if Epoch is the same
 // before and after.
 func (f *File) Epoch() uint64 { return f.contents.epoch.Load() }
 

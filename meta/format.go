@@ -7,7 +7,7 @@ import (
 
 // A QuantFormat is a way to store a matrix: as values, or in fewer bits than a float, as codes
 // with scales that turn them back into values. Only weights are stored so; activations stay
-// floats. What is known of a format is its row in the table; see [QuantFormat.Row].
+// floats. The table has one row for each format; see [QuantFormat.Row].
 type QuantFormat uint8
 
 const (
@@ -315,7 +315,7 @@ func blockOf(columns, bytes int) Packed {
 // halfFirst are valueDTypes with the one that GPTQ and AWQ are published with first.
 var halfFirst = []DType{Float16, BFloat16, Float32}
 
-// Row returns f's row of the table, or that of QuantNone for a number that is no format.
+// Row returns f's row of the table, or that of QuantNone for a number that is not a format.
 func (f QuantFormat) Row() *Format {
 	if f >= quantFormats {
 		f = QuantNone

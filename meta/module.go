@@ -44,7 +44,7 @@ type Buffer struct {
 	Name       string
 	Shape      []int
 	DType      DType
-	Persistent bool // stands in checkpoints
+	Persistent bool // checkpoints have it
 	Sources    []TensorSource
 }
 

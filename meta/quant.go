@@ -329,7 +329,7 @@ func (t *tree) present(s TensorSource, q *Quant, row *Format, form *quantised) (
 			return nil, false
 		}
 	} else if row.Scales.exists() && row.Codes.Suffix == row.Trim {
-		return nil, false // a dtype without scales, which is no format
+		return nil, false // a dtype without scales, which is not a format
 	}
 	if row.Codes.Flat {
 		state, _, ok := t.first(s.with(q.Global))

@@ -69,7 +69,7 @@ type BlockSpec struct {
 	PostAttentionNorm string
 	MLPNorm           string
 	MLP               string
-	// Plain, nil for none, stands in place of MLP: its projections are children of the block itself.
+	// Plain, nil for none, replaces MLP: its projections are children of the block itself.
 	Plain         *MLPSpec
 	PostMLPNorm   string
 	ResidualScale float32 // s; 0 means 1
@@ -126,7 +126,7 @@ type AttentionSpec struct {
 	FusedOrder        FusedOrder
 	Out               string
 	QNorm, KNorm      string    // norms before rope; a norm as wide as one head is applied per head
-	NormLast          bool      // QNorm and KNorm stand behind rope instead
+	NormLast          bool      // QNorm and KNorm come after rope instead
 	Scale             float32   // multiplies q·k
 	Window            int       // a token sees itself and Window-1 before it; 0: all
 	Chunk             int       // a token sees those before it from the last multiple of Chunk on; 0: all
@@ -235,7 +235,7 @@ type MLPSpec struct {
 	FusedOrder     GateOrder
 	Act            Activation
 	// XIELU, "" for none, names a child with the numbers alpha_p and alpha_n (Params), beta and eps (Buffers)
-	// of the activation xIELU, which stands in place of Act: beta·x + softplus(alpha_p)·x² above 0, and
+	// of the activation xIELU, which replaces Act: beta·x + softplus(alpha_p)·x² above 0, and
 	// beta·x + (beta + softplus(alpha_n))·(exp(min(x, eps)) - 1 - x) up to 0.
 	XIELU     string
 	InnerNorm string // norm of the operand of Down, "" for none

@@ -43,7 +43,7 @@ type Mamba2Spec struct {
 	Conv              string  // child with weight [x + B + C, 1, Kernel] and maybe bias
 	ALog, DTBias, D   string  // Params of one number for each head
 	Norm              string  // "" for none
-	NormFirst         bool    // Norm stands before the product with z
+	NormFirst         bool    // Norm comes before the product with z
 	Out               string
 
 	InScale, OutScale float32    // multiply the operand and the result; 0 means 1

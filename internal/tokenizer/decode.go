@@ -26,7 +26,7 @@ type decodeBudget struct {
 	room  int // bytes by which replacements may lengthen the text
 }
 
-// What any text may take, and what it may take for each byte of its tokens beside
+// The steps that any text may take, and those for each byte of its tokens beside
 // stepsPerByte. A stream decodes a token or two at a time.
 const (
 	decodeSteps = 1 << 14

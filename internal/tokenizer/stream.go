@@ -7,7 +7,7 @@ import (
 )
 
 // Stream decodes ids one at a time, for text that is sent while it is generated.
-// What it returns, joined, is what [Tokenizer.Decode] returns, except where a later
+// Its pieces, joined, are the text that [Tokenizer.Decode] returns, except where a later
 // token changes text that was already sent. It is for one goroutine.
 //
 // It holds back text that ends in U+FFFD, which may be a character whose other
