@@ -13,6 +13,7 @@ import (
 	"sync"
 
 	"github.com/heftai/heft/internal/collective"
+	"github.com/heftai/heft/internal/collective/mpi"
 	"github.com/heftai/heft/internal/collective/tcp"
 )
 
@@ -37,13 +38,20 @@ func NewWorld(ctx context.Context, t Transport) *World {
 	return &World{comm: collective.Over(t), ctx: ctx, local: t.Rank()}
 }
 
-// ErrNoEnvironment says that the variables of torchrun are not set.
+// ErrNoEnvironment says that no launcher's variables are set.
 var ErrNoEnvironment = errors.New("train: RANK and WORLD_SIZE are not set: start the program with train launch or torchrun")
 
-// FromEnvironment joins the world that train launch, torchrun or a job's manifest describes, one
-// process for each rank: RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR (127.0.0.1) and MASTER_PORT
-// (29500). HEFT_RUN_TOKEN is the run's secret; without it MASTER_ADDR must be a loopback address.
-// Without RANK and WORLD_SIZE the world has one rank.
+// FromEnvironment joins the world that a launcher describes, one process for each rank:
+//
+//   - train launch, torchrun or a job's manifest: RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR (127.0.0.1)
+//     and MASTER_PORT (29500). HEFT_RUN_TOKEN is the run's secret; without it MASTER_ADDR must be a
+//     loopback address.
+//   - Open MPI's mpirun, or srun --mpi=pmix, in builds with tag mpi. Messages are MPI's, and need no
+//     token.
+//   - Slurm's srun: SLURM_PROCID, SLURM_STEP_NUM_TASKS and SLURM_LOCALID. The first node of the step is
+//     MASTER_ADDR, and the job's number gives MASTER_PORT, unless these are set.
+//
+// Without any of them the world has one rank.
 //
 // It returns when all ranks are connected, and fails after five minutes. A process without the token
 // is refused and the wait continues; a rank of another build or another world ends it. Both are
@@ -55,7 +63,7 @@ var ErrNoEnvironment = errors.New("train: RANK and WORLD_SIZE are not set: start
 //	}
 //	return world.Close(fit(world.Context(), world))
 func FromEnvironment(ctx context.Context) (*World, error) {
-	if os.Getenv("RANK") == "" && os.Getenv("WORLD_SIZE") == "" {
+	if launcherOf(os.Getenv) == noLauncher {
 		return &World{ctx: ctx}, nil
 	}
 	return LaunchFromTorch(ctx)
@@ -64,28 +72,80 @@ func FromEnvironment(ctx context.Context) (*World, error) {
 // LaunchFromTorch is [FromEnvironment], but returns [ErrNoEnvironment] where that makes a world of
 // one rank.
 func LaunchFromTorch(ctx context.Context) (*World, error) {
-	if os.Getenv("RANK") == "" && os.Getenv("WORLD_SIZE") == "" {
+	launcher := launcherOf(os.Getenv)
+	if launcher == noLauncher {
 		return nil, ErrNoEnvironment
 	}
-	o, local, err := environment(os.Getenv)
+	program, err := build()
 	if err != nil {
-		return nil, fmt.Errorf("train: %w", err)
-	}
-	if o.Build, err = build(); err != nil {
 		return nil, fmt.Errorf("train: build of this program: %w", err)
 	}
-	o.Warn = func(line string) { slog.Warn("train: " + line) }
 	ctx, cancel := context.WithCancelCause(ctx)
-	o.OnFail = cancel
-	l, err := tcp.Connect(ctx, o)
+	var w *World
+	if launcher == mpiLauncher {
+		w, err = overMPI(ctx, cancel, program)
+	} else {
+		w, err = overTCP(ctx, cancel, program, launcher)
+	}
 	if err != nil {
 		cancel(err)
 		return nil, fmt.Errorf("train: %w", err)
 	}
+	return w, nil
+}
+
+// overTCP joins the ranks that meet at MASTER_ADDR.
+func overTCP(ctx context.Context, cancel context.CancelCauseFunc, program string, launcher launcher) (*World, error) {
+	get := os.Getenv
+	if launcher == slurmLauncher {
+		get = slurm(os.Getenv)
+	}
+	o, local, err := environment(get)
+	if err != nil {
+		return nil, err
+	}
+	o.Build, o.OnFail = program, cancel
+	o.Warn = func(line string) { slog.Warn("train: " + line) }
+	l, err := tcp.Connect(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	return worldOf(ctx, cancel, l, local), nil
+}
+
+// overMPI joins the ranks that an MPI launcher started.
+func overMPI(ctx context.Context, cancel context.CancelCauseFunc, program string) (*World, error) {
+	l, err := mpi.Open(cancel)
+	if err != nil {
+		return nil, err
+	}
+	local, err := mpi.LocalRank(os.Getenv, l.Rank())
+	if err != nil {
+		l.Close(err)
+		return nil, err
+	}
+	w := worldOf(ctx, cancel, l, local)
+	builds, err := collective.AllGather(ctx, w.comm, program)
+	for rank, other := range builds {
+		if err == nil && other != program {
+			err = fmt.Errorf("rank %d is another build (%.12s, here %.12s): start the same program on all machines", rank, other, program)
+		}
+	}
+	if err != nil {
+		return nil, w.Close(err)
+	}
+	return w, nil
+}
+
+// worldOf is the world of a link that is left by closing it.
+func worldOf(ctx context.Context, cancel context.CancelCauseFunc, l interface {
+	collective.Link
+	Close(err error)
+}, local int) *World {
 	return &World{comm: collective.Over(l), ctx: ctx, local: local, close: func(err error) {
 		l.Close(err)
 		cancel(err)
-	}}, nil
+	}}
 }
 
 // environment reads torchrun's variables.

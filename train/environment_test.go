@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/heftai/heft/internal/collective/mpi"
 )
 
 func TestEnvironmentIsChecked(t *testing.T) {
@@ -40,6 +43,50 @@ func TestWithoutAnEnvironmentThereIsOneRank(t *testing.T) {
 	}
 	if _, err := LaunchFromTorch(t.Context()); !errors.Is(err, ErrNoEnvironment) {
 		t.Error(err)
+	}
+}
+
+// TestLaunchersAreToldApart: torchrun's variables say the most, a batch script of Slurm is no rank, and a step of srun
+// becomes torchrun's variables.
+func TestLaunchersAreToldApart(t *testing.T) {
+	step := map[string]string{"SLURM_PROCID": "3", "SLURM_STEP_NUM_TASKS": "8", "SLURM_LOCALID": "1", "SLURM_JOB_ID": "40123",
+		"SLURM_STEP_NUM_NODES": "2", "SLURM_STEP_NODELIST": "gpu[007-009,12]-ib,login1", "HEFT_RUN_TOKEN": "x"}
+	with := func(name, value string) map[string]string {
+		env := maps.Clone(step)
+		env[name] = value
+		return env
+	}
+	underPMIx := slurmLauncher
+	if mpi.Built {
+		underPMIx = mpiLauncher
+	}
+	for name, c := range map[string]struct {
+		env  map[string]string
+		want launcher
+	}{
+		"nothing":      {nil, noLauncher},
+		"torchrun":     {with("RANK", "0"), torchLauncher},
+		"mpirun":       {map[string]string{"OMPI_COMM_WORLD_SIZE": "2"}, mpiLauncher},
+		"srun":         {step, slurmLauncher},
+		"srun, PMIx":   {with("PMIX_RANK", "3"), underPMIx},
+		"batch script": {map[string]string{"SLURM_PROCID": "0", "SLURM_NTASKS": "8"}, noLauncher},
+	} {
+		if got := launcherOf(func(key string) string { return c.env[key] }); got != c.want {
+			t.Errorf("%s: got launcher %d, want %d", name, got, c.want)
+		}
+	}
+	o, local, err := environment(slurm(func(key string) string { return step[key] }))
+	if err != nil || o.Rank != 3 || o.Size != 8 || local != 1 || o.Address != "gpu007-ib:15123" {
+		t.Errorf("srun: %+v, %d, %v", o, local, err)
+	}
+	env := with("SLURM_STEP_NUM_NODES", "1")
+	if o, _, err := environment(slurm(func(key string) string { return env[key] })); err != nil || o.Address != "127.0.0.1:15123" {
+		t.Errorf("srun on one node: %+v, %v", o, err)
+	}
+	for list, want := range map[string]string{"a": "a", "a,b": "a", "n[1,3]": "n1", "n[01-04]": "n01", "": ""} {
+		if got := firstHost(list); got != want {
+			t.Errorf("first of %q: got %q, want %q", list, got, want)
+		}
 	}
 }
 

@@ -111,6 +111,7 @@ var allowed = map[string][]string{
 	"internal/hub":                {"internal/atomicfile", "internal/filelock", "internal/hubcache"},
 	"internal/hubcache":           {"internal/smallfile"}, // apart from hub, which knows HTTP: loader and text open ORG/NAME
 	"internal/collective":         {},
+	"internal/collective/mpi":     {"internal/collective"},
 	"internal/collective/tcp":     {"internal/collective"},
 	"train/rng":                   {}, // apart from data: tensors start their weights and drop by it too
 	"train/data":                  {"train/rng", "text"},
@@ -134,7 +135,7 @@ var allowed = map[string][]string{
 	"train/internal/runstate":     {"meta", "loader", "internal/collective", "internal/smallfile", "train/data", "train/internal/checkpoint", "train/internal/rank", "train/internal/replicas", "train/optim", "train/rng"}, // meta, loader: gradients are safetensors
 	"train/internal/trainer": {"meta", "internal/collective", "train/data", "train/internal/evaluation", "train/internal/modelfiles", "train/internal/progress", "train/internal/rank",
 		"train/internal/runstate", "train/optim", "train/tensor", "train/track"},
-	"train": {"meta", "loader", "internal/atomicfile", "internal/collective", "internal/collective/tcp", "internal/residency", "train/internal/chunks", "train/internal/gemini", "train/internal/replicas", "train/internal/sharded", "train/data", "train/optim", "train/rng", "train/tensor", "train/track",
+	"train": {"meta", "loader", "internal/atomicfile", "internal/collective", "internal/collective/mpi", "internal/collective/tcp", "internal/residency", "train/internal/chunks", "train/internal/gemini", "train/internal/replicas", "train/internal/sharded", "train/data", "train/optim", "train/rng", "train/tensor", "train/track",
 		"train/internal/accumulation", "train/internal/checkpoint", "train/internal/evaluation", "train/internal/modelfiles", "train/internal/nested", "train/internal/preference", "train/internal/progress", "train/internal/rank",
 		"train/internal/runstate", "train/internal/trainer"},
 	"train/finetune": {"devicemap", "dispatch", "loader", "meta", "internal/atomicfile", "internal/engine", "internal/filelock", "internal/kernels/tune", "internal/sample", "internal/smallfile",
