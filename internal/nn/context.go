@@ -34,6 +34,10 @@ type Input struct {
 	// if the program's RopeClass is 0 for every length.
 	Lengths []int32
 
+	// Positions is the position of each row for rotary embeddings and the table of positions. nil means
+	// those of Groups.
+	Positions []int32
+
 	// Prompts reports for each row whether it is a prompt token. For prompt tokens, linear maps may
 	// round their inputs to the dtype of the weights, which changes the order of summation. If
 	// Prompts is nil, nothing is rounded.
@@ -182,9 +186,10 @@ func (c *Context) Begin(in *Input) error {
 				c.positions[s.First+i] = int32(s.Start + i)
 			}
 		}
-		for i := range c.places[:min(rows, len(c.places))] {
-			c.places[i] = c.positions[i] + c.program.firstPosition
-		}
+	}
+	copy(c.positions, in.Positions)
+	for i := range c.places[:min(rows, len(c.places))] {
+		c.places[i] = c.positions[i] + c.program.firstPosition
 	}
 	if in.Hidden.IsZero() {
 		c.hidden = tensor.Tensor{}
@@ -253,6 +258,8 @@ func (c *Context) check(in *Input) (int, error) {
 		return 0, fmt.Errorf("nn: Prompts has %d rows, want %d", len(in.Prompts), rows)
 	case in.Adapters != nil && len(in.Adapters) != rows:
 		return 0, fmt.Errorf("nn: Adapters has %d rows, want %d", len(in.Adapters), rows)
+	case in.Positions != nil && len(in.Positions) != rows:
+		return 0, fmt.Errorf("nn: Positions has %d rows, want %d", len(in.Positions), rows)
 	case in.Lengths != nil && len(in.Lengths) != rows:
 		return 0, fmt.Errorf("nn: Lengths has %d rows, want %d", len(in.Lengths), rows)
 	}

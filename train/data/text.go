@@ -129,8 +129,8 @@ type PackOptions struct {
 }
 
 // Pack joins sequences, in order, into blocks of length ids. Positions restart in each sequence,
-// and its first label is [IgnoreLabel], because no token before it belongs to it. Models that ignore
-// positions attend across the borders.
+// and its first label is [IgnoreLabel], because no token before it belongs to it. Models of package
+// train/model attend within a sequence only, if a batch has these positions.
 func Pack(sequences []Sequence, length int, o PackOptions) ([]Sequence, error) {
 	if length < 1 {
 		return nil, fmt.Errorf("data: pack: got blocks of %d tokens, want 1 or more", length)
@@ -210,7 +210,7 @@ type Padding struct {
 }
 
 // PadTokens returns the Collate that pads sequences to the longest of their batch. Labels are
-// padded with [IgnoreLabel].
+// padded with [IgnoreLabel], and so is the first label behind padding.
 func PadTokens(p Padding) Collate[Sequence, TokenBatch] {
 	return func(samples []Sequence) (TokenBatch, error) {
 		b := TokenBatch{Rows: len(samples), Columns: p.Length}
@@ -240,6 +240,9 @@ func PadTokens(p Padding) Collate[Sequence, TokenBatch] {
 			}
 			copy(b.IDs[at:], s.IDs)
 			copy(b.Labels[at:], s.Labels)
+			if at > i*b.Columns && len(s.IDs) > 0 { // padding predicts nothing
+				b.Labels[at] = IgnoreLabel
+			}
 			for j := range s.IDs {
 				b.Mask[at+j] = 1
 				if positions && s.Positions == nil {

@@ -195,6 +195,10 @@ func TestPadding(t *testing.T) {
 			t.Errorf("%+v: %s, %v; want %s", c.p, got, err, c.want)
 		}
 	}
+	left := must(PadTokens(Padding{Left: true, Length: 4})(rows[:1]))
+	if got := fmt.Sprint(left.IDs, left.Labels); got != "[0 1 2 3] [-100 -100 2 3]" {
+		t.Errorf("behind padding: %s, want its first label ignored", got)
+	}
 	if b := must(PadTokens(Padding{Length: 5})(rows)); b.Columns != 5 {
 		t.Errorf("%d columns, want 5", b.Columns)
 	}

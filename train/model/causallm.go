@@ -12,20 +12,6 @@ import (
 	"github.com/heftai/heft/train/tensor"
 )
 
-// Batch holds sequences of one length. Pad shorter ones at the end with any id and the label
-// tensor.IgnoreIndex.
-type Batch struct {
-	// IDs are Length token ids for each sequence, one sequence after another.
-	IDs []int
-	// Labels has one label per id and is not shifted: the loss compares the prediction at a
-	// position with the next position's label. nil means IDs.
-	Labels []int
-	Length int
-	// Mask has an entry per id: false is padding, which the routers' loss leaves out. nil means that
-	// no id is padding.
-	Mask []bool
-}
-
 // Options configures [Model.Loss].
 type Options struct {
 	tensor.CrossEntropyOptions
@@ -51,36 +37,20 @@ type Noise struct {
 	Uniform func(x []float32, lo, hi float32)
 }
 
-// of draws the noise for a batch: [ids, width].
-func (n *Noise) of(b Batch, width int) view.Tensor {
-	x := make([]float32, len(b.IDs)*width)
-	most := float32(n.Alpha) / float32(math.Sqrt(float64(b.Length*width)))
+// of draws the noise for the rows of a batch: [rows, width]. Padding takes its share of the numbers.
+func (n *Noise) of(l *layout, length, width int) view.Tensor {
+	x := make([]float32, l.ids*width)
+	most := float32(n.Alpha) / float32(math.Sqrt(float64(length*width)))
 	n.Uniform(x, -most, most)
-	return view.Floats(x, len(b.IDs), width)
-}
-
-// check reports an invalid batch.
-func (m *Model) check(b Batch) error {
-	switch {
-	case b.Length < 1 || len(b.IDs)%b.Length != 0 || len(b.IDs) == 0 || b.Labels != nil && len(b.Labels) != len(b.IDs):
-		return fmt.Errorf("model: batch: got %d ids and %d labels, want sequences of %d and a label per id", len(b.IDs), len(b.Labels), b.Length)
-	case b.Mask != nil && len(b.Mask) != len(b.IDs):
-		return fmt.Errorf("model: batch: got a mask of %d entries for %d ids, want one per id", len(b.Mask), len(b.IDs))
-	case b.Length > m.spec.Context:
-		return fmt.Errorf("model: batch: got sequences of %d tokens, want at most %d", b.Length, m.spec.Context)
-	}
-	for i, id := range b.IDs {
-		if id < 0 || id >= m.spec.Vocab {
-			return fmt.Errorf("model: batch: got id %d at position %d, want one below %d", id, i, m.spec.Vocab)
-		}
-	}
-	return nil
+	x = l.take(x, width)
+	return view.Floats(x, len(x)/width, width)
 }
 
 // pass is one forward pass of a batch and, if needed, its reverse.
 type pass struct {
 	*lease
 	m       *Model
+	layout  *layout
 	learns  bool // a Backward may follow
 	way     nn.Way
 	routers *routers // nil where their loss is not wanted
@@ -94,7 +64,7 @@ func (m *Model) start(tp *tensor.Tape, b Batch, o Options, prepare func(p *pass)
 	if err := tp.Err(); err != nil {
 		return nil, err
 	}
-	p := &pass{m: m}
+	p := &pass{m: m, layout: b.layout()}
 	first, body := m.first(), len(m.units)-1
 	p.learns = tp.Recording() && first <= body && !o.Base
 	if p.learns && first < body {
@@ -106,25 +76,25 @@ func (m *Model) start(tp *tensor.Tape, b Batch, o Options, prepare func(p *pass)
 		}
 	}
 	var err error
-	if p.lease, err = m.enter(tp, b, p.way); err != nil {
+	if p.lease, err = m.enter(tp, b, p.layout, p.way); err != nil {
 		return nil, err
 	}
 	runtime.AddCleanup(p, (*lease).end, p.lease)
 	if !o.Base {
-		if err := p.adapt(len(b.IDs), o.Dropout); err != nil {
+		if err := p.adapt(p.layout.count(), o.Dropout); err != nil {
 			p.leave()
 			return nil, err
 		}
 	}
 	if p.learns && o.Noise != nil && o.Noise.Alpha > 0 {
-		p.input.Noise = o.Noise.of(b, m.spec.Hidden)
+		p.input.Noise = o.Noise.of(p.layout, b.Length, m.spec.Hidden)
 	}
 	if prepare != nil {
 		prepare(p)
 	}
 	if err = p.weights.begin(castOf(tp)); err == nil {
 		if p.weights.cast != meta.Float32 {
-			p.input.Prompts = make([]bool, len(b.IDs))
+			p.input.Prompts = make([]bool, p.layout.count())
 			for i := range p.input.Prompts {
 				p.input.Prompts[i] = true
 			}
@@ -245,7 +215,7 @@ func (p *pass) parts(run last, rows []int32, reverse bool, f func(rows []int32, 
 	return nil
 }
 
-// Logits computes the logits at every position, [batch length vocabulary].
+// Logits computes the logits at every position, [batch length vocabulary]. Those of padding are zeros.
 func (m *Model) Logits(tp *tensor.Tape, b Batch) (*tensor.Tensor, error) {
 	if err := m.check(b); err != nil {
 		return nil, err
@@ -268,10 +238,10 @@ func (m *Model) Logits(tp *tensor.Tape, b Batch) (*tensor.Tensor, error) {
 	return out, tp.Err()
 }
 
-// all runs the end of a pass on all rows and returns its results, [rows, width]. back takes their
-// gradient as far as the last block.
+// all runs the end of a pass on all rows and returns its results, [ids, width], zeros for padding. back
+// takes their gradient as far as the last block.
 func (p *pass) all(run last, width int) (data []float32, back func(grad []float32) error, err error) {
-	all := make([]int32, len(p.input.Tokens))
+	all := make([]int32, p.layout.count())
 	for i := range all {
 		all[i] = int32(i)
 	}
@@ -282,7 +252,8 @@ func (p *pass) all(run last, width int) (data []float32, back func(grad []float3
 	err = p.parts(run, all, false, func(rows []int32, result, _ view.Tensor) error {
 		return p.recorder.Copy(of(data, rows), result)
 	})
-	return data, func(grad []float32) error {
+	return p.layout.spread(data, width), func(grad []float32) error {
+		grad = p.layout.take(grad, width)
 		return p.parts(run, all, true, func(rows []int32, _, gradient view.Tensor) error {
 			return p.recorder.Copy(gradient, of(grad, rows))
 		})

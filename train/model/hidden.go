@@ -9,7 +9,8 @@ import (
 )
 
 // HiddenStates computes the states after the final norm, [batch length hidden]: what the head maps to
-// logits, for a value or reward head of one's own. It is transformers' last_hidden_state.
+// logits, for a value or reward head of one's own. It is transformers' last_hidden_state. The states of
+// padding are zeros.
 //
 // The result is an operation on the tape: Backward adds to the gradients of the model's parameters,
 // adapters included. Of o it uses what belongs to passes: Recompute, Dropout, Noise and Base. The
@@ -47,7 +48,7 @@ func (m *Model) AllHiddenStates(tp *tensor.Tape, b Batch, o Options) ([]*tensor.
 	n := len(last)
 	data := make([]float32, 0, places*n)
 	for _, s := range kept.states[:places-1] {
-		data = append(data, s...)
+		data = append(data, p.layout.spread(s, m.spec.Hidden)...)
 	}
 	data = append(data, last...)
 	all := p.result(tp, data, append([]int{places}, m.statesShape(b)...), func(grad []float32) error {
@@ -56,7 +57,8 @@ func (m *Model) AllHiddenStates(tp *tensor.Tape, b Batch, o Options) ([]*tensor.
 		}
 		p.add = func(unit int, gradient view.Tensor) {
 			if unit < places-1 {
-				p.recorder.Add(gradient, view.Floats(grad[unit*n:][:n], gradient.Rows(), gradient.Cols()), 1)
+				g := p.layout.take(grad[unit*n:][:n], gradient.Cols())
+				p.recorder.Add(gradient, view.Floats(g, gradient.Rows(), gradient.Cols()), 1)
 			}
 		}
 		return p.backward(1)

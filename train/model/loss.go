@@ -8,8 +8,9 @@ import (
 )
 
 // Loss computes the loss of predicting each label from the tokens before it, plus the routers' loss
-// if the model has one (see SetAuxiliary). It never holds the logits of the whole batch: it
-// computes the head's gradients together with the loss.
+// if the model has one (see SetAuxiliary). The first label of a text has no token before it and is left
+// out. Without a reduction the losses are [batch length], 0 for padding. Loss never holds the logits of
+// the whole batch: it computes the head's gradients together with the loss.
 func (m *Model) Loss(tp *tensor.Tape, b Batch, o Options) (*tensor.Tensor, error) {
 	if err := m.check(b); err != nil {
 		return nil, err
@@ -24,7 +25,7 @@ func (m *Model) Loss(tp *tensor.Tape, b Batch, o Options) (*tensor.Tensor, error
 	}
 	p, err := m.start(tp, b, o, func(p *pass) {
 		if m.auxiliary != 0 {
-			p.routers = newRouters(p.session, m.topK(), b.Mask)
+			p.routers = newRouters(p.session, m.topK())
 			p.input.Trace = p.routers
 		}
 	})
@@ -32,11 +33,12 @@ func (m *Model) Loss(tp *tensor.Tape, b Batch, o Options) (*tensor.Tensor, error
 		return nil, err
 	}
 	labels = tensor.ShiftLabels(labels, b.Length, ce)
-	l := &loss{pass: p, o: ce, cooling: 1, divisor: ce.Divisor(labels), losses: make([]float32, len(labels))}
+	p.layout.ignore(labels, b.Length, ce.Ignored())
+	l := &loss{pass: p, o: ce, cooling: 1, divisor: ce.Divisor(labels), losses: make([]float32, p.layout.count())}
 	if o.Temperature > 0 {
 		l.cooling = 1 / o.Temperature
 	}
-	l.take(labels)
+	l.choose(labels)
 	out, err := l.run(tp, b)
 	if err != nil {
 		p.leave()
@@ -68,10 +70,11 @@ type loss struct {
 	losses  []float32
 }
 
-// take selects the rows whose labels count.
-func (l *loss) take(labels []int) {
-	l.labels = make([]int32, len(labels))
-	for i, label := range labels {
+// choose selects the rows whose labels count.
+func (l *loss) choose(labels []int) {
+	l.labels = make([]int32, l.layout.count())
+	for i := range l.labels {
+		label := labels[l.layout.id(i)]
 		if l.labels[i] = int32(label); label != l.o.Ignored() {
 			l.rows = append(l.rows, int32(i))
 		}
@@ -97,7 +100,7 @@ func (l *loss) run(tp *tensor.Tape, b Batch) (*tensor.Tensor, error) {
 		for i := range l.losses {
 			l.losses[i] += extra
 		}
-		return l.result(tp, l.losses, []int{len(b.IDs) / b.Length, b.Length}, l.backRows), nil
+		return l.result(tp, l.layout.spread(l.losses, 1), []int{len(b.IDs) / b.Length, b.Length}, l.backRows), nil
 	}
 	sum := 0.0
 	for _, v := range l.losses {
@@ -154,6 +157,7 @@ func (l *loss) cooled(logits, gradient view.Tensor, rows int) view.Tensor {
 // backRows computes the gradients if each row has a gradient of its own.
 func (l *loss) backRows(grad []float32) error {
 	routed := float32(0)
+	grad = l.layout.take(grad, 1)
 	for _, g := range grad {
 		routed += g
 	}

@@ -12,11 +12,10 @@ import (
 
 // routers computes Mixtral's auxiliary loss, which balances experts. It is the number of experts
 // times the sum over experts of (choices of the expert / rows, over all layers) times its mean
-// probability. The choices have no gradient. Padding does not count.
+// probability. The choices have no gradient. Padding is no row.
 type routers struct {
 	*session
 	topK   int
-	mask   []bool    // false for rows of padding; nil means that all rows count
 	counts []float64 // of choices, by expert
 	means  []float64 // sums of probabilities
 	rows   int       // of all layers
@@ -25,12 +24,7 @@ type routers struct {
 	scale  float32 // of the gradient
 }
 
-func newRouters(s *session, topK int, mask []bool) *routers {
-	return &routers{session: s, topK: topK, mask: slices.Clone(mask)}
-}
-
-// padding reports whether row i does not count.
-func (r *routers) padding(i int) bool { return r.mask != nil && !r.mask[i] }
+func newRouters(s *session, topK int) *routers { return &routers{session: s, topK: topK} }
 
 // topK returns the number of experts per token.
 func (m *Model) topK() int {
@@ -61,9 +55,6 @@ func (r *routers) Trace(at nn.Point, _ string, x view.Tensor) {
 	}
 	order := make([]int, n)
 	for i := range x.Rows() {
-		if r.padding(i) {
-			continue
-		}
 		r.rows++
 		row := x.Row(i)
 		for e, p := range softmax(row) {
@@ -101,9 +92,6 @@ func (r *routers) addGradient(x view.Tensor) {
 	n := float64(max(r.rows, 1))
 	by := float64(r.scale) * float64(len(r.counts)) / n / n
 	for i := range x.Rows() {
-		if r.padding(i) {
-			continue
-		}
 		g, p := to.Row(i), softmax(x.Row(i))
 		mean := 0.0
 		for e, v := range p {

@@ -83,27 +83,27 @@ type session struct {
 	limits   nn.Limits
 
 	kv       []kvcache.Layer
-	pages    [3]int // what kv was made for: sequences, their length, memories
+	pages    [3]int // what kv was made for: pages, their length, memories
 	memories []view.Tensor
 	input    nn.Input
 }
 
 // enter takes a session for a batch from the pool, or makes one.
-func (m *Model) enter(tp *tensor.Tape, b Batch, way nn.Way) (*lease, error) {
+func (m *Model) enter(tp *tensor.Tape, b Batch, l *layout, way nn.Way) (*lease, error) {
 	s, err := m.free(tp)
 	if err != nil {
 		return nil, err
 	}
-	l := &lease{session: s, all: m.sessions}
+	taken := &lease{session: s, all: m.sessions}
 	err = s.weights.acquire()
 	if err == nil {
-		err = s.fit(b, way, m.spec.Vocab)
+		err = s.fit(b, l, way, m.spec.Vocab)
 	}
 	if err != nil {
-		l.end()
+		taken.end()
 		return nil, err
 	}
-	return l, nil
+	return taken, nil
 }
 
 // free takes a pooled session that suits a tape.
@@ -140,47 +140,58 @@ func (s *session) close() error {
 }
 
 // fit makes room for a batch and fills in the program's inputs.
-func (s *session) fit(b Batch, way nn.Way, vocab int) (err error) {
-	rows := len(b.IDs)
-	l := nn.Limits{Rows: rows, Outputs: min(max(headLogits/max(vocab, 1), 32), max(rows, 1))}
-	if s.training == nil || l.Rows > s.limits.Rows || l.Outputs > s.limits.Outputs {
+func (s *session) fit(b Batch, l *layout, way nn.Way, vocab int) (err error) {
+	most := len(b.IDs) // padding included, so that batches of one shape take the same memory
+	limits := nn.Limits{Rows: most, Outputs: min(max(headLogits/max(vocab, 1), 32), most)}
+	if s.training == nil || limits.Rows > s.limits.Rows || limits.Outputs > s.limits.Outputs {
 		if s.training != nil {
 			s.training.Close()
 		}
-		if s.training, err = s.program.NewTraining(s.recorder, s.weights, l); err != nil {
+		if s.training, err = s.program.NewTraining(s.recorder, s.weights, limits); err != nil {
 			return fmt.Errorf("model: %w", err)
 		}
-		s.limits = l
+		s.limits = limits
 	}
-	if err := s.makeKV(rows/b.Length, b.Length, way == nn.Remember); err != nil {
+	pageTokens, pages := l.pages()
+	if err := s.makeKV(pages, pageTokens, way == nn.Remember); err != nil {
 		return err
 	}
-	s.input = nn.Input{Tokens: make([]int32, rows), Lengths: make([]int32, rows), KV: s.kv}
-	group := nn.Group{Slots: make([]int32, rows)}
-	for i, id := range b.IDs {
-		s.input.Tokens[i], s.input.Lengths[i], group.Slots[i] = int32(id), int32(b.Length), int32(i)
+	rows := l.count()
+	s.input = nn.Input{Tokens: make([]int32, rows), Lengths: make([]int32, rows), Positions: l.positions, KV: s.kv}
+	group := nn.Group{Slots: make([]int32, 0, rows)}
+	for i := range rows {
+		s.input.Tokens[i], s.input.Lengths[i] = int32(b.IDs[l.id(i)]), int32(l.extent)
 	}
-	for i := range rows / b.Length {
-		group.Spans = append(group.Spans, backend.Span{First: i * b.Length, Rows: b.Length, Pages: []int32{int32(i)}})
+	first := 0
+	for _, t := range l.texts {
+		span := backend.Span{First: t.first, Rows: t.rows}
+		for i := range (t.rows + pageTokens - 1) / pageTokens {
+			span.Pages = append(span.Pages, int32(first+i))
+		}
+		for i := range t.rows {
+			group.Slots = append(group.Slots, int32(first*pageTokens+i))
+		}
+		first += len(span.Pages)
+		group.Spans = append(group.Spans, span)
 	}
 	s.input.Groups = []nn.Group{group}
 	return nil
 }
 
-// makeKV lays out the KV cache with one page per sequence: separate memory per layer if apart is
-// set, else one memory for all layers.
-func (s *session) makeKV(sequences, length int, apart bool) error {
+// makeKV lays out pages of a KV cache: separate memory per layer if apart is set, else one memory for
+// all layers.
+func (s *session) makeKV(pages, length int, apart bool) error {
 	shapes := s.program.KV()
 	n := min(1, len(shapes))
 	if apart {
 		n = len(shapes)
 	}
-	if s.pages == [3]int{sequences, length, n} {
+	if s.pages == [3]int{pages, length, n} {
 		return nil
 	}
 	most := 0
 	for _, l := range shapes {
-		most = max(most, sequences*length*(l.KWidth+l.VWidth))
+		most = max(most, pages*length*(l.KWidth+l.VWidth))
 	}
 	s.pages = [3]int{}
 	if len(s.memories) < n || n > 0 && s.memories[0].Elements() < most {
@@ -199,14 +210,14 @@ func (s *session) makeKV(sequences, length int, apart bool) error {
 	s.kv = make([]kvcache.Layer, len(shapes))
 	for i, l := range shapes {
 		in := s.memories[min(i, n-1)]
-		k := pagesOf(in, 0, sequences, length, l.KWidth)
+		k := pagesOf(in, 0, pages, length, l.KWidth)
 		v := k
 		if l.VWidth > 0 {
-			v = pagesOf(in, sequences*length*l.KWidth, sequences, length, l.VWidth)
+			v = pagesOf(in, pages*length*l.KWidth, pages, length, l.VWidth)
 		}
 		s.kv[i].KV = backend.KV{K: k, V: v, PageTokens: length}
 	}
-	s.pages = [3]int{sequences, length, n}
+	s.pages = [3]int{pages, length, n}
 	return nil
 }
 

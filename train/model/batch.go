@@ -1,0 +1,196 @@
+package model
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Batch holds sequences of one length. Shorter ones are padded, anywhere, with any id: Mask says where.
+// Without a Mask, pad at the end and set the labels of padding to tensor.IgnoreIndex.
+type Batch struct {
+	// IDs are Length token ids for each sequence, one sequence after another.
+	IDs []int
+	// Labels has one label per id and is not shifted: the loss compares the prediction at a
+	// position with the next position's label. nil means IDs.
+	Labels []int
+	Length int
+	// Mask has an entry per id: false is padding. No pass computes padding: no token attends to it, the
+	// routers' loss leaves it out, and it takes no time. nil means that no id is padding.
+	Mask []bool
+	// Segments number the texts that share a sequence, an entry per id: where the number changes, a text
+	// begins. A token attends to tokens of its own text only. nil means one text in each sequence.
+	Segments []int
+	// Positions has an entry per id, for rotary embeddings and tables of positions. nil counts the tokens
+	// of each text from 0, as transformers' generate does from the attention mask. Without Segments, a
+	// text begins where a position is not the one before plus 1, as in transformers.
+	Positions []int
+}
+
+// check reports an invalid batch.
+func (m *Model) check(b Batch) error {
+	if b.Length < 1 || len(b.IDs)%b.Length != 0 || len(b.IDs) == 0 || b.Labels != nil && len(b.Labels) != len(b.IDs) {
+		return fmt.Errorf("model: batch: got %d ids and %d labels, want sequences of %d and a label per id", len(b.IDs), len(b.Labels), b.Length)
+	}
+	for _, of := range []struct {
+		name string
+		n    int
+	}{{"a mask", len(b.Mask)}, {"segments", len(b.Segments)}, {"positions", len(b.Positions)}} {
+		if of.n != 0 && of.n != len(b.IDs) {
+			return fmt.Errorf("model: batch: got %s of %d entries for %d ids, want one per id", of.name, of.n, len(b.IDs))
+		}
+	}
+	for i, id := range b.IDs {
+		if id < 0 || id >= m.spec.Vocab {
+			return fmt.Errorf("model: batch: got id %d at position %d, want one below %d", id, i, m.spec.Vocab)
+		}
+	}
+	for i, p := range b.Positions {
+		if !b.padding(i) && (p < 0 || p >= m.spec.Context) {
+			return fmt.Errorf("model: batch: got position %d of id %d, want 0 to %d", p, i, m.spec.Context-1)
+		}
+	}
+	switch l := b.layout(); {
+	case l.count() == 0:
+		return errors.New("model: batch: got padding only, want at least one token")
+	case l.longest > m.spec.Context:
+		return fmt.Errorf("model: batch: got sequences of %d tokens, want at most %d", l.longest, m.spec.Context)
+	}
+	return nil
+}
+
+// padding reports whether id i is padding.
+func (b *Batch) padding(i int) bool { return len(b.Mask) > 0 && !b.Mask[i] }
+
+// begins reports whether a text begins at id i, where the token before it in its sequence is id last,
+// or none if last is negative.
+func (b *Batch) begins(i, last int) bool {
+	switch {
+	case last < 0:
+		return true
+	case len(b.Segments) > 0:
+		return b.Segments[i] != b.Segments[last]
+	case len(b.Positions) > 0:
+		return b.Positions[i] != b.Positions[last]+1
+	}
+	return false
+}
+
+// layout says how the ids of a batch are rows of a pass: without padding, text after text.
+type layout struct {
+	ids       int     // of the batch
+	rows      []int   // the id of each row; nil if every id is the row of its number
+	texts     []text  // in order; together all rows
+	positions []int32 // of rows; nil if each text counts from 0
+	longest   int     // rows of a text
+	extent    int     // one more than the largest position
+}
+
+// text is a run of rows that attend to one another.
+type text struct{ first, rows int }
+
+func (b *Batch) layout() *layout {
+	l := &layout{ids: len(b.IDs), rows: make([]int, 0, len(b.IDs))}
+	last := -1
+	for i := range b.IDs {
+		if i%b.Length == 0 {
+			last = -1
+		}
+		if b.padding(i) {
+			continue
+		}
+		if b.begins(i, last) {
+			l.texts = append(l.texts, text{first: len(l.rows)})
+		}
+		t := &l.texts[len(l.texts)-1]
+		t.rows++
+		l.longest = max(l.longest, t.rows)
+		l.rows = append(l.rows, i)
+		if len(b.Positions) > 0 {
+			l.positions = append(l.positions, int32(b.Positions[i]))
+			l.extent = max(l.extent, b.Positions[i]+1)
+		}
+		last = i
+	}
+	l.extent = max(l.extent, l.longest)
+	if len(l.rows) == l.ids {
+		l.rows = nil
+	}
+	return l
+}
+
+// count returns the number of rows.
+func (l *layout) count() int {
+	if l.rows == nil {
+		return l.ids
+	}
+	return len(l.rows)
+}
+
+// id returns the id that a row is.
+func (l *layout) id(row int) int {
+	if l.rows == nil {
+		return row
+	}
+	return l.rows[row]
+}
+
+// spread returns values of rows as values of ids, with zeros for padding.
+func (l *layout) spread(x []float32, width int) []float32 {
+	if l.rows == nil {
+		return x
+	}
+	out := make([]float32, l.ids*width)
+	for r, i := range l.rows {
+		copy(out[i*width:][:width], x[r*width:])
+	}
+	return out
+}
+
+// take returns values of ids as values of rows.
+func (l *layout) take(x []float32, width int) []float32 {
+	if l.rows == nil {
+		return x
+	}
+	out := make([]float32, len(l.rows)*width)
+	for r, i := range l.rows {
+		copy(out[r*width:][:width], x[i*width:])
+	}
+	return out
+}
+
+// ignore leaves out of shifted labels those that no token of their text precedes: padding predicts
+// nothing, and the last token of a text not the next text's first one.
+func (l *layout) ignore(labels []int, length, ignored int) {
+	if l.rows != nil {
+		tokens := make([]bool, l.ids)
+		for _, i := range l.rows {
+			tokens[i] = true
+		}
+		for i := range labels {
+			if !tokens[i] {
+				labels[i] = ignored
+			}
+		}
+	}
+	for _, t := range l.texts {
+		if i := l.id(t.first); i%length > 0 {
+			labels[i-1] = ignored
+		}
+	}
+}
+
+// textPage is the number of tokens on a page of texts of several lengths.
+const textPage = 64
+
+// pages returns the size and the number of the pages that hold the keys of all texts. Each text begins
+// a page: one page holds a whole text where that wastes little.
+func (l *layout) pages() (tokens, n int) {
+	if whole := len(l.texts) * l.longest; whole <= l.count()+l.count()/8 {
+		return l.longest, len(l.texts)
+	}
+	tokens = min(l.longest, textPage)
+	for _, t := range l.texts {
+		n += (t.rows + tokens - 1) / tokens
+	}
+	return tokens, n
+}
