@@ -277,12 +277,22 @@ func (s *student) isEnd(name string) bool {
 	return name == scoreName
 }
 
-// batch returns b as the model takes it.
+// batch returns b as the model takes it. Packed texts are segments.
 func batch(b data.TokenBatch, from, rows int) model.Batch {
 	m := model.Batch{Length: b.Columns}
 	for i := from * b.Columns; i < (from+rows)*b.Columns; i++ {
 		m.IDs, m.Labels = append(m.IDs, int(b.IDs[i])), append(m.Labels, int(b.Labels[i]))
 		m.Mask = append(m.Mask, b.Mask[i] != 0)
+		if b.Positions == nil {
+			continue
+		}
+		segment := 0
+		if n := len(m.Segments); n > 0 {
+			if segment = m.Segments[n-1]; b.Positions[i] != b.Positions[i-1]+1 {
+				segment++
+			}
+		}
+		m.Segments = append(m.Segments, segment)
 	}
 	return m
 }

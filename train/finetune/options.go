@@ -44,7 +44,7 @@ type Options struct {
 	DataWeights []float64 `help:"Count each --data file so many times per epoch, such as 1,0.5,3." placeholder:"N"`
 	EvalData    []string  `help:"Evaluate on this file; NAME=FILE has metrics eval_NAME_loss; may repeat." sep:"none" placeholder:"FILE.jsonl"`
 	Sequence    int       `help:"Cut sequences to this many tokens." default:"512"`
-	Pack        bool      `help:"Join texts into full sequences, for speed. Texts attend to each other." methods:"sft"`
+	Pack        bool      `help:"Join texts into full sequences, for speed. No text sees another one." methods:"sft"`
 	LearnPrompt bool      `help:"Learn prompts and the messages of users, too." methods:"sft"`
 	LastAnswer  bool      `help:"Learn only the last answer of a conversation." methods:"sft"`
 	Shuffle     bool      `help:"Shuffle the data in each epoch." default:"true" negatable:""`
