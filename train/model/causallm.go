@@ -51,23 +51,34 @@ type pass struct {
 	*lease
 	m       *Model
 	layout  *layout
-	learns  bool // a Backward may follow
+	tokens  []int32 // of rows
+	learns  bool    // a Backward may follow
 	way     nn.Way
+	first   int // the first unit with something to train
+	cast    meta.DType
+	given   nn.Input // what Forward got, for another run
+	prepare func()   // before each run; nil for nothing
+	redo    func() error
 	routers *routers // nil where their loss is not wanted
 	// add, if not nil, adds to the gradient of a unit's result before the unit is reversed.
 	add func(unit int, gradient view.Tensor)
 }
 
-// start runs a batch up to the head.
-// prepare, if not nil, changes the pass before it runs.
+// start runs a batch up to the head. prepare, if not nil, changes the pass before each run.
 func (m *Model) start(tp *tensor.Tape, b Batch, o Options, prepare func(p *pass)) (*pass, error) {
 	if err := tp.Err(); err != nil {
 		return nil, err
 	}
-	p := &pass{m: m, layout: b.layout()}
-	first, body := m.first(), len(m.units)-1
-	p.learns = tp.Recording() && first <= body && !o.Base
-	if p.learns && first < body {
+	p := &pass{m: m, layout: b.layout(), first: m.first(), cast: castOf(tp)}
+	for i := range p.layout.count() {
+		p.tokens = append(p.tokens, int32(b.IDs[p.layout.id(i)]))
+	}
+	if prepare != nil {
+		p.prepare = func() { prepare(p) }
+	}
+	body := len(m.units) - 1
+	p.learns = tp.Recording() && p.first <= body && !o.Base
+	if p.learns && p.first < body {
 		switch p.way = nn.Remember; {
 		case m.streams():
 			p.way = nn.Reload
@@ -76,7 +87,7 @@ func (m *Model) start(tp *tensor.Tape, b Batch, o Options, prepare func(p *pass)
 		}
 	}
 	var err error
-	if p.lease, err = m.enter(tp, b, p.layout, p.way); err != nil {
+	if p.lease, err = m.enter(tp, p.tokens, p.layout, p.way); err != nil {
 		return nil, err
 	}
 	runtime.AddCleanup(p, (*lease).end, p.lease)
@@ -89,29 +100,57 @@ func (m *Model) start(tp *tensor.Tape, b Batch, o Options, prepare func(p *pass)
 	if p.learns && o.Noise != nil && o.Noise.Alpha > 0 {
 		p.input.Noise = o.Noise.of(p.layout, b.Length, m.spec.Hidden)
 	}
-	if prepare != nil {
-		prepare(p)
-	}
-	if err = p.weights.begin(castOf(tp)); err == nil {
-		if p.weights.cast != meta.Float32 {
-			p.input.Prompts = make([]bool, p.layout.count())
-			for i := range p.input.Prompts {
-				p.input.Prompts[i] = true
-			}
-		}
-		if err = p.expect(first); err == nil {
-			err = p.training.Forward(&p.input, p.way, first)
-			p.weights.leave()
-		}
-	}
-	if err == nil {
-		err = m.unchanged()
-	}
-	if err != nil {
+	if err := p.forward(); err != nil {
 		p.leave()
 		return nil, m.explain(err)
 	}
 	return p, nil
+}
+
+// forward runs the units before the head.
+func (p *pass) forward() error {
+	if p.prepare != nil {
+		p.prepare()
+	}
+	err := p.weights.begin(p.cast)
+	if err == nil {
+		if p.weights.cast != meta.Float32 {
+			p.input.Prompts = slices.Repeat([]bool{true}, p.layout.count())
+		}
+		p.given = p.input
+		if err = p.expect(p.first); err == nil {
+			err = p.training.Forward(&p.input, p.way, p.first)
+			p.weights.leave()
+		}
+	}
+	if err == nil {
+		err = p.m.unchanged()
+	}
+	return err
+}
+
+// wakeUp makes the pass ready for Backward. If another pass took its session, it runs again.
+func (p *pass) wakeUp(tp *tensor.Tape) (err error) {
+	if p.wake() {
+		return nil
+	}
+	given := &p.given
+	if p.lease, err = p.m.enter(tp, p.tokens, p.layout, p.way); err != nil {
+		return err
+	}
+	p.input.Adapters, p.input.Drops, p.input.Noise = given.Adapters, given.Drops, given.Noise
+	if len(given.Adapters) > 0 {
+		if err := p.training.Allow(given.Adapters[0]); err != nil {
+			return fmt.Errorf("model: %w", err)
+		}
+	}
+	if err = p.forward(); err != nil {
+		return p.m.explain(err)
+	}
+	if p.redo != nil {
+		return p.redo()
+	}
+	return nil
 }
 
 // expect says in which order the pass uses the units: forwards, and backwards to the first one with
@@ -155,12 +194,17 @@ func (p *pass) leave() { p.end() }
 
 // result puts the result on the tape.
 func (p *pass) result(tp *tensor.Tape, data []float32, shape []int, back func(grad []float32) error) *tensor.Tensor {
-	if !p.learns {
+	if p.learns {
+		p.rest()
+	} else {
 		p.leave()
 	}
 	return tp.Function(tensor.Function{Name: "model", Data: data, Shape: shape, Trains: p.learns, Free: p.leave,
 		Backward: func(grad []float32) error {
 			defer p.leave()
+			if err := p.wakeUp(tp); err != nil {
+				return err
+			}
 			return back(grad)
 		}})
 }
@@ -191,11 +235,11 @@ func (p *pass) backward(scale float32) error {
 
 // heads runs the head on rows, some at a time.
 func (p *pass) heads(rows []int32, reverse bool, f func(rows []int32, logits, gradient view.Tensor) error) error {
-	return p.parts(p.training.Head, rows, reverse, f)
+	return p.parts((*nn.Training).Head, rows, reverse, f)
 }
 
 // last is the end of a pass: the head, or its norm alone.
-type last func(rows []int32, reverse bool, f func(result, gradient view.Tensor) error) error
+type last func(t *nn.Training, rows []int32, reverse bool, f func(result, gradient view.Tensor) error) error
 
 // parts runs the end of a pass on rows, some at a time.
 func (p *pass) parts(run last, rows []int32, reverse bool, f func(rows []int32, result, gradient view.Tensor) error) error {
@@ -207,7 +251,7 @@ func (p *pass) parts(run last, rows []int32, reverse bool, f func(rows []int32, 
 	for len(rows) > 0 {
 		n := min(len(rows), p.limits.Outputs)
 		some := rows[:n]
-		if err := run(some, reverse, func(result, gradient view.Tensor) error { return f(some, result, gradient) }); err != nil {
+		if err := run(p.training, some, reverse, func(result, gradient view.Tensor) error { return f(some, result, gradient) }); err != nil {
 			return p.m.explain(err)
 		}
 		rows = rows[n:]
@@ -224,7 +268,7 @@ func (m *Model) Logits(tp *tensor.Tape, b Batch) (*tensor.Tensor, error) {
 	if err != nil {
 		return nil, err
 	}
-	data, back, err := p.all(p.training.Head, m.program.Vocab())
+	data, back, err := p.all((*nn.Training).Head, m.program.Vocab())
 	if err != nil {
 		p.leave()
 		return nil, err

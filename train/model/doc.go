@@ -15,5 +15,9 @@
 // autocast the products of linear maps use weights rounded to bfloat16 or float16, and activations
 // too if the processor has instructions for it.
 //
+// A pass keeps its activations until Backward or Reset of its tape. At most two passes of a tape do so:
+// with a third one, Backward runs the first of them again, with the same gradients bit by bit. Passes
+// that no Backward follows therefore take no more memory; those within NoGrad keep nothing.
+//
 // The package knows no architecture by name, no optimizer and no data set.
 package model

@@ -86,7 +86,7 @@ func (m *Model) states(tp *tensor.Tape, b Batch, o Options, kept *stateTrace) (p
 	if kept != nil { // no norm of rows that is not asked for
 		kept.done = true
 	}
-	if last, back, err = p.all(p.training.Norm, m.spec.Hidden); err != nil {
+	if last, back, err = p.all((*nn.Training).Norm, m.spec.Hidden); err != nil {
 		p.leave()
 		return nil, nil, nil, err
 	}

@@ -86,11 +86,11 @@ func (l *loss) choose(labels []int) {
 func (l *loss) perRow() bool { return l.o.Reduction == tensor.None && l.o.Items <= 0 }
 
 func (l *loss) run(tp *tensor.Tape, b Batch) (*tensor.Tensor, error) {
-	if l.learns && !l.perRow() {
-		l.weights.early = map[*tensor.Parameter][]float32{}
-	}
 	if err := l.entropy(l.learns && !l.perRow(), float32(1/l.divisor)); err != nil {
 		return nil, err
+	}
+	if l.learns && !l.perRow() {
+		l.redo = func() error { return l.entropy(true, float32(1/l.divisor)) }
 	}
 	extra := float32(0)
 	if l.routers != nil {
@@ -117,6 +117,9 @@ func (l *loss) run(tp *tensor.Tape, b Batch) (*tensor.Tensor, error) {
 // entropy runs the head on the rows that count. It computes their losses and, if reverse is set,
 // scale times the gradients.
 func (l *loss) entropy(reverse bool, scale float32) error {
+	if reverse {
+		l.weights.early = map[*tensor.Parameter][]float32{}
+	}
 	return l.heads(l.rows, reverse, func(rows []int32, logits, gradient view.Tensor) error {
 		labels, losses := make([]int32, len(rows)), make([]float32, len(rows))
 		for i, r := range rows {

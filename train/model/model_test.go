@@ -71,7 +71,7 @@ func TestModelsAreCollected(t *testing.T) {
 	for range 100 { // cleanups run beside
 		runtime.GC()
 		all.mu.Lock()
-		done := gone.Value() == nil && all.lent == 0 && all.retired && len(all.free) == 0
+		done := gone.Value() == nil && len(all.lent) == 0 && all.retired && len(all.free) == 0
 		all.mu.Unlock()
 		if done {
 			runtime.KeepAlive(tp)
@@ -79,5 +79,5 @@ func TestModelsAreCollected(t *testing.T) {
 		}
 		time.Sleep(time.Millisecond)
 	}
-	t.Errorf("the model is there: %v; %d sessions are lent, %d free", gone.Value() != nil, all.lent, len(all.free))
+	t.Errorf("the model is there: %v; %d sessions are lent, %d free", gone.Value() != nil, len(all.lent), len(all.free))
 }

@@ -3,8 +3,9 @@ package model
 import (
 	"errors"
 	"fmt"
-	"runtime"
+	"slices"
 	"sync"
+	"weak"
 
 	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/backend/cpu"
@@ -20,12 +21,17 @@ import (
 // repacking the head's weights for each chunk of rows takes little of the time.
 const headLogits = 22 << 20
 
+// A tape's passes that wait for Backward have tapeSessions sessions, and those of all tapes allSessions.
+// One more pass takes the session of the oldest, which Backward then runs again. So passes that no
+// Backward follows take no more memory, whenever they are collected.
+const tapeSessions, allSessions = 2, 8
+
 // sessions is a model's pool of sessions.
 type sessions struct {
 	mu      sync.Mutex
 	free    []*session // that no pass uses
-	lent    int
-	retired bool // the model is gone
+	lent    []*lease   // the oldest first
+	retired bool       // the model is gone
 }
 
 // retire closes the pooled sessions and those that are returned later.
@@ -39,24 +45,70 @@ func (s *sessions) retire() {
 // lease is a session in use by a pass.
 type lease struct {
 	*session
-	all   *sessions
-	ended sync.Once
+	all  *sessions
+	tape weak.Pointer[tensor.Tape]
+	idle bool // the pass waits for Backward
+	over bool // the session is another's
 }
 
 // end returns the session to the pool.
 func (l *lease) end() {
-	l.ended.Do(func() {
-		l.weights.early = nil
-		l.weights.release()
-		l.all.mu.Lock()
-		defer l.all.mu.Unlock()
-		l.all.lent--
-		if l.all.retired {
-			_ = l.close()
-			return
+	l.all.mu.Lock()
+	over := l.over
+	l.over = true
+	l.all.mu.Unlock()
+	if !over {
+		l.giveBack()
+	}
+}
+
+func (l *lease) giveBack() {
+	l.weights.early = nil
+	l.weights.release()
+	l.all.mu.Lock()
+	defer l.all.mu.Unlock()
+	l.all.lent = slices.DeleteFunc(l.all.lent, func(x *lease) bool { return x == l })
+	if l.all.retired {
+		_ = l.close()
+		return
+	}
+	l.all.free = append(l.all.free, l.session)
+}
+
+// rest says that the pass waits for Backward.
+func (l *lease) rest() {
+	l.all.mu.Lock()
+	defer l.all.mu.Unlock()
+	l.idle = true
+}
+
+// wake reports whether the pass still has its session, which it then keeps.
+func (l *lease) wake() bool {
+	l.all.mu.Lock()
+	defer l.all.mu.Unlock()
+	l.idle = false
+	return !l.over
+}
+
+// surplus ends the oldest lease whose session a pass of tape takes, or returns nil. s.mu is locked.
+func (s *sessions) surplus(tape weak.Pointer[tensor.Tape]) *lease {
+	var mine, idle []*lease
+	for _, l := range s.lent {
+		if !l.idle || l.over {
+			continue
 		}
-		l.all.free = append(l.all.free, l.session)
-	})
+		if idle = append(idle, l); l.tape == tape {
+			mine = append(mine, l)
+		}
+	}
+	switch {
+	case len(mine) >= tapeSessions:
+		idle = mine
+	case len(idle) < allSessions:
+		return nil
+	}
+	idle[0].over = true
+	return idle[0]
 }
 
 // close closes the free sessions.
@@ -88,16 +140,20 @@ type session struct {
 	input    nn.Input
 }
 
-// enter takes a session for a batch from the pool, or makes one.
-func (m *Model) enter(tp *tensor.Tape, b Batch, l *layout, way nn.Way) (*lease, error) {
-	s, err := m.free(tp)
+// enter takes a session for a pass from the pool, or makes one.
+func (m *Model) enter(tp *tensor.Tape, tokens []int32, l *layout, way nn.Way) (*lease, error) {
+	tape := weak.Make(tp)
+	s, err := m.free(tp, tape)
 	if err != nil {
 		return nil, err
 	}
-	taken := &lease{session: s, all: m.sessions}
+	taken := &lease{session: s, all: m.sessions, tape: tape}
+	m.sessions.mu.Lock()
+	m.sessions.lent = append(m.sessions.lent, taken)
+	m.sessions.mu.Unlock()
 	err = s.weights.acquire()
 	if err == nil {
-		err = s.fit(b, l, way, m.spec.Vocab)
+		err = s.fit(tokens, l, way, m.spec.Vocab)
 	}
 	if err != nil {
 		taken.end()
@@ -106,21 +162,17 @@ func (m *Model) enter(tp *tensor.Tape, b Batch, l *layout, way nn.Way) (*lease, 
 	return taken, nil
 }
 
-// free takes a pooled session that suits a tape.
-func (m *Model) free(tp *tensor.Tape) (*session, error) {
-	all := m.sessions
-	all.mu.Lock()
-	defer all.mu.Unlock()
-	for i := len(all.free) - 1; i >= 0; i-- {
-		s := all.free[i]
-		if s.threads == tp.Threads() && s.kernels == tp.Kernels() {
-			all.free = append(all.free[:i], all.free[i+1:]...)
-			all.lent++
+// free takes a session that suits a tape: a pooled one, that of a surplus pass, or a new one.
+func (m *Model) free(tp *tensor.Tape, tape weak.Pointer[tensor.Tape]) (*session, error) {
+	for {
+		s, surplus := m.sessions.take(tp, tape)
+		if s != nil {
 			return s, nil
 		}
-	}
-	if all.lent > 0 {
-		runtime.GC() // abandoned passes return their sessions when they are collected
+		if surplus == nil {
+			break
+		}
+		surplus.giveBack()
 	}
 	s := &session{program: m.program, threads: tp.Threads(), kernels: tp.Kernels(), weights: newWeights(m.parameters)}
 	var err error
@@ -128,8 +180,20 @@ func (m *Model) free(tp *tensor.Tape) (*session, error) {
 		return nil, fmt.Errorf("model: %w", err)
 	}
 	s.recorder = record.New(s.backend, s.weights)
-	all.lent++
 	return s, nil
+}
+
+// take takes a pooled session that suits a tape, or else a surplus lease.
+func (s *sessions) take(tp *tensor.Tape, tape weak.Pointer[tensor.Tape]) (*session, *lease) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := len(s.free) - 1; i >= 0; i-- {
+		if x := s.free[i]; x.threads == tp.Threads() && x.kernels == tp.Kernels() {
+			s.free = slices.Delete(s.free, i, i+1)
+			return x, nil
+		}
+	}
+	return nil, s.surplus(tape)
 }
 
 func (s *session) close() error {
@@ -139,9 +203,9 @@ func (s *session) close() error {
 	return s.recorder.Close()
 }
 
-// fit makes room for a batch and fills in the program's inputs.
-func (s *session) fit(b Batch, l *layout, way nn.Way, vocab int) (err error) {
-	most := len(b.IDs) // padding included, so that batches of one shape take the same memory
+// fit makes room for a batch and fills in the program's inputs: tokens are those of the rows.
+func (s *session) fit(tokens []int32, l *layout, way nn.Way, vocab int) (err error) {
+	most := l.ids // padding included, so that batches of one shape take the same memory
 	limits := nn.Limits{Rows: most, Outputs: min(max(headLogits/max(vocab, 1), 32), most)}
 	if s.training == nil || limits.Rows > s.limits.Rows || limits.Outputs > s.limits.Outputs {
 		if s.training != nil {
@@ -157,11 +221,8 @@ func (s *session) fit(b Batch, l *layout, way nn.Way, vocab int) (err error) {
 		return err
 	}
 	rows := l.count()
-	s.input = nn.Input{Tokens: make([]int32, rows), Lengths: make([]int32, rows), Positions: l.positions, KV: s.kv}
+	s.input = nn.Input{Tokens: tokens, Lengths: slices.Repeat([]int32{int32(l.extent)}, rows), Positions: l.positions, KV: s.kv}
 	group := nn.Group{Slots: make([]int32, 0, rows)}
-	for i := range rows {
-		s.input.Tokens[i], s.input.Lengths[i] = int32(b.IDs[l.id(i)]), int32(l.extent)
-	}
 	first := 0
 	for _, t := range l.texts {
 		span := backend.Span{First: t.first, Rows: t.rows}
