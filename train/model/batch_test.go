@@ -253,34 +253,35 @@ func TestLongTextsArePagesOfTheirOwn(t *testing.T) {
 	if tokens, n := b.layout().pages(); tokens != textPage || n != 6 {
 		t.Errorf("got %d pages of %d tokens, want 6 of %d", n, tokens, textPage)
 	}
-	o := Options{CrossEntropyOptions: tensor.CrossEntropyOptions{Reduction: tensor.Sum}}
-	tp := tensor.NewTape(tensor.Options{})
-	run := func(b Batch) float64 {
-		loss, err := m.Loss(tp, b, o)
-		if err == nil {
-			v := float64(loss.Item())
-			err = tp.Backward(loss, 1)
-			if err == nil {
-				return v
-			}
-		}
-		t.Fatal(err)
-		return 0
-	}
 	sum := 0.0
 	for _, one := range texts {
-		sum += run(one)
+		sum += reversedSum(t, m, one)
 	}
 	want := named(t, m.Gradients)
 	for _, p := range m.Parameters() {
 		p.ZeroGrad()
 	}
-	if got := run(b); math.Abs(got-sum) > 1e-4*sum {
+	if got := reversedSum(t, m, b); math.Abs(got-sum) > 1e-4*sum {
 		t.Errorf("packed texts have loss %v, want %v", got, sum)
 	}
 	for name, g := range named(t, m.Gradients) {
 		near(t, name, g, want[name], 1e-4)
 	}
+}
+
+// reversedSum returns the sum of a batch's losses and adds its gradients.
+func reversedSum(t *testing.T, m *Model, b Batch) float64 {
+	t.Helper()
+	tp := tensor.NewTape(tensor.Options{})
+	loss, err := m.Loss(tp, b, Options{CrossEntropyOptions: tensor.CrossEntropyOptions{Reduction: tensor.Sum}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := float64(loss.Item())
+	if err := tp.Backward(loss, 1); err != nil {
+		t.Fatal(err)
+	}
+	return sum
 }
 
 // TestBadTexts: batches whose masks, segments or positions do not fit.

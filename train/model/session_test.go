@@ -107,39 +107,9 @@ func TestManyPassesAreReversed(t *testing.T) {
 // runPasses reverses five passes of every kind, from the last to the first: each at once, or together.
 func runPasses(m *Model, together bool) error {
 	tp := tensor.NewTape(tensor.Options{})
-	var passes []func() (*tensor.Tensor, error)
-	for i := range 5 {
-		b := Batch{IDs: []int{3 + i, 9, 4, 8, 30, 12}, Length: 3, Mask: []bool{true, true, true, false, true, true}}
-		drops, noise := rng.New(uint64(20+i)), &Noise{Alpha: 3, Uniform: rng.New(uint64(40 + i)).Uniform}
-		o := Options{Dropout: drops, Noise: noise, Recompute: i%2 == 1}
-		passes = append(passes, func() (*tensor.Tensor, error) {
-			switch i {
-			case 0:
-				o.Reduction = tensor.None
-				losses, err := m.Loss(tp, b, o)
-				if err != nil {
-					return nil, err
-				}
-				return tp.Sum(tp.Mul(losses, losses)), nil
-			case 1:
-				states, err := m.AllHiddenStates(tp, b, o)
-				if err != nil {
-					return nil, err
-				}
-				return tp.Add(tp.Sum(tp.Mul(states[1], states[1])), tp.Sum(states[len(states)-1])), nil
-			case 2:
-				logits, err := m.Logits(tp, b)
-				if err != nil {
-					return nil, err
-				}
-				return tp.Mean(tp.Mul(logits, logits)), nil
-			}
-			return m.Loss(tp, b, o)
-		})
-	}
 	if !together {
-		for _, f := range slices.Backward(passes) {
-			loss, err := f()
+		for i := range 5 {
+			loss, err := onePass(m, tp, 4-i)
 			if err == nil {
 				err = tp.Backward(loss, 0.5)
 			}
@@ -149,17 +119,44 @@ func runPasses(m *Model, together bool) error {
 		}
 		return nil
 	}
-	var sum *tensor.Tensor
-	for _, f := range passes {
-		loss, err := f()
-		if err != nil {
-			return err
-		}
-		if sum == nil {
-			sum = loss
-		} else {
+	sum, err := onePass(m, tp, 0)
+	for i := 1; i < 5 && err == nil; i++ {
+		var loss *tensor.Tensor
+		if loss, err = onePass(m, tp, i); err == nil {
 			sum = tp.Add(sum, loss)
 		}
 	}
+	if err != nil {
+		return err
+	}
 	return tp.Backward(sum, 0.5)
+}
+
+// onePass makes a loss of a batch: one of five.
+func onePass(m *Model, tp *tensor.Tape, i int) (*tensor.Tensor, error) {
+	b := Batch{IDs: []int{3 + i, 9, 4, 8, 30, 12}, Length: 3, Mask: []bool{true, true, true, false, true, true}}
+	noise := &Noise{Alpha: 3, Uniform: rng.New(uint64(40 + i)).Uniform}
+	o := Options{Dropout: rng.New(uint64(20 + i)), Noise: noise, Recompute: i%2 == 1}
+	switch i {
+	case 0:
+		o.Reduction = tensor.None
+		losses, err := m.Loss(tp, b, o)
+		if err != nil {
+			return nil, err
+		}
+		return tp.Sum(tp.Mul(losses, losses)), nil
+	case 1:
+		states, err := m.AllHiddenStates(tp, b, o)
+		if err != nil {
+			return nil, err
+		}
+		return tp.Add(tp.Sum(tp.Mul(states[1], states[1])), tp.Sum(states[len(states)-1])), nil
+	case 2:
+		logits, err := m.Logits(tp, b)
+		if err != nil {
+			return nil, err
+		}
+		return tp.Mean(tp.Mul(logits, logits)), nil
+	}
+	return m.Loss(tp, b, o)
 }
