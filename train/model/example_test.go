@@ -3,6 +3,7 @@ package model_test
 import (
 	"fmt"
 	"log"
+	"slices"
 
 	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/loader/demo"
@@ -72,6 +73,43 @@ func ExampleModel_AddLoRA() {
 	// Output:
 	// true
 	// Weights, one layer at a time.
+}
+
+// A value head of one's own: a linear map of the states, whose gradients reach the model, too. Texts of
+// several lengths are padded, and padding has the value of zeros.
+func ExampleModel_HiddenStates() {
+	m, _, err := open()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer m.Close()
+	if err := m.AddLoRA(model.LoRAConfig{R: 4, Alpha: 8}, rng.New(1)); err != nil {
+		log.Fatal(err)
+	}
+	batch := model.Batch{
+		IDs:    []int{5, 6, 7, 8, 9, 0},
+		Mask:   []bool{true, true, true, true, true, false},
+		Length: 3,
+	}
+	tape := tensor.NewTape(tensor.Options{})
+	states, err := m.HiddenStates(tape, batch, model.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	width := states.Shape()[2]
+	head := tensor.NewParameter(slices.Repeat([]float32{0.01}, width), 1, width)
+	values := tape.Linear(states, tape.Use(head), nil)
+	if err := tape.Backward(tape.Sum(tape.Mul(values, values)), 1); err != nil {
+		log.Fatal(err)
+	}
+	learning := 0
+	for _, p := range m.Parameters() {
+		if p.Grad() != nil {
+			learning++
+		}
+	}
+	fmt.Println(values.Shape(), values.Data()[5], head.Grad() != nil, learning > 0)
+	// Output: [2 3 1] 0 true true
 }
 
 // open reads the demo model, whose weights stay in its checkpoint, and its tokenizer.
