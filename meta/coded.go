@@ -33,8 +33,11 @@ func (m *Module) Coded(share float64) map[*Param]int64 {
 				delete(out, paramOf(stack.Resolve(), spec.GateUp))
 				delete(out, paramOf(stack.Resolve(), spec.Down))
 			}
-		case *MLASpec:
-			if up := n.Child(spec.KVUp); up != nil {
+		case *AttentionSpec:
+			if spec.MLA == nil || spec.MLA.KVUp == "" {
+				break
+			}
+			if up := n.Child(spec.MLA.KVUp); up != nil {
 				delete(out, paramOf(up.Resolve(), "weight"))
 			}
 		}
