@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 
 	view "github.com/heftai/heft/internal/tensor"
 	"github.com/heftai/heft/loader"
@@ -41,7 +42,11 @@ func narrow(values []float32, dtype meta.DType) []byte {
 }
 
 func floatBytes(values []float32) []byte {
-	b := make([]byte, 0, 4*len(values))
+	return appendFloats(make([]byte, 0, 4*len(values)), values)
+}
+
+func appendFloats(b []byte, values []float32) []byte {
+	b = slices.Grow(b, 4*len(values))
 	for _, x := range values {
 		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(x))
 	}

@@ -195,6 +195,9 @@ func (m *Model) SetAuxiliary(weight float32) { m.auxiliary = weight }
 // are float32, except frozen parameters and buffers, which keep their dtype. It reads the elements
 // when they are written.
 func (m *Model) Checkpoint() (iter.Seq[loader.NamedTensor], error) {
+	if m.parameters.offloads() {
+		return m.unbind(new(reused).numbers, asItIs)
+	}
 	return m.unbind(numbers, asItIs)
 }
 
@@ -228,6 +231,18 @@ func numbers(p *tensor.Parameter) (b []byte, err error) {
 		return nil
 	})
 	return b, err
+}
+
+// reused is numbers in one buffer, for models that are written because they do not fit into memory: the
+// collector would keep a copy of several large parameters.
+type reused struct{ buffer []byte }
+
+func (r *reused) numbers(p *tensor.Parameter) ([]byte, error) {
+	err := p.Access(false, func(values []float32) error {
+		r.buffer = appendFloats(r.buffer[:0], values)
+		return nil
+	})
+	return r.buffer, err
 }
 
 // unbind splits values into the tensors of a checkpoint. change converts a parameter's elements.
