@@ -108,7 +108,7 @@ func TestLoopFlagsAreChecked(t *testing.T) {
 	}
 	for want, flags := range map[string][]string{
 		"want more than 0 and less than 1":                          {"--adam-beta1", "1"},
-		"need --optimizer adamw or adam":                            {"--optimizer", "sgd", "--adam-beta2", "0.9"},
+		"need --optimizer adamw, adamw8bit, adam or muon":           {"--optimizer", "sgd", "--adam-beta2", "0.9"},
 		"--optimizer adafactor needs --plugin ddp":                  {"--optimizer", "adafactor", "--plugin", "zero1"},
 		"--momentum needs --optimizer sgd":                          {"--momentum", "0.9"},
 		"need evaluations: use --eval-data":                         {"--load-best"},

@@ -135,7 +135,7 @@ func TestPreferenceRunsContinue(t *testing.T) {
 func TestPreferenceFlagsAreChecked(t *testing.T) {
 	dir, file := tinyModel(t), pairsFile(t, 2)
 	for want, flags := range map[string][]string{
-		"--loss-type needs --method dpo, got --method sft":               {"--loss-type", "ipo"},
+		"--loss-type needs --method dpo or grpo, got --method sft":       {"--loss-type", "ipo"},
 		"got beta 0, want more than 0":                                   {"--method", "dpo", "--beta", "0"},
 		"the DPO loss hinge has none":                                    {"--method", "dpo", "--loss-type", "hinge", "--label-smoothing", "0.1"},
 		"--pack needs --method sft, got --method dpo":                    {"--method", "dpo", "--pack"},

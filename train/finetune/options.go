@@ -65,7 +65,7 @@ type Options struct {
 	Seed                      uint64  `help:"Seed the order of the data and all other random numbers." default:"42"`
 
 	// The optimizer, and with which weights the run ends.
-	Optimizer   string  `help:"Step with adamw, adam, sgd, adagrad, rmsprop, muon (as torch), adamw8bit or adafactor." enum:"adamw,adam,sgd,adagrad,rmsprop,adafactor,muon,adamw8bit" default:"adamw" aliases:"optim"`
+	Optimizer   string  `help:"Step with adamw, adam, sgd, adagrad, rmsprop, muon, adamw8bit or adafactor." enum:"adamw,adam,sgd,adagrad,rmsprop,adafactor,muon,adamw8bit" default:"adamw" aliases:"optim"`
 	AdamBeta1   float64 `name:"adam-beta1" help:"Set beta1 of adamw, adamw8bit and adam, and of muon for vectors." default:"0.9"`
 	AdamBeta2   float64 `name:"adam-beta2" help:"Set beta2 of adamw, adamw8bit and adam, and of muon for vectors." default:"0.999"`
 	AdamEpsilon float64 `help:"Set epsilon of adamw, adamw8bit and adam, and of muon for vectors." default:"1e-8"`
