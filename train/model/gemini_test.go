@@ -134,12 +134,11 @@ func TestGeminiTrainsThreeTimesItsMemory(t *testing.T) {
 						}
 						return &train.LowLevelZeroPlugin{World: w, Stage: 2}
 					})
-					var plugins []*train.GeminiPlugin
+					plugins := make([]*train.GeminiPlugin, ranks)
 					scratch := t.TempDir()
 					got := c.within(t, dir, ranks, func(w *train.World) train.Plugin {
-						p := &train.GeminiPlugin{World: w, EnableGradientAccumulation: true}
-						plugins = append(plugins, p)
-						return p
+						plugins[w.Rank()] = &train.GeminiPlugin{World: w, EnableGradientAccumulation: true}
+						return plugins[w.Rank()]
 					}, OffloadParameters(state/3, scratch))
 					if !bytes.Equal(got, want) {
 						t.Error("the weights differ")
