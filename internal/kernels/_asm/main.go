@@ -15,6 +15,7 @@ package main
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"flag"
 	"fmt"
 	"log"
@@ -22,8 +23,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
 )
 
 var (
@@ -87,15 +90,36 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	for _, source := range sources {
+	if err := generateAll(dir, *suffix, *out, *only, sources); err != nil {
+		os.RemoveAll(dir)
+		log.Fatal(err)
+	}
+}
+
+// generateAll compiles the C files, as many at once as there are processors.
+func generateAll(dir, suffix, out, only string, sources []string) error {
+	var files sync.WaitGroup
+	failed, turns := make([]error, len(sources)), make(chan struct{}, runtime.NumCPU())
+	for i, source := range sources {
 		name := strings.TrimSuffix(strings.TrimPrefix(filepath.ToSlash(source), "c/"), ".c")
-		if *only != "" && name != *only {
+		if only != "" && name != only {
 			continue
 		}
-		if err := generate(generator{dir: dir, suffix: *suffix}, *out, name); err != nil {
-			log.Fatalf("%s: %v", source, err)
-		}
+		files.Go(func() {
+			turns <- struct{}{}
+			defer func() { <-turns }()
+			own := filepath.Join(dir, fmt.Sprint(i))
+			err := os.Mkdir(own, 0o700)
+			if err == nil {
+				err = generate(generator{dir: own, suffix: suffix}, out, name)
+			}
+			if err != nil {
+				failed[i] = fmt.Errorf("%s: %w", source, err)
+			}
+		})
 	}
+	files.Wait()
+	return errors.Join(failed...)
 }
 
 // generate compiles c/NAME.c. The folder of NAME is the Go package.
