@@ -170,7 +170,7 @@ func TestAFileCutShortWhileItStreams(t *testing.T) {
 	defer m.Close()
 	forced(t, m, ids[:prompt], prompt, prompt)
 	if err := os.Truncate(filepath.Join(dir, "model.safetensors"), 4096); err != nil {
-		t.Skip(err) // a system that does not truncate mapped files
+		t.Fatal(err)
 	}
 	s := m.NewSequence()
 	defer s.Free()

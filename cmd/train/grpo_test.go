@@ -26,7 +26,7 @@ func TestGoldenGRPORuns(t *testing.T) {
 		Longest int
 	}
 	if !golden.JSON(t, filepath.Join(root, "grpo", "trace.json"), &trace) {
-		t.Skip("no fixtures of GRPO")
+		t.Fatal("no fixtures of GRPO")
 	}
 	for _, c := range trace.Cases {
 		t.Run(c.Name, func(t *testing.T) {

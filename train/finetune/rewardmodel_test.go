@@ -32,7 +32,7 @@ func TestGoldenRewardModels(t *testing.T) {
 		}
 	}
 	if !golden.JSON(t, filepath.Join(root, "reward", "trace.json"), &trace) {
-		t.Skip("no fixtures of reward models")
+		t.Fatal("no fixtures of reward models")
 	}
 	for _, c := range trace.Cases {
 		t.Run(c.Name, func(t *testing.T) {

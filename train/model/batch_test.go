@@ -137,7 +137,7 @@ func TestRoutersLossOfEveryKind(t *testing.T) {
 	cases := 0
 	eachBatch(t, func(t *testing.T, dir string, g *batchGolden) {
 		if g.Router == nil {
-			t.Skip("no routers' loss in transformers")
+			return // transformers has no routers' loss for it
 		}
 		cases++
 		m, err := openFile(t, dir, dir)
