@@ -236,6 +236,9 @@ func New(cfg *Config, header CheckpointHeader) (*Model, error) {
 	b.tree.renames = append([]Rename{{}, {Tree: a.base + "."}}, w.renames()...)
 	b.tree.quantised = quantised
 	a.build(f, b)
+	if !strings.HasPrefix(a.modelType, "gemma4") && f.object("per_layer_config") != nil {
+		f.fail("per_layer_config", "is not supported for %s: its layers would differ in what it says", a.modelType)
+	}
 	if w != nil && b.node.Find(b.tree.textPath()) == nil {
 		f.fail("model_type", "%q is not supported within %s", a.modelType, w.modelType)
 	}

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"math"
 	"slices"
-	"strconv"
 )
 
 // gemma4 is Gemma4ForCausalLM: gemma3 whose full layers have heads of another size and may take their
@@ -88,27 +87,8 @@ func (g *gemma4Layers) readHeads(f *fields) {
 	if g.keysToo {
 		g.full.keys = f.count("num_global_key_value_heads", g.kvHeads, 1, maxHeads)
 	}
-	if list := f.object("per_layer_config"); list != nil {
-		seen := map[bool]bool{}
-		for i, sliding := range g.sliding {
-			heads := gemma4Heads{dim: g.headDim, keys: g.kvHeads}
-			if l := list.object(strconv.Itoa(i)); l != nil {
-				heads = gemma4Heads{dim: l.count("head_dim", g.headDim, 1, maxHeads), keys: l.count("num_key_value_heads", g.kvHeads, 1, maxHeads)}
-				for name := range l.values {
-					if name != "head_dim" && name != "num_key_value_heads" {
-						l.fail(name, "is not supported by layer")
-					}
-				}
-			}
-			of := &g.full
-			if sliding {
-				of = &g.local
-			}
-			if seen[sliding] && (of.dim != heads.dim || of.keys != heads.keys) {
-				f.fail("per_layer_config", "layer %d has other heads than the layers of its type before it", i)
-			}
-			seen[sliding], of.dim, of.keys = true, heads.dim, heads.keys
-		}
+	if f.object("per_layer_config") != nil {
+		g.readHeadsByLayer(f, f.byLayer("per_layer_config", len(g.sliding)))
 	}
 	for _, of := range []*gemma4Heads{&g.full, &g.local} {
 		if g.heads%of.keys != 0 {
@@ -116,6 +96,30 @@ func (g *gemma4Layers) readHeads(f *fields) {
 		}
 	}
 	g.readRopes(f)
+}
+
+// readHeadsByLayer reads the heads of both types of layers from what the config states for single layers.
+func (g *gemma4Layers) readHeadsByLayer(f *fields, layers map[int]*fields) {
+	seen := map[bool]bool{}
+	for i, sliding := range g.sliding {
+		heads := gemma4Heads{dim: g.headDim, keys: g.kvHeads}
+		if l := layers[i]; l != nil {
+			heads = gemma4Heads{dim: l.count("head_dim", g.headDim, 1, maxHeads), keys: l.count("num_key_value_heads", g.kvHeads, 1, maxHeads)}
+			for name := range l.values {
+				if name != "head_dim" && name != "num_key_value_heads" {
+					l.fail(name, "is not supported by layer")
+				}
+			}
+		}
+		of := &g.full
+		if sliding {
+			of = &g.local
+		}
+		if seen[sliding] && (of.dim != heads.dim || of.keys != heads.keys) {
+			f.fail("per_layer_config", "layer %d has other heads than the layers of its type before it", i)
+		}
+		seen[sliding], of.dim, of.keys = true, heads.dim, heads.keys
+	}
 }
 
 func (g *gemma4Layers) readRopes(f *fields) {

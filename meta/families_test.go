@@ -57,29 +57,32 @@ func TestUnsupportedValuesOfFamilies(t *testing.T) {
 // and sparse attention.
 func TestUnsupportedValuesOfNewFamilies(t *testing.T) {
 	for config, want := range map[string]string{
-		`{"model_type": "deepseek_v32", "q_lora_rank": null}`:                                                       "q_lora_rank: sparse attention needs a rank",
-		`{"model_type": "deepseek_v32", "index_head_dim": 32}`:                                                      "index_head_dim: 32, less than the 64 channels",
-		`{"model_type": "glm_moe_dsa", "num_hidden_layers": 2, "indexer_types": ["shared", "full"]}`:                "indexer_types: the first layer shares",
-		`{"model_type": "glm_moe_dsa", "num_hidden_layers": 2, "indexer_types": ["full"]}`:                          "indexer_types: 1 types for 2 layers",
-		`{"model_type": "glm_moe_dsa", "num_hidden_layers": 2, "index_topk_pattern": "FX"}`:                         "index_topk_pattern: 1 types for 2 layers",
-		`{"model_type": "phimoe", "rope_scaling": {"type": "linear", "factor": 2, "long_mscale": 1}}`:               "rope_scaling.short_mscale: missing",
-		`{"model_type": "phimoe", "num_local_experts": 1, "num_experts_per_tok": 1}`:                                "num_local_experts: got 1, want at least 2",
-		`{"model_type": "mimo_v2_flash", "num_attention_heads": 4}`:                                                 "num_key_value_heads: twice 4",
-		`{"model_type": "mimo_v2_flash", "hybrid_layer_pattern": [1]}`:                                              "hybrid_layer_pattern: 1 for layer 0 contradicts",
-		`{"model_type": "mimo_v2_flash", "swa_rope_theta": 20000}`:                                                  "swa_rope_theta: 20000 instead of 10000 is not supported",
-		`{"model_type": "mimo_v2_flash", "add_full_attention_sink_bias": true}`:                                     "add_full_attention_sink_bias: true instead of false",
-		`{"model_type": "mimo_v2_flash", "rope_parameters": {"rope_type": "default", "rope_theta": 1}}`:             "rope_parameters.full_attention: missing",
-		`{"model_type": "mimo_v2_flash", "rope_scaling": {"type": "linear", "factor": 2}}`:                          "rope_scaling: is not supported for this model_type",
-		`{"model_type": "gemma4_text", "use_bidirectional_attention": "all"}`:                                       `use_bidirectional_attention: "all" is not supported`,
-		`{"model_type": "gemma4_text", "enable_moe_block": true, "num_experts": 4, "top_k_experts": 2}`:             "moe_intermediate_size: missing",
-		`{"model_type": "gemma4_text", "num_kv_shared_layers": 30}`:                                                 "num_kv_shared_layers: 30 of 30 layers",
-		`{"model_type": "gemma4_text", "num_hidden_layers": 2, "num_kv_shared_layers": 1}`:                          "no layer before them is of the type of layer 1",
-		`{"model_type": "gemma4_text", "rope_parameters": {"sliding_attention": {"rope_theta": 1}}}`:                "rope_parameters.full_attention: missing",
-		`{"model_type": "gemma4_text", "num_attention_heads": 3, "num_key_value_heads": 2}`:                         "num_key_value_heads: 2 does not divide",
-		`{"model_type": "gemma4_text", "num_hidden_layers": 2, "per_layer_config": {"1": {"head_dim": 8, "x": 1}}}`: "per_layer_config.1.x: is not supported by layer",
-		`{"model_type": "llama4_text", "attention_chunk_size": null}`:                                               "attention_chunk_size: null is not supported",
-		`{"model_type": "llama4_text", "num_hidden_layers": 2, "no_rope_layers": [1]}`:                              "no_rope_layers: 1 values for 2 layers",
-		`{"model_type": "llama4_text", "num_hidden_layers": 1, "layer_types": ["sliding_attention"]}`:               `layer_types: "sliding_attention" is not supported`,
+		`{"model_type": "deepseek_v32", "q_lora_rank": null}`:                                                                      "q_lora_rank: sparse attention needs a rank",
+		`{"model_type": "deepseek_v32", "index_head_dim": 32}`:                                                                     "index_head_dim: 32, less than the 64 channels",
+		`{"model_type": "glm_moe_dsa", "num_hidden_layers": 2, "indexer_types": ["shared", "full"]}`:                               "indexer_types: the first layer shares",
+		`{"model_type": "glm_moe_dsa", "num_hidden_layers": 2, "indexer_types": ["full"]}`:                                         "indexer_types: 1 types for 2 layers",
+		`{"model_type": "glm_moe_dsa", "num_hidden_layers": 2, "index_topk_pattern": "FX"}`:                                        "index_topk_pattern: 1 types for 2 layers",
+		`{"model_type": "phimoe", "rope_scaling": {"type": "linear", "factor": 2, "long_mscale": 1}}`:                              "rope_scaling.short_mscale: missing",
+		`{"model_type": "phimoe", "num_local_experts": 1, "num_experts_per_tok": 1}`:                                               "num_local_experts: got 1, want at least 2",
+		`{"model_type": "mimo_v2_flash", "num_attention_heads": 4}`:                                                                "num_key_value_heads: twice 4",
+		`{"model_type": "mimo_v2_flash", "hybrid_layer_pattern": [1]}`:                                                             "hybrid_layer_pattern: 1 for layer 0 contradicts",
+		`{"model_type": "mimo_v2_flash", "swa_rope_theta": 20000}`:                                                                 "swa_rope_theta: 20000 instead of 10000 is not supported",
+		`{"model_type": "mimo_v2_flash", "add_full_attention_sink_bias": true}`:                                                    "add_full_attention_sink_bias: true instead of false",
+		`{"model_type": "mimo_v2_flash", "rope_parameters": {"rope_type": "default", "rope_theta": 1}}`:                            "rope_parameters.full_attention: missing",
+		`{"model_type": "mimo_v2_flash", "rope_scaling": {"type": "linear", "factor": 2}}`:                                         "rope_scaling: is not supported for this model_type",
+		`{"model_type": "gemma4_text", "use_bidirectional_attention": "all"}`:                                                      `use_bidirectional_attention: "all" is not supported`,
+		`{"model_type": "gemma4_text", "enable_moe_block": true, "num_experts": 4, "top_k_experts": 2}`:                            "moe_intermediate_size: missing",
+		`{"model_type": "gemma4_text", "num_kv_shared_layers": 30}`:                                                                "num_kv_shared_layers: 30 of 30 layers",
+		`{"model_type": "gemma4_text", "num_hidden_layers": 2, "num_kv_shared_layers": 1}`:                                         "no layer before them is of the type of layer 1",
+		`{"model_type": "gemma4_text", "rope_parameters": {"sliding_attention": {"rope_theta": 1}}}`:                               "rope_parameters.full_attention: missing",
+		`{"model_type": "gemma4_text", "num_attention_heads": 3, "num_key_value_heads": 2}`:                                        "num_key_value_heads: 2 does not divide",
+		`{"model_type": "gemma4_text", "num_hidden_layers": 2, "per_layer_config": {"1": {"head_dim": 8, "x": 1}}}`:                "per_layer_config.1.x: is not supported by layer",
+		`{"model_type": "gemma4_text", "num_hidden_layers": 2, "per_layer_config": {"02": {"head_dim": 8}}}`:                       "per_layer_config.02: is not one of the 2 layers",
+		`{"model_type": "gemma4_text", "num_hidden_layers": 2, "per_layer_config": {"1": {"head_dim": 8}, "01": {"head_dim": 8}}}`: "names layer 1 again",
+		`{"model_type": "llama", "per_layer_config": {"0": {"intermediate_size": 8}}}`:                                             "per_layer_config: is not supported for llama",
+		`{"model_type": "llama4_text", "attention_chunk_size": null}`:                                                              "attention_chunk_size: null is not supported",
+		`{"model_type": "llama4_text", "num_hidden_layers": 2, "no_rope_layers": [1]}`:                                             "no_rope_layers: 1 values for 2 layers",
+		`{"model_type": "llama4_text", "num_hidden_layers": 1, "layer_types": ["sliding_attention"]}`:                              `layer_types: "sliding_attention" is not supported`,
 	} {
 		unsupported(t, config, want)
 	}
@@ -202,5 +205,17 @@ func TestLimitsMayBeInfinite(t *testing.T) {
 	}
 	if _, err := newFrom(`{"model_type": "mamba2", "vocab_size": Infinity}`); err == nil || !strings.Contains(err.Error(), "vocab_size: number 1e999 out of range") {
 		t.Error(err)
+	}
+}
+
+// TestLayersNamedWithLeadingZeros: transformers 5.24 saves per_layer_config with keys such as "05" where a model
+// has more than ten layers, which were ignored, so that Gemma 4 as saved was an error.
+func TestLayersNamedWithLeadingZeros(t *testing.T) {
+	const config = `{"model_type": "gemma4_text", "num_hidden_layers": 12, "head_dim": 256,
+		"per_layer_config": {"05": {"head_dim": 512}, "11": {"head_dim": 512}}}`
+	for path, want := range map[string]int{"model.layers.4.self_attn": 256, "model.layers.5.self_attn": 512, "model.layers.11.self_attn": 512} {
+		if got := specOf[AttentionSpec](t, config, path).HeadDim; got != want {
+			t.Errorf("%s: heads of %d values, want %d", path, got, want)
+		}
 	}
 }

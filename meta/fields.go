@@ -231,6 +231,29 @@ func (f *fields) object(name string) *fields {
 	return nil
 }
 
+// byLayer returns the objects of a field whose names are numbers of layers, with or without leading zeros.
+func (f *fields) byLayer(name string, layers int) map[int]*fields {
+	list := f.object(name)
+	if list == nil {
+		return nil
+	}
+	out := map[int]*fields{}
+	for key := range list.values {
+		i, err := strconv.Atoi(key)
+		switch {
+		case err != nil || i < 0 || i >= layers:
+			list.fail(key, "is not one of the %d layers", layers)
+		case out[i] != nil:
+			list.fail(key, "names layer %d again", i)
+		default:
+			if l := list.object(key); l != nil {
+				out[i] = l
+			}
+		}
+	}
+	return out
+}
+
 // without returns f without some of its fields.
 func (f *fields) without(names ...string) *fields {
 	values := maps.Clone(f.values)
