@@ -25,7 +25,8 @@ import (
 // may share one. Its methods are safe for concurrent use.
 type KVStore struct {
 	store *kvstore.Store
-	build string // hash of the program
+	build string        // hash of the program
+	slow  kvcache.Store // in tests: in place of store for reading and writing
 }
 
 // KVStoreStats counts what a store did since it was opened, and the size of its folder.
@@ -54,7 +55,7 @@ func OpenKVStore(dir string, limit int64, warn func(message string, args ...any)
 	if err != nil {
 		return nil, err
 	}
-	return &KVStore{store, build}, nil
+	return &KVStore{store: store, build: build}, nil
 }
 
 // Close ends writing. Models that use the store have written what they wanted when they are closed.
@@ -100,7 +101,11 @@ func (m *Model) newBacking(memory backend.Memory) (*kvcache.Backing, error) {
 	if err != nil {
 		return nil, fmt.Errorf("dispatch: KV store: %w", err)
 	}
-	return &kvcache.Backing{Store: s.store, Secret: s.store.Derive(context), Memory: memory}, nil
+	backing := &kvcache.Backing{Store: s.store, Secret: s.store.Derive(context), Memory: memory}
+	if s.slow != nil {
+		backing.Store = s.slow
+	}
+	return backing, nil
 }
 
 // kvContext returns a hash of all that keys, values and states depend on besides tokens, rotary

@@ -22,8 +22,9 @@ type Sequence struct {
 	salt     string // see Salt
 	// length is what rotary frequencies were made for last, and tokens what the sequence
 	// holds: where the two part, it is computed anew.
-	length int
-	tokens []int32
+	length   int
+	tokens   []int32
+	restored bool // Restore was called
 }
 
 // NewSequence returns an empty sequence. Call [Sequence.Free] when its request ends.
@@ -85,15 +86,32 @@ func (s *Sequence) reserve(n, promptLen int) error {
 	return err
 }
 
+// Restore begins to read the pages of a prompt's prefix that Options.KVStore has and memory has not. It
+// returns false if there is nothing to read, or no room for the prompt: Reuse then finds what is in memory.
+// Else it calls ready from another goroutine when all is read. Until Reuse is called, with the same prompt,
+// the sequence may only be freed, which cancels the reading. The sequence must be empty.
+func (s *Sequence) Restore(prompt []int32, ready func()) bool {
+	if s.model.options.KVStore == nil || s.Len() > 0 || len(prompt) == 0 {
+		return false
+	}
+	kv, pass := s.pages(len(prompt)), s.model.options.MaxBatchTokens
+	s.model.takeBackKV(kv, len(prompt), pass)
+	if missing := kv.Missing(len(prompt), pass); missing > 0 {
+		s.model.growKV(missing)
+	}
+	s.restored = true
+	return kv.Restore(prompt, pass, ready)
+}
+
 // Reuse attaches the pages of earlier prompts with the same prefix, in memory or in Options.KVStore, from
-// which it reads them. It returns the number of tokens
+// which it reads them, unless Restore was called. It returns the number of tokens
 // that need no computation, which is always less than len(prompt). The sequence must be empty.
 func (s *Sequence) Reuse(prompt []int32) int {
 	if s.Len() > 0 || len(prompt) == 0 {
 		return 0
 	}
 	s.pages(len(prompt))
-	if s.model.options.KVStore != nil {
+	if s.model.options.KVStore != nil && !s.restored {
 		s.makeRoom(prompt)
 	}
 	n := s.kv.Reuse(prompt)
@@ -118,7 +136,7 @@ func (s *Sequence) Free() {
 	if s.kv != nil {
 		s.kv.Free()
 		s.model.restKV()
-		s.kv, s.length, s.tokens, s.salt = nil, 0, s.tokens[:0], ""
+		s.kv, s.length, s.tokens, s.salt, s.restored = nil, 0, s.tokens[:0], "", false
 	}
 	s.release()
 }

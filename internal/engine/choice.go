@@ -17,16 +17,18 @@ type choice struct {
 	prompt     int // how many of tokens are the prompt
 	max        int // how many tokens there may be in all
 	src        sample.Source
-	constraint Constraint // nil: any id may follow
-	mask       []uint64   // what constraint said for the next token; nil: not asked yet
-	unscored   int        // forced tokens whose log-probability is not known: the last of tokens
-	seq        Sequence   // nil unless running
-	chunk      int        // tokens of this step
-	most       int        // tokens that this step may have
-	decodes    bool       // the tokens of this step were generated
-	reused     int        // tokens of the prompt that were not computed, at first
-	scored     int        // tokens of the prompt whose log-probability is known
-	pooled     []float32  // of an embedding, so far
+	constraint Constraint   // nil: any id may follow
+	mask       []uint64     // what constraint said for the next token; nil: not asked yet
+	unscored   int          // forced tokens whose log-probability is not known: the last of tokens
+	seq        Sequence     // nil unless running
+	restoring  *atomic.Bool // nil unless the prefix is being read; true when it is there
+	attached   bool         // it had its pages once
+	chunk      int          // tokens of this step
+	most       int          // tokens that this step may have
+	decodes    bool         // the tokens of this step were generated
+	reused     int          // tokens of the prompt that were not computed, at first
+	scored     int          // tokens of the prompt whose log-probability is known
+	pooled     []float32    // of an embedding, so far
 	guesser
 	ended   bool
 	stopped atomic.Bool // by the reader

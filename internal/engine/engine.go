@@ -107,6 +107,9 @@ type Engine struct {
 	drafts   drafts
 	drafter  drafter
 	page     int // tokens of a page, or of a context without pages
+	restored chan struct{}
+	lingers  bool          // the reading of a prefix has begun since the last pass
+	passed   time.Duration // the time of the last pass
 }
 
 // variant is the kernel variant that model computes with, or "" if it does not say.
@@ -120,7 +123,7 @@ func variant(model Model) string {
 // New starts an engine on model. The caller does not use model until Close has returned.
 func New(model Model, options Options) *Engine {
 	e := &Engine{model: model, options: options.withDefaults(model.Limits()), vocab: model.Vocab(),
-		clients: map[string]*client{}, wake: make(chan struct{}, 1), exited: make(chan struct{}), sampler: sample.New(model.Vocab(), variant(model))}
+		clients: map[string]*client{}, wake: make(chan struct{}, 1), restored: make(chan struct{}, 1), exited: make(chan struct{}), sampler: sample.New(model.Vocab(), variant(model))}
 	kv := model.KV()
 	e.drafter = newDrafter(options.Draft)
 	e.limit = model.Context()
@@ -238,7 +241,9 @@ func (e *Engine) run() {
 	for e.ctx.Err() == nil {
 		e.receive()
 		e.reap()
+		e.attachRestored()
 		e.admit()
+		e.linger()
 		if e.plan() {
 			e.announce()
 			e.forward()

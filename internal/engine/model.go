@@ -57,6 +57,14 @@ type Sequence interface {
 	Free()
 }
 
+// A restorer is a Sequence whose Reuse would wait for a store of prefixes.
+type restorer interface {
+	// Restore begins to read what the store has of the prompt and memory has not. It returns false if there
+	// is nothing to wait for. Else it calls ready, from another goroutine, when Reuse will not wait. Until
+	// then the engine calls Free at most, which cancels the reading.
+	Restore(prompt []int32, ready func()) bool
+}
+
 // LogitsMode says which logits of a row are wanted.
 type LogitsMode = dispatch.LogitsMode
 

@@ -71,7 +71,7 @@ func (e *Engine) release(c *choice, why Reason) {
 // free releases c's pages.
 func (e *Engine) free(c *choice) {
 	c.seq.Free()
-	c.seq = nil
+	c.seq, c.restoring = nil, nil
 	e.forget(c)
 	c.stream.client.running--
 	e.freed = true
@@ -168,33 +168,25 @@ func (e *Engine) insert(list *[]*choice, c *choice) {
 	*list = slices.Insert(*list, i, c)
 }
 
-// start gives c a sequence with pages for all its tokens so far and one more, so that
-// a prompt, once begun, is not in the way of those that decode.
+// start gives c a sequence, and pages for all its tokens unless its prefix has to be read first.
 func (e *Engine) start(c *choice) error {
 	seq, err := e.sequence(c)
 	if err != nil {
 		return err
 	}
 	c.seq = seq
-	reused := 0
-	if c.reuses() {
-		reused = c.seq.Reuse(c.tokens[:c.prompt])
-	}
-	c.pooled = c.pooled[:0]
-	if err := c.seq.Reserve(min(c.pending()+1, c.max-reused)); err != nil {
-		c.seq.Free()
-		c.seq = nil
-		return err
+	if !e.restore(c) {
+		if err := e.attach(c); err != nil {
+			c.seq.Free()
+			c.seq = nil
+			return err
+		}
 	}
 	e.seated(c)
 	if c.admitted.IsZero() {
 		c.admitted = time.Now()
 		c.queued = c.admitted.Sub(c.stream.submit)
-		c.reused = reused
 		e.observers.Queued(c.queued)
-		if c.index == 0 {
-			c.stream.cached.Store(int64(reused))
-		}
 	}
 	return nil
 }
@@ -207,7 +199,7 @@ func (e *Engine) plan() bool {
 		c := e.running[i]
 		c.chunk, c.decodes = 0, false
 		c.noGuess()
-		if c.seq == nil || c.stream.stalled.Load() {
+		if c.seq == nil || c.restoring != nil || c.stream.stalled.Load() {
 			continue
 		}
 		c.most = c.pending()

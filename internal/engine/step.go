@@ -15,7 +15,8 @@ func (e *Engine) forward() {
 	logits, err := e.model.Forward(e.enter(), e.rows)
 	e.leave()
 	now := time.Now()
-	step := StepStats{Rows: len(e.rows), Duration: now.Sub(begin)}
+	e.passed = now.Sub(begin)
+	step := StepStats{Rows: len(e.rows), Duration: e.passed}
 	before, tokens := e.totals.generated, 0
 	for i, c := range e.planned {
 		n := len(e.rows[i].Tokens)

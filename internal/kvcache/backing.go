@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/heftai/heft/internal/backend"
@@ -17,12 +18,21 @@ import (
 // it when they are registered, and when they are reused. It copies them in the background, if they are
 // still registered then.
 type Backing struct {
-	Store *kvstore.Store
+	Store Store
 	// Secret stands for everything that keys, values and states depend on besides tokens, scope, salt
 	// and the cache's Layers, DType, PageTokens and States.
 	Secret [32]byte
 	// Memory holds two buffers of the size of [Config.BackingBytes] together.
 	Memory backend.Memory
+}
+
+// A Store keeps values by their keys; [*kvstore.Store] does. Its methods may take long, but for Offer.
+type Store interface {
+	Offer(key kvstore.Key, depth int, from kvstore.Source)
+	Forget(from kvstore.Source)
+	Flush(ctx context.Context) error
+	Has(key kvstore.Key, length int) bool
+	Get(key kvstore.Key, depth int, value []byte) bool
 }
 
 // secretOf returns the secret of a cache's contents: caches share pages only if these are alike.
@@ -39,8 +49,13 @@ const flushWait = 10 * time.Second
 // backing is the state of a cache's Backing.
 type backing struct {
 	*Backing
-	out, in tensor.Tensor // bytes that the store writes, and that Reuse reads
-	closed  bool          // guarded by the cache's lock
+	out, in tensor.Tensor // bytes that the store writes, and that a restoration reads
+
+	// The cache's lock guards what follows.
+	closed  bool
+	queue   []*restoration // that wait for their turn
+	reading bool           // the goroutine of restorations runs
+	reader  sync.WaitGroup
 }
 
 // BackingBytes is the memory of the buffers of a Backing.
@@ -77,7 +92,8 @@ func (c *Cache) onHost() bool {
 	return !slices.ContainsFunc(c.stateMemory, func(t tensor.Tensor) bool { return t.Data == nil })
 }
 
-// closeBacking waits for a while until what was offered is written, and frees the buffers.
+// closeBacking waits for a while until what was offered is written, and for a page that is being read, and
+// frees the buffers.
 func (c *Cache) closeBacking() {
 	b := c.backing
 	if b == nil {
@@ -89,6 +105,7 @@ func (c *Cache) closeBacking() {
 	c.mu.Lock()
 	b.closed = true
 	c.mu.Unlock()
+	b.reader.Wait()
 	b.Store.Forget(c)
 	for _, t := range []tensor.Tensor{b.out, b.in} {
 		if !t.IsZero() {
@@ -159,123 +176,4 @@ func (c *Cache) eachPart(part, index int32, data []byte, do func(memory, data []
 			one(t)
 		}
 	}
-}
-
-// known is a has of the cache and the store.
-func (c *Cache) known(part int32, at *content) bool {
-	return c.inMemory(part, at) || c.backing.Store.Has(kvstore.Key{ID: *at, Part: part}, c.partBytes(part))
-}
-
-// Stored returns how many leading tokens Reuse finds if pages are free for those that it reads from the
-// backing, or 0 if it reads none.
-func (s *Sequence) Stored(tokens []int32) int {
-	c := s.cache
-	if c.backing == nil {
-		return 0
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !s.empty() {
-		return 0
-	}
-	near := s.match(tokens, c.inMemory)
-	far := s.match(tokens, c.known)
-	s.contents = s.contents[:0]
-	if far == near {
-		return 0
-	}
-	return far * c.config.PageTokens
-}
-
-// loaded is what load holds until the sequence has it.
-type loaded struct {
-	pages  []int32
-	states []stateID
-}
-
-func (l *loaded) release(c *Cache) {
-	for i := len(l.pages) - 1; i >= 0; i-- {
-		c.drop(l.pages[i])
-	}
-	for _, id := range l.states {
-		c.dropState(id)
-	}
-}
-
-// load reads the pages of tokens that are not in memory from the store and registers them, up to the
-// first that is damaged or for which no page is free. It holds them, and those in memory, for the
-// caller to release. The cache is locked, but not while a page is read.
-func (s *Sequence) load(tokens []int32) (l loaded) {
-	c := s.cache
-	if c.backing == nil {
-		return l
-	}
-	near := s.match(tokens, c.inMemory)
-	far := s.match(tokens, c.known)
-	if far == near {
-		return l
-	}
-	size := c.config.PageTokens
-	for i := range far {
-		for g, window := range c.layout.windows {
-			if window > 0 && i < firstSeen(far*size, window, size) {
-				continue
-			}
-			p := c.find(g, &s.contents[i])
-			if p != none {
-				c.hold(p)
-			} else if p = c.loadPage(g, &s.contents[i], i); p == none {
-				return l
-			}
-			l.pages = append(l.pages, p)
-		}
-	}
-	if c.payment > 0 && !c.hasState(&s.contents[far-1]) {
-		if id := c.loadState(&s.contents[far-1], far-1); id != 0 {
-			l.states = append(l.states, id)
-		}
-	}
-	return l
-}
-
-// loadPage reads a page and registers it, with one reference. It returns none if no page is free or the
-// store does not have it any more.
-func (c *Cache) loadPage(group int, at *content, depth int) int32 {
-	if c.unused == 0 {
-		return none
-	}
-	p := c.take()
-	if !c.fill(int32(group), p, at, depth) {
-		c.drop(p)
-		return none
-	}
-	c.register(p, group, at)
-	return p
-}
-
-// loadState does so with a state. It returns 0 if it does not.
-func (c *Cache) loadState(at *content, depth int) stateID {
-	id := c.takeState()
-	if id == 0 {
-		return 0
-	}
-	if !c.fill(statePart, id.slot(), at, depth) {
-		c.dropState(id)
-		return 0
-	}
-	c.registerState(id, at)
-	return id
-}
-
-// fill reads a page or a state that nothing else uses. It unlocks the cache meanwhile.
-func (c *Cache) fill(part, index int32, at *content, depth int) bool {
-	key := kvstore.Key{ID: *at, Part: part}
-	data := c.backing.in.Data[:c.partBytes(part)]
-	c.mu.Unlock()
-	defer c.mu.Lock()
-	ok := c.backing.Store.Get(key, depth, data)
-	if ok {
-		c.eachPart(part, index, data, func(memory, data []byte) { copy(memory, data) })
-	}
-	return ok
 }

@@ -20,6 +20,9 @@
 // Sharing is exact: a page is looked up by the SHA-256 of a secret, the scope and all tokens up to
 // its end. Neither accident nor an attacker can produce a false match.
 //
+// Full pages may be kept in a [Backing], from which they come back in a goroutine of the cache
+// ([Sequence.Restore]): its user goes on computing while a slow folder is read.
+//
 // The package does no computation and does not depend on models, schedulers or text. A Cache and
 // its sequences must be used by one goroutine at a time.
 package kvcache

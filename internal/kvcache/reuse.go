@@ -4,7 +4,8 @@ package kvcache
 // number of tokens found. They count as committed. A model with states matches up to a snapshot only.
 // The last token is never reused, because its logits are needed. Windowed layers attach only the pages
 // that new tokens attend to; earlier pages need not be cached. Pages of the backing are read first, if
-// pages are free for them. The sequence must be empty, and stays empty if no page matches.
+// pages are free for them; after Restore, only if Restore has begun to read them. The sequence must be
+// empty, and stays empty if no page matches.
 func (s *Sequence) Reuse(tokens []int32) int {
 	c := s.cache
 	c.mu.Lock()
@@ -14,8 +15,10 @@ func (s *Sequence) Reuse(tokens []int32) int {
 		return 0
 	}
 	size := c.config.PageTokens
-	loaded := s.load(tokens)
-	defer loaded.release(c)
+	if c.backing != nil && !s.asked {
+		s.restore(tokens, s.match(tokens, c.inMemory), nil)
+	}
+	defer s.awaitRestored().release(c)
 	best := s.match(tokens, c.inMemory)
 	for g, window := range c.layout.windows {
 		t := &s.tables[g]
@@ -62,28 +65,45 @@ func (c *Cache) inMemory(part int32, at *content) bool {
 // token attends to. It stores the contents of these pages in s.
 func (s *Sequence) match(tokens []int32, has has) int {
 	c, size := s.cache, s.cache.config.PageTokens
-	c.runs = append(c.runs[:0], make([]int, len(s.tables))...) // pages found without a gap, up to the last
+	c.runs = append(c.runs[:0], make([]int, len(s.tables))...)
+	f := search{runs: c.runs}
 	s.contents = s.contents[:0]
-	best := 0
-	defer func() { s.contents = s.contents[:best] }()
 	for n := 1; n*size < len(tokens); n++ {
 		s.contents = append(s.contents, s.contentOf(s.before(n-1), tokens[(n-1)*size:n*size]))
-		whole := true
-		for g, window := range c.layout.windows {
-			if c.runs[g]++; !has(int32(g), &s.contents[n-1]) {
-				c.runs[g] = 0
-			}
-			first := 0
-			if window > 0 {
-				first = firstSeen(n*size, window, size)
-			} else if c.runs[g] == 0 {
-				return best // a larger number cannot match either
-			}
-			whole = whole && c.runs[g] >= n-first
-		}
-		if whole && has(statePart, &s.contents[n-1]) {
-			best = n
+		if !f.next(c, &s.contents[n-1], has) {
+			break
 		}
 	}
-	return best
+	s.contents = s.contents[:f.best]
+	return f.best
+}
+
+// A search finds the largest number of leading pages for which every group has what the next token attends
+// to.
+type search struct {
+	runs   []int // pages of each group that were found without a gap, up to the last
+	looked int   // pages
+	best   int   // the number
+}
+
+// next looks for the page of content at. It returns false if no larger number can match.
+func (f *search) next(c *Cache, at *content, has has) bool {
+	f.looked++
+	size, whole := c.config.PageTokens, true
+	for g, window := range c.layout.windows {
+		if f.runs[g]++; !has(int32(g), at) {
+			f.runs[g] = 0
+		}
+		first := 0
+		if window > 0 {
+			first = firstSeen(f.looked*size, window, size)
+		} else if f.runs[g] == 0 {
+			return false
+		}
+		whole = whole && f.runs[g] >= f.looked-first
+	}
+	if whole && has(statePart, at) {
+		f.best = f.looked
+	}
+	return true
 }

@@ -14,6 +14,9 @@ type Sequence struct {
 	contents  []content // of the full pages that registration has visited
 	sealed    bool
 
+	asked     bool         // Restore was called
+	restoring *restoration // nil: no page is being read
+
 	// The states of layers that have one; see state.go.
 	current, next stateID // valid after the committed tokens; written by the next pass
 	copy          stateID // written by the next pass after copied tokens
@@ -268,10 +271,11 @@ func (s *Sequence) Truncate(n int) int {
 }
 
 // Free drops all page references, last page first, so that the beginning of a prompt is evicted
-// last. The sequence must not be used afterwards.
+// last. It cancels what Restore began. The sequence must not be used afterwards.
 func (s *Sequence) Free() {
 	s.cache.mu.Lock()
 	defer s.cache.mu.Unlock()
+	s.cancelRestore()
 	for g := range s.tables {
 		t := &s.tables[g]
 		for i := len(t.pages) - 1; i >= t.held; i-- {

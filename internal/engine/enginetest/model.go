@@ -29,6 +29,9 @@ type Model struct {
 	Memory     int           // how many of the last tokens logits depend on; 0 means all
 	// BeforePass, if not nil, is called first in every pass; an error ends it.
 	BeforePass func(ctx context.Context, rows []engine.Row) error
+	// Restore, if not nil, is what sequences do before Reuse: it begins to read a prefix and returns
+	// true, or returns false. Then, or after it has called ready, Reuse is called.
+	Restore func(prompt []int32, ready func()) bool
 
 	cache   []*page // pages that a prompt may reuse, the least recently freed first
 	used    int
@@ -172,6 +175,11 @@ func (s *sequence) unregister(i int) {
 	}
 	p.tokens = nil
 	s.model.cache = slices.DeleteFunc(s.model.cache, func(q *page) bool { return q == p })
+}
+
+// Restore calls the model's.
+func (s *sequence) Restore(prompt []int32, ready func()) bool {
+	return s.model.Restore != nil && s.model.Restore(prompt, ready)
 }
 
 func (s *sequence) Reuse(tokens []int32) int {
