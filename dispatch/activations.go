@@ -89,7 +89,7 @@ func (m *Model) resizeActivations(tokens int) error {
 	}
 	m.limit.Lock()
 	defer m.limit.Unlock()
-	m.run.Close()
+	m.closeRun()
 	err := m.activate(n)
 	if err == nil {
 		return nil
@@ -116,13 +116,26 @@ func (m *Model) newRun(tokens int) error {
 	if err != nil {
 		return err
 	}
+	p := m.pool()
+	p.Lock()
+	defer p.Unlock()
 	m.run, m.activations = run, tokens
-	for _, a := range m.adapters {
-		if err := run.Allow(a.bound); err != nil {
-			return err
+	for _, list := range [][]*adapter{m.adapters, m.loras.resident} {
+		for _, a := range list {
+			if err := run.Allow(a.bound); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
+}
+
+// closeRun frees the activations.
+func (m *Model) closeRun() {
+	p := m.pool()
+	p.Lock()
+	defer p.Unlock()
+	m.run.Close()
 }
 
 // borrow returns the plan with which long passes borrow activations from the experts' cache, or base if

@@ -97,7 +97,7 @@ func (m *Model) NewAdaptedSequence(name string) (*Sequence, error) {
 		return s, nil
 	}
 	for _, a := range m.adapters {
-		if a.dir == "" && a.name == name {
+		if a.name == name {
 			s.adapter = a
 			return s, nil
 		}

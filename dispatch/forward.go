@@ -187,7 +187,7 @@ func (m *Model) appendRow(r *BatchRow) error {
 	}
 	s.kv.Append(r.Tokens...)
 	p.tokens = append(p.tokens, r.Tokens...)
-	if len(m.adapters) > 0 {
+	if len(m.adapters) > 0 || m.options.AdapterMemory > 0 {
 		p.adapt(s, len(r.Tokens))
 	}
 	for at := start; at < total; at++ {

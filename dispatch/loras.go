@@ -10,28 +10,42 @@ import (
 	"github.com/heftai/heft/internal/lora"
 )
 
-// ErrAdaptersFull says that sequences use adapters of as much memory as [Options].AdapterMemory allows. Free a
-// sequence, or wait until another one is freed.
+// ErrAdaptersFull says that sequences, also of other models, use adapters of as much memory as
+// [Options].AdapterMemory allows. Free a sequence, or wait until another one is freed; see
+// [Model.NotifyAdapters].
 var ErrAdaptersFull = errors.New("dispatch: the memory for adapters is full of adapters in use")
 
-// loras are the adapters of a model that come and go. Those in memory are also in Model.adapters, which
-// only the goroutine that uses the model touches.
-type loras struct {
-	mu    sync.Mutex
-	known map[string]*adapter
-	last  uint64 // number of the newest one
-	clock uint64 // counts uses
-	held  int64  // bytes of the matrices of those in memory
-	// scratch is what activations of adapters take: the most that one of those in memory needed.
-	scratch int64
+// An adapterPool is the memory of the adapters that come and go, of all models that a [Ledger] counts. Its lock
+// also guards the loras of these models, and that no pass begins to use an adapter; it is taken after that
+// of limited. With it any goroutine frees an adapter that no sequence uses.
+type adapterPool struct {
+	sync.Mutex
+	clock   uint64   // counts uses
+	held    int64    // bytes of the adapters in memory, and of the activations for them
+	models  []*Model // that have been asked for an adapter
+	refused []*Model // that had no room for one
 }
+
+// loras are the adapters of a model that come and go.
+type loras struct {
+	known    map[string]*adapter
+	last     uint64     // number of the newest one
+	resident []*adapter // in memory
+	bringing bool       // one is being read into memory
+	scratch  int64      // what activations of adapters take: the most that one of them needed
+	notify   func()     // see NotifyAdapters
+}
+
+// pool is where adapters of the model and of others have their memory.
+func (m *Model) pool() *adapterPool { return &m.options.Ledger.adapters }
 
 // firstLora is above the numbers of Options.Adapters.
 const firstLora = 1 << 32
 
 // AddAdapter makes an adapter known, beside those of Options.Adapters. It reads the folder to check that the adapter
 // fits, and holds no memory: the first sequence that uses the adapter brings it to memory, within
-// Options.AdapterMemory, and the one that was used least recently leaves for it. Sequences with the adapter give the
+// Options.AdapterMemory, and the idle one that was used least recently leaves for it, of whatever model of the
+// Ledger. Sequences with the adapter give the
 // bits that they give with Options.Adapters. It fails if the name is empty or taken, if the adapter does not fit the
 // model, and if it alone needs more than Options.AdapterMemory. Any goroutine may call it.
 func (m *Model) AddAdapter(a Adapter) error {
@@ -46,9 +60,9 @@ func (m *Model) AddAdapter(a Adapter) error {
 	if err != nil {
 		return fmt.Errorf("dispatch: adapter %q: %w", a.Name, err)
 	}
-	l := &m.loras
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	p, l := m.pool(), &m.loras
+	p.Lock()
+	defer p.Unlock()
 	if l.known[a.Name] != nil {
 		return fmt.Errorf("dispatch: adapter %q of %s: the name is empty or taken", a.Name, a.Dir)
 	}
@@ -64,15 +78,16 @@ func (m *Model) AddAdapter(a Adapter) error {
 // the last of them. A later adapter of the same name shares no cached keys and values with it. It returns
 // [ErrNoAdapter] for another name. Any goroutine may call it.
 func (m *Model) RemoveAdapter(name string) error {
-	l := &m.loras
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	p, l := m.pool(), &m.loras
+	p.Lock()
+	defer p.Unlock()
 	a := l.known[name]
 	if a == nil {
 		return fmt.Errorf("%w: %q", ErrNoAdapter, name)
 	}
 	delete(l.known, name)
 	a.removed = true
+	m.dropLoras(func(other *adapter) bool { return other == a })
 	return nil
 }
 
@@ -105,29 +120,68 @@ func pages(n int64) int64 {
 
 // lora returns a known adapter for one more sequence, in memory; nil if the name is unknown.
 func (m *Model) lora(name string) (*adapter, error) {
-	l := &m.loras
-	l.mu.Lock()
-	a := l.known[name]
-	m.dropLoras(func(other *adapter) bool { return other.removed })
+	p := m.pool()
+	p.Lock()
+	a := m.loras.known[name]
 	if a == nil {
-		l.mu.Unlock()
+		p.Unlock()
 		return nil, nil
 	}
-	l.clock++
-	a.used = l.clock
+	p.clock++
+	a.used = p.clock
 	a.users++ // it stays, whatever else leaves
-	l.mu.Unlock()
+	p.Unlock()
 	if a.bound == nil {
 		if err := m.bring(a); err != nil {
+			p.Lock()
 			a.users--
+			p.Unlock()
 			return nil, err
 		}
 	}
 	return a, nil
 }
 
+// leave ends a use of an adapter.
+func (m *Model) leave(a *adapter) {
+	p := m.pool()
+	p.Lock()
+	a.users--
+	var refused []*Model
+	if a.users == 0 {
+		if a.removed {
+			m.dropLoras(func(other *adapter) bool { return other == a })
+		}
+		refused, p.refused = p.refused, nil
+	}
+	p.Unlock()
+	notify(refused)
+}
+
+// notify tells models that had no room for an adapter that there may be some.
+func notify(refused []*Model) {
+	for _, m := range refused {
+		p := m.pool()
+		p.Lock()
+		call := m.loras.notify
+		p.Unlock()
+		if call != nil {
+			call()
+		}
+	}
+}
+
+// NotifyAdapters has call called when there may be room for adapters after [Model.NewAdaptedSequence] has
+// returned [ErrAdaptersFull], from any goroutine. call must not use the model.
+func (m *Model) NotifyAdapters(call func()) {
+	p := m.pool()
+	p.Lock()
+	m.loras.notify = call
+	p.Unlock()
+}
+
 // bring reads an adapter into memory. Idle ones leave for it.
-func (m *Model) bring(a *adapter) error {
+func (m *Model) bring(a *adapter) (err error) {
 	from, err := lora.Open(a.dir, m.skeleton.Root)
 	if err != nil {
 		return fmt.Errorf("dispatch: adapter %q: %w", a.name, err)
@@ -137,56 +191,132 @@ func (m *Model) bring(a *adapter) error {
 	if err != nil {
 		return fmt.Errorf("dispatch: adapter %q: %w", a.name, err)
 	}
-	a.bytes = heldBytes(from)
-	l := &m.loras
-	scratch := max(l.scratch, pages(unbound.AdapterBytes()))
-	l.mu.Lock()
-	for l.held+a.bytes+scratch > m.options.AdapterMemory && m.dropIdlest() {
-	}
-	full := l.held+a.bytes+scratch > m.options.AdapterMemory
-	l.mu.Unlock()
-	if full {
-		return ErrAdaptersFull
+	bytes := heldBytes(from)
+	if err := m.takeLora(bytes, pages(unbound.AdapterBytes())); err != nil {
+		return err
 	}
 	bound, err := m.program.NewAdapter(m.backend, from)
+	if err == nil {
+		if err = m.run.Allow(bound); err != nil {
+			bound.Close()
+		}
+	}
+	var identity string
+	if err == nil {
+		identity = m.adapterIdentity(a.number, from)
+	}
+	p, l := m.pool(), &m.loras
+	p.Lock()
+	defer p.Unlock()
+	l.bringing = false
 	if err != nil {
+		p.held -= bytes
+		m.dropScratch()
 		return fmt.Errorf("dispatch: adapter %q: %w", a.name, err)
 	}
-	if err := m.run.Allow(bound); err != nil {
-		bound.Close()
-		return fmt.Errorf("dispatch: adapter %q: %w", a.name, err)
-	}
-	a.bound, a.identity = bound, m.adapterIdentity(a.number, from)
-	m.adapters = append(m.adapters, a)
-	l.mu.Lock()
-	l.held, l.scratch = l.held+a.bytes, scratch
-	l.mu.Unlock()
+	a.bound, a.identity, a.bytes = bound, identity, bytes
+	l.resident = append(l.resident, a)
 	return nil
 }
 
-// dropIdlest frees the adapter without sequences that was used least recently. The lock is held.
-func (m *Model) dropIdlest() bool {
+// takeLora takes memory of the pool for an adapter, at the cost of those that no sequence uses.
+func (m *Model) takeLora(bytes, scratch int64) error {
+	p, l := m.pool(), &m.loras
+	p.Lock()
+	defer p.Unlock()
+	if !slices.Contains(p.models, m) {
+		p.models = append(p.models, m)
+	}
+	for {
+		grown := max(scratch-l.scratch, 0)
+		if p.held+bytes+grown <= m.options.AdapterMemory {
+			p.held, l.scratch, l.bringing = p.held+bytes+grown, l.scratch+grown, true
+			return nil
+		}
+		if p.dropIdlest() {
+			continue
+		}
+		if !p.inUse() {
+			return fmt.Errorf("dispatch: an adapter of %d bytes and %d of activations does not fit: others take %d of the %d bytes for adapters",
+				bytes, grown, p.held, m.options.AdapterMemory)
+		}
+		if !slices.Contains(p.refused, m) {
+			p.refused = append(p.refused, m)
+		}
+		return ErrAdaptersFull
+	}
+}
+
+// inUse reports whether sequences use an adapter that is in memory, or one comes into memory.
+func (p *adapterPool) inUse() bool {
+	return slices.ContainsFunc(p.models, func(m *Model) bool {
+		return m.loras.bringing || slices.ContainsFunc(m.loras.resident, func(a *adapter) bool { return a.users > 0 })
+	})
+}
+
+// dropIdlest frees the adapter without sequences that was used least recently, of whatever model. The lock is held.
+func (p *adapterPool) dropIdlest() bool {
+	var of *Model
 	var least *adapter
-	for _, a := range m.adapters {
-		if a.dir != "" && a.users == 0 && (least == nil || a.used < least.used) {
-			least = a
+	for _, m := range p.models {
+		for _, a := range m.loras.resident {
+			if a.users == 0 && (least == nil || a.used < least.used) {
+				of, least = m, a
+			}
 		}
 	}
-	m.dropLoras(func(a *adapter) bool { return a == least })
+	if least != nil {
+		of.dropLoras(func(a *adapter) bool { return a == least })
+	}
 	return least != nil
 }
 
-// dropLoras frees the adapters for which leaves holds and that no sequence uses. The lock is held.
+// dropLoras frees the adapters for which leaves holds and that no sequence uses. The lock of the pool is held.
 func (m *Model) dropLoras(leaves func(*adapter) bool) {
-	m.adapters = slices.DeleteFunc(m.adapters, func(a *adapter) bool {
-		if a.dir == "" || a.users > 0 || !leaves(a) {
+	l := &m.loras
+	l.resident = slices.DeleteFunc(l.resident, func(a *adapter) bool {
+		if a.users > 0 || !leaves(a) {
 			return false
 		}
 		a.bound.Close()
 		a.bound = nil
-		m.loras.held -= a.bytes
+		m.pool().held -= a.bytes
 		return true
 	})
+	m.dropScratch()
+}
+
+// dropScratch frees the activations of adapters if none needs them: a pass of sequences without adapters does not
+// use them. The lock of the pool is held.
+func (m *Model) dropScratch() {
+	l := &m.loras
+	if l.scratch == 0 || l.bringing || len(l.resident) > 0 || len(m.adapters) > 0 {
+		return
+	}
+	m.run.Forbid()
+	m.pool().held -= l.scratch
+	l.scratch = 0
+}
+
+// closeLoras frees the adapters in memory. No sequence is used any more.
+func (m *Model) closeLoras() {
+	if m.options.Ledger == nil {
+		return
+	}
+	p, l := m.pool(), &m.loras
+	p.Lock()
+	for _, a := range l.resident {
+		a.bound.Close()
+		p.held -= a.bytes
+	}
+	p.held -= l.scratch // freed with the activations
+	l.resident, l.scratch, l.known = nil, 0, nil
+	isM := func(other *Model) bool { return other == m }
+	p.models, p.refused = slices.DeleteFunc(p.models, isM), slices.DeleteFunc(p.refused, isM)
+	refused := p.refused
+	p.refused = nil
+	p.Unlock()
+	notify(refused)
 }
 
 // release ends the use of its adapter by a sequence.
@@ -195,11 +325,5 @@ func (s *Sequence) release() {
 		return
 	}
 	s.released = true
-	l := &s.model.loras
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	s.adapter.users--
-	if s.adapter.removed {
-		s.model.dropLoras(func(a *adapter) bool { return a.removed })
-	}
+	s.model.leave(s.adapter)
 }

@@ -88,6 +88,66 @@ func TestAdaptersComeAndGo(t *testing.T) {
 	sameLogits(t, "c", adapted(t, m, ids, "c"), want["final"])
 }
 
+// TestModelsShareTheMemoryForAdapters: adapters of one model leave for those of another that the ledger counts, unless
+// sequences use them; all together keep within the memory for adapters.
+func TestModelsShareTheMemoryForAdapters(t *testing.T) {
+	final := adapterDir(t)
+	ids := [][]int32{{5, 6, 7, 8, 9, 10}, {11, 3, 2}}
+	one, ledger := adapterMemory(t, final), new(dispatch.Ledger)
+	fixed := lorasModel(t, dispatch.Options{Adapters: []dispatch.Adapter{{Name: "final", Dir: final}}})
+	want := adapted(t, fixed, ids, "final")
+	budget := 2*one + one/2
+	var models [2]*dispatch.Model
+	for i := range models {
+		models[i] = lorasModel(t, dispatch.Options{AdapterMemory: budget, Ledger: ledger})
+		for _, name := range []string{"a", "b", "c"} {
+			if err := models[i].AddAdapter(dispatch.Adapter{Name: name, Dir: final}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		adapted(t, models[i], ids, "") // takes what the base takes
+	}
+	before := total(ledger.Held())
+	for range 2 {
+		for _, name := range []string{"a", "b", "c"} {
+			for i, m := range models {
+				sameLogits(t, name, adapted(t, m, ids, name), want)
+				if held := total(ledger.Held()); held > before+budget {
+					t.Errorf("after %s of model %d adapters hold %d bytes, want at most %d", name, i, held-before, budget)
+				}
+			}
+		}
+	}
+	var used []*dispatch.Sequence
+	for _, name := range []string{"a", "b"} {
+		s, err := models[0].NewAdaptedSequence(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		used = append(used, s)
+	}
+	told := 0
+	models[1].NotifyAdapters(func() { told++ })
+	if _, err := models[1].NewAdaptedSequence("a"); !errors.Is(err, dispatch.ErrAdaptersFull) {
+		t.Errorf("an adapter while those of another model are in use: %v", err)
+	}
+	sameLogits(t, "the base meanwhile", adapted(t, models[1], ids, ""), adapted(t, fixed, ids, ""))
+	if told != 0 {
+		t.Error("told of room while there is none")
+	}
+	used[0].Free()
+	if told != 1 {
+		t.Errorf("told of room %d times, want once", told)
+	}
+	sameLogits(t, "a", adapted(t, models[1], ids, "a"), want)
+	used[1].Free()
+	models[0].Close()
+	models[1].Close()
+	if held := ledger.Held()["activations"]; held != 0 {
+		t.Errorf("%d bytes are held in the end", held)
+	}
+}
+
 // adapterMemory is the memory that one adapter needs, activations included.
 func adapterMemory(t *testing.T, dir string) int64 {
 	t.Helper()

@@ -42,7 +42,7 @@ type Model struct {
 	stations    stations   // the GPUs
 	meters      []*meter   // of the host and of each station, made when the model is opened
 	activations int        // tokens of the largest pass of run
-	adapters    []*adapter // in memory
+	adapters    []*adapter // of Options.Adapters
 	loras       loras
 	hooks       []*HookHandle
 	measured    recorder
@@ -169,6 +169,7 @@ func (m *Model) Close() {
 	m.endKV()
 	m.options.Ledger.lenders.remove(m)
 	m.keeper.close()
+	m.closeLoras()
 	for _, a := range m.adapters {
 		a.bound.Close()
 	}

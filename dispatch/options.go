@@ -104,8 +104,8 @@ type Options struct {
 	RequestBytes int64
 	// Adapters are the adapters that sequences may use. They are counted as activations.
 	Adapters []Adapter
-	// AdapterMemory is the memory for adapters of [Model.AddAdapter], in bytes. It is counted as activations. 0
-	// allows none.
+	// AdapterMemory is the memory for adapters of [Model.AddAdapter], in bytes, of all models of the Ledger
+	// together: give each model the same. It is counted as activations, in the plan of each model. 0 allows none.
 	AdapterMemory int64
 	// Routing is a recorded routing of the model's experts, from which [Plan] predicts the hits of
 	// their cache. nil means the curve of usual routings: a cache with room for 4 % of all experts holds
@@ -151,7 +151,8 @@ type Ledger struct {
 	kept  residency.Policy
 	begin sync.Once
 
-	lenders lenders
+	lenders  lenders
+	adapters adapterPool
 }
 
 // SetLimit limits the memory of all models that l counts, in bytes, beside the limit that each model has.

@@ -14,7 +14,7 @@ import (
 	"github.com/heftai/heft/dispatch"
 )
 
-// mostAdapters bounds the adapters that are known, as clients may add some.
+// mostAdapters bounds the adapters that are known, of all models, as clients may add some.
 const mostAdapters = 4096
 
 // lora is a known adapter of a base model. It is attached to the model when a request uses it.
@@ -47,11 +47,19 @@ func (ms *Models) addLora(e *entry, l *lora) error {
 		return errors.New("generate: an adapter has no name")
 	case other != nil:
 		return errors.New("generate: the name " + l.name + " is taken")
-	case len(e.loras) >= mostAdapters:
+	case ms.adapters() >= mostAdapters:
 		return errors.New("generate: too many adapters are known")
 	}
 	e.loras = append(e.loras, l)
 	return nil
+}
+
+// adapters is the number of known adapters. ms.mu is held.
+func (ms *Models) adapters() (n int) {
+	for _, e := range ms.entries {
+		n += len(e.loras)
+	}
+	return n
 }
 
 // BaseOf returns the name of the base model that an adapter's config calls by path or name: the model of that name, else

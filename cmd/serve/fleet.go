@@ -17,7 +17,7 @@ import (
 )
 
 // A fleet loads models within one limit of memory. The plans of the models that are loaded are together within it: the
-// rows of the runtime and of requests count once. A model gets what the others leave if all of its weights that would
+// rows of the runtime, of requests and of adapters that come and go count once. A model gets what the others leave if all of its weights that would
 // be in memory alone still are. Else idle models are unloaded, those used least recently first. For a model whose
 // minimum does not fit beside models in use, these shrink (see share.go); if that is not enough, it waits until one is idle.
 type fleet struct {
@@ -187,7 +187,7 @@ func (f *fleet) open(ctx context.Context, i int) (*generate.Opened, error) {
 	}
 	f.add(l)
 	limit := f.limitNow()
-	f.setLimit(limit, f.others()+dispatch.RuntimeBytes+dispatch.RequestMemory(limit))
+	f.setLimit(limit, f.others()+f.once(limit))
 	f.begin(l)
 	return f.opened(l), nil
 }
@@ -232,6 +232,12 @@ func (f *fleet) within(d *draft, limit int64, strict bool) dispatch.Options {
 	o.MaxMemory = append(o.MaxMemory, devicemap.DeviceMemory{Device: devicemap.CPU, Bytes: float64(limit)})
 	o.StrictMemory = strict
 	return o
+}
+
+// once are the bytes of the rows of plans that count once under a limit: of the runtime, of requests, and of adapters
+// that come and go.
+func (f *fleet) once(limit int64) int64 {
+	return dispatch.RuntimeBytes + dispatch.RequestMemory(limit) + f.request.options.AdapterMemory
 }
 
 // others are the bytes that the plans of the loaded models take, without the rows that count once.

@@ -144,6 +144,29 @@ func TestModelsKeepOneMemoryContract(t *testing.T) {
 	}
 }
 
+// TestMemoryForAdaptersCountsOnce: --lora-memory is one part of the limit, however many models are loaded.
+func TestMemoryForAdaptersCountsOnce(t *testing.T) {
+	dir := shelf(t, "a", "b", "c")
+	alone := fleetOf(t, runCmd{servedFlags: servedFlags{ModelsDir: dir}})
+	want := alone.complete(t, "a")
+	limit := alone.fleet.loaded[0].model.Plan().Least + 350<<20
+	s := fleetOf(t, runCmd{servedFlags: servedFlags{ModelsDir: dir}, placeFlags: placeFlags{MaxMemory: "cpu=" + devicemap.FormatSize(limit)},
+		loraDirFlags: loraDirFlags{LoraDir: t.TempDir(), LoraMemory: "150MiB"}})
+	s.fleet.setLimit(limit, 0)
+	for _, name := range []string{"a", "b", "c"} {
+		if got := s.complete(t, name); got != want {
+			t.Errorf("%s answers %q, want %q", name, got, want)
+		}
+	}
+	sum := s.fleet.once(limit)
+	for _, l := range s.fleet.loaded {
+		sum += l.takes()
+	}
+	if n := len(s.fleet.loaded); n != 3 || sum > limit {
+		t.Errorf("%d models are loaded, want 3; they take %d of %d bytes together", n, sum, limit)
+	}
+}
+
 // TestTheFirstModelIsLoadedAtTheStart, and those of further flags and of the folder on demand; names are unique.
 func TestTheFirstModelIsLoadedAtTheStart(t *testing.T) {
 	dir := shelf(t, "a", "b")

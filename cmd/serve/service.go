@@ -137,6 +137,7 @@ type loaded struct {
 	report     *reporter
 	drafter    *drafter // nil: there is none
 	share      int64    // of memory, while another model needs the rest; 0 is that of the plan
+	adapters   int64    // memory for adapters that come and go, which all models have together
 }
 
 func (l *loaded) close() {
@@ -189,7 +190,7 @@ func (c *runCmd) open(m servedModel, options dispatch.Options) (*draft, error) {
 
 // bind makes a model of a draft that is planned, and starts its engine. ctx is that of background work.
 func (c *runCmd) bind(ctx context.Context, d *draft, plan devicemap.Plan, options dispatch.Options) (*loaded, error) {
-	l := &loaded{name: d.name, checkpoint: d.checkpoint, drafter: d.drafter}
+	l := &loaded{name: d.name, checkpoint: d.checkpoint, drafter: d.drafter, adapters: options.AdapterMemory}
 	err := checkDevices(plan)
 	if err == nil {
 		warnPlan(plan)

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/heftai/heft/devicemap"
-	"github.com/heftai/heft/dispatch"
 )
 
 // takes is the memory that l may take, without the rows that count once.
@@ -15,7 +14,7 @@ func (l *loaded) takes() int64 {
 	if l.share > 0 {
 		used = min(used, l.share)
 	}
-	return max(used-host.RuntimeBytes-host.RequestBytes, 1)
+	return max(used-host.RuntimeBytes-host.RequestBytes-l.adapters, 1)
 }
 
 // shrink lets the loaded models keep only what they need while they are in use: their copies of weights and the pages of
@@ -45,7 +44,8 @@ func (f *fleet) shrink(others int64) bool {
 func (f *fleet) widen() {
 	f.shares.Lock()
 	defer f.shares.Unlock()
-	rest := f.limitNow() - dispatch.RuntimeBytes - dispatch.RequestMemory(f.limitNow()) - f.others()
+	limit := f.limitNow()
+	rest := limit - f.once(limit) - f.others()
 	f.mu.Lock()
 	list := slices.Clone(f.loaded)
 	f.mu.Unlock()

@@ -12,6 +12,32 @@ type Adapting interface {
 	NewAdaptedSequence(promptLen int, name string) (Sequence, error)
 }
 
+// An adapterWaiter is a Model that shares the memory of adapters with other models.
+type adapterWaiter interface {
+	// NotifyAdapters has call called, from any goroutine, when there may be room for an adapter after
+	// NewAdaptedSequence has returned ErrAdaptersFull.
+	NotifyAdapters(call func())
+}
+
+// followAdapters has choices that wait for room for an adapter tried again when other models leave some.
+func (e *Engine) followAdapters() {
+	if m, ok := e.model.(adapterWaiter); ok {
+		e.sharing = true
+		m.NotifyAdapters(func() {
+			e.adapterRoom.Store(true)
+			e.wakeUp()
+		})
+	}
+}
+
+// waits reports whether a choice that could not be started for err waits for memory that others use.
+func (e *Engine) waits(err error) bool {
+	if errors.Is(err, ErrAdaptersFull) && e.sharing {
+		return true
+	}
+	return (errors.Is(err, ErrKVFull) || errors.Is(err, ErrAdaptersFull)) && len(e.running) > 0
+}
+
 var errNoAdapters = errors.New("the model has no adapters")
 
 // salting is implemented by sequences that share cached prefixes.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/heftai/heft/internal/engine"
@@ -112,6 +113,48 @@ func TestARequestWaitsForAdapterMemory(t *testing.T) {
 	if m.refused.Load() == 0 {
 		t.Error("the second request never waited")
 	}
+}
+
+// beside is a model whose memory for adapters is full of those of another model.
+type beside struct {
+	*enginetest.Model
+	room atomic.Bool
+	call func()
+}
+
+func (m *beside) NotifyAdapters(call func()) { m.call = call }
+
+func (m *beside) NewAdaptedSequence(promptLen int, _ string) (engine.Sequence, error) {
+	if !m.room.Load() {
+		return nil, engine.ErrAdaptersFull
+	}
+	return m.NewSequence(promptLen), nil
+}
+
+// TestARequestWaitsForAnotherModelsAdapters: a request failed if another model's adapters took the memory. It waits,
+// also while nothing runs, and holds up no request without an adapter.
+func TestARequestWaitsForAnotherModelsAdapters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &beside{Model: &enginetest.Model{Delay: time.Second}}
+		e := engine.New(m, engine.Options{MaxBatch: 4})
+		defer e.Close()
+		adapted := engine.Request{Prompt: prompt(1, 5), MaxTokens: 3, Adapter: "a"}
+		s := submit(t, e, adapted)
+		synctest.Wait()
+		for i := range 2 {
+			r := engine.Request{Prompt: prompt(i+2, 5), MaxTokens: 3}
+			got, err := collect(submit(t, e, r), 1)
+			if want, _ := alone(t, m.Model, e.Limit(), r, 0); err != nil || !slices.Equal(got[0].tokens, want) {
+				t.Errorf("without an adapter: got %v and %v, want %v", got[0].tokens, err, want)
+			}
+		}
+		m.room.Store(true)
+		m.call()
+		got, err := collect(s, 1)
+		if want, _ := alone(t, m.Model, e.Limit(), adapted, 0); err != nil || !slices.Equal(got[0].tokens, want) {
+			t.Errorf("got %v and %v, want %v", got[0].tokens, err, want)
+		}
+	})
 }
 
 // TestStatsNameTheAdapters: those in the batch, and those that wait.

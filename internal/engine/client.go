@@ -57,7 +57,7 @@ func (e *Engine) left(c *client, n int) {
 func (e *Engine) nextWaiting() int {
 	best := -1
 	for i, c := range e.waiting {
-		if c.ended || c.stream.stalled.Load() || c.follows() {
+		if c.ended || c.lacks || c.stream.stalled.Load() || c.follows() {
 			continue
 		}
 		if best < 0 || c.before(e.waiting[best]) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/heftai/heft/dispatch"
@@ -110,6 +111,9 @@ type Engine struct {
 	restored chan struct{}
 	lingers  bool          // the reading of a prefix has begun since the last pass
 	passed   time.Duration // the time of the last pass
+	sharing  bool          // the model shares the memory of adapters
+
+	adapterRoom atomic.Bool // another model may have left some
 }
 
 // variant is the kernel variant that model computes with, or "" if it does not say.
@@ -140,6 +144,7 @@ func New(model Model, options Options) *Engine {
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	e.step, e.cancelStep = context.WithCancel(e.ctx)
 	e.publish(kv)
+	e.followAdapters()
 	if options.Observer != nil {
 		e.Observe(options.Observer)
 	}

@@ -80,8 +80,16 @@ func (e *Engine) free(c *choice) {
 // admit moves waiting choices into the batch until no slot or no page is free: clients take turns, and each one's
 // choices come in order of arrival. Choices of stalled streams give their slots and pages up first.
 func (e *Engine) admit() {
+	if e.adapterRoom.Swap(false) {
+		e.freed = true
+	}
 	if e.blocked && !e.freed && e.stalled() < 0 && !e.mayYield() {
 		return // what did not fit before does not fit now
+	}
+	if e.freed {
+		for _, c := range e.waiting {
+			c.lacks = false
+		}
 	}
 	e.blocked, e.freed = false, false
 	for {
@@ -101,8 +109,12 @@ func (e *Engine) admit() {
 			continue // the parked choice is in the list
 		}
 		err := e.start(c)
-		if (errors.Is(err, ErrKVFull) || errors.Is(err, ErrAdaptersFull)) && len(e.running) > 0 { // choices that end make room
+		if e.waits(err) { // choices that end make room
 			if e.park() || e.yield(c) {
+				continue
+			}
+			if errors.Is(err, ErrAdaptersFull) {
+				c.lacks = true // others with adapters that are in memory, and without any, go on
 				continue
 			}
 			e.blocked, e.freed = true, false

@@ -159,6 +159,14 @@ func (c *Context) Allow(a *Adapter) error {
 	return nil
 }
 
+// Forbid frees the memory of Allow. Any goroutine may call it while no pass uses an adapter.
+func (c *Context) Forbid() {
+	if memory := &c.lowRank.arena.memory; !memory.IsZero() {
+		c.backend.Free(*memory)
+		*memory = tensor.Tensor{}
+	}
+}
+
 // beginAdapters groups the rows of a pass by adapter.
 func (c *Context) beginAdapters() error {
 	l := &c.lowRank
