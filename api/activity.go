@@ -75,6 +75,10 @@ type activities struct {
 // something has happened within the last period. Nothing is read while no client asks.
 func (a *activities) serve(fail failure) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
+		if f := wire.DescriptionOf(r.Context()); f != nil {
+			f.Bool("stream", new(bool))
+			return
+		}
 		switch stream := r.URL.Query().Get("stream"); stream {
 		case "", "false":
 			writeJSON(w, http.StatusOK, a.report(true))

@@ -80,7 +80,7 @@ func ownTypes() map[string]wire.Types {
 		"GET /version":        {Summary: "The version.", Answer: map[string]string{}},
 		"GET /metrics":        {Summary: "Metrics for Prometheus.", Media: "text/plain"},
 		"GET /plan":           {Summary: "The plan of the memory.", Answer: map[string]any{}},
-		"GET /activity":       {Summary: "What the models do.", Answer: activityReport{}, Events: []any{activityReport{}}},
+		"GET /activity":       {Summary: "What the models do.", Reads: wire.ReadsQuery, Answer: activityReport{}, Events: []any{activityReport{}}},
 		"GET " + documentPath: {Summary: "This document.", Answer: map[string]any{}},
 	}
 	for url, name := range pagePaths {
