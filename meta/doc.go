@@ -18,4 +18,4 @@
 // safe for concurrent use.
 package meta
 
-//go:generate go run ../scripts/supported -page ../docs/models.md -fixtures ../testdata/golden
+//go:generate go run ../scripts/supported -page ../docs/models.md -fixtures ../testdata/golden -known ../testdata/known

@@ -1,5 +1,6 @@
-// Command supported writes the tables of supported models into docs/models.md, between the two
-// comments that mark their place: meta's own tables, and the committed fixtures that show each row.
+// Command supported writes the generated tables of docs/models.md between the comments that mark their
+// places: the supported models with the committed fixtures that show each, and what well-known models
+// need in memory and read from the disk.
 package main
 
 import (
@@ -25,8 +26,9 @@ func main() {
 	log.SetFlags(0)
 	page := flag.String("page", "docs/models.md", "file to rewrite")
 	fixtures := flag.String("fixtures", "testdata/golden", "folder of the committed fixtures")
+	models := flag.String("known", "testdata/known", "folder of the configs of well-known models")
 	flag.Parse()
-	text, err := rewrite(*page, *fixtures)
+	text, err := rewrite(*page, *fixtures, *models)
 	if err == nil {
 		err = atomicfile.WriteFile(*page, text)
 	}
@@ -36,14 +38,10 @@ func main() {
 }
 
 // rewrite returns the page with the tables of now.
-func rewrite(page, fixtures string) ([]byte, error) {
+func rewrite(page, fixtures, models string) ([]byte, error) {
 	text, err := os.ReadFile(page)
 	if err != nil {
 		return nil, err
-	}
-	from, to := bytes.Index(text, []byte(begin)), bytes.Index(text, []byte(end))
-	if from < 0 || to < from {
-		return nil, fmt.Errorf("%s has no place for the tables", page)
 	}
 	served, err := namesByType(filepath.Join(fixtures, "infer", "models"))
 	if err != nil {
@@ -53,14 +51,29 @@ func rewrite(page, fixtures string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	var out bytes.Buffer
-	out.Write(text[:from])
-	out.WriteString(begin)
+	var architectures, memory bytes.Buffer
 	for _, wrapper := range []bool{false, true} {
-		table(&out, wrapper, served, trained)
+		table(&architectures, wrapper, served, trained)
 	}
-	out.Write(text[to:])
-	return out.Bytes(), nil
+	if err := knownTable(&memory, models); err != nil {
+		return nil, err
+	}
+	if text, err = replace(text, begin, end, architectures.Bytes()); err == nil {
+		text, err = replace(text, knownBegin, knownEnd, memory.Bytes())
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", page, err)
+	}
+	return text, nil
+}
+
+// replace returns text with a table between the comments begin and end.
+func replace(text []byte, begin, end string, table []byte) ([]byte, error) {
+	from, to := bytes.Index(text, []byte(begin)), bytes.Index(text, []byte(end))
+	if from < 0 || to < from {
+		return nil, fmt.Errorf("no place for a table: %q is missing", strings.TrimSpace(begin))
+	}
+	return slices.Concat(text[:from], []byte(begin), table, text[to:]), nil
 }
 
 // table writes the text models, or the models that have other inputs as well.

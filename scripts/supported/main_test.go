@@ -7,10 +7,10 @@ import (
 	"testing"
 )
 
-const page, fixtures = "../../docs/models.md", "../../testdata/golden"
+const page, fixtures, models = "../../docs/models.md", "../../testdata/golden", "../../testdata/known"
 
 func TestModelsPageIsGenerated(t *testing.T) {
-	want, err := rewrite(page, fixtures)
+	want, err := rewrite(page, fixtures, models)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,7 +25,7 @@ func TestModelsPageIsGenerated(t *testing.T) {
 
 // TestEveryModelHasAFixture: a model type that no committed fixture shows is not claimed to be served.
 func TestEveryModelHasAFixture(t *testing.T) {
-	text, err := rewrite(page, fixtures)
+	text, err := rewrite(page, fixtures, models)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,5 +33,21 @@ func TestEveryModelHasAFixture(t *testing.T) {
 		if cells := strings.Split(line, " | "); len(cells) == 4 && cells[2] == "–" && !strings.Contains(line, "`kimi_k2`") {
 			t.Errorf("no fixture: %s", line)
 		}
+	}
+}
+
+// TestKnownModelsHaveTheirParameters: a config with a wrong field is found by its number of parameters.
+func TestKnownModelsHaveTheirParameters(t *testing.T) {
+	data, err := os.ReadFile(models + "/Qwen3-8B.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := t.TempDir()
+	wrong := bytes.Replace(data, []byte(`"intermediate_size": 12288`), []byte(`"intermediate_size": 11264`), 1)
+	if err := os.WriteFile(folder+"/Qwen3-8B.json", wrong, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := knownModels(folder); err == nil || !strings.Contains(err.Error(), "7.74 billion parameters, want 8.19") {
+		t.Errorf("with smaller MLPs: got %v", err)
 	}
 }
