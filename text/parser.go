@@ -2,6 +2,7 @@ package text
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/heftai/heft/internal/chat/toolcall"
 )
@@ -105,7 +106,7 @@ func (c *Chat) Frame(o ParseOptions) Frame { return Frame(c.family().Frame(o.int
 //
 //	Before NAME Infix ARGUMENTS { Between NAME Infix ARGUMENTS } After
 //
-// With Last the name and the arguments change places.
+// With Last the name and the arguments change places. With Again, Again and NAME follow ARGUMENTS.
 type CallNotation struct {
 	Before, Infix, After string
 	Between              string         // "" if an answer has one call only
@@ -113,6 +114,7 @@ type CallNotation struct {
 	Index                string         // stands in the other texts for the number of a call, from 0 on
 	Arguments            *CallArguments // nil: a JSON object
 	Last                 bool           // the name follows the arguments
+	Again                string         // "" unless calls end with their name once more
 }
 
 // ArgumentKind is a way to write arguments that are not a JSON object.
@@ -124,7 +126,18 @@ const (
 	PythonArguments                         // keyword arguments
 	BareArguments                           // keys without quotes, strings between quotes of their own
 	ValueArguments                          // keys without quotes, values in JSON
+	TextArguments                           // a JSON object as it stands in a string of JSON
 )
+
+// KeyMark stands in CallArguments.End and Stop for the key of an argument that is an element: </KEY>.
+const KeyMark = toolcall.KeyMark
+
+// PlainEnds say where values end that have neither quotes nor an end of their own: before Next, a key and Key;
+// before one of Ends; and, behind a line break and white space, before one of Lines. Blanks may follow Next.
+type PlainEnds struct {
+	Next, Key   string // Key is "" if values have an end
+	Ends, Lines []string
+}
 
 // CallArguments say how the model writes arguments that are not a JSON object:
 //
@@ -140,7 +153,11 @@ type CallArguments struct {
 	Quote              string // the quotation marks around strings of BareArguments
 	JSONText           bool   // strings between tags are JSON
 	CDATA              bool   // a string between tags may be a CDATA section
+	Plain              PlainEnds
 }
+
+// Named reports whether an argument is an element that is called like its key.
+func (a *CallArguments) Named() bool { return strings.Contains(a.End, KeyMark) }
 
 // CallNotation returns how the model writes calls, so that it can be made to write some. ok is false
 // if that is not known.
@@ -149,11 +166,12 @@ func (c *Chat) CallNotation() (n CallNotation, ok bool) {
 		return n, false
 	}
 	known := c.calls()
-	n = CallNotation{Before: known.Before, Infix: known.Infix, After: known.After, Between: known.Between, ID: known.ID, Index: known.Index, Last: known.Last}
+	n = CallNotation{Before: known.Before, Infix: known.Infix, After: known.After, Between: known.Between, ID: known.ID, Index: known.Index,
+		Last: known.Last, Again: known.Again}
 	if a := known.Arguments; a != nil {
 		n.Arguments = &CallArguments{
 			Kind: ArgumentKind(a.Kind), First: a.First, Next: a.Next, Empty: a.Empty, Equals: a.Equals, EqualsText: a.EqualsText,
-			End: a.End, Stop: a.Stop, Quote: a.Quote, JSONText: a.JSONText, CDATA: a.CDATA,
+			End: a.End, Stop: a.Stop, Quote: a.Quote, JSONText: a.JSONText, CDATA: a.CDATA, Plain: PlainEnds(a.Plain),
 		}
 	}
 	return n, true

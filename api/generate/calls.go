@@ -26,7 +26,8 @@ type calls struct {
 type tool struct {
 	index  int // among those of the conversation
 	name   string
-	schema []byte // of the arguments
+	schema []byte   // of the arguments
+	names  []string // of the parameters that the tool's schema lists; nil if it lists none
 }
 
 // forceCalls sets r.calls if the answer to c is constrained: if calls are required, if arguments are
@@ -68,11 +69,11 @@ func (m *Model) forceCalls(c *Conversation, r *Request) error {
 		if c.Tool != "" && t.Name != c.Tool {
 			continue
 		}
-		one := tool{i, t.Name, []byte(`{}`)}
-		if calls.required || c.Strict[t.Name] {
-			if len(t.Parameters) > 0 {
-				one.schema = t.Parameters
-			}
+		one := tool{i, t.Name, []byte(`{}`), parameterNames(t.Parameters)}
+		if (calls.required || c.Strict[t.Name]) && len(t.Parameters) > 0 {
+			one.schema = t.Parameters
+		} else if listedOnly(calls.notation.Arguments) {
+			one.schema = anyOf(one.names)
 		}
 		calls.tools = append(calls.tools, one)
 	}
@@ -145,10 +146,13 @@ func (c *calls) one(b *grammar.Builder, f *frame, which order) (grammar.Rule, er
 	var alts []grammar.Pos
 	for _, t := range c.tools {
 		next := grammar.Return
+		if c.notation.Again != "" {
+			next = c.text(b, f, c.notation.Again, which, b.Literal(t.name, next))
+		}
 		if c.notation.Last {
 			next = c.text(b, f, c.notation.Infix, which, b.Literal(t.name, next))
 		}
-		at, err := c.arguments(b, f, t.schema, next)
+		at, err := c.arguments(b, f, &t, next)
 		if err != nil {
 			refused := &Constraint{Field: fmt.Sprintf("tools[%d].function.parameters", t.index)}
 			return rule, refused.refusal(err)
@@ -163,16 +167,23 @@ func (c *calls) one(b *grammar.Builder, f *frame, which order) (grammar.Rule, er
 }
 
 // arguments reads the arguments of a call before next.
-func (c *calls) arguments(b *grammar.Builder, f *frame, schema []byte, next grammar.Pos) (grammar.Pos, error) {
+func (c *calls) arguments(b *grammar.Builder, f *frame, t *tool, next grammar.Pos) (grammar.Pos, error) {
 	a := c.notation.Arguments
-	if a == nil {
-		return jsonschema.AppendObject(b, schema, next)
+	switch {
+	case a == nil:
+		return jsonschema.AppendObject(b, t.schema, next)
+	case a.Kind == text.TextArguments:
+		return b.Quoted(func() (grammar.Pos, error) { return jsonschema.AppendObject(b, t.schema, next) })
 	}
-	return jsonschema.AppendLaidOut(b, schema, &jsonschema.Layout{
+	l := &jsonschema.Layout{
 		Kind: jsonschema.Kind(a.Kind), First: a.First, Next: a.Next, Empty: a.Empty, Equals: a.Equals, EqualsText: a.EqualsText,
-		End: a.End, Stop: a.Stop, Quote: a.Quote, JSONText: a.JSONText, CDATA: a.CDATA,
+		End: a.End, Stop: a.Stop, Quote: a.Quote, JSONText: a.JSONText, CDATA: a.CDATA, Plain: jsonschema.Plain(a.Plain), Names: t.names,
 		Marker: func(text string, next grammar.Pos) grammar.Pos { return f.marker(b, text, next) },
-	}, next)
+	}
+	if a.Named() {
+		l.KeyMark = text.KeyMark
+	}
+	return jsonschema.AppendLaidOut(b, t.schema, l, next)
 }
 
 // text reads a part of the notation.

@@ -70,6 +70,7 @@ type Builder struct {
 	loops  []loop
 	rules  []Pos // where they begin
 	large  bool
+	quoted map[*Terminal]*Terminal // nil outside Quoted
 	Budget *dfa.Budget
 }
 
@@ -113,6 +114,11 @@ func (b *Builder) Terminal(d *dfa.DFA) *Terminal {
 func (b *Builder) Term(t *Terminal, next Pos) Pos {
 	if next == Fail || t.lex.d.IsEmpty() {
 		return Fail
+	}
+	if b.quoted != nil {
+		if t = b.quote(t); t == nil {
+			return Fail
+		}
 	}
 	id, ok := b.byTerm[t]
 	if !ok {

@@ -17,7 +17,19 @@ const (
 	BareArguments
 	// ValueArguments are keys without quotes, each with a value in JSON.
 	ValueArguments
+	// TextArguments are a JSON object as it stands in a string of JSON.
+	TextArguments
 )
+
+// KeyMark stands in Arguments.End for the key: </KEY>.
+const KeyMark = "\x01"
+
+// PlainEnds say where values end that have neither quotes nor an end of their own: before Next, a key and Key;
+// before one of Ends; and, behind a line break and white space, before one of Lines.
+type PlainEnds struct {
+	Next, Key   string // Key is "" if values have an end
+	Ends, Lines []string
+}
 
 // Arguments say how a model writes arguments that are not a JSON object:
 //
@@ -37,7 +49,12 @@ type Arguments struct {
 	JSONText bool
 	// CDATA says that a string between tags may stand in a CDATA section.
 	CDATA bool
+	// Plain says where values end if End and Stop are "".
+	Plain PlainEnds
 }
+
+// Named reports whether an argument is an element that is called like its key.
+func (g *Arguments) Named() bool { return strings.Contains(g.End, KeyMark) }
 
 // argumentTexts are renderings of calls whose arguments are not JSON.
 type argumentTexts struct {
@@ -97,6 +114,9 @@ func (a *answers) argumentNotation(f *Family) *Notation {
 	number, ok3 := cutAll(t.number, name, "zqn", "70")
 	numbers, ok4 := cutAll(t.numbers, name, "zqn", "70", "zqt")
 	empty, ok5 := cutAll(t.empty, name)
+	if again, found := cutAll(t.empty, name, name); found { // the name is written again
+		empty = []string{again[0], again[1] + name + again[2]}
+	}
 	if !(ok1 && ok2 && ok3 && ok4 && ok5) {
 		return nil
 	}
@@ -106,21 +126,51 @@ func (a *answers) argumentNotation(f *Family) *Notation {
 		return nil
 	}
 	args.Next = next
+	n := &Notation{Before: a.beforeCalls(f, one[0]), Arguments: args}
 	if args.Empty, ok = strings.CutSuffix(empty[1], after); !ok {
 		return nil
 	}
-	n := &Notation{Before: a.beforeCalls(f, one[0]), After: strings.TrimRight(after, " \t\r\n"), Arguments: args}
-	if calls, ok := cutAll(t.twoCalls, name, "zqa", "zqvalue", probeNames[1], "zqa", "zqvalue"); ok {
-		between, ok := strings.CutPrefix(calls[3], args.textEnd())
-		if ok && calls[4] == one[1] && strings.TrimRight(calls[6], " \t\r\n") == strings.TrimRight(one[3], " \t\r\n") {
-			n.Between = between
-		}
-	}
+	n.Again, after = cutAgain(after, name)
+	n.After = strings.TrimRight(after, " \t\r\n")
+	n.Between = a.betweenArguments(n, t, one)
 	if found := a.checked(f, n); found != nil || n.After == after {
 		return found
 	}
 	n.After = after // white space ends the last call
 	return a.checked(f, n)
+}
+
+// cutAgain cuts what follows arguments behind the name of the call, if that is written again.
+func cutAgain(text, name string) (again, after string) {
+	if before, after, ok := strings.Cut(text, name); ok {
+		return before, after
+	}
+	return "", text
+}
+
+// betweenArguments is the text between two calls; "" if the second is not written like the first. one are the
+// pieces of a single call.
+func (a *answers) betweenArguments(n *Notation, t argumentTexts, one []string) string {
+	first, second := probeNames[0], probeNames[1]
+	head, rest, ok1 := strings.Cut(t.twoCalls, "zqvalue")
+	between, tail, ok2 := strings.Cut(rest, "zqa")
+	before, equals, ok3 := strings.Cut(head, "zqa")
+	if !(ok1 && ok2 && ok3) || before+equals != one[0]+first+one[1]+one[2] {
+		return ""
+	}
+	between, ok := strings.CutPrefix(between, n.Arguments.textEnd("zqa"))
+	if ok && n.Again != "" {
+		between, ok = strings.CutPrefix(between, n.Again+first)
+	}
+	if !ok {
+		return ""
+	}
+	between, ok = strings.CutSuffix(between, second+one[1])
+	after := strings.ReplaceAll(one[3], first, second)
+	if _, rest, found := strings.Cut(tail, "zqvalue"); !ok || !found || strings.TrimRight(rest, spaces) != strings.TrimRight(after, spaces) {
+		return ""
+	}
+	return between
 }
 
 // argumentForm returns the first form of f whose arguments are not JSON.
@@ -130,10 +180,10 @@ func (f *Family) argumentForm() (ArgumentKind, *form) {
 		switch {
 		case form.pairs != nil && form.head == nil && form.tail == "":
 			return ValueArguments, form
-		case form.head == nil || form.tail != "" || form.last:
+		case form.head == nil || form.last:
 		case form.body == bodyTags && form.tags.json && form.tags.ended && !form.tags.named:
 			return ValueArguments, form
-		case form.body == bodyTags && !form.tags.named && !form.tags.ended && form.tags.plain == nil:
+		case form.body == bodyTags && !form.tags.ended:
 			return TagArguments, form
 		case form.body == bodyPython:
 			return PythonArguments, form
@@ -149,24 +199,8 @@ func (f *Family) argumentForm() (ArgumentKind, *form) {
 // what stands before another key.
 func (g *Arguments) values(form *form, texts [4]string) (after, next string, ok bool) {
 	quote := form.quote
-	if g.Kind == TagArguments {
-		t := form.tags
-		g.Stop, g.JSONText = t.close, t.json
-		if g.Stop == "" || strings.IndexByte("{}[],:\"'+-. \t\r\n", g.Stop[0]) >= 0 || isTokenByte(g.Stop[0]) {
-			return "", "", false // other values than strings may have it
-		}
-		i := strings.Index(texts[0], g.Stop)
-		if i < 0 {
-			return "", "", false
-		}
-		g.End = texts[0][:i+len(g.Stop)]
-		if g.JSONText {
-			g.End = strings.TrimPrefix(g.End, `"`)
-		}
-		g.CDATA = t.cdata && g.End == g.Stop
-		if t.lines && !(strings.HasSuffix(g.EqualsText, "\n") && strings.HasPrefix(g.End, "\n")) {
-			return "", "", false
-		}
+	if g.Kind == TagArguments && !g.tagEnds(form, &texts) {
+		return "", "", false
 	}
 	if g.quotesText() {
 		quote = `"`
@@ -194,25 +228,82 @@ func (g *Arguments) values(form *form, texts [4]string) (after, next string, ok 
 	return texts[0], texts[1], texts[0] == texts[2] && texts[1] == texts[3]
 }
 
+// tagEnds sets what ends the values of tags. texts are those of values, in which the keys of elements become
+// KeyMark.
+func (g *Arguments) tagEnds(form *form, texts *[4]string) bool {
+	t := form.tags
+	switch {
+	case t.plain != nil:
+		g.Plain = form.plainEnds()
+		return true
+	case t.named:
+		for i, key := range []string{"zqa", "zqa", "zqn", "zqn"} {
+			rest, ok := strings.CutPrefix(texts[i], "</"+key+">")
+			if !ok {
+				return false
+			}
+			texts[i] = "</" + KeyMark + ">" + rest
+		}
+		g.Stop = "</" + KeyMark + ">"
+		g.End = g.Stop
+		return true
+	}
+	g.Stop, g.JSONText = t.close, t.json
+	if strings.Trim(g.Stop, "+-._0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ") == "" {
+		return false // other values than strings may have it
+	}
+	i := strings.Index(texts[0], g.Stop)
+	if i < 0 {
+		return false
+	}
+	g.End = texts[0][:i+len(g.Stop)]
+	if g.JSONText {
+		g.End = strings.TrimPrefix(g.End, `"`)
+	}
+	g.CDATA = t.cdata && g.End == g.Stop
+	return !t.lines || strings.HasSuffix(g.EqualsText, "\n") && strings.HasPrefix(g.End, "\n")
+}
+
+// plainEnds says where the reader of f takes plain values to end.
+func (f *form) plainEnds() PlainEnds {
+	next := strings.TrimRight(f.tags.plain.next, " \t")
+	if next == "" {
+		next = f.tags.plain.next[:1]
+	}
+	ends := PlainEnds{Next: next, Key: f.tags.key, Lines: f.stops()}
+	if f.end != "" {
+		ends.Ends = []string{f.end}
+	}
+	return ends
+}
+
 // quotesText reports whether strings have quotes, as in JSON or Python.
 func (g *Arguments) quotesText() bool {
 	return g.Kind == PythonArguments || g.Kind == ValueArguments || g.JSONText
 }
 
 // textEnd is what follows a string of one of the probes.
-func (g *Arguments) textEnd() string {
+func (g *Arguments) textEnd(key string) string {
 	switch {
 	case g.Kind == BareArguments:
 		return g.Quote
 	case g.quotesText():
 		return `"` + g.End
 	}
-	return g.End
+	return g.end(key)
 }
+
+// end is what ends the value of a key.
+func (g *Arguments) end(key string) string { return strings.ReplaceAll(g.End, KeyMark, key) }
 
 // write is what the arguments {"zqa": "x", "zqn": 7} look like, or none.
 func (g *Arguments) write(some bool) string {
-	if !some {
+	switch {
+	case g.Kind == TextArguments && some:
+		return `{\"zqa\":\"x\",\"zqn\":7}`
+	case g.Kind == TextArguments:
+		return `{}`
+	case !some:
 		return g.Empty
 	}
 	text := "x"
@@ -222,7 +313,7 @@ func (g *Arguments) write(some bool) string {
 	case g.quotesText():
 		text = `"` + text + `"`
 	}
-	return g.First + "zqa" + g.EqualsText + text + g.End + g.Next + "zqn" + g.Equals + "7" + g.End
+	return g.First + "zqa" + g.EqualsText + text + g.end("zqa") + g.Next + "zqn" + g.Equals + "7" + g.end("zqn")
 }
 
 // checked returns n, without Between if f does not read several calls, or nil if it reads none.

@@ -11,7 +11,7 @@ import (
 //
 //	Before NAME Infix ARGUMENTS { Between NAME Infix ARGUMENTS } After
 //
-// With Last the name and the arguments change places.
+// With Last the name and the arguments change places. With Again, Again and NAME follow ARGUMENTS.
 type Notation struct {
 	Before, Infix, After string
 	// Between is "" if an answer has one call only.
@@ -24,6 +24,8 @@ type Notation struct {
 	Arguments *Arguments
 	// Last says that the name follows the arguments.
 	Last bool
+	// Again stands between the arguments and the name, if calls end with their name once more.
+	Again string
 }
 
 // callIndex stands for the number of a call in notations of the table.
@@ -72,11 +74,18 @@ func (a *answers) notation(f *Family) *Notation {
 	}
 	n := &Notation{ID: a.id(first)}
 	before, infix, after, ok := n.split(text, first.name)
-	if !ok {
-		n.Last = true
-		if before, infix, after, ok = n.split(text, first.name); !ok {
-			return nil
+	for _, other := range []Notation{{Last: true}, {Arguments: &Arguments{Kind: TextArguments}}, {Last: true, Arguments: &Arguments{Kind: TextArguments}}} {
+		if ok {
+			break
 		}
+		n.Last, n.Arguments = other.Last, other.Arguments
+		before, infix, after, ok = n.split(text, first.name)
+	}
+	if !ok {
+		return nil
+	}
+	if !n.Last && !a.namedIDs {
+		n.Again, after = cutAgain(after, first.name)
 	}
 	n.Before, n.Infix, n.After = a.beforeCalls(f, before), infix, strings.TrimRight(after, " \t\r\n")
 	if a.namedIDs {
@@ -91,10 +100,16 @@ func (a *answers) notation(f *Family) *Notation {
 // between is the text between two calls; "" if the second is not written like the first.
 func (a *answers) between(n *Notation, text string, first, second probeCall) string {
 	_, infix, rest, ok := n.split(text, first.name)
+	if ok && n.Again != "" {
+		rest, ok = strings.CutPrefix(rest, n.Again+first.name)
+	}
 	if !ok || infix != n.Infix {
 		return ""
 	}
 	between, infix, after, ok := n.split(rest, second.name)
+	if ok && n.Again != "" {
+		after, ok = strings.CutPrefix(after, n.Again+second.name)
+	}
 	if !ok || strings.TrimRight(after, " \t\r\n") != strings.ReplaceAll(n.After, a.id(first), a.id(second)) {
 		return ""
 	}
@@ -107,7 +122,7 @@ func (a *answers) between(n *Notation, text string, first, second probeCall) str
 // split cuts a text around the name of a call and its arguments, in the order that n has.
 func (n *Notation) split(text, name string) (before, infix, after string, ok bool) {
 	if n.Last {
-		if before, rest, ok := cutArguments(text); ok && !strings.Contains(before, name) {
+		if before, rest, ok := n.cutArguments(text); ok && !strings.Contains(before, name) {
 			infix, after, ok = strings.Cut(rest, name)
 			return before, infix, after, ok
 		}
@@ -117,20 +132,25 @@ func (n *Notation) split(text, name string) (before, infix, after string, ok boo
 	if !ok {
 		return "", "", "", false
 	}
-	infix, after, ok = cutArguments(rest)
+	infix, after, ok = n.cutArguments(rest)
 	return before, infix, after, ok && !strings.Contains(infix, name)
 }
 
-// cutArguments cuts a text around the arguments of a probe.
-func cutArguments(text string) (before, after string, ok bool) {
+// cutArguments cuts a text around the arguments of a probe: an object, or the text within the quotes of a string.
+func (n *Notation) cutArguments(text string) (before, after string, ok bool) {
+	quoted := n.Arguments != nil
 	for i := range len(text) {
-		if text[i] != '{' {
+		if text[i] != '{' && !quoted || text[i] != '"' && quoted {
 			continue
 		}
-		n, v := decodeAt(text[i:])
-		if m, isObject := v.(map[string]any); isObject && m["zqa"] == "zqvalue" {
-			return text[:i], text[i+n:], true
+		length, v := decodeAt(text[i:])
+		if _, isText := v.(string); isText != quoted || !isArguments(v) {
+			continue
 		}
+		if quoted {
+			return text[:i+1], text[i+length-1:], true
+		}
+		return text[:i], text[i+length:], true
 	}
 	return "", "", false
 }
@@ -170,7 +190,11 @@ func (n *Notation) call(before, name, arguments string, index int) string {
 	if n.Last {
 		return n.numbered(before, index) + arguments + n.numbered(n.Infix, index) + name
 	}
-	return n.numbered(before+name+n.Infix, index) + arguments
+	text := n.numbered(before+name+n.Infix, index) + arguments
+	if n.Again != "" {
+		text += n.Again + name
+	}
+	return text
 }
 
 // numbered writes the number of a call in a text of n.

@@ -3,6 +3,7 @@ package jsonschema
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -39,10 +40,15 @@ type Layout struct {
 	First, Next, Empty string
 	Equals, EqualsText string
 	End                string
-	Stop               string // ends End and is in no value of Tags
+	Stop               string // ends End and is in no value of Tags, unless these are Plain
 	Quote              string // stands around strings of Bare
 	JSONText           bool   // strings of Tags are JSON
 	CDATA              bool   // a string of Tags may stand in a CDATA section
+	KeyMark            string // stands in End and Stop for the name of the property; "" if they have it not
+	// Plain says what ends values of Tags without an end of their own: End and Stop are "" then.
+	Plain Plain
+	// Names are those that a reader of Plain values knows; nil: it knows none, and takes any word for one.
+	Names []string
 	// Marker reads a text of the layout, which may hold special tokens.
 	Marker func(text string, next grammar.Pos) grammar.Pos
 }
@@ -150,7 +156,8 @@ func (c *compiler) argument(name string, k conj, next grammar.Pos) (grammar.Pos,
 	if err != nil {
 		return grammar.Fail, err
 	}
-	next = l.Marker(l.End, next)
+	stop, end := l.ends(name)
+	next = l.Marker(end, next)
 	if l.Kind != Tags || l.JSONText {
 		texts, values := &set{strings: s.strings}, *s
 		values.strings = nil
@@ -160,6 +167,9 @@ func (c *compiler) argument(name string, k conj, next grammar.Pos) (grammar.Pos,
 	}
 	values := *s
 	values.strings = nil
+	if c.layout.scalars() {
+		values.arrays, values.objects = nil, nil
+	}
 	value, err := c.emit(&values, c.path(k), next)
 	if err != nil {
 		return grammar.Fail, err
@@ -175,8 +185,8 @@ func (c *compiler) argument(name string, k conj, next grammar.Pos) (grammar.Pos,
 	}
 	for _, t := range s.strings {
 		others := c.lookalikes(s, name)
-		term, err := c.rawTerminal(t, c.path(k), fmt.Sprintf("tags %d %t %q %q", others, l.CDATA, l.Stop, l.End),
-			func(d *dfa.DFA) (*dfa.DFA, error) { return c.tagText(d, others) })
+		term, err := c.rawTerminal(t, c.path(k), fmt.Sprintf("tags %d %t %q %q %q", others, l.CDATA, stop, end, l.plainKey()),
+			func(d *dfa.DFA) (*dfa.DFA, error) { return c.tagText(d, others, stop, end) })
 		if err != nil {
 			return grammar.Fail, err
 		}
@@ -184,13 +194,13 @@ func (c *compiler) argument(name string, k conj, next grammar.Pos) (grammar.Pos,
 		if !l.CDATA {
 			continue
 		}
-		const open, end = "<![CDATA[", "]]>"
-		term, err = c.rawTerminal(t, c.path(k), fmt.Sprintf("cdata %q %q", l.Stop, l.End),
-			func(d *dfa.DFA) (*dfa.DFA, error) { return c.raw(d, end+l.Stop, end+l.End) })
+		const open, closing = "<![CDATA[", "]]>"
+		term, err = c.rawTerminal(t, c.path(k), fmt.Sprintf("cdata %q %q", stop, end),
+			func(d *dfa.DFA) (*dfa.DFA, error) { return c.raw(d, closing+stop, closing+end) })
 		if err != nil {
 			return grammar.Fail, err
 		}
-		alts = append(alts, c.marked(l.EqualsText+open, c.b.Term(term, c.marked(end, next))))
+		alts = append(alts, c.marked(l.EqualsText+open, c.b.Term(term, c.marked(closing, next))))
 	}
 	return c.b.Split(alts...), nil
 }
@@ -204,8 +214,11 @@ func (c *compiler) marked(text string, next grammar.Pos) grammar.Pos {
 }
 
 // tagText returns the strings of d as they stand between tags, without those that are other values.
-func (c *compiler) tagText(d *dfa.DFA, others types) (*dfa.DFA, error) {
-	text, err := c.raw(d, c.layout.Stop, c.layout.End)
+func (c *compiler) tagText(d *dfa.DFA, others types, stop, end string) (*dfa.DFA, error) {
+	text, err := c.raw(d, stop, end)
+	if err == nil && c.layout.plain() {
+		text, err = c.plainText(text)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -292,8 +305,18 @@ func matched(stop string, n int32, b byte) int32 {
 	}
 }
 
-// without returns the strings of d, with their quotes, in which stop does not occur.
-func without(stop string, d *dfa.DFA, budget *dfa.Budget) (*dfa.DFA, error) {
+// without returns the strings of d, with their quotes, in which none of stops occurs.
+func without(stops []string, d *dfa.DFA, budget *dfa.Budget) (*dfa.DFA, error) {
+	for _, stop := range stops {
+		var err error
+		if d, err = withoutOne(stop, d, budget); err != nil {
+			return nil, err
+		}
+	}
+	return d, nil
+}
+
+func withoutOne(stop string, d *dfa.DFA, budget *dfa.Budget) (*dfa.DFA, error) {
 	step := func(s rawState, b byte) (rawState, bool) {
 		s = rawState{d.Step(s.q, b), matched(stop, s.n, b)}
 		return s, s.q != dfa.Dead && int(s.n) < len(stop)
@@ -306,8 +329,13 @@ func without(stop string, d *dfa.DFA, budget *dfa.Budget) (*dfa.DFA, error) {
 
 // names reports whether l has a way to write the name of a property.
 func (l *Layout) names(name string) bool {
-	if l.Kind != Tags {
+	switch {
+	case l.Kind != Tags:
 		return bareName(name, l.Kind)
+	case l.KeyMark != "":
+		return isWord(name) && name[0] != '/'
+	case l.plain():
+		return isWord(name) && (l.Names == nil || slices.Contains(l.Names, name)) && !strings.Contains(name, l.Plain.Key)
 	}
 	end := "\n"
 	if marker := strings.TrimSpace(l.Equals); marker != "" {

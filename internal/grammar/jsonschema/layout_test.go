@@ -1,6 +1,7 @@
 package jsonschema_test
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 
@@ -37,4 +38,88 @@ func TestLongTextsBetweenTagsAreCounted(t *testing.T) {
 			t.Errorf("%.40q: %t, want %t", text, !want, want)
 		}
 	}
+}
+
+// laid is the grammar of the objects of a schema in a layout.
+func laid(t *testing.T, schema string, l *jsonschema.Layout) *grammar.Grammar {
+	t.Helper()
+	b := grammar.NewBuilder(lib)
+	l.Marker = func(text string, next grammar.Pos) grammar.Pos { return b.Literal(text, next) }
+	at, err := jsonschema.AppendLaidOut(b, []byte(schema), l, grammar.Return)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := b.Grammar(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// matches compares what a grammar matches.
+func matches(t *testing.T, g *grammar.Grammar, want map[string]bool) {
+	t.Helper()
+	for text, want := range want {
+		if g.Match(text) != want {
+			t.Errorf("%.40q: %t, want %t", text, !want, want)
+		}
+	}
+}
+
+// TestPlainValuesEndWhereTheyLookLikeEnding: a text has no place at which its reader takes it to end.
+func TestPlainValuesEndWhereTheyLookLikeEnding(t *testing.T) {
+	const schema = `{"type":"object","properties":{"a":{"type":"string"},"b":{"type":"array","items":{"type":"string"}},"c":{"type":"integer"}}}`
+	names := []string{"a", "b", "c"}
+	lines := laid(t, schema, &jsonschema.Layout{Kind: jsonschema.Tags, First: "\n", Next: "\n", Equals: ": ", EqualsText: ": ", Names: names,
+		Plain: jsonschema.Plain{Next: "\n", Key: ":", Ends: []string{"</call>"}, Lines: []string{"## "}}})
+	matches(t, lines, map[string]bool{
+		"": true, "\na: x": true, "\na: x\nc: 7": true, "\na: two\nlines, d: of text": true, "\na: x\nb: y": false, "\na: x\n \tc: y": false, "\na: x\nc : y": true,
+		"\na: x</call>": false, "\na: x\n  ## y": false, "\na: x ## y": true, "\na: x ": false, "\na: x\n": false, "\na: ": true, "\nd: 1": false,
+		"\nb: [\"x\\nc: 1\"]": true, "\nb: [\"</call>\"]": false, "\na: x\nb: []\nc: -1": true,
+	})
+	commas := laid(t, schema, &jsonschema.Layout{Kind: jsonschema.Tags, First: "(", Next: ", ", Empty: "(", Equals: "=", EqualsText: "=", Names: names,
+		Plain: jsonschema.Plain{Next: ",", Key: "=", Ends: []string{"}}"}}})
+	matches(t, commas, map[string]bool{
+		"(": true, "(a=x, y, c=7": true, "(a=x, y, d=1": true, "(a=x,c=y": false, "(a=x}}": false, "(b=[\"x\"]": false, // an object may have }}
+	})
+	open := laid(t, `{"type":"object","additionalProperties":{"type":"string"}}`, &jsonschema.Layout{Kind: jsonschema.Tags, First: " ", Next: " ", Equals: "=", EqualsText: "=",
+		Plain: jsonschema.Plain{Next: " ", Key: "=", Ends: []string{"<end>"}}})
+	matches(t, open, map[string]bool{" any=thing x=y": true, " any=thing x y": true, " any=thing x=": true, " any=a  b": true, " any=a b=c=d": true, " any=<end>": false})
+}
+
+// TestElementsAreCalledLikeTheirKeys: an element ends with its own key, and only listed names can be written.
+func TestElementsAreCalledLikeTheirKeys(t *testing.T) {
+	g := laid(t, `{"type":"object","properties":{"a":{"type":"string"},"b":{"type":"object","additionalProperties":{"type":"string"}}},"additionalProperties":true}`,
+		&jsonschema.Layout{Kind: jsonschema.Tags, First: "<", Next: "\n<", Equals: ">", EqualsText: ">", End: "</\x01>", Stop: "</\x01>", KeyMark: "\x01"})
+	matches(t, g, map[string]bool{
+		"": true, "<a>x</a>": true, "<a>x</b></a>": true, "<a>x</b>": false, "<a></a></a>": false, "<a>x</a>\n<b>{\"k\":\"v\"}</b>": true,
+		"<b>{\"k\":\"</b>\"}</b>": false, "<c>x</c>": false,
+	})
+}
+
+// TestAPartOfAGrammarInAString: what is quoted reads JSON as it stands in a string of JSON.
+func TestAPartOfAGrammarInAString(t *testing.T) {
+	b := grammar.NewBuilder(lib)
+	after := b.Literal(`"}`, grammar.Return)
+	at, err := b.Quoted(func() (grammar.Pos, error) {
+		return jsonschema.AppendObject(b, []byte(`{"type":"object","properties":{"a":{"type":"string","maxLength":6},"b":{"enum":["x","\\",7]}},"required":["a"],"additionalProperties":false}`), after)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := b.Grammar(b.Literal(`{"arguments": "`, at))
+	if err != nil {
+		t.Fatal(err)
+	}
+	texts := map[string]bool{}
+	for arguments, want := range map[string]bool{`{"a":"x"}`: true, `{"a": "q\"\\é\n", "b": "\\"}`: true, `{"a":"","b":7}`: true, `{"b":7}`: false, `{"a":"1234567"}`: false, `{"a":7}`: false} {
+		text, err := json.Marshal(arguments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts[`{"arguments": `+string(text)+"}"] = want
+	}
+	texts[`{"arguments": "{"a":"x"}"}`] = false
+	texts[`{"arguments": "{\"a\":\"x\"}}"}`] = false
+	matches(t, g, texts)
 }

@@ -255,7 +255,7 @@ func (c *compiler) keyTerminal(d *dfa.DFA, names []string) (*grammar.Terminal, e
 		return nil, err
 	}
 	if c.kind() == Tags {
-		if d, err = without(c.layout.Stop, d, c.b.Budget); err != nil {
+		if d, err = without(c.layout.stops(), d, c.b.Budget); err != nil {
 			return nil, err
 		}
 	}
@@ -271,6 +271,9 @@ func (c *compiler) record(o *record, path string, laid bool, next grammar.Pos) (
 	rest, err := c.others(o, names)
 	if err != nil {
 		return grammar.Fail, err
+	}
+	if laid && c.layout.listed() {
+		rest = nil
 	}
 	w := &writer{c: c, members: list, rest: rest, laid: laid, end: next, top: 1, most: -1}
 	if !laid {

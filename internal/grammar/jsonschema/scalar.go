@@ -46,15 +46,15 @@ func (c *compiler) strTerminal(t *str, path string) (*grammar.Terminal, error) {
 		}
 	}
 	whole := &str{texts: t.texts, min: least, max: most, patterns: t.patterns, formats: t.formats, not: t.not}
-	key, stop := "string "+whole.key(), ""
+	key, stops := "string "+whole.key(), []string(nil)
 	if c.kind() == Tags {
-		stop = c.layout.Stop
-		key += " without " + stop
+		stops = c.layout.stops()
+		key += fmt.Sprintf(" without %q", stops)
 	}
 	return c.b.Library().Shared(key, func() (*dfa.DFA, error) {
 		d, err := c.strDFA(whole, path)
-		if err == nil && stop != "" {
-			d, err = without(stop, d, c.b.Budget)
+		if err == nil {
+			d, err = without(stops, d, c.b.Budget)
 		}
 		return d, err
 	})
@@ -83,9 +83,9 @@ func (c *compiler) anyString() (*grammar.Terminal, error) {
 	case 0:
 		return c.b.Library().Named("string", jsontext.String), nil
 	case Tags:
-		short := c.short()
-		return c.b.Library().NamedDFA("string without "+c.layout.Stop, func(b *dfa.Budget) (*dfa.DFA, error) {
-			return without(c.layout.Stop, short, b)
+		short, stops := c.short(), c.layout.stops()
+		return c.b.Library().NamedDFA(fmt.Sprintf("string without %q", stops), func(b *dfa.Budget) (*dfa.DFA, error) {
+			return without(stops, short, b)
 		}), nil
 	}
 	return c.b.Library().Named("key", jsontext.Short), nil

@@ -1,6 +1,7 @@
 package jsonschema
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/heftai/heft/internal/grammar"
@@ -96,7 +97,7 @@ func (w *writer) member(m *member, next grammar.Pos) grammar.Pos {
 	switch kind := w.c.kind(); {
 	case kind == Bare && bareName(m.name, Bare):
 		key = m.name
-	case kind == Tags && strings.Contains(key, w.c.layout.Stop):
+	case kind == Tags && slices.ContainsFunc(w.c.layout.stops(), func(stop string) bool { return strings.Contains(key, stop) }):
 		w.err = firstError(w.err, fail(w.c.path(m.c), "the model's notation of calls has no way to write the name %q", m.name))
 	}
 	return w.c.b.Literal(key+":", w.value(m.c, next))
