@@ -139,3 +139,21 @@ func TestAdafactorResumes(t *testing.T) {
 		t.Error("the steps after the checkpoint change nothing: the test shows nothing")
 	}
 }
+
+// TestAFinishedRunSaysSo: a run that is resumed after its last step learns nothing, and logs no loss.
+func TestAFinishedRunSaysSo(t *testing.T) {
+	dir, text := tinyModel(t), lessons(t, 4)
+	out := filepath.Join(t.TempDir(), "out")
+	args := []string{"run", "--model", dir, "--data", text, "--output", out, "--max-steps", "2", "--save-steps", "1", "--lora", "r=2"}
+	if status, _, stderr := command(t, args...); status != 0 || !strings.Contains(stderr, "train_loss=") {
+		t.Fatalf("%d: %s", status, stderr)
+	}
+	want := weightsOf(t, out)
+	status, _, stderr := command(t, args...)
+	if status != 0 || !strings.Contains(stderr, "nothing is left to do") || strings.Contains(stderr, "train_loss=") {
+		t.Errorf("%d: %s; want that nothing is left to do, and no loss", status, stderr)
+	}
+	if !bytes.Equal(weightsOf(t, out), want) {
+		t.Error("the run changed its weights")
+	}
+}

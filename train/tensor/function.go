@@ -1,8 +1,10 @@
 package tensor
 
+import "strings"
+
 // Function is an operation that the caller computes and differentiates, for [Tape.Function].
 type Function struct {
-	Name string // for messages
+	Name string // for messages. Errors of Backward that begin with it stay as they are
 	// Data holds the result, with shape Shape.
 	Data  []float32
 	Shape []int
@@ -32,7 +34,11 @@ func (tp *Tape) Function(f Function) *Tensor {
 	out := tp.made(f.Data, f.Shape, f.Inputs...)
 	out.needs = out.needs || f.Trains && tp.recording()
 	tp.recordOnce(f.Name, out, func(grad []float32) {
-		if err := f.Backward(grad); err != nil {
+		switch err := f.Backward(grad); {
+		case err == nil || tp.err != nil:
+		case strings.HasPrefix(err.Error(), f.Name+": "):
+			tp.err = err // it says where it comes from
+		default:
 			tp.fail("%s: %w", f.Name, err)
 		}
 	})

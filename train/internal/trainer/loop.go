@@ -37,6 +37,12 @@ func (t *Trainer[B]) Train(ctx context.Context) (Result, error) {
 		return Result{}, err
 	}
 	r := Result{GlobalStep: t.State.GlobalStep, Loss: t.losses.Mean(), Runtime: time.Since(begin), Metrics: t.metrics}
+	if t.State.GlobalStep == from {
+		if t.c.Log != nil {
+			t.c.Log.InfoContext(ctx, "nothing is left to do: the run has its last step", "step", from)
+		}
+		return r, t.trigger(ctx, Moment{Event: TrainEnd})
+	}
 	logs := track.Values{"train_loss": r.Loss, "train_runtime": r.Runtime.Seconds(),
 		"train_steps_per_second": float64(t.State.GlobalStep-from) / max(1e-9, r.Runtime.Seconds())}
 	if err := t.record(ctx, logs); err != nil {
