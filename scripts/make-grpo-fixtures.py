@@ -87,7 +87,7 @@ def run(case, rows):
         assert not begin, begin.keys()
     t.train()
     keep = {"loss", "grad_norm", "learning_rate", "reward", "reward_std", "frac_reward_zero_std", "kl", "completions/mean_length",
-            "clip_ratio/low_mean", "clip_ratio/high_mean", "clip_ratio/region_mean"} - set(case.get("without", []))
+            "entropy", "clip_ratio/low_mean", "clip_ratio/high_mean", "clip_ratio/region_mean"} - set(case.get("without", []))
     steps = [{k: float(v) for k, v in e.items() if k in keep} for e in t.state.log_history if "loss" in e]
     assert len(steps) == STEPS, t.state.log_history
     return steps
@@ -101,7 +101,7 @@ CASES = [
          flags=["--beta", "0.2", "--loss-type", "bnpo", "--scale-rewards", "none"]),
     dict(name="dr_grpo_batch_clipped", data="text", trl={"beta": 0.1, "loss_type": "dr_grpo", "scale_rewards": "batch", "num_iterations": 2, "epsilon": 0.1},
          flags=["--beta", "0.1", "--loss-type", "dr_grpo", "--scale-rewards", "batch", "--num-iterations", "2", "--epsilon", "0.1"]),
-    dict(name="dapo_clipped_higher_accumulated", data="text", without=["clip_ratio/low_mean", "clip_ratio/high_mean", "clip_ratio/region_mean", "kl"],
+    dict(name="dapo_clipped_higher_accumulated", data="text", without=["entropy", "clip_ratio/low_mean", "clip_ratio/high_mean", "clip_ratio/region_mean", "kl"],
          trl={"beta": 0.1, "num_iterations": 3, "epsilon": 0.05, "epsilon_high": 0.1, "gradient_accumulation_steps": 2},
          flags=["--beta", "0.1", "--num-iterations", "3", "--epsilon", "0.05", "--epsilon-high", "0.1", "--gradient-accumulation-steps", "2"]),
     dict(name="chat_unknown_rewards", data="chat", trl={"beta": 0.1}, flags=["--beta", "0.1"]),

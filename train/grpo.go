@@ -43,7 +43,8 @@ func (o GRPO) Check() error {
 	return nil
 }
 
-// Metrics are the names of the values that [GRPOLoss] measures: kl with a reference, and the fractions of
+// Metrics are the names of the values that [GRPOLoss] measures: kl with a reference, the entropy of the
+// distributions that tokens are drawn from if the losses have it, and the fractions of
 // tokens whose probability moved beyond a limit: clip_ratio/low_mean, high_mean and region_mean.
 func (o GRPO) Metrics() []string { return slices.Clone(preference.GRPOMetrics) }
 
@@ -73,6 +74,8 @@ type GRPOLosses struct {
 	Policy    *tensor.Tensor
 	Old       []float32
 	Reference *tensor.Tensor
+	// Entropies are those of model.Options.Entropies, or nil.
+	Entropies []float32
 }
 
 // GRPOLoss puts the loss of a batch of completions on a tape, summed over o.Items(b). The labels of b are
@@ -83,7 +86,7 @@ func GRPOLoss(tp *tensor.Tape, o GRPO, b data.TokenBatch, advantages []float64, 
 		return nil, err
 	}
 	in := compared(b, TokenLosses{losses.Policy, losses.Reference})
-	in.Advantages, in.Old = advantages, losses.Old
+	in.Advantages, in.Old, in.Entropies = advantages, losses.Old, losses.Entropies
 	r, err := o.config().Compute(in)
 	if err != nil {
 		return nil, fmt.Errorf("train: %w", err)

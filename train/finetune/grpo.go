@@ -278,6 +278,7 @@ func (g *grouper) losses(b []*rollout, o model.Options) (*tensor.Tensor, error) 
 		}
 	}
 	g.model.SetAuxiliary(0)
+	o.Entropies = &losses.Entropies
 	if losses.Policy, err = g.model.Loss(g.tape, batch(tokens, 0, tokens.Rows), o); err != nil {
 		return nil, err
 	}

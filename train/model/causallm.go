@@ -25,6 +25,9 @@ type Options struct {
 	Noise *Noise
 	// Temperature divides the logits before the loss, as sampling at this temperature does; 0 is 1.
 	Temperature float32
+	// Entropies, if not nil, gets the entropy of the distribution that each label is predicted from, in nats,
+	// [batch length]; 0 for labels that do not count.
+	Entropies *[]float32
 	// Base leaves the model's adapter out and records nothing, so that the result is that of the
 	// weights that the adapter was added to: the reference of preference tuning.
 	Base bool

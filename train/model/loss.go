@@ -39,10 +39,17 @@ func (m *Model) Loss(tp *tensor.Tape, b Batch, o Options) (*tensor.Tensor, error
 		l.cooling = 1 / o.Temperature
 	}
 	l.choose(labels)
+	if o.Entropies != nil {
+		l.spreads = make([]float32, p.layout.count())
+	}
 	out, err := l.run(tp, b)
 	if err != nil {
 		p.leave()
 		return nil, err
+	}
+	if o.Entropies != nil {
+		*o.Entropies = l.layout.spread(l.spreads, 1)
+		l.spreads = nil // a pass that runs again has computed them
 	}
 	return out, tp.Err()
 }
@@ -68,6 +75,7 @@ type loss struct {
 	rows    []int32 // that have a label
 	labels  []int32 // of all rows
 	losses  []float32
+	spreads []float32 // entropies of rows, if they are wanted
 }
 
 // choose selects the rows whose labels count.
@@ -124,6 +132,12 @@ func (l *loss) entropy(reverse bool, scale float32) error {
 		labels, losses := make([]int32, len(rows)), make([]float32, len(rows))
 		for i, r := range rows {
 			labels[i] = l.labels[r]
+		}
+		if l.spreads != nil {
+			if err := l.recorder.Sync(); err != nil {
+				return err
+			}
+			l.measure(rows, logits)
 		}
 		l.crossEntropy(losses, gradient, logits, labels, scale)
 		for i, r := range rows {

@@ -33,7 +33,7 @@ func (o GRPO) Check() error {
 }
 
 // GRPOMetrics are the names of the metrics that Compute measures.
-var GRPOMetrics = []string{"kl", "clip_ratio/low_mean", "clip_ratio/high_mean", "clip_ratio/region_mean"}
+var GRPOMetrics = []string{"kl", "entropy", "clip_ratio/low_mean", "clip_ratio/high_mean", "clip_ratio/region_mean"}
 
 // Items returns what the losses of a batch of rows with so many tokens of completions are summed over.
 func (o GRPO) Items(rows, tokens int) int {
@@ -97,6 +97,8 @@ func (o GRPO) Compute(b *Batch) (*Result, error) {
 		return nil, err
 	}
 	switch {
+	case b.Entropies != nil && len(b.Entropies) != len(b.Policy):
+		return nil, fmt.Errorf("preference: GRPO: got %d entropies for %d tokens", len(b.Entropies), len(b.Policy))
 	case len(b.Advantages) != b.Rows || b.Old != nil && len(b.Old) != len(b.Policy):
 		return nil, fmt.Errorf("preference: GRPO: got %d advantages and %d old values for %d rows of %d tokens", len(b.Advantages), len(b.Old), b.Rows, b.Columns)
 	case o.Beta != 0 && b.Reference == nil:
@@ -153,6 +155,9 @@ func (o GRPO) token(b *Batch, i int, advantage float64, r *Result) (loss, slope 
 	}
 	if ratio > 1+o.EpsilonHigh && advantage > 0 {
 		high = 1
+	}
+	if b.Entropies != nil {
+		r.add("entropy", float64(b.Entropies[i]))
 	}
 	r.add("clip_ratio/low_mean", low)
 	r.add("clip_ratio/high_mean", high)

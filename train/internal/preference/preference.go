@@ -31,6 +31,7 @@ type Batch struct {
 	// the policy that made the completions; nil means Policy.
 	Advantages []float64
 	Old        []float32
+	Entropies  []float32 // of the distributions of tokens, or nil
 }
 
 // Result is the outcome of a batch.
