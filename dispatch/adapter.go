@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/lora"
 	"github.com/heftai/heft/internal/nn"
+	"github.com/heftai/heft/internal/stored"
 	"github.com/heftai/heft/meta"
 )
 
@@ -77,6 +79,9 @@ func (o *Options) adapterBytes(skeleton *meta.Model, program *nn.Program) (int64
 // takeAdapters copies the adapters to memory.
 func (m *Model) takeAdapters() error {
 	return m.options.eachAdapter(m.skeleton, func(a Adapter, from *lora.Adapter) error {
+		if err := m.measure(from); err != nil {
+			return err
+		}
 		bound, err := m.program.NewAdapter(m.backend, from)
 		if err != nil {
 			return err
@@ -85,6 +90,35 @@ func (m *Model) takeAdapters() error {
 		m.adapters = append(m.adapters, &adapter{name: a.Name, number: number, identity: m.adapterIdentity(number, from), bound: bound})
 		return m.run.Allow(bound)
 	})
+}
+
+// measure sets the lengths of rows that DoRA's magnitudes are divided by. It reads the adapted weights in the
+// checkpoint's mapping once, whatever form and place they have while serving, so that the lengths do not depend on it.
+func (m *Model) measure(from *lora.Adapter) error {
+	for i := range from.Pairs {
+		p := &from.Pairs[i]
+		if p.Magnitude.IsZero() {
+			continue
+		}
+		var pieces []backend.Part
+		for _, t := range m.binding.Tensors(m.skeleton.Root.Find(p.Path).Param(p.Param).Resolve()) {
+			piece := stored.New(t)
+			part := piece.NewPart()
+			if err := piece.InPlace(&part); err != nil {
+				return err
+			}
+			pieces = append(pieces, part)
+		}
+		var err error
+		if p.Squares, err = nn.Squares(m.backend, pieces, &p.Target); err != nil {
+			return err
+		}
+		if p.Lengths, err = nn.Lengths(m.backend, pieces, p); err != nil {
+			return err
+		}
+		p.Squares = nil
+	}
+	return nil
 }
 
 // NewAdaptedSequence is an empty sequence whose tokens go through the adapter called name,

@@ -170,6 +170,14 @@ func (m *Model) adapterIdentity(number uint64, from *lora.Adapter) string {
 		fmt.Fprintf(h, "%+v %v %v %v %v\n", p.Target, p.A.DType, p.A.Dims, p.B.DType, p.B.Dims)
 		h.Write(p.A.Data[:p.A.Bytes()])
 		h.Write(p.B.Data[:p.B.Bytes()])
+		if !p.Magnitude.IsZero() {
+			h.Write(p.Magnitude.Data[:p.Magnitude.Bytes()])
+		}
+	}
+	for i := range from.Saved {
+		s := &from.Saved[i]
+		fmt.Fprintln(h, s.Name(), s.DType, s.Shape())
+		h.Write(s.Data[:s.Bytes()])
 	}
 	return string(h.Sum(nil))
 }

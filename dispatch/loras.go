@@ -107,7 +107,14 @@ func (m *Model) loraBytes(a Adapter) (bytes, scratch int64, err error) {
 // heldBytes is what the matrices of an adapter take in memory, each in pages of its own.
 func heldBytes(a *lora.Adapter) (n int64) {
 	for i := range a.Pairs {
-		n += pages(a.Pairs[i].A.Bytes()) + pages(a.Pairs[i].B.Bytes())
+		p := &a.Pairs[i]
+		n += pages(p.A.Bytes()) + pages(p.B.Bytes())
+		if !p.Magnitude.IsZero() {
+			n += pages(4 * int64(p.Out))
+		}
+	}
+	for i := range a.Saved {
+		n += pages(a.Saved[i].Bytes())
 	}
 	return n
 }
@@ -194,6 +201,9 @@ func (m *Model) bring(a *adapter) (err error) {
 	bytes := heldBytes(from)
 	if err := m.takeLora(bytes, pages(unbound.AdapterBytes())); err != nil {
 		return err
+	}
+	if err := m.measure(from); err != nil {
+		return fmt.Errorf("dispatch: adapter %q: %w", a.name, err)
 	}
 	bound, err := m.program.NewAdapter(m.backend, from)
 	if err == nil {

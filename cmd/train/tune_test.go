@@ -98,6 +98,12 @@ func TestTuneFlagsAreChecked(t *testing.T) {
 	}{
 		{[]string{"--quantize", "nf4"}, "--quantize needs --lora"},
 		{[]string{"--quantize", "nf4", "--lora", "r=2", "--max-memory", "cpu=1GiB"}, "omit --max-memory"},
+		{[]string{"--dora"}, "--dora needs --lora"},
+		{[]string{"--modules-to-save", "lm_head"}, "--modules-to-save needs --lora"},
+		{[]string{"--modules-to-save", "lm_head", "--lora", "r=2", "--mixed-precision", "fp16"}, "use bf16"},
+		{[]string{"--modules-to-save", "nothing", "--lora", "r=2"}, "no module of this model has such a name"},
+		{[]string{"--modules-to-save", "norm", "--lora", "r=2"}, "linear maps and embeddings are supported"},
+		{[]string{"--dora", "--lora", "r=2,parameters=q_proj.weight,targets=k_proj"}, "use_dora is not supported with target_parameters"},
 		{[]string{"--freeze", "norm", "--lora", "r=2"}, "--freeze has no effect with --lora"},
 		{[]string{"--freeze", "("}, "--freeze (: "},
 		{[]string{"--freeze", "nothing"}, "matches none"},
@@ -130,4 +136,50 @@ func tensorsOf(t *testing.T, dir string) map[string][]byte {
 		out[p.Name] = bytes.Clone(b)
 	}
 	return out
+}
+
+// TestRunWithMagnitudesAndWholeModules trains DoRA and a saved head: each changes the adapter, a stopped run goes on
+// bit by bit, another one goes on from its adapter, and a merged model answers as the adapter does.
+func TestRunWithMagnitudesAndWholeModules(t *testing.T) {
+	dir, text := wideModel(t), lessons(t, 8)
+	runTo := func(out string, more ...string) map[string][]byte {
+		t.Helper()
+		args := append([]string{"run", "--model", dir, "--data", text, "--output", out, "--max-steps", "4", "--save-steps", "2"}, more...)
+		if status, stdout, stderr := command(t, args...); status != 0 {
+			t.Fatalf("%q: %d: %s%s", more, status, stdout, stderr)
+		}
+		return tensorsOf(t, out)
+	}
+	flags := []string{"--lora", "r=2,alpha=4,dropout=0.1", "--dora", "--modules-to-save", "lm_head,embed_tokens"}
+	for _, format := range []string{"", "q8_0", "nf4"} {
+		all := append(flags, "--quantize="+format)
+		out := filepath.Join(t.TempDir(), "out")
+		got := runTo(out, all...)
+		for _, name := range []string{"model.layers.1.mlp.up_proj.lora_magnitude_vector", "lm_head.weight", "model.embed_tokens.weight"} {
+			if got["base_model.model."+name] == nil {
+				t.Errorf("%s: the adapter has no %s", format, name)
+			}
+		}
+		for name, b := range runTo(filepath.Join(t.TempDir(), "again"), append(all, "--resume", filepath.Join(out, "checkpoint-2"))...) {
+			if !bytes.Equal(b, got[name]) {
+				t.Errorf("%s: %s differs after resuming", format, name)
+			}
+		}
+		for name, b := range runTo(filepath.Join(t.TempDir(), "more"), "--lora", "from="+out, "--learning-rate", "1e-30", "--quantize="+format) {
+			if !bytes.Equal(b, got[name]) {
+				t.Errorf("%s: %s: a run that learns nothing does not end with the adapter that it went on from", format, name)
+			}
+		}
+	}
+	streamed, held := runTo(filepath.Join(t.TempDir(), "s"), append(flags, "--max-memory", "cpu=1MiB")...), runTo(filepath.Join(t.TempDir(), "h"), flags...)
+	for name, b := range streamed {
+		if !bytes.Equal(b, held[name]) {
+			t.Errorf("%s differs where the base streams", name)
+		}
+	}
+	merged := runTo(filepath.Join(t.TempDir(), "merged"), append(flags, "--merge")...)
+	if base := tensorsOf(t, dir); len(merged) != len(base) || bytes.Equal(merged["lm_head.weight"], base["lm_head.weight"]) ||
+		bytes.Equal(merged["model.layers.0.mlp.up_proj.weight"], base["model.layers.0.mlp.up_proj.weight"]) {
+		t.Errorf("%d merged tensors, want %d, with another head and other weights", len(merged), len(base))
+	}
 }

@@ -27,6 +27,10 @@ const (
 type Adapter struct {
 	Config *Config
 	Pairs  []Pair
+	Saved  []Saved
+	// Outside are parameters of modules that the adapter has and the model's tree does not, such as the
+	// score.weight of a reward model.
+	Outside []Outside
 
 	file *loader.Checkpoint // the mapped file that Pairs refer to; nil if they have their own memory
 }
@@ -37,14 +41,48 @@ type Adapter struct {
 type Pair struct {
 	Target
 	A, B tensor.Tensor
+	// Magnitude is DoRA's length of each row, [Out, 1]; zero without DoRA.
+	Magnitude tensor.Tensor
+	// Who has the weight sets one of the two with DoRA: the squared lengths of the rows of W, or the
+	// lengths of those of W + Scale·B·A.
+	Squares []float64
+	Lengths []float32
 }
 
+// tensors returns the tensors of p with their names, as they are in memory.
+func (p *Pair) tensors() []matrixOf {
+	list := []matrixOf{{p.Name("A"), &p.A}, {p.Name("B"), &p.B}}
+	if !p.Magnitude.IsZero() {
+		list = append(list, matrixOf{p.Name(magnitude), &p.Magnitude})
+	}
+	return list
+}
+
+// matrixOf is a tensor of a pair.
+type matrixOf struct {
+	name string
+	*tensor.Tensor
+}
+
+// An Outside is a parameter with its name in the model that PEFT adapts.
+type Outside struct {
+	Name string
+	tensor.Tensor
+}
+
+// scoring is the task of adapters of models that score texts.
+const scoring = "SEQ_CLS"
+
 // Open reads the folder of an adapter for the model with tree root. The matrices refer to the
-// mapped file and are valid until [Adapter.Close]. Errors name the file and the field or tensor.
-func Open(dir string, root *meta.Module) (*Adapter, error) {
+// mapped file and are valid until [Adapter.Close]. Errors name the file and the field or tensor. The
+// adapter must have the parameters outside of the tree that outside names, and no others.
+func Open(dir string, root *meta.Module, outside ...string) (*Adapter, error) {
 	config, err := readConfigFile(filepath.Join(dir, ConfigFile))
 	if err != nil {
 		return nil, err
+	}
+	if config.TaskType == scoring && len(outside) == 0 {
+		return nil, fmt.Errorf("lora: %s: task_type is %s: the adapter is of a model that scores texts, want one that generates them", dir, scoring)
 	}
 	targets, err := config.Match(root)
 	if err != nil {
@@ -61,7 +99,7 @@ func Open(dir string, root *meta.Module) (*Adapter, error) {
 		return nil, fmt.Errorf("lora: %w", err)
 	}
 	a := &Adapter{Config: config, file: file}
-	if a.Pairs, err = pairs(file, root, targets); err != nil {
+	if err := a.read(root, targets, outside); err != nil {
 		_ = file.Close() // the first error matters more
 		return nil, fmt.Errorf("lora: %s: %w", path, err)
 	}
@@ -86,7 +124,7 @@ func (a *Adapter) Close() error {
 		return nil
 	}
 	err := a.file.Close()
-	a.file, a.Pairs = nil, nil
+	a.file, a.Pairs, a.Saved, a.Outside = nil, nil, nil, nil
 	return err
 }
 
@@ -104,7 +142,12 @@ func (a *Adapter) NumParameters() int64 {
 	var n int64
 	for i := range a.Pairs {
 		p := &a.Pairs[i]
-		n += int64(p.maps()) * int64(p.Rank) * int64(p.In+p.Out)
+		for _, m := range p.tensors() {
+			n += int64(m.Elements())
+		}
+	}
+	for i := range a.Saved {
+		n += int64(a.Saved[i].Elements())
 	}
 	return n
 }
@@ -113,7 +156,12 @@ func (a *Adapter) NumParameters() int64 {
 func (a *Adapter) Bytes() int64 {
 	var n int64
 	for i := range a.Pairs {
-		n += a.Pairs[i].A.Bytes() + a.Pairs[i].B.Bytes()
+		for _, m := range a.Pairs[i].tensors() {
+			n += m.Bytes()
+		}
+	}
+	for i := range a.Saved {
+		n += a.Saved[i].Bytes()
 	}
 	return n
 }
@@ -121,20 +169,72 @@ func (a *Adapter) Bytes() int64 {
 // prefix precedes a module's path in tensor names.
 const prefix = "base_model.model."
 
-// Name returns PEFT's tensor name of matrix "A" or "B". PEFT nests the adapted parameters of a
-// stack: each wraps the one before.
+// magnitude is what [Target.Name] calls the magnitude.
+const magnitude = "magnitude_vector"
+
+// Name returns PEFT's tensor name of matrix "A" or "B", or of the "magnitude_vector". PEFT nests the
+// adapted parameters of a stack: each wraps the one before.
 func (t *Target) Name(matrix string) string {
-	return prefix + t.Path + strings.Repeat(".base_layer", t.depth) + ".lora_" + matrix + ".weight"
+	name := prefix + t.Path + strings.Repeat(".base_layer", t.depth) + ".lora_" + matrix
+	if matrix == magnitude {
+		return name
+	}
+	return name + ".weight"
 }
 
 // maps returns the number of linear maps in t.
 func (t *Target) maps() int { return max(t.Experts, 1) }
 
-// pairs finds the two matrices of every target. Any other tensor in the file is an error, because
-// ignoring it would change the adapter. The exception is copies of the base model's embeddings,
-// which PEFT adds when the head is adapted.
-func pairs(file *loader.Checkpoint, root *meta.Module, targets []Target) ([]Pair, error) {
-	used := 0
+// read finds the matrices of every target, and the saved modules. Any other tensor in the file is an
+// error, because ignoring it would change the adapter. The exception is copies of the base model's
+// embeddings, which PEFT adds when the head is adapted.
+func (a *Adapter) read(root *meta.Module, targets []Target, outside []string) (err error) {
+	known := map[string]bool{}
+	if a.Pairs, err = a.Config.pairs(a.file, targets); err != nil {
+		return err
+	}
+	if a.Saved, err = a.Config.saved(root); err != nil {
+		return err
+	}
+	for i := range a.Pairs {
+		for _, m := range a.Pairs[i].tensors() {
+			known[m.name] = true
+		}
+	}
+	for i := range a.Saved {
+		if err := a.Saved[i].read(a.file); err != nil {
+			return err
+		}
+		known[a.Saved[i].Name()] = true
+	}
+	for _, name := range outside {
+		t, ok := a.file.Lookup(prefix + name)
+		if !ok {
+			return fmt.Errorf("tensor %s is missing", prefix+name)
+		}
+		data, err := floatsOf(t)
+		if err != nil {
+			return err
+		}
+		values, err := tensor.Of(data, t.DType, t.Shape...)
+		if err != nil {
+			return err
+		}
+		a.Outside, known[t.Name] = append(a.Outside, Outside{name, values}), true
+	}
+	if len(known) == a.file.Len() {
+		return nil
+	}
+	for t := range a.file.Tensors() {
+		if !known[t.Name] && !copied(t, root) {
+			return fmt.Errorf("tensor %.200q does not belong to a module in target_modules or modules_to_save", t.Name)
+		}
+	}
+	return nil
+}
+
+// pairs finds the matrices of every target.
+func (c *Config) pairs(file *loader.Checkpoint, targets []Target) ([]Pair, error) {
 	list := make([]Pair, len(targets))
 	for i, t := range targets {
 		list[i].Target = t
@@ -151,20 +251,13 @@ func pairs(file *loader.Checkpoint, root *meta.Module, targets []Target) ([]Pair
 		if t.pairRows > 0 {
 			list[i].B = t.paired(list[i].B, true)
 		}
-		used += 2
-	}
-	if used == file.Len() {
-		return list, nil
-	}
-	known := make(map[string]bool, used)
-	for _, t := range targets {
-		for _, m := range []string{"A", "B"} {
-			known[t.Name(m)] = true
-		}
-	}
-	for t := range file.Tensors() {
-		if !known[t.Name] && !copied(t, root) {
-			return nil, fmt.Errorf("tensor %.200q does not belong to a module in target_modules", t.Name)
+		if c.DoRA {
+			if list[i].Magnitude, err = matrix(file, t.Name(magnitude), t.Out); err != nil {
+				return nil, err
+			}
+			if t.pairRows > 0 {
+				list[i].Magnitude = t.paired(list[i].Magnitude, true)
+			}
 		}
 	}
 	return list, nil
@@ -186,27 +279,21 @@ func copied(t *loader.Tensor, root *meta.Module) bool {
 	return false
 }
 
-func matrix(file *loader.Checkpoint, name string, rows, cols int) (tensor.Tensor, error) {
+// matrix reads a tensor of a shape. A vector becomes a matrix of one column.
+func matrix(file *loader.Checkpoint, name string, shape ...int) (tensor.Tensor, error) {
 	t, ok := file.Lookup(name)
 	if !ok {
 		return tensor.Tensor{}, fmt.Errorf("tensor %s is missing", name)
 	}
-	if len(t.Shape) != 2 || t.Shape[0] != rows || t.Shape[1] != cols {
-		return tensor.Tensor{}, fmt.Errorf("tensor %s has shape %v, want [%d %d]", name, t.Shape, rows, cols)
+	if !slices.Equal(t.Shape, shape) {
+		return tensor.Tensor{}, fmt.Errorf("tensor %s has shape %v, want %v", name, t.Shape, shape)
 	}
-	switch t.DType {
-	case meta.Float32, meta.BFloat16, meta.Float16:
-	default:
-		return tensor.Tensor{}, fmt.Errorf("tensor %s has dtype %v, want float32, bfloat16 or float16", name, t.DType)
-	}
-	if err := finite(t); err != nil {
-		return tensor.Tensor{}, err
-	}
-	data, err := t.Bytes()
+	shape = append(slices.Clone(shape), 1)[:2]
+	data, err := floatsOf(t)
 	if err != nil {
 		return tensor.Tensor{}, err
 	}
-	return tensor.Of(data, t.DType, rows, cols)
+	return tensor.Of(data, t.DType, shape...)
 }
 
 // finite fails if t contains an infinity or a NaN, which would make every output NaN. It reads the
@@ -234,13 +321,20 @@ func finite(t *loader.Tensor) error {
 
 // New creates an adapter of float32 matrices in its own memory. A is uniform within ±1/√In, torch's
 // default for a linear map, and B is zero. uniform fills x with numbers from lo to hi. New calls it
-// in the order in which PEFT draws, so torch's generator produces equal matrices.
+// in the order in which PEFT draws, so torch's generator produces equal matrices. With DoRA, the caller
+// sets the magnitudes to the lengths of the rows of the weights; it also sets the values of Saved.
 func (c *Config) New(root *meta.Module, uniform func(x []float32, lo, hi float32)) (*Adapter, error) {
 	targets, err := c.Match(root)
 	if err != nil {
 		return nil, err
 	}
 	a := &Adapter{Config: c, Pairs: make([]Pair, len(targets))}
+	if a.Saved, err = c.saved(root); err != nil {
+		return nil, fmt.Errorf("lora: %w", err)
+	}
+	if len(c.Save) > 0 && len(a.Saved) == 0 {
+		return nil, fmt.Errorf("lora: modules_to_save %s: no module of this model has such a name", strings.Join(c.Save, ", "))
+	}
 	for i, t := range targets {
 		ranks := t.maps() * t.Rank
 		down, up := make([]float32, ranks*t.In), make([]float32, t.Out*ranks)

@@ -16,6 +16,7 @@ type Config struct {
 	R       int     // rank
 	Alpha   float64 // the scale is Alpha/R
 	RSLoRA  bool    // the scale is Alpha/√R
+	DoRA    bool    // pairs have magnitudes
 	Dropout float64 // dropout of A's input, in training only
 
 	// Targets are the linear maps to adapt, except those that Exclude names.
@@ -23,6 +24,9 @@ type Config struct {
 	// Parameters are suffixes of parameter paths that are also adapted. They name matrices, or
 	// stacks of experts' matrices, in which each expert has a pair of its own.
 	Parameters []string
+	// Save names modules that are trained and saved as a whole, by the end of their paths
+	// (modules_to_save). They get no pairs.
+	Save []string
 	// Layers restricts adaptation to these layer numbers if Targets is a list; empty means all
 	// layers. LayersPattern are the names that precede a layer number; empty means any.
 	Layers        []int
@@ -63,13 +67,13 @@ func ReadConfig(data []byte) (*Config, error) {
 		return nil, fmt.Errorf("lora: adapter_config.json: %w", err)
 	}
 	r := reader{fields: all}
-	c := &Config{R: r.integer("r", 8), Alpha: r.number("lora_alpha", 8), RSLoRA: r.boolean("use_rslora"),
+	c := &Config{R: r.integer("r", 8), Alpha: r.number("lora_alpha", 8), RSLoRA: r.boolean("use_rslora"), DoRA: r.boolean("use_dora"),
 		Dropout: r.number("lora_dropout", 0), FanInFanOut: r.boolean("fan_in_fan_out"),
 		Targets: r.names("target_modules"), Exclude: r.names("exclude_modules"),
 		Ranks: r.overrides("rank_pattern"), Alphas: r.overrides("alpha_pattern"),
 		BaseModel: r.text("base_model_name_or_path"), Revision: r.text("revision"), TaskType: r.text("task_type")}
 	c.Layers, c.LayersPattern = r.integers("layers_to_transform"), r.list("layers_pattern")
-	c.Parameters = r.list("target_parameters")
+	c.Parameters, c.Save = r.list("target_parameters"), r.list("modules_to_save")
 	r.refuse()
 	if r.err == nil {
 		r.err = c.check()
@@ -93,10 +97,12 @@ func (c *Config) check() error {
 		return fmt.Errorf("lora_dropout is %v, want at least 0 and less than 1", c.Dropout)
 	case c.Targets.empty() && len(c.Parameters) == 0:
 		return errors.New("target_modules is empty")
-	case slices.Contains(c.Targets.List, "") || slices.Contains(c.Parameters, ""):
-		return errors.New("target_modules or target_parameters contains an empty name")
+	case slices.Contains(c.Targets.List, "") || slices.Contains(c.Parameters, "") || slices.Contains(c.Save, ""):
+		return errors.New("target_modules, target_parameters or modules_to_save contains an empty name")
 	case len(c.Parameters) > 0 && c.Dropout > 0:
 		return errors.New("lora_dropout is not supported with target_parameters")
+	case len(c.Parameters) > 0 && c.DoRA:
+		return errors.New("use_dora is not supported with target_parameters")
 	case len(c.Layers) > 0 && c.Targets.List == nil:
 		return errors.New("layers_to_transform requires target_modules to be a list")
 	case len(c.LayersPattern) > 0 && len(c.Layers) == 0:
@@ -112,9 +118,7 @@ func (c *Config) check() error {
 
 // refused lists the fields that must be empty, with the unsupported feature that each enables.
 var refused = []struct{ name, what string }{
-	{"use_dora", "DoRA's magnitudes"},
 	{"lora_bias", "biases of B"},
-	{"modules_to_save", "whole modules with the adapter"},
 	{"trainable_token_indices", "trained tokens"},
 	{"layer_replication", "repeated layers"},
 	{"alora_invocation_tokens", "adapters that begin at a token"},

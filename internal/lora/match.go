@@ -57,7 +57,7 @@ func (c *Config) Match(root *meta.Module) ([]Target, error) {
 
 // at returns the targets in one module: the whole module, or some of its parameters.
 func (m *matcher) at(path string, node *meta.Module) ([]Target, error) {
-	if path == "" {
+	if path == "" || m.config.saves(path) {
 		return nil, nil
 	}
 	if m.chosen(path, node) {

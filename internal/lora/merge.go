@@ -1,8 +1,10 @@
 package lora
 
 import (
+	"errors"
 	"fmt"
 	"iter"
+	"math"
 	"slices"
 
 	"github.com/heftai/heft/internal/tensor"
@@ -24,6 +26,9 @@ func (a *Adapter) Unmerge(model *meta.Model, base *loader.Binding) (iter.Seq[loa
 }
 
 func (a *Adapter) merged(model *meta.Model, base *loader.Binding, sign float32) (iter.Seq[loader.NamedTensor], error) {
+	if sign < 0 && a.Config.DoRA {
+		return nil, errors.New("lora: an adapter with magnitudes (DoRA) cannot be unmerged: the lengths of the rows before the merge are not known")
+	}
 	weights := map[string]*Pair{}
 	for i := range a.Pairs {
 		p := &a.Pairs[i]
@@ -31,6 +36,13 @@ func (a *Adapter) merged(model *meta.Model, base *loader.Binding, sign float32) 
 			return nil, fmt.Errorf("lora: %s.%s is tied to another weight; merging into tied weights is not supported", p.Path, p.Param)
 		}
 		weights[meta.Join(p.Path, p.Param)] = p
+	}
+	replaced, err := a.Replacements(model.Root)
+	if err != nil {
+		return nil, err
+	}
+	if sign < 0 && len(replaced) > 0 {
+		return nil, errors.New("lora: an adapter with whole modules (modules_to_save) cannot be unmerged: the weights before the merge are not known")
 	}
 	params, buffers := map[string]*meta.Param{}, map[string]*meta.Buffer{}
 	for path, m := range model.Root.Walk() {
@@ -47,6 +59,9 @@ func (a *Adapter) merged(model *meta.Model, base *loader.Binding, sign float32) 
 		}
 		return first(base.Tensors(params[path])), func() ([]byte, error) {
 			dtype, data, err := base.Values(params[path])
+			if replace := replaced[path]; replace != nil && err == nil {
+				data, err = replace(dtype)
+			}
 			if p := weights[path]; p != nil && err == nil {
 				data = slices.Clone(data)
 				err = p.Add(data, dtype, sign)
@@ -69,7 +84,8 @@ func first(parts []loader.BoundTensor) meta.DType {
 	return parts[0].Tensor.DType
 }
 
-// Add adds sign·Scale·B·A to the elements of a weight, which is dense and in its own layout.
+// Add adds sign·Scale·B·A to the elements of a weight, which is dense and in its own layout. With
+// DoRA it then scales each row to its magnitude.
 func (p *Pair) Add(weight []byte, dtype meta.DType, sign float32) error {
 	size := dtype.Bytes(int64(p.Out) * int64(p.In))
 	if want := int64(p.maps()) * size; int64(len(weight)) != want {
@@ -88,16 +104,20 @@ func (p *Pair) Add(weight []byte, dtype meta.DType, sign float32) error {
 	if err != nil {
 		return fmt.Errorf("lora: %s: %w", p.Name("B"), err)
 	}
+	m, err := elements(p.Magnitude)
+	if err != nil {
+		return fmt.Errorf("lora: %s: %w", p.Name(magnitude), err)
+	}
 	for e := range p.maps() {
-		if err := p.addOne(weight[int64(e)*size:][:size], dtype, sign, a[e*p.Rank*p.In:], b[e*p.Out*p.Rank:]); err != nil {
+		if err := p.addOne(weight[int64(e)*size:][:size], dtype, sign, a[e*p.Rank*p.In:], b[e*p.Out*p.Rank:], m); err != nil {
 			return fmt.Errorf("lora: %s.%s: %w", p.Path, p.Param, err)
 		}
 	}
 	return nil
 }
 
-// addOne adds to one matrix.
-func (p *Pair) addOne(weight []byte, dtype meta.DType, sign float32, a, b []float32) error {
+// addOne adds to one matrix, with magnitudes m if there are any.
+func (p *Pair) addOne(weight []byte, dtype meta.DType, sign float32, a, b, m []float32) error {
 	row, stored := make([]float32, p.In), make([]float32, p.In)
 	size := int(dtype.Bytes(1))
 	bytes := make([]byte, size*p.In)
@@ -121,6 +141,9 @@ func (p *Pair) addOne(weight []byte, dtype meta.DType, sign float32, a, b []floa
 		for i, v := range row {
 			stored[i] += float32(sign * p.Scale * v)
 		}
+		if len(m) > 0 {
+			resize(stored, m[o])
+		}
 		if err := tensor.Narrow(bytes, stored, dtype); err != nil {
 			return err
 		}
@@ -131,8 +154,26 @@ func (p *Pair) addOne(weight []byte, dtype meta.DType, sign float32, a, b []floa
 	return nil
 }
 
-// elements returns a copy of a dense matrix as float32.
+// resize scales a row to a length. A row of zeros stays.
+func resize(row []float32, length float32) {
+	sum := 0.0
+	for _, v := range row {
+		sum += float64(v) * float64(v)
+	}
+	if sum == 0 {
+		return
+	}
+	by := length / float32(math.Sqrt(sum))
+	for i := range row {
+		row[i] *= by
+	}
+}
+
+// elements returns a copy of a dense matrix as float32, nil for none.
 func elements(t tensor.Tensor) ([]float32, error) {
+	if t.IsZero() {
+		return nil, nil
+	}
 	out := make([]float32, t.Elements())
 	return out, tensor.Widen(out, t.Data[:t.Bytes()], t.DType)
 }

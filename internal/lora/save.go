@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/heftai/heft/internal/atomicfile"
 	"github.com/heftai/heft/internal/tensor"
@@ -22,10 +23,25 @@ func (a *Adapter) Save(dir string) error {
 		if p.Experts > 0 {
 			b = p.unstack(b)
 		}
+		m := p.Magnitude
 		if p.pairRows > 0 {
 			b = p.paired(b, false)
 		}
 		tensors = append(tensors, named(p.Name("A"), p.A), named(p.Name("B"), b))
+		if m.IsZero() {
+			continue
+		}
+		if p.pairRows > 0 {
+			m = p.paired(m, false)
+		}
+		m.Rank = 1
+		tensors = append(tensors, named(p.Name(magnitude), m))
+	}
+	for i := range a.Saved {
+		tensors = append(tensors, named(a.Saved[i].Name(), a.Saved[i].Tensor))
+	}
+	for _, o := range a.Outside {
+		tensors = append(tensors, named(prefix+o.Name, o.Tensor))
 	}
 	if err := loader.Save(dir, slices.Values(tensors), loader.SaveOptions{Stem: stem}); err != nil {
 		return fmt.Errorf("lora: %w", err)
@@ -58,14 +74,20 @@ func (a *Adapter) json() ([]byte, error) {
 			}
 		}
 	}
+	save := slices.Clone(c.Save)
+	for _, o := range a.Outside {
+		if module := o.Name[:max(strings.LastIndexByte(o.Name, '.'), 0)]; !slices.Contains(save, module) {
+			save = append(save, module)
+		}
+	}
 	fields := map[string]any{
 		"peft_type": "LORA", "task_type": orNull(c.TaskType), "base_model_name_or_path": orNull(c.BaseModel), "revision": orNull(c.Revision),
 		"r": c.R, "lora_alpha": c.Alpha, "lora_dropout": c.Dropout, "use_rslora": c.RSLoRA, "fan_in_fan_out": c.FanInFanOut,
 		"target_modules": targets.value(), "exclude_modules": c.Exclude.value(),
 		"rank_pattern": object(c.Ranks), "alpha_pattern": object(c.Alphas),
 		"layers_to_transform": orNone(c.Layers), "layers_pattern": orNone(c.LayersPattern),
-		"bias": "none", "inference_mode": true, "init_lora_weights": true, "lora_bias": false, "use_dora": false,
-		"modules_to_save": nil, "auto_mapping": nil, "layer_replication": nil, "loftq_config": struct{}{},
+		"bias": "none", "inference_mode": true, "init_lora_weights": true, "lora_bias": false, "use_dora": c.DoRA,
+		"modules_to_save": orNone(save), "auto_mapping": nil, "layer_replication": nil, "loftq_config": struct{}{},
 		"megatron_config": nil, "megatron_core": "megatron.core", "target_parameters": orNone(c.Parameters), "trainable_token_indices": nil,
 	}
 	text, err := json.MarshalIndent(fields, "", "  ")

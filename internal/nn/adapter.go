@@ -2,6 +2,7 @@ package nn
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/lora"
@@ -13,8 +14,13 @@ import (
 // it in [Input.Adapters]. Passes do not change it; many contexts may use it concurrently.
 type Adapter struct {
 	pairs   []pair // indexed by the number of the linear map, from 1 on
+	linears []own  // in the same way, in place of the map's weights
+	tables  []own  // indexed by the number of the embedding
+	owns    bool   // there are some
 	rank    int    // largest rank
 	in, out int    // largest widths
+	dora    bool   // some pairs have magnitudes,
+	trains  bool   // which are trained
 	memory  backend.Memory
 	held    []tensor.Tensor // allocations in memory
 }
@@ -25,20 +31,29 @@ type pair struct {
 	a, b      backend.Matrix // [rank, in], [out, rank]
 	rank, out int
 	scale     float32
+	to        *linear
+	dora      *dora // nil without magnitudes
 }
 
 // NewAdapter binds the pairs of an adapter to the linear maps of p. It fails if a pair has no
 // linear map. It copies the matrices to memory, and [Adapter.Close] frees them; if memory is nil,
-// it uses the matrices in place.
+// it uses the matrices in place. Pairs with magnitudes need Lengths, or Squares if their matrices
+// change; without either, the adapter is good for its size only.
 func (p *Program) NewAdapter(memory backend.Memory, from *lora.Adapter) (*Adapter, error) {
-	a := &Adapter{pairs: make([]pair, len(p.linears)+1), memory: memory}
+	a := &Adapter{pairs: make([]pair, len(p.linears)+1), linears: make([]own, len(p.linears)+1), tables: make([]own, len(p.embeddings)), memory: memory}
 	for i := range from.Pairs {
 		f := &from.Pairs[i]
 		number, err := p.linearAt(f)
 		if err == nil {
-			err = a.bind(number, f)
+			err = a.bind(number, p.linears[number-1], f)
 		}
 		if err != nil {
+			a.Close()
+			return nil, err
+		}
+	}
+	for i := range from.Saved {
+		if err := a.bindSaved(p, &from.Saved[i]); err != nil {
 			a.Close()
 			return nil, err
 		}
@@ -59,6 +74,8 @@ func (p *Program) linearAt(f *lora.Pair) (int, error) {
 			return 0, at(r.path, "an adapter of %d experts for %d", f.Experts, r.experts)
 		case r.in != f.In || r.out != f.Out:
 			return 0, at(r.path, "an adapter of %d columns to %d for a map of %d to %d", f.In, f.Out, r.in, r.out)
+		case r.apart && !f.Magnitude.IsZero():
+			return 0, at(r.path, "magnitudes (DoRA) of a map that passes take apart are not supported: exclude it from target_modules")
 		default:
 			return i + 1, nil
 		}
@@ -66,9 +83,9 @@ func (p *Program) linearAt(f *lora.Pair) (int, error) {
 	return 0, at(path, "an adapter of a module that is not run as a linear map")
 }
 
-func (a *Adapter) bind(number int, f *lora.Pair) error {
+func (a *Adapter) bind(number int, r *linear, f *lora.Pair) error {
 	to := &a.pairs[number]
-	to.scale, to.rank, to.out = f.Scale, f.Rank, f.Out
+	to.scale, to.rank, to.out, to.to = f.Scale, f.Rank, f.Out, r
 	for _, m := range []struct {
 		to   *backend.Matrix
 		from tensor.Tensor
@@ -77,18 +94,23 @@ func (a *Adapter) bind(number int, f *lora.Pair) error {
 		if a.memory == nil {
 			continue
 		}
-		t, err := a.memory.New(m.from.DType, m.from.Rows(), m.from.Cols())
-		if err == nil {
-			a.held = append(a.held, t)
-			m.to.Tensor = t
-			err = a.memory.Copy(t, m.from)
-		}
-		if err != nil {
+		var err error
+		if m.to.Tensor, err = a.copied(m.from); err != nil {
 			return fmt.Errorf("nn: adapter of %s: %w", f.Path, err)
 		}
 	}
 	a.rank, a.in, a.out = max(a.rank, f.Rank), max(a.in, f.In), max(a.out, f.Out)
-	return nil
+	return a.bindDoRA(to, f)
+}
+
+// copied copies a matrix to the adapter's memory.
+func (a *Adapter) copied(from tensor.Tensor) (tensor.Tensor, error) {
+	t, err := a.memory.New(from.DType, from.Shape()...)
+	if err != nil {
+		return t, err
+	}
+	a.held = append(a.held, t)
+	return t, a.memory.Copy(t, from)
 }
 
 // Close frees the memory.
@@ -96,7 +118,7 @@ func (a *Adapter) Close() {
 	for _, t := range a.held {
 		a.memory.Free(t)
 	}
-	a.held, a.pairs = nil, nil
+	a.held, a.pairs, a.linears, a.tables = nil, nil, nil, nil
 }
 
 // adapted is the rows of a pass that use one adapter, in ascending order.
@@ -123,16 +145,19 @@ type lowRank struct {
 	arena  arena
 	most   int // rows processed at a time
 	groups []adapted
+	owns   bool    // of them have weights in place of the model's
 	rows   []int32 // rows of all groups
 	subset []int32
 	scales []float32
+	zeros  []int32
+	ones   []float32
 }
 
 // AdapterBytes is the memory that [Context.Allow] takes for an adapter.
 func (a *Adapter) AdapterBytes() int64 { return 4 * int64(a.floats(adapterRows)) }
 
 func (a *Adapter) floats(rows int) int {
-	return 2*floats(rows, a.in) + floats(rows, a.rank) + floats(rows, a.out)
+	return 2*floats(rows, a.in) + floats(rows, a.rank) + floats(rows, a.out) + a.doraFloats(rows)
 }
 
 // Allow takes the scratch memory for passes with adapter a, in addition to earlier adapters.
@@ -154,7 +179,7 @@ func (c *Context) Allow(a *Adapter) error {
 	}
 	if l.rows == nil {
 		l.rows, l.subset = make([]int32, c.limits.Rows), make([]int32, c.limits.Rows)
-		l.scales = make([]float32, l.most)
+		l.scales, l.zeros, l.ones = make([]float32, l.most), make([]int32, l.most), slices.Repeat([]float32{1}, l.most)
 	}
 	return nil
 }
@@ -170,7 +195,7 @@ func (c *Context) Forbid() {
 // beginAdapters groups the rows of a pass by adapter.
 func (c *Context) beginAdapters() error {
 	l := &c.lowRank
-	l.groups = l.groups[:0]
+	l.groups, l.owns = l.groups[:0], false
 	next := 0
 	for i, a := range c.in.Adapters {
 		if a == nil || l.group(a) {
@@ -187,6 +212,7 @@ func (c *Context) beginAdapters() error {
 			}
 		}
 		l.groups = append(l.groups, adapted{a, l.rows[first:next]})
+		l.owns = l.owns || a.owns
 	}
 	return nil
 }
@@ -261,7 +287,7 @@ func (c scope) adaptPart(m part, dst, x tensor.Tensor) {
 }
 
 // adaptRows adds scale · b·(a·x) to some rows of dst, or scale · (x·b)·a if the map is transposed.
-func (c *Context) adaptRows(m part, p *pair, dst, x tensor.Tensor, rows []int32) {
+func (c scope) adaptRows(m part, p *pair, dst, x tensor.Tensor, rows []int32) {
 	l := &c.lowRank
 	l.arena.used = 0
 	n := len(rows)
@@ -281,6 +307,10 @@ func (c *Context) adaptRows(m part, p *pair, dst, x tensor.Tensor, rows []int32)
 	low, high := l.arena.take(n, p.rank), l.arena.take(n, dst.Cols())
 	c.backend.Linear(low, in, down, tensor.Tensor{})
 	c.backend.Linear(high, low, up, tensor.Tensor{})
+	if p.dora != nil {
+		c.magnify(m, p, dst, in, high, rows, c.in.Drops != nil)
+		return
+	}
 	for i := range n {
 		l.scales[i] = p.scale
 	}

@@ -1,6 +1,7 @@
 package nn
 
 import (
+	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/tensor"
 	"github.com/heftai/heft/meta"
 )
@@ -13,6 +14,7 @@ type embedding struct {
 	dim    int
 	// padding is 1 + the row whose lookups get no gradient, or 0.
 	padding int32
+	number  int // in Program.embeddings
 }
 
 func (c *compiler) embedding(n Node) (*embedding, error) {
@@ -23,7 +25,8 @@ func (c *compiler) embedding(n Node) (*embedding, error) {
 	if s.Rows < 1 || s.Dim < 1 {
 		return nil, at(n.Path, "an embedding of %d rows of %d", s.Rows, s.Dim)
 	}
-	r := &embedding{path: n.Path, rows: s.Rows, dim: s.Dim, padding: int32(s.Padding)}
+	r := &embedding{path: n.Path, rows: s.Rows, dim: s.Dim, padding: int32(s.Padding), number: len(c.program.embeddings)}
+	c.program.embeddings = append(c.program.embeddings, r)
 	r.weight, err = c.param(n, "weight", s.Rows, s.Dim)
 	return r, err
 }
@@ -36,9 +39,12 @@ func (r *embedding) lookup(c *Context, dst tensor.Tensor, ids []int32, scale flo
 			return
 		}
 	}
-	table, ok := c.whole(r.weight)
+	r.lookupEach(c, dst, ids, scale)
+}
+
+// embed looks up rows of a table.
+func (r *embedding) embed(c *Context, dst tensor.Tensor, table backend.Matrix, ids []int32, scale float32) {
 	switch {
-	case !ok:
 	case r.padding > 0 && c.recording():
 		c.arena.recorder.EmbedPadded(dst, table, ids, scale, r.padding-1)
 	default:

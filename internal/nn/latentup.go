@@ -31,6 +31,7 @@ func (c *compiler) expands(n Node, name string, in, out int) (*linear, error) {
 		return nil, err
 	}
 	c.whole(l)
+	l.apart = true
 	if l.bias.Param != nil || l.transposed {
 		return nil, at(l.path, "an expansion of latent attention that has a bias or is transposed")
 	}

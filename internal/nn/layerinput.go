@@ -26,7 +26,9 @@ func (c *compiler) perLayer(n Node, s *meta.PerLayerSpec, hidden int) (p *perLay
 		}
 		p.nodes = append(p.nodes, node)
 	}
-	if p.embed, err = c.embedding(p.nodes[0]); err != nil {
+	if p.embed, err = c.embedding(p.nodes[0]); err == nil {
+		p.embed.number = -1 // rows are not those of the pass, so adapters do not replace it
+	} else {
 		return nil, err
 	}
 	if p.embed.dim != p.width {

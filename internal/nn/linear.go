@@ -17,6 +17,7 @@ type linear struct {
 	exact        bool // its input is never rounded
 	number       int  // in Program.linears, from 1 on; 0 if adapters do not support it
 	experts      int  // size of a stack, else 0
+	apart        bool // passes apply parts of it, so that it takes no magnitudes (DoRA)
 }
 
 // linear compiles a Linear of inputs of width in.
@@ -94,8 +95,7 @@ func (r *linear) forward(c *Context, dst, x tensor.Tensor) { r.compute(c.all(), 
 
 // compute is forward in a scope, for one expert if r is a stack.
 func (r *linear) compute(c scope, dst, x tensor.Tensor, expert int) {
-	w := r.affine(c.Context, expert)
-	w.apply(c, dst, x)
+	r.each(c, x.Rows(), expert, func(c scope, begin, end int, w affine) { w.apply(c, dst.Slice(begin, end), x.Slice(begin, end)) })
 	if len(c.lowRank.groups) > 0 {
 		c.adaptPart(part{number: r.number, step: 1, expert: expert}, dst, x)
 	}
@@ -130,16 +130,20 @@ func (g gates) slice(begin, end int) gates {
 // gates computes a fused gate, for one expert if r is a stack.
 func (r *linear) gates(c scope, to gates, x tensor.Tensor, expert int) {
 	second, step := r.out/2, 1
-	w := r.affine(c.Context, expert)
 	if to.both.IsZero() {
 		second, step = 1, 2
+	}
+	r.each(c, x.Rows(), expert, func(c scope, begin, end int, w affine) {
+		to, x := to.slice(begin, end), x.Slice(begin, end)
+		if step == 1 {
+			w.apply(c, to.both, x)
+			return
+		}
 		w.step = step
 		w.apply(c, to.gate, x)
 		w.first = second
 		w.apply(c, to.up, x)
-	} else {
-		w.apply(c, to.both, x)
-	}
+	})
 	if len(c.lowRank.groups) > 0 {
 		c.adaptPart(part{number: r.number, step: step, expert: expert}, to.gate, x)
 		c.adaptPart(part{number: r.number, first: second, step: step, expert: expert}, to.up, x)
@@ -165,6 +169,7 @@ func (r *linear) cols() int       { return r.out }
 type affine struct {
 	*linear
 	weight, bias []backend.Part
+	own          bool // of an adapter, not of the model
 	// first and step select rows first, first+step, … of the whole; step 0 means all.
 	first, step int
 }
@@ -201,7 +206,7 @@ func (a *affine) apply(c scope, dst, x tensor.Tensor) {
 
 // nextBand returns the pieces of the next band of the weight, after all products with the last one.
 func (a *affine) nextBand(c scope) []backend.Part {
-	if c.bander == nil || a.experts > 0 || c.err != nil || !c.bander.Banded(a.linear.weight.Param) {
+	if c.bander == nil || a.own || a.experts > 0 || c.err != nil || !c.bander.Banded(a.linear.weight.Param) {
 		return nil
 	}
 	c.compute()

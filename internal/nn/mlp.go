@@ -36,6 +36,7 @@ func (c *compiler) mlp(n Node, in int) (*mlp, error) {
 		}
 		if m.interleaved { // the rows of both gates alternate
 			c.whole(m.fused)
+			m.fused.apart = true
 		}
 		if m.inner = m.fused.out / 2; m.fused.out%2 != 0 {
 			return nil, at(n.Path, "a fused gate of width %d, an odd number", m.fused.out)

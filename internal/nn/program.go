@@ -10,11 +10,12 @@ type Program struct {
 	// Units run one after another.
 	Units []*Unit
 
-	linears   []*linear // that support adapters
-	layers    []kvcache.LayerShape
-	states    []int // elements of each layer's state of a sequence
-	ropes     []*meta.RopeSpec
-	positions bool // uses absolute positions
+	linears    []*linear // that support adapters
+	embeddings []*embedding
+	layers     []kvcache.LayerShape
+	states     []int // elements of each layer's state of a sequence
+	ropes      []*meta.RopeSpec
+	positions  bool // uses absolute positions
 	// firstPosition is the row of the table of positions for the first token of a sequence.
 	firstPosition int32
 	width         int // of the widest hidden state between units

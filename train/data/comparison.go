@@ -16,7 +16,8 @@ type ComparisonRecord struct {
 	Prompt      Passage
 	Completions []Passage // chosen, then rejected; or one
 	Tools       json.RawMessage
-	Label       *bool // of one completion
+	Label       *bool   // of one completion
+	Margin      float64 // by which a reward model should prefer the chosen one
 }
 
 // Passage is a text or, if Messages is not nil, a part of a conversation.
@@ -31,6 +32,7 @@ type Comparison struct {
 	Completions [][]int32
 	// Desirable judges one completion.
 	Desirable bool
+	Margin    float64
 }
 
 // Judged splits a comparison of a chosen and a rejected completion into two of one each. One of a
@@ -75,6 +77,9 @@ func parseComparison(line []byte) (ComparisonRecord, error) {
 		return r, err
 	}
 	r.Tools = f["tools"]
+	if r.Margin, err = f.number("margin"); err != nil {
+		return r, err
+	}
 	if f.has("completion") && !f.has("chosen", "rejected") {
 		return r, r.judged(f)
 	}
@@ -189,7 +194,7 @@ func sameJSON(a, b json.RawMessage) bool {
 // where one of them differs from the prompt alone. o.EOS ends completions that are texts. The error
 // says so if the prompt leaves no room for completions within o.MaxLength.
 func (r ComparisonRecord) Tokenize(e Encoder, t Template, o TextOptions) (Comparison, error) {
-	c := Comparison{Desirable: r.Label != nil && *r.Label}
+	c := Comparison{Desirable: r.Label != nil && *r.Label, Margin: r.Margin}
 	if r.Prompt.Messages != nil && t == nil {
 		return c, errors.New("data: tokenize: got a conversation, but the model has no chat template")
 	}
@@ -268,6 +273,8 @@ type ComparisonBatch struct {
 	// before, for KTO. Both are nil in batches of [PadComparisons].
 	Desirable  []bool
 	Mismatched *TokenBatch
+	// Margins are those of the prompts, or nil if all are 0.
+	Margins []float32
 }
 
 // PadJudged returns the Collate that pads comparisons of one judged completion to the longest of their
@@ -303,6 +310,11 @@ func PadComparisons(p Padding) Collate[Comparison, ComparisonBatch] {
 	pad := PadTokens(p)
 	return func(samples []Comparison) (ComparisonBatch, error) {
 		b := ComparisonBatch{Prompts: len(samples)}
+		if slices.ContainsFunc(samples, func(c Comparison) bool { return c.Margin != 0 }) {
+			for _, c := range samples {
+				b.Margins = append(b.Margins, float32(c.Margin))
+			}
+		}
 		var rows []Sequence
 		for k := range completionsOf(samples) {
 			for i, c := range samples {

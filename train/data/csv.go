@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -62,8 +63,8 @@ func newCSV(r io.Reader) *csv.Reader {
 // listColumns have a list in JSON, as data sets write it.
 var listColumns = []string{"messages", "conversations", "tools"}
 
-// object returns a record as a JSON object. Empty fields are left out. Lists of messages are JSON, and a
-// label is true or false.
+// object returns a record as a JSON object. Empty fields are left out. Lists of messages are JSON, a label is
+// true or false, and a margin is a number.
 func (c csvColumns) object(record []byte) ([]byte, error) {
 	values, err := newCSV(bytes.NewReader(record)).Read()
 	if err != nil {
@@ -83,6 +84,12 @@ func (c csvColumns) object(record []byte) ([]byte, error) {
 				return nil, fmt.Errorf("label: got %q, want true or false", v)
 			}
 			object[name] = strconv.AppendBool(nil, b)
+		case name == "margin":
+			margin, err := strconv.ParseFloat(text, 64)
+			if err != nil || math.IsNaN(margin) || math.IsInf(margin, 0) {
+				return nil, fmt.Errorf("margin: got %q, want a number", v)
+			}
+			object[name] = strconv.AppendFloat(nil, margin, 'g', -1, 64)
 		default:
 			if object[name], err = json.Marshal(v); err != nil {
 				return nil, err

@@ -77,6 +77,19 @@ func (f fields) text(name string) (*string, error) {
 	return &s, err
 }
 
+// number returns a number, or 0 if there is no such key.
+func (f fields) number(name string) (x float64, err error) {
+	v, ok := f[name]
+	if !ok {
+		return 0, nil
+	}
+	if kind := kindOf(v); kind != "a number" {
+		return 0, fmt.Errorf("%s: got %s, want a number", name, kind)
+	}
+	err = json.Unmarshal(v, &x)
+	return x, err
+}
+
 // messages returns a list of one or more objects, or nil if there is no such key.
 func (f fields) messages(name string) ([]json.RawMessage, error) {
 	v, ok := f[name]

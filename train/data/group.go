@@ -159,4 +159,6 @@ func (r *GroupRecord) complete(e Encoder, t Template, o TextOptions, c *Comparis
 }
 
 // Row returns the prompt with a completion, whose labels count.
-func (g Group) Row(k int) Sequence { return Comparison{g.Prompt, g.Completions, false}.row(k) }
+func (g Group) Row(k int) Sequence {
+	return Comparison{Prompt: g.Prompt, Completions: g.Completions}.row(k)
+}

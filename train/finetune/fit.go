@@ -38,6 +38,7 @@ type student struct {
 	router     float32            // weight of the routers' loss, 0 for none
 	closers    []func() error     // of what the method opened
 	whole      train.Checkpointed // what is trained and saved, if that is more than model
+	head       *tensor.Parameter  // of a reward model, or nil
 	from       string             // folder of the config and the tokenizer, if not the model's
 	recompute  bool
 	unit       string  // of the progress line, if not the method's usual one
@@ -157,7 +158,7 @@ func fit[S, B any](s *student, c train.TrainerConfig[B], collate data.Collate[S,
 		c.From = cmp.Or(s.from, s.job.model)
 	} else {
 		s.acc.RegisterSaveStatePreHook(func(dir string) error {
-			return s.acc.OnMainProcess(func() error { return s.model.SaveAdapter(dir) })
+			return s.acc.OnMainProcess(func() error { return s.saveAdapter(dir) })
 		})
 	}
 	for _, e := range of.evals {
@@ -247,7 +248,7 @@ func (s *student) optimizer() (optim.Optimizer, error) {
 	for name, p := range module.Parameters() {
 		switch {
 		case !p.Trainable:
-		case len(p.Shape()) < 2:
+		case len(p.Shape()) < 2 && !strings.HasSuffix(name, ".lora_magnitude_vector"): // which transformers' Trainer decays
 			vectors = append(vectors, train.Params(p)...)
 		case s.Optimizer == "muon" && s.isEnd(name):
 			ends = append(ends, train.Params(p)...)
@@ -444,7 +445,7 @@ func (s *student) adapt(skeleton *meta.Model, binding *loader.Binding) error {
 	if err != nil {
 		return err
 	}
-	c.BaseModel = s.BaseModel
+	c.BaseModel, c.DoRA, c.Save = s.BaseModel, s.DoRA, s.ModulesToSave
 	options := []model.Option{model.Freeze(func(string) bool { return true })}
 	limit := int64(0)
 	if s.Quantize != "" {
@@ -458,8 +459,15 @@ func (s *student) adapt(skeleton *meta.Model, binding *loader.Binding) error {
 	if limit > 0 && s.acc.IsMainProcess() {
 		s.showMemory()
 	}
+	if s.Method == "reward" {
+		if err := s.score(skeleton); err != nil {
+			return err
+		}
+		c.TaskType = "SEQ_CLS"
+		c.Exclude = append(c.Exclude, skeleton.Root.Spec.(*meta.CausalLMSpec).Head) // which the score's head replaces
+	}
 	if dir, ok := strings.CutPrefix(s.LoRA, adapterFrom); ok {
-		return s.model.LoadAdapter(dir)
+		return s.model.LoadAdapter(dir, s.outside()...)
 	}
 	return s.model.AddLoRA(c, rng.New(s.Seed))
 }

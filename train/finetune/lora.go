@@ -22,6 +22,14 @@ func (c *job) checkTune() error {
 	switch {
 	case c.LoRA == "" && c.Merge:
 		return misusef("--merge needs --lora")
+	case c.LoRA == "" && c.DoRA:
+		return misusef("--dora needs --lora")
+	case c.LoRA == "" && len(c.ModulesToSave) > 0:
+		return misusef("--modules-to-save needs --lora; without it, all modules are trained and saved")
+	case (c.DoRA || len(c.ModulesToSave) > 0) && strings.HasPrefix(c.LoRA, adapterFrom):
+		return misusef("--dora and --modules-to-save have no effect with --lora %s, whose adapter_config.json says what the adapter has", c.LoRA)
+	case len(c.ModulesToSave) > 0 && c.MixedPrecision == "fp16":
+		return misusef("--modules-to-save with --mixed-precision fp16 is not supported: use bf16")
 	case c.LoRA == "" && c.Quantize != "":
 		return misusef("--quantize needs --lora: converted weights cannot be trained themselves")
 	case c.Quantize != "" && c.MaxMemory != "":
@@ -141,19 +149,33 @@ var _ train.Checkpointed = merged{}
 func (s *student) save(ctx context.Context, dir string) error {
 	o := train.SaveModelOptions{From: cmp.Or(s.from, s.job.model), DType: s.dtype()}
 	switch {
-	case s.whole != nil:
+	case s.LoRA == "" && s.whole != nil:
 		return train.SaveModel(ctx, s.acc, s.whole, dir, o)
 	case s.LoRA == "":
 		return train.SaveModel(ctx, s.acc, s.model, dir, o)
 	case s.Merge:
 		o.DType = meta.NoDType // as the weights it was added to
+		if s.whole != nil {
+			return train.SaveModel(ctx, s.acc, s.whole, dir, o)
+		}
 		return train.SaveModel(ctx, s.acc, merged{s.model}, dir, o)
 	}
-	err := s.acc.OnMainProcess(func() error { return s.model.SaveAdapter(dir) })
+	err := s.acc.OnMainProcess(func() error { return s.saveAdapter(dir) })
 	if err != nil {
 		return err
 	}
 	return s.acc.WaitForEveryone(ctx)
+}
+
+// saveAdapter writes the adapter to dir, with the head of a reward model.
+func (s *student) saveAdapter(dir string) error { return s.model.SaveAdapter(dir, s.outside()...) }
+
+// outside returns what the adapter has outside of the model.
+func (s *student) outside() []model.Outside {
+	if s.head == nil {
+		return nil
+	}
+	return []model.Outside{{Name: scoreName, Parameter: s.head}}
 }
 
 // dtype returns that of the weights that are written.

@@ -78,11 +78,13 @@ type Options struct {
 	EarlyStoppingThreshold float64 `help:"Count a metric as better if it changes by more than this." default:"0"`
 
 	// Which weights train.
-	LoRA         string   `name:"lora" help:"Train a LoRA adapter, such as r=16,alpha=32, or continue one: from=DIR." placeholder:"r=N,…"`
-	Merge        bool     `help:"Write the whole model with the --lora adapter merged into it."`
-	Quantize     string   `help:"Keep the weights under --lora in memory as q8_0, q4_0 or nf4 (QLoRA)." enum:"q8_0,q4_0,nf4," default:"" placeholder:"FORMAT"`
-	Freeze       []string `help:"Leave parameters as they are whose path matches this expression; may repeat." sep:"none" placeholder:"PATTERN"`
-	NeftuneAlpha float64  `name:"neftune-noise-alpha" help:"Add uniform noise to embeddings in training, as NEFTune; 0 adds none." default:"0" methods:"sft"`
+	LoRA          string   `name:"lora" help:"Train a LoRA adapter, such as r=16,alpha=32, or continue one: from=DIR." placeholder:"r=N,…"`
+	DoRA          bool     `name:"dora" help:"Train the lengths of rows of the weights under --lora apart, as DoRA." setting:"dora"`
+	ModulesToSave []string `name:"modules-to-save" help:"Train modules whole beside the --lora adapter, such as lm_head,embed_tokens." placeholder:"NAME" setting:"modules_to_save"`
+	Merge         bool     `help:"Write the whole model with the --lora adapter merged into it."`
+	Quantize      string   `help:"Keep the weights under --lora in memory as q8_0, q4_0 or nf4 (QLoRA)." enum:"q8_0,q4_0,nf4," default:"" placeholder:"FORMAT"`
+	Freeze        []string `help:"Leave parameters as they are whose path matches this expression; may repeat." sep:"none" placeholder:"PATTERN"`
+	NeftuneAlpha  float64  `name:"neftune-noise-alpha" help:"Add uniform noise to embeddings in training, as NEFTune; 0 adds none." default:"0" methods:"sft"`
 
 	// The files that are written, and how the machine is used.
 	Output         string   `help:"Write checkpoints and the trained model to this folder." required:"" placeholder:"DIR"`

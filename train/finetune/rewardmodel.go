@@ -25,13 +25,10 @@ import (
 // of the last token, in place of the model's own.
 type rewardModel struct{}
 
-func (rewardModel) usual() usual { return usual{rate: 1e-4, unit: "pairs"} }
+func (rewardModel) usual() usual { return usual{rate: 1e-4, adapterRate: 1e-3, unit: "pairs"} }
 
 func (rewardModel) check(j *job) error {
-	switch {
-	case j.LoRA != "":
-		return misusef("--method reward trains all weights and a new head: --lora is not supported with it")
-	case !(j.CenterRewards >= 0):
+	if !(j.CenterRewards >= 0) {
 		return misusef("got --center-rewards-coefficient %v, want 0 or more", j.CenterRewards)
 	}
 	return nil
@@ -42,10 +39,14 @@ func (rewardModel) read(j *job, t *data.Tokenizer, o data.TextOptions) (*texts, 
 }
 
 func (rewardModel) prepare(s *student) (loop, error) {
-	m, err := s.score()
-	if err != nil {
-		return nil, err
+	if s.head == nil { // else the adapter has it
+		if err := s.score(s.model.Meta()); err != nil {
+			return nil, err
+		}
 	}
+	spec := s.model.Meta().Root.Spec.(*meta.CausalLMSpec) // as score has checked
+	m := &scored{s.model, s.head, spec.Head + "."}
+	var err error
 	s.leavesRouters("answers are")
 	s.whole = m
 	if s.from, err = s.writeScored(); err != nil {
@@ -70,23 +71,23 @@ const scoreName = "score.weight"
 // scoredDir names the temporary folder of a reward model's config in the output folder.
 const scoredDir = ".reward-config"
 
-// score replaces the head of the model by one with random weights, the same on all ranks.
-func (s *student) score() (*scored, error) {
-	spec, ok := s.model.Meta().Root.Spec.(*meta.CausalLMSpec)
+// score makes the head of a reward model with random weights, the same on all ranks.
+func (s *student) score(m *meta.Model) error {
+	spec, ok := m.Root.Spec.(*meta.CausalLMSpec)
 	if !ok {
-		return nil, misusef("--method reward: got a %s, want a causal language model", s.model.Meta().Root.Class)
+		return misusef("--method reward: got a %s, want a causal language model", m.Root.Class)
 	}
 	width := float32(0.02)
-	if v, ok := s.model.Meta().Config.Field("initializer_range").(json.Number); ok {
+	if v, ok := m.Config.Field("initializer_range").(json.Number); ok {
 		if f, err := v.Float64(); err == nil {
 			width = float32(f)
 		}
 	}
 	head := make([]float32, spec.Hidden)
 	rng.New(s.Seed).Normal(head, 0, width)
-	p := tensor.NewParameter(head, 1, spec.Hidden)
-	p.Trainable = true
-	return &scored{s.model, p, spec.Head + "."}, nil
+	s.head = tensor.NewParameter(head, 1, spec.Hidden)
+	s.head.Trainable = true
+	return nil
 }
 
 // Parameters yields those of the model without its head, and the new head.
@@ -101,9 +102,13 @@ func (m *scored) Parameters() iter.Seq2[string, *tensor.Parameter] {
 	}
 }
 
-// Checkpoint yields the tensors of a checkpoint for sequence classification.
+// Checkpoint yields the tensors of a checkpoint for sequence classification, with the adapter merged if there is one.
 func (m *scored) Checkpoint() (iter.Seq[loader.NamedTensor], error) {
-	all, err := m.Model.Checkpoint()
+	checkpoint := m.Model.Checkpoint
+	if m.Adapted() {
+		checkpoint = m.MergeAdapter
+	}
+	all, err := checkpoint()
 	if err != nil {
 		return nil, err
 	}
@@ -215,7 +220,11 @@ func (s *scorer) losses(b data.ComparisonBatch, o model.Options) (*tensor.Tensor
 	width := s.scored.head.Len()
 	rewards := tp.Linear(tp.Gather(tp.Reshape(states, b.Rows*b.Columns, width), last), tp.Use(s.scored.head), nil)
 	chosen, rejected := tp.Slice(rewards, 0, 0, b.Prompts), tp.Slice(rewards, 0, b.Prompts, 2*b.Prompts)
-	loss := tp.Neg(tp.Sum(tp.LogSigmoid(tp.Sub(chosen, rejected))))
+	difference := tp.Sub(chosen, rejected)
+	if b.Margins != nil {
+		difference = tp.Sub(difference, tp.Input(b.Margins, b.Prompts, 1))
+	}
+	loss := tp.Neg(tp.Sum(tp.LogSigmoid(difference)))
 	if c := s.CenterRewards; c > 0 {
 		loss = tp.Add(loss, tp.Scale(tp.Sum(tp.Pow(tp.Add(chosen, rejected), 2)), float32(c)))
 	}

@@ -2,6 +2,7 @@ package finetune
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -38,21 +39,12 @@ func TestGoldenRewardModels(t *testing.T) {
 		t.Run(c.Name, func(t *testing.T) {
 			o := rewardOptions(t)
 			o.Batch, o.LearningRate, o.Seed, o.MaxSteps, o.Shuffle = trace.Batch, trace.Rate, trace.Seed, len(c.Steps), false
-			for i := 0; i < len(c.Flags); i += 2 {
-				v, err := strconv.ParseFloat(c.Flags[i+1], 64)
-				if err != nil {
-					t.Fatal(err)
-				}
-				switch c.Flags[i] {
-				case "--center-rewards-coefficient":
-					o.CenterRewards = v
-				case "--gradient-accumulation-steps":
-					o.GradientAccumulationSteps = int(v)
-				default:
-					t.Fatalf("unknown flag %s", c.Flags[i])
-				}
+			rewardFlags(t, &o, c.Flags)
+			file := filepath.Join(root, "preference", c.Data+".jsonl")
+			if c.Data == "margins" {
+				file = filepath.Join(root, "reward", "margins.jsonl")
 			}
-			if _, err := Run(t.Context(), filepath.Join(root, "preference"), []string{filepath.Join(root, "preference", c.Data+".jsonl")}, o); err != nil {
+			if _, err := Run(t.Context(), filepath.Join(root, "preference"), []string{file}, o); err != nil {
 				t.Fatal(err)
 			}
 			got := stepsOf(t, o.Output)
@@ -66,10 +58,73 @@ func TestGoldenRewardModels(t *testing.T) {
 					}
 				}
 			}
+			if o.LoRA != "" {
+				sameAdapter(t, o.Output, filepath.Join(root, "reward", c.Name))
+				return
+			}
 			checkScored(t, o.Output)
 		})
 	}
 	golden.Count(t, "train/reward", len(trace.Cases))
+}
+
+// sameAdapter compares an adapter with PEFT's: its tensors, the head among them, and the task.
+func sameAdapter(t *testing.T, got, want string) {
+	t.Helper()
+	x, err := loader.Open(got)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer x.Close()
+	y, err := loader.Open(filepath.Join(want, "adapter_model.safetensors"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer y.Close()
+	if !slices.Equal(slices.Sorted(x.Names()), slices.Sorted(y.Names())) {
+		t.Fatalf("got tensors %v, want %v", slices.Sorted(x.Names()), slices.Sorted(y.Names()))
+	}
+	for w := range y.Tensors() {
+		v, _ := x.Lookup(w.Name)
+		a, errA := v.Bytes()
+		b, errB := w.Bytes()
+		if errA != nil || errB != nil || len(a) != len(b) {
+			t.Fatalf("%s: got %d bytes and %d: %v, %v", w.Name, len(a), len(b), errA, errB)
+		}
+		for i := 0; i < len(a); i += 4 {
+			p, q := math.Float32frombits(binary.LittleEndian.Uint32(a[i:])), math.Float32frombits(binary.LittleEndian.Uint32(b[i:]))
+			if !(math.Abs(float64(p-q)) <= 2e-4) {
+				t.Fatalf("%s[%d]: got %v, want %v", w.Name, i/4, p, q)
+			}
+		}
+	}
+	b, err := os.ReadFile(filepath.Join(got, "adapter_config.json"))
+	if err != nil || !bytes.Contains(b, []byte(`"SEQ_CLS"`)) || !bytes.Contains(b, []byte(`"score"`)) {
+		t.Errorf("got the config %s, %v", b, err)
+	}
+}
+
+// rewardFlags sets the options of a case's flags.
+func rewardFlags(t *testing.T, o *Options, flags []string) {
+	t.Helper()
+	for i := 0; i < len(flags); i += 2 {
+		v, err := strconv.ParseFloat(flags[i+1], 64)
+		if err != nil && !strings.Contains(flags[i], "ora") {
+			t.Fatal(err)
+		}
+		switch flags[i] {
+		case "--lora":
+			o.LoRA = flags[i+1]
+		case "--dora":
+			o.DoRA = true
+		case "--center-rewards-coefficient":
+			o.CenterRewards = v
+		case "--gradient-accumulation-steps":
+			o.GradientAccumulationSteps = int(v)
+		default:
+			t.Fatalf("unknown flag %s", flags[i])
+		}
+	}
 }
 
 func rewardOptions(t *testing.T) Options {

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"iter"
@@ -22,6 +23,7 @@ type LoRAConfig struct {
 	R       int     // rank; 0 means 8
 	Alpha   float64 // the pairs count Alpha/R; 0 means 8
 	RSLoRA  bool    // they count Alpha/√R
+	DoRA    bool    // each row of an adapted weight has a trained length, as PEFT's use_dora
 	Dropout float64 // of the pairs' inputs, where Options.Dropout draws
 
 	// Targets are suffixes of module paths, such as "q_proj". Pattern is a regular expression that
@@ -34,6 +36,10 @@ type LoRAConfig struct {
 	// expert of which gets its own pair, or of matrices that belong to no linear map. They allow no
 	// Dropout.
 	Parameters []string
+	// Save are the ends of paths of linear maps and embeddings that are trained whole and saved with the
+	// adapter, such as "lm_head" and "embed_tokens": PEFT's modules_to_save. They get no pairs. A weight
+	// that the model ties trains apart from the other one.
+	Save []string
 	// Exclude lists excluded names. Layers, with Targets, restricts the adapter to the layers with
 	// these numbers.
 	Exclude []string
@@ -42,8 +48,10 @@ type LoRAConfig struct {
 	Ranks  []LoRAOverride
 	Alphas []LoRAOverride
 
-	// BaseModel is the model's name in the saved config.
+	// BaseModel is the model's name in the saved config, and TaskType the task there; empty means
+	// CAUSAL_LM.
 	BaseModel string
+	TaskType  string
 }
 
 // LoRAOverride is the value for modules that match a regular expression.
@@ -53,9 +61,9 @@ type LoRAOverride struct {
 }
 
 func (c LoRAConfig) config() *lora.Config {
-	out := &lora.Config{R: c.R, Alpha: c.Alpha, RSLoRA: c.RSLoRA, Dropout: c.Dropout, Layers: slices.Clone(c.Layers),
+	out := &lora.Config{R: c.R, Alpha: c.Alpha, RSLoRA: c.RSLoRA, DoRA: c.DoRA, Dropout: c.Dropout, Layers: slices.Clone(c.Layers),
 		Targets: lora.Names{List: slices.Clone(c.Targets), Pattern: c.Pattern, AllLinear: c.AllLinear},
-		Exclude: lora.Names{List: slices.Clone(c.Exclude)}, Parameters: slices.Clone(c.Parameters), BaseModel: c.BaseModel, TaskType: "CAUSAL_LM"}
+		Exclude: lora.Names{List: slices.Clone(c.Exclude)}, Parameters: slices.Clone(c.Parameters), Save: slices.Clone(c.Save), BaseModel: c.BaseModel, TaskType: cmp.Or(c.TaskType, "CAUSAL_LM")}
 	if out.R == 0 {
 		out.R = 8
 	}
@@ -78,14 +86,15 @@ func (c LoRAConfig) config() *lora.Config {
 type adapter struct {
 	*lora.Adapter
 	names  []string
-	params []*tensor.Parameter // A and B of each pair
-	bound  *nn.Adapter         // of the memory that params have
+	params []*tensor.Parameter // A and B of each pair, with DoRA its magnitude, and saved modules
+	memory []*view.Tensor      // of the pairs, that params have
+	bound  *nn.Adapter         // of that memory
 }
 
 // AddLoRA adds pairs to the model's linear maps. They start as PEFT's do under the same generator
 // state, so the model's answers do not change yet. From then on only the pairs train and all other
 // parameters are frozen. Parameters that [Load] left in the checkpoint with [Freeze] take no extra
-// memory. A model has at most one adapter.
+// memory. A model has at most one adapter. With DoRA it reads the adapted weights once, to measure them.
 func (m *Model) AddLoRA(c LoRAConfig, g *rng.Generator) error {
 	if g == nil {
 		return errors.New("model: add LoRA: got a nil generator")
@@ -94,23 +103,50 @@ func (m *Model) AddLoRA(c LoRAConfig, g *rng.Generator) error {
 	if err != nil {
 		return fmt.Errorf("model: %w", err)
 	}
+	for i := range from.Saved {
+		s := &from.Saved[i]
+		values, err := m.values(s.Base())
+		if err != nil {
+			return fmt.Errorf("model: modules_to_save: %s: %w", s.Path, err)
+		}
+		s.Tensor = view.Floats(values, s.Base().Shape...)
+	}
 	return m.adapt(from)
 }
 
-// LoadAdapter adds the pairs from a folder in PEFT's format, to continue training or to merge them.
-func (m *Model) LoadAdapter(dir string) error {
-	file, err := lora.Open(dir, m.meta.Root)
+// Outside is a parameter of a module that belongs to an adapter and not to the model, under its name in the
+// model that PEFT adapts: score.weight of a reward model, of the task type SEQ_CLS.
+type Outside struct {
+	Name string
+	*tensor.Parameter
+}
+
+// LoadAdapter adds the pairs from a folder in PEFT's format, to continue training or to merge them. Parameters
+// outside of the model get the adapter's values. The adapter has those and no others.
+func (m *Model) LoadAdapter(dir string, outside ...Outside) error {
+	var names []string
+	for _, o := range outside {
+		names = append(names, o.Name)
+	}
+	file, err := lora.Open(dir, m.meta.Root, names...)
 	if err != nil {
 		return fmt.Errorf("model: %w", err)
 	}
-	from := &lora.Adapter{Config: file.Config, Pairs: slices.Clone(file.Pairs)}
+	for i, o := range file.Outside {
+		if err := outside[i].fill(o.Tensor); err != nil {
+			return errors.Join(fmt.Errorf("model: adapter %s: %w", dir, err), file.Close())
+		}
+	}
+	from := &lora.Adapter{Config: file.Config, Pairs: slices.Clone(file.Pairs), Saved: slices.Clone(file.Saved)}
 	for i := range from.Pairs {
-		for _, t := range []*view.Tensor{&from.Pairs[i].A, &from.Pairs[i].B} {
-			values := make([]float32, t.Elements())
-			if err := view.Widen(values, t.Data[:t.Bytes()], t.DType); err != nil {
-				return errors.Join(fmt.Errorf("model: adapter of %s: %w", from.Pairs[i].Path, err), file.Close())
-			}
-			*t = view.Floats(values, t.Rows(), t.Cols())
+		p := &from.Pairs[i]
+		if err := widen(&p.A, &p.B, &p.Magnitude); err != nil {
+			return errors.Join(fmt.Errorf("model: adapter of %s: %w", p.Path, err), file.Close())
+		}
+	}
+	for i := range from.Saved {
+		if err := widen(&from.Saved[i].Tensor); err != nil {
+			return errors.Join(fmt.Errorf("model: adapter of %s: %w", from.Saved[i].Path, err), file.Close())
 		}
 	}
 	if err := file.Close(); err != nil {
@@ -119,12 +155,54 @@ func (m *Model) LoadAdapter(dir string) error {
 	return m.adapt(from)
 }
 
+// fill sets the values of o.
+func (o Outside) fill(from view.Tensor) error {
+	if !slices.Equal(from.Shape(), o.Shape()) {
+		return fmt.Errorf("%s has shape %v, want %v", o.Name, from.Shape(), o.Shape())
+	}
+	return o.Access(true, func(values []float32) error { return view.Widen(values, from.Data[:from.Bytes()], from.DType) })
+}
+
+// widen copies tensors to memory of float32.
+func widen(list ...*view.Tensor) error {
+	for _, t := range list {
+		if t.IsZero() {
+			continue
+		}
+		values := make([]float32, t.Elements())
+		if err := view.Widen(values, t.Data[:t.Bytes()], t.DType); err != nil {
+			return err
+		}
+		*t = view.Floats(values, t.Shape()...)
+	}
+	return nil
+}
+
+// values returns a copy of a parameter.
+func (m *Model) values(p *meta.Param) (out []float32, err error) {
+	if t := m.trained[p]; t != nil {
+		err = t.Access(false, func(values []float32) error { out = slices.Clone(values); return nil })
+		return out, err
+	}
+	dtype, data, err := m.base.binding.Values(p)
+	if err != nil {
+		return nil, err
+	}
+	out = make([]float32, p.Elements())
+	return out, view.Widen(out, data, dtype)
+}
+
 // adapt makes the pairs parameters.
 func (m *Model) adapt(from *lora.Adapter) error {
 	if m.adapter != nil {
 		return errors.New("model: the model already has an adapter")
 	}
 	a := &adapter{Adapter: from}
+	if from.Config.DoRA {
+		if err := m.measure(from); err != nil {
+			return err
+		}
+	}
 	if err := a.bind(m.program); err != nil {
 		return err
 	}
@@ -133,21 +211,44 @@ func (m *Model) adapt(from *lora.Adapter) error {
 	}
 	for i := range from.Pairs {
 		p := &from.Pairs[i]
-		both := []*tensor.Parameter{tensor.NewParameter(p.A.F32(), p.A.Rows(), p.A.Cols()), tensor.NewParameter(p.B.F32(), p.B.Rows(), p.B.Cols())}
-		a.params = append(a.params, both...)
-		path := p.Path
-		if p.Param != "weight" {
-			path = meta.Join(path, p.Param)
-		}
-		a.names = append(a.names, path+".lora_A.weight", path+".lora_B.weight")
-		for k, u := range m.program.Units {
-			if reads(u, p.Path) {
-				m.units[k].trained = append(m.units[k].trained, both...)
-			}
-		}
+		first := len(a.params)
+		a.add(p)
+		m.reads(p.Path, a.params[first:])
+	}
+	for i := range from.Saved {
+		s := &from.Saved[i]
+		a.params = append(a.params, tensor.NewParameter(s.F32(), s.Shape()...))
+		a.names = append(a.names, meta.Join(s.Path, "modules_to_save."+s.Param))
+		a.memory = append(a.memory, &s.Tensor)
+		m.reads(s.Path, a.params[len(a.params)-1:])
 	}
 	m.adapter = a
 	return nil
+}
+
+// reads notes that the units that run the module at path read params.
+func (m *Model) reads(path string, params []*tensor.Parameter) {
+	for k, u := range m.program.Units {
+		if reads(u, path) {
+			m.units[k].trained = append(m.units[k].trained, params...)
+		}
+	}
+}
+
+// add makes the matrices of a pair parameters.
+func (a *adapter) add(p *lora.Pair) {
+	path := p.Path
+	if p.Param != "weight" {
+		path = meta.Join(path, p.Param)
+	}
+	a.params = append(a.params, tensor.NewParameter(p.A.F32(), p.A.Rows(), p.A.Cols()), tensor.NewParameter(p.B.F32(), p.B.Rows(), p.B.Cols()))
+	a.names = append(a.names, path+".lora_A.weight", path+".lora_B.weight")
+	a.memory = append(a.memory, &p.A, &p.B)
+	if !p.Magnitude.IsZero() {
+		a.params = append(a.params, tensor.NewParameter(p.Magnitude.F32(), p.Out))
+		a.names = append(a.names, path+".lora_magnitude_vector")
+		a.memory = append(a.memory, &p.Magnitude)
+	}
 }
 
 // reads reports whether a unit runs the module at path.
@@ -162,16 +263,12 @@ func reads(u *nn.Unit, path string) bool {
 func (a *adapter) bind(p *nn.Program) error {
 	same := a.bound != nil
 	for i, t := range a.params {
-		values := t.Data()
-		if len(values) == 0 || len(values) != t.Shape()[0]*t.Shape()[1] {
-			return fmt.Errorf("model: %s has %d elements for shape %v", a.names[i], len(values), t.Shape())
-		}
-		to := &a.Pairs[i/2].A
-		if i%2 == 1 {
-			to = &a.Pairs[i/2].B
+		values, to := t.Data(), a.memory[i]
+		if len(values) == 0 || len(values) != to.Elements() {
+			return fmt.Errorf("model: %s has %d elements, want %d", a.names[i], len(values), to.Elements())
 		}
 		if same = same && &values[0] == &to.F32()[0]; !same {
-			*to = view.Floats(values, t.Shape()...)
+			*to = view.Floats(values, to.Shape()...)
 		}
 	}
 	if same {
@@ -191,8 +288,9 @@ func (m *Model) Adapted() bool { return m.adapter != nil }
 var errNoAdapter = errors.New("model: the model has no adapter")
 
 // SaveAdapter writes the pairs to dir in PEFT's format: adapter_config.json and
-// adapter_model.safetensors, in float32.
-func (m *Model) SaveAdapter(dir string) error {
+// adapter_model.safetensors, in float32. Parameters outside of the model are saved as PEFT's
+// modules_to_save.
+func (m *Model) SaveAdapter(dir string, outside ...Outside) error {
 	if m.adapter == nil {
 		return errNoAdapter
 	}
@@ -200,7 +298,19 @@ func (m *Model) SaveAdapter(dir string) error {
 		if err := m.adapter.bind(m.program); err != nil {
 			return err
 		}
-		return m.adapter.Save(dir)
+		whole := *m.adapter.Adapter
+		for _, o := range outside {
+			values, err := numbers(o.Parameter)
+			if err != nil {
+				return err
+			}
+			t, err := view.Of(values, meta.Float32, o.Shape()...)
+			if err != nil {
+				return err
+			}
+			whole.Outside = append(whole.Outside, lora.Outside{Name: o.Name, Tensor: t})
+		}
+		return whole.Save(dir)
 	})
 	if err != nil {
 		return fmt.Errorf("model: %w", err)
@@ -227,6 +337,10 @@ func (m *Model) MergeAdapter() (iter.Seq[loader.NamedTensor], error) {
 	if err := m.adapter.access(func() error { return m.adapter.bind(m.program) }); err != nil {
 		return nil, err
 	}
+	replaced, err := m.adapter.Replacements(m.meta.Root)
+	if err != nil {
+		return nil, fmt.Errorf("model: merge adapter: %w", err)
+	}
 	pairs := map[string]*lora.Pair{}
 	for i := range m.adapter.Pairs {
 		p := &m.adapter.Pairs[i]
@@ -236,16 +350,22 @@ func (m *Model) MergeAdapter() (iter.Seq[loader.NamedTensor], error) {
 		pairs[meta.Join(p.Path, p.Param)] = p
 	}
 	return m.unbind(numbers, func(path string, dtype meta.DType, data []byte) ([]byte, error) {
-		p := pairs[path]
-		if p == nil {
+		p, replace := pairs[path], replaced[path]
+		if p == nil && replace == nil {
 			return data, nil
 		}
 		data = slices.Clone(data)
-		return data, m.adapter.access(func() error {
-			if err := m.adapter.bind(m.program); err != nil {
-				return err
+		err := m.adapter.access(func() error {
+			err := m.adapter.bind(m.program)
+			switch {
+			case err != nil:
+			case replace != nil:
+				data, err = replace(dtype)
+			default:
+				err = p.Add(data, dtype, 1)
 			}
-			return p.Add(data, dtype, 1)
+			return err
 		})
+		return data, err
 	})
 }

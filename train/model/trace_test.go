@@ -79,6 +79,7 @@ type replay struct {
 	micro []microBatch
 
 	recompute bool
+	dropout   tensor.RandomSource
 }
 
 // param lets an optimizer step a parameter.
@@ -188,7 +189,7 @@ func (r *replay) replay(dir string) {
 
 // backward runs micro batch k of a step and returns how far its loss is off.
 func (r *replay) backward(tp *tensor.Tape, step traceStep, k int, b Batch) float64 {
-	opts, scale := Options{Recompute: r.recompute}, 1/float32(r.run.Accumulation)
+	opts, scale := Options{Recompute: r.recompute, Dropout: r.dropout}, 1/float32(r.run.Accumulation)
 	if strings.Contains(r.run.LossRule, "num_items") {
 		opts.Items, scale = step.Items, 1
 	}

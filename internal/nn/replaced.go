@@ -1,0 +1,141 @@
+package nn
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/lora"
+	"github.com/heftai/heft/internal/tensor"
+)
+
+// own is what an adapter has in place of a module's parameters. The zero value replaces nothing.
+type own struct{ weight, bias []backend.Part }
+
+// bindSaved binds a saved parameter to its linear map or embedding.
+func (a *Adapter) bindSaved(p *Program, f *lora.Saved) error {
+	to, err := a.ownAt(p, f)
+	if err != nil {
+		return err
+	}
+	part := backend.Part{Matrix: backend.Matrix{Tensor: f.Tensor}}
+	if a.memory != nil {
+		if part.Tensor, err = a.copied(f.Tensor); err != nil {
+			return fmt.Errorf("nn: adapter of %s: %w", f.Path, err)
+		}
+	}
+	a.owns = true
+	if f.Param == "bias" {
+		to.bias = []backend.Part{part}
+	} else {
+		to.weight = []backend.Part{part}
+	}
+	return nil
+}
+
+// ownAt returns where a saved parameter is kept.
+func (a *Adapter) ownAt(p *Program, f *lora.Saved) (*own, error) {
+	for i, r := range p.linears {
+		if r.path != f.Path || r.experts > 0 {
+			continue
+		}
+		of := map[string]param{"weight": r.weight, "bias": r.bias}[f.Param]
+		switch {
+		case r.apart:
+			return nil, at(r.path, "a saved module that passes take apart is not supported: remove it from modules_to_save")
+		case of.Param == nil || !slices.Equal(of.Shape, f.Shape()):
+			return nil, at(r.path, "a saved %s of shape %v does not fit", f.Param, f.Shape())
+		}
+		return &a.linears[i+1], nil
+	}
+	for i, r := range p.embeddings {
+		if r.number >= 0 && r.path == f.Path && f.Param == "weight" && slices.Equal(r.weight.Shape, f.Shape()) {
+			return &a.tables[i], nil
+		}
+	}
+	return nil, at(f.Path, "a saved %s of shape %v: no linear map or embedding of this shape is run", f.Param, f.Shape())
+}
+
+// each calls f for the rows of a linear map's operands that have the same weights: once, unless adapters of the
+// pass replace them. A row's bits do not depend on that.
+func (r *linear) each(c scope, rows, expert int, f func(c scope, begin, end int, w affine)) {
+	replaced := 0
+	if c.lowRank.owns && r.number > 0 && r.experts == 0 {
+		for i := range rows {
+			if c.ownOf(r, i) != nil {
+				replaced++
+			}
+		}
+	}
+	if replaced < rows || replaced == 0 || c.bander != nil && c.bander.Banded(r.weight.Param) { // bands are brought in any case
+		f(c, 0, rows, r.affine(c.Context, expert))
+	}
+	if replaced == 0 {
+		return
+	}
+	c.compute() // before rows of the results are written anew
+	for begin := 0; begin < rows; {
+		o, end := c.ownOf(r, begin), begin+1
+		for end < rows && c.ownOf(r, end) == o {
+			end++
+		}
+		if o != nil {
+			f(c.at(c.passRows(begin, end)), begin, end, affine{linear: r, weight: o.weight, bias: o.bias, own: true})
+		}
+		begin = end
+	}
+}
+
+// ownOf returns what replaces the weights of r for row i of a scope, or nil.
+func (c scope) ownOf(r *linear, i int) *own {
+	if c.gathered != nil {
+		i = int(c.gathered[i])
+	}
+	a := c.in.Adapters[i]
+	if a == nil || len(a.linears[r.number].weight) == 0 {
+		return nil
+	}
+	return &a.linears[r.number]
+}
+
+// passRows returns the rows of the pass that are rows [begin, end) of the scope.
+func (c scope) passRows(begin, end int) []int32 {
+	if c.gathered != nil {
+		return c.gathered[begin:end]
+	}
+	return c.iota[begin:end]
+}
+
+// replacedIn returns the table of row i of the pass if an adapter replaces it, and whether it does.
+func (r *embedding) replacedIn(c *Context, i int) (*own, bool) {
+	if !c.lowRank.owns || r.number < 0 || c.in.Adapters[i] == nil {
+		return nil, false
+	}
+	o := &c.in.Adapters[i].tables[r.number]
+	return o, len(o.weight) > 0
+}
+
+// lookupEach looks up stretches of rows, each in its table.
+func (r *embedding) lookupEach(c *Context, dst tensor.Tensor, ids []int32, scale float32) {
+	for begin := 0; begin < len(ids) && c.err == nil; {
+		o, replaced := r.replacedIn(c, begin)
+		end := begin + 1
+		for end < len(ids) {
+			if other, also := r.replacedIn(c, end); also != replaced || also && other != o {
+				break
+			}
+			end++
+		}
+		var table backend.Matrix
+		ok := true
+		if replaced {
+			table = o.weight[0].Matrix
+		} else {
+			table, ok = c.whole(r.weight)
+		}
+		if ok {
+			r.embed(c, dst.Slice(begin, end), table, ids[begin:end], scale)
+		}
+		begin = end
+	}
+}

@@ -1,0 +1,171 @@
+#!/usr/bin/env python3
+"""Writes testdata/golden/train/peft: adapters that PEFT trains with DoRA and modules_to_save, step by step.
+
+Each run has the losses, norms and weights of its steps, the adapter before and after them, and logits of the
+adapter and, where PEFT merges it, of the merged model. Dropout takes its masks from torch's generator in the
+order of the linear maps, so that another program can draw the same ones. Needs torch, transformers and peft.
+usage: make-peft-fixtures.py [FOLDER]
+"""
+import json
+import pathlib
+import shutil
+import sys
+import warnings
+
+import peft
+import torch
+import transformers
+from safetensors.torch import save_file
+from transformers import AutoConfig, AutoModelForCausalLM, get_scheduler
+
+HERE = pathlib.Path(__file__).resolve().parent
+SIZES = dict(vocab_size=40, hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+             max_position_embeddings=64, bos_token_id=1, eos_token_id=2, pad_token_id=None)
+BASES = {
+    "llama": ("llama", dict(tie_word_embeddings=False)),
+    "qwen2": ("qwen2", dict(tie_word_embeddings=True)),  # biases of q, k and v, and a tied head
+    "gpt2": ("gpt2", dict(n_embd=16, n_layer=2, n_head=4, n_positions=64, vocab_size=40, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0)),  # weights [in, out]
+}
+RUNS = [
+    dict(name="dora", base="llama", lora=dict(r=4, lora_alpha=8, use_dora=True, target_modules=["q_proj", "v_proj", "down_proj", "lm_head"]),
+         optimizer=dict(name="AdamW", lr=1e-2, weight_decay=0.01), accumulation=2, clip=1.0),
+    dict(name="dora_biases", base="qwen2", lora=dict(r=2, lora_alpha=3, use_dora=True, use_rslora=True, target_modules="all-linear"),
+         optimizer=dict(name="SGD", lr=0.3), accumulation=1, clip=None),
+    dict(name="dora_dropout", base="qwen2", lora=dict(r=3, lora_alpha=6, use_dora=True, lora_dropout=0.3, target_modules=["q_proj", "o_proj", "up_proj"]),
+         optimizer=dict(name="SGD", lr=0.3), accumulation=1, clip=None, dropout_seed=11),
+    dict(name="dora_transposed", base="gpt2", lora=dict(r=3, lora_alpha=6, use_dora=True, fan_in_fan_out=True, target_modules=["c_attn", "c_fc"]),
+         optimizer=dict(name="SGD", lr=0.3), accumulation=1, clip=None),
+    dict(name="saved", base="llama", lora=dict(r=2, lora_alpha=4, target_modules=["q_proj", "v_proj"], modules_to_save=["lm_head", "embed_tokens"]),
+         optimizer=dict(name="AdamW", lr=1e-2, weight_decay=0.01), accumulation=2, clip=1.0),
+    dict(name="saved_tied", base="qwen2", lora=dict(r=2, lora_alpha=4, use_dora=True, target_modules="all-linear", modules_to_save=["lm_head", "k_proj"]),
+         optimizer=dict(name="SGD", lr=0.3), accumulation=1, clip=None),
+    dict(name="saved_transposed", base="gpt2", lora=dict(r=2, lora_alpha=4, fan_in_fan_out=True, target_modules=["c_proj"], modules_to_save=["c_attn", "wte", "wpe"]),
+         optimizer=dict(name="SGD", lr=0.1), accumulation=1, clip=None),
+]
+STEPS, ROWS, LENGTH = 5, 2, 12
+
+
+class Masks(torch.nn.Module):
+    """Dropout with masks of a generator."""
+
+    def __init__(self, p, generator):
+        super().__init__()
+        self.p, self.generator = p, generator
+
+    def forward(self, x):
+        if not self.training:
+            return x
+        kept = torch.rand(x.numel(), generator=self.generator) >= self.p
+        return x * kept.view_as(x) / (1 - self.p)
+
+
+def make_bases(out):
+    for name, (kind, fields) in BASES.items():
+        torch.manual_seed(7)
+        config = AutoConfig.for_model(kind, **({**SIZES, **fields} if kind != "gpt2" else {**fields, "bos_token_id": 1, "eos_token_id": 2}))
+        model = AutoModelForCausalLM.from_config(config, attn_implementation="eager").float()
+        with torch.no_grad():
+            for n, p in model.named_parameters():
+                if "norm" in n or "ln_" in n:
+                    p.copy_(1 + 0.1 * torch.randn_like(p) if n.endswith("weight") else 0.1 * torch.randn_like(p))
+                else:
+                    p.copy_(0.2 * torch.randn_like(p))
+        model.save_pretrained(out / "base" / name)
+        (out / "base" / name / "generation_config.json").unlink(missing_ok=True)
+
+
+def micro_batches(vocab):
+    g = torch.Generator().manual_seed(3)
+    made = []
+    for k in range(2 * STEPS):
+        ids = torch.randint(3, vocab, (ROWS, LENGTH), generator=g)
+        labels = ids.clone()
+        labels[0, : k % 4] = -100
+        made.append(dict(input_ids=ids.tolist(), labels=labels.tolist()))
+    return made
+
+
+def named(name):
+    """The name of a parameter without PEFT's wrappers."""
+    name = name.removeprefix("base_model.model.").replace(".default", "")
+    return name.removesuffix(".weight") if name.endswith("lora_magnitude_vector.weight") else name
+
+
+def summary(p):
+    v = p.detach().flatten()
+    return dict(sum=v.double().sum().item(), l2=v.double().norm().item(), first4=v[:4].tolist())
+
+
+def run(case, out):
+    folder = out / case["name"]
+    base = out / "base" / case["base"]
+    torch.manual_seed(5)
+    model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32, attn_implementation="eager")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = peft.get_peft_model(model, peft.LoraConfig(task_type="CAUSAL_LM", **case["lora"]))
+    if "dropout_seed" in case:
+        g = torch.Generator().manual_seed(case["dropout_seed"])
+        for m in model.modules():
+            if isinstance(getattr(m, "lora_dropout", None), torch.nn.ModuleDict):
+                m.lora_dropout["default"] = Masks(case["lora"]["lora_dropout"], g)
+    save(model, folder / "init")
+    trained = {n: p for n, p in model.named_parameters() if p.requires_grad}
+    o = dict(case["optimizer"])
+    made = {"AdamW": torch.optim.AdamW, "SGD": torch.optim.SGD}[o.pop("name")]([*trained.values()], **o)
+    schedule = get_scheduler("linear", made, num_warmup_steps=1, num_training_steps=2 * STEPS)
+    micro = micro_batches(model.config.vocab_size)
+    steps = []
+    model.train()
+    for i in range(STEPS):
+        losses = []
+        for k in range(case["accumulation"]):
+            b = micro[i * case["accumulation"] + k]
+            loss = model(input_ids=torch.tensor(b["input_ids"]), labels=torch.tensor(b["labels"])).loss
+            (loss / case["accumulation"]).backward()
+            losses.append(loss.item())
+        norm = torch.nn.utils.clip_grad_norm_([*trained.values()], case["clip"] or 1e30).item()
+        rate = made.param_groups[0]["lr"]
+        made.step()
+        schedule.step()
+        made.zero_grad()
+        steps.append(dict(lr=rate, micro_losses=losses, grad_norm=norm, loss=sum(losses) / len(losses), weights={named(n): summary(p) for n, p in trained.items()}))
+    model.eval()
+    save(model, folder / "final")
+    ids = torch.tensor(micro[0]["input_ids"])
+    with torch.no_grad():
+        tensors = dict(input_ids=ids, adapter_logits=model(input_ids=ids).logits.contiguous())
+        plain = model.merge_and_unload()
+        tensors["merged_logits"] = plain(input_ids=ids).logits.contiguous()
+    save_file(tensors, folder / "logits.safetensors")
+    print(case["name"], [round(s["loss"], 5) for s in steps], float((tensors["adapter_logits"] - tensors["merged_logits"]).abs().max()), flush=True)
+    again = peft.PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32, attn_implementation="eager"), folder / "final")
+    with torch.no_grad():
+        assert (again.eval()(input_ids=ids).logits - tensors["adapter_logits"]).abs().max() < 1e-5
+    return dict(run=case["name"], base=case["base"], optimizer=case["optimizer"], accumulation=case["accumulation"], max_grad_norm=case["clip"],
+                dropout_seed=case.get("dropout_seed"), scheduler=dict(type="linear", num_warmup_steps=1, num_training_steps=2 * STEPS),
+                loss_rule="mean per micro batch, divided by accumulation", steps=steps)
+
+
+def save(model, folder):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.save_pretrained(folder, save_embedding_layers=False)
+    (folder / "README.md").unlink(missing_ok=True)
+    config = json.loads((folder / "adapter_config.json").read_text())
+    config["base_model_name_or_path"] = "base"  # no path of the machine
+    (folder / "adapter_config.json").write_text(json.dumps(config, indent=1, sort_keys=True) + "\n")
+
+
+def main():
+    out = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else HERE.parent / "testdata/golden/train/peft")
+    shutil.rmtree(out, ignore_errors=True)
+    torch.set_num_threads(1)
+    make_bases(out)
+    runs = [run(case, out) for case in RUNS]
+    text = dict(versions=dict(torch=torch.__version__, transformers=transformers.__version__, peft=peft.__version__), micro_batches=micro_batches(40), runs=runs)
+    (out / "trace.json").write_text(json.dumps(text, indent=None, separators=(",", ":")) + "\n")
+
+
+if __name__ == "__main__":
+    main()
