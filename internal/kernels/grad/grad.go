@@ -1,5 +1,5 @@
-// Package grad has the inner loops of gradients: of activations, softmax, norms and rotary
-// positions. All elements have the same bits in every variant; sums are float64, added up in an
+// Package grad has the inner loops of gradients: of activations, softmax, norms, rotary
+// positions and states. All elements have the same bits in every variant; sums are float64, added up in an
 // order of the variant's own that depends on the length alone.
 package grad
 
@@ -182,4 +182,5 @@ type ops interface {
 	normGrad(dx, dy, x, w []float32, c [9]float32)
 	normWeight(dw, dy, x []float32, c [9]float32)
 	rotateHalf(a, b, cosine, sine []float32, c [9]float32)
+	deltaGrad(dkq, state, dstate, k, v []float32, decay float32) float64
 }

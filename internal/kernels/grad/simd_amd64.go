@@ -88,6 +88,17 @@ func (a *simd) rotateHalf(u, v, cosine, sine []float32, c [9]float32) {
 	}
 }
 
+//go:noinline
+func (a *simd) deltaGrad(dkq, state, dstate, k, v []float32, decay float32) (sum float64) {
+	to, s, d, key, in := asm.Floats(dkq), asm.Floats(state), asm.Floats(dstate), asm.Floats(k), asm.Floats(v)
+	if a.wide {
+		avx512DeltaGrad(to, s, d, key, in, int64(len(k)), int64(len(v)/3), unsafe.Pointer(&decay), unsafe.Pointer(&sum))
+	} else {
+		avx2DeltaGrad(to, s, d, key, in, int64(len(k)), int64(len(v)/3), unsafe.Pointer(&decay), unsafe.Pointer(&sum))
+	}
+	return sum
+}
+
 // simd is a variant in assembly.
 type simd struct{ wide bool } // wide: AVX-512
 
