@@ -8,7 +8,7 @@ import (
 // Recurrent is implemented by a Backend that runs layers with a state for each sequence. Each
 // operation goes through the tokens of a sequence one by one, in order, so a result does not
 // depend on how a prompt is divided into passes. The state of a span is read from slot From of the
-// memory, and written to slot To after the last token.
+// memory, and written to slot To after the last token. If neither is used, the memory may be absent.
 type Recurrent interface {
 	// ShortConv convolves each channel of x with its own kernel along the tokens:
 	// dst[t][c] = act(bias[c] + sum over j of weight[c][j] * x[t-K+1+j][c]), where tokens before the
@@ -34,6 +34,22 @@ type Recurrent interface {
 	// [Heads, StateDim, HeadDim].
 	StateSpace(dst tensor.Tensor, in StateSpaceInputs, s States, a StateSpaceArgs)
 }
+
+// RecurrentGradients has the reverses of the operations of [Recurrent], for whole sequences: From
+// and To of all spans are -1. As in [Gradients], a method adds to the gradients of the operands, dy is
+// that of the result, and absent gradients are not wanted.
+type RecurrentGradients interface {
+	Recurrent
+	// ShortConvGrad is of ShortConv; d are the gradients of in.
+	ShortConvGrad(d ConvInputs, dy tensor.Tensor, in ConvInputs, s States, act meta.Activation)
+	// DeltaRuleGrad is of DeltaRule; d are the gradients of in.
+	DeltaRuleGrad(d DeltaInputs, dy tensor.Tensor, in DeltaInputs, s States, a DeltaArgs)
+	// StateSpaceGrad is of StateSpace; d are the gradients of in.
+	StateSpaceGrad(d StateSpaceInputs, dy tensor.Tensor, in StateSpaceInputs, s States, a StateSpaceArgs)
+}
+
+// ConvInputs are the operands of [Recurrent.ShortConv].
+type ConvInputs struct{ X, Weight, Bias tensor.Tensor }
 
 // StateSpaceInputs are the operands of [Recurrent.StateSpace].
 type StateSpaceInputs struct {
@@ -70,7 +86,9 @@ type States struct {
 // A StateSpan is the rows of one sequence in a pass: Rows rows from First on.
 type StateSpan struct {
 	First, Rows int
-	From, To    int32 // slots; From is -1 for a sequence without tokens, whose state is all zeros
+	// From and To are slots. From is -1 for a sequence without tokens, whose state is all zeros, and To
+	// is -1 if the state after the last token is not needed, as in training.
+	From, To int32
 	// SaveAfter, if not 0, is a number of rows after which the state is copied to slot Save too.
 	SaveAfter int
 	Save      int32

@@ -26,7 +26,8 @@ type Input struct {
 	// Groups.
 	KV []kvcache.Layer
 	// States is the memory of each layer's states, [slots, elements], with the elements of
-	// Program.States. StateSpans are the sequences of the pass, as in Groups.
+	// Program.States. StateSpans are the sequences of the pass, as in Groups. The memory of states that no
+	// span reads or writes may be absent.
 	States     []tensor.Tensor
 	StateSpans []backend.StateSpan
 	// Lengths is, for each row, the number of tokens that its rotary frequencies are computed for:

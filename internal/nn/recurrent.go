@@ -25,11 +25,11 @@ func (c *compiler) state(path string, i, elements int) error {
 }
 
 // recurrent returns the backend's operations with states. It fails the pass and returns nil if the
-// backend has none, as one that records for training.
+// backend has none.
 func (c *Context) recurrent(path string) backend.Recurrent {
 	r, ok := c.backend.(backend.Recurrent)
 	if !ok {
-		c.fail("%s: a layer with a state cannot be trained or run on this backend", path)
+		c.fail("%s: a layer with a state cannot run on this backend", path)
 	}
 	if !ok || c.err != nil {
 		return nil

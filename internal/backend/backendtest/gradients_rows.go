@@ -264,4 +264,5 @@ func gradientProgram(e *env, out map[string][]float32) {
 	dq := e.gradient(130, 256)
 	g.AttentionGrad(dq, dkv, tensor.Tensor{}, grad, q, c.kv, spans, a)
 	out["attention gradient"] = slices.Concat(e.read(dq), e.read(dkv.K), e.read(dkv.V))
+	stateGradientProgram(e, g, out)
 }

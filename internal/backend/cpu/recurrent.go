@@ -23,19 +23,52 @@ type states struct {
 // slot returns the operation's part of a slot.
 func (s *states) slot(i int32) []float32 { return row(s.memory, int(i), s.first+s.size)[s.first:] }
 
+// begin returns n elements of the state before the first token of a span, from element first on. They
+// are in the slot of the state after the last token, or in spare if that is not kept.
+func (s *states) begin(span *backend.StateSpan, first, n int, spare []float32) []float32 {
+	var state []float32
+	if span.To < 0 {
+		state = spare[:n]
+	} else {
+		state = s.slot(span.To)[first:][:n]
+	}
+	switch {
+	case span.From < 0:
+		clear(state)
+	case span.From != span.To:
+		copy(state, s.slot(span.From)[first:][:n])
+	}
+	return state
+}
+
+// spare returns how many elements begin may need for a state of n, 0 if each span keeps its own.
+func (s *states) spare(n int) int {
+	for i := range s.spans {
+		if s.spans[i].To < 0 {
+			return n
+		}
+	}
+	return 0
+}
+
 // states checks s for an operation on rows that uses size elements of each slot.
 func (b *Backend) states(op string, s backend.States, rows, size int) (states, bool) {
-	memory, ok := b.floats(op, "state", s.Memory, s.Memory.Rows(), s.Memory.Cols())
-	if !ok {
-		return states{}, false
+	var memory mat.Floats
+	slots := int32(0)
+	if !s.Memory.IsZero() {
+		var ok bool
+		if memory, ok = b.floats(op, "state", s.Memory, s.Memory.Rows(), s.Memory.Cols()); !ok {
+			return states{}, false
+		}
+		if s.First < 0 || s.First+size > s.Memory.Cols() {
+			b.fail("%s: states of %d elements, want %d from %d on", op, s.Memory.Cols(), size, s.First)
+			return states{}, false
+		}
+		slots = int32(s.Memory.Rows())
 	}
-	if s.First < 0 || s.First+size > s.Memory.Cols() {
-		b.fail("%s: states of %d elements, want %d from %d on", op, s.Memory.Cols(), size, s.First)
-		return states{}, false
-	}
-	next, slots := 0, int32(s.Memory.Rows())
+	next := 0
 	for _, span := range s.Spans {
-		if span.First != next || span.Rows < 0 || span.From < -1 || span.From >= slots || span.To < 0 || span.To >= slots ||
+		if span.First != next || span.Rows < 0 || span.From < -1 || span.From >= slots || span.To < -1 || span.To >= slots ||
 			span.SaveAfter < 0 || span.SaveAfter > span.Rows || span.SaveAfter > 0 && (span.Save < 0 || span.Save >= slots) {
 			b.fail("%s: invalid span of states: %+v of %d slots, want first row %d", op, span, slots, next)
 			return states{}, false
@@ -68,29 +101,36 @@ func (b *Backend) ShortConv(dst, x, weight, bias tensor.Tensor, s backend.States
 		return
 	}
 	rows, channels := x.Rows(), x.Cols()
-	op := shortConv{set: b.set, channels: channels, kernel: weight.Elements() / max(channels, 1), act: act}
-	var ok bool
-	if op.dst, ok = b.floats("convolution", "result", dst, rows, channels); !ok {
+	op, ok := b.shortConv(x, weight, bias, s, act)
+	if !ok {
 		return
 	}
-	if op.x, ok = b.floats("convolution", "operand", x, rows, channels); !ok {
-		return
-	}
-	if op.weight, ok = b.vector("convolution", "weight", weight, slotWeight, channels*op.kernel); !ok {
-		return
-	}
-	if op.bias, ok = b.vector("convolution", "bias", bias, slotBias, channels); !ok {
-		return
-	}
-	if act != meta.ActNone && act != meta.ActSiLU || op.kernel < 1 {
-		b.fail("convolution: activation %d after a kernel of %d tokens", act, op.kernel)
-		return
-	}
-	if op.states, ok = b.states("convolution", s, rows, (op.kernel-1)*channels); !ok || !b.reserve(op.kernel*convChannels) {
+	if op.dst, ok = b.floats("convolution", "result", dst, rows, channels); !ok || !b.reserve(op.kernel*convChannels) {
 		return
 	}
 	b.conv = op
 	b.run(&b.conv, len(s.Spans)*ceil(channels, convChannels), 4*rows*channels*op.kernel)
+}
+
+// shortConv checks the operands of a convolution.
+func (b *Backend) shortConv(x, weight, bias tensor.Tensor, s backend.States, act meta.Activation) (op shortConv, ok bool) {
+	rows, channels := x.Rows(), x.Cols()
+	op = shortConv{set: b.set, channels: channels, kernel: weight.Elements() / max(channels, 1), act: act}
+	if op.x, ok = b.floats("convolution", "operand", x, rows, channels); !ok {
+		return op, false
+	}
+	if op.weight, ok = b.vector("convolution", "weight", weight, slotWeight, channels*op.kernel); !ok {
+		return op, false
+	}
+	if op.bias, ok = b.vector("convolution", "bias", bias, slotBias, channels); !ok {
+		return op, false
+	}
+	if act != meta.ActNone && act != meta.ActSiLU || op.kernel < 1 {
+		b.fail("convolution: activation %d after a kernel of %d tokens", act, op.kernel)
+		return op, false
+	}
+	op.states, ok = b.states("convolution", s, rows, (op.kernel-1)*channels)
+	return op, ok
 }
 
 func (op *shortConv) run(w *worker, unit int) {
@@ -98,20 +138,31 @@ func (op *shortConv) run(w *worker, unit int) {
 	span := &op.states.spans[unit/parts]
 	begin := unit % parts * convChannels
 	end := min(begin+convChannels, op.channels)
-	taps := w.scratch.v[:op.kernel*(end-begin)] // weights, token by token
-	n := end - begin
-	for c := range n {
-		for j, x := range op.weight[(begin+c)*op.kernel:][:op.kernel] {
-			taps[j*n+c] = x
-		}
-	}
+	taps := w.scratch.v[:op.kernel*(end-begin)]
+	op.taps(taps, begin, end)
 	for t := range span.Rows {
-		op.token(span, t, begin, end, taps)
+		dst := row(op.dst, span.First+t, op.channels)[begin:end]
+		op.token(dst, span, t, begin, end, taps)
+		if op.act == meta.ActSiLU {
+			op.set.Vector.Gate(dst, dst, nil, 1, 0)
+		}
 	}
 	if span.SaveAfter > 0 {
 		op.keep(span, span.SaveAfter, span.Save, begin, end)
 	}
-	op.keep(span, span.Rows, span.To, begin, end)
+	if span.To >= 0 {
+		op.keep(span, span.Rows, span.To, begin, end)
+	}
+}
+
+// taps sets dst to the weights of channels [begin, end), token by token.
+func (op *shortConv) taps(dst []float32, begin, end int) {
+	n := end - begin
+	for c := range n {
+		for j, x := range op.weight[(begin+c)*op.kernel:][:op.kernel] {
+			dst[j*n+c] = x
+		}
+	}
 }
 
 // input is channels [begin, end) of token t of a span, which may lie before its first; nil for zeros.
@@ -126,9 +177,8 @@ func (op *shortConv) input(span *backend.StateSpan, t, begin, end int) []float32
 	return op.states.slot(span.From)[at+begin : at+end]
 }
 
-// token computes channels [begin, end) of token t.
-func (op *shortConv) token(span *backend.StateSpan, t, begin, end int, taps []float32) {
-	dst := row(op.dst, span.First+t, op.channels)[begin:end]
+// token computes channels [begin, end) of token t, before the activation.
+func (op *shortConv) token(dst []float32, span *backend.StateSpan, t, begin, end int, taps []float32) {
 	if op.bias != nil {
 		copy(dst, op.bias[begin:end])
 	} else {
@@ -138,9 +188,6 @@ func (op *shortConv) token(span *backend.StateSpan, t, begin, end int, taps []fl
 		if in := op.input(span, t-op.kernel+1+j, begin, end); in != nil {
 			op.set.Vector.MulAdd(dst, taps[j*len(dst):][:len(dst)], in)
 		}
-	}
-	if op.act == meta.ActSiLU {
-		op.set.Vector.Gate(dst, dst, nil, 1, 0)
 	}
 }
 
@@ -172,51 +219,56 @@ func (b *Backend) DeltaRule(dst tensor.Tensor, in backend.DeltaInputs, s backend
 	if b.failed.Load() {
 		return
 	}
-	rows := dst.Rows()
+	op, rows, values := &b.delta, dst.Rows(), a.ValueHeads*a.ValueDim
+	var ok bool
+	if op.dst, ok = b.floats("delta rule", "result", dst, rows, values); !ok || !b.deltaRule(op, rows, in, s, a) {
+		return
+	}
+	if !b.reserve(2*a.KeyDim + a.ValueDim + op.states.spare(a.KeyDim*a.ValueDim)) {
+		return
+	}
+	b.run(op, len(s.Spans)*a.ValueHeads, 6*rows*values*a.KeyDim)
+}
+
+// deltaRule checks the operands of a delta rule of so many rows.
+func (b *Backend) deltaRule(op *deltaRule, rows int, in backend.DeltaInputs, s backend.States, a backend.DeltaArgs) bool {
 	if a.KeyHeads < 1 || a.ValueHeads%a.KeyHeads != 0 || a.KeyDim < 1 || a.ValueDim < 1 {
 		b.fail("delta rule: invalid arguments: %+v", a)
-		return
+		return false
 	}
-	op := deltaRule{set: b.set, args: a}
-	keys, values := a.KeyHeads*a.KeyDim, a.ValueHeads*a.ValueDim
-	var ok, ok2, ok3 bool
-	op.dst, ok = b.floats("delta rule", "result", dst, rows, values)
-	op.q, ok2 = b.floats("delta rule", "queries", in.Q, rows, keys)
-	op.k, ok3 = b.floats("delta rule", "keys", in.K, rows, keys)
-	if !ok || !ok2 || !ok3 {
-		return
+	op.set, op.args = b.set, a
+	keys := a.KeyHeads * a.KeyDim
+	for _, x := range [...]struct {
+		to   *mat.Floats
+		what string
+		from tensor.Tensor
+		cols int
+	}{{&op.q, "queries", in.Q, keys}, {&op.k, "keys", in.K, keys}, {&op.v, "values", in.V, a.ValueHeads * a.ValueDim},
+		{&op.a, "decay", in.A, a.ValueHeads}, {&op.b, "strength", in.B, a.ValueHeads}} {
+		var ok bool
+		if *x.to, ok = b.floats("delta rule", x.what, x.from, rows, x.cols); !ok {
+			return false
+		}
 	}
-	op.v, ok = b.floats("delta rule", "values", in.V, rows, values)
-	op.a, ok2 = b.floats("delta rule", "decay", in.A, rows, a.ValueHeads)
-	op.b, ok3 = b.floats("delta rule", "strength", in.B, rows, a.ValueHeads)
-	if !ok || !ok2 || !ok3 {
-		return
-	}
+	var ok bool
 	if op.aLog, ok = b.vector("delta rule", "logarithms of the decay", in.ALog, slotWeight, a.ValueHeads); !ok {
-		return
+		return false
 	}
 	if op.dtBias, ok = b.vector("delta rule", "bias of the decay", in.DTBias, slotBias, a.ValueHeads); !ok {
-		return
+		return false
 	}
-	if op.states, ok = b.states("delta rule", s, rows, a.ValueHeads*a.KeyDim*a.ValueDim); !ok || !b.reserve(2*a.KeyDim+a.ValueDim) {
-		return
-	}
-	b.delta = op
-	b.run(&b.delta, len(s.Spans)*a.ValueHeads, 6*rows*values*a.KeyDim)
+	op.states, ok = b.states("delta rule", s, rows, a.ValueHeads*a.KeyDim*a.ValueDim)
+	return ok
 }
 
 func (op *deltaRule) run(w *worker, unit int) {
 	span, head := &op.states.spans[unit/op.args.ValueHeads], unit%op.args.ValueHeads
 	size := op.args.KeyDim * op.args.ValueDim
-	state := op.states.slot(span.To)[head*size:][:size]
-	switch {
-	case span.From < 0:
-		clear(state)
-	case span.From != span.To:
-		copy(state, op.states.slot(span.From)[head*size:][:size])
-	}
+	kq, change := w.scratch.v[:2*op.args.KeyDim], w.scratch.v[2*op.args.KeyDim:][:op.args.ValueDim]
+	state := op.states.begin(span, head*size, size, w.scratch.v[len(kq)+len(change):])
 	for t := range span.Rows {
-		op.token(state, span.First+t, head, w.scratch.v)
+		r := span.First + t
+		op.token(row(op.dst, r, (head+1)*op.args.ValueDim)[head*op.args.ValueDim:], state, r, head, kq, change)
 		if t+1 == span.SaveAfter {
 			copy(op.states.slot(span.Save)[head*size:][:size], state)
 		}
@@ -226,31 +278,47 @@ func (op *deltaRule) run(w *worker, unit int) {
 // l2Epsilon keeps the length of a query or key from being zero.
 const l2Epsilon = 1e-6
 
-// token advances the state of a head by the token of row r.
-func (op *deltaRule) token(state []float32, r, head int, scratch []float32) {
-	keyDim, valueDim := op.args.KeyDim, op.args.ValueDim
-	key := head / (op.args.ValueHeads / op.args.KeyHeads) * keyDim
-	kq, change := scratch[:2*keyDim], scratch[2*keyDim:2*keyDim+valueDim]
-	k, q := kq[:keyDim], kq[keyDim:]
-	op.unit(q, row(op.q, r, key+keyDim)[key:], 1/math.Sqrt(float64(keyDim)))
-	op.unit(k, row(op.k, r, key+keyDim)[key:], 1)
-	decay := decayOf(row(op.a, r, head+1)[head], op.aLog[head], op.dtBias[head])
-	strength := float32(activate(meta.ActSigmoid, float64(row(op.b, r, head+1)[head])))
-
-	op.set.Vector.DeltaRead(change, state, k) // what the state has for the key
-	v := row(op.v, r, (head+1)*valueDim)[head*valueDim:]
-	for j := range change {
-		change[j] = strength * (v[j] - float32(decay*change[j]))
-	}
-	op.set.Vector.DeltaStep(row(op.dst, r, (head+1)*valueDim)[head*valueDim:], state, kq, change, decay)
+// token advances the state of a head by the token of row r and sets dst to its result. It leaves the
+// key and the query in kq, and what it adds to the state for the key in change.
+func (op *deltaRule) token(dst, state []float32, r, head int, kq, change []float32) {
+	op.units(kq, r, head)
+	decay, strength := op.gates(r, head)
+	op.set.Vector.DeltaRead(change, state, kq[:op.args.KeyDim]) // what the state has for the key
+	op.change(change, change, r, head, decay, strength)
+	op.set.Vector.DeltaStep(dst, state, kq, change, decay)
 }
 
-// unit sets dst to x divided by its length, times scale.
-func (op *deltaRule) unit(dst, x []float32, scale float64) {
+// units sets kq to the key and the query of row r, divided by their lengths, and returns what they were
+// multiplied by.
+func (op *deltaRule) units(kq []float32, r, head int) (byKey, byQuery float32) {
+	dim := op.args.KeyDim
+	key := head / (op.args.ValueHeads / op.args.KeyHeads) * dim
+	byQuery = op.unit(kq[dim:], row(op.q, r, key+dim)[key:], 1/math.Sqrt(float64(dim)))
+	byKey = op.unit(kq[:dim], row(op.k, r, key+dim)[key:], 1)
+	return byKey, byQuery
+}
+
+// gates returns what a state of a head is multiplied by at row r, and the strength of its change.
+func (op *deltaRule) gates(r, head int) (decay, strength float32) {
+	decay = decayOf(row(op.a, r, head+1)[head], op.aLog[head], op.dtBias[head])
+	return decay, float32(activate(meta.ActSigmoid, float64(row(op.b, r, head+1)[head])))
+}
+
+// change sets dst to what row r adds to the state for its key, for which the state has seen.
+func (op *deltaRule) change(dst, seen []float32, r, head int, decay, strength float32) {
+	v := row(op.v, r, (head+1)*len(dst))[head*len(dst):]
+	for j, s := range seen {
+		dst[j] = strength * (v[j] - float32(decay*s))
+	}
+}
+
+// unit sets dst to x divided by its length, times scale. It returns what it has multiplied by.
+func (op *deltaRule) unit(dst, x []float32, scale float64) float32 {
 	by := float32(scale / math.Sqrt(float64(op.set.Vector.SumSquares(x, 0))+l2Epsilon))
 	for i, v := range x {
 		dst[i] = v * by
 	}
+	return by
 }
 
 // decayOf is exp(-exp(aLog)·softplus(a + bias)).

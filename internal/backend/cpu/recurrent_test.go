@@ -77,3 +77,16 @@ func BenchmarkShortConv(b *testing.B) {
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*256), "ns/token")
 }
+
+// BenchmarkDeltaRuleGrad is one text of 1024 tokens.
+func BenchmarkDeltaRuleGrad(b *testing.B) {
+	const rows = 1024
+	c := newRecurrentCase(b, rows)
+	like := func(t tensor.Tensor) tensor.Tensor { return tensor.Floats(make([]float32, t.Elements()), t.Shape()...) }
+	d := backend.DeltaInputs{Q: like(c.in.Q), K: like(c.in.K), V: like(c.in.V), A: like(c.in.A), B: like(c.in.B), ALog: like(c.in.ALog), DTBias: like(c.in.DTBias)}
+	c.states.Spans[0].From, c.states.Spans[0].To = -1, -1
+	for b.Loop() {
+		c.b.DeltaRuleGrad(d, c.dst, c.in, c.states, c.args)
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*rows), "ns/token")
+}

@@ -23,33 +23,32 @@ func (b *Backend) StateSpace(dst tensor.Tensor, in backend.StateSpaceInputs, s b
 	if b.failed.Load() {
 		return
 	}
-	if a.Groups < 1 || a.Heads < 1 || a.Heads%a.Groups != 0 || a.HeadDim < 1 || a.StateDim < 1 || !(a.StepMin <= a.StepMax) {
-		b.fail("state space: invalid arguments: %+v", a)
-		return
-	}
-	op := &b.space
-	op.set, op.args = b.set, a
-	rows := dst.Rows()
-	if !b.stateSpaceInputs(op, dst, in) {
-		return
-	}
+	op, rows := &b.space, dst.Rows()
 	var ok bool
-	if op.states, ok = b.states("state space", s, rows, a.Heads*a.HeadDim*a.StateDim); !ok || !b.reserve(2*a.StateDim+a.HeadDim) {
+	if op.dst, ok = b.floats("state space", "result", dst, rows, a.Heads*a.HeadDim); !ok || !b.stateSpace(op, rows, in, s, a) {
+		return
+	}
+	if !b.reserve(2*a.StateDim + a.HeadDim + op.states.spare(a.HeadDim*a.StateDim)) {
 		return
 	}
 	b.run(op, len(s.Spans)*a.Heads, 4*rows*a.Heads*a.HeadDim*a.StateDim)
 }
 
-// stateSpaceInputs checks the operands of op.
-func (b *Backend) stateSpaceInputs(op *stateSpace, dst tensor.Tensor, in backend.StateSpaceInputs) bool {
+// stateSpace checks the operands of a state space of so many rows.
+func (b *Backend) stateSpace(op *stateSpace, rows int, in backend.StateSpaceInputs, s backend.States, a backend.StateSpaceArgs) bool {
 	const name = "state space"
-	rows, inner, groups := dst.Rows(), op.args.Heads*op.args.HeadDim, op.args.Groups*op.args.StateDim
+	if a.Groups < 1 || a.Heads < 1 || a.Heads%a.Groups != 0 || a.HeadDim < 1 || a.StateDim < 1 || !(a.StepMin <= a.StepMax) {
+		b.fail("state space: invalid arguments: %+v", a)
+		return false
+	}
+	op.set, op.args = b.set, a
+	inner, groups := a.Heads*a.HeadDim, a.Groups*a.StateDim
 	for _, x := range [...]struct {
 		to   *mat.Floats
 		what string
 		from tensor.Tensor
 		cols int
-	}{{&op.dst, "result", dst, inner}, {&op.x, "operand", in.X, inner}, {&op.b, "input weights", in.B, groups},
+	}{{&op.x, "operand", in.X, inner}, {&op.b, "input weights", in.B, groups},
 		{&op.c, "output weights", in.C, groups}, {&op.dt, "steps", in.DT, op.args.Heads}} {
 		var ok bool
 		if *x.to, ok = b.floats(name, x.what, x.from, rows, x.cols); !ok {
@@ -63,44 +62,61 @@ func (b *Backend) stateSpaceInputs(op *stateSpace, dst tensor.Tensor, in backend
 	if op.dtBias, ok = b.vector(name, "bias of the steps", in.DTBias, slotBias, op.args.Heads); !ok {
 		return false
 	}
-	op.d, ok = b.vector(name, "share of the operand", in.D, slotSinks, op.args.Heads)
+	if op.d, ok = b.vector(name, "share of the operand", in.D, slotSinks, op.args.Heads); !ok {
+		return false
+	}
+	op.states, ok = b.states(name, s, rows, inner*a.StateDim)
 	return ok
 }
 
 func (op *stateSpace) run(w *worker, unit int) {
 	span, head := &op.states.spans[unit/op.args.Heads], unit%op.args.Heads
 	size := op.args.HeadDim * op.args.StateDim
-	state := op.states.slot(span.To)[head*size:][:size]
-	switch {
-	case span.From < 0:
-		clear(state)
-	case span.From != span.To:
-		copy(state, op.states.slot(span.From)[head*size:][:size])
-	}
+	bc, change := w.scratch.v[:2*op.args.StateDim], w.scratch.v[2*op.args.StateDim:][:op.args.HeadDim]
+	state := op.states.begin(span, head*size, size, w.scratch.v[len(bc)+len(change):])
 	rate := math.Exp(float64(op.aLog[head]))
 	for t := range span.Rows {
-		op.token(state, span.First+t, head, rate, w.scratch.v)
+		r := span.First + t
+		op.token(row(op.dst, r, (head+1)*op.args.HeadDim)[head*op.args.HeadDim:], state, r, head, rate, bc, change)
 		if t+1 == span.SaveAfter {
 			copy(op.states.slot(span.Save)[head*size:][:size], state)
 		}
 	}
 }
 
-// token advances the state of a head, which decays at rate, by the token of row r.
-func (op *stateSpace) token(state []float32, r, head int, rate float64, scratch []float32) {
-	dim, n := op.args.HeadDim, op.args.StateDim
-	group := head / (op.args.Heads / op.args.Groups) * n
-	bc, change := scratch[:2*n], scratch[2*n:2*n+dim]
-	copy(bc[:n], row(op.b, r, group+n)[group:])
-	copy(bc[n:], row(op.c, r, group+n)[group:])
-	step := softplus(float64(row(op.dt, r, head+1)[head]) + float64(op.dtBias[head]))
-	step = min(max(step, float64(op.args.StepMin)), float64(op.args.StepMax))
-	x, dst := row(op.x, r, (head+1)*dim)[head*dim:], row(op.dst, r, (head+1)*dim)[head*dim:]
-	for j, v := range x {
-		change[j] = float32(step) * v
-	}
-	op.set.Vector.DeltaStep(dst, state, bc, change, float32(math.Exp(-rate*step)))
-	for j, v := range x {
+// token advances the state of a head, which decays at rate, by the token of row r and sets dst to its
+// result. It leaves B and C in bc, and what it adds to the state for B in change.
+func (op *stateSpace) token(dst, state []float32, r, head int, rate float64, bc, change []float32) {
+	step := op.step(r, head, rate)
+	op.inputs(bc, change, r, head, step.size)
+	op.set.Vector.DeltaStep(dst, state, bc, change, step.decay)
+	for j, v := range row(op.x, r, (head+1)*len(dst))[head*len(dst):] {
 		dst[j] += float32(op.d[head] * v)
 	}
+}
+
+// inputs sets bc to B and C of row r, and change to its operand times size.
+func (op *stateSpace) inputs(bc, change []float32, r, head int, size float32) {
+	n := op.args.StateDim
+	group := head / (op.args.Heads / op.args.Groups) * n
+	copy(bc[:n], row(op.b, r, group+n)[group:])
+	copy(bc[n:], row(op.c, r, group+n)[group:])
+	for j, v := range row(op.x, r, (head+1)*len(change))[head*len(change):] {
+		change[j] = size * v
+	}
+}
+
+// spaceStep is the step of a token and what the state is multiplied by.
+type spaceStep struct {
+	at          float64 // what softplus is taken of
+	full        float64 // the step in float64
+	size, decay float32
+}
+
+// step returns the step of row r.
+func (op *stateSpace) step(r, head int, rate float64) (s spaceStep) {
+	s.at = float64(row(op.dt, r, head+1)[head]) + float64(op.dtBias[head])
+	s.full = min(max(softplus(s.at), float64(op.args.StepMin)), float64(op.args.StepMax))
+	s.size, s.decay = float32(s.full), float32(math.Exp(-rate*s.full))
+	return s
 }

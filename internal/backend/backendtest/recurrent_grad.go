@@ -1,0 +1,231 @@
+package backendtest
+
+import (
+	"math"
+	"slices"
+
+	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/tensor"
+	"github.com/heftai/heft/meta"
+)
+
+// texts are whole sequences of 9, 1 and 17 rows, of which no state is kept.
+var texts = backend.States{Spans: []backend.StateSpan{{Rows: 9, From: -1, To: -1}, {First: 9, Rows: 1, From: -1, To: -1}, {First: 10, Rows: 17, From: -1, To: -1}}}
+
+const textRows = 27
+
+// cleared is memory for the gradient of a vector.
+func (e *env) cleared(n int) tensor.Tensor { return e.floats(make([]float32, n), n) }
+
+func testShortConvGrad(e *env) {
+	g := e.gradients()
+	if g == nil {
+		return
+	}
+	const channels = 77
+	for _, kernel := range []int{1, 3, 4} {
+		for _, act := range []meta.Activation{meta.ActNone, meta.ActSiLU} {
+			for _, plain := range []bool{false, true} {
+				x, w, bias, dy := e.values(textRows*channels), e.values(channels*kernel), e.values(channels), e.values(textRows*channels)
+				vector := func() tensor.Tensor {
+					if plain {
+						return tensor.Tensor{}
+					}
+					return e.floats(bias, channels)
+				}
+				dx, dw := e.gradient(textRows, channels), e.cleared(channels*kernel)
+				var db tensor.Tensor
+				if !plain {
+					db = e.cleared(channels)
+				}
+				g.ShortConvGrad(backend.ConvInputs{X: dx, Weight: dw, Bias: db}, e.strided(dy, textRows, channels, 1),
+					backend.ConvInputs{X: e.strided(x, textRows, channels, 2), Weight: e.floats(w, channels*kernel), Bias: vector()}, texts, act)
+				operands := []slope{{"x", x, e.read(dx), begun}, {"weight", w, e.read(dw), 0}}
+				if !plain {
+					operands = append(operands, slope{"bias", bias, e.read(db), 0})
+				}
+				e.slopes(name("convolution gradient", kernel, act, plain), dy, func() []float32 {
+					dst := e.empty(textRows, channels)
+					g.ShortConv(dst, e.floats(x, textRows, channels), e.floats(w, channels, 1, kernel), vector(), texts, act)
+					return e.read(dst)
+				}, operands...)
+			}
+		}
+	}
+}
+
+// stateCase has operands of a recurrence: matrices of rows, and a number for each head.
+type stateCase struct {
+	e       *env
+	widths  []int
+	x       [][]float32
+	vectors [][]float32
+	dy      []float32
+}
+
+func newStateCase(e *env, heads, vectors, out int, widths ...int) *stateCase {
+	c := &stateCase{e: e, widths: widths, dy: e.values(textRows * out)}
+	for _, width := range widths {
+		c.x = append(c.x, e.values(textRows*width))
+	}
+	for range vectors {
+		c.vectors = append(c.vectors, e.values(heads))
+	}
+	return c
+}
+
+// operands places the operands, with rows pad elements apart.
+func (c *stateCase) operands(pad int) (x, vectors []tensor.Tensor) {
+	c.e.Helper()
+	for i, v := range c.x {
+		x = append(x, c.e.strided(v, textRows, c.widths[i], pad))
+	}
+	for _, v := range c.vectors {
+		vectors = append(vectors, c.e.floats(v, len(v)))
+	}
+	return x, vectors
+}
+
+// gradients is memory for the gradients of the operands.
+func (c *stateCase) gradients() (x, vectors []tensor.Tensor) {
+	c.e.Helper()
+	for _, width := range c.widths {
+		x = append(x, c.e.gradient(textRows, width))
+	}
+	for _, v := range c.vectors {
+		vectors = append(vectors, c.e.cleared(len(v)))
+	}
+	return x, vectors
+}
+
+// test compares gradients with differences of a result as wide as out.
+func (c *stateCase) test(what string, names []string, dx, dvectors []tensor.Tensor, out int, run func(dst tensor.Tensor, x, vectors []tensor.Tensor)) {
+	c.e.Helper()
+	var operands []slope
+	for i, v := range c.x {
+		operands = append(operands, slope{names[i], v, c.e.read(dx[i]), begun})
+	}
+	for i, v := range c.vectors {
+		operands = append(operands, slope{names[len(c.x)+i], v, c.e.read(dvectors[i]), 0})
+	}
+	c.e.slopes(what, c.dy, func() []float32 {
+		dst := c.e.empty(textRows, out)
+		x, vectors := c.operands(0)
+		run(dst, x, vectors)
+		return c.e.read(dst)
+	}, operands...)
+}
+
+func deltaCase(e *env, a backend.DeltaArgs) *stateCase {
+	keys, values := a.KeyHeads*a.KeyDim, a.ValueHeads*a.ValueDim
+	return newStateCase(e, a.ValueHeads, 2, values, keys, keys, values, a.ValueHeads, a.ValueHeads)
+}
+
+func deltaInputs(x, v []tensor.Tensor) backend.DeltaInputs {
+	return backend.DeltaInputs{Q: x[0], K: x[1], V: x[2], A: x[3], B: x[4], ALog: v[0], DTBias: v[1]}
+}
+
+// deltaGradients returns the gradients of a case.
+func deltaGradients(g backend.Gradients, c *stateCase, a backend.DeltaArgs) (dx, dvectors []tensor.Tensor) {
+	dx, dvectors = c.gradients()
+	x, vectors := c.operands(2)
+	g.DeltaRuleGrad(deltaInputs(dx, dvectors), c.e.strided(c.dy, textRows, c.widths[2], 1), deltaInputs(x, vectors), texts, a)
+	return dx, dvectors
+}
+
+func testDeltaRuleGrad(e *env) {
+	g := e.gradients()
+	if g == nil {
+		return
+	}
+	for _, a := range []backend.DeltaArgs{{KeyHeads: 1, ValueHeads: 1, KeyDim: 3, ValueDim: 5}, {KeyHeads: 2, ValueHeads: 6, KeyDim: 16, ValueDim: 35}} {
+		c := deltaCase(e, a)
+		dx, dvectors := deltaGradients(g, c, a)
+		c.test(name("delta rule gradient", a), []string{"q", "k", "v", "a", "b", "aLog", "dtBias"}, dx, dvectors, c.widths[2], func(dst tensor.Tensor, x, v []tensor.Tensor) {
+			g.DeltaRule(dst, deltaInputs(x, v), texts, a)
+		})
+	}
+}
+
+// spaceCase has no step near a limit.
+func spaceCase(e *env, a backend.StateSpaceArgs) *stateCase {
+	c := newStateCase(e, a.Heads, 3, a.Heads*a.HeadDim, a.Heads*a.HeadDim, a.Groups*a.StateDim, a.Groups*a.StateDim, a.Heads)
+	for i := range c.x[3] {
+		for bias := c.vectors[1][i%a.Heads]; nearLimit(c.x[3][i]+bias, a); {
+			c.x[3][i] += 0.1
+		}
+	}
+	return c
+}
+
+func spaceInputs(x, v []tensor.Tensor) backend.StateSpaceInputs {
+	return backend.StateSpaceInputs{X: x[0], B: x[1], C: x[2], DT: x[3], ALog: v[0], DTBias: v[1], D: v[2]}
+}
+
+// spaceGradients returns the gradients of a case.
+func spaceGradients(g backend.Gradients, c *stateCase, a backend.StateSpaceArgs) (dx, dvectors []tensor.Tensor) {
+	dx, dvectors = c.gradients()
+	x, vectors := c.operands(2)
+	g.StateSpaceGrad(spaceInputs(dx, dvectors), c.e.strided(c.dy, textRows, c.widths[0], 1), spaceInputs(x, vectors), texts, a)
+	return dx, dvectors
+}
+
+func testStateSpaceGrad(e *env) {
+	g := e.gradients()
+	if g == nil {
+		return
+	}
+	for _, a := range []backend.StateSpaceArgs{
+		{Heads: 1, Groups: 1, HeadDim: 5, StateDim: 3, StepMax: float32(math.Inf(1))},
+		{Heads: 6, Groups: 2, HeadDim: 17, StateDim: 16, StepMax: float32(math.Inf(1))},
+		{Heads: 3, Groups: 3, HeadDim: 32, StateDim: 7, StepMin: 0.1, StepMax: 1.5},
+	} {
+		c := spaceCase(e, a)
+		dx, dvectors := spaceGradients(g, c, a)
+		c.test(name("state space gradient", a), []string{"x", "B", "C", "dt", "aLog", "dtBias", "D"}, dx, dvectors, c.widths[0], func(dst tensor.Tensor, x, v []tensor.Tensor) {
+			g.StateSpace(dst, spaceInputs(x, v), texts, a)
+		})
+	}
+}
+
+// stateGradientProgram runs the reverses of recurrences, large enough to be shared among threads.
+func stateGradientProgram(e *env, g backend.Gradients, out map[string][]float32) {
+	e.Helper()
+	const channels, kernel = 300, 4
+	dx, dw, db := e.gradient(textRows, channels), e.cleared(channels*kernel), e.cleared(channels)
+	x, dy := e.floats(e.values(textRows*channels), textRows, channels), e.floats(e.values(textRows*channels), textRows, channels)
+	g.ShortConvGrad(backend.ConvInputs{X: dx, Weight: dw, Bias: db}, dy,
+		backend.ConvInputs{X: x, Weight: e.floats(e.values(channels*kernel), channels*kernel), Bias: e.floats(e.values(channels), channels)}, texts, meta.ActSiLU)
+	all := []tensor.Tensor{dx, dw, db}
+	delta := backend.DeltaArgs{KeyHeads: 3, ValueHeads: 9, KeyDim: 24, ValueDim: 40}
+	a, b := deltaGradients(g, deltaCase(e, delta), delta)
+	space := backend.StateSpaceArgs{Heads: 10, Groups: 2, HeadDim: 40, StateDim: 24, StepMax: float32(math.Inf(1))}
+	c, d := spaceGradients(g, spaceCase(e, space), space)
+	for _, t := range slices.Concat(all, a, b, c, d) {
+		out["state gradients"] = append(out["state gradients"], e.read(t)...)
+	}
+}
+
+// nearLimit reports whether a step is so near a limit that differences cross it.
+func nearLimit(at float32, a backend.StateSpaceArgs) bool {
+	step := math.Log1p(math.Exp(float64(at)))
+	return math.Abs(step-float64(a.StepMin)) < 0.02 && a.StepMin > 0 || math.Abs(step-float64(a.StepMax)) < 0.02
+}
+
+// testStatesOfGradients: reverses of sequences with a state before or after them are errors.
+func testStatesOfGradients(e *env) {
+	g := e.gradients()
+	if g == nil {
+		return
+	}
+	for _, span := range []backend.StateSpan{{Rows: 3, From: -1}, {Rows: 3, To: -1}} {
+		dx, w := e.cleared(6), e.floats(e.values(4), 2, 1, 2)
+		dx.Rank, dx.Dims = 2, [tensor.MaxRank]int{3, 2}
+		g.ShortConvGrad(backend.ConvInputs{X: dx}, e.floats(e.values(6), 3, 2), backend.ConvInputs{X: e.floats(e.values(6), 3, 2), Weight: w},
+			backend.States{Memory: e.empty(2, 4), Spans: []backend.StateSpan{span}}, meta.ActNone)
+		if e.Sync() == nil {
+			e.Errorf("no error of %+v", span)
+		}
+		sameBits(e, "gradient after errors", e.read(dx), make([]float32, 6))
+	}
+}

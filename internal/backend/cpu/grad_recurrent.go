@@ -1,0 +1,370 @@
+package cpu
+
+import (
+	"math"
+
+	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/kernels/mat"
+	"github.com/heftai/heft/internal/tensor"
+	"github.com/heftai/heft/meta"
+)
+
+// wholeSequences checks that no span begins or ends with a state.
+func (b *Backend) wholeSequences(op string, s *states) bool {
+	for _, span := range s.spans {
+		if span.From >= 0 || span.To >= 0 {
+			b.fail("%s: got a state before or after the sequence, want whole sequences", op)
+			return false
+		}
+	}
+	return true
+}
+
+// replay goes through the states of a sequence from the last to the first. They are computed again from
+// checkpoints, so that the memory is that of 2√n states for n tokens.
+type replay struct {
+	size, every int
+	checkpoints []float32 // the states before tokens 0, every, 2·every, …
+	states      []float32 // those before the tokens after a checkpoint, and the one after the last
+	gradient    []float32
+}
+
+// replayEvery returns the number of tokens between checkpoints for sequences of up to n tokens.
+func replayEvery(n int) int { return max(int(math.Ceil(math.Sqrt(float64(n)))), 1) }
+
+// replayFloats returns the memory of a replay of states of size elements.
+func replayFloats(size, n int) int {
+	every := replayEvery(n)
+	return size * (ceil(n, every) + every + 2)
+}
+
+// newReplay cuts a replay off memory.
+func newReplay(memory []float32, size, n int) replay {
+	every := replayEvery(n)
+	marks, states := size*ceil(n, every), size*(every+1)
+	return replay{size, every, memory[:marks], memory[marks:][:states], memory[marks+states:][:size]}
+}
+
+// run calls back for each of n tokens, from the last to the first, with the state before it and the
+// gradient of the state after it, which back turns into that of the state before. step advances a state
+// by a token. It is called for token t before back is, for the last time within the same every tokens.
+func (p *replay) run(n int, step func(state []float32, t int), back func(before, gradient []float32, t int)) {
+	chunks := ceil(n, p.every)
+	mark := func(c int) []float32 { return p.checkpoints[c*p.size:][:p.size] }
+	state := func(i int) []float32 { return p.states[i*p.size:][:p.size] }
+	if chunks > 0 {
+		clear(mark(0))
+	}
+	for c := 1; c < chunks; c++ {
+		copy(mark(c), mark(c-1))
+		for t := (c - 1) * p.every; t < c*p.every; t++ {
+			step(mark(c), t)
+		}
+	}
+	clear(p.gradient)
+	for c := chunks - 1; c >= 0; c-- {
+		begin, end := c*p.every, min((c+1)*p.every, n)
+		copy(state(0), mark(c))
+		for t := begin; t < end; t++ {
+			copy(state(t-begin+1), state(t-begin))
+			step(state(t-begin+1), t)
+		}
+		for t := end - 1; t >= begin; t-- {
+			back(state(t-begin), p.gradient, t)
+		}
+	}
+}
+
+// headsGrad is a reverse whose units are a span and a head, where several heads share some operands.
+type headsGrad struct {
+	spans, heads, rows, steps int
+	width                     int // of what a head has for a row of the shared operands
+	unit                      func(w *worker, span, head int, shared mat.Floats)
+	add                       func(r, head int, shared []float32) // adds up what a head has for a row
+}
+
+// byHeads runs all units, of some heads at a time, and adds up in the order of the heads.
+func (b *Backend) byHeads(o headsGrad) {
+	together := min(o.heads, ceil(2*len(b.pool.workers), max(o.spans, 1)))
+	if err := b.input.grow(b.ledger, together*o.rows*o.width); err != nil {
+		b.fail("scratch: %w", err)
+		return
+	}
+	shared := func(i int) mat.Floats {
+		return mat.Floats{V: b.input.v[i*o.rows*o.width:][:o.rows*o.width], Stride: o.width}
+	}
+	for first := 0; first < o.heads; first += together {
+		n := min(together, o.heads-first)
+		b.run(taskFunc(func(w *worker, unit int) { o.unit(w, unit/n, first+unit%n, shared(unit%n)) }), o.spans*n, o.steps*n)
+		b.each(o.rows, n*o.width, func(_ *worker, r int) {
+			for i := range n {
+				o.add(r, first+i, row(shared(i), r, o.width))
+			}
+		})
+	}
+}
+
+// perHead adds up gradients of numbers of heads, which spans have apart, in the order of the spans.
+func perHead(gradient []float32, spans []float64) {
+	for i, v := range spans {
+		if gradient != nil {
+			gradient[i%len(gradient)] += float32(v)
+		}
+	}
+}
+
+// convGradChannels is the number of channels of a unit, which has all their tokens.
+const convGradChannels = 64
+
+type shortConvGrad struct {
+	shortConv
+	dx, dy         mat.Floats
+	dweight, dbias []float32
+}
+
+// ShortConvGrad shares the channels among the threads.
+func (b *Backend) ShortConvGrad(d backend.ConvInputs, dy tensor.Tensor, in backend.ConvInputs, s backend.States, act meta.Activation) {
+	if b.failed.Load() {
+		return
+	}
+	const name = "convolution gradient"
+	conv, ok := b.shortConv(in.X, in.Weight, in.Bias, s, act)
+	if !ok || !b.wholeSequences(name, &conv.states) {
+		return
+	}
+	op := shortConvGrad{shortConv: conv}
+	rows, channels := dy.Rows(), op.channels
+	var ok1, ok2, ok3, ok4 bool
+	op.dy, ok1 = b.floats(name, "result", dy, rows, channels)
+	op.dx, ok2 = b.optional(name, "operand", d.X, rows, channels)
+	op.dweight, _, ok3 = b.gradient(name, "weight's gradient", d.Weight, channels*op.kernel)
+	op.dbias, _, ok4 = b.gradient(name, "bias's gradient", d.Bias, channels)
+	if !ok1 || !ok2 || !ok3 || !ok4 || !b.reserve((2*op.kernel+3)*convGradChannels) {
+		return
+	}
+	b.run(taskFunc(op.unit), ceil(channels, convGradChannels), 12*rows*channels*op.kernel)
+}
+
+func (op *shortConvGrad) unit(w *worker, unit int) {
+	begin := unit * convGradChannels
+	end := min(begin+convGradChannels, op.channels)
+	n, scratch := end-begin, w.scratch.v
+	taps, dtaps := scratch[:op.kernel*n], scratch[op.kernel*n:2*op.kernel*n]
+	value, slope, dbias := scratch[2*op.kernel*n:][:n], scratch[(2*op.kernel+1)*n:][:n], scratch[(2*op.kernel+2)*n:][:n]
+	op.taps(taps, begin, end)
+	for i := range op.states.spans {
+		span := &op.states.spans[i]
+		clear(dtaps)
+		clear(dbias)
+		for t := range span.Rows {
+			dy := from(op.dy, span.First+t, begin).V[:n]
+			if op.act == meta.ActSiLU {
+				op.token(value, span, t, begin, end, taps)
+				clear(slope)
+				op.set.Grad.SiLUGrad(slope, nil, dy, value, nil)
+				dy = slope
+			}
+			op.back(dy, dtaps, taps, span, t, begin)
+			op.set.Vector.AddScaled(dbias, dy, 1)
+		}
+		op.add(dtaps, dbias, begin, n)
+	}
+}
+
+// back adds the gradients of the inputs and the weights of token t, given that of its sum.
+func (op *shortConvGrad) back(dy, dtaps, taps []float32, span *backend.StateSpan, t, begin int) {
+	n := len(dy)
+	for j := range op.kernel {
+		s := t - op.kernel + 1 + j
+		if s < 0 {
+			continue
+		}
+		op.set.Vector.MulAdd(dtaps[j*n:][:n], dy, from(op.x, span.First+s, begin).V)
+		if op.dx.V != nil {
+			op.set.Vector.MulAdd(from(op.dx, span.First+s, begin).V[:n], dy, taps[j*n:])
+		}
+	}
+}
+
+// add adds the gradients of the weights and the biases of n channels.
+func (op *shortConvGrad) add(dtaps, dbias []float32, begin, n int) {
+	for c := range n {
+		if op.dbias != nil {
+			op.dbias[begin+c] += dbias[c]
+		}
+		for j := range op.kernel {
+			if op.dweight != nil {
+				op.dweight[(begin+c)*op.kernel+j] += dtaps[j*n+c]
+			}
+		}
+	}
+}
+
+type deltaRuleGrad struct {
+	deltaRule
+	dy             mat.Floats
+	dq, dk, dv     mat.Floats
+	da, db         mat.Floats
+	daLog, ddtBias []float64 // of each span and head
+	longest        int
+}
+
+// DeltaRuleGrad shares sequences and value heads among the threads.
+func (b *Backend) DeltaRuleGrad(d backend.DeltaInputs, dy tensor.Tensor, in backend.DeltaInputs, s backend.States, a backend.DeltaArgs) {
+	if b.failed.Load() {
+		return
+	}
+	const name = "delta rule gradient"
+	rows, keys, values := dy.Rows(), a.KeyHeads*a.KeyDim, a.ValueHeads*a.ValueDim
+	op := &deltaRuleGrad{longest: longest(s.Spans)}
+	if !b.deltaRule(&op.deltaRule, rows, in, s, a) || !b.wholeSequences(name, &op.states) {
+		return
+	}
+	var ok bool
+	if op.dy, ok = b.floats(name, "result", dy, rows, values); !ok {
+		return
+	}
+	for _, x := range [...]struct {
+		to   *mat.Floats
+		what string
+		from tensor.Tensor
+		cols int
+	}{{&op.dq, "queries", d.Q, keys}, {&op.dk, "keys", d.K, keys}, {&op.dv, "values", d.V, values},
+		{&op.da, "decay", d.A, a.ValueHeads}, {&op.db, "strength", d.B, a.ValueHeads}} {
+		if *x.to, ok = b.optional(name, x.what, x.from, rows, x.cols); !ok {
+			return
+		}
+	}
+	daLog, _, ok1 := b.gradient(name, "logarithms of the decay", d.ALog, a.ValueHeads)
+	ddtBias, _, ok2 := b.gradient(name, "bias of the decay", d.DTBias, a.ValueHeads)
+	if !ok1 || !ok2 || !b.reserve(op.floats()) {
+		return
+	}
+	op.daLog, op.ddtBias = make([]float64, len(s.Spans)*a.ValueHeads), make([]float64, len(s.Spans)*a.ValueHeads)
+	b.byHeads(headsGrad{spans: len(s.Spans), heads: a.ValueHeads, rows: rows, steps: 24 * rows * a.KeyDim * a.ValueDim, width: 2 * a.KeyDim,
+		unit: op.unit, add: op.add})
+	perHead(daLog, op.daLog)
+	perHead(ddtBias, op.ddtBias)
+}
+
+// longest returns the number of rows of the longest span.
+func longest(spans []backend.StateSpan) (n int) {
+	for _, s := range spans {
+		n = max(n, s.Rows)
+	}
+	return n
+}
+
+// floats returns the scratch memory of a unit.
+func (op *deltaRuleGrad) floats() int {
+	k, v := op.args.KeyDim, op.args.ValueDim
+	return replayFloats(k*v, op.longest) + replayEvery(op.longest)*(2*k+2*v+2) + 2*k + 5*v
+}
+
+// deltaTokens is what a unit keeps of the tokens after a checkpoint, and what it needs for one.
+type deltaTokens struct {
+	every        int
+	kq, by       []float32 // of each token: key and query, and what they were multiplied by
+	seen, change []float32 // of each token: what the state had for the key, and what was added to it
+	turned       []float32 // a query and its key
+	vectors      []float32 // see grad.Kernels.DeltaGrad
+	out, du      []float32
+}
+
+func (op *deltaRuleGrad) tokens(scratch []float32) deltaTokens {
+	k, v := op.args.KeyDim, op.args.ValueDim
+	take := func(n int) []float32 {
+		part := scratch[:n]
+		scratch = scratch[n:]
+		return part
+	}
+	n := replayEvery(op.longest)
+	return deltaTokens{every: n, kq: take(n * 2 * k), by: take(2 * n), seen: take(n * v), change: take(n * v), turned: take(2 * k), vectors: take(3 * v), out: take(v), du: take(v)}
+}
+
+func (op *deltaRuleGrad) unit(w *worker, span, head int, shared mat.Floats) {
+	k, v := op.args.KeyDim, op.args.ValueDim
+	first := op.states.spans[span].First
+	states := newReplay(w.scratch.v, k*v, op.longest)
+	kept := op.tokens(w.scratch.v[replayFloats(k*v, op.longest):])
+	states.run(op.states.spans[span].Rows, func(state []float32, t int) {
+		i, r := t%kept.every, first+t
+		kq, seen, change := kept.kq[i*2*k:][:2*k], kept.seen[i*v:][:v], kept.change[i*v:][:v]
+		kept.by[2*i], kept.by[2*i+1] = op.units(kq, r, head)
+		decay, strength := op.gates(r, head)
+		op.set.Vector.DeltaRead(seen, state, kq[:k])
+		op.change(change, seen, r, head, decay, strength)
+		op.set.Vector.DeltaStep(kept.out, state, kq, change, decay)
+	}, func(before, gradient []float32, t int) {
+		op.back(&kept, before, gradient, row(shared, first+t, 2*k), span, head, t)
+	})
+}
+
+// back takes the gradient of the state after token t to that before it. dkq becomes the gradients of its
+// key and query.
+func (op *deltaRuleGrad) back(kept *deltaTokens, before, gradient, dkq []float32, span, head, t int) {
+	k, v := op.args.KeyDim, op.args.ValueDim
+	i, r := t%kept.every, op.states.spans[span].First+t
+	kq, seen, change := kept.kq[i*2*k:][:2*k], kept.seen[i*v:][:v], kept.change[i*v:][:v]
+	decay, strength := op.gates(r, head)
+	dy := from(op.dy, r, head*v).V[:v]
+	copy(kept.turned, kq[k:])
+	copy(kept.turned[k:], kq[:k])
+	op.set.Vector.DeltaStep(kept.du, gradient, kept.turned, dy, 1) // gradient += q dyᵀ, du = gradientᵀ k
+	dr := kept.vectors[2*v:]
+	copy(kept.vectors, dy)
+	copy(kept.vectors[v:], change)
+	value, dstrength, ddecay := from(op.v, r, head*v).V[:v], 0.0, 0.0
+	for j, d := range kept.du {
+		dstrength += float64(d) * float64(value[j]-float32(decay*seen[j]))
+		dr[j] = -strength * d
+		ddecay += float64(dr[j]) * float64(seen[j])
+	}
+	if op.dv.V != nil {
+		op.set.Vector.AddScaled(from(op.dv, r, head*v).V[:v], dr, -1)
+	}
+	own := float32(dot(change, dy))
+	ddecay += op.set.Grad.DeltaGrad(dkq, before, gradient, kq[:k], kept.vectors, decay)
+	op.set.Vector.AddScaled(dkq[k:], kq[:k], own)
+	unitGrad(dkq[:k], kq[:k], kept.by[2*i], 1)
+	unitGrad(dkq[k:], kq[k:], kept.by[2*i+1], float64(k))
+	op.gatesGrad(span, r, head, float64(decay)*ddecay, dstrength*float64(strength*(1-strength)))
+}
+
+// unitGrad turns the gradient of what deltaRule.unit returned, y, into that of its operand. by is what
+// the operand was multiplied by, and inverse 1/scale².
+func unitGrad(d, y []float32, by float32, inverse float64) {
+	along := float32(dot(d, y) * inverse)
+	for i, v := range y {
+		d[i] = by * (d[i] - float32(along*v))
+	}
+}
+
+// gatesGrad adds the gradients of the decay and the strength of a row, given those of the logarithm of
+// the decay and of the operand of the strength.
+func (op *deltaRuleGrad) gatesGrad(span, r, head int, dlog, db float64) {
+	at := float64(from(op.a, r, head).V[0]) + float64(op.dtBias[head])
+	rate := math.Exp(float64(op.aLog[head]))
+	da := -rate * dlog / (1 + math.Exp(-at))
+	i := span*op.args.ValueHeads + head
+	op.daLog[i] -= dlog * rate * softplus(at)
+	op.ddtBias[i] += da
+	if op.da.V != nil {
+		from(op.da, r, head).V[0] += float32(da)
+	}
+	if op.db.V != nil {
+		from(op.db, r, head).V[0] += float32(db)
+	}
+}
+
+// add adds up the gradients of a key and a query.
+func (op *deltaRuleGrad) add(r, head int, dkq []float32) {
+	k := op.args.KeyDim
+	key := head / (op.args.ValueHeads / op.args.KeyHeads) * k
+	if op.dk.V != nil {
+		op.set.Vector.AddScaled(from(op.dk, r, key).V[:k], dkq, 1)
+	}
+	if op.dq.V != nil {
+		op.set.Vector.AddScaled(from(op.dq, r, key).V[:k], dkq[k:], 1)
+	}
+}

@@ -1,0 +1,92 @@
+package record
+
+import (
+	"slices"
+
+	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/tensor"
+	"github.com/heftai/heft/meta"
+)
+
+var _ backend.Recurrent = (*Recorder)(nil)
+
+// Operations with states are reversed for whole sequences, whose spans have no slots.
+
+// ShortConv keeps its operand.
+func (r *Recorder) ShortConv(dst, x, weight, bias tensor.Tensor, s backend.States, act meta.Activation) {
+	if !r.on {
+		r.compute.ShortConv(dst, x, weight, bias, s, act)
+		return
+	}
+	in := r.keep(x)
+	r.write(dst)
+	r.compute.ShortConv(dst, x, weight, bias, s, act)
+	s.Spans = slices.Clone(s.Spans)
+	r.push(dst, func(dy tensor.Tensor) {
+		r.compute.ShortConvGrad(backend.ConvInputs{X: r.Gradient(x), Weight: r.gradientOf(weight), Bias: r.gradientOf(bias)}, dy,
+			backend.ConvInputs{X: r.value(in), Weight: weight, Bias: bias}, s, act)
+	}, x)
+}
+
+// DeltaRule keeps its operands, and no states: its reverse computes them again.
+func (r *Recorder) DeltaRule(dst tensor.Tensor, in backend.DeltaInputs, s backend.States, a backend.DeltaArgs) {
+	if !r.on {
+		r.compute.DeltaRule(dst, in, s, a)
+		return
+	}
+	operands := []tensor.Tensor{in.Q, in.K, in.V, in.A, in.B}
+	kept := r.keepAll(operands)
+	r.write(dst)
+	r.compute.DeltaRule(dst, in, s, a)
+	s.Spans = slices.Clone(s.Spans)
+	r.push(dst, func(dy tensor.Tensor) {
+		v, d := r.valuesOf(kept), r.gradientsOf(operands)
+		r.compute.DeltaRuleGrad(backend.DeltaInputs{Q: d[0], K: d[1], V: d[2], A: d[3], B: d[4], ALog: r.gradientOf(in.ALog), DTBias: r.gradientOf(in.DTBias)}, dy,
+			backend.DeltaInputs{Q: v[0], K: v[1], V: v[2], A: v[3], B: v[4], ALog: in.ALog, DTBias: in.DTBias}, s, a)
+	}, operands...)
+}
+
+// StateSpace keeps its operands, as DeltaRule does.
+func (r *Recorder) StateSpace(dst tensor.Tensor, in backend.StateSpaceInputs, s backend.States, a backend.StateSpaceArgs) {
+	if !r.on {
+		r.compute.StateSpace(dst, in, s, a)
+		return
+	}
+	operands := []tensor.Tensor{in.X, in.B, in.C, in.DT}
+	kept := r.keepAll(operands)
+	r.write(dst)
+	r.compute.StateSpace(dst, in, s, a)
+	s.Spans = slices.Clone(s.Spans)
+	r.push(dst, func(dy tensor.Tensor) {
+		v, d := r.valuesOf(kept), r.gradientsOf(operands)
+		r.compute.StateSpaceGrad(backend.StateSpaceInputs{X: d[0], B: d[1], C: d[2], DT: d[3], ALog: r.gradientOf(in.ALog), DTBias: r.gradientOf(in.DTBias), D: r.gradientOf(in.D)}, dy,
+			backend.StateSpaceInputs{X: v[0], B: v[1], C: v[2], DT: v[3], ALog: in.ALog, DTBias: in.DTBias, D: in.D}, s, a)
+	}, operands...)
+}
+
+// keepAll remembers operands.
+func (r *Recorder) keepAll(operands []tensor.Tensor) []int {
+	kept := make([]int, len(operands))
+	for i, t := range operands {
+		kept[i] = r.keep(t)
+	}
+	return kept
+}
+
+// valuesOf returns the values that keepAll remembered.
+func (r *Recorder) valuesOf(kept []int) []tensor.Tensor {
+	values := make([]tensor.Tensor, len(kept))
+	for i, k := range kept {
+		values[i] = r.value(k)
+	}
+	return values
+}
+
+// gradientsOf returns the gradients of operands.
+func (r *Recorder) gradientsOf(operands []tensor.Tensor) []tensor.Tensor {
+	gradients := make([]tensor.Tensor, len(operands))
+	for i, t := range operands {
+		gradients[i] = r.Gradient(t)
+	}
+	return gradients
+}
