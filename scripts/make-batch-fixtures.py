@@ -8,7 +8,9 @@ hidden: summaries of output_hidden_states, and of gradients of Σ cos(i + place)
 texts: texts of several lengths, each by itself: their labels' summed loss and its gradients. Padded and
 packed batches of them must give the same. packs says whether transformers isolates texts in one row by
 their position_ids alone; it does so in attention, but not in all models.
-left: the logits of each row's last token, padded on the left, with positions as generate() counts them.
+left: the logits of each row's last token, padded on the left, with positions as generate() counts them. If
+layers have a state, those of each row by itself: padding advances the states of transformers' mixers. Such
+models are computed in float64.
 router: loss and auxiliary loss of the texts padded on the right, for models that have one, with the
 gradients of their sum.
 """
@@ -22,7 +24,10 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
+from in_double import in_double
+
 LENGTHS, IGNORED, COLUMNS = (7, 3, 1, 11, 5, 5), -100, 11
+STATES = ("conv_L_cache", "linear_num_key_heads", "state_size", "ssm_state_size", "mamba_d_state")
 
 
 def digits(x):
@@ -54,7 +59,9 @@ def gradients(model, loss):
 def hidden(folder, ids):
     model = load(folder)
     states = model(torch.tensor(ids), use_cache=False, output_hidden_states=True).hidden_states
-    loss = sum((s.flatten() * (torch.arange(s.numel()) + place).double().cos().float()).sum() for place, s in enumerate(states))
+    if model.config.model_type == "mamba2":  # transformers leaves out the embeddings
+        states = (model.get_input_embeddings()(torch.tensor(ids)),) + states[:-2] + states[-1:]
+    loss = sum((s.flatten() * (torch.arange(s.numel()) + place).double().cos().to(s.dtype)).sum() for place, s in enumerate(states))
     return dict(ids=sum(ids, []), length=len(ids[0]), states=[summary(s.detach()) for s in states], gradients=gradients(model, loss))
 
 
@@ -90,7 +97,10 @@ def one_by_one(folder):
     assert len(rows[0]) == len(rows[1]) == 16
     model = load(folder)
     with torch.no_grad():
-        packed = summed(model, rows, labels, position_ids=torch.tensor(positions)).item()
+        try:
+            packed = summed(model, rows, labels, position_ids=torch.tensor(positions)).item()
+        except (TypeError, ValueError):
+            packed = 0
     out["packs"] = abs(packed - loss.item()) < 1e-4 * loss.item()
     return out
 
@@ -100,6 +110,8 @@ def left(folder):
     ids, _, mask = padded(texts(), True)
     positions = (mask.cumsum(-1) - 1).masked_fill(mask == 0, 1)
     with torch.no_grad():
+        if has_state(model):
+            return [summary(model(torch.tensor([row]), use_cache=False).logits[0, -1]) for row in texts()]
         try:
             logits = model(torch.tensor(ids), attention_mask=mask, position_ids=positions, use_cache=False).logits
         except TypeError:  # positions are the model's own
@@ -122,20 +134,30 @@ def router(folder):
     return dict(loss=out.loss.item(), auxiliary=out.aux_loss.item(), with_padding=everything, gradients=gradients(model, out.loss))
 
 
+def has_state(model):
+    return any(hasattr(model.config, name) for name in STATES)
+
+
 def main():
     for folder in sorted(pathlib.Path(sys.argv[1]).iterdir()):
         if sys.argv[2:] and folder.name not in sys.argv[2:]:
             continue
-        golden = json.loads(gzip.open(folder / "golden.json.gz").read())
-        with torch.no_grad():
-            loss = load(folder)(torch.tensor(golden["input_ids"]), labels=torch.tensor(golden["labels"]), use_cache=False).loss.item()
-        assert abs(loss - golden["loss"]) < 1e-5, (folder.name, loss, golden["loss"])
-        out = dict(hidden=hidden(folder, golden["input_ids"]), texts=one_by_one(folder), left=left(folder), router=router(folder))
-        with gzip.GzipFile(folder / "batches.json.gz", "wb", mtime=0) as f:
-            f.write(json.dumps(out).encode())
-        r = out["router"] or {}
-        print(folder.name, "loss", out["texts"]["loss"], "packs", out["texts"]["packs"], "router", r.get("auxiliary"), r.get("with_padding"),
-              (folder / "batches.json.gz").stat().st_size, "bytes", flush=True)
+        model = load(folder)
+        with in_double(model, has_state(model)):
+            make(folder)
+
+
+def make(folder):
+    golden = json.loads(gzip.open(folder / "golden.json.gz").read())
+    with torch.no_grad():
+        loss = load(folder)(torch.tensor(golden["input_ids"]), labels=torch.tensor(golden["labels"]), use_cache=False).loss.item()
+    assert abs(loss - golden["loss"]) < 1e-5, (folder.name, loss, golden["loss"])
+    out = dict(hidden=hidden(folder, golden["input_ids"]), texts=one_by_one(folder), left=left(folder), router=router(folder))
+    with gzip.GzipFile(folder / "batches.json.gz", "wb", mtime=0) as f:
+        f.write(json.dumps(out).encode())
+    r = out["router"] or {}
+    print(folder.name, "loss", out["texts"]["loss"], "packs", out["texts"]["packs"], "router", r.get("auxiliary"), r.get("with_padding"),
+          (folder / "batches.json.gz").stat().st_size, "bytes", flush=True)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,8 @@
 Between them they have every kind of attention, norm, gate and router that is served. Weights are random
 numbers of bfloat16, arithmetic is float32. golden.json holds a batch with its loss and, of each tensor's
 gradient under its name in the checkpoint: sum, l2, the product with cos(0), cos(1), …, and the first eight.
+Models whose layers have a state for each sequence are computed in float64 and also have steps: the losses of
+three steps of AdamW, and [norm, product with cosines] of each weight behind them.
 """
 import gzip
 import json
@@ -18,6 +20,8 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModelForCausalLM
+
+from in_double import in_double
 
 VOCAB, LENGTH, IGNORED = 40, 11, -100
 SIZES = dict(vocab_size=VOCAB, hidden_size=16, intermediate_size=20, num_hidden_layers=2, num_attention_heads=4,
@@ -116,7 +120,33 @@ MODELS = {
     "afmoe": ("afmoe", dict(head_dim=8, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=8, num_shared_experts=1, num_dense_layers=1, sliding_window=4, mup_enabled=True,
                             layer_types=["full_attention", "sliding_attention"])),
     "opt": ("opt", dict(num_key_value_heads=None, intermediate_size=None, ffn_dim=20, word_embed_proj_dim=16)),
+    "lfm2": ("lfm2", dict(conv_L_cache=3, block_auto_adjust_ff_dim=False, layer_types=["conv", "full_attention"], rope_parameters=rope())),
+    "lfm2-moe": ("lfm2_moe", dict(conv_L_cache=4, conv_bias=True, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=8, num_dense_layers=1,
+                                  num_hidden_layers=3, layer_types=["conv", "full_attention", "conv"], routed_scaling_factor=1.5, rope_parameters=rope())),
 }
+
+DELTA_NET = dict(head_dim=8, linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=6, linear_value_head_dim=5, linear_conv_kernel_dim=4,
+                 layer_types=["linear_attention", "full_attention"], rope_parameters=rope(partial_rotary_factor=0.5))
+SHARED = dict(num_experts=4, num_experts_per_tok=2, moe_intermediate_size=8, shared_expert_intermediate_size=12)
+MIXER = dict(mamba_n_heads=4, mamba_n_groups=2, mamba_d_state=7, mamba_d_conv=4, mamba_chunk_size=4)
+MODELS |= {
+    "qwen3-next": ("qwen3_next", dict(DELTA_NET, **SHARED, mlp_only_layers=[], decoder_sparse_step=1)),
+    "qwen3-5": ("qwen3_5_text", dict(DELTA_NET, linear_num_value_heads=2)),
+    "qwen3-5-moe": ("qwen3_5_moe_text", dict(DELTA_NET, **SHARED, intermediate_size=None)),
+    "mamba2": ("mamba2", dict(intermediate_size=None, num_attention_heads=None, num_key_value_heads=None, max_position_embeddings=None, num_heads=4, head_dim=8,
+                              expand=2, n_groups=2, state_size=7, conv_kernel=4, chunk_size=4)),
+    "nemotron-h": ("nemotron_h", dict(num_hidden_layers=None, layers_block_type=["mamba", "attention", "moe", "mlp"], head_dim=8, mamba_num_heads=4, mamba_head_dim=6,
+                                      n_groups=2, ssm_state_size=7, conv_kernel=3, chunk_size=4, n_routed_experts=4, num_experts_per_tok=2, moe_intermediate_size=8,
+                                      moe_shared_expert_intermediate_size=12, routed_scaling_factor=2.0)),
+    "granitemoehybrid": ("granitemoehybrid", dict(MIXER, layer_types=["mamba", "attention"], mamba_expand=1, num_local_experts=4, num_experts_per_tok=2,
+                                                  shared_intermediate_size=12, embedding_multiplier=3.0, logits_scaling=2.0, residual_multiplier=0.5,
+                                                  attention_multiplier=0.2, position_embedding_type="rope", rope_parameters=rope())),
+    "falcon-h1": ("falcon_h1", dict(MIXER, head_dim=8, mamba_d_ssm=24, mamba_d_head=6, mamba_rms_norm=True, mamba_norm_before_gate=False, attention_out_multiplier=0.7,
+                                    ssm_in_multiplier=1.2, ssm_out_multiplier=0.8, ssm_multipliers=[0.9, 1.1, 0.8, 1.2, 0.7], key_multiplier=0.6,
+                                    lm_head_multiplier=0.7, time_step_limit=[0.3, 0.9], rope_parameters=rope())),
+    "bamba": ("bamba", dict(MIXER, mamba_expand=1, attn_layer_indices=[1], mamba_proj_bias=True, rope_parameters=rope())),
+}
+STATES = ("conv_L_cache", "linear_num_key_heads", "state_size", "ssm_state_size", "mamba_d_state")
 
 
 def build(kind, fields):
@@ -145,6 +175,14 @@ def summary(g):
                 first=[digits(v) for v in g[:8]])
 
 
+def saved(model):
+    """Parameters under the checkpoint's names."""
+    with tempfile.TemporaryDirectory() as folder:
+        model.save_pretrained(folder)
+        tensors = load_file(pathlib.Path(folder) / "model.safetensors")
+    return {n: t for n, t in sorted(tensors.items()) if not any(buffer in n for buffer in ("correction", "expert_bias", "layer_scalar"))}
+
+
 def gradients(model, ids, labels):
     """The loss, and the gradients under the checkpoint's names: they are saved in place of the weights."""
     loss = model(torch.tensor(ids), labels=torch.tensor(labels), use_cache=False).loss
@@ -152,10 +190,21 @@ def gradients(model, ids, labels):
     with torch.no_grad():
         for p in model.parameters():
             p.copy_(torch.zeros_like(p) if p.grad is None else p.grad)
-    with tempfile.TemporaryDirectory() as folder:
-        model.save_pretrained(folder)
-        tensors = load_file(pathlib.Path(folder) / "model.safetensors")
-    return loss.item(), {n: summary(t) for n, t in sorted(tensors.items()) if not any(buffer in n for buffer in ("correction", "expert_bias", "layer_scalar"))}
+    return loss.item(), {n: summary(t) for n, t in saved(model).items()}
+
+
+def steps(model, ids, labels):
+    """Three steps of AdamW. With this eps an element whose gradient is rounding hardly moves."""
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01, eps=1e-3, weight_decay=0.1)
+    losses = []
+    for _ in range(3):
+        loss = model(torch.tensor(ids), labels=torch.tensor(labels), use_cache=False).loss
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    after = {n: summary(t) for n, t in saved(model).items()}
+    return dict(losses=losses, after={n: [s["l2"], s["along"]] for n, s in after.items()})
 
 
 def make(folder, name, kind, fields):
@@ -174,9 +223,14 @@ def make(folder, name, kind, fields):
     ids = torch.randint(3, VOCAB, (2, LENGTH), generator=g).tolist()
     labels = [list(row) for row in ids]
     labels[0][:3], labels[1][-2:] = [IGNORED] * 3, [IGNORED] * 2
-    loss, grads = gradients(model, ids, labels)
-    golden = dict(name=name, model_type=kind, compute="float32", versions=dict(torch=torch.__version__, transformers=transformers.__version__),
+    has_state = any(name in fields for name in STATES)
+    with in_double(model, has_state):
+        loss, grads = gradients(model, ids, labels)
+    golden = dict(name=name, model_type=kind, compute="float64" if has_state else "float32", versions=dict(torch=torch.__version__, transformers=transformers.__version__),
                   input_ids=ids, labels=labels, loss=loss, gradients=grads)
+    if has_state:
+        with in_double(build(kind, fields)) as model:
+            golden["steps"] = steps(model, ids, labels)
     with gzip.GzipFile(out / "golden.json.gz", "wb", mtime=0) as f:
         f.write(json.dumps(golden).encode())
     print(name, loss, sum(f.stat().st_size for f in out.iterdir()), "bytes")

@@ -77,9 +77,6 @@ func reasonOf(t *testing.T, dir string) error {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(program.States()) > 0 {
-		return ErrStates
-	}
 	if program.Special() != "" {
 		return ErrServedOnly
 	}

@@ -28,9 +28,6 @@ type Model struct {
 	auxiliary float32
 }
 
-// ErrStates is returned for models whose layers have a state for each sequence, such as a delta net.
-var ErrStates = errors.New("model: layers with a state for each sequence (short convolutions, delta nets) cannot be trained yet; serve runs them")
-
 // ErrRouting is returned for models whose routers draw experts at random in training, as phimoe's.
 var ErrRouting = errors.New("model: the routers of this model draw experts at random in training (sparsemixer), which is not supported; serve runs it")
 
@@ -48,9 +45,6 @@ func build(m *meta.Model, b *loader.Binding, options ...Option) (*Model, error) 
 	program, err := nn.Compile(m.Root)
 	if err != nil {
 		return nil, fmt.Errorf("model: %w", err)
-	}
-	if len(program.States()) > 0 {
-		return nil, ErrStates
 	}
 	if part := program.Special(); part != "" {
 		return nil, fmt.Errorf("%w: %s", ErrServedOnly, part)

@@ -234,8 +234,10 @@ func (s *session) fit(tokens []int32, l *layout, way nn.Way, vocab int) (err err
 		}
 		first += len(span.Pages)
 		group.Spans = append(group.Spans, span)
+		s.input.StateSpans = append(s.input.StateSpans, backend.StateSpan{First: t.first, Rows: t.rows, From: -1, To: -1})
 	}
 	s.input.Groups = []nn.Group{group}
+	s.input.States = make([]view.Tensor, len(s.program.States())) // none is kept after a text
 	return nil
 }
 
