@@ -221,8 +221,7 @@ func TestATouchedShardDoesNotEndService(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		policy, _ := devicemap.ParsePolicy(c.policy)
-		c.o.DeviceMap = policy
+		c.o.DeviceMap, _ = devicemap.ParsePolicy(c.policy)
 		plan, o, err := dispatch.Plan(skeleton, c.o)
 		if err != nil {
 			t.Fatal(err)

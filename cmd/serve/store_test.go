@@ -142,9 +142,8 @@ func TestABatchSurvivesAKilledServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, batch := p.ask(t, "POST", "/v1/batches", fmt.Sprintf(`{"endpoint":"/v1/completions","input_file_id":%q,"completion_window":"24h"}`, file.ID))
-	path := fmt.Sprintf("/v1/batches/%s", batch["id"])
 	completed := func() float64 {
-		_, batch = p.ask(t, "GET", path, "")
+		_, batch = p.ask(t, "GET", fmt.Sprintf("/v1/batches/%s", batch["id"]), "")
 		return batch["request_counts"].(map[string]any)["completed"].(float64)
 	}
 	for _, enough := range []float64{10, 30} {

@@ -21,9 +21,8 @@ func TestLoad(t *testing.T) {
 	}{
 		{name: "nothing", plain: "no chat template", tooled: "no chat template", tokens: "map[]"},
 		{name: "configuration",
-			files:  map[string]string{"tokenizer_config.json": `{"bos_token":"<s>","eos_token":{"content":"</s>","special":true},"pad_token":null,"add_bos_token":true,"chat_template":"A"}`},
-			plain:  "A",
-			tooled: "A",
+			files: map[string]string{"tokenizer_config.json": `{"bos_token":"<s>","eos_token":{"content":"</s>","special":true},"pad_token":null,"add_bos_token":true,"chat_template":"A"}`},
+			plain: "A", tooled: "A",
 			tokens: "map[bos_token:<s> eos_token:</s>]"},
 		{name: "named templates",
 			files:  map[string]string{"tokenizer_config.json": `{"chat_template":[{"name":"default","template":"A"},{"name":"tool_use","template":"B"}]}`},

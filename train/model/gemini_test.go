@@ -251,8 +251,7 @@ func TestCheckpointsOfGeminiFitAnyPlugin(t *testing.T) {
 	visit := func(ranks int, gemini bool, from, to string) {
 		t.Helper()
 		rank := func(ctx context.Context, w *train.World) error {
-			var plugin train.Plugin
-			var options []Option
+			plugin, options := train.Plugin(nil), []Option(nil)
 			if gemini {
 				plugin, options = &train.GeminiPlugin{World: w}, []Option{OffloadParameters(1, t.TempDir())}
 			}

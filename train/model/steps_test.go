@@ -27,8 +27,7 @@ func TestStepsOfModelsWithStates(t *testing.T) {
 				After  map[string][2]float64
 			}
 		}
-		golden.JSON(t, path[:len(path)-len(".gz")], &g)
-		if g.Steps == nil {
+		if golden.JSON(t, path[:len(path)-len(".gz")], &g); g.Steps == nil {
 			continue
 		}
 		cases++

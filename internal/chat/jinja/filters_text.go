@@ -20,25 +20,13 @@ func textFilter(name string) filterFunc {
 	case "replace":
 		return filterReplace
 	case "string":
-		return func(st *state, v Value, c *args) (Value, error) {
-			if _, err := c.bind(0); err != nil {
-				return nil, err
-			}
-			v, _, err := softText(st, v)
-			return v, err
-		}
+		return filterString
 	case "safe":
 		return filterSafe
 	case "e", "escape":
 		return filterEscape
 	case "forceescape":
-		return func(st *state, v Value, c *args) (Value, error) {
-			if _, err := c.bind(0); err != nil {
-				return nil, err
-			}
-			s, err := str(st, v)
-			return markup(escapeHTML(s)), err
-		}
+		return filterForceEscape
 	case "striptags":
 		return filterStripTags
 	case "indent":
@@ -67,6 +55,22 @@ func textFilter(name string) filterFunc {
 		return filterAttr
 	}
 	return nil
+}
+
+func filterString(st *state, v Value, c *args) (Value, error) {
+	if _, err := c.bind(0); err != nil {
+		return nil, err
+	}
+	v, _, err := softText(st, v)
+	return v, err
+}
+
+func filterForceEscape(st *state, v Value, c *args) (Value, error) {
+	if _, err := c.bind(0); err != nil {
+		return nil, err
+	}
+	s, err := str(st, v)
+	return markup(escapeHTML(s)), err
 }
 
 // filterTitle starts words after white space, hyphens and opening brackets.

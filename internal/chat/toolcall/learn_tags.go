@@ -37,13 +37,12 @@ func (l *lesson) learnTags(text string, at span, one probeCall) bool {
 		return l.learnAssignments(text, at, one, [3]string{a, b, c})
 	}
 	t.lines = strings.HasSuffix(b, "\n") && strings.HasPrefix(c, "\n")
+	key := strings.TrimSpace(b)
 	number, ok := l.beforeNumber(one)
 	if !ok {
 		number = b
 	}
-	number = strings.TrimSuffix(number, cdataOpen)
-	key := strings.TrimSpace(b)
-	switch n := strings.TrimSpace(number); {
+	switch n := strings.TrimSpace(strings.TrimSuffix(number, cdataOpen)); {
 	case n == key:
 	case strings.HasSuffix(key, `"`) && strings.TrimSpace(key[:len(key)-1]) == n: // a string has its quotes, as all values are JSON
 		key, t.json = n, true

@@ -118,9 +118,7 @@ func (o *object) push(c byte, out []byte) ([]byte, verdict) {
 		if c != '"' {
 			return out, bad
 		}
-		o.key = o.key[:0]
-		o.text = stringReader{}
-		o.state = objectInKey
+		o.key, o.text, o.state = o.key[:0], stringReader{}, objectInKey
 	case objectColon:
 		if c != ':' {
 			return out, bad
