@@ -34,6 +34,13 @@ func (f *fields) graniteExperts(d *decoder) *MoESpec {
 
 // graniteShared adds the MLP that every token passes.
 func (d *decoder) graniteShared(b *Builder, inner int) {
+	if b.tree.conventions().SeparateGates {
+		s := b.Child("shared_mlp", d.mlpClass).Runs(KindMLP, &MLPSpec{Gate: "gate_proj", Up: "up_proj", Down: "output_linear", Act: d.act.act})
+		s.Linear("gate_proj", d.hidden, inner, false)
+		s.Linear("up_proj", d.hidden, inner, false)
+		s.Linear("output_linear", inner, d.hidden, false)
+		return
+	}
 	s := b.Child("shared_mlp", d.mlpClass).Runs(KindMLP, &MLPSpec{Fused: "input_linear", Down: "output_linear", Act: d.act.act})
 	s.Activation("activation", d.act.class, d.act.act)
 	s.Linear("input_linear", d.hidden, 2*inner, false)

@@ -22,10 +22,7 @@ func llama4(f *fields, b *Builder) {
 		l.attention(b, i)
 		if sparse[i] {
 			m := b.Child("feed_forward", "Llama4TextMoe").Runs(KindMoE, spec)
-			e := m.Child("experts", "Llama4TextExperts")
-			e.Param("gate_up_proj", spec.Count, d.hidden, 2*d.inner)
-			e.Param("down_proj", spec.Count, d.inner, d.hidden)
-			e.Activation("act_fn", d.act.class, d.act.act)
+			d.llama4Experts(m, *spec)
 			m.Child("router", "Llama4Router").Param("weight", spec.Count, d.hidden)
 			d.gatedMLP(m, "shared_expert", d.inner, false)
 		} else {
@@ -33,6 +30,20 @@ func llama4(f *fields, b *Builder) {
 		}
 		d.norms(b, "input_layernorm", "post_attention_layernorm")
 	})
+}
+
+// llama4Experts adds the experts, which GGUF files have by outputs.
+func (d *decoder) llama4Experts(m *Builder, spec MoESpec) {
+	if m.tree.conventions().SeparateGates {
+		spec.Transposed = false
+		m.Runs(KindMoE, &spec)
+		m.stackedExperts(&spec, expertNames{class: "Llama4TextExperts", gate: "gate_proj", up: "up_proj", down: "down_proj", each: []string{m.path + ".experts"}}, d.hidden, d.inner, d.act)
+		return
+	}
+	e := m.Child("experts", "Llama4TextExperts")
+	e.Param("gate_up_proj", spec.Count, d.hidden, 2*d.inner)
+	e.Param("down_proj", spec.Count, d.inner, d.hidden)
+	e.Activation("act_fn", d.act.class, d.act.act)
 }
 
 // llama4Layers is what the layers' attention has beyond a decoder's.

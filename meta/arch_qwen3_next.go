@@ -137,17 +137,24 @@ func (d *decoder) deltaNet(b *Builder, n *deltaNets, state int) {
 	a.Param("dt_bias", s.ValueHeads)
 	a.Param("A_log", s.ValueHeads)
 	a.Child("conv1d", "Conv1d").Param("weight", 2*keys+values, 1, s.Kernel)
-	if n.fused {
-		s.FusedQKVZ, s.FusedBA = "in_proj_qkvz", "in_proj_ba"
+	split := b.tree.conventions().SplitDelta
+	if n.fused && !split {
+		s.FusedQKVZ = "in_proj_qkvz"
 		a.Linear(s.FusedQKVZ, d.hidden, 2*keys+2*values, false)
+	}
+	if n.fused {
+		s.FusedBA = "in_proj_ba"
 		a.Linear(s.FusedBA, d.hidden, 2*s.ValueHeads, false)
 	}
 	a.Child("norm", d.class+"RMSNormGated").Runs(KindNorm, &NormSpec{Dim: s.ValueDim, Eps: d.normSpec.Eps}).Param("weight", s.ValueDim)
 	a.Linear("out_proj", values, d.hidden, false)
-	if !n.fused {
-		s.QKV, s.Z, s.B, s.A = "in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a"
+	if !n.fused || split {
+		s.QKV, s.Z = "in_proj_qkv", "in_proj_z"
 		a.Linear(s.QKV, d.hidden, 2*keys+values, false)
 		a.Linear(s.Z, d.hidden, values, false)
+	}
+	if !n.fused {
+		s.B, s.A = "in_proj_b", "in_proj_a"
 		a.Linear(s.B, d.hidden, s.ValueHeads, false)
 		a.Linear(s.A, d.hidden, s.ValueHeads, false)
 	}

@@ -27,6 +27,16 @@ type Conventions struct {
 	FusedInParts bool
 	// SplitLatent: the expansion of latent attention is two matrices; see [MLASpec].KeyUp.
 	SplitLatent bool
+	// DecayRates: layers with a state have -exp(A_log) where transformers has A_log.
+	DecayRates bool
+	// TiledHeads: value heads of delta nets, with all that belongs to them, are in an order in which value
+	// head v belongs to key head v mod KeyHeads.
+	TiledHeads bool
+	// SplitDelta: queries, keys and values of delta nets are one tensor, and output gates another, where
+	// transformers has all of a key head together.
+	SplitDelta bool
+	// Scaled: multipliers of activations are within weights, so adapters for transformers do not fit.
+	Scaled bool
 }
 
 // conventions returns those of the checkpoint.
@@ -48,6 +58,17 @@ func (t *tree) formatOf(s TensorSource) QuantFormat {
 // conform changes the specs below root to the checkpoint's conventions.
 func (c Conventions) conform(root *Module) {
 	ropes := map[*RopeSpec]*RopeSpec{}
+	paired := func(r *RopeSpec) *RopeSpec {
+		if r == nil {
+			return nil
+		}
+		if ropes[r] == nil {
+			pairs := *r
+			pairs.Interleaved = true
+			ropes[r] = &pairs
+		}
+		return ropes[r]
+	}
 	linear := func(m *Module, name string) *LinearSpec {
 		if child := m.Find(name); name != "" && child != nil {
 			if spec, ok := child.Spec.(*LinearSpec); ok {
@@ -62,6 +83,20 @@ func (c Conventions) conform(root *Module) {
 			if c.WholeNorms {
 				spec.Offset = 0
 			}
+		case *DeltaNetSpec:
+			spec.Rates = c.DecayRates
+			if spec.Tiled = c.TiledHeads; spec.Tiled {
+				for _, name := range []string{spec.QKV, spec.Z, spec.B, spec.A, spec.Out} {
+					linear(m, name).Reordered = true
+				}
+			}
+			if c.SplitDelta {
+				linear(m, spec.QKV).Reordered, linear(m, spec.Z).Reordered = true, true
+			}
+		case *Mamba2Spec:
+			spec.Rates = c.DecayRates
+		case *LinearSpec:
+			spec.Reordered = spec.Reordered || c.Scaled
 		case *AttentionSpec:
 			if c.FusedInParts && spec.FusedOrder != FusedQKV {
 				linear(m, spec.Fused).Reordered = true
@@ -69,17 +104,13 @@ func (c Conventions) conform(root *Module) {
 			if c.FusedInParts {
 				spec.FusedOrder = FusedQKV
 			}
-			if !c.RopePairs || spec.Rope == nil || spec.Rope.Interleaved {
+			if !c.RopePairs || spec.Rope != nil && spec.Rope.Interleaved {
 				continue
 			}
+			// Layers without rope have their rows in this order too, which changes no product of query and key.
 			linear(m, spec.Q).PairRows, linear(m, spec.K).PairRows = spec.HeadDim, spec.HeadDim
 			linear(m, spec.Fused).Reordered = true
-			if ropes[spec.Rope] == nil {
-				pairs := *spec.Rope
-				pairs.Interleaved = true
-				ropes[spec.Rope] = &pairs
-			}
-			spec.Rope = ropes[spec.Rope]
+			spec.Rope, spec.QueryRope = paired(spec.Rope), paired(spec.QueryRope)
 		}
 	}
 }

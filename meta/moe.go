@@ -42,6 +42,9 @@ func (b *Builder) stackedExperts(spec *MoESpec, names expertNames, hidden, inner
 		})
 		down = append(down, []TensorSource{{Tensor: at + names.down + ".weight", Stack: count}})
 	}
+	for _, at := range names.each { // gate and up together, as some GGUF files have them
+		gateUp = append(gateUp, []TensorSource{{Tensor: at + ".{}." + spec.GateUp + ".weight", Stack: count}})
+	}
 	upShape, downShape := []int{count, 2 * inner, hidden}, []int{count, hidden, inner}
 	gateUp = append(gateUp, e.stacked(spec.GateUp, upShape))
 	down = append(down, e.stacked(spec.Down, downShape))

@@ -22,10 +22,12 @@ type DeltaNetSpec struct {
 	KeyDim, ValueDim     int
 	Kernel               int    // tokens that the convolution sees
 	QKV, Z, B, A         string // Linear; QKV has all queries, then all keys, then all values
-	FusedQKVZ, FusedBA   string // Linear instead of these; for each key head its q, k, v and z, or its b and a
+	FusedQKVZ, FusedBA   string // Linear instead of QKV and Z, or of B and A; for each key head its q, k, v and z, or its b and a
 	Conv                 string // child with weight [queries + keys + values, 1, Kernel]
 	ALog, DTBias         string // Params of one number for each value head
 	Norm, Out            string
+	Rates                bool // ALog has -exp(A_log) instead of A_log
+	Tiled                bool // value head v belongs to key head v mod KeyHeads, not to v/(ValueHeads/KeyHeads)
 }
 
 // Mamba2Spec runs a Mamba2 mixer. The result of In is, in this order, the output gate z, x, B and C,
@@ -42,6 +44,7 @@ type Mamba2Spec struct {
 	In                string  // Linear
 	Conv              string  // child with weight [x + B + C, 1, Kernel] and maybe bias
 	ALog, DTBias, D   string  // Params of one number for each head
+	Rates             bool    // ALog has -exp(A_log) instead of A_log
 	Norm              string  // "" for none
 	NormFirst         bool    // Norm comes before the product with z
 	Out               string

@@ -62,6 +62,7 @@ type StateSpaceArgs struct {
 	Heads, Groups     int // Heads is a multiple of Groups
 	HeadDim, StateDim int
 	StepMin, StepMax  float32 // StepMax may be infinite
+	Rates             bool    // ALog has -exp(aLog)
 }
 
 // DeltaInputs are the operands of [Recurrent.DeltaRule].
@@ -74,6 +75,16 @@ type DeltaInputs struct {
 type DeltaArgs struct {
 	KeyHeads, ValueHeads int // ValueHeads is a multiple of KeyHeads
 	KeyDim, ValueDim     int
+	Rates                bool // ALog has -exp(aLog)
+	Tiled                bool // value head v has key head v mod KeyHeads, not v/(ValueHeads/KeyHeads)
+}
+
+// KeyHead returns the key head of a value head.
+func (a *DeltaArgs) KeyHead(value int) int {
+	if a.Tiled {
+		return value % a.KeyHeads
+	}
+	return value / (a.ValueHeads / a.KeyHeads)
 }
 
 // States says where an operation finds the states of the sequences of a pass.

@@ -178,7 +178,7 @@ func (m *matcher) target(path string, node *meta.Module) (Target, error) {
 	}
 	t := Target{Path: path, Param: p.Name, In: s.In, Out: s.Out, Transposed: s.Transposed, pairRows: s.PairRows, param: p}
 	if s.Reordered {
-		return t, errors.New("target_modules names it, but this file has its rows in another order than the adapter: use the model's safetensors files")
+		return t, errors.New("target_modules names it, but this file has its weights in another order or scale than the adapter: use the model's safetensors files")
 	}
 	m.size(&t, path)
 	return t, nil

@@ -10,8 +10,8 @@ import (
 type deltaNet struct {
 	path           string
 	spec           *meta.DeltaNetSpec
-	qkv, z, b, a   *linear // or the fused ones
-	qkvz, ba       *linear
+	qkv, z, b, a   *linear
+	qkvz, ba       *linear // instead of qkv and z, and of b and a
 	out            *linear
 	norm           *norm
 	conv           convolution
@@ -57,22 +57,27 @@ func (c *compiler) deltaNet(n Node, in int) (rule, error) {
 // deltaInputs compiles the projections of the input.
 func (c *compiler) deltaInputs(n Node, r *deltaNet, in int) (err error) {
 	s := r.spec
-	if s.FusedQKVZ != "" {
-		if r.qkvz, err = c.linearNamed(n, "fused projection", s.FusedQKVZ, in, 2*r.keys+2*r.values); err != nil {
-			return err
-		}
-		r.ba, err = c.linearNamed(n, "fused gates", s.FusedBA, in, 2*s.ValueHeads)
-		return err
-	}
-	for _, p := range [...]struct {
+	type part struct {
 		to         **linear
 		role, name string
 		out        int
-	}{{&r.qkv, "queries, keys and values", s.QKV, 2*r.keys + r.values}, {&r.z, "output gate", s.Z, r.values},
-		{&r.b, "strength", s.B, s.ValueHeads}, {&r.a, "decay", s.A, s.ValueHeads}} {
+	}
+	parts := []part{{&r.qkv, "queries, keys and values", s.QKV, 2*r.keys + r.values}, {&r.z, "output gate", s.Z, r.values}}
+	if s.FusedQKVZ != "" {
+		parts = []part{{&r.qkvz, "fused projection", s.FusedQKVZ, 2*r.keys + 2*r.values}}
+	}
+	if s.FusedBA != "" {
+		parts = append(parts, part{&r.ba, "fused gates", s.FusedBA, 2 * s.ValueHeads})
+	} else {
+		parts = append(parts, part{&r.b, "strength", s.B, s.ValueHeads}, part{&r.a, "decay", s.A, s.ValueHeads})
+	}
+	for _, p := range parts {
 		if *p.to, err = c.linearNamed(n, p.role, p.name, in, p.out); err != nil {
 			return err
 		}
+	}
+	if r.qkvz != nil && r.ba == nil {
+		return at(n.Path, "separate gates beside one projection of queries, keys, values and output gates")
 	}
 	return nil
 }
@@ -86,7 +91,7 @@ func (r *deltaNet) forward(c *Context, dst, x tensor.Tensor) {
 	if op := c.recurrent(r.path); op != nil {
 		op.DeltaRule(y, backend.DeltaInputs{Q: p.q, K: p.k, V: p.v, A: p.a, B: p.b, ALog: aLog, DTBias: dtBias},
 			c.states(s.State, r.recurrentFirst),
-			backend.DeltaArgs{KeyHeads: s.KeyHeads, ValueHeads: s.ValueHeads, KeyDim: s.KeyDim, ValueDim: s.ValueDim})
+			backend.DeltaArgs{KeyHeads: s.KeyHeads, ValueHeads: s.ValueHeads, KeyDim: s.KeyDim, ValueDim: s.ValueDim, Rates: s.Rates, Tiled: s.Tiled})
 		r.norm.forward(c, y, y)
 		c.backend.Gate(p.z, p.z, y, meta.ActSiLU, 0)
 	}
@@ -103,14 +108,22 @@ func (r *deltaNet) project(c *Context, x tensor.Tensor) (p deltaProjected) {
 		return r.projectFused(c, x)
 	}
 	rows, channels := x.Rows(), 2*r.keys+r.values
-	all, mixed := c.arena.take(rows, channels), c.arena.take(rows, channels)
-	p.z, p.b, p.a = c.arena.take(rows, r.values), c.arena.take(rows, r.spec.ValueHeads), c.arena.take(rows, r.spec.ValueHeads)
+	all, mixed, z := c.arena.take(rows, channels), c.arena.take(rows, channels), c.arena.take(rows, r.values)
 	together := c.collect()
 	r.qkv.compute(together, all, x, 0)
-	r.z.compute(together, p.z, x, 0)
-	r.b.compute(together, p.b, x, 0)
-	r.a.compute(together, p.a, x, 0)
-	c.compute()
+	r.z.compute(together, z, x, 0)
+	if r.ba != nil {
+		gates := c.arena.take(rows, r.ba.out)
+		r.ba.compute(together, gates, x, 0)
+		c.compute()
+		p.b, p.a = r.gates(c, gates)
+	} else {
+		p.b, p.a = c.arena.take(rows, r.spec.ValueHeads), c.arena.take(rows, r.spec.ValueHeads)
+		r.b.compute(together, p.b, x, 0)
+		r.a.compute(together, p.a, x, 0)
+		c.compute()
+	}
+	p.z = z
 	r.conv.channels(c, mixed, all, r.spec.State, 0, meta.ActSiLU)
 	p.q, p.k, p.v = mixed.Columns(0, r.keys), mixed.Columns(r.keys, 2*r.keys), mixed.Columns(2*r.keys, channels)
 	return p
@@ -125,19 +138,12 @@ func (r *deltaNet) projectFused(c *Context, x tensor.Tensor) (p deltaProjected) 
 	r.qkvz.compute(together, all, x, 0)
 	r.ba.compute(together, gates, x, 0)
 	c.compute()
-	n, values := rows*s.KeyHeads, r.perKey*s.ValueDim
-	part := func(from tensor.Tensor, width, first, cols int) tensor.Tensor {
-		to := c.arena.take(rows, s.KeyHeads*cols)
-		if c.err == nil {
-			c.copyRows(matrix(to, n, cols), matrix(from, n, width).Columns(first, first+cols))
-		}
-		return to
-	}
+	values := r.perKey * s.ValueDim
 	width := 2*s.KeyDim + 2*values
-	q, k := part(all, width, 0, s.KeyDim), part(all, width, s.KeyDim, s.KeyDim)
-	v := part(all, width, 2*s.KeyDim, values)
-	p.z = part(all, width, 2*s.KeyDim+values, values)
-	p.b, p.a = part(gates, 2*r.perKey, 0, r.perKey), part(gates, 2*r.perKey, r.perKey, r.perKey)
+	q, k := r.ofKeys(c, all, width, 0, s.KeyDim), r.ofKeys(c, all, width, s.KeyDim, s.KeyDim)
+	v := r.ofKeys(c, all, width, 2*s.KeyDim, values)
+	p.z = r.ofKeys(c, all, width, 2*s.KeyDim+values, values)
+	p.b, p.a = r.gates(c, gates)
 	p.q, p.k, p.v = c.arena.take(rows, r.keys), c.arena.take(rows, r.keys), c.arena.take(rows, r.values)
 	r.conv.channels(c, p.q, q, s.State, 0, meta.ActSiLU)
 	r.conv.channels(c, p.k, k, s.State, r.keys, meta.ActSiLU)
@@ -145,13 +151,30 @@ func (r *deltaNet) projectFused(c *Context, x tensor.Tensor) (p deltaProjected) 
 	return p
 }
 
+// gates sorts strengths and decays that are laid out by key head.
+func (r *deltaNet) gates(c *Context, both tensor.Tensor) (b, a tensor.Tensor) {
+	return r.ofKeys(c, both, 2*r.perKey, 0, r.perKey), r.ofKeys(c, both, 2*r.perKey, r.perKey, r.perKey)
+}
+
+// ofKeys copies cols columns from first on of each key head, which has width columns in from.
+func (r *deltaNet) ofKeys(c *Context, from tensor.Tensor, width, first, cols int) tensor.Tensor {
+	to, n := c.arena.take(from.Rows(), r.spec.KeyHeads*cols), from.Rows()*r.spec.KeyHeads
+	if c.err == nil {
+		c.copyRows(matrix(to, n, cols), matrix(from, n, width).Columns(first, first+cols))
+	}
+	return to
+}
+
 func (r *deltaNet) scratch(rows int) int {
 	channels, heads := 2*r.keys+r.values, r.spec.ValueHeads
 	n := floats(rows, r.values) + floats(rows, r.values) + 2*floats(rows, heads) // y, z, b, a
+	if r.ba != nil {
+		n += floats(rows, r.ba.out)
+	}
 	if r.qkvz == nil {
 		return n + 2*floats(rows, channels)
 	}
-	return n + floats(rows, r.qkvz.out) + floats(rows, r.ba.out) + 4*floats(rows, r.keys) + 2*floats(rows, r.values)
+	return n + floats(rows, r.qkvz.out) + 4*floats(rows, r.keys) + 2*floats(rows, r.values)
 }
 
 func (r *deltaNet) cols() int { return r.out.cols() }

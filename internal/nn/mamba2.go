@@ -109,7 +109,7 @@ func (r *mamba2) recur(c *Context, y, mixed, dt tensor.Tensor) {
 	s, n := r.spec, r.inner+r.groups
 	op.StateSpace(y, backend.StateSpaceInputs{X: mixed.Columns(0, r.inner), B: mixed.Columns(r.inner, n), C: mixed.Columns(n, n+r.groups),
 		DT: dt, ALog: aLog, DTBias: dtBias, D: d}, c.states(s.State, r.recurrentFirst),
-		backend.StateSpaceArgs{Heads: s.Heads, Groups: s.Groups, HeadDim: s.HeadDim, StateDim: s.StateDim, StepMin: s.StepMin, StepMax: s.StepMax})
+		backend.StateSpaceArgs{Heads: s.Heads, Groups: s.Groups, HeadDim: s.HeadDim, StateDim: s.StateDim, StepMin: s.StepMin, StepMax: s.StepMax, Rates: s.Rates})
 }
 
 // gate sets dst to y, gated by z and normalised.

@@ -116,12 +116,13 @@ func scatter(dst []float32, cols int, rows []int, x []float32) {
 // another.
 func testDeltaRule(e *env) {
 	r := recurrent(e)
-	for _, a := range []backend.DeltaArgs{{KeyHeads: 1, ValueHeads: 1, KeyDim: 3, ValueDim: 5}, {KeyHeads: 2, ValueHeads: 4, KeyDim: 16, ValueDim: 17}} {
+	for _, a := range []backend.DeltaArgs{{KeyHeads: 1, ValueHeads: 1, KeyDim: 3, ValueDim: 5}, {KeyHeads: 2, ValueHeads: 4, KeyDim: 16, ValueDim: 17},
+		{KeyHeads: 3, ValueHeads: 6, KeyDim: 4, ValueDim: 8, Rates: true, Tiled: true}} {
 		const rows, first = 15, 3
 		keys, values := a.KeyHeads*a.KeyDim, a.ValueHeads*a.ValueDim
 		q, k, v := e.values(rows*keys), e.values(rows*keys), e.values(rows*values)
 		da, db := e.values(rows*a.ValueHeads), e.values(rows*a.ValueHeads)
-		aLog, bias := e.values(a.ValueHeads), e.values(a.ValueHeads)
+		aLog, bias := e.rates(a.ValueHeads, a.Rates), e.values(a.ValueHeads)
 		want := refDelta(a, rows, q, k, v, da, db, aLog, bias)
 		size := first + a.ValueHeads*a.KeyDim*a.ValueDim
 		var whole, state []float32
@@ -147,6 +148,24 @@ func testDeltaRule(e *env) {
 	}
 }
 
+// rates returns n values of A_log, or of -exp(A_log).
+func (e *env) rates(n int, negated bool) []float32 {
+	list := e.values(n)
+	for i, x := range list {
+		if negated {
+			list[i] = float32(-math.Exp(float64(x)))
+		}
+	}
+	return list
+}
+
+func refRate(aLog float32, negated bool) float64 {
+	if negated {
+		return -float64(aLog)
+	}
+	return math.Exp(float64(aLog))
+}
+
 // refDelta is the recurrence as package backend states it.
 func refDelta(a backend.DeltaArgs, rows int, q, k, v, da, db, aLog, bias []float32) []float64 {
 	keys, values := a.KeyHeads*a.KeyDim, a.ValueHeads*a.ValueDim
@@ -170,9 +189,12 @@ func refDelta(a backend.DeltaArgs, rows int, q, k, v, da, db, aLog, bias []float
 				}
 			}
 			key := t*keys + h/(a.ValueHeads/a.KeyHeads)*a.KeyDim
+			if a.Tiled {
+				key = t*keys + h%a.KeyHeads*a.KeyDim
+			}
 			qt, kt := unit(q[key:key+a.KeyDim]), unit(k[key:key+a.KeyDim])
 			at := t*a.ValueHeads + h
-			decay := math.Exp(-math.Exp(float64(aLog[h])) * math.Log1p(math.Exp(float64(da[at])+float64(bias[h]))))
+			decay := math.Exp(-refRate(aLog[h], a.Rates) * math.Log1p(math.Exp(float64(da[at])+float64(bias[h]))))
 			strength := 1 / (1 + math.Exp(-float64(db[at])))
 			for j := range a.ValueDim {
 				seen, out := 0.0, 0.0

@@ -118,7 +118,9 @@ func (c *stateCase) test(what string, names []string, dx, dvectors []tensor.Tens
 
 func deltaCase(e *env, a backend.DeltaArgs) *stateCase {
 	keys, values := a.KeyHeads*a.KeyDim, a.ValueHeads*a.ValueDim
-	return newStateCase(e, a.ValueHeads, 2, values, keys, keys, values, a.ValueHeads, a.ValueHeads)
+	c := newStateCase(e, a.ValueHeads, 2, values, keys, keys, values, a.ValueHeads, a.ValueHeads)
+	c.vectors[0] = e.rates(a.ValueHeads, a.Rates)
+	return c
 }
 
 func deltaInputs(x, v []tensor.Tensor) backend.DeltaInputs {
@@ -138,7 +140,8 @@ func testDeltaRuleGrad(e *env) {
 	if g == nil {
 		return
 	}
-	for _, a := range []backend.DeltaArgs{{KeyHeads: 1, ValueHeads: 1, KeyDim: 3, ValueDim: 5}, {KeyHeads: 2, ValueHeads: 6, KeyDim: 16, ValueDim: 35}} {
+	for _, a := range []backend.DeltaArgs{{KeyHeads: 1, ValueHeads: 1, KeyDim: 3, ValueDim: 5}, {KeyHeads: 2, ValueHeads: 6, KeyDim: 16, ValueDim: 35},
+		{KeyHeads: 2, ValueHeads: 4, KeyDim: 5, ValueDim: 3, Rates: true, Tiled: true}} {
 		c := deltaCase(e, a)
 		dx, dvectors := deltaGradients(g, c, a)
 		c.test(name("delta rule gradient", a), []string{"q", "k", "v", "a", "b", "aLog", "dtBias"}, dx, dvectors, c.widths[2], func(dst tensor.Tensor, x, v []tensor.Tensor) {
@@ -150,6 +153,7 @@ func testDeltaRuleGrad(e *env) {
 // spaceCase has no step near a limit.
 func spaceCase(e *env, a backend.StateSpaceArgs) *stateCase {
 	c := newStateCase(e, a.Heads, 3, a.Heads*a.HeadDim, a.Heads*a.HeadDim, a.Groups*a.StateDim, a.Groups*a.StateDim, a.Heads)
+	c.vectors[0] = e.rates(a.Heads, a.Rates)
 	for i := range c.x[3] {
 		for bias := c.vectors[1][i%a.Heads]; nearLimit(c.x[3][i]+bias, a); {
 			c.x[3][i] += 0.1
@@ -179,6 +183,7 @@ func testStateSpaceGrad(e *env) {
 		{Heads: 1, Groups: 1, HeadDim: 5, StateDim: 3, StepMax: float32(math.Inf(1))},
 		{Heads: 6, Groups: 2, HeadDim: 17, StateDim: 16, StepMax: float32(math.Inf(1))},
 		{Heads: 3, Groups: 3, HeadDim: 32, StateDim: 7, StepMin: 0.1, StepMax: 1.5},
+		{Heads: 2, Groups: 1, HeadDim: 5, StateDim: 3, StepMax: float32(math.Inf(1)), Rates: true},
 	} {
 		c := spaceCase(e, a)
 		dx, dvectors := spaceGradients(g, c, a)

@@ -15,11 +15,12 @@ func testStateSpace(e *env) {
 		{Heads: 1, Groups: 1, HeadDim: 5, StateDim: 3, StepMax: float32(math.Inf(1))},
 		{Heads: 4, Groups: 2, HeadDim: 17, StateDim: 16, StepMin: 0.3, StepMax: 1.5},
 		{Heads: 3, Groups: 3, HeadDim: 64, StateDim: 7, StepMax: 2},
+		{Heads: 2, Groups: 1, HeadDim: 8, StateDim: 4, StepMax: 2, Rates: true},
 	} {
 		const rows, first = 15, 3
 		inner, groups := a.Heads*a.HeadDim, a.Groups*a.StateDim
 		x, b, c, dt := e.values(rows*inner), e.values(rows*groups), e.values(rows*groups), e.values(rows*a.Heads)
-		aLog, bias, d := e.values(a.Heads), e.values(a.Heads), e.values(a.Heads)
+		aLog, bias, d := e.rates(a.Heads, a.Rates), e.values(a.Heads), e.values(a.Heads)
 		want := refStateSpace(a, rows, [4][]float32{x, b, c, dt}, [3][]float32{aLog, bias, d})
 		size := first + inner*a.StateDim
 		var whole, state []float32
@@ -59,7 +60,7 @@ func refStateSpace(a backend.StateSpaceArgs, rows int, in [4][]float32, heads [3
 			}
 			step := math.Log1p(math.Exp(float64(in[3][t*a.Heads+h]) + float64(heads[1][h])))
 			step = min(max(step, float64(a.StepMin)), float64(a.StepMax))
-			decay := math.Exp(-math.Exp(float64(heads[0][h])) * step)
+			decay := math.Exp(-refRate(heads[0][h], a.Rates) * step)
 			group := t*groups + h/(a.Heads/a.Groups)*a.StateDim
 			for j := range a.HeadDim {
 				x := float64(in[0][t*inner+h*a.HeadDim+j])

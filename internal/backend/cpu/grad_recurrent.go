@@ -344,10 +344,10 @@ func unitGrad(d, y []float32, by float32, inverse float64) {
 // the decay and of the operand of the strength.
 func (op *deltaRuleGrad) gatesGrad(span, r, head int, dlog, db float64) {
 	at := float64(from(op.a, r, head).V[0]) + float64(op.dtBias[head])
-	rate := math.Exp(float64(op.aLog[head]))
+	rate := rateOf(op.aLog[head], op.args.Rates)
 	da := -rate * dlog / (1 + math.Exp(-at))
 	i := span*op.args.ValueHeads + head
-	op.daLog[i] -= dlog * rate * softplus(at)
+	op.daLog[i] -= dlog * rateSlope(rate, op.args.Rates) * softplus(at)
 	op.ddtBias[i] += da
 	if op.da.V != nil {
 		from(op.da, r, head).V[0] += float32(da)
@@ -360,7 +360,7 @@ func (op *deltaRuleGrad) gatesGrad(span, r, head int, dlog, db float64) {
 // add adds up the gradients of a key and a query.
 func (op *deltaRuleGrad) add(r, head int, dkq []float32) {
 	k := op.args.KeyDim
-	key := head / (op.args.ValueHeads / op.args.KeyHeads) * k
+	key := op.args.KeyHead(head) * k
 	if op.dk.V != nil {
 		op.set.Vector.AddScaled(from(op.dk, r, key).V[:k], dkq, 1)
 	}

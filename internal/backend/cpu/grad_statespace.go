@@ -80,7 +80,7 @@ func (op *stateSpaceGrad) unit(w *worker, span, head int, shared mat.Floats) {
 	}
 	m := spaceTokens{bc: take(2 * n), turned: take(2 * n), change: take(dim), out: take(dim), du: take(dim), vectors: take(3 * dim)}
 	clear(m.vectors[2*dim:])
-	first, rate := op.states.spans[span].First, math.Exp(float64(op.aLog[head]))
+	first, rate := op.states.spans[span].First, rateOf(op.aLog[head], op.args.Rates)
 	states.run(op.states.spans[span].Rows, func(state []float32, t int) {
 		step := op.step(first+t, head, rate)
 		op.inputs(m.bc, m.change, first+t, head, step.size)
@@ -94,7 +94,7 @@ func (op *stateSpaceGrad) unit(w *worker, span, head int, shared mat.Floats) {
 // and C.
 func (op *stateSpaceGrad) back(m *spaceTokens, before, gradient, dbc []float32, span, r, head int) {
 	n, dim := op.args.StateDim, op.args.HeadDim
-	rate := math.Exp(float64(op.aLog[head]))
+	rate := rateOf(op.aLog[head], op.args.Rates)
 	step := op.step(r, head, rate)
 	op.inputs(m.bc, m.change, r, head, step.size)
 	dy, x := from(op.dy, r, head*dim).V[:dim], from(op.x, r, head*dim).V[:dim]
@@ -113,7 +113,7 @@ func (op *stateSpaceGrad) back(m *spaceTokens, before, gradient, dbc []float32, 
 	}
 	i, dlog := span*op.args.Heads+head, ddecay*float64(step.decay)
 	op.dd[i] += dot(dy, x)
-	op.daLog[i] -= dlog * rate * step.full
+	op.daLog[i] -= dlog * rateSlope(rate, op.args.Rates) * step.full
 	if soft := softplus(step.at); soft < float64(op.args.StepMin) || soft > float64(op.args.StepMax) {
 		return // the step does not depend on its operand
 	}

@@ -292,7 +292,7 @@ func (op *deltaRule) token(dst, state []float32, r, head int, kq, change []float
 // multiplied by.
 func (op *deltaRule) units(kq []float32, r, head int) (byKey, byQuery float32) {
 	dim := op.args.KeyDim
-	key := head / (op.args.ValueHeads / op.args.KeyHeads) * dim
+	key := op.args.KeyHead(head) * dim
 	byQuery = op.unit(kq[dim:], row(op.q, r, key+dim)[key:], 1/math.Sqrt(float64(dim)))
 	byKey = op.unit(kq[:dim], row(op.k, r, key+dim)[key:], 1)
 	return byKey, byQuery
@@ -300,7 +300,8 @@ func (op *deltaRule) units(kq []float32, r, head int) (byKey, byQuery float32) {
 
 // gates returns what a state of a head is multiplied by at row r, and the strength of its change.
 func (op *deltaRule) gates(r, head int) (decay, strength float32) {
-	decay = decayOf(row(op.a, r, head+1)[head], op.aLog[head], op.dtBias[head])
+	step := softplus(float64(row(op.a, r, head+1)[head]) + float64(op.dtBias[head]))
+	decay = float32(math.Exp(-rateOf(op.aLog[head], op.args.Rates) * step))
 	return decay, float32(activate(meta.ActSigmoid, float64(row(op.b, r, head+1)[head])))
 }
 
@@ -321,9 +322,20 @@ func (op *deltaRule) unit(dst, x []float32, scale float64) float32 {
 	return by
 }
 
-// decayOf is exp(-exp(aLog)·softplus(a + bias)).
-func decayOf(a, aLog, bias float32) float32 {
-	return float32(math.Exp(-math.Exp(float64(aLog)) * softplus(float64(a)+float64(bias))))
+// rateOf is exp(aLog). If negated, aLog is the negative of it already.
+func rateOf(aLog float32, negated bool) float64 {
+	if negated {
+		return -float64(aLog)
+	}
+	return math.Exp(float64(aLog))
+}
+
+// rateSlope is the derivative of the rate by aLog.
+func rateSlope(rate float64, negated bool) float64 {
+	if negated {
+		return -1
+	}
+	return rate
 }
 
 // softplus is ln(1 + exp(x)).

@@ -74,7 +74,7 @@ func (op *stateSpace) run(w *worker, unit int) {
 	size := op.args.HeadDim * op.args.StateDim
 	bc, change := w.scratch.v[:2*op.args.StateDim], w.scratch.v[2*op.args.StateDim:][:op.args.HeadDim]
 	state := op.states.begin(span, head*size, size, w.scratch.v[len(bc)+len(change):])
-	rate := math.Exp(float64(op.aLog[head]))
+	rate := rateOf(op.aLog[head], op.args.Rates)
 	for t := range span.Rows {
 		r := span.First + t
 		op.token(row(op.dst, r, (head+1)*op.args.HeadDim)[head*op.args.HeadDim:], state, r, head, rate, bc, change)
