@@ -1,7 +1,9 @@
 package dispatch_test
 
 import (
+	"compress/bzip2"
 	"encoding/json"
+	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -26,46 +28,88 @@ func TestGGUFModels(t *testing.T) {
 		t.Fatalf("no files in %s: %v", folder, err)
 	}
 	for _, file := range files {
-		name := strings.TrimSuffix(filepath.Base(file), ".gguf")
-		t.Run(name, func(t *testing.T) {
-			var cases []struct {
-				IDs, Greedy []int32
-				Logits      []float32
-			}
-			text, err := os.ReadFile(strings.TrimSuffix(file, ".gguf") + ".json")
-			if err == nil {
-				err = json.Unmarshal(text, &cases)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, place := range []string{"cpu", "disk"} {
-				policy, err := devicemap.ParsePolicy(place)
-				if err != nil {
-					t.Fatal(err)
-				}
-				m, err := dispatch.Open(file, dispatch.Options{DeviceMap: policy, Threads: 2, Variant: testenv.Variant(), Precision: dispatch.PrecisionHigh, Context: 128})
-				if err != nil {
-					t.Fatal(err)
-				}
-				if u := m.Unexpected(); len(u) > 0 {
-					t.Errorf("unexpected tensors %v", u)
-				}
-				for i, c := range cases {
-					got, logits := greedy(t, m, c.IDs, len(c.Greedy))
-					if !slices.Equal(got, c.Greedy) {
-						t.Errorf("%s, prompt %d: got tokens %v, want %v", place, i, got, c.Greedy)
-					}
-					worst := 0.0
-					for k, want := range c.Logits {
-						worst = max(worst, math.Abs(float64(logits[k]-want))/(1+math.Abs(float64(want))))
-					}
-					if !(worst < 2e-4) {
-						t.Errorf("%s, prompt %d: logits are off by %g", place, i, worst)
-					}
-				}
-				m.Close()
-			}
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".gguf"), func(t *testing.T) {
+			answersOfGGUF(t, file, strings.TrimSuffix(file, ".gguf")+".json")
 		})
+	}
+}
+
+// TestConvertedGGUFModels: files of llama.cpp's converter (scripts/make-gguf-converted.py) give the tokens and the logits that
+// transformers computes from the weights before their conversion.
+func TestConvertedGGUFModels(t *testing.T) {
+	folder := "testdata/gguf/converted"
+	if dir := os.Getenv("HEFT_GGUF_CONVERTED"); dir != "" {
+		folder = dir
+	}
+	files, err := filepath.Glob(filepath.Join(folder, "*.gguf.bz2"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no files in %s: %v", folder, err)
+	}
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".gguf.bz2")
+		t.Run(name, func(t *testing.T) {
+			answersOfGGUF(t, unzipped(t, file, name+".gguf"), filepath.Join(folder, name+".json"))
+		})
+	}
+}
+
+// unzipped writes the contents of a compressed file to a file of the given name, and returns its path.
+func unzipped(t *testing.T, file, name string) string {
+	t.Helper()
+	f, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	data, err := io.ReadAll(bzip2.NewReader(f))
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// answersOfGGUF compares a file's answers, in memory and streamed, with those of a JSON file.
+func answersOfGGUF(t *testing.T, file, golden string) {
+	var cases []struct {
+		IDs, Greedy []int32
+		Logits      []float32
+	}
+	text, err := os.ReadFile(golden)
+	if err == nil {
+		err = json.Unmarshal(text, &cases)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, place := range []string{"cpu", "disk"} {
+		policy, err := devicemap.ParsePolicy(place)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := dispatch.Open(file, dispatch.Options{DeviceMap: policy, Threads: 2, Variant: testenv.Variant(), Precision: dispatch.PrecisionHigh, Context: 128})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if u := m.Unexpected(); len(u) > 0 {
+			t.Errorf("unexpected tensors %v", u)
+		}
+		for i, c := range cases {
+			got, logits := greedy(t, m, c.IDs, len(c.Greedy))
+			if !slices.Equal(got, c.Greedy) {
+				t.Errorf("%s, prompt %d: got tokens %v, want %v", place, i, got, c.Greedy)
+			}
+			worst := 0.0
+			for k, want := range c.Logits {
+				worst = max(worst, math.Abs(float64(logits[k]-want))/(1+math.Abs(float64(want))))
+			}
+			if !(worst < 2e-4) {
+				t.Errorf("%s, prompt %d: logits are off by %g", place, i, worst)
+			}
+		}
+		m.Close()
 	}
 }

@@ -168,6 +168,9 @@ func (c *Checkpoint) joinGGUF(heads []*gguf.File) error {
 			}
 		}
 	}
+	if err := c.addExtras(model.Extras); err != nil {
+		return err
+	}
 	var modified time.Time
 	if info := c.files[0].info; info != nil {
 		modified = info.ModTime()
@@ -195,8 +198,8 @@ func (c *Checkpoint) addGGUF(f *File, info *gguf.Tensor, model *folder.Folder) e
 	if !ok {
 		return nil
 	}
-	shape := slices.Clone(info.Shape)
-	if !name.Stack && len(shape) == 3 { // matrices of heads, below one another
+	shape := name.Layout.Shape(info.Shape)
+	if !name.Stack && name.Layout == folder.Same && len(shape) == 3 { // matrices of heads, below one another
 		shape = []int{shape[0] * shape[1], shape[2]}
 	}
 	t := Tensor{Name: name.Name, Shape: shape, File: f, Offset: info.Offset, Size: info.Size}
@@ -204,11 +207,17 @@ func (c *Checkpoint) addGGUF(f *File, info *gguf.Tensor, model *folder.Folder) e
 		t.DType = d
 	} else if format, ok := ggufFormats[info.Type]; ok {
 		columns, bytes := info.Type.Block()
+		if name.Layout != folder.Same {
+			return failf(f.label(), info.Name, "%v is not supported in this tensor, want values", info.Type)
+		}
 		t.DType, t.Format = meta.Uint8, format
 		t.Shape[len(t.Shape)-1] /= columns
 		t.Shape = append(t.Shape, bytes)
 	} else {
 		return failf(f.label(), info.Name, "%v has no kernels: take a file of another type, such as Q4_K_M", info.Type)
+	}
+	if name.Parts != nil {
+		return c.addParts(t, name.Parts)
 	}
 	if !name.Stack {
 		return c.addTensor(t)
@@ -225,6 +234,43 @@ func (c *Checkpoint) addGGUF(f *File, info *gguf.Tensor, model *folder.Folder) e
 		if err := c.addTensor(slice); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// addExtras adds weights that are metadata, in memory.
+func (c *Checkpoint) addExtras(extras []folder.Extra) error {
+	if len(extras) == 0 {
+		return nil
+	}
+	var data []byte
+	for _, e := range extras {
+		for _, x := range e.Values {
+			data = binary.LittleEndian.AppendUint32(data, math.Float32bits(x))
+		}
+	}
+	f, at := memoryFile("", c.files[0].label(), data), int64(0)
+	for _, e := range extras {
+		t := Tensor{Name: e.Name, Shape: e.Shape, DType: meta.Float32, File: f, Offset: at, Size: 4 * int64(len(e.Values))}
+		if err := c.addTensor(t); err != nil {
+			return err
+		}
+		at += t.Size
+	}
+	return nil
+}
+
+// addParts adds the parts of t, which are rows of it.
+func (c *Checkpoint) addParts(t Tensor, parts []folder.Part) error {
+	row, at := t.Size/int64(t.Shape[0]), t.Offset
+	for _, p := range parts {
+		part := t
+		part.Name, part.Offset, part.Size = p.Name, at, row*int64(p.Rows)
+		part.Shape = append([]int{p.Rows}, t.Shape[1:]...)
+		if err := c.addTensor(part); err != nil {
+			return err
+		}
+		at += part.Size
 	}
 	return nil
 }

@@ -156,7 +156,7 @@ var allowed = map[string][]string{
 	"examples/finetune":       {"loader/demo", "train/finetune"},
 	"examples/resnet":         {"train", "train/data", "train/optim", "train/rng", "train/tensor"},
 	"examples/trainstep":      {"train", "train/data", "train/optim", "train/rng", "train/tensor"},
-	"scripts/supported":       {"devicemap", "dispatch", "internal/atomicfile", "meta"}, // writes the tables of docs/models.md
+	"scripts/supported":       {"devicemap", "dispatch", "internal/atomicfile", "internal/gguf/folder", "meta"}, // writes the tables of docs/models.md
 	"scripts/benchtokenizers": {"internal/tokenizer"},
 	"scripts/grammarbench":    {"internal/grammar", "internal/grammar/jsonschema", "internal/grammar/vocab", "text"}, // beside llguidance
 	"scripts/constrainbench":  {"api/generate", "dispatch", "internal/atomicfile", "internal/engine", "internal/engine/holder"},

@@ -14,12 +14,16 @@ import (
 	"strings"
 
 	"github.com/heftai/heft/internal/atomicfile"
+	"github.com/heftai/heft/internal/gguf/folder"
 	"github.com/heftai/heft/meta"
 )
 
 const (
 	begin = "<!-- supported: begin (go generate ./meta) -->\n"
 	end   = "<!-- supported: end -->"
+
+	ggufBegin = "<!-- gguf: begin (go generate ./meta) -->\n"
+	ggufEnd   = "<!-- gguf: end -->"
 )
 
 func main() {
@@ -51,15 +55,19 @@ func rewrite(page, fixtures, models string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	var architectures, memory bytes.Buffer
+	var architectures, memory, files bytes.Buffer
 	for _, wrapper := range []bool{false, true} {
 		table(&architectures, wrapper, served, trained)
 	}
 	if err := knownTable(&memory, models); err != nil {
 		return nil, err
 	}
+	ggufTable(&files)
 	if text, err = replace(text, begin, end, architectures.Bytes()); err == nil {
 		text, err = replace(text, knownBegin, knownEnd, memory.Bytes())
+	}
+	if err == nil {
+		text, err = replace(text, ggufBegin, ggufEnd, files.Bytes())
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", page, err)
@@ -74,6 +82,14 @@ func replace(text []byte, begin, end string, table []byte) ([]byte, error) {
 		return nil, fmt.Errorf("no place for a table: %q is missing", strings.TrimSpace(begin))
 	}
 	return slices.Concat(text[:from], []byte(begin), table, text[to:]), nil
+}
+
+// ggufTable writes the architectures of GGUF files.
+func ggufTable(out *bytes.Buffer) {
+	out.WriteString("| `general.architecture` | `model_type` |\n|---|---|\n")
+	for _, a := range folder.Architectures() {
+		fmt.Fprintf(out, "| %s | %s |\n", a.Name, strings.Join(a.ModelTypes, ", "))
+	}
 }
 
 // table writes the text models, or the models that have other inputs as well.

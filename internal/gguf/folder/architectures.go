@@ -1,6 +1,10 @@
 package folder
 
-import "github.com/heftai/heft/meta"
+import (
+	"slices"
+
+	"github.com/heftai/heft/meta"
+)
 
 // Conventions of llama.cpp's files. A model that it rotates by neighbouring dimensions has permuted rows of
 // queries and keys, unless transformers rotates it so as well.
@@ -10,7 +14,10 @@ var (
 )
 
 // architectures is the table. Of rows of one name the first counts whose condition holds.
-var architectures = []architecture{
+var architectures = slices.Concat(attentive, newer, stateful)
+
+// attentive are the architectures all of whose layers have attention.
+var attentive = []architecture{
 	{name: "llama", modelType: "mixtral", when: hasExperts, names: llamaNames.with(mixtralNames), conventions: pairs, config: mixtralConfig},
 	{name: "llama", modelType: "llama", names: llamaNames, conventions: pairs, config: llamaConfig},
 	{name: "qwen2", modelType: "qwen2", names: llamaNames},
@@ -25,10 +32,11 @@ var architectures = []architecture{
 	{name: "gemma3", modelType: "gemma3_text", names: llamaNames.with(sandwichNames), conventions: wholeNorms, config: gemma3Config},
 	{name: "phi3", modelType: "phi3", names: llamaNames.with(phi3Names), config: phi3Config},
 	{name: "gpt-oss", modelType: "gpt_oss", names: llamaNames.with(expertNames).with(gptOSSNames), conventions: meta.Conventions{SeparateGates: true}, config: gptOSSConfig},
-	{name: "deepseek2", modelType: "deepseek_v3", when: hasSplitLatent, names: llamaNames.with(expertNames).with(deepseekNames), conventions: meta.Conventions{SplitLatent: true}, config: deepseekConfig},
+	{name: "deepseek2", modelType: "youtu", when: lacksExperts, names: llamaNames.with(deepseekNames), conventions: meta.Conventions{SplitLatent: true}, config: (*keys).latent},
+	{name: "deepseek2", modelType: "deepseek_v3", when: hasSplitLatent, others: []string{"deepseek_v2"}, names: llamaNames.with(expertNames).with(deepseekNames), conventions: meta.Conventions{SplitLatent: true}, config: deepseekConfig},
 	{name: "deepseek2", modelType: "deepseek_v3", names: llamaNames.with(expertNames).with(deepseekNames), config: deepseekConfig},
 	{name: "granite", modelType: "granite", names: llamaNames, conventions: pairs, config: graniteConfig},
-	{name: "granitemoe", modelType: "granitemoe", names: llamaNames.with(graniteMoENames), conventions: meta.Conventions{RopePairs: true, SeparateGates: true}, config: graniteMoEConfig},
+	{name: "granitemoe", modelType: "granitemoe", others: []string{"granitemoeshared"}, names: llamaNames.with(graniteMoENames), conventions: meta.Conventions{RopePairs: true, SeparateGates: true}, config: graniteMoEConfig},
 	{name: "qwen2vl", modelType: "qwen2", names: llamaNames},
 	{name: "qwen3vl", modelType: "qwen3", names: llamaNames},
 	{name: "qwen3vlmoe", modelType: "qwen3_moe", names: llamaNames.with(expertNames), config: qwen3MoEConfig},
@@ -40,7 +48,7 @@ var architectures = []architecture{
 	{name: "seed_oss", modelType: "seed_oss", names: llamaNames.with(postNormNames), config: seedConfig},
 	{name: "ernie4_5", modelType: "ernie4_5", names: llamaNames, config: ernieConfig},
 	{name: "minimax-m2", modelType: "minimax_m2", names: llamaNames.with(mixtralNames).with(minimaxNames), config: minimaxConfig},
-	{name: "glm4moe", modelType: "glm4_moe", names: llamaNames.with(expertNames).with(deepseekNames).with(postNormNames).with(nextNames), config: glm4MoEConfig},
+	{name: "glm4moe", modelType: "glm4_moe", names: llamaNames.with(expertNames).with(deepseekNames).with(postNormNames), config: glm4MoEConfig},
 	{name: "stablelm", modelType: "stablelm", names: llamaNames, config: stableLMConfig},
 	{name: "starcoder2", modelType: "starcoder2", names: llamaNames.with(starcoderNames), config: starcoderConfig},
 	{name: "arcee", modelType: "arcee", names: llamaNames, conventions: pairs, config: llamaConfig},
@@ -58,6 +66,9 @@ var architectures = []architecture{
 
 func hasExperts(k *keys) bool { return k.int("expert_count", 0) > 0 }
 
+// lacksExperts: of the models with latent attention, Youtu's have MLPs alone.
+func lacksExperts(k *keys) bool { return !hasExperts(k) && hasSplitLatent(k) }
+
 func hasWindow(k *keys) bool { return k.int("attention.sliding_window", 0) > 0 }
 
 // hasSplitLatent: files of 2025 and later have the expansion of keys and values in two, of keys transposed.
@@ -67,7 +78,7 @@ func hasSplitLatent(k *keys) bool {
 
 // llamaConfig also serves Mistral's files, which llama.cpp does not tell apart.
 func llamaConfig(k *keys, c object) {
-	c["attention_bias"] = k.has("blk.0.attn_q.bias")
+	c["attention_bias"] = k.queryBias()
 	c["mlp_bias"] = k.has("blk.0.ffn_up.bias")
 }
 
@@ -86,25 +97,14 @@ func gptOSSConfig(k *keys, c object) {
 	k.slidingLayers(c)
 }
 
-// deepseekConfig reads multi-head latent attention, whose heads newer files describe by keys that end in
-// _mla, and the routing of experts.
+// deepseekConfig reads latent attention and the routing of experts.
 func deepseekConfig(k *keys, c object) {
+	k.latent(c)
 	if k.int("expert_gating_func", 1) != 2 {
 		c["model_type"] = "deepseek_v2"
 		if k.int("expert_group_count", 1) > 1 {
 			c["topk_method"] = "group_limited_greedy"
 		}
-	}
-	rope := k.size("rope.dimension_count")
-	c["qk_rope_head_dim"] = rope
-	c["qk_nope_head_dim"] = k.int("attention.key_length_mla", k.size("attention.key_length")) - rope
-	c["v_head_dim"] = k.int("attention.value_length_mla", k.size("attention.value_length"))
-	delete(c, "head_dim")
-	c["num_key_value_heads"] = c["num_attention_heads"]
-	c["kv_lora_rank"] = k.size("attention.kv_lora_rank")
-	c["q_lora_rank"] = nil
-	if n := k.int("attention.q_lora_rank", 0); n > 0 {
-		c["q_lora_rank"] = n
 	}
 	c["first_k_dense_replace"] = k.int("leading_dense_block_count", 0)
 	c["n_routed_experts"], c["num_experts_per_tok"] = k.size("expert_count"), k.size("expert_used_count")
@@ -117,6 +117,21 @@ func deepseekConfig(k *keys, c object) {
 		groups, used = 8, 4 // DeepSeek-V3's, which older files do not state
 	}
 	c["n_group"], c["topk_group"] = k.int("expert_group_count", groups), k.int("expert_group_used_count", used)
+}
+
+// latent reads multi-head latent attention, whose heads newer files describe by keys that end in _mla.
+func (k *keys) latent(c object) {
+	rope := k.size("rope.dimension_count")
+	c["qk_rope_head_dim"] = rope
+	c["qk_nope_head_dim"] = k.int("attention.key_length_mla", k.size("attention.key_length")) - rope
+	c["v_head_dim"] = k.int("attention.value_length_mla", k.size("attention.value_length"))
+	delete(c, "head_dim")
+	c["num_key_value_heads"], c["attention_bias"] = c["num_attention_heads"], k.has("blk.0.attn_kv_a_mqa.bias")
+	c["kv_lora_rank"] = k.size("attention.kv_lora_rank")
+	c["q_lora_rank"] = nil
+	if n := k.int("attention.q_lora_rank", 0); n > 0 {
+		c["q_lora_rank"] = n
+	}
 	if s, ok := c["rope_scaling"].(object); ok {
 		if x := k.float("rope.scaling.yarn_log_multiplier", 0); x > 0 {
 			s["mscale"], s["mscale_all_dim"] = shortest(x*10), shortest(x*10)
@@ -141,7 +156,7 @@ func cohereConfig(k *keys, c object) {
 	k.layerNorm(c, "layer_norm_eps")
 	c["logit_scale"] = k.float("logit_scale", 0.0625)
 	c["use_qk_norm"] = k.has("blk.0.attn_q_norm.weight")
-	c["attention_bias"] = k.has("blk.0.attn_q.bias")
+	c["attention_bias"] = k.queryBias()
 }
 
 // partial reads which part of a head is rotated.
@@ -155,7 +170,7 @@ func stableLMConfig(k *keys, c object) {
 	k.layerNorm(c, "layer_norm_eps")
 	k.partial(c, "partial_rotary_factor")
 	c["use_parallel_residual"] = k.bool("use_parallel_residual", false) || !k.has("blk.0.ffn_norm.weight")
-	c["use_qkv_bias"] = k.has("blk.0.attn_q.bias")
+	c["use_qkv_bias"] = k.queryBias()
 	if k.has("blk.0.attn_q_norm.weight") {
 		k.fail("blk.0.attn_q_norm.weight", "norms of each head are not supported in GGUF files")
 	}
@@ -163,7 +178,7 @@ func stableLMConfig(k *keys, c object) {
 
 func starcoderConfig(k *keys, c object) {
 	k.layerNorm(c, "norm_epsilon")
-	c["use_bias"] = k.has("blk.0.attn_q.bias")
+	c["use_bias"] = k.queryBias()
 	c["sliding_window"] = nil
 }
 
@@ -195,7 +210,7 @@ func olmoeConfig(k *keys, c object) {
 
 func glm4Config(k *keys, c object) {
 	k.partial(c, "partial_rotary_factor")
-	c["attention_bias"] = k.has("blk.0.attn_q.bias")
+	c["attention_bias"] = k.queryBias()
 }
 
 func qwen3MoEConfig(k *keys, c object) {
@@ -234,21 +249,13 @@ func gemma3Config(k *keys, c object) {
 // slidingLayers reads which layers have a window: every layer but each n-th, or a list.
 func (k *keys) slidingLayers(c object) {
 	const key = "attention.sliding_window_pattern"
-	list, ok := k.meta[k.arch+"."+key].([]bool)
-	if !ok {
+	if _, ok := k.meta[k.arch+"."+key].([]bool); !ok {
 		if n := k.int(key, 0); n > 0 {
 			c["sliding_window_pattern"] = n
 		}
 		return
 	}
-	types := make([]string, len(list))
-	for i, sliding := range list {
-		types[i] = "full_attention"
-		if sliding {
-			types[i] = "sliding_attention"
-		}
-	}
-	c["layer_types"] = types
+	c["layer_types"] = kinds(k.flags(key), "full_attention", "sliding_attention")
 }
 
 func phi3Config(k *keys, c object) {

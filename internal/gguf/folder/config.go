@@ -15,11 +15,23 @@ import (
 type architecture struct {
 	name        string           // general.architecture
 	modelType   string           // of config.json
+	others      []string         // further ones that config sets
 	when        func(*keys) bool // whether the row is meant; nil: always
 	names       names
 	conventions meta.Conventions
 	config      func(*keys, object) // adds the architecture's own fields; may be nil
+	extras      func(*keys) []Extra // weights that are metadata; may be nil
+	lists       listing             // what lists of numbers by layer may be
 }
+
+// A listing says what a list of numbers, one for each layer, may be where one number is wanted.
+type listing uint8
+
+const (
+	equal  listing = iota // all are equal
+	sparse                // 0 is a layer without it; the others are equal
+	uneven                // the first counts, and config reads the others
+)
 
 type object = map[string]any
 
@@ -28,6 +40,7 @@ type keys struct {
 	meta gguf.Metadata
 	from Source
 	arch string
+	row  *architecture
 	err  error
 }
 
@@ -52,6 +65,14 @@ func (k *keys) int(key string, def int64) int64 {
 		list, err := k.meta.Ints(key)
 		if k.note(err); len(list) == 0 || err != nil {
 			return def
+		}
+		switch {
+		case k.row != nil && k.row.lists == uneven:
+			return list[0]
+		case k.row != nil && k.row.lists == sparse:
+			if list = slices.DeleteFunc(slices.Clone(list), func(n int64) bool { return n == 0 }); len(list) == 0 {
+				return 0
+			}
 		}
 		if slices.ContainsFunc(list, func(n int64) bool { return n != list[0] }) {
 			k.fail(key, "layers that differ in it are not supported")
@@ -103,6 +124,64 @@ func (k *keys) bool(key string, def bool) bool {
 	return b
 }
 
+// layers is the number of layers without those that predict further tokens.
+func (k *keys) layers() int64 { return k.size("block_count") - k.int("nextn_predict_layers", 0) }
+
+// byLayer returns a list of numbers, one for each layer, or nil where it is missing. A single number is that
+// of each layer.
+func (k *keys) byLayer(key string) []int64 {
+	full := k.arch + "." + key
+	list := make([]int64, max(k.layers(), 0))
+	switch k.meta[full].(type) {
+	case []int64, []uint64:
+		all, err := k.meta.Ints(full)
+		if k.note(err); len(all) < len(list) {
+			k.fail(full, "%d numbers for %d layers", len(all), len(list))
+			return list
+		}
+		return all[:len(list)]
+	case nil:
+		return nil
+	}
+	n := k.int(key, 0)
+	for i := range list {
+		list[i] = n
+	}
+	return list
+}
+
+// flags returns a list of flags, one for each layer, or nil where it is missing.
+func (k *keys) flags(key string) []bool {
+	full := k.arch + "." + key
+	list, ok := k.meta[full].([]bool)
+	if !ok {
+		return nil
+	}
+	if n := k.layers(); int64(len(list)) < n {
+		k.fail(full, "%d flags for %d layers", len(list), n)
+		return nil
+	} else if n >= 0 {
+		list = list[:n]
+	}
+	return list
+}
+
+// hasIn reports whether any layer has a tensor.
+func (k *keys) hasIn(tensor string) bool {
+	for i := range min(k.size("block_count"), maxLayers) {
+		if k.has("blk." + strconv.FormatInt(i, 10) + "." + tensor) {
+			return true
+		}
+	}
+	return false
+}
+
+// queryBias reports whether the projection of queries has a bias, by itself or with those of keys and values.
+func (k *keys) queryBias() bool { return k.hasIn("attn_q.bias") || k.hasIn("attn_qkv.bias") }
+
+// maxLayers bounds the layers that are looked through.
+const maxLayers = 1 << 12
+
 // has reports whether the file has a tensor.
 func (k *keys) has(tensor string) bool {
 	_, ok := k.from.Tensor(tensor)
@@ -111,13 +190,17 @@ func (k *keys) has(tensor string) bool {
 
 // config makes config.json.
 func (k *keys) config(a *architecture) ([]byte, error) {
+	k.row = a
 	hidden, heads := k.size("embedding_length"), k.size("attention.head_count")
 	c := object{
-		"model_type": a.modelType, "hidden_size": hidden, "num_hidden_layers": k.size("block_count"),
+		"model_type": a.modelType, "hidden_size": hidden, "num_hidden_layers": k.layers(),
 		"num_attention_heads": heads, "num_key_value_heads": k.int("attention.head_count_kv", heads),
-		"max_position_embeddings": k.size("context_length"), "intermediate_size": k.int("feed_forward_length", 0),
-		"rope_theta":          k.float("rope.freq_base", 10000),
-		"tie_word_embeddings": !k.has("output.weight"), "use_cache": true,
+		"max_position_embeddings": k.size("context_length"),
+		"rope_theta":              k.float("rope.freq_base", 10000),
+		"tie_word_embeddings":     !k.has("output.weight"), "use_cache": true,
+	}
+	if inner := k.int("feed_forward_length", 0); inner > 0 {
+		c["intermediate_size"] = inner
 	}
 	if eps := k.float("attention.layer_norm_rms_epsilon", 0); eps > 0 {
 		c["rms_norm_eps"] = eps
@@ -125,7 +208,7 @@ func (k *keys) config(a *architecture) ([]byte, error) {
 	if heads > 0 {
 		c["head_dim"] = k.int("attention.key_length", hidden/heads)
 	}
-	if v := k.int("attention.value_length", -1); v >= 0 && c["head_dim"] != v && k.int("attention.kv_lora_rank", 0) == 0 {
+	if v := k.int("attention.value_length", -1); a.lists != uneven && v >= 0 && c["head_dim"] != v && k.int("attention.kv_lora_rank", 0) == 0 {
 		k.fail(k.arch+".attention.value_length", "%d beside keys of %v is not supported", v, c["head_dim"])
 	}
 	k.vocabulary(c)
@@ -239,13 +322,35 @@ func (k *keys) lookup() *architecture {
 	return nil
 }
 
+// An Architecture is a name of llama.cpp's, and the types of models that have it.
+type Architecture struct {
+	Name       string
+	ModelTypes []string
+}
+
+// Architectures lists the architectures that [Open] knows, in alphabetical order.
+func Architectures() []Architecture {
+	var list []Architecture
+	for _, row := range architectures {
+		at := slices.IndexFunc(list, func(a Architecture) bool { return a.Name == row.name })
+		if at < 0 {
+			at, list = len(list), append(list, Architecture{Name: row.name})
+		}
+		for _, t := range append([]string{row.modelType}, row.others...) {
+			if types := &list[at].ModelTypes; !slices.Contains(*types, t) {
+				*types = append(*types, t)
+			}
+		}
+	}
+	slices.SortFunc(list, func(a, b Architecture) int { return strings.Compare(a.Name, b.Name) })
+	return list
+}
+
 // supported lists the architectures.
 func supported() string {
 	var list []string
-	for _, a := range architectures {
-		if !slices.Contains(list, a.name) {
-			list = append(list, a.name)
-		}
+	for _, a := range Architectures() {
+		list = append(list, a.Name)
 	}
 	return strings.Join(list, ", ")
 }

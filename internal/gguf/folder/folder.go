@@ -21,14 +21,25 @@ import (
 type Folder struct {
 	// Conventions say how the file's tensors differ from those that transformers saves.
 	Conventions meta.Conventions
+	// Extras are weights that are not among the file's tensors.
+	Extras []Extra
 
 	arch   *architecture
+	layers int64
 	config []byte
 	meta   gguf.Metadata
+	from   Source
 
 	once      sync.Once
 	tokenizer []byte
 	err       error
+}
+
+// An Extra is a small weight that the metadata has.
+type Extra struct {
+	Name   string // in the folder
+	Shape  []int
+	Values []float32
 }
 
 // A Source gives what [Open] needs of the tensors.
@@ -57,8 +68,14 @@ func Open(m gguf.Metadata, from Source) (*Folder, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &Folder{arch: arch, config: config, meta: m, Conventions: arch.conventions}
+	f := &Folder{arch: arch, layers: k.layers(), config: config, meta: m, from: from, Conventions: arch.conventions}
 	f.Conventions.OutputsFirst = true
+	if arch.extras != nil {
+		f.Extras = arch.extras(k)
+	}
+	if k.err != nil {
+		return nil, k.err
+	}
 	return f, nil
 }
 

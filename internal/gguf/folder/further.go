@@ -4,9 +4,6 @@ func phiConfig(k *keys, c object) {
 	k.layerNorm(c, "layer_norm_eps")
 	k.partial(c, "partial_rotary_factor")
 	c["qk_layernorm"] = k.has("blk.0.attn_q_norm.weight")
-	if k.has("blk.0.attn_qkv.weight") {
-		k.fail("blk.0.attn_qkv.weight", "one projection of queries, keys and values is not supported: use a file with attn_q, attn_k and attn_v")
-	}
 }
 
 func nemotronConfig(k *keys, c object) {
@@ -16,7 +13,7 @@ func nemotronConfig(k *keys, c object) {
 }
 
 // hunyuanConfig: rope.freq_base includes the factor of the model's rope_scaling.
-func hunyuanConfig(k *keys, c object) { c["attention_bias"] = k.has("blk.0.attn_q.bias") }
+func hunyuanConfig(k *keys, c object) { c["attention_bias"] = k.queryBias() }
 
 func hunyuanMoEConfig(k *keys, c object) {
 	hunyuanConfig(k, c)
@@ -30,7 +27,7 @@ func hunyuanMoEConfig(k *keys, c object) {
 
 func dotsConfig(k *keys, c object) {
 	c["sliding_window"] = nil
-	c["attention_bias"] = k.has("blk.0.attn_q.bias")
+	c["attention_bias"] = k.queryBias()
 	c["first_k_dense_replace"] = k.int("leading_dense_block_count", 0)
 	c["n_routed_experts"], c["num_experts_per_tok"] = k.size("expert_count"), k.size("expert_used_count")
 	c["n_shared_experts"] = k.size("expert_shared_count")
@@ -59,7 +56,7 @@ func falconConfig(k *keys, c object) {
 }
 
 func olmoConfig(k *keys, c object) {
-	c["attention_bias"] = k.has("blk.0.attn_q.bias")
+	c["attention_bias"] = k.queryBias()
 	if x := k.float("attention.clamp_kqv", 0); x > 0 {
 		c["clip_qkv"] = x
 	}

@@ -1,6 +1,7 @@
 package folder
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -11,6 +12,48 @@ type Name struct {
 	// tensor's first dimension, and each slice is a tensor of its own.
 	Name  string
 	Stack bool
+	// Layout is how the tensor's dimensions differ.
+	Layout Layout
+	// Parts, if not nil, are the tensors that rows of this one are, in order; Name is empty.
+	Parts []Part
+}
+
+// A Part is rows of a tensor that are a tensor of their own in the folder.
+type Part struct {
+	Name string
+	Rows int
+}
+
+// A Layout says how the dimensions of a tensor in a file differ from those in the folder.
+type Layout uint8
+
+// The layouts.
+const (
+	Same Layout = iota
+	Flat        // one dimension in the folder
+	Taps        // of a convolution: [channels, taps] of [channels, 1, taps]
+)
+
+// Shape returns the shape in the folder of a tensor that has the given one in the file.
+func (l Layout) Shape(shape []int) []int {
+	switch l {
+	case Flat:
+		n := 1
+		for _, d := range shape {
+			n *= d
+		}
+		return []int{n}
+	case Taps:
+		if len(shape) == 2 {
+			return []int{shape[0], 1, shape[1]}
+		}
+	}
+	return slices.Clone(shape)
+}
+
+// layouts are those of tensors of blocks, by their names.
+var layouts = map[string]Layout{
+	"ssm_a": Flat, "ssm_d": Flat, "ssm_norm.weight": Flat, "ssm_conv1d.weight": Taps, "shortconv.conv.weight": Taps,
 }
 
 // names maps the names of tensors without their endings. Those of blocks are below "blk.N." on the
@@ -32,15 +75,26 @@ func (f *Folder) Tensor(name string) (n Name, ok bool) {
 	if i := strings.LastIndexByte(name, '.'); i > 0 {
 		base, ending = name[:i], name[i:]
 	}
+	if parts := f.split(name, base, ending); parts != nil {
+		return Name{Parts: parts}, true
+	}
 	table := &f.arch.names
 	if to, ok := table.whole[base]; ok {
 		return Name{Name: to + ending}, true
 	}
 	rest, isBlock := strings.CutPrefix(name, "blk.")
 	number, rest, isBlock2 := strings.Cut(rest, ".")
-	if _, err := strconv.ParseUint(number, 10, 16); !isBlock || !isBlock2 || err != nil {
+	layer, err := strconv.ParseUint(number, 10, 16)
+	if !isBlock || !isBlock2 || err != nil {
 		return Name{Name: name}, true // which no model has: listed as unexpected
 	}
+	if int64(layer) >= f.layers {
+		return Name{}, false // of a layer that predicts further tokens
+	}
+	if rest == "exp_probs_b" { // as hy_v3 has it
+		rest += ".bias"
+	}
+	layout := layouts[rest]
 	to, whole := table.block[rest]
 	if !whole {
 		base, ending = rest, ""
@@ -56,7 +110,41 @@ func (f *Folder) Tensor(name string) (n Name, ok bool) {
 		}
 		to = part + ending
 	}
-	return Name{Name: table.layers + number + "." + to, Stack: strings.Contains(to, "{}")}, true
+	return Name{Name: table.layers + number + "." + to, Stack: strings.Contains(to, "{}"), Layout: layout}, true
+}
+
+// split returns the parts of a projection of queries, keys and values that the folder has apart, as
+// llama.cpp converts models with --fuse-qkv, or nil. A query head is as wide as its part of the result, and
+// twice as wide where it has a gate behind it. The projection of a delta net is another.
+func (f *Folder) split(name, base, ending string) []Part {
+	at, fused := strings.CutSuffix(base, ".attn_qkv")
+	table := f.arch.names.block
+	_, gated := table["ssm_beta"]
+	if _, delta := f.from.Tensor(at + ".ssm_a"); !fused || table["attn_qkv"] != "" && (!gated || delta) || table["attn_q"] == "" {
+		return nil
+	}
+	t, ok := f.from.Tensor(name)
+	out, ok2 := f.from.Tensor(at + ".attn_output.weight")
+	if !ok || !ok2 || len(out.Shape) != 2 || len(t.Shape) == 0 {
+		return nil
+	}
+	queries := out.Shape[1]
+	if gated {
+		queries *= 2
+	}
+	keys := (t.Shape[0] - queries) / 2
+	if keys < 1 || queries+2*keys != t.Shape[0] {
+		return nil
+	}
+	var parts []Part
+	for _, p := range []Part{{"attn_q", queries}, {"attn_k", keys}, {"attn_v", keys}} {
+		n, ok := f.Tensor(at + "." + p.Name + ending)
+		if !ok {
+			return nil
+		}
+		parts = append(parts, Part{Name: n.Name, Rows: p.Rows})
+	}
+	return parts
 }
 
 // with returns a copy of n with other names in blocks. An empty name removes one.
@@ -88,7 +176,7 @@ var llamaNames = names{
 // expertNames are those of mixtures that Qwen and DeepSeek publish.
 var expertNames = map[string]string{
 	"ffn_gate_inp": "mlp.gate", "ffn_gate_exps": "mlp.experts.{}.gate_proj", "ffn_up_exps": "mlp.experts.{}.up_proj",
-	"ffn_down_exps": "mlp.experts.{}.down_proj",
+	"ffn_down_exps": "mlp.experts.{}.down_proj", "ffn_gate_up_exps": "mlp.experts.{}.gate_up_proj",
 }
 
 // sandwichNames are those of blocks with norms before and after attention and MLP.
@@ -98,7 +186,7 @@ var sandwichNames = map[string]string{
 
 var mixtralNames = map[string]string{
 	"ffn_gate_inp": "block_sparse_moe.gate", "ffn_gate_exps": "block_sparse_moe.experts.{}.w1", "ffn_up_exps": "block_sparse_moe.experts.{}.w3",
-	"ffn_down_exps": "block_sparse_moe.experts.{}.w2",
+	"ffn_down_exps": "block_sparse_moe.experts.{}.w2", "ffn_gate_up_exps": "block_sparse_moe.experts.{}.gate_up_proj",
 }
 
 // sharedNames are those of a shared expert with a gate.
@@ -120,6 +208,7 @@ var gptOSSNames = map[string]string{
 var deepseekNames = map[string]string{
 	"attn_q_a": "self_attn.q_a_proj", "attn_q_a_norm": "self_attn.q_a_layernorm", "attn_q_b": "self_attn.q_b_proj",
 	"attn_kv_a_mqa": "self_attn.kv_a_proj_with_mqa", "attn_kv_a_norm": "self_attn.kv_a_layernorm", "attn_kv_b": "self_attn.kv_b_proj",
+	"indexer.attn_q_b": "self_attn.indexer.wq_b", "indexer.attn_k": "self_attn.indexer.wk", "indexer.k_norm": "self_attn.indexer.k_norm", "indexer.proj": "self_attn.indexer.weights_proj",
 	"attn_k_b": "self_attn.k_b_proj", "attn_v_b": "self_attn.v_b_proj",
 	"exp_probs_b.bias": "mlp.gate.e_score_correction_bias",
 	"ffn_gate_shexp":   "mlp.shared_experts.gate_proj", "ffn_up_shexp": "mlp.shared_experts.up_proj", "ffn_down_shexp": "mlp.shared_experts.down_proj",

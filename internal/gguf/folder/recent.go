@@ -14,7 +14,7 @@ func olmo3Config(k *keys, c object) {
 	delete(c, "rope_theta")
 	c["rope_parameters"] = object{"full_attention": full, "sliding_attention": local}
 	c["sliding_window"] = k.size("attention.sliding_window")
-	c["attention_bias"] = k.has("blk.0.attn_q.bias")
+	c["attention_bias"] = k.queryBias()
 	k.slidingLayers(c)
 }
 
@@ -35,11 +35,11 @@ func exaoneConfig(k *keys, c object) {
 }
 
 func seedConfig(k *keys, c object) {
-	c["attention_bias"], c["attention_out_bias"] = k.has("blk.0.attn_q.bias"), k.has("blk.0.attn_output.bias")
+	c["attention_bias"], c["attention_out_bias"] = k.queryBias(), k.has("blk.0.attn_output.bias")
 	c["mlp_bias"] = k.has("blk.0.ffn_up.bias")
 }
 
-func ernieConfig(k *keys, c object) { c["use_bias"] = k.has("blk.0.attn_q.bias") }
+func ernieConfig(k *keys, c object) { c["use_bias"] = k.queryBias() }
 
 func minimaxConfig(k *keys, c object) {
 	c["num_local_experts"], c["num_experts_per_tok"] = k.size("expert_count"), k.size("expert_used_count")
@@ -53,11 +53,9 @@ func minimaxConfig(k *keys, c object) {
 // sigmoidGate is llama.cpp's number of scores of experts by the sigmoid.
 const sigmoidGate = 2
 
-// glm4MoEConfig: layers that predict further tokens are counted among the blocks.
 func glm4MoEConfig(k *keys, c object) {
 	glm4Config(k, c)
-	next := k.int("nextn_predict_layers", 0)
-	c["num_hidden_layers"], c["num_nextn_predict_layers"] = k.size("block_count")-next, next
+	c["num_nextn_predict_layers"] = k.int("nextn_predict_layers", 0)
 	c["use_qk_norm"] = k.has("blk.0.attn_q_norm.weight")
 	c["first_k_dense_replace"] = k.int("leading_dense_block_count", 0)
 	c["n_routed_experts"], c["num_experts_per_tok"] = k.size("expert_count"), k.size("expert_used_count")
@@ -76,17 +74,11 @@ var postNormNames = map[string]string{"post_attention_norm": "post_attention_lay
 
 var minimaxNames = map[string]string{"exp_probs_b.bias": "block_sparse_moe.e_score_correction_bias"}
 
-// nextNames are those of layers that predict further tokens.
-var nextNames = map[string]string{
-	"nextn.eh_proj": "eh_proj", "nextn.enorm": "enorm", "nextn.hnorm": "hnorm", "nextn.embed_tokens": "embed_tokens",
-	"nextn.shared_head_head": "shared_head.head", "nextn.shared_head_norm": "shared_head.norm",
-}
-
 func graniteMoEConfig(k *keys, c object) {
 	graniteConfig(k, c)
 	c["num_local_experts"], c["num_experts_per_tok"] = k.size("expert_count"), k.size("expert_used_count")
-	if k.has("blk.0.ffn_gate_shexp.weight") {
-		k.fail("blk.0.ffn_gate_shexp.weight", "shared experts are not supported in this architecture")
+	if inner := k.int("expert_shared_feed_forward_length", 0); inner > 0 {
+		c["model_type"], c["shared_intermediate_size"] = "granitemoeshared", inner
 	}
 }
 
@@ -94,4 +86,5 @@ var graniteMoENames = map[string]string{
 	"ffn_gate": "", "ffn_up": "", "ffn_down": "",
 	"ffn_gate_inp": "block_sparse_moe.router.layer", "ffn_gate_exps": "block_sparse_moe.experts.{}.gate_proj",
 	"ffn_up_exps": "block_sparse_moe.experts.{}.up_proj", "ffn_down_exps": "block_sparse_moe.experts.{}.down_proj",
+	"ffn_gate_shexp": "shared_mlp.gate_proj", "ffn_up_shexp": "shared_mlp.up_proj", "ffn_down_shexp": "shared_mlp.output_linear",
 }

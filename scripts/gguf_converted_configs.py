@@ -1,0 +1,138 @@
+"""Configs of the models of make-gguf-converted.py: for each name the config of transformers, and options: fields of config.json that
+published models have beside it (config), those that they lack (without), flags of the converter, a change of the saved folder
+(published), and whether the converter sees the config without what transformers adds (raw)."""
+import json
+import re
+
+from safetensors.torch import load_file, save_file
+import torch
+
+VOCAB, HIDDEN, INNER = 64, 32, 48
+BASE = dict(vocab_size=VOCAB, hidden_size=HIDDEN, intermediate_size=INNER, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+            max_position_embeddings=128, tie_word_embeddings=False, bos_token_id=1, eos_token_id=2, pad_token_id=0)
+NO_INNER = {k: v for k, v in BASE.items() if k != "intermediate_size"}
+EXPERTS = dict(num_experts=4, num_experts_per_tok=2, moe_intermediate_size=16)
+ROPE = dict(rope_type="default", rope_theta=10000.0)
+DELTA = dict(num_hidden_layers=4, head_dim=16, linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=8, linear_value_head_dim=8,
+             linear_conv_kernel_dim=4, layer_types=["linear_attention", "linear_attention", "full_attention", "linear_attention"],
+             rope_parameters=dict(ROPE, partial_rotary_factor=0.5))
+SHARED = dict(EXPERTS, shared_expert_intermediate_size=24)
+MIXER = dict(mamba_n_heads=8, mamba_d_head=8, mamba_n_groups=2, mamba_d_state=8, mamba_d_conv=4, mamba_conv_bias=True, mamba_chunk_size=8)
+HYBRID = ["mamba", "attention", "mamba"]
+NEMOTRON = dict({k: v for k, v in BASE.items() if k != "num_hidden_layers"}, model_type="nemotron_h", head_dim=8, mamba_num_heads=8, mamba_head_dim=8, n_groups=2,
+                ssm_state_size=8, conv_kernel=4, chunk_size=8, expand=2, layer_norm_epsilon=1e-5)
+YARN = dict(rope_type="yarn", rope_theta=10000.0, factor=4.0, original_max_position_embeddings=32, beta_fast=32.0, beta_slow=1.0)
+MLA = dict(q_lora_rank=16, kv_lora_rank=16, qk_rope_head_dim=8, qk_nope_head_dim=8, v_head_dim=8, num_key_value_heads=4)
+DEEP = dict(n_routed_experts=4, num_experts_per_tok=2, n_shared_experts=1, n_group=1, topk_group=1, moe_intermediate_size=16, first_k_dense_replace=1,
+            routed_scaling_factor=2.5, norm_topk_prob=True)
+INDEXER = dict(index_topk=6, index_n_heads=4, index_head_dim=16)
+GEMMA4 = dict(BASE, model_type="gemma4_text", num_hidden_layers=4, head_dim=8, global_head_dim=16, sliding_window=8, rms_norm_eps=1e-5, hidden_size_per_layer_input=0,
+              tie_word_embeddings=True, final_logit_softcapping=8.0, attention_k_eq_v=False, num_kv_shared_layers=0,
+              layer_types=["sliding_attention", "full_attention", "sliding_attention", "full_attention"], rope_parameters=dict(
+                  full_attention=dict(rope_type="proportional", rope_theta=50000.0, partial_rotary_factor=0.25), sliding_attention=dict(rope_type="default", rope_theta=1000.0)))
+WINDOWS = dict(num_hidden_layers=4, sliding_window=8, layer_types=["sliding_attention", "sliding_attention", "sliding_attention", "full_attention"])
+
+
+def as_ling(folder):
+    """Gives a glm4_moe model the names of Ling 2.0, whose queries, keys and values are one projection."""
+    file = folder / "model.safetensors"
+    tensors, out = load_file(file), {}
+    for name, t in tensors.items():
+        for a, b in (("embed_tokens", "word_embeddings"), ("self_attn.o_proj", "attention.dense"), ("self_attn.q_norm", "attention.query_layernorm"),
+                     ("self_attn.k_norm", "attention.key_layernorm"), ("gate.e_score_correction_bias", "gate.expert_bias")):
+            name = name.replace(a, b)
+        out[name] = t
+    for name in [n for n in out if re.search(r"self_attn\.q_proj", n)]:
+        parts = [out.pop(name.replace("q_proj", p)) for p in ("q_proj", "k_proj", "v_proj")]
+        out[name.replace("self_attn.q_proj", "attention.query_key_value")] = torch.cat(parts)
+    save_file(out, file, metadata={"format": "pt"})
+
+
+def with_words(folder):
+    """Adds a tokenizer's list of tokens, which the converter counts."""
+    (folder / "tokenizer.json").write_text(json.dumps({"model": {"vocab": {str(i): i for i in range(VOCAB)}}, "added_tokens": []}))
+
+
+MODELS = {
+    "qwen3next": (dict(NO_INNER, **DELTA, **SHARED, model_type="qwen3_next", norm_topk_prob=True), dict(flags=["--no-mtp"])),
+    "qwen35": (dict(BASE, **DELTA, model_type="qwen3_5_text"), dict(flags=["--no-mtp"])),
+    "qwen35moe": (dict(NO_INNER, **DELTA, **SHARED, model_type="qwen3_5_moe_text"), dict(flags=["--no-mtp"])),
+    "qwen35-grouped": (dict(BASE, **dict(DELTA, linear_num_key_heads=2, linear_num_value_heads=6), model_type="qwen3_5_text", tie_word_embeddings=True),
+                       dict(flags=["--no-mtp"])),
+    "mamba2": (dict(model_type="mamba2", vocab_size=VOCAB, hidden_size=HIDDEN, num_hidden_layers=2, num_heads=8, head_dim=8, expand=2, n_groups=2, state_size=8,
+                    conv_kernel=4, use_bias=False, use_conv_bias=True, chunk_size=8, tie_word_embeddings=False, bos_token_id=1, eos_token_id=2, pad_token_id=0), {}),
+    "nemotron_h": (dict(NEMOTRON, layers_block_type=["mamba", "attention", "mlp", "mamba"]), dict(config=dict(hybrid_override_pattern="M*-M", num_hidden_layers=4), without=["num_experts_per_tok", "layers_block_type", "layer_types"], raw=True)),
+    "nemotron_h_moe": (dict(NEMOTRON, layers_block_type=["mamba", "moe", "attention", "moe"], n_routed_experts=4, num_experts_per_tok=2, moe_intermediate_size=16,
+                            moe_shared_expert_intermediate_size=24, n_shared_experts=1, n_group=1, topk_group=1, norm_topk_prob=True, routed_scaling_factor=2.5,
+                            moe_latent_size=16), dict(flags=["--no-mtp"])),
+    "granitehybrid": (dict(BASE, **MIXER, model_type="granitemoehybrid", num_hidden_layers=3, layer_types=HYBRID, mamba_expand=2, shared_intermediate_size=24,
+                           num_local_experts=0, num_experts_per_tok=0, embedding_multiplier=6.0, logits_scaling=2.0, residual_multiplier=0.5, attention_multiplier=0.25,
+                           position_embedding_type="nope"), dict(config=dict(layer_types=HYBRID), raw=True)),
+    "granitehybrid-moe": (dict(BASE, **MIXER, model_type="granitemoehybrid", num_hidden_layers=3, layer_types=HYBRID, mamba_expand=2, shared_intermediate_size=24,
+                               num_local_experts=4, num_experts_per_tok=2, intermediate_size=16, embedding_multiplier=6.0, logits_scaling=2.0, residual_multiplier=0.5,
+                               attention_multiplier=0.25, position_embedding_type="nope"), dict(config=dict(layer_types=HYBRID), raw=True)),
+    "granitemoeshared": (dict(BASE, model_type="granitemoeshared", num_local_experts=4, num_experts_per_tok=2, intermediate_size=16, shared_intermediate_size=24,
+                              embedding_multiplier=6.0, logits_scaling=2.0, residual_multiplier=0.5, attention_multiplier=0.25), {}),
+    "falcon-h1": (dict(BASE, **MIXER, model_type="falcon_h1", head_dim=8, mamba_expand=2, mamba_d_ssm=64, mamba_rms_norm=True, mamba_norm_before_gate=False,
+                       lm_head_multiplier=0.5, embedding_multiplier=4.0, key_multiplier=0.5, attention_in_multiplier=2.0, attention_out_multiplier=0.25,
+                       ssm_in_multiplier=0.5, ssm_out_multiplier=2.0, mlp_multipliers=[0.5, 2.0], ssm_multipliers=[0.5, 2.0, 0.25, 4.0, 0.5]), {}),
+    "lfm2": (dict(BASE, model_type="lfm2", num_hidden_layers=3, layer_types=["conv", "full_attention", "conv"], conv_L_cache=3, conv_bias=False, norm_eps=1e-5,
+                  block_multiple_of=16, block_ffn_dim_multiplier=1.0, block_auto_adjust_ff_dim=True, tie_word_embeddings=True), {}),
+    "lfm2moe": (dict(BASE, **EXPERTS, model_type="lfm2_moe", num_hidden_layers=3, layer_types=["conv", "full_attention", "conv"], conv_L_cache=3, conv_bias=False,
+                     norm_eps=1e-5, num_dense_layers=1, use_expert_bias=True, norm_topk_prob=True, routed_scaling_factor=1.0, tie_word_embeddings=True), {}),
+    "gemma4": (dict(GEMMA4, attention_k_eq_v=True, num_global_key_value_heads=1), dict(published=with_words)),
+    "gemma4-moe": (dict(GEMMA4, num_hidden_layers=2, layer_types=["sliding_attention", "full_attention"], enable_moe_block=True, num_experts=4, top_k_experts=2,
+                        moe_intermediate_size=16), dict(published=with_words)),
+    "gemma4-small": (dict(GEMMA4, hidden_size_per_layer_input=8, vocab_size_per_layer_input=VOCAB, num_kv_shared_layers=2, use_double_wide_mlp=True), dict(published=with_words)),
+    "mistral3": (dict(BASE, model_type="ministral3", head_dim=8, rope_parameters=dict(YARN, mscale=1.0, mscale_all_dim=1.0, llama_4_scaling_beta=0.5,
+                      original_max_position_embeddings=8)), {}),
+    "mistral-small": (dict(BASE, model_type="mistral", head_dim=16, sliding_window=None), dict(config=dict(architectures=["Mistral3ForConditionalGeneration"]))),
+    "llama4": (dict(BASE, model_type="llama4_text", num_hidden_layers=4, head_dim=8, intermediate_size=16, intermediate_size_mlp=INNER, num_local_experts=4,
+                    num_experts_per_tok=1, interleave_moe_layer_step=2, use_qk_norm=True), {}),
+    "phimoe": (dict(BASE, model_type="phimoe", num_local_experts=4, num_experts_per_tok=2, intermediate_size=16, attention_bias=True, lm_head_bias=True,
+                    sliding_window=None, router_jitter_noise=0.01), dict(config=dict(architectures=["PhiMoEForCausalLM"], rope_scaling=dict(original_max_position_embeddings=128)))),
+    "exaone": (dict(BASE, model_type="llama", rope_parameters=dict(rope_type="llama3", rope_theta=10000.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+                    original_max_position_embeddings=32)),
+               dict(config=dict(architectures=["ExaoneForCausalLM"], activation_function="silu", layer_norm_epsilon=1e-6))),
+    "exaone-moe": (dict(BASE, **WINDOWS, **EXPERTS, model_type="exaone_moe", head_dim=8, num_shared_experts=1, first_k_dense_replace=1, n_group=1, topk_group=1,
+                        routed_scaling_factor=2.5, norm_topk_prob=True, mlp_layer_types=["dense", "sparse", "sparse", "sparse"]),
+                   dict(config=dict(first_k_dense_replace=1, scoring_func="sigmoid", num_nextn_predict_layers=0))),
+    "ernie4_5-moe": (dict(BASE, model_type="ernie4_5_moe", head_dim=8, num_hidden_layers=3, moe_num_experts=4, moe_k=2, moe_intermediate_size=16, moe_num_shared_experts=1,
+                          moe_layer_start_index=1, moe_layer_interval=1, use_bias=False, tie_word_embeddings=True), {}),
+    "mimo2": (dict(BASE, **WINDOWS, model_type="mimo_v2_flash", rms_norm_eps=1e-5, num_key_value_heads=1, head_dim=16, v_head_dim=8, n_routed_experts=4, num_experts_per_tok=2,
+                   moe_intermediate_size=16, n_group=1, topk_group=1, norm_topk_prob=True, attention_value_scale=0.707,
+                   mlp_layer_types=["dense", "sparse", "sparse", "sparse"], rope_parameters={
+                       "full_attention": dict(rope_type="default", rope_theta=50000.0, partial_rotary_factor=0.5),
+                       "sliding_attention": dict(rope_type="default", rope_theta=1000.0, partial_rotary_factor=0.5)}),
+              dict(config=dict(swa_head_dim=16, swa_v_head_dim=8, swa_num_attention_heads=4, swa_num_key_value_heads=2, topk_method="noaux_tc", scoring_func="sigmoid",
+                               hybrid_layer_pattern=[1, 1, 1, 0], partial_rotary_factor=0.5, rope_theta=50000.0, swa_rope_theta=1000.0, layernorm_epsilon=1e-5),
+                   without=["rope_parameters"], flags=["--no-mtp"], raw=True)),
+    "afmoe": (dict(BASE, **WINDOWS, **EXPERTS, model_type="afmoe", head_dim=8, num_shared_experts=1, num_dense_layers=1, route_scale=2.5, route_norm=True,
+                   mup_enabled=True), {}),
+    "hy_v3": (dict(BASE, **EXPERTS, model_type="hy_v3", num_hidden_layers=3, head_dim=8, num_shared_experts=1, router_scaling_factor=2.5,
+                   mlp_layer_types=["dense", "sparse", "sparse"]), dict(config=dict(first_k_dense_replace=1, route_norm=True))),
+    "cohere2moe": (dict(BASE, **WINDOWS, model_type="cohere2_moe", head_dim=8, num_experts=4, num_experts_per_tok=2, intermediate_size=16, num_shared_experts=1,
+                        shared_expert_combination_strategy="average", expert_selection_fn="sigmoid", norm_topk_prob=True, prefix_dense_intermediate_size=INNER,
+                        first_k_dense_replace=1, mlp_layer_types=["dense", "sparse", "sparse", "sparse"], logit_scale=0.25, rms_norm_eps=1e-5, tie_word_embeddings=True), {}),
+    "mellum": (dict(NO_INNER, **WINDOWS, **EXPERTS, model_type="mellum", head_dim=8, norm_topk_prob=True, rope_parameters=dict(
+                   full_attention=dict(YARN, rope_theta=50000.0), sliding_attention=dict(rope_type="default", rope_theta=1000.0))), {}),
+    "apertus": (dict(BASE, model_type="apertus", num_hidden_layers=3, hidden_act="xielu", rope_parameters=dict(rope_type="llama3", rope_theta=10000.0, factor=8.0,
+                     low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=32)), {}),
+    "jais2": (dict(BASE, model_type="jais2", layer_norm_eps=1e-5), {}),
+    "starcoder": (dict(model_type="gpt_bigcode", vocab_size=VOCAB, n_embd=HIDDEN, n_layer=2, n_head=4, n_positions=128, n_inner=4 * HIDDEN, multi_query=True,
+                       bos_token_id=1, eos_token_id=2), {}),
+    "chatglm": (dict(BASE, model_type="glm", head_dim=8, attention_bias=True, rms_norm_eps=1e-5), dict(config=dict(seq_length=128, layernorm_epsilon=1e-5))),
+    "bailingmoe2": (dict(BASE, **DEEP, model_type="glm4_moe", num_hidden_layers=3, head_dim=8, use_qk_norm=True, attention_bias=False,
+                         rope_parameters=dict(ROPE, partial_rotary_factor=0.5)),
+                    dict(config=dict(architectures=["BailingMoeV2ForCausalLM"], num_experts=4, num_shared_experts=1, score_function="sigmoid"), published=as_ling)),
+    "solar-open": (dict(BASE, **dict(DEEP, first_k_dense_replace=0), model_type="solar_open", head_dim=8, rope_parameters=dict(YARN, partial_rotary_factor=1.0)), {}),
+    "deepseek32": (dict(BASE, **dict(MLA, **DEEP, **INDEXER), model_type="deepseek_v32", num_hidden_layers=3), dict(config=dict(scoring_func="sigmoid"), flags=["--no-mtp"])),
+    "glm-dsa": (dict(BASE, **dict(MLA, **DEEP, **INDEXER), model_type="glm_moe_dsa", num_hidden_layers=3, indexer_types=["full", "full", "shared"]),
+                dict(config=dict(scoring_func="sigmoid"), flags=["--no-mtp"])),
+    "youtu": (dict(BASE, **MLA, model_type="youtu"), {}),
+    "glm4-lite": (dict(BASE, **MLA, **DEEP, model_type="glm4_moe_lite", num_hidden_layers=3, mlp_layer_types=["dense", "sparse", "sparse"]),
+                  dict(config=dict(scoring_func="sigmoid", first_k_dense_replace=1), flags=["--no-mtp"])),
+    "qwen35moe-fused": (dict(NO_INNER, **DELTA, **SHARED, model_type="qwen3_5_moe_text"), dict(flags=["--no-mtp", "--fuse-gate-up-exps", "--fuse-qkv"])),
+    "phi2-fused": (dict(dict(BASE, num_key_value_heads=4, intermediate_size=4 * HIDDEN), model_type="phi", partial_rotary_factor=0.5), dict(flags=["--fuse-qkv"])),
+    "llama-fused": (dict(BASE, model_type="llama", attention_bias=True), dict(flags=["--fuse-qkv"])),
+}
