@@ -7,6 +7,7 @@ type preTokenizer struct {
 	ignoreMerges bool     // a part that is a token stays one
 	ranked       bool     // all pairs that make a token are merged, in the order of ids, whatever the list of merges
 	bos          bool     // unless tokenizer.ggml.add_bos_token tells
+	spaced       bool     // texts are UTF-8 with ▁ for spaces, without byte-level coding; no patterns
 }
 
 const (
@@ -37,6 +38,15 @@ const (
 		"\u211d\u2124\u2126\u2128\u212a-\u212d\u212f-\u2134\u2139\u213c-\u213f\u2145-\u2149\u214e\u2183\u2184\u2c00-\u2c7b\u2c7e-\u2ce4\u2ceb-\u2cee\u2cf2" +
 		"\u2cf3\ua640-\ua66d\ua680-\ua69b\ua722-\ua76f\ua771-\ua787\ua78b-\ua78e\uab70-\uabbf\ufb00-\ufb06\ufb13-\ufb17\uff21-\uff3a\uff41-\uff5a\U00010400-" +
 		"\U0001044f\U000104b0-\U000104d3\U000104d8-\U000104fb\U00010c80-\U00010cb2\U00010cc0-\U00010cf2\U000118a0-\U000118df\U0001e900-\U0001e943]+"
+	patternBailing = `'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+`
+	patternJais2   = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s{512}(?!\S)|\s{256}(?!\S)|` +
+		`\s{128}(?!\S)|\s{64}(?!\S)|\s{32}(?!\S)|\s{16}(?!\S)|\s{8}(?!\S)|\s{4}(?!\S)|\s{1,2}(?!\S)|\s{1}`
+	patternYoutu = `[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|` +
+		`[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|` +
+		`\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+`
+	// patternAsian is AFMoE's: characters of scripts without spaces between words.
+	patternAsian = "[\u4e00-\u9fff\u3400-\u4dbf\uf900-\ufaff\u3040-\u309f\u30a0-\u30ff\uff65-\uff9f\u2f00-\u2fdf\u0e40-\u0e7f\u0e80-\u0eff\u1780-\u17ff" +
+		"\u1000-\u109f\uaa60-\uaa7f\ua9e0-\ua9ff\uac00-\ud7af\u1100-\u11ff]+"
 	patternWords = ` ?[^(\s|.,!?…。，、।۔،)]+`
 )
 
@@ -49,6 +59,9 @@ var (
 	preDeep   = preTokenizer{patterns: []string{`\p{N}{1,3}`, `[一-龥぀-ゟ゠-ヿ]+`, patternDeepSeek}}
 	preAya    = preTokenizer{patterns: []string{`\d{1,3}(?=(?:\d{3})*\b)`, patternGPT4o}}
 	preWords  = preTokenizer{patterns: []string{patternWords}}
+	preGLM    = preTokenizer{patterns: []string{patternLLaMA}, ignoreMerges: true}
+	preLing   = preTokenizer{patterns: []string{patternBailing}}
+	preSpaced = preTokenizer{spaced: true}
 )
 
 // preTokenizers is the table of the names that llama.cpp has for the tokenizers it knows.
@@ -60,9 +73,9 @@ var preTokenizers = map[string]preTokenizer{
 	"exaone": preDigits, "minerva-7b": preDigits, "mellum2": preDigits,
 	"llama3": preLLaMA, "llama-v3": preLLaMA, "llama-bpe": preLLaMA, "falcon3": preLLaMA, "falcon-h1": preLLaMA,
 	"pixtral": preLLaMA, "midm-2.0": preLLaMA, "lfm2": preLLaMA, "jina-v5-nano": preLLaMA,
-	"dbrx":        {patterns: []string{patternLLaMA}},
-	"smaug-bpe":   {patterns: []string{patternLLaMA}},
-	"glm4":        {patterns: []string{patternLLaMA}},
+	"dbrx":      {patterns: []string{patternLLaMA}},
+	"smaug-bpe": {patterns: []string{patternLLaMA}},
+	"glm4":      preGLM, "glm5": preGLM,
 	"chatglm-bpe": {patterns: []string{patternLLaMA}},
 	"qwen2":       preQwen, "deepseek-r1-qwen": preQwen, "megrez": preQwen, "kormo": preQwen, "f2llmv2": preQwen,
 	"stablelm2":  {patterns: []string{patternQwen}},
@@ -83,7 +96,14 @@ var preTokenizers = map[string]preTokenizer{
 	"deepseek-coder": {patterns: []string{
 		`[\r\n]`, `\s?\p{L}+`, `\s?\p{P}+`, `[一-龥ࠀ-一가-퟿]+`, `\p{N}`,
 	}},
-	"falcon": {patterns: []string{patternFalcon, patternGPT2, `[0-9][0-9][0-9]`}},
-	"bloom":  preWords, "poro-chat": preWords, "gpt3-finnish": preWords,
+	"falcon":     {patterns: []string{patternFalcon, patternGPT2, `[0-9][0-9][0-9]`}},
+	"bailingmoe": preLing, "bailingmoe2": preLing,
+	"jais-2": {patterns: []string{patternJais2}},
+	"youtu": {patterns: []string{
+		`[가-힣ㄱ-ㆎ]+|[！…“”‘’—：；，、-〿︰-﹏]+|[ㄅ-ㄯ]+|[一-龥぀-ゟ゠-ヿ]+`, patternYoutu,
+	}, ignoreMerges: true},
+	"afmoe":  {patterns: []string{`\p{N}{1,3}(?=(?:\p{N}{3})*(?!\p{N}))`, patternAsian, patternDeepSeek}},
+	"gemma4": {spaced: true, bos: true}, "sarvam-moe": preSpaced,
+	"bloom": preWords, "poro-chat": preWords, "gpt3-finnish": preWords,
 	"viking": {patterns: []string{patternWords, patternDigit}},
 }

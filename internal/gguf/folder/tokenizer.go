@@ -51,8 +51,10 @@ func tokenizerFile(m gguf.Metadata) ([]byte, error) {
 		file, err = v.byteLevel()
 	case "llama":
 		file, err = v.sentencePiece()
+	case "gemma4":
+		file, err = v.spaced(preTokenizers[kind])
 	default:
-		err = &gguf.Error{At: ggml + "model", Reason: fmt.Sprintf("tokenizer %.40q is not supported (supported: gpt2, llama)", kind)}
+		err = &gguf.Error{At: ggml + "model", Reason: fmt.Sprintf("tokenizer %.40q is not supported (supported: gpt2, llama, gemma4)", kind)}
 	}
 	if err != nil {
 		return nil, err
@@ -157,21 +159,12 @@ func (v *vocabulary) byteLevel() (object, error) {
 	if !ok {
 		return nil, &gguf.Error{At: ggml + "pre", Reason: fmt.Sprintf("%.60q is not supported: it is unknown how its texts are split", name)}
 	}
-	lines, err := v.meta.Texts(ggml + "merges")
+	if pre.spaced {
+		return v.spaced(pre)
+	}
+	merges, err := v.merges()
 	if err != nil {
 		return nil, err
-	}
-	if lines == nil {
-		return nil, &gguf.Error{At: ggml + "merges", Reason: "the key is missing"}
-	}
-	merges := make([][2]string, len(lines))
-	for i, line := range lines {
-		// A token that begins with a space is written as such, so the separator is the one behind it.
-		at := strings.IndexByte(line[min(1, len(line)):], ' ') + 1
-		if at < 1 || at == len(line)-1 {
-			return nil, &gguf.Error{At: ggml + "merges", Reason: fmt.Sprintf("merge %d is %.60q, want two tokens", i, line)}
-		}
-		merges[i] = [2]string{line[:at], line[at+1:]}
 	}
 	ids := v.ids()
 	if pre.ranked {
@@ -198,6 +191,60 @@ func (v *vocabulary) byteLevel() (object, error) {
 	return file, nil
 }
 
+// merges reads the pairs of tokens that are merged, best first.
+func (v *vocabulary) merges() ([][2]string, error) {
+	lines, err := v.meta.Texts(ggml + "merges")
+	if err != nil {
+		return nil, err
+	}
+	if lines == nil {
+		return nil, &gguf.Error{At: ggml + "merges", Reason: "the key is missing"}
+	}
+	merges := make([][2]string, len(lines))
+	for i, line := range lines {
+		// A token that begins with a space is written as such, so the separator is the one behind it.
+		at := strings.IndexByte(line[min(1, len(line)):], ' ') + 1
+		if at < 1 || at == len(line)-1 {
+			return nil, &gguf.Error{At: ggml + "merges", Reason: fmt.Sprintf("merge %d is %.60q, want two tokens", i, line)}
+		}
+		merges[i] = [2]string{line[:at], line[at+1:]}
+	}
+	return merges, nil
+}
+
+// spaced makes a tokenizer like Gemma 4's: merges of a list on texts with ▁ for spaces, which are not cut
+// first, and bytes for characters that no token has.
+func (v *vocabulary) spaced(pre preTokenizer) (object, error) {
+	merges, err := v.merges()
+	if err != nil {
+		return nil, err
+	}
+	model := object{"type": "BPE", "vocab": v.ids(), "merges": merges, "fuse_unk": true, "byte_fallback": true}
+	if at := slices.Index(v.types, tokenUnknown); at >= 0 {
+		model["unk_token"] = v.tokens[at]
+	}
+	file, err := v.file(model, pre.bos)
+	if err != nil {
+		return nil, err
+	}
+	v.unprefixed(file)
+	return file, nil
+}
+
+// unprefixed completes a tokenizer whose spaces are ▁, and which puts none before a text.
+func (v *vocabulary) unprefixed(file object) {
+	file["normalizer"] = object{"type": "Replace", "pattern": object{"String": " "}, "content": "▁"}
+	file["pre_tokenizer"] = object{"type": "Split", "pattern": object{"String": " "}, "behavior": "MergedWithPrevious", "invert": false}
+	file["decoder"] = object{"type": "Sequence", "decoders": spaceDecoders()}
+}
+
+// spaceDecoders undo ▁ for spaces, and bytes for characters.
+func spaceDecoders() []object {
+	return []object{
+		{"type": "Replace", "pattern": object{"String": "▁"}, "content": " "}, {"type": "ByteFallback"}, {"type": "Fuse"},
+	}
+}
+
 // sentencePiece makes a tokenizer like Llama 2's: pairs are merged in the order of the scores of what they
 // make, and bytes stand for characters that no token has.
 func (v *vocabulary) sentencePiece() (object, error) {
@@ -221,18 +268,12 @@ func (v *vocabulary) sentencePiece() (object, error) {
 	if err != nil {
 		return nil, err
 	}
-	space := object{"type": "Replace", "pattern": object{"String": " "}, "content": "▁"}
-	decoders := []object{
-		{"type": "Replace", "pattern": object{"String": "▁"}, "content": " "}, {"type": "ByteFallback"}, {"type": "Fuse"},
-	}
+	v.unprefixed(file)
 	if prefix || !stated {
-		file["normalizer"] = object{"type": "Sequence", "normalizers": []object{{"type": "Prepend", "prepend": "▁"}, space}}
-		decoders = append(decoders, object{"type": "Strip", "content": " ", "start": 1, "stop": 0})
-	} else {
-		file["normalizer"] = space
-		file["pre_tokenizer"] = object{"type": "Split", "pattern": object{"String": " "}, "behavior": "MergedWithPrevious", "invert": false}
+		file["normalizer"] = object{"type": "Sequence", "normalizers": []object{{"type": "Prepend", "prepend": "▁"}, file["normalizer"].(object)}}
+		file["decoder"] = object{"type": "Sequence", "decoders": append(spaceDecoders(), object{"type": "Strip", "content": " ", "start": 1, "stop": 0})}
+		delete(file, "pre_tokenizer")
 	}
-	file["decoder"] = object{"type": "Sequence", "decoders": decoders}
 	return file, nil
 }
 
@@ -317,7 +358,7 @@ func tokenizerConfig(m gguf.Metadata) ([]byte, error) {
 }
 
 // endTexts are tokens that end an answer in the models that have them as control tokens.
-var endTexts = []string{"<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<|endoftext|>", "<|eom_id|>", "<|return|>", "<|call|>", "<EOT>", "_<EOT>"}
+var endTexts = []string{"<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<turn|>", "<|endoftext|>", "<|eom_id|>", "<|return|>", "<|call|>", "<EOT>", "_<EOT>"}
 
 // generationConfig makes generation_config.json: the tokens that end an answer.
 func generationConfig(m gguf.Metadata) ([]byte, error) {
