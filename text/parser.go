@@ -129,14 +129,22 @@ const (
 	TextArguments                           // a JSON object as it stands in a string of JSON
 )
 
-// KeyMark stands in CallArguments.End and Stop for the key of an argument that is an element: </KEY>.
-const KeyMark = toolcall.KeyMark
+// KeyMark stands in CallArguments.End and Stop for the key of an argument that is an element: </KEY>. NameMark stands in
+// PlainEnds.Ends for the name of the function, and CountMark in CallArguments.Next for the number of an argument, from 2 on.
+const (
+	KeyMark   = toolcall.KeyMark
+	NameMark  = toolcall.NameMark
+	CountMark = toolcall.CountMark
+)
 
 // PlainEnds say where values end that have neither quotes nor an end of their own: before Next, a key and Key;
 // before one of Ends; and, behind a line break and white space, before one of Lines. Blanks may follow Next.
 type PlainEnds struct {
 	Next, Key   string // Key is "" if values have an end
+	Close       string // stands before each of Ends, perhaps with white space between
 	Ends, Lines []string
+	Follow      []string // what is written behind values
+	Counted     string   // follows the number that stands behind Next; "" if there is none
 }
 
 // CallArguments say how the model writes arguments that are not a JSON object:

@@ -3,6 +3,7 @@ package generate
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/heftai/heft/api/wire"
@@ -178,10 +179,20 @@ func (c *calls) arguments(b *grammar.Builder, f *frame, t *tool, next grammar.Po
 	l := &jsonschema.Layout{
 		Kind: jsonschema.Kind(a.Kind), First: a.First, Next: a.Next, Empty: a.Empty, Equals: a.Equals, EqualsText: a.EqualsText,
 		End: a.End, Stop: a.Stop, Quote: a.Quote, JSONText: a.JSONText, CDATA: a.CDATA, Plain: jsonschema.Plain(a.Plain), Names: t.names,
-		Marker: func(text string, next grammar.Pos) grammar.Pos { return f.marker(b, text, next) },
+	}
+	l.Marker = func(marker string, next grammar.Pos) grammar.Pos {
+		before, after, counted := strings.Cut(marker, text.CountMark)
+		if !counted {
+			return f.marker(b, marker, next)
+		}
+		return f.marker(b, before, b.Term(b.Library().Named("call number", callNumber), f.marker(b, after, next)))
 	}
 	if a.Named() {
 		l.KeyMark = text.KeyMark
+	}
+	l.Plain.Ends = slices.Clone(a.Plain.Ends)
+	for i := range l.Plain.Ends {
+		l.Plain.Ends[i] = strings.ReplaceAll(l.Plain.Ends[i], text.NameMark, t.name)
 	}
 	return jsonschema.AppendLaidOut(b, t.schema, l, next)
 }

@@ -21,14 +21,22 @@ const (
 	TextArguments
 )
 
-// KeyMark stands in Arguments.End for the key: </KEY>.
-const KeyMark = "\x01"
+// KeyMark stands in Arguments.End and Stop for the key, and NameMark in PlainEnds.Ends for the name of the function.
+// CountMark stands in Next for the number of an argument, from 2 on.
+const (
+	KeyMark   = "\x01"
+	NameMark  = "\x02"
+	CountMark = "\x03"
+)
 
 // PlainEnds say where values end that have neither quotes nor an end of their own: before Next, a key and Key;
 // before one of Ends; and, behind a line break and white space, before one of Lines.
 type PlainEnds struct {
 	Next, Key   string // Key is "" if values have an end
+	Close       string // stands before each of Ends, perhaps with white space between
 	Ends, Lines []string
+	Follow      []string // what is written behind values
+	Counted     string   // follows the number that stands behind Next; "" if there is none
 }
 
 // Arguments say how a model writes arguments that are not a JSON object:
@@ -49,7 +57,7 @@ type Arguments struct {
 	JSONText bool
 	// CDATA says that a string between tags may stand in a CDATA section.
 	CDATA bool
-	// Plain says where values end if End and Stop are "".
+	// Plain says where values end if they may have End.
 	Plain PlainEnds
 }
 
@@ -125,10 +133,21 @@ func (a *answers) argumentNotation(f *Family) *Notation {
 	if !ok || two[1] != one[1] || number[1] != one[1] {
 		return nil
 	}
-	args.Next = next
+	if args.Next = next; args.Plain.Counted != "" {
+		at := numberAtEnd.FindStringSubmatchIndex(next)
+		if at == nil {
+			return nil
+		}
+		args.Next = next[:at[2]] + CountMark + next[at[3]:]
+	}
+	if args.Plain.Key != "" {
+		args.Plain.Follow = []string{args.End + next, args.End + after}
+	}
 	n := &Notation{Before: a.beforeCalls(f, one[0]), Arguments: args}
-	if args.Empty, ok = strings.CutSuffix(empty[1], after); !ok {
-		return nil
+	if args.Empty, ok = strings.CutSuffix(empty[1], after); !ok { // white space ends each value
+		if args.Empty, ok = strings.CutSuffix(empty[1], strings.TrimLeft(after, spaces)); !ok {
+			return nil
+		}
 	}
 	n.Again, after = cutAgain(after, name)
 	n.After = strings.TrimRight(after, " \t\r\n")
@@ -178,7 +197,7 @@ func (f *Family) argumentForm() (ArgumentKind, *form) {
 	for i := range f.spec.forms {
 		form := &f.spec.forms[i]
 		switch {
-		case form.pairs != nil && form.head == nil && form.tail == "":
+		case form.pairs != nil && form.head == nil && !form.again:
 			return ValueArguments, form
 		case form.head == nil || form.last:
 		case form.body == bodyTags && form.tags.json && form.tags.ended && !form.tags.named:
@@ -234,19 +253,12 @@ func (g *Arguments) tagEnds(form *form, texts *[4]string) bool {
 	t := form.tags
 	switch {
 	case t.plain != nil:
-		g.Plain = form.plainEnds()
+		g.Plain, g.End = form.plainEnds(), t.close
 		return true
 	case t.named:
 		for i, key := range []string{"zqa", "zqa", "zqn", "zqn"} {
-			rest, ok := strings.CutPrefix(texts[i], "</"+key+">")
-			if !ok {
-				return false
-			}
-			texts[i] = "</" + KeyMark + ">" + rest
+			texts[i] = strings.Replace(texts[i], strings.ReplaceAll(t.close, KeyMark, key), t.close, 1)
 		}
-		g.Stop = "</" + KeyMark + ">"
-		g.End = g.Stop
-		return true
 	}
 	g.Stop, g.JSONText = t.close, t.json
 	if strings.Trim(g.Stop, "+-._0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ") == "" {
@@ -270,8 +282,11 @@ func (f *form) plainEnds() PlainEnds {
 	if next == "" {
 		next = f.tags.plain.next[:1]
 	}
-	ends := PlainEnds{Next: next, Key: f.tags.key, Lines: f.stops()}
-	if f.end != "" {
+	ends := PlainEnds{Next: next, Key: f.tags.key, Close: f.tags.close, Lines: f.stops(), Counted: f.tags.counted}
+	switch {
+	case f.again:
+		ends.Ends = []string{f.end + NameMark + f.tail}
+	case f.end != "":
 		ends.Ends = []string{f.end}
 	}
 	return ends
@@ -313,7 +328,7 @@ func (g *Arguments) write(some bool) string {
 	case g.quotesText():
 		text = `"` + text + `"`
 	}
-	return g.First + "zqa" + g.EqualsText + text + g.end("zqa") + g.Next + "zqn" + g.Equals + "7" + g.end("zqn")
+	return g.First + "zqa" + g.EqualsText + text + g.end("zqa") + strings.ReplaceAll(g.Next, CountMark, "2") + "zqn" + g.Equals + "7" + g.end("zqn")
 }
 
 // checked returns n, without Between if f does not read several calls, or nil if it reads none.

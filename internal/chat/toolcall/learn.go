@@ -17,6 +17,7 @@ const (
 	lastStyle                // a JSON object, then the name
 	tagStyle                 // a name, then each key and its text between tags
 	plainStyle               // a name, then each key and its text without quotes
+	closedStyle              // the same, and what ends each text is not a part of what ends a call
 )
 
 // A lesson is the notation of one template while it is being learned.
@@ -60,7 +61,7 @@ func learn(t *chat.Template, special map[string]string) (best finding) {
 			if best.all {
 				return best
 			}
-			for _, style := range []style{objectStyle, jsonStyle, pythonStyle, bareStyle, tagStyle, plainStyle, lastStyle} {
+			for _, style := range []style{objectStyle, jsonStyle, pythonStyle, bareStyle, tagStyle, plainStyle, closedStyle, lastStyle} {
 				best = best.or(&lesson{answers: a, style: style, apart: apart}, text)
 			}
 		}
@@ -79,7 +80,7 @@ func (best finding) or(l *lesson, text string) finding {
 	out.withoutEmptyThoughts()
 	out.tidy()
 	good, written := l.readBack(newFamily(out, ""))
-	certain := l.style != plainStyle && !l.form.endless()
+	certain := l.style != plainStyle && l.style != closedStyle && !l.form.endless()
 	if good > best.score && (certain || good == written) {
 		return finding{out, good, good == written, best.writes}
 	}
@@ -122,7 +123,7 @@ func (l *lesson) learnForm(text string) bool {
 func (f *form) ends() bool {
 	if f.tags != nil && f.tags.plain != nil {
 		// Values have a bracket now and then. Without an end, each is on a line of its own.
-		return len(f.end) > 1 || f.end == "" && strings.Contains(f.tags.plain.next, "\n")
+		return len(f.tags.close+f.end) > 1 || f.end == "" && strings.Contains(f.tags.plain.next+f.tags.plain.last, "\n")
 	}
 	return true
 }
@@ -134,7 +135,7 @@ func (f *form) endName() bool {
 	}
 	end := f.end
 	f.head[len(f.head)-1].until, f.end = end, ""
-	return end != "" && f.tail == ""
+	return end != "" && !f.again
 }
 
 // againName stands for the name of a call where it is written again, after the arguments.
@@ -146,8 +147,8 @@ func (f *form) closeName() bool {
 		return false
 	}
 	end, tail, again := strings.Cut(f.end, againName)
-	f.end, f.tail = end, tail
-	return !again || end != "" && tail != "" && f.head != nil && f.body != bodyPython
+	f.end, f.tail, f.again = end, tail, again
+	return !again || end != "" && f.head != nil && f.body != bodyPython
 }
 
 // A span is where a call stands in a text.

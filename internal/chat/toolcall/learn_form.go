@@ -38,7 +38,7 @@ func (l *lesson) head(text string, at span, one probeCall) bool {
 		}
 		return l.fields(text, at, one, sep)
 	}
-	if l.style == plainStyle {
+	if l.style == plainStyle || l.style == closedStyle {
 		return l.learnPlain(text, at, one)
 	}
 	return l.learnTags(text, at, one)
@@ -167,10 +167,20 @@ func (l *lesson) frame(open string, between *string, after string) bool {
 	if f.open == "" {
 		return l.unmarked()
 	}
-	if n := len(f.head); n > 0 && l.tagged() && f.head[n-1].until == "" && f.end != "" && !isNameByte(f.end[0]) {
-		f.head[n-1].stop += f.end[:1] // a call without arguments
-	}
+	l.stopName()
 	return true
+}
+
+// stopName has a name that nothing else ends end before the call's end, or before the first parameter.
+func (l *lesson) stopName() {
+	f := &l.form
+	if n := len(f.head); n > 0 && l.tagged() && f.head[n-1].until == "" {
+		for _, next := range []string{f.end, f.tags.open} {
+			if next != "" && isPunctuation(next[0]) {
+				f.head[n-1].stop += next[:1]
+			}
+		}
+	}
 }
 
 // numbered finds calls that have their number before the name, "1. NAME", or before their object,
@@ -216,12 +226,12 @@ func (l *lesson) afterValues(between *string, after string) (*string, string, bo
 		if f.tags.json {
 			s = strings.TrimPrefix(s, `"`)
 		}
-		return strings.TrimSpace(strings.TrimPrefix(s, cdataClose))
+		if !strings.HasPrefix(f.tags.close, cdataClose) {
+			s = strings.TrimPrefix(s, cdataClose)
+		}
+		return strings.TrimSpace(s)
 	}
-	closing := strings.TrimSpace(f.tags.close)
-	if f.tags.named {
-		closing = "</zqb>"
-	}
+	closing := strings.ReplaceAll(strings.TrimSpace(f.tags.close), KeyMark, "zqb")
 	after, ok := strings.CutPrefix(text(after), closing)
 	ok = ok || f.tags.ended
 	if !ok || between == nil {
@@ -252,8 +262,10 @@ func (l *lesson) several(open, join, after string) bool {
 	if cut, ok := strings.CutPrefix(call, ">"); ok && strings.HasPrefix(cut, "<") {
 		call = cut // the tags before it end alike
 	}
-	if call == "" {
-		return false
+	if call == "" { // calls have an end, and begin with their names
+		rest, ok := strings.CutPrefix(after, join)
+		f.open, f.end, f.close = open, join, strings.TrimSpace(rest)
+		return ok && f.open != "" && f.close != "" && f.head != nil && l.style != pythonStyle
 	}
 	end := strings.TrimSpace(join[:len(join)-len(call)])
 	call = strings.TrimSpace(call)
@@ -304,6 +316,11 @@ func (l *lesson) unmarked() bool {
 		return false
 	}
 	return true
+}
+
+// isPunctuation reports whether c ends a name that nothing else ends.
+func isPunctuation(c byte) bool {
+	return !isNameByte(c) || strings.IndexByte("|&?!$%^*~#@+", c) >= 0 || c >= 0x80
 }
 
 // cutLast cuts s around the last sep.

@@ -3,13 +3,19 @@ package toolcall
 import (
 	"regexp"
 	"strings"
+	"unicode/utf8"
 )
+
+// numberAtEnd finds a number before some punctuation at the end of a text.
+var numberAtEnd = regexp.MustCompile(`(\d+)([^\w\s]{1,3}\s*)$`)
 
 // betweenTags finds where one tag ends and the next begins.
 var betweenTags = regexp.MustCompile(`^(.*?>)\s*(<.*)$`)
 
 // tagged reports whether the arguments are keys and texts that a [tagReader] reads.
-func (l *lesson) tagged() bool { return l.style == tagStyle || l.style == plainStyle }
+func (l *lesson) tagged() bool {
+	return l.style == tagStyle || l.style == plainStyle || l.style == closedStyle
+}
 
 // learnTags finds how parameters are written that stand between tags:
 //
@@ -23,41 +29,22 @@ func (l *lesson) learnTags(text string, at span, one probeCall) bool {
 	if !(ok1 && ok2 && ok3 && ok4) || again != b {
 		return false
 	}
-	if before, ok := strings.CutSuffix(b, cdataOpen); ok {
-		b, c = before, strings.TrimPrefix(c, cdataClose)
+	if number, ok := l.beforeNumber(one); strings.HasSuffix(b, cdataOpen) && !(ok && strings.HasSuffix(number, cdataOpen)) {
+		b, c = strings.TrimSuffix(b, cdataOpen), strings.TrimPrefix(c, cdataClose)
+	}
+	if strings.Contains(c, "zqa") {
+		return l.learnElements(text, at, one, [3]string{a, b, c})
 	}
 	opening := commonSuffix(a, c)
-	if strings.HasPrefix(strings.TrimSpace(c), "</zqa>") && strings.HasSuffix(a, "<") && strings.TrimSpace(b) == ">" {
-		l.form.body, l.form.tags = bodyTags, &tags{named: true}
-		return l.fields(text, at, one, strings.TrimSpace(strings.TrimSuffix(a, "<")))
-	}
 	opening, row := lastLine(opening, c)
 	t := &tags{open: strings.TrimSpace(opening), close: strings.TrimSpace(c[:len(c)-len(opening)])}
-	if t.open == "" || t.close == "" {
+	if t.open == "" && !l.closes(text, at, one, t.close) || t.close == "" {
 		return l.learnAssignments(text, at, one, [3]string{a, b, c})
 	}
 	t.lines = strings.HasSuffix(b, "\n") && strings.HasPrefix(c, "\n")
-	key := strings.TrimSpace(b)
-	number, ok := l.beforeNumber(one)
+	key, ok := l.keyEnd(t, one, b)
 	if !ok {
-		number = b
-	}
-	switch n := strings.TrimSpace(strings.TrimSuffix(number, cdataOpen)); {
-	case n == key:
-	case strings.HasSuffix(key, `"`) && strings.TrimSpace(key[:len(key)-1]) == n: // a string has its quotes, as all values are JSON
-		key, t.json = n, true
-		t.close = strings.TrimSpace(strings.TrimPrefix(t.close, `"`))
-		t.ended = t.close == ""
-		if n == "" && t.ended && isSpace(b[0]) {
-			key = b[:1]
-		}
-	default:
-		shared := commonPrefix(key, n)
-		if strings.TrimSpace(shared) == "" || len(shared) == len(key) || len(shared) == len(n) {
-			return false
-		}
-		t.typed, t.value = true, []string{key[len(shared):], n[len(shared):]}
-		key = strings.TrimSpace(shared)
+		return false
 	}
 	if parts := betweenTags.FindStringSubmatch(key); parts != nil && !t.typed {
 		key, t.value = parts[1], []string{parts[2]}
@@ -69,10 +56,80 @@ func (l *lesson) learnTags(text string, at span, one probeCall) bool {
 		return false
 	}
 	if marked, ok := l.answer("", "", newProbeCall(0, `{"zqa": "<zq>&"}`)); ok {
-		t.cdata = strings.Contains(marked, cdataOpen)
+		t.cdata = strings.Contains(marked, cdataOpen) && !strings.HasSuffix(t.key, cdataOpen)
 	}
 	l.form.body, l.form.tags = bodyTags, t
 	return l.fields(text, at, one, strings.TrimSpace(a[:len(a)-len(opening)]))
+}
+
+// keyEnd returns what ends a key, where b stands between that and its text. It sets what t has between the two, and
+// whether values are JSON.
+func (l *lesson) keyEnd(t *tags, one probeCall, b string) (key string, ok bool) {
+	number, ok := l.beforeNumber(one)
+	if !ok {
+		number = b
+	}
+	if !strings.HasSuffix(b, cdataOpen) {
+		number = strings.TrimSuffix(number, cdataOpen)
+	}
+	key = strings.TrimSpace(b)
+	switch n := strings.TrimSpace(number); {
+	case n == key:
+	case strings.HasSuffix(key, `"`) && strings.TrimSpace(key[:len(key)-1]) == n: // a string has its quotes, as all values are JSON
+		key, t.json = n, true
+		t.close = strings.TrimSpace(strings.TrimPrefix(t.close, `"`))
+		t.ended = t.close == ""
+		if n == "" && t.ended && isSpace(b[0]) {
+			key = b[:1]
+		}
+	default:
+		shared := commonPrefix(key, n)
+		if strings.TrimSpace(shared) == "" || len(shared) == len(key) || len(shared) == len(n) {
+			return "", false
+		}
+		t.typed, t.value = true, []string{key[len(shared):], n[len(shared):]}
+		key = strings.TrimSpace(shared)
+	}
+	return key, true
+}
+
+// closes reports whether a text ends the last parameter of a call, too, and not only those before others.
+func (l *lesson) closes(text string, at span, one probeCall, end string) bool {
+	keys := probeKeys(one.arguments)
+	_, rest, ok := strings.Cut(text[at.body:], keys[len(keys)-1].value)
+	return ok && end != "" && strings.HasPrefix(strings.TrimSpace(rest), end)
+}
+
+// learnElements finds how parameters are written that end with their key: <KEY>TEXT</KEY>. parts stand before the
+// first key, between it and its text, and before the second key.
+func (l *lesson) learnElements(text string, at span, one probeCall, parts [3]string) bool {
+	a, b, c := parts[0], parts[1], parts[2]
+	before, c, _ := strings.Cut(c, "zqa")
+	_, last, ok1 := strings.Cut(text[at.body:], "zqmore")
+	last, ok2 := strings.CutPrefix(last, before+"zqb")
+	key := strings.TrimSpace(b)
+	if number, ok := l.beforeNumber(one); !ok1 || !ok2 || !ok || strings.TrimSpace(number) != key || key == "" || strings.TrimSpace(before) == "" {
+		return false
+	}
+	end := strings.TrimSpace(whole(commonPrefix(c, last))) // of the closing tag
+	opening := strings.TrimSpace(c[strings.Index(c, end)+len(end):])
+	head, ok := strings.CutSuffix(a, opening)
+	if end == "" || opening == "" || !ok {
+		return false
+	}
+	l.form.body, l.form.tags = bodyTags, &tags{
+		named: true, open: opening, key: key, close: strings.TrimSpace(before) + KeyMark + end,
+		lines: strings.HasSuffix(b, "\n") && strings.HasPrefix(before, "\n"),
+	}
+	return l.fields(text, at, one, strings.TrimSpace(head))
+}
+
+// whole is text without the beginning of a tag at its end.
+func whole(text string) string {
+	if i := strings.LastIndexAny(text, "<[{("); i >= 0 && !strings.ContainsAny(text[i:], ">]})") {
+		return text[:i]
+	}
+	return text
 }
 
 // lastLine is the opening of a parameter: the end of what stands before it, without the line that ends
@@ -120,15 +177,40 @@ func (l *lesson) learnPlain(text string, at span, one probeCall) bool {
 		return false
 	}
 	a, b, c, rest := pieces[0], pieces[1], pieces[2], pieces[4]
-	key := strings.TrimRight(b, " ")
-	if number, ok := l.beforeNumber(one); !ok || number != b || strings.TrimSpace(key) == "" || a == "" || c == "" {
-		return false // the name, a key or a value runs into what follows, or a type is shown
+	t := &tags{key: strings.TrimRight(b, " ")}
+	number, ok := l.beforeNumber(one)
+	if shared := commonStart(b, number); ok && number != b && strings.TrimSpace(shared) != "" && len(shared) < min(len(b), len(number)) { // a type is shown
+		t.key, t.typed, t.value = strings.TrimRight(shared, " "), true, []string{strings.TrimSpace(b[len(shared):]), strings.TrimSpace(number[len(shared):])}
+		if b = b[len(shared):]; len(b)-len(t.value[0]) != len(number[len(shared):])-len(t.value[1]) {
+			return false
+		}
+	} else if !ok || number != b {
+		return false
 	}
-	opening := commonSuffix(a, c)
-	l.form.body, l.form.tags = bodyTags, &tags{
-		open: strings.TrimSpace(opening), key: key,
-		plain: &plainValues{next: c, last: rest[:len(rest)-len(strings.TrimLeft(rest, spaces))], gap: len(b) - len(key)},
+	if t.key == "" && b != "" {
+		t.key = b[:1]
 	}
+	blank := strings.TrimSpace(t.key) == "" && !strings.Contains(t.key, "\n")
+	if t.key == "" || blank && strings.TrimSpace(commonSuffix(a, c)) == "" || a == "" || c == "" {
+		return false // the name, a key or a value runs into what follows
+	}
+	if l.style == closedStyle {
+		if t.close = strings.TrimRight(whole(commonStart(c, rest)), spaces); strings.TrimSpace(t.close) == "" || strings.TrimSpace(rest[len(t.close):]) == "" {
+			return false
+		}
+	}
+	if first, second := numberAtEnd.FindStringSubmatchIndex(a), numberAtEnd.FindStringSubmatchIndex(c); first != nil && second != nil &&
+		a[first[4]:] == c[second[4]:] && a[first[2]:first[3]] != c[second[2]:second[3]] { // parameters are counted
+		t.counted = strings.TrimSpace(a[first[4]:])
+		a, c = a[:first[2]], c[:second[2]]
+	}
+	if len(c) < len(t.close) {
+		return false
+	}
+	opening := commonSuffix(a, c[len(t.close):])
+	t.open = strings.TrimSpace(opening)
+	t.plain = &plainValues{next: c, last: rest[:len(rest)-len(strings.TrimLeft(rest, spaces))], gap: max(0, len(b)-max(len(strings.TrimRight(b, " ")), 1))}
+	l.form.body, l.form.tags = bodyTags, t
 	return l.fields(text, at, one, strings.TrimSpace(a[:len(a)-len(opening)]))
 }
 
@@ -142,4 +224,16 @@ func (l *lesson) beforeNumber(one probeCall) (string, bool) {
 	_, text, ok = strings.Cut(text, "zqn")
 	b, _, found := strings.Cut(text, "70")
 	return b, ok && found
+}
+
+// commonStart is the longest text that a and b begin with.
+func commonStart(a, b string) string {
+	n := 0
+	for n < min(len(a), len(b)) && a[n] == b[n] {
+		n++
+	}
+	for n > 0 && n < len(a) && !utf8.RuneStart(a[n]) {
+		n--
+	}
+	return a[:n]
 }

@@ -234,7 +234,7 @@ func (p *Parser) fenceWord() string {
 // beginArguments follows a head.
 func (p *Parser) beginArguments() {
 	p.at, p.fence, p.ending = inArguments, false, p.form.end
-	if p.form.tail != "" {
+	if p.form.again {
 		p.ending += p.name + p.form.tail
 	}
 	switch p.form.body {

@@ -3,14 +3,20 @@ package toolcall
 import "strings"
 
 // pairs are the keys of the objects in a list of arguments: [{"name": KEY, "value": VALUE}, …].
-// The key comes before the value, and nothing else does.
-type pairs struct{ key, value string }
+// The key comes before the value, and nothing else does. With lists, the items are lists: [[KEY, VALUE], …].
+type pairs struct {
+	key, value string
+	lists      bool
+}
 
 // findPairs finds such a list somewhere in v, a JSON value with the call that is looked at;
 // nil if there is none.
 func findPairs(v any) *pairs {
 	switch v := v.(type) {
 	case []any:
+		if len(v) == 2 && v[0] == "zqa" && v[1] == "zqvalue" {
+			return &pairs{lists: true}
+		}
 		for _, item := range v {
 			if found := findPairs(item); found != nil {
 				return found
@@ -106,8 +112,11 @@ func (o *object) pairByte(c byte, out []byte) ([]byte, verdict) {
 	switch { // pairNext
 	case c == ',' && !r.value:
 		r.state, r.value = pairKey, true
+		if o.pairs.lists {
+			r.state = pairValue
+		}
 		return out, more
-	case c == '}' && r.value:
+	case r.value && (c == '}' && !o.pairs.lists || c == ']' && o.pairs.lists):
 		r.state = pairEnd
 		return out, more
 	}
@@ -121,8 +130,11 @@ func (o *object) betweenPairs(c byte, out []byte) ([]byte, verdict) {
 	case c == ']' && r.state != pairItem:
 		o.state, o.complete = objectComma, true
 		return append(out, '}'), more
-	case c == '{' && r.state != pairEnd:
+	case c == '{' && r.state != pairEnd && !o.pairs.lists:
 		r.state, r.value = pairKey, false
+		return out, more
+	case c == '[' && r.state != pairEnd && o.pairs.lists:
+		r.state, r.value = pairValue, false
 		return out, more
 	case c == ',' && r.state == pairEnd:
 		r.state = pairItem

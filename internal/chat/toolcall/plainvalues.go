@@ -1,6 +1,9 @@
 package toolcall
 
-import "strings"
+import (
+	"bytes"
+	"strings"
+)
 
 // spaces are the bytes of white space.
 const spaces = " \t\r\n"
@@ -17,13 +20,15 @@ const (
 
 // plainByte takes a byte of a value without quotes. Bytes that may end it are held back.
 func (r *tagReader) plainByte(c byte, out []byte) ([]byte, verdict) {
-	if len(r.hold) == 0 && !isSpace(c) && c != r.tags.plain.next[0] && (r.end == "" || c != r.end[0]) {
+	if begin := strings.TrimLeft(r.closing, spaces) + r.end; len(r.hold) == 0 && !isSpace(c) && c != r.tags.plain.next[0] && (begin == "" || c != begin[0]) {
 		return r.addText(c, out), more
 	}
 	r.hold = append(r.hold, c)
 	for len(r.hold) > 0 {
 		end, key := r.plainEnd(string(r.hold))
-		if end == notEnd && r.end == "" {
+		if (end == nextKey || end == endOfCall) && r.unfinished() {
+			end = notEnd
+		} else if end == notEnd && r.end == "" {
 			if stop, maybe := r.stopOf(string(r.hold)); stop != "" {
 				r.hold = r.hold[:0]
 				return r.endText(out), r.stop(stop[:len(stop)-1])
@@ -38,7 +43,7 @@ func (r *tagReader) plainByte(c byte, out []byte) ([]byte, verdict) {
 			r.hold = r.hold[:0]
 			return r.beginKey([]byte(key), r.endText(out)), more
 		case endOfCall:
-			space := string(r.hold[:len(r.hold)-len(r.end)])
+			space := string(r.hold[:len(r.hold)-len(bytes.TrimLeft(r.hold, spaces))])
 			if text, ok := strings.CutSuffix(space, r.tags.plain.last); ok {
 				for i := range len(text) {
 					out = r.addText(text[i], out)
@@ -57,10 +62,15 @@ func (r *tagReader) plainByte(c byte, out []byte) ([]byte, verdict) {
 // and the next key, that key and what ends it.
 func (r *tagReader) plainEnd(held string) (plainEnd, string) {
 	maybe := false
-	switch text := strings.TrimLeft(held, spaces); {
-	case text == r.end && text != "":
+	text, closing := strings.TrimLeft(held, spaces), strings.TrimLeft(r.closing, spaces)
+	after, closed := strings.CutPrefix(text, closing)
+	if closing != "" {
+		after = strings.TrimLeft(after, spaces)
+	}
+	switch {
+	case closed && after == r.end && after != "":
 		return endOfCall, ""
-	case begins(r.end, text) && len(held) < maxName:
+	case (closed && (after == "" || begins(r.end, after)) || begins(closing, text)) && len(held) < maxName:
 		maybe = true
 	}
 	next := strings.TrimRight(r.tags.plain.next, " \t")
@@ -71,15 +81,44 @@ func (r *tagReader) plainEnd(held string) (plainEnd, string) {
 		maybe = true
 	} else if rest, ok := strings.CutPrefix(held, next); ok {
 		rest = strings.TrimLeft(rest, " \t")
+		if r.tags.counted != "" {
+			name, numbered := r.uncounted(rest)
+			if maybe = maybe || numbered && name == "" && len(held) < maxName; name == "" {
+				return maybeOr(maybe), ""
+			}
+			rest = name
+		}
 		if key, ok := strings.CutSuffix(rest, r.tags.key); ok && r.mayBeKey(key, true) {
 			return nextKey, key
 		}
 		maybe = maybe || len(held) < maxName && r.mayBeginKey(rest)
 	}
+	return maybeOr(maybe), ""
+}
+
+// maybeOr is maybeEnd or notEnd.
+func maybeOr(maybe bool) plainEnd {
 	if maybe {
-		return maybeEnd, ""
+		return maybeEnd
 	}
-	return notEnd, ""
+	return notEnd
+}
+
+// uncounted returns text without the number and what follows that. begins says that text may be their beginning; name is
+// "" then.
+func (r *tagReader) uncounted(text string) (name string, begins bool) {
+	rest := strings.TrimLeft(text, "0123456789")
+	if rest == "" || len(rest) < len(text) && strings.HasPrefix(r.tags.counted, rest) {
+		return "", true
+	}
+	name, ok := strings.CutPrefix(rest, r.tags.counted)
+	if !ok || len(rest) == len(text) {
+		return "", false
+	}
+	if name = strings.TrimLeft(name, " \t"); name == "" {
+		return "", true
+	}
+	return name, false
 }
 
 // mayBeginKey reports whether text begins a parameter's name and what ends it.

@@ -59,8 +59,9 @@ type form struct {
 	// end ends a call. If it is empty, JSON ends itself, and parameters between tags end before the
 	// first text that is not a parameter of the function.
 	end string
-	// tail means that the call ends with end, its name once more, and tail: </tool:NAME>.
-	tail string
+	// again means that the call ends with end, its name once more, and tail: </tool:NAME>.
+	again bool
+	tail  string
 	// objects means that calls may be JSON objects instead: {"name": …, "arguments": …},
 	// one or several, or a list of them.
 	objects bool
@@ -123,7 +124,7 @@ type tags struct {
 	open  string
 	key   string   // ends the key
 	value []string // stands before the text, in one of these ways; nil for nothing
-	named bool     // a parameter is an element with the key's name: <KEY>TEXT</KEY>; no other text counts
+	named bool     // a parameter is an element that ends with its key, which is KeyMark in close: <KEY>TEXT</KEY>
 	json  bool     // values are JSON, strings too
 	ended bool     // a JSON value ends itself: open may be empty, close too, or stand only between parameters
 	typed bool     // value[0] says that the text is a string, value[1] that it is JSON
@@ -131,6 +132,8 @@ type tags struct {
 	lines bool // the text stands on lines of its own: a newline at each end is markup
 	cdata bool // the text may be in a CDATA section, and is a string then
 	plain *plainValues
+	// counted follows the number that stands before each key; "" if there is none.
+	counted string
 }
 
 // plainValues are values without quotes or an end of their own, as in YAML or KEY=VALUE: a value

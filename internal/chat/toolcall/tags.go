@@ -1,6 +1,9 @@
 package toolcall
 
-import "bytes"
+import (
+	"bytes"
+	"strings"
+)
 
 // A literal matches one of several texts byte by byte.
 type literal struct{ word []byte }
@@ -57,7 +60,8 @@ type tagReader struct {
 	text    []byte // while its type is open
 	allowed types
 	ends    [2]string
-	typed   bool // the type is still open, text is kept
+	closing string // of the parameter
+	typed   bool   // the type is still open, text is kept
 	value   value
 	keys    []string // that the function's schema has; nil if it says nothing
 	gap     int      // spaces that still belong to the key
@@ -126,12 +130,15 @@ func (r *tagReader) seek(c byte, out []byte) ([]byte, verdict) {
 	if r.tags.named {
 		return r.elementByte(c, out)
 	}
-	if r.end == "" {
+	switch {
+	case r.end == "":
 		return r.seekWithoutEnd(c, out)
+	case r.tags.open != "" && begins(r.end, r.tags.open):
+		return r.seekLonger(c, out)
 	}
 	which, ver := r.lit.push(c, r.tags.open, r.end, r.between())
 	switch {
-	case ver == bad && (r.tags.ended || r.tags.plain != nil) && r.tags.open == "":
+	case ver == bad && r.tags.open == "":
 		r.state, r.word = tagKey, append(r.word[:0], r.lit.word...)
 		r.lit.word = r.lit.word[:0]
 		return r.keyByte(c, out)
@@ -148,6 +155,29 @@ func (r *tagReader) seek(c byte, out []byte) ([]byte, verdict) {
 	return append(out, '}'), done
 }
 
+// seekLonger is seek where the end of the call begins like a parameter.
+func (r *tagReader) seekLonger(c byte, out []byte) ([]byte, verdict) {
+	word := append(r.lit.word, c)
+	text := string(word)
+	rest, opened := strings.CutPrefix(text, r.tags.open)
+	switch {
+	case text == r.end:
+		r.lit.word = word[:0]
+		if r.n == 0 {
+			out = append(out, '{')
+		}
+		return append(out, '}'), done
+	case begins(r.end, text), begins(r.tags.open, text):
+		r.lit.word = word
+		return out, more
+	case opened:
+		r.lit.word, r.state = word[:0], tagKey
+		r.word = append(r.word[:0], rest[:len(rest)-1]...)
+		return r.keyByte(c, out)
+	}
+	return out, bad
+}
+
 // between may stand between two parameters whose values end themselves.
 func (r *tagReader) between() string {
 	if r.tags.ended && r.n > 0 {
@@ -158,20 +188,22 @@ func (r *tagReader) between() string {
 
 // elementByte takes a byte of an element's start or of the end of the call.
 func (r *tagReader) elementByte(c byte, out []byte) ([]byte, verdict) {
+	open, key := r.tags.open, r.tags.key
 	word := append(r.lit.word, c)
+	text := string(word)
+	rest, opened := strings.CutPrefix(text, open)
+	name, named := strings.CutSuffix(rest, key)
 	switch {
-	case string(word) == r.end:
+	case text == r.end:
 		r.lit.word = word[:0]
 		if r.n == 0 {
 			out = append(out, '{')
 		}
 		return append(out, '}'), done
-	case len(word) > 2 && c == '>' && word[1] != '/' && isName(string(word[1:len(word)-1])):
-		out = r.beginKey(word[1:len(word)-1], out)
-		r.ends = [2]string{"</" + string(word[1:])}
+	case opened && named && name != "" && name[0] != '/' && isName(name):
 		r.lit.word = word[:0]
-		return out, more
-	case begins(r.end, string(word)), string(word) == "<", len(word) <= maxName && word[0] == '<' && isNameByte(c):
+		return r.beginKey([]byte(name), out), more
+	case begins(r.end, text), begins(open, text), opened && len(rest) <= maxName && beginsElement(rest, key):
 		r.lit.word = word
 		return out, more
 	case r.end == "":
@@ -180,7 +212,20 @@ func (r *tagReader) elementByte(c byte, out []byte) ([]byte, verdict) {
 	return out, bad
 }
 
+// beginsElement reports whether text is the beginning of a name and what ends it.
+func beginsElement(text, key string) bool {
+	for n := min(len(text), len(key)-1); n >= 0; n-- {
+		if name, ok := strings.CutSuffix(text, key[:n]); ok && (name == "" && n == 0 || isName(name)) {
+			return true
+		}
+	}
+	return false
+}
+
 func (r *tagReader) keyByte(c byte, out []byte) ([]byte, verdict) {
+	if len(r.word) == 0 && (c == ' ' || c == '\t') {
+		return out, more
+	}
 	r.word = append(r.word, c)
 	if !bytes.HasSuffix(r.word, []byte(r.tags.key)) {
 		if len(r.word) > maxName {
@@ -190,7 +235,11 @@ func (r *tagReader) keyByte(c byte, out []byte) ([]byte, verdict) {
 		return out, more
 	}
 	key := bytes.TrimSpace(r.word[:len(r.word)-len(r.tags.key)])
-	if r.tags.ended && len(key) == 0 || r.tags.plain != nil && !isName(string(key)) || r.end == "" && !r.mayBeKey(string(key), true) {
+	if r.tags.counted != "" {
+		name, _ := r.uncounted(string(key))
+		key = []byte(name) // none without a number
+	}
+	if r.tags.ended && len(key) == 0 || (r.tags.plain != nil || r.tags.open == "" && !r.tags.ended) && !isName(string(key)) || r.end == "" && !r.mayBeKey(string(key), true) {
 		r.word = r.word[:len(r.word)-1]
 		return out, bad
 	}
@@ -211,7 +260,10 @@ func (r *tagReader) beginKey(key, out []byte) []byte {
 		out = appendEscaped(out, b)
 	}
 	out = append(out, `": `...)
-	r.allowed = r.types(string(key))
+	r.allowed, r.closing = r.types(string(key)), r.tags.close
+	if r.tags.named {
+		r.closing = strings.ReplaceAll(r.closing, KeyMark, string(key))
+	}
 	if r.tags.json {
 		r.allowed = anyType // a string has quotes
 	}
@@ -229,12 +281,12 @@ func (r *tagReader) beginKey(key, out []byte) []byte {
 func (r *tagReader) beginText() {
 	r.state = tagFirst
 	r.text, r.hold, r.typed = r.text[:0], r.hold[:0], true
-	r.ends = [2]string{r.tags.close}
+	r.ends = [2]string{r.closing}
 	if r.tags.plain != nil {
 		r.gap = r.tags.plain.gap
 	}
 	if r.tags.lines {
-		r.ends[1] = "\n" + r.tags.close
+		r.ends[1] = "\n" + r.closing
 	}
 }
 
@@ -247,11 +299,11 @@ func (r *tagReader) textByte(c byte, out []byte) ([]byte, verdict) {
 	for len(r.hold) > 0 {
 		held := string(r.hold)
 		switch {
-		case held == r.ends[0] || held == r.ends[1]:
+		case (held == r.ends[0] || held == r.ends[1]) && !r.unfinished():
 			r.state, r.hold = tagSeek, r.hold[:0]
 			return r.endText(out), more
 		case r.tags.cdata && r.typed && len(r.text) == 0 && held == cdataOpen:
-			r.ends = [2]string{cdataClose + r.tags.close}
+			r.ends = [2]string{cdataClose + r.closing}
 			r.hold, r.allowed, r.typed = r.hold[:0], stringType, false
 			return append(out, '"'), more
 		case begins(r.ends[0], held), begins(r.ends[1], held), r.tags.cdata && r.typed && len(r.text) == 0 && begins(cdataOpen, held):
@@ -261,6 +313,44 @@ func (r *tagReader) textByte(c byte, out []byte) ([]byte, verdict) {
 		r.hold = append(r.hold[:0], held[1:]...)
 	}
 	return out, more
+}
+
+// unfinished reports whether the text so far is the beginning of a value in JSON, or of an object or a list that the
+// parameter must be: what looks like the end of the text is a part of it.
+func (r *tagReader) unfinished() bool {
+	text := bytes.TrimSpace(r.text)
+	if r.typed && r.tags.json {
+		return balance(text, `"`) > 0
+	}
+	if !r.typed || len(text) == 0 || text[0] != '{' && text[0] != '[' || r.allowed&stringType != 0 || r.allowed&(objectType|arrayType) == 0 {
+		return false
+	}
+	return balance(text, `"'`) > 0
+}
+
+// balance is how many brackets of a text outside of its strings are open; a string counts as one. Each byte of quotes
+// begins a string.
+func balance(text []byte, quotes string) (n int) {
+	var quote byte
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case quote != 0 && c == '\\':
+			i++
+		case quote != 0 && c == quote:
+			quote = 0
+		case quote != 0:
+		case strings.IndexByte(quotes, c) >= 0:
+			quote = c
+		case c == '{' || c == '[' || c == '(':
+			n++
+		case c == '}' || c == ']' || c == ')':
+			n--
+		}
+	}
+	if quote != 0 {
+		return n + 1
+	}
+	return n
 }
 
 func begins(text, prefix string) bool {

@@ -167,7 +167,7 @@ func (c *compiler) argument(name string, k conj, next grammar.Pos) (grammar.Pos,
 	}
 	values := *s
 	values.strings = nil
-	if c.layout.scalars() {
+	if c.layout.scalars() && !c.structured(name) {
 		values.arrays, values.objects = nil, nil
 	}
 	value, err := c.emit(&values, c.path(k), next)

@@ -11,10 +11,13 @@ import (
 // Plain says where values end that have neither quotes nor an end of their own, as in YAML or KEY=VALUE: where
 // the next property begins, or what follows the object.
 type Plain struct {
-	Next string // stands between a value and the next name; blanks may follow it
-	Key  string // ends a name; "": values are not plain
+	Next  string // stands between a value and the next name; blanks may follow it
+	Key   string // ends a name; "": values are not plain
+	Close string // stands before each of Ends, perhaps with white space between
 	// Ends follow the object, and Lines do so on lines of their own.
 	Ends, Lines []string
+	Follow      []string // what stands behind values: with a text's end it must not look like an end
+	Counted     string   // stands with a number before it between Next and a name; "" if there is none
 }
 
 func (l *Layout) plain() bool { return l.Plain.Key != "" }
@@ -37,7 +40,7 @@ const neverText = "\xFF"
 func (l *Layout) ends(name string) (stop, end string) {
 	switch {
 	case l.plain():
-		return neverText, ""
+		return neverText, l.End
 	case l.KeyMark == "":
 		return l.Stop, l.End
 	}
@@ -52,7 +55,12 @@ func (l *Layout) stops() []string {
 		if strings.TrimSpace(key) == "" {
 			key = l.Plain.Next
 		}
-		stops := slices.Clone(l.Plain.Ends)
+		var stops []string
+		if l.Plain.Close == "" {
+			stops = slices.Clone(l.Plain.Ends)
+		} else if strings.Trim(l.Plain.Close, `"`) != "" {
+			stops = []string{l.Plain.Close}
+		}
 		if !strings.Contains(l.Plain.Next, "\n") { // else no string of JSON has it
 			stops = append(stops, key)
 		}
@@ -68,9 +76,35 @@ func (l *Layout) stops() []string {
 func (l *Layout) scalars() bool {
 	structural := func(stop string) bool { return strings.Trim(stop, "{}[],:\" \t\r\n") == "" }
 	if l.plain() {
+		if l.Plain.Close != "" {
+			return structural(l.Plain.Close)
+		}
 		return slices.ContainsFunc(slices.Concat(l.Plain.Ends, l.Plain.Lines), structural)
 	}
 	return structural(l.Stop)
+}
+
+// structured reports whether the reader of a property takes an object or a list up to its last bracket, because the
+// property's schema says that it is no string.
+func (c *compiler) structured(name string) bool {
+	root, _ := c.root.(*object)
+	if root == nil {
+		return false
+	}
+	properties, _ := root.values["properties"].(*object)
+	if properties == nil {
+		return false
+	}
+	o, _ := properties.values[name].(*object)
+	if o == nil {
+		return false
+	}
+	t, _ := o.get("type")
+	list, ok := t.([]any)
+	if !ok {
+		list = []any{t}
+	}
+	return len(list) > 0 && !slices.ContainsFunc(list, func(v any) bool { return v == nil || v == "string" })
 }
 
 // plainText returns the texts that end where the reader of a plain value takes them to end.
@@ -78,18 +112,45 @@ func (c *compiler) plainText(text *dfa.DFA) (*dfa.DFA, error) {
 	l, anything := c.layout, dfa.Star(dfa.Byte(0, 0xFF))
 	blank := dfa.Alt(dfa.Byte(' ', ' '), dfa.Byte('\t', '\t'))
 	space := dfa.Alt(blank, dfa.Byte('\n', '\n'), dfa.Byte('\r', '\r'))
-	ends := []*dfa.Expr{dfa.Concat(dfa.Literal(l.Plain.Next), dfa.Star(blank), l.words(), dfa.Literal(l.Plain.Key))}
+	number := dfa.Empty()
+	if l.Plain.Counted != "" {
+		digit := dfa.Byte('0', '9')
+		number = dfa.Concat(digit, dfa.Star(digit), dfa.Literal(l.Plain.Counted), dfa.Star(blank))
+	}
+	named := dfa.Concat(dfa.Literal(l.Plain.Next), dfa.Star(blank), number, l.words())
+	ends, last := []*dfa.Expr{dfa.Concat(named, dfa.Literal(l.Plain.Key))}, []*dfa.Expr{space}
+	for _, begin := range l.runsOn(l.Plain.Key, 0) {
+		last = append(last, dfa.Concat(named, dfa.Literal(begin)))
+	}
 	for _, end := range l.Plain.Ends {
+		for _, begin := range l.runsOn(strings.TrimLeft(l.Plain.Close, " \t\r\n")+end, 1) {
+			last = append(last, dfa.Literal(begin))
+		}
+		if l.Plain.Close != "" {
+			ends = append(ends, dfa.Concat(dfa.Literal(strings.TrimLeft(l.Plain.Close, " \t\r\n")), dfa.Star(space), dfa.Literal(end)))
+			continue
+		}
 		ends = append(ends, dfa.Literal(end))
 	}
 	for _, line := range l.Plain.Lines {
 		ends = append(ends, dfa.Concat(dfa.Byte('\n', '\n'), dfa.Star(space), dfa.Literal(line)))
 	}
-	minus, err := dfa.Compile(dfa.Alt(dfa.Concat(anything, dfa.Alt(ends...), anything), dfa.Concat(anything, space)), c.b.Budget)
+	minus, err := dfa.Compile(dfa.Alt(dfa.Concat(anything, dfa.Alt(ends...), anything), dfa.Concat(anything, dfa.Alt(last...))), c.b.Budget)
 	if err != nil {
 		return nil, err
 	}
 	return dfa.Subtract(text, minus, c.b.Budget)
+}
+
+// runsOn are the beginnings of a text, of so many bytes at least, that what follows a value completes, or may.
+func (l *Layout) runsOn(text string, least int) (begins []string) {
+	for n := least; n < len(text); n++ {
+		rest := text[n:]
+		if slices.ContainsFunc(l.Plain.Follow, func(f string) bool { return strings.HasPrefix(f, rest) || f != "" && strings.HasPrefix(rest, f) }) {
+			begins = append(begins, text[:n])
+		}
+	}
+	return begins
 }
 
 // words are the names that end a plain value.

@@ -80,7 +80,7 @@ func TestPlainValuesEndWhereTheyLookLikeEnding(t *testing.T) {
 	commas := laid(t, schema, &jsonschema.Layout{Kind: jsonschema.Tags, First: "(", Next: ", ", Empty: "(", Equals: "=", EqualsText: "=", Names: names,
 		Plain: jsonschema.Plain{Next: ",", Key: "=", Ends: []string{"}}"}}})
 	matches(t, commas, map[string]bool{
-		"(": true, "(a=x, y, c=7": true, "(a=x, y, d=1": true, "(a=x,c=y": false, "(a=x}}": false, "(b=[\"x\"]": false, // an object may have }}
+		"(": true, "(a=x, y, c=7": true, "(a=x, y, d=1": true, "(a=x,c=y": false, "(a=x}}": false, "(b=[\"x\"]": true, "(b=[\"x}}\"]": false,
 	})
 	open := laid(t, `{"type":"object","additionalProperties":{"type":"string"}}`, &jsonschema.Layout{Kind: jsonschema.Tags, First: " ", Next: " ", Equals: "=", EqualsText: "=",
 		Plain: jsonschema.Plain{Next: " ", Key: "=", Ends: []string{"<end>"}}})
