@@ -92,8 +92,8 @@ func (s *Kernels) Rotate(a, b, cosine, sine []float32, sign float32) {
 	}
 }
 
-// sigmoid32 is 1/(1 + e^-u), u cut off where the result is 0 or 1 anyhow.
-func sigmoid32(u float32) float32 {
+// exponential is e^-u, u cut off where 1/(1 + e^-u) is 0 or 1 anyhow.
+func exponential(u float32) float32 {
 	x := -u
 	switch {
 	case x > 88:
@@ -101,7 +101,7 @@ func sigmoid32(u float32) float32 {
 	case x < -88:
 		x = -88
 	}
-	return 1 / (1 + vector.Exp(x))
+	return vector.Exp(x)
 }
 
 func (goOps) gateGrad(dgate, dup, dy, gate, up []float32, tanh bool) {
@@ -111,13 +111,14 @@ func (goOps) gateGrad(dgate, dup, dy, gate, up []float32, tanh bool) {
 	}
 	for i, g := range gate {
 		square := float32(g * g)
-		s := sigmoid32(float32(g * (c1 + float32(c3*square))))
+		e := exponential(float32(g * (c1 + float32(c3*square))))
+		s := 1 / (1 + e) // and 1 - s is e·s, which keeps its precision where s is close to 1
 		d := dy[i]
 		if up != nil {
 			dup[i] += float32(d * float32(g*s))
 			d = float32(d * up[i])
 		}
-		slope := float32(s * (1 + float32(float32(g*(1-s))*(c1+float32(3*c3*square)))))
+		slope := float32(s * (1 + float32(float32(g*float32(e*s))*(c1+float32(3*c3*square)))))
 		dgate[i] += float32(d * slope)
 	}
 }

@@ -1,9 +1,8 @@
 // Gradients of activations and norms. Included by the variants.
 #include "loops.h"
 
-// sigmoid is 1/(1 + e^-u) with the exponential of the Go variant, u cut off where the
-// result is 0 or 1 anyhow.
-INLINE float sigmoid(float u) {
+// exponential is e^-u as the Go variant computes it, u cut off where 1/(1 + e^-u) is 0 or 1 anyhow.
+INLINE float exponential(float u) {
   float x = -u;
   x = x > 88 ? 88 : x;
   x = x < -88 ? -88 : x;
@@ -22,21 +21,21 @@ INLINE float sigmoid(float u) {
     int32_t i;
   } e = {p};
   e.i += (int32_t)n << 23;
-  return 1 / (1 + e.f);
+  return e.f;
 }
 
 // The reverse of gate·σ(gate·(c1 + c3·gate²))·up, for SiLU and for GELU with its
-// hyperbolic tangent, and without up.
-#define GATE_GRAD(c1, c3)                                                                  \
-  EACH_ALONE(i, n) {                                                                       \
-    const float g = gate[i], square = g * g, s = sigmoid(g * (c1 + c3 * square)), d = dy[i]; \
-    dgate[i] += d * up[i] * (s * (1 + g * (1 - s) * (c1 + 3 * c3 * square)));              \
-    dup[i] += d * (g * s);                                                                 \
+// hyperbolic tangent, and without up. e·s is 1 - s, which keeps its precision where s is close to 1.
+#define GATE_GRAD(c1, c3)                                                                                       \
+  EACH_ALONE(i, n) {                                                                                            \
+    const float g = gate[i], square = g * g, e = exponential(g * (c1 + c3 * square)), s = 1 / (1 + e), d = dy[i]; \
+    dgate[i] += d * up[i] * (s * (1 + g * (e * s) * (c1 + 3 * c3 * square)));                                   \
+    dup[i] += d * (g * s);                                                                                      \
   }
-#define GATE_GRAD_ALONE(c1, c3)                                                        \
-  EACH_ALONE(i, n) {                                                                   \
-    const float g = gate[i], square = g * g, s = sigmoid(g * (c1 + c3 * square));      \
-    dgate[i] += dy[i] * (s * (1 + g * (1 - s) * (c1 + 3 * c3 * square)));              \
+#define GATE_GRAD_ALONE(c1, c3)                                                                                 \
+  EACH_ALONE(i, n) {                                                                                            \
+    const float g = gate[i], square = g * g, e = exponential(g * (c1 + c3 * square)), s = 1 / (1 + e);          \
+    dgate[i] += dy[i] * (s * (1 + g * (e * s) * (c1 + 3 * c3 * square)));                                       \
   }
 #define GATE_ARGS float *restrict dgate, float *restrict dup, const float *restrict dy, const float *restrict gate, const float *restrict up, int64_t n
 #define ALONE_ARGS float *restrict dgate, const float *restrict dy, const float *restrict gate, int64_t n
