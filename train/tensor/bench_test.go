@@ -80,3 +80,34 @@ func BenchmarkAttention(b *testing.B) {
 	}
 	gflops(b, 8*heads*length*length*width*2*7/2)
 }
+
+// BenchmarkLayers are operations of layers on 2048 rows of 768 elements, forward and back.
+func BenchmarkLayers(b *testing.B) {
+	const batch, length, heads, width = 8, 256, 12, 64
+	x, y, w := random(1, batch, length, heads, width), random(2, batch, length, heads, width), random(3, heads*width)
+	table := NewRotary(width, length, 10000)
+	rows := func(tp *Tape, p *Parameter) *Tensor { return tp.Reshape(tp.Use(p), batch*length, heads*width) }
+	for _, c := range []struct {
+		name string
+		run  func(tp *Tape) *Tensor
+	}{
+		{"RMSNorm", func(tp *Tape) *Tensor { return tp.RMSNorm(rows(tp, x), tp.Use(w), 1e-5) }},
+		{"LayerNorm", func(tp *Tape) *Tensor { return tp.LayerNorm(rows(tp, x), tp.Use(w), tp.Use(w), 1e-5) }},
+		{"Rope", func(tp *Tape) *Tensor { return tp.Rope(tp.Use(x), table, nil) }},
+		{"SiLU", func(tp *Tape) *Tensor { return tp.SiLU(rows(tp, x)) }},
+		{"GELU", func(tp *Tape) *Tensor { return tp.GELU(rows(tp, x)) }},
+		{"GELUTanh", func(tp *Tape) *Tensor { return tp.GELUTanh(rows(tp, x)) }},
+		{"SwiGLU", func(tp *Tape) *Tensor { return tp.SwiGLU(rows(tp, x), rows(tp, y)) }},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			tp, up := NewTape(Options{}), make([]float32, batch*length*heads*width)
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := tp.BackwardFrom(c.run(tp), up); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(up)), "ns/elem")
+		})
+	}
+}

@@ -171,8 +171,4 @@ var emptyLayers = map[string]func(tp *Tape, x *Tensor) *Tensor{
 	"batchnorm2d": func(tp *Tape, x *Tensor) *Tensor {
 		return tp.BatchNorm2D(tp.Reshape(x, 0, 1, 2, 2), vector(tp, 1), vector(tp, 1), NewBatchNorm(1))
 	},
-	"experts": func(tp *Tape, x *Tensor) *Tensor {
-		w, chosen := tp.Route(x, 2, true)
-		return tp.Add(tp.Experts(x, w, chosen, 4, func(_ int, x *Tensor) *Tensor { return x }), tp.RouterLoss(x, 2))
-	},
 }

@@ -1,6 +1,11 @@
 package tensor
 
-import "math"
+import (
+	"math"
+
+	"github.com/heftai/heft/internal/backend/cpu"
+	"github.com/heftai/heft/meta"
+)
 
 // pieces is the number of elements of an activation that are processed at a time, on the stack.
 const pieces = 512
@@ -19,47 +24,53 @@ func (tp *Tape) unary(name string, x *Tensor, forward func(dst, x []float32), ba
 	})
 }
 
-// SiLU computes x·σ(x).
-func (tp *Tape) SiLU(x *Tensor) *Tensor {
-	return tp.unary("silu", x,
-		func(dst, x []float32) { tp.set.Vector.Gate(dst, x, nil, 1, 0) },
-		func(dx, grad, x, _ []float32) {
-			tp.sigmoids(x, 1, 0, func(at int, sigma, rest []float32) {
-				for i, s := range sigma {
-					v := x[at+i]
-					dx[at+i] += grad[at+i] * s * (1 + v*rest[i])
-				}
-			})
+// gated is the backend's act(x)·up, or act(x) if up is nil. act is one whose result is not its operand.
+func (tp *Tape) gated(name string, x, up *Tensor, act meta.Activation) *Tensor {
+	out := tp.blank(x.shape, x, up)
+	if len(out.data) == 0 {
+		return tp.record(out, func([]float32) {})
+	}
+	n := rowOf(len(out.data))
+	tp.compute(name, func(b *cpu.Backend) {
+		b.Gate(matrixOf(out.data, n), matrixOf(x.data, n), matrixOf(dataOf(up), n), act, 0)
+	})
+	return tp.record(out, func(grad []float32) {
+		dx, dup := tp.gradient(x), tp.gradient(up)
+		tp.compute(name, func(b *cpu.Backend) {
+			b.GateGrad(matrixOf(dx, n), matrixOf(dup, n), matrixOf(grad, n), matrixOf(x.data, n), matrixOf(dataOf(up), n), act, 0)
 		})
+	})
 }
 
-// sigmoids calls f with pieces of σ(x·(c1 + c3·x²)) and of 1-σ, which keeps its precision where σ
-// is close to 1.
-func (tp *Tape) sigmoids(x []float32, c1, c3 float32, f func(at int, sigma, rest []float32)) {
-	var buf, lack [pieces]float32
-	for at := 0; at < len(x); at += pieces {
-		part := x[at:min(at+pieces, len(x))]
-		e := buf[:len(part)]
-		for i, v := range part {
-			e[i] = -v * (c1 + c3*v*v)
+// rowOf returns the length of rows, which threads share, that n elements are cut into for pointwise work.
+func rowOf(n int) int {
+	for row := grain / 4; row >= 64; row /= 2 {
+		if n%row == 0 {
+			return row
 		}
-		tp.set.Vector.ExpSum(e, 0)
-		rest := lack[:len(part)]
-		for i, v := range e {
-			e[i] = 1 / (1 + v)
-			if rest[i] = 1 - e[i]; v < 1 {
-				rest[i] = v * e[i]
-			}
-		}
-		f(at, e, rest)
 	}
+	return n
+}
+
+// SiLU computes x·σ(x).
+func (tp *Tape) SiLU(x *Tensor) *Tensor {
+	if !tp.ready("silu", x) {
+		return tp.void()
+	}
+	return tp.gated("silu", x, nil, meta.ActSiLU)
 }
 
 // Sigmoid computes 1/(1 + exp(-x)).
 func (tp *Tape) Sigmoid(x *Tensor) *Tensor {
 	return tp.unary("sigmoid", x,
 		func(dst, x []float32) {
-			tp.sigmoids(x, 1, 0, func(at int, sigma, _ []float32) { copy(dst[at:], sigma) })
+			for i, v := range x {
+				dst[i] = -v
+			}
+			tp.set.Vector.ExpSum(dst, 0)
+			for i, e := range dst {
+				dst[i] = 1 / (1 + e)
+			}
 		},
 		func(dx, grad, _, y []float32) {
 			for i, s := range y {
@@ -111,37 +122,19 @@ func (tp *Tape) Tanh(x *Tensor) *Tensor {
 
 // GELU computes x·Φ(x), where Φ is the normal distribution function.
 func (tp *Tape) GELU(x *Tensor) *Tensor {
-	phi := func(v float64) float64 { return 0.5 * math.Erfc(-v/math.Sqrt2) }
-	return tp.unary("gelu", x,
-		func(dst, x []float32) {
-			for i, v := range x {
-				dst[i] = float32(float64(v) * phi(float64(v)))
-			}
-		},
-		func(dx, grad, x, _ []float32) {
-			for i, v := range x {
-				v := float64(v)
-				density := math.Exp(-v*v/2) / math.Sqrt(2*math.Pi)
-				dx[i] += grad[i] * float32(phi(v)+v*density)
-			}
-		})
+	if !tp.ready("gelu", x) {
+		return tp.void()
+	}
+	return tp.gated("gelu", x, nil, meta.ActGELU)
 }
 
 // GELUTanh computes GELU's approximation by a hyperbolic tangent (GPT-2's gelu_new): x·σ(2√(2/π)·(x
 // + 0.044715·x³)).
 func (tp *Tape) GELUTanh(x *Tensor) *Tensor {
-	const c1 = 1.5957691216057308 // 2√(2/π)
-	const c3 = 0.044715 * c1
-	return tp.unary("gelu_tanh", x,
-		func(dst, x []float32) { tp.set.Vector.Gate(dst, x, nil, c1, c3) },
-		func(dx, grad, x, _ []float32) {
-			tp.sigmoids(x, c1, c3, func(at int, sigma, rest []float32) {
-				for i, s := range sigma {
-					v := x[at+i]
-					dx[at+i] += grad[at+i] * s * (1 + v*rest[i]*(c1+3*c3*v*v))
-				}
-			})
-		})
+	if !tp.ready("gelu_tanh", x) {
+		return tp.void()
+	}
+	return tp.gated("gelu_tanh", x, nil, meta.ActGELUTanh)
 }
 
 // Scale returns x·by.
@@ -167,28 +160,5 @@ func (tp *Tape) SwiGLU(gate, up *Tensor) *Tensor {
 	if !gate.is(up.shape...) {
 		return tp.fail("swiglu: gate has shape %v, up %v, want equal shapes", gate, up)
 	}
-	out := tp.result(gate.shape, gate, up)
-	tp.ranges(len(out.data), func(lo, hi int) {
-		tp.set.Vector.Gate(out.data[lo:hi], gate.data[lo:hi], up.data[lo:hi], 1, 0)
-	})
-	return tp.record(out, func(grad []float32) {
-		gg, gu := tp.gradient(gate), tp.gradient(up)
-		tp.ranges(len(grad), func(lo, hi int) {
-			x, u, g := gate.data[lo:hi], up.data[lo:hi], grad[lo:hi]
-			tp.sigmoids(x, 1, 0, func(at int, sigma, rest []float32) {
-				if gg != nil {
-					dx := gg[lo+at : lo+at+len(sigma)]
-					for i, s := range sigma {
-						dx[i] += g[at+i] * u[at+i] * s * (1 + x[at+i]*rest[i])
-					}
-				}
-				if gu != nil {
-					du := gu[lo+at : lo+at+len(sigma)]
-					for i, s := range sigma {
-						du[i] += g[at+i] * x[at+i] * s
-					}
-				}
-			})
-		})
-	})
+	return tp.gated("swiglu", gate, up, meta.ActSiLU)
 }

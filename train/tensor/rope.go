@@ -1,6 +1,11 @@
 package tensor
 
-import "math"
+import (
+	"math"
+
+	"github.com/heftai/heft/internal/backend/cpu"
+	view "github.com/heftai/heft/internal/tensor"
+)
 
 // Rotary is a table of rotary-embedding angles for positions 0 … positions-1.
 type Rotary struct {
@@ -44,7 +49,7 @@ func (tp *Tape) Rope(x *Tensor, t *Rotary, positions []int) *Tensor {
 	if t == nil || x.dims() != 4 || 2*t.pairs > x.last() {
 		return tp.fail("rope: x has shape %v, want [batch length heads width] with a width of at least 2·pairs", x)
 	}
-	length, heads, n := x.shape[1], x.shape[2], x.last()
+	length, n := x.shape[1], x.last()
 	if positions == nil {
 		positions = make([]int, length)
 		for i := range positions {
@@ -54,33 +59,35 @@ func (tp *Tape) Rope(x *Tensor, t *Rotary, positions []int) *Tensor {
 	if len(positions) != length || !within(positions, t.positions) {
 		return tp.fail("rope: x has shape %v: got %d positions, want one per token and each below %d", x, len(positions), t.positions)
 	}
-	out := tp.result(x.shape, x)
-	tp.rows(x.shape[0]*length, heads*n, func(lo, hi int) {
-		for r := lo; r < hi; r++ {
-			copy(out.data[r*heads*n:(r+1)*heads*n], x.data[r*heads*n:])
-			t.turn(out.data[r*heads*n:(r+1)*heads*n], n, positions[r%length], 1)
+	out := tp.blank(x.shape, x)
+	copy(out.data, x.data)
+	cos, sin := t.at(positions)
+	each := func(x []float32, rotate func(b *cpu.Backend, rows view.Tensor)) {
+		if len(x) == 0 {
+			return
 		}
-	})
-	return tp.record(out, func(grad []float32) {
-		// Rotate the gradient back in place: it is not read afterwards.
-		tp.rows(x.shape[0]*length, heads*n, func(lo, hi int) {
-			for r := lo; r < hi; r++ {
-				t.turn(grad[r*heads*n:(r+1)*heads*n], n, positions[r%length], -1)
+		tp.compute("rope", func(b *cpu.Backend) {
+			for batch := range out.shape[0] {
+				size := len(x) / out.shape[0]
+				rotate(b, matrixOf(x[batch*size:(batch+1)*size], size/length))
 			}
 		})
+	}
+	each(out.data, func(b *cpu.Backend, rows view.Tensor) { b.Rope(rows, n, cos, sin, false) })
+	return tp.record(out, func(grad []float32) {
+		// Rotate the gradient back in place: it is not read afterwards.
+		each(grad, func(b *cpu.Backend, rows view.Tensor) { b.RopeGrad(rows, n, cos, sin, false) })
 		tp.hand(out, x, grad)
 	})
 }
 
-// turn rotates heads of width n by a position's angles; sign -1 rotates back.
-func (t *Rotary) turn(heads []float32, n, position int, sign float32) {
-	cos, sin := t.cos[position*t.pairs:(position+1)*t.pairs], t.sin[position*t.pairs:(position+1)*t.pairs]
-	for h := 0; h < len(heads); h += n {
-		a, b := heads[h:h+t.pairs], heads[h+t.pairs:h+2*t.pairs]
-		for i, c := range cos {
-			s := sign * sin[i]
-			u, v := a[i], b[i]
-			a[i], b[i] = u*c-v*s, v*c+u*s
+// at returns the cosines and sines of positions, [len, pairs].
+func (t *Rotary) at(positions []int) (cos, sin view.Tensor) {
+	var both [2][]float32
+	for i, table := range [...][]float32{t.cos, t.sin} {
+		for _, p := range positions {
+			both[i] = append(both[i], table[p*t.pairs:(p+1)*t.pairs]...)
 		}
 	}
+	return view.Floats(both[0], len(positions), t.pairs), view.Floats(both[1], len(positions), t.pairs)
 }

@@ -209,7 +209,6 @@ func TestBadInputIsAnError(t *testing.T) {
 		{"conv2d: x has shape [2 3]", func(tp *Tape, x *Tensor) *Tensor { return tp.Conv2D(x, x, nil, ConvOptions{}) }},
 		{"maxpool2d: x has shape [2 3]", func(tp *Tape, x *Tensor) *Tensor { return tp.MaxPool2D(x, 2, 2, 0) }},
 		{"batchnorm2d: x has shape [2 3]", func(tp *Tape, x *Tensor) *Tensor { return tp.BatchNorm2D(x, x, x, nil) }},
-		{"route: logits have shape [2 3]", func(tp *Tape, x *Tensor) *Tensor { w, _ := tp.Route(x, 4, true); return w }},
 		{"dropout: got probability 2", func(tp *Tape, x *Tensor) *Tensor { return tp.Dropout(x, 2, constant(0)) }},
 		{"input: got 3 elements for shape [2]", func(tp *Tape, _ *Tensor) *Tensor { return tp.Input(make([]float32, 3), 2) }},
 		{"belongs to another tape", func(tp *Tape, x *Tensor) *Tensor { return tp.Add(x, other.Scalar(1)) }},
