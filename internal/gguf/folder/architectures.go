@@ -100,13 +100,17 @@ func gptOSSConfig(k *keys, c object) {
 // deepseekConfig reads latent attention and the routing of experts.
 func deepseekConfig(k *keys, c object) {
 	k.latent(c)
-	if k.int("expert_gating_func", 1) != 2 {
+	gate := int64(1)
+	if k.hasIn("exp_probs_b.bias") {
+		gate = sigmoidGate // files that do not state it
+	}
+	if k.int("expert_gating_func", gate) != sigmoidGate {
 		c["model_type"] = "deepseek_v2"
 		if k.int("expert_group_count", 1) > 1 {
 			c["topk_method"] = "group_limited_greedy"
 		}
 	}
-	c["first_k_dense_replace"] = k.int("leading_dense_block_count", 0)
+	c["first_k_dense_replace"] = k.denseLayers()
 	c["n_routed_experts"], c["num_experts_per_tok"] = k.size("expert_count"), k.size("expert_used_count")
 	c["n_shared_experts"] = k.int("expert_shared_count", 0)
 	c["moe_intermediate_size"] = k.size("expert_feed_forward_length")

@@ -176,6 +176,17 @@ func (k *keys) hasIn(tensor string) bool {
 	return false
 }
 
+// denseLayers returns how many layers come before the first mixture. The tensors tell, as the key is missing in
+// some files.
+func (k *keys) denseLayers() int64 {
+	for i := range min(k.layers(), maxLayers) {
+		if k.hasAt(int(i), "ffn_gate_inp.weight") {
+			return i
+		}
+	}
+	return max(k.layers(), 0)
+}
+
 // queryBias reports whether the projection of queries has a bias, by itself or with those of keys and values.
 func (k *keys) queryBias() bool { return k.hasIn("attn_q.bias") || k.hasIn("attn_qkv.bias") }
 

@@ -28,15 +28,13 @@ func hunyuanMoEConfig(k *keys, c object) {
 func dotsConfig(k *keys, c object) {
 	c["sliding_window"] = nil
 	c["attention_bias"] = k.queryBias()
-	c["first_k_dense_replace"] = k.int("leading_dense_block_count", 0)
+	c["first_k_dense_replace"] = k.denseLayers()
 	c["n_routed_experts"], c["num_experts_per_tok"] = k.size("expert_count"), k.size("expert_used_count")
 	c["n_shared_experts"] = k.size("expert_shared_count")
 	c["moe_intermediate_size"] = k.size("expert_feed_forward_length")
 	c["routed_scaling_factor"] = k.float("expert_weights_scale", 1)
 	c["norm_topk_prob"] = k.bool("expert_weights_norm", false)
-	if f := k.int("expert_gating_func", sigmoidGate); f != sigmoidGate {
-		k.fail(k.arch+".expert_gating_func", "got %d, want %d, the sigmoid", f, sigmoidGate)
-	}
+	k.sigmoid()
 }
 
 func hasTwoNorms(k *keys) bool { return k.has("blk.0.attn_norm_2.weight") }

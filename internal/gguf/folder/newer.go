@@ -114,12 +114,13 @@ func (k *keys) routing(c object, experts, shared string) {
 	c[experts], c["num_experts_per_tok"] = k.size("expert_count"), k.size("expert_used_count")
 	c[shared] = k.int("expert_shared_count", 1)
 	c["moe_intermediate_size"] = k.size("expert_feed_forward_length")
-	c["first_k_dense_replace"] = k.int("leading_dense_block_count", 0)
+	c["first_k_dense_replace"] = k.denseLayers()
 	c["norm_topk_prob"], c["routed_scaling_factor"] = k.bool("expert_weights_norm", false), k.float("expert_weights_scale", 1)
 	c["n_group"], c["topk_group"] = max(k.int("expert_group_count", 1), 1), max(k.int("expert_group_used_count", 1), 1)
 	k.sigmoid()
 }
 
+// sigmoid checks that scores of experts are sigmoids.
 func (k *keys) sigmoid() {
 	if f := k.int("expert_gating_func", sigmoidGate); f != sigmoidGate {
 		k.fail(k.arch+".expert_gating_func", "got %d, want %d, the sigmoid", f, sigmoidGate)
@@ -146,7 +147,7 @@ func ernieMoEConfig(k *keys, c object) {
 	ernieConfig(k, c)
 	c["moe_num_experts"], c["moe_k"] = k.size("expert_count"), k.size("expert_used_count")
 	c["moe_intermediate_size"], c["moe_num_shared_experts"] = k.size("expert_feed_forward_length"), k.int("expert_shared_count", 0)
-	c["moe_layer_start_index"], c["moe_layer_interval"] = k.int("leading_dense_block_count", 0), k.int("interleave_moe_layer_step", 1)
+	c["moe_layer_start_index"], c["moe_layer_interval"] = k.denseLayers(), k.int("interleave_moe_layer_step", 1)
 }
 
 var mimoNames = map[string]string{"attn_sinks.weight": "self_attn.sinks"}
@@ -191,7 +192,7 @@ var afMoENames = map[string]string{
 
 func afMoEConfig(k *keys, c object) {
 	k.routing(c, "num_experts", "num_shared_experts")
-	c["num_dense_layers"], c["route_norm"], c["route_scale"] = c["first_k_dense_replace"], c["norm_topk_prob"], c["routed_scaling_factor"]
+	c["num_dense_layers"], c["route_norm"], c["route_scale"] = c["first_k_dense_replace"], k.bool("expert_weights_norm", true), c["routed_scaling_factor"]
 	c["sliding_window"] = k.size("attention.sliding_window")
 	c["mup_enabled"], c["attention_bias"] = true, k.queryBias()
 	k.slidingLayers(c)

@@ -45,9 +45,7 @@ func minimaxConfig(k *keys, c object) {
 	c["num_local_experts"], c["num_experts_per_tok"] = k.size("expert_count"), k.size("expert_used_count")
 	c["intermediate_size"] = k.size("expert_feed_forward_length")
 	c["rotary_dim"] = k.size("rope.dimension_count")
-	if f := k.int("expert_gating_func", sigmoidGate); f != sigmoidGate {
-		k.fail(k.arch+".expert_gating_func", "got %d, want %d, the sigmoid", f, sigmoidGate)
-	}
+	k.sigmoid()
 }
 
 // sigmoidGate is llama.cpp's number of scores of experts by the sigmoid.
@@ -57,16 +55,14 @@ func glm4MoEConfig(k *keys, c object) {
 	glm4Config(k, c)
 	c["num_nextn_predict_layers"] = k.int("nextn_predict_layers", 0)
 	c["use_qk_norm"] = k.has("blk.0.attn_q_norm.weight")
-	c["first_k_dense_replace"] = k.int("leading_dense_block_count", 0)
+	c["first_k_dense_replace"] = k.denseLayers()
 	c["n_routed_experts"], c["num_experts_per_tok"] = k.size("expert_count"), k.size("expert_used_count")
 	c["n_shared_experts"] = k.int("expert_shared_count", 0)
 	c["moe_intermediate_size"] = k.size("expert_feed_forward_length")
 	c["routed_scaling_factor"] = k.float("expert_weights_scale", 1)
 	c["norm_topk_prob"] = k.bool("expert_weights_norm", true)
 	c["n_group"], c["topk_group"] = k.int("expert_group_count", 1), k.int("expert_group_used_count", 1)
-	if f := k.int("expert_gating_func", sigmoidGate); f != sigmoidGate {
-		k.fail(k.arch+".expert_gating_func", "got %d, want %d, the sigmoid", f, sigmoidGate)
-	}
+	k.sigmoid()
 }
 
 // postNormNames are those of blocks whose second norm is called after attention.

@@ -199,11 +199,15 @@ func graniteHybridConfig(k *keys, c object) {
 	graniteConfig(k, c)
 	k.hybridMixer(c)
 	c["mamba_expand"] = k.shared("ssm.inner_size", k.size("embedding_length"))
-	heads := k.byLayer("attention.head_count_kv")
-	types := make([]string, len(heads))
+	types := make([]string, min(max(k.layers(), 0), maxLayers))
 	for i := range types {
-		if types[i] = "mamba"; heads[i] > 0 {
+		if types[i] = "mamba"; k.hasAt(i, "attn_k.weight") {
 			types[i] = "attention"
+			// Folders saved by transformers 5 have been converted to lists without heads.
+			if t, ok := k.from.Tensor("blk." + strconv.Itoa(i) + ".attn_k.weight"); ok && c["num_key_value_heads"] == int64(0) && len(t.Shape) == 2 {
+				head, _ := c["head_dim"].(int64)
+				c["num_key_value_heads"] = int64(t.Shape[0]) / max(head, 1)
+			}
 		}
 	}
 	c["layer_types"], c["position_embedding_type"] = types, "nope"
@@ -258,10 +262,8 @@ func lfm2Config(k *keys, c object) {
 func lfm2MoEConfig(k *keys, c object) {
 	lfm2Config(k, c)
 	c["num_experts"], c["num_experts_per_tok"] = k.size("expert_count"), k.size("expert_used_count")
-	c["moe_intermediate_size"], c["num_dense_layers"] = k.size("expert_feed_forward_length"), k.int("leading_dense_block_count", 0)
+	c["moe_intermediate_size"], c["num_dense_layers"] = k.size("expert_feed_forward_length"), k.denseLayers()
 	c["use_expert_bias"], c["norm_topk_prob"] = k.hasIn("exp_probs_b.bias"), true
 	c["routed_scaling_factor"] = k.float("expert_weights_scale", 1)
-	if f := k.int("expert_gating_func", sigmoidGate); f != sigmoidGate {
-		k.fail(k.arch+".expert_gating_func", "got %d, want %d, the sigmoid", f, sigmoidGate)
-	}
+	k.sigmoid()
 }
