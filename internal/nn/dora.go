@@ -162,7 +162,9 @@ func (a *Adapter) bindDoRA(to *pair, f *lora.Pair) error {
 	to.dora = &dora{squares: f.Squares}
 	a.dora, a.trains = true, a.trains || f.Squares != nil
 	if f.Squares != nil && f.Lengths == nil {
-		to.dora.magnitude.Tensor = tensor.Floats(f.Magnitude.F32(), 1, f.Out)
+		m := f.Magnitude // with its owner
+		m.Rank, m.Stride, m.Dims = 2, 0, [tensor.MaxRank]int{1, f.Out}
+		to.dora.magnitude.Tensor = m
 		return nil
 	}
 	if f.Lengths == nil { // only its size is wanted

@@ -20,6 +20,9 @@ const MaxRank = 4
 // apart. The zero Tensor stands for an absent one (no bias).
 type Tensor struct {
 	DType meta.DType
+	// Owner numbers what the elements belong to, such as a parameter with a gradient, for the one who gave
+	// the number. Views have that of the whole; 0 means none.
+	Owner int32
 	Rank  int
 	Dims  [MaxRank]int
 	// Stride is the distance of two rows of the first dimension in elements; 0 means

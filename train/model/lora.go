@@ -89,6 +89,7 @@ type adapter struct {
 	params []*tensor.Parameter // A and B of each pair, with DoRA its magnitude, and saved modules
 	memory []*view.Tensor      // of the pairs, that params have
 	bound  *nn.Adapter         // of that memory
+	before int32               // parameters with lower numbers
 }
 
 // AddLoRA adds pairs to the model's linear maps. They start as PEFT's do under the same generator
@@ -197,12 +198,13 @@ func (m *Model) adapt(from *lora.Adapter) error {
 	if m.adapter != nil {
 		return errors.New("model: the model already has an adapter")
 	}
-	a := &adapter{Adapter: from}
+	a := &adapter{Adapter: from, before: int32(len(m.order))}
 	if from.Config.DoRA {
 		if err := m.measure(from); err != nil {
 			return err
 		}
 	}
+	a.own()
 	if err := a.bind(m.program); err != nil {
 		return err
 	}
@@ -222,8 +224,29 @@ func (m *Model) adapt(from *lora.Adapter) error {
 		a.memory = append(a.memory, &s.Tensor)
 		m.reads(s.Path, a.params[len(a.params)-1:])
 	}
+	for _, p := range a.params {
+		m.number(p)
+	}
 	m.adapter = a
 	return nil
+}
+
+// own gives the memory of the pairs and of the saved modules the numbers of the parameters that they will be.
+func (a *adapter) own() {
+	next := a.before
+	for i := range a.Pairs {
+		p := &a.Pairs[i]
+		for _, t := range [...]*view.Tensor{&p.A, &p.B, &p.Magnitude} {
+			if !t.IsZero() {
+				next++
+				t.Owner = next
+			}
+		}
+	}
+	for i := range a.Saved {
+		next++
+		a.Saved[i].Tensor.Owner = next
+	}
 }
 
 // reads notes that the units that run the module at path read params.
@@ -269,6 +292,7 @@ func (a *adapter) bind(p *nn.Program) error {
 		}
 		if same = same && &values[0] == &to.F32()[0]; !same {
 			*to = view.Floats(values, to.Shape()...)
+			to.Owner = a.before + int32(i) + 1
 		}
 	}
 	if same {

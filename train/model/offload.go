@@ -71,7 +71,7 @@ func (w *weights) bring(i int) error {
 		if err == nil {
 			w.unitHeld = append(w.unitHeld, p)
 			w.params[p] = &parts{}
-			w.params[p].show(view.Floats(values, p.Shape...), w.model.stacked[p])
+			w.show(p, values)
 			err = w.bringGradient(t)
 		}
 		if err != nil {
@@ -79,7 +79,6 @@ func (w *weights) bring(i int) error {
 			return fmt.Errorf("model: %w", err)
 		}
 	}
-	w.index()
 	return nil
 }
 

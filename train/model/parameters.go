@@ -17,11 +17,15 @@ import (
 type parameters struct {
 	trained map[*meta.Param]*tensor.Parameter // on the heap, trainable or not
 	order   []*tensor.Parameter               // of trained, in the order of the tree
-	base    *base                             // of the frozen ones; nil for none
-	buffers map[*meta.Buffer]view.Tensor
-	dtypes  map[*meta.Buffer]meta.DType // in the checkpoint
-	stacked map[*meta.Param]bool        // of experts
-	units   []unitParameters
+	// numbered are those of order, then those of the adapter; numbers are their places from 1 on, which
+	// views of their values have as owners.
+	numbered []*tensor.Parameter
+	numbers  map[*tensor.Parameter]int32
+	base     *base // of the frozen ones; nil for none
+	buffers  map[*meta.Buffer]view.Tensor
+	dtypes   map[*meta.Buffer]meta.DType // in the checkpoint
+	stacked  map[*meta.Param]bool        // of experts
+	units    []unitParameters
 	// changing holds the values of trained parameters that leave memory; nil if all stay.
 	changing *chunks.Store
 	adapter  *adapter           // low-rank pairs beside them; nil for none
@@ -38,7 +42,7 @@ type unitParameters struct {
 // selects stay in b.
 func newParameters(m *meta.Model, p *nn.Program, b *loader.Binding, o choices) (*parameters, error) {
 	frozen := map[*meta.Param]bool{}
-	out := &parameters{trained: map[*meta.Param]*tensor.Parameter{},
+	out := &parameters{trained: map[*meta.Param]*tensor.Parameter{}, numbers: map[*tensor.Parameter]int32{},
 		buffers: map[*meta.Buffer]view.Tensor{}, dtypes: map[*meta.Buffer]meta.DType{}, stacked: map[*meta.Param]bool{}}
 	if b != nil {
 		out.source = b.Checkpoint()
@@ -101,13 +105,24 @@ func (ps *parameters) add(path string, p *meta.Param, b *loader.Binding) error {
 		return nil
 	}
 	if ps.changing != nil {
-		t := ps.offload(path, p, fill)
-		ps.trained[p], ps.order = t, append(ps.order, t)
+		ps.keep(p, ps.offload(path, p, fill))
 		return nil
 	}
 	t := tensor.NewParameter(make([]float32, p.Elements()), p.Shape...)
-	ps.trained[p], ps.order = t, append(ps.order, t)
+	ps.keep(p, t)
 	return fill(t.Data())
+}
+
+// keep adds the trained parameter t for p.
+func (ps *parameters) keep(p *meta.Param, t *tensor.Parameter) {
+	ps.trained[p], ps.order = t, append(ps.order, t)
+	ps.number(t)
+}
+
+// number gives t the next number.
+func (ps *parameters) number(t *tensor.Parameter) {
+	ps.numbered = append(ps.numbered, t)
+	ps.numbers[t] = int32(len(ps.numbered))
 }
 
 // unchanged reports files of frozen parameters that changed on disk, which makes the results of a

@@ -2,6 +2,7 @@ package model
 
 import (
 	"sync"
+	"unsafe"
 
 	"github.com/heftai/heft/internal/kernels/mat"
 	view "github.com/heftai/heft/internal/tensor"
@@ -11,8 +12,8 @@ import (
 // roundElements is the number of elements that one goroutine rounds at a time.
 const roundElements = 1 << 20
 
-// round makes float16 copies of all matrices. It reports whether any copy is new.
-func (w *weights) round() (moved bool) {
+// round makes float16 copies of all matrices.
+func (w *weights) round() {
 	var all sync.WaitGroup
 	for p, t := range w.model.trained {
 		values := t.Data()
@@ -23,11 +24,12 @@ func (w *weights) round() (moved bool) {
 		if h.rounded == nil {
 			h.memory = make([]byte, 2*len(values))
 			h.rounded = &parts{}
-			dense := view.Tensor{DType: meta.Float16, Rank: len(p.Shape), Data: h.memory}
+			number := w.model.numbers[t]
+			w.places[number-1].rounded = uintptr(unsafe.Pointer(unsafe.SliceData(h.memory)))
+			dense := view.Tensor{DType: meta.Float16, Owner: number, Rank: len(p.Shape), Data: h.memory}
 			copy(dense.Dims[:], p.Shape)
 			h.rounded.show(dense, w.model.stacked[p])
 			h.rounded.keepVectors(h)
-			moved = true
 		}
 		for at := 0; at < len(values); at += roundElements {
 			src, dst := values[at:min(at+roundElements, len(values))], h.memory[2*at:]
@@ -35,7 +37,6 @@ func (w *weights) round() (moved bool) {
 		}
 	}
 	all.Wait()
-	return moved
 }
 
 // keepVectors keeps the rows of a stack of biases unrounded.

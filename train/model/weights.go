@@ -1,10 +1,8 @@
 package model
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
-	"slices"
 	"unsafe"
 
 	"github.com/heftai/heft/internal/backend"
@@ -21,10 +19,8 @@ var _ nn.Holder = (*weights)(nil)
 type weights struct {
 	model  *parameters
 	params map[*meta.Param]*parts
-	spans  []span              // memory of trainable parameters, by address
-	pairs  []*tensor.Parameter // of the adapter that spans show, as
-	bound  *nn.Adapter
-	unit   int // the one that is held
+	places []place // of parameters, by their number
+	unit   int     // the one that is held
 	sweep  sweep
 	cast   meta.DType
 	// early, if not nil, holds gradients that are computed before Backward.
@@ -49,13 +45,6 @@ type parts struct {
 	rounded *parts
 	memory  []byte // of rounded
 	seen    *float32
-}
-
-// span is memory that holds a parameter.
-type span struct {
-	lo, hi uintptr
-	size   int // of an element
-	param  *tensor.Parameter
 }
 
 func newWeights(m *parameters) *weights {
@@ -107,7 +96,6 @@ func (w *weights) release() {
 // float16.
 func (w *weights) begin(cast meta.DType) error {
 	w.cast, w.err = cast, nil
-	moved := false
 	for p, t := range w.model.trained {
 		values, grad := t.Data(), t.Grad()
 		if offloadedOf(t) {
@@ -126,28 +114,27 @@ func (w *weights) begin(cast meta.DType) error {
 		h := w.params[p]
 		if h == nil || h.seen != unsafe.SliceData(values) {
 			w.params[p] = &parts{seen: unsafe.SliceData(values)}
-			w.params[p].show(view.Floats(values, p.Shape...), w.model.stacked[p])
-			moved = true
+			w.show(p, values)
 		}
 	}
-	moved = w.adapted() || moved
-	if cast == meta.Float16 { // to bfloat16 they are rounded while products read them
-		moved = w.round() || moved
+	if a := w.model.adapter; a != nil {
+		for _, t := range a.params {
+			w.placed(w.model.numbers[t], t.Data())
+		}
 	}
-	if moved {
-		w.index()
+	if cast == meta.Float16 { // to bfloat16 they are rounded while products read them
+		w.round()
 	}
 	return nil
 }
 
-// adapted looks up the adapter's memory and reports whether it moved.
-func (w *weights) adapted() bool {
-	a := w.model.adapter
-	if a == nil || a.bound == w.bound {
-		return false
-	}
-	w.pairs, w.bound = a.params, a.bound
-	return true
+// show makes the parts of a trained parameter, whose values are here.
+func (w *weights) show(p *meta.Param, values []float32) {
+	number := w.model.numbers[w.model.trained[p]]
+	w.placed(number, values)
+	t := view.Floats(values, p.Shape...)
+	t.Owner = number
+	w.params[p].show(t, w.model.stacked[p])
 }
 
 // show makes the parts of a parameter that is dense in t, or is a stack of experts.
@@ -161,44 +148,31 @@ func (h *parts) show(t view.Tensor, stacked bool) {
 	}
 }
 
-// index sorts the memory of trainable parameters.
-func (w *weights) index() {
-	w.spans = w.spans[:0]
-	for p, t := range w.model.trained {
-		values := t.Data()
-		if len(values) == 0 || w.params[p] == nil {
-			continue
-		}
-		w.spans = append(w.spans, spanOf(t, values))
-		if m := w.params[p].memory; m != nil {
-			lo := uintptr(unsafe.Pointer(unsafe.SliceData(m)))
-			w.spans = append(w.spans, span{lo, lo + uintptr(len(m)), len(m) / len(values), t})
-		}
-	}
-	for _, t := range w.pairs {
-		w.spans = append(w.spans, spanOf(t, t.Data()))
-	}
-	slices.SortFunc(w.spans, func(a, b span) int { return cmp.Compare(a.lo, b.lo) })
-}
+// A place is where the numbers of a parameter are in this pass, and their copy in float16.
+type place struct{ values, rounded uintptr }
 
-func spanOf(p *tensor.Parameter, values []float32) span {
-	lo := uintptr(unsafe.Pointer(unsafe.SliceData(values)))
-	return span{lo, lo + uintptr(4*len(values)), 4, p}
+// placed notes where the values of parameter number are.
+func (w *weights) placed(number int32, values []float32) {
+	if missing := int(number) - len(w.places); missing > 0 {
+		w.places = append(w.places, make([]place, missing)...)
+	}
+	w.places[number-1].values = uintptr(unsafe.Pointer(unsafe.SliceData(values)))
 }
 
 // Gradient returns the memory where the gradient of a view of a trainable parameter is accumulated.
 func (w *weights) Gradient(t view.Tensor) (view.Tensor, bool) {
-	at := uintptr(unsafe.Pointer(unsafe.SliceData(t.Data)))
-	i, exact := slices.BinarySearchFunc(w.spans, at, func(s span, at uintptr) int { return cmp.Compare(s.lo, at) })
-	if !exact {
-		i--
-	}
-	if i < 0 || at >= w.spans[i].hi || !w.spans[i].param.Trainable {
+	if t.Owner == 0 || len(t.Data) == 0 {
 		return view.Tensor{}, false
 	}
-	s := &w.spans[i]
-	from, n := int(at-s.lo)/s.size, len(t.Data)/s.size
-	t.DType, t.Data = meta.Float32, view.Floats(w.target(s.param)[from:from+n], n).Data
+	p, begin, size := w.model.numbered[t.Owner-1], w.places[t.Owner-1].values, 4
+	if !p.Trainable {
+		return view.Tensor{}, false
+	}
+	if t.DType == meta.Float16 {
+		begin, size = w.places[t.Owner-1].rounded, 2
+	}
+	from, n := int(uintptr(unsafe.Pointer(unsafe.SliceData(t.Data)))-begin)/size, len(t.Data)/size
+	t.DType, t.Owner, t.Data = meta.Float32, 0, view.Floats(w.target(p)[from:from+n], n).Data
 	return t, true
 }
 
