@@ -56,6 +56,10 @@ adapters = {
     "latent": dict(target_modules=["q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj"], r=3, lora_alpha=6),
     "experts": dict(target_modules=[], target_parameters=["experts.gate_up_proj", "down_proj"], r=2, lora_alpha=5),
     "layer": dict(target_modules=["q_proj", "c_attn", "qkv_proj", "query_key_value"], r=2, lora_alpha=4, layers_to_transform=[1]),
+    "dora": dict(target_modules=r".*\.(q_proj|v_proj|o_proj|q_b_proj|gate_proj|up_proj|down_proj|gate_up_proj|qkv_proj|c_attn|c_proj|query_key_value|dense|dense_4h_to_h)",
+                 r=3, lora_alpha=5, use_dora=True),
+    "saved": dict(target_modules=["q_proj", "q_a_proj", "c_fc", "gate_up_proj", "dense_h_to_4h"], r=2, lora_alpha=4, use_rslora=True,
+                  modules_to_save=["lm_head", "embed_out", "embed_tokens", "wte", "o_proj", "c_proj"]),
 }
 
 
@@ -78,6 +82,9 @@ def make(folder):
             for n, p in model.named_parameters():
                 if "lora_B" in n:
                     torch.nn.init.normal_(p, std=0.3)
+                elif "magnitude" in n or "modules_to_save" in n:
+                    with torch.no_grad():
+                        p.mul_(1 + 0.3 * torch.randn_like(p))
             path = os.path.join(folder, f"{name}-{kind}")
             model.save_pretrained(path)
             # What counts is what PEFT reads: the order of patterns is lost in the file, which sorts them.

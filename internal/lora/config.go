@@ -101,8 +101,6 @@ func (c *Config) check() error {
 		return errors.New("target_modules, target_parameters or modules_to_save contains an empty name")
 	case len(c.Parameters) > 0 && c.Dropout > 0:
 		return errors.New("lora_dropout is not supported with target_parameters")
-	case len(c.Parameters) > 0 && c.DoRA:
-		return errors.New("use_dora is not supported with target_parameters")
 	case len(c.Layers) > 0 && c.Targets.List == nil:
 		return errors.New("layers_to_transform requires target_modules to be a list")
 	case len(c.LayersPattern) > 0 && len(c.Layers) == 0:

@@ -180,7 +180,6 @@ func TestRefuses(t *testing.T) {
 		{`{"peft_type": "LORA", "target_modules": ["q_proj"], "r": 0}`, "r is 0"},
 		{`{"peft_type": "LORA", "target_modules": ["q_proj"], "r": 2.5}`, "r is 2.5"},
 		{`{"peft_type": "LORA", "target_modules": ["q_proj"], "r": "many"}`, "r is"},
-		{`{"peft_type": "LORA", "target_parameters": ["gate_up_proj"], "use_dora": true}`, "use_dora"},
 		{`{"peft_type": "LORA", "target_modules": ["q_proj"], "trainable_token_indices": [3]}`, "trainable_token_indices"},
 		{`{"peft_type": "LORA", "target_modules": ["q_proj"], "bias": "all"}`, "bias"},
 		{`{"peft_type": "LORA", "target_modules": ["q_proj"], "lora_dropout": 1.0}`, "lora_dropout"},

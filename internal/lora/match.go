@@ -187,6 +187,9 @@ func (m *matcher) target(path string, node *meta.Module) (Target, error) {
 // parameter is a matrix, or a stack of experts that a mixture names.
 func (m *matcher) parameter(path string, p *meta.Param) (Target, error) {
 	t := Target{Path: path, Param: p.Name, param: p}
+	if m.config.DoRA { // as in PEFT
+		return t, errors.New("use_dora is not supported with target_parameters")
+	}
 	s := m.stacks[path]
 	switch {
 	case len(p.Shape) == 2 && s == nil:
