@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/heftai/heft/internal/golden"
 )
 
 // turnsTemplate renders earlier answers without their thoughts, as Qwen3's template does.
@@ -88,5 +90,29 @@ func TestAlpacaAndShareGPTWereSkipped(t *testing.T) {
 		"--output", filepath.Join(t.TempDir(), "out"))
 	if status != 0 || !strings.Contains(stderr, "sequences=2") {
 		t.Errorf("%d, %s", status, stderr)
+	}
+}
+
+// TestRunOnParquet: a Parquet file trains the same weights as the same records in JSONL.
+func TestRunOnParquet(t *testing.T) {
+	dir := tinyModel(t)
+	fixtures := filepath.Join(golden.Module(t), "train", "data", "testdata", "parquet")
+	for name, flags := range map[string][]string{"text": nil, "prompts": nil, "pairs": {"--method", "dpo"}} {
+		var weights []string
+		for _, ext := range []string{".jsonl", ".parquet"} {
+			out := filepath.Join(t.TempDir(), "out")
+			args := slices.Concat([]string{"run", "--model", dir, "--data", filepath.Join(fixtures, name+ext), "--output", out, "--max-steps", "2", "--batch", "2", "--lora", "r=2"}, flags)
+			if status, stdout, stderr := command(t, args...); status != 0 {
+				t.Fatalf("%s%s: %d: %s%s", name, ext, status, stdout, stderr)
+			}
+			weights = append(weights, string(weightsOf(t, out)))
+		}
+		if weights[0] != weights[1] {
+			t.Errorf("%s: the weights differ", name)
+		}
+	}
+	status, _, stderr := command(t, "run", "--model", dir, "--data", filepath.Join(fixtures, "numbers.parquet"), "--output", filepath.Join(t.TempDir(), "out"), "--strict-data")
+	if status == 0 || !strings.Contains(stderr, "numbers.parquet: row group 1, row 1: text: got a number, want a string") {
+		t.Errorf("%d: %s; want the place of the number", status, stderr)
 	}
 }

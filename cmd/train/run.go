@@ -56,7 +56,7 @@ func (f *modelFlags) folder() (string, error) {
 // runCmd is train run: flags for finetune.Run.
 type runCmd struct {
 	modelFlags
-	Data []string `help:"Train on this JSONL or CSV file of texts, prompts or messages; may repeat." required:"" sep:"none" placeholder:"FILE.jsonl"`
+	Data []string `help:"Train on this JSONL, CSV or Parquet file of records; may repeat." required:"" sep:"none" placeholder:"FILE.jsonl"`
 	finetune.Options
 	JSON bool `name:"json" help:"Print one JSON object at the end."`
 }

@@ -173,6 +173,7 @@ var homes = map[string][]string{
 	"github.com/alecthomas/kong":        {"cmd", "internal/cmdline"},
 	"github.com/prometheus":             {"api"},
 	"github.com/klauspost/cpuid":        {"internal/kernels/tune", "internal/kernels/isa"},
+	"github.com/klauspost/compress":     {"train/data"}, // pages of Parquet files
 	"golang.org/x/term":                 {"internal/repl"},
 }
 

@@ -57,18 +57,21 @@ func (c Comparison) Tokens() int {
 	return n
 }
 
-// Comparisons is a Dataset of the preference records of a JSONL file. It reads a record when it is
+// Comparisons is a Dataset of the preference records of a JSONL, CSV or Parquet file. It reads a record when it is
 // requested, and is safe for concurrent use.
 type Comparisons struct{ recordFile[ComparisonRecord] }
 
 // OpenComparisons finds the lines of a file. Lines are parsed when they are read. Close it after use.
 func OpenComparisons(path string) (*Comparisons, error) {
-	r, err := openRecords(path, parseComparison)
+	r, err := openRecords(path, comparisonKeys, parseComparison)
 	if err != nil {
 		return nil, err
 	}
 	return &Comparisons{*r}, nil
 }
+
+// comparisonKeys are the keys that a comparison may have.
+var comparisonKeys = []string{"prompt", "chosen", "rejected", "completion", "label", "margin", "tools"}
 
 func parseComparison(line []byte) (ComparisonRecord, error) {
 	var r ComparisonRecord

@@ -31,7 +31,7 @@
 //
 // # Samples
 //
-// Text comes from a JSONL file ([OpenJSONL], [ReadJSONL]) of texts, prompts with completions, and
+// Text comes from a JSONL, CSV or Parquet file ([OpenJSONL], [ReadJSONL]) of texts, prompts with completions, and
 // conversations, in the forms of TRL, ShareGPT and Alpaca, too. [Record.Tokenize] makes a [Sequence] of each and masks the labels of prompts with
 // [IgnoreLabel]; [Pack] joins sequences; [PadTokens] collates them. A [Tokenizer] is that of a model's
 // folder. Images come from [ReadCIFAR10], through [Augmented] and [Normalize]. The package knows no

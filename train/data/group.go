@@ -27,13 +27,13 @@ type Group struct {
 	Rewards     []float64
 }
 
-// Groups is a Dataset of the [GroupRecord]s of a JSONL file. It reads a record when it is requested, and is
+// Groups is a Dataset of the [GroupRecord]s of a JSONL, CSV or Parquet file. It reads a record when it is requested, and is
 // safe for concurrent use.
 type Groups struct{ recordFile[GroupRecord] }
 
 // OpenGroups finds the lines of a file. Lines are parsed when they are read. Close it after use.
 func OpenGroups(path string) (*Groups, error) {
-	r, err := openRecords(path, parseGroup)
+	r, err := openRecords(path, nil, parseGroup)
 	if err != nil {
 		return nil, err
 	}

@@ -41,6 +41,9 @@ var recordForms = []struct {
 	{[]string{"instruction"}, (*Record).alpaca},
 }
 
+// recordKeys are the keys that a record may have.
+var recordKeys = []string{"text", "prompt", "completion", "messages", "conversations", "instruction", "input", "output", "system", "tools", "chosen", "rejected"}
+
 func parseRecord(line []byte) (Record, error) {
 	f, err := readFields(line)
 	if err != nil {
@@ -137,20 +140,78 @@ func ReadJSONL(r io.Reader) iter.Seq2[Record, error] {
 type JSONL struct{ recordFile[Record] }
 
 // OpenJSONL finds the lines of a file, or the records of a CSV file (.csv), whose first line names the
-// keys. They are parsed when they are read. Close it after use.
+// keys, or the rows of a Parquet file (.parquet). They are parsed when they are read. Close it after use.
 func OpenJSONL(path string) (*JSONL, error) {
-	r, err := openRecords(path, parseRecord)
+	r, err := openRecords(path, recordKeys, parseRecord)
 	if err != nil {
 		return nil, err
 	}
 	return &JSONL{*r}, nil
 }
 
-// recordFile is a data set of the lines of a file.
+// recordFile is a data set of the records of a file.
 type recordFile[T any] struct {
-	file   *os.File
-	places []place
-	parse  func(line []byte) (T, error)
+	name   string
+	source recordSource
+	parse  func(object []byte) (T, error)
+}
+
+// recordSource has the records of a file as JSON objects. It is safe for concurrent use.
+type recordSource interface {
+	count() int
+	object(i int) ([]byte, error)
+	// where says where record i is, such as "line 3", and line is its line or row, from 1.
+	where(i int) string
+	line(i int) int
+	Close() error
+}
+
+// openRecords opens a file of JSON lines, CSV or Parquet. Of Parquet files it reads the columns that keys
+// names, nil for all.
+func openRecords[T any](path string, keys []string, parse func(object []byte) (T, error)) (*recordFile[T], error) {
+	d := &recordFile[T]{name: path, parse: parse}
+	var err error
+	if isParquet(path) {
+		d.source, err = openParquet(path, keys)
+	} else {
+		d.source, err = openLines(path)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+func (d *recordFile[T]) Len() int     { return d.source.count() }
+func (d *recordFile[T]) Close() error { return d.source.Close() }
+
+// Line returns the number of the line that record i begins at, or of its row in a Parquet file, from 1.
+func (d *recordFile[T]) Line(i int) int { return d.source.line(i) }
+
+// Where says where record i is, such as "line 3", or "row group 1, row 17" counted from 1 in a Parquet file.
+func (d *recordFile[T]) Where(i int) string { return d.source.where(i) }
+
+func (d *recordFile[T]) At(i int) (T, error) {
+	var none T
+	if i < 0 || i >= d.Len() {
+		return none, fmt.Errorf("data: got record %d, want 0 to %d", i, d.Len()-1)
+	}
+	object, err := d.source.object(i)
+	if err != nil {
+		return none, fmt.Errorf("data: %s: %s: %w", d.name, d.source.where(i), err)
+	}
+	r, err := d.parse(object)
+	if err != nil {
+		return r, fmt.Errorf("data: %s: %s: %w", d.name, d.source.where(i), err)
+	}
+	return r, nil
+}
+
+// lineFile is a file of lines, or of CSV records.
+type lineFile struct {
+	file    *os.File
+	places  []place
+	columns csvColumns // nil for lines
 }
 
 type place struct {
@@ -158,14 +219,14 @@ type place struct {
 	size, number int
 }
 
-func openRecords[T any](path string, parse func(line []byte) (T, error)) (*recordFile[T], error) {
+func openLines(path string) (*lineFile, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("data: %w", err)
 	}
-	d := &recordFile[T]{file: f, parse: parse}
+	d := &lineFile{file: f}
 	if isCSV(path) {
-		err = d.scanCSV()
+		d.columns, err = csvRecords(f, func(number int, offset int64) { d.places = append(d.places, place{offset, 0, number}) })
 	} else {
 		err = lines(f, func(line []byte, number int, offset int64) bool {
 			d.places = append(d.places, place{offset, 0, number})
@@ -182,23 +243,8 @@ func openRecords[T any](path string, parse func(line []byte) (T, error)) (*recor
 	return d, nil
 }
 
-// scanCSV finds the records of a CSV file, which are parsed as JSON objects.
-func (d *recordFile[T]) scanCSV() error {
-	columns, err := csvRecords(d.file, func(number int, offset int64) { d.places = append(d.places, place{offset, 0, number}) })
-	parse := d.parse
-	d.parse = func(record []byte) (T, error) {
-		object, err := columns.object(record)
-		if err != nil {
-			var none T
-			return none, err
-		}
-		return parse(object)
-	}
-	return err
-}
-
 // measure lets every place reach up to the next, blank lines included.
-func (d *recordFile[T]) measure() error {
+func (d *lineFile) measure() error {
 	info, err := d.file.Stat()
 	if err != nil {
 		return fmt.Errorf("data: %w", err)
@@ -211,27 +257,21 @@ func (d *recordFile[T]) measure() error {
 	return nil
 }
 
-func (d *recordFile[T]) Len() int     { return len(d.places) }
-func (d *recordFile[T]) Close() error { return d.file.Close() }
+func (d *lineFile) count() int         { return len(d.places) }
+func (d *lineFile) Close() error       { return d.file.Close() }
+func (d *lineFile) line(i int) int     { return d.places[i].number }
+func (d *lineFile) where(i int) string { return fmt.Sprintf("line %d", d.places[i].number) }
 
-// Line returns the number of the line that record i begins at, from 1.
-func (d *recordFile[T]) Line(i int) int { return d.places[i].number }
-
-func (d *recordFile[T]) At(i int) (T, error) {
-	var none T
-	if i < 0 || i >= len(d.places) {
-		return none, fmt.Errorf("data: got record %d, want 0 to %d", i, len(d.places)-1)
-	}
+func (d *lineFile) object(i int) ([]byte, error) {
 	p := d.places[i]
 	line := make([]byte, p.size)
 	if _, err := d.file.ReadAt(line, p.offset); err != nil {
-		return none, fmt.Errorf("data: %s: line %d: %w", d.file.Name(), p.number, err)
+		return nil, err
 	}
-	r, err := d.parse(line)
-	if err != nil {
-		return r, fmt.Errorf("data: %s: line %d: %w", d.file.Name(), p.number, err)
+	if isCSV(d.file.Name()) {
+		return d.columns.object(line)
 	}
-	return r, nil
+	return line, nil
 }
 
 // mapped makes samples of others when they are asked for.

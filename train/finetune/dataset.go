@@ -106,7 +106,7 @@ func (j *job) tokenize(path string, tokenizer *data.Tokenizer, o data.TextOption
 // lines is a file of records.
 type lines[R any] interface {
 	data.Dataset[R]
-	Line(i int) int
+	Where(i int) string
 }
 
 // tokenized makes samples of the records of a file, with the ids that they have. It leaves out records
@@ -118,7 +118,7 @@ func tokenized[R, S any](j *job, path string, records lines[R], f func(R) (S, []
 		var ids []int32
 		if err == nil {
 			if samples[i], ids, err = f(r); err != nil {
-				err = fmt.Errorf("%s: line %d: %w", path, records.Line(i), err)
+				err = fmt.Errorf("%s: %s: %w", path, records.Where(i), err)
 			}
 		}
 		if err != nil && j.StrictData {
@@ -128,7 +128,7 @@ func tokenized[R, S any](j *job, path string, records lines[R], f func(R) (S, []
 			return nil
 		}
 		if id := slices.Max(append([]int32{0}, ids...)); j.vocab > 0 && int(id) >= j.vocab {
-			return fmt.Errorf("%s: line %d: the tokenizer gives id %d, but the model has %d ids; use the tokenizer of this model", path, records.Line(i), id, j.vocab)
+			return fmt.Errorf("%s: %s: the tokenizer gives id %d, but the model has %d ids; use the tokenizer of this model", path, records.Where(i), id, j.vocab)
 		}
 		return nil
 	})

@@ -21,7 +21,7 @@ import (
 
 // Run fine-tunes a model on files of records and writes the result to o.Output, as train run does.
 // The model is a folder with config.json, tokenizer.json and safetensors, or a GGUF file. The files
-// are JSONL or CSV of texts, prompts, messages or comparisons.
+// are JSONL, CSV or Parquet of texts, prompts, messages or comparisons.
 //
 // Run resumes from the last checkpoint in o.Output unless o.Resume says otherwise. Under the
 // variables of torchrun (RANK, WORLD_SIZE, …) this process is one rank of several; else Run starts
