@@ -7,6 +7,7 @@ import (
 
 	"github.com/heftai/heft/api/wire"
 	"github.com/heftai/heft/internal/grammar"
+	"github.com/heftai/heft/internal/grammar/jsonschema"
 	"github.com/heftai/heft/internal/grammar/vocab"
 	"github.com/heftai/heft/text"
 )
@@ -82,6 +83,7 @@ func (c *grammars) get(m *Model, r *Request) (*grammar.Grammar, error) {
 		c.made = true
 		if v := vocab.New(encoder{m.Tokenizer}, m.Vocab()); v != nil {
 			c.lib = grammar.NewLibrary(v)
+			jsonschema.Prepare(c.lib)
 		}
 	}
 	if c.lib == nil {

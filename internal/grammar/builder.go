@@ -112,7 +112,8 @@ func (b *Builder) Terminal(d *dfa.DFA) *Terminal {
 
 // Term reads t.
 func (b *Builder) Term(t *Terminal, next Pos) Pos {
-	if next == Fail || t.lex.d.IsEmpty() {
+	late := t.lex.make != nil // it reads something
+	if next == Fail || !late && t.lex.d.IsEmpty() {
 		return Fail
 	}
 	if b.quoted != nil {
@@ -127,7 +128,7 @@ func (b *Builder) Term(t *Terminal, next Pos) Pos {
 		b.byTerm[t] = id
 	}
 	p := b.add(op{kind: opTerm, arg: id, next: next})
-	if t.accepts(t.start()) {
+	if (!late || b.quoted != nil) && t.accepts(t.start()) {
 		return b.Split(p, next)
 	}
 	return p

@@ -22,7 +22,7 @@ func (b *Builder) Grammar(begin Pos) (*Grammar, error) {
 	g := &Grammar{vocab: b.lib.vocab, ops: b.ops, terms: b.terms, loops: b.loops, rules: b.rules, begin: begin}
 	g.base = 48*len(b.ops) + 16*len(b.loops) + 400
 	for _, t := range b.byDFA {
-		g.base += t.lex.d.Bytes()
+		g.base += t.lex.automaton()
 	}
 	g.reset()
 	if _, err := g.first(); err != nil {

@@ -7,6 +7,7 @@ type cycles struct {
 	index, low, part  []int32
 	stack             []Pos
 	work              []visit
+	edgesTo           []Pos // of the positions in work, one after the other
 	calls             []callEdge
 	nextIndex, nParts int32
 }
@@ -15,8 +16,8 @@ type callEdge struct{ from, to Pos }
 
 // visit is a position on the way, with the edges that are not followed yet.
 type visit struct {
-	p    Pos
-	list []Pos
+	p         Pos
+	from, end int // in edgesTo
 }
 
 // findCycles fails with [ErrLeftRecursion] if a cycle contains a call.
@@ -36,16 +37,17 @@ func findCycles(n int, edges func(p Pos, visit func(to Pos, call bool))) error {
 }
 
 func (c *cycles) enter(p Pos) {
-	v := visit{p: p}
+	v := visit{p: p, from: len(c.edgesTo)}
 	c.edges(p, func(to Pos, call bool) {
 		if to == Fail {
 			return
 		}
-		v.list = append(v.list, to)
+		c.edgesTo = append(c.edgesTo, to)
 		if call {
 			c.calls = append(c.calls, callEdge{p, to})
 		}
 	})
+	v.end = len(c.edgesTo)
 	c.index[p], c.low[p] = c.nextIndex, c.nextIndex
 	c.nextIndex++
 	c.stack = append(c.stack, p)
@@ -56,12 +58,12 @@ func (c *cycles) search(root Pos) {
 	c.enter(root)
 	for len(c.work) > 0 {
 		v := &c.work[len(c.work)-1]
-		if len(v.list) == 0 {
+		if v.from == v.end {
 			c.leave(v.p)
 			continue
 		}
-		p, to := v.p, v.list[0]
-		v.list = v.list[1:]
+		p, to := v.p, c.edgesTo[v.from]
+		v.from++
 		if c.index[to] == 0 {
 			c.enter(to)
 		} else if c.part[to] == 0 {
@@ -73,6 +75,11 @@ func (c *cycles) search(root Pos) {
 // leave ends the search from p, and a part if p was its first position.
 func (c *cycles) leave(p Pos) {
 	c.work = c.work[:len(c.work)-1]
+	if n := len(c.work); n > 0 {
+		c.edgesTo = c.edgesTo[:c.work[n-1].end]
+	} else {
+		c.edgesTo = c.edgesTo[:0]
+	}
 	if n := len(c.work); n > 0 {
 		parent := c.work[n-1].p
 		c.low[parent] = min(c.low[parent], c.low[p])

@@ -10,8 +10,11 @@ import (
 
 // lexer is an automaton with the tokens that it can read, found when they are first needed.
 type lexer struct {
-	d *dfa.DFA
+	d *dfa.DFA // nil before ready, if there is a make
 	v *vocab.Vocab
+
+	make func() *dfa.DFA
+	made sync.Once
 
 	mu     sync.Mutex
 	locals map[localKey]*local
@@ -27,6 +30,24 @@ func (l *lexer) counts(text bool) *counts {
 	l.once.Do(func() { l.counted = newCounts(l.d, text) })
 	return l.counted
 }
+
+// ready makes the automaton if it is to be made when it is first needed.
+func (l *lexer) ready() {
+	if l.make != nil {
+		l.made.Do(func() { l.d = l.make() })
+	}
+}
+
+// automaton is about how much memory the automaton takes.
+func (l *lexer) automaton() int {
+	if l.make != nil {
+		return lateBytes
+	}
+	return l.d.Bytes()
+}
+
+// lateBytes is what an automaton takes, about, that is made when it is needed: one of a range of numbers.
+const lateBytes = 4 << 10
 
 type localKey struct {
 	state   int32

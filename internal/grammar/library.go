@@ -18,6 +18,7 @@ type Library struct {
 	literals map[string]*Terminal
 	shared   map[string]*list.Element
 	used     list.List // of *shared, the last used first
+	added    int       // to shared
 }
 
 // maxLiterals is how many literals a library keeps.
@@ -72,7 +73,10 @@ func (l *Library) literal(s string) *Terminal {
 func (t *Terminal) Shortest() int { return int(t.counts.least[t.lex.d.Start()]) }
 
 // DFA returns the automaton of t.
-func (t *Terminal) DFA() *dfa.DFA { return t.lex.d }
+func (t *Terminal) DFA() *dfa.DFA {
+	t.lex.ready()
+	return t.lex.d
+}
 
 // Counted returns t, the automaton of a JSON string with its quotes, restricted to strings of least
 // to most characters; most < 0: any number. ok is false if that cannot be counted: then the caller

@@ -22,27 +22,54 @@ type shared struct {
 // same patterns and ranges again and again: their automata, and the tokens that those can read, are kept
 // as long as they are among the last used and all together are small.
 func (l *Library) Shared(key string, make func() (*dfa.DFA, error)) (*Terminal, error) {
-	l.mu.Lock()
-	if e := l.shared[key]; e != nil {
-		l.used.MoveToFront(e)
-		l.mu.Unlock()
-		return e.Value.(*shared).term, nil //nolint:forcetypeassert // the list has nothing else
+	if t := l.kept(key); t != nil {
+		return t, nil
 	}
-	l.mu.Unlock()
 	d, err := make()
 	if err != nil {
 		return nil, err
 	}
+	return l.keep(key, &lexer{d: d, v: l.vocab}), nil
+}
+
+// Late is Shared for an automaton that make makes when a text first comes to it: the terminal reads something,
+// and not nothing.
+func (l *Library) Late(key string, make func() *dfa.DFA) *Terminal {
+	if t := l.kept(key); t != nil {
+		return t
+	}
+	return l.keep(key, &lexer{make: make, v: l.vocab})
+}
+
+// kept returns the terminal of a key, nil if it is not kept.
+func (l *Library) kept(key string) *Terminal {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e := l.shared[key]
+	if e == nil {
+		return nil
+	}
+	l.used.MoveToFront(e)
+	return e.Value.(*shared).term //nolint:forcetypeassert // the list has nothing else
+}
+
+func (l *Library) keep(key string, lex *lexer) *Terminal {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.shared == nil {
 		l.shared = map[string]*list.Element{}
 	}
-	t := &Terminal{lex: &lexer{d: d, v: l.vocab}, max: -1}
+	t := &Terminal{lex: lex, max: -1}
 	l.shared[key] = l.used.PushFront(&shared{key, t})
-	l.evict()
-	return t, nil
+	l.added++
+	if l.added%evictEvery == 0 || l.used.Len() > maxShared || lex.automaton() > maxSharedBytes/evictEvery {
+		l.evict()
+	}
+	return t
 }
+
+// evictEvery is how many small terminals are added between two looks at the size of all.
+const evictEvery = 32
 
 // evict drops the shared terminals that were not used for longest, but not the last one. Grammars that
 // have them keep them.
@@ -52,7 +79,7 @@ func (l *Library) evict() {
 		next := e.Next()
 		s := e.Value.(*shared) //nolint:forcetypeassert // the list has nothing else
 		total += len(s.key) + s.term.lex.size()
-		if n++; n > 1 && (n > maxShared || total > maxSharedBytes) {
+		if n++; n > 1 && (n > maxShared-evictEvery || total > maxSharedBytes) {
 			l.used.Remove(e)
 			delete(l.shared, s.key)
 		}
@@ -64,7 +91,7 @@ func (l *Library) evict() {
 func (l *lexer) size() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.d.Bytes() + l.bytes + 200
+	return l.automaton() + l.bytes + 200
 }
 
 // Bytes returns about how much memory l takes: the vocabulary and the terminals, with the tokens that

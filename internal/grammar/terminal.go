@@ -20,6 +20,7 @@ type Terminal struct {
 const dead int64 = -1
 
 func (t *Terminal) start() int64 {
+	t.lex.ready()
 	q := int64(t.lex.d.Start())
 	if t.except != nil {
 		q += int64(t.lex.d.States())

@@ -69,6 +69,7 @@ func main() {
 	if _, err := jsonschema.Compile(lib, []byte(`{"type":"array","items":{"type":["string","integer"],"maxLength":3}}`)); err != nil {
 		log.Fatal(err)
 	}
+	jsonschema.Prepare(lib) // as a server does with its first constrained request
 	file, err := os.Open(os.Args[2])
 	if err != nil {
 		log.Fatal(err)

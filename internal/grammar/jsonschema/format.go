@@ -1,6 +1,7 @@
 package jsonschema
 
 import (
+	"github.com/heftai/heft/internal/grammar"
 	"github.com/heftai/heft/internal/grammar/dfa"
 	"github.com/heftai/heft/internal/grammar/jsontext"
 	"github.com/heftai/heft/internal/grammar/regex"
@@ -83,8 +84,18 @@ func formatOf(name, path string) (known bool, err error) {
 }
 
 // formatDFA returns the automaton of a format, which is made once for each vocabulary.
-func (c *compiler) formatDFA(name string) *dfa.DFA {
-	t := c.b.Library().NamedDFA("format "+name, func(budget *dfa.Budget) (*dfa.DFA, error) {
+func (c *compiler) formatDFA(name string) *dfa.DFA { return formatIn(c.b.Library(), name) }
+
+// Prepare makes the automata of all formats, which the first schema that has one waits for otherwise: some milliseconds
+// for all.
+func Prepare(lib *grammar.Library) {
+	for name := range formats {
+		formatIn(lib, name)
+	}
+}
+
+func formatIn(lib *grammar.Library, name string) *dfa.DFA {
+	t := lib.NamedDFA("format "+name, func(budget *dfa.Budget) (*dfa.DFA, error) {
 		return regex.Quoted(formats[name].pattern, jsontext.Char, budget)
 	})
 	return t.DFA()

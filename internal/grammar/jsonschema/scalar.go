@@ -211,7 +211,59 @@ func (c *compiler) numberTerminal(n *number, path string) (*grammar.Terminal, er
 	case plain.free():
 		return lib.Named("integer", jsontext.Integer), nil
 	}
-	return lib.Shared("number "+n.key(), func() (*dfa.DFA, error) { return c.numberDFA(n, path) })
+	key := "number " + n.key()
+	if !n.simple() {
+		return lib.Shared(key, func() (*dfa.DFA, error) { return c.numberDFA(n, path) })
+	}
+	alone := &number{integer: n.integer, min: n.min, max: n.max} // it outlives c
+	return lib.Late(key, func() *dfa.DFA {
+		own := &compiler{b: grammar.NewBuilder(lib)}
+		d, err := own.numberDFA(alone, path)
+		if err != nil {
+			panic(fmt.Sprintf("jsonschema: %s: %v", key, err)) // simple says that there is none
+		}
+		return d
+	}), nil
+}
+
+// mostDigits is the length of the limits of simple numbers.
+const mostDigits = 32
+
+// simple reports whether n has limits alone, of few digits, between which there are numbers: an automaton of them can
+// be made later.
+func (n *number) simple() bool {
+	if n.texts != nil || len(n.multiple)+len(n.not) > 0 {
+		return false
+	}
+	for _, l := range []*limit{n.min, n.max} {
+		if l == nil {
+			continue
+		}
+		if b, ok := boundOf(l); !ok || len(b.Integer)+len(b.Fract) > mostDigits {
+			return false
+		}
+	}
+	if n.min == nil || n.max == nil {
+		return true
+	}
+	order := n.min.v.Cmp(n.max.v)
+	if !n.integer {
+		return order < 0 || order == 0 && !n.min.strict && !n.max.strict
+	}
+	low, high := whole(n.min, 1), whole(n.max, -1)
+	return low.Cmp(high) <= 0
+}
+
+// whole is the integer that is nearest to a limit and within it: step is 1 for a lower limit, -1 for an upper one.
+func whole(l *limit, step int64) *big.Int {
+	n := new(big.Int).Div(l.v.Num(), l.v.Denom()) // rounded down, as the denominator is positive
+	switch {
+	case l.v.IsInt() && l.strict:
+		n.Add(n, big.NewInt(step))
+	case !l.v.IsInt() && step > 0:
+		n.Add(n, big.NewInt(1))
+	}
+	return n
 }
 
 // key tells n from other kinds of numbers.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"math/big"
 	"strings"
+	"unicode/utf8"
 )
 
 // object is a JSON object whose keys keep their order.
@@ -25,6 +26,10 @@ const maxValueDepth = 512
 
 // parseValue decodes JSON: nil, bool, string, json.Number, []any and *object.
 func parseValue(data []byte) (any, error) {
+	if json.Valid(data) {
+		v, _, err := parseValid(data, skipSpace(data, 0), 0)
+		return v, err
+	}
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.UseNumber()
 	v, err := decode(d, 0)
@@ -37,9 +42,92 @@ func parseValue(data []byte) (any, error) {
 	return v, nil
 }
 
+// parseValid decodes the value at data[at:] of valid JSON, and returns where it ends.
+func parseValid(data []byte, at, depth int) (v any, end int, err error) {
+	if depth > maxValueDepth {
+		return nil, 0, errTooDeep
+	}
+	switch data[at] {
+	case '{':
+		return parseObject(data, skipSpace(data, at+1), depth)
+	case '[':
+		list := []any{}
+		for at = skipSpace(data, at+1); data[at] != ']'; {
+			if v, at, err = parseValid(data, at, depth+1); err != nil {
+				return nil, 0, err
+			}
+			list = append(list, v)
+			if at = skipSpace(data, at); data[at] == ',' {
+				at = skipSpace(data, at+1)
+			}
+		}
+		return list, at + 1, nil
+	case '"':
+		text, end := parseString(data, at)
+		return text, end, nil
+	case 't':
+		return true, at + len("true"), nil
+	case 'f':
+		return false, at + len("false"), nil
+	case 'n':
+		return nil, at + len("null"), nil
+	}
+	for end = at; end < len(data) && bytes.IndexByte([]byte("+-.eE0123456789"), data[end]) >= 0; {
+		end++
+	}
+	return json.Number(data[at:end]), end, nil
+}
+
+// parseObject decodes the members of an object.
+func parseObject(data []byte, at, depth int) (v any, end int, err error) {
+	o := &object{values: map[string]any{}}
+	for data[at] != '}' {
+		var name string
+		name, at = parseString(data, at)
+		at = skipSpace(data, skipSpace(data, at)+1) // the colon
+		if v, at, err = parseValid(data, at, depth+1); err != nil {
+			return nil, 0, err
+		}
+		if _, twice := o.values[name]; !twice {
+			o.keys = append(o.keys, name)
+		}
+		o.values[name] = v
+		if at = skipSpace(data, at); data[at] == ',' {
+			at = skipSpace(data, at+1)
+		}
+	}
+	return o, at + 1, nil
+}
+
+// parseString decodes the string at data[at:].
+func parseString(data []byte, at int) (text string, end int) {
+	plain := true
+	for end = at + 1; data[end] != '"'; end++ {
+		if data[end] == '\\' {
+			plain = false
+			end++
+		}
+	}
+	end++
+	if plain && utf8.Valid(data[at:end]) {
+		return string(data[at+1 : end-1]), end
+	}
+	_ = json.Unmarshal(data[at:end], &text) // it is valid
+	return text, end
+}
+
+func skipSpace(data []byte, at int) int {
+	for at < len(data) && (data[at] == ' ' || data[at] == '\n' || data[at] == '\t' || data[at] == '\r') {
+		at++
+	}
+	return at
+}
+
+var errTooDeep = fmt.Errorf("values are nested more than %d deep", maxValueDepth)
+
 func decode(d *json.Decoder, depth int) (any, error) {
 	if depth > maxValueDepth {
-		return nil, fmt.Errorf("values are nested more than %d deep", maxValueDepth)
+		return nil, errTooDeep
 	}
 	t, err := d.Token()
 	if err != nil {
