@@ -143,8 +143,12 @@ func (k *keys) latent(c object) {
 	}
 }
 
+// graniteConfig: the width of MLPs is that of the tensors, as hybrids without mixers state another.
 func graniteConfig(k *keys, c object) {
 	llamaConfig(k, c)
+	if inner := k.rows("blk.0.ffn_up.weight"); inner > 0 {
+		c["intermediate_size"] = inner
+	}
 	c["attention_multiplier"] = k.float("attention.scale", 1)
 	c["embedding_multiplier"] = k.float("embedding_scale", 1)
 	c["residual_multiplier"] = k.float("residual_scale", 1)

@@ -176,6 +176,14 @@ func (k *keys) hasIn(tensor string) bool {
 	return false
 }
 
+// rows returns the rows of a matrix, or 0 if the file does not have it.
+func (k *keys) rows(tensor string) int64 {
+	if t, ok := k.from.Tensor(tensor); ok && len(t.Shape) == 2 {
+		return int64(t.Shape[0])
+	}
+	return 0
+}
+
 // denseLayers returns how many layers come before the first mixture. The tensors tell, as the key is missing in
 // some files.
 func (k *keys) denseLayers() int64 {

@@ -166,9 +166,7 @@ func nemotronHConfig(k *keys, c object) {
 			types[i] = "moe"
 		case k.hasAt(i, "ffn_up.weight"):
 			types[i] = "mlp"
-			if t, ok := k.from.Tensor("blk." + strconv.Itoa(i) + ".ffn_up.weight"); ok && len(t.Shape) == 2 {
-				c["intermediate_size"] = t.Shape[0]
-			}
+			c["intermediate_size"] = k.rows("blk." + strconv.Itoa(i) + ".ffn_up.weight")
 		default:
 			types[i] = "attention"
 		}
@@ -204,9 +202,8 @@ func graniteHybridConfig(k *keys, c object) {
 		if types[i] = "mamba"; k.hasAt(i, "attn_k.weight") {
 			types[i] = "attention"
 			// Folders saved by transformers 5 have been converted to lists without heads.
-			if t, ok := k.from.Tensor("blk." + strconv.Itoa(i) + ".attn_k.weight"); ok && c["num_key_value_heads"] == int64(0) && len(t.Shape) == 2 {
-				head, _ := c["head_dim"].(int64)
-				c["num_key_value_heads"] = int64(t.Shape[0]) / max(head, 1)
+			if head, ok := c["head_dim"].(int64); ok && c["num_key_value_heads"] == int64(0) {
+				c["num_key_value_heads"] = k.rows("blk."+strconv.Itoa(i)+".attn_k.weight") / max(head, 1)
 			}
 		}
 	}
