@@ -262,6 +262,13 @@ func (c *Checkpoint) addExtras(extras []folder.Extra) error {
 
 // addParts adds the parts of t, which are rows of it.
 func (c *Checkpoint) addParts(t Tensor, parts []folder.Part) error {
+	rows := 0
+	for _, p := range parts {
+		rows += p.Rows
+	}
+	if rows != t.Shape[0] || rows < 1 {
+		return failf(t.File.label(), parts[0].Name, "got %d rows for the parts of a tensor of shape %v", rows, t.Shape)
+	}
 	row, at := t.Size/int64(t.Shape[0]), t.Offset
 	for _, p := range parts {
 		part := t

@@ -124,14 +124,21 @@ func (k *keys) bool(key string, def bool) bool {
 	return b
 }
 
-// layers is the number of layers without those that predict further tokens.
-func (k *keys) layers() int64 { return k.size("block_count") - k.int("nextn_predict_layers", 0) }
+// layers is the number of layers without those that predict further tokens; 0 if that is no reasonable number.
+func (k *keys) layers() int64 {
+	all, next := k.size("block_count"), k.int("nextn_predict_layers", 0)
+	if all < 0 || all > maxLayers || next < 0 || next > all {
+		k.fail(k.arch+".block_count", "got %d layers, %d of them for further tokens, want at most %d", all, next, maxLayers)
+		return 0
+	}
+	return all - next
+}
 
 // byLayer returns a list of numbers, one for each layer, or nil where it is missing. A single number is that
 // of each layer.
 func (k *keys) byLayer(key string) []int64 {
 	full := k.arch + "." + key
-	list := make([]int64, max(k.layers(), 0))
+	list := make([]int64, k.layers())
 	switch k.meta[full].(type) {
 	case []int64, []uint64:
 		all, err := k.meta.Ints(full)
@@ -157,13 +164,12 @@ func (k *keys) flags(key string) []bool {
 	if !ok {
 		return nil
 	}
-	if n := k.layers(); int64(len(list)) < n {
+	n := k.layers()
+	if int64(len(list)) < n {
 		k.fail(full, "%d flags for %d layers", len(list), n)
 		return nil
-	} else if n >= 0 {
-		list = list[:n]
 	}
-	return list
+	return list[:n]
 }
 
 // hasIn reports whether any layer has a tensor.
@@ -187,12 +193,12 @@ func (k *keys) rows(tensor string) int64 {
 // denseLayers returns how many layers come before the first mixture. The tensors tell, as the key is missing in
 // some files.
 func (k *keys) denseLayers() int64 {
-	for i := range min(k.layers(), maxLayers) {
+	for i := range k.layers() {
 		if k.hasAt(int(i), "ffn_gate_inp.weight") {
 			return i
 		}
 	}
-	return max(k.layers(), 0)
+	return k.layers()
 }
 
 // queryBias reports whether the projection of queries has a bias, by itself or with those of keys and values.

@@ -22,7 +22,7 @@ var gemma4Names = names{
 
 // gemma4Config: heads and rope differ between layers with a window and the others.
 func gemma4Config(k *keys, c object) {
-	layers := max(k.layers(), 0)
+	layers := k.layers()
 	sliding := k.flagsOrInts("attention.sliding_window_pattern")
 	if sliding == nil {
 		k.fail(k.arch+".attention.sliding_window_pattern", "the key is missing")
@@ -133,7 +133,7 @@ func (k *keys) flagsOrInts(key string) []bool {
 	}
 	switch k.meta[full].(type) {
 	case []int64, []uint64:
-		flags := make([]bool, max(k.layers(), 0))
+		flags := make([]bool, k.layers())
 		for i, n := range k.byLayer(key) {
 			if i < len(flags) {
 				flags[i] = n != 0

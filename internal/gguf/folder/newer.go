@@ -77,7 +77,7 @@ func llama4Config(k *keys, c object) {
 	const wide = 128 // experts of Maverick, which has no norms of queries and keys
 	c["use_qk_norm"] = k.size("expert_count") != wide
 	if n, ok, err := k.meta.Int(k.arch + ".attention.sliding_window"); err == nil && ok && n == 0 {
-		roped, types := make([]int, max(k.layers(), 0)), make([]string, max(k.layers(), 0))
+		roped, types := make([]int, k.layers()), make([]string, k.layers())
 		for i := range roped {
 			roped[i], types[i] = 1, "full_attention"
 		}
@@ -129,7 +129,7 @@ func (k *keys) sigmoid() {
 
 // sparseLayers names the layers with a mixture in mlp_layer_types.
 func (k *keys) sparseLayers(c object) {
-	list := make([]bool, min(max(k.layers(), 0), maxLayers))
+	list := make([]bool, k.layers())
 	for i := range list {
 		list[i] = k.hasAt(i, "ffn_gate_inp.weight")
 	}
@@ -240,7 +240,7 @@ func mellumConfig(k *keys, c object) {
 		olmo3Config(k, c)
 		return
 	}
-	c["sliding_window"], c["layer_types"] = nil, kinds(make([]bool, max(k.layers(), 0)), "full_attention", "")
+	c["sliding_window"], c["layer_types"] = nil, kinds(make([]bool, k.layers()), "full_attention", "")
 }
 
 var apertusNames = map[string]string{"attn_norm": "attention_layernorm", "ffn_norm": "feedforward_layernorm"}
@@ -259,7 +259,7 @@ func xielu(k *keys) []Extra {
 		key, n := "xielu."+name, k.layers()
 		list, err := k.meta.Floats(key)
 		if x, one, _ := k.meta.Float(key); one {
-			list, err = slices.Repeat([]float64{x}, int(min(max(n, 0), maxLayers))), nil
+			list, err = slices.Repeat([]float64{x}, int(n)), nil
 		}
 		if k.note(err); int64(len(list)) < n {
 			k.fail(key, "got %d numbers for %d layers", len(list), n)
@@ -305,7 +305,7 @@ func glmSparseConfig(k *keys, c object) {
 	c["n_group"], c["topk_group"] = max(k.int("expert_group_count", 1), 1), max(k.int("expert_group_used_count", 1), 1)
 	full := k.flagsOrInts("attention.indexer.types")
 	if full == nil {
-		full = make([]bool, max(k.layers(), 0))
+		full = make([]bool, k.layers())
 		for i := range full {
 			full[i] = k.size("context_length") < 1<<20 || i < 2 || (i-2)%4 == 0
 		}

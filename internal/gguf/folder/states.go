@@ -157,7 +157,7 @@ func nemotronHMoEConfig(k *keys, c object) {
 // nemotronHConfig: the tensors of a layer tell its kind. The lists of widths lack MLPs in some files.
 func nemotronHConfig(k *keys, c object) {
 	k.mixer(c, "mamba_num_heads", "mamba_head_dim", "n_groups", "ssm_state_size", "conv_kernel")
-	types := make([]string, min(max(k.layers(), 0), maxLayers))
+	types := make([]string, k.layers())
 	for i := range types {
 		switch {
 		case k.hasAt(i, "ssm_in.weight"):
@@ -197,7 +197,7 @@ func graniteHybridConfig(k *keys, c object) {
 	graniteConfig(k, c)
 	k.hybridMixer(c)
 	c["mamba_expand"] = k.shared("ssm.inner_size", k.size("embedding_length"))
-	types := make([]string, min(max(k.layers(), 0), maxLayers))
+	types := make([]string, k.layers())
 	for i := range types {
 		if types[i] = "mamba"; k.hasAt(i, "attn_k.weight") {
 			types[i] = "attention"
