@@ -1,7 +1,6 @@
 package tensor
 
 import (
-	"math"
 	"slices"
 
 	"github.com/heftai/heft/internal/kernels/matmul"
@@ -92,11 +91,15 @@ func (h *head) chunk(logits, x, back []float32, rows, labels []int) {
 	n, tp := len(rows), h.tp
 	losses := make([]float32, n)
 	h.mul(matmul.Product{C: dense(logits, h.classes), A: matmul.Rows(x, h.width), B: matmul.Columns(h.w, h.width), Rows: n, Cols: h.classes, N: h.width})
-	tp.rows(n, h.classes, func(lo, hi int) {
-		for i := lo; i < hi; i++ {
-			losses[i] = h.row(logits[i*h.classes:(i+1)*h.classes], labels[rows[i]])
-		}
-	})
+	ids := make([]int32, n)
+	for i, r := range rows {
+		ids[i] = int32(labels[r])
+	}
+	var gradient []float32
+	if h.dx != nil || h.dw != nil {
+		gradient = logits[:n*h.classes]
+	}
+	tp.crossEntropy(losses, gradient, logits[:n*h.classes], ids, float32(1/h.div), h.o)
 	for _, v := range losses {
 		h.sum += float64(v)
 	}
@@ -110,28 +113,6 @@ func (h *head) chunk(logits, x, back []float32, rows, labels []int) {
 		h.mul(matmul.Product{C: dense(h.dw, h.width), A: matmul.Columns(logits, h.classes), B: matmul.Rows(x, h.width), Rows: h.classes, Cols: h.width, N: n, Add: h.begun})
 		h.begun = true
 	}
-}
-
-// row returns the loss of a row of logits and replaces the row by its gradient.
-func (h *head) row(row []float32, label int) float32 {
-	at, level := row[label], 0.0
-	if h.o.Smoothing > 0 {
-		for _, v := range row {
-			level += float64(v)
-		}
-		level /= float64(len(row))
-	}
-	top := h.tp.set.Vector.ScaleMax(row, 1)
-	sum := h.tp.set.Vector.ExpSum(row, top)
-	lse := float64(top) + math.Log(float64(sum))
-	if h.dx != nil || h.dw != nil {
-		by, spread := float32(1/(h.div*float64(sum))), float32(h.o.Smoothing/(h.div*float64(len(row))))
-		for i, e := range row {
-			row[i] = e*by - spread
-		}
-		row[label] -= float32((1 - h.o.Smoothing) / h.div)
-	}
-	return float32(lse - (1-h.o.Smoothing)*float64(at) - h.o.Smoothing*level)
 }
 
 // ahead returns memory for a gradient that is computed before Backward: a parameter's spare

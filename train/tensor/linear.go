@@ -3,6 +3,8 @@ package tensor
 import (
 	"slices"
 
+	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/backend/cpu"
 	"github.com/heftai/heft/internal/kernels/mat"
 	"github.com/heftai/heft/internal/kernels/matmul"
 )
@@ -190,13 +192,17 @@ func (tp *Tape) embedding(weight *Tensor, ids []int, padding int, shape []int) *
 	for i, id := range ids {
 		copy(out.data[i*n:(i+1)*n], weight.data[id*n:])
 	}
-	ids = slices.Clone(ids)
+	taught := make([]int32, len(ids))
+	for i, id := range ids {
+		if taught[i] = int32(id); id == padding {
+			taught[i] = -1
+		}
+	}
 	return tp.record(out, func(grad []float32) {
-		g := tp.gradient(weight)
-		for i, id := range ids {
-			if id != padding {
-				addTo(g[id*n:(id+1)*n], grad[i*n:(i+1)*n])
-			}
+		if g := tp.gradient(weight); len(grad) > 0 {
+			tp.compute("embedding", func(b *cpu.Backend) {
+				b.EmbedGrad(backend.Matrix{Tensor: matrixOf(g, n)}, matrixOf(grad, n), taught, 1)
+			})
 		}
 	})
 }

@@ -2,7 +2,8 @@ package tensor
 
 import (
 	"math"
-	"slices"
+
+	"github.com/heftai/heft/internal/backend/cpu"
 )
 
 // Reduction says how the losses of many elements become one tensor.
@@ -100,26 +101,49 @@ func (tp *Tape) CrossEntropy(logits *Tensor, labels []int, o CrossEntropyOptions
 	if logits.dims() < 1 || !tp.checkLabels("cross_entropy", o, labels, rows, n) {
 		return tp.fail("cross_entropy: logits have shape %v, want [… classes]", logits)
 	}
-	labels = slices.Clone(labels)
-	losses, lse := make([]float32, rows), make([]float32, rows)
-	tp.rows(rows, n, func(lo, hi int) {
-		for r := lo; r < hi; r++ {
-			losses[r], lse[r] = tp.rowLoss(logits.data[r*n:(r+1)*n], labels[r], o)
-		}
-	})
-	div := o.divisor(labels)
+	ids, losses, div := o.classes(labels), make([]float32, rows), o.divisor(labels)
+	tp.crossEntropy(losses, nil, logits.data, ids, 0, o)
 	out := tp.reduced(losses, logits.shape[:logits.dims()-1], o, div, logits)
 	return tp.record(out, func(grad []float32) {
-		g := tp.gradient(logits)
+		g, again := tp.gradient(logits), tp.borrow(rows)
+		defer tp.giveBack(again)
+		if !o.perRow() {
+			tp.crossEntropy(again, g, logits.data, ids, float32(float64(grad[0])/div), o)
+			return
+		}
+		each := tp.borrow(len(g))
+		defer tp.giveBack(each)
+		clear(each)
+		tp.crossEntropy(again, each, logits.data, ids, 1, o)
 		tp.rows(rows, n, func(lo, hi int) {
 			for r := lo; r < hi; r++ {
-				up := float64(grad[0]) / div
-				if o.perRow() {
-					up = float64(grad[r])
-				}
-				rowLossBack(g[r*n:(r+1)*n], logits.data[r*n:(r+1)*n], lse[r], labels[r], float32(up), o)
+				tp.set.Vector.AddScaled(g[r*n:(r+1)*n], each[r*n:], grad[r])
 			}
 		})
+	})
+}
+
+// classes returns the labels as the backend takes them: -1 for one that is excluded.
+func (o CrossEntropyOptions) classes(labels []int) []int32 {
+	ids := make([]int32, len(labels))
+	for i, l := range labels {
+		if ids[i] = int32(l); l == o.ignore() {
+			ids[i] = -1
+		}
+	}
+	return ids
+}
+
+// crossEntropy sets losses to those of rows of logits and adds scale times their gradients to dlogits,
+// which may be nil, or logits to replace them.
+func (tp *Tape) crossEntropy(losses, dlogits, logits []float32, labels []int32, scale float32, o CrossEntropyOptions) {
+	if len(logits) == 0 {
+		clear(losses)
+		return
+	}
+	n := len(logits) / len(labels)
+	tp.compute("cross_entropy", func(b *cpu.Backend) {
+		b.CrossEntropy(losses, matrixOf(dlogits, n), matrixOf(logits, n), labels, scale, float32(o.Smoothing))
 	})
 }
 
@@ -136,35 +160,6 @@ func (tp *Tape) reduced(losses []float32, shape []int, o CrossEntropyOptions, di
 		sum += float64(v)
 	}
 	return tp.made([]float32{float32(sum / div)}, nil, ins...)
-}
-
-// rowLoss returns the loss of one row and the logarithm of its sum of exponentials.
-func (tp *Tape) rowLoss(row []float32, label int, o CrossEntropyOptions) (loss, lse float32) {
-	if label == o.ignore() {
-		return 0, 0
-	}
-	lse = tp.logSumExp(row)
-	loss = lse - row[label]
-	if o.Smoothing > 0 {
-		var sum float64
-		for _, v := range row {
-			sum += float64(lse - v)
-		}
-		loss = float32((1-o.Smoothing)*float64(loss) + o.Smoothing*sum/float64(len(row)))
-	}
-	return loss, lse
-}
-
-// rowLossBack adds up·(softmax - target) to dx.
-func rowLossBack(dx, row []float32, lse float32, label int, up float32, o CrossEntropyOptions) {
-	if label == o.ignore() {
-		return
-	}
-	spread := up * float32(o.Smoothing/float64(len(row)))
-	for i, v := range row {
-		dx[i] += up*float32(math.Exp(float64(v-lse))) - spread
-	}
-	dx[label] -= up * float32(1-o.Smoothing)
 }
 
 // CausalLoss computes a language model's loss: CrossEntropy of logits [batch, length, classes] at

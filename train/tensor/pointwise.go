@@ -7,9 +7,6 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// pieces is the number of elements of an activation that are processed at a time, on the stack.
-const pieces = 512
-
 // unary applies an operation element by element. forward sets dst from x. backward adds to dx,
 // given the gradient, x and the result.
 func (tp *Tape) unary(name string, x *Tensor, forward func(dst, x []float32), backward func(dx, grad, x, y []float32)) *Tensor {

@@ -75,6 +75,9 @@ func exponentials(tp *Tape, row []float32) float32 {
 	return tp.set.Vector.ExpSum(row, tp.set.Vector.ScaleMax(row, 1))
 }
 
+// pieces is the number of elements that logSumExp processes at a time, on the stack.
+const pieces = 512
+
 // logSumExp returns the logarithm of the sum of exponentials of a row, which it does not change.
 func (tp *Tape) logSumExp(row []float32) float32 {
 	var buf [pieces]float32
