@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # usage: check-cuda.sh [FOLDER]   tests the code for GPUs on a simulated driver, which needs no GPU. FOLDER keeps
-# the headers and the simulator between runs.
+# the headers and the simulator between runs. With SHORT=1 golden models run once with late streams instead of twice.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 folder=${1:-$(mktemp -d)}
@@ -32,7 +32,7 @@ CUDASIM_LATE=1 CUDASIM_SEED=1 go test -tags cuda -count=1 ./internal/backend/cud
 CUDASIM_SEED=2 go test -tags cuda -count=1 -race -short ./internal/backend/cuda
 # Golden models over maps of two GPUs, the CPU and the disk have the CPU's bits.
 go test -tags cuda -count=1 -run 'TestGPUs' ./dispatch
-CUDASIM_LATE=1 CUDASIM_SEED=1 go test -tags cuda -count=1 -run 'TestGPUs' ./dispatch
+[ -n "${SHORT:-}" ] || CUDASIM_LATE=1 CUDASIM_SEED=1 go test -tags cuda -count=1 -run 'TestGPUs' ./dispatch
 CUDASIM_LATE=kernels go test -tags cuda -count=1 -run 'TestGPUs' -short ./dispatch # copies as early as they may
 
 # A server answers over HTTP with the CPU's tokens, and its plan names the GPUs.
