@@ -23,23 +23,38 @@ type File struct {
 
 	folder string // what messages put before Name in memory
 	data   []byte // in memory
-	info   fs.FileInfo
-	stamp  hostmem.Stamp // when it was opened
+	id     atomic.Pointer[identity]
 
 	// reader is the portable way to read bytes, for headers and copies. mapping maps the file for
 	// bytes in place. Both use the same page cache. Each is made on first use.
 	readOnce sync.Once
 	reader   *mmap.ReaderAt
 	readErr  error
+	held     atomic.Bool // reader has the file that was found by name at first
 	mapOnce  sync.Once
 	mapping  atomic.Pointer[hostmem.Mapping]
 	mapErr   error
 
-	watchOnce sync.Once
-	watched   *os.File // to ask for its stamp where nothing is mapped
-	watchErr  error
+	watching sync.Mutex
+	watched  *os.File // to ask for its stamp where nothing is mapped
 
 	contents contents
+}
+
+// identity is which file has the name, and its stamp.
+type identity struct {
+	info  fs.FileInfo
+	stamp hostmem.Stamp
+}
+
+// unknown is the identity of files in memory.
+var unknown identity
+
+func (f *File) identity() *identity {
+	if id := f.id.Load(); id != nil {
+		return id
+	}
+	return &unknown
 }
 
 // openFile opens the regular file at path. It reads nothing.
@@ -57,7 +72,10 @@ func openFile(path, name string) (*File, error) {
 		writes.Close()
 		return nil, &Error{File: path, Reason: "cannot be opened", Err: unpath(err)}
 	}
-	return &File{Name: name, Path: path, Size: info.Size(), info: info, stamp: stamp, contents: contents{writes: writes}}, nil
+	f := &File{Name: name, Path: path, Size: info.Size()}
+	f.id.Store(&identity{info, stamp})
+	f.contents.writes.Store(writes)
+	return f, nil
 }
 
 // inMemory reports whether the file has no path.
@@ -74,7 +92,10 @@ func (f *File) open() error {
 		f.reader = reader
 		if got := int64(reader.Len()); got != f.Size {
 			f.readErr = f.changed(got)
+			return
 		}
+		info, err := os.Stat(f.Path)
+		f.held.Store(err == nil && os.SameFile(info, f.identity().info))
 	})
 	return f.readErr
 }
@@ -185,8 +206,9 @@ func (f *File) changed(size int64) *Error {
 }
 
 // Verify compares the size and the identity of the file on disk with those of the open file. It
-// reads no contents. It returns an *Error if the file was cut, replaced or removed. A file in
-// memory never fails.
+// reads no contents, unless a file of the same size has the name now: f becomes that one if it has the same
+// bytes and nothing of f is used in place. It returns an *Error if the file was cut, replaced or removed. A
+// file in memory never fails.
 func (f *File) Verify() error {
 	if f.inMemory() {
 		return nil
@@ -196,7 +218,10 @@ func (f *File) Verify() error {
 		return &Error{File: f.Path, Reason: "the file is gone since it was opened", Err: unpath(err)}
 	}
 	switch {
-	case !os.SameFile(info, f.info):
+	case !os.SameFile(info, f.identity().info):
+		if f.adopt(info) {
+			return nil
+		}
 		e := failf(f.label(), "", "the file was replaced since it was opened")
 		e.Err = ErrChanged
 		return e
@@ -211,9 +236,13 @@ func (f *File) now() (hostmem.Stamp, error) {
 	if m := f.mapping.Load(); m != nil {
 		return m.Stamp()
 	}
-	f.watchOnce.Do(func() { f.watched, f.watchErr = os.Open(f.Path) })
-	if f.watchErr != nil {
-		return hostmem.Stamp{}, f.watchErr
+	f.watching.Lock()
+	defer f.watching.Unlock()
+	if f.watched == nil {
+		var err error
+		if f.watched, err = os.Open(f.Path); err != nil {
+			return hostmem.Stamp{}, err
+		}
 	}
 	return hostmem.StampOf(f.watched)
 }
@@ -278,9 +307,12 @@ func (f *File) close() error {
 			err = e
 		}
 	}
+	f.watching.Lock()
 	if f.watched != nil {
 		_ = f.watched.Close() // nothing was read of it
+		f.watched = nil
 	}
+	f.watching.Unlock()
 	f.contents.close()
 	return err
 }

@@ -172,7 +172,7 @@ func (c *Checkpoint) joinGGUF(heads []*gguf.File) error {
 		return err
 	}
 	var modified time.Time
-	if info := c.files[0].info; info != nil {
+	if info := c.files[0].identity().info; info != nil {
 		modified = info.ModTime()
 	}
 	c.fsys = model.FS(modified)

@@ -32,8 +32,8 @@ type contents struct {
 	drop     bool                          // the file does not stay in the page cache
 	accepted atomic.Pointer[hostmem.Stamp] // a later stamp with the same contents
 	epoch    atomic.Uint64
-	writes   *hostmem.Writes // since the file was opened; nil if the system cannot tell
-	unhashed atomic.Bool     // accepted by what writes says
+	writes   atomic.Pointer[hostmem.Writes] // since the file was opened; nil if the system cannot tell
+	unhashed atomic.Bool                    // accepted by what writes says
 }
 
 // hashed is the size of one read.
@@ -42,7 +42,7 @@ const hashed = 1 << 20
 var hashSeed = maphash.MakeSeed()
 
 func (c *contents) close() {
-	c.writes.Close()
+	c.writes.Load().Close()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.file != nil {
@@ -77,7 +77,7 @@ func (f *File) remember(ctx context.Context, drop bool, pace func(context.Contex
 		return &Error{File: f.Path, Reason: "cannot be opened", Err: unpath(err)}
 	}
 	before, err := hostmem.StampOf(file)
-	if accepted := f.contents.accepted.Load(); err != nil || before != f.stamp && (accepted == nil || before != *accepted) {
+	if accepted := f.contents.accepted.Load(); err != nil || before != f.identity().stamp && (accepted == nil || before != *accepted) {
 		return file.Close() // another file has the name, or the system has no stamps
 	}
 	sum, err := hashOf(ctx, file, drop, pace)
@@ -103,7 +103,7 @@ func (f *File) remember(ctx context.Context, drop bool, pace func(context.Contex
 
 // written reports whether the file may have been written to since it was opened.
 func (c *contents) written() bool {
-	written, _ := c.writes.Changes()
+	written, _ := c.writes.Load().Changes()
 	return written
 }
 
@@ -149,8 +149,10 @@ func (f *File) Unchanged() error {
 		return f.Verify()
 	case err != nil:
 		return &Error{File: f.Path, Reason: "cannot be examined", Err: unpath(err)}
-	case now == f.stamp:
+	case now == f.identity().stamp:
 		return nil
+	case !now.SameFile(f.identity().stamp): // found by its name, as nothing is mapped
+		return f.Verify()
 	}
 	if accepted := f.contents.accepted.Load(); accepted != nil && *accepted == now && (!f.contents.unhashed.Load() || !f.contents.written()) {
 		return nil
@@ -206,7 +208,7 @@ func (c *contents) touched(now hostmem.Stamp) bool {
 	}
 	const tries, pause = 5, time.Millisecond
 	for range tries {
-		written, touched := c.writes.Changes()
+		written, touched := c.writes.Load().Changes()
 		switch {
 		case written:
 			return false

@@ -211,3 +211,81 @@ func TestWhatIsReadWhileAFileChangesIsReadAgain(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestAnEqualFileThatTakesTheNameIsTheSame: a shard that was written again and renamed, before it was used, ended
+// service although its bytes were the same. It is the file from then on; one with other bytes is not.
+func TestAnEqualFileThatTakesTheNameIsTheSame(t *testing.T) {
+	needWatches(t)
+	rename := func(file *File, b []byte) { takeName(t, file, b) }
+	for _, hashed := range []bool{false, true} {
+		dir := save(t, 0, floats("w", 1, 2, 3))
+		ck := open(t, dir)
+		file := ck.Files()[0]
+		whole, err := os.ReadFile(file.Path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if hashed {
+			if err := ck.HashFiles(context.Background(), false, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		other := slices.Clone(whole)
+		other[len(other)-1] ^= 1
+		rename(file, other)
+		if err := ck.Verify(); !errors.Is(err, ErrChanged) || !strings.Contains(err.Error(), "replaced") {
+			t.Errorf("hashed %t, other bytes: %v", hashed, err)
+		}
+		rename(file, whole)
+		if err := ck.Verify(); err != nil {
+			t.Errorf("hashed %t, the same bytes: %v", hashed, err)
+		}
+		rename(file, whole)
+		if err := file.Unchanged(); err != nil {
+			t.Errorf("hashed %t, the same bytes again: %v", hashed, err)
+		}
+		h, _ := ck.Lookup("w")
+		if _, err := h.Bytes(); err != nil || ck.Epoch() != 2 {
+			t.Errorf("hashed %t: %v, epoch %d, want 2", hashed, err, ck.Epoch())
+		}
+		if err := ck.Unchanged(); err != nil {
+			t.Errorf("hashed %t, mapped: %v", hashed, err)
+		}
+		if err := os.WriteFile(file.Path, other, 0o600); err != nil { // the one that has the name is watched
+			t.Fatal(err)
+		}
+		if err := file.Unchanged(); !errors.Is(err, ErrChanged) {
+			t.Errorf("hashed %t, overwritten then: %v", hashed, err)
+		}
+	}
+}
+
+// takeName renames a file with other contents, or the same, to the name of file.
+func takeName(t *testing.T, file *File, b []byte) {
+	t.Helper()
+	err := os.WriteFile(file.Path+".new", b, 0o600)
+	if err == nil {
+		err = os.Rename(file.Path+".new", file.Path)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestAFileThatWasWrittenToIsNotCompared: what is mapped of it are not the bytes of the beginning.
+func TestAFileThatWasWrittenToIsNotCompared(t *testing.T) {
+	needWatches(t)
+	ck := open(t, save(t, 0, floats("w", 1)))
+	file := ck.Files()[0]
+	whole, err := os.ReadFile(file.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file.Path, append(slices.Clone(whole[:len(whole)-1]), whole[len(whole)-1]^1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	takeName(t, file, whole)
+	if err := ck.Verify(); !errors.Is(err, ErrChanged) {
+		t.Errorf("written to before another file took the name: %v", err)
+	}
+}

@@ -119,6 +119,9 @@ type Stamp struct {
 // Size returns the size of the file.
 func (s Stamp) Size() int64 { return s.size }
 
+// SameFile reports whether s and t are stamps of one file, where the system tells.
+func (s Stamp) SameFile(t Stamp) bool { return s.device == t.device && s.inode == t.inode }
+
 // Device returns the number of the disk that holds the file.
 func (s Stamp) Device() uint64 { return s.device }
 

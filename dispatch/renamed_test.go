@@ -1,0 +1,52 @@
+package dispatch_test
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/internal/hostmem"
+	"github.com/heftai/heft/internal/testenv"
+)
+
+// TestAnEqualShardMayTakeTheName: a shard that is written again with the same bytes, before a pass has used it, ended
+// service.
+func TestAnEqualShardMayTakeTheName(t *testing.T) {
+	if watch, err := hostmem.WatchWrites(t.TempDir()); err != nil {
+		testenv.Need(t, "inotify", false, "inotify")
+	} else {
+		watch.Close()
+	}
+	for _, text := range []string{"cpu", "disk"} {
+		dir := demoFolder(t)
+		shard := filepath.Join(dir, "model.safetensors")
+		policy, _ := devicemap.ParsePolicy(text)
+		whole, err := os.ReadFile(shard)
+		if err != nil {
+			t.Fatal(err)
+		}
+		first, err := dispatch.Open(dir, dispatch.Options{DeviceMap: policy})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := collect(t, first, []int32{1, 2}, dispatch.GenerateOptions{MaxTokens: 3})
+		first.Close()
+		m, err := dispatch.Open(dir, dispatch.Options{DeviceMap: policy})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(shard+".new", whole, 0o666); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(shard+".new", shard); err != nil {
+			t.Fatal(err)
+		}
+		if got := collect(t, m, []int32{1, 2}, dispatch.GenerateOptions{MaxTokens: 3}); !slices.Equal(got, want) {
+			t.Errorf("%s: after an equal file took the name: %v, want %v", text, got, want)
+		}
+		m.Close()
+	}
+}
