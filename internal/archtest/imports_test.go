@@ -126,6 +126,7 @@ var allowed = map[string][]string{
 	"train/internal/preference":   {}, // losses over log-probabilities
 	"train/internal/modelfiles":   {"meta", "loader", "internal/atomicfile", "internal/smallfile", "train/internal/checkpoint", "train/optim", "train/tensor"},
 	"train/internal/nested":       {"internal/collective", "train/tensor"},
+	"train/internal/samples":      {"internal/atomicfile"}, // tokenised data in files
 	"train/internal/chunks":       {"meta", "internal/residency", "internal/tensor", "train/tensor"},
 	"train/internal/gemini":       {"train/internal/chunks", "train/internal/replicas", "train/internal/sharded", "train/optim", "train/tensor"},
 	"train/internal/replicas":     {"meta", "internal/collective", "train/tensor"}, // meta: dtypes of storages
@@ -139,7 +140,7 @@ var allowed = map[string][]string{
 		"train/internal/accumulation", "train/internal/checkpoint", "train/internal/evaluation", "train/internal/modelfiles", "train/internal/nested", "train/internal/preference", "train/internal/progress", "train/internal/rank",
 		"train/internal/runstate", "train/internal/trainer"},
 	"train/finetune": {"devicemap", "dispatch", "loader", "meta", "internal/atomicfile", "internal/engine", "internal/filelock", "internal/kernels/tune", "internal/sample", "internal/smallfile",
-		"train", "train/data", "train/model", "train/optim", "train/rng", "train/tensor", "train/track"}, // dispatch: the memory of the machine; engine, sample: completions that grpo learns from; tune: how weights are read fastest here
+		"train", "train/data", "train/internal/samples", "train/model", "train/optim", "train/rng", "train/tensor", "train/track"}, // dispatch: the memory of the machine; engine, sample: completions that grpo learns from; tune: how weights are read fastest here
 	"examples/accumulate": {"train", "train/data", "train/optim", "train/tensor"},
 	"examples/serve":      {"api", "api/generate", "dispatch", "loader/demo"},
 	"examples/stream":     {"api/generate", "devicemap", "dispatch", "loader/demo", "text"},

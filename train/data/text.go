@@ -132,46 +132,84 @@ type PackOptions struct {
 // and its first label is [IgnoreLabel], because no token before it belongs to it. Models of package
 // train/model attend within a sequence only, if a batch has these positions.
 func Pack(sequences []Sequence, length int, o PackOptions) ([]Sequence, error) {
+	var blocks []Sequence
+	p, err := NewPacker(length, o, func(block Sequence) error {
+		blocks = append(blocks, block)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	for i, s := range sequences {
+		if err := p.Add(s); err != nil {
+			return nil, fmt.Errorf("data: sequence %d: %w", i, err)
+		}
+	}
+	return blocks, p.Flush()
+}
+
+// Packer is [Pack] for sequences that come one by one.
+type Packer struct {
+	length int
+	o      PackOptions
+	emit   func(Sequence) error
+	block  Sequence
+}
+
+// NewPacker returns a Packer that passes full blocks to emit.
+func NewPacker(length int, o PackOptions, emit func(Sequence) error) (*Packer, error) {
 	if length < 1 {
 		return nil, fmt.Errorf("data: pack: got blocks of %d tokens, want 1 or more", length)
 	}
-	var blocks []Sequence
-	var block Sequence
-	flush := func() {
-		if len(block.IDs) > 0 {
-			blocks = append(blocks, block)
-		}
-		block = Sequence{}
+	return &Packer{length: length, o: o, emit: emit}, nil
+}
+
+func (p *Packer) end() error {
+	block := p.block
+	if p.block = (Sequence{}); len(block.IDs) == 0 {
+		return nil
 	}
-	for i, s := range sequences {
-		if len(s.Labels) != len(s.IDs) {
-			return nil, fmt.Errorf("data: sequence %d: got %d labels for %d ids", i, len(s.Labels), len(s.IDs))
+	return p.emit(block)
+}
+
+// Add appends a sequence.
+func (p *Packer) Add(s Sequence) error {
+	if len(s.Labels) != len(s.IDs) {
+		return fmt.Errorf("got %d labels for %d ids", len(s.Labels), len(s.IDs))
+	}
+	if !p.o.Split {
+		if len(s.IDs) > p.length {
+			s.IDs, s.Labels = s.IDs[:p.length], s.Labels[:p.length]
 		}
-		if !o.Split {
-			if len(s.IDs) > length {
-				s.IDs, s.Labels = s.IDs[:length], s.Labels[:length]
+		if len(p.block.IDs)+len(s.IDs) > p.length {
+			if err := p.end(); err != nil {
+				return err
 			}
-			if len(block.IDs)+len(s.IDs) > length {
-				flush()
-			}
-		}
-		for at := range s.IDs {
-			if len(block.IDs) == length {
-				flush()
-			}
-			label := s.Labels[at]
-			if at == 0 {
-				label = IgnoreLabel
-			}
-			block.IDs = append(block.IDs, s.IDs[at])
-			block.Labels = append(block.Labels, label)
-			block.Positions = append(block.Positions, int32(at))
 		}
 	}
-	if !o.DropLast || len(block.IDs) == length {
-		flush()
+	for at := range s.IDs {
+		if len(p.block.IDs) == p.length {
+			if err := p.end(); err != nil {
+				return err
+			}
+		}
+		label := s.Labels[at]
+		if at == 0 {
+			label = IgnoreLabel
+		}
+		p.block.IDs = append(p.block.IDs, s.IDs[at])
+		p.block.Labels = append(p.block.Labels, label)
+		p.block.Positions = append(p.block.Positions, int32(at))
 	}
-	return blocks, nil
+	return nil
+}
+
+// Flush ends the last block.
+func (p *Packer) Flush() error {
+	if p.o.DropLast && len(p.block.IDs) < p.length {
+		p.block = Sequence{}
+	}
+	return p.end()
 }
 
 // TokenBatch is a batch of sequences, row by row.

@@ -80,12 +80,13 @@ func (m kto) prepare(s *student) (loop, error)  { return s.compare(m) }
 // readPairs makes comparisons of the data.
 func (j *job) readPairs(tokenizer *data.Tokenizer, o data.TextOptions) (*texts, error) {
 	o.MaxLength = j.Sequence
-	read := func(path string) (data.Slice[data.Comparison], error) { return j.tokenizePairs(path, tokenizer, o) }
+	read := func(path string) (made[data.Comparison], error) { return j.tokenizePairs(path, tokenizer, o) }
 	var s sampleSet[data.Comparison]
-	var err error
-	if s.train, err = weighted(j, read); err != nil {
+	all, err := weighted(j, read)
+	if err != nil {
 		return nil, err
 	}
+	s.train = all.Dataset
 	if s.evals, err = evaluated(j, read); err != nil {
 		return nil, err
 	}
@@ -98,28 +99,38 @@ func (j *job) readPairs(tokenizer *data.Tokenizer, o data.TextOptions) (*texts, 
 }
 
 // tokenizePairs reads a file of comparisons and omits those that cannot be used.
-func (j *job) tokenizePairs(path string, tokenizer *data.Tokenizer, o data.TextOptions) (data.Slice[data.Comparison], error) {
-	records, err := data.OpenComparisons(path)
+func (j *job) tokenizePairs(path string, tokenizer *data.Tokenizer, o data.TextOptions) (made[data.Comparison], error) {
+	key, err := j.fileKey(path, o.EOS != nil, endOf(o))
 	if err != nil {
-		return nil, misuse(err)
+		return made[data.Comparison]{}, err
 	}
-	defer records.Close()
-	all, err := tokenized(j, path, records, func(r data.ComparisonRecord) (data.Comparison, []int32, error) {
-		if len(r.Completions) == 1 && j.Method != "kto" {
-			return data.Comparison{}, nil, errors.New("got one completion with a label, want chosen and rejected: use --method kto")
+	all, err := makeSamples(j, path, key, comparisonCodec{}, func(emit func(data.Comparison) error) (report, error) {
+		records, err := data.OpenComparisons(path)
+		if err != nil {
+			return report{}, misuse(err)
 		}
-		c, err := r.Tokenize(tokenizer, tokenizer, o)
-		return c, slices.Concat(append(slices.Clone(c.Completions), c.Prompt)...), err
+		defer records.Close()
+		return tokenized(j, path, records, func(r data.ComparisonRecord) (data.Comparison, []int32, error) {
+			if len(r.Completions) == 1 && j.Method != "kto" {
+				return data.Comparison{}, nil, errors.New("got one completion with a label, want chosen and rejected: use --method kto")
+			}
+			c, err := r.Tokenize(tokenizer, tokenizer, o)
+			return c, slices.Concat(append(slices.Clone(c.Completions), c.Prompt)...), err
+		}, emit)
 	})
 	if j.Method != "kto" || err != nil {
 		return all, err
 	}
-	var judged, rejected []data.Comparison // rejected answers last, so that batches in order mix prompts
-	for _, c := range all {
+	var judged, rejected data.Slice[data.Comparison] // rejected answers last, so that batches in order mix prompts
+	for i := range all.Len() {
+		c, err := all.At(i)
+		if err != nil {
+			return all, err
+		}
 		both := c.Judged()
 		judged, rejected = append(judged, both[0]), append(rejected, both[1:]...)
 	}
-	return append(judged, rejected...), nil
+	return made[data.Comparison]{Dataset: append(judged, rejected...)}, nil
 }
 
 // collate returns how comparisons become a batch.

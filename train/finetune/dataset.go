@@ -1,8 +1,8 @@
 package finetune
 
 import (
+	"cmp"
 	"fmt"
-	"log/slog"
 	"runtime"
 	"slices"
 	"sync"
@@ -24,15 +24,19 @@ type texts struct {
 
 // sampleSet is samples of one type.
 type sampleSet[S any] struct {
-	train data.Slice[S]
-	evals []named[data.Slice[S]]
+	train data.Dataset[S]
+	evals []named[data.Dataset[S]]
 }
 
 // textsOf counts the samples of a set. measure returns the tokens that one has in a batch, and those
 // that are learned.
 func textsOf[S any](s sampleSet[S], measure func(S) (length, tokens int)) (*texts, error) {
-	t := &texts{set: s, samples: len(s.train), evals: count(s.evals)}
-	for _, x := range s.train {
+	t := &texts{set: s, samples: s.train.Len(), evals: count(s.evals)}
+	for i := range t.samples {
+		x, err := s.train.At(i)
+		if err != nil {
+			return nil, err
+		}
 		length, tokens := measure(x)
 		t.longest, t.tokens = max(t.longest, length), t.tokens+tokens
 	}
@@ -87,20 +91,43 @@ func (j *job) fitContext(config *meta.Config) error {
 
 // tokenize reads a file and omits records without a label to learn. If asked, it cuts long
 // sequences.
-func (j *job) tokenize(path string, tokenizer *data.Tokenizer, o data.TextOptions, cuts bool) (data.Slice[data.Sequence], error) {
-	records, err := data.OpenJSONL(path)
+func (j *job) tokenize(path string, tokenizer *data.Tokenizer, o data.TextOptions, cuts bool) (made[data.Sequence], error) {
+	key, err := j.fileKey(path, cuts, o.LearnPrompt, o.LastAnswer, o.EOS != nil, endOf(o))
 	if err != nil {
-		return nil, misuse(err)
+		return made[data.Sequence]{}, err
 	}
-	defer records.Close()
-	sequences, err := tokenized(j, path, records, func(r data.Record) (data.Sequence, []int32, error) {
-		s, err := r.Tokenize(tokenizer, tokenizer, o)
-		return s, s.IDs, err
+	return makeSamples(j, path, key, sequenceCodec{}, func(emit func(data.Sequence) error) (report, error) {
+		records, err := data.OpenJSONL(path)
+		if err != nil {
+			return report{}, misuse(err)
+		}
+		defer records.Close()
+		cut, empty := 0, 0
+		r, err := tokenized(j, path, records, func(r data.Record) (data.Sequence, []int32, error) {
+			s, err := r.Tokenize(tokenizer, tokenizer, o)
+			return s, s.IDs, err
+		}, func(s data.Sequence) error {
+			if len(s.IDs) > j.Sequence && cuts {
+				s.IDs, s.Labels = s.IDs[:j.Sequence], s.Labels[:j.Sequence]
+				cut++
+			}
+			if learned(s.Labels) == 0 {
+				empty++
+				return nil
+			}
+			return emit(s)
+		})
+		r.Cut, r.Empty = cut, empty
+		return r, err
 	})
-	if err != nil {
-		return nil, err
+}
+
+// endOf returns the id that ends texts, or 0.
+func endOf(o data.TextOptions) int32 {
+	if o.EOS == nil {
+		return 0
 	}
-	return j.usable(path, sequences, cuts), nil
+	return *o.EOS
 }
 
 // lines is a file of records.
@@ -109,70 +136,62 @@ type lines[R any] interface {
 	Where(i int) string
 }
 
-// tokenized makes samples of the records of a file, with the ids that they have. It leaves out records
-// that cannot be used and says how many. It fails if all records failed.
-func tokenized[R, S any](j *job, path string, records lines[R], f func(R) (S, []int32, error)) ([]S, error) {
-	samples, failed := make([]S, records.Len()), make([]error, records.Len())
-	err := parallel(len(samples), func(i int) error {
-		r, err := records.At(i)
-		var ids []int32
-		if err == nil {
-			if samples[i], ids, err = f(r); err != nil {
-				err = fmt.Errorf("%s: %s: %w", path, records.Where(i), err)
+// tokenizedAtOnce is the number of records that are tokenised before their samples are emitted.
+const tokenizedAtOnce = 4096
+
+// tokenized makes samples of the records of a file, with the ids that they have, and emits them in order. It
+// leaves out records that cannot be used and counts them. It fails if all records failed.
+func tokenized[R, S any](j *job, path string, records lines[R], f func(R) (S, []int32, error), emit func(S) error) (r report, err error) {
+	r.Of = records.Len()
+	var reason error
+	for from := 0; from < r.Of; from += tokenizedAtOnce {
+		some, failed := make([]S, min(tokenizedAtOnce, r.Of-from)), make([]error, min(tokenizedAtOnce, r.Of-from))
+		err := parallel(len(some), func(i int) error {
+			var err error
+			some[i], failed[i], err = tokenizeOne(j, path, records, from+i, f)
+			return err
+		})
+		if err != nil {
+			return r, err
+		}
+		for i, s := range some {
+			if failed[i] != nil {
+				reason = cmp.Or(reason, failed[i])
+				r.Skipped++
+			} else if err := emit(s); err != nil {
+				return r, err
 			}
 		}
-		if err != nil && j.StrictData {
-			return err
-		}
-		if failed[i] = err; err != nil {
-			return nil
-		}
-		if id := slices.Max(append([]int32{0}, ids...)); j.vocab > 0 && int(id) >= j.vocab {
-			return fmt.Errorf("%s: %s: the tokenizer gives id %d, but the model has %d ids; use the tokenizer of this model", path, records.Where(i), id, j.vocab)
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, err
 	}
-	var all []S
-	var reason error
-	for i, s := range samples {
-		switch {
-		case failed[i] == nil:
-			all = append(all, s)
-		case reason == nil:
-			reason = failed[i]
-		}
-	}
-	if reason != nil && len(all) == 0 {
-		return nil, misusef("no record of %s can be used: %w", path, reason)
+	if reason != nil && r.Skipped == r.Of {
+		return r, misusef("no record of %s can be used: %w", path, reason)
 	}
 	if reason != nil {
-		j.log.Warn("records that cannot be used are skipped: --strict-data stops instead", "file", path, "skipped", len(samples)-len(all), "of", len(samples), "first", reason)
+		r.First = reason.Error()
 	}
-	return all, nil
+	return r, nil
 }
 
-// usable leaves out sequences without a label to learn, and cuts long ones if asked.
-func (j *job) usable(path string, sequences []data.Sequence, cuts bool) data.Slice[data.Sequence] {
-	var all data.Slice[data.Sequence]
-	var cut, empty int
-	for _, s := range sequences {
-		if len(s.IDs) > j.Sequence && cuts {
-			s.IDs, s.Labels = s.IDs[:j.Sequence], s.Labels[:j.Sequence]
-			cut++
+// tokenizeOne makes the sample of a record. It returns why the record is skipped, or an error that ends the
+// run.
+func tokenizeOne[R, S any](j *job, path string, records lines[R], i int, f func(R) (S, []int32, error)) (sample S, skipped, err error) {
+	r, err := records.At(i)
+	var ids []int32
+	if err == nil {
+		if sample, ids, err = f(r); err != nil {
+			err = fmt.Errorf("%s: %s: %w", path, records.Where(i), err)
 		}
-		if learned(s.Labels) == 0 {
-			empty++
-			continue
-		}
-		all = append(all, s)
 	}
-	if cut > 0 || empty > 0 {
-		j.log.Warn("data", slog.String("file", path), slog.Int("cut", cut), slog.Int("without_a_label", empty))
+	if err != nil && j.StrictData {
+		return sample, nil, err
 	}
-	return all
+	if err != nil {
+		return sample, err, nil
+	}
+	if id := slices.Max(append([]int32{0}, ids...)); j.vocab > 0 && int(id) >= j.vocab {
+		return sample, nil, fmt.Errorf("%s: %s: the tokenizer gives id %d, but the model has %d ids; use the tokenizer of this model", path, records.Where(i), id, j.vocab)
+	}
+	return sample, nil, nil
 }
 
 // parallel calls f for 0 … n-1 on all processors, and returns the error of the lowest

@@ -16,9 +16,9 @@ type named[T any] struct {
 }
 
 // count returns the number of samples of all sets.
-func count[S any](sets []named[data.Slice[S]]) (n int) {
+func count[S any](sets []named[data.Dataset[S]]) (n int) {
 	for _, s := range sets {
-		n += len(s.of)
+		n += s.of.Len()
 	}
 	return n
 }
@@ -66,14 +66,14 @@ func (c *job) checkData() error {
 }
 
 // evaluated reads the sets of --eval-data.
-func evaluated[S any](j *job, read func(path string) (data.Slice[S], error)) (sets []named[data.Slice[S]], err error) {
+func evaluated[S any](j *job, read func(path string) (made[S], error)) (sets []named[data.Dataset[S]], err error) {
 	for _, f := range j.evalFiles() {
 		some, err := read(f.of)
 		if err != nil {
 			return nil, err
 		}
-		if len(some) > 0 {
-			sets = append(sets, named[data.Slice[S]]{f.name, some})
+		if some.Len() > 0 {
+			sets = append(sets, named[data.Dataset[S]]{f.name, some.Dataset})
 		}
 	}
 	return sets, nil
@@ -81,29 +81,42 @@ func evaluated[S any](j *job, read func(path string) (data.Slice[S], error)) (se
 
 // weighted reads the files of --data. A file of weight w is w times in the result: whole times, and the
 // rest of w as a random part of its samples, which the seed decides.
-func weighted[S any](j *job, read func(path string) (data.Slice[S], error)) (data.Slice[S], error) {
-	var all data.Slice[S]
+func weighted[S any](j *job, read func(path string) (made[S], error)) (made[S], error) {
+	var all chain[S]
+	parts := []any{j.Seed, j.DataWeights}
+	known := true
 	for i, path := range j.files {
 		some, err := read(path)
 		if err != nil {
-			return nil, err
+			return made[S]{}, err
 		}
+		parts, known = append(parts, some.key), known && some.key != ""
 		weight := 1.0
 		if len(j.DataWeights) > 0 {
 			weight = j.DataWeights[i]
 		}
-		n := int(math.Round(weight * float64(len(some))))
-		for ; n >= len(some) && n > 0 && len(some) > 0; n -= len(some) {
-			all = append(all, some...)
+		count := some.Len()
+		n := int(math.Round(weight * float64(count)))
+		for ; n >= count && n > 0 && count > 0; n -= count {
+			all = append(all, some.Dataset)
 		}
-		if n == 0 || len(some) == 0 {
+		if n == 0 || count == 0 {
 			continue
 		}
-		part := rng.New(j.Seed + uint64(i)).Perm(len(some))[:n]
+		part := rng.New(j.Seed + uint64(i)).Perm(count)[:n]
 		slices.Sort(part) // the order of the file
+		left := subset[S]{of: some.Dataset}
 		for _, k := range part {
-			all = append(all, some[k])
+			left.some = append(left.some, int64(k))
 		}
+		all = append(all, left)
 	}
-	return all, nil
+	out := made[S]{Dataset: all}
+	if known {
+		out.key = keyOf(parts...)
+	}
+	if len(all) == 1 {
+		out.Dataset = all[0]
+	}
+	return out, nil
 }

@@ -133,7 +133,7 @@ func fit[S, B any](s *student, c train.TrainerConfig[B], collate data.Collate[S,
 	if !ok {
 		return nil, fmt.Errorf("finetune: --method %s: got data %T, want %T", s.Method, s.data.set, of)
 	}
-	order, err := s.order(len(of.train))
+	order, err := s.order(of.train.Len())
 	if err != nil {
 		return nil, err
 	}

@@ -62,7 +62,7 @@ func FuzzLoRA(f *testing.F) {
 // TestDataWeights: a file of weight w is w times in an epoch, the same part of it for the same seed.
 func TestDataWeights(t *testing.T) {
 	sets := map[string]data.Slice[int]{"a": {1, 2, 3, 4}, "b": {10, 20}, "c": {}}
-	read := func(path string) (data.Slice[int], error) { return sets[path], nil }
+	read := func(path string) (made[int], error) { return made[int]{Dataset: sets[path]}, nil }
 	count := func(weights ...float64) map[int]int {
 		j := &job{Options: &Options{DataWeights: weights, Seed: 3}, files: []string{"a", "b", "c"}}
 		all, err := weighted(j, read)
@@ -70,7 +70,11 @@ func TestDataWeights(t *testing.T) {
 			t.Fatal(err)
 		}
 		times := map[int]int{}
-		for _, v := range all {
+		for i := range all.Len() {
+			v, err := all.At(i)
+			if err != nil {
+				t.Fatal(err)
+			}
 			times[v]++
 		}
 		return times

@@ -82,12 +82,13 @@ type rollout struct {
 
 func (grpo) read(j *job, tokenizer *data.Tokenizer, o data.TextOptions) (*texts, error) {
 	o.MaxLength = j.Sequence
-	read := func(path string) (data.Slice[*rollout], error) { return j.tokenizeGroups(path, tokenizer, o) }
+	read := func(path string) (made[*rollout], error) { return j.tokenizeGroups(path, tokenizer, o) }
 	var s sampleSet[*rollout]
-	var err error
-	if s.train, err = weighted(j, read); err != nil {
+	all, err := weighted(j, read)
+	if err != nil {
 		return nil, err
 	}
+	s.train = all.Dataset
 	if s.evals, err = evaluated(j, read); err != nil {
 		return nil, err
 	}
@@ -104,13 +105,14 @@ func (grpo) read(j *job, tokenizer *data.Tokenizer, o data.TextOptions) (*texts,
 }
 
 // tokenizeGroups reads a file of prompts, and omits those that cannot be used.
-func (j *job) tokenizeGroups(path string, tokenizer *data.Tokenizer, o data.TextOptions) (data.Slice[*rollout], error) {
+func (j *job) tokenizeGroups(path string, tokenizer *data.Tokenizer, o data.TextOptions) (out made[*rollout], err error) {
 	records, err := data.OpenGroups(path)
 	if err != nil {
-		return nil, misuse(err)
+		return out, misuse(err)
 	}
 	defer records.Close()
-	return tokenized(j, path, records, func(r data.GroupRecord) (*rollout, []int32, error) {
+	var all data.Slice[*rollout]
+	r, err := tokenized(j, path, records, func(r data.GroupRecord) (*rollout, []int32, error) {
 		switch {
 		case j.generates():
 			r.Completions, r.Rewards = nil, nil
@@ -123,7 +125,13 @@ func (j *job) tokenizeGroups(path string, tokenizer *data.Tokenizer, o data.Text
 			ids = append(ids[:len(ids):len(ids)], c...)
 		}
 		return &rollout{Group: g, record: r.JSON}, ids, err
+	}, func(r *rollout) error {
+		all = append(all, r)
+		return nil
 	})
+	r.log(j, path)
+	out.Dataset = all
+	return out, err
 }
 
 func (m grpo) prepare(s *student) (loop, error) {

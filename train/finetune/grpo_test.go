@@ -145,7 +145,11 @@ func TestGenerationUsesTheWeightsOfTheStep(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		prompt := j.data.set.(sampleSet[*rollout]).train[0].Prompt
+		first, err := j.data.set.(sampleSet[*rollout]).train.At(0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		prompt := first.Prompt
 		for step := range 3 {
 			for _, p := range s.model.Parameters() {
 				for i := range p.Data() {

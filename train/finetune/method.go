@@ -95,21 +95,43 @@ func (texting) usual() usual { return usual{rate: 5e-5, adapterRate: 2e-4, unit:
 
 func (texting) read(j *job, tokenizer *data.Tokenizer, o data.TextOptions) (*texts, error) {
 	var s sampleSet[data.Sequence]
-	var err error
-	s.train, err = weighted(j, func(path string) (data.Slice[data.Sequence], error) { return j.tokenize(path, tokenizer, o, !j.Pack) })
+	all, err := weighted(j, func(path string) (made[data.Sequence], error) { return j.tokenize(path, tokenizer, o, !j.Pack) })
+	if err == nil && j.Pack {
+		all, err = j.pack(all)
+	}
 	if err != nil {
 		return nil, err
 	}
-	if j.Pack {
-		if s.train, err = data.Pack(s.train, j.Sequence, data.PackOptions{}); err != nil {
-			return nil, err
-		}
-	}
-	s.evals, err = evaluated(j, func(path string) (data.Slice[data.Sequence], error) { return j.tokenize(path, tokenizer, o, true) })
+	s.train = all.Dataset
+	s.evals, err = evaluated(j, func(path string) (made[data.Sequence], error) { return j.tokenize(path, tokenizer, o, true) })
 	if err != nil {
 		return nil, err
 	}
 	return textsOf(s, func(s data.Sequence) (length, tokens int) { return len(s.IDs), learned(s.Labels) })
+}
+
+// pack joins sequences into full ones.
+func (j *job) pack(all made[data.Sequence]) (made[data.Sequence], error) {
+	key := ""
+	if all.key != "" {
+		key = keyOf("packed", all.key, j.Sequence)
+	}
+	return makeSamples(j, "--pack", key, sequenceCodec{}, func(emit func(data.Sequence) error) (r report, err error) {
+		p, err := data.NewPacker(j.Sequence, data.PackOptions{}, emit)
+		if err != nil {
+			return r, err
+		}
+		for i := range all.Len() {
+			s, err := all.At(i)
+			if err == nil {
+				err = p.Add(s)
+			}
+			if err != nil {
+				return r, err
+			}
+		}
+		return r, p.Flush()
+	})
 }
 
 func (texting) prepare(s *student) (loop, error) {

@@ -48,6 +48,7 @@ type Options struct {
 	LearnPrompt bool      `help:"Learn prompts and the messages of users, too." methods:"sft"`
 	LastAnswer  bool      `help:"Learn only the last answer of a conversation." methods:"sft"`
 	Shuffle     bool      `help:"Shuffle the data in each epoch." default:"true" negatable:""`
+	DataCache   string    `help:"Keep tokenised data in this folder; auto is the user's cache, none is memory." default:"auto" placeholder:"auto|none|DIR"`
 	StrictData  bool      `help:"Stop at a record that cannot be used, instead of skipping it."`
 
 	// The length of the run and its rate.

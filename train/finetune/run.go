@@ -33,6 +33,7 @@ func Run(ctx context.Context, model string, files []string, o Options) (Result, 
 	if err != nil {
 		return Result{}, err
 	}
+	defer j.closeData()
 	if j.process {
 		err = j.runProcess(ctx)
 	} else {
@@ -76,7 +77,8 @@ type job struct {
 	log     *slog.Logger
 	vocab   int // ids that the model has, or 0 if that is not known
 	data    *texts
-	result  Result // of rank 0
+	caches  []func() error // that close files of samples
+	result  Result         // of rank 0
 }
 
 func newJob(model string, files []string, o Options) (*job, error) {
