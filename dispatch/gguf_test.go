@@ -2,6 +2,7 @@ package dispatch_test
 
 import (
 	"compress/bzip2"
+	"context"
 	"encoding/json"
 	"io"
 	"math"
@@ -112,4 +113,39 @@ func answersOfGGUF(t *testing.T, file, golden string) {
 		}
 		m.Close()
 	}
+}
+
+// TestAdaptersOfTiledGGUF: an adapter for a Qwen 3.5 model changes a GGUF file of it, whose value heads have another order, as it
+// changes the model.
+func TestAdaptersOfTiledGGUF(t *testing.T) {
+	const folder = "testdata/gguf/converted"
+	dir := filepath.Join(folder, "qwen35-grouped.adapter")
+	var want struct {
+		IDs    []int32
+		Logits []float32
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "golden.json"))
+	if err == nil {
+		err = json.Unmarshal(text, &want)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := dispatch.Open(unzipped(t, filepath.Join(folder, "qwen35-grouped.gguf.bz2"), "m.gguf"), dispatch.Options{
+		Threads: 2, Variant: testenv.Variant(), Precision: dispatch.PrecisionHigh, Context: 128, Adapters: []dispatch.Adapter{{Name: "a", Dir: dir}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	s, err := m.NewAdaptedSequence("a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Free()
+	out, err := m.Forward(context.Background(), &dispatch.Batch{Rows: []dispatch.BatchRow{{Sequence: s, Tokens: want.IDs, PromptLen: len(want.IDs), Logits: dispatch.LogitsLast}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, got := out.Row(0)
+	closeTo(t, "logits with the adapter", got, want.Logits, 2e-4)
 }

@@ -55,6 +55,16 @@ func (t *tree) formatOf(s TensorSource) QuantFormat {
 	return QuantNone
 }
 
+// tile marks the projections of a delta net whose value heads are tiled.
+func (s *DeltaNetSpec) tile(linear func(name string) *LinearSpec) {
+	heads := func(from, dim int) *Tiling {
+		return &Tiling{From: from, Keys: s.KeyHeads, Per: s.ValueHeads / s.KeyHeads, Dim: dim}
+	}
+	linear(s.QKV).RowTiling, linear(s.Z).RowTiling = heads(2*s.KeyHeads*s.KeyDim, s.ValueDim), heads(0, s.ValueDim)
+	linear(s.B).RowTiling, linear(s.A).RowTiling = heads(0, 1), heads(0, 1)
+	linear(s.Out).ColumnTiling = heads(0, s.ValueDim)
+}
+
 // conform changes the specs below root to the checkpoint's conventions.
 func (c Conventions) conform(root *Module) {
 	ropes := map[*RopeSpec]*RopeSpec{}
@@ -86,9 +96,7 @@ func (c Conventions) conform(root *Module) {
 		case *DeltaNetSpec:
 			spec.Rates = c.DecayRates
 			if spec.Tiled = c.TiledHeads; spec.Tiled {
-				for _, name := range []string{spec.QKV, spec.Z, spec.B, spec.A, spec.Out} {
-					linear(m, name).Reordered = true
-				}
+				spec.tile(func(name string) *LinearSpec { return linear(m, name) })
 			}
 			if c.SplitDelta {
 				linear(m, spec.QKV).Reordered, linear(m, spec.Z).Reordered = true, true

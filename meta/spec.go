@@ -320,8 +320,24 @@ type LinearSpec struct {
 	// PairRows is the rows of a head, if the checkpoint has each head's rows in the order of
 	// [Conventions].RopePairs: row i+HeadDim/2 behind row i. 0 is the order of transformers.
 	PairRows int
+	// RowTiling and ColumnTiling, nil for none, are the order of rows and columns in the checkpoint.
+	RowTiling, ColumnTiling *Tiling
 	// Reordered says that the checkpoint has the rows in another order than transformers.
 	Reordered bool
+}
+
+// Tiling is the order of rows or columns in which the value heads of a delta net are tiled over its key heads,
+// as [Conventions].TiledHeads says. The heads, of Dim rows each, begin at row From. Each of Keys key heads
+// has Per of them, which are neighbours in transformers.
+type Tiling struct{ From, Keys, Per, Dim int }
+
+// Place returns where the checkpoint has a row of transformers.
+func (t *Tiling) Place(row int) int {
+	if row < t.From {
+		return row
+	}
+	head, i := (row-t.From)/t.Dim, (row-t.From)%t.Dim
+	return t.From + (head%t.Per*t.Keys+head/t.Per)*t.Dim + i
 }
 
 // EmbeddingSpec is a table lookup, weight [Rows, Dim].

@@ -1,6 +1,6 @@
 """Configs of the models of make-gguf-converted.py: for each name the config of transformers, and options: fields of config.json that
 published models have beside it (config), those that they lack (without), flags of the converter, a change of the saved folder
-(published), and whether the converter sees the config without what transformers adds (raw)."""
+(published), the targets of an adapter (adapter), and whether the converter sees the config without what transformers adds (raw)."""
 import json
 import re
 
@@ -58,7 +58,7 @@ MODELS = {
     "qwen35": (dict(BASE, **DELTA, model_type="qwen3_5_text"), dict(flags=["--no-mtp"])),
     "qwen35moe": (dict(NO_INNER, **DELTA, **SHARED, model_type="qwen3_5_moe_text"), dict(flags=["--no-mtp"])),
     "qwen35-grouped": (dict(BASE, **dict(DELTA, linear_num_key_heads=2, linear_num_value_heads=6), model_type="qwen3_5_text", tie_word_embeddings=True),
-                       dict(flags=["--no-mtp"])),
+                       dict(flags=["--no-mtp"], adapter=["in_proj_qkv", "in_proj_z", "in_proj_a", "in_proj_b", "out_proj", "q_proj", "o_proj", "down_proj"])),
     "mamba2": (dict(model_type="mamba2", vocab_size=VOCAB, hidden_size=HIDDEN, num_hidden_layers=2, num_heads=8, head_dim=8, expand=2, n_groups=2, state_size=8,
                     conv_kernel=4, use_bias=False, use_conv_bias=True, chunk_size=8, tie_word_embeddings=False, bos_token_id=1, eos_token_id=2, pad_token_id=0), {}),
     "nemotron_h": (dict(NEMOTRON, layers_block_type=["mamba", "attention", "mlp", "mamba"]), dict(config=dict(hybrid_override_pattern="M*-M", num_hidden_layers=4), without=["num_experts_per_tok", "layers_block_type", "layer_types"], raw=True)),

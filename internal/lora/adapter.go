@@ -248,16 +248,12 @@ func (c *Config) pairs(file *loader.Checkpoint, targets []Target) ([]Pair, error
 		if t.Experts > 0 {
 			list[i].B = t.stack(list[i].B)
 		}
-		if t.pairRows > 0 {
-			list[i].B = t.paired(list[i].B, true)
-		}
+		list[i].A, list[i].B = t.columns(list[i].A, true), t.rows(list[i].B, true)
 		if c.DoRA {
 			if list[i].Magnitude, err = matrix(file, t.Name(magnitude), t.Out); err != nil {
 				return nil, err
 			}
-			if t.pairRows > 0 {
-				list[i].Magnitude = t.paired(list[i].Magnitude, true)
-			}
+			list[i].Magnitude = t.rows(list[i].Magnitude, true)
 		}
 	}
 	return list, nil
@@ -343,7 +339,7 @@ func (c *Config) New(root *meta.Module, uniform func(x []float32, lo, hi float32
 		uniform(up, -rank, rank)
 		uniform(down, -in, in) // and then A again, while B becomes zero
 		clear(up)
-		a.Pairs[i] = Pair{Target: t, A: tensor.Floats(down, ranks, t.In), B: tensor.Floats(up, t.maps()*t.Out, t.Rank)}
+		a.Pairs[i] = Pair{Target: t, A: t.columns(tensor.Floats(down, ranks, t.In), true), B: tensor.Floats(up, t.maps()*t.Out, t.Rank)}
 	}
 	return a, nil
 }

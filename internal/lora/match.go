@@ -19,10 +19,10 @@ type Target struct {
 	Experts    int    // of a stack; 0 for one matrix
 	In, Out    int
 	Rank       int
-	Scale      float32 // of B·A
-	Transposed bool    // the weight is [In, Out]
-	pairRows   int     // as of meta.LinearSpec, in the order of which B is in memory
-	depth      int     // parameters of the module that PEFT wraps outside this one
+	Scale      float32          // of B·A
+	Transposed bool             // the weight is [In, Out]
+	spec       *meta.LinearSpec // in the order of whose rows and columns B and A are in memory; nil for parameters
+	depth      int              // parameters of the module that PEFT wraps outside this one
 
 	param *meta.Param
 }
@@ -176,7 +176,7 @@ func (m *matcher) target(path string, node *meta.Module) (Target, error) {
 	if p == nil {
 		return Target{}, errors.New("the linear map has no weight")
 	}
-	t := Target{Path: path, Param: p.Name, In: s.In, Out: s.Out, Transposed: s.Transposed, pairRows: s.PairRows, param: p}
+	t := Target{Path: path, Param: p.Name, In: s.In, Out: s.Out, Transposed: s.Transposed, spec: s, param: p}
 	if s.Reordered {
 		return t, errors.New("target_modules names it, but this file has its weights in another order or scale than the adapter: use the model's safetensors files")
 	}

@@ -24,16 +24,11 @@ func (a *Adapter) Save(dir string) error {
 			b = p.unstack(b)
 		}
 		m := p.Magnitude
-		if p.pairRows > 0 {
-			b = p.paired(b, false)
-		}
-		tensors = append(tensors, named(p.Name("A"), p.A), named(p.Name("B"), b))
+		tensors = append(tensors, named(p.Name("A"), p.columns(p.A, false)), named(p.Name("B"), p.rows(b, false)))
 		if m.IsZero() {
 			continue
 		}
-		if p.pairRows > 0 {
-			m = p.paired(m, false)
-		}
+		m = p.rows(m, false)
 		m.Rank = 1
 		tensors = append(tensors, named(p.Name(magnitude), m))
 	}

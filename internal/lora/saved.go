@@ -44,7 +44,7 @@ func (c *Config) saved(root *meta.Module) ([]Saved, error) {
 		switch {
 		case node.SameAs != nil:
 			return nil, fmt.Errorf("%s: modules_to_save names it, but it shares its weights with another module", path)
-		case linear != nil && (linear.PairRows > 0 || linear.Reordered):
+		case linear != nil && (linear.PairRows > 0 || linear.RowTiling != nil || linear.ColumnTiling != nil || linear.Reordered):
 			return nil, fmt.Errorf("%s: modules_to_save names it, but this file has its rows in another order: use the model's safetensors files", path)
 		case node.Kind != meta.KindLinear && node.Kind != meta.KindEmbedding:
 			return nil, fmt.Errorf("%s: modules_to_save names a %s; linear maps and embeddings are supported", path, node.Class)

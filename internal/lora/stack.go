@@ -39,19 +39,44 @@ func copyElement(dst tensor.Tensor, i int, src tensor.Tensor, j int) {
 	copy(dst.Data[i*n:(i+1)*n], src.Data[j*n:])
 }
 
-// paired returns B with the rows of each head in the order of a file that rotates neighbours: row
-// i+pairRows/2 behind row i. Without into, it is the inverse.
-func (t *Target) paired(b tensor.Tensor, into bool) tensor.Tensor {
-	out := t.empty(b, b.Rows(), b.Cols())
-	half := t.pairRows / 2
-	for row := range b.Rows() {
-		head, i := row-row%t.pairRows, row%t.pairRows
-		file, theirs := head+2*(i%half)+i/half, row
-		if !into {
-			file, theirs = theirs, file
-		}
-		for c := range b.Cols() {
-			copyElement(out, file*b.Cols()+c, b, theirs*b.Cols()+c)
+// rows returns B, or another matrix with its rows, with rows in the order of the checkpoint. Without into, it
+// is the inverse.
+func (t *Target) rows(b tensor.Tensor, into bool) tensor.Tensor {
+	switch {
+	case t.spec == nil:
+		return b
+	case t.spec.RowTiling != nil:
+		return t.arranged(b, into, func(row, col int) (int, int) { return t.spec.RowTiling.Place(row), col })
+	case t.spec.PairRows > 0:
+		// A checkpoint that rotates neighbours has row i+half of each head behind row i.
+		size, half := t.spec.PairRows, t.spec.PairRows/2
+		return t.arranged(b, into, func(row, col int) (int, int) {
+			head, i := row-row%size, row%size
+			return head + 2*(i%half) + i/half, col
+		})
+	}
+	return b
+}
+
+// columns is rows for the columns of A.
+func (t *Target) columns(a tensor.Tensor, into bool) tensor.Tensor {
+	if t.spec == nil || t.spec.ColumnTiling == nil {
+		return a
+	}
+	return t.arranged(a, into, func(row, col int) (int, int) { return row, t.spec.ColumnTiling.Place(col) })
+}
+
+// arranged returns a matrix with the elements of m where place says, or, without into, back from there.
+func (t *Target) arranged(m tensor.Tensor, into bool, place func(row, col int) (int, int)) tensor.Tensor {
+	out := t.empty(m, m.Rows(), m.Cols())
+	for row := range m.Rows() {
+		for col := range m.Cols() {
+			r, c := place(row, col)
+			theirs, file := row*m.Cols()+col, r*m.Cols()+c
+			if !into {
+				file, theirs = theirs, file
+			}
+			copyElement(out, file, m, theirs)
 		}
 	}
 	return out
