@@ -21,6 +21,8 @@ type Conventions struct {
 	WholeNorms bool
 	// RopePairs: rows of queries and keys are in an order in which rope rotates neighbours.
 	RopePairs bool
+	// RopeHalves is the opposite: rope rotates halves of what it rotates neighbours of in transformers.
+	RopeHalves bool
 	// SeparateGates: gate and up projections of experts are tensors of their own.
 	SeparateGates bool
 	// FusedInParts: a fused projection has all queries, then all keys, then all values.
@@ -68,14 +70,14 @@ func (s *DeltaNetSpec) tile(linear func(name string) *LinearSpec) {
 // conform changes the specs below root to the checkpoint's conventions.
 func (c Conventions) conform(root *Module) {
 	ropes := map[*RopeSpec]*RopeSpec{}
-	paired := func(r *RopeSpec) *RopeSpec {
+	turned := func(r *RopeSpec) *RopeSpec {
 		if r == nil {
 			return nil
 		}
 		if ropes[r] == nil {
-			pairs := *r
-			pairs.Interleaved = true
-			ropes[r] = &pairs
+			other := *r
+			other.Interleaved = !r.Interleaved
+			ropes[r] = &other
 		}
 		return ropes[r]
 	}
@@ -112,13 +114,17 @@ func (c Conventions) conform(root *Module) {
 			if c.FusedInParts {
 				spec.FusedOrder = FusedQKV
 			}
+			if c.RopeHalves && spec.Rope != nil && spec.Rope.Interleaved {
+				linear(m, spec.Q).Reordered, linear(m, spec.K).Reordered = true, true
+				spec.Rope, spec.QueryRope = turned(spec.Rope), turned(spec.QueryRope)
+			}
 			if !c.RopePairs || spec.Rope != nil && spec.Rope.Interleaved {
 				continue
 			}
 			// Layers without rope have their rows in this order too, which changes no product of query and key.
 			linear(m, spec.Q).PairRows, linear(m, spec.K).PairRows = spec.HeadDim, spec.HeadDim
 			linear(m, spec.Fused).Reordered = true
-			spec.Rope, spec.QueryRope = paired(spec.Rope), paired(spec.QueryRope)
+			spec.Rope, spec.QueryRope = turned(spec.Rope), turned(spec.QueryRope)
 		}
 	}
 }

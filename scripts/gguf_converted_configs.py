@@ -138,6 +138,8 @@ MODELS = {
     "qwen35moe-fused": (dict(NO_INNER, **DELTA, **SHARED, model_type="qwen3_5_moe_text"), dict(flags=["--no-mtp", "--fuse-gate-up-exps", "--fuse-qkv"])),
     "phi2-fused": (dict(dict(BASE, num_key_value_heads=4, intermediate_size=4 * HIDDEN), model_type="phi", partial_rotary_factor=0.5), dict(flags=["--fuse-qkv"])),
     "llama-fused": (dict(BASE, model_type="llama", attention_bias=True), dict(flags=["--fuse-qkv"])),
+    "glm4-images": (dict(BASE, model_type="glm4", head_dim=16, attention_bias=True, rope_parameters=dict(ROPE, partial_rotary_factor=0.5)),
+                    dict(config=dict(rope_parameters=dict(ROPE, partial_rotary_factor=0.5, mrope_section=[1, 2, 1])))),
     "granite-dense": (dict(BASE, **MIXER, model_type="granitemoehybrid", layer_types=["attention"] * 2, mamba_expand=2, shared_intermediate_size=24, num_local_experts=0,
                            num_experts_per_tok=0, embedding_multiplier=6.0, attention_multiplier=0.25, position_embedding_type="rope"),
                       dict(config=dict(layer_types=["attention"] * 2), without=["num_experts_per_tok"], raw=True)),

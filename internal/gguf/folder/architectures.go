@@ -26,6 +26,7 @@ var attentive = []architecture{
 	{name: "qwen2moe", modelType: "qwen2_moe", names: llamaNames.with(expertNames).with(sharedNames), config: qwen2MoEConfig},
 	{name: "olmoe", modelType: "olmoe", names: llamaNames.with(expertNames), config: olmoeConfig},
 	{name: "smollm3", modelType: "smollm3", names: llamaNames, conventions: pairs, config: llamaConfig},
+	{name: "glm4", modelType: "glm4", when: hasSections, names: llamaNames.with(glm4Names), conventions: meta.Conventions{RopeHalves: true}, config: glm4Config},
 	{name: "glm4", modelType: "glm4", names: llamaNames.with(glm4Names), config: glm4Config},
 	{name: "gemma", modelType: "gemma", names: llamaNames, conventions: wholeNorms},
 	{name: "gemma2", modelType: "gemma2", names: llamaNames.with(sandwichNames), conventions: wholeNorms, config: gemma2Config},
@@ -68,6 +69,10 @@ func hasExperts(k *keys) bool { return k.int("expert_count", 0) > 0 }
 
 // lacksExperts: of the models with latent attention, Youtu's have MLPs alone.
 func lacksExperts(k *keys) bool { return !hasExperts(k) && hasSplitLatent(k) }
+
+// hasSections: models with images have positions in three dimensions, for which llama.cpp has no rope that
+// rotates neighbours.
+func hasSections(k *keys) bool { return k.meta[k.arch+".rope.dimension_sections"] != nil }
 
 func hasWindow(k *keys) bool { return k.int("attention.sliding_window", 0) > 0 }
 
