@@ -7,7 +7,8 @@ Between them they have every kind of attention, norm, gate and router that is se
 numbers of bfloat16, arithmetic is float32. golden.json holds a batch with its loss and, of each tensor's
 gradient under its name in the checkpoint: sum, l2, the product with cos(0), cos(1), …, and the first eight.
 Models whose layers have a state for each sequence are computed in float64 and also have steps: the losses of
-three steps of AdamW, and [norm, product with cosines] of each weight behind them.
+three steps of AdamW, and [norm, product with cosines] of each weight behind them; and long: the loss and
+[norm, product with cosines] of the gradients of a text of 60 tokens.
 """
 import gzip
 import json
@@ -231,6 +232,10 @@ def make(folder, name, kind, fields):
     if has_state:
         with in_double(build(kind, fields)) as model:
             golden["steps"] = steps(model, ids, labels)
+        with in_double(build(kind, fields)) as model:
+            text = torch.randint(3, VOCAB, (1, 60), generator=g).tolist()
+            of_text, slopes = gradients(model, text, text)
+            golden["long"] = dict(input_ids=text, labels=text, loss=of_text, gradients={n: [s["l2"], s["along"]] for n, s in slopes.items()})
     with gzip.GzipFile(out / "golden.json.gz", "wb", mtime=0) as f:
         f.write(json.dumps(golden).encode())
     print(name, loss, sum(f.stat().st_size for f in out.iterdir()), "bytes")
