@@ -1,0 +1,136 @@
+package model
+
+import (
+	"compress/bzip2"
+	"encoding/json"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/heftai/heft/loader"
+	"github.com/heftai/heft/meta"
+	"github.com/heftai/heft/train/rng"
+	"github.com/heftai/heft/train/tensor"
+)
+
+// notTrained are parts that no model trains, in files of dispatch/testdata/gguf/converted, and notAdapted the first projection
+// that an adapter of all of them does not fit.
+var (
+	notTrained = map[string]string{
+		"apertus": "xIELU", "deepseek32": "sparse attention", "glm-dsa": "sparse attention", "gemma4-moe": "scaled by expert",
+		"gemma4-small": "inputs by layer", "phimoe": "sparsemixer",
+	}
+	notAdapted = map[string]string{"falcon-h1": "feed_forward.gate_proj", "qwen3next": "linear_attn.in_proj_qkv", "glm4-images": "self_attn.q_proj"}
+)
+
+// TestConvertedGGUFModelsTrain: with a new adapter, a model of a file of llama.cpp's converter has the loss of the logits that
+// transformers computes, and gradients.
+func TestConvertedGGUFModelsTrain(t *testing.T) {
+	files, err := filepath.Glob("../../dispatch/testdata/gguf/converted/*.gguf.bz2")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no files", err)
+	}
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".gguf.bz2")
+		t.Run(name, func(t *testing.T) { trainConverted(t, file, name) })
+	}
+}
+
+func trainConverted(t *testing.T, file, name string) {
+	var cases []struct {
+		IDs, Greedy []int
+		Logits      []float64
+	}
+	text, err := os.ReadFile(strings.TrimSuffix(file, ".gguf.bz2") + ".json")
+	if err == nil {
+		err = json.Unmarshal(text, &cases)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := loadConverted(t, file)
+	if want := notTrained[name]; want != "" || err != nil {
+		if want == "" || err == nil || !strings.Contains(err.Error(), want) {
+			t.Fatalf("got %v, want %q", err, want)
+		}
+		return
+	}
+	m.SetAuxiliary(0)
+	err = m.AddLoRA(LoRAConfig{R: 4, Alpha: 16}, rng.New(1))
+	if want := notAdapted[name]; want != "" || err != nil {
+		if want == "" || err == nil || !strings.Contains(err.Error(), want) {
+			t.Fatalf("adapter: got %v, want %q", err, want)
+		}
+		return
+	}
+	c := cases[len(cases)-1]
+	last := c.Greedy[0]
+	b := Batch{IDs: append(append([]int{}, c.IDs...), last), Length: len(c.IDs) + 1}
+	for range c.IDs {
+		b.Labels = append(b.Labels, -100)
+	}
+	b.Labels = append(b.Labels, last)
+	tp := tensor.NewTape(tensor.Options{})
+	loss, err := m.Loss(tp, b, Options{})
+	if err == nil {
+		err = tp.Backward(loss, 1)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := 0.0
+	for _, x := range c.Logits {
+		sum += math.Exp(x - c.Logits[last])
+	}
+	if want := math.Log(sum); math.Abs(float64(loss.Item())-want) > 2e-4*(1+want) {
+		t.Errorf("got loss %v, want %v", loss.Item(), want)
+	}
+	moved := 0.0
+	for _, p := range m.adapter.params {
+		for _, g := range p.Grad() {
+			moved += math.Abs(float64(g))
+		}
+	}
+	if !(moved > 0) {
+		t.Error("the adapter has no gradients")
+	}
+}
+
+// loadConverted loads the model of a compressed file, frozen.
+func loadConverted(t *testing.T, file string) (*Model, error) {
+	t.Helper()
+	f, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	data, err := io.ReadAll(bzip2.NewReader(f))
+	path := filepath.Join(t.TempDir(), "m.gguf")
+	if err == nil {
+		err = os.WriteFile(path, data, 0o600)
+	}
+	var ck *loader.Checkpoint
+	if err == nil {
+		ck, err = loader.Open(path)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ck.Close() })
+	config, err := meta.ReadConfigFS(ck.FS())
+	if err != nil {
+		t.Fatal(err)
+	}
+	skeleton, err := meta.New(config, ck)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bound, err := loader.Bind(ck, skeleton)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Load(skeleton, bound, Freeze(func(string) bool { return true }))
+}
