@@ -107,8 +107,9 @@ func (l *lesson) learnElements(text string, at span, one probeCall, parts [3]str
 	before, c, _ := strings.Cut(c, "zqa")
 	_, last, ok1 := strings.Cut(text[at.body:], "zqmore")
 	last, ok2 := strings.CutPrefix(last, before+"zqb")
-	key := strings.TrimSpace(b)
-	if number, ok := l.beforeNumber(one); !ok1 || !ok2 || !ok || strings.TrimSpace(number) != key || key == "" || strings.TrimSpace(before) == "" {
+	number, ok3 := l.beforeNumber(one)
+	key, types, ok4 := typedKey(b, number)
+	if !(ok1 && ok2 && ok3 && ok4) || key == "" || strings.TrimSpace(before) == "" {
 		return false
 	}
 	end := strings.TrimSpace(whole(commonPrefix(c, last))) // of the closing tag
@@ -119,9 +120,22 @@ func (l *lesson) learnElements(text string, at span, one probeCall, parts [3]str
 	}
 	l.form.body, l.form.tags = bodyTags, &tags{
 		named: true, open: opening, key: key, close: strings.TrimSpace(before) + KeyMark + end,
-		lines: strings.HasSuffix(b, "\n") && strings.HasPrefix(before, "\n"),
+		lines: strings.HasSuffix(b, "\n") && strings.HasPrefix(before, "\n"), typed: types != nil, value: types,
 	}
 	return l.fields(text, at, one, strings.TrimSpace(head))
+}
+
+// typedKey returns what ends a key, where b stands between it and a string and number between it and a number. types are
+// what follows and tells the two apart, nil if nothing does.
+func typedKey(b, number string) (key string, types []string, ok bool) {
+	if strings.TrimSpace(b) == strings.TrimSpace(number) {
+		return strings.TrimSpace(b), nil, true
+	}
+	shared := commonStart(b, number)
+	if strings.TrimSpace(shared) == "" || len(shared) == min(len(b), len(number)) {
+		return "", nil, false
+	}
+	return strings.TrimRight(shared, " "), []string{strings.TrimSpace(b[len(shared):]), strings.TrimSpace(number[len(shared):])}, true
 }
 
 // whole is text without the beginning of a tag at its end.
