@@ -37,9 +37,11 @@ def write_data(folder):
     text = [dict(prompt=p, completions=c, rewards=r) for p, c, r in records()]
     chat = [dict(prompt=[dict(role="user", content=p)], completions=c, rewards=[None if i % 5 == 2 and k == 1 else v for k, v in enumerate(r)])
             for i, (p, c, r) in enumerate(records())]
-    for name, rows in {"text": text, "chat": chat}.items():
+    named = [r | dict(rewards=dict(first=r["rewards"], second=[None if (i + k) % 4 == 1 else ((i * 3 + k * 2) % 5) / 2 for k in range(GENERATIONS)]))
+             for i, r in enumerate(text)]
+    for name, rows in {"text": text, "chat": chat, "named": named}.items():
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
-    return {"text": text, "chat": chat}
+    return {"text": text, "chat": chat, "named": named}
 
 
 def run(case, rows):
@@ -69,12 +71,18 @@ def run(case, rows):
     def reward(prompts, completions, **_):
         return [r["rewards"][k] for r, k in numbered(prompts)]
 
+    def first(prompts, completions, **_):
+        return [r["rewards"]["first"][k] for r, k in numbered(prompts)]
+
+    def second(prompts, completions, **_):
+        return [r["rewards"]["second"][k] for r, k in numbered(prompts)]
+
     args = trl.GRPOConfig(output_dir=tempfile.mkdtemp(), per_device_train_batch_size=PROMPTS * GENERATIONS, num_generations=GENERATIONS, max_steps=STEPS,
                           learning_rate=RATE, logging_steps=1, logging_strategy="steps", save_strategy="no", report_to=[], bf16=False,
                           gradient_checkpointing=False, use_cpu=True, lr_scheduler_type="linear", max_grad_norm=1.0, seed=SEED, shuffle_dataset=False,
                           max_completion_length=LONGEST, **case["trl"])
     torch.manual_seed(SEED)
-    t = trl.GRPOTrainer(model=model, reward_funcs=[reward], args=args, train_dataset=Dataset.from_list([dict(prompt=r["prompt"]) for r in rows]),
+    t = trl.GRPOTrainer(model=model, reward_funcs=[first, second] if case["data"] == "named" else [reward], args=args, train_dataset=Dataset.from_list([dict(prompt=r["prompt"]) for r in rows]),
                         processing_class=tokenizer, peft_config=peft, rollout_func=roll_out)
     if peft is not None:  # begins with the adapter that a generator with the run's seed gives, as train run does
         torch.manual_seed(SEED)
@@ -87,7 +95,8 @@ def run(case, rows):
         assert not begin, begin.keys()
     t.train()
     keep = {"loss", "grad_norm", "learning_rate", "reward", "reward_std", "frac_reward_zero_std", "kl", "completions/mean_length",
-            "entropy", "clip_ratio/low_mean", "clip_ratio/high_mean", "clip_ratio/region_mean"} - set(case.get("without", []))
+            "entropy", "clip_ratio/low_mean", "clip_ratio/high_mean", "clip_ratio/region_mean",
+            "rewards/first/mean", "rewards/first/std", "rewards/second/mean", "rewards/second/std"} - set(case.get("without", []))
     steps = [{k: float(v) for k, v in e.items() if k in keep} for e in t.state.log_history if "loss" in e]
     assert len(steps) == STEPS, t.state.log_history
     return steps
@@ -105,6 +114,7 @@ CASES = [
          trl={"beta": 0.1, "num_iterations": 3, "epsilon": 0.05, "epsilon_high": 0.1, "gradient_accumulation_steps": 2},
          flags=["--beta", "0.1", "--num-iterations", "3", "--epsilon", "0.05", "--epsilon-high", "0.1", "--gradient-accumulation-steps", "2"]),
     dict(name="chat_unknown_rewards", data="chat", trl={"beta": 0.1}, flags=["--beta", "0.1"]),
+    dict(name="weighted_rewards", data="named", trl={"beta": 0.1, "reward_weights": [1.0, 0.5]}, flags=["--beta", "0.1", "--reward-weights", "first=1,second=0.5"]),
     dict(name="temperature", data="text", trl={"beta": 0.1, "temperature": 0.7, "loss_type": "grpo"},
          flags=["--beta", "0.1", "--temperature", "0.7", "--loss-type", "grpo"]),
 ]

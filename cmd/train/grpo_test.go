@@ -164,17 +164,19 @@ func mustRun(t *testing.T, args []string) {
 func TestGRPOFlagsAreChecked(t *testing.T) {
 	dir, file := tinyModel(t), promptsFile(t, 2)
 	for want, flags := range map[string][]string{
-		"--reward needs --method grpo, got --method sft":            {"--method", "sft", "--reward", "regex=a"},
-		"use --reward or --reward-command":                          {},
-		"got 2 of --reward, --reward-command":                       {"--reward", "regex=a", "--reward-command", "true"},
-		"got the GRPO loss \"ipo\", want grpo":                      {"--loss-type", "ipo"},
-		"got --num-generations 1, want at least 2":                  {"--reward", "regex=a", "--num-generations", "1"},
-		"got --save-steps 3, want a multiple of --num-iterations 2": {"--save-steps", "3", "--num-iterations", "2"},
-		"--reward similar=answer: got the rule":                     {"--reward", "similar=answer"},
-		"--reward x*regex=a: got the weight":                        {"--reward", "x*regex=a"},
-		"--quantize nf4: completions are not generated":             {"--reward", "regex=a", "--quantize", "nf4", "--lora", "r=2"},
-		"got 2 prompts, want at least 8 for a step":                 {"--reward", "regex=a", "--num-iterations", "2"},
-		"--reward-command: exec: \"no-such-program\"":               {"--reward-command", "no-such-program x"},
+		"--reward needs --method grpo, got --method sft":                                   {"--method", "sft", "--reward", "regex=a"},
+		"use --reward or --reward-command":                                                 {},
+		"--reward-weights other: got no reward of this name, want one of regex=a, command": {"--reward", "regex=a", "--reward-command", "true", "--reward-weights", "other=2"},
+		"got two rewards with the name regex=a":                                            {"--reward", "regex=a", "--reward", "0.5*regex=a"},
+		"got --reward-weights regex=a, want NAME=WEIGHT with a number":                     {"--reward", "regex=a", "--reward-weights", "regex=a"},
+		"got the GRPO loss \"ipo\", want grpo":                                             {"--loss-type", "ipo"},
+		"got --num-generations 1, want at least 2":                                         {"--reward", "regex=a", "--num-generations", "1"},
+		"got --save-steps 3, want a multiple of --num-iterations 2":                        {"--save-steps", "3", "--num-iterations", "2"},
+		"--reward similar=answer: got the rule":                                            {"--reward", "similar=answer"},
+		"--reward x*regex=a: got the weight":                                               {"--reward", "x*regex=a"},
+		"--quantize nf4: completions are not generated":                                    {"--reward", "regex=a", "--quantize", "nf4", "--lora", "r=2"},
+		"got 2 prompts, want at least 8 for a step":                                        {"--reward", "regex=a", "--num-iterations", "2"},
+		"--reward-command: exec: \"no-such-program\"":                                      {"--reward-command", "no-such-program x"},
 	} {
 		var stderr bytes.Buffer
 		status := run(slices.Concat([]string{"run", "--model", dir, "--data", file, "--output", filepath.Join(t.TempDir(), "out"), "--method", "grpo"}, flags), &bytes.Buffer{}, &stderr)

@@ -9,13 +9,15 @@ import (
 )
 
 // GroupRecord is a record of reinforcement learning: a prompt, which is a text or messages, and perhaps
-// completions of it with a reward for each. A reward of null is NaN: the completion does not count. A
+// completions of it with a reward for each, or several rewards with names. A reward of null is NaN: the completion does not count. A
 // completion is a text or a list of messages.
 type GroupRecord struct {
 	Prompt      Passage
 	Completions []Passage
 	Rewards     []float64
-	Tools       json.RawMessage
+	// RewardsBy are the rewards by name, if the record has several of them: then Rewards is nil.
+	RewardsBy map[string][]float64
+	Tools     json.RawMessage
 	// JSON is the whole record, with keys that rewards may depend on.
 	JSON json.RawMessage
 }
@@ -63,18 +65,30 @@ func parseGroup(line []byte) (GroupRecord, error) {
 }
 
 // rewarded reads completions and rewards.
-func (r *GroupRecord) rewarded(f fields) error {
-	for _, name := range []string{"completions", "rewards"} {
-		if kind := kindOf(f[name]); kind != "a list" {
-			return fmt.Errorf("%s: got %s, want a list", name, kind)
-		}
+func (r *GroupRecord) rewarded(f fields) (err error) {
+	if kind := kindOf(f["completions"]); kind != "a list" {
+		return fmt.Errorf("completions: got %s, want a list", kind)
 	}
-	var completions, rewards []json.RawMessage
-	if err := errors.Join(json.Unmarshal(f["completions"], &completions), json.Unmarshal(f["rewards"], &rewards)); err != nil {
+	var completions []json.RawMessage
+	if err := json.Unmarshal(f["completions"], &completions); err != nil {
 		return err
 	}
-	if len(completions) != len(rewards) || len(rewards) == 0 {
-		return fmt.Errorf("got %d completions and %d rewards, want one reward for each completion", len(completions), len(rewards))
+	if kindOf(f["rewards"]) == "an object" {
+		var named map[string]json.RawMessage
+		if err := json.Unmarshal(f["rewards"], &named); err != nil {
+			return err
+		}
+		if len(named) == 0 {
+			return errors.New("rewards: got an object without a list, want some")
+		}
+		r.RewardsBy = map[string][]float64{}
+		for name, list := range named {
+			if r.RewardsBy[name], err = rewardList("rewards."+name, list, len(completions)); err != nil {
+				return err
+			}
+		}
+	} else if r.Rewards, err = rewardList("rewards", f["rewards"], len(completions)); err != nil {
+		return err
 	}
 	for i, b := range completions {
 		name := fmt.Sprintf("completions[%d]", i)
@@ -86,17 +100,36 @@ func (r *GroupRecord) rewarded(f fields) error {
 			return fmt.Errorf("got prompt as a string and %s as messages, want both as strings or both as messages", name)
 		}
 		r.Completions = append(r.Completions, p)
-		reward := math.NaN()
-		if kind := kindOf(rewards[i]); kind != "null" && kind != "a number" {
-			return fmt.Errorf("rewards[%d]: got %s, want a number, or null for none", i, kind)
-		} else if kind == "a number" {
-			if err := json.Unmarshal(rewards[i], &reward); err != nil {
-				return fmt.Errorf("rewards[%d]: got %s, want a number within the range of float64", i, rewards[i])
-			}
-		}
-		r.Rewards = append(r.Rewards, reward)
 	}
 	return nil
+}
+
+// rewardList reads a list of n rewards.
+func rewardList(name string, list json.RawMessage, n int) ([]float64, error) {
+	if kind := kindOf(list); kind != "a list" {
+		return nil, fmt.Errorf("%s: got %s, want a list", name, kind)
+	}
+	var values []json.RawMessage
+	if err := json.Unmarshal(list, &values); err != nil {
+		return nil, err
+	}
+	if len(values) != n || n == 0 {
+		return nil, fmt.Errorf("got %d completions and %d %s, want one reward for each completion", n, len(values), name)
+	}
+	rewards := make([]float64, n)
+	for i, b := range values {
+		switch kind := kindOf(b); kind {
+		case "null":
+			rewards[i] = math.NaN()
+		case "a number":
+			if err := json.Unmarshal(b, &rewards[i]); err != nil {
+				return nil, fmt.Errorf("%s[%d]: got %s, want a number within the range of float64", name, i, b)
+			}
+		default:
+			return nil, fmt.Errorf("%s[%d]: got %s, want a number, or null for none", name, i, kind)
+		}
+	}
+	return rewards, nil
 }
 
 // Tokenize makes ids of r. A prompt of messages is rendered with the header of an answer. Texts are

@@ -54,7 +54,7 @@ func TestGroupErrorsNamePlaces(t *testing.T) {
 		`{"prompt": "a", "completions": [[{"role": "assistant", "content": "b"}]], "rewards": [1]}`:   "got prompt as a string and completions[0] as messages",
 		`{"prompt": [{"role": "user", "content": "b"}], "completions": [{"a": "b"}], "rewards": [1]}`: "completions[0]: got an object",
 		`{"prompt": {"role": "user"}, "completions": ["a"], "rewards": [1]}`:                          "prompt: got an object",
-		`{"prompt": "a", "completions": ["a"], "rewards": {"a": 1}}`:                                  "rewards: got an object",
+		`{"prompt": "a", "completions": ["a"], "rewards": {"a": 1}}`:                                  "rewards.a: got a number, want a list",
 	} {
 		if _, err := parseGroup([]byte(record)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %s", record, err, want)

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 
 	"github.com/heftai/heft/train"
 	"github.com/heftai/heft/train/data"
@@ -40,17 +42,10 @@ func (m grpo) check(j *job) error {
 
 // checkRewards rejects options of completions that are generated.
 func (j *job) checkRewards() error {
-	sources := 0
-	for _, given := range []bool{j.Reward != nil, j.RewardCommand != "", len(j.RewardRules) > 0} {
-		if given {
-			sources++
-		}
+	if _, err := j.rewardWeights(); err != nil || !j.generates() {
+		return err // weights of rewards in the data are checked when it is read
 	}
 	switch {
-	case sources == 0:
-		return nil
-	case sources > 1:
-		return misusef("got %d of --reward, --reward-command and Options.Reward, want one of them", sources)
 	case j.NumGenerations < 2:
 		return misusef("got --num-generations %d, want at least 2: a completion is compared with the others of its prompt", j.NumGenerations)
 	case !(j.TopP > 0 && j.TopP <= 1) || j.TopK < 0:
@@ -62,20 +57,23 @@ func (j *job) checkRewards() error {
 	case j.Quantize == "nf4":
 		return misusef("--quantize nf4: completions are not generated with it: use q8_0 or q4_0")
 	}
-	_, err := parseRules(j.RewardRules)
-	return err
+	if _, err := parseRules(j.RewardRules); err != nil {
+		return err
+	}
+	return j.checkWeights(j.rewardNames())
 }
 
 // generates reports whether the run generates completions.
 func (j *job) generates() bool {
-	return j.Reward != nil || j.RewardCommand != "" || len(j.RewardRules) > 0
+	return j.Reward != nil || len(j.RewardFuncs) > 0 || j.RewardCommand != "" || len(j.RewardRules) > 0
 }
 
 // rollout is a prompt, with completions that are given or generated.
 type rollout struct {
 	data.Group
 	record     json.RawMessage
-	ended      []bool // for each completion, whether it ends by itself
+	parts      map[string][]float64 // rewards by name, or nil
+	ended      []bool               // for each completion, whether it ends by itself
 	advantages []float64
 	old        [][]float32 // losses of the tokens when they were generated, for --num-iterations
 }
@@ -92,6 +90,9 @@ func (grpo) read(j *job, tokenizer *data.Tokenizer, o data.TextOptions) (*texts,
 	if s.evals, err = evaluated(j, read); err != nil {
 		return nil, err
 	}
+	if err := j.nameRewards(s); err != nil {
+		return nil, err
+	}
 	return textsOf(s, func(r *rollout) (length, tokens int) {
 		if j.generates() {
 			most := min(j.Sequence-len(r.Prompt), j.MaxCompletion)
@@ -102,6 +103,41 @@ func (grpo) read(j *job, tokenizer *data.Tokenizer, o data.TextOptions) (*texts,
 		}
 		return length, tokens
 	})
+}
+
+// nameRewards finds the names of the rewards, and sums those that the data names.
+func (j *job) nameRewards(s sampleSet[*rollout]) error {
+	if j.generates() {
+		j.rewards = j.rewardNames()
+		return nil
+	}
+	weights, err := j.rewardWeights()
+	if err != nil {
+		return err
+	}
+	names := map[string]bool{}
+	for i := range s.train.Len() {
+		r, err := s.train.At(i)
+		if err != nil {
+			return err
+		}
+		for name := range r.parts {
+			names[name] = true
+		}
+	}
+	j.rewards = slices.Sorted(maps.Keys(names))
+	for _, set := range append(s.evals, named[data.Dataset[*rollout]]{of: s.train}) {
+		for i := range set.of.Len() {
+			r, err := set.of.At(i)
+			if err != nil {
+				return err
+			}
+			if r.parts != nil {
+				r.Rewards = total(r.parts, weights, len(r.Completions))
+			}
+		}
+	}
+	return j.checkWeights(j.rewards)
 }
 
 // tokenizeGroups reads a file of prompts, and omits those that cannot be used.
@@ -115,7 +151,7 @@ func (j *job) tokenizeGroups(path string, tokenizer *data.Tokenizer, o data.Text
 	r, err := tokenized(j, path, records, func(r data.GroupRecord) (*rollout, []int32, error) {
 		switch {
 		case j.generates():
-			r.Completions, r.Rewards = nil, nil
+			r.Completions, r.Rewards, r.RewardsBy = nil, nil, nil
 		case r.Completions == nil:
 			return nil, nil, errors.New("got a prompt without completions and rewards: use --reward or --reward-command to generate and reward them")
 		}
@@ -124,7 +160,7 @@ func (j *job) tokenizeGroups(path string, tokenizer *data.Tokenizer, o data.Text
 		for _, c := range g.Completions {
 			ids = append(ids[:len(ids):len(ids)], c...)
 		}
-		return &rollout{Group: g, record: r.JSON}, ids, err
+		return &rollout{Group: g, record: r.JSON, parts: r.RewardsBy}, ids, err
 	}, func(r *rollout) error {
 		all = append(all, r)
 		return nil
@@ -136,7 +172,7 @@ func (j *job) tokenizeGroups(path string, tokenizer *data.Tokenizer, o data.Text
 
 func (m grpo) prepare(s *student) (loop, error) {
 	g := &grouper{student: s, objective: m.objective(s.job)}
-	g.meter = train.NewMeter(append(g.objective.Metrics(), "reward", "reward_std", "frac_reward_zero_std", "completions/mean_length", "completions/clipped_ratio")...)
+	g.meter = train.NewMeter(append(append(g.objective.Metrics(), rewardMetrics(s.rewards)...), "reward", "reward_std", "frac_reward_zero_std", "completions/mean_length", "completions/clipped_ratio")...)
 	s.leavesRouters("completions are")
 	if s.LossType != "" && s.LossType != "dapo" {
 		s.unit = "completions"
@@ -220,7 +256,7 @@ func (g *grouper) complete(ctx context.Context, all []*rollout) error {
 		all[i].advantages = a
 	}
 	g.measure(all, rewards)
-	return nil
+	return g.measureRewards(ctx, all)
 }
 
 // measure adds what completions and rewards are like to the metrics.

@@ -35,6 +35,7 @@ type Options struct {
 	RewardCommand  string   `help:"Reward by this program: a JSON line per completion in, a line with a number out." placeholder:"PROGRAM ARG…" methods:"grpo" setting:"reward_command"`
 	RewardTimeout  float64  `help:"Stop if --reward-command takes longer than this for a number, in seconds." default:"60" methods:"grpo"`
 	RewardRules    []string `name:"reward" help:"Reward by equals=, contains= or number=FIELD or regex=PATTERN; may repeat." sep:"none" placeholder:"[WEIGHT*]RULE" methods:"grpo" setting:"reward"`
+	RewardWeights  []string `help:"Weight the rewards with these names, such as accuracy=1,format=0.5." placeholder:"NAME=WEIGHT" methods:"grpo" setting:"reward_weights"`
 	ScaleRewards   string   `help:"Divide advantages by the deviation of rewards of a group, a batch, or none." enum:"group,batch,none" default:"group" methods:"grpo" setting:"scale_rewards"`
 	NumIterations  int      `help:"Step this many times on the same completions." default:"1" methods:"grpo" setting:"num_iterations"`
 	Epsilon        float64  `help:"Clip the ratio of new to old probabilities to 1 ± this." default:"0.2" methods:"grpo" setting:"epsilon"`
@@ -104,9 +105,11 @@ type Options struct {
 	LoggingDir     string   `help:"Write metrics to this folder instead of --output." placeholder:"DIR"`
 	Resume         string   `help:"Resume from the last checkpoint in --output (auto), from DIR, or never." default:"auto" placeholder:"auto|never|DIR"`
 
-	// Reward rewards completions with --method grpo, in place of RewardCommand and RewardRules. Calls
-	// come one at a time from each rank.
-	Reward RewardFunc `kong:"-" methods:"grpo"`
+	// Reward rewards completions with --method grpo, and RewardFuncs do so under names, which
+	// RewardWeights may weight. The sum of these, of RewardCommand and of RewardRules counts. Calls come one
+	// at a time from each rank.
+	Reward      RewardFunc            `kong:"-" methods:"grpo"`
+	RewardFuncs map[string]RewardFunc `kong:"-" methods:"grpo"`
 	// BaseModel is the model's name in the config of an adapter. Empty: the path of the model.
 	BaseModel string `kong:"-"`
 	// Log takes what the run says. Nil: nothing.

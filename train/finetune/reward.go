@@ -42,23 +42,6 @@ func checkRewarded(rewards []float64, completions int) error {
 	return nil
 }
 
-// rewarder returns the reward of a rank, and how it ends.
-func (s *student) rewarder() (RewardFunc, func() error, error) {
-	nothing := func() error { return nil }
-	switch {
-	case s.Reward != nil:
-		return s.Reward, nothing, nil
-	case s.RewardCommand != "":
-		p, err := startReward(s.RewardCommand, time.Duration(s.RewardTimeout*float64(time.Second)), s.log)
-		if err != nil {
-			return nil, nil, err
-		}
-		return p.reward, p.close, nil
-	}
-	rules, err := parseRules(s.RewardRules)
-	return rules.reward, nothing, err
-}
-
 // rewardProgram is a running --reward-command.
 type rewardProgram struct {
 	name    string

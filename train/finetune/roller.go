@@ -35,7 +35,7 @@ type roller struct {
 	adapter   string // the name of the step's adapter, or ""
 	step      int    // of the weights; -1 before the first
 	evaluated int    // prompts that were evaluated with these weights
-	reward    RewardFunc
+	rewards   []namedReward
 }
 
 // rollDir begins the names of temporary folders in the output folder.
@@ -58,7 +58,7 @@ func (s *student) newRoller() (r *roller, err error) {
 		return nil, err
 	}
 	var ended func() error
-	if r.reward, ended, err = s.rewarder(); err != nil {
+	if r.rewards, ended, err = s.namedRewards(); err != nil {
 		return nil, err
 	}
 	s.closers = append(s.closers, ended)
@@ -249,10 +249,11 @@ func (r *roller) rewarded(ctx context.Context, x *rollout) error {
 	}
 	prompt := RewardPrompt{Text: r.tokenizer.Decode(x.Prompt), Record: x.record}
 	var err error
-	if x.Rewards, err = r.reward(ctx, prompt, texts); err != nil {
-		return fmt.Errorf("finetune: reward: %w", err)
+	if x.parts, err = score(ctx, r.rewards, prompt, texts); err != nil {
+		return err
 	}
-	return checkRewarded(x.Rewards, len(texts))
+	x.Rewards = total(x.parts, weightsOf(r.rewards), len(texts))
+	return nil
 }
 
 // mix makes a seed of several numbers.

@@ -17,6 +17,7 @@ type rules []rule
 type rule struct {
 	weight float64
 	text   string // as the user wrote it
+	name   string // without the weight
 	field  string // of the record; "" for none
 	holds  func(completion, field string) bool
 }
@@ -55,6 +56,7 @@ func parseRules(texts []string) (rules, error) {
 		default:
 			r.field, r.holds = value, ruleKinds[name]
 		}
+		r.name = name + "=" + value
 		all = append(all, r)
 	}
 	return all, nil

@@ -78,6 +78,7 @@ type job struct {
 	vocab   int // ids that the model has, or 0 if that is not known
 	data    *texts
 	caches  []func() error // that close files of samples
+	rewards []string       // of grpo, by name
 	result  Result         // of rank 0
 }
 
