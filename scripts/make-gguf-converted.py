@@ -43,6 +43,7 @@ def coarse(shape, scale, rng):
 @torch.no_grad()
 def build(config, seed):
     rng = np.random.default_rng(seed)
+    torch.manual_seed(seed)
     made = AutoConfig.for_model(**config)
     made._attn_implementation = "eager"
     model = AutoModelForCausalLM.from_config(made, attn_implementation="eager", experts_implementation="eager", dtype=torch.float32).eval()
