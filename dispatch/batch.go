@@ -23,6 +23,9 @@ type BatchRow struct {
 	Logits    LogitsMode
 	Hidden    HiddenMode
 	Sum       []float32 // that HiddenSum goes on from; nil for none
+	// Before are, for a model that joins (see [Model.Joins]), the hidden states of the tokens before Tokens: one
+	// for each, after another. They are read during the pass only.
+	Before []float32
 }
 
 // A Batch is one forward pass over rows of different sequences. Each sequence has at most one row.
@@ -65,7 +68,10 @@ func (l *Logits) collect(b, part *Batch, results *Logits) {
 		_, values := results.Row(k)
 		r.logits = append(r.logits, values...)
 		if h := results.Hidden(k); h != nil {
-			r.hidden = append(r.hidden[:0], h...)
+			if part.Rows[k].Hidden != HiddenAll {
+				r.hidden = r.hidden[:0]
+			}
+			r.hidden = append(r.hidden, h...)
 		}
 	}
 }

@@ -22,6 +22,7 @@ type pass struct {
 	adapters []*nn.Adapter // of each token, where the model has any
 	adapted  bool          // some token has one
 	rows     []int32       // whose logits are wanted
+	before   [][]float32   // see BatchRow.Before
 	logits   Logits
 	hook     ModuleCall
 }
@@ -123,7 +124,7 @@ func (m *Model) undo(b *Batch) {
 func (m *Model) prepare(b *Batch) error {
 	p := &m.pass
 	p.tokens, p.lengths, p.prompts, p.rows = p.tokens[:0], p.lengths[:0], p.prompts[:0], p.rows[:0]
-	p.adapters, p.adapted = p.adapters[:0], false
+	p.adapters, p.adapted, p.before = p.adapters[:0], false, p.before[:0]
 	for i := range p.groups {
 		p.groups[i] = nn.Group{Spans: p.groups[i].Spans[:0], Slots: p.groups[i].Slots[:0]}
 	}
@@ -140,7 +141,7 @@ func (m *Model) prepare(b *Batch) error {
 	}
 	// Spans hold pages, which a later row's reservation does not move.
 	p.input = nn.Input{Tokens: p.tokens, Groups: p.groups, KV: m.cache.Layers(), Lengths: p.lengths,
-		Logits: p.rows, Normed: p.logits.hidden.rows, Sums: p.logits.hidden.sums}
+		Before: p.before, Logits: p.rows, Normed: p.logits.hidden.rows, Sums: p.logits.hidden.sums}
 	if len(m.program.States()) > 0 {
 		p.layStates(b)
 		p.input.StateSpans, p.input.States = p.states, m.cache.States()
@@ -187,6 +188,9 @@ func (m *Model) appendRow(r *BatchRow) error {
 	}
 	s.kv.Append(r.Tokens...)
 	p.tokens = append(p.tokens, r.Tokens...)
+	if len(r.Before) > 0 {
+		p.before = append(p.before, r.Before)
+	}
 	if len(m.adapters) > 0 || m.options.AdapterMemory > 0 {
 		p.adapt(s, len(r.Tokens))
 	}

@@ -14,6 +14,7 @@ const (
 	HiddenNone  HiddenMode = iota
 	HiddenFirst            // of the row's first token
 	HiddenLast             // of its last
+	HiddenAll              // of every token, one after the other
 	HiddenSum              // BatchRow.Sum and those of its tokens, added up in their order
 )
 
@@ -32,20 +33,26 @@ type hidden struct {
 type place struct {
 	sum bool
 	at  int
+	n   int // states, one after the other
 }
 
 func (h *hidden) reset() { h.rows, h.sums, h.places = h.rows[:0], h.sums[:0], h.places[:0] }
 
 // add notes what a batch row, whose tokens are rows of the pass from first on, asks for.
 func (h *hidden) add(r *BatchRow, first int) {
-	at := place{at: len(h.rows)}
+	at := place{at: len(h.rows), n: 1}
 	switch n := len(r.Tokens); r.Hidden {
 	case HiddenFirst:
 		h.rows = append(h.rows, int32(first))
 	case HiddenLast:
 		h.rows = append(h.rows, int32(first+n-1))
+	case HiddenAll:
+		at.n = n
+		for i := range n {
+			h.rows = append(h.rows, int32(first+i))
+		}
 	case HiddenSum:
-		at = place{sum: true, at: len(h.sums)}
+		at = place{sum: true, at: len(h.sums), n: 1}
 		h.sums = append(h.sums, nn.Sum{RowRange: meta.RowRange{Begin: first, End: first + n}, From: r.Sum})
 	default:
 		at.at = -1
@@ -69,7 +76,7 @@ func (h *hidden) take(m *Model) (err error) {
 	return err
 }
 
-// Hidden is the hidden state that batch row i asked for, nil if none.
+// Hidden is the hidden state that batch row i asked for, nil if none; with HiddenAll, those of its tokens.
 func (l *Logits) Hidden(i int) []float32 {
 	if l.rows != nil {
 		if len(l.rows[i].hidden) == 0 {
@@ -85,5 +92,5 @@ func (l *Logits) Hidden(i int) []float32 {
 	if at.sum {
 		from = h.summed
 	}
-	return from[at.at*h.width : (at.at+1)*h.width]
+	return from[at.at*h.width : (at.at+at.n)*h.width]
 }

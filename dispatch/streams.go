@@ -298,6 +298,9 @@ func (m *Model) divide(b *Batch) (long, others *Batch) {
 		default:
 			first, rest := r, r
 			first.Tokens, rest.Tokens = r.Tokens[:k], r.Tokens[k:]
+			if width := m.program.Joins(); width > 0 {
+				first.Before, rest.Before = r.Before[:k*width], r.Before[k*width:]
+			}
 			if first.Logits = LogitsNone; r.Logits == LogitsAll {
 				first.Logits = LogitsAll
 			}

@@ -210,7 +210,10 @@ func (e *UnsupportedError) Error() string {
 //
 // Errors are a [*ConfigError] for a bad field and an [*UnsupportedError] for a model_type that is
 // not in [Architectures].
-func New(cfg *Config, header CheckpointHeader) (*Model, error) {
+func New(cfg *Config, header CheckpointHeader) (*Model, error) { return newModel(cfg, header, false) }
+
+// newModel is New, or NewNext where next is set.
+func newModel(cfg *Config, header CheckpointHeader, next bool) (*Model, error) {
 	f := cfg.fields()
 	w := lookupWrapper(cfg.ModelType)
 	a := lookup(cfg.textType)
@@ -234,8 +237,11 @@ func New(cfg *Config, header CheckpointHeader) (*Model, error) {
 	b.tree.header, b.tree.base, b.tree.noSplit, b.tree.wrapper = header, a.base, a.noSplit, w
 	b.tree.textClass = a.class
 	b.tree.renames = append([]Rename{{}, {Tree: a.base + "."}}, w.renames()...)
-	b.tree.quantised = quantised
+	b.tree.quantised, b.tree.next = quantised, next
 	a.build(f, b)
+	if spec, ok := b.node.Spec.(*CausalLMSpec); next && f.err() == nil && (!ok || spec.Join == nil) {
+		f.fail("model_type", "multi-token prediction is not supported for %s", a.modelType)
+	}
 	if !strings.HasPrefix(a.modelType, "gemma4") && f.object("per_layer_config") != nil {
 		f.fail("per_layer_config", "is not supported for %s: its layers would differ in what it says", a.modelType)
 	}

@@ -49,8 +49,12 @@ func (f *fields) deepseekLayers(b *Builder, d *deepseek, def mixtureDefaults, de
 }
 
 // causalLMWithNext is causalLM for files that may have further layers, which predict several tokens
-// ahead and follow the last one. Heft does not read them.
+// ahead and follow the last one: they are a model of their own, see [NewNext].
 func (d *deepseek) causalLMWithNext(f *fields, b *Builder, layer func(b *Builder, index int)) {
+	if b.tree.next {
+		d.next(f, b, layer)
+		return
+	}
 	d.causalLM(f, b, wiring{block: preNorm()}, layer)
 	for depth := 1; depth <= 5; depth++ {
 		b.Ignore(fmt.Sprintf("%s.layers.%d", b.tree.textPath(), d.layers) + strings.Repeat(".*", depth))

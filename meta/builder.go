@@ -44,6 +44,7 @@ type tree struct {
 	ignore    []string
 	elements  int64
 	unread    int64 // see Model.UnreadBytes
+	next      bool  // the tree is that of NewNext
 	err       error
 }
 

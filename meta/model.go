@@ -14,7 +14,7 @@ type Model struct {
 	// wrapper, and empty for other models.
 	Renames []Rename
 	// Ignore lists patterns of checkpoint tensors that the model does not use, so that they cause
-	// no warning. "*" stands for any characters except ".".
+	// no warning. "*" stands for any characters except "." and "**" for any.
 	Ignore []string
 	// UnreadBytes is the size of tensors in the published files that the tree does not have, such
 	// as the layers of DeepSeek-V3 that predict further tokens. It is known from the config; with a

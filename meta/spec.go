@@ -46,6 +46,7 @@ type CausalLMSpec struct {
 	Head          string  // Linear to the vocabulary
 
 	PerLayer *PerLayerSpec // what blocks with a LayerInput get; nil for none
+	Join     *JoinSpec     // what joins embeddings and hidden states of another model; nil for none
 
 	LogitScale   float32 // multiplies the logits; 0 means 1
 	LogitSoftcap float32 // cap*tanh(x/cap); 0 means none

@@ -71,7 +71,8 @@ type Options struct {
 	// as many as are measured to be fastest, below 0 none, else at most so many, up to MaxDraftTokens.
 	// Answers do not depend on it.
 	DraftTokens int
-	// Draft is a faster model with the same tokens that guesses them, see [Text.SameTokens]; nil: guesses come from the
+	// Draft is a faster model with the same tokens that guesses them, or the model's own module for
+	// multi-token prediction ([meta.NewNext]); see [Text.SameTokens]; nil: guesses come from the
 	// text alone. It belongs to the engine as the model does, and is closed by the caller after [Model.Close].
 	Draft *dispatch.Model
 	// DraftFailed is called once if a pass of Draft fails; the engine goes on without it. nil does nothing.
@@ -80,6 +81,10 @@ type Options struct {
 
 // MaxDraftTokens is the largest value of Options.DraftTokens that has an effect.
 const MaxDraftTokens = engine.MaxDraftTokens
+
+// DraftStateBytes is the memory for hidden states that the engine keeps for each sequence beside the draft model m: none
+// if m takes tokens alone.
+func DraftStateBytes(m *dispatch.Model) int64 { return 4 * (engine.MaxStates + 1) * int64(m.Joins()) }
 
 // New starts an engine on m, which the caller does not use directly until [Model.Close] has
 // returned, except for methods that any goroutine may call. No weight is read. It fails if the

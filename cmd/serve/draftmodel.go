@@ -16,7 +16,7 @@ import (
 
 // draftFlags choose what guesses tokens.
 type draftFlags struct {
-	Draft       string `help:"Guess tokens with this smaller model, or with self: this one in 4 bits." placeholder:"MODEL|self"`
+	Draft       string `help:"Guess tokens with this smaller model, with self in 4 bits, or its MTP module." placeholder:"MODEL|self|mtp"`
 	DraftTokens string `help:"Verify up to N guessed tokens in each pass, 0 for none (default ${default}: what is measured to be fastest)." default:"auto" placeholder:"auto|N"`
 }
 
@@ -70,7 +70,7 @@ func (c *runCmd) openDrafter(ctx context.Context, m servedModel, o dispatch.Opti
 		return nil, nil
 	}
 	from := m.source
-	if c.Draft != "self" {
+	if c.Draft != "self" && c.Draft != "mtp" {
 		var err error
 		if from, err = newSource(c.Draft); err != nil {
 			return nil, cmdline.Misusef("--draft: %w", err)
@@ -81,7 +81,13 @@ func (c *runCmd) openDrafter(ctx context.Context, m servedModel, o dispatch.Opti
 		return nil, cmdline.Misusef("--draft: %w", err)
 	}
 	d := &drafter{checkpoint: checkpoint}
-	if d.words, err = generate.ReadText(from.files, from.where()); err == nil {
+	if c.Draft == "mtp" {
+		skeleton, err = meta.NewNext(skeleton.Config, checkpoint)
+	}
+	if err == nil {
+		d.words, err = generate.ReadText(from.files, from.where())
+	}
+	if err == nil {
 		err = d.place(skeleton, c.draftOptions(o))
 	}
 	if err != nil {
@@ -118,6 +124,8 @@ func (d *drafter) place(skeleton *meta.Model, o dispatch.Options) error {
 	if d.bytes = host.Used() - host.RuntimeBytes - host.RequestBytes; host.LimitBytes > 0 && host.Used() > host.LimitBytes {
 		return fmt.Errorf("its weights and its KV cache take %s, more than the limit of %s", devicemap.FormatSize(host.Used()), devicemap.FormatSize(host.LimitBytes))
 	}
-	d.model, err = dispatch.New(skeleton, d.checkpoint, plan.Map, o)
+	if d.model, err = dispatch.New(skeleton, d.checkpoint, plan.Map, o); err == nil {
+		d.bytes += int64(o.MaxSequences) * generate.DraftStateBytes(d.model)
+	}
 	return err
 }

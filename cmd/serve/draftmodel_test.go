@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/heftai/heft/internal/golden"
 )
 
 // TestADraftModelOfTheServer: with --draft answers are those without, within one limit of memory, and
@@ -40,6 +42,32 @@ func TestADraftModelOfTheServer(t *testing.T) {
 	}
 }
 
+// TestMultiTokenPredictionOfTheServer: with --draft mtp answers of a model are those without, within a limit of
+// memory, and its module guesses tokens that the text does not tell.
+func TestMultiTokenPredictionOfTheServer(t *testing.T) {
+	for _, model := range []string{"deepseek_v3", "glm4_moe"} {
+		answer := func(args ...string) (string, float64) {
+			p := start(t, append(args, "--model", filepath.Join(golden.Module(t), "testdata/mtp", model))...)
+			defer func() { _ = p.Process.Kill(); <-p.end }()
+			var all []string
+			for i := range 3 {
+				status, r := p.ask(t, "POST", "/v1/completions", fmt.Sprintf(`{"prompt": [1, %d, 17, 30], "max_tokens": 40, "n": 2, "seed": 5, "temperature": 0.%d}`, 50+i, i*4))
+				if status != 200 {
+					t.Fatalf("%d %v\n%s", status, r, p.log)
+				}
+				all = append(all, fmt.Sprint(r["choices"]))
+			}
+			return strings.Join(all, "\n"), p.metric(t, `vllm:spec_decode_num_accepted_tokens_total\{.*\}`)
+		}
+		want, _ := answer("--draft-tokens", "0")
+		_, fromText := answer("--draft-tokens", "4")
+		got, right := answer("--draft", "mtp", "--draft-tokens", "4", "--max-memory", "cpu=400MB", "--strict-memory")
+		if got != want || right < fromText+20 {
+			t.Errorf("%s: %v guesses were right, and %v of the text's own;\n%s\nwant\n%s", model, right, fromText, got, want)
+		}
+	}
+}
+
 // Draft models that cannot be are refused at the start.
 func TestDraftModelsThatCannotBe(t *testing.T) {
 	other := demoOnDisk(t)
@@ -69,6 +97,7 @@ func TestDraftModelsThatCannotBe(t *testing.T) {
 		{"--draft self --models-dir " + t.TempDir(), 2, "--model"},
 		{"--draft self --draft-tokens 0", 2, "leave one of them out"},
 		{"--draft " + other, 2, "another vocabulary"},
+		{"--draft mtp", 2, "multi-token prediction"},
 		{"--draft self --max-memory cpu=1MB", 2, "--draft self"},
 		{"--draft self --model a=" + demoOnDisk(t) + " --model b=" + demoOnDisk(t), 2, "one model"},
 	} {

@@ -14,6 +14,7 @@ import (
 type drafter struct {
 	model   Model // nil: there is none, or it has failed
 	vocab   int
+	width   int // of the hidden states that it takes of the model, 0: it takes none; see joiner
 	sampler *sample.Sampler
 	passes  draft.Recent
 	ready   bool    // its weights are loaded
@@ -42,7 +43,7 @@ func newDrafter(m Model) drafter {
 	if m == nil {
 		return drafter{}
 	}
-	return drafter{model: m, vocab: m.Vocab(), sampler: sample.New(m.Vocab(), variant(m)), right: firstRight}
+	return drafter{model: m, vocab: m.Vocab(), width: joins(m), sampler: sample.New(m.Vocab(), variant(m)), right: firstRight}
 }
 
 // loaded reports whether the draft model need not load weights first.
@@ -91,8 +92,8 @@ func (e *Engine) ask(base int) {
 		})
 	}
 	for _, c := range e.drafts.offering {
-		if c.drafted && c.second != nil && c.second.Len() > len(c.tokens) {
-			c.second.(rewinder).Truncate(len(c.tokens))
+		if c.drafted {
+			d.rewind(c)
 		}
 	}
 }
@@ -120,11 +121,11 @@ func (c *choice) chance() float64 {
 // not worth the time for so few tokens.
 func (e *Engine) joins(c *choice) bool {
 	d := &e.drafter
-	if len(c.tokens)+c.reach > d.model.Context() {
+	if len(c.tokens)+c.reach > d.model.Context() || d.width > 0 && !d.stated(c) {
 		return false
 	}
 	if c.second == nil {
-		if len(c.tokens) > promptShare*(c.max-len(c.tokens)) {
+		if d.width == 0 && len(c.tokens) > promptShare*(c.max-len(c.tokens)) {
 			return false
 		}
 		seq := d.model.NewSequence(c.prompt)
@@ -135,7 +136,9 @@ func (e *Engine) joins(c *choice) bool {
 		if s, ok := seq.(salting); ok && c.stream.request.Salt != "" {
 			s.Salt(c.stream.request.Salt)
 		}
-		seq.Reuse(c.tokens[:c.prompt])
+		if d.width == 0 {
+			seq.Reuse(c.tokens[:c.prompt])
+		}
 		c.second = seq
 	}
 	return true
@@ -160,6 +163,9 @@ func (e *Engine) draftPass() error {
 	for i, c := range d.inPass {
 		if d.rows[i].Logits == LogitsNone {
 			continue
+		}
+		if err := d.carry(c, i, logits); err != nil {
+			return err
 		}
 		_, values := logits.Row(i)
 		_, d.top, err = d.sampler.LogProbs(d.top[:0], values, 0, 1)
@@ -190,22 +196,34 @@ func (d *drafter) plan() bool {
 		if len(d.rows) == min(orAny(limits.Sequences), orAny(limits.LogitRows)) || budget == 0 {
 			break
 		}
-		at, all := c.second.Len(), len(c.tokens)+len(c.guess)
-		n := min(all-at, budget)
-		tokens := c.draftTokens(at, n)
-		if int(slices.Max(tokens)) >= d.vocab || c.second.Reserve(n) != nil {
+		r := d.row(c, budget)
+		n := len(r.Tokens)
+		if n > budget && len(d.rows) > 0 {
+			continue // in another pass
+		}
+		if n > budget || int(slices.Max(r.Tokens)) >= d.vocab || c.second.Reserve(n) != nil {
 			c.leaveDrafter()
 			continue
-		}
-		r := Row{Sequence: c.second, Tokens: tokens, PromptLen: c.prompt}
-		if at+n == all {
-			r.Logits = LogitsLast
 		}
 		d.rows, d.inPass = append(d.rows, r), append(d.inPass, c)
 		budget -= n
 		short = short && n <= shortPass
 	}
 	return short
+}
+
+// row is the part of c in a pass that has room for budget tokens. That of a draft model that joins may be longer.
+func (d *drafter) row(c *choice, budget int) Row {
+	if d.width > 0 {
+		return d.joined(c)
+	}
+	at, all := c.second.Len(), len(c.tokens)+len(c.guess)
+	n := min(all-at, budget)
+	r := Row{Sequence: c.second, Tokens: c.draftTokens(at, n), PromptLen: c.prompt}
+	if at+n == all {
+		r.Logits = LogitsLast
+	}
+	return r
 }
 
 // draftTokens are n tokens of c and its guesses, from at on.
@@ -239,7 +257,7 @@ func (e *Engine) draftFailed(err error) {
 			c.leaveDrafter()
 		}
 	}
-	e.drafter.model = nil
+	e.drafter.model, e.drafter.width = nil, 0
 	if f := e.options.DraftFailed; f != nil {
 		f(fmt.Errorf("engine: draft model: %w", err))
 	}

@@ -55,6 +55,7 @@ func (d *dispatched) Forward(ctx context.Context, rows []Row) (Logits, error) {
 			Logits:    r.Logits,
 			Hidden:    r.Hidden,
 			Sum:       r.Sum,
+			Before:    r.Before,
 		})
 	}
 	logits, err := d.Model.Forward(ctx, &d.batch)

@@ -24,6 +24,7 @@ type guesser struct {
 	foretold bool      // guess is the prediction's
 	taken    int       // how many of guess this pass verifies
 	pass     []int32   // the tokens of a pass that verifies
+	following
 }
 
 // drafts is what the engine keeps of guesses.
@@ -171,6 +172,7 @@ func (e *Engine) newLookup() *draft.Lookup {
 func (e *Engine) forget(c *choice) {
 	c.noGuess()
 	c.leaveDrafter()
+	c.states, c.end = c.states[:0], 0
 	for _, l := range [...]**draft.Lookup{&c.lookup, &c.predict} {
 		if *l != nil {
 			(*l).Reset()

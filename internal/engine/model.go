@@ -83,6 +83,7 @@ const (
 	HiddenNone  = dispatch.HiddenNone
 	HiddenFirst = dispatch.HiddenFirst
 	HiddenLast  = dispatch.HiddenLast
+	HiddenAll   = dispatch.HiddenAll
 	HiddenSum   = dispatch.HiddenSum
 )
 
@@ -94,6 +95,7 @@ type Row struct {
 	Logits    LogitsMode
 	Hidden    HiddenMode
 	Sum       []float32 // of the chunks before, for HiddenSum; nil in the first
+	Before    []float32 // see [dispatch.BatchRow]
 }
 
 // Logits are the results of a forward pass.

@@ -251,7 +251,9 @@ func (e *Engine) plan() bool {
 	for i := 0; i < len(e.running); i++ {
 		if c := e.running[i]; c.seq != nil && c.chunk > 0 && e.room(c, c.chunk) {
 			e.planned = append(e.planned, c)
-			e.rows = append(e.rows, c.row())
+			r := c.row()
+			e.drafter.follow(c, &r)
+			e.rows = append(e.rows, r)
 		}
 	}
 	e.running = slices.DeleteFunc(e.running, func(c *choice) bool { return c.seq == nil && !c.ended }) // see room

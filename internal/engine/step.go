@@ -49,7 +49,12 @@ func (e *Engine) take(c *choice, i int, logits Logits, now time.Time) error {
 		return e.pool(c, i, logits)
 	}
 	count, values := logits.Row(i)
-	return e.harvest(c, e.rows[i], count, values, now)
+	end := c.seq.Len()
+	if err := e.harvest(c, e.rows[i], count, values, now); err != nil {
+		return err
+	}
+	e.followed(c, i, end, logits)
+	return nil
 }
 
 // enter counts the choices of the pass. The pass is aborted when the readers of all have left.

@@ -75,6 +75,12 @@ func (c *compiler) embedUnit(n Node, s *meta.CausalLMSpec) (width int, err error
 		step.perLayer = more
 		nodes = append(nodes, more.nodes...)
 	}
+	if s.Join != nil {
+		if step.join, err = c.join(n, s.Join, width); err != nil {
+			return 0, err
+		}
+		nodes = append(nodes, step.join.nodes...)
+	}
 	c.widen(width)
 	c.unit(step, nodes...)
 	return width, nil
@@ -120,6 +126,7 @@ type embedStep struct {
 	norm              *norm      // nil for none
 	scale             float32
 	perLayer          *perLayer // nil for none
+	join              *join     // nil for none
 }
 
 func (s *embedStep) run(c *Context) {
@@ -143,11 +150,14 @@ func (s *embedStep) run(c *Context) {
 	if s.perLayer != nil {
 		s.perLayer.forward(c)
 	}
+	if s.join != nil {
+		s.join.forward(c)
+	}
 	c.trace(PointEmbedding, s.tokens.path, c.hidden)
 }
 
 func (s *embedStep) scratch(l Limits) int {
-	n := s.perLayer.scratch(l)
+	n := max(s.perLayer.scratch(l), s.join.scratch(l))
 	if s.positions != nil {
 		n = max(n, floats(l.Rows, s.positions.dim))
 	}

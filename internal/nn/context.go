@@ -53,6 +53,10 @@ type Input struct {
 	// not change until the pass has been reversed.
 	Noise tensor.Tensor
 
+	// Before are, for a program that joins, the hidden states of another model at the token before that of
+	// each row: slices of one or more vectors of [Program.Joins], in order. Begin copies them.
+	Before [][]float32
+
 	// Logits are the rows to compute logits for. Normed are the rows whose hidden state after the
 	// final norm is returned. Sums are sums of such states.
 	Logits, Normed []int32
@@ -98,6 +102,7 @@ type Context struct {
 	input   tensor.Tensor
 	chosen  tensor.Tensor // positions that indexers choose, see backend.Indexed; of the rows of the pass, a view of
 	choice  tensor.Tensor
+	before  tensor.Tensor // of Input.Before
 	logits  tensor.Tensor
 	normed  tensor.Tensor
 	zero    tensor.Tensor // [1, Program.zeros], all 0
@@ -138,6 +143,7 @@ func (p *Program) NewContext(b backend.Backend, w Weights, l Limits) (*Context, 
 		c.input = c.arena.take(l.Rows, p.perLayer)
 	}
 	c.choice = c.arena.take(l.Rows, p.chosen)
+	c.before = c.arena.take(l.Rows, p.joins)
 	c.logits = c.arena.take(l.Outputs, p.vocab)
 	c.normed = c.arena.take(l.Outputs, p.hidden)
 	c.ropes = make([]ropeTable, len(p.ropes))
@@ -199,6 +205,9 @@ func (c *Context) Begin(in *Input) error {
 		if err := c.backend.Copy(c.hidden, in.Hidden); err != nil {
 			return fmt.Errorf("nn: input: %w", err)
 		}
+	}
+	if err := c.join(in.Before); err != nil {
+		return err
 	}
 	for i := range c.ropes {
 		if err := c.ropes[i].fill(c); err != nil {

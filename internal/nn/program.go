@@ -27,6 +27,7 @@ type Program struct {
 	heads         int    // largest number of heads for which a rule gathers rows
 	chosen        int    // most positions that an indexer chooses for a row, 0 for no indexer
 	perLayer      int    // width of the vectors of meta.PerLayerSpec together
+	joins         int    // see Joins
 	special       string // see Special
 	constants     int    // largest number of rows per token for which a rule needs ones and zeros
 	moves         bool   // some unit replaces the hidden states instead of changing them in place
@@ -75,6 +76,13 @@ func (p *Program) States() []int { return p.states }
 // Special names a part of the model that only the host's backend runs and that cannot be trained, ""
 // for none.
 func (p *Program) Special() string { return p.special }
+
+// Joins returns the width of the hidden states that a pass needs for each of its rows; see [Input].Before. It is
+// 0 if it needs none.
+func (p *Program) Joins() int { return p.joins }
+
+// Hidden returns the width of the hidden states after the final norm, 0 for a tree without a head.
+func (p *Program) Hidden() int { return p.hidden }
 
 // Vocab returns the width of the logits, 0 for a tree without a head.
 func (p *Program) Vocab() int { return p.vocab }

@@ -1,0 +1,141 @@
+#!/usr/bin/env python3
+"""Makes testdata/mtp: small models with a module for multi-token prediction, and what transformers
+computes with it.
+
+    python scripts/make-mtp-fixtures.py testdata/mtp      (transformers 5.24, some minutes on two cores)
+
+Each model is trained on sequences that follow a permutation of the tokens, with a random token now and then, so that
+the module predicts well and not always. It is saved in bfloat16 under the names of published checkpoints and read
+again by transformers. cases.json has, in float32, the module's logits behind each token of a prompt, whose hidden states
+are the model's, and behind a further one, whose hidden state is the module's own.
+"""
+import json
+import pathlib
+import sys
+
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM, DeepseekV3Config, Glm4MoeConfig
+from transformers.cache_utils import MtpCache
+from transformers.modeling_layers import MtpModel
+
+VOCAB, LENGTH, STEPS = 64, 24, 800
+SIZES = dict(vocab_size=VOCAB, hidden_size=32, intermediate_size=48, moe_intermediate_size=16, num_hidden_layers=2, num_attention_heads=4,
+             n_routed_experts=4, n_shared_experts=1, num_experts_per_tok=2, first_k_dense_replace=1, max_position_embeddings=256,
+             tie_word_embeddings=False, num_nextn_predict_layers=1, initializer_range=0.1, bos_token_id=None, eos_token_id=None, pad_token_id=None)
+MODELS = {
+    "deepseek_v3": lambda: DeepseekV3Config(**SIZES, num_key_value_heads=4, q_lora_rank=16, kv_lora_rank=16, qk_rope_head_dim=8, qk_nope_head_dim=8,
+                                            v_head_dim=8, n_group=2, topk_group=2, routed_scaling_factor=1.5),
+    "glm4_moe": lambda: Glm4MoeConfig(**SIZES, num_key_value_heads=2, head_dim=8, attention_bias=True, use_qk_norm=True, n_group=1, topk_group=1),
+}
+
+
+def text(rows, generator):
+    """Sequences of the next token's permutation, with one of ten tokens at random."""
+    follow = torch.randperm(VOCAB, generator=torch.Generator().manual_seed(3))
+    ids = torch.randint(0, VOCAB, (rows, LENGTH), generator=generator)
+    for i in range(1, LENGTH):
+        regular = torch.rand(rows, generator=generator) > 0.1
+        ids[:, i] = torch.where(regular, follow[ids[:, i - 1]], ids[:, i])
+    return ids
+
+
+def states(model, ids):
+    out = model.model(ids, use_cache=False)
+    return out.last_hidden_state
+
+
+def module(mtp, hidden, ids, cache, start):
+    """The module's hidden states for the model's (hidden) and the tokens behind them (ids)."""
+    places = torch.arange(start, start + ids.shape[1])[None] + 1
+    return mtp.forward_layer(0, hidden, places, cache, input_ids=ids)
+
+
+@torch.no_grad()
+def begin(mtp):
+    """Gives the module's matrices numbers: some of its classes leave that to the model."""
+    for p in mtp.layers.parameters():
+        if p.dim() > 1:
+            p.normal_(std=0.1)
+    for b in mtp.layers.buffers():
+        b.zero_()
+    return mtp
+
+
+def train(model, mtp, config):
+    generator = torch.Generator().manual_seed(1)
+    own = [p for n, p in mtp.named_parameters() if n.startswith("layers.")]
+    optimizer = torch.optim.AdamW(list(model.parameters()) + own, lr=2e-3)
+    loss_of = torch.nn.functional.cross_entropy
+    for step in range(STEPS):
+        ids = text(16, generator)
+        hidden = states(model, ids)
+        loss = loss_of(model.lm_head(hidden[:, :-1]).flatten(0, 1), ids[:, 1:].flatten())
+        ahead = module(mtp, hidden[:, :-1], ids[:, 1:], MtpCache(config=config.get_mtp_config()), 0)
+        further = loss_of(model.lm_head(ahead[:, :-1]).flatten(0, 1), ids[:, 2:].flatten())
+        optimizer.zero_grad()
+        (loss + further).backward()
+        optimizer.step()
+    print(f"loss {loss.item():.3f}, of the module {further.item():.3f}")
+
+
+def published(mtp, model, layer):
+    """The module's tensors under the names of published checkpoints."""
+    prefix = f"model.layers.{layer}."
+    out = {prefix + "embed_tokens.weight": model.model.embed_tokens.weight, prefix + "shared_head.head.weight": model.lm_head.weight}
+    for name, value in mtp.state_dict().items():
+        if not name.startswith("layers.0."):
+            continue
+        name = name.removeprefix("layers.0.").removeprefix("mtp_block.").replace("post_norm.", "shared_head.norm.") \
+            if not name.startswith("layers.0.mtp_block.") else name.removeprefix("layers.0.mtp_block.")
+        if name == "mlp.experts.gate_up_proj":
+            for i, both in enumerate(value):
+                gate, up = both.chunk(2)
+                out[f"{prefix}mlp.experts.{i}.gate_proj.weight"], out[f"{prefix}mlp.experts.{i}.up_proj.weight"] = gate, up
+        elif name == "mlp.experts.down_proj":
+            for i, down in enumerate(value):
+                out[f"{prefix}mlp.experts.{i}.down_proj.weight"] = down
+        else:
+            out[prefix + name] = value
+    return out
+
+
+@torch.no_grad()
+def cases(folder, model):
+    # transformers knows the module by the number of the published models' layer.
+    type(model)._keys_to_ignore_on_load_unexpected = [rf"model\.layers\.{model.config.num_hidden_layers}.*"]
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
+    mtp = MtpModel.from_pretrained(model).eval()
+    generator = torch.Generator().manual_seed(9)
+    for n in (1, 5, 17):
+        ids = text(1, generator)[:, : n + 1]
+        cache = MtpCache(config=model.config.get_mtp_config())
+        ahead = module(mtp, states(model, ids[:, :-1]), ids[:, 1:], cache, 0)
+        logits = model.lm_head(ahead)[0]
+        guess = logits[-1].argmax().view(1, 1)
+        chained = module(mtp, ahead[:, -1:], guess, cache, n)
+        logits = torch.cat([logits, model.lm_head(chained)[0]])
+        yield dict(input_ids=ids[0].tolist(), guess=guess.item(), logits=[[float(f"{x:.6g}") for x in row] for row in logits.tolist()])
+
+
+def main():
+    for name, config in MODELS.items():
+        folder = pathlib.Path(sys.argv[1]) / name
+        torch.manual_seed(0)
+        model = AutoModelForCausalLM.from_config(config(), dtype=torch.float32, attn_implementation="eager").train()
+        mtp = begin(MtpModel(model, 1).train())
+        train(model, mtp, model.config)
+        model.to(torch.bfloat16)
+        mtp.to(torch.bfloat16)
+        model.save_pretrained(folder)
+        file = folder / "model.safetensors"
+        tensors = load_file(file) | {k: v.detach().to(torch.bfloat16).clone() for k, v in published(mtp, model, model.config.num_hidden_layers).items()}
+        save_file(tensors, file, metadata={"format": "pt"})
+        (folder / "generation_config.json").unlink(missing_ok=True)
+        rows = list(cases(folder, model))
+        (folder / "cases.json").write_text('{"tolerance": 1e-4, "cases": [\n' + ",\n".join(json.dumps(r) for r in rows) + "\n]}\n")
+        print(name, sum(f.stat().st_size for f in folder.iterdir()), "bytes")
+
+
+if __name__ == "__main__":
+    main()
