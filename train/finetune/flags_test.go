@@ -1,6 +1,8 @@
 package finetune
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -29,7 +31,7 @@ func TestActivationsAreEstimated(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := activationBytes(m); got < c.want*9/10 || got > c.want*11/10 {
+		if got := activationBytes(m, false); got < c.want*9/10 || got > c.want*11/10 {
 			t.Errorf("%s keeps %d bytes a token, want about %d", m.Root.Class, got, c.want)
 		}
 	}
@@ -119,5 +121,22 @@ func TestUnknownNamesAreUsageErrors(t *testing.T) {
 		if _, wrong := err.(*UsageError); !wrong || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
 		}
+	}
+}
+
+// TestMagnitudesTakeMemory: estimates of memory count what DoRA keeps, also where an adapter is gone on from.
+func TestMagnitudesTakeMemory(t *testing.T) {
+	dir := t.TempDir()
+	j := &job{Options: &Options{LoRA: "from=" + dir}}
+	for text, want := range map[string]bool{`{"use_dora": true}`: true, `{"use_dora": false}`: false, `{`: false} {
+		if err := os.WriteFile(filepath.Join(dir, "adapter_config.json"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := j.magnitudes(); got != want {
+			t.Errorf("%s: got %v, want %v", text, got, want)
+		}
+	}
+	if j.LoRA, j.DoRA = "r=2", true; !j.magnitudes() {
+		t.Error("--dora has no magnitudes")
 	}
 }

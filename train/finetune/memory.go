@@ -1,14 +1,23 @@
 package finetune
 
 import (
+	"encoding/json"
+	"path/filepath"
+	"strings"
+
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/internal/smallfile"
 	"github.com/heftai/heft/meta"
 )
 
 // activationBytes estimates the memory that a token of a batch needs until backward: inputs,
-// outputs and activations of the blocks' linear maps.
-func activationBytes(m *meta.Model) int64 {
+// outputs and activations of the blocks' linear maps. With magnitudes (DoRA), maps keep three more outputs.
+func activationBytes(m *meta.Model, magnitudes bool) int64 {
+	outputs := 2
+	if magnitudes {
+		outputs = 5
+	}
 	head := ""
 	if s, ok := m.Root.Spec.(*meta.CausalLMSpec); ok {
 		head = s.Head
@@ -18,7 +27,7 @@ func activationBytes(m *meta.Model) int64 {
 		switch s := node.Spec.(type) {
 		case *meta.LinearSpec:
 			if path != head {
-				floats += int64(s.In + 2*s.Out)
+				floats += int64(s.In + outputs*s.Out)
 			}
 		case *meta.MoESpec:
 			experts := node.Find(s.Experts)
@@ -47,7 +56,20 @@ func (j *job) recomputes(m *meta.Model) bool {
 	if host := dispatch.DescribeHost(); j.LoRA == "" {
 		limit = max(limit, host.AvailableBytes/4)
 	}
-	return int64(j.here)*j.batchTokens()*activationBytes(m) > limit
+	return int64(j.here)*j.batchTokens()*activationBytes(m, j.magnitudes()) > limit
+}
+
+// magnitudes reports whether the adapter has magnitudes, by --dora or by the config of the one to go on from.
+func (j *job) magnitudes() bool {
+	dir, ok := strings.CutPrefix(j.LoRA, adapterFrom)
+	if !ok {
+		return j.DoRA
+	}
+	var config struct {
+		DoRA bool `json:"use_dora"`
+	}
+	b, err := smallfile.Read(filepath.Join(dir, "adapter_config.json"), smallfile.Config)
+	return err == nil && json.Unmarshal(b, &config) == nil && config.DoRA
 }
 
 // batchTokens returns the tokens of the longest batch of one rank.
@@ -150,7 +172,7 @@ func (s *student) passBytes(m *meta.Model) int64 {
 	}
 	tokens := s.batchTokens()
 	logits := min(tokens*int64(root.Vocab), 22<<20)
-	return tokens*(2*activationBytes(m)/max(blocks, 1)+4*(blocks+4)*int64(root.Hidden)) + 2*4*logits
+	return tokens*(2*activationBytes(m, s.magnitudes())/max(blocks, 1)+4*(blocks+4)*int64(root.Hidden)) + 2*4*logits
 }
 
 // showMemory logs where frozen weights are.
