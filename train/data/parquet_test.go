@@ -198,6 +198,31 @@ func TestDamagedParquetFiles(t *testing.T) {
 	}
 }
 
+// TestHostileParquetFiles: files of some hundred bytes whose numbers claim gigabytes take no memory to speak of. The
+// libraries that were tried allocate what such numbers say, which ends the process.
+func TestHostileParquetFiles(t *testing.T) {
+	paths, err := filepath.Glob(filepath.Join(parquetDir, "hostile", "*.parquet"))
+	if err != nil || len(paths) < 12 {
+		t.Fatalf("%d hostile files, %v; want 12", len(paths), err)
+	}
+	for _, path := range paths {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		err = readAll(t, b)
+		runtime.ReadMemStats(&after)
+		if used := after.TotalAlloc - before.TotalAlloc; used > 32<<20 {
+			t.Errorf("%s allocates %d MiB", filepath.Base(path), used>>20)
+		}
+		if name := filepath.Base(path); err == nil && name != "level-runs.parquet" && name != "index-run.parquet" {
+			t.Errorf("%s is read without an error", name)
+		}
+	}
+}
+
 // FuzzParquet reads arbitrary bytes.
 func FuzzParquet(f *testing.F) {
 	for _, name := range []string{"chat", "text", "prompts", "alpaca", "groups"} {
