@@ -56,7 +56,7 @@ var allowed = map[string][]string{
 	"internal/grammar/jsontext":    {"internal/grammar/dfa"},
 	"internal/grammar/regex":       {"internal/grammar/dfa"},
 	"internal/grammar/gbnf":        {"internal/grammar", "internal/grammar/dfa"},
-	"internal/grammar/jsonschema":  {"internal/grammar", "internal/grammar/dfa", "internal/grammar/jsontext", "internal/grammar/regex"},
+	"internal/grammar/jsonschema":  {"internal/grammar", "internal/grammar/dfa", "internal/grammar/jsontext", "internal/grammar/regex", "internal/jsonscan"},
 	"text":                         {"internal/hubcache", "internal/tokenizer", "internal/chat", "internal/chat/toolcall"},
 	"internal/sample":              {"internal/kernels/..."}, // apart from the engine, so that dispatch.Generate chooses tokens by the same code
 	"devicemap":                    {"meta"},
@@ -64,7 +64,7 @@ var allowed = map[string][]string{
 	"internal/repl":                {"internal/atomicfile"}, // a chat in the terminal; a client of HTTP alone
 	"internal/atomicfile":          {"internal/filelock"},   // writers lock their temporary files
 	"internal/gguf":                {},                      // the header of a file
-	"internal/gguf/gguftest":       {"internal/gguf"},
+	"internal/gguf/gguftest":       {"internal/atomicfile", "internal/gguf"},
 	"internal/gguf/folder":         {"meta", "internal/gguf"}, // meta: what conventions its tensors have
 	"loader":                       {"meta", "internal/gguf", "internal/gguf/folder", "internal/hostmem", "internal/atomicfile", "internal/hubcache", "internal/jsonscan", "internal/smallfile"},
 	"internal/floats":              {}, // scalars of short formats

@@ -4,10 +4,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
 	"math/big"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/heftai/heft/internal/jsonscan"
 )
 
 // object is a JSON object whose keys keep their order.
@@ -24,22 +25,16 @@ func (o *object) get(key string) (any, bool) {
 // maxValueDepth bounds the nesting of a schema.
 const maxValueDepth = 512
 
+var errTooDeep = fmt.Errorf("values are nested more than %d deep", maxValueDepth)
+
 // parseValue decodes JSON: nil, bool, string, json.Number, []any and *object.
 func parseValue(data []byte) (any, error) {
-	if json.Valid(data) {
-		v, _, err := parseValid(data, skipSpace(data, 0), 0)
-		return v, err
+	if !json.Valid(data) {
+		var v any
+		return nil, json.Unmarshal(data, &v) // says what is wrong
 	}
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.UseNumber()
-	v, err := decode(d, 0)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := d.Token(); err != io.EOF { //nolint:errorlint // Token returns it as it is
-		return nil, fmt.Errorf("something follows the value")
-	}
-	return v, nil
+	v, _, err := parseValid(data, jsonscan.Space(data, 0), 0)
+	return v, err
 }
 
 // parseValid decodes the value at data[at:] of valid JSON, and returns where it ends.
@@ -49,17 +44,15 @@ func parseValid(data []byte, at, depth int) (v any, end int, err error) {
 	}
 	switch data[at] {
 	case '{':
-		return parseObject(data, skipSpace(data, at+1), depth)
+		return parseObject(data, jsonscan.Space(data, at+1), depth)
 	case '[':
 		list := []any{}
-		for at = skipSpace(data, at+1); data[at] != ']'; {
+		for at = jsonscan.Space(data, at+1); data[at] != ']'; {
 			if v, at, err = parseValid(data, at, depth+1); err != nil {
 				return nil, 0, err
 			}
 			list = append(list, v)
-			if at = skipSpace(data, at); data[at] == ',' {
-				at = skipSpace(data, at+1)
-			}
+			at = behindComma(data, at)
 		}
 		return list, at + 1, nil
 	case '"':
@@ -72,9 +65,7 @@ func parseValid(data []byte, at, depth int) (v any, end int, err error) {
 	case 'n':
 		return nil, at + len("null"), nil
 	}
-	for end = at; end < len(data) && bytes.IndexByte([]byte("+-.eE0123456789"), data[end]) >= 0; {
-		end++
-	}
+	end, _, _ = jsonscan.Number(data, at)
 	return json.Number(data[at:end]), end, nil
 }
 
@@ -84,7 +75,7 @@ func parseObject(data []byte, at, depth int) (v any, end int, err error) {
 	for data[at] != '}' {
 		var name string
 		name, at = parseString(data, at)
-		at = skipSpace(data, skipSpace(data, at)+1) // the colon
+		at = jsonscan.Space(data, jsonscan.Space(data, at)+1) // the colon
 		if v, at, err = parseValid(data, at, depth+1); err != nil {
 			return nil, 0, err
 		}
@@ -92,81 +83,28 @@ func parseObject(data []byte, at, depth int) (v any, end int, err error) {
 			o.keys = append(o.keys, name)
 		}
 		o.values[name] = v
-		if at = skipSpace(data, at); data[at] == ',' {
-			at = skipSpace(data, at+1)
-		}
+		at = behindComma(data, at)
 	}
 	return o, at + 1, nil
 }
 
-// parseString decodes the string at data[at:].
-func parseString(data []byte, at int) (text string, end int) {
-	plain := true
-	for end = at + 1; data[end] != '"'; end++ {
-		if data[end] == '\\' {
-			plain = false
-			end++
-		}
-	}
-	end++
-	if plain && utf8.Valid(data[at:end]) {
-		return string(data[at+1 : end-1]), end
-	}
-	_ = json.Unmarshal(data[at:end], &text) // it is valid
-	return text, end
-}
-
-func skipSpace(data []byte, at int) int {
-	for at < len(data) && (data[at] == ' ' || data[at] == '\n' || data[at] == '\t' || data[at] == '\r') {
-		at++
+// behindComma returns where the next value begins, or the bracket that closes.
+func behindComma(data []byte, at int) int {
+	if at = jsonscan.Space(data, at); data[at] == ',' {
+		return jsonscan.Space(data, at+1)
 	}
 	return at
 }
 
-var errTooDeep = fmt.Errorf("values are nested more than %d deep", maxValueDepth)
-
-func decode(d *json.Decoder, depth int) (any, error) {
-	if depth > maxValueDepth {
-		return nil, errTooDeep
+// parseString decodes the string at data[at:], as encoding/json does: half a surrogate pair is U+FFFD, which a
+// jsonscan.Scanner does not take.
+func parseString(data []byte, at int) (text string, end int) {
+	end, _ = jsonscan.StringEnd(data, at)
+	if inside := data[at+1 : end-1]; bytes.IndexByte(inside, '\\') < 0 && utf8.Valid(inside) {
+		return string(inside), end
 	}
-	t, err := d.Token()
-	if err != nil {
-		return nil, err
-	}
-	delim, ok := t.(json.Delim)
-	if !ok {
-		return t, nil
-	}
-	if delim == '[' {
-		list := []any{}
-		for d.More() {
-			v, err := decode(d, depth+1)
-			if err != nil {
-				return nil, err
-			}
-			list = append(list, v)
-		}
-		_, err = d.Token()
-		return list, err
-	}
-	o := &object{values: map[string]any{}}
-	for d.More() {
-		key, err := d.Token()
-		if err != nil {
-			return nil, err
-		}
-		v, err := decode(d, depth+1)
-		if err != nil {
-			return nil, err
-		}
-		name := key.(string) //nolint:forcetypeassert // keys are strings
-		if _, twice := o.values[name]; !twice {
-			o.keys = append(o.keys, name)
-		}
-		o.values[name] = v
-	}
-	_, err = d.Token()
-	return o, err
+	_ = json.Unmarshal(data[at:end], &text) // it is valid
+	return text, end
 }
 
 // typeName names the JSON type of v.
