@@ -202,25 +202,18 @@ func (a *Adapter) read(root *meta.Module, targets []Target, outside []string) (e
 		}
 	}
 	for i := range a.Saved {
-		if err := a.Saved[i].read(a.file); err != nil {
+		s := &a.Saved[i]
+		if s.Tensor, err = tensorOf(a.file, s.Name(), s.param.Shape); err != nil {
 			return err
 		}
-		known[a.Saved[i].Name()] = true
+		known[s.Name()] = true
 	}
 	for _, name := range outside {
-		t, ok := a.file.Lookup(prefix + name)
-		if !ok {
-			return fmt.Errorf("tensor %s is missing", prefix+name)
-		}
-		data, err := floatsOf(t)
+		t, err := tensorOf(a.file, prefix+name, nil)
 		if err != nil {
 			return err
 		}
-		values, err := tensor.Of(data, t.DType, t.Shape...)
-		if err != nil {
-			return err
-		}
-		a.Outside, known[t.Name] = append(a.Outside, Outside{name, values}), true
+		a.Outside, known[prefix+name] = append(a.Outside, Outside{name, t}), true
 	}
 	if len(known) == a.file.Len() {
 		return nil
@@ -277,19 +270,36 @@ func copied(t *loader.Tensor, root *meta.Module) bool {
 
 // matrix reads a tensor of a shape. A vector becomes a matrix of one column.
 func matrix(file *loader.Checkpoint, name string, shape ...int) (tensor.Tensor, error) {
+	t, err := tensorOf(file, name, shape)
+	if err == nil && len(shape) == 1 {
+		return tensor.Of(t.Data[:t.Bytes()], t.DType, shape[0], 1)
+	}
+	return t, err
+}
+
+// tensorOf reads a tensor that must have finite numbers of a floating-point format, and the given shape unless that
+// is nil.
+func tensorOf(file *loader.Checkpoint, name string, shape []int) (tensor.Tensor, error) {
 	t, ok := file.Lookup(name)
 	if !ok {
 		return tensor.Tensor{}, fmt.Errorf("tensor %s is missing", name)
 	}
-	if !slices.Equal(t.Shape, shape) {
+	if shape != nil && !slices.Equal(t.Shape, shape) {
 		return tensor.Tensor{}, fmt.Errorf("tensor %s has shape %v, want %v", name, t.Shape, shape)
 	}
-	shape = append(slices.Clone(shape), 1)[:2]
-	data, err := floatsOf(t)
+	switch t.DType {
+	case meta.Float32, meta.BFloat16, meta.Float16:
+	default:
+		return tensor.Tensor{}, fmt.Errorf("tensor %s has dtype %v, want float32, bfloat16 or float16", t.Name, t.DType)
+	}
+	if err := finite(t); err != nil {
+		return tensor.Tensor{}, err
+	}
+	data, err := t.Bytes()
 	if err != nil {
 		return tensor.Tensor{}, err
 	}
-	return tensor.Of(data, t.DType, shape...)
+	return tensor.Of(data, t.DType, t.Shape...)
 }
 
 // finite fails if t contains an infinity or a NaN, which would make every output NaN. It reads the

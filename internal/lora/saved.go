@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/heftai/heft/internal/tensor"
-	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/meta"
 )
 
@@ -54,36 +53,6 @@ func (c *Config) saved(root *meta.Module) ([]Saved, error) {
 		}
 	}
 	return list, nil
-}
-
-// read finds the values of saved parameters in a file.
-func (s *Saved) read(file *loader.Checkpoint) error {
-	t, ok := file.Lookup(s.Name())
-	if !ok {
-		return fmt.Errorf("tensor %s is missing", s.Name())
-	}
-	if !slices.Equal(t.Shape, s.param.Shape) {
-		return fmt.Errorf("tensor %s has shape %v, want %v", s.Name(), t.Shape, s.param.Shape)
-	}
-	data, err := floatsOf(t)
-	if err != nil {
-		return err
-	}
-	s.Tensor, err = tensor.Of(data, t.DType, t.Shape...)
-	return err
-}
-
-// floatsOf returns the bytes of a tensor that must have finite numbers of a floating-point format.
-func floatsOf(t *loader.Tensor) ([]byte, error) {
-	switch t.DType {
-	case meta.Float32, meta.BFloat16, meta.Float16:
-	default:
-		return nil, fmt.Errorf("tensor %s has dtype %v, want float32, bfloat16 or float16", t.Name, t.DType)
-	}
-	if err := finite(t); err != nil {
-		return nil, err
-	}
-	return t.Bytes()
 }
 
 // replacement returns the saved values that take the place of a parameter of the merged model, in
