@@ -149,10 +149,16 @@ func (r *tagReader) seek(c byte, out []byte) ([]byte, verdict) {
 	case which == 0:
 		r.state, r.word = tagKey, r.word[:0]
 		return out, more
-	case r.n == 0:
+	}
+	return r.endCall(out), done
+}
+
+// endCall ends the object of arguments, which begins with the first of them.
+func (r *tagReader) endCall(out []byte) []byte {
+	if r.n == 0 {
 		out = append(out, '{')
 	}
-	return append(out, '}'), done
+	return append(out, '}')
 }
 
 // seekLonger is seek where the end of the call begins like a parameter.
@@ -163,10 +169,7 @@ func (r *tagReader) seekLonger(c byte, out []byte) ([]byte, verdict) {
 	switch {
 	case text == r.end:
 		r.lit.word = word[:0]
-		if r.n == 0 {
-			out = append(out, '{')
-		}
-		return append(out, '}'), done
+		return r.endCall(out), done
 	case begins(r.end, text), begins(r.tags.open, text):
 		r.lit.word = word
 		return out, more
@@ -196,10 +199,7 @@ func (r *tagReader) elementByte(c byte, out []byte) ([]byte, verdict) {
 	switch {
 	case text == r.end:
 		r.lit.word = word[:0]
-		if r.n == 0 {
-			out = append(out, '{')
-		}
-		return append(out, '}'), done
+		return r.endCall(out), done
 	case opened && named && name != "" && name[0] != '/' && isName(name):
 		r.lit.word = word[:0]
 		return r.beginKey([]byte(name), out), more
