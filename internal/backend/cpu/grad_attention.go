@@ -77,16 +77,12 @@ func (op *attentionGrad) unit(scratch []float32, span, kvHead int) {
 
 // tile adds the gradients of the queries of one tile. Row i of its matrices is a token and
 // a head, as in attention.
-func (op *attentionGrad) tile(scratch []float32, t *tileOf, span int) {
+func (op *attentionGrad) tile(memory []float32, t *tileOf, span int) {
 	dim, width, m := op.a.Dim, op.a.ValueDim, t.tokens*t.heads
-	take := func(n int) []float32 {
-		v := scratch[:n]
-		scratch = scratch[n:]
-		return v
-	}
-	q, dq, dy := take(m*dim), take(m*dim), take(m*width)
-	scores := mat.Floats{V: take(m * op.pitch), Stride: op.pitch}
-	grads := mat.Floats{V: take(m * op.pitch), Stride: op.pitch}
+	scratch := cutter(memory)
+	q, dq, dy := scratch.take(m*dim), scratch.take(m*dim), scratch.take(m*width)
+	scores := mat.Floats{V: scratch.take(m * op.pitch), Stride: op.pitch}
+	grads := mat.Floats{V: scratch.take(m * op.pitch), Stride: op.pitch}
 	for i := range t.tokens {
 		r := t.span.First + t.first + i
 		copy(q[i*t.heads*dim:][:t.heads*dim], op.q.V[r*op.q.Stride+t.head*dim:])

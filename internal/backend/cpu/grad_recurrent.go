@@ -224,16 +224,9 @@ func (b *Backend) DeltaRuleGrad(d backend.DeltaInputs, dy tensor.Tensor, in back
 	if op.dy, ok = b.floats(name, "result", dy, rows, values); !ok {
 		return
 	}
-	for _, x := range [...]struct {
-		to   *mat.Floats
-		what string
-		from tensor.Tensor
-		cols int
-	}{{&op.dq, "queries", d.Q, keys}, {&op.dk, "keys", d.K, keys}, {&op.dv, "values", d.V, values},
-		{&op.da, "decay", d.A, a.ValueHeads}, {&op.db, "strength", d.B, a.ValueHeads}} {
-		if *x.to, ok = b.optional(name, x.what, x.from, rows, x.cols); !ok {
-			return
-		}
+	if !b.allOptional(name, rows, wanted{&op.dq, "queries", d.Q, keys}, wanted{&op.dk, "keys", d.K, keys}, wanted{&op.dv, "values", d.V, values},
+		wanted{&op.da, "decay", d.A, a.ValueHeads}, wanted{&op.db, "strength", d.B, a.ValueHeads}) {
+		return
 	}
 	daLog, _, ok1 := b.gradient(name, "logarithms of the decay", d.ALog, a.ValueHeads)
 	ddtBias, _, ok2 := b.gradient(name, "bias of the decay", d.DTBias, a.ValueHeads)
@@ -273,13 +266,9 @@ type deltaTokens struct {
 
 func (op *deltaRuleGrad) tokens(scratch []float32) deltaTokens {
 	k, v := op.args.KeyDim, op.args.ValueDim
-	take := func(n int) []float32 {
-		part := scratch[:n]
-		scratch = scratch[n:]
-		return part
-	}
-	n := replayEvery(op.longest)
-	return deltaTokens{every: n, kq: take(n * 2 * k), by: take(2 * n), seen: take(n * v), change: take(n * v), turned: take(2 * k), vectors: take(3 * v), out: take(v), du: take(v)}
+	from, n := cutter(scratch), replayEvery(op.longest)
+	return deltaTokens{every: n, kq: from.take(n * 2 * k), by: from.take(2 * n), seen: from.take(n * v), change: from.take(n * v),
+		turned: from.take(2 * k), vectors: from.take(3 * v), out: from.take(v), du: from.take(v)}
 }
 
 func (op *deltaRuleGrad) unit(w *worker, span, head int, shared mat.Floats) {

@@ -31,15 +31,9 @@ func (b *Backend) StateSpaceGrad(d backend.StateSpaceInputs, dy tensor.Tensor, i
 	if op.dy, ok = b.floats(name, "result", dy, rows, inner); !ok {
 		return
 	}
-	for _, x := range [...]struct {
-		to   *mat.Floats
-		what string
-		from tensor.Tensor
-		cols int
-	}{{&op.dx, "operand", d.X, inner}, {&op.db, "input weights", d.B, groups}, {&op.dc, "output weights", d.C, groups}, {&op.ddt, "steps", d.DT, a.Heads}} {
-		if *x.to, ok = b.optional(name, x.what, x.from, rows, x.cols); !ok {
-			return
-		}
+	if !b.allOptional(name, rows, wanted{&op.dx, "operand", d.X, inner}, wanted{&op.db, "input weights", d.B, groups},
+		wanted{&op.dc, "output weights", d.C, groups}, wanted{&op.ddt, "steps", d.DT, a.Heads}) {
+		return
 	}
 	daLog, _, ok1 := b.gradient(name, "logarithms of the decay", d.ALog, a.Heads)
 	ddtBias, _, ok2 := b.gradient(name, "bias of the steps", d.DTBias, a.Heads)
@@ -72,13 +66,8 @@ type spaceTokens struct {
 func (op *stateSpaceGrad) unit(w *worker, span, head int, shared mat.Floats) {
 	n, dim := op.args.StateDim, op.args.HeadDim
 	states := newReplay(w.scratch.v, n*dim, op.longest)
-	scratch := w.scratch.v[replayFloats(n*dim, op.longest):]
-	take := func(n int) []float32 {
-		part := scratch[:n]
-		scratch = scratch[n:]
-		return part
-	}
-	m := spaceTokens{bc: take(2 * n), turned: take(2 * n), change: take(dim), out: take(dim), du: take(dim), vectors: take(3 * dim)}
+	scratch := cutter(w.scratch.v[replayFloats(n*dim, op.longest):])
+	m := spaceTokens{bc: scratch.take(2 * n), turned: scratch.take(2 * n), change: scratch.take(dim), out: scratch.take(dim), du: scratch.take(dim), vectors: scratch.take(3 * dim)}
 	clear(m.vectors[2*dim:])
 	first, rate := op.states.spans[span].First, rateOf(op.aLog[head], op.args.Rates)
 	states.run(op.states.spans[span].Rows, func(state []float32, t int) {

@@ -43,6 +43,45 @@ func (b *Backend) floats(op, name string, t tensor.Tensor, rows, cols int) (mat.
 	return mat.Floats{}, false
 }
 
+// wanted is an operand [rows, cols] and where its numbers go.
+type wanted struct {
+	to   *mat.Floats
+	name string
+	from tensor.Tensor
+	cols int
+}
+
+// allFloats is floats for operands of op with the same rows.
+func (b *Backend) allFloats(op string, rows int, list ...wanted) (ok bool) {
+	for i := range list {
+		w := &list[i]
+		if *w.to, ok = b.floats(op, w.name, w.from, rows, w.cols); !ok {
+			return false
+		}
+	}
+	return true
+}
+
+// allOptional is allFloats where operands may be absent; see optional.
+func (b *Backend) allOptional(op string, rows int, list ...wanted) (ok bool) {
+	for i := range list {
+		w := &list[i]
+		if *w.to, ok = b.optional(op, w.name, w.from, rows, w.cols); !ok {
+			return false
+		}
+	}
+	return true
+}
+
+// cutter is memory that parts are cut off.
+type cutter []float32
+
+func (c *cutter) take(n int) []float32 {
+	part := (*c)[:n]
+	*c = (*c)[n:]
+	return part
+}
+
 // matrix is a weight as the kernels see it: element (r, c) of the logical matrix lies
 // in row r, column c, or where transposed in row c, column r·step.
 type matrix struct {

@@ -238,17 +238,9 @@ func (b *Backend) deltaRule(op *deltaRule, rows int, in backend.DeltaInputs, s b
 	}
 	op.set, op.args = b.set, a
 	keys := a.KeyHeads * a.KeyDim
-	for _, x := range [...]struct {
-		to   *mat.Floats
-		what string
-		from tensor.Tensor
-		cols int
-	}{{&op.q, "queries", in.Q, keys}, {&op.k, "keys", in.K, keys}, {&op.v, "values", in.V, a.ValueHeads * a.ValueDim},
-		{&op.a, "decay", in.A, a.ValueHeads}, {&op.b, "strength", in.B, a.ValueHeads}} {
-		var ok bool
-		if *x.to, ok = b.floats("delta rule", x.what, x.from, rows, x.cols); !ok {
-			return false
-		}
+	if !b.allFloats("delta rule", rows, wanted{&op.q, "queries", in.Q, keys}, wanted{&op.k, "keys", in.K, keys},
+		wanted{&op.v, "values", in.V, a.ValueHeads * a.ValueDim}, wanted{&op.a, "decay", in.A, a.ValueHeads}, wanted{&op.b, "strength", in.B, a.ValueHeads}) {
+		return false
 	}
 	var ok bool
 	if op.aLog, ok = b.vector("delta rule", "logarithms of the decay", in.ALog, slotWeight, a.ValueHeads); !ok {

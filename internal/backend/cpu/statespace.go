@@ -43,17 +43,9 @@ func (b *Backend) stateSpace(op *stateSpace, rows int, in backend.StateSpaceInpu
 	}
 	op.set, op.args = b.set, a
 	inner, groups := a.Heads*a.HeadDim, a.Groups*a.StateDim
-	for _, x := range [...]struct {
-		to   *mat.Floats
-		what string
-		from tensor.Tensor
-		cols int
-	}{{&op.x, "operand", in.X, inner}, {&op.b, "input weights", in.B, groups},
-		{&op.c, "output weights", in.C, groups}, {&op.dt, "steps", in.DT, op.args.Heads}} {
-		var ok bool
-		if *x.to, ok = b.floats(name, x.what, x.from, rows, x.cols); !ok {
-			return false
-		}
+	if !b.allFloats(name, rows, wanted{&op.x, "operand", in.X, inner}, wanted{&op.b, "input weights", in.B, groups},
+		wanted{&op.c, "output weights", in.C, groups}, wanted{&op.dt, "steps", in.DT, op.args.Heads}) {
+		return false
 	}
 	var ok bool
 	if op.aLog, ok = b.vector(name, "logarithms of the decay", in.ALog, slotWeight, op.args.Heads); !ok {
