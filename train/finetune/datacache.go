@@ -186,9 +186,17 @@ func keyOf(parts ...any) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// tokenizerDigest hashes the files that tokenizers and templates are made of, and the program that reads
+// tokenizerDigest is hashTokenizer, which is called once for all files of data.
+func (j *job) tokenizerDigest() (sum string, err error) {
+	if j.words == "" {
+		j.words, err = j.hashTokenizer()
+	}
+	return j.words, err
+}
+
+// hashTokenizer hashes the files that tokenizers and templates are made of, and the program that reads
 // them, as another one may tokenise otherwise. It is "" for a GGUF file.
-func (j *job) tokenizerDigest() (string, error) {
+func (j *job) hashTokenizer() (string, error) {
 	if info, err := os.Stat(j.model); err != nil || !info.IsDir() {
 		return "", err
 	}

@@ -136,10 +136,11 @@ func score(ctx context.Context, list []namedReward, prompt RewardPrompt, complet
 // total returns the weighted sums of rewards, as TRL: a reward of NaN does not count, and neither does a completion of
 // which no reward counts.
 func total(parts map[string][]float64, weights map[string]float64, completions int) []float64 {
+	names := slices.Sorted(maps.Keys(parts)) // one order, for the same bits
 	sums := make([]float64, completions)
 	for i := range sums {
 		counted := false
-		for _, name := range slices.Sorted(maps.Keys(parts)) { // in one order, for the same bits
+		for _, name := range names {
 			if v := parts[name][i]; !math.IsNaN(v) {
 				w, ok := weights[name]
 				if !ok {

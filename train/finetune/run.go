@@ -77,6 +77,7 @@ type job struct {
 	log     *slog.Logger
 	vocab   int // ids that the model has, or 0 if that is not known
 	data    *texts
+	words   string         // see tokenizerDigest
 	caches  []func() error // that close files of samples
 	rewards []string       // of grpo, by name
 	result  Result         // of rank 0
