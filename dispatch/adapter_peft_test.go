@@ -8,7 +8,6 @@ import (
 
 	"github.com/heftai/heft/dispatch"
 	"github.com/heftai/heft/internal/golden"
-	"github.com/heftai/heft/internal/testenv"
 	"github.com/heftai/heft/loader"
 )
 
@@ -30,29 +29,14 @@ func TestGoldenPEFTLogits(t *testing.T) {
 			ids, want := prompts(t, fixture), values(t, fixture, "adapter_logits")
 			skeleton, checkpoint := base(t, filepath.Join(dir, "base", r.Base, "model.safetensors"))
 			adapters := []dispatch.Adapter{{Name: "final", Dir: filepath.Join(dir, r.Run, "final")}, {Name: "init", Dir: filepath.Join(dir, r.Run, "init")}}
-			var first [][]float32
-			for name, placed := range maps(skeleton) {
-				m, err := dispatch.New(skeleton, checkpoint, placed, dispatch.Options{Threads: 2, Variant: testenv.Variant(), Precision: dispatch.PrecisionHigh,
-					Adapters: adapters, AdapterMemory: 8 << 20, KVTokens: 4096})
-				if err != nil {
-					t.Fatal(err)
-				}
-				if name == "promoted" {
-					promote(t, m)
-				}
-				got := adapted(t, m, ids, "final")
-				closeTo(t, name, slices.Concat(got...), want, 3e-5)
-				if first == nil {
-					first = got
-				}
-				sameLogits(t, name, got, first)
+			o := dispatch.Options{Adapters: adapters, AdapterMemory: 8 << 20}
+			underEveryMap(t, skeleton, checkpoint, o, ids, want, 3e-5, func(m *dispatch.Model, got [][]float32) {
 				besideOthers(t, m, ids, got)
 				if err := m.AddAdapter(dispatch.Adapter{Name: "later", Dir: adapters[0].Dir}); err != nil {
 					t.Fatal(err)
 				}
 				sameLogits(t, "an adapter that comes later", adapted(t, m, ids, "later"), got)
-				m.Close()
-			}
+			})
 		})
 	}
 }

@@ -63,24 +63,9 @@ func TestGoldenLoRALogits(t *testing.T) {
 			ids, want := prompts(t, fixture), values(t, fixture, "adapter_logits")
 			skeleton, checkpoint := base(t, golden.AdapterBase(t))
 			adapters := []dispatch.Adapter{{Name: "final", Dir: filepath.Join(run, "final")}, {Name: "init", Dir: filepath.Join(run, "init")}}
-			var first [][]float32
-			for name, placed := range maps(skeleton) {
-				m, err := dispatch.New(skeleton, checkpoint, placed, dispatch.Options{Threads: 2, Variant: testenv.Variant(), Precision: dispatch.PrecisionHigh, Adapters: adapters, KVTokens: 4096})
-				if err != nil {
-					t.Fatal(err)
-				}
-				if name == "promoted" {
-					promote(t, m)
-				}
-				got := adapted(t, m, ids, "final")
-				closeTo(t, name, slices.Concat(got...), want, 2e-5)
-				if first == nil {
-					first = got
-				}
-				sameLogits(t, name, got, first)
+			underEveryMap(t, skeleton, checkpoint, dispatch.Options{Adapters: adapters}, ids, want, 2e-5, func(m *dispatch.Model, got [][]float32) {
 				beside(t, m, ids, got)
-				m.Close()
-			}
+			})
 			skeleton, checkpoint = base(t, filepath.Join(run, "merged.safetensors"))
 			m, err := dispatch.New(skeleton, checkpoint, maps(skeleton)["cpu"], dispatch.Options{Threads: 2, Variant: testenv.Variant(), Precision: dispatch.PrecisionHigh})
 			if err != nil {
@@ -89,6 +74,31 @@ func TestGoldenLoRALogits(t *testing.T) {
 			defer m.Close()
 			closeTo(t, "merged", slices.Concat(adapted(t, m, ids, "")...), values(t, fixture, "merged_logits"), 2e-5)
 		})
+	}
+}
+
+// underEveryMap runs the adapter called final under every map: the logits are near want and have the same bits. check
+// gets each model with them.
+func underEveryMap(t *testing.T, skeleton *meta.Model, checkpoint *loader.Checkpoint, o dispatch.Options, ids [][]int32, want []float32, tolerance float64, check func(m *dispatch.Model, got [][]float32)) {
+	t.Helper()
+	o.Threads, o.Variant, o.Precision, o.KVTokens = 2, testenv.Variant(), dispatch.PrecisionHigh, 4096
+	var first [][]float32
+	for name, placed := range maps(skeleton) {
+		m, err := dispatch.New(skeleton, checkpoint, placed, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if name == "promoted" {
+			promote(t, m)
+		}
+		got := adapted(t, m, ids, "final")
+		closeTo(t, name, slices.Concat(got...), want, tolerance)
+		if first == nil {
+			first = got
+		}
+		sameLogits(t, name, got, first)
+		check(m, got)
+		m.Close()
 	}
 }
 

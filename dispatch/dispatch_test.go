@@ -321,12 +321,7 @@ func TestAReplacedShardIsNotMixedIn(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := collect(t, m, []int32{1, 2}, dispatch.GenerateOptions{MaxTokens: 3})
-		if err := os.WriteFile(shard+".new", make([]byte, 1<<20), 0o666); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Rename(shard+".new", shard); err != nil {
-			t.Fatal(err)
-		}
+		takeName(t, shard, make([]byte, 1<<20))
 		if got := collect(t, m, []int32{1, 2}, dispatch.GenerateOptions{MaxTokens: 3}); !slices.Equal(got, want) {
 			t.Errorf("%s: after another file took the name: %v, want %v", text, got, want)
 		}

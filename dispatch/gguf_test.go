@@ -1,10 +1,8 @@
 package dispatch_test
 
 import (
-	"compress/bzip2"
 	"context"
 	"encoding/json"
-	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -14,6 +12,7 @@ import (
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/internal/gguf/gguftest"
 	"github.com/heftai/heft/internal/testenv"
 )
 
@@ -49,28 +48,9 @@ func TestConvertedGGUFModels(t *testing.T) {
 	for _, file := range files {
 		name := strings.TrimSuffix(filepath.Base(file), ".gguf.bz2")
 		t.Run(name, func(t *testing.T) {
-			answersOfGGUF(t, unzipped(t, file, name+".gguf"), filepath.Join(folder, name+".json"))
+			answersOfGGUF(t, gguftest.Unzipped(t, file, name+".gguf"), filepath.Join(folder, name+".json"))
 		})
 	}
-}
-
-// unzipped writes the contents of a compressed file to a file of the given name, and returns its path.
-func unzipped(t *testing.T, file, name string) string {
-	t.Helper()
-	f, err := os.Open(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	data, err := io.ReadAll(bzip2.NewReader(f))
-	if err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(path, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path
 }
 
 // answersOfGGUF compares a file's answers, in memory and streamed, with those of a JSON file.
@@ -131,7 +111,7 @@ func TestAdaptersOfTiledGGUF(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := dispatch.Open(unzipped(t, filepath.Join(folder, "qwen35-grouped.gguf.bz2"), "m.gguf"), dispatch.Options{
+	m, err := dispatch.Open(gguftest.Unzipped(t, filepath.Join(folder, "qwen35-grouped.gguf.bz2"), "m.gguf"), dispatch.Options{
 		Threads: 2, Variant: testenv.Variant(), Precision: dispatch.PrecisionHigh, Context: 128, Adapters: []dispatch.Adapter{{Name: "a", Dir: dir}}})
 	if err != nil {
 		t.Fatal(err)

@@ -38,15 +38,22 @@ func TestAnEqualShardMayTakeTheName(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(shard+".new", whole, 0o666); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Rename(shard+".new", shard); err != nil {
-			t.Fatal(err)
-		}
+		takeName(t, shard, whole)
 		if got := collect(t, m, []int32{1, 2}, dispatch.GenerateOptions{MaxTokens: 3}); !slices.Equal(got, want) {
 			t.Errorf("%s: after an equal file took the name: %v, want %v", text, got, want)
 		}
 		m.Close()
+	}
+}
+
+// takeName renames a file with other contents, or the same, to a path.
+func takeName(t *testing.T, path string, contents []byte) {
+	t.Helper()
+	err := os.WriteFile(path+".new", contents, 0o666)
+	if err == nil {
+		err = os.Rename(path+".new", path)
+	}
+	if err != nil {
+		t.Fatal(err)
 	}
 }

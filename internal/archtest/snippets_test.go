@@ -32,9 +32,6 @@ var goBlock = regexp.MustCompile("(?s)\n```go\n(.*?)\n```\n")
 // TestGoInTheDocumentationCompiles builds the Go code of the pages, each piece in a function of its own. Names that it
 // does not use are no error, as pages show no more than a piece.
 func TestGoInTheDocumentationCompiles(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds a program")
-	}
 	top := golden.Module(t)
 	pages, err := filepath.Glob(filepath.Join(top, "docs", "*.md"))
 	if err != nil {

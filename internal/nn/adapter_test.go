@@ -1,6 +1,7 @@
 package nn
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -64,6 +65,34 @@ func bound(t *testing.T, m *machine, list ...*lora.Adapter) []*Adapter {
 	return out
 }
 
+// nearReference compares what a block computes from x, with testWidth channels a row, with the reference with weights w.
+func nearReference(t *testing.T, what string, root *meta.Module, w *random, x tensor.Tensor, got []float32, tolerance float64) {
+	t.Helper()
+	in := make([][]float64, x.Rows())
+	for i := range in {
+		in[i] = wide(x.Row(i))
+	}
+	for i, want := range (reference{w}).block(root, in) {
+		for k, v := range want {
+			if d := math.Abs(float64(got[i*testWidth+k]) - v); !(d < tolerance*(1+math.Abs(v))) {
+				t.Fatalf("%srow %d, channel %d: %v, want %v", what, i, k, got[i*testWidth+k], v)
+			}
+		}
+	}
+}
+
+// sameAmongOthers runs rows with adapters in an order, and compares them with what each adapter gives alone.
+func sameAmongOthers(t *testing.T, adapters []*Adapter, order []int, rows func(...*Adapter) [][]float32, want [][]float32) {
+	t.Helper()
+	var list []*Adapter
+	for _, k := range order {
+		list = append(list, adapters[k])
+	}
+	for i, got := range rows(list...) {
+		sameBits(t, "among others", got, want[order[i]])
+	}
+}
+
 // TestAdaptersAddToEveryKindOfBlock compares rows with an adapter with merged weights, by
 // the reference, and holds law 4: alone, or among rows with others and with none, the bits
 // are the same.
@@ -85,27 +114,11 @@ func TestAdaptersAddToEveryKindOfBlock(t *testing.T) {
 			rows := func(a ...*Adapter) [][]float32 { return runAdapted(t, m, x, a...) }
 			want := [][]float32{rows(adapters[0])[0], rows(adapters[1])[0], rows(nil)[0]}
 			sameBits(t, "no adapter", want[2], runChunks(t, root, w, x, n))
-			in := make([][]float64, n)
-			for i := range in {
-				in[i] = wide(x.Row(i))
-			}
 			for k, from := range sources {
-				for i, row := range (reference{merged(t, root, w, from)}).block(root, in) {
-					for j, v := range row {
-						if got := float64(want[k][i*testWidth+j]); !(math.Abs(got-v) < 4e-5*(1+math.Abs(v))) {
-							t.Fatalf("adapter %d, row %d, channel %d: %v, want %v", k, i, j, got, v)
-						}
-					}
-				}
+				nearReference(t, fmt.Sprintf("adapter %d, ", k), root, merged(t, root, w, from), x, want[k], 4e-5)
 			}
 			for _, order := range [][]int{{0, 1, 2}, {2, 1, 0, 1}, {1, 2, 1}, {0, 0}} {
-				var list []*Adapter
-				for _, k := range order {
-					list = append(list, adapters[k])
-				}
-				for i, got := range rows(list...) {
-					sameBits(t, "among others", got, want[order[i]])
-				}
+				sameAmongOthers(t, adapters, order, rows, want)
 			}
 		})
 	}

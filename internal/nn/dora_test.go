@@ -1,6 +1,7 @@
 package nn
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"testing"
@@ -73,37 +74,21 @@ func TestMagnitudesAndWholeModulesInEveryKindOfBlock(t *testing.T) {
 			m := newMachine(t, root, w, Limits{Rows: 4 * n}, 16)
 			sources := []*lora.Adapter{magnified(t, root, m, w, madeUp(root, m.program, "first", 3)), whole(m)}
 			if len(sources[0].Pairs) == 0 {
-				t.Skip("no linear map of this block takes magnitudes")
+				t.Error("no linear map of this block takes magnitudes")
 			}
 			adapters := append(bound(t, m, sources...), nil)
 			rows := func(a ...*Adapter) [][]float32 { return runAdapted(t, m, x, a...) }
 			want := [][]float32{rows(adapters[0])[0], rows(adapters[1])[0], rows(nil)[0]}
-			in := make([][]float64, n)
-			for i := range in {
-				in[i] = wide(x.Row(i))
-			}
 			references := []*random{merged(t, root, w, sources[0]), newRandom(root)}
 			for i := range sources[1].Saved {
 				s := &sources[1].Saved[i]
 				references[1].values[root.Find(s.Path).Param(s.Param).Resolve()] = slices.Clone(s.F32())
 			}
 			for k, weights := range references {
-				for i, row := range (reference{weights}).block(root, in) {
-					for j, v := range row {
-						if got := float64(want[k][i*testWidth+j]); !(math.Abs(got-v) < 4e-5*(1+math.Abs(v))) {
-							t.Fatalf("adapter %d, row %d, channel %d: %v, want %v", k, i, j, got, v)
-						}
-					}
-				}
+				nearReference(t, fmt.Sprintf("adapter %d, ", k), root, weights, x, want[k], 4e-5)
 			}
 			for _, order := range [][]int{{0, 1, 2}, {2, 1, 0, 1}, {1, 2, 1}, {1, 1}, {0, 0}} {
-				var list []*Adapter
-				for _, k := range order {
-					list = append(list, adapters[k])
-				}
-				for i, got := range rows(list...) {
-					sameBits(t, "among others", got, want[order[i]])
-				}
+				sameAmongOthers(t, adapters, order, rows, want)
 			}
 		})
 	}

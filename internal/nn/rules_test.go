@@ -2,7 +2,6 @@ package nn
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"testing"
@@ -322,18 +321,8 @@ func TestRulesAgainstReference(t *testing.T) {
 				t.Fatal(err)
 			}
 			w := newRandom(root)
-			in := make(rows, n)
-			for i := range in {
-				in[i] = wide(x.Row(i))
-			}
 			got := runChunks(t, root, w, x, n)
-			for i, want := range (reference{w}).block(root, in) {
-				for k, v := range want {
-					if d := math.Abs(float64(got[i*testWidth+k]) - v); !(d < 2e-5*(1+math.Abs(v))) {
-						t.Fatalf("row %d, channel %d: %v, want %v", i, k, got[i*testWidth+k], v)
-					}
-				}
-			}
+			nearReference(t, "", root, w, x, got, 2e-5)
 			for _, chunk := range []int{1, 4} {
 				sameBits(t, fmt.Sprintf("chunks of %d", chunk), runChunks(t, root, w, x, chunk), got)
 			}

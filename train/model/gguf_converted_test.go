@@ -1,17 +1,14 @@
 package model
 
 import (
-	"compress/bzip2"
 	"encoding/json"
-	"io"
 	"math"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/heftai/heft/loader"
-	"github.com/heftai/heft/meta"
+	"github.com/heftai/heft/internal/gguf/gguftest"
 	"github.com/heftai/heft/train/rng"
 	"github.com/heftai/heft/train/tensor"
 )
@@ -51,7 +48,7 @@ func trainConverted(t *testing.T, file, name string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := loadConverted(t, file)
+	m, err := loadGGUF(t, gguftest.Unzipped(t, file, name+".gguf"))
 	if want := notTrained[name]; want != "" || err != nil {
 		if want == "" || err == nil || !strings.Contains(err.Error(), want) {
 			t.Fatalf("got %v, want %q", err, want)
@@ -97,40 +94,4 @@ func trainConverted(t *testing.T, file, name string) {
 	if !(moved > 0) {
 		t.Error("the adapter has no gradients")
 	}
-}
-
-// loadConverted loads the model of a compressed file, frozen.
-func loadConverted(t *testing.T, file string) (*Model, error) {
-	t.Helper()
-	f, err := os.Open(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	data, err := io.ReadAll(bzip2.NewReader(f))
-	path := filepath.Join(t.TempDir(), "m.gguf")
-	if err == nil {
-		err = os.WriteFile(path, data, 0o600)
-	}
-	var ck *loader.Checkpoint
-	if err == nil {
-		ck, err = loader.Open(path)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { ck.Close() })
-	config, err := meta.ReadConfigFS(ck.FS())
-	if err != nil {
-		t.Fatal(err)
-	}
-	skeleton, err := meta.New(config, ck)
-	if err != nil {
-		t.Fatal(err)
-	}
-	bound, err := loader.Bind(ck, skeleton)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return Load(skeleton, bound, Freeze(func(string) bool { return true }))
 }

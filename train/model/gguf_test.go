@@ -50,6 +50,16 @@ func ggufOf(t *testing.T, m *Model) string {
 
 func openGGUF(t *testing.T, path string) *Model {
 	t.Helper()
+	m, err := loadGGUF(t, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// loadGGUF loads the model of a file, frozen. The error is that of Load.
+func loadGGUF(t *testing.T, path string) (*Model, error) {
+	t.Helper()
 	ck, err := loader.Open(path)
 	if err != nil {
 		t.Fatal(err)
@@ -67,11 +77,7 @@ func openGGUF(t *testing.T, path string) *Model {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := Load(skeleton, b, Freeze(func(string) bool { return true }))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return m
+	return Load(skeleton, b, Freeze(func(string) bool { return true }))
 }
 
 // TestAdaptersOfGGUFHadOtherRows: a GGUF file of a Llama has the rows of queries and keys in another

@@ -1,5 +1,5 @@
 // Package gguftest writes GGUF files for tests: [Write] takes a [Key] for each metadata entry and a [Tensor] for each
-// tensor.
+// tensor. [Unzipped] unpacks a file that is committed in fewer bytes.
 package gguftest
 
 import (
