@@ -37,7 +37,7 @@ func answers(t *testing.T, m *enginetest.Model, o engine.Options) (all []string,
 			all = append(all, text.String())
 		}
 	}
-	return all, e.Stats()
+	return all, counted(t, e)
 }
 
 // TestADraftModelChangesNoAnswer: whatever a draft model guesses, and whether it has room, takes all in
@@ -97,7 +97,7 @@ func TestAPerfectDraftModel(t *testing.T) {
 	if err != nil || len(got[0].tokens) != 101 {
 		t.Fatalf("%d tokens, %v", len(got[0].tokens), err)
 	}
-	if st := e.Stats(); st.Drafts != 20 || st.AcceptedTokens != 80 {
+	if st := counted(t, e); st.Drafts != 20 || st.AcceptedTokens != 80 {
 		t.Errorf("%d guesses right in %d passes, want 80 in 20", st.AcceptedTokens, st.Drafts)
 	}
 }

@@ -62,10 +62,7 @@ func TestEmbeddings(t *testing.T) {
 	if got, err := collect(answer, 1); err != nil || len(got[0].tokens) != 40 {
 		t.Errorf("beside them: %v, %v", got, err)
 	}
-	if err := e.Shutdown(t.Context()); err != nil { // a pass is counted after its events
-		t.Fatal(err)
-	}
-	if st := e.Stats(); st.GeneratedTokens != 40 || st.Finished[engine.FinishStop] != int64(len(streams)) {
+	if st := counted(t, e); st.GeneratedTokens != 40 || st.Finished[engine.FinishStop] != int64(len(streams)) {
 		t.Errorf("stats %+v", st)
 	}
 }

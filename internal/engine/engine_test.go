@@ -84,6 +84,15 @@ func submit(t *testing.T, e *engine.Engine, r engine.Request) *engine.Stream {
 	return s
 }
 
+// counted shuts e down and returns its counts: a pass is counted after its events.
+func counted(t *testing.T, e *engine.Engine) engine.Stats {
+	t.Helper()
+	if err := e.Shutdown(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return e.Stats()
+}
+
 func TestTokensAndReasons(t *testing.T) {
 	m := &enginetest.Model{MaxLen: 40}
 	e := engine.New(m, engine.Options{})
@@ -301,10 +310,7 @@ func TestYoungestIsPreempted(t *testing.T) {
 			t.Errorf("request %d: %v (%v), want %v", i, got[0].tokens, err, want)
 		}
 	}
-	if err := e.Shutdown(t.Context()); err != nil { // a pass is counted after its events
-		t.Fatal(err)
-	}
-	if st := e.Stats(); st.Preemptions == 0 || st.KV.Used != 0 {
+	if st := counted(t, e); st.Preemptions == 0 || st.KV.Used != 0 {
 		t.Errorf("%+v", st)
 	}
 }

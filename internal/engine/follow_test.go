@@ -67,7 +67,7 @@ func TestMultiTokenPredictionChangesNoAnswer(t *testing.T) {
 							all = append(all, fmt.Sprint(r.tokens))
 						}
 					}
-					return all, e.Stats()
+					return all, counted(t, e)
 				}
 				want, _ := run(engine.Options{DraftTokens: -1})
 				texts, fromText := run(engine.Options{DraftTokens: 4})

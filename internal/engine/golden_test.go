@@ -291,7 +291,7 @@ func TestGoldenModelsBatched(t *testing.T) {
 						}
 					}
 				}
-				st := e.Stats()
+				st := counted(t, e)
 				right += st.AcceptedTokens
 				wrong += st.DraftTokens - st.AcceptedTokens
 				e.Close()

@@ -55,7 +55,7 @@ func TestGuessedTokensChangeNoAnswer(t *testing.T) {
 						all[k] = append(all[k], text)
 					}
 				}
-				st := e.Stats()
+				st := counted(t, e)
 				e.Close()
 				if k == 0 && (st.AcceptedTokens == 0 || st.AcceptedTokens == st.DraftTokens || st.DraftTokens > 5*st.Drafts) {
 					t.Errorf("%d guesses in %d passes of a choice, %d right: want some right, some wrong, at most 5 a pass", st.DraftTokens, st.Drafts, st.AcceptedTokens)
@@ -110,7 +110,7 @@ func TestAPredictionIsGuessed(t *testing.T) {
 		t.Fatalf("%v (%v), want %v", got[0].tokens, err, want)
 	}
 	accepted, rejected := s.Predicted()
-	if st := e.Stats(); accepted < 40 || rejected == 0 || st.AcceptedTokens < int64(accepted) {
+	if st := counted(t, e); accepted < 40 || rejected == 0 || st.AcceptedTokens < int64(accepted) {
 		t.Errorf("%d tokens of the prediction accepted, %d rejected; %d guesses right", accepted, rejected, st.AcceptedTokens)
 	}
 	r.Prediction = []int32{64}
@@ -133,7 +133,7 @@ func TestGuessesTookMemoryWithoutABound(t *testing.T) {
 	if n := (b.TotalAlloc - a.TotalAlloc) >> 20; n > 16 {
 		t.Errorf("%d choices allocated %d MiB, want 8 and a little", choices, n)
 	}
-	if st := e.Stats(); st.AcceptedTokens == 0 {
+	if st := counted(t, e); st.AcceptedTokens == 0 {
 		t.Error("no guess was right")
 	}
 }
@@ -147,7 +147,7 @@ func TestGuessesAreNoPromptTokens(t *testing.T) {
 	if err != nil || len(got[0].tokens) != 60 {
 		t.Fatalf("%d tokens, %v", len(got[0].tokens), err)
 	}
-	if st := e.Stats(); st.PromptTokens != 3 || st.GeneratedTokens != 60 || st.AcceptedTokens < 30 {
+	if st := counted(t, e); st.PromptTokens != 3 || st.GeneratedTokens != 60 || st.AcceptedTokens < 30 {
 		t.Errorf("%d tokens of the prompt, %d generated, %d of them guessed; want 3, 60 and most", st.PromptTokens, st.GeneratedTokens, st.AcceptedTokens)
 	}
 }

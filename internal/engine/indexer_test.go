@@ -1,7 +1,6 @@
 package engine_test
 
 import (
-	"context"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -39,10 +38,7 @@ func TestIndexersChooseTheSameAfterPreemptionsAndGuesses(t *testing.T) {
 					t.Errorf("%s, %d guesses, request %d: %v (%v), want %v", name, guesses, i, got[0].tokens, err, want[i])
 				}
 			}
-			if err := e.Shutdown(context.Background()); err != nil {
-				t.Fatal(err)
-			}
-			st := e.Stats()
+			st := counted(t, e)
 			if st.Preemptions == 0 || guesses > 0 && (st.AcceptedTokens == 0 || st.AcceptedTokens == st.DraftTokens) {
 				t.Errorf("%s: %d preemptions, %d guesses of which %d were right, want some of each", name, st.Preemptions, st.DraftTokens, st.AcceptedTokens)
 			}
