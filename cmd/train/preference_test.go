@@ -32,7 +32,7 @@ func TestGoldenPreferenceRuns(t *testing.T) {
 	dir := filepath.Join(golden.Module(t), "testdata", "golden", "train", "preference")
 	var trace preferenceTrace
 	if !golden.JSON(t, filepath.Join(dir, "trace.json"), &trace) {
-		t.Skip("no fixtures of preference tuning")
+		t.Fatal("no fixtures of preference tuning")
 	}
 	for _, c := range trace.Cases {
 		t.Run(c.Name, func(t *testing.T) {

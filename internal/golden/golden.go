@@ -64,7 +64,8 @@ func Path(t testing.TB, elem ...string) string {
 }
 
 // Glob lists the files below Root that match pattern or pattern.gz, sorted, one
-// entry a file (always without ".gz": [Read] finds the stored one).
+// entry a file (always without ".gz": [Read] finds the stored one). It fails the test if
+// no root of the project has such a file.
 func Glob(t testing.TB, pattern string) []string {
 	t.Helper()
 	seen := map[string]bool{}
@@ -81,6 +82,9 @@ func Glob(t testing.TB, pattern string) []string {
 				files = append(files, f)
 			}
 		}
+	}
+	if len(files) == 0 {
+		mustExist(t, Path(t, pattern))
 	}
 	sort.Strings(files)
 	return files
@@ -107,11 +111,12 @@ func Read(path string) ([]byte, error) {
 }
 
 // JSON reads path (or path.gz) into v and reports whether it is there. A broken
-// file fails the test.
+// file fails the test, and so does a path that no root of the project has.
 func JSON(t testing.TB, path string, v any) bool {
 	t.Helper()
 	b, err := Read(path)
 	if os.IsNotExist(err) {
+		mustExist(t, path)
 		return false
 	}
 	if err == nil {
