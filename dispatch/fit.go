@@ -71,7 +71,7 @@ func FitsWith(skeleton *meta.Model, o Options, plan devicemap.Plan) (*Fit, bool)
 		}
 	}
 	if asked.Quantize == meta.QuantNone {
-		for _, f := range []meta.QuantFormat{meta.QuantQ8, meta.QuantQ4} {
+		for _, f := range meta.Conversions() {
 			if saved := converted(skeleton, f); saved < 0 && fits(asked, saved) {
 				fit.Quantize = f
 				break

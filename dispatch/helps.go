@@ -49,7 +49,7 @@ func WhatHelps(skeleton *meta.Model, o Options, plan devicemap.Plan, dtype strin
 	larger.MaxMemory = withHost(o.MaxMemory, limit+more)
 	try(larger, dtype, Help{MoreBytes: more})
 	if o.Quantize == meta.QuantNone {
-		for _, f := range []meta.QuantFormat{meta.QuantQ8, meta.QuantQ4} {
+		for _, f := range meta.Conversions() {
 			smaller := o
 			smaller.Quantize = f
 			try(smaller, f.String(), Help{Quantize: f, Format: f.String()})

@@ -15,7 +15,7 @@ func (m *Model) Quantized() meta.QuantFormat { return m.options.Quantize }
 func checkQuantize(skeleton *meta.Model, plan *devicemap.Plan, o *Options) error {
 	loaded := o.loadedBytes(skeleton)
 	if o.Quantize != meta.QuantNone && len(loaded) == 0 {
-		return fmt.Errorf("dispatch: this model has no weights that can be converted to %v: they are quantised already, or their rows are no whole blocks of 32", o.Quantize)
+		return fmt.Errorf("dispatch: this model has no weights that can be converted to %v: they are quantised already, or the length of their rows is not a multiple of %d", o.Quantize, meta.ConvertColumns())
 	}
 	all := int64(0)
 	for _, bytes := range loaded {

@@ -128,3 +128,18 @@ func TestGGUFsThatAreRefused(t *testing.T) {
 		t.Errorf("a folder of several: %v", err)
 	}
 }
+
+// The block sizes of ggml's types, with which files are checked, are those of the table of formats.
+func TestGGUFTypesHaveTheBlocksOfTheirFormats(t *testing.T) {
+	for from, format := range ggufFormats {
+		columns, bytes := from.Block()
+		if columns != format.BlockColumns() || int64(bytes) != format.BlockBytes() {
+			t.Errorf("%v: %d bytes for %d elements, %v has %d for %d", from, bytes, columns, format, format.BlockBytes(), format.BlockColumns())
+		}
+	}
+	for from, dtype := range ggufDTypes {
+		if columns, bytes := from.Block(); columns != 1 || int64(bytes) != dtype.Bytes(1) {
+			t.Errorf("%v: %d bytes for %d elements, %v has %d for one", from, bytes, columns, dtype, dtype.Bytes(1))
+		}
+	}
+}

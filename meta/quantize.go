@@ -1,13 +1,39 @@
 package meta
 
-// convertColumns is the number of columns of a block of every format that Heft converts to.
-const convertColumns = 32
+import (
+	"cmp"
+	"slices"
+)
 
-// Quantized returns the parameters below m that can be converted to QuantQ8 or QuantQ4, with their
-// numbers of elements: matrices of linear maps and of stacked experts that are stored as floats in
+// Conversions returns the formats of blocks that Heft converts weights to, the largest first.
+func Conversions() []QuantFormat {
+	var list []QuantFormat
+	for f := range quantFormats {
+		if f.Row().Convert {
+			list = append(list, f)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b QuantFormat) int {
+		return -cmp.Compare(a.BlockBytes()*int64(b.BlockColumns()), b.BlockBytes()*int64(a.BlockColumns()))
+	})
+	return list
+}
+
+// ConvertColumns is the number of columns that rows have a multiple of if they can be converted to every
+// format of [Conversions].
+func ConvertColumns() int {
+	columns := 1
+	for _, f := range Conversions() {
+		columns = max(columns, f.BlockColumns()) // blocks are powers of two
+	}
+	return columns
+}
+
+// Quantized returns the parameters below m that can be converted to the formats of [Conversions], with
+// their numbers of elements: matrices of linear maps and of stacked experts that are stored as floats in
 // rows of whole blocks. Norms, biases, routers and lookup tables are not converted. A lookup table
 // that is also the head is converted for the head.
-func (m *Module) Quantized() map[*Param]int64 { return m.convertible(convertColumns) }
+func (m *Module) Quantized() map[*Param]int64 { return m.convertible(ConvertColumns()) }
 
 // FourBits returns the sizes of the parameters below m that are converted to QuantBnbNF4, as
 // bitsandbytes converts them: those of [Module.Quantized], whatever the length of their rows, but for

@@ -44,3 +44,16 @@ func TestQuantizedTakesMatricesAlone(t *testing.T) {
 		}
 	}
 }
+
+// Suggestions try conversions in the order of the loss: formats with more bits a weight first. A row is convertible to
+// all of them if it is whole blocks of the longest.
+func TestConversionsComeFromTheTable(t *testing.T) {
+	if got := Conversions(); !slices.Equal(got, []QuantFormat{QuantQ8, QuantQ4}) {
+		t.Errorf("got %v", got)
+	}
+	for _, f := range QuantFormats() {
+		if f.Row().Convert != slices.Contains(Conversions(), f) || f.Row().Convert && ConvertColumns()%f.BlockColumns() != 0 {
+			t.Errorf("%v: blocks of %d, rows of whole %d", f, f.BlockColumns(), ConvertColumns())
+		}
+	}
+}

@@ -99,7 +99,7 @@ func (b *base) quantise(format meta.QuantFormat) (err error) {
 		}
 	}
 	if len(b.converted) == 0 {
-		return fmt.Errorf("model: no frozen weights can be converted to %v: they are quantised already, or their rows are no multiples of 32", format)
+		return fmt.Errorf("model: no frozen weights can be converted to %v: they are quantised already, or the length of their rows is not a multiple of %d", format, meta.ConvertColumns())
 	}
 	return nil
 }
