@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/heftai/heft/internal/chat/toolcall"
+	"github.com/heftai/heft/internal/layout"
 )
 
 // ParseOptions are what is known of an answer before it is generated.
@@ -132,9 +133,9 @@ const (
 // KeyMark stands in CallArguments.End and Stop for the key of an argument that is an element: </KEY>. NameMark stands in
 // PlainEnds.Ends for the name of the function, and CountMark in CallArguments.Next for the number of an argument, from 2 on.
 const (
-	KeyMark   = toolcall.KeyMark
-	NameMark  = toolcall.NameMark
-	CountMark = toolcall.CountMark
+	KeyMark   = layout.KeyMark
+	NameMark  = layout.NameMark
+	CountMark = layout.CountMark
 )
 
 // PlainEnds say where values end that have neither quotes nor an end of their own: before Next, a key and Key;

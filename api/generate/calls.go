@@ -11,6 +11,7 @@ import (
 	"github.com/heftai/heft/internal/grammar/dfa"
 	"github.com/heftai/heft/internal/grammar/jsonschema"
 	"github.com/heftai/heft/internal/grammar/vocab"
+	"github.com/heftai/heft/internal/layout"
 	"github.com/heftai/heft/text"
 )
 
@@ -176,19 +177,16 @@ func (c *calls) arguments(b *grammar.Builder, f *frame, t *tool, next grammar.Po
 	case a.Kind == text.TextArguments:
 		return b.Quoted(func() (grammar.Pos, error) { return jsonschema.AppendObject(b, t.schema, next) })
 	}
-	l := &jsonschema.Layout{
-		Kind: jsonschema.Kind(a.Kind), First: a.First, Next: a.Next, Empty: a.Empty, Equals: a.Equals, EqualsText: a.EqualsText,
-		End: a.End, Stop: a.Stop, Quote: a.Quote, JSONText: a.JSONText, CDATA: a.CDATA, Plain: jsonschema.Plain(a.Plain), Names: t.names,
-	}
+	l := &jsonschema.Layout{Names: t.names, Object: layout.Object{
+		Kind: layout.Kind(a.Kind), First: a.First, Next: a.Next, Empty: a.Empty, Equals: a.Equals, EqualsText: a.EqualsText,
+		End: a.End, Stop: a.Stop, Quote: a.Quote, JSONText: a.JSONText, CDATA: a.CDATA, Plain: layout.Plain(a.Plain),
+	}}
 	l.Marker = func(marker string, next grammar.Pos) grammar.Pos {
 		before, after, counted := strings.Cut(marker, text.CountMark)
 		if !counted {
 			return f.marker(b, marker, next)
 		}
 		return f.marker(b, before, b.Term(b.Library().Named("call number", callNumber), f.marker(b, after, next)))
-	}
-	if a.Named() {
-		l.KeyMark = text.KeyMark
 	}
 	l.Plain.Ends = slices.Clone(a.Plain.Ends)
 	for i := range l.Plain.Ends {

@@ -48,7 +48,8 @@ var allowed = map[string][]string{
 	"internal/tokenizer":           {"internal/jsonscan", "internal/smallfile", "internal/hostmem"},                           // hostmem: a large tokenizer.json, while it is parsed
 	"internal/chat":                {"internal/chat/jinja", "internal/smallfile"},
 	"internal/chat/jinja":          {"internal/jsonscan"},
-	"internal/chat/toolcall":       {"internal/chat", "internal/jsonscan"},
+	"internal/layout":              {}, // how models write arguments that are not JSON
+	"internal/chat/toolcall":       {"internal/chat", "internal/jsonscan", "internal/layout"},
 	"internal/grammar/dfa":         {}, // automata over bytes
 	"internal/grammar/vocab":       {}, // tokens as a trie
 	"internal/grammar/grammartest": {}, // for tests
@@ -56,8 +57,8 @@ var allowed = map[string][]string{
 	"internal/grammar/jsontext":    {"internal/grammar/dfa"},
 	"internal/grammar/regex":       {"internal/grammar/dfa"},
 	"internal/grammar/gbnf":        {"internal/grammar", "internal/grammar/dfa"},
-	"internal/grammar/jsonschema":  {"internal/grammar", "internal/grammar/dfa", "internal/grammar/jsontext", "internal/grammar/regex", "internal/jsonscan"},
-	"text":                         {"internal/hubcache", "internal/tokenizer", "internal/chat", "internal/chat/toolcall"},
+	"internal/grammar/jsonschema":  {"internal/grammar", "internal/grammar/dfa", "internal/grammar/jsontext", "internal/grammar/regex", "internal/jsonscan", "internal/layout"},
+	"text":                         {"internal/hubcache", "internal/tokenizer", "internal/chat", "internal/chat/toolcall", "internal/layout"},
 	"internal/sample":              {"internal/kernels/..."}, // apart from the engine, so that dispatch.Generate chooses tokens by the same code
 	"devicemap":                    {"meta"},
 	"internal/filelock":            {},
@@ -92,7 +93,7 @@ var allowed = map[string][]string{
 	"api/internal/schema":        {},                                           // JSON Schemas of Go types, for /openapi.json
 	"api/wire":                   {"internal/jsonscan", "api/internal/schema"}, // what all HTTP dialects share
 	"api/generate": {"api/wire", "meta", "dispatch", "text", "internal/engine", "internal/engine/holder", "internal/sample",
-		"internal/grammar/...", "internal/smallfile"}, // constrained decoding; tokenizer_config.json
+		"internal/grammar/...", "internal/layout", "internal/smallfile"}, // constrained decoding; tokenizer_config.json
 	"internal/generatetest":       {"api/generate", "devicemap", "dispatch", "loader", "meta", "text", "loader/demo", "internal/engine", "internal/engine/enginetest", "internal/engine/holder"}, // models for tests
 	"api/internal/foreign":        {"api/wire"},                                                                                                                                                  // fields of other servers, for all dialects
 	"api/openai":                  {"api/wire", "api/internal/foreign", "api/internal/schema", "api/generate", "text", "internal/chat", "internal/lora"},                                         // lora: whether a folder that a client names has an adapter

@@ -13,6 +13,7 @@ import (
 	"github.com/heftai/heft/internal/grammar/gbnf"
 	"github.com/heftai/heft/internal/grammar/jsonschema"
 	"github.com/heftai/heft/internal/grammar/vocab"
+	"github.com/heftai/heft/internal/layout"
 	"github.com/heftai/heft/internal/tokenizer"
 )
 
@@ -56,7 +57,7 @@ func goldenTokenizer(t *testing.T, folder string) *tokenizer.Tokenizer {
 func tagged(t *testing.T, lib *grammar.Library) *grammar.Grammar {
 	t.Helper()
 	b := grammar.NewBuilder(lib)
-	l := &jsonschema.Layout{Kind: jsonschema.Tags, First: "<a ", Next: "<a ", Equals: ">", EqualsText: ">", End: "</a>", Stop: "</a>"}
+	l := &jsonschema.Layout{Object: layout.Object{Kind: layout.Tags, First: "<a ", Next: "<a ", Equals: ">", EqualsText: ">", End: "</a>", Stop: "</a>"}}
 	l.Marker = func(text string, next grammar.Pos) grammar.Pos { return b.Literal(text, next) }
 	const schema = `{"type":"object","properties":{"k":{"type":["string","null"],"minLength":1,"maxLength":5},"n":{"type":"string"},"l":{"type":"array","items":{"type":"string","maxLength":2}}},"required":["k"],"additionalProperties":{"type":"string","minLength":2}}`
 	at, err := jsonschema.AppendLaidOut(b, []byte(schema), l, grammar.Return)

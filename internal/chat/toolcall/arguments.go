@@ -2,67 +2,12 @@ package toolcall
 
 import (
 	"strings"
+
+	"github.com/heftai/heft/internal/layout"
 )
 
-// ArgumentKind is a way to write arguments that are not a JSON object.
-type ArgumentKind uint8
-
-// The kinds.
-const (
-	// TagArguments stand between tags. Strings are text as it is, other values are JSON.
-	TagArguments ArgumentKind = iota + 1
-	// PythonArguments are keyword arguments: strings in quotes, True, False and None.
-	PythonArguments
-	// BareArguments are an object with bare keys and with strings between quotes of their own.
-	BareArguments
-	// ValueArguments are keys without quotes, each with a value in JSON.
-	ValueArguments
-	// TextArguments are a JSON object as it stands in a string of JSON.
-	TextArguments
-)
-
-// KeyMark stands in Arguments.End and Stop for the key, and NameMark in PlainEnds.Ends for the name of the function.
-// CountMark stands in Next for the number of an argument, from 2 on.
-const (
-	KeyMark   = "\x01"
-	NameMark  = "\x02"
-	CountMark = "\x03"
-)
-
-// PlainEnds say where values end that have neither quotes nor an end of their own: before Next, a key and Key;
-// before one of Ends; and, behind a line break and white space, before one of Lines.
-type PlainEnds struct {
-	Next, Key   string // Key is "" if values have an end
-	Close       string // stands before each of Ends, perhaps with white space between
-	Ends, Lines []string
-	Follow      []string // what is written behind values
-	Counted     string   // follows the number that stands behind Next; "" if there is none
-}
-
-// Arguments say how a model writes arguments that are not a JSON object:
-//
-//	First KEY Equals VALUE End { Next KEY Equals VALUE End }
-//
-// and Empty if there are none. Before a string stands EqualsText in place of Equals.
-type Arguments struct {
-	Kind               ArgumentKind
-	First, Next, Empty string
-	Equals, EqualsText string
-	End                string
-	// Stop ends the text of a value between tags: no value has it. End ends with it.
-	Stop string
-	// Quote stands around each string of BareArguments.
-	Quote string
-	// JSONText says that strings between tags are JSON, too.
-	JSONText bool
-	// CDATA says that a string between tags may stand in a CDATA section.
-	CDATA bool
-	// Plain says where values end if they may have End.
-	Plain PlainEnds
-}
-
-// Named reports whether an argument is an element that is called like its key.
-func (g *Arguments) Named() bool { return strings.Contains(g.End, KeyMark) }
+// Arguments say how a model writes arguments that are not a JSON object.
+type Arguments struct{ layout.Object }
 
 // argumentTexts are renderings of calls whose arguments are not JSON.
 type argumentTexts struct {
@@ -128,7 +73,7 @@ func (a *answers) argumentNotation(f *Family) *Notation {
 	if !(ok1 && ok2 && ok3 && ok4 && ok5) {
 		return nil
 	}
-	args := &Arguments{Kind: kind, First: one[1], EqualsText: one[2], Equals: number[2], Quote: form.quote}
+	args := &Arguments{layout.Object{Kind: kind, First: one[1], EqualsText: one[2], Equals: number[2], Quote: form.quote}}
 	after, next, ok := args.values(form, [4]string{one[3], two[3], number[3], numbers[3]})
 	if !ok || two[1] != one[1] || number[1] != one[1] {
 		return nil
@@ -138,7 +83,7 @@ func (a *answers) argumentNotation(f *Family) *Notation {
 		if at == nil {
 			return nil
 		}
-		args.Next = next[:at[2]] + CountMark + next[at[3]:]
+		args.Next = next[:at[2]] + layout.CountMark + next[at[3]:]
 	}
 	if args.Plain.Key != "" {
 		args.Plain.Follow = []string{args.End + next, args.End + after}
@@ -193,21 +138,21 @@ func (a *answers) betweenArguments(n *Notation, t argumentTexts, one []string) s
 }
 
 // argumentForm returns the first form of f whose arguments are not JSON.
-func (f *Family) argumentForm() (ArgumentKind, *form) {
+func (f *Family) argumentForm() (layout.Kind, *form) {
 	for i := range f.spec.forms {
 		form := &f.spec.forms[i]
 		switch {
 		case form.pairs != nil && form.head == nil && !form.again:
-			return ValueArguments, form
+			return layout.Values, form
 		case form.head == nil || form.last:
 		case form.body == bodyTags && form.tags.json && form.tags.ended && !form.tags.named:
-			return ValueArguments, form
+			return layout.Values, form
 		case form.body == bodyTags && !form.tags.ended:
-			return TagArguments, form
+			return layout.Tags, form
 		case form.body == bodyPython:
-			return PythonArguments, form
+			return layout.Python, form
 		case form.body == bodyBare:
-			return BareArguments, form
+			return layout.Bare, form
 		}
 	}
 	return 0, nil
@@ -218,7 +163,7 @@ func (f *Family) argumentForm() (ArgumentKind, *form) {
 // what stands before another key.
 func (g *Arguments) values(form *form, texts [4]string) (after, next string, ok bool) {
 	quote := form.quote
-	if g.Kind == TagArguments && !g.tagEnds(form, &texts) {
+	if g.Kind == layout.Tags && !g.tagEnds(form, &texts) {
 		return "", "", false
 	}
 	if g.quotesText() {
@@ -230,7 +175,7 @@ func (g *Arguments) values(form *form, texts [4]string) (after, next string, ok 
 	if g.EqualsText, ok = strings.CutSuffix(g.EqualsText, quote); !ok {
 		return "", "", false
 	}
-	if g.Kind == ValueArguments { // the same text follows each value, whatever comes then
+	if g.Kind == layout.Values { // the same text follows each value, whatever comes then
 		first, second := strings.TrimPrefix(texts[0], quote), strings.TrimPrefix(texts[1], quote)
 		g.End = commonPrefix(first, second)
 	}
@@ -248,7 +193,7 @@ func (g *Arguments) values(form *form, texts [4]string) (after, next string, ok 
 }
 
 // tagEnds sets what ends the values of tags. texts are those of values, in which the keys of elements become
-// KeyMark.
+// layout.KeyMark.
 func (g *Arguments) tagEnds(form *form, texts *[4]string) bool {
 	t := form.tags
 	switch {
@@ -257,7 +202,7 @@ func (g *Arguments) tagEnds(form *form, texts *[4]string) bool {
 		return true
 	case t.named:
 		for i, key := range []string{"zqa", "zqa", "zqn", "zqn"} {
-			texts[i] = strings.Replace(texts[i], strings.ReplaceAll(t.close, KeyMark, key), t.close, 1)
+			texts[i] = strings.Replace(texts[i], strings.ReplaceAll(t.close, layout.KeyMark, key), t.close, 1)
 		}
 	}
 	g.Stop, g.JSONText = t.close, t.json
@@ -277,15 +222,15 @@ func (g *Arguments) tagEnds(form *form, texts *[4]string) bool {
 }
 
 // plainEnds says where the reader of f takes plain values to end.
-func (f *form) plainEnds() PlainEnds {
+func (f *form) plainEnds() layout.Plain {
 	next := strings.TrimRight(f.tags.plain.next, " \t")
 	if next == "" {
 		next = f.tags.plain.next[:1]
 	}
-	ends := PlainEnds{Next: next, Key: f.tags.key, Close: f.tags.close, Lines: f.stops(), Counted: f.tags.counted}
+	ends := layout.Plain{Next: next, Key: f.tags.key, Close: f.tags.close, Lines: f.stops(), Counted: f.tags.counted}
 	switch {
 	case f.again:
-		ends.Ends = []string{f.end + NameMark + f.tail}
+		ends.Ends = []string{f.end + layout.NameMark + f.tail}
 	case f.end != "":
 		ends.Ends = []string{f.end}
 	}
@@ -294,13 +239,13 @@ func (f *form) plainEnds() PlainEnds {
 
 // quotesText reports whether strings have quotes, as in JSON or Python.
 func (g *Arguments) quotesText() bool {
-	return g.Kind == PythonArguments || g.Kind == ValueArguments || g.JSONText
+	return g.Kind == layout.Python || g.Kind == layout.Values || g.JSONText
 }
 
 // textEnd is what follows a string of one of the probes.
 func (g *Arguments) textEnd(key string) string {
 	switch {
-	case g.Kind == BareArguments:
+	case g.Kind == layout.Bare:
 		return g.Quote
 	case g.quotesText():
 		return `"` + g.End
@@ -309,26 +254,26 @@ func (g *Arguments) textEnd(key string) string {
 }
 
 // end is what ends the value of a key.
-func (g *Arguments) end(key string) string { return strings.ReplaceAll(g.End, KeyMark, key) }
+func (g *Arguments) end(key string) string { return strings.ReplaceAll(g.End, layout.KeyMark, key) }
 
 // write is what the arguments {"zqa": "x", "zqn": 7} look like, or none.
 func (g *Arguments) write(some bool) string {
 	switch {
-	case g.Kind == TextArguments && some:
+	case g.Kind == layout.Text && some:
 		return `{\"zqa\":\"x\",\"zqn\":7}`
-	case g.Kind == TextArguments:
+	case g.Kind == layout.Text:
 		return `{}`
 	case !some:
 		return g.Empty
 	}
 	text := "x"
 	switch {
-	case g.Kind == BareArguments:
+	case g.Kind == layout.Bare:
 		text = g.Quote + text + g.Quote
 	case g.quotesText():
 		text = `"` + text + `"`
 	}
-	return g.First + "zqa" + g.EqualsText + text + g.end("zqa") + strings.ReplaceAll(g.Next, CountMark, "2") + "zqn" + g.Equals + "7" + g.end("zqn")
+	return g.First + "zqa" + g.EqualsText + text + g.end("zqa") + strings.ReplaceAll(g.Next, layout.CountMark, "2") + "zqn" + g.Equals + "7" + g.end("zqn")
 }
 
 // checked returns n, without Between if f does not read several calls, or nil if it reads none.

@@ -2,6 +2,8 @@ package toolcall
 
 import (
 	"strings"
+
+	"github.com/heftai/heft/internal/layout"
 )
 
 // head finds the fields between the marker of a call and its arguments, and how the
@@ -231,7 +233,7 @@ func (l *lesson) afterValues(between *string, after string) (*string, string, bo
 		}
 		return strings.TrimSpace(s)
 	}
-	closing := strings.ReplaceAll(strings.TrimSpace(f.tags.close), KeyMark, "zqb")
+	closing := strings.ReplaceAll(strings.TrimSpace(f.tags.close), layout.KeyMark, "zqb")
 	after, ok := strings.CutPrefix(text(after), closing)
 	ok = ok || f.tags.ended
 	if !ok || between == nil {

@@ -4,6 +4,8 @@ import (
 	"regexp"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/heftai/heft/internal/layout"
 )
 
 // numberAtEnd finds a number before some punctuation at the end of a text.
@@ -119,7 +121,7 @@ func (l *lesson) learnElements(text string, at span, one probeCall, parts [3]str
 		return false
 	}
 	l.form.body, l.form.tags = bodyTags, &tags{
-		named: true, open: opening, key: key, close: strings.TrimSpace(before) + KeyMark + end,
+		named: true, open: opening, key: key, close: strings.TrimSpace(before) + layout.KeyMark + end,
 		lines: strings.HasSuffix(b, "\n") && strings.HasPrefix(before, "\n"), typed: types != nil, value: types,
 	}
 	return l.fields(text, at, one, strings.TrimSpace(head))

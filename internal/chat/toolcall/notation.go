@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/heftai/heft/internal/chat"
+	"github.com/heftai/heft/internal/layout"
 )
 
 // A Notation is how a template writes calls, as text that a model can be made to write:
@@ -74,7 +75,7 @@ func (a *answers) notation(f *Family) *Notation {
 	}
 	n := &Notation{ID: a.id(first)}
 	before, infix, after, ok := n.split(text, first.name)
-	for _, other := range []Notation{{Last: true}, {Arguments: &Arguments{Kind: TextArguments}}, {Last: true, Arguments: &Arguments{Kind: TextArguments}}} {
+	for _, other := range []Notation{{Last: true}, {Arguments: &Arguments{layout.Object{Kind: layout.Text}}}, {Last: true, Arguments: &Arguments{layout.Object{Kind: layout.Text}}}} {
 		if ok {
 			break
 		}

@@ -1,5 +1,7 @@
 package toolcall
 
+import "github.com/heftai/heft/internal/layout"
+
 // lfm2 is the notation of LFM 2: <|tool_call_start|>[f(a=1), g()]<|tool_call_end|>.
 // Its templates do not show it: they print calls as content.
 var lfm2 = spec{
@@ -16,7 +18,7 @@ var lfm2 = spec{
 }
 
 // pythonArguments are keyword arguments up to the closing parenthesis.
-var pythonArguments = Arguments{Kind: PythonArguments, First: "(", Next: ", ", Empty: "(", Equals: "=", EqualsText: "="}
+var pythonArguments = Arguments{layout.Object{Kind: layout.Python, First: "(", Next: ", ", Empty: "(", Equals: "=", EqualsText: "="}}
 
 // olmo3 is that of OLMo 3: Python calls, a line each, in <function_calls>.
 var olmo3 = spec{

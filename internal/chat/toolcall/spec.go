@@ -124,7 +124,7 @@ type tags struct {
 	open  string
 	key   string   // ends the key
 	value []string // stands before the text, in one of these ways; nil for nothing
-	named bool     // a parameter is an element that ends with its key, which is KeyMark in close: <KEY>TEXT</KEY>
+	named bool     // a parameter is an element that ends with its key, which is layout.KeyMark in close: <KEY>TEXT</KEY>
 	json  bool     // values are JSON, strings too
 	ended bool     // a JSON value ends itself: open may be empty, close too, or stand only between parameters
 	typed bool     // value[0] says that the text is a string, value[1] that it is JSON

@@ -3,6 +3,8 @@ package toolcall
 import (
 	"bytes"
 	"strings"
+
+	"github.com/heftai/heft/internal/layout"
 )
 
 // A literal matches one of several texts byte by byte.
@@ -262,7 +264,7 @@ func (r *tagReader) beginKey(key, out []byte) []byte {
 	out = append(out, `": `...)
 	r.allowed, r.closing = r.types(string(key)), r.tags.close
 	if r.tags.named {
-		r.closing = strings.ReplaceAll(r.closing, KeyMark, string(key))
+		r.closing = strings.ReplaceAll(r.closing, layout.KeyMark, string(key))
 	}
 	if r.tags.json {
 		r.allowed = anyType // a string has quotes

@@ -10,43 +10,14 @@ import (
 	"github.com/heftai/heft/internal/grammar"
 	"github.com/heftai/heft/internal/grammar/dfa"
 	"github.com/heftai/heft/internal/grammar/jsontext"
+	"github.com/heftai/heft/internal/layout"
 )
 
-// Kind is a way to write an object that is not JSON.
-type Kind uint8
-
-// The kinds.
-const (
-	// Tags writes each property between tags: strings as they are, other values as JSON.
-	Tags Kind = iota + 1
-	// Python writes keyword arguments, with True, False and None.
-	Python
-	// Bare writes keys without quotes, and strings between quotes of the layout's own.
-	Bare
-	// Values writes keys without quotes, and all values as JSON. Stop is "".
-	Values
-)
-
-// A Layout is how an object is written that is not JSON:
-//
-//	First KEY Equals VALUE End { Next KEY Equals VALUE End }
-//
-// and Empty if it has no properties. Before a string stands EqualsText in place of Equals. Objects
-// within it are written as the kind has it. A layout that writes strings as they are leaves open
-// whether a text is a string or another value, so that a string is not written like a value of a type
-// that the property's schema allows beside strings.
+// A Layout is how an object is written that is not JSON. Objects within it are written as the kind has it. A layout
+// that writes strings as they are leaves open whether a text is a string or another value, so that a string is not
+// written like a value of a type that the property's schema allows beside strings.
 type Layout struct {
-	Kind               Kind
-	First, Next, Empty string
-	Equals, EqualsText string
-	End                string
-	Stop               string // ends End and is in no value of Tags, unless these are Plain
-	Quote              string // stands around strings of Bare
-	JSONText           bool   // strings of Tags are JSON
-	CDATA              bool   // a string of Tags may stand in a CDATA section
-	KeyMark            string // stands in End and Stop for the name of the property; "" if they have it not
-	// Plain says what ends values of Tags without an end of their own: End and Stop are "" then.
-	Plain Plain
+	layout.Object
 	// Names are those that a reader of Plain values knows; nil: it knows none, and takes any word for one.
 	Names []string
 	// Marker reads a text of the layout, which may hold special tokens.
@@ -60,7 +31,7 @@ func AppendLaidOut(b *grammar.Builder, schema []byte, l *Layout, next grammar.Po
 }
 
 // kind is how nested values are written; 0 is JSON.
-func (c *compiler) kind() Kind {
+func (c *compiler) kind() layout.Kind {
 	if c.layout == nil {
 		return 0
 	}
@@ -72,7 +43,7 @@ var pythonWords = map[string]string{"null": "None", "true": "True", "false": "Fa
 
 // word is the spelling of null, true or false.
 func (c *compiler) word(json string) string {
-	if c.kind() == Python {
+	if c.kind() == layout.Python {
 		return pythonWords[json]
 	}
 	return json
@@ -80,7 +51,7 @@ func (c *compiler) word(json string) string {
 
 // text reads a string.
 func (c *compiler) text(t *str, path string, next grammar.Pos) (grammar.Pos, error) {
-	if c.kind() != Bare {
+	if c.kind() != layout.Bare {
 		term, err := c.strTerminal(t, path)
 		if err != nil {
 			return grammar.Fail, err
@@ -137,7 +108,7 @@ func (c *compiler) rawTerminal(t *str, path, name string, write func(*dfa.DFA) (
 // spelled reads the value that a JSON text spells.
 func (c *compiler) spelled(v string, next grammar.Pos) (grammar.Pos, error) {
 	switch {
-	case v[0] == '"' && c.kind() == Bare:
+	case v[0] == '"' && c.kind() == layout.Bare:
 		var text string
 		if err := json.Unmarshal([]byte(v), &text); err != nil {
 			return grammar.Fail, err
@@ -158,7 +129,7 @@ func (c *compiler) argument(name string, k conj, next grammar.Pos) (grammar.Pos,
 	}
 	stop, end := l.ends(name)
 	next = l.Marker(end, next)
-	if l.Kind != Tags || l.JSONText {
+	if l.Kind != layout.Tags || l.JSONText {
 		texts, values := &set{strings: s.strings}, *s
 		values.strings = nil
 		text, err1 := c.emit(texts, c.path(k), next)
@@ -330,9 +301,9 @@ func withoutOne(stop string, d *dfa.DFA, budget *dfa.Budget) (*dfa.DFA, error) {
 // names reports whether l has a way to write the name of a property.
 func (l *Layout) names(name string) bool {
 	switch {
-	case l.Kind != Tags:
+	case l.Kind != layout.Tags:
 		return bareName(name, l.Kind)
-	case l.KeyMark != "":
+	case l.Named():
 		return isWord(name) && name[0] != '/'
 	case l.plain():
 		return isWord(name) && (l.Names == nil || slices.Contains(l.Names, name)) && !strings.Contains(name, l.Plain.Key)
@@ -345,7 +316,7 @@ func (l *Layout) names(name string) bool {
 }
 
 // bareName reports whether a name can be a key without quotes.
-func bareName(name string, kind Kind) bool {
+func bareName(name string, kind layout.Kind) bool {
 	if name == "" || len(name) > maxBareName || strings.TrimSpace(name) != name {
 		return false
 	}
@@ -353,7 +324,7 @@ func bareName(name string, kind Kind) bool {
 		plain := r < unicode.MaxASCII && (unicode.IsLetter(r) || unicode.IsDigit(r) || r == '_')
 		switch {
 		case plain:
-		case kind == Python || kind == Values:
+		case kind == layout.Python || kind == layout.Values:
 			if i == 0 || r != '-' && r != '.' {
 				return false
 			}

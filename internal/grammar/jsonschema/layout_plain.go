@@ -6,24 +6,13 @@ import (
 	"strings"
 
 	"github.com/heftai/heft/internal/grammar/dfa"
+	"github.com/heftai/heft/internal/layout"
 )
-
-// Plain says where values end that have neither quotes nor an end of their own, as in YAML or KEY=VALUE: where
-// the next property begins, or what follows the object.
-type Plain struct {
-	Next  string // stands between a value and the next name; blanks may follow it
-	Key   string // ends a name; "": values are not plain
-	Close string // stands before each of Ends, perhaps with white space between
-	// Ends follow the object, and Lines do so on lines of their own.
-	Ends, Lines []string
-	Follow      []string // what stands behind values: with a text's end it must not look like an end
-	Counted     string   // stands with a number before it between Next and a name; "" if there is none
-}
 
 func (l *Layout) plain() bool { return l.Plain.Key != "" }
 
 // listed reports whether only names that the schema lists can be written.
-func (l *Layout) listed() bool { return l.KeyMark != "" || l.plain() && l.Names != nil }
+func (l *Layout) listed() bool { return l.Named() || l.plain() && l.Names != nil }
 
 // plainKey tells Plain texts of a layout from others.
 func (l *Layout) plainKey() string {
@@ -41,10 +30,10 @@ func (l *Layout) ends(name string) (stop, end string) {
 	switch {
 	case l.plain():
 		return neverText, l.End
-	case l.KeyMark == "":
+	case !l.Named():
 		return l.Stop, l.End
 	}
-	return strings.ReplaceAll(l.Stop, l.KeyMark, name), strings.ReplaceAll(l.End, l.KeyMark, name)
+	return strings.ReplaceAll(l.Stop, layout.KeyMark, name), strings.ReplaceAll(l.End, layout.KeyMark, name)
 }
 
 // stops are the texts that strings within other values do not have.
@@ -65,10 +54,10 @@ func (l *Layout) stops() []string {
 			stops = append(stops, key)
 		}
 		return stops
-	case l.KeyMark == "":
+	case !l.Named():
 		return []string{l.Stop}
 	}
-	before, _, _ := strings.Cut(l.Stop, l.KeyMark)
+	before, _, _ := strings.Cut(l.Stop, layout.KeyMark)
 	return []string{before}
 }
 

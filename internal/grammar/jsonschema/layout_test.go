@@ -7,6 +7,7 @@ import (
 
 	"github.com/heftai/heft/internal/grammar"
 	"github.com/heftai/heft/internal/grammar/jsonschema"
+	"github.com/heftai/heft/internal/layout"
 )
 
 // TestLongTextsBetweenTagsAreCounted: a string that is written as it is may have any limit of length,
@@ -15,7 +16,7 @@ func TestLongTextsBetweenTagsAreCounted(t *testing.T) {
 	const schema = `{"type":"object","properties":{"a":{"type":"string","minLength":2,"maxLength":100000},"b":{"type":["string","null"],"maxLength":4},
 		"c":{"type":"string","pattern":"^x+$","maxLength":3000}},"additionalProperties":false}`
 	b := grammar.NewBuilder(lib)
-	l := &jsonschema.Layout{Kind: jsonschema.Tags, First: "<", Next: "<", Equals: ">", EqualsText: ">", End: "</p>", Stop: "</p>"}
+	l := &jsonschema.Layout{Object: layout.Object{Kind: layout.Tags, First: "<", Next: "<", Equals: ">", EqualsText: ">", End: "</p>", Stop: "</p>"}}
 	l.Marker = func(text string, next grammar.Pos) grammar.Pos { return b.Literal(text, next) }
 	at, err := jsonschema.AppendLaidOut(b, []byte(schema), l, grammar.Return)
 	if err != nil {
@@ -70,27 +71,27 @@ func matches(t *testing.T, g *grammar.Grammar, want map[string]bool) {
 func TestPlainValuesEndWhereTheyLookLikeEnding(t *testing.T) {
 	const schema = `{"type":"object","properties":{"a":{"type":"string"},"b":{"type":"array","items":{"type":"string"}},"c":{"type":"integer"}}}`
 	names := []string{"a", "b", "c"}
-	lines := laid(t, schema, &jsonschema.Layout{Kind: jsonschema.Tags, First: "\n", Next: "\n", Equals: ": ", EqualsText: ": ", Names: names,
-		Plain: jsonschema.Plain{Next: "\n", Key: ":", Ends: []string{"</call>"}, Lines: []string{"## "}}})
+	lines := laid(t, schema, &jsonschema.Layout{Names: names, Object: layout.Object{Kind: layout.Tags, First: "\n", Next: "\n", Equals: ": ", EqualsText: ": ",
+		Plain: layout.Plain{Next: "\n", Key: ":", Ends: []string{"</call>"}, Lines: []string{"## "}}}})
 	matches(t, lines, map[string]bool{
 		"": true, "\na: x": true, "\na: x\nc: 7": true, "\na: two\nlines, d: of text": true, "\na: x\nb: y": false, "\na: x\n \tc: y": false, "\na: x\nc : y": true,
 		"\na: x</call>": false, "\na: x\n  ## y": false, "\na: x ## y": true, "\na: x ": false, "\na: x\n": false, "\na: ": true, "\nd: 1": false,
 		"\nb: [\"x\\nc: 1\"]": true, "\nb: [\"</call>\"]": false, "\na: x\nb: []\nc: -1": true,
 	})
-	commas := laid(t, schema, &jsonschema.Layout{Kind: jsonschema.Tags, First: "(", Next: ", ", Empty: "(", Equals: "=", EqualsText: "=", Names: names,
-		Plain: jsonschema.Plain{Next: ",", Key: "=", Ends: []string{"}}"}}})
+	commas := laid(t, schema, &jsonschema.Layout{Names: names, Object: layout.Object{Kind: layout.Tags, First: "(", Next: ", ", Empty: "(", Equals: "=", EqualsText: "=",
+		Plain: layout.Plain{Next: ",", Key: "=", Ends: []string{"}}"}}}})
 	matches(t, commas, map[string]bool{
 		"(": true, "(a=x, y, c=7": true, "(a=x, y, d=1": true, "(a=x,c=y": false, "(a=x}}": false, "(b=[\"x\"]": true, "(b=[\"x}}\"]": false,
 	})
-	open := laid(t, `{"type":"object","additionalProperties":{"type":"string"}}`, &jsonschema.Layout{Kind: jsonschema.Tags, First: " ", Next: " ", Equals: "=", EqualsText: "=",
-		Plain: jsonschema.Plain{Next: " ", Key: "=", Ends: []string{"<end>"}}})
+	open := laid(t, `{"type":"object","additionalProperties":{"type":"string"}}`, &jsonschema.Layout{Object: layout.Object{Kind: layout.Tags, First: " ", Next: " ", Equals: "=", EqualsText: "=",
+		Plain: layout.Plain{Next: " ", Key: "=", Ends: []string{"<end>"}}}})
 	matches(t, open, map[string]bool{" any=thing x=y": true, " any=thing x y": true, " any=thing x=": true, " any=a  b": true, " any=a b=c=d": true, " any=<end>": false})
 }
 
 // TestElementsAreCalledLikeTheirKeys: an element ends with its own key, and only listed names can be written.
 func TestElementsAreCalledLikeTheirKeys(t *testing.T) {
 	g := laid(t, `{"type":"object","properties":{"a":{"type":"string"},"b":{"type":"object","additionalProperties":{"type":"string"}}},"additionalProperties":true}`,
-		&jsonschema.Layout{Kind: jsonschema.Tags, First: "<", Next: "\n<", Equals: ">", EqualsText: ">", End: "</\x01>", Stop: "</\x01>", KeyMark: "\x01"})
+		&jsonschema.Layout{Object: layout.Object{Kind: layout.Tags, First: "<", Next: "\n<", Equals: ">", EqualsText: ">", End: "</\x01>", Stop: "</\x01>"}})
 	matches(t, g, map[string]bool{
 		"": true, "<a>x</a>": true, "<a>x</b></a>": true, "<a>x</b>": false, "<a></a></a>": false, "<a>x</a>\n<b>{\"k\":\"v\"}</b>": true,
 		"<b>{\"k\":\"</b>\"}</b>": false, "<c>x</c>": false,

@@ -7,6 +7,7 @@ import (
 	"github.com/heftai/heft/internal/grammar/dfa"
 	"github.com/heftai/heft/internal/grammar/jsontext"
 	"github.com/heftai/heft/internal/grammar/regex"
+	"github.com/heftai/heft/internal/layout"
 )
 
 // property is the schema of a property by its name.
@@ -254,7 +255,7 @@ func (c *compiler) keyTerminal(d *dfa.DFA, names []string) (*grammar.Terminal, e
 	if d, err = dfa.Subtract(d, minus, c.b.Budget); err != nil {
 		return nil, err
 	}
-	if c.kind() == Tags {
+	if c.kind() == layout.Tags {
 		if d, err = without(c.layout.stops(), d, c.b.Budget); err != nil {
 			return nil, err
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/heftai/heft/internal/grammar"
 	"github.com/heftai/heft/internal/grammar/dfa"
 	"github.com/heftai/heft/internal/grammar/jsontext"
+	"github.com/heftai/heft/internal/layout"
 )
 
 // strTerminal returns the terminal of the strings of t, one for all grammars that have such strings.
@@ -31,7 +32,7 @@ func (c *compiler) strTerminal(t *str, path string) (*grammar.Terminal, error) {
 			return counted, nil
 		}
 	}
-	if t.texts == nil && len(t.not) == 0 && c.kind() != Tags {
+	if t.texts == nil && len(t.not) == 0 && c.kind() != layout.Tags {
 		open := *t
 		open.min, open.max = 0, -1
 		term, err := c.terminal(&open, path)
@@ -47,7 +48,7 @@ func (c *compiler) strTerminal(t *str, path string) (*grammar.Terminal, error) {
 	}
 	whole := &str{texts: t.texts, min: least, max: most, patterns: t.patterns, formats: t.formats, not: t.not}
 	key, stops := "string "+whole.key(), []string(nil)
-	if c.kind() == Tags {
+	if c.kind() == layout.Tags {
 		stops = c.layout.stops()
 		key += fmt.Sprintf(" without %q", stops)
 	}
@@ -82,7 +83,7 @@ func (c *compiler) anyString() (*grammar.Terminal, error) {
 	switch c.kind() {
 	case 0:
 		return c.b.Library().Named("string", jsontext.String), nil
-	case Tags:
+	case layout.Tags:
 		short, stops := c.short(), c.layout.stops()
 		return c.b.Library().NamedDFA(fmt.Sprintf("string without %q", stops), func(b *dfa.Budget) (*dfa.DFA, error) {
 			return without(stops, short, b)

@@ -7,6 +7,7 @@ import (
 	"github.com/heftai/heft/internal/grammar"
 	"github.com/heftai/heft/internal/grammar/dfa"
 	"github.com/heftai/heft/internal/grammar/jsontext"
+	"github.com/heftai/heft/internal/layout"
 )
 
 // writer makes the positions of one object. A place in it is how many of its members were passed and
@@ -95,9 +96,9 @@ func (w *writer) member(m *member, next grammar.Pos) grammar.Pos {
 	}
 	key := jsontext.Quote(m.name)
 	switch kind := w.c.kind(); {
-	case kind == Bare && bareName(m.name, Bare):
+	case kind == layout.Bare && bareName(m.name, layout.Bare):
 		key = m.name
-	case kind == Tags && slices.ContainsFunc(w.c.layout.stops(), func(stop string) bool { return strings.Contains(key, stop) }):
+	case kind == layout.Tags && slices.ContainsFunc(w.c.layout.stops(), func(stop string) bool { return strings.Contains(key, stop) }):
 		w.err = firstError(w.err, fail(w.c.path(m.c), "the model's notation of calls has no way to write the name %q", m.name))
 	}
 	return w.c.b.Literal(key+":", w.value(m.c, next))
@@ -113,7 +114,7 @@ func (w *writer) value(k conj, next grammar.Pos) grammar.Pos {
 func (w *writer) other(next grammar.Pos) grammar.Pos {
 	var alts []grammar.Pos
 	for _, o := range w.rest {
-		if w.laid || w.c.kind() == Bare {
+		if w.laid || w.c.kind() == layout.Bare {
 			alts = append(alts, w.bareOther(o, next))
 			continue
 		}
