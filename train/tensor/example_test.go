@@ -55,3 +55,31 @@ func ExampleTape_CrossEntropy() {
 	fmt.Printf("%.4f\n", w.Data())
 	// Output: [0.0953 0.4337]
 }
+
+// A language model of 3 tokens predicts the next token of two texts from one number per position. LinearCrossEntropy
+// computes the loss of CausalLoss without holding the logits of all positions, which a large vocabulary makes big.
+func ExampleTape_LinearCrossEntropy() {
+	ids := []int{0, 1, 2, 1, 2, 2}
+	hidden := []float32{1, -1, 0.5, 2, 0, -0.5}
+	tape := tensor.NewTape(tensor.Options{})
+	o := tensor.CrossEntropyOptions{}
+	whole := func(w *tensor.Parameter) *tensor.Tensor {
+		logits := tape.Linear(tape.Input(hidden, 6, 1), tape.Use(w), nil)
+		return tape.CausalLoss(tape.Reshape(logits, 2, 3, 3), ids, o)
+	}
+	fused := func(w *tensor.Parameter) *tensor.Tensor {
+		return tape.LinearCrossEntropy(tape.Input(hidden, 6, 1), tape.Use(w), tensor.ShiftLabels(ids, 3, o), o)
+	}
+	for _, loss := range []func(*tensor.Parameter) *tensor.Tensor{whole, fused} {
+		w := tensor.NewParameter([]float32{0, 0, 0}, 3, 1)
+		l := loss(w)
+		value := l.Data()[0]
+		if err := tape.Backward(l, 1); err != nil {
+			fmt.Println(err)
+		}
+		fmt.Printf("loss %.4f, gradient %.4f\n", value, w.Grad())
+	}
+	// Output:
+	// loss 1.0986, gradient [0.1667 -0.0833 -0.0833]
+	// loss 1.0986, gradient [0.1667 -0.0833 -0.0833]
+}
