@@ -126,3 +126,15 @@ func (o Options) WithGPUPace(memory, host, link, device float64) Options {
 	o.gpus = &tier
 	return o
 }
+
+// AgeAdapterWaits makes adapters that have no room wait for their turns, as if they had waited long enough.
+func (l *Ledger) AgeAdapterWaits() {
+	l.adapters.Lock()
+	defer l.adapters.Unlock()
+	for _, w := range l.adapters.waits {
+		w.since = w.since.Add(-loraPatience)
+	}
+}
+
+// AbandonAdapterTurn ends the time that the adapter whose turn it is has for taking it.
+func (l *Ledger) AbandonAdapterTurn() { l.adapters.abandon(l.adapters.waits[0]) }

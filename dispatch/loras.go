@@ -20,10 +20,11 @@ var ErrAdaptersFull = errors.New("dispatch: the memory for adapters is full of a
 // of limited. With it any goroutine frees an adapter that no sequence uses.
 type adapterPool struct {
 	sync.Mutex
-	clock   uint64   // counts uses
-	held    int64    // bytes of the adapters in memory, and of the activations for them
-	models  []*Model // that have been asked for an adapter
-	refused []*Model // that had no room for one
+	clock   uint64      // counts uses
+	held    int64       // bytes of the adapters in memory, and of the activations for them
+	models  []*Model    // that have been asked for an adapter
+	refused []*Model    // that had no room for one since they were last told of some
+	waits   []*loraWait // in order of their first refusal
 }
 
 // loras are the adapters of a model that come and go.
@@ -79,6 +80,8 @@ func (m *Model) AddAdapter(a Adapter) error {
 // [ErrNoAdapter] for another name. Any goroutine may call it.
 func (m *Model) RemoveAdapter(name string) error {
 	p, l := m.pool(), &m.loras
+	var refused []*Model
+	defer func() { notify(refused) }()
 	p.Lock()
 	defer p.Unlock()
 	a := l.known[name]
@@ -88,6 +91,7 @@ func (m *Model) RemoveAdapter(name string) error {
 	delete(l.known, name)
 	a.removed = true
 	m.dropLoras(func(other *adapter) bool { return other == a })
+	refused = p.endWait(p.wait(m, name))
 	return nil
 }
 
@@ -134,6 +138,10 @@ func (m *Model) lora(name string) (*adapter, error) {
 		p.Unlock()
 		return nil, nil
 	}
+	if p.holdsBack(m, name) {
+		defer p.Unlock()
+		return nil, p.refuse(m, name)
+	}
 	p.clock++
 	a.used = p.clock
 	a.users++ // it stays, whatever else leaves
@@ -146,6 +154,7 @@ func (m *Model) lora(name string) (*adapter, error) {
 			return nil, err
 		}
 	}
+	m.StopWaiting(name)
 	return a, nil
 }
 
@@ -199,7 +208,7 @@ func (m *Model) bring(a *adapter) (err error) {
 		return fmt.Errorf("dispatch: adapter %q: %w", a.name, err)
 	}
 	bytes := heldBytes(from)
-	if err := m.takeLora(bytes, pages(unbound.AdapterBytes())); err != nil {
+	if err := m.takeLora(a.name, bytes, pages(unbound.AdapterBytes())); err != nil {
 		return err
 	}
 	if err := m.measure(from); err != nil {
@@ -230,7 +239,7 @@ func (m *Model) bring(a *adapter) (err error) {
 }
 
 // takeLora takes memory of the pool for an adapter, at the cost of those that no sequence uses.
-func (m *Model) takeLora(bytes, scratch int64) error {
+func (m *Model) takeLora(name string, bytes, scratch int64) error {
 	p, l := m.pool(), &m.loras
 	p.Lock()
 	defer p.Unlock()
@@ -250,10 +259,7 @@ func (m *Model) takeLora(bytes, scratch int64) error {
 			return fmt.Errorf("dispatch: an adapter of %d bytes and %d of activations does not fit: others take %d of the %d bytes for adapters",
 				bytes, grown, p.held, m.options.AdapterMemory)
 		}
-		if !slices.Contains(p.refused, m) {
-			p.refused = append(p.refused, m)
-		}
-		return ErrAdaptersFull
+		return p.refuse(m, name)
 	}
 }
 
@@ -321,6 +327,7 @@ func (m *Model) closeLoras() {
 	}
 	p.held -= l.scratch // freed with the activations
 	l.resident, l.scratch, l.known = nil, 0, nil
+	p.endWaits(m)
 	isM := func(other *Model) bool { return other == m }
 	p.models, p.refused = slices.DeleteFunc(p.models, isM), slices.DeleteFunc(p.refused, isM)
 	refused := p.refused

@@ -17,6 +17,9 @@ type adapterWaiter interface {
 	// NotifyAdapters has call called, from any goroutine, when there may be room for an adapter after
 	// NewAdaptedSequence has returned ErrAdaptersFull.
 	NotifyAdapters(call func())
+	// StopWaiting says that no choice waits for the adapter any more. Until then adapters that are in use may be
+	// held back for it.
+	StopWaiting(name string)
 }
 
 // followAdapters has choices that wait for room for an adapter tried again when other models leave some.
@@ -36,6 +39,19 @@ func (e *Engine) waits(err error) bool {
 		return true
 	}
 	return (errors.Is(err, ErrKVFull) || errors.Is(err, ErrAdaptersFull)) && len(e.running) > 0
+}
+
+// stopWaiting tells the model that c, which has ended or has its adapter, does not wait for that. Another choice may.
+func (e *Engine) stopWaiting(c *choice) {
+	if !c.queues {
+		return
+	}
+	c.queues = false
+	name := c.stream.request.Adapter
+	if slices.ContainsFunc(e.waiting, func(other *choice) bool { return other.queues && other.stream.request.Adapter == name }) {
+		return
+	}
+	e.model.(adapterWaiter).StopWaiting(name)
 }
 
 var errNoAdapters = errors.New("the model has no adapters")

@@ -118,11 +118,14 @@ func TestARequestWaitsForAdapterMemory(t *testing.T) {
 // beside is a model whose memory for adapters is full of those of another model.
 type beside struct {
 	*enginetest.Model
-	room atomic.Bool
-	call func()
+	room    atomic.Bool
+	call    func()
+	stopped []string
 }
 
 func (m *beside) NotifyAdapters(call func()) { m.call = call }
+
+func (m *beside) StopWaiting(name string) { m.stopped = append(m.stopped, name) }
 
 func (m *beside) NewAdaptedSequence(promptLen int, _ string) (engine.Sequence, error) {
 	if !m.room.Load() {
@@ -154,6 +157,27 @@ func TestARequestWaitsForAnotherModelsAdapters(t *testing.T) {
 		if want, _ := alone(t, m.Model, e.Limit(), adapted, 0); err != nil || !slices.Equal(got[0].tokens, want) {
 			t.Errorf("got %v and %v, want %v", got[0].tokens, err, want)
 		}
+	})
+}
+
+// TestAnEndedRequestWaitsForNoAdapter: the model kept a turn for an adapter whose last waiting client had left.
+func TestAnEndedRequestWaitsForNoAdapter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &beside{Model: &enginetest.Model{Delay: time.Second}}
+		e := engine.New(m, engine.Options{MaxBatch: 4})
+		var streams []*engine.Stream
+		for i, adapter := range []string{"a", "b", "a"} {
+			streams = append(streams, submit(t, e, engine.Request{Prompt: prompt(i, 5), MaxTokens: 3, Adapter: adapter}))
+		}
+		synctest.Wait()
+		for i, want := range [][]string{nil, {"b"}, {"b", "a"}} {
+			streams[i].Close()
+			synctest.Wait()
+			if !slices.Equal(m.stopped, want) {
+				t.Errorf("after request %d the model was told of %v, want %v", i, m.stopped, want)
+			}
+		}
+		e.Close()
 	})
 }
 

@@ -24,6 +24,7 @@ type choice struct {
 	restoring  *atomic.Bool // nil unless the prefix is being read; true when it is there
 	attached   bool         // it had its pages once
 	lacks      bool         // its adapter had no room since memory was last freed
+	queues     bool         // its adapter has had no room, and the model keeps a turn for it
 	chunk      int          // tokens of this step
 	most       int          // tokens that this step may have
 	decodes    bool         // the tokens of this step were generated

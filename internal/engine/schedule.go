@@ -65,6 +65,7 @@ func (e *Engine) release(c *choice, why Reason) {
 	if c.seq != nil {
 		e.free(c)
 	}
+	e.stopWaiting(c)
 	e.account(c, why)
 }
 
@@ -114,7 +115,7 @@ func (e *Engine) admit() {
 				continue
 			}
 			if errors.Is(err, ErrAdaptersFull) {
-				c.lacks = true // others with adapters that are in memory, and without any, go on
+				c.lacks, c.queues = true, e.sharing // others with adapters that are in memory, and without any, go on
 				continue
 			}
 			e.blocked, e.freed = true, false
@@ -186,7 +187,7 @@ func (e *Engine) start(c *choice) error {
 	if err != nil {
 		return err
 	}
-	c.seq = seq
+	c.seq, c.queues = seq, false
 	if !e.restore(c) {
 		if err := e.attach(c); err != nil {
 			c.seq.Free()
