@@ -24,7 +24,7 @@ func falcon(f *fields, b *Builder) {
 	}
 	b.Runs(KindCausalLM, &CausalLMSpec{
 		Embed: "transformer.word_embeddings", Layers: "transformer.h", Norm: "transformer.ln_f", Head: "lm_head",
-		Vocab: d.vocab, Hidden: d.hidden, Context: d.rope.contextOf(d.context),
+		Vocab: d.vocab, Hidden: d.hidden, Context: d.rope.contextOf(d.context), Reach: d.rope.reachOf(d.context),
 	})
 	model := b.Child("transformer", "FalconModel")
 	embed := model.Embedding("word_embeddings", "Embedding", d.vocab, d.hidden)

@@ -33,7 +33,7 @@ func falconH1(f *fields, b *Builder) {
 	keys := f.multiplier("key_multiplier")
 	spec := CausalLMSpec{Embed: "model.embed_tokens", EmbedScale: f.multiplier("embedding_multiplier"), Layers: "model.layers",
 		Norm: "model.final_layernorm", Head: "lm_head", LogitScale: f.multiplier("lm_head_multiplier"),
-		Vocab: d.vocab, Hidden: d.hidden, Context: d.rope.contextOf(d.context)}
+		Vocab: d.vocab, Hidden: d.hidden, Context: d.rope.contextOf(d.context), Reach: d.rope.reachOf(d.context)}
 	if f.err() != nil {
 		return
 	}

@@ -25,7 +25,7 @@ func gptNeoX(f *fields, b *Builder) {
 	}
 	b.Runs(KindCausalLM, &CausalLMSpec{
 		Embed: "gpt_neox.embed_in", Layers: "gpt_neox.layers", Norm: "gpt_neox.final_layer_norm", Head: "lm_head",
-		Vocab: d.vocab, Hidden: d.hidden, Context: d.rope.contextOf(d.context),
+		Vocab: d.vocab, Hidden: d.hidden, Context: d.rope.contextOf(d.context), Reach: d.rope.reachOf(d.context),
 	})
 	model := b.Child("gpt_neox", "GPTNeoXModel")
 	embed := model.Embedding("embed_in", "Embedding", d.vocab, d.hidden)

@@ -136,6 +136,7 @@ func (d *decoder) causalLM(f *fields, b *Builder, w wiring, layer func(b *Builde
 	spec, path := w.spec, b.tree.textPath()
 	spec.Embed, spec.Layers, spec.Norm, spec.Head = path+".embed_tokens", path+".layers", path+"."+or(w.lastNorm, or(w.finalNorm, "norm")), b.tree.headPath()
 	spec.Vocab, spec.Hidden, spec.Context = d.vocab, d.hidden, d.rope.contextOf(d.context)
+	spec.Reach = d.rope.reachOf(d.context)
 	if b.tree.wrapper != nil && !w.wrapped {
 		spec.LogitScale, spec.LogitSoftcap = 0, 0 // transformers' wrappers apply their head alone
 	}

@@ -253,6 +253,15 @@ func (r *RopeSpec) contextOf(stated int) int {
 	return max(stated, int(min(float64(r.Original)*r.Factor, maxSize)))
 }
 
+// reachOf returns how many tokens a linear or dynamic scaling is made for: the config states the trained
+// length, which is also the context. It is 0 for other embeddings.
+func (r *RopeSpec) reachOf(stated int) int {
+	if r == nil || r.Type != RopeLinear && r.Type != RopeDynamic {
+		return 0
+	}
+	return int(min(float64(stated)*r.Factor, maxSize))
+}
+
 // Frequencies returns the Dim/2 inverse frequencies for a sequence of length tokens, and the factor
 // of cos and sin. Only RopeDynamic, RopeLongRope and LongScale depend on length, the number of
 // all tokens of the sequence.

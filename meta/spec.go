@@ -53,6 +53,7 @@ type CausalLMSpec struct {
 
 	Vocab, Hidden int
 	Context       int // tokens the config allows, rope scaling included
+	Reach         int // tokens that a linear or dynamic rope scaling is made for, if they are more than Context
 }
 
 // BlockSpec wires one decoder layer. With a = Attention and m = MLP or MoE:

@@ -105,7 +105,10 @@ func (c *benchCmd) load(adapters []dispatch.Adapter) (*dispatch.Model, *loader.C
 		return nil, nil, err
 	}
 	o.Routing = usualRouting(c.CacheDir, skeleton)
-	if err = c.applyDtype(skeleton, &o); err == nil {
+	if err = c.checkLength(skeleton); err == nil {
+		err = c.applyDtype(skeleton, &o)
+	}
+	if err == nil {
 		var plan devicemap.Plan
 		plan, o, err = dispatch.Plan(skeleton, o)
 		if err == nil {

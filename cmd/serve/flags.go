@@ -75,6 +75,7 @@ type sizeFlags struct {
 	Precision   string `help:"Compute in float32 with high; auto may round activations (default ${default})." enum:"auto,high" default:"auto" placeholder:"auto|high"`
 	KVDtype     string `name:"kv-dtype" help:"Store the KV cache in this dtype; auto follows the weights (default ${default})." enum:"auto,float32,bfloat16,q8_0" default:"auto" placeholder:"auto|float32|bfloat16|q8_0"`
 	MaxModelLen int    `help:"Limit a prompt and its answer to N tokens (default: as many as fit)." placeholder:"N"`
+	LongLen     bool   `name:"allow-long-max-model-len" help:"Let --max-model-len exceed what the model is made for."`
 	MaxBatch    int    `help:"Run at most N sequences at once; 0 chooses (default ${default})." default:"0" aliases:"max-num-seqs" placeholder:"N"`
 	MaxTokens   int    `name:"max-batch-tokens" help:"Compute at most N tokens in one pass; 0 chooses (default ${default})." default:"0" aliases:"max-num-batched-tokens" placeholder:"N"`
 	Streams     string `name:"stream-prompts" help:"Stream blocks to a GPU for prompts of N tokens or more (default ${default})." default:"auto" placeholder:"auto|none|N"`
@@ -175,6 +176,30 @@ func (f *sizeFlags) dtype() string {
 		return name
 	}
 	return f.Dtype
+}
+
+// mostTokens is how many tokens a model is made for.
+func mostTokens(skeleton *meta.Model) int {
+	if spec, ok := skeleton.Root.Spec.(*meta.CausalLMSpec); ok && spec.Context > 0 {
+		return max(spec.Context, spec.Reach)
+	}
+	return math.MaxInt32
+}
+
+// checkLength rejects a --max-model-len for which the model's positions are not made.
+func (f *sizeFlags) checkLength(skeleton *meta.Model) error {
+	most := mostTokens(skeleton)
+	if f.MaxModelLen <= most {
+		return nil
+	}
+	if skeleton.Root.Spec.(*meta.CausalLMSpec).Positions != "" {
+		return cmdline.Misusef("got --max-model-len %d, want at most %d: the model has embeddings for so many positions", f.MaxModelLen, most)
+	}
+	if !f.LongLen {
+		return cmdline.Misusef("got --max-model-len %d, want at most %d: config.json says that the model is made for so many tokens; add --allow-long-max-model-len to serve more, with answers that may make no sense",
+			f.MaxModelLen, most)
+	}
+	return nil
 }
 
 // applyDtype is what --dtype means for weights that are used in place, as they are stored. Of

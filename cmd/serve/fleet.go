@@ -119,10 +119,17 @@ func (f *fleet) draft(ctx context.Context, i int) (*draft, error) {
 		o.Adapters = nil // those of --lora
 	}
 	d, err := f.command.open(f.request.models[i], o)
-	if err == nil {
-		d.options.MaxSequences = f.command.sequencesOf(ctx, d)
+	if err != nil {
+		return nil, err
 	}
-	return d, err
+	if len(f.request.models) > 1 || !f.request.eager {
+		d.options.Context = min(d.options.Context, mostTokens(d.skeleton)) // each has at most what it is made for
+	} else if err := f.command.checkLength(d.skeleton); err != nil {
+		_ = d.checkpoint.Close() // the error tells more
+		return nil, err
+	}
+	d.options.MaxSequences = f.command.sequencesOf(ctx, d)
+	return d, nil
 }
 
 // loadFirst loads the first model at the start, when there is no other.

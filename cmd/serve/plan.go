@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,7 +43,7 @@ func (c *planCmd) Run(ctx context.Context, out cmdline.Output) error {
 	if checkpoint != nil {
 		defer checkpoint.Close()
 	}
-	if err := servable(path, skeleton, checkpoint); err != nil {
+	if err := cmp.Or(servable(path, skeleton, checkpoint), c.checkLength(skeleton)); err != nil {
 		return err
 	}
 	c.refine(&o.DeviceMap)
