@@ -125,7 +125,7 @@ var allowed = map[string][]string{
 	"train/internal/checkpoint":   {"meta", "loader", "internal/atomicfile", "internal/smallfile", "train/optim", "train/tensor"}, // meta, loader: checkpoints are safetensors
 	"train/internal/evaluation":   {"train/tensor"},
 	"train/internal/preference":   {}, // losses over log-probabilities
-	"train/internal/modelfiles":   {"meta", "loader", "internal/atomicfile", "internal/smallfile", "train/internal/checkpoint", "train/optim", "train/tensor"},
+	"train/internal/modelfiles":   {"meta", "loader", "internal/atomicfile", "internal/floats", "internal/smallfile", "train/internal/checkpoint", "train/tensor"},
 	"train/internal/nested":       {"internal/collective", "train/tensor"},
 	"train/internal/samples":      {"internal/atomicfile"}, // tokenised data in files
 	"train/internal/chunks":       {"meta", "internal/residency", "internal/tensor", "train/tensor"},

@@ -17,11 +17,11 @@ import (
 	"strings"
 
 	"github.com/heftai/heft/internal/atomicfile"
+	"github.com/heftai/heft/internal/floats"
 	"github.com/heftai/heft/internal/smallfile"
 	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/meta"
 	"github.com/heftai/heft/train/internal/checkpoint"
-	"github.com/heftai/heft/train/optim"
 	"github.com/heftai/heft/train/tensor"
 )
 
@@ -106,9 +106,9 @@ func rounded(t loader.NamedTensor, to meta.DType, buf *[]byte) loader.NamedTenso
 		for i := 0; i+4 <= len(b); i += 4 {
 			v := math.Float32frombits(binary.LittleEndian.Uint32(b[i:]))
 			if to == meta.BFloat16 {
-				out = binary.LittleEndian.AppendUint16(out, uint16(math.Float32bits(optim.BFloat16(v))>>16))
+				out = binary.LittleEndian.AppendUint16(out, floats.ToBFloat16(v))
 			} else {
-				out = binary.LittleEndian.AppendUint16(out, optim.Float16Bits(v))
+				out = binary.LittleEndian.AppendUint16(out, floats.ToFloat16(v))
 			}
 		}
 		*buf = out
