@@ -44,24 +44,10 @@ func sizeOf(format uint64) int {
 }
 
 // blocks are the formats whose rows are blocks with their scales inside.
-var blocks = map[meta.QuantFormat]struct {
-	format         uint64
-	columns, bytes int
-}{
-	meta.QuantQ8:  {formatQ8, 32, 34},
-	meta.QuantQ4:  {formatQ4, 32, 18},
-	meta.QuantQ4K: {formatQ4K, 256, 144},
-	meta.QuantQ6K: {formatQ6K, 256, 210},
-}
+var blocks = map[meta.QuantFormat]uint64{meta.QuantQ8: formatQ8, meta.QuantQ4: formatQ4, meta.QuantQ4K: formatQ4K, meta.QuantQ6K: formatQ6K}
 
-// coded are the formats whose rows are codes, bits each, with their scales apart.
-var coded = map[meta.QuantFormat]struct {
-	format uint64
-	bits   int
-}{
-	meta.QuantFP8:   {formatE4M3, 8},
-	meta.QuantMXFP4: {formatMXFP4, 4},
-}
+// coded are the formats whose rows are codes with their scales apart.
+var coded = map[meta.QuantFormat]uint64{meta.QuantFP8: formatE4M3, meta.QuantMXFP4: formatMXFP4}
 
 // matrix is a float32 matrix of the GPU: its address and the distance of its rows in elements.
 type matrix struct{ at, stride uint64 }
@@ -157,23 +143,24 @@ func (b *Backend) weight(op string, m backend.Matrix) (weight, bool) {
 func (b *Backend) quantised(w *weight, m backend.Matrix) bool {
 	q := m.Quant
 	w.row, w.col = uint64(m.Row), uint64(m.Col)
-	if block, ok := blocks[q.Format]; ok {
-		stride := q.Width / block.columns * block.bytes
-		w.format, w.stride = block.format, uint64(stride)
-		return q.Width%block.columns == 0 && b.holds(m.Address, (m.Row+m.Dims[0])*stride)
+	stride, _, _, _ := q.Entries(1, q.Width) // bytes
+	whole := q.Format.Row().Divides(q.Width)
+	if format, ok := blocks[q.Format]; ok {
+		w.format, w.stride = format, uint64(stride)
+		return whole && b.holds(m.Address, (m.Row+m.Dims[0])*stride)
 	}
-	codes, ok := coded[q.Format]
-	if !ok || q.Width*codes.bits%8 != 0 || q.Rows <= 0 || q.Columns <= 0 || q.Scales.Data != nil {
+	format, ok := coded[q.Format]
+	if !ok || !whole || q.Rows <= 0 || q.Columns <= 0 || q.Scales.Data != nil {
 		return false
 	}
-	stride, scales, size := q.Width*codes.bits/8, ceil(q.Width, q.Columns), 1
-	if codes.format == formatE4M3 {
+	scales, size := ceil(q.Width, q.Columns), 1
+	if format == formatE4M3 {
 		if w.scaleFormat, ok = formatOf(q.Scales.DType); !ok {
 			return false
 		}
 		size = sizeOf(w.scaleFormat)
 	}
-	w.format, w.stride, w.scales, w.scaleStride = codes.format, uint64(stride), uint64(q.Scales.Address), uint64(scales)
+	w.format, w.stride, w.scales, w.scaleStride = format, uint64(stride), uint64(q.Scales.Address), uint64(scales)
 	w.blockRows, w.blockCols = uint64(q.Rows), uint64(q.Columns)
 	return b.holds(m.Address, (m.Row+m.Dims[0])*stride) && b.holds(q.Scales.Address, ceil(m.Row+m.Dims[0], q.Rows)*scales*size)
 }
