@@ -138,8 +138,8 @@ func (m *Model) closeRun() {
 	m.run.Close()
 }
 
-// borrow returns the plan with which long passes borrow activations from the experts' cache, or base if
-// a usual request then reads no less.
+// borrow returns a plan in which long passes borrow activations from the experts' cache. It returns
+// base if a usual request does not read less with it.
 func (p *placement) borrow(base placed, o Options) placed {
 	if base.plan.ExpertCacheBytes == 0 || o.DeviceMap.Pins.Len() > 0 || len(o.Adapters) > 0 || o.AdapterMemory > 0 {
 		return base
@@ -154,7 +154,7 @@ func (p *placement) borrow(base placed, o Options) placed {
 	return best
 }
 
-// largestBorrow returns the plan with the tokens of a batch with which a usual request reads least, or best.
+// largestBorrow returns the plan whose batch size makes a usual request read least, or best.
 func (p *placement) largestBorrow(base, best placed, o Options) placed {
 	least := best.reads()
 	for _, tokens := range append([]int{base.options.MaxBatchTokens}, batchSizes[:]...) {

@@ -4,8 +4,8 @@ import (
 	"github.com/heftai/heft/devicemap"
 )
 
-// A pass reads every weight of the disk tier once, however many tokens it computes. The size of
-// batches is chosen for requests of this shape, in tokens.
+// A pass reads every weight of the disk tier once, however many tokens it computes. Batch sizes are
+// chosen for requests of this shape, in tokens.
 const (
 	usualPrompt = 4096
 	usualAnswer = 128
@@ -38,10 +38,11 @@ func expertReads(plan *devicemap.Plan) int64 {
 	return plan.ExpertBytesPerToken - int64(plan.ExpertHitRate*float64(plan.ExpertBytesPerToken))
 }
 
-// amortise chooses how weights stream with which a usual request reads least from the disk. If o does not
-// set the tokens of a batch, it chooses them: more of them take memory for activations, so that fewer
-// weights stay in memory while prompts are computed. If every token reads matrices from the disk, all rows
-// of a pass go through a block together where that reads less. base is the plan for o with the default.
+// amortise chooses how weights stream, so that a usual request reads as little as possible from the
+// disk. If o does not set the tokens of a batch, it chooses them: larger batches take more memory
+// for activations, so that fewer weights stay in memory while prompts are computed. If every token
+// reads matrices from the disk, all rows of a pass go through a block together if that reads less.
+// base is the plan for o with the default.
 func (p *placement) amortise(base placed, o Options) placed {
 	if !streams(&base.plan) || base.plan.BelowLeast {
 		return base
@@ -62,7 +63,7 @@ func (p *placement) amortise(base placed, o Options) placed {
 	return best
 }
 
-// largerBatch returns the plan with the tokens of a batch with which a usual request reads least.
+// largerBatch returns the plan whose batch size makes a usual request read least.
 func (p *placement) largerBatch(base placed, o Options) placed {
 	best, least := base, base.reads()
 	token := base.plan.DiskBytesPerToken

@@ -23,8 +23,8 @@ type BatchRow struct {
 	Logits    LogitsMode
 	Hidden    HiddenMode
 	Sum       []float32 // that HiddenSum goes on from; nil for none
-	// Before are, for a model that joins (see [Model.Joins]), the hidden states of the tokens before Tokens: one
-	// for each, after another. They are read during the pass only.
+	// Before has the hidden states that a model that joins (see [Model.Joins]) takes: for each of
+	// Tokens, that of the token before it. The pass reads them and does not keep them.
 	Before []float32
 }
 
@@ -49,7 +49,7 @@ type Logits struct {
 	rows   []rowResult // of each batch row, in place of the others, where a pass had two parts
 }
 
-// rowResult is what a pass in two parts has for one batch row.
+// rowResult is the result of one batch row of a pass in two parts.
 type rowResult struct{ logits, hidden []float32 }
 
 // begin makes l the results of b, without any so far.

@@ -58,7 +58,7 @@ func (o *Options) loadedBytes(skeleton *meta.Model) map[*meta.Param]int64 {
 	return skeleton.Root.LoadedBytes(o.Quantize, true)
 }
 
-// mostCoded is the share of its size up to which a coded matrix is used.
+// mostCoded is the largest share of its plain size that a coded matrix may have.
 func (o *Options) mostCoded() float64 {
 	if o.codedShare > 0 {
 		return o.codedShare
@@ -74,12 +74,12 @@ func (o *Options) LoadedAs() meta.QuantFormat { return o.loadedAs() }
 // they are coded.
 func (m *Model) LoadedAs() meta.QuantFormat { return m.options.loadedAs() }
 
-// mayCode reports whether it is open if weights are coded.
+// mayCode reports whether a plan still has to decide if weights are coded.
 func (o *Options) mayCode(skeleton *meta.Model) bool {
 	return o.Compress != CompressNone && !o.coded && o.Quantize == meta.QuantNone && len(skeleton.Root.Coded(o.mostCoded())) > 0
 }
 
-// withCodes has weights coded if that was asked for and no plan has decided it.
+// withCodes turns coding on if the options ask for it and no plan has decided otherwise.
 func (o Options) withCodes(skeleton *meta.Model) Options {
 	o.coded = o.coded || o.Compress == CompressExact && o.mayCode(skeleton)
 	return o
@@ -135,7 +135,7 @@ func codedShare(skeleton *meta.Model) float64 {
 	return 1 - float64(saved)/float64(plain)
 }
 
-// A Coding says what coded weights of a plan are, see [Options.Compress].
+// A Coding describes the coded weights of a plan; see [Options.Compress].
 type Coding struct {
 	PlainBytes int64 `json:"plain_bytes"` // of all weights, as stored
 	Bytes      int64 `json:"bytes"`       // of all weights, coded
@@ -143,7 +143,8 @@ type Coding struct {
 	Fits       bool  `json:"fits"`        // in memory, all of them
 }
 
-// CodingOf returns what the plan of o, which Plan has returned, codes; nil if it codes nothing.
+// CodingOf describes the coded weights of a plan, for the options that Plan returned with it. It
+// returns nil if no weights are coded.
 func CodingOf(skeleton *meta.Model, plan *devicemap.Plan, o *Options) *Coding {
 	if !o.coded {
 		return nil

@@ -15,7 +15,8 @@ type DeviceUse struct {
 	// Bytes are the GPU's memory that the model holds: weights, keys and values, activations and operands.
 	Bytes int64 `json:"bytes"`
 	// ToDeviceBytes and ToHostBytes were copied from and to the host since the model was opened, in
-	// CopySeconds. Operands of kernels are among the bytes only, since nothing waits for them.
+	// CopySeconds. CopySeconds does not include operands of kernels, because nothing waits for
+	// them.
 	ToDeviceBytes int64   `json:"to_device_bytes"`
 	ToHostBytes   int64   `json:"to_host_bytes"`
 	CopySeconds   float64 `json:"copy_seconds"`

@@ -40,8 +40,7 @@ func (e *WeightError) Error() string {
 
 func (e *WeightError) Unwrap() error { return e.Err }
 
-// weightError asks the checkpoint what has happened to its files where memory could not be
-// read.
+// weightError finds out from the checkpoint why memory of its files could not be read.
 func (m *Model) weightError(path string, err error) error {
 	out := &WeightError{Path: path, Err: err}
 	var broken *loader.Error
@@ -57,7 +56,8 @@ func (m *Model) weightError(path string, err error) error {
 	return out
 }
 
-// A QuantizeError says that a plan puts weights to be converted elsewhere than on the cpu.
+// A QuantizeError says that a plan places weights that are to be converted on a device that has no
+// converted weights.
 type QuantizeError struct {
 	Format meta.QuantFormat
 	Path   string           // of the first parameter elsewhere

@@ -11,7 +11,7 @@ import (
 	"github.com/heftai/heft/internal/tensor"
 )
 
-// pass is what one forward pass is put together in; its slices are kept.
+// pass holds the inputs and results of one forward pass. Its slices are reused.
 type pass struct {
 	input    nn.Input
 	tokens   []int32
@@ -57,8 +57,9 @@ func (m *Model) forward(ctx context.Context, b *Batch) (*Logits, error) {
 	return m.forwardAlike(ctx, b)
 }
 
-// forwardAlike computes a batch whose rows are computed at the same places, again if the date of a weight file moved meanwhile: the file has the
-// same contents now, but may have had others.
+// forwardAlike computes a batch whose rows run on the same devices. It computes the batch again if
+// the date of a weight file changed meanwhile: the file has the same contents now, but may have had
+// others.
 func (m *Model) forwardAlike(ctx context.Context, b *Batch) (*Logits, error) {
 	for again := true; again; {
 		epoch := m.checkpoint.Epoch()
@@ -100,8 +101,8 @@ func (m *Model) takeResults() (err error) {
 	return out.hidden.take(m)
 }
 
-// verify notices a shard that was cut within its last page, or overwritten: what is in place
-// reads as something else and faults nowhere.
+// verify detects a shard that was truncated within its last page or overwritten. Reading such a
+// mapping does not fault, but returns other bytes.
 func (m *Model) verify() error {
 	if err := m.checkpoint.Unchanged(); err != nil {
 		return m.weightError("", err)
@@ -155,7 +156,7 @@ func (m *Model) prepare(b *Batch) error {
 	return nil
 }
 
-// layStates says which states the rows read and write, when all rows have their pages.
+// layStates sets which states the rows read and write. All rows must have their pages.
 func (p *pass) layStates(b *Batch) {
 	p.states = p.states[:0]
 	first := 0
@@ -220,8 +221,8 @@ func (m *Model) checkTokens(r *BatchRow, total int) error {
 	return nil
 }
 
-// ropeLength is the length that the frequencies of the token at a place are made for, in a
-// pass after which its sequence has total tokens.
+// ropeLength is the length that the rotary frequencies of a token depend on. total is the length of
+// its sequence after the pass.
 func (m *Model) ropeLength(at, total, prompt int) int {
 	length := max(prompt, at+1)
 	if length < total && m.program.Restarts(length, total) {

@@ -15,8 +15,8 @@ const gpuReserve = 300 << 20
 // gpuMargin is the part of a GPU's free memory, 1/gpuMargin, that plans leave free, for fragmentation.
 const gpuMargin = 20
 
-// addGPUs adds budgets for the GPUs that can be used, from their free memory, and to those that have a
-// limit the room for activations. It starts the driver.
+// addGPUs adds a budget for each usable GPU, from its free memory. Budgets with a limit of the user
+// get room for activations. It starts the driver.
 func (p *placement) addGPUs(budgets []devicemap.Budget, o *Options) []devicemap.Budget {
 	tier := o.gpuTier()
 	gpus, _ := tier.list()
@@ -37,8 +37,8 @@ func (p *placement) addGPUs(budgets []devicemap.Budget, o *Options) []devicemap.
 	return budgets
 }
 
-// solve places the weights. A block that a GPU cannot run stays on the CPU tier, and a block of which a
-// GPU would hold a part only: blocks run whole at one device.
+// solve places the weights. A block runs whole on one device. Blocks that a GPU cannot run, or
+// would hold only a part of, stay on the CPU tier.
 func (p *placement) solve(budgets []devicemap.Budget, policy devicemap.Policy, kv *kvRoom, o *Options) (devicemap.Plan, error) {
 	if !slices.ContainsFunc(budgets, func(b devicemap.Budget) bool { return isGPU(b.Device) }) {
 		return solve(p.skeleton, budgets, policy)
@@ -95,7 +95,7 @@ func (r *refusals) add(u *nn.Unit, reason string) {
 	}
 }
 
-// warnings has one for each reason.
+// warnings returns one warning for each reason.
 func (r *refusals) warnings() (list []string) {
 	for _, reason := range r.reasons {
 		switch n := r.count[reason] - 1; n {

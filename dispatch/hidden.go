@@ -18,7 +18,7 @@ const (
 	HiddenSum              // BatchRow.Sum and those of its tokens, added up in their order
 )
 
-// hidden is the part of a pass that is about hidden states.
+// hidden collects the hidden states that a pass returns.
 type hidden struct {
 	rows   []int32 // of the pass
 	sums   []nn.Sum
@@ -38,7 +38,8 @@ type place struct {
 
 func (h *hidden) reset() { h.rows, h.sums, h.places = h.rows[:0], h.sums[:0], h.places[:0] }
 
-// add notes what a batch row, whose tokens are rows of the pass from first on, asks for.
+// add notes which hidden states a batch row asks for. Its tokens are rows of the pass from first
+// on.
 func (h *hidden) add(r *BatchRow, first int) {
 	at := place{at: len(h.rows), n: 1}
 	switch n := len(r.Tokens); r.Hidden {
@@ -76,7 +77,8 @@ func (h *hidden) take(m *Model) (err error) {
 	return err
 }
 
-// Hidden is the hidden state that batch row i asked for, nil if none; with HiddenAll, those of its tokens.
+// Hidden returns the hidden state that batch row i asked for, with HiddenAll those of all its
+// tokens. It returns nil if the row asked for none.
 func (l *Logits) Hidden(i int) []float32 {
 	if l.rows != nil {
 		if len(l.rows[i].hidden) == 0 {

@@ -26,7 +26,7 @@ type HostNode struct {
 	Bytes int64 // of memory; 0 for none, or where the machine does not say
 }
 
-// hostNodes are all nodes of m.
+// hostNodes returns all nodes of m.
 func hostNodes(m *topology.Machine) []HostNode {
 	var out []HostNode
 	for _, n := range m.Memory {

@@ -38,11 +38,12 @@ type routingKeeper struct {
 	done     sync.WaitGroup
 }
 
-// KeepRouting records from now on which experts passes request and keeps that in folder, from which
-// later plans predict the hits of the experts' cache: see [RoutingFile]. A routing is written when a
-// thousand tokens or so were recorded, once an hour at most, and by Close if none was. failed is called
-// with the error of a write, from another goroutine. It does nothing for a model without routed experts.
-// It must not be called during a pass, and not together with RecordRouting.
+// KeepRouting records from now on which experts passes request, and writes recordings to folder.
+// Later plans predict the hits of the experts' cache from them; see [RoutingFile]. It writes a
+// recording after about a thousand tokens, at most once an hour, and Close writes one if none was
+// written. failed is called with the error of a write, from another goroutine. It does nothing for
+// a model without routed experts. It must not be called during a pass, and not together with
+// RecordRouting.
 func (m *Model) KeepRouting(folder string, failed func(error)) {
 	layers := expertLayers(m.skeleton)
 	if len(layers) == 0 || folder == "" || m.keeper != nil {

@@ -20,7 +20,7 @@ type kvGrowth struct {
 	ended bool
 }
 
-// kvIdle is how long the pages of the plan must suffice until weights get the memory back.
+// kvIdle is how long the pages of the plan must suffice before weights get the memory back.
 const kvIdle = 10 * time.Second
 
 // takeKV allocates the KV cache: addresses for all pages to which it may grow, of which the plan's are
@@ -76,8 +76,8 @@ func (m *Model) growKV(pages int) bool {
 	return true
 }
 
-// restKV has the KV cache return to the size of the plan some time after a sequence was freed, if that
-// suffices then.
+// restKV returns the KV cache to the size of the plan some time after a sequence was freed, if that
+// size suffices then.
 func (m *Model) restKV() {
 	m.limit.Lock()
 	defer m.limit.Unlock()

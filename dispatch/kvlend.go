@@ -56,7 +56,8 @@ type lending struct {
 	unused   int64 // by requests, at the last change
 }
 
-// lendToStream sets what streamed weights are lent, and returns the bytes that they have no use for.
+// lendToStream sets how much memory streamed weights borrow, and returns the bytes that they do not
+// use.
 func (m *Model) lendToStream(others, scratch, requests int64) (rest int64) {
 	l := &m.lending
 	l.Lock()
@@ -70,7 +71,7 @@ func (m *Model) lendToStream(others, scratch, requests int64) (rest int64) {
 // CountRequests counts n more bytes for requests in the ledger; see [Ledger.CountRequests].
 func (m *Model) CountRequests(n int64) { m.options.Ledger.CountRequests(n) }
 
-// followRequests lends what requests of all models leave unused now.
+// followRequests lends the memory that requests of all models do not use now.
 func (m *Model) followRequests() {
 	l := &m.lending
 	l.Lock()
@@ -111,7 +112,7 @@ func (m *Model) lend(pages int) (keep int, lent int64) {
 	return g.keep, int64(pages-g.keep) * m.cache.PageBytes()
 }
 
-// startLending lends what no sequence uses of the KV cache.
+// startLending lends the part of the KV cache that no sequence uses.
 func (m *Model) startLending() {
 	if m.cache != nil && m.lends() {
 		m.options.Ledger.lenders.add(m)
@@ -121,7 +122,7 @@ func (m *Model) startLending() {
 	}
 }
 
-// lendAgain lends what no sequence uses now. It needs the lock.
+// lendAgain lends the part that no sequence uses now. The lock is held.
 func (m *Model) lendAgain() {
 	g, st := &m.limit.kv, m.cache.Stats()
 	g.keep = min(g.start, st.Used+min(st.Cached, g.start/2)+m.lendStep(m.cache.PageBytes()))

@@ -63,7 +63,8 @@ func (k *kvRoom) lendableRequests(plan *devicemap.Plan) int64 {
 	return 0
 }
 
-// unused is how much of the KV cache of plan a usual sequence leaves to be lent to weights of the disk.
+// unused is how much of the plan's KV cache a usual sequence does not use, and the cache lends to
+// weights of the disk tier.
 func (k *kvRoom) unused(plan *devicemap.Plan) int64 {
 	host := plan.Device(devicemap.CPU)
 	if !hostmem.Lazy || host.LimitBytes == 0 {
@@ -93,8 +94,8 @@ func (k *kvRoom) takeFree(plan *devicemap.Plan) {
 	}
 }
 
-// grown is the size to which the KV cache may grow by taking memory from the plan's weights, for
-// requests that need it. Converted weights give none: each pass would convert them again.
+// grown is the size to which the KV cache may grow at the cost of the plan's weights, if requests
+// need it. Converted weights stay, because each pass would convert them again.
 func (k *kvRoom) grown(plan *devicemap.Plan) int64 {
 	host := plan.Device(devicemap.CPU)
 	if k.asked || plan.BelowLeast || host.LimitBytes == 0 || host.KVBytes == 0 || !hostmem.Lazy {

@@ -58,7 +58,7 @@ func OpenKVStore(dir string, limit int64, warn func(message string, args ...any)
 	return &KVStore{store: store, build: build}, nil
 }
 
-// Close ends writing. Models that use the store have written what they wanted when they are closed.
+// Close stops writing. Close the models first: a model writes its last pages when it is closed.
 func (s *KVStore) Close() {
 	if s != nil {
 		s.store.Close()
@@ -108,9 +108,9 @@ func (m *Model) newBacking(memory backend.Memory) (*kvcache.Backing, error) {
 	return backing, nil
 }
 
-// kvContext returns a hash of all that keys, values and states depend on besides tokens, rotary
-// frequencies, adapter and layout of the cache. Where weights are and how many threads compute is not
-// part of it.
+// kvContext returns a hash of what keys, values and states depend on, apart from tokens, rotary
+// frequencies, adapter and layout of the cache. The places of weights and the number of threads are
+// not part of it.
 func (m *Model) kvContext(build string) ([]byte, error) {
 	h, o := sha256.New(), &m.options
 	fmt.Fprintf(h, "%q %s/%s %s\n", build, runtime.GOOS, runtime.GOARCH, m.variant)
@@ -158,8 +158,8 @@ func hashFiles(h hash.Hash, c *loader.Checkpoint) error {
 	return nil
 }
 
-// adapterIdentity is what tells sequences with one adapter from others: with a store its contents, which
-// other processes know as well, else its number.
+// adapterIdentity identifies an adapter among those whose sequences share pages. With a store it is
+// a hash of the contents, which other processes compute too, else the adapter's number.
 func (m *Model) adapterIdentity(number uint64, from *lora.Adapter) string {
 	if m.options.KVStore == nil {
 		return strconv.FormatUint(number, 10)
@@ -182,16 +182,16 @@ func (m *Model) adapterIdentity(number uint64, from *lora.Adapter) string {
 	return string(h.Sum(nil))
 }
 
-// Salt limits whom s shares pages with to sequences of equal salt, beside the same adapter. An empty salt
-// is that of sequences without one. The sequence must be empty.
+// Salt makes s share pages only with sequences that have the same salt and the same adapter.
+// Sequences without a salt have the empty one. The sequence must be empty.
 func (s *Sequence) Salt(salt string) {
 	if s.salt = salt; s.kv != nil {
 		s.share()
 	}
 }
 
-// share sets what s must have in common with other sequences to share pages with them, beside tokens and
-// rotary frequencies: its adapter and its salt.
+// share sets the adapter and the salt of s. Sequences share pages if these are equal, and tokens
+// and rotary frequencies too.
 func (s *Sequence) share() {
 	if s.adapter == nil && s.salt == "" {
 		s.kv.Salt([sha256.Size]byte{})

@@ -32,12 +32,14 @@ type limited struct {
 	spare      atomic.Int64 // bytes of the experts' cache that they may take
 }
 
-// SetMemoryLimit changes the limit of the host's memory while the model is used. If the limit falls,
-// experts are evicted, then weights of the cpu tier leave memory and stream from the disk (experts are used in the
-// checkpoint's mapping), then the KV cache shrinks to one sequence, then the memory for requests. Passes go on and results stay bitwise the
-// same. If the limit rises, weights come back in the background. Beyond the plan's limit, weights of the
-// disk tier stay in memory once they were read. Weights of the unit that computes follow when it is done. SetMemoryLimit returns the minimum in bytes, below which the
-// model does not go. Any goroutine may call it.
+// SetMemoryLimit changes the limit of the host's memory while the model is used. If the limit
+// falls, it evicts experts, then weights of the cpu tier, which stream from the disk from then on
+// (experts are used in the checkpoint's mapping). Then it shrinks the KV cache to one sequence, and
+// last the memory for requests. It does not evict weights of the unit that computes before that is
+// done. If the limit rises, weights come back in the background; above the plan's limit, weights of
+// the disk tier stay in memory once they were read. Passes go on, and results stay bitwise the
+// same. SetMemoryLimit returns the minimum in bytes, which the model takes at any limit. Any
+// goroutine may call it.
 func (m *Model) SetMemoryLimit(bytes int64) (minimum int64) {
 	m.limit.Lock()
 	defer m.limit.Unlock()
@@ -45,8 +47,8 @@ func (m *Model) SetMemoryLimit(bytes int64) (minimum int64) {
 	return m.shrinkTo(bytes, 0)
 }
 
-// limitNow is the limit that the model keeps to, 0 if there is none. A plan that had to take more than
-// its limit keeps what it took. It needs the lock.
+// limitNow is the limit that the model keeps to, 0 for none. If the plan's minimum exceeds the
+// limit, it is that minimum. The lock is held.
 func (m *Model) limitNow() int64 {
 	if n := m.limit.now.Load(); n > 0 {
 		return n
@@ -58,7 +60,8 @@ func (m *Model) limitNow() int64 {
 	return max(host.LimitBytes, host.Used())
 }
 
-// shrinkTo moves what exceeds bytes or the model's share down, and slack bytes of weights more. It needs the lock.
+// shrinkTo releases memory until the model takes at most bytes and its share, and slack more bytes
+// of weights. The lock is held.
 func (m *Model) shrinkTo(bytes, slack int64) (minimum int64) {
 	host, least := m.plan.Device(devicemap.CPU), m.limit.least
 	if m.limit.share > 0 && m.limit.share < bytes {
@@ -171,7 +174,8 @@ func (m *Model) endFollowing() {
 // shares are the parts of the host's memory that depend on its limit, in bytes.
 type shares struct{ weights, staging, kv, requests int64 }
 
-// leastShares are the smallest ones that work: one sequence of KV, and the weights on their way.
+// leastShares are the minimum: the KV cache of one sequence, and memory for weights while they are
+// read.
 func (m *Model) leastShares() shares {
 	host := m.plan.Device(devicemap.CPU)
 	fewest, experts := m.weights.ExpertBytes()
@@ -184,15 +188,15 @@ func (m *Model) leastShares() shares {
 	return least
 }
 
-// sum is what a host with these shares takes.
+// sum is the memory of a host with these shares.
 func (s shares) sum(host devicemap.DevicePlan) int64 {
 	host.WeightsBytes, host.StagingBytes, host.KVBytes, host.RequestBytes = s.weights, s.staging, s.kv, s.requests
 	return host.Used()
 }
 
-// divide returns the shares of a host whose plan is given under a limit. held is what sequences have of
-// the KV cache. Pages that no sequence holds go first, in proportion to the limit, then experts, weights,
-// the other pages, and requests.
+// divide returns the shares of a host under a limit, for the given plan. held is the part of the KV
+// cache that sequences use. Pages that no sequence uses are dropped first, in proportion to the
+// limit, then experts, weights, the other pages, and memory for requests.
 func divide(host devicemap.DevicePlan, least shares, held, limit int64) shares {
 	s := shares{weights: host.WeightsBytes, staging: host.StagingBytes, kv: host.KVBytes, requests: host.RequestBytes}
 	over := host.Used() - max(limit, 0)
@@ -227,13 +231,13 @@ func (l MemoryLimit) String() string {
 	return fmt.Sprintf("the memory limit is now %s", devicemap.FormatSize(l.Bytes))
 }
 
-// FollowLimits follows the memory limits of the process's control groups until ctx ends: the least of
-// maximum and soft limit of each group and its parents, without what other processes of the group hold.
-// It reads them four times a second, more often while tasks wait for memory, and calls SetMemoryLimit.
-// The limit of Options.MaxMemory stays the highest; without one the limit may rise above that of the start.
-// It returns at once. If changed is not nil, it is called
-// from another goroutine when the limit that the model keeps to has changed, and when the limit falls below
-// the minimum. Call FollowLimits once; Close ends it.
+// FollowLimits follows the memory limits of the process's control groups until ctx ends: the least
+// of maximum and soft limit of each group and its parents, without what other processes of the
+// group hold. It reads them four times a second, more often while tasks wait for memory, and calls
+// SetMemoryLimit. The limit of Options.MaxMemory stays the highest; without one the limit may rise
+// above that of the start. It returns at once. If changed is not nil, another goroutine calls it
+// when the limit that the model keeps to has changed, and when the limit falls below the minimum.
+// Call FollowLimits once; Close ends it.
 func (m *Model) FollowLimits(ctx context.Context, changed func(MemoryLimit)) {
 	m.follow(ctx, os.DirFS("/"), changed)
 }

@@ -10,14 +10,16 @@ import (
 	"github.com/heftai/heft/internal/lora"
 )
 
-// ErrAdaptersFull says that sequences, also of other models, use adapters of as much memory as
-// [Options].AdapterMemory allows. Free a sequence, or wait until another one is freed; see
-// [Model.NotifyAdapters].
+// ErrAdaptersFull says that an adapter has no room in [Options].AdapterMemory: sequences, perhaps
+// of other models, use the adapters in it, or it is the turn of another adapter that has waited.
+// Wait until sequences are freed and try again; see [Model.NotifyAdapters]. Call
+// [Model.StopWaiting] to give up.
 var ErrAdaptersFull = errors.New("dispatch: the memory for adapters is full of adapters in use")
 
-// An adapterPool is the memory of the adapters that come and go, of all models that a [Ledger] counts. Its lock
-// also guards the loras of these models, and that no pass begins to use an adapter; it is taken after that
-// of limited. With it any goroutine frees an adapter that no sequence uses.
+// An adapterPool is the memory for adapters of [Model.AddAdapter], of all models that a [Ledger]
+// counts. Its lock also guards the loras of these models. While it is held no pass begins to use an
+// adapter, so that any goroutine may free an adapter without sequences. It is taken after the lock
+// of limited.
 type adapterPool struct {
 	sync.Mutex
 	clock   uint64      // counts uses
@@ -43,12 +45,12 @@ func (m *Model) pool() *adapterPool { return &m.options.Ledger.adapters }
 // firstLora is above the numbers of Options.Adapters.
 const firstLora = 1 << 32
 
-// AddAdapter makes an adapter known, beside those of Options.Adapters. It reads the folder to check that the adapter
-// fits, and holds no memory: the first sequence that uses the adapter brings it to memory, within
-// Options.AdapterMemory, and the idle one that was used least recently leaves for it, of whatever model of the
-// Ledger. Sequences with the adapter give the
-// bits that they give with Options.Adapters. It fails if the name is empty or taken, if the adapter does not fit the
-// model, and if it alone needs more than Options.AdapterMemory. Any goroutine may call it.
+// AddAdapter makes an adapter known, beside those of Options.Adapters. It reads the folder to check
+// that the adapter fits, and takes no memory. The first sequence that uses the adapter loads it
+// within Options.AdapterMemory, and evicts the idle adapters that were used least recently, of any
+// model of the Ledger. Results have the same bits as with Options.Adapters. It fails if the name is
+// empty or taken, if the adapter does not fit the model, and if it alone needs more than
+// Options.AdapterMemory. Any goroutine may call it.
 func (m *Model) AddAdapter(a Adapter) error {
 	taken := slices.ContainsFunc(m.options.Adapters, func(other Adapter) bool { return other.Name == a.Name })
 	if a.Name == "" || taken {
@@ -129,7 +131,7 @@ func pages(n int64) int64 {
 	return (n + page - 1) / page * page
 }
 
-// lora returns a known adapter for one more sequence, in memory; nil if the name is unknown.
+// lora loads a known adapter for one more sequence and returns it, nil if the name is unknown.
 func (m *Model) lora(name string) (*adapter, error) {
 	p := m.pool()
 	p.Lock()

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A recorder measures a model while it runs. Its passes are those of the goroutine that
-// uses the model; the gauges may be read from any. It allocates nothing.
+// A recorder measures a model while it runs. The goroutine that uses the model records passes; any
+// goroutine may read the gauges. It allocates nothing.
 type recorder struct {
 	first   time.Time // when the first pass began
 	start   time.Time // when the pass at hand did
@@ -27,7 +27,7 @@ type average struct {
 	value float64
 }
 
-// memoryOf is the number of values that an average is of, in effect.
+// memoryOf is the number of values that an average effectively covers.
 const memoryOf = 16
 
 func (a *average) add(v float64) float64 {
@@ -36,15 +36,15 @@ func (a *average) add(v float64) float64 {
 	return a.value
 }
 
-// A gauge is a number that one goroutine sets and others read. It keeps the complement of
-// the number's bits, so that its zero value is no number: not known.
+// A gauge is a number that one goroutine sets and others read. It keeps the complement of the
+// number's bits, so that its zero value means unknown.
 type gauge struct{ bits atomic.Uint64 }
 
 func (g *gauge) set(v float64) { g.bits.Store(^math.Float64bits(v)) }
 
 func (g *gauge) known() bool { return !math.IsNaN(math.Float64frombits(^g.bits.Load())) }
 
-// get is nil where the number is not known.
+// get returns nil if the number is unknown.
 func (g *gauge) get() *float64 {
 	v := math.Float64frombits(^g.bits.Load())
 	if math.IsNaN(v) {
@@ -62,9 +62,9 @@ func (r *recorder) begin() {
 	}
 }
 
-// end notes that the pass has computed b, with logits or without, and what has been read
-// of the disk tier so far. What the ring reads ahead falls into the pass that it was for
-// only where both that pass and the one before it decode.
+// end notes that the pass has computed b, with or without logits, and how many bytes were read from
+// the disk tier so far. Bytes that are read ahead count for the pass that uses them only if it and
+// the pass before it decode.
 func (r *recorder) end(b *Batch, logits bool, read int64) {
 	now, before := time.Now(), r.follows
 	if logits && !r.firstToken.known() {

@@ -209,8 +209,8 @@ func (m *Model) Others() loader.Others { return m.binding.Others() }
 // Vocab returns the width of the logits.
 func (m *Model) Vocab() int { return m.program.Vocab() }
 
-// Joins returns the width of the hidden states that [BatchRow].Before has for each token, 0 for a model
-// that takes tokens alone.
+// Joins returns the width of the hidden states of [BatchRow].Before, 0 for a model that takes
+// tokens only.
 func (m *Model) Joins() int { return m.program.Joins() }
 
 // Context returns the most tokens that a sequence may hold.

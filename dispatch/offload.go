@@ -101,8 +101,8 @@ type ReadStatus struct {
 	Within  []int64
 }
 
-// ExpertCounts count requests of passes for routed experts of the disk tier: those that were in memory,
-// those that were read, and the experts that were evicted for them.
+// ExpertCounts counts requests for routed experts of the disk tier: experts that were in memory,
+// experts that were read, and experts that were evicted for others.
 type ExpertCounts struct{ Hits, Misses, Evictions int64 }
 
 // Loading is the progress of [Model.Warm].

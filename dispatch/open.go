@@ -28,8 +28,8 @@ func OpenFS(name string, files fs.FS, o Options) (*Model, error) {
 	return planAndBind(skeleton, checkpoint, o)
 }
 
-// LoadCheckpointAndDispatch is [Open] for a skeleton that is there already, of [meta.New] or one's
-// own (Accelerate's load_checkpoint_and_dispatch). It reads headers and no weight.
+// LoadCheckpointAndDispatch is [Open] for an existing skeleton, from [meta.New] or your own
+// (Accelerate's load_checkpoint_and_dispatch). It reads headers and no weight.
 func LoadCheckpointAndDispatch(skeleton *meta.Model, path string, o Options) (*Model, error) {
 	checkpoint, err := loader.Open(path)
 	if err != nil {

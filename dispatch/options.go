@@ -29,12 +29,12 @@ const (
 
 // Options say where weights live and how much memory a model may take. The zero value works.
 type Options struct {
-	// DeviceMap says where weights go; see [devicemap.ParsePolicy]. Zero is auto: what is read
-	// most per token stays in memory, the rest streams from the disk. [New], which is given a map,
-	// ignores it.
+	// DeviceMap says where weights go; see [devicemap.ParsePolicy]. Zero is auto: weights that
+	// tokens read most stay in memory, and others stream from the disk. [New], which is given a
+	// map, ignores it.
 	DeviceMap devicemap.Policy
-	// MaxMemory limits what Heft keeps on each device. Without a limit for the cpu it is the memory
-	// that the host has available.
+	// MaxMemory limits the memory that Heft takes on each device. The default for the cpu is the
+	// memory that the host has available.
 	MaxMemory []devicemap.DeviceMemory
 	// StrictMemory makes a limit below the minimum an error. Without it the model runs with the
 	// minimum, and [Model.Plan] has a warning.
@@ -172,7 +172,7 @@ func (l *Ledger) CountRequests(n int64) {
 	}
 }
 
-// A lenders is the models that lend memory to their streamed weights.
+// lenders are the models that lend memory to their streamed weights.
 type lenders struct {
 	sync.Mutex
 	models []*Model
@@ -190,8 +190,8 @@ func (l *lenders) remove(m *Model) {
 	l.Unlock()
 }
 
-// Held is what is held now, in bytes, by purpose: "weights", "kv", "activations",
-// "staging", "cache", "requests", "other".
+// Held returns the bytes held now, by purpose: "weights", "kv", "activations", "staging", "cache",
+// "requests", "other".
 func (l *Ledger) Held() map[string]int64 {
 	out := map[string]int64{}
 	for _, p := range hostmem.Purposes() {

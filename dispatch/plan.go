@@ -25,7 +25,7 @@ func Plan(skeleton *meta.Model, o Options) (devicemap.Plan, Options, error) {
 	return planAs(skeleton, o)
 }
 
-// planAs is [Plan] where it is decided whether weights are coded.
+// planAs is [Plan] once it is decided whether weights are coded.
 func planAs(skeleton *meta.Model, o Options) (devicemap.Plan, Options, error) {
 	program, err := nn.Compile(skeleton.Root)
 	if err != nil {
@@ -56,7 +56,7 @@ func planAs(skeleton *meta.Model, o Options) (devicemap.Plan, Options, error) {
 	return *plan, o, nil
 }
 
-// placement is what all plans of a model have in common.
+// placement is the part that all plans of a model share.
 type placement struct {
 	skeleton *meta.Model
 	program  *nn.Program
@@ -138,8 +138,8 @@ const (
 	mostRequest  = 1 << 30
 )
 
-// solve solves with less memory for requests where the limit would else be too small, so that
-// Least is the smallest limit that works.
+// solve gives requests less memory if the limit is otherwise too small, so that Least is the
+// minimum.
 func solve(skeleton *meta.Model, budgets []devicemap.Budget, p devicemap.Policy) (devicemap.Plan, error) {
 	plan, err := devicemap.Solve(skeleton, budgets, p)
 	var spare int64
@@ -158,7 +158,7 @@ func solve(skeleton *meta.Model, budgets []devicemap.Budget, p devicemap.Policy)
 	return plan, nil
 }
 
-// requestBytes is what requests may take of a limit.
+// requestBytes is the memory that requests may take under a limit.
 func requestBytes(limit int64) int64 {
 	usual := min(max(limit/requestShare, leastRequest), usualRequest)
 	return max(usual, min(limit/largeShare, mostRequest))
@@ -176,9 +176,9 @@ var usualCurve = policy.Trace{Curve: []policy.Point{
 	{Share: 0.02, Hits: 0.10}, {Share: 0.04, Hits: 0.20}, {Share: 0.08, Hits: 0.36}, {Share: 0.12, Hits: 0.47}, {Share: 0.16, Hits: 0.545},
 	{Share: 0.24, Hits: 0.655}, {Share: 0.33, Hits: 0.735}, {Share: 0.5, Hits: 0.84}, {Share: 0.75, Hits: 0.935}, {Share: 1, Hits: 1}}}
 
-// Budgets are the devices with what Heft may keep on each: the user's limits, and for the
-// cpu without one what the host has available. From 1 GiB up, the cpu's limit includes the
-// runtime's own overhead; [Options].Serving includes it at any limit.
+// Budgets returns the devices with the memory that Heft may take on each: the user's limit, and for
+// a cpu without one the memory that the host has available. From 1 GiB up, the cpu's limit includes
+// the runtime's own overhead; [Options].Serving includes it at any limit.
 func Budgets(limits []devicemap.DeviceMemory) ([]devicemap.Budget, error) {
 	var budgets []devicemap.Budget
 	host := false

@@ -35,7 +35,7 @@ func (m *Model) ExpectedMemory() int64 {
 	return expected
 }
 
-// planOf is the plan of a map that no solver made.
+// planOf returns the plan of a map that the user made.
 func (m *Model) planOf(devices devicemap.Map) (devicemap.Plan, error) {
 	if p := m.options.planned; p != nil && p.Map.String() == devices.String() {
 		return *p, nil

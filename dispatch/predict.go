@@ -142,7 +142,7 @@ func PredictRun(skeleton *meta.Model, plan devicemap.Plan, dtype string, s Machi
 	return out
 }
 
-// costModel is what passes of a model with a plan cost, in bytes.
+// costModel is the cost of passes of a model with a plan, in bytes.
 type costModel struct {
 	skeleton *meta.Model
 	plan     devicemap.Plan
@@ -207,7 +207,7 @@ func (m *costModel) step(n int) *float64 {
 	return known(*ahead + *wait)
 }
 
-// quotient is amount ÷ rate; nothing takes no time, and the unknown is nil.
+// quotient returns amount ÷ rate, 0 for no amount, and nil for an unknown rate.
 func quotient(amount, rate float64) *float64 {
 	switch {
 	case amount == 0:
@@ -218,7 +218,7 @@ func quotient(amount, rate float64) *float64 {
 	return known(amount / rate)
 }
 
-// slower is the longer of two times that pass together, nil where one is unknown.
+// slower returns the longer of two times that overlap, nil if one is unknown.
 func slower(a, b *float64) *float64 {
 	if a == nil || b == nil {
 		return nil
@@ -226,9 +226,9 @@ func slower(a, b *float64) *float64 {
 	return known(max(*a, *b))
 }
 
-// BytesPerToken are the weights that a pass of one token reads, wherever they lie: all but
-// the rows of embedding tables that it does not look up, and the experts that it does not
-// choose. dtype is as in [devicemap.Policy], or the format that weights are converted to.
+// BytesPerToken returns the bytes of weights that a pass of one token reads, on any tier: all but
+// the rows of embedding tables that it does not look up, and the experts that it does not choose.
+// dtype is as in [devicemap.Policy], or the format that weights are converted to.
 func BytesPerToken(skeleton *meta.Model, dtype string) (int64, error) {
 	policy := devicemap.Policy{Kind: devicemap.Manual, Pins: everywhere(devicemap.Disk), DType: dtype}
 	if f, ok := quantized(dtype); ok {
@@ -238,8 +238,8 @@ func BytesPerToken(skeleton *meta.Model, dtype string) (int64, error) {
 	return plan.DiskBytesPerToken, err
 }
 
-// experts is what a prompt of n tokens reads of experts beyond what one token does, in
-// bytes as stored, if routers choose evenly.
+// experts is how many more bytes of experts a prompt of n tokens reads than one token, as stored,
+// if routers choose evenly.
 func experts(skeleton *meta.Model, n int) float64 {
 	more := 0.0
 	for bytes, one := range mixtures(skeleton) {
@@ -248,7 +248,7 @@ func experts(skeleton *meta.Model, n int) float64 {
 	return more
 }
 
-// selected is what one token reads of experts, in bytes as stored.
+// selected is the bytes of experts that one token reads, as stored.
 func selected(skeleton *meta.Model) float64 {
 	sum := 0.0
 	for bytes, one := range mixtures(skeleton) {
@@ -305,7 +305,7 @@ func storedBytes(skeleton *meta.Model) float64 {
 	return float64(bytes) / float64(elements)
 }
 
-// scale is what loading as dtype makes of the bytes as stored.
+// scale is the size of weights loaded as dtype, over their stored size.
 func scale(skeleton *meta.Model, dtype string) float64 {
 	return bytesOfWeight(skeleton, dtype) / storedBytes(skeleton)
 }

@@ -10,8 +10,8 @@ import (
 // Quantized is the format that the model's weights are converted to, or QuantNone.
 func (m *Model) Quantized() meta.QuantFormat { return m.options.Quantize }
 
-// checkQuantize refuses plans with converted weights on other devices than the cpu, and the
-// disk where there is a folder for them.
+// checkQuantize rejects plans with converted weights on other devices than the cpu and, if there is
+// a folder for them, the disk.
 func checkQuantize(skeleton *meta.Model, plan *devicemap.Plan, o *Options) error {
 	loaded := o.loadedBytes(skeleton)
 	if o.Quantize != meta.QuantNone && len(loaded) == 0 {

@@ -16,8 +16,8 @@ type Report struct {
 	// KVTokens is the number of tokens that the KV cache of the plan holds, and MaxModelLen that of
 	// the longest request, for which the cache takes memory from weights. 0 if unknown.
 	KVTokens, MaxModelLen int
-	// FitsWith says what would keep all weights in memory. nil if the plan does, or if that is
-	// not known.
+	// FitsWith has changes that would keep all weights in memory. It is nil if the plan does that,
+	// or if none are known.
 	FitsWith *Fit
 	// Helps are changes that are predicted to make the model faster; see [WhatHelps].
 	Helps []Help

@@ -20,8 +20,8 @@ type Sequence struct {
 	released bool   // the adapter is not used any more; see AddAdapter
 	class    uint64 // of the rope lengths that its pages may be shared under
 	salt     string // see Salt
-	// length is what rotary frequencies were made for last, and tokens what the sequence
-	// holds: where the two part, it is computed anew.
+	// length is the length that the rotary frequencies were computed for, and tokens the tokens of
+	// the sequence. If a new length needs other frequencies, the sequence is computed again.
 	length   int
 	tokens   []int32
 	restored bool // Restore was called
@@ -30,8 +30,8 @@ type Sequence struct {
 // NewSequence returns an empty sequence. Call [Sequence.Free] when its request ends.
 func (m *Model) NewSequence() *Sequence { return &Sequence{model: m} }
 
-// pages is the sequence in the cache. Only sequences whose keys were made for the same
-// rope frequencies may share pages, which the length of the prompt decides.
+// pages is the sequence in the cache. Sequences share pages only if their keys have the same rope
+// frequencies, which the length of the prompt decides.
 func (s *Sequence) pages(promptLen int) *kvcache.Sequence {
 	if s.kv == nil {
 		s.class = s.model.pageClass(promptLen, promptLen)
@@ -54,9 +54,9 @@ func (s *Sequence) Len() int {
 	return s.kv.Committed()
 }
 
-// Together returns how many of the next n tokens may pass in one row with the bits of one by one: those
-// before the length at which rotary frequencies change for all tokens, but at least one. In a model with
-// states they end with a page, where a prefix can be shared.
+// Together returns how many of the next n tokens may be computed in one row with the same bits as
+// one by one, at least one. They end before the length at which rotary frequencies change for all
+// tokens. In a model with states they end with a page, where a prefix can be shared.
 func (s *Sequence) Together(n int) int {
 	if len(s.model.program.States()) > 0 {
 		size := s.model.cache.Config().PageTokens
@@ -86,10 +86,11 @@ func (s *Sequence) reserve(n, promptLen int) error {
 	return err
 }
 
-// Restore begins to read the pages of a prompt's prefix that Options.KVStore has and memory has not. It
-// returns false if there is nothing to read, or no room for the prompt: Reuse then finds what is in memory.
-// Else it calls ready from another goroutine when all is read. Until Reuse is called, with the same prompt,
-// the sequence may only be freed, which cancels the reading. The sequence must be empty.
+// Restore starts to read those pages of a prompt's prefix that are in Options.KVStore and not in
+// memory. It returns false if there is nothing to read or no room for the prompt: Reuse then finds
+// the pages in memory. Else another goroutine calls ready when all pages are read. Until Reuse is
+// called, with the same prompt, the sequence may only be freed, which cancels the reads. The
+// sequence must be empty.
 func (s *Sequence) Restore(prompt []int32, ready func()) bool {
 	if s.model.options.KVStore == nil || s.Len() > 0 || len(prompt) == 0 {
 		return false
@@ -103,9 +104,9 @@ func (s *Sequence) Restore(prompt []int32, ready func()) bool {
 	return kv.Restore(prompt, pass, ready)
 }
 
-// Reuse attaches the pages of earlier prompts with the same prefix, in memory or in Options.KVStore, from
-// which it reads them, unless Restore was called. It returns the number of tokens
-// that need no computation, which is always less than len(prompt). The sequence must be empty.
+// Reuse attaches the pages of earlier prompts with the same prefix. It reads those that only
+// Options.KVStore has, unless Restore was called. It returns the number of tokens that need no
+// computation, which is always less than len(prompt). The sequence must be empty.
 func (s *Sequence) Reuse(prompt []int32) int {
 	if s.Len() > 0 || len(prompt) == 0 {
 		return 0

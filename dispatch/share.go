@@ -2,11 +2,12 @@ package dispatch
 
 import "github.com/heftai/heft/devicemap"
 
-// SetMemoryShare limits the host's memory of the model to bytes while other models need the rest, whatever its other
-// limits are; 0 ends that. It shrinks as [Model.SetMemoryLimit] says, but keeps the KV cache of one sequence as long as
-// the context and the memory for requests, so that no request fails that succeeds without a share. It returns the
-// share: bytes, or what the model takes at least if that is more. Passes go on and results stay bitwise the same. Any
-// goroutine may call it.
+// SetMemoryShare limits the host's memory of the model to bytes while other models need the rest,
+// beside its other limits; 0 removes the share. The model releases memory as [Model.SetMemoryLimit]
+// describes, but keeps the KV cache of one sequence of the whole context and the memory for
+// requests, so that no request fails for the share. It returns the share: bytes, or the minimum of
+// the model if that is more. Passes go on, and results stay bitwise the same. Any goroutine may
+// call it.
 func (m *Model) SetMemoryShare(bytes int64) (share int64) {
 	m.limit.Lock()
 	defer m.limit.Unlock()

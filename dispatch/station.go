@@ -101,7 +101,7 @@ func (m *Model) takeStations() error {
 	return m.planStreams()
 }
 
-// station returns the station of a device, which it opens the first time.
+// station returns the station of a device, and opens it the first time.
 func (m *Model) station(d devicemap.Device, tier gpuTier) (*station, error) {
 	for _, s := range m.stations.list {
 		if s.device == d {

@@ -16,7 +16,7 @@ import (
 // speeds of the host and the GPU.
 const StreamChosen = -1
 
-// streamStep is what chosen numbers of tokens are multiples of.
+// streamStep is the step in which numbers of tokens are chosen.
 const streamStep = 16
 
 // streamable returns the units of the host that can stream to a GPU under a device map.
@@ -84,7 +84,8 @@ func (p *placement) layerKV(kv *kvRoom) (most int64) {
 	return most
 }
 
-// finishStreams says in a plan which prompts stream, and takes back what is kept free in vain.
+// finishStreams notes in a plan which prompts stream, and returns memory that was kept free and is
+// not needed.
 func (p *placement) finishStreams(plan *devicemap.Plan, kv *kvRoom, o *Options) {
 	target, _ := streamTarget(plan)
 	units := p.streamable(plan.Map, o)
@@ -122,7 +123,8 @@ func (p *placement) streamFrom(target devicemap.Device, units []*nn.Unit, o *Opt
 	return p.pace.from(units, o.plannedTokens())
 }
 
-// A pace is what bounds the time of a unit on the host and on a GPU that it streams to. 0 means unknown.
+// A pace is the rates that bound the time of a unit on the host, and on a GPU that it streams to. 0
+// means unknown.
 type pace struct {
 	Memory float64 `json:"memory_bytes_per_second"`    // that the host reads
 	Host   float64 `json:"host_operations_per_second"` // multiplications and additions of the host
@@ -150,7 +152,7 @@ func (c *pace) from(units []*nn.Unit, most int) int {
 	return 0
 }
 
-// unitCost is the bytes of a unit, and the weights that a token is multiplied with.
+// unitCost is the bytes of a unit, and the number of weights that each token is multiplied with.
 func unitCost(u *nn.Unit) (bytes, weights float64) {
 	stacked := map[*meta.Param]float64{}
 	for _, n := range u.Modules {

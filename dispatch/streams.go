@@ -13,11 +13,12 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// Long prompts may compute on a GPU although the host has the weights: blocks of the cpu and disk tiers
-// stream there. Where a token is computed depends on its block, its role and the length of its prompt alone,
-// so that no bit of an answer depends on chunks or on other rows of a batch. Generated tokens of such blocks
-// are computed on the host, which therefore has the keys and values. A pass copies the pages that its rows see
-// to the GPU, block by block, and those that it writes back.
+// The GPU may compute long prompts although the host has the weights: blocks of the cpu and disk
+// tiers stream to it. Where a token is computed depends on its block, its role and the length of
+// its prompt alone, so that no bit of an answer depends on chunks or on other rows of a batch.
+// Generated tokens of such blocks are computed on the host, which therefore has the keys and
+// values. A pass copies the pages that its rows see to the GPU, block by block, and those that it
+// writes back.
 
 // stationWeights are the weights of a station: those that stay there, or the stream's while a unit that
 // streams runs.
@@ -67,7 +68,8 @@ type promptStreams struct {
 	both  Logits     // of the two
 }
 
-// planStreams has units of the host stream to the GPU of the plan, or to the last GPU that has units.
+// planStreams makes units of the host stream to the GPU of the plan, or to the last GPU that has
+// units.
 func (m *Model) planStreams() error {
 	st, from := &m.stations.streams, m.options.StreamPrompts
 	if from <= 0 || len(m.program.States()) > 0 || m.program.Special() != "" {
@@ -96,8 +98,8 @@ func (m *Model) planStreams() error {
 	return nil
 }
 
-// startStreams allocates the GPUs' memory for what streams: rings of weights, and the keys and values of a
-// layer.
+// startStreams allocates the GPUs' memory for streams: rings of weights, and the keys and values of
+// a layer.
 func (m *Model) startStreams() error {
 	if m.stations.streams.from == 0 {
 		return nil
@@ -159,7 +161,7 @@ func (s *station) pagesLike(kv *kvcache.Layer) backend.KV {
 	return out
 }
 
-// shaped is bytes as a tensor of the shape of t.
+// shaped returns bytes as a tensor of the shape of t.
 func shaped(bytes, t tensor.Tensor) tensor.Tensor {
 	t.Data, t.Address = bytes.Data, bytes.Address
 	return t

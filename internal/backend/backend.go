@@ -1,16 +1,16 @@
-// Package backend is the seam between a model's rules and the arithmetic: memory of
-// one device and a dozen coarse operations on it, destination first.
+// Package backend is the interface between a model's rules and the arithmetic: the memory of one
+// device and a dozen coarse operations on it, destination first.
 //
-// A [Backend] runs operations in the order of the calls. Like bufio.Writer it keeps
-// the first error: later operations do nothing, and [Backend.Sync] returns the error
-// and clears it. One goroutine uses a Backend at a time. Gradients are an optional
-// interface of the same values. It knows no module, no Kind and no checkpoint.
+// A [Backend] runs operations in the order of the calls. Like bufio.Writer it keeps the first
+// error: later operations do nothing, and [Backend.Sync] returns the error and clears it. One
+// goroutine uses a Backend at a time. Optional interfaces of the same values have gradients,
+// recurrent layers and sparse attention. The package knows no module, no Kind and no checkpoint.
 //
-// Exactness. For one backend and variant, each element of a result is summed in one
-// fixed order, whatever the number of rows in the call, their place among them, the
-// threads, and whether the weights are aligned. All operations keep activations in
-// float32 but [Backend.LinearRounded] and [Backend.Attention] for the rows of prompts, whose
-// order depends on the role of the rows too.
+// Exactness. For one backend and variant, each element of a result is summed in one fixed order,
+// whatever the number of rows in the call, their place among them, the threads, and whether the
+// weights are aligned. All operations keep activations in float32, except [Backend.LinearRounded],
+// and [Backend.Attention] for the rows of prompts. Their order of summation depends on the role of
+// the rows too.
 //
 // backendtest holds the suite that every implementation passes.
 package backend
@@ -20,30 +20,27 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// Backend computes on one device. Activations are float32 matrices [rows, columns],
-// one row a token; a row stride is allowed wherever an activation is. dst may be an
-// operand where the comment says so.
+// Backend computes on one device. Activations are float32 matrices [rows, columns], one row per
+// token. Every activation may have a row stride. dst may be an operand if the comment says so.
 type Backend interface {
 	Memory
 	// Embed: dst[i] = scale · table[ids[i]]. ids are inside the table.
 	Embed(dst tensor.Tensor, table Matrix, ids []int32, scale float32)
-	// Norm: dst = norm(x) by a; weight and bias may be absent. dst may be x. With
-	// a.Dim smaller than the columns, each group of Dim columns is normalised by
-	// itself (heads).
+	// Norm: dst = norm(x) by a; weight and bias may be absent. dst may be x. If a.Dim is smaller
+	// than the number of columns, each group of Dim columns (a head) is normalised by itself.
 	Norm(dst, x, weight, bias tensor.Tensor, a meta.NormSpec)
-	// Linear: dst = x·Wᵀ + bias, dst [n, w.OutRows], x [n, w.InCols]. bias, a vector of
-	// w.OutRows, may be absent, and may have a Stride: that of an interleaved gate.
+	// Linear: dst = x·Wᵀ + bias, dst [n, w.OutRows], x [n, w.InCols]. bias, a vector of w.OutRows,
+	// may be absent, and may have a Stride for an interleaved gate.
 	Linear(dst, x tensor.Tensor, w Matrix, bias tensor.Tensor)
-	// LinearRounded is Linear where x may be rounded to the dtype of the weights first, or for
-	// weights in blocks of integers to blocks of 32 integers of eight bits. Each
-	// role has its own order of summation. A backend that does not round calls Linear.
+	// LinearRounded is Linear that may round x first: to the dtype of the weights, or for weights
+	// in blocks of integers to blocks of 32 integers of eight bits. Each role has its own order of
+	// summation. A backend that does not round calls Linear.
 	LinearRounded(dst, x tensor.Tensor, w Matrix, bias tensor.Tensor, role Role)
-	// Products computes each of ps, with the bits of Linear or LinearRounded, in one operation:
-	// for products that do not wait for one another. No result overlaps an operand or another
-	// result.
+	// Products computes each of ps in one operation, with the bits of Linear or LinearRounded. The
+	// products must be independent. No result overlaps an operand or another result.
 	Products(ps []Product)
-	// Rope rotates each head of x [n, heads·dim] in place: cos and sin are [n, rot/2]
-	// with rot ≤ dim; the channels from rot on stay.
+	// Rope rotates each head of x [n, heads·dim] in place. cos and sin are [n, rot/2] with rot ≤
+	// dim; channels from rot on do not change.
 	Rope(x tensor.Tensor, dim int, cos, sin tensor.Tensor, interleaved bool)
 	// StoreKV writes row i of k and v into slot slots[i] of kv, where a slot is
 	// page·PageTokens + offset.
@@ -81,9 +78,8 @@ type Product struct {
 	Role    Role // where Rounded
 }
 
-// Role is what the rows of a [Backend.LinearRounded] are. It decides the order of
-// summation, so that many rows and few can each be summed in the way that is fast for
-// them.
+// Role says what the rows of a [Backend.LinearRounded] are. It decides the order of summation, so
+// that many rows and few rows each have the order that is fast for them.
 type Role uint8
 
 // The roles.
@@ -94,14 +90,14 @@ const (
 
 // Memory is the memory of one device.
 type Memory interface {
-	// New allocates a tensor of zeros, aligned to 64 bytes; Free gives it back.
+	// New allocates a tensor of zeros, aligned to 64 bytes; Free frees it.
 	New(dtype meta.DType, dims ...int) (tensor.Tensor, error)
 	Free(t tensor.Tensor)
 	// Copy copies the elements of src to dst, of the same dtype and shape, either of
 	// which may be host memory. It is done when the call returns.
 	Copy(dst, src tensor.Tensor) error
-	// Sync waits for all operations and returns the first error since the last Sync.
-	// A weight whose file was cut short while mapped is a *FaultError.
+	// Sync waits for all operations and returns the first error since the last Sync. If the file of
+	// a mapped weight was truncated, it is a *FaultError.
 	Sync() error
 	// Close releases threads and memory. The backend is not used afterwards.
 	Close() error
@@ -115,8 +111,8 @@ type Matrix struct {
 	// RowStep takes every RowStep-th stored row (column, where Transposed), which is
 	// how interleaved gates are read; 0 means 1. The view starts at the first.
 	RowStep int
-	// Quant is set where Data holds the codes of a quantised matrix: all of them, while
-	// Dims are those of the view, which begins at Row and Col.
+	// Quant is set if Data holds the codes of a quantised matrix. Data has the whole matrix; Dims
+	// are those of the view, which begins at Row and Col.
 	Quant    *Quant
 	Row, Col int
 }
@@ -154,15 +150,15 @@ type KV struct {
 	// K and V are [pages, PageTokens, KVRow(dtype, kvHeads, dim)]; V may be a view of K.
 	K, V       tensor.Tensor
 	PageTokens int
-	// Heads is kvHeads where a page has the tokens of one head after those of another, which a
-	// generated token reads fastest; 0 where it has the heads of one token after those of
-	// another. Int8 needs it.
+	// Heads is kvHeads if a page has all tokens of one head, then those of the next, which
+	// generated tokens read fastest. It is 0 if a page has all heads of one token, then those of
+	// the next. Int8 needs kvHeads.
 	Heads int
 }
 
-// KVRow is the number of elements of a row of keys or values of dtype d. That of Int8 is of
-// bytes: each head is a series of GGUF's blocks of q8_0, 32 signed codes behind a scale of
-// float16, the last of which is filled up with zeros.
+// KVRow is the number of elements of a row of keys or values of dtype d. Elements of Int8 are
+// bytes: each head is a series of GGUF's blocks of q8_0, a float16 scale and 32 signed codes, and
+// the last block is padded with zeros.
 func KVRow(d meta.DType, heads, dim int) int {
 	if d == meta.Int8 {
 		blocks := (dim + meta.QuantQ8.BlockColumns() - 1) / meta.QuantQ8.BlockColumns()
@@ -180,7 +176,7 @@ type Span struct {
 	Pages       []int32
 }
 
-// AttentionArgs are what a layer fixes.
+// AttentionArgs are the parameters of a layer.
 type AttentionArgs struct {
 	Heads, KVHeads, Dim, ValueDim int
 	Scale                         float32
@@ -188,14 +184,14 @@ type AttentionArgs struct {
 	Chunk                         int           // a position sees those from the last multiple of Chunk on; 0: all
 	Softcap                       float32       // 0: none
 	Sinks                         tensor.Tensor // [heads] or absent
-	// Prompts says of each row of q whether it is a token of a prompt, where queries and
-	// weights may be rounded to bfloat16, and keys and values that are stored in less than
-	// float32: in an order of its own. nil: no row.
+	// Prompts says for each row of q whether it is a token of a prompt. Rows of prompts have an
+	// order of summation of their own; their queries and weights may be rounded to bfloat16, and so
+	// may keys and values that are stored in less than float32. nil means no row.
 	Prompts []bool
 }
 
-// FaultError says that memory of a weight could not be read: the file behind a mapping
-// was cut short or its device failed.
+// FaultError says that memory of a weight could not be read: the mapped file was truncated or its
+// device failed.
 type FaultError struct{ Address uintptr }
 
 func (e *FaultError) Error() string {

@@ -7,8 +7,8 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// ErrIncompressible says that a matrix does not fit into the bytes of an exact format: it is to be used
-// as it is stored.
+// ErrIncompressible says that a matrix does not fit into the bytes of an exact format. Use it as it
+// is stored.
 var ErrIncompressible = errors.New("the weights vary too much to be coded in fewer bytes")
 
 // A Converter converts matrices of floats to another format when they are loaded. Any goroutine
@@ -19,8 +19,8 @@ type Converter interface {
 	// Layout names the order of the converted bytes. A file of converted matrices is only valid with
 	// the layout that it was written in.
 	Layout() string
-	// Converted returns p as it is after the conversion, without Data, and the size of the converted
-	// bytes. It fails if p cannot be converted.
+	// Converted returns p as it will be after the conversion, without Data, and the size of the
+	// converted bytes. It fails if p cannot be converted.
 	Converted(p Part) (Part, int64, error)
 	// RowGroup returns the number of rows that are converted together. A matrix may be converted in
 	// several calls if each of them, except the last, has a multiple of RowGroup rows.

@@ -7,12 +7,13 @@ type Filler interface {
 	Backend
 	// Fence returns a mark behind all operations so far.
 	Fence() Fence
-	// Fill copies src to dst, bytes of the device. src is host memory of any kind, and may change when
-	// Fill returns. The copy begins when the operations before the mark have ended. It runs beside
-	// other operations that were called before; those that are called later wait for it.
+	// Fill copies src to dst, bytes of the device. src is host memory of any kind, and may change
+	// when Fill returns. The copy begins when the operations before the mark have ended, and
+	// overlaps with operations that were called after the mark and before Fill. Later operations
+	// wait for it.
 	//
-	// Fill reads src with the processor: a fault in a mapping is the caller's to recover from, and
-	// leaves the Filler usable.
+	// The processor reads src. The caller must recover from a fault in a mapping; the Filler stays
+	// usable.
 	Fill(dst tensor.Tensor, src []byte, after Fence) error
 }
 

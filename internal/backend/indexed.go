@@ -3,12 +3,12 @@ package backend
 import "github.com/heftai/heft/internal/tensor"
 
 // Indexed is implemented by a Backend that runs sparse attention with an indexer: a row that sees
-// more than Count positions attends to the Count positions with the highest scores. What a row gets
-// depends on its own position and visible keys alone.
+// more than Count positions attends to the Count positions with the highest scores. The result of a
+// row depends on its own position and visible keys alone.
 type Indexed interface {
 	// Choose sets row i of chosen, [n, a.Count], to the positions that row i of q attends to, in
-	// ascending order, as bits of uint32. Rows that see at most a.Count positions are left alone.
-	// The score of a position with key k is
+	// ascending order, as bits of uint32. Choose does not change rows that see at most a.Count
+	// positions. The score of a position with key k is
 	//
 	//	sum over h of weights[i][h]·a.WeightScale · max(0, q[i][h]·k·a.Scale)
 	//
@@ -21,7 +21,7 @@ type Indexed interface {
 	AttentionChosen(dst, q, chosen tensor.Tensor, kv KV, spans []Span, a AttentionArgs)
 }
 
-// IndexArgs are what an indexer fixes.
+// IndexArgs are the parameters of an indexer.
 type IndexArgs struct {
 	Heads, Dim         int
 	Count              int // of positions to choose

@@ -5,7 +5,7 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// A Quant is what turns the codes of a quantised [Matrix] into values.
+// A Quant has what dequantises the codes of a [Matrix].
 type Quant struct {
 	*meta.Quant
 	// Scales, Zeros, Index and Global are as the checkpoint stores them; absent where the
@@ -13,14 +13,14 @@ type Quant struct {
 	Scales, Zeros, Index, Global tensor.Tensor
 	// Width is the columns of the stored matrix.
 	Width int
-	// Height is the rows of a stored matrix of QuantQ8 or QuantQ4 in bands, the order that
-	// kernels.Packed describes; 0 where it lies in rows, as in a file.
+	// Height is the number of rows of a stored matrix of QuantQ8 or QuantQ4 whose rows are
+	// interleaved, as quant.Packed describes. It is 0 for a matrix stored in rows, as in a file.
 	Height int
 }
 
-// Holds reports whether data, the codes of q, and its scales, zeros and index have as many rows
-// of Width columns. It allocates nothing. Whether an index names groups that exist is checked when
-// it is used.
+// Holds reports whether data, the codes of q, and its scales, zeros and index have as many rows of
+// Width columns. It allocates nothing. It does not check that the groups of an index exist;
+// operations do.
 func (q *Quant) Holds(data []byte, rows int) bool {
 	if q.Height > 0 {
 		if q.Height < rows {
@@ -44,7 +44,7 @@ func (q *Quant) Holds(data []byte, rows int) bool {
 		(!row.HasGlobal() || has(q.Global, 1))
 }
 
-// CutRows is the view of stored rows [begin, end).
+// CutRows returns the view of stored rows [begin, end).
 func (m Matrix) CutRows(begin, end int) Matrix {
 	if m.Quant == nil {
 		m.Tensor = m.Slice(begin, end)
@@ -55,7 +55,7 @@ func (m Matrix) CutRows(begin, end int) Matrix {
 	return m
 }
 
-// CutColumns is the view of stored columns [begin, end).
+// CutColumns returns the view of stored columns [begin, end).
 func (m Matrix) CutColumns(begin, end int) Matrix {
 	if m.Quant == nil {
 		m.Tensor = m.Columns(begin, end)

@@ -36,15 +36,15 @@ type Recurrent interface {
 }
 
 // RecurrentGradients has the reverses of the operations of [Recurrent], for whole sequences: From
-// and To of all spans are -1. As in [Gradients], a method adds to the gradients of the operands, dy is
-// that of the result, and absent gradients are not wanted.
+// and To of all spans are -1. As in [Gradients], a method adds to the gradients of the operands, dy
+// is the gradient of the result, and absent gradients are not computed.
 type RecurrentGradients interface {
 	Recurrent
-	// ShortConvGrad is of ShortConv; d are the gradients of in.
+	// ShortConvGrad is the reverse of ShortConv; d are the gradients of in.
 	ShortConvGrad(d ConvInputs, dy tensor.Tensor, in ConvInputs, s States, act meta.Activation)
-	// DeltaRuleGrad is of DeltaRule; d are the gradients of in.
+	// DeltaRuleGrad is the reverse of DeltaRule; d are the gradients of in.
 	DeltaRuleGrad(d DeltaInputs, dy tensor.Tensor, in DeltaInputs, s States, a DeltaArgs)
-	// StateSpaceGrad is of StateSpace; d are the gradients of in.
+	// StateSpaceGrad is the reverse of StateSpace; d are the gradients of in.
 	StateSpaceGrad(d StateSpaceInputs, dy tensor.Tensor, in StateSpaceInputs, s States, a StateSpaceArgs)
 }
 
@@ -57,7 +57,7 @@ type StateSpaceInputs struct {
 	ALog, DTBias, D tensor.Tensor // [Heads]
 }
 
-// StateSpaceArgs are what a layer fixes.
+// StateSpaceArgs are the parameters of a layer.
 type StateSpaceArgs struct {
 	Heads, Groups     int // Heads is a multiple of Groups
 	HeadDim, StateDim int
@@ -71,7 +71,7 @@ type DeltaInputs struct {
 	ALog, DTBias  tensor.Tensor // [ValueHeads]
 }
 
-// DeltaArgs are what a layer fixes.
+// DeltaArgs are the parameters of a layer.
 type DeltaArgs struct {
 	KeyHeads, ValueHeads int // ValueHeads is a multiple of KeyHeads
 	KeyDim, ValueDim     int

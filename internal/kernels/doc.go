@@ -16,16 +16,16 @@
 //
 // Package mat has their operands, package isa the variants.
 //
-// Within one variant every sum has one order, which the families document. It depends on the length of
-// the sum alone: not on how many rows or tokens share a call, nor on where the bytes lie.
+// Within one variant every sum has one order, which the families document. It depends on the length
+// of the sum alone, not on the rows and tokens of a call or on the alignment of bytes.
 //
 // # Assembly
 //
-// _asm holds C with intrinsics, grouped by family, and the generator which turns it into Go assembly with
-// a pinned clang. No kernel uses the stack, so that a fault on a mapped weight inside one is an ordinary
-// Go panic where debug.SetPanicOnFault is set. A kernel call takes well under 100 µs when its caller hands
-// it pieces of at most 256 KiB of weights, and every call goes through a Go function that the scheduler
-// can interrupt. The tag purego leaves the assembly out.
+// _asm holds C with intrinsics, grouped by family, and the generator, which compiles it to Go
+// assembly with a pinned clang. No kernel uses the stack, so that a fault on a mapped weight inside
+// one is an ordinary Go panic where debug.SetPanicOnFault is set. A kernel call takes well under
+// 100 µs when its caller hands it pieces of at most 256 KiB of weights, and every call goes through
+// a Go function that the scheduler can interrupt. The tag purego leaves the assembly out.
 //
 // The kernels know nothing of tensors, models or threads.
 package kernels

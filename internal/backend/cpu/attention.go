@@ -30,13 +30,13 @@ type attentionOp struct {
 	group  int    // query heads of a key/value head
 	cuts   [3]cut // of spans by their kernel, from attentionTiles on
 	pitch  int    // of a row of scores
-	// zeros are added to rounded results: which zero one is would depend on its tile.
+	// zeros are added to rounded results, because the sign of a zero would depend on its tile.
 	zeros [gemm.PackRows]float32
 }
 
-// Attention computes, for each query by itself, all scores of its visible keys, then
-// their softmax, then the sum of the values in ascending position. What a query gets
-// depends on its own visible keys alone.
+// Attention computes, for each query by itself, all scores of its visible keys, then their softmax,
+// then the sum of the values in ascending position. The result of a query depends on its own
+// visible keys alone.
 func (b *Backend) Attention(dst, q tensor.Tensor, kv backend.KV, spans []backend.Span, a backend.AttentionArgs) {
 	if b.failed.Load() {
 		return
@@ -71,7 +71,7 @@ func (b *Backend) Attention(dst, q tensor.Tensor, kv backend.KV, spans []backend
 	b.run(op, op.units(), rows*longest*a.Heads*max(1, a.Dim/8))
 }
 
-// parted are spans whose rows have one role, with the kernel of each.
+// parted has spans whose rows have one role, and the kernel of each.
 type parted struct {
 	spans   []backend.Span
 	kernels []kernel
@@ -127,8 +127,8 @@ func (b *Backend) checkSpans(spans []backend.Span, n, pages, pageTokens int) (lo
 // cut is the size of tiles: tokens of a span, heads of keys and values, and queries of each.
 type cut struct{ tokens, kvHeads, heads int }
 
-// plan sizes the tiles: as many rows as pass the keys well together, but no fewer tiles
-// than keep the threads busy where heads can be split. It returns the scratch that one needs.
+// plan sizes the tiles: as many rows as share reads of the keys well, but, if heads can be split,
+// enough tiles to keep the threads busy. It returns the scratch of one tile.
 func (op *attentionOp) plan(threads int) int {
 	tiles, rounded, pages := op.cutOf(attentionTiles), op.cutOf(attentionRounded), op.cutOf(attentionPages)
 	queries := op.roundedQueries()
@@ -157,7 +157,7 @@ func (op *attentionOp) plan(threads int) int {
 	return scratch
 }
 
-// cutOf is the size of the tiles of a kernel.
+// cutOf returns the size of a kernel's tiles.
 func (op *attentionOp) cutOf(k kernel) *cut { return &op.cuts[k-attentionTiles] }
 
 func (op *attentionOp) units() int {
@@ -196,8 +196,8 @@ func (op *attentionOp) run(w *worker, unit int) {
 	}
 }
 
-// tileOf is tokens rows of a span from first on, for heads query heads from head on, which share a
-// key/value head, and for as many of each other key/value head.
+// tileOf has tokens rows of a span from first on. It has heads query heads from head on, which
+// share a key/value head, and as many of each other key/value head.
 type tileOf struct {
 	span            *backend.Span
 	kvHead, kvHeads int
@@ -249,9 +249,9 @@ func (op *attentionOp) tile(scratch []float32, t *tileOf) {
 	}
 }
 
-// score sets the products of a tile's queries with the keys of [lo, hi), each of which adds
-// up in ascending order of the channels. Keys are turned into columns, so that a vector has
-// the products of as many keys; the queries share what that costs.
+// score sets the products of a tile's queries with the keys of [lo, hi). Each product is summed in
+// ascending order of the channels. It transposes the keys, so that a vector holds the products of
+// several keys; the queries share that cost.
 func (op *attentionOp) score(scores, q mat.Floats, block, wide []float32, t *tileOf, lo, hi int) {
 	m, dim := t.tokens*t.heads, op.a.Dim
 	for i := range m {
@@ -266,9 +266,9 @@ func (op *attentionOp) score(scores, q mat.Floats, block, wide []float32, t *til
 	}
 }
 
-// weigh sums the values of a tile, whose scores begin at position base. Positions that
-// all tokens see are summed together, those before and after for each token by itself:
-// for each token in ascending order.
+// weigh sums the values of a tile, whose scores begin at position base. Positions that all tokens
+// see are summed for all together, those before and after for each token separately. The order of
+// each token's sum is ascending.
 func (op *attentionOp) weigh(sum, scores mat.Floats, wide []float32, t *tileOf, base int) {
 	commonLo, _ := op.visible(t.span, t.first+t.tokens-1)
 	_, commonHi := op.visible(t.span, t.first)
@@ -296,8 +296,8 @@ func (op *attentionOp) softmax(x []float32, head int) {
 	op.set.Vector.ScaleMax(x, inverse)
 }
 
-// exponentials turns the scores of one query into weights that are not divided by their
-// sum, and returns its inverse.
+// exponentials turns the scores of one query into weights that are not normalised, and returns the
+// inverse of their sum.
 func (op *attentionOp) exponentials(x []float32, head int) (inverse float32) {
 	var top float32
 	if softcap := op.a.Softcap; softcap > 0 {

@@ -11,9 +11,9 @@ import (
 	"github.com/heftai/heft/internal/kernels/quant"
 )
 
-// Sizes of a tile of rounded attention: queries that pass the keys together, which share what
-// packing costs, and keys whose scores, weights and packs stay near. Blocks of keys begin at
-// multiples of their size, so that a query's sums do not depend on its tile.
+// Sizes of a tile of rounded attention: queries that share the cost of packing keys, and keys whose
+// scores, weights and packs stay in the cache. Blocks of keys begin at multiples of their size, so
+// that a query's sums do not depend on its tile.
 const (
 	roundedQueries = 256
 	roundedKeys    = 256
@@ -31,7 +31,7 @@ func (op *attentionOp) roundedQueries() int {
 	return n
 }
 
-// rooms is what a tile keeps in scratch. A couple of queries is two panels of them.
+// rooms are the parts of a tile's scratch. A couple is two panels of queries.
 type rooms struct {
 	columns   int // of the sums, a multiple of two packs
 	panelSize int // words of a panel of queries, or a pack of keys
@@ -48,8 +48,8 @@ type rooms struct {
 	lineBytes int        // of a line
 }
 
-// layout gives each room its place in scratch, in whole cache lines, and returns what all take.
-// Without scratch it only counts.
+// layout places each room in scratch, in whole cache lines, and returns the size of all. Without
+// scratch it only counts.
 func (op *attentionOp) layout(r *rooms, scratch []float32, couples int) (floats int) {
 	take := func(n int) []float32 {
 		begin := floats
@@ -81,13 +81,13 @@ func (op *attentionOp) roundedScratch() int {
 	return op.layout(new(rooms), nil, ceil(c.tokens*c.heads, couple))
 }
 
-// state is that of panel i of queries.
+// state returns the state of panel i of queries.
 func (r *rooms) state(i int) *attention.Online {
 	return (*attention.Online)(unsafe.Pointer(&r.states[i*stateFloats]))
 }
 
-// roundedTile computes a tile block by block of keys. What is not finite among the values would
-// reach queries that do not see it, with a weight of zero; then each token has a tile of its own.
+// roundedTile computes a tile block by block of keys. Values that are not finite would reach
+// queries that do not see them, as 0 times infinity; then each token gets a tile of its own.
 func (op *attentionOp) roundedTile(scratch []float32, t *tileOf) {
 	var r rooms
 	op.layout(&r, scratch, ceil(t.tokens*t.heads, couple))
@@ -103,7 +103,7 @@ func (op *attentionOp) roundedTile(scratch []float32, t *tileOf) {
 	}
 }
 
-// attend reports false where the tile has several tokens and values that are not finite.
+// attend returns false if the tile has several tokens, and values that are not finite.
 func (op *attentionOp) attend(r *rooms, t *tileOf) bool {
 	op.loadQueries(r, t)
 	lo, _ := op.visible(t.span, t.first)
@@ -196,7 +196,7 @@ func (p *pages) lines(set *kernels.Set, t *tileOf, at, lo, hi, dim int, room []b
 	return mat.Weights{Data: room, Stride: stride, Format: mat.BFloat16}
 }
 
-// addBlock adds what couple c of queries sees of n keys from position begin on.
+// addBlock adds n keys from position begin on to couple c of queries, as far as they see them.
 func (op *attentionOp) addBlock(r *rooms, t *tileOf, c, begin, n int, by float32) {
 	if last := min((c+1)*couple, t.tokens*t.heads) - 1; op.unseen(t, c*couple/t.heads, last/t.heads, begin, begin+n) {
 		return
@@ -222,7 +222,7 @@ func (op *attentionOp) unseen(t *tileOf, first, last, begin, end int) bool {
 	return end <= lo || hi <= begin
 }
 
-// finish divides the sums of couple c by those of the weights and stores them.
+// finish divides the sums of couple c by the sums of its weights and stores them.
 func (op *attentionOp) finish(r *rooms, t *tileOf, c int) {
 	width, m := op.a.ValueDim, t.tokens*t.heads
 	sums := mat.Floats{V: r.sums[c*r.columns*couple:][:r.columns*couple], Stride: couple}

@@ -24,13 +24,13 @@ func (p *pages) paged(head, heads int) attention.Paged {
 
 func wholeBlocks(n int) int { return ceil(n, quant.BlockColumns) * quant.BlockColumns }
 
-// pagedPitch is that of scores which begin with a page and end with one.
+// pagedPitch is the row stride of scores that begin and end with whole pages.
 func (op *attentionOp) pagedPitch() int {
 	return (ceil(op.pitch, attention.PagedTokens) + 1) * attention.PagedTokens
 }
 
-// widenPaged gives tiles of one token several heads of keys and values, which are neighbours in a page:
-// memory gives more where more of it is read in a row.
+// widenPaged gives tiles of one token several heads of keys and values that are adjacent in a page,
+// because long sequential reads are faster.
 func (op *attentionOp) widenPaged(threads int) {
 	c := op.cutOf(attentionPages)
 	queries := padded(c.heads)
@@ -46,7 +46,7 @@ func (op *attentionOp) widenPaged(threads int) {
 	}
 }
 
-// padded is how many queries pass keys for n that are there, in powers of two up to mostQueries.
+// padded rounds n queries up to a power of two, at most mostQueries.
 func padded(n int) int {
 	whole, rest := n/mostQueries*mostQueries, n%mostQueries
 	if rest == 0 {
@@ -60,8 +60,8 @@ func (op *attentionOp) pagedScratch() int {
 	return c.kvHeads * padded(c.heads) * (op.pagedPitch() + wholeBlocks(op.a.ValueDim) + wholeBlocks(op.a.Dim) + 1)
 }
 
-// pagedTile is tile for one token and some heads of keys, with the same sums in the same order. Its
-// queries read pages in place; keys outside its range get scores that are ignored.
+// pagedTile is tile for one token and some heads of keys, with the same sums in the same order. It
+// reads pages in place, and ignores the scores of keys outside its range.
 func (op *attentionOp) pagedTile(w *worker, t *tileOf) {
 	dim, width, pitch := wholeBlocks(op.a.Dim), wholeBlocks(op.a.ValueDim), op.pagedPitch()
 	rows, scratch := t.kvHeads*padded(t.heads), w.scratch.v

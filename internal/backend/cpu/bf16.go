@@ -11,8 +11,8 @@ import (
 	"github.com/heftai/heft/internal/tensor"
 )
 
-// Sizes of a unit of a rounded Linear for prompts: packed weights and the panels of the
-// tokens that pass them share the second-level cache, and a step of k the first.
+// Sizes of a unit of a rounded Linear for prompts: packed weights and the panels of their tokens
+// fit in the second-level cache, and a step of k in the first-level cache.
 const (
 	packBytes   = 1 << 20
 	panelBytes  = 128 << 10
@@ -33,9 +33,9 @@ type bf16Product struct {
 	tileTokens int       // tokens that pass the packs together
 }
 
-// LinearRounded rounds the input where the weights are bfloat16 and products of that are
-// the fastest this processor has, or where they are blocks of integers, see roundsToInts.
-// Other prompts are products of panels, see outer; other generated tokens dot products.
+// LinearRounded rounds the input if the weights are bfloat16 and the processor multiplies bfloat16
+// fastest, or if they are blocks of integers; see the table of rules. Other prompts are products of
+// panels, other generated tokens dot products.
 func (b *Backend) LinearRounded(dst, x tensor.Tensor, w backend.Matrix, bias tensor.Tensor, role backend.Role) {
 	b.single(backend.Product{Dst: dst, X: x, W: w, Bias: bias, Rounded: true, Role: role})
 }
@@ -51,12 +51,12 @@ func (op *bf16Product) take(input []float32) {
 	op.pairs, op.panels = mat.Pairs{V: in, Stride: op.words}, in
 }
 
-// words is scratch memory as words.
+// words returns scratch memory as words.
 func words(v []float32) []uint32 {
 	return unsafe.Slice((*uint32)(unsafe.Pointer(unsafe.SliceData(v))), len(v))
 }
 
-// planInput says in how many units the input is rounded.
+// planInput returns the number of units in which the input is rounded.
 func (op *bf16Product) planInput() int {
 	if !op.inTiles() {
 		op.words = mat.PairWords(op.w.cols)
@@ -145,7 +145,7 @@ func (op *bf16Product) dots(w *worker, r int) {
 	op.addBias(0, op.tokens, r, rows)
 }
 
-// tiles computes a unit for many tokens, which pass packs of rows.
+// tiles computes a unit for many tokens from packed rows.
 func (op *bf16Product) tiles(scratch []float32, r int) {
 	rows := min(op.unitRows, op.w.rows-r)
 	packs := words(scratch[:op.unitRows/gemm.PackRows*op.words])
@@ -201,8 +201,8 @@ func (op *bf16Product) pack(dst []uint32, r, k, n int, scratch []float32) {
 	op.set.GEMM.PackWeights(dst, w, rows, n)
 }
 
-// packAll packs rows from r on, pairs of packs. Of a turned weight the second-level cache keeps the lines
-// that packs share.
+// packAll packs rows from r on, pairs of packs. For a transposed weight the second-level cache
+// keeps the lines that packs share.
 func (op *bf16Product) packAll(packs []uint32, r, rows int, scratch []float32) {
 	step := op.w.cols
 	if op.w.transposed {
@@ -242,7 +242,7 @@ func (op *bf16Product) transpose(c mat.Floats, r, rows, t, tokens int) {
 	}
 }
 
-// inTiles reports whether the kernel takes panels of tokens, else rows of them.
+// inTiles reports whether the kernel takes panels of tokens; other kernels take rows.
 func (op *bf16Product) inTiles() bool {
 	return op.kernel == amxInPlace || op.kernel == bf16Tiles || op.kernel == bf16FewTokens
 }

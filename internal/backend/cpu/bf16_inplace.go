@@ -50,8 +50,8 @@ func (op *bf16Product) tilesInPlace(scratch []float32, r int, next []byte) {
 	}
 }
 
-// quarters is how much of what follows is fetched while tokens from t on pass: a fair part of what is
-// left, which the last 16 need not take.
+// quarters returns how much of the following rows to prefetch while tokens from t on are computed:
+// an equal part of the rest for each group of tokens but the last.
 func (op *bf16Product) quarters(t, done int) int {
 	couples := (op.tokens - t + gemm.PanelTokens - 1) / coupleRows
 	if op.tokens <= coupleRows || couples == 0 {

@@ -248,8 +248,8 @@ func manyGroups(c *choice) bool {
 	return c.w.cols > 0 && c.tokens >= groupFrom*c.set.GEMM.GroupTokens
 }
 
-// kernel is the kernel of the first rule that c meets. Training products that no rule of theirs covers are
-// computed like those of prompts.
+// kernel returns the kernel of the first rule that c meets. Training products without a rule of
+// their own use the rules of prompts.
 func (c *choice) kernel() kernel {
 	k := c.first(c.role)
 	if k == noKernel && c.role == trainingRole {
@@ -258,7 +258,7 @@ func (c *choice) kernel() kernel {
 	return k
 }
 
-// first is the kernel of the first rule that c meets in a role.
+// first returns the kernel of the first rule that c meets in a role.
 func (c *choice) first(role backend.Role) kernel {
 	var f formats
 	var l layout
@@ -279,7 +279,7 @@ func (c *choice) meets(r *rule) bool {
 	return c.tokens >= r.from && (r.to == 0 || c.tokens <= r.to) && (r.needs == nil || r.needs(c.set)) && (r.when == nil || r.when(c))
 }
 
-// formats is the set of m's format.
+// formats returns the set of m's format.
 func (m *matrix) formats() formats {
 	if m.isPacked() {
 		return 1 << (8 + m.packed.Packing)
@@ -287,7 +287,7 @@ func (m *matrix) formats() formats {
 	return 1 << m.Format
 }
 
-// formats is the set of p's format.
+// formats returns the set of p's format.
 func (p *pages) formats() formats {
 	if p.blocks > 0 {
 		return q8
@@ -307,11 +307,11 @@ func (m *matrix) layout() layout {
 	return byRows
 }
 
-// did notes that a kernel computes some of w's units. It stands next to each call of a kernel, and a test
-// compares the notes with the table.
+// did records that a kernel computes some of w's units. Each call of a kernel has one, and a test
+// compares the records with the table.
 func (w *worker) did(k kernel) { w.ran |= 1 << k }
 
-// modeOf says whether p's activations may be rounded.
+// modeOf returns whether p's activations may be rounded.
 func modeOf(p *backend.Product) mode {
 	if p.Rounded {
 		return rounded

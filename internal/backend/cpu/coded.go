@@ -31,7 +31,7 @@ func (b *Backend) codedMatrix(op string, m backend.Matrix) (matrix, bool) {
 // isCoded reports whether the rows of m are coded, so that products decode them first.
 func (m *matrix) isCoded() bool { return m.coded.Rows > 0 }
 
-// A decodedProduct is the products of one worker: copies of those at hand, whose weight is the decoded
+// A decodedProduct has copies of the current products for one worker, whose weights are the decoded
 // rows of a unit.
 type decodedProduct struct {
 	dots   linear

@@ -25,7 +25,7 @@ type Options struct {
 	Variant string          // of the kernels; "" is the best one this processor has
 	Ledger  *hostmem.Ledger // counts the memory; nil counts nothing
 	Arena   *hostmem.Arena  // for tensors; nil means memory of their own
-	// Layout is where the threads go: all but the caller's keep to their nodes. nil leaves
+	// Layout says where threads run: all except the caller's stay on their memory nodes. nil leaves
 	// them to the system.
 	Layout *topology.Layout
 }
@@ -45,7 +45,7 @@ type Backend struct {
 	vectors [4]scratch // of operands that had to be widened
 	input   scratch    // of an input that was rounded
 	gemm    *matmul.Multiplier
-	// The operations, whose values live here so that a call allocates nothing.
+	// The operations. Their values are kept, so that a call allocates nothing.
 	products  products
 	attention attentionOp
 	parted    parted
@@ -68,7 +68,7 @@ type Backend struct {
 	move      move
 }
 
-// New starts a backend's threads. The error says that the processor lacks o.Variant.
+// New starts a backend's threads. It fails if the processor lacks o.Variant.
 func New(o Options) (*Backend, error) {
 	set, err := kernels.Select(o.Variant)
 	if err != nil {
@@ -82,13 +82,13 @@ func New(o Options) (*Backend, error) {
 	return b, nil
 }
 
-// Variant is the name of the kernels in use.
+// Variant returns the name of the kernels in use.
 func (b *Backend) Variant() string { return b.set.Name }
 
-// Lanes is the number of partial sums of a dot product in float32.
+// Lanes returns the number of partial sums of a dot product in float32.
 func (b *Backend) Lanes() int { return b.set.Lanes }
 
-// Threads is the number of threads that share an operation.
+// Threads returns the number of threads that share an operation.
 func (b *Backend) Threads() int { return len(b.pool.workers) }
 
 // New allocates off the Go heap, in whole pages.
@@ -96,7 +96,7 @@ func (b *Backend) New(dtype meta.DType, dims ...int) (tensor.Tensor, error) {
 	return b.alloc(hostmem.Activations, dtype, dims)
 }
 
-// Memory is the backend's memory, counted for another purpose than activations.
+// Memory returns the backend's memory, counted for another purpose than activations.
 func (b *Backend) Memory(p hostmem.Purpose) backend.Memory { return purposeful{b, p} }
 
 type purposeful struct {
@@ -144,7 +144,7 @@ func (b *Backend) block(p hostmem.Purpose, size int) (*hostmem.Block, error) {
 	return hostmem.Alloc(b.ledger, p, size)
 }
 
-// Free frees t, which New has returned. It ignores other tensors, and views with another begin.
+// Free frees t, which New returned. It ignores other tensors, and views with another start.
 func (b *Backend) Free(t tensor.Tensor) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -199,8 +199,8 @@ func (b *Backend) setError(err error) {
 	b.failed.Store(true)
 }
 
-// recovered turns a panic of a unit into the sticky error: a fault on memory where it
-// has an address, else a flaw of an operand that the checks did not see.
+// recovered turns a panic of a unit into the sticky error: a memory fault if it has an address,
+// else an operand that the checks did not reject.
 func (b *Backend) recovered(r any) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -211,8 +211,7 @@ func (b *Backend) recovered(r any) {
 	b.setError(fmt.Errorf("backend: operation failed: %v\n%s", r, debug.Stack()))
 }
 
-// run does an operation unless an earlier one failed. work is the number of steps of
-// all units together.
+// run runs an operation unless an earlier one failed. work is the number of steps of all units.
 func (b *Backend) run(t task, units, work int) {
 	if !b.failed.Load() {
 		b.pool.run(t, units, work)
@@ -229,7 +228,7 @@ func (s *scratch) grow(l *hostmem.Ledger, n int) error {
 	if n <= len(s.v) {
 		return nil
 	}
-	// Twofold: the scores of a sequence are one longer each pass.
+	// Double it, because the scores of a sequence grow by one in each pass.
 	n = max(n, 2*len(s.v))
 	block, err := hostmem.Alloc(l, hostmem.Activations, 4*n)
 	if err != nil {

@@ -5,9 +5,9 @@ import (
 	"github.com/heftai/heft/internal/kernels/mat"
 )
 
-// Sizes of a unit of Linear for many tokens. A piece of k of the unit's weights, widened
-// and packed, stays in the second-level cache while the tokens pass, with the lanes of all
-// their sums; that of a group of tokens stays in the first.
+// Sizes of a unit of Linear for many tokens. A piece of k of the unit's weights, widened and
+// packed, and the lanes of all sums stay in the second-level cache for all tokens; the piece of a
+// group of tokens stays in the first-level cache.
 const (
 	groupRows = 48
 	groupStep = 512 // of k: whole rounds of any variant's lanes
@@ -15,7 +15,7 @@ const (
 	groupFrom = 4 // groups of tokens from which packing pays
 )
 
-// packedGroups are the packed tokens of a Linear; tokens is 0 where it does without.
+// packedGroups are the packed tokens of a Linear; tokens is 0 without packing.
 type packedGroups struct {
 	x      []float32
 	size   int // of a group
@@ -63,7 +63,7 @@ func (op *linear) mulGroups(scratch []float32, r, rows int) {
 }
 
 // source returns rows of the weight from r on and the rest of the scratch. Rows that cannot be
-// packed in place come through a panel.
+// packed in place are copied to a panel first.
 func (op *linear) source(scratch []float32, r, rows int) (mat.Weights, []float32) {
 	if op.access == inPlace {
 		return op.at(r), scratch

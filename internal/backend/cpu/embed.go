@@ -17,7 +17,7 @@ type embed struct {
 	scale float32
 }
 
-// Embed widens rows of a table, which are checked.
+// Embed widens rows of a table. It checks their numbers.
 func (b *Backend) Embed(dst tensor.Tensor, table backend.Matrix, ids []int32, scale float32) {
 	if b.failed.Load() {
 		return
@@ -49,7 +49,7 @@ func (op *embed) run(w *worker, unit int) {
 	}
 }
 
-// move copies rows where a fault is caught.
+// move copies rows and recovers from faults.
 type move struct{ dst, src tensor.Tensor }
 
 // Copy copies row by row; dst or src may have a stride.
@@ -70,7 +70,7 @@ func (b *Backend) Copy(dst, src tensor.Tensor) error {
 	return nil
 }
 
-// moveBytes is how much one copy takes, since the scheduler cannot stop inside it.
+// moveBytes limits one copy, because the scheduler cannot interrupt it.
 const moveBytes = 256 << 10
 
 func (op *move) run(_ *worker, _ int) {

@@ -26,7 +26,7 @@ func (b *Backend) each(rows, cols int, f func(w *worker, r int)) {
 	}), ceil(rows, per), 4*rows*cols)
 }
 
-// optional is floats where t may be absent: V is nil then.
+// optional is floats for a t that may be absent: V is nil then.
 func (b *Backend) optional(op, name string, t tensor.Tensor, rows, cols int) (mat.Floats, bool) {
 	if t.IsZero() {
 		return mat.Floats{}, true
@@ -34,7 +34,7 @@ func (b *Backend) optional(op, name string, t tensor.Tensor, rows, cols int) (ma
 	return b.floats(op, name, t, rows, cols)
 }
 
-// gradient is a vector of n elements to add to, a stride apart; nil where t is absent.
+// gradient returns a vector of n elements to add to, and its stride; nil if t is absent.
 func (b *Backend) gradient(op, name string, t tensor.Tensor, n int) (v []float32, stride int, ok bool) {
 	if t.IsZero() {
 		return nil, 1, true
@@ -72,7 +72,7 @@ func (b *Backend) Zero(x tensor.Tensor) {
 	b.each(rows, cols, func(_ *worker, r int) { clear(row(m, r, cols)) })
 }
 
-// Round takes a row at a time.
+// Round works row by row.
 func (b *Backend) Round(x tensor.Tensor, dtype meta.DType) {
 	if b.failed.Load() || dtype == meta.Float32 {
 		return

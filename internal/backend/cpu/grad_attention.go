@@ -9,8 +9,8 @@ import (
 	"github.com/heftai/heft/internal/tensor"
 )
 
-// attentionGrad is one reverse of Attention. A unit is all queries of a span that share a
-// key/value head, in order, since they add to the gradients of the same keys.
+// attentionGrad is one reverse of Attention. A unit is all queries of a span that share a key/value
+// head, in order, because they add to the gradients of the same keys.
 type attentionGrad struct {
 	attentionOp
 	cut    // of all spans
@@ -111,8 +111,8 @@ func (op *attentionGrad) tile(memory []float32, t *tileOf, span int) {
 	}
 }
 
-// query turns one query's scores into its weights, and the gradients of its weights into
-// those of the products of keys and query. It sees [lo, hi); the rest becomes 0.
+// query turns one query's scores into weights, and the gradients of the weights into those of the
+// products of keys and query. The query sees [lo, hi); the rest becomes 0.
 func (op *attentionGrad) query(scores, grads []float32, lo, hi, head, span int) {
 	for _, v := range [...][]float32{scores, grads} {
 		clear(v[:lo])

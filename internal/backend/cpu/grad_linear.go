@@ -8,7 +8,7 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// fewProducts is how many multiplications are too few to pack their operands for.
+// fewProducts is the number of multiplications below which packing operands does not pay.
 const fewProducts = 1 << 12
 
 // Product packs its operands where that is worth it. Other products are those of a prompt's rows.
@@ -42,7 +42,7 @@ func trainingMode(d meta.DType, asked bool) mode {
 	return exact
 }
 
-// packable is a weight as it lies. Floats are not copied.
+// packable returns a weight in its stored layout. It does not copy floats.
 func packable(w mat.Weights, turned bool) matmul.Matrix {
 	if w.Format == mat.Float32 && address(w.Data)%4 == 0 && w.Stride%4 == 0 {
 		return matmul.Matrix{V: tensor.Tensor{Data: w.Data}.F32(), Stride: w.Stride / 4, Turned: turned}
@@ -78,7 +78,7 @@ func (b *Backend) LinearGrad(dx tensor.Tensor, dw backend.Matrix, dbias, dy, x t
 	}
 }
 
-// panelRows is how many rows of a weight that cannot be packed are made floats at a time.
+// panelRows is the number of rows, of a weight that cannot be packed, that are widened at a time.
 const panelRows = 256
 
 // inputGrad is dx += dy·W.

@@ -54,8 +54,8 @@ func (p *pages) each(table []int32, lo, hi int, f func(position, n int, data []b
 	}
 }
 
-// headRows is what a head has from the bytes of a token on, of n tokens. What is stored in blocks
-// is widened to scratch.
+// headRows returns the keys or values of a head for n tokens, from the bytes of the first one on.
+// It widens blocks to scratch.
 func (p *pages) headRows(set *kernels.Set, data []byte, head, n int, scratch []float32) mat.Weights {
 	if p.blocks == 0 {
 		return p.headOf(data, head)
@@ -78,9 +78,9 @@ type storeKV struct {
 	kwidth, vwidth int
 }
 
-// StoreKV rounds to the dtype of kv; numbers that are not finite make NaN of their block, where
-// there are blocks. An absent v leaves the values alone, for a kv
-// whose values are a view of its keys.
+// StoreKV rounds to the dtype of kv. In formats with blocks, a number that is not finite makes its
+// block NaN. If v is absent, the values do not change, for a kv whose values are a view of its
+// keys.
 func (b *Backend) StoreKV(kv backend.KV, k, v tensor.Tensor, slots []int32) {
 	if b.failed.Load() {
 		return
@@ -133,7 +133,7 @@ func (op *storeKV) run(w *worker, unit int) {
 	}
 }
 
-// put stores what a token has, head by head where a page is divided so.
+// put stores the keys or values of a token, head by head if pages have one head after another.
 func (op *storeKV) put(t tensor.Tensor, x mat.Floats, width, i int, scratch []float32) {
 	heads, tokens := max(op.kv.Heads, 1), op.kv.PageTokens
 	slot, each, dim := int(op.slots[i]), t.Dims[2]/heads, width/heads
@@ -153,7 +153,7 @@ func (op *storeKV) put(t tensor.Tensor, x mat.Floats, width, i int, scratch []fl
 	}
 }
 
-// blocks stores a head as blocks, the last of which is filled up with zeros.
+// blocks stores a head as blocks and pads the last one with zeros.
 func (op *storeKV) blocks(to []byte, from, last []float32) {
 	whole := len(from) &^ (quant.BlockColumns - 1)
 	op.set.Quant.PackBlocks(quant.Q8, to, from[:whole])

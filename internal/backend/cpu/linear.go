@@ -10,8 +10,8 @@ import (
 	"github.com/heftai/heft/internal/tensor"
 )
 
-// Sizes of a unit of Linear. The weights of a unit stay in the second-level cache while
-// all its tokens pass; a call of a kernel on them takes tens of microseconds.
+// Sizes of a unit of Linear. The weights of a unit stay in the second-level cache for all its
+// tokens. A call of a kernel on them takes tens of microseconds.
 const (
 	unitBytes    = 128 << 10
 	unitTokens   = 96 // a multiple of every variant's block of tokens
@@ -19,7 +19,7 @@ const (
 	columnTokens = 32 // up to which a transposed weight is used as it lies
 	// panelPad keeps the rows of a panel from falling into one set of the cache.
 	panelPad = 16
-	// turnLines is how many stored rows are turned into columns at a time.
+	// turnLines is the number of stored rows that are transposed at a time.
 	turnLines = 16
 )
 
@@ -56,7 +56,7 @@ func (b *Backend) Linear(dst, x tensor.Tensor, w backend.Matrix, bias tensor.Ten
 	b.single(backend.Product{Dst: dst, X: x, W: w, Bias: bias})
 }
 
-// prepare has packed groups of tokens where there are many, and none else.
+// prepare packs tokens in groups if there are many.
 func (op *linear) prepare(threads int) needs {
 	n := needs{scratch: op.plan(threads)}
 	n.units = ceil(op.w.rows, op.unitRows) * op.tokenUnits
@@ -72,7 +72,7 @@ func (op *linear) ready()               { op.packed = true }
 func (op *linear) base() *linear        { return op }
 func (op *linear) weights(int) []byte   { return nil }
 
-// linearOf checks the operands. It reports false where there is nothing to do.
+// linearOf checks the operands. It returns false if there is nothing to do.
 func (b *Backend) linearOf(dst, x tensor.Tensor, w backend.Matrix, bias tensor.Tensor) (linear, bool) {
 	return b.linearAt(&backend.Product{Dst: dst, X: x, W: w, Bias: bias}, 0)
 }
@@ -155,7 +155,8 @@ func (op *linear) oneTokenRows(fit int) int {
 	return min(rows, op.w.rows)
 }
 
-// planAccess says how units get at their weights, and the bytes that an element then takes in the cache.
+// planAccess chooses how units read their weights, and returns the bytes that an element then takes
+// in the cache.
 func (op *linear) planAccess() (elem int) {
 	m := &op.w
 	op.access, elem = inPlace, m.Format.Size()
@@ -242,7 +243,7 @@ func (op *linear) mulInPlace(w *worker, y, x mat.Floats, r, rows, tokens int) {
 	op.set.GEMV.Mul(&gemv.Product{Y: y, W: op.at(r), X: x, Rows: rows, Tokens: tokens, N: op.w.cols})
 }
 
-// at is the weight from row r on.
+// at returns the weight from row r on.
 func (op *linear) at(r int) mat.Weights {
 	w := op.w.Weights
 	w.Data = w.Data[(r-op.w.first)*w.Stride:]

@@ -82,8 +82,8 @@ func (c *cutter) take(n int) []float32 {
 	return part
 }
 
-// matrix is a weight as the kernels see it: element (r, c) of the logical matrix lies
-// in row r, column c, or where transposed in row c, column r·step.
+// matrix is a weight for kernels. Element (r, c) of the logical matrix is in row r, column c, or if
+// transposed in row c, column r·step.
 type matrix struct {
 	mat.Weights
 	rows, cols int
@@ -167,7 +167,7 @@ func (b *Backend) vectorAt(op, name string, t tensor.Tensor, slot, at, n int) ([
 	return dst, true
 }
 
-// widen converts a vector where a fault is caught.
+// widen converts a vector and recovers from faults.
 type widen struct {
 	set    *kernels.Set
 	dst    []float32

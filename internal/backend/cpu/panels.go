@@ -22,8 +22,8 @@ const (
 )
 
 // panelProduct is a Linear by outer products of panels: for each k a vector of rows of the weight
-// times each token. Nothing is folded, and a sum lies in one lane only: that is the fastest
-// order for many tokens, and the one of all prompts.
+// times each token. Each sum is in one lane, so that no lanes are folded. This is the fastest order
+// for many tokens, and that of all prompts.
 type panelProduct struct {
 	linear
 	size  int  // of a panel of tokens

@@ -126,7 +126,7 @@ func (op *gate) clamped(dst, g, up, buf []float32) {
 	op.set.Vector.TimesClamped(dst, buf, up, limit)
 }
 
-// activate are the activations that have no vector form.
+// activate computes the activations that have no vector form.
 func activate(act meta.Activation, x float64) float64 {
 	if act == meta.ActSigmoid {
 		return 1 / (1 + math.Exp(-x))
@@ -188,7 +188,7 @@ func (b *Backend) Add(dst, x tensor.Tensor, scale float32) {
 	}
 }
 
-// Gather copies rows, which are checked.
+// Gather copies rows. It checks their numbers.
 func (b *Backend) Gather(dst, x tensor.Tensor, rows []int32) {
 	if b.failed.Load() {
 		return
@@ -224,7 +224,7 @@ func (op *moveRows) run(_ *worker, unit int) {
 	}
 }
 
-// axpy is dst += a·x. The product is rounded first, whatever the processor could fuse.
+// axpy is dst += a·x. The product is rounded first: it is never fused with the addition.
 func axpy(dst, x []float32, a float32) {
 	x = x[:len(dst)]
 	if a == 1 {

@@ -16,8 +16,8 @@ type task interface {
 	run(w *worker, unit int)
 }
 
-// A worker has the scratch memory of one thread. What others look at stands on cache lines
-// of its own.
+// A worker has the scratch memory of one thread. Fields that other threads read are on cache lines
+// of their own.
 type worker struct {
 	scratch scratch
 	next    []byte          // what its next unit reads from memory; see together
@@ -39,34 +39,34 @@ type worker struct {
 	rested time.Duration // when it let others run, since the pool began
 }
 
-// A thread that waits looks at one word again and again, lets others run now and then, and
-// parks after some tenth of a millisecond: longer than the gap between two operations, and
-// than what lies between two tokens.
+// A waiting thread spins on one word, yields now and then, and parks after some tenths of a
+// millisecond. That is longer than the gap between two operations and between two tokens.
 const (
 	looks  = 2000 // between two yields, some microseconds
 	yields = 48   // before it parks
-	// crowd is how many threads may yield that often: yielding takes a lock of the scheduler.
+	// crowd is the most threads that may yield that often, because yielding takes a lock of the
+	// scheduler.
 	crowd = 8
 )
 
-// A thread that computes lets others run once in restEvery where there are as many threads as
-// processors: goroutines that have a signal, a request or a token to hand on would wait for
-// the scheduler's own patience, tens of milliseconds. It looks at the clock once in glanceSteps.
+// If there are as many threads as processors, a computing thread yields once in restEvery.
+// Otherwise goroutines that pass on a signal, a request or a token would wait until the scheduler
+// preempts a thread, after tens of milliseconds. It reads the clock once in glanceSteps.
 const (
 	restEvery   = 500 * time.Microsecond
 	glanceSteps = 1 << 19
 )
 
-// worthSharing is the number of elementary steps from which a second thread pays.
+// worthSharing is the number of elementary steps from which a second thread pays off.
 const worthSharing = 1 << 15
 
 // pool runs tasks on the caller and a fixed number of workers. One goroutine calls run
 // at a time.
 //
-// Each run that is shared is a generation, which is open while its caller works. A worker
-// joins by noting the generation and then looking whether it is still open; the caller
-// closes it and then looks which workers have joined. So a late worker is not waited for, and
-// no shared word is written while others read it.
+// Each shared run is a generation, which is open while its caller works. A worker joins by storing
+// the generation and then checking that it is still open; the caller closes it and then checks
+// which workers have joined. The caller does not wait for late workers, and no shared word is
+// written while others read it.
 type pool struct {
 	workers []*worker // the first is the caller's
 	task    task
@@ -89,8 +89,8 @@ type pool struct {
 }
 
 // newPool starts the workers of a pool of so many threads. With a layout, which is of as many
-// threads, each worker keeps to the processors of its memory node. The caller's thread is
-// left to the system, which finds the place that the workers leave. fail is told of panics.
+// threads, each worker keeps to the processors of its memory node. The system places the caller's
+// thread where the workers leave room. fail is called with panics.
 func newPool(threads int, layout *topology.Layout, fail func(any)) *pool {
 	threads = max(threads, 1)
 	crowds := max(1, threads/crowd)
@@ -108,8 +108,8 @@ func newPool(threads int, layout *topology.Layout, fail func(any)) *pool {
 	return p
 }
 
-// prime makes the runtime's stock of what a goroutine needs to park, which it allocates one
-// by one and keeps. A thread that has to park between two tokens finds it there.
+// prime makes the runtime allocate what goroutines need to park, which it does once for each and
+// then reuses. Parking between two tokens then allocates nothing.
 func prime() {
 	const stock = 192 // more than one processor's list holds
 	var all sync.WaitGroup
@@ -122,9 +122,8 @@ func prime() {
 	all.Wait()
 }
 
-// run calls t.run for each unit and returns when all are done. steps is the number of
-// elementary steps of all units; where they are few the caller does them alone, which is
-// quicker.
+// run calls t.run for each unit and returns when all are done. steps is the number of elementary
+// steps of all units. If they are few, the caller runs them alone, which is faster.
 func (p *pool) run(t task, count, steps int) {
 	p.steps = steps/max(count, 1) + 1
 	if steps < worthSharing || count < 2 || len(p.workers) == 1 {
@@ -147,7 +146,7 @@ func (p *pool) run(t task, count, steps int) {
 	p.reset()
 }
 
-// reset forgets what a failed task has left undone.
+// reset forgets the units that a failed task did not run.
 func (p *pool) reset() {
 	if p.failed.Load() {
 		for _, w := range p.workers {
@@ -167,13 +166,13 @@ func (p *pool) alone(t task, count int) {
 	}
 }
 
-// callerUnits is work on the calling goroutine, whose way to treat faults is restored.
+// callerUnits is work on the calling goroutine. It restores how that goroutine treats faults.
 func (p *pool) callerUnits() {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	p.work(p.workers[0])
 }
 
-// recovered ends the task for all where a unit has panicked. It is deferred.
+// recovered ends the task on all workers if a unit has panicked. It is deferred.
 func (p *pool) recovered() {
 	if r := recover(); r != nil {
 		p.failed.Store(true)
@@ -212,7 +211,7 @@ func (p *pool) await() {
 
 func (w *worker) isIn(generation uint64) bool { return w.inside.Load() == 2*generation+1 }
 
-// join reports whether w has joined generation g, which is 0 where none is open.
+// join reports whether w has joined generation g. g is 0 if none is open.
 func (p *pool) join(w *worker, g uint64) bool {
 	if g == 0 || w.inside.Load() == 2*g {
 		return false
@@ -269,7 +268,7 @@ func (p *pool) waitFor(w *worker) uint64 {
 	return 0
 }
 
-// patient is called after look i in vain, and reports false where it is time to park.
+// patient is called after the i-th unsuccessful check. It returns false when it is time to park.
 func (p *pool) patient(i int) bool {
 	if i%p.looks != 0 {
 		return true
@@ -293,7 +292,7 @@ func (p *pool) work(w *worker) {
 	}
 }
 
-// worked lets others run now and then: w has done so many units.
+// worked counts units that w has run, and yields now and then.
 func (p *pool) worked(w *worker, units int) {
 	if w.steps += units * p.steps; w.steps < glanceSteps {
 		return
@@ -307,7 +306,7 @@ func (p *pool) worked(w *worker, units int) {
 	}
 }
 
-// close ends the workers. No run is under way.
+// close ends the workers. It must not be called during a run.
 func (p *pool) close() {
 	p.stop.Store(true)
 	for _, w := range p.workers[1:] {

@@ -7,22 +7,22 @@ import (
 	"github.com/heftai/heft/internal/kernels/quant"
 )
 
-// A product is one Linear in some order of summation. Its units are rows of the weight; before,
-// its tokens may have to be packed, in units too. Which of them run is told by ready.
+// A product is one Linear in some order of summation. Its units are rows of the weight. Its tokens
+// may have to be packed first, in units too; ready ends that phase.
 type product interface {
 	task
-	// prepare plans for so many threads.
+	// prepare plans for a number of threads.
 	prepare(threads int) needs
-	// take gives it the memory of its packed tokens.
+	// take sets the memory for packed tokens.
 	take(input []float32)
 	// ready says that the tokens are packed.
 	ready()
 	base() *linear
-	// lies is what a unit reads from memory first and would have fetched, or nil.
+	// lies returns the memory that a unit reads first, to be prefetched, or nil.
 	weights(unit int) []byte
 }
 
-// needs are what a product takes.
+// needs are the memory and the units of a product.
 type needs struct {
 	input   int // floats of packed tokens
 	packs   int // units that pack them; 0 for none
@@ -30,7 +30,7 @@ type needs struct {
 	scratch int // floats of each thread
 }
 
-// products are those of one operation. Values of each kind are used again from call to call.
+// products are the products of one operation. Calls reuse the values of each kind.
 type products struct {
 	list    []product
 	sources []source
@@ -52,7 +52,8 @@ type products struct {
 	minifloats   stock[minifloat]
 }
 
-// A source is tokens as some products want them packed, from a float of the input's memory on.
+// A source is tokens in the packing that some products need, from an offset of the input's memory
+// on.
 type source struct {
 	kind   productKind
 	first  *float32
@@ -63,7 +64,7 @@ type source struct {
 	at     int
 }
 
-// productKind tells products apart whose tokens are packed otherwise.
+// productKind distinguishes products by the packing of their tokens.
 type productKind struct {
 	order   uint8
 	packing quant.Packing // of ints and codes
@@ -87,9 +88,9 @@ func (b *Backend) single(p backend.Product) {
 	b.Products(b.products.one[:])
 }
 
-// Products packs tokens once for all products that want them in the same way, and then shares
-// all rows of all weights among the threads: each has a run of rows of each weight, as it has of
-// a single one.
+// Products packs tokens once for all products that need the same packing. Then it distributes all
+// rows of all weights over the threads: each gets a run of rows of each weight, as for a single
+// product.
 func (b *Backend) Products(ps []backend.Product) {
 	op := &b.products
 	op.reset()
@@ -225,7 +226,7 @@ func (b *Backend) planProducts() bool {
 	return b.reserve(scratch)
 }
 
-// sourceOf is what p packs.
+// sourceOf returns the source that p packs.
 func sourceOf(p product, n needs) source {
 	l := p.base()
 	s := source{stride: l.x.Stride, tokens: l.tokens, cols: l.w.cols, needs: needs{input: n.input, packs: n.packs}}
@@ -254,8 +255,8 @@ func sourceOf(p product, n needs) source {
 	return s
 }
 
-// find is the number of the source that is s but for its place, or -1, among the last few: products
-// with one input follow one another.
+// find returns the number of the source that equals s except for its offset, or -1. It looks at the
+// last few, because products with one input follow one another.
 func (op *products) find(s source) int {
 	for i := len(op.sources) - 1; i >= max(0, len(op.sources)-4); i-- {
 		if s.at = op.sources[i].at; s == op.sources[i] {
@@ -265,7 +266,7 @@ func (op *products) find(s source) int {
 	return -1
 }
 
-// A stock is values that are used again.
+// A stock has values for reuse.
 type stock[T any] struct {
 	all  []*T
 	used int

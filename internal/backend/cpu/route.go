@@ -9,7 +9,7 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// leastSum keeps DeepSeek's renormalisation of sigmoid scores from dividing by zero.
+// leastSum prevents a division by zero when DeepSeek's sigmoid scores are renormalised.
 const leastSum = 1e-20
 
 type route struct {
@@ -21,10 +21,9 @@ type route struct {
 	rows, n    int
 }
 
-// Route ranks by score plus correction and weighs by score; of equal ones the lower
-// number comes first, and NaN ranks highest. A group ranks by its best score, with
-// sigmoid scores by the sum of its best two, as DeepSeek V2 and V3 do. ScoreSparseMixer ranks by logits
-// alone.
+// Route ranks by score plus correction, and computes weights from the scores. Of equal ranks the
+// lower number comes first; NaN ranks highest. A group ranks by its best score, with sigmoid scores
+// by the sum of its best two, as DeepSeek V2 and V3 do. ScoreSparseMixer ranks by logits alone.
 func (b *Backend) Route(experts []int32, weights []float32, logits, correction tensor.Tensor, a *meta.MoESpec) {
 	if b.failed.Load() {
 		return

@@ -6,7 +6,8 @@ import (
 	"github.com/heftai/heft/internal/kernels/quant"
 )
 
-// rowStreams is what the rows of a unit for one token have a multiple of: as many rows are read at once.
+// rowStreams is the number of rows that are read at once. The rows of a unit for one token are a
+// multiple of it.
 const rowStreams = 4
 
 // rowsProduct is a Linear of rows of GGUF blocks that stay as they are stored, whose inputs are rounded to blocks of

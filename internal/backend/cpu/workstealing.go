@@ -2,14 +2,14 @@ package cpu
 
 import "sync/atomic"
 
-// The units of a task are divided among the workers, each of which has a run of neighbours:
-// rows of a matrix that it has near, and that it reads on from where it stopped. One that
-// has done its own takes half of what another has left, of its memory node if it can. Who computes a unit changes nothing
-// in what is computed.
+// The units of a task are divided among the workers. Each gets a contiguous run, so that it reads
+// rows of a matrix sequentially, from memory near it. A worker that has finished its share takes
+// half of the rest of another, on its own memory node if possible. The result of a unit does not
+// depend on the worker.
 //
-// A worker's share is one word: generation<<32 | begin<<16 | end, in groups of units. One of
-// an earlier generation stands for a share that is still whole, so that starting
-// a task writes nothing to the workers' cache lines.
+// A worker's share is one word: generation<<32 | begin<<16 | end, in groups of units. A word of an
+// earlier generation means that the share is still whole, so that starting a task writes nothing to
+// the workers' cache lines.
 
 const (
 	groupBits      = 16
@@ -17,7 +17,7 @@ const (
 	lastGeneration = 1<<32 - 1
 )
 
-// units are those of one task, in groups.
+// units are the units of one task, in groups.
 type units struct {
 	generation uint64
 	count      int // of units
@@ -31,12 +31,12 @@ func newUnits(generation uint64, count, workers int) units {
 	return units{generation: generation, count: count, group: group, groups: (count + group - 1) / group, workers: workers}
 }
 
-// own is the untouched share of worker i.
+// own returns the whole share of worker i.
 func (u *units) own(i int) (begin, end int) {
 	return u.groups * i / u.workers, u.groups * (i + 1) / u.workers
 }
 
-// left is what word says that worker i has left.
+// left returns the rest of worker i's share, from its word.
 func (u *units) left(word uint64, i int) (begin, end int) {
 	if word>>(2*groupBits) != u.generation {
 		return u.own(i)
@@ -53,7 +53,7 @@ func (u *units) span(begin, end int) (int, int) {
 	return begin * u.group, min(end*u.group, u.count)
 }
 
-// take is the next units for w: of its own share, or of another's, half of which becomes
+// take returns the next units for w, from its own share or from half of another's, which becomes
 // its own. ok is false if no worker has any left.
 func (p *pool) take(w *worker) (begin, end int, ok bool) {
 	u := &p.units

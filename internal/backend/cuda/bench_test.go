@@ -9,6 +9,7 @@ import (
 	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/backend/cpu"
 	"github.com/heftai/heft/internal/tensor"
+	"github.com/heftai/heft/internal/testenv"
 	"github.com/heftai/heft/meta"
 )
 
@@ -21,9 +22,7 @@ func benchOpen(b *testing.B) *Backend {
 	}
 	b.Cleanup(func() { _ = host.Close() })
 	gpu, err := New(0, Options{Host: host, Lanes: 8})
-	if err != nil {
-		b.Skip(err)
-	}
+	testenv.Need(b, "cuda", err == nil, fmt.Sprint(err))
 	b.Cleanup(func() { _ = gpu.Close() })
 	return gpu
 }

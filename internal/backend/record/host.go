@@ -2,21 +2,21 @@ package record
 
 import "unsafe"
 
-// host is the gradient of floats on the host, whose memory may be written again later:
-// the last one made there is meant.
+// host is the gradient of floats on the host. Their memory may be written again later; then the
+// newest entry counts.
 type host struct {
 	begin *float32
 	grad  []float32
 }
 
-// addHost gives v, which was written just now, a gradient of zeros.
+// addHost adds a gradient of zeros for v, which was just written.
 func (r *Recorder) addHost(v []float32) []float32 {
 	h := host{unsafe.SliceData(v), make([]float32, len(v))}
 	r.hosts = append(r.hosts, h)
 	return h.grad
 }
 
-// hostGradient is the gradient of v, or nil.
+// hostGradient returns the gradient of v, or nil.
 func (r *Recorder) hostGradient(v []float32) []float32 {
 	at := uintptr(unsafe.Pointer(unsafe.SliceData(v)))
 	for i := len(r.hosts) - 1; i >= 0; i-- {
@@ -29,7 +29,7 @@ func (r *Recorder) hostGradient(v []float32) []float32 {
 	return nil
 }
 
-// Derive remembers a permutation.
+// Derive records a permutation.
 func (r *Recorder) Derive(to, from []float32, places []int32) {
 	if !r.on {
 		return

@@ -9,10 +9,10 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// chunkFloats is the least size of the memory that Take cuts up.
+// chunkFloats is the minimum size of a chunk of memory, from which Take takes matrices.
 const chunkFloats = 1 << 20
 
-// memory is blocks, their shadows, and those of them that Take hands out.
+// memory has the blocks, their shadows, and the chunks that Take uses.
 type memory struct {
 	backend backend.Backend
 	blocks  []*block // by address
@@ -22,7 +22,7 @@ type memory struct {
 	chunk  int      // the one at hand
 	used   int      // floats of it
 	spare  []tensor.Tensor
-	// replaced is memory whose gradient lies in its own place.
+	// replaced is memory that has the gradient instead of the values.
 	replaced struct{ lo, hi uintptr }
 }
 
@@ -51,7 +51,7 @@ func (m *memory) add(t tensor.Tensor) *block {
 	return b
 }
 
-// find is the place of the first block that begins at an address or behind it.
+// find returns the index of the first block that begins at or after an address.
 func (m *memory) find(lo uintptr) (int, bool) {
 	return slices.BinarySearchFunc(m.blocks, lo, func(b *block, lo uintptr) int {
 		switch {
@@ -64,7 +64,7 @@ func (m *memory) find(lo uintptr) (int, bool) {
 	})
 }
 
-// blockOf is the block that an address lies in, or nil.
+// blockOf returns the block that contains an address, or nil.
 func (m *memory) blockOf(at uintptr) *block {
 	i, exact := m.find(at)
 	if !exact {
@@ -90,7 +90,7 @@ func (m *memory) free(t tensor.Tensor) {
 	m.backend.Free(t)
 }
 
-// shadow is the same view of the gradients; absent for other memory.
+// shadow returns the same view of the gradients. It is absent for memory of others.
 func (m *memory) shadow(t tensor.Tensor) (tensor.Tensor, error) {
 	at := address(t)
 	if m.replaced.lo <= at && at < m.replaced.hi {
@@ -114,7 +114,7 @@ func (m *memory) shadow(t tensor.Tensor) (tensor.Tensor, error) {
 	return t, nil
 }
 
-// shade gives a block a shadow of zeros.
+// shade allocates a shadow of zeros for a block.
 func (m *memory) shade(b *block) (err error) {
 	n := b.memory.Elements()
 	if b.shadow = m.takeSpare(n); b.shadow.IsZero() {
@@ -123,7 +123,7 @@ func (m *memory) shade(b *block) (err error) {
 	return err
 }
 
-// takeSpare takes an unused shadow of n elements, if there is one.
+// takeSpare takes an unused shadow of n elements, if one exists.
 func (m *memory) takeSpare(n int) (t tensor.Tensor) {
 	if i := slices.IndexFunc(m.spare, func(t tensor.Tensor) bool { return t.Elements() == n }); i >= 0 {
 		t = m.spare[i]
@@ -132,7 +132,7 @@ func (m *memory) takeSpare(n int) (t tensor.Tensor) {
 	return t
 }
 
-// take cuts a matrix off the chunk at hand, or the next that it fits in.
+// take takes a matrix from the current chunk, or from the next one with room for it.
 func (m *memory) take(rows, cols int) (tensor.Tensor, error) {
 	n := (rows*cols + 15) &^ 15
 	if m.chunk < len(m.chunks) && m.used+n > m.chunks[m.chunk].memory.Elements() {
@@ -152,7 +152,7 @@ func (m *memory) take(rows, cols int) (tensor.Tensor, error) {
 	return t, nil
 }
 
-// fit brings the smallest chunk of at least n floats to the place at hand.
+// fit makes the smallest chunk of at least n floats the current one.
 func (m *memory) fit(n int) error {
 	best := -1
 	for i := m.chunk; i < len(m.chunks); i++ {
@@ -176,8 +176,8 @@ func (m *memory) fit(n int) error {
 	return nil
 }
 
-// replaceLargest frees the largest of the chunks that are not in use, as a larger one takes
-// its place: memory grows with the largest batch, not with the number of sizes.
+// replaceLargest frees the largest unused chunk before a larger one is allocated, so that memory
+// grows with the largest batch and not with the number of sizes.
 func (m *memory) replaceLargest() {
 	unused := m.chunks[min(m.chunk, len(m.chunks)):]
 	if len(unused) == 0 {
@@ -188,8 +188,8 @@ func (m *memory) replaceLargest() {
 	m.free(largest.memory)
 }
 
-// rewind makes what was taken since free again. Shadows, which are zeros then, may serve
-// other blocks.
+// rewind frees the memory that was taken since. Its shadows, which are zeros, may be used for other
+// blocks.
 func (m *memory) rewind(chunk, used int) {
 	first := chunk
 	if used > 0 {
@@ -201,7 +201,7 @@ func (m *memory) rewind(chunk, used int) {
 	m.chunk, m.used = chunk, used
 }
 
-// lend lets a block's shadow, zeros, serve other blocks.
+// lend makes a block's shadow of zeros available to other blocks.
 func (m *memory) lend(b *block) {
 	if !b.shadow.IsZero() {
 		m.spare = append(m.spare, b.shadow)
@@ -219,7 +219,7 @@ func (m *memory) lendIdle() {
 	}
 }
 
-// idle tells whether the gradients in a block are all zero until a reverse adds to them.
+// idle reports whether the gradients of a block are all zero until a reverse adds to them.
 func (m *memory) idle(t tensor.Tensor, is bool) {
 	if t.IsZero() {
 		return
@@ -229,7 +229,7 @@ func (m *memory) idle(t tensor.Tensor, is bool) {
 	}
 }
 
-// clearShadows makes all gradients 0.
+// clearShadows sets all gradients to 0.
 func (m *memory) clearShadows(g backend.Gradients) {
 	zero := func(t tensor.Tensor) {
 		if !t.IsZero() {

@@ -8,7 +8,7 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// gradientOf is the gradient of a trainable weight, absent for a frozen one.
+// gradientOf returns the gradient of a trainable weight. It is absent for a frozen one.
 func (r *Recorder) gradientOf(w tensor.Tensor) tensor.Tensor {
 	if w.IsZero() {
 		return w
@@ -19,7 +19,7 @@ func (r *Recorder) gradientOf(w tensor.Tensor) tensor.Tensor {
 	return tensor.Tensor{}
 }
 
-// matrixGradient is that of a matrix, laid out as it is. Codes have none.
+// matrixGradient returns the gradient of a matrix, in its layout. Quantised matrices have none.
 func (r *Recorder) matrixGradient(w backend.Matrix) backend.Matrix {
 	if w.Quant != nil {
 		return backend.Matrix{}
@@ -31,12 +31,12 @@ func (r *Recorder) matrixGradient(w backend.Matrix) backend.Matrix {
 	return g
 }
 
-// Embed is reversed into the table.
+// Embed records a reverse that adds to the table's gradient.
 func (r *Recorder) Embed(dst tensor.Tensor, table backend.Matrix, ids []int32, scale float32) {
 	r.EmbedPadded(dst, table, ids, scale, -1)
 }
 
-// EmbedPadded is reversed into the other rows of the table than padding.
+// EmbedPadded records a reverse that adds to all rows of the table's gradient except padding.
 func (r *Recorder) EmbedPadded(dst tensor.Tensor, table backend.Matrix, ids []int32, scale float32, padding int32) {
 	if !r.on {
 		r.Backend.Embed(dst, table, ids, scale)
@@ -57,7 +57,7 @@ func (r *Recorder) EmbedPadded(dst tensor.Tensor, table backend.Matrix, ids []in
 	})
 }
 
-// Norm may work in place.
+// Norm records a reverse, also if it works in place.
 func (r *Recorder) Norm(dst, x, weight, bias tensor.Tensor, a meta.NormSpec) {
 	if !r.on {
 		r.Backend.Norm(dst, x, weight, bias, a)
@@ -72,14 +72,14 @@ func (r *Recorder) Norm(dst, x, weight, bias tensor.Tensor, a meta.NormSpec) {
 	}, x)
 }
 
-// Linear is computed as training does, recorded or not.
+// Linear has training's order of summation, whether it records or not.
 func (r *Recorder) Linear(dst, x tensor.Tensor, w backend.Matrix, bias tensor.Tensor) {
 	r.product(dst, x, w, bias, false)
 }
 
-// LinearRounded tells no roles apart: all rows are those of a prompt. With weights of
-// float16, results and their gradients are rounded to it too, so that they overflow where
-// torch's do under autocast; bfloat16 has float32's range.
+// LinearRounded ignores the role: all rows are those of a prompt. With float16 weights it rounds
+// results and their gradients to float16 too, so that they overflow where torch's do under
+// autocast. bfloat16 has the range of float32.
 func (r *Recorder) LinearRounded(dst, x tensor.Tensor, w backend.Matrix, bias tensor.Tensor, _ backend.Role) {
 	r.product(dst, x, w, bias, true)
 }
@@ -120,7 +120,7 @@ func (r *Recorder) product(dst, x tensor.Tensor, w backend.Matrix, bias tensor.T
 	}, x)
 }
 
-// Rope is its own kind of reverse, in place.
+// Rope records a rotation by the opposite angles, in place.
 func (r *Recorder) Rope(x tensor.Tensor, dim int, cos, sin tensor.Tensor, interleaved bool) {
 	if !r.on {
 		r.Backend.Rope(x, dim, cos, sin, interleaved)
@@ -131,7 +131,7 @@ func (r *Recorder) Rope(x tensor.Tensor, dim int, cos, sin tensor.Tensor, interl
 	r.reverse = append(r.reverse, func() { r.compute.RopeGrad(r.Gradient(x), dim, cos, sin, interleaved) })
 }
 
-// StoreKV is reversed by taking the gradients of its slots.
+// StoreKV records a reverse that takes the gradients out of its slots.
 func (r *Recorder) StoreKV(kv backend.KV, k, v tensor.Tensor, slots []int32) {
 	r.Backend.StoreKV(kv, k, v, slots)
 	if !r.on {
@@ -149,7 +149,7 @@ func (r *Recorder) kvGradient(kv backend.KV) backend.KV {
 	return backend.KV{K: r.Gradient(kv.K), V: r.Gradient(kv.V), PageTokens: kv.PageTokens}
 }
 
-// Attention reads pages that are not written again before its reverse.
+// Attention requires that its pages do not change before the reverse.
 func (r *Recorder) Attention(dst, q tensor.Tensor, kv backend.KV, spans []backend.Span, a backend.AttentionArgs) {
 	if !r.on {
 		r.Backend.Attention(dst, q, kv, spans, a)
@@ -169,7 +169,7 @@ func (r *Recorder) Attention(dst, q tensor.Tensor, kv backend.KV, spans []backen
 	})
 }
 
-// Gate may work in place.
+// Gate records a reverse, also if it works in place.
 func (r *Recorder) Gate(dst, gate, up tensor.Tensor, act meta.Activation, limit float32) {
 	if !r.on {
 		r.Backend.Gate(dst, gate, up, act, limit)
@@ -184,7 +184,7 @@ func (r *Recorder) Gate(dst, gate, up tensor.Tensor, act meta.Activation, limit 
 	}, gate, up)
 }
 
-// Add leaves the gradient of dst as it is.
+// Add records a reverse that does not change the gradient of dst.
 func (r *Recorder) Add(dst, x tensor.Tensor, scale float32) {
 	if !r.on {
 		r.Backend.Add(dst, x, scale)
@@ -199,7 +199,7 @@ func (r *Recorder) Add(dst, x tensor.Tensor, scale float32) {
 	})
 }
 
-// Gather is reversed by scattering; the identity, which copies, by adding.
+// Gather records a ScatterAdd; if it copies all rows in order, an Add.
 func (r *Recorder) Gather(dst, x tensor.Tensor, rows []int32) {
 	if !r.on {
 		r.Backend.Gather(dst, x, rows)
@@ -220,7 +220,7 @@ func (r *Recorder) Gather(dst, x tensor.Tensor, rows []int32) {
 	}, x)
 }
 
-// ScatterAdd has gradients for the weights that Route or Copy made.
+// ScatterAdd records gradients for weights that Route or Copy wrote.
 func (r *Recorder) ScatterAdd(dst, x tensor.Tensor, rows []int32, weights []float32) {
 	if !r.on {
 		r.Backend.ScatterAdd(dst, x, rows, weights)
@@ -240,7 +240,7 @@ func (r *Recorder) ScatterAdd(dst, x tensor.Tensor, rows []int32, weights []floa
 	})
 }
 
-// Scale keeps its result where there is a cap.
+// Scale keeps its result if it has a cap.
 func (r *Recorder) Scale(x tensor.Tensor, scale, softcap float32) {
 	if !r.on {
 		r.Backend.Scale(x, scale, softcap)
@@ -255,7 +255,7 @@ func (r *Recorder) Scale(x tensor.Tensor, scale, softcap float32) {
 	r.reverse = append(r.reverse, func() { r.compute.ScaleGrad(r.Gradient(x), r.value(out), scale, softcap) })
 }
 
-// Copy carries gradients from a device's memory to the host's and within it.
+// Copy records the reverse of a copy within the device's memory, or from it to floats of the host.
 func (r *Recorder) Copy(dst, src tensor.Tensor) error {
 	if !r.on {
 		return r.Backend.Copy(dst, src)
@@ -286,7 +286,7 @@ func (r *Recorder) Copy(dst, src tensor.Tensor) error {
 	return nil
 }
 
-// Route has gradients for its weights; the choice has none.
+// Route records gradients for its weights. The choice of experts has none.
 func (r *Recorder) Route(experts []int32, weights []float32, logits, correction tensor.Tensor, a *meta.MoESpec) {
 	r.Backend.Route(experts, weights, logits, correction, a)
 	if !r.on {

@@ -11,10 +11,10 @@ import (
 
 var _ backend.Recorder = (*Recorder)(nil)
 
-// Weights tells trainable weights from frozen ones.
+// Weights distinguishes trainable weights from frozen ones.
 type Weights interface {
-	// Gradient is the float32 memory that the gradient of w adds up in, where w is a view
-	// of a trainable weight in any dtype: the same view of it. ok is false where w is
+	// Gradient returns the float32 memory in which the gradient of w accumulates. If w is a view of
+	// a trainable weight, of any dtype, it is the same view of the gradient. ok is false if w is
 	// frozen.
 	Gradient(w tensor.Tensor) (t tensor.Tensor, ok bool)
 }
@@ -37,23 +37,23 @@ type Recorder struct {
 	ones []float32
 }
 
-// New makes a recorder over b, which it closes with itself.
+// New returns a recorder on top of b. Closing the recorder closes b.
 func New(b backend.Gradients, w Weights) *Recorder {
 	return &Recorder{Backend: b, compute: b, weights: w, memory: memory{backend: b}}
 }
 
-// Record begins to remember.
+// Record starts recording.
 func (r *Recorder) Record() { r.on = true }
 
-// Pause ends it.
+// Pause stops recording.
 func (r *Recorder) Pause() { r.on = false }
 
 // Recording reports whether operations are remembered.
 func (r *Recorder) Recording() bool { return r.on }
 
-// Mark is the present end of the record. What Take gave before it is not written again, so
-// that values there need no more watching. Values elsewhere are copied now, or to be made
-// again: a copy made behind the mark would be forgotten before them.
+// Mark returns the current end of the record. Memory that Take returned earlier is not written
+// again, so the recorder no longer tracks its values. It copies other values now, or notes how to
+// compute them again, because a copy made after the mark would be forgotten before them.
 func (r *Recorder) Mark() backend.Mark {
 	for _, i := range r.live {
 		if b := r.blockOf(r.values[i].lo); b != nil && !b.chunk { // nor is the host's
@@ -64,8 +64,7 @@ func (r *Recorder) Mark() backend.Mark {
 	return backend.Mark{Operations: len(r.reverse), Values: len(r.values), Hosts: len(r.hosts), Chunk: r.chunk, Used: r.used}
 }
 
-// Reverse runs the record backwards as far as to, and forgets it. Errors are those of
-// Sync.
+// Reverse runs the record backwards to the mark and forgets it. Sync returns its errors.
 func (r *Recorder) Reverse(to backend.Mark) {
 	on := r.on
 	r.on = false
@@ -77,16 +76,16 @@ func (r *Recorder) Reverse(to backend.Mark) {
 	r.lendIdle()
 }
 
-// Forget drops the record as far as to without running it.
+// Forget drops the record after the mark without running it.
 func (r *Recorder) Forget(to backend.Mark) { r.drop(to) }
 
-// Clear forgets all and makes all gradients 0.
+// Clear forgets all operations and sets all gradients to 0.
 func (r *Recorder) Clear() {
 	r.drop(backend.Mark{})
 	r.clearShadows(r.compute)
 }
 
-// Drop makes the gradient of a view 0: infinite and undefined ones too.
+// Drop sets the gradient of a view to 0, also if it is infinite or NaN.
 func (r *Recorder) Drop(t tensor.Tensor) {
 	if g := r.Gradient(t); !g.IsZero() {
 		r.compute.Zero(g)
@@ -111,10 +110,10 @@ func (r *Recorder) New(dtype meta.DType, dims ...int) (tensor.Tensor, error) {
 	return r.alloc(dtype, dims...)
 }
 
-// Free gives memory back with its shadow.
+// Free frees memory and its shadow.
 func (r *Recorder) Free(t tensor.Tensor) { r.free(t) }
 
-// Take is memory for a result.
+// Take returns memory for a result.
 func (r *Recorder) Take(rows, cols int) tensor.Tensor {
 	t, err := r.take(rows, cols)
 	if err != nil {
@@ -124,7 +123,7 @@ func (r *Recorder) Take(rows, cols int) tensor.Tensor {
 	return t
 }
 
-// Gradient is a view of the shadow; absent for memory that is not the recorder's.
+// Gradient returns a view of the shadow. It is absent for memory of others.
 func (r *Recorder) Gradient(t tensor.Tensor) tensor.Tensor {
 	if t.IsZero() {
 		return t
@@ -136,7 +135,7 @@ func (r *Recorder) Gradient(t tensor.Tensor) tensor.Tensor {
 	return s
 }
 
-// fail lets Sync tell an error of the recorder's own.
+// fail makes Sync return an error of the recorder.
 func (r *Recorder) fail(err error) {
 	if r.failed == nil {
 		r.failed = err
@@ -152,16 +151,16 @@ func (r *Recorder) Sync() error {
 	return err
 }
 
-// A value is what the reverse of an operation reads.
+// A value is an operand that the reverse of an operation reads.
 type value struct {
 	t      tensor.Tensor
 	lo, hi uintptr
-	// remake makes it again; nil where that is dearer than its memory.
+	// remake computes it again. It is nil if keeping the memory is cheaper.
 	remake func(to tensor.Tensor)
 	gone   bool // until it is made again
 }
 
-// keep remembers an operand and returns its number, -1 for an absent one.
+// keep records an operand and returns its number, -1 for an absent one.
 func (r *Recorder) keep(t tensor.Tensor) int {
 	if t.IsZero() {
 		return -1
@@ -187,7 +186,7 @@ func (r *Recorder) value(i int) tensor.Tensor {
 	return r.values[i].t
 }
 
-// write rescues the values that an operation is about to overwrite.
+// write saves the values that an operation is about to overwrite.
 func (r *Recorder) write(dst tensor.Tensor) {
 	lo, hi := extent(dst)
 	r.recipes = slices.DeleteFunc(r.recipes, func(x recipe) bool { return x.lo < hi && lo < x.hi })
@@ -201,7 +200,7 @@ func (r *Recorder) write(dst tensor.Tensor) {
 	})
 }
 
-// rescue lets a value's memory go: it is copied, or made again when it is read.
+// rescue copies a value out of its memory, or notes that it is computed again when it is read.
 func (r *Recorder) rescue(i int) {
 	if v := &r.values[i]; v.remake != nil {
 		v.gone = true
@@ -210,7 +209,7 @@ func (r *Recorder) rescue(i int) {
 	r.move(i)
 }
 
-// move copies a value to memory that stays as it is.
+// move copies a value to memory that does not change.
 func (r *Recorder) move(i int) {
 	v := &r.values[i]
 	old := v.t
@@ -218,8 +217,8 @@ func (r *Recorder) move(i int) {
 	r.Backend.Gather(v.t, old, r.count(old.Rows()))
 }
 
-// push remembers the reverse of an operation that has written dst anew from operands.
-// It gets the gradient of dst, which is cleared then.
+// push records the reverse of an operation that has overwritten dst. reverse gets the gradient of
+// dst, which is then cleared.
 func (r *Recorder) push(dst tensor.Tensor, reverse func(dy tensor.Tensor), operands ...tensor.Tensor) {
 	lo, hi := extent(dst)
 	inPlace := slices.ContainsFunc(operands, func(t tensor.Tensor) bool {
@@ -247,9 +246,9 @@ func (r *Recorder) push(dst tensor.Tensor, reverse func(dy tensor.Tensor), opera
 	})
 }
 
-// Replace lets the gradient of t take the place of its values until the record is reversed,
-// if they are not read again, and returns it; its elements are still t's. If the values are
-// needed it is zeros in memory of its own.
+// Replace puts the gradient of t into the memory of t until the record is reversed, if no reverse
+// reads the values of t, and returns it. Its elements are the values of t at first. If the values
+// are needed, the gradient is zeros in memory of its own.
 func (r *Recorder) Replace(t tensor.Tensor) tensor.Tensor {
 	lo, hi := extent(t)
 	wanted := slices.ContainsFunc(r.live, func(i int) bool { return r.values[i].lo < hi && lo < r.values[i].hi })
@@ -259,7 +258,7 @@ func (r *Recorder) Replace(t tensor.Tensor) tensor.Tensor {
 	return r.Gradient(t)
 }
 
-// count is 0, 1, …, n-1.
+// count returns 0, 1, …, n-1.
 func (r *Recorder) count(n int) []int32 {
 	for i := len(r.iota); i < n; i++ {
 		r.iota = append(r.iota, int32(i))
@@ -274,7 +273,7 @@ func (r *Recorder) units(n int) []float32 {
 	return r.ones[:n]
 }
 
-// extent is the range of addresses of a view, gaps between rows included.
+// extent returns the range of addresses of a view, with the gaps between rows.
 func extent(t tensor.Tensor) (lo, hi uintptr) {
 	if t.Elements() == 0 {
 		return 0, 0
@@ -291,8 +290,8 @@ func address(t tensor.Tensor) uintptr {
 	return t.Address
 }
 
-// overlap tells whether two views whose extents overlap share an element: ranges of
-// columns of one matrix do not.
+// overlap reports whether two views whose extents overlap share an element. Different columns of
+// one matrix do not.
 func overlap(a, b tensor.Tensor) bool {
 	if a.Rank != 2 || b.Rank != 2 || a.RowStride() != b.RowStride() || a.DType != b.DType {
 		return true

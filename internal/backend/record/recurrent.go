@@ -10,7 +10,7 @@ import (
 
 var _ backend.Recurrent = (*Recorder)(nil)
 
-// Operations with states are reversed for whole sequences, whose spans have no slots.
+// Operations with states have reverses for whole sequences, whose spans have no slots.
 
 // ShortConv keeps its operand.
 func (r *Recorder) ShortConv(dst, x, weight, bias tensor.Tensor, s backend.States, act meta.Activation) {
@@ -64,7 +64,7 @@ func (r *Recorder) StateSpace(dst tensor.Tensor, in backend.StateSpaceInputs, s 
 	}, operands...)
 }
 
-// keepAll remembers operands.
+// keepAll records operands.
 func (r *Recorder) keepAll(operands []tensor.Tensor) []int {
 	kept := make([]int, len(operands))
 	for i, t := range operands {
@@ -73,7 +73,7 @@ func (r *Recorder) keepAll(operands []tensor.Tensor) []int {
 	return kept
 }
 
-// valuesOf returns the values that keepAll remembered.
+// valuesOf returns the values that keepAll recorded.
 func (r *Recorder) valuesOf(kept []int) []tensor.Tensor {
 	values := make([]tensor.Tensor, len(kept))
 	for i, k := range kept {

@@ -2,24 +2,24 @@ package record
 
 import "github.com/heftai/heft/internal/tensor"
 
-// Some results cost less to make again than to keep: norms, and the products of gates. Where
-// their memory is written anew before the reverse reads them, the record has a recipe instead
-// of a copy; the same operation on the same operands gives the same bits.
+// Some results cost less to compute again than to keep: norms, and the products of gates. If their
+// memory is overwritten before the reverse reads them, the record has a recipe instead of a copy.
+// The same operation on the same operands gives the same bits.
 
-// A recipe is how a result was made that still lies where it was made.
+// A recipe says how to compute a result that is still in its memory.
 type recipe struct {
 	t      tensor.Tensor
 	lo, hi uintptr
 	remake func(to tensor.Tensor)
 }
 
-// made remembers how t, which was written just now, came about: from values, which stay.
+// made records how t, which was just written, was computed from values that do not change.
 func (r *Recorder) made(t tensor.Tensor, remake func(to tensor.Tensor)) {
 	lo, hi := extent(t)
 	r.recipes = append(r.recipes, recipe{t, lo, hi, remake})
 }
 
-// recipeOf is how t was made, or nil.
+// recipeOf returns the recipe of t, or nil.
 func (r *Recorder) recipeOf(t tensor.Tensor) func(to tensor.Tensor) {
 	for i := len(r.recipes) - 1; i >= 0; i-- {
 		if x := &r.recipes[i]; tensor.Same(x.t, t) {
@@ -29,8 +29,7 @@ func (r *Recorder) recipeOf(t tensor.Tensor) func(to tensor.Tensor) {
 	return nil
 }
 
-// makeAgain makes a value in memory that is valid until the record is reversed as far as its
-// mark.
+// makeAgain computes a value in memory that is valid until the record is reversed to its mark.
 func (r *Recorder) makeAgain(i int) {
 	t := r.Take(r.values[i].t.Rows(), r.values[i].t.Cols())
 	r.values[i].remake(t)
@@ -39,7 +38,7 @@ func (r *Recorder) makeAgain(i int) {
 	r.remade = append(r.remade, i)
 }
 
-// forgetRemade lets the memory go of all values that were made again but the first n.
+// forgetRemade frees the memory of all values that were computed again, except the first n.
 func (r *Recorder) forgetRemade(n int) {
 	for _, i := range r.remade[n:] {
 		if i < len(r.values) {
