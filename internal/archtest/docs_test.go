@@ -7,6 +7,7 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -134,5 +135,43 @@ func TestEveryPublicPackageHasAnExample(t *testing.T) {
 		if !runs {
 			t.Errorf("package %s has no example that is run", p.path)
 		}
+	}
+}
+
+var (
+	supported = regexp.MustCompile(`(?s)supported: begin.*?supported: end`)
+	rows      = regexp.MustCompile("(?m)^\\| [A-Z]\\w+ \\| `")
+	counted   = regexp.MustCompile(`\[(\d+) architectures\]\(docs/models\.md\), (\d+) of them the text side of models with images`)
+)
+
+// TestREADMECountsTheArchitectures that the generated tables of docs/models.md list.
+func TestREADMECountsTheArchitectures(t *testing.T) {
+	read := func(name ...string) string {
+		text, err := os.ReadFile(filepath.Join(append([]string{golden.Module(t)}, name...)...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	table := supported.FindString(read("docs", "models.md"))
+	text, images, _ := strings.Cut(table, "Of models with images")
+	n, m := len(rows.FindAllString(text, -1)), len(rows.FindAllString(images, -1))
+	said := counted.FindStringSubmatch(read("README.md"))
+	if n == 0 || m == 0 || said == nil {
+		t.Fatalf("found %d and %d rows in docs/models.md, and %q in README.md", n, m, said)
+	}
+	if said[1] != strconv.Itoa(n+m) || said[2] != strconv.Itoa(m) {
+		t.Errorf("README.md says %s architectures, %s with images; docs/models.md has %d, %d", said[1], said[2], n+m, m)
+	}
+}
+
+// TestREADMEIsShort: what does not fit moves to docs.
+func TestREADMEIsShort(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(golden.Module(t), "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(strings.Fields(string(text))); n > 1400 {
+		t.Errorf("README.md has %d words, want at most 1400", n)
 	}
 }
