@@ -229,6 +229,8 @@ func (f *form) plainEnds() layout.Plain {
 	}
 	ends := layout.Plain{Next: next, Key: f.tags.key, Close: f.tags.close, Lines: f.stops(), Counted: f.tags.counted}
 	switch {
+	case f.tags.endsByLine(f.end):
+		ends.Lines = append(ends.Lines, f.end)
 	case f.again:
 		ends.Ends = []string{f.end + layout.NameMark + f.tail}
 	case f.end != "":

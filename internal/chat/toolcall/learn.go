@@ -122,8 +122,9 @@ func (l *lesson) learnForm(text string) bool {
 // ends reports whether something ends the call.
 func (f *form) ends() bool {
 	if f.tags != nil && f.tags.plain != nil {
-		// Values have a bracket now and then. Without an end, each is on a line of its own.
-		return len(f.tags.close+f.end) > 1 || f.end == "" && strings.Contains(f.tags.plain.next+f.tags.plain.last, "\n")
+		// Values have a bracket or a period now and then, and seldom a line of one. Without an end, each is on a line of
+		// its own.
+		return len(f.tags.close+f.end) > 1 || f.tags.endsByLine(f.end) || f.end == "" && strings.Contains(f.tags.plain.next+f.tags.plain.last, "\n")
 	}
 	return true
 }

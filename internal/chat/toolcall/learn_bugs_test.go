@@ -186,3 +186,38 @@ func TestUnquotedValuesWithoutAnEndAreNotLearned(t *testing.T) {
 		}
 	}
 }
+
+// TestSentencesWereNotLearned: calls whose end is a period. A period behind a number ends the call unless a digit
+// follows, whatever way the text is cut; the last one of an answer does.
+func TestSentencesWereNotLearned(t *testing.T) {
+	for _, c := range []struct{ template, text, want string }{
+		{"sentence-json", "Now.\nCall f with s = \"a. b\", n = 7.5.\nCall g with x = true.\n", "Now.\nf{\"s\": \"a. b\", \"n\": 7.5}\ng{\"x\": true}"},
+		{"sentence-json", "Call f with n = -7.", "\nf{\"n\": -7}"},
+		{"sentence-and", "Call f with n set to 7. Done.", "Done.\nf{\"n\": 7}"},
+		{"sentence-and", "Call f with a set to [1.5, {\"k\": 2.0}] and b set to null.\n", "\nf{\"a\": [1.5, {\"k\": 2.0}], \"b\": null}"},
+		{"sentence-where", "<|act|>Use f where s is \"x\"; n is 1e3.<|act|>Use g where .", "\nf{\"s\": \"x\", \"n\": 1e3}\ng{}"},
+		{"line-of-a-period", "Now.\n@f\ns: St. John's.\nn: 7\n.\n@g\n.\n", "Now.\nf{\"s\": \"St. John's.\", \"n\": 7}\ng{}"},
+		{"line-of-a-period", "@f\ns: a\n.5 b\n...\nn: 2\n.", "\nf{\"s\": \"a\\n.5 b\\n...\", \"n\": 2}"},
+	} {
+		parsesTo(t, unseen(t, c.template), c.text, c.want)
+		family := learned(t, unseen(t, c.template))
+		for i := range len(c.text) + 1 {
+			p, got := family.NewParser(Options{Tools: testTools(t)}), ""
+			for _, piece := range []func() []Event{func() []Event { return p.Feed(c.text[:i]) }, func() []Event { return p.Feed(c.text[i:]) }, p.Finish} {
+				for _, e := range piece() {
+					if e.Broken {
+						t.Errorf("%q cut at %d is broken", c.text, i)
+					}
+					if e.Kind == CallStart {
+						got += "\n" + e.Name
+					} else if e.Kind == CallArguments {
+						got += e.Text
+					}
+				}
+			}
+			if _, want, _ := strings.Cut(c.want, "\n"); got != "\n"+want {
+				t.Errorf("%q cut at %d gives %q, want %q", c.text, i, got, want)
+			}
+		}
+	}
+}

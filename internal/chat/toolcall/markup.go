@@ -306,6 +306,10 @@ func (p *Parser) argumentsByte(c byte) bool {
 	if !p.committed && len(p.out) > 0 && !p.commit() {
 		return p.fail()
 	}
+	if ver == ended {
+		p.end(false, p.pos)
+		return false
+	}
 	if ver != done {
 		return true
 	}

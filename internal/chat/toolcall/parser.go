@@ -102,6 +102,9 @@ func (p *Parser) Finish() []Event {
 	pending := p.pending
 	p.pending = ""
 	p.run(pending)
+	if p.at == inArguments && p.form.body == bodyTags && p.tags.waits() {
+		p.run("\n")
+	}
 	if p.at == inText {
 		p.say(p.kind, p.pending, p.pos)
 	} else {

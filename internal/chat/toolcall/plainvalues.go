@@ -18,6 +18,24 @@ const (
 	endOfCall
 )
 
+// endsByLine reports whether the end of a call is a single byte, which ends values only on a line of its own.
+func (t *tags) endsByLine(end string) bool {
+	return t.plain != nil && len(end) == 1 && t.close == "" && strings.Contains(t.plain.last, "\n")
+}
+
+// lineEnd is plainEnd for the end of a call on a line of its own. A line break or the end of the answer must follow it.
+func (r *tagReader) lineEnd(held string) plainEnd {
+	text := strings.TrimLeft(held, spaces)
+	rest, ok := strings.CutPrefix(text, r.end)
+	switch broken := strings.Contains(held[:len(held)-len(text)], "\n"); {
+	case text == "", ok && broken && strings.Trim(rest, " \t\r") == "":
+		return maybeOr(len(held) < maxName)
+	case ok && broken && strings.Trim(rest, " \t\r") == "\n":
+		return endOfCall
+	}
+	return notEnd
+}
+
 // plainByte takes a byte of a value without quotes. Bytes that may end it are held back.
 func (r *tagReader) plainByte(c byte, out []byte) ([]byte, verdict) {
 	if begin := strings.TrimLeft(r.closing, spaces) + r.end; len(r.hold) == 0 && !isSpace(c) && c != r.tags.plain.next[0] && (begin == "" || c != begin[0]) {
@@ -68,6 +86,12 @@ func (r *tagReader) plainEnd(held string) (plainEnd, string) {
 		after = strings.TrimLeft(after, spaces)
 	}
 	switch {
+	case r.tags.endsByLine(r.end):
+		end := r.lineEnd(held)
+		if end == endOfCall {
+			return end, ""
+		}
+		maybe = end == maybeEnd
 	case closed && after == r.end && after != "":
 		return endOfCall, ""
 	case (closed && (after == "" || begins(r.end, after)) || begins(closing, text)) && len(held) < maxName:

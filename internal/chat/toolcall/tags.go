@@ -103,8 +103,17 @@ func (r *tagReader) push(c byte, out []byte) ([]byte, verdict) {
 		out, ver := r.value.push(c, out)
 		switch ver {
 		case before:
-			r.state = tagSeek
-			return r.seek(c, out)
+			if r.state = tagSeek; !r.value.stopped {
+				return r.seek(c, out)
+			}
+			r.value.stopped = false
+			switch out, ver = r.seek('.', out); ver {
+			case more:
+				return r.push(c, out)
+			case done:
+				return out, ended
+			}
+			return out, ver
 		case done:
 			r.state, ver = tagSeek, more
 		}
@@ -153,6 +162,12 @@ func (r *tagReader) seek(c byte, out []byte) ([]byte, verdict) {
 		return out, more
 	}
 	return r.endCall(out), done
+}
+
+// waits reports whether the next byte decides what the last one was: white space ends a call then.
+func (r *tagReader) waits() bool {
+	return r.state == tagValue && r.value.stopped ||
+		r.state == tagText && r.tags.endsByLine(r.end) && r.lineEnd(string(r.hold)+"\n") == endOfCall
 }
 
 // endCall ends the object of arguments, which begins with the first of them.
@@ -272,6 +287,7 @@ func (r *tagReader) beginKey(key, out []byte) []byte {
 	if r.tags.ended {
 		r.state = tagValue
 		r.value.start(jsonFlavor)
+		r.value.stops = strings.HasPrefix(r.end, ".") || strings.HasPrefix(r.tags.close, ".")
 	} else if r.tags.value != nil {
 		r.state = tagGap
 	} else {

@@ -12,6 +12,7 @@ const (
 	more   verdict = iota // taken; more must come
 	done                  // taken; it was the last
 	before                // not taken: the value was complete before it
+	ended                 // not taken: the call was complete before it
 	bad                   // not taken: it may not stand here
 )
 
@@ -67,6 +68,9 @@ type value struct {
 	hex    int    // digits still to come
 	stack  []byte // open containers: { [ and ( for a tuple, k for keyword arguments, g for an object whose brace has come
 	word   []byte // token, bare key, escape or part of a quote
+	// stops says that a period may follow a value in JSON. One behind a token is then held in stopped: a digit shows
+	// that it is the number's.
+	stops, stopped bool
 }
 
 // start makes v ready for a value.
@@ -106,7 +110,17 @@ func (v *value) push(c byte, out []byte) ([]byte, verdict) {
 	case atQuote:
 		return v.afterQuote(c, out)
 	case inToken:
-		if isTokenByte(c) {
+		if v.stops && len(v.stack) == 0 {
+			if c == '.' && !v.stopped {
+				v.stopped = true
+				return out, more
+			}
+			if v.stopped && '0' <= c && c <= '9' {
+				v.stopped = false
+				v.word, out = append(v.word, '.'), append(out, '.')
+			}
+		}
+		if !v.stopped && isTokenByte(c) {
 			if len(v.word) == maxToken {
 				return out, bad
 			}
