@@ -152,7 +152,8 @@ type PlainEnds struct {
 //
 //	First KEY Equals VALUE End { Next KEY Equals VALUE End }
 //
-// and Empty if there are none. Before a string stands EqualsText in place of Equals.
+// and Empty if there are none. Before a string stands EqualsText in place of Equals. With Flipped keys and values change
+// places.
 type CallArguments struct {
 	Kind               ArgumentKind
 	First, Next, Empty string
@@ -162,6 +163,7 @@ type CallArguments struct {
 	Quote              string // the quotation marks around strings of BareArguments
 	JSONText           bool   // strings between tags are JSON
 	CDATA              bool   // a string between tags may be a CDATA section
+	Flipped            bool   // a value comes before its key
 	Plain              PlainEnds
 }
 
@@ -180,7 +182,7 @@ func (c *Chat) CallNotation() (n CallNotation, ok bool) {
 	if a := known.Arguments; a != nil {
 		n.Arguments = &CallArguments{
 			Kind: ArgumentKind(a.Kind), First: a.First, Next: a.Next, Empty: a.Empty, Equals: a.Equals, EqualsText: a.EqualsText,
-			End: a.End, Stop: a.Stop, Quote: a.Quote, JSONText: a.JSONText, CDATA: a.CDATA, Plain: PlainEnds(a.Plain),
+			End: a.End, Stop: a.Stop, Quote: a.Quote, JSONText: a.JSONText, CDATA: a.CDATA, Flipped: a.Flipped, Plain: PlainEnds(a.Plain),
 		}
 	}
 	return n, true

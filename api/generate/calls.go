@@ -179,7 +179,7 @@ func (c *calls) arguments(b *grammar.Builder, f *frame, t *tool, next grammar.Po
 	}
 	l := &jsonschema.Layout{Names: t.names, Object: layout.Object{
 		Kind: layout.Kind(a.Kind), First: a.First, Next: a.Next, Empty: a.Empty, Equals: a.Equals, EqualsText: a.EqualsText,
-		End: a.End, Stop: a.Stop, Quote: a.Quote, JSONText: a.JSONText, CDATA: a.CDATA, Plain: layout.Plain(a.Plain),
+		End: a.End, Stop: a.Stop, Quote: a.Quote, JSONText: a.JSONText, CDATA: a.CDATA, Flipped: a.Flipped, Plain: layout.Plain(a.Plain),
 	}}
 	l.Marker = func(marker string, next grammar.Pos) grammar.Pos {
 		before, after, counted := strings.Cut(marker, text.CountMark)

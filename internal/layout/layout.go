@@ -34,7 +34,8 @@ const (
 //
 //	First KEY Equals VALUE End { Next KEY Equals VALUE End }
 //
-// and Empty if there are none. Before a string stands EqualsText in place of Equals.
+// and Empty if there are none. Before a string stands EqualsText in place of Equals. With Flipped keys and values change
+// places, and a string has no text like Equals.
 type Object struct {
 	Kind               Kind
 	First, Next, Empty string
@@ -48,6 +49,8 @@ type Object struct {
 	JSONText bool
 	// CDATA says that a string of Tags may stand in a CDATA section.
 	CDATA bool
+	// Flipped says that VALUE Equals KEY is written, by Tags or Values.
+	Flipped bool
 	// Plain says where values of Tags end that have no end of their own: End and Stop are "" then.
 	Plain Plain
 }

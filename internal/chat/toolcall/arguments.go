@@ -61,6 +61,9 @@ func (a *answers) argumentNotation(f *Family) *Notation {
 	if !ok {
 		return nil
 	}
+	if form.tags != nil && form.tags.flipped {
+		return a.flippedNotation(f, kind, t)
+	}
 	name := probeNames[0]
 	one, ok1 := cutAll(t.one, name, "zqa", "zqvalue")
 	two, ok2 := cutAll(t.two, name, "zqa", "zqvalue", "zqb")
@@ -145,6 +148,8 @@ func (f *Family) argumentForm() (layout.Kind, *form) {
 		case form.pairs != nil && form.head == nil && !form.again:
 			return layout.Values, form
 		case form.head == nil || form.last:
+		case form.body == bodyTags && form.tags.flipped && form.tags.json:
+			return layout.Values, form
 		case form.body == bodyTags && form.tags.json && form.tags.ended && !form.tags.named:
 			return layout.Values, form
 		case form.body == bodyTags && !form.tags.ended:
@@ -274,6 +279,9 @@ func (g *Arguments) write(some bool) string {
 		text = g.Quote + text + g.Quote
 	case g.quotesText():
 		text = `"` + text + `"`
+	}
+	if g.Flipped {
+		return g.First + text + g.Equals + "zqa" + g.End + g.Next + "7" + g.Equals + "zqn" + g.End
 	}
 	return g.First + "zqa" + g.EqualsText + text + g.end("zqa") + strings.ReplaceAll(g.Next, layout.CountMark, "2") + "zqn" + g.Equals + "7" + g.end("zqn")
 }

@@ -10,14 +10,15 @@ import (
 type style uint8
 
 const (
-	objectStyle style = iota // a JSON object holds the name and the arguments
-	jsonStyle                // a name, then a JSON object
-	pythonStyle              // name(key="text")
-	bareStyle                // name{key:QUOTEtextQUOTE}
-	lastStyle                // a JSON object, then the name
-	tagStyle                 // a name, then each key and its text between tags
-	plainStyle               // a name, then each key and its text without quotes
-	closedStyle              // the same, and what ends each text is not a part of what ends a call
+	objectStyle  style = iota // a JSON object holds the name and the arguments
+	jsonStyle                 // a name, then a JSON object
+	pythonStyle               // name(key="text")
+	bareStyle                 // name{key:QUOTEtextQUOTE}
+	lastStyle                 // a JSON object, then the name
+	tagStyle                  // a name, then each key and its text between tags
+	plainStyle                // a name, then each key and its text without quotes
+	closedStyle               // the same, and what ends each text is not a part of what ends a call
+	flippedStyle              // a name, then each text and its key between tags
 )
 
 // A lesson is the notation of one template while it is being learned.
@@ -61,7 +62,7 @@ func learn(t *chat.Template, special map[string]string) (best finding) {
 			if best.all {
 				return best
 			}
-			for _, style := range []style{objectStyle, jsonStyle, pythonStyle, bareStyle, tagStyle, plainStyle, closedStyle, lastStyle} {
+			for _, style := range []style{objectStyle, jsonStyle, pythonStyle, bareStyle, tagStyle, plainStyle, closedStyle, lastStyle, flippedStyle} {
 				best = best.or(&lesson{answers: a, style: style, apart: apart}, text)
 			}
 		}
@@ -121,6 +122,9 @@ func (l *lesson) learnForm(text string) bool {
 
 // ends reports whether something ends the call.
 func (f *form) ends() bool {
+	if f.tags != nil && f.tags.flipped {
+		return f.end != ""
+	}
 	if f.tags != nil && f.tags.plain != nil {
 		// Values have a bracket or a period now and then, and seldom a line of one. Without an end, each is on a line of
 		// its own.

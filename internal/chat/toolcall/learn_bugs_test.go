@@ -221,3 +221,18 @@ func TestSentencesWereNotLearned(t *testing.T) {
 		}
 	}
 }
+
+// TestValuesBeforeTheirKeysWereNotLearned: a value ends where a parameter of the function follows it. Text that looks
+// like another key is a part of it.
+func TestValuesBeforeTheirKeysWereNotLearned(t *testing.T) {
+	for _, c := range []struct{ template, text, want string }{
+		{"value-first-json", "Now.\n<call f>\n\"a -> s\" -> s\n[1, {\"k\": 2}] -> n\n</call>\n<call g>\n</call>", "Now.\nf{\"s\": \"a -> s\", \"n\": [1, {\"k\": 2}]}\ng{}"},
+		{"value-first-set", "<call f>\n<set>a <as>zz</set> b<as>s</set>\n<set>7<as>n</set>\n</call>", "\nf{\"s\": \"a <as>zz</set> b\", \"n\": 7}"},
+		{"value-first-elements", "<invoke tool=\"f\">\n<value>two\nlines</value><name>s</name>\n</invoke>", "\nf{\"s\": \"two\\nlines\"}"},
+		{"value-first-row", "<|run|>f: \"7 to s; 8\" to s; 2 to n; <|ran|>", "\nf{\"s\": \"7 to s; 8\", \"n\": 2}"},
+		{"value-first-list", "<call f>\n- 7 => s\n- 7 => n\n</call>", "\nf{\"s\": \"7\", \"n\": 7}"},
+		{"value-first-set", "<call f>\n<set>a</set>\n</call>", "<call f>\n<set>a</set>\n</call>"},
+	} {
+		parsesTo(t, unseen(t, c.template), c.text, c.want)
+	}
+}

@@ -2,6 +2,7 @@ package toolcall
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 )
 
@@ -48,7 +49,11 @@ func (l *lesson) find(text string, c probeCall) (span, bool) {
 	}
 	at.body, at.end = after, after
 	for _, k := range keys {
-		for _, word := range []string{k.key, k.value} {
+		words := []string{k.key, k.value}
+		if l.style == flippedStyle {
+			slices.Reverse(words)
+		}
+		for _, word := range words {
 			i := strings.Index(text[at.end:], word)
 			if i < 0 {
 				return at, false

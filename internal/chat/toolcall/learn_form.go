@@ -43,6 +43,9 @@ func (l *lesson) head(text string, at span, one probeCall) bool {
 	if l.style == plainStyle || l.style == closedStyle {
 		return l.learnPlain(text, at, one)
 	}
+	if l.style == flippedStyle {
+		return l.learnFlipped(text, at, one)
+	}
 	return l.learnTags(text, at, one)
 }
 

@@ -16,7 +16,7 @@ var betweenTags = regexp.MustCompile(`^(.*?>)\s*(<.*)$`)
 
 // tagged reports whether the arguments are keys and texts that a [tagReader] reads.
 func (l *lesson) tagged() bool {
-	return l.style == tagStyle || l.style == plainStyle || l.style == closedStyle
+	return l.style == tagStyle || l.style == plainStyle || l.style == closedStyle || l.style == flippedStyle
 }
 
 // learnTags finds how parameters are written that stand between tags:

@@ -131,7 +131,9 @@ type tags struct {
 	close string
 	lines bool // the text stands on lines of its own: a newline at each end is markup
 	cdata bool // the text may be in a CDATA section, and is a string then
-	plain *plainValues
+	// flipped says that the text comes before the key: open TEXT key KEY close.
+	flipped bool
+	plain   *plainValues
 	// counted follows the number that stands before each key; "" if there is none.
 	counted string
 }

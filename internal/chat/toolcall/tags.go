@@ -240,6 +240,9 @@ func beginsElement(text, key string) bool {
 }
 
 func (r *tagReader) keyByte(c byte, out []byte) ([]byte, verdict) {
+	if r.tags.flipped {
+		return r.flippedByte(c, out)
+	}
 	if len(r.word) == 0 && (c == ' ' || c == '\t') {
 		return out, more
 	}

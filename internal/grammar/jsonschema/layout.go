@@ -129,6 +129,10 @@ func (c *compiler) argument(name string, k conj, next grammar.Pos) (grammar.Pos,
 	}
 	stop, end := l.ends(name)
 	next = l.Marker(end, next)
+	if l.Flipped {
+		next = l.Marker(l.Equals, c.b.Literal(name, next))
+		l, stop, end = l.valueFirst()
+	}
 	if l.Kind != layout.Tags || l.JSONText {
 		texts, values := &set{strings: s.strings}, *s
 		values.strings = nil
@@ -174,6 +178,13 @@ func (c *compiler) argument(name string, k conj, next grammar.Pos) (grammar.Pos,
 		alts = append(alts, c.marked(l.EqualsText+open, c.b.Term(term, c.marked(closing, next))))
 	}
 	return c.b.Split(alts...), nil
+}
+
+// valueFirst returns the layout of a value that comes before its key, the text that no string of it has, and what ends it.
+func (l *Layout) valueFirst() (value *Layout, stop, end string) {
+	own := *l
+	own.Equals, own.EqualsText = "", ""
+	return &own, strings.TrimSpace(l.Equals), strings.TrimRight(l.Equals, " \t\r\n")
 }
 
 // marked is a marker before a position that may fail.
@@ -303,6 +314,8 @@ func (l *Layout) names(name string) bool {
 	switch {
 	case l.Kind != layout.Tags:
 		return bareName(name, l.Kind)
+	case l.Flipped:
+		return isWord(name)
 	case l.Named():
 		return isWord(name) && name[0] != '/'
 	case l.plain():

@@ -12,7 +12,7 @@ import (
 func (l *Layout) plain() bool { return l.Plain.Key != "" }
 
 // listed reports whether only names that the schema lists can be written.
-func (l *Layout) listed() bool { return l.Named() || l.plain() && l.Names != nil }
+func (l *Layout) listed() bool { return l.Named() || l.Flipped || l.plain() && l.Names != nil }
 
 // plainKey tells Plain texts of a layout from others.
 func (l *Layout) plainKey() string {
@@ -54,6 +54,8 @@ func (l *Layout) stops() []string {
 			stops = append(stops, key)
 		}
 		return stops
+	case l.Flipped && l.Kind == layout.Tags:
+		return []string{strings.TrimSpace(l.Equals)}
 	case !l.Named():
 		return []string{l.Stop}
 	}

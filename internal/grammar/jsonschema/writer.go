@@ -92,6 +92,9 @@ func (w *writer) member(m *member, next grammar.Pos) grammar.Pos {
 		}
 		at, err := w.c.argument(m.name, m.c, next)
 		w.err = firstError(w.err, err)
+		if w.c.layout.Flipped {
+			return at
+		}
 		return w.c.b.Literal(m.name, at)
 	}
 	key := jsontext.Quote(m.name)
