@@ -27,7 +27,7 @@ var allowed = map[string][]string{
 	"internal/kernels/gemv":            {"internal/kernels/asm", "internal/kernels/fetch", "internal/kernels/isa", "internal/kernels/mat"},
 	"internal/kernels/coded":           {"internal/kernels/asm", "internal/kernels/fetch", "internal/kernels/isa", "internal/kernels/mat"},
 	"internal/kernels/gemm":            {"internal/kernels/asm", "internal/kernels/fetch", "internal/kernels/isa", "internal/kernels/mat", "internal/kernels/vector"},
-	"internal/kernels/quant":           {"internal/floats", "internal/kernels/asm", "internal/kernels/fetch", "internal/kernels/isa", "internal/kernels/mat", "internal/kernels/vector"},
+	"internal/kernels/quant":           {"internal/floats", "internal/jsonscan", "internal/kernels/asm", "internal/kernels/fetch", "internal/kernels/isa", "internal/kernels/mat", "internal/kernels/vector"},
 	"internal/kernels/qgemm":           {"internal/floats", "internal/kernels/asm", "internal/kernels/fetch", "internal/kernels/gemm", "internal/kernels/gemv", "internal/kernels/isa", "internal/kernels/mat", "internal/kernels/quant", "internal/kernels/vector"},
 	"internal/kernels/attention":       {"internal/kernels/asm", "internal/kernels/fetch", "internal/kernels/gemm", "internal/kernels/isa", "internal/kernels/mat", "internal/kernels/quant"},
 	"internal/kernels/grad":            {"internal/kernels/asm", "internal/kernels/isa", "internal/kernels/vector"},

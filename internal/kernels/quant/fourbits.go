@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"github.com/heftai/heft/internal/floats"
+	"github.com/heftai/heft/internal/jsonscan"
 	"github.com/heftai/heft/internal/kernels/mat"
 )
 
@@ -77,17 +78,30 @@ func ReadState(data []byte) (s State, err error) {
 	return s, nil
 }
 
-// fieldOf returns the number or the text behind a name in the JSON object data. The text shares data's memory.
+// fieldOf returns the number or the text of a field of the JSON object data; name has its quotes. The text shares data's
+// memory.
 func fieldOf(data []byte, name string) (value string, ok bool) {
-	i := bytes.Index(data, unsafe.Slice(unsafe.StringData(name), len(name)))
-	if i < 0 {
+	i := jsonscan.Space(data, 0)
+	if i == len(data) || data[i] != '{' {
 		return "", false
 	}
-	rest := bytes.TrimLeft(data[i+len(name):], ": \t\r\n")
-	end := bytes.IndexAny(rest, ",}")
-	if end < 0 {
-		return "", false
+	for i = jsonscan.Space(data, i+1); i < len(data) && data[i] == '"'; i = jsonscan.Space(data, i+1) {
+		end, ok := jsonscan.StringEnd(data, i)
+		at := jsonscan.Space(data, end)
+		if !ok || at == len(data) || data[at] != ':' {
+			return "", false
+		}
+		at = jsonscan.Space(data, at+1)
+		after, kind := jsonscan.ValueEnd(data, at)
+		next := jsonscan.Space(data, after)
+		if kind != jsonscan.None || after == at || next == len(data) || data[next] != ',' && data[next] != '}' {
+			return "", false // also where the object breaks off
+		}
+		if string(data[i:end]) == name {
+			text := bytes.Trim(data[at:after], `"`)
+			return unsafe.String(unsafe.SliceData(text), len(text)), true
+		}
+		i = next
 	}
-	rest = bytes.Trim(rest[:end], "\" \t\r\n")
-	return unsafe.String(unsafe.SliceData(rest), len(rest)), true
+	return "", false
 }

@@ -31,6 +31,10 @@ func TestReadState(t *testing.T) {
 			t.Errorf("%q for %q: error %v, want one of %s", change[1], change[0], err, want)
 		}
 	}
+	nested := strings.Replace(good, `{`, `{"tensor": {"blocksize": 3, "dtype": ["float32"]}, `, 1)
+	if again, err := ReadState([]byte(nested)); err != nil || again != s {
+		t.Errorf("with fields of an object inside: got %+v, error %v, want %+v", again, err, s)
+	}
 	for n := range len(good) {
 		_, _ = ReadState([]byte(good[:n]))
 	}
