@@ -43,7 +43,7 @@ func (o *Options) eachAdapter(skeleton *meta.Model, do func(a Adapter, from *lor
 	seen := map[string]bool{}
 	for _, a := range o.Adapters {
 		if a.Name == "" || seen[a.Name] {
-			return fmt.Errorf("dispatch: adapter %q of %s: the name is empty or taken", a.Name, a.Dir)
+			return fmt.Errorf("dispatch: adapter %q of %s: the name is empty or taken: use another one", a.Name, a.Dir)
 		}
 		seen[a.Name] = true
 		from, err := lora.Open(a.Dir, skeleton.Root)

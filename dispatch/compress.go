@@ -96,7 +96,7 @@ func planCoded(skeleton *meta.Model, o Options) (devicemap.Plan, Options, error)
 		if errors.As(err, &folder) {
 			o.Compress = CompressNone
 			if plan, planned, err = planAs(skeleton, o); err == nil {
-				plan.Warnings = append(plan.Warnings, "weights are not coded: some are on disk, where coded weights come from a folder, and none is named (--cache-dir)")
+				plan.Warnings = append(plan.Warnings, "weights are not coded: some are on disk, which needs a folder for coded weights (--cache-dir)")
 			}
 		}
 		return plan, planned, err

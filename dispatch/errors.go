@@ -11,7 +11,7 @@ import (
 
 // ErrKVFull says that the KV cache has too few free pages. No page was taken. Free a sequence, or
 // wait until another one is freed.
-var ErrKVFull = errors.New("dispatch: no page of keys and values is free")
+var ErrKVFull = errors.New("dispatch: the KV cache has no free pages")
 
 // ErrNoAdapter says that the model has no adapter with the requested name.
 var ErrNoAdapter = errors.New("dispatch: no such adapter")
@@ -66,6 +66,6 @@ type QuantizeError struct {
 }
 
 func (e *QuantizeError) Error() string {
-	return fmt.Sprintf("dispatch: %s is not on the cpu: elsewhere weights converted to %v come from a folder, and none is named; name one (--cache-dir), give the cpu the %s that all of them take, or use the weights as they are stored",
+	return fmt.Sprintf("dispatch: %s is not on the cpu, and weights converted to %v need a folder on other devices: set --cache-dir, give the cpu the %s that all of them take, or use the weights as they are stored",
 		e.Path, e.Format, devicemap.FormatSize(e.Bytes))
 }

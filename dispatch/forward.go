@@ -33,7 +33,7 @@ type pass struct {
 // held before; a sequence that had to be recomputed may be empty.
 func (m *Model) Forward(ctx context.Context, b *Batch) (*Logits, error) {
 	if m.cache == nil {
-		return nil, errors.New("dispatch: the tree has no attention; use Apply")
+		return nil, errors.New("dispatch: forward: the tree has no attention: use Model.Apply")
 	}
 	m.measured.begin()
 	for i := range b.Rows {
@@ -132,7 +132,7 @@ func (m *Model) prepare(b *Batch) error {
 	p.logits.first = append(p.logits.first[:0], 0)
 	p.logits.hidden.reset()
 	if n := b.Tokens(); n == 0 || n > m.options.MaxBatchTokens || len(b.Rows) > m.options.MaxSequences {
-		return fmt.Errorf("dispatch: batch of %d tokens in %d rows, want at most %d in %d", n, len(b.Rows),
+		return fmt.Errorf("dispatch: got a batch of %d tokens in %d rows, want at most %d tokens in %d rows", n, len(b.Rows),
 			m.options.MaxBatchTokens, m.options.MaxSequences)
 	}
 	for i := range b.Rows {
@@ -211,7 +211,7 @@ func (m *Model) appendRow(r *BatchRow) error {
 
 func (m *Model) checkTokens(r *BatchRow, total int) error {
 	if total > m.options.Context {
-		return fmt.Errorf("%d tokens; the context holds %d", total, m.options.Context)
+		return fmt.Errorf("got %d tokens, want at most the context of %d", total, m.options.Context)
 	}
 	for _, id := range r.Tokens {
 		if id < 0 || int(id) >= m.program.Vocab() {
@@ -243,7 +243,7 @@ func (m *Model) want(r *BatchRow, first int) error {
 		}
 	}
 	if most := m.options.limits().Outputs; len(p.rows) > most {
-		return fmt.Errorf("logits of more than %d tokens in one pass", most)
+		return fmt.Errorf("got a pass with logits of more than %d tokens, want at most that: use several passes", most)
 	}
 	p.logits.first = append(p.logits.first, len(p.rows))
 	return nil

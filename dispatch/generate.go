@@ -42,10 +42,10 @@ func (m *Model) generate(ctx context.Context, prompt []int32, o GenerateOptions,
 		return err
 	}
 	if len(prompt) == 0 {
-		return errors.New("dispatch: generate needs a prompt of at least one token")
+		return errors.New("dispatch: generate: got no prompt, want at least one token")
 	}
 	if len(prompt) > m.Context() {
-		return fmt.Errorf("dispatch: a prompt of %d tokens; the context holds %d", len(prompt), m.Context())
+		return fmt.Errorf("dispatch: generate: got a prompt of %d tokens, want at most the context of %d", len(prompt), m.Context())
 	}
 	left := m.Context() - len(prompt)
 	if o.MaxTokens > 0 {

@@ -49,7 +49,7 @@ type KVStoreStats struct {
 func OpenKVStore(dir string, limit int64, warn func(message string, args ...any)) (*KVStore, error) {
 	build, err := thisBuild()
 	if err != nil {
-		return nil, fmt.Errorf("dispatch: a KV store needs to know the running program: %w", err)
+		return nil, fmt.Errorf("dispatch: KV store: reading the running program: %w", err)
 	}
 	store, err := kvstore.Open(dir, kvstore.Options{Limit: limit, Warn: warn})
 	if err != nil {

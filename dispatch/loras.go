@@ -14,7 +14,7 @@ import (
 // of other models, use the adapters in it, or it is the turn of another adapter that has waited.
 // Wait until sequences are freed and try again; see [Model.NotifyAdapters]. Call
 // [Model.StopWaiting] to give up.
-var ErrAdaptersFull = errors.New("dispatch: the memory for adapters is full of adapters in use")
+var ErrAdaptersFull = errors.New("dispatch: the memory for adapters has no room: other adapters are in use or have their turn")
 
 // An adapterPool is the memory for adapters of [Model.AddAdapter], of all models that a [Ledger]
 // counts. Its lock also guards the loras of these models. While it is held no pass begins to use an
@@ -54,11 +54,11 @@ const firstLora = 1 << 32
 func (m *Model) AddAdapter(a Adapter) error {
 	taken := slices.ContainsFunc(m.options.Adapters, func(other Adapter) bool { return other.Name == a.Name })
 	if a.Name == "" || taken {
-		return fmt.Errorf("dispatch: adapter %q of %s: the name is empty or taken", a.Name, a.Dir)
+		return fmt.Errorf("dispatch: adapter %q of %s: the name is empty or taken: use another one", a.Name, a.Dir)
 	}
 	bytes, scratch, err := m.loraBytes(a)
 	if bytes += scratch; err == nil && bytes > m.options.AdapterMemory {
-		err = fmt.Errorf("it needs %d bytes, the memory for adapters is %d bytes", bytes, m.options.AdapterMemory)
+		err = fmt.Errorf("it needs %d bytes, want at most the %d bytes of the memory for adapters", bytes, m.options.AdapterMemory)
 	}
 	if err != nil {
 		return fmt.Errorf("dispatch: adapter %q: %w", a.Name, err)
@@ -67,7 +67,7 @@ func (m *Model) AddAdapter(a Adapter) error {
 	p.Lock()
 	defer p.Unlock()
 	if l.known[a.Name] != nil {
-		return fmt.Errorf("dispatch: adapter %q of %s: the name is empty or taken", a.Name, a.Dir)
+		return fmt.Errorf("dispatch: adapter %q of %s: the name is empty or taken: use another one", a.Name, a.Dir)
 	}
 	if l.known == nil {
 		l.known = map[string]*adapter{}

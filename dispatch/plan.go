@@ -43,7 +43,7 @@ func planAs(skeleton *meta.Model, o Options) (devicemap.Plan, Options, error) {
 	placed = p.amortise(placed, o)
 	o, plan := placed.options, &placed.plan
 	if plan.BelowLeast && o.StrictMemory {
-		return *plan, o, fmt.Errorf("dispatch: a limit of %s on the cpu is less than the %s that this model needs to run; a shorter context needs less",
+		return *plan, o, fmt.Errorf("dispatch: got a limit of %s on the cpu, want at least the minimum of %s: raise --max-memory or lower --max-model-len",
 			devicemap.FormatSize(plan.Device(devicemap.CPU).LimitBytes), devicemap.FormatSize(plan.Least))
 	}
 	if err := checkQuantize(skeleton, plan, &o); err != nil {
@@ -189,7 +189,7 @@ func Budgets(limits []devicemap.DeviceMemory) ([]devicemap.Budget, error) {
 	if !host {
 		available := HostMemory()
 		if available == 0 {
-			return nil, errors.New("dispatch: this system does not say how much memory it has: give a limit for the cpu")
+			return nil, errors.New("dispatch: this system does not report its memory: set a limit for the cpu, such as --max-memory cpu=8GiB")
 		}
 		budgets = append(budgets, devicemap.Budget{Device: devicemap.CPU, Limit: available})
 	}

@@ -29,7 +29,7 @@ func FindExecutableBatchSize(ctx context.Context, start int, f func(ctx context.
 		}
 		less := reduce(n)
 		if less >= n {
-			return errors.Join(errors.New("train: a batch size that does not shrink"), err)
+			return errors.Join(errors.New("train: reduce did not return a smaller batch size"), err)
 		}
 		n = less
 	}
