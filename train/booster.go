@@ -7,6 +7,7 @@ import (
 
 	"github.com/heftai/heft/train/internal/checkpoint"
 	"github.com/heftai/heft/train/internal/rank"
+	"github.com/heftai/heft/train/internal/runstate"
 	"github.com/heftai/heft/train/internal/sharded"
 	"github.com/heftai/heft/train/optim"
 	"github.com/heftai/heft/train/tensor"
@@ -109,7 +110,12 @@ func (b *Booster) SaveModel(ctx context.Context, model Module, dir string, shard
 // names, shapes and float32 must be those of model. On error it changes nothing, unless a file
 // becomes unreadable while it is read. All ranks must call it.
 func (b *Booster) LoadModel(ctx context.Context, model Module, dir string) error {
-	set, err := checkpoint.ReadTensors(dir, "", checkpoint.Arrays(model, false), nil)
+	arrays, skip := runstate.Readable(b.acc.rank, checkpoint.Arrays(model, false))
+	others := map[string]bool{}
+	for _, name := range skip {
+		others[name] = true
+	}
+	set, err := checkpoint.ReadTensors(dir, "", arrays, others)
 	err = b.acc.rank.Together(ctx, err)
 	if err == nil {
 		err = b.acc.rank.Together(ctx, set())
@@ -123,13 +129,14 @@ func (b *Booster) LoadModel(ctx context.Context, model Module, dir string) error
 func (b *Booster) SaveOptimizer(ctx context.Context, opt optim.Optimizer, dir string, shard bool) error {
 	o := rank.Unwrapped(opt)
 	s, split := o.(*sharded.Optimizer)
+	shard = shard && split && !s.Whole()
 	f := checkpoint.Folder{Target: dir}
 	err := b.acc.rank.OnMain(func() error { return f.Begin(optimizerMark) })
 	if err = b.acc.rank.Together(ctx, err); err != nil {
 		return wrap("save optimizer", err)
 	}
 	switch {
-	case split && shard:
+	case shard:
 		err = f.WriteOptimizer(shardFile(b.Rank()), shardOnly{s})
 	default:
 		if split {
@@ -141,7 +148,7 @@ func (b *Booster) SaveOptimizer(ctx context.Context, opt optim.Optimizer, dir st
 	if err == nil {
 		err = b.acc.rank.OnMain(func() error {
 			info := optimizerInfo{Ranks: 1}
-			if split && shard {
+			if shard {
 				info.Ranks = b.acc.NumProcesses()
 			}
 			return errors.Join(f.WriteJSON(optimizerMark, info), f.Commit())
@@ -171,7 +178,7 @@ func (b *Booster) loadOptimizer(o optim.Optimizer, dir string) error {
 	if info.Ranks == 1 {
 		return checkpoint.ReadOptimizer(joined(dir, checkpoint.OptimizerFile), x.LoadState)
 	}
-	if !split || info.Ranks != b.acc.NumProcesses() {
+	if !split || s.Whole() || info.Ranks != b.acc.NumProcesses() {
 		return fmt.Errorf("%s has the parts of %d ranks: load it with the same plugin and number of ranks, or save it whole", dir, info.Ranks)
 	}
 	return checkpoint.ReadOptimizer(joined(dir, shardFile(b.Rank())), s.LoadShardState)

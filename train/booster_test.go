@@ -17,9 +17,10 @@ var errRan = errors.New("the function ran")
 
 // plugins are all ways to share work between ranks.
 var plugins = map[string]func(*World) Plugin{
-	"ddp":   func(w *World) Plugin { return &TorchDDPPlugin{World: w} },
-	"zero1": func(w *World) Plugin { return &LowLevelZeroPlugin{World: w, Stage: 1} },
-	"zero2": func(w *World) Plugin { return &LowLevelZeroPlugin{World: w, Stage: 2} },
+	"ddp":    func(w *World) Plugin { return &TorchDDPPlugin{World: w} },
+	"shared": func(w *World) Plugin { return &TorchDDPPlugin{World: w, ShareMemory: true} },
+	"zero1":  func(w *World) Plugin { return &LowLevelZeroPlugin{World: w, Stage: 1} },
+	"zero2":  func(w *World) Plugin { return &LowLevelZeroPlugin{World: w, Stage: 2} },
 	"gemini": func(w *World) Plugin {
 		return &GeminiPlugin{World: w, EnableGradientAccumulation: true}
 	},
@@ -287,7 +288,7 @@ func TestOptimizersAreSavedWholeOrInParts(t *testing.T) {
 					return err
 				}
 				err = b.LoadOptimizer(ctx, opt, filepath.Join(dir, "optimizer"))
-				if shard && name == "ddp" {
+				if shard && (name == "ddp" || name == "shared") {
 					if err == nil {
 						return errors.New("parts were loaded whole")
 					}

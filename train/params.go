@@ -40,7 +40,7 @@ func (a *Accelerator) ClipGradValue(params []optim.Param, limit float64) error {
 	if err := a.UnscaleGradients(); err != nil {
 		return err
 	}
-	return optim.ClipValue(params, limit)
+	return a.rank.ClipValue(params, limit)
 }
 
 // UnscaleGradients divides the gradients of all prepared optimizers by Config.Scaler's scale.

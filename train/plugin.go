@@ -48,6 +48,13 @@ var ErrNoSync = replicas.ErrNoSync
 type TorchDDPPlugin struct {
 	// World is this rank's place. Nil is a world of one rank.
 	World *World
+	// ShareMemory makes ranks of one process, as [Launch] starts them, share one copy of the trainable
+	// weights, of the averaged gradients and of the optimizer's state: n ranks take the memory of one,
+	// and that of gradients that accumulate on each rank. Weights are bitwise those without it. After a
+	// backward pass that averages, a parameter has its gradient on one rank only, so clip with the
+	// [Accelerator]; the optimizer must be one of package optim; weights change in its steps only, and
+	// Join and LocalSGD do not work. Ranks of several processes ignore it.
+	ShareMemory bool
 }
 
 var _ Plugin = (*TorchDDPPlugin)(nil)
@@ -60,7 +67,12 @@ func (p *TorchDDPPlugin) SupportNoSync() bool { return true }
 
 func (p *TorchDDPPlugin) world() *World { return p.World }
 
-func (p *TorchDDPPlugin) sharing() (sharing, error) { return sharing{}, nil }
+func (p *TorchDDPPlugin) sharing() (sharing, error) {
+	if c := p.World.transport(); !p.ShareMemory || c.Size() == 1 || !collective.Together(c) {
+		return sharing{}, nil
+	}
+	return sharing{strategy: &replicas.Shared{}, options: &sharded.Options{}}, nil
+}
 
 // LowLevelZeroPlugin splits averaged gradients and the optimizer's state between the ranks, as ZeRO
 // does. Each rank has the whole model, steps its part of the weights, and gets the other parts from

@@ -66,6 +66,7 @@ type offer struct {
 	key   key
 	buf   Buffer
 	bytes []byte
+	value any
 }
 
 type key struct {

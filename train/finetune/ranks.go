@@ -45,7 +45,7 @@ func (c *job) sharing(w *train.World) train.Plugin {
 	case "gemini":
 		return &train.GeminiPlugin{World: w, EnableGradientAccumulation: true}
 	}
-	return &train.TorchDDPPlugin{World: w}
+	return &train.TorchDDPPlugin{World: w, ShareMemory: true}
 }
 
 // runProcess runs this process's rank. Rank 0 owns the output folder.

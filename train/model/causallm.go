@@ -202,7 +202,7 @@ func (p *pass) result(tp *tensor.Tape, data []float32, shape []int, back func(gr
 	} else {
 		p.leave()
 	}
-	return tp.Function(tensor.Function{Name: "model", Data: data, Shape: shape, Trains: p.learns, Free: p.leave,
+	return tp.Function(tensor.Function{Name: "model", Data: data, Shape: shape, Trains: p.learns, Free: p.leave, Params: p.m.resident(),
 		Backward: func(grad []float32) error {
 			defer p.leave()
 			if err := p.wakeUp(tp); err != nil {
@@ -221,7 +221,7 @@ func (p *pass) backward(scale float32) error {
 		p.routers.reverse(scale * p.m.auxiliary)
 	}
 	p.weights.reversing = true
-	err := p.training.Backward(p.add)
+	err := p.training.Backward(p.watched())
 	p.weights.reversing = false
 	p.weights.leave()
 	if err == nil {

@@ -212,8 +212,9 @@ func (w *weights) adopt(b backend.Backend, scale float32) error {
 			}
 			continue
 		}
-		b.Add(view.Floats(p.Grad(), len(g), 1), t, scale)
-		w.spare[p] = g
+		if b.Add(view.Floats(p.Grad(), len(g), 1), t, scale); !p.PutGrad(g) {
+			w.spare[p] = g
+		}
 	}
 	if err := w.ahead.adopt(b, scale); err != nil {
 		return fmt.Errorf("model: %w", err)

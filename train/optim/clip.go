@@ -3,7 +3,9 @@ package optim
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 
 	"github.com/heftai/heft/internal/kernels"
 )
@@ -23,17 +25,35 @@ func Norm(params []Param, p float64) float64 {
 
 // GradNorm is [Norm] that fails if a gradient outside memory cannot be read.
 func GradNorm(params []Param, p float64) (float64, error) {
-	var norms []float64
+	norms, err := GradNorms(params, p)
+	if err != nil {
+		return 0, err
+	}
+	return JoinNorms(norms, p), nil
+}
+
+// GradNorms returns the p-norm of each gradient by the index of its parameter.
+func GradNorms(params []Param, p float64) (map[int]float64, error) {
+	norms := map[int]float64{}
 	for i, x := range params {
 		err := withGrad(x, false, func(g []float32) error {
-			norms = append(norms, arrayNorm(g, p))
+			norms[i] = arrayNorm(g, p)
 			return nil
 		})
 		if err != nil {
-			return 0, fmt.Errorf("optim: norm: parameter %d: %w", i, err)
+			return nil, fmt.Errorf("optim: norm: parameter %d: %w", i, err)
 		}
 	}
-	return float64(float32(norm(norms, p))), nil
+	return norms, nil
+}
+
+// JoinNorms returns the p-norm of all gradients together from those of [GradNorms].
+func JoinNorms(norms map[int]float64, p float64) float64 {
+	all := make([]float64, 0, len(norms))
+	for _, i := range slices.Sorted(maps.Keys(norms)) {
+		all = append(all, norms[i])
+	}
+	return float64(float32(norm(all, p)))
 }
 
 // WeightNorm returns the p-norm of the values of all parameters together. It is NaN if the values
@@ -141,6 +161,12 @@ func ClipGradNorm(params []Param, limit, p float64) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
+	LimitGrads(params, limit, n)
+	return n, nil
+}
+
+// LimitGrads scales the gradients of params, whose norm is n, by min(1, limit/(n+1e-6)).
+func LimitGrads(params []Param, limit, n float64) {
 	// Compute in float32: there an infinite norm gives 0 and NaN stays NaN.
 	scale := min(float32(1), float32(limit)/(float32(n)+1e-6))
 	set, _ := kernels.Select("")
@@ -155,7 +181,6 @@ func ClipGradNorm(params []Param, limit, p float64) (float64, error) {
 		g := x.Grad()
 		inParts(len(g), func(lo, hi int) { set.Vector.ScaleShift(g[lo:hi], scale, 0) })
 	}
-	return n, nil
 }
 
 // ClipNormFinite is [ClipNorm], but if the norm is infinite or NaN it changes nothing and returns

@@ -143,11 +143,10 @@ func (d *Descent) AddGroup(params []Param, change ...func(*Group)) error {
 }
 
 // Replace puts f's result in place of each parameter, in order: a part of it, say. It fails if f does
-// or if d has stepped; d is then unchanged.
+// or if d has stepped, and where d steps whole parameters, unless f's results have a method Whole that
+// says that they are whole parameters or nothing of them. d is then unchanged.
 func (d *Descent) Replace(f func(Param) (Param, error)) error {
-	if _, ok := d.rule.(shaped); ok {
-		return fmt.Errorf("optim: replace parameters: %s: %w", d.rule.name(), errWhole)
-	}
+	_, shaped := d.rule.(shaped)
 	var all [][]Param
 	for i, g := range d.groups {
 		var params []Param
@@ -158,6 +157,9 @@ func (d *Descent) Replace(f func(Param) (Param, error)) error {
 			q, err := f(p)
 			if err != nil {
 				return fmt.Errorf("optim: group %d, parameter %d: %w", i, j, err)
+			}
+			if w, ok := q.(interface{ Whole() bool }); shaped && !(ok && w.Whole()) {
+				return fmt.Errorf("optim: replace parameters: %s: %w", d.rule.name(), errWhole)
 			}
 			params = append(params, q)
 		}

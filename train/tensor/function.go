@@ -1,6 +1,9 @@
 package tensor
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Function is an operation that the caller computes and differentiates, for [Tape.Function].
 type Function struct {
@@ -12,6 +15,9 @@ type Function struct {
 	// trainable parameter that is not among them.
 	Inputs []*Tensor
 	Trains bool
+	// Params are all trainable parameters that Backward adds to, if the caller knows them. The tape then
+	// knows when their gradients are complete; see [Tape.Complete]. nil is any parameters.
+	Params []*Parameter
 	// Backward is called at most once, with the result's gradient. It adds to the Grad of parameters and to
 	// the slices that [Tape.Gradient] returns for inputs.
 	Backward func(grad []float32) error
@@ -30,7 +36,7 @@ func (tp *Tape) Function(f Function) *Tensor {
 		tp.keepFree(tp.void(), f.Free)
 		return tp.fail("%s: got %d elements for shape %v", f.Name, len(f.Data), f.Shape)
 	}
-	tp.opaque = true
+	tp.opaque = tp.opaque || f.Params == nil
 	out := tp.made(f.Data, f.Shape, f.Inputs...)
 	out.needs = out.needs || f.Trains && tp.recording()
 	tp.recordOnce(f.Name, out, func(grad []float32) {
@@ -42,8 +48,41 @@ func (tp *Tape) Function(f Function) *Tensor {
 			tp.fail("%s: %w", f.Name, err)
 		}
 	})
+	if out.node != nil {
+		for _, p := range f.Params {
+			tp.begin(p, out.node.seq-1)
+		}
+	}
 	tp.keepFree(out, f.Free)
 	return out
+}
+
+// begin notes that the first operation that uses p comes after at others.
+func (tp *Tape) begin(p *Parameter, at int) {
+	if tp.begun[p] {
+		return
+	}
+	if tp.begun == nil {
+		tp.begun = map[*Parameter]bool{}
+	}
+	tp.begun[p] = true
+	tp.firsts = append(tp.firsts, firstUse{p, at})
+}
+
+// Complete says that the Function that is being reversed adds nothing more to the gradient of one of its
+// Params. [BackwardReady] then calls ready for it, if no earlier operation uses it.
+func (tp *Tape) Complete(p *Parameter) {
+	if tp.complete == nil || tp.opaque || tp.err != nil {
+		return
+	}
+	for n := len(tp.firsts) - 1; n >= 0 && tp.firsts[n].at >= tp.reversing-1; n-- {
+		if tp.firsts[n].p == p {
+			tp.firsts = slices.Delete(tp.firsts, n, n+1)
+			tp.releaseGradients(p)
+			tp.complete(p)
+			return
+		}
+	}
 }
 
 // Gradient returns the slice in which an input's gradient is summed during Backward, or nil if the

@@ -14,6 +14,7 @@ type GradientStorage interface {
 type gradient struct {
 	grad  []float32
 	spare []float32 // the gradient that was dropped, to use again
+	pool  *GradPool // in place of spare
 
 	kept   GradientStorage // nil for memory
 	has    bool            // kept holds a gradient
@@ -43,7 +44,7 @@ func (p *Parameter) HasGrad() bool { return p.grad != nil || p.has }
 // [Parameter.ReleaseGrad]. There must be no gradient. Passes acquire the gradients that they add to.
 // nil keeps them in memory.
 func (p *Parameter) KeepGrad(s GradientStorage) {
-	p.gradient = gradient{kept: s}
+	p.gradient = gradient{kept: s, pool: p.pool}
 }
 
 // KeepsGrad reports whether a storage of [Parameter.KeepGrad] holds the gradients.
@@ -156,7 +157,11 @@ func (p *Parameter) ZeroGrad() {
 		p.forget()
 		return
 	}
-	if p.grad != nil {
+	switch {
+	case p.grad == nil:
+	case p.PutGrad(p.grad):
+		p.grad = nil
+	default:
 		p.grad, p.spare = nil, p.grad
 	}
 }
@@ -185,6 +190,9 @@ func (p *Parameter) NewGrad() []float32 {
 
 // takeSpare returns the memory of a dropped gradient of n elements, or nil.
 func (p *Parameter) takeSpare(n int) []float32 {
+	if p.pool != nil {
+		return p.pool.take(n)
+	}
 	g := p.spare
 	p.spare = nil
 	if len(g) != n {

@@ -43,3 +43,33 @@ func TestFunctionsAndCheckpointsAreReadyAtTheEnd(t *testing.T) {
 		t.Errorf("gradient %v, want 4", p.Grad())
 	}
 }
+
+// A Function that knows its parameters reports each when it is complete, unless an earlier operation uses
+// it.
+func TestFunctionsReportTheirParameters(t *testing.T) {
+	tape := NewTape(Options{Threads: 1})
+	params := []*Parameter{NewParameter([]float32{2}), NewParameter([]float32{3}), NewParameter([]float32{5})}
+	x := tape.Mul(tape.Input([]float32{1}), tape.Use(params[0]))
+	inside := false
+	out := tape.Function(Function{Name: "own", Data: []float32{30}, Shape: []int{1}, Inputs: []*Tensor{x}, Params: params,
+		Backward: func(grad []float32) error {
+			inside = true
+			for i, g := range []float32{15, 10, 6} {
+				params[i].SetGrad([]float32{g * grad[0]})
+				tape.Complete(params[i])
+			}
+			tape.Gradient(x)[0] += 15 * grad[0]
+			inside = false
+			return nil
+		}})
+	var order []string
+	err := BackwardReady(tape.Sum(out), 1, func(p *Parameter) {
+		order = append(order, fmt.Sprint(slices.Index(params, p), inside, p.Grad()))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"1 true [10]", "2 true [6]", "0 false [30]"}; !slices.Equal(order, want) {
+		t.Errorf("ready in order %v, want %v", order, want)
+	}
+}

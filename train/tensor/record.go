@@ -107,7 +107,7 @@ func (tp *Tape) unwind(all []*node) {
 			return
 		}
 		if n.out.grad != nil {
-			n.ran = true
+			n.ran, tp.reversing = true, n.seq
 			n.back(n.out.grad)
 			tp.recycle(n.out)
 		}

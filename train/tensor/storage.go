@@ -95,7 +95,7 @@ func (tp *Tape) Use(p *Parameter) *Tensor {
 	}
 	tp.uses[key] = t
 	if key.needs {
-		tp.firsts = append(tp.firsts, firstUse{p, tp.seq})
+		tp.begin(p, tp.seq)
 	}
 	return t
 }

@@ -35,16 +35,18 @@ type Tape struct {
 	casts    map[*Tensor]*Tensor // parameters in another precision, for one pass
 	pass     int                 // the number of Resets
 	history
-	complete func(*Parameter)
-	firsts   []firstUse // of trainable parameters, in order
-	opaque   bool       // an operation adds to parameters that the tape does not know
-	uses     map[used]*Tensor
-	acquired []*Tensor              // of uses, whose numbers are not always in memory
-	grads    []*Parameter           // whose gradients are acquired
-	spare    map[int]*shelf         // memory to use again, by length
-	scope    int                    // depth of Within
-	lent     []weak.Pointer[Tensor] // memory that comes back at the end of the pass
-	prune    int                    // the length of lent at which collected tensors are removed
+	complete  func(*Parameter)
+	firsts    []firstUse          // of trainable parameters, in order
+	begun     map[*Parameter]bool // that are in firsts, or were
+	reversing int                 // the number of the operation that is being reversed
+	opaque    bool                // an operation adds to parameters that the tape does not know
+	uses      map[used]*Tensor
+	acquired  []*Tensor              // of uses, whose numbers are not always in memory
+	grads     []*Parameter           // whose gradients are acquired
+	spare     map[int]*shelf         // memory to use again, by length
+	scope     int                    // depth of Within
+	lent      []weak.Pointer[Tensor] // memory that comes back at the end of the pass
+	prune     int                    // the length of lent at which collected tensors are removed
 }
 
 // NewTape makes an empty tape. If the kernel variant is unknown, that is the tape's first error.
@@ -80,6 +82,7 @@ func (tp *Tape) end() error {
 	clear(tp.uses)
 	clear(tp.casts)
 	tp.firsts, tp.opaque = tp.firsts[:0], false
+	clear(tp.begun)
 	if e := tp.release(); err == nil {
 		err = e
 	}
@@ -261,8 +264,8 @@ func (tp *Tape) report(i int) {
 }
 
 // BackwardReady is [Backward] that calls ready for each parameter whose gradient is complete while
-// the pass goes on, in its goroutine. It does not call it for parameters of a [Tape.Function] or
-// within [Tape.Checkpoint], nor for any other parameter of a pass that has one.
+// the pass goes on, in its goroutine. It does not call it for parameters of a [Tape.Function] without
+// Params or within [Tape.Checkpoint], nor for any other parameter of a pass that has one.
 func BackwardReady(loss *Tensor, scale float32, ready func(*Parameter)) error {
 	if loss == nil {
 		return Backward(loss, scale)

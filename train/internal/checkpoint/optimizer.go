@@ -42,7 +42,7 @@ func (f *Folder) WriteOptimizer(name string, o optim.Optimizer) error {
 				return p.Each(slot, func(_ int, values []float32) error { return f(values) })
 			}}
 			if i < len(params) {
-				if t, ok := params[i].(*tensor.Parameter); ok && t.Len() == p.Len(slot) {
+				if t := whole(params[i]); t != nil && t.Len() == p.Len(slot) {
 					x.Shape = t.Shape()
 				}
 			}
@@ -54,6 +54,17 @@ func (f *Folder) WriteOptimizer(name string, o optim.Optimizer) error {
 		return err
 	}
 	return f.WriteTensors(name, arrays, map[string]string{optimizerKey: string(b)})
+}
+
+// whole returns the parameter that an optimizer steps, or steps a part of, or nil.
+func whole(p optim.Param) *tensor.Parameter {
+	switch p := p.(type) {
+	case *tensor.Parameter:
+		return p
+	case interface{ Of() *tensor.Parameter }:
+		return p.Of()
+	}
+	return nil
 }
 
 // ReadOptimizer reads a file of [Folder.WriteOptimizer] and calls f with the state. The slots are

@@ -46,6 +46,18 @@ func (r *Rank) Norm(params []optim.Param, p float64) (float64, error) {
 	return sharded.Norm(r.Context, r.Comm, own, p)
 }
 
+// ClipValue limits each gradient of params to ±limit.
+func (r *Rank) ClipValue(params []optim.Param, limit float64) error {
+	own, err := r.shards(params)
+	if err != nil {
+		return err
+	}
+	if own == nil {
+		own = params
+	}
+	return optim.ClipValue(own, limit)
+}
+
 // shards returns this rank's parts of params, or nil if it has the whole gradients.
 func (r *Rank) shards(params []optim.Param) ([]optim.Param, error) {
 	own := make([]optim.Param, len(params))

@@ -17,6 +17,9 @@ func (r *Rank) Join(ctx context.Context, f func(context.Context) error) error {
 		return f(ctx)
 	}
 	g := &r.Group
+	if err := g.Shares("join"); err != nil {
+		return err
+	}
 	if g.Joining {
 		return errors.New("train: joins do not nest")
 	}
@@ -52,6 +55,9 @@ func (r *Rank) LocalSGD(ctx context.Context, m tensor.Module, steps int, f func(
 	}
 	if r.Group.Find(m) == nil {
 		return fmt.Errorf("train: local SGD: a module of type %T was not prepared", m)
+	}
+	if err := r.Group.Shares("local SGD"); err != nil {
+		return err
 	}
 	taken := 0
 	return r.WithSync([]tensor.Module{m}, false, func() error {

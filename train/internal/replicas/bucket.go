@@ -11,6 +11,9 @@ import (
 // bucketBytes is the size of gradients that are exchanged together, as in torch.
 const bucketBytes = 25 << 20
 
+// inFlight is how many buckets a rank's pass may be ahead where ranks share memory.
+const inFlight = 2
+
 // A Bucket holds parameters whose gradients are exchanged together. All ranks have the same ones.
 type Bucket struct {
 	Params []*tensor.Parameter
@@ -56,8 +59,9 @@ type Pass struct {
 	ctx     context.Context
 	queue   collective.Queue
 	buckets []*Bucket
-	missing []int // by bucket: parameters whose gradient is not complete
-	next    int   // the first bucket that is not queued
+	missing []int                // by bucket: parameters whose gradient is not complete
+	next    int                  // the first bucket that is not queued
+	handles []*collective.Handle // of those that are
 	of      map[*tensor.Parameter]int
 	reached []bool
 }
@@ -80,10 +84,14 @@ func (g *Group) Begin(ctx context.Context, reached []bool) (*Pass, error) {
 	p := &Pass{g: g, ctx: ctx, queue: collective.Queue{Comm: g.Comm}, of: map[*tensor.Parameter]int{}, reached: reached}
 	for _, m := range g.Modules {
 		for _, b := range m.buckets {
+			missing := 0
 			for _, x := range b.Params {
-				p.of[x] = len(p.buckets)
+				if x.Trainable {
+					p.of[x] = len(p.buckets)
+					missing++
+				}
 			}
-			p.buckets, p.missing = append(p.buckets, b), append(p.missing, len(b.Params))
+			p.buckets, p.missing = append(p.buckets, b), append(p.missing, missing)
 		}
 	}
 	return p, nil
@@ -109,7 +117,10 @@ func (p *Pass) launch() {
 	for i, m := range p.g.Modules {
 		active = active || m == b.module && m.Sync && p.reached[i]
 	}
-	p.queue.Go(func(collective.Comm) error { return p.g.reduce(p.ctx, b, active, false) })
+	p.handles = append(p.handles, p.queue.Go(func(collective.Comm) error { return p.g.reduce(p.ctx, b, active, false) }))
+	if n := len(p.handles) - inFlight; n > 0 && p.g.shared() != nil {
+		_ = p.handles[n-1].Wait() // the memory of its gradients is that of the next ones; Finish returns the error
+	}
 }
 
 // Finish exchanges the remaining buckets, waits for all, and gives all ranks the same buffers.

@@ -82,6 +82,40 @@ func (g *Group) NoSync() error { return g.strategy().NoSync() }
 // Stepped makes the weights equal after a step.
 func (g *Group) Stepped(ctx context.Context) error { return g.strategy().Stepped(ctx, g) }
 
+// Stepping waits until no rank uses weights that another rank is about to step.
+func (g *Group) Stepping(ctx context.Context) error {
+	if g.shared() == nil {
+		return nil
+	}
+	return collective.Barrier(ctx, g.Comm)
+}
+
+// shared returns the strategy of ranks that share weights, or nil.
+func (g *Group) shared() *Shared {
+	s, _ := g.Strategy.(*Shared)
+	return s
+}
+
+// Owner returns the rank that steps p, or -1 if not one rank steps all of it.
+func (g *Group) Owner(p *tensor.Parameter) int {
+	if s := g.shared(); s != nil && s.shards[p] != nil {
+		return s.owners[p]
+	}
+	return -1
+}
+
+// Changes reports whether this rank may change the values of p outside of steps: all ranks do, if p is
+// not shared, else the first one for all.
+func (g *Group) Changes(p *tensor.Parameter) bool { return g.Comm.Rank() == 0 || g.Owner(p) < 0 }
+
+// Shares returns an error where ranks share their weights, so that what would make them differ cannot run.
+func (g *Group) Shares(what string) error {
+	if g.shared() == nil || g.Comm.Size() == 1 {
+		return nil
+	}
+	return fmt.Errorf("train: %s: the ranks share their weights: leave out ShareMemory of TorchDDPPlugin", what)
+}
+
 // Find returns the group's entry of m, or nil.
 func (g *Group) Find(m tensor.Module) *Module {
 	for _, p := range g.Modules {
@@ -196,6 +230,11 @@ func (g *Group) Equal(ctx context.Context, p *Module) error {
 			return fmt.Errorf("the buffers of rank %d are not those of rank %d", r, g.Comm.Rank())
 		}
 	}
+	if s := g.shared(); s != nil {
+		if err := s.share(ctx, g, p); err != nil {
+			return err
+		}
+	}
 	return g.share(ctx, p, 0)
 }
 
@@ -203,7 +242,7 @@ func (g *Group) Equal(ctx context.Context, p *Module) error {
 // checkpoint that cannot be written, and stay unchanged.
 func (g *Group) share(ctx context.Context, p *Module, root int) error {
 	for _, param := range p.Params {
-		if !param.Trainable {
+		if !param.Trainable || g.Owner(param) >= 0 {
 			continue
 		}
 		err := param.Access(g.Comm.Rank() != root, func(values []float32) error {

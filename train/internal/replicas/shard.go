@@ -12,8 +12,9 @@ type Shard struct {
 	Param  *tensor.Parameter
 	Lo, Hi int
 
-	mean *tensor.Parameter // has the averaged gradient of the part
-	from *tensor.Parameter // whose gradient is acquired
+	whole bool              // parts are whole parameters or nothing
+	mean  *tensor.Parameter // has the averaged gradient of the part
+	from  *tensor.Parameter // whose gradient is acquired
 }
 
 func newShard(p *tensor.Parameter, lo, hi int) *Shard {
@@ -50,6 +51,20 @@ func (s *Shard) add(mean []float32) error {
 	copy(g, mean)
 	s.mean.SetGrad(g)
 	return s.mean.ReleaseGrad()
+}
+
+// Whole reports whether the parts of all ranks are whole parameters or nothing.
+func (s *Shard) Whole() bool { return s.whole }
+
+// Of returns the parameter that s is a part of.
+func (s *Shard) Of() *tensor.Parameter { return s.Param }
+
+// Shape returns the parameter's shape if the part is all of it, else that of a vector.
+func (s *Shard) Shape() []int {
+	if s.Len() == s.Param.Len() {
+		return s.Param.Shape()
+	}
+	return []int{s.Len()}
 }
 
 // Len returns the number of elements of the part.

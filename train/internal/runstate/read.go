@@ -13,6 +13,7 @@ import (
 	"github.com/heftai/heft/meta"
 	"github.com/heftai/heft/train/data"
 	"github.com/heftai/heft/train/internal/checkpoint"
+	"github.com/heftai/heft/train/internal/rank"
 	"github.com/heftai/heft/train/optim"
 	"github.com/heftai/heft/train/rng"
 )
@@ -34,6 +35,19 @@ func (s *Store) read(dir string) (*checkpoint.Reading, error) {
 	return r, nil
 }
 
+// Readable splits arrays of a checkpoint into those that r reads and the names of those that
+// rank 0 reads for all ranks, as they share them.
+func Readable(r *rank.Rank, arrays []checkpoint.Array) (mine []checkpoint.Array, others []string) {
+	for _, x := range arrays {
+		if x.Param != nil && !r.Group.Changes(x.Param) {
+			others = append(others, x.Name)
+			continue
+		}
+		mine = append(mine, x)
+	}
+	return mine, others
+}
+
 func (s *Store) readModules(r *checkpoint.Reading) error {
 	for i, m := range s.Rank.Group.Modules {
 		frozen := map[string]bool{}
@@ -42,7 +56,11 @@ func (s *Store) readModules(r *checkpoint.Reading) error {
 				frozen[name] = true
 			}
 		}
-		set, err := checkpoint.ReadTensors(r.Dir, checkpoint.Numbered(checkpoint.ModelFile, i), s.arrays(m), frozen)
+		arrays, skip := Readable(s.Rank, s.arrays(m))
+		for _, name := range skip {
+			frozen[name] = true
+		}
+		set, err := checkpoint.ReadTensors(r.Dir, checkpoint.Numbered(checkpoint.ModelFile, i), arrays, frozen)
 		if err != nil {
 			return err
 		}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 
 	"github.com/heftai/heft/internal/collective"
@@ -83,6 +84,9 @@ func (s *Optimizer) Step() error {
 	}
 	s.clipped = s.keeps() != nil
 	if !s.skipped {
+		if err := s.group.Stepping(s.ctx); err != nil {
+			return err
+		}
 		if err := s.Optimizer.Step(); err != nil {
 			return err
 		}
@@ -136,6 +140,9 @@ func (s *Optimizer) params() []optim.Param {
 	return all
 }
 
+// Whole reports whether each rank steps whole parameters or nothing of them.
+func (s *Optimizer) Whole() bool { return whole(s.params()) }
+
 // StepWasSkipped reports whether the last step was skipped because of an overflow.
 func (s *Optimizer) StepWasSkipped() bool { return s.skipped }
 
@@ -154,6 +161,9 @@ func (s *Optimizer) AgreeOverflow(mine bool) (bool, error) {
 
 // Norm returns the p-norm of the gradients of all ranks' shards together.
 func Norm(ctx context.Context, c collective.Comm, shards []optim.Param, p float64) (float64, error) {
+	if whole(shards) {
+		return wholeNorm(ctx, c, shards, p)
+	}
 	n, err := optim.GradNorm(shards, p)
 	if c.Size() == 1 || err != nil {
 		return n, err
@@ -183,8 +193,41 @@ func Norm(ctx context.Context, c collective.Comm, shards []optim.Param, p float6
 	return float64(float32(total)), nil
 }
 
+// whole reports whether each rank has whole parameters or nothing of them.
+func whole(shards []optim.Param) bool {
+	if len(shards) == 0 {
+		return false
+	}
+	for _, x := range shards {
+		if s, ok := x.(*replicas.Shard); !ok || !s.Whole() {
+			return false
+		}
+	}
+	return true
+}
+
+// wholeNorm is Norm where each gradient is on one rank. The result is that of one rank with all of them,
+// bit by bit.
+func wholeNorm(ctx context.Context, c collective.Comm, shards []optim.Param, p float64) (float64, error) {
+	norms, err := optim.GradNorms(shards, p)
+	if c.Size() > 1 && err == nil {
+		var all []map[int]float64
+		if all, err = collective.AllGather(ctx, c, norms); err != nil {
+			err = fmt.Errorf("train: norm: %w", err)
+		}
+		for _, x := range all {
+			maps.Copy(norms, x)
+		}
+	}
+	return optim.JoinNorms(norms, p), err
+}
+
 // Scale scales the gradients of shards by min(1, limit/(norm+1e-6)).
 func Scale(shards []optim.Param, limit, norm float64) {
+	if whole(shards) {
+		optim.LimitGrads(shards, limit, norm)
+		return
+	}
 	scale := min(float32(1), float32(limit)/(float32(norm)+1e-6))
 	if scale == 1 {
 		return

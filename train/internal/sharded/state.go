@@ -16,6 +16,9 @@ func (s *Optimizer) Gather() error {
 		s.gathered = &state
 		return nil
 	}
+	if s.Whole() {
+		return s.gatherWhole(state)
+	}
 	if d := s.keeps(); d != nil {
 		return s.gatherKept(d, state)
 	}
@@ -34,6 +37,22 @@ func (s *Optimizer) Gather() error {
 	}
 	s.gathered = &state
 	return nil
+}
+
+// gatherWhole is Gather for ranks in one process: each gets the memory of the rank that has the state of a
+// parameter. No rank may step before the state was used.
+func (s *Optimizer) gatherWhole(state optim.OptimizerState) error {
+	all, err := collective.Exchange(s.ctx, s.group.Comm, state.Params)
+	if err != nil {
+		return fmt.Errorf("train: state of the optimizer: %w", err)
+	}
+	joined := make([]optim.ParamState, len(state.Params))
+	for i := range joined {
+		joined[i] = all[s.group.Owner(s.shards[i].Param)][i]
+	}
+	state.Params = joined
+	s.gathered = &state
+	return collective.Settle(s.group.Comm)
 }
 
 // gatherKept is Gather for state outside memory, where rank 0 puts the whole state too. The ranks
@@ -172,6 +191,13 @@ func (s *Optimizer) LoadState(state optim.OptimizerState) error {
 			return fmt.Errorf("train: load state: got %d parameters, want %d", len(state.Params), len(s.shards))
 		}
 		x := s.shards[i]
+		if x.Whole() {
+			if x.Len() == 0 && x.Param.Len() > 0 { // another rank has it
+				p = optim.ParamState{Step: p.Step}
+			}
+			part.Params = append(part.Params, p)
+			continue
+		}
 		for _, name := range p.Names() {
 			if n := p.Len(name); n != x.Param.Len() {
 				return fmt.Errorf("train: load state: parameter %d: %s has %d elements, want %d", i, name, n, x.Param.Len())
