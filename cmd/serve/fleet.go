@@ -122,11 +122,12 @@ func (f *fleet) draft(ctx context.Context, i int) (*draft, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(f.request.models) > 1 || !f.request.eager {
-		d.options.Context = min(d.options.Context, mostTokens(d.skeleton)) // each has at most what it is made for
-	} else if err := f.command.checkLength(d.skeleton); err != nil {
-		_ = d.checkpoint.Close() // the error tells more
-		return nil, err
+	if err := f.command.checkLength(d.skeleton); err != nil {
+		if len(f.request.models) == 1 && f.request.eager {
+			_ = d.checkpoint.Close() // the error tells more
+			return nil, err
+		}
+		d.options.Context = mostTokens(d.skeleton) // of several, each has at most what it is made for
 	}
 	d.options.MaxSequences = f.command.sequencesOf(ctx, d)
 	return d, nil

@@ -33,7 +33,7 @@ func shelf(t *testing.T, names ...string) string {
 func fleetOf(t *testing.T, c runCmd) *service {
 	t.Helper()
 	c.placeFlags.DeviceMap, c.MaxQueue, c.Lazy = "auto", cmp.Or(c.MaxQueue, 8), true
-	c.sizeFlags = sizeFlags{Dtype: "auto", KVDtype: "auto", Precision: "auto", MaxBatch: 2, Threads: 1, CacheDir: "none", MaxModelLen: 256}
+	c.sizeFlags = sizeFlags{Dtype: "auto", KVDtype: "auto", Precision: "auto", MaxBatch: 2, Threads: 1, CacheDir: "none", MaxModelLen: 256, LongLen: true} // of models made for 64
 	if c.LoadTimeout == 0 {
 		c.LoadTimeout = time.Minute
 	}
