@@ -71,7 +71,8 @@ func (o *Options) adapterBytes(skeleton *meta.Model, program *nn.Program) (int64
 		return nil
 	})
 	if o.KVStore != nil {
-		scratch += o.cache(program).BackingBytes()
+		whole := o.withDefaults(skeleton) // else pages have no dtype, and so no size
+		scratch += whole.cache(program).BackingBytes()
 	}
 	return matrices + scratch + o.AdapterMemory, err
 }
