@@ -135,6 +135,7 @@ func deepseeks() []architecture {
 		{"deepseek_v2", "DeepseekV2ForCausalLM", "model", "DeepseekV2DecoderLayer", 1, []int{2}, deepseekV2},
 		{"deepseek_v3", "DeepseekV3ForCausalLM", "model", "DeepseekV3DecoderLayer", 0, []int{1}, deepseekV3},
 		{"deepseek_v32", "DeepseekV32ForCausalLM", "model", "DeepseekV32DecoderLayer", 0, []int{1}, deepseekV32},
+		{"deepseek_v4", "DeepseekV4ForCausalLM", "model", "DeepseekV4DecoderLayer", 0, []int{1}, deepseekV4},
 		{"dots1", "Dots1ForCausalLM", "model", "Dots1DecoderLayer", -1, nil, dots1},
 		// Kimi K2's config is DeepSeek-V3's to the letter.
 		{"kimi_k2", "DeepseekV3ForCausalLM", "model", "DeepseekV3DecoderLayer", 0, []int{1}, deepseekV3},

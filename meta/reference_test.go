@@ -113,6 +113,11 @@ func checkRope(t *testing.T, c referenceCase, path string, a *AttentionSpec) {
 		if kind = "full_attention_"; a.Window > 0 {
 			kind = "sliding_attention_"
 		}
+		if a.Compressed != nil {
+			if kind = "main_"; a.Compressed.Pool != nil {
+				kind = "compress_"
+			}
+		}
 	}
 	want := c.Rope.Inv[kind+"inv_freq"]
 	inv, scale := a.Rope.Frequencies(1)

@@ -46,6 +46,7 @@ type CausalLMSpec struct {
 	Head          string  // Linear to the vocabulary
 
 	PerLayer *PerLayerSpec // what blocks with a LayerInput get; nil for none
+	Streams  *StreamsSpec  // the residual stream is several; nil for one
 	Join     *JoinSpec     // what joins embeddings and hidden states of another model; nil for none
 
 	LogitScale   float32 // multiplies the logits; 0 means 1
@@ -85,6 +86,8 @@ type BlockSpec struct {
 	Experts *ExpertsSpec
 	// Input, nil for none, is a third branch behind the other two.
 	Input *LayerInputSpec
+	// Streams, nil for none, replaces the sums of a sequential block; see [StreamsSpec].
+	Streams *StreamsSpec
 	// Scalar, "" for none, names a Buffer of one number, which multiplies the block's result.
 	Scalar string
 }
@@ -127,16 +130,17 @@ type AttentionSpec struct {
 	Fused             string
 	FusedOrder        FusedOrder
 	Out               string
-	QNorm, KNorm      string    // norms before rope; a norm as wide as one head is applied per head
-	NormLast          bool      // QNorm and KNorm come after rope instead
-	Scale             float32   // multiplies q·k
-	Window            int       // a token sees itself and Window-1 before it; 0: all
-	Chunk             int       // a token sees those before it from the last multiple of Chunk on; 0: all
-	Softcap           float32   // of the scores; 0: none
-	Sinks             string    // Param: one extra logit per head that takes no value
-	Rope              *RopeSpec // nil: none
-	QueryRope         *RopeSpec // of queries, if it differs from that of keys
-	MLA               *MLASpec  // set for multi-head latent attention
+	QNorm, KNorm      string          // norms before rope; a norm as wide as one head is applied per head
+	NormLast          bool            // QNorm and KNorm come after rope instead
+	Scale             float32         // multiplies q·k
+	Window            int             // a token sees itself and Window-1 before it; 0: all
+	Chunk             int             // a token sees those before it from the last multiple of Chunk on; 0: all
+	Softcap           float32         // of the scores; 0: none
+	Sinks             string          // Param: one extra logit per head that takes no value
+	Rope              *RopeSpec       // nil: none
+	QueryRope         *RopeSpec       // of queries, if it differs from that of keys
+	MLA               *MLASpec        // set for multi-head latent attention
+	Compressed        *CompressedSpec // set for attention to a window and compressed keys
 	// Gated says that each query head has a gate of the same size behind it in the result of Q, whose
 	// sigmoid multiplies the head's output.
 	Gated      bool
@@ -192,6 +196,7 @@ type RopeSpec struct {
 	Divisor     int  // of the frequencies' exponents; 0 means Dim
 	Interleaved bool // pairs (2i, 2i+1) instead of (i, i+Dim/2)
 	Backwards   bool // turns by negative angles
+	Shift       int  // of positions: a token has the angles of the one so many before it
 	Factor      float64
 	Original    int // original_max_position_embeddings
 	Max         int // max_position_embeddings
@@ -240,7 +245,8 @@ type MLPSpec struct {
 	// of the activation xIELU, which replaces Act: beta·x + softplus(alpha_p)·x² above 0, and
 	// beta·x + (beta + softplus(alpha_n))·(exp(min(x, eps)) - 1 - x) up to 0.
 	XIELU     string
-	InnerNorm string // norm of the operand of Down, "" for none
+	InnerNorm string  // norm of the operand of Down, "" for none
+	Limit     float32 // clamp of ActClampedSiLU
 	// GateScale multiplies the result of Gate, and Scale that of Down; 0 means 1.
 	GateScale, Scale float32
 }
@@ -270,6 +276,7 @@ const (
 	ActReLU2         // relu2: the square of relu
 	// ActExpRest is exp(min(x, -limit)) - 1 - x for x up to 0, and 0 above: the curved part of xIELU.
 	ActExpRest
+	ActClampedSiLU // silu(min(g, limit)) · clamp(up, ±limit)
 )
 
 // MoESpec runs a mixture of experts.
@@ -285,8 +292,11 @@ type MoESpec struct {
 	ScaleInput  bool    // the weights multiply the experts' operands instead of their results
 	Correction  string  // Buffer of the router or of the node, or Param below the router: added to the scores for choosing only
 	Jitter      float32 // of ScoreSparseMixer
-	Groups      int     // groups of experts, of which TopGroups are kept; 0: none
-	TopGroups   int
+	// Table, "" for none, names a Buffer of the router, [vocabulary, TopK]: the experts of each token. The
+	// scores weigh them only.
+	Table     string
+	Groups    int // groups of experts, of which TopGroups are kept; 0: none
+	TopGroups int
 
 	GateUp, Down         string // Params of Experts: [E, 2·F, H] and [E, H, F]
 	GateUpBias, DownBias string // Params of Experts, "" if none
@@ -297,7 +307,7 @@ type MoESpec struct {
 	LatentDown, LatentUp string
 	GateOrder            GateOrder
 	Act                  Activation
-	Limit                float32 // clamp of ActClampedSwiGLU
+	Limit                float32 // clamp of ActClampedSwiGLU and ActClampedSiLU
 }
 
 // RouterScore converts router logits to weights.
@@ -313,6 +323,7 @@ const (
 	// the experts that are left whose logits are within 2·Jitter of the highest, relative to the larger
 	// of the two sizes.
 	ScoreSparseMixer
+	ScoreSqrtSoftplus // √ln(1 + exp(x))
 )
 
 // LinearSpec is y = x·Wᵀ + b with weight [Out, In], or [In, Out] if Transposed (GPT-2's Conv1D).

@@ -174,10 +174,47 @@ def afmoe(R, llama):
     return c
 
 
+def deepseek_v4(R, llama):
+    c = llama(R, "deepseek_v4", head_dim=False, ropes=("default",))
+    for name in ("rope_parameters", "rope_theta", "rope_scaling", "hidden_act", "intermediate_size"):
+        c.pop(name, None)
+    v5 = "dtype" in c
+    layers = c["num_hidden_layers"] = R.choice([3, 4])
+    heads, head, rope = R.choice([2, 4, 6]), R.choice([8, 12, 16]), R.choice([2, 4, 8])
+    experts = R.choice([4, 6])
+    c.update(num_attention_heads=heads, num_key_value_heads=1, head_dim=head, q_lora_rank=R.choice([6, 10]), o_groups=R.choice([1, 2]),
+             o_lora_rank=R.choice([4, 6]), sliding_window=R.choice([3, 5, 8]), index_n_heads=R.choice([2, 4, 8]), index_head_dim=R.choice([8, 12]),
+             index_topk=R.choice([1, 2, 3]), hc_mult=R.choice([2, 3, 4]), hc_sinkhorn_iters=R.choice([1, 3, 20]), hc_eps=R.choice([1e-6, 1e-2]),
+             moe_intermediate_size=R.choice([10, 12]), n_routed_experts=experts, num_experts_per_tok=R.choice([1, 2, 3]), n_shared_experts=1,
+             routed_scaling_factor=R.choice([1.0, 1.5, 2.5]), swiglu_limit=R.choice([0.4, 1.0, 10.0]), mlp_bias=R.random() < 0.3,
+             scoring_func=R.choice(["sqrtsoftplus", "sqrtsoftplus", "sigmoid"]), tie_word_embeddings=False)
+    kinds = ["compressed_sparse_attention", "heavily_compressed_attention", "sliding_attention"]
+    R.shuffle(kinds)
+    kinds += ["compressed_sparse_attention"] * (layers - 3)
+    rates = dict(compressed_sparse_attention=R.choice([2, 3, 4]), heavily_compressed_attention=R.choice([4, 5, 8]))
+    yarn = dict(factor=4.0, original_max_position_embeddings=32, beta_fast=R.choice([4, 32]), beta_slow=1) if R.random() < 0.7 else None
+    hashed = R.choice([0, 1, 2])
+    if v5:
+        partial = rope / head
+        c.update(layer_types=kinds, compress_rates=rates, mlp_layer_types=["hash_moe"] * hashed + ["moe"] * (layers - hashed))
+        c["rope_parameters"] = dict(
+            main=dict(rope_type="default", rope_theta=10000.0, partial_rotary_factor=partial),
+            compress=dict(rope_theta=40000.0, partial_rotary_factor=partial, **(dict(yarn, rope_type="yarn", attention_factor=R.choice([1.0, 1.2])) if yarn else dict(rope_type="default"))))
+        c["partial_rotary_factor"] = partial
+    else:
+        ratio = dict(compressed_sparse_attention=4, heavily_compressed_attention=128, sliding_attention=0)
+        c.update(compress_ratios=[ratio[k] for k in kinds], num_hash_layers=hashed, qk_rope_head_dim=rope, rope_theta=10000.0, compress_rope_theta=40000.0,
+                 compress_rate_csa=rates["compressed_sparse_attention"], compress_rate_hca=rates["heavily_compressed_attention"])
+        if yarn:
+            c["rope_scaling"] = dict(yarn, type="yarn")
+    return c
+
+
 def further(llama, deepseek):
     """The makers, each with the seeds of the committed fixtures. llama and deepseek are family_configs'."""
     return {
         "cwm": (lambda R: cwm(R, llama), [1, 2]),
+        "deepseek_v4": (lambda R: deepseek_v4(R, llama), [1, 5]),
         "vaultgemma": (lambda R: vaultgemma(R, llama), [1]),
         "exaone": (lambda R: exaone(R, llama), [1, 2]),
         "granitemoeshared": (lambda R: granitemoeshared(R, llama), [1, 2]),

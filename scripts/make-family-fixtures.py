@@ -73,6 +73,8 @@ def build(config, dtype, seed):
     for name, b in model.named_buffers():
         if name in saved and b.is_floating_point():
             b.copy_((float("layer_scalar" in name) + torch.randn_like(b) * 0.1).to(dtype).to(b.dtype))
+        elif name.endswith("tid2eid"):  # the experts of each token, zeros so far
+            b.copy_(torch.rand(b.shape[0], config["n_routed_experts"]).argsort(-1)[:, :b.shape[1]])
     return model
 
 
@@ -193,7 +195,7 @@ def make(folder, name, config, first):
         versions=dict(torch=torch.__version__, transformers=transformers.__version__),
         tolerance=dict(logits_atol=2e-4, logits_rtol=2e-4), min_greedy_margin=min(margin for _, margin in cases),
         num_parameters=text_parameters(model), prompts=prompts)
-    if not (is_wrapper(model) or in_double(config) or has_mixers(config) or config.get("conv_bias") or any(name in json.dumps(config) for name in ("short_mscale", "floor_scale"))):  # in the reference they see padding
+    if not (is_wrapper(model) or in_double(config) or has_mixers(config) or config.get("hc_mult") or config.get("conv_bias") or any(name in json.dumps(config) for name in ("short_mscale", "floor_scale"))):  # in the reference they see padding
         golden["padding"] = arch.padding(model, prompts)
     out = folder / name
     out.mkdir(parents=True, exist_ok=True)

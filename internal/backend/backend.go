@@ -58,7 +58,8 @@ type Backend interface {
 	// Scale: x = x·scale, then cap·tanh(x/cap) where cap > 0.
 	Scale(x tensor.Tensor, scale, cap float32)
 	// Route chooses a.TopK experts for each row of logits: the experts' numbers and
-	// weights, row by row, best first. correction is absent or [experts].
+	// weights, row by row, best first. correction is absent or [experts]. Where a.Table is set,
+	// experts are operands, in their order.
 	Route(experts []int32, weights []float32, logits, correction tensor.Tensor, a *meta.MoESpec)
 }
 

@@ -31,6 +31,9 @@ func (c *compiler) attention(n Node, in int) (rule, error) {
 	if s.MLA != nil {
 		return c.latent(n, s, in)
 	}
+	if s.Compressed != nil {
+		return c.compressed(n, s, in)
+	}
 	if s.Heads < 1 || s.KVHeads < 1 || s.HeadDim < 1 || s.ValueDim < 1 || s.Heads%s.KVHeads != 0 {
 		return nil, at(n.Path, "%d heads over %d of keys and values, of sizes %d and %d", s.Heads, s.KVHeads, s.HeadDim, s.ValueDim)
 	}

@@ -15,6 +15,7 @@ type block struct {
 	experts        *blockExperts // nil for none
 	input          *layerInput   // nil for none
 	scalar         *meta.Buffer  // nil for none
+	streams        *blockStreams // nil for one
 }
 
 // A branch is post(body(pre(x)) + beside(pre(x))). Either norm and beside may be missing. A branch
@@ -34,6 +35,14 @@ func (c *compiler) block(n Node, in int) (*block, error) {
 		return nil, at(n.Path, "norms after the branches of a parallel block")
 	}
 	b := &block{parallel: s.Parallel, scale: orOne(s.ResidualScale), width: in, path: n.Path}
+	if s.Streams != nil {
+		if b.streams, err = c.blockStreams(n, s.Streams, in); err != nil {
+			return nil, err
+		}
+		if in = b.streams.mlp.hidden; b.parallel || b.scale != 1 || s.Experts != nil || s.Input != nil || s.Scalar != "" || s.Attention == "" || s.MLP == "" {
+			return nil, at(n.Path, "several streams in a block of another form than two branches")
+		}
+	}
 	if s.Attention != "" || s.MLP == "" || s.Parallel {
 		b.attention, err = c.branch(n, "attention", [3]string{s.AttentionNorm, s.Attention, s.PostAttentionNorm}, s.BesideAttention, in)
 		if err != nil {
@@ -126,6 +135,14 @@ func (b *block) addBranch(c *Context, branch *branch, x tensor.Tensor) {
 	if branch.body == nil {
 		return
 	}
+	if b.streams != nil {
+		m := b.streams.attention
+		if branch == &b.mlp {
+			m = b.streams.mlp
+		}
+		m.through(c, branch, x)
+		return
+	}
 	mark := c.arena.used
 	y := c.arena.passing(x.Rows(), b.width)
 	if branch == &b.mlp && b.experts != nil {
@@ -211,6 +228,9 @@ func (b *block) forward(c *Context, dst, x tensor.Tensor) {
 }
 
 func (b *block) scratch(rows int) int {
+	if b.streams != nil {
+		return b.streams.scratch(rows, max(b.attention.scratch(rows), b.mlp.scratch(rows)))
+	}
 	if b.parallel {
 		return 2*floats(rows, b.width) + max(b.attention.scratch(rows), b.mlp.scratch(rows))
 	}

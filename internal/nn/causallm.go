@@ -81,9 +81,24 @@ func (c *compiler) embedUnit(n Node, s *meta.CausalLMSpec) (width int, err error
 		}
 		nodes = append(nodes, step.join.nodes...)
 	}
+	if width, err = step.widened(n, s); err != nil {
+		return 0, err
+	}
 	c.widen(width)
 	c.unit(step, nodes...)
 	return width, nil
+}
+
+// widened returns the width of all streams of the embeddings.
+func (s *embedStep) widened(n Node, spec *meta.CausalLMSpec) (int, error) {
+	if spec.Streams == nil {
+		return s.tokens.dim, nil
+	}
+	s.streams = spec.Streams.Count
+	if spec.Positions != "" || spec.EmbedNorm != "" || spec.PerLayer != nil || spec.Join != nil || s.streams < 1 {
+		return 0, at(n.Path, "%d streams beside positions, norms or other parts of embeddings", s.streams)
+	}
+	return s.tokens.dim * s.streams, nil
 }
 
 // root returns the node of a path below n that exists.
@@ -97,6 +112,14 @@ func (c *compiler) headUnit(n Node, s *meta.CausalLMSpec, width int) error {
 	if err != nil {
 		return err
 	}
+	nodes := []Node{final}
+	if s.Streams != nil {
+		if step.streams, err = c.mixer(n, s.Streams, s.Streams.Head, "hc_", width, true); err != nil {
+			return err
+		}
+		width = step.streams.hidden
+		nodes = append(nodes, root(n, s.Streams.Head))
+	}
 	if step.norm, err = c.norm(final, width); err != nil {
 		return err
 	}
@@ -108,7 +131,7 @@ func (c *compiler) headUnit(n Node, s *meta.CausalLMSpec, width int) error {
 		return err
 	}
 	c.program.hidden, c.program.vocab = width, step.head.cols()
-	c.unit(step, final, head)
+	c.unit(step, append(nodes, head)...)
 	return nil
 }
 
@@ -127,6 +150,7 @@ type embedStep struct {
 	scale             float32
 	perLayer          *perLayer // nil for none
 	join              *join     // nil for none
+	streams           int       // equal streams of the result; 0 for one
 }
 
 func (s *embedStep) run(c *Context) {
@@ -134,10 +158,15 @@ func (s *embedStep) run(c *Context) {
 		c.fail("%s: %d tokens for %d rows", s.tokens.path, len(c.in.Tokens), c.rows)
 		return
 	}
-	c.hidden = matrix(c.state[0], c.rows, s.tokens.dim)
-	s.tokens.lookup(c, c.hidden, c.in.Tokens, s.scale, "token")
+	dim := s.tokens.dim
+	c.hidden = matrix(c.state[0], c.rows, dim*max(s.streams, 1))
+	embedded := columns(c.hidden, 0, dim)
+	s.tokens.lookup(c, embedded, c.in.Tokens, s.scale, "token")
 	if !c.in.Noise.IsZero() {
-		c.backend.Add(c.hidden, c.in.Noise, 1)
+		c.backend.Add(embedded, c.in.Noise, 1)
+	}
+	for i := 1; i < s.streams && c.err == nil; i++ {
+		c.copyRows(c.hidden.Columns(i*dim, (i+1)*dim), embedded)
 	}
 	if s.positions != nil {
 		x := c.arena.take(c.rows, s.positions.dim)
@@ -170,13 +199,14 @@ type headStep struct {
 	head    *linear
 	scale   float32
 	softcap float32
+	streams *mixer // makes one stream of several; nil for one
 }
 
 func (s *headStep) run(c *Context) {
 	if c.in.Trace != nil && !c.recording() {
 		mark := c.arena.used
 		all := c.arena.take(c.rows, s.norm.cols())
-		s.norm.forward(c, all, c.hidden)
+		s.normalise(c, all, c.hidden)
 		c.trace(PointNorm, s.norm.path, all)
 		c.arena.used = mark
 	}
@@ -199,8 +229,23 @@ func (s *headStep) run(c *Context) {
 
 // gather normalises selected rows only. The norm of a row does not depend on the others.
 func (s *headStep) gather(c *Context, dst tensor.Tensor, rows []int32) {
-	c.backend.Gather(dst, c.hidden, rows)
-	s.norm.forward(c, dst, dst)
+	mark := c.arena.used
+	x := dst
+	if s.streams != nil {
+		x = c.arena.take(len(rows), c.hidden.Cols())
+	}
+	c.backend.Gather(x, c.hidden, rows)
+	s.normalise(c, dst, x)
+	c.arena.used = mark
+}
+
+// normalise sets dst to the final norm of hidden states x.
+func (s *headStep) normalise(c *Context, dst, x tensor.Tensor) {
+	if s.streams != nil {
+		s.streams.collapse(c, dst, x)
+		x = dst
+	}
+	s.norm.forward(c, dst, x)
 }
 
 // sum adds up the normalised rows of each range in order, some rows at a time.
@@ -219,7 +264,7 @@ func (s *headStep) sum(c *Context) {
 		for begin := r.Begin; begin < r.End; begin += normed.Rows() {
 			x := c.hidden.Slice(begin, min(begin+normed.Rows(), r.End))
 			y := normed.Slice(0, x.Rows())
-			s.norm.forward(c, y, x)
+			s.normalise(c, y, x)
 			if !started {
 				c.backend.Gather(sum, y.Slice(0, 1), c.nothing[:1])
 				y, started = y.Slice(1, y.Rows()), true
@@ -233,5 +278,10 @@ func (s *headStep) sum(c *Context) {
 }
 
 func (s *headStep) scratch(l Limits) int {
-	return floats(max(l.tile(l.Rows), l.Outputs), s.norm.cols())
+	rows := max(l.tile(l.Rows), l.Outputs)
+	n := floats(rows, s.norm.cols())
+	if s.streams != nil {
+		n += s.streams.scratch(rows) + floats(l.Outputs, s.streams.norm.width)
+	}
+	return n
 }

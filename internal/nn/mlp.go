@@ -17,6 +17,7 @@ type mlp struct {
 	inner       int
 	// gateScale multiplies the gate before the activation, scale the result.
 	gateScale, scale float32
+	limit            float32 // of the activation
 }
 
 func (c *compiler) mlp(n Node, in int) (*mlp, error) {
@@ -25,7 +26,10 @@ func (c *compiler) mlp(n Node, in int) (*mlp, error) {
 		return nil, err
 	}
 	m := &mlp{path: n.Path, act: s.Act, interleaved: s.FusedOrder == meta.GateInterleaved,
-		gateScale: orOne(s.GateScale), scale: orOne(s.Scale)}
+		gateScale: orOne(s.GateScale), scale: orOne(s.Scale), limit: s.Limit}
+	if s.Act == meta.ActClampedSiLU {
+		c.special("clamped gates")
+	}
 	if s.Fused != "" && m.gateScale != 1 {
 		return nil, at(n.Path, "a factor of a fused gate")
 	}
@@ -97,7 +101,7 @@ func (m *mlp) close(c scope, dst, gate, up tensor.Tensor) {
 	if m.xielu != nil {
 		m.xielu.apply(c.Context, y)
 	} else if y = c.arena.spare(gate); c.err == nil {
-		c.backend.Gate(y, gate, up, m.act, 0)
+		c.backend.Gate(y, gate, up, m.act, m.limit)
 	}
 	if m.innerNorm != nil && c.err == nil {
 		m.innerNorm.forward(c.Context, y, y)

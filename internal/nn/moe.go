@@ -12,6 +12,7 @@ type moe struct {
 	path       string
 	spec       *meta.MoESpec
 	router     *linear
+	table      *meta.Buffer // the experts of each token; nil for none
 	correction *meta.Buffer // or
 	// correctionParam, [1, experts]; neither is set where the spec names none
 	correctionParam param
@@ -38,6 +39,9 @@ func (c *compiler) moe(n Node, in int) (*moe, error) {
 	}
 	if s.Groups > 0 && (s.Count%s.Groups != 0 || s.TopGroups < 1 || s.TopGroups > s.Groups || s.TopGroups*(s.Count/s.Groups) < s.TopK) {
 		return nil, at(n.Path, "%d of %d groups for %d of %d experts", s.TopGroups, s.Groups, s.TopK, s.Count)
+	}
+	if s.Score == meta.ScoreSqrtSoftplus || s.Act == meta.ActClampedSiLU {
+		c.special("experts with clamped gates or scores of softplus")
 	}
 	m := &moe{path: n.Path, spec: s, width: in, expertWidth: in}
 	if s.Experts != "" { // else the block has the router
@@ -101,8 +105,8 @@ func (c *compiler) routerOf(n Node, m *moe) error {
 	}
 	c.adaptable(m.router)
 	m.router.exact = true // rounding must not change the choice of experts
-	if m.spec.Correction == "" {
-		return nil
+	if err := c.tableOf(router, m); err != nil || m.spec.Correction == "" {
+		return err
 	}
 	for _, node := range []*meta.Module{router.Module, n.Module} {
 		for _, b := range node.Buffers {
@@ -290,6 +294,7 @@ func (m *moe) route(c scope, x tensor.Tensor) {
 	}
 	n := x.Rows() * m.spec.TopK
 	r := &c.routing
+	m.lookUp(c.Context, r.experts[:n])
 	c.backend.Route(r.experts[:n], r.weights[:n], logits, correction, m.spec)
 	c.arena.used = mark
 	if !c.sync(m.path) {
@@ -432,65 +437,3 @@ func (m *moe) scratch(rows int) int {
 }
 
 func (m *moe) cols() int { return m.width }
-
-// routing assigns rows to experts.
-type routing struct {
-	experts []int32   // selected experts, row by row
-	weights []float32 // their weights
-	begin   []int32   // begin[e] to begin[e+1] is the range of expert e in
-	rows    []int32   // rows by expert, in order, and
-	shares  []float32 // the weights by expert
-	places  []int32   // the index of each share in weights
-	hit     []int32   // selected experts, ascending
-	left    []int32   // those of a lot that were not computed
-	next    []int32
-	gates   []float32 // of the rows, for the shared expert
-}
-
-func (r *routing) init(p *Program, l Limits) {
-	n := l.Rows * p.topK
-	if n == 0 {
-		return
-	}
-	*r = routing{
-		experts: make([]int32, n), weights: make([]float32, n),
-		rows: make([]int32, n), shares: make([]float32, n), places: make([]int32, n),
-		gates: make([]float32, l.Rows),
-		begin: make([]int32, p.experts+1), next: make([]int32, p.experts), hit: make([]int32, 0, p.experts), left: make([]int32, 0, p.experts),
-	}
-}
-
-// sort fills the per-expert slices from the first n choices. It reports whether all choices are
-// below count.
-func (r *routing) sort(n, topK, count int) bool {
-	clear(r.begin[:count+1])
-	for _, e := range r.experts[:n] {
-		if e < 0 || int(e) >= count {
-			return false
-		}
-		r.begin[e+1]++
-	}
-	r.hit = r.hit[:0]
-	for e := range count {
-		if r.begin[e+1] > 0 {
-			r.hit = append(r.hit, int32(e))
-		}
-		r.begin[e+1] += r.begin[e]
-	}
-	copy(r.next, r.begin[:count])
-	for i, e := range r.experts[:n] {
-		at := r.next[e]
-		r.next[e]++
-		r.rows[at], r.shares[at], r.places[at] = int32(i/topK), r.weights[i], int32(i)
-	}
-	return true
-}
-
-// lot returns the longest prefix of hit whose experts have at most rows rows together.
-func (r *routing) lot(hit []int32, rows int) []int32 {
-	n, first := 1, int(r.begin[hit[0]])
-	for n < len(hit) && int(r.begin[hit[n]+1])-first <= rows {
-		n++
-	}
-	return hit[:n]
-}

@@ -66,7 +66,7 @@ func (t *ropeTable) fill(c *Context) error {
 			length = int(c.in.Lengths[i])
 		}
 		w := t.lookup(length)
-		position := float32(c.positions[i])
+		position := float32(max(0, c.positions[i]-int32(t.spec.Shift)))
 		scale := w.scale * growth(t.spec, c.positions[i])
 		turn := scale
 		if t.spec.Backwards {

@@ -154,6 +154,9 @@ func (b *block) inTiles(c *Context, x tensor.Tensor) {
 // tiledScratch is scratch for passes that are tiled.
 func (b *block) tiledScratch(l Limits) int {
 	tile := l.tile(l.Rows)
+	if b.streams != nil && b.tiling() == attentionTiles {
+		return max(b.streams.scratch(tile, b.attention.scratch(tile)), b.streams.scratch(l.Rows, b.mlp.scratch(l.Rows)))
+	}
 	switch b.tiling() {
 	case blockTiles:
 		return b.scratch(tile)

@@ -1,7 +1,9 @@
 package residency
 
 import (
+	"encoding/binary"
 	"fmt"
+	"math"
 
 	"github.com/heftai/heft/internal/hostmem"
 	"github.com/heftai/heft/internal/stored"
@@ -19,7 +21,7 @@ func addRegions(to []region, p *stored.Piece) []region {
 }
 
 // bufferValues reads a persistent buffer, which is small, as float32, from any floating-point
-// dtype.
+// dtype. Integers are read as int32, limited to its range.
 func bufferValues(b *loader.Binding, buf *meta.Buffer) (tensor.Tensor, bool, error) {
 	parts := b.BufferTensors(buf)
 	if len(parts) != 1 {
@@ -31,14 +33,32 @@ func bufferValues(b *loader.Binding, buf *meta.Buffer) (tensor.Tensor, bool, err
 	}
 	values := make([]float32, meta.Elements(buf.Shape))
 	t := parts[0].Tensor
+	result := tensor.Floats(values, buf.Shape...)
 	var failed error
-	if err := reading(t, func() { failed = tensor.Widen(values, data, t.DType) }); err != nil {
+	read := func() { failed = tensor.Widen(values, data, t.DType) }
+	if t.DType == meta.Int64 || t.DType == meta.Int32 {
+		result.DType = meta.Int32
+		read = func() { integers(result.Data, data, t.DType) }
+	}
+	if err := reading(t, read); err != nil {
 		return tensor.Tensor{}, false, fmt.Errorf("residency: %w", err)
 	}
 	if failed != nil {
 		return tensor.Tensor{}, false, fmt.Errorf("residency: buffer %s in %s: %w", t.Name, t.File.Name, failed)
 	}
-	return tensor.Floats(values, buf.Shape...), true, nil
+	return result, true, nil
+}
+
+// integers copies int64 or int32 to dst, int32.
+func integers(dst, src []byte, d meta.DType) {
+	if d == meta.Int32 {
+		copy(dst, src)
+		return
+	}
+	for i := range min(len(src)/8, len(dst)/4) {
+		v := int64(binary.LittleEndian.Uint64(src[8*i:]))
+		binary.LittleEndian.PutUint32(dst[4*i:], uint32(int32(max(math.MinInt32, min(math.MaxInt32, v)))))
+	}
 }
 
 // reading calls f, which reads mapped bytes of t. A file that was cut short is an error, and so is a

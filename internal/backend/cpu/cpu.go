@@ -58,14 +58,20 @@ type Backend struct {
 	sparse    sparseRows
 	choose    choose
 	chosen    attentionChosen
-	embed     embed
-	store     storeKV
-	rows      moveRows
-	scatter   scatterAdd
-	scale     scale
-	route     route
-	widen     widen
-	move      move
+	entries   entryPool
+	streams   streams
+
+	chooseEntries chooseEntries
+	toEntries     attentionEntries
+
+	embed   embed
+	store   storeKV
+	rows    moveRows
+	scatter scatterAdd
+	scale   scale
+	route   route
+	widen   widen
+	move    move
 }
 
 // New starts a backend's threads. It fails if the processor lacks o.Variant.

@@ -20,8 +20,8 @@ func (b *Backend) RouteGrad(dlogits tensor.Tensor, dweights []float32, experts [
 	if !ok1 || !ok2 || !b.inside("route gradient", experts, n) {
 		return
 	}
-	if a.Score == meta.ScoreSparseMixer {
-		b.fail("route gradient: ScoreSparseMixer has none")
+	if a.Score == meta.ScoreSparseMixer || a.Score == meta.ScoreSqrtSoftplus {
+		b.fail("route gradient: ScoreSparseMixer and ScoreSqrtSoftplus have none")
 		return
 	}
 	if k <= 0 || len(experts) != rows*k || len(dweights) != rows*k {

@@ -39,11 +39,11 @@ func (b *Backend) Gate(dst, g, up tensor.Tensor, act meta.Activation, limit floa
 			return
 		}
 	}
-	if act > meta.ActExpRest {
+	if act > meta.ActClampedSiLU {
 		b.fail("gate: unknown activation %d", act)
 		return
 	}
-	if act == meta.ActClampedSwiGLU && !b.reserve(cols) {
+	if (act == meta.ActClampedSwiGLU || act == meta.ActClampedSiLU) && !b.reserve(cols) {
 		return
 	}
 	b.gate = op
@@ -75,6 +75,9 @@ func (op *gate) row(dst, g, up, scratch []float32) {
 		return
 	case meta.ActClampedSwiGLU:
 		op.clamped(dst, g, up, scratch[:op.cols])
+		return
+	case meta.ActClampedSiLU:
+		op.clampedSiLU(dst, g, up, scratch[:op.cols])
 		return
 	}
 	switch op.act {
@@ -124,6 +127,22 @@ func (op *gate) clamped(dst, g, up, buf []float32) {
 		return
 	}
 	op.set.Vector.TimesClamped(dst, buf, up, limit)
+}
+
+// clampedSiLU is silu(min(gate, limit)) · clamp(up, ±limit). Without up it is the first factor.
+func (op *gate) clampedSiLU(dst, g, up, buf []float32) {
+	limit := op.limit
+	if limit <= 0 {
+		limit = float32(math.Inf(1))
+	}
+	op.set.Vector.AtMost(buf, g, limit)
+	op.set.Vector.Gate(buf, buf, nil, 1, 0)
+	for i, v := range buf {
+		if up != nil {
+			v *= max(min(up[i], limit), -limit)
+		}
+		dst[i] = v
+	}
 }
 
 // activate computes the activations that have no vector form.

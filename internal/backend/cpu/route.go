@@ -24,6 +24,7 @@ type route struct {
 // Route ranks by score plus correction, and computes weights from the scores. Of equal ranks the
 // lower number comes first; NaN ranks highest. A group ranks by its best score, with sigmoid scores
 // by the sum of its best two, as DeepSeek V2 and V3 do. ScoreSparseMixer ranks by logits alone.
+// Where the spec has a table, the experts are given.
 func (b *Backend) Route(experts []int32, weights []float32, logits, correction tensor.Tensor, a *meta.MoESpec) {
 	if b.failed.Load() {
 		return
@@ -64,6 +65,13 @@ func (op *route) run(w *worker, unit int) {
 		softmax(scores)
 	case meta.ScoreSigmoid:
 		sigmoid(scores)
+	case meta.ScoreSqrtSoftplus:
+		sqrtSoftplus(scores)
+	}
+	experts, weights := op.experts[unit*k:][:k], op.weights[unit*k:][:k]
+	if op.spec.Table != "" {
+		op.weighChosen(experts, weights, scores)
+		return
 	}
 	copy(ranks, scores)
 	if op.correction != nil {
@@ -72,10 +80,16 @@ func (op *route) run(w *worker, unit int) {
 	if op.spec.Groups > 0 {
 		op.keepGroups(ranks, groups)
 	}
-	experts, weights := op.experts[unit*k:][:k], op.weights[unit*k:][:k]
 	highest(experts, ranks)
+	op.weighChosen(experts, weights, scores)
+}
+
+// weighChosen sets the weights of experts. Those outside the scores weigh nothing; the caller refuses them.
+func (op *route) weighChosen(experts []int32, weights, scores []float32) {
 	for i, e := range experts {
-		weights[i] = scores[e]
+		if weights[i] = 0; e >= 0 && int(e) < len(scores) {
+			weights[i] = scores[e]
+		}
 	}
 	op.weigh(weights)
 }
@@ -108,7 +122,7 @@ func (op *route) weigh(weights []float32) {
 	}
 	if op.spec.Renormalise {
 		total := sum(weights)
-		if op.spec.Score == meta.ScoreSigmoid {
+		if op.spec.Score == meta.ScoreSigmoid || op.spec.Score == meta.ScoreSqrtSoftplus {
 			total += leastSum
 		}
 		for i, v := range weights {
@@ -125,6 +139,13 @@ func (op *route) weigh(weights []float32) {
 func sigmoid(x []float32) {
 	for i, v := range x {
 		x[i] = float32(1 / (1 + math.Exp(-float64(v))))
+	}
+}
+
+func sqrtSoftplus(x []float32) {
+	for i, v := range x {
+		v := float64(v)
+		x[i] = float32(math.Sqrt(max(v, 0) + math.Log1p(math.Exp(-math.Abs(v)))))
 	}
 }
 

@@ -1,0 +1,241 @@
+package cpu
+
+import (
+	"math"
+
+	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/kernels"
+	"github.com/heftai/heft/internal/kernels/gemv"
+	"github.com/heftai/heft/internal/kernels/mat"
+	"github.com/heftai/heft/internal/tensor"
+)
+
+// rowOf returns the span of row i of an operation on spans, and its number in it.
+func rowOf(spans []backend.Span, i int) (*backend.Span, int) {
+	for j := range spans {
+		if s := &spans[j]; i < s.Rows {
+			return s, i
+		} else {
+			i -= s.Rows
+		}
+	}
+	return nil, 0
+}
+
+// entryKeys are entries in the pages of a layer: dim channels from column first on.
+type entryKeys struct {
+	set        *kernels.Set
+	pages      pages
+	rate       int
+	first, dim int
+}
+
+// gather copies the key at a position to dst.
+func (k *entryKeys) gather(dst []float32, table []int32, position int, wide []float32) {
+	p := &k.pages
+	data := p.data[int(table[position/p.tokens])*p.page+position%p.tokens*p.row:]
+	w := p.headRows(k.set, data, 0, 1, wide)
+	size := w.Format.Size()
+	mat.Widen(dst[:k.dim], w.Data[k.first*size:][:k.dim*size], w.Format)
+}
+
+// at returns the position of entry i.
+func (k *entryKeys) at(i int) int { return (i+1)*k.rate - 1 }
+
+// chooseEntries is one call of ChooseEntries. A unit is a row.
+type chooseEntries struct {
+	chosen, q, weights mat.Floats
+	keys               entryKeys
+	spans              []backend.Span
+	a                  backend.IndexArgs
+	longest            int // most entries that a row sees
+}
+
+// ChooseEntries implements [backend.Compressed].
+func (b *Backend) ChooseEntries(chosen, q, weights tensor.Tensor, keys backend.KV, spans []backend.Span, a backend.IndexArgs, e backend.EntryArgs) {
+	if b.failed.Load() {
+		return
+	}
+	if a.Heads < 1 || a.Dim < 1 || a.Count < 1 || e.Rate < 1 || e.First < 0 || e.Extra != a.Dim {
+		b.fail("indexer of entries: invalid arguments: %+v %+v", a, e)
+		return
+	}
+	n := q.Rows()
+	op := chooseEntries{spans: spans, a: a, keys: entryKeys{set: b.set, rate: e.Rate, first: e.First, dim: a.Dim}}
+	var ok, ok2, ok3, ok4 bool
+	op.chosen, ok = b.floats("indexer", "choice", chosen, n, a.Count)
+	op.q, ok2 = b.floats("indexer", "queries", q, n, a.Heads*a.Dim)
+	op.weights, ok3 = b.floats("indexer", "weights", weights, n, a.Heads)
+	op.keys.pages, ok4 = b.pages("keys of the indexer", &keys, keys.V, 1, e.First+e.Extra)
+	if !ok || !ok2 || !ok3 || !ok4 {
+		return
+	}
+	longest, rows, ok := b.checkSpans(spans, n, op.keys.pages.count, keys.PageTokens)
+	op.longest = longest / e.Rate
+	if !ok || op.longest <= a.Count || !b.reserve(op.longest+keyBlock*(2*a.Dim+a.Heads)+op.keys.pages.widened()) {
+		return
+	}
+	b.chooseEntries = op
+	b.run(&b.chooseEntries, rows, rows*op.longest*a.Heads*max(1, a.Dim/8))
+}
+
+func (op *chooseEntries) run(w *worker, unit int) {
+	s, i := rowOf(op.spans, unit)
+	seen := (s.Start + i + 1) / op.keys.rate
+	if seen <= op.a.Count {
+		return
+	}
+	r := s.First + i
+	heads, dim := op.a.Heads, op.a.Dim
+	scores, scratch := w.scratch.v[:seen], w.scratch.v[op.longest:]
+	keys, scratch := scratch[:keyBlock*dim], scratch[keyBlock*dim:]
+	columns, scratch := scratch[:keyBlock*dim], scratch[keyBlock*dim:]
+	products, wide := mat.Floats{V: scratch[:keyBlock*heads], Stride: keyBlock}, scratch[keyBlock*heads:]
+	q := mat.Floats{V: row(op.q, r, heads*dim), Stride: dim}
+	weights := row(op.weights, r, heads)
+	for base := 0; base < seen; base += keyBlock {
+		sums := scores[base:min(base+keyBlock, seen)]
+		for j := range sums {
+			op.keys.gather(keys[j*dim:], s.Pages, op.keys.at(base+j), wide)
+		}
+		op.keys.set.Vector.Transpose(mat.Floats{V: columns, Stride: keyBlock}, weightsOf(keys, dim), len(sums), dim)
+		clear(products.V)
+		op.keys.set.GEMV.Mix(&gemv.RowSum{Y: products, P: q, Step: 1, V: weightsOf(columns, keyBlock), Keys: dim, Tokens: heads, Cols: len(sums)})
+		clear(sums)
+		for h, weight := range weights {
+			weight := float32(weight * op.a.WeightScale)
+			for j, x := range row(products, h, len(sums)) {
+				sums[j] += float32(weight * max(0, float32(x*op.a.Scale)))
+			}
+		}
+	}
+	chooseHighest(row(op.chosen, r, op.a.Count), scores)
+}
+
+// attentionEntries is one call of AttentionEntries. A unit is a row with some of the query heads. It sums the
+// keys of the window first, in ascending position, and then the entries.
+type attentionEntries struct {
+	attentionOp
+	entries entryKeys
+	chosen  mat.Floats
+	count   int // columns of chosen
+	most    int // keys that a row sees
+	parts   int // of the query heads
+}
+
+// AttentionEntries implements [backend.Compressed].
+func (b *Backend) AttentionEntries(dst, q, chosen tensor.Tensor, kv backend.KV, spans []backend.Span, a backend.AttentionArgs, e backend.EntryArgs) {
+	if b.failed.Load() {
+		return
+	}
+	n := q.Rows()
+	if a.Heads < 1 || a.KVHeads != 1 || a.Dim < 1 || a.ValueDim != a.Dim || a.Window < 1 || a.Chunk != 0 || a.Softcap != 0 || e.Rate < 1 || e.First != a.Dim || e.Extra < 0 {
+		b.fail("attention to entries: invalid arguments: %+v %+v", a, e)
+		return
+	}
+	op := attentionEntries{entries: entryKeys{set: b.set, rate: e.Rate, dim: a.Dim}}
+	var ok, ok2, ok3, ok4, ok5 bool
+	op.set, op.a, op.spans = b.set, a, spans
+	op.q, ok = b.floats("attention", "query", q, n, a.Heads*a.Dim)
+	op.dst, ok2 = b.floats("attention", "result", dst, n, a.Heads*a.Dim)
+	op.k, ok3 = b.pages("keys", &kv, kv.K, 1, a.Dim)
+	op.entries.pages, ok4 = b.pages("entries", &kv, kv.V, 1, e.First+e.Extra)
+	op.sinks, ok5 = b.vector("attention", "sinks", a.Sinks, slotSinks, a.Heads)
+	if !ok || !ok2 || !ok3 || !ok4 || !ok5 {
+		return
+	}
+	if !chosen.IsZero() {
+		op.count = chosen.Cols()
+		if op.chosen, ok = b.floats("attention", "choice", chosen, n, op.count); !ok {
+			return
+		}
+	}
+	longest, rows, ok := b.checkSpans(spans, n, min(op.k.count, op.entries.pages.count), kv.PageTokens)
+	if !ok {
+		return
+	}
+	op.most = longest / e.Rate
+	if op.count > 0 {
+		op.most = min(op.most, op.count)
+	}
+	op.most += min(a.Window, longest)
+	op.parts = min(a.Heads, ceil(2*len(b.pool.workers), max(rows, 1)))
+	if !b.reserve(op.scratch()) {
+		return
+	}
+	b.toEntries = op
+	b.run(&b.toEntries, rows*op.parts, rows*op.most*a.Heads*max(1, a.Dim/8))
+}
+
+func (op *attentionEntries) scratch() int {
+	return ceil(op.a.Heads, op.parts)*op.most + 2*keyBlock*op.a.Dim + max(op.k.widened(), op.entries.pages.widened())
+}
+
+func (op *attentionEntries) run(w *worker, unit int) {
+	heads := ceil(op.a.Heads, op.parts)
+	head := unit % op.parts * heads
+	if heads = min(heads, op.a.Heads-head); heads <= 0 {
+		return
+	}
+	s, i := rowOf(op.spans, unit/op.parts)
+	r, position, dim := s.First+i, s.Start+i, op.a.Dim
+	seen := op.seen(r, position)
+	scratch := w.scratch.v
+	scores, scratch := mat.Floats{V: scratch[:heads*seen.count], Stride: seen.count}, scratch[heads*op.most:]
+	rows, scratch := scratch[:keyBlock*dim], scratch[keyBlock*dim:]
+	columns, wide := scratch[:keyBlock*dim], scratch[keyBlock*dim:]
+	clear(scores.V)
+	q := mat.Floats{V: row(op.q, r, op.a.Heads*dim)[head*dim:], Stride: dim}
+	for base := 0; base < seen.count; base += keyBlock {
+		n := min(keyBlock, seen.count-base)
+		op.gather(rows, s, &seen, base, n, wide)
+		op.set.Vector.Transpose(mat.Floats{V: columns, Stride: keyBlock}, weightsOf(rows, dim), n, dim)
+		op.set.GEMV.Mix(&gemv.RowSum{Y: from(scores, 0, base), P: q, Step: 1, V: weightsOf(columns, keyBlock), Keys: dim, Tokens: heads, Cols: n})
+	}
+	sum := mat.Floats{V: row(op.dst, r, op.a.Heads*dim)[head*dim:][:heads*dim], Stride: dim}
+	clear(sum.V)
+	for h := range heads {
+		op.softmax(row(scores, h, seen.count), head+h)
+	}
+	for base := 0; base < seen.count; base += keyBlock {
+		n := min(keyBlock, seen.count-base)
+		op.gather(rows, s, &seen, base, n, wide)
+		op.set.GEMV.Mix(&gemv.RowSum{Y: sum, P: from(scores, 0, base), Step: 1, V: weightsOf(rows, dim), Keys: n, Tokens: heads, Cols: dim})
+	}
+}
+
+// seenKeys are the keys that a row sees: positions [first, first+window), then entries.
+type seenKeys struct {
+	first, window, count int
+	chosen               []float32 // nil for all entries from the first on
+}
+
+// seen returns the keys that row r at a position sees.
+func (op *attentionEntries) seen(r, position int) seenKeys {
+	k := seenKeys{first: max(0, position+1-op.a.Window)}
+	k.window = position + 1 - k.first
+	entries := (position + 1) / op.entries.rate
+	if op.count > 0 && entries > op.count {
+		k.chosen = row(op.chosen, r, op.count)
+		entries = op.count
+	}
+	k.count = k.window + entries
+	return k
+}
+
+// gather copies n keys from base on to rows.
+func (op *attentionEntries) gather(rows []float32, s *backend.Span, seen *seenKeys, base, n int, wide []float32) {
+	window := entryKeys{set: op.set, pages: op.k, dim: op.a.Dim}
+	for j := range n {
+		dst := rows[j*op.a.Dim:]
+		i := base + j - seen.window
+		switch {
+		case i < 0:
+			window.gather(dst, s.Pages, seen.first+base+j, wide)
+		case seen.chosen != nil:
+			op.entries.gather(dst, s.Pages, op.entries.at(int(math.Float32bits(seen.chosen[i]))), wide)
+		default:
+			op.entries.gather(dst, s.Pages, op.entries.at(i), wide)
+		}
+	}
+}

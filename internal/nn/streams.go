@@ -1,0 +1,120 @@
+package nn
+
+import (
+	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/tensor"
+	"github.com/heftai/heft/meta"
+)
+
+// mixer computes the weights of hyper-connections from all streams of a row.
+type mixer struct {
+	path        string
+	args        backend.StreamArgs
+	norm        *norm // without weights
+	fn          *linear
+	base, scale param
+	hidden      int // channels of a stream
+}
+
+// mixer compiles the child that a spec names, whose parameters begin with prefix. alone says that it has
+// weights for the operand of a branch only.
+func (c *compiler) mixer(n Node, s *meta.StreamsSpec, name, prefix string, width int, alone bool) (m *mixer, err error) {
+	child, err := c.child(n, "weights of streams", name)
+	if err != nil {
+		return nil, err
+	}
+	if s.Count < 1 || width%s.Count != 0 || s.Iterations < 1 {
+		return nil, at(child.Path, "%d streams in a width of %d, with %d iterations", s.Count, width, s.Iterations)
+	}
+	c.special("hyper-connections")
+	m = &mixer{
+		path: child.Path, args: backend.StreamArgs{Count: s.Count, Iterations: s.Iterations, Eps: s.Eps}, hidden: width / s.Count,
+	}
+	if m.norm, err = c.normNamed(child, "norm of the streams", s.Norm, width); err != nil {
+		return nil, err
+	}
+	out, scales := (2+s.Count)*s.Count, 3
+	if alone {
+		out, scales = s.Count, 1
+	}
+	m.fn = &linear{path: child.Path, in: width, out: out, exact: true} // rounding would move all streams
+	if m.fn.weight, err = c.param(child, prefix+"fn", out, width); err != nil {
+		return nil, err
+	}
+	if m.base, err = c.param(child, prefix+"base", out); err != nil {
+		return nil, err
+	}
+	m.scale, err = c.param(child, prefix+"scale", scales)
+	return m, err
+}
+
+// weigh returns the weights of each row of x, which the arena holds, and the backend's operations. It returns
+// nil for these if the pass has failed.
+func (m *mixer) weigh(c *Context, x tensor.Tensor) (weights tensor.Tensor, b backend.Streams) {
+	weights = c.arena.take(x.Rows(), m.fn.out)
+	mark := c.arena.used
+	flat := c.arena.take(x.Rows(), m.norm.width)
+	m.norm.forward(c, flat, x)
+	m.fn.forward(c, weights, flat)
+	c.arena.used = mark
+	base, scale := c.vector(m.base), c.vector(m.scale)
+	b, ok := c.backend.(backend.Streams)
+	if !ok {
+		c.fail("%s: hyper-connections cannot be trained or run on this backend", m.path)
+	}
+	if c.err != nil {
+		return weights, nil
+	}
+	b.StreamWeights(weights, base, scale, m.args)
+	return weights, b
+}
+
+// collapse makes one stream of all.
+func (m *mixer) collapse(c *Context, dst, x tensor.Tensor) {
+	mark := c.arena.used
+	if weights, b := m.weigh(c, x); b != nil {
+		b.CollapseStreams(dst, x, weights, m.args)
+	}
+	c.arena.used = mark
+}
+
+func (m *mixer) scratch(rows int) int {
+	if m == nil {
+		return 0
+	}
+	return floats(rows, m.fn.out) + floats(rows, m.norm.width)
+}
+
+// blockStreams mixes the streams of a block before and behind its branches.
+type blockStreams struct{ attention, mlp *mixer }
+
+func (c *compiler) blockStreams(n Node, s *meta.StreamsSpec, width int) (b *blockStreams, err error) {
+	b = &blockStreams{}
+	if b.attention, err = c.mixer(n, s, s.Attention, "", width, false); err != nil {
+		return nil, err
+	}
+	b.mlp, err = c.mixer(n, s, s.MLP, "", width, false)
+	return b, err
+}
+
+// through replaces the streams x of a branch.
+func (m *mixer) through(c *Context, branch *branch, x tensor.Tensor) {
+	mark := c.arena.used
+	y := c.arena.take(x.Rows(), m.hidden)
+	weights, b := m.weigh(c, x)
+	if b != nil {
+		in := c.arena.take(x.Rows(), m.hidden)
+		b.CollapseStreams(in, x, weights, m.args)
+		branch.forward(c, y, in)
+	}
+	if b != nil && c.err == nil {
+		b.ExpandStreams(x, y, weights, m.args)
+	}
+	c.arena.used = mark
+}
+
+// scratch is that of a block whose branches take so many floats.
+func (b *blockStreams) scratch(rows, branches int) int {
+	m := b.mlp
+	return floats(rows, m.hidden) + floats(rows, m.fn.out) + max(floats(rows, m.norm.width), floats(rows, m.hidden)+branches)
+}

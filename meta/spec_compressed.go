@@ -1,0 +1,55 @@
+package meta
+
+// StreamsSpec is manifold-constrained hyper-connections: hidden states are Count streams, side by side. For
+// each branch of a block, a linear map of all streams, normalised without weights, gives a weight pre to
+// each stream, a weight post, and a matrix comb. With f = the branch with its norms:
+//
+//	x = sum of pre[j]·stream[j];  stream'[k] = post[k]·f(x) + sum of comb[j][k]·stream[j]
+//
+// where pre = sigmoid + Eps, post = 2·sigmoid, and comb is the softmax of its rows plus Eps, whose columns
+// and rows are then divided by their sums plus Eps, Iterations times, columns first and last.
+// Attention and MLP name children with the parameters fn [(2+Count)·Count, Count·hidden], base and scale, one
+// number each for pre, post and comb, and the child Norm. Head, in a [CausalLMSpec], is the path of a child that makes one stream
+// of all before the final norm, by weights pre alone: its parameters are hc_fn, hc_base and hc_scale.
+type StreamsSpec struct {
+	Count, Iterations int
+	Eps               float32
+	Attention, MLP    string
+	Head, Norm        string
+}
+
+// CompressedSpec is attention of many query heads to one head that is keys and values at once, of a window
+// and, if Pool is set, of entries that each summarise Rate tokens. Rope turns the last channels of queries
+// and keys, and turns those of the result back. Names are children.
+type CompressedSpec struct {
+	QDown, QNorm, QUp, QHeadNorm string
+	KV, KVNorm                   string
+	// OutDown maps each of Groups groups of heads by rows of its own. Out maps all results.
+	OutDown string
+	Groups  int
+	Pool    *PoolSpec         // nil for the window alone
+	Indexer *EntryIndexerSpec // chooses entries; nil for all
+}
+
+// PoolSpec makes an entry of each Rate tokens: by channel, the sum of what KV makes of the tokens, weighted by
+// the softmax over the tokens of what Gate makes plus Bias, [Rate, channels], normalised with Norm. Rope
+// turns its last channels by the position of the first token. With Overlap the maps have twice the channels:
+// the first half of the previous Rate tokens and the second of these are summed together.
+// Names are dotted paths to children, and State is the index of the layer's state.
+type PoolSpec struct {
+	State          int
+	Rate, Dim      int
+	Overlap        bool
+	KV, Gate, Norm string
+	In, Bias       string // child with the parameter Bias
+	Rope           *RopeSpec
+}
+
+// EntryIndexerSpec chooses, for each token, the Count entries with the highest scores, as [IndexerSpec] does
+// positions. Its keys are entries of a pool of its own.
+type EntryIndexerSpec struct {
+	Pool           *PoolSpec
+	Q, Weights     string
+	Heads, HeadDim int
+	Count          int
+}
