@@ -13,9 +13,9 @@ import (
 // PagedTokens is the number of tokens of pages that [Kernels.Scores] and [Kernels.WeightedSum] take.
 const PagedTokens = 16
 
-// Paged is what pages have of some heads: a page begins Page bytes after the one before, a head in
-// it Head bytes after the one before, and a token of a head Row bytes. Blocks says that tokens are
-// blocks of Q8; else Format counts.
+// Paged is the part of pages that belongs to some heads. Pages are Page bytes apart, the heads of a
+// page Head bytes, and the tokens of a head Row bytes. With Blocks tokens are blocks of Q8, else
+// their elements have Format.
 type Paged struct {
 	Data            []byte
 	Page, Head, Row int
@@ -25,8 +25,8 @@ type Paged struct {
 	arguments       pagesArguments // of the kernel at work, which would be allocated elsewhere
 }
 
-// pagesArguments are those of the kernels in avx512pages.c, which says more. kept is theirs: no
-// pointers to the collector, as they go past the ends of what they are into.
+// pagesArguments are the arguments of the kernels in avx512pages.c, which documents them. Their
+// addresses are integers, because they may point past the ends of slices.
 type pagesArguments struct {
 	y          unsafe.Pointer
 	ys         int64
@@ -40,7 +40,7 @@ type pagesArguments struct {
 	kept       [16]int64
 }
 
-// Bytes is what n columns of a token take.
+// Bytes returns the size of n columns of a token.
 func (p *Paged) Bytes(n int) int {
 	if p.Blocks {
 		return mat.CeilDiv(n, quant.BlockColumns) * quant.Q8Bytes
@@ -48,7 +48,8 @@ func (p *Paged) Bytes(n int) int {
 	return n * p.Format.Size()
 }
 
-// pager is what a variant implements that reads pages in one go. Bounds have been checked.
+// pager is implemented by variants that read several pages in one call. The caller has checked
+// bounds.
 type pager interface {
 	scores(y mat.Floats, q []float32, queries int, p *Paged, pages []int32, dim int)
 	weigh(o PageSum)
@@ -59,7 +60,7 @@ type pager interface {
 // pages of every format but float16.
 func (s *Kernels) HasPages() bool { return s.pager != nil }
 
-// pagedWork is the most products of a call of a kernel, for the sake of who waits for it.
+// pagedWork is the most products of a call of a kernel, which the scheduler cannot interrupt.
 const pagedWork = 1 << 20
 
 // Scores sets y[h·queries+i][j] to the product of query i of head h with key j of some pages, each
@@ -79,7 +80,7 @@ func (s *Kernels) Scores(y mat.Floats, q []float32, queries int, p *Paged, pages
 	}
 }
 
-// MaxQueries is how many queries of a head pass values in one call of WeightedSum.
+// MaxQueries is the most queries of a head in one call of WeightedSum.
 func (s *Kernels) MaxQueries() int { return s.pager.mostWeighed() }
 
 // PageSum is the operands of [Kernels.WeightedSum]: Queries queries of each head, at most
@@ -114,7 +115,7 @@ func (s *Kernels) WeightedSum(o PageSum) {
 	}
 }
 
-// check panics where a page is not all there.
+// check panics if a page is outside the data.
 func (p *Paged) check(pages []int32, n int) {
 	for _, page := range pages {
 		_ = p.Data[int(page)*p.Page+(p.Heads-1)*p.Head+(PagedTokens-1)*p.Row+p.Bytes(n)-1]

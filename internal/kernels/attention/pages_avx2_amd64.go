@@ -31,7 +31,7 @@ type strip struct {
 	kernel, half weighKernel
 }
 
-// Strips stand in falling order of columns; the last fits whatever is left.
+// Strips are in descending order of columns; the last fits any rest.
 var weighAVX2 = [mat.Formats + 1][3][]strip{
 	mat.BFloat16: {
 		{{64, avx2WeighBF16x1by64, nil}, {8, avx2WeighBF16x1by8, nil}, {1, avx2WeighBF16x1by1, nil}},
@@ -57,8 +57,8 @@ func (narrowLanes) scores(y mat.Floats, q []float32, queries int, p *Paged, page
 	}
 }
 
-// strippedBytes is how much of values passes all strips of columns before the next pages do: the
-// first-level cache holds it.
+// strippedBytes is the size of values that all strips of columns read before the next pages: it
+// fits in the first-level cache.
 const strippedBytes = 16 << 10
 
 func (narrowLanes) mostWeighed() int { return 4 }

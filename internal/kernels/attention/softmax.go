@@ -7,12 +7,12 @@ import (
 	"github.com/heftai/heft/internal/kernels/mat"
 )
 
-// Attention of prompts with rounded operands goes through the keys in blocks: [Kernels.Couple]
-// makes the scores of 32 queries from packed keys, a row a key; [Kernels.Softmax] turns them into
-// weights, rounded to bfloat16, and says by what the sums so far shrink; and Couple adds the
-// values, packed by [Kernels.PackTransposed], weighted. A query's largest score, sum and result
-// change with each block in one order, so that they depend on the keys that it sees and on where
-// blocks begin.
+// Attention of prompts with rounded operands processes the keys in blocks. [Kernels.Couple]
+// computes the scores of 32 queries from packed keys, one row per key. [Kernels.Softmax] turns them
+// into weights, rounded to bfloat16, and returns the factors by which the earlier sums shrink.
+// Couple then adds the weighted values, which [Kernels.PackTransposed] packed. A query's largest
+// score, sum and result change with each block in one order, so they depend only on the keys that
+// it sees and on where blocks begin.
 
 // Online is the state of 16 queries, of which each sees Count keys from position First on.
 type Online struct {
@@ -23,7 +23,7 @@ type Online struct {
 	Count  [gemm.PanelTokens]int32
 }
 
-// Reset is the state before the first key, of queries that see none yet.
+// Reset sets the state before the first key, of queries that see none yet.
 func (o *Online) Reset() {
 	*o = Online{}
 	for i := range o.Top {
@@ -41,10 +41,9 @@ func (o *Online) whole(base, keys int) bool {
 	return true
 }
 
-// Softmax turns scores, c[key][query] of keys from position base on, a multiple of 32 of them,
-// into a panel of weights at p: a score times by, which includes log2 e, is an exponent of 2. A
-// key that a query does not see has no weight. What is summed are the weights as they are
-// rounded.
+// Softmax turns scores, c[key][query] of keys from position base on, a multiple of 32 of them, into
+// a panel of weights at p: a score times by, which includes log2 e, is an exponent of 2. A key that
+// a query does not see has weight 0. The sum is that of the rounded weights.
 func (s *Kernels) Softmax(p []uint32, c mat.Floats, keys, base int, by float32, o *Online) {
 	if keys <= 0 {
 		return
@@ -62,8 +61,8 @@ func (s *Kernels) ScaleLanes(x mat.Floats, rows int, by *[gemm.PanelTokens]float
 }
 
 // PackTransposed packs two times 16 rows of cols numbers of bfloat16: columns become the rows of
-// packs that begin apart words from each other, filled up with zeros to a multiple of two packs.
-// It reports whether all numbers are finite.
+// packs, which are apart words apart, padded with zeros to a multiple of two packs. It reports
+// whether all numbers are finite.
 func (s *Kernels) PackTransposed(dst []uint32, apart int, w, next mat.Weights, cols int) (finite bool) {
 	if cols <= 0 {
 		return true
@@ -75,7 +74,8 @@ func (s *Kernels) PackTransposed(dst []uint32, apart int, w, next mat.Weights, c
 	return s.rounder.packTurned(dst, apart, w, next, cols)
 }
 
-// rounder is what a variant with operands rounded to bfloat16 implements. Bounds have been checked.
+// rounder is implemented by variants with operands rounded to bfloat16. The caller has checked
+// bounds.
 type rounder interface {
 	softmax(p []uint32, c mat.Floats, keys, base int, by float32, o *Online, whole bool)
 	scaleLanes(x mat.Floats, rows int, by *[gemm.PanelTokens]float32)

@@ -1,5 +1,5 @@
-// Package coded stores bfloat16 matrices in about 12.3 bits a weight and multiplies by them with
-// the same bits as by the plain ones.
+// Package coded stores bfloat16 matrices in about 12.3 bits per weight and multiplies them.
+// Products have the bits of those with the plain matrices.
 //
 // The low byte of a weight is stored as it is. The high byte, which is the sign and the upper seven
 // bits of the exponent, is an index of 4 bits into a table of the row's 16 most frequent high bytes.
@@ -25,7 +25,7 @@
 // set, the record has the 128 high bytes. Groups whose codes begin with 0xFF are exceptions too.
 //
 // The size of a matrix therefore depends on its shape alone. [Encode] fails with [ErrNoRoom] if the
-// exceptions do not fit; such a matrix is to be used as it is.
+// exceptions do not fit; use such a matrix as it is.
 package coded
 
 import (
@@ -54,10 +54,10 @@ const (
 // ErrNoRoom says that a band has more exceptions than it has room for.
 var ErrNoRoom = errors.New("coded: the weights' high bytes vary too much")
 
-// Groups is the number of groups in a row of cols columns.
+// Groups returns the number of groups in a row of cols columns.
 func Groups(cols int) int { return mat.CeilDiv(cols, GroupColumns) }
 
-// RowBytes is the size of a row of cols columns, its share of the exceptions included.
+// RowBytes returns the size of a row of cols columns, with its share of the exceptions.
 func RowBytes(cols int) int { return tableBytes + Groups(cols)*groupBytes + roomOf(cols) }
 
 // roomOf is the room for exceptions of a row.
@@ -123,8 +123,8 @@ func (k *Kernels) Decode(dst []byte, m *Matrix, row, rows int) {
 // HasPairs reports whether there is [Kernels.MulPairs] for rows of cols columns.
 func (k *Kernels) HasPairs(cols int) bool { return k.pairs != nil && cols%GroupColumns == 0 }
 
-// MulPairs sets y[i] to the product of row row+i and the token x, which is rounded to bfloat16. It has
-// the bits of gemv.Kernels.MulPairs on the decoded rows. Call it if HasPairs only.
+// MulPairs sets y[i] to the product of row row+i and the token x, which is rounded to bfloat16. It
+// has the bits of gemv.Kernels.MulPairs on the decoded rows. Call it only if HasPairs returns true.
 func (k *Kernels) MulPairs(y []float32, m *Matrix, row int, x []uint32) {
 	x = x[:m.Cols/2]
 	for len(y) > 0 {
@@ -138,8 +138,9 @@ func (k *Kernels) MulPairs(y []float32, m *Matrix, row int, x []uint32) {
 // HasSplit reports whether there is [Kernels.MulSplit] for rows of cols columns.
 func (k *Kernels) HasSplit(cols int) bool { return k.splits != nil && cols%GroupColumns == 0 }
 
-// MulSplit sets y[i] to the product of row row+i and the token x, which gemv.Kernels.SplitTokens laid out. It
-// has the bits of gemv.Kernels.MulSplit on the decoded rows. Call it if HasSplit only.
+// MulSplit sets y[i] to the product of row row+i and the token x, which gemv.Kernels.SplitTokens
+// laid out. It has the bits of gemv.Kernels.MulSplit on the decoded rows. Call it only if HasSplit
+// returns true.
 func (k *Kernels) MulSplit(y []float32, m *Matrix, row int, x []float32) {
 	x = x[:m.Cols]
 	for len(y) > 0 {

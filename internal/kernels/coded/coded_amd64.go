@@ -54,7 +54,7 @@ func (avx512) decode(dst []byte, b band, groups, rows int) {
 	avx512Decode(asm.Bytes(b.tables), asm.Bytes(b.groups), asm.Bytes(b.exceptions), asm.Bytes(dst), int64(groups), int64(rows))
 }
 
-// A product is one of the generated kernels: what multiplies 8, 4 and 1 rows.
+// A product is a generated kernel in its forms for 8, 4 and 1 rows.
 type product uint8
 
 const (

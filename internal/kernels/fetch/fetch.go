@@ -7,8 +7,8 @@
 // pattern depends on the processor: 8 rows with prefetch on Intel's Sapphire Rapids, 1 row
 // without on AMD's Zen 4. Package tune measures which one it is.
 //
-// The plan is one for the process, since all threads share one memory. Kernels read it at
-// each call: those in Go by [Rows], generated assembly by the flags in this package.
+// The process has one plan, because all threads share one memory. Kernels read it at each call:
+// those in Go by [Rows], generated assembly by the flags in this package.
 package fetch
 
 import (
@@ -126,7 +126,7 @@ func Default(vendor string) Plan {
 	return p
 }
 
-// Check returns an error where a role's kernels lack the pattern of p.
+// Check returns an error if a role's kernels lack the pattern of p.
 func (p Plan) Check() error {
 	for r, pattern := range p {
 		if !slices.Contains(candidates[r], pattern) {
@@ -147,7 +147,7 @@ var (
 
 func init() { set(Default("")) }
 
-// Use makes p the plan of this process, for kernel calls from now on. It panics where p has a pattern
+// Use makes p the plan of this process, for kernel calls from now on. It panics if p has a pattern
 // that kernels lack. It may be called at any time by any goroutine.
 func Use(p Plan) {
 	if err := p.Check(); err != nil {
@@ -178,7 +178,7 @@ func setRole(r Role, p Pattern) {
 	}
 }
 
-// UseFor makes p the pattern of r alone and returns the one before. It panics where the kernels of r
+// UseFor makes p the pattern of r alone and returns the one before. It panics if the kernels of r
 // lack p. It may be called at any time by any goroutine.
 func UseFor(r Role, p Pattern) Pattern {
 	if !slices.Contains(candidates[r], p) {
@@ -201,8 +201,8 @@ func Current() Plan {
 // Rows returns how many rows the kernels of r read at once.
 func Rows(r Role) int { return int(rows[r].Load()) }
 
-// Forms are the forms of a kernel for 8, 4 and 1 rows at once. A kernel that lacks a form has
-// that for the nearest number in its place.
+// Forms are the forms of a kernel for 8, 4 and 1 rows at once. If a kernel lacks a form, the form
+// for the nearest number is in its place.
 type Forms[K any] struct{ Eight, Four, One K }
 
 // For returns the form that the plan has for r. It allocates nothing.

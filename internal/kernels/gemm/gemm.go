@@ -4,12 +4,12 @@
 // # Order of summation
 //
 // [Kernels.SumPanels] and [Kernels.MulSmallBatch] have one sum for each element, in ascending k,
-// whatever the calls that it is cut into. [Kernels.MulGroups] gives the bits of a dot product
-// (package gemv), and is fastest for many tokens where that order is asked for. [Kernels.Tile]
-// multiplies activations rounded to bfloat16, in an order of its own that depends on the length
-// alone; with AMX [Kernels.TileRows] reads weights in place, in the order of Tile, and
-// [Kernels.TileFew] has that order too.
-// [Kernels.MulParts] splits float32 numbers into three of bfloat16 for the products of training.
+// however it is divided into calls. [Kernels.MulGroups] gives the bits of a dot product (package
+// gemv), and is the fastest way to compute that order for many tokens. [Kernels.Tile] multiplies
+// activations rounded to bfloat16, in an order of its own that depends on the length alone; with
+// AMX [Kernels.TileRows] reads weights in place, in the order of Tile, and [Kernels.TileFew] has
+// that order too. [Kernels.MulParts] splits float32 numbers into three of bfloat16 for the products
+// of training.
 package gemm
 
 import (
@@ -44,7 +44,7 @@ func For(v isa.Variant) Kernels {
 	return k
 }
 
-// ops is what a variant implements. Bounds have been checked.
+// ops is implemented by each variant. The caller has checked bounds.
 type ops interface {
 	panels
 	prompter

@@ -21,8 +21,8 @@ type grouper interface {
 // PackGroup, PackGroups and MulGroups. They are Mul for many tokens, with its bits.
 func (s *Kernels) HasGroups() bool { return s.GroupTokens > 0 }
 
-// GroupFloats is the length of a group of count rows of n elements, which are filled up to
-// whole rounds of the lanes.
+// GroupFloats returns the length of a group of count rows of n elements, padded to whole rounds of
+// the lanes.
 func (s *Kernels) GroupFloats(count, n int) int {
 	return count * mat.CeilDiv(n, s.variant.Lanes) * s.variant.Lanes
 }
@@ -50,7 +50,7 @@ func (s *Kernels) PackGroups(dst []float32, w mat.Weights, rows, n int) {
 	}
 }
 
-// spread widens n elements of src into every of-th round of dst and fills up the last one.
+// spread widens n elements of src into every of-th round of dst and pads the last one.
 func (s *Kernels) spread(dst []float32, of int, src []byte, n int, f mat.Format, fill float32) {
 	whole := n / s.variant.Lanes * s.variant.Lanes
 	if whole > 0 {
@@ -65,7 +65,8 @@ func (s *Kernels) spread(dst []float32, of int, src []byte, n int, f mat.Format,
 	}
 }
 
-// SumFloats is what MulGroups needs to keep the sums of rows and one group of tokens.
+// SumFloats returns the number of floats that MulGroups needs for the sums of rows and one group of
+// tokens.
 func (s *Kernels) SumFloats(rows int) int {
 	return mat.CeilDiv(rows, GroupRows) * GroupRows * s.GroupTokens * s.variant.Lanes
 }
@@ -82,11 +83,10 @@ type GroupProduct struct {
 	First, Last  bool
 }
 
-// MulGroups adds n elements of each row and token to y[t][r], from where packed weights and
-// one packed group of up to GroupTokens tokens begin. Between the first and the last piece
-// of k the lanes are kept in sums; y is set with the last. All pieces but the last are whole
-// rounds of the lanes. next is the group that comes next, which the processor is told to
-// fetch; it may be nil.
+// MulGroups adds n elements of each row and token to y[t][r], from where packed weights and one
+// packed group of up to GroupTokens tokens begin. Between the first and the last piece of k the
+// lanes are kept in sums; y is set with the last. All pieces but the last are whole rounds of the
+// lanes. It prefetches next, the following group, which may be nil.
 func (s *Kernels) MulGroups(p GroupProduct) {
 	if p.Rows <= 0 || p.Tokens <= 0 || p.N <= 0 {
 		return

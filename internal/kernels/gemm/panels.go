@@ -16,7 +16,7 @@ type panels interface {
 	mulPanels(p Panels)
 }
 
-// PanelLanes is how many numbers a panel has for each k.
+// PanelLanes returns the numbers that a panel has for each k.
 func (s *Kernels) PanelLanes() int { return s.ops.panelLanes() }
 
 // PanelRows is how many rows of the left operand a panel holds, at most PanelLanes. A
@@ -47,7 +47,7 @@ func (s *Kernels) PackColumns(dst []float32, x mat.Floats, width, n int) {
 
 // Panels is the operands of [Kernels.MulPanels]: panels A of the Rows rows of the left operand,
 // A.Stride numbers from one to the next, and two panels B of the Cols columns of the right one, N
-// terms each. The second panel of B may be empty. With Add the sums are added to what C has.
+// terms each. The second panel of B may be empty. With Add the sums are added to C.
 type Panels struct {
 	C, A, B       mat.Floats
 	Rows, Cols, N int
@@ -112,7 +112,7 @@ func (goOps) mulPanels(p Panels) {
 	}
 }
 
-// goLine is a row of a product: a has its number for each k a panel's lanes apart.
+// goLine computes a row of a product. The numbers of a are a panel's lanes apart, one for each k.
 func goLine(a, b []float32) [GoPanelLanes]float32 {
 	var s0, s1, s2, s3, s4, s5, s6, s7 float32
 	for k := 0; k < len(b); k += GoPanelLanes {

@@ -4,10 +4,10 @@ import (
 	"github.com/heftai/heft/internal/kernels/mat"
 )
 
-// A float32 is the sum of three numbers in bfloat16: the nearest one, the nearest to what
-// that leaves, and so on. Tiles multiply bfloat16 so much faster than floats that six
-// products of parts, those that matter, take less time than one of floats. Operands lie in
-// packs of 16 rows and panels of 16 columns, as for [Kernels.Tile], one part after another.
+// A float32 is the sum of three numbers in bfloat16: the nearest one, the nearest to the rest, and
+// so on. Tiles multiply bfloat16 so much faster than float32 that the six significant products of
+// parts take less time than one product of floats. Operands are in packs of 16 rows and panels of
+// 16 columns, as for [Kernels.Tile], one part after another.
 
 // The parts of a number that operands are made of.
 const (
@@ -61,8 +61,8 @@ type PartsLayout struct {
 	Parts, Width, N int
 }
 
-// PackParts packs x as l says and fills up with zeros. Each part has PanelWords(N) words; they
-// begin apart words from one another.
+// PackParts packs x in the layout l and pads with zeros. Each part has PanelWords(N) words, and
+// parts are apart words apart.
 func (s *Kernels) PackParts(dst []uint32, apart int, x mat.Floats, l PartsLayout) {
 	words := PanelWords(l.N)
 	dst = dst[:(l.Parts-1)*apart+words]
@@ -83,7 +83,7 @@ func (s *Kernels) PackParts(dst []uint32, apart int, x mat.Floats, l PartsLayout
 	s.rounder.packParts(dst, apart, x, l)
 }
 
-// PackBFloat16 is PackParts of numbers in bfloat16, which are one part of themselves.
+// PackBFloat16 is PackParts of bfloat16 numbers, which have one part.
 func (s *Kernels) PackBFloat16(dst []uint32, w mat.Weights, panel, lines bool, width, n int) {
 	dst = dst[:PanelWords(n)]
 	if !lines && width < PackRows || width <= 0 {
@@ -100,10 +100,9 @@ func (s *Kernels) PackBFloat16(dst []uint32, w mat.Weights, panel, lines bool, w
 	s.rounder.packBFloat16(dst, w, !lines, lines != panel, min(width, PackRows), n)
 }
 
-// MulParts computes c for the 32 rows of two packs one after another and 32 · couples
-// columns, in panels one after another, over blocks of 32 terms of a sum. With add the sums
-// are added to what c has. The products of small parts come first. Parts of both operands
-// are as many, or those of b one.
+// MulParts computes c for the 32 rows of two packs one after another and 32 · couples columns, in
+// panels one after another, over blocks of 32 terms of a sum. With add the sums are added to c.
+// Products of small parts are added first. Both operands have equally many parts, or b has one.
 func (s *Kernels) MulParts(c mat.Floats, a, b Packs, blocks, couples int, add bool) {
 	if blocks <= 0 || couples <= 0 {
 		return

@@ -13,9 +13,8 @@ type prompter interface {
 	sumPanels(p PanelProduct)
 }
 
-// WidenColumns fills a panel with rows of weights: dst[k·lanes+i] = w[i][k] as float32 for k < n,
-// i < rows, and zeros from rows on. The processor is told to fetch what lies ahead bytes behind
-// what is read.
+// WidenColumns fills a panel with rows of weights: dst[k·lanes+i] = w[i][k] as float32 for k < n, i
+// < rows, and zeros from rows on. It prefetches ahead bytes beyond the bytes that it reads.
 func (s *Kernels) WidenColumns(dst []float32, w mat.Weights, rows, n, ahead int) {
 	if n <= 0 {
 		return
@@ -28,7 +27,7 @@ func (s *Kernels) WidenColumns(dst []float32, w mat.Weights, rows, n, ahead int)
 
 // PanelProduct is the operands of [Kernels.SumPanels]: panels A of the Rows rows of the left
 // operand, which begin AStride elements apart, and two panels B of the Cols columns of the right
-// one, N terms each. With Add the sums go on from what C has.
+// one, N terms each. With Add the sums continue from C.
 type PanelProduct struct {
 	C          mat.Floats
 	A          []float32
@@ -39,10 +38,10 @@ type PanelProduct struct {
 	Add        bool
 }
 
-// SumPanels computes c[i][j] = Σ_k a(i, k) · b(k, j) for i < rows, j < cols, k < n. a are panels
-// of PanelRows rows, which begin apart elements from each other, b two panels one after another
-// of which cols may fill less. With add it goes on from what c has: each element is one sum in
-// ascending order of k, whatever the calls it is cut into and the rows and columns beside it.
+// SumPanels computes c[i][j] = Σ_k a(i, k) · b(k, j) for i < rows, j < cols, k < n. a are panels of
+// PanelRows rows, which begin apart elements from each other, b two panels one after another of
+// which cols may fill less. With add the sums continue from c. Each element is one sum in ascending
+// order of k, however it is divided into calls and whichever rows and columns share them.
 func (s *Kernels) SumPanels(p PanelProduct) {
 	if p.Rows <= 0 || p.Cols <= 0 || p.N <= 0 {
 		return

@@ -6,7 +6,7 @@ import (
 
 // Tiles is the operands of [Kernels.Tile] and [Kernels.Couple]: packs W and panels X, which begin
 // WStride and XStride words apart, over Blocks blocks of 32 k. Count is the pairs of panels for
-// Tile, of packs for Couple. With Add the sums go on from what C has.
+// Tile, of packs for Couple. With Add the sums continue from C.
 type Tiles struct {
 	C                mat.Floats
 	W, X             []uint32
@@ -67,10 +67,10 @@ func (s *Kernels) PackWeights(dst []uint32, w mat.Weights, rows, n int) {
 	s.rounder.packRows(dst[:PanelWords(n)], w, rows, n)
 }
 
-// Tile computes c[r][t] for the 32 rows of two packs, which begin ws words apart, and 32 ·
-// couples tokens, whose panels begin xs words apart, over blocks of 32 k from where w and
-// x begin. With add it goes on from what c has: each element is one sum in ascending
-// order of the blocks, whatever the calls it is cut into.
+// Tile computes c[r][t] for the 32 rows of two packs, which begin ws words apart, and 32 · couples
+// tokens, whose panels begin xs words apart, over blocks of 32 k from where w and x begin. With add
+// the sums continue from c. Each element is one sum in ascending order of the blocks, however it is
+// divided into calls.
 func (s *Kernels) Tile(t Tiles) {
 	if t.Blocks <= 0 || t.Count <= 0 {
 		return
@@ -81,19 +81,20 @@ func (s *Kernels) Tile(t Tiles) {
 	s.rounder.tile(t)
 }
 
-// Fetch is what a kernel asks of memory while it computes: of what Next begins with, as much as it
-// has weights itself, so many quarters behind those that are done.
+// Fetch says what a kernel prefetches while it computes: a part of Next as large as its own
+// weights. Of its quarters Done are fetched already, and Quarters follow.
 type Fetch struct {
 	Next           []byte
 	Done, Quarters int
 }
 
-// CoupleTokens is how many tokens pass weights together, and the sums of a row in [Kernels.TileRows].
+// CoupleTokens is the number of tokens that are multiplied together, and of sums in a row of
+// [Kernels.TileRows].
 const CoupleTokens = 2 * PanelTokens
 
-// TileRows computes c[r][t] for rows of bfloat16 weights in place, a multiple of 16, and one or
-// two panels of tokens, which begin xs words apart. Rows of c have CoupleTokens sums. Its sums have
-// the bits of Tile. Weights that no cache holds should have been fetched by the call before.
+// TileRows computes c[r][t] for rows of bfloat16 weights in place, a multiple of 16, and one or two
+// panels of tokens, which begin xs words apart. Rows of c have CoupleTokens sums. Its sums have the
+// bits of Tile. The call before should have prefetched weights that are in no cache.
 func (s *Kernels) TileRows(t RowTiles) {
 	if t.Rows <= 0 || t.Panels <= 0 || t.Blocks <= 0 {
 		return

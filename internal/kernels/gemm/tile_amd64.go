@@ -66,8 +66,9 @@ func (bf16) tileRows(t RowTiles) {
 	}
 }
 
-// streams is where a kernel with so many bytes of weights asks for more: 8 streams of neighbouring
-// lines, which come to their pages one after another, as the first lines of each take their time.
+// streams returns where a kernel with a number of bytes of weights prefetches: 8 streams of
+// adjacent lines, which reach new pages one after another, because the first lines of a page take
+// longer.
 func (f *Fetch) streams(bytes int) (from unsafe.Pointer, apart int) {
 	const streams, page = 8, 4096
 	each := bytes / streams

@@ -6,10 +6,10 @@
 // Within one variant every sum has one order, which depends on its length alone. A dot product of
 // length n has [Kernels.Lanes] partial sums; lane l adds the products k ≡ l (mod lanes) in
 // ascending k; then the lanes are added in halves: lane i and lane i+lanes/2, and so on down to
-// one. [Kernels.Mix] adds in ascending order of the keys. So a result does not depend on how many
-// rows or tokens share a call, nor on where the bytes lie. [Kernels.AddLanes] gives the bits of
-// [Kernels.Mul] for a transposed matrix. The assembly uses fused multiply-add, the Go variant does
-// not: variants differ from each other in the last bits, never inside themselves.
+// one. [Kernels.Mix] adds in ascending order of the keys. A result does not depend on the rows and
+// tokens of a call or on the alignment of bytes. [Kernels.AddLanes] gives the bits of [Kernels.Mul]
+// for a transposed matrix. The assembly uses fused multiply-add, the Go variant does not: variants
+// differ from each other in the last bits; one variant always computes the same bits.
 //
 // [Kernels.MulSplit] is a dot product for bfloat16 weights: its lane l adds the products 2l and
 // 2l+1 (mod twice the lanes), since both weights of a word are widened at once. [Kernels.MulPairs]
@@ -73,8 +73,8 @@ func (s *Kernels) AddLanes(lanes, x []float32, v mat.Weights, cols int) {
 	s.ops.addLanes(lanes[:s.Lanes*cols], x, v, cols)
 }
 
-// FoldLanes adds s.Lanes vectors of n elements, which lie one after another in lanes,
-// in the order of a dot product. The sum is left in lanes[:n].
+// FoldLanes adds s.Lanes vectors of n elements, which are one after another in lanes, in the order
+// of a dot product. It leaves the sum in lanes[:n].
 func (s *Kernels) FoldLanes(lanes []float32, n int) {
 	for half := s.Lanes / 2; half > 0; half /= 2 {
 		a, b := lanes[:half*n], lanes[half*n:2*half*n]
@@ -107,8 +107,9 @@ func For(v isa.Variant) Kernels {
 	return k
 }
 
-// ops is what a variant implements, beside the function mul. Bounds have been checked. Operands are
-// passed one by one: a pointer to them would escape through the interface, and so allocate.
+// ops is implemented by each variant, besides the function mul. The caller has checked bounds.
+// Operands are separate parameters, because a pointer to them would escape through the interface
+// and allocate.
 type ops interface {
 	mix(y, p mat.Floats, step int, v mat.Weights, keys, tokens, cols int)
 	addLanes(lanes, x []float32, v mat.Weights, cols int)

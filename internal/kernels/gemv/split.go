@@ -11,7 +11,7 @@ import (
 // SplitBlock is the number of elements that are split together.
 const SplitBlock = 32
 
-// splitter is what a variant implements for that. Bounds have been checked.
+// splitter is implemented by variants for that. The caller has checked bounds.
 type splitter interface {
 	most() int // tokens of a group
 	split(dst []float32, step int, src []float32)
@@ -21,8 +21,8 @@ type splitter interface {
 // HasSplit reports whether the variant has SplitTokens and MulSplit.
 func (s *Kernels) HasSplit() bool { return s.splitter != nil }
 
-// SplitGroup is how many of so many tokens make the next group: 8, where the variant has as many
-// registers, 4, 2 or 1.
+// SplitGroup returns the size of the next group of tokens: 8 if the variant has enough registers,
+// 4, 2 or 1.
 func (s *Kernels) SplitGroup(tokens int) int {
 	group := s.splitter.most()
 	for group > tokens {
@@ -62,9 +62,9 @@ type SplitProduct struct {
 
 // MulSplit adds n elements of each row and token to y[t][r] = Σ_k w[r][k] · x[t][k], from where
 // bfloat16 weights and a group of tokens have element k. Lane l adds the products 2l and 2l+1 (mod
-// twice the lanes) in ascending order; the lanes are added in halves. Between the first and the last
-// piece of k they are kept in sums; all pieces but the last are whole blocks. As many rows as there
-// are behind these may be fetched meanwhile.
+// twice the lanes) in ascending order; the lanes are added in halves. Between the first and the
+// last piece of k they are kept in sums; all pieces but the last are whole blocks. It may prefetch
+// as many rows as follow these.
 func (s *Kernels) MulSplit(p SplitProduct) {
 	y, w, x, sums, rows, tokens, n := p.Y, p.W, p.X, p.Sums, p.Rows, p.Tokens, p.N
 	if rows <= 0 || tokens <= 0 || n <= 0 {

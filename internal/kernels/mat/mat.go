@@ -2,8 +2,8 @@
 // weights as a checkpoint stores them ([Weights]) and of activations rounded to bfloat16 ([Pairs]),
 // and the conversions between their formats, one number at a time.
 //
-// A view has no length of its own: its shape comes with each call. A kernel panics, as indexing
-// does, where a view is too short for the shape it is given.
+// A view has no shape of its own: each call gives one. A kernel panics, as indexing does, if the
+// view is too short for the shape.
 package mat
 
 // GoLanes is the number of partial sums of the Go variant.
@@ -61,18 +61,17 @@ type Floats struct {
 	Stride int
 }
 
-// Weights is a matrix as it is stored. Row i starts at byte i·Stride; no alignment is
-// asked for.
+// Weights is a matrix as it is stored. Row i starts at byte i·Stride. Any alignment is allowed.
 type Weights struct {
 	Data   []byte
 	Stride int
 	Format Format
 }
 
-// Check panics, as indexing does, where the view is too short for the shape.
+// Check panics, as indexing does, if the view is too short for the shape.
 func (m Floats) Check(rows, cols int) { _ = m.V[:(rows-1)*m.Stride+cols] }
 
-// Check panics, as indexing does, where the view is too short for the shape.
+// Check panics, as indexing does, if the view is too short for the shape.
 func (m Weights) Check(rows, cols int) {
 	_ = m.Data[:(rows-1)*m.Stride+cols*m.Format.Size()]
 }

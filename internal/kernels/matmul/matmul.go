@@ -19,7 +19,7 @@ type Matrix struct {
 	Turned bool
 }
 
-// Rows is a matrix that lies by rows of stride elements.
+// Rows returns a matrix that is stored by rows of stride elements.
 func Rows(v []float32, stride int) Matrix { return Matrix{V: v, Stride: stride} }
 
 // Columns returns a matrix that is stored by columns of stride elements.
@@ -55,7 +55,7 @@ type Product struct {
 	Rounded       bool // rounds the operands to bfloat16; sums and results stay float32
 }
 
-// scratch is what one unit needs for itself.
+// scratch is the memory of one unit.
 type scratch struct {
 	wide []float32
 	tile []float32
@@ -88,9 +88,9 @@ func New(set *kernels.Set, run Run) *Multiplier {
 	return &Multiplier{set: set, run: run, scratches: sync.Pool{New: func() any { return new(scratch) }}}
 }
 
-// The blocks of a product: rows and columns whose panels are held at a time, and how much
-// of a sum is added up before the next block of it. Panels of several such blocks are held,
-// so that threads meet seldom and a unit's results stay in its cache.
+// The blocks of a product: rows and columns whose panels are held at a time, and how much of a sum
+// is added up before the next block of it. Panels of several such blocks are held, so that threads
+// synchronise seldom and a unit's results stay in its cache.
 const (
 	blockRows = 2048
 	blockCols = 2048
@@ -119,8 +119,8 @@ type product struct {
 	round            bool // makes panels of numbers rounded to bfloat16
 }
 
-// sums is how a sum is cut: at multiples of whole, evenly, in blocks of at most most; held
-// of it is worked on at a time.
+// sums says how a sum is divided: evenly, at multiples of whole, in blocks of at most most. held of
+// it is computed at a time.
 type sums struct{ most, whole, held int }
 
 // Mul computes p.

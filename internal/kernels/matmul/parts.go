@@ -5,10 +5,10 @@ import (
 	"github.com/heftai/heft/internal/kernels/mat"
 )
 
-// Where the processor has tiles, or fast products of bfloat16 alone, operands are cut in parts of
-// bfloat16: one part where they are rounded, or are such numbers; with tiles three where they are
-// not, of which the six products that matter (three, by one part) are summed: that is as right as
-// products of floats and takes half their time.
+// If the processor has tiles or fast products of bfloat16, operands are split into parts of
+// bfloat16. Operands that are rounded, or are bfloat16, have one part. With tiles others have
+// three, and the six significant products (three with an operand of one part) are summed. That is
+// as accurate as products of floats and takes half the time.
 
 // The units of products of parts: rows and columns computed or packed.
 const (
@@ -86,7 +86,7 @@ func (m *Multiplier) packPart(dst []uint32, apart int, x Matrix, i, j int, l gem
 	}
 }
 
-// multiplyParts is multiply for parts. What is no whole tile goes through scratch.
+// multiplyParts is multiply for parts. Parts of tiles are computed in scratch.
 func (m *Multiplier) multiplyParts(unit int) {
 	p := &m.p
 	words := gemm.PanelWords(p.n)
@@ -115,7 +115,7 @@ func (m *Multiplier) multiplyParts(unit int) {
 	}
 }
 
-// edge computes a part of the result that is no whole number of tiles.
+// edge computes the part of the result that is less than a tile.
 func (m *Multiplier) edge(c mat.Floats, left, right gemm.Packs, rows, cols, blocks int, add bool) {
 	buf := m.scratches.Get().(*scratch)
 	defer m.scratches.Put(buf)

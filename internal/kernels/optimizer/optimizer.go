@@ -8,9 +8,9 @@ import (
 	"github.com/heftai/heft/internal/kernels/isa"
 )
 
-// AdamStep are the numbers of a step of Adam on weights w with means m and v, by gradients
-// g: with x = w·Shrink and d = Sign·g + Decay·x, m goes Near of the way to d, v = Keep·v +
-// Take·d², and w = x − Size·m/(√v/Root + Eps).
+// AdamStep has the numbers of a step of Adam on weights w with moments m and v, by gradients g.
+// With x = w·Shrink and d = Sign·g + Decay·x, it sets m += Near·(d − m), v = Keep·v + Take·d² and w
+// = x − Size·m/(√v/Root + Eps).
 type AdamStep struct{ Shrink, Decay, Sign, Near, Keep, Take, Size, Root, Eps float32 }
 
 // Adam takes a step.
@@ -24,9 +24,9 @@ func (s *Kernels) Adam(w, m, v, g []float32, a AdamStep) {
 	}
 }
 
-// MomentumStep are the numbers of a step of descent on weights w with a buffer: with d =
-// Sign·g + Decay·w, buf = Keep·buf + Take·d, and w goes back by LR of it; with Nesterov of
-// d + Keep·buf.
+// MomentumStep has the numbers of a step of gradient descent on weights w with a buffer. With d =
+// Sign·g + Decay·w, it sets buf = Keep·buf + Take·d and w −= LR·buf, or with Nesterov w −= LR·(d +
+// Keep·buf).
 type MomentumStep struct {
 	LR, Decay, Sign, Keep, Take float32
 	Nesterov                    bool

@@ -10,10 +10,10 @@ import (
 // order of the columns, the same as that of [Kernels.SumPanels] with the values as float32. Small
 // batches read the interleaved blocks in place, large ones panels of them.
 
-// summer is what a variant implements for that. Bounds have been checked.
+// summer is implemented by variants for that. The caller has checked bounds.
 type summer interface {
 	bandTokens() int
-	// sumBands computes the rows of whole bands, which begin apart bytes from each other.
+	// sumBands computes the rows of whole bands, which are apart bytes apart.
 	sumBands(p quant.Packing, y mat.Floats, w []byte, apart, bands int, x mat.Floats, tokens, blocks int, add bool)
 	// sumEdge computes for one token the lanes lane, lane+step, … of a band of some rows.
 	sumEdge(p quant.Packing, y []float32, w []byte, rows, lane, step int, x []float32, blocks int, add bool)
@@ -25,9 +25,9 @@ type summer interface {
 // weights first.
 func (s *Kernels) InterleavedTokens() int { return s.ops.bandTokens() }
 
-// MulInterleaved sets y[t][i] to the product of x[t], n columns, with row + i·step of p, a matrix in
-// bands, from column col on, for i < rows and t < tokens. n and col are multiples of 32. With add
-// it goes on from what y has: a sum has the same bits whatever the calls it is cut into.
+// MulInterleaved sets y[t][i] to the product of x[t], n columns, with row + i·step of p, a matrix
+// in bands, from column col on, for i < rows and t < tokens. n and col are multiples of 32. With
+// add the sums continue from y. A sum has the same bits however it is divided into calls.
 func (s *Kernels) MulInterleaved(y mat.Floats, w quant.View, x mat.Floats, tokens int, add bool) {
 	p, row, step, col, rows, n := w.Packed, w.Row, w.Step, w.Col, w.Rows, w.Cols
 	if rows <= 0 || tokens <= 0 || n <= 0 {
@@ -50,8 +50,8 @@ func (s *Kernels) MulInterleaved(y mat.Floats, w quant.View, x mat.Floats, token
 }
 
 // WidenInterleaved fills a panel with rows of p, a matrix in bands, as WidenColumns does: n columns
-// from col on, both multiples of 32. It reports false and does nothing where the panel's rows are
-// not neighbours in a whole band.
+// from col on, both multiples of 32. It returns false and does nothing if the panel's rows are not
+// adjacent in a whole band.
 func (s *Kernels) WidenInterleaved(dst []float32, w quant.View) bool {
 	p, row, step, col, rows, n := w.Packed, w.Row, w.Step, w.Col, w.Rows, w.Cols
 	lanes := s.gemm.PanelLanes()

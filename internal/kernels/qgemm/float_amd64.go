@@ -17,7 +17,7 @@ type sumsTile struct {
 	kernel        bandsKernel
 }
 
-// Tiles stand in falling order of tokens, and of bands for one token.
+// Tiles are in descending order of tokens, and of bands for one token.
 var (
 	avx512SumsQ8 = []sumsTile{{2, 8, avx512InterleavedSumsQ82x8}, {2, 4, avx512InterleavedSumsQ82x4}, {2, 2, avx512InterleavedSumsQ82x2}, {4, 1, avx512InterleavedSumsQ84x1}, {2, 1, avx512InterleavedSumsQ82x1}, {1, 1, avx512InterleavedSumsQ81x1}}
 	avx512SumsQ4 = []sumsTile{{2, 8, avx512InterleavedSumsQ42x8}, {2, 4, avx512InterleavedSumsQ42x4}, {2, 2, avx512InterleavedSumsQ42x2}, {4, 1, avx512InterleavedSumsQ44x1}, {2, 1, avx512InterleavedSumsQ42x1}, {1, 1, avx512InterleavedSumsQ41x1}}
@@ -39,7 +39,7 @@ func (a *simd) sumTiles(p quant.Packing) []sumsTile {
 
 func (a *simd) bandTokens() int { return a.sumTiles(quant.Q8)[0].tokens }
 
-// sumBands has all tokens pass a few bands before the next ones.
+// sumBands multiplies all tokens by a few bands before the next ones.
 func (a *simd) sumBands(p quant.Packing, y mat.Floats, w []byte, apart, bands int, x mat.Floats, tokens, blocks int, add bool) {
 	for b := 0; b < bands; {
 		tiles, count := a.sumTiles(p), bands-b // at most; the first tile says how many
@@ -64,7 +64,7 @@ func (a *simd) sumBands(p quant.Packing, y mat.Floats, w []byte, apart, bands in
 	}
 }
 
-// sumLast is a band for which there is no tile.
+// sumLast computes a band for which there is no tile.
 func (a *simd) sumLast(p quant.Packing, y mat.Floats, w []byte, x mat.Floats, tokens, blocks int, add bool) {
 	for t := range tokens {
 		a.sumEdge(p, y.V[t*y.Stride:][:quant.InterleavedRows], w, quant.InterleavedRows, 0, 1, x.V[t*x.Stride:], blocks, add)

@@ -4,9 +4,8 @@ package roof
 
 import "unsafe"
 
-// A Roof is a kind of product that this processor can make, at the highest rate that it
-// has: on values that stay in registers. Kernels come near it where their values are at
-// hand.
+// A Roof is a kind of product that this processor has, measured at its highest rate, on values that
+// stay in registers. Kernels come near it if their values are in caches.
 type Roof struct {
 	// Name is "fma" (float32), "bf16" (pairs of bfloat16), "vnni" (fours of 8-bit integers),
 	// "amx_bf16" or "amx_int8" (tiles of these).
@@ -16,15 +15,14 @@ type Roof struct {
 	run        func(steps int64)
 }
 
-// Run makes so many steps, some nanoseconds each. It cannot be stopped meanwhile.
+// Run runs a number of steps of some nanoseconds each. It cannot be interrupted.
 func (r *Roof) Run(steps int64) { r.run(steps) }
 
-// readUnit is what the reading kernels' lengths are multiples of.
+// readUnit divides the lengths that the reading kernels take.
 const readUnit = 1024
 
-// ReadMemory reads b as fast as this processor can and returns something that depends on
-// every byte of it but for the last ones that make no whole KiB. It cannot be stopped
-// meanwhile: pieces of 1 MiB take some tens of microseconds from memory.
+// ReadMemory reads b as fast as this processor can. Its result depends on every byte of the whole
+// KiBs of b. It cannot be interrupted: 1 MiB takes some tens of microseconds from memory.
 func ReadMemory(b []byte) byte {
 	var out [64]byte
 	if n := len(b) &^ (readUnit - 1); n > 0 {
@@ -49,9 +47,8 @@ func readPlain(b []byte, out *[64]byte) {
 const line = 64 // bytes of the caches
 
 // Stream fills b with a byte past the caches, so that the next read of it comes from memory. b
-// begins and ends at multiples of 64 bytes; Stream panics where it does not. It reports false, and
-// fills nothing, on processors that cannot. It cannot be stopped meanwhile: 1 MiB takes about 0.1
-// ms.
+// begins and ends at multiples of 64 bytes; else Stream panics. On processors without such stores
+// it fills nothing and returns false. It cannot be interrupted: 1 MiB takes about 0.1 ms.
 func Stream(b []byte, with byte) bool {
 	if at := uintptr(unsafe.Pointer(unsafe.SliceData(b))); (at|uintptr(len(b)))%line != 0 {
 		panic("roof: memory to stream is not aligned to cache lines")

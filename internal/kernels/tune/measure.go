@@ -29,7 +29,7 @@ const (
 	filler = 0x3c
 )
 
-// ErrUnable is the error where kernels have no patterns to choose from: without assembly.
+// ErrUnable says that the kernels have no patterns to choose from, because they have no assembly.
 var ErrUnable = errors.New("tune: this processor's kernels have one fetch pattern only")
 
 // Options say what Measure measures.
@@ -69,8 +69,9 @@ type Report struct {
 }
 
 // Measure finds the fastest pattern of each role. It takes about Budget, changes the process's plan
-// meanwhile and leaves the one that it found in use. Where it fails, by lack of memory, an ended
-// context or ErrUnable, the plan is what it was. A second Measure waits for the first.
+// meanwhile and leaves the one that it found in use. If it fails, for lack of memory, with the
+// context's error or with ErrUnable, the plan does not change. A second Measure waits for the
+// first.
 func Measure(ctx context.Context, o Options) (*Report, error) {
 	measuring.Lock()
 	defer measuring.Unlock()

@@ -32,7 +32,7 @@ type stored struct {
 	Starts []rates `json:"starts"` // the measurements of the report
 }
 
-// A Store keeps reports in a folder, which is made where it is needed. An empty Folder keeps none.
+// A Store keeps reports in a folder, which it creates when needed. An empty Folder keeps none.
 // Processes may share it: files are replaced atomically.
 type Store struct {
 	Folder string
@@ -57,8 +57,8 @@ func (s *Store) log() *slog.Logger {
 	return s.Log
 }
 
-// Load returns the report of a key, or nil where there is none. A file that is damaged or of
-// another version counts as none; a damaged one is logged.
+// Load returns the report of a key, or nil if there is none or its file is damaged or of another
+// version. It logs damaged files.
 func (s *Store) Load(k Key) *Report {
 	if s.Folder == "" {
 		return nil
