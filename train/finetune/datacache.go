@@ -117,7 +117,7 @@ func cachedSamples[S any](j *job, name, key string, codec samples.Codec[S], fill
 		err = w.Commit(info)
 	}
 	if err == nil {
-		f, err = samples.Open(path, key, codec)
+		f, err = samples.OpenWritten(path, key, codec) // counting its tokens reads it
 	}
 	if err != nil {
 		return nil, errCache{err}

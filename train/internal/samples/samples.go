@@ -1,7 +1,7 @@
 // Package samples keeps samples of a data set in a file, so that they are neither made again nor held in
 // memory.
 //
-// A [Writer] appends samples. A [File] reads them by number, and has been checked as a whole: [Open] fails if
+// A [Writer] appends samples. A [File] reads them by number, and has been checked as a whole, unless this process wrote it: [Open] fails if
 // a byte has changed, if the file is not complete, or if it was made from something else, which its key says.
 // The package knows no samples, only a [Codec] of them.
 package samples
@@ -124,20 +124,28 @@ var (
 )
 
 // Open opens a file and reads it once, to check it.
-func Open[S any](path, key string, c Codec[S]) (*File[S], error) {
+func Open[S any](path, key string, c Codec[S]) (*File[S], error) { return open(path, key, c, true) }
+
+// OpenWritten opens a file that this process has just written, without reading it to check it.
+func OpenWritten[S any](path, key string, c Codec[S]) (*File[S], error) {
+	return open(path, key, c, false)
+}
+
+func open[S any](path, key string, c Codec[S], whole bool) (*File[S], error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("samples: %w", err)
 	}
 	r := &File[S]{f: f, codec: c}
-	if err := r.check(key); err != nil {
+	if err := r.check(key, whole); err != nil {
 		f.Close()
 		return nil, fmt.Errorf("samples: %s: %w", path, err)
 	}
 	return r, nil
 }
 
-func (r *File[S]) check(key string) error {
+// check reads where the parts of the file are, and with whole checks all bytes.
+func (r *File[S]) check(key string, whole bool) error {
 	info, err := r.f.Stat()
 	if err != nil {
 		return err
@@ -150,12 +158,14 @@ func (r *File[S]) check(key string) error {
 	if _, err := r.f.ReadAt(footer, body); err != nil {
 		return err
 	}
-	sum := crc32.New(table)
-	if _, err := io.Copy(sum, io.NewSectionReader(r.f, 0, info.Size()-4)); err != nil {
-		return err
-	}
-	if sum.Sum32() != binary.LittleEndian.Uint32(footer[16:]) {
-		return ErrDamaged
+	if whole {
+		sum := crc32.New(table)
+		if _, err := io.Copy(sum, io.NewSectionReader(r.f, 0, info.Size()-4)); err != nil {
+			return err
+		}
+		if sum.Sum32() != binary.LittleEndian.Uint32(footer[16:]) {
+			return ErrDamaged
+		}
 	}
 	begin := head(key)
 	found := make([]byte, len(begin))

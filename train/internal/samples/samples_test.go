@@ -38,9 +38,10 @@ func write(t *testing.T, path string, list ...string) []byte {
 
 func TestSamplesComeBack(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x")
-	for _, list := range [][]string{{"one", "", "three", strings.Repeat("long", 1e5)}, nil} {
+	opens := []func(path, key string, c Codec[string]) (*File[string], error){Open[string], OpenWritten[string]}
+	for k, list := range [][]string{{"one", "", "three", strings.Repeat("long", 1e5)}, {"four", "five"}, nil} {
 		write(t, path, list...)
-		f, err := Open(path, "key", texts{})
+		f, err := opens[k%2](path, "key", texts{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -59,8 +60,10 @@ func TestSamplesComeBack(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := Open(path, "another", texts{}); !errors.Is(err, ErrOther) {
-		t.Errorf("another key: %v", err)
+	for _, open := range opens {
+		if _, err := open(path, "another", texts{}); !errors.Is(err, ErrOther) {
+			t.Errorf("another key: %v", err)
+		}
 	}
 }
 
