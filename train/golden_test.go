@@ -16,7 +16,18 @@ import (
 	"github.com/heftai/heft/train/tensor"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(closing{m}) }
+
+// closing are tests after which tapes keep no threads.
+type closing struct{ *testing.M }
+
+func (m closing) Run() int {
+	code := m.M.Run()
+	if err := tensor.CloseIdle(); err != nil {
+		panic(err)
+	}
+	return code
+}
 
 // counted is an optimizer that counts what reaches it.
 type counted struct {

@@ -23,7 +23,7 @@ var operations = map[string]int{
 
 	"Converter": 5,
 
-	"Gradients":          14,
+	"Gradients":          16, // with softmax by itself, which heads and attention with any mask train
 	"RecurrentGradients": 3,
 	"Recorder":           13,
 }

@@ -49,6 +49,10 @@ type Gradients interface {
 	// RouteGrad adds to dlogits the gradient of the weights that Route computed for the chosen
 	// experts.
 	RouteGrad(dlogits tensor.Tensor, dweights []float32, experts []int32, logits tensor.Tensor, a *meta.MoESpec)
+	// Softmax: dst = softmax of each row of x, or with log its logarithm. dst may be x.
+	Softmax(dst, x tensor.Tensor, log bool)
+	// SoftmaxGrad is the reverse of Softmax, whose result is y.
+	SoftmaxGrad(dx, dy, y tensor.Tensor, log bool)
 	// CrossEntropy sets losses[i] to the loss of labels[i] under the softmax of logits[i], 0 for a
 	// negative label, and dlogits[i] += scale · its gradient. smoothing is the share of a label's
 	// weight that is spread over all classes. If dlogits is logits, the gradient replaces the

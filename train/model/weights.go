@@ -161,7 +161,7 @@ func (w *weights) placed(number int32, values []float32) {
 
 // Gradient returns the memory where the gradient of a view of a trainable parameter is accumulated.
 func (w *weights) Gradient(t view.Tensor) (view.Tensor, bool) {
-	if t.Owner == 0 || len(t.Data) == 0 {
+	if t.Owner <= 0 || len(t.Data) == 0 { // of no parameter
 		return view.Tensor{}, false
 	}
 	p, begin, size := w.model.numbered[t.Owner-1], w.places[t.Owner-1].values, 4

@@ -1,6 +1,7 @@
 package tensor
 
 import (
+	"errors"
 	"sync"
 
 	"github.com/heftai/heft/internal/backend/cpu"
@@ -58,6 +59,20 @@ func returnBackend(b *cpu.Backend) {
 	if oldest != nil {
 		_ = oldest.Close() // its memory was scratch
 	}
+}
+
+// CloseIdle ends the threads that all tapes together keep for later operations, which start new ones. It
+// waits for no operation.
+func CloseIdle() error {
+	backends.Lock()
+	all := backends.idle
+	backends.idle = nil
+	backends.Unlock()
+	var errs []error
+	for _, b := range all {
+		errs = append(errs, b.Close())
+	}
+	return errors.Join(errs...)
 }
 
 // matrixOf views v as rows of n elements, or returns the absent tensor for nil.

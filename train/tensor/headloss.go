@@ -150,3 +150,12 @@ func (tp *Tape) adopt(t *Tensor, src []float32, by float32) {
 		tp.ranges(len(src), func(lo, hi int) { scaleBy(src[lo:hi], by) })
 	}
 }
+
+// products returns the matrix multiplication in the current precision.
+func (tp *Tape) products() func(matmul.Product) {
+	rounded := tp.autocast == BFloat16
+	return func(p matmul.Product) {
+		p.Rounded = rounded
+		tp.gemm.Mul(p)
+	}
+}

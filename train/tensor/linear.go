@@ -7,6 +7,7 @@ import (
 	"github.com/heftai/heft/internal/backend/cpu"
 	"github.com/heftai/heft/internal/kernels/mat"
 	"github.com/heftai/heft/internal/kernels/matmul"
+	view "github.com/heftai/heft/internal/tensor"
 )
 
 // Linear computes x·weightᵀ + bias over the last dimension. x is […, in], weight is [out, in], bias
@@ -24,29 +25,44 @@ func (tp *Tape) Linear(x, weight, bias *Tensor) *Tensor {
 	if tp.autocast == Float16 {
 		return tp.lowered(func(in []*Tensor) *Tensor { return tp.Linear(in[0], in[1], in[2]) }, x, weight, bias)
 	}
-	rows, n, m := x.outer(), x.last(), weight.shape[0]
-	out := tp.blank(append(slices.Clone(x.shape[:x.dims()-1]), m), x, weight, bias)
-	mul := tp.products()
-	mul(matmul.Product{C: dense(out.data, m), A: matmul.Rows(x.data, n), B: matmul.Columns(weight.data, n), Rows: rows, Cols: m, N: n})
-	tp.addRow(out.data, bias)
-	return tp.record(out, func(grad []float32) {
-		if g, add := tp.into(x); g != nil {
-			mul(matmul.Product{C: dense(g, n), A: matmul.Rows(grad, m), B: matmul.Rows(weight.data, n), Rows: rows, Cols: n, N: m, Add: add})
-		}
-		if g, add := tp.into(weight); g != nil {
-			mul(matmul.Product{C: dense(g, n), A: matmul.Columns(grad, m), B: matmul.Rows(x.data, n), Rows: m, Cols: n, N: rows, Add: add})
-		}
-		tp.sumRows(tp.gradient(bias), grad)
-	})
+	return tp.linear("linear", x, weight, bias, false)
 }
 
-// products returns the matrix multiplication in the current precision.
-func (tp *Tape) products() func(matmul.Product) {
-	rounded := tp.autocast == BFloat16
-	return func(p matmul.Product) {
-		p.Rounded = rounded
-		tp.gemm.Mul(p)
+// linear is the backend's product of x with a weight [out, in], or, transposed, [in, out].
+func (tp *Tape) linear(name string, x, weight, bias *Tensor, transposed bool) *Tensor {
+	rows, n, m := x.outer(), x.last(), weight.shape[0]
+	if transposed {
+		m = weight.shape[1]
 	}
+	shape := append(slices.Clone(x.shape[:x.dims()-1]), m)
+	if n == 0 && bias != nil { // sums of nothing
+		return tp.Add(tp.Input(make([]float32, count(shape)), shape...), bias)
+	}
+	out := tp.blank(shape, x, weight, bias)
+	if len(out.data) == 0 || n == 0 {
+		clear(out.data)
+		return tp.record(out, func([]float32) {
+			for _, t := range []*Tensor{x, weight, bias} {
+				tp.gradient(t)
+			}
+		})
+	}
+	rounded := tp.autocast == BFloat16
+	matrix := func(v []float32) backend.Matrix {
+		if v == nil {
+			return backend.Matrix{}
+		}
+		return backend.Matrix{Tensor: view.Floats(v, weight.shape...), Transposed: transposed}
+	}
+	tp.compute(name, func(b *cpu.Backend) {
+		b.Product(view.Floats(out.data, rows, m), view.Floats(x.data, rows, n), matrix(weight.data), vectorOf(dataOf(bias)), rounded)
+	})
+	return tp.record(out, func(grad []float32) {
+		dx, dw, dbias := tp.gradient(x), tp.gradient(weight), tp.gradient(bias)
+		tp.compute(name, func(b *cpu.Backend) {
+			b.LinearGrad(matrixOf(dx, n), matrix(dw), vectorOf(dbias), matrixOf(grad, m), matrixOf(x.data, n), matrix(weight.data), rounded)
+		})
+	})
 }
 
 // Conv1D is Linear with the weight stored transposed, [in, out], as GPT-2 has it.
@@ -63,20 +79,7 @@ func (tp *Tape) Conv1D(x, weight, bias *Tensor) *Tensor {
 	if tp.autocast == Float16 {
 		return tp.lowered(func(in []*Tensor) *Tensor { return tp.Conv1D(in[0], in[1], in[2]) }, x, weight, bias)
 	}
-	rows, n, m := x.outer(), x.last(), weight.shape[1]
-	out := tp.blank(append(slices.Clone(x.shape[:x.dims()-1]), m), x, weight, bias)
-	mul := tp.products()
-	mul(matmul.Product{C: dense(out.data, m), A: matmul.Rows(x.data, n), B: matmul.Rows(weight.data, m), Rows: rows, Cols: m, N: n})
-	tp.addRow(out.data, bias)
-	return tp.record(out, func(grad []float32) {
-		if g, add := tp.into(x); g != nil {
-			mul(matmul.Product{C: dense(g, n), A: matmul.Rows(grad, m), B: matmul.Columns(weight.data, m), Rows: rows, Cols: n, N: m, Add: add})
-		}
-		if g, add := tp.into(weight); g != nil {
-			mul(matmul.Product{C: dense(g, m), A: matmul.Columns(x.data, n), B: matmul.Rows(grad, m), Rows: n, Cols: m, N: rows, Add: add})
-		}
-		tp.sumRows(tp.gradient(bias), grad)
-	})
+	return tp.linear("conv1d", x, weight, bias, true)
 }
 
 // MatMul multiplies over the last two dimensions: a is […, n, k], b is […, k, m]. Leading
@@ -130,33 +133,6 @@ func intoRepeated(tp *Tape, t *Tensor, used int) (g []float32, add bool) {
 }
 
 func dense(v []float32, width int) mat.Floats { return mat.Floats{V: v, Stride: width} }
-
-// addRow adds a bias, if there is one, to each row.
-func (tp *Tape) addRow(y []float32, bias *Tensor) {
-	if bias == nil {
-		return
-	}
-	n := len(bias.data)
-	tp.rows(len(y)/max(n, 1), n, func(lo, hi int) {
-		for r := lo; r < hi; r++ {
-			addTo(y[r*n:(r+1)*n], bias.data)
-		}
-	})
-}
-
-// sumRows adds each row of y to dst. It does nothing if dst is nil.
-func (tp *Tape) sumRows(dst, y []float32) {
-	const columns = 256
-	n := len(dst)
-	tp.parallel((n+columns-1)/columns, func(u int) {
-		lo, hi := u*columns, min((u+1)*columns, n)
-		sum := make([]float32, hi-lo)
-		for r := 0; r < len(y); r += n {
-			addTo(sum, y[r+lo:r+hi])
-		}
-		addTo(dst[lo:hi], sum)
-	})
-}
 
 // Embedding looks up the rows of weight [rows, width] that ids select. The result has the given
 // shape (default: one dimension) followed by width.

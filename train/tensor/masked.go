@@ -55,13 +55,12 @@ func (tp *Tape) causal(queries, keys, window int) *Tensor {
 
 // safeSoftmax is Softmax over the last dimension, but 0 for a row that is -Inf throughout.
 func (tp *Tape) safeSoftmax(x *Tensor) *Tensor {
-	return tp.softmax("attention", x, -1, func(row []float32) {
-		for _, v := range row {
+	return tp.softmax("attention", x, -1, false, func(x, y []float32) {
+		for _, v := range x {
 			if v != negativeInfinity {
-				scaleBy(row, 1/exponentials(tp, row))
 				return
 			}
 		}
-		clear(row)
-	}, softmaxBack)
+		clear(y)
+	})
 }

@@ -1,36 +1,18 @@
 package tensor
 
-import (
-	"sync"
-	"sync/atomic"
-)
+import "github.com/heftai/heft/internal/backend/cpu"
 
-// parallel calls f for each unit on up to tp.threads goroutines. Units depend on the shapes alone
-// and write disjoint memory, so results do not depend on the number of threads.
+// parallel calls f for each unit on up to tp.threads threads: those of a backend, which compute all
+// operations. Units depend on the shapes alone and write disjoint memory, so results do not depend on the
+// number of threads.
 func (tp *Tape) parallel(units int, f func(unit int)) {
-	workers := min(tp.threads, units)
-	if workers <= 1 {
+	if min(tp.threads, units) <= 1 {
 		for i := range units {
 			f(i)
 		}
 		return
 	}
-	var next atomic.Int64
-	var all sync.WaitGroup
-	work := func() {
-		for {
-			i := int(next.Add(1)) - 1
-			if i >= units {
-				return
-			}
-			f(i)
-		}
-	}
-	for range workers - 1 {
-		all.Go(work)
-	}
-	work()
-	all.Wait()
+	tp.compute("parallel", func(b *cpu.Backend) { b.Parallel(units, f) })
 }
 
 // grain is the approximate number of elements of pointwise work per unit.

@@ -1,8 +1,6 @@
 package tensor
 
 import (
-	"math"
-
 	"github.com/heftai/heft/internal/backend/cpu"
 	"github.com/heftai/heft/meta"
 )
@@ -59,41 +57,18 @@ func (tp *Tape) SiLU(x *Tensor) *Tensor {
 
 // Sigmoid computes 1/(1 + exp(-x)).
 func (tp *Tape) Sigmoid(x *Tensor) *Tensor {
-	return tp.unary("sigmoid", x,
-		func(dst, x []float32) {
-			for i, v := range x {
-				dst[i] = -v
-			}
-			tp.set.Vector.ExpSum(dst, 0)
-			for i, e := range dst {
-				dst[i] = 1 / (1 + e)
-			}
-		},
-		func(dx, grad, _, y []float32) {
-			for i, s := range y {
-				dx[i] += grad[i] * s * (1 - s)
-			}
-		})
+	if !tp.ready("sigmoid", x) {
+		return tp.void()
+	}
+	return tp.gated("sigmoid", x, nil, meta.ActSigmoid)
 }
 
 // ReLU computes max(x, 0). Its gradient at 0 is 0. NaN stays NaN.
 func (tp *Tape) ReLU(x *Tensor) *Tensor {
-	out := tp.unary("relu", x,
-		func(dst, x []float32) {
-			for i, v := range x {
-				if v < 0 {
-					v = 0
-				}
-				dst[i] = v
-			}
-		},
-		func(dx, grad, x, _ []float32) {
-			for i, v := range x {
-				if !(v <= 0) {
-					dx[i] += grad[i]
-				}
-			}
-		})
+	if !tp.ready("relu", x) {
+		return tp.void()
+	}
+	out := tp.gated("relu", x, nil, meta.ActReLU)
 	if out.widen(x) {
 		for i, v := range x.wide {
 			out.wide[i] = max(v, 0)
@@ -104,17 +79,10 @@ func (tp *Tape) ReLU(x *Tensor) *Tensor {
 
 // Tanh computes the hyperbolic tangent.
 func (tp *Tape) Tanh(x *Tensor) *Tensor {
-	return tp.unary("tanh", x,
-		func(dst, x []float32) {
-			for i, v := range x {
-				dst[i] = float32(math.Tanh(float64(v)))
-			}
-		},
-		func(dx, grad, _, y []float32) {
-			for i, v := range y {
-				dx[i] += grad[i] * (1 - v*v)
-			}
-		})
+	if !tp.ready("tanh", x) {
+		return tp.void()
+	}
+	return tp.gated("tanh", x, nil, meta.ActTanh)
 }
 
 // GELU computes x·Φ(x), where Φ is the normal distribution function.

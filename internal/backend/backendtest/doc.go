@@ -65,6 +65,7 @@ func Run(t *testing.T, open func() backend.Backend) {
 		{"RowsGrad", testRowsGrad},
 		{"RouteGrad", testRouteGrad},
 		{"CrossEntropy", testCrossEntropy},
+		{"Softmax", testSoftmax},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			e := newEnv(t, open())

@@ -1,6 +1,7 @@
 package backendtest
 
 import (
+	"math"
 	"slices"
 
 	"github.com/heftai/heft/internal/backend"
@@ -224,6 +225,44 @@ func testCrossEntropy(e *env) {
 				e.Fatalf("cross-entropy in place: element %d is %g off", i, d)
 			}
 		}
+	}
+}
+
+func testSoftmax(e *env) {
+	g := e.gradients()
+	if g == nil {
+		return
+	}
+	const rows, cols = 3, 600 // more than are summed at a time
+	for _, log := range []bool{false, true} {
+		x, dy := e.values(rows*cols), e.values(rows*cols)
+		y, dx := e.strided(make([]float32, rows*cols), rows, cols, 3), e.gradient(rows, cols)
+		g.Softmax(y, e.strided(x, rows, cols, 5), log)
+		g.SoftmaxGrad(dx, e.floats(dy, rows, cols), y, log)
+		e.sync()
+		for r, v := range e.read(y) {
+			top, sum := math.Inf(-1), 0.0
+			row := x[r/cols*cols:][:cols]
+			for _, v := range row {
+				top = max(top, float64(v))
+			}
+			for _, v := range row {
+				sum += math.Exp(float64(v) - top)
+			}
+			want := float64(x[r]) - top - math.Log(sum)
+			if !log {
+				want = math.Exp(want)
+			}
+			if math.Abs(float64(v)-want) > 1e-6*(1+math.Abs(want)) {
+				e.Fatalf("softmax, log %v: element %d is %g, want %g", log, r, v, want)
+			}
+		}
+		e.slopes(name("softmax", log), dy, func() []float32 {
+			same := e.floats(x, rows, cols)
+			g.Softmax(same, same, log)
+			e.sync()
+			return e.read(same)
+		}, slope{"x", x, e.read(dx), begun})
 	}
 }
 

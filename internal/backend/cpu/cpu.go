@@ -82,9 +82,7 @@ func New(o Options) (*Backend, error) {
 	}
 	b := &Backend{set: set, ledger: o.Ledger, arena: o.Arena, blocks: map[*byte]*hostmem.Block{}}
 	b.pool = newPool(o.Threads, o.Layout, b.recovered)
-	b.gemm = matmul.New(set, func(units int, f func(int)) {
-		b.run(taskFunc(func(_ *worker, unit int) { f(unit) }), units, worthSharing)
-	})
+	b.gemm = matmul.New(set, b.Parallel)
 	return b, nil
 }
 
@@ -222,6 +220,12 @@ func (b *Backend) run(t task, units, work int) {
 	if !b.failed.Load() {
 		b.pool.run(t, units, work)
 	}
+}
+
+// Parallel calls f for each unit, in any order, on the backend's threads, as operations do. A panic of f
+// is the error of the next Sync.
+func (b *Backend) Parallel(units int, f func(unit int)) {
+	b.run(taskFunc(func(_ *worker, unit int) { f(unit) }), units, worthSharing)
 }
 
 // scratch is memory that grows to the largest size asked for.

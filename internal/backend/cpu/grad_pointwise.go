@@ -107,6 +107,19 @@ func (op *gateGrad) activate(value, slope, scratch, x []float32) {
 				slope[i] = 0
 			}
 		}
+	case meta.ActReLU:
+		op.set.Vector.ReLU(value, x)
+		for i, v := range x {
+			if slope[i] = 1; v <= 0 {
+				slope[i] = 0
+			}
+		}
+	case meta.ActTanh:
+		copy(value, x)
+		op.set.Vector.Tanh(value, 1, 1)
+		for i, y := range value {
+			slope[i] = 1 - y*y
+		}
 	default:
 		for i, v := range x {
 			y, d := derivative(op.act, float64(v))
@@ -132,14 +145,9 @@ func (op *gateGrad) sigmoid(value, slope, sigma, x []float32, c1, c3 float32) {
 	}
 }
 
-// derivative is an activation and its slope, which at a corner is that of the left.
+// derivative is an activation without a vector form and its slope, which at a corner is that of the left.
 func derivative(act meta.Activation, x float64) (y, slope float64) {
 	switch act {
-	case meta.ActReLU:
-		if x <= 0 {
-			return 0, 0
-		}
-		return x, 1
 	case meta.ActReLU2:
 		if x > 0 {
 			return x * x, 2 * x
@@ -148,9 +156,6 @@ func derivative(act meta.Activation, x float64) (y, slope float64) {
 	case meta.ActSigmoid:
 		s := 1 / (1 + math.Exp(-x))
 		return s, s * (1 - s)
-	case meta.ActTanh:
-		t := math.Tanh(x)
-		return t, 1 - t*t
 	case meta.ActGELU:
 		phi := 0.5 * math.Erfc(-x/math.Sqrt2)
 		return x * phi, phi + x*math.Exp(-x*x/2)/math.Sqrt(2*math.Pi)

@@ -12,10 +12,12 @@ import (
 // chunkFloats is the minimum size of a chunk of memory, from which Take takes matrices.
 const chunkFloats = 1 << 20
 
-// memory has the blocks, their shadows, and the chunks that Take uses.
+// memory has the blocks, their shadows, and the chunks that Take uses. All views of a block have its number
+// as their owner, below 0, as owners of weights are above it.
 type memory struct {
 	backend backend.Backend
-	blocks  []*block // by address
+	blocks  map[int32]*block // by owner
+	newest  int32            // owner
 	failed  error
 
 	chunks []*block // in the order of their use
@@ -23,12 +25,15 @@ type memory struct {
 	used   int      // floats of it
 	spare  []tensor.Tensor
 	// replaced is memory that has the gradient instead of the values.
-	replaced struct{ lo, hi uintptr }
+	replaced struct {
+		owner  int32
+		lo, hi uintptr
+	}
 }
 
 // A block is memory of the backend.
 type block struct {
-	lo, hi uintptr
+	lo     uintptr
 	memory tensor.Tensor
 	shadow tensor.Tensor // absent until it is asked for
 	chunk  bool
@@ -38,54 +43,23 @@ type block struct {
 func (m *memory) alloc(dtype meta.DType, dims ...int) (tensor.Tensor, error) {
 	t, err := m.backend.New(dtype, dims...)
 	if err == nil {
-		m.add(t)
+		m.newest--
+		t.Owner = m.newest
+		m.blocks[t.Owner] = &block{lo: address(t), memory: t}
 	}
 	return t, err
 }
 
-func (m *memory) add(t tensor.Tensor) *block {
-	lo, hi := extent(t)
-	b := &block{lo: lo, hi: hi, memory: t}
-	at, _ := m.find(lo)
-	m.blocks = slices.Insert(m.blocks, at, b)
-	return b
-}
-
-// find returns the index of the first block that begins at or after an address.
-func (m *memory) find(lo uintptr) (int, bool) {
-	return slices.BinarySearchFunc(m.blocks, lo, func(b *block, lo uintptr) int {
-		switch {
-		case b.lo < lo:
-			return -1
-		case b.lo > lo:
-			return 1
-		}
-		return 0
-	})
-}
-
-// blockOf returns the block that contains an address, or nil.
-func (m *memory) blockOf(at uintptr) *block {
-	i, exact := m.find(at)
-	if !exact {
-		i--
-	}
-	if i < 0 || i >= len(m.blocks) || at >= m.blocks[i].hi {
-		return nil
-	}
-	return m.blocks[i]
-}
-
 func (m *memory) free(t tensor.Tensor) {
-	if i, ok := m.find(address(t)); ok {
-		s := m.blocks[i].shadow
+	if b := m.blocks[t.Owner]; b != nil {
+		s := b.shadow
 		if s.IsZero() {
 			s = m.takeSpare(t.Elements())
 		}
 		if !s.IsZero() {
 			m.backend.Free(s)
 		}
-		m.blocks = slices.Delete(m.blocks, i, i+1)
+		delete(m.blocks, t.Owner)
 	}
 	m.backend.Free(t)
 }
@@ -93,10 +67,10 @@ func (m *memory) free(t tensor.Tensor) {
 // shadow returns the same view of the gradients. It is absent for memory of others.
 func (m *memory) shadow(t tensor.Tensor) (tensor.Tensor, error) {
 	at := address(t)
-	if m.replaced.lo <= at && at < m.replaced.hi {
+	if t.Owner == m.replaced.owner && m.replaced.lo <= at && at < m.replaced.hi {
 		return t, nil
 	}
-	b := m.blockOf(at)
+	b := m.blocks[t.Owner]
 	if b == nil || t.DType != meta.Float32 {
 		return tensor.Tensor{}, nil
 	}
@@ -105,7 +79,7 @@ func (m *memory) shadow(t tensor.Tensor) (tensor.Tensor, error) {
 			return tensor.Tensor{}, err
 		}
 	}
-	if t.Data != nil {
+	if t.Owner = 0; t.Data != nil {
 		from := int(at - b.lo)
 		t.Data = b.shadow.Data[from : from+len(t.Data)]
 	} else {
@@ -170,7 +144,7 @@ func (m *memory) fit(n int) error {
 	if err != nil {
 		return err
 	}
-	b := m.blockOf(address(t))
+	b := m.blocks[t.Owner]
 	b.chunk = true
 	m.chunks = slices.Insert(m.chunks, m.chunk, b)
 	return nil
@@ -221,10 +195,7 @@ func (m *memory) lendIdle() {
 
 // idle reports whether the gradients of a block are all zero until a reverse adds to them.
 func (m *memory) idle(t tensor.Tensor, is bool) {
-	if t.IsZero() {
-		return
-	}
-	if b := m.blockOf(address(t)); b != nil {
+	if b := m.blocks[t.Owner]; b != nil {
 		b.idle = is
 	}
 }

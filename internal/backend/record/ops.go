@@ -265,13 +265,13 @@ func (r *Recorder) Copy(dst, src tensor.Tensor) error {
 		return err
 	}
 	switch {
-	case r.blockOf(address(dst)) != nil:
+	case r.blocks[dst.Owner] != nil:
 		r.push(dst, func(dy tensor.Tensor) {
 			if dx := r.Gradient(src); !dx.IsZero() {
 				r.compute.Add(dx, dy, 1)
 			}
 		}, src)
-	case r.blockOf(address(src)) != nil && dst.DType == meta.Float32 && dst.RowStride() == dst.Cols():
+	case r.blocks[src.Owner] != nil && dst.DType == meta.Float32 && dst.RowStride() == dst.Cols():
 		into := r.addHost(dst.F32())
 		r.reverse = append(r.reverse, func() {
 			chunk, used := r.chunk, r.used

@@ -39,7 +39,7 @@ type Recorder struct {
 
 // New returns a recorder on top of b. Closing the recorder closes b.
 func New(b backend.Gradients, w Weights) *Recorder {
-	return &Recorder{Backend: b, compute: b, weights: w, memory: memory{backend: b}}
+	return &Recorder{Backend: b, compute: b, weights: w, memory: memory{backend: b, blocks: map[int32]*block{}}}
 }
 
 // Record starts recording.
@@ -56,7 +56,7 @@ func (r *Recorder) Recording() bool { return r.on }
 // compute them again, because a copy made after the mark would be forgotten before them.
 func (r *Recorder) Mark() backend.Mark {
 	for _, i := range r.live {
-		if b := r.blockOf(r.values[i].lo); b != nil && !b.chunk { // nor is the host's
+		if b := r.blocks[r.values[i].t.Owner]; b != nil && !b.chunk { // nor is the host's
 			r.rescue(i)
 		}
 	}
@@ -101,7 +101,7 @@ func (r *Recorder) drop(to backend.Mark) {
 	r.live = slices.DeleteFunc(r.live, func(i int) bool { return i >= to.Values })
 	r.recipes = r.recipes[:0]
 	r.forgetRemade(0)
-	r.replaced.lo, r.replaced.hi = 0, 0
+	r.replaced.owner, r.replaced.lo, r.replaced.hi = 0, 0, 0
 	r.rewind(to.Chunk, to.Used)
 }
 
@@ -252,8 +252,8 @@ func (r *Recorder) push(dst tensor.Tensor, reverse func(dy tensor.Tensor), opera
 func (r *Recorder) Replace(t tensor.Tensor) tensor.Tensor {
 	lo, hi := extent(t)
 	wanted := slices.ContainsFunc(r.live, func(i int) bool { return r.values[i].lo < hi && lo < r.values[i].hi })
-	if r.blockOf(lo) != nil && !wanted {
-		r.replaced.lo, r.replaced.hi = lo, hi
+	if r.blocks[t.Owner] != nil && !wanted {
+		r.replaced.owner, r.replaced.lo, r.replaced.hi = t.Owner, lo, hi
 	}
 	return r.Gradient(t)
 }

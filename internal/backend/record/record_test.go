@@ -218,3 +218,30 @@ func w4(w tensor.Tensor) tensor.Tensor {
 	w.Rank, w.Dims = 2, [tensor.MaxRank]int{1, w.Elements()}
 	return w
 }
+
+// TestGradientsAreFoundByOwner: a view belongs to the memory that it is a view of, wherever that lies. By
+// its address, a view of memory that was freed had the gradient of what came there next, and the host's
+// numbers had that of memory they happened to be in.
+func TestGradientsAreFoundByOwner(t *testing.T) {
+	r := open(t)
+	closing(t, r)
+	kept := matrix(t, r, 1, 2, 3, 4)
+	for _, part := range []tensor.Tensor{kept, kept.Slice(0, 1)} {
+		g := r.Gradient(part)
+		if g.IsZero() || g.Owner != 0 || g.Elements() != part.Elements() {
+			t.Fatalf("the gradient of a view with owner %d is %v, want one of no owner and %d elements", part.Owner, g, part.Elements())
+		}
+	}
+	if g := r.Gradient(tensor.Floats(kept.F32(), 1, 4)); !g.IsZero() {
+		t.Error("numbers without an owner have a gradient, for their address")
+	}
+	old := matrix(t, r, make([]float32, 1000)...)
+	r.Free(old)
+	next := matrix(t, r, make([]float32, 1000)...)
+	if old.Owner == next.Owner || r.Gradient(next).IsZero() {
+		t.Errorf("owner %d of freed memory, %d of new memory", old.Owner, next.Owner)
+	}
+	if g := r.Gradient(old); !g.IsZero() {
+		t.Error("memory that was freed has a gradient")
+	}
+}
