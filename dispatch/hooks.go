@@ -82,6 +82,9 @@ func (m *Model) Units() []string {
 // hooked runs a unit with the hooks around it. It tells the unit's error from the hooks'.
 func (m *Model) hooked(u *nn.Unit, run *nn.Context) (unit, hook error) {
 	if len(m.hooks) == 0 {
+		if s := m.stationOf(run); s != nil && !s.weights.streaming {
+			return u.Start(run), nil
+		}
 		return u.Run(run), nil
 	}
 	hook = m.call(u, run, func(h *Hook) func(*ModuleCall) error { return h.Pre })

@@ -185,8 +185,21 @@ func (m *Model) placeKV(config *kvcache.Config, host backend.Memory) {
 	config.StateMemory = func(i int) backend.Memory { return states[i] }
 }
 
-// runStations runs the units, each at its station.
+// runStations runs the units, each at its station, and waits for all stations.
 func (m *Model) runStations(ctx context.Context, in *nn.Input) error {
+	err := m.startUnits(ctx, in)
+	for _, s := range m.stations.list {
+		began := time.Now()
+		if waited := s.run.Wait(); waited != nil && err == nil {
+			err = s.failed("", waited)
+		}
+		s.meter.busy.Add(int64(time.Since(began)))
+	}
+	return err
+}
+
+// startUnits runs the units. Those of stations may go on when it returns.
+func (m *Model) startUnits(ctx context.Context, in *nn.Input) error {
 	for _, s := range m.stations.list {
 		if err := s.run.Begin(m.inputOf(s, in)); err != nil {
 			return s.failed("", err)

@@ -325,12 +325,22 @@ func (c *Context) checkGroups(in *Input, rows int) error {
 //
 // After an error the pass cannot continue, and what it stored in the cache is not valid.
 func (u *Unit) Run(c *Context) error {
-	mark := c.arena.used
-	u.step.run(c)
-	c.arena.used = mark
+	_ = u.Start(c) // which is c.err
 	c.sync(u.Path)
 	return c.err
 }
+
+// Start is Run for a backend whose operations go on after it, as a GPU's do. The next unit may start, but weights may
+// not be released before [Context.Wait], which has the errors of the operations.
+func (u *Unit) Start(c *Context) error {
+	mark := c.arena.used
+	u.step.run(c)
+	c.arena.used = mark
+	return c.err
+}
+
+// Wait waits for the operations of all units that have started. It returns the first error of the backend.
+func (c *Context) Wait() error { return c.backend.Sync() }
 
 // Hidden returns the hidden states after the last unit that ran, [rows, width]. They are valid
 // until the next Run or Begin.
