@@ -39,6 +39,18 @@ func (b *Backend) StoreKV(kv backend.KV, k, v tensor.Tensor, slots []int32) {
 	if b.err != nil {
 		return
 	}
+	if b.options.Fast && kv.K.DType != meta.Int8 && k.Data == nil {
+		width, values := k.Cols(), matrix{}
+		valueWidth := 0
+		if !v.IsZero() {
+			valueWidth = v.Cols()
+			values = b.matrix("store", "values", v, len(slots), valueWidth)
+		}
+		b.inside("store", slots, kv.K.Dims[0]*kv.PageTokens)
+		if b.storeRotated(&kv, b.matrix("store", "keys", k, len(slots), width), values, width, valueWidth, slots) {
+			return
+		}
+	}
 	b.storeRows(&kv, "keys", kv.K, k, slots)
 	if !v.IsZero() {
 		b.storeRows(&kv, "values", kv.V, v, slots)
@@ -87,6 +99,13 @@ func (b *Backend) Attention(dst, q tensor.Tensor, kv backend.KV, spans []backend
 	if a.Softcap > 0 {
 		scale, softcap = a.Scale/a.Softcap, a.Softcap
 	}
+	if b.fastAttention(&k, &v, &a) {
+		b.attention = attention{k: k.at, kPage: k.page, kHead: k.head, kToken: k.token, v: v.at, vPage: v.page, vHead: v.head, vToken: v.token,
+			pageTokens: uint64(kv.PageTokens), group: uint64(a.Heads / a.KVHeads), dim: uint64(a.Dim), valueDim: uint64(a.ValueDim), scale: word(scale), softcap: word(softcap),
+			sinks: sinks.at, sinkFormat: sinks.format, heads: uint64(a.Heads)}
+		b.attendInParts(spans, &b.attention, &a, in, out)
+		return
+	}
 	for i := range spans {
 		b.attendSpan(&spans[i], kv.PageTokens, &a, func(first, rows, pitch int, scores, about, tables uint64) {
 			x, y := in.row(first), out.row(first)
@@ -114,13 +133,7 @@ func (b *Backend) attendSpan(s *backend.Span, pageTokens int, a *backend.Attenti
 		rows := min(max(1, scratchBytes/(4*a.Heads*longest)), s.Rows-done)
 		b.rows = b.rows[:0]
 		for i := range rows {
-			hi, lo := s.Start+done+i+1, 0
-			if a.Window > 0 {
-				lo = max(0, hi-a.Window)
-			}
-			if a.Chunk > 0 {
-				lo = max(lo, (hi-1)/a.Chunk*a.Chunk)
-			}
+			lo, hi := visible(s.Start+done+i, a)
 			b.rows = append(b.rows, int32(lo), int32(hi), 0)
 		}
 		scores := b.reserve(int64(4 * rows * a.Heads * longest))

@@ -3,6 +3,7 @@
 package cuda
 
 import (
+	"encoding/binary"
 	"fmt"
 	"testing"
 
@@ -21,7 +22,7 @@ func benchOpen(b *testing.B) *Backend {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { _ = host.Close() })
-	gpu, err := New(0, Options{Host: host, Lanes: 8})
+	gpu, err := New(0, Options{Host: host, Lanes: 8, Fast: true})
 	testenv.Need(b, "cuda", err == nil, fmt.Sprint(err))
 	b.Cleanup(func() { _ = gpu.Close() })
 	return gpu
@@ -31,6 +32,23 @@ func benchNew(b *testing.B, gpu *Backend, d meta.DType, dims ...int) tensor.Tens
 	b.Helper()
 	t, err := gpu.New(d, dims...)
 	if err != nil {
+		b.Fatal(err)
+	}
+	return t
+}
+
+// benchRandom is memory of the GPU with numbers of either sign between 1 and 2: zeros may be faster.
+func benchRandom(b *testing.B, gpu *Backend, d meta.DType, rows, cols int) tensor.Tensor {
+	b.Helper()
+	t := benchNew(b, gpu, d, rows, cols)
+	host := t
+	host.Address, host.Data = 0, make([]byte, t.Bytes())
+	state, size := uint32(1), int(d.Bytes(1))
+	for i := size - 2; i < len(host.Data); i += size {
+		state = state*1664525 + 1013904223
+		binary.LittleEndian.PutUint16(host.Data[i:], 0x3f80|uint16(state>>16)&0x807f)
+	}
+	if err := gpu.Copy(t, host); err != nil {
 		b.Fatal(err)
 	}
 	return t
@@ -67,28 +85,101 @@ func BenchmarkLink(b *testing.B) {
 }
 
 // BenchmarkLinear measures products with bfloat16 matrices of the blocks of models of 1, 8 and 70 billion
-// weights, in bytes of the matrix per second and in operations per second.
+// weights, in bytes of the matrix per second and in operations per second. Up to 64 rows are generated tokens, more
+// are those of a prompt. The matrices of a round do not fit the caches of a GPU.
 func BenchmarkLinear(b *testing.B) {
-	shapes, tokens := [][2]int{{2048, 8192}, {4096, 14336}, {8192, 28672}}, []int{1, 8, 64, 512}
+	shapes, tokens, round := [][2]int{{2048, 8192}, {4096, 4096}, {4096, 14336}, {14336, 4096}, {8192, 28672}}, []int{1, 8, 64, 128, 512, 2048}, 256<<20
 	if testing.Short() {
-		shapes, tokens = [][2]int{{64, 256}}, []int{1, 8}
+		shapes, tokens, round = [][2]int{{64, 256}}, []int{1, 8}, 1
 	}
 	for _, s := range shapes {
 		for _, n := range tokens {
 			b.Run(fmt.Sprintf("%dx%d/rows-%d", s[1], s[0], n), func(b *testing.B) {
-				gpu := benchOpen(b)
-				w := backend.Matrix{Tensor: benchNew(b, gpu, meta.BFloat16, s[1], s[0])}
-				x, y := benchNew(b, gpu, meta.Float32, n, s[0]), benchNew(b, gpu, meta.Float32, n, s[1])
-				b.SetBytes(w.Bytes())
-				for b.Loop() {
-					gpu.LinearRounded(y, x, w, tensor.Tensor{}, backend.Prompt)
-					if err := gpu.Sync(); err != nil {
-						b.Fatal(err)
-					}
-				}
-				operations := 2 * float64(s[0]) * float64(s[1]) * float64(n) * float64(b.N)
-				b.ReportMetric(operations/b.Elapsed().Seconds()/1e9, "Gop/s")
+				benchLinear(b, s[1], s[0], n, ceil(round, 2*s[0]*s[1]))
 			})
 		}
 	}
+}
+
+func benchLinear(b *testing.B, rows, cols, tokens, matrices int) {
+	gpu := benchOpen(b)
+	var ws []backend.Matrix
+	for range matrices {
+		ws = append(ws, backend.Matrix{Tensor: benchRandom(b, gpu, meta.BFloat16, rows, cols)})
+	}
+	x, y := benchRandom(b, gpu, meta.Float32, tokens, cols), benchNew(b, gpu, meta.Float32, tokens, rows)
+	role := backend.Generated
+	if tokens > fewTokens {
+		role = backend.Prompt
+	}
+	b.SetBytes(ws[0].Bytes() * int64(matrices))
+	for b.Loop() {
+		for _, w := range ws {
+			gpu.LinearRounded(y, x, w, tensor.Tensor{}, role)
+		}
+		if err := gpu.Sync(); err != nil {
+			b.Fatal(err)
+		}
+	}
+	operations := 2 * float64(rows) * float64(cols) * float64(tokens) * float64(b.N*matrices)
+	b.ReportMetric(operations/b.Elapsed().Seconds()/1e9, "Gop/s")
+	b.ReportMetric(b.Elapsed().Seconds()*1e6/float64(b.N*matrices), "us/op")
+}
+
+// BenchmarkAttention measures a layer of a model of 8 billion weights, in bytes of keys and values per second: one
+// generated token, 16 of them, and a prompt of 512 tokens, behind so many positions.
+func BenchmarkAttention(b *testing.B) {
+	contexts := []int{512, 8192}
+	if testing.Short() {
+		contexts = []int{64}
+	}
+	for _, context := range contexts {
+		for name, c := range map[string][2]int{"1": {1, 1}, "16": {16, 1}, "prompt": {1, min(context, 512)}} {
+			b.Run(fmt.Sprintf("%s/context-%d", name, context), func(b *testing.B) { benchAttention(b, c[0], c[1], context) })
+		}
+	}
+}
+
+func benchAttention(b *testing.B, sequences, rows, context int) {
+	const heads, kvHeads, dim, page = 32, 8, 128, 16
+	gpu := benchOpen(b)
+	pages := context / page
+	kv := backend.KV{PageTokens: page, Heads: kvHeads}
+	kv.K, kv.V = benchNew(b, gpu, meta.BFloat16, pages*sequences, page, kvHeads*dim), benchNew(b, gpu, meta.BFloat16, pages*sequences, page, kvHeads*dim)
+	var spans []backend.Span
+	for s := range sequences {
+		span := backend.Span{First: s * rows, Rows: rows, Start: context - rows}
+		for p := range pages {
+			span.Pages = append(span.Pages, int32(s*pages+p))
+		}
+		spans = append(spans, span)
+	}
+	n := sequences * rows
+	q, y := benchNew(b, gpu, meta.Float32, n, heads*dim), benchNew(b, gpu, meta.Float32, n, heads*dim)
+	a := backend.AttentionArgs{Heads: heads, KVHeads: kvHeads, Dim: dim, ValueDim: dim, Scale: 0.1, Prompts: make([]bool, n)}
+	b.SetBytes(16 * (kv.K.Bytes() + kv.V.Bytes()))
+	for b.Loop() {
+		for range 16 {
+			gpu.Attention(y, q, kv, spans, a)
+		}
+		if err := gpu.Sync(); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(b.Elapsed().Seconds()*1e6/float64(b.N*16), "us/op")
+}
+
+// BenchmarkNorm measures what a launch costs at least.
+func BenchmarkNorm(b *testing.B) {
+	gpu := benchOpen(b)
+	x := benchNew(b, gpu, meta.Float32, 1, 4096)
+	for b.Loop() {
+		for range 64 {
+			gpu.Norm(x, x, tensor.Tensor{}, tensor.Tensor{}, meta.NormSpec{Dim: 4096, Eps: 1e-5})
+		}
+		if err := gpu.Sync(); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(b.Elapsed().Seconds()*1e6/float64(b.N*64), "us/op")
 }

@@ -21,25 +21,33 @@ type Options struct {
 	Host backend.Backend
 	// Lanes is the number of partial sums of the CPU's kernels, 8 or 16, whose bits results have.
 	Lanes int
+	// Fast chooses kernels for tensor cores wherever an operation may round, and other orders of sums. A result
+	// then depends on the GPU's kernels, and not on the CPU's; a row's bits are still the same alone and in any batch.
+	Fast bool
 }
 
 // Backend computes on one GPU. One goroutine uses it at a time, on any thread.
 type Backend struct {
-	options  Options
-	context  cu.CUContext
-	queue    driver.Queue
-	module   module
-	err      error        // the first since Sync
-	lost     error        // after which the device cannot be used
-	live     []allocation // by address
-	ring     ring         // small operands
-	bounce   []byte       // pinned: copies of memory that is not
-	scratch  scratch
-	args     [driver.MostArguments]uint64
-	rows     []int32 // of an attention
-	launches int64
-	counters counters
-	filling  *filling // nil before the first Fill
+	options         Options
+	context         cu.CUContext
+	queue           driver.Queue
+	functions       functions
+	err             error        // the first since Sync
+	lost            error        // after which the device cannot be used
+	live            []allocation // by address
+	ring            ring         // small operands
+	bounce          []byte       // pinned: copies of memory that is not
+	scratch         scratch
+	pending         pending
+	early           bool    // kernels of Options.Fast may begin while the one before them ends
+	rows            []int32 // of an attention
+	products        products
+	attention       attention
+	partRows        partRows
+	multiprocessors int
+	launches        int64
+	counters        counters
+	filling         *filling // nil before the first Fill
 }
 
 var _ backend.Selective = (*Backend)(nil)
@@ -86,7 +94,10 @@ func (b *Backend) open(i int) error {
 	if err != nil {
 		return err
 	}
-	if b.module, err = loadModule(major); err != nil {
+	if err := b.functions.load(major, b.options.Fast); err != nil {
+		return err
+	}
+	if b.multiprocessors, err = device.Attribute(cu.MultiprocessorCount); err != nil {
 		return err
 	}
 	stream, err := cu.MakeStream(cu.NonBlocking)
@@ -101,6 +112,7 @@ func (b *Backend) open(i int) error {
 	if b.ring.host, err = b.queue.Pinned(ringBytes); err != nil {
 		return err
 	}
+	b.early = b.options.Fast && major == 9
 	b.ring.device, err = b.allocate(ringBytes)
 	return err
 }
@@ -129,8 +141,8 @@ func (b *Backend) Lost() error { return b.lost }
 
 // Sync waits for the GPU.
 func (b *Backend) Sync() error {
-	b.check("wait", b.queue.Wait())
-	b.ring.used = 0
+	b.check("wait", b.flushed().Wait())
+	b.ring.empty()
 	if f := b.filling; f != nil && b.err == nil {
 		f.over = f.made
 	}
@@ -160,14 +172,4 @@ func (b *Backend) release() {
 	driver.FreePinned(b.ring.host)
 	driver.FreePinned(b.bounce)
 	b.live, b.ring, b.bounce, b.scratch = nil, ring{}, nil, scratch{}
-}
-
-// launch queues a kernel over x·y blocks of some threads.
-func (b *Backend) launch(k kernel, x, y, threads int, args ...uint64) {
-	if b.err != nil || x == 0 || y == 0 {
-		return
-	}
-	b.launches++
-	n := copy(b.args[:], args)
-	b.check(kernelNames[k], b.queue.Launch(b.module.functions[k], x, y, threads, b.args[:n]))
 }

@@ -19,8 +19,10 @@ func need(t *testing.T) {
 	testenv.Need(t, "cuda", len(devices) > 0, reason+"; scripts/check-cuda.sh runs the tests on a simulated driver")
 }
 
-// open opens GPU 0 with the lanes of a variant of the CPU.
-func open(t *testing.T, variant string) *Backend {
+// open opens GPU 0 with the lanes of a variant of the CPU, and exact kernels.
+func open(t *testing.T, variant string) *Backend { return openWith(t, variant, false) }
+
+func openWith(t *testing.T, variant string, fast bool) *Backend {
 	t.Helper()
 	host, err := cpu.New(cpu.Options{Threads: 1, Variant: variant})
 	if err != nil {
@@ -31,7 +33,7 @@ func open(t *testing.T, variant string) *Backend {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := New(0, Options{Host: host, Lanes: set.Lanes})
+	b, err := New(0, Options{Host: host, Lanes: set.Lanes, Fast: fast})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,6 +43,12 @@ func open(t *testing.T, variant string) *Backend {
 func TestConformance(t *testing.T) {
 	need(t)
 	backendtest.Run(t, func() backend.Backend { return open(t, kernels.Names()[0]) })
+}
+
+// TestConformanceOfFastKernels runs the suite with the kernels for tensor cores.
+func TestConformanceOfFastKernels(t *testing.T) {
+	need(t)
+	backendtest.Run(t, func() backend.Backend { return openWith(t, kernels.Names()[0], true) })
 }
 
 // TestSameAsCPU holds law 4: results have the bits of the CPU's, for each variant with fused

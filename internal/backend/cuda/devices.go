@@ -72,6 +72,14 @@ func describe(i int) Device {
 	return d
 }
 
+// Proven reports whether the kernels of Options.Fast passed their tests on a GPU of device i's architecture: on an
+// H100 so far, of capability 9.0. Other architectures run the same sources, assembled for capability 8.0, without tests
+// on one of them.
+func Proven(i int) bool {
+	devices, _ := List()
+	return i >= 0 && i < len(devices) && devices[i].Capability == "9.0"
+}
+
 // freeMemory makes the device's context, which stays.
 func freeMemory(device cu.Device) (int64, error) {
 	runtime.LockOSThread() // a context belongs to a thread

@@ -78,7 +78,7 @@ func (b *Backend) Fence() backend.Fence {
 		return 0
 	}
 	f.made++
-	b.check("fence", b.queue.Record(f.marks[f.made%marks]))
+	b.check("fence", b.flushed().Record(f.marks[f.made%marks]))
 	return f.made
 }
 
@@ -111,7 +111,7 @@ func (b *Backend) Fill(dst tensor.Tensor, src []byte, after backend.Fence) error
 		f.next = (f.next + 1) % fillChunks
 	}
 	if len(src) > 0 {
-		b.check("fill", b.queue.WaitBehind(last))
+		b.check("fill", b.flushed().WaitBehind(last))
 	}
 	return nil
 }

@@ -41,18 +41,6 @@ func (b *Backend) Linear(dst, x tensor.Tensor, w backend.Matrix, bias tensor.Ten
 	}
 }
 
-// LinearRounded is Linear: the exact kernels round nothing.
-func (b *Backend) LinearRounded(dst, x tensor.Tensor, w backend.Matrix, bias tensor.Tensor, _ backend.Role) {
-	b.Linear(dst, x, w, bias)
-}
-
-// Products computes one after another.
-func (b *Backend) Products(ps []backend.Product) {
-	for i := range ps {
-		b.Linear(ps[i].Dst, ps[i].X, ps[i].W, ps[i].Bias)
-	}
-}
-
 // Embed widens rows of a table.
 func (b *Backend) Embed(dst tensor.Tensor, table backend.Matrix, ids []int32, scale float32) {
 	if b.err != nil {

@@ -3,6 +3,7 @@
 package cuda
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"runtime"
@@ -59,16 +60,16 @@ func (b *Backend) New(dtype meta.DType, dims ...int) (tensor.Tensor, error) {
 	t.Address = p
 	at, _ := b.find(p)
 	b.live = slices.Insert(b.live, at, allocation{p, n})
-	if err := b.queue.Clear(p, int(max(n, 1))); err != nil {
+	if err := b.flushed().Clear(p, int(max(n, 1))); err != nil {
 		return t, err
 	}
-	return t, b.queue.Wait() // a Fill may be next, on another queue
+	return t, b.flushed().Wait() // a Fill may be next, on another queue
 }
 
 // Free waits for the operations before it.
 func (b *Backend) Free(t tensor.Tensor) {
 	if at, ok := b.find(t.Address); ok {
-		b.check("wait", b.queue.Wait())
+		b.check("wait", b.flushed().Wait())
 		b.free(t.Address, b.live[at].size)
 		b.live = slices.Delete(b.live, at, at+1)
 	}
@@ -120,7 +121,7 @@ func (b *Backend) Copy(dst, src tensor.Tensor) error {
 			}
 		}
 	}
-	return b.queue.Wait()
+	return b.flushed().Wait()
 }
 
 // copyPart copies n bytes from and to offsets, at most as many as fit the bounce buffer.
@@ -130,7 +131,7 @@ func (b *Backend) copyPart(dst, src tensor.Tensor, to, from, n int) error {
 		copy(dst.Data[to:to+n], src.Data[from:from+n])
 		return nil
 	case src.Data != nil:
-		if err := b.queue.Wait(); err != nil { // of the copy before
+		if err := b.flushed().Wait(); err != nil { // of the copy before
 			return err
 		}
 		copy(b.bounce, src.Data[from:from+n])
@@ -139,13 +140,13 @@ func (b *Backend) copyPart(dst, src tensor.Tensor, to, from, n int) error {
 		if err := b.toHost(b.bounce[:n], src.Address+uintptr(from)); err != nil {
 			return err
 		}
-		if err := b.queue.Wait(); err != nil {
+		if err := b.flushed().Wait(); err != nil {
 			return err
 		}
 		copy(dst.Data[to:to+n], b.bounce)
 		return nil
 	}
-	return b.queue.OnDevice(dst.Address+uintptr(to), src.Address+uintptr(from), n)
+	return b.flushed().OnDevice(dst.Address+uintptr(to), src.Address+uintptr(from), n)
 }
 
 // ring has the small operands of operations under way: pinned host memory, and as much of the GPU.
@@ -153,6 +154,30 @@ type ring struct {
 	host   []byte
 	device uintptr
 	used   int
+	sent   [sentMost]sent // the last operands, which are not sent again
+	next   int
+}
+
+// sent are operands in the ring.
+type sent struct{ at, bytes int }
+
+// sentMost is how many operands are told apart: those of one layer, of all groups of layers.
+const sentMost = 16
+
+// empty forgets what is in the ring, which nothing reads any more.
+func (r *ring) empty() {
+	r.used, r.next = 0, 0
+	r.sent = [sentMost]sent{}
+}
+
+// find returns where the ring has these bytes already.
+func (r *ring) find(v []byte) (at int, ok bool) {
+	for _, s := range r.sent {
+		if s.bytes == len(v) && bytes.Equal(r.host[s.at:s.at+s.bytes], v) {
+			return s.at, true
+		}
+	}
+	return 0, false
 }
 
 const (
@@ -171,23 +196,29 @@ func (b *Backend) room(operands ...int) {
 	case total > ringBytes:
 		b.fail("%d bytes of operands, at most %d are possible", total, ringBytes)
 	case b.ring.used+total > ringBytes: // what is on its way may be read still
-		b.check("wait", b.queue.Wait())
-		b.ring.used = 0
+		b.check("wait", b.flushed().Wait())
+		b.ring.empty()
 	}
 }
 
-// send copies host values that an operation wants to the GPU, where [Backend.room] has made room for them.
-// They may change afterwards.
+// send copies host values that an operation wants to the GPU, where [Backend.room] has made room for them, unless
+// they are there from another layer. They may change afterwards.
 func send[T int32 | float32](b *Backend, v []T) uint64 {
 	n := 4 * len(v)
 	if n == 0 || b.err != nil {
 		return 0
 	}
-	at := (b.ring.used + ringAlign - 1) &^ (ringAlign - 1)
-	b.ring.used = at + n
-	copy(b.ring.host[at:], unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(v))), n))
-	b.check("operands", b.toDevice(b.ring.device+uintptr(at), b.ring.host[at:at+n]))
-	return uint64(b.ring.device) + uint64(at)
+	r, raw := &b.ring, unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(v))), n)
+	if at, ok := r.find(raw); ok {
+		return uint64(r.device) + uint64(at)
+	}
+	at := (r.used + ringAlign - 1) &^ (ringAlign - 1)
+	r.used = at + n
+	copy(r.host[at:], raw)
+	r.sent[r.next] = sent{at, n}
+	r.next = (r.next + 1) % sentMost
+	b.check("operands", b.toDevice(r.device+uintptr(at), r.host[at:at+n]))
+	return uint64(r.device) + uint64(at)
 }
 
 // scratch is memory of the GPU for one operation at a time.
@@ -200,7 +231,7 @@ type scratch struct {
 func (b *Backend) reserve(n int64) uint64 {
 	if n > b.scratch.size && b.err == nil {
 		if b.scratch.address != 0 {
-			b.check("wait", b.queue.Wait())
+			b.check("wait", b.flushed().Wait())
 			b.free(b.scratch.address, b.scratch.size)
 		}
 		p, err := b.allocate(2 * n)

@@ -18,7 +18,13 @@ var exactSM80 string
 //go:embed kernels/exact.sm_90a.ptx
 var exactSM90a string
 
-// kernel is a function of the module.
+//go:embed kernels/fast.sm_80.ptx
+var fastSM80 string
+
+//go:embed kernels/fast.sm_90a.ptx
+var fastSM90a string
+
+// kernel is a function of a module.
 type kernel uint8
 
 const (
@@ -36,33 +42,63 @@ const (
 	kernelStoreKV
 	kernelStoreBlocks
 	kernelAttend
+	firstFast // the kernels from here on are those of Options.Fast
+)
+
+const (
+	kernelFew8 = firstFast + iota
+	kernelFew16
+	kernelFew32
+	kernelFew64
+	kernelFewGated
+	kernelFewCodes8
+	kernelFewCodes64
+	kernelFewCodesGated
+	kernelMany128
+	kernelMany64
+	kernelManyCodes128
+	kernelManyCodes64
+	kernelRoundRows
+	kernelAttendParts128
+	kernelAttendParts256
+	kernelAttendSum
+	kernelAddNorm
+	kernelRopeStore
 	kernelCount
 )
 
-var kernelNames = [kernelCount]string{"zero", "linear", "linear_codes", "embed", "norm", "rope", "gather", "scatter", "add", "gate", "scale", "store_kv", "store_blocks", "attend"}
+var kernelNames = [kernelCount]string{"zero", "linear", "linear_codes", "embed", "norm", "rope", "gather", "scatter", "add", "gate", "scale", "store_kv", "store_blocks", "attend",
+	"few_8", "few_16", "few_32", "few_64", "few_gated", "few_codes_8", "few_codes_64", "few_codes_gated", "many_128", "many_64", "many_codes_128", "many_codes_64",
+	"round_rows", "attend_parts_128", "attend_parts_256", "attend_sum", "add_norm", "rope_store"}
 
-// module is a device's code.
-type module struct {
-	module    cu.Module
-	functions [kernelCount]unsafe.Pointer
+// functions are a device's code by kernel.
+type functions [kernelCount]unsafe.Pointer
+
+// load loads the kernels for a capability into the current context. The driver compiles them at first, and
+// keeps the result.
+func (f *functions) load(major int, fast bool) error {
+	exact, more := exactSM80, fastSM80
+	if major == 9 {
+		exact, more = exactSM90a, fastSM90a
+	}
+	if err := f.loadImage(exact, 0, firstFast); err != nil || !fast {
+		return err
+	}
+	return f.loadImage(more, firstFast, kernelCount)
 }
 
-// loadModule loads the kernels for a capability into the current context. The driver compiles them at
-// first, and keeps the result.
-func loadModule(major int) (m module, err error) {
-	image := exactSM80
-	if major == 9 {
-		image = exactSM90a
+// loadImage loads the kernels [begin, end) of one module.
+func (f *functions) loadImage(image string, begin, end kernel) error {
+	module, err := cu.LoadDataEx(image)
+	if err != nil {
+		return fmt.Errorf("cuda: load the kernels: %w", err)
 	}
-	if m.module, err = cu.LoadDataEx(image); err != nil {
-		return m, fmt.Errorf("cuda: load the kernels: %w", err)
-	}
-	for i, name := range kernelNames {
-		f, err := m.module.Function(name)
+	for k := begin; k < end; k++ {
+		function, err := module.Function(kernelNames[k])
 		if err != nil {
-			return m, fmt.Errorf("cuda: kernel %s: %w", name, err)
+			return fmt.Errorf("cuda: kernel %s: %w", kernelNames[k], err)
 		}
-		m.functions[i] = *(*unsafe.Pointer)(unsafe.Pointer(&f)) // a cu.Function is the driver's handle
+		f[k] = *(*unsafe.Pointer)(unsafe.Pointer(&function)) // a cu.Function is the driver's handle
 	}
-	return m, nil
+	return nil
 }

@@ -28,6 +28,10 @@ func (b *Backend) Norm(dst, x, weight, bias tensor.Tensor, a meta.NormSpec) {
 	}
 	in, out := b.matrix("norm", "operand", x, rows, cols), b.matrix("norm", "result", dst, rows, cols)
 	w, v := b.dense("norm", "weight", weight, cols, a.Dim), b.dense("norm", "bias", bias, cols, a.Dim)
+	if b.options.Fast {
+		b.addNorm(out, in, w, v, rows, cols, a)
+		return
+	}
 	b.launch(kernelNorm, rows, cols/a.Dim, 32, out.at, out.stride, in.at, in.stride,
 		w.at, w.format, flag(w.n == cols), v.at, v.format, flag(v.n == cols),
 		uint64(a.Dim), flag(a.Layer), math.Float64bits(float64(a.Eps)), word(a.Offset), uint64(b.options.Lanes))
@@ -45,6 +49,10 @@ func (b *Backend) Rope(x tensor.Tensor, dim int, cos, sin tensor.Tensor, interle
 	}
 	in := b.matrix("rope", "operand", x, rows, cols)
 	c, s := b.matrix("rope", "cosine", cos, rows, half), b.matrix("rope", "sine", sin, rows, half)
+	if b.options.Fast && rows <= mostBlocksY {
+		b.rotate(in, rows, cols/dim, dim, c, s, half, interleaved)
+		return
+	}
 	n := rows * cols / dim * half
 	b.launch(kernelRope, ceil(n, threads), 1, threads, in.at, in.stride, c.at, c.stride, s.at, s.stride,
 		uint64(cols/dim), uint64(dim), uint64(half), flag(interleaved), uint64(n))
@@ -79,6 +87,9 @@ func (b *Backend) Gate(dst, gate, up tensor.Tensor, act meta.Activation, limit f
 	}
 	if limit <= 0 {
 		limit = float32(math.Inf(1))
+	}
+	if b.options.Fast && b.err == nil && b.gateProducts(out, g, u, rows, cols, act, limit) {
+		return
 	}
 	eachBlock(rows, func(first, n int) {
 		y, g, u := out.row(first), g.row(first), u.row(first)

@@ -28,5 +28,5 @@ func (b *Backend) toDevice(dst uintptr, src []byte) error {
 
 func (b *Backend) toHost(dst []byte, src uintptr) error {
 	b.counters.toHost.Add(int64(len(dst)))
-	return b.queue.ToHost(dst, src)
+	return b.flushed().ToHost(dst, src)
 }

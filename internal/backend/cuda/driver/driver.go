@@ -18,6 +18,10 @@ extern int cuMemHostUnregister(void *);
 extern int cuCtxSetCurrent(void *);
 extern int cuStreamSynchronize(void *);
 extern int cuLaunchKernel(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **);
+// CUlaunchAttribute and CUlaunchConfig of cuda.h, which this package does without.
+struct attribute { int id; union { int value; char room[64]; } __attribute__((aligned(8))); };
+struct configuration { unsigned x, y, z, threads_x, threads_y, threads_z, shared; void *stream; struct attribute *attributes; unsigned count; };
+extern int cuLaunchKernelEx(const struct configuration *, void *, void **, void **);
 extern int cuMemcpyHtoDAsync_v2(address, const void *, size_t, void *);
 extern int cuMemcpyDtoHAsync_v2(void *, address, size_t, void *);
 extern int cuMemcpyDtoDAsync_v2(address, address, size_t, void *);
@@ -36,10 +40,13 @@ enum { MOST = 40 };
 	int r = cuCtxSetCurrent(context); \
 	return r ? r : call
 
-static int launch(void *context, void *kernel, unsigned x, unsigned y, unsigned threads, void *stream, uint64_t *args, int n) {
+// A kernel's operands are words, or one struct of them. early: it may begin before the kernel in front of it has ended.
+static int launch(void *context, void *kernel, unsigned x, unsigned y, unsigned threads, void *stream, uint64_t *args, int n, int whole, int early) {
 	void *at[MOST];
-	for (int i = 0; i < n; i++) at[i] = args + i;
-	IN(cuLaunchKernel(kernel, x, y, 1, threads, 1, 1, 0, stream, at, 0));
+	for (int i = 0; i < (whole ? 1 : n); i++) at[i] = args + i;
+	struct attribute serialised = {6, {1}}; // programmatic stream serialisation
+	struct configuration c = {x, y, 1, threads, 1, 1, 0, stream, &serialised, 1};
+	IN(early ? cuLaunchKernelEx(&c, kernel, at, 0) : cuLaunchKernel(kernel, x, y, 1, threads, 1, 1, 0, stream, at, 0));
 }
 static int to_device(void *context, address dst, void *src, size_t n, void *stream) { IN(cuMemcpyHtoDAsync_v2(dst, src, n, stream)); }
 static int to_host(void *context, void *dst, address src, size_t n, void *stream) { IN(cuMemcpyDtoHAsync_v2(dst, src, n, stream)); }
@@ -123,13 +130,28 @@ func FreePinned(b []byte) {
 	}
 }
 
-// Launch runs a kernel over x·y blocks of some threads. Its arguments are words; they are read before
-// Launch returns.
-func (q *Queue) Launch(kernel unsafe.Pointer, x, y, threads int, args []uint64) error {
-	if len(args) > MostArguments {
-		return fmt.Errorf("cuda: a kernel has %d arguments, at most %d are possible", len(args), MostArguments)
+// A Launch says how a kernel runs: over X·Y blocks of some threads. Its operands are words, or one struct of them.
+// An Early kernel may begin while the one before it in the queue ends; it waits for the other's results by itself.
+type Launch struct {
+	Kernel        unsafe.Pointer
+	X, Y, Threads int
+	Struct, Early bool
+}
+
+// Launch runs a kernel. Its operands are read before Launch returns.
+func (q *Queue) Launch(l Launch, operands []uint64) error {
+	if !l.Struct && len(operands) > MostArguments {
+		return fmt.Errorf("cuda: a kernel has %d arguments, at most %d are possible", len(operands), MostArguments)
 	}
-	return check(C.launch(q.Context, kernel, C.uint(x), C.uint(y), C.uint(threads), q.Stream, (*C.uint64_t)(unsafe.Pointer(unsafe.SliceData(args))), C.int(len(args))))
+	return check(C.launch(q.Context, l.Kernel, C.uint(l.X), C.uint(l.Y), C.uint(l.Threads), q.Stream,
+		(*C.uint64_t)(unsafe.Pointer(unsafe.SliceData(operands))), C.int(len(operands)), flag(l.Struct), flag(l.Early)))
+}
+
+func flag(v bool) C.int {
+	if v {
+		return 1
+	}
+	return 0
 }
 
 // ToDevice copies from pinned memory, which must not change before the queue has come to it.

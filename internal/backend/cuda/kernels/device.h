@@ -10,26 +10,43 @@ typedef unsigned long long u64;
 typedef long long i64;
 
 #ifdef __CUDA__
-#define DEVICE __attribute__((device)) static inline
+#define DEVICE __attribute__((device, always_inline)) static inline
+#define APART __attribute__((device, noinline)) static
 #define KERNEL extern "C" __attribute__((global)) void
+#define BOUNDS(threads, blocks) __attribute__((launch_bounds(threads, blocks)))
 #define SHARED __attribute__((shared))
 #define THREAD (int)__nvvm_read_ptx_sreg_tid_x()
 #define THREADS (int)__nvvm_read_ptx_sreg_ntid_x()
 #define BLOCK_X (i64)__nvvm_read_ptx_sreg_ctaid_x()
 #define BLOCK_Y (i64)__nvvm_read_ptx_sreg_ctaid_y()
 #define BARRIER() __syncthreads()
+#define WARP_BARRIER() __nvvm_bar_warp_sync(0xffffffff)
 #define EXPORT(kernel)
+// A kernel of fast.cu may begin while the one before it ends. It calls DEPEND before it touches anything that another
+// kernel writes; others are launched when those before them have ended.
+#if __CUDA_ARCH__ >= 900
+#define DEPEND()                                                          \
+	do {                                                                    \
+		asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); \
+		asm volatile("griddepcontrol.wait;" ::: "memory");              \
+	} while (0)
+#else
+#define DEPEND() (void)0
+#endif
 DEVICE float exchange(float v, int mask) { return __nvvm_shfl_sync_bfly_f32(0xffffffff, v, mask, 31); }
 DEVICE float from_half(u16 h) { float f; asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(h)); return f; }
 DEVICE u16 to_half(float f) { u16 h; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(f)); return h; }
 DEVICE float nearest(float f) { float r; asm("cvt.rni.f32.f32 %0, %1;" : "=f"(r) : "f"(f)); return r; }
 DEVICE float divide(float a, float b) { float r; asm("div.rn.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b)); return r; }
 DEVICE double divide(double a, double b) { double r; asm("div.rn.f64 %0, %1, %2;" : "=d"(r) : "d"(a), "d"(b)); return r; }
+DEVICE float root(float a) { float r; asm("sqrt.rn.f32 %0, %1;" : "=f"(r) : "f"(a)); return r; }
 DEVICE double root(double a) { double r; asm("sqrt.rn.f64 %0, %1;" : "=d"(r) : "d"(a)); return r; }
 #else
 #include <cstddef>
 #include <utility>
 #define DEVICE static inline
+#define APART static
+#define BOUNDS(threads, blocks)
 #define KERNEL extern "C" void
 #define SHARED static thread_local
 extern "C" {
@@ -43,11 +60,14 @@ void sim_barrier(void);
 #define BLOCK_X sim_block_x
 #define BLOCK_Y sim_block_y
 #define BARRIER() sim_barrier()
+#define WARP_BARRIER() sim_barrier()
+#define DEPEND() (void)0
 DEVICE float from_half(u16 h) { return (float)__builtin_bit_cast(_Float16, h); }
 DEVICE u16 to_half(float f) { return __builtin_bit_cast(u16, (_Float16)f); }
 DEVICE float nearest(float f) { return __builtin_rintf(f); }
 DEVICE float divide(float a, float b) { return a / b; }
 DEVICE double divide(double a, double b) { return a / b; }
+DEVICE float root(float a) { return __builtin_sqrtf(a); }
 DEVICE double root(double a) { return __builtin_sqrt(a); }
 // A kernel's arguments are words, which EXPORT gives it their types.
 template <class... A, size_t... I> static void call_with(void (*f)(A...), u64 *words, std::index_sequence<I...>) { f(*(A *)(words + I)...); }

@@ -137,15 +137,7 @@ EXPORT(add)
 KERNEL gate(float *y, i64 ys, const float *g, i64 gs, const float *up, i64 us, i64 act, i64 limit, i64 cols) {
 	const i64 c = BLOCK_X * THREADS + THREAD, r = BLOCK_Y;
 	if (c >= cols) return;
-	float v = g[r * gs + c];
-	if (act == CLAMPED) {
-		const float most = scalar(limit);
-		v = gated(v > most ? most : v, 1.702f, 0);
-		y[r * ys + c] = up ? (clamped(up[r * us + c], most) + 1) * v : v;
-		return;
-	}
-	v = activate(v, act);
-	y[r * ys + c] = up ? v * up[r * us + c] : v;
+	y[r * ys + c] = up ? gate_by(g[r * gs + c], up[r * us + c], act, scalar(limit)) : gate_alone(g[r * gs + c], act, scalar(limit));
 }
 EXPORT(gate)
 

@@ -3,8 +3,10 @@
 set -euo pipefail
 cd "$(dirname "$0")"
 for arch in sm_80 sm_90a; do
-	"${CLANG:-clang-19}" -x cuda --cuda-device-only --cuda-gpu-arch=$arch --cuda-feature=+ptx80 -nocudainc -nocudalib \
-		-O3 -ffp-contract=off -S exact.cu -o exact.$arch.ptx
+	for kernels in exact fast; do
+		"${CLANG:-clang-19}" -x cuda --cuda-device-only --cuda-gpu-arch=$arch --cuda-feature=+ptx80 -nocudainc -nocudalib \
+			-O3 -ffp-contract=off -S $kernels.cu -o $kernels.$arch.ptx
+	done
 	# The driver's compiler may fuse or approximate what does not say how it rounds.
 	if grep -nE '\b(add|sub|mul|div|sqrt|rcp|fma)\.(approx|full|ftz|f32|f64)' exact.$arch.ptx; then
 		echo "exact.$arch.ptx has arithmetic without .rn" >&2

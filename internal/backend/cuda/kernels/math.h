@@ -65,3 +65,12 @@ DEVICE float activate(float g, i64 act) {
 }
 
 DEVICE float clamped(float v, float limit) { return v < -limit ? -limit : v > limit ? limit : v; }
+
+// gate_alone is the activation of a gate, limited where act says so, and gate_by the gate's times up.
+DEVICE float gate_alone(float v, i64 act, float limit) {
+	return act == CLAMPED ? gated(v > limit ? limit : v, 1.702f, 0) : activate(v, act);
+}
+DEVICE float gate_by(float v, float up, i64 act, float limit) {
+	v = gate_alone(v, act, limit);
+	return act == CLAMPED ? (clamped(up, limit) + 1) * v : v * up;
+}

@@ -19,13 +19,19 @@ struct Weight {
 DEVICE float q8(const u8 *block, int i) { return (float)(signed char)block[2 + i] * from_half(load16(block)); }
 DEVICE float q4(const u8 *block, int i) { return (float)((block[2 + i % 16] >> i / 16 * 4 & 15) - 8) * from_half(load16(block)); }
 
-DEVICE float q4_k(const u8 *block, int i) {
-	const int group = i / 32;
+// q4_k_scale sets the scale and the minimum of a group of 32 columns.
+DEVICE void q4_k_scale(const u8 *block, int group, float *by, float *less) {
 	const u8 *p = block + 4;
 	int scale, least;
 	if (group < 4) scale = p[group] & 63, least = p[group + 4] & 63;
 	else scale = (p[group + 4] & 15) | (p[group - 4] >> 6 << 4), least = (p[group + 4] >> 4) | (p[group] >> 6 << 4);
-	const float by = from_half(load16(block)) * (float)scale, less = from_half(load16(block + 2)) * (float)least;
+	*by = from_half(load16(block)) * (float)scale, *less = from_half(load16(block + 2)) * (float)least;
+}
+
+DEVICE float q4_k(const u8 *block, int i) {
+	const int group = i / 32;
+	float by, less;
+	q4_k_scale(block, group, &by, &less);
 	const int code = block[16 + group / 2 * 32 + i % 32] >> group % 2 * 4 & 15;
 	return by * (float)code - less;
 }
@@ -58,8 +64,7 @@ DEVICE float scale_of(const Weight &w, i64 row, i64 col) {
 	return w.format == MXFP4 ? e8m0(w.scales[at]) : load(w.scales + at * size_of(w.scale_format), w.scale_format);
 }
 
-DEVICE float element(const Weight &w, i64 r, i64 k) {
-	const i64 row = w.row + (w.transposed ? k : r * w.step), col = w.col + (w.transposed ? r * w.step : k);
+DEVICE float stored_element(const Weight &w, i64 row, i64 col) {
 	const u8 *p = w.data + row * w.stride;
 	switch (w.format) {
 	case Q8: return q8(p + col / 32 * 34, (int)(col % 32));
@@ -70,6 +75,10 @@ DEVICE float element(const Weight &w, i64 r, i64 k) {
 	case MXFP4: return mxfp4(p, col) * scale_of(w, row, col);
 	}
 	return load(p + col * size_of(w.format), w.format);
+}
+
+DEVICE float element(const Weight &w, i64 r, i64 k) {
+	return stored_element(w, w.row + (w.transposed ? k : r * w.step), w.col + (w.transposed ? r * w.step : k));
 }
 
 // WEIGHT are the arguments of a kernel that make a Weight.

@@ -38,7 +38,7 @@ enum { SUCCESS = 0, INVALID = 1, NO_MEMORY = 2, NO_DEVICE = 100, NO_SUCH_DEVICE 
 enum { MOST_DEVICES = 16, MOST_THREADS = 1024, STACK = 32 << 10, PAGE = 4096, ALIGNMENT = 256 };
 
 struct Context { int device; };
-struct Kernel { void (*run)(uint64_t *); int arguments; };
+struct Kernel { void (*run)(uint64_t *); int arguments, words; }; // words of the one argument, a struct; 0 for none
 struct Module { void *library; };
 struct Stream;
 struct Event { Stream *stream; uint64_t recorded, done; };
@@ -318,8 +318,10 @@ API cuModuleGetFunction(Kernel **k, Module *m, const char *name) {
 	void *run = dlsym(m->library, symbol);
 	snprintf(symbol, sizeof symbol, "%s__arguments", name);
 	int *arguments = (int *)dlsym(m->library, symbol);
-	if (!run || !arguments) return NOT_FOUND;
-	*k = new Kernel{(void (*)(uint64_t *))run, *arguments};
+	snprintf(symbol, sizeof symbol, "%s__words", name);
+	int *words = (int *)dlsym(m->library, symbol);
+	if (!run || (!arguments && !words)) return NOT_FOUND;
+	*k = new Kernel{(void (*)(uint64_t *))run, arguments ? *arguments : 0, words ? *words : 0};
 	return SUCCESS;
 }
 
@@ -386,7 +388,14 @@ API cuLaunchKernel(Kernel *k, unsigned x, unsigned y, unsigned z, unsigned threa
 	if (!x || !y || y > 65535 || z != 1 || !threads || threads > MOST_THREADS || ty != 1 || tz != 1) return INVALID;
 	if (launches++ == fail_at) lost = true;
 	stream_of(stream)->kernels = true;
-	std::vector<uint64_t> arguments((size_t)k->arguments);
+	std::vector<uint64_t> arguments((size_t)(k->arguments + k->words));
+	if (k->words) memcpy(arguments.data(), parameters[0], (size_t)k->words * sizeof(uint64_t));
 	for (int i = 0; i < k->arguments; i++) arguments[(size_t)i] = *(uint64_t *)parameters[i];
 	return submit(stream, [=]() mutable { return run_grid(k, arguments.data(), x, y, threads); });
+}
+
+// CUlaunchConfig, whose attributes say that a kernel may begin early. Here none does.
+struct Configuration { unsigned x, y, z, threads, ty, tz, shared; void *stream, *attributes; unsigned count; };
+API cuLaunchKernelEx(const Configuration *c, Kernel *k, void **parameters, void **extra) {
+	return cuLaunchKernel(k, c->x, c->y, c->z, c->threads, c->ty, c->tz, c->shared, c->stream, parameters, extra);
 }

@@ -1,0 +1,109 @@
+// What the threads of a warp do together: products of tiles on the tensor cores, shuffles, and copies to shared
+// memory that run beside. The simulated driver has them as loops over the fibers of a block, so all threads of a
+// block call them, equally often. Its sums have another order than a GPU's, so results differ in the last bits.
+#pragma once
+#include "device.h"
+
+struct alignas(16) Vector {
+	u32 v[4];
+};
+
+// chosen is one of three operands of a kernel. The compiler sees values, of which it cannot make one load from an
+// address that it would have to compute.
+template <class T> DEVICE T chosen(int i, T a, T b, T c) {
+#ifdef __CUDA__
+	asm("" : "+l"(a));
+	asm("" : "+l"(b));
+	asm("" : "+l"(c));
+#endif
+	return i == 0 ? a : i == 1 ? b : c;
+}
+
+#ifdef __CUDA__
+// pack rounds two numbers to bfloat16; lo is in the lower half.
+DEVICE u32 pack(float lo, float hi) { u32 r; asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo)); return r; }
+// multiply adds a [16 x 16] · b [16 x 8] to c, in the layout of mma.m16n8k16.
+DEVICE void multiply(float *c, u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
+	asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+	             : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+}
+// load_tiles reads four tiles of 8 x 8 numbers of 16 bits; lane i has the address of row i % 8 of tile i / 8.
+DEVICE void load_tiles(u32 *r, const void *row) {
+	const u32 at = (u32)(u64)(__attribute__((address_space(3))) const void *)row;
+	asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at) : "memory");
+}
+// load_turned is load_tiles with each tile transposed.
+DEVICE void load_turned(u32 *r, const void *row) {
+	const u32 at = (u32)(u64)(__attribute__((address_space(3))) const void *)row;
+	asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at) : "memory");
+}
+// copy_beside starts a copy of 16 bytes to shared memory; copies_made ends a group of them, and copies_wait waits
+// until at most n groups are under way.
+DEVICE void copy_beside(void *to, const void *from) {
+	const u32 at = (u32)(u64)(__attribute__((address_space(3))) void *)to;
+	asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(at), "l"(from) : "memory");
+}
+DEVICE void copies_made() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int N> DEVICE void copies_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory"); }
+// load_once reads 16 bytes of a weight, which no other block reads. Its neighbours follow soon.
+DEVICE Vector load_once(const void *p) {
+	Vector r;
+	asm volatile("ld.global.nc.L1::no_allocate.L2::256B.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(r.v[0]), "=r"(r.v[1]), "=r"(r.v[2]), "=r"(r.v[3]) : "l"(p));
+	return r;
+}
+DEVICE float exponential2(float x) { float r; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x)); return r; }
+#else
+// Operands lie in two places in turn, so that one barrier does for each exchange.
+static thread_local u32 sim_operands[2][6][1024];
+static thread_local const u16 *sim_rows[2][1024];
+static thread_local u8 sim_turns[1024];
+DEVICE u32 pack(float lo, float hi) { return (u32)to_bfloat16(lo) | (u32)to_bfloat16(hi) << 16; }
+DEVICE float half_of(u32 pair, int i) { return of_bits(i ? pair & 0xffff0000 : pair << 16); }
+DEVICE void multiply(float *c, u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
+	const u32 mine[6] = {a0, a1, a2, a3, b0, b1};
+	auto &all = sim_operands[sim_turns[sim_thread]++ & 1];
+	for (int i = 0; i < 6; i++) all[i][sim_thread] = mine[i];
+	sim_barrier();
+	const int first = sim_thread & ~31, row = sim_thread % 32 / 4, col = sim_thread % 4 * 2;
+	for (int i = 0; i < 4; i++)
+		for (int k = 0; k < 16; k++) {
+			const int from = k % 8 / 2, high = k / 8;
+			const float a = half_of(all[i / 2 + 2 * high][first + row * 4 + from], k % 2);
+			c[i] = FMA(a, half_of(all[4 + high][first + (col + i % 2) * 4 + from], k % 2), c[i]);
+		}
+}
+DEVICE void load_tiles(u32 *r, const void *row) {
+	auto &rows = sim_rows[sim_turns[sim_thread]++ & 1];
+	rows[sim_thread] = (const u16 *)row;
+	sim_barrier();
+	const int first = sim_thread & ~31, lane = sim_thread % 32;
+	for (int i = 0; i < 4; i++) {
+		const u16 *p = rows[first + 8 * i + lane / 4] + lane % 4 * 2;
+		r[i] = (u32)p[0] | (u32)p[1] << 16;
+	}
+}
+DEVICE void load_turned(u32 *r, const void *row) {
+	auto &rows = sim_rows[sim_turns[sim_thread]++ & 1];
+	rows[sim_thread] = (const u16 *)row;
+	sim_barrier();
+	const int first = sim_thread & ~31, lane = sim_thread % 32;
+	for (int i = 0; i < 4; i++) {
+		const u16 *const *p = rows + first + 8 * i + lane % 4 * 2;
+		r[i] = (u32)p[0][lane / 4] | (u32)p[1][lane / 4] << 16;
+	}
+}
+DEVICE void copy_beside(void *to, const void *from) { *(Vector *)to = *(const Vector *)from; }
+DEVICE void copies_made() {}
+template <int N> DEVICE void copies_wait() {}
+DEVICE Vector load_once(const void *p) { return *(const Vector *)p; }
+DEVICE float exponential2(float x) { return __builtin_exp2f(x); }
+#endif
+
+// A kernel with its operands in one struct of words.
+#ifdef __CUDA__
+#define EXPORT_STRUCT(kernel, Operands)
+#else
+#define EXPORT_STRUCT(kernel, Operands)                                     \
+	extern "C" void kernel##__run(u64 *words) { kernel(*(Operands *)words); } \
+	extern "C" const int kernel##__words = sizeof(Operands) / sizeof(u64);
+#endif

@@ -1,0 +1,79 @@
+//go:build cuda
+
+package cuda
+
+import (
+	"unsafe"
+
+	"github.com/heftai/heft/internal/backend/cuda/driver"
+)
+
+// mostWords are those of the operands of a launch.
+const mostWords = 96
+
+// A pending launch is the last one of the queue, which the driver does not know yet: the operation after it may
+// replace it by a kernel that computes both. What else goes to the queue flushes it first.
+type pending struct {
+	kernel        kernel
+	x, y, threads int
+	operands      int // words; 0 for no launch
+	whole         bool
+	words         [mostWords]uint64
+}
+
+// launch queues a kernel over x·y blocks of some threads.
+func (b *Backend) launch(k kernel, x, y, threads int, args ...uint64) {
+	p := b.next(k, x, y, threads, len(args))
+	if p != nil {
+		copy(p.words[:], args)
+	}
+}
+
+// launchStruct is launch for a kernel whose operand is a struct of words.
+func launchStruct[T any](b *Backend, k kernel, x, y, threads int, operand *T) {
+	n := int(unsafe.Sizeof(*operand) / 8)
+	if p := b.next(k, x, y, threads, n); p != nil {
+		p.whole = true
+		copy(p.words[:n], unsafe.Slice((*uint64)(unsafe.Pointer(operand)), n))
+	}
+}
+
+// next makes room for a launch with some words of operands, and returns nil if there is nothing to launch.
+func (b *Backend) next(k kernel, x, y, threads, words int) *pending {
+	if b.err != nil || x == 0 || y == 0 {
+		return nil
+	}
+	b.flush()
+	if words > mostWords {
+		b.fail("%s: %d words of operands, at most %d are possible", kernelNames[k], words, mostWords)
+		return nil
+	}
+	p := &b.pending
+	p.kernel, p.x, p.y, p.threads, p.operands, p.whole = k, x, y, threads, words, false
+	return p
+}
+
+// flush gives the pending launch to the driver.
+func (b *Backend) flush() {
+	p := &b.pending
+	if p.operands == 0 {
+		return
+	}
+	words := p.words[:p.operands]
+	p.operands = 0
+	if b.err != nil {
+		return
+	}
+	b.launches++
+	l := driver.Launch{Kernel: b.functions[p.kernel], X: p.x, Y: p.y, Threads: p.threads, Struct: p.whole, Early: b.early && p.kernel >= firstFast}
+	b.check(kernelNames[p.kernel], b.queue.Launch(l, words))
+}
+
+// flushed is the queue behind all operations so far.
+func (b *Backend) flushed() *driver.Queue {
+	b.flush()
+	return &b.queue
+}
+
+// is reports whether the pending launch is that of a kernel.
+func (p *pending) is(k kernel) bool { return p.operands > 0 && p.kernel == k }

@@ -1,0 +1,187 @@
+//go:build cuda
+
+package cuda
+
+import (
+	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/tensor"
+)
+
+// storedWeight is a Weight of weights.h.
+type storedWeight struct {
+	at, format, stride, row, col, step, transposed         uint64
+	scales, scaleFormat, scaleStride, blockRows, blockCols uint64
+}
+
+// productPart and products are Part and Products of products.h.
+type productPart struct {
+	w                          storedWeight
+	y, ys                      uint64
+	bias, biasStep, biasFormat uint64
+	rows                       uint64
+}
+
+type products struct {
+	part                [3]productPart
+	x, xs, tokens, cols uint64
+	gated, gatedStride  uint64
+	activation, limit   uint64
+	rounded             uint64
+}
+
+const (
+	productThreads = 256
+	fewTokens      = 64 // of a block at most
+)
+
+// hasFast reports whether the kernels of products.h multiply by w.
+func (w *weight) hasFast() bool {
+	return w.transposed == 0 && w.format != formatF16 && w.format != formatF32 && w.rows > 0 && w.cols > 0
+}
+
+func (w *weight) stored() storedWeight {
+	blockCols := w.blockCols
+	if blockCols == 0 {
+		blockCols = 8
+	}
+	return storedWeight{w.at, w.format, w.stride, w.row, w.col, w.step, w.transposed, w.scales, w.scaleFormat, w.scaleStride, w.blockRows, blockCols}
+}
+
+// LinearRounded uses tensor cores where Options.Fast says so and there is a kernel; otherwise it rounds nothing.
+func (b *Backend) LinearRounded(dst, x tensor.Tensor, w backend.Matrix, bias tensor.Tensor, role backend.Role) {
+	one := [1]backend.Product{{Dst: dst, X: x, W: w, Bias: bias, Rounded: true, Role: role}}
+	b.Products(one[:])
+}
+
+// Products computes up to three products of the same activations at a time.
+func (b *Backend) Products(ps []backend.Product) {
+	for len(ps) > 0 && b.err == nil {
+		n := 1
+		if !b.options.Fast || !ps[0].Rounded {
+			b.Linear(ps[0].Dst, ps[0].X, ps[0].W, ps[0].Bias)
+		} else {
+			n = b.fastProducts(ps)
+		}
+		ps = ps[n:]
+	}
+}
+
+// fastProducts computes the first products of ps, and returns how many.
+func (b *Backend) fastProducts(ps []backend.Product) (n int) {
+	o := &b.products
+	*o = products{}
+	var first weight
+	for n < len(ps) && n < len(o.part) {
+		p := &ps[n]
+		w, ok := b.weight("linear", p.W)
+		if !ok {
+			return 1
+		}
+		if !w.hasFast() || n > 0 && (w.format != first.format || w.cols != first.cols || !p.Rounded || p.Role != ps[0].Role || !sameTensor(p.X, ps[0].X)) {
+			break
+		}
+		if n == 0 {
+			first = w
+		}
+		tokens := p.X.Rows()
+		out, v := b.matrix("linear", "result", p.Dst, tokens, w.rows), b.vector("linear", "bias", p.Bias, w.rows, w.rows)
+		o.part[n] = productPart{w.stored(), out.at, out.stride, v.at, v.step, v.format, uint64(w.rows)}
+		n++
+	}
+	if n == 0 { // of a format without a kernel
+		b.Linear(ps[0].Dst, ps[0].X, ps[0].W, ps[0].Bias)
+		return 1
+	}
+	tokens := ps[0].X.Rows()
+	in := b.matrix("linear", "input", ps[0].X, tokens, first.cols)
+	o.x, o.xs, o.cols = in.at, in.stride, uint64(first.cols)
+	coded := first.format != formatBF16
+	if b.err != nil || tokens == 0 {
+		return n
+	}
+	if ps[0].Role == backend.Prompt {
+		b.launchMany(tokens, coded)
+	} else {
+		b.launchFew(tokens, coded)
+	}
+	return n
+}
+
+func sameTensor(a, b tensor.Tensor) bool {
+	return a.Address == b.Address && a.Data == nil && b.Data == nil && a.Rank == b.Rank && a.Dims == b.Dims && a.RowStride() == b.RowStride()
+}
+
+// blocksOf is the number of blocks of some rows for all parts.
+func (o *products) blocksOf(rows int) (n int) {
+	for i := range o.part {
+		n += ceil(int(o.part[i].rows), rows)
+	}
+	return n
+}
+
+// roundTokens makes the rounded rows of n tokens in the scratch, which has room for those of whole blocks.
+func (b *Backend) roundTokens(o *products, n int) {
+	width := ceil(int(o.cols), 8) * 8
+	o.rounded, o.tokens = b.reserve(int64(2*ceil(n, fewTokens)*fewTokens*width)), uint64(n)
+	b.launch(kernelRoundRows, ceil(width, threads), n, threads, o.rounded, o.x, o.xs, o.cols)
+}
+
+// skip leaves n tokens behind.
+func (o *products) skip(n int) {
+	o.x += 4 * o.xs * uint64(n)
+	for i := range o.part {
+		o.part[i].y += 4 * o.part[i].ys * uint64(n)
+	}
+}
+
+const roundedTokens = 8192 // at most, at a time
+
+// launchFew launches a kernel for generated tokens. Up to eight are rounded by it.
+func (b *Backend) launchFew(tokens int, coded bool) {
+	o := &b.products
+	rows := 16 // of a block
+	if tokens <= 8 {
+		k := kernelFew8
+		if coded {
+			k = kernelFewCodes8
+		}
+		o.tokens = uint64(tokens)
+		launchStruct(b, k, o.blocksOf(rows), 1, productThreads, o)
+		return
+	}
+	k, each := kernelFew64, fewTokens
+	switch {
+	case coded:
+		k = kernelFewCodes64
+	case tokens > 32:
+		rows = 32
+	case tokens <= 16:
+		k, each = kernelFew16, 16
+	case tokens <= 32:
+		k, each = kernelFew32, 32
+	}
+	for first := 0; first < tokens && b.err == nil; first += roundedTokens {
+		n := min(roundedTokens, tokens-first)
+		b.roundTokens(o, n)
+		launchStruct(b, k, o.blocksOf(rows), ceil(n, each), productThreads, o)
+		o.skip(n)
+	}
+}
+
+// launchMany launches a kernel for tokens of prompts.
+func (b *Backend) launchMany(tokens int, coded bool) {
+	o := &b.products
+	for first := 0; first < tokens && b.err == nil; first += roundedTokens {
+		n := min(roundedTokens, tokens-first)
+		b.roundTokens(o, n)
+		k, side := kernelMany128, 128
+		if n <= 64 || o.blocksOf(128)*ceil(n, 128) < b.multiprocessors {
+			k, side = kernelMany64, 64
+		}
+		if coded {
+			k += kernelManyCodes128 - kernelMany128
+		}
+		launchStruct(b, k, o.blocksOf(side), ceil(n, side), productThreads, o)
+		o.skip(n)
+	}
+}
