@@ -11,14 +11,15 @@ const gpuCode = true
 
 func gpuSupports(m backend.Matrix) bool { return (*cuda.Backend)(nil).Supports(m) }
 
-// openGPU opens a GPU whose results have the bits of the host's kernels, if these fuse multiplications
-// and additions.
-func openGPU(number int, host backend.Backend) (backend.Backend, error) {
+// openGPU opens a GPU. The results of exact kernels have the bits of the host's, if these fuse multiplications and
+// additions.
+func openGPU(number int, host backend.Backend, kernels GPUKernels) (backend.Backend, error) {
 	lanes := 8
 	if h, ok := host.(interface{ Lanes() int }); ok {
 		lanes = h.Lanes()
 	}
-	return cuda.New(number, cuda.Options{Host: host, Lanes: lanes})
+	fast := kernels == GPUKernelsFast || kernels == GPUKernelsAuto && cuda.Proven(number)
+	return cuda.New(number, cuda.Options{Host: host, Lanes: lanes, Fast: fast})
 }
 
 func listGPUs() (gpus []GPU, reason string) {

@@ -12,7 +12,7 @@ const gpuCode = false
 
 var gpuSupports func(backend.Matrix) bool // a plan for another machine takes all formats
 
-func openGPU(int, backend.Backend) (backend.Backend, error) {
+func openGPU(int, backend.Backend, GPUKernels) (backend.Backend, error) {
 	return nil, errors.New("this build has no code for GPUs: use serve-cuda, which make build-cuda builds")
 }
 

@@ -24,7 +24,14 @@ func (o *Options) gpuTier() gpuTier {
 	if o.gpus != nil {
 		return *o.gpus
 	}
-	return gpuTier{list: listGPUs, open: openGPU, supports: gpuSupports}
+	open := func(number int, host backend.Backend) (backend.Backend, error) {
+		kernels := o.GPUKernels
+		if o.Precision == PrecisionHigh {
+			kernels = GPUKernelsExact
+		}
+		return openGPU(number, host, kernels)
+	}
+	return gpuTier{list: listGPUs, open: open, supports: gpuSupports}
 }
 
 // refuses returns why a unit cannot run on a GPU, or "".

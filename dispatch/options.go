@@ -14,6 +14,16 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
+// GPUKernels are the kernels that a GPU computes with.
+type GPUKernels uint8
+
+// The kernels of GPUs.
+const (
+	GPUKernelsAuto  GPUKernels = iota // GPUKernelsFast on GPUs of an architecture on which they passed their tests
+	GPUKernelsExact                   // with the order of sums of the CPU's kernels, and their bits
+	GPUKernelsFast                    // for tensor cores, which round activations
+)
+
 // Precision selects the arithmetic of activations.
 type Precision uint8
 
@@ -72,6 +82,8 @@ type Options struct {
 	// its role and the length of its prompt alone. 0 streams nothing. With [StreamChosen], [Plan] chooses the
 	// number from measured speeds, which it keeps in MeasurementsDir, or that nothing streams.
 	StreamPrompts int
+	// GPUKernels chooses the kernels of GPUs. With PrecisionHigh they are exact.
+	GPUKernels GPUKernels
 	// MaxSequences is the most sequences of one batch; 0 means 64.
 	MaxSequences int
 	// Context is the most tokens of a sequence; 0 means what the config allows.

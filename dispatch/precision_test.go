@@ -10,6 +10,7 @@ import (
 	"github.com/heftai/heft/dispatch"
 	"github.com/heftai/heft/internal/golden"
 	"github.com/heftai/heft/internal/kernels"
+	"github.com/heftai/heft/meta"
 )
 
 // How far logits with PrecisionAuto may be from those with PrecisionHigh: the root of
@@ -80,12 +81,7 @@ func TestPrecisionAuto(t *testing.T) {
 				t.Cleanup(func() { m.Close() })
 				return m
 			}
-			tolerance := autoTolerance
-			for _, param := range skeleton.Root.AllParams() {
-				if len(param.Shape) == 3 {
-					tolerance = mixtureTolerance
-				}
-			}
+			tolerance := roundingTolerance(skeleton)
 			p := g.Prompts[0]
 			ids := append(slices.Clone(p.IDs), p.Greedy...)
 			high := forced(t, model("", 2, dispatch.PrecisionHigh), ids, len(p.IDs), len(ids))
@@ -104,6 +100,15 @@ func TestPrecisionAuto(t *testing.T) {
 		cases++
 	}
 	golden.Count(t, "infer/models (precision auto)", cases)
+}
+
+func roundingTolerance(skeleton *meta.Model) float64 {
+	for _, param := range skeleton.Root.AllParams() {
+		if len(param.Shape) == 3 {
+			return mixtureTolerance
+		}
+	}
+	return autoTolerance
 }
 
 func within(t *testing.T, variant string, got, want [][]float32, tolerance float64) {

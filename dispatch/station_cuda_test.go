@@ -5,31 +5,67 @@ package dispatch_test
 import (
 	"testing"
 
+	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
 	"github.com/heftai/heft/internal/golden"
 	"github.com/heftai/heft/internal/testenv"
 )
 
-// needGPUs skips a test where there are fewer than two GPUs, simulated ones included.
-func needGPUs(t *testing.T) {
+// onGPUs is o for GPUs 0 and 1 of this machine, which are one GPU twice if it has one only. It skips a test
+// where there is none, simulated ones included.
+func onGPUs(t *testing.T, o dispatch.Options) dispatch.Options {
 	t.Helper()
 	gpus, reason := dispatch.GPUs()
-	testenv.Need(t, "cuda", len(gpus) >= 2, reason+"; scripts/check-cuda.sh runs the tests on a simulated driver with two GPUs")
-	if testenv.Variant() == "go" {
-		t.Skip("kernels of GPUs fuse multiplications and additions, and variant go does not")
+	testenv.Need(t, "cuda", len(gpus) > 0, reason+"; scripts/check-cuda.sh runs the tests on a simulated driver with two GPUs")
+	if len(gpus) > 1 {
+		return o
 	}
+	return o.OnOneGPUTwice()
 }
 
 // TestGPUsNeverChangeTheAnswer holds law 4 on GPUs: with high precision the logits over maps of two GPUs,
 // the CPU and the disk have the CPU's bits.
 func TestGPUsNeverChangeTheAnswer(t *testing.T) {
-	needGPUs(t)
+	onGPUs(t, dispatch.Options{})
+	if testenv.Variant() == "go" {
+		t.Skip("kernels of GPUs fuse multiplications and additions, and variant go does not")
+	}
 	cases := 0
 	for g := range golden.Models(t) {
 		t.Run(g.Name(), func(t *testing.T) {
-			stationsKeepBits(t, g, func(o dispatch.Options) dispatch.Options { return o })
+			stationsKeepBits(t, g, func(o dispatch.Options) dispatch.Options { return onGPUs(t, o) })
 		})
 		cases++
 	}
 	golden.Count(t, "infer/models (GPUs)", cases)
+}
+
+// TestGPUsInAuto holds that the kernels for tensor cores stay within the tolerance of `--precision auto`, and
+// law 4 on their map: a token's logits have the same bits in chunks and in a batch.
+func TestGPUsInAuto(t *testing.T) {
+	onGPUs(t, dispatch.Options{})
+	cases := 0
+	for g := range golden.Models(t) {
+		t.Run(g.Name(), func(t *testing.T) {
+			skeleton, checkpoint := open(t, g.Dir)
+			model := func(d devicemap.Device, p dispatch.Precision) *dispatch.Model {
+				o := dispatch.Options{Threads: 1, Variant: testenv.Variant(), Precision: p, GPUKernels: dispatch.GPUKernelsFast, Context: 128, KVTokens: 6 * 128}
+				m, err := dispatch.New(skeleton, checkpoint, devicemap.NewMap(devicemap.Entry{Device: d}), onGPUs(t, o))
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { m.Close() })
+				return m
+			}
+			ids := stationIDs(g)
+			prompt := max(1, len(ids)-3)
+			gpu := model("0", dispatch.PrecisionAuto)
+			whole := forced(t, gpu, ids, prompt, prompt)
+			within(t, "GPU", whole, forced(t, model("cpu", dispatch.PrecisionHigh), ids, prompt, prompt), roundingTolerance(skeleton))
+			sameLogits(t, "in chunks", forced(t, gpu, ids, prompt, 5), whole)
+			sameLogits(t, "in a batch of 3", pieces(t, gpu, 1, 3, ids, prompt, 4, 2), whole)
+		})
+		cases++
+	}
+	golden.Count(t, "infer/models (GPUs, auto)", cases)
 }

@@ -37,16 +37,21 @@ cat "$out/devices.txt"
 # Correct first: no number of a kernel that is wrong. Tests that choose the simulator's faults are left out.
 echo "== correctness"
 export HEFT_REQUIRE=cuda
-correct='TestConformance|TestSameAsCPU|TestFills'
+correct='TestConformance|TestSameAsCPU|TestFills|TestFused'
 [ -z "$simulator" ] || correct='TestFills' # scripts/check-cuda.sh runs the others there
 if ! timeout "$(left)" go test -tags cuda -count=1 "${short[@]}" -run "$correct" ./internal/backend/cuda >"$out/correctness.log" 2>&1; then
 	tail -20 "$out/correctness.log" >&2
 	echo "bench-gpu: the kernels are wrong on this GPU; nothing is measured" >&2
 	exit 1
 fi
+if [ -z "$simulator" ] && ! timeout "$(left)" go test -tags cuda -count=1 -run 'TestGPUs' ./dispatch >"$out/golden.log" 2>&1; then
+	tail -20 "$out/golden.log" >&2
+	echo "bench-gpu: models answer differently on this GPU; nothing is measured" >&2
+	exit 1
+fi
 
 echo "== copies and kernels ($(left) s are left)"
-timeout "$(left)" go test -tags cuda -run '^$' -bench 'Link|Linear' -benchtime 200ms "${short[@]}" ./internal/backend/cuda >"$out/kernels.log" 2>&1 || {
+timeout "$(left)" go test -tags cuda -run '^$' -bench 'Link|Linear|Attention|Norm' -benchtime 50ms "${short[@]}" ./internal/backend/cuda >"$out/kernels.log" 2>&1 || {
 	tail -20 "$out/kernels.log" >&2
 	exit 1
 }

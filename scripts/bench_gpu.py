@@ -109,7 +109,7 @@ def serve(folder, layers):
                 leave_out(f"serve bench, {label}", "no time is left")
                 continue
             command = [str(out / "build/serve-cuda"), "bench", str(folder), "--json", "--no-probe", "--cache-dir", "none", "--prompt-tokens", str(prompt),
-                       "--decode-tokens", str(decode), "--max-model-len", "1024", "--device-map", json.dumps(device_map), "--stream-prompts", streams]
+                       "--decode-tokens", str(decode), "--max-model-len", "1024", "--device-map", json.dumps(device_map), "--stream-prompts", streams, "--gpu-kernels", "fast"]
             try:
                 done = subprocess.run(command, capture_output=True, text=True, timeout=left())
             except subprocess.TimeoutExpired:

@@ -30,7 +30,9 @@ check() { # ARCHITECTURE FILE
 		/Used [0-9]+ registers/ { for (i = 1; i < NF; i++) if ($i == "Used") { printf "%-8s %-24s %3d registers, %d bytes spilled\n", arch, name, $(i+1), spilled; kernels++ } }
 		END { if (!kernels) { print "cuda-ptxas: no kernels for " arch > "/dev/stderr"; exit 1 } }' "$folder/ptxas.log"
 }
-for arch in sm_80 sm_86 sm_89 sm_100 sm_120; do
-	check "$arch" exact.sm_80.ptx
+for kernels in exact fast; do
+	for arch in sm_80 sm_86 sm_89 sm_100 sm_120; do
+		check "$arch" $kernels.sm_80.ptx
+	done
+	check sm_90a $kernels.sm_90a.ptx
 done
-check sm_90a exact.sm_90a.ptx
