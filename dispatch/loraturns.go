@@ -76,9 +76,7 @@ func (p *adapterPool) endWait(i int) (refused []*Model) {
 	if i < 0 {
 		return nil
 	}
-	if t := p.waits[i].grace; t != nil {
-		t.Stop()
-	}
+	p.waits[i].stop()
 	p.waits = slices.Delete(p.waits, i, i+1)
 	refused, p.refused = p.refused, nil
 	return refused
@@ -86,10 +84,18 @@ func (p *adapterPool) endWait(i int) (refused []*Model) {
 
 // endWaits removes the waits of a model. The lock is held.
 func (p *adapterPool) endWaits(m *Model) {
-	for i := len(p.waits) - 1; i >= 0; i-- {
-		if p.waits[i].model == m {
-			p.refused = append(p.refused, p.endWait(i)...)
+	p.waits = slices.DeleteFunc(p.waits, func(w *loraWait) bool {
+		if w.model == m {
+			w.stop()
 		}
+		return w.model == m
+	})
+}
+
+// stop ends the time for taking a turn.
+func (w *loraWait) stop() {
+	if w.grace != nil {
+		w.grace.Stop()
 	}
 }
 
