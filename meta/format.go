@@ -149,6 +149,8 @@ type Packed struct {
 	Bytes         int
 	// Flat says that the tensor has the codes of all rows in one list, [entries, 1].
 	Flat bool
+	// Own are dtypes of codes that published files may have under the parameter's own name instead.
+	Own []DType
 }
 
 // A Companion is a tensor that a format has besides its codes. The zero Companion is none.
@@ -156,6 +158,8 @@ type Companion struct {
 	Suffix string
 	// Other is another suffix that published files have for the same tensor, or "".
 	Other string
+	// Instead, "" for none, is what further published files have instead of the end ".weight".
+	Instead string
 	// DTypes are those that kernels read; the first is assumed where no header tells.
 	DTypes   []DType
 	Optional bool
@@ -190,7 +194,7 @@ var formats = [quantFormats]Format{
 	QuantFP8: {
 		Name: "fp8", Published: true,
 		Codes:  Packed{DTypes: []DType{Float8E4M3}, Rows: 1, Columns: 1},
-		Scales: Companion{Suffix: "_scale_inv", Other: "_scale", DTypes: valueDTypes, size: perBlock},
+		Scales: Companion{Suffix: "_scale_inv", Other: "_scale", Instead: ".scale", DTypes: valueDTypes, size: perBlock},
 		group:  (*quantised).blockOrAll, weights: weightPlace.linearOrExperts, unread: ofActivations,
 	},
 	QuantMXFP4: {
@@ -287,13 +291,13 @@ var formats = [quantFormats]Format{
 	QuantFP8Powers: {
 		Name: "fp8 e8m0", Published: true,
 		Codes:  Packed{DTypes: []DType{Float8E4M3}, Rows: 1, Columns: 1},
-		Scales: Companion{Suffix: "_scale_inv", Other: "_scale", DTypes: powerDTypes, size: perBlock},
+		Scales: Companion{Suffix: "_scale_inv", Other: "_scale", Instead: ".scale", DTypes: powerDTypes, size: perBlock},
 		group:  (*quantised).blockOrAll, weights: weightPlace.linearOrExperts, unread: ofActivations, powers: true,
 	},
 	QuantMXFP4Packed: {
 		Name: "mxfp4 packed", Published: true,
-		Codes:  Packed{Suffix: "_packed", DTypes: []DType{Uint8}, Rows: 1, Columns: 2},
-		Scales: Companion{Suffix: "_scale", DTypes: powerDTypes, size: perBlock},
+		Codes:  Packed{Suffix: "_packed", DTypes: []DType{Uint8}, Own: []DType{Int8}, Rows: 1, Columns: 2},
+		Scales: Companion{Suffix: "_scale", Other: "_scale_inv", Instead: ".scale", DTypes: powerDTypes, size: perBlock},
 		group:  func(*quantised, int, int, []int) (int, int) { return 1, 32 }, weights: weightPlace.linearOrExperts, unread: ofActivations, powers: true,
 	},
 }
@@ -404,7 +408,9 @@ func (c *Companion) assumed() DType {
 func (c *Companion) Reads(d DType) bool { return slices.Contains(c.DTypes, d) }
 
 // Reads reports whether kernels read the tensor of codes or values in d.
-func (p *Packed) Reads(d DType) bool { return slices.Contains(p.DTypes, d) }
+func (p *Packed) Reads(d DType) bool {
+	return slices.Contains(p.DTypes, d) || slices.Contains(p.Own, d)
+}
 
 // shape returns the shape of the tensor that holds rows × columns, behind the dimensions of a stack.
 func (p *Packed) shape(stack []int, rows, columns int) []int {

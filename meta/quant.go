@@ -32,7 +32,11 @@ func (s *TensorSource) Stored(param []int) (tensors []StoredTensor, reason strin
 	if rows%row.Codes.Rows != 0 || !row.Divides(columns) {
 		return nil, fmt.Sprintf("shape %v cannot be stored as %v", shape, q.Format)
 	}
-	tensors = []StoredTensor{{s.Tensor, row.Codes.shape(stack, rows, columns), row.Codes.DTypes[0], row.Codes.DTypes}}
+	codes := row.Codes.DTypes
+	if row.Codes.Own != nil && !strings.HasSuffix(s.Tensor, row.Codes.Suffix) {
+		codes = row.Codes.Own
+	}
+	tensors = []StoredTensor{{s.Tensor, row.Codes.shape(stack, rows, columns), codes[0], codes}}
 	for _, c := range []struct {
 		*Companion
 		tensor string
@@ -137,7 +141,11 @@ func (t *tree) assume(s *TensorSource, shape []int, w weightPlace) {
 	if form == nil {
 		return
 	}
-	for _, f := range form.formats {
+	formats := form.formats
+	if w.expert && form.experts != QuantNone {
+		formats = []QuantFormat{form.experts}
+	}
+	for _, f := range formats {
 		if row := f.Row(); row.weights == nil || !row.weights(w) {
 			continue
 		}
@@ -175,7 +183,7 @@ func (t *tree) quantise(s *TensorSource, shape []int, inOut bool) (DType, bool) 
 		if !ok || !row.Published {
 			continue
 		}
-		stored, d, ok := t.first(s.with(base + row.Codes.Suffix))
+		stored, d, ok := t.first(s.with(base + t.codesSuffix(*s, base, row)))
 		if !ok || !row.Codes.Reads(d) {
 			continue
 		}
@@ -201,7 +209,7 @@ func (t *tree) quantise(s *TensorSource, shape []int, inOut bool) (DType, bool) 
 // codesOf reports whether d is the dtype of codes under the parameter's own name.
 func codesOf(d DType) bool {
 	for f := QuantNone + 1; f < quantFormats; f++ {
-		if p := &f.Row().Codes; p.Suffix == f.Row().Trim && f.Row().Published && p.Reads(d) {
+		if p := &f.Row().Codes; f.Row().Published && (p.Suffix == f.Row().Trim && p.Reads(d) || slices.Contains(p.Own, d)) {
 			return true
 		}
 	}
@@ -216,7 +224,7 @@ func (t *tree) coded(s TensorSource, f QuantFormat, shape []int, inOut bool, hea
 	if !ok {
 		return s, false
 	}
-	out := s.with(base + row.Codes.Suffix)
+	out := s.with(base + t.codesSuffix(s, base, row))
 	q := &Quant{Format: f, ScaleDType: row.Scales.assumed()}
 	if row.Scales.exists() {
 		q.Scales = t.companion(s, base, &row.Scales, header)
@@ -238,8 +246,8 @@ func (t *tree) coded(s TensorSource, f QuantFormat, shape []int, inOut bool, hea
 	}
 	var scales []int
 	if header != nil {
-		if scales, ok = t.present(s, q, row, form); !ok {
-			return s, false
+		if scales, ok = t.present(s, q, row, form); !ok || out.Tensor == base && row.Codes.Suffix != row.Trim && len(scales) == 0 {
+			return s, false // codes under the parameter's own name have scales
 		}
 	}
 	out.Quant = q
@@ -271,22 +279,37 @@ func (t *tree) formOf(s TensorSource) *quantised {
 	return &t.quantised
 }
 
-// companion returns the name of a companion of s: the one of its two names that the header has, or that the config's
-// method writes.
-func (t *tree) companion(s TensorSource, base string, c *Companion, header CheckpointHeader) string {
-	name, other := base+c.Suffix, base+c.Other
-	if c.Other == "" {
-		return name
+// codesSuffix returns the suffix of the codes of s: that of the row, or none if the header has them under the
+// parameter's own name.
+func (t *tree) codesSuffix(s TensorSource, base string, row *Format) string {
+	if t.header != nil && row.Codes.Own != nil {
+		if _, d, ok := t.first(s.with(base)); ok && slices.Contains(row.Codes.Own, d) {
+			return ""
+		}
 	}
+	return row.Codes.Suffix
+}
+
+// companion returns the name of a companion of s: the first of its names that the header has, or the one that the
+// config's method writes.
+func (t *tree) companion(s TensorSource, base string, c *Companion, header CheckpointHeader) string {
+	name := base + c.Suffix
 	if header == nil {
-		if t.otherNames {
-			return other
+		if t.otherNames && c.Other != "" {
+			return base + c.Other
 		}
 		return name
 	}
-	if _, _, ok := t.first(s.with(name)); !ok {
-		if _, _, ok := t.first(s.with(other)); ok {
-			return other
+	names := []string{name}
+	if c.Other != "" {
+		names = append(names, base+c.Other)
+	}
+	if bare, ok := strings.CutSuffix(base, ".weight"); ok && c.Instead != "" {
+		names = append(names, bare+c.Instead)
+	}
+	for _, n := range names {
+		if _, _, ok := t.first(s.with(n)); ok {
+			return n
 		}
 	}
 	return name

@@ -31,6 +31,7 @@ var methods = []method{
 // decide which weights are quantised; the config gives sizes and conventions only.
 type quantised struct {
 	formats       []QuantFormat // that the method may stand for; empty without quantization_config
+	experts       QuantFormat   // of stacks of experts where they have another one, else QuantNone
 	rows, columns int           // of a block of QuantFP8 or QuantInt8; 0: no blocks
 	perRow        bool          // without blocks: a scale for each row
 	otherNames    bool          // the config's method writes Companion.Other
@@ -100,6 +101,14 @@ func (q *quantised) readFP8(f *fields, c map[string]any) {
 	}
 	if c["scale_fmt"] == "ue8m0" {
 		q.formats = []QuantFormat{QuantFP8Powers}
+	}
+	experts, _ := c["expert_dtype"].(string)
+	switch experts = or(experts, f.text("expert_dtype", "fp8")); experts {
+	case "fp8":
+	case "fp4":
+		q.experts = QuantMXFP4Packed
+	default:
+		f.fail(quantField+"expert_dtype", "%.40q is not supported (fp8, fp4)", experts)
 	}
 	q.block(f, quantField+"weight_block_size", c["weight_block_size"])
 	q.otherNames = q.rows == 0 // AutoFP8 writes weight_scale

@@ -64,6 +64,7 @@ MODELS = [
     ("Llama-4-Scout", "llama4_text", 107.8, {}),
     ("DeepSeek-V3", "deepseek_v3", 671.0, dict(quantization_config=FP8)),
     ("DeepSeek-V3.2", "deepseek_v32", 671.9, dict(quantization_config=FP8)),
+    ("DeepSeek-V4-Flash", "deepseek_v4", 284.3, dict(expert_dtype="fp4", quantization_config=FP8 | {"scale_fmt": "ue8m0"})),
     ("Kimi-K2", "kimi_k2", 1026.4, dict(vocab_size=163840, num_attention_heads=64, num_key_value_heads=64, n_routed_experts=384, n_group=1, topk_group=1, first_k_dense_replace=1,
                                         routed_scaling_factor=2.827, max_position_embeddings=131072, quantization_config=FP8)),
 ]
