@@ -10,26 +10,48 @@ func mellum(f *fields, b *Builder) {
 	bias := f.bool("attention_bias", false)
 	window := f.window("sliding_window", 1024)
 	sliding := d.sliding(f, func(int) bool { return false })
-	ropes := d.typedRopes(f, sliding, ropeDefaults{theta: 500000, partial: 1}, ropeDefaults{theta: 10000, partial: 1})
+	ahead, dense := f.mellumNext()
+	known := sliding
+	if b.tree.next {
+		known = append([]bool{ahead}, sliding...)
+	}
+	ropes := d.typedRopes(f, known, ropeDefaults{theta: 500000, partial: 1}, ropeDefaults{theta: 10000, partial: 1})
 	inner := f.size("moe_intermediate_size", 896)
 	spec, _ := f.sparseLayers(64, 8)
 	spec.Renormalise = f.bool("norm_topk_prob", true)
 	sparse := d.layersWithMixture(f, func(int) bool { return spec.Count > 0 })
 	w := wiring{block: preNorm(), rotary: func(b *Builder) { b.layerRotary("MellumRotaryEmbedding", sliding, ropes[0], ropes[1]) }}
-	d.causalLM(f, b, w, func(b *Builder, i int) {
-		s := AttentionSpec{Layer: i, Rope: ropes[0]}
-		if sliding[i] {
+	layer := func(b *Builder, at int, windowed, sparse bool) {
+		s := AttentionSpec{Layer: at, Rope: ropes[0]}
+		if windowed {
 			s.Window, s.Rope = window, ropes[1]
 		}
 		d.qkNormAttention(b, bias, s)
-		if sparse[i] {
+		if sparse {
 			d.mixture(b, *spec, inner)
 		} else {
 			d.gatedMLP(b, "mlp", d.inner, false)
 		}
 		d.norms(b, "input_layernorm", "post_attention_layernorm")
-	})
-	b.Ignore("mtp.*")
+	}
+	d.causalLMWithMTP(f, b, w, func(b *Builder, i int) { layer(b, i, sliding[i], sparse[i]) },
+		func(b *Builder) { layer(b, 0, ahead, !dense) })
+}
+
+// mellumNext reads of which types the layer for multi-token prediction is: it has a window and a mixture
+// unless the config says otherwise.
+func (f *fields) mellumNext() (sliding, dense bool) {
+	first := func(name, usual, other string) bool {
+		types := f.texts(name)
+		switch {
+		case len(types) == 0 || types[0] == usual:
+			return true
+		case types[0] != other:
+			f.fail(name, "%.40q is not supported", types[0])
+		}
+		return false
+	}
+	return first("mtp_layer_types", "sliding_attention", "full_attention"), !first("mtp_mlp_layer_types", "sparse", "dense")
 }
 
 // typedRopes returns the ropes of layers with full attention and of those with a window, from

@@ -92,12 +92,13 @@ func (d *decoder) layersOfType(f *fields, name string, is func(layer int) bool) 
 	return list
 }
 
-// hybrid builds a model of delta nets and gated attention. It calls mlp for the rest of each layer.
+// hybrid builds a model of delta nets and gated attention. It calls mlp for the rest of each layer. The layer of
+// its module for multi-token prediction has attention, and what layer 0 has besides.
 func (d *decoder) hybrid(f *fields, b *Builder, n *deltaNets, mlp func(b *Builder, layer int)) {
 	attentions, states := 0, 0
 	w := wiring{block: preNorm(), modelClass: n.model}
 	w.rotary = func(b *Builder) { b.Rotary(or(n.rotary, d.class+"RotaryEmbedding"), d.rope) }
-	d.causalLM(f, b, w, func(b *Builder, i int) {
+	d.causalLMWithMTP(f, b, w, func(b *Builder, i int) {
 		if n.linear[i] {
 			block := preNorm()
 			block.Attention = "linear_attn"
@@ -110,8 +111,11 @@ func (d *decoder) hybrid(f *fields, b *Builder, n *deltaNets, mlp func(b *Builde
 		}
 		mlp(b, i)
 		d.norms(b, "input_layernorm", "post_attention_layernorm")
+	}, func(b *Builder) {
+		d.gatedAttention(b, n.bias, AttentionSpec{})
+		mlp(b, 0)
+		d.norms(b, "input_layernorm", "post_attention_layernorm")
 	})
-	b.Ignore("mtp.*")
 }
 
 // gatedAttention adds attention with norms of query and key heads, and a gate for each query head.

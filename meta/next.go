@@ -36,11 +36,8 @@ func (d *deepseek) next(f *fields, b *Builder, layer func(b *Builder, index int)
 		f.fail(count, "is 0: the model has no layer for multi-token prediction")
 		return
 	}
-	if b.tree.header != nil {
-		if found, _ := b.tree.findAny([][]TensorSource{{{Tensor: own + ".eh_proj.weight"}}}, nil, false); found == nil {
-			f.fail(count, "is %d, but the checkpoint has no %s.eh_proj.weight for multi-token prediction", n, own)
-			return
-		}
+	if !f.hasNext(b, count, own+".eh_proj.weight", n) {
+		return
 	}
 	model, outer := b.textModel(d.class + "Model")
 	b.Runs(KindCausalLM, &CausalLMSpec{
@@ -63,5 +60,97 @@ func (d *deepseek) next(f *fields, b *Builder, layer func(b *Builder, index int)
 		}
 	}
 	outer.head(embed, d.hidden, d.vocab, d.tied, own+".shared_head.head.weight", b.tree.headPath()+".weight")
+	b.Ignore("**") // the rest of the file is the model's
+}
+
+// hasNext reports whether the checkpoint has the tensor with which a module for multi-token prediction joins
+// its inputs. It fails the field that says how many modules there are if not.
+func (f *fields) hasNext(b *Builder, count, tensor string, n int) bool {
+	if b.tree.header == nil {
+		return true
+	}
+	found, _ := b.tree.findAny([][]TensorSource{{{Tensor: tensor}}}, nil, false)
+	if found == nil {
+		f.fail(count, "is %d, but the checkpoint has no %s for multi-token prediction", n, tensor)
+	}
+	return found != nil
+}
+
+// mtpPath is where the files of Qwen3-Next and its descendants have their module for multi-token prediction.
+const mtpPath = "mtp"
+
+// mtpCounts are the fields that say how many layers that module has.
+var mtpCounts = []string{"mtp_num_hidden_layers", "num_mtp_layers", "num_nextn_predict_layers"}
+
+// countMTP returns the number of layers of the module under mtpPath and the field that says it. If no field
+// does, it is 1 where the checkpoint has the module.
+func (f *fields) countMTP(b *Builder) (n int, field string) {
+	for _, field := range mtpCounts {
+		if f.has(field) {
+			return f.count(field, 0, 0, maxLayers), field
+		}
+	}
+	if h := b.tree.header; h != nil {
+		if _, _, found := h.Tensor(mtpPath + ".fc.weight"); found {
+			n = 1
+		}
+	}
+	return n, mtpCounts[0]
+}
+
+// causalLMWithMTP is causalLM for files that may have a module for multi-token prediction under mtpPath, which
+// has one final norm and shares the model's embedding and head. next adds the contents of its layer, which has full
+// or windowed attention with a KV cache of its own.
+func (d *decoder) causalLMWithMTP(f *fields, b *Builder, w wiring, layer func(b *Builder, index int), next func(b *Builder)) {
+	n, field := f.countMTP(b)
+	if b.tree.next {
+		d.mtp(f, b, w, n, field, next)
+		return
+	}
+	d.causalLM(f, b, w, layer)
+	b.Ignore(mtpPath + ".*")
+	if b.tree.header != nil || n == 0 || f.err() != nil {
+		return
+	}
+	aside := *b.tree // what is counted in it is not part of the model
+	scope := &Builder{tree: &aside, node: &Module{}, path: mtpPath + ".layers.0", inBlock: true}
+	next(scope)
+	bytes, hidden := int64(0), int64(d.hidden)
+	for _, p := range scope.node.AllParams() {
+		bytes += p.Bytes()
+	}
+	b.tree.unread = bytes*int64(n) + aside.dtype.Bytes(2*hidden*hidden+3*hidden)
+}
+
+// mtp builds the module of causalLMWithMTP, with the first of its n layers.
+func (d *decoder) mtp(f *fields, b *Builder, w wiring, n int, field string, next func(b *Builder)) {
+	if f.err() != nil {
+		return
+	}
+	if n == 0 {
+		f.fail(field, "is 0 or missing: the model has no module for multi-token prediction")
+		return
+	}
+	if f.bool("mtp_use_dedicated_embeddings", false) {
+		f.fail("mtp_use_dedicated_embeddings", "is true: a module for multi-token prediction with an embedding of its own is not supported")
+		return
+	}
+	if !f.hasNext(b, field, mtpPath+".fc.weight", n) {
+		return
+	}
+	model, outer := b.textModel(or(w.modelClass, d.class+"Model"))
+	embed := model.Embedding("embed_tokens", "Embedding", d.vocab, d.hidden)
+	m := b.Child(mtpPath, d.class+"MultiTokenPredictor")
+	b.Runs(KindCausalLM, &CausalLMSpec{
+		Join:  &JoinSpec{EmbedNorm: mtpPath + ".pre_fc_norm_embedding", HiddenNorm: mtpPath + ".pre_fc_norm_hidden", Project: mtpPath + ".fc"},
+		Embed: b.tree.textPath() + ".embed_tokens", Layers: mtpPath + ".layers", Norm: mtpPath + ".norm", Head: b.tree.headPath(),
+		Vocab: d.vocab, Hidden: d.hidden, Context: d.rope.contextOf(d.context),
+	})
+	m.Linear("fc", 2*d.hidden, d.hidden, false)
+	d.norms(m, "pre_fc_norm_embedding", "pre_fc_norm_hidden")
+	block := w.block
+	next(m.Child("layers", "ModuleList").Child("0", d.class+"DecoderLayer").Runs(KindBlock, &block))
+	d.norm(m, "norm", d.hidden)
+	outer.head(embed, d.hidden, d.vocab, d.tied, b.tree.headPath()+".weight")
 	b.Ignore("**") // the rest of the file is the model's
 }

@@ -70,3 +70,74 @@ func TestModulesForMultiTokenPrediction(t *testing.T) {
 		t.Errorf("%d models with a module, want 3 at least", n)
 	}
 }
+
+// hybridWithModule is a config of Qwen3.5's, with further fields.
+func hybridWithModule(t *testing.T, wrapped bool, more string) *Config {
+	t.Helper()
+	text := `{"model_type": "qwen3_5_moe_text", "vocab_size": 64, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8,
+		"linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 8, "linear_value_head_dim": 8, "num_experts": 4, "num_experts_per_tok": 2,
+		"moe_intermediate_size": 16, "shared_expert_intermediate_size": 16` + more + `}`
+	if wrapped {
+		text = `{"model_type": "qwen3_5_moe", "tie_word_embeddings": false, "text_config": ` + text + `}`
+	}
+	cfg, err := ReadConfig([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cfg
+}
+
+// TestModulesForMultiTokenPredictionBesideTheModel: modules under mtp share the model's embedding and head, also in
+// wrappers, where they are beside the model and not within it; the model leaves their bytes unread.
+func TestModulesForMultiTokenPredictionBesideTheModel(t *testing.T) {
+	for _, wrapped := range []bool{false, true} {
+		cfg := hybridWithModule(t, wrapped, `, "mtp_num_hidden_layers": 1`)
+		m, err := New(cfg, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		next, err := NewNext(cfg, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		own, shared := int64(0), map[string]bool{}
+		for path, module := range next.Root.Walk() {
+			for _, p := range module.Params {
+				switch source := p.Sources[0].Tensor; {
+				case strings.HasPrefix(source, "mtp."):
+					own += p.Bytes()
+				case strings.HasPrefix(path, "mtp"):
+					t.Errorf("%s.%s comes from %s", path, p.Name, source)
+				default:
+					shared[source] = true
+				}
+			}
+		}
+		if own != m.UnreadBytes || own == 0 {
+			t.Errorf("wrapped %v: %d bytes, and the model leaves %d unread", wrapped, own, m.UnreadBytes)
+		}
+		embed := "model.embed_tokens.weight"
+		if wrapped {
+			embed = "model.language_model.embed_tokens.weight"
+		}
+		if len(shared) != 2 || !shared[embed] || !shared["lm_head.weight"] {
+			t.Errorf("wrapped %v: of the model it takes %v", wrapped, shared)
+		}
+	}
+}
+
+// TestModulesForMultiTokenPredictionThatCannotBe: what the config says that is not supported is named.
+func TestModulesForMultiTokenPredictionThatCannotBe(t *testing.T) {
+	for more, want := range map[string]string{
+		``:                               "mtp_num_hidden_layers",
+		`, "mtp_num_hidden_layers": 0`:   "mtp_num_hidden_layers",
+		`, "mtp_num_hidden_layers": "x"`: "mtp_num_hidden_layers",
+		`, "num_mtp_layers": 1, "mtp_use_dedicated_embeddings": true`: "mtp_use_dedicated_embeddings",
+	} {
+		_, err := NewNext(hybridWithModule(t, false, more), nil)
+		var bad *ConfigError
+		if !errors.As(err, &bad) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v; want a ConfigError of %s", more, err, want)
+		}
+	}
+}

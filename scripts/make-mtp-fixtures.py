@@ -2,7 +2,7 @@
 """Makes testdata/mtp: small models with a module for multi-token prediction, and what transformers
 computes with it.
 
-    python scripts/make-mtp-fixtures.py testdata/mtp      (transformers 5.24, some minutes on two cores)
+    python scripts/make-mtp-fixtures.py testdata/mtp [NAME...]      (transformers 5.24, some minutes on two cores)
 
 Each model is trained on sequences that follow a permutation of the tokens, with a random token now and then, so that
 the module predicts well and not always. It is saved in bfloat16 under the names of published checkpoints and read
@@ -15,7 +15,9 @@ import sys
 
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForCausalLM, DeepseekV3Config, Glm4MoeConfig
+from transformers import AutoModelForCausalLM, DeepseekV3Config, Glm4MoeConfig, Glm4MoeLiteConfig, MellumConfig, Qwen3NextConfig
+from transformers.models.qwen3_5.configuration_qwen3_5 import Qwen3_5TextConfig
+from transformers.models.qwen3_5_moe.configuration_qwen3_5_moe import Qwen3_5MoeTextConfig
 from transformers.cache_utils import MtpCache
 from transformers.modeling_layers import MtpModel
 
@@ -23,11 +25,28 @@ VOCAB, LENGTH, STEPS = 64, 24, 800
 SIZES = dict(vocab_size=VOCAB, hidden_size=32, intermediate_size=48, moe_intermediate_size=16, num_hidden_layers=2, num_attention_heads=4,
              n_routed_experts=4, n_shared_experts=1, num_experts_per_tok=2, first_k_dense_replace=1, max_position_embeddings=256,
              tie_word_embeddings=False, num_nextn_predict_layers=1, initializer_range=0.1, bos_token_id=None, eos_token_id=None, pad_token_id=None)
+LATENT = dict(num_key_value_heads=4, q_lora_rank=16, kv_lora_rank=16, qk_rope_head_dim=8, qk_nope_head_dim=8, v_head_dim=8, num_mtp_layers=1,
+              mtp_mlp_layer_types=["sparse"])
+# Qwen3-Next and its descendants have the module beside the model, under mtp. transformers has no fields for it.
+SMALL = dict(vocab_size=VOCAB, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=8,
+             max_position_embeddings=256, tie_word_embeddings=False, initializer_range=0.1, bos_token_id=None, eos_token_id=None, pad_token_id=None)
+EXPERTS = dict(num_experts=4, num_experts_per_tok=2, moe_intermediate_size=16, norm_topk_prob=True)
+HYBRID = dict(SMALL, layer_types=["linear_attention", "full_attention"], linear_num_key_heads=2, linear_num_value_heads=4,
+              linear_key_head_dim=8, linear_value_head_dim=8, linear_conv_kernel_dim=3, num_mtp_layers=1, mtp_layer_types=["full_attention"])
 MODELS = {
     "deepseek_v3": lambda: DeepseekV3Config(**SIZES, num_key_value_heads=4, q_lora_rank=16, kv_lora_rank=16, qk_rope_head_dim=8, qk_nope_head_dim=8,
                                             v_head_dim=8, n_group=2, topk_group=2, routed_scaling_factor=1.5),
     "glm4_moe": lambda: Glm4MoeConfig(**SIZES, num_key_value_heads=2, head_dim=8, attention_bias=True, use_qk_norm=True, n_group=1, topk_group=1),
+    "glm4_moe_lite": lambda: Glm4MoeLiteConfig(**SIZES, **LATENT, n_group=1, topk_group=1),
+    "qwen3_next": lambda: Qwen3NextConfig(**HYBRID, **EXPERTS, intermediate_size=48, shared_expert_intermediate_size=16),
+    "qwen3_5": lambda: Qwen3_5TextConfig(**HYBRID | dict(tie_word_embeddings=True), intermediate_size=48),
+    "qwen3_5_moe": lambda: Qwen3_5MoeTextConfig(**HYBRID, **EXPERTS, shared_expert_intermediate_size=16),
+    "mellum": lambda: MellumConfig(**SMALL, **EXPERTS, num_mtp_layers=1, sliding_window=6, layer_types=["full_attention", "sliding_attention"]),
 }
+BESIDE = {"qwen3_next", "qwen3_5", "qwen3_5_moe", "mellum"}
+# The fields of published configs, for those that only transformers' module needs.
+COUNTS = {"glm4_moe_lite": {}, "qwen3_next": {}, "qwen3_5": {"mtp_num_hidden_layers": 1}, "qwen3_5_moe": {"mtp_num_hidden_layers": 1}}
+
 
 
 def text(rows, generator):
@@ -79,6 +98,27 @@ def train(model, mtp, config):
     print(f"loss {loss.item():.3f}, of the module {further.item():.3f}")
 
 
+def beside(mtp, name):
+    """The module's tensors under the names of Qwen3-Next's published checkpoints: experts one by one, but in Qwen3.5."""
+    out = {}
+    for key, value in mtp.state_dict().items():
+        if not key.startswith("layers.0."):
+            continue
+        key = key.removeprefix("layers.0.")
+        for own, theirs in (("enorm", "pre_fc_norm_embedding"), ("hnorm", "pre_fc_norm_hidden"), ("eh_proj", "fc"), ("post_norm", "norm"), ("mtp_block", "layers.0")):
+            if key.startswith(own + "."):
+                key = "mtp." + theirs + key.removeprefix(own)
+                break
+        one = key.removesuffix("gate_up_proj").removesuffix("down_proj")
+        if name == "qwen3_5_moe" or not one.endswith("experts."):
+            out[key] = value
+            continue
+        for i, expert in enumerate(value):
+            parts = {"down_proj": expert} if key.endswith("down_proj") else dict(zip(("gate_proj", "up_proj"), expert.chunk(2)))
+            out |= {f"{one}{i}.{part}.weight": v for part, v in parts.items()}
+    return out
+
+
 def published(mtp, model, layer):
     """The module's tensors under the names of published checkpoints."""
     prefix = f"model.layers.{layer}."
@@ -103,7 +143,8 @@ def published(mtp, model, layer):
 @torch.no_grad()
 def cases(folder, model):
     # transformers knows the module by the number of the published models' layer.
-    type(model)._keys_to_ignore_on_load_unexpected = [rf"model\.layers\.{model.config.num_hidden_layers}.*"]
+    if folder.name not in BESIDE:
+        type(model)._keys_to_ignore_on_load_unexpected = [rf"model\.layers\.{model.config.num_hidden_layers}.*"]
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
     mtp = MtpModel.from_pretrained(model).eval()
     generator = torch.Generator().manual_seed(9)
@@ -118,8 +159,19 @@ def cases(folder, model):
         yield dict(input_ids=ids[0].tolist(), guess=guess.item(), logits=[[float(f"{x:.6g}") for x in row] for row in logits.tolist()])
 
 
+def publish(folder):
+    """Gives the config the fields of published ones."""
+    file = folder / "config.json"
+    config = json.loads(file.read_text())
+    for field in ("num_mtp_layers", "mtp_layer_types", "mtp_mlp_layer_types"):
+        config.pop(field, None)
+    file.write_text(json.dumps(config | COUNTS[folder.name], indent=2) + "\n")
+
+
 def main():
     for name, config in MODELS.items():
+        if sys.argv[2:] and name not in sys.argv[2:]:
+            continue
         folder = pathlib.Path(sys.argv[1]) / name
         torch.manual_seed(0)
         model = AutoModelForCausalLM.from_config(config(), dtype=torch.float32, attn_implementation="eager").train()
@@ -129,10 +181,13 @@ def main():
         mtp.to(torch.bfloat16)
         model.save_pretrained(folder)
         file = folder / "model.safetensors"
-        tensors = load_file(file) | {k: v.detach().to(torch.bfloat16).clone() for k, v in published(mtp, model, model.config.num_hidden_layers).items()}
+        own = beside(mtp, name) if name in BESIDE else published(mtp, model, model.config.num_hidden_layers)
+        tensors = load_file(file) | {k: v.detach().to(torch.bfloat16).clone() for k, v in own.items()}
         save_file(tensors, file, metadata={"format": "pt"})
         (folder / "generation_config.json").unlink(missing_ok=True)
         rows = list(cases(folder, model))
+        if name in COUNTS:
+            publish(folder)
         (folder / "cases.json").write_text('{"tolerance": 1e-4, "cases": [\n' + ",\n".join(json.dumps(r) for r in rows) + "\n]}\n")
         print(name, sum(f.stat().st_size for f in folder.iterdir()), "bytes")
 
