@@ -85,7 +85,7 @@ func BenchmarkAttention(b *testing.B) {
 func BenchmarkLayers(b *testing.B) {
 	const batch, length, heads, width = 8, 256, 12, 64
 	x, y, w := random(1, batch, length, heads, width), random(2, batch, length, heads, width), random(3, heads*width)
-	table := NewRotary(width, length, 10000)
+	table, kernel := NewRotary(width, length, 10000), random(4, 16, 16, 3, 3)
 	rows := func(tp *Tape, p *Parameter) *Tensor { return tp.Reshape(tp.Use(p), batch*length, heads*width) }
 	for _, c := range []struct {
 		name string
@@ -97,6 +97,14 @@ func BenchmarkLayers(b *testing.B) {
 		{"SiLU", func(tp *Tape) *Tensor { return tp.SiLU(rows(tp, x)) }},
 		{"GELU", func(tp *Tape) *Tensor { return tp.GELU(rows(tp, x)) }},
 		{"GELUTanh", func(tp *Tape) *Tensor { return tp.GELUTanh(rows(tp, x)) }},
+		{"ReLU", func(tp *Tape) *Tensor { return tp.ReLU(rows(tp, x)) }},
+		{"Tanh", func(tp *Tape) *Tensor { return tp.Tanh(rows(tp, x)) }},
+		{"Sigmoid", func(tp *Tape) *Tensor { return tp.Sigmoid(rows(tp, x)) }},
+		{"Softmax", func(tp *Tape) *Tensor { return tp.Softmax(rows(tp, x), -1) }},
+		{"LogSoftmax", func(tp *Tape) *Tensor { return tp.LogSoftmax(rows(tp, x), -1) }},
+		{"Conv2D", func(tp *Tape) *Tensor {
+			return tp.Conv2D(tp.Reshape(tp.Use(x), batch*4, 16, 24, 128), tp.Use(kernel), nil, ConvOptions{Padding: 1})
+		}},
 		{"SwiGLU", func(tp *Tape) *Tensor { return tp.SwiGLU(rows(tp, x), rows(tp, y)) }},
 	} {
 		b.Run(c.name, func(b *testing.B) {

@@ -114,6 +114,15 @@ func (op *gateGrad) activate(value, slope, scratch, x []float32) {
 				slope[i] = 0
 			}
 		}
+	case meta.ActSigmoid:
+		for i, v := range x {
+			value[i] = -v
+		}
+		op.set.Vector.ExpSum(value, 0)
+		for i, e := range value {
+			s := 1 / (1 + e)
+			value[i], slope[i] = s, s*(1-s)
+		}
 	case meta.ActTanh:
 		copy(value, x)
 		op.set.Vector.Tanh(value, 1, 1)
@@ -153,9 +162,6 @@ func derivative(act meta.Activation, x float64) (y, slope float64) {
 			return x * x, 2 * x
 		}
 		return 0, 0
-	case meta.ActSigmoid:
-		s := 1 / (1 + math.Exp(-x))
-		return s, s * (1 - s)
 	case meta.ActGELU:
 		phi := 0.5 * math.Erfc(-x/math.Sqrt2)
 		return x * phi, phi + x*math.Exp(-x*x/2)/math.Sqrt(2*math.Pi)
