@@ -26,6 +26,7 @@ func architectures() []architecture {
 		{"arcee", "ArceeForCausalLM", "model", "ArceeDecoderLayer", 128000, []int{128001}, arcee},
 		{"bamba", "BambaForCausalLM", "model", "BambaDecoderLayer", 1, []int{2}, bamba},
 		{"bitnet", "BitNetForCausalLM", "model", "BitNetDecoderLayer", 128000, []int{128001}, bitNet},
+		{"codegen", "CodeGenForCausalLM", "transformer", "CodeGenBlock", 50256, []int{50256}, codeGen},
 		{"cohere", "CohereForCausalLM", "model", "CohereDecoderLayer", 5, []int{255001}, cohere},
 		{"cohere2", "Cohere2ForCausalLM", "model", "Cohere2DecoderLayer", 5, []int{255001}, cohere2},
 		{"cohere2_moe", "Cohere2MoeForCausalLM", "model", "Cohere2MoeDecoderLayer", 5, []int{255001}, cohere2MoE},

@@ -62,6 +62,8 @@ func TestUnsupportedValuesOfNewFamilies(t *testing.T) {
 		`{"model_type": "glm_moe_dsa", "num_hidden_layers": 2, "indexer_types": ["shared", "full"]}`:                               "indexer_types: the first layer shares",
 		`{"model_type": "glm_moe_dsa", "num_hidden_layers": 2, "indexer_types": ["full"]}`:                                         "indexer_types: 1 types for 2 layers",
 		`{"model_type": "glm_moe_dsa", "num_hidden_layers": 2, "index_topk_pattern": "FX"}`:                                        "index_topk_pattern: 1 types for 2 layers",
+		`{"model_type": "codegen", "n_embd": 18, "n_head": 3, "rotary_dim": 2}`:                                                    "n_embd: got 18, want a multiple of 4",
+		`{"model_type": "codegen", "rotary_dim": null}`:                                                                            "rotary_dim: null is not supported",
 		`{"model_type": "deepseek_v4", "num_key_value_heads": 2}`:                                                                  "num_key_value_heads: 2 is not supported",
 		`{"model_type": "deepseek_v4", "o_groups": 7}`:                                                                             "o_groups: 7 groups of 64 heads",
 		`{"model_type": "deepseek_v4", "index_head_dim": 32}`:                                                                      "index_head_dim: 32, less than the 64 channels",

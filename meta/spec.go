@@ -129,6 +129,7 @@ type AttentionSpec struct {
 	Q, K, V           string
 	Fused             string
 	FusedOrder        FusedOrder
+	Shards            int // of FusedQVKInShards
 	Out               string
 	QNorm, KNorm      string          // norms before rope; a norm as wide as one head is applied per head
 	NormLast          bool            // QNorm and KNorm come after rope instead
@@ -158,8 +159,9 @@ type FusedOrder uint8
 
 // The layouts of fused projections.
 const (
-	FusedQKV     FusedOrder = iota // all of q, then all of k, then all of v
-	FusedPerHead                   // for each head: q, k, v
+	FusedQKV         FusedOrder = iota // all of q, then all of k, then all of v
+	FusedPerHead                       // for each head: q, k, v
+	FusedQVKInShards                   // for each of AttentionSpec.Shards: its part of all of q, of v, and of k
 )
 
 // MLASpec is DeepSeek's multi-head latent attention. Names are children.

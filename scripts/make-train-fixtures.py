@@ -103,6 +103,7 @@ MODELS = {
     "smollm3": ("smollm3", dict(no_rope_layers=[1, 0])),
     "gpt-neo": ("gpt_neo", dict(num_key_value_heads=None, attention_types=[[["local", "global"], 1]], window_size=4)),
     "gptj": ("gptj", dict(num_key_value_heads=None, intermediate_size=None, n_inner=20, rotary_dim=2)),
+    "codegen": ("codegen", dict(num_key_value_heads=None, intermediate_size=None, n_inner=20, rotary_dim=2)),
     "gpt-bigcode": ("gpt_bigcode", dict(num_key_value_heads=None, intermediate_size=None, n_inner=20)),
     "gpt-bigcode-heads": ("gpt_bigcode", dict(num_key_value_heads=None, intermediate_size=None, n_inner=20, multi_query=False)),
     "cwm": ("cwm", dict(head_dim=8, sliding_window=4, layer_types=["sliding_attention", "full_attention"], rope_parameters=rope())),

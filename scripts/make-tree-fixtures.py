@@ -92,6 +92,8 @@ def rotary(model, config):
         if path.endswith(("rotary_emb", "pos_emb")):
             real = type(m)(config)
             inv = {k: v.tolist() for k, v in real.named_buffers() if "original" not in k}
+            if not any("inv_freq" in k for k in inv):  # codegen has sines and cosines instead
+                return None
             scale = {k: float(v) for k, v in vars(real).items() if k.endswith("attention_scaling")}
             return {"inv": inv, "scale": scale}
     return None

@@ -182,7 +182,7 @@ def gpt(R, model_type):
     if model_type == "gpt_neo":
         kinds = R.choice([["global", "local"], ["local", "global"], ["local"]])
         c.update(num_layers=2, attention_types=[[kinds, 2 // len(kinds)]], window_size=R.choice([6, 8]))
-    elif model_type == "gptj":
+    elif model_type in ("gptj", "codegen"):
         c["rotary_dim"] = R.choice([2, 4, 8])
     else:
         c.update(multi_query=R.random() < 0.6, scale_attn_weights=R.random() < 0.8, attention_softmax_in_fp32=R.random() < 0.5)
@@ -220,6 +220,7 @@ def plains(llama):
         "falcon_grouped": (lambda R: falcon(R, llama, "grouped"), [1, 2]),
         "gpt_neo": (lambda R: gpt(R, "gpt_neo"), [1, 2]),
         "gptj": (lambda R: gpt(R, "gptj"), [1, 2]),
+        "codegen": (lambda R: gpt(R, "codegen"), [1, 2]),
         "gpt_bigcode": (lambda R: gpt(R, "gpt_bigcode"), [1, 2]),
         "opt": (lambda R: opt(R, llama), [1, 2]),
         "persimmon": (lambda R: persimmon(R, llama), [1, 2]),

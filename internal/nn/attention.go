@@ -100,8 +100,14 @@ func (c *compiler) projections(n Node, a *attention, in int) (err error) {
 	}
 	if s.Fused != "" {
 		a.fused, err = c.linearNamed(n, "fused projection", s.Fused, in, a.qw+a.kw+a.vw)
-		if s.FusedOrder == meta.FusedPerHead {
+		switch s.FusedOrder {
+		case meta.FusedPerHead:
 			c.program.heads = max(c.program.heads, s.KVHeads)
+		case meta.FusedQVKInShards:
+			if s.Shards < 1 || a.qw != a.kw || a.qw != a.vw || a.qw%s.Shards != 0 {
+				return at(n.Path, "%d shards of queries, keys and values of widths %d, %d and %d", s.Shards, a.qw, a.kw, a.vw)
+			}
+			c.program.heads = max(c.program.heads, s.Shards)
 		}
 		return err
 	}
@@ -242,13 +248,21 @@ func (a *attention) project(c *Context, x tensor.Tensor) (q, k, v tensor.Tensor)
 	return q, k, v
 }
 
-// unfuse sorts a projection whose rows are laid out key head by key head. Seen as one row for
-// each token and key head, queries, keys and values are ranges of columns.
+// unfuse sorts a projection whose rows are laid out key head by key head, or shard by shard. Seen as one row for
+// each token and key head or shard, queries, keys and values are ranges of columns.
 func (a *attention) unfuse(c *Context, all, q, k, v tensor.Tensor) {
 	if c.err != nil {
 		return
 	}
 	s := a.spec
+	if s.FusedOrder == meta.FusedQVKInShards {
+		n, part := all.Rows()*s.Shards, a.qw/s.Shards
+		all = matrix(all, n, 3*part)
+		for i, to := range []tensor.Tensor{q, v, k} {
+			c.copyRows(matrix(to, n, part), all.Columns(i*part, (i+1)*part))
+		}
+		return
+	}
 	n, dim := all.Rows()*s.KVHeads, s.HeadDim
 	queries := s.Heads / s.KVHeads * dim
 	all = matrix(all, n, queries+dim+s.ValueDim)
@@ -268,7 +282,7 @@ func (a *attention) scratch(rows int) int {
 	if a.fused != nil {
 		n += floats(rows, a.qw+a.kw+a.vw)
 	}
-	if a.fused == nil || a.spec.FusedOrder == meta.FusedPerHead {
+	if a.fused == nil || a.spec.FusedOrder != meta.FusedQKV {
 		n += floats(rows, a.qw) + floats(rows, a.kw) + floats(rows, a.vw)
 	}
 	return n
