@@ -26,12 +26,13 @@ const (
 // filling is the second queue of a Backend, of copies beside the operations, with the pinned ring that they
 // go through. It is made for the first Fill.
 type filling struct {
-	queue  driver.Queue
-	chunks [fillChunks]chunk
-	next   int
-	marks  [marks]driver.Event // in the queue of operations
-	made   backend.Fence       // the last one
-	over   backend.Fence       // before which all operations are known to have ended
+	queue   driver.Queue
+	copiers *copiers
+	chunks  [fillChunks]chunk
+	next    int
+	marks   [marks]driver.Event // in the queue of operations
+	made    backend.Fence       // the last one
+	over    backend.Fence       // before which all operations are known to have ended
 }
 
 // A chunk is pinned memory that one copy at a time is made from.
@@ -52,7 +53,7 @@ func (b *Backend) startFilling() error {
 	if err != nil {
 		return err
 	}
-	f := &filling{queue: driver.Queue{Context: b.queue.Context, Stream: *(*unsafe.Pointer)(unsafe.Pointer(&stream))}}
+	f := &filling{copiers: usualCopiers(), queue: driver.Queue{Context: b.queue.Context, Stream: *(*unsafe.Pointer)(unsafe.Pointer(&stream))}}
 	b.filling = f // release frees it, however far it was made
 	for i := range f.chunks {
 		c := &f.chunks[i]
@@ -82,7 +83,7 @@ func (b *Backend) Fence() backend.Fence {
 	return f.made
 }
 
-// Fill implements [backend.Filler]. The processor copies src to pinned memory, from which the GPU takes it.
+// Fill implements [backend.Filler]. Several cores copy src to pinned memory, from which the GPU takes it.
 func (b *Backend) Fill(dst tensor.Tensor, src []byte, after backend.Fence) error {
 	if dst.DType != meta.Uint8 || dst.Data != nil || dst.Elements() != len(src) || !b.holds(dst.Address, len(src)) {
 		return fmt.Errorf("cuda: fill of %v %v with %d bytes", dst.DType, dst.Shape(), len(src))
@@ -105,7 +106,7 @@ func (b *Backend) Fill(dst tensor.Tensor, src []byte, after backend.Fence) error
 		if c.used {
 			b.check("fill", f.queue.WaitFor(c.copied))
 		}
-		n := copy(c.host, src[at:]) // may fault
+		n := f.copiers.copy(c.host, src[at:]) // may fault
 		b.check("fill", b.fillPart(c, dst.Address+uintptr(at), n))
 		last = c.copied
 		f.next = (f.next + 1) % fillChunks
@@ -142,5 +143,6 @@ func (b *Backend) stopFilling() {
 		f.queue.FreeEvent(e)
 	}
 	f.queue.Free()
+	f.copiers.close()
 	b.filling = nil
 }
