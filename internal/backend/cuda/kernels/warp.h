@@ -64,13 +64,18 @@ DEVICE void multiply(float *c, u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
 	auto &all = sim_operands[sim_turns[sim_thread]++ & 1];
 	for (int i = 0; i < 6; i++) all[i][sim_thread] = mine[i];
 	sim_barrier();
-	const int first = sim_thread & ~31, row = sim_thread % 32 / 4, col = sim_thread % 4 * 2;
-	for (int i = 0; i < 4; i++)
-		for (int k = 0; k < 16; k++) {
-			const int from = k % 8 / 2, high = k / 8;
-			const float a = half_of(all[i / 2 + 2 * high][first + row * 4 + from], k % 2);
-			c[i] = FMA(a, half_of(all[4 + high][first + (col + i % 2) * 4 + from], k % 2), c[i]);
+	const int row = sim_thread & ~3, col = (sim_thread & ~31) + sim_thread % 4 * 8; // the threads that have them
+	typedef float Four __attribute__((vector_size(16)));
+	Four sum = {c[0], c[1], c[2], c[3]};
+	for (int pair = 0; pair < 8; pair++) {
+		const int high = pair / 4, from = pair % 4;
+		const u32 upper = all[2 * high][row + from], lower = all[1 + 2 * high][row + from], left = all[4 + high][col + from], right = all[4 + high][col + 4 + from];
+		for (int i = 0; i < 2; i++) {
+			const float a = half_of(upper, i), b = half_of(lower, i), x = half_of(left, i), y = half_of(right, i);
+			sum = __builtin_elementwise_fma(Four{a, a, b, b}, Four{x, y, x, y}, sum);
 		}
+	}
+	for (int i = 0; i < 4; i++) c[i] = sum[i];
 }
 DEVICE void load_tiles(u32 *r, const void *row) {
 	auto &rows = sim_rows[sim_turns[sim_thread]++ & 1];
