@@ -1,6 +1,10 @@
 package dispatch
 
 import (
+	"fmt"
+	"maps"
+
+	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/internal/nn"
 	"github.com/heftai/heft/internal/residency"
 	"github.com/heftai/heft/meta"
@@ -14,6 +18,10 @@ const (
 	bandShare = 8
 	leastBand = 64 << 10
 	mostBand  = 4<<20 - 16<<10
+	// columnShare and mostColumns size bands of matrices that are stored with inputs first: each band is a part
+	// of every line of the file, and reads of short parts are slow.
+	columnShare = 4
+	mostColumns = 16 << 20
 )
 
 // bandsOf returns the matrices of program that stream in bands, with the bytes of the largest band.
@@ -39,9 +47,13 @@ func (o *Options) bandsOf(program *nn.Program, loaded map[*meta.Param]int64) map
 		most, least = o.band, o.band
 	}
 	out := map[*meta.Param]int64{}
+	columns := o.columnBand
+	if o.columns && columns == 0 {
+		columns = min(max(largest/columnShare, leastBand), mostColumns)
+	}
 	for _, p := range list {
 		if size(p) >= least {
-			out[p] = residency.BandBytes(p, loaded[p], most)
+			out[p] = residency.BandBytes(p, loaded[p], most, columns)
 		}
 	}
 	return out
@@ -53,4 +65,30 @@ func inFlight(depth int, request int64) int {
 		return depth
 	}
 	return int((int64(depth)*request + mostBand - 1) / mostBand)
+}
+
+// withColumns returns base with the minimum of a plan whose matrices of GPTQ and AWQ stream in bands of outputs, and
+// that plan itself where the limit is below the minimum of base. It then sets o.columns. Other models have no such
+// plan.
+func (p *placement) withColumns(base placed, o *Options) (placed, error) {
+	if o.columns {
+		return base, nil
+	}
+	narrow, with := *p, *o
+	with.columns = true
+	narrow.bands = with.bandsOf(p.program, p.loaded)
+	if maps.Equal(narrow.bands, p.bands) {
+		return base, nil
+	}
+	placed, err := narrow.place(with)
+	if err != nil || placed.plan.Least >= base.plan.Least {
+		return base, nil // the plan that works
+	}
+	if !base.plan.BelowLeast {
+		base.plan.Least = placed.plan.Least
+		return base, nil
+	}
+	*o, p.bands = with, narrow.bands
+	placed.plan.Warnings = append(placed.plan.Warnings, fmt.Sprintf("matrices of GPTQ or AWQ are read in narrow parts, which is slow: from %s on they are read whole", devicemap.FormatSize(base.plan.Least)))
+	return placed, nil
 }

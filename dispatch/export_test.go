@@ -77,6 +77,12 @@ func (o Options) InBands(bytes int64) Options {
 	return o
 }
 
+// InColumns is o for a model whose matrices of GPTQ and AWQ on the disk stream in bands of so many bytes.
+func (o Options) InColumns(bytes int64) Options {
+	o.columns, o.columnBand = true, bytes
+	return o
+}
+
 // UngrowKV returns the KV cache to the size of the plan, as after some idle time.
 func (m *Model) UngrowKV() { m.ungrowKV() }
 

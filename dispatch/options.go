@@ -145,6 +145,10 @@ type Options struct {
 	gpus      *gpuTier          // in tests, another than this build's
 	tile      int               // in tests, another than tileRows
 	band      int64             // in tests, the size of bands of all matrices
+	// columns streams matrices of GPTQ and AWQ in bands of outputs, which takes less memory and reads more slowly;
+	// columnBand is, in tests, the size of these bands.
+	columns    bool
+	columnBand int64
 }
 
 func (o *Options) here() topology.Machine {

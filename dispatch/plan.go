@@ -37,6 +37,9 @@ func planAs(skeleton *meta.Model, o Options) (devicemap.Plan, Options, error) {
 		return devicemap.Plan{}, o, err
 	}
 	placed, err := p.place(o)
+	if err == nil {
+		placed, err = p.withColumns(placed, &o)
+	}
 	if err != nil {
 		return placed.plan, placed.options, err
 	}

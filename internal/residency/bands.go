@@ -33,8 +33,14 @@ type band struct {
 type bandRange struct{ first, count int }
 
 // BandBytes returns the size of the largest band of p, if bands take most bytes or as few rows as can be
-// separated. converted is the size of p if it is converted when it is loaded, otherwise 0.
-func BandBytes(p *meta.Param, converted, most int64) int64 {
+// separated. converted is the size of p if it is converted when it is loaded, otherwise 0. Of matrices of GPTQ and
+// AWQ bands of outputs take at most columns bytes; 0 leaves them whole.
+func BandBytes(p *meta.Param, converted, most, columns int64) int64 {
+	if columns > 0 && converted == 0 {
+		if n, ok := columnBandBytes(p, columns); ok {
+			return n
+		}
+	}
 	size, unit := p.Bytes(), stored.RowUnit(nil)
 	for _, s := range p.Sources {
 		if s.Transposed || s.Quant != nil && s.Quant.Format.Row().Layout == meta.InputsFirst {
@@ -81,7 +87,7 @@ func (s *Store) addBandsOf(u *unit, w *want, size int64) {
 	for i := range w.pieces {
 		for _, piece := range s.cutBands(s.sidecar.streamed(&w.pieces[i]), size) {
 			regions := addRegions(nil, &piece)
-			l := newLoad(regions, false)
+			l := bandLoad(regions)
 			l.slot = max(l.slot, blockSize)
 			l.jobs, l.unit = s.loadJobs(regions), u.activity
 			b.loads = append(b.loads, []*load{l})
@@ -91,12 +97,23 @@ func (s *Store) addBandsOf(u *unit, w *want, size int64) {
 	w.bands.count = len(b.list) - w.bands.first
 }
 
+// bandLoad returns the load of a band.
+func bandLoad(regions []region) *load {
+	if regions[0].lines > 0 {
+		return newStripes(regions)
+	}
+	return newLoad(regions, false)
+}
+
 // cutBands cuts p into bands of about equal height of at most size bytes, or of as few rows as can be
 // separated. Pieces that share scales stay whole.
 func (s *Store) cutBands(p *stored.Piece, size int64) []stored.Piece {
 	rows := p.Part.Dims[0]
 	if p.Size <= size || rows == 0 {
 		return []stored.Piece{*p}
+	}
+	if p.InColumns() {
+		return cutColumns(p, size)
 	}
 	unit := 0
 	if unit = stored.RowUnit(nil); p.Part.Quant != nil {

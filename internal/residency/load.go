@@ -24,6 +24,8 @@ type region struct {
 	path   string // "" for a checkpoint in memory
 	off    int64  // in the file, or in the tensor's bytes
 	size   int64
+	lines  int   // the region is so many parts of equal size
+	pitch  int64 // from the beginning of a line to that of the next one
 }
 
 // newRegion returns the range [begin, begin+size) of t's bytes.
@@ -45,6 +47,10 @@ type load struct {
 	read    int64         // bytes read
 	jobs    []sideRange   // of each region, without a job if it is in the checkpoint itself; empty if all are
 	unit    *unitActivity // that its reads are counted for
+
+	stripes int   // the number of reads of a load whose regions are lines, else 0
+	scratch int64 // in the slot, where the memory of these reads begins
+	room    int64 // that each of them has
 }
 
 type extent struct {
@@ -95,6 +101,10 @@ func (l *load) cut(request int64) {
 		return
 	}
 	l.request, l.pieces = request, l.pieces[:0]
+	if l.stripes > 0 {
+		l.pieces = make([]piece, l.stripes)
+		return
+	}
 	for i := range l.extents {
 		l.pieces = l.extents[i].cut(l.pieces, i, request)
 	}
@@ -214,6 +224,9 @@ func (s *Store) read(l *load, k int, slot []byte) error {
 // readPiece reads a piece of a load, and reads it again if the file changed meanwhile, so that the bytes
 // match the rest of the checkpoint. It is [loader.File.ReadUnchanged] without allocations.
 func (s *Store) readPiece(l *load, k int, slot []byte) (int64, error) {
+	if l.stripes > 0 {
+		return s.readStripe(l, k, slot)
+	}
 	p := l.pieces[k]
 	e := &l.extents[p.extent]
 	for {

@@ -15,7 +15,9 @@ import (
 // addRegions adds the ranges of a piece as a load brings them.
 func addRegions(to []region, p *stored.Piece) []region {
 	for _, r := range p.Ranges {
-		to = append(to, newRegion(r.Tensor, r.Begin, r.Size))
+		at := newRegion(r.Tensor, r.Begin, r.Size)
+		at.lines, at.pitch = r.Lines, r.Pitch
+		to = append(to, at)
 	}
 	return to
 }

@@ -26,10 +26,13 @@ type Piece struct {
 	Part   backend.Part // without Data; [Piece.NewPart] makes one to point to some
 }
 
-// A Range is bytes of a checkpoint tensor.
+// A Range is bytes of a checkpoint tensor: Size of them from Begin on. With Lines they are in so many parts of equal
+// size that begin Pitch bytes apart.
 type Range struct {
 	Tensor      *loader.Tensor
 	Begin, Size int64
+	Lines       int
+	Pitch       int64
 }
 
 // New is what a loader's part selects.
@@ -39,7 +42,7 @@ func New(p loader.BoundTensor) Piece {
 		shape = append([]int{p.From.End - p.From.Begin}, shape[1:]...)
 	}
 	begin, size := p.Span()
-	out := Piece{Ranges: []Range{{p.Tensor, begin, size}}, Size: size}
+	out := Piece{Ranges: []Range{{Tensor: p.Tensor, Begin: begin, Size: size}}, Size: size}
 	m := backend.Matrix{Transposed: p.Transposed}
 	if p.Quant != nil {
 		shape = p.Quant.Matrix(shape)
@@ -47,7 +50,7 @@ func New(p loader.BoundTensor) Piece {
 		for i, t := range []*loader.Tensor{p.Scales, p.Zeros, p.Index, p.Global} {
 			if t != nil {
 				*beside(q)[i] = View(t.DType, []int{int(t.Elements())})
-				out.Ranges = append(out.Ranges, Range{t, 0, t.Size})
+				out.Ranges = append(out.Ranges, Range{Tensor: t, Size: t.Size})
 				out.Size += t.Size
 			}
 		}
@@ -114,7 +117,7 @@ func (p *Piece) Rows(begin, end int) (Piece, bool) {
 	out.Part.Into = meta.RowRange{Begin: first + begin, End: first + end}
 	if m.Quant == nil {
 		row := p.Size / int64(rows)
-		out.Ranges = []Range{{p.Ranges[0].Tensor, p.Ranges[0].Begin + int64(begin)*row, int64(end-begin) * row}}
+		out.Ranges = []Range{{Tensor: p.Ranges[0].Tensor, Begin: p.Ranges[0].Begin + int64(begin)*row, Size: int64(end-begin) * row}}
 		out.Size = out.Ranges[0].Size
 		return out, row*int64(rows) == p.Size
 	}
@@ -161,7 +164,7 @@ func (p *Piece) tiles(begin, end int) (Piece, bool) {
 	out.Part.Dims[0], out.Part.Quant.Height = end-begin, end-begin
 	first := p.Part.Into.Begin
 	out.Part.Into = meta.RowRange{Begin: first + begin, End: first + end}
-	out.Ranges = []Range{{p.Ranges[0].Tensor, p.Ranges[0].Begin + int64(begin)*each, out.Size}}
+	out.Ranges = []Range{{Tensor: p.Ranges[0].Tensor, Begin: p.Ranges[0].Begin + int64(begin)*each, Size: out.Size}}
 	return out, true
 }
 

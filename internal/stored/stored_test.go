@@ -22,7 +22,7 @@ func TestSlabTakesItsScalesAlong(t *testing.T) {
 	if got := one.Part.Shape(); !slices.Equal(got, []int{4, 64}) || one.Part.Quant.Scales.Dims[0] != 8 {
 		t.Errorf("a slab of %v with %d scales", got, one.Part.Quant.Scales.Dims[0])
 	}
-	if want := []Range{{codes, 256, 128}, {scales, 16, 8}}; !slices.Equal(one.Ranges, want) || one.Size != 136 {
+	if want := []Range{{Tensor: codes, Begin: 256, Size: 128}, {Tensor: scales, Begin: 16, Size: 8}}; !slices.Equal(one.Ranges, want) || one.Size != 136 {
 		t.Errorf("ranges %v of %d bytes, want %v", one.Ranges, one.Size, want)
 	}
 	part := one.NewPart()
@@ -41,7 +41,7 @@ func TestRowsKeepWhatAllRowsShare(t *testing.T) {
 	scale := &loader.Tensor{Name: "w_scale", DType: meta.Float32, Size: 4}
 	whole := New(loader.BoundTensor{Tensor: codes, Expert: -1, Quant: &meta.Quant{Format: meta.QuantFP8, Rows: meta.AllRows, Columns: 48}, Scales: scale})
 	band, ok := whole.Rows(16, 48)
-	if want := []Range{{codes, 16 * 48, 32 * 48}, {scale, 0, 4}}; !ok || !slices.Equal(band.Ranges, want) {
+	if want := []Range{{Tensor: codes, Begin: 16 * 48, Size: 32 * 48}, {Tensor: scale, Begin: 0, Size: 4}}; !ok || !slices.Equal(band.Ranges, want) {
 		t.Errorf("one scale: %v, %v, want %v", band.Ranges, ok, want)
 	}
 	packed := &loader.Tensor{Name: "w_packed", DType: meta.Uint8, Shape: []int{64, 24}, Size: 64 * 24}
@@ -49,7 +49,7 @@ func TestRowsKeepWhatAllRowsShare(t *testing.T) {
 	global := &loader.Tensor{Name: "w_global_scale", DType: meta.Float32, Shape: []int{1}, Size: 4}
 	whole = New(loader.BoundTensor{Tensor: packed, Expert: -1, Quant: &meta.Quant{Format: meta.QuantNVFP4, Rows: 1, Columns: 16}, Scales: scales, Global: global})
 	band, ok = whole.Rows(32, 64)
-	if want := []Range{{packed, 32 * 24, 32 * 24}, {scales, 32 * 3, 32 * 3}, {global, 0, 4}}; !ok || !slices.Equal(band.Ranges, want) {
+	if want := []Range{{Tensor: packed, Begin: 32 * 24, Size: 32 * 24}, {Tensor: scales, Begin: 32 * 3, Size: 32 * 3}, {Tensor: global, Begin: 0, Size: 4}}; !ok || !slices.Equal(band.Ranges, want) {
 		t.Errorf("a global scale: %v, %v, want %v", band.Ranges, ok, want)
 	}
 	part := band.NewPart()
@@ -85,10 +85,10 @@ func TestRowsOfConvertedMatrices(t *testing.T) {
 	const rows, row = 40, 96
 	data := &loader.Tensor{Name: "w", DType: meta.Uint8, Shape: []int{rows * row}, Size: rows * row}
 	q := &backend.Quant{Quant: &meta.Quant{Format: meta.QuantCoded, Rows: 1, Columns: 1}, Width: 64, Height: rows}
-	whole := Piece{Ranges: []Range{{data, 0, rows * row}}, Size: rows * row,
+	whole := Piece{Ranges: []Range{{Tensor: data, Begin: 0, Size: rows * row}}, Size: rows * row,
 		Part: backend.Part{Matrix: backend.Matrix{Tensor: View(meta.Uint8, []int{rows, 64}), Quant: q}, Into: meta.RowRange{Begin: 100, End: 140}}}
 	band, ok := whole.Rows(16, 40)
-	if want := []Range{{data, 16 * row, 24 * row}}; !ok || !slices.Equal(band.Ranges, want) || band.Size != 24*row {
+	if want := []Range{{Tensor: data, Begin: 16 * row, Size: 24 * row}}; !ok || !slices.Equal(band.Ranges, want) || band.Size != 24*row {
 		t.Errorf("rows 16 to 40: %v, %v, want %v", band.Ranges, ok, want)
 	}
 	if p := band.Part; p.Dims[0] != 24 || p.Quant.Height != 24 || p.Into != (meta.RowRange{Begin: 116, End: 140}) || q.Height != rows {
@@ -96,5 +96,39 @@ func TestRowsOfConvertedMatrices(t *testing.T) {
 	}
 	if _, ok := whole.Rows(8, 40); ok {
 		t.Error("a band begins within a tile")
+	}
+}
+
+// TestColumnsOfGPTQ: a band of outputs of a matrix with inputs first has a part of each line of codes, scales and
+// zeros, and the whole index.
+func TestColumnsOfGPTQ(t *testing.T) {
+	const in, out, group = 256, 192, 64
+	codes := &loader.Tensor{Name: "w.qweight", DType: meta.Int32, Shape: []int{in / 8, out}, Size: in / 8 * out * 4}
+	scales := &loader.Tensor{Name: "w.scales", DType: meta.Float16, Shape: []int{in / group, out}, Size: in / group * out * 2}
+	zeros := &loader.Tensor{Name: "w.qzeros", DType: meta.Int32, Shape: []int{in / group, out / 8}, Size: in / group * out / 8 * 4}
+	index := &loader.Tensor{Name: "w.g_idx", DType: meta.Int32, Shape: []int{in}, Size: in * 4}
+	whole := New(loader.BoundTensor{Tensor: codes, Expert: -1, Transposed: true, Quant: &meta.Quant{Format: meta.QuantGPTQ, Rows: group, Columns: 1}, Scales: scales, Zeros: zeros, Index: index})
+	band, ok := whole.Columns(64, 192)
+	want := []Range{
+		{Tensor: codes, Begin: 64 * 4, Size: in / 8 * 128 * 4, Lines: in / 8, Pitch: out * 4},
+		{Tensor: scales, Begin: 64 * 2, Size: in / group * 128 * 2, Lines: in / group, Pitch: out * 2},
+		{Tensor: zeros, Begin: 8 * 4, Size: in / group * 16 * 4, Lines: in / group, Pitch: out / 8 * 4},
+		{Tensor: index, Size: in * 4},
+	}
+	if !ok || !slices.Equal(band.Ranges, want) {
+		t.Fatalf("outputs 64 to 192: %v, %v, want %v", band.Ranges, ok, want)
+	}
+	if p := band.Part; !slices.Equal(p.Shape(), []int{in, 128}) || p.Quant.Width != 128 || p.Into != (meta.RowRange{Begin: 64, End: 192}) || whole.Part.Quant.Width != out {
+		t.Errorf("outputs 64 to 192: %v of width %d into %v; the whole has width %d", p.Shape(), p.Quant.Width, p.Into, whole.Part.Quant.Width)
+	}
+	part := band.NewPart()
+	for i, r := range band.Ranges {
+		Set(&part, i, make([]byte, r.Size))
+	}
+	if !part.Quant.Holds(part.Data, in) {
+		t.Error("the band lacks some of its tensors")
+	}
+	if _, ok := whole.Columns(32, 192); ok {
+		t.Error("a band begins within a unit of outputs")
 	}
 }
