@@ -130,7 +130,8 @@ func TestIncompressibleWeightsAreUsedAsStored(t *testing.T) {
 	dir := incompressible(t)
 	ids, prompt := lawOf(300)
 	want := forced(t, cpuModel(t, dir, dispatch.Options{Threads: 1}), ids, prompt, prompt)
-	m := cpuModel(t, dir, dispatch.Options{Threads: 2, Compress: dispatch.CompressExact})
+	m := unsampled(t, dir, dispatch.Options{Threads: 2, Compress: dispatch.CompressExact})
+	t.Cleanup(m.Close)
 	sameLogits(t, "at once", forced(t, m, ids, prompt, prompt), want)
 	m.Warm(context.Background())
 	m.Promote(context.Background())
@@ -139,7 +140,7 @@ func TestIncompressibleWeightsAreUsedAsStored(t *testing.T) {
 	disk, _ := devicemap.ParsePolicy("disk")
 	o := dispatch.Options{Threads: 2, DeviceMap: disk, Compress: dispatch.CompressExact, CacheDir: t.TempDir()}
 	for _, start := range []string{"first", "second"} {
-		m := cpuModel(t, dir, o)
+		m := unsampled(t, dir, o)
 		for range 2 {
 			sameLogits(t, "on disk, "+start+" start", forced(t, m, ids, prompt, prompt), want)
 		}
