@@ -129,18 +129,18 @@ func benchLinear(b *testing.B, rows, cols, tokens, matrices int) {
 // BenchmarkAttention measures a layer of a model of 8 billion weights, in bytes of keys and values per second: one
 // generated token, 16 of them, and a prompt of 512 tokens, behind so many positions.
 func BenchmarkAttention(b *testing.B) {
-	contexts := []int{512, 8192}
+	contexts, layers := []int{512, 8192}, 16
 	if testing.Short() {
-		contexts = []int{64}
+		contexts, layers = []int{16}, 1
 	}
 	for _, context := range contexts {
 		for name, c := range map[string][2]int{"1": {1, 1}, "16": {16, 1}, "prompt": {1, min(context, 512)}} {
-			b.Run(fmt.Sprintf("%s/context-%d", name, context), func(b *testing.B) { benchAttention(b, c[0], c[1], context) })
+			b.Run(fmt.Sprintf("%s/context-%d", name, context), func(b *testing.B) { benchAttention(b, c[0], c[1], context, layers) })
 		}
 	}
 }
 
-func benchAttention(b *testing.B, sequences, rows, context int) {
+func benchAttention(b *testing.B, sequences, rows, context, layers int) {
 	const heads, kvHeads, dim, page = 32, 8, 128, 16
 	gpu := benchOpen(b)
 	pages := context / page
@@ -157,16 +157,16 @@ func benchAttention(b *testing.B, sequences, rows, context int) {
 	n := sequences * rows
 	q, y := benchNew(b, gpu, meta.Float32, n, heads*dim), benchNew(b, gpu, meta.Float32, n, heads*dim)
 	a := backend.AttentionArgs{Heads: heads, KVHeads: kvHeads, Dim: dim, ValueDim: dim, Scale: 0.1, Prompts: make([]bool, n)}
-	b.SetBytes(16 * (kv.K.Bytes() + kv.V.Bytes()))
+	b.SetBytes(int64(layers) * (kv.K.Bytes() + kv.V.Bytes()))
 	for b.Loop() {
-		for range 16 {
+		for range layers {
 			gpu.Attention(y, q, kv, spans, a)
 		}
 		if err := gpu.Sync(); err != nil {
 			b.Fatal(err)
 		}
 	}
-	b.ReportMetric(b.Elapsed().Seconds()*1e6/float64(b.N*16), "us/op")
+	b.ReportMetric(b.Elapsed().Seconds()*1e6/float64(b.N*layers), "us/op")
 }
 
 // BenchmarkNorm measures what a launch costs at least.
