@@ -53,7 +53,7 @@ func (o *Options) loadedAs() meta.QuantFormat {
 // loadedBytes returns the sizes of parameters that are converted or coded when they are loaded.
 func (o *Options) loadedBytes(skeleton *meta.Model) map[*meta.Param]int64 {
 	if o.coded {
-		return o.codedBytes(skeleton)
+		return skeleton.Root.Coded(o.mostCoded())
 	}
 	return skeleton.Root.LoadedBytes(o.Quantize, true)
 }
@@ -150,7 +150,7 @@ func CodingOf(skeleton *meta.Model, plan *devicemap.Plan, o *Options) *Coding {
 		return nil
 	}
 	c := &Coding{LimitBytes: plan.Device(devicemap.CPU).LimitBytes, Fits: !onDisk(plan)}
-	coded := o.codedBytes(skeleton)
+	coded := skeleton.Root.Coded(o.mostCoded())
 	for _, p := range skeleton.Root.AllParams() {
 		if p.SameAs != nil {
 			continue

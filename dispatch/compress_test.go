@@ -130,8 +130,7 @@ func TestIncompressibleWeightsAreUsedAsStored(t *testing.T) {
 	dir := incompressible(t)
 	ids, prompt := lawOf(300)
 	want := forced(t, cpuModel(t, dir, dispatch.Options{Threads: 1}), ids, prompt, prompt)
-	m := unsampled(t, dir, dispatch.Options{Threads: 2, Compress: dispatch.CompressExact})
-	t.Cleanup(m.Close)
+	m := cpuModel(t, dir, dispatch.Options{Threads: 2, Compress: dispatch.CompressExact})
 	sameLogits(t, "at once", forced(t, m, ids, prompt, prompt), want)
 	m.Warm(context.Background())
 	m.Promote(context.Background())
@@ -140,7 +139,7 @@ func TestIncompressibleWeightsAreUsedAsStored(t *testing.T) {
 	disk, _ := devicemap.ParsePolicy("disk")
 	o := dispatch.Options{Threads: 2, DeviceMap: disk, Compress: dispatch.CompressExact, CacheDir: t.TempDir()}
 	for _, start := range []string{"first", "second"} {
-		m := unsampled(t, dir, o)
+		m := cpuModel(t, dir, o)
 		for range 2 {
 			sameLogits(t, "on disk, "+start+" start", forced(t, m, ids, prompt, prompt), want)
 		}

@@ -41,7 +41,7 @@ func LoadCheckpointAndDispatch(skeleton *meta.Model, path string, o Options) (*M
 // planAndBind makes a model that owns its checkpoint.
 func planAndBind(skeleton *meta.Model, checkpoint *loader.Checkpoint, o Options) (*Model, error) {
 	var m *Model
-	plan, o, err := Plan(skeleton, o.SampleCoding(skeleton, checkpoint))
+	plan, o, err := Plan(skeleton, o)
 	if err == nil {
 		m, err = New(skeleton, checkpoint, plan.Map, o)
 	}

@@ -135,7 +135,6 @@ type Options struct {
 	planned    *devicemap.Plan // what Plan made these options for
 	coded      bool            // weights are coded, see Compress
 	codedShare float64         // in tests, another than meta.CodedShare
-	sample     *codingSample   // which matrices coding does not make smaller; nil if nothing looks
 	borrows    bool            // long passes borrow activations from experts; see keptTokens
 	// wholePass runs all rows of a pass through a block together, so that it reads streamed matrices once.
 	// Activations that short passes do not use are lent to these matrices.

@@ -16,7 +16,7 @@ import (
 // Context is 0, before any weight, and a share of what the weights leave. Plan returns the plan, and
 // o with the sizes that the plan chose, for [New].
 // If weights stream from the disk and o.MaxBatchTokens is 0, Plan also chooses the tokens of a batch.
-// It allocates no memory and reads no weight, but for [Options.SampleCoding]. It fails if pins do not fit or name unknown paths, and
+// It allocates no memory and reads no weight. It fails if pins do not fit or name unknown paths, and
 // with StrictMemory if a limit is below the minimum.
 func Plan(skeleton *meta.Model, o Options) (devicemap.Plan, Options, error) {
 	if o.mayCode(skeleton) {

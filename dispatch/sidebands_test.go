@@ -128,7 +128,6 @@ func TestIncompressibleWeightsStreamAsStored(t *testing.T) {
 	ids, prompt := lawOf(300)
 	want := forced(t, cpuModel(t, dir, dispatch.Options{Threads: 1}), ids, prompt, prompt)
 	o := dispatch.Options{Threads: 2, Compress: dispatch.CompressExact, CacheDir: t.TempDir()}.InBands(16 << 10)
-	o.DeviceMap, _ = devicemap.ParsePolicy("disk")
 	skeleton, _ := open(t, dir)
 	var more int64 // bytes that a pass reads of the two matrices, beyond the plan
 	for p, coded := range skeleton.Root.Coded(meta.CodedShare) {
@@ -137,7 +136,7 @@ func TestIncompressibleWeightsStreamAsStored(t *testing.T) {
 		}
 	}
 	for _, start := range []string{"first", "second"} {
-		m := unsampled(t, dir, o)
+		m := onDisk(t, dir, o)
 		sameLogits(t, start+" start", forced(t, m, ids, prompt, prompt), want)
 		before := m.Status().TierReadBytes
 		sameLogits(t, start+" start, again", forced(t, m, ids, prompt, prompt), want)

@@ -105,7 +105,6 @@ func (c *benchCmd) load(adapters []dispatch.Adapter) (*dispatch.Model, *loader.C
 		return nil, nil, err
 	}
 	o.Routing = usualRouting(c.CacheDir, skeleton)
-	o = o.SampleCoding(skeleton, checkpoint)
 	if err = c.checkLength(skeleton); err == nil {
 		err = c.applyDtype(skeleton, &o)
 	}

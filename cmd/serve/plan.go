@@ -55,8 +55,8 @@ func (c *planCmd) Run(ctx context.Context, out cmdline.Output) error {
 		curve = o.Routing.Curve()
 	}
 	o.MaxSequences, _ = c.sequences(skeleton, o)
-	asked := o.SampleCoding(skeleton, checkpoint)
-	plan, o, err := dispatch.Plan(skeleton, asked)
+	asked := o
+	plan, o, err := dispatch.Plan(skeleton, o)
 	if err != nil {
 		return err
 	}

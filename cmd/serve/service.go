@@ -185,7 +185,6 @@ func (c *runCmd) open(m servedModel, options dispatch.Options) (*draft, error) {
 		return nil, err
 	}
 	d.options.Routing = usualRouting(c.CacheDir, skeleton)
-	d.options = d.options.SampleCoding(skeleton, checkpoint)
 	return d, nil
 }
 
