@@ -79,7 +79,7 @@ type sizeFlags struct {
 	MaxBatch    int    `help:"Run at most N sequences at once; 0 chooses (default ${default})." default:"0" aliases:"max-num-seqs" placeholder:"N"`
 	MaxTokens   int    `name:"max-batch-tokens" help:"Compute at most N tokens in one pass; 0 chooses (default ${default})." default:"0" aliases:"max-num-batched-tokens" placeholder:"N"`
 	Streams     string `name:"stream-prompts" help:"Stream blocks to a GPU for prompts of N tokens or more (default ${default})." default:"auto" placeholder:"auto|none|N"`
-	GPUKernels  string `name:"gpu-kernels" help:"Compute on GPUs with these kernels: exact have the CPU's bits, fast use tensor cores, auto is fast on GPUs that they were tested on (default ${default})." enum:"auto,exact,fast" default:"auto" placeholder:"auto|exact|fast"`
+	GPUKernels  string `name:"gpu-kernels" help:"Kernels of GPUs: exact, fast for tensor cores, auto where those are tested (default ${default})." enum:"auto,exact,fast" default:"auto" placeholder:"auto|exact|fast"`
 	Threads     int    `help:"Compute with N threads; 0 is one per core (default ${default})." default:"0" placeholder:"N"`
 	CPU         string `name:"cpu" env:"HEFT_CPU" help:"Use this variant of the kernels (default: the best one)." placeholder:"amx|avx512bf16|avx512|avx2|go"`
 }
