@@ -349,8 +349,12 @@ func (d *deepseek4) mixture(b *Builder, layer int) {
 	mlp.Act, mlp.Limit = spec.Act, spec.Limit
 }
 
-// publishes sets the names of published files, which transformers saves as well.
+// publishes sets the names of published files, which transformers saves as well, and what they keep
+// in 16 bits beside FP8.
 func (d *deepseek4) publishes(b *Builder) {
+	for _, name := range []string{"compressor.wkv", "compressor.wgate", "indexer.weights_proj"} {
+		b.tree.excluded = append(b.tree.excluded, exclusion{name: name})
+	}
 	const x, c, a = ".self_attn.compressor.indexer.", ".self_attn.compressor.", ".self_attn."
 	b.publishes(
 		"model.embed_tokens.", "model.embed.", "lm_head.", "head.", "model.hc_head.hc_", "model.hc_head_",
