@@ -60,6 +60,9 @@ func words(v []float32) []uint32 {
 func (op *bf16Product) planInput() int {
 	if !op.inTiles() {
 		op.words = mat.PairWords(op.w.cols)
+		if op.tokens > 1 {
+			op.words = mat.SpreadPairs(op.w.cols)
+		}
 		return op.tokens
 	}
 	op.words = gemm.PanelWords(op.w.cols)
@@ -78,8 +81,8 @@ func (op *bf16Product) planRows(threads int) int {
 			op.unitRows = op.oneTokenRows(fit)
 			return 0
 		}
-		if fit > 4 {
-			fit &^= 3
+		if step := op.set.GEMV.PairRows(); fit > step {
+			fit -= fit % step
 		}
 		op.unitRows = min(max(fit, 4), op.w.rows)
 		return 0

@@ -31,6 +31,7 @@ var roles = []struct {
 	{6, regexp.MustCompile(`Scores|Weigh|AddLanes`)},
 	{0, regexp.MustCompile(`^avx\d+(Mul(BF16|F16|F32)1|MulSplit1|SplitOne|SmallBatch\dx1)(x\d)?$`)},
 	{1, regexp.MustCompile(`^avx512bf16Dot1`)},
+	{10, regexp.MustCompile(`^avx512bf16(Dot|Pieces)[2-8]$`)},
 	{2, regexp.MustCompile(`(Mul|InterleavedSums)Q8\dx1$|DotQ8`)},
 	{3, regexp.MustCompile(`(Mul|InterleavedSums)Q4\dx1$|DotQ4`)},
 }

@@ -23,20 +23,21 @@ type Role uint8
 
 // The roles. The generator of the assembly knows their order.
 const (
-	Floats  Role = iota // bfloat16, float16 and float32 weights, one token
-	Pairs               // bfloat16 weights times activations rounded to bfloat16, one token
-	Q8                  // Q8 weights, one token
-	Q4                  // Q4 weights, one token
-	Tokens              // weights of these formats with several tokens
-	Codes               // FP8 weights
-	Cache               // cached keys and values
-	Roof                // the probe that reads memory and computes nothing
-	MXFP4               // MXFP4 weights
-	Packing             // weights and activations that are packed or widened for prompts and training
+	Floats     Role = iota // bfloat16, float16 and float32 weights, one token
+	Pairs                  // bfloat16 weights times activations rounded to bfloat16, one token
+	Q8                     // Q8 weights, one token
+	Q4                     // Q4 weights, one token
+	Tokens                 // weights of these formats with several tokens
+	Codes                  // FP8 weights
+	Cache                  // cached keys and values
+	Roof                   // the probe that reads memory and computes nothing
+	MXFP4                  // MXFP4 weights
+	Packing                // weights and activations that are packed or widened for prompts and training
+	PairTokens             // bfloat16 weights times activations of several tokens rounded to bfloat16
 	Roles
 )
 
-var roleNames = [Roles]string{"floats", "pairs", "q8", "q4", "tokens", "codes", "cache", "roof", "mxfp4", "packing"}
+var roleNames = [Roles]string{"floats", "pairs", "q8", "q4", "tokens", "codes", "cache", "roof", "mxfp4", "packing", "pair_tokens"}
 
 // String returns the name of r in files and in JSON.
 func (r Role) String() string {
@@ -57,6 +58,9 @@ type Pattern struct {
 	Prefetch bool `json:"prefetch"`
 	// Near says that the distance is a quarter of that.
 	Near bool `json:"near,omitempty"`
+	// Pieces says that a dozen rows are read in pieces of 1 KiB, so that the tokens' part stays in the
+	// first-level cache, instead of each row from its first byte to its last.
+	Pieces bool `json:"pieces,omitempty"`
 }
 
 // String returns text such as "8 rows, prefetch".
@@ -70,6 +74,8 @@ func (p Pattern) String() string {
 		rows = fmt.Sprintf("%d rows, ", p.Rows)
 	}
 	switch {
+	case p.Pieces:
+		return rows + "pieces, prefetch"
 	case p.Near:
 		return rows + "near prefetch"
 	case p.Prefetch:
@@ -83,17 +89,21 @@ type Plan [Roles]Pattern
 
 // candidates are the patterns that the kernels of each role have, the default for Intel first.
 var candidates = [Roles][]Pattern{
-	Floats:  patterns(true, 8, 4, 1),
-	Pairs:   patterns(false, 4, 1),
-	Q8:      patterns(true, 8, 4, 1),
-	Q4:      patterns(true, 8, 4, 1),
-	Tokens:  patterns(false, 0),
-	Codes:   patterns(true, 0),
-	Cache:   patterns(false, 0),
-	Roof:    patterns(true, 8, 1),
-	MXFP4:   patterns(true, 0),
-	Packing: patterns(false, 0),
+	Floats:     patterns(true, 8, 4, 1),
+	Pairs:      patterns(false, 4, 1),
+	Q8:         patterns(true, 8, 4, 1),
+	Q4:         patterns(true, 8, 4, 1),
+	Tokens:     patterns(false, 0),
+	Codes:      patterns(true, 0),
+	Cache:      patterns(false, 0),
+	Roof:       patterns(true, 8, 1),
+	MXFP4:      patterns(true, 0),
+	Packing:    patterns(false, 0),
+	PairTokens: append(patterns(false, 0), inPieces),
 }
+
+// inPieces is the pattern of pieces.
+var inPieces = Pattern{Prefetch: true, Pieces: true}
 
 // patterns are those with so many rows, each with and without prefetch, and near where kernels have
 // that.
@@ -111,8 +121,8 @@ func patterns(near bool, rows ...int) (list []Pattern) {
 func Candidates(r Role) []Pattern { return slices.Clone(candidates[r]) }
 
 // Default returns the plan for unmeasured processors of a vendor, named as CPUID names it: 1 row for one
-// token on AMD, as Zen 4 reads fastest, with prefetch of pairs and Q8 and without of others, and many rows with
-// prefetch elsewhere.
+// token on AMD, as Zen 4 reads fastest, with prefetch of pairs and Q8 and without of others, and pieces for several
+// tokens; many rows with prefetch elsewhere.
 func Default(vendor string) Plan {
 	var p Plan
 	for r := range Roles {
@@ -122,6 +132,7 @@ func Default(vendor string) Plan {
 		for _, r := range []Role{Floats, Pairs, Q8, Q4, Roof} {
 			p[r] = Pattern{Rows: 1, Prefetch: r == Pairs || r == Q8}
 		}
+		p[PairTokens] = inPieces
 	}
 	return p
 }
@@ -140,6 +151,8 @@ var (
 	mu    sync.Mutex
 	inUse Plan
 	rows  [Roles]atomic.Uint32
+	// pieces are the roles that read in pieces.
+	pieces [Roles]atomic.Bool
 	// prefetch is read by the assembly: 0 is the usual distance, 1 no prefetch, 2 near. It is
 	// written under mu.
 	prefetch [Roles]uint8
@@ -168,6 +181,7 @@ func set(p Plan) {
 func setRole(r Role, p Pattern) {
 	inUse[r] = p
 	rows[r].Store(uint32(p.Rows))
+	pieces[r].Store(p.Pieces)
 	switch {
 	case p.Near:
 		prefetch[r] = 2
@@ -200,6 +214,9 @@ func Current() Plan {
 
 // Rows returns how many rows the kernels of r read at once.
 func Rows(r Role) int { return int(rows[r].Load()) }
+
+// InPieces reports whether the kernels of r read in pieces.
+func InPieces(r Role) bool { return pieces[r].Load() }
 
 // Forms are the forms of a kernel for 8, 4 and 1 rows at once. If a kernel lacks a form, the form
 // for the nearest number is in its place.

@@ -438,7 +438,7 @@ TEXT ·avx512bf16Dot2(SB), NOSPLIT|NOFRAME, $0-64
 	MOVQ ys+40(FP), SI
 	MOVQ n+48(FP), DX
 	MOVQ rows+56(FP), CX
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+4(SB), $1
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+10(SB), $1
 	JNE 2(PC)
 	JMP avx512bf16Dot2Plain<>(SB)
 	PCALIGN $64
@@ -746,7 +746,7 @@ TEXT ·avx512bf16Dot4(SB), NOSPLIT|NOFRAME, $0-64
 	MOVQ ys+40(FP), SI
 	MOVQ n+48(FP), DX
 	MOVQ rows+56(FP), CX
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+4(SB), $1
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+10(SB), $1
 	JNE 2(PC)
 	JMP avx512bf16Dot4Plain<>(SB)
 	PCALIGN $64
@@ -1246,7 +1246,7 @@ TEXT ·avx512bf16Dot6(SB), NOSPLIT|NOFRAME, $0-64
 	MOVQ ys+40(FP), SI
 	MOVQ n+48(FP), DX
 	MOVQ rows+56(FP), CX
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+4(SB), $1
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+10(SB), $1
 	JNE 2(PC)
 	JMP avx512bf16Dot6Plain<>(SB)
 	PCALIGN $64
@@ -1858,7 +1858,7 @@ TEXT ·avx512bf16Dot8(SB), NOSPLIT|NOFRAME, $0-64
 	MOVQ ys+40(FP), SI
 	MOVQ n+48(FP), DX
 	MOVQ rows+56(FP), CX
-	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+4(SB), $1
+	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+10(SB), $1
 	JNE 2(PC)
 	JMP avx512bf16Dot8Plain<>(SB)
 	PCALIGN $64

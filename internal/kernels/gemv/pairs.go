@@ -1,6 +1,7 @@
 package gemv
 
 import (
+	"github.com/heftai/heft/internal/kernels/fetch"
 	"github.com/heftai/heft/internal/kernels/mat"
 )
 
@@ -16,6 +17,14 @@ func (s *Kernels) MulPairs(y mat.Floats, w mat.Weights, x mat.Pairs, rows, token
 	s.pairs.mulPairs(y, w, x, rows, tokens, n)
 }
 
+// PairRows is the number of rows that MulPairs multiplies at once. It is fastest with a multiple of it.
+func (s *Kernels) PairRows() int {
+	if fetch.InPieces(fetch.PairTokens) {
+		return pieceRows
+	}
+	return 4
+}
+
 // MulTile computes y[r] for rows of bfloat16 weights in place and one token, a row of Pairs, over
 // blocks of 32 k. Its sums have the bits of Tile.
 func (s *Kernels) MulTile(y []float32, w mat.Weights, x []uint32, rows, blocks int) {
@@ -25,6 +34,9 @@ func (s *Kernels) MulTile(y []float32, w mat.Weights, x []uint32, rows, blocks i
 	w.Check(rows, blocks*tileK)
 	s.pairs.tileOne(y[:rows], w, x[:blocks*tileK/2], rows, blocks)
 }
+
+// pieceRows are the rows that are read in pieces together, a multiple of the 3 or 4 that a kernel multiplies at once.
+const pieceRows = 12
 
 // tileK is the terms of a step of a tile.
 const tileK = 32

@@ -3,6 +3,8 @@
 package gemv
 
 import (
+	"unsafe"
+
 	"github.com/heftai/heft/internal/kernels/asm"
 	"github.com/heftai/heft/internal/kernels/fetch"
 	"github.com/heftai/heft/internal/kernels/mat"
@@ -19,11 +21,15 @@ var (
 const cachedTokens = 32 << 10
 
 func (bf16) mulPairs(y mat.Floats, w mat.Weights, x mat.Pairs, rows, tokens, n int) {
+	first := 0
+	if fetch.InPieces(fetch.PairTokens) {
+		first = mulInPieces(y, w, x, rows, tokens, n)
+	}
 	tiles := dots
 	for tiles[0].tokens > 4 && 2*n*tiles[0].tokens > cachedTokens {
 		tiles = tiles[1:]
 	}
-	for t := 0; t < tokens; {
+	for t := first; t < tokens; {
 		for len(tiles) > 0 && tiles[0].tokens > tokens-t {
 			tiles = tiles[1:]
 		}
@@ -33,6 +39,55 @@ func (bf16) mulPairs(y mat.Floats, w mat.Weights, x mat.Pairs, rows, tokens, n i
 		}
 		callMul(tile.kernel, asm.Bytes(w.Data), w.Stride, asm.Words(x.V[t*x.Stride:]), x.Stride, asm.Floats(y.V[t*y.Stride:]), y.Stride, n, rows)
 		t += tile.tokens
+	}
+}
+
+const (
+	// pieceColumns are the columns of a piece: 8 KiB of eight tokens.
+	pieceColumns = 512
+	// sumLanes are the lanes of a sum.
+	sumLanes = 16
+)
+
+// mulInPieces computes the products of 8, 6 or 4 tokens at a time, and returns how many tokens that were.
+func mulInPieces(y mat.Floats, w mat.Weights, x mat.Pairs, rows, tokens, n int) (done int) {
+	for _, tile := range [...]int{8, 6, 4} {
+		for ; tokens-done >= tile; done += tile {
+			mulTokensInPieces(mat.Floats{V: y.V[done*y.Stride:], Stride: y.Stride}, w, mat.Pairs{V: x.V[done*x.Stride:], Stride: x.Stride}, rows, tile, n)
+		}
+	}
+	return done
+}
+
+// mulTokensInPieces multiplies a dozen rows at a time, piece after piece. Meanwhile their next piece is
+// prefetched, and the first piece of the next rows at the end.
+func mulTokensInPieces(y mat.Floats, w mat.Weights, x mat.Pairs, rows, tokens, n int) {
+	var sums [pieceRows * 8 * sumLanes]float32
+	columns := mat.CeilDiv(mat.CeilDiv(n, max(1, mat.CeilDiv(n, pieceColumns))), 32) * 32
+	for r := 0; r < rows; r += pieceRows {
+		group := min(pieceRows, rows-r)
+		for k := 0; k < n; k += columns {
+			ahead := 2 * columns
+			if k+columns >= n {
+				ahead = group*w.Stride - 2*k
+			}
+			addPiece(asm.Bytes(w.Data[r*w.Stride+2*k:]), w.Stride, asm.Words(x.V[k/2:]), x.Stride, asm.Floats(sums[:]), min(columns, n-k), group, tokens, ahead)
+		}
+		avx512bf16PieceSums(asm.Floats(y.V[r:]), int64(4*y.Stride), asm.Floats(sums[:]), int64(tokens), int64(group))
+	}
+}
+
+// addPiece calls kernels by their names: what is passed to others would be allocated.
+//
+//go:noinline
+func addPiece(w unsafe.Pointer, ws int, x unsafe.Pointer, xs int, sums unsafe.Pointer, n, rows, tokens, ahead int) {
+	switch tokens {
+	case 8:
+		avx512bf16Pieces8(w, int64(ws), x, int64(4*xs), sums, int64(n), int64(rows), int64(ahead))
+	case 6:
+		avx512bf16Pieces6(w, int64(ws), x, int64(4*xs), sums, int64(n), int64(rows), int64(ahead))
+	case 4:
+		avx512bf16Pieces4(w, int64(ws), x, int64(4*xs), sums, int64(n), int64(rows), int64(ahead))
 	}
 }
 

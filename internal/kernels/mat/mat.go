@@ -88,3 +88,11 @@ type Pairs struct {
 
 // PairWords is the length in words of a row of n elements in [Pairs].
 func PairWords(n int) int { return CeilDiv(n, 2) }
+
+// SpreadPairs is a stride in words for several rows of n elements in [Pairs]: a multiple of 4 KiB and 1 KiB more.
+// Equal parts of four rows then lie in different sets of a first-level cache, which addresses 4 KiB apart share.
+func SpreadPairs(n int) int {
+	const page, part = 1024, 256
+	words := PairWords(n)
+	return words + (page+part-words%page)%page
+}

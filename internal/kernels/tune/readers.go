@@ -34,7 +34,7 @@ func readers(set *kernels.Set, b []byte) (reads [fetch.Roles]func()) {
 	reads[fetch.Floats] = floatsReader(set, b, x, 1)
 	reads[fetch.Tokens] = floatsReader(set, b, x, 8)
 	if set.BF16 && !set.AMX {
-		reads[fetch.Pairs] = pairsReader(set, b, x)
+		reads[fetch.Pairs], reads[fetch.PairTokens] = pairsReader(set, b, x, 1), pairsReader(set, b, x, 8)
 	}
 	if set.QGEMM.HasInt8() {
 		reads[fetch.Q8], reads[fetch.Q4] = blocksReader(set, b, x, quant.Q8), blocksReader(set, b, x, quant.Q4)
@@ -78,15 +78,17 @@ func floatsReader(set *kernels.Set, b []byte, x []float32, tokens int) func() {
 	}
 }
 
-// pairsReader multiplies bfloat16 weights by one token rounded to bfloat16.
-func pairsReader(set *kernels.Set, b []byte, x []float32) func() {
+// pairsReader multiplies bfloat16 weights by some tokens rounded to bfloat16.
+func pairsReader(set *kernels.Set, b []byte, x []float32, tokens int) func() {
 	const stride = 2 * columns
-	words := mat.PairWords(columns)
-	y, in := make([]float32, perCall/stride), mat.Pairs{V: make([]uint32, words), Stride: words}
-	set.Vector.RoundPairs(in.V, x[:columns])
+	words := mat.SpreadPairs(columns)
+	y, in := make([]float32, tokens*perCall/stride), mat.Pairs{V: make([]uint32, tokens*words), Stride: words}
+	for t := range tokens {
+		set.Vector.RoundPairs(in.V[t*words:], x[t*columns:][:columns])
+	}
 	return func() {
 		eachCall(b, stride, perCall/stride, func(w []byte, n int) {
-			set.GEMV.MulPairs(mat.Floats{V: y, Stride: n}, mat.Weights{Data: w, Stride: stride, Format: mat.BFloat16}, in, n, 1, columns)
+			set.GEMV.MulPairs(mat.Floats{V: y, Stride: n}, mat.Weights{Data: w, Stride: stride, Format: mat.BFloat16}, in, n, tokens, columns)
 		})
 	}
 }
