@@ -40,9 +40,14 @@ func kvOn(units []unit, d Device) (sum int64) {
 }
 
 // moveKV returns budgets and a policy in which the CPU keeps no room for keys and values of units that are
-// on accelerators, and the bytes of these.
+// on accelerators, and the bytes of these. Where they take more there, the CPU keeps what its own units take.
 func moveKV(units []unit, budgets []Budget, p Policy) ([]Budget, Policy, int64) {
-	var moved int64
+	var moved, left int64
+	for i := range units {
+		if u := &units[i]; !u.at.accelerator() {
+			left += u.kv
+		}
+	}
 	budgets = slices.Clone(budgets)
 	for i := range budgets {
 		kv := kvOn(units, budgets[i].Device)
@@ -50,7 +55,7 @@ func moveKV(units []unit, budgets []Budget, p Policy) ([]Budget, Policy, int64) 
 		moved += kv
 	}
 	if host := hostOf(budgets); host >= 0 && moved > 0 {
-		moved = min(moved, budgets[host].KV)
+		moved = min(moved, max(0, budgets[host].KV-left))
 		budgets[host].KV -= moved
 		p.SequenceKV = max(0, p.SequenceKV-moved)
 	}

@@ -42,7 +42,7 @@ func (o Options) OnGPUs(n int, open func(number int, host backend.Backend) (back
 	for i := range n {
 		gpus = append(gpus, GPU{Number: i, Name: "test", MemoryBytes: 1 << 30, AvailableBytes: 1 << 30})
 	}
-	o.gpus = &gpuTier{list: func() ([]GPU, string) { return gpus, "" }, open: open, supports: supports, states: true}
+	o.gpus = &gpuTier{list: func() ([]GPU, string) { return gpus, "" }, open: open, supports: supports}
 	return o
 }
 

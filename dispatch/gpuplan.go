@@ -147,9 +147,10 @@ func (p *placement) divided(devices devicemap.Map, hostOnly map[string]bool, ref
 	return found
 }
 
-// unitKV returns the part of the KV cache of one sequence that belongs to each block.
+// unitKV returns the part of the KV cache of one sequence that belongs to each block. On a GPU pages have memory
+// even if they pay for states, which have memory of their own.
 func (p *placement) unitKV(kv *kvRoom) map[string]int64 {
-	out, all := map[string]int64{}, float64(max(kv.cache.BytesPerToken(), 1))
+	out, all, slots := map[string]int64{}, float64(max(kv.cache.BytesPerToken(), 1)), kv.stateSlots()
 	for _, u := range p.program.Units {
 		config := kv.cache
 		config.Layers = nil
@@ -158,6 +159,13 @@ func (p *placement) unitKV(kv *kvRoom) map[string]int64 {
 		}
 		if n := config.BytesPerToken(); n > 0 {
 			out[u.Path] = int64(math.Ceil(float64(kv.sequence) * float64(n) / all))
+		}
+		config.States = nil
+		for _, l := range u.States {
+			config.States = append(config.States, kv.cache.States[l])
+		}
+		if n := config.StateBytes(); n > 0 {
+			out[u.Path] += slots * n
 		}
 	}
 	return out

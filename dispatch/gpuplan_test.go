@@ -1,12 +1,17 @@
 package dispatch_test
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
 	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/backend/cpu"
+	"github.com/heftai/heft/internal/golden"
+	"github.com/heftai/heft/internal/tensor"
+	"github.com/heftai/heft/meta"
 )
 
 // hostMemory is a limit of the CPU.
@@ -96,5 +101,49 @@ func TestUnitsThatAGPUCannotRunStayOnTheCPU(t *testing.T) {
 			t.Fatal(err)
 		}
 		m.Close()
+	}
+}
+
+// allocating is a GPU that counts its memory.
+type allocating struct {
+	*cpu.Backend
+	bytes int64
+}
+
+func (a *allocating) New(dtype meta.DType, dims ...int) (tensor.Tensor, error) {
+	t, err := a.Backend.New(dtype, dims...)
+	a.bytes += t.Bytes()
+	return t, err
+}
+
+// TestPlansCountStatesOfGPUs: the GPU of a plan has all of the memory that the model takes there, states among it.
+func TestPlansCountStatesOfGPUs(t *testing.T) {
+	for _, name := range []string{"lfm2-1", "qwen3-next-1", "mamba2-1", "falcon-h1-1"} {
+		for _, sequences := range []int{1, 16} {
+			skeleton, checkpoint := open(t, filepath.Join(golden.Module(t), "testdata", "golden", "infer", "models", "family-"+name))
+			gpu := &allocating{}
+			o := dispatch.Options{Threads: 1, MaxBatchTokens: 32, MaxSequences: sequences, MaxMemory: hostMemory(64 << 20)}
+			o = o.OnGPUs(1, func(int, backend.Backend) (b backend.Backend, err error) {
+				gpu.Backend, err = cpu.New(cpu.Options{Threads: 1})
+				return gpu, err
+			}, nil)
+			plan, planned, err := dispatch.Plan(skeleton, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			d := plan.Device("0")
+			if d.WeightsBytes == 0 || d.KVBytes == 0 || d.Used() > d.LimitBytes {
+				t.Errorf("%s: GPU 0 has %+v", name, d)
+			}
+			m, err := dispatch.New(skeleton, checkpoint, plan.Map, planned)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if gpu.bytes > d.Used() {
+				t.Errorf("%s with %d sequences takes %d bytes of GPU 0, planned are %+v", name, sequences, gpu.bytes, d)
+			}
+			t.Logf("%s with %d sequences: %d of %d bytes, %d of them keys, values and states", name, sequences, gpu.bytes, d.Used(), d.KVBytes)
+			m.Close()
+		}
 	}
 }

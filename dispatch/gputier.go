@@ -17,7 +17,6 @@ type gpuTier struct {
 	// supports reports whether there are kernels for weights stored as m is. nil means all.
 	supports func(m backend.Matrix) bool
 	pace     *pace // in tests, in place of a measurement
-	states   bool  // there are kernels for layers with a state
 }
 
 func (o *Options) gpuTier() gpuTier {
@@ -36,9 +35,6 @@ func (o *Options) gpuTier() gpuTier {
 
 // refuses returns why a unit cannot run on a GPU, or "".
 func (t *gpuTier) refuses(u *nn.Unit, quantize meta.QuantFormat) string {
-	if len(u.States) > 0 && !t.states {
-		return "layers with a state"
-	}
 	if t.supports == nil {
 		return ""
 	}

@@ -52,6 +52,17 @@ func newKVRoom(skeleton *meta.Model, program *nn.Program, o *Options) *kvRoom {
 // bytes is the size of one sequence of n tokens.
 func (k *kvRoom) bytes(n int) int64 { return k.cache.SequenceBytes(n, k.options.MaxBatchTokens) }
 
+// stateSlots is how many states the pages of the cache may pay for where it has the size that weights are placed
+// beside, or 1 more: a cache that grows has at most so many times as many.
+func (k *kvRoom) stateSlots() int64 {
+	config, size := k.cache, k.cache.StateBytes()
+	if size == 0 {
+		return 0
+	}
+	config.Pages = int(k.sequence / max(config.PageBytes(), 1))
+	return config.AddressedBytes()/size + 1
+}
+
 // usualShare is the part of the KV cache of one sequence, 1/usualShare, that plans expect to be in use.
 const usualShare = 8
 

@@ -58,7 +58,7 @@ func TestStationsNeverChangeTheAnswer(t *testing.T) {
 // with those of the CPU.
 func stationsKeepBits(t *testing.T, g *golden.Model, gpus func(dispatch.Options) dispatch.Options) {
 	skeleton, checkpoint := open(t, g.Dir)
-	o := dispatch.Options{Threads: 1, Variant: testenv.Variant(), Precision: dispatch.PrecisionHigh, Context: 128, KVTokens: 3 * 128}
+	o := dispatch.Options{Threads: 1, Variant: testenv.Variant(), Precision: dispatch.PrecisionHigh, Context: 128, KVTokens: 12 * 128}
 	host, err := dispatch.New(skeleton, checkpoint, devicemap.NewMap(devicemap.Entry{Device: devicemap.CPU}), o)
 	if err != nil {
 		t.Fatal(err)

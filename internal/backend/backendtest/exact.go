@@ -30,6 +30,7 @@ func exactProgram(e *env, supports func(*coded) bool) map[string][]float32 {
 	exactProducts(e, out, supports)
 	exactPointwise(e, out)
 	exactAttention(e, out)
+	exactRecurrent(e, out)
 	return out
 }
 

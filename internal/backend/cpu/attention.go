@@ -1,8 +1,6 @@
 package cpu
 
 import (
-	"math"
-
 	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/kernels"
 	"github.com/heftai/heft/internal/kernels/gemm"
@@ -309,7 +307,7 @@ func (op *attentionOp) exponentials(x []float32, head int) (inverse float32) {
 	var sink float32
 	if op.sinks != nil {
 		top = max(top, op.sinks[head])
-		sink = float32(math.Exp(float64(op.sinks[head] - top)))
+		sink = float32(accurateExp(float64(op.sinks[head] - top)))
 	}
 	return 1 / (op.set.Vector.ExpSum(x, top) + sink)
 }

@@ -148,7 +148,7 @@ func (op *gate) clampedSiLU(dst, g, up, buf []float32) {
 // activate computes the activations that have no vector form.
 func activate(act meta.Activation, x float64) float64 {
 	if act == meta.ActSigmoid {
-		return 1 / (1 + math.Exp(-x))
+		return accurateSigmoid(x)
 	}
 	return x
 }

@@ -79,6 +79,7 @@ template <class... A> static constexpr int arguments_of(void (*)(A...)) { return
 #endif
 
 #define FMA(a, b, c) __builtin_fmaf(a, b, c)
+#define FMA64(a, b, c) __builtin_fma(a, b, c)
 #define INFINITE __builtin_inff()
 
 DEVICE float of_bits(u32 u) { return __builtin_bit_cast(float, u); }

@@ -2,6 +2,7 @@
 // CPU's bits. They are simple; package cuda's comment says how fast they may be.
 #include "math.h"
 #include "codes.h"
+#include "recurrent.h"
 
 KERNEL zero(u8 *p, i64 n) {
 	const i64 i = BLOCK_X * THREADS + THREAD;

@@ -35,17 +35,44 @@ DEVICE float gated(float g, float c1, float c3) {
 }
 
 // accurate_exponential is exp in double precision within an ulp or two, and 0 where it is below the normal
-// numbers. 2^n is in two parts, as it may be beyond the range where the result is not.
+// numbers. It has the steps of accurateExp in package cpu. 2^n is in two parts, as it may be beyond the range where the
+// result is not.
 DEVICE double accurate_exponential(double x) {
 	if (x != x) return x;
 	if (x > 709.7827) return (double)INFINITE;
 	if (x < -708) return 0;
 	const double scaled = x * 1.4426950408889634;
 	const i64 n = (i64)(scaled + (scaled < 0 ? -0.5 : 0.5)), half = n / 2;
-	const double r = __builtin_fma(-(double)n, 1.9082149292705877e-10, __builtin_fma(-(double)n, 0.6931471803691238, x));
-	double q = 1;
-	for (int i = 18; i > 0; i--) q = __builtin_fma(q * r, 1.0 / i, 1.0);
-	return q * __builtin_bit_cast(double, (u64)(half + 1023) << 52) * __builtin_bit_cast(double, (u64)(n - half + 1023) << 52);
+	const double r = FMA64(-(double)n, 1.9082149292705877e-10, FMA64(-(double)n, 0.6931471803691238, x)), z = r * r;
+	double even = FMA64(z, 1.0 / 479001600, 1.0 / 3628800), odd = FMA64(z, 1.0 / 6227020800, 1.0 / 39916800);
+	even = FMA64(even, z, 1.0 / 40320), odd = FMA64(odd, z, 1.0 / 362880);
+	even = FMA64(even, z, 1.0 / 720), odd = FMA64(odd, z, 1.0 / 5040);
+	even = FMA64(even, z, 1.0 / 24), odd = FMA64(odd, z, 1.0 / 120);
+	even = FMA64(even, z, 1.0 / 2), odd = FMA64(odd, z, 1.0 / 6);
+	even = FMA64(even, z, 1.0), odd = FMA64(odd, z, 1.0);
+	return FMA64(odd, r, even) * __builtin_bit_cast(double, (u64)(half + 1023) << 52) * __builtin_bit_cast(double, (u64)(n - half + 1023) << 52);
+}
+
+// accurate_log1p is ln(1 + y) for y >= 0 within a few ulps, in the steps of accurateLog1p in package cpu.
+DEVICE double accurate_log1p(double y) {
+	const double u = 1 + y, rest = divide(y - (u - 1), u); // what u lacks
+	const u64 bits = __builtin_bit_cast(u64, u);
+	i64 n = (i64)(bits >> 52) - 1023;
+	double m = __builtin_bit_cast(double, (bits & 0xfffffffffffff) | 0x3ff0000000000000);
+	if (m > 1.4142135623730951) m = m * 0.5, n = n + 1;
+	const double f = m - 1, s = divide(f, 2 + f), z = s * s, twice = s + s;
+	double q = FMA64(z, 1.0 / 23, 1.0 / 21);
+	q = FMA64(q, z, 1.0 / 19);
+	q = FMA64(q, z, 1.0 / 17);
+	q = FMA64(q, z, 1.0 / 15);
+	q = FMA64(q, z, 1.0 / 13);
+	q = FMA64(q, z, 1.0 / 11);
+	q = FMA64(q, z, 1.0 / 9);
+	q = FMA64(q, z, 1.0 / 7);
+	q = FMA64(q, z, 1.0 / 5);
+	q = FMA64(q, z, 1.0 / 3);
+	const double log = FMA64(twice * z, q, twice);
+	return FMA64((double)n, 0.6931471803691238, log + FMA64((double)n, 1.9082149292705877e-10, rest));
 }
 
 // The activations, as package meta numbers them.

@@ -1,0 +1,66 @@
+//go:build cuda
+
+package dispatch_test
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/internal/golden"
+	"github.com/heftai/heft/internal/testenv"
+)
+
+// statefulModels have short convolutions, delta nets and Mamba2, with and without attention and experts.
+var statefulModels = []string{"lfm2-1", "lfm2-moe-1", "qwen3-next-1", "qwen3-5-text-1", "mamba2-1", "nemotron-h-moe-1", "granitemoehybrid-1", "falcon-h1-1"}
+
+// TestGPUsRunLayersWithStates holds law 4 for models with states over maps of two GPUs, the CPU and the disk: with high
+// precision their logits have the CPU's bits, also after a prefix that another sequence has left a snapshot of.
+func TestGPUsRunLayersWithStates(t *testing.T) {
+	onGPUs(t, dispatch.Options{})
+	if testenv.Variant() == "go" {
+		t.Skip("kernels of GPUs fuse multiplications and additions, and variant go does not")
+	}
+	for _, name := range statefulModels {
+		t.Run(name, func(t *testing.T) {
+			g := &golden.Model{Dir: filepath.Join(golden.Module(t), "testdata", "golden", "infer", "models", "family-"+name)}
+			golden.JSON(t, filepath.Join(g.Dir, "golden.json"), g)
+			stationsKeepBits(t, g, func(o dispatch.Options) dispatch.Options { return onGPUs(t, o) })
+			reuseOnGPU(t, g)
+		})
+	}
+}
+
+// reuseOnGPU compares the logits of a model on a GPU, after a prefix that is reused, with those of the CPU.
+func reuseOnGPU(t *testing.T, g *golden.Model) {
+	skeleton, checkpoint := open(t, g.Dir)
+	ids := append(stationIDs(g), stationIDs(g)...)
+	prompt := len(ids) - 3
+	o := dispatch.Options{Threads: 1, Variant: testenv.Variant(), Precision: dispatch.PrecisionHigh, Context: 128, KVTokens: 6 * 128}
+	var want [][]float32
+	for _, d := range []devicemap.Device{devicemap.CPU, "0"} {
+		if d != devicemap.CPU {
+			o = onGPUs(t, o)
+		}
+		m, err := dispatch.New(skeleton, checkpoint, devicemap.NewMap(devicemap.Entry{Device: d}), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer m.Close()
+		first := forced(t, m, ids, prompt, prompt)
+		again, n := afterReuse(t, m, ids, prompt)
+		if n == 0 {
+			t.Errorf("on %s no tokens are reused", d)
+		}
+		sameLogits(t, "after a prefix on "+string(d), again, first[n:])
+		if want == nil {
+			want = first
+			continue
+		}
+		sameLogits(t, "on "+string(d), first, want)
+		if held := m.Status().TierBytes[devicemap.CPU]; held != 0 {
+			t.Errorf("%d bytes of weights are on the host", held)
+		}
+	}
+}
