@@ -93,7 +93,7 @@ func (c Conventions) conform(root *Module) {
 		switch spec := m.Spec.(type) {
 		case *NormSpec:
 			if c.WholeNorms {
-				spec.Offset = 0
+				spec.Offset, spec.Whole = 0, spec.Whole || spec.Offset != 0
 			}
 		case *DeltaNetSpec:
 			spec.Rates = c.DecayRates

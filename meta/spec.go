@@ -367,6 +367,8 @@ type NormSpec struct {
 	Eps    float32
 	Layer  bool    // subtract the mean (LayerNorm); weights and bias may be absent
 	Offset float32 // added to the weight: 1 for Gemma
+	// Whole says that the checkpoint's weight includes what Offset adds in transformers.
+	Whole bool
 
 	// Heads > 0 normalises each head of Dim channels with its own weights. The weight is [Heads,
 	// Dim] or [Heads·Dim]; or, if Each is set, the child of that name has a norm per head.

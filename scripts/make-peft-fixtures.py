@@ -25,6 +25,9 @@ BASES = {
     "llama": ("llama", dict(tie_word_embeddings=False)),
     "qwen2": ("qwen2", dict(tie_word_embeddings=True)),  # biases of q, k and v, and a tied head
     "gpt2": ("gpt2", dict(n_embd=16, n_layer=2, n_head=4, n_positions=64, vocab_size=40, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0)),  # weights [in, out]
+    "qwen3": ("qwen3", dict(tie_word_embeddings=False, head_dim=4)),  # norms of heads
+    "gemma2": ("gemma2", dict(tie_word_embeddings=True, head_dim=4, query_pre_attn_scalar=4, sliding_window=8)),  # norms with 1 added
+    "mixtral": ("mixtral", dict(tie_word_embeddings=False, num_local_experts=3, num_experts_per_tok=2)),
 }
 RUNS = [
     dict(name="dora", base="llama", lora=dict(r=4, lora_alpha=8, use_dora=True, target_modules=["q_proj", "v_proj", "down_proj", "lm_head"]),
@@ -41,6 +44,18 @@ RUNS = [
          optimizer=dict(name="SGD", lr=0.3), accumulation=1, clip=None),
     dict(name="saved_transposed", base="gpt2", lora=dict(r=2, lora_alpha=4, fan_in_fan_out=True, target_modules=["c_proj"], modules_to_save=["c_attn", "wte", "wpe"]),
          optimizer=dict(name="SGD", lr=0.1), accumulation=1, clip=None),
+    dict(name="norms", base="llama", lora=dict(r=2, lora_alpha=4, use_dora=True, target_modules=["q_proj", "v_proj"], modules_to_save=["norm"]),
+         optimizer=dict(name="AdamW", lr=1e-2, weight_decay=0.01), accumulation=2, clip=1.0),
+    dict(name="norms_heads", base="qwen3", lora=dict(r=2, lora_alpha=4, target_modules=["q_proj", "k_proj"], modules_to_save=["q_norm", "k_norm", "model.norm"]),
+         optimizer=dict(name="SGD", lr=0.1), accumulation=1, clip=None),
+    dict(name="norms_offset", base="gemma2", lora=dict(r=2, lora_alpha=4, target_modules=["down_proj"], modules_to_save=["layernorm", "model.norm"]),
+         optimizer=dict(name="SGD", lr=0.1), accumulation=1, clip=None),
+    dict(name="norms_biases", base="gpt2", lora=dict(r=2, lora_alpha=4, fan_in_fan_out=True, target_modules=["c_attn"], modules_to_save=["ln_1", "ln_f"]),
+         optimizer=dict(name="SGD", lr=0.1), accumulation=1, clip=None),
+    dict(name="container", base="llama", lora=dict(r=2, lora_alpha=4, target_modules=["q_proj"], modules_to_save=["layers.1.mlp"]),
+         optimizer=dict(name="SGD", lr=0.1), accumulation=1, clip=None),
+    dict(name="router", base="mixtral", lora=dict(r=2, lora_alpha=4, target_modules=["v_proj"], modules_to_save=["mlp.gate"]),
+         optimizer=dict(name="SGD", lr=0.3), accumulation=1, clip=None),
 ]
 STEPS, ROWS, LENGTH = 5, 2, 12
 
@@ -154,6 +169,8 @@ def save(model, folder):
     (folder / "README.md").unlink(missing_ok=True)
     config = json.loads((folder / "adapter_config.json").read_text())
     config["base_model_name_or_path"] = "base"  # no path of the machine
+    if isinstance(config["target_modules"], list):  # a set, whose order changes from run to run
+        config["target_modules"].sort()
     (folder / "adapter_config.json").write_text(json.dumps(config, indent=1, sort_keys=True) + "\n")
 
 

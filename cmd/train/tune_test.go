@@ -102,7 +102,7 @@ func TestTuneFlagsAreChecked(t *testing.T) {
 		{[]string{"--modules-to-save", "lm_head"}, "--modules-to-save needs --lora"},
 		{[]string{"--modules-to-save", "lm_head", "--lora", "r=2", "--mixed-precision", "fp16"}, "use bf16"},
 		{[]string{"--modules-to-save", "nothing", "--lora", "r=2"}, "no module of this model has such a name"},
-		{[]string{"--modules-to-save", "norm", "--lora", "r=2"}, "linear maps and embeddings are supported"},
+		{[]string{"--modules-to-save", "mlp", "--lora", "r=2"}, "modules_to_save names model.layers.0.mlp around it: exclude one of them"},
 		{[]string{"--dora", "--lora", "r=2,parameters=q_proj.weight,targets=k_proj"}, "use_dora is not supported with target_parameters"},
 		{[]string{"--freeze", "norm", "--lora", "r=2"}, "--freeze has no effect with --lora"},
 		{[]string{"--freeze", "("}, "--freeze (: "},
@@ -150,12 +150,12 @@ func TestRunWithMagnitudesAndWholeModules(t *testing.T) {
 		}
 		return tensorsOf(t, out)
 	}
-	flags := []string{"--lora", "r=2,alpha=4,dropout=0.1", "--dora", "--modules-to-save", "lm_head,embed_tokens"}
+	flags := []string{"--lora", "r=2,alpha=4,dropout=0.1", "--dora", "--modules-to-save", "lm_head,embed_tokens,norm"}
 	for _, format := range []string{"", "q8_0", "nf4"} {
 		all := append(flags, "--quantize="+format)
 		out := filepath.Join(t.TempDir(), "out")
 		got := runTo(out, all...)
-		for _, name := range []string{"model.layers.1.mlp.up_proj.lora_magnitude_vector", "lm_head.weight", "model.embed_tokens.weight"} {
+		for _, name := range []string{"model.layers.1.mlp.up_proj.lora_magnitude_vector", "lm_head.weight", "model.embed_tokens.weight", "model.norm.weight", "model.layers.0.input_layernorm.weight"} {
 			if got["base_model.model."+name] == nil {
 				t.Errorf("%s: the adapter has no %s", format, name)
 			}

@@ -60,6 +60,15 @@ func (m *matcher) at(path string, node *meta.Module) ([]Target, error) {
 	if path == "" || m.config.saves(path) {
 		return nil, nil
 	}
+	list, err := m.adapted(path, node)
+	if around := m.config.savedAround(path); len(list) > 0 && around != "" {
+		return nil, fmt.Errorf("target_modules names it, and modules_to_save names %s around it: exclude one of them", around)
+	}
+	return list, err
+}
+
+// adapted is at for a module that is not saved.
+func (m *matcher) adapted(path string, node *meta.Module) ([]Target, error) {
 	if m.chosen(path, node) {
 		if node.SameAs != nil {
 			return nil, errors.New("target_modules names it, but it shares its weights with another module")

@@ -11,10 +11,11 @@ import (
 )
 
 // A Saved is a parameter of a module that the adapter has as a whole, in place of the base model's
-// (modules_to_save). It has the shape of the checkpoint's tensor. The module is a linear map or an
-// embedding, and a weight that is tied in the base model is not tied to the saved one.
+// (modules_to_save). It has the shape of the checkpoint's tensor. A weight that is tied in the base model
+// is not tied to the saved one.
 type Saved struct {
 	Path  string // of the module
+	Named string // path of the module that modules_to_save names: this one, or one around it
 	Param string // of the parameter there: "weight" or "bias"
 	tensor.Tensor
 
@@ -32,27 +33,53 @@ func (c *Config) saves(path string) bool {
 	return path != "" && slices.ContainsFunc(c.Save, func(name string) bool { return strings.HasSuffix(path, name) })
 }
 
-// saved returns the parameters that modules_to_save names, without values.
+// savedAround returns the module around path that modules_to_save names, or "" if there is none.
+func (c *Config) savedAround(path string) string {
+	for i, r := range path {
+		if r == '.' && c.saves(path[:i]) {
+			return path[:i]
+		}
+	}
+	return ""
+}
+
+// saved returns the parameters of the modules that modules_to_save names, and of the modules in them,
+// without values.
 func (c *Config) saved(root *meta.Module) ([]Saved, error) {
 	var list []Saved
 	for path, node := range root.Walk() {
-		if !c.saves(path) {
+		named := c.savedAround(path)
+		if named == "" && c.saves(path) {
+			named = path
+		}
+		if named == "" {
 			continue
 		}
-		linear, _ := node.Spec.(*meta.LinearSpec)
-		switch {
-		case node.SameAs != nil:
-			return nil, fmt.Errorf("%s: modules_to_save names it, but it shares its weights with another module", path)
-		case linear != nil && (linear.PairRows > 0 || linear.RowTiling != nil || linear.ColumnTiling != nil || linear.Reordered):
-			return nil, fmt.Errorf("%s: modules_to_save names it, but this file has its rows in another order: use the model's safetensors files", path)
-		case node.Kind != meta.KindLinear && node.Kind != meta.KindEmbedding:
-			return nil, fmt.Errorf("%s: modules_to_save names a %s; linear maps and embeddings are supported", path, node.Class)
+		if err := savable(node); err != nil {
+			return nil, fmt.Errorf("%s: modules_to_save names it, but %w", path, err)
 		}
 		for _, p := range node.Params {
-			list = append(list, Saved{Path: path, Param: p.Name, param: p})
+			list = append(list, Saved{Path: path, Named: named, Param: p.Name, param: p})
 		}
 	}
 	return list, nil
+}
+
+// savable fails if an adapter for transformers' weights of a module does not fit it.
+func savable(node *meta.Module) error {
+	linear, _ := node.Spec.(*meta.LinearSpec)
+	norm, _ := node.Spec.(*meta.NormSpec)
+	switch {
+	case node.SameAs != nil:
+		return errors.New("it shares its weights with another module")
+	case linear != nil && (linear.PairRows > 0 || linear.RowTiling != nil || linear.ColumnTiling != nil || linear.Reordered):
+		return errors.New("this file has its rows in another order: use the model's safetensors files")
+	case norm != nil && norm.Whole:
+		return errors.New("this file has its weights with 1 added: use the model's safetensors files")
+	case len(node.Buffers) > 0 && len(node.Params) > 0:
+		return fmt.Errorf("a %s has buffers (%s), which are not trained", node.Class, node.Buffers[0].Name)
+	}
+	return nil
 }
 
 // replacement returns the saved values that take the place of a parameter of the merged model, in

@@ -16,6 +16,7 @@ type Adapter struct {
 	pairs   []pair // indexed by the number of the linear map, from 1 on
 	linears []own  // in the same way, in place of the map's weights
 	tables  []own  // indexed by the number of the embedding
+	norms   []own  // indexed by the number of the norm, from 1 on
 	owns    bool   // there are some
 	rank    int    // largest rank
 	in, out int    // largest widths
@@ -40,7 +41,7 @@ type pair struct {
 // it uses the matrices in place. Pairs with magnitudes need Lengths, or Squares if their matrices
 // change; without either, the adapter is good for its size only.
 func (p *Program) NewAdapter(memory backend.Memory, from *lora.Adapter) (*Adapter, error) {
-	a := &Adapter{pairs: make([]pair, len(p.linears)+1), linears: make([]own, len(p.linears)+1), tables: make([]own, len(p.embeddings)), memory: memory}
+	a := &Adapter{pairs: make([]pair, len(p.linears)+1), linears: make([]own, len(p.linears)+1), tables: make([]own, len(p.embeddings)), norms: make([]own, len(p.norms)+1), memory: memory}
 	for i := range from.Pairs {
 		f := &from.Pairs[i]
 		number, err := p.linearAt(f)
@@ -118,7 +119,7 @@ func (a *Adapter) Close() {
 	for _, t := range a.held {
 		a.memory.Free(t)
 	}
-	a.held, a.pairs, a.linears, a.tables = nil, nil, nil, nil
+	a.held, a.pairs, a.linears, a.tables, a.norms = nil, nil, nil, nil, nil
 }
 
 // adapted is the rows of a pass that use one adapter, in ascending order.

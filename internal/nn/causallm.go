@@ -206,7 +206,7 @@ func (s *headStep) run(c *Context) {
 	if c.in.Trace != nil && !c.recording() {
 		mark := c.arena.used
 		all := c.arena.take(c.rows, s.norm.cols())
-		s.normalise(c, all, c.hidden)
+		s.normalise(c.all(), all, c.hidden)
 		c.trace(PointNorm, s.norm.path, all)
 		c.arena.used = mark
 	}
@@ -235,17 +235,17 @@ func (s *headStep) gather(c *Context, dst tensor.Tensor, rows []int32) {
 		x = c.arena.take(len(rows), c.hidden.Cols())
 	}
 	c.backend.Gather(x, c.hidden, rows)
-	s.normalise(c, dst, x)
+	s.normalise(c.all().at(rows), dst, x)
 	c.arena.used = mark
 }
 
 // normalise sets dst to the final norm of hidden states x.
-func (s *headStep) normalise(c *Context, dst, x tensor.Tensor) {
+func (s *headStep) normalise(c scope, dst, x tensor.Tensor) {
 	if s.streams != nil {
-		s.streams.collapse(c, dst, x)
+		s.streams.collapse(c.Context, dst, x)
 		x = dst
 	}
-	s.norm.forward(c, dst, x)
+	s.norm.compute(c, dst, x)
 }
 
 // sum adds up the normalised rows of each range in order, some rows at a time.
@@ -262,9 +262,10 @@ func (s *headStep) sum(c *Context) {
 			}
 		}
 		for begin := r.Begin; begin < r.End; begin += normed.Rows() {
-			x := c.hidden.Slice(begin, min(begin+normed.Rows(), r.End))
+			end := min(begin+normed.Rows(), r.End)
+			x := c.hidden.Slice(begin, end)
 			y := normed.Slice(0, x.Rows())
-			s.normalise(c, y, x)
+			s.normalise(c.all().at(c.iota[begin:end]), y, x)
 			if !started {
 				c.backend.Gather(sum, y.Slice(0, 1), c.nothing[:1])
 				y, started = y.Slice(1, y.Rows()), true

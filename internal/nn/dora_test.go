@@ -36,14 +36,11 @@ func magnified(t *testing.T, root *meta.Module, m *machine, w *random, a *lora.A
 	return a
 }
 
-// whole is an adapter that replaces every linear map that it may.
+// whole is an adapter that replaces every linear map and norm that it may.
 func whole(m *machine) *lora.Adapter {
 	a := &lora.Adapter{}
-	for _, r := range m.program.linears {
-		if r.apart || r.experts > 0 {
-			continue
-		}
-		for name, p := range map[string]param{"weight": r.weight, "bias": r.bias} {
+	replace := func(path string, weight, bias param) {
+		for name, p := range map[string]param{"weight": weight, "bias": bias} {
 			if p.Param == nil {
 				continue
 			}
@@ -51,7 +48,17 @@ func whole(m *machine) *lora.Adapter {
 			if len(p.Shape) > 1 {
 				scale = 1.5 / math.Sqrt(float64(p.Shape[len(p.Shape)-1]))
 			}
-			a.Saved = append(a.Saved, lora.Saved{Path: r.path, Param: name, Tensor: tensor.Floats(noise(p.path+"saved", meta.Elements(p.Shape), scale, 0), p.Shape...)})
+			a.Saved = append(a.Saved, lora.Saved{Path: path, Param: name, Tensor: tensor.Floats(noise(p.path+"saved", meta.Elements(p.Shape), scale, 0), p.Shape...)})
+		}
+	}
+	for _, r := range m.program.linears {
+		if !r.apart && r.experts == 0 {
+			replace(r.path, r.weight, r.bias)
+		}
+	}
+	for _, r := range m.program.norms {
+		if r.number > 0 {
+			replace(r.path, r.weight, r.bias)
 		}
 	}
 	return a

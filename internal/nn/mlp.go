@@ -104,7 +104,7 @@ func (m *mlp) close(c scope, dst, gate, up tensor.Tensor) {
 		c.backend.Gate(y, gate, up, m.act, m.limit)
 	}
 	if m.innerNorm != nil && c.err == nil {
-		m.innerNorm.forward(c.Context, y, y)
+		m.innerNorm.compute(c, y, y)
 	}
 	m.down.compute(c, dst, y, 0)
 }

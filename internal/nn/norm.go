@@ -1,6 +1,8 @@
 package nn
 
 import (
+	"slices"
+
 	"github.com/heftai/heft/internal/tensor"
 	"github.com/heftai/heft/meta"
 )
@@ -12,6 +14,7 @@ type norm struct {
 	weight, bias param
 	each         []*norm // one per head, if they are separate modules
 	width        int
+	number       int // in Program.norms, from 1 on; 0 if it has no weights, or if its rows are not those of the pass
 }
 
 // norm compiles a Norm of rows of width in, a multiple of its Dim.
@@ -38,8 +41,24 @@ func (c *compiler) norm(n Node, in int) (*norm, error) {
 	if r.weight, err = c.optional(n, "weight", shape...); err != nil {
 		return nil, err
 	}
-	r.bias, err = c.optional(n, "bias", shape...)
-	return r, err
+	if r.bias, err = c.optional(n, "bias", shape...); err != nil {
+		return nil, err
+	}
+	c.replaceable(r)
+	return r, nil
+}
+
+// replaceable gives r a number, so that adapters can replace its weights. Norms of one module share it.
+func (c *compiler) replaceable(r *norm) {
+	if r.weight.Param == nil && r.bias.Param == nil {
+		return
+	}
+	norms := &c.program.norms
+	at := slices.IndexFunc(*norms, func(other *norm) bool { return other.path == r.path })
+	if at < 0 {
+		*norms, at = append(*norms, r), len(*norms)
+	}
+	r.number = at + 1
 }
 
 // eachNorm compiles per-head norms that are separate modules.
@@ -72,16 +91,32 @@ func (c *compiler) normNamed(n Node, role, name string, in int) (*norm, error) {
 	return c.norm(child, in)
 }
 
-// forward allows dst and x to be the same.
-func (r *norm) forward(c *Context, dst, x tensor.Tensor) {
-	if r.each != nil {
+// forward allows dst and x to be the same. x has all rows of the pass, unless r has no number.
+func (r *norm) forward(c *Context, dst, x tensor.Tensor) { r.compute(c.all(), dst, x) }
+
+// compute is forward in a scope.
+func (r *norm) compute(c scope, dst, x tensor.Tensor) {
+	switch {
+	case r.each != nil:
 		for i, head := range r.each {
 			from, to := i*r.spec.Dim, (i+1)*r.spec.Dim
-			head.forward(c, dst.Columns(from, to), x.Columns(from, to))
+			head.compute(c, dst.Columns(from, to), x.Columns(from, to))
 		}
-		return
+	case c.lowRank.owns && r.number > 0:
+		r.computeEach(c, dst, x)
+	default:
+		r.apply(c.Context, dst, x, nil)
 	}
-	weight, bias := c.vector(r.weight), c.vector(r.bias)
+}
+
+// apply normalises with the weights of o, or with the model's if o is nil.
+func (r *norm) apply(c *Context, dst, x tensor.Tensor, o *own) {
+	var weight, bias tensor.Tensor
+	if o == nil {
+		weight, bias = c.vector(r.weight), c.vector(r.bias)
+	} else {
+		weight, bias = o.vectors()
+	}
 	if c.err == nil {
 		c.backend.Norm(dst, x, weight, bias, *r.spec)
 	}

@@ -39,6 +39,7 @@ func (c *compiler) pool(n Node, s *meta.PoolSpec, in int) (p *pool, err error) {
 	if p.norm, err = c.normNamed(n, "norm of entries", s.Norm, s.Dim); err != nil {
 		return nil, err
 	}
+	p.norm.number = 0 // rows are entries, not those of the pass, so adapters do not replace it
 	first := *s.Rope
 	first.Shift = s.Rate - 1
 	if p.rope, err = c.rope(n.Path, &first, s.Dim); err != nil {

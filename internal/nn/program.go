@@ -12,6 +12,7 @@ type Program struct {
 
 	linears    []*linear // that support adapters
 	embeddings []*embedding
+	norms      []*norm // that have weights, each module once
 	layers     []kvcache.LayerShape
 	states     []int // elements of each layer's state of a sequence
 	ropes      []*meta.RopeSpec

@@ -12,7 +12,7 @@ import (
 // own is what an adapter has in place of a module's parameters. The zero value replaces nothing.
 type own struct{ weight, bias []backend.Part }
 
-// bindSaved binds a saved parameter to its linear map or embedding.
+// bindSaved binds a saved parameter to its linear map, embedding or norm.
 func (a *Adapter) bindSaved(p *Program, f *lora.Saved) error {
 	to, err := a.ownAt(p, f)
 	if err != nil {
@@ -48,12 +48,18 @@ func (a *Adapter) ownAt(p *Program, f *lora.Saved) (*own, error) {
 		}
 		return &a.linears[i+1], nil
 	}
+	for i, r := range p.norms {
+		of := map[string]param{"weight": r.weight, "bias": r.bias}[f.Param]
+		if r.number > 0 && r.path == f.Path && of.Param != nil && slices.Equal(of.Shape, f.Shape()) {
+			return &a.norms[i+1], nil
+		}
+	}
 	for i, r := range p.embeddings {
 		if r.number >= 0 && r.path == f.Path && f.Param == "weight" && slices.Equal(r.weight.Shape, f.Shape()) {
 			return &a.tables[i], nil
 		}
 	}
-	return nil, at(f.Path, "a saved %s of shape %v: no linear map or embedding of this shape is run", f.Param, f.Shape())
+	return nil, at(f.Path, "a saved %s of shape %v: no linear map, embedding or norm of this shape can be replaced: remove it from modules_to_save", f.Param, f.Shape())
 }
 
 // each calls f for the rows of a linear map's operands that have the same weights: once, unless adapters of the
@@ -113,6 +119,46 @@ func (r *embedding) replacedIn(c *Context, i int) (*own, bool) {
 	}
 	o := &c.in.Adapters[i].tables[r.number]
 	return o, len(o.weight) > 0
+}
+
+// vectors returns the weight and the bias of a norm, as vectors.
+func (o *own) vectors() (weight, bias tensor.Tensor) {
+	vector := func(list []backend.Part) tensor.Tensor {
+		if len(list) == 0 {
+			return tensor.Tensor{}
+		}
+		t := list[0].Tensor
+		t.Dims[0], t.Rank, t.Stride = t.Elements(), 1, 0
+		return t
+	}
+	return vector(o.weight), vector(o.bias)
+}
+
+// computeEach normalises stretches of rows, each with its weights.
+func (r *norm) computeEach(c scope, dst, x tensor.Tensor) {
+	for begin := 0; begin < x.Rows() && c.err == nil; {
+		o, end := r.ownOf(c, begin), begin+1
+		for end < x.Rows() && r.ownOf(c, end) == o {
+			end++
+		}
+		r.apply(c.Context, dst.Slice(begin, end), x.Slice(begin, end), o)
+		begin = end
+	}
+}
+
+// ownOf returns what replaces the weights of r for row i of a scope, or nil.
+func (r *norm) ownOf(c scope, i int) *own {
+	if c.gathered != nil {
+		i = int(c.gathered[i])
+	}
+	a := c.in.Adapters[i]
+	if a == nil {
+		return nil
+	}
+	if o := &a.norms[r.number]; len(o.weight) > 0 || len(o.bias) > 0 {
+		return o
+	}
+	return nil
 }
 
 // lookupEach looks up stretches of rows, each in its table.

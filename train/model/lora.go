@@ -36,9 +36,10 @@ type LoRAConfig struct {
 	// expert of which gets its own pair, or of matrices that belong to no linear map. They allow no
 	// Dropout.
 	Parameters []string
-	// Save are the ends of paths of linear maps and embeddings that are trained whole and saved with the
-	// adapter, such as "lm_head" and "embed_tokens": PEFT's modules_to_save. They get no pairs. A weight
-	// that the model ties trains apart from the other one.
+	// Save are the ends of paths of modules that are trained whole and saved with the adapter, such as
+	// "lm_head", "embed_tokens" and "norm": PEFT's modules_to_save. They are linear maps, embeddings, norms,
+	// routers, or modules of these. They get no pairs. A weight that the model ties trains apart from the
+	// other one.
 	Save []string
 	// Exclude lists excluded names. Layers, with Targets, restricts the adapter to the layers with
 	// these numbers.
@@ -220,7 +221,7 @@ func (m *Model) adapt(from *lora.Adapter) error {
 	for i := range from.Saved {
 		s := &from.Saved[i]
 		a.params = append(a.params, tensor.NewParameter(s.F32(), s.Shape()...))
-		a.names = append(a.names, meta.Join(s.Path, "modules_to_save."+s.Param))
+		a.names = append(a.names, s.Named+".modules_to_save"+strings.TrimPrefix(meta.Join(s.Path, s.Param), s.Named))
 		a.memory = append(a.memory, &s.Tensor)
 		m.reads(s.Path, a.params[len(a.params)-1:])
 	}
