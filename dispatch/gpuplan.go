@@ -44,10 +44,10 @@ func (p *placement) solve(budgets []devicemap.Budget, policy devicemap.Policy, k
 		return solve(p.skeleton, budgets, policy)
 	}
 	policy.HostOnly = map[string]bool{}
-	tier := o.gpuTier()
+	tier, convert := o.gpuTier(), conversion{o.loadedAs(), p.loaded}
 	var refused refusals
 	for _, u := range p.program.Units {
-		why := tier.refuses(u, o.loadedAs())
+		why := tier.refuses(u, convert)
 		if why == "" {
 			why = p.program.Special()
 		}

@@ -33,31 +33,77 @@ func (o *Options) gpuTier() gpuTier {
 	return gpuTier{list: listGPUs, open: open, supports: gpuSupports}
 }
 
+// conversion is what weights are converted to when they are loaded, and which.
+type conversion struct {
+	format meta.QuantFormat
+	params map[*meta.Param]int64
+}
+
+// conversion is that of weights of a model.
+func (o *Options) conversion(skeleton *meta.Model) conversion {
+	if o.loadedAs() == meta.QuantNone {
+		return conversion{}
+	}
+	return conversion{o.loadedAs(), o.loadedBytes(skeleton)}
+}
+
+// of reports whether a module reads a parameter converted.
+func (c *conversion) of(m *meta.Module, p *meta.Param) bool {
+	return c.params[p] > 0 && m.Kind != meta.KindEmbedding
+}
+
 // refuses returns why a unit cannot run on a GPU, or "".
-func (t *gpuTier) refuses(u *nn.Unit, quantize meta.QuantFormat) string {
+func (t *gpuTier) refuses(u *nn.Unit, c conversion) string {
 	if t.supports == nil {
 		return ""
 	}
-	for _, p := range unitParams(u) {
-		if quantize != meta.QuantNone && len(p.Shape) >= 2 {
-			return fmt.Sprintf("weights converted to %v", quantize)
-		}
-		m := backend.Matrix{}
-		m.DType = p.DType
-		for _, s := range p.Sources {
-			if s.Quant != nil {
-				m.Quant = &backend.Quant{Quant: s.Quant}
+	for _, n := range u.Modules {
+		for _, m := range n.Module.Walk() {
+			for _, p := range m.Params {
+				if why := t.refusesParam(p.Resolve(), c.of(m, p.Resolve()), c.format); why != "" {
+					return why
+				}
 			}
-		}
-		switch {
-		case t.supports(m):
-		case m.Quant != nil:
-			return fmt.Sprintf("weights in %v", m.Quant.Format)
-		default:
-			return fmt.Sprintf("weights in %v", p.DType)
 		}
 	}
 	return ""
+}
+
+func (t *gpuTier) refusesParam(p *meta.Param, converted bool, to meta.QuantFormat) string {
+	m := backend.Matrix{}
+	m.DType = p.DType
+	for _, s := range p.Sources {
+		if s.Quant != nil {
+			m.Quant = &backend.Quant{Quant: s.Quant}
+		}
+	}
+	if converted {
+		m.Quant = &backend.Quant{Quant: &meta.Quant{Format: to}}
+	}
+	switch {
+	case t.supports(m):
+		return ""
+	case converted:
+		return fmt.Sprintf("weights converted to %v", to)
+	case m.Quant != nil:
+		return fmt.Sprintf("weights in %v", m.Quant.Format)
+	}
+	return fmt.Sprintf("weights in %v", p.DType)
+}
+
+// streams reports whether a unit of the host can stream to a GPU. Converted weights cannot: the host has them in
+// another order of bytes.
+func (t *gpuTier) streams(u *nn.Unit, c conversion) bool {
+	for _, n := range u.Modules {
+		for _, m := range n.Module.Walk() {
+			for _, p := range m.Params {
+				if c.of(m, p.Resolve()) {
+					return false
+				}
+			}
+		}
+	}
+	return t.refuses(u, c) == ""
 }
 
 // unitParams returns the parameters that a unit reads, resolved.

@@ -8,6 +8,7 @@ import (
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/backend/cpu"
+	"github.com/heftai/heft/internal/deviceweights"
 	"github.com/heftai/heft/internal/hostmem"
 	"github.com/heftai/heft/internal/kvcache"
 	"github.com/heftai/heft/internal/nn"
@@ -106,9 +107,12 @@ func (m *Model) take(binding *loader.Binding) error {
 	if m.options.coded {
 		converter = cpu.NewCoder(m.options.Threads)
 	} else if m.options.Quantize != meta.QuantNone {
-		if converter, err = cpu.NewConverter(m.options.Quantize, m.options.Threads, m.options.Variant); err != nil {
+		c, err := cpu.NewConverter(m.options.Quantize, m.options.Threads, m.options.Variant)
+		if err != nil {
 			return err
 		}
+		converter = c
+		m.stations.convert = deviceweights.Conversion{Converter: c.InRows(), Params: m.options.loadedBytes(m.skeleton)}
 	}
 	if err := m.takeStations(); err != nil {
 		return err

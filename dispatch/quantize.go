@@ -10,8 +10,7 @@ import (
 // Quantized is the format that the model's weights are converted to, or QuantNone.
 func (m *Model) Quantized() meta.QuantFormat { return m.options.Quantize }
 
-// checkQuantize rejects plans with converted weights on other devices than the cpu and, if there is
-// a folder for them, the disk.
+// checkQuantize rejects plans with converted weights on the disk without a folder for them, and with coded ones on GPUs.
 func checkQuantize(skeleton *meta.Model, plan *devicemap.Plan, o *Options) error {
 	loaded := o.loadedBytes(skeleton)
 	if o.Quantize != meta.QuantNone && len(loaded) == 0 {
@@ -22,7 +21,7 @@ func checkQuantize(skeleton *meta.Model, plan *devicemap.Plan, o *Options) error
 		all += bytes
 	}
 	for _, d := range plan.Devices {
-		if d.Device == devicemap.CPU || d.WeightsBytes == 0 {
+		if d.Device == devicemap.CPU || d.WeightsBytes == 0 || isGPU(d.Device) && !o.coded {
 			continue
 		}
 		for path, p := range skeleton.Root.AllParams() {
@@ -30,7 +29,7 @@ func checkQuantize(skeleton *meta.Model, plan *devicemap.Plan, o *Options) error
 				continue
 			}
 			device, ok := plan.Map.Device(path)
-			if streams := device == devicemap.Disk && o.CacheDir != ""; !ok || device != devicemap.CPU && !streams {
+			if streams := device == devicemap.Disk && o.CacheDir != ""; !ok || device != devicemap.CPU && !streams && (o.coded || !isGPU(device)) {
 				return &QuantizeError{Format: o.loadedAs(), Path: path, Device: device, Bytes: all}
 			}
 		}

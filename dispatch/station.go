@@ -34,6 +34,7 @@ type station struct {
 type stations struct {
 	list    []*station
 	of      []*station // of each unit, nil for the host; nil if no unit is at a station
+	convert deviceweights.Conversion
 	streams promptStreams
 	logits  []float32 // results, copied to the host
 	normed  []float32
@@ -80,9 +81,9 @@ func (s *station) failed(path string, err error) error {
 
 // takeStations opens the GPUs of the device map and allocates memory for their weights. It reads none.
 func (m *Model) takeStations() error {
-	tier := m.options.gpuTier()
+	tier, convert := m.options.gpuTier(), m.options.conversion(m.skeleton)
 	for i, d := range unitDevices(m.skeleton.Root, m.program, m.devices) {
-		if !isGPU(d) || m.program.Special() != "" || tier.refuses(m.program.Units[i], m.options.loadedAs()) != "" {
+		if !isGPU(d) || m.program.Special() != "" || tier.refuses(m.program.Units[i], convert) != "" {
 			continue
 		}
 		s, err := m.station(d, tier)
@@ -117,7 +118,7 @@ func (m *Model) station(d devicemap.Device, tier gpuTier) (*station, error) {
 		return nil, fmt.Errorf("dispatch: the device map has GPU %s: %w", d, err)
 	}
 	s := &station{device: d, backend: b, onLost: m.options.DeviceLost, meter: m.newMeter(d, b)}
-	s.weights = &stationWeights{Weights: deviceweights.New(b, m.binding, func(b *meta.Buffer) tensor.Tensor { return m.weights.Buffer(b) })}
+	s.weights = &stationWeights{Weights: deviceweights.New(b, m.binding, m.stations.convert, func(b *meta.Buffer) tensor.Tensor { return m.weights.Buffer(b) })}
 	m.stations.list = append(m.stations.list, s)
 	return s, nil
 }

@@ -24,10 +24,10 @@ func (p *placement) streamable(devices devicemap.Map, o *Options) (units []*nn.U
 	if len(p.program.States()) > 0 || p.program.Special() != "" {
 		return nil
 	}
-	tier := o.gpuTier()
+	tier, convert := o.gpuTier(), conversion{o.loadedAs(), p.loaded}
 	at := unitDevices(p.skeleton.Root, p.program, devices)
 	for i, u := range p.program.Units {
-		if !isGPU(at[i]) && len(u.Layers) > 0 && tier.refuses(u, o.loadedAs()) == "" {
+		if !isGPU(at[i]) && len(u.Layers) > 0 && tier.streams(u, convert) {
 			units = append(units, u)
 		}
 	}

@@ -75,7 +75,7 @@ func (m *Model) planStreams() error {
 	if from <= 0 || len(m.program.States()) > 0 || m.program.Special() != "" {
 		return nil
 	}
-	tier := m.options.gpuTier()
+	tier, convert := m.options.gpuTier(), m.options.conversion(m.skeleton)
 	if d := m.plan.StreamDevice; d != "" {
 		s, err := m.station(d, tier)
 		if err != nil {
@@ -91,7 +91,7 @@ func (m *Model) planStreams() error {
 	}
 	st.to = make([]*station, len(m.program.Units))
 	for i, u := range m.program.Units {
-		if m.stations.of[i] == nil && len(u.Layers) > 0 && tier.refuses(u, m.options.loadedAs()) == "" {
+		if m.stations.of[i] == nil && len(u.Layers) > 0 && tier.streams(u, convert) {
 			st.to[i], st.from = m.stations.list[len(m.stations.list)-1], from
 		}
 	}

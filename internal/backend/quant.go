@@ -16,6 +16,9 @@ type Quant struct {
 	// Height is the number of rows of a stored matrix of QuantQ8 or QuantQ4 whose rows are
 	// interleaved, as quant.Packed describes. It is 0 for a matrix stored in rows, as in a file.
 	Height int
+	// Ascending is set for a matrix in rows that was converted: products that round nothing add the columns
+	// in ascending order, as those of interleaved rows do.
+	Ascending bool
 }
 
 // Holds reports whether data, the codes of q, and its scales, zeros and index have as many rows of

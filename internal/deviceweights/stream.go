@@ -176,7 +176,7 @@ func (s *Stream) fails(err error) {
 
 // Parts returns the pieces of p, or of one expert's slab, on the device.
 func (s *Stream) Parts(p *meta.Param, expert int) []backend.Part {
-	k, r, turn := key{p, expert}, &s.whole, s.unit
+	k, r, turn := key{param: p, expert: expert}, &s.whole, s.unit
 	if expert >= 0 {
 		r, turn = &s.lot, s.holds
 	}
@@ -204,7 +204,7 @@ func (s *Stream) NextBand(p *meta.Param) []backend.Part {
 		s.fails(s.host.Err())
 		return nil
 	}
-	return s.bring(s.parts[key{p, -1}], &s.whole, p, host, s.unit, true)
+	return s.bring(s.parts[key{param: p, expert: -1}], &s.whole, p, host, s.unit, true)
 }
 
 // endBand ends the use of a band.

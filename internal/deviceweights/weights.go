@@ -7,6 +7,9 @@
 // A [Stream] brings weights that the host has to the device while a unit runs, through rings of the
 // device's memory. It reads ahead as far as the host does, and the device copies while it computes.
 //
+// With a [Conversion], matrices are converted on the host before they are copied, each time that a model
+// is opened. A lookup table that a head shares is there as stored too.
+//
 // A driver never gets an address of a mapped file: a file that is cut short would fault inside the
 // driver and end the process. Weights are copied to the Go heap first, where a fault is an error.
 package deviceweights
@@ -27,25 +30,30 @@ type Weights struct {
 	memory  backend.Memory
 	binding *loader.Binding
 	buffer  func(*meta.Buffer) tensor.Tensor
+	convert Conversion
 	units   map[int]*unit
+	current *unit                  // that was loaded last, which runs
 	parts   map[key][]backend.Part // that are loaded
 	found   map[key]*slab
 	buffers map[*meta.Buffer]tensor.Tensor
 	chunk   []byte
+	blocks  []byte // converted, on their way to the device
 	bytes   int64
 	err     error
 }
 
 // A key is a parameter, or one expert of a stacked parameter.
 type key struct {
-	param  *meta.Param
-	expert int // -1 for a whole parameter
+	param     *meta.Param
+	expert    int // -1 for a whole parameter
+	converted bool
 }
 
 // A unit is the slabs that its rules read.
 type unit struct {
 	path   string
 	slabs  []*slab
+	tables map[*meta.Param]bool // lookup tables, which are not converted
 	loaded bool
 }
 
@@ -53,21 +61,22 @@ type unit struct {
 type slab struct {
 	key
 	pieces []stored.Piece
-	memory [][]tensor.Tensor // of each range of each piece, as bytes
+	parts  []backend.Part    // of converted pieces, without memory
+	memory [][]tensor.Tensor // of each range of each piece, or of each converted piece, as bytes
 	loaded bool
 }
 
 // New returns weights without units. buffer returns the values of a buffer in host memory, or a zero
 // tensor.
-func New(memory backend.Memory, binding *loader.Binding, buffer func(*meta.Buffer) tensor.Tensor) *Weights {
-	return &Weights{memory: memory, binding: binding, buffer: buffer, units: map[int]*unit{}, parts: map[key][]backend.Part{},
+func New(memory backend.Memory, binding *loader.Binding, convert Conversion, buffer func(*meta.Buffer) tensor.Tensor) *Weights {
+	return &Weights{memory: memory, binding: binding, buffer: buffer, convert: convert, units: map[int]*unit{}, parts: map[key][]backend.Part{},
 		found: map[key]*slab{}, buffers: map[*meta.Buffer]tensor.Tensor{}}
 }
 
 // Add allocates memory for the parameters of modules, which are all of unit i. Those of stacks are
 // allocated expert by expert. A parameter of several units has memory once.
 func (w *Weights) Add(i int, path string, modules, stacks []*meta.Module) error {
-	u := &unit{path: path}
+	u := &unit{path: path, tables: map[*meta.Param]bool{}}
 	w.units[i] = u
 	stacked := map[*meta.Module]bool{}
 	for _, m := range stacks {
@@ -76,6 +85,9 @@ func (w *Weights) Add(i int, path string, modules, stacks []*meta.Module) error 
 	for _, root := range modules {
 		for _, m := range root.Walk() {
 			for _, p := range m.Params {
+				if m.Kind == meta.KindEmbedding {
+					u.tables[p.Resolve()] = true
+				}
 				if err := w.addParam(u, p.Resolve(), stacked[m]); err != nil {
 					return fmt.Errorf("%s: %w", path, err)
 				}
@@ -87,10 +99,10 @@ func (w *Weights) Add(i int, path string, modules, stacks []*meta.Module) error 
 
 func (w *Weights) addParam(u *unit, p *meta.Param, stacked bool) error {
 	if !stacked {
-		return w.addSlab(u, key{p, -1})
+		return w.addSlab(u, w.key(u, p, -1))
 	}
 	for e := range p.Shape[0] {
-		if err := w.addSlab(u, key{p, e}); err != nil {
+		if err := w.addSlab(u, w.key(u, p, e)); err != nil {
 			return err
 		}
 	}
@@ -103,14 +115,18 @@ func (w *Weights) addSlab(u *unit, k key) error {
 		s = &slab{key: k, pieces: w.pieces(k)}
 		w.found[k] = s
 		for i := range s.pieces {
+			sizes, err := w.sizes(s, &s.pieces[i])
+			if err != nil {
+				return err
+			}
 			var list []tensor.Tensor
-			for _, r := range s.pieces[i].Ranges {
-				t, err := w.memory.New(meta.Uint8, int(r.Size))
+			for _, n := range sizes {
+				t, err := w.memory.New(meta.Uint8, int(n))
 				if err != nil {
 					return err
 				}
 				list = append(list, t)
-				w.bytes += r.Size
+				w.bytes += n
 			}
 			s.memory = append(s.memory, list)
 		}
@@ -144,7 +160,7 @@ func (w *Weights) Bytes() int64 { return w.bytes }
 // error, the next Load tries again.
 func (w *Weights) Load(i int) error {
 	u := w.units[i]
-	if u == nil || u.loaded {
+	if w.current = u; u == nil || u.loaded {
 		return nil
 	}
 	for _, s := range u.slabs {
@@ -154,7 +170,7 @@ func (w *Weights) Load(i int) error {
 			}
 		}
 	}
-	u.loaded, w.chunk = true, nil
+	u.loaded, w.chunk, w.blocks = true, nil, nil
 	return nil
 }
 
@@ -162,6 +178,12 @@ func (w *Weights) load(s *slab) error {
 	list := make([]backend.Part, len(s.pieces))
 	for i := range s.pieces {
 		piece := &s.pieces[i]
+		if s.converted {
+			if err := w.loadConverted(s, i, &list[i]); err != nil {
+				return err
+			}
+			continue
+		}
 		list[i] = piece.NewPart()
 		for k, r := range piece.Ranges {
 			if err := r.Tensor.File.ReadUnchanged(func() error { return w.copyRange(s.memory[i][k], r) }); err != nil {
@@ -190,7 +212,7 @@ func (w *Weights) copyRange(to tensor.Tensor, r stored.Range) error {
 	for at := 0; at < len(data); at += chunkBytes {
 		n := min(chunkBytes, len(data)-at)
 		if panicked := hostmem.Guard(func() { copy(w.chunk, data[at:at+n]) }); panicked != nil {
-			return fmt.Errorf("%s could not be read: its file was cut short or its disk failed", r.Tensor.Name)
+			return unreadable(r)
 		}
 		host := tensor.Tensor{DType: meta.Uint8, Rank: 1, Data: w.chunk[:n]}
 		host.Dims[0] = n
@@ -202,9 +224,9 @@ func (w *Weights) copyRange(to tensor.Tensor, r stored.Range) error {
 }
 
 // Parts returns the pieces of p, or of one expert's slab, as nn.Weights does. It returns nil for a
-// parameter that Load has not read.
+// parameter that Load has not read. In the unit that Load was called for last, a lookup table is as stored.
 func (w *Weights) Parts(p *meta.Param, expert int) []backend.Part {
-	parts := w.parts[key{p, expert}]
+	parts := w.parts[w.key(w.current, p, expert)]
 	if parts == nil {
 		w.err = fmt.Errorf("deviceweights: %s is not loaded", p.Name)
 	}

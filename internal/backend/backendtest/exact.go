@@ -53,6 +53,12 @@ func exactProducts(e *env, out map[string][]float32, supports func(*coded) bool)
 	for _, c := range e.allCoded() {
 		if supports(&c) {
 			multiply(name("linear", c.name), e.matrix(&c, 2))
+			if f := c.spec.Format; c.height == 0 && (f == meta.QuantQ8 || f == meta.QuantQ4) {
+				converted := e.matrix(&c, 2)
+				converted.Quant.Ascending = true
+				multiply(name("linear", c.name, "converted"), converted)
+				multiply(name("rows", c.name, "converted"), converted.CutRows(c.rows/2, c.rows).CutColumns(32, c.cols))
+			}
 			rows := e.empty(2, c.cols)
 			e.Embed(rows, e.matrix(&c, 0), []int32{int32(c.rows - 1), 0}, 1.5)
 			out[name("embed", c.name)] = e.read(rows)

@@ -161,6 +161,7 @@ var rules = []rule{
 	{kernel: attentionTiles, formats: dense | q8, layout: paged, mode: anyMode, roles: anyRole},
 	{kernel: interleavedFloats, formats: blocks, layout: interleaved16, mode: exact, roles: anyRole, when: func(c *choice) bool { return c.wholeBlocks() && c.tokens <= c.set.QGEMM.InterleavedTokens() }},
 	{kernel: panelSums, formats: blocks, layout: interleaved16, mode: exact, roles: anyRole, when: hasColumns},
+	{kernel: panelSums, formats: blocks, layout: byRows, mode: exact, roles: anyRole, when: ascending},
 	{kernel: minifloatCodes, formats: minifloats, layout: byRows, mode: exact, roles: anyRole, when: wholeCodes},
 	{kernel: minifloatCodes, formats: minifloats, layout: byRows, mode: rounded, roles: generated, when: wholeCodes},
 	// Tiles of integers would have to be scaled block by block, which takes longer than widening weights to
@@ -206,6 +207,9 @@ func pageKernels(s *kernels.Set) bool        { return s.Attention.HasPages() }
 // Conditions on the shape.
 
 func hasColumns(c *choice) bool { return c.w.cols > 0 }
+
+// ascending: the weight was converted, so its columns are added in ascending order.
+func ascending(c *choice) bool { return c.w.ascending && c.w.cols > 0 }
 
 // wholeBlocks: the view begins and ends with blocks of q8_0 or q4_0.
 func (c *choice) wholeBlocks() bool {

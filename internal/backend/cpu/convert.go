@@ -17,12 +17,14 @@ import (
 
 var _ backend.Converter = (*Converter)(nil)
 
-// A Converter converts matrices of floats to q8_0 or q4_0, in interleaved rows.
+// A Converter converts matrices of floats to q8_0 or q4_0, in interleaved rows, or in rows for a device that
+// reads them so.
 type Converter struct {
 	format  meta.QuantFormat
 	packing quant.Packing
 	set     *kernels.Set
 	threads int
+	rows    bool
 }
 
 // NewConverter returns a converter to a format, with the kernels of a variant ("" is the best one) and
@@ -33,14 +35,26 @@ func NewConverter(format meta.QuantFormat, threads int, variant string) (*Conver
 		return nil, fmt.Errorf("backend: weights cannot be converted to %v", format)
 	}
 	set, err := kernels.Select(variant)
-	return &Converter{format, packing, set, max(threads, 1)}, err
+	return &Converter{format: format, packing: packing, set: set, threads: max(threads, 1)}, err
+}
+
+// InRows returns a converter to the same blocks in rows, as a GGUF file has them.
+func (c *Converter) InRows() *Converter {
+	out := *c
+	out.rows = true
+	return &out
 }
 
 // Format is a method of [backend.Converter].
 func (c *Converter) Format() meta.QuantFormat { return c.format }
 
 // Layout is a method of [backend.Converter].
-func (c *Converter) Layout() string { return fmt.Sprintf("bands of %d rows", quant.InterleavedRows) }
+func (c *Converter) Layout() string {
+	if c.rows {
+		return "rows"
+	}
+	return fmt.Sprintf("bands of %d rows", quant.InterleavedRows)
+}
 
 // RowGroup is a method of [backend.Converter].
 func (c *Converter) RowGroup() int { return quant.InterleavedRows }
@@ -53,6 +67,9 @@ func (c *Converter) Converted(p backend.Part) (backend.Part, int64, error) {
 	}
 	size := int64(p.Elements() / quant.BlockColumns * c.packing.BlockBytes())
 	p.Quant = &backend.Quant{Quant: &meta.Quant{Format: c.format, Rows: 1, Columns: quant.BlockColumns}, Width: p.Dims[1], Height: p.Dims[0]}
+	if c.rows {
+		p.Quant.Height, p.Quant.Ascending = 0, true
+	}
 	p.Tensor = tensor.Tensor{DType: meta.Uint8, Rank: p.Rank, Dims: p.Dims}
 	return p, size, nil
 }
@@ -139,6 +156,12 @@ func (w *conversion) band(values []float32, blocks []byte, first, col int) {
 			w.fail(fmt.Errorf("there is a value between elements %d and %d that %v cannot hold", begin, begin+len(values), w.Format()))
 			return
 		}
+	}
+	if w.Converter.rows {
+		for r := range rows {
+			copy(w.dst[((first+r)*w.cols+col)/quant.BlockColumns*each:], blocks[r*stride:][:stride])
+		}
+		return
 	}
 	at := (first*w.cols + col*rows) / quant.BlockColumns * each
 	w.set.Quant.Interleave(w.packing, w.dst[at:], blocks, stride, rows, len(values)/quant.BlockColumns)

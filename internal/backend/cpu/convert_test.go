@@ -7,6 +7,7 @@ import (
 	"errors"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -25,6 +26,54 @@ func floatPart(t *testing.T, rows, cols int) (*backend.Part, []byte) {
 		binary.LittleEndian.PutUint32(src[4*i:], math.Float32bits(float32(rng.NormFloat64())))
 	}
 	return &backend.Part{Matrix: backend.Matrix{Tensor: tensor.Tensor{DType: meta.Float32, Rank: 2, Dims: [tensor.MaxRank]int{rows, cols}}}}, src
+}
+
+// TestConvertToRows: a converter to rows has the blocks of the usual one, which interleaves them, and products of both
+// matrices have the same bits.
+func TestConvertToRows(t *testing.T) {
+	for _, format := range []meta.QuantFormat{meta.QuantQ8, meta.QuantQ4} {
+		const rows, cols = 2*quant.InterleavedRows + 3, conversionChunk + 96
+		bands, err := NewConverter(format, 2, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, src := floatPart(t, rows, cols)
+		b, err := New(Options{Threads: 2})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer b.Close()
+		var want []float32
+		for _, c := range []*Converter{bands, bands.InRows()} {
+			part, size, err := c.Converted(*p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			part.Data = make([]byte, size)
+			if err := c.Convert(t.Context(), part.Data, src, p); err != nil {
+				t.Fatal(err)
+			}
+			var got []float32
+			for _, tokens := range []int{1, 3, 40} {
+				x, y := tensor.Floats(make([]float32, tokens*cols), tokens, cols), tensor.Floats(make([]float32, tokens*rows), tokens, rows)
+				for i, v := range x.F32() {
+					x.F32()[i] = v + float32(i%37)/7
+				}
+				b.Linear(y, x, part.Matrix, tensor.Tensor{})
+				row := tensor.Floats(make([]float32, cols), 1, cols)
+				b.Embed(row, part.Matrix, []int32{rows - 1}, 1)
+				if err := b.Sync(); err != nil {
+					t.Fatal(err)
+				}
+				got = append(append(got, y.F32()...), row.F32()...)
+			}
+			if want == nil {
+				want = got
+			} else if !slices.Equal(got, want) {
+				t.Errorf("%v in rows gives other results than interleaved", format)
+			}
+		}
+	}
 }
 
 // TestConvertInPartsOfRows: neither the number of threads nor a division at multiples of RowGroup changes

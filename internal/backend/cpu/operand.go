@@ -91,8 +91,9 @@ type matrix struct {
 	step       int // of the columns, where transposed
 	// packed is set instead of Weights where the weight is quantised. The view begins at
 	// row and col of it, and step is that of its rows where not transposed.
-	packed   quant.Packed
-	row, col int
+	packed    quant.Packed
+	row, col  int
+	ascending bool // see backend.Quant
 	// coded is set instead of the data of Weights where the weight is coded. The view begins at row.
 	coded coded.Matrix
 	first int // the row that Data begins with

@@ -14,7 +14,7 @@ import (
 // quantised checks a weight of codes.
 func (b *Backend) quantised(op string, m backend.Matrix) (matrix, bool) {
 	q := m.Quant
-	out := matrix{rows: m.OutRows(), cols: m.InCols(), transposed: m.Transposed, step: max(m.RowStep, 1), row: m.Row, col: m.Col}
+	out := matrix{rows: m.OutRows(), cols: m.InCols(), transposed: m.Transposed, step: max(m.RowStep, 1), row: m.Row, col: m.Col, ascending: q.Ascending}
 	p := &out.packed
 	var ok bool
 	if p.Packing, ok = quant.Named(q.Format.String()); !ok || m.Rank != 2 {

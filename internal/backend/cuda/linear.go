@@ -28,16 +28,19 @@ func (b *Backend) Linear(dst, x tensor.Tensor, w backend.Matrix, bias tensor.Ten
 	if m.rows == 0 {
 		return
 	}
-	function := kernelLinear
+	function, lanes := kernelLinear, b.options.Lanes
 	if m.inCodes() {
 		function = kernelLinearCodes
+	}
+	if m.ascending {
+		lanes = 1
 	}
 	for t := 0; t < tokens; t += linearTokens * mostBlocksY {
 		n := min(linearTokens*mostBlocksY, tokens-t)
 		y, x := out.row(t), in.row(t)
-		b.launch(function, ceil(m.rows, threads/b.options.Lanes), ceil(n, linearTokens), threads,
+		b.launch(function, ceil(m.rows, threads/lanes), ceil(n, linearTokens), threads,
 			y.at, y.stride, m.at, m.format, m.stride, m.row, m.col, m.step, m.transposed, m.scales, m.scaleFormat, m.scaleStride, m.blockRows, m.blockCols, x.at, x.stride,
-			v.at, v.step, v.format, uint64(m.rows), uint64(n), uint64(m.cols), uint64(b.options.Lanes))
+			v.at, v.step, v.format, uint64(m.rows), uint64(n), uint64(m.cols), uint64(lanes))
 	}
 }
 

@@ -99,6 +99,7 @@ type weight struct {
 	at, format, stride, row, col, step, transposed         uint64
 	scales, scaleFormat, scaleStride, blockRows, blockCols uint64
 	rows, cols                                             int
+	ascending                                              bool // see backend.Quant
 }
 
 // inCodes reports whether the CPU multiplies the codes of w before their scales, so that kernelLinearCodes has its
@@ -142,7 +143,7 @@ func (b *Backend) weight(op string, m backend.Matrix) (weight, bool) {
 // quantised fills in what depends on the format of m, and reports whether its bytes are the GPU's.
 func (b *Backend) quantised(w *weight, m backend.Matrix) bool {
 	q := m.Quant
-	w.row, w.col = uint64(m.Row), uint64(m.Col)
+	w.row, w.col, w.ascending = uint64(m.Row), uint64(m.Col), q.Ascending && !m.Transposed
 	stride, _, _, _ := q.Entries(1, q.Width) // bytes
 	whole := q.Format.Row().Divides(q.Width)
 	if format, ok := blocks[q.Format]; ok {

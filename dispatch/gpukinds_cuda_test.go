@@ -10,6 +10,7 @@ import (
 	"github.com/heftai/heft/dispatch"
 	"github.com/heftai/heft/internal/golden"
 	"github.com/heftai/heft/internal/testenv"
+	"github.com/heftai/heft/meta"
 )
 
 // statefulModels have short convolutions, delta nets and Mamba2, with and without attention and experts.
@@ -62,5 +63,39 @@ func reuseOnGPU(t *testing.T, g *golden.Model) {
 		if held := m.Status().TierBytes[devicemap.CPU]; held != 0 {
 			t.Errorf("%d bytes of weights are on the host", held)
 		}
+	}
+}
+
+// TestGPUsRunConvertedWeights holds the same for weights that are converted when they are loaded.
+func TestGPUsRunConvertedWeights(t *testing.T) {
+	onGPUs(t, dispatch.Options{})
+	if testenv.Variant() == "go" {
+		t.Skip("kernels of GPUs fuse multiplications and additions, and variant go does not")
+	}
+	convertedKeepBits(t, func(o dispatch.Options) dispatch.Options { return onGPUs(t, o) })
+}
+
+// TestGPUsInAutoConvert: kernels for tensor cores stay within the tolerance with weights that are converted too.
+func TestGPUsInAutoConvert(t *testing.T) {
+	onGPUs(t, dispatch.Options{})
+	for _, format := range []meta.QuantFormat{meta.QuantQ8, meta.QuantQ4} {
+		g := &golden.Model{Dir: filepath.Join(golden.Module(t), "testdata", "golden", "infer", "models", "small-llama-bf16")}
+		golden.JSON(t, filepath.Join(g.Dir, "golden.json"), g)
+		skeleton, checkpoint := open(t, g.Dir)
+		model := func(d devicemap.Device, p dispatch.Precision) *dispatch.Model {
+			o := dispatch.Options{Threads: 1, Variant: testenv.Variant(), Precision: p, GPUKernels: dispatch.GPUKernelsFast, Context: 128, KVTokens: 6 * 128, Quantize: format}
+			m, err := dispatch.New(skeleton, checkpoint, devicemap.NewMap(devicemap.Entry{Device: d}), onGPUs(t, o))
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { m.Close() })
+			return m
+		}
+		ids := stationIDs(g)
+		prompt := max(1, len(ids)-3)
+		gpu := model("0", dispatch.PrecisionAuto)
+		whole := forced(t, gpu, ids, prompt, prompt)
+		within(t, "GPU", whole, forced(t, model("cpu", dispatch.PrecisionHigh), ids, prompt, prompt), roundingTolerance(skeleton))
+		sameLogits(t, "in chunks", forced(t, gpu, ids, prompt, 5), whole)
 	}
 }

@@ -1,0 +1,64 @@
+package dispatch_test
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/internal/golden"
+	"github.com/heftai/heft/internal/testenv"
+	"github.com/heftai/heft/meta"
+)
+
+// convertedModels have a tied head, experts in stacks and one by one, matrices that outputs are the columns of, and states.
+var convertedModels = []string{"small-llama-bf16", "small-qwen3-tied-f16", "small-mixtral-bf16", "small-gpt2-bf16", "family-qwen3-next-1", "family-nemotron-h-moe-1", "family-granitemoeshared-2", "family-llama4-text-2"}
+
+// convertedKeepBits holds law 4 for models whose weights are converted when they are loaded: with high precision the logits
+// over maps with GPUs are those of the CPU, which has the blocks in another order of bytes.
+func convertedKeepBits(t *testing.T, gpus func(dispatch.Options) dispatch.Options) {
+	for _, name := range convertedModels {
+		for _, format := range []meta.QuantFormat{meta.QuantQ8, meta.QuantQ4} {
+			t.Run(name+" "+format.String(), func(t *testing.T) {
+				dir := filepath.Join(golden.Module(t), "testdata", "golden", "infer", "models", name)
+				g := &golden.Model{Dir: dir}
+				golden.JSON(t, filepath.Join(dir, "golden.json"), g)
+				skeleton, checkpoint := open(t, dir)
+				if len(skeleton.Root.LoadedBytes(format, true)) == 0 {
+					t.Fatal("the model has no weights to convert")
+				}
+				o := dispatch.Options{Threads: 1, Variant: testenv.Variant(), Precision: dispatch.PrecisionHigh, Context: 128, KVTokens: 12 * 128, Quantize: format}
+				ids := stationIDs(g)
+				prompt := max(1, len(ids)-3)
+				var want [][]float32
+				for _, at := range []string{"cpu", "all on a GPU", "GPUs, CPU, disk", "head on a GPU"} {
+					with, devices := gpus(o), stationMaps(skeleton)[at]
+					switch at {
+					case "cpu":
+						with, devices = o, devicemap.NewMap(devicemap.Entry{Device: devicemap.CPU})
+					case "GPUs, CPU, disk", "head on a GPU":
+						with.CacheDir = t.TempDir()
+					}
+					m, err := dispatch.New(skeleton, checkpoint, devices, with)
+					if err != nil {
+						t.Fatalf("%s: %v", at, err)
+					}
+					got := forced(t, m, ids, prompt, prompt)
+					if want == nil {
+						want = got
+					}
+					sameLogits(t, at, got, want)
+					sameLogits(t, at+", in chunks", forced(t, m, ids, prompt, 5), want)
+					sameLogits(t, at+", in a batch of 3", pieces(t, m, 1, 3, ids, prompt, 4, 2), want)
+					if held := m.Status().TierBytes[devicemap.CPU]; at == "all on a GPU" && held != 0 {
+						t.Errorf("%d bytes of weights are on the host", held)
+					}
+					m.Close()
+				}
+			})
+		}
+	}
+}
+
+// TestConvertedWeightsOfStations runs them on two backends of the CPU in place of GPUs.
+func TestConvertedWeightsOfStations(t *testing.T) { convertedKeepBits(t, withTwoGPUs) }
