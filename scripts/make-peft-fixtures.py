@@ -28,6 +28,9 @@ BASES = {
     "qwen3": ("qwen3", dict(tie_word_embeddings=False, head_dim=4)),  # norms of heads
     "gemma2": ("gemma2", dict(tie_word_embeddings=True, head_dim=4, query_pre_attn_scalar=4, sliding_window=8)),  # norms with 1 added
     "mixtral": ("mixtral", dict(tie_word_embeddings=False, num_local_experts=3, num_experts_per_tok=2)),
+    "deepseek": ("deepseek_v3", dict(tie_word_embeddings=False, num_key_value_heads=4, q_lora_rank=8, kv_lora_rank=8, qk_nope_head_dim=4, qk_rope_head_dim=4,
+                                     v_head_dim=4, first_k_dense_replace=2, n_routed_experts=4, num_experts_per_tok=2, n_group=1, topk_group=1)),
+    "phi3": ("phi3", dict(tie_word_embeddings=False)),  # fused gates, and queries with keys and values
 }
 RUNS = [
     dict(name="dora", base="llama", lora=dict(r=4, lora_alpha=8, use_dora=True, target_modules=["q_proj", "v_proj", "down_proj", "lm_head"]),
@@ -55,6 +58,10 @@ RUNS = [
     dict(name="container", base="llama", lora=dict(r=2, lora_alpha=4, target_modules=["q_proj"], modules_to_save=["layers.1.mlp"]),
          optimizer=dict(name="SGD", lr=0.1), accumulation=1, clip=None),
     dict(name="router", base="mixtral", lora=dict(r=2, lora_alpha=4, target_modules=["v_proj"], modules_to_save=["mlp.gate"]),
+         optimizer=dict(name="SGD", lr=0.3), accumulation=1, clip=None),
+    dict(name="dora_latent", base="deepseek", lora=dict(r=2, lora_alpha=4, use_dora=True, target_modules=["kv_b_proj", "q_b_proj"], modules_to_save=["kv_a_layernorm"]),
+         optimizer=dict(name="SGD", lr=0.3), accumulation=1, clip=None),
+    dict(name="dora_fused", base="phi3", lora=dict(r=2, lora_alpha=4, use_dora=True, target_modules=["gate_up_proj", "qkv_proj"]),
          optimizer=dict(name="SGD", lr=0.3), accumulation=1, clip=None),
 ]
 STEPS, ROWS, LENGTH = 5, 2, 12

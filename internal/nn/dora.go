@@ -315,3 +315,39 @@ func (c scope) withoutBias(r *linear, v tensor.Tensor, first int) {
 		c.backend.Add(columns(v, from-first, to-first), negative, 1)
 	}
 }
+
+// byHead are columns of a matrix that belong to rows of a linear map: for head h, the first cols of the width
+// columns of the head to rows h·step+first, …
+type byHead struct{ heads, width, cols, step, first int }
+
+// scaleHeads multiplies columns of x by 1 + gain of their rows of r, for rows of the pass whose adapter has
+// magnitudes for r.
+func (c *Context) scaleHeads(r *linear, x tensor.Tensor, at byHead) {
+	l := &c.lowRank
+	for _, g := range l.groups {
+		p := &g.adapter.pairs[r.number]
+		if p.dora == nil || c.err != nil {
+			continue
+		}
+		l.arena.used = 0
+		gain := c.all().gainOf(part{number: r.number}, p)
+		if c.err != nil {
+			return
+		}
+		mark := l.arena.used
+		for h := range at.heads {
+			by := columns(gain, h*at.step+at.first, h*at.step+at.first+at.cols)
+			dst := x.Columns(h*at.width, h*at.width+at.cols)
+			for rows := g.rows; len(rows) > 0; {
+				n := min(len(rows), l.most)
+				l.arena.used = mark
+				v, gains, update := l.arena.take(n, at.cols), l.arena.take(n, at.cols), l.arena.passing(n, at.cols)
+				c.backend.Gather(v, dst, rows[:n])
+				c.backend.Gather(gains, by, l.zeros[:n])
+				c.backend.Gate(update, v, gains, meta.ActNone, 0)
+				c.backend.ScatterAdd(dst, update, rows[:n], l.ones[:n])
+				rows = rows[n:]
+			}
+		}
+	}
+}

@@ -102,6 +102,7 @@ func (a *latent) forward(c *Context, dst, x tensor.Tensor) {
 	group := &c.in.Groups[kv.Group]
 	c.backend.StoreKV(latentKeys(kv.KV), key, tensor.Tensor{}, group.Slots)
 
+	a.magnifyQueries(c, q)
 	absorbed := a.absorb(c, q, up)
 	y := c.arena.take(rows, s.Heads*a.rank)
 	a.attend(c, y, absorbed, kv.KV, group.Spans)
@@ -112,6 +113,7 @@ func (a *latent) forward(c *Context, dst, x tensor.Tensor) {
 	}
 	c.compute()
 	a.adaptValues(c, values, y)
+	a.magnifyValues(c, values)
 	a.out.forward(c, dst, values)
 	c.arena.used = mark
 }

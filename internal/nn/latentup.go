@@ -31,7 +31,7 @@ func (c *compiler) expands(n Node, name string, in, out int) (*linear, error) {
 		return nil, err
 	}
 	c.whole(l)
-	l.apart = true
+	l.apart, l.scaled = true, true
 	if l.bias.Param != nil || l.transposed {
 		return nil, at(l.path, "an expansion of latent attention that has a bias or is transposed")
 	}
@@ -102,5 +102,19 @@ func (a *latent) adaptValues(c *Context, values, y tensor.Tensor) {
 	size := a.spec.ValueDim
 	for h := range a.spec.Heads {
 		c.adapt(a.up.both.number, values.Columns(h*size, (h+1)*size), y.Columns(h*a.rank, (h+1)*a.rank), h*(a.nope+size)+a.nope, 1)
+	}
+}
+
+// magnifyQueries and magnifyValues apply the magnitudes (DoRA) of the expansion: to its inputs where it is transposed,
+// else to its results.
+func (a *latent) magnifyQueries(c *Context, q tensor.Tensor) {
+	if a.up.both != nil {
+		c.scaleHeads(a.up.both, q, byHead{heads: a.spec.Heads, width: a.spec.HeadDim, cols: a.nope, step: a.nope + a.spec.ValueDim})
+	}
+}
+
+func (a *latent) magnifyValues(c *Context, values tensor.Tensor) {
+	if size := a.spec.ValueDim; a.up.both != nil {
+		c.scaleHeads(a.up.both, values, byHead{heads: a.spec.Heads, width: size, cols: size, step: a.nope + size, first: a.nope})
 	}
 }

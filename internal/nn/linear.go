@@ -17,7 +17,8 @@ type linear struct {
 	exact        bool // its input is never rounded
 	number       int  // in Program.linears, from 1 on; 0 if adapters do not support it
 	experts      int  // size of a stack, else 0
-	apart        bool // passes apply parts of it, so that it takes no magnitudes (DoRA)
+	apart        bool // passes apply parts of it, so that it takes no magnitudes (DoRA),
+	scaled       bool // unless its rule applies them, see scaleHeads
 }
 
 // linear compiles a Linear of inputs of width in.
