@@ -20,7 +20,7 @@ type architecture struct {
 // architectures returns the table of supported architectures. Each has one line, here or in the parts of
 // families with many generations, and one file.
 func architectures() []architecture {
-	return append(slices.Concat(qwens(), gemmas(), glms(), olmos(), granites(), deepseeks()), []architecture{
+	return append(slices.Concat(qwens(), gemmas(), glms(), olmos(), granites(), gpts(), deepseeks()), []architecture{
 		{"afmoe", "AfmoeForCausalLM", "model", "AfmoeDecoderLayer", -1, nil, afMoE},
 		{"apertus", "ApertusForCausalLM", "model", "ApertusDecoderLayer", 1, []int{2}, apertus},
 		{"arcee", "ArceeForCausalLM", "model", "ArceeDecoderLayer", 128000, []int{128001}, arcee},
@@ -38,12 +38,7 @@ func architectures() []architecture {
 		{"exaone_moe", "ExaoneMoeForCausalLM", "model", "ExaoneMoeDecoderLayer", 1, []int{53}, exaoneMoE},
 		{"falcon", "FalconForCausalLM", "transformer", "FalconDecoderLayer", 11, []int{11}, falcon},
 		{"falcon_h1", "FalconH1ForCausalLM", "model", "FalconH1DecoderLayer", 1, []int{2}, falconH1},
-		{"gpt2", "GPT2LMHeadModel", "transformer", "GPT2Block", 50256, []int{50256}, gpt2},
-		{"gpt_bigcode", "GPTBigCodeForCausalLM", "transformer", "GPTBigCodeBlock", 50256, []int{50256}, gptBigCode},
-		{"gpt_neo", "GPTNeoForCausalLM", "transformer", "GPTNeoBlock", 50256, []int{50256}, gptNeo},
-		{"gpt_neox", "GPTNeoXForCausalLM", "gpt_neox", "GPTNeoXLayer", 0, []int{2}, gptNeoX},
 		{"gpt_oss", "GptOssForCausalLM", "model", "GptOssDecoderLayer", -1, nil, gptOSS},
-		{"gptj", "GPTJForCausalLM", "transformer", "GPTJBlock", 50256, []int{50256}, gptJ},
 		{"helium", "HeliumForCausalLM", "model", "HeliumDecoderLayer", 1, []int{2}, helium},
 		{"hunyuan_v1_dense", "HunYuanDenseV1ForCausalLM", "model", "HunYuanDenseV1DecoderLayer", 1, []int{2}, hunyuanDense},
 		{"hunyuan_v1_moe", "HunYuanMoEV1ForCausalLM", "model", "HunYuanMoEV1DecoderLayer", 1, []int{2}, hunyuanMoE},
@@ -116,6 +111,18 @@ func glms() []architecture {
 		{"glm4_moe", "Glm4MoeForCausalLM", "model", "Glm4MoeDecoderLayer", -1, nil, glm4MoE},
 		{"glm4_moe_lite", "Glm4MoeLiteForCausalLM", "model", "Glm4MoeLiteDecoderLayer", 0, []int{1}, glm4MoELite},
 		{"glm_moe_dsa", "GlmMoeDsaForCausalLM", "model", "GlmMoeDsaDecoderLayer", 0, []int{1}, glmMoEDSA},
+	}
+}
+
+// gpts returns the GPTs of the table that are not OpenAI's newest, and BLOOM.
+func gpts() []architecture {
+	return []architecture{
+		{"bloom", "BloomForCausalLM", "transformer", "BloomBlock", 1, []int{2}, bloom},
+		{"gpt2", "GPT2LMHeadModel", "transformer", "GPT2Block", 50256, []int{50256}, gpt2},
+		{"gpt_bigcode", "GPTBigCodeForCausalLM", "transformer", "GPTBigCodeBlock", 50256, []int{50256}, gptBigCode},
+		{"gpt_neo", "GPTNeoForCausalLM", "transformer", "GPTNeoBlock", 50256, []int{50256}, gptNeo},
+		{"gpt_neox", "GPTNeoXForCausalLM", "gpt_neox", "GPTNeoXLayer", 0, []int{2}, gptNeoX},
+		{"gptj", "GPTJForCausalLM", "transformer", "GPTJBlock", 50256, []int{50256}, gptJ},
 	}
 }
 

@@ -138,6 +138,7 @@ type AttentionSpec struct {
 	Chunk             int             // a token sees those before it from the last multiple of Chunk on; 0: all
 	Softcap           float32         // of the scores; 0: none
 	Sinks             string          // Param: one extra logit per head that takes no value
+	Slopes            []float32       // of each head, times the distance to a token, taken from its score (ALiBi); nil: none
 	Rope              *RopeSpec       // nil: none
 	QueryRope         *RopeSpec       // of queries, if it differs from that of keys
 	MLA               *MLASpec        // set for multi-head latent attention

@@ -150,6 +150,15 @@ def mellum(R, llama):
                        dict(rope_type="default", rope_theta=1000.0))
 
 
+def bloom(R, llama):
+    heads = R.choice([2, 3, 4, 6])
+    c = dict(model_type="bloom", vocab_size=llama(R, "bloom")["vocab_size"], hidden_size=heads * R.choice([6, 8, 14]), n_layer=R.choice([2, 3]), n_head=heads,
+             layer_norm_epsilon=R.choice([1e-5, 1e-3]), tie_word_embeddings=R.random() < 0.7, dtype=R.choice(["float32", "bfloat16", "float16"]), bos_token_id=1, eos_token_id=2, pad_token_id=0)
+    if R.random() < 0.5:
+        c.update(n_embed=c.pop("hidden_size"), num_hidden_layers=c.pop("n_layer"), num_attention_heads=c.pop("n_head"))
+    return c
+
+
 def nanochat(R, llama):
     c = llama(R, "nanochat")
     c.update(final_logit_softcapping=R.choice([15.0, 4.0]), attention_bias=R.random() < 0.3)
@@ -226,6 +235,7 @@ def further(llama, deepseek):
         "axk1": (lambda R: axk1(R, deepseek), [1, 2]),
         "cohere2_moe": (lambda R: cohere2_moe(R, llama), [1, 2, 3]),
         "nanochat": (lambda R: nanochat(R, llama), [1, 2]),
+        "bloom": (lambda R: bloom(R, llama), [1, 2, 3]),
         "bitnet": (lambda R: bitnet(R, llama), [1, 2]),
         "afmoe": (lambda R: afmoe(R, llama), [1, 2]),
         "mellum": (lambda R: mellum(R, llama), [1, 2]),

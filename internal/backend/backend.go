@@ -185,6 +185,9 @@ type AttentionArgs struct {
 	Chunk                         int           // a position sees those from the last multiple of Chunk on; 0: all
 	Softcap                       float32       // 0: none
 	Sinks                         tensor.Tensor // [heads] or absent
+	// Slopes are multiplied, for each head, with the distance from the query's position to a key's,
+	// which is negative, and added to the score (ALiBi). nil: none. Nothing is then rounded.
+	Slopes []float32
 	// Prompts says for each row of q whether it is a token of a prompt. Rows of prompts have an
 	// order of summation of their own; their queries and weights may be rounded to bfloat16, and so
 	// may keys and values that are stored in less than float32. nil means no row.

@@ -56,10 +56,8 @@ func (c *compiler) attention(n Node, in int) (rule, error) {
 	if a.outNorm, err = c.normNamed(n, "norm of the outputs", s.OutNorm, s.Heads*s.ValueDim); err != nil {
 		return nil, err
 	}
-	if s.Sinks != "" {
-		if a.sinks, err = c.param(n, s.Sinks, s.Heads); err != nil {
-			return nil, err
-		}
+	if err := c.scores(n, a); err != nil {
+		return nil, err
 	}
 	if s.Rope != nil {
 		if a.rope, err = c.rope(n.Path, s.Rope, s.HeadDim); err != nil {
@@ -81,6 +79,23 @@ func (c *compiler) attention(n Node, in int) (rule, error) {
 		return a, c.shared(n.Path, s.Layer, shape)
 	}
 	return a, c.cache(n.Path, s.Layer, shape)
+}
+
+// scores compiles what is added to the scores: sinks, and biases by distance.
+func (c *compiler) scores(n Node, a *attention) (err error) {
+	s := a.spec
+	if s.Sinks != "" {
+		if a.sinks, err = c.param(n, s.Sinks, s.Heads); err != nil {
+			return err
+		}
+	}
+	if len(s.Slopes) > 0 {
+		if len(s.Slopes) != s.Heads {
+			return at(n.Path, "%d slopes for %d heads", len(s.Slopes), s.Heads)
+		}
+		c.special("biases of attention by distance (ALiBi)")
+	}
+	return nil
 }
 
 // projections compiles what makes queries, keys and values, and the way out.
@@ -171,7 +186,7 @@ func (a *attention) forward(c *Context, dst, x tensor.Tensor) {
 	y := c.arena.take(rows, s.Heads*s.ValueDim)
 	c.backend.Attention(y, q, kv.KV, group.Spans, backend.AttentionArgs{
 		Heads: s.Heads, KVHeads: s.KVHeads, Dim: s.HeadDim, ValueDim: s.ValueDim,
-		Scale: s.Scale, Window: s.Window, Chunk: s.Chunk, Softcap: s.Softcap, Sinks: sinks, Prompts: c.in.Prompts,
+		Scale: s.Scale, Window: s.Window, Chunk: s.Chunk, Softcap: s.Softcap, Slopes: s.Slopes, Sinks: sinks, Prompts: c.in.Prompts,
 	})
 	if s.Gated {
 		c.backend.Gate(gate, gate, y, meta.ActSigmoid, 0)

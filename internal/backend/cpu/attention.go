@@ -56,7 +56,11 @@ func (b *Backend) Attention(dst, q tensor.Tensor, kv backend.KV, spans []backend
 	if !ok {
 		return
 	}
-	if len(a.Prompts) < n {
+	if len(a.Slopes) != 0 && len(a.Slopes) != a.Heads {
+		b.fail("attention: %d slopes for %d heads", len(a.Slopes), a.Heads)
+		return
+	}
+	if len(a.Prompts) < n || len(a.Slopes) > 0 {
 		a.Prompts = nil
 	}
 	b.attention = attentionOp{set: b.set, dst: out, q: query, k: keys, v: values, sinks: sinks, a: a, group: a.Heads / a.KVHeads, pitch: longest}
@@ -295,7 +299,7 @@ func (op *attentionOp) softmax(x []float32, head int) {
 }
 
 // exponentials turns the scores of one query into weights that are not normalised, and returns the
-// inverse of their sum.
+// inverse of their sum. The last score is that of the query's own position.
 func (op *attentionOp) exponentials(x []float32, head int) (inverse float32) {
 	var top float32
 	if softcap := op.a.Softcap; softcap > 0 {
@@ -303,6 +307,13 @@ func (op *attentionOp) exponentials(x []float32, head int) (inverse float32) {
 		top = op.set.Vector.ScaleMax(x, 1)
 	} else {
 		top = op.set.Vector.ScaleMax(x, op.a.Scale)
+	}
+	if len(op.a.Slopes) > 0 {
+		slope := op.a.Slopes[head]
+		for i := range x {
+			x[i] += float32(slope * float32(i-len(x)+1)) // not fused with the sum on any processor
+		}
+		top = op.set.Vector.ScaleMax(x, 1)
 	}
 	var sink float32
 	if op.sinks != nil {

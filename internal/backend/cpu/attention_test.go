@@ -15,7 +15,7 @@ import (
 
 // TestOneTokenBesideOthers: a token gets the same bits alone, where its queries go from page to page
 // for several heads of keys at once, as behind another one in a tile, whatever the heads, the dtype of
-// the keys, the window and the threads.
+// the keys, the window, biases by distance and the threads.
 func TestOneTokenBesideOthers(t *testing.T) {
 	for _, variant := range kernels.Names() {
 		for _, threads := range []int{1, 3} {
@@ -59,6 +59,11 @@ func oneToken(t *testing.T, host *cpu.Backend, r *rand.Rand, dtype meta.DType, h
 	}
 	host.StoreKV(kv, random(start+2, kvHeads*dim), random(start+2, kvHeads*dim), slots)
 	a := backend.AttentionArgs{Heads: heads, KVHeads: kvHeads, Dim: dim, ValueDim: dim, Scale: 0.3, Window: window}
+	if start%2 == 0 { // biases by distance
+		for i := range heads {
+			a.Slopes = append(a.Slopes, 1/float32(i+2))
+		}
+	}
 	q := random(2, heads*dim)
 	both, alone := zeros(2, heads*dim), zeros(1, heads*dim)
 	host.Attention(both, q, kv, []backend.Span{{Rows: 2, Start: start, Pages: pages}}, a)

@@ -89,6 +89,10 @@ func (b *Backend) Attention(dst, q tensor.Tensor, kv backend.KV, spans []backend
 		b.fail("attention: %d heads over %d key/value heads of dimension %d and %d", a.Heads, a.KVHeads, a.Dim, a.ValueDim)
 		return
 	}
+	if len(a.Slopes) > 0 { // dispatch leaves such blocks on the host
+		b.fail("attention: there is no kernel for biases by distance")
+		return
+	}
 	in, out := b.matrix("attention", "query", q, n, a.Heads*a.Dim), b.matrix("attention", "result", dst, n, a.Heads*a.ValueDim)
 	k, v := b.pages("attention", "keys", &kv, kv.K, a.KVHeads, a.Dim), b.pages("attention", "values", &kv, kv.V, a.KVHeads, a.ValueDim)
 	sinks := b.dense("attention", "sinks", a.Sinks, a.Heads, a.Heads)
