@@ -13,17 +13,18 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// statefulModels have short convolutions, delta nets and Mamba2, with and without attention and experts.
-var statefulModels = []string{"lfm2-1", "lfm2-moe-1", "qwen3-next-1", "qwen3-5-text-1", "mamba2-1", "nemotron-h-moe-1", "granitemoehybrid-1", "falcon-h1-1"}
+// kindsOfModels have short convolutions, delta nets and Mamba2, with and without attention and experts, and numbers that the
+// host reads of weights of the GPU: the scales of a router and the activation xIELU.
+var kindsOfModels = []string{"apertus-2", "gemma4-1", "lfm2-1", "lfm2-moe-1", "qwen3-next-1", "qwen3-5-text-1", "mamba2-1", "nemotron-h-moe-1", "granitemoehybrid-1", "falcon-h1-1"}
 
-// TestGPUsRunLayersWithStates holds law 4 for models with states over maps of two GPUs, the CPU and the disk: with high
-// precision their logits have the CPU's bits, also after a prefix that another sequence has left a snapshot of.
-func TestGPUsRunLayersWithStates(t *testing.T) {
+// TestGPUsRunKindsOfLayers holds law 4 for these models over maps of two GPUs, the CPU and the disk: with high
+// precision their logits have the CPU's bits, also after a prefix that another sequence has left, with a snapshot of states.
+func TestGPUsRunKindsOfLayers(t *testing.T) {
 	onGPUs(t, dispatch.Options{})
 	if testenv.Variant() == "go" {
 		t.Skip("kernels of GPUs fuse multiplications and additions, and variant go does not")
 	}
-	for _, name := range statefulModels {
+	for _, name := range kindsOfModels {
 		t.Run(name, func(t *testing.T) {
 			g := &golden.Model{Dir: filepath.Join(golden.Module(t), "testdata", "golden", "infer", "models", "family-"+name)}
 			golden.JSON(t, filepath.Join(g.Dir, "golden.json"), g)

@@ -49,7 +49,7 @@ func (c *compiler) blockExperts(n Node, s *meta.ExpertsSpec, width int) (e *bloc
 		return nil, err
 	}
 	e.moe.expertScale, err = c.param(router, s.ExpertScale, e.moe.spec.Count)
-	c.special("routers whose weights are scaled by expert")
+	c.untrained("routers whose weights are scaled by expert")
 	return e, err
 }
 
@@ -92,16 +92,11 @@ func (c *Context) scaleChosen(p param, weights []float32, experts []int32) {
 	if c.err != nil {
 		return
 	}
-	scales := c.arena.take(1, p.Shape[0])
-	if c.err != nil {
-		return
+	if n := t.Elements(); len(c.scales) < n {
+		c.scales, c.stored = make([]float32, n), make([]byte, 4*n)
 	}
-	if t.Data == nil || scales.Data == nil {
-		c.fail("%s: not in the host's memory", p.path)
-		return
-	}
-	host := scales.Row(0)
-	if err := tensor.Widen(host, t.Data, t.DType); err != nil {
+	host := c.scales[:t.Elements()]
+	if err := c.readVector(host, t); err != nil {
 		c.fail("%s: %w", p.path, err)
 		return
 	}
@@ -110,11 +105,24 @@ func (c *Context) scaleChosen(p param, weights []float32, experts []int32) {
 	}
 }
 
+// readVector reads a dense vector, which may be in a device's memory.
+func (c *Context) readVector(to []float32, t tensor.Tensor) error {
+	if t.Data == nil {
+		host := t
+		host.Data, host.Address, host.Stride = c.stored[:t.Bytes()], 0, 0
+		if err := c.backend.Copy(host, t); err != nil {
+			return err
+		}
+		t = host
+	}
+	return tensor.Widen(to, t.Data, t.DType)
+}
+
 func (e *blockExperts) scratch(rows int) int {
 	if e == nil {
 		return 0
 	}
-	return 3*floats(rows, e.width) + floats(1, e.moe.spec.Count) + e.moe.scratch(rows)
+	return 3*floats(rows, e.width) + e.moe.scratch(rows)
 }
 
 // blockParts compiles what a block has beside and behind its two branches.

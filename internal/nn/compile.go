@@ -187,6 +187,13 @@ func (c *compiler) shared(path string, layer int, shape kvcache.LayerShape) erro
 	return nil
 }
 
+// untrained says that the program has a part that cannot be trained.
+func (c *compiler) untrained(part string) {
+	if c.program.untrained == "" {
+		c.program.untrained = part
+	}
+}
+
 // special says that the program has a part that only the host runs, and that cannot be trained.
 func (c *compiler) special(part string) {
 	if c.program.special == "" {

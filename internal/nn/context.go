@@ -107,7 +107,9 @@ type Context struct {
 	normed  tensor.Tensor
 	zero    tensor.Tensor // [1, Program.zeros], all 0
 	number  [8]byte       // see readNumber
-	between []float32     // hidden states on their way between two devices; nil until Resume
+	scales  []float32     // of experts, and as they are stored: see scaleChosen
+	stored  []byte
+	between []float32 // hidden states on their way between two devices; nil until Resume
 	ropes   []ropeTable
 
 	products []backend.Product // deferred products, see scope

@@ -1,6 +1,8 @@
 package nn
 
 import (
+	"cmp"
+
 	"github.com/heftai/heft/internal/kvcache"
 	"github.com/heftai/heft/meta"
 )
@@ -30,6 +32,7 @@ type Program struct {
 	perLayer      int    // width of the vectors of meta.PerLayerSpec together
 	joins         int    // see Joins
 	special       string // see Special
+	untrained     string // see Untrained
 	constants     int    // largest number of rows per token for which a rule needs ones and zeros
 	moves         bool   // some unit replaces the hidden states instead of changing them in place
 }
@@ -77,6 +80,9 @@ func (p *Program) States() []int { return p.states }
 // Special names a part of the model that only the host's backend runs and that cannot be trained, ""
 // for none.
 func (p *Program) Special() string { return p.special }
+
+// Untrained names a part of the model that cannot be trained, "" for none.
+func (p *Program) Untrained() string { return cmp.Or(p.special, p.untrained) }
 
 // Joins returns the width of the hidden states that a pass needs for each of its rows; see [Input].Before. It is
 // 0 if it needs none.

@@ -41,7 +41,7 @@ func (c *compiler) xielu(n Node, name string) (*xielu, error) {
 	if x.beta == nil || x.eps == nil {
 		return nil, at(child.Path, "no buffers beta and eps")
 	}
-	c.special("activations with parameters (xIELU)")
+	c.untrained("activations with parameters (xIELU)")
 	return x, nil
 }
 

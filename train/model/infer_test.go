@@ -77,7 +77,7 @@ func reasonOf(t *testing.T, dir string) error {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if program.Special() != "" {
+	if program.Untrained() != "" {
 		return ErrServedOnly
 	}
 	if config.ModelType == "phimoe" {

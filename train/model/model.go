@@ -46,7 +46,7 @@ func build(m *meta.Model, b *loader.Binding, options ...Option) (*Model, error) 
 	if err != nil {
 		return nil, fmt.Errorf("model: %w", err)
 	}
-	if part := program.Special(); part != "" {
+	if part := program.Untrained(); part != "" {
 		return nil, fmt.Errorf("%w: %s", ErrServedOnly, part)
 	}
 	for _, node := range m.Root.Walk() {

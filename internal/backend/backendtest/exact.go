@@ -81,6 +81,11 @@ func exactPointwise(e *env, out map[string][]float32) {
 			out[name("gate", act, u.IsZero())] = e.read(dst)
 		}
 	}
+	for _, limit := range []float32{0, 1e-6, 0.25, -0.5} {
+		dst := e.empty(rows, cols)
+		e.Gate(dst, x, tensor.Tensor{}, meta.ActExpRest, limit)
+		out[name("curve of xIELU", limit)] = e.read(dst)
+	}
 	for _, layer := range []bool{false, true} {
 		for _, dim := range []int{cols, 21} {
 			dst := e.empty(rows, cols)

@@ -38,6 +38,20 @@ func accurateExp(x float64) float64 {
 	return math.FMA(odd, r, even) * powerOf2(half) * powerOf2(n-half) // in two parts: 2^n may be beyond the range
 }
 
+// accurateExpm1 is exp(x) - 1 within an ulp or two.
+func accurateExpm1(x float64) float64 {
+	if !(math.Abs(x) < 0.35) {
+		return accurateExp(x) - 1
+	}
+	z := x * x
+	odd, even := math.FMA(z, 1.0/6227020800, 1.0/39916800), math.FMA(z, 1.0/479001600, 1.0/3628800)
+	odd, even = math.FMA(odd, z, 1.0/362880), math.FMA(even, z, 1.0/40320)
+	odd, even = math.FMA(odd, z, 1.0/5040), math.FMA(even, z, 1.0/720)
+	odd, even = math.FMA(odd, z, 1.0/120), math.FMA(even, z, 1.0/24)
+	odd, even = math.FMA(odd, z, 1.0/6), math.FMA(even, z, 1.0/2)
+	return math.FMA(math.FMA(odd, z, 1), x, z*even)
+}
+
 // powerOf2 is 2^n for a normal number.
 func powerOf2(n int64) float64 { return math.Float64frombits(uint64(n+1023) << 52) }
 

@@ -18,6 +18,13 @@ func TestAccurateFunctions(t *testing.T) {
 			t.Errorf("exp(%v) is %v, want %v", x, got, want)
 		}
 	}
+	for x := 1e-300; x < 700; x *= 1.05 {
+		for _, x := range []float64{x, -x} {
+			if got, want := accurateExpm1(x), math.Expm1(x); !near(got, want, 4) {
+				t.Errorf("expm1(%v) is %v, want %v", x, got, want)
+			}
+		}
+	}
 	for x, want := range map[float64]float64{math.Inf(1): math.Inf(1), 710: math.Inf(1), math.Inf(-1): 0, -750: 0, 0: 1} {
 		if got := accurateExp(x); got != want {
 			t.Errorf("exp(%v) is %v, want %v", x, got, want)

@@ -110,7 +110,7 @@ func expRest(x, limit float32) float32 {
 	if x > 0 {
 		return 0
 	}
-	return float32(math.Expm1(min(float64(x), -float64(limit))) - float64(x))
+	return float32(accurateExpm1(min(float64(x), -float64(limit))) - float64(x))
 }
 
 // clamped is gpt-oss's gate: g = min(gate, limit), (clamp(up, ±limit) + 1) · g·σ(1.702 g).

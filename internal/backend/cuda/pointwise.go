@@ -82,13 +82,13 @@ func (b *Backend) Gate(dst, gate, up tensor.Tensor, act meta.Activation, limit f
 	if !up.IsZero() {
 		u = b.matrix("gate", "up", up, rows, cols)
 	}
-	if act > meta.ActReLU2 {
+	if act > meta.ActExpRest {
 		b.fail("gate: unknown activation %d", act)
 	}
-	if limit <= 0 {
+	if limit <= 0 && act != meta.ActExpRest {
 		limit = float32(math.Inf(1))
 	}
-	if b.options.Fast && b.err == nil && b.gateProducts(out, g, u, rows, cols, act, limit) {
+	if b.options.Fast && b.err == nil && act != meta.ActExpRest && b.gateProducts(out, g, u, rows, cols, act, limit) {
 		return
 	}
 	eachBlock(rows, func(first, n int) {

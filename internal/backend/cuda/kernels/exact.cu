@@ -138,6 +138,11 @@ EXPORT(add)
 KERNEL gate(float *y, i64 ys, const float *g, i64 gs, const float *up, i64 us, i64 act, i64 limit, i64 cols) {
 	const i64 c = BLOCK_X * THREADS + THREAD, r = BLOCK_Y;
 	if (c >= cols) return;
+	if (act == EXP_REST) {
+		const float v = exp_rest(g[r * gs + c], scalar(limit));
+		y[r * ys + c] = up ? v * up[r * us + c] : v;
+		return;
+	}
 	y[r * ys + c] = up ? gate_by(g[r * gs + c], up[r * us + c], act, scalar(limit)) : gate_alone(g[r * gs + c], act, scalar(limit));
 }
 EXPORT(gate)

@@ -53,6 +53,18 @@ DEVICE double accurate_exponential(double x) {
 	return FMA64(odd, r, even) * __builtin_bit_cast(double, (u64)(half + 1023) << 52) * __builtin_bit_cast(double, (u64)(n - half + 1023) << 52);
 }
 
+// accurate_expm1 is exp(x) - 1 within an ulp or two, in the steps of accurateExpm1 in package cpu.
+DEVICE double accurate_expm1(double x) {
+	if (!(__builtin_fabs(x) < 0.35)) return accurate_exponential(x) - 1;
+	const double z = x * x;
+	double odd = FMA64(z, 1.0 / 6227020800, 1.0 / 39916800), even = FMA64(z, 1.0 / 479001600, 1.0 / 3628800);
+	odd = FMA64(odd, z, 1.0 / 362880), even = FMA64(even, z, 1.0 / 40320);
+	odd = FMA64(odd, z, 1.0 / 5040), even = FMA64(even, z, 1.0 / 720);
+	odd = FMA64(odd, z, 1.0 / 120), even = FMA64(even, z, 1.0 / 24);
+	odd = FMA64(odd, z, 1.0 / 6), even = FMA64(even, z, 1.0 / 2);
+	return FMA64(FMA64(odd, z, 1.0), x, z * even);
+}
+
 // accurate_log1p is ln(1 + y) for y >= 0 within a few ulps, in the steps of accurateLog1p in package cpu.
 DEVICE double accurate_log1p(double y) {
 	const double u = 1 + y, rest = divide(y - (u - 1), u); // what u lacks
@@ -76,7 +88,7 @@ DEVICE double accurate_log1p(double y) {
 }
 
 // The activations, as package meta numbers them.
-enum { NONE, SILU, GELU, GELU_TANH, RELU, TANH, SIGMOID, CLAMPED, RELU2 };
+enum { NONE, SILU, GELU, GELU_TANH, RELU, TANH, SIGMOID, CLAMPED, RELU2, EXP_REST };
 
 DEVICE float activate(float g, i64 act) {
 	switch (act) {
@@ -89,6 +101,12 @@ DEVICE float activate(float g, i64 act) {
 	case TANH: return hyperbolic_tangent(1.f * g) * 1.f;
 	}
 	return g;
+}
+
+// exp_rest is exp(min(x, -limit)) - 1 - x for x up to 0.
+DEVICE float exp_rest(float x, float limit) {
+	if (x > 0) return 0;
+	return (float)(accurate_expm1((double)(x > -limit ? -limit : x)) - (double)x);
 }
 
 DEVICE float clamped(float v, float limit) { return v < -limit ? -limit : v > limit ? limit : v; }
