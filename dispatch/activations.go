@@ -4,7 +4,9 @@ import (
 	"fmt"
 
 	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/internal/backend/cpu"
 	"github.com/heftai/heft/internal/nn"
+	"github.com/heftai/heft/meta"
 )
 
 // A model whose weights stream keeps activations for few tokens. A pass of more tokens takes memory for its
@@ -41,11 +43,11 @@ func (o *Options) plannedTokens() int {
 }
 
 // unusedActivations returns the planned bytes of activations that passes of so many tokens lend to matrices.
-func (o *Options) unusedActivations(program *nn.Program, plan *devicemap.Plan, tokens int) int64 {
+func (o *Options) unusedActivations(skeleton *meta.Model, program *nn.Program, plan *devicemap.Plan, tokens int) int64 {
 	if !lendsToMatrices(plan) {
 		return 0
 	}
-	return max(0, program.ScratchBytes(o.limitsOf(o.plannedTokens()))-program.ScratchBytes(o.limitsOf(tokens)))
+	return max(0, o.activationBytes(skeleton, program, o.limitsOf(o.plannedTokens()))-o.activationBytes(skeleton, program, o.limitsOf(tokens)))
 }
 
 // limitsOf returns limits for passes of at most so many tokens.
@@ -66,15 +68,15 @@ func (o *Options) passTokens(tokens int) int {
 }
 
 // borrowedBytes returns the memory that a pass of so many tokens takes from the experts' cache.
-func (o *Options) borrowedBytes(program *nn.Program, tokens int) int64 {
+func (o *Options) borrowedBytes(skeleton *meta.Model, program *nn.Program, tokens int) int64 {
 	n := o.passTokens(tokens)
-	return program.ScratchBytes(o.limitsOf(n)) - program.ScratchBytes(o.limitsOf(o.keptTokens()))
+	return o.activationBytes(skeleton, program, o.limitsOf(n)) - o.activationBytes(skeleton, program, o.limitsOf(o.keptTokens()))
 }
 
 // batchTokens returns the most tokens of a pass whose activations fit into the memory limit now.
 func (m *Model) batchTokens() int {
 	n := m.options.MaxBatchTokens
-	for kept := m.options.keptTokens(); m.options.borrows && n > kept && m.options.borrowedBytes(m.program, n) > m.limit.spare.Load(); {
+	for kept := m.options.keptTokens(); m.options.borrows && n > kept && m.options.borrowedBytes(m.skeleton, m.program, n) > m.limit.spare.Load(); {
 		n = max(n/2, kept)
 	}
 	return n
@@ -104,7 +106,7 @@ func (m *Model) resizeActivations(tokens int) error {
 func (m *Model) activate(tokens int) error {
 	m.activations = tokens
 	if m.options.borrows {
-		m.limit.borrowed = m.options.borrowedBytes(m.program, tokens)
+		m.limit.borrowed = m.options.borrowedBytes(m.skeleton, m.program, tokens)
 	}
 	m.shrinkTo(m.limitNow(), 0)
 	return m.newRun(tokens)
@@ -112,6 +114,9 @@ func (m *Model) activate(tokens int) error {
 
 // newRun allocates activations for passes of at most so many tokens.
 func (m *Model) newRun(tokens int) error {
+	if b, ok := m.backend.(*cpu.Backend); ok {
+		b.LimitScratch(m.options.scratch(m.skeleton, m.program, m.options.limitsOf(tokens)).Scratch)
+	}
 	run, err := m.program.NewContext(m.backend, m.weights, m.options.limitsOf(tokens))
 	if err != nil {
 		return err
@@ -164,7 +169,7 @@ func (p *placement) largestBorrow(base, best placed, o Options) placed {
 		o.MaxBatchTokens = tokens
 		next, err := p.place(o)
 		if err != nil || next.plan.BelowLeast || streamsDense(&next.plan) && !streamsDense(&base.plan) ||
-			next.options.borrowedBytes(p.program, tokens) > next.plan.ExpertCacheBytes-next.plan.LeastExpertBytes() {
+			next.options.borrowedBytes(p.skeleton, p.program, tokens) > next.plan.ExpertCacheBytes-next.plan.LeastExpertBytes() {
 			break
 		}
 		if n := next.reads(); n < least {

@@ -49,7 +49,7 @@ func TestMatricesAreReadInTheOrderOfTheirBands(t *testing.T) {
 // bigHead writes a checkpoint whose head is some 8 times larger than all of its block.
 func bigHead(t *testing.T) (dir string, head int64) {
 	t.Helper()
-	const width, inner, vocab = 128, 256, 10000
+	const width, inner, vocab = 128, 256, 20000
 	dir = t.TempDir()
 	config := fmt.Sprintf(`{"model_type": "llama", "architectures": ["LlamaForCausalLM"], "torch_dtype": "bfloat16", "hidden_size": %d,
 		"intermediate_size": %d, "num_hidden_layers": 1, "num_attention_heads": 4, "num_key_value_heads": 4, "vocab_size": %d,

@@ -137,6 +137,9 @@ func TestMatricesWithInputsFirstStreamInBands(t *testing.T) {
 			if held := narrow.Ledger.Held()["staging"]; held > plan.Device(devicemap.CPU).StagingBytes+1<<16 { // whole pages of direct reads
 				t.Errorf("%v: the bands take %d bytes\n%s", c, held, plan.Explain())
 			}
+			if held := narrow.Ledger.Held()["activations"]; held > plan.Device(devicemap.CPU).ActivationBytes {
+				t.Errorf("%v: activations take %d bytes\n%s", c, held, plan.Explain())
+			}
 			m.Close()
 		}
 	}

@@ -97,8 +97,9 @@ type need struct {
 
 // bytes is the memory under a limit, on which the room for requests depends.
 func (n *need) bytes(o Options, limit int64) int64 {
+	o.leastScratch = true // as a plan takes where more does not fit
 	kv := newKVRoom(n.skeleton, n.program, &o)
-	total := n.weights + n.adapters + n.program.ScratchBytes(o.limits()) + kv.sequence + n.fixed
+	total := n.weights + n.adapters + o.activationBytes(n.skeleton, n.program, o.limits()) + kv.sequence + n.fixed
 	if n.serving {
 		total += requestBytes(limit)
 	}

@@ -99,7 +99,7 @@ func (m *Model) shrinkTo(bytes, slack int64) (minimum int64) {
 	}
 	requests, scratch := int64(0), int64(0)
 	if m.lends() {
-		requests, scratch = to.requests, m.options.unusedActivations(m.program, &m.plan, m.activations)
+		requests, scratch = to.requests, m.options.unusedActivations(m.skeleton, m.program, &m.plan, m.activations)
 	}
 	fewest, experts := m.weights.ExpertBytes()
 	budget := experts - (host.StagingBytes - to.staging) + m.lendToStream(lent, scratch, requests)

@@ -149,6 +149,9 @@ type Options struct {
 	// columnBand is, in tests, the size of these bands.
 	columns    bool
 	columnBand int64
+	// leastScratch makes operations take as little memory as they can, under a limit below the minimum for more.
+	leastScratch bool
+	scratches    *scratches // of this model; nil until the first is asked for
 }
 
 func (o *Options) here() topology.Machine {

@@ -31,6 +31,7 @@ func planAs(skeleton *meta.Model, o Options) (devicemap.Plan, Options, error) {
 	if err != nil {
 		return devicemap.Plan{}, o, err
 	}
+	o.scratches = newScratches()
 	p := placement{skeleton: skeleton, program: program, loaded: o.loadedBytes(skeleton)}
 	p.bands = o.bandsOf(program, p.loaded)
 	if p.adapters, err = o.adapterBytes(skeleton, program); err != nil {
@@ -77,6 +78,8 @@ type placed struct {
 
 // place solves for the limits and the sizes of a batch that o has.
 func (p *placement) place(o Options) (placed, error) {
+	least := o
+	least.leastScratch = true
 	kv := newKVRoom(p.skeleton, p.program, &o)
 	budgets, err := Budgets(o.MaxMemory)
 	if err != nil {
@@ -87,7 +90,7 @@ func (p *placement) place(o Options) (placed, error) {
 		if o.Serving {
 			b.Runtime, b.Requests = RuntimeBytes, requestBytes(b.Limit)
 		}
-		b.Activations, b.KV = p.program.ScratchBytes(o.limitsOf(o.plannedTokens()))+p.adapters, kv.sequence
+		b.Activations, b.KV = o.activationBytes(p.skeleton, p.program, o.limitsOf(o.plannedTokens()))+p.adapters, kv.sequence
 	}
 	policy := o.DeviceMap
 	policy.SequenceKV = kv.sequence
@@ -96,9 +99,15 @@ func (p *placement) place(o Options) (placed, error) {
 	if err != nil {
 		return placed{plan, o}, err
 	}
+	if !o.leastScratch {
+		if plan.BelowLeast || onDisk(&plan) { // reads take longer than smaller units cost
+			return p.place(least)
+		}
+		plan.Least -= o.activationBytes(p.skeleton, p.program, o.limitsOf(o.plannedTokens())) - least.activationBytes(p.skeleton, p.program, o.limitsOf(o.plannedTokens()))
+	}
 	plan.Warnings = append(plan.Warnings, limitWarnings(o.MaxMemory)...)
 	unused := kv.unused(&plan)
-	matrices := unusedByRequests(kv.lendableRequests(&plan), 0) + o.unusedActivations(p.program, &plan, o.keptTokens()) + freeBytes(&plan)
+	matrices := unusedByRequests(kv.lendableRequests(&plan), 0) + o.unusedActivations(p.skeleton, p.program, &plan, o.keptTokens()) + freeBytes(&plan)
 	if plan.CacheExperts(min(unused, plan.KeepStreamed(unused+matrices)), o.expertHits()); plan.ExpertCacheBytes > 0 {
 		plan.ExpertHitsFrom = "the curve of usual routings; none was recorded for this model"
 		if o.Routing != nil {

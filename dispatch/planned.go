@@ -54,7 +54,7 @@ func (m *Model) planOf(devices devicemap.Map) (devicemap.Plan, error) {
 	}
 	for i := range budgets {
 		if b := &budgets[i]; b.Device == devicemap.CPU {
-			b.KV, b.Activations = kv, m.program.ScratchBytes(m.options.limits())
+			b.KV, b.Activations = kv, m.options.activationBytes(m.skeleton, m.program, m.options.limits())
 		}
 	}
 	loaded := m.options.loadedBytes(m.skeleton)
@@ -64,7 +64,7 @@ func (m *Model) planOf(devices devicemap.Map) (devicemap.Plan, error) {
 	for i := range plan.Devices {
 		d := &plan.Devices[i]
 		if d.LimitBytes = 0; d.Device == devicemap.CPU {
-			d.ActivationBytes = m.program.ScratchBytes(m.options.limits())
+			d.ActivationBytes = m.options.activationBytes(m.skeleton, m.program, m.options.limits())
 		}
 	}
 	return plan, err

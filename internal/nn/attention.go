@@ -70,6 +70,7 @@ func (c *compiler) attention(n Node, in int) (rule, error) {
 			return nil, err
 		}
 	}
+	c.attends(backend.AttentionWork{Heads: s.Heads, KVHeads: s.KVHeads, Dim: s.HeadDim, ValueDim: s.ValueDim, Window: s.Window})
 	window := s.Window
 	if window == 0 {
 		window = s.Chunk // a chunk has at most so many tokens before one

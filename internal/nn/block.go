@@ -43,6 +43,7 @@ func (c *compiler) block(n Node, in int) (*block, error) {
 			return nil, at(n.Path, "several streams in a block of another form than two branches")
 		}
 	}
+	first := len(c.program.asked.maps)
 	if s.Attention != "" || s.MLP == "" || s.Parallel {
 		b.attention, err = c.branch(n, "attention", [3]string{s.AttentionNorm, s.Attention, s.PostAttentionNorm}, s.BesideAttention, in)
 		if err != nil {
@@ -50,6 +51,7 @@ func (c *compiler) block(n Node, in int) (*block, error) {
 		}
 		b.attention.in, b.attention.out = orOne(s.AttentionIn), orOne(s.AttentionOut)
 	}
+	attention := len(c.program.asked.maps)
 	if s.MLP != "" || s.Plain != nil || s.Parallel {
 		b.mlp, err = c.branch(n, "mlp", [3]string{s.MLPNorm, s.MLP, s.PostMLPNorm}, s.BesideMLP, in)
 		b.mlp.out = orOne(s.MLPOut)
@@ -57,7 +59,16 @@ func (c *compiler) block(n Node, in int) (*block, error) {
 	if err != nil {
 		return nil, err
 	}
-	return b, c.blockParts(n, s, b)
+	if err := c.blockParts(n, s, b); err != nil {
+		return nil, err
+	}
+	switch b.tiling() {
+	case blockTiles:
+		c.tiled(first, len(c.program.asked.maps))
+	case attentionTiles:
+		c.tiled(first, attention)
+	}
+	return b, nil
 }
 
 // branch compiles a branch from the names of the norm before it, its body, and the norm after it.

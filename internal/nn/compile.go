@@ -118,6 +118,9 @@ func (c *compiler) optional(n Node, name string, shape ...int) (param, error) {
 		return p, at(p.path, "parameter of shape %v, wanted %v", p.Shape, shape)
 	}
 	p.Param = p.Resolve()
+	if len(shape) == 1 {
+		c.widens(shape[0])
+	}
 	return p, nil
 }
 

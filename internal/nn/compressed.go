@@ -58,12 +58,18 @@ func (c *compiler) compressed(n Node, s *meta.AttentionSpec, in int) (a *compres
 		return nil, err
 	}
 	shape := kvcache.LayerShape{KWidth: s.HeadDim, Heads: 1, Window: s.Window}
+	asks := backend.AttentionWork{Heads: s.Heads, KVHeads: 1, Dim: s.HeadDim, ValueDim: s.HeadDim, Window: s.Window}
 	if m.Pool != nil {
 		shape.Window = 0
 		if shape.VWidth, err = c.entries(n, a, in); err != nil {
 			return nil, err
 		}
+		asks.Rate = m.Pool.Rate
 	}
+	if x := a.indexer; x != nil {
+		asks.Count, asks.Index = x.spec.Count, backend.IndexArgs{Heads: x.spec.Heads, Dim: x.spec.HeadDim, Count: x.spec.Count}
+	}
+	c.attends(asks)
 	if err := c.compressedOut(n, a); err != nil {
 		return nil, err
 	}

@@ -50,6 +50,7 @@ func (c *compiler) deltaNet(n Node, in int) (rule, error) {
 		return nil, err
 	}
 	c.program.heads = max(c.program.heads, s.KeyHeads)
+	c.keeps(2*s.KeyDim + s.ValueDim + s.KeyDim*s.ValueDim)
 	r.recurrentFirst = channels * (s.Kernel - 1)
 	return r, c.state(n.Path, s.State, r.recurrentFirst+s.ValueHeads*s.KeyDim*s.ValueDim)
 }

@@ -58,9 +58,17 @@ func (c *compiler) latent(n Node, s *meta.AttentionSpec, in int) (*latent, error
 		return nil, err
 	}
 	c.program.heads = max(c.program.heads, s.Heads)
+	if a.up.both != nil {
+		c.program.asked.maps = append(c.program.asked.maps, mapped{linear: a.up.both, step: 1, in: a.nope, out: a.rank, reversed: true})
+	}
 	if a.indexer, err = c.indexer(n, a, in); err != nil {
 		return nil, err
 	}
+	asks := backend.AttentionWork{Heads: s.Heads, KVHeads: 1, Dim: a.rank + a.rotated, ValueDim: a.rank, Window: s.Window, Count: m.Chosen}
+	if x := a.indexer; x != nil {
+		asks.Index = backend.IndexArgs{Heads: x.spec.Heads, Dim: x.spec.HeadDim, Count: x.spec.Count}
+	}
+	c.attends(asks)
 	shape := kvcache.LayerShape{KWidth: a.rank + a.rotated, Heads: 1, Window: s.Window}
 	if a.indexer != nil {
 		shape.VWidth = a.indexer.spec.HeadDim

@@ -75,6 +75,7 @@ func (c *compiler) affine(n Node, in, out int, transposed bool) (*linear, error)
 	if r.weight, err = c.param(n, "weight", shape...); err != nil {
 		return nil, err
 	}
+	c.multiplies(r)
 	r.bias, err = c.optional(n, "bias", out)
 	return r, err
 }

@@ -50,6 +50,7 @@ func (c *compiler) mamba2(n Node, in int) (rule, error) {
 		return nil, err
 	}
 	r.recurrentFirst = r.channels() * (s.Kernel - 1)
+	c.keeps(2*s.StateDim + s.HeadDim + s.StateDim*s.HeadDim)
 	return r, c.state(n.Path, s.State, r.recurrentFirst+r.inner*s.StateDim)
 }
 

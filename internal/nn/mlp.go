@@ -41,6 +41,7 @@ func (c *compiler) mlp(n Node, in int) (*mlp, error) {
 		if m.interleaved { // the rows of both gates alternate
 			c.whole(m.fused)
 			m.fused.apart = true
+			c.program.asked.maps = append(c.program.asked.maps, mapped{linear: m.fused, step: 2, in: in, out: m.fused.out / 2})
 		}
 		if m.inner = m.fused.out / 2; m.fused.out%2 != 0 {
 			return nil, at(n.Path, "a fused gate of width %d, an odd number", m.fused.out)
@@ -63,6 +64,7 @@ func (c *compiler) mlp(n Node, in int) (*mlp, error) {
 	if m.innerNorm, err = c.normNamed(n, "norm before down", s.InnerNorm, m.inner); err != nil {
 		return nil, err
 	}
+	c.keepsGate(s.Act, m.inner)
 	m.down, err = c.linearNamed(n, "down", s.Down, m.inner, 0)
 	return m, err
 }

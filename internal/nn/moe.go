@@ -163,7 +163,11 @@ func (c *compiler) stackOf(n Node, m *moe) (err error) {
 		return err
 	}
 	m.down = &linear{in: m.inner, out: width, transposed: s.Transposed, experts: s.Count}
-	return c.stacked(m.stack, m.down, s.Down, down, s.DownBias)
+	if err := c.stacked(m.stack, m.down, s.Down, down, s.DownBias); err != nil {
+		return err
+	}
+	c.asks(m)
+	return nil
 }
 
 // stacked finds the parameters of a stack's linear maps; bias may be "".

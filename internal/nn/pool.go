@@ -33,6 +33,8 @@ func (c *compiler) pool(n Node, s *meta.PoolSpec, in int) (p *pool, err error) {
 	if err != nil {
 		return nil, err
 	}
+	c.program.asked.taps = max(c.program.asked.taps, 2*p.args.Series()*p.args.Kept())
+	c.widens(s.Rate * width)
 	if p.bias, err = c.param(holder, s.Bias, s.Rate, width); err != nil {
 		return nil, err
 	}

@@ -34,7 +34,8 @@ type Program struct {
 	special       string // see Special
 	untrained     string // see Untrained
 	constants     int    // largest number of rows per token for which a rule needs ones and zeros
-	moves         bool   // some unit replaces the hidden states instead of changing them in place
+	asked         asked
+	moves         bool // some unit replaces the hidden states instead of changing them in place
 }
 
 // spans reports whether the pass must assign rows to sequences.

@@ -57,6 +57,8 @@ func (c *compiler) convolution(n Node, name string, channels, kernel int) (v con
 	if v.weight, err = c.param(child, "weight", channels, 1, kernel); err != nil {
 		return v, err
 	}
+	c.program.asked.taps = max(c.program.asked.taps, kernel)
+	c.widens(channels * kernel)
 	v.bias, err = c.optional(child, "bias", channels)
 	return v, err
 }

@@ -41,6 +41,8 @@ func (c *compiler) mixer(n Node, s *meta.StreamsSpec, name, prefix string, width
 	if m.fn.weight, err = c.param(child, prefix+"fn", out, width); err != nil {
 		return nil, err
 	}
+	c.multiplies(m.fn)
+	c.keeps(width)
 	if m.base, err = c.param(child, prefix+"base", out); err != nil {
 		return nil, err
 	}

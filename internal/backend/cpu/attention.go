@@ -12,6 +12,7 @@ import (
 const (
 	tileRows   = 48      // queries (tokens times heads of a group) that pass the keys together
 	tileScores = 1 << 18 // floats of scores a tile may have where it holds several tokens
+	mostTile   = 1 << 19 // and of one token, unless one head has more
 	keyBlock   = 64      // keys that are turned into columns at a time
 )
 
@@ -136,10 +137,20 @@ func (op *attentionOp) plan(threads int) int {
 	queries := op.roundedQueries()
 	*tiles = cut{kvHeads: 1, heads: min(op.group, tileRows)}
 	*rounded = cut{kvHeads: 1, heads: min(op.group, queries)}
-	*pages = cut{1, 1, tiles.heads}
-	tiles.tokens = max(1, min(tileRows, tileScores/max(op.pitch, 1))/tiles.heads)
-	rounded.tokens = max(1, queries/rounded.heads)
-	for max(tiles.heads, rounded.heads) > 1 && op.units() < 2*threads {
+	for tiles.heads > 1 && tiles.heads*op.pitch > mostTile {
+		tiles.heads = ceil(tiles.heads, 2)
+	}
+	*pages = cut{1, 1, min(op.group, tileRows)}
+	for pages.heads > 1 && padded(pages.heads)*op.pagedPitch() > mostTile {
+		pages.heads = ceil(pages.heads, 2)
+	}
+	rows := 1
+	for i := range op.spans {
+		rows = max(rows, op.spans[i].Rows)
+	}
+	tiles.tokens = min(max(1, min(tileRows, tileScores/max(op.pitch, 1))/tiles.heads), rows)
+	rounded.tokens = min(max(1, queries/rounded.heads), rows)
+	for max(tiles.heads, rounded.heads, pages.heads) > 1 && op.units() < 2*threads {
 		for i := range op.cuts {
 			op.cuts[i].heads = ceil(op.cuts[i].heads, 2)
 		}

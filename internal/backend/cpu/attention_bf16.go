@@ -59,15 +59,15 @@ func (op *attentionOp) layout(r *rooms, scratch []float32, couples int) (floats 
 		}
 		return scratch[begin:][:n]
 	}
-	dim, width := op.a.Dim, op.a.ValueDim
+	dim, width, keys := op.a.Dim, op.a.ValueDim, min(roundedKeys, ceil(op.pitch, gemm.BlockK)*gemm.BlockK)
 	r.columns = ceil(width, 2*gemm.PackRows) * 2 * gemm.PackRows
-	r.panelSize, r.blockSize = gemm.PanelWords(dim), gemm.PanelWords(roundedKeys)
+	r.panelSize, r.blockSize = gemm.PanelWords(dim), gemm.PanelWords(keys)
 	r.lineBytes = 2 * ceil(max(dim, width), quant.BlockColumns) * quant.BlockColumns
 	r.panels = words(take(2 * couples * r.panelSize))
-	r.keys = words(take(roundedKeys / gemm.PackRows * r.panelSize))
+	r.keys = words(take(keys / gemm.PackRows * r.panelSize))
 	r.values = words(take(r.columns / gemm.PackRows * r.blockSize))
 	r.weights = words(take(2 * r.blockSize))
-	r.scores = mat.Floats{V: take(roundedKeys * couple), Stride: couple}
+	r.scores = mat.Floats{V: take(keys * couple), Stride: couple}
 	r.sums = take(couples * r.columns * couple)
 	r.rows = take(couple * max(dim, width))
 	r.states = take(2 * couples * stateFloats)

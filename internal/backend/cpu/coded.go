@@ -28,6 +28,16 @@ func (b *Backend) codedMatrix(op string, m backend.Matrix) (matrix, bool) {
 	return out, true
 }
 
+// likeCoded makes m a coded weight without data if q says so.
+func (m *matrix) likeCoded(q *backend.Quant) bool {
+	if q.Format != meta.QuantCoded {
+		return false
+	}
+	m.Weights = mat.Weights{Format: mat.BFloat16, Stride: 2 * q.Width}
+	m.coded = coded.Matrix{Rows: q.Height, Cols: q.Width}
+	return true
+}
+
 // isCoded reports whether the rows of m are coded, so that products decode them first.
 func (m *matrix) isCoded() bool { return m.coded.Rows > 0 }
 

@@ -64,6 +64,23 @@ func TestThreadsAgree(t *testing.T) {
 	}
 }
 
+// TestLittleScratchMemory holds that operations for which little memory is planned, so that they run in parts and in
+// small units, give the same bits.
+func TestLittleScratchMemory(t *testing.T) {
+	for _, variant := range kernels.Names() {
+		t.Run(variant, func(t *testing.T) {
+			plenty, little := open(t, 2, variant), open(t, 2, variant)
+			little.LimitScratch(cpu.Scratch{Input: 3000, Worker: 1, Vector: 1, Bias: 40})
+			backendtest.Same(t, plenty, little)
+			for _, b := range []*cpu.Backend{plenty, little} {
+				if err := b.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}
+
 func TestUnknownVariant(t *testing.T) {
 	if _, err := cpu.New(cpu.Options{Variant: "abacus"}); err == nil {
 		t.Fatal("an unknown variant was taken")

@@ -33,6 +33,7 @@ type needs struct {
 // products are the products of one operation. Calls reuse the values of each kind.
 type products struct {
 	list    []product
+	numbers []int // of the products in list, among those of the call
 	sources []source
 	from    []int // the source of each product, or -1
 	packing together
@@ -90,45 +91,96 @@ func (b *Backend) single(p backend.Product) {
 
 // Products packs tokens once for all products that need the same packing. Then it distributes all
 // rows of all weights over the threads: each gets a run of rows of each weight, as for a single
-// product.
+// product. If that needs more memory than is planned, it runs some products after the others.
 func (b *Backend) Products(ps []backend.Product) {
+	for len(ps) > 0 && !b.failed.Load() {
+		n := b.some(ps)
+		if n == 0 {
+			b.halves(&ps[0])
+			n = 1
+		}
+		ps = ps[n:]
+	}
+}
+
+// halves runs a product whose packed tokens take more memory than is planned.
+func (b *Backend) halves(p *backend.Product) {
+	first, second := *p, *p
+	rows := p.X.Rows()
+	half := rows / 2
+	first.Dst, first.X = p.Dst.Slice(0, half), p.X.Slice(0, half)
+	second.Dst, second.X = p.Dst.Slice(half, rows), p.X.Slice(half, rows)
+	b.single(first)
+	b.single(second)
+}
+
+// some runs as many of the first products as fit into the planned memory, and returns how many. It runs
+// none if the tokens of the first have to be divided.
+func (b *Backend) some(ps []backend.Product) (n int) {
 	op := &b.products
 	op.reset()
-	if !b.placeBiases(ps) {
-		return
+	if ps = ps[:b.withBiases(ps)]; !b.placeBiases(ps) {
+		return len(ps)
 	}
 	place, work, packWork := 0, 0, 0
 	for i := range ps {
 		l, ok := b.linearAt(&ps[i], place)
 		if !ok {
 			if b.failed.Load() {
-				return
+				return len(ps)
 			}
 			continue
 		}
-		place += ps[i].Bias.Elements()
+		place += biasOf(&ps[i])
 		op.weight = l.w
 		op.choice = choice{set: b.set, w: &op.weight, tokens: l.tokens, mode: modeOf(&ps[i]), role: ps[i].Role}
 		if l.kernel = op.choice.kernel(); l.kernel == noKernel {
 			b.fail("linear: no kernel for a weight of %d × %d", l.w.rows, l.w.cols)
-			return
+			return len(ps)
 		}
-		op.list = append(op.list, op.of(l))
+		op.list, op.numbers = append(op.list, op.of(l)), append(op.numbers, i)
 		work += l.w.rows * l.w.cols * l.tokens
 		packWork += l.tokens * l.w.cols
 	}
-	if !b.planProducts() {
-		return
+	if n = len(ps); len(op.list) == 0 {
+		return n
+	}
+	planned := b.planProducts()
+	if len(op.list) < len(op.numbers) {
+		n = op.numbers[len(op.list)]
+	}
+	if len(op.list) == 0 || !planned {
+		return n
 	}
 	b.runAll(&op.packing, packWork)
 	for _, p := range op.list {
 		p.ready()
 	}
 	b.runAll(&op.rows, work)
+	return n
+}
+
+// biasOf is the elements of p's bias.
+func biasOf(p *backend.Product) int {
+	if p.Bias.IsZero() {
+		return 0
+	}
+	return p.Bias.Elements()
+}
+
+// withBiases is how many of the first products have biases that fit into the planned memory.
+func (b *Backend) withBiases(ps []backend.Product) int {
+	limit, n := b.vectors[slotBias].limit, 0
+	for i := range ps {
+		if n += biasOf(&ps[i]); limit > 0 && n > limit && i > 0 {
+			return i
+		}
+	}
+	return len(ps)
 }
 
 func (op *products) reset() {
-	op.list, op.sources, op.from = op.list[:0], op.sources[:0], op.from[:0]
+	op.list, op.numbers, op.sources, op.from = op.list[:0], op.numbers[:0], op.sources[:0], op.from[:0]
 	op.packing.reset()
 	op.rows.reset()
 	op.rows.rows = true
@@ -139,7 +191,7 @@ func (op *products) reset() {
 func (b *Backend) placeBiases(ps []backend.Product) bool {
 	n := 0
 	for i := range ps {
-		n += ps[i].Bias.Elements()
+		n += biasOf(&ps[i])
 	}
 	if err := b.vectors[slotBias].grow(b.ledger, n); err != nil {
 		b.fail("linear: %w", err)
@@ -189,28 +241,35 @@ func (op *products) of(l linear) product {
 	return x
 }
 
-// planProducts gives the products their memory. It reports whether there is anything to do.
+// planProducts gives the products their memory. It shortens the list to those for whose packed tokens
+// memory is planned: to none if the tokens of the first have to be divided.
 func (b *Backend) planProducts() bool {
 	op := &b.products
-	if len(op.list) == 0 {
-		return false
-	}
 	threads := ceil(len(b.pool.workers), len(op.list))
 	input, scratch := 0, 0
-	for _, p := range op.list {
+	for i, p := range op.list {
 		n := p.prepare(threads)
-		op.rows.add(p, n.units)
-		p.base().decodedAt = (n.scratch + 15) &^ 15
-		scratch = max(scratch, n.scratch, p.base().decodedAt+decodedFloats(p))
+		for limit, units := b.pool.workers[0].scratch.limit, threads; limit > 0 && units < mostUnits && workerFloats(p, n) > limit; {
+			units = min(4*units, mostUnits)
+			n = p.prepare(units)
+		}
 		from := -1
 		if s := sourceOf(p, n); n.packs > 0 {
 			if from = op.find(s); from < 0 {
 				from, s.at = len(op.sources), input
+				size := (n.input + 15) &^ 15
+				if limit := b.input.limit; limit > 0 && input+size > limit && (i > 0 || s.tokens > 1) {
+					op.list = op.list[:i]
+					break
+				}
 				op.sources = append(op.sources, s)
 				op.packing.add(p, n.packs)
-				input += (n.input + 15) &^ 15
+				input += size
 			}
 		}
+		op.rows.add(p, n.units)
+		p.base().decodedAt = (n.scratch + 15) &^ 15
+		scratch = max(scratch, workerFloats(p, n))
 		op.from = append(op.from, from)
 	}
 	if err := b.input.grow(b.ledger, input); err != nil {

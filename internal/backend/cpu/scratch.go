@@ -1,0 +1,289 @@
+package cpu
+
+import (
+	"os"
+	"unsafe"
+
+	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/hostmem"
+	"github.com/heftai/heft/internal/kernels"
+	"github.com/heftai/heft/internal/kernels/attention"
+	"github.com/heftai/heft/internal/kernels/mat"
+	"github.com/heftai/heft/internal/kernels/quant"
+	"github.com/heftai/heft/meta"
+)
+
+// Scratch is the memory of operations beside tensors, in floats. Products whose packed tokens or widened
+// biases would take more run in several parts.
+type Scratch struct {
+	Input  int // packed tokens
+	Worker int // of each thread
+	Vector int // of each operand that is widened
+	Bias   int // of all biases of an operation
+}
+
+// mostInput is the most packed tokens, in floats, and leastInput that of plans with the least scratch. Products of
+// more are computed in parts, each of which reads and packs the weight anew, which some hundred tokens amortise.
+const (
+	mostInput  = 8 << 20
+	leastInput = 1 << 20
+)
+
+// mostUnits is a number of threads for which units have as few rows as kernels take.
+const mostUnits = 1 << 20
+
+// biases is how many of the longest bias an operation may widen at once.
+const biases = 4
+
+// ScratchOf returns the scratch memory that w takes at most with a variant of the kernels. If least is set, it
+// returns the least that is enough, with which operations have smaller units and more parts. It fails if the
+// processor lacks the variant.
+func ScratchOf(variant string, threads int, w *backend.Work, least bool) (Scratch, error) {
+	set, err := kernels.Select(variant)
+	if err != nil {
+		return Scratch{}, err
+	}
+	s := Scratch{Vector: w.Vector, Bias: biases * w.Vector}
+	s.Worker = max(w.Columns, quant.UnpackScratch, quant.BlockColumns, w.Taps*max(convChannels, poolChannels))
+	for i := range w.Attention {
+		s.Worker = max(s.Worker, attentionScratch(set, &w.Attention[i], w.KVDType))
+	}
+	if least {
+		threads = mostUnits
+	}
+	seen := map[productKey]bool{}
+	for i := range w.Products {
+		p := &w.Products[i]
+		if key := keyOf(p); !seen[key] {
+			seen[key] = true
+			s.addProduct(set, p, threads)
+		}
+	}
+	s.Input = min(s.Input, mostInput)
+	if least {
+		s.Input = min(s.Input, leastInput)
+	}
+	return s, nil
+}
+
+// Bytes is the memory that s is for so many threads, in whole pages.
+func (s Scratch) Bytes(threads int) int64 {
+	page := os.Getpagesize()
+	size := func(floats int) int64 { return int64(hostmem.Up(4*floats, page)) }
+	return int64(threads)*size(s.Worker) + size(s.Input) + 3*size(s.Vector) + size(max(s.Bias, s.Vector))
+}
+
+// LimitScratch makes operations keep to s, and frees memory beyond it.
+func (b *Backend) LimitScratch(s Scratch) {
+	limit := func(m *scratch, floats int) {
+		if m.limit = floats; len(m.v) > floats {
+			if err := m.free(); err != nil {
+				b.fail("scratch: %w", err)
+			}
+		}
+	}
+	limit(&b.input, s.Input)
+	for i := range b.vectors {
+		limit(&b.vectors[i], s.Vector)
+	}
+	limit(&b.vectors[slotBias], max(s.Bias, s.Vector))
+	for _, w := range b.pool.workers {
+		limit(&w.scratch, s.Worker)
+	}
+}
+
+// scratch is memory that grows to the largest size asked for.
+type scratch struct {
+	block *hostmem.Block
+	v     []float32
+	limit int // floats that are planned for it; 0 for no plan
+}
+
+func (s *scratch) grow(l *hostmem.Ledger, n int) error {
+	if n <= len(s.v) {
+		return nil
+	}
+	// Double it, because the scores of a sequence grow by one in each pass.
+	size := 2 * len(s.v)
+	if s.limit > 0 {
+		size = min(size, s.limit)
+	}
+	size = max(size, n)
+	if err := s.free(); err != nil {
+		return err
+	}
+	block, err := hostmem.Alloc(l, hostmem.Activations, 4*size)
+	if err != nil {
+		return err
+	}
+	s.block = block
+	s.v = unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(block.Bytes()))), size)
+	return nil
+}
+
+func (s *scratch) free() error {
+	if s.block == nil {
+		return nil
+	}
+	block := s.block
+	s.block, s.v = nil, nil
+	return block.Release()
+}
+
+// reserve gives every worker n floats of scratch.
+func (b *Backend) reserve(n int) bool {
+	for _, w := range b.pool.workers {
+		if err := w.scratch.grow(b.ledger, n); err != nil {
+			b.fail("scratch: %w", err)
+			return false
+		}
+	}
+	return true
+}
+
+// productKey distinguishes products that may take different scratch memory.
+type productKey struct {
+	dtype            meta.DType
+	format           meta.QuantFormat
+	rows, columns    int // of a scale
+	dims             [2]int
+	transposed       bool
+	step, height     int
+	tokens, together int
+}
+
+func keyOf(p *backend.ProductWork) productKey {
+	k := productKey{dtype: p.Weight.DType, dims: [2]int{p.Weight.Dims[0], p.Weight.Dims[1]}, transposed: p.Weight.Transposed, step: p.Weight.RowStep, tokens: p.Tokens, together: p.Together}
+	if q := p.Weight.Quant; q != nil {
+		k.format, k.rows, k.columns, k.height = q.Format, q.Rows, q.Columns, q.Height
+	}
+	return k
+}
+
+// workerFloats is the scratch of each thread that p needs.
+func workerFloats(p product, n needs) int {
+	decoded := decodedFloats(p)
+	if decoded == 0 {
+		return n.scratch
+	}
+	return (n.scratch+15)&^15 + decoded
+}
+
+// addProduct makes s enough for p in all roles and modes, and for fewer tokens.
+func (s *Scratch) addProduct(set *kernels.Set, p *backend.ProductWork, threads int) {
+	for _, m := range weightsLike(&p.Weight) {
+		for _, tokens := range tokenCounts(p) {
+			for _, role := range []backend.Role{backend.Generated, backend.Prompt} {
+				for _, mode := range []mode{exact, rounded} {
+					s.add(set, m, tokens, threads, role, mode)
+				}
+			}
+		}
+	}
+}
+
+func (s *Scratch) add(set *kernels.Set, m *matrix, tokens, threads int, role backend.Role, mode mode) {
+	l := linear{set: set, w: *m, tokens: tokens}
+	c := choice{set: set, w: &l.w, tokens: tokens, mode: mode, role: role}
+	if l.kernel = c.kernel(); l.kernel == noKernel {
+		return
+	}
+	var op products
+	product := op.of(l)
+	n := product.prepare(threads)
+	s.Worker = max(s.Worker, workerFloats(product, n))
+	if n.packs > 0 {
+		s.Input = max(s.Input, (n.input+15)&^15)
+	}
+}
+
+// tokenCounts are numbers of tokens at which the memory of p may be largest: those around which other
+// kernels are chosen, and the largest.
+func tokenCounts(p *backend.ProductWork) []int {
+	var out []int
+	for n := 1; n < p.Tokens; n *= 2 {
+		out = append(out, n)
+		if n > 2 && n+1 < p.Tokens {
+			out = append(out, n+1)
+		}
+		if half := n + n/2; n > 1 && half < p.Tokens && half != n+1 {
+			out = append(out, half)
+		}
+	}
+	out = append(out, p.Tokens)
+	if p.Together > p.Tokens {
+		out = append(out, p.Together)
+	}
+	return out
+}
+
+// weightsLike describes a weight without data: as kernels that need no index see it, and as others do.
+func weightsLike(m *backend.Matrix) []*matrix {
+	out := &matrix{rows: m.OutRows(), cols: m.InCols(), transposed: m.Transposed, step: max(m.RowStep, 1)}
+	q := m.Quant
+	if q == nil {
+		f, ok := format(m.DType)
+		if !ok {
+			return nil
+		}
+		out.Weights = mat.Weights{Stride: m.Dims[1] * f.Size(), Format: f}
+		if !m.Transposed {
+			out.Stride *= out.step
+			out.step = 1
+		}
+		return []*matrix{out}
+	}
+	if out.likeCoded(q) {
+		return []*matrix{out}
+	}
+	p := &out.packed
+	var ok bool
+	if p.Packing, ok = quant.Named(q.Format.String()); !ok {
+		return nil
+	}
+	p.Width, p.Height, p.Rows, p.Columns, p.ZeroBias = q.Width, q.Height, max(q.Rows, 1), max(q.Columns, 1), q.ZeroBias
+	if p.Round, ok = format(meta.BFloat16); q.Format.Row().FloatScales() {
+		p.ScaleFormat, ok = format(q.ScaleDType)
+	}
+	if !ok {
+		p.ScaleFormat = mat.Float32
+	}
+	indexed := *out
+	indexed.packed.Index = make([]byte, 4)
+	return []*matrix{out, &indexed}
+}
+
+// attentionScratch is the most that a thread needs for the attention of a layer.
+func attentionScratch(set *kernels.Set, w *backend.AttentionWork, kv meta.DType) int {
+	group, width := w.Heads/max(w.KVHeads, 1), max(w.Dim, w.ValueDim)
+	wide := 0
+	if kv == meta.Int8 {
+		wide = keyBlock * wholeBlocks(max(width, w.Dim+w.Index.Dim))
+	}
+	n, context := 0, w.Context
+	if w.Index.Heads > 0 {
+		n = context/max(w.Rate, 1) + keyBlock*(2*w.Index.Dim+w.Index.Heads) + wide
+	}
+	if w.Rate > 0 {
+		most := context / w.Rate
+		if w.Count > 0 {
+			most = min(most, w.Count)
+		}
+		return max(n, w.Heads*(most+min(w.Window, context))+2*keyBlock*w.Dim+wide)
+	}
+	if w.Count > 0 {
+		n = max(n, w.Heads*w.Count+2*keyBlock*width+wide)
+		context = min(context, w.Count)
+	}
+	queries := min(tileRows, w.Tokens*group)
+	tile := max(min(min(group, queries)*context, mostTile), min(queries*context, tileScores), context)
+	n = max(n, tile+queries*(w.Dim+w.ValueDim+1)+keyBlock*w.Dim+wide)
+	op := attentionOp{a: backend.AttentionArgs{Heads: w.Heads, KVHeads: w.KVHeads, Dim: w.Dim, ValueDim: w.ValueDim}, group: group, pitch: context}
+	rows := padded(min(group, tileRows))
+	n = max(n, max(min(w.KVHeads*rows*op.pagedPitch(), mostScores), min(rows*op.pagedPitch(), mostTile), op.pagedPitch())+
+		min(w.KVHeads*rows, mostScores/attention.PagedTokens)*(wholeBlocks(w.Dim)+wholeBlocks(w.ValueDim)+1))
+	if bf16(set) {
+		n = max(n, op.layout(new(rooms), nil, ceil(min(max(op.roundedQueries(), 1), w.Tokens*group), couple)))
+	}
+	return n
+}

@@ -1,0 +1,140 @@
+package nn
+
+import (
+	"slices"
+
+	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/tensor"
+	"github.com/heftai/heft/meta"
+)
+
+// mapped is a linear map of a program as operations see it.
+type mapped struct {
+	*linear
+	step  int  // of its rows
+	tiled bool // its rows come in tiles
+	topK  int  // of the experts that it is a stack for, else 0
+	// in and out replace the map's, where passes apply parts of it; reversed says that these are transposed.
+	in, out  int
+	reversed bool
+}
+
+// asked is what a program's rules ask of a backend, without the limits of a pass.
+type asked struct {
+	maps      []mapped
+	attention []backend.AttentionWork
+	columns   int
+	vector    int
+	taps      int
+}
+
+// multiplies records a linear map that passes apply as a whole.
+func (c *compiler) multiplies(r *linear) {
+	c.program.asked.maps = append(c.program.asked.maps, mapped{linear: r, step: 1, in: r.in, out: r.out})
+}
+
+// asks records the maps of experts and what their router keeps.
+func (c *compiler) asks(m *moe) {
+	s := m.spec
+	up := mapped{linear: m.gateUp, step: 1, topK: s.TopK, in: m.gateUp.in, out: m.gateUp.out}
+	if !s.Plain && s.GateOrder == meta.GateInterleaved {
+		up.step, up.out = 2, m.inner
+	}
+	down := mapped{linear: m.down, step: 1, topK: s.TopK, in: m.down.in, out: m.down.out}
+	c.program.asked.maps = append(c.program.asked.maps, up, down)
+	c.keeps(2*s.Count + s.Groups)
+	c.keepsGate(s.Act, m.inner)
+	c.widens(max(s.Count, m.gateUp.out, m.down.out))
+}
+
+// keepsGate is keeps for a gate of so many columns, if its activation needs it.
+func (c *compiler) keepsGate(act meta.Activation, columns int) {
+	if act == meta.ActClampedSwiGLU || act == meta.ActClampedSiLU {
+		c.keeps(columns)
+	}
+}
+
+func (c *compiler) attends(w backend.AttentionWork) {
+	if !slices.Contains(c.program.asked.attention, w) {
+		c.program.asked.attention = append(c.program.asked.attention, w)
+	}
+}
+
+// widens says that an operation may need a vector of n elements in float32.
+func (c *compiler) widens(n int) { c.program.asked.vector = max(c.program.asked.vector, n) }
+
+// keeps says that an operation keeps so many floats for a row.
+func (c *compiler) keeps(columns int) {
+	c.program.asked.columns = max(c.program.asked.columns, columns)
+}
+
+// tiled says that the maps from number first to number end see tiles of rows.
+func (c *compiler) tiled(first, end int) {
+	for i := range c.program.asked.maps[first:end] {
+		c.program.asked.maps[first+i].tiled = true
+	}
+}
+
+// Work returns what passes within limits ask of a backend, for sequences of at most context tokens. loaded is
+// the format that a parameter is converted to when it is loaded, or QuantNone. With low is set, adapters may be
+// added to every map.
+func (p *Program) Work(l Limits, context int, kv meta.DType, loaded func(*meta.Param) meta.QuantFormat, low bool) backend.Work {
+	w := backend.Work{Columns: p.asked.columns, Vector: p.asked.vector, Taps: p.asked.taps, KVDType: kv}
+	for i := range p.asked.maps {
+		m := &p.asked.maps[i]
+		tokens := l.Rows
+		if m.tiled {
+			tokens = l.tile(l.Rows)
+		}
+		product := backend.ProductWork{Weight: m.matrix(loaded(m.weight.Param)), Tokens: tokens, Together: tokens}
+		if m.topK > 0 {
+			product.Together = max(tokens, lotRows(l.Rows, m.topK))
+		}
+		w.Products = append(w.Products, product)
+		if low {
+			for _, d := range []meta.DType{meta.Float32, meta.BFloat16} {
+				product.Weight = backend.Matrix{Tensor: tensor.Tensor{DType: d, Rank: 2}}
+				product.Weight.Dims[0], product.Weight.Dims[1] = m.out, m.in
+				w.Products = append(w.Products, product)
+			}
+		}
+	}
+	for _, a := range p.asked.attention {
+		a.Context, a.Tokens = context, l.Rows
+		w.Attention = append(w.Attention, a)
+	}
+	return w
+}
+
+// matrix is the weight as it is stored, or as it is converted.
+func (m *mapped) matrix(as meta.QuantFormat) backend.Matrix {
+	p := m.weight.Param
+	turned := m.transposed != m.reversed
+	out := backend.Matrix{Tensor: tensor.Tensor{DType: p.DType, Rank: 2}, RowStep: m.step}
+	var quant *meta.Quant
+	if len(p.Sources) > 0 {
+		turned = turned != p.Sources[0].Transposed
+		quant = p.Sources[0].Quant
+	}
+	if as != meta.QuantNone {
+		quant, turned = &meta.Quant{Format: as, Rows: 1, Columns: as.BlockColumns()}, false
+	} else if quant != nil && quant.Format.Row().Layout == meta.InputsFirst {
+		turned = true
+	}
+	out.Transposed = turned
+	stored := m.out
+	if m.step > 1 {
+		stored *= m.step
+	}
+	out.Dims[0], out.Dims[1] = stored, m.in
+	if turned {
+		out.Dims[0], out.Dims[1] = m.in, stored
+	}
+	if quant != nil {
+		out.Quant = &backend.Quant{Quant: quant, Width: out.Dims[1]}
+		if as != meta.QuantNone {
+			out.Quant.Height = out.Dims[0]
+		}
+	}
+	return out
+}
