@@ -25,8 +25,9 @@ type station struct {
 	onLost  func(*DeviceError) // see Options.DeviceLost; nil when it was called
 	meter   *meter
 
-	pages  tensor.Tensor   // for keys and values of layers that stream; none if none does
+	pages  tensor.Tensor   // for keys, values and states of layers that stream; none if none does
 	layers []kvcache.Layer // those of the cache, but of layers that stream, which are in pages
+	states []tensor.Tensor // the same of states
 	input  nn.Input        // of a pass with these
 }
 

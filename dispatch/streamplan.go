@@ -21,13 +21,13 @@ const streamStep = 16
 
 // streamable returns the units of the host that can stream to a GPU under a device map.
 func (p *placement) streamable(devices devicemap.Map, o *Options) (units []*nn.Unit) {
-	if len(p.program.States()) > 0 || p.program.Special() != "" {
+	if p.program.Special() != "" {
 		return nil
 	}
 	tier, convert := o.gpuTier(), conversion{o.loadedAs(), p.loaded}
 	at := unitDevices(p.skeleton.Root, p.program, devices)
 	for i, u := range p.program.Units {
-		if !isGPU(at[i]) && len(u.Layers) > 0 && tier.streams(u, convert) {
+		if !isGPU(at[i]) && len(u.Layers)+len(u.States) > 0 && tier.streams(u, convert) {
 			units = append(units, u)
 		}
 	}

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -72,7 +73,7 @@ type promptStreams struct {
 // units.
 func (m *Model) planStreams() error {
 	st, from := &m.stations.streams, m.options.StreamPrompts
-	if from <= 0 || len(m.program.States()) > 0 || m.program.Special() != "" {
+	if from <= 0 || m.program.Special() != "" {
 		return nil
 	}
 	tier, convert := m.options.gpuTier(), m.options.conversion(m.skeleton)
@@ -91,7 +92,7 @@ func (m *Model) planStreams() error {
 	}
 	st.to = make([]*station, len(m.program.Units))
 	for i, u := range m.program.Units {
-		if m.stations.of[i] == nil && len(u.Layers) > 0 && tier.streams(u, convert) {
+		if m.stations.of[i] == nil && len(u.Layers)+len(u.States) > 0 && tier.streams(u, convert) {
 			st.to[i], st.from = m.stations.list[len(m.stations.list)-1], from
 		}
 	}
@@ -106,7 +107,7 @@ func (m *Model) startStreams() error {
 	}
 	for _, s := range m.stations.list {
 		var units [][2][]*meta.Module
-		var kv int64
+		var kv, states int64
 		for i, u := range m.program.Units {
 			if m.stations.streams.to[i] != s {
 				continue
@@ -115,27 +116,46 @@ func (m *Model) startStreams() error {
 			for _, l := range u.Layers {
 				kv = max(kv, kvBytes(&m.cache.Layers()[l]))
 			}
+			var held int64
+			for _, l := range u.States {
+				held += m.cache.States()[l].Bytes()
+			}
+			states = max(states, held)
 		}
 		if units == nil {
 			continue
 		}
+		const align = 256
+		kv = (kv + align - 1) / align * align
 		var err error
 		if s.weights.stream, err = deviceweights.NewStream(s.backend, m.weights, deviceweights.StreamSizeOf(units)); err == nil {
-			s.pages, err = s.backend.New(meta.Uint8, int(kv))
+			s.pages, err = s.backend.New(meta.Uint8, int(kv+states))
 		}
 		if err != nil {
 			return fmt.Errorf("dispatch: GPU %s has too little memory to stream blocks for long prompts: %w; lower its limit with --max-memory %s=SIZE, or use --stream-prompts none", s.device, err, s.device)
 		}
-		s.layers = slices.Clone(m.cache.Layers())
+		s.layers, s.states = slices.Clone(m.cache.Layers()), slices.Clone(m.cache.States())
 		for i, u := range m.program.Units {
-			for _, l := range u.Layers {
-				if m.stations.streams.to[i] == s {
-					s.layers[l].KV = s.pagesLike(&m.cache.Layers()[l])
-				}
+			if m.stations.streams.to[i] == s {
+				m.streamMemory(u, s, int(kv))
 			}
 		}
 	}
 	return nil
+}
+
+// streamMemory gives the layers of a unit that streams their memory at s: keys and values, and behind those of all
+// units, states.
+func (m *Model) streamMemory(u *nn.Unit, s *station, kv int) {
+	for _, l := range u.Layers {
+		s.layers[l].KV = s.pagesLike(&m.cache.Layers()[l])
+	}
+	for _, l := range u.States {
+		host := m.cache.States()[l]
+		n := int(host.Bytes())
+		s.states[l] = shaped(s.pages.Slice(kv, kv+n), host)
+		kv += n
+	}
 }
 
 // valuesApart reports whether values have memory of their own.
@@ -185,17 +205,17 @@ func (m *Model) streamOf(i int) *deviceweights.Stream {
 
 // inputOf returns the input of the pass for s.
 func (m *Model) inputOf(s *station, in *nn.Input) *nn.Input {
-	if !m.stations.streams.long || s.layers == nil {
+	if !m.stations.streams.long || s.weights.stream == nil {
 		return in
 	}
 	s.input = *in
-	s.input.KV = s.layers
+	s.input.KV, s.input.States = s.layers, s.states
 	return &s.input
 }
 
 // runStreamed runs unit i, whose weights and pages the host has, at s.
 func (m *Model) runStreamed(i int, u *nn.Unit, s *station) error {
-	if err := m.movePages(u, s, true); err != nil {
+	if err := errors.Join(m.movePages(u, s, true), m.moveStates(u, s, true)); err != nil {
 		return s.failed(u.Path, err)
 	}
 	s.weights.streaming = true
@@ -208,8 +228,32 @@ func (m *Model) runStreamed(i int, u *nn.Unit, s *station) error {
 	if err != nil {
 		return err
 	}
-	if err := m.movePages(u, s, false); err != nil {
+	if err := errors.Join(m.movePages(u, s, false), m.moveStates(u, s, false)); err != nil {
 		return s.failed(u.Path, err)
+	}
+	return nil
+}
+
+// moveStates copies the states of u's layers that the pass reads to s, or those that it has written from it.
+func (m *Model) moveStates(u *nn.Unit, s *station, there bool) error {
+	for _, l := range u.States {
+		host, device := m.cache.States()[l], s.states[l]
+		for _, span := range m.pass.input.StateSpans {
+			slots := [2]int32{span.From, -1}
+			if !there {
+				if slots[0] = span.To; span.SaveAfter > 0 {
+					slots[1] = span.Save
+				}
+			}
+			for i := range slots {
+				if slots[i] < 0 {
+					continue
+				}
+				if err := s.copyPages(device, host, slots[i:i+1], there); err != nil {
+					return err
+				}
+			}
+		}
 	}
 	return nil
 }
