@@ -6,6 +6,7 @@ import (
 	"github.com/heftai/heft/internal/kernels/gemm"
 	"github.com/heftai/heft/internal/kernels/gemv"
 	"github.com/heftai/heft/internal/kernels/mat"
+	"github.com/heftai/heft/internal/kernels/vector"
 	"github.com/heftai/heft/internal/tensor"
 )
 
@@ -329,7 +330,7 @@ func (op *attentionOp) exponentials(x []float32, head int) (inverse float32) {
 	var sink float32
 	if op.sinks != nil {
 		top = max(top, op.sinks[head])
-		sink = float32(accurateExp(float64(op.sinks[head] - top)))
+		sink = float32(vector.AccurateExp(float64(op.sinks[head] - top)))
 	}
 	return 1 / (op.set.Vector.ExpSum(x, top) + sink)
 }

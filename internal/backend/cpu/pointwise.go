@@ -5,6 +5,7 @@ import (
 
 	"github.com/heftai/heft/internal/kernels"
 	"github.com/heftai/heft/internal/kernels/mat"
+	"github.com/heftai/heft/internal/kernels/vector"
 	"github.com/heftai/heft/internal/tensor"
 	"github.com/heftai/heft/meta"
 )
@@ -95,10 +96,10 @@ func (op *gate) row(dst, g, up, scratch []float32) {
 		for i, v := range g {
 			dst[i] = expRest(v, op.limit)
 		}
+	case meta.ActSigmoid:
+		op.set.Vector.Sigmoid(dst, g)
 	default:
-		for i, v := range g {
-			dst[i] = float32(activate(op.act, float64(v)))
-		}
+		copy(dst, g)
 	}
 	if up != nil {
 		op.set.Vector.Times(dst, up)
@@ -110,7 +111,7 @@ func expRest(x, limit float32) float32 {
 	if x > 0 {
 		return 0
 	}
-	return float32(accurateExpm1(min(float64(x), -float64(limit))) - float64(x))
+	return float32(vector.AccurateExpm1(min(float64(x), -float64(limit))) - float64(x))
 }
 
 // clamped is gpt-oss's gate: g = min(gate, limit), (clamp(up, ±limit) + 1) · g·σ(1.702 g).
@@ -143,14 +144,6 @@ func (op *gate) clampedSiLU(dst, g, up, buf []float32) {
 		}
 		dst[i] = v
 	}
-}
-
-// activate computes the activations that have no vector form.
-func activate(act meta.Activation, x float64) float64 {
-	if act == meta.ActSigmoid {
-		return accurateSigmoid(x)
-	}
-	return x
 }
 
 type scale struct {

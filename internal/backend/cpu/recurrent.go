@@ -6,6 +6,7 @@ import (
 	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/kernels"
 	"github.com/heftai/heft/internal/kernels/mat"
+	"github.com/heftai/heft/internal/kernels/vector"
 	"github.com/heftai/heft/internal/tensor"
 	"github.com/heftai/heft/meta"
 )
@@ -293,8 +294,8 @@ func (op *deltaRule) units(kq []float32, r, head int) (byKey, byQuery float32) {
 // gates returns what a state of a head is multiplied by at row r, and the strength of its change.
 func (op *deltaRule) gates(r, head int) (decay, strength float32) {
 	step := softplus(float64(row(op.a, r, head+1)[head]) + float64(op.dtBias[head]))
-	decay = float32(accurateExp(-rateOf(op.aLog[head], op.args.Rates) * step))
-	return decay, float32(accurateSigmoid(float64(row(op.b, r, head+1)[head])))
+	decay = float32(vector.AccurateExp(-rateOf(op.aLog[head], op.args.Rates) * step))
+	return decay, float32(vector.AccurateSigmoid(float64(row(op.b, r, head+1)[head])))
 }
 
 // change sets dst to what row r adds to the state for its key, for which the state has seen.
@@ -319,7 +320,7 @@ func rateOf(aLog float32, negated bool) float64 {
 	if negated {
 		return -float64(aLog)
 	}
-	return accurateExp(float64(aLog))
+	return vector.AccurateExp(float64(aLog))
 }
 
 // rateSlope is the derivative of the rate by aLog.
@@ -333,7 +334,7 @@ func rateSlope(rate float64, negated bool) float64 {
 // softplus is ln(1 + exp(x)).
 func softplus(x float64) float64 {
 	if x < 20 { // as torch's threshold
-		return accurateLog1p(accurateExp(x))
+		return vector.AccurateLog1p(vector.AccurateExp(x))
 	}
 	return x
 }

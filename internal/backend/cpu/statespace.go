@@ -4,6 +4,7 @@ import (
 	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/kernels"
 	"github.com/heftai/heft/internal/kernels/mat"
+	"github.com/heftai/heft/internal/kernels/vector"
 	"github.com/heftai/heft/internal/tensor"
 )
 
@@ -107,6 +108,6 @@ type spaceStep struct {
 func (op *stateSpace) step(r, head int, rate float64) (s spaceStep) {
 	s.at = float64(row(op.dt, r, head+1)[head]) + float64(op.dtBias[head])
 	s.full = min(max(softplus(s.at), float64(op.args.StepMin)), float64(op.args.StepMax))
-	s.size, s.decay = float32(s.full), float32(accurateExp(-rate*s.full))
+	s.size, s.decay = float32(s.full), float32(vector.AccurateExp(-rate*s.full))
 	return s
 }

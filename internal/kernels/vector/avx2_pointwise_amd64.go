@@ -37,6 +37,9 @@ func avx2GELU(dst unsafe.Pointer, in unsafe.Pointer, n int64)
 func avx2Tanh(x unsafe.Pointer, n int64, c unsafe.Pointer)
 
 //go:noescape
+func avx2Sigmoid(dst unsafe.Pointer, in unsafe.Pointer, n int64)
+
+//go:noescape
 func avx2ScaleMax(x unsafe.Pointer, n int64, out unsafe.Pointer)
 
 //go:noescape

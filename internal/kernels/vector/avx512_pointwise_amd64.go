@@ -37,6 +37,9 @@ func avx512GELU(dst unsafe.Pointer, in unsafe.Pointer, n int64)
 func avx512Tanh(x unsafe.Pointer, n int64, c unsafe.Pointer)
 
 //go:noescape
+func avx512Sigmoid(dst unsafe.Pointer, in unsafe.Pointer, n int64)
+
+//go:noescape
 func avx512ScaleMax(x unsafe.Pointer, n int64, out unsafe.Pointer)
 
 //go:noescape

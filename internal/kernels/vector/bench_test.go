@@ -28,6 +28,12 @@ func BenchmarkPointwise(b *testing.B) {
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(x)), "ns/elem")
 		})
+		b.Run(set.Name+"/sigmoid", func(b *testing.B) {
+			for b.Loop() {
+				set.Vector.Sigmoid(y, x)
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(x)), "ns/elem")
+		})
 		b.Run(set.Name+"/expsum", func(b *testing.B) {
 			for b.Loop() {
 				clear(x)

@@ -11,6 +11,7 @@ type pointwise interface {
 	norm(dst, x, w, b []float32, mean, by, offset float32)
 	turn(a, b, cos, sin []float32)
 	narrowBFloat16(dst []byte, x []float32)
+	sigmoid(dst, x []float32)
 }
 
 // AddRounded sets dst[i] += a·x[i], where the product is rounded first.
@@ -40,6 +41,15 @@ func (s *Kernels) Rotate(a, b, cos, sin []float32) {
 
 // NarrowBFloat16 stores x rounded to bfloat16 at dst, as the function of that name.
 func (s *Kernels) NarrowBFloat16(dst []byte, x []float32) { s.ops.narrowBFloat16(dst[:2*len(x)], x) }
+
+// Sigmoid sets dst[i] = 1 / (1 + exp(−x[i])), [AccurateSigmoid] rounded. dst may be x.
+func (s *Kernels) Sigmoid(dst, x []float32) { s.ops.sigmoid(dst, x[:len(dst)]) }
+
+func (goOps) sigmoid(dst, x []float32) {
+	for i, v := range x {
+		dst[i] = float32(AccurateSigmoid(float64(v)))
+	}
+}
 
 func (goOps) addRounded(dst, x []float32, a float32) {
 	for i, v := range x {

@@ -26,6 +26,15 @@ func (a *simd) norm(dst, x, w, b []float32, mean, by, offset float32) {
 }
 
 //go:noinline
+func (a *simd) sigmoid(dst, x []float32) {
+	if a.wide {
+		avx512Sigmoid(asm.Floats(dst), asm.Floats(x), int64(len(x)))
+	} else {
+		avx2Sigmoid(asm.Floats(dst), asm.Floats(x), int64(len(x)))
+	}
+}
+
+//go:noinline
 func (a *simd) turn(x, y, cos, sin []float32) {
 	if a.wide {
 		avx512Turn(asm.Floats(x), asm.Floats(y), asm.Floats(cos), asm.Floats(sin), int64(len(x)))

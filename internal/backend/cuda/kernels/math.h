@@ -35,7 +35,7 @@ DEVICE float gated(float g, float c1, float c3) {
 }
 
 // accurate_exponential is exp in double precision within an ulp or two, and 0 where it is below the normal
-// numbers. It has the steps of accurateExp in package cpu. 2^n is in two parts, as it may be beyond the range where the
+// numbers. It has the steps of AccurateExp in package vector. 2^n is in two parts, as it may be beyond the range where the
 // result is not.
 DEVICE double accurate_exponential(double x) {
 	if (x != x) return x;
@@ -53,7 +53,7 @@ DEVICE double accurate_exponential(double x) {
 	return FMA64(odd, r, even) * __builtin_bit_cast(double, (u64)(half + 1023) << 52) * __builtin_bit_cast(double, (u64)(n - half + 1023) << 52);
 }
 
-// accurate_expm1 is exp(x) - 1 within an ulp or two, in the steps of accurateExpm1 in package cpu.
+// accurate_expm1 is exp(x) - 1 within an ulp or two, in the steps of AccurateExpm1 in package vector.
 DEVICE double accurate_expm1(double x) {
 	if (!(__builtin_fabs(x) < 0.35)) return accurate_exponential(x) - 1;
 	const double z = x * x;
@@ -65,7 +65,7 @@ DEVICE double accurate_expm1(double x) {
 	return FMA64(FMA64(odd, z, 1.0), x, z * even);
 }
 
-// accurate_log1p is ln(1 + y) for y >= 0 within a few ulps, in the steps of accurateLog1p in package cpu.
+// accurate_log1p is ln(1 + y) for y >= 0 within a few ulps, in the steps of AccurateLog1p in package vector.
 DEVICE double accurate_log1p(double y) {
 	const double u = 1 + y, rest = divide(y - (u - 1), u); // what u lacks
 	const u64 bits = __builtin_bit_cast(u64, u);

@@ -48,6 +48,16 @@ INLINE int64_t back(__m128i s) {
 #define LN2_HI 0.693359375f
 #define LN2_LO -2.12194440054690582767e-4f
 
+// The exponential in double: limits of its operand, log2(e), ln 2 in two parts, and the coefficients of even and of odd
+// powers, falling; see AccurateExp in package vector.
+#define EXP64_LEAST -708
+#define EXP64_MOST 709.7827
+#define EXP64_LOG2E 1.4426950408889634
+#define EXP64_HIGH 0.6931471803691238
+#define EXP64_LOW 1.9082149292705877e-10
+#define EXP64_EVEN 1. / 479001600, 1. / 3628800, 1. / 40320, 1. / 720, 1. / 24, 1. / 2, 1
+#define EXP64_ODD 1. / 6227020800, 1. / 39916800, 1. / 362880, 1. / 5040, 1. / 120, 1. / 6, 1
+
 #define MUL_ARGS const uint8_t *w, int64_t ws, const uint8_t *x, int64_t xs, uint8_t *y, int64_t ys, int64_t n, int64_t rows
 #define MIX_ARGS uint8_t *y, int64_t ys, const uint8_t *p, int64_t ps, int64_t step, const uint8_t *v, int64_t vs, int64_t keys, int64_t cols
 

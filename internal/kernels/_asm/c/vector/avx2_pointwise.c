@@ -159,6 +159,36 @@ KERNEL avx2Tanh(uint8_t *x, int64_t n, const float *c) {
   if (n > 0) _mm256_maskstore_ps((float *)x, low(n), _mm256_mul_ps(outer, tanh8(_mm256_mul_ps(inner, _mm256_maskload_ps((const float *)x, low(n))))));
 }
 
+// sigmoid4 is 1 / (1 + e^-x) in double, with the operations of AccurateSigmoid. Beyond the limits the
+// rounded result is 0 or 1 anyhow.
+INLINE __m128 sigmoid4(__m128 x) {
+  static const double evens[] = {EXP64_EVEN}, odds[] = {EXP64_ODD};
+  __m256d y = _mm256_sub_pd(_mm256_set1_pd(-0.), _mm256_cvtps_pd(x));
+  y = _mm256_min_pd(_mm256_set1_pd(EXP64_MOST), _mm256_max_pd(_mm256_set1_pd(EXP64_LEAST), y)); // a NaN is the second operand
+  const __m256d half = _mm256_or_pd(_mm256_and_pd(y, _mm256_set1_pd(-0.)), _mm256_set1_pd(0.5));
+  const __m256d n = _mm256_round_pd(_mm256_add_pd(_mm256_mul_pd(y, _mm256_set1_pd(EXP64_LOG2E)), half), _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC);
+  const __m256d r = _mm256_fnmadd_pd(n, _mm256_set1_pd(EXP64_LOW), _mm256_fnmadd_pd(n, _mm256_set1_pd(EXP64_HIGH), y));
+  const __m256d z = _mm256_mul_pd(r, r), one = _mm256_set1_pd(1);
+  __m256d even = _mm256_set1_pd(evens[0]), odd = _mm256_set1_pd(odds[0]);
+  UNROLL for (int i = 1; i < 7; i++) even = _mm256_fmadd_pd(even, z, _mm256_set1_pd(evens[i])), odd = _mm256_fmadd_pd(odd, z, _mm256_set1_pd(odds[i]));
+  // Two factors, since 2^n itself may leave the range where the result does not. Both products are exact.
+  const __m128i i = _mm256_cvtpd_epi32(n), part = _mm_srai_epi32(i, 1);
+  const __m256i bias = _mm256_set1_epi64x(1023);
+  const __m256d a = _mm256_castsi256_pd(_mm256_slli_epi64(_mm256_add_epi64(_mm256_cvtepi32_epi64(part), bias), 52));
+  const __m256d b = _mm256_castsi256_pd(_mm256_slli_epi64(_mm256_add_epi64(_mm256_cvtepi32_epi64(_mm_sub_epi32(i, part)), bias), 52));
+  const __m256d e = _mm256_mul_pd(_mm256_mul_pd(_mm256_fmadd_pd(odd, r, even), a), b);
+  return _mm256_cvtpd_ps(_mm256_div_pd(one, _mm256_add_pd(one, e)));
+}
+
+KERNEL avx2Sigmoid(uint8_t *dst, const uint8_t *in, int64_t n) {
+  ROLLED for (; n >= 4; n -= 4) {
+    _mm_storeu_ps((float *)dst, sigmoid4(_mm_loadu_ps((const float *)in)));
+    dst += 16, in += 16;
+  }
+  const __m128i m = _mm256_castsi256_si128(low(n));
+  if (n > 0) _mm_maskstore_ps((float *)dst, m, sigmoid4(_mm_maskload_ps((const float *)in, m)));
+}
+
 // out[0] is the scale and becomes the largest product.
 KERNEL avx2ScaleMax(uint8_t *x, int64_t n, float *out) {
   const __m256 scale = _mm256_set1_ps(*out);

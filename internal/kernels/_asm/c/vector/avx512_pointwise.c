@@ -152,6 +152,36 @@ KERNEL avx512Tanh(uint8_t *x, int64_t n, const float *c) {
   if (n > 0) _mm512_mask_storeu_ps(x, low(n), _mm512_mul_ps(outer, tanh16(_mm512_mul_ps(inner, _mm512_maskz_loadu_ps(low(n), x)))));
 }
 
+// sigmoid8 is 1 / (1 + e^-x) in double, with the operations of AccurateSigmoid. Beyond the limits the
+// rounded result is 0 or 1 anyhow.
+INLINE __m256 sigmoid8(__m256 x) {
+  static const double evens[] = {EXP64_EVEN}, odds[] = {EXP64_ODD};
+  __m512d y = _mm512_sub_pd(_mm512_set1_pd(-0.), _mm512_cvtps_pd(x));
+  y = _mm512_min_pd(_mm512_set1_pd(EXP64_MOST), _mm512_max_pd(_mm512_set1_pd(EXP64_LEAST), y)); // a NaN is the second operand
+  const __m512d half = _mm512_castsi512_pd(_mm512_ternarylogic_epi64(_mm512_castpd_si512(y), _mm512_set1_epi64((int64_t)1 << 63), _mm512_castpd_si512(_mm512_set1_pd(0.5)), 0xea));
+  const __m512d n = _mm512_roundscale_pd(_mm512_add_pd(_mm512_mul_pd(y, _mm512_set1_pd(EXP64_LOG2E)), half), _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC);
+  const __m512d r = _mm512_fnmadd_pd(n, _mm512_set1_pd(EXP64_LOW), _mm512_fnmadd_pd(n, _mm512_set1_pd(EXP64_HIGH), y));
+  const __m512d z = _mm512_mul_pd(r, r), one = _mm512_set1_pd(1);
+  __m512d even = _mm512_set1_pd(evens[0]), odd = _mm512_set1_pd(odds[0]);
+  UNROLL for (int i = 1; i < 7; i++) even = _mm512_fmadd_pd(even, z, _mm512_set1_pd(evens[i])), odd = _mm512_fmadd_pd(odd, z, _mm512_set1_pd(odds[i]));
+  const __m512d e = _mm512_scalef_pd(_mm512_fmadd_pd(odd, r, even), n);
+  return _mm512_cvtpd_ps(_mm512_div_pd(one, _mm512_add_pd(one, e)));
+}
+
+INLINE __m512 sigmoid16(__m512 x) {
+  const __m256 high = _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(x), 1));
+  const __m512d low = _mm512_castps_pd(_mm512_castps256_ps512(sigmoid8(_mm512_castps512_ps256(x))));
+  return _mm512_castpd_ps(_mm512_insertf64x4(low, _mm256_castps_pd(sigmoid8(high)), 1));
+}
+
+KERNEL avx512Sigmoid(uint8_t *dst, const uint8_t *in, int64_t n) {
+  ROLLED for (; n >= 16; n -= 16) {
+    _mm512_storeu_ps(dst, sigmoid16(_mm512_loadu_ps(in)));
+    dst += 64, in += 64;
+  }
+  if (n > 0) _mm512_mask_storeu_ps(dst, low(n), sigmoid16(_mm512_maskz_loadu_ps(low(n), in)));
+}
+
 // out[0] is the scale and becomes the largest product.
 KERNEL avx512ScaleMax(uint8_t *x, int64_t n, float *out) {
   const __m512 scale = _mm512_set1_ps(*out);

@@ -1,9 +1,9 @@
-package cpu
+package vector
 
 import "math"
 
 // The functions here are made of additions, products and fused products that each round once, in one order, so that
-// every machine, and package cuda's kernels (math.h), have the same bits. Those of package math differ by machine.
+// every machine, and a GPU's kernels, have the same bits. Those of package math differ by machine.
 
 // ln2High has few enough bits that its product with an exponent is exact.
 const (
@@ -11,8 +11,8 @@ const (
 	ln2Low  = 1.9082149292705877e-10
 )
 
-// accurateExp is exp(x) within an ulp or two, and 0 where it is below the normal numbers.
-func accurateExp(x float64) float64 {
+// AccurateExp is exp(x) within an ulp or two, and 0 where it is below the normal numbers.
+func AccurateExp(x float64) float64 {
 	switch {
 	case x != x:
 		return x
@@ -38,10 +38,10 @@ func accurateExp(x float64) float64 {
 	return math.FMA(odd, r, even) * powerOf2(half) * powerOf2(n-half) // in two parts: 2^n may be beyond the range
 }
 
-// accurateExpm1 is exp(x) - 1 within an ulp or two.
-func accurateExpm1(x float64) float64 {
+// AccurateExpm1 is exp(x) - 1 within an ulp or two.
+func AccurateExpm1(x float64) float64 {
 	if !(math.Abs(x) < 0.35) {
-		return accurateExp(x) - 1
+		return AccurateExp(x) - 1
 	}
 	z := x * x
 	odd, even := math.FMA(z, 1.0/6227020800, 1.0/39916800), math.FMA(z, 1.0/479001600, 1.0/3628800)
@@ -55,8 +55,8 @@ func accurateExpm1(x float64) float64 {
 // powerOf2 is 2^n for a normal number.
 func powerOf2(n int64) float64 { return math.Float64frombits(uint64(n+1023) << 52) }
 
-// accurateLog1p is ln(1 + y) for y ≥ 0 within a few ulps.
-func accurateLog1p(y float64) float64 {
+// AccurateLog1p is ln(1 + y) for y ≥ 0 within a few ulps.
+func AccurateLog1p(y float64) float64 {
 	u := 1 + y
 	rest := (y - (u - 1)) / u // what u lacks
 	bits := math.Float64bits(u)
@@ -82,5 +82,5 @@ func accurateLog1p(y float64) float64 {
 	return math.FMA(float64(n), ln2High, log+math.FMA(float64(n), ln2Low, rest))
 }
 
-// accurateSigmoid is 1 / (1 + exp(-x)).
-func accurateSigmoid(x float64) float64 { return 1 / (1 + accurateExp(-x)) }
+// AccurateSigmoid is 1 / (1 + exp(-x)).
+func AccurateSigmoid(x float64) float64 { return 1 / (1 + AccurateExp(-x)) }
