@@ -114,7 +114,7 @@ func glms() []architecture {
 	}
 }
 
-// gpts returns the GPTs of the table that are not OpenAI's newest, and BLOOM.
+// gpts returns the GPTs of the table that are not OpenAI's newest, BLOOM and MPT.
 func gpts() []architecture {
 	return []architecture{
 		{"bloom", "BloomForCausalLM", "transformer", "BloomBlock", 1, []int{2}, bloom},
@@ -123,6 +123,7 @@ func gpts() []architecture {
 		{"gpt_neo", "GPTNeoForCausalLM", "transformer", "GPTNeoBlock", 50256, []int{50256}, gptNeo},
 		{"gpt_neox", "GPTNeoXForCausalLM", "gpt_neox", "GPTNeoXLayer", 0, []int{2}, gptNeoX},
 		{"gptj", "GPTJForCausalLM", "transformer", "GPTJBlock", 50256, []int{50256}, gptJ},
+		{"mpt", "MptForCausalLM", "transformer", "MptBlock", -1, nil, mpt},
 	}
 }
 

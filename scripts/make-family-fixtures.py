@@ -162,7 +162,7 @@ def search(config, dtype, first, vocab):
     globals_of = base.prompt.__wrapped__.__globals__  # of the function within no_grad
     for seed in range(first, first + 60):
         model = build(config, dtype, seed)
-        globals_of["layers_of"] = lambda m: getattr(text_of(m), "layers", None) or text_of(m).h
+        globals_of["layers_of"] = lambda m: next(getattr(text_of(m), name) for name in ("layers", "h", "blocks") if hasattr(text_of(m), name))
         ids = torch.randint(3, vocab, (max(LENGTHS),), generator=torch.Generator().manual_seed(seed)).tolist()
         if in_double(config) and not well_conditioned(model, ids):
             continue
