@@ -4,6 +4,9 @@ import (
 	"errors"
 
 	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/internal/backend/cpu"
+	"github.com/heftai/heft/internal/residency"
+	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/meta"
 )
 
@@ -53,9 +56,50 @@ func (o *Options) loadedAs() meta.QuantFormat {
 // loadedBytes returns the sizes of parameters that are converted or coded when they are loaded.
 func (o *Options) loadedBytes(skeleton *meta.Model) map[*meta.Param]int64 {
 	if o.coded {
-		return skeleton.Root.Coded(o.mostCoded())
+		return o.codedBytes(skeleton)
 	}
 	return skeleton.Root.LoadedBytes(o.Quantize, true)
+}
+
+// KnownCoding returns o with what an earlier start of the model has recorded in CacheDir: which matrices coding does
+// not make smaller. Plans count these as stored. It reads no weight.
+func (o Options) KnownCoding(skeleton *meta.Model, checkpoint *loader.Checkpoint) Options {
+	if o.Compress == CompressNone || o.Quantize != meta.QuantNone {
+		return o
+	}
+	sizes, found := residency.KnownSizes(o.CacheDir, checkpoint, cpu.NewCoder(1))
+	if !found {
+		return o
+	}
+	o.codedSizes = map[*meta.Param]int64{}
+	for path, p := range skeleton.Root.AllParams() {
+		if n := sizes[path]; n > 0 && p.SameAs == nil {
+			o.codedSizes[p] = min(n, p.Bytes())
+		}
+	}
+	return o
+}
+
+// codedBytes returns the sizes of parameters that are coded. Of a stack some experts may be used as stored.
+func (o *Options) codedBytes(skeleton *meta.Model) map[*meta.Param]int64 {
+	out := skeleton.Root.Coded(o.mostCoded())
+	for p, n := range o.codedSizes {
+		if n >= p.Bytes() || len(p.Shape) == 2 {
+			delete(out, p)
+		} else if out[p] > 0 {
+			out[p] = n
+		}
+	}
+	return out
+}
+
+// convertedBytes returns the sizes of parameters that [residency.New] converts: also those that it leaves as stored,
+// which the file of coded weights names.
+func (o *Options) convertedBytes(skeleton *meta.Model) map[*meta.Param]int64 {
+	if o.coded {
+		return skeleton.Root.Coded(o.mostCoded())
+	}
+	return o.loadedBytes(skeleton)
 }
 
 // mostCoded is the largest share of its plain size that a coded matrix may have.
@@ -76,7 +120,7 @@ func (m *Model) LoadedAs() meta.QuantFormat { return m.options.loadedAs() }
 
 // mayCode reports whether a plan still has to decide if weights are coded.
 func (o *Options) mayCode(skeleton *meta.Model) bool {
-	return o.Compress != CompressNone && !o.coded && o.Quantize == meta.QuantNone && len(skeleton.Root.Coded(o.mostCoded())) > 0
+	return o.Compress != CompressNone && !o.coded && o.Quantize == meta.QuantNone && len(o.codedBytes(skeleton)) > 0
 }
 
 // withCodes turns coding on if the options ask for it and no plan has decided otherwise.
@@ -141,6 +185,9 @@ type Coding struct {
 	Bytes      int64 `json:"bytes"`       // of all weights, coded
 	LimitBytes int64 `json:"limit_bytes"` // of the cpu
 	Fits       bool  `json:"fits"`        // in memory, all of them
+	// Found says that an earlier start has recorded which matrices coding does not make smaller. Otherwise all are
+	// counted in their coded size.
+	Found bool `json:"found"`
 }
 
 // CodingOf describes the coded weights of a plan, for the options that Plan returned with it. It
@@ -149,8 +196,8 @@ func CodingOf(skeleton *meta.Model, plan *devicemap.Plan, o *Options) *Coding {
 	if !o.coded {
 		return nil
 	}
-	c := &Coding{LimitBytes: plan.Device(devicemap.CPU).LimitBytes, Fits: !onDisk(plan)}
-	coded := skeleton.Root.Coded(o.mostCoded())
+	c := &Coding{LimitBytes: plan.Device(devicemap.CPU).LimitBytes, Fits: !onDisk(plan), Found: o.codedSizes != nil}
+	coded := o.codedBytes(skeleton)
 	for _, p := range skeleton.Root.AllParams() {
 		if p.SameAs != nil {
 			continue

@@ -124,7 +124,7 @@ func (m *Model) take(binding *loader.Binding) error {
 		residency.Options{Skip: skip, Arena: &m.options.Ledger.arena, Mover: &m.options.Ledger.mover, Policy: &m.options.Ledger.kept, Staging: m.options.StagingBytes,
 			Lent: m.lendable(), Keep: m.plan.Policy != devicemap.Manual, Restream: true,
 			Bands:     m.options.bandsOf(m.program, loaded),
-			Converter: converter, Converted: loaded, Homes: homes, SidecarDir: m.options.CacheDir})
+			Converter: converter, Converted: m.options.convertedBytes(m.skeleton), Known: m.options.codedSizes, Homes: homes, SidecarDir: m.options.CacheDir})
 	if err != nil {
 		return err
 	}

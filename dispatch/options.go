@@ -132,10 +132,11 @@ type Options struct {
 	// Ledger counts the memory that the model takes. nil means a new one.
 	Ledger *Ledger
 
-	planned    *devicemap.Plan // what Plan made these options for
-	coded      bool            // weights are coded, see Compress
-	codedShare float64         // in tests, another than meta.CodedShare
-	borrows    bool            // long passes borrow activations from experts; see keptTokens
+	planned    *devicemap.Plan       // what Plan made these options for
+	coded      bool                  // weights are coded, see Compress
+	codedSizes map[*meta.Param]int64 // of KnownCoding; nil if no earlier start has recorded them
+	codedShare float64               // in tests, another than meta.CodedShare
+	borrows    bool                  // long passes borrow activations from experts; see keptTokens
 	// wholePass runs all rows of a pass through a block together, so that it reads streamed matrices once.
 	// Activations that short passes do not use are lent to these matrices.
 	wholePass bool

@@ -105,6 +105,7 @@ func (c *benchCmd) load(adapters []dispatch.Adapter) (*dispatch.Model, *loader.C
 		return nil, nil, err
 	}
 	o.Routing = usualRouting(c.CacheDir, skeleton)
+	o = o.KnownCoding(skeleton, checkpoint)
 	if err = c.checkLength(skeleton); err == nil {
 		err = c.applyDtype(skeleton, &o)
 	}

@@ -55,8 +55,8 @@ func (c *planCmd) Run(ctx context.Context, out cmdline.Output) error {
 		curve = o.Routing.Curve()
 	}
 	o.MaxSequences, _ = c.sequences(skeleton, o)
-	asked := o
-	plan, o, err := dispatch.Plan(skeleton, o)
+	asked := o.KnownCoding(skeleton, checkpoint)
+	plan, o, err := dispatch.Plan(skeleton, asked)
 	if err != nil {
 		return err
 	}
@@ -164,10 +164,14 @@ func codingLine(c *dispatch.Coding) string {
 	}
 	const gb = 1e9
 	limit := devicemap.FormatSize(c.LimitBytes)
-	if c.Fits {
-		return fmt.Sprintf("compress: %.1f GB fit in %s, exactly: weights are coded in %.1f GB\n", float64(c.PlainBytes)/gb, limit, float64(c.Bytes)/gb)
+	from := " (if coding makes all of them smaller: no start has recorded it)"
+	if c.Found {
+		from = " (as an earlier start has found)"
 	}
-	return fmt.Sprintf("compress: weights of %.1f GB are coded in %.1f GB, exactly\n", float64(c.PlainBytes)/gb, float64(c.Bytes)/gb)
+	if c.Fits {
+		return fmt.Sprintf("compress: %.1f GB fit in %s, exactly: weights are coded in %.1f GB%s\n", float64(c.PlainBytes)/gb, limit, float64(c.Bytes)/gb, from)
+	}
+	return fmt.Sprintf("compress: weights of %.1f GB are coded in %.1f GB, exactly%s\n", float64(c.PlainBytes)/gb, float64(c.Bytes)/gb, from)
 }
 
 // fitLine names the flags with which all weights stay in memory, each alone.

@@ -185,6 +185,7 @@ func (c *runCmd) open(m servedModel, options dispatch.Options) (*draft, error) {
 		return nil, err
 	}
 	d.options.Routing = usualRouting(c.CacheDir, skeleton)
+	d.options = d.options.KnownCoding(skeleton, checkpoint)
 	return d, nil
 }
 

@@ -23,12 +23,13 @@ import (
 type quantizer struct {
 	backend.Converter                       // nil if nothing is converted
 	bytes             map[*meta.Param]int64 // size after the conversion, of each parameter to convert
+	used              map[*meta.Param]int64 // Options.Known
 
 	mu sync.Mutex // one conversion at a time, with all threads
 }
 
 func newQuantizer(root *meta.Module, binding *loader.Binding, o *Options) *quantizer {
-	q := &quantizer{Converter: o.Converter}
+	q := &quantizer{Converter: o.Converter, used: o.Known}
 	if o.Converter != nil {
 		if q.bytes = maps.Clone(o.Converted); q.bytes == nil {
 			q.bytes = root.LoadedBytes(o.Converter.Format(), true)
@@ -65,6 +66,9 @@ func (q *quantizer) takes(p *meta.Param) bool { return q.bytes[p] > 0 }
 
 // size returns the bytes that p takes in memory.
 func (q *quantizer) size(p *meta.Param) int64 {
+	if n := q.used[p]; n > 0 {
+		return n
+	}
 	if n := q.bytes[p]; n > 0 {
 		return n
 	}

@@ -217,7 +217,7 @@ func (c *sidecar) take(list []sideEntry, q *quantizer) error {
 		if err != nil {
 			return err
 		}
-		j := &sideJob{tiles: e.tiles, name: e.name, source: e.source, target: t}
+		j := &sideJob{tiles: e.tiles, name: e.name, param: e.key.param, source: e.source, target: t}
 		c.jobs[t], c.order = j, append(c.order, j)
 		if c.sums != nil {
 			j.verified = make([]atomic.Uint32, (j.count+31)/32)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/heftai/heft/internal/stored"
 	"github.com/heftai/heft/loader"
+	"github.com/heftai/heft/meta"
 )
 
 // tiles are those of a matrix of the sidecar: rows that are converted together, with a checksum of their
@@ -82,6 +83,7 @@ func (t *tiles) markedPlain(sums []byte) bool {
 type sideJob struct {
 	tiles
 	name     string
+	param    *meta.Param
 	source   stored.Piece
 	target   *loader.Tensor
 	done     atomic.Bool     // all of it is in the file and intact

@@ -58,6 +58,8 @@ type Options struct {
 	// Converted are the matrices that Converter converts, with their sizes after that. nil means all that
 	// it can convert.
 	Converted map[*meta.Param]int64
+	// Known are the sizes of parameters of which an exact format does not make all smaller; see [KnownSizes].
+	Known map[*meta.Param]int64
 	// SidecarDir is the folder for files of converted weights. The store uses an existing file, and
 	// writes one if some converted weights are on the disk tier. If SidecarDir is empty, converting
 	// weights on the disk tier is an error.
@@ -80,6 +82,7 @@ type Store struct {
 	homes   []int
 	arena   *hostmem.Arena
 	paths   map[*meta.Param]string
+	folder  string // Options.SidecarDir
 
 	units    []unit
 	activity []*unitActivity // of each unit
@@ -134,7 +137,7 @@ type Store struct {
 func New(root *meta.Module, units []Unit, binding *loader.Binding, devices devicemap.Map, o Options) (*Store, error) {
 	s := &Store{
 		binding: binding, devices: devices, keep: o.Keep && o.Lent > 0, homes: o.Homes, arena: o.Arena, skip: o.Skip, whole: o.WholeStacks, restream: o.Restream,
-		paths:   map[*meta.Param]string{},
+		paths: map[*meta.Param]string{}, folder: o.SidecarDir,
 		holders: map[*meta.Param]*holder{},
 		buffers: map[*meta.Buffer]tensor.Tensor{},
 		stacks:  map[*meta.Module]*stack{},
@@ -166,6 +169,7 @@ func New(root *meta.Module, units []Unit, binding *loader.Binding, devices devic
 		s.Close()
 		return nil, err
 	}
+	s.skipKnown()
 	loads, err := s.sort(units)
 	if err != nil {
 		s.Close()

@@ -216,7 +216,11 @@ func (s *Store) warmAll(ctx context.Context) error {
 		return err
 	}
 	s.unmapCopied()
-	return s.finishSidecar(ctx)
+	if err := s.finishSidecar(ctx); err != nil {
+		return err
+	}
+	s.recordSizes()
+	return nil
 }
 
 // loaders is the number of segments that Warm loads at a time, so that the next one is read while one

@@ -1,0 +1,79 @@
+package dispatch_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/meta"
+)
+
+// TestPlansKnowWhatAnEarlierStartCouldNotCode: plans counted all matrices in their coded size, also those that coding
+// does not make smaller. A start records these, in memory and on disk, and the plan of the next one counts them as stored.
+func TestPlansKnowWhatAnEarlierStartCouldNotCode(t *testing.T) {
+	dir := incompressible(t)
+	ids, prompt := lawOf(300)
+	want := forced(t, cpuModel(t, dir, dispatch.Options{Threads: 1}), ids, prompt, prompt)
+	disk, _ := devicemap.ParsePolicy("disk")
+	for where, o := range map[string]dispatch.Options{"memory": {}, "disk": {DeviceMap: disk}} {
+		o.Threads, o.Compress, o.CacheDir = 2, dispatch.CompressExact, t.TempDir()
+		for start := range 3 {
+			skeleton, checkpoint := open(t, dir)
+			plan, planned, err := dispatch.Plan(skeleton, o.KnownCoding(skeleton, checkpoint))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var missing int64
+			for path, p := range skeleton.Root.AllParams() {
+				if path == "model.layers.1.mlp.up_proj.weight" || path == "model.layers.0.self_attn.q_proj.weight" {
+					missing += p.Bytes() - skeleton.Root.Coded(meta.CodedShare)[p]
+				}
+			}
+			coding := dispatch.CodingOf(skeleton, &plan, &planned)
+			if coding == nil || missing <= 0 || coding.Found != (start > 0) {
+				t.Fatalf("%s, start %d: coding %+v", where, start, coding)
+			}
+			if all := codedTotal(skeleton); start > 0 && coding.Bytes != all+missing || start == 0 && coding.Bytes != all {
+				t.Errorf("%s, start %d: %d bytes of weights, %d if all were coded, %d more for two as stored", where, start, coding.Bytes, all, missing)
+			}
+			m, err := dispatch.New(skeleton, checkpoint, plan.Map, planned)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sameLogits(t, where, forced(t, m, ids, prompt, prompt), want)
+			m.Warm(context.Background())
+			m.Promote(context.Background())
+			await(t, m)
+			sameLogits(t, where+", loaded", forced(t, m, ids, prompt, prompt), want)
+			if held := m.Status().Held["weights"]; where == "memory" && start > 0 && held > plan.Device(devicemap.CPU).WeightsBytes+1<<16 {
+				t.Errorf("start %d: weights take %d bytes, planned are %d", start, held, plan.Device(devicemap.CPU).WeightsBytes)
+			}
+			before := m.Status().TierReadBytes
+			sameLogits(t, where+", again", forced(t, m, ids, prompt, len(ids)), want)
+			if start > 0 && where == "disk" {
+				passes := int64(len(ids) - prompt + 1)
+				if read, per := m.Status().TierReadBytes-before, plan.DiskBytesPerToken; read > passes*(per+per/20) {
+					t.Errorf("start %d: %d passes read %d bytes, planned are %d for each", start, passes, read, per)
+				}
+			}
+			m.Close()
+		}
+	}
+}
+
+// codedTotal is the bytes of all weights if each is coded that can be.
+func codedTotal(skeleton *meta.Model) (total int64) {
+	coded := skeleton.Root.Coded(meta.CodedShare)
+	for _, p := range skeleton.Root.AllParams() {
+		if p.SameAs != nil {
+			continue
+		}
+		if n := coded[p]; n > 0 {
+			total += n
+		} else {
+			total += p.Bytes()
+		}
+	}
+	return total
+}

@@ -1,0 +1,140 @@
+package residency
+
+import (
+	"encoding/json"
+	"io"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/heftai/heft/internal/atomicfile"
+	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/smallfile"
+	"github.com/heftai/heft/loader"
+	"github.com/heftai/heft/meta"
+)
+
+// A sizeRecord says what parameters take of which an exact format does not make all smaller, as a start found
+// them. It is a file beside the sidecar's.
+type sizeRecord struct {
+	Key   string           `json:"key"`   // of the checkpoint and the format
+	Bytes map[string]int64 `json:"bytes"` // by path
+}
+
+// mostRecord is the most bytes of such a file.
+const mostRecord = 64 << 20
+
+// recordOf returns the name of the file for c and the key that it must have.
+func recordOf(folder string, c *loader.Checkpoint, to backend.Converter) (path, key string, err error) {
+	key, err = sideKeyOf(c, &quantizer{Converter: to}, nil)
+	name := strings.TrimSuffix(sideName(c, to.Format()), ".safetensors") + "-sizes.json"
+	return filepath.Join(folder, name), key, err
+}
+
+// KnownSizes returns the bytes that parameters take of which the exact format of to does not make all smaller, by
+// path, as an earlier start recorded them in folder. found says whether one did for this checkpoint. It reads no
+// weight.
+func KnownSizes(folder string, c *loader.Checkpoint, to backend.Converter) (sizes map[string]int64, found bool) {
+	if folder == "" || c == nil || c.Dir() == "" {
+		return nil, false
+	}
+	path, key, err := recordOf(folder, c, to)
+	if err != nil {
+		return nil, false
+	}
+	text, err := smallfile.Read(path, mostRecord)
+	if err != nil {
+		return nil, false
+	}
+	var r sizeRecord
+	if err := json.Unmarshal(text, &r); err != nil {
+		slog.Warn("ignoring the sizes of coded weights", "file", path, "reason", err)
+		return nil, false
+	}
+	return r.Bytes, r.Key == key
+}
+
+// recordSizes writes what this start has found, for the plan of the next one.
+func (s *Store) recordSizes() {
+	c := s.binding.Checkpoint()
+	if s.folder == "" || !s.quantizer.exact() || c.Dir() == "" {
+		return
+	}
+	sizes := s.foundSizes()
+	if known, ok := KnownSizes(s.folder, c, s.quantizer); ok && maps.Equal(sizes, known) {
+		return
+	}
+	path, key, err := recordOf(s.folder, c, s.quantizer)
+	if err == nil {
+		err = os.MkdirAll(s.folder, 0o755)
+	}
+	var text []byte
+	if err == nil {
+		text, err = json.Marshal(sizeRecord{key, sizes})
+	}
+	if err == nil {
+		err = atomicfile.Write(path, func(w io.Writer) error {
+			_, err := w.Write(text)
+			return err
+		})
+	}
+	if err != nil {
+		slog.Warn("the sizes of coded weights cannot be kept", "file", path, "reason", err)
+	}
+}
+
+// foundSizes returns the bytes of parameters of which something is used as stored.
+func (s *Store) foundSizes() map[string]int64 {
+	sizes, plain := map[*meta.Param]int64{}, map[*meta.Param]bool{}
+	for p, n := range s.quantizer.used {
+		sizes[p], plain[p] = n, s.quantizer.bytes[p] == 0
+	}
+	add := func(p *meta.Param, coded, stored int64, asStored bool) {
+		if !asStored {
+			stored = coded
+		}
+		sizes[p] += stored
+		plain[p] = plain[p] || asStored
+	}
+	for p := range s.quantizer.bytes {
+		sizes[p] = 0
+	}
+	if s.sidecar != nil {
+		for _, j := range s.sidecar.order {
+			add(j.param, j.target.Size, j.source.Size, j.plain.Load())
+		}
+	} else {
+		for _, g := range s.copies.order {
+			if g.param != nil && g.convert {
+				add(g.param, s.quantizer.bytes[g.param], g.param.Bytes(), g.plain.Load())
+			} else if g.stack != nil && g.convert {
+				for _, p := range g.stack.params {
+					if count := int64(p.Shape[0]); s.quantizer.takes(p) {
+						add(p, s.quantizer.bytes[p]/count, p.Bytes()/count, g.plain.Load())
+					}
+				}
+			}
+		}
+	}
+	out := map[string]int64{}
+	for p, n := range sizes {
+		if plain[p] {
+			out[s.paths[p]] = n
+		}
+	}
+	return out
+}
+
+// skipKnown leaves parameters as stored that an earlier start could not make smaller. A sidecar has its own marks.
+func (s *Store) skipKnown() {
+	if s.sidecar != nil || !s.quantizer.exact() {
+		return
+	}
+	for p, n := range s.quantizer.used {
+		if n >= p.Bytes() {
+			delete(s.quantizer.bytes, p)
+		}
+	}
+}
