@@ -117,6 +117,7 @@ func glms() []architecture {
 // gpts returns the GPTs of the table that are not OpenAI's newest, BLOOM and MPT.
 func gpts() []architecture {
 	return []architecture{
+		{"biogpt", "BioGptForCausalLM", "biogpt", "BioGptDecoderLayer", 0, []int{2}, bioGPT},
 		{"bloom", "BloomForCausalLM", "transformer", "BloomBlock", 1, []int{2}, bloom},
 		{"gpt2", "GPT2LMHeadModel", "transformer", "GPT2Block", 50256, []int{50256}, gpt2},
 		{"gpt_bigcode", "GPTBigCodeForCausalLM", "transformer", "GPTBigCodeBlock", 50256, []int{50256}, gptBigCode},

