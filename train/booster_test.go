@@ -7,6 +7,7 @@ import (
 	"math"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/heftai/heft/train/optim"
@@ -361,4 +362,24 @@ func TestACheckpointHasTheWholeStateOfZero(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// TestGeminiPluginErrors: fields that contradict each other are errors of NewBooster or Boost that say what to use.
+func TestGeminiPluginErrors(t *testing.T) {
+	for want, p := range map[string]*GeminiPlugin{
+		"want 0 or more":                             {MaxNorm: -1},
+		"want auto or static":                        {PlacementPolicy: "other"},
+		"want 0 to 1":                                {PlacementPolicy: "static", OffloadOptimFrac: 2},
+		"need PlacementPolicy static":                {OffloadParamFrac: 0.5},
+		"weights are whole on each rank; use Memory": {ShardParamFrac: 1},
+	} {
+		m := tensor.NewParameter([]float32{1}, 1)
+		b, err := NewBooster(p)
+		if err == nil {
+			_, _, _, _, _, err = b.Boost(m, adam(m), nil, nil, nil)
+		}
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v, want %s", p, err, want)
+		}
+	}
 }

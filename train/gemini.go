@@ -50,6 +50,9 @@ type GeminiPlugin struct {
 	// OffloadOptimFrac is the part of the optimizer's state that is on disk between uses, from 0 to 1, as
 	// Colossal-AI's offload_optim_frac. It needs the static policy.
 	OffloadOptimFrac float64
+	// ShardParamFrac must be 0: Colossal-AI's shard_param_frac splits weights between ranks, and here each rank
+	// has them whole. MemoryLimit and OffloadParamFrac bound the memory that they take.
+	ShardParamFrac float64
 	// MemoryLimit is the most bytes of this rank's weights, gradients and optimizer state in memory. 0 means
 	// no limit of the plugin's own. With the static policy it bounds the chunks that do not stay, too; 0
 	// then sends these to disk after each use.
@@ -115,6 +118,9 @@ func (p *GeminiPlugin) check() error {
 		return fmt.Errorf("train: GeminiPlugin: got OffloadParamFrac %v and OffloadOptimFrac %v, want 0 to 1", p.OffloadParamFrac, p.OffloadOptimFrac)
 	case !static && (p.OffloadParamFrac != 0 || p.OffloadOptimFrac != 0):
 		return errors.New("train: GeminiPlugin: OffloadParamFrac and OffloadOptimFrac need PlacementPolicy static")
+	case p.ShardParamFrac != 0:
+		return fmt.Errorf("train: GeminiPlugin: got ShardParamFrac %v, want 0: weights are whole on each rank; "+
+			"use MemoryLimit, or OffloadParamFrac with PlacementPolicy static, to hold parts of them in memory", p.ShardParamFrac)
 	case p.MemoryLimit < 0 || p.MaxDisk < 0:
 		return fmt.Errorf("train: GeminiPlugin: got MemoryLimit %d and MaxDisk %d, want 0 or more", p.MemoryLimit, p.MaxDisk)
 	}

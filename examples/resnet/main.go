@@ -4,6 +4,7 @@
 //
 //	go run ./examples/resnet
 //	go run ./examples/resnet -plugin gemini                     or ddp, zero1, zero2
+//	go run ./examples/resnet -plugin gemini -memory 12          MiB for weights, gradients and momentum
 //	go run ./cmd/train launch --nproc_per_node 2 ./examples/resnet
 package main
 
@@ -54,25 +55,32 @@ type row struct {
 	loss    float64
 	stepped bool
 	first   []float32 // of the first parameter
+	moments []float32 // running means of the last norm
 }
 
 // setup is how ranks share the work.
 type setup struct {
-	world  *train.World
-	plugin train.Plugin
+	world     *train.World
+	plugin    train.Plugin
+	recompute bool // blocks in the backward pass, so that few weights are in memory at a time
 }
 
-// newSetup makes the plugin of a name, for the ranks of train launch or torchrun.
-func newSetup(world *train.World, name string) (setup, error) {
+// newSetup makes the plugin of a name, for the ranks of train launch or torchrun. memory, if not 0, limits
+// the bytes of weights, gradients and the optimizer's state.
+func newSetup(world *train.World, name string, memory int64) (setup, error) {
+	if memory != 0 && name != "gemini" {
+		return setup{}, fmt.Errorf("-memory needs -plugin gemini, got %s", name)
+	}
 	switch name {
 	case "ddp":
-		return setup{world, &train.TorchDDPPlugin{World: world}}, nil
+		return setup{world: world, plugin: &train.TorchDDPPlugin{World: world}}, nil
 	case "zero1":
-		return setup{world, &train.LowLevelZeroPlugin{World: world, Stage: 1}}, nil
+		return setup{world: world, plugin: &train.LowLevelZeroPlugin{World: world, Stage: 1}}, nil
 	case "zero2":
-		return setup{world, &train.LowLevelZeroPlugin{World: world, Stage: 2}}, nil
+		return setup{world: world, plugin: &train.LowLevelZeroPlugin{World: world, Stage: 2}}, nil
 	case "gemini":
-		return setup{world, &train.GeminiPlugin{World: world, EnableGradientAccumulation: true}}, nil
+		return setup{world: world, recompute: memory != 0,
+			plugin: &train.GeminiPlugin{World: world, EnableGradientAccumulation: true, MemoryLimit: memory}}, nil
 	}
 	return setup{}, fmt.Errorf("-plugin %s: want ddp, zero1, zero2 or gemini", name)
 }
@@ -114,6 +122,7 @@ func (s setup) fit(ctx context.Context, width, iterations int, due func(idx int)
 	if err != nil {
 		return nil, err
 	}
+	c.model.recompute = s.recompute
 	booster, err := train.NewBooster(s.plugin)
 	if err != nil {
 		return nil, err
@@ -147,7 +156,14 @@ func (s setup) fit(ctx context.Context, width, iterations int, due func(idx int)
 		if err != nil {
 			return nil, err
 		}
-		r.first = slices.Clone(c.model.params["conv1.weight"].Data()[:10])
+		err = c.model.params["conv1.weight"].Access(false, func(values []float32) error {
+			r.first = slices.Clone(values[:10])
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		r.moments = slices.Clone(c.model.norms["layer4.1.bn2"].Mean)
 		rows = append(rows, r)
 	}
 	return rows, nil
@@ -190,12 +206,12 @@ func (s setup) write(ctx context.Context, to io.Writer, width int) error {
 }
 
 // run is a rank's part, or all of the program without ranks.
-func run(ctx context.Context, to io.Writer, plugin string, width int) error {
+func run(ctx context.Context, to io.Writer, plugin string, memory int64, width int) error {
 	world, err := train.FromEnvironment(ctx)
 	if err != nil {
 		return err
 	}
-	s, err := newSetup(world, plugin)
+	s, err := newSetup(world, plugin, memory)
 	if err == nil {
 		err = s.write(world.Context(), to, width)
 	}
@@ -204,8 +220,9 @@ func run(ctx context.Context, to io.Writer, plugin string, width int) error {
 
 func main() {
 	plugin := flag.String("plugin", "ddp", "Share the work as ddp, zero1, zero2 or gemini.")
+	memory := flag.Int64("memory", 0, "Limit weights, gradients and momentum to so many MiB (0: no limit).")
 	flag.Parse()
-	if err := run(context.Background(), os.Stdout, *plugin, 32); err != nil {
+	if err := run(context.Background(), os.Stdout, *plugin, *memory<<20, 32); err != nil {
 		log.Fatal(err)
 	}
 }

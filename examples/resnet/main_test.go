@@ -18,7 +18,7 @@ func TestExample(t *testing.T) {
 	outputs := map[string]string{}
 	for _, plugin := range []string{"ddp", "zero1", "zero2", "gemini"} {
 		var b bytes.Buffer
-		if err := run(t.Context(), &b, plugin, 4); err != nil {
+		if err := run(t.Context(), &b, plugin, 0, 4); err != nil {
 			t.Fatal(err)
 		}
 		windows, literal, _ := strings.Cut(b.String(), "\n\n")
@@ -32,8 +32,43 @@ func TestExample(t *testing.T) {
 			t.Errorf("%s printed\n%s\nwant\n%s", plugin, outputs[plugin], outputs["ddp"])
 		}
 	}
-	if err := run(t.Context(), io.Discard, "other", 4); err == nil || !strings.Contains(err.Error(), "want ddp") {
+	if err := run(t.Context(), io.Discard, "other", 0, 4); err == nil || !strings.Contains(err.Error(), "want ddp") {
 		t.Errorf("an unknown plugin: %v", err)
+	}
+}
+
+// TestUnderMemoryLimit: within a third of the memory of weights, gradients and momentum, Gemini trains to the bits of
+// plain training.
+func TestUnderMemoryLimit(t *testing.T) {
+	const width = 16
+	fit := func(plugin string, memory int64) ([]row, train.Plugin) {
+		s, err := newSetup(nil, plugin, memory)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows, err := s.fit(t.Context(), width, 2*accumulation, func(idx int) bool { return (idx+1)%accumulation == 0 })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return rows, s.plugin
+	}
+	state := int64(0)
+	for _, p := range newResNet18(width, classes, rng.New(0)).Parameters() {
+		state += 3 * 4 * int64(len(p.Data()))
+	}
+	want, _ := fit("ddp", 0)
+	got, plugin := fit("gemini", state/3)
+	defer plugin.(*train.GeminiPlugin).Close()
+	for i, r := range got {
+		if r.loss != want[i].loss || !slices.Equal(r.first, want[i].first) || !slices.Equal(r.moments, want[i].moments) {
+			t.Errorf("iteration %d: %+v, want %+v", i, r, want[i])
+		}
+	}
+	if s := plugin.(*train.GeminiPlugin).Stats(); s.Peak > state/3 || s.Size < state || s.Written == 0 || s.Read == 0 {
+		t.Errorf("%+v, want chunks of %d bytes of which at most %d are in memory", s, state, state/3)
+	}
+	if _, err := newSetup(nil, "ddp", 1); err == nil || !strings.Contains(err.Error(), "-memory needs -plugin gemini") {
+		t.Errorf("ddp with a limit: %v", err)
 	}
 }
 
@@ -41,7 +76,7 @@ func TestExample(t *testing.T) {
 func TestTwoRanks(t *testing.T) {
 	printed := make([][]row, 2)
 	err := train.Launch(t.Context(), 2, func(ctx context.Context, w *train.World) error {
-		s, err := newSetup(w, "zero1")
+		s, err := newSetup(w, "zero1", 0)
 		if err == nil {
 			printed[w.Rank()], err = s.fit(ctx, 2, 2*accumulation, func(idx int) bool { return (idx+1)%accumulation == 0 })
 		}

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/heftai/heft/train/rng"
 	"github.com/heftai/heft/train/tensor"
@@ -17,20 +18,22 @@ type resnet18 struct {
 	names  []string
 	params map[string]*tensor.Parameter
 	norms  map[string]*tensor.BatchNorm // running moments: no parameters
+
+	recompute bool // blocks in the backward pass
 }
 
 func newResNet18(width, classes int, g *rng.Generator) *resnet18 {
 	m := &resnet18{params: map[string]*tensor.Parameter{}, norms: map[string]*tensor.BatchNorm{}}
-	m.conv("conv1", "bn1", width, 3, 7, g)
+	m.addConv("conv1", "bn1", width, 3, 7, g)
 	in := width
 	for layer := range 4 {
 		out := width << layer
 		for block := range 2 {
 			name := fmt.Sprintf("layer%d.%d.", layer+1, block)
-			m.conv(name+"conv1", name+"bn1", out, in, 3, g)
-			m.conv(name+"conv2", name+"bn2", out, out, 3, g)
+			m.addConv(name+"conv1", name+"bn1", out, in, 3, g)
+			m.addConv(name+"conv2", name+"bn2", out, out, 3, g)
 			if in != out {
-				m.conv(name+"downsample.0", name+"downsample.1", out, in, 1, g)
+				m.addConv(name+"downsample.0", name+"downsample.1", out, in, 1, g)
 			}
 			in = out
 		}
@@ -47,9 +50,9 @@ func (m *resnet18) add(name string, x []float32, shape ...int) {
 	m.params[name] = tensor.NewParameter(x, shape...)
 }
 
-// conv adds a convolution without bias, and the norm behind it. Weights are normal, their
+// addConv adds a convolution without bias, and the norm behind it. Weights are normal, their
 // variance 2 by what a result's gradient is spread to (He's, fan out).
-func (m *resnet18) conv(conv, norm string, out, in, kernel int, g *rng.Generator) {
+func (m *resnet18) addConv(conv, norm string, out, in, kernel int, g *rng.Generator) {
 	x := make([]float32, out*in*kernel*kernel)
 	g.Normal(x, 0, float32(math.Sqrt(2/float64(out*kernel*kernel))))
 	m.add(conv+".weight", x, out, in, kernel, kernel)
@@ -90,28 +93,67 @@ func (m *resnet18) SetTraining(on bool) {
 	}
 }
 
+// conv is a convolution with its norm.
+func (m *resnet18) conv(t *tensor.Tape, x *tensor.Tensor, conv, norm string, stride, padding int) *tensor.Tensor {
+	x = t.Conv2D(x, t.Use(m.params[conv+".weight"]), nil, tensor.ConvOptions{Stride: stride, Padding: padding})
+	return t.BatchNorm2D(x, t.Use(m.params[norm+".weight"]), t.Use(m.params[norm+".bias"]), m.norms[norm])
+}
+
+// block is a residual block.
+func (m *resnet18) block(t *tensor.Tape, x *tensor.Tensor, name string, stride int) *tensor.Tensor {
+	y := t.ReLU(m.conv(t, x, name+"conv1", name+"bn1", stride, 1))
+	y = m.conv(t, y, name+"conv2", name+"bn2", 1, 1)
+	if m.params[name+"downsample.0.weight"] != nil {
+		x = m.conv(t, x, name+"downsample.0", name+"downsample.1", stride, 0)
+	}
+	return t.ReLU(t.Add(y, x))
+}
+
+// recomputed is block, which is run again in the backward pass. Its weights are in memory only while it runs, and the
+// running moments of its norms move in the first run only.
+func (m *resnet18) recomputed(t *tensor.Tape, x *tensor.Tensor, name string, stride int) *tensor.Tensor {
+	ran := false
+	return t.Checkpoint(func(t *tensor.Tape, in []*tensor.Tensor) *tensor.Tensor {
+		if ran {
+			defer m.keepMoments(name)()
+		}
+		ran = true
+		return m.block(t, in[0], name, stride)
+	}, nil, x)
+}
+
+// keepMoments returns a function that restores the running moments of a block's norms.
+func (m *resnet18) keepMoments(block string) func() {
+	var restore []func()
+	for name, n := range m.norms {
+		if strings.HasPrefix(name, block) {
+			mean, variance := slices.Clone(n.Mean), slices.Clone(n.Var)
+			restore = append(restore, func() { copy(n.Mean, mean); copy(n.Var, variance) })
+		}
+	}
+	return func() {
+		for _, f := range restore {
+			f()
+		}
+	}
+}
+
 // forward makes logits of images [batch, 3, height, width].
 func (m *resnet18) forward(t *tensor.Tape, x *tensor.Tensor) *tensor.Tensor {
-	use := func(name string) *tensor.Tensor { return t.Use(m.params[name]) }
-	conv := func(x *tensor.Tensor, conv, norm string, stride, padding int) *tensor.Tensor {
-		x = t.Conv2D(x, use(conv+".weight"), nil, tensor.ConvOptions{Stride: stride, Padding: padding})
-		return t.BatchNorm2D(x, use(norm+".weight"), use(norm+".bias"), m.norms[norm])
+	x = t.MaxPool2D(t.ReLU(m.conv(t, x, "conv1", "bn1", 2, 3)), 3, 2, 1)
+	block := m.block
+	if m.recompute {
+		block = m.recomputed
 	}
-	x = t.MaxPool2D(t.ReLU(conv(x, "conv1", "bn1", 2, 3)), 3, 2, 1)
 	for layer := range 4 {
-		for block := range 2 {
-			name, stride := fmt.Sprintf("layer%d.%d.", layer+1, block), 1
-			if layer > 0 && block == 0 {
+		for i := range 2 {
+			stride := 1
+			if layer > 0 && i == 0 {
 				stride = 2
 			}
-			y := t.ReLU(conv(x, name+"conv1", name+"bn1", stride, 1))
-			y = conv(y, name+"conv2", name+"bn2", 1, 1)
-			if m.params[name+"downsample.0.weight"] != nil {
-				x = conv(x, name+"downsample.0", name+"downsample.1", stride, 0)
-			}
-			x = t.ReLU(t.Add(y, x))
+			x = block(t, x, fmt.Sprintf("layer%d.%d.", layer+1, i), stride)
 		}
 	}
 	x = t.AdaptiveAvgPool2D(x, 1, 1)
-	return t.Linear(t.Reshape(x, x.Shape()[0], -1), use("fc.weight"), use("fc.bias"))
+	return t.Linear(t.Reshape(x, x.Shape()[0], -1), t.Use(m.params["fc.weight"]), t.Use(m.params["fc.bias"]))
 }
