@@ -64,7 +64,9 @@ type GradientAccumulation struct {
 	// the tail.
 	SyncWithDataloader *bool
 	// SyncEachBatch averages gradients over the ranks after every backward pass instead of once per
-	// window. The steps are the same; the traffic is higher.
+	// window. The steps are the same up to rounding; the traffic is higher. With
+	// [TorchDDPPlugin].ShareMemory ranks then have one copy of the gradients of a window, else each has its own.
+	// [Windows] ignores it.
 	SyncEachBatch bool
 }
 

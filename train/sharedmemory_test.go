@@ -75,7 +75,7 @@ var descents = map[string]func([]optim.Param) (*optim.Descent, error){
 
 // loopOf trains m on a rank, clips, and returns the norms before that.
 // between, if not nil, is called between passes forwards and backwards.
-func loopOf(ctx context.Context, a *Accelerator, m *squares, opt optim.Optimizer, from, to, window, rows int, between func(step int) error) (norms []float64, err error) {
+func loopOf(ctx context.Context, a *Accelerator, m *squares, opt optim.Optimizer, from, to, window, rows int, each bool, between func(step int) error) (norms []float64, err error) {
 	tape := a.NewTape(tensor.Options{Threads: 1})
 	for step := from; step < to; step++ {
 		pass := func() error {
@@ -87,7 +87,9 @@ func loopOf(ctx context.Context, a *Accelerator, m *squares, opt optim.Optimizer
 			}
 			return a.Backward(ctx, loss)
 		}
-		if (step+1)%window != 0 {
+		if (step+1)%window != 0 && each {
+			err = pass()
+		} else if (step+1)%window != 0 {
 			err = a.NoSync(m, pass)
 		} else if err = pass(); err == nil {
 			var n float64
@@ -131,7 +133,7 @@ func sharedRun(t *testing.T, of func([]optim.Param) (*optim.Descent, error), win
 					return err
 				}
 			}
-			n, err := loopOf(ctx, a, m, opt, from, to, window, 2, nil)
+			n, err := loopOf(ctx, a, m, opt, from, to, window, 2, false, nil)
 			if err != nil {
 				return err
 			}
@@ -178,8 +180,9 @@ func TestRanksThatShareMemoryTrainAsReplicas(t *testing.T) {
 }
 
 // heapOf returns the bytes that a training of n ranks, on batches of 512 rows together, holds between the
-// passes forwards and backwards of the last batch of its second window.
-func heapOf(t *testing.T, n, window int, share bool) int64 {
+// passes forwards and backwards of the last batch of its second window. With each, gradients are averaged after
+// every batch.
+func heapOf(t *testing.T, n, window int, share, each bool) int64 {
 	var before, after runtime.MemStats
 	for range 3 { // also what pools and cleanups have
 		runtime.GC()
@@ -199,7 +202,7 @@ func heapOf(t *testing.T, n, window int, share bool) int64 {
 		if err := a.Prepare(m, &opt); err != nil {
 			return err
 		}
-		_, err = loopOf(ctx, a, m, opt, 0, 2*window, window, 512/n, func(step int) error {
+		_, err = loopOf(ctx, a, m, opt, 0, 2*window, window, 512/n, each, func(step int) error {
 			if step < 2*window-1 {
 				return nil
 			}
@@ -227,11 +230,19 @@ func heapOf(t *testing.T, n, window int, share bool) int64 {
 // optimizer state, activations and what tapes keep.
 func TestRanksThatShareMemoryTakeThatOfOne(t *testing.T) {
 	for _, window := range []int{1, 2} {
-		one, two, apart := heapOf(t, 1, window, true), heapOf(t, 2, window, true), heapOf(t, 2, window, false)
+		one, two, apart := heapOf(t, 1, window, true, false), heapOf(t, 2, window, true, false), heapOf(t, 2, window, false, false)
 		t.Logf("%d batches in a window: one rank %d bytes, two %.3f times that, two that share nothing %.3f times",
 			window, one, float64(two)/float64(one), float64(apart)/float64(one))
 		if float64(two) > 1.25*float64(one) {
 			t.Errorf("%d batches in a window: got %d bytes with two ranks, want at most 1.25 times the %d of one", window, two, one)
+		}
+		if window == 1 {
+			continue
+		}
+		each := heapOf(t, 2, window, true, true)
+		t.Logf("averaged after each batch: %.3f times that of one", float64(each)/float64(one))
+		if float64(each) > 1.08*float64(one) {
+			t.Errorf("averaged after each of %d batches: got %d bytes with two ranks, want about the %d of one", window, each, one)
 		}
 	}
 }
