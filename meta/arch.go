@@ -72,6 +72,7 @@ func architectures() []architecture {
 		{"solar_open", "SolarOpenForCausalLM", "model", "SolarOpenDecoderLayer", -1, nil, solarOpen},
 		{"stablelm", "StableLmForCausalLM", "model", "StableLmDecoderLayer", 0, []int{0}, stableLM},
 		{"starcoder2", "Starcoder2ForCausalLM", "model", "Starcoder2DecoderLayer", 50256, []int{50256}, starcoder2},
+		{"xglm", "XGLMForCausalLM", "model", "XGLMDecoderLayer", 0, []int{2}, xglm},
 	}...)
 }
 

@@ -40,10 +40,13 @@ type CausalLMSpec struct {
 	Positions string // Embedding of absolute positions, "" if none
 	// FirstPosition is the row of Positions for the first token of a sequence.
 	FirstPosition int
-	EmbedScale    float32 // multiplies the embeddings; 0 means 1
-	Layers        string  // ModuleList of Blocks
-	Norm          string  // final norm
-	Head          string  // Linear to the vocabulary
+	// Sinusoids, nil for none, are sines of positions, added to the first half of the embeddings, and cosines, added
+	// to the other.
+	Sinusoids  *RopeSpec
+	EmbedScale float32 // multiplies the embeddings; 0 means 1
+	Layers     string  // ModuleList of Blocks
+	Norm       string  // final norm
+	Head       string  // Linear to the vocabulary
 
 	PerLayer *PerLayerSpec // what blocks with a LayerInput get; nil for none
 	Streams  *StreamsSpec  // the residual stream is several; nil for one

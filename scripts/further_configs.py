@@ -179,6 +179,13 @@ def biogpt(R, llama):
     return c
 
 
+def xglm(R, llama):
+    heads = R.choice([2, 3, 4])
+    return dict(model_type="xglm", vocab_size=R.choice([60, 64, 71]), d_model=heads * R.choice([6, 8, 14]), ffn_dim=R.choice([20, 24, 36]), num_layers=R.choice([2, 3]),
+                attention_heads=heads, max_position_embeddings=128, activation_function=R.choice(["gelu", "gelu", "relu"]), scale_embedding=R.random() < 0.7,
+                tie_word_embeddings=R.random() < 0.7, dtype=R.choice(["float32", "bfloat16", "float16"]), bos_token_id=0, eos_token_id=2, pad_token_id=1)
+
+
 def nanochat(R, llama):
     c = llama(R, "nanochat")
     c.update(final_logit_softcapping=R.choice([15.0, 4.0]), attention_bias=R.random() < 0.3)
@@ -256,6 +263,7 @@ def further(llama, deepseek):
         "cohere2_moe": (lambda R: cohere2_moe(R, llama), [1, 2, 3]),
         "nanochat": (lambda R: nanochat(R, llama), [1, 2]),
         "biogpt": (lambda R: biogpt(R, llama), [1, 2]),
+        "xglm": (lambda R: xglm(R, llama), [1, 2]),
         "mpt": (lambda R: mpt(R, llama), [1, 5, 7]),
         "bloom": (lambda R: bloom(R, llama), [1, 2, 3]),
         "bitnet": (lambda R: bitnet(R, llama), [1, 2]),

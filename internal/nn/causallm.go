@@ -42,22 +42,8 @@ func (c *compiler) embedUnit(n Node, s *meta.CausalLMSpec) (width int, err error
 		return 0, err
 	}
 	width = step.tokens.dim
-	if s.Positions != "" {
-		positions, err := c.child(n, "positions", s.Positions)
-		if err != nil {
-			return 0, err
-		}
-		if step.positions, err = c.embedding(positions); err != nil {
-			return 0, err
-		}
-		if step.positions.dim != width {
-			return 0, at(positions.Path, "positions of width %d for embeddings of %d", step.positions.dim, width)
-		}
-		if s.FirstPosition < 0 || s.FirstPosition >= step.positions.rows {
-			return 0, at(positions.Path, "the first of %d positions is %d", step.positions.rows, s.FirstPosition)
-		}
-		c.program.positions, c.program.firstPosition = true, int32(s.FirstPosition)
-		nodes = append(nodes, positions)
+	if nodes, err = c.positions(n, s, step, nodes); err != nil {
+		return 0, err
 	}
 	if s.EmbedNorm != "" {
 		if step.norm, err = c.normNamed(n, "norm of the embeddings", s.EmbedNorm, width); err != nil {
@@ -89,13 +75,46 @@ func (c *compiler) embedUnit(n Node, s *meta.CausalLMSpec) (width int, err error
 	return width, nil
 }
 
+// positions compiles what positions add to the embeddings, and appends its nodes.
+func (c *compiler) positions(n Node, s *meta.CausalLMSpec, step *embedStep, nodes []Node) ([]Node, error) {
+	width := step.tokens.dim
+	if s.Positions != "" {
+		positions, err := c.child(n, "positions", s.Positions)
+		if err != nil {
+			return nil, err
+		}
+		if step.positions, err = c.embedding(positions); err != nil {
+			return nil, err
+		}
+		if step.positions.dim != width {
+			return nil, at(positions.Path, "positions of width %d for embeddings of %d", step.positions.dim, width)
+		}
+		if s.FirstPosition < 0 || s.FirstPosition >= step.positions.rows {
+			return nil, at(positions.Path, "the first of %d positions is %d", step.positions.rows, s.FirstPosition)
+		}
+		c.program.positions, c.program.firstPosition = true, int32(s.FirstPosition)
+		nodes = append(nodes, positions)
+	}
+	if s.Sinusoids != nil {
+		if s.Sinusoids.Dim != width {
+			return nil, at(n.Path, "sinusoids of width %d for embeddings of %d", s.Sinusoids.Dim, width)
+		}
+		var err error
+		if step.table, err = c.rope(n.Path, s.Sinusoids, width); err != nil {
+			return nil, err
+		}
+		step.sinusoids = true
+	}
+	return nodes, nil
+}
+
 // widened returns the width of all streams of the embeddings.
 func (s *embedStep) widened(n Node, spec *meta.CausalLMSpec) (int, error) {
 	if spec.Streams == nil {
 		return s.tokens.dim, nil
 	}
 	s.streams = spec.Streams.Count
-	if spec.Positions != "" || spec.EmbedNorm != "" || spec.PerLayer != nil || spec.Join != nil || s.streams < 1 {
+	if spec.Positions != "" || spec.Sinusoids != nil || spec.EmbedNorm != "" || spec.PerLayer != nil || spec.Join != nil || s.streams < 1 {
 		return 0, at(n.Path, "%d streams beside positions, norms or other parts of embeddings", s.streams)
 	}
 	return s.tokens.dim * s.streams, nil
@@ -146,7 +165,9 @@ func orOne(x float32) float32 {
 // embedStep starts a pass with the embeddings of its tokens.
 type embedStep struct {
 	tokens, positions *embedding // positions may be nil
-	norm              *norm      // nil for none
+	sinusoids         bool       // of positions are added, those of the table with this number
+	table             int
+	norm              *norm // nil for none
 	scale             float32
 	perLayer          *perLayer // nil for none
 	join              *join     // nil for none
@@ -172,6 +193,11 @@ func (s *embedStep) run(c *Context) {
 		x := c.arena.take(c.rows, s.positions.dim)
 		s.positions.lookup(c, x, c.places[:c.rows], 1, "position")
 		c.backend.Add(c.hidden, x, 1)
+	}
+	if s.sinusoids {
+		t := &c.ropes[s.table]
+		c.backend.Add(c.hidden.Columns(0, dim/2), t.sin, 1)
+		c.backend.Add(c.hidden.Columns(dim/2, dim), t.cos, 1)
 	}
 	if s.norm != nil && c.err == nil {
 		s.norm.forward(c, c.hidden, c.hidden)
