@@ -13,9 +13,9 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// kindsOfModels have short convolutions, delta nets and Mamba2, with and without attention and experts, and numbers that the
-// host reads of weights of the GPU: the scales of a router and the activation xIELU.
-var kindsOfModels = []string{"apertus-2", "gemma4-1", "lfm2-1", "lfm2-moe-1", "qwen3-next-1", "qwen3-5-text-1", "mamba2-1", "nemotron-h-moe-1", "granitemoehybrid-1", "falcon-h1-1"}
+// kindsOfModels have short convolutions, delta nets and Mamba2, with and without attention and experts, biases of attention by
+// distance, and numbers that the host reads of weights of the GPU: the scales of a router and the activation xIELU.
+var kindsOfModels = []string{"bloom-1", "mpt-1", "apertus-2", "gemma4-1", "lfm2-1", "lfm2-moe-1", "qwen3-next-1", "qwen3-5-text-1", "mamba2-1", "nemotron-h-moe-1", "granitemoehybrid-1", "falcon-h1-1"}
 
 // TestGPUsRunKindsOfLayers holds law 4 for these models over maps of two GPUs, the CPU and the disk: with high
 // precision their logits have the CPU's bits, also after a prefix that another sequence has left, with a snapshot of states.

@@ -94,7 +94,7 @@ func (c *compiler) scores(n Node, a *attention) (err error) {
 		if len(s.Slopes) != s.Heads {
 			return at(n.Path, "%d slopes for %d heads", len(s.Slopes), s.Heads)
 		}
-		c.special("biases of attention by distance (ALiBi)")
+		c.untrained("biases of attention by distance (ALiBi)")
 	}
 	return nil
 }

@@ -120,6 +120,8 @@ func exactAttention(e *env, out map[string][]float32) {
 		{Heads: 4, KVHeads: 1, Dim: 64, ValueDim: 48, Scale: 0.1, Softcap: 5},
 		{Heads: 4, KVHeads: 2, Dim: 16, ValueDim: 16, Scale: 0.4, Chunk: 12},
 		{Heads: 2, KVHeads: 2, Dim: 16, ValueDim: 16, Scale: 0.4, Window: 9, Sinks: e.floats([]float32{0.5, -2}, 2)},
+		{Heads: 4, KVHeads: 2, Dim: 20, ValueDim: 16, Scale: 0.3, Slopes: []float32{0.5, 0.25, 0.125, 1e-3}},
+		{Heads: 2, KVHeads: 1, Dim: 16, ValueDim: 16, Scale: 0.4, Window: 9, Softcap: 4, Slopes: []float32{0.5, 0.1}},
 	} {
 		for _, d := range kvTypes {
 			c := newCache(e, a, d, 16, 5, 90)

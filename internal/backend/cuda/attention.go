@@ -89,8 +89,8 @@ func (b *Backend) Attention(dst, q tensor.Tensor, kv backend.KV, spans []backend
 		b.fail("attention: %d heads over %d key/value heads of dimension %d and %d", a.Heads, a.KVHeads, a.Dim, a.ValueDim)
 		return
 	}
-	if len(a.Slopes) > 0 { // dispatch leaves such blocks on the host
-		b.fail("attention: there is no kernel for biases by distance")
+	if len(a.Slopes) != 0 && len(a.Slopes) != a.Heads {
+		b.fail("attention: %d slopes for %d heads", len(a.Slopes), a.Heads)
 		return
 	}
 	in, out := b.matrix("attention", "query", q, n, a.Heads*a.Dim), b.matrix("attention", "result", dst, n, a.Heads*a.ValueDim)
@@ -115,7 +115,7 @@ func (b *Backend) Attention(dst, q tensor.Tensor, kv backend.KV, spans []backend
 			x, y := in.row(first), out.row(first)
 			b.launch(kernelAttend, rows, a.Heads, 64, y.at, y.stride, x.at, x.stride, k.at, k.format, k.page, k.head, k.token, v.at, v.format, v.page, v.head, v.token,
 				about, tables, uint64(kv.PageTokens), uint64(a.Heads/a.KVHeads), uint64(a.Dim), uint64(a.ValueDim), word(scale), word(softcap),
-				sinks.at, sinks.format, scores, uint64(pitch), uint64(a.Heads), uint64(b.options.Lanes))
+				sinks.at, sinks.format, scores, uint64(pitch), uint64(a.Heads), uint64(b.options.Lanes), send(b, a.Slopes))
 		})
 	}
 }
@@ -141,7 +141,7 @@ func (b *Backend) attendSpan(s *backend.Span, pageTokens int, a *backend.Attenti
 			b.rows = append(b.rows, int32(lo), int32(hi), 0)
 		}
 		scores := b.reserve(int64(4 * rows * a.Heads * longest))
-		b.room(len(b.rows), len(table))
+		b.room(len(b.rows), len(table), len(a.Slopes))
 		launch(s.First+done, rows, longest, scores, send(b, b.rows), send(b, table))
 		done += rows
 	}

@@ -26,7 +26,7 @@ const (
 // fastAttention reports whether the kernels of attention.h attend to keys and values stored so.
 func (b *Backend) fastAttention(k, v *pages, a *backend.AttentionArgs) bool {
 	aligned := (k.at|k.page|k.head|k.token|v.at|v.page|v.head|v.token)%16 == 0
-	return b.options.Fast && a.Prompts != nil && aligned && k.format == formatBF16 && v.format == formatBF16 &&
+	return b.options.Fast && len(a.Slopes) == 0 && a.Prompts != nil && aligned && k.format == formatBF16 && v.format == formatBF16 &&
 		a.Dim <= 256 && a.ValueDim <= 256 && a.Dim%8 == 0 && a.ValueDim%8 == 0
 }
 

@@ -197,9 +197,10 @@ EXPORT(store_blocks)
 
 // attend has a block for each query head of a row: all scores, their weights, then the values, each sum in
 // ascending order of channels or positions. rows says of each row its first visible position, the end, and
-// where its pages begin in `tables`. softcap is 0 or the cap; scale then is that of its operand.
+// where its pages begin in `tables`. softcap is 0 or the cap; scale then is that of its operand. slopes are
+// absent or those of biases by distance.
 KERNEL attend(float *y, i64 ys, const float *q, i64 qs, const u8 *k, i64 k_format, i64 k_page, i64 k_head, i64 k_token, const u8 *v, i64 v_format, i64 v_page, i64 v_head, i64 v_token,
-              const int *rows, const int *tables, i64 page_tokens, i64 group, i64 dim, i64 value_dim, i64 scale, i64 softcap, const u8 *sinks, i64 sink_format, float *scratch, i64 pitch, i64 heads, i64 lanes) {
+              const int *rows, const int *tables, i64 page_tokens, i64 group, i64 dim, i64 value_dim, i64 scale, i64 softcap, const u8 *sinks, i64 sink_format, float *scratch, i64 pitch, i64 heads, i64 lanes, const float *slopes) {
 	const i64 row = BLOCK_X, head = BLOCK_Y, kv_head = head / group;
 	const int lo = rows[3 * row], n = rows[3 * row + 1] - lo;
 	const int *table = tables + rows[3 * row + 2];
@@ -212,7 +213,8 @@ KERNEL attend(float *y, i64 ys, const float *q, i64 qs, const u8 *k, i64 k_forma
 		float s = 0;
 		for (i64 c = 0; c < dim; c++) s = FMA(page_element(key, k_format, c), in[c], s);
 		s = s * scalar(scale);
-		e[j] = softcap ? scalar(softcap) * hyperbolic_tangent(s) : s;
+		s = softcap ? scalar(softcap) * hyperbolic_tangent(s) : s;
+		e[j] = slopes ? s + slopes[head] * (float)(j - n + 1) : s;
 	}
 	BARRIER();
 	const float sink = sinks ? load(sinks + head * size_of(sink_format), sink_format) : 0;
