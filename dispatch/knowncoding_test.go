@@ -2,6 +2,9 @@ package dispatch_test
 
 import (
 	"context"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/heftai/heft/devicemap"
@@ -76,4 +79,50 @@ func codedTotal(skeleton *meta.Model) (total int64) {
 		}
 	}
 	return total
+}
+
+// TestCodedWeightsWithoutAFolder: a cache folder that cannot be written kept a model with --compress from starting.
+// Its weights on the disk are used as stored then. Converted weights change answers, so they are an error that names
+// what helps.
+func TestCodedWeightsWithoutAFolder(t *testing.T) {
+	dir := incompressible(t)
+	ids, prompt := lawOf(300)
+	want := forced(t, cpuModel(t, dir, dispatch.Options{Threads: 1}), ids, prompt, prompt)
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	disk, _ := devicemap.ParsePolicy("disk")
+	for _, devices := range []string{"disk", "model.layers.1=disk"} {
+		o := dispatch.Options{Threads: 2, Compress: dispatch.CompressExact, CacheDir: filepath.Join(file, "cache")}
+		if o.DeviceMap = disk; devices != "disk" {
+			var err error
+			if o.DeviceMap, err = devicemap.ParsePolicy(devices); err != nil {
+				t.Fatal(err)
+			}
+		}
+		skeleton, checkpoint := open(t, dir)
+		plan, planned, err := dispatch.Plan(skeleton, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := dispatch.New(skeleton, checkpoint, plan.Map, planned)
+		if err != nil {
+			t.Fatalf("%s: %v", devices, err)
+		}
+		for range 2 {
+			sameLogits(t, devices, forced(t, m, ids, prompt, prompt), want)
+			m.Warm(context.Background())
+			m.Promote(context.Background())
+			await(t, m)
+		}
+		m.Close()
+		o.Compress, o.Quantize = dispatch.CompressNone, meta.QuantQ8
+		if plan, planned, err = dispatch.Plan(skeleton, o); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := dispatch.New(skeleton, checkpoint, plan.Map, planned); err == nil || !strings.Contains(err.Error(), "--cache-dir") {
+			t.Errorf("%s: converted weights without a folder: got %v, want an error that names --cache-dir", devices, err)
+		}
+	}
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -61,7 +60,7 @@ type SidecarError struct {
 }
 
 func (e *SidecarError) Error() string {
-	return fmt.Sprintf("residency: converted weights cannot be kept in %s: %v", e.Dir, e.Err)
+	return fmt.Sprintf("residency: converted weights cannot be kept in %s: %v: use another --cache-dir, a larger --max-memory, or the weights as stored", e.Dir, e.Err)
 }
 
 func (e *SidecarError) Unwrap() error { return e.Err }
@@ -93,7 +92,11 @@ func (s *Store) startSidecar(units []Unit, folder string) error {
 		if !onDisk {
 			return nil
 		}
-		if err := c.begin(key, list, err); err != nil {
+		if err := c.begin(key, list, err); err != nil && c.exact {
+			slog.Warn("weights on the disk are used as stored, because coded ones cannot be kept", "folder", folder, "reason", err)
+			s.leaveStreamed(list)
+			return nil
+		} else if err != nil {
 			return &SidecarError{Dir: folder, Err: err}
 		}
 	}
@@ -114,11 +117,21 @@ func (c *sidecar) begin(key string, list []sideEntry, why error) (err error) {
 		c.begun, _ = c.checkpoint.Lookup(sideSums)
 		return nil
 	}
-	if !errors.Is(why, fs.ErrNotExist) {
+	if _, err := os.Stat(c.final); err == nil {
 		slog.Warn("converting the weights again", "file", c.final, "reason", why)
 	}
 	c.writing, c.checkpoint, err = beginSidecar(c.folder, c.final, key, list)
 	return err
+}
+
+// leaveStreamed leaves matrices of the disk tier as stored, and stacks of which an expert is there.
+func (s *Store) leaveStreamed(list []sideEntry) {
+	for i := range list {
+		p := list[i].key.param
+		if device, _ := s.devices.Device(list[i].path); device == devicemap.Disk {
+			delete(s.quantizer.bytes, p)
+		}
+	}
 }
 
 // holdSidecar opens and maps the file under its present name, which may change later.
@@ -147,7 +160,7 @@ func (s *Store) sideList(units []Unit) (list []sideEntry, onDisk bool, err error
 			}
 			t := newTiles(pieces[k].Part.Dims[0], s.quantizer.RowGroup(), size, sums)
 			sums += t.count
-			list = append(list, sideEntry{t, sideKey{p, expert}, fmt.Sprintf("%s/%s/%d", path, p.Name, k), pieces[k], size})
+			list = append(list, sideEntry{t, sideKey{p, expert}, path, fmt.Sprintf("%s/%s/%d", path, p.Name, k), pieces[k], size})
 		}
 		return nil
 	}
@@ -191,6 +204,7 @@ func (s *Store) sideList(units []Unit) (list []sideEntry, onDisk bool, err error
 type sideEntry struct {
 	tiles
 	key    sideKey
+	path   string // of the device map
 	name   string
 	source stored.Piece
 	size   int64 // after the conversion
