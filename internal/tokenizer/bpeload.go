@@ -52,33 +52,6 @@ func parseBPE(spec modelSpec, early *earlyBPE) (model, error) {
 	return b, nil
 }
 
-// merge is a pair of tokens and the token that they become.
-type merge struct{ left, right, fused int32 }
-
-// mergeOf finds the tokens of a merge in the vocabulary: of joined up to split, of the rest, and of both. In
-// most files a merge makes the token that the one before it makes, or the next: guess is its id.
-func (b *bpe) mergeOf(joined []byte, split int, guess int32) (merge, error) {
-	m := merge{left: b.bytesID(joined[:split]), right: b.bytesID(joined[split:])}
-	if m.left < 0 || m.right < 0 {
-		return m, fmt.Errorf("%q or %q is not in the vocabulary", joined[:split], joined[split:])
-	}
-	if skip := min(len(b.prefix), len(joined)-split); skip > 0 {
-		joined = append(append(make([]byte, 0, len(joined)), joined[:split]...), joined[split+skip:]...)
-	}
-	switch {
-	case b.isNamed(guess, joined):
-		m.fused = guess
-	case guess < b.top && b.isNamed(guess+1, joined):
-		m.fused = guess + 1
-	default:
-		m.fused = b.bytesID(joined)
-	}
-	if m.fused < 0 {
-		return m, fmt.Errorf("%q is not in the vocabulary", joined)
-	}
-	return m, nil
-}
-
 // setMerges enters the merges, best first, and what follows from them and from the vocabulary.
 func (b *bpe) setMerges(list []merge) {
 	for _, token := range b.all() {
@@ -91,8 +64,13 @@ func (b *bpe) setMerges(list []merge) {
 	crosses := false // some merge makes a token with a separator behind another character
 	b.merges = newPairTable(len(list))
 	for i, m := range list {
+		if i%group == 0 {
+			b.merges.load(list[i:min(i+group, len(list))])
+		}
 		b.merges.set(m.left, m.right, int32(i), m.fused)
-		crosses = crosses || b.byteFallback && crossesSeparator(b.name(m.fused))
+		if b.byteFallback && !crosses && (i == 0 || m.fused != list[i-1].fused) {
+			crosses = crossesSeparator(b.name(m.fused))
+		}
 	}
 	if b.byteFallback && !crosses && b.id(spmSpace) >= 0 && b.prefix == "" && b.suffix == "" && b.coversAll() {
 		b.separator = spmSpace
@@ -115,25 +93,24 @@ func (b *bpe) parseMerges(s *scanner) error {
 // mergeList reads an array of merges from about size bytes of text. read, if it is not nil, is called with the
 // offset behind what has been read.
 func (b *bpe) mergeList(s *scanner, size int, read func(to int)) ([]merge, error) {
-	list := make([]merge, 0, size/40)
-	var joined []byte
-	guess := int32(-1)
+	r := newMergeReader(b, size/40, func(w writtenMerge, err error) error {
+		return fmt.Errorf("[%d]: %w", w.number, &syntaxError{w.place, err.Error()})
+	})
 	err := s.Array("", func(i int) error {
-		var split int
-		var err error
-		if joined, split, err = readMerge(s, joined[:0]); err != nil {
-			return fmt.Errorf("[%d]: %w", i, err)
-		}
-		m, err := b.mergeOf(joined, split, guess)
-		if err != nil {
-			return fmt.Errorf("[%d]: %w", i, s.fail("%v", err))
-		}
-		if list, guess = append(list, m), m.fused; read != nil && i%(1<<12) == 0 {
+		if read != nil && i%(1<<12) == 0 {
 			read(s.Pos)
 		}
-		return nil
+		var split int
+		var err error
+		if r.text, split, err = readMerge(s, r.text); err != nil {
+			return fmt.Errorf("[%d]: %w", i, err)
+		}
+		return r.add(split, i, s.Base+s.Pos)
 	})
-	return list, err
+	if first := r.find(); first != nil { // of a merge before the one that err is about
+		err = first
+	}
+	return r.list, err
 }
 
 // readMerge appends the two parts of a merge to dst. split is the offset of the second part.
@@ -147,7 +124,7 @@ func readMerge(s *scanner, dst []byte) (both []byte, split int, err error) {
 		if !ok {
 			return dst, 0, s.fail("no space in the merge %q", text)
 		}
-		return append(append(dst, left...), right...), len(left), nil
+		return append(append(dst, left...), right...), len(dst) + len(left), nil
 	}
 	start := s.Pos
 	if both, split, ok := readPair(s, dst); ok {

@@ -2,6 +2,7 @@ package tokenizer
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 )
@@ -73,9 +74,9 @@ func (f *folder) loadMerges() (*Tokenizer, error) {
 // readMerges reads lines of two tokens with a space between them. Lines that begin with #version are
 // skipped.
 func (b *bpe) readMerges(text []byte) error {
-	list := make([]merge, 0, bytes.Count(text, []byte("\n"))+1)
-	var joined []byte
-	guess := int32(-1)
+	r := newMergeReader(b, bytes.Count(text, []byte("\n"))+1, func(w writtenMerge, err error) error {
+		return fmt.Errorf("line %d: %w", w.number, err)
+	})
 	for n := 1; len(text) > 0; n++ {
 		line, rest, _ := bytes.Cut(text, []byte("\n"))
 		text, line = rest, bytes.TrimSuffix(line, []byte("\r"))
@@ -84,15 +85,17 @@ func (b *bpe) readMerges(text []byte) error {
 		}
 		left, right, ok := bytes.Cut(line, []byte(" "))
 		if !ok || bytes.IndexByte(right, ' ') >= 0 {
-			return fmt.Errorf("line %d: got %.60q, want two tokens with a space between them", n, line)
+			return cmp.Or(r.find(), fmt.Errorf("line %d: got %.60q, want two tokens with a space between them", n, line))
 		}
-		joined = append(append(joined[:0], left...), right...)
-		m, err := b.mergeOf(joined, len(left), guess)
-		if err != nil {
-			return fmt.Errorf("line %d: %w", n, err)
+		split := len(r.text) + len(left)
+		r.text = append(append(r.text, left...), right...)
+		if err := r.add(split, n, 0); err != nil {
+			return err
 		}
-		list, guess = append(list, m), m.fused
 	}
-	b.setMerges(list)
+	if err := r.find(); err != nil {
+		return err
+	}
+	b.setMerges(r.list)
 	return nil
 }

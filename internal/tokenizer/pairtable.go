@@ -20,9 +20,13 @@ func newPairTable(n int) *pairTable {
 	return &pairTable{slots: make([]pairSlot, 1<<size), shift: 64 - size}
 }
 
+func pairKey(left, right int32) uint64 { return uint64(left)<<32 | uint64(right) + 1 }
+
+func pairHash(key uint64, shift int) uint64 { return key * 0x9e3779b97f4a7c15 >> shift }
+
 func (t *pairTable) slot(left, right int32) (*pairSlot, uint64) {
-	key := uint64(left)<<32 | uint64(right) + 1
-	for i := key * 0x9e3779b97f4a7c15 >> t.shift; ; i++ {
+	key := pairKey(left, right)
+	for i := pairHash(key, t.shift); ; i++ {
 		s := &t.slots[i&uint64(len(t.slots)-1)]
 		if s.key == key || s.key == 0 {
 			return s, key
@@ -34,6 +38,16 @@ func (t *pairTable) slot(left, right int32) (*pairSlot, uint64) {
 func (t *pairTable) set(left, right, rank, fused int32) {
 	s, key := t.slot(left, right)
 	*s = pairSlot{key, rank, fused}
+}
+
+// load makes the processor load the slots of merges at the same time. Its result means nothing.
+//
+//go:noinline
+func (t *pairTable) load(merges []merge) (sum int32) {
+	for _, m := range merges {
+		sum += t.slots[pairHash(pairKey(m.left, m.right), t.shift)].rank
+	}
+	return sum
 }
 
 // get returns a pair's rank (low ranks merge first) and the id it becomes.

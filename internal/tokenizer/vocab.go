@@ -95,33 +95,26 @@ func (v *vocab) count() int { return v.names.live }
 // parseVocab reads an object of token: id. All tokens share one backing string. Memory
 // grows with the number of tokens, not with the largest id.
 func parseVocab(s *scanner) (*vocab, error) {
-	v := &vocab{names: newNames(len(s.Text)/28, len(s.Text)/3), top: -1}
-	type place struct {
-		id    int32
-		entry uint32
-	}
-	places := make([]place, 0, len(s.Text)/28)
+	v := &vocab{names: newNameList(len(s.Text)/28, len(s.Text)/3), top: -1}
+	var name []byte
 	err := s.Object("", func(key []byte) error {
 		if !v.names.room(len(key)) {
 			return s.fail("the tokens have more than %d bytes", math.MaxInt32)
 		}
-		entry := v.names.set(key, 0)
+		name = append(name[:0], key...)
 		id, err := s.id()
 		if err != nil {
 			return err
 		}
-		v.names.entries[entry].id = id
-		places = append(places, place{id, uint32(entry)})
+		v.names.add(name, id)
 		v.top = max(v.top, id)
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	v.tokens = newIDTable[uint32](len(places), v.top)
-	for _, p := range places {
-		v.tokens.set(p.id, p.entry+1)
-	}
+	v.tokens = newIDTable[uint32](len(v.names.entries), v.top)
+	v.names.index(func(id int32, entry int) { v.tokens.set(id, uint32(entry)+1) })
 	return v, nil
 }
 
