@@ -20,19 +20,19 @@ import (
 // TestGoldenGRPORuns runs train run beside TRL's GRPOTrainer on the same completions and rewards: losses by
 // step within 1e-5, and the metrics.
 func TestGoldenGRPORuns(t *testing.T) {
-	root := filepath.Join(golden.Module(t), "testdata", "golden", "train")
+	grpo, preference := golden.Own(t, "train", "grpo"), golden.Own(t, "train", "preference")
 	var trace struct {
 		preferenceTrace
 		Longest int
 	}
-	if !golden.JSON(t, filepath.Join(root, "grpo", "trace.json"), &trace) {
+	if !golden.JSON(t, filepath.Join(grpo, "trace.json"), &trace) {
 		t.Fatal("no fixtures of GRPO")
 	}
 	for _, c := range trace.Cases {
 		t.Run(c.Name, func(t *testing.T) {
 			args := slices.Concat([]string{"--method", "grpo", "--batch", fmt.Sprint(trace.Batch), "--lr", fmt.Sprint(trace.Rate), "--seed", fmt.Sprint(trace.Seed),
 				"--max-completion-length", fmt.Sprint(trace.Longest), "--max-steps", fmt.Sprint(len(c.Steps)), "--sequence", "64", "--no-shuffle"}, c.Flags)
-			got := loggedSteps(t, filepath.Join(root, "preference"), filepath.Join(root, "grpo", c.Data+".jsonl"), args...)
+			got := loggedSteps(t, preference, filepath.Join(grpo, c.Data+".jsonl"), args...)
 			checkSteps(t, got, c.Steps)
 		})
 	}

@@ -29,7 +29,7 @@ type preferenceTrace struct {
 
 // TestGoldenPreferenceRuns runs train run beside TRL: losses by step within 1e-5, and the metrics.
 func TestGoldenPreferenceRuns(t *testing.T) {
-	dir := filepath.Join(golden.Module(t), "testdata", "golden", "train", "preference")
+	dir := golden.Own(t, "train", "preference")
 	var trace preferenceTrace
 	if !golden.JSON(t, filepath.Join(dir, "trace.json"), &trace) {
 		t.Fatal("no fixtures of preference tuning")

@@ -63,6 +63,17 @@ func Path(t testing.TB, elem ...string) string {
 	return filepath.Join(append([]string{Root(t)}, elem...)...)
 }
 
+// Own joins elem below Root where that exists, and else below the fixtures of this repository. It is for those that
+// only this repository has.
+func Own(t testing.TB, elem ...string) string {
+	t.Helper()
+	path := Path(t, elem...)
+	if _, err := os.Stat(path); err == nil {
+		return path
+	}
+	return filepath.Join(append([]string{Module(t), "testdata", "golden"}, elem...)...)
+}
+
 // Glob lists the files below Root that match pattern or pattern.gz, sorted, one
 // entry a file (always without ".gz": [Read] finds the stored one). It fails the test if
 // no root of the project has such a file.

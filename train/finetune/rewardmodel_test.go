@@ -21,7 +21,7 @@ import (
 // TestGoldenRewardModels trains reward models beside TRL's RewardTrainer: losses by step within 1e-5, and
 // the metrics. The result has the names of transformers' sequence classification.
 func TestGoldenRewardModels(t *testing.T) {
-	root := filepath.Join(golden.Module(t), "testdata", "golden", "train")
+	reward, preference := golden.Own(t, "train", "reward"), golden.Own(t, "train", "preference")
 	var trace struct {
 		Batch int
 		Rate  float64
@@ -32,7 +32,7 @@ func TestGoldenRewardModels(t *testing.T) {
 			Steps      []map[string]float64
 		}
 	}
-	if !golden.JSON(t, filepath.Join(root, "reward", "trace.json"), &trace) {
+	if !golden.JSON(t, filepath.Join(reward, "trace.json"), &trace) {
 		t.Fatal("no fixtures of reward models")
 	}
 	for _, c := range trace.Cases {
@@ -40,11 +40,11 @@ func TestGoldenRewardModels(t *testing.T) {
 			o := rewardOptions(t)
 			o.Batch, o.LearningRate, o.Seed, o.MaxSteps, o.Shuffle = trace.Batch, trace.Rate, trace.Seed, len(c.Steps), false
 			rewardFlags(t, &o, c.Flags)
-			file := filepath.Join(root, "preference", c.Data+".jsonl")
+			file := filepath.Join(preference, c.Data+".jsonl")
 			if c.Data == "margins" {
-				file = filepath.Join(root, "reward", "margins.jsonl")
+				file = filepath.Join(reward, "margins.jsonl")
 			}
-			if _, err := Run(t.Context(), filepath.Join(root, "preference"), []string{file}, o); err != nil {
+			if _, err := Run(t.Context(), preference, []string{file}, o); err != nil {
 				t.Fatal(err)
 			}
 			got := stepsOf(t, o.Output)
@@ -59,7 +59,7 @@ func TestGoldenRewardModels(t *testing.T) {
 				}
 			}
 			if o.LoRA != "" {
-				sameAdapter(t, o.Output, filepath.Join(root, "reward", c.Name))
+				sameAdapter(t, o.Output, filepath.Join(reward, c.Name))
 				return
 			}
 			checkScored(t, o.Output)
