@@ -13,6 +13,7 @@ type moe struct {
 	spec       *meta.MoESpec
 	router     *linear
 	table      *meta.Buffer // the experts of each token; nil for none
+	tablePath  string       // of table
 	correction *meta.Buffer // or
 	// correctionParam, [1, experts]; neither is set where the spec names none
 	correctionParam param

@@ -14,7 +14,7 @@ func (c *compiler) tableOf(router Node, m *moe) error {
 	c.special("experts chosen by the token")
 	for _, b := range router.Module.Buffers {
 		if b.Name == m.spec.Table && len(b.Shape) == 2 && b.Shape[1] == m.spec.TopK {
-			m.table = b
+			m.table, m.tablePath = b, meta.Join(router.Path, b.Name)
 			return nil
 		}
 	}
@@ -26,8 +26,7 @@ func (m *moe) lookUp(c *Context, experts []int32) {
 	if m.table == nil {
 		return
 	}
-	t, k := c.weights.Buffer(m.table), m.spec.TopK
-	path := meta.Join(m.router.path, m.table.Name)
+	t, k, path := c.weights.Buffer(m.table), m.spec.TopK, m.tablePath
 	if t.DType != meta.Int64 && t.DType != meta.Int32 || t.Rank != 2 || t.Dims[1] != k || int64(len(t.Data)) < t.Bytes() {
 		c.fail("%s: buffer of %v %v, wanted %d integers for each token", path, t.DType, t.Shape(), k)
 		return

@@ -2,6 +2,7 @@ package qgemm
 
 import (
 	"math"
+	"sync"
 
 	"github.com/heftai/heft/internal/kernels/gemm"
 	"github.com/heftai/heft/internal/kernels/mat"
@@ -26,6 +27,17 @@ type packer interface {
 // packBlocks is how many blocks of a row are packed before those of the next: the first-level cache
 // holds as many of all rows.
 const packBlocks = 16
+
+// packBuffers are what packing needs beside its scratch. On the stack they would be allocated at each call, because they
+// are passed through the interfaces of variants.
+type packBuffers struct {
+	values      [packBlocks * gemm.BlockK]float32
+	narrow      [packBlocks * gemm.BlockK / 2]uint32
+	scales      [gemm.PackRows * packBlocks]float32
+	scale, zero [gemm.PackRows]float32
+}
+
+var allPackBuffers = sync.Pool{New: func() any { return new(packBuffers) }}
 
 // Pack is PackWeights of rows row, row+step, … of p, rounded to bfloat16: n columns from col
 // on. It has the bits of Unpack and Narrow. Whole blocks of 32 columns are fastest, of weights in
@@ -61,16 +73,16 @@ func (s *Kernels) Pack(dst []uint32, w quant.View, scratch []float32) {
 // packValues packs rows of any format, some columns at a time, which the first-level cache holds.
 func (s *Kernels) packValues(dst []uint32, p *quant.Packed, row, step, col, rows, n int, scratch []float32) {
 	const part = packBlocks * gemm.BlockK
-	var values [part]float32
-	var narrow [part / 2]uint32
+	b := allPackBuffers.Get().(*packBuffers)
+	defer allPackBuffers.Put(b)
 	for k := 0; k < n; k += part {
 		m := min(part, n-k)
 		words, to := mat.PairWords(m), dst[k/2*gemm.PackRows:]
 		for i := range rows {
-			s.quant.Unpack(mat.Floats{V: values[:m], Stride: m}, quant.View{Packed: p, Row: row + i*step, Col: col + k, Rows: 1, Cols: m}, scratch)
-			s.vector.RoundPairs(narrow[:], values[:m])
+			s.quant.Unpack(mat.Floats{V: b.values[:m], Stride: m}, quant.View{Packed: p, Row: row + i*step, Col: col + k, Rows: 1, Cols: m}, scratch)
+			s.vector.RoundPairs(b.narrow[:], b.values[:m])
 			for j := 0; j < words; j += gemm.BlockK / 2 {
-				copy(to[j*gemm.PackRows+i*gemm.BlockK/2:], narrow[j:min(j+gemm.BlockK/2, words)])
+				copy(to[j*gemm.PackRows+i*gemm.BlockK/2:], b.narrow[j:min(j+gemm.BlockK/2, words)])
 			}
 		}
 	}
@@ -78,7 +90,9 @@ func (s *Kernels) packValues(dst []uint32, p *quant.Packed, row, step, col, rows
 
 // packE4M3 reports whether the kernel takes scales so large.
 func (s *Kernels) packE4M3(dst []uint32, p *quant.Packed, row, step, col, rows, blocks int) bool {
-	var scales [gemm.PackRows * packBlocks]float32
+	buffers := allPackBuffers.Get().(*packBuffers)
+	defer allPackBuffers.Put(buffers)
+	scales := &buffers.scales
 	for b := 0; b < blocks; b += packBlocks {
 		n, first := min(packBlocks, blocks-b), col+b*gemm.BlockK
 		for i := range rows {
@@ -90,7 +104,7 @@ func (s *Kernels) packE4M3(dst []uint32, p *quant.Packed, row, step, col, rows, 
 			}
 		}
 		codes := p.Codes[row*p.Width+first : (row+(rows-1)*step)*p.Width+first+n*gemm.BlockK]
-		s.packer.packE4M3(dst[b*gemm.BlockK/2*gemm.PackRows:], codes, step*p.Width, &scales, rows, n)
+		s.packer.packE4M3(dst[b*gemm.BlockK/2*gemm.PackRows:], codes, step*p.Width, scales, rows, n)
 	}
 	return true
 }
@@ -138,15 +152,16 @@ func (s *Kernels) PackTransposed(dst []uint32, w quant.View, scratch []float32) 
 	}
 	width := (rows-1)*step + 1
 	lines, scratch := scratch[:gemm.BlockK*width], scratch[gemm.BlockK*width:]
-	var values [gemm.BlockK]float32
+	b := allPackBuffers.Get().(*packBuffers)
+	defer allPackBuffers.Put(b)
 	for k := 0; k < n; k += gemm.BlockK {
 		m := min(gemm.BlockK, n-k)
 		s.quant.Unpack(mat.Floats{V: lines, Stride: width}, quant.View{Packed: p, Row: row + k, Col: col, Rows: m, Cols: width}, scratch)
 		for i := range rows {
 			for j := range m {
-				values[j] = lines[j*width+i*step]
+				b.values[j] = lines[j*width+i*step]
 			}
-			s.vector.RoundPairs(dst[k/2*gemm.PackRows+i*gemm.BlockK/2:], values[:m])
+			s.vector.RoundPairs(dst[k/2*gemm.PackRows+i*gemm.BlockK/2:], b.values[:m])
 		}
 	}
 }
@@ -163,18 +178,19 @@ func nibblesTurn(p *quant.Packed, row, col, n int) bool {
 }
 
 func (s *Kernels) packNibbles(dst []uint32, p *quant.Packed, row, col, n int) {
-	var scale, zero [gemm.PackRows]float32
+	b := allPackBuffers.Get().(*packBuffers)
+	defer allPackBuffers.Put(b)
 	for k := 0; k < n; {
 		group := (row + k) / p.Rows
 		m := min(n, (group+1)*p.Rows-row) - k
-		s.quant.DecodeGroup(p, scale[:], zero[:], group, col)
+		s.quant.DecodeGroup(p, b.scale[:], b.zero[:], group, col)
 		first, stride, lines, size := (row+k)*p.Width+col, p.Width/2, m, gemm.PackRows/2
 		first /= 2
 		if p.Packing == quant.Int4Rows {
 			first, stride, lines, size = ((row+k)/8*p.Width+col)*4, 4*p.Width, m/8, 4*gemm.PackRows
 		}
 		words := p.Codes[first:][:(lines-1)*stride+size]
-		s.packer.packNibbles(p.Packing, dst[k/2*gemm.PackRows:], words, stride, &scale, &zero, m/gemm.BlockK)
+		s.packer.packNibbles(p.Packing, dst[k/2*gemm.PackRows:], words, stride, &b.scale, &b.zero, m/gemm.BlockK)
 		k += m
 	}
 }

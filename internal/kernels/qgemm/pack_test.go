@@ -156,6 +156,31 @@ func TestPackMXFP4Scales(t *testing.T) {
 	}
 }
 
+// TestPackingAllocated: buffers for a part of a pack and its scales were allocated at each call.
+func TestPackingAllocated(t *testing.T) {
+	for name, p := range kerneltest.Quantised() {
+		transposed := p.Packing == quant.Int4Rows || p.Packing == quant.Int4Columns
+		for _, s := range kerneltest.Variants() {
+			if !s.BF16 {
+				continue
+			}
+			rows := min(gemm.PackRows, p.Width)
+			n := 32
+			dst, scratch := make([]uint32, gemm.PanelWords(n)), make([]float32, qgemm.TransposeScratch(1))
+			pack := func() {
+				if transposed {
+					s.QGEMM.PackTransposed(dst, quant.View{Packed: p, Step: 1, Rows: rows, Cols: n}, scratch)
+				} else {
+					s.QGEMM.Pack(dst, quant.View{Packed: p, Step: 1, Rows: 1, Cols: n}, scratch)
+				}
+			}
+			if got := testing.AllocsPerRun(20, pack); got != 0 {
+				t.Errorf("%s, %s: %v allocations a pack", s.Name, name, got)
+			}
+		}
+	}
+}
+
 // BenchmarkPackQuantised is a pack of 16 rows of each format, from the second-level cache.
 func BenchmarkPackQuantised(b *testing.B) {
 	const width, rows = 2048, 64
