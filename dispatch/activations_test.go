@@ -12,7 +12,7 @@ import (
 // experts' cache while single tokens were generated, so plans chose short passes, and a prompt of 2,000
 // tokens read all experts twice or more.
 func TestALongPromptBorrowsActivationsFromExperts(t *testing.T) {
-	dir := mixtureFolder(t, 77)
+	dir := mixtureFolder(t, 300)
 	// One thread: with two, the memory of the one that first computes in a later pass would grow then.
 	o := dispatch.Options{Threads: 1, Context: 256, MaxBatchTokens: 128, MaxSequences: 2}
 	const prompt = 128
@@ -81,7 +81,7 @@ func borrowingModel(t *testing.T, dir string, o dispatch.Options) *dispatch.Mode
 		t.Fatal(err)
 	}
 	o = o.Borrowing()
-	o.MaxMemory = []devicemap.DeviceMemory{{Device: devicemap.CPU, Bytes: float64(need.Least - dispatch.RuntimeBytes + (need.All-need.Least)/3)}}
+	o.MaxMemory = []devicemap.DeviceMemory{{Device: devicemap.CPU, Bytes: float64(need.Least - dispatch.RuntimeBytes + (need.All-need.Least)/5)}}
 	plan, o, err := dispatch.Plan(skeleton, o)
 	if err != nil {
 		t.Fatal(err)

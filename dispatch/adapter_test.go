@@ -306,8 +306,8 @@ func TestAdaptersAreCounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	planned := with.Device(devicemap.CPU).ActivationBytes - alone.Device(devicemap.CPU).ActivationBytes
-	if more <= 0 || planned <= 0 || more < planned {
-		t.Errorf("%d bytes are held, %d planned", more, planned)
+	if more <= 0 || planned < more { // passes take more than a start
+		t.Errorf("a start holds %d bytes more for adapters, %d are planned", more, planned)
 	}
 	if _, err := m.NewAdaptedSequence("c"); !errors.Is(err, dispatch.ErrNoAdapter) {
 		t.Errorf("an adapter that is not there: %v", err)
