@@ -63,8 +63,9 @@ func TestALongPromptBorrowsActivationsFromExperts(t *testing.T) {
 	for at := prompt; at < len(ids); at++ {
 		sameLogits(t, "a generated token", pass(s, ids[at:at+1]), want[at:at+1])
 	}
-	if after := held("after tokens"); after["activations"] != before["activations"] {
-		t.Errorf("activations hold %d bytes after tokens, %d before", after["activations"], before["activations"])
+	// What operations take beside activations grows in steps, to the plan's at most.
+	if after, planned := held("after tokens")["activations"], m.Plan().Device(devicemap.CPU).ActivationBytes; after > planned || after >= during["activations"] {
+		t.Errorf("activations hold %d bytes after tokens, %d during the prompt; %d are planned", after, during["activations"], planned)
 	}
 	m.SetMemoryLimit(1)
 	if n := m.BatchLimits().Tokens; n >= 128 {

@@ -147,6 +147,9 @@ func TestIncompressibleWeightsStreamAsStored(t *testing.T) {
 		sameLogits(t, start+" start, again", forced(t, m, ids, prompt, prompt), want)
 		passes := int64(len(ids) - prompt + 1)
 		plan := m.Plan()
+		if start == "second" { // whose plan knows it from the first one's record
+			more = 0
+		}
 		read, slack := m.Status().TierReadBytes-before, plan.Device(devicemap.CPU).StagingBytes
 		if least := passes*plan.DiskBytesPerToken + passes*more/2 - slack; read < least {
 			t.Errorf("%s start: %d passes read %d bytes, want at least %d", start, passes, read, least)

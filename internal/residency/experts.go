@@ -162,6 +162,7 @@ func (s *Store) WantExperts(m *meta.Module, experts []int32) {
 			s.segments = append(s.segments, e)
 		}
 	}
+	s.experts.forget(s.requested)
 	s.experts.choose(st.layer, s.segments)
 	s.experts.request(s.requested, Demand)
 }

@@ -213,6 +213,18 @@ func (r *expertSlots) request(ids []int, p Priority) {
 	r.mu.Unlock()
 }
 
+// forget makes the loads in a list ones that nobody waits for: a pass that ended with the error of one load
+// has left the others, and how they end is no matter of the next pass.
+func (r *expertSlots) forget(ids []int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, id := range ids {
+		if at := r.where[id]; at >= 0 {
+			r.slots[at].awaited = false
+		}
+	}
+}
+
 // choose gives the loads of some segments of a layer slots, as the cache decides. Request requests
 // them in the same order.
 func (r *expertSlots) choose(layer int, segments []int32) {

@@ -184,6 +184,27 @@ func TestSlotsForgetsAStaleFailure(t *testing.T) {
 	r.release(1)
 }
 
+// TestSlotsForgetsTheFailureOfAnEarlierPass: a pass waited for two loads and ended when the first one failed. The
+// failure of the second one ended the next pass, although it could be read by then.
+func TestSlotsForgetsTheFailureOfAnEarlierPass(t *testing.T) {
+	var mended atomic.Bool
+	r, _ := newTestSlots(t, oneLayer(2), 2, func(i int) error {
+		if !mended.Load() {
+			return errors.New("broken")
+		}
+		return nil
+	})
+	if buf, err := r.hold(1); buf != nil || err != nil {
+		t.Fatalf("hold of a load that was not read: %v, %v", buf, err)
+	}
+	r.moves.Wait() // it fails after the pass has ended
+	mended.Store(true)
+	r.forget([]int{0, 1})
+	choose(r, 1, Demand)
+	hold(t, r, 1)
+	r.release(1)
+}
+
 // TestSlotsWaitsForASlotThatStaleReadsOccupy: all slots were being filled with loads that an
 // abandoned pass had requested, and nothing told the holder when one of them ended.
 func TestSlotsWaitsForASlotThatStaleReadsOccupy(t *testing.T) {
