@@ -16,10 +16,7 @@ func TestALongPromptBorrowsActivationsFromExperts(t *testing.T) {
 	// One thread: with two, the memory of the one that first computes in a later pass would grow then.
 	o := dispatch.Options{Threads: 1, Context: 256, MaxBatchTokens: 128, MaxSequences: 2}
 	const prompt = 128
-	ids := make([]int32, prompt+8)
-	for i := range ids {
-		ids[i] = int32(i*37%223 + 3)
-	}
+	ids := scattered(prompt + 8)
 	whole := cpuModel(t, dir, o)
 	want := forced(t, whole, ids, prompt, 32)
 	whole.Close()
@@ -42,12 +39,13 @@ func TestALongPromptBorrowsActivationsFromExperts(t *testing.T) {
 	pass(first, ids[:prompt]) // the kernels' own memory grows once
 	pass(first, ids[prompt:][:1])
 	before := o.Ledger.Held()
-	all := before["staging"] + before["kv"] + before["activations"]
+	sum := func(h map[string]int64) int64 { return h["staging"] + h["kv"] + h["activations"] }
+	all := sum(before)
 	held := func(when string) map[string]int64 {
 		t.Helper()
 		h := o.Ledger.Held()
-		if sum := h["staging"] + h["kv"] + h["activations"]; sum > all+all/16 { // slots are whole pages
-			t.Errorf("%s: the model holds %d bytes, before it held %d: %v", when, sum, all, h)
+		if n := sum(h); n > all+all/16 { // slots are whole pages
+			t.Errorf("%s: the model holds %d bytes, before it held %d: %v", when, n, all, h)
 		}
 		return h
 	}
@@ -64,13 +62,23 @@ func TestALongPromptBorrowsActivationsFromExperts(t *testing.T) {
 		sameLogits(t, "a generated token", pass(s, ids[at:at+1]), want[at:at+1])
 	}
 	// What operations take beside activations grows in steps, to the plan's at most.
-	if after, planned := held("after tokens")["activations"], m.Plan().Device(devicemap.CPU).ActivationBytes; after > planned || after >= during["activations"] {
+	after, planned := held("after tokens")["activations"], m.Plan().Device(devicemap.CPU).ActivationBytes
+	if after > planned || after >= during["activations"] {
 		t.Errorf("activations hold %d bytes after tokens, %d during the prompt; %d are planned", after, during["activations"], planned)
 	}
 	m.SetMemoryLimit(1)
 	if n := m.BatchLimits().Tokens; n >= 128 {
 		t.Errorf("batches of %d tokens under the smallest limit, want fewer", n)
 	}
+}
+
+// scattered returns n token ids that are spread over a vocabulary of 226.
+func scattered(n int) []int32 {
+	ids := make([]int32, n)
+	for i := range ids {
+		ids[i] = int32(i*37%223 + 3)
+	}
+	return ids
 }
 
 // borrowingModel returns a model that streams experts and whose long passes borrow activations.

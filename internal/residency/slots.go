@@ -213,8 +213,8 @@ func (r *expertSlots) request(ids []int, p Priority) {
 	r.mu.Unlock()
 }
 
-// forget makes the loads in a list ones that nobody waits for: a pass that ended with the error of one load
-// has left the others, and how they end is no matter of the next pass.
+// forget drops the waits of an earlier pass for some loads: it ended with the error of one load and left the
+// others, whose errors do not concern the next pass.
 func (r *expertSlots) forget(ids []int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
