@@ -1,9 +1,7 @@
 // Products of coded bfloat16 weights and a token of bfloat16, in AVX-512 BF16. The sums have the order of gemv's Dot1:
 // lane l has the products of k = 2l and 2l+1 (mod 32).
-#include "wide.h"
+#include "pairs.h"
 #include "codedgroup.h"
-
-INLINE __m512bh pairs(__m512i v) { return (__m512bh)v; }
 
 // pairs_rows computes R rows of count groups. It prefetches each row ahead bytes early, and R lines from head on.
 INLINE void pairs_rows(int R, const uint8_t *tables, const uint8_t *w, const uint8_t *exceptions, const uint8_t *x, uint8_t *y, int64_t count, int64_t ahead, int64_t head) {

@@ -1,7 +1,5 @@
 // AVX-512 BF16: packed products of bfloat16 with bfloat16, added up in float32.
-#include "wide.h"
-
-INLINE __m512bh pairs(__m512i v) { return (__m512bh)v; }
+#include "pairs.h"
 
 // PackTokens writes up to 16 rows of x as a panel of bfloat16: for each pair of k the
 // pairs of 16 tokens. Zeros fill it up to 16 tokens and a multiple of 32 k.

@@ -1,19 +1,5 @@
 // AVX-512 BF16: dot products of bfloat16 with bfloat16, added up in float32.
-#include "wide.h"
-
-INLINE __m512bh pairs(__m512i v) { return (__m512bh)v; }
-
-// aside is away in any of the 32 registers, of which the sums need the first 16.
-INLINE __m128i aside(int64_t v) {
-  __m128i s = _mm_cvtsi64_si128(v);
-  __asm__ volatile("" : "+v"(s));
-  return s;
-}
-
-INLINE int64_t again(__m128i s) {
-  __asm__ volatile("" : "+v"(s));
-  return _mm_cvtsi128_si64(s);
-}
+#include "pairs.h"
 
 // AHEAD is how far ahead of their use several tokens' weights are prefetched.
 #define AHEAD 2048

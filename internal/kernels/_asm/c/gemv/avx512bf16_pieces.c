@@ -1,21 +1,7 @@
 // AVX-512 BF16: products of several tokens with rows in pieces of their columns, so that the tokens' part stays in
 // the first-level cache. The sums are those of avx512bf16_dot.c: one of 16 lanes for each row and token, from the first
 // column to the last. Between pieces they lie in memory.
-#include "wide.h"
-
-INLINE __m512bh pairs(__m512i v) { return (__m512bh)v; }
-
-// aside is away in any of the 32 registers.
-INLINE __m128i aside(int64_t v) {
-  __m128i s = _mm_cvtsi64_si128(v);
-  __asm__ volatile("" : "+v"(s));
-  return s;
-}
-
-INLINE int64_t again(__m128i s) {
-  __asm__ volatile("" : "+v"(s));
-  return _mm_cvtsi128_si64(s);
-}
+#include "pairs.h"
 
 // piece adds the products of R rows with T tokens to sums, R T vectors: those of the first row, of the second, … .
 // A later piece, ahead bytes on, is prefetched into the second-level cache meanwhile.
