@@ -81,7 +81,7 @@ func (op *bf16Product) planRows(threads int) int {
 			op.unitRows = op.oneTokenRows(fit)
 			return 0
 		}
-		if step := op.set.GEMV.PairRows(); fit > step {
+		if step := op.set.GEMV.PairRows(op.tokens); fit > step {
 			fit -= fit % step
 		}
 		op.unitRows = min(max(fit, 4), op.w.rows)

@@ -17,9 +17,10 @@ func (s *Kernels) MulPairs(y mat.Floats, w mat.Weights, x mat.Pairs, rows, token
 	s.pairs.mulPairs(y, w, x, rows, tokens, n)
 }
 
-// PairRows is the number of rows that MulPairs multiplies at once. It is fastest with a multiple of it.
-func (s *Kernels) PairRows() int {
-	if fetch.InPieces(fetch.PairTokens) {
+// PairRows is the number of rows that MulPairs multiplies at once by so many tokens. It is fastest with a multiple
+// of it.
+func (s *Kernels) PairRows(tokens int) int {
+	if tokens >= leastInPieces && fetch.InPieces(fetch.PairTokens) {
 		return pieceRows
 	}
 	return 4
@@ -34,6 +35,9 @@ func (s *Kernels) MulTile(y []float32, w mat.Weights, x []uint32, rows, blocks i
 	w.Check(rows, blocks*tileK)
 	s.pairs.tileOne(y[:rows], w, x[:blocks*tileK/2], rows, blocks)
 }
+
+// leastInPieces are the fewest tokens that are multiplied by rows in pieces.
+const leastInPieces = 4
 
 // pieceRows are the rows that are read in pieces together, a multiple of the 3 or 4 that a kernel multiplies at once.
 const pieceRows = 12

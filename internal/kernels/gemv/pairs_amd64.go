@@ -51,7 +51,7 @@ const (
 
 // mulInPieces computes the products of 8, 6 or 4 tokens at a time, and returns how many tokens that were.
 func mulInPieces(y mat.Floats, w mat.Weights, x mat.Pairs, rows, tokens, n int) (done int) {
-	for _, tile := range [...]int{8, 6, 4} {
+	for _, tile := range [...]int{8, 6, leastInPieces} {
 		for ; tokens-done >= tile; done += tile {
 			mulTokensInPieces(mat.Floats{V: y.V[done*y.Stride:], Stride: y.Stride}, w, mat.Pairs{V: x.V[done*x.Stride:], Stride: x.Stride}, rows, tile, n)
 		}
@@ -86,7 +86,7 @@ func addPiece(w unsafe.Pointer, ws int, x unsafe.Pointer, xs int, sums unsafe.Po
 		avx512bf16Pieces8(w, int64(ws), x, int64(4*xs), sums, int64(n), int64(rows), int64(ahead))
 	case 6:
 		avx512bf16Pieces6(w, int64(ws), x, int64(4*xs), sums, int64(n), int64(rows), int64(ahead))
-	case 4:
+	case leastInPieces:
 		avx512bf16Pieces4(w, int64(ws), x, int64(4*xs), sums, int64(n), int64(rows), int64(ahead))
 	}
 }
