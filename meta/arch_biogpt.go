@@ -1,11 +1,9 @@
 package meta
 
-import (
-	"math"
-	"strconv"
-)
+import "math"
 
-// bioGPT is BioGptForCausalLM: OPT's layers, scaled embeddings of tokens, and a head of another name. The reference has no no-split class; blocks stay whole here.
+// bioGPT is BioGptForCausalLM: OPT's layers, scaled embeddings of tokens, and a head of another name. The reference
+// has no no-split class; blocks stay whole here.
 func bioGPT(f *fields, b *Builder) {
 	d := &decoder{
 		class: "BioGpt", vocab: f.size("vocab_size", 42384), hidden: f.size("hidden_size", 1024), inner: f.size("intermediate_size", 4096),
@@ -32,14 +30,7 @@ func bioGPT(f *fields, b *Builder) {
 	model := b.Child("biogpt", "BioGptModel")
 	embed := model.Embedding("embed_tokens", "BioGptScaledWordEmbedding", d.vocab, d.hidden)
 	model.Embedding("embed_positions", "BioGptLearnedPositionalEmbedding", d.context+2, d.hidden)
-	layers := model.Child("layers", "ModuleList")
-	block := BlockSpec{
-		AttentionNorm: "self_attn_layer_norm", Attention: "self_attn", MLPNorm: "final_layer_norm",
-		Plain: &MLPSpec{Up: "fc1", Down: "fc2", Act: d.act.act},
-	}
-	for i := range d.layers {
-		d.optLayer(layers.Child(strconv.Itoa(i), "BioGptDecoderLayer").Runs(KindBlock, &block), i, true)
-	}
+	d.optLayers(model, true)
 	d.norm(model, "layer_norm", d.hidden)
 	b.headAt("output_projection", embed, d.hidden, d.vocab, d.tied, "output_projection.weight")
 }

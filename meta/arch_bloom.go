@@ -1,9 +1,6 @@
 package meta
 
-import (
-	"math"
-	"strconv"
-)
+import "strconv"
 
 // bloom is BloomForCausalLM: gpt_neox's fused projection in sequential blocks, a norm of the embeddings, and no
 // positions but biases by distance.
@@ -28,7 +25,7 @@ func bloom(f *fields, b *Builder) {
 	model := b.Child("transformer", "BloomModel")
 	embed := model.Embedding("word_embeddings", "Embedding", d.vocab, d.hidden)
 	d.norm(model, "word_embeddings_layernorm", d.hidden)
-	layers, slopes := model.Child("h", "ModuleList"), bloomSlopes(d.heads)
+	layers, slopes := model.Child("h", "ModuleList"), alibiSlopes(d.heads)
 	block := BlockSpec{AttentionNorm: "input_layernorm", Attention: "self_attention", MLPNorm: "post_attention_layernorm", MLP: "mlp"}
 	for i := range d.layers {
 		layer := layers.Child(strconv.Itoa(i), "BloomBlock").Runs(KindBlock, &block)
@@ -58,22 +55,4 @@ func (f *fields) bloomNames() *fields {
 		}
 	}
 	return g
-}
-
-// bloomSlopes returns the slopes of biases by distance: 2^(-8k/n) for the largest power of two n of heads, and for
-// the others every second one of twice as many.
-func bloomSlopes(heads int) []float32 {
-	n := 1
-	for 2*n <= heads {
-		n *= 2
-	}
-	slopes := make([]float32, heads)
-	for i := range slopes {
-		exponent := -8 * float64(i+1) / float64(n)
-		if i >= n {
-			exponent = -4 * float64(2*(i-n)+1) / float64(n)
-		}
-		slopes[i] = float32(math.Exp2(exponent))
-	}
-	return slopes
 }

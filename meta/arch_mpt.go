@@ -1,9 +1,6 @@
 package meta
 
-import (
-	"math"
-	"strconv"
-)
+import "strconv"
 
 // mpt is MptForCausalLM: GPT-2's blocks without biases, whose only positions are biases by distance. The reference
 // applies these whatever the config says of positions.
@@ -86,26 +83,6 @@ func (f *fields) mptAttention(c *gptConfig) AttentionSpec {
 			g.fail("alibi_bias_max", "%d is not supported: the reference computes with 8", n)
 		}
 	}
-	s.Slopes = mptSlopes(c.heads)
+	s.Slopes = alibiSlopes(c.heads)
 	return s
-}
-
-// mptSlopes returns the slopes of biases by distance: 2^(-8k/n) for the smallest power of two n that is not below
-// heads. If that is not heads, every second one comes first.
-func mptSlopes(heads int) []float32 {
-	n := 1
-	for n < heads {
-		n *= 2
-	}
-	slopes := make([]float32, heads)
-	for i := range slopes {
-		k := i + 1
-		if n != heads {
-			if k = 2 * (i + 1); k > n {
-				k -= n + 1
-			}
-		}
-		slopes[i] = float32(math.Exp2(-8 * float64(k) / float64(n)))
-	}
-	return slopes
 }

@@ -38,15 +38,20 @@ func opt(f *fields, b *Builder) {
 	embed := model.Embedding("embed_tokens", "Embedding", d.vocab, d.hidden)
 	model.Embedding("embed_positions", "OPTLearnedPositionalEmbedding", d.context+2, d.hidden)
 	d.norm(model, "final_layer_norm", d.hidden)
+	d.optLayers(model, bias)
+	b.head(embed, d.hidden, d.vocab, d.tied, "lm_head.weight")
+}
+
+// optLayers adds the layers of OPT and of models with the same.
+func (d *decoder) optLayers(model *Builder, bias bool) {
 	layers := model.Child("layers", "ModuleList")
 	block := BlockSpec{
 		AttentionNorm: "self_attn_layer_norm", Attention: "self_attn", MLPNorm: "final_layer_norm",
 		Plain: &MLPSpec{Up: "fc1", Down: "fc2", Act: d.act.act},
 	}
 	for i := range d.layers {
-		d.optLayer(layers.Child(strconv.Itoa(i), "OPTDecoderLayer").Runs(KindBlock, &block), i, bias)
+		d.optLayer(layers.Child(strconv.Itoa(i), d.class+"DecoderLayer").Runs(KindBlock, &block), i, bias)
 	}
-	b.head(embed, d.hidden, d.vocab, d.tied, "lm_head.weight")
 }
 
 func (d *decoder) optLayer(b *Builder, layer int, bias bool) {

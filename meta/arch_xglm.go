@@ -1,9 +1,6 @@
 package meta
 
-import (
-	"math"
-	"strconv"
-)
+import "math"
 
 // xglm is XGLMForCausalLM: OPT's layers, scaled embeddings of tokens, and sines and cosines of positions instead of a
 // table of them.
@@ -42,14 +39,7 @@ func xglm(f *fields, b *Builder) {
 	model := b.Child("model", "XGLMModel")
 	embed := model.Embedding("embed_tokens", "XGLMScaledWordEmbedding", d.vocab, d.hidden)
 	model.Child("embed_positions", "XGLMSinusoidalPositionalEmbedding").Buffer("weights", b.tree.dtype, false, d.context+firstPosition, d.hidden)
-	layers := model.Child("layers", "ModuleList")
-	block := BlockSpec{
-		AttentionNorm: "self_attn_layer_norm", Attention: "self_attn", MLPNorm: "final_layer_norm",
-		Plain: &MLPSpec{Up: "fc1", Down: "fc2", Act: d.act.act},
-	}
-	for i := range d.layers {
-		d.optLayer(layers.Child(strconv.Itoa(i), "XGLMDecoderLayer").Runs(KindBlock, &block), i, true)
-	}
+	d.optLayers(model, true)
 	d.norm(model, "layer_norm", d.hidden)
 	b.head(embed, d.hidden, d.vocab, d.tied, "lm_head.weight")
 	b.Ignore("model.embed_positions.weights")
