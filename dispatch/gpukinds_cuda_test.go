@@ -3,7 +3,6 @@
 package dispatch_test
 
 import (
-	"path/filepath"
 	"testing"
 
 	"github.com/heftai/heft/devicemap"
@@ -21,13 +20,10 @@ var kindsOfModels = []string{"bloom-1", "mpt-1", "apertus-2", "gemma4-1", "lfm2-
 // precision their logits have the CPU's bits, also after a prefix that another sequence has left, with a snapshot of states.
 func TestGPUsRunKindsOfLayers(t *testing.T) {
 	onGPUs(t, dispatch.Options{})
-	if testenv.Variant() == "go" {
-		t.Skip("kernels of GPUs fuse multiplications and additions, and variant go does not")
-	}
+	needFused(t)
 	for _, name := range kindsOfModels {
 		t.Run(name, func(t *testing.T) {
-			g := &golden.Model{Dir: filepath.Join(golden.Module(t), "testdata", "golden", "infer", "models", "family-"+name)}
-			golden.JSON(t, filepath.Join(g.Dir, "golden.json"), g)
+			g := golden.OwnModel(t, "family-"+name)
 			stationsKeepBits(t, g, func(o dispatch.Options) dispatch.Options { return onGPUs(t, o) })
 			reuseOnGPU(t, g)
 		})
@@ -70,9 +66,7 @@ func reuseOnGPU(t *testing.T, g *golden.Model) {
 // TestGPUsRunConvertedWeights holds the same for weights that are converted when they are loaded.
 func TestGPUsRunConvertedWeights(t *testing.T) {
 	onGPUs(t, dispatch.Options{})
-	if testenv.Variant() == "go" {
-		t.Skip("kernels of GPUs fuse multiplications and additions, and variant go does not")
-	}
+	needFused(t)
 	convertedKeepBits(t, func(o dispatch.Options) dispatch.Options { return onGPUs(t, o) })
 }
 
@@ -80,23 +74,6 @@ func TestGPUsRunConvertedWeights(t *testing.T) {
 func TestGPUsInAutoConvert(t *testing.T) {
 	onGPUs(t, dispatch.Options{})
 	for _, format := range []meta.QuantFormat{meta.QuantQ8, meta.QuantQ4} {
-		g := &golden.Model{Dir: filepath.Join(golden.Module(t), "testdata", "golden", "infer", "models", "small-llama-bf16")}
-		golden.JSON(t, filepath.Join(g.Dir, "golden.json"), g)
-		skeleton, checkpoint := open(t, g.Dir)
-		model := func(d devicemap.Device, p dispatch.Precision) *dispatch.Model {
-			o := dispatch.Options{Threads: 1, Variant: testenv.Variant(), Precision: p, GPUKernels: dispatch.GPUKernelsFast, Context: 128, KVTokens: 6 * 128, Quantize: format}
-			m, err := dispatch.New(skeleton, checkpoint, devicemap.NewMap(devicemap.Entry{Device: d}), onGPUs(t, o))
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { m.Close() })
-			return m
-		}
-		ids := stationIDs(g)
-		prompt := max(1, len(ids)-3)
-		gpu := model("0", dispatch.PrecisionAuto)
-		whole := forced(t, gpu, ids, prompt, prompt)
-		within(t, "GPU", whole, forced(t, model("cpu", dispatch.PrecisionHigh), ids, prompt, prompt), roundingTolerance(skeleton))
-		sameLogits(t, "in chunks", forced(t, gpu, ids, prompt, 5), whole)
+		autoStaysWithin(t, golden.OwnModel(t, "small-llama-bf16"), format)
 	}
 }

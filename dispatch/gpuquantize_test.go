@@ -1,7 +1,6 @@
 package dispatch_test
 
 import (
-	"path/filepath"
 	"testing"
 
 	"github.com/heftai/heft/devicemap"
@@ -20,10 +19,8 @@ func convertedKeepBits(t *testing.T, gpus func(dispatch.Options) dispatch.Option
 	for _, name := range convertedModels {
 		for _, format := range []meta.QuantFormat{meta.QuantQ8, meta.QuantQ4} {
 			t.Run(name+" "+format.String(), func(t *testing.T) {
-				dir := filepath.Join(golden.Module(t), "testdata", "golden", "infer", "models", name)
-				g := &golden.Model{Dir: dir}
-				golden.JSON(t, filepath.Join(dir, "golden.json"), g)
-				skeleton, checkpoint := open(t, dir)
+				g := golden.OwnModel(t, name)
+				skeleton, checkpoint := open(t, g.Dir)
 				if len(skeleton.Root.LoadedBytes(format, true)) == 0 {
 					t.Fatal("the model has no weights to convert")
 				}

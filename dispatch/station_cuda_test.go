@@ -9,6 +9,7 @@ import (
 	"github.com/heftai/heft/dispatch"
 	"github.com/heftai/heft/internal/golden"
 	"github.com/heftai/heft/internal/testenv"
+	"github.com/heftai/heft/meta"
 )
 
 // onGPUs is o for GPUs 0 and 1 of this machine, which are one GPU twice if it has one only. It skips a test
@@ -23,13 +24,17 @@ func onGPUs(t *testing.T, o dispatch.Options) dispatch.Options {
 	return o.OnOneGPUTwice()
 }
 
+// needFused skips a test of equal bits with the variant go, whose kernels round between a multiplication and an addition.
+func needFused(t *testing.T) {
+	t.Helper()
+	testenv.Need(t, "assembly", testenv.Variant() != "go", "kernels of GPUs fuse multiplications and additions, and variant go does not")
+}
+
 // TestGPUsNeverChangeTheAnswer holds law 4 on GPUs: with high precision the logits over maps of two GPUs,
 // the CPU and the disk have the CPU's bits.
 func TestGPUsNeverChangeTheAnswer(t *testing.T) {
 	onGPUs(t, dispatch.Options{})
-	if testenv.Variant() == "go" {
-		t.Skip("kernels of GPUs fuse multiplications and additions, and variant go does not")
-	}
+	needFused(t)
 	cases := 0
 	for g := range golden.Models(t) {
 		t.Run(g.Name(), func(t *testing.T) {
@@ -47,25 +52,31 @@ func TestGPUsInAuto(t *testing.T) {
 	cases := 0
 	for g := range golden.Models(t) {
 		t.Run(g.Name(), func(t *testing.T) {
-			skeleton, checkpoint := open(t, g.Dir)
-			model := func(d devicemap.Device, p dispatch.Precision) *dispatch.Model {
-				o := dispatch.Options{Threads: 1, Variant: testenv.Variant(), Precision: p, GPUKernels: dispatch.GPUKernelsFast, Context: 128, KVTokens: 6 * 128}
-				m, err := dispatch.New(skeleton, checkpoint, devicemap.NewMap(devicemap.Entry{Device: d}), onGPUs(t, o))
-				if err != nil {
-					t.Fatal(err)
-				}
-				t.Cleanup(func() { m.Close() })
-				return m
-			}
-			ids := stationIDs(g)
-			prompt := max(1, len(ids)-3)
-			gpu := model("0", dispatch.PrecisionAuto)
-			whole := forced(t, gpu, ids, prompt, prompt)
-			within(t, "GPU", whole, forced(t, model("cpu", dispatch.PrecisionHigh), ids, prompt, prompt), roundingTolerance(skeleton))
-			sameLogits(t, "in chunks", forced(t, gpu, ids, prompt, 5), whole)
-			sameLogits(t, "in a batch of 3", pieces(t, gpu, 1, 3, ids, prompt, 4, 2), whole)
+			autoStaysWithin(t, g, meta.QuantNone)
 		})
 		cases++
 	}
 	golden.Count(t, "infer/models (GPUs, auto)", cases)
+}
+
+// autoStaysWithin compares a model on a GPU with `--precision auto`, whose weights are converted to a format, with the CPU.
+func autoStaysWithin(t *testing.T, g *golden.Model, format meta.QuantFormat) {
+	t.Helper()
+	skeleton, checkpoint := open(t, g.Dir)
+	model := func(d devicemap.Device, p dispatch.Precision) *dispatch.Model {
+		o := dispatch.Options{Threads: 1, Variant: testenv.Variant(), Precision: p, GPUKernels: dispatch.GPUKernelsFast, Context: 128, KVTokens: 6 * 128, Quantize: format}
+		m, err := dispatch.New(skeleton, checkpoint, devicemap.NewMap(devicemap.Entry{Device: d}), onGPUs(t, o))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { m.Close() })
+		return m
+	}
+	ids := stationIDs(g)
+	prompt := max(1, len(ids)-3)
+	gpu := model("0", dispatch.PrecisionAuto)
+	whole := forced(t, gpu, ids, prompt, prompt)
+	within(t, "GPU", whole, forced(t, model("cpu", dispatch.PrecisionHigh), ids, prompt, prompt), roundingTolerance(skeleton))
+	sameLogits(t, "in chunks", forced(t, gpu, ids, prompt, 5), whole)
+	sameLogits(t, "in a batch of 3", pieces(t, gpu, 1, 3, ids, prompt, 4, 2), whole)
 }

@@ -1,7 +1,6 @@
 package dispatch_test
 
 import (
-	"path/filepath"
 	"testing"
 
 	"github.com/heftai/heft/dispatch"
@@ -13,8 +12,7 @@ import (
 // host has the states, and the snapshots that a prompt leaves, afterwards.
 func TestBlocksWithStatesStream(t *testing.T) {
 	for _, name := range []string{"lfm2-1", "qwen3-next-1", "mamba2-1", "falcon-h1-1"} {
-		g := &golden.Model{Dir: filepath.Join(golden.Module(t), "testdata", "golden", "infer", "models", "family-"+name)}
-		golden.JSON(t, filepath.Join(g.Dir, "golden.json"), g)
+		g := golden.OwnModel(t, "family-"+name)
 		skeleton, checkpoint := open(t, g.Dir)
 		ids := append(stationIDs(g), stationIDs(g)...)
 		prompt := len(ids) - 3

@@ -64,6 +64,16 @@ type Padding struct {
 	Mask [][]int32 `json:"attention_mask"` // 0: padding
 }
 
+// OwnModel reads a model of this repository's infer/models.
+func OwnModel(t testing.TB, name string) *Model {
+	t.Helper()
+	m := &Model{Dir: filepath.Join(Module(t), "testdata", "golden", "infer", "models", name)}
+	if !JSON(t, filepath.Join(m.Dir, "golden.json"), m) {
+		t.FailNow()
+	}
+	return m
+}
+
 // Models reads the models of the root, one after the other.
 func Models(t testing.TB) iter.Seq[*Model] {
 	t.Helper()

@@ -2,7 +2,6 @@ package residency
 
 import (
 	"encoding/json"
-	"io"
 	"log/slog"
 	"maps"
 	"os"
@@ -68,21 +67,22 @@ func (s *Store) recordSizes() {
 	}
 	path, key, err := recordOf(s.folder, c, s.quantizer)
 	if err == nil {
-		err = os.MkdirAll(s.folder, 0o755)
-	}
-	var text []byte
-	if err == nil {
-		text, err = json.Marshal(sizeRecord{key, sizes})
-	}
-	if err == nil {
-		err = atomicfile.Write(path, func(w io.Writer) error {
-			_, err := w.Write(text)
-			return err
-		})
+		err = writeSizes(path, sizeRecord{key, sizes})
 	}
 	if err != nil {
 		slog.Warn("the sizes of coded weights cannot be kept", "file", path, "reason", err)
 	}
+}
+
+func writeSizes(path string, r sizeRecord) error {
+	text, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	return atomicfile.WriteFile(path, text)
 }
 
 // foundSizes returns the bytes of parameters of which something is used as stored.
