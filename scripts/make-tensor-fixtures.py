@@ -162,6 +162,34 @@ case("attention with a bias that trains", "attention", heads + [torch.randn(4, 5
 case("attention to another sequence", "attention", [heads[0], torch.randn(2, 7, 2, 8), torch.randn(2, 7, 2, 6), torch.randn(5, 7)],
      attention)
 
+for shape, kernel, bias, o in (
+        ((2, 3, 6, 5), (4, 3, 3, 3), True, {}), ((1, 4, 7, 7), (6, 2, 3, 3), False, {"stride": 2, "padding": 1, "groups": 2}),
+        ((2, 2, 9, 8), (3, 2, 2, 3), True, {"padding": 2, "dilation": 2}), ((2, 6, 3, 3), (6, 1, 1, 1), True, {"groups": 6}),
+        ((1, 40, 4, 4), (5, 40, 1, 1), False, {"stride": 3}), ((1, 2, 2, 5), (2, 2, 2, 5), True, {})):
+    ins = [torch.randn(shape), torch.randn(kernel)] + ([torch.randn(kernel[0])] if bias else [])
+    case(f"conv2d {shape} by {kernel} {o}", "conv2d", ins, lambda x, w, b=None: F.conv2d(x, w, b, **o), **o)
+special = torch.tensor([[1.0, 1.0, nan, 0.0, 2.0], [-inf, -inf, 3.0, nan, 2.0], [-inf, -inf, 5.0, 5.0, 2.0], [0.0, -0.0, inf, 5.0, 2.0]])[None, None]
+for k, st, p in ((2, None, 0), (3, 2, 1), (2, 1, 1), (3, 1, 0)):
+    o = {"kernel": k, "stride": st or 0, "padding": p}
+    for name, x in (("", torch.randn(1, 2, 7, 6)), (" at edges", special)):
+        case(f"maxpool2d {k} {st} {p}{name}", "maxpool2d", [x], lambda x: F.max_pool2d(x, k, st, p), **o)
+        case(f"avgpool2d {k} {st} {p}{name}", "avgpool2d", [x], lambda x: F.avg_pool2d(x, k, st, p), **o)
+for to in ((1, 1), (3, 2), (7, 6), (5, 4), (9, 1)):
+    case(f"adaptive_avgpool2d to {to}", "adaptive_avgpool2d", [torch.randn(1, 2, 7, 6)], lambda x: F.adaptive_avg_pool2d(x, to), shape=to)
+for l, r in (((3, 4), (4, 5)), ((2, 3, 4), (4, 2)), ((2, 3, 4), (2, 4, 2)), ((2, 1, 1, 4), (3, 4, 2)), ((3, 4), (2, 4, 3)),
+             ((1, 70), (70, 5)), ((2, 5, 80), (2, 80, 3))):
+    case(f"matmul {l} by {r}", "matmul", [torch.randn(l), torch.randn(r)], torch.matmul)
+case("matmul of infinity", "matmul", [torch.tensor([[1.0, inf], [0.0, 2.0]]), torch.tensor([[1.0, 0.0], [0.0, 1.0]])], torch.matmul)
+x, w = torch.randn(2, 3, 8), torch.randn(7, 8)
+for r in ("mean", "sum"):
+    for s in (0.0, 0.1):
+        for ys in ([1, -100, 0, 6, 6, -100], [-100] * 6, [0, 1, 2, 3, 4, 5]):
+            y = torch.tensor(ys)
+            case(f"linear_cross_entropy {r} {s} {ys}", "linear_cross_entropy", [x, w],
+                 lambda x, w: F.cross_entropy((x @ w.T).flatten(0, 1), y, reduction=r, label_smoothing=s), reduction=r, labels=ys, value=s)
+case("linear_cross_entropy scaled", "linear_cross_entropy", [x, w],
+     lambda x, w: F.cross_entropy((x @ w.T).flatten(0, 1), torch.tensor([3, 1, 4, 1, 5, 2])), up=0.25, reduction="mean", labels=[3, 1, 4, 1, 5, 2])
+
 path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "train", "tensor", "testdata", "torch.json")
 with open(path, "w") as f:
     f.write('{"torch": "%s", "cases": [\n' % torch.__version__.split("+")[0])

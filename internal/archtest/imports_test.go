@@ -117,8 +117,8 @@ var allowed = map[string][]string{
 	"train/rng":                   {}, // apart from data: tensors start their weights and drop by it too
 	"train/data":                  {"train/rng", "text"},
 	"train/optim":                 {"internal/floats", "internal/kernels/..."},
-	"train/tensor":                {"internal/backend", "internal/backend/cpu", "internal/floats", "internal/tensor", "meta", "internal/kernels/..."}, // backend: operations of layers and their gradients; meta: dtypes of stored parameters
-	"train/tensor/tensortest":     {"internal/floats", "meta"},                                                                                        // storages for tests
+	"train/tensor":                {"internal/backend", "internal/backend/cpu", "internal/floats", "internal/tensor", "meta", "internal/kernels"}, // backend: operations of layers and their gradients; meta: dtypes of stored parameters
+	"train/tensor/tensortest":     {"internal/floats", "meta"},                                                                                    // storages for tests
 	"train/track":                 {"internal/atomicfile"},
 	"train/model":                 {"meta", "loader", "devicemap", "internal/hostmem", "internal/residency", "internal/lora", "internal/nn", "internal/backend", "internal/backend/cpu", "internal/backend/record", "internal/kernels/...", "internal/kvcache", "internal/stored", "internal/tensor", "train/internal/chunks", "train/rng", "train/tensor"}, // kernels: weights are rounded for autocast
 	"train/internal/accumulation": {"train/data"},

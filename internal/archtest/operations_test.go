@@ -21,6 +21,8 @@ var operations = map[string]int{
 	"Compressed": 3, // entries of several tokens, of which a recurrence and an attention are new, and their indexer
 	"Streams":    3, // hyper-connections: Sinkhorn's iterations, and sums whose weights are of each row
 
+	"Images": 4, // convolutions and pools, with reverses that no composition of others has
+
 	"Converter": 5,
 
 	"Gradients":          16, // with softmax by itself, which heads and attention with any mask train

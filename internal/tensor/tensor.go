@@ -57,6 +57,16 @@ func Floats(v []float32, dims ...int) Tensor {
 	return t
 }
 
+// Doubles is a dense float64 view of v, which it shares.
+func Doubles(v []float64, dims ...int) Tensor {
+	t := Tensor{DType: meta.Float64, Rank: len(dims)}
+	copy(t.Dims[:], dims)
+	if len(v) > 0 {
+		t.Data = unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(v))), 8*len(v))
+	}
+	return t
+}
+
 // IsZero reports whether t stands for an absent tensor.
 func (t Tensor) IsZero() bool { return t.Rank == 0 && t.Data == nil && t.Address == 0 }
 
@@ -129,6 +139,14 @@ func (t Tensor) F32() []float32 {
 		return nil
 	}
 	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(t.Data))), len(t.Data)/4)
+}
+
+// F64 is F32 for dtype float64, on an 8-byte boundary.
+func (t Tensor) F64() []float64 {
+	if len(t.Data) == 0 {
+		return nil
+	}
+	return unsafe.Slice((*float64)(unsafe.Pointer(unsafe.SliceData(t.Data))), len(t.Data)/8)
 }
 
 // U16 is the elements as 16-bit words (bfloat16, float16), sharing memory. t must be

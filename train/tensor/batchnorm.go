@@ -162,3 +162,9 @@ func (c *channels) backward(grad []float32) {
 		}
 	})
 }
+
+func fill(row []float32, v float32) {
+	for i := range row {
+		row[i] = v
+	}
+}

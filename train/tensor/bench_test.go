@@ -36,6 +36,22 @@ func BenchmarkLinear(b *testing.B) {
 	}
 }
 
+// BenchmarkMatMul has many small products and few large ones, forward and back.
+func BenchmarkMatMul(b *testing.B) {
+	for _, s := range [][4]int{{96, 16, 16, 16}, {96, 128, 64, 128}, {1, 1024, 512, 512}} {
+		x, y := random(1, s[0], s[1], s[2]), random(2, s[0], s[2], s[3])
+		tp, up := NewTape(Options{}), make([]float32, s[0]*s[1]*s[3])
+		b.Run(fmt.Sprint(s), func(b *testing.B) {
+			for b.Loop() {
+				if err := tp.BackwardFrom(tp.MatMul(tp.Use(x), tp.Use(y)), up); err != nil {
+					b.Fatal(err)
+				}
+			}
+			gflops(b, 6*float64(s[0]*s[1]*s[2]*s[3]))
+		})
+	}
+}
+
 // BenchmarkCrossEntropy shows what a pass allocates with logits and without.
 func BenchmarkCrossEntropy(b *testing.B) {
 	const rows, width, classes = 1024, 64, 32000

@@ -66,9 +66,7 @@ func (tp *Tape) Checkpoint(f func(tp *Tape, in []*Tensor) *Tensor, sources []Rew
 
 // nested makes a tape that shares tp's kernels and memory.
 func (tp *Tape) nested() *Tape {
-	inner := &Tape{threads: tp.threads, autocast: tp.autocast, set: tp.set, gemm: tp.gemm, uses: map[used]*Tensor{}, spare: tp.spare, scope: 1}
-	inner.panels.New = tp.panels.New
-	return inner
+	return &Tape{threads: tp.threads, autocast: tp.autocast, set: tp.set, uses: map[used]*Tensor{}, spare: tp.spare, scope: 1}
 }
 
 // leaves puts the numbers of another tape's tensors on tp.

@@ -8,8 +8,9 @@ import (
 	view "github.com/heftai/heft/internal/tensor"
 )
 
-// Operations of layers (causal attention, norms, rotary embeddings, gates) and their gradients are those
-// of package backend, with which models of train/model run: each gradient exists once.
+// Operations of layers (products, causal attention, norms, rotary embeddings, gates, cross-entropies,
+// convolutions, pools) and their gradients are those of package backend, with which models of train/model
+// run: each gradient exists once.
 
 // backends are the backends that no operation uses at the moment. All tapes share them.
 var backends = struct {

@@ -27,8 +27,9 @@
 // Semantics are torch's unless an operation says otherwise; ties, empty means (NaN) and
 // ignored labels included.
 //
-// Attention, norms, rotary embeddings and gates are operations of internal/backend, with which the
-// models of train/model run, and so are their gradients.
+// Products, attention, norms, rotary embeddings, gates and cross-entropies are operations of
+// internal/backend, with which the models of train/model run, and so are their gradients. So are
+// convolutions and pools, which those models do not have.
 //
 // A tape and its tensors belong to one goroutine at a time. The package knows nothing of
 // models, data or optimizers.

@@ -1,9 +1,11 @@
 package tensor
 
 import (
-	"slices"
+	"math"
 
-	"github.com/heftai/heft/internal/kernels/matmul"
+	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/backend/cpu"
+	view "github.com/heftai/heft/internal/tensor"
 )
 
 // headLogits bounds the logits that LinearCrossEntropy holds at a time, in elements.
@@ -30,19 +32,20 @@ func (tp *Tape) LinearCrossEntropy(x, weight *Tensor, labels []int, o CrossEntro
 	if tp.autocast == Float16 { // logits, and their gradients, are in it
 		return tp.CrossEntropy(tp.Linear(x, weight, nil), labels, o)
 	}
-	h := &head{tp: tp, o: o, div: o.divisor(labels), width: x.last(), classes: weight.shape[0], w: weight.data}
+	h := &head{tp: tp, o: o, by: float32(1 / o.divisor(labels)), width: x.last(), classes: weight.shape[0], w: weight.data}
+	h.rounded = tp.autocast == BFloat16
 	out := tp.result(nil, x, weight)
-	h.mul = tp.products()
 	if out.needs && x.needs {
 		h.dx = tp.borrow(len(x.data))
 		clear(h.dx)
 	}
 	if out.needs && weight.needs {
 		h.dw = tp.ahead(weight)
+		clear(h.dw)
 	}
-	h.run(x.data, labels)
-	out.data[0] = float32(h.sum / h.div)
-	return tp.recordOnce("linear_cross_entropy", out, func(grad []float32) {
+	tp.compute(name, func(b *cpu.Backend) { h.run(b, x.data, labels) })
+	out.data[0] = float32(h.sum / o.divisor(labels))
+	return tp.recordOnce(name, out, func(grad []float32) {
 		tp.adopt(x, h.dx, grad[0])
 		tp.adopt(weight, h.dw, grad[0])
 	})
@@ -52,66 +55,68 @@ func (tp *Tape) LinearCrossEntropy(x, weight *Tensor, labels []int, o CrossEntro
 type head struct {
 	tp             *Tape
 	o              CrossEntropyOptions
-	div, sum       float64
+	by             float32 // what gradients are scaled with
+	sum            float64 // of the losses
 	width, classes int
 	w, dx, dw      []float32
-	begun          bool // dw has the sum of some rows
-	mul            func(matmul.Product)
+	rounded        bool
 }
 
 // run processes the rows that have a label, some at a time.
-func (h *head) run(x []float32, labels []int) {
-	rows := make([]int, 0, len(labels))
+func (h *head) run(b *cpu.Backend, x []float32, labels []int) {
+	rows, ids := make([]int32, 0, len(labels)), make([]int32, 0, len(labels))
 	for r, l := range labels {
 		if l != h.o.ignore() {
-			rows = append(rows, r)
+			rows, ids = append(rows, int32(r)), append(ids, int32(l))
 		}
 	}
+	if h.width == 0 || len(rows) == 0 {
+		h.sum = float64(len(rows)) * math.Log(float64(h.classes))
+		return
+	}
 	step := max(headLogits/max(h.classes, 1), 32)
-	parts := max((len(rows)+step-1)/step, 1)
-	step = max((len(rows)+parts-1)/parts, 1)
+	parts := (len(rows) + step - 1) / step
+	step = (len(rows) + parts - 1) / parts
 	logits := h.tp.borrow(step * h.classes)
 	part, back := h.tp.borrow(step*h.width), h.tp.borrow(step*h.width)
-	for some := range slices.Chunk(rows, step) {
-		for i, r := range some {
-			copy(part[i*h.width:(i+1)*h.width], x[r*h.width:])
-		}
-		h.chunk(logits, part, back, some, labels)
+	for at := 0; at < len(rows); at += step {
+		end := min(at+step, len(rows))
+		h.chunk(b, logits, part, back, x, rows[at:end], ids[at:end])
 	}
 	h.tp.giveBack(logits)
 	h.tp.giveBack(part)
 	h.tp.giveBack(back)
-	if !h.begun {
-		clear(h.dw)
-	}
 }
 
-// chunk adds the losses of some rows, gathered in x, and their gradients.
-func (h *head) chunk(logits, x, back []float32, rows, labels []int) {
-	n, tp := len(rows), h.tp
+// chunk adds the losses of some rows of x, and their gradients.
+func (h *head) chunk(b *cpu.Backend, logits, part, back, x []float32, rows, ids []int32) {
+	n := len(rows)
 	losses := make([]float32, n)
-	h.mul(matmul.Product{C: dense(logits, h.classes), A: matmul.Rows(x, h.width), B: matmul.Columns(h.w, h.width), Rows: n, Cols: h.classes, N: h.width})
-	ids := make([]int32, n)
-	for i, r := range rows {
-		ids[i] = int32(labels[r])
-	}
-	var gradient []float32
+	weight := backend.Matrix{Tensor: matrixOf(h.w, h.width)}
+	in, scores := matrixOf(part[:n*h.width], h.width), matrixOf(logits[:n*h.classes], h.classes)
+	b.Gather(in, matrixOf(x, h.width), rows)
+	b.Product(scores, in, weight, view.Tensor{}, h.rounded)
+	var gradient view.Tensor
 	if h.dx != nil || h.dw != nil {
-		gradient = logits[:n*h.classes]
+		gradient = scores // replaces the logits
 	}
-	tp.crossEntropy(losses, gradient, logits[:n*h.classes], ids, float32(1/h.div), h.o)
+	b.CrossEntropy(losses, gradient, scores, ids, h.by, float32(h.o.Smoothing))
 	for _, v := range losses {
 		h.sum += float64(v)
 	}
-	if h.dx != nil {
-		h.mul(matmul.Product{C: dense(back, h.width), A: matmul.Rows(logits, h.classes), B: matmul.Rows(h.w, h.width), Rows: n, Cols: h.width, N: h.classes})
-		for i, r := range rows {
-			copy(h.dx[r*h.width:(r+1)*h.width], back[i*h.width:])
-		}
+	if gradient.IsZero() {
+		return
 	}
-	if h.dw != nil {
-		h.mul(matmul.Product{C: dense(h.dw, h.width), A: matmul.Columns(logits, h.classes), B: matmul.Rows(x, h.width), Rows: h.classes, Cols: h.width, N: n, Add: h.begun})
-		h.begun = true
+	var dx view.Tensor
+	if h.dx != nil {
+		clear(back[:n*h.width])
+		dx = matrixOf(back[:n*h.width], h.width)
+	}
+	b.LinearGrad(dx, backend.Matrix{Tensor: matrixOf(h.dw, h.width)}, view.Tensor{}, scores, in, weight, h.rounded)
+	if h.dx != nil {
+		for i, r := range rows {
+			copy(h.dx[int(r)*h.width:][:h.width], back[i*h.width:])
+		}
 	}
 }
 
@@ -148,14 +153,5 @@ func (tp *Tape) adopt(t *Tensor, src []float32, by float32) {
 	}
 	if by != 1 {
 		tp.ranges(len(src), func(lo, hi int) { scaleBy(src[lo:hi], by) })
-	}
-}
-
-// products returns the matrix multiplication in the current precision.
-func (tp *Tape) products() func(matmul.Product) {
-	rounded := tp.autocast == BFloat16
-	return func(p matmul.Product) {
-		p.Rounded = rounded
-		tp.gemm.Mul(p)
 	}
 }

@@ -5,8 +5,6 @@ import (
 
 	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/backend/cpu"
-	"github.com/heftai/heft/internal/kernels/mat"
-	"github.com/heftai/heft/internal/kernels/matmul"
 	view "github.com/heftai/heft/internal/tensor"
 )
 
@@ -104,35 +102,42 @@ func (tp *Tape) MatMul(a, b *Tensor) *Tensor {
 	if db == 2 { // one product with more rows
 		n, w = count(a.shape[:da-1]), &walk{same: true, shape: []int{1}}
 	}
-	batch := count(w.shape)
-	w.span(0, batch, func(y, i, j int) {
-		tp.gemm.Mul(matmul.Product{C: dense(out.data[y*n*m:], m), A: matmul.Rows(a.data[i*n*k:], k), B: matmul.Rows(b.data[j*k*m:], m), Rows: n, Cols: m, N: k})
+	if n*k*m*count(w.shape) == 0 {
+		clear(out.data)
+		return tp.record(out, func([]float32) {
+			tp.gradient(a)
+			tp.gradient(b)
+		})
+	}
+	tp.products("matmul", w, func(c *cpu.Backend, y, i, j int) {
+		c.Product(view.Floats(out.data[y*n*m:][:n*m], n, m), view.Floats(a.data[i*n*k:][:n*k], n, k), factor(b.data, j, k, m), view.Tensor{}, false)
 	})
 	return tp.record(out, func(grad []float32) {
-		ga, addA := intoRepeated(tp, a, batch*n*k)
-		gb, addB := intoRepeated(tp, b, batch*k*m)
-		w.span(0, batch, func(y, i, j int) {
-			gy := matmul.Rows(grad[y*n*m:], m)
+		ga, gb := tp.gradient(a), tp.gradient(b)
+		tp.products("matmul", w, func(c *cpu.Backend, y, i, j int) {
+			var da view.Tensor
 			if ga != nil {
-				tp.gemm.Mul(matmul.Product{C: dense(ga[i*n*k:], k), A: gy, B: matmul.Columns(b.data[j*k*m:], m), Rows: n, Cols: k, N: m, Add: addA})
+				da = view.Floats(ga[i*n*k:][:n*k], n, k)
 			}
-			if gb != nil {
-				tp.gemm.Mul(matmul.Product{C: dense(gb[j*k*m:], m), A: matmul.Columns(a.data[i*n*k:], k), B: gy, Rows: k, Cols: m, N: n, Add: addB})
-			}
+			c.LinearGrad(da, factor(gb, j, k, m), view.Tensor{}, view.Floats(grad[y*n*m:][:n*m], n, m), view.Floats(a.data[i*n*k:][:n*k], n, k), factor(b.data, j, k, m), false)
 		})
 	})
 }
 
-// intoRepeated is into for an operand of which used elements are read. If some are read more than
-// once or not at all, its gradient starts at zero and is added to.
-func intoRepeated(tp *Tape, t *Tensor, used int) (g []float32, add bool) {
-	if t.Len() == used {
-		return tp.into(t)
-	}
-	return tp.gradient(t), true
+// products calls f on a backend for each product of a batch.
+func (tp *Tape) products(name string, w *walk, f func(c *cpu.Backend, y, i, j int)) {
+	tp.compute(name, func(c *cpu.Backend) {
+		w.span(0, count(w.shape), func(y, i, j int) { f(c, y, i, j) })
+	})
 }
 
-func dense(v []float32, width int) mat.Floats { return mat.Floats{V: v, Stride: width} }
+// factor is matrix j of a batch [… k m], or absent, as the weight of a product.
+func factor(v []float32, j, k, m int) backend.Matrix {
+	if v == nil {
+		return backend.Matrix{}
+	}
+	return backend.Matrix{Tensor: view.Floats(v[j*k*m:][:k*m], k, m), Transposed: true}
+}
 
 // Embedding looks up the rows of weight [rows, width] that ids select. The result has the given
 // shape (default: one dimension) followed by width.

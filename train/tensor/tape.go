@@ -4,11 +4,9 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
-	"sync"
 	"weak"
 
 	"github.com/heftai/heft/internal/kernels"
-	"github.com/heftai/heft/internal/kernels/matmul"
 )
 
 // Options configures a [Tape]. The zero value is ready to use.
@@ -26,8 +24,6 @@ type Options struct {
 type Tape struct {
 	threads int
 	set     *kernels.Set
-	gemm    *matmul.Multiplier
-	panels  sync.Pool // of *panel
 	err     error
 	silent  int // depth of NoGrad
 
@@ -55,11 +51,9 @@ func NewTape(o Options) *Tape {
 	if tp.threads <= 0 {
 		tp.threads = runtime.GOMAXPROCS(0)
 	}
-	tp.panels.New = func() any { return new(panel) }
 	if tp.set, tp.err = kernels.Select(o.Kernels); tp.err != nil {
 		tp.err = fmt.Errorf("tensor: %w", tp.err)
 	}
-	tp.gemm = matmul.New(tp.set, tp.parallel)
 	return tp
 }
 

@@ -66,6 +66,8 @@ func Run(t *testing.T, open func() backend.Backend) {
 		{"RouteGrad", testRouteGrad},
 		{"CrossEntropy", testCrossEntropy},
 		{"Softmax", testSoftmax},
+		{"Conv2D", testConv2D},
+		{"Pool2D", testPool2D},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			e := newEnv(t, open())

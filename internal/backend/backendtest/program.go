@@ -64,5 +64,6 @@ func program(e *env) map[string][]float32 {
 		out["route"] = append(out["route"], float32(v), weights[i])
 	}
 	gradientProgram(e, out)
+	imageProgram(e, out)
 	return out
 }
