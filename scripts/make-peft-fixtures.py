@@ -30,8 +30,13 @@ BASES = {
     "mixtral": ("mixtral", dict(tie_word_embeddings=False, num_local_experts=3, num_experts_per_tok=2)),
     "deepseek": ("deepseek_v3", dict(tie_word_embeddings=False, num_key_value_heads=4, q_lora_rank=8, kv_lora_rank=8, qk_nope_head_dim=4, qk_rope_head_dim=4,
                                      v_head_dim=4, first_k_dense_replace=2, n_routed_experts=4, num_experts_per_tok=2, n_group=1, topk_group=1)),
+    "bloom": ("bloom", dict(n_layer=2, n_head=4)),  # biases by distance
+    "mpt": ("mpt", dict(d_model=16, n_layers=2, n_heads=4, max_seq_len=64)),
     "phi3": ("phi3", dict(tie_word_embeddings=False)),  # fused gates, and queries with keys and values
 }
+# Fields of SIZES that models with names of their own take.
+OWN_NAMES = {"gpt2": ("bos_token_id", "eos_token_id"), "bloom": ("vocab_size", "hidden_size", "bos_token_id", "eos_token_id", "pad_token_id"),
+             "mpt": ("vocab_size", "bos_token_id", "eos_token_id", "pad_token_id")}
 RUNS = [
     dict(name="dora", base="llama", lora=dict(r=4, lora_alpha=8, use_dora=True, target_modules=["q_proj", "v_proj", "down_proj", "lm_head"]),
          optimizer=dict(name="AdamW", lr=1e-2, weight_decay=0.01), accumulation=2, clip=1.0),
@@ -63,6 +68,13 @@ RUNS = [
          optimizer=dict(name="SGD", lr=0.3), accumulation=1, clip=None),
     dict(name="dora_fused", base="phi3", lora=dict(r=2, lora_alpha=4, use_dora=True, target_modules=["gate_up_proj", "qkv_proj"]),
          optimizer=dict(name="SGD", lr=0.3), accumulation=1, clip=None),
+    # The modules that PEFT adapts in these models by default.
+    dict(name="bloom", base="bloom", lora=dict(r=2, lora_alpha=4), optimizer=dict(name="AdamW", lr=1e-2, weight_decay=0.01), accumulation=2, clip=1.0),
+    dict(name="bloom_dora", base="bloom", lora=dict(r=2, lora_alpha=4, use_dora=True, target_modules=["query_key_value", "dense", "dense_4h_to_h"]),
+         optimizer=dict(name="SGD", lr=0.3), accumulation=1, clip=None),
+    dict(name="mpt", base="mpt", lora=dict(r=2, lora_alpha=4), optimizer=dict(name="SGD", lr=0.3), accumulation=1, clip=None),
+    dict(name="mpt_dora", base="mpt", lora=dict(r=2, lora_alpha=4, use_dora=True, target_modules=["Wqkv", "down_proj"]),
+         optimizer=dict(name="AdamW", lr=1e-2, weight_decay=0.01), accumulation=2, clip=1.0),
 ]
 STEPS, ROWS, LENGTH = 5, 2, 12
 
@@ -84,7 +96,8 @@ class Masks(torch.nn.Module):
 def make_bases(out):
     for name, (kind, fields) in BASES.items():
         torch.manual_seed(7)
-        config = AutoConfig.for_model(kind, **({**SIZES, **fields} if kind != "gpt2" else {**fields, "bos_token_id": 1, "eos_token_id": 2}))
+        sizes = {n: v for n, v in SIZES.items() if kind not in OWN_NAMES or n in OWN_NAMES[kind]}
+        config = AutoConfig.for_model(kind, **{**sizes, **fields})
         model = AutoModelForCausalLM.from_config(config, attn_implementation="eager").float()
         with torch.no_grad():
             for n, p in model.named_parameters():

@@ -90,11 +90,8 @@ func (c *compiler) scores(n Node, a *attention) (err error) {
 			return err
 		}
 	}
-	if len(s.Slopes) > 0 {
-		if len(s.Slopes) != s.Heads {
-			return at(n.Path, "%d slopes for %d heads", len(s.Slopes), s.Heads)
-		}
-		c.untrained("biases of attention by distance (ALiBi)")
+	if count := len(s.Slopes); count > 0 && count != s.Heads {
+		return at(n.Path, "%d slopes for %d heads", count, s.Heads)
 	}
 	return nil
 }

@@ -58,6 +58,8 @@ func testAttentionGrad(e *env) {
 		{a: backend.AttentionArgs{Heads: 4, KVHeads: 1, Dim: 8, ValueDim: 4, Scale: 0.4, Window: 5}, lengths: []int{13, 40}, tokens: 16},
 		{a: backend.AttentionArgs{Heads: 4, KVHeads: 2, Dim: 8, ValueDim: 8, Scale: 1, Softcap: 1.5, Window: 9}, lengths: []int{21}, tokens: 8, sinks: e.values(4)},
 		{a: backend.AttentionArgs{Heads: 4, KVHeads: 2, Dim: 8, ValueDim: 8, Scale: 0.4, Chunk: 6}, lengths: []int{13, 31}, tokens: 16},
+		{a: backend.AttentionArgs{Heads: 4, KVHeads: 2, Dim: 8, ValueDim: 8, Scale: 0.4, Slopes: []float32{0.5, 0.25, 0.0625, 1}}, lengths: []int{13, 31}, tokens: 8},
+		{a: backend.AttentionArgs{Heads: 3, KVHeads: 3, Dim: 8, ValueDim: 6, Scale: 1, Softcap: 1.5, Window: 9, Slopes: []float32{0.5, 0.25, 0.1}}, lengths: []int{21, 4}, tokens: 8},
 		{a: backend.AttentionArgs{Heads: 30, KVHeads: 1, Dim: 12, ValueDim: 8, Scale: 0.3}, lengths: []int{6, 5}, tokens: 6, shared: true},
 	} {
 		c.e = e
