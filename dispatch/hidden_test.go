@@ -76,3 +76,38 @@ func TestHiddenStatesInChunks(t *testing.T) {
 		t.Error("a sum of three values was gone on from")
 	}
 }
+
+// TestHiddenStatesOfALongPass: with Options.HiddenStates a pass returns the states of all its tokens, those that it returns
+// one by one. Without, a pass of so many is an error.
+func TestHiddenStatesOfALongPass(t *testing.T) {
+	tokens := make([]int32, 100)
+	for i := range tokens {
+		tokens[i] = int32(7 * i % 90)
+	}
+	m := windowed(t, 0, 6)(dispatch.Options{KVTokens: 512, HiddenStates: true, Precision: dispatch.PrecisionHigh})
+	if n := m.BatchLimits().States; n < len(tokens) {
+		t.Fatalf("the limit is %d states", n)
+	}
+	var want []float32
+	one := m.NewSequence()
+	defer one.Free()
+	for i := range tokens {
+		out, err := m.Forward(context.Background(), &dispatch.Batch{Rows: []dispatch.BatchRow{{Sequence: one, Tokens: tokens[i : i+1], PromptLen: 1, Hidden: dispatch.HiddenLast}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, out.Hidden(0)...)
+	}
+	if got := states(t, m, tokens, len(tokens), dispatch.HiddenAll); firstDifference(got, want) >= 0 {
+		t.Errorf("states differ from %d on", firstDifference(got, want))
+	}
+	m = windowed(t, 0, 6)(dispatch.Options{KVTokens: 512})
+	if n := m.BatchLimits().States; n >= len(tokens) {
+		t.Fatalf("the limit without HiddenStates is %d states", n)
+	}
+	s := m.NewSequence()
+	defer s.Free()
+	if _, err := m.Forward(context.Background(), &dispatch.Batch{Rows: []dispatch.BatchRow{{Sequence: s, Tokens: tokens, Hidden: dispatch.HiddenAll}}}); err == nil {
+		t.Error("no error beyond the limit")
+	}
+}

@@ -224,6 +224,7 @@ func (m *Model) Context() int { return m.options.Context }
 // BatchLimits are the most that one [Batch] may hold.
 type BatchLimits struct {
 	Tokens, Sequences int
+	States            int // hidden states
 	// Amortise says that weights stream from the disk: a pass takes about as long for many tokens
 	// as for one.
 	Amortise bool
@@ -233,7 +234,8 @@ type BatchLimits struct {
 // Tokens falls with the memory limit where activations of long passes borrow memory from the experts' cache.
 // Any goroutine may call it.
 func (m *Model) BatchLimits() BatchLimits {
-	return BatchLimits{Tokens: m.batchTokens(), Sequences: m.options.MaxSequences, Amortise: streams(&m.plan)}
+	limits := m.options.limits()
+	return BatchLimits{Tokens: m.batchTokens(), Sequences: m.options.MaxSequences, States: max(limits.Outputs, limits.States), Amortise: streams(&m.plan)}
 }
 
 // Kernels are the threads and the instruction set that a model computes with.

@@ -86,6 +86,9 @@ type Options struct {
 	GPUKernels GPUKernels
 	// MaxSequences is the most sequences of one batch; 0 means 64.
 	MaxSequences int
+	// HiddenStates lets a pass return the hidden states of all its tokens, for which activations take more
+	// memory. Without it they are those of at most 64 tokens, or of MaxSequences if that is more.
+	HiddenStates bool
 	// Context is the most tokens of a sequence; 0 means what the config allows.
 	Context int
 	// KVDType is the dtype of the KV cache: float32, bfloat16, or Int8 for blocks of q8_0, which
@@ -304,7 +307,11 @@ func (o *Options) limits() nn.Limits {
 	case o.tile > 0:
 		tile = o.tile
 	}
-	return nn.Limits{Rows: o.MaxBatchTokens, Outputs: max(o.MaxSequences, min(o.MaxBatchTokens, maxScored)), Tile: tile}
+	l := nn.Limits{Rows: o.MaxBatchTokens, Outputs: max(o.MaxSequences, min(o.MaxBatchTokens, maxScored)), Tile: tile}
+	if o.HiddenStates {
+		l.States = o.MaxBatchTokens
+	}
+	return l
 }
 
 // tileRows is the number of rows that go through a block together. More are not faster: they fill

@@ -131,6 +131,14 @@ func (s *Sequence) Truncate(n int) int {
 	return n
 }
 
+// Seal excludes what s computes from now on from reuse by other sequences. It is for models that join: of
+// them it depends on more than the tokens.
+func (s *Sequence) Seal() {
+	if s.kv != nil {
+		s.kv.Seal()
+	}
+}
+
 // Free releases the pages; their contents may still serve other prompts. The sequence is empty
 // afterwards and may be used again.
 func (s *Sequence) Free() {

@@ -5,7 +5,8 @@ computes with it.
     python scripts/make-mtp-fixtures.py testdata/mtp [NAME...]      (transformers 5.24, some minutes on two cores)
 
 Each model is trained on sequences that follow a permutation of the tokens, with a random token now and then, so that
-the module predicts well and not always. It is saved in bfloat16 under the names of published checkpoints and read
+the module predicts well and not always. recall is another text: pairs of a key and a value, and a walk from each value to its
+key, whose values only the pairs tell (prompts.json has pairs with the first key of the walk); its module is trained behind a model that is done. It is saved in bfloat16 under the names of published checkpoints and read
 again by transformers. cases.json has, in float32, the module's logits behind each token of a prompt, whose hidden states
 are the model's, and behind a further one, whose hidden state is the module's own.
 """
@@ -41,6 +42,8 @@ MODELS = {
     "qwen3_next": lambda: Qwen3NextConfig(**HYBRID, **EXPERTS, intermediate_size=48, shared_expert_intermediate_size=16),
     "qwen3_5": lambda: Qwen3_5TextConfig(**HYBRID | dict(tie_word_embeddings=True), intermediate_size=48),
     "qwen3_5_moe": lambda: Qwen3_5MoeTextConfig(**HYBRID, **EXPERTS, shared_expert_intermediate_size=16),
+    "recall": lambda: Glm4MoeConfig(**SIZES | dict(hidden_size=48, intermediate_size=64, first_k_dense_replace=2), num_key_value_heads=4, head_dim=16,
+                                    n_group=1, topk_group=1),
     "mellum": lambda: MellumConfig(**SMALL, **EXPERTS, num_mtp_layers=1, sliding_window=6, layer_types=["full_attention", "sliding_attention"]),
 }
 BESIDE = {"qwen3_next", "qwen3_5", "qwen3_5_moe", "mellum"}
@@ -57,6 +60,25 @@ def text(rows, generator):
         regular = torch.rand(rows, generator=generator) > 0.1
         ids[:, i] = torch.where(regular, follow[ids[:, i - 1]], ids[:, i])
     return ids
+
+
+KEYS, WALK = 20, 36
+
+
+def walks(rows, generator):
+    """Pairs of all keys in random order, each with its value, and a walk: a key, its value, the key of that value, …"""
+    out = torch.empty(rows, 2 * KEYS + WALK, dtype=torch.long)
+    for row in out:
+        cycle = torch.randperm(KEYS, generator=generator)
+        following = torch.empty(KEYS, dtype=torch.long)
+        following[cycle] = cycle.roll(-1)
+        keys = torch.randperm(KEYS, generator=generator)
+        row[: 2 * KEYS : 2], row[1 : 2 * KEYS : 2] = keys, KEYS + following[keys]
+        at = int(torch.randint(0, KEYS, (1,), generator=generator))
+        for i in range(2 * KEYS, len(row), 2):
+            row[i], at = at, int(following[at])
+            row[i + 1] = KEYS + at
+    return out
 
 
 def states(model, ids):
@@ -140,6 +162,29 @@ def published(mtp, model, layer):
     return out
 
 
+def recall(model, mtp, config):
+    """Trains the model on walks, and then its module alone: the model's hidden states are not made for it."""
+    generator = torch.Generator().manual_seed(1)
+    loss_of, begin = torch.nn.functional.cross_entropy, 2 * KEYS
+    own = [p for n, p in mtp.named_parameters() if n.startswith("layers.")]
+    for params, steps, ahead in ((list(model.parameters()), 6000, False), (own, 2500, True)):
+        optimizer = torch.optim.AdamW(params, lr=2e-3, weight_decay=0.01)
+        for step in range(steps):
+            ids = walks(32, generator)
+            with torch.set_grad_enabled(not ahead):
+                hidden = states(model, ids)
+            if ahead:
+                out = module(mtp, hidden[:, :-1], ids[:, 1:], MtpCache(config=config.get_mtp_config()), 0)
+                loss = loss_of(model.lm_head(out[:, begin - 1 : -1]).flatten(0, 1), ids[:, begin + 1 :].flatten())
+            else:
+                loss = loss_of(model.lm_head(hidden[:, begin:-1]).flatten(0, 1), ids[:, begin + 1 :].flatten())
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            if step % 500 == 499:
+                print(f"{'module' if ahead else 'model'} step {step + 1}: loss {loss.item():.3f}", flush=True)
+
+
 @torch.no_grad()
 def cases(folder, model):
     # transformers knows the module by the number of the published models' layer.
@@ -149,7 +194,7 @@ def cases(folder, model):
     mtp = MtpModel.from_pretrained(model).eval()
     generator = torch.Generator().manual_seed(9)
     for n in (1, 5, 17):
-        ids = text(1, generator)[:, : n + 1]
+        ids = (walks if folder.name == "recall" else text)(1, generator)[:, : n + 1]
         cache = MtpCache(config=model.config.get_mtp_config())
         ahead = module(mtp, states(model, ids[:, :-1]), ids[:, 1:], cache, 0)
         logits = model.lm_head(ahead)[0]
@@ -176,7 +221,7 @@ def main():
         torch.manual_seed(0)
         model = AutoModelForCausalLM.from_config(config(), dtype=torch.float32, attn_implementation="eager").train()
         mtp = begin(MtpModel(model, 1).train())
-        train(model, mtp, model.config)
+        (recall if name == "recall" else train)(model, mtp, model.config)
         model.to(torch.bfloat16)
         mtp.to(torch.bfloat16)
         model.save_pretrained(folder)
@@ -189,6 +234,9 @@ def main():
         if name in COUNTS:
             publish(folder)
         (folder / "cases.json").write_text('{"tolerance": 1e-4, "cases": [\n' + ",\n".join(json.dumps(r) for r in rows) + "\n]}\n")
+        if name == "recall":
+            prompts = walks(12, torch.Generator().manual_seed(11))[:, : 2 * KEYS + 1].tolist()
+            (folder / "prompts.json").write_text('{"prompts": [\n' + ",\n".join(map(json.dumps, prompts)) + "\n]}\n")
         print(name, sum(f.stat().st_size for f in folder.iterdir()), "bytes")
 
 

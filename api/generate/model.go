@@ -73,7 +73,7 @@ type Options struct {
 	DraftTokens int
 	// Draft is a faster model with the same tokens that guesses them, or the model's own module for
 	// multi-token prediction ([meta.NewNext]); see [Text.SameTokens]; nil: guesses come from the
-	// text alone. It belongs to the engine as the model does, and is closed by the caller after [Model.Close].
+	// text alone. A module reads prompts longer than 64 tokens if the model has Options.HiddenStates. It belongs to the engine as the model does, and is closed by the caller after [Model.Close].
 	Draft *dispatch.Model
 	// DraftFailed is called once if a pass of Draft fails; the engine goes on without it. nil does nothing.
 	DraftFailed func(error)

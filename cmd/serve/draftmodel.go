@@ -61,8 +61,9 @@ func (d *drafter) close() {
 	_ = d.checkpoint.Close() // opened for reading
 }
 
-// draftKVTokens is how many tokens all sequences of a draft model hold together, at least one sequence.
-const draftKVTokens = 8192
+// draftKVTokens is how many tokens all sequences of a draft model hold together. moduleKVTokens is that of a module
+// for multi-token prediction: it has one layer, and reads prompts.
+const draftKVTokens, moduleKVTokens = 8192, 32768
 
 // openDrafter opens and plans the model of --draft for the model m; nil without the flag.
 func (c *runCmd) openDrafter(ctx context.Context, m servedModel, o dispatch.Options) (*drafter, error) {
@@ -116,6 +117,9 @@ func (d *drafter) place(skeleton *meta.Model, o dispatch.Options) error {
 		o.Context = spec.Context
 	}
 	o.KVTokens = min(o.Context, draftKVTokens)
+	if spec, ok := skeleton.Root.Spec.(*meta.CausalLMSpec); ok && spec.Join != nil {
+		o.KVTokens = min(o.Context*max(o.MaxSequences, 1), moduleKVTokens)
+	}
 	plan, o, err := dispatch.Plan(skeleton, o)
 	if err != nil {
 		return err

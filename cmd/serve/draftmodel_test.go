@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -103,5 +104,36 @@ func TestDraftModelsThatCannotBe(t *testing.T) {
 	} {
 		m.args += " --port 0"
 		m.check(t)
+	}
+}
+
+// TestModulesReadPromptsOfTheServer: the module guesses from a prompt that is longer than the logits of a pass.
+func TestModulesReadPromptsOfTheServer(t *testing.T) {
+	dir := filepath.Join(golden.Module(t), "testdata/mtp/recall")
+	var f struct {
+		Prompts [][]int32 `json:"prompts"`
+	}
+	golden.JSON(t, filepath.Join(dir, "prompts.json"), &f)
+	right := func(args ...string) (answers []string, accepted float64) {
+		p := start(t, append(args, "--model", dir, "--draft-tokens", "1")...)
+		defer func() { _ = p.Process.Kill(); <-p.end }()
+		for _, prompt := range f.Prompts {
+			pairs, first := prompt[:len(prompt)-1], prompt[len(prompt)-1]
+			body, _ := json.Marshal(map[string]any{"prompt": append(append(slices.Clone(pairs), pairs...), first), "max_tokens": 30, "temperature": 0})
+			status, r := p.ask(t, "POST", "/v1/completions", string(body))
+			if status != 200 {
+				t.Fatalf("%d %v\n%s", status, r, p.log)
+			}
+			answers = append(answers, fmt.Sprint(r["choices"]))
+		}
+		return answers, p.metric(t, `vllm:spec_decode_num_accepted_tokens_total\{.*\}`)
+	}
+	want, _ := right()
+	got, accepted := right("--draft", "mtp")
+	if !slices.Equal(got, want) {
+		t.Errorf("%v\nwant\n%v", got, want)
+	}
+	if accepted < 150 { // 168, and 124 if it reads the last tokens of each prompt only
+		t.Errorf("%v guesses were right, want 150 at least", accepted)
 	}
 }

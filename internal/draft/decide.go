@@ -65,10 +65,17 @@ func likeliest(offers []Offer) *Offer {
 // a guess that is right with the given chance saves more time than the pass and one more token to verify
 // take. base is the number of tokens without guesses, for as many texts as yield a token each.
 func Worth(costs *Costs, base, yield int, chance, draft float64) bool {
+	seconds, known := Saves(costs, base, yield, chance, draft)
+	return known && seconds > 0
+}
+
+// Saves returns the seconds that such a guess saves, negative if it takes more. They are not known before passes of
+// base tokens are measured.
+func Saves(costs *Costs, base, yield int, chance, draft float64) (seconds float64, known bool) {
 	if !costs.ready(base) {
-		return false
+		return 0, false
 	}
 	pass := costs.seconds(base, base)
 	more := max(costs.seconds(costs.reach(base), base)-pass, 0) / float64(costs.reach(base)-base)
-	return chance*pass/float64(yield) > draft+more
+	return chance*pass/float64(yield) - draft - more, true
 }

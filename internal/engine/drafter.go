@@ -17,14 +17,15 @@ type drafter struct {
 	width   int // of the hidden states that it takes of the model, 0: it takes none; see joiner
 	sampler *sample.Sampler
 	passes  draft.Recent
-	ready   bool    // its weights are loaded
-	idle    int     // passes since it was asked
-	right   float64 // the part of first guesses that are right, the recent ones counted more
+	ready   bool       // its weights are loaded
+	idle    int        // passes since it was asked
+	right   [2]float64 // the part of first guesses that are right, the recent ones counted more; [1] where a model that joins has most of the text
 	top     []sample.LogProb
 
 	asked  []*choice // whose next tokens are being guessed
 	inPass []*choice // one for each of rows
 	rows   []Row
+	reader
 }
 
 const (
@@ -43,7 +44,11 @@ func newDrafter(m Model) drafter {
 	if m == nil {
 		return drafter{}
 	}
-	return drafter{model: m, vocab: m.Vocab(), width: joins(m), sampler: sample.New(m.Vocab(), variant(m)), right: firstRight}
+	d := drafter{model: m, vocab: m.Vocab(), width: joins(m), sampler: sample.New(m.Vocab(), variant(m)), right: [2]float64{firstRight}}
+	if d.length = firstLength; d.width > 0 {
+		d.right = [2]float64{firstUnread, firstRead}
+	}
+	return d
 }
 
 // loaded reports whether the draft model need not load weights first.
@@ -55,13 +60,17 @@ func (d *drafter) loaded() bool {
 	return d.ready
 }
 
-func (d *drafter) noteFirst(right bool) {
+func (d *drafter) noteFirst(c *choice, right bool) {
 	v := 0.0
 	if right {
 		v = 1
 	}
-	d.right += (v - d.right) / firstGuesses
+	r := &d.right[d.informed(c)]
+	*r += (v - *r) / firstGuesses
 }
+
+// rightOf is the chance that the first guess for c is right.
+func (d *drafter) rightOf(c *choice) float64 { return d.right[d.informed(c)] }
 
 // ask replaces the guesses of choices by the draft model's, where those are more probably right and
 // worth their time. base is the number of tokens of the pass without guesses.
@@ -75,7 +84,7 @@ func (e *Engine) ask(base int) {
 	}
 	d.asked = d.asked[:0]
 	for _, c := range e.drafts.offering {
-		if (len(c.guess) == 0 || c.chances[0] < d.right) && e.worth(c, base, d.right) && e.joins(c) {
+		if (len(c.guess) == 0 || c.chances[0] < d.rightOf(c)) && e.worth(c, 0, base, d.rightOf(c)) && e.joins(c) {
 			c.noGuess()
 			c.drafted = true
 			d.asked = append(d.asked, c)
@@ -88,7 +97,7 @@ func (e *Engine) ask(base int) {
 			break
 		}
 		d.asked = slices.DeleteFunc(d.asked, func(c *choice) bool {
-			return c.second == nil || len(c.guess) > 0 && !e.worth(c, base, c.chance()*d.right)
+			return c.second == nil || len(c.guess) > 0 && !e.worth(c, len(c.guess), base, c.chance()*d.rightOf(c))
 		})
 	}
 	for _, c := range e.drafts.offering {
@@ -98,14 +107,14 @@ func (e *Engine) ask(base int) {
 	}
 }
 
-// worth reports whether one more guess of the draft model for c is worth its pass, if all guesses and
+// worth reports whether one guess more than n of the draft model for c is worth its pass, if all n and
 // this one are right with the given chance.
-func (e *Engine) worth(c *choice, base int, chance float64) bool {
+func (e *Engine) worth(c *choice, n, base int, chance float64) bool {
 	if fixed := e.options.DraftTokens; fixed > 0 {
-		return len(c.guess) < min(fixed, c.reach)
+		return n < min(fixed, c.reach)
 	}
 	yield := len(e.drafts.offering)
-	return len(c.guess) < c.reach && draft.Worth(&e.drafts.costs, base, yield, chance, e.drafter.passes.Seconds())
+	return n < c.reach && draft.Worth(&e.drafts.costs, base, yield, chance, e.drafter.passes.Seconds())
 }
 
 // chance is that of all guesses to be right.
@@ -124,23 +133,25 @@ func (e *Engine) joins(c *choice) bool {
 	if len(c.tokens)+c.reach > d.model.Context() || d.width > 0 && !d.stated(c) {
 		return false
 	}
-	if c.second == nil {
-		if d.width == 0 && len(c.tokens) > promptShare*(c.max-len(c.tokens)) {
-			return false
-		}
-		seq := d.model.NewSequence(c.prompt)
-		if _, ok := seq.(rewinder); !ok {
-			seq.Free()
-			return false
-		}
-		if s, ok := seq.(salting); ok && c.stream.request.Salt != "" {
-			s.Salt(c.stream.request.Salt)
-		}
-		if d.width == 0 {
-			seq.Reuse(c.tokens[:c.prompt])
-		}
-		c.second = seq
+	if c.second != nil {
+		return true
 	}
+	if d.width > 0 {
+		return d.begin(c, c.end-len(c.states)/d.width)
+	}
+	if len(c.tokens) > promptShare*(c.max-len(c.tokens)) {
+		return false
+	}
+	seq := d.model.NewSequence(c.prompt)
+	if _, ok := seq.(rewinder); !ok {
+		seq.Free()
+		return false
+	}
+	if s, ok := seq.(salting); ok && c.stream.request.Salt != "" {
+		s.Salt(c.stream.request.Salt)
+	}
+	seq.Reuse(c.tokens[:c.prompt])
+	c.second = seq
 	return true
 }
 

@@ -21,25 +21,30 @@ func joins(m Model) int {
 // MaxStates is the most hidden states of a choice that wait until a draft model that joins is asked.
 const MaxStates = 2 * (MaxDraftTokens + 1)
 
-// following is what a choice keeps for a draft model that joins. second has the tokens from where the
-// states are known without a gap, each with the state before it; the last of states is that before the last of tokens.
+// following is what a choice keeps for a draft model that joins. second has the tokens that the draft model has read, each
+// with the state before it: what the cache had of the prompt, and those from where the states are known without a gap.
 type following struct {
+	reading bool      // the draft model reads all tokens of the choice from here on
+	refused bool      // that was not worth the time once
 	states  []float32 // the model's, that the draft model has not had
 	end     int       // tokens of the choice up to the last state
 	kept    int       // tokens of second that came with the model's states
 	carried []float32 // the draft model's state at the last guess
 }
 
-// follow asks for the hidden states of a row of c, if the draft model joins: those whose logits are wanted.
-func (d *drafter) follow(c *choice, r *Row) {
-	if d.width == 0 || c.stream.request.Embed != PoolNone {
-		return
-	}
-	switch r.Logits {
-	case LogitsLast:
-		r.Hidden = HiddenLast
-	case LogitsAll:
+// follow asks for the hidden states of a row of c, if the draft model joins and the pass has room for them: of generated
+// tokens, of tokens whose logits are wanted, and of those that the draft model should read.
+func (e *Engine) follow(c *choice, r *Row) {
+	d := &e.drafter
+	n := len(r.Tokens)
+	switch {
+	case d.width == 0 || d.room == 0 || c.stream.request.Embed != PoolNone:
+	case n <= d.room && (r.Logits == LogitsAll || c.decodes || n == 1 && r.Logits == LogitsLast || e.reads(c)):
 		r.Hidden = HiddenAll
+		d.room -= n
+	case r.Logits != LogitsNone:
+		r.Hidden = HiddenLast
+		d.room--
 	}
 }
 
@@ -68,6 +73,10 @@ func (e *Engine) followed(c *choice, i, end int, logits Logits) {
 		c.states = c.states[:0]
 	}
 	c.end = first + len(v)/d.width
+	if c.reading && len(c.states)+len(v) > MaxStates*d.width {
+		d.toRead(c, first, v)
+		return
+	}
 	if over := len(c.states) + len(v) - MaxStates*d.width; over > 0 { // the draft model was not asked for long
 		c.leaveDrafter()
 		old := min(over, len(c.states))

@@ -18,7 +18,7 @@ type dispatched struct {
 // Limits are the model's. It returns logits of as many rows as sequences, at least.
 func (d *dispatched) Limits() Limits {
 	l := d.BatchLimits()
-	return Limits{Tokens: l.Tokens, Sequences: l.Sequences, LogitRows: l.Sequences, Amortise: l.Amortise}
+	return Limits{Tokens: l.Tokens, Sequences: l.Sequences, LogitRows: l.Sequences, States: l.States, Amortise: l.Amortise}
 }
 
 // Ready reports that no weights are being read ahead.

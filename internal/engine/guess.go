@@ -172,7 +172,7 @@ func (e *Engine) newLookup() *draft.Lookup {
 func (e *Engine) forget(c *choice) {
 	c.noGuess()
 	c.leaveDrafter()
-	c.states, c.end = c.states[:0], 0
+	c.following = following{states: c.states[:0], carried: c.carried[:0]}
 	for _, l := range [...]**draft.Lookup{&c.lookup, &c.predict} {
 		if *l != nil {
 			(*l).Reset()
@@ -195,7 +195,7 @@ func (e *Engine) note(c *choice, i int, token int32) {
 		c.odds.Note(c.classes[i], right)
 		e.drafts.odds.Note(c.classes[i], right)
 		if c.drafted && i == 0 {
-			e.drafter.noteFirst(right)
+			e.drafter.noteFirst(c, right)
 		}
 	}
 }

@@ -35,9 +35,10 @@ type Model interface {
 	KV() KV
 }
 
-// Limits bound one forward pass.
+// Limits bound one forward pass. 0 means any number.
 type Limits struct {
 	Tokens, Sequences, LogitRows int
+	States                       int // hidden states
 	// Amortise says that a pass takes about as long for many tokens as for one, because it reads
 	// weights from the disk.
 	Amortise bool

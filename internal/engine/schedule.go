@@ -66,6 +66,7 @@ func (e *Engine) release(c *choice, why Reason) {
 		e.free(c)
 	}
 	e.stopWaiting(c)
+	e.drafter.noteLength(c.generated())
 	e.account(c, why)
 }
 
@@ -207,6 +208,7 @@ func (e *Engine) start(c *choice) error {
 // plan decides which tokens the next pass computes, and reports whether there are any.
 func (e *Engine) plan() bool {
 	e.prompts, e.planned, e.rows = e.prompts[:0], e.planned[:0], e.rows[:0]
+	e.drafter.room = orAny(e.model.Limits().States)
 	decoding, logitRows := 0, max(e.options.MaxLogitRows-(len(e.running)-1), 1) // one for each other
 	for i := 0; i < len(e.running); i++ {                                       // room may shorten the list from its end
 		c := e.running[i]
@@ -253,7 +255,7 @@ func (e *Engine) plan() bool {
 		if c := e.running[i]; c.seq != nil && c.chunk > 0 && e.room(c, c.chunk) {
 			e.planned = append(e.planned, c)
 			r := c.row()
-			e.drafter.follow(c, &r)
+			e.follow(c, &r)
 			e.rows = append(e.rows, r)
 		}
 	}

@@ -41,6 +41,7 @@ func (e *Engine) forward() {
 		e.drafts.costs.Record(tokens, time.Since(begin))
 	}
 	e.observers.Step(step)
+	e.read()
 }
 
 // take hands row i of a pass to the choice that it is of.

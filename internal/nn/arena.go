@@ -55,7 +55,7 @@ func (a *arena) spare(x tensor.Tensor) tensor.Tensor {
 
 // floats returns the size of a context's memory.
 func (p *Program) floats(l Limits) int {
-	n := floats(1, p.zeros) + floats(l.Rows, p.width) + floats(l.Outputs, p.vocab) + floats(l.Outputs, p.hidden)
+	n := floats(1, p.zeros) + floats(l.Rows, p.width) + floats(l.Outputs, p.vocab) + floats(l.states(), p.hidden)
 	n += floats(l.Rows, p.perLayer) + floats(l.Rows, p.chosen) + floats(l.Rows, p.joins)
 	if p.moves {
 		n += floats(l.Rows, p.width)

@@ -308,7 +308,7 @@ func (s *headStep) scratch(l Limits) int {
 	rows := max(l.tile(l.Rows), l.Outputs)
 	n := floats(rows, s.norm.cols())
 	if s.streams != nil {
-		n += s.streams.scratch(rows) + floats(l.Outputs, s.streams.norm.width)
+		n += s.streams.scratch(max(rows, l.states())) + floats(l.states(), s.streams.norm.width)
 	}
 	return n
 }

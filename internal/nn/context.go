@@ -147,7 +147,7 @@ func (p *Program) NewContext(b backend.Backend, w Weights, l Limits) (*Context, 
 	c.choice = c.arena.take(l.Rows, p.chosen)
 	c.before = c.arena.take(l.Rows, p.joins)
 	c.logits = c.arena.take(l.Outputs, p.vocab)
-	c.normed = c.arena.take(l.Outputs, p.hidden)
+	c.normed = c.arena.take(l.states(), p.hidden)
 	c.ropes = make([]ropeTable, len(p.ropes))
 	for i, r := range p.ropes {
 		c.ropes[i].init(c, r)
@@ -259,9 +259,9 @@ func (c *Context) check(in *Input) (int, error) {
 		return 0, fmt.Errorf("nn: input has %d rows, want 1 to %d", rows, c.limits.Rows)
 	case rows > c.limits.tile(rows) && in.Trace != nil:
 		return 0, fmt.Errorf("nn: a traced pass has %d rows, want at most the %d of a tile", rows, c.limits.Tile)
-	case len(in.Logits) > c.limits.Outputs || len(in.Normed)+len(in.Sums) > c.limits.Outputs:
-		return 0, fmt.Errorf("nn: input asks for %d rows of logits and %d of hidden states, want at most %d",
-			len(in.Logits), len(in.Normed)+len(in.Sums), c.limits.Outputs)
+	case len(in.Logits) > c.limits.Outputs || len(in.Normed)+len(in.Sums) > c.limits.states():
+		return 0, fmt.Errorf("nn: input asks for %d rows of logits and %d of hidden states, want at most %d and %d",
+			len(in.Logits), len(in.Normed)+len(in.Sums), c.limits.Outputs, c.limits.states())
 	case len(p.layers) > 0 && len(in.KV) != len(p.layers):
 		return 0, fmt.Errorf("nn: input has %d KV caches, want %d", len(in.KV), len(p.layers))
 	case len(in.States) != len(p.states):

@@ -124,10 +124,14 @@ func (p *Program) Restarts(from, to int) bool {
 type Limits struct {
 	Rows    int // tokens per pass
 	Outputs int // rows of logits per pass, and rows of final hidden states
+	States  int // rows of final hidden states per pass, if that is more than Outputs
 	// Tile is the number of rows that go through a block together, except through experts. More
 	// rows per pass then take little more memory. 0 means all. Results do not depend on it.
 	Tile int
 }
+
+// states returns the number of final hidden states that a pass may return.
+func (l Limits) states() int { return max(l.Outputs, min(l.States, l.Rows)) }
 
 // ScratchBytes is the memory that a context with these limits allocates from its backend.
 func (p *Program) ScratchBytes(l Limits) int64 { return 4 * int64(p.floats(l)) }

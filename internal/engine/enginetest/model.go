@@ -303,6 +303,12 @@ func (s *sequence) hidden(r *engine.Row) []float32 {
 		return s.model.State(tokens[:n+1])
 	case engine.HiddenLast:
 		return s.model.State(tokens)
+	case engine.HiddenAll:
+		var states []float32
+		for i := range r.Tokens {
+			states = append(states, s.model.State(tokens[:n+i+1])...)
+		}
+		return states
 	case engine.HiddenSum:
 		sum := slices.Clone(r.Sum)
 		for i := range r.Tokens {
