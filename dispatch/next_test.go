@@ -47,7 +47,7 @@ func pass(t *testing.T, m *dispatch.Model, r dispatch.BatchRow) *dispatch.Logits
 // model and from its own, whether the tokens come together or one by one.
 func TestModulesForMultiTokenPrediction(t *testing.T) {
 	n := 0
-	for _, name := range []string{"deepseek_v3", "glm4_moe", "glm4_moe_lite", "qwen3_next", "qwen3_5", "qwen3_5_moe", "mellum", "recall"} {
+	for _, name := range []string{"deepseek_v3", "glm4_moe", "glm4_moe_lite", "qwen3_next", "qwen3_5", "qwen3_5_moe", "mellum", "recall", "deepseek_v32"} {
 		dir := filepath.Join(golden.Module(t), "testdata", "mtp", name)
 		var f struct {
 			Tolerance float64 `json:"tolerance"`

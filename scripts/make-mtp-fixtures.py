@@ -16,7 +16,7 @@ import sys
 
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForCausalLM, DeepseekV3Config, Glm4MoeConfig, Glm4MoeLiteConfig, MellumConfig, Qwen3NextConfig
+from transformers import AutoModelForCausalLM, DeepseekV3Config, DeepseekV32Config, Glm4MoeConfig, Glm4MoeLiteConfig, MellumConfig, Qwen3NextConfig
 from transformers.models.qwen3_5.configuration_qwen3_5 import Qwen3_5TextConfig
 from transformers.models.qwen3_5_moe.configuration_qwen3_5_moe import Qwen3_5MoeTextConfig
 from transformers.cache_utils import MtpCache
@@ -37,6 +37,10 @@ HYBRID = dict(SMALL, layer_types=["linear_attention", "full_attention"], linear_
 MODELS = {
     "deepseek_v3": lambda: DeepseekV3Config(**SIZES, num_key_value_heads=4, q_lora_rank=16, kv_lora_rank=16, qk_rope_head_dim=8, qk_nope_head_dim=8,
                                             v_head_dim=8, n_group=2, topk_group=2, routed_scaling_factor=1.5),
+    # Of the positions that the indexer chooses among, none has the same score: with few heads many have 0, and which of them torch takes is not defined.
+    "deepseek_v32": lambda: DeepseekV32Config(**SIZES, num_key_value_heads=4, q_lora_rank=16, kv_lora_rank=16, qk_rope_head_dim=8, qk_nope_head_dim=8,
+                                              v_head_dim=8, n_group=2, topk_group=2, index_n_heads=16, index_head_dim=16, index_topk=8,
+                                              num_mtp_layers=1, mtp_layer_types=["full_attention"], mtp_mlp_layer_types=["sparse"]),
     "glm4_moe": lambda: Glm4MoeConfig(**SIZES, num_key_value_heads=2, head_dim=8, attention_bias=True, use_qk_norm=True, n_group=1, topk_group=1),
     "glm4_moe_lite": lambda: Glm4MoeLiteConfig(**SIZES, **LATENT, n_group=1, topk_group=1),
     "qwen3_next": lambda: Qwen3NextConfig(**HYBRID, **EXPERTS, intermediate_size=48, shared_expert_intermediate_size=16),
@@ -48,7 +52,7 @@ MODELS = {
 }
 BESIDE = {"qwen3_next", "qwen3_5", "qwen3_5_moe", "mellum"}
 # The fields of published configs, for those that only transformers' module needs.
-COUNTS = {"glm4_moe_lite": {}, "qwen3_next": {}, "qwen3_5": {"mtp_num_hidden_layers": 1}, "qwen3_5_moe": {"mtp_num_hidden_layers": 1}}
+COUNTS = {"glm4_moe_lite": {}, "deepseek_v32": {}, "qwen3_next": {}, "qwen3_5": {"mtp_num_hidden_layers": 1}, "qwen3_5_moe": {"mtp_num_hidden_layers": 1}}
 
 
 
@@ -86,6 +90,14 @@ def states(model, ids):
     return out.last_hidden_state
 
 
+def cache_of(config):
+    """A cache of the module. transformers has masks for its full attention only, and a cache for the indexer by another name."""
+    config = config.get_mtp_config()
+    if hasattr(config, "index_topk"):
+        config.layer_types = ["indexed_attention"]
+    return MtpCache(config=config)
+
+
 def module(mtp, hidden, ids, cache, start):
     """The module's hidden states for the model's (hidden) and the tokens behind them (ids)."""
     places = torch.arange(start, start + ids.shape[1])[None] + 1
@@ -112,7 +124,7 @@ def train(model, mtp, config):
         ids = text(16, generator)
         hidden = states(model, ids)
         loss = loss_of(model.lm_head(hidden[:, :-1]).flatten(0, 1), ids[:, 1:].flatten())
-        ahead = module(mtp, hidden[:, :-1], ids[:, 1:], MtpCache(config=config.get_mtp_config()), 0)
+        ahead = module(mtp, hidden[:, :-1], ids[:, 1:], cache_of(config), 0)
         further = loss_of(model.lm_head(ahead[:, :-1]).flatten(0, 1), ids[:, 2:].flatten())
         optimizer.zero_grad()
         (loss + further).backward()
@@ -174,7 +186,7 @@ def recall(model, mtp, config):
             with torch.set_grad_enabled(not ahead):
                 hidden = states(model, ids)
             if ahead:
-                out = module(mtp, hidden[:, :-1], ids[:, 1:], MtpCache(config=config.get_mtp_config()), 0)
+                out = module(mtp, hidden[:, :-1], ids[:, 1:], cache_of(config), 0)
                 loss = loss_of(model.lm_head(out[:, begin - 1 : -1]).flatten(0, 1), ids[:, begin + 1 :].flatten())
             else:
                 loss = loss_of(model.lm_head(hidden[:, begin:-1]).flatten(0, 1), ids[:, begin + 1 :].flatten())
@@ -195,7 +207,7 @@ def cases(folder, model):
     generator = torch.Generator().manual_seed(9)
     for n in (1, 5, 17):
         ids = (walks if folder.name == "recall" else text)(1, generator)[:, : n + 1]
-        cache = MtpCache(config=model.config.get_mtp_config())
+        cache = cache_of(model.config)
         ahead = module(mtp, states(model, ids[:, :-1]), ids[:, 1:], cache, 0)
         logits = model.lm_head(ahead)[0]
         guess = logits[-1].argmax().view(1, 1)

@@ -15,7 +15,7 @@ import (
 // TestModulesReadPromptsAndChangeNoAnswer: with modules that read prompts of several pages, in chunks, behind cached
 // prefixes and preemptions, answers are those without guesses.
 func TestModulesReadPromptsAndChangeNoAnswer(t *testing.T) {
-	for _, name := range []string{"deepseek_v3", "glm4_moe_lite", "qwen3_5_moe", "mellum"} {
+	for _, name := range []string{"deepseek_v3", "deepseek_v32", "glm4_moe_lite", "qwen3_5_moe", "mellum"} {
 		dir := filepath.Join(golden.Module(t), "testdata", "mtp", name)
 		t.Run(name, func(t *testing.T) {
 			var requests []engine.Request
