@@ -39,11 +39,10 @@ func (c *compiler) blockExperts(n Node, s *meta.ExpertsSpec, width int) (e *bloc
 	if err != nil {
 		return nil, err
 	}
-	if e.moe.router, err = c.affine(projection, width, e.moe.spec.Count, false); err != nil {
+	if err = c.routes(projection, e.moe); err != nil {
 		return nil, err
 	}
-	c.adaptable(e.moe.router)
-	e.moe.router.exact = true // rounding must not change the choice of experts
+	c.usedBy(e.moe)
 	e.router = &norm{path: router.Path, spec: &meta.NormSpec{Dim: width, Eps: s.RouterEps}, width: width}
 	if e.router.weight, err = c.param(router, s.RouterScale, width); err != nil {
 		return nil, err

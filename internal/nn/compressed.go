@@ -98,7 +98,6 @@ func (c *compiler) compressedOut(n Node, a *compressed) (err error) {
 	if a.outDown, err = c.linearNamed(n, "map of groups of heads", m.OutDown, a.groupedIn, 0); err != nil {
 		return err
 	}
-	c.whole(a.outDown)
 	a.outDown.apart = true
 	if a.outDown.out%m.Groups != 0 || a.outDown.bias.Param != nil || a.outDown.transposed {
 		return at(a.outDown.path, "a map of width %d for %d groups that has a bias or is transposed", a.outDown.out, m.Groups)
@@ -148,8 +147,7 @@ func (a *compressed) forward(c *Context, dst, x tensor.Tensor) {
 	a.qHeadNorm.forward(c, q, q)
 	a.kvNorm.forward(c, kv, kv)
 	sinks := c.vector(a.sinks)
-	w, ok := c.whole(a.outDown.weight)
-	if b := c.compressedOps(a.path); b != nil && ok {
+	if b := c.compressedOps(a.path); b != nil {
 		c.turnLast(a.rope, q, s.Heads, s.HeadDim)
 		c.turnLast(a.rope, kv, 1, s.HeadDim)
 		y := c.arena.take(rows, s.Heads*s.HeadDim)
@@ -158,11 +156,9 @@ func (a *compressed) forward(c *Context, dst, x tensor.Tensor) {
 		grouped := c.arena.take(rows, a.outDown.out)
 		together = c.collect()
 		each := a.outDown.out / s.Compressed.Groups
-		for g := range s.Compressed.Groups {
-			together.product(backend.Product{
-				Dst: grouped.Columns(g*each, (g+1)*each), X: y.Columns(g*a.groupedIn, (g+1)*a.groupedIn), W: rowsOf(w, g*each, (g+1)*each),
-			})
-		}
+		a.outDown.grouped(together, each, func(g, begin, end int, w backend.Matrix) {
+			together.product(backend.Product{Dst: grouped.Columns(g*each+begin, g*each+end), X: y.Columns(g*a.groupedIn, (g+1)*a.groupedIn), W: w})
+		})
 		c.compute()
 		a.out.forward(c, dst, grouped)
 	}

@@ -100,8 +100,7 @@ func (a *latent) forward(c *Context, dst, x tensor.Tensor) {
 		compressed := key.Columns(0, a.rank)
 		a.kvNorm.forward(c, compressed, compressed)
 	}
-	up, ok := a.up.whole(c)
-	if !ok {
+	if c.err != nil {
 		return
 	}
 	t := &c.ropes[a.rope]
@@ -111,14 +110,18 @@ func (a *latent) forward(c *Context, dst, x tensor.Tensor) {
 	c.backend.StoreKV(latentKeys(kv.KV), key, tensor.Tensor{}, group.Slots)
 
 	a.magnifyQueries(c, q)
-	absorbed := a.absorb(c, q, up)
+	absorbed := a.absorb(c, q)
+	if c.err != nil {
+		return
+	}
 	y := c.arena.take(rows, s.Heads*a.rank)
 	a.attend(c, y, absorbed, kv.KV, group.Spans)
 	values := c.arena.take(rows, s.Heads*s.ValueDim)
 	together := c.collect()
-	for h := range s.Heads {
-		together.product(backend.Product{Dst: values.Columns(h*s.ValueDim, (h+1)*s.ValueDim), X: y.Columns(h*a.rank, (h+1)*a.rank), W: up.values(a, h)})
-	}
+	a.up.values(together, a, func(h, begin, end int, w backend.Matrix) {
+		first := h * s.ValueDim
+		together.product(backend.Product{Dst: values.Columns(first+begin, first+end), X: y.Columns(h*a.rank, (h+1)*a.rank), W: w})
+	})
 	c.compute()
 	a.adaptValues(c, values, y)
 	a.magnifyValues(c, values)
@@ -173,14 +176,17 @@ func (a *latent) queries(c *Context, compressed, x tensor.Tensor) tensor.Tensor 
 
 // absorb maps each query head to the keys of the cache: its first part by the transpose of the map
 // that expands keys, its second part by rope.
-func (a *latent) absorb(c *Context, q tensor.Tensor, up expanding) tensor.Tensor {
+func (a *latent) absorb(c *Context, q tensor.Tensor) tensor.Tensor {
 	rows, heads, dim, width := q.Rows(), a.spec.Heads, a.spec.HeadDim, a.rank+a.rotated
 	absorbed := c.arena.take(rows, heads*width)
 	together := c.collect()
-	for h := range heads {
-		together.product(backend.Product{Dst: absorbed.Columns(h*width, h*width+a.rank), X: q.Columns(h*dim, h*dim+a.nope), W: up.keys(a, h)})
-	}
+	a.up.keys(together, a, func(h, begin, end int, w backend.Matrix) {
+		together.product(backend.Product{Dst: absorbed.Columns(h*width+begin, h*width+end), X: q.Columns(h*dim, h*dim+a.nope), W: w})
+	})
 	c.compute()
+	if c.err != nil {
+		return absorbed
+	}
 	a.adaptQueries(c, absorbed, q)
 	mark := c.arena.used
 	turned := c.arena.take(rows, heads*a.rotated)

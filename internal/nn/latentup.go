@@ -16,7 +16,9 @@ type expansion struct {
 func (c *compiler) expansion(n Node, a *latent) (err error) {
 	m, s := a.spec.MLA, a.spec
 	if m.KVUp != "" {
-		a.up.both, err = c.expands(n, m.KVUp, a.rank, s.Heads*(a.nope+s.ValueDim))
+		if a.up.both, err = c.expands(n, m.KVUp, a.rank, s.Heads*(a.nope+s.ValueDim)); err == nil {
+			c.whole(a.up.both) // each head has rows of keys and of values, which are used at different times
+		}
 		return err
 	}
 	if a.up.k, err = c.expands(n, m.KeyUp, a.nope, s.Heads*a.rank); err == nil {
@@ -30,7 +32,6 @@ func (c *compiler) expands(n Node, name string, in, out int) (*linear, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.whole(l)
 	l.apart, l.scaled = true, true
 	if l.bias.Param != nil || l.transposed {
 		return nil, at(l.path, "an expansion of latent attention that has a bias or is transposed")
@@ -38,45 +39,34 @@ func (c *compiler) expands(n Node, name string, in, out int) (*linear, error) {
 	return l, nil
 }
 
-// expanding are the matrices of an expansion in a pass. k and v are the same matrix if there is one.
-type expanding struct {
-	k, v  backend.Matrix
-	split bool
+// keys calls f with what maps the queries of head h to channels [begin, end) of the compressed vectors, for all of
+// them. A map of its own may come in bands.
+func (e *expansion) keys(c scope, a *latent, f func(h, begin, end int, w backend.Matrix)) {
+	if e.both == nil {
+		e.k.grouped(c, a.rank, f)
+		return
+	}
+	all, ok := c.whole(e.both.weight)
+	for h := 0; ok && h < a.spec.Heads; h++ {
+		first := h * (a.nope + a.spec.ValueDim)
+		w := rowsOf(all, first, first+a.nope)
+		w.Transposed = !w.Transposed
+		f(h, 0, a.rank, w)
+	}
 }
 
-// whole returns the matrices. ok is false if the pass has failed.
-func (e *expansion) whole(c *Context) (x expanding, ok bool) {
-	if e.both != nil {
-		x.k, ok = c.whole(e.both.weight)
-		x.v = x.k
-		return x, ok
-	}
-	x.split = true
-	if x.k, ok = c.whole(e.k.weight); ok {
-		x.v, ok = c.whole(e.v.weight)
-	}
-	return x, ok
-}
-
-// keys returns what maps head h's queries to the compressed vectors.
-func (x *expanding) keys(a *latent, h int) backend.Matrix {
-	if x.split {
-		return rowsOf(x.k, h*a.rank, (h+1)*a.rank)
-	}
-	first := h * (a.nope + a.spec.ValueDim)
-	w := rowsOf(x.k, first, first+a.nope)
-	w.Transposed = !w.Transposed
-	return w
-}
-
-// values returns what maps head h's attention to its values.
-func (x *expanding) values(a *latent, h int) backend.Matrix {
+// values calls f with what maps the attention of head h to channels [begin, end) of its values, for all of them.
+func (e *expansion) values(c scope, a *latent, f func(h, begin, end int, w backend.Matrix)) {
 	size := a.spec.ValueDim
-	first := h * size
-	if !x.split {
-		first = h*(a.nope+size) + a.nope
+	if e.both == nil {
+		e.v.grouped(c, size, f)
+		return
 	}
-	return rowsOf(x.v, first, first+size)
+	all, ok := c.whole(e.both.weight)
+	for h := 0; ok && h < a.spec.Heads; h++ {
+		first := h*(a.nope+size) + a.nope
+		f(h, 0, size, rowsOf(all, first, first+size))
+	}
 }
 
 // adaptQueries and adaptValues add the adapters of the expansion head by head, as the expansion

@@ -179,13 +179,24 @@ type affine struct {
 // apply computes dst = x·Wᵀ + b with one operation per piece of the weight, or more if the bias has
 // other piece boundaries.
 func (a *affine) apply(c scope, dst, x tensor.Tensor) {
+	a.pieces(c, x.Cols(), func(p backend.Part, begin, end int) {
+		if a.step > 1 {
+			a.strided(c, dst, x, p)
+			return
+		}
+		a.piece(c, dst, x, p.Matrix, begin, end)
+	})
+}
+
+// pieces calls f for each piece of the weight, in the order of their output rows, with the range of these rows.
+func (a *affine) pieces(c scope, in int, f func(p backend.Part, begin, end int)) {
 	if c.err != nil {
 		return
 	}
 	next := 0
 	for parts := a.weight; len(parts) > 0; parts = a.nextBand(c) {
 		for _, p := range parts {
-			begin, end, ok := a.place(c.Context, p, x.Cols())
+			begin, end, ok := a.place(c.Context, p, in)
 			if !ok {
 				return
 			}
@@ -194,16 +205,26 @@ func (a *affine) apply(c scope, dst, x tensor.Tensor) {
 				return
 			}
 			next = end
-			if a.step > 1 {
-				a.strided(c, dst, x, p)
-				continue
-			}
-			a.piece(c, dst, x, p.Matrix, begin, end)
+			f(p, begin, end)
 		}
 	}
 	if next != a.out {
 		c.fail("%s: pieces fill %d of %d rows", a.linear.weight.path, next, a.out)
 	}
+}
+
+// grouped calls f for the rows of r, which has no bias, piece by piece: rows [begin, end) of group g, of each rows,
+// have the weights w. The groups may have different operands.
+func (r *linear) grouped(c scope, each int, f func(g, begin, end int, w backend.Matrix)) {
+	a := r.affine(c.Context, 0)
+	a.pieces(c, r.in, func(p backend.Part, begin, end int) {
+		for from := begin; from < end; {
+			g := from / each
+			to := min((g+1)*each, end)
+			f(g, from-g*each, to-g*each, rowsOf(p.Matrix, from-begin, to-begin))
+			from = to
+		}
+	})
 }
 
 // nextBand returns the pieces of the next band of the weight, after all products with the last one.

@@ -71,9 +71,9 @@ func (c *compiler) moe(n Node, in int) (*moe, error) {
 			if m.sharedGate, err = c.linearNamed(n, "gate of the shared expert", s.SharedGate, in, 1); err != nil {
 				return nil, err
 			}
-			c.usedNext(m.shared.gate, m.shared.up, m.shared.fused, m.shared.down)
 		}
 	}
+	c.usedBy(m)
 	c.experts = append(c.experts, m.stack)
 	c.program.experts, c.program.topK = max(c.program.experts, s.Count), max(c.program.topK, s.TopK)
 	c.program.zeros = max(c.program.zeros, in, m.expertWidth)
@@ -101,11 +101,9 @@ func (c *compiler) routerOf(n Node, m *moe) error {
 	if err != nil {
 		return err
 	}
-	if m.router, err = c.affine(router, m.width, m.spec.Count, false); err != nil {
+	if err = c.routes(router, m); err != nil {
 		return err
 	}
-	c.adaptable(m.router)
-	m.router.exact = true // rounding must not change the choice of experts
 	if err := c.tableOf(router, m); err != nil || m.spec.Correction == "" {
 		return err
 	}
@@ -131,6 +129,26 @@ func (c *compiler) routerOf(n Node, m *moe) error {
 	}
 	m.correctionParam, err = c.param(at, name, 1, m.spec.Count)
 	return err
+}
+
+// routes compiles the linear map of m's router.
+func (c *compiler) routes(n Node, m *moe) (err error) {
+	if m.router, err = c.affine(n, m.width, m.spec.Count, false); err != nil {
+		return err
+	}
+	c.adaptable(m.router)
+	c.banded = append(c.banded, m.router.weight.Param)
+	m.router.exact = true // rounding must not change the choice of experts
+	return nil
+}
+
+// usedBy puts the maps of m in the order in which routed uses them.
+func (c *compiler) usedBy(m *moe) {
+	shared := m.shared
+	if shared == nil {
+		shared = &mlp{}
+	}
+	c.usedNext(m.sharedGate, shared.fused, shared.gate, shared.up, m.router, shared.down, m.latentDown, m.latentUp)
 }
 
 // stackOf finds the stacked parameters and derives the experts' width from them.
