@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"errors"
+	"sync"
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/internal/backend/cpu"
@@ -62,11 +63,19 @@ func (o *Options) loadedBytes(skeleton *meta.Model) map[*meta.Param]int64 {
 }
 
 // KnownCoding returns o with what an earlier start of the model has recorded in CacheDir: which matrices coding does
-// not make smaller. Plans count these as stored. It reads no weight.
+// not make smaller. Plans count these as stored, and weights on the disk too if their file cannot be written there. It
+// reads no weight.
 func (o Options) KnownCoding(skeleton *meta.Model, checkpoint *loader.Checkpoint) Options {
 	if o.Compress == CompressNone || o.Quantize != meta.QuantNone {
 		return o
 	}
+	o.canKeep = sync.OnceValue(func() error {
+		var bytes int64
+		for _, n := range skeleton.Root.Coded(o.mostCoded()) {
+			bytes += n
+		}
+		return residency.CanKeep(o.CacheDir, checkpoint, meta.QuantCoded, bytes)
+	})
 	sizes, found := residency.KnownSizes(o.CacheDir, checkpoint, cpu.NewCoder(1))
 	if !found {
 		return o
@@ -90,6 +99,7 @@ func (o *Options) codedBytes(skeleton *meta.Model) map[*meta.Param]int64 {
 			out[p] = n
 		}
 	}
+	o.leaveUnkept(out)
 	return out
 }
 
@@ -97,7 +107,9 @@ func (o *Options) codedBytes(skeleton *meta.Model) map[*meta.Param]int64 {
 // which the file of coded weights names.
 func (o *Options) convertedBytes(skeleton *meta.Model) map[*meta.Param]int64 {
 	if o.coded {
-		return skeleton.Root.Coded(o.mostCoded())
+		out := skeleton.Root.Coded(o.mostCoded())
+		o.leaveUnkept(out)
+		return out
 	}
 	return o.loadedBytes(skeleton)
 }
@@ -130,17 +142,17 @@ func (o Options) withCodes(skeleton *meta.Model) Options {
 }
 
 // planCoded is [Plan] with coded weights if o asks for them, or if they fit in memory and plain ones do
-// not. Weights that would be coded on disk without a folder for the file stay as they are.
+// not.
 func planCoded(skeleton *meta.Model, o Options) (devicemap.Plan, Options, error) {
 	coded := o
 	coded.coded = true
 	if o.Compress == CompressExact {
-		plan, planned, err := planAs(skeleton, coded)
+		plan, planned, err := planExact(skeleton, coded)
 		var folder *QuantizeError
 		if errors.As(err, &folder) {
 			o.Compress = CompressNone
 			if plan, planned, err = planAs(skeleton, o); err == nil {
-				plan.Warnings = append(plan.Warnings, "weights are not coded: some are on disk, which needs a folder for coded weights (--cache-dir)")
+				plan.Warnings = append(plan.Warnings, "weights are not coded: GPUs do not use coded weights")
 			}
 		}
 		return plan, planned, err

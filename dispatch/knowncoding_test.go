@@ -2,6 +2,7 @@ package dispatch_test
 
 import (
 	"context"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -56,6 +57,7 @@ func TestPlansKnowWhatAnEarlierStartCouldNotCode(t *testing.T) {
 			sameLogits(t, where+", again", forced(t, m, ids, prompt, len(ids)), want)
 			if start > 0 && where == "disk" {
 				passes := int64(len(ids) - prompt + 1)
+				t.Log(plan.Explain())
 				if read, per := m.Status().TierReadBytes-before, plan.DiskBytesPerToken; read > passes*(per+per/20) {
 					t.Errorf("start %d: %d passes read %d bytes, planned are %d for each", start, passes, read, per)
 				}
@@ -123,6 +125,80 @@ func TestCodedWeightsWithoutAFolder(t *testing.T) {
 		}
 		if _, err := dispatch.New(skeleton, checkpoint, plan.Map, planned); err == nil || !strings.Contains(err.Error(), "--cache-dir") {
 			t.Errorf("%s: converted weights without a folder: got %v, want an error that names --cache-dir", devices, err)
+		}
+	}
+}
+
+// TestPlansKnowThatCodedWeightsCannotBeKept: the plan counted coded weights on the disk, and the start read them as
+// stored, a third more bytes.
+func TestPlansKnowThatCodedWeightsCannotBeKept(t *testing.T) {
+	s := shape{hidden: 512, inner: 1536, heads: 4, kv: 2, dim: 128, vocab: 300, layers: 4, dtype: meta.BFloat16}
+	dir := s.folder(t, rand.New(rand.NewPCG(3, 22)))
+	ids, prompt := lawOf(300)
+	want := forced(t, cpuModel(t, dir, dispatch.Options{Threads: 1}), ids, prompt, 8)
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for cache, why := range map[string]string{"": "--cache-dir", filepath.Join(file, "cache"): file} {
+		for name, share := range map[string]int64{"disk": 0, "auto, a third": 3, "auto, half": 2} {
+			skeleton, checkpoint := open(t, dir)
+			o := dispatch.Options{Threads: 2, Context: 32, MaxSequences: 1, MaxBatchTokens: 16, Compress: dispatch.CompressExact, CacheDir: cache}
+			devices, _, _ := strings.Cut(name, ",")
+			o.DeviceMap, _ = devicemap.ParsePolicy(devices)
+			if share > 0 {
+				o.MaxMemory = []devicemap.DeviceMemory{{Device: devicemap.CPU, Bytes: 4 << 20}}
+				least, _, err := dispatch.Plan(skeleton, o)
+				if err != nil {
+					t.Fatal(err)
+				}
+				o.MaxMemory = []devicemap.DeviceMemory{{Device: devicemap.CPU, Bytes: float64(least.Least + codedTotal(skeleton)/share)}}
+			}
+			plan, planned, err := dispatch.Plan(skeleton, o.KnownCoding(skeleton, checkpoint))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if text := strings.Join(plan.Warnings, "\n"); !strings.Contains(text, "read as stored") || !strings.Contains(text, why) {
+				t.Errorf("%q, %s: warnings %q, want one that names %s", cache, name, text, why)
+			}
+			if coding := dispatch.CodingOf(skeleton, &plan, &planned); (coding == nil) != (devices == "disk") || coding != nil && coding.Bytes >= coding.PlainBytes {
+				t.Errorf("%q, %s: coding %+v", cache, name, coding)
+			}
+			m, err := dispatch.New(skeleton, checkpoint, plan.Map, planned)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sameLogits(t, name, forced(t, m, ids, prompt, 8), want)
+			m.Warm(context.Background())
+			m.Promote(context.Background())
+			await(t, m)
+			before := m.Status().TierReadBytes
+			sameLogits(t, name+", again", forced(t, m, ids, prompt, 8), want)
+			passes := int64(len(ids) - prompt + (prompt+7)/8)
+			if read, per := m.Status().TierReadBytes-before, plan.DiskBytesPerToken; per == 0 || read > passes*(per+per/20) {
+				t.Errorf("%q, %s: %d passes read %d bytes, planned are %d for each", cache, name, passes, read, per)
+			}
+			m.Close()
+		}
+	}
+}
+
+// TestPlansKeepCodedWeightsWhereTheyCan: a file of a complete or interrupted conversion is used whatever room is left.
+func TestPlansKeepCodedWeightsWhereTheyCan(t *testing.T) {
+	dir := incompressible(t)
+	disk, _ := devicemap.ParsePolicy("disk")
+	o := dispatch.Options{Threads: 2, DeviceMap: disk, Compress: dispatch.CompressExact, CacheDir: filepath.Join(t.TempDir(), "new")}
+	for range 2 {
+		skeleton, checkpoint := open(t, dir)
+		plan, planned, err := dispatch.Plan(skeleton, o.KnownCoding(skeleton, checkpoint))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if coding := dispatch.CodingOf(skeleton, &plan, &planned); coding == nil || len(plan.Warnings) > 0 {
+			t.Fatalf("coding %+v, warnings %q", coding, plan.Warnings)
+		}
+		if names, err := os.ReadDir(o.CacheDir); err != nil || len(names) > 0 {
+			t.Fatalf("the plan left %v, %v", names, err)
 		}
 	}
 }

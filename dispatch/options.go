@@ -138,6 +138,8 @@ type Options struct {
 	planned    *devicemap.Plan       // what Plan made these options for
 	coded      bool                  // weights are coded, see Compress
 	codedSizes map[*meta.Param]int64 // of KnownCoding; nil if no earlier start has recorded them
+	canKeep    func() error          // of KnownCoding: why coded weights on the disk cannot be kept; nil if that is unknown
+	unkept     map[*meta.Param]bool  // are stored, as coded weights on the disk cannot be kept
 	codedShare float64               // in tests, another than meta.CodedShare
 	borrows    bool                  // long passes borrow activations from experts; see keptTokens
 	// wholePass runs all rows of a pass through a block together, so that it reads streamed matrices once.

@@ -1,0 +1,84 @@
+package dispatch
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+
+	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/meta"
+)
+
+// planExact is [Plan] with all weights coded that coding makes smaller. Weights on the disk are coded in a file of
+// CacheDir. Where there can be none, a plan counts them as stored, and those in memory as coded.
+func planExact(skeleton *meta.Model, o Options) (devicemap.Plan, Options, error) {
+	plan, planned, err := planAs(skeleton, o)
+	if err = ignoreDisk(err); err != nil || len(o.codedOnDisk(skeleton, &plan)) == 0 {
+		return plan, planned, err
+	}
+	why := o.keepsCoded()
+	if why == nil {
+		return plan, planned, nil
+	}
+	o.unkept = map[*meta.Param]bool{}
+	for err == nil {
+		more := o.codedOnDisk(skeleton, &plan)
+		if len(more) == 0 {
+			break
+		}
+		maps.Copy(o.unkept, more)
+		if len(o.codedBytes(skeleton)) == 0 { // all of them are on the disk
+			o.coded, o.Compress, o.unkept = false, CompressNone, nil
+			plan, planned, err = planAs(skeleton, o)
+			break
+		}
+		plan, planned, err = planAs(skeleton, o)
+		err = ignoreDisk(err)
+	}
+	if err == nil {
+		plan.Warnings = append(plan.Warnings, fmt.Sprintf("weights on the disk are read as stored, because coded ones cannot be kept: %v", why))
+		planned.planned = &plan
+	}
+	return plan, planned, err
+}
+
+// ignoreDisk is err, but nil if it says that coded weights on the disk have no folder.
+func ignoreDisk(err error) error {
+	var folder *QuantizeError
+	if errors.As(err, &folder) && folder.Device == devicemap.Disk {
+		return nil
+	}
+	return err
+}
+
+// codedOnDisk returns the parameters of a plan that are coded and on the disk.
+func (o *Options) codedOnDisk(skeleton *meta.Model, plan *devicemap.Plan) map[*meta.Param]bool {
+	coded, out := o.codedBytes(skeleton), map[*meta.Param]bool{}
+	for path, p := range skeleton.Root.AllParams() {
+		if device, ok := plan.Map.Device(path); coded[p] > 0 && (!ok || device == devicemap.Disk) {
+			out[p] = true
+		}
+	}
+	return out
+}
+
+// keepsCoded returns nil if coded weights can be kept in CacheDir, as far as a plan knows.
+func (o *Options) keepsCoded() error {
+	if o.CacheDir == "" {
+		return errors.New("there is no folder for them: set --cache-dir")
+	}
+	if o.canKeep == nil {
+		return nil // the checkpoint is not known
+	}
+	if err := o.canKeep(); err != nil {
+		return fmt.Errorf("%w: free space there, or use another --cache-dir", err)
+	}
+	return nil
+}
+
+// leaveUnkept removes the parameters from coded that a plan counts as stored.
+func (o *Options) leaveUnkept(coded map[*meta.Param]int64) {
+	for p := range o.unkept {
+		delete(coded, p)
+	}
+}
