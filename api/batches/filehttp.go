@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/heftai/heft/api/openai"
+	"github.com/heftai/heft/api/internal/openaijson"
 	"github.com/heftai/heft/api/store"
 	"github.com/heftai/heft/api/wire"
 )
@@ -25,11 +25,11 @@ func respond(w http.ResponseWriter, v any, err error) {
 	case err == nil:
 		wire.WriteJSON(w, http.StatusOK, v)
 	case errors.Is(err, store.ErrFull):
-		openai.WriteError(w, wire.Invalidf("", "The store is full: delete files, or start the server with a larger --store-limit."))
+		openaijson.WriteError(w, wire.Invalidf("", "The store is full: delete files, or start the server with a larger --store-limit."))
 	case errors.Is(err, errManyFiles), errors.Is(err, errManyBatches):
-		openai.WriteError(w, wire.Invalidf("", "%s.", strings.TrimPrefix(err.Error(), "batches: ")))
+		openaijson.WriteError(w, wire.Invalidf("", "%s.", strings.TrimPrefix(err.Error(), "batches: ")))
 	default:
-		openai.WriteError(w, err)
+		openaijson.WriteError(w, err)
 	}
 }
 
@@ -40,9 +40,9 @@ func (s *Server) available(w http.ResponseWriter, r *http.Request) bool {
 	}
 	err := wire.Invalidf("", "%s", s.off)
 	if r.ContentLength != 0 {
-		wire.RejectUnread(w, r, openai.WriteError, err)
+		wire.RejectUnread(w, r, openaijson.WriteError, err)
 	} else {
-		openai.WriteError(w, err)
+		openaijson.WriteError(w, err)
 	}
 	return false
 }

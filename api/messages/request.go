@@ -8,7 +8,7 @@ import (
 
 	"github.com/heftai/heft/api/generate"
 	"github.com/heftai/heft/api/internal/foreign"
-	"github.com/heftai/heft/api/openai"
+	"github.com/heftai/heft/api/internal/settings"
 	"github.com/heftai/heft/api/wire"
 )
 
@@ -24,9 +24,6 @@ type request struct {
 
 // renderCopies is how often the text of a conversation is in memory while it is rendered and encoded.
 const renderCopies = 4
-
-// maxStops is how many stop sequences a request may have.
-const maxStops = 64
 
 // decode reads a request. Without answered, the answer's length may be missing. Errors are of type *wire.Error.
 func decode(ctx context.Context, f *wire.Fields, m *generate.Model, answered bool) (*request, error) {
@@ -51,7 +48,7 @@ func decode(ctx context.Context, f *wire.Fields, m *generate.Model, answered boo
 
 // decodeSampling reads how tokens are chosen and where the answer ends.
 func (q *request) decodeSampling(f *wire.Fields, answered bool) {
-	openai.DecodeSampling(f, q.model, &q.Request)
+	settings.DecodeSampling(f, q.model, &q.Request)
 	q.Param, q.Trim = "messages", true
 	if answered && (!f.Has("max_tokens") || f.Describes()) {
 		f.Fail("max_tokens", "Missing required parameter: {}.")
@@ -66,8 +63,8 @@ func (q *request) decodeSampling(f *wire.Fields, answered bool) {
 	switch {
 	case json.Unmarshal(raw, &list) != nil:
 		f.WrongType("stop_sequences", "a list of strings")
-	case len(list)+len(q.Stop) > maxStops:
-		f.Fail("stop_sequences", "Invalid value for {}: %d strings, at most %d are allowed.", len(list)+len(q.Stop), maxStops)
+	case len(list)+len(q.Stop) > settings.MaxStops:
+		f.Fail("stop_sequences", "Invalid value for {}: %d strings, at most %d are allowed.", len(list)+len(q.Stop), settings.MaxStops)
 	case slices.ContainsFunc(list, func(s string) bool { return strings.TrimSpace(s) == "" }):
 		f.Fail("stop_sequences", "Invalid value for {}: each stop sequence must have characters that are not white space.")
 	}
@@ -86,7 +83,7 @@ func (q *request) decodeOutput(f *wire.Fields) {
 	if q.Constraint == nil {
 		q.decodeFormat(f, "output_format")
 	}
-	openai.DecodeTemplateArguments(f, effort, &q.conversation.Conversation)
+	settings.DecodeTemplateArguments(f, effort, &q.conversation.Conversation)
 }
 
 // decodeFormat reads the schema of the answer's text.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/heftai/heft/api/generate"
 	"github.com/heftai/heft/api/internal/foreign"
+	"github.com/heftai/heft/api/internal/settings"
 	"github.com/heftai/heft/api/wire"
 )
 
@@ -60,7 +61,7 @@ func decodeCompletion(ctx context.Context, f *wire.Fields, m *generate.Model) (*
 	special := true
 	f.Bool("add_special_tokens", &special)
 	q.Constraint = decodeConstraint(f)
-	q.ReasoningBudget = DecodeBudget(f, nil)
+	q.ReasoningBudget = settings.DecodeReasoningBudget(f, nil)
 	foreign.Refuse(f, foreign.Completions)
 	if q.Truncate == 0 {
 		f.FailWith(m.CheckIDs(f, "prompt"))

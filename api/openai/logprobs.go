@@ -1,10 +1,10 @@
 package openai
 
 import (
-	"math"
 	"strconv"
 
 	"github.com/heftai/heft/api/generate"
+	"github.com/heftai/heft/api/internal/openaijson"
 )
 
 // usage counts the tokens of an answer.
@@ -35,31 +35,6 @@ func newUsage(u generate.Usage) *usage {
 	return out
 }
 
-// leastLogProb stands for minus infinity, which JSON has no number for.
-const leastLogProb = -9999
-
-func logProb(p float32) float32 {
-	if p < leastLogProb || math.IsNaN(float64(p)) {
-		return leastLogProb
-	}
-	return p
-}
-
-// tokenNames says how log-probabilities call tokens: by their text, or as "token_id:N".
-type tokenNames struct {
-	model *generate.Model
-	ids   bool
-}
-
-// text is what a token is called, with its bytes, and whether it is text by itself.
-func (n tokenNames) text(id int32) (name string, bytes []byte, whole bool) {
-	name, bytes, whole = n.model.TokenText(id)
-	if n.ids {
-		return "token_id:" + strconv.Itoa(int(id)), bytes, true
-	}
-	return name, bytes, whole
-}
-
 // completionLogProbs are those of /v1/completions: lists with an entry a token.
 type completionLogProbs struct {
 	Tokens  []string             `json:"tokens"`
@@ -70,7 +45,7 @@ type completionLogProbs struct {
 
 // add appends tokens whose text begins at offset. The first of a prompt has no
 // log-probability.
-func (l *completionLogProbs) add(n tokenNames, tokens []generate.Token, offset int, prompt bool) {
+func (l *completionLogProbs) add(n openaijson.TokenNames, tokens []generate.Token, offset int, prompt bool) {
 	for i, t := range tokens {
 		l.Tokens = append(l.Tokens, legacyText(n, t.ID))
 		l.Offset = append(l.Offset, offset+t.Offset)
@@ -79,22 +54,22 @@ func (l *completionLogProbs) add(n tokenNames, tokens []generate.Token, offset i
 			l.Top = append(l.Top, nil)
 			continue
 		}
-		own := logProb(t.LogProb)
+		own := openaijson.Finite(t.LogProb)
 		l.LogProb = append(l.LogProb, &own)
 		l.Top = append(l.Top, legacyTop(n, &t))
 	}
 }
 
 // legacyTop are the likeliest ids at a token's place, and the token itself, by their texts.
-func legacyTop(n tokenNames, t *generate.Token) map[string]float32 {
+func legacyTop(n openaijson.TokenNames, t *generate.Token) map[string]float32 {
 	top := make(map[string]float32, len(t.Top)+1)
 	for _, p := range t.Top {
 		if name := legacyText(n, p.ID); !has(top, name) { // the likelier of two with one text
-			top[name] = logProb(p.LogProb)
+			top[name] = openaijson.Finite(p.LogProb)
 		}
 	}
 	if name := legacyText(n, t.ID); !has(top, name) {
-		top[name] = logProb(t.LogProb)
+		top[name] = openaijson.Finite(t.LogProb)
 	}
 	return top
 }
@@ -102,8 +77,8 @@ func legacyTop(n tokenNames, t *generate.Token) map[string]float32 {
 func has(m map[string]float32, key string) bool { _, ok := m[key]; return ok }
 
 // legacyText marks a token that is not a text by itself, as OpenAI does there.
-func legacyText(n tokenNames, id int32) string {
-	text, _, whole := n.text(id)
+func legacyText(n openaijson.TokenNames, id int32) string {
+	text, _, whole := n.Name(id)
 	if !whole {
 		return "bytes:" + text
 	}
@@ -112,53 +87,16 @@ func legacyText(n tokenNames, id int32) string {
 
 // chatLogProbs are those of /v1/chat/completions.
 type chatLogProbs struct {
-	Content []chatToken `json:"content"`
-	Refusal []chatToken `json:"refusal"` // always null
+	Content []openaijson.Token `json:"content"`
+	Refusal []openaijson.Token `json:"refusal"` // always null
 }
 
-type chatToken struct {
-	tokenLogProb
-	Top []tokenLogProb `json:"top_logprobs"`
-}
-
-type tokenLogProb struct {
-	Token   string  `json:"token"`
-	LogProb float32 `json:"logprob"`
-	Bytes   []int   `json:"bytes"`
-}
-
-func newChatLogProbs(n tokenNames, tokens []generate.Token) *chatLogProbs {
-	l := &chatLogProbs{Content: make([]chatToken, len(tokens))}
+func newChatLogProbs(n openaijson.TokenNames, tokens []generate.Token) *chatLogProbs {
+	l := &chatLogProbs{Content: make([]openaijson.Token, len(tokens))}
 	for i := range tokens {
-		l.Content[i] = newChatToken(n, &tokens[i])
+		l.Content[i] = openaijson.NewToken(n, &tokens[i])
 	}
 	return l
-}
-
-func newChatToken(n tokenNames, t *generate.Token) chatToken {
-	c := chatToken{tokenLogProb: newTokenLogProb(n, generate.LogProb{ID: t.ID, LogProb: t.LogProb}), Top: make([]tokenLogProb, len(t.Top))}
-	for k, p := range t.Top {
-		c.Top[k] = newTokenLogProb(n, p)
-	}
-	return c
-}
-
-// TokenLogProb is a token with its log-probability and the likeliest tokens at its place, as JSON has it in
-// chat completions and responses.
-func TokenLogProb(m *generate.Model, t *generate.Token) any {
-	return newChatToken(tokenNames{model: m}, t)
-}
-
-func newTokenLogProb(n tokenNames, p generate.LogProb) tokenLogProb {
-	text, raw, _ := n.text(p.ID)
-	t := tokenLogProb{Token: text, LogProb: logProb(p.LogProb)}
-	if raw != nil {
-		t.Bytes = make([]int, len(raw))
-		for i, b := range raw {
-			t.Bytes[i] = int(b)
-		}
-	}
-	return t
 }
 
 // ids are the ids of tokens, never nil.
@@ -183,7 +121,7 @@ type promptToken struct {
 // promptScores writes null for the first token of a prompt, and for each other an object of ids: the token itself and
 // the top likeliest ones.
 func (w *pieces) promptScores(m *generate.Model, top int, prompt []generate.Token) {
-	names := tokenNames{model: m}
+	names := openaijson.TokenNames{Model: m}
 	_ = w.WriteByte('[')
 	for i := range prompt {
 		w.comma(i)
@@ -205,8 +143,8 @@ func (w *pieces) promptScores(m *generate.Model, top int, prompt []generate.Toke
 	_ = w.WriteByte(']')
 }
 
-func (w *pieces) promptToken(n tokenNames, id int32, p float32, rank int) {
-	text, _, _ := n.text(id)
+func (w *pieces) promptToken(n openaijson.TokenNames, id int32, p float32, rank int) {
+	text, _, _ := n.Name(id)
 	_, _ = w.WriteString(`"` + strconv.Itoa(int(id)) + `":`)
-	_, _ = w.Write(w.encode(promptToken{logProb(p), rank, text}))
+	_, _ = w.Write(w.encode(promptToken{openaijson.Finite(p), rank, text}))
 }

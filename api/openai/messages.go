@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/heftai/heft/api/generate"
+	"github.com/heftai/heft/api/internal/settings"
 	"github.com/heftai/heft/api/wire"
 	"github.com/heftai/heft/internal/chat"
 	"github.com/heftai/heft/text"
@@ -19,9 +20,9 @@ func decodeConversation(f *wire.Fields, m *generate.Model) *generate.Conversatio
 	decodeTools(f, c)
 	var effort string
 	f.String("reasoning_effort", &effort)
-	decodeKwargs(f, effort, r)
+	settings.DecodeKwargs(f, effort, r)
 	f.Like("documents", []any{})
-	if documents, ok := value(f, "documents"); ok {
+	if documents, ok := settings.Value(f, "documents"); ok {
 		if _, list := documents.(*chat.List); !list {
 			f.Fail("documents", "Invalid type for 'documents': expected a list.")
 		}
@@ -38,36 +39,8 @@ func decodeConversation(f *wire.Fields, m *generate.Model) *generate.Conversatio
 	if f.Err() != nil {
 		return nil
 	}
-	setArguments(&c.Conversation, r)
+	settings.SetTemplateArguments(&c.Conversation, r)
 	return c
-}
-
-// setArguments takes over what template arguments may set.
-func setArguments(c *text.Conversation, r *chat.Request) {
-	c.AddGenerationPrompt, c.ContinueFinalMessage = r.AddGenerationPrompt, r.ContinueField
-	if documents, ok := r.Documents.(*chat.List); ok {
-		c.Documents = append([]any{}, documents.Items...)
-	}
-	if r.Kwargs != nil {
-		c.Arguments = map[string]any{}
-		for name, v := range r.Kwargs.All() {
-			c.Arguments[name] = v
-		}
-	}
-}
-
-// value reads a field as a template sees it: objects keep the order of their keys.
-func value(f *wire.Fields, name string) (chat.Value, bool) {
-	raw, ok := f.Raw(name)
-	if !ok {
-		return nil, false
-	}
-	v, err := chat.Decode(raw)
-	if err != nil {
-		f.Fail(name, "Invalid value for '%s': %v", name, err)
-		return nil, false
-	}
-	return v, true
 }
 
 // decodeMessages reads the messages up to the first fault. A conversation whose text cannot fit the
@@ -137,7 +110,7 @@ func eachText(message *chat.Dict, found func(string)) {
 }
 
 func checkMessage(f *wire.Fields, at string, v chat.Value) {
-	m, ok := object(f, at, v)
+	m, ok := settings.Object(f, at, v)
 	if !ok {
 		return
 	}
@@ -181,7 +154,7 @@ func checkPrefill(f *wire.Fields, i int, last *chat.Dict) {
 func checkParts(f *wire.Fields, at string, parts *chat.List) {
 	for i, v := range parts.Items {
 		at := fmt.Sprintf("%s[%d]", at, i)
-		p, ok := object(f, at, v)
+		p, ok := settings.Object(f, at, v)
 		if !ok {
 			return
 		}
@@ -215,37 +188,5 @@ func decodeContinuation(f *wire.Fields, r *chat.Request) {
 		}
 	case json.Unmarshal(raw, &r.ContinueField) != nil:
 		f.WrongType("continue_final_message", "a boolean or the name of a field")
-	}
-}
-
-// DecodeTemplateArguments reads chat_template_kwargs, the further variables of the template, into c. effort,
-// if not "", is how much the model is to reason.
-func DecodeTemplateArguments(f *wire.Fields, effort string, c *text.Conversation) {
-	r := &chat.Request{AddGenerationPrompt: true}
-	if decodeKwargs(f, effort, r); f.Err() == nil {
-		setArguments(c, r)
-	}
-}
-
-// decodeKwargs reads more variables for the template.
-func decodeKwargs(f *wire.Fields, effort string, r *chat.Request) {
-	kwargs := chat.NewDict()
-	f.Like("chat_template_kwargs", map[string]any{})
-	if v, ok := value(f, "chat_template_kwargs"); ok {
-		d, ok := object(f, "chat_template_kwargs", v)
-		if !ok {
-			return
-		}
-		kwargs = d
-	}
-	if _, given := kwargs.Get("reasoning_effort"); effort != "" && !given {
-		kwargs = kwargs.Clone()
-		kwargs.Set("reasoning_effort", effort)
-	}
-	if kwargs.Len() == 0 {
-		return
-	}
-	if err := r.SetKwargs(kwargs); err != nil {
-		f.Fail("chat_template_kwargs", "Invalid value for 'chat_template_kwargs': %s", generate.AsError(err, "").Message)
 	}
 }

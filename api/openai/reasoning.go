@@ -1,42 +1,15 @@
 package openai
 
-import "github.com/heftai/heft/api/wire"
-
-// budgetNames are the names of vLLM, llama.cpp, DashScope and NIM for a budget of reasoning.
-var budgetNames = []string{"thinking_token_budget", "thinking_budget_tokens", "thinking_budget", "reasoning_budget", "reasoning_budget_tokens", "max_thinking_tokens"}
-
-// DecodeBudget reads how many tokens of reasoning there may be, under the names that servers have for it, or as
-// max_tokens of OpenRouter's object reasoning, which may be nil. It returns nil for any number; different values
-// are an error.
-func DecodeBudget(f, reasoning *wire.Fields) *int {
-	first, budget := "", -1
-	read := func(in *wire.Fields, name string) {
-		n := -1
-		if in.Integer(name, &n, -1, 1<<31-1); !in.Has(name) {
-			return
-		}
-		if first != "" && n != budget {
-			in.Fail(name, "{} and %s are the same budget, but their values differ.", first)
-		}
-		first, budget = in.Path(name), n
-	}
-	for _, name := range budgetNames {
-		read(f, name)
-	}
-	if reasoning != nil {
-		read(reasoning, "max_tokens")
-	}
-	if budget < 0 {
-		return nil
-	}
-	return &budget
-}
+import (
+	"github.com/heftai/heft/api/internal/settings"
+	"github.com/heftai/heft/api/wire"
+)
 
 // decodeReasoning reads the budget of reasoning and OpenRouter's object reasoning. It returns the object's effort,
 // "" if there is none.
 func (q *chatRequest) decodeReasoning(f *wire.Fields) (effort string) {
 	o, ok := f.Object("reasoning")
-	if q.ReasoningBudget = DecodeBudget(f, o); !ok {
+	if q.ReasoningBudget = settings.DecodeReasoningBudget(f, o); !ok {
 		return ""
 	}
 	hidden := false

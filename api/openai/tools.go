@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/heftai/heft/api/generate"
+	"github.com/heftai/heft/api/internal/settings"
 	"github.com/heftai/heft/api/wire"
 	"github.com/heftai/heft/internal/chat"
 	"github.com/heftai/heft/text"
@@ -28,7 +29,7 @@ func checkCalls(f *wire.Fields, at string, message *chat.Dict) {
 }
 
 func checkCall(f *wire.Fields, at string, v chat.Value) {
-	call, ok := object(f, at, v)
+	call, ok := settings.Object(f, at, v)
 	if !ok {
 		return
 	}
@@ -48,7 +49,7 @@ func checkCall(f *wire.Fields, at string, v chat.Value) {
 func decodeTools(f *wire.Fields, c *generate.Conversation) {
 	decodeToolChoice(f, c)
 	f.Like("tools", []map[string]any{})
-	tools, ok := value(f, "tools")
+	tools, ok := settings.Value(f, "tools")
 	if !ok {
 		return
 	}
@@ -119,7 +120,7 @@ func decodeToolChoice(f *wire.Fields, c *generate.Conversation) {
 
 // checkTool checks a tool. It returns the function's name and whether its arguments are strict.
 func checkTool(f *wire.Fields, at string, v chat.Value) (name string, strict bool) {
-	tool, ok := object(f, at, v)
+	tool, ok := settings.Object(f, at, v)
 	if !ok {
 		return "", false
 	}
@@ -130,7 +131,7 @@ func checkTool(f *wire.Fields, at string, v chat.Value) (name string, strict boo
 	}
 	optionalText(f, at, fn, "description")
 	if parameters, _ := fn.Get("parameters"); parameters != nil {
-		object(f, at+".parameters", parameters)
+		settings.Object(f, at+".parameters", parameters)
 	}
 	flag, _ := fn.Get("strict")
 	if strict, ok = flag.(bool); !ok && flag != nil {
@@ -155,20 +156,11 @@ func checkFunction(f *wire.Fields, at string, d *chat.Dict) (string, *chat.Dict,
 		f.Fail(at, "Missing required parameter: '%s'.", at)
 		return at, nil, false
 	}
-	fn, ok := object(f, at, v)
+	fn, ok := settings.Object(f, at, v)
 	if ok {
 		requiredText(f, at, fn, "name")
 	}
 	return at, fn, ok
-}
-
-// object is v, whose path is at, if it is an object.
-func object(f *wire.Fields, at string, v chat.Value) (*chat.Dict, bool) {
-	o, ok := v.(*chat.Dict)
-	if !ok {
-		f.Fail(at, "Invalid type for '%s': expected an object.", at)
-	}
-	return o, ok
 }
 
 // requiredText checks that d has a text under name that is not empty.

@@ -3,12 +3,13 @@ package openai
 import (
 	"encoding/json"
 
+	"github.com/heftai/heft/api/internal/openaijson"
 	"github.com/heftai/heft/api/internal/schema"
 	"github.com/heftai/heft/api/wire"
 )
 
 // ErrorType is a value of the type of errors, for the document of the API.
-func ErrorType() any { return errorBody{} }
+func ErrorType() any { return openaijson.ErrorBody{} }
 
 // Types are the types of this package's endpoints, by method and path.
 func Types() map[string]wire.Types {

@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"github.com/heftai/heft/api/generate"
+	"github.com/heftai/heft/api/internal/openaijson"
 	"github.com/heftai/heft/api/wire"
 )
 
@@ -106,15 +107,15 @@ func (w *pieces) list(n int, element func(i int) any) {
 }
 
 // chatLogProbs writes what newChatLogProbs returns.
-func (w *pieces) chatLogProbs(n tokenNames, tokens []generate.Token) {
+func (w *pieces) chatLogProbs(n openaijson.TokenNames, tokens []generate.Token) {
 	_, _ = w.WriteString(`{"content":`)
-	w.list(len(tokens), func(i int) any { return newChatToken(n, &tokens[i]) })
+	w.list(len(tokens), func(i int) any { return openaijson.NewToken(n, &tokens[i]) })
 	_, _ = w.WriteString(`,"refusal":null}`)
 }
 
 // completionLogProbs writes the log-probabilities of a prompt, which may be empty, and of the answer,
 // whose text begins at offset.
-func (w *pieces) completionLogProbs(n tokenNames, prompt, tokens []generate.Token, offset int) {
+func (w *pieces) completionLogProbs(n openaijson.TokenNames, prompt, tokens []generate.Token, offset int) {
 	at := func(i int) *generate.Token {
 		if i < len(prompt) {
 			return &prompt[i]
@@ -130,7 +131,7 @@ func (w *pieces) completionLogProbs(n tokenNames, prompt, tokens []generate.Toke
 		if first(i) {
 			return nil
 		}
-		return logProb(at(i).LogProb)
+		return openaijson.Finite(at(i).LogProb)
 	})
 	_, _ = w.WriteString(`,"top_logprobs":`)
 	w.list(count, func(i int) any {

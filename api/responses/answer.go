@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/heftai/heft/api/generate"
-	"github.com/heftai/heft/api/openai"
+	"github.com/heftai/heft/api/internal/openaijson"
 	"github.com/heftai/heft/api/wire"
 )
 
@@ -164,7 +164,7 @@ func (a *answer) call(steps []step, c generate.Call) []step {
 // logProbs are the log-probabilities of the pending tokens, in JSON. Their memory is reserved.
 func (a *answer) logProbs() (list []json.RawMessage, err error) {
 	for i := range a.pending {
-		b, err := encode(openai.TokenLogProb(a.model, &a.pending[i]))
+		b, err := encode(openaijson.NewToken(openaijson.TokenNames{Model: a.model}, &a.pending[i]))
 		if err != nil {
 			return nil, err
 		}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/heftai/heft/api/generate"
 	"github.com/heftai/heft/api/internal/foreign"
-	"github.com/heftai/heft/api/openai"
+	"github.com/heftai/heft/api/internal/settings"
 	"github.com/heftai/heft/api/wire"
 )
 
@@ -110,7 +110,7 @@ func decodeStreamOptions(f *wire.Fields, stream bool) {
 
 // decodeSampling reads how tokens are chosen and shown.
 func decodeSampling(f *wire.Fields, m *generate.Model, q *request) {
-	openai.DecodeSampling(f, m, &q.Request)
+	settings.DecodeSampling(f, m, &q.Request)
 	q.Param, q.Trim = "input", true
 	r := q.response
 	if f.Has("max_output_tokens") {
@@ -199,7 +199,7 @@ func decodeReasoningConfig(f *wire.Fields, q *request) {
 	r := q.response
 	effort := ""
 	o, ok := f.Object("reasoning")
-	q.ReasoningBudget = openai.DecodeBudget(f, o)
+	q.ReasoningBudget = settings.DecodeReasoningBudget(f, o)
 	if ok {
 		r.Reasoning = &reasoningConfig{MaxTokens: q.ReasoningBudget}
 		if o.String("effort", &effort); effort != "" {
@@ -212,7 +212,7 @@ func decodeReasoningConfig(f *wire.Fields, q *request) {
 			}
 		}
 	}
-	openai.DecodeTemplateArguments(f, effort, &q.conversation.Conversation)
+	settings.DecodeTemplateArguments(f, effort, &q.conversation.Conversation)
 }
 
 // Bounds of metadata, as OpenAI has them.

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/heftai/heft/api/generate"
-	"github.com/heftai/heft/api/openai"
+	"github.com/heftai/heft/api/internal/openaijson"
 	"github.com/heftai/heft/api/store"
 	"github.com/heftai/heft/api/wire"
 )
@@ -37,7 +37,7 @@ func pathOf(i int, field string) string { return fmt.Sprintf("input[%d].%s", i, 
 // respond answers with what went wrong, if anything did and the client does not know yet.
 func respond(w http.ResponseWriter, err error) {
 	if err != nil && !errors.Is(err, wire.ErrGone) {
-		openai.WriteError(w, err)
+		openaijson.WriteError(w, err)
 	}
 }
 

@@ -94,14 +94,16 @@ var allowed = map[string][]string{
 	"api/wire":                   {"internal/jsonscan", "api/internal/schema"}, // what all HTTP dialects share
 	"api/generate": {"api/wire", "meta", "dispatch", "text", "internal/engine", "internal/engine/holder", "internal/sample",
 		"internal/grammar/...", "internal/layout", "internal/smallfile"}, // constrained decoding; tokenizer_config.json
-	"internal/generatetest":       {"api/generate", "devicemap", "dispatch", "loader", "meta", "text", "loader/demo", "internal/engine", "internal/engine/enginetest", "internal/engine/holder"}, // models for tests
-	"api/internal/foreign":        {"api/wire"},                                                                                                                                                  // fields of other servers, for all dialects
-	"api/openai":                  {"api/wire", "api/internal/foreign", "api/internal/schema", "api/generate", "text", "internal/chat", "internal/lora"},                                         // lora: whether a folder that a client names has an adapter
-	"api/store":                   {"internal/atomicfile"},                                                                                                                                       // what requests leave behind, in memory or on disk
-	"api/batches":                 {"api/wire", "api/openai", "api/store", "internal/atomicfile", "internal/filelock"},                                                                           // openai: errors
-	"api/responses":               {"api/wire", "api/generate", "api/internal/foreign", "api/openai", "api/store", "text"},                                                                       // openai: errors, sampling, log-probabilities
-	"api/messages":                {"api/wire", "api/generate", "api/internal/foreign", "api/openai", "text"},                                                                                    // openai: sampling, template arguments
-	"api/ollama":                  {"api/wire", "api/generate", "meta", "text"},                                                                                                                  // meta: what lists show of a model
+	"internal/generatetest":       {"api/generate", "devicemap", "dispatch", "loader", "meta", "text", "loader/demo", "internal/engine", "internal/engine/enginetest", "internal/engine/holder"},             // models for tests
+	"api/internal/foreign":        {"api/wire"},                                                                                                                                                              // fields of other servers, for all dialects
+	"api/internal/settings":       {"api/wire", "api/generate", "text", "internal/chat"},                                                                                                                     // settings that dialects read under the same names
+	"api/internal/openaijson":     {"api/wire", "api/generate"},                                                                                                                                              // what OpenAI's endpoints share
+	"api/openai":                  {"api/wire", "api/internal/foreign", "api/internal/openaijson", "api/internal/schema", "api/internal/settings", "api/generate", "text", "internal/chat", "internal/lora"}, // lora: whether a folder that a client names has an adapter
+	"api/store":                   {"internal/atomicfile"},                                                                                                                                                   // what requests leave behind, in memory or on disk
+	"api/batches":                 {"api/wire", "api/internal/openaijson", "api/store", "internal/atomicfile", "internal/filelock"},
+	"api/responses":               {"api/wire", "api/generate", "api/internal/foreign", "api/internal/openaijson", "api/internal/settings", "api/store", "text"},
+	"api/messages":                {"api/wire", "api/generate", "api/internal/foreign", "api/internal/settings", "text"},
+	"api/ollama":                  {"api/wire", "api/generate", "meta", "text"}, // meta: what lists show of a model
 	"api/keys":                    {"api/wire"},
 	"api":                         {"api/wire", "api/internal/schema", "api/batches", "api/generate", "api/keys", "api/messages", "api/ollama", "api/openai", "api/responses", "api/store", "devicemap", "dispatch", "internal/engine", "internal/engine/holder"},
 	"cmd/serve":                   {"*"},
@@ -205,6 +207,33 @@ func TestImportsGoOneWay(t *testing.T) {
 		for _, own := range edges {
 			if own != "*" && !slices.ContainsFunc(slices.Collect(maps.Keys(used)), func(path string) bool { return covers(own, path) }) {
 				t.Errorf("the table of imports lets %s import %s, which it does not", p.path, own)
+			}
+		}
+	}
+}
+
+// dialects are the packages that each speak one API over HTTP.
+var dialects = []string{"api/openai", "api/responses", "api/messages", "api/ollama"}
+
+// Dialects once took the decoding of sampling and the shape of errors from api/openai, so that a change to one API
+// changed the others. What they share is in neutral packages: api/wire, api/generate and api/internal.
+// Only api, which serves all of them, may import a dialect.
+func TestDialectsDoNotImportEachOther(t *testing.T) {
+	for _, d := range dialects {
+		if _, ok := allowed[d]; !ok {
+			t.Errorf("the table of imports has no dialect %s", d)
+		}
+	}
+	for _, p := range packages(t) {
+		if p.path == "api" || !strings.HasPrefix(p.path, "api/") {
+			continue
+		}
+		for _, f := range p.files {
+			for _, imp := range f.imports {
+				own := strings.TrimPrefix(imp, module+"/")
+				if own != p.path && slices.Contains(dialects, own) && !strings.HasSuffix(f.name, "_test.go") {
+					t.Errorf("%s imports the dialect %s: use api/wire, api/generate or a package of api/internal", f.name, own)
+				}
 			}
 		}
 	}

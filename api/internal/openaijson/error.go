@@ -1,0 +1,77 @@
+package openaijson
+
+import (
+	"log/slog"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/heftai/heft/api/generate"
+	"github.com/heftai/heft/api/wire"
+)
+
+// errorObject is OpenAI's error object. Param and Code are null where they are empty.
+type errorObject struct {
+	Message string  `json:"message"`
+	Type    string  `json:"type"`
+	Param   *string `json:"param"`
+	Code    *string `json:"code"`
+}
+
+// ErrorBody is the body of an answer, or an event, that carries an error.
+type ErrorBody struct {
+	Error errorObject `json:"error"`
+}
+
+// codes are OpenAI's codes of the kinds of errors.
+var codes = map[wire.Kind]string{
+	wire.TooLong:      "context_length_exceeded",
+	wire.NoModel:      "model_not_found",
+	wire.Overloaded:   "overloaded",
+	wire.Draining:     "shutting_down",
+	wire.Loading:      "model_loading",
+	wire.Unavailable:  "model_unavailable",
+	wire.Interrupted:  "request_cancelled",
+	wire.NoMethod:     "method_not_allowed",
+	wire.Unauthorized: "invalid_api_key",
+	wire.Forbidden:    "forbidden",
+	wire.TooLarge:     "request_too_large",
+	wire.TooSlow:      "request_timeout",
+	wire.RateLimited:  "rate_limit_exceeded",
+	wire.NoPrevious:   "previous_response_not_found",
+}
+
+// NewErrorBody renders e in OpenAI's shape.
+func NewErrorBody(e *wire.Error) ErrorBody {
+	kind := "invalid_request_error"
+	if e.Kind.Status() >= http.StatusInternalServerError {
+		kind = "server_error"
+	}
+	if e.Kind == wire.RateLimited {
+		kind = "rate_limit_error"
+	}
+	return ErrorBody{errorObject{e.Message, kind, orNull(e.Field), orNull(codes[e.Kind])}}
+}
+
+func orNull(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+// WriteError is the wire.ErrorWriter of OpenAI's endpoints. It logs errors that the operator must act on.
+func WriteError(w http.ResponseWriter, err error) {
+	e := generate.AsError(err, "")
+	if e.Kind.Operators() {
+		slog.Error("a request failed", "reason", err)
+	}
+	if e.RetryAfter > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(int((e.RetryAfter+time.Second-1)/time.Second)))
+	}
+	switch e.Kind {
+	case wire.TooSlow, wire.TooLarge: // the rest of the body would be read as the next request
+		w.Header().Set("Connection", "close")
+	}
+	wire.WriteJSON(w, e.Kind.Status(), NewErrorBody(e))
+}
