@@ -3,7 +3,6 @@ package meta
 import (
 	"fmt"
 	"math"
-	"strings"
 )
 
 // deepseek is what the config has beyond a decoder's: latent attention and a mixture. GLM's models
@@ -56,11 +55,12 @@ func (d *deepseek) causalLMWithNext(f *fields, b *Builder, layer func(b *Builder
 		return
 	}
 	d.causalLM(f, b, wiring{block: preNorm()}, layer)
-	for depth := 1; depth <= 5; depth++ {
-		b.Ignore(fmt.Sprintf("%s.layers.%d", b.tree.textPath(), d.layers) + strings.Repeat(".*", depth))
+	n := f.count("num_nextn_predict_layers", 0, 0, maxLayers)
+	for i := range max(n, 1) {
+		b.Ignore(fmt.Sprintf("%s.layers.%d.**", b.tree.textPath(), d.layers+i))
 	}
 	if f.err() == nil {
-		d.countUnread(b, layer, f.count("num_nextn_predict_layers", 0, 0, maxLayers))
+		d.countUnread(b, layer, n)
 	}
 }
 

@@ -75,9 +75,7 @@ func deepseekV4(f *fields, b *Builder) {
 	if b.tree.header == nil {
 		keepFloat32(b.tree.root)
 	}
-	for depth := 1; depth <= 7; depth++ {
-		b.Ignore("model.mtp" + strings.Repeat(".*", depth))
-	}
+	b.Ignore("model.mtp.**")
 }
 
 // readRopes reads the rotary embeddings: one of layers with a window alone, and one of the others. Published

@@ -25,5 +25,5 @@ func exaoneMoE(f *fields, b *Builder) {
 		}
 		d.norms(b, "input_layernorm", "post_attention_layernorm")
 	})
-	b.Ignore("mtp.*")
+	b.Ignore("mtp.**")
 }

@@ -37,7 +37,7 @@ func mimoV2Flash(f *fields, b *Builder) {
 		}
 		d.norms(b, "input_layernorm", "post_attention_layernorm")
 	})
-	b.Ignore("model.mtp.*", "model.mtp.*.*", "model.mtp.*.*.*", "model.mtp.*.*.*.*", "model.mtp.*.*.*.*.*", "model.mtp.*.*.*.*.*.*")
+	b.Ignore("model.mtp.**")
 }
 
 // mimo is what the config has beyond a decoder's.

@@ -35,7 +35,7 @@ func nemotronH(f *fields, b *Builder) {
 	}
 	d.norm(model, "norm_f", d.hidden)
 	b.head(embed, d.hidden, d.vocab, false, "lm_head.weight") // tie_word_embeddings is without effect
-	b.Ignore("mtp.*")
+	b.Ignore("mtp.**")
 }
 
 // nemotron holds the configuration of a nemotron_h model. A kind is a letter of

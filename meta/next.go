@@ -108,7 +108,7 @@ func (d *decoder) causalLMWithMTP(f *fields, b *Builder, w wiring, layer func(b 
 		return
 	}
 	d.causalLM(f, b, w, layer)
-	b.Ignore(mtpPath + ".*")
+	b.Ignore(mtpPath + ".**")
 	if b.tree.header != nil || n == 0 || f.err() != nil {
 		return
 	}

@@ -176,6 +176,7 @@ def write(name):
     sys.exit(f"{name}: all seeds have ties")
 
 
-OUT.mkdir(parents=True, exist_ok=True)
-for model in sys.argv[3:] or MODELS:
-    write(model)
+if __name__ == "__main__":
+    OUT.mkdir(parents=True, exist_ok=True)
+    for model in sys.argv[3:] or MODELS:
+        write(model)

@@ -20,6 +20,7 @@ type drafter struct {
 	ready   bool       // its weights are loaded
 	idle    int        // passes since it was asked
 	right   [2]float64 // the part of first guesses that are right, the recent ones counted more; [1] where a model that joins has most of the text
+	told    [2]int     // how many are known, up to a number
 	top     []sample.LogProb
 
 	asked  []*choice // whose next tokens are being guessed
@@ -29,8 +30,10 @@ type drafter struct {
 }
 
 const (
-	// firstRight is assumed of first guesses before one is known; firstGuesses is how many count, in effect.
-	firstRight, firstGuesses = 0.7, 32
+	// firstRight is assumed of first guesses before one is known, as if of firstWeight guesses; firstGuesses is how
+	// many count later, in effect.
+	firstRight                = 0.7
+	firstWeight, firstGuesses = 4, 32
 	// promptShare bounds the tokens that a draft model computes before its first guess, as a multiple of
 	// those that the choice may still have.
 	promptShare = 32
@@ -65,8 +68,9 @@ func (d *drafter) noteFirst(c *choice, right bool) {
 	if right {
 		v = 1
 	}
-	r := &d.right[d.informed(c)]
-	*r += (v - *r) / firstGuesses
+	i := d.informed(c)
+	d.told[i] = min(d.told[i]+1, firstGuesses-firstWeight)
+	d.right[i] += (v - d.right[i]) / float64(firstWeight+d.told[i])
 }
 
 // rightOf is the chance that the first guess for c is right.

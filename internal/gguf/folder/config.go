@@ -241,6 +241,7 @@ func (k *keys) config(a *architecture) ([]byte, error) {
 	if a.config != nil {
 		a.config(k, c)
 	}
+	k.next(a, c)
 	if k.err != nil {
 		return nil, k.err
 	}

@@ -89,15 +89,25 @@ func (f *Folder) Tensor(name string) (n Name, ok bool) {
 		return Name{Name: name}, true // which no model has: listed as unexpected
 	}
 	if int64(layer) >= f.layers {
-		return Name{}, false // of a layer that predicts further tokens
+		return f.nextTensor(int64(layer), rest)
 	}
+	if n, ok = f.blockTensor(table.layers+number+".", rest); ok && n.Name == "" {
+		n.Name = name // which no model has: listed as unexpected
+	}
+	return n, ok
+}
+
+// blockTensor returns the name of a tensor of a block whose names in the folder begin with prefix. Its Name is empty if no block has such
+// a tensor. ok is false for one that no weight is.
+func (f *Folder) blockTensor(prefix, rest string) (n Name, ok bool) {
+	table := &f.arch.names
 	if rest == "exp_probs_b" { // as hy_v3 has it
 		rest += ".bias"
 	}
 	layout := layouts[rest]
 	to, whole := table.block[rest]
 	if !whole {
-		base, ending = rest, ""
+		base, ending := rest, ""
 		if i := strings.LastIndexByte(rest, '.'); i > 0 {
 			base, ending = rest[:i], rest[i:]
 		}
@@ -106,11 +116,11 @@ func (f *Folder) Tensor(name string) (n Name, ok bool) {
 			if strings.HasPrefix(base, "rope_") {
 				return Name{}, false
 			}
-			return Name{Name: name}, true
+			return Name{}, true
 		}
 		to = part + ending
 	}
-	return Name{Name: table.layers + number + "." + to, Stack: strings.Contains(to, "{}"), Layout: layout}, true
+	return Name{Name: prefix + to, Stack: strings.Contains(to, "{}"), Layout: layout}, true
 }
 
 // split returns the parts of a projection of queries, keys and values that the folder has apart, as

@@ -53,7 +53,6 @@ const sigmoidGate = 2
 
 func glm4MoEConfig(k *keys, c object) {
 	glm4Config(k, c)
-	c["num_nextn_predict_layers"] = k.int("nextn_predict_layers", 0)
 	c["use_qk_norm"] = k.has("blk.0.attn_q_norm.weight")
 	c["first_k_dense_replace"] = k.denseLayers()
 	c["n_routed_experts"], c["num_experts_per_tok"] = k.size("expert_count"), k.size("expert_used_count")
