@@ -21,6 +21,9 @@ func (o Options) On(m *topology.Machine) Options {
 // Intercept is called instead of each read of weights of the models that l counts.
 func (l *Ledger) Intercept(f func(read func() error) error) { l.mover.Intercept = f }
 
+// InterceptWrites is called instead of each write of converted weights of the models that l counts.
+func (l *Ledger) InterceptWrites(f func(write func() error) error) { l.mover.InterceptWrite = f }
+
 // EvictAtRandom lets a random policy decide which weights of the models that l counts stay in memory.
 func (l *Ledger) EvictAtRandom(seed uint64) {
 	var mu sync.Mutex

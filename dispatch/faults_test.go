@@ -1,13 +1,22 @@
 package dispatch_test
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/internal/atomicfile"
+	"github.com/heftai/heft/meta"
 )
 
 // TestADiskThatFailsOneReadInAThousand generates from a disk whose reads fail now and then, while the
@@ -51,5 +60,64 @@ func TestADiskThatFailsOneReadInAThousand(t *testing.T) {
 	}
 	if failed.Load() < 3 {
 		t.Errorf("%d of %d reads failed, want 3", failed.Load(), reads.Load())
+	}
+}
+
+// TestADiskThatFillsUpWhileWeightsAreConverted: with codes the answers go on, from weights as stored; after a
+// conversion that changes answers the request fails, and works again when there is room. The next start takes nothing
+// that was half written, and completes the file.
+func TestADiskThatFillsUpWhileWeightsAreConverted(t *testing.T) {
+	dir := incompressible(t)
+	ids, prompt := lawOf(300)
+	disk, _ := devicemap.ParsePolicy("disk")
+	for _, base := range []dispatch.Options{{Compress: dispatch.CompressExact}, {Quantize: meta.QuantQ8}} {
+		for _, after := range []int64{0, 1, 2, 7} { // writes, of bytes or of checksums
+			what := fmt.Sprintf("%v %v, full after %d writes", base.Compress, base.Quantize, after)
+			o := base
+			o.Threads, o.DeviceMap, o.CacheDir = 2, disk, t.TempDir()
+			want := forced(t, cpuModel(t, dir, dispatch.Options{Threads: 1, Quantize: o.Quantize}), ids, prompt, prompt)
+			var writes atomic.Int64
+			full := true
+			o.Ledger = new(dispatch.Ledger)
+			o.Ledger.InterceptWrites(func(write func() error) error {
+				if n := writes.Add(1); full && n > after {
+					return &os.PathError{Op: "write", Path: filepath.Join(o.CacheDir, "some file"), Err: syscall.ENOSPC}
+				}
+				return write()
+			})
+			m := cpuModel(t, dir, o)
+			s := m.NewSequence()
+			_, err := m.Forward(context.Background(), &dispatch.Batch{Rows: []dispatch.BatchRow{{Sequence: s, Tokens: ids[:prompt], PromptLen: prompt, Logits: dispatch.LogitsLast}}})
+			s.Free()
+			switch {
+			case o.Quantize == meta.QuantNone:
+				if err != nil {
+					t.Fatalf("%s: %v", what, err)
+				}
+				sameLogits(t, what, forced(t, m, ids, prompt, prompt), want)
+				m.Warm(context.Background())
+				m.Promote(context.Background())
+				await(t, m)
+				sameLogits(t, what+", loaded", forced(t, m, ids, prompt, prompt), want)
+			case err == nil || !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "free space there") || !strings.Contains(err.Error(), "some file"):
+				t.Errorf("%s: got %v, want an error that names the file and what helps", what, err)
+			default:
+				full = false
+				sameLogits(t, what+", with room", forced(t, m, ids, prompt, prompt), want)
+			}
+			m.Close()
+			o.Ledger = nil
+			for _, start := range []string{"next start", "one more"} {
+				m = cpuModel(t, dir, o)
+				sameLogits(t, what+", "+start, forced(t, m, ids, prompt, prompt), want)
+				m.Warm(context.Background())
+				m.Promote(context.Background())
+				await(t, m)
+				m.Close()
+				if list := files(t, o.CacheDir); !slices.ContainsFunc(list, func(name string) bool { return strings.HasSuffix(name, ".safetensors") && !atomicfile.IsTemp(name) }) {
+					t.Errorf("%s: the folder has %q after the %s, want a complete file", what, list, start)
+				}
+			}
+		}
 	}
 }

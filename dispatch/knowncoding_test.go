@@ -10,6 +10,7 @@ import (
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/internal/testenv"
 	"github.com/heftai/heft/meta"
 )
 
@@ -57,7 +58,6 @@ func TestPlansKnowWhatAnEarlierStartCouldNotCode(t *testing.T) {
 			sameLogits(t, where+", again", forced(t, m, ids, prompt, len(ids)), want)
 			if start > 0 && where == "disk" {
 				passes := int64(len(ids) - prompt + 1)
-				t.Log(plan.Explain())
 				if read, per := m.Status().TierReadBytes-before, plan.DiskBytesPerToken; read > passes*(per+per/20) {
 					t.Errorf("start %d: %d passes read %d bytes, planned are %d for each", start, passes, read, per)
 				}
@@ -200,5 +200,22 @@ func TestPlansKeepCodedWeightsWhereTheyCan(t *testing.T) {
 		if names, err := os.ReadDir(o.CacheDir); err != nil || len(names) > 0 {
 			t.Fatalf("the plan left %v, %v", names, err)
 		}
+	}
+}
+
+// TestPlansKnowThatTheDiskIsFull: the folder can be written, but has no room for the coded weights.
+func TestPlansKnowThatTheDiskIsFull(t *testing.T) {
+	dir, cache := incompressible(t), testenv.SmallDisk(t, 256<<10)
+	disk, _ := devicemap.ParsePolicy("disk")
+	skeleton, checkpoint := open(t, dir)
+	plan, _, err := dispatch.Plan(skeleton, dispatch.Options{Threads: 2, DeviceMap: disk, Compress: dispatch.CompressExact, CacheDir: cache}.KnownCoding(skeleton, checkpoint))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text := strings.Join(plan.Warnings, "\n"); !strings.Contains(text, "read as stored") || !strings.Contains(text, "no space left") || !strings.Contains(text, "free space") {
+		t.Errorf("warnings %q, want one that says that the disk is full", text)
+	}
+	if list := files(t, cache); len(list) > 0 {
+		t.Errorf("the plan left %q", list)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 
 	"github.com/heftai/heft/api/store"
+	"github.com/heftai/heft/internal/atomicfile"
 )
 
 // process takes a batch from the state that it is in to its end. When the server stops first, the batch keeps
@@ -87,8 +88,11 @@ func (s *Server) broken(k *keptBatch, code, message string, err error) {
 
 // reasonOf says to a client why a file could not be written.
 func reasonOf(err error) string {
-	if errors.Is(err, store.ErrFull) {
+	switch {
+	case errors.Is(err, store.ErrFull):
 		return "the store is full; delete files, or start the server with a larger --store-limit."
+	case atomicfile.IsFull(err):
+		return "the disk of the server's store is full; delete files, or free space on it."
 	}
 	return "see the log of the server."
 }

@@ -35,7 +35,7 @@ func (p paths) pointer(commit, name string) string {
 
 // disk makes an error of the file system an [Error].
 func disk(doing string, err error) error {
-	if diskFull(err) {
+	if atomicfile.IsFull(err) {
 		doing += " (free some space and pull again: what was fetched is kept)"
 	}
 	return &Error{Kind: Disk, Reason: doing, Err: err}

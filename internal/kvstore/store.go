@@ -11,6 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/heftai/heft/internal/atomicfile"
 )
 
 // A Key names a value: an ID that cannot be guessed or produced twice, and one of its parts.
@@ -181,6 +183,9 @@ func (s *Store) warnOnce(message string, err error) {
 		reason = at.Err.Error() // paths differ from file to file
 	}
 	if _, again := s.warned.LoadOrStore(message+reason, true); !again {
+		if atomicfile.IsFull(err) {
+			err = fmt.Errorf("%w: free space on this disk; until then nothing more is kept", err)
+		}
 		s.options.Warn(message, "folder", s.dir, "reason", err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/heftai/heft/internal/atomicfile"
 	"github.com/heftai/heft/internal/hostmem"
 )
 
@@ -312,6 +313,9 @@ func (c *Changing) evict(g *Changed) error {
 		c.moving--
 		c.moved.Broadcast()
 		if g.place = inMemory; err != nil {
+			if atomicfile.IsFull(err) {
+				err = fmt.Errorf("%w: free space there, use a folder on another disk, or a larger memory limit", err)
+			}
 			return fmt.Errorf("%s was changed and cannot leave memory: %w", g.name, err)
 		}
 		g.dirty, g.written = false, true

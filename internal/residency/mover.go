@@ -34,6 +34,8 @@ type Mover struct {
 	// Intercept is called instead of each read, if it is not nil: a test may delay the read, or
 	// return an error. It must be set before the first read.
 	Intercept func(read func() error) error
+	// InterceptWrite is called instead of each write of converted weights, if it is not nil: a test may make it fail.
+	InterceptWrite func(write func() error) error
 
 	mu      sync.Mutex
 	wanted  sync.Cond // pieces to read, or the end

@@ -58,7 +58,7 @@ func KnownSizes(folder string, c *loader.Checkpoint, to backend.Converter) (size
 // recordSizes writes what this start has found, for the plan of the next one.
 func (s *Store) recordSizes() {
 	c := s.binding.Checkpoint()
-	if s.folder == "" || !s.quantizer.exact() || c.Dir() == "" {
+	if s.folder == "" || !s.quantizer.exact() || c.Dir() == "" || s.sidecar.isUnwritten() {
 		return
 	}
 	sizes := s.foundSizes()

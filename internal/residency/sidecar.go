@@ -40,6 +40,7 @@ type sidecar struct {
 	left    int        // matrices that the first start has to write
 	err     error      // of renaming the file
 
+	unwritten bool // the file cannot be written any more; guarded by mu
 	exact     bool // the format is
 	somePlain bool // matrices of a complete file are used as stored
 }
@@ -60,7 +61,11 @@ type SidecarError struct {
 }
 
 func (e *SidecarError) Error() string {
-	return fmt.Sprintf("residency: converted weights cannot be kept in %s: %v: use another --cache-dir, a larger --max-memory, or the weights as stored", e.Dir, e.Err)
+	free := ""
+	if atomicfile.IsFull(e.Err) {
+		free = "free space there, "
+	}
+	return fmt.Sprintf("residency: converted weights cannot be kept in %s: %v: %suse another --cache-dir, a larger --max-memory, or the weights as stored", e.Dir, e.Err, free)
 }
 
 func (e *SidecarError) Unwrap() error { return e.Err }
@@ -101,6 +106,9 @@ func (s *Store) startSidecar(units []Unit, folder string) error {
 		}
 	}
 	s.sidecar = c
+	if c.writing != nil {
+		c.writing.intercept = s.mover.InterceptWrite
+	}
 	if err := c.take(list, s.quantizer); err != nil {
 		return err
 	}
@@ -294,9 +302,14 @@ func (s *Store) make(ctx context.Context, r sideRange, read []byte) (repaired bo
 }
 
 // convertTiles converts tiles [first, end) of a matrix into the file, with their checksums. It marks a
-// matrix that an exact format does not make smaller. The caller holds mu.
+// matrix that an exact format does not make smaller. If the file cannot be written, matrices of an exact format
+// are used as stored; the next start continues. The caller holds mu.
 func (s *Store) convertTiles(ctx context.Context, j *sideJob, first, end int) error {
 	c := s.sidecar
+	if c.unwritten {
+		j.plain.Store(true)
+		return nil
+	}
 	sums, err := s.quantizer.convertTo(ctx, c.writing, j, first, end)
 	if errors.Is(err, backend.ErrIncompressible) {
 		slog.Debug("weights are used as stored", "weights", j.name, "reason", err)
@@ -305,6 +318,12 @@ func (s *Store) convertTiles(ctx context.Context, j *sideJob, first, end int) er
 	}
 	if err == nil {
 		err = c.writing.note(j.first+first, sums)
+	}
+	var write *SidecarError
+	if errors.As(err, &write) && c.exact {
+		slog.Warn("weights on the disk are used as stored, because coded ones cannot be written", "weights", j.name, "reason", err)
+		c.unwritten, err = true, nil
+		j.plain.Store(true)
 	}
 	if err != nil {
 		return fmt.Errorf("residency: converting %s: %w", j.name, err)
@@ -315,10 +334,20 @@ func (s *Store) convertTiles(ctx context.Context, j *sideJob, first, end int) er
 // finished notes that a matrix is in the file. After the last one it renames the file.
 func (c *sidecar) finished(j *sideJob) error {
 	j.done.Store(true)
-	if c.left--; c.left <= 0 {
+	if c.left--; c.left <= 0 && !c.unwritten {
 		c.err = c.writing.finish()
 	}
 	return nil
+}
+
+// isUnwritten reports whether the file cannot be written any more.
+func (c *sidecar) isUnwritten() bool {
+	if c == nil {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.unwritten
 }
 
 // written reports whether the earlier process that began the file has completed a matrix.
@@ -371,7 +400,7 @@ func (s *Store) verify(ctx context.Context, r sideRange, read []byte) (repaired 
 			return false, &SidecarError{Dir: c.folder, Err: fmt.Errorf("%s is damaged: %w", j.name, err)}
 		}
 		_, sums, _ := c.sums.Location()
-		c.writing = &sideFile{f: f, sums: sums}
+		c.writing = &sideFile{f: f, sums: sums, intercept: s.mover.InterceptWrite}
 	}
 	if err := s.convertTiles(ctx, j, first, end); err != nil {
 		return false, err

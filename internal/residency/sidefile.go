@@ -97,6 +97,8 @@ type sideFile struct {
 	f    *os.File
 	temp *atomicfile.File // nil for a complete file
 	sums int64            // offset of the checksums
+
+	intercept func(write func() error) error // of a Mover
 }
 
 // beginSidecar creates a temporary file of the final size with its header, and opens it. It fails if
@@ -188,9 +190,19 @@ func sideHeader(key string, list []sideEntry) (header []byte, size int64, err er
 	return header, size, nil
 }
 
+// write writes b at off. Its error is a *SidecarError.
 func (s *sideFile) write(b []byte, off int64) error {
-	_, err := s.f.WriteAt(b, off)
-	return err
+	write := func() error { _, err := s.f.WriteAt(b, off); return err }
+	var err error
+	if s.intercept != nil {
+		err = s.intercept(write)
+	} else {
+		err = write()
+	}
+	if err != nil {
+		return &SidecarError{Dir: filepath.Dir(s.f.Name()), Err: err}
+	}
+	return nil
 }
 
 // note writes checksums from number i on.

@@ -1,4 +1,4 @@
-package hub
+package atomicfile
 
 import (
 	"errors"
@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// diskFull reports whether a write failed because the disk is full.
-func diskFull(err error) bool {
+// IsFull reports whether a write failed because the disk is full.
+func IsFull(err error) bool {
 	return errors.Is(err, windows.ERROR_DISK_FULL) || errors.Is(err, windows.ERROR_HANDLE_DISK_FULL)
 }
