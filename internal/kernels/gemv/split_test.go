@@ -5,7 +5,10 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+	"time"
+	"unsafe"
 
+	"github.com/heftai/heft/internal/hostmem"
 	"github.com/heftai/heft/internal/kernels"
 	"github.com/heftai/heft/internal/kernels/gemv"
 	"github.com/heftai/heft/internal/kernels/kerneltest"
@@ -47,6 +50,46 @@ func TestMulHalves(t *testing.T) {
 					}
 				}
 			}
+		}
+	})
+}
+
+// TestFirstSumsOfUntouchedMemoryTookTwentyTimesAsLong: with memory for the sums that no one had written to, each
+// load under a mask that is off took the processor hundreds of cycles. Measurements of the kernel were wrong by that.
+func TestFirstSumsOfUntouchedMemoryTookTwentyTimesAsLong(t *testing.T) {
+	kerneltest.Each(t, func(t *testing.T, set *kernels.Set) {
+		if !set.GEMV.HasSplit() || set.GEMV.SplitGroup(8) != 8 {
+			return
+		}
+		const rows, tokens, n = 12, 8, 64
+		r := rand.New(rand.NewPCG(5, 2))
+		data, _ := kerneltest.Store(mat.BFloat16, kerneltest.Random(r, rows*n), 0)
+		x := make([]float32, tokens*set.GEMV.SplitFloats(n))
+		set.GEMV.SplitTokens(x, mat.Floats{V: kerneltest.Random(r, tokens*n), Stride: n}, tokens, n)
+		p := gemv.SplitProduct{Y: mat.Floats{V: make([]float32, rows*tokens), Stride: rows}, W: mat.Weights{Data: data, Stride: 2 * n, Format: mat.BFloat16},
+			X: x, Rows: rows, Tokens: tokens, N: n, Last: true}
+		fastest := func(sums []float32) time.Duration {
+			p.Sums = sums
+			best := time.Hour
+			for range 200 {
+				begin := time.Now()
+				set.GEMV.MulSplit(p)
+				best = min(best, time.Since(begin))
+			}
+			return best
+		}
+		block, err := hostmem.Alloc(nil, hostmem.Other, 1<<20) // fresh memory from the system
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = block.Release() }() // held once
+		floats := unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(block.Bytes()))), set.GEMV.SplitSums(rows, tokens))
+		untouched := fastest(floats)
+		for i := range floats {
+			floats[i] = 0
+		}
+		if touched := fastest(floats); untouched > 4*touched {
+			t.Errorf("took %v with untouched memory and %v with touched, want about the same", untouched, touched)
 		}
 	})
 }

@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	// firstRounds are those of all candidates; slower ones by slack leave then.
+	// firstRounds are those of all candidates. Candidates that are slower by slack are out then.
 	firstRounds = 4
 	slack       = 1.12
 	// leastRounds are made also when time is up, as on a busy machine, where a round takes long.
@@ -29,14 +29,15 @@ const (
 // seconds; 0 where they cannot be measured.
 type meter func(r fetch.Role, p fetch.Pattern) float64
 
-// A race is the candidates of one role. The first is the default.
+// A race is the candidates of one role. The first is the default, which takes part in all rounds.
 type race struct {
 	role     fetch.Role
 	patterns []fetch.Pattern
-	times    [][]float64
+	times    [][]float64 // by pattern and round, in seconds; a candidate that is out has fewer rounds
 	out      []bool
 	margin   float64
-	distance int // 1 if the shorter distance, the last pattern, is faster
+	near     float64 // the score of the shorter distance, the last pattern, which has no times here; 0 before it is measured
+	nearWon  bool    // the shorter distance is faster
 }
 
 // newRace has the patterns of r at the usual distance of prefetch. The distance is chosen after the
@@ -69,34 +70,28 @@ func (r *race) settle(distance *race) {
 	if distance == nil || len(distance.times[1]) == 0 {
 		return
 	}
-	// Times of two races are comparable by what both have measured.
-	won := r.best()
-	scale := r.time(won) / distance.time(0)
-	r.patterns, r.times, r.out = append(r.patterns, distance.patterns[1]), append(r.times, []float64{distance.time(1) * scale}), append(r.out, true)
-	r.distance = distance.best()
+	r.patterns = append(r.patterns, distance.patterns[1])
+	r.near, r.nearWon = distance.score(1)*r.score(r.best()), distance.best() == 1
 }
 
 // chosen is the pattern of r's role.
 func (r *race) chosen() fetch.Pattern {
-	return r.patterns[r.winner()]
-}
-
-// winner is the number of the chosen pattern: the last one, if the shorter distance won.
-func (r *race) winner() int {
-	if r.distance > 0 {
-		return len(r.patterns) - 1
+	if r.nearWon {
+		return r.patterns[len(r.patterns)-1]
 	}
-	return r.best()
+	return r.patterns[r.best()]
 }
 
-// round measures each candidate that is left once. It reports false where the kernels cannot be
-// measured.
+// round measures each candidate that is left once. It begins with another one in each round, so that none has
+// an advantage by its place. It reports false where the kernels cannot be measured.
 func (r *race) round(m meter) bool {
-	for i, p := range r.patterns {
+	first := len(r.times[0])
+	for k := range r.patterns {
+		i := (first + k) % len(r.patterns)
 		if r.out[i] {
 			continue
 		}
-		t := m(r.role, p)
+		t := m(r.role, r.patterns[i])
 		if t <= 0 {
 			return false
 		}
@@ -105,20 +100,44 @@ func (r *race) round(m meter) bool {
 	return true
 }
 
-// time is the lower quartile of the samples: neighbours on the machine only ever add time.
-func (r *race) time(i int) float64 {
-	if len(r.times[i]) == 0 {
-		return 0
+// score is the candidate's time relative to the default's: the worse of [race.paired] and [race.undisturbed], each
+// of which one kind of neighbour deceives. A candidate that replaces the default is faster by both.
+func (r *race) score(i int) float64 {
+	switch {
+	case i == len(r.times):
+		return r.near
+	case len(r.times[i]) == 0: // stopped before the first round
+		return 1
 	}
-	sorted := slices.Sorted(slices.Values(r.times[i]))
-	return sorted[len(sorted)/4]
+	return max(r.paired(i), r.undisturbed(i))
 }
 
-// prune takes slow candidates out and returns how many are left.
+// paired is the median over rounds of the candidate's time relative to the default's in the same round. A neighbour
+// on the same core slows kernels down for milliseconds, which is longer than a role's part of a round.
+func (r *race) paired(i int) float64 {
+	shares := slices.Clone(r.times[i])
+	for n, t := range r.times[0][:len(shares)] {
+		shares[n] /= t
+	}
+	return median(shares)
+}
+
+// undisturbed is the candidate's shortest time relative to the default's: neighbours only ever add time.
+func (r *race) undisturbed(i int) float64 { return slices.Min(r.times[i]) / slices.Min(r.times[0]) }
+
+// time is how long the candidate takes without neighbours, in seconds: its score times the lower quartile of the
+// default.
+func (r *race) time(i int) float64 {
+	sorted := slices.Sorted(slices.Values(r.times[0]))
+	return r.score(i) * sorted[len(sorted)/4]
+}
+
+// prune takes slow candidates out and returns how many are left. The default stays, because the others are
+// compared with it.
 func (r *race) prune() int {
-	best, left := r.time(r.best()), 0
-	for i := range r.patterns {
-		if r.out[i] = r.out[i] || r.time(i) > slack*best; !r.out[i] {
+	best, left := r.score(r.best()), 1
+	for i := 1; i < len(r.times); i++ {
+		if r.out[i] = r.out[i] || min(r.paired(i), r.undisturbed(i)) > slack*best; !r.out[i] {
 			left++
 		}
 	}
@@ -127,13 +146,13 @@ func (r *race) prune() int {
 
 // best is the fastest candidate, or the default where none is faster by a margin.
 func (r *race) best() int {
-	best := 0
-	for i := range r.patterns {
-		if !r.out[i] && (r.out[best] || r.time(i) < r.time(best)) {
-			best = i
+	best, score := 0, 1.0
+	for i := 1; i < len(r.times); i++ {
+		if s := r.score(i); !r.out[i] && s < score {
+			best, score = i, s
 		}
 	}
-	if !r.out[0] && r.time(0) <= r.margin*r.time(best) {
+	if r.margin*score >= 1 {
 		return 0
 	}
 	return best

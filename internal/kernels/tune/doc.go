@@ -8,8 +8,8 @@
 //
 // The kernels themselves run, each with its candidate patterns in turn, on a small buffer that was
 // filled past the caches, so that it is read from memory however large the caches are. It lies in huge
-// pages, as weights do: in small pages other patterns are fastest. Rounds of
-// all candidates are interleaved, and slow candidates leave early. Last, the winners that prefetch
-// are compared with the same at a shorter distance. Plans change no result, so measuring beside
-// requests is safe; it only slows them down for that time.
+// pages, as weights do: in small pages other patterns are fastest. Rounds of all candidates are
+// interleaved, each candidate is compared with the default in the same round, and slow candidates
+// leave early. Last, the winners that prefetch are compared with the same at a shorter distance.
+// Plans change no result, so measuring beside requests is safe; it only slows them down for that time.
 package tune

@@ -2,17 +2,55 @@ package tune
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"slices"
 	"testing"
 
 	"github.com/heftai/heft/internal/hostmem"
 	"github.com/heftai/heft/internal/kernels"
 	"github.com/heftai/heft/internal/kernels/fetch"
+	"go.uber.org/goleak"
 )
 
-// BenchmarkTenStarts makes ten measurements and compares their plans with the best fixed patterns,
+// startVariable is the environment variable that makes the test binary measure once, with so many threads, and
+// print the plan: a fresh process, as a server's first start is.
+const startVariable = "HEFT_TUNE_START"
+
+func TestMain(m *testing.M) {
+	threads := 0
+	if _, err := fmt.Sscan(os.Getenv(startVariable), &threads); err == nil {
+		r, err := Measure(context.Background(), Options{Threads: threads, Usual: fetch.Default(KeyOf("", 1).Vendor)})
+		if err == nil {
+			err = json.NewEncoder(os.Stdout).Encode(r.Plan)
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// freshStart is the plan that a process of its own measures.
+func freshStart(b *testing.B, threads int) (plan fetch.Plan) {
+	b.Helper()
+	c := exec.Command(os.Args[0])
+	c.Env = append(os.Environ(), fmt.Sprintf("%s=%d", startVariable, threads))
+	out, err := c.Output()
+	if err == nil {
+		err = json.Unmarshal(out, &plan)
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+	return plan
+}
+
+// BenchmarkTenStarts measures in ten fresh processes and compares their plans with the best fixed patterns,
 // each measured in 80 interleaved rounds of 8 MiB per thread from memory, by their lower quartile. It
 // reports how many of ten plans read one byte for each role within 3 % of the least time, and the
 // share of all choices of a role that are within 3 %, and prints the rates. On a machine whose memory
@@ -34,11 +72,7 @@ func BenchmarkTenStarts(b *testing.B) {
 	for b.Loop() {
 		var plans []fetch.Plan
 		for range 10 {
-			r, err := Measure(context.Background(), Options{Threads: threads, Usual: fetch.Default(KeyOf("", 1).Vendor)})
-			if err != nil {
-				b.Fatal(err)
-			}
-			plans = append(plans, r.Plan)
+			plans = append(plans, freshStart(b, threads))
 		}
 		block, err := hostmem.Alloc(nil, hostmem.Other, threads*size) // huge pages, as weights have
 		if err != nil {
