@@ -222,10 +222,10 @@ func (e *UnsupportedError) Error() string {
 //
 // Errors are a [*ConfigError] for a bad field and an [*UnsupportedError] for a model_type that is
 // not in [Architectures].
-func New(cfg *Config, header CheckpointHeader) (*Model, error) { return newModel(cfg, header, false) }
+func New(cfg *Config, header CheckpointHeader) (*Model, error) { return newModel(cfg, header, 0) }
 
 // newModel is New, or NewNext where next is set.
-func newModel(cfg *Config, header CheckpointHeader, next bool) (*Model, error) {
+func newModel(cfg *Config, header CheckpointHeader, next int) (*Model, error) {
 	f := cfg.fields()
 	w := lookupWrapper(cfg.ModelType)
 	a := lookup(cfg.textType)
@@ -251,7 +251,7 @@ func newModel(cfg *Config, header CheckpointHeader, next bool) (*Model, error) {
 	b.tree.renames = append([]Rename{{}, {Tree: a.base + "."}}, w.renames()...)
 	b.tree.quantised, b.tree.next = quantised, next
 	a.build(f, b)
-	if spec, ok := b.node.Spec.(*CausalLMSpec); next && f.err() == nil && (!ok || spec.Join == nil) {
+	if spec, ok := b.node.Spec.(*CausalLMSpec); next > 0 && f.err() == nil && (!ok || spec.Join == nil) {
 		f.fail("model_type", "multi-token prediction is not supported for %s", a.modelType)
 	}
 	if !strings.HasPrefix(a.modelType, "gemma4") && f.object("per_layer_config") != nil {

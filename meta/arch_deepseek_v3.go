@@ -50,7 +50,7 @@ func (f *fields) deepseekLayers(b *Builder, d *deepseek, def mixtureDefaults, de
 // causalLMWithNext is causalLM for files that may have further layers, which predict several tokens
 // ahead and follow the last one: they are a model of their own, see [NewNext].
 func (d *deepseek) causalLMWithNext(f *fields, b *Builder, layer func(b *Builder, index int)) {
-	if b.tree.next {
+	if b.tree.next > 0 {
 		d.next(f, b, layer)
 		return
 	}

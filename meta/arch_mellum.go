@@ -12,7 +12,7 @@ func mellum(f *fields, b *Builder) {
 	sliding := d.sliding(f, func(int) bool { return false })
 	ahead, dense := f.mellumNext()
 	known := sliding
-	if b.tree.next {
+	if b.tree.next > 0 {
 		known = append([]bool{ahead}, sliding...)
 	}
 	ropes := d.typedRopes(f, known, ropeDefaults{theta: 500000, partial: 1}, ropeDefaults{theta: 10000, partial: 1})

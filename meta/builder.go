@@ -44,7 +44,7 @@ type tree struct {
 	ignore    []string
 	elements  int64
 	unread    int64 // see Model.UnreadBytes
-	next      bool  // the tree is that of NewNext
+	next      int   // the tree is that of the module so numbered from 1 for multi-token prediction; 0: of the model
 	err       error
 }
 

@@ -1,6 +1,9 @@
 package meta
 
-import "strconv"
+import (
+	"errors"
+	"strconv"
+)
 
 // A JoinSpec makes what the first block of a module for multi-token prediction (MTP) takes of the
 // embedding e of a token and of the hidden state h, after the final norm, of the model at the token
@@ -8,6 +11,7 @@ import "strconv"
 type JoinSpec struct {
 	EmbedNorm, HiddenNorm string // norms
 	Project               string // Linear of both together
+	Modules               int    // how many modules the checkpoint has that may follow each other, see [NewNexts]; 0: one
 }
 
 // NewNext builds the skeleton of the module with which a checkpoint predicts a further token (multi-token
@@ -19,14 +23,38 @@ type JoinSpec struct {
 // Errors are those of [New]. It is a [*ConfigError] too if the config, or the header, has no such module or the
 // architecture's is not supported.
 func NewNext(cfg *Config, header CheckpointHeader) (*Model, error) {
-	return newModel(cfg, header, true)
+	return newModel(cfg, header, 1)
+}
+
+// NewNexts builds the skeletons of all such modules, in the order of the tokens that they predict. A module after the first
+// takes the hidden state of the one before it, and the token behind that one's. Modules after the first that the
+// checkpoint lacks are left out, and so are layers that share what joins their inputs (Qwen3-Next). Errors are those of
+// [NewNext].
+func NewNexts(cfg *Config, header CheckpointHeader) ([]*Model, error) {
+	first, err := NewNext(cfg, header)
+	if err != nil {
+		return nil, err
+	}
+	all := []*Model{first}
+	for len(all) < first.Root.Spec.(*CausalLMSpec).Join.Modules {
+		m, err := newModel(cfg, header, len(all)+1)
+		if bad := new(*ConfigError); errors.As(err, bad) {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, m)
+	}
+	return all, nil
 }
 
 // next builds the module for multi-token prediction: a layer behind the model's last one, with what joins
 // its two inputs, a final norm, and where the file has them an embedding and a head of its own.
 func (d *deepseek) next(f *fields, b *Builder, layer func(b *Builder, index int)) {
 	const count = "num_nextn_predict_layers"
-	path, number := b.tree.textPath(), strconv.Itoa(d.layers)
+	path, at := b.tree.textPath(), d.layers+b.tree.next-1
+	number := strconv.Itoa(at)
 	own := path + ".layers." + number
 	n := f.count(count, 0, 0, maxLayers)
 	if f.err() != nil {
@@ -41,7 +69,7 @@ func (d *deepseek) next(f *fields, b *Builder, layer func(b *Builder, index int)
 	}
 	model, outer := b.textModel(d.class + "Model")
 	b.Runs(KindCausalLM, &CausalLMSpec{
-		Join:  &JoinSpec{EmbedNorm: path + ".enorm", HiddenNorm: path + ".hnorm", Project: path + ".eh_proj"},
+		Join:  &JoinSpec{EmbedNorm: path + ".enorm", HiddenNorm: path + ".hnorm", Project: path + ".eh_proj", Modules: n},
 		Embed: path + ".embed_tokens", Layers: path + ".layers", Norm: path + ".shared_head.norm", Head: b.tree.headPath(),
 		Vocab: d.vocab, Hidden: d.hidden, Context: d.rope.contextOf(d.context),
 	})
@@ -53,7 +81,7 @@ func (d *deepseek) next(f *fields, b *Builder, layer func(b *Builder, index int)
 	model.Published("")
 	block := preNorm()
 	scope := model.Child("layers", "ModuleList").Child(number, d.class+"DecoderLayer").Runs(KindBlock, &block)
-	layer(scope, d.layers)
+	layer(scope, d.layers) // as the first: config.json has no more to say of others
 	for _, m := range scope.node.Children {
 		if a, ok := m.Spec.(*AttentionSpec); ok {
 			a.Layer = 0 // of its own KV cache
@@ -103,7 +131,7 @@ func (f *fields) countMTP(b *Builder) (n int, field string) {
 // or windowed attention with a KV cache of its own.
 func (d *decoder) causalLMWithMTP(f *fields, b *Builder, w wiring, layer func(b *Builder, index int), next func(b *Builder)) {
 	n, field := f.countMTP(b)
-	if b.tree.next {
+	if b.tree.next > 0 {
 		d.mtp(f, b, w, n, field, next)
 		return
 	}

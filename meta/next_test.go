@@ -141,3 +141,47 @@ func TestModulesForMultiTokenPredictionThatCannotBe(t *testing.T) {
 		}
 	}
 }
+
+// withoutModule is a header of all tensors but those of a layer.
+type withoutModule struct{ layer string }
+
+func (h withoutModule) Tensor(name string) ([]int, DType, bool) {
+	return []int{32, 64}, BFloat16, !strings.Contains(name, h.layer) && strings.HasSuffix(name, ".weight")
+}
+
+// TestModulesThatFollowEachOther: of a config with several modules there are as many skeletons, each of a layer further back, and
+// those that a checkpoint lacks are left out.
+func TestModulesThatFollowEachOther(t *testing.T) {
+	cfg, err := ReadConfig([]byte(`{"model_type": "glm4_moe", "vocab_size": 64, "hidden_size": 32, "intermediate_size": 48, "moe_intermediate_size": 16, "num_hidden_layers": 2,
+		"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8, "n_routed_experts": 4, "num_experts_per_tok": 2, "num_nextn_predict_layers": 3}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := New(cfg, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := NewNexts(cfg, nil)
+	if err != nil || len(all) != 3 {
+		t.Fatalf("%d modules: %v", len(all), err)
+	}
+	bytes := int64(0)
+	for i, next := range all {
+		own := "model.layers." + string(rune('2'+i)) + "."
+		for _, p := range next.Root.AllParams() {
+			bytes += p.Bytes()
+			if source := p.Sources[0].Tensor; !strings.HasPrefix(source, own) {
+				t.Errorf("module %d has %s", i, source)
+			}
+		}
+	}
+	if bytes != m.UnreadBytes {
+		t.Errorf("%d bytes, and the model leaves %d unread", bytes, m.UnreadBytes)
+	}
+	if all, err = NewNexts(cfg, withoutModule{"layers.3."}); err != nil || len(all) != 1 {
+		t.Errorf("%d modules of a checkpoint with one: %v", len(all), err)
+	}
+	if _, err = NewNexts(cfg, withoutModule{"layers."}); err == nil {
+		t.Error("no error for a checkpoint without modules")
+	}
+}

@@ -41,6 +41,8 @@ MODELS = {
     "deepseek_v32": lambda: DeepseekV32Config(**SIZES, num_key_value_heads=4, q_lora_rank=16, kv_lora_rank=16, qk_rope_head_dim=8, qk_nope_head_dim=8,
                                               v_head_dim=8, n_group=2, topk_group=2, index_n_heads=16, index_head_dim=16, index_topk=8,
                                               num_mtp_layers=1, mtp_layer_types=["full_attention"], mtp_mlp_layer_types=["sparse"]),
+    "deepseek_v3_two": lambda: DeepseekV3Config(**SIZES | dict(num_nextn_predict_layers=2), num_key_value_heads=4, q_lora_rank=16, kv_lora_rank=16,
+                                                qk_rope_head_dim=8, qk_nope_head_dim=8, v_head_dim=8, n_group=2, topk_group=2),
     "glm4_moe": lambda: Glm4MoeConfig(**SIZES, num_key_value_heads=2, head_dim=8, attention_bias=True, use_qk_norm=True, n_group=1, topk_group=1),
     "glm4_moe_lite": lambda: Glm4MoeLiteConfig(**SIZES, **LATENT, n_group=1, topk_group=1),
     "qwen3_next": lambda: Qwen3NextConfig(**HYBRID, **EXPERTS, intermediate_size=48, shared_expert_intermediate_size=16),
@@ -98,10 +100,10 @@ def cache_of(config):
     return MtpCache(config=config)
 
 
-def module(mtp, hidden, ids, cache, start):
-    """The module's hidden states for the model's (hidden) and the tokens behind them (ids)."""
-    places = torch.arange(start, start + ids.shape[1])[None] + 1
-    return mtp.forward_layer(0, hidden, places, cache, input_ids=ids)
+def module(mtp, hidden, ids, cache, start, depth=0):
+    """The hidden states of a module for the model's, or those of the module before it (hidden), and the tokens behind them (ids)."""
+    places = torch.arange(start, start + ids.shape[1])[None] + 1 + depth
+    return mtp.forward_layer(depth, hidden, places, cache, input_ids=ids)
 
 
 @torch.no_grad()
@@ -124,8 +126,12 @@ def train(model, mtp, config):
         ids = text(16, generator)
         hidden = states(model, ids)
         loss = loss_of(model.lm_head(hidden[:, :-1]).flatten(0, 1), ids[:, 1:].flatten())
-        ahead = module(mtp, hidden[:, :-1], ids[:, 1:], cache_of(config), 0)
+        cache = cache_of(config)
+        ahead = module(mtp, hidden[:, :-1], ids[:, 1:], cache, 0)
         further = loss_of(model.lm_head(ahead[:, :-1]).flatten(0, 1), ids[:, 2:].flatten())
+        if len(mtp.layers) > 1:
+            ahead = module(mtp, ahead[:, :-1], ids[:, 2:], cache, 0, 1)
+            further = further + loss_of(model.lm_head(ahead[:, :-1]).flatten(0, 1), ids[:, 3:].flatten())
         optimizer.zero_grad()
         (loss + further).backward()
         optimizer.step()
@@ -153,15 +159,15 @@ def beside(mtp, name):
     return out
 
 
-def published(mtp, model, layer):
-    """The module's tensors under the names of published checkpoints."""
-    prefix = f"model.layers.{layer}."
+def published(mtp, model, layer, depth=0):
+    """A module's tensors under the names of published checkpoints."""
+    prefix, own = f"model.layers.{layer + depth}.", f"layers.{depth}."
     out = {prefix + "embed_tokens.weight": model.model.embed_tokens.weight, prefix + "shared_head.head.weight": model.lm_head.weight}
     for name, value in mtp.state_dict().items():
-        if not name.startswith("layers.0."):
+        if not name.startswith(own):
             continue
-        name = name.removeprefix("layers.0.").removeprefix("mtp_block.").replace("post_norm.", "shared_head.norm.") \
-            if not name.startswith("layers.0.mtp_block.") else name.removeprefix("layers.0.mtp_block.")
+        name = name.removeprefix(own).removeprefix("mtp_block.").replace("post_norm.", "shared_head.norm.") \
+            if not name.startswith(own + "mtp_block.") else name.removeprefix(own + "mtp_block.")
         if name == "mlp.experts.gate_up_proj":
             for i, both in enumerate(value):
                 gate, up = both.chunk(2)
@@ -201,7 +207,7 @@ def recall(model, mtp, config):
 def cases(folder, model):
     # transformers knows the module by the number of the published models' layer.
     if folder.name not in BESIDE:
-        type(model)._keys_to_ignore_on_load_unexpected = [rf"model\.layers\.{model.config.num_hidden_layers}.*"]
+        type(model)._keys_to_ignore_on_load_unexpected = [rf"model\.layers\.{model.config.num_hidden_layers + d}.*" for d in range(model.config.num_mtp_layers)]
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
     mtp = MtpModel.from_pretrained(model).eval()
     generator = torch.Generator().manual_seed(9)
@@ -211,6 +217,10 @@ def cases(folder, model):
         ahead = module(mtp, states(model, ids[:, :-1]), ids[:, 1:], cache, 0)
         logits = model.lm_head(ahead)[0]
         guess = logits[-1].argmax().view(1, 1)
+        if len(mtp.layers) > 1:
+            second = model.lm_head(module(mtp, ahead, torch.cat([ids[:, 2:], guess], 1), cache, 0, 1))[0]
+            yield dict(input_ids=ids[0].tolist(), guess=guess.item(), **{k: [[float(f"{x:.6g}") for x in row] for row in rows.tolist()] for k, rows in (("logits", logits), ("second", second))})
+            continue
         chained = module(mtp, ahead[:, -1:], guess, cache, n)
         logits = torch.cat([logits, model.lm_head(chained)[0]])
         yield dict(input_ids=ids[0].tolist(), guess=guess.item(), logits=[[float(f"{x:.6g}") for x in row] for row in logits.tolist()])
@@ -232,13 +242,13 @@ def main():
         folder = pathlib.Path(sys.argv[1]) / name
         torch.manual_seed(0)
         model = AutoModelForCausalLM.from_config(config(), dtype=torch.float32, attn_implementation="eager").train()
-        mtp = begin(MtpModel(model, 1).train())
+        mtp = begin(MtpModel(model, getattr(model.config, "num_mtp_layers", None) or 1).train())
         (recall if name == "recall" else train)(model, mtp, model.config)
         model.to(torch.bfloat16)
         mtp.to(torch.bfloat16)
         model.save_pretrained(folder)
         file = folder / "model.safetensors"
-        own = beside(mtp, name) if name in BESIDE else published(mtp, model, model.config.num_hidden_layers)
+        own = beside(mtp, name) if name in BESIDE else {k: v for d in range(len(mtp.layers)) for k, v in published(mtp, model, model.config.num_hidden_layers, d).items()}
         tensors = load_file(file) | {k: v.detach().to(torch.bfloat16).clone() for k, v in own.items()}
         save_file(tensors, file, metadata={"format": "pt"})
         (folder / "generation_config.json").unlink(missing_ok=True)

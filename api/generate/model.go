@@ -75,6 +75,8 @@ type Options struct {
 	// multi-token prediction ([meta.NewNext]); see [Text.SameTokens]; nil: guesses come from the
 	// text alone. A module reads prompts longer than 64 tokens if the model has Options.HiddenStates. It belongs to the engine as the model does, and is closed by the caller after [Model.Close].
 	Draft *dispatch.Model
+	// DraftNext are the modules that follow Draft, if that is the first of several ([meta.NewNexts]). All of them have Options.HiddenStates.
+	DraftNext []*dispatch.Model
 	// DraftFailed is called once if a pass of Draft fails; the engine goes on without it. nil does nothing.
 	DraftFailed func(error)
 }
@@ -110,7 +112,11 @@ func New(m *dispatch.Model, o Options) (*Model, error) {
 	}
 	e := engine.Options{MaxBatch: o.MaxBatch, MaxQueue: o.MaxQueue, DraftTokens: o.DraftTokens, DraftFailed: o.DraftFailed}
 	if o.Draft != nil {
-		e.Draft = engine.ForDispatch(o.Draft)
+		modules := []engine.Model{engine.ForDispatch(o.Draft)}
+		for _, m := range o.DraftNext {
+			modules = append(modules, engine.ForDispatch(m))
+		}
+		e.Draft = engine.Chain(modules...)
 	}
 	g.engine = engine.New(engine.ForDispatch(m), e)
 	return g, nil

@@ -45,9 +45,10 @@ func (f *draftFlags) check() error {
 	return err
 }
 
-// A drafter is a model that guesses tokens for another. All of its weights are in memory.
+// A drafter is a model that guesses tokens for another, or several modules of a checkpoint that follow each other. All of
+// their weights are in memory.
 type drafter struct {
-	model      *dispatch.Model
+	models     []*dispatch.Model
 	checkpoint *loader.Checkpoint
 	words      generate.Text
 	bytes      int64 // that its plan takes
@@ -57,7 +58,9 @@ func (d *drafter) close() {
 	if d == nil {
 		return
 	}
-	d.model.Close()
+	for _, m := range d.models {
+		m.Close()
+	}
 	_ = d.checkpoint.Close() // opened for reading
 }
 
@@ -82,21 +85,28 @@ func (c *runCmd) openDrafter(ctx context.Context, m servedModel, o dispatch.Opti
 		return nil, cmdline.Misusef("--draft: %w", err)
 	}
 	d := &drafter{checkpoint: checkpoint}
+	skeletons := []*meta.Model{skeleton}
 	if c.Draft == "mtp" {
-		skeleton, err = meta.NewNext(skeleton.Config, checkpoint)
+		skeletons, err = meta.NewNexts(skeleton.Config, checkpoint)
 	}
 	if err == nil {
 		d.words, err = generate.ReadText(from.files, from.where())
 	}
-	if err == nil {
-		err = d.place(skeleton, c.draftOptions(o))
+	options := c.draftOptions(o)
+	options.HiddenStates = len(skeletons) > 1
+	for _, skeleton := range skeletons {
+		if err == nil {
+			err = d.place(skeleton, options)
+		}
 	}
 	if err != nil {
-		_ = checkpoint.Close() // the error tells more
+		d.close()
 		return nil, cmdline.Misusef("--draft %s: %w", c.Draft, err)
 	}
-	d.model.Warm(ctx)
-	slog.Info("tokens are guessed by a draft model", "model", c.Draft, "memory", devicemap.FormatSize(d.bytes))
+	for _, m := range d.models {
+		m.Warm(ctx)
+	}
+	slog.Info("tokens are guessed by a draft model", "model", c.Draft, "modules", len(d.models), "memory", devicemap.FormatSize(d.bytes))
 	return d, nil
 }
 
@@ -111,7 +121,7 @@ func (c *runCmd) draftOptions(o dispatch.Options) dispatch.Options {
 	return d
 }
 
-// place plans the draft model and takes its memory.
+// place plans a model of the drafter and takes its memory.
 func (d *drafter) place(skeleton *meta.Model, o dispatch.Options) error {
 	if spec, ok := skeleton.Root.Spec.(*meta.CausalLMSpec); ok && (o.Context <= 0 || o.Context > spec.Context) {
 		o.Context = spec.Context
@@ -125,11 +135,15 @@ func (d *drafter) place(skeleton *meta.Model, o dispatch.Options) error {
 		return err
 	}
 	host := plan.Device(devicemap.CPU)
-	if d.bytes = host.Used() - host.RuntimeBytes - host.RequestBytes; host.LimitBytes > 0 && host.Used() > host.LimitBytes {
-		return fmt.Errorf("its weights and its KV cache take %s, more than the limit of %s", devicemap.FormatSize(host.Used()), devicemap.FormatSize(host.LimitBytes))
+	used := d.bytes + host.Used()
+	if host.LimitBytes > 0 && used > host.LimitBytes {
+		return fmt.Errorf("its weights and its KV cache take %s, more than the limit of %s", devicemap.FormatSize(used), devicemap.FormatSize(host.LimitBytes))
 	}
-	if d.model, err = dispatch.New(skeleton, d.checkpoint, plan.Map, o); err == nil {
-		d.bytes += int64(o.MaxSequences) * generate.DraftStateBytes(d.model)
+	m, err := dispatch.New(skeleton, d.checkpoint, plan.Map, o)
+	if err != nil {
+		return err
 	}
-	return err
+	d.models = append(d.models, m)
+	d.bytes = used - host.RuntimeBytes - host.RequestBytes + int64(o.MaxSequences)*generate.DraftStateBytes(m)
+	return nil
 }

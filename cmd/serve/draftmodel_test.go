@@ -46,7 +46,7 @@ func TestADraftModelOfTheServer(t *testing.T) {
 // TestMultiTokenPredictionOfTheServer: with --draft mtp answers of a model are those without, within a limit of
 // memory, and its module guesses tokens that the text does not tell.
 func TestMultiTokenPredictionOfTheServer(t *testing.T) {
-	for _, model := range []string{"deepseek_v3", "qwen3_next"} {
+	for _, model := range []string{"deepseek_v3", "deepseek_v3_two", "qwen3_next"} {
 		answer := func(args ...string) (string, float64) {
 			p := start(t, append(args, "--model", filepath.Join(golden.Module(t), "testdata/mtp", model))...)
 			defer func() { _ = p.Process.Kill(); <-p.end }()

@@ -173,7 +173,7 @@ func (f *fleet) beginDrafter(d *draft) (err error) {
 		return err
 	}
 	f.drafts = d.drafter.bytes
-	d.options.HiddenStates = d.drafter.model.Joins() > 0
+	d.options.HiddenStates = d.drafter.models[0].Joins() > 0
 	d.options = f.within(d, f.beside(f.drafts), d.options.StrictMemory)
 	return nil
 }

@@ -228,7 +228,7 @@ func (c *runCmd) generator(l *loaded, words generate.Text, sequences int) (*gene
 	o := generate.Options{Name: l.name, Text: &words, MaxBatch: sequences, MaxQueue: queue(c.MaxQueue),
 		DraftTokens: guesses, ToolCallParser: c.ToolCallParser, ReasoningParser: c.ReasoningParser}
 	if l.drafter != nil {
-		if o.Draft = l.drafter.model; words.Tokenizer != nil {
+		if o.Draft, o.DraftNext = l.drafter.models[0], l.drafter.models[1:]; words.Tokenizer != nil {
 			if err := words.SameTokens(l.drafter.words); err != nil {
 				return nil, cmdline.Misusef("--draft %s: %w", c.Draft, err)
 			}

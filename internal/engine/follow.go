@@ -96,7 +96,7 @@ func (d *drafter) joined(c *choice) Row {
 	if n := len(c.states) / d.width; n > 0 {
 		r.Tokens, r.Before = c.tokens[len(c.tokens)-n:], c.states
 	} else {
-		r.Tokens, r.Before = c.guess[len(c.guess)-1:], c.carried
+		r.Tokens, r.Before, r.Guessed = c.guess[len(c.guess)-1:], c.carried, true
 	}
 	return r
 }

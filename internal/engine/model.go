@@ -97,6 +97,7 @@ type Row struct {
 	Hidden    HiddenMode
 	Sum       []float32 // of the chunks before, for HiddenSum; nil in the first
 	Before    []float32 // see [dispatch.BatchRow]
+	Guessed   bool      // Tokens is the last guess of a draft model that joins, and Before the state that it returned
 }
 
 // Logits are the results of a forward pass.
