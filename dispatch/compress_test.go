@@ -182,28 +182,35 @@ func TestAutoCodesOnlyWhatThenFits(t *testing.T) {
 }
 
 // TestGoldenModelsGiveTheSameLogitsCoded compares all published bfloat16 models with all their matrices coded, also
-// small ones, which get larger.
+// small ones, which get larger. A root of fresh models may have no matrix that is wide enough; then a model of the
+// repository stands for them.
 func TestGoldenModelsGiveTheSameLogitsCoded(t *testing.T) {
 	count := 0
 	for g := range golden.Models(t) {
-		skeleton, _ := open(t, g.Dir)
-		if len(skeleton.Root.Coded(1000)) == 0 {
-			continue
-		}
-		count++
-		ids := g.Prompts[0].IDs
-		o := dispatch.Options{Threads: 2}
-		want := forced(t, cpuModel(t, g.Dir, o), ids, len(ids), len(ids))
-		m := cpuModel(t, g.Dir, o.CodingAll())
-		m.Warm(context.Background())
-		m.Promote(context.Background())
-		await(t, m)
-		sameLogits(t, g.Dir, forced(t, m, ids, len(ids), len(ids)), want)
-		m.Close()
+		count += sameCoded(t, g)
 	}
-	if count == 0 && !testing.Short() {
+	if count == 0 && !testing.Short() && sameCoded(t, golden.OwnModel(t, "family-arcee-1")) == 0 {
 		t.Error("no model has anything to code")
 	}
+}
+
+// sameCoded compares one model and returns 1, or 0 if it has nothing to code.
+func sameCoded(t *testing.T, g *golden.Model) int {
+	t.Helper()
+	skeleton, _ := open(t, g.Dir)
+	if len(skeleton.Root.Coded(1000)) == 0 {
+		return 0
+	}
+	ids := g.Prompts[0].IDs
+	o := dispatch.Options{Threads: 2}
+	want := forced(t, cpuModel(t, g.Dir, o), ids, len(ids), len(ids))
+	m := cpuModel(t, g.Dir, o.CodingAll())
+	m.Warm(context.Background())
+	m.Promote(context.Background())
+	await(t, m)
+	sameLogits(t, g.Dir, forced(t, m, ids, len(ids), len(ids)), want)
+	m.Close()
+	return 1
 }
 
 // TestDecodingFromCodedWeightsAllocatesNothing is TestDecodingAllocatesNothing for coded weights.

@@ -3,7 +3,7 @@ package meta
 // cohere2 is Cohere2ForCausalLM: cohere with windows on most layers, and rope on those alone.
 func cohere2(f *fields, b *Builder) {
 	d := readDecoder(f, "Cohere2", decoderDefaults{
-		vocab: 256000, hidden: 8192, inner: 22528, layers: 40, heads: 64, headDimField: derived,
+		vocab: 256000, hidden: 8192, inner: 22528, layers: 40, heads: 64,
 		context: 8192, eps: 1e-5, epsField: "layer_norm_eps", act: "silu", tied: true,
 		rope: ropeDefaults{theta: 10000, interleaved: true},
 	})

@@ -2,7 +2,7 @@ package meta
 
 // gemma3 is Gemma3ForCausalLM, the text model: gemma2 with norms on query and key
 // heads, a full layer after several with a window, and a rope for each of the
-// two kinds.
+// two kinds. attn_logit_softcapping is without effect.
 func gemma3(f *fields, b *Builder) {
 	d := readDecoder(f, "Gemma3", gemmaDefaults(262208, 131072))
 	d.normSpec.Offset = 1
@@ -22,7 +22,7 @@ func gemma3(f *fields, b *Builder) {
 			rope = local
 		}
 		d.qkNormAttention(b, g.bias, AttentionSpec{
-			Layer: i, Scale: g.scale, Softcap: g.softcap, Window: windowIf(sliding[i], g.window), Rope: rope,
+			Layer: i, Scale: g.scale, Window: windowIf(sliding[i], g.window), Rope: rope,
 		})
 		g.rest(d, b)
 	})

@@ -26,9 +26,6 @@ func mpt(f *fields, b *Builder) {
 	if !f.bool("no_bias", true) {
 		f.fail("no_bias", "false is not supported: the reference has no biases")
 	}
-	if f.has("logit_scale") {
-		f.fail("logit_scale", "%v is not supported: logits are not scaled", f.values["logit_scale"])
-	}
 	s := f.mptAttention(c)
 	if f.err() != nil {
 		return

@@ -7,16 +7,13 @@ import (
 )
 
 // nemotronH is NemotronHForCausalLM: each layer is one Mamba2 mixer, attention without positions, MLP
-// or mixture of experts behind a norm.
+// or mixture of experts behind a norm. sliding_window is without effect.
 func nemotronH(f *fields, b *Builder) {
 	d := readDecoder(f, "NemotronH", decoderDefaults{
 		vocab: 131072, hidden: 4096, inner: 21504, layers: 4, heads: 32, kvHeads: 8, headDim: 128,
 		context: 4096, eps: 1e-5, epsField: "layer_norm_epsilon", act: "relu2", actField: "mlp_hidden_act", rope: ropeDefaults{theta: 10000},
 	})
 	n := &nemotron{decoder: d, kinds: nemotronLayers(f), bias: f.bool("mlp_bias", false), mixer: nemotronMixer(f, d)}
-	if !f.null("sliding_window") && f.has("sliding_window") {
-		f.fail("sliding_window", "is not supported")
-	}
 	if strings.Contains(n.kinds, "E") {
 		n.readExperts(f)
 	}

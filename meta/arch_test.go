@@ -339,6 +339,9 @@ func TestScalesAndCaps(t *testing.T) {
 	if a := specOf[AttentionSpec](t, `{"model_type": "cohere"}`, "model.layers.0.self_attn"); !a.Rope.Interleaved {
 		t.Errorf("cohere: %+v", a.Rope)
 	}
+	if a := specOf[AttentionSpec](t, `{"model_type": "gemma3_text", "attn_logit_softcapping": 2}`, "model.layers.0.self_attn"); a.Softcap != 0 {
+		t.Errorf("gemma3, whose attention has no cap in the reference: %+v", a)
+	}
 	if n := specOf[NormSpec](t, `{"model_type": "gemma3_text"}`, "model.layers.0.self_attn.q_norm"); n.Offset != 1 || n.Dim != 256 {
 		t.Errorf("gemma3: %+v", n)
 	}

@@ -41,7 +41,6 @@ func TestUnsupportedValuesOfFamilies(t *testing.T) {
 		`{"model_type": "granitemoehybrid", "position_embedding_type": "alibi"}`:                               `position_embedding_type: "alibi" is not supported`,
 		`{"model_type": "nemotron_h", "hybrid_override_pattern": "MX"}`:                                        `hybrid_override_pattern: "MX" is not a pattern`,
 		`{"model_type": "nemotron_h", "layers_block_type": ["lstm"]}`:                                          `layers_block_type: "lstm" is not supported`,
-		`{"model_type": "nemotron_h", "sliding_window": 8}`:                                                    "sliding_window: is not supported",
 		`{"model_type": "lfm2", "num_hidden_layers": 2, "full_attn_idxs": [2]}`:                                "full_attn_idxs: 2 is not one of 2 layers",
 		`{"model_type": "qwen3_next", "layer_types": ["linear_attention"]}`:                                    "layer_types: 1 types for 48 layers",
 		`{"model_type": "qwen3_next", "num_hidden_layers": 1, "layer_types": ["mamba"]}`:                       `layer_types: "mamba" is not supported`,
@@ -200,6 +199,49 @@ func TestLayersWithoutRope(t *testing.T) {
 		for i, layer := range m.Root.Find("model.layers").Children {
 			if got := layer.Child("self_attn").Spec.(*AttentionSpec).Rope != nil; got != roped[i] {
 				t.Errorf("%s: layer %d has rope: %v, want %v", config, i, got, roped[i])
+			}
+		}
+	}
+}
+
+// TestCohere2HasAHeadDimension: the reference derives it only where the file has none.
+func TestCohere2HasAHeadDimension(t *testing.T) {
+	for config, want := range map[string]int{
+		`{"model_type": "cohere2", "hidden_size": 64, "num_attention_heads": 4, "head_dim": 6}`: 6,
+		`{"model_type": "cohere2", "hidden_size": 64, "num_attention_heads": 4}`:                16,
+	} {
+		m, err := newFrom(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := m.Root.Find("model.layers.0.self_attn").Spec.(*AttentionSpec).HeadDim; got != want {
+			t.Errorf("%s: heads of %d, want %d", config, got, want)
+		}
+	}
+}
+
+// TestSquareStacksOfExperts: where the experts' first projection is square, the second one says whether the file has
+// both transposed, as Qwen3-VL is published.
+func TestSquareStacksOfExperts(t *testing.T) {
+	const at = "model.language_model.layers.0.mlp.experts."
+	config := `{"model_type": "qwen3_vl_moe", "vision_config": {}, "text_config": {"model_type": "qwen3_vl_moe_text", "num_hidden_layers": 1,
+		"hidden_size": 24, "num_attention_heads": 2, "num_key_value_heads": 1, "moe_intermediate_size": 12, "num_experts": 4, "num_experts_per_tok": 2}}`
+	for _, c := range []struct {
+		down       []int
+		transposed bool
+	}{{[]int{4, 12, 24}, true}, {[]int{4, 24, 12}, false}} {
+		cfg, err := ReadConfig([]byte(config))
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := New(cfg, shapedHeader{}.add(at+"gate_up_proj", BFloat16, 4, 24, 24).add(at+"down_proj", BFloat16, c.down...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		experts := m.Root.Find("model.language_model.layers.0.mlp.experts")
+		for _, name := range []string{"gate_up_proj", "down_proj"} {
+			if s := experts.Param(name).Sources; len(s) != 1 || s[0].Transposed != c.transposed {
+				t.Errorf("%s beside down_proj of %v: %+v, want transposed %v", name, c.down, s, c.transposed)
 			}
 		}
 	}

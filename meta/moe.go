@@ -46,8 +46,9 @@ func (b *Builder) stackedExperts(spec *MoESpec, names expertNames, hidden, inner
 		gateUp = append(gateUp, []TensorSource{{Tensor: at + ".{}." + spec.GateUp + ".weight", Stack: count}})
 	}
 	upShape, downShape := []int{count, 2 * inner, hidden}, []int{count, hidden, inner}
-	gateUp = append(gateUp, e.stacked(spec.GateUp, upShape))
-	down = append(down, e.stacked(spec.Down, downShape))
+	published := e.turned(spec.GateUp, upShape) || e.turned(spec.Down, downShape)
+	gateUp = append(gateUp, e.stacked(spec.GateUp, published))
+	down = append(down, e.stacked(spec.Down, published))
 	e.ParamFrom(spec.GateUp, upShape, gateUp[0], gateUp[1:]...)
 	e.ParamFrom(spec.Down, downShape, down[0], down[1:]...)
 	if act.class != "" {
@@ -55,17 +56,22 @@ func (b *Builder) stackedExperts(spec *MoESpec, names expertNames, hidden, inner
 	}
 }
 
-// stacked returns the source of a stack under its own name. Qwen3-VL is published with the matrices
-// transposed, and saved by transformers 5 as they are in memory: the header's shape tells.
-func (b *Builder) stacked(name string, shape []int) []TensorSource {
-	s := TensorSource{Tensor: Join(b.path, name)}
-	if b.tree.header != nil {
-		for _, rename := range b.tree.renames {
-			if got, _, ok := b.tree.header.Tensor(rename.Apply(s.Tensor)); ok {
-				s.Transposed = len(got) == 3 && !slices.Equal(got, shape) && got[1] == shape[2] && got[2] == shape[1]
-				break
-			}
+// turned reports whether a file can have the stack only with its matrices transposed, by the header's shape. A
+// square matrix does not tell.
+func (b *Builder) turned(name string, shape []int) bool {
+	if b.tree.header == nil {
+		return false
+	}
+	for _, rename := range b.tree.renames {
+		if got, _, ok := b.tree.header.Tensor(rename.Apply(Join(b.path, name))); ok {
+			return len(got) == 3 && !slices.Equal(got, shape) && got[1] == shape[2] && got[2] == shape[1]
 		}
 	}
-	return []TensorSource{s}
+	return false
+}
+
+// stacked returns the source of a stack under its own name. Qwen3-VL is published with the matrices
+// transposed, both of them, and saved by transformers 5 as they are in memory.
+func (b *Builder) stacked(name string, transposed bool) []TensorSource {
+	return []TensorSource{{Tensor: Join(b.path, name), Transposed: transposed}}
 }

@@ -17,13 +17,14 @@ SCALINGS = {
 
 def common(R, model_type, v5, heads=None, kv=True, dims=(6, 8, 10, 12, 16)):
     """Sizes that decoders share."""
-    heads = heads or R.choice([2, 3, 4])
+    wide = getattr(R, "wide", False)
+    heads = heads or R.choice([1, 2, 3, 4, 5, 7] if wide else [2, 3, 4])
     dim = R.choice(dims)
     c = dict(model_type=model_type, vocab_size=R.choice([60, 64, 71]), hidden_size=heads * dim,
              intermediate_size=R.choice([20, 24, 36]), num_hidden_layers=R.choice([2, 3]), num_attention_heads=heads,
              max_position_embeddings=128, bos_token_id=1, eos_token_id=2, pad_token_id=0)
     if kv:
-        c["num_key_value_heads"] = R.choice([k for k in (1, 2, 3, 4) if heads % k == 0])
+        c["num_key_value_heads"] = R.choice([k for k in range(1, 8 if wide else 5) if heads % k == 0])
     c["dtype" if v5 else "torch_dtype"] = R.choice(["bfloat16", "float16"])
     return c
 

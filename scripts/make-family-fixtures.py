@@ -5,7 +5,7 @@
     scripts/make-family-fixtures.py --fresh 5 --seed 7 DIR/infer/models [FAMILY...]
 
 The first form makes the committed fixtures, the second as many models of each family as asked for,
-of other shapes and options. scripts/check-families.sh makes fresh models and runs the golden tests
+of other shapes and options, varied by varied_configs.py. scripts/check-families.sh makes fresh models and runs the golden tests
 on them. Configs have the form in which models are published, or that of transformers 5. Layout and
 figures are those of make-arch-fixtures.py; golden.json is gzipped.
 """
@@ -34,6 +34,7 @@ here = pathlib.Path(__file__).parent
 sys.path.insert(0, str(here))
 arch = types.SimpleNamespace(**runpy.run_path(str(here / "make-arch-fixtures.py")))
 families = types.SimpleNamespace(**runpy.run_path(str(here / "family_configs.py")))
+varied = types.SimpleNamespace(**runpy.run_path(str(here / "varied_configs.py")))
 base = arch.base
 torch.set_num_threads(1)
 
@@ -157,7 +158,39 @@ class Choices:
         torch.Tensor.topk = self.topk
 
 
-def search(config, dtype, first, vocab):
+def follows_length(config):
+    """Whether a rope depends on how long a text is."""
+    return any(f'"{kind}"' in json.dumps(config) for kind in ("dynamic", "longrope", "su", "short_mscale")) and '"alpha"' not in json.dumps(config)
+
+
+def forgetful(model):
+    """Lets no rope remember the longest text it has seen, which the reference's dynamic ones do between calls."""
+    def forget(rotary, *_):
+        if rotary.rope_type == "dynamic":
+            rotary.max_seq_len_cached = rotary.original_max_seq_len
+            rotary.register_buffer("inv_freq", rotary.original_inv_freq, persistent=False)
+
+    for m in model.modules():
+        if hasattr(m, "original_max_seq_len") and isinstance(getattr(m, "rope_type", None), str):
+            m.register_forward_pre_hook(forget)
+
+
+@torch.no_grad()
+def generated(model, case):
+    """The case with the greedy continuation of a model that keeps the keys it has, and the margin of its choices."""
+    ids, cache, chosen, logprobs, margin = case["input_ids"], None, [], [], 1e9
+    for _ in case["greedy_ids"]:
+        out = model(torch.tensor([ids]), past_key_values=cache, use_cache=True)
+        row, cache = out.logits[0, -1].float(), out.past_key_values
+        best = row.topk(2).values
+        margin = min(margin, (best[0] - best[1]).item())
+        chosen.append(row.argmax().item())
+        logprobs.append(row.double().log_softmax(-1)[chosen[-1]].item())
+        ids = chosen[-1:]
+    return dict(case, greedy_ids=chosen, greedy_logprobs=logprobs, greedy_min_margin=margin), margin
+
+
+def search(config, dtype, first, vocab, fresh=False):
     """A model none of whose greedy choices is nearly a tie."""
     globals_of = base.prompt.__wrapped__.__globals__  # of the function within no_grad
     for seed in range(first, first + 60):
@@ -166,10 +199,14 @@ def search(config, dtype, first, vocab):
         ids = torch.randint(3, vocab, (max(LENGTHS),), generator=torch.Generator().manual_seed(seed)).tolist()
         if in_double(config) and not well_conditioned(model, ids):
             continue
-        cases = []
+        cases, kept = [], fresh and follows_length(config)
+        if kept:
+            forgetful(model)
         for n in LENGTHS:
             with Choices() as choices:
                 cases.append(base.prompt(model, ids[:n]))
+                if kept:
+                    cases[-1] = generated(model, cases[-1][0])
             if cases[-1][1] < MARGIN or choices.margin < CHOICE_MARGIN:
                 break
         else:
@@ -177,14 +214,33 @@ def search(config, dtype, first, vocab):
     return None
 
 
-def make(folder, name, config, first):
+def shards(folder, R):
+    """Stores a model as published ones often are: in several files, its vectors in float32."""
+    tensors = load_file(folder / "model.safetensors")
+    if R.random() < 0.3:
+        tensors = {n: t.float() if t.dim() == 1 else t for n, t in tensors.items()}
+    count = min(R.choice([1, 1, 2, 5]), len(tensors))
+    (folder / "model.safetensors").unlink()
+    if count == 1:
+        save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+        return
+    names = list(tensors)
+    R.shuffle(names)
+    where = {n: f"model-{1 + i % count:05d}-of-{count:05d}.safetensors" for i, n in enumerate(names)}
+    for file in set(where.values()):
+        save_file({n: tensors[n] for n in names if where[n] == file}, folder / file, metadata={"format": "pt"})
+    index = dict(metadata=dict(total_size=sum(t.nbytes for t in tensors.values())), weight_map=where)
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+
+
+def make(folder, name, config, first, R=None):
     """Writes one model, or reports False if all its seeds have ties."""
     config = dict(config)
     style = "v5" if "dtype" in config else "published"
     kind = config.get("dtype") or config.get("torch_dtype")
     text = config.get("text_config", config)
     dtype = DTYPES[kind]
-    found = search(config, dtype, first, text.get("vocab_size") or config["vocab_size"])
+    found = search(config, dtype, first, text.get("vocab_size") or config["vocab_size"], R is not None)
     if not found:
         return False
     seed, model, cases = found
@@ -204,13 +260,34 @@ def make(folder, name, config, first):
     with contextlib.redirect_stderr(io.StringIO()):
         model.to(dtype).save_pretrained(out)
     as_published(out / "model.safetensors", config, style)
-    (out / "model.safetensors").chmod(0o644)
+    if R:
+        shards(out, R)
+    for file in out.glob("*.safetensors"):
+        file.chmod(0o644)
     config.setdefault("architectures", [type(model).__name__])
     (out / "config.json").write_text(json.dumps(config, indent=1, sort_keys=True) + "\n")
     check_form(config, model, out)
     (out / "golden.json.gz").write_bytes(gzip.compress((json.dumps(arch.shorter(golden)) + "\n").encode(), mtime=0))
     print(name, "seed", seed, sum(f.stat().st_size for f in out.iterdir()), "bytes", flush=True)
     return True
+
+
+def fresh(folder, name, family, seed, maker):
+    """A model of a varied config, the first that the reference runs and that has no ties."""
+    failures = []
+    for turn in range(40):
+        R = varied.Wide(f"{family} {seed} {turn}")
+        try:
+            config = maker(R)
+            if turn < 30:
+                varied.vary(R, config)
+            if make(folder, name, config, 1 + seed % 1000, R):
+                return
+            failures.append("ties")
+        except (Exception, SystemExit) as e:
+            failures.append(f"{type(e).__name__}: {str(e)[:200]}")
+            shutil.rmtree(folder / name, ignore_errors=True)
+    raise ValueError(f"no config that the reference runs: {failures[-1]}")
 
 
 def fixture(folder, name, family, seed, maker):
@@ -227,10 +304,13 @@ def main():
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("families", nargs="*")
     args = parser.parse_args()
-    unknown = set(args.families) - set(families.FAMILIES)
+    known = dict(families.FAMILIES)
+    if args.fresh:
+        known.update((name, (maker, [])) for name, maker in varied.usual(families.llama, families.common).items())
+    unknown = set(args.families) - set(known)
     if unknown:
-        sys.exit(f"unknown families {sorted(unknown)}; known: {' '.join(families.FAMILIES)}")
-    for family, (maker, chosen) in families.FAMILIES.items():
+        sys.exit(f"unknown families {sorted(unknown)}; known: {' '.join(known)}")
+    for family, (maker, chosen) in known.items():
         if args.families and family not in args.families:
             continue
         seeds = chosen
@@ -239,7 +319,7 @@ def main():
         for seed in seeds:
             name = f"family-{family}-{seed}".replace("_", "-")
             try:
-                fixture(args.folder, name, family, seed, maker)
+                (fresh if args.fresh else fixture)(args.folder, name, family, seed, maker)
             except Exception as e:  # of this version of transformers
                 if not args.fresh:
                     raise
