@@ -35,7 +35,7 @@ func reuseOnGPU(t *testing.T, g *golden.Model) {
 	skeleton, checkpoint := open(t, g.Dir)
 	ids := append(stationIDs(g), stationIDs(g)...)
 	prompt := len(ids) - 3
-	o := dispatch.Options{Threads: 1, Variant: testenv.Variant(), Precision: dispatch.PrecisionHigh, Context: 128, KVTokens: 6 * 128}
+	o := dispatch.Options{Threads: 1, Variant: testenv.Variant(), Precision: dispatch.PrecisionHigh, Context: 128, KVTokens: 24 * 128}
 	var want [][]float32
 	for _, d := range []devicemap.Device{devicemap.CPU, "0"} {
 		if d != devicemap.CPU {

@@ -64,7 +64,7 @@ func autoStaysWithin(t *testing.T, g *golden.Model, format meta.QuantFormat) {
 	t.Helper()
 	skeleton, checkpoint := open(t, g.Dir)
 	model := func(d devicemap.Device, p dispatch.Precision) *dispatch.Model {
-		o := dispatch.Options{Threads: 1, Variant: testenv.Variant(), Precision: p, GPUKernels: dispatch.GPUKernelsFast, Context: 128, KVTokens: 6 * 128, Quantize: format}
+		o := dispatch.Options{Threads: 1, Variant: testenv.Variant(), Precision: p, GPUKernels: dispatch.GPUKernelsFast, Context: 128, KVTokens: 24 * 128, Quantize: format}
 		m, err := dispatch.New(skeleton, checkpoint, devicemap.NewMap(devicemap.Entry{Device: d}), onGPUs(t, o))
 		if err != nil {
 			t.Fatal(err)

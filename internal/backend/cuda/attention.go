@@ -3,6 +3,8 @@
 package cuda
 
 import (
+	"math/bits"
+
 	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/tensor"
 	"github.com/heftai/heft/meta"
@@ -103,11 +105,11 @@ func (b *Backend) Attention(dst, q tensor.Tensor, kv backend.KV, spans []backend
 	if a.Softcap > 0 {
 		scale, softcap = a.Scale/a.Softcap, a.Softcap
 	}
-	if b.fastAttention(&k, &v, &a) {
+	if b.fastAttention(&k, &v, kv.PageTokens, &a) {
 		b.attention = attention{k: k.at, kPage: k.page, kHead: k.head, kToken: k.token, v: v.at, vPage: v.page, vHead: v.head, vToken: v.token,
-			pageTokens: uint64(kv.PageTokens), group: uint64(a.Heads / a.KVHeads), dim: uint64(a.Dim), valueDim: uint64(a.ValueDim), scale: word(scale), softcap: word(softcap),
+			pageShift: uint64(bits.TrailingZeros(uint(kv.PageTokens))), group: uint64(a.Heads / a.KVHeads), dim: uint64(a.Dim), valueDim: uint64(a.ValueDim), scale: word(scale), softcap: word(softcap),
 			sinks: sinks.at, sinkFormat: sinks.format, heads: uint64(a.Heads)}
-		b.attendInParts(spans, &b.attention, &a, in, out)
+		b.attendFast(spans, &b.attention, kv.PageTokens, &a, in, out)
 		return
 	}
 	for i := range spans {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/backend/cpu"
+	"github.com/heftai/heft/internal/backend/cuda/driver"
 	"github.com/heftai/heft/internal/tensor"
 	"github.com/heftai/heft/internal/testenv"
 	"github.com/heftai/heft/meta"
@@ -63,22 +64,36 @@ func BenchmarkLink(b *testing.B) {
 	}
 	host := tensor.Tensor{DType: meta.Uint8, Rank: 1, Data: make([]byte, n)}
 	host.Dims[0] = n
-	for name, run := range map[string]func(gpu *Backend, t tensor.Tensor) error{
-		"fill":        func(gpu *Backend, t tensor.Tensor) error { return gpu.Fill(t, host.Data, gpu.Fence()) },
-		"copy":        func(gpu *Backend, t tensor.Tensor) error { return gpu.Copy(t, host) },
-		"copy-to-cpu": func(gpu *Backend, t tensor.Tensor) error { return gpu.Copy(host, t) },
+	for i := range host.Data {
+		host.Data[i] = byte(i) // pages that nothing has touched are not there
+	}
+	for name, run := range map[string]func(gpu *Backend, t tensor.Tensor, pinned []byte) error{
+		"fill":        func(gpu *Backend, t tensor.Tensor, _ []byte) error { return gpu.Fill(t, host.Data, gpu.Fence()) },
+		"copy":        func(gpu *Backend, t tensor.Tensor, _ []byte) error { return gpu.Copy(t, host) },
+		"copy-to-cpu": func(gpu *Backend, t tensor.Tensor, _ []byte) error { return gpu.Copy(host, t) },
+		"pinned": func(gpu *Backend, t tensor.Tensor, pinned []byte) error {
+			return gpu.queue.ToDevice(t.Address, pinned)
+		},
 	} {
 		b.Run(name, func(b *testing.B) {
 			gpu := benchOpen(b)
 			t := benchNew(b, gpu, meta.Uint8, n)
+			pinned, err := gpu.queue.Pinned(n)
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer driver.FreePinned(pinned)
+			if err := run(gpu, t, pinned); err != nil { // the first one allocates
+				b.Fatal(err)
+			}
 			b.SetBytes(int64(n))
 			for b.Loop() {
-				if err := run(gpu, t); err != nil {
+				if err := run(gpu, t, pinned); err != nil {
 					b.Fatal(err)
 				}
-			}
-			if err := gpu.Sync(); err != nil {
-				b.Fatal(err)
+				if err := gpu.Sync(); err != nil {
+					b.Fatal(err)
+				}
 			}
 		})
 	}
@@ -182,4 +197,72 @@ func BenchmarkNorm(b *testing.B) {
 		}
 	}
 	b.ReportMetric(b.Elapsed().Seconds()*1e6/float64(b.N*64), "us/op")
+}
+
+// BenchmarkBlock measures a generated token's pass through blocks of a model of 8 billion weights, in bytes of weights per
+// second.
+func BenchmarkBlock(b *testing.B) {
+	if testing.Short() {
+		benchBlocks(b, blockShape{layers: 1, hidden: 64, inner: 128, heads: 4, kvHeads: 2, dim: 16, context: 32})
+		return
+	}
+	benchBlocks(b, blockShape{layers: 6, hidden: 4096, inner: 14336, heads: 32, kvHeads: 8, dim: 128, context: 576})
+}
+
+type blockShape struct{ layers, hidden, inner, heads, kvHeads, dim, context int }
+
+type benchBlock struct {
+	q, k, v, o, gate, up, down backend.Matrix
+	norm                       tensor.Tensor
+	kv                         backend.KV
+}
+
+func benchBlocks(b *testing.B, s blockShape) {
+	const page = 16
+	gpu := benchOpen(b)
+	matrix := func(rows, cols int) backend.Matrix {
+		return backend.Matrix{Tensor: benchRandom(b, gpu, meta.BFloat16, rows, cols)}
+	}
+	row := func(n int) tensor.Tensor { return benchNew(b, gpu, meta.Float32, 1, n) }
+	width, kvWidth, pages := s.heads*s.dim, s.kvHeads*s.dim, s.context/page
+	var blocks []benchBlock
+	for range s.layers {
+		blocks = append(blocks, benchBlock{matrix(width, s.hidden), matrix(kvWidth, s.hidden), matrix(kvWidth, s.hidden), matrix(s.hidden, width),
+			matrix(s.inner, s.hidden), matrix(s.inner, s.hidden), matrix(s.hidden, s.inner), benchNew(b, gpu, meta.BFloat16, s.hidden),
+			backend.KV{PageTokens: page, Heads: s.kvHeads, K: benchNew(b, gpu, meta.BFloat16, pages, page, kvWidth), V: benchNew(b, gpu, meta.BFloat16, pages, page, kvWidth)}})
+	}
+	span := backend.Span{Rows: 1, Start: s.context - 1}
+	for p := range pages {
+		span.Pages = append(span.Pages, int32(p))
+	}
+	x, n, more, q, k, v := row(s.hidden), row(s.hidden), row(s.hidden), row(width), row(kvWidth), row(kvWidth)
+	y, gate, up, c, sine := row(width), row(s.inner), row(s.inner), row(s.dim/2), row(s.dim/2)
+	attention := backend.AttentionArgs{Heads: s.heads, KVHeads: s.kvHeads, Dim: s.dim, ValueDim: s.dim, Scale: 0.1, Prompts: make([]bool, 1)}
+	norm := meta.NormSpec{Dim: s.hidden, Eps: 1e-5}
+	rounded := func(dst, x tensor.Tensor, w backend.Matrix) backend.Product {
+		return backend.Product{Dst: dst, X: x, W: w, Rounded: true}
+	}
+	b.SetBytes(int64(s.layers) * int64(2*s.hidden) * int64(2*width+2*kvWidth+3*s.inner))
+	for b.Loop() {
+		for i := range blocks {
+			l := &blocks[i]
+			gpu.Norm(n, x, l.norm, tensor.Tensor{}, norm)
+			gpu.Products([]backend.Product{rounded(q, n, l.q), rounded(k, n, l.k), rounded(v, n, l.v)})
+			gpu.Rope(q, s.dim, c, sine, false)
+			gpu.Rope(k, s.dim, c, sine, false)
+			gpu.StoreKV(l.kv, k, v, []int32{int32(s.context - 1)})
+			gpu.Attention(y, q, l.kv, []backend.Span{span}, attention)
+			gpu.Products([]backend.Product{rounded(more, y, l.o)})
+			gpu.Add(x, more, 1)
+			gpu.Norm(n, x, l.norm, tensor.Tensor{}, norm)
+			gpu.Products([]backend.Product{rounded(gate, n, l.gate), rounded(up, n, l.up)})
+			gpu.Gate(gate, gate, up, meta.ActSiLU, 0)
+			gpu.Products([]backend.Product{rounded(more, gate, l.down)})
+			gpu.Add(x, more, 1)
+		}
+		if err := gpu.Sync(); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(b.Elapsed().Seconds()*1e6/float64(b.N*s.layers), "us/op")
 }

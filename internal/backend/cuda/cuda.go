@@ -39,7 +39,7 @@ type Backend struct {
 	bounce          []byte       // pinned: copies of memory that is not
 	scratch         scratch
 	pending         pending
-	early           bool    // kernels of Options.Fast may begin while the one before them ends
+	capability9     bool    // kernels of Options.Fast may begin while the one before them ends, and multiply wide tiles
 	rows            []int32 // of an attention
 	products        products
 	attention       attention
@@ -112,9 +112,26 @@ func (b *Backend) open(i int) error {
 	if b.ring.host, err = b.queue.Pinned(ringBytes); err != nil {
 		return err
 	}
-	b.early = b.options.Fast && major == 9
+	if b.capability9 = major == 9; b.options.Fast {
+		if err := b.allowShared(); err != nil {
+			return err
+		}
+	}
 	b.ring.device, err = b.allocate(ringBytes)
 	return err
+}
+
+// allowShared lets kernels take the shared memory that they need.
+func (b *Backend) allowShared() error {
+	for k, n := range sharedBytes {
+		if n == 0 || kernel(k).wide() && !b.capability9 {
+			continue
+		}
+		if err := b.queue.AllowShared(b.functions[k], n); err != nil {
+			return fmt.Errorf("cuda: %d bytes of shared memory for kernel %s: %w", n, kernelNames[k], err)
+		}
+	}
+	return nil
 }
 
 // fail keeps the first error until Sync.

@@ -18,8 +18,9 @@ import (
 var _ backend.Filler = (*Backend)(nil)
 
 const (
-	fillChunks     = 8 // of the pinned ring
+	fillChunks     = 16 // of the pinned ring
 	fillChunkBytes = 2 << 20
+	fillAhead      = 12 // chunks that goroutines copy to at a time, while the GPU copies from the others
 	marks          = 64 // fences that are told apart; older ones count as the oldest of these
 )
 
@@ -29,7 +30,7 @@ type filling struct {
 	queue   driver.Queue
 	copiers *copiers
 	chunks  [fillChunks]chunk
-	next    int
+	next    int                 // the chunk that is filled next
 	marks   [marks]driver.Event // in the queue of operations
 	made    backend.Fence       // the last one
 	over    backend.Fence       // before which all operations are known to have ended
@@ -40,6 +41,7 @@ type chunk struct {
 	host   []byte
 	copied driver.Event // behind the last copy
 	used   bool
+	filled chan any // see copying
 }
 
 // startFilling makes the queue of copies.
@@ -63,6 +65,7 @@ func (b *Backend) startFilling() error {
 		if c.copied, err = f.queue.NewEvent(); err != nil {
 			return err
 		}
+		c.filled = make(chan any, 1)
 	}
 	for i := range f.marks {
 		if f.marks[i], err = f.queue.NewEvent(); err != nil {
@@ -100,21 +103,47 @@ func (b *Backend) Fill(dst tensor.Tensor, src []byte, after backend.Fence) error
 	if after > f.over {
 		b.check("fill", f.queue.WaitBehind(f.marks[max(after, f.made-min(f.made, marks-1))%marks]))
 	}
+	b.fillChunks(dst.Address, src)
+	return nil
+}
+
+// fillChunks copies src by chunks, which several goroutines fill. It panics if memory of a mapped file cannot be read, as a copy
+// does.
+func (b *Backend) fillChunks(to uintptr, src []byte) {
+	f, panicked := b.filling, any(nil)
 	var last driver.Event
-	for at := 0; at < len(src) && b.err == nil; at += fillChunkBytes {
-		c := &f.chunks[f.next]
-		if c.used {
-			b.check("fill", f.queue.WaitFor(c.copied))
+	for begun, done := 0, 0; done < len(src); {
+		if part := src[begun:]; len(part) > 0 && begun-done < fillAhead*fillChunkBytes && panicked == nil && b.err == nil {
+			c := &f.chunks[f.next]
+			if c.used {
+				b.check("fill", f.queue.WaitFor(c.copied))
+			}
+			n := min(len(part), fillChunkBytes)
+			f.copiers.work <- copying{c.host[:n], part[:n], c.filled}
+			f.next = (f.next + 1) % fillChunks
+			begun += n
+			continue
 		}
-		n := f.copiers.copy(c.host, src[at:]) // may fault
-		b.check("fill", b.fillPart(c, dst.Address+uintptr(at), n))
-		last = c.copied
-		f.next = (f.next + 1) % fillChunks
+		if done == begun { // after an error
+			break
+		}
+		c := &f.chunks[(f.next-ceil(begun-done, fillChunkBytes)+fillChunks)%fillChunks] // the oldest
+		n := min(len(src)-done, fillChunkBytes)
+		if p := <-c.filled; p != nil {
+			panicked = p
+		}
+		if panicked == nil && b.err == nil {
+			b.check("fill", b.fillPart(c, to+uintptr(done), n))
+			last = c.copied
+		}
+		done += n
 	}
-	if len(src) > 0 {
+	if panicked != nil {
+		panic(panicked)
+	}
+	if len(src) > 0 && b.err == nil {
 		b.check("fill", b.flushed().WaitBehind(last))
 	}
-	return nil
 }
 
 // fillPart queues the copy of n bytes of a chunk.

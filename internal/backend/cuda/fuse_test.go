@@ -3,7 +3,6 @@
 package cuda
 
 import (
-	"fmt"
 	"slices"
 	"testing"
 
@@ -114,7 +113,7 @@ func TestFusedOperationsWriteWhatTheyWriteApart(t *testing.T) {
 				t.Error("the results differ")
 			}
 			if launches[1] != 1 || launches[0] <= 1 {
-				t.Error(fmt.Sprintf("%d launches together and %d apart", launches[1], launches[0]))
+				t.Errorf("%d launches together and %d apart", launches[1], launches[0])
 			}
 		})
 	}

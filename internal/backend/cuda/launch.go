@@ -65,7 +65,7 @@ func (b *Backend) flush() {
 		return
 	}
 	b.launches++
-	l := driver.Launch{Kernel: b.functions[p.kernel], X: p.x, Y: p.y, Threads: p.threads, Struct: p.whole, Early: b.early && p.kernel >= firstFast}
+	l := driver.Launch{Kernel: b.functions[p.kernel], X: p.x, Y: p.y, Threads: p.threads, Shared: sharedBytes[p.kernel], Struct: p.whole, Early: b.capability9 && p.kernel >= firstFast}
 	b.check(kernelNames[p.kernel], b.queue.Launch(l, words))
 }
 

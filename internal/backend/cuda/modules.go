@@ -61,9 +61,13 @@ const (
 	kernelMany64
 	kernelManyCodes128
 	kernelManyCodes64
+	kernelWide256
+	kernelWide128
+	kernelWide64
 	kernelRoundRows
 	kernelAttendParts128
 	kernelAttendParts256
+	kernelAttendRows
 	kernelAttendSum
 	kernelAddNorm
 	kernelRopeStore
@@ -72,11 +76,20 @@ const (
 
 var kernelNames = [kernelCount]string{"zero", "linear", "linear_codes", "embed", "norm", "rope", "gather", "scatter", "add", "gate", "scale", "store_kv", "store_blocks", "attend",
 	"short_conv", "delta_rule", "state_space",
-	"few_8", "few_16", "few_32", "few_64", "few_gated", "few_codes_8", "few_codes_64", "few_codes_gated", "many_128", "many_64", "many_codes_128", "many_codes_64",
-	"round_rows", "attend_parts_128", "attend_parts_256", "attend_sum", "add_norm", "rope_store"}
+	"few_8", "few_16", "few_32", "few_64", "few_gated", "few_codes_8", "few_codes_64", "few_codes_gated", "many_128", "many_64", "many_codes_128", "many_codes_64", "wide_256", "wide_128", "wide_64",
+	"round_rows", "attend_parts_128", "attend_parts_256", "attend_rows", "attend_sum", "add_norm", "rope_store"}
+
+// sharedBytes are those of the dynamic shared memory of a block: the stages of wide, and the queries and values of attend_parts.
+var sharedBytes = [kernelCount]int{
+	kernelWide256: 4 * (128 + 256) * 128, kernelWide128: 4 * (128 + 128) * 128, kernelWide64: 4 * (64 + 64) * 128,
+	kernelAttendParts128: 2*16*128*2 + partWarps*4*16*128*2, kernelAttendParts256: 2*16*256*2 + partWarps*2*16*256*2, kernelAttendRows: partWarps * (2*16*128*2 + 2*16*128*2),
+}
 
 // functions are a device's code by kernel.
 type functions [kernelCount]unsafe.Pointer
+
+// wide reports whether only capability 9.0 has what the kernel multiplies with.
+func (k kernel) wide() bool { return k >= kernelWide256 && k <= kernelWide64 }
 
 // load loads the kernels for a capability into the current context. The driver compiles them at first, and
 // keeps the result.
@@ -85,19 +98,22 @@ func (f *functions) load(major int, fast bool) error {
 	if major == 9 {
 		exact, more = exactSM90a, fastSM90a
 	}
-	if err := f.loadImage(exact, 0, firstFast); err != nil || !fast {
+	if err := f.loadImage(exact, 0, firstFast, major); err != nil || !fast {
 		return err
 	}
-	return f.loadImage(more, firstFast, kernelCount)
+	return f.loadImage(more, firstFast, kernelCount, major)
 }
 
-// loadImage loads the kernels [begin, end) of one module.
-func (f *functions) loadImage(image string, begin, end kernel) error {
+// loadImage loads the kernels [begin, end) of one module, as far as a capability has them.
+func (f *functions) loadImage(image string, begin, end kernel, major int) error {
 	module, err := cu.LoadDataEx(image)
 	if err != nil {
 		return fmt.Errorf("cuda: load the kernels: %w", err)
 	}
 	for k := begin; k < end; k++ {
+		if k.wide() && major != 9 {
+			continue
+		}
 		function, err := module.Function(kernelNames[k])
 		if err != nil {
 			return fmt.Errorf("cuda: kernel %s: %w", kernelNames[k], err)

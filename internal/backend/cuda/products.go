@@ -134,7 +134,8 @@ func (o *products) skip(n int) {
 	}
 }
 
-const roundedTokens = 8192 // at most, at a time
+// Tokens at most, at a time. All those of wide share a weight's rows in the second-level cache.
+const roundedTokens, wideTokens = 8192, 2048
 
 // launchFew launches a kernel for generated tokens. Up to eight are rounded by it.
 func (b *Backend) launchFew(tokens int, coded bool) {
@@ -168,12 +169,23 @@ func (b *Backend) launchFew(tokens int, coded bool) {
 	}
 }
 
-// launchMany launches a kernel for tokens of prompts.
+// launchMany launches a kernel for tokens of prompts. Which kind of kernel it is depends on the weights alone, and tiles of
+// one kind have the same sums.
 func (b *Backend) launchMany(tokens int, coded bool) {
 	o := &b.products
-	for first := 0; first < tokens && b.err == nil; first += roundedTokens {
-		n := min(roundedTokens, tokens-first)
+	wide := b.capability9 && !coded && o.inChunks()
+	most := roundedTokens
+	if wide {
+		most = wideTokens
+	}
+	for first := 0; first < tokens && b.err == nil; first += most {
+		n := min(most, tokens-first)
 		b.roundTokens(o, n)
+		if wide {
+			b.launchWide(n)
+			o.skip(n)
+			continue
+		}
 		k, side := kernelMany128, 128
 		if n <= 64 || o.blocksOf(128)*ceil(n, 128) < b.multiprocessors {
 			k, side = kernelMany64, 64
@@ -184,4 +196,27 @@ func (b *Backend) launchMany(tokens int, coded bool) {
 		launchStruct(b, k, o.blocksOf(side), ceil(n, side), productThreads, o)
 		o.skip(n)
 	}
+}
+
+// inChunks reports whether rows of the weights are chunks of 16 bytes at multiples of 16 bytes.
+func (o *products) inChunks() bool {
+	bits := 2 * o.cols
+	for i := range o.part {
+		w := &o.part[i].w
+		bits |= w.at | w.stride | 2*w.col
+	}
+	return bits%16 == 0
+}
+
+// launchWide takes the largest tiles of which the GPU's multiprocessors all have some.
+func (b *Backend) launchWide(tokens int) {
+	o := &b.products
+	k, rows, each := kernelWide64, 64, 64
+	switch tiles := ceil(tokens, 128); {
+	case tokens > 64 && tiles*o.blocksOf(256) >= 2*b.multiprocessors:
+		k, rows, each = kernelWide256, 256, 128
+	case tokens > 64 && tiles*o.blocksOf(128) >= b.multiprocessors*3/4:
+		k, rows, each = kernelWide128, 128, 128
+	}
+	launchStruct(b, k, ceil(tokens, each), o.blocksOf(rows), productThreads, o)
 }

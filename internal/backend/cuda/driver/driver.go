@@ -16,6 +16,7 @@ extern int cuMemFreeHost(void *);
 extern int cuMemHostRegister_v2(void *, size_t, unsigned);
 extern int cuMemHostUnregister(void *);
 extern int cuCtxSetCurrent(void *);
+extern int cuFuncSetAttribute(void *, int, int);
 extern int cuStreamSynchronize(void *);
 extern int cuLaunchKernel(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **);
 // CUlaunchAttribute and CUlaunchConfig of cuda.h, which this package does without.
@@ -41,13 +42,14 @@ enum { MOST = 40 };
 	return r ? r : call
 
 // A kernel's operands are words, or one struct of them. early: it may begin before the kernel in front of it has ended.
-static int launch(void *context, void *kernel, unsigned x, unsigned y, unsigned threads, void *stream, uint64_t *args, int n, int whole, int early) {
+static int launch(void *context, void *kernel, unsigned x, unsigned y, unsigned threads, unsigned shared, void *stream, uint64_t *args, int n, int whole, int early) {
 	void *at[MOST];
 	for (int i = 0; i < (whole ? 1 : n); i++) at[i] = args + i;
 	struct attribute serialised = {6, {1}}; // programmatic stream serialisation
-	struct configuration c = {x, y, 1, threads, 1, 1, 0, stream, &serialised, 1};
-	IN(early ? cuLaunchKernelEx(&c, kernel, at, 0) : cuLaunchKernel(kernel, x, y, 1, threads, 1, 1, 0, stream, at, 0));
+	struct configuration c = {x, y, 1, threads, 1, 1, shared, stream, &serialised, 1};
+	IN(early ? cuLaunchKernelEx(&c, kernel, at, 0) : cuLaunchKernel(kernel, x, y, 1, threads, 1, 1, shared, stream, at, 0));
 }
+static int allow_shared(void *context, void *kernel, int n) { IN(cuFuncSetAttribute(kernel, 8, n)); } // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 static int to_device(void *context, address dst, void *src, size_t n, void *stream) { IN(cuMemcpyHtoDAsync_v2(dst, src, n, stream)); }
 static int to_host(void *context, void *dst, address src, size_t n, void *stream) { IN(cuMemcpyDtoHAsync_v2(dst, src, n, stream)); }
 static int on_device(void *context, address dst, address src, size_t n, void *stream) { IN(cuMemcpyDtoDAsync_v2(dst, src, n, stream)); }
@@ -130,11 +132,18 @@ func FreePinned(b []byte) {
 	}
 }
 
-// A Launch says how a kernel runs: over X·Y blocks of some threads. Its operands are words, or one struct of them.
+// AllowShared lets launches of a kernel take up to n bytes of dynamic shared memory a block.
+func (q *Queue) AllowShared(kernel unsafe.Pointer, n int) error {
+	return check(C.allow_shared(q.Context, kernel, C.int(n)))
+}
+
+// A Launch says how a kernel runs: over X·Y blocks of some threads, each with Shared bytes of dynamic shared memory.
+// Its operands are words, or one struct of them.
 // An Early kernel may begin while the one before it in the queue ends; it waits for the other's results by itself.
 type Launch struct {
 	Kernel        unsafe.Pointer
 	X, Y, Threads int
+	Shared        int
 	Struct, Early bool
 }
 
@@ -143,7 +152,7 @@ func (q *Queue) Launch(l Launch, operands []uint64) error {
 	if !l.Struct && len(operands) > MostArguments {
 		return fmt.Errorf("cuda: a kernel has %d arguments, at most %d are possible", len(operands), MostArguments)
 	}
-	return check(C.launch(q.Context, l.Kernel, C.uint(l.X), C.uint(l.Y), C.uint(l.Threads), q.Stream,
+	return check(C.launch(q.Context, l.Kernel, C.uint(l.X), C.uint(l.Y), C.uint(l.Threads), C.uint(l.Shared), q.Stream,
 		(*C.uint64_t)(unsafe.Pointer(unsafe.SliceData(operands))), C.int(len(operands)), flag(l.Struct), flag(l.Early)))
 }
 

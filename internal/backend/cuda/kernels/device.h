@@ -11,10 +11,13 @@ typedef long long i64;
 
 #ifdef __CUDA__
 #define DEVICE __attribute__((device, always_inline)) static inline
+#define DEVICE_MEMBER __attribute__((device, always_inline)) inline
 #define APART __attribute__((device, noinline)) static
 #define KERNEL extern "C" __attribute__((global)) void
 #define BOUNDS(threads, blocks) __attribute__((launch_bounds(threads, blocks)))
 #define SHARED __attribute__((shared))
+// dynamic_shared is as long as the launch says, beyond the 48 KiB that SHARED arrays may have.
+extern __attribute__((shared, aligned(1024))) u8 dynamic_shared[];
 #define THREAD (int)__nvvm_read_ptx_sreg_tid_x()
 #define THREADS (int)__nvvm_read_ptx_sreg_ntid_x()
 #define BLOCK_X (i64)__nvvm_read_ptx_sreg_ctaid_x()
@@ -45,14 +48,17 @@ DEVICE double root(double a) { double r; asm("sqrt.rn.f64 %0, %1;" : "=d"(r) : "
 #include <cstddef>
 #include <utility>
 #define DEVICE static inline
+#define DEVICE_MEMBER inline
 #define APART static
 #define BOUNDS(threads, blocks)
 #define KERNEL extern "C" void
 #define SHARED static thread_local
+#define dynamic_shared sim_shared
 extern "C" {
 extern thread_local int sim_thread, sim_threads;
 extern thread_local i64 sim_block_x, sim_block_y;
 extern thread_local float sim_lane[2][8][1024];
+extern thread_local u8 *sim_shared;
 void sim_barrier(void);
 }
 #define THREAD sim_thread

@@ -2,6 +2,7 @@
 // which shapes alone decide, and positions in attention.
 #include "attention.h"
 #include "products.h"
+#include "wide.h"
 
 // Three blocks of few, or two of others, run on a multiprocessor at a time.
 #define PRODUCTS(name, blocks, body)                                             \
@@ -21,6 +22,11 @@ PRODUCTS(many_128, 2, many<128 COMMA 128 COMMA false>)
 PRODUCTS(many_64, 2, many<64 COMMA 64 COMMA false>)
 PRODUCTS(many_codes_128, 1, many<128 COMMA 128 COMMA true>)
 PRODUCTS(many_codes_64, 2, many<64 COMMA 64 COMMA true>)
+#if !defined(__CUDA__) || __CUDA_ARCH__ >= 900
+PRODUCTS(wide_256, 1, wide<128 COMMA 256>)
+PRODUCTS(wide_128, 1, wide<128 COMMA 128>)
+PRODUCTS(wide_64, 2, wide<64 COMMA 64>)
+#endif
 
 // round_rows makes the bfloat16 rows of many.
 KERNEL round_rows(u16 *y, const float *x, i64 xs, i64 cols) {
@@ -34,8 +40,9 @@ EXPORT(round_rows)
 	KERNEL name(const Attention p) { body(p); } \
 	EXPORT_STRUCT(name, Attention)
 
-ATTENTION(attend_parts_128, attend_parts<128 COMMA 128>)
-ATTENTION(attend_parts_256, attend_parts<256 COMMA 256>)
+ATTENTION(attend_parts_128, attend_parts<128 COMMA 128 COMMA 4>)
+ATTENTION(attend_parts_256, attend_parts<256 COMMA 256 COMMA 2>)
+ATTENTION(attend_rows, attend_rows<128 COMMA 128 COMMA 2>)
 ATTENTION(attend_sum, attend_add)
 
 // sum_of_block adds a number of all threads; all of them get the sum. Warps are added in ascending order.
@@ -50,33 +57,58 @@ DEVICE float sum_of_block(float v) {
 	return sum;
 }
 
-// add_norm has a block for each group of a row of x. With `added`, x first becomes x + scale·added.
-KERNEL add_norm(float *y, i64 ys, float *x, i64 xs, const float *added, i64 added_stride, i64 scale, const u8 *weight, i64 weight_format, i64 weight_each, const u8 *bias, i64 bias_format, i64 bias_each, i64 dim, i64 layer, double eps, i64 offset) {
-	const i64 group = BLOCK_Y * dim;
+// HELD are the numbers of a row that a thread of add_norm holds in registers.
+enum { HELD = 8 };
+
+// add_norm has a block for each group of a row of x. With `added`, x first becomes x + scale·added. A thread has every
+// THREADS-th number. It loads HELD of them before it uses the first; longer groups are read again by each pass.
+KERNEL BOUNDS(1024, 1) add_norm(float *y, i64 ys, float *x, i64 xs, const float *added, i64 added_stride, i64 scale, const u8 *weight, i64 weight_format, i64 weight_each, const u8 *bias, i64 bias_format, i64 bias_each, i64 dim, i64 layer, double eps, i64 offset) {
+	const int group = (int)(BLOCK_Y * dim), n = (int)dim, turn = HELD * THREADS;
 	float *in = x + BLOCK_X * xs + group, *out = y + BLOCK_X * ys + group;
 	const float *more = added + BLOCK_X * added_stride + group;
-	float sum = 0, mean = 0;
+	float sum = 0, mean = 0, v[HELD], w[HELD];
+	const auto each = [&](int first, auto f) __attribute__((always_inline)) {
+#pragma unroll
+		for (int j = 0; j < HELD; j++)
+			if (first + j * THREADS < n) f(j, first + j * THREADS);
+	};
+	const auto weigh = [&](int first) __attribute__((always_inline)) {
+		if (weight) each(first, [&](int j, int i) __attribute__((always_inline)) { w[j] = load(weight + (weight_each ? group + i : i) * size_of(weight_format), weight_format); });
+	};
+	const auto reload = [&](int first) __attribute__((always_inline)) {
+		if (n > turn) each(first, [&](int j, int i) __attribute__((always_inline)) { v[j] = in[i]; });
+	};
+	weigh(THREAD); // weights depend on no kernel
 	DEPEND();
-	for (i64 i = THREAD; i < dim; i += THREADS) {
-		if (added) in[i] = in[i] + scalar(scale) * more[i];
-		sum = layer ? sum + in[i] : FMA(in[i], in[i], sum);
+	for (int first = THREAD; first < n; first += turn) {
+		each(first, [&](int j, int i) __attribute__((always_inline)) { v[j] = in[i]; });
+		if (added) {
+			float a[HELD];
+			each(first, [&](int j, int i) __attribute__((always_inline)) { a[j] = more[i]; });
+			each(first, [&](int j, int i) __attribute__((always_inline)) { in[i] = v[j] = v[j] + scalar(scale) * a[j]; });
+		}
+		each(first, [&](int j, int) __attribute__((always_inline)) { sum = layer ? sum + v[j] : FMA(v[j], v[j], sum); });
 	}
 	sum = sum_of_block(sum);
 	if (layer) {
 		mean = divide(sum, (float)dim);
 		sum = 0;
-		for (i64 i = THREAD; i < dim; i += THREADS) {
-			const float d = in[i] - mean;
-			sum = FMA(d, d, sum);
+		for (int first = THREAD; first < n; first += turn) {
+			reload(first);
+			each(first, [&](int j, int) __attribute__((always_inline)) { sum = FMA(v[j] - mean, v[j] - mean, sum); });
 		}
 		sum = sum_of_block(sum);
 	}
 	const float by = divide(1.f, root(divide(sum, (float)dim) + (float)eps));
-	for (i64 i = THREAD; i < dim; i += THREADS) {
-		float v = (in[i] - mean) * by;
-		if (weight) v = v * (scalar(offset) + load(weight + (weight_each ? group + i : i) * size_of(weight_format), weight_format));
-		if (bias) v = v + load(bias + (bias_each ? group + i : i) * size_of(bias_format), bias_format);
-		out[i] = v;
+	for (int first = THREAD; first < n; first += turn) {
+		reload(first);
+		if (n > turn) weigh(first);
+		each(first, [&](int j, int i) __attribute__((always_inline)) {
+			float r = (v[j] - mean) * by;
+			if (weight) r = r * (scalar(offset) + w[j]);
+			if (bias) r = r + load(bias + (bias_each ? group + i : i) * size_of(bias_format), bias_format);
+			out[i] = r;
+		});
 	}
 }
 EXPORT(add_norm)

@@ -109,8 +109,10 @@ DEVICE Vector eight_rounded(const float *x, i64 k, i64 cols) {
 	return out;
 }
 
+APART float biased(float sum, const u8 *bias, i64 format) { return sum + load(bias, format); }
+
 DEVICE void put(const Part &o, i64 token, i64 r, float sum) {
-	o.y[token * o.ys + r] = o.bias ? sum + load(o.bias + r * o.bias_step, o.bias_format) : sum;
+	o.y[token * o.ys + r] = o.bias ? biased(sum, o.bias + r * o.bias_step, o.bias_format) : sum;
 }
 
 // part_of returns a part of p, field by field: an index that is no constant would put all of p into local memory.

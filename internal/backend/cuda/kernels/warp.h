@@ -51,6 +51,8 @@ DEVICE Vector load_once(const void *p) {
 	asm volatile("ld.global.nc.L1::no_allocate.L2::256B.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(r.v[0]), "=r"(r.v[1]), "=r"(r.v[2]), "=r"(r.v[3]) : "l"(p));
 	return r;
 }
+// copies_seen makes what this thread has copied or stored to shared memory visible to multiply_wide, after a barrier.
+DEVICE void copies_seen() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 DEVICE float exponential2(float x) { float r; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x)); return r; }
 #else
 // Operands lie in two places in turn, so that one barrier does for each exchange.
@@ -100,6 +102,7 @@ DEVICE void load_turned(u32 *r, const void *row) {
 DEVICE void copy_beside(void *to, const void *from) { *(Vector *)to = *(const Vector *)from; }
 DEVICE void copies_made() {}
 template <int N> DEVICE void copies_wait() {}
+DEVICE void copies_seen() {}
 DEVICE Vector load_once(const void *p) { return *(const Vector *)p; }
 DEVICE float exponential2(float x) { return __builtin_exp2f(x); }
 #endif

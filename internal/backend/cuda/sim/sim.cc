@@ -35,10 +35,10 @@ typedef uint64_t Address;
 #define API extern "C" Result
 
 enum { SUCCESS = 0, INVALID = 1, NO_MEMORY = 2, NO_DEVICE = 100, NO_SUCH_DEVICE = 101, BAD_IMAGE = 200, NO_CONTEXT = 201, NO_LIBRARY = 209, NOT_FOUND = 500, NOT_READY = 600, LAUNCH_FAILED = 719 };
-enum { MOST_DEVICES = 16, MOST_THREADS = 1024, STACK = 32 << 10, PAGE = 4096, ALIGNMENT = 256 };
+enum { MOST_DEVICES = 16, MOST_THREADS = 1024, STACK = 32 << 10, PAGE = 4096, ALIGNMENT = 256, MOST_SHARED = 227 << 10 };
 
 struct Context { int device; };
-struct Kernel { void (*run)(uint64_t *); int arguments, words; }; // words of the one argument, a struct; 0 for none
+struct Kernel { void (*run)(uint64_t *); int arguments, words, shared; }; // words of the one argument, a struct; 0 for none. shared: dynamic memory that launches may have
 struct Module { void *library; };
 struct Stream;
 struct Event { Stream *stream; uint64_t recorded, done; };
@@ -321,7 +321,12 @@ API cuModuleGetFunction(Kernel **k, Module *m, const char *name) {
 	snprintf(symbol, sizeof symbol, "%s__words", name);
 	int *words = (int *)dlsym(m->library, symbol);
 	if (!run || (!arguments && !words)) return NOT_FOUND;
-	*k = new Kernel{(void (*)(uint64_t *))run, arguments ? *arguments : 0, words ? *words : 0};
+	*k = new Kernel{(void (*)(uint64_t *))run, arguments ? *arguments : 0, words ? *words : 0, 48 << 10};
+	return SUCCESS;
+}
+API cuFuncSetAttribute(Kernel *k, int what, int value) {
+	if (what != 8 || value < 0 || value > MOST_SHARED) return INVALID;
+	k->shared = value;
 	return SUCCESS;
 }
 
@@ -331,6 +336,7 @@ extern "C" {
 thread_local int sim_thread, sim_threads;
 thread_local int64_t sim_block_x, sim_block_y;
 thread_local float sim_lane[2][8][MOST_THREADS];
+thread_local uint8_t *sim_shared;
 void sim_switch(void **from, void *to);
 }
 asm(".text\n.globl sim_switch\nsim_switch:\n"
@@ -369,7 +375,19 @@ static Result run_block(const std::vector<int> &order) {
 	return SUCCESS;
 }
 
-static Result run_grid(Kernel *k, uint64_t *arguments, unsigned x, unsigned y, unsigned threads) {
+// shared_memory is dynamic memory of a block, which ends where memory is not mapped.
+static uint8_t *shared_memory(unsigned bytes) {
+	enum { ROOM = (MOST_SHARED + PAGE - 1) / PAGE * PAGE };
+	static thread_local uint8_t *region = [] {
+		void *p = mmap(nullptr, ROOM + PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		if (p == MAP_FAILED || mprotect((char *)p + ROOM, PAGE, PROT_NONE)) abort();
+		return (uint8_t *)p;
+	}();
+	return region + ROOM - bytes;
+}
+
+static Result run_grid(Kernel *k, uint64_t *arguments, unsigned x, unsigned y, unsigned threads, unsigned shared) {
+	sim_shared = shared_memory(shared);
 	std::vector<int> order(threads);
 	for (unsigned t = 0; t < threads; t++) order[t] = (int)t;
 	running = k, words = arguments, sim_threads = (int)threads;
@@ -382,16 +400,17 @@ static Result run_grid(Kernel *k, uint64_t *arguments, unsigned x, unsigned y, u
 	return SUCCESS;
 }
 
-API cuLaunchKernel(Kernel *k, unsigned x, unsigned y, unsigned z, unsigned threads, unsigned ty, unsigned tz, unsigned, void *stream, void **parameters, void **) {
+API cuLaunchKernel(Kernel *k, unsigned x, unsigned y, unsigned z, unsigned threads, unsigned ty, unsigned tz, unsigned shared, void *stream, void **parameters, void **) {
 	LOCK;
 	if (!current) return NO_CONTEXT;
+	if (shared > (unsigned)k->shared) return INVALID;
 	if (!x || !y || y > 65535 || z != 1 || !threads || threads > MOST_THREADS || ty != 1 || tz != 1) return INVALID;
 	if (launches++ == fail_at) lost = true;
 	stream_of(stream)->kernels = true;
 	std::vector<uint64_t> arguments((size_t)(k->arguments + k->words));
 	if (k->words) memcpy(arguments.data(), parameters[0], (size_t)k->words * sizeof(uint64_t));
 	for (int i = 0; i < k->arguments; i++) arguments[(size_t)i] = *(uint64_t *)parameters[i];
-	return submit(stream, [=]() mutable { return run_grid(k, arguments.data(), x, y, threads); });
+	return submit(stream, [=]() mutable { return run_grid(k, arguments.data(), x, y, threads, shared); });
 }
 
 // CUlaunchConfig, whose attributes say that a kernel may begin early. Here none does.
