@@ -52,6 +52,12 @@ func (o *Options) bandsOf(program *nn.Program, loaded map[*meta.Param]int64) map
 		columns = min(max(largest/columnShare, leastBand), mostColumns)
 	}
 	for _, p := range list {
+		if h, ok := program.Halves()[p]; ok {
+			if n := residency.HalfBandBytes(p, h, most); n > 0 && loaded[p] == 0 && size(p) >= least {
+				out[p] = n
+			}
+			continue
+		}
 		if size(p) >= least {
 			out[p] = residency.BandBytes(p, loaded[p], most, columns)
 		}

@@ -137,7 +137,7 @@ func TestTheMinimumOfGiants(t *testing.T) {
 		skeleton *meta.Model
 		most     int64
 	}{
-		"1T in bfloat16": {trillion(t, ""), 900 << 20},
+		"1T in bfloat16": {trillion(t, ""), 880 << 20},
 		"405B":           {modelShape(t, "dense-405b"), 5 << 29},
 	} {
 		o := served(16 << 30)

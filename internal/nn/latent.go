@@ -110,7 +110,7 @@ func (a *latent) forward(c *Context, dst, x tensor.Tensor) {
 	c.backend.StoreKV(latentKeys(kv.KV), key, tensor.Tensor{}, group.Slots)
 
 	a.magnifyQueries(c, q)
-	absorbed := a.absorb(c, q)
+	absorbed, up := a.absorb(c, q)
 	if c.err != nil {
 		return
 	}
@@ -118,7 +118,7 @@ func (a *latent) forward(c *Context, dst, x tensor.Tensor) {
 	a.attend(c, y, absorbed, kv.KV, group.Spans)
 	values := c.arena.take(rows, s.Heads*s.ValueDim)
 	together := c.collect()
-	a.up.values(together, a, func(h, begin, end int, w backend.Matrix) {
+	a.up.values(together, a, up, func(h, begin, end int, w backend.Matrix) {
 		first := h * s.ValueDim
 		together.product(backend.Product{Dst: values.Columns(first+begin, first+end), X: y.Columns(h*a.rank, (h+1)*a.rank), W: w})
 	})
@@ -175,17 +175,17 @@ func (a *latent) queries(c *Context, compressed, x tensor.Tensor) tensor.Tensor 
 }
 
 // absorb maps each query head to the keys of the cache: its first part by the transpose of the map
-// that expands keys, its second part by rope.
-func (a *latent) absorb(c *Context, q tensor.Tensor) tensor.Tensor {
+// that expands keys, its second part by rope. up is that map if it comes whole.
+func (a *latent) absorb(c *Context, q tensor.Tensor) (absorbed tensor.Tensor, up backend.Matrix) {
 	rows, heads, dim, width := q.Rows(), a.spec.Heads, a.spec.HeadDim, a.rank+a.rotated
-	absorbed := c.arena.take(rows, heads*width)
+	absorbed = c.arena.take(rows, heads*width)
 	together := c.collect()
-	a.up.keys(together, a, func(h, begin, end int, w backend.Matrix) {
+	up = a.up.keys(together, a, func(h, begin, end int, w backend.Matrix) {
 		together.product(backend.Product{Dst: absorbed.Columns(h*width+begin, h*width+end), X: q.Columns(h*dim, h*dim+a.nope), W: w})
 	})
 	c.compute()
 	if c.err != nil {
-		return absorbed
+		return absorbed, up
 	}
 	a.adaptQueries(c, absorbed, q)
 	mark := c.arena.used
@@ -196,7 +196,7 @@ func (a *latent) absorb(c *Context, q tensor.Tensor) tensor.Tensor {
 	c.backend.Rope(turned, a.rotated, t.cos, t.sin, a.spec.Rope.Interleaved)
 	c.copyRows(matrix(absorbed, rows*heads, width).Columns(a.rank, width), each)
 	c.arena.used = mark
-	return absorbed
+	return absorbed, up
 }
 
 func (a *latent) scratch(rows int) int {

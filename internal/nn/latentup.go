@@ -17,7 +17,7 @@ func (c *compiler) expansion(n Node, a *latent) (err error) {
 	m, s := a.spec.MLA, a.spec
 	if m.KVUp != "" {
 		if a.up.both, err = c.expands(n, m.KVUp, a.rank, s.Heads*(a.nope+s.ValueDim)); err == nil {
-			c.whole(a.up.both) // each head has rows of keys and of values, which are used at different times
+			c.halves(a.up.both, a.nope+s.ValueDim, a.nope)
 		}
 		return err
 	}
@@ -40,32 +40,68 @@ func (c *compiler) expands(n Node, name string, in, out int) (*linear, error) {
 }
 
 // keys calls f with what maps the queries of head h to channels [begin, end) of the compressed vectors, for all of
-// them. A map of its own may come in bands.
-func (e *expansion) keys(c scope, a *latent, f func(h, begin, end int, w backend.Matrix)) {
+// them. Maps may come in bands. It returns a matrix that comes whole, for values.
+func (e *expansion) keys(c scope, a *latent, f func(h, begin, end int, w backend.Matrix)) (all backend.Matrix) {
 	if e.both == nil {
 		e.k.grouped(c, a.rank, f)
-		return
+		return all
 	}
-	all, ok := c.whole(e.both.weight)
-	for h := 0; ok && h < a.spec.Heads; h++ {
+	parts := c.parts(e.both.weight, -1)
+	if c.err != nil {
+		return all
+	}
+	if parts[0].OutRows() == e.both.out {
+		all, _ = c.onePiece(e.both.weight, parts)
+		parts = nil
+	}
+	for h := 0; all.Rank != 0 && h < a.spec.Heads && c.err == nil; h++ {
 		first := h * (a.nope + a.spec.ValueDim)
 		w := rowsOf(all, first, first+a.nope)
 		w.Transposed = !w.Transposed
 		f(h, 0, a.rank, w)
 	}
+	if len(parts) > 0 {
+		e.half(c, a.spec.Heads, a.nope, parts, func(h int, w backend.Matrix) {
+			w.Transposed = !w.Transposed
+			f(h, 0, a.rank, w)
+		})
+	}
+	return all
 }
 
-// values calls f with what maps the attention of head h to channels [begin, end) of its values, for all of them.
-func (e *expansion) values(c scope, a *latent, f func(h, begin, end int, w backend.Matrix)) {
+// values calls f with what maps the attention of head h to channels [begin, end) of its values, for all of them. all
+// is what keys has returned.
+func (e *expansion) values(c scope, a *latent, all backend.Matrix, f func(h, begin, end int, w backend.Matrix)) {
 	size := a.spec.ValueDim
-	if e.both == nil {
+	switch {
+	case e.both == nil:
 		e.v.grouped(c, size, f)
-		return
+	case all.Rank == 0:
+		w := affine{linear: e.both}
+		e.half(c, a.spec.Heads, size, w.nextBand(c), func(h int, w backend.Matrix) { f(h, 0, size, w) })
+	default:
+		for h := range a.spec.Heads {
+			first := h*(a.nope+size) + a.nope
+			f(h, 0, size, rowsOf(all, first, first+size))
+		}
 	}
-	all, ok := c.whole(e.both.weight)
-	for h := 0; ok && h < a.spec.Heads; h++ {
-		first := h*(a.nope+size) + a.nope
-		f(h, 0, size, rowsOf(all, first, first+size))
+}
+
+// half calls f with the rows of each head in bands that have so many rows of it, from the band parts on.
+func (e *expansion) half(c scope, heads, rows int, parts []backend.Part, f func(h int, w backend.Matrix)) {
+	w := affine{linear: e.both}
+	for h := 0; c.err == nil; parts = w.nextBand(c) {
+		if len(parts) != 1 || parts[0].Rank != 2 || parts[0].InCols() != e.both.in || parts[0].OutRows() < rows || parts[0].OutRows()%rows != 0 || h+parts[0].OutRows()/rows > heads {
+			c.fail("%s: got a band of %d pieces behind head %d of %d, want one with %d rows of each head", e.both.weight.path, len(parts), h, heads, rows)
+			return
+		}
+		for i := range parts[0].OutRows() / rows {
+			f(h, rowsOf(parts[0].Matrix, i*rows, (i+1)*rows))
+			h++
+		}
+		if h == heads {
+			return
+		}
 	}
 }
 

@@ -45,6 +45,14 @@ func (c *compiler) whole(r *linear) {
 	c.banded = slices.DeleteFunc(c.banded, func(p *meta.Param) bool { return p == r.weight.Param })
 }
 
+// halves says that passes use the first rows of each group of r's rows, then the others.
+func (c *compiler) halves(r *linear, group, first int) {
+	if c.program.halves == nil {
+		c.program.halves = map[*meta.Param]backend.Halves{}
+	}
+	c.program.halves[r.weight.Param] = backend.Halves{Group: group, First: first}
+}
+
 // usedNext moves maps to the end of the order of use so far; without it that is the order in which they
 // are compiled.
 func (c *compiler) usedNext(list ...*linear) {
@@ -365,6 +373,11 @@ func (c *Context) whole(p param) (backend.Matrix, bool) {
 	if c.err != nil {
 		return backend.Matrix{}, false
 	}
+	return c.onePiece(p, parts)
+}
+
+// onePiece returns a matrix that parts have in one piece.
+func (c *Context) onePiece(p param, parts []backend.Part) (backend.Matrix, bool) {
 	if m := parts[0].Matrix; len(parts) == 1 && m.Rank == 2 && m.OutRows() == p.Shape[0] && m.InCols() == p.Shape[1] {
 		return m, true
 	}

@@ -3,6 +3,7 @@ package nn
 import (
 	"cmp"
 
+	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/kvcache"
 	"github.com/heftai/heft/meta"
 )
@@ -35,8 +36,13 @@ type Program struct {
 	untrained     string // see Untrained
 	constants     int    // largest number of rows per token for which a rule needs ones and zeros
 	asked         asked
-	moves         bool // some unit replaces the hidden states instead of changing them in place
+	halves        map[*meta.Param]backend.Halves // see Halves
+	moves         bool                           // some unit replaces the hidden states instead of changing them in place
 }
+
+// Halves returns the matrices of [Unit].Banded that a pass uses half by half: the first rows of all groups, then the
+// others.
+func (p *Program) Halves() map[*meta.Param]backend.Halves { return p.halves }
 
 // spans reports whether the pass must assign rows to sequences.
 func (p *Program) spans() bool { return len(p.layers) > 0 || p.positions }
@@ -49,7 +55,7 @@ type Unit struct {
 	// Experts are the expert stacks within them, which are held expert by expert.
 	Experts []Node
 	// Banded are the matrices among their parameters that the unit reads one after the other, each
-	// from its first row to its last: those that may come in bands; see [Bander].
+	// from its first row to its last, or in the order of [Program.Halves]: those that may come in bands; see [Bander].
 	Banded []*meta.Param
 	// Layers are the indices in [Program.KV] of the layers whose keys and values the unit reads and
 	// writes, and States those in [Program.States] of its states. No other unit uses them.

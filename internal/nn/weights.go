@@ -32,7 +32,7 @@ type Weights interface {
 
 // A Bander is implemented by Weights that may bring a large matrix in bands of rows, one after the
 // other, so that it is never in memory as a whole. These are matrices of [Unit].Banded. Parts of such a
-// matrix returns the first band. Parts and NextBand end the use of the band before, of any matrix, so
+// matrix returns the first band. Bands of [Program.Halves] are single pieces with the rows of whole groups. Parts and NextBand end the use of the band before, of any matrix, so
 // the operations that read it must have finished.
 type Bander interface {
 	// Banded reports whether p comes in bands.

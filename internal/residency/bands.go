@@ -15,7 +15,8 @@ import (
 // a whole. Their stream has a unit for each band.
 type bands struct {
 	sizes  map[*meta.Param]int64 // see Options.Bands
-	list   []band                // in the order of use
+	halves map[*meta.Param]backend.Halves
+	list   []band // in the order of use
 	loads  [][]*load
 	stream *stream // nil if no matrix streams in bands
 	window *hostmem.Block
@@ -85,7 +86,7 @@ func (s *Store) addBandsOf(u *unit, w *want, size int64) {
 	b := &s.bands
 	w.bands.first = len(b.list)
 	for i := range w.pieces {
-		for _, piece := range s.cutBands(s.sidecar.streamed(&w.pieces[i]), size) {
+		for _, piece := range s.cut(w, s.sidecar.streamed(&w.pieces[i]), size) {
 			regions := addRegions(nil, &piece)
 			l := bandLoad(regions)
 			l.slot = max(l.slot, blockSize)
@@ -95,6 +96,48 @@ func (s *Store) addBandsOf(u *unit, w *want, size int64) {
 		}
 	}
 	w.bands.count = len(b.list) - w.bands.first
+}
+
+// cut cuts piece p of w into bands: those of the first half of each group of rows, then those of the second, where
+// passes use them apart.
+func (s *Store) cut(w *want, p *stored.Piece, size int64) []stored.Piece {
+	if h, ok := s.bands.halves[w.holder.param]; ok {
+		return cutHalves(p, h, size)
+	}
+	return s.cutBands(p, size)
+}
+
+// cutHalves cuts the halves of p into bands of whole groups, of at most size bytes with their scratch memory.
+func cutHalves(p *stored.Piece, h backend.Halves, size int64) (out []stored.Piece) {
+	row := p.Size / int64(max(p.Part.Dims[0], 1))
+	groups := p.Part.Dims[0] / h.Group
+	for _, second := range []bool{false, true} {
+		_, count := h.Rows(second)
+		most := max(1, int((size-stripeScratch(size)-stripeEnds)/max(int64(count)*row, 1)))
+		for begin := 0; begin < groups; begin += most {
+			piece, ok := p.Half(h, second, begin, min(begin+most, groups))
+			if !ok {
+				return []stored.Piece{*p}
+			}
+			out = append(out, piece)
+		}
+	}
+	return out
+}
+
+// HalfBandBytes is [BandBytes] for the halves of p. It returns 0 if they cannot be separated, or if two bands are as
+// large as p.
+func HalfBandBytes(p *meta.Param, h backend.Halves, most int64) int64 {
+	if !stored.CanHalve(p) || h.First < 1 || h.First >= h.Group || p.Shape[0]%h.Group != 0 {
+		return 0
+	}
+	fewest := p.Bytes() / int64(p.Shape[0]) * int64(max(h.First, h.Group-h.First))
+	most = max(most, fewest)
+	most += stripeScratch(most) + stripeEnds
+	if 2*most > p.Bytes() {
+		return 0
+	}
+	return most
 }
 
 // bandLoad returns the load of a band.

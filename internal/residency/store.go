@@ -53,6 +53,8 @@ type Options struct {
 	// Bands are the matrices that stream in bands of rows of at most so many bytes each, which a unit
 	// reads one after the other; see [Store.NextBand]. Other matrices of a unit are in memory together.
 	Bands map[*meta.Param]int64
+	// Halves are matrices of Bands that come in the order of their halves.
+	Halves map[*meta.Param]backend.Halves
 	// Converter converts matrices to its format. nil means to use them as stored.
 	Converter backend.Converter
 	// Converted are the matrices that Converter converts, with their sizes after that. nil means all that
@@ -145,7 +147,7 @@ func New(root *meta.Module, units []Unit, binding *loader.Binding, devices devic
 		tiers:   map[devicemap.Device]int64{},
 		files:   files{open: map[string]*hostmem.DirectFile{}},
 		held:    -1,
-		bands:   bands{sizes: o.Bands, open: -1},
+		bands:   bands{sizes: o.Bands, halves: o.Halves, open: -1},
 	}
 	s.opener = s.open
 	if s.arena == nil {

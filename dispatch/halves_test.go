@@ -1,0 +1,123 @@
+package dispatch_test
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/internal/kernels/mat"
+	"github.com/heftai/heft/loader"
+	"github.com/heftai/heft/meta"
+)
+
+// latentFolder writes a checkpoint with latent attention whose expansion is larger than the rest of its block.
+func latentFolder(t *testing.T) (dir string, expansion int64) {
+	t.Helper()
+	const hidden, heads, nope, value, rope, rank, down, vocab = 128, 32, 64, 48, 16, 256, 32, 300
+	dir = t.TempDir()
+	config := fmt.Sprintf(`{"model_type": "deepseek_v3", "architectures": ["DeepseekV3ForCausalLM"], "torch_dtype": "bfloat16", "hidden_size": %d,
+		"intermediate_size": 64, "moe_intermediate_size": 64, "num_hidden_layers": 2, "first_k_dense_replace": 2, "n_routed_experts": 4,
+		"n_shared_experts": 1, "num_experts_per_tok": 2, "n_group": 1, "topk_group": 1, "norm_topk_prob": true, "routed_scaling_factor": 1.0,
+		"num_attention_heads": %d, "num_key_value_heads": %d, "q_lora_rank": %d, "kv_lora_rank": %d, "qk_nope_head_dim": %d,
+		"qk_rope_head_dim": %d, "v_head_dim": %d, "vocab_size": %d, "max_position_embeddings": 128, "rms_norm_eps": 1e-5, "rope_theta": 10000,
+		"tie_word_embeddings": false}`, hidden, heads, heads, down, rank, nope, rope, value, vocab)
+	if err := os.WriteFile(filepath.Join(dir, "config.json"), []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	rng := rand.New(rand.NewPCG(8, 9))
+	var tensors []loader.NamedTensor
+	add := func(name string, shape ...int) {
+		var b []byte
+		centre := float64(2-len(shape)) * 1
+		for range meta.Elements(shape) {
+			b = binary.LittleEndian.AppendUint16(b, mat.ToBFloat16(float32(centre+0.1*rng.NormFloat64())))
+		}
+		tensors = append(tensors, loader.NamedTensor{Name: name, DType: meta.BFloat16, Shape: shape, Bytes: func() ([]byte, error) { return b, nil }})
+	}
+	add("model.embed_tokens.weight", vocab, hidden)
+	for i := range 2 {
+		at := fmt.Sprintf("model.layers.%d.", i)
+		add(at+"self_attn.q_a_proj.weight", down, hidden)
+		add(at+"self_attn.q_a_layernorm.weight", down)
+		add(at+"self_attn.q_b_proj.weight", heads*(nope+rope), down)
+		add(at+"self_attn.kv_a_proj_with_mqa.weight", rank+rope, hidden)
+		add(at+"self_attn.kv_a_layernorm.weight", rank)
+		add(at+"self_attn.kv_b_proj.weight", heads*(nope+value), rank)
+		add(at+"self_attn.o_proj.weight", hidden, heads*value)
+		add(at+"mlp.gate_proj.weight", 64, hidden)
+		add(at+"mlp.up_proj.weight", 64, hidden)
+		add(at+"mlp.down_proj.weight", hidden, 64)
+		add(at+"input_layernorm.weight", hidden)
+		add(at+"post_attention_layernorm.weight", hidden)
+	}
+	add("model.norm.weight", hidden)
+	add("lm_head.weight", vocab, hidden)
+	if err := loader.Save(dir, slices.Values(tensors), loader.SaveOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	return dir, 2 * heads * (nope + value) * rank
+}
+
+// TestAnExpansionStreamsInHalves: the expansion of latent attention passed whole, as its heads have rows of keys and of
+// values, which a pass uses at different times. It streams as the keys of some heads at a time, then as the values:
+// logits are those of all weights in memory, each byte is read once, and the minimum has no room for an expansion.
+func TestAnExpansionStreamsInHalves(t *testing.T) {
+	dir, expansion := latentFolder(t)
+	ids := []int32{17, 99, 4, 81, 50, 77, 3, 3, 250, 12}
+	o := dispatch.Options{Threads: 2, Context: 16, MaxBatchTokens: 8, MaxSequences: 1}
+	whole := cpuModel(t, dir, o)
+	want := forced(t, whole, ids, 5, 5)
+	whole.Close()
+	skeleton, checkpoint := open(t, dir)
+	o.MaxMemory = []devicemap.DeviceMemory{{Device: devicemap.CPU, Bytes: 1}}
+	least, _, err := dispatch.Plan(skeleton, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.MaxMemory[0].Bytes = float64(least.Least)
+	plan, planned, err := dispatch.Plan(skeleton, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if beside := plan.Least - plan.Device(devicemap.CPU).ActivationBytes; plan.BelowLeast || beside >= expansion/2 {
+		t.Fatalf("the minimum without activations is %d bytes, want less than half of the %d of an expansion\n%s", beside, expansion, plan.Explain())
+	}
+	disk, _ := devicemap.ParsePolicy("disk")
+	o.DeviceMap, o.MaxMemory = disk, nil
+	onDisk, forDisk, err := dispatch.Plan(skeleton, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, c := range map[string]struct {
+		plan devicemap.Plan
+		o    dispatch.Options
+	}{"small": {plan, planned}, "disk": {onDisk, forDisk}, "small bands": {onDisk, forDisk.InBands(4096)}} {
+		c.o.Ledger = new(dispatch.Ledger)
+		m, err := dispatch.New(skeleton, checkpoint, c.plan.Map, c.o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, chunk := range []int{5, 2} {
+			before := m.Status().TierReadBytes
+			sameLogits(t, fmt.Sprintf("%s, chunks of %d", what, chunk), forced(t, m, ids, 5, chunk), want)
+			passes := int64(len(ids) - 5 + (5+chunk-1)/chunk)
+			if read, per := m.Status().TierReadBytes-before, c.plan.DiskBytesPerToken; read > passes*(per+per/20)+c.plan.Device(devicemap.CPU).StagingBytes {
+				t.Errorf("%s: %d passes read %d bytes, planned are %d for each", what, passes, read, per)
+			}
+		}
+		var held int64
+		for _, n := range c.o.Ledger.Held() {
+			held += n
+		}
+		if limit := c.plan.Device(devicemap.CPU).LimitBytes; what == "small" && held > limit+1<<16 { // whole pages of direct reads
+			t.Errorf("the model holds %d bytes, the limit is %d\n%s", held, limit, c.plan.Explain())
+		}
+		m.Close()
+	}
+}
