@@ -88,6 +88,15 @@ const MaxDraftTokens = engine.MaxDraftTokens
 // if m takes tokens alone.
 func DraftStateBytes(m *dispatch.Model) int64 { return 4 * (engine.MaxStates + 1) * int64(m.Joins()) }
 
+// DraftNextBytes is the memory for hidden states that the engine keeps between modules that follow each other: none for one.
+func DraftNextBytes(modules []*dispatch.Model) int64 {
+	if len(modules) < 2 {
+		return 0
+	}
+	const perValue, grown = 4, 4 // the states of a pass and of its sequences, in memory that doubles
+	return perValue * grown * engine.MaxRead * int64(modules[0].Joins())
+}
+
 // New starts an engine on m, which the caller does not use directly until [Model.Close] has
 // returned, except for methods that any goroutine may call. No weight is read. It fails if the
 // tokenizer or the files beside it are broken or a parser is unknown.

@@ -106,6 +106,7 @@ func (c *runCmd) openDrafter(ctx context.Context, m servedModel, o dispatch.Opti
 	for _, m := range d.models {
 		m.Warm(ctx)
 	}
+	d.bytes += generate.DraftNextBytes(d.models)
 	slog.Info("tokens are guessed by a draft model", "model", c.Draft, "modules", len(d.models), "memory", devicemap.FormatSize(d.bytes))
 	return d, nil
 }

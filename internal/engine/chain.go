@@ -28,8 +28,9 @@ type chain struct {
 	out    chained
 
 	// Of the pass of one module:
-	jobs []chainJob
-	rows []Row
+	jobs   []chainJob
+	rows   []Row
+	before []float32 // what the jobs take, where the module before has not returned it in one piece
 }
 
 // A chainJob is what a row of a pass asks of one module.
@@ -58,7 +59,6 @@ type chainSequence struct {
 	guesses []int32     // behind the text
 	carried []float32   // the states that the last guess left, one for each guess before it and one
 	states  []float32   // what a module has computed in this pass, for the next one
-	before  []float32   // what a module takes
 }
 
 var errChain = errors.New("engine: a module for multi-token prediction returned too few hidden states")
@@ -189,15 +189,15 @@ func (c *chain) Forward(ctx context.Context, rows []Row) (Logits, error) {
 		c.depths, c.out.values, c.out.hidden = append(c.depths, s.depth()), append(c.out.values, nil), append(c.out.hidden, nil)
 	}
 	for d := range c.modules {
-		c.jobs = c.jobs[:0]
+		c.jobs, c.before = c.jobs[:0], c.before[:0]
 		for i, r := range rows {
 			s := r.Sequence.(*chainSequence)
 			j := chainJob{row: i, seq: s}
 			switch {
 			case !r.Guessed:
-				j.tokens, j.before = s.known(d, c.width, r)
+				j.tokens, j.before = c.known(s, d, r)
 			case c.depths[i] == d:
-				j.tokens, j.before = s.guessed(d, c.width)
+				j.tokens, j.before = c.guessed(s, d)
 			}
 			if len(j.tokens) > 0 {
 				c.jobs = append(c.jobs, j)
@@ -213,27 +213,34 @@ func (c *chain) Forward(ctx context.Context, rows []Row) (Logits, error) {
 }
 
 // known are the tokens of a row of known ones for module d, and the states before them.
-func (s *chainSequence) known(d, width int, r Row) ([]int32, []float32) {
+func (c *chain) known(s *chainSequence, d int, r Row) ([]int32, []float32) {
 	if d == 0 {
 		return r.Tokens, r.Before
 	}
+	width := c.width
 	n := len(s.states) / width // that the module before has computed, of the same tokens
 	if n == 0 {
 		return nil, nil
 	}
 	tokens, last := r.Tokens[len(r.Tokens)-n:], s.states[(n-1)*width:]
-	s.before = append(append(s.before[:0], s.pending[d]...), s.states[:(n-1)*width]...)
+	before := c.join(s.pending[d], s.states[:(n-1)*width])
 	s.pending[d] = append(s.pending[d][:0], last...)
-	return tokens[n-len(s.before)/width:], s.before
+	return tokens[n-len(before)/width:], before
 }
 
 // guessed are the tokens behind which module d computes the next guess, and the states before them.
-func (s *chainSequence) guessed(d, width int) ([]int32, []float32) {
+func (c *chain) guessed(s *chainSequence, d int) ([]int32, []float32) {
 	if n := len(s.guesses); d > 0 && d == n { // its turn: the guesses so far, of which the one before it lacks the last
-		s.before = append(append(s.before[:0], s.pending[d]...), s.carried...)
-		return s.guesses, s.before
+		return s.guesses, c.join(s.pending[d], s.carried)
 	}
-	return s.guesses[len(s.guesses)-1:], s.carried[len(s.carried)-width:]
+	return s.guesses[len(s.guesses)-1:], s.carried[len(s.carried)-c.width:]
+}
+
+// join returns a and b in one piece, valid as long as the jobs of a module.
+func (c *chain) join(a, b []float32) []float32 {
+	from := len(c.before)
+	c.before = append(append(c.before, a...), b...) // what was joined before keeps its memory
+	return c.before[from:]
 }
 
 // run has module d compute the jobs.

@@ -187,7 +187,7 @@ func (d *drafter) haveRead(r read) bool {
 func (d *drafter) planReads() int {
 	d.rows = d.rows[:0]
 	limits := d.model.Limits()
-	budget := min(orAny(limits.Tokens), maxRead)
+	budget := min(orAny(limits.Tokens), MaxRead)
 	n := 0
 	for i := range d.reads {
 		r := &d.reads[i]
@@ -215,8 +215,8 @@ func (d *drafter) planReads() int {
 	return n
 }
 
-// maxRead is the most tokens of a pass that reads.
-const maxRead = 512
+// MaxRead is the most tokens of a pass in which a draft model reads.
+const MaxRead = 512
 
 // takes reports whether the draft model has room for tokens of c behind the state at token at, and takes it.
 func (d *drafter) takes(c *choice, at int, tokens []int32) bool {
