@@ -95,11 +95,16 @@ func answersOfGGUF(t *testing.T, file, golden string) {
 	}
 }
 
-// TestAdaptersOfTiledGGUF: an adapter for a Qwen 3.5 model changes a GGUF file of it, whose value heads have another order, as it
-// changes the model.
+// TestAdaptersOfTiledGGUF: an adapter changes a GGUF file whose rows have another order as it changes the model: value heads of
+// Qwen 3.5, and the rows of queries and keys of Bamba.
 func TestAdaptersOfTiledGGUF(t *testing.T) {
-	const folder = "testdata/gguf/converted"
-	dir := filepath.Join(folder, "qwen35-grouped.adapter")
+	for _, name := range []string{"qwen35-grouped", "bamba"} {
+		t.Run(name, func(t *testing.T) { adaptedGGUF(t, "testdata/gguf/converted", name) })
+	}
+}
+
+func adaptedGGUF(t *testing.T, folder, name string) {
+	dir := filepath.Join(folder, name+".adapter")
 	var want struct {
 		IDs    []int32
 		Logits []float32
@@ -111,7 +116,7 @@ func TestAdaptersOfTiledGGUF(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := dispatch.Open(gguftest.Unzipped(t, filepath.Join(folder, "qwen35-grouped.gguf.bz2"), "m.gguf"), dispatch.Options{
+	m, err := dispatch.Open(gguftest.Unzipped(t, filepath.Join(folder, name+".gguf.bz2"), "m.gguf"), dispatch.Options{
 		Threads: 2, Variant: testenv.Variant(), Precision: dispatch.PrecisionHigh, Context: 128, Adapters: []dispatch.Adapter{{Name: "a", Dir: dir}}})
 	if err != nil {
 		t.Fatal(err)

@@ -21,6 +21,9 @@ type Conventions struct {
 	WholeNorms bool
 	// RopePairs: rows of queries and keys are in an order in which rope rotates neighbours.
 	RopePairs bool
+	// RopeSpread: rows are in the order of RopePairs, but rope rotates a half of each head: of the first rows of
+	// neighbours, row 2i and that HeadDim/2 behind it.
+	RopeSpread bool
 	// RopeHalves is the opposite: rope rotates halves of what it rotates neighbours of in transformers.
 	RopeHalves bool
 	// SeparateGates: gate and up projections of experts are tensors of their own.
@@ -67,6 +70,28 @@ func (s *DeltaNetSpec) tile(linear func(name string) *LinearSpec) {
 	linear(s.Out).ColumnTiling = heads(0, s.ValueDim)
 }
 
+// spread gives attention that rotates a half of each head the rope of rows in the order of
+// [Conventions].RopeSpread. It reports whether it does.
+func (s *AttentionSpec) spread() bool {
+	if s.Rope == nil || 2*s.Rope.Dim != s.HeadDim {
+		return false
+	}
+	other := *s.Rope
+	other.Dim, other.Spread = s.HeadDim, true
+	s.Rope = &other
+	return true
+}
+
+// linearChild returns the spec of a projection of m, or one that nothing has.
+func linearChild(m *Module, name string) *LinearSpec {
+	if child := m.Find(name); name != "" && child != nil {
+		if spec, ok := child.Spec.(*LinearSpec); ok {
+			return spec
+		}
+	}
+	return new(LinearSpec) // nothing to mark
+}
+
 // conform changes the specs below root to the checkpoint's conventions.
 func (c Conventions) conform(root *Module) {
 	ropes := map[*RopeSpec]*RopeSpec{}
@@ -81,14 +106,6 @@ func (c Conventions) conform(root *Module) {
 		}
 		return ropes[r]
 	}
-	linear := func(m *Module, name string) *LinearSpec {
-		if child := m.Find(name); name != "" && child != nil {
-			if spec, ok := child.Spec.(*LinearSpec); ok {
-				return spec
-			}
-		}
-		return new(LinearSpec) // nothing to mark
-	}
 	for _, m := range root.Walk() {
 		switch spec := m.Spec.(type) {
 		case *NormSpec:
@@ -98,10 +115,10 @@ func (c Conventions) conform(root *Module) {
 		case *DeltaNetSpec:
 			spec.Rates = c.DecayRates
 			if spec.Tiled = c.TiledHeads; spec.Tiled {
-				spec.tile(func(name string) *LinearSpec { return linear(m, name) })
+				spec.tile(func(name string) *LinearSpec { return linearChild(m, name) })
 			}
 			if c.SplitDelta {
-				linear(m, spec.QKV).Reordered, linear(m, spec.Z).Reordered = true, true
+				linearChild(m, spec.QKV).Reordered, linearChild(m, spec.Z).Reordered = true, true
 			}
 		case *Mamba2Spec:
 			spec.Rates = c.DecayRates
@@ -109,21 +126,24 @@ func (c Conventions) conform(root *Module) {
 			spec.Reordered = spec.Reordered || c.Scaled
 		case *AttentionSpec:
 			if c.FusedInParts && spec.FusedOrder != FusedQKV {
-				linear(m, spec.Fused).Reordered = true
+				linearChild(m, spec.Fused).Reordered = true
 			}
 			if c.FusedInParts {
 				spec.FusedOrder = FusedQKV
 			}
 			if c.RopeHalves && spec.Rope != nil && spec.Rope.Interleaved {
-				linear(m, spec.Q).Reordered, linear(m, spec.K).Reordered = true, true
+				linearChild(m, spec.Q).Reordered, linearChild(m, spec.K).Reordered = true, true
 				spec.Rope, spec.QueryRope = turned(spec.Rope), turned(spec.QueryRope)
+			}
+			if c.RopeSpread && spec.spread() {
+				linearChild(m, spec.Q).PairRows, linearChild(m, spec.K).PairRows = spec.HeadDim, spec.HeadDim
 			}
 			if !c.RopePairs || spec.Rope != nil && spec.Rope.Interleaved {
 				continue
 			}
 			// Layers without rope have their rows in this order too, which changes no product of query and key.
-			linear(m, spec.Q).PairRows, linear(m, spec.K).PairRows = spec.HeadDim, spec.HeadDim
-			linear(m, spec.Fused).Reordered = true
+			linearChild(m, spec.Q).PairRows, linearChild(m, spec.K).PairRows = spec.HeadDim, spec.HeadDim
+			linearChild(m, spec.Fused).Reordered = true
 			spec.Rope, spec.QueryRope = turned(spec.Rope), turned(spec.QueryRope)
 		}
 	}

@@ -280,6 +280,16 @@ func (r *RopeSpec) Frequencies(length int) (inv []float32, attentionScale float6
 }
 
 func (r *RopeSpec) frequencies(length int) (inv []float32, attentionScale float64) {
+	if r.Spread {
+		half := *r
+		half.Dim, half.Spread = r.Dim/2, false
+		short, scale := half.frequencies(length)
+		inv = make([]float32, r.Dim/2)
+		for i, x := range short {
+			inv[2*i] = x
+		}
+		return inv, scale
+	}
 	switch r.Type {
 	case RopeLinear:
 		inv = inverse(r.powers(float32(r.Theta)))

@@ -201,6 +201,7 @@ type RopeSpec struct {
 	Dim         int  // rotated dimensions of a head
 	Divisor     int  // of the frequencies' exponents; 0 means Dim
 	Interleaved bool // pairs (2i, 2i+1) instead of (i, i+Dim/2)
+	Spread      bool // the frequencies are those of Dim/2 dimensions, and 0 behind each
 	Backwards   bool // turns by negative angles
 	Shift       int  // of positions: a token has the angles of the one so many before it
 	Factor      float64

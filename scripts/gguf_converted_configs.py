@@ -1,6 +1,6 @@
 """Configs of the models of make-gguf-converted.py: for each name the config of transformers, and options: fields of config.json that
 published models have beside it (config), those that they lack (without), flags of the converter, a change of the saved folder
-(published), the targets of an adapter (adapter), and whether the converter sees the config without what transformers adds (raw)."""
+(published) or of weights (weights), the targets of an adapter (adapter), and whether the converter sees the config without what transformers adds (raw)."""
 import json
 import re
 
@@ -53,7 +53,48 @@ def with_words(folder):
     (folder / "tokenizer.json").write_text(json.dumps({"model": {"vocab": {str(i): i for i in range(VOCAB)}}, "added_tokens": []}))
 
 
+def as_internlm2(folder):
+    """Gives a llama model the names of InternLM2, whose queries, keys and values are one projection, a group of heads after another."""
+    file = folder / "model.safetensors"
+    tensors, out = load_file(file), {}
+    for name, t in tensors.items():
+        for a, b in (("embed_tokens", "tok_embeddings"), ("lm_head", "output"), ("self_attn.o_proj", "attention.wo"), ("input_layernorm", "attention_norm"),
+                     ("post_attention_layernorm", "ffn_norm"), ("mlp.gate_proj", "feed_forward.w1"), ("mlp.up_proj", "feed_forward.w3"), ("mlp.down_proj", "feed_forward.w2")):
+            name = name.replace(a, b)
+        out[name] = t
+    for name in [n for n in out if "self_attn.q_proj" in n]:
+        q, k, v = (out.pop(name.replace("q_proj", p)).reshape(2, -1, HIDDEN) for p in ("q_proj", "k_proj", "v_proj"))
+        out[name.replace("self_attn.q_proj", "attention.wqkv")] = torch.cat([q, k, v], 1).reshape(-1, HIDDEN)
+    save_file(out, file, metadata={"format": "pt"})
+
+
+def as_bitnet(folder):
+    """Gives a model the names of the norms that BitNet's first models have."""
+    file = folder / "model.safetensors"
+    save_file({name.replace("attn_sub_norm", "inner_attn_ln").replace("ffn_sub_norm", "ffn_layernorm"): t for name, t in load_file(file).items()}, file, metadata={"format": "pt"})
+
+
+def signs(name, p):
+    """Makes the values of projections equal but for their signs, which BitNet's scale and rounding leave as they are."""
+    if name.endswith("proj.weight"):
+        p.copy_(torch.where(p < 0, -0.25, 0.25))
+
+
 MODELS = {
+    "bamba": (dict(BASE, **MIXER, model_type="bamba", num_hidden_layers=3, mamba_expand=2, attn_layer_indices=[1]),
+              dict(config=dict(attn_layer_indices=[1], num_key_value_heads=2), raw=True, adapter=["q_proj", "k_proj", "o_proj", "out_proj"])),
+    "bamba-v5": (dict(BASE, **MIXER, model_type="bamba", mamba_expand=2, attn_layer_indices=[0], rope_parameters=dict(ROPE, rope_theta=1000.0)), {}),
+    "bloom": (dict(model_type="bloom", vocab_size=VOCAB, hidden_size=HIDDEN, n_layer=2, n_head=4, layer_norm_epsilon=1e-5, bos_token_id=1, eos_token_id=2),
+              dict(config=dict(seq_length=128))),
+    "mpt": (dict(model_type="mpt", vocab_size=VOCAB, d_model=HIDDEN, n_layers=2, n_heads=4, max_seq_len=128, attn_config=dict(alibi=True, alibi_bias_max=8)),
+            dict(config=dict(architectures=["MPTForCausalLM"]))),
+    "bitnet": (dict(BASE, model_type="bitnet", tie_word_embeddings=True, hidden_act="silu"),
+               dict(weights=signs, published=as_bitnet, config=dict(architectures=["BitnetForCausalLM"]))),
+    "xverse": (dict(BASE, model_type="llama"), dict(config=dict(architectures=["XverseForCausalLM"]))),
+    "internlm2": (dict(BASE, model_type="llama"), dict(config=dict(architectures=["InternLM2ForCausalLM"]), published=as_internlm2)),
+    "pangu": (dict(BASE, model_type="llama", attention_bias=True), dict(config=dict(architectures=["PanguEmbeddedForCausalLM"]))),
+    "minicpm": (dict(BASE, model_type="granite", embedding_multiplier=6.0, residual_multiplier=0.5, logits_scaling=2.0, attention_multiplier=8 ** -0.5),
+                dict(config=dict(architectures=["MiniCPMForCausalLM"], scale_emb=6.0, scale_depth=0.5 * 2 ** 0.5, dim_model_base=16))),
     "qwen3next": (dict(NO_INNER, **DELTA, **SHARED, model_type="qwen3_next", norm_topk_prob=True), dict(flags=["--no-mtp"])),
     "qwen35": (dict(BASE, **DELTA, model_type="qwen3_5_text"), dict(flags=["--no-mtp"])),
     "qwen35moe": (dict(NO_INNER, **DELTA, **SHARED, model_type="qwen3_5_moe_text"), dict(flags=["--no-mtp"])),

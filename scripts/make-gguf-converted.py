@@ -41,7 +41,7 @@ def coarse(shape, scale, rng):
 
 
 @torch.no_grad()
-def build(config, seed):
+def build(config, seed, change=None):
     rng = np.random.default_rng(seed)
     torch.manual_seed(seed)
     made = AutoConfig.for_model(**config)
@@ -57,6 +57,8 @@ def build(config, seed):
             p.copy_(1 + coarse(p.shape, 0.1, rng))
         else:
             p.copy_(torch.round(p * 64) / 64 + coarse(p.shape, 0.2, rng))
+        if change:
+            change(name, p)
     return model
 
 
@@ -148,7 +150,7 @@ def adapter(folder, model, targets, ids):
 def write(name):
     config, options = MODELS[name]
     for seed in range(1, 40):
-        model = build(config, seed)
+        model = build(config, seed, options.get("weights"))
         with tempfile.TemporaryDirectory() as temporary:
             folder = pathlib.Path(temporary) / "model"
             model.save_pretrained(folder)

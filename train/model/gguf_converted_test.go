@@ -20,7 +20,7 @@ var (
 		"apertus": "xIELU", "deepseek32": "sparse attention", "glm-dsa": "sparse attention", "gemma4-moe": "scaled by expert",
 		"gemma4-small": "inputs by layer", "phimoe": "sparsemixer",
 	}
-	notAdapted = map[string]string{"falcon-h1": "feed_forward.gate_proj", "qwen3next": "linear_attn.in_proj_qkv", "glm4-images": "self_attn.q_proj"}
+	notAdapted = map[string]string{"bloom": "self_attention.query_key_value", "falcon-h1": "feed_forward.gate_proj", "qwen3next": "linear_attn.in_proj_qkv", "glm4-images": "self_attn.q_proj"}
 )
 
 // TestConvertedGGUFModelsTrain: with a new adapter, a model of a file of llama.cpp's converter has the loss of the logits that

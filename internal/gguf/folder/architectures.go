@@ -9,12 +9,13 @@ import (
 // Conventions of llama.cpp's files. A model that it rotates by neighbouring dimensions has permuted rows of
 // queries and keys, unless transformers rotates it so as well.
 var (
-	pairs      = meta.Conventions{RopePairs: true}
-	wholeNorms = meta.Conventions{WholeNorms: true}
+	pairs        = meta.Conventions{RopePairs: true}
+	wholeNorms   = meta.Conventions{WholeNorms: true}
+	fusedInParts = meta.Conventions{FusedInParts: true}
 )
 
 // architectures is the table. Of rows of one name the first counts whose condition holds.
-var architectures = slices.Concat(attentive, newer, stateful)
+var architectures = slices.Concat(attentive, newer, older, stateful)
 
 // attentive are the architectures all of whose layers have attention.
 var attentive = []architecture{
@@ -58,11 +59,11 @@ var attentive = []architecture{
 	{name: "hunyuan-dense", modelType: "hunyuan_v1_dense", names: llamaNames.with(hunyuanNames), config: hunyuanConfig},
 	{name: "hunyuan-moe", modelType: "hunyuan_v1_moe", names: llamaNames.with(hunyuanNames).with(hunyuanMoENames), config: hunyuanMoEConfig},
 	{name: "dots1", modelType: "dots1", names: llamaNames.with(expertNames).with(deepseekNames), config: dotsConfig},
-	{name: "falcon", modelType: "falcon", when: hasTwoNorms, names: falconNames.with(falconTwoNorms), conventions: meta.Conventions{FusedInParts: true}, config: falconConfig},
-	{name: "falcon", modelType: "falcon", names: falconNames, conventions: meta.Conventions{FusedInParts: true}, config: falconConfig},
+	{name: "falcon", modelType: "falcon", when: hasTwoNorms, names: falconNames.with(falconTwoNorms), conventions: fusedInParts, config: falconConfig},
+	{name: "falcon", modelType: "falcon", names: falconNames, conventions: fusedInParts, config: falconConfig},
 	{name: "olmo", modelType: "olmo", names: llamaNames, conventions: pairs, config: olmoConfig},
 	{name: "gpt2", modelType: "gpt2", names: gpt2Names, config: gpt2Config},
-	{name: "gptneox", modelType: "gpt_neox", names: neoXNames, conventions: meta.Conventions{FusedInParts: true}, config: neoXConfig},
+	{name: "gptneox", modelType: "gpt_neox", names: neoXNames, conventions: fusedInParts, config: neoXConfig},
 }
 
 func hasExperts(k *keys) bool { return k.int("expert_count", 0) > 0 }

@@ -15,6 +15,7 @@ var stateful = []architecture{
 	{name: "mamba2", modelType: "mamba2", names: mamba2Names, conventions: decays, config: mamba2Config},
 	{name: "nemotron_h", modelType: "nemotron_h", names: nemotronHNames, conventions: decayPairs, config: nemotronHConfig, lists: sparse},
 	{name: "nemotron_h_moe", modelType: "nemotron_h", names: nemotronHNames.with(nemotronHMoENames), conventions: decayPairs, config: nemotronHMoEConfig, lists: sparse},
+	{name: "granitehybrid", modelType: "bamba", when: isBamba, names: falconH1Names, conventions: meta.Conventions{RopeSpread: true, DecayRates: true}, config: bambaConfig, lists: sparse},
 	{name: "granitehybrid", modelType: "granitemoehybrid", when: hasExperts, names: graniteHybridNames.with(graniteMoENames),
 		conventions: graniteHybridWays, config: graniteHybridConfig, lists: sparse},
 	{name: "granitehybrid", modelType: "granitemoehybrid", names: graniteHybridNames, conventions: graniteHybridWays, config: graniteHybridConfig, lists: sparse},
@@ -188,25 +189,42 @@ func (k *keys) hybridMixer(c object) {
 	c["attention_bias"], c["mlp_bias"] = k.queryBias(), k.hasIn("ffn_up.bias")
 }
 
-// graniteHybridConfig: Bamba's files have this name too, and say that they have rope. Rows of queries and keys
-// are in an order that suits rope on whole heads, and Bamba turns half of each.
-func graniteHybridConfig(k *keys, c object) {
-	if k.bool("rope.scaling.finetuned", false) {
-		k.fail(k.arch+".rope.scaling.finetuned", "hybrids with rope (Bamba) are not supported in GGUF files: use the model's safetensors files")
+// isBamba: Bamba's files have the name of Granite's hybrids, and say that they have rope.
+func isBamba(k *keys) bool { return k.bool("rope.scaling.finetuned", false) }
+
+// bambaConfig: rows of queries and keys are in an order that suits rope on whole heads, and Bamba turns half of each.
+func bambaConfig(k *keys, c object) {
+	k.hybridMixer(c)
+	c["mamba_expand"] = k.shared("ssm.inner_size", k.size("embedding_length"))
+	attended := []int{}
+	for i := range k.layers() {
+		if k.hasAt(int(i), "attn_k.weight") {
+			attended = append(attended, int(i))
+		}
 	}
+	c["attn_layer_indices"] = attended
+	k.keyHeads(c, attended)
+}
+
+// keyHeads reads the number of key heads from tensors where the list of them has none: folders saved by transformers 5
+// have been converted so.
+func (k *keys) keyHeads(c object, attended []int) {
+	if head, ok := c["head_dim"].(int64); ok && len(attended) > 0 && c["num_key_value_heads"] == int64(0) {
+		c["num_key_value_heads"] = k.rows("blk."+strconv.Itoa(attended[0])+".attn_k.weight") / max(head, 1)
+	}
+}
+
+func graniteHybridConfig(k *keys, c object) {
 	graniteConfig(k, c)
 	k.hybridMixer(c)
 	c["mamba_expand"] = k.shared("ssm.inner_size", k.size("embedding_length"))
-	types := make([]string, k.layers())
+	types, attended := make([]string, k.layers()), []int{}
 	for i := range types {
 		if types[i] = "mamba"; k.hasAt(i, "attn_k.weight") {
-			types[i] = "attention"
-			// Folders saved by transformers 5 have been converted to lists without heads.
-			if head, ok := c["head_dim"].(int64); ok && c["num_key_value_heads"] == int64(0) {
-				c["num_key_value_heads"] = k.rows("blk."+strconv.Itoa(i)+".attn_k.weight") / max(head, 1)
-			}
+			types[i], attended = "attention", append(attended, i)
 		}
 	}
+	k.keyHeads(c, attended)
 	c["layer_types"], c["position_embedding_type"] = types, "nope"
 	c["num_local_experts"], c["shared_intermediate_size"] = 0, k.int("expert_shared_feed_forward_length", k.int("feed_forward_length", 0))
 	if hasExperts(k) {
