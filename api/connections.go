@@ -16,20 +16,24 @@ const (
 	fewConnections = 64
 )
 
-// connections limits the connections that have no request: new ones and idle ones. Beyond the
-// limit the one that has waited longest is closed, as an idle timeout would. Connections with a
-// request are limited by the memory of requests.
+// connections limits the connections that have no request, new ones and idle ones, and all connections by the file
+// descriptors that the process may open. Beyond a limit the connection that has waited longest for a request is
+// closed, as an idle timeout would. Connections with a request are limited by the memory of requests.
 type connections struct {
-	most int
+	most int // without a request
+	all  int // with and without
 
 	mu      sync.Mutex
 	waiting list.List // of net.Conn, the longest waiting first
 	at      map[net.Conn]*list.Element
+	open    int
 }
 
-func newConnections(requestMemory int64) *connections {
+// newConnections has the limits for so much memory of requests, and for a process that may open so many more files.
+// Half of them are for connections; the other half is for weights and other files.
+func newConnections(requestMemory int64, descriptors int) *connections {
 	most := max(fewConnections, int(requestMemory/connectionShare/connectionBytes))
-	return &connections{most: most, at: map[net.Conn]*list.Element{}}
+	return &connections{most: most, all: max(descriptors/2, 1), at: map[net.Conn]*list.Element{}}
 }
 
 // note is a server's ConnState.
@@ -43,6 +47,12 @@ func (c *connections) note(conn net.Conn, state http.ConnState) {
 func (c *connections) move(conn net.Conn, state http.ConnState) (longest net.Conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	switch state {
+	case http.StateNew:
+		c.open++
+	case http.StateClosed, http.StateHijacked:
+		c.open--
+	}
 	if e := c.at[conn]; e != nil {
 		c.waiting.Remove(e)
 		delete(c.at, conn)
@@ -51,7 +61,7 @@ func (c *connections) move(conn net.Conn, state http.ConnState) (longest net.Con
 		return nil
 	}
 	c.at[conn] = c.waiting.PushBack(conn)
-	if c.waiting.Len() <= c.most {
+	if c.waiting.Len() <= c.most && c.open <= c.all || c.waiting.Len() == 1 {
 		return nil
 	}
 	longest, _ = c.waiting.Remove(c.waiting.Front()).(net.Conn)

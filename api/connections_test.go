@@ -3,6 +3,7 @@ package api
 import (
 	"net"
 	"net/http"
+	"slices"
 	"testing"
 	"time"
 )
@@ -10,7 +11,7 @@ import (
 // TestIdleConnectionsAreBounded: thousands of connections without a request took memory that no
 // plan counted.
 func TestIdleConnectionsAreBounded(t *testing.T) {
-	c := newConnections(0)
+	c := newConnections(0, 1000)
 	var conns []net.Conn
 	for range c.most + 3 {
 		a, b := net.Pipe()
@@ -41,7 +42,39 @@ func TestIdleConnectionsAreBounded(t *testing.T) {
 	if closed(conns[4]) {
 		t.Error("a closed connection is still counted")
 	}
-	if n := newConnections(144 << 20).most; n != 576 {
+	if n := newConnections(144<<20, 1000).most; n != 576 {
 		t.Errorf("144 MiB for requests allow %d connections without a request, want 576", n)
+	}
+}
+
+// TestIdleConnectionsTookAllDescriptors: with ulimit -n 64, clients that connect and send nothing left no file
+// descriptor for others, until the header's timeout. The longest waiting connection makes room.
+func TestIdleConnectionsTookAllDescriptors(t *testing.T) {
+	c := newConnections(0, 2*8)
+	var conns []net.Conn
+	for range 10 {
+		a, b := net.Pipe()
+		defer b.Close()
+		conns = append(conns, a)
+	}
+	closed := func(conn net.Conn) bool {
+		return conn.SetDeadline(time.Time{}) != nil
+	}
+	for _, conn := range conns[:8] {
+		c.note(conn, http.StateNew)
+	}
+	c.note(conns[0], http.StateActive)
+	if slices.ContainsFunc(conns[:8], closed) {
+		t.Error("a connection was closed at the limit, want it below")
+	}
+	c.note(conns[8], http.StateNew)
+	if closed(conns[0]) || !closed(conns[1]) || closed(conns[2]) || closed(conns[8]) {
+		t.Error("want the connection closed that has waited longest, and the one with a request kept")
+	}
+	c.note(conns[1], http.StateClosed)
+	c.note(conns[2], http.StateClosed)
+	c.note(conns[9], http.StateNew)
+	if slices.ContainsFunc(conns[3:], closed) {
+		t.Error("closed connections still count")
 	}
 }

@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"encoding/json"
+	"io"
 	"net/http"
 	"strconv"
 	"strings"
@@ -23,6 +24,33 @@ func TestMethodNotAllowedSaysWhichAre(t *testing.T) {
 		resp := s.do(method, path, nil)
 		if got := resp.Header.Get("Allow"); resp.StatusCode != http.StatusMethodNotAllowed || got != want {
 			t.Errorf("%s: got %d, Allow %q, want %q", request, resp.StatusCode, got, want)
+		}
+	}
+}
+
+// TestCompressedBodiesWereReadAsJSON: they were a 400 about a strange character. The answer says what is not supported,
+// in the shape of each dialect.
+func TestCompressedBodiesWereReadAsJSON(t *testing.T) {
+	s := serve(t, generatetest.Fake(t, &enginetest.Model{}, engine.Options{}))
+	for path, want := range map[string]string{chat: "unsupported_content_encoding", "/v1/responses": "unsupported_content_encoding", "/v1/messages": "invalid_request_error", "/api/chat": "gzip"} {
+		for encoding, refused := range map[string]bool{"gzip": true, "identity, br": true, "Identity": false, "": false} {
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL+path, strings.NewReader("\x1f\x8b"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Header.Set("Content-Encoding", encoding)
+			resp, err := s.Client().Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			body, err := io.ReadAll(resp.Body)
+			_ = resp.Body.Close()
+			if err != nil || (resp.StatusCode == http.StatusUnsupportedMediaType) != refused {
+				t.Errorf("%s, encoding %q: got status %d, %v", path, encoding, resp.StatusCode, err)
+			}
+			if encoding == "gzip" && (!strings.Contains(string(body), want) || !strings.Contains(string(body), "uncompressed")) {
+				t.Errorf("%s: got %s, want %s and what to do", path, body, want)
+			}
 		}
 	}
 }

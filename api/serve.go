@@ -11,6 +11,7 @@ import (
 
 	"github.com/heftai/heft/api/generate"
 	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/internal/topology"
 )
 
 // maxHeader is the limit of a request's header in bytes: it is read before memory is reserved.
@@ -21,7 +22,7 @@ const maxHeader = 64 << 10
 func NewServer(m *generate.Model, o Options) *http.Server {
 	t := o.Timeouts.withDefaults()
 	return &http.Server{Handler: New(m, o), MaxHeaderBytes: maxHeader, ReadHeaderTimeout: t.Header, IdleTimeout: t.Idle,
-		BaseContext: noteListener, ConnContext: limitBuffer, ConnState: newConnections(newService(m, o).Requests.Bytes).note}
+		BaseContext: noteListener, ConnContext: limitBuffer, ConnState: newConnections(newService(m, o).Requests.Bytes, topology.FreeDescriptors()).note}
 }
 
 // Serve serves m on l until ctx ends. Requests are answered at once; beside them the weights of the

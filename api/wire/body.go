@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 )
 
@@ -54,6 +55,10 @@ func (m *Memory) Limit(errorsOf func(*http.Request) ErrorWriter) func(http.Handl
 				next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), claimKey{}, c)))
 				return
 			}
+			if err := errEncoded(r); err != nil {
+				RejectUnread(w, r, errorsOf(r), err)
+				return
+			}
 			if r.ContentLength > m.MaxBody() {
 				RejectUnread(w, r, errorsOf(r), errTooLarge(m.MaxBody()))
 				return
@@ -76,6 +81,18 @@ func (m *Memory) Limit(errorsOf func(*http.Request) ErrorWriter) func(http.Handl
 			next.ServeHTTP(w, r)
 		})
 	}
+}
+
+// errEncoded returns an error if the body of r is compressed, else nil.
+func errEncoded(r *http.Request) error {
+	for _, encodings := range r.Header.Values("Content-Encoding") {
+		for encoding := range strings.SplitSeq(encodings, ",") {
+			if encoding = strings.TrimSpace(encoding); encoding != "" && !strings.EqualFold(encoding, "identity") {
+				return &Error{Kind: Encoded, Message: fmt.Sprintf("The body of your request has the Content-Encoding %.40q, which is not supported: send it uncompressed.", encoding)}
+			}
+		}
+	}
+	return nil
 }
 
 // claimedBody is a body whose memory is reserved. It is for one goroutine.

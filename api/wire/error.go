@@ -30,6 +30,7 @@ const (
 	RateLimited              // the client has used up what its API key allows; see Error.RetryAfter
 	NotOffered               // the endpoint is known, but this server does not do what it asks for
 	Loading                  // the model is still being loaded; retry after RetryAfter
+	Encoded                  // the body is compressed
 )
 
 // StatusClientClosed is the status of Interrupted. Only access logs show it.
@@ -55,6 +56,7 @@ var statuses = [...]int{
 	RateLimited:  http.StatusTooManyRequests,
 	NotOffered:   http.StatusNotImplemented,
 	Loading:      http.StatusServiceUnavailable,
+	Encoded:      http.StatusUnsupportedMediaType,
 }
 
 // Status returns the HTTP status of k.

@@ -105,7 +105,7 @@ var allowed = map[string][]string{
 	"api/messages":                {"api/wire", "api/generate", "api/internal/foreign", "api/internal/settings", "text"},
 	"api/ollama":                  {"api/wire", "api/generate", "meta", "text"}, // meta: what lists show of a model
 	"api/keys":                    {"api/wire"},
-	"api":                         {"api/wire", "api/internal/schema", "api/batches", "api/generate", "api/keys", "api/messages", "api/ollama", "api/openai", "api/responses", "api/store", "devicemap", "dispatch", "internal/engine", "internal/engine/holder"},
+	"api":                         {"api/wire", "api/internal/schema", "api/batches", "api/generate", "api/keys", "api/messages", "api/ollama", "api/openai", "api/responses", "api/store", "devicemap", "dispatch", "internal/engine", "internal/engine/holder", "internal/topology"}, // topology: how many files may be open
 	"cmd/serve":                   {"*"},
 	"cmd/train":                   {"*"},
 	"internal/cmdline":            {},                                                                                                                                                // what the commands have in common

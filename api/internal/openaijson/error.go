@@ -37,6 +37,7 @@ var codes = map[wire.Kind]string{
 	wire.Forbidden:    "forbidden",
 	wire.TooLarge:     "request_too_large",
 	wire.TooSlow:      "request_timeout",
+	wire.Encoded:      "unsupported_content_encoding",
 	wire.RateLimited:  "rate_limit_exceeded",
 	wire.NoPrevious:   "previous_response_not_found",
 }
