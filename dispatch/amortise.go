@@ -44,7 +44,13 @@ func expertReads(plan *devicemap.Plan) int64 {
 // reads matrices from the disk, all rows of a pass go through a block together if that reads less.
 // base is the plan for o with the default.
 func (p *placement) amortise(base placed, o Options) placed {
-	if !streams(&base.plan) || base.plan.BelowLeast {
+	if base.plan.BelowLeast {
+		return base
+	}
+	if !streams(&base.plan) {
+		if base.plan.StreamPrompts > 0 && o.MaxBatchTokens <= 0 {
+			return p.longerPasses(base, o)
+		}
 		return base
 	}
 	best := base
@@ -85,6 +91,35 @@ func (p *placement) largerBatch(base placed, o Options) placed {
 		}
 	}
 	return best
+}
+
+// longerPasses returns the plan with the most tokens of a batch, if all weights are in memory and prompts stream some of them
+// to a GPU: each pass of a prompt copies these. The activations of longer passes take little from the weights that the
+// GPUs hold.
+func (p *placement) longerPasses(base placed, o Options) placed {
+	best, host := base, onHost(&base.plan)
+	for _, tokens := range batchSizes {
+		if tokens > base.options.Context {
+			break
+		}
+		o.MaxBatchTokens = tokens
+		next, err := p.place(o)
+		if err != nil || next.plan.BelowLeast || next.plan.StreamPrompts == 0 || streams(&next.plan) || onHost(&next.plan) > host+host/slowerShare {
+			break
+		}
+		best = next
+	}
+	return best
+}
+
+// onHost is the number of bytes of the weights that no GPU holds.
+func onHost(plan *devicemap.Plan) (n int64) {
+	for i := range plan.Devices {
+		if d := &plan.Devices[i]; !isGPU(d.Device) {
+			n += d.WeightsBytes
+		}
+	}
+	return n
 }
 
 // reads is the number of bytes that a usual request reads from the disk tier: experts once for each pass of

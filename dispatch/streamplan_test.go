@@ -83,6 +83,46 @@ func TestPlansStreamBlocksThatAGPUHasNoRoomFor(t *testing.T) {
 	}
 }
 
+// TestStreamedPromptsGoInLongPasses: a prompt of 4,096 tokens went in 8 passes, each of which copied the weights of the CPU
+// to the GPU. A GPU that would have to give up blocks for it keeps them.
+func TestStreamedPromptsGoInLongPasses(t *testing.T) {
+	skeleton := modelShape(t, "dense-1b")
+	for _, test := range []struct {
+		gpu    int64
+		from   int
+		tokens int
+	}{
+		{1500 << 20, 48, 4096},
+		{600 << 20, 48, 4096},
+		{1500 << 20, 0, 512},  // no prompt streams
+		{8000 << 20, 48, 512}, // all is on the GPU
+	} {
+		o := served(8 * gib)
+		o.StreamPrompts = test.from
+		plan, o := planShape(t, skeleton, oneGPU(o, test.gpu))
+		if o.MaxBatchTokens != test.tokens {
+			t.Errorf("a GPU of %s, prompts from %d tokens on stream: batches of %d tokens, want %d; %+v", devicemap.FormatSize(test.gpu), test.from, o.MaxBatchTokens, test.tokens, plan.Device("0"))
+		}
+	}
+	held := func(gpu int64, tokens int) int64 {
+		o := served(8 * gib)
+		o.StreamPrompts, o.MaxBatchTokens = 48, tokens
+		plan, _ := planShape(t, skeleton, oneGPU(o, gpu))
+		return plan.Device("0").WeightsBytes
+	}
+	weights := held(8*gib, 0)
+	for gpu := int64(400 << 20); gpu < 2000<<20; gpu += 23 << 20 {
+		if long, short := held(gpu, 0), held(gpu, 512); long < short-weights/32 {
+			t.Errorf("a GPU of %s holds %d bytes of weights, and %d with short passes", devicemap.FormatSize(gpu), long, short)
+		}
+	}
+	o := served(8 * gib)
+	o.StreamPrompts, o.MaxBatchTokens = 48, 600
+	if _, o = planShape(t, skeleton, oneGPU(o, 1500<<20)); o.MaxBatchTokens != 600 {
+		t.Errorf("batches of %d tokens, asked for 600", o.MaxBatchTokens)
+	}
+}
+
 // TestTheLeastPromptThatStreamsFollowsFromSpeeds: a prompt streams if the GPU, with the weights on their way, is
 // faster than the CPU.
 func TestTheLeastPromptThatStreamsFollowsFromSpeeds(t *testing.T) {
