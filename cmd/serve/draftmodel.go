@@ -111,6 +111,13 @@ func (c *runCmd) openDrafter(ctx context.Context, m servedModel, o dispatch.Opti
 	return d, nil
 }
 
+// noteModules says that a checkpoint has modules for multi-token prediction, which are not read.
+func noteModules(d *draft) {
+	if all, err := meta.NewNexts(d.skeleton.Config, d.checkpoint); err == nil {
+		slog.Info("the checkpoint has modules for multi-token prediction, which are not read: --draft mtp guesses with them", "count", len(all))
+	}
+}
+
 // draftOptions are those of a draft model beside a model with the options o.
 func (c *runCmd) draftOptions(o dispatch.Options) dispatch.Options {
 	d := dispatch.Options{MaxMemory: o.MaxMemory, StrictMemory: true, Threads: o.Threads, Variant: o.Variant, KVDType: o.KVDType,

@@ -69,6 +69,28 @@ func TestMultiTokenPredictionOfTheServer(t *testing.T) {
 	}
 }
 
+// The log says that a checkpoint has a module that is not read, of a model that has one.
+func TestModulesThatAreNotReadAreNoted(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want bool
+	}{
+		{[]string{"--model", filepath.Join(golden.Module(t), "testdata/mtp/qwen3_5")}, true},
+		{[]string{"--model", filepath.Join(golden.Module(t), "testdata/mtp/qwen3_5"), "--draft", "mtp"}, false},
+		{nil, false},
+	} {
+		p := start(t, c.args...)
+		if status, r := p.ask(t, "POST", "/v1/completions", `{"prompt": [1, 2], "max_tokens": 1}`); status != 200 {
+			t.Errorf("%d %v", status, r)
+		}
+		_ = p.Process.Kill()
+		<-p.end
+		if got := strings.Contains(fmt.Sprint(p.log), "which are not read: --draft mtp"); got != c.want {
+			t.Errorf("%v: noted: %v, want %v\n%s", c.args, got, c.want, p.log)
+		}
+	}
+}
+
 // Draft models that cannot be are refused at the start.
 func TestDraftModelsThatCannotBe(t *testing.T) {
 	other := demoOnDisk(t)

@@ -214,6 +214,9 @@ func (c *runCmd) bind(ctx context.Context, d *draft, plan devicemap.Plan, option
 		return nil, err
 	}
 	warnUnexpected(l.model)
+	if c.Draft == "" {
+		noteModules(d)
+	}
 	l.report = newReporter(l.model, l.generator, plan, d.options)
 	l.report.report.KVTokens = options.KVTokens // no one asks yet
 	return l, nil
