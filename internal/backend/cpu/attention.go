@@ -67,23 +67,23 @@ func (b *Backend) Attention(dst, q tensor.Tensor, kv backend.KV, spans []backend
 	}
 	b.attention = attentionOp{set: b.set, dst: out, q: query, k: keys, v: values, sinks: sinks, a: a, group: a.Heads / a.KVHeads, pitch: longest}
 	op := &b.attention
-	b.parted.split(op, spans)
-	op.spans, op.kernel = b.parted.spans, b.parted.kernels
+	b.byRole.split(op, spans)
+	op.spans, op.kernel = b.byRole.spans, b.byRole.kernels
 	if !b.reserve(op.plan(len(b.pool.workers))) {
 		return
 	}
 	b.run(op, op.units(), rows*longest*a.Heads*max(1, a.Dim/8))
 }
 
-// parted has spans whose rows have one role, and the kernel of each.
-type parted struct {
+// spansByRole has spans of rows with one role, prompt or generated, and the kernel of each span.
+type spansByRole struct {
 	spans   []backend.Span
 	kernels []kernel
 	choice  choice
 }
 
 // split divides spans by role and chooses their kernels.
-func (p *parted) split(op *attentionOp, spans []backend.Span) {
+func (p *spansByRole) split(op *attentionOp, spans []backend.Span) {
 	prompts := op.a.Prompts
 	p.spans, p.kernels = p.spans[:0], p.kernels[:0]
 	p.choice = choice{set: op.set, k: &op.k, v: &op.v, mode: exact}
@@ -253,7 +253,7 @@ func (op *attentionOp) tile(scratch []float32, t *tileOf) {
 		inverse[i] = op.exponentials(row(scores, i, op.pitch)[own-lo:end-lo], t.head+i%t.heads)
 	}
 	clear(sum)
-	op.weigh(mat.Floats{V: sum, Stride: width}, scores, wide, t, lo)
+	op.sumValues(mat.Floats{V: sum, Stride: width}, scores, wide, t, lo)
 	for i := range m {
 		op.set.Vector.ScaleMax(sum[i*width:][:width], inverse[i])
 	}
@@ -280,10 +280,10 @@ func (op *attentionOp) score(scores, q mat.Floats, block, wide []float32, t *til
 	}
 }
 
-// weigh sums the values of a tile, whose scores begin at position base. Positions that all tokens
-// see are summed for all together, those before and after for each token separately. The order of
-// each token's sum is ascending.
-func (op *attentionOp) weigh(sum, scores mat.Floats, wide []float32, t *tileOf, base int) {
+// sumValues adds up the values of a tile, weighted by its scores, which begin at position base. Positions that all
+// tokens see are summed for all tokens in one call, earlier and later positions for each token separately. Each
+// token's sum is in ascending order of positions.
+func (op *attentionOp) sumValues(sum, scores mat.Floats, wide []float32, t *tileOf, base int) {
 	commonLo, _ := op.visible(t.span, t.first+t.tokens-1)
 	_, commonHi := op.visible(t.span, t.first)
 	commonLo = min(commonLo, commonHi)

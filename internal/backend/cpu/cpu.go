@@ -48,7 +48,7 @@ type Backend struct {
 	// The operations. Their values are kept, so that a call allocates nothing.
 	products  products
 	attention attentionOp
-	parted    parted
+	byRole    spansByRole
 	norm      norm
 	rope      rope
 	gate      gate

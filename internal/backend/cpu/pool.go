@@ -20,12 +20,12 @@ type task interface {
 // of their own.
 type worker struct {
 	scratch scratch
-	next    []byte          // what its next unit reads from memory; see together
+	next    []byte          // what its next unit reads from memory; see taskGroup
 	paged   attention.Paged // of the head at hand, for a kernel
 	ran     uint32          // the kernels that computed its units, a bit each
 	decoded *decodedProduct // nil before the first
 	index   int
-	helped  []topology.Span // whose units it takes when it has done its own; its node's first
+	victims []topology.Span // workers to steal units from, those of its own node first
 	wake    chan struct{}
 
 	_      [128]byte
@@ -96,7 +96,7 @@ func newPool(threads int, layout *topology.Layout, fail func(any)) *pool {
 	crowds := max(1, threads/crowd)
 	p := &pool{done: make(chan struct{}, 1), fail: fail, began: time.Now(), looks: looks * crowds, yields: max(4, yields/crowds)}
 	for i := range threads {
-		p.workers = append(p.workers, &worker{index: i, helped: layout.Helped(i, threads), wake: make(chan struct{}, 1)})
+		p.workers = append(p.workers, &worker{index: i, victims: layout.Helped(i, threads), wake: make(chan struct{}, 1)})
 	}
 	if threads > 1 {
 		prime()

@@ -7,18 +7,18 @@ import (
 	"github.com/heftai/heft/internal/kernels/quant"
 )
 
-// A product is one Linear in some order of summation. Its units are rows of the weight. Its tokens
-// may have to be packed first, in units too; ready ends that phase.
+// A product is one Linear with a fixed order of summation. Its units are rows of the weight. Some kernels
+// need packed tokens: then the first phase packs them, in units too, until ready is called.
 type product interface {
 	task
-	// prepare plans for a number of threads.
+	// prepare divides the work into units for a number of threads.
 	prepare(threads int) needs
 	// take sets the memory for packed tokens.
 	take(input []float32)
 	// ready says that the tokens are packed.
 	ready()
 	base() *linear
-	// lies returns the memory that a unit reads first, to be prefetched, or nil.
+	// weights returns the memory that a unit reads first, so that it can be prefetched, or nil.
 	weights(unit int) []byte
 }
 
@@ -30,14 +30,14 @@ type needs struct {
 	scratch int // floats of each thread
 }
 
-// products are the products of one operation. Calls reuse the values of each kind.
+// products are the products of one operation. They are allocated once and reused by later operations.
 type products struct {
 	list    []product
-	numbers []int // of the products in list, among those of the call
+	places  []int // the index of each product of list among the products of the call
 	sources []source
-	from    []int // the source of each product, or -1
-	packing together
-	rows    together
+	from    []int     // the source of each product, or -1
+	packing taskGroup // units that pack tokens
+	rows    taskGroup // units of rows of weights
 	one     [1]backend.Product
 	choice  choice // of the product at hand, and its weight: they live here so that a call allocates nothing
 	weight  matrix
@@ -53,8 +53,8 @@ type products struct {
 	minifloats   stock[minifloat]
 }
 
-// A source is tokens in the packing that some products need, from an offset of the input's memory
-// on.
+// A source is tokens, packed once for all products that need the same packing. It begins at offset at of the
+// backend's input memory.
 type source struct {
 	kind   productKind
 	first  *float32
@@ -83,7 +83,7 @@ const (
 	byMinifloat
 )
 
-// single is Products of one.
+// single runs one product.
 func (b *Backend) single(p backend.Product) {
 	b.products.one[0] = p
 	b.Products(b.products.one[:])
@@ -94,17 +94,17 @@ func (b *Backend) single(p backend.Product) {
 // product. If that needs more memory than is planned, it runs some products after the others.
 func (b *Backend) Products(ps []backend.Product) {
 	for len(ps) > 0 && !b.failed.Load() {
-		n := b.some(ps)
+		n := b.runFitting(ps)
 		if n == 0 {
-			b.halves(&ps[0])
+			b.splitTokens(&ps[0])
 			n = 1
 		}
 		ps = ps[n:]
 	}
 }
 
-// halves runs a product whose packed tokens take more memory than is planned.
-func (b *Backend) halves(p *backend.Product) {
+// splitTokens runs a product in two halves of its tokens, because the packed tokens exceed the planned memory.
+func (b *Backend) splitTokens(p *backend.Product) {
 	first, second := *p, *p
 	rows := p.X.Rows()
 	half := rows / 2
@@ -114,9 +114,9 @@ func (b *Backend) halves(p *backend.Product) {
 	b.single(second)
 }
 
-// some runs as many of the first products as fit into the planned memory, and returns how many. It runs
-// none if the tokens of the first have to be divided.
-func (b *Backend) some(ps []backend.Product) (n int) {
+// runFitting runs the first products, as many as fit into the planned memory, and returns their number. The number
+// is 0 if the packed tokens of the first product do not fit.
+func (b *Backend) runFitting(ps []backend.Product) (n int) {
 	op := &b.products
 	op.reset()
 	if ps = ps[:b.withBiases(ps)]; !b.placeBiases(ps) {
@@ -138,7 +138,7 @@ func (b *Backend) some(ps []backend.Product) (n int) {
 			b.fail("linear: no kernel for a weight of %d × %d", l.w.rows, l.w.cols)
 			return len(ps)
 		}
-		op.list, op.numbers = append(op.list, op.of(l)), append(op.numbers, i)
+		op.list, op.places = append(op.list, op.of(l)), append(op.places, i)
 		work += l.w.rows * l.w.cols * l.tokens
 		packWork += l.tokens * l.w.cols
 	}
@@ -146,8 +146,8 @@ func (b *Backend) some(ps []backend.Product) (n int) {
 		return n
 	}
 	planned := b.planProducts()
-	if len(op.list) < len(op.numbers) {
-		n = op.numbers[len(op.list)]
+	if len(op.list) < len(op.places) {
+		n = op.places[len(op.list)]
 	}
 	if len(op.list) == 0 || !planned {
 		return n
@@ -180,7 +180,7 @@ func (b *Backend) withBiases(ps []backend.Product) int {
 }
 
 func (op *products) reset() {
-	op.list, op.numbers, op.sources, op.from = op.list[:0], op.numbers[:0], op.sources[:0], op.from[:0]
+	op.list, op.places, op.sources, op.from = op.list[:0], op.places[:0], op.sources[:0], op.from[:0]
 	op.packing.reset()
 	op.rows.reset()
 	op.rows.rows = true
@@ -241,16 +241,16 @@ func (op *products) of(l linear) product {
 	return x
 }
 
-// planProducts gives the products their memory. It shortens the list to those for whose packed tokens
-// memory is planned: to none if the tokens of the first have to be divided.
+// planProducts assigns memory to the products. It drops those from the end of the list whose packed tokens exceed the
+// planned memory, and leaves none if those of the first do. It returns false if memory cannot be allocated.
 func (b *Backend) planProducts() bool {
 	op := &b.products
 	threads := ceil(len(b.pool.workers), len(op.list))
 	input, scratch := 0, 0
 	for i, p := range op.list {
 		n := p.prepare(threads)
-		for limit, units := b.pool.workers[0].scratch.limit, threads; limit > 0 && units < mostUnits && workerFloats(p, n) > limit; {
-			units = min(4*units, mostUnits)
+		for limit, units := b.pool.workers[0].scratch.limit, threads; limit > 0 && units < manyThreads && workerFloats(p, n) > limit; {
+			units = min(4*units, manyThreads)
 			n = p.prepare(units)
 		}
 		from := -1
@@ -339,25 +339,26 @@ func (s *stock[T]) next() *T {
 	return s.all[s.used-1]
 }
 
-// together is some tasks as one, whose units follow one another in shares: the first share of
-// the units of each, then the second of each, and so on, one for each thread.
-type together struct {
+// A taskGroup runs several tasks as one. It divides the units of each task into equal shares, one for each thread.
+// The units of the group are the first shares of all tasks, then the second shares of all tasks, and so on, so that
+// a thread gets its part of every task.
+type taskGroup struct {
 	tasks  []product
-	counts []int
+	counts []int // units by task
 	shares int
 	rows   bool  // units are rows of weights
-	starts []int // of share s of task i, at s·tasks + i
+	starts []int // starts[s·len(tasks)+i] is the first unit of share s of task i
 	units  int
 }
 
-func (t *together) reset() { t.tasks, t.counts = t.tasks[:0], t.counts[:0] }
+func (t *taskGroup) reset() { t.tasks, t.counts = t.tasks[:0], t.counts[:0] }
 
-func (t *together) add(p product, units int) {
+func (t *taskGroup) add(p product, units int) {
 	t.tasks, t.counts = append(t.tasks, p), append(t.counts, units)
 }
 
-// share divides the units into so many shares.
-func (t *together) share(shares int) {
+// share divides the units of each task into shares.
+func (t *taskGroup) share(shares int) {
 	t.shares, t.starts, t.units = shares, t.starts[:0], 0
 	for s := range shares {
 		for _, n := range t.counts {
@@ -367,10 +368,10 @@ func (t *together) share(shares int) {
 	}
 }
 
-func (t *together) run(w *worker, unit int) {
+func (t *taskGroup) run(w *worker, unit int) {
 	at := sort.SearchInts(t.starts, unit+1) - 1 // the last that begins here or before
-	w.next = t.follows(at, unit+1)
-	i, own := t.unit(at, unit)
+	w.next = t.nextWeights(at, unit+1)
+	i, own := t.locate(at, unit)
 	if p := t.tasks[i]; t.rows && p.base().w.isCoded() {
 		w.runCoded(p, own)
 		return
@@ -378,26 +379,28 @@ func (t *together) run(w *worker, unit int) {
 	t.tasks[i].run(w, own)
 }
 
-// unit is the task of a unit of range at, and which of its own units it is.
-func (t *together) unit(at, unit int) (task, own int) {
+// locate returns the task that a unit belongs to, and the unit's number within that task. at is the index in starts of
+// the share that has the unit.
+func (t *taskGroup) locate(at, unit int) (task, own int) {
 	s, i := at/len(t.tasks), at%len(t.tasks)
 	return i, t.counts[i]*s/t.shares + unit - t.starts[at]
 }
 
-// follows is what a unit behind one of range at reads, where that is of the same share.
-func (t *together) follows(at, unit int) []byte {
+// nextWeights returns the weights that unit reads first, or nil if it is not in the same share as its predecessor, which
+// is in the share at of starts. A worker prefetches them while it computes the predecessor.
+func (t *taskGroup) nextWeights(at, unit int) []byte {
 	s := at / len(t.tasks)
 	for at++; at < len(t.starts) && t.starts[at] <= unit; at++ {
 	}
 	if at--; unit == t.units || at/len(t.tasks) != s {
 		return nil
 	}
-	i, own := t.unit(at, unit)
+	i, own := t.locate(at, unit)
 	return t.tasks[i].weights(own)
 }
 
-// runAll runs the units of all tasks, whose steps are work together.
-func (b *Backend) runAll(t *together, work int) {
+// runAll runs the units of all tasks. work is the number of their steps, as for run.
+func (b *Backend) runAll(t *taskGroup, work int) {
 	if len(t.tasks) > 0 {
 		t.share(len(b.pool.workers))
 		b.run(t, t.units, work)

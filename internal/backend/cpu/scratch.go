@@ -13,8 +13,8 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// Scratch is the memory of operations beside tensors, in floats. Products whose packed tokens or widened
-// biases would take more run in several parts.
+// Scratch is the memory that operations need in addition to tensors, in floats. Products whose packed tokens or
+// widened biases would exceed it run in several parts.
 type Scratch struct {
 	Input  int // packed tokens
 	Worker int // of each thread
@@ -22,22 +22,22 @@ type Scratch struct {
 	Bias   int // of all biases of an operation
 }
 
-// mostInput is the most packed tokens, in floats, and leastInput that of plans with the least scratch. Products of
-// more are computed in parts, each of which reads and packs the weight anew, which some hundred tokens amortise.
+// Limits of packed tokens, in floats. A product with more is computed in parts. Each part reads and packs the weight
+// again, which a few hundred tokens amortise.
 const (
-	mostInput  = 8 << 20
-	leastInput = 1 << 20
+	maxInput      = 8 << 20
+	maxTightInput = 1 << 20 // of plans with the minimum of scratch
 )
 
-// mostUnits is a number of threads for which units have as few rows as kernels take.
-const mostUnits = 1 << 20
+// manyThreads is a number of threads for which prepare makes the smallest units that kernels can compute.
+const manyThreads = 1 << 20
 
 // biases is how many of the longest bias an operation may widen at once.
 const biases = 4
 
-// ScratchOf returns the scratch memory that w takes at most with a variant of the kernels. If least is set, it
-// returns the least that is enough, with which operations have smaller units and more parts. It fails if the
-// processor lacks the variant.
+// ScratchOf returns the maximum of scratch memory that w takes with a variant of the kernels. If least is set, it
+// returns the minimum: operations then have smaller units and more parts. It fails if the processor lacks the
+// variant.
 func ScratchOf(variant string, threads int, w *backend.Work, least bool) (Scratch, error) {
 	set, err := kernels.Select(variant)
 	if err != nil {
@@ -49,7 +49,7 @@ func ScratchOf(variant string, threads int, w *backend.Work, least bool) (Scratc
 		s.Worker = max(s.Worker, attentionScratch(set, &w.Attention[i], w.KVDType))
 	}
 	if least {
-		threads = mostUnits
+		threads = manyThreads
 	}
 	seen := map[productKey]bool{}
 	for i := range w.Products {
@@ -59,9 +59,9 @@ func ScratchOf(variant string, threads int, w *backend.Work, least bool) (Scratc
 			s.addProduct(set, p, threads)
 		}
 	}
-	s.Input = min(s.Input, mostInput)
+	s.Input = min(s.Input, maxInput)
 	if least {
-		s.Input = min(s.Input, leastInput)
+		s.Input = min(s.Input, maxTightInput)
 	}
 	return s, nil
 }

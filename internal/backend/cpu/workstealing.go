@@ -61,7 +61,7 @@ func (p *pool) take(w *worker) (begin, end int, ok bool) {
 		begin, end = u.span(g, g+1)
 		return begin, end, true
 	}
-	for i, near := range w.helped {
+	for i, near := range w.victims {
 		n, first, count := near.End-near.Begin, w.index, near.End-near.Begin
 		if i == 0 { // its own, of which it is one itself
 			first, count = w.index-near.Begin+1, n-1

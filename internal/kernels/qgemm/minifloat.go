@@ -5,15 +5,14 @@ import (
 	"github.com/heftai/heft/internal/kernels/quant"
 )
 
-// Small batches multiply weights of [E4M3] and [MXFP4] codes without unpacking them first: a code
-// is widened, without its scale, once for a group of tokens. Scales are applied to the tokens
-// before, to the sum of a block or to the result, which rounds as often as scaling each weight
-// would, but in other places: so these products have an order of sums of their own, one for each
-// variant, whatever the number of tokens.
+// Small batches multiply FP8 ([quant.E4M3]) and MXFP4 weights without unpacking them first: a kernel widens a code
+// once for a group of tokens and leaves its scale out. Scales are applied to the tokens beforehand, to the sum of a
+// block, or to the result. This rounds as often as scaling each weight would, but in other places. Each variant
+// therefore has one order of summation for these products, which does not depend on the number of tokens.
 
-// coder is what a variant implements for that. Bounds have been checked.
+// coder is implemented by each variant for products of a group of tokens. Kernels checks bounds before it calls.
 type coder interface {
-	// codesMost is the tokens of the largest group.
+	// codesMost is the number of tokens of the largest group.
 	codesMost() int
 	// codesFloats is the length of a packed token of n elements.
 	codesFloats(p *quant.Packed, n int) int
@@ -25,7 +24,7 @@ type coder interface {
 	mulCodes(y mat.Floats, w quant.View, x, scratch []float32, tokens int)
 }
 
-// codesBlock is what rows, and blocks with a scale, have a multiple of.
+// codesBlock divides the number of columns of a product, and of the columns that share a scale.
 const codesBlock = 32
 
 // HasMinifloat reports whether the variant has PackMinifloat and MulMinifloat for n columns of p
@@ -37,7 +36,7 @@ func (s *Kernels) HasMinifloat(p *quant.Packed, col, n int) bool {
 	return p.Packing == quant.MXFP4 || p.Packing == quant.E4M3 && (p.Columns >= n || p.Columns%codesBlock == 0)
 }
 
-// MinifloatGroup is how many of so many tokens make the next group: 8, 4, 2 or 1.
+// MinifloatGroup returns the size of the next group of tokens: 8, 4, 2 or 1, at most tokens.
 func (s *Kernels) MinifloatGroup(tokens int) int {
 	group := s.coder.codesMost()
 	for group > tokens {
@@ -46,23 +45,23 @@ func (s *Kernels) MinifloatGroup(tokens int) int {
 	return group
 }
 
-// MinifloatFloats is the length of a token of n elements that PackMinifloat lays out for p.
+// MinifloatFloats returns the length in floats of a packed token of n elements for p.
 func (s *Kernels) MinifloatFloats(p *quant.Packed, n int) int { return s.coder.codesFloats(p, n) }
 
-// PackMinifloat lays out a group of tokens of n elements for p.
+// PackMinifloat packs a group of tokens of n elements for MulMinifloat with p. dst has MinifloatFloats floats per token.
 func (s *Kernels) PackMinifloat(dst []float32, p *quant.Packed, x mat.Floats, tokens, n int) {
 	x.Check(tokens, n)
 	s.coder.packCodes(dst[:tokens*s.MinifloatFloats(p, n)], p, x, tokens, n)
 }
 
-// MinifloatScratch is the length of the scratch of MulMinifloat.
+// MinifloatScratch returns the length in floats of the scratch of MulMinifloat.
 func (s *Kernels) MinifloatScratch(p *quant.Packed, rows, tokens, n int) int {
 	return s.coder.codesScratch(p, rows, tokens, n)
 }
 
 // MulMinifloat sets y[t][i] = Σ_k w[row + i·step][k] · x[t][k] for i < rows, the tokens of a packed
-// group and n columns of p, for which Codes holds. As many rows as there are behind these may be
-// fetched meanwhile.
+// group and n columns of p. HasMinifloat must have returned true for them. It panics if y, x, scratch, codes or scales
+// are too short. It may prefetch the next rows, as many as it multiplies.
 func (s *Kernels) MulMinifloat(y mat.Floats, w quant.View, x, scratch []float32, tokens int) {
 	p, row, step, rows, n := w.Packed, w.Row, w.Step, w.Rows, w.Cols
 	if rows <= 0 || tokens <= 0 {

@@ -79,8 +79,8 @@ func (*narrowCodes) codesFloats(p *quant.Packed, n int) int {
 	return n
 }
 
-// packCodes lays 32 elements of each token, or 64 for MXFP4, beside those of the next, in the order in
-// which codes are unpacked.
+// packCodes interleaves tokens in blocks of 32 elements, of 64 for MXFP4. Within a block, elements are in the order in
+// which kernels unpack codes.
 func (c *narrowCodes) packCodes(dst []float32, p *quant.Packed, x mat.Floats, tokens, n int) {
 	for t := range tokens {
 		from := x.V[t*x.Stride:][:n]
@@ -96,8 +96,8 @@ func (c *narrowCodes) codesScratch(p *quant.Packed, rows, tokens, n int) int {
 	return narrowKept + rows*(8*tokens+c.scales(p, n))
 }
 
-// narrowProduct is one product: sums has eight lanes for each row, in the order in which streams take
-// turns, and token.
+// narrowProduct has the operands of one product. sums has eight lanes for each row and token; rows are in the order in
+// which mul takes them.
 type narrowProduct struct {
 	p           *quant.Packed
 	width       int // bytes of a row
@@ -153,8 +153,8 @@ func (c *narrowCodes) mulCodes(y mat.Floats, w quant.View, x, scratch []float32,
 	}
 }
 
-// mul adds n columns from k on of some rows, from at on, apart rows from each other, whose sums begin at
-// sum.
+// mul adds the products of columns [k, k+n) of some rows to their sums. The rows are at, at+apart, at+2·apart and so on;
+// their sums begin at row sum of op.sums.
 func (op *narrowProduct) mul(kernel narrowCodesKernel, sum, at, apart, rows, k, n int) {
 	begin, first := k/2, k/32
 	if op.p.Packing == quant.E4M3 {

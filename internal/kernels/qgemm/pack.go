@@ -9,8 +9,8 @@ import (
 	"github.com/heftai/heft/internal/kernels/quant"
 )
 
-// packer is what a variant that rounds implements for packs of quantised weights. Bounds have been
-// checked. Each block of a pack is 16 rows of 32 columns; missing rows are zeros already.
+// packer is implemented by variants that multiply in bfloat16. It packs quantised weights in blocks of 16 rows and 32
+// columns. Kernels checks bounds and clears missing rows before it calls.
 type packer interface {
 	// packBands packs whole blocks of a band of 16 rows.
 	packBands(p quant.Packing, dst []uint32, band []byte, blocks int)
@@ -24,12 +24,12 @@ type packer interface {
 	packNibbles(p quant.Packing, dst []uint32, words []byte, stride int, scale, zero *[gemm.PackRows]float32, blocks int)
 }
 
-// packBlocks is how many blocks of a row are packed before those of the next: the first-level cache
-// holds as many of all rows.
+// packBlocks is how many blocks of a row are packed before those of the next row. The first-level cache holds that
+// many blocks of all 16 rows.
 const packBlocks = 16
 
-// packBuffers are what packing needs beside its scratch. On the stack they would be allocated at each call, because they
-// are passed through the interfaces of variants.
+// packBuffers are buffers of Pack with fixed sizes. A pool keeps them: local variables would escape to the heap in each
+// call, because they are passed through an interface.
 type packBuffers struct {
 	values      [packBlocks * gemm.BlockK]float32
 	narrow      [packBlocks * gemm.BlockK / 2]uint32

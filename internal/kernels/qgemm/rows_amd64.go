@@ -10,15 +10,15 @@ import (
 	"github.com/heftai/heft/internal/kernels/quant"
 )
 
-// A rowsKernel computes rows that lie ws bytes apart, to sums that lie ys bytes apart. table has the points of the
-// packing, or else the values of all float16.
+// A rowsKernel multiplies rows of w, ws bytes apart, by a token x, and stores the sums in y, ys bytes apart. table has
+// the points of the packing, or the float32 values of all float16 if the packing has no points.
 type rowsKernel func(w unsafe.Pointer, ws int64, x, y unsafe.Pointer, ys, blocks int64, table unsafe.Pointer)
 
-// simdRows has kernels for one row and for some.
+// simdRows has kernels that multiply one row and kernels that multiply a group of rows at once.
 type simdRows struct {
-	some int // how many rows
-	one  *[quant.Packings]rowsKernel
-	each *[quant.Packings]rowsKernel
+	rows  int // of a group; pointRows for packings with points
+	one   *[quant.Packings]rowsKernel
+	group *[quant.Packings]rowsKernel
 }
 
 func rowerOf(v isa.Variant) rower {
@@ -67,20 +67,20 @@ func (*simdRows) narrowRows(dst []uint32, src []float32) {
 	avx2RowsNarrow(asm.Words(dst), asm.Floats(src), int64(len(src)/quant.BlockColumns))
 }
 
-// mulRows reads as many parts of the rows at once as a kernel takes rows, each a stream of its own that goes on
-// from row to row.
+// mulRows divides the rows into as many parts as a group has rows. A call takes one row of each part, so that each
+// part is one sequential stream of memory.
 func (a *simdRows) mulRows(p quant.Packing, y []float32, w []byte, stride, blocks int, x []uint32) {
-	some, table := a.some, asm.Bytes(p.Points())
+	rows, table := a.rows, asm.Bytes(p.Points())
 	if table == nil {
 		table = asm.Floats(quant.Halves())
 	} else {
-		some = pointRows
+		rows = pointRows
 	}
-	part := len(y) / some
+	part := len(y) / rows
 	for i := range part {
-		callRows(a.each[p], w[i*stride:], part*stride, x, y[i:], part, blocks, table)
+		callRows(a.group[p], w[i*stride:], part*stride, x, y[i:], part, blocks, table)
 	}
-	for i := some * part; i < len(y); i++ {
+	for i := rows * part; i < len(y); i++ {
 		callRows(a.one[p], w[i*stride:], 0, x, y[i:], 0, blocks, table)
 	}
 }

@@ -78,7 +78,7 @@ const (
 // inside is a row here with its unpack function. The other fields and kernels in assembly make it faster.
 type packing struct {
 	format string // the name in meta's table of formats
-	// columns and bytes are the size of a block with its scales inside; 0 for packings whose scales are apart.
+	// columns and bytes are the size of a block with its scales inside; 0 for packings with scales in a separate tensor.
 	columns, bytes int
 	// unpack widens one block. The reference of the assembly, and the kernel where there is none.
 	unpack func(dst []float32, block []byte)
@@ -144,10 +144,10 @@ func Named(format string) (p Packing, ok bool) {
 // String returns the name of the format.
 func (p Packing) String() string { return packings[p].format }
 
-// BlockBytes is the size of a block that has its scales inside; 0 for packings whose scales are apart.
+// BlockBytes is the size of a block that has its scales inside; 0 for packings with scales in a separate tensor.
 func (p Packing) BlockBytes() int { return packings[p].bytes }
 
-// BlockColumns is the number of columns of such a block; 0 for packings whose scales are apart.
+// BlockColumns is the number of columns of such a block; 0 for packings with scales in a separate tensor.
 func (p Packing) BlockColumns() int { return packings[p].columns }
 
 // Interleaves reports whether rows of p can be interleaved; see [Kernels.Interleave].

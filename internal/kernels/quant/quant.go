@@ -96,7 +96,7 @@ func (s *Kernels) Unpack(dst mat.Floats, w View, scratch []float32) {
 		}
 	case Int8, BnbInt8, Int4Packed, Int8Rows, NVFP4, NVFP4Times, NF4, FP4, E2M1Powers:
 		for r := range rows {
-			p.unpackApart(s.ops, dst.V[r*dst.Stride:][:cols], row+r, col, scratch)
+			p.unpackSeparate(s.ops, dst.V[r*dst.Stride:][:cols], row+r, col, scratch)
 		}
 	case Int4Rows, Int4Columns:
 		for begin := 0; begin < cols; begin += groupColumns {

@@ -10,8 +10,9 @@ import (
 // bnbScale is 1/127 as bitsandbytes has it.
 const bnbScale float32 = 7.874015718698502e-3
 
-// unpackApart widens a row of a packing whose scales are tensors of their own, from column col on.
-func (p *Packed) unpackApart(ops ops, dst []float32, row, col int, scratch []float32) {
+// unpackSeparate dequantises len(dst) columns of a row, from column col on, of a packing whose scales are in a separate
+// tensor. It panics if codes or scales are too short.
+func (p *Packed) unpackSeparate(ops ops, dst []float32, row, col int, scratch []float32) {
 	switch p.Packing {
 	case Int8Rows:
 		p.unpackInt8Rows(dst, row, col)
@@ -26,8 +27,8 @@ func (p *Packed) unpackApart(ops ops, dst []float32, row, col int, scratch []flo
 	}
 }
 
-// unpackIndexed widens columns of a row of Int4Packed whose groups are those of Index. Columns whose index names no
-// group are NaN.
+// unpackIndexed dequantises columns of a row of Int4Packed with an Index, which has the group of each column. A column
+// whose group does not exist is NaN.
 func (p *Packed) unpackIndexed(dst []float32, row, col int) {
 	groups := mat.CeilDiv(p.Width, p.Columns)
 	scales := row / p.Rows * groups
@@ -46,7 +47,7 @@ func (p *Packed) unpackIndexed(dst []float32, row, col int) {
 	}
 }
 
-// packedZero returns the zero of a group of Int4Packed.
+// packedZero returns the zero point of a group of Int4Packed.
 func (p *Packed) packedZero(row, group, groups int) int {
 	if p.Zeros == nil {
 		return 8
@@ -54,7 +55,7 @@ func (p *Packed) packedZero(row, group, groups int) int {
 	return int(binary.LittleEndian.Uint32(p.Zeros[4*(row/8*groups+group):]) >> (row % 8 * 4) & 15)
 }
 
-// unpackInt8Rows widens columns of a row. A row whose index names no group is NaN.
+// unpackInt8Rows dequantises columns of a row. A row whose group does not exist is NaN.
 func (p *Packed) unpackInt8Rows(dst []float32, row, col int) {
 	group, size := p.group(row), p.ScaleFormat.Size()
 	if at := group * p.Width; group < 0 || (at+p.Width)*size > len(p.Scales) || at+p.Width > len(p.Zeros) {
@@ -70,7 +71,7 @@ func (p *Packed) unpackInt8Rows(dst []float32, row, col int) {
 	}
 }
 
-// unpackInt8 widens signed bytes of a row from column col on.
+// unpackInt8 dequantises signed bytes of a row from column col on.
 func (p *Packed) unpackInt8(ops ops, dst []float32, row, col int) {
 	scales := row / p.Rows * mat.CeilDiv(p.Width, p.Columns)
 	codes := p.Codes[row*p.Width+col:][:len(dst)]
