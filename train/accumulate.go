@@ -8,8 +8,8 @@ import (
 
 // Accumulate runs fn, which makes one forward and backward pass over one batch and then steps the
 // optimizer and the scheduler. Before the last batch of an accumulation window those steps do
-// nothing, and gradients of modules are not averaged over the ranks. A window ends after Steps
-// batches, or with the active loader: the prepared loader that was begun last and has not ended.
+// nothing, and gradients of modules are not averaged over the ranks. An accumulation window ends after
+// Steps batches, or with the active loader: the prepared loader that was begun last and has not ended.
 func (a *Accelerator) Accumulate(ctx context.Context, fn func(context.Context) error, modules ...Module) error {
 	return a.rank.Accumulate(ctx, fn, modules...)
 }
@@ -21,12 +21,12 @@ func (a *Accelerator) NoSync(m Module, f func() error) error {
 }
 
 // TriggerSyncInBackward runs f with the gradients of m averaged over the ranks, even inside
-// [Accelerator.NoSync] or a window.
+// [Accelerator.NoSync] or an accumulation window.
 func (a *Accelerator) TriggerSyncInBackward(m Module, f func() error) error {
 	return a.rank.WithSync([]Module{m}, true, f)
 }
 
-// SyncGradients reports whether this batch ends its window, so that gradients are complete and can
+// SyncGradients reports whether this batch ends its accumulation window, so that gradients are complete and can
 // be clipped and logged. It is true outside [Accelerator.Accumulate].
 func (a *Accelerator) SyncGradients() bool { return a.rank.Syncs() }
 
@@ -40,17 +40,17 @@ func (a *Accelerator) Remainder() int { return a.rank.Position.Remainder() }
 // InDataloader reports whether a prepared loader has begun and not ended.
 func (a *Accelerator) InDataloader() bool { return a.rank.Position.Active() != nil }
 
-// GradientAccumulationSteps returns the number of batches in a window.
+// GradientAccumulationSteps returns the number of batches in an accumulation window.
 func (a *Accelerator) GradientAccumulationSteps() int { return a.rank.Rule.Steps }
 
-// SetGradientAccumulationSteps changes the number of batches in a window. The count continues: a
-// window ends where the number of batches since the loader's start is a multiple of n.
+// SetGradientAccumulationSteps changes the number of batches in an accumulation window. The count
+// continues: a window ends where the number of batches since the loader's start is a multiple of n.
 func (a *Accelerator) SetGradientAccumulationSteps(n int) error { return a.rank.SetSteps(n) }
 
-// Backward computes the gradients of loss divided by the number of batches in a window, and adds
-// them to the parameters' gradients. If this batch synchronises, it then averages the gradients of
-// the prepared modules behind loss over the ranks. A window that the loader's end cut short is
-// divided by Steps too, as in Accelerate, unless [Corrections].ShortWindow is set.
+// Backward computes the gradients of loss divided by the number of batches in an accumulation window,
+// and adds them to the parameters' gradients. If this batch ends the window, Backward then averages
+// over the ranks the gradients of the prepared modules that loss depends on. A window that the loader's
+// end cuts short is divided by Steps too, as in Accelerate, unless [Corrections].ShortWindow is set.
 func (a *Accelerator) Backward(ctx context.Context, loss *tensor.Tensor) error {
 	return a.rank.Backward(ctx, loss)
 }

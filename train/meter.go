@@ -2,7 +2,7 @@ package train
 
 import "github.com/heftai/heft/train/internal/trainer"
 
-// Meter collects values that ComputeLoss and EvaluateBatch measure beside the loss. A [Trainer] of
+// Meter collects values that ComputeLoss and EvaluateBatch measure in addition to the loss. A [Trainer] of
 // [Updates] logs their means over all samples of all ranks since its last log. After an evaluation it
 // logs those of the evaluation, with "eval_" before their names, as metrics of the evaluation. A Meter
 // belongs to one rank's goroutine.
