@@ -3,6 +3,7 @@ package dispatch_test
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -17,16 +18,21 @@ import (
 )
 
 // latentFolder writes a checkpoint with latent attention whose expansion is larger than the rest of its block.
-func latentFolder(t *testing.T) (dir string, expansion int64) {
+func latentFolder(t *testing.T, fp8 bool) (dir string, expansion int64) {
 	t.Helper()
-	const hidden, heads, nope, value, rope, rank, down, vocab = 128, 32, 64, 48, 16, 256, 32, 300
+	const hidden, heads, rope, rank, down, vocab = 128, 32, 16, 256, 32, 300
+	nope, value, format := 64, 48, ""
+	if fp8 {
+		nope, value = 128, 128
+		format = `"quantization_config": {"quant_method": "fp8", "fmt": "e4m3", "weight_block_size": [128, 128], "activation_scheme": "dynamic"}, `
+	}
 	dir = t.TempDir()
-	config := fmt.Sprintf(`{"model_type": "deepseek_v3", "architectures": ["DeepseekV3ForCausalLM"], "torch_dtype": "bfloat16", "hidden_size": %d,
+	config := fmt.Sprintf(`{%s"model_type": "deepseek_v3", "architectures": ["DeepseekV3ForCausalLM"], "torch_dtype": "bfloat16", "hidden_size": %d,
 		"intermediate_size": 64, "moe_intermediate_size": 64, "num_hidden_layers": 2, "first_k_dense_replace": 2, "n_routed_experts": 4,
 		"n_shared_experts": 1, "num_experts_per_tok": 2, "n_group": 1, "topk_group": 1, "norm_topk_prob": true, "routed_scaling_factor": 1.0,
 		"num_attention_heads": %d, "num_key_value_heads": %d, "q_lora_rank": %d, "kv_lora_rank": %d, "qk_nope_head_dim": %d,
 		"qk_rope_head_dim": %d, "v_head_dim": %d, "vocab_size": %d, "max_position_embeddings": 128, "rms_norm_eps": 1e-5, "rope_theta": 10000,
-		"tie_word_embeddings": false}`, hidden, heads, heads, down, rank, nope, rope, value, vocab)
+		"tie_word_embeddings": false}`, format, hidden, heads, heads, down, rank, nope, rope, value, vocab)
 	if err := os.WriteFile(filepath.Join(dir, "config.json"), []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +54,11 @@ func latentFolder(t *testing.T) (dir string, expansion int64) {
 		add(at+"self_attn.q_b_proj.weight", heads*(nope+rope), down)
 		add(at+"self_attn.kv_a_proj_with_mqa.weight", rank+rope, hidden)
 		add(at+"self_attn.kv_a_layernorm.weight", rank)
-		add(at+"self_attn.kv_b_proj.weight", heads*(nope+value), rank)
+		if name := at + "self_attn.kv_b_proj.weight"; fp8 {
+			tensors = append(tensors, fp8Matrix(rng, name, heads*(nope+value), rank)...)
+		} else {
+			add(name, heads*(nope+value), rank)
+		}
 		add(at+"self_attn.o_proj.weight", hidden, heads*value)
 		add(at+"mlp.gate_proj.weight", 64, hidden)
 		add(at+"mlp.up_proj.weight", 64, hidden)
@@ -61,14 +71,39 @@ func latentFolder(t *testing.T) (dir string, expansion int64) {
 	if err := loader.Save(dir, slices.Values(tensors), loader.SaveOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	return dir, 2 * heads * (nope + value) * rank
+	if fp8 {
+		return dir, int64(heads * (nope + value) * rank)
+	}
+	return dir, int64(2 * heads * (nope + value) * rank)
+}
+
+// fp8Matrix is a matrix in FP8 with a scale for each block of 128 by 128.
+func fp8Matrix(rng *rand.Rand, name string, rows, cols int) []loader.NamedTensor {
+	codes := make([]byte, rows*cols)
+	for i := range codes {
+		codes[i] = byte(rng.IntN(256)) &^ 8 // no NaN
+	}
+	blocks := []int{rows / 128, cols / 128}
+	var scales []byte
+	for range meta.Elements(blocks) {
+		scales = binary.LittleEndian.AppendUint32(scales, math.Float32bits(0.0005+0.001*rng.Float32()))
+	}
+	return []loader.NamedTensor{
+		{Name: name, DType: meta.Float8E4M3, Shape: []int{rows, cols}, Bytes: func() ([]byte, error) { return codes, nil }},
+		{Name: name + "_scale_inv", DType: meta.Float32, Shape: blocks, Bytes: func() ([]byte, error) { return scales, nil }},
+	}
 }
 
 // TestAnExpansionStreamsInHalves: the expansion of latent attention passed whole, as its heads have rows of keys and of
 // values, which a pass uses at different times. It streams as the keys of some heads at a time, then as the values:
 // logits are those of all weights in memory, each byte is read once, and the minimum has no room for an expansion.
 func TestAnExpansionStreamsInHalves(t *testing.T) {
-	dir, expansion := latentFolder(t)
+	t.Run("bfloat16", func(t *testing.T) { streamsInHalves(t, false) })
+	t.Run("fp8", func(t *testing.T) { streamsInHalves(t, true) })
+}
+
+func streamsInHalves(t *testing.T, fp8 bool) {
+	dir, expansion := latentFolder(t, fp8)
 	ids := []int32{17, 99, 4, 81, 50, 77, 3, 3, 250, 12}
 	o := dispatch.Options{Threads: 2, Context: 16, MaxBatchTokens: 8, MaxSequences: 1}
 	whole := cpuModel(t, dir, o)

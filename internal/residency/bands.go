@@ -128,11 +128,11 @@ func cutHalves(p *stored.Piece, h backend.Halves, size int64) (out []stored.Piec
 // HalfBandBytes is [BandBytes] for the halves of p. It returns 0 if they cannot be separated, or if two bands are as
 // large as p.
 func HalfBandBytes(p *meta.Param, h backend.Halves, most int64) int64 {
-	if !stored.CanHalve(p) || h.First < 1 || h.First >= h.Group || p.Shape[0]%h.Group != 0 {
+	if !stored.CanHalve(p, h) || h.First < 1 || h.First >= h.Group || p.Shape[0]%h.Group != 0 {
 		return 0
 	}
 	fewest := p.Bytes() / int64(p.Shape[0]) * int64(max(h.First, h.Group-h.First))
-	most = max(most, fewest)
+	most = max(min(most, p.Bytes()/8), fewest)
 	most += stripeScratch(most) + stripeEnds
 	if 2*most > p.Bytes() {
 		return 0
