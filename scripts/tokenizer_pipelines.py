@@ -21,7 +21,8 @@ OUT = "internal/tokenizer/testdata/pipelines.json.gz"
 PIECES = list("abcABC dD  eé\t\n.,!?-'12³½٣ßİſKΣς") + [
     "e\u0301", "a\u0316\u0300", "\u1100\u1161\u11a8", "각", "中", "国", "🙂", "👍🏽", "\u200d", "▁", "<x>", "<y>", "[Z]",
     "ab", "  ", "\r\n", "\u00a0", "\u3000", "ﬁ", "ｱ", "㌔", "Å", "ệ", "q\u0323\u0307", "don't", "I'LL", "\u0301",
-    "\ufeff", "\x00", "\x7f", "<0x41>", "</w>", "##",
+    "\ufeff", "\x00", "\x7f", "<0x41>", "</w>", "##", "١٢٣", "Ω", "αβΓ", "ẞ", "Ⅷ", "\u0085", "\u2028", "\u00ad", "\ufffd", "𝔸",
+    "क्षि", "ไทย", "ひカー", "ㄱ", "ǅ", "``", "_", "$", "\x1f", "\u20bf",
 ]
 LLAMA3 = r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 O200K = (
@@ -34,6 +35,8 @@ REGEXES = [
     LLAMA3, O200K, DEEPSEEK, r"\s+", r"\p{L}+|\p{N}", "[a-c]+", "(?i:a|b)", r"\s+(?!\S)|\s+", "a*", r"^\s|\.$",
     r"(?<=a)b|\bd", r"(?>a+)b|(ab|a)(c|bd)?", r"[[:punct:]]|\d", "a{2,}?|b{1,2}", "[一-龥぀-ゟ゠-ヿ]+", r"\s?\p{L}+",
     r"[a-d&&[^b]]|\x{e9}|\u00df", r"\w+|[^\w\s]+", r"(?:a|bc){1,3}+c|(?i)K|.\z", r"\P{L}\p{^N}|[^[:alpha:]\d]",
+    r"\s++|\S", r"\h+|\H+", r"\R|.", r"[^\S\r\n]+|\S+", r"(?!a)\w|\W+", r"(?<!a)b|(?<=[ab])c", r"(?:(?:a|b)*?c)|.", r"\b\w|\B.", r"\A.|.\Z",
+    r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+",
 ]
 BEHAVIORS = ["Removed", "Isolated", "MergedWithPrevious", "MergedWithNext", "Contiguous"]
 SCHEMES = ["always", "first", "never"]
@@ -72,7 +75,7 @@ def normalizer(depth=0):
 
 def pre_tokenizer(depth=0):
     kind = pick(("Split Split Digits Punctuation ByteLevel Metaspace Whitespace WhitespaceSplit BertPreTokenizer "
-                 "CharDelimiterSplit FixedLength").split() + ["Sequence"] * 2 * (depth < 2))
+                 "CharDelimiterSplit FixedLength UnicodeScripts UnicodeScripts").split() + ["Sequence"] * 2 * (depth < 2))
     part = {"type": kind}
     if kind == "Split":
         part |= {"pattern": pattern(), "behavior": pick(BEHAVIORS), "invert": chance(0.3)}
@@ -94,7 +97,7 @@ def pre_tokenizer(depth=0):
 
 
 def decoder(depth=0):
-    kind = pick("ByteLevel ByteFallback Fuse Strip Replace Metaspace BPEDecoder WordPiece".split() + ["Sequence"] * 2 * (depth < 2))
+    kind = pick("ByteLevel ByteFallback Fuse Strip Replace Metaspace BPEDecoder WordPiece CTC".split() + ["Sequence"] * 2 * (depth < 2))
     if kind == "ByteLevel":
         return BYTE_LEVEL
     part = {"type": kind}
@@ -108,6 +111,8 @@ def decoder(depth=0):
         part["suffix"] = pick(["</w>", "a"])
     elif kind == "WordPiece":
         part |= {"prefix": "##", "cleanup": chance()}
+    elif kind == "CTC":
+        part |= {"pad_token": pick(["<x>", "a"]), "word_delimiter_token": pick(["b", "|", " "]), "cleanup": chance()}
     elif kind == "Sequence":
         part["decoders"] = several(decoder, depth)
     return part

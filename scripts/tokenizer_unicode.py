@@ -59,6 +59,23 @@ def lowercase():
     return " ".join(f"{a:X}-{b:X}/{step or 1}{shift:+d}" for a, b, shift, step in runs)
 
 
+def scripts():
+    """Runs of characters with the number of their script, which UnicodeScripts parts from others. Those without are left out."""
+    part, first, runs = pre_tokenizers.UnicodeScripts(), [], []
+    known = [c for c in CODE_POINTS if part.pre_tokenize_str(chr(c))]
+    for piece, _ in part.pre_tokenize_str("".join(map(chr, known))):
+        same = (i for i, c in enumerate(first) if len(part.pre_tokenize_str(c + piece[0])) == 1)
+        number = next(same, len(first))
+        if number == len(first):
+            first.append(piece[0])
+        for c in map(ord, piece):
+            if runs and runs[-1][1] == c - 1 and runs[-1][2] == number:
+                runs[-1][1] = c
+            else:
+                runs.append([c, c, number])
+    return " ".join(f"{a:X}-{b:X}/{number}" for a, b, number in runs)
+
+
 def changed(normalizer):
     return [c for c in CODE_POINTS if normalizer.normalize_str(chr(c)) != chr(c)]
 
@@ -82,6 +99,7 @@ def main():
     print("token-nonspacing:", ranges(removed(normalizers.BertNormalizer(**bert | {"strip_accents": True}))))
     print("token-control:", ranges(removed(normalizers.BertNormalizer(**bert | {"clean_text": True}))))
     print("token-decomposed:", ranges(changed(normalizers.NFKD())))
+    print("token-scripts:", scripts())
     print("token-lowercase:", lowercase())
 
 

@@ -88,11 +88,11 @@ func newAddedVocab(list []AddedToken, m model, norm normalizer) (*addedVocab, er
 }
 
 // enter puts the special tokens, or the others, into the tries. Of equal patterns the first wins,
-// so special tokens are entered first.
+// so special tokens are entered first. A token that normalization makes empty matches between all characters.
 func (a *addedVocab) enter(special bool) {
 	for i, t := range a.tokens {
 		switch {
-		case t.Special != special || a.names[i] == "":
+		case t.Special != special || t.Content == "":
 		case t.Normalized:
 			a.afterNorm.add(a.names[i], i)
 		default:
@@ -105,15 +105,15 @@ func (a *addedVocab) enter(special bool) {
 func (a *addedVocab) cut(p piece, t *trie, splitSpecial bool, emit func(piece) error) error {
 	from := 0
 	steps := stepsBase + stepsPerByte*len(p.s)
-	for at := 0; ; {
-		start, end, k := t.find(p.s, at, &steps)
+	for at, last := 0, -1; ; {
+		start, end, k := t.find(p.s, at, last, &steps)
 		if steps < 0 {
 			return ErrTooSlow
 		}
 		if k < 0 {
 			break
 		}
-		at = end
+		at, last = end, end
 		tok := &a.tokens[k]
 		if splitSpecial && tok.Special || tok.SingleWord && !standsAlone(p.s, start, end) {
 			continue
@@ -133,10 +133,11 @@ func (a *addedVocab) cut(p piece, t *trie, splitSpecial bool, emit func(piece) e
 				return err
 			}
 		}
-		c := p.cut(start, end)
-		c.added = tok.ID
-		if err := emit(c); err != nil {
-			return err
+		if c := p.cut(start, end); c.s != "" {
+			c.added = tok.ID
+			if err := emit(c); err != nil {
+				return err
+			}
 		}
 		// A token inside white space that was just stripped is still matched next, as
 		// the reference does.
@@ -210,36 +211,47 @@ func (t *trie) child(at int32, c byte) int32 {
 	return 0
 }
 
-// find returns the leftmost longest match at or after at, with its value, or -1 if there is none.
-// It subtracts its work from steps and stops below zero.
-func (t *trie) find(s string, at int, steps *int) (start, end, value int) {
+// find returns the leftmost longest match at or after at, with its value, or -1 if there is none. An empty one does not begin
+// at last. find subtracts its work from steps and stops below zero.
+func (t *trie) find(s string, at, last int, steps *int) (start, end, value int) {
 	if len(t.nodes) == 0 {
 		return 0, 0, -1
 	}
+	empty := int(t.nodes[0].value) - 1
 	for ; at < len(s); at++ {
-		node := t.child(0, s[at])
-		if node == 0 {
-			continue
-		}
-		best, i := -1, at+1
-		for {
-			if v := t.nodes[node].value; v > 0 {
-				best, end = int(v)-1, i
+		if t.child(0, s[at]) != 0 {
+			end, value, read := t.longest(s, at)
+			if value >= 0 {
+				return at, end, value
 			}
-			if i == len(s) {
-				break
+			if *steps -= read; *steps < 0 {
+				return 0, 0, -1
 			}
-			if node = t.child(node, s[i]); node == 0 {
-				break
-			}
-			i++
 		}
-		if best >= 0 {
-			return at, end, best
-		}
-		if *steps -= i - at; *steps < 0 {
-			break
+		if empty >= 0 && at != last && utf8.RuneStart(s[at]) {
+			return at, at, empty
 		}
 	}
+	if empty >= 0 && at == len(s) && at != last {
+		return at, at, empty
+	}
 	return 0, 0, -1
+}
+
+// longest returns the end and the value of the longest match at a place, or a value of -1, and how many bytes it read.
+func (t *trie) longest(s string, at int) (end, value, read int) {
+	value = -1
+	node, i := t.child(0, s[at]), at+1
+	for node != 0 {
+		if v := t.nodes[node].value; v > 0 {
+			value, end = int(v)-1, i
+		}
+		if i == len(s) {
+			break
+		}
+		if node = t.child(node, s[i]); node != 0 {
+			i++
+		}
+	}
+	return end, value, i - at
 }

@@ -20,7 +20,7 @@ var charsets = sync.OnceValue(func() map[string]ranges {
 	sets := map[string]ranges{}
 	for line := range strings.Lines(unicodeSets) {
 		name, list, ok := strings.Cut(strings.TrimSpace(line), ": ")
-		if !ok || name == "token-lowercase" || strings.HasPrefix(line, "#") {
+		if !ok || name == "token-lowercase" || name == "token-scripts" || strings.HasPrefix(line, "#") {
 			continue
 		}
 		set := ranges{}

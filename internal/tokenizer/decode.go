@@ -327,6 +327,40 @@ func (d wordPieceDecoder) decode(tokens []string, _ *decodeBudget) []string {
 
 func (d wordPieceDecoder) tokenBytes(string, *decodeBudget) ([]byte, bool) { return nil, false }
 
+// ctcDecoder drops repetitions of a token and the token for nothing, as models of speech write text.
+type ctcDecoder struct {
+	pad, delimiter string
+	cleanup        bool
+}
+
+func (d ctcDecoder) decode(tokens []string, _ *decodeBudget) []string {
+	out := tokens[:0]
+	last := ""
+	for i, t := range tokens {
+		if i > 0 && t == last {
+			continue
+		}
+		last = t
+		t = removeAll(t, d.pad)
+		if d.cleanup {
+			t = strings.ReplaceAll(cleanUp(t), d.delimiter, " ")
+		}
+		if t != "" {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+func (d ctcDecoder) tokenBytes(string, *decodeBudget) ([]byte, bool) { return nil, false }
+
+func removeAll(s, part string) string {
+	if part == "" {
+		return s
+	}
+	return strings.ReplaceAll(s, part, "")
+}
+
 // cleanUp removes the spaces that English does not write, one rule after the other.
 func cleanUp(s string) string {
 	if !strings.Contains(s, " ") {
@@ -352,6 +386,8 @@ type decoderSpec struct {
 	Suffix         *string
 	Prefix         *string
 	Cleanup        *bool
+	PadToken       *string `json:"pad_token"`
+	Delimiter      *string `json:"word_delimiter_token"`
 }
 
 // decoder builds a decoder from its JSON, nil for null.
@@ -383,8 +419,10 @@ func (p *parser) decoder(raw rawPart, path string, depth int) (decoder, error) {
 		return bpeDecoder{orString(spec.Suffix, "</w>")}, nil
 	case "WordPiece":
 		return wordPieceDecoder{orString(spec.Prefix, "##"), either(spec.Cleanup, true)}, nil
+	case "CTC":
+		return ctcDecoder{orString(spec.PadToken, "<pad>"), orString(spec.Delimiter, "|"), either(spec.Cleanup, true)}, nil
 	}
-	return nil, unsupported(path, "decoder", spec.Type, "ByteLevel ByteFallback Fuse Strip Replace Metaspace BPEDecoder WordPiece Sequence")
+	return nil, unsupported(path, "decoder", spec.Type, "ByteLevel ByteFallback Fuse Strip Replace Metaspace BPEDecoder WordPiece CTC Sequence")
 }
 
 // orString decodes a member that may be missing: its default is def.

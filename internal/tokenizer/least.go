@@ -138,7 +138,8 @@ func (t *Tokenizer) newRunBound() (b runBound) {
 func (t *Tokenizer) newLetters() (*runeSet, int) {
 	if !sparesLetters(t.norm) || slices.ContainsFunc(t.pre, func(p preTokenizer) bool {
 		spelled, ok := p.(*byteLevel)
-		return ok && !spelled.raw
+		_, drops := p.(scripts)
+		return drops || ok && !spelled.raw
 	}) {
 		return nil, 0
 	}
@@ -207,7 +208,8 @@ func sparesLetters(n normalizer) bool {
 // keepsWords reports whether no pre-tokenizer removes letters or digits.
 func (t *Tokenizer) keepsWords() bool {
 	for _, pre := range t.pre {
-		if s, ok := pre.(splitter); ok && s.how == removed && !s.spaces {
+		s, ok := pre.(splitter)
+		if _, drops := pre.(scripts); drops || ok && s.how == removed && !s.spaces {
 			return false
 		}
 	}

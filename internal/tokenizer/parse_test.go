@@ -80,7 +80,7 @@ func TestParseErrors(t *testing.T) {
 		file(`"pre_tokenizer":{"type":"Split","pattern":{"String":"a"}}`):                                           `pre_tokenizer.behavior: got "", want one of`,
 		file(`"pre_tokenizer":{"type":"Metaspace","replacement":"ab"}`):                                             `pre_tokenizer.replacement: got "ab", want one character`,
 		file(`"post_processor":{"type":"TemplateProcessing","single":[{}]}`):                                        "post_processor.single[0]: want Sequence or SpecialToken",
-		file(`"decoder":{"type":"CTC"}`):                                                                            `decoder: the decoder "CTC" is not supported`,
+		file(`"decoder":{"type":"CTC2"}`):                                                                           `decoder: the decoder "CTC2" is not supported`,
 		file(`"added_tokens":{}`):                                                                                   "added_tokens: json: cannot unmarshal object",
 		file(`"added_tokens":[{"content":null}]`):                                                                   "added_tokens[0].content: want a string",
 		file(`"normalizer":` + strings.Repeat(`{"type":"Sequence","normalizers":[`, 40) + strings.Repeat(`]}`, 40)): ": nested more than 16 deep",

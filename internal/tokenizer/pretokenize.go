@@ -184,11 +184,13 @@ func (spec *preTokenizerSpec) build(path string) (preTokenizer, error) {
 	case "CharDelimiterSplit":
 		r, err := oneRune(spec.Delimiter, path+".delimiter")
 		return splitter{pattern: runeMatcher(func(c rune) bool { return c == r }), how: removed}, err
+	case "UnicodeScripts":
+		return scripts{}, nil
 	case "FixedLength":
 		return fixedLength(max(spec.Length, 1)), nil
 	}
 	return nil, unsupported(path, "pre-tokenizer", spec.Type, "ByteLevel Metaspace Split Digits Punctuation "+
-		"Whitespace WhitespaceSplit BertPreTokenizer CharDelimiterSplit FixedLength Sequence")
+		"Whitespace WhitespaceSplit BertPreTokenizer CharDelimiterSplit UnicodeScripts FixedLength Sequence")
 }
 
 func (spec *preTokenizerSpec) metaspace(path string) (*metaspace, error) {

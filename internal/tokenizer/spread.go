@@ -56,7 +56,8 @@ func (t *Tokenizer) newSpread() spread {
 		return spread{runs: t.newRunBound(), words: t.newWordBound()}
 	}
 	for _, pre := range t.pre {
-		if s, ok := pre.(splitter); ok && s.how == removed {
+		s, ok := pre.(splitter)
+		if _, drops := pre.(scripts); drops || ok && s.how == removed {
 			return spread{runs: t.newRunBound(), words: t.newWordBound()}
 		}
 	}
