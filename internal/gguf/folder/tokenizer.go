@@ -53,8 +53,10 @@ func tokenizerFile(m gguf.Metadata) ([]byte, error) {
 		file, err = v.sentencePiece()
 	case "gemma4":
 		file, err = v.spaced(preTokenizers[kind])
+	case "bert":
+		file, err = v.wordPiece()
 	default:
-		err = &gguf.Error{At: ggml + "model", Reason: fmt.Sprintf("tokenizer %.40q is not supported (supported: gpt2, llama, gemma4)", kind)}
+		err = &gguf.Error{At: ggml + "model", Reason: fmt.Sprintf("tokenizer %.40q is not supported (supported: gpt2, llama, gemma4, bert)", kind)}
 	}
 	if err != nil {
 		return nil, err

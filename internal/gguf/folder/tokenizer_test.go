@@ -50,6 +50,17 @@ func (h *hubTokenizer) metadata(kind, pre string) gguf.Metadata {
 		}
 	}
 	m := gguf.Metadata{ggml + "model": kind, ggml + "tokens": tokens, ggml + "token_type": types}
+	if kind == "bert" {
+		for id, token := range tokens {
+			if rest, continues := strings.CutPrefix(token, "##"); continues {
+				tokens[id] = rest
+			} else if types[id] != tokenControl {
+				tokens[id] = "▁" + token
+			}
+		}
+		m[ggml+"normalizer.lowercase"] = pre != "cased"
+		return m
+	}
 	if kind == "llama" {
 		types[slices.Index(tokens, "<unk>")] = tokenUnknown
 		m[ggml+"scores"] = scores
@@ -76,7 +87,8 @@ func TestTokenizersOfMetadata(t *testing.T) {
 		id                   uint64
 	}{
 		{"gpt-2", "gpt2", "gpt-2", "", 0}, {"llama-bpe", "gpt2", "llama-bpe", "<|begin_of_text|>", 128000}, {"qwen2", "gpt2", "qwen2", "", 0},
-		{"llama-spm", "llama", "", "<s>", 1},
+		{"llama-spm", "llama", "", "<s>", 1}, {"bert-bge", "bert", "", "[CLS]", 101},
+		{"tiny-wordpiece-uncased", "bert", "", "[CLS]", 2}, {"tiny-wordpiece-cased", "bert", "cased", "[CLS]", 2},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var hub hubTokenizer
@@ -124,7 +136,8 @@ func TestUnknownTokenizersAreNamed(t *testing.T) {
 	tokens := []string{"a"}
 	for want, m := range map[string]gguf.Metadata{
 		"pre-of-tomorrow": {ggml + "model": "gpt2", ggml + "pre": "pre-of-tomorrow", ggml + "tokens": tokens},
-		"bert":            {ggml + "model": "bert", ggml + "tokens": tokens},
+		"t5":              {ggml + "model": "t5", ggml + "tokens": tokens},
+		"token [UNK]":     {ggml + "model": "bert", ggml + "tokens": tokens, ggml + "token_type": []int64{1}},
 		"two tokens":      {ggml + "model": "gpt2", ggml + "pre": "gpt-2", ggml + "tokens": tokens, ggml + "merges": []string{"ab"}},
 		"0 scores":        {ggml + "model": "llama", ggml + "tokens": tokens},
 		"3 types":         {ggml + "model": "gpt2", ggml + "tokens": tokens, ggml + "token_type": []int64{1, 1, 1}},
