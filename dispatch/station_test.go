@@ -43,6 +43,14 @@ func stationMaps(skeleton *meta.Model) map[string]devicemap.Map {
 	}
 }
 
+// TestStationsReadNumbersOfModels: activations with parameters and the scales of experts are read from a device's memory,
+// where what belongs to them is followed by other weights.
+func TestStationsReadNumbersOfModels(t *testing.T) {
+	for _, name := range []string{"family-apertus-2", "family-gemma4-experts-1"} {
+		t.Run(name, func(t *testing.T) { stationsKeepBits(t, golden.OwnModel(t, name), withTwoGPUs) })
+	}
+}
+
 // TestStationsNeverChangeTheAnswer holds law 4 for golden models over maps of two devices, the CPU and the
 // disk: whole, in chunks, drafted and in a batch, the logits are those of the CPU, bit by bit.
 func TestStationsNeverChangeTheAnswer(t *testing.T) {

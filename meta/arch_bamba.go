@@ -7,7 +7,7 @@ import "slices"
 func bamba(f *fields, b *Builder) {
 	d := readDecoder(f.without("partial_rotary_factor"), "Bamba", decoderDefaults{
 		vocab: 128000, hidden: 4096, inner: 14336, layers: 32, heads: 32, kvHeads: 8,
-		context: 262144, eps: 1e-5, act: "silu", rope: ropeDefaults{theta: 10000, partial: 0.5},
+		context: 262144, eps: 1e-5, act: "silu", rope: ropeDefaults{theta: 10000, partial: 0.5, roundUp: true},
 	})
 	bias, mlpBias := f.bool("attention_bias", false), f.bool("mlp_bias", false)
 	m := &mixer{class: d.class, act: d.act, bias: f.bool("mamba_proj_bias", false), hidden: d.hidden, eps: float64(d.normSpec.Eps),

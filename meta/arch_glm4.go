@@ -6,7 +6,7 @@ func glm4(f *fields, b *Builder) {
 	d := readDecoder(f, "Glm4", decoderDefaults{
 		vocab: 151552, hidden: 4096, inner: 13696, layers: 40, heads: 32, kvHeads: 2, headDim: 128,
 		context: 131072, eps: 0.00000015625, act: "silu",
-		rope: ropeDefaults{theta: 10000, partial: 0.5, interleaved: true},
+		rope: ropeDefaults{theta: 10000, partial: 0.5, interleaved: true, roundUp: true},
 	})
 	bias := f.bool("attention_bias", true)
 	block := BlockSpec{
@@ -25,7 +25,7 @@ func glm(f *fields, b *Builder) {
 	d := readDecoder(f, "Glm", decoderDefaults{
 		vocab: 151552, hidden: 4096, inner: 13696, layers: 40, heads: 32, kvHeads: 2, headDim: 128,
 		context: 131072, eps: 0.00000015625, act: "silu",
-		rope: ropeDefaults{theta: 10000, partial: 0.5, interleaved: true},
+		rope: ropeDefaults{theta: 10000, partial: 0.5, interleaved: true, roundUp: true},
 	})
 	bias := f.bool("attention_bias", true)
 	d.causalLM(f, b, wiring{block: preNorm()}, func(b *Builder, i int) {

@@ -5,7 +5,7 @@ package meta
 func glm4MoE(f *fields, b *Builder) {
 	d := &deepseek{decoder: readDecoder(f, "Glm4Moe", decoderDefaults{
 		vocab: 151552, hidden: 4096, inner: 10944, layers: 46, heads: 96, kvHeads: 8,
-		context: 131072, eps: 1e-5, act: "silu", rope: ropeDefaults{theta: 10000, partial: 0.5},
+		context: 131072, eps: 1e-5, act: "silu", rope: ropeDefaults{theta: 10000, partial: 0.5, roundUp: true},
 	})}
 	bias, qkNorm := f.bool("attention_bias", false), f.bool("use_qk_norm", false)
 	d.glmLayers(f, b, mixtureDefaults{inner: 1408, experts: 128, topK: 8, scale: 1, groups: 1, topGroups: 1}, func(b *Builder, i int) {

@@ -9,7 +9,7 @@ func gptNeoX(f *fields, b *Builder) {
 	d := readDecoder(f, "GPTNeoX", decoderDefaults{
 		vocab: 50432, hidden: 6144, inner: 24576, layers: 44, heads: 64,
 		context: 2048, eps: 1e-5, epsField: "layer_norm_eps", act: "gelu",
-		rope: ropeDefaults{theta: 10000, thetaField: "rotary_emb_base", partial: 0.25, partialField: "rotary_pct"},
+		rope: ropeDefaults{theta: 10000, thetaField: "rotary_emb_base", partial: 0.25, partialField: "rotary_pct", roundUp: true},
 	})
 	d.layerNorms()
 	bias := f.bool("attention_bias", true)

@@ -5,7 +5,7 @@ package meta
 func minimaxM2(f *fields, b *Builder) {
 	def := decoderDefaults{
 		vocab: 200064, hidden: 3072, inner: 1536, layers: 62, heads: 48, kvHeads: 8, headDim: 128,
-		context: 196608, eps: 1e-6, act: "silu", rope: ropeDefaults{theta: 5e6, partial: 1},
+		context: 196608, eps: 1e-6, act: "silu", rope: ropeDefaults{theta: 5e6, partial: 1, roundUp: true},
 	}
 	if f.has("rotary_dim") {
 		def.rope.partial = f.positive("rotary_dim", 64) / float64(f.count("head_dim", 128, 1, maxHeads))

@@ -48,7 +48,7 @@ type deltaNets struct {
 // readQwen3Next reads what the families have in common.
 func readQwen3Next(f *fields, class string, def decoderDefaults) (*decoder, *deltaNets) {
 	def.heads, def.headDim, def.context, def.eps, def.act = 16, 256, 32768, 1e-6, "silu"
-	def.rope = ropeDefaults{theta: 10000, partial: 0.25}
+	def.rope = ropeDefaults{theta: 10000, partial: 0.25, roundUp: true}
 	d := readDecoder(f, class, def)
 	d.normSpec.Offset = 1
 	n := &deltaNets{bias: f.bool("attention_bias", false), spec: DeltaNetSpec{

@@ -28,7 +28,6 @@ func TestUnsupportedValuesOfFamilies(t *testing.T) {
 		`{"model_type": "qwen2_moe", "use_sliding_window": true, "sliding_window": 0}`:                       "sliding_window: 0 is not within",
 		`{"model_type": "ernie4_5_moe", "moe_layer_interval": 0}`:                                            "moe_layer_interval: 0 is not within",
 		`{"model_type": "seed_oss", "rope_scaling": {"type": "longrope", "short_factor": 1}}`:                "rope_scaling.short_factor: a number instead of a list",
-		`{"model_type": "glm4_moe", "head_dim": 10, "partial_rotary_factor": 0.5}`:                           "rope cannot rotate 5 dimensions",
 		`{"model_type": "qwen3_vl", "text_config": {"num_experts": 3, "layer_types": 1, "hidden_act": "x"}}`: `text_config.hidden_act: activation "x" is not supported`,
 		`{"model_type": "kimi_k25", "text_config": {"model_type": "kimi_k2", "scoring_func": "softmax"}}`:    `text_config.scoring_func: "softmax" is not supported`,
 		`{"model_type": "lfm2_moe"}`:                                                                           "layer_types: is missing",
@@ -243,6 +242,35 @@ func TestSquareStacksOfExperts(t *testing.T) {
 			if s := experts.Param(name).Sources; len(s) != 1 || s[0].Transposed != c.transposed {
 				t.Errorf("%s beside down_proj of %v: %+v, want transposed %v", name, c.down, s, c.transposed)
 			}
+		}
+	}
+}
+
+// TestOddRotaryDimensionsRoundUp: the reference rotates as many dimensions as its cosines have, with the frequencies of
+// the odd number.
+func TestOddRotaryDimensionsRoundUp(t *testing.T) {
+	for _, config := range []string{
+		`{"model_type": "glm", "head_dim": 10, "partial_rotary_factor": 0.5}`,
+		`{"model_type": "glm4", "head_dim": 10, "partial_rotary_factor": 0.5}`,
+		`{"model_type": "glm4_moe", "head_dim": 10, "partial_rotary_factor": 0.5}`,
+		`{"model_type": "gpt_neox", "hidden_size": 40, "num_attention_heads": 4, "rotary_pct": 0.5}`,
+		`{"model_type": "minimax_m2", "head_dim": 10, "rotary_dim": 5}`,
+		`{"model_type": "qwen3_5_text", "head_dim": 10, "partial_rotary_factor": 0.5, "layer_types": ["full_attention"], "num_hidden_layers": 1}`,
+	} {
+		m, err := newFrom(config)
+		if err != nil {
+			t.Errorf("%s: %v", config, err)
+			continue
+		}
+		var rope *RopeSpec
+		for _, n := range m.Root.Walk() {
+			if s, ok := n.Spec.(*AttentionSpec); ok {
+				rope = s.Rope
+				break
+			}
+		}
+		if rope.Dim != 6 || rope.Divisor != 5 {
+			t.Errorf("%s: %d dimensions with the frequencies of %d, want 6 and 5", config, rope.Dim, rope.Divisor)
 		}
 	}
 }

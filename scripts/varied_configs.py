@@ -39,7 +39,7 @@ OMITTED = ("rms_norm_eps", "layer_norm_eps", "norm_eps", "layer_norm_epsilon", "
 
 
 # What Heft refuses by name, and the reference runs.
-REFUSED = {"internlm3": ("qkv_bias", "bias", "attention_bias", "mlp_bias"), "iquestcoder": ("attention_bias", "mlp_bias")}
+REFUSED = {"internlm3": ("qkv_bias", "bias", "attention_bias", "mlp_bias"), "iquestcoder": ("attention_bias", "mlp_bias"), "opt": ("do_layer_norm_before",)}
 SILU_ONLY = ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text", "deepseek_v4", "lfm2", "lfm2_moe")
 
 
@@ -80,6 +80,8 @@ def head_size(c):
 
 def rerope(R, c, defaults):
     """Another rope, where the config has one for all layers."""
+    if c["model_type"] == "cohere2_moe" and "dtype" not in c:  # whose rope_scaling the reference ignores
+        return
     flat = "rope_theta" in c or isinstance(c.get("rope_parameters"), dict) and "rope_theta" in c["rope_parameters"]
     if not flat or "mrope_section" in str(c) or R.random() < 0.4:
         return
@@ -144,6 +146,10 @@ def vary(R, config):
         c.pop(name, None)
         if config is not c and R.random() < 0.5:
             config.pop(name, None)
+    count = c.get("n_routed_experts") or c.get("num_experts") or 0
+    groups = c.get("n_group", defaults.get("n_group")) or 1
+    if groups > 1 and count:  # Heft refuses more experts than the chosen groups have
+        c["num_experts_per_tok"] = max(1, min(c.get("num_experts_per_tok") or 2, count // groups * (c.get("topk_group") or 1)))
     if R.random() < 0.3:
         config["eos_token_id"] = [2, R.choice([3, 5])]
     return config

@@ -114,7 +114,7 @@ func (c *Context) readVector(to []float32, t tensor.Tensor) error {
 		}
 		t = host
 	}
-	return tensor.Widen(to, t.Data, t.DType)
+	return tensor.Widen(to, t.Data[:t.Bytes()], t.DType)
 }
 
 func (e *blockExperts) scratch(rows int) int {

@@ -144,5 +144,5 @@ func (c *Context) readNumber(to []float32, t tensor.Tensor) error {
 		}
 		t = host
 	}
-	return tensor.Widen(to, t.Data, t.DType)
+	return tensor.Widen(to, t.Data[:t.Bytes()], t.DType)
 }
