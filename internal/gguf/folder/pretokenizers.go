@@ -68,7 +68,7 @@ var (
 var preTokenizers = map[string]preTokenizer{
 	"gpt-2": preGPT2, "phi-2": preGPT2, "jais": preGPT2, "mpt": preGPT2, "olmo": preGPT2, "trillion": preGPT2,
 	"granite-docling": preGPT2, "jina-es": preGPT2, "jina-de": preGPT2, "gigachat": preGPT2,
-	"exaone4": preGPT2, "a.x-4.0": preGPT2, "mellum": preGPT2,
+	"exaone4": preGPT2, "a.x-4.0": preGPT2, "mellum": preGPT2, "jina-v2-es": preGPT2, "jina-v2-de": preGPT2, "modern-bert": preGPT2,
 	"starcoder": preDigits, "refact": preDigits, "command-r": preDigits, "smollm": preDigits, "codeshell": preDigits,
 	"exaone": preDigits, "minerva-7b": preDigits, "mellum2": preDigits,
 	"llama3": preLLaMA, "llama-v3": preLLaMA, "llama-bpe": preLLaMA, "falcon3": preLLaMA, "falcon-h1": preLLaMA,
@@ -82,7 +82,7 @@ var preTokenizers = map[string]preTokenizer{
 	"hunyuan":    {patterns: []string{patternQwen}},
 	"solar-open": {patterns: []string{patternQwen}}, "grok-2": {patterns: []string{patternQwen}},
 	"qwen35": {patterns: []string{patternQwen35}, nfc: true},
-	"gpt-4o": preGPT4o, "minimax-m2": preGPT4o, "kanana2": preGPT4o, "llama4": {patterns: []string{patternGPT4o}, ignoreMerges: true},
+	"gpt-4o": preGPT4o, "minimax-m2": preGPT4o, "kanana2": preGPT4o, "talkie": preGPT4o, "llama4": {patterns: []string{patternGPT4o}, ignoreMerges: true},
 	"tekken":      {patterns: []string{patternTekken}, ignoreMerges: true, bos: true},
 	"deepseek-v3": preDeep, "hunyuan-dense": preDeep, "joyai-llm": preDeep,
 	"deepseek-llm": {patterns: []string{
@@ -97,8 +97,9 @@ var preTokenizers = map[string]preTokenizer{
 		`[\r\n]`, `\s?\p{L}+`, `\s?\p{P}+`, `[一-龥ࠀ-一가-퟿]+`, `\p{N}`,
 	}},
 	"falcon":     {patterns: []string{patternFalcon, patternGPT2, `[0-9][0-9][0-9]`}},
-	"bailingmoe": preLing, "bailingmoe2": preLing,
-	"jais-2": {patterns: []string{patternJais2}},
+	"bailingmoe": preLing, "bailingmoe2": preLing, "llada-moe": preLing,
+	"superbpe": {patterns: []string{`\p{N}+`, `(?=(\d{3})+(?!\d))`}},
+	"jais-2":   {patterns: []string{patternJais2}},
 	"youtu": {patterns: []string{
 		`[가-힣ㄱ-ㆎ]+|[！…“”‘’—：；，、-〿︰-﹏]+|[ㄅ-ㄯ]+|[一-龥぀-ゟ゠-ヿ]+`, patternYoutu,
 	}, ignoreMerges: true},
