@@ -44,7 +44,7 @@ func TestGoldenModelsTakeAdapters(t *testing.T) {
 			}
 			length := math.Sqrt(squares)
 			off := math.Inf(1)
-			for _, h := range []float64{1e-3, 3e-4, 1e-4, 1e-5} { // a router may choose another expert on the way
+			for _, h := range []float64{1e-3, 3e-4, 1e-4, 1e-5, 1e-6} { // a router may choose another expert on the way, and some delta nets are steep
 				slope := (along(t, m, grads, h/length) - along(t, m, grads, -h/length)) / (2 * h)
 				off = min(off, math.Abs(slope-length))
 			}
