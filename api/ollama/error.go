@@ -2,11 +2,8 @@ package ollama
 
 import (
 	"errors"
-	"log/slog"
 	"net/http"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/heftai/heft/api/generate"
 	"github.com/heftai/heft/api/wire"
@@ -27,16 +24,7 @@ func newErrorBody(e *wire.Error) errorBody {
 // WriteError is the wire.ErrorWriter of this dialect. It logs errors that the operator must act on.
 func WriteError(w http.ResponseWriter, err error) {
 	e := generate.AsError(err, "")
-	if e.Kind.Operators() {
-		slog.Error("a request failed", "reason", err)
-	}
-	if e.RetryAfter > 0 {
-		w.Header().Set("Retry-After", strconv.Itoa(int((e.RetryAfter+time.Second-1)/time.Second)))
-	}
-	switch e.Kind {
-	case wire.TooSlow, wire.TooLarge: // the rest of the body would be read as the next request
-		w.Header().Set("Connection", "close")
-	}
+	wire.PrepareError(w, e, err)
 	wire.WriteJSON(w, e.Kind.Status(), newErrorBody(e))
 }
 

@@ -1,18 +1,16 @@
 package ollama
 
 import (
-	"encoding/json"
 	"math"
 	"math/rand/v2"
-	"slices"
 
 	"github.com/heftai/heft/api/generate"
+	"github.com/heftai/heft/api/internal/settings"
 	"github.com/heftai/heft/api/wire"
 )
 
 // Bounds of options.
 const (
-	maxStops       = 64
 	maxTemperature = 100
 	maxPenalty     = 100
 )
@@ -53,7 +51,7 @@ func (q *request) decodeOptions(f *wire.Fields) {
 	q.decodePenalties(o)
 	q.decodeSeed(o)
 	q.decodeLength(o)
-	q.decodeStop(o)
+	settings.DecodeStop(o, &q.Stop)
 }
 
 // decodePenalties reads the penalties. They count the whole text, so of Ollama's windows only all of it and none of
@@ -93,29 +91,6 @@ func (q *request) decodeLength(o *wire.Fields) {
 		}
 	}
 	o.Integer("num_ctx", &q.context, 1, math.MaxInt32)
-}
-
-// decodeStop reads a string or a list of them.
-func (q *request) decodeStop(o *wire.Fields) {
-	raw, ok := o.Raw("stop")
-	if !ok {
-		return
-	}
-	var one string
-	var list []string
-	if json.Unmarshal(raw, &one) == nil {
-		list = []string{one}
-	} else if json.Unmarshal(raw, &list) != nil {
-		o.WrongType("stop", "a string or a list of strings")
-		return
-	}
-	if len(list) > maxStops {
-		o.Fail("stop", "Invalid value for {}: %d strings, at most %d are allowed.", len(list), maxStops)
-	}
-	if slices.Contains(list, "") {
-		o.Fail("stop", "Invalid value for {}: a stop string cannot be empty.")
-	}
-	q.Stop = list
 }
 
 // fit bounds prompt and answer by num_ctx. A larger one than the server's own context changes nothing.

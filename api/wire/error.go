@@ -2,7 +2,9 @@ package wire
 
 import (
 	"fmt"
+	"log/slog"
 	"net/http"
+	"strconv"
 	"time"
 )
 
@@ -98,6 +100,20 @@ func Invalidf(field, format string, args ...any) *Error {
 // An ErrorWriter answers with err in the shape of one dialect. It is called before anything
 // else was written.
 type ErrorWriter func(w http.ResponseWriter, err error)
+
+// PrepareError does what all dialects do before they answer with e, which was made of err: it logs what the operator must
+// act on, and sets the headers that say when to retry and that the connection ends.
+func PrepareError(w http.ResponseWriter, e *Error, err error) {
+	if e.Kind.Operators() {
+		slog.Error("a request failed", "reason", err)
+	}
+	if e.RetryAfter > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(int((e.RetryAfter+time.Second-1)/time.Second)))
+	}
+	if e.Kind == TooSlow || e.Kind == TooLarge { // the rest of the body would be read as the next request
+		w.Header().Set("Connection", "close")
+	}
+}
 
 // NoSuchRoute returns the error for a path that no endpoint has.
 func NoSuchRoute(r *http.Request) *Error {

@@ -103,7 +103,7 @@ var allowed = map[string][]string{
 	"api/batches":                 {"api/wire", "api/internal/openaijson", "api/store", "internal/atomicfile", "internal/filelock"},
 	"api/responses":               {"api/wire", "api/generate", "api/internal/foreign", "api/internal/openaijson", "api/internal/settings", "api/store", "text"},
 	"api/messages":                {"api/wire", "api/generate", "api/internal/foreign", "api/internal/settings", "text"},
-	"api/ollama":                  {"api/wire", "api/generate", "meta", "text"}, // meta: what lists show of a model
+	"api/ollama":                  {"api/wire", "api/generate", "api/internal/settings", "meta", "text"}, // meta: what lists show of a model
 	"api/keys":                    {"api/wire"},
 	"api":                         {"api/wire", "api/internal/schema", "api/batches", "api/generate", "api/keys", "api/messages", "api/ollama", "api/openai", "api/responses", "api/store", "devicemap", "dispatch", "internal/engine", "internal/engine/holder", "internal/topology"}, // topology: how many files may be open
 	"cmd/serve":                   {"*"},

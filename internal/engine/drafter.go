@@ -146,17 +146,26 @@ func (e *Engine) joins(c *choice) bool {
 	if len(c.tokens) > promptShare*(c.max-len(c.tokens)) {
 		return false
 	}
-	seq := d.model.NewSequence(c.prompt)
-	if _, ok := seq.(rewinder); !ok {
-		seq.Free()
+	seq, ok := d.sequence(c, c.stream.request.Salt)
+	if !ok {
 		return false
-	}
-	if s, ok := seq.(salting); ok && c.stream.request.Salt != "" {
-		s.Salt(c.stream.request.Salt)
 	}
 	seq.Reuse(c.tokens[:c.prompt])
 	c.second = seq
 	return true
+}
+
+// sequence makes a sequence of the draft model for c. It reports false if the model's sequences cannot be rewound.
+func (d *drafter) sequence(c *choice, salt string) (Sequence, bool) {
+	seq := d.model.NewSequence(c.prompt)
+	if _, ok := seq.(rewinder); !ok {
+		seq.Free()
+		return nil, false
+	}
+	if s, ok := seq.(salting); ok && salt != "" {
+		s.Salt(salt)
+	}
+	return seq, true
 }
 
 // draftPass runs one pass of the draft model, for as many of those asked as it takes at once. Each

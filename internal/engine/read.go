@@ -103,14 +103,10 @@ func (d *drafter) noteLength(n int) {
 // begin gives c a sequence of the draft model for the state at token start and those behind it. It has what the
 // cache has of the prompt before them. If that is not all, its pages are not for other choices.
 func (d *drafter) begin(c *choice, start int) bool {
-	seq := d.model.NewSequence(c.prompt)
-	if _, ok := seq.(rewinder); !ok {
-		seq.Free()
+	r := &c.stream.request
+	seq, ok := d.sequence(c, fmt.Sprintf("%d %q %s", c.tokens[0], r.Adapter, r.Salt)) // the states depend on more than its tokens
+	if !ok {
 		return false
-	}
-	if s, ok := seq.(salting); ok { // the states depend on more than the tokens of the sequence
-		r := &c.stream.request
-		s.Salt(fmt.Sprintf("%d %q %s", c.tokens[0], r.Adapter, r.Salt))
 	}
 	known := 0
 	if start > 0 && start < c.prompt {

@@ -105,10 +105,13 @@ func (c *Context) scaleChosen(p param, weights []float32, experts []int32) {
 }
 
 // readVector reads a dense vector, which may be in a device's memory.
-func (c *Context) readVector(to []float32, t tensor.Tensor) error {
+func (c *Context) readVector(to []float32, t tensor.Tensor) error { return c.read(to, t, c.stored) }
+
+// read reads dense numbers, which may be in a device's memory; room has as many bytes as they take.
+func (c *Context) read(to []float32, t tensor.Tensor, room []byte) error {
 	if t.Data == nil {
 		host := t
-		host.Data, host.Address, host.Stride = c.stored[:t.Bytes()], 0, 0
+		host.Data, host.Address, host.Stride = room[:t.Bytes()], 0, 0
 		if err := c.backend.Copy(host, t); err != nil {
 			return err
 		}

@@ -136,13 +136,5 @@ func (c *Context) readNumber(to []float32, t tensor.Tensor) error {
 	if t.Elements() != 1 {
 		return fmt.Errorf("got a tensor of shape %v, want one number", t.Shape())
 	}
-	if t.Data == nil {
-		host := t
-		host.Data, host.Address, host.Stride = c.number[:t.Bytes()], 0, 0
-		if err := c.backend.Copy(host, t); err != nil {
-			return err
-		}
-		t = host
-	}
-	return tensor.Widen(to, t.Data[:t.Bytes()], t.DType)
+	return c.read(to, t, c.number[:])
 }

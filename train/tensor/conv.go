@@ -63,12 +63,7 @@ func (tp *Tape) convolve(x, weight, bias *Tensor, a backend.Conv2DArgs, double b
 	}
 	out := tp.blank(shape, x, weight, bias)
 	if len(x.data) == 0 || len(out.data) == 0 {
-		clear(out.data)
-		return tp.record(out, func([]float32) {
-			for _, t := range []*Tensor{x, weight, bias} {
-				tp.gradient(t)
-			}
-		})
+		return tp.recordZeros(out, x, weight, bias)
 	}
 	from, to := gridOf(x.data, x.shape), gridOf(out.data, out.shape)
 	if double {

@@ -38,12 +38,7 @@ func (tp *Tape) linear(name string, x, weight, bias *Tensor, transposed bool) *T
 	}
 	out := tp.blank(shape, x, weight, bias)
 	if len(out.data) == 0 || n == 0 {
-		clear(out.data)
-		return tp.record(out, func([]float32) {
-			for _, t := range []*Tensor{x, weight, bias} {
-				tp.gradient(t)
-			}
-		})
+		return tp.recordZeros(out, x, weight, bias)
 	}
 	rounded := tp.autocast == BFloat16
 	matrix := func(v []float32) backend.Matrix {
@@ -60,6 +55,16 @@ func (tp *Tape) linear(name string, x, weight, bias *Tensor, transposed bool) *T
 		tp.compute(name, func(b *cpu.Backend) {
 			b.LinearGrad(matrixOf(dx, n), matrix(dw), vectorOf(dbias), matrixOf(grad, m), matrixOf(x.data, n), matrix(weight.data), rounded)
 		})
+	})
+}
+
+// recordZeros is record for a result of zeros, or of nothing, to which operands contribute nothing: their gradients are zeros.
+func (tp *Tape) recordZeros(out *Tensor, operands ...*Tensor) *Tensor {
+	clear(out.data)
+	return tp.record(out, func([]float32) {
+		for _, t := range operands {
+			tp.gradient(t)
+		}
 	})
 }
 

@@ -1,10 +1,7 @@
 package openaijson
 
 import (
-	"log/slog"
 	"net/http"
-	"strconv"
-	"time"
 
 	"github.com/heftai/heft/api/generate"
 	"github.com/heftai/heft/api/wire"
@@ -64,15 +61,6 @@ func orNull(s string) *string {
 // WriteError is the wire.ErrorWriter of OpenAI's endpoints. It logs errors that the operator must act on.
 func WriteError(w http.ResponseWriter, err error) {
 	e := generate.AsError(err, "")
-	if e.Kind.Operators() {
-		slog.Error("a request failed", "reason", err)
-	}
-	if e.RetryAfter > 0 {
-		w.Header().Set("Retry-After", strconv.Itoa(int((e.RetryAfter+time.Second-1)/time.Second)))
-	}
-	switch e.Kind {
-	case wire.TooSlow, wire.TooLarge: // the rest of the body would be read as the next request
-		w.Header().Set("Connection", "close")
-	}
+	wire.PrepareError(w, e, err)
 	wire.WriteJSON(w, e.Kind.Status(), NewErrorBody(e))
 }

@@ -24,7 +24,8 @@ func DecodeSampling(f *wire.Fields, m *generate.Model, r *generate.Request) {
 	r.Params, r.MaxTokens = m.Defaults()
 	decodeParams(f, &r.Params)
 	decodeSeed(f, &r.Seed)
-	decodeStop(f, &r.Stop)
+	f.Like("stop", new(string), []string{})
+	DecodeStop(f, &r.Stop)
 	vocab := m.Vocab()
 	decodeBias(f, vocab, &r.Params.Bias)
 	f.IDs("stop_token_ids", &r.Params.Stop, vocab)
@@ -85,9 +86,8 @@ func decodeSeed(f *wire.Fields, to *uint64) {
 	*to = uint64(v)
 }
 
-// decodeStop reads a string or a list of them.
-func decodeStop(f *wire.Fields, to *[]string) {
-	f.Like("stop", new(string), []string{})
+// DecodeStop reads stop, a string or a list of them.
+func DecodeStop(f *wire.Fields, to *[]string) {
 	raw, ok := f.Raw("stop")
 	if !ok {
 		return
@@ -101,10 +101,10 @@ func decodeStop(f *wire.Fields, to *[]string) {
 		return
 	}
 	if len(list) > MaxStops {
-		f.Fail("stop", "Invalid value for 'stop': %d strings, at most %d are allowed.", len(list), MaxStops)
+		f.Fail("stop", "Invalid value for {}: %d strings, at most %d are allowed.", len(list), MaxStops)
 	}
 	if slices.Contains(list, "") {
-		f.Fail("stop", "Invalid value for 'stop': a stop string cannot be empty.")
+		f.Fail("stop", "Invalid value for {}: a stop string cannot be empty.")
 	}
 	*to = list
 }

@@ -42,11 +42,11 @@ func runPasses(division [][2]int, run func(rows []int, spans []backend.StateSpan
 	return last
 }
 
-// recurrent returns the operations with states. A backend may lack them.
+// recurrent returns the operations with states.
 func recurrent(e *env) backend.Recurrent {
 	r, ok := e.Backend.(backend.Recurrent)
 	if !ok {
-		e.Skip("the backend has no operations with states")
+		e.Fatal("the backend has no operations with states")
 	}
 	return r
 }

@@ -16,18 +16,10 @@ type doubles struct {
 
 // doubles checks that t is a float64 matrix [rows, cols] of op and returns it.
 func (b *Backend) doubles(op, name string, t tensor.Tensor, rows, cols int) (doubles, bool) {
-	stride := t.RowStride()
-	switch {
-	case t.DType != meta.Float64 || t.Rank == 0 || t.Rows() != rows || t.Cols() != cols || stride < cols:
-		b.fail("%s: %s is %v %v, not float64 [%d %d]", op, name, t.DType, t.Shape(), rows, cols)
-	case rows > 0 && len(t.Data) < 8*((rows-1)*stride+cols):
-		b.fail("%s: %s has %d bytes for %v", op, name, len(t.Data), t.Shape())
-	case address(t.Data)%8 != 0:
-		b.fail("%s: %s lies at an odd address", op, name)
-	default:
-		return doubles{t.F64(), stride}, true
+	if !b.isMatrix(op, name, t, meta.Float64, rows, cols) {
+		return doubles{}, false
 	}
-	return doubles{}, false
+	return doubles{t.F64(), t.RowStride()}, true
 }
 
 // conv2dDouble computes in float64, which takes several times as long.

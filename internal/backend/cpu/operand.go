@@ -29,18 +29,26 @@ func address(data []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceDa
 
 // floats checks that t is a float32 matrix [rows, cols] of op and returns it.
 func (b *Backend) floats(op, name string, t tensor.Tensor, rows, cols int) (mat.Floats, bool) {
-	stride := t.RowStride()
+	if !b.isMatrix(op, name, t, meta.Float32, rows, cols) {
+		return mat.Floats{}, false
+	}
+	return mat.Floats{V: t.F32(), Stride: t.RowStride()}, true
+}
+
+// isMatrix checks that t is a matrix [rows, cols] of op, of a dtype whose numbers take whole bytes.
+func (b *Backend) isMatrix(op, name string, t tensor.Tensor, dtype meta.DType, rows, cols int) bool {
+	stride, size := t.RowStride(), dtype.Bits()/8
 	switch {
-	case t.DType != meta.Float32 || t.Rank == 0 || t.Rows() != rows || t.Cols() != cols || stride < cols:
-		b.fail("%s: %s is %v %v, not float32 [%d %d]", op, name, t.DType, t.Shape(), rows, cols)
-	case rows > 0 && len(t.Data) < 4*((rows-1)*stride+cols):
+	case t.DType != dtype || t.Rank == 0 || t.Rows() != rows || t.Cols() != cols || stride < cols:
+		b.fail("%s: %s is %v %v, not %v [%d %d]", op, name, t.DType, t.Shape(), dtype, rows, cols)
+	case rows > 0 && len(t.Data) < size*((rows-1)*stride+cols):
 		b.fail("%s: %s has %d bytes for %v", op, name, len(t.Data), t.Shape())
-	case address(t.Data)%4 != 0:
+	case address(t.Data)%uintptr(size) != 0:
 		b.fail("%s: %s lies at an odd address", op, name)
 	default:
-		return mat.Floats{V: t.F32(), Stride: stride}, true
+		return true
 	}
-	return mat.Floats{}, false
+	return false
 }
 
 // wanted is an operand [rows, cols] and where its numbers go.

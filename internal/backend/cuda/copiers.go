@@ -14,7 +14,7 @@ const mostCopiers = 12
 // copiers copy between memory of the host beside their caller.
 type copiers struct{ work chan copying }
 
-// A copying is a copy of n bytes, after which done gets nil, or what the copy's panic was.
+// A copying is one copy, after which done gets nil, or what the copy's panic was.
 type copying struct {
 	to, from []byte
 	done     chan any

@@ -111,24 +111,25 @@ func (b *Backend) Fill(dst tensor.Tensor, src []byte, after backend.Fence) error
 // does.
 func (b *Backend) fillChunks(to uintptr, src []byte) {
 	f, panicked := b.filling, any(nil)
+	first := f.next
+	chunkAt := func(at int) *chunk { return &f.chunks[(first+at/fillChunkBytes)%fillChunks] }
 	var last driver.Event
-	for begun, done := 0, 0; done < len(src); {
-		if part := src[begun:]; len(part) > 0 && begun-done < fillAhead*fillChunkBytes && panicked == nil && b.err == nil {
-			c := &f.chunks[f.next]
+	begun, done := 0, 0 // bytes
+	for done < len(src) {
+		if begun < len(src) && begun-done < fillAhead*fillChunkBytes && panicked == nil && b.err == nil {
+			c := chunkAt(begun)
 			if c.used {
 				b.check("fill", f.queue.WaitFor(c.copied))
 			}
-			n := min(len(part), fillChunkBytes)
-			f.copiers.work <- copying{c.host[:n], part[:n], c.filled}
-			f.next = (f.next + 1) % fillChunks
+			n := min(len(src)-begun, fillChunkBytes)
+			f.copiers.work <- copying{c.host[:n], src[begun : begun+n], c.filled}
 			begun += n
 			continue
 		}
 		if done == begun { // after an error
 			break
 		}
-		c := &f.chunks[(f.next-ceil(begun-done, fillChunkBytes)+fillChunks)%fillChunks] // the oldest
-		n := min(len(src)-done, fillChunkBytes)
+		c, n := chunkAt(done), min(len(src)-done, fillChunkBytes)
 		if p := <-c.filled; p != nil {
 			panicked = p
 		}
@@ -138,6 +139,7 @@ func (b *Backend) fillChunks(to uintptr, src []byte) {
 		}
 		done += n
 	}
+	f.next = (first + ceil(begun, fillChunkBytes)) % fillChunks
 	if panicked != nil {
 		panic(panicked)
 	}

@@ -1,6 +1,7 @@
 package folder
 
 import (
+	"slices"
 	"strconv"
 
 	"github.com/heftai/heft/meta"
@@ -196,14 +197,20 @@ func isBamba(k *keys) bool { return k.bool("rope.scaling.finetuned", false) }
 func bambaConfig(k *keys, c object) {
 	k.hybridMixer(c)
 	c["mamba_expand"] = k.shared("ssm.inner_size", k.size("embedding_length"))
-	attended := []int{}
-	for i := range k.layers() {
-		if k.hasAt(int(i), "attn_k.weight") {
-			attended = append(attended, int(i))
-		}
-	}
+	attended := k.attended()
 	c["attn_layer_indices"] = attended
 	k.keyHeads(c, attended)
+}
+
+// attended returns the layers with attention, never nil.
+func (k *keys) attended() []int {
+	layers := []int{}
+	for i := range int(k.layers()) {
+		if k.hasAt(i, "attn_k.weight") {
+			layers = append(layers, i)
+		}
+	}
+	return layers
 }
 
 // keyHeads reads the number of key heads from tensors where the list of them has none: folders saved by transformers 5
@@ -218,11 +225,9 @@ func graniteHybridConfig(k *keys, c object) {
 	graniteConfig(k, c)
 	k.hybridMixer(c)
 	c["mamba_expand"] = k.shared("ssm.inner_size", k.size("embedding_length"))
-	types, attended := make([]string, k.layers()), []int{}
-	for i := range types {
-		if types[i] = "mamba"; k.hasAt(i, "attn_k.weight") {
-			types[i], attended = "attention", append(attended, i)
-		}
+	types, attended := slices.Repeat([]string{"mamba"}, int(k.layers())), k.attended()
+	for _, i := range attended {
+		types[i] = "attention"
 	}
 	k.keyHeads(c, attended)
 	c["layer_types"], c["position_embedding_type"] = types, "nope"
