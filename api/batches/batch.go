@@ -66,6 +66,8 @@ type keptBatch struct {
 
 	cancel context.CancelCauseFunc // nil unless it runs
 	runner *runner                 // nil unless it answers lines
+
+	unsaved bool // the state on disk is an earlier one, because the disk was full
 }
 
 // Causes of the end of a batch's context. The engine's log does not show them as failures.
@@ -83,8 +85,8 @@ func (k *keptBatch) name() string { return k.Batch.ID[len("batch_"):] }
 
 func (s *Server) path(id string) string { return filepath.Join(s.dir, id+descriptionSuffix) }
 
-// change changes the state of a batch and keeps it. If it cannot be kept, the log says so, and a later
-// process continues from the state before.
+// change changes the state of a batch and keeps it. If it cannot be kept, the log says so, and it is written later. A
+// process that starts before that continues from the state before.
 func (s *Server) change(k *keptBatch, edit func(*batch)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -63,6 +63,7 @@ var fileID = regexp.MustCompile(`^file-[a-z0-9]{1,64}$`)
 type folder struct {
 	dir   string
 	store *store.Store
+	spare *spare
 	mu    sync.Mutex
 	files map[string]*keptFile
 }
@@ -208,7 +209,12 @@ const uploadBuffer = 64 << 10
 var errManyFiles = fmt.Errorf("batches: there are %d files, which is the most: delete some", maxFiles)
 
 // add describes a file whose contents are in place and counted.
-func (f *folder) add(k *keptFile) error {
+func (f *folder) add(k *keptFile) error { return f.addBy(k, describe) }
+
+// addResults is add for results, which may use the spare room.
+func (f *folder) addResults(k *keptFile) error { return f.addBy(k, f.spare.describe) }
+
+func (f *folder) addBy(k *keptFile, describe func(path string, v any) error) error {
 	if err := f.store.Reserve(descriptionBytes); err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/heftai/heft/api/wire"
 	"github.com/heftai/heft/internal/testenv"
@@ -61,4 +62,103 @@ func TestAFullDiskEndsABatch(t *testing.T) {
 		t.Fatal("the next start does not know the batch")
 	}
 	check(again, "after the next start", again.wait(t, next))
+}
+
+// fill writes a file until its disk is full.
+func fill(t *testing.T, path string) {
+	t.Helper()
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for size := 64 << 10; size > 0; {
+		if _, err := f.Write(make([]byte, size)); err != nil {
+			size /= 2
+		}
+	}
+}
+
+// kept is the state of a batch on disk.
+func (s *Server) kept(t *testing.T, k *keptBatch) batch {
+	t.Helper()
+	text, err := os.ReadFile(s.path(k.Batch.ID))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var on keptBatch
+	if err := json.Unmarshal(text, &on); err != nil {
+		t.Fatal(err)
+	}
+	return on.Batch
+}
+
+// TestTheLastStateOfABatchHasRoom: a disk that others fill while a batch runs left the batch "in_progress" in its file,
+// and its results without a description.
+func TestTheLastStateOfABatchHasRoom(t *testing.T) {
+	disk := testenv.SmallDisk(t, 1<<20)
+	full := false
+	filling := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		wire.WriteJSON(w, http.StatusOK, strings.Repeat("x", 5<<10))
+		if !full {
+			full = true
+			fill(t, filepath.Join(disk, "other"))
+		}
+	})
+	s := open(t, filepath.Join(disk, "store"))
+	s.Begin(Backend{Endpoints: map[string]http.Handler{"/v1/completions": filling}, MaxLine: 1 << 20, Parallel: 1})
+	b := s.wait(t, newBatch(t, s, completion(1, "{}")+completion(2, "{}")+completion(3, "{}")))
+	if b.Status != failed {
+		t.Fatalf("%+v, want a batch that failed", b)
+	}
+	s.mu.Lock()
+	k := s.batches[b.ID]
+	s.mu.Unlock()
+	if on := s.kept(t, k); on.Status != failed || on.Errors == nil || !strings.Contains(on.Errors.Data[0].Message, "free space") {
+		t.Errorf("on disk: %+v, want a batch that failed and says what helps", on)
+	}
+	if b.Output != nil {
+		if _, err := s.files.find("", *b.Output); err != nil {
+			t.Errorf("the results have no description: %v", err)
+		}
+	}
+}
+
+// TestAStateThatWasNotKeptIsWrittenLater: the disk has room again while the server runs, or when it stops.
+func TestAStateThatWasNotKeptIsWrittenLater(t *testing.T) {
+	for _, when := range []string{"while the server runs", "when it stops"} {
+		disk := testenv.SmallDisk(t, 1<<20)
+		other := filepath.Join(disk, "other")
+		s := open(t, filepath.Join(disk, "store"))
+		if when == "while the server runs" {
+			s.again = time.Millisecond
+		}
+		var k *keptBatch
+		filling := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			wire.WriteJSON(w, http.StatusOK, "x")
+			fill(t, other)
+			s.files.spare.mu.Lock()
+			s.files.spare.size = 0 // used up
+			s.files.spare.mu.Unlock()
+		})
+		s.Begin(Backend{Endpoints: map[string]http.Handler{"/v1/completions": filling}, MaxLine: 1 << 20, Parallel: 1})
+		k = newBatch(t, s, completion(1, "{}"))
+		if b := s.wait(t, k); !ended(b.Status) {
+			t.Fatalf("%+v", b)
+		}
+		if on := s.kept(t, k); ended(on.Status) {
+			t.Fatalf("%s: the full disk has the state %s", when, on.Status)
+		}
+		if err := os.Remove(other); err != nil {
+			t.Fatal(err)
+		}
+		if when == "when it stops" {
+			s.Stop()
+		}
+		for until := time.Now().Add(10 * time.Second); !ended(s.kept(t, k).Status); time.Sleep(time.Millisecond) {
+			if time.Now().After(until) {
+				t.Fatalf("%s: %+v on disk", when, s.kept(t, k))
+			}
+		}
+	}
 }

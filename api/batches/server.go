@@ -27,6 +27,7 @@ type Server struct {
 	files   *folder
 	lock    *os.File
 	now     func() time.Time
+	again   time.Duration // retryAfter
 	until   func(context.Context, time.Time, error) (context.Context, context.CancelFunc)
 	ctx     context.Context // ends with Stop
 	stop    context.CancelCauseFunc
@@ -37,6 +38,7 @@ type Server struct {
 
 	mu      sync.Mutex
 	batches map[string]*keptBatch
+	retry   *time.Timer // writes states again that were not kept; nil if there are none
 }
 
 const (
@@ -67,7 +69,7 @@ func Open(s *store.Store) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("batches: %w", err)
 	}
-	b := &Server{dir: filepath.Join(s.Folder(), "batches"), lock: lock, now: time.Now, until: context.WithDeadlineCause, batches: map[string]*keptBatch{}}
+	b := &Server{dir: filepath.Join(s.Folder(), "batches"), lock: lock, now: time.Now, again: retryAfter, until: context.WithDeadlineCause, batches: map[string]*keptBatch{}}
 	b.ctx, b.stop = context.WithCancelCause(context.Background())
 	if err := b.load(s); err != nil {
 		_ = lock.Close()
@@ -85,6 +87,8 @@ func (s *Server) load(kept *store.Store) (err error) {
 		return err
 	}
 	atomicfile.RemoveStale(s.dir)
+	s.files.spare = openSpare(filepath.Join(s.dir, "spare"), kept.Limit())
+	kept.Found(s.files.spare.most)
 	used := map[string]bool{}
 	err = eachDescription(s.dir, func(path string, b []byte) error {
 		var k keptBatch
@@ -124,11 +128,13 @@ func (s *Server) Begin(b Backend) {
 	}
 	slices.SortFunc(left, func(a, b *keptBatch) int { return cmp.Compare(a.Order, b.Order) })
 	for _, k := range left {
+		slog.Info("batches: continuing a batch of an earlier process", "batch", k.Batch.ID, "status", k.Batch.Status)
 		s.start(k)
 	}
 }
 
-// Stop ends the lines that run, and frees the folder for another process. Batches continue in the next one.
+// Stop ends the lines that run, and frees the folder for another process. Batches continue in the next one. States of
+// batches that could not be kept are written once more.
 func (s *Server) Stop() {
 	if s == nil || s.off != "" {
 		return
@@ -137,13 +143,40 @@ func (s *Server) Stop() {
 	s.stop(errStopped)
 	s.mu.Unlock()
 	s.running.Wait()
+	s.mu.Lock()
+	s.saveLeft()
+	s.mu.Unlock()
 	_ = s.lock.Close()
 }
 
-// save keeps the state of a batch. s.mu is held.
+// save keeps the state of a batch. If it cannot be written, it is written again later, until Stop. s.mu is held.
 func (s *Server) save(k *keptBatch) {
-	if err := describe(s.path(k.Batch.ID), k); err != nil {
-		slog.Error("batches: the state of a batch was not kept", "batch", k.Batch.ID, "reason", err)
+	err := s.files.spare.describe(s.path(k.Batch.ID), k)
+	if err != nil && !k.unsaved {
+		slog.Error("batches: the state of a batch was not kept; it is tried again until the server stops", "batch", k.Batch.ID, "status", k.Batch.Status, "reason", err)
+	}
+	k.unsaved = err != nil
+	if k.unsaved && s.retry == nil && s.ctx.Err() == nil {
+		s.retry = time.AfterFunc(s.again, func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if s.ctx.Err() == nil {
+				s.saveLeft()
+			}
+		})
+	}
+}
+
+// saveLeft writes the states that were not kept. s.mu is held.
+func (s *Server) saveLeft() {
+	if s.retry != nil {
+		s.retry.Stop()
+		s.retry = nil
+	}
+	for _, k := range s.batches {
+		if k.unsaved {
+			s.save(k)
+		}
 	}
 }
 

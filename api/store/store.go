@@ -65,6 +65,13 @@ func NewMemory(limit int64, count func(bytes int64)) *Store {
 // letters are free for others, who count their files with Reserve.
 func (s *Store) Folder() string { return s.dir }
 
+// Limit returns the limit in bytes.
+func (s *Store) Limit() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.limit
+}
+
 // Reserve counts n more bytes against the limit that are not an object and are not dropped, or fewer if n is
 // negative. Objects are dropped for them. It fails with ErrFull if they do not fit all the same.
 func (s *Store) Reserve(n int64) error {
