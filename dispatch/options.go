@@ -64,8 +64,9 @@ type Options struct {
 	// It has no effect on other weights, nor with Quantize.
 	Compress Compression
 	// CacheDir is the folder for files of converted weights. It is created when needed. The first
-	// model with converted weights on disk writes a file, and later ones use it. A file that is
-	// damaged or does not match the checkpoint is written anew.
+	// model with converted weights on disk writes a file, and later ones use it. So does one whose
+	// memory limit falls so that converted weights lose their memory. A file that is damaged or does
+	// not match the checkpoint is written anew.
 	CacheDir string
 	// MeasurementsDir is the folder in which [Open], [OpenFS] and [LoadCheckpointAndDispatch] keep how
 	// this processor reads weights fastest. The first of them on a machine measures that, once for all

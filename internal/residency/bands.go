@@ -85,8 +85,9 @@ func (s *Store) bandBytes(w *want) int64 {
 func (s *Store) addBandsOf(u *unit, w *want, size int64) {
 	b := &s.bands
 	w.bands.first = len(b.list)
-	for i := range w.pieces {
-		for _, piece := range s.cut(w, s.sidecar.streamed(&w.pieces[i]), size) {
+	from := w.streamPieces()
+	for i := range from {
+		for _, piece := range s.cut(w, s.side().streamed(&from[i]), size) {
 			regions := addRegions(nil, &piece)
 			l := bandLoad(regions)
 			l.slot = max(l.slot, blockSize)
@@ -162,7 +163,7 @@ func (s *Store) cutBands(p *stored.Piece, size int64) []stored.Piece {
 	if unit = stored.RowUnit(nil); p.Part.Quant != nil {
 		unit = stored.RowUnit(p.Part.Quant.Quant)
 	}
-	if s.sidecar.holds(p.Ranges[0].Tensor) && unit%s.quantizer.RowGroup() != 0 {
+	if s.side().holds(p.Ranges[0].Tensor) && unit%s.quantizer.RowGroup() != 0 {
 		return []stored.Piece{*p} // checksums are for more rows
 	}
 	height := max(unit, int(size*int64(rows)/p.Size)/unit*unit)

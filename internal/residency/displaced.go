@@ -30,12 +30,13 @@ func (w windows) sum() int64 { return w.units + w.bands }
 // canStream reports whether g streams when the budget has no room for its copy. Other segments without a
 // copy are used in the mapping, or converted again.
 func (s *Store) canStream(g *segment) bool {
-	return s.restream && g.device == devicemap.CPU && !g.gathered && g.stack == nil &&
-		(!g.converts() || s.quantizer.exact()) && !g.inProcess()
+	return s.restream && g.device == devicemap.CPU && !g.gathered && g.stack == nil && !g.inProcess() &&
+		(!g.converts() || s.quantizer.exact() || s.streamsConverted(g))
 }
 
 // displace has g stream from now on.
 func (s *Store) displace(g *segment) {
+	s.missed(g)
 	if s.canStream(g) && !g.displaced.Swap(true) {
 		s.displacing.changed.Store(true)
 	}
@@ -80,6 +81,7 @@ func (s *Store) restreams(i int) bool {
 func (s *Store) setStreams() error {
 	d := &s.displacing
 	d.changed.Store(false)
+	s.beginLate()
 	s.stream.drain()
 	s.bands.stream.drain()
 	s.bands.list, s.bands.loads = nil, nil
@@ -89,6 +91,7 @@ func (s *Store) setStreams() error {
 			w := &u.wants[k]
 			w.bands = bandRange{}
 			if w.device == devicemap.CPU && w.holder != nil {
+				s.chooseSource(w)
 				if w.streamed = !w.gather && w.displaced.Load(); w.streamed && w.place == mapped {
 					w.unmap()
 				}
@@ -116,6 +119,20 @@ func (s *Store) setStreams() error {
 	s.stream.restart(loads, bytesOf(s.window))
 	s.bands.stream.restart(s.bands.loads, bytesOf(s.bands.window))
 	return nil
+}
+
+// chooseSource finds out what w streams from if it is displaced, or that it can no longer stream.
+func (s *Store) chooseSource(w *want) {
+	if w.from, w.fromParts = nil, nil; !w.displaced.Load() {
+		return
+	}
+	if !s.canStream(w.segment) && !w.gather {
+		w.displaced.Store(false)
+		return
+	}
+	if w.from = s.sidePieces(w.segment); w.from != nil {
+		w.fromParts = partsOf(w.from)
+	}
 }
 
 // or returns the larger of each window.
@@ -159,8 +176,8 @@ func bytesOf(b *hostmem.Block) []byte {
 }
 
 // leastWindow returns by how many bytes the windows grow at most if all weights of the cpu tier that can
-// stream do.
-func (s *Store) leastWindow() int64 {
+// stream do, of those that may says.
+func (s *Store) leastWindow(may func(*segment) bool) int64 {
 	if !s.restream {
 		return 0
 	}
@@ -170,10 +187,13 @@ func (s *Store) leastWindow() int64 {
 		var bytes int64
 		for k := range s.units[i].wants {
 			w := &s.units[i].wants[k]
-			if w.gather || w.device != devicemap.Disk && !s.canStream(w.segment) {
+			if w.gather || w.device != devicemap.Disk && !may(w.segment) {
 				continue
 			}
 			size := w.size() + int64(len(w.pieces))*ends
+			if w.converts() && !s.quantizer.exact() && w.holder != nil { // from the late sidecar
+				size = s.quantizer.bytes[w.holder.param] + int64(len(w.pieces))*ends
+			}
 			if band := s.bandBytes(w); band > 0 {
 				n.band, n.bands = max(n.band, min(size, band+int64(hostmem.Up(ends, blockSize)))), n.bands+size
 			} else {

@@ -28,7 +28,8 @@
 // With an [Options.Converter], matrices are converted to its format before their first use. If
 // all of them are on the cpu tier, Warm or Acquire converts them in memory. Otherwise they are
 // converted into a file next to the checkpoint, the sidecar. Both tiers and later starts then read
-// the sidecar instead of the checkpoint.
+// the sidecar instead of the checkpoint. A store that converts in memory begins a sidecar when Budget
+// has no room for all converted weights, and streams those without room from it.
 //
 // A [Changing] holds segments that may be changed, in training. A changed one is written to a scratch file
 // before its memory is freed.

@@ -179,7 +179,7 @@ func (e *extent) fill(p piece, slot []byte, open func(e *extent) (*hostmem.Direc
 
 // prepare converts the matrices that the load's side-car does not have yet.
 func (s *Store) prepare(l *load) error {
-	if s.sidecar != nil && s.sidecar.sums == nil {
+	if c := s.side(); c != nil && c.sums == nil {
 		_, err := s.makeLoad(l, nil)
 		return err
 	}
@@ -189,7 +189,7 @@ func (s *Store) prepare(l *load) error {
 // finish verifies the bytes of a side-car that an earlier start has written. It converts damaged
 // rows again, and reads the load again.
 func (s *Store) finish(l *load, slot []byte) error {
-	if s.sidecar == nil || s.sidecar.sums == nil || l.made() {
+	if c := s.side(); c == nil || c.sums == nil || l.made() {
 		return nil
 	}
 	repaired, err := s.makeLoad(l, slot)
@@ -207,7 +207,7 @@ func (s *Store) finish(l *load, slot []byte) error {
 // open returns the file of an extent, after checking that it is the one whose header was read.
 func (s *Store) open(e *extent) (*hostmem.DirectFile, error) {
 	verify := e.tensor.File.Verify
-	if s.sidecar.holds(e.tensor) {
+	if s.side().holds(e.tensor) {
 		verify = nil // it is ours, and gets its name while it is used
 	}
 	return s.files.get(e.path, verify)
@@ -234,7 +234,7 @@ func (s *Store) readPiece(l *load, k int, slot []byte) (int64, error) {
 		if err := e.fill(p, slot, s.opener); err != nil {
 			return 0, err
 		}
-		if !s.sidecar.holds(e.tensor) {
+		if !s.side().holds(e.tensor) {
 			if err := e.tensor.File.Unchanged(); err != nil {
 				return 0, err
 			}
@@ -248,12 +248,13 @@ func (s *Store) readPiece(l *load, k int, slot []byte) (int64, error) {
 
 // loadJobs returns the jobs that regions depend on.
 func (s *Store) loadJobs(regions []region) []sideRange {
-	if s.sidecar == nil {
+	c := s.side()
+	if c == nil {
 		return nil
 	}
 	jobs := make([]sideRange, len(regions))
 	for i, r := range regions {
-		if j := s.sidecar.jobs[r.tensor]; j != nil {
+		if j := c.jobs[r.tensor]; j != nil {
 			_, at, _ := r.tensor.Location()
 			jobs[i] = sideRange{j, r.off - at, r.size}
 		}

@@ -6,14 +6,21 @@ import (
 )
 
 // plainParts returns parts of pieces, with those of matrices that this start has marked as plain taken from
-// the checkpoint's mapping, or nil if that fails; Err says why. The next start reads them as stored. It
-// allocates only when it meets such a matrix.
+// the checkpoint's mapping, and those that a late file could not take converted, or nil if that fails; Err says why. The
+// next start reads plain ones as stored. It allocates only when it meets such a matrix.
 func (s *Store) plainParts(pieces []stored.Piece, parts []backend.Part) []backend.Part {
-	if s.sidecar == nil {
+	c := s.side()
+	if c == nil {
 		return parts
 	}
 	for k := range pieces {
-		j := s.sidecar.jobs[pieces[k].Ranges[0].Tensor]
+		j := c.jobs[pieces[k].Ranges[0].Tensor]
+		if j != nil && j.unkept.Load() {
+			if s.failed = s.convertUnkept(j, pieces[k].Ranges[0], &parts[k]); s.failed != nil {
+				return nil
+			}
+			continue
+		}
 		if j == nil || !j.plain.Load() {
 			continue
 		}

@@ -48,6 +48,7 @@ type segment struct {
 	first  []int          // of an expert: the index of each parameter's first piece, and the end
 
 	parts []backend.Part // what operations read
+	side  []stored.Piece // that parts are of, if they are those of the late sidecar; nil otherwise
 	place place
 	on    *want // while it is coming or inBands
 
@@ -120,12 +121,15 @@ func (g *segment) size() (n int64) {
 
 // show sets the parts to the bytes of a copy.
 func (g *segment) show(c *copied) {
-	g.parts, g.place = c.parts, inMemory
+	g.parts, g.side, g.place = c.parts, nil, inMemory
 	g.unmap() // a pass may have mapped them again since the copy was made
 }
 
 // showMapped sets the parts to the file's mapping.
 func (g *segment) showMapped() error {
+	if g.side != nil {
+		g.parts, g.side = partsOf(g.pieces), nil
+	}
 	for k := range g.pieces {
 		if err := g.pieces[k].InPlace(&g.parts[k]); err != nil {
 			return err
@@ -137,12 +141,20 @@ func (g *segment) showMapped() error {
 
 // showSlot sets the parts to the bytes of a slot; places are those of the segment's ranges.
 func (g *segment) showSlot(slot []byte, places []int64) {
-	at := 0
-	for k := range g.pieces {
-		setRanges(&g.parts[k], g.pieces[k].Ranges, slot, places[at:])
-		at += len(g.pieces[k].Ranges)
+	at, pieces := 0, g.shownPieces()
+	for k := range pieces {
+		setRanges(&g.parts[k], pieces[k].Ranges, slot, places[at:])
+		at += len(pieces[k].Ranges)
 	}
 	g.place = inSlot
+}
+
+// shownPieces are the pieces that g.parts are of.
+func (g *segment) shownPieces() []stored.Piece {
+	if g.side != nil {
+		return g.side
+	}
+	return g.pieces
 }
 
 // setRanges points part to its ranges in a slot.

@@ -14,7 +14,7 @@ import (
 
 // copies are the weights of the cpu tier that are in anonymous memory: promoted and converted ones. Each
 // can be dropped, because its bytes are on disk: a promoted weight then streams or is used in the
-// checkpoint's mapping, a converted one is converted again before its next use. The zero value is not limited.
+// checkpoint's mapping, a converted one streams from a sidecar or is converted again before its next use. The zero value is not limited.
 type copies struct {
 	mu     sync.Mutex
 	order  []*segment // those that are dropped last first
@@ -218,7 +218,7 @@ func (s *Store) drop(n int64) (dropped int64) {
 // LeastBudget returns the bytes of copies that a pass needs at least: the weights of the largest unit
 // that are converted in memory, and what the windows of streamed weights grow by.
 func (s *Store) LeastBudget() (most int64) {
-	window := s.leastWindow()
+	window := s.leastWindow(s.canStream)
 	if s.sidecar != nil {
 		return window
 	}
@@ -236,7 +236,11 @@ func (s *Store) LeastBudget() (most int64) {
 		}
 		most = max(most, n+n/256) // copies begin at multiples of hostmem.Align
 	}
-	return most + window
+	if s.quantizer.exact() || s.late.state.Load() == lateOff {
+		return most + window
+	}
+	others := s.leastWindow(func(g *segment) bool { return !g.converts() && s.canStream(g) })
+	return max(window, most+others) // converted weights stream, or a pass has them in memory
 }
 
 // uses reports whether u reads g.

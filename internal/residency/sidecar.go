@@ -40,9 +40,10 @@ type sidecar struct {
 	left    int        // matrices that the first start has to write
 	err     error      // of renaming the file
 
-	unwritten bool // the file cannot be written any more; guarded by mu
-	exact     bool // the format is
-	somePlain bool // matrices of a complete file are used as stored
+	unwritten atomic.Bool // the file cannot be written any more
+	late      bool        // converted weights of the cpu tier have no other use of it; see late
+	exact     bool        // the format is
+	somePlain bool        // matrices of a complete file are used as stored
 }
 
 // holds reports whether t belongs to the sidecar, which is written while it is used.
@@ -92,10 +93,10 @@ func (s *Store) startSidecar(units []Unit, folder string) error {
 		return err
 	}
 	final := filepath.Join(folder, sideName(s.binding.Checkpoint(), s.quantizer.Format()))
-	c := &sidecar{folder: folder, final: final, exact: s.quantizer.exact()}
+	c := s.newSidecar(final)
 	if c.checkpoint, err = openSidecar(final, key); err != nil {
 		if !onDisk {
-			return nil
+			return s.allowLate(units, key, final, list)
 		}
 		if err := c.begin(key, list, err); err != nil && c.exact {
 			slog.Warn("weights on the disk are used as stored, because coded ones cannot be kept", "folder", folder, "reason", err)
@@ -112,17 +113,18 @@ func (s *Store) startSidecar(units []Unit, folder string) error {
 	if err := c.take(list, s.quantizer); err != nil {
 		return err
 	}
-	return s.holdSidecar()
+	return s.holdSidecar(c)
+}
+
+func (s *Store) newSidecar(final string) *sidecar {
+	return &sidecar{folder: filepath.Dir(final), final: final, exact: s.quantizer.exact()}
 }
 
 // begin continues the file that an earlier process did not complete, or lays out a new one. why is
 // the reason that there is no complete file. begin logs that a conversion continues, or that a file is
 // replaced.
 func (c *sidecar) begin(key string, list []sideEntry, why error) (err error) {
-	c.left = len(list)
-	if c.writing, c.checkpoint = resumeSidecar(c.final, key, list); c.writing != nil {
-		slog.Info("continuing the conversion of weights that an earlier process began", "file", c.final)
-		c.begun, _ = c.checkpoint.Lookup(sideSums)
+	if c.resume(key, list) {
 		return nil
 	}
 	if _, err := os.Stat(c.final); err == nil {
@@ -130,6 +132,17 @@ func (c *sidecar) begin(key string, list []sideEntry, why error) (err error) {
 	}
 	c.writing, c.checkpoint, err = beginSidecar(c.folder, c.final, key, list)
 	return err
+}
+
+// resume continues the file that an earlier process did not complete, if there is one.
+func (c *sidecar) resume(key string, list []sideEntry) bool {
+	c.left = len(list)
+	if c.writing, c.checkpoint = resumeSidecar(c.final, key, list); c.writing == nil {
+		return false
+	}
+	slog.Info("continuing the conversion of weights that an earlier process began", "file", c.final)
+	c.begun, _ = c.checkpoint.Lookup(sideSums)
+	return true
 }
 
 // leaveStreamed leaves matrices of the disk tier as stored, and stacks of which an expert is there.
@@ -143,10 +156,10 @@ func (s *Store) leaveStreamed(list []sideEntry) {
 }
 
 // holdSidecar opens and maps the file under its present name, which may change later.
-func (s *Store) holdSidecar() error {
-	t := s.sidecar.order[0].target
+func (s *Store) holdSidecar(c *sidecar) error {
+	t := c.order[0].target
 	if _, err := s.files.get(t.File.Path, nil); err != nil {
-		return &SidecarError{Dir: s.sidecar.folder, Err: err}
+		return &SidecarError{Dir: c.folder, Err: err}
 	}
 	_, err := t.Bytes()
 	return err
@@ -277,7 +290,7 @@ func (s *Store) makePieces(ctx context.Context, pieces []stored.Piece) error {
 // those in read, or in the mapping if read is nil. make converts damaged rows again and reports that. Any
 // goroutine may call it; one at a time converts.
 func (s *Store) make(ctx context.Context, r sideRange, read []byte) (repaired bool, err error) {
-	c, j := s.sidecar, r.sideJob
+	c, j := s.side(), r.sideJob
 	if c.sums != nil {
 		return s.verify(ctx, r, read)
 	}
@@ -293,6 +306,8 @@ func (s *Store) make(ctx context.Context, r sideRange, read []byte) (repaired bo
 		return false, err
 	}
 	switch {
+	case j.unkept.Load():
+		s.displacing.changed.Store(true) // the next pass converts it in memory
 	case !j.plain.Load():
 		evict(&j.source)
 	case s.restream:
@@ -305,11 +320,13 @@ func (s *Store) make(ctx context.Context, r sideRange, read []byte) (repaired bo
 // matrix that an exact format does not make smaller. If the file cannot be written, matrices of an exact format
 // are used as stored; the next start continues. The caller holds mu.
 func (s *Store) convertTiles(ctx context.Context, j *sideJob, first, end int) error {
-	c := s.sidecar
-	if c.unwritten {
-		j.plain.Store(true)
+	c := s.side()
+	if c.unwritten.Load() {
+		j.leave(c.exact)
 		return nil
 	}
+	s.quantizer.mu.Lock()
+	defer s.quantizer.mu.Unlock()
 	sums, err := s.quantizer.convertTo(ctx, c.writing, j, first, end)
 	if errors.Is(err, backend.ErrIncompressible) {
 		slog.Debug("weights are used as stored", "weights", j.name, "reason", err)
@@ -320,10 +337,18 @@ func (s *Store) convertTiles(ctx context.Context, j *sideJob, first, end int) er
 		err = c.writing.note(j.first+first, sums)
 	}
 	var write *SidecarError
-	if errors.As(err, &write) && c.exact {
+	switch {
+	case errors.As(err, &write) && c.exact:
 		slog.Warn("weights on the disk are used as stored, because coded ones cannot be written", "weights", j.name, "reason", err)
-		c.unwritten, err = true, nil
-		j.plain.Store(true)
+	case errors.As(err, &write) && c.late:
+		s.cannotKeep(err)
+	default:
+		write = nil
+	}
+	if write != nil {
+		err = nil
+		c.unwritten.Store(true)
+		j.leave(c.exact)
 	}
 	if err != nil {
 		return fmt.Errorf("residency: converting %s: %w", j.name, err)
@@ -334,7 +359,7 @@ func (s *Store) convertTiles(ctx context.Context, j *sideJob, first, end int) er
 // finished notes that a matrix is in the file. After the last one it renames the file.
 func (c *sidecar) finished(j *sideJob) error {
 	j.done.Store(true)
-	if c.left--; c.left <= 0 && !c.unwritten {
+	if c.left--; c.left <= 0 && !c.unwritten.Load() {
 		c.err = c.writing.finish()
 	}
 	return nil
@@ -342,12 +367,7 @@ func (c *sidecar) finished(j *sideJob) error {
 
 // isUnwritten reports whether the file cannot be written any more.
 func (c *sidecar) isUnwritten() bool {
-	if c == nil {
-		return false
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.unwritten
+	return c != nil && c.unwritten.Load()
 }
 
 // written reports whether the earlier process that began the file has completed a matrix.
@@ -372,7 +392,7 @@ func (c *sidecar) written(j *sideJob) bool {
 // verify verifies the checksums of r's bytes: those in read, or in the mapping if read is nil. It converts
 // damaged rows again and reports that.
 func (s *Store) verify(ctx context.Context, r sideRange, read []byte) (repaired bool, err error) {
-	c, j := s.sidecar, r.sideJob
+	c, j := s.side(), r.sideJob
 	first, end := j.of(r.begin, r.size)
 	if j.intact(first, end) {
 		return false, nil
@@ -412,13 +432,18 @@ func (s *Store) verify(ctx context.Context, r sideRange, read []byte) (repaired 
 	return true, nil
 }
 
-// finishSidecar converts the matrices that no pass has needed yet, for the next start.
-func (s *Store) finishSidecar(ctx context.Context) error {
-	c := s.sidecar
+// finishSidecar converts the matrices that no pass has needed yet, for the next start. It calls pace, if not nil, before
+// each.
+func (s *Store) finishSidecar(ctx context.Context, c *sidecar, pace func(context.Context) error) error {
 	if c == nil || c.sums != nil {
 		return nil
 	}
 	for _, j := range c.order {
+		if pace != nil && !j.done.Load() {
+			if err := pace(ctx); err != nil {
+				return err
+			}
+		}
 		if _, err := s.make(ctx, sideRange{j, 0, j.target.Size}, nil); err != nil {
 			return err
 		}
@@ -452,38 +477,6 @@ func (c *sidecar) close() {
 	if c.checkpoint != nil {
 		_ = c.checkpoint.Close() // opened for reading
 	}
-}
-
-// convertedBytes is the size of the parts in which a matrix is converted and written.
-const convertedBytes = 8 << 20
-
-// convertTo converts tiles [first, end) of a matrix, some rows at a time, and writes them. It returns their
-// checksums.
-func (q *quantizer) convertTo(ctx context.Context, to *sideFile, j *sideJob, first, end int) (sums []uint32, err error) {
-	if _, _, err := q.converted(&j.source); err != nil {
-		return nil, err
-	}
-	_, offset, _ := j.target.Location()
-	p := &j.source
-	whole, elem := p.Ranges[0], p.Ranges[0].Size/int64(max(j.all, 1)) // bytes of a row as stored
-	group := j.rows * int(max(convertedBytes/max(j.bytes(), 1), 1))
-	last := min(end*j.rows, j.all)
-	buffer := make([]byte, int64(min(group, max(last-first*j.rows, 0)))*j.each)
-	for row := first * j.rows; row < last; row += group {
-		n := min(group, last-row)
-		part := backend.Part{Matrix: p.Part.Matrix}
-		part.Dims[0] = n
-		r := stored.Range{Tensor: whole.Tensor, Begin: whole.Begin + int64(row)*elem, Size: int64(n) * elem}
-		rows := buffer[:int64(n)*j.each]
-		if err := q.convert(ctx, rows, r, &part); err != nil {
-			return nil, err
-		}
-		sums = append(sums, j.sums(rows)...)
-		if err := to.write(rows, offset+int64(row)*j.each); err != nil {
-			return nil, err
-		}
-	}
-	return sums, nil
 }
 
 var errStale = errors.New("the file belongs to another version of the checkpoint or of Heft")

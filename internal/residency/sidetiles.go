@@ -88,8 +88,18 @@ type sideJob struct {
 	target   *loader.Tensor
 	done     atomic.Bool     // all of it is in the file and intact
 	plain    atomic.Bool     // it is used as stored
+	unkept   atomic.Bool     // a late file could not take it: it is converted where it is used
 	verified []atomic.Uint32 // bits of tiles that are intact; nil during the first start
 	left     atomic.Int32    // tiles that are not verified
+}
+
+// leave notes that the file cannot take the matrix.
+func (j *sideJob) leave(exact bool) {
+	if exact {
+		j.plain.Store(true)
+	} else {
+		j.unkept.Store(true)
+	}
 }
 
 // intact reports whether tiles [first, end) are known to be intact.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/stored"
 	"github.com/heftai/heft/meta"
 )
@@ -26,6 +27,17 @@ type want struct {
 	group    int  // among those of the unit
 	first    int  // index of its first range among the places of the group
 	bands    bandRange
+
+	from      []stored.Piece // of the late sidecar, while it streams from there; nil otherwise
+	fromParts []backend.Part // of from
+}
+
+// streamPieces are the pieces that w streams.
+func (w *want) streamPieces() []stored.Piece {
+	if w.from != nil {
+		return w.from
+	}
+	return w.pieces
 }
 
 // A holder is a parameter with its segments: as stored, and converted.
@@ -96,8 +108,9 @@ func (s *Store) group(u *unit) (list []*load) {
 		}
 		if w.streamed {
 			var regions []region
-			for i := range w.pieces {
-				regions = addRegions(regions, &w.pieces[i])
+			from := w.streamPieces()
+			for i := range from {
+				regions = addRegions(regions, &from[i])
 			}
 			all = append(all, locate(k, regions))
 		}

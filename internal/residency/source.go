@@ -59,11 +59,14 @@ func (s *Store) loadSegment(ctx context.Context, g *segment, p Priority) (*copie
 		fill = s.readInto
 	}
 	c, err := s.copyBy(ctx, g, p, fill)
-	if errors.Is(err, errNoRoom) {
-		s.displaceUncopied(g)
-		return nil, nil // mapped or streamed for now, or converted before its use
+	if !errors.Is(err, errNoRoom) {
+		return c, err
 	}
-	return c, err
+	s.displaceUncopied(g)
+	if s.mustConvert(g, p) && !g.displaced.Load() { // it cannot stream any more
+		return s.copyWith(ctx, g, p, true, fill)
+	}
+	return nil, nil // mapped or streamed for now, or converted before its use
 }
 
 // promote copies g from the mapping to memory, unless memory has it. It fails with errNoRoom if the
@@ -145,8 +148,18 @@ func (g *segment) cached() bool {
 	return there >= size-size/10
 }
 
-// copyBy reserves memory for a copy of g, fills it, and publishes it.
+// mustConvert reports whether a pass needs g converted: it is not used in another form.
+func (s *Store) mustConvert(g *segment, p Priority) bool {
+	return g.converts() && p == Demand && !s.quantizer.exact()
+}
+
+// copyBy reserves memory for a copy of g, fills it, and publishes it. If a pass needs the copy, because g cannot
+// stream, it exceeds the budget.
 func (s *Store) copyBy(ctx context.Context, g *segment, p Priority, fill func(context.Context, *segment, Priority, *copied) error) (*copied, error) {
+	return s.copyWith(ctx, g, p, s.mustConvert(g, p) && !s.canStream(g), fill)
+}
+
+func (s *Store) copyWith(ctx context.Context, g *segment, p Priority, force bool, fill func(context.Context, *segment, Priority, *copied) error) (*copied, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -154,7 +167,6 @@ func (s *Store) copyBy(ctx context.Context, g *segment, p Priority, fill func(co
 	if err != nil {
 		return nil, fmt.Errorf("residency: %s: %w", g.path, err)
 	}
-	force := g.converts() && p == Demand && !s.quantizer.exact() // there is no other way to use it
 	if !s.reserve(size, force) {
 		return nil, errNoRoom
 	}
@@ -228,7 +240,7 @@ func (s *Store) copyRange(to []byte, r stored.Range) error {
 		return err
 	}
 	read := func() error { return reading(r.Tensor, func() { copy(to, data[r.Begin:r.Begin+r.Size]) }) }
-	if s.sidecar.holds(r.Tensor) {
+	if s.side().holds(r.Tensor) {
 		return read()
 	}
 	return r.Tensor.File.ReadUnchanged(read)
@@ -287,8 +299,12 @@ func (d *directRead) read(piece int) error {
 	return err
 }
 
-// convertInto converts g. Pieces that are not converted stay in the mapping.
+// convertInto converts g, or copies what a late sidecar has of it. Pieces that are not converted stay in the mapping.
 func (s *Store) convertInto(ctx context.Context, g *segment, _ Priority, c *copied) error {
+	side, err := s.keepConverted(ctx, g)
+	if err != nil {
+		return err
+	}
 	s.quantizer.mu.Lock()
 	defer s.quantizer.mu.Unlock()
 	slot, at := c.block.Bytes(), 0
@@ -305,8 +321,10 @@ func (s *Store) convertInto(ctx context.Context, g *segment, _ Priority, c *copi
 		}
 		n := int(size)
 		settle(slot, at, n, s.homes)
-		if err := s.quantizer.convert(ctx, slot[at:at+n], g.pieces[k].Ranges[0], &g.pieces[k].Part); err != nil {
-			return err
+		if !s.copyKept(slot[at:at+n], side, k) {
+			if err := s.quantizer.convert(ctx, slot[at:at+n], g.pieces[k].Ranges[0], &g.pieces[k].Part); err != nil {
+				return err
+			}
 		}
 		stored.SetConverted(&part, slot[at:at+n])
 		c.parts[k] = part

@@ -63,7 +63,7 @@ type Options struct {
 	// Known are the sizes of parameters of which an exact format does not make all smaller; see [KnownSizes].
 	Known map[*meta.Param]int64
 	// SidecarDir is the folder for files of converted weights. The store uses an existing file, and
-	// writes one if some converted weights are on the disk tier. If SidecarDir is empty, converting
+	// writes one if some converted weights are on the disk tier, or Budget has no room for them. If SidecarDir is empty, converting
 	// weights on the disk tier is an error.
 	SidecarDir string
 	// Homes are the memory nodes of the computing threads, in order. Promoted weights are placed on
@@ -132,6 +132,8 @@ type Store struct {
 
 	quantizer *quantizer
 	sidecar   *sidecar // nil if nothing is converted, or everything in memory
+	late      late
+	unkept    []*hostmem.Block // of the unit that computes; see convertUnkept
 }
 
 // New assigns the parameters of units to tiers by devices. It reads and maps no weight. It
@@ -247,6 +249,9 @@ func (s *Store) bringAll(u *unit) error {
 // arrive waits for a segment that is on its way.
 func (s *Store) arrive(g *segment) error {
 	w := g.on
+	if w.from != nil {
+		g.parts, g.side = w.fromParts, w.from
+	}
 	k := s.stream.first[s.order.visit] + w.group
 	window, err := s.stream.hold(k)
 	if err != nil {
@@ -301,6 +306,7 @@ func (s *Store) Release() {
 		s.stream.release(s.order.visit)
 	}
 	s.endBand()
+	s.freeUnkept()
 	s.releaseExperts()
 	u.unmapTables()
 	s.counts.publish()
@@ -338,7 +344,7 @@ func (s *Store) Parts(p *meta.Param, expert int) []backend.Part {
 			return nil
 		}
 	}
-	return s.plainParts(h.shown.pieces, h.shown.parts)
+	return s.plainParts(h.shown.shownPieces(), h.shown.parts)
 }
 
 // Err returns why Parts has returned nil, nil if the parameter is not one of the unit.
@@ -368,7 +374,8 @@ func (s *Store) Close() {
 	s.mover.close()
 	s.freeAll()
 	s.files.close()
-	s.sidecar.close()
+	s.freeUnkept()
+	s.side().close()
 }
 
 // files are the shards opened for direct reads, each at first use.

@@ -32,6 +32,7 @@ type Progress struct {
 
 // progress is the state of Warm.
 type progress struct {
+	ctx     context.Context // of Warm; nil before
 	cancel  context.CancelFunc
 	done    chan struct{}
 	start   time.Time
@@ -58,7 +59,7 @@ func (s *Store) Warm(ctx context.Context) {
 	w := &s.warm
 	ctx, cancel := context.WithCancel(ctx)
 	w.mu.Lock()
-	w.cancel, w.done, w.start, w.started = cancel, make(chan struct{}), time.Now(), true
+	w.ctx, w.cancel, w.done, w.start, w.started = ctx, cancel, make(chan struct{}), time.Now(), true
 	w.mu.Unlock()
 	go func() {
 		defer close(w.done)
@@ -216,7 +217,7 @@ func (s *Store) warmAll(ctx context.Context) error {
 		return err
 	}
 	s.unmapCopied()
-	if err := s.finishSidecar(ctx); err != nil {
+	if err := s.finishSidecar(ctx, s.side(), nil); err != nil {
 		return err
 	}
 	s.recordSizes()

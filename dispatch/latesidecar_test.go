@@ -1,0 +1,276 @@
+package dispatch_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/internal/atomicfile"
+	"github.com/heftai/heft/internal/testenv"
+	"github.com/heftai/heft/loader"
+	"github.com/heftai/heft/meta"
+)
+
+// lateModel is a folder of a model whose weights are converted and all fit.
+func lateModel(t *testing.T, tied, experts bool) string {
+	t.Helper()
+	s := shape{hidden: 384, inner: 512, heads: 6, kv: 2, dim: 64, vocab: 515, layers: 4, dtype: meta.BFloat16, shift: 3, tied: tied, experts: experts}
+	return s.folder(t, rand.New(rand.NewPCG(8, 8)))
+}
+
+// whole waits for the complete side-car in a folder, and returns its path and contents.
+func whole(t *testing.T, cache string) (string, []byte) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		for _, name := range files(t, cache) {
+			if !atomicfile.IsTemp(name) && strings.HasSuffix(name, ".safetensors") {
+				text, err := os.ReadFile(name)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return name, text
+			}
+		}
+		if time.Now().After(end) {
+			t.Fatalf("there is no complete side-car in %v", files(t, cache))
+		}
+	}
+}
+
+// lowest lowers the limit of m to the minimum, and returns the counters of a pass under it, the second one.
+func lowest(t *testing.T, m *dispatch.Model, want [][]float32) (misses, read int64) {
+	t.Helper()
+	ids, prompt := lawIDs()
+	least := m.SetMemoryLimit(0)
+	m.SetMemoryLimit(least)
+	sameLogits(t, "displaced", forced(t, m, ids, prompt, 7), want)
+	before := m.Status()
+	sameLogits(t, "displaced, the second time", forced(t, m, ids, prompt, 7), want)
+	after := m.Status()
+	if held := sum(after.Held); held > least {
+		t.Errorf("%v is held under a limit of %d", after.Held, least)
+	}
+	return after.Tiers[devicemap.CPU].Misses - before.Tiers[devicemap.CPU].Misses, after.TierReadBytes - before.TierReadBytes
+}
+
+// TestDisplacedConvertedWeightsStream: converted weights that a falling limit displaced were converted again in each
+// pass. The first pass writes them to a side-car, later ones and the next start read that.
+func TestDisplacedConvertedWeightsStream(t *testing.T) {
+	ids, prompt := lawIDs()
+	for _, o := range []dispatch.Options{{Quantize: meta.QuantQ8}, {Quantize: meta.QuantQ4}, {Compress: dispatch.CompressExact}} {
+		for _, tied := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%v %v, tied %v", o.Quantize, o.Compress, tied), func(t *testing.T) {
+				dir, cache, o := lateModel(t, tied, false), t.TempDir(), o
+				o.Threads, o.MaxSequences = 2, 4
+				m := cpuModel(t, dir, o)
+				want := forced(t, m, ids, prompt, 7)
+				load(t, m)
+				again, norms := lowest(t, m, want)
+				m.Close()
+				o.CacheDir = cache
+				m = cpuModel(t, dir, o)
+				load(t, m)
+				forced(t, m, ids, prompt, 7)
+				if all := files(t, cache); o.Quantize != meta.QuantNone && len(all) > 0 {
+					t.Errorf("%v is written although all weights stay in memory", all)
+				}
+				before := m.Status().Held
+				misses, read := lowest(t, m, want)
+				if o.Quantize != meta.QuantNone && (misses >= again/2 || read < 100*norms) {
+					t.Errorf("the second pass misses %d weights of the cpu tier and streams %d bytes, without a side-car %d and %d", misses, read, again, norms)
+				}
+				if o.Quantize == meta.QuantNone && read >= norms*9/10 {
+					t.Errorf("the second pass streams %d bytes, %d as stored", read, norms)
+				}
+				name, text := whole(t, cache)
+				m.SetMemoryLimit(usedBytes(m))
+				for end := time.Now().Add(time.Minute); m.Status().Held["weights"] != before["weights"]; time.Sleep(time.Millisecond) {
+					if time.Now().After(end) {
+						t.Fatalf("%v is held, want %v again", m.Status().Held, before)
+					}
+				}
+				sameLogits(t, "back in memory", forced(t, m, ids, prompt, 7), want)
+				m.Close()
+				date := modified(t, name)
+				m = cpuModel(t, dir, o)
+				load(t, m)
+				sameLogits(t, "the next start", forced(t, m, ids, prompt, 7), want)
+				if _, read := lowest(t, m, want); read == 0 {
+					t.Error("the next start streams nothing under a low limit")
+				}
+				if now, text2 := whole(t, cache); now != name || !modified(t, name).Equal(date) || !bytes.Equal(text, text2) {
+					t.Error("the next start wrote the side-car again")
+				}
+			})
+		}
+	}
+}
+
+// TestALimitThatWalksWithALateSidecar: the limit changes at random within passes and beside them, while the side-car is
+// written. Logits keep their bits, with experts too.
+func TestALimitThatWalksWithALateSidecar(t *testing.T) {
+	ids, prompt := lawIDs()
+	for _, o := range []dispatch.Options{{Quantize: meta.QuantQ8}, {Compress: dispatch.CompressExact}} {
+		for _, experts := range []bool{false, true} {
+			o.Threads, o.MaxSequences, o.CacheDir = 2, 4, t.TempDir()
+			m := cpuModel(t, lateModel(t, experts, experts), o)
+			want := forced(t, m, ids, prompt, 7)
+			load(t, m)
+			most := usedBytes(m)
+			r := rand.New(rand.NewPCG(9, 9))
+			hook, err := m.AddHook(dispatch.Hook{Pre: func(*dispatch.ModuleCall) error {
+				m.SetMemoryLimit(r.Int64N(most + most/4))
+				return nil
+			}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range 3 {
+				sameLogits(t, "the limit walks within passes", forced(t, m, ids, prompt, 7), want)
+			}
+			hook.Remove()
+			ctx, cancel := context.WithCancel(t.Context())
+			var walking sync.WaitGroup
+			walking.Go(func() {
+				for r := rand.New(rand.NewPCG(8, 8)); ctx.Err() == nil; {
+					m.SetMemoryLimit(r.Int64N(most + most/4))
+					time.Sleep(100 * time.Microsecond)
+				}
+			})
+			for range 5 {
+				sameLogits(t, "the limit walks beside passes", forced(t, m, ids, prompt, 7), want)
+			}
+			cancel()
+			walking.Wait()
+			whole(t, o.CacheDir)
+			m.Close()
+		}
+	}
+}
+
+// TestALateSidecarIsResumed: a process that is killed, or stopped, while it writes the side-car leaves what it has to the
+// next one, whose plan has all weights in memory too.
+func TestALateSidecarIsResumed(t *testing.T) {
+	ids, prompt := lawIDs()
+	dir, cache := lateModel(t, false, false), t.TempDir()
+	o := dispatch.Options{Quantize: meta.QuantQ8, Threads: 2, MaxSequences: 4, CacheDir: cache}
+	m := cpuModel(t, dir, o) // without Warm, so that passes alone write
+	want := forced(t, m, ids, prompt, 7)
+	m.SetMemoryLimit(m.SetMemoryLimit(0))
+	stop := func(*dispatch.ModuleCall) error { return errors.New("stopped") }
+	hook, err := m.AddHook(dispatch.Hook{Post: stop, Paths: m.Units()[2:3]})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, err := range m.Generate(context.Background(), ids[:2], dispatch.GenerateOptions{}) {
+		if err == nil {
+			t.Fatal("the pass was not stopped")
+		}
+	}
+	hook.Remove()
+	m.Close()
+	if left := files(t, cache); len(left) != 1 || !atomicfile.IsTemp(left[0]) {
+		t.Fatalf("a stopped process left %v, want the unfinished file", left)
+	}
+	start := func(when string) (text []byte) {
+		log := logged(func() {
+			m = cpuModel(t, dir, o)
+			sameLogits(t, when, forced(t, m, ids, prompt, 7), want)
+			load(t, m)
+			sameLogits(t, when+", loaded", forced(t, m, ids, prompt, 7), want)
+			_, text = whole(t, cache)
+			m.Close()
+		})
+		if !strings.Contains(log, "continuing the conversion") {
+			t.Errorf("%s: the log says %q", when, log)
+		}
+		return text
+	}
+	complete := start("after a stop")
+	final, _ := whole(t, cache)
+	ck, err := loader.OpenBytes("whole", map[string][]byte{"model.safetensors": complete})
+	if err != nil {
+		t.Fatal(err)
+	}
+	killed, i := bytes.Clone(complete), 0
+	for x, sums := range checked(t, dir, ck) { // every third matrix is torn, every third was not begun
+		switch i++; i % 3 {
+		case 1:
+			killed[x.Offset+x.Size/2] ^= 1
+		case 2:
+			clear(killed[x.Offset:][:x.Size])
+			clear(killed[sums.begin:sums.end])
+		}
+	}
+	err = os.WriteFile(filepath.Join(cache, atomicfile.TempPrefix+"0123456789abcdef-"+filepath.Base(final)), killed, 0o600)
+	if err := errors.Join(err, os.Remove(final)); err != nil {
+		t.Fatal(err)
+	}
+	if again := start("after a kill"); !bytes.Equal(again, complete) {
+		t.Error("the file that was continued differs")
+	}
+}
+
+// TestALateSidecarThatCannotBeWritten: without room or permission weights are converted in each pass, with the same
+// bits, and the log says so once with what helps. No request fails.
+func TestALateSidecarThatCannotBeWritten(t *testing.T) {
+	ids, prompt := lawIDs()
+	dir := lateModel(t, false, false)
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var size int64
+	{
+		o := dispatch.Options{Quantize: meta.QuantQ8, Threads: 2, MaxSequences: 4, CacheDir: t.TempDir()}
+		m := cpuModel(t, dir, o)
+		load(t, m)
+		lowest(t, m, forced(t, m, ids, prompt, 7))
+		_, text := whole(t, o.CacheDir)
+		size = int64(len(text))
+		m.Close()
+	}
+	writes := 0
+	for what, c := range map[string]struct {
+		folder func() string
+		write  func(write func() error) error
+		want   string
+	}{
+		"no folder":  {func() string { return "" }, nil, "--cache-dir"},
+		"no room":    {func() string { return testenv.SmallDisk(t, size/2) }, nil, "free space there"},
+		"no reserve": {func() string { return testenv.SmallDisk(t, size+64<<10) }, nil, "free space there"},
+		"a file":     {func() string { return filepath.Join(file, "sub") }, nil, file},
+		"an error of the disk": {t.TempDir, func(write func() error) error {
+			if writes++; writes > 9 {
+				return errors.New("broken disk")
+			}
+			return write()
+		}, "broken disk"},
+	} {
+		o := dispatch.Options{Quantize: meta.QuantQ8, Threads: 2, MaxSequences: 4, CacheDir: c.folder(), Ledger: new(dispatch.Ledger)}
+		if c.write != nil {
+			o.Ledger.InterceptWrites(c.write)
+		}
+		log := logged(func() {
+			m := cpuModel(t, dir, o)
+			want := forced(t, m, ids, prompt, 7)
+			load(t, m)
+			lowest(t, m, want)
+			lowest(t, m, want)
+			m.Close()
+		})
+		if n := strings.Count(log, "converted again in each pass"); n != 1 || !strings.Contains(log, c.want) {
+			t.Errorf("%s: the log says so %d times, want once with %q: %s", what, n, c.want, log)
+		}
+	}
+}

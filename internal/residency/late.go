@@ -1,0 +1,289 @@
+package residency
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/hostmem"
+	"github.com/heftai/heft/internal/stored"
+)
+
+// States of a late sidecar.
+const (
+	lateOff        int32 = iota // there is never one
+	latePossible                // the first weights without room begin it
+	lateThere                   // there is one
+	lateImpossible              // it cannot be written; weights without room are converted in each pass
+)
+
+// late is the sidecar of a store whose plan has all weights in memory. It is begun when converted weights lose their
+// memory, so that later passes stream them instead of converting them again. A pass converts what it needs into it,
+// the background the rest. Segments keep the pieces of the checkpoint; see want.from.
+type late struct {
+	units  []Unit
+	key    string
+	final  string
+	state  atomic.Int32
+	file   atomic.Pointer[sidecar]
+	wanted atomic.Bool // a converted segment has no room
+	said   atomic.Bool // that it cannot be written
+}
+
+// side returns the sidecar, whenever it was begun, or nil.
+func (s *Store) side() *sidecar {
+	if s.sidecar != nil {
+		return s.sidecar
+	}
+	return s.late.file.Load()
+}
+
+// allowLate allows a late sidecar. It continues one that an earlier process began.
+func (s *Store) allowLate(units []Unit, key, final string, list []sideEntry) error {
+	l := &s.late
+	if s.binding.Checkpoint().Dir() == "" {
+		return nil // in memory
+	}
+	l.units, l.key, l.final = units, key, final
+	l.state.Store(latePossible)
+	c := s.newSidecar(final)
+	if !c.resume(key, list) {
+		return nil
+	}
+	return s.useLate(c, list)
+}
+
+// missed notes that a segment that is converted in memory has no room there.
+func (s *Store) missed(g *segment) {
+	if g.converts() && !s.late.wanted.Load() {
+		s.late.wanted.Store(true)
+		s.displacing.changed.Store(true)
+	}
+}
+
+// streamsConverted reports whether g, which is converted in memory, streams from the late sidecar when it has no room.
+func (s *Store) streamsConverted(g *segment) bool {
+	switch s.late.state.Load() {
+	case latePossible:
+		return true
+	case lateThere:
+		c := s.late.file.Load()
+		return !c.unwritten.Load() || c.keeps(s.sidePieces(g))
+	}
+	return false
+}
+
+// keeps reports whether the file has all of pieces.
+func (c *sidecar) keeps(pieces []stored.Piece) bool {
+	for i := range pieces {
+		if j := c.jobs[pieces[i].Ranges[0].Tensor]; j != nil && !j.kept() {
+			return false
+		}
+	}
+	return true
+}
+
+// kept reports whether the file has the matrix.
+func (j *sideJob) kept() bool { return j.done.Load() && !j.plain.Load() && !j.unkept.Load() }
+
+// sidePieces returns g's pieces with those of the late sidecar in place of those that it has, or will have, converted.
+// It returns nil if there is no late sidecar.
+func (s *Store) sidePieces(g *segment) []stored.Piece {
+	c := s.late.file.Load()
+	if c == nil || !g.converts() {
+		return nil
+	}
+	out := make([]stored.Piece, 0, len(g.pieces))
+	add := func(key sideKey, own []stored.Piece) {
+		kept := c.pieces[key]
+		for k := range own {
+			piece := own[k]
+			if k < len(kept) {
+				if j := c.jobs[kept[k].Ranges[0].Tensor]; j != nil && !j.plain.Load() {
+					piece = kept[k]
+				}
+			}
+			out = append(out, piece)
+		}
+	}
+	if g.stack == nil {
+		add(sideKey{g.param, -1}, g.pieces)
+		return out
+	}
+	for i, p := range g.stack.params {
+		add(sideKey{p, g.expert}, g.pieces[g.first[i]:g.first[i+1]])
+	}
+	return out
+}
+
+// beginLate begins the late sidecar if a converted segment has no room. If that is impossible, it says so once. It is
+// called between units.
+func (s *Store) beginLate() {
+	l := &s.late
+	if !l.wanted.Load() {
+		return
+	}
+	if l.state.Load() == latePossible {
+		if err := s.openLate(); err == nil {
+			return
+		} else {
+			l.state.Store(lateImpossible)
+			s.cannotKeep(&SidecarError{Dir: filepath.Dir(l.final), Err: err})
+		}
+	}
+	if s.quantizer.Converter != nil && s.folder == "" && s.binding.Checkpoint().Dir() != "" {
+		s.cannotKeep(errors.New("there is no folder for converted ones: use --cache-dir, a larger --max-memory, or the weights as stored"))
+	}
+}
+
+// cannotKeep says once why weights without room are converted in each pass.
+func (s *Store) cannotKeep(why error) {
+	if s.late.said.Swap(true) {
+		return
+	}
+	if s.quantizer.exact() {
+		slog.Warn("weights that do not stay in memory are read as stored", "reason", why)
+		return
+	}
+	slog.Warn("weights that do not stay in memory are converted again in each pass, which is several times slower than reading converted ones", "reason", why)
+}
+
+// openLate opens the late sidecar: one that another process has completed or begun, or a new one.
+func (s *Store) openLate() error {
+	l := &s.late
+	list, _, err := s.sideList(l.units)
+	if err != nil {
+		return err
+	}
+	c := s.newSidecar(l.final)
+	if c.checkpoint, err = openSidecar(l.final, l.key); err != nil && !c.resume(l.key, list) {
+		if err := hasRoom(c.folder, list); err != nil {
+			return err
+		}
+		if c.writing, c.checkpoint, err = beginSidecar(c.folder, c.final, l.key, list); err != nil {
+			return err
+		}
+		slog.Info("writing converted weights to a file, because not all of them stay in memory", "file", l.final)
+	}
+	return s.useLate(c, list)
+}
+
+// useLate makes an open file the late sidecar.
+func (s *Store) useLate(c *sidecar, list []sideEntry) error {
+	c.late = true
+	if c.writing != nil {
+		c.writing.intercept = s.mover.InterceptWrite
+	}
+	err := c.take(list, s.quantizer)
+	if err == nil {
+		err = s.holdSidecar(c)
+	}
+	if err != nil {
+		c.close()
+		return err
+	}
+	s.late.file.Store(c)
+	s.late.state.Store(lateThere)
+	s.finishLate(c)
+	return nil
+}
+
+// hasRoom fails if a new file in folder would leave less than a twentieth of the disk or 1 GiB.
+func hasRoom(folder string, list []sideEntry) error {
+	const share, most = 20, 1 << 30
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return err
+	}
+	all, free, err := hostmem.DiskSpace(folder)
+	if err != nil {
+		return nil // the system does not say; beginSidecar tries
+	}
+	size := 4 * sumsOf(list)
+	for i := range list {
+		size += list[i].size
+	}
+	if reserve := min(all/share, most); size+reserve > free {
+		return fmt.Errorf("%d MiB are free, want %d MiB for the weights and %d MiB to spare: %w", free>>20, size>>20, reserve>>20, syscall.ENOSPC)
+	}
+	return nil
+}
+
+// finishLate completes the late sidecar in the background if Warm was called.
+func (s *Store) finishLate(c *sidecar) {
+	w := &s.warm
+	w.mu.Lock()
+	ctx, done := w.ctx, w.done
+	w.mu.Unlock()
+	if ctx == nil {
+		return // Warm does it, if it is called
+	}
+	w.after.Go(func() {
+		<-done
+		if err := s.finishSidecar(ctx, c, s.whenQuiet(quietFor, busyWaits)); err != nil && ctx.Err() == nil {
+			slog.Warn("converted weights were not all written", "file", c.final, "reason", err)
+		}
+	})
+}
+
+// keepConverted has the late sidecar take what is converted of g, and returns its pieces there, nil if there is none.
+func (s *Store) keepConverted(ctx context.Context, g *segment) ([]stored.Piece, error) {
+	side := s.sidePieces(g)
+	for k := range side {
+		r := side[k].Ranges[0]
+		j := s.late.file.Load().jobs[r.Tensor]
+		if j == nil || j.done.Load() {
+			continue
+		}
+		if _, err := s.make(ctx, sideRange{j, r.Begin, r.Size}, nil); err != nil {
+			return nil, err
+		}
+	}
+	return side, nil
+}
+
+// copyKept copies a piece of the late sidecar. It reports whether the file has it.
+func (s *Store) copyKept(to []byte, side []stored.Piece, k int) bool {
+	if side == nil {
+		return false
+	}
+	r := side[k].Ranges[0]
+	j := s.late.file.Load().jobs[r.Tensor]
+	if j == nil || !j.kept() || s.copyRange(to, r) != nil {
+		return false
+	}
+	evict(&side[k])
+	return true
+}
+
+// convertUnkept converts the rows of a matrix that a file could not take into memory that lasts until Release, and
+// points part to it.
+func (s *Store) convertUnkept(j *sideJob, r stored.Range, part *backend.Part) error {
+	block, err := s.arena.Alloc(hostmem.Staging, int(r.Size))
+	if err != nil {
+		return err
+	}
+	s.unkept = append(s.unkept, block)
+	each := max(j.each, 1)
+	to := block.Bytes()[:r.Size]
+	s.quantizer.mu.Lock()
+	defer s.quantizer.mu.Unlock()
+	if err := s.quantizer.convertRows(context.Background(), to, j, int(r.Begin/each), int(r.Size/each)); err != nil {
+		return fmt.Errorf("residency: converting %s: %w", j.name, err)
+	}
+	stored.Set(part, 0, to)
+	return nil
+}
+
+// freeUnkept frees what convertUnkept has made.
+func (s *Store) freeUnkept() {
+	for _, b := range s.unkept {
+		_ = b.Release() // released nowhere else
+	}
+	s.unkept = s.unkept[:0]
+}
