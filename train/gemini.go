@@ -41,7 +41,7 @@ type GeminiPlugin struct {
 	MaxNorm float64
 
 	// PlacementPolicy is "auto" (also for "") or "static", as Colossal-AI's placement_policy. With auto the
-	// chunks that were used least recently leave memory when others need room. With static a fixed part
+	// chunks that are expected to be used last leave memory when others need room. With static a fixed part
 	// stays in memory, whatever is used.
 	PlacementPolicy string
 	// OffloadParamFrac is the part of the weights and their gradients that is on disk between uses, from 0
@@ -82,6 +82,8 @@ type GeminiStats struct {
 	Size          int64 // of all chunks
 	Held, Peak    int64 // in memory now, and at most
 	Read, Written int64 // from and to the scratch file
+	Ahead         int64 // of Read, before a chunk was needed
+	Used, Hit     int64 // of chunks that were acquired, and of this in memory by then
 }
 
 // Stats returns the counters. They are zero if nothing leaves memory.
@@ -92,7 +94,8 @@ func (p *GeminiPlugin) Stats() (sum GeminiStats) {
 	for _, s := range p.strategy.Stores() {
 		x := s.Stats()
 		sum.Size, sum.Held, sum.Peak = sum.Size+x.Size, sum.Held+x.Held, sum.Peak+x.Peak
-		sum.Read, sum.Written = sum.Read+x.Read, sum.Written+x.Written
+		sum.Read, sum.Written, sum.Ahead = sum.Read+x.Read, sum.Written+x.Written, sum.Ahead+x.Ahead
+		sum.Used, sum.Hit = sum.Used+x.Used, sum.Hit+x.Hit
 	}
 	return sum
 }

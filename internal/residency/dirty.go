@@ -2,6 +2,7 @@ package residency
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/heftai/heft/internal/atomicfile"
@@ -26,7 +27,9 @@ type ChangingOptions struct {
 
 // Changing holds segments that may be changed, such as the trained parameters of a model, within a limit of
 // memory. A segment is in its source, in memory, or in a scratch file. Acquire brings it to memory; if that
-// takes room, those that were used least recently leave. A changed one is written to the scratch file first.
+// takes room, others leave. A changed one is written to the scratch file first. If segments are acquired in an
+// order that repeats, as in the steps of training, the next ones are read ahead, and the one that is needed last
+// leaves; else the one that was used least recently.
 //
 // If that write fails, so does Acquire, and the changed segment stays in memory: nothing is lost, and the
 // next Acquire tries again. Any goroutine may call the methods.
@@ -44,6 +47,10 @@ type Changing struct {
 	stats  ChangingStats
 	closed bool
 	moving int
+
+	forecast forecast // of indices in list
+	ahead    bool     // a goroutine reads ahead
+	full     bool     // the last write failed: nothing is read ahead
 }
 
 // ChangingStats are the counters of a [Changing], in bytes.
@@ -51,6 +58,8 @@ type ChangingStats struct {
 	Size          int64 // of all segments
 	Held, Peak    int64 // in memory now, and at most
 	Read, Written int64 // from and to the scratch file
+	Ahead         int64 // of Read, before it was needed
+	Used, Hit     int64 // acquired, and of this in memory by then
 }
 
 // NewChanging returns a Changing without segments. It removes scratch files that killed processes have left
@@ -70,15 +79,18 @@ func NewChanging(o ChangingOptions) *Changing {
 
 // A Changed is a segment that may be changed.
 type Changed struct {
-	all  *Changing
-	name string
-	size int64
-	fill func(to []byte) error // its source; nil for zeros
+	all    *Changing
+	number int // in the list
+	name   string
+	size   int64
+	fill   func(to []byte) error // its source; nil for zeros
 
 	place   place // inFile, coming, inMemory or leaving
 	block   *hostmem.Block
 	pins    int
 	used    int64 // clock of the last release
+	early   bool  // it is read ahead and not used yet
+	unread  bool  // reading ahead failed, and it was not acquired since
 	dirty   bool
 	stays   bool // while it is in memory
 	written bool // the scratch file holds it, else its source
@@ -91,6 +103,7 @@ type Changed struct {
 func (c *Changing) Add(name string, size int64, fill func(to []byte) error) *Changed {
 	g := &Changed{all: c, name: name, size: size, fill: fill, off: -1}
 	c.mu.Lock()
+	g.number = len(c.list)
 	c.list = append(c.list, g)
 	c.stats.Size += size
 	c.mu.Unlock()
@@ -148,18 +161,27 @@ func (g *Changed) Acquire() ([]byte, error) {
 	c := g.all
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.stats.Used += g.size
+	if g.place == inMemory {
+		c.stats.Hit += g.size
+	}
 	for g.place == coming || g.place == leaving {
 		c.moved.Wait()
 	}
 	if c.closed {
 		return nil, errClosed
 	}
+	if g.pins == 0 {
+		c.forecast.used(g.number)
+	}
 	if g.place != inMemory {
-		if err := c.bring(g); err != nil {
+		if err := c.bring(g, 0); err != nil {
 			return nil, fmt.Errorf("residency: %w", err)
 		}
 	}
 	g.pins++
+	g.early, g.unread = false, false
+	c.readAhead()
 	return g.block.Bytes()[:g.size], nil
 }
 
@@ -186,7 +208,7 @@ func (g *Changed) Drop() {
 	for g.place == coming || g.place == leaving {
 		c.moved.Wait()
 	}
-	g.fill, g.dirty, g.written = nil, false, false
+	g.fill, g.dirty, g.written, g.early = nil, false, false, false
 	if g.block == nil {
 		return
 	}
@@ -202,6 +224,7 @@ func (g *Changed) Release() {
 	c.clock++
 	g.pins--
 	g.used = c.clock
+	c.readAhead()
 	c.mu.Unlock()
 }
 
@@ -218,19 +241,20 @@ func (g *Changed) Resident() []byte {
 // Size returns the size of g in bytes.
 func (g *Changed) Size() int64 { return g.size }
 
-// bring moves g to memory. It needs mu, which it unlocks while it reads.
-func (c *Changing) bring(g *Changed) (err error) {
-	g.place = coming
+// bring moves g to memory. It needs mu, which it unlocks while it reads. use is the expected use that it is read
+// ahead for, or 0.
+func (c *Changing) bring(g *Changed, use int) (err error) {
+	g.place, g.early = coming, use > 0
 	c.moving++
 	defer func() {
 		if g.place = inMemory; err != nil {
-			g.place = inFile
+			g.place, g.early = inFile, false
 		}
 		c.moving--
 		c.moved.Broadcast()
 	}()
-	n := int64(hostmem.Up(int(max(g.size, 1)), blockSize))
-	if err := c.makeRoom(n); err != nil {
+	n := roomOf(g)
+	if err := c.makeRoom(n, use); err != nil {
 		return err
 	}
 	c.hold(n)
@@ -244,9 +268,15 @@ func (c *Changing) bring(g *Changed) (err error) {
 	g.block = block
 	if g.written {
 		c.stats.Read += n
+		if use > 0 {
+			c.stats.Ahead += n
+		}
 	}
 	return nil
 }
+
+// roomOf is the memory that g takes.
+func roomOf(g *Changed) int64 { return int64(hostmem.Up(int(max(g.size, 1)), blockSize)) }
 
 func (c *Changing) hold(n int64) {
 	c.stats.Held += n
@@ -275,22 +305,19 @@ func (c *Changing) read(g *Changed, n int) (*hostmem.Block, error) {
 	return block, nil
 }
 
-// makeRoom has segments leave until there is room for n bytes, or all others are acquired. It needs mu.
-func (c *Changing) makeRoom(n int64) error {
+// makeRoom has segments leave until there is room for n bytes, or all others are acquired. A read ahead, for an
+// expected use, does not wait, and fails if there is no room. It needs mu.
+func (c *Changing) makeRoom(n int64, use int) error {
 	for c.limit > 0 && c.stats.Held+n > c.limit {
-		var victim *Changed
-		leaves := false
-		for _, g := range c.list {
-			leaves = leaves || g.place == leaving
-			if g.place == inMemory && g.pins == 0 && !g.stays && (victim == nil || g.used < victim.used) {
-				victim = g
-			}
-		}
+		leaves := slices.ContainsFunc(c.list, func(g *Changed) bool { return g.place == leaving || g.place == coming && g.early })
+		victim := c.victim(use)
 		switch {
 		case victim != nil:
 			if err := c.evict(victim); err != nil {
 				return err
 			}
+		case use > 0:
+			return errTooEarly
 		case leaves:
 			c.moved.Wait()
 		default:
@@ -312,7 +339,8 @@ func (c *Changing) evict(g *Changed) error {
 		c.mu.Lock()
 		c.moving--
 		c.moved.Broadcast()
-		if g.place = inMemory; err != nil {
+		g.place, c.full = inMemory, err != nil
+		if err != nil {
 			if atomicfile.IsFull(err) {
 				err = fmt.Errorf("%w: free space there, use a folder on another disk, or a larger memory limit", err)
 			}
@@ -322,7 +350,7 @@ func (c *Changing) evict(g *Changed) error {
 		c.stats.Written += n
 	}
 	_ = g.block.Release() // released nowhere else
-	g.block, g.place = nil, inFile
+	g.block, g.place, g.early = nil, inFile, false
 	c.hold(-n)
 	return nil
 }

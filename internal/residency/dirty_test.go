@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -146,9 +147,10 @@ func TestAFullDiskLosesNoChange(t *testing.T) {
 	if err := c.scratch.open(); err != nil {
 		t.Fatal(err)
 	}
-	write, full := c.scratch.write, false
+	write := c.scratch.write
+	var full atomic.Bool
 	c.scratch.write = func(buf []byte, off int64) error {
-		if !full {
+		if !full.Load() {
 			return write(buf, off)
 		}
 		if err := write(buf[:len(buf)/2&^(blockSize-1)], off); err != nil {
@@ -158,22 +160,22 @@ func TestAFullDiskLosesNoChange(t *testing.T) {
 	}
 	failures := 0
 	for step := range 8 {
-		full = step%2 == 1
+		full.Store(step%2 == 1)
 		for i, g := range list {
 			err := g.change(r)
 			if err == nil {
 				continue
 			}
 			failures++
-			if !full || !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "was changed and cannot leave memory") || !strings.Contains(err.Error(), "free space there") {
+			if !full.Load() || !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "was changed and cannot leave memory") || !strings.Contains(err.Error(), "free space there") {
 				t.Fatalf("step %d, segment %d: %v", step, i, err)
 			}
 		}
-		if full && c.Stats().Held > c.limit {
+		if full.Load() && c.Stats().Held > c.limit {
 			t.Errorf("the disk is full and memory exceeds the limit: %+v", c.Stats())
 		}
 	}
-	full = false
+	full.Store(false)
 	for i, g := range list {
 		if err := g.change(nil); err != nil {
 			t.Errorf("segment %d: %v", i, err)

@@ -32,7 +32,7 @@
 // has no room for all converted weights, and streams those without room from it.
 //
 // A [Changing] holds segments that may be changed, in training. A changed one is written to a scratch file
-// before its memory is freed.
+// before its memory is freed. A forecast of their uses says which ones are read ahead and which leave.
 //
 // Stores of a process share an arena, a Mover and a [Policy], which keeps all of them within a limit.
 //

@@ -146,7 +146,7 @@ func TestGeminiTrainsThreeTimesItsMemory(t *testing.T) {
 					for _, p := range plugins {
 						// The most that is needed at once: a unit with its gradients, a step of its largest weight.
 						st := p.Stats()
-						if st.Read == 0 || st.Written == 0 || st.Peak > max(state/3, 4*largest) {
+						if st.Ahead == 0 || st.Ahead > st.Read || st.Written == 0 || st.Hit == 0 || st.Hit > st.Used || st.Peak > max(state/3, 4*largest) {
 							t.Errorf("of %d bytes, the largest unit %d: %+v", state, largest, st)
 						}
 					}

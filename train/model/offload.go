@@ -32,6 +32,8 @@ type OffloadStats struct {
 	Size          int64 // of all values
 	Held, Peak    int64 // in memory now, and at most
 	Read, Written int64 // from and to the scratch file
+	Ahead         int64 // of Read, before the values were needed
+	Used, Hit     int64 // acquired, and of this in memory by then
 }
 
 // OffloadStats returns the counters. They are zero without [OffloadParameters].
