@@ -53,7 +53,7 @@ func (o *Options) bandsOf(program *nn.Program, loaded map[*meta.Param]int64) map
 	}
 	for _, p := range list {
 		if h, ok := program.Halves()[p]; ok {
-			if n := residency.HalfBandBytes(p, h, most); n > 0 && loaded[p] == 0 && size(p) >= least {
+			if n := residency.HalfBandBytes(p, h, loaded[p], most); n > 0 && size(p) >= least {
 				out[p] = n
 			}
 			continue

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/heftai/heft/devicemap"
@@ -17,12 +18,13 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// latentFolder writes a checkpoint with latent attention whose expansion is larger than the rest of its block.
-func latentFolder(t *testing.T, fp8 bool) (dir string, expansion int64) {
+// latentFolder writes a checkpoint with latent attention whose expansion is larger than the rest of its block: in
+// bfloat16, in "fp8", or as "noise", which coding does not make smaller.
+func latentFolder(t *testing.T, heads int, kind string) (dir string, expansion int64) {
 	t.Helper()
-	const hidden, heads, rope, rank, down, vocab = 128, 32, 16, 256, 32, 300
+	const hidden, rope, rank, down, vocab = 128, 16, 256, 32, 300
 	nope, value, format := 64, 48, ""
-	if fp8 {
+	if kind == "fp8" {
 		nope, value = 128, 128
 		format = `"quantization_config": {"quant_method": "fp8", "fmt": "e4m3", "weight_block_size": [128, 128], "activation_scheme": "dynamic"}, `
 	}
@@ -38,14 +40,7 @@ func latentFolder(t *testing.T, fp8 bool) (dir string, expansion int64) {
 	}
 	rng := rand.New(rand.NewPCG(8, 9))
 	var tensors []loader.NamedTensor
-	add := func(name string, shape ...int) {
-		var b []byte
-		centre := float64(2-len(shape)) * 1
-		for range meta.Elements(shape) {
-			b = binary.LittleEndian.AppendUint16(b, mat.ToBFloat16(float32(centre+0.1*rng.NormFloat64())))
-		}
-		tensors = append(tensors, loader.NamedTensor{Name: name, DType: meta.BFloat16, Shape: shape, Bytes: func() ([]byte, error) { return b, nil }})
-	}
+	add := func(name string, shape ...int) { tensors = append(tensors, bfloats(rng, name, shape...)) }
 	add("model.embed_tokens.weight", vocab, hidden)
 	for i := range 2 {
 		at := fmt.Sprintf("model.layers.%d.", i)
@@ -54,9 +49,12 @@ func latentFolder(t *testing.T, fp8 bool) (dir string, expansion int64) {
 		add(at+"self_attn.q_b_proj.weight", heads*(nope+rope), down)
 		add(at+"self_attn.kv_a_proj_with_mqa.weight", rank+rope, hidden)
 		add(at+"self_attn.kv_a_layernorm.weight", rank)
-		if name := at + "self_attn.kv_b_proj.weight"; fp8 {
+		switch name := at + "self_attn.kv_b_proj.weight"; kind {
+		case "fp8":
 			tensors = append(tensors, fp8Matrix(rng, name, heads*(nope+value), rank)...)
-		} else {
+		case "noise":
+			tensors = append(tensors, noise(rng, name, heads*(nope+value), rank))
+		default:
 			add(name, heads*(nope+value), rank)
 		}
 		add(at+"self_attn.o_proj.weight", hidden, heads*value)
@@ -71,10 +69,29 @@ func latentFolder(t *testing.T, fp8 bool) (dir string, expansion int64) {
 	if err := loader.Save(dir, slices.Values(tensors), loader.SaveOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if fp8 {
+	if kind == "fp8" {
 		return dir, int64(heads * (nope + value) * rank)
 	}
 	return dir, int64(2 * heads * (nope + value) * rank)
+}
+
+// bfloats is a tensor of small numbers, around 1 if it is a norm.
+func bfloats(rng *rand.Rand, name string, shape ...int) loader.NamedTensor {
+	var b []byte
+	centre := float64(2 - len(shape))
+	for range meta.Elements(shape) {
+		b = binary.LittleEndian.AppendUint16(b, mat.ToBFloat16(float32(centre+0.1*rng.NormFloat64())))
+	}
+	return loader.NamedTensor{Name: name, DType: meta.BFloat16, Shape: shape, Bytes: func() ([]byte, error) { return b, nil }}
+}
+
+// noise is a matrix of all exponents up to that of 1/8.
+func noise(rng *rand.Rand, name string, shape ...int) loader.NamedTensor {
+	var b []byte
+	for range meta.Elements(shape) {
+		b = binary.LittleEndian.AppendUint16(b, uint16(rng.IntN(2)<<15|rng.IntN(0x3e00)))
+	}
+	return loader.NamedTensor{Name: name, DType: meta.BFloat16, Shape: shape, Bytes: func() ([]byte, error) { return b, nil }}
 }
 
 // fp8Matrix is a matrix in FP8 with a scale for each block of 128 by 128.
@@ -98,14 +115,35 @@ func fp8Matrix(rng *rand.Rand, name string, rows, cols int) []loader.NamedTensor
 // values, which a pass uses at different times. It streams as the keys of some heads at a time, then as the values:
 // logits are those of all weights in memory, each byte is read once, and the minimum has no room for an expansion.
 func TestAnExpansionStreamsInHalves(t *testing.T) {
-	t.Run("bfloat16", func(t *testing.T) { streamsInHalves(t, false) })
-	t.Run("fp8", func(t *testing.T) { streamsInHalves(t, true) })
+	t.Run("bfloat16", func(t *testing.T) { streamsInHalves(t, "", dispatch.Options{}) })
+	t.Run("fp8", func(t *testing.T) { streamsInHalves(t, "fp8", dispatch.Options{}) })
+	t.Run("converted to q8_0", func(t *testing.T) { streamsInHalves(t, "", dispatch.Options{Quantize: meta.QuantQ8}) })
+	t.Run("converted to q4_0", func(t *testing.T) { streamsInHalves(t, "", dispatch.Options{Quantize: meta.QuantQ4}) })
+	t.Run("coded", func(t *testing.T) { streamsInHalves(t, "", dispatch.Options{Compress: dispatch.CompressExact}) })
 }
 
-func streamsInHalves(t *testing.T, fp8 bool) {
-	dir, expansion := latentFolder(t, fp8)
+// latentFor is latentFolder for options, with the size of an expansion when it is loaded.
+func latentFor(t *testing.T, kind string, o dispatch.Options) (dir string, expansion int64) {
+	heads := 32
+	if o.Quantize != meta.QuantNone || o.Compress != dispatch.CompressNone {
+		heads = 128 // scratch memory of reads does not become smaller with converted weights
+	}
+	dir, expansion = latentFolder(t, heads, kind)
+	switch {
+	case o.Quantize == meta.QuantQ8:
+		expansion = expansion * 34 / 64
+	case o.Quantize == meta.QuantQ4:
+		expansion = expansion * 18 / 64
+	case o.Compress == dispatch.CompressExact:
+		expansion = expansion * 3 / 4
+	}
+	return dir, expansion
+}
+
+func streamsInHalves(t *testing.T, kind string, o dispatch.Options) {
+	dir, expansion := latentFor(t, kind, o)
 	ids := []int32{17, 99, 4, 81, 50, 77, 3, 3, 250, 12}
-	o := dispatch.Options{Threads: 2, Context: 16, MaxBatchTokens: 8, MaxSequences: 1}
+	o.Threads, o.Context, o.MaxBatchTokens, o.MaxSequences, o.CacheDir = 2, 16, 8, 1, t.TempDir()
 	whole := cpuModel(t, dir, o)
 	want := forced(t, whole, ids, 5, 5)
 	whole.Close()
@@ -154,5 +192,61 @@ func streamsInHalves(t *testing.T, fp8 bool) {
 			t.Errorf("the model holds %d bytes, the limit is %d\n%s", held, limit, c.plan.Explain())
 		}
 		m.Close()
+	}
+}
+
+// TestADamagedExpansionIsConvertedAgain: the next start verifies the tiles of each band of heads, which are parts of the
+// file, and converts damaged ones again. An expansion that coding does not make smaller streams as stored, and in the
+// first pass, whose bands are of the file, from the checkpoint.
+func TestADamagedExpansionIsConvertedAgain(t *testing.T) {
+	ids := []int32{17, 99, 4, 81, 50}
+	for _, c := range []struct {
+		kind string
+		dispatch.Options
+	}{{"", dispatch.Options{Quantize: meta.QuantQ8}}, {"noise", dispatch.Options{Compress: dispatch.CompressExact}}} {
+		dir, _ := latentFolder(t, 64, c.kind)
+		o := c.Options
+		o.Threads, o.Context, o.MaxSequences, o.CacheDir = 2, 16, 1, t.TempDir()
+		m := cpuModel(t, dir, o)
+		want := forced(t, m, ids, 5, 5)
+		m.Close()
+		o.DeviceMap, _ = devicemap.ParsePolicy("disk")
+		run := func(when string) string {
+			return logged(func() {
+				m := cpuModel(t, dir, o.InBands(4096))
+				sameLogits(t, when, forced(t, m, ids, 5, 5), want)
+				m.Warm(t.Context())
+				whole(t, o.CacheDir)
+				sameLogits(t, when+", again", forced(t, m, ids, 5, 2), want)
+				m.Close()
+			})
+		}
+		run("the first start")
+		name, text := whole(t, o.CacheDir)
+		if log := run("the next start"); strings.Contains(log, "again") {
+			t.Errorf("the next start: %s", log)
+		}
+		if c.kind == "noise" {
+			continue
+		}
+		ck, err := loader.OpenBytes("whole", map[string][]byte{"model.safetensors": text})
+		if err != nil {
+			t.Fatal(err)
+		}
+		x, ok := ck.Lookup("model.layers.1.self_attn.kv_b_proj.weight/weight/0")
+		if !ok {
+			t.Fatal("there is no expansion in the file")
+		}
+		harmed := slices.Clone(text)
+		harmed[x.Offset+x.Size*2/3] ^= 1
+		if err := os.WriteFile(name, harmed, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if log := run("damaged"); !strings.Contains(log, "converting a damaged matrix again") {
+			t.Errorf("damaged: %s", log)
+		}
+		if now, err := os.ReadFile(name); err != nil || !slices.Equal(now, text) {
+			t.Errorf("the file differs after the repair: %v", err)
+		}
 	}
 }

@@ -20,7 +20,8 @@ type bands struct {
 	loads  [][]*load
 	stream *stream // nil if no matrix streams in bands
 	window *hostmem.Block
-	open   int // the band that operations may read, or -1
+	open   int              // the band that operations may read, or -1
+	unkept []*hostmem.Block // memory of its parts; see plainParts
 }
 
 // A band is some rows of a matrix, or all of a part that cannot be cut.
@@ -103,6 +104,9 @@ func (s *Store) addBandsOf(u *unit, w *want, size int64) {
 // passes use them apart.
 func (s *Store) cut(w *want, p *stored.Piece, size int64) []stored.Piece {
 	if h, ok := s.bands.halves[w.holder.param]; ok {
+		if group := s.rowGroup(p); h.First%group != 0 || h.Group%group != 0 {
+			return []stored.Piece{*p} // checksums are for more rows
+		}
 		return cutHalves(p, h, size)
 	}
 	return s.cutBands(p, size)
@@ -126,16 +130,30 @@ func cutHalves(p *stored.Piece, h backend.Halves, size int64) (out []stored.Piec
 	return out
 }
 
+// rowGroup is the number of rows that share a checksum if p is of a sidecar, otherwise 1.
+func (s *Store) rowGroup(p *stored.Piece) int {
+	if s.side().holds(p.Ranges[0].Tensor) {
+		return s.quantizer.RowGroup()
+	}
+	return 1
+}
+
 // HalfBandBytes is [BandBytes] for the halves of p. It returns 0 if they cannot be separated, or if two bands are as
 // large as p.
-func HalfBandBytes(p *meta.Param, h backend.Halves, most int64) int64 {
+func HalfBandBytes(p *meta.Param, h backend.Halves, converted, most int64) int64 {
+	size := p.Bytes()
 	if !stored.CanHalve(p, h) || h.First < 1 || h.First >= h.Group || p.Shape[0]%h.Group != 0 {
 		return 0
 	}
-	fewest := p.Bytes() / int64(p.Shape[0]) * int64(max(h.First, h.Group-h.First))
-	most = max(min(most, p.Bytes()/8), fewest)
+	fewest := size / int64(p.Shape[0]) * int64(max(h.First, h.Group-h.First)) // also of a converted one, see BandBytes
+	if converted > 0 {
+		if size = converted; !stored.CanHalveTiles(h) {
+			return 0
+		}
+	}
+	most = max(min(most, size/8), fewest)
 	most += stripeScratch(most) + stripeEnds
-	if 2*most > p.Bytes() {
+	if 2*most > size {
 		return 0
 	}
 	return most
@@ -163,7 +181,7 @@ func (s *Store) cutBands(p *stored.Piece, size int64) []stored.Piece {
 	if unit = stored.RowUnit(nil); p.Part.Quant != nil {
 		unit = stored.RowUnit(p.Part.Quant.Quant)
 	}
-	if s.side().holds(p.Ranges[0].Tensor) && unit%s.quantizer.RowGroup() != 0 {
+	if unit%s.rowGroup(p) != 0 {
 		return []stored.Piece{*p} // checksums are for more rows
 	}
 	height := max(unit, int(size*int64(rows)/p.Size)/unit*unit)
@@ -189,7 +207,7 @@ func (s *Store) band(k int) []backend.Part {
 			b.open = k
 			at := &b.list[k]
 			setRanges(&at.parts[0], at.piece[0].Ranges, window, b.stream.groups[k].places)
-			return s.plainParts(at.piece[:], at.parts[:])
+			return s.plainParts(at.piece[:], at.parts[:], &b.unkept)
 		}
 		b.stream.release(k)
 	}
@@ -199,6 +217,7 @@ func (s *Store) band(k int) []backend.Part {
 
 // endBand ends the use of a band, and has others read in its place.
 func (s *Store) endBand() {
+	freeBlocks(&s.bands.unkept)
 	if s.bands.open >= 0 {
 		s.bands.stream.release(s.bands.open)
 		s.bands.open = -1

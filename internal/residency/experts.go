@@ -284,5 +284,5 @@ func (s *Store) expertParts(p *meta.Param, e int) []backend.Part {
 	}
 	g := &at.stack.experts[e]
 	begin, end := g.first[at.param], g.first[at.param+1]
-	return s.plainParts(g.pieces[begin:end], g.parts[begin:end])
+	return s.plainParts(g.pieces[begin:end], g.parts[begin:end], &s.unkept)
 }

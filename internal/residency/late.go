@@ -240,7 +240,7 @@ func (s *Store) keepConverted(ctx context.Context, g *segment) ([]stored.Piece, 
 		if j == nil || j.done.Load() {
 			continue
 		}
-		if _, err := s.make(ctx, sideRange{j, r.Begin, r.Size}, nil); err != nil {
+		if _, err := s.make(ctx, sideRange{sideJob: j, begin: r.Begin, size: r.Size}, nil); err != nil {
 			return nil, err
 		}
 	}
@@ -261,29 +261,54 @@ func (s *Store) copyKept(to []byte, side []stored.Piece, k int) bool {
 	return true
 }
 
-// convertUnkept converts the rows of a matrix that a file could not take into memory that lasts until Release, and
-// points part to it.
-func (s *Store) convertUnkept(j *sideJob, r stored.Range, part *backend.Part) error {
+// convertUnkept converts the rows of a matrix that a file could not take into memory of made, and points part to it.
+func (s *Store) convertUnkept(j *sideJob, r stored.Range, part *backend.Part, made *[]*hostmem.Block) error {
 	block, err := s.arena.Alloc(hostmem.Staging, int(r.Size))
 	if err != nil {
 		return err
 	}
-	s.unkept = append(s.unkept, block)
+	*made = append(*made, block)
 	each := max(j.each, 1)
 	to := block.Bytes()[:r.Size]
 	s.quantizer.mu.Lock()
 	defer s.quantizer.mu.Unlock()
-	if err := s.quantizer.convertRows(context.Background(), to, j, int(r.Begin/each), int(r.Size/each)); err != nil {
-		return fmt.Errorf("residency: converting %s: %w", j.name, err)
+	line := r.Size / int64(max(r.Lines, 1))
+	for i := range int64(max(r.Lines, 1)) {
+		err := s.quantizer.convertRows(context.Background(), to[i*line:][:line], j, int((r.Begin+i*r.Pitch)/each), int(line/each))
+		if err != nil {
+			return fmt.Errorf("residency: converting %s: %w", j.name, err)
+		}
 	}
 	stored.Set(part, 0, to)
 	return nil
 }
 
-// freeUnkept frees what convertUnkept has made.
-func (s *Store) freeUnkept() {
-	for _, b := range s.unkept {
-		_ = b.Release() // released nowhere else
+// copyPlain points part to rows of a matrix that is used as stored, for the lines of a band r of the file that has it
+// converted. They are copied to memory of made.
+func (s *Store) copyPlain(j *sideJob, r stored.Range, part *backend.Part, made *[]*hostmem.Block) error {
+	source, each := j.source.Ranges[0], max(j.each, 1)
+	elem := source.Size / int64(max(j.all, 1)) // bytes of a row as stored
+	line := r.Size / int64(r.Lines) / each * elem
+	block, err := s.arena.Alloc(hostmem.Staging, int(line)*r.Lines)
+	if err != nil {
+		return err
 	}
-	s.unkept = s.unkept[:0]
+	*made = append(*made, block)
+	for i := range int64(r.Lines) {
+		row := (r.Begin + i*r.Pitch) / each
+		from := stored.Range{Tensor: source.Tensor, Begin: source.Begin + row*elem, Size: line}
+		if err := s.copyRange(block.Bytes()[i*line:], from); err != nil {
+			return err
+		}
+	}
+	stored.Set(part, 0, block.Bytes()[:line*int64(r.Lines)])
+	return nil
+}
+
+// freeBlocks frees blocks, which are released nowhere else.
+func freeBlocks(list *[]*hostmem.Block) {
+	for _, b := range *list {
+		_ = b.Release()
+	}
+	*list = (*list)[:0]
 }

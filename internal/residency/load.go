@@ -256,7 +256,7 @@ func (s *Store) loadJobs(regions []region) []sideRange {
 	for i, r := range regions {
 		if j := c.jobs[r.tensor]; j != nil {
 			_, at, _ := r.tensor.Location()
-			jobs[i] = sideRange{j, r.off - at, r.size}
+			jobs[i] = sideRange{sideJob: j, begin: r.off - at, size: r.size, lines: r.lines, pitch: r.pitch}
 		}
 	}
 	return jobs

@@ -2,13 +2,14 @@ package residency
 
 import (
 	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/hostmem"
 	"github.com/heftai/heft/internal/stored"
 )
 
 // plainParts returns parts of pieces, with those of matrices that this start has marked as plain taken from
 // the checkpoint's mapping, and those that a late file could not take converted, or nil if that fails; Err says why. The
-// next start reads plain ones as stored. It allocates only when it meets such a matrix.
-func (s *Store) plainParts(pieces []stored.Piece, parts []backend.Part) []backend.Part {
+// next start reads plain ones as stored. Memory for these is added to made. It allocates only when it meets such a matrix.
+func (s *Store) plainParts(pieces []stored.Piece, parts []backend.Part, made *[]*hostmem.Block) []backend.Part {
 	c := s.side()
 	if c == nil {
 		return parts
@@ -16,7 +17,7 @@ func (s *Store) plainParts(pieces []stored.Piece, parts []backend.Part) []backen
 	for k := range pieces {
 		j := c.jobs[pieces[k].Ranges[0].Tensor]
 		if j != nil && j.unkept.Load() {
-			if s.failed = s.convertUnkept(j, pieces[k].Ranges[0], &parts[k]); s.failed != nil {
+			if s.failed = s.convertUnkept(j, pieces[k].Ranges[0], &parts[k], made); s.failed != nil {
 				return nil
 			}
 			continue
@@ -25,6 +26,15 @@ func (s *Store) plainParts(pieces []stored.Piece, parts []backend.Part) []backen
 			continue
 		}
 		source := j.source
+		if r := pieces[k].Ranges[0]; r.Lines > 0 {
+			part := source.NewPart()
+			part.Dims[0], part.Into = pieces[k].Part.Dims[0], pieces[k].Part.Into
+			if s.failed = s.copyPlain(j, r, &part, made); s.failed != nil {
+				return nil
+			}
+			parts[k] = part
+			continue
+		}
 		if p := &pieces[k]; p.Part.Dims[0] != source.Part.Dims[0] { // a band
 			begin := p.Part.Into.Begin - source.Part.Into.Begin
 			source, _ = source.Rows(begin, begin+p.Part.Dims[0]) // rows that can be coded can be cut

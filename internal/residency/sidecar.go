@@ -277,7 +277,7 @@ func (s *Store) makePieces(ctx context.Context, pieces []stored.Piece) error {
 	for i := range pieces {
 		for _, r := range pieces[i].Ranges {
 			if j := s.sidecar.jobs[r.Tensor]; j != nil && !j.done.Load() {
-				if _, err := s.make(ctx, sideRange{j, r.Begin, r.Size}, nil); err != nil {
+				if _, err := s.make(ctx, sideRange{sideJob: j, begin: r.Begin, size: r.Size}, nil); err != nil {
 					return err
 				}
 			}
@@ -392,6 +392,22 @@ func (c *sidecar) written(j *sideJob) bool {
 // verify verifies the checksums of r's bytes: those in read, or in the mapping if read is nil. It converts
 // damaged rows again and reports that.
 func (s *Store) verify(ctx context.Context, r sideRange, read []byte) (repaired bool, err error) {
+	for i := range max(r.lines, 1) {
+		l := r.line(i)
+		var own []byte
+		if read != nil {
+			own = read[int64(i)*l.size:][:l.size]
+		}
+		again, err := s.verifyLine(ctx, l, own)
+		if err != nil {
+			return false, err
+		}
+		repaired = repaired || again
+	}
+	return repaired, nil
+}
+
+func (s *Store) verifyLine(ctx context.Context, r sideRange, read []byte) (repaired bool, err error) {
 	c, j := s.side(), r.sideJob
 	first, end := j.of(r.begin, r.size)
 	if j.intact(first, end) {
@@ -444,7 +460,7 @@ func (s *Store) finishSidecar(ctx context.Context, c *sidecar, pace func(context
 				return err
 			}
 		}
-		if _, err := s.make(ctx, sideRange{j, 0, j.target.Size}, nil); err != nil {
+		if _, err := s.make(ctx, sideRange{sideJob: j, size: j.target.Size}, nil); err != nil {
 			return err
 		}
 	}

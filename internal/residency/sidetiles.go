@@ -132,9 +132,26 @@ func (j *sideJob) mark(first, end int) {
 type sideRange struct {
 	*sideJob
 	begin, size int64
+	lines       int   // the range is so many parts of equal size
+	pitch       int64 // from the beginning of a line to that of the next one
+}
+
+// line returns line i of the range, 0 for all of a range without lines.
+func (r *sideRange) line(i int) sideRange {
+	size := r.size / int64(max(r.lines, 1))
+	return sideRange{sideJob: r.sideJob, begin: r.begin + int64(i)*r.pitch, size: size}
 }
 
 // ready reports whether the bytes are in the file and intact.
 func (r *sideRange) ready() bool {
-	return r.sideJob == nil || r.sideJob.done.Load() || r.verified != nil && r.intact(r.tiles.of(r.begin, r.size))
+	if r.sideJob == nil || r.sideJob.done.Load() {
+		return true
+	}
+	for i := range max(r.lines, 1) {
+		l := r.line(i)
+		if r.verified == nil || !r.intact(r.tiles.of(l.begin, l.size)) {
+			return false
+		}
+	}
+	return true
 }

@@ -133,7 +133,7 @@ type Store struct {
 	quantizer *quantizer
 	sidecar   *sidecar // nil if nothing is converted, or everything in memory
 	late      late
-	unkept    []*hostmem.Block // of the unit that computes; see convertUnkept
+	unkept    []*hostmem.Block // memory of parts of the unit that computes; see plainParts
 }
 
 // New assigns the parameters of units to tiers by devices. It reads and maps no weight. It
@@ -306,7 +306,7 @@ func (s *Store) Release() {
 		s.stream.release(s.order.visit)
 	}
 	s.endBand()
-	s.freeUnkept()
+	freeBlocks(&s.unkept)
 	s.releaseExperts()
 	u.unmapTables()
 	s.counts.publish()
@@ -344,7 +344,7 @@ func (s *Store) Parts(p *meta.Param, expert int) []backend.Part {
 			return nil
 		}
 	}
-	return s.plainParts(h.shown.shownPieces(), h.shown.parts)
+	return s.plainParts(h.shown.shownPieces(), h.shown.parts, &s.unkept)
 }
 
 // Err returns why Parts has returned nil, nil if the parameter is not one of the unit.
@@ -374,7 +374,8 @@ func (s *Store) Close() {
 	s.mover.close()
 	s.freeAll()
 	s.files.close()
-	s.freeUnkept()
+	freeBlocks(&s.unkept)
+	freeBlocks(&s.bands.unkept)
 	s.side().close()
 }
 

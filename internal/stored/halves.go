@@ -5,6 +5,11 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
+// CanHalveTiles reports whether [Piece.Half] can separate the halves of a converted matrix, whose rows are interleaved.
+func CanHalveTiles(h backend.Halves) bool {
+	return h.First%interleaved == 0 && h.Group%interleaved == 0
+}
+
 // CanHalve reports whether [Piece.Half] can separate the halves of p: one source, in rows of which no two halves share
 // scales.
 func CanHalve(p *meta.Param, h backend.Halves) bool {
@@ -22,7 +27,7 @@ func apart(q *meta.Quant, h backend.Halves) bool {
 }
 
 // Half returns one half of groups [begin, end), as a matrix of its own. Its ranges are these rows and their scales as
-// lines. It reports false if p does not have them as rows, or is a converted matrix.
+// lines. It reports false if p does not have them as rows or tiles of rows.
 func (p *Piece) Half(h backend.Halves, second bool, begin, end int) (Piece, bool) {
 	m := &p.Part.Matrix
 	if m.Rank != 2 || m.Transposed || m.RowStep > 1 || begin < 0 || begin >= end || m.Dims[0]%h.Group != 0 || end*h.Group > m.Dims[0] {
@@ -32,11 +37,17 @@ func (p *Piece) Half(h backend.Halves, second bool, begin, end int) (Piece, bool
 	first, count := h.Rows(second)
 	out := Piece{Part: p.NewPart()}
 	out.Part.Dims[0], out.Part.Into = lines*count, meta.RowRange{}
-	if m.Quant == nil {
+	if m.Quant != nil && m.Quant.Height > 0 {
+		out.Part.Quant.Height = out.Part.Dims[0]
+		if m.Quant.Height != m.Dims[0] || !CanHalveTiles(h) {
+			return Piece{}, false
+		}
+	}
+	if m.Quant == nil || m.Quant.Height > 0 {
 		return out, len(p.Ranges) == 1 && out.addLines(p.Ranges[0], line{h.Group, first, count}, groups, begin, lines)
 	}
 	q := out.Part.Quant
-	if m.Quant.Height > 0 || !q.Index.IsZero() || !apart(q.Quant, h) {
+	if !q.Index.IsZero() || !apart(q.Quant, h) {
 		return Piece{}, false
 	}
 	total, group := entries(q, m.Dims[0], m.Dims[1]), entries(q, h.Group, m.Dims[1])
