@@ -64,9 +64,9 @@ func (o *Options) loadedBytes(skeleton *meta.Model) map[*meta.Param]int64 {
 
 // KnownCoding returns o with what an earlier start of the model has recorded in CacheDir: which matrices coding does
 // not make smaller. Plans count these as stored, and weights on the disk too if their file cannot be written there. It
-// reads no weight.
+// reads no weight. Without a checkpoint nothing is known.
 func (o Options) KnownCoding(skeleton *meta.Model, checkpoint *loader.Checkpoint) Options {
-	if o.Compress == CompressNone || o.Quantize != meta.QuantNone {
+	if o.Compress == CompressNone || o.Quantize != meta.QuantNone || checkpoint == nil {
 		return o
 	}
 	o.canKeep = sync.OnceValue(func() error {

@@ -219,3 +219,18 @@ func TestPlansKnowThatTheDiskIsFull(t *testing.T) {
 		t.Errorf("the plan left %q", list)
 	}
 }
+
+// TestABareConfigIsPlannedWithCodedWeights: a plan without a checkpoint that put coded weights on the disk panicked.
+func TestABareConfigIsPlannedWithCodedWeights(t *testing.T) {
+	dir := lateModel(t, false, false)
+	skeleton, _ := open(t, dir)
+	disk, _ := devicemap.ParsePolicy("disk")
+	o := dispatch.Options{Threads: 2, DeviceMap: disk, Compress: dispatch.CompressExact, CacheDir: t.TempDir()}.KnownCoding(skeleton, nil)
+	plan, planned, err := dispatch.Plan(skeleton, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c := dispatch.CodingOf(skeleton, &plan, &planned); c == nil || c.Found || c.Bytes >= c.PlainBytes {
+		t.Errorf("got %+v, want coded weights of which nothing is known", c)
+	}
+}
