@@ -25,7 +25,7 @@ type Paged struct {
 	arguments       pagesArguments // of the kernel at work, which would be allocated elsewhere
 }
 
-// pagesArguments are the arguments of the kernels in avx512pages.c, which documents them. Their
+// pagesArguments are the arguments of the kernels in _asm/c/attention/avx512_pages.c, which documents them. Their
 // addresses are integers, because they may point past the ends of slices.
 type pagesArguments struct {
 	y          unsafe.Pointer

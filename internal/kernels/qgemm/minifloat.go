@@ -10,35 +10,35 @@ import (
 // block, or to the result. This rounds as often as scaling each weight would, but in other places. Each variant
 // therefore has one order of summation for these products, which does not depend on the number of tokens.
 
-// coder is implemented by each variant for products of a group of tokens. Kernels checks bounds before it calls.
-type coder interface {
-	// codesMost is the number of tokens of the largest group.
-	codesMost() int
-	// codesFloats is the length of a packed token of n elements.
-	codesFloats(p *quant.Packed, n int) int
-	// packCodes lays out a group of tokens for p.
-	packCodes(dst []float32, p *quant.Packed, x mat.Floats, tokens, n int)
-	// codesScratch is what mulCodes needs.
-	codesScratch(p *quant.Packed, rows, tokens, n int) int
-	// mulCodes is [Kernels.MulMinifloat].
-	mulCodes(y mat.Floats, w quant.View, x, scratch []float32, tokens int)
+// minifloatKernels is implemented by each variant for products of a group of tokens. Kernels checks bounds before it calls.
+type minifloatKernels interface {
+	// maxGroup is the number of tokens of the largest group.
+	maxGroup() int
+	// packedFloats is the length in floats of a packed token of n elements.
+	packedFloats(p *quant.Packed, n int) int
+	// packTokens interleaves a group of tokens in the order in which kernels unpack the weights of p.
+	packTokens(dst []float32, p *quant.Packed, x mat.Floats, tokens, n int)
+	// scratchFloats is the length in floats of the scratch memory of mulRows.
+	scratchFloats(p *quant.Packed, rows, tokens, n int) int
+	// mulRows implements [Kernels.MulMinifloat].
+	mulRows(y mat.Floats, w quant.View, x, scratch []float32, tokens int)
 }
 
-// codesBlock divides the number of columns of a product, and of the columns that share a scale.
-const codesBlock = 32
+// minifloatBlock divides the number of columns of a product, and of the columns that share a scale.
+const minifloatBlock = 32
 
 // HasMinifloat reports whether the variant has PackMinifloat and MulMinifloat for n columns of p
 // from column col on.
 func (s *Kernels) HasMinifloat(p *quant.Packed, col, n int) bool {
-	if s.coder == nil || col != 0 || n <= 0 || n%codesBlock != 0 {
+	if s.minifloat == nil || col != 0 || n <= 0 || n%minifloatBlock != 0 {
 		return false
 	}
-	return p.Packing == quant.MXFP4 || p.Packing == quant.E4M3 && (p.Columns >= n || p.Columns%codesBlock == 0)
+	return p.Packing == quant.MXFP4 || p.Packing == quant.E4M3 && (p.Columns >= n || p.Columns%minifloatBlock == 0)
 }
 
 // MinifloatGroup returns the size of the next group of tokens: 8, 4, 2 or 1, at most tokens.
 func (s *Kernels) MinifloatGroup(tokens int) int {
-	group := s.coder.codesMost()
+	group := s.minifloat.maxGroup()
 	for group > tokens {
 		group /= 2
 	}
@@ -46,17 +46,17 @@ func (s *Kernels) MinifloatGroup(tokens int) int {
 }
 
 // MinifloatFloats returns the length in floats of a packed token of n elements for p.
-func (s *Kernels) MinifloatFloats(p *quant.Packed, n int) int { return s.coder.codesFloats(p, n) }
+func (s *Kernels) MinifloatFloats(p *quant.Packed, n int) int { return s.minifloat.packedFloats(p, n) }
 
 // PackMinifloat packs a group of tokens of n elements for MulMinifloat with p. dst has MinifloatFloats floats per token.
 func (s *Kernels) PackMinifloat(dst []float32, p *quant.Packed, x mat.Floats, tokens, n int) {
 	x.Check(tokens, n)
-	s.coder.packCodes(dst[:tokens*s.MinifloatFloats(p, n)], p, x, tokens, n)
+	s.minifloat.packTokens(dst[:tokens*s.MinifloatFloats(p, n)], p, x, tokens, n)
 }
 
 // MinifloatScratch returns the length in floats of the scratch of MulMinifloat.
 func (s *Kernels) MinifloatScratch(p *quant.Packed, rows, tokens, n int) int {
-	return s.coder.codesScratch(p, rows, tokens, n)
+	return s.minifloat.scratchFloats(p, rows, tokens, n)
 }
 
 // MulMinifloat sets y[t][i] = Σ_k w[row + i·step][k] · x[t][k] for i < rows, the tokens of a packed
@@ -71,9 +71,9 @@ func (s *Kernels) MulMinifloat(y mat.Floats, w quant.View, x, scratch []float32,
 	x, scratch = x[:tokens*s.MinifloatFloats(p, n)], scratch[:s.MinifloatScratch(p, rows, tokens, n)]
 	last := row + (rows-1)*step
 	if p.Packing == quant.MXFP4 {
-		_, _ = p.Codes[:last*p.Width/2+n/2], p.Scales[:last*p.Width/codesBlock+n/codesBlock]
+		_, _ = p.Codes[:last*p.Width/2+n/2], p.Scales[:last*p.Width/minifloatBlock+n/minifloatBlock]
 	} else {
 		_, _ = p.Codes[:last*p.Width+n], p.Scales[:p.ScaleFormat.Size()*((last/p.Rows)*mat.CeilDiv(p.Width, p.Columns)+mat.CeilDiv(n, p.Columns))]
 	}
-	s.coder.mulCodes(y, w, x, scratch, tokens)
+	s.minifloat.mulRows(y, w, x, scratch, tokens)
 }

@@ -12,94 +12,97 @@ import (
 	"github.com/heftai/heft/internal/kernels/vector"
 )
 
-// wideCodes is AVX-512. For E4M3 it scales tokens by the block's scale if all rows of the block are
-// computed; for MXFP4 it works line by line and scales and adds the sums of 8 products.
-type wideCodes struct {
+// minifloatAVX512 multiplies FP8 and MXFP4 weights with AVX-512. For E4M3 it multiplies the tokens by the scales of
+// a row of blocks. For MXFP4 it goes from cache line to cache line, and scales each sum of 8 products.
+type minifloatAVX512 struct {
 	gemv   gemv.Kernels
 	vector vector.Kernels
 }
 
 const (
-	// codesBytes are those of the tokens and the widened weights that meet at a time: what the
-	// first-level cache holds.
-	codesBytes = 24 << 10
-	// codesOut are floats for the results of a kernel; all of scratch is in whole lines of the cache.
-	codesOut = 32
+	// avx512TileBytes limits the packed tokens and widened weights that one call of a kernel multiplies. They fit the
+	// first-level cache.
+	avx512TileBytes = 24 << 10
+	// avx512OutFloats is the room for the results of one call of a kernel, in whole cache lines as all scratch memory.
+	avx512OutFloats = 32
 )
 
-// A codesKernel has widened rows of weights, as many as codesRows says, and a group of tokens.
-type codesKernel func(room, x, sums, y unsafe.Pointer, ys, n, flags int64, next unsafe.Pointer, ws, far int64, scales unsafe.Pointer)
+// An avx512MinifloatKernel multiplies avx512KernelRows widened rows of weights by a group of tokens.
+type avx512MinifloatKernel func(widened, x, sums, y unsafe.Pointer, ys, n, flags int64, next unsafe.Pointer, ws, far int64, scales unsafe.Pointer)
 
-// codesRows is how many rows the kernel for a group has.
-func codesRows(tokens int) int {
+// avx512KernelRows returns the number of rows that the kernel for a group of tokens multiplies.
+func avx512KernelRows(tokens int) int {
 	if tokens < 8 {
 		return 4
 	}
 	return 3
 }
 
-// codesLine is the columns of 64 bytes.
-func codesLine(p *quant.Packed) int {
+// columnsPerLine returns the number of columns whose codes fill a cache line of 64 bytes.
+func columnsPerLine(p *quant.Packed) int {
 	if p.Packing == quant.E4M3 {
 		return 64
 	}
 	return 128
 }
 
-func (*wideCodes) codesMost() int { return 8 }
+func (*minifloatAVX512) maxGroup() int { return 8 }
 
-func (*wideCodes) codesFloats(p *quant.Packed, n int) int {
-	line := codesLine(p)
+func (*minifloatAVX512) packedFloats(p *quant.Packed, n int) int {
+	line := columnsPerLine(p)
 	return mat.CeilDiv(n, line) * line
 }
 
-// packCodes lays out blocks of 32 elements, first those of even numbers, or of 128, first the first of
-// each eight: of one token after the other.
+// packTokens interleaves the tokens in blocks. For E4M3 a block has 32 elements, the even ones first. For MXFP4 it
+// has 128: the first of each eight, then the second of each eight, and so on.
 //
 //go:noinline
-func (c *wideCodes) packCodes(dst []float32, p *quant.Packed, x mat.Floats, tokens, n int) {
-	clear(dst[tokens*(n/codesLine(p))*codesLine(p):])
+func (c *minifloatAVX512) packTokens(dst []float32, p *quant.Packed, x mat.Floats, tokens, n int) {
+	clear(dst[tokens*(n/columnsPerLine(p))*columnsPerLine(p):])
 	for t := range tokens {
 		if from := x.V[t*x.Stride:][:n]; p.Packing == quant.E4M3 {
-			c.gemv.Deinterleave(dst[t*codesBlock:], tokens*codesBlock, from)
+			c.gemv.Deinterleave(dst[t*minifloatBlock:], tokens*minifloatBlock, from)
 		} else {
 			avx512PackMXFP4(asm.Floats(dst[t*128:]), int64(4*tokens*128), asm.Floats(from), int64(n))
 		}
 	}
 }
 
-// pieceOf is how many columns pass at a time.
-func pieceOf(tokens, n int) int {
+// avx512Columns returns the number of columns that one call of a kernel multiplies.
+func avx512Columns(tokens, n int) int {
 	if tokens == 1 {
 		return n
 	}
-	return min(n, codesBytes/(4*(tokens+codesRows(tokens)))/128*128)
+	return min(n, avx512TileBytes/(4*(tokens+avx512KernelRows(tokens)))/128*128)
 }
 
-// codesSums is the length of the sums of rows, which are kept between the pieces.
-func codesSums(rows, tokens int) int {
-	high := codesRows(tokens)
-	groups := max(mat.CeilDiv(rows, high), min(rows, high-1)) // of fewer each is computed as all rows of a kernel
-	return groups*high*tokens*16 + codesOut
+// avx512SumFloats returns the length in floats of the sums of rows, which are kept between calls of a kernel, and of
+// its results.
+func avx512SumFloats(rows, tokens int) int {
+	high := avx512KernelRows(tokens)
+	groups := max(mat.CeilDiv(rows, high), min(rows, high-1)) // fewer rows than a kernel has are computed one by one, each repeated
+	return groups*high*tokens*16 + avx512OutFloats
 }
 
-// codesScales is room for the scales of a row of blocks.
-func codesScales(p *quant.Packed, n int) int { return mat.CeilDiv(mat.CeilDiv(n, p.Columns), 16) * 16 }
+// avx512ScaleFloats returns the length in floats of the scales of a row of blocks, in whole cache lines.
+func avx512ScaleFloats(p *quant.Packed, n int) int {
+	return mat.CeilDiv(mat.CeilDiv(n, p.Columns), 16) * 16
+}
 
-func (c *wideCodes) codesScratch(p *quant.Packed, rows, tokens, n int) int {
-	need, piece := 0, c.codesFloats(p, pieceOf(tokens, n))
+func (c *minifloatAVX512) scratchFloats(p *quant.Packed, rows, tokens, n int) int {
+	need, piece := 0, c.packedFloats(p, avx512Columns(tokens, n))
 	if tokens > 1 {
-		need = codesSums(rows, tokens) + codesRows(tokens)*piece
+		need = avx512SumFloats(rows, tokens) + avx512KernelRows(tokens)*piece
 	}
 	if p.Packing == quant.E4M3 {
-		need += tokens*piece + codesScales(p, n)
+		need += tokens*piece + avx512ScaleFloats(p, n)
 	}
 	return need
 }
 
-func (c *wideCodes) mulCodes(y mat.Floats, w quant.View, x, scratch []float32, tokens int) {
+func (c *minifloatAVX512) mulRows(y mat.Floats, w quant.View, x, scratch []float32, tokens int) {
 	p, row, step, rows, n := w.Packed, w.Row, w.Step, w.Rows, w.Cols
-	op := codesProduct{p: p, step: step, x: x, tokens: tokens, n: n}
+	op := avx512MinifloatProduct{p: p, step: step, x: x, tokens: tokens, n: n}
 	if p.Packing == quant.MXFP4 {
 		op.rows(y, row, rows, scratch)
 		return
@@ -116,7 +119,7 @@ func (c *wideCodes) mulCodes(y mat.Floats, w quant.View, x, scratch []float32, t
 		return
 	}
 	size := p.ScaleFormat.Size()
-	op.scales, scratch = cut(scratch, codesScales(p, n))
+	op.scales, scratch = cut(scratch, avx512ScaleFloats(p, n))
 	for rows > 0 {
 		block := row / p.Rows
 		count := min(rows, mat.CeilDiv((block+1)*p.Rows-row, step))
@@ -126,24 +129,24 @@ func (c *wideCodes) mulCodes(y mat.Floats, w quant.View, x, scratch []float32, t
 	}
 }
 
-// codesProduct is a group of tokens with weights.
-type codesProduct struct {
+// avx512MinifloatProduct has the operands of a product of weights and a group of tokens.
+type avx512MinifloatProduct struct {
 	p         *quant.Packed
 	step      int
 	x         []float32
 	tokens, n int
-	scales    []float32 // of a row of blocks, which the tokens take; nil for none
+	scales    []float32 // of a row of blocks, by which the tokens are multiplied; nil for none
 }
 
 // scaled sets dst to n columns of the packed tokens from k on, times their scales.
 //
 //go:noinline
-func (op *codesProduct) scaled(dst []float32, k, n int) []float32 {
+func (op *avx512MinifloatProduct) scaled(dst []float32, k, n int) []float32 {
 	tokens, block := op.tokens, op.p.Columns
-	out, line := dst[:tokens*n], codesLine(op.p)
+	out, line := dst[:tokens*n], columnsPerLine(op.p)
 	clear(dst[tokens*n : tokens*mat.CeilDiv(n, line)*line])
 	for end := k + n; k < end; {
-		cols := end - k // all, but for what is left of a block
+		cols := end - k // whole blocks, after the rest of the one that k is in
 		if k%block > 0 {
 			cols = min(cols, block-k%block)
 		}
@@ -153,14 +156,14 @@ func (op *codesProduct) scaled(dst []float32, k, n int) []float32 {
 	return dst
 }
 
-// rows computes rows from row on, whose scales are the same or are applied afterwards.
+// rows computes rows from row on. E4M3 rows share op.scales, or the caller scales the results.
 //
 //go:noinline
-func (op *codesProduct) rows(y mat.Floats, row, rows int, scratch []float32) {
+func (op *avx512MinifloatProduct) rows(y mat.Floats, row, rows int, scratch []float32) {
 	p, bits := op.p, 8
 	var scales []byte
 	if p.Packing == quant.MXFP4 {
-		bits, scales = 4, p.Scales[row*p.Width/codesBlock:]
+		bits, scales = 4, p.Scales[row*p.Width/minifloatBlock:]
 	}
 	w, ws := p.Codes[row*p.Width*bits/8:], op.step*p.Width*bits/8
 	if op.tokens == 1 {
@@ -175,9 +178,9 @@ func (op *codesProduct) rows(y mat.Floats, row, rows int, scratch []float32) {
 		}
 		return
 	}
-	high, piece := codesRows(op.tokens), pieceOf(op.tokens, op.n)
-	sums, scratch := cut(scratch, codesSums(rows, op.tokens))
-	room, scratch := cut(scratch, high*mat.CeilDiv(piece, codesLine(p))*codesLine(p))
+	high, piece := avx512KernelRows(op.tokens), avx512Columns(op.tokens, op.n)
+	sums, scratch := cut(scratch, avx512SumFloats(rows, op.tokens))
+	widened, scratch := cut(scratch, high*mat.CeilDiv(piece, columnsPerLine(p))*columnsPerLine(p))
 	for k := 0; k < op.n; k += piece {
 		n, flags, x := min(piece, op.n-k), 0, op.x[op.tokens*k:]
 		if op.scales != nil {
@@ -189,37 +192,38 @@ func (op *codesProduct) rows(y mat.Floats, row, rows int, scratch []float32) {
 		if k+n == op.n {
 			flags |= 2
 		}
-		op.piece(y, w[k*bits/8:], ws, x, sums, room, rows, n, flags, scales)
+		op.piece(y, w[k*bits/8:], ws, x, sums, widened, rows, n, flags, scales)
 		if p.Packing == quant.MXFP4 {
-			scales = scales[n/codesBlock:]
+			scales = scales[n/minifloatBlock:]
 		}
 	}
 }
 
 func cut(v []float32, n int) (head, tail []float32) { return v[:n], v[n:] }
 
-// piece adds n columns to the sums of rows. The last rows of a kernel may be computed twice.
-func (op *codesProduct) piece(y mat.Floats, w []byte, ws int, x, sums, room []float32, rows, n, flags int, scales []byte) {
-	high, apart := codesRows(op.tokens), 0
+// piece adds the products of n columns to the sums of rows. flags has bit 0 for the first columns and bit 1 for the
+// last. If rows is no multiple of the kernel's, the last call repeats some rows.
+func (op *avx512MinifloatProduct) piece(y mat.Floats, w []byte, ws int, x, sums, widened []float32, rows, n, flags int, scales []byte) {
+	high, scaleStride := avx512KernelRows(op.tokens), 0
 	widen, kernel := op.kernels()
 	if scales != nil {
-		apart = ws / 16
+		scaleStride = ws / 16
 	}
-	each, far := high*op.tokens*16, int64(rows*ws)
+	each, ahead := high*op.tokens*16, int64(rows*ws)
 	if rows >= high {
 		for i := 0; i < rows; i += high {
 			at := min(i, rows-high)
 			from := asm.Bytes(w[at*ws:])
-			widen(from, int64(ws), asm.Floats(room), int64(n))
-			kernel(asm.Floats(room), asm.Floats(x), asm.Floats(sums[i/high*each:]), asm.Floats(y.V[at:]), int64(4*y.Stride), int64(n), int64(flags), from, int64(ws), far, asm.Bytes(scales[at*apart:]))
+			widen(from, int64(ws), asm.Floats(widened), int64(n))
+			kernel(asm.Floats(widened), asm.Floats(x), asm.Floats(sums[i/high*each:]), asm.Floats(y.V[at:]), int64(4*y.Stride), int64(n), int64(flags), from, int64(ws), ahead, asm.Bytes(scales[at*scaleStride:]))
 		}
 		return
 	}
-	out := sums[len(sums)-codesOut:]
+	out := sums[len(sums)-avx512OutFloats:]
 	for i := range rows {
 		from := asm.Bytes(w[i*ws:])
-		widen(from, 0, asm.Floats(room), int64(n))
-		kernel(asm.Floats(room), asm.Floats(x), asm.Floats(sums[i*each:]), asm.Floats(out), int64(4*high), int64(n), int64(flags), from, 0, far, asm.Bytes(scales[i*apart:]))
+		widen(from, 0, asm.Floats(widened), int64(n))
+		kernel(asm.Floats(widened), asm.Floats(x), asm.Floats(sums[i*each:]), asm.Floats(out), int64(4*high), int64(n), int64(flags), from, 0, ahead, asm.Bytes(scales[i*scaleStride:]))
 		if flags&2 != 0 {
 			for t := range op.tokens {
 				y.V[t*y.Stride+i] = out[t*high]
@@ -228,8 +232,8 @@ func (op *codesProduct) piece(y mat.Floats, w []byte, ws int, x, sums, room []fl
 	}
 }
 
-// kernels are those for codesRows rows and the tokens.
-func (op *codesProduct) kernels() (func(w unsafe.Pointer, ws int64, room unsafe.Pointer, n int64), codesKernel) {
+// kernels returns the functions that widen avx512KernelRows rows, and multiply them by the tokens.
+func (op *avx512MinifloatProduct) kernels() (func(w unsafe.Pointer, ws int64, room unsafe.Pointer, n int64), avx512MinifloatKernel) {
 	if op.p.Packing == quant.E4M3 {
 		switch op.tokens {
 		case 2:

@@ -6,7 +6,7 @@ import "github.com/heftai/heft/internal/kernels/isa"
 
 func summerOf(isa.Variant) summer { return goOps{} }
 
-func coderOf(isa.Variant) coder { return nil }
+func minifloatOf(isa.Variant) minifloatKernels { return nil }
 
 func integersOf(isa.Variant) integers { return nil }
 

@@ -19,20 +19,20 @@ import (
 // Kernels are the products of one variant. They have no state: any number of goroutines may use
 // them at once.
 type Kernels struct {
-	ops      summer
-	coder    coder    // nil: there are no products with codes
-	integers integers // nil: activations are never rounded to integers
-	rower    rower    // nil: nor for rows of GGUF blocks
-	packer   packer   // nil: nor to bfloat16
-	quant    quant.Kernels
-	vector   vector.Kernels
-	gemm     gemm.Kernels
+	ops       summer
+	minifloat minifloatKernels // nil if the variant has no products of FP8 and MXFP4 weights
+	integers  integers         // nil: activations are never rounded to integers
+	rower     rower            // nil: nor for rows of GGUF blocks
+	packer    packer           // nil: nor to bfloat16
+	quant     quant.Kernels
+	vector    vector.Kernels
+	gemm      gemm.Kernels
 }
 
 // For returns the products of v.
 func For(v isa.Variant) Kernels {
 	return Kernels{
-		ops: summerOf(v), coder: coderOf(v), integers: integersOf(v), rower: rowerOf(v), packer: packerOf(v),
+		ops: summerOf(v), minifloat: minifloatOf(v), integers: integersOf(v), rower: rowerOf(v), packer: packerOf(v),
 		quant: quant.For(v), vector: vector.For(v), gemm: gemm.For(v),
 	}
 }

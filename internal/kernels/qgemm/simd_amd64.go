@@ -18,12 +18,12 @@ func summerOf(v isa.Variant) summer {
 	return &simd{wide: v.Level == isa.AVX512}
 }
 
-func coderOf(v isa.Variant) coder {
+func minifloatOf(v isa.Variant) minifloatKernels {
 	switch v.Level {
 	case isa.AVX512:
-		return &wideCodes{gemv: gemv.For(v), vector: vector.For(v)}
+		return &minifloatAVX512{gemv: gemv.For(v), vector: vector.For(v)}
 	case isa.AVX2:
-		return &narrowCodes{gemv: gemv.For(v)}
+		return &minifloatAVX2{gemv: gemv.For(v)}
 	}
 	return nil
 }
