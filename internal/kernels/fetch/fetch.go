@@ -24,7 +24,7 @@ type Role uint8
 // The roles. The generator of the assembly knows their order.
 const (
 	Floats     Role = iota // bfloat16, float16 and float32 weights, one token
-	Pairs                  // bfloat16 weights times activations rounded to bfloat16, one token
+	Pairs                  // bfloat16 weights, plain or coded, times activations rounded to bfloat16, one token
 	Q8                     // Q8 weights, one token
 	Q4                     // Q4 weights, one token
 	Tokens                 // weights of these formats with several tokens
