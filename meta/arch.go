@@ -99,6 +99,7 @@ func gemmas() []architecture {
 		{"gemma", "GemmaForCausalLM", "model", "GemmaDecoderLayer", 2, []int{1}, gemma1},
 		{"gemma2", "Gemma2ForCausalLM", "model", "Gemma2DecoderLayer", 2, []int{1}, gemma2},
 		{"gemma3_text", "Gemma3ForCausalLM", "model", "Gemma3DecoderLayer", 2, []int{1}, gemma3},
+		{"gemma3n_text", "Gemma3nForCausalLM", "model", "Gemma3nTextDecoderLayer", 2, []int{1}, gemma3n},
 		{"vaultgemma", "VaultGemmaForCausalLM", "model", "VaultGemmaDecoderLayer", 2, []int{1}, vaultGemma},
 		{"gemma4_text", "Gemma4ForCausalLM", "model", "Gemma4TextDecoderLayer", 2, []int{1}, gemma4},
 	}

@@ -44,6 +44,7 @@ type gemma4Layers struct {
 	shared      int  // so many layers at the end take keys and values of an earlier layer
 	wide        bool // their MLPs have twice the width
 	perLayer    int  // width of a layer's input; 0 for none
+	clips       bool // tokens without an input of their own have that of token 0
 	moe         *MoESpec
 	moeInner    int
 }
@@ -62,7 +63,17 @@ func (g *gemma4Layers) read(f *fields) {
 	g.sliding[len(g.sliding)-1] = false // as the reference
 	g.keysToo = f.bool("attention_k_eq_v", false)
 	g.readHeads(f)
-	if g.shared = f.count("num_kv_shared_layers", 0, 0, maxLayers); g.shared >= g.layers {
+	g.readShared(f, 0)
+	g.wide = f.bool("use_double_wide_mlp", false)
+	g.perLayer = f.count("hidden_size_per_layer_input", 256, 0, maxSize)
+	if f.bool("enable_moe_block", false) {
+		g.readExperts(f)
+	}
+}
+
+// readShared reads how many layers take the keys and values of earlier ones.
+func (g *gemma4Layers) readShared(f *fields, def int) {
+	if g.shared = f.count("num_kv_shared_layers", def, 0, maxLayers); g.shared >= g.layers {
 		f.fail("num_kv_shared_layers", "%d of %d layers", g.shared, g.layers)
 		g.shared = 0
 	}
@@ -71,11 +82,6 @@ func (g *gemma4Layers) read(f *fields) {
 			f.fail("num_kv_shared_layers", "%d: no layer before them is of the type of layer %d", g.shared, i)
 			break
 		}
-	}
-	g.wide = f.bool("use_double_wide_mlp", false)
-	g.perLayer = f.count("hidden_size_per_layer_input", 256, 0, maxSize)
-	if f.bool("enable_moe_block", false) {
-		g.readExperts(f)
 	}
 }
 
@@ -172,17 +178,17 @@ func (g *gemma4Layers) readExperts(f *fields) {
 // inputs describes the vectors that each layer gets, and adds the modules that make them.
 func (g *gemma4Layers) inputs(f *fields, path string) (*PerLayerSpec, func(*Builder)) {
 	rows := f.size("vocab_size_per_layer_input", 262144)
-	if rows < g.vocab {
+	if rows < g.vocab && !g.clips {
 		f.fail("vocab_size_per_layer_input", "%d, less than the vocab_size of %d", rows, g.vocab)
 	}
 	all := g.layers * g.perLayer
 	spec := &PerLayerSpec{
 		Embed: path + ".embed_tokens_per_layer", Projection: path + ".per_layer_model_projection", Norm: path + ".per_layer_projection_norm",
 		Layers: g.layers, Width: g.perLayer,
-		EmbedScale: float32(math.Sqrt(float64(g.perLayer))), Factor: rootScale(float64(g.hidden)), Scale: rootScale(2),
+		Rows: rows, EmbedScale: float32(math.Sqrt(float64(g.perLayer))), Factor: rootScale(float64(g.hidden)), Scale: rootScale(2),
 	}
 	return spec, func(b *Builder) {
-		b.Embedding("embed_tokens_per_layer", "Gemma4TextScaledWordEmbedding", rows, all).Buffer("embed_scale", b.tree.dtype, false)
+		b.Embedding("embed_tokens_per_layer", g.class+"ScaledWordEmbedding", rows, all).Buffer("embed_scale", b.tree.dtype, false)
 		b.Linear("per_layer_model_projection", g.hidden, all, false)
 		g.norm(b, "per_layer_projection_norm", g.perLayer)
 	}
@@ -254,10 +260,15 @@ func (g *gemma4Layers) attention(b *Builder, i int) {
 			a.Linear("v_proj", g.hidden, of.keys*of.dim, g.bias)
 		}
 	} else {
-		spec.Layer, spec.Shared = g.source(i), true
-		for _, name := range []string{"k_proj.*", "v_proj.*", "k_norm.*", "v_norm.*"} {
-			b.Ignore(a.path + "." + name)
-		}
+		g.shares(b, a, spec, i)
 	}
 	a.Linear("o_proj", g.heads*of.dim, g.hidden, g.bias)
+}
+
+// shares lets attention a of layer i take the keys and values of an earlier one.
+func (g *gemma4Layers) shares(b, a *Builder, spec *AttentionSpec, i int) {
+	spec.Layer, spec.Shared = g.source(i), true
+	for _, name := range []string{"k_proj.*", "v_proj.*", "k_norm.*", "v_norm.*"} {
+		b.Ignore(a.path + "." + name)
+	}
 }

@@ -48,6 +48,7 @@ type CausalLMSpec struct {
 	Norm       string  // final norm
 	Head       string  // Linear to the vocabulary
 
+	AltUp    *AltUpSpec    // hidden states are several streams, of which blocks compute one; nil for one
 	PerLayer *PerLayerSpec // what blocks with a LayerInput get; nil for none
 	Streams  *StreamsSpec  // the residual stream is several; nil for one
 	Join     *JoinSpec     // what joins embeddings and hidden states of another model; nil for none
@@ -91,6 +92,9 @@ type BlockSpec struct {
 	Input *LayerInputSpec
 	// Streams, nil for none, replaces the sums of a sequential block; see [StreamsSpec].
 	Streams *StreamsSpec
+	// AltUp, nil for none, is around the branches of a sequential block, and Laurel, nil for none, beside its attention.
+	AltUp  *AltUpSpec
+	Laurel *LaurelSpec
 	// Scalar, "" for none, names a Buffer of one number, which multiplies the block's result.
 	Scalar string
 }
@@ -108,10 +112,10 @@ type ExpertsSpec struct {
 
 // PerLayerSpec makes, for each token, a vector of Width for each of Layers blocks: with t = Embed(token)
 // and h = the hidden states before the first block, the sum of t·EmbedScale and Norm(Projection(h)·Factor),
-// multiplied by Scale.
+// multiplied by Scale. Tokens from Rows on, if that is not 0, have the embedding of token 0.
 type PerLayerSpec struct {
 	Embed, Projection, Norm   string // Embedding, Linear, Norm
-	Layers, Width             int
+	Layers, Width, Rows       int
 	EmbedScale, Factor, Scale float32
 }
 
@@ -254,6 +258,10 @@ type MLPSpec struct {
 	XIELU     string
 	InnerNorm string  // norm of the operand of Down, "" for none
 	Limit     float32 // clamp of ActClampedSiLU
+	// Sparse replaces the result g of Gate by max(0, g - mean - Cutoff·deviation), by the mean and the standard
+	// deviation of its row.
+	Sparse bool
+	Cutoff float32
 	// GateScale multiplies the result of Gate, and Scale that of Down; 0 means 1.
 	GateScale, Scale float32
 }

@@ -26,6 +26,7 @@ func wrappers() []wrapper {
 		{"aya_vision", "AyaVisionForConditionalGeneration", "AyaVisionModel", text, "cohere2", false, true, false},
 		{"cohere2_vision", "Cohere2VisionForConditionalGeneration", "Cohere2VisionModel", text, "cohere2", false, true, false},
 		{"gemma3", "Gemma3ForConditionalGeneration", "Gemma3Model", text, "gemma3_text", false, true, false},
+		{"gemma3n", "Gemma3nForConditionalGeneration", "Gemma3nModel", text, "gemma3n_text", false, true, false},
 		{"gemma4", "Gemma4ForConditionalGeneration", "Gemma4Model", text, "gemma4_text", false, true, false},
 		{"idefics3", "Idefics3ForConditionalGeneration", "Idefics3Model", "text_model", "llama", false, false, false},
 		{"internvl", "InternVLForConditionalGeneration", "InternVLModel", text, "qwen2", false, true, false},

@@ -618,5 +618,5 @@ FAMILIES = {
     "kimi_k25": (kimi_k25, [1]),
     **hybrids(llama, wrap),
     **plains(llama),
-    **further(llama, deepseek),
+    **further(llama, deepseek, wrap),
 }

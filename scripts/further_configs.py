@@ -246,11 +246,43 @@ def deepseek_v4(R, llama):
     return c
 
 
-def further(llama, deepseek):
+def gemma3n_text(R, llama):
+    c = llama(R, "gemma3n_text", head_dim=False)
+    for name in ("hidden_act", "rope_parameters", "rope_theta", "rope_scaling"):
+        c.pop(name, None)
+    n = R.choice([4, 5, 6])
+    inner = R.choice([20, 36])
+    c.update(num_hidden_layers=n, head_dim=R.choice([8, 14, 16]), sliding_window=8, rms_norm_eps=1e-5, attention_bias=R.random() < 0.3, tie_word_embeddings=R.random() < 0.7,
+             intermediate_size=R.choice([inner, [inner + 2 * (i % 3) for i in range(n)]]), final_logit_softcapping=R.choice([8.0, 30.0]),
+             hidden_activation=R.choice(["gelu_pytorch_tanh", "gelu_pytorch_tanh", "silu"]), layer_types=kinds(R, n), hidden_size_per_layer_input=R.choice([4, 6]),
+             vocab_size_per_layer_input=c["vocab_size"] - R.choice([0, 0, 9]), num_kv_shared_layers=R.choice([0, 1, 2, n - 2]), laurel_rank=R.choice([3, 6]),
+             altup_num_inputs=R.choice([1, 2, 3, 4, 4]), altup_correct_scale=R.random() < 0.7,
+             activation_sparsity_pattern=[R.choice([0.0, 0.3, 0.5, 0.95]) for _ in range(n)])
+    c["altup_active_idx"] = R.choice([0, 0, c["altup_num_inputs"] - 1])
+    if R.random() < 0.5:
+        c["rope_parameters"] = dict(full_attention=dict(rope_type=R.choice(["default", "linear"]), rope_theta=R.choice([5000.0, 50000.0]), factor=2.0),
+                                    sliding_attention=dict(rope_type="default", rope_theta=1000.0))
+    elif R.random() < 0.5:
+        c.update(rope_theta=50000.0, rope_local_base_freq=1000.0)
+    return c
+
+
+def gemma3n(R, llama, wrap):
+    """The text of a model of four kinds of inputs. Its vision tower needs timm and torchvision."""
+    t = gemma3n_text(R, llama)
+    tie = dict(tie_word_embeddings=t.pop("tie_word_embeddings"))
+    audio = dict(hidden_size=8, input_feat_size=16, vocab_size=4, vocab_offset=1008, conf_num_attention_heads=2, conf_num_hidden_layers=1, sscp_conv_channel_size=[2, 2])
+    vision = dict(model_type="gemma3n_vision", architecture="mobilenetv3_small_050", hidden_size=8, vocab_size=4, vocab_offset=1000)
+    return wrap("gemma3n", t, vision, True, audio_config=audio, **tie)
+
+
+def further(llama, deepseek, wrap):
     """The makers, each with the seeds of the committed fixtures. llama and deepseek are family_configs'."""
     return {
         "cwm": (lambda R: cwm(R, llama), [1, 2]),
         "deepseek_v4": (lambda R: deepseek_v4(R, llama), [1, 5]),
+        "gemma3n_text": (lambda R: gemma3n_text(R, llama), [1, 2, 3]),
+        "gemma3n": (lambda R: gemma3n(R, llama, wrap), [1]),
         "vaultgemma": (lambda R: vaultgemma(R, llama), [1]),
         "exaone": (lambda R: exaone(R, llama), [1, 2]),
         "granitemoeshared": (lambda R: granitemoeshared(R, llama), [1, 2]),

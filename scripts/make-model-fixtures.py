@@ -61,6 +61,11 @@ def layers_of(model):
     return next(m for n, m in model.named_modules() if n.endswith("layers") or n.endswith(".h"))
 
 
+def by_token(h, n):
+    """Hidden states as a row of each of n tokens; the streams of gemma3n come first."""
+    return (h.permute(1, 2, 0, 3) if h.dim() == 4 and h.shape[0] > 1 else h).reshape(n, -1)
+
+
 @torch.no_grad()
 def prompt(model, ids):
     seen = []
@@ -72,6 +77,9 @@ def prompt(model, ids):
     out = model(torch.tensor([ids]), output_hidden_states=True, use_cache=False)
     for h in hooks:
         h.remove()
+    last = out.hidden_states[-1][0]
+    if out.hidden_states[-1].dim() == 4:  # streams, which the reference gives before their norm
+        last = model.base_model(torch.tensor([ids]), use_cache=False).last_hidden_state[0]
     logits = out.logits[0].float()
     logp = logits.double().log_softmax(-1)
     top = logits.topk(5, -1)
@@ -79,9 +87,9 @@ def prompt(model, ids):
     case = dict(input_ids=ids, last_logits=rounded(logits[-1].tolist()), top5_ids=top.indices.tolist(),
                 top5_logits=[rounded(r) for r in top.values.tolist()], token_logprobs=rounded(token_logprobs),
                 logprob_sum=float(f"{sum(token_logprobs):.8g}"),
-                hidden=dict(embeddings=summary(first[0].reshape(len(ids), -1)),
-                            layers=[summary(h.reshape(len(ids), -1)) for h in seen],
-                            final_norm=summary(out.hidden_states[-1][0])))
+                hidden=dict(embeddings=summary(by_token(first[0], len(ids))),
+                            layers=[summary(by_token(h, len(ids))) for h in seen],
+                            final_norm=summary(last)))
     greedy, logprobs, margin = [], [], 1e9
     for _ in range(GREEDY):
         row = model(torch.tensor([ids + greedy]), use_cache=False).logits[0, -1].float()

@@ -21,6 +21,8 @@ var operations = map[string]int{
 	"Compressed": 3, // entries of several tokens, of which a recurrence and an attention are new, and their indexer
 	"Streams":    3, // hyper-connections: Sinkhorn's iterations, and sums whose weights are of each row
 
+	"Alternating": 4, // alternating updates: sums whose weights are of each row, and statistics of rows
+
 	"Images": 4, // convolutions and pools, with reverses that no composition of others has
 
 	"Converter": 5,

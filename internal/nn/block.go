@@ -16,6 +16,7 @@ type block struct {
 	input          *layerInput   // nil for none
 	scalar         *meta.Buffer  // nil for none
 	streams        *blockStreams // nil for one
+	altUp          *altUp        // nil for none
 }
 
 // A branch is post(body(pre(x)) + beside(pre(x))). Either norm and beside may be missing. A branch
@@ -43,6 +44,16 @@ func (c *compiler) block(n Node, in int) (*block, error) {
 			return nil, at(n.Path, "several streams in a block of another form than two branches")
 		}
 	}
+	if s.AltUp != nil {
+		if b.altUp, err = c.altUp(n, s, in); err != nil {
+			return nil, err
+		}
+		if in = b.altUp.hidden; b.parallel || b.scale != 1 || b.streams != nil || s.Experts != nil || s.Scalar != "" || s.Attention == "" || s.AttentionNorm == "" || s.MLP == "" {
+			return nil, at(n.Path, "alternating updates in a block of another form than two branches behind norms")
+		}
+	} else if s.Laurel != nil {
+		return nil, at(n.Path, "a low-rank branch without alternating updates")
+	}
 	first := len(c.program.asked.maps)
 	if s.Attention != "" || s.MLP == "" || s.Parallel {
 		b.attention, err = c.branch(n, "attention", [3]string{s.AttentionNorm, s.Attention, s.PostAttentionNorm}, s.BesideAttention, in)
@@ -50,6 +61,9 @@ func (c *compiler) block(n Node, in int) (*block, error) {
 			return nil, err
 		}
 		b.attention.in, b.attention.out = orOne(s.AttentionIn), orOne(s.AttentionOut)
+	}
+	if b.altUp != nil && b.altUp.laurel != nil {
+		c.usedNext(b.altUp.laurel.down, b.altUp.laurel.up)
 	}
 	attention := len(c.program.asked.maps)
 	if s.MLP != "" || s.Plain != nil || s.Parallel {
@@ -124,6 +138,10 @@ func (b *block) inPlace(c *Context, x tensor.Tensor) {
 
 // together computes x = block(x) for all rows of x at once.
 func (b *block) together(c *Context, x tensor.Tensor) {
+	if b.altUp != nil {
+		b.altUp.through(c, b, x)
+		return
+	}
 	if !b.parallel {
 		b.addBranch(c, &b.attention, x)
 		b.addBranch(c, &b.mlp, x)
@@ -155,7 +173,7 @@ func (b *block) addBranch(c *Context, branch *branch, x tensor.Tensor) {
 		return
 	}
 	mark := c.arena.used
-	y := c.arena.passing(x.Rows(), b.width)
+	y := c.arena.passing(x.Rows(), x.Cols())
 	if branch == &b.mlp && b.experts != nil {
 		b.experts.forward(c, branch, y, x)
 	} else {
@@ -241,6 +259,9 @@ func (b *block) forward(c *Context, dst, x tensor.Tensor) {
 func (b *block) scratch(rows int) int {
 	if b.streams != nil {
 		return b.streams.scratch(rows, max(b.attention.scratch(rows), b.mlp.scratch(rows)))
+	}
+	if b.altUp != nil {
+		return b.altUp.scratch(b, rows)
 	}
 	if b.parallel {
 		return 2*floats(rows, b.width) + max(b.attention.scratch(rows), b.mlp.scratch(rows))

@@ -138,7 +138,7 @@ func (c *compiler) blockParts(n Node, s *meta.BlockSpec, b *block) (err error) {
 		}
 	}
 	if s.Input != nil {
-		if b.input, err = c.layerInput(n, s.Input, b.width); err != nil {
+		if b.input, err = c.layerInput(n, s.Input, b.channels()); err != nil {
 			return err
 		}
 	}

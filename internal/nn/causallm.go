@@ -70,6 +70,12 @@ func (c *compiler) embedUnit(n Node, s *meta.CausalLMSpec) (width int, err error
 	if width, err = step.widened(n, s); err != nil {
 		return 0, err
 	}
+	if s.AltUp != nil {
+		if step.altUp, err = c.altUpEnds(n, s.AltUp, s.AltUp.In, width); err != nil {
+			return 0, err
+		}
+		nodes, width = append(nodes, step.altUp.nodes...), step.altUp.width()
+	}
 	c.widen(width)
 	c.unit(step, nodes...)
 	return width, nil
@@ -110,6 +116,9 @@ func (c *compiler) positions(n Node, s *meta.CausalLMSpec, step *embedStep, node
 
 // widened returns the width of all streams of the embeddings.
 func (s *embedStep) widened(n Node, spec *meta.CausalLMSpec) (int, error) {
+	if a := spec.AltUp; a != nil && (spec.Positions != "" || spec.Sinusoids != nil || spec.EmbedNorm != "" || spec.Streams != nil || spec.Join != nil || a.Count < 1) {
+		return 0, at(n.Path, "alternating updates of %d streams beside positions, norms or other parts of embeddings", a.Count)
+	}
 	if spec.Streams == nil {
 		return s.tokens.dim, nil
 	}
@@ -138,6 +147,16 @@ func (c *compiler) headUnit(n Node, s *meta.CausalLMSpec, width int) error {
 		}
 		width = step.streams.hidden
 		nodes = append(nodes, root(n, s.Streams.Head))
+	}
+	if s.AltUp != nil {
+		if step.altUp, err = c.altUpEnds(n, s.AltUp, s.AltUp.Out, width/s.AltUp.Count); err != nil {
+			return err
+		}
+		for _, l := range step.altUp.maps {
+			c.whole(l) // several kinds of results use it in turn
+		}
+		width = step.altUp.hidden
+		nodes = append(nodes, step.altUp.nodes...)
 	}
 	if step.norm, err = c.norm(final, width); err != nil {
 		return err
@@ -169,9 +188,10 @@ type embedStep struct {
 	table             int
 	norm              *norm // nil for none
 	scale             float32
-	perLayer          *perLayer // nil for none
-	join              *join     // nil for none
-	streams           int       // equal streams of the result; 0 for one
+	perLayer          *perLayer  // nil for none
+	join              *join      // nil for none
+	altUp             *altUpEnds // makes streams of the embeddings; nil for one
+	streams           int        // equal streams of the result; 0 for one
 }
 
 func (s *embedStep) run(c *Context) {
@@ -180,7 +200,7 @@ func (s *embedStep) run(c *Context) {
 		return
 	}
 	dim := s.tokens.dim
-	c.hidden = matrix(c.state[0], c.rows, dim*max(s.streams, 1))
+	c.hidden = matrix(c.state[0], c.rows, s.width())
 	embedded := columns(c.hidden, 0, dim)
 	s.tokens.lookup(c, embedded, c.in.Tokens, s.scale, "token")
 	if !c.in.Noise.IsZero() {
@@ -203,12 +223,23 @@ func (s *embedStep) run(c *Context) {
 		s.norm.forward(c, c.hidden, c.hidden)
 	}
 	if s.perLayer != nil {
-		s.perLayer.forward(c)
+		s.perLayer.forward(c, embedded)
+	}
+	if s.altUp != nil {
+		s.altUp.open(c, c.hidden)
 	}
 	if s.join != nil {
 		s.join.forward(c)
 	}
 	c.trace(PointEmbedding, s.tokens.path, c.hidden)
+}
+
+// width is that of the hidden states.
+func (s *embedStep) width() int {
+	if s.altUp != nil {
+		return s.altUp.width()
+	}
+	return s.tokens.dim * max(s.streams, 1)
 }
 
 func (s *embedStep) scratch(l Limits) int {
@@ -225,7 +256,8 @@ type headStep struct {
 	head    *linear
 	scale   float32
 	softcap float32
-	streams *mixer // makes one stream of several; nil for one
+	altUp   *altUpEnds // makes one stream of several; nil for one
+	streams *mixer     // makes one stream of several; nil for one
 }
 
 func (s *headStep) run(c *Context) {
@@ -257,7 +289,7 @@ func (s *headStep) run(c *Context) {
 func (s *headStep) gather(c *Context, dst tensor.Tensor, rows []int32) {
 	mark := c.arena.used
 	x := dst
-	if s.streams != nil {
+	if s.streams != nil || s.altUp != nil {
 		x = c.arena.take(len(rows), c.hidden.Cols())
 	}
 	c.backend.Gather(x, c.hidden, rows)
@@ -269,6 +301,10 @@ func (s *headStep) gather(c *Context, dst tensor.Tensor, rows []int32) {
 func (s *headStep) normalise(c scope, dst, x tensor.Tensor) {
 	if s.streams != nil {
 		s.streams.collapse(c.Context, dst, x)
+		x = dst
+	}
+	if s.altUp != nil {
+		s.altUp.collapse(c, dst, x)
 		x = dst
 	}
 	s.norm.compute(c, dst, x)
@@ -307,6 +343,9 @@ func (s *headStep) sum(c *Context) {
 func (s *headStep) scratch(l Limits) int {
 	rows := max(l.tile(l.Rows), l.Outputs)
 	n := floats(rows, s.norm.cols())
+	if s.altUp != nil {
+		n += s.altUp.scratch(max(rows, l.states())) + floats(max(l.Outputs, l.states()), s.altUp.width())
+	}
 	if s.streams != nil {
 		n += s.streams.scratch(max(rows, l.states())) + floats(l.states(), s.streams.norm.width)
 	}

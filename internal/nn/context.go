@@ -116,6 +116,7 @@ type Context struct {
 	tiles    tiles
 
 	positions []int32
+	clipped   []int32 // see clip
 	places    []int32 // rows of the table of positions, if there is one
 	iota      []int32 // 0, 1, 2, …
 	nothing   []int32 // 0, 0, 0, …
@@ -143,6 +144,7 @@ func (p *Program) NewContext(b backend.Backend, w Weights, l Limits) (*Context, 
 	}
 	if p.perLayer > 0 {
 		c.input = c.arena.take(l.Rows, p.perLayer)
+		c.clipped = make([]int32, l.Rows)
 	}
 	c.choice = c.arena.take(l.Rows, p.chosen)
 	c.before = c.arena.take(l.Rows, p.joins)

@@ -43,10 +43,11 @@ func (c *compiler) perLayer(n Node, s *meta.PerLayerSpec, hidden int) (p *perLay
 	return p, err
 }
 
-func (p *perLayer) forward(c *Context) {
+// forward computes them for rows of hidden states before the first block.
+func (p *perLayer) forward(c *Context, hidden tensor.Tensor) {
 	mark := c.arena.used
 	c.inputs = matrix(c.input, c.rows, p.width)
-	p.projection.forward(c, c.inputs, c.hidden)
+	p.projection.forward(c, c.inputs, hidden)
 	c.scale(c.inputs, p.spec.Factor)
 	if c.err == nil {
 		p.norm.forward(c, c.inputs, c.inputs)
@@ -56,7 +57,7 @@ func (p *perLayer) forward(c *Context) {
 	for begin := 0; begin < c.rows && c.err == nil; begin += rows {
 		end := min(begin+rows, c.rows)
 		part := tokens.Slice(0, end-begin)
-		p.embed.lookup(c, part, c.in.Tokens[begin:end], p.spec.EmbedScale, "token")
+		p.embed.lookup(c, part, c.clip(c.in.Tokens[begin:end], p.spec.Rows), p.spec.EmbedScale, "token")
 		c.add(c.inputs.Slice(begin, end), part, 1)
 	}
 	c.scale(c.inputs, p.spec.Scale)
@@ -95,7 +96,16 @@ func (c *compiler) layerInput(n Node, s *meta.LayerInputSpec, width int) (l *lay
 // addTo adds the branch of x to x.
 func (l *layerInput) addTo(c *Context, x tensor.Tensor) {
 	mark := c.arena.used
-	gate, y := c.arena.take(x.Rows(), l.spec.Width), c.arena.take(x.Rows(), x.Cols())
+	y := c.arena.take(x.Rows(), x.Cols())
+	l.branch(c, y, x)
+	c.add(x, y, 1)
+	c.arena.used = mark
+}
+
+// branch computes the branch of x.
+func (l *layerInput) branch(c *Context, y, x tensor.Tensor) {
+	mark := c.arena.used
+	gate := c.arena.take(x.Rows(), l.spec.Width)
 	l.gate.forward(c, gate, x)
 	if c.err == nil {
 		from := l.spec.Index * l.spec.Width
@@ -105,7 +115,6 @@ func (l *layerInput) addTo(c *Context, x tensor.Tensor) {
 	if l.norm != nil && c.err == nil {
 		l.norm.forward(c, y, y)
 	}
-	c.add(x, y, 1)
 	c.arena.used = mark
 }
 

@@ -18,6 +18,8 @@ type mlp struct {
 	// gateScale multiplies the gate before the activation, scale the result.
 	gateScale, scale float32
 	limit            float32 // of the activation
+	sparse           bool    // the gate is cut off
+	cutoff           float32
 }
 
 func (c *compiler) mlp(n Node, in int) (*mlp, error) {
@@ -26,7 +28,10 @@ func (c *compiler) mlp(n Node, in int) (*mlp, error) {
 		return nil, err
 	}
 	m := &mlp{path: n.Path, act: s.Act, interleaved: s.FusedOrder == meta.GateInterleaved,
-		gateScale: orOne(s.GateScale), scale: orOne(s.Scale), limit: s.Limit}
+		gateScale: orOne(s.GateScale), scale: orOne(s.Scale), limit: s.Limit, sparse: s.Sparse, cutoff: s.Cutoff}
+	if s.Sparse {
+		c.special("sparse gates")
+	}
 	if s.Act == meta.ActClampedSiLU {
 		c.special("clamped gates")
 	}
@@ -99,6 +104,11 @@ func (m *mlp) open(c scope, x tensor.Tensor) (gate, up tensor.Tensor) {
 // close computes dst from the results of open.
 func (m *mlp) close(c scope, dst, gate, up tensor.Tensor) {
 	c.scale(gate, m.gateScale)
+	if m.sparse {
+		if ops := c.alternating(m.path); ops != nil {
+			ops.CutOff(gate, m.cutoff)
+		}
+	}
 	y := gate
 	if m.xielu != nil {
 		m.xielu.apply(c.Context, y)

@@ -61,6 +61,7 @@ type Backend struct {
 	entries   entryPool
 	streams   streams
 
+	alternating   alternating
 	chooseEntries chooseEntries
 	toEntries     attentionEntries
 
