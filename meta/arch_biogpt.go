@@ -30,7 +30,7 @@ func bioGPT(f *fields, b *Builder) {
 	model := b.Child("biogpt", "BioGptModel")
 	embed := model.Embedding("embed_tokens", "BioGptScaledWordEmbedding", d.vocab, d.hidden)
 	model.Embedding("embed_positions", "BioGptLearnedPositionalEmbedding", d.context+2, d.hidden)
-	d.optLayers(model, true)
+	d.optLayers(model, d.optBlock(), true)
 	d.norm(model, "layer_norm", d.hidden)
 	b.headAt("output_projection", embed, d.hidden, d.vocab, d.tied, "output_projection.weight")
 }

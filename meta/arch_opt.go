@@ -16,39 +16,50 @@ func opt(f *fields, b *Builder) {
 	if d.hidden%d.heads != 0 {
 		f.fail("num_attention_heads", "%d does not divide the hidden size of %d", d.heads, d.hidden)
 	}
-	const width, before, removed = "word_embed_proj_dim", "do_layer_norm_before", "_remove_final_layer_norm"
-	if n := f.size(width, d.hidden); n != d.hidden {
-		f.fail(width, "%d for a hidden size of %d is not supported: projections of embeddings", n, d.hidden)
-	}
-	if !f.bool(before, true) {
-		f.fail(before, "false is not supported: norms of the sums of layers")
-	}
-	if f.bool(removed, false) {
-		f.fail(removed, "true is not supported: a model without a final norm")
-	}
+	width := f.size("word_embed_proj_dim", d.hidden) // of the embeddings
+	before := f.bool("do_layer_norm_before", true)
 	bias := f.bool("enable_bias", true)
+	normed := before && !f.bool("_remove_final_layer_norm", false)
 	if f.err() != nil {
 		return
 	}
-	b.Runs(KindCausalLM, &CausalLMSpec{
+	spec := &CausalLMSpec{
 		Embed: "model.decoder.embed_tokens", Positions: "model.decoder.embed_positions", FirstPosition: 2, Layers: "model.decoder.layers",
-		Norm: "model.decoder.final_layer_norm", Head: "lm_head", Vocab: d.vocab, Hidden: d.hidden, Context: d.context,
-	})
+		Head: "lm_head", Vocab: d.vocab, Hidden: width, Context: d.context,
+	}
+	b.Runs(KindCausalLM, spec)
 	model := b.Child("model", "OPTModel").Child("decoder", "OPTDecoder")
-	embed := model.Embedding("embed_tokens", "Embedding", d.vocab, d.hidden)
+	embed := model.Embedding("embed_tokens", "Embedding", d.vocab, width)
 	model.Embedding("embed_positions", "OPTLearnedPositionalEmbedding", d.context+2, d.hidden)
-	d.norm(model, "final_layer_norm", d.hidden)
-	d.optLayers(model, bias)
-	b.head(embed, d.hidden, d.vocab, d.tied, "lm_head.weight")
+	if width != d.hidden {
+		spec.EmbedProject, spec.NormProject = "model.decoder.project_in", "model.decoder.project_out"
+		model.Linear("project_out", d.hidden, width, false)
+		model.Linear("project_in", width, d.hidden, false)
+	}
+	if normed {
+		spec.Norm = "model.decoder.final_layer_norm"
+		d.norm(model, "final_layer_norm", d.hidden)
+	}
+	block := d.optBlock()
+	if !before {
+		block.NormSums = true
+		block.PostAttentionNorm, block.PostMLPNorm, block.AttentionNorm, block.MLPNorm = block.AttentionNorm, block.MLPNorm, "", ""
+	}
+	d.optLayers(model, block, bias)
+	b.head(embed, width, d.vocab, d.tied, "lm_head.weight")
 }
 
-// optLayers adds the layers of OPT and of models with the same.
-func (d *decoder) optLayers(model *Builder, bias bool) {
-	layers := model.Child("layers", "ModuleList")
-	block := BlockSpec{
+// optBlock is the block of OPT and of models with the same.
+func (d *decoder) optBlock() BlockSpec {
+	return BlockSpec{
 		AttentionNorm: "self_attn_layer_norm", Attention: "self_attn", MLPNorm: "final_layer_norm",
 		Plain: &MLPSpec{Up: "fc1", Down: "fc2", Act: d.act.act},
 	}
+}
+
+// optLayers adds the layers of OPT and of models with the same.
+func (d *decoder) optLayers(model *Builder, block BlockSpec, bias bool) {
+	layers := model.Child("layers", "ModuleList")
 	for i := range d.layers {
 		d.optLayer(layers.Child(strconv.Itoa(i), d.class+"DecoderLayer").Runs(KindBlock, &block), i, bias)
 	}

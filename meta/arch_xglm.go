@@ -39,7 +39,7 @@ func xglm(f *fields, b *Builder) {
 	model := b.Child("model", "XGLMModel")
 	embed := model.Embedding("embed_tokens", "XGLMScaledWordEmbedding", d.vocab, d.hidden)
 	model.Child("embed_positions", "XGLMSinusoidalPositionalEmbedding").Buffer("weights", b.tree.dtype, false, d.context+firstPosition, d.hidden)
-	d.optLayers(model, true)
+	d.optLayers(model, d.optBlock(), true)
 	d.norm(model, "layer_norm", d.hidden)
 	b.head(embed, d.hidden, d.vocab, d.tied, "lm_head.weight")
 	b.Ignore("model.embed_positions.weights")

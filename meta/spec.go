@@ -44,9 +44,12 @@ type CausalLMSpec struct {
 	// to the other.
 	Sinusoids  *RopeSpec
 	EmbedScale float32 // multiplies the embeddings; 0 means 1
-	Layers     string  // ModuleList of Blocks
-	Norm       string  // final norm
-	Head       string  // Linear to the vocabulary
+	// EmbedProject and NormProject, "" for none, are Linears of the embeddings, before positions are added, and of what
+	// Norm leaves, before Head.
+	EmbedProject, NormProject string
+	Layers                    string // ModuleList of Blocks
+	Norm                      string // final norm, "" for none
+	Head                      string // Linear to the vocabulary
 
 	AltUp    *AltUpSpec    // hidden states are several streams, of which blocks compute one; nil for one
 	PerLayer *PerLayerSpec // what blocks with a LayerInput get; nil for none
@@ -56,7 +59,7 @@ type CausalLMSpec struct {
 	LogitScale   float32 // multiplies the logits; 0 means 1
 	LogitSoftcap float32 // cap*tanh(x/cap); 0 means none
 
-	Vocab, Hidden int
+	Vocab, Hidden int // Hidden: width of the embeddings and of the operand of Head
 	Context       int // tokens the config allows, rope scaling included
 	Reach         int // tokens that a linear or dynamic rope scaling is made for, if they are more than Context
 }
@@ -68,9 +71,11 @@ type CausalLMSpec struct {
 //
 // Each norm is the name of a child, or "" for none. Pre-norm sets AttentionNorm and MLPNorm,
 // post-norm the two Post norms, sandwich all four. A parallel block with one norm has equal MLPNorm
-// and AttentionNorm.
+// and AttentionNorm. With NormSums, in a sequential block, the two Post norms apply to the sums: h = post(x + s·a(x)),
+// y = post'(h + s·m(h)).
 type BlockSpec struct {
 	Parallel          bool
+	NormSums          bool
 	AttentionNorm     string
 	Attention         string
 	PostAttentionNorm string

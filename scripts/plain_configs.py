@@ -193,9 +193,9 @@ def opt(R, llama):
     c = llama(R, "opt", head_dim=False)
     for name in ("rms_norm_eps", "num_key_value_heads", "rope_parameters", "rope_theta", "rope_scaling", "hidden_act", "tie_word_embeddings"):
         c.pop(name, None)
-    c.update(ffn_dim=c.pop("intermediate_size"), pad_token_id=R.choice([0, 1]), activation_function=R.choice(["relu", "relu", "gelu"]), do_layer_norm_before=True,
-             word_embed_proj_dim=R.choice([None, c["hidden_size"]]), enable_bias=R.random() < 0.7, layer_norm_elementwise_affine=R.random() < 0.7,
-             _remove_final_layer_norm=False)
+    c.update(ffn_dim=c.pop("intermediate_size"), pad_token_id=R.choice([0, 1]), activation_function=R.choice(["relu", "relu", "gelu"]), do_layer_norm_before=R.random() < 0.7,
+             word_embed_proj_dim=R.choice([None, c["hidden_size"], 10]), enable_bias=R.random() < 0.7, layer_norm_elementwise_affine=R.random() < 0.7,
+             _remove_final_layer_norm=R.random() < 0.2)
     return c
 
 
@@ -222,7 +222,7 @@ def plains(llama):
         "gptj": (lambda R: gpt(R, "gptj"), [1, 2]),
         "codegen": (lambda R: gpt(R, "codegen"), [1, 2]),
         "gpt_bigcode": (lambda R: gpt(R, "gpt_bigcode"), [1, 2]),
-        "opt": (lambda R: opt(R, llama), [1, 2]),
+        "opt": (lambda R: opt(R, llama), [2, 9, 10, 13]),
         "persimmon": (lambda R: persimmon(R, llama), [1, 2]),
         "dots1": (lambda R: dots1(R, llama), [1, 2]),
     }

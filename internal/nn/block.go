@@ -9,6 +9,7 @@ import (
 type block struct {
 	attention, mlp branch
 	parallel       bool
+	normSums       bool // norms behind the branches are those of the sums
 	scale          float32
 	width          int
 	path           string
@@ -35,7 +36,10 @@ func (c *compiler) block(n Node, in int) (*block, error) {
 	if s.Parallel && (s.PostAttentionNorm != "" || s.PostMLPNorm != "") {
 		return nil, at(n.Path, "norms after the branches of a parallel block")
 	}
-	b := &block{parallel: s.Parallel, scale: orOne(s.ResidualScale), width: in, path: n.Path}
+	if s.NormSums && (s.Parallel || s.Streams != nil || s.AltUp != nil || s.Experts != nil) {
+		return nil, at(n.Path, "norms of sums in a block of another form than two branches in sequence")
+	}
+	b := &block{normSums: s.NormSums, parallel: s.Parallel, scale: orOne(s.ResidualScale), width: in, path: n.Path}
 	if s.Streams != nil {
 		if b.streams, err = c.blockStreams(n, s.Streams, in); err != nil {
 			return nil, err
@@ -150,9 +154,9 @@ func (b *block) together(c *Context, x tensor.Tensor) {
 	}
 	mark := c.arena.used
 	first := c.arena.passing(x.Rows(), b.width)
-	b.attention.forward(c, first, x)
+	b.attention.forward(c, first, x, false)
 	second := c.arena.passing(x.Rows(), b.width)
-	b.mlp.forward(c, second, x)
+	b.mlp.forward(c, second, x, false)
 	c.add(x, first, b.scale)
 	c.add(x, second, b.scale)
 	c.arena.used = mark
@@ -177,9 +181,12 @@ func (b *block) addBranch(c *Context, branch *branch, x tensor.Tensor) {
 	if branch == &b.mlp && b.experts != nil {
 		b.experts.forward(c, branch, y, x)
 	} else {
-		branch.forward(c, y, x)
+		branch.forward(c, y, x, b.normSums)
 	}
 	c.add(x, y, b.scale)
+	if b.normSums && branch.post != nil && c.err == nil {
+		branch.post.forward(c, x, x)
+	}
 	c.arena.used = mark
 }
 
@@ -189,7 +196,8 @@ func (c *Context) add(dst, x tensor.Tensor, scale float32) {
 	}
 }
 
-func (b *branch) forward(c *Context, dst, x tensor.Tensor) {
+// forward computes the branch of x, without its norm behind if bare is set.
+func (b *branch) forward(c *Context, dst, x tensor.Tensor, bare bool) {
 	mark := c.arena.used
 	if b.pre != nil {
 		y := c.arena.passing(x.Rows(), b.pre.cols())
@@ -201,7 +209,7 @@ func (b *branch) forward(c *Context, dst, x tensor.Tensor) {
 	} else {
 		b.both(c, dst, x)
 	}
-	if b.post != nil {
+	if b.post != nil && !bare {
 		b.post.forward(c, dst, dst)
 	}
 	c.arena.used = mark

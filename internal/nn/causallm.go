@@ -41,8 +41,13 @@ func (c *compiler) embedUnit(n Node, s *meta.CausalLMSpec) (width int, err error
 	if step.tokens, err = c.embedding(table); err != nil {
 		return 0, err
 	}
-	width = step.tokens.dim
-	if nodes, err = c.positions(n, s, step, nodes); err != nil {
+	if width = step.tokens.dim; s.EmbedProject != "" {
+		if step.project, err = c.linearNamed(n, "projection of the embeddings", s.EmbedProject, width, 0); err != nil {
+			return 0, err
+		}
+		width, nodes = step.project.out, append(nodes, root(n, s.EmbedProject))
+	}
+	if nodes, err = c.positions(n, s, step, nodes, width); err != nil {
 		return 0, err
 	}
 	if s.EmbedNorm != "" {
@@ -67,7 +72,7 @@ func (c *compiler) embedUnit(n Node, s *meta.CausalLMSpec) (width int, err error
 		}
 		nodes = append(nodes, step.join.nodes...)
 	}
-	if width, err = step.widened(n, s); err != nil {
+	if width, err = step.widened(n, s, width); err != nil {
 		return 0, err
 	}
 	if s.AltUp != nil {
@@ -82,8 +87,7 @@ func (c *compiler) embedUnit(n Node, s *meta.CausalLMSpec) (width int, err error
 }
 
 // positions compiles what positions add to the embeddings, and appends its nodes.
-func (c *compiler) positions(n Node, s *meta.CausalLMSpec, step *embedStep, nodes []Node) ([]Node, error) {
-	width := step.tokens.dim
+func (c *compiler) positions(n Node, s *meta.CausalLMSpec, step *embedStep, nodes []Node, width int) ([]Node, error) {
 	if s.Positions != "" {
 		positions, err := c.child(n, "positions", s.Positions)
 		if err != nil {
@@ -115,15 +119,15 @@ func (c *compiler) positions(n Node, s *meta.CausalLMSpec, step *embedStep, node
 }
 
 // widened returns the width of all streams of the embeddings.
-func (s *embedStep) widened(n Node, spec *meta.CausalLMSpec) (int, error) {
-	if a := spec.AltUp; a != nil && (spec.Positions != "" || spec.Sinusoids != nil || spec.EmbedNorm != "" || spec.Streams != nil || spec.Join != nil || a.Count < 1) {
+func (s *embedStep) widened(n Node, spec *meta.CausalLMSpec, width int) (int, error) {
+	if a := spec.AltUp; a != nil && (spec.Positions != "" || spec.Sinusoids != nil || spec.EmbedNorm != "" || spec.Streams != nil || spec.Join != nil || spec.EmbedProject != "" || a.Count < 1) {
 		return 0, at(n.Path, "alternating updates of %d streams beside positions, norms or other parts of embeddings", a.Count)
 	}
 	if spec.Streams == nil {
-		return s.tokens.dim, nil
+		return width, nil
 	}
 	s.streams = spec.Streams.Count
-	if spec.Positions != "" || spec.Sinusoids != nil || spec.EmbedNorm != "" || spec.PerLayer != nil || spec.Join != nil || s.streams < 1 {
+	if spec.Positions != "" || spec.Sinusoids != nil || spec.EmbedNorm != "" || spec.PerLayer != nil || spec.Join != nil || spec.EmbedProject != "" || s.streams < 1 {
 		return 0, at(n.Path, "%d streams beside positions, norms or other parts of embeddings", s.streams)
 	}
 	return s.tokens.dim * s.streams, nil
@@ -136,11 +140,15 @@ func root(n Node, path string) Node {
 
 func (c *compiler) headUnit(n Node, s *meta.CausalLMSpec, width int) error {
 	step := &headStep{scale: orOne(s.LogitScale), softcap: s.LogitSoftcap}
-	final, err := c.child(n, "final norm", s.Norm)
-	if err != nil {
-		return err
+	var nodes []Node
+	var err error
+	if s.Norm != "" {
+		final, err := c.child(n, "final norm", s.Norm)
+		if err != nil {
+			return err
+		}
+		nodes = append(nodes, final)
 	}
-	nodes := []Node{final}
 	if s.Streams != nil {
 		if step.streams, err = c.mixer(n, s.Streams, s.Streams.Head, "hc_", width, true); err != nil {
 			return err
@@ -158,8 +166,16 @@ func (c *compiler) headUnit(n Node, s *meta.CausalLMSpec, width int) error {
 		width = step.altUp.hidden
 		nodes = append(nodes, step.altUp.nodes...)
 	}
-	if step.norm, err = c.norm(final, width); err != nil {
+	if step.norm, err = c.normNamed(n, "final norm", s.Norm, width); err != nil {
 		return err
+	}
+	if step.cols = width; s.NormProject != "" {
+		if step.project, err = c.linearNamed(n, "projection of the final states", s.NormProject, width, 0); err != nil {
+			return err
+		}
+		c.whole(step.project) // several kinds of results use it in turn
+		step.wide, width = width, step.project.out
+		step.cols, nodes = width, append(nodes, root(n, s.NormProject))
 	}
 	head, err := c.child(n, "head", s.Head)
 	if err != nil {
@@ -184,6 +200,7 @@ func orOne(x float32) float32 {
 // embedStep starts a pass with the embeddings of its tokens.
 type embedStep struct {
 	tokens, positions *embedding // positions may be nil
+	project           *linear    // of the embeddings; nil for none
 	sinusoids         bool       // of positions are added, those of the table with this number
 	table             int
 	norm              *norm // nil for none
@@ -201,10 +218,16 @@ func (s *embedStep) run(c *Context) {
 	}
 	dim := s.tokens.dim
 	c.hidden = matrix(c.state[0], c.rows, s.width())
-	embedded := columns(c.hidden, 0, dim)
+	embedded := columns(c.hidden, 0, min(dim, c.hidden.Cols()))
+	if s.project != nil {
+		embedded = c.arena.take(c.rows, dim)
+	}
 	s.tokens.lookup(c, embedded, c.in.Tokens, s.scale, "token")
 	if !c.in.Noise.IsZero() {
 		c.backend.Add(embedded, c.in.Noise, 1)
+	}
+	if s.project != nil {
+		s.project.forward(c, c.hidden, embedded)
 	}
 	for i := 1; i < s.streams && c.err == nil; i++ {
 		c.copyRows(c.hidden.Columns(i*dim, (i+1)*dim), embedded)
@@ -239,6 +262,9 @@ func (s *embedStep) width() int {
 	if s.altUp != nil {
 		return s.altUp.width()
 	}
+	if s.project != nil {
+		return s.project.out
+	}
 	return s.tokens.dim * max(s.streams, 1)
 }
 
@@ -247,12 +273,18 @@ func (s *embedStep) scratch(l Limits) int {
 	if s.positions != nil {
 		n = max(n, floats(l.Rows, s.positions.dim))
 	}
+	if s.project != nil {
+		n += floats(l.Rows, s.tokens.dim)
+	}
 	return n
 }
 
 // headStep ends a pass with the requested rows.
 type headStep struct {
-	norm    *norm
+	norm    *norm   // nil for none
+	project *linear // of what the norm leaves; nil for none
+	cols    int     // of the operand of head
+	wide    int     // of the operand of project
 	head    *linear
 	scale   float32
 	softcap float32
@@ -263,9 +295,9 @@ type headStep struct {
 func (s *headStep) run(c *Context) {
 	if c.in.Trace != nil && !c.recording() {
 		mark := c.arena.used
-		all := c.arena.take(c.rows, s.norm.cols())
+		all := c.arena.take(c.rows, s.cols)
 		s.normalise(c.all(), all, c.hidden)
-		c.trace(PointNorm, s.norm.path, all)
+		c.trace(PointNorm, s.path(), all)
 		c.arena.used = mark
 	}
 	if rows := c.in.Normed; len(rows) > 0 {
@@ -275,7 +307,7 @@ func (s *headStep) run(c *Context) {
 		s.sum(c)
 	}
 	if rows := c.in.Logits; len(rows) > 0 {
-		x := c.arena.take(len(rows), s.norm.cols())
+		x := c.arena.take(len(rows), s.cols)
 		s.gather(c, x, rows)
 		logits := c.Logits()
 		s.head.compute(c.all().at(rows), logits, x, 0)
@@ -289,7 +321,7 @@ func (s *headStep) run(c *Context) {
 func (s *headStep) gather(c *Context, dst tensor.Tensor, rows []int32) {
 	mark := c.arena.used
 	x := dst
-	if s.streams != nil || s.altUp != nil {
+	if s.streams != nil || s.altUp != nil || s.project != nil {
 		x = c.arena.take(len(rows), c.hidden.Cols())
 	}
 	c.backend.Gather(x, c.hidden, rows)
@@ -307,19 +339,45 @@ func (s *headStep) normalise(c scope, dst, x tensor.Tensor) {
 		s.altUp.collapse(c, dst, x)
 		x = dst
 	}
-	s.norm.compute(c, dst, x)
+	if s.project == nil {
+		s.finish(c, dst, x)
+		return
+	}
+	mark := c.arena.used
+	y := c.arena.take(x.Rows(), s.wide)
+	s.finish(c, y, x)
+	s.project.compute(c, dst, y, 0)
+	c.arena.used = mark
+}
+
+// finish sets dst to the norm of x, or to x.
+func (s *headStep) finish(c scope, dst, x tensor.Tensor) {
+	switch {
+	case s.norm != nil:
+		s.norm.compute(c, dst, x)
+	case !tensor.Same(dst, x):
+		c.copyRows(dst, x)
+	}
+}
+
+// path is that of the module that a state of [Input.Normed] comes from.
+func (s *headStep) path() string {
+	if s.norm == nil {
+		return s.head.path
+	}
+	return s.norm.path
 }
 
 // sum adds up the normalised rows of each range in order, some rows at a time.
 func (s *headStep) sum(c *Context) {
 	mark := c.arena.used
-	normed := c.arena.take(c.limits.tile(c.rows), s.norm.cols())
+	normed := c.arena.take(c.limits.tile(c.rows), s.cols)
 	sums := c.Sums()
 	for i, r := range c.in.Sums {
 		sum, started := sums.Slice(i, i+1), r.From != nil
 		if started {
 			if err := c.backend.Copy(sum, tensor.Floats(r.From, 1, sum.Cols())); err != nil {
-				c.fail("%s: %w", s.norm.path, err)
+				c.fail("%s: %w", s.path(), err)
 				return
 			}
 		}
@@ -342,7 +400,10 @@ func (s *headStep) sum(c *Context) {
 
 func (s *headStep) scratch(l Limits) int {
 	rows := max(l.tile(l.Rows), l.Outputs)
-	n := floats(rows, s.norm.cols())
+	n := floats(rows, s.cols)
+	if s.project != nil {
+		n += floats(max(rows, l.states()), s.wide) + floats(max(l.Outputs, l.states()), s.wide)
+	}
 	if s.altUp != nil {
 		n += s.altUp.scratch(max(rows, l.states())) + floats(max(l.Outputs, l.states()), s.altUp.width())
 	}

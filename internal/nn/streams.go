@@ -107,7 +107,7 @@ func (m *mixer) through(c *Context, branch *branch, x tensor.Tensor) {
 	if b != nil {
 		in := c.arena.take(x.Rows(), m.hidden)
 		b.CollapseStreams(in, x, weights, m.args)
-		branch.forward(c, y, in)
+		branch.forward(c, y, in, false)
 	}
 	if b != nil && c.err == nil {
 		b.ExpandStreams(x, y, weights, m.args)
