@@ -74,6 +74,9 @@ func (m *mimo) readRopes(f *fields) {
 		} else if kind == "linear" {
 			def.partial = 1
 		}
+		if share := p.float("partial_rotary_factor", def.partial); def.partial != 1 && share >= 0 && int(float64(m.headDim)*share) == 0 {
+			return noRope
+		}
 		return f.without("rope_theta", "partial_rotary_factor").ropeFrom(p, true, def)
 	}
 	for _, s := range m.sliding {
@@ -135,9 +138,13 @@ func (m *mimo) checkPublished(f *fields, sparse []bool) {
 }
 
 func (m *mimo) attention(b *Builder, i int) {
-	spec := m.attentionSpec(AttentionSpec{Layer: i, Rope: m.full, ValueScale: m.valueScale})
+	rope := m.full
 	if m.sliding[i] {
-		spec.KVHeads, spec.Window, spec.Rope, spec.Sinks = 2*m.kvHeads, m.window, m.local, "sinks"
+		rope = m.local
+	}
+	spec := m.attentionSpec(AttentionSpec{Layer: i, Rope: rope, ValueScale: m.valueScale})
+	if m.sliding[i] {
+		spec.KVHeads, spec.Window, spec.Sinks = 2*m.kvHeads, m.window, "sinks"
 	}
 	spec.ValueDim = m.value
 	spec.Q, spec.K, spec.V, spec.Out = "q_proj", "k_proj", "v_proj", "o_proj"

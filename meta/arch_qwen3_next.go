@@ -59,8 +59,8 @@ func readQwen3Next(f *fields, class string, def decoderDefaults) (*decoder, *del
 	if n.spec.ValueHeads%n.spec.KeyHeads != 0 {
 		f.fail("linear_num_key_heads", "%d does not divide the %d value heads", n.spec.KeyHeads, n.spec.ValueHeads)
 	}
-	if d.act.act != ActSiLU {
-		f.fail("hidden_act", "only silu is supported beside a delta net")
+	if n.spec.Act = d.act.act; d.act.act == ActNone {
+		f.fail("hidden_act", "linear is not supported in a delta net")
 	}
 	interval := f.count("full_attention_interval", 4, 1, maxLayers)
 	n.linear = d.layersOfType(f, "linear_attention", func(i int) bool { return (i+1)%interval != 0 })

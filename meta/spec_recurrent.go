@@ -26,8 +26,9 @@ type DeltaNetSpec struct {
 	Conv                 string // child with weight [queries + keys + values, 1, Kernel]
 	ALog, DTBias         string // Params of one number for each value head
 	Norm, Out            string
-	Rates                bool // ALog has -exp(A_log) instead of A_log
-	Tiled                bool // value head v belongs to key head v mod KeyHeads, not to v/(ValueHeads/KeyHeads)
+	Act                  Activation // of what is convolved; ActNone means ActSiLU, which that of the output gate always is
+	Rates                bool       // ALog has -exp(A_log) instead of A_log
+	Tiled                bool       // value head v belongs to key head v mod KeyHeads, not to v/(ValueHeads/KeyHeads)
 }
 
 // Mamba2Spec runs a Mamba2 mixer. The result of In is, in this order, the output gate z, x, B and C,

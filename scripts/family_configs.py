@@ -571,6 +571,9 @@ FAMILIES = {
     "llama4": (llama4, [1, 2]),
     "phimoe": (phimoe, [1, 2, 3]),
     "mimo_v2_flash": (mimo_v2_flash, [1, 2, 3]),
+    "mimo_v2_flash_still": (lambda R: dict(mimo_v2_flash(R), rope_parameters={
+        "full_attention": dict(rope_type="default", rope_theta=50000.0, partial_rotary_factor=0.0),
+        "sliding_attention": dict(rope_type="default", rope_theta=1000.0, partial_rotary_factor=R.choice([0.0, 0.5]))}), [1]),
     "deepseek_v2": (deepseek_v2, [1, 2]),
     "ernie4_5_moe": (ernie4_5_moe, [1, 2]),
     "deepseek_v3": (deepseek, [1, 2]),

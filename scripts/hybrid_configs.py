@@ -178,6 +178,8 @@ def nemotron_h(R, llama, mixture):
 def hybrids(llama, wrap):
     """The makers, each with the seeds of the committed fixtures. llama and wrap are family_configs'."""
     return {
+        "qwen3_next_act": (lambda R: dict(qwen3_next(R, llama), hidden_act=R.choice(["gelu", "relu2"])), [1]),
+        "qwen3_5_act": (lambda R: dict(qwen3_5(R, llama, False), hidden_act=R.choice(["gelu_pytorch_tanh", "tanh"])), [1]),
         "qwen3_next": (lambda R: qwen3_next(R, llama), [1, 3]),  # 2 amplifies rounding by 500 at one position
         "qwen3_5_text": (lambda R: qwen3_5(R, llama, False), [1]),
         "qwen3_5_moe_text": (lambda R: qwen3_5(R, llama, True), [1]),

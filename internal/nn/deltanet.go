@@ -10,6 +10,7 @@ import (
 type deltaNet struct {
 	path           string
 	spec           *meta.DeltaNetSpec
+	act            meta.Activation
 	qkv, z, b, a   *linear
 	qkvz, ba       *linear // instead of qkv and z, and of b and a
 	out            *linear
@@ -29,7 +30,10 @@ func (c *compiler) deltaNet(n Node, in int) (rule, error) {
 	if s.KeyHeads < 1 || s.ValueHeads < 1 || s.ValueHeads%s.KeyHeads != 0 || s.KeyDim < 1 || s.ValueDim < 1 || s.Kernel < 2 {
 		return nil, at(n.Path, "%d value heads of %d over %d key heads of %d, convolved over %d tokens", s.ValueHeads, s.ValueDim, s.KeyHeads, s.KeyDim, s.Kernel)
 	}
-	r := &deltaNet{path: n.Path, spec: s, keys: s.KeyHeads * s.KeyDim, values: s.ValueHeads * s.ValueDim, perKey: s.ValueHeads / s.KeyHeads}
+	r := &deltaNet{path: n.Path, spec: s, keys: s.KeyHeads * s.KeyDim, values: s.ValueHeads * s.ValueDim, perKey: s.ValueHeads / s.KeyHeads, act: s.Act}
+	if s.Act == meta.ActNone {
+		r.act = meta.ActSiLU
+	}
 	if err := c.deltaInputs(n, r, in); err != nil {
 		return nil, err
 	}
@@ -125,7 +129,7 @@ func (r *deltaNet) project(c *Context, x tensor.Tensor) (p deltaProjected) {
 		c.compute()
 	}
 	p.z = z
-	r.conv.channels(c, mixed, all, r.spec.State, 0, meta.ActSiLU)
+	r.convolve(c, mixed, all, 0)
 	p.q, p.k, p.v = mixed.Columns(0, r.keys), mixed.Columns(r.keys, 2*r.keys), mixed.Columns(2*r.keys, channels)
 	return p
 }
@@ -146,10 +150,22 @@ func (r *deltaNet) projectFused(c *Context, x tensor.Tensor) (p deltaProjected) 
 	p.z = r.ofKeys(c, all, width, 2*s.KeyDim+values, values)
 	p.b, p.a = r.gates(c, gates)
 	p.q, p.k, p.v = c.arena.take(rows, r.keys), c.arena.take(rows, r.keys), c.arena.take(rows, r.values)
-	r.conv.channels(c, p.q, q, s.State, 0, meta.ActSiLU)
-	r.conv.channels(c, p.k, k, s.State, r.keys, meta.ActSiLU)
-	r.conv.channels(c, p.v, v, s.State, 2*r.keys, meta.ActSiLU)
+	r.convolve(c, p.q, q, 0)
+	r.convolve(c, p.k, k, r.keys)
+	r.convolve(c, p.v, v, 2*r.keys)
 	return p
+}
+
+// convolve computes dst from x, channels from first on.
+func (r *deltaNet) convolve(c *Context, dst, x tensor.Tensor, first int) {
+	if r.act == meta.ActSiLU {
+		r.conv.channels(c, dst, x, r.spec.State, first, meta.ActSiLU)
+		return
+	}
+	r.conv.channels(c, dst, x, r.spec.State, first, meta.ActNone)
+	if c.err == nil {
+		c.backend.Gate(dst, dst, tensor.Tensor{}, r.act, 0)
+	}
 }
 
 // gates sorts strengths and decays that are laid out by key head.
