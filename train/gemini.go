@@ -57,9 +57,9 @@ type GeminiPlugin struct {
 	// no limit of the plugin's own. With the static policy it bounds the chunks that do not stay, too; 0
 	// then sends these to disk after each use.
 	MemoryLimit int64
-	// Dir is the folder of the scratch file. It takes up to the size of weights, gradients and optimizer
-	// state. "" is the system's folder for temporary files. Files that killed processes have left there are
-	// removed. A model of model.OffloadParameters has its own.
+	// Dir is the folder of the scratch file, which takes about what memory does not hold of weights, gradients
+	// and optimizer state. "" is the system's folder for temporary files. Files that killed processes have
+	// left there are removed. A model of model.OffloadParameters has its own.
 	Dir string
 	// MaxDisk is the most bytes of the scratch file. A write beyond fails as on a full disk. 0 means no limit.
 	MaxDisk int64

@@ -18,7 +18,7 @@ type ChangingOptions struct {
 	// Limit is the memory of segments, in bytes. Segments that are acquired at the same time may exceed it. 0
 	// means none.
 	Limit int64
-	// Dir is the folder for the scratch file, which takes up to the size of all segments.
+	// Dir is the folder for the scratch file, which takes about what memory does not hold of changed segments.
 	Dir string
 	// MaxDisk is the most bytes of the scratch file. A write beyond fails as one to a full disk. 0 means no
 	// limit.
@@ -189,7 +189,16 @@ func (g *Changed) Acquire() ([]byte, error) {
 func (g *Changed) MarkDirty() {
 	g.all.mu.Lock()
 	g.dirty = true
+	g.leave()
 	g.all.mu.Unlock()
+}
+
+// leave gives up the place of g in the scratch file, whose bytes are old. It needs mu.
+func (g *Changed) leave() {
+	if g.off >= 0 {
+		g.all.scratch.leave(g.off, roomOf(g))
+		g.off, g.written = -1, false
+	}
 }
 
 // Stay keeps g in memory once it is there, whatever the limit.
@@ -208,7 +217,8 @@ func (g *Changed) Drop() {
 	for g.place == coming || g.place == leaving {
 		c.moved.Wait()
 	}
-	g.fill, g.dirty, g.written, g.early = nil, false, false, false
+	g.leave()
+	g.fill, g.dirty, g.early = nil, false, false
 	if g.block == nil {
 		return
 	}

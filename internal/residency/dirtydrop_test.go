@@ -84,3 +84,40 @@ func TestTheScratchFileHasALimit(t *testing.T) {
 		t.Errorf("without the limit: %v", err)
 	}
 }
+
+// TestTheScratchFileReusesPlaces: a segment that is changed in memory or dropped has none, so the file holds about
+// what memory does not.
+func TestTheScratchFileReusesPlaces(t *testing.T) {
+	const held, count = 5, 12
+	c := NewChanging(ChangingOptions{Limit: held * blockSize, Dir: t.TempDir()})
+	defer c.Close()
+	var list []*Changed
+	for range count {
+		list = append(list, c.Add("segment", blockSize, nil))
+	}
+	for step := range byte(20) {
+		for i, g := range list {
+			data, err := g.Acquire()
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := step
+			if i%4 == 0 { // it was dropped
+				want = 0
+			}
+			if data[9] != want {
+				t.Fatalf("step %d, segment %d: got %d, want %d", step, i, data[9], want)
+			}
+			g.MarkDirty()
+			data[9] = step + 1
+			g.Release()
+			c.settle()
+		}
+		for i := 0; i < count; i += 4 {
+			list[i].Drop()
+		}
+	}
+	if most := int64(count-held+1) * blockSize; c.scratch.end > most {
+		t.Errorf("got a scratch file of %d bytes, want at most %d", c.scratch.end, most)
+	}
+}

@@ -20,8 +20,9 @@ type scratch struct {
 	mu   sync.Mutex
 	temp *atomicfile.File
 	file *hostmem.DirectFile
-	end  int64 // bytes that segments have
-	most int64 // of end; 0 for no limit
+	end  int64             // bytes of the file
+	most int64             // of end; 0 for no limit
+	free map[int64][]int64 // places that no segment has, by size
 
 	// write is that of file, or a test's.
 	write func(buf []byte, off int64) error
@@ -66,12 +67,26 @@ func (s *scratch) open() error {
 func (s *scratch) place(n int64) (off int64, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if list := s.free[n]; len(list) > 0 {
+		s.free[n] = list[:len(list)-1]
+		return list[len(list)-1], nil
+	}
 	off = s.end
 	if s.most > 0 && off+n > s.most {
 		return 0, fmt.Errorf("scratch file %s: got %d bytes, want at most %d", s.file.Path(), off+n, s.most)
 	}
 	s.end += n
 	return off, nil
+}
+
+// leave says that what is in a place is not needed.
+func (s *scratch) leave(off, n int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.free == nil {
+		s.free = map[int64][]int64{}
+	}
+	s.free[n] = append(s.free[n], off)
 }
 
 // close removes the file. No read or write may be under way.
