@@ -1,5 +1,8 @@
 // Package asm converts operands for the generated assembly: addresses of slices, bits of floats,
 // flags, and where to prefetch. The functions inline to a few instructions.
+//
+// Functions that call generated code are marked go:noinline. The scheduler stops a goroutine in the prologue of a
+// function, and cannot in a kernel: without the prologue, a loop of kernels would delay a garbage collection.
 package asm
 
 import (

@@ -10,7 +10,7 @@ import (
 	"github.com/heftai/heft/internal/kernels/mat"
 )
 
-// The functions below are not inlined, as those of asm_amd64.go.
+// The functions below are not inlined: see package asm.
 
 //go:noinline
 func (bf16) softmax(p []uint32, c mat.Floats, keys, base int, by float32, o *Online, whole bool) {

@@ -33,7 +33,7 @@ var unpackGGML = [Packings]func(dst, src unsafe.Pointer, blocks int64, points un
 	IQ3S: avx2UnpackIQ3S,
 }
 
-// The functions below are not inlined, as those of asm_amd64.go.
+// The functions below are not inlined: see package asm.
 
 //go:noinline
 func (a *simd) unpackBlocks(p Packing, dst []float32, blocks []byte) {

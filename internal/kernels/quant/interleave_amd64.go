@@ -6,7 +6,7 @@ import (
 	"github.com/heftai/heft/internal/kernels/asm"
 )
 
-// The functions below are not inlined, as those of asm_amd64.go.
+// The functions below are not inlined: see package asm.
 
 //go:noinline
 func (a *simd) bands(p Packing, dst, rows []byte, stride, count, blocks int) {

@@ -10,7 +10,7 @@ import (
 	"github.com/heftai/heft/internal/kernels/isa"
 )
 
-// The functions below are not inlined, as those of asm_amd64.go.
+// The functions below are not inlined: see package asm.
 
 //go:noinline
 func (a *simd) e4m3(dst []float32, src []byte, scale float32) {

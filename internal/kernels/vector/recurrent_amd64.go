@@ -8,7 +8,7 @@ import (
 	"github.com/heftai/heft/internal/kernels/asm"
 )
 
-// The functions below are not inlined: see callMul.
+// The functions below are not inlined: see package asm.
 
 //go:noinline
 func (a *simd) mulAdd(y, l, r []float32) {

@@ -6,8 +6,8 @@ import (
 	"github.com/heftai/heft/internal/kernels/asm"
 )
 
-// The kernels below take whole vectors of eight; what is left is Go's. They are not inlined, as
-// those of asm_amd64.go.
+// The kernels below take whole vectors of eight elements; Go code computes the rest. They are not inlined: see
+// package asm.
 
 const rowLanes = 8
 

@@ -43,7 +43,7 @@ INLINE int64_t back(__m128i s) {
   return _mm_cvtsi128_si64(s);
 }
 
-// The polynomial of exp on |r| <= ln 2 / 2 and the reduction; see exp32 in go.go.
+// The polynomial of exp on |r| <= ln 2 / 2 and the reduction; see Exp in package vector.
 #define LOG2E 1.44269504088896340736f
 #define LN2_HI 0.693359375f
 #define LN2_LO -2.12194440054690582767e-4f
