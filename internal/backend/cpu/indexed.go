@@ -39,15 +39,7 @@ func (r *sparseRows) split(spans []backend.Span, count int) {
 
 // at returns the span and the number of a row in it. Late rows see more keys and go first.
 func (r *sparseRows) at(i int) (*backend.Span, int) {
-	i = r.rows - 1 - i
-	for j := range r.spans {
-		if s := &r.spans[j]; i < s.Rows {
-			return s, i
-		} else {
-			i -= s.Rows
-		}
-	}
-	return nil, 0
+	return rowOf(r.spans, r.rows-1-i)
 }
 
 // choose is one call of Choose. Its rows are scored and chosen one by one if there are enough of them for
