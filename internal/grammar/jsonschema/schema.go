@@ -44,11 +44,6 @@ func Compile(lib *grammar.Library, schema []byte) (*grammar.Grammar, error) {
 	return g, publicError(err)
 }
 
-// AnyObject makes the grammar of all JSON objects.
-func AnyObject(lib *grammar.Library) (*grammar.Grammar, error) {
-	return Compile(lib, []byte(`{"type":"object"}`))
-}
-
 // Append adds the documents that satisfy a schema to a grammar, before next. Errors are of type
 // *Error.
 func Append(b *grammar.Builder, schema []byte, next grammar.Pos) (grammar.Pos, error) {
