@@ -16,7 +16,7 @@ const (
 	unitBytes    = 128 << 10
 	unitTokens   = 96 // a multiple of every variant's block of tokens
 	columnBlock  = 512
-	columnTokens = 32 // up to which a transposed weight is used as it lies
+	columnTokens = 32 // up to so many tokens multiply a transposed weight in place
 	// panelPad keeps the rows of a panel from falling into one set of the cache.
 	panelPad = 16
 	// turnLines is the number of stored rows that are transposed at a time.

@@ -44,7 +44,7 @@ func (b *Backend) isMatrix(op, name string, t tensor.Tensor, dtype meta.DType, r
 	case rows > 0 && len(t.Data) < size*((rows-1)*stride+cols):
 		b.fail("%s: %s has %d bytes for %v", op, name, len(t.Data), t.Shape())
 	case address(t.Data)%uintptr(size) != 0:
-		b.fail("%s: %s lies at an odd address", op, name)
+		b.fail("%s: %s is at an odd address", op, name)
 	default:
 		return true
 	}

@@ -107,8 +107,8 @@ func (op *panelProduct) product(scratch []float32, r, rows int) {
 	}
 }
 
-// tile adds a step from k on of two panels of rows, or of less, from r on. What is packed next
-// lies next bytes further on.
+// tile adds the products of op.step columns from k on to up to two panels of rows from r on. The weights that are
+// packed next begin next bytes after these.
 func (op *panelProduct) tile(scratch []float32, r, rows, k, next int) {
 	lanes, n := op.set.GEMM.PanelLanes(), min(op.step, op.w.cols-k)
 	both, rest := scratch[:2*lanes*n], scratch[2*lanes*n:]

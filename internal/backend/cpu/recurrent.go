@@ -166,7 +166,7 @@ func (op *shortConv) taps(dst []float32, begin, end int) {
 	}
 }
 
-// input is channels [begin, end) of token t of a span, which may lie before its first; nil for zeros.
+// input returns channels [begin, end) of token t of a span. A t before the span's first token is in the state; nil is zeros.
 func (op *shortConv) input(span *backend.StateSpan, t, begin, end int) []float32 {
 	switch {
 	case t >= 0:

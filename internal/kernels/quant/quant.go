@@ -1,4 +1,4 @@
-// Package quant has the stored formats of quantised weights: how their codes and scales lie, unpacking to
+// Package quant has the stored formats of quantised weights: the layout of codes and scales, unpacking to
 // float32, quantising to blocks, and interleaving the rows of blocks.
 //
 // A [Packed] is a matrix as a checkpoint or a side-car stores it. An element is one rounded product of a
@@ -15,8 +15,8 @@ import (
 	"github.com/heftai/heft/internal/kernels/vector"
 )
 
-// Packed is a quantised matrix as it is stored, from its first element on. No alignment
-// is asked for.
+// Packed is a quantised matrix as it is stored, from its first element on. Its bytes may have any
+// alignment.
 type Packed struct {
 	Packing Packing
 	Codes   []byte
@@ -55,7 +55,7 @@ type unpacker interface {
 	// mxfp4 unpacks whole blocks: len(scales) of them.
 	mxfp4(dst []float32, src, scales []byte)
 	// nibbles: dst[i] = (bits shift to shift+3 of word i - zero[i]) · scale[i]. The words
-	// that lie ahead bytes further on come next.
+	// to prefetch are ahead bytes after these.
 	nibbles(dst []float32, words []byte, shift int, scale, zero []float32, ahead int)
 	// interleaved: dst[i] = (nibble of Int4Columns i - zero[i]) · scale[i], in whole
 	// words.
