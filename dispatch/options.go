@@ -136,6 +136,9 @@ type Options struct {
 	// Ledger counts the memory that the model takes. nil means a new one.
 	Ledger *Ledger
 
+	lender *Model // of a draft by the model itself: has the weights of lent; see SelfDraft
+	lent   map[*meta.Param]bool
+
 	planned    *devicemap.Plan       // what Plan made these options for
 	coded      bool                  // weights are coded, see Compress
 	codedSizes map[*meta.Param]int64 // of KnownCoding; nil if no earlier start has recorded them

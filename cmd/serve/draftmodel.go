@@ -16,7 +16,7 @@ import (
 
 // draftFlags choose what guesses tokens.
 type draftFlags struct {
-	Draft       string `help:"Guess tokens with this smaller model, with self in 4 bits, or its MTP module." placeholder:"MODEL|self|mtp"`
+	Draft       string `help:"Guess tokens with this smaller model, with self (4 bits where it streams), or its MTP module." placeholder:"MODEL|self|mtp"`
 	DraftTokens string `help:"Verify up to N guessed tokens in each pass, 0 for none (default ${default}: what is measured to be fastest)." default:"auto" placeholder:"auto|N"`
 }
 
@@ -49,7 +49,7 @@ func (f *draftFlags) check() error {
 // their weights are in memory.
 type drafter struct {
 	models     []*dispatch.Model
-	checkpoint *loader.Checkpoint
+	checkpoint *loader.Checkpoint // nil for a draft of a model by itself, which has the model's
 	words      generate.Text
 	bytes      int64 // that its plan takes
 }
@@ -61,20 +61,22 @@ func (d *drafter) close() {
 	for _, m := range d.models {
 		m.Close()
 	}
-	_ = d.checkpoint.Close() // opened for reading
+	if d.checkpoint != nil {
+		_ = d.checkpoint.Close() // opened for reading
+	}
 }
 
 // draftKVTokens is how many tokens all sequences of a draft model hold together. moduleKVTokens is that of a module
 // for multi-token prediction: it has one layer, and reads prompts.
 const draftKVTokens, moduleKVTokens = 8192, 32768
 
-// openDrafter opens and plans the model of --draft for the model m; nil without the flag.
+// openDrafter opens and plans the model of --draft for the model m; nil without the flag, and for self.
 func (c *runCmd) openDrafter(ctx context.Context, m servedModel, o dispatch.Options) (*drafter, error) {
-	if c.Draft == "" {
+	if c.Draft == "" || c.Draft == "self" {
 		return nil, nil
 	}
 	from := m.source
-	if c.Draft != "self" && c.Draft != "mtp" {
+	if c.Draft != "mtp" {
 		var err error
 		if from, err = newSource(c.Draft); err != nil {
 			return nil, cmdline.Misusef("--draft: %w", err)
@@ -109,6 +111,35 @@ func (c *runCmd) openDrafter(ctx context.Context, m servedModel, o dispatch.Opti
 	d.bytes += generate.DraftNextBytes(d.models)
 	slog.Info("tokens are guessed by a draft model", "model", c.Draft, "modules", len(d.models), "memory", devicemap.FormatSize(d.bytes))
 	return d, nil
+}
+
+// planSelf plans the model of d and its draft by itself, within one limit of memory.
+func (f *fleet) planSelf(d *draft) (devicemap.Plan, dispatch.Options, error) {
+	o := f.command.draftOptions(d.options)
+	if spec, ok := d.skeleton.Root.Spec.(*meta.CausalLMSpec); ok && (o.Context <= 0 || o.Context > spec.Context) {
+		o.Context = spec.Context
+	}
+	o.KVTokens = min(o.Context, draftKVTokens)
+	plan, options, self, err := dispatch.PlanSelfDraft(d.skeleton, o, func(bytes int64) dispatch.Options {
+		return f.within(d, f.beside(bytes), d.options.StrictMemory)
+	})
+	if err != nil {
+		return plan, options, cmdline.Misusef("--draft %s: %w", f.command.Draft, err)
+	}
+	d.self, f.drafts = self, self.Bytes
+	return plan, options, nil
+}
+
+// openSelf opens the draft of a model by itself.
+func (l *loaded) openSelf(ctx context.Context, self *dispatch.SelfDraft, words generate.Text) error {
+	m, err := l.model.NewSelfDraft(self)
+	if err != nil {
+		return cmdline.Misusef("--draft self: %w", err)
+	}
+	l.drafter = &drafter{models: []*dispatch.Model{m}, words: words, bytes: self.Bytes}
+	m.Warm(ctx)
+	slog.Info("tokens are guessed by the model itself, with weights in 4 bits instead of those that stream", "memory", devicemap.FormatSize(self.Bytes))
+	return nil
 }
 
 // noteModules says that a checkpoint has modules for multi-token prediction, which are not read.

@@ -36,6 +36,8 @@ func TestADraftModelOfTheServer(t *testing.T) {
 		{"--draft", "self", "--draft-tokens", "4"},
 		{"--draft", "self", "--draft-tokens", "4", "--max-memory", "cpu=400MB", "--strict-memory"},
 		{"--draft", demoOnDisk(t), "--draft-tokens", "4", "--device-map", "disk"},
+		{"--draft", "self", "--model", demoOnDisk(t), "--draft-tokens", "4", "--device-map", "disk"},
+		{"--draft", "self", "--model", demoOnDisk(t), "--draft-tokens", "4", "--max-memory", "cpu=156MiB"},
 	} {
 		if got, right := answer(args...); got != want || right == 0 {
 			t.Errorf("%v: %v guesses were right;\n%s\nwant\n%s", args, right, got, want)

@@ -143,7 +143,7 @@ func (f *fleet) loadFirst(ctx context.Context) (*loaded, error) {
 		_ = d.checkpoint.Close() // the error tells more
 		return nil, err
 	}
-	plan, options, err := dispatch.Plan(d.skeleton, d.options)
+	plan, options, err := f.planFirst(d)
 	if err != nil {
 		d.drafter.close()
 		_ = d.checkpoint.Close() // the error tells more
@@ -155,12 +155,20 @@ func (f *fleet) loadFirst(ctx context.Context) (*loaded, error) {
 	}
 	f.add(l)
 	if host := plan.Device(devicemap.CPU); host.LimitBytes > 0 {
-		if d.drafter == nil {
+		if f.drafts == 0 {
 			f.start = host.LimitBytes
 		}
 		f.setLimit(f.start, host.Used()+f.drafts)
 	}
 	return l, f.models.Take(f.request.models[0].name, f.opened(l))
+}
+
+// planFirst plans the first model, with its draft by itself if there is one.
+func (f *fleet) planFirst(d *draft) (devicemap.Plan, dispatch.Options, error) {
+	if f.command.Draft == "self" {
+		return f.planSelf(d)
+	}
+	return dispatch.Plan(d.skeleton, d.options)
 }
 
 // beginDrafter opens the draft model of the first model, if there is one, and leaves d what it does not take.

@@ -162,6 +162,7 @@ type draft struct {
 	options    dispatch.Options
 	words      func() (generate.Text, error) // waits until they are read
 	drafter    *drafter
+	self       *dispatch.SelfDraft // nil without --draft self
 }
 
 // open reads config and headers of a model, and begins to read its text. The caller binds the draft, or closes its
@@ -207,6 +208,11 @@ func (c *runCmd) bind(ctx context.Context, d *draft, plan devicemap.Plan, option
 	}
 	if err == nil {
 		warnText(words, l.name)
+		if d.self != nil {
+			err = l.openSelf(ctx, d.self, words)
+		}
+	}
+	if err == nil {
 		l.generator, err = c.generator(l, words, options.MaxSequences)
 	}
 	if err != nil {

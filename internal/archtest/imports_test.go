@@ -164,7 +164,7 @@ var allowed = map[string][]string{
 	"scripts/benchtokenizers": {"internal/tokenizer"},
 	"scripts/grammarbench":    {"internal/grammar", "internal/grammar/jsonschema", "internal/grammar/vocab", "text"}, // beside llguidance
 	"scripts/constrainbench":  {"api/generate", "dispatch", "internal/atomicfile", "internal/engine", "internal/engine/holder"},
-	"scripts/draftbench":      {"devicemap", "dispatch", "internal/engine", "meta"},
+	"scripts/draftbench":      {"devicemap", "dispatch", "internal/engine", "internal/sample", "internal/tokenizer", "loader", "meta"},
 }
 
 // homes are the only packages that may import a library.

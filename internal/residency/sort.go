@@ -15,6 +15,8 @@ type unit struct {
 	wants []want
 	bytes int64 // of its streamed parameters in the window
 
+	borrowed []*segment // of Options.Lender
+
 	activity *unitActivity
 }
 
@@ -142,6 +144,12 @@ func (s *Store) addModule(m *meta.Module, u *unit) error {
 	for _, p := range m.Params {
 		p = p.Resolve()
 		if s.skips(p) {
+			continue
+		}
+		if other, err := s.borrow(p, u); other || err != nil {
+			if err != nil {
+				return err
+			}
 			continue
 		}
 		h, err := s.holder(p)

@@ -71,6 +71,10 @@ type Options struct {
 	Homes []int
 	// Skip reports which parameters the store leaves to its caller. nil means none.
 	Skip func(*meta.Param) bool
+	// Lender has the weights for which Borrows is true on its cpu tier, as stored: they are used there, in one
+	// memory. Its units are those of this store, and one goroutine uses both, of which Lender is closed last.
+	Lender  *Store
+	Borrows func(*meta.Param) bool
 	// WholeStacks streams the experts of the disk tier with their unit, all of them, in the order of use.
 	// They stay until Release. A pass of many tokens uses all experts, so that none is read in vain.
 	WholeStacks bool
@@ -93,6 +97,7 @@ type Store struct {
 	restream bool // Options.Restream
 	holders  map[*meta.Param]*holder
 	finding  sync.Mutex // guards what find looks up
+	borrowed borrowed
 	buffers  map[*meta.Buffer]tensor.Tensor
 	stacks   map[*meta.Module]*stack
 
@@ -150,6 +155,8 @@ func New(root *meta.Module, units []Unit, binding *loader.Binding, devices devic
 		files:   files{open: map[string]*hostmem.DirectFile{}},
 		held:    -1,
 		bands:   bands{sizes: o.Bands, halves: o.Halves, open: -1},
+
+		borrowed: borrowed{from: o.Lender, takes: o.Borrows},
 	}
 	s.opener = s.open
 	if s.arena == nil {
@@ -198,7 +205,13 @@ func (s *Store) Acquire(i int) error {
 	s.activity[i].runs.Add(1)
 	s.policy.touch(s)
 	s.copies.enter(i)
-	if err := s.acquire(i); err != nil {
+	err := s.enterLender(i)
+	if err == nil {
+		if err = s.acquire(i); err != nil {
+			s.leaveLender()
+		}
+	}
+	if err != nil {
 		s.copies.leave()
 		return err
 	}
@@ -309,6 +322,7 @@ func (s *Store) Release() {
 	freeBlocks(&s.unkept)
 	s.releaseExperts()
 	u.unmapTables()
+	s.leaveLender()
 	s.counts.publish()
 	s.resizeExperts()
 	if s.copies.leave() {
@@ -331,6 +345,9 @@ func (u *unit) unmapTables() {
 func (s *Store) Parts(p *meta.Param, expert int) []backend.Part {
 	if expert >= 0 {
 		return s.expertParts(p, expert)
+	}
+	if g := s.borrowed.segments[p]; g != nil {
+		return g.parts
 	}
 	h := s.holders[p]
 	if h == nil || h.shown == nil || h.shown.place == inFile {

@@ -1,12 +1,14 @@
 // Draftbench measures what guessed tokens gain, and what they cost where nothing can be guessed: tokens per
 // second of streams with guesses and without, in turn.
 //
-//	go run ./scripts/draftbench [-streams 1] [-tokens 256] [-rounds 3] [-threads 0] [-memory cpu=4GiB] [-quantize q8_0] [-kinds edit,records,fresh] MODEL
+//	go run ./scripts/draftbench [-streams 1] [-tokens 256] [-rounds 3] [-threads 0] [-memory cpu=4GiB] [-quantize q8_0] [-kinds edit,records,fresh | -self PROMPTS] MODEL
 //
 // A made model says nothing that repeats itself, so each stream's answer is given: its token is made the
 // likeliest of the logits that the model computes. Three kinds of answers: "edit" is the prompt again with
 // every 25th token changed, "records" are objects with equal keys and other values, "fresh" are words
 // that are as frequent as in a language, in no order.
+//
+// With -self a trained model answers prompts of a file by itself, and with a draft of itself within the same memory.
 package main
 
 import (
@@ -37,6 +39,9 @@ func main() {
 	memory := flag.String("memory", "", "limit of memory, as --max-memory")
 	quantize := flag.String("quantize", "", "q8_0 or q4_0")
 	kinds := flag.String("kinds", "edit,records,fresh", "answers to measure")
+	prompts := flag.String("self", "", "measure --draft self instead, on the prompts of this file, one a line")
+	end := flag.Int("end", -1, "token that ends an answer to them")
+	onDisk := flag.Bool("disk", false, "stream all weights")
 	flag.Parse()
 	if flag.NArg() != 1 {
 		log.Fatal("usage: draftbench MODEL")
@@ -46,6 +51,13 @@ func main() {
 		limits, err := devicemap.ParseMaxMemory(*memory)
 		check(err)
 		o.MaxMemory = limits
+	}
+	if *onDisk {
+		o.DeviceMap = devicemap.Policy{Kind: devicemap.Manual, Pins: devicemap.NewMap(devicemap.Entry{Device: devicemap.Disk})}
+	}
+	if *prompts != "" {
+		check(benchSelf(flag.Arg(0), *prompts, o, *streams, *tokens, *rounds, int32(*end)))
+		return
 	}
 	switch *quantize {
 	case "q8_0":

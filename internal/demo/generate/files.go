@@ -10,14 +10,16 @@ import (
 )
 
 const (
-	hidden       = 192
-	layers       = 5
-	heads        = 6
-	kvHeads      = 2
-	intermediate = 512
+	headDim      = 32
 	vocabSize    = 1024
 	maxPositions = 2048
 )
+
+// shape is the size of a model. Of its heads of headDim numbers, three share keys and values.
+type shape struct{ Hidden, Layers int }
+
+// embedded is the shape of the embedded model.
+var embedded = shape{Hidden: 192, Layers: 5}
 
 var specials = []string{"<|pad|>", "<|bos|>", "<|user|>", "<|assistant|>", "<|system|>", "<|end|>"}
 
@@ -40,11 +42,11 @@ const chatTemplate = `{{- bos_token }}
     {{- '<|assistant|>' }}
 {%- endif %}`
 
-func config() map[string]any {
+func config(s shape) map[string]any {
 	return map[string]any{
 		"architectures": []string{"LlamaForCausalLM"}, "model_type": "llama",
-		"hidden_size": hidden, "num_hidden_layers": layers, "num_attention_heads": heads, "num_key_value_heads": kvHeads,
-		"head_dim": hidden / heads, "intermediate_size": intermediate, "vocab_size": vocabSize,
+		"hidden_size": s.Hidden, "num_hidden_layers": s.Layers, "num_attention_heads": s.Hidden / headDim, "num_key_value_heads": s.Hidden / headDim / 3,
+		"head_dim": headDim, "intermediate_size": s.Hidden * 8 / 3, "vocab_size": vocabSize,
 		"max_position_embeddings": maxPositions, "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "hidden_act": "silu",
 		"attention_bias": false, "mlp_bias": false, "tie_word_embeddings": true, "torch_dtype": "bfloat16",
 		"bos_token_id": bosID, "eos_token_id": endID, "pad_token_id": 0,

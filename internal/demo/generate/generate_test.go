@@ -50,7 +50,7 @@ func TestModelHasReadTheText(t *testing.T) {
 // TestCleanVocabulary fails where the vocabulary beside the model is not that of text/.
 func TestCleanVocabulary(t *testing.T) {
 	dir := t.TempDir()
-	if err := generate(t.Context(), dir, false, standard); err != nil {
+	if err := generate(t.Context(), dir, false, embedded, standard); err != nil {
 		t.Fatal(err)
 	}
 	made, err := tokenizer.Load(dir)
@@ -126,12 +126,12 @@ func TestTeach(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	if err := generate(t.Context(), dir, false, standard); err != nil {
+	if err := generate(t.Context(), dir, false, embedded, standard); err != nil {
 		t.Fatal(err)
 	}
 	r := standard
 	r.Steps, r.Batch, r.Length, r.Warmup = 2, 2, 24, 1
-	if err := teach(context.Background(), dir, talks, sum, r); err != nil {
+	if err := teach(context.Background(), dir, talks, sum, embedded, r); err != nil {
 		t.Fatal(err)
 	}
 	c, err := loader.Open(dir)

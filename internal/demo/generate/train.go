@@ -82,8 +82,8 @@ func (l *lessons) At(i int) (data.Sequence, error) {
 }
 
 // teach trains the model of the config in dir from random weights and saves it there.
-func teach(ctx context.Context, dir string, talks []talk, sum string, r recipe) error {
-	m, err := fresh(dir, r.Seed)
+func teach(ctx context.Context, dir string, talks []talk, sum string, s shape, r recipe) error {
+	m, err := fresh(dir, s, r.Seed)
 	if err != nil {
 		return err
 	}
@@ -161,7 +161,7 @@ func tokens(b data.TokenBatch) model.Batch {
 
 // fresh returns the model of the config in dir with initial weights: ones for norms, normal numbers
 // for matrices, smaller ones for matrices that write to the residual stream.
-func fresh(dir string, seed uint64) (*model.Model, error) {
+func fresh(dir string, s shape, seed uint64) (*model.Model, error) {
 	file, err := os.ReadFile(filepath.Join(dir, "config.json"))
 	if err != nil {
 		return nil, err
@@ -186,7 +186,7 @@ func fresh(dir string, seed uint64) (*model.Model, error) {
 		}
 		deviation := 0.02
 		if strings.HasSuffix(name, ".o_proj.weight") || strings.HasSuffix(name, ".down_proj.weight") {
-			deviation /= math.Sqrt(2 * layers)
+			deviation /= math.Sqrt(2 * float64(s.Layers))
 		}
 		g.Normal(p.Data(), 0, float32(deviation))
 	}

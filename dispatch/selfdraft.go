@@ -1,0 +1,121 @@
+package dispatch
+
+import (
+	"fmt"
+
+	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/internal/nn"
+	"github.com/heftai/heft/internal/residency"
+	"github.com/heftai/heft/meta"
+)
+
+// A SelfDraft is a draft of a model by itself: weights that the model has in memory as stored are used there, in one
+// memory, and those that it streams from the disk have converted copies in memory, in the format of
+// Options.Quantize. It guesses the model's next tokens without reading the disk. Where nothing streams, it has copies of
+// all, as they are read faster.
+type SelfDraft struct {
+	Bytes int64 // of memory that it takes beside the model
+
+	options Options
+	devices devicemap.Map
+	lent    map[*meta.Param]bool
+}
+
+// PlanSelfDraft plans a model and a draft of itself with the options draft, within one limit. within returns the
+// options of the model where others take so many bytes of the limit. The less of the model is in memory, the more the
+// draft takes, a quarter or so of what streams; the plan is the one in which the model has most.
+func PlanSelfDraft(skeleton *meta.Model, draft Options, within func(bytes int64) Options) (devicemap.Plan, Options, *SelfDraft, error) {
+	draft.DeviceMap = devicemap.Policy{Kind: devicemap.Manual, Pins: devicemap.NewMap(devicemap.Entry{Device: devicemap.CPU})}
+	all, draft, err := Plan(skeleton, draft)
+	if err != nil {
+		return devicemap.Plan{}, draft, nil, err
+	}
+	host := all.Device(devicemap.CPU)
+	full := host.Used() - host.RuntimeBytes - host.RequestBytes
+	if host.LimitBytes > 0 && host.Used() > host.LimitBytes {
+		return devicemap.Plan{}, draft, nil, fmt.Errorf("its weights and its KV cache take %s, more than the limit of %s", devicemap.FormatSize(host.Used()), devicemap.FormatSize(host.LimitBytes))
+	}
+	d := &SelfDraft{Bytes: full, options: draft, devices: all.Map}
+	plan, o, err := Plan(skeleton, within(full))
+	for err == nil && onDisk(&plan) {
+		var less int64
+		d.lent, less = lendable(skeleton, &plan, &o, &draft)
+		need := full - less
+		if need >= d.Bytes-d.Bytes/64 {
+			break
+		}
+		next, nextOptions, nextErr := Plan(skeleton, within(need))
+		if nextErr != nil {
+			break // the plan at hand is good
+		}
+		if _, less := lendable(skeleton, &next, &nextOptions, &draft); full-less > need {
+			break
+		}
+		d.Bytes, plan, o = need, next, nextOptions
+	}
+	return plan, o, d, err
+}
+
+// lendable are the weights that a draft uses in the memory of the model with the given plan, and the bytes that they
+// would take in the draft's own. Those of a model that converts or codes its weights are not borrowed, nor is a part of a
+// stack of experts.
+func lendable(skeleton *meta.Model, plan *devicemap.Plan, o, draft *Options) (map[*meta.Param]bool, int64) {
+	list, bytes := map[*meta.Param]bool{}, int64(0)
+	if o.coded || o.Quantize != meta.QuantNone {
+		return list, 0
+	}
+	program, err := nn.Compile(skeleton.Root)
+	if err != nil {
+		return list, 0
+	}
+	loaded := draft.loadedBytes(skeleton)
+	paths := map[*meta.Param]string{}
+	for path, p := range skeleton.Root.AllParams() {
+		if p.SameAs == nil {
+			paths[p] = path
+		}
+	}
+	for _, u := range units(program) {
+		experts := map[*meta.Module]bool{}
+		for _, n := range u.Experts {
+			for _, m := range n.Module.Walk() {
+				experts[m] = true
+			}
+		}
+		for _, n := range u.Modules {
+			for _, m := range n.Module.Walk() {
+				if experts[m] {
+					continue
+				}
+				for _, p := range m.Params {
+					p = p.Resolve()
+					if device, ok := plan.Map.Device(paths[p]); !ok || device != devicemap.CPU || list[p] {
+						continue
+					}
+					list[p] = true
+					if n := loaded[p]; n > 0 {
+						bytes += n
+					} else {
+						bytes += p.Bytes()
+					}
+				}
+			}
+		}
+	}
+	return list, bytes
+}
+
+// NewSelfDraft returns the draft d of m, which shares m's checkpoint. One goroutine uses both. Close the draft first.
+func (m *Model) NewSelfDraft(d *SelfDraft) (*Model, error) {
+	o := d.options
+	o.lender, o.lent = m, d.lent
+	return New(m.skeleton, m.checkpoint, d.devices, o)
+}
+
+// lending are the weights of the model that lends some; nil without one.
+func (o *Options) lending() *residency.Store {
+	if o.lender == nil {
+		return nil
+	}
+	return o.lender.weights
+}
