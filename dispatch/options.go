@@ -71,8 +71,9 @@ type Options struct {
 	// MeasurementsDir is the folder in which [Open], [OpenFS] and [LoadCheckpointAndDispatch] keep how
 	// this processor reads weights fastest. The first of them on a machine measures that, once for all
 	// models, in about 30 ms, and writes a file of 3 KiB; later ones read the file. No result depends on
-	// it. "" means heft in the user's cache folder, and no file in programs that go test runs. "none"
-	// measures and writes nothing, and keeps the default of the processor's vendor. [New] ignores this
+	// it. They also keep hashes of weight files there, see [loader.Checkpoint.KeepHashes]. "" means heft
+	// in the user's cache folder, and no file in programs that go test runs. "none" measures and writes
+	// nothing, and keeps the default of the processor's vendor. [New] ignores this
 	// option: call [Model.TuneReads].
 	MeasurementsDir string
 	// MaxBatchTokens is the most tokens of one batch. 0 means 512; [Plan] chooses more, up to 4096, if

@@ -28,6 +28,7 @@ type Checkpoint struct {
 
 	conventions meta.Conventions
 	model       string // of a GGUF file: its name
+	hashes      string // where hashes of files are kept; "" if nowhere
 }
 
 // Tensor returns the shape and dtype of the tensor called name, which makes a checkpoint a

@@ -3,7 +3,7 @@ package loader
 import (
 	"context"
 	"errors"
-	"hash/maphash"
+	"hash/crc32"
 	"io"
 	"os"
 	"sync"
@@ -18,7 +18,9 @@ import (
 // alone. So the whole contents are hashed in the background once, while the stamp is the one of
 // the opening, and hashed again when the stamp differs. Samples would be faster, but miss a partial
 // overwrite. Until the first hash is complete a new stamp is accepted if the system says that the
-// file's attributes were changed and that nothing was written to it, and else counts as a change.
+// file's attributes were changed and that nothing was written to it, and else counts as a change: the
+// bytes that were there are gone, and nothing is known of those that were not read. Hashes are kept for
+// later processes, see [Checkpoint.KeepHashes], so that this is so in the first one only.
 //
 // Equal contents now do not prove that they were equal all the time: a file may have been
 // overwritten and restored between two looks. [File.Epoch] counts the times that a new stamp was
@@ -29,6 +31,7 @@ type contents struct {
 	mu       sync.Mutex // guards what follows
 	file     *os.File   // that was hashed; nil before
 	sum      uint64
+	hashed   hostmem.Stamp                 // that the file had then
 	drop     bool                          // the file does not stay in the page cache
 	accepted atomic.Pointer[hostmem.Stamp] // a later stamp with the same contents
 	epoch    atomic.Uint64
@@ -39,7 +42,7 @@ type contents struct {
 // hashed is the size of one read.
 const hashed = 1 << 20
 
-var hashSeed = maphash.MakeSeed()
+var hashTable = crc32.MakeTable(crc32.Castagnoli)
 
 func (c *contents) close() {
 	c.writes.Load().Close()
@@ -55,50 +58,62 @@ func (c *contents) close() {
 // modification time from new contents. It takes as long as reading the files, keeps 1 MiB in
 // memory, and with drop leaves nothing in the page cache. It calls pace before each read of 1 MiB,
 // which may wait, for example while requests need the disk; nil never waits. A file that changed
-// already is passed over. The error is that of ctx or pace, or an *Error.
+// already is passed over, and so is one whose hash is known; see [Checkpoint.KeepHashes]. The error is that of ctx or pace, or an *Error.
 func (c *Checkpoint) HashFiles(ctx context.Context, drop bool, pace func(context.Context) error) error {
 	if pace == nil {
 		pace = context.Context.Err
 	}
 	for _, f := range c.files {
-		if err := f.remember(ctx, drop, pace); err != nil {
+		hashed, err := f.remember(ctx, drop, pace)
+		if err != nil {
 			return err
+		}
+		if hashed && c.hashes != "" {
+			c.keepHashes() // so that a start that ends early is not in vain
 		}
 	}
 	return nil
 }
 
-func (f *File) remember(ctx context.Context, drop bool, pace func(context.Context) error) error {
-	if f.inMemory() {
-		return nil
+// remember hashes the file unless its hash is known. It reports whether it did.
+func (f *File) remember(ctx context.Context, drop bool, pace func(context.Context) error) (done bool, err error) {
+	if f.inMemory() || f.contents.known() {
+		return false, nil
 	}
 	file, err := os.Open(f.Path)
 	if err != nil {
-		return &Error{File: f.Path, Reason: "cannot be opened", Err: unpath(err)}
+		return false, &Error{File: f.Path, Reason: "cannot be opened", Err: unpath(err)}
 	}
 	before, err := hostmem.StampOf(file)
 	if accepted := f.contents.accepted.Load(); err != nil || before != f.identity().stamp && (accepted == nil || before != *accepted) {
-		return file.Close() // another file has the name, or the system has no stamps
+		return false, file.Close() // another file has the name, or the system has no stamps
 	}
 	sum, err := hashOf(ctx, file, drop, pace)
 	if err == nil {
 		var after hostmem.Stamp
 		if after, err = hostmem.StampOf(file); err == nil && after != before {
-			return file.Close()
+			return false, file.Close()
 		}
 	}
 	if err != nil {
 		_ = file.Close() // the error tells more
-		return err
+		return false, err
 	}
 	f.contents.mu.Lock()
 	defer f.contents.mu.Unlock()
 	if f.contents.file != nil || f.contents.unhashed.Load() && f.contents.written() {
-		return file.Close()
+		return false, file.Close()
 	}
-	f.contents.file, f.contents.sum, f.contents.drop = file, sum, drop
+	f.contents.file, f.contents.sum, f.contents.drop, f.contents.hashed = file, sum, drop, before
 	f.contents.unhashed.Store(false)
-	return nil
+	return true, nil
+}
+
+// known reports whether the contents have a hash.
+func (c *contents) known() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.file != nil
 }
 
 // written reports whether the file may have been written to since it was opened.
@@ -107,10 +122,9 @@ func (c *contents) written() bool {
 	return written
 }
 
-// hashOf hashes a whole file.
+// hashOf hashes a whole file: two checksums with different polynomials, which all processes compute alike.
 func hashOf(ctx context.Context, file *os.File, drop bool, pace func(context.Context) error) (uint64, error) {
-	var h maphash.Hash
-	h.SetSeed(hashSeed)
+	var first, second uint32
 	buf := make([]byte, hashed)
 	if drop {
 		hostmem.ReadNoAhead(file) // what was read ahead would stay
@@ -120,13 +134,14 @@ func hashOf(ctx context.Context, file *os.File, drop bool, pace func(context.Con
 			return 0, err
 		}
 		n, err := file.ReadAt(buf, off)
-		_, _ = h.Write(buf[:n]) // never fails
+		first = crc32.Update(first, hashTable, buf[:n])
+		second = crc32.Update(second, crc32.IEEETable, buf[:n])
 		if drop {
 			hostmem.DropCache(file, off, int64(n))
 		}
 		off += int64(n)
 		if err == io.EOF {
-			return h.Sum64(), nil
+			return uint64(first)<<32 | uint64(second), nil
 		}
 		if err != nil {
 			return 0, &Error{File: file.Name(), Reason: "cannot be read", Err: unpath(err)}

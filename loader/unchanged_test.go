@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -287,5 +288,80 @@ func TestAFileThatWasWrittenToIsNotCompared(t *testing.T) {
 	takeName(t, file, whole)
 	if err := ck.Verify(); !errors.Is(err, ErrChanged) {
 		t.Errorf("written to before another file took the name: %v", err)
+	}
+}
+
+// TestAFileIsKnownFromAnEarlierProcess: a file that was written again in place with the same bytes, before it was hashed,
+// ended service. If an earlier process has hashed it, it is compared; other bytes are still a change. Hashes of files that
+// have changed between the processes are not used.
+func TestAFileIsKnownFromAnEarlierProcess(t *testing.T) {
+	dir, folder := save(t, 0, floats("w", 1, 2, 3)), filepath.Join(t.TempDir(), "made")
+	begin := func() (*Checkpoint, *File) {
+		ck := open(t, dir)
+		ck.KeepHashes(folder)
+		return ck, ck.Files()[0]
+	}
+	ck, file := begin()
+	whole, err := os.ReadFile(file.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := slices.Clone(whole)
+	other[len(other)-1] ^= 1
+	write := func(b []byte) {
+		t.Helper()
+		if err := os.WriteFile(file.Path, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		touch(t, file, int64(b[len(b)-1])) // whatever the resolution of dates
+	}
+	if err := ck.HashFiles(context.Background(), false, nil); err != nil {
+		t.Fatal(err)
+	}
+	reads := func(ck *Checkpoint) (n int) {
+		t.Helper()
+		if err := ck.HashFiles(context.Background(), false, func(context.Context) error { n++; return nil }); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	ck, file = begin()
+	if n := reads(ck); n != 0 {
+		t.Errorf("the second process hashes the file again, with %d reads", n)
+	}
+	ck, file = begin()
+	write(whole)
+	if err := file.Unchanged(); err != nil || ck.Epoch() != 1 {
+		t.Errorf("written again with the same bytes: %v, epoch %d", err, ck.Epoch())
+	}
+	write(other)
+	if err := file.Unchanged(); !errors.Is(err, ErrChanged) {
+		t.Errorf("written with other bytes: %v", err)
+	}
+	_, file = begin() // with other bytes than the kept hash is of
+	write(whole)
+	if err := file.Unchanged(); !errors.Is(err, ErrChanged) {
+		t.Errorf("written with the bytes of an earlier process: %v", err)
+	}
+	ck, _ = begin()
+	if n := reads(ck); n == 0 {
+		t.Error("a file that has changed since it was hashed is not hashed again")
+	}
+	damageHashes(t, folder)
+	ck, file = begin()
+	if n := reads(ck); n == 0 || file.Unchanged() != nil {
+		t.Errorf("with damaged hashes: %d reads, %v", n, file.Unchanged())
+	}
+}
+
+// damageHashes damages the one file of hashes in folder.
+func damageHashes(t *testing.T, folder string) {
+	t.Helper()
+	kept, err := filepath.Glob(filepath.Join(folder, "hashes-*.json"))
+	if err != nil || len(kept) != 1 {
+		t.Fatalf("%v %v, want one file of hashes", kept, err)
+	}
+	if err := os.WriteFile(kept[0], []byte("{damaged"), 0o600); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -197,6 +197,7 @@ func (c *runCmd) bind(ctx context.Context, d *draft, plan devicemap.Plan, option
 	if err == nil {
 		warnPlan(plan)
 		options.DeviceLost = c.deviceLost
+		d.checkpoint.KeepHashes(measurementsDir(c.CacheDir))
 		l.model, err = dispatch.New(d.skeleton, d.checkpoint, plan.Map, options)
 	}
 	var words generate.Text

@@ -116,6 +116,11 @@ type Stamp struct {
 	size, changed int64
 }
 
+// String returns all of the stamp. Strings of equal stamps are equal.
+func (s Stamp) String() string {
+	return fmt.Sprintf("%d:%d:%d:%d", s.device, s.inode, s.size, s.changed)
+}
+
 // Size returns the size of the file.
 func (s Stamp) Size() int64 { return s.size }
 

@@ -1,0 +1,98 @@
+package loader
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/heftai/heft/internal/atomicfile"
+	"github.com/heftai/heft/internal/hostmem"
+	"github.com/heftai/heft/internal/smallfile"
+)
+
+// mostHashes is the size of the largest file of hashes.
+const mostHashes = 4 << 20
+
+// A keptHash is the hash of a file that had a stamp.
+type keptHash struct {
+	Stamp string `json:"stamp"`
+	Sum   string `json:"sum"` // hexadecimal
+}
+
+// KeepHashes uses the hashes that an earlier process kept in the folder dir, of files whose stamp has not changed since
+// then: these files may be written again with the same bytes from now on. [Checkpoint.HashFiles] hashes the others only,
+// and keeps their hashes in dir, which it creates if needed. KeepHashes reads no weight. Call it before the checkpoint is
+// used.
+func (c *Checkpoint) KeepHashes(dir string) {
+	if c.dir == "" || dir == "" {
+		return
+	}
+	c.hashes = c.hashesIn(dir)
+	text, err := smallfile.Read(c.hashes, mostHashes)
+	if err != nil {
+		return // there are none yet
+	}
+	var kept map[string]keptHash
+	if json.Unmarshal(text, &kept) != nil {
+		return // HashFiles replaces it
+	}
+	for _, f := range c.files {
+		if k, ok := kept[f.Name]; ok && !f.inMemory() {
+			f.recall(k)
+		}
+	}
+}
+
+// hashesIn is the path of the file of c's hashes in dir.
+func (c *Checkpoint) hashesIn(dir string) string {
+	where := c.dir
+	if absolute, err := filepath.Abs(where); err == nil {
+		where = absolute
+	}
+	h := sha256.New()
+	fmt.Fprintln(h, where)
+	for _, f := range c.files {
+		fmt.Fprintln(h, f.Name)
+	}
+	return filepath.Join(dir, "hashes-"+hex.EncodeToString(h.Sum(nil)[:12])+".json")
+}
+
+// recall takes the hash that was kept if it is that of the file as it was opened.
+func (f *File) recall(k keptHash) {
+	opened := f.identity().stamp
+	var sum uint64
+	if _, err := fmt.Sscanf(k.Sum, "%x", &sum); err != nil || k.Stamp != opened.String() {
+		return
+	}
+	file, err := os.Open(f.Path)
+	if err != nil {
+		return
+	}
+	if now, err := hostmem.StampOf(file); err != nil || now != opened {
+		_ = file.Close() // opened for reading
+		return
+	}
+	c := &f.contents
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.file, c.sum, c.drop, c.hashed = file, sum, true, opened
+}
+
+// keepHashes keeps the hashes of all files that have one. If that fails, the next process hashes them again.
+func (c *Checkpoint) keepHashes() {
+	kept := map[string]keptHash{}
+	for _, f := range c.files {
+		f.contents.mu.Lock()
+		if f.contents.file != nil {
+			kept[f.Name] = keptHash{f.contents.hashed.String(), fmt.Sprintf("%016x", f.contents.sum)}
+		}
+		f.contents.mu.Unlock()
+	}
+	text, err := json.Marshal(kept)
+	if err == nil && os.MkdirAll(filepath.Dir(c.hashes), 0o755) == nil {
+		_ = atomicfile.WriteFile(c.hashes, text)
+	}
+}
