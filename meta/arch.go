@@ -134,6 +134,8 @@ func gpts() []architecture {
 func granites() []architecture {
 	return []architecture{
 		{"granite", "GraniteForCausalLM", "model", "GraniteDecoderLayer", 1, []int{2}, granite},
+		{"granite_swa", "GraniteSWAForCausalLM", "model", "GraniteSWADecoderLayer", 100257, []int{100257}, graniteSWA},
+		{"granitemoe_swa", "GraniteMoeSWAForCausalLM", "model", "GraniteMoeSWADecoderLayer", 1, []int{2}, graniteMoESWA},
 		{"granitemoehybrid", "GraniteMoeHybridForCausalLM", "model", "GraniteMoeHybridDecoderLayer", 1, []int{2}, graniteMoEHybrid},
 		{"granitemoe", "GraniteMoeForCausalLM", "model", "GraniteMoeDecoderLayer", 1, []int{2}, graniteMoE},
 		{"granitemoeshared", "GraniteMoeSharedForCausalLM", "model", "GraniteMoeSharedDecoderLayer", 1, []int{2}, graniteMoEShared},

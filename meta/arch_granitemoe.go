@@ -3,10 +3,7 @@ package meta
 // graniteMoE is GraniteMoeForCausalLM: granite with a mixture in every layer. Files have the experts
 // stacked as input_linear and output_linear.
 func graniteMoE(f *fields, b *Builder) {
-	d := readDecoder(f, "GraniteMoe", decoderDefaults{
-		vocab: 32000, hidden: 4096, inner: 11008, layers: 32, heads: 32,
-		context: 2048, eps: 1e-6, act: "silu", rope: ropeDefaults{theta: 10000},
-	})
+	d := readGraniteMoE(f, "GraniteMoe")
 	bias := f.bool("attention_bias", false)
 	w, scale := f.graniteWiring()
 	w.block.MLP = "block_sparse_moe"

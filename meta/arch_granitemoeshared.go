@@ -2,12 +2,25 @@ package meta
 
 // graniteMoEShared is GraniteMoeSharedForCausalLM: granitemoe with an MLP beside the mixture.
 func graniteMoEShared(f *fields, b *Builder) {
-	d := readDecoder(f, "GraniteMoeShared", decoderDefaults{
+	d := readGraniteMoE(f, "GraniteMoeShared")
+	bias := f.bool("attention_bias", false)
+	w, scale := f.graniteWiring()
+	d.graniteMixtures(f, b, w, func(b *Builder, i int) {
+		d.attention(b, bias, bias, AttentionSpec{Layer: i, Scale: scale})
+	})
+}
+
+// readGraniteMoE reads what the mixtures of Granite have in common.
+func readGraniteMoE(f *fields, class string) *decoder {
+	return readDecoder(f, class, decoderDefaults{
 		vocab: 32000, hidden: 4096, inner: 11008, layers: 32, heads: 32,
 		context: 2048, eps: 1e-6, act: "silu", rope: ropeDefaults{theta: 10000},
 	})
-	bias := f.bool("attention_bias", false)
-	w, scale := f.graniteWiring()
+}
+
+// graniteMixtures builds a model with a mixture in each layer, and an MLP beside it if the config has one. It calls
+// attention for that of each layer.
+func (d *decoder) graniteMixtures(f *fields, b *Builder, w wiring, attention func(b *Builder, layer int)) {
 	shared := f.count("shared_intermediate_size", 0, 0, maxSize)
 	w.block.MLP = "block_sparse_moe"
 	if shared > 0 {
@@ -15,7 +28,7 @@ func graniteMoEShared(f *fields, b *Builder) {
 	}
 	spec := f.graniteExperts(d)
 	d.causalLM(f, b, w, func(b *Builder, i int) {
-		d.attention(b, bias, bias, AttentionSpec{Layer: i, Scale: scale})
+		attention(b, i)
 		d.norms(b, "input_layernorm", "post_attention_layernorm")
 		d.graniteMixture(b, spec, d.class)
 		if shared > 0 {

@@ -3,6 +3,7 @@ package meta
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"math"
 	"reflect"
 	"slices"
@@ -109,13 +110,16 @@ func checkValues(t *testing.T, config []byte, path string, node *Module, values 
 	}
 }
 
-// checkRope compares the frequencies of one attention. Gemma 3 has them by layer type.
+// checkRope compares the frequencies of one attention. Gemma 3 has them by layer type, granite_swa by layer.
 func checkRope(t *testing.T, c referenceCase, path string, a *AttentionSpec) {
 	t.Helper()
 	kind := ""
 	if c.Rope.Inv["inv_freq"] == nil {
 		if kind = "full_attention_"; a.Window > 0 {
 			kind = "sliding_attention_"
+		}
+		if own := fmt.Sprintf("layer_%d_", a.Layer); c.Rope.Inv[own+"inv_freq"] != nil {
+			kind = own
 		}
 		if a.Compressed != nil {
 			if kind = "main_"; a.Compressed.Pool != nil {

@@ -53,6 +53,22 @@ def granitemoeshared(R, llama):
     return c
 
 
+def granite_swa(R, llama, kind):
+    """Windows, and a rope's base for each layer, or none."""
+    c = multipliers(R, llama(R, kind, head_dim=kind == "granite_swa"))
+    n = c["num_hidden_layers"]
+    c["sliding_window"] = R.choice([4, 8])
+    if R.random() < 0.6:
+        c["layer_types"] = kinds(R, n)
+    if R.random() < 0.7:
+        c["layer_rope_theta"] = [R.choice([0, 10000, 50000.0, 300.0]) for _ in range(n)]
+    if kind == "granite_swa":
+        c["mlp_bias"] = R.random() < 0.3
+    else:
+        c.update(num_local_experts=R.choice([4, 6]), num_experts_per_tok=R.choice([1, 2, 3]), shared_intermediate_size=R.choice([0, 12, 18]))
+    return c
+
+
 def hyperclovax(R, llama):
     c = multipliers(R, llama(R, "hyperclovax"))
     c.update(mlp_bias=R.random() < 0.3, use_post_norm=R.random() < 0.7)
@@ -286,6 +302,8 @@ def further(llama, deepseek, wrap):
         "vaultgemma": (lambda R: vaultgemma(R, llama), [1]),
         "exaone": (lambda R: exaone(R, llama), [1, 2]),
         "granitemoeshared": (lambda R: granitemoeshared(R, llama), [1, 2]),
+        "granite_swa": (lambda R: granite_swa(R, llama, "granite_swa"), [1, 2]),
+        "granitemoe_swa": (lambda R: granite_swa(R, llama, "granitemoe_swa"), [1, 2]),
         "hyperclovax": (lambda R: hyperclovax(R, llama), [1, 2]),
         "jais2": (lambda R: jais2(R, llama), [1, 2]),
         "sarvam_mla": (lambda R: sarvam_mla(R, deepseek), [1, 2]),

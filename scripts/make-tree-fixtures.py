@@ -95,6 +95,14 @@ def rotary(model, config):
             if not any("inv_freq" in k for k in inv):  # codegen has sines and cosines instead
                 return None
             scale = {k: float(v) for k, v in vars(real).items() if k.endswith("attention_scaling")}
+            if getattr(config, "layer_rope_theta", None):  # a rope for each layer
+                inv = {}
+                for i, theta in enumerate(config.layer_rope_theta):
+                    if theta:
+                        own = copy.deepcopy(config)
+                        own.rope_parameters = {**config.rope_parameters, "rope_theta": theta}
+                        real = type(m)(own)
+                        inv[f"layer_{i}_inv_freq"], scale[f"layer_{i}_attention_scaling"] = real.inv_freq.tolist(), float(real.attention_scaling)
             return {"inv": inv, "scale": scale}
     return None
 

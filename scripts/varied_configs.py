@@ -35,7 +35,7 @@ OMITTED = ("rms_norm_eps", "layer_norm_eps", "norm_eps", "layer_norm_epsilon", "
            "logits_scaling", "bos_token_id", "eos_token_id", "pad_token_id", "partial_rotary_factor", "decoder_sparse_step", "mlp_only_layers", "qk_layernorm",
            "use_qk_norm", "scoring_func", "topk_method", "first_k_dense_replace", "n_shared_experts", "mlp_layer_types", "sliding_window_pattern",
            "no_rope_layers", "no_rope_layer_interval", "max_position_embeddings", "moe_layer_freq", "num_experts_per_tok", "rotary_dim", "rotary_pct",
-           "use_parallel_residual", "swiglu_limit", "attention_chunk_size", "chunk_size", "mamba_chunk_size", "time_step_limit", "use_conv_bias", "q_lora_rank")
+           "use_parallel_residual", "swiglu_limit", "attention_chunk_size", "chunk_size", "mamba_chunk_size", "time_step_limit", "use_conv_bias", "q_lora_rank", "layer_rope_theta", "shared_intermediate_size")
 
 
 # What Heft refuses by name, and the reference runs.
