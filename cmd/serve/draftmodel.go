@@ -16,7 +16,7 @@ import (
 
 // draftFlags choose what guesses tokens.
 type draftFlags struct {
-	Draft       string `help:"Guess tokens with this smaller model, with self (4 bits where it streams), or its MTP module." placeholder:"MODEL|self|mtp"`
+	Draft       string `help:"Guess tokens with this smaller model, with self in 4 bits, or its MTP module." placeholder:"MODEL|self|mtp"`
 	DraftTokens string `help:"Verify up to N guessed tokens in each pass, 0 for none (default ${default}: what is measured to be fastest)." default:"auto" placeholder:"auto|N"`
 }
 
