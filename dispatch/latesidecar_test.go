@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -126,32 +125,7 @@ func TestALimitThatWalksWithALateSidecar(t *testing.T) {
 			m := cpuModel(t, lateModel(t, experts, experts), o)
 			want := forced(t, m, ids, prompt, 7)
 			load(t, m)
-			most := usedBytes(m)
-			r := rand.New(rand.NewPCG(9, 9))
-			hook, err := m.AddHook(dispatch.Hook{Pre: func(*dispatch.ModuleCall) error {
-				m.SetMemoryLimit(r.Int64N(most + most/4))
-				return nil
-			}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			for range 3 {
-				sameLogits(t, "the limit walks within passes", forced(t, m, ids, prompt, 7), want)
-			}
-			hook.Remove()
-			ctx, cancel := context.WithCancel(t.Context())
-			var walking sync.WaitGroup
-			walking.Go(func() {
-				for r := rand.New(rand.NewPCG(8, 8)); ctx.Err() == nil; {
-					m.SetMemoryLimit(r.Int64N(most + most/4))
-					time.Sleep(100 * time.Microsecond)
-				}
-			})
-			for range 5 {
-				sameLogits(t, "the limit walks beside passes", forced(t, m, ids, prompt, 7), want)
-			}
-			cancel()
-			walking.Wait()
+			limitWalks(t, m, ids, prompt, want)
 			whole(t, o.CacheDir)
 			m.Close()
 		}

@@ -45,33 +45,40 @@ func TestALimitThatWalksChangesNoAnswer(t *testing.T) {
 		want := forced(t, m, ids, 20, 20)
 		load(t, m)
 		sameLogits(t, "promoted", forced(t, m, ids, 20, 20), want)
-		most := usedBytes(m)
-		r := rand.New(rand.NewPCG(9, 9))
-		hook, err := m.AddHook(dispatch.Hook{Pre: func(*dispatch.ModuleCall) error {
-			m.SetMemoryLimit(r.Int64N(most + most/4))
-			return nil
-		}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		for range 3 {
-			sameLogits(t, "the limit walks within passes", forced(t, m, ids, 20, 7), want)
-		}
-		hook.Remove()
-		ctx, cancel := context.WithCancel(t.Context())
-		var walking sync.WaitGroup
-		walking.Go(func() {
-			for r := rand.New(rand.NewPCG(8, 8)); ctx.Err() == nil; {
-				m.SetMemoryLimit(r.Int64N(most + most/4))
-				time.Sleep(100 * time.Microsecond)
-			}
-		})
-		for range 5 {
-			sameLogits(t, "the limit walks beside passes", forced(t, m, ids, 20, 7), want)
-		}
-		cancel()
-		walking.Wait()
+		limitWalks(t, m, ids, 20, want)
 	})
+}
+
+// limitWalks holds that the logits of ids keep the bits of want while the limit changes at random, within passes and
+// beside them.
+func limitWalks(t *testing.T, m *dispatch.Model, ids []int32, prompt int, want [][]float32) {
+	t.Helper()
+	most := usedBytes(m)
+	r := rand.New(rand.NewPCG(9, 9))
+	hook, err := m.AddHook(dispatch.Hook{Pre: func(*dispatch.ModuleCall) error {
+		m.SetMemoryLimit(r.Int64N(most + most/4))
+		return nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		sameLogits(t, "the limit walks within passes", forced(t, m, ids, prompt, 7), want)
+	}
+	hook.Remove()
+	ctx, cancel := context.WithCancel(t.Context())
+	var walking sync.WaitGroup
+	walking.Go(func() {
+		for r := rand.New(rand.NewPCG(8, 8)); ctx.Err() == nil; {
+			m.SetMemoryLimit(r.Int64N(most + most/4))
+			time.Sleep(100 * time.Microsecond)
+		}
+	})
+	for range 5 {
+		sameLogits(t, "the limit walks beside passes", forced(t, m, ids, prompt, 7), want)
+	}
+	cancel()
+	walking.Wait()
 }
 
 func usedBytes(m *dispatch.Model) int64 {

@@ -30,7 +30,7 @@ func (c *Checkpoint) KeepHashes(dir string) {
 	if c.dir == "" || dir == "" {
 		return
 	}
-	c.hashes = c.hashesIn(dir)
+	c.hashes = filepath.Join(dir, "hashes-"+c.Key()+".json")
 	text, err := smallfile.Read(c.hashes, mostHashes)
 	if err != nil {
 		return // there are none yet
@@ -46,18 +46,22 @@ func (c *Checkpoint) KeepHashes(dir string) {
 	}
 }
 
-// hashesIn is the path of the file of c's hashes in dir.
-func (c *Checkpoint) hashesIn(dir string) string {
-	where := c.dir
-	if absolute, err := filepath.Abs(where); err == nil {
-		where = absolute
+// Key returns 24 hexadecimal digits that are different for checkpoints in other folders or of other files. It says nothing
+// of their contents. All checkpoints in memory with files of the same names have one key.
+func (c *Checkpoint) Key() string {
+	where := "in memory"
+	if c.dir != "" {
+		where = c.dir
+		if absolute, err := filepath.Abs(where); err == nil {
+			where = absolute
+		}
 	}
 	h := sha256.New()
 	fmt.Fprintln(h, where)
 	for _, f := range c.files {
 		fmt.Fprintln(h, f.Name)
 	}
-	return filepath.Join(dir, "hashes-"+hex.EncodeToString(h.Sum(nil)[:12])+".json")
+	return hex.EncodeToString(h.Sum(nil)[:12])
 }
 
 // recall takes the hash that was kept if it is that of the file as it was opened.

@@ -28,19 +28,7 @@ var sideTable = crc32.MakeTable(crc32.Castagnoli)
 
 // sideName returns the file's name, which is different for each checkpoint and format.
 func sideName(c *loader.Checkpoint, format meta.QuantFormat) string {
-	where := "in memory"
-	if dir := c.Dir(); dir != "" {
-		where = dir
-		if absolute, err := filepath.Abs(dir); err == nil {
-			where = absolute
-		}
-	}
-	h := sha256.New()
-	fmt.Fprintln(h, where)
-	for _, f := range c.Files() {
-		fmt.Fprintln(h, f.Name)
-	}
-	return hex.EncodeToString(h.Sum(nil)[:12]) + "-" + format.String() + ".safetensors"
+	return c.Key() + "-" + format.String() + ".safetensors"
 }
 
 // sideKeyOf returns a hash of everything that the converted bytes depend on: the format, its layout,
