@@ -124,7 +124,7 @@ func (s *Store) slotSize(st *stack, e int) (size int64) {
 
 // expertPieces returns the pieces of expert e's slab of p: those of the sidecar, or as stored.
 func (s *Store) expertPieces(p *meta.Param, e int) []stored.Piece {
-	if s.sidecar != nil && s.quantizer.takes(p) {
+	if s.sidecar != nil && s.quantizer.selects(p) {
 		return s.sidecar.pieces[sideKey{p, e}]
 	}
 	return s.sourcePieces(p, e)
@@ -283,6 +283,6 @@ func (s *Store) expertParts(p *meta.Param, e int) []backend.Part {
 		return nil
 	}
 	g := &at.stack.experts[e]
-	begin, end := g.first[at.param], g.first[at.param+1]
+	begin, end := g.firstPiece[at.param], g.firstPiece[at.param+1]
 	return s.plainParts(g.pieces[begin:end], g.parts[begin:end], &s.unkept)
 }

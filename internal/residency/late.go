@@ -33,7 +33,7 @@ type late struct {
 	state  atomic.Int32
 	file   atomic.Pointer[sidecar]
 	wanted atomic.Bool // a converted segment has no room
-	said   atomic.Bool // that it cannot be written
+	warned atomic.Bool // that it cannot be written
 }
 
 // side returns the sidecar, whenever it was begun, or nil.
@@ -45,7 +45,7 @@ func (s *Store) side() *sidecar {
 }
 
 // allowLate allows a late sidecar. It continues one that an earlier process began.
-func (s *Store) allowLate(units []Unit, key, final string, list []sideEntry) error {
+func (s *Store) allowLate(units []Unit, key, final string, list []sideMatrix) error {
 	l := &s.late
 	if s.binding.Checkpoint().Dir() == "" {
 		return nil // in memory
@@ -89,9 +89,6 @@ func (c *sidecar) keeps(pieces []stored.Piece) bool {
 	return true
 }
 
-// kept reports whether the file has the matrix.
-func (j *sideJob) kept() bool { return j.done.Load() && !j.plain.Load() && !j.unkept.Load() }
-
 // sidePieces returns g's pieces with those of the late sidecar in place of those that it has, or will have, converted.
 // It returns nil if there is no late sidecar.
 func (s *Store) sidePieces(g *segment) []stored.Piece {
@@ -117,7 +114,7 @@ func (s *Store) sidePieces(g *segment) []stored.Piece {
 		return out
 	}
 	for i, p := range g.stack.params {
-		add(sideKey{p, g.expert}, g.pieces[g.first[i]:g.first[i+1]])
+		add(sideKey{p, g.expert}, g.pieces[g.firstPiece[i]:g.firstPiece[i+1]])
 	}
 	return out
 }
@@ -144,7 +141,7 @@ func (s *Store) beginLate() {
 
 // cannotKeep says once why weights without room are converted in each pass.
 func (s *Store) cannotKeep(why error) {
-	if s.late.said.Swap(true) {
+	if s.late.warned.Swap(true) {
 		return
 	}
 	if s.quantizer.exact() {
@@ -157,7 +154,7 @@ func (s *Store) cannotKeep(why error) {
 // openLate opens the late sidecar: one that another process has completed or begun, or a new one.
 func (s *Store) openLate() error {
 	l := &s.late
-	list, _, err := s.sideList(l.units)
+	list, _, err := s.sidecarMatrices(l.units)
 	if err != nil {
 		return err
 	}
@@ -175,14 +172,14 @@ func (s *Store) openLate() error {
 }
 
 // useLate makes an open file the late sidecar.
-func (s *Store) useLate(c *sidecar, list []sideEntry) error {
+func (s *Store) useLate(c *sidecar, list []sideMatrix) error {
 	c.late = true
 	if c.writing != nil {
 		c.writing.intercept = s.mover.InterceptWrite
 	}
-	err := c.take(list, s.quantizer)
+	err := c.bind(list, s.quantizer)
 	if err == nil {
-		err = s.holdSidecar(c)
+		err = s.mapSidecar(c)
 	}
 	if err != nil {
 		c.close()
@@ -195,7 +192,7 @@ func (s *Store) useLate(c *sidecar, list []sideEntry) error {
 }
 
 // hasRoom fails if a new file in folder would leave less than a twentieth of the disk or 1 GiB.
-func hasRoom(folder string, list []sideEntry) error {
+func hasRoom(folder string, list []sideMatrix) error {
 	const share, most = 20, 1 << 30
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err
@@ -204,7 +201,7 @@ func hasRoom(folder string, list []sideEntry) error {
 	if err != nil {
 		return nil // the system does not say; beginSidecar tries
 	}
-	size := 4 * sumsOf(list)
+	size := 4 * sumCount(list)
 	for i := range list {
 		size += list[i].size
 	}
@@ -240,7 +237,7 @@ func (s *Store) keepConverted(ctx context.Context, g *segment) ([]stored.Piece, 
 		if j == nil || j.done.Load() {
 			continue
 		}
-		if _, err := s.make(ctx, sideRange{sideJob: j, begin: r.Begin, size: r.Size}, nil); err != nil {
+		if _, err := s.ensure(ctx, sideRange{sideJob: j, begin: r.Begin, size: r.Size}, nil); err != nil {
 			return nil, err
 		}
 	}
@@ -268,7 +265,7 @@ func (s *Store) convertUnkept(j *sideJob, r stored.Range, part *backend.Part, ma
 		return err
 	}
 	*made = append(*made, block)
-	each := max(j.each, 1)
+	each := max(j.rowBytes, 1)
 	to := block.Bytes()[:r.Size]
 	s.quantizer.mu.Lock()
 	defer s.quantizer.mu.Unlock()
@@ -286,8 +283,8 @@ func (s *Store) convertUnkept(j *sideJob, r stored.Range, part *backend.Part, ma
 // copyPlain points part to rows of a matrix that is used as stored, for the lines of a band r of the file that has it
 // converted. They are copied to memory of made.
 func (s *Store) copyPlain(j *sideJob, r stored.Range, part *backend.Part, made *[]*hostmem.Block) error {
-	source, each := j.source.Ranges[0], max(j.each, 1)
-	elem := source.Size / int64(max(j.all, 1)) // bytes of a row as stored
+	source, each := j.source.Ranges[0], max(j.rowBytes, 1)
+	elem := source.Size / int64(max(j.matrixRows, 1)) // bytes of a row as stored
 	line := r.Size / int64(r.Lines) / each * elem
 	block, err := s.arena.Alloc(hostmem.Staging, int(line)*r.Lines)
 	if err != nil {

@@ -284,7 +284,7 @@ func (s *Store) makeLoad(l *load, slot []byte) (repaired bool, err error) {
 		if slot != nil {
 			read = slot[l.places[i]:][:r.size]
 		}
-		again, err := s.make(context.Background(), *r, read)
+		again, err := s.ensure(context.Background(), *r, read)
 		if err != nil {
 			return false, err
 		}

@@ -61,8 +61,8 @@ func (s *Store) leavePlain(g *segment, err error) bool {
 	return true
 }
 
-// takes reports whether p is converted.
-func (q *quantizer) takes(p *meta.Param) bool { return q.bytes[p] > 0 }
+// selects reports whether p is converted.
+func (q *quantizer) selects(p *meta.Param) bool { return q.bytes[p] > 0 }
 
 // size returns the bytes that p takes in memory.
 func (q *quantizer) size(p *meta.Param) int64 {
@@ -77,7 +77,7 @@ func (q *quantizer) size(p *meta.Param) int64 {
 
 // check rejects converted weights on the disk tier, which has no memory for a copy.
 func (q *quantizer) check(p *meta.Param, path string, device devicemap.Device) error {
-	if device == devicemap.CPU || !q.takes(p) {
+	if device == devicemap.CPU || !q.selects(p) {
 		return nil
 	}
 	return fmt.Errorf("residency: %s is on device %s; weights are converted to %v on the cpu only: give it more memory, or use the weights as they are stored",
@@ -113,3 +113,6 @@ func (q *quantizer) convert(ctx context.Context, to []byte, r stored.Range, part
 		return err
 	})
 }
+
+// converts reports whether p is converted in memory, before its first use.
+func (s *Store) converts(p *meta.Param) bool { return s.sidecar == nil && s.quantizer.selects(p) }

@@ -27,7 +27,7 @@ const mostRecord = 64 << 20
 
 // recordOf returns the name of the file for c and the key that it must have.
 func recordOf(folder string, c *loader.Checkpoint, to backend.Converter) (path, key string, err error) {
-	key, err = sideKeyOf(c, &quantizer{Converter: to}, nil)
+	key, err = sideFingerprint(c, &quantizer{Converter: to}, nil)
 	name := strings.TrimSuffix(sideName(c, to.Format()), ".safetensors") + "-sizes.json"
 	return filepath.Join(folder, name), key, err
 }
@@ -111,7 +111,7 @@ func (s *Store) foundSizes() map[string]int64 {
 				add(g.param, s.quantizer.bytes[g.param], g.param.Bytes(), g.plain.Load())
 			} else if g.stack != nil && g.convert {
 				for _, p := range g.stack.params {
-					if count := int64(p.Shape[0]); s.quantizer.takes(p) {
+					if count := int64(p.Shape[0]); s.quantizer.selects(p) {
 						add(p, s.quantizer.bytes[p]/count, p.Bytes()/count, g.plain.Load())
 					}
 				}

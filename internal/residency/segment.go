@@ -42,10 +42,10 @@ type segment struct {
 	displaced atomic.Bool // of the cpu tier, but it streams as the budget has no room
 	warm      bool        // gathered: the whole table was, or is being, read. Guarded by making
 
-	found  atomic.Bool
-	pieces []stored.Piece // what fills it
-	takes  []bool         // of pieces: whether it is converted in memory
-	first  []int          // of an expert: the index of each parameter's first piece, and the end
+	found      atomic.Bool
+	pieces     []stored.Piece // what fills it
+	converted  []bool         // of pieces: whether it is converted in memory
+	firstPiece []int          // of an expert: the index of each parameter's first piece, and the end
 
 	parts []backend.Part // what operations read
 	side  []stored.Piece // that parts are of, if they are those of the late sidecar; nil otherwise
@@ -79,18 +79,18 @@ func (s *Store) find(g *segment) {
 	switch {
 	case g.stack != nil:
 		for _, p := range g.stack.params {
-			g.first = append(g.first, len(g.pieces))
+			g.firstPiece = append(g.firstPiece, len(g.pieces))
 			for _, piece := range s.expertPieces(p, g.expert) {
-				g.pieces, g.takes = append(g.pieces, piece), append(g.takes, s.converts(p))
+				g.pieces, g.converted = append(g.pieces, piece), append(g.converted, s.converts(p))
 			}
 		}
-		g.first = append(g.first, len(g.pieces))
+		g.firstPiece = append(g.firstPiece, len(g.pieces))
 	case g.pieces == nil:
 		for _, part := range s.binding.Tensors(g.param) {
-			g.pieces, g.takes = append(g.pieces, stored.New(part)), append(g.takes, g.convert)
+			g.pieces, g.converted = append(g.pieces, stored.New(part)), append(g.converted, g.convert)
 		}
 	default: // of the side-car
-		g.takes = make([]bool, len(g.pieces))
+		g.converted = make([]bool, len(g.pieces))
 	}
 	g.parts = partsOf(g.pieces)
 	g.found.Store(true)
@@ -99,8 +99,8 @@ func (s *Store) find(g *segment) {
 // converts reports whether some of g is converted in memory.
 func (g *segment) converts() bool { return g.convert && !g.plain.Load() }
 
-// takesPiece reports whether piece k is converted in memory.
-func (g *segment) takesPiece(k int) bool { return g.takes[k] && !g.plain.Load() }
+// convertsPiece reports whether piece k is converted in memory.
+func (g *segment) convertsPiece(k int) bool { return g.converted[k] && !g.plain.Load() }
 
 // partsOf returns the parts of pieces, without their bytes.
 func partsOf(pieces []stored.Piece) []backend.Part {
@@ -193,7 +193,7 @@ func (g *segment) unmap() {
 		return
 	}
 	for k := range g.pieces {
-		if g.takesPiece(k) == g.converts() { // others stay in the mapping
+		if g.convertsPiece(k) == g.converts() { // others stay in the mapping
 			evict(&g.pieces[k])
 		}
 	}

@@ -31,10 +31,10 @@ func sideName(c *loader.Checkpoint, format meta.QuantFormat) string {
 	return c.Key() + "-" + format.String() + ".safetensors"
 }
 
-// sideKeyOf returns a hash of everything that the converted bytes depend on: the format, its layout,
+// sideFingerprint returns a hash of everything that the converted bytes depend on: the format, its layout,
 // and the size, time and header of the checkpoint's files. It hashes the bytes of a checkpoint in
 // memory.
-func sideKeyOf(c *loader.Checkpoint, to *quantizer, list []sideEntry) (string, error) {
+func sideFingerprint(c *loader.Checkpoint, to *quantizer, list []sideMatrix) (string, error) {
 	h := sha256.New()
 	fmt.Fprintln(h, sideVersion, to.Layout(), to.Format())
 	for _, f := range c.Files() {
@@ -91,7 +91,7 @@ type sideFile struct {
 
 // beginSidecar creates a temporary file of the final size with its header, and opens it. It fails if
 // the disk has no room for it.
-func beginSidecar(folder, final, key string, list []sideEntry) (*sideFile, *loader.Checkpoint, error) {
+func beginSidecar(folder, final, key string, list []sideMatrix) (*sideFile, *loader.Checkpoint, error) {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return nil, nil, err
 	}
@@ -103,7 +103,7 @@ func beginSidecar(folder, final, key string, list []sideEntry) (*sideFile, *load
 	if err != nil {
 		return nil, nil, err
 	}
-	s := &sideFile{f: temp.File, temp: temp, sums: int64(len(header)) + size - 4*sumsOf(list)}
+	s := &sideFile{f: temp.File, temp: temp, sums: int64(len(header)) + size - 4*sumCount(list)}
 	err = hostmem.Extend(s.f, int64(len(header))+size)
 	if err == nil {
 		_, err = s.f.WriteAt(header, 0)
@@ -122,7 +122,7 @@ func beginSidecar(folder, final, key string, list []sideEntry) (*sideFile, *load
 // resumeSidecar opens the temporary file that an earlier process began for final, if its header is that
 // of key. Checksums say which matrices it has. It returns nil if there is no such file, and removes
 // files with another header.
-func resumeSidecar(final, key string, list []sideEntry) (*sideFile, *loader.Checkpoint) {
+func resumeSidecar(final, key string, list []sideMatrix) (*sideFile, *loader.Checkpoint) {
 	header, size, err := sideHeader(key, list)
 	if err != nil {
 		return nil, nil
@@ -132,7 +132,7 @@ func resumeSidecar(final, key string, list []sideEntry) (*sideFile, *loader.Chec
 		if temp == nil {
 			return nil, nil
 		}
-		s := &sideFile{f: temp.File, temp: temp, sums: int64(len(header)) + size - 4*sumsOf(list)}
+		s := &sideFile{f: temp.File, temp: temp, sums: int64(len(header)) + size - 4*sumCount(list)}
 		begin := make([]byte, len(header))
 		if _, err := s.f.ReadAt(begin, 0); err == nil && bytes.Equal(begin, header) {
 			if c, err := loader.Open(temp.Name()); err == nil { // it checks the size
@@ -143,14 +143,14 @@ func resumeSidecar(final, key string, list []sideEntry) (*sideFile, *loader.Chec
 	}
 }
 
-// sumsOf returns the number of checksums of all matrices.
-func sumsOf(list []sideEntry) int64 {
+// sumCount returns the number of checksums of all matrices.
+func sumCount(list []sideMatrix) int64 {
 	last := &list[len(list)-1]
-	return int64(last.first + last.count)
+	return int64(last.firstSum + last.count)
 }
 
 // sideHeader returns the file's header, padded to whole pages, and the number of bytes behind it.
-func sideHeader(key string, list []sideEntry) (header []byte, size int64, err error) {
+func sideHeader(key string, list []sideMatrix) (header []byte, size int64, err error) {
 	type entry struct {
 		DType   string   `json:"dtype"`
 		Shape   []int64  `json:"shape"`
@@ -164,13 +164,12 @@ func sideHeader(key string, list []sideEntry) (header []byte, size int64, err er
 	for _, e := range list {
 		add(e.name, e.size)
 	}
-	add(sideSums, 4*sumsOf(list))
+	add(sideSums, 4*sumCount(list))
 	text, err := json.Marshal(all)
 	if err != nil {
 		return nil, 0, err
 	}
-	const page = 4096
-	whole := hostmem.Up(8+len(text), page)
+	whole := hostmem.Up(8+len(text), 4096)
 	header = append(binary.LittleEndian.AppendUint64(nil, uint64(whole-8)), text...)
 	for len(header) < whole {
 		header = append(header, ' ')
@@ -193,8 +192,8 @@ func (s *sideFile) write(b []byte, off int64) error {
 	return nil
 }
 
-// note writes checksums from number i on.
-func (s *sideFile) note(i int, sums []uint32) error {
+// writeSums writes checksums, the first at index i.
+func (s *sideFile) writeSums(i int, sums []uint32) error {
 	var b []byte
 	for _, sum := range sums {
 		b = binary.LittleEndian.AppendUint32(b, sum)
@@ -210,8 +209,8 @@ func (s *sideFile) finish() error {
 	return s.temp.Commit()
 }
 
-// leave closes the file. It keeps an incomplete one for [resumeSidecar].
-func (s *sideFile) leave() {
+// keep closes the file. It keeps an incomplete one for [resumeSidecar].
+func (s *sideFile) keep() {
 	if s.temp != nil {
 		s.temp.Leave()
 		return

@@ -181,7 +181,7 @@ func (s *Store) holder(p *meta.Param) (*holder, error) {
 		return nil, err
 	}
 	size := s.quantizer.size(p)
-	if !s.quantizer.takes(p) {
+	if !s.quantizer.selects(p) {
 		size = 0
 		for _, part := range s.binding.Tensors(p) {
 			size += stored.New(part).Size
@@ -194,7 +194,7 @@ func (s *Store) holder(p *meta.Param) (*holder, error) {
 
 // segmentOf returns the segment of p that a unit uses: the one as stored, or the converted one.
 func (s *Store) segmentOf(p *meta.Param, h *holder, gather bool) (*segment, error) {
-	if gather || !s.quantizer.takes(p) {
+	if gather || !s.quantizer.selects(p) {
 		if h.stored == nil {
 			h.stored = &segment{path: h.path, device: h.device, param: p, gathered: true}
 			s.find(h.stored)

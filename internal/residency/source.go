@@ -43,7 +43,7 @@ func (s *Store) loadSegment(ctx context.Context, g *segment, p Priority) (*copie
 	case g.converts():
 		fill = s.convertInto
 	default:
-		if err := s.makePieces(ctx, g.pieces); err != nil {
+		if err := s.ensurePieces(ctx, g.pieces); err != nil {
 			return nil, err
 		}
 		if g.gathered {
@@ -92,7 +92,7 @@ func (s *Store) promoteSegment(ctx context.Context, g *segment) error {
 		if g.inProcess() {
 			return nil // as well where they are
 		}
-		if err := s.makePieces(ctx, g.pieces); err != nil {
+		if err := s.ensurePieces(ctx, g.pieces); err != nil {
 			return err
 		}
 		if fill = s.copyInto; !g.cached() {
@@ -194,7 +194,7 @@ func (s *Store) copyWith(ctx context.Context, g *segment, p Priority, force bool
 func (s *Store) copySize(g *segment) (int64, error) {
 	size := 0
 	for k := range g.pieces {
-		if g.takesPiece(k) {
+		if g.convertsPiece(k) {
 			_, n, err := s.quantizer.converted(&g.pieces[k])
 			if err != nil {
 				return 0, err
@@ -309,7 +309,7 @@ func (s *Store) convertInto(ctx context.Context, g *segment, _ Priority, c *copi
 	defer s.quantizer.mu.Unlock()
 	slot, at := c.block.Bytes(), 0
 	for k := range g.pieces {
-		if !g.takesPiece(k) {
+		if !g.convertsPiece(k) {
 			if err := g.pieces[k].InPlace(&c.parts[k]); err != nil {
 				return err
 			}

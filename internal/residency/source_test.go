@@ -142,7 +142,7 @@ func TestAFailedCopyIsNotUsed(t *testing.T) {
 	}
 	s.mover.open()
 	t.Cleanup(s.mover.close)
-	g := &segment{path: "g", takes: []bool{false, false}}
+	g := &segment{path: "g", converted: []bool{false, false}}
 	for _, tensor := range all {
 		g.pieces = append(g.pieces, stored.Piece{Ranges: []stored.Range{{Tensor: tensor, Size: tensor.Size}}, Size: tensor.Size})
 	}

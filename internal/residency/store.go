@@ -298,7 +298,7 @@ func (s *Store) bring(w *want) error {
 		return nil
 	}
 	// A table that is not kept: a lookup reads a few rows, and should not read their neighbours.
-	if err := s.makePieces(context.Background(), g.pieces); err != nil {
+	if err := s.ensurePieces(context.Background(), g.pieces); err != nil {
 		return err
 	}
 	if g.place == inFile {

@@ -274,7 +274,7 @@ func (s *Store) warmOne(ctx context.Context, g *segment) error {
 	}
 	for k := range g.pieces {
 		n := g.pieces[k].Size
-		if g.takes[k] { // as the total counts it, also where it stays as stored
+		if g.converted[k] { // as the total counts it, also where it stays as stored
 			_, n, _ = s.quantizer.converted(&g.pieces[k]) // load has checked it
 		}
 		s.warm.bytes.Add(n)
