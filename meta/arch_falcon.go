@@ -15,8 +15,9 @@ func falcon(f *fields, b *Builder) {
 	d.layerNorms()
 	d.inner = f.size("ffn_hidden_size", 4*d.hidden)
 	bias := f.bool("bias", false)
+	var biases AttentionSpec
 	if f.bool("alibi", false) {
-		f.fail("alibi", "true is not supported: biases of attention by distance")
+		biases = AttentionSpec{Rope: noRope, Slopes: alibiSlopes(d.heads), RoundedSlopes: true}
 	}
 	block, norms := d.falconForm(f)
 	if f.err() != nil {
@@ -31,7 +32,8 @@ func falcon(f *fields, b *Builder) {
 	layers := model.Child("h", "ModuleList")
 	for i := range d.layers {
 		layer := layers.Child(strconv.Itoa(i), "FalconDecoderLayer").Runs(KindBlock, &block)
-		s := d.attentionSpec(AttentionSpec{Layer: i})
+		s := d.attentionSpec(biases)
+		s.Layer = i
 		s.Fused, s.FusedOrder, s.Out = "query_key_value", FusedPerHead, "dense"
 		a := layer.Child("self_attention", "FalconAttention").Runs(KindAttention, s)
 		a.falconLinear("query_key_value", d.hidden, d.hidden+2*d.kvHeads*d.headDim, bias)

@@ -64,8 +64,8 @@ func (f *fields) mptAttention(c *gptConfig) AttentionSpec {
 	}
 	if g := f.object("attn_config"); g != nil {
 		g.only("attn_type", "multihead_attention")
-		if g.has("clip_qkv") {
-			g.fail("clip_qkv", "%v is not supported: queries, keys and values are not clamped", g.values["clip_qkv"])
+		if g.float("clip_qkv", 0) != 0 { // which the reference takes for none
+			s.Clip = g.clip()
 		}
 		for _, name := range []string{"prefix_lm", "qk_ln"} {
 			if g.bool(name, false) {

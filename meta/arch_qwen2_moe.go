@@ -38,13 +38,11 @@ func olmoe(f *fields, b *Builder) {
 		context: 4096, eps: 1e-5, act: "silu", rope: ropeDefaults{theta: 10000},
 	})
 	bias := f.bool("attention_bias", false)
-	if f.has("clip_qkv") {
-		f.fail("clip_qkv", "%v is not supported: queries, keys and values are not clamped", f.values["clip_qkv"])
-	}
+	clip := f.clip()
 	spec, _ := f.sparseLayers(64, 8)
 	spec.Act = d.act.act
 	d.causalLM(f, b, wiring{block: preNorm()}, func(b *Builder, i int) {
-		a := d.attention(b, bias, bias, AttentionSpec{Layer: i, QNorm: "q_norm", KNorm: "k_norm"})
+		a := d.attention(b, bias, bias, AttentionSpec{Layer: i, QNorm: "q_norm", KNorm: "k_norm", Clip: clip})
 		d.norm(a, "q_norm", d.heads*d.headDim)
 		d.norm(a, "k_norm", d.kvHeads*d.headDim)
 		d.routedMixture(b, spec, d.inner)

@@ -143,18 +143,22 @@ type AttentionSpec struct {
 	FusedOrder        FusedOrder
 	Shards            int // of FusedQVKInShards
 	Out               string
-	QNorm, KNorm      string          // norms before rope; a norm as wide as one head is applied per head
-	NormLast          bool            // QNorm and KNorm come after rope instead
-	Scale             float32         // multiplies q·k
-	Window            int             // a token sees itself and Window-1 before it; 0: all
-	Chunk             int             // a token sees those before it from the last multiple of Chunk on; 0: all
-	Softcap           float32         // of the scores; 0: none
-	Sinks             string          // Param: one extra logit per head that takes no value
-	Slopes            []float32       // of each head, times the distance to a token, taken from its score (ALiBi); nil: none
-	Rope              *RopeSpec       // nil: none
-	QueryRope         *RopeSpec       // of queries, if it differs from that of keys
-	MLA               *MLASpec        // set for multi-head latent attention
-	Compressed        *CompressedSpec // set for attention to a window and compressed keys
+	QNorm, KNorm      string    // norms before rope; a norm as wide as one head is applied per head
+	NormLast          bool      // QNorm and KNorm come after rope instead
+	Scale             float32   // multiplies q·k
+	Window            int       // a token sees itself and Window-1 before it; 0: all
+	Chunk             int       // a token sees those before it from the last multiple of Chunk on; 0: all
+	Softcap           float32   // of the scores; 0: none
+	Sinks             string    // Param: one extra logit per head that takes no value
+	Slopes            []float32 // of each head, times the distance to a token, taken from its score (ALiBi); nil: none
+	// RoundedSlopes replaces the biases of Slopes by slope times the key's position, both and their product rounded to
+	// bfloat16, and the product multiplied by Scale (Falcon).
+	RoundedSlopes bool
+	Clip          float32         // queries, keys and values are clamped to ±Clip, behind norms and before rope; 0: not
+	Rope          *RopeSpec       // nil: none
+	QueryRope     *RopeSpec       // of queries, if it differs from that of keys
+	MLA           *MLASpec        // set for multi-head latent attention
+	Compressed    *CompressedSpec // set for attention to a window and compressed keys
 	// Gated says that each query head has a gate of the same size behind it in the result of Q, whose
 	// sigmoid multiplies the head's output.
 	Gated      bool
@@ -297,6 +301,7 @@ const (
 	// ActExpRest is exp(min(x, -limit)) - 1 - x for x up to 0, and 0 above: the curved part of xIELU.
 	ActExpRest
 	ActClampedSiLU // silu(min(g, limit)) · clamp(up, ±limit)
+	ActClamp       // clamp(x, ±limit)
 )
 
 // MoESpec runs a mixture of experts.

@@ -175,13 +175,15 @@ def bloom(R, llama):
     return c
 
 
-def mpt(R, llama):
+def mpt(R, llama, clips=False):
     heads = R.choice([2, 3, 4, 5])
     c = dict(model_type="mpt", vocab_size=llama(R, "mpt")["vocab_size"], d_model=heads * R.choice([6, 8, 14]), n_layers=R.choice([2, 3]), n_heads=heads,
              max_seq_len=128, layer_norm_epsilon=R.choice([1e-5, 1e-3]), tie_word_embeddings=R.random() < 0.7,
              attn_config=dict(alibi=True, alibi_bias_max=8, attn_impl="torch", clip_qkv=None, softmax_scale=R.choice([None, None, 0.2])),
              learned_pos_emb=R.random() < 0.5, dtype=R.choice(["float32", "bfloat16", "float16"]), bos_token_id=1, eos_token_id=2, pad_token_id=0)
-    if R.random() < 0.3:
+    if clips:
+        c["attn_config"]["clip_qkv"] = R.choice([0.5, 1.0, 2.0])
+    elif R.random() < 0.3:
         del c["attn_config"]
     return c
 
@@ -315,6 +317,7 @@ def further(llama, deepseek, wrap):
         "biogpt": (lambda R: biogpt(R, llama), [1, 2]),
         "xglm": (lambda R: xglm(R, llama), [1, 2]),
         "mpt": (lambda R: mpt(R, llama), [1, 5, 7]),
+        "mpt_clip": (lambda R: mpt(R, llama, True), [5]),
         "bloom": (lambda R: bloom(R, llama), [1, 2, 3]),
         "bitnet": (lambda R: bitnet(R, llama), [1, 2]),
         "afmoe": (lambda R: afmoe(R, llama), [1, 2]),

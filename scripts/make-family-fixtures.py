@@ -61,9 +61,9 @@ def build(config, dtype, seed):
     """The model in float32, its weights random values that dtype holds."""
     torch.manual_seed(seed)
     made = AutoConfig.for_model(**transformers.PreTrainedConfig._decode_special_floats(json.loads(json.dumps(config))))
-    made._attn_implementation = "eager"
+    made._attn_implementation = attention = "sdpa" if config.get("alibi") else "eager"  # Falcon's eager one adds its biases twice
     cls = AutoModelForImageTextToText if "vision_config" in config else AutoModelForCausalLM
-    model = cls.from_config(made, attn_implementation="eager", experts_implementation="eager", dtype=torch.float32).float().eval()
+    model = cls.from_config(made, attn_implementation=attention, experts_implementation="eager", dtype=torch.float32).float().eval()
     for _, p in model.named_parameters():
         if p.dim() > 1:
             p.normal_(0, 1.6 / p.shape[-1] ** 0.5)

@@ -87,7 +87,9 @@ MODELS = {
     "nemotron": ("nemotron", dict(rope_parameters=rope(partial_rotary_factor=0.5))),
     "phi": ("phi", dict(qk_layernorm=True, rope_parameters=rope(partial_rotary_factor=0.5))),
     "olmo": ("olmo", dict()),
+    "olmo-clip": ("olmo", dict(clip_qkv=0.75)),
     "falcon-grouped": ("falcon", dict(new_decoder_architecture=True, num_kv_heads=2, bias=True)),
+    "falcon-alibi": ("falcon", dict(alibi=True, multi_query=False, parallel_attn=False, bias=True)),
     "falcon-shared": ("falcon", dict(parallel_attn=False)),
     "persimmon": ("persimmon", dict(rope_parameters=rope(partial_rotary_factor=0.5))),
     "exaone-moe": ("exaone_moe", dict(moe_intermediate_size=8, num_experts=4, num_experts_per_tok=2, sliding_window=4, layer_types=["sliding_attention", "full_attention"])),
@@ -163,7 +165,7 @@ def build(kind, fields):
     torch.manual_seed(len(kind))
     fields = {k: v for k, v in dict(SIZES, **fields).items() if v is not None}
     config = AutoConfig.for_model(kind, **fields)
-    config._attn_implementation = "eager"
+    config._attn_implementation = "sdpa" if fields.get("alibi") else "eager"  # Falcon's eager one adds its biases twice
     model = AutoModelForCausalLM.from_config(config, dtype=torch.float32, experts_implementation="eager").eval()
     with torch.no_grad():
         for _, t in list(model.named_parameters()) + [(n, b) for n, b in model.named_buffers() if "correction" in n or "layer_scalar" in n]:

@@ -137,20 +137,22 @@ def flex_olmo(R, llama):
     return c
 
 
-def olmo(R, llama):
+def olmo(R, llama, clips=False):
     c = llama(R, "olmo", head_dim=False)
     c.pop("rms_norm_eps")
     c["attention_bias"] = R.random() < 0.3
+    if clips:
+        c["clip_qkv"] = R.choice([0.5, 1.0, 2.0])
     return c
 
 
-def falcon(R, llama, form):
-    """The forms are that of 7B (one key head), of 40B (grouped) and of models without sharing."""
+def falcon(R, llama, form, alibi=False):
+    """The forms are that of 7B (one key head), of 40B (grouped) and of models without sharing, falcon-rw among them with alibi."""
     c = llama(R, "falcon", head_dim=False, ropes=("default", "default", "linear", "yarn"))
     for name in ("rms_norm_eps", "num_key_value_heads", "intermediate_size", "hidden_act"):
         c.pop(name, None)
     heads = c["num_attention_heads"]
-    c.update(layer_norm_epsilon=R.choice([1e-5, 1e-3]), bias=R.random() < 0.4, alibi=False, ffn_hidden_size=R.choice([None, 20, 36]),
+    c.update(layer_norm_epsilon=R.choice([1e-5, 1e-3]), bias=R.random() < 0.4, alibi=alibi, ffn_hidden_size=R.choice([None, 20, 36]),
              activation=R.choice(["gelu", "gelu", "relu"]), new_decoder_architecture=form == "grouped", multi_query=form != "own")
     if form == "grouped":
         c.update(num_kv_heads=R.choice([k for k in (1, 2, 3, 4) if heads % k == 0]), num_ln_in_parallel_attn=R.choice([1, 2]))
@@ -215,6 +217,8 @@ def plains(llama):
         "exaone_moe": (lambda R: exaone_moe(R, llama), [1, 2]),
         "flex_olmo": (lambda R: flex_olmo(R, llama), [1]),
         "olmo": (lambda R: olmo(R, llama), [1, 2]),
+        "olmo_clip": (lambda R: olmo(R, llama, True), [1]),
+        "falcon_alibi": (lambda R: falcon(R, llama, "own", True), [1, 2]),
         "falcon_own": (lambda R: falcon(R, llama, "own"), [1]),
         "falcon_shared": (lambda R: falcon(R, llama, "shared"), [1, 2]),
         "falcon_grouped": (lambda R: falcon(R, llama, "grouped"), [1, 2]),

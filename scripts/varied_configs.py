@@ -26,7 +26,7 @@ NUMBERS = {
     "sliding_window_pattern": (1, 2, 3), "num_experts_per_tok": (1, 2, 3, 4), "topk_group": (1, 2), "first_k_dense_replace": (0, 1, 2), "n_shared_experts": (1, 2, 3),
     "moe_layer_freq": (1, 2), "decoder_sparse_step": (1, 2, 3), "scoring_func": ("softmax", "sigmoid"), "topk_method": ("greedy", "group_limited_greedy", "noaux_tc"),
     "swiglu_limit": (0.3, 2.0, 7.0), "global_attn_every_n_layers": (1, 2, 3),
-    "attention_chunk_size": (2, 5, 100), "alpha": (1.0,), "shared_expert_intermediate_size": (10, 22), "num_shared_experts": (1, 2)}
+    "attention_chunk_size": (2, 5, 100), "alpha": (1.0,), "clip_qkv": (0.5, 2.0, None), "shared_expert_intermediate_size": (10, 22), "num_shared_experts": (1, 2)}
 ACTS = ("gelu", "gelu_new", "gelu_fast", "gelu_pytorch_tanh", "relu", "relu2", "silu", "swish", "tanh", "sigmoid")
 OMITTED = ("rms_norm_eps", "layer_norm_eps", "norm_eps", "layer_norm_epsilon", "hidden_act", "activation_function", "tie_word_embeddings", "num_key_value_heads",
            "head_dim", "rope_theta", "rope_scaling", "rope_parameters", "attention_bias", "mlp_bias", "use_bias", "norm_topk_prob", "n_group", "topk_group",

@@ -188,6 +188,9 @@ type AttentionArgs struct {
 	// Slopes are multiplied, for each head, with the distance from the query's position to a key's,
 	// which is negative, and added to the score (ALiBi). nil: none. Nothing is then rounded.
 	Slopes []float32
+	// RoundedSlopes replaces these biases by slope times the key's position, both and their product rounded to bfloat16,
+	// and the product multiplied by Scale. There must be no Window and no Chunk.
+	RoundedSlopes bool
 	// Prompts says for each row of q whether it is a token of a prompt. Rows of prompts have an
 	// order of summation of their own; their queries and weights may be rounded to bfloat16, and so
 	// may keys and values that are stored in less than float32. nil means no row.

@@ -93,6 +93,18 @@ func (c *compiler) scores(n Node, a *attention) (err error) {
 	if count := len(s.Slopes); count > 0 && count != s.Heads {
 		return at(n.Path, "%d slopes for %d heads", count, s.Heads)
 	}
+	if s.RoundedSlopes {
+		if len(s.Slopes) == 0 || s.Window > 0 || s.Chunk > 0 {
+			return at(n.Path, "%d rounded slopes in a window of %d and chunks of %d", len(s.Slopes), s.Window, s.Chunk)
+		}
+		c.hostOnly("rounded biases of positions")
+	}
+	if s.Clip > 0 {
+		if s.NormLast || s.Shared {
+			return at(n.Path, "clamped queries, keys and values with norms behind rope or of an earlier layer")
+		}
+		c.hostOnly("clamped queries, keys and values")
+	}
 	return nil
 }
 
@@ -169,6 +181,11 @@ func (a *attention) forward(c *Context, dst, x tensor.Tensor) {
 	if c.err != nil {
 		return
 	}
+	if s.Clip > 0 {
+		for _, t := range []tensor.Tensor{q, k, v} {
+			c.backend.Gate(t, t, tensor.Tensor{}, meta.ActClamp, s.Clip)
+		}
+	}
 	c.rotate(a.qRope, q, s.HeadDim)
 	if !s.Shared {
 		c.rotate(a.rope, k, s.HeadDim)
@@ -184,7 +201,8 @@ func (a *attention) forward(c *Context, dst, x tensor.Tensor) {
 	y := c.arena.take(rows, s.Heads*s.ValueDim)
 	c.backend.Attention(y, q, kv.KV, group.Spans, backend.AttentionArgs{
 		Heads: s.Heads, KVHeads: s.KVHeads, Dim: s.HeadDim, ValueDim: s.ValueDim,
-		Scale: s.Scale, Window: s.Window, Chunk: s.Chunk, Softcap: s.Softcap, Slopes: s.Slopes, Sinks: sinks, Prompts: c.in.Prompts,
+		Scale: s.Scale, Window: s.Window, Chunk: s.Chunk, Softcap: s.Softcap, Slopes: s.Slopes,
+		RoundedSlopes: s.RoundedSlopes, Sinks: sinks, Prompts: c.in.Prompts,
 	})
 	if s.Gated {
 		c.backend.Gate(gate, gate, y, meta.ActSigmoid, 0)

@@ -197,6 +197,13 @@ func (c *compiler) untrained(part string) {
 	}
 }
 
+// hostOnly says that the program has a part that only the host runs.
+func (c *compiler) hostOnly(part string) {
+	if c.program.hostOnly == "" {
+		c.program.hostOnly = part
+	}
+}
+
 // special says that the program has a part that only the host runs, and that cannot be trained.
 func (c *compiler) special(part string) {
 	if c.program.special == "" {

@@ -62,6 +62,10 @@ func (b *Backend) Attention(dst, q tensor.Tensor, kv backend.KV, spans []backend
 		b.fail("attention: %d slopes for %d heads", len(a.Slopes), a.Heads)
 		return
 	}
+	if a.RoundedSlopes && (len(a.Slopes) == 0 || a.Window > 0 || a.Chunk > 0) {
+		b.fail("attention: %d rounded slopes in a window of %d and chunks of %d", len(a.Slopes), a.Window, a.Chunk)
+		return
+	}
 	if len(a.Prompts) < n || len(a.Slopes) > 0 {
 		a.Prompts = nil
 	}
@@ -310,6 +314,22 @@ func (op *attentionOp) softmax(x []float32, head int) {
 	op.set.Vector.ScaleMax(x, inverse)
 }
 
+// bias adds the biases of positions to the scores of one query.
+func (op *attentionOp) bias(x []float32, head int) {
+	slope := op.a.Slopes[head]
+	if !op.a.RoundedSlopes {
+		for i := range x {
+			x[i] += float32(slope * float32(i-len(x)+1)) // not fused with the sum on any processor
+		}
+		return
+	}
+	rounded := func(x float32) float32 { return mat.FromBFloat16(mat.ToBFloat16(x)) }
+	slope = rounded(slope)
+	for i := range x { // the first key is that of position 0
+		x[i] += float32(op.a.Scale * rounded(slope*rounded(float32(i))))
+	}
+}
+
 // exponentials turns the scores of one query into weights that are not normalised, and returns the
 // inverse of their sum. The last score is that of the query's own position.
 func (op *attentionOp) exponentials(x []float32, head int) (inverse float32) {
@@ -321,10 +341,7 @@ func (op *attentionOp) exponentials(x []float32, head int) (inverse float32) {
 		top = op.set.Vector.ScaleMax(x, op.a.Scale)
 	}
 	if len(op.a.Slopes) > 0 {
-		slope := op.a.Slopes[head]
-		for i := range x {
-			x[i] += float32(slope * float32(i-len(x)+1)) // not fused with the sum on any processor
-		}
+		op.bias(x, head)
 		top = op.set.Vector.ScaleMax(x, 1)
 	}
 	var sink float32

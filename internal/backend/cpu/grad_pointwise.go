@@ -30,7 +30,7 @@ func (b *Backend) GateGrad(dgate, dup, dy, g, up tensor.Tensor, act meta.Activat
 	if !ok1 || !ok2 || !ok3 || !ok4 || !ok5 || !b.reserve(3*cols) {
 		return
 	}
-	if limit <= 0 || act != meta.ActClampedSwiGLU {
+	if limit <= 0 || act != meta.ActClampedSwiGLU && act != meta.ActClamp {
 		limit = float32(math.Inf(1))
 	}
 	op := &gateGrad{set: b.set, act: act, limit: limit}
@@ -111,6 +111,13 @@ func (op *gateGrad) activate(value, slope, scratch, x []float32) {
 		op.set.Vector.ReLU(value, x)
 		for i, v := range x {
 			if slope[i] = 1; v <= 0 {
+				slope[i] = 0
+			}
+		}
+	case meta.ActClamp: // as torch, the slope at a limit is 1
+		for i, v := range x {
+			value[i], slope[i] = max(min(v, op.limit), -op.limit), 1
+			if v < -op.limit || v > op.limit {
 				slope[i] = 0
 			}
 		}

@@ -40,7 +40,7 @@ func (b *Backend) Gate(dst, g, up tensor.Tensor, act meta.Activation, limit floa
 			return
 		}
 	}
-	if act > meta.ActClampedSiLU {
+	if act > meta.ActClamp {
 		b.fail("gate: unknown activation %d", act)
 		return
 	}
@@ -95,6 +95,10 @@ func (op *gate) row(dst, g, up, scratch []float32) {
 	case meta.ActExpRest:
 		for i, v := range g {
 			dst[i] = expRest(v, op.limit)
+		}
+	case meta.ActClamp:
+		for i, v := range g {
+			dst[i] = max(min(v, op.limit), -op.limit)
 		}
 	case meta.ActSigmoid:
 		op.set.Vector.Sigmoid(dst, g)

@@ -91,6 +91,10 @@ func (b *Backend) Attention(dst, q tensor.Tensor, kv backend.KV, spans []backend
 		b.fail("attention: %d heads over %d key/value heads of dimension %d and %d", a.Heads, a.KVHeads, a.Dim, a.ValueDim)
 		return
 	}
+	if a.RoundedSlopes {
+		b.fail("attention: rounded slopes are not supported")
+		return
+	}
 	if len(a.Slopes) != 0 && len(a.Slopes) != a.Heads {
 		b.fail("attention: %d slopes for %d heads", len(a.Slopes), a.Heads)
 		return

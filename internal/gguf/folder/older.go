@@ -57,8 +57,8 @@ func mptConfig(k *keys, c object) {
 	if x := k.float("attention.max_alibi_bias", 0); x != 8 {
 		k.fail(k.arch+".attention.max_alibi_bias", "got %v, want 8: biases by distance are the only positions that are supported", x)
 	}
-	if x := k.float("attention.clamp_kqv", 0); x != 0 {
-		k.fail(k.arch+".attention.clamp_kqv", "%v is not supported: queries, keys and values are not clamped", x)
+	if x := k.float("attention.clamp_kqv", 0); x > 0 {
+		c["attn_config"] = object{"clip_qkv": x}
 	}
 	if heads := c["num_attention_heads"]; c["num_key_value_heads"] != heads {
 		k.fail(k.arch+".attention.head_count_kv", "%v beside %v heads is not supported", c["num_key_value_heads"], heads)

@@ -2,6 +2,7 @@ package folder
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -43,6 +44,9 @@ func TestModelsOfOldFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	clamped := gguf.Metadata{"mpt.attention.max_alibi_bias": 8.0, "mpt.attention.clamp_kqv": 6.0}
+	if c, err := openOlder("mpt", clamped); err != nil || fmt.Sprint(c["attn_config"]) != "map[clip_qkv:6]" {
+		t.Errorf("attn_config %v, error %v, want a clip_qkv of 6", c["attn_config"], err)
+	}
 	grouped := gguf.Metadata{"mpt.attention.max_alibi_bias": 8.0, "mpt.attention.head_count_kv": int64(2)}
 	for _, c := range []struct {
 		arch    string
@@ -51,7 +55,6 @@ func TestModelsOfOldFiles(t *testing.T) {
 		want    string
 	}{
 		{"mpt", nil, nil, `"mpt.attention.max_alibi_bias": got 0, want 8`},
-		{"mpt", clamped, nil, `"mpt.attention.clamp_kqv": 6 is not supported`},
 		{"mpt", grouped, nil, `"mpt.attention.head_count_kv": 2 beside 4 heads`},
 		{"mpt", biases, []string{"blk.1.attn_qkv.bias"}, "attn_qkv.bias"},
 		{"bloom", gguf.Metadata{"bloom.feed_forward_length": int64(96)}, nil, `"bloom.feed_forward_length": got 96, want four times the embedding_length of 32`},
