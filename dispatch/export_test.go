@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/residency"
 	"github.com/heftai/heft/internal/residency/policy"
 	"github.com/heftai/heft/internal/topology"
 )
@@ -109,6 +110,9 @@ func (m *Model) LRU() ExpertCounts {
 
 // Copied returns the bytes of weights that m has in memory of its own.
 func (m *Model) Copied() int64 { return m.weights.Copied() }
+
+// PassReads is what a pass of m reads from the disk.
+func (m *Model) PassReads() residency.PassReads { return m.weights.PassReads() }
 
 // Borrowing is o for a model whose long passes borrow activations from the experts' cache.
 func (o Options) Borrowing() Options {

@@ -82,3 +82,23 @@ func (s *Store) Stats() Stats {
 	out.Depth, _ = s.mover.Depth()
 	return out
 }
+
+// PassReads is what a pass reads through the streams of the disk tier if nothing is still in memory. Experts do not
+// count.
+type PassReads struct {
+	Bytes int64
+	Gaps  int64 // the most of Bytes that lies between regions that are read together
+	Ahead int64 // the most that is read ahead for the next pass
+}
+
+// PassReads may not be called while a pass runs.
+func (s *Store) PassReads() (out PassReads) {
+	for _, st := range s.streams {
+		out.Ahead += int64(len(st.window))
+		for _, g := range st.groups {
+			out.Bytes += g.load.read
+			out.Gaps += int64(len(g.places)-len(g.extents)) * readGap
+		}
+	}
+	return out
+}
