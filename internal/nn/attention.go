@@ -114,7 +114,7 @@ func (c *compiler) projections(n Node, a *attention, in int) (err error) {
 	if a.out, err = c.linearNamed(n, "output", s.Out, s.Heads*s.ValueDim, 0); err != nil {
 		return err
 	}
-	defer func() { c.usedNext(a.out) }()
+	defer func() { c.usedNext(a.gate, a.out) }()
 	if s.Gate != "" {
 		if a.gate, err = c.linearNamed(n, "gate", s.Gate, in, s.Heads*s.ValueDim); err != nil {
 			return err

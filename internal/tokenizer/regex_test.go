@@ -39,6 +39,8 @@ func TestRegexMatches(t *testing.T) {
 		{`\p{Letter}\pN\p{^L}\P{L}`, "a1--", []string{"a1--"}},
 		{`\p{Han}+|\p{Script_Extensions}?`[:8], "\u4e2d\u56fdx", []string{"\u4e2d\u56fd"}},
 		{`a|`, "ba", []string{"", "a"}},
+		{`\R|.`, "\r\na\n\u2028\r\u0085", []string{"\r\n", "a", "\n", "\u2028", "\r", "\u0085"}},
+		{`\R\n|a`, "\r\n\n\r\na", []string{"\r\n\n", "a"}},
 		{`\w`, "\u00b2", []string{"\u00b2"}},
 		{`[\w]`, "\u00b2", nil},
 	}

@@ -215,11 +215,22 @@ func (p *regexParser) atom() (*node, error) {
 		if p.more() && strings.IndexByte("AzZbB", p.src[p.at]) >= 0 {
 			return &node{kind: nodeAssert, assert: byte(p.next())}, nil
 		}
+		if p.take("R") {
+			return lineBreak(), nil
+		}
 		set, err := p.escape(false)
 		return p.one(set), err
 	default:
 		return p.one(ranges{{c, c}}), nil
 	}
+}
+
+// lineBreak is \R: two characters or one, without backtracking.
+func lineBreak() *node {
+	set := func(r ...rune) *node { return &node{kind: nodeSet, set: ranges{{r[0], r[1]}}} }
+	pair := &node{kind: nodeCat, subs: []*node{set('\r', '\r'), set('\n', '\n')}}
+	single := &node{kind: nodeSet, set: ranges{{'\n', '\r'}, {0x85, 0x85}, {0x2028, 0x2029}}}
+	return &node{kind: nodeAtomic, subs: []*node{{kind: nodeAlt, subs: []*node{pair, single}}}}
 }
 
 // group reads what follows an opening parenthesis. Captures are not kept.

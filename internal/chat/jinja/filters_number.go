@@ -202,6 +202,9 @@ func filterRound(st *state, v Value, c *args) (Value, error) {
 	} else {
 		f = math.Floor(f)
 	}
+	if s, ok := number(scale); ok && math.Abs(f) >= 1<<62 && !math.IsInf(f, 0) {
+		return f / s, nil
+	}
 	whole, err := floatToInt(f)
 	if err != nil {
 		return nil, err

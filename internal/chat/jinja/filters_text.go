@@ -239,10 +239,6 @@ func filterTruncate(st *state, v Value, c *args) (Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := textArg(v, "")
-	if err != nil {
-		return nil, err
-	}
 	limit, err := intArg(a[0], 255)
 	if err != nil {
 		return nil, err
@@ -262,9 +258,13 @@ func filterTruncate(st *state, v Value, c *args) (Value, error) {
 	if limit < endLen || leeway < 0 {
 		return nil, typeErrorf("truncate: length must be at least %d and leeway not negative", endLen)
 	}
-	n := utf8.RuneCountInString(s)
-	if int64(n) <= min(limit, 1<<40)+min(leeway, 1<<40) {
-		return v, nil
+	n, ok := length(v)
+	if ok && int64(n) <= min(limit, 1<<40)+min(leeway, 1<<40) {
+		return v, nil // whatever has a length, also undefined
+	}
+	s, err := textArg(v, "")
+	if err != nil {
+		return nil, err
 	}
 	s = s[:runeOffset(s, int(limit-endLen), n)]
 	if a[1] == missing || !truth(a[1]) {
@@ -308,6 +308,9 @@ func filterXMLAttr(st *state, v Value, c *args) (Value, error) {
 	a, err := c.bind(0, "autospace")
 	if err != nil {
 		return nil, err
+	}
+	if u, ok := v.(*undefined); ok {
+		return nil, u.err()
 	}
 	d, ok := v.(*Dict)
 	if !ok {

@@ -8,6 +8,15 @@ import (
 	"unicode/utf8"
 )
 
+// subscriptable reports whether v may go unused: Python takes it for a mapping.
+func subscriptable(v Value) bool {
+	switch v.(type) {
+	case *Dict, *List, *rangeValue, *undefined:
+		return true
+	}
+	return false
+}
+
 // formatPercent returns `s % v`, Python's printf. v is a tuple of values, a mapping for
 // `%(key)s`, or a single value. On Markup, text arguments are escaped.
 func formatPercent(st *state, of Value, s string, v Value) (Value, error) {
@@ -33,8 +42,7 @@ func formatPercent(st *state, of Value, s string, v Value) (Value, error) {
 		}
 	}
 	p.b.WriteString(s)
-	_, isList := v.(*List) // a list or mapping may go unused
-	if p.used < len(p.values) && !(p.single && (p.mapping != nil || isList)) {
+	if p.used < len(p.values) && !(p.single && subscriptable(v)) {
 		return nil, typeErrorf("not all arguments converted during string formatting")
 	}
 	return made(st, of, p.b.String())
