@@ -30,6 +30,10 @@ GEMMA4 = dict(BASE, model_type="gemma4_text", num_hidden_layers=4, head_dim=8, g
               tie_word_embeddings=True, final_logit_softcapping=8.0, attention_k_eq_v=False, num_kv_shared_layers=0,
               layer_types=["sliding_attention", "full_attention", "sliding_attention", "full_attention"], rope_parameters=dict(
                   full_attention=dict(rope_type="proportional", rope_theta=50000.0, partial_rotary_factor=0.25), sliding_attention=dict(rope_type="default", rope_theta=1000.0)))
+GEMMA3N = dict(BASE, model_type="gemma3n_text", num_hidden_layers=4, head_dim=8, sliding_window=8, rms_norm_eps=1e-5, tie_word_embeddings=True, final_logit_softcapping=8.0,
+               layer_types=["sliding_attention", "sliding_attention", "full_attention", "full_attention"], hidden_size_per_layer_input=8, vocab_size_per_layer_input=VOCAB,
+               num_kv_shared_layers=1, laurel_rank=4, altup_num_inputs=4, activation_sparsity_pattern=[0.95, 0.5, 0.0, 0.0],
+               rope_parameters=dict(full_attention=dict(rope_type="default", rope_theta=50000.0), sliding_attention=dict(rope_type="default", rope_theta=10000.0)))
 WINDOWS = dict(num_hidden_layers=4, sliding_window=8, layer_types=["sliding_attention", "sliding_attention", "sliding_attention", "full_attention"])
 
 
@@ -127,6 +131,8 @@ MODELS = {
     "gemma4-moe": (dict(GEMMA4, num_hidden_layers=2, layer_types=["sliding_attention", "full_attention"], enable_moe_block=True, num_experts=4, top_k_experts=2,
                         moe_intermediate_size=16), dict(published=with_words)),
     "gemma4-small": (dict(GEMMA4, hidden_size_per_layer_input=8, vocab_size_per_layer_input=VOCAB, num_kv_shared_layers=2, use_double_wide_mlp=True), dict(published=with_words)),
+    "gemma3n": (dict(GEMMA3N, altup_active_idx=1), dict(published=with_words)),
+    "gemma3n-wide": (dict(GEMMA3N, intermediate_size=[INNER, INNER, 32, 64], num_kv_shared_layers=0), dict(published=with_words)),
     "mistral3": (dict(BASE, model_type="ministral3", head_dim=8, rope_parameters=dict(YARN, mscale=1.0, mscale_all_dim=1.0, llama_4_scaling_beta=0.5,
                       original_max_position_embeddings=8)), {}),
     "mistral-small": (dict(BASE, model_type="mistral", head_dim=16, sliding_window=None), dict(config=dict(architectures=["Mistral3ForConditionalGeneration"]))),

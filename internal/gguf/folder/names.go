@@ -80,7 +80,7 @@ func (f *Folder) Tensor(name string) (n Name, ok bool) {
 	}
 	table := &f.arch.names
 	if to, ok := table.whole[base]; ok {
-		return Name{Name: to + ending}, true
+		return Name{Name: to + ending, Stack: strings.Contains(to, "{}")}, true
 	}
 	rest, isBlock := strings.CutPrefix(name, "blk.")
 	number, rest, isBlock2 := strings.Cut(rest, ".")

@@ -10,6 +10,7 @@ import (
 // newer are further architectures all of whose layers have attention.
 var newer = []architecture{
 	{name: "gemma4", modelType: "gemma4_text", names: gemma4Names, config: gemma4Config, lists: uneven},
+	{name: "gemma3n", modelType: "gemma3n_text", names: gemma3nNames, config: gemma3nConfig, lists: uneven},
 	{name: "mistral3", modelType: "ministral3", when: growsQueries, names: llamaNames, conventions: pairs, config: ministral3Config},
 	{name: "mistral3", modelType: "mistral", names: llamaNames, conventions: pairs, config: mistralConfig},
 	{name: "llama4", modelType: "llama4_text", names: llamaNames.with(llama4Names), conventions: meta.Conventions{SeparateGates: true}, config: llama4Config},
