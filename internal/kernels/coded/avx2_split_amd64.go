@@ -14,4 +14,4 @@ import (
 func avx2CodedSplit4(tables unsafe.Pointer, groups unsafe.Pointer, exceptions unsafe.Pointer, x unsafe.Pointer, y unsafe.Pointer, count int64, ahead int64, head int64)
 
 //go:noescape
-func avx2CodedSplit1(tables unsafe.Pointer, groups unsafe.Pointer, exceptions unsafe.Pointer, x unsafe.Pointer, y unsafe.Pointer, count int64, ahead int64, head int64)
+func avx2CodedSplit1(tables unsafe.Pointer, groups unsafe.Pointer, exceptions unsafe.Pointer, x unsafe.Pointer, y unsafe.Pointer, count int64, ahead int64, rows int64)

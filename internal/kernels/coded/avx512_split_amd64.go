@@ -17,4 +17,4 @@ func avx512CodedSplit8(tables unsafe.Pointer, groups unsafe.Pointer, exceptions 
 func avx512CodedSplit4(tables unsafe.Pointer, groups unsafe.Pointer, exceptions unsafe.Pointer, x unsafe.Pointer, y unsafe.Pointer, count int64, ahead int64, head int64)
 
 //go:noescape
-func avx512CodedSplit1(tables unsafe.Pointer, groups unsafe.Pointer, exceptions unsafe.Pointer, x unsafe.Pointer, y unsafe.Pointer, count int64, ahead int64, head int64)
+func avx512CodedSplit1(tables unsafe.Pointer, groups unsafe.Pointer, exceptions unsafe.Pointer, x unsafe.Pointer, y unsafe.Pointer, count int64, ahead int64, rows int64)

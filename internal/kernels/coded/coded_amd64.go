@@ -76,52 +76,63 @@ func (avx2) mulSplit(y []float32, b band, x []float32) {
 	split256.rows(y, &b, asm.Floats(x), len(x)/GroupColumns)
 }
 
-// at returns how many of so many rows are computed at once, and how many bytes ahead they are prefetched. Where the
-// measured plan reads plain weights row by row, coded ones are read so too, and not ahead: on Zen 4 that is 1.5 times
-// as fast as 8 rows with prefetch. The other numbers were fastest on Sapphire Rapids.
+// role is the role of the kernels of p in the fetch plan.
+func (p product) role() fetch.Role {
+	if p == pairs512 {
+		return fetch.CodedPairs
+	}
+	return fetch.CodedFloats
+}
+
+// at returns how many of so many rows are computed at once, and how many bytes ahead they are prefetched, if the plan
+// prefetches. The distances were fastest on Sapphire Rapids, and that of single rows on Zen 4.
 func (p product) at(rows int) (n, ahead int) {
+	most := fetch.Rows(p.role())
 	switch {
-	case p == pairs512 && fetch.Rows(fetch.Pairs) == 1:
-		return 1, 0
-	case rows >= 8 && p != split256:
+	case rows >= 8 && most >= 8 && p != split256:
 		return 8, 512
-	case rows >= 4:
+	case rows >= 4 && most >= 4:
 		return 4, 1024
 	}
 	return 1, 6 << 10
 }
 
-// rows computes rows of a band. In parts it prefetches the tables and the first exceptions of the next band.
+// rows computes rows of a band. In parts it prefetches the tables and the first exceptions of the next band. Rows that are
+// computed one by one are one call.
 func (p product) rows(y []float32, b *band, x unsafe.Pointer, groups int) {
 	own := groups * groupBytes
 	for r := 0; r < len(y); {
 		n, ahead := p.at(len(y) - r)
 		head := (b.rows-r)*own + (BandRows-b.rows+r)%BandRows*64
-		p.call(n, b, r, r*own, x, y[r:r+n], groups, ahead, head)
-		r += n
+		count := n
+		if n == 1 {
+			count = len(y) - r
+		}
+		p.call(n, b, r, r*own, x, y[r:r+count], groups, ahead, head)
+		r += count
 	}
 }
 
 //go:noinline
 func (p product) call(n int, b *band, r, at int, x unsafe.Pointer, y []float32, groups, ahead, head int) {
 	tables, rows, exceptions, to := asm.Bytes(b.tables[r*tableBytes:]), asm.Bytes(b.groups[at:]), asm.Bytes(b.exceptions), asm.Floats(y)
-	count, near, far := int64(groups), int64(ahead), int64(head)
+	count, near, far, each := int64(groups), int64(ahead), int64(head), int64(len(y))
 	switch { // called by name: arguments of a function value would escape
 	case p == pairs512 && n == 8:
 		avx512bf16CodedPairs8(tables, rows, exceptions, x, to, count, near, far)
 	case p == pairs512 && n == 4:
 		avx512bf16CodedPairs4(tables, rows, exceptions, x, to, count, near, far)
 	case p == pairs512:
-		avx512bf16CodedPairs1(tables, rows, exceptions, x, to, count, near, far)
+		avx512bf16CodedPairs1(tables, rows, exceptions, x, to, count, near, each)
 	case p == split512 && n == 8:
 		avx512CodedSplit8(tables, rows, exceptions, x, to, count, near, far)
 	case p == split512 && n == 4:
 		avx512CodedSplit4(tables, rows, exceptions, x, to, count, near, far)
 	case p == split512:
-		avx512CodedSplit1(tables, rows, exceptions, x, to, count, near, far)
+		avx512CodedSplit1(tables, rows, exceptions, x, to, count, near, each)
 	case n == 4:
 		avx2CodedSplit4(tables, rows, exceptions, x, to, count, near, far)
 	default:
-		avx2CodedSplit1(tables, rows, exceptions, x, to, count, near, far)
+		avx2CodedSplit1(tables, rows, exceptions, x, to, count, near, each)
 	}
 }

@@ -23,21 +23,23 @@ type Role uint8
 
 // The roles. The generator of the assembly knows their order.
 const (
-	Floats     Role = iota // bfloat16, float16 and float32 weights, one token
-	Pairs                  // bfloat16 weights, plain or coded, times activations rounded to bfloat16, one token
-	Q8                     // Q8 weights, one token
-	Q4                     // Q4 weights, one token
-	Tokens                 // weights of these formats with several tokens
-	Codes                  // FP8 weights
-	Cache                  // cached keys and values
-	Roof                   // the probe that reads memory and computes nothing
-	MXFP4                  // MXFP4 weights
-	Packing                // weights and activations that are packed or widened for prompts and training
-	PairTokens             // bfloat16 weights times activations of several tokens rounded to bfloat16
+	Floats      Role = iota // bfloat16, float16 and float32 weights, one token
+	Pairs                   // bfloat16 weights times activations rounded to bfloat16, one token
+	Q8                      // Q8 weights, one token
+	Q4                      // Q4 weights, one token
+	Tokens                  // weights of these formats with several tokens
+	Codes                   // FP8 weights
+	Cache                   // cached keys and values
+	Roof                    // the probe that reads memory and computes nothing
+	MXFP4                   // MXFP4 weights
+	Packing                 // weights and activations that are packed or widened for prompts and training
+	PairTokens              // bfloat16 weights times activations of several tokens rounded to bfloat16
+	CodedPairs              // coded bfloat16 weights times activations rounded to bfloat16, one token
+	CodedFloats             // coded bfloat16 weights, one token
 	Roles
 )
 
-var roleNames = [Roles]string{"floats", "pairs", "q8", "q4", "tokens", "codes", "cache", "roof", "mxfp4", "packing", "pair_tokens"}
+var roleNames = [Roles]string{"floats", "pairs", "q8", "q4", "tokens", "codes", "cache", "roof", "mxfp4", "packing", "pair_tokens", "coded_pairs", "coded_floats"}
 
 // String returns the name of r in files and in JSON.
 func (r Role) String() string {
@@ -53,8 +55,8 @@ type Pattern struct {
 	// whose kernels have one number of rows only.
 	Rows int `json:"rows,omitempty"`
 	// Prefetch says that each cache line is prefetched by software before it is used: about 1 KiB
-	// ahead, of interleaved q8_0 and q4_0 some 4 KiB, of single rows for pairs 2 KiB into the second-level
-	// cache.
+	// ahead, of interleaved q8_0 and q4_0 some 4 KiB, of single rows for pairs 2 KiB and of single coded rows
+	// 6 KiB into the second-level cache.
 	Prefetch bool `json:"prefetch"`
 	// Near says that the distance is a quarter of that.
 	Near bool `json:"near,omitempty"`
@@ -100,6 +102,9 @@ var candidates = [Roles][]Pattern{
 	MXFP4:      patterns(true, 0),
 	Packing:    patterns(false, 0),
 	PairTokens: append(patterns(false, 0), inPieces),
+
+	CodedPairs:  patterns(false, 8, 4, 1),
+	CodedFloats: patterns(false, 8, 4, 1),
 }
 
 // inPieces is the pattern of pieces.
@@ -121,7 +126,7 @@ func patterns(near bool, rows ...int) (list []Pattern) {
 func Candidates(r Role) []Pattern { return slices.Clone(candidates[r]) }
 
 // Default returns the plan for unmeasured processors of a vendor, named as CPUID names it: 1 row for one
-// token on AMD, as Zen 4 reads fastest, with prefetch of pairs and Q8 and without of others, and pieces for several
+// token on AMD, as Zen 4 reads fastest, with prefetch of pairs, Q8 and coded weights and without of others, and pieces for several
 // tokens; many rows with prefetch elsewhere.
 func Default(vendor string) Plan {
 	var p Plan
@@ -129,8 +134,8 @@ func Default(vendor string) Plan {
 		p[r] = candidates[r][0]
 	}
 	if vendor == "AuthenticAMD" {
-		for _, r := range []Role{Floats, Pairs, Q8, Q4, Roof} {
-			p[r] = Pattern{Rows: 1, Prefetch: r == Pairs || r == Q8}
+		for _, r := range []Role{Floats, Pairs, Q8, Q4, Roof, CodedPairs, CodedFloats} {
+			p[r] = Pattern{Rows: 1, Prefetch: r == Pairs || r == Q8 || r == CodedPairs || r == CodedFloats}
 		}
 		p[PairTokens] = inPieces
 	}

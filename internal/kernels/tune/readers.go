@@ -5,6 +5,7 @@ import (
 
 	"github.com/heftai/heft/internal/kernels"
 	"github.com/heftai/heft/internal/kernels/attention"
+	"github.com/heftai/heft/internal/kernels/coded"
 	"github.com/heftai/heft/internal/kernels/fetch"
 	"github.com/heftai/heft/internal/kernels/gemm"
 	"github.com/heftai/heft/internal/kernels/gemv"
@@ -31,10 +32,11 @@ func readers(set *kernels.Set, b []byte) (reads [fetch.Roles]func()) {
 		x[i] = float32(i%7) - 3
 	}
 	reads[fetch.Roof] = func() { roof.ReadMemory(b) }
-	reads[fetch.Floats] = floatsReader(set, b, x, 1)
+	reads[fetch.Floats], reads[fetch.CodedFloats] = floatsReader(set, b, x, 1), codedFloatsReader(set, b, x)
 	reads[fetch.Tokens] = floatsReader(set, b, x, 8)
 	if set.BF16 && !set.AMX {
 		reads[fetch.Pairs], reads[fetch.PairTokens] = pairsReader(set, b, x, 1), pairsReader(set, b, x, 8)
+		reads[fetch.CodedPairs] = codedPairsReader(set, b, x)
 	}
 	if set.QGEMM.HasInt8() {
 		reads[fetch.Q8], reads[fetch.Q4] = blocksReader(set, b, x, quant.Q8), blocksReader(set, b, x, quant.Q4)
@@ -91,6 +93,40 @@ func pairsReader(set *kernels.Set, b []byte, x []float32, tokens int) func() {
 			set.GEMV.MulPairs(mat.Floats{V: y, Stride: n}, mat.Weights{Data: w, Stride: stride, Format: mat.BFloat16}, in, n, tokens, columns)
 		})
 	}
+}
+
+// codedMatrix is b as coded weights. Whatever the memory is filled with, no group is an exception, as hardly any is of
+// trained weights: filler is no mark of one.
+func codedMatrix(b []byte) *coded.Matrix {
+	return &coded.Matrix{Data: b, Rows: len(b) / coded.RowBytes(columns), Cols: columns}
+}
+
+// codedRows calls f with as many rows of m at a time as a thread of the backend computes.
+func codedRows(m *coded.Matrix, f func(row, n int)) {
+	const most = perCall / (2 * columns)
+	for row := 0; row < m.Rows; row += most {
+		f(row, min(most, m.Rows-row))
+	}
+}
+
+// codedPairsReader multiplies coded weights by one token rounded to bfloat16.
+func codedPairsReader(set *kernels.Set, b []byte, x []float32) func() {
+	m, y, in := codedMatrix(b), make([]float32, perCall/(2*columns)), make([]uint32, columns/2)
+	if !set.Coded.HasPairs(columns) {
+		return nil
+	}
+	set.Vector.RoundPairs(in, x[:columns])
+	return func() { codedRows(m, func(row, n int) { set.Coded.MulPairs(y[:n], m, row, in) }) }
+}
+
+// codedFloatsReader multiplies coded weights by one token.
+func codedFloatsReader(set *kernels.Set, b []byte, x []float32) func() {
+	if !set.Coded.HasSplit(columns) || !set.GEMV.HasSplit() {
+		return nil
+	}
+	m, y, in := codedMatrix(b), make([]float32, perCall/(2*columns)), make([]float32, set.GEMV.SplitFloats(columns))
+	set.GEMV.SplitTokens(in, mat.Floats{V: x, Stride: columns}, 1, columns)
+	return func() { codedRows(m, func(row, n int) { set.Coded.MulSplit(y[:n], m, row, in) }) }
 }
 
 // blocksReader multiplies interleaved weights of p by one token rounded to 8 bits.

@@ -372,7 +372,7 @@ func TestDamagedPlanIsMeasuredAgain(t *testing.T) {
 		"another processor":   {text: strings.Replace(string(good), "9R14", "9R15", 1)},
 		"a pattern of no one": {text: strings.Replace(string(good), `"rows": 1`, `"rows": 3`, 1)},
 		"too long":            {text: string(good) + strings.Repeat(" ", mostBytes)},
-		"another version":     {text: strings.Replace(string(good), `"version": 3`, `"version": 999`, 1), silent: true},
+		"another version":     {text: strings.Replace(string(good), `"version": 4`, `"version": 999`, 1), silent: true},
 	} {
 		if err := os.WriteFile(path(folder), []byte(c.text), 0o644); err != nil {
 			t.Fatal(err)

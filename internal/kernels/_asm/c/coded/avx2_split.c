@@ -10,6 +10,20 @@ INLINE __m256 add16(__m256 sum, __m256i words, const uint8_t *x) {
   return _mm256_fmadd_ps((__m256)_mm256_and_si256(words, _mm256_set1_epi32((int)0xffff0000)), _mm256_loadu_ps((const float *)(x + 64)), sum);
 }
 
+// add_group adds the products of the group at p.
+INLINE __m256 add_group(__m256 sum, const uint8_t *p, __m256i first, const uint8_t *second, const uint8_t *exceptions, const uint8_t *x) {
+  UNROLL for (int half = 0; half < 2; half++) {
+    const uint8_t *in = x + 256 * half;
+    const __m256i h0 = high_bytes(p, 2 * half, first, second, exceptions), l0 = load32(p + 64 * half);
+    const __m256i h1 = high_bytes(p, 2 * half + 1, first, second, exceptions), l1 = load32(p + 64 * half + 32);
+    sum = add16(sum, _mm256_unpacklo_epi8(l0, h0), in);
+    sum = add16(sum, _mm256_unpacklo_epi8(l1, h1), in + 32);
+    sum = add16(sum, _mm256_unpackhi_epi8(l0, h0), in + 128);
+    sum = add16(sum, _mm256_unpackhi_epi8(l1, h1), in + 160);
+  }
+  return sum;
+}
+
 // split_rows computes R rows of count groups. It prefetches each row ahead bytes early, and R lines from head on.
 INLINE void split_rows(int R, const uint8_t *tables, const uint8_t *w, const uint8_t *exceptions, const uint8_t *x, uint8_t *y, int64_t count, int64_t ahead, int64_t head) {
   __m256 acc[4];
@@ -23,16 +37,7 @@ INLINE void split_rows(int R, const uint8_t *tables, const uint8_t *w, const uin
     UNROLL for (int r = 0; r < R; r++) {
       const uint8_t *p = r == 3 ? w3 : w + r * ws;
       UNROLL for (int i = 0; i < 3; i++) _mm_prefetch(p + ahead + 64 * i, _MM_HINT_T0);
-      const __m256i first = table_at(tables + r * TABLE);
-      UNROLL for (int half = 0; half < 2; half++) {
-        const uint8_t *in = x + 256 * half;
-        const __m256i h0 = high_bytes(p, 2 * half, first, tables + r * TABLE + 16, exceptions), l0 = load32(p + 64 * half);
-        const __m256i h1 = high_bytes(p, 2 * half + 1, first, tables + r * TABLE + 16, exceptions), l1 = load32(p + 64 * half + 32);
-        acc[r] = add16(acc[r], _mm256_unpacklo_epi8(l0, h0), in);
-        acc[r] = add16(acc[r], _mm256_unpacklo_epi8(l1, h1), in + 32);
-        acc[r] = add16(acc[r], _mm256_unpackhi_epi8(l0, h0), in + 128);
-        acc[r] = add16(acc[r], _mm256_unpackhi_epi8(l1, h1), in + 160);
-      }
+      acc[r] = add_group(acc[r], p, table_at(tables + r * TABLE), tables + r * TABLE + 16, exceptions, x);
       AFTER(x, acc[r]);
     }
     w += GROUP, w3 += GROUP, x += 512;
@@ -45,6 +50,25 @@ INLINE void split_rows(int R, const uint8_t *tables, const uint8_t *w, const uin
   }
 }
 
+// split_each computes rows one after the other, with few instructions a cache line, so that more reads are under way. It
+// prefetches them ahead bytes early into the second-level cache, across their ends.
+INLINE void split_each(const uint8_t *tables, const uint8_t *w, const uint8_t *exceptions, const uint8_t *x, uint8_t *y, int64_t count, int64_t ahead, int64_t rows) {
+  const int64_t xs = count * 512;
+  ROLLED for (; rows > 0; rows--) {
+    const __m256i first = table_at(tables);
+    __m256 acc = _mm256_setzero_ps();
+    const uint8_t *end = x + xs;
+    ROLLED while (x != end) {
+      UNROLL for (int i = 0; i < 3; i++) _mm_prefetch(w + ahead + 64 * i, _MM_HINT_T1);
+      acc = add_group(acc, w, first, tables + 16, exceptions, x);
+      w += GROUP, x += 512;
+    }
+    *(float *)y = fold(acc);
+    x -= xs, tables += TABLE, y += 4;
+  }
+}
+
 #define ARGS const uint8_t *tables, const uint8_t *groups, const uint8_t *exceptions, const uint8_t *x, uint8_t *y, int64_t count, int64_t ahead, int64_t head
 KERNEL avx2CodedSplit4(ARGS) { split_rows(4, tables, groups, exceptions, x, y, count, ahead, head); }
-KERNEL avx2CodedSplit1(ARGS) { split_rows(1, tables, groups, exceptions, x, y, count, ahead, head); }
+#define EACH_ARGS const uint8_t *tables, const uint8_t *groups, const uint8_t *exceptions, const uint8_t *x, uint8_t *y, int64_t count, int64_t ahead, int64_t rows
+KERNEL avx2CodedSplit1(EACH_ARGS) { split_each(tables, groups, exceptions, x, y, count, ahead, rows); }
