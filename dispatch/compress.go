@@ -18,7 +18,7 @@ type Compression uint8
 // The choices of compression.
 const (
 	CompressNone  Compression = iota // use weights as stored
-	CompressAuto                     // code them where all of them then fit in memory, and otherwise would not
+	CompressAuto                     // code them where that makes them fit in memory, is measured to be faster, or was done before
 	CompressExact                    // code all weights that get a tenth smaller or more
 )
 
@@ -66,12 +66,18 @@ func (o *Options) loadedBytes(skeleton *meta.Model) map[*meta.Param]int64 {
 // not make smaller. Plans count these as stored, and weights on the disk too if their file cannot be written there. It
 // reads no weight. Without a checkpoint nothing is known.
 func (o Options) KnownCoding(skeleton *meta.Model, checkpoint *loader.Checkpoint) Options {
-	if o.Compress == CompressNone || o.Quantize != meta.QuantNone || checkpoint == nil {
+	if o.Compress == CompressNone || o.Quantize != meta.QuantNone {
+		return o
+	}
+	if o.Compress == CompressAuto {
+		o.measureCoded()
+	}
+	if checkpoint == nil {
 		return o
 	}
 	o.canKeep = sync.OnceValue(func() error {
 		var bytes int64
-		for _, n := range skeleton.Root.Coded(o.mostCoded()) {
+		for _, n := range o.mayBeCoded(skeleton) {
 			bytes += n
 		}
 		return residency.CanKeep(o.CacheDir, checkpoint, meta.QuantCoded, bytes)
@@ -80,6 +86,7 @@ func (o Options) KnownCoding(skeleton *meta.Model, checkpoint *loader.Checkpoint
 	if !found {
 		return o
 	}
+	o.keptCodes = residency.HasSidecar(o.CacheDir, checkpoint, meta.QuantCoded)
 	o.codedSizes = map[*meta.Param]int64{}
 	for path, p := range skeleton.Root.AllParams() {
 		if n := sizes[path]; n > 0 && p.SameAs == nil {
@@ -91,7 +98,7 @@ func (o Options) KnownCoding(skeleton *meta.Model, checkpoint *loader.Checkpoint
 
 // codedBytes returns the sizes of parameters that are coded. Of a stack some experts may be used as stored.
 func (o *Options) codedBytes(skeleton *meta.Model) map[*meta.Param]int64 {
-	out := skeleton.Root.Coded(o.mostCoded())
+	out := o.mayBeCoded(skeleton)
 	for p, n := range o.codedSizes {
 		if n >= p.Bytes() || len(p.Shape) == 2 {
 			delete(out, p)
@@ -107,7 +114,7 @@ func (o *Options) codedBytes(skeleton *meta.Model) map[*meta.Param]int64 {
 // which the file of coded weights names.
 func (o *Options) convertedBytes(skeleton *meta.Model) map[*meta.Param]int64 {
 	if o.coded {
-		out := skeleton.Root.Coded(o.mostCoded())
+		out := o.mayBeCoded(skeleton)
 		o.leaveUnkept(out)
 		return out
 	}
@@ -142,7 +149,7 @@ func (o Options) withCodes(skeleton *meta.Model) Options {
 }
 
 // planCoded is [Plan] with coded weights if o asks for them, or if they fit in memory and plain ones do
-// not.
+// not, or are faster there, or if weights stream and an earlier start has coded them in a file.
 func planCoded(skeleton *meta.Model, o Options) (devicemap.Plan, Options, error) {
 	coded := o
 	coded.coded = true
@@ -159,14 +166,22 @@ func planCoded(skeleton *meta.Model, o Options) (devicemap.Plan, Options, error)
 	}
 	o.Compress = CompressNone
 	plan, planned, err := planAs(skeleton, o)
-	if err != nil || !onDisk(&plan) {
+	if err != nil || usesGPU(&plan) {
 		return plan, planned, err
 	}
-	smaller, with, err := planAs(skeleton, coded)
-	if err != nil || onDisk(&smaller) || usesGPU(&plan) {
-		return plan, planned, nil
+	if !onDisk(&plan) {
+		return planFaster(skeleton, coded, plan, planned)
 	}
-	return smaller, with, nil
+	smaller, with, err := planAs(skeleton, coded)
+	if err == nil && !onDisk(&smaller) {
+		return smaller, with, nil
+	}
+	if o.keptCodes {
+		if smaller, with, err = planExact(skeleton, coded); err == nil && smaller.DiskBytesPerToken < plan.DiskBytesPerToken {
+			return smaller, with, nil
+		}
+	}
+	return plan, planned, nil
 }
 
 // onDisk reports whether a plan has weights on disk.
@@ -200,6 +215,8 @@ type Coding struct {
 	// Found says that an earlier start has recorded which matrices coding does not make smaller. Otherwise all are
 	// counted in their coded size.
 	Found bool `json:"found"`
+	// Gain is how many times faster coded weights are than plain ones in memory here, if they are coded for that.
+	Gain float64 `json:"gain,omitempty"`
 }
 
 // CodingOf describes the coded weights of a plan, for the options that Plan returned with it. It
@@ -208,7 +225,7 @@ func CodingOf(skeleton *meta.Model, plan *devicemap.Plan, o *Options) *Coding {
 	if !o.coded {
 		return nil
 	}
-	c := &Coding{LimitBytes: plan.Device(devicemap.CPU).LimitBytes, Fits: !onDisk(plan), Found: o.codedSizes != nil}
+	c := &Coding{Gain: o.gain, LimitBytes: plan.Device(devicemap.CPU).LimitBytes, Fits: !onDisk(plan), Found: o.codedSizes != nil}
 	coded := o.codedBytes(skeleton)
 	for _, p := range skeleton.Root.AllParams() {
 		if p.SameAs != nil {

@@ -75,6 +75,12 @@ func (o Options) CodingAll() Options {
 	return o
 }
 
+// WithCodedGain is o on a machine whose coded weights are so many times as fast as plain ones.
+func (o Options) WithCodedGain(gain float64) Options {
+	o.codedSpeed = func() float64 { return gain }
+	return o
+}
+
 // InBands is o for a model whose matrices on the disk all stream in bands of at most so many bytes.
 func (o Options) InBands(bytes int64) Options {
 	o.band = bytes

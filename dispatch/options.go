@@ -146,7 +146,12 @@ type Options struct {
 	canKeep    func() error          // of KnownCoding: why coded weights on the disk cannot be kept; nil if that is unknown
 	unkept     map[*meta.Param]bool  // are stored, as coded weights on the disk cannot be kept
 	codedShare float64               // in tests, another than meta.CodedShare
-	borrows    bool                  // long passes borrow activations from experts; see keptTokens
+	keptCodes  bool                  // of KnownCoding: an earlier start has coded the weights in a file
+	codedSpeed func() float64        // of KnownCoding: how many times faster coded weights are in memory here, 0: not known; nil: not to be asked
+	gain       float64               // what codedSpeed has returned to Plan
+	// codedColumns is how long the rows of coded matrices are at least.
+	codedColumns int
+	borrows      bool // long passes borrow activations from experts; see keptTokens
 	// wholePass runs all rows of a pass through a block together, so that it reads streamed matrices once.
 	// Activations that short passes do not use are lent to these matrices.
 	wholePass bool

@@ -92,6 +92,9 @@ func (c *benchCmd) load(adapters []dispatch.Adapter) (*dispatch.Model, *loader.C
 	if err != nil {
 		return nil, nil, err
 	}
+	if c.Weights == "mapped" {
+		o.Compress = dispatch.CompressNone
+	}
 	if err := c.place(&o); err != nil {
 		return nil, nil, err
 	}

@@ -15,6 +15,9 @@ type fetchInfo struct {
 	tune.Key
 	tune.Report
 	Measured bool `json:"measured"` // false for the default of the processor's vendor
+	// CodedGain is how many times faster coded bfloat16 weights are multiplied by a token than plain ones; 0 if that is not
+	// measured.
+	CodedGain float64 `json:"coded_gain,omitempty"`
 }
 
 // fetch measures with --probe, and otherwise loads the stored measurement.
@@ -33,7 +36,7 @@ func (c *devicesCmd) fetch(ctx context.Context, variant string, threads int) (*f
 	case err != nil:
 		return nil, err
 	case report != nil:
-		info.Report, info.Measured = *report, true
+		info.Report, info.Measured, info.CodedGain = *report, true, report.CodedGain(variant)
 		return info, nil
 	}
 	info.Plan = fetch.Default(info.Vendor)
@@ -57,5 +60,8 @@ func (f *fetchInfo) print(w io.Writer) {
 			sep = ";"
 		}
 		fmt.Fprintln(w)
+	}
+	if f.CodedGain > 0 {
+		fmt.Fprintf(w, "\tcoded weights\t%.2f times as fast as plain bfloat16 ones, rows of %d columns\n", f.CodedGain, tune.CodedColumns)
 	}
 }

@@ -87,7 +87,7 @@ func (c *planCmd) Run(ctx context.Context, out cmdline.Output) error {
 		return err
 	}
 	_, err = fmt.Fprintf(out, "\n%sKV cache of %d tokens; a request may have up to %d\n%s%s%s%s",
-		plan.Explain(), o.KVTokens, o.MaxModelLen, streamsLine(&plan)+codingLine(report.Coding)+hitsLine(plan)+fitLine(report.FitsWith), predictedLine(report.Predicted)+helpLine(report), unreadLine(skeleton)+warningLines(plan.Warnings),
+		plan.Explain(), o.KVTokens, o.MaxModelLen, streamsLine(&plan)+codingLine(report.Coding, o.CodedGain())+hitsLine(plan)+fitLine(report.FitsWith), predictedLine(report.Predicted)+helpLine(report), unreadLine(skeleton)+warningLines(plan.Warnings),
 		hitsTable(o.Routing, curve))
 	return err
 }
@@ -157,9 +157,13 @@ func hitsLine(plan devicemap.Plan) string {
 		devicemap.FormatSize(plan.ExpertCacheBytes), 100*plan.ExpertHitRate, plan.ExpertHitsFrom)
 }
 
-// codingLine says what coded weights of a plan save.
-func codingLine(c *dispatch.Coding) string {
-	if c == nil {
+// codingLine says what coded weights of a plan save, or why none are coded. gain is how many times faster they are in
+// memory, 0 if the plan has not asked for it.
+func codingLine(c *dispatch.Coding, gain float64) string {
+	switch {
+	case c == nil && gain > 0:
+		return fmt.Sprintf("compress: weights are used as stored: coded ones are %.2f times as fast here\n", gain)
+	case c == nil:
 		return ""
 	}
 	const gb = 1e9
@@ -167,6 +171,9 @@ func codingLine(c *dispatch.Coding) string {
 	from := " (if coding makes all of them smaller: no start has recorded it)"
 	if c.Found {
 		from = " (as an earlier start has found)"
+	}
+	if c.Gain > 0 {
+		return fmt.Sprintf("compress: weights of %.1f GB are coded in %.1f GB, exactly, as that is %.2f times as fast here%s\n", float64(c.PlainBytes)/gb, float64(c.Bytes)/gb, c.Gain, from)
 	}
 	if c.Fits {
 		return fmt.Sprintf("compress: %.1f GB fit in %s, exactly: weights are coded in %.1f GB%s\n", float64(c.PlainBytes)/gb, limit, float64(c.Bytes)/gb, from)

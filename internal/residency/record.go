@@ -55,6 +55,13 @@ func KnownSizes(folder string, c *loader.Checkpoint, to backend.Converter) (size
 	return r.Bytes, r.Key == key
 }
 
+// HasSidecar reports whether folder has a complete file of c's weights in format. Whether it is still c's,
+// [KnownSizes] tells.
+func HasSidecar(folder string, c *loader.Checkpoint, format meta.QuantFormat) bool {
+	_, err := os.Stat(filepath.Join(folder, sideName(c, format)))
+	return err == nil
+}
+
 // recordSizes writes what this start has found, for the plan of the next one.
 func (s *Store) recordSizes() {
 	c := s.binding.Checkpoint()

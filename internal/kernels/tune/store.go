@@ -161,8 +161,8 @@ var known struct {
 // Ensure makes the plan of this machine that of the process before it returns. It takes the plan that an
 // earlier Ensure of this process found, else the stored one. If that is not yet of as many measurements as
 // settle it, Ensure measures for about Budget, adds the result and stores it. The default of the vendor
-// stays if nothing is stored and nothing can be measured or ctx ends. Concurrent calls measure once.
-func (s *Store) Ensure(ctx context.Context, o Options) {
+// stays, and Ensure returns nil, if nothing is stored and nothing can be measured or ctx ends. Concurrent calls measure once.
+func (s *Store) Ensure(ctx context.Context, o Options) *Report {
 	known.Lock()
 	defer known.Unlock()
 	k := o.key()
@@ -175,13 +175,21 @@ func (s *Store) Ensure(ctx context.Context, o Options) {
 		r = s.improved(ctx, o, r)
 	}
 	if r == nil {
-		return
+		return nil
 	}
 	if known.reports == nil {
 		known.reports = map[Key]*Report{}
 	}
 	known.reports[k] = r
 	fetch.Use(r.Plan)
+	return r
+}
+
+// found is the report of a key that this process has used, or nil.
+func found(k Key) *Report {
+	known.Lock()
+	defer known.Unlock()
+	return known.reports[k]
 }
 
 // improved is before, or the default of the vendor in its place, with one measurement more unless before
@@ -212,13 +220,16 @@ func (s *Store) use(r *Report, o Options) {
 }
 
 // Start makes the plan of this machine that of the process at once: the stored one, else the default of
-// the vendor. Until the stored plan is settled, a measurement in the background then improves it. The
-// channel is closed when that is done, or at once.
+// the vendor. Until the stored plan is settled, a measurement in the background then improves it, unless Ensure
+// has measured in this process. The channel is closed when that is done, or at once.
 func (s *Store) Start(ctx context.Context, o Options) <-chan struct{} {
 	done := make(chan struct{})
 	r := s.Load(o.key())
+	if r == nil {
+		r = found(o.key())
+	}
 	s.use(r, o)
-	if o.StoredOnly || r != nil && r.settled() {
+	if o.StoredOnly || r != nil && r.settled() || found(o.key()) != nil {
 		close(done)
 		return done
 	}

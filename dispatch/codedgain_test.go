@@ -1,0 +1,79 @@
+package dispatch_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/meta"
+)
+
+// TestAutoCodesWhereItIsFaster: weights that fit in memory are coded by --compress auto where that is measured to be
+// faster by more than 5 %, those with rows as long as the measured ones, and the plan says by how much.
+func TestAutoCodesWhereItIsFaster(t *testing.T) {
+	s := shape{hidden: 1024, inner: 4096, heads: 8, kv: 2, dim: 128, vocab: 300, layers: 2, dtype: meta.BFloat16}
+	config, err := meta.ReadConfig([]byte(s.config()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	model, err := meta.New(config, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	saved := int64(0) // by the matrices of 4096 columns
+	for _, p := range model.Root.AllParams() {
+		if len(p.Shape) == 2 && p.Shape[1] == 4096 {
+			saved += p.Bytes() - int64(p.Shape[0])*meta.CodedRowBytes(4096)
+		}
+	}
+	for _, c := range []struct {
+		gain float64
+		want meta.QuantFormat
+	}{{0, meta.QuantNone}, {1.04, meta.QuantNone}, {1.2, meta.QuantCoded}} {
+		o := dispatch.Options{Context: 128, MaxSequences: 1, MaxBatchTokens: 16, Compress: dispatch.CompressAuto,
+			MaxMemory: []devicemap.DeviceMemory{{Device: devicemap.CPU, Bytes: 1 << 30}}}.WithCodedGain(c.gain)
+		plan, got, err := dispatch.Plan(model, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.LoadedAs() != c.want || got.CodedGain() != c.gain {
+			t.Errorf("%.2f times as fast: loaded as %v with a gain of %v, want %v", c.gain, got.LoadedAs(), got.CodedGain(), c.want)
+		}
+		coding := dispatch.CodingOf(model, &plan, &got)
+		if c.want == meta.QuantCoded && (coding == nil || coding.Gain != c.gain || coding.PlainBytes-coding.Bytes != saved) {
+			t.Errorf("%.2f times as fast: got %+v, want %d bytes saved", c.gain, coding, saved)
+		}
+	}
+}
+
+// TestAutoUsesCodesOfAnEarlierStart: weights that stream are read coded where a start with --compress exact has left them
+// coded in a file, and the logits are those of plain weights.
+func TestAutoUsesCodesOfAnEarlierStart(t *testing.T) {
+	s := codableShapes[0]
+	dir := s.folder(t, rand.New(rand.NewPCG(1, 23)))
+	ids, prompt := lawOf(s.vocab)
+	want := forced(t, cpuModel(t, dir, dispatch.Options{Threads: 1}), ids, prompt, prompt)
+	disk, _ := devicemap.ParsePolicy("disk")
+	o := dispatch.Options{Threads: 2, DeviceMap: disk, Compress: dispatch.CompressAuto, CacheDir: t.TempDir()}
+	loadedAs := func(compress dispatch.Compression) meta.QuantFormat {
+		o := o
+		o.Compress = compress
+		m := cpuModel(t, dir, o)
+		defer m.Close()
+		m.Warm(context.Background()) // writes the whole file
+		m.Promote(context.Background())
+		await(t, m)
+		sameLogits(t, compress.String(), forced(t, m, ids, prompt, prompt), want)
+		return m.LoadedAs()
+	}
+	for _, c := range []struct {
+		compress dispatch.Compression
+		want     meta.QuantFormat
+	}{{dispatch.CompressAuto, meta.QuantNone}, {dispatch.CompressExact, meta.QuantCoded}, {dispatch.CompressAuto, meta.QuantCoded}} {
+		if got := loadedAs(c.compress); got != c.want {
+			t.Errorf("%v: loaded as %v, want %v", c.compress, got, c.want)
+		}
+	}
+}
