@@ -19,6 +19,7 @@ type drafter struct {
 	passes  draft.Recent
 	ready   bool       // its weights are loaded
 	idle    int        // passes since it was asked
+	pause   int        // passes after which it is asked again
 	right   [2]float64 // the part of first guesses that are right, the recent ones counted more; [1] where a model that joins has most of the text
 	told    [2]int     // how many are known, up to a number
 	top     []sample.LogProb
@@ -39,15 +40,16 @@ const (
 	promptShare = 32
 	// shortPass is the most tokens of a row in a pass whose duration is typical of guessing.
 	shortPass = 16
-	// again is the number of passes after which a draft model that was too slow is asked again.
-	again = 64
+	// again is the number of passes after which a draft model that was too slow is asked again. It doubles up to
+	// mostAgain while that shows that it is too slow still.
+	again, mostAgain = 64, 1024
 )
 
 func newDrafter(m Model) drafter {
 	if m == nil {
 		return drafter{}
 	}
-	d := drafter{model: m, vocab: m.Vocab(), width: joins(m), sampler: sample.New(m.Vocab(), variant(m)), right: [2]float64{firstRight}}
+	d := drafter{model: m, vocab: m.Vocab(), width: joins(m), sampler: sample.New(m.Vocab(), variant(m)), right: [2]float64{firstRight}, pause: again}
 	if d.length = firstLength; d.width > 0 {
 		d.right = [2]float64{firstUnread, firstRead}
 	}
@@ -83,16 +85,20 @@ func (e *Engine) ask(base int) {
 	if d.model == nil || !d.loaded() {
 		return
 	}
-	if d.idle++; d.idle > again {
+	if d.idle++; d.idle > d.pause {
 		d.idle, d.passes = 0, draft.Recent{} // measured anew
+		d.pause = min(2*d.pause, mostAgain)
 	}
 	d.asked = d.asked[:0]
 	for _, c := range e.drafts.offering {
-		if (len(c.guess) == 0 || c.chances[0] < d.rightOf(c)) && e.worth(c, 0, base, d.rightOf(c)) && e.joins(c) {
+		if (len(c.guess) == 0 || c.chances[0] < d.rightOf(c)) && e.worth(c, 0, base, d.rightOf(c)) && e.joins(c, base) {
 			c.noGuess()
 			c.drafted = true
 			d.asked = append(d.asked, c)
 		}
+	}
+	if len(d.asked) > 0 && d.passes.Seconds() > 0 { // its speed is known, and it pays
+		d.pause = again
 	}
 	for len(d.asked) > 0 {
 		d.idle = 0
@@ -130,15 +136,15 @@ func (c *choice) chance() float64 {
 	return p
 }
 
-// joins gives c a sequence of the draft model, unless the model cannot have its tokens or its prompt is
-// not worth the time for so few tokens.
-func (e *Engine) joins(c *choice) bool {
+// joins gives c a sequence of the draft model, unless the model cannot have its tokens or those that it has not had are
+// not worth the time for so few tokens. base is the number of tokens of the pass without guesses.
+func (e *Engine) joins(c *choice, base int) bool {
 	d := &e.drafter
 	if len(c.tokens)+c.reach > d.model.Context() || d.width > 0 && !d.stated(c) {
 		return false
 	}
 	if c.second != nil {
-		return true
+		return d.width > 0 || e.worthCatchingUp(c, len(c.tokens)-c.second.Len(), base)
 	}
 	if d.width > 0 {
 		return d.begin(c, c.end-len(c.states)/d.width)
@@ -146,13 +152,33 @@ func (e *Engine) joins(c *choice) bool {
 	if len(c.tokens) > promptShare*(c.max-len(c.tokens)) {
 		return false
 	}
+	if c.refused && !e.worthCatchingUp(c, len(c.tokens), base) {
+		return false
+	}
 	seq, ok := d.sequence(c, c.stream.request.Salt)
 	if !ok {
 		return false
 	}
-	seq.Reuse(c.tokens[:c.prompt])
+	known := seq.Reuse(c.tokens[:c.prompt])
+	if !e.worthCatchingUp(c, len(c.tokens)-known, base) {
+		seq.Free()
+		c.refused = true
+		return false
+	}
 	c.second = seq
 	return true
+}
+
+// worthCatchingUp reports whether the draft model should compute n tokens of c before it guesses: whether first guesses
+// for the tokens that c probably still has save more time.
+func (e *Engine) worthCatchingUp(c *choice, n, base int) bool {
+	d := &e.drafter
+	perToken := d.perToken.Seconds()
+	if n <= shortPass || perToken == 0 || e.options.DraftTokens > 0 {
+		return true
+	}
+	saved, known := draft.Saves(&e.drafts.costs, base, len(e.drafts.offering), d.rightOf(c), d.passes.Seconds())
+	return !known || saved*min(float64(c.max-len(c.tokens)), d.length) > perToken*float64(n)
 }
 
 // sequence makes a sequence of the draft model for c. It reports false if the model's sequences cannot be rewound.
@@ -181,8 +207,10 @@ func (e *Engine) draftPass() error {
 	if err != nil {
 		return err
 	}
-	if short {
-		d.passes.Add(time.Since(begin))
+	if took := time.Since(begin); short {
+		d.passes.Add(took)
+	} else if n := tokensOf(d.rows); d.width == 0 && n > shortPass {
+		d.perToken.Add(took / time.Duration(n))
 	}
 	for i, c := range d.inPass {
 		if d.rows[i].Logits == LogitsNone {
@@ -208,6 +236,15 @@ func (e *Engine) draftPass() error {
 		e.classify(c, draft.Confident(math.Exp(float64(d.top[0].LogProb))))
 	}
 	return nil
+}
+
+// tokensOf is the number of tokens of rows.
+func tokensOf(rows []Row) int {
+	n := 0
+	for i := range rows {
+		n += len(rows[i].Tokens)
+	}
+	return n
 }
 
 // plan sets the rows of a pass. Choices whose tokens the draft model cannot have leave it. It reports

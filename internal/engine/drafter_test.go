@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/heftai/heft/internal/engine"
 	"github.com/heftai/heft/internal/engine/enginetest"
@@ -114,5 +115,32 @@ func TestASlowDraftModelIsNotAsked(t *testing.T) {
 	}
 	if passes != 0 {
 		t.Errorf("%d passes before a pass without guesses was measured", passes)
+	}
+}
+
+// TestADraftModelReadEachPromptForFewTokens: a draft model computed the prompt of each request, whatever that took. One that
+// takes as long for a prompt as the model for all tokens of the answer reads the first prompts, and no more.
+func TestADraftModelReadEachPromptForFewTokens(t *testing.T) {
+	const requests, length = 12, 100
+	read := 0
+	d := &enginetest.Model{}
+	d.BeforePass = func(_ context.Context, rows []engine.Row) error {
+		for i := range rows {
+			read += len(rows[i].Tokens)
+			time.Sleep(time.Duration(len(rows[i].Tokens)) * 2 * time.Millisecond)
+		}
+		return nil
+	}
+	m := &enginetest.Model{}
+	m.BeforePass = func(context.Context, []engine.Row) error { time.Sleep(4 * time.Millisecond); return nil }
+	e := engine.New(m, engine.Options{Draft: d})
+	defer e.Close()
+	for i := range requests {
+		if _, err := collect(submit(t, e, engine.Request{Prompt: prompt(i, length), MaxTokens: 12}), 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if read < length || read > 4*length {
+		t.Errorf("the draft model has computed %d tokens for %d prompts of %d, want those of the first few prompts", read, requests, length)
 	}
 }
