@@ -102,7 +102,10 @@ func panelsStayInside(t *testing.T, set *kernels.Set, n int) {
 	rows, cols := 1+n%set.GEMM.PanelRows(), 1+n%lanes
 	a, b := kerneltest.GuardedFloats(t, n*lanes), kerneltest.GuardedFloats(t, 2*n*lanes)
 	set.GEMM.PackColumns(a, mat.Floats{V: kerneltest.GuardedFloats(t, rows*n), Stride: n}, rows, n)
-	set.GEMM.PackLines(a, mat.Floats{V: kerneltest.GuardedFloats(t, n*cols), Stride: cols}, cols, n)
+	for _, high := range []int{lanes, set.GEMM.PanelRows()} { // two panels
+		width := high + 1 + n%high
+		set.GEMM.PackLines(mat.Floats{V: b, Stride: n * lanes}, mat.Floats{V: kerneltest.GuardedFloats(t, n*width), Stride: width}, width, high, n)
+	}
 	set.GEMM.MulPanels(gemm.Panels{C: mat.Floats{V: kerneltest.GuardedFloats(t, rows*cols), Stride: cols}, A: kerneltest.PanelsOf(set, a, n), B: kerneltest.PanelsOf(set, b, n), Rows: rows, Cols: cols, N: n, Add: true})
 	set.GEMM.MulPanels(gemm.Panels{C: mat.Floats{V: kerneltest.GuardedFloats(t, rows*(cols+lanes)), Stride: cols + lanes}, A: kerneltest.PanelsOf(set, a, n), B: kerneltest.PanelsOf(set, b, n), Rows: rows, Cols: cols + lanes, N: n, Add: false})
 }

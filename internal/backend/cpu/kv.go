@@ -144,6 +144,8 @@ func (op *storeKV) put(t tensor.Tensor, x mat.Floats, width, i int, scratch []fl
 		switch part := from[h*dim:][:dim]; t.DType {
 		case meta.BFloat16:
 			op.set.Vector.NarrowBFloat16(to, part)
+		case meta.Float32:
+			copy(to, tensor.Floats(part, len(part)).Data)
 		case meta.Int8:
 			op.blocks(to, part, scratch[:quant.BlockColumns])
 		default:

@@ -128,7 +128,7 @@ func (op *panelProduct) weightPanel(dst, scratch []float32, r, rows, k, n, next 
 		width := (rows-1)*m.step + 1
 		m.unpack(op.set, mat.Floats{V: lines, Stride: width}, k, r*m.step, n, width, scratch)
 		if m.step == 1 {
-			op.set.GEMM.PackLines(dst, mat.Floats{V: lines, Stride: width}, rows, n)
+			op.set.GEMM.PackLines(mat.Floats{V: dst}, mat.Floats{V: lines, Stride: width}, rows, rows, n)
 			return
 		}
 		lanes := op.set.GEMM.PanelLanes()

@@ -14,7 +14,7 @@ import (
 func avx2Product(a unsafe.Pointer, as int64, b unsafe.Pointer, bs int64, c unsafe.Pointer, cs int64, n int64, rows int64, cols int64, add int64)
 
 //go:noescape
-func avx2Lines(dst unsafe.Pointer, x unsafe.Pointer, xs int64, width int64, n int64)
+func avx2Lines(dst unsafe.Pointer, ds int64, x unsafe.Pointer, xs int64, width int64, high int64, n int64)
 
 //go:noescape
 func avx2Columns(dst unsafe.Pointer, x unsafe.Pointer, xs int64, width int64, n int64)

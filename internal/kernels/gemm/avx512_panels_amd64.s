@@ -1050,23 +1050,41 @@ TEXT avx512ProductPlain<>(SB), NOSPLIT|NOFRAME, $0-80
 	QUAD $0xccc377f8c5f00148
 	RET
 
-// func avx512Lines(dst unsafe.Pointer, x unsafe.Pointer, xs int64, width int64, n int64)
-TEXT ·avx512Lines(SB), NOSPLIT|NOFRAME, $0-40
+// func avx512Lines(dst unsafe.Pointer, ds int64, x unsafe.Pointer, xs int64, width int64, high int64, n int64)
+TEXT ·avx512Lines(SB), NOSPLIT|NOFRAME, $0-56
 	MOVQ dst+0(FP), R12
-	MOVQ x+8(FP), R13
-	MOVQ xs+16(FP), R14
-	MOVQ width+24(FP), R15
-	MOVQ n+32(FP), DI
+	MOVQ ds+8(FP), R13
+	MOVQ x+16(FP), R14
+	MOVQ xs+24(FP), R15
+	MOVQ width+32(FP), DI
+	MOVQ high+40(FP), SI
+	MOVQ n+48(FP), DX
 	PCALIGN $64
-	QUAD $0xffffb8397eff8548
-	QUAD $0xc5c0f500e2c40000
-	QUAD $0x2e66c7ff48c892fb
+	QUAD $0x0000b48e0fd28548
+	QUAD $0x39480000ffffb800
+	QUAD $0xd8f548e2c4727ef7
+	QUAD $0x00000000b50c8d48
+	QUAD $0x2e666666cb92fbc5
 	QUAD $0x0000000000841f0f
-	QUAD $0x62004510c97cd162
-	QUAD $0x8349240411487cd1
-	QUAD $0xcfff48f5014d40c4
-	QUAD $0xf8c5e27701ff8348
-	QUAD $0xccccccccccccc377
+	QUAD $0x894df0894dfa8949
+	QUAD $0x00000000801f0fe1
+	QUAD $0xd1620010c97cd162
+	QUAD $0x4df229490111487c
+	QUAD $0xf23949c80149e901
+	QUAD $0xc5d8f528e2c4e67f
+	QUAD $0x10ca7cd162d392fb
+	QUAD $0x490111487cd16200
+	QUAD $0x8d4cfe014d40c483
+	QUAD $0x894c01fa8348ff42
+	QUAD $0x40e2c438ebad7fc2
+	QUAD $0xff48c892fbc5c0f5
+	QUAD $0x2e666666666666c2
+	QUAD $0x0000000000841f0f
+	QUAD $0xd1620610c97cd162
+	QUAD $0xc48349240411487c
+	QUAD $0x48caff48fe014d40
+	QUAD $0x77f8c5e37701fa83
+	QUAD $0xccccccccccccccc3
 	QUAD $0xcccccccccccccccc
 	QUAD $0xcccccccccccccccc
 	QUAD $0xcccccccccccccccc

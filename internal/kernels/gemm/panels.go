@@ -11,7 +11,7 @@ import (
 type panels interface {
 	panelLanes() int
 	panelRows() int
-	packLines(dst []float32, x mat.Floats, width, n int)
+	packLines(dst mat.Floats, x mat.Floats, width, high, n int)
 	packColumns(dst []float32, x mat.Floats, width, n int)
 	mulPanels(p Panels)
 }
@@ -23,14 +23,17 @@ func (s *Kernels) PanelLanes() int { return s.ops.panelLanes() }
 // panel of the right operand holds PanelLanes columns.
 func (s *Kernels) PanelRows() int { return s.ops.panelRows() }
 
-// PackLines fills a panel with the rows of x: dst[k·lanes+i] = x[k][i] for k < n, i <
-// width, and zeros from width on.
-func (s *Kernels) PackLines(dst []float32, x mat.Floats, width, n int) {
-	if n <= 0 {
+// PackLines fills panels with the rows of x. Each panel has the next high columns of its width: dst[k·lanes+i] =
+// x[k][i] for k < n, i < min(width, high), and zeros from there on, for the first. Panels are dst.Stride
+// numbers apart. Without rows or columns there is nothing to fill.
+func (s *Kernels) PackLines(dst, x mat.Floats, width, high, n int) {
+	if n <= 0 || width <= 0 {
 		return
 	}
+	high = min(high, s.PanelLanes())
 	x.Check(n, width)
-	s.ops.packLines(dst[:n*s.PanelLanes()], x, min(width, s.PanelLanes()), n)
+	dst.Check(mat.CeilDiv(width, high), n*s.PanelLanes())
+	s.ops.packLines(dst, x, width, high, n)
 }
 
 // PackColumns fills a panel with x transposed: dst[k·lanes+i] = x[i][k] for k < n, i < width,
@@ -77,10 +80,12 @@ func (goOps) panelLanes() int { return GoPanelLanes }
 
 func (goOps) panelRows() int { return goPanelRows }
 
-func (goOps) packLines(dst []float32, x mat.Floats, width, n int) {
+func (goOps) packLines(dst, x mat.Floats, width, high, n int) {
 	for k := range n {
-		row := dst[k*GoPanelLanes:][:GoPanelLanes]
-		clear(row[copy(row, x.V[k*x.Stride:][:width]):])
+		for at := 0; at < width; at += high {
+			row := dst.V[at/high*dst.Stride+k*GoPanelLanes:][:GoPanelLanes]
+			clear(row[copy(row, x.V[k*x.Stride+at:][:min(high, width-at)]):])
+		}
 	}
 }
 

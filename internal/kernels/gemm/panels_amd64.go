@@ -25,11 +25,12 @@ func (a *simd) panelRows() int {
 }
 
 //go:noinline
-func (a *simd) packLines(dst []float32, x mat.Floats, width, n int) {
+func (a *simd) packLines(dst, x mat.Floats, width, high, n int) {
+	ds, xs := int64(4*dst.Stride), int64(4*x.Stride)
 	if a.wide {
-		avx512Lines(asm.Floats(dst), asm.Floats(x.V), int64(4*x.Stride), int64(width), int64(n))
+		avx512Lines(asm.Floats(dst.V), ds, asm.Floats(x.V), xs, int64(width), int64(high), int64(n))
 	} else {
-		avx2Lines(asm.Floats(dst), asm.Floats(x.V), int64(4*x.Stride), int64(width), int64(n))
+		avx2Lines(asm.Floats(dst.V), ds, asm.Floats(x.V), xs, int64(width), int64(high), int64(n))
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/heftai/heft/internal/kernels"
@@ -53,7 +54,7 @@ func TestPanelsPack(t *testing.T) {
 					}
 				}
 				lines, columns := kerneltest.Random(r, n*lanes), kerneltest.Random(r, n*lanes)
-				set.GEMM.PackLines(lines, mat.Floats{V: x, Stride: width}, width, n)
+				set.GEMM.PackLines(mat.Floats{V: lines}, mat.Floats{V: x, Stride: width}, width, lanes, n)
 				set.GEMM.PackColumns(columns, mat.Floats{V: turned, Stride: n}, width, n)
 				for k := range n {
 					for i := range lanes {
@@ -65,6 +66,28 @@ func TestPanelsPack(t *testing.T) {
 							t.Fatalf("n %d, width %d: element %d %d is %g and %g, want %g", n, width, k, i, lines[k*lanes+i], columns[k*lanes+i], want)
 						}
 					}
+				}
+			}
+		}
+	})
+}
+
+// TestPackLinesFillsPanels compares panels that are filled together with each alone.
+func TestPackLinesFillsPanels(t *testing.T) {
+	kerneltest.Each(t, func(t *testing.T, set *kernels.Set) {
+		r, lanes := rand.New(rand.NewPCG(1, 1)), set.GEMM.PanelLanes()
+		for width := 1; width < 5*lanes; width++ {
+			for _, high := range []int{1, set.GEMM.PanelRows(), lanes} {
+				n, stride := 1+width%7, width+width%3
+				panels, size := mat.CeilDiv(width, high), n*lanes
+				x, together := kerneltest.Random(r, n*stride), kerneltest.Random(r, panels*(size+3))
+				before := append([]float32{}, together...)
+				set.GEMM.PackLines(mat.Floats{V: together, Stride: size + 3}, mat.Floats{V: x, Stride: stride}, width, high, n)
+				for p := range panels {
+					copy(before[p*(size+3):], kerneltest.Pack(set, mat.Floats{V: x[p*high:], Stride: stride}, false, lanes, min(high, width-p*high), n)[:size])
+				}
+				if !slices.Equal(together, before) {
+					t.Fatalf("width %d, panels of %d, %d terms: got %v, want %v", width, high, n, together, before)
 				}
 			}
 		}

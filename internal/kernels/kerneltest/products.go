@@ -102,14 +102,11 @@ func Pack(set *kernels.Set, x mat.Floats, turned bool, height, rows, n int) []fl
 	size := n * set.GEMM.PanelLanes()
 	panels := mat.CeilDiv(rows, height)
 	dst := make([]float32, (panels+panels%2)*size)
-	for p := range panels {
-		width := min(height, rows-p*height)
-		to := dst[p*size:][:size]
-		if turned {
-			set.GEMM.PackColumns(to, mat.Floats{V: x.V[p*height*x.Stride:], Stride: x.Stride}, width, n)
-		} else {
-			set.GEMM.PackLines(to, mat.Floats{V: x.V[p*height:], Stride: x.Stride}, width, n)
-		}
+	if !turned {
+		set.GEMM.PackLines(mat.Floats{V: dst, Stride: size}, x, rows, height, n)
+	}
+	for p := 0; turned && p < panels; p++ {
+		set.GEMM.PackColumns(dst[p*size:][:size], mat.Floats{V: x.V[p*height*x.Stride:], Stride: x.Stride}, min(height, rows-p*height), n)
 	}
 	return dst
 }

@@ -198,11 +198,11 @@ func (m *Multiplier) block() {
 
 // packSum is how much of a sum is packed at a time for all panels of a unit, where the
 // panels share lines of memory.
-const packSum = 16
+const packSum = 64
 
 // pack packs the rows of a, or the columns of b, of a unit.
 func (m *Multiplier) pack(unit int) {
-	p := &m.p
+	p, lanes := &m.p, m.set.GEMM.PanelLanes()
 	buf := m.scratches.Get().(*scratch)
 	defer m.scratches.Put(buf)
 	x, dst, at, first, end, high := p.a, m.left, p.row, unit*unitRows, p.rows, m.set.GEMM.PanelRows()
@@ -211,36 +211,46 @@ func (m *Multiplier) pack(unit int) {
 		end = min(end, first+unitRows)
 	} else {
 		first = (unit - p.packLeft) * unitCols
-		x, dst, at, end, high = p.b, m.right, p.col, min(p.cols, first+unitCols), m.set.GEMM.PanelLanes()
+		x, dst, at, end, high = p.b, m.right, p.col, min(p.cols, first+unitCols), lanes
 	}
-	step := p.n
+	to, width := mat.Floats{V: dst[first/high*p.n*lanes:], Stride: p.n * lanes}, end-first
 	if left == x.Turned {
-		step = packSum
+		m.packLines(to, x, left, at+first, width, high, buf)
+	} else {
+		m.packColumns(to, x, left, at+first, width, high, buf)
 	}
-	for k := 0; k < p.n; k += step {
-		n := min(step, p.n-k)
-		for i := first; i < end; i += high {
-			to := dst[(i/high*p.n+k)*m.set.GEMM.PanelLanes():]
-			m.panel(to[:n*m.set.GEMM.PanelLanes()], x, left, at+i, min(high, end-i), p.k+k, n, buf)
-		}
+	for i := 0; m.p.round && i < width; i += high {
+		m.set.Vector.RoundBFloat16(to.V[i/high*to.Stride:][:to.Stride])
 	}
 }
 
-// panel packs width rows of a left operand, or columns of a right one, from first on: n
-// terms of the sum from k on.
-func (m *Multiplier) panel(dst []float32, x Matrix, left bool, first, width, k, n int, buf *scratch) {
-	i, j := k, first
+// packLines packs width rows of a left operand, or columns of a right one, from first on, into panels of high: those
+// whose terms are apart in memory.
+func (m *Multiplier) packLines(to mat.Floats, x Matrix, left bool, first, width, high int, buf *scratch) {
+	p, lanes := &m.p, m.set.GEMM.PanelLanes()
+	for k := 0; k < p.n; k += packSum {
+		n := min(packSum, p.n-k)
+		i, j := across(left, p.k+k, first)
+		m.set.GEMM.PackLines(mat.Floats{V: to.V[k*lanes:], Stride: to.Stride}, m.read(x, i, j, n, width, buf), width, high, n)
+	}
+}
+
+// packColumns is packLines where the terms are side by side.
+func (m *Multiplier) packColumns(to mat.Floats, x Matrix, left bool, first, width, high int, buf *scratch) {
+	p, lanes := &m.p, m.set.GEMM.PanelLanes()
+	for c := 0; c < width; c += high {
+		i, j := across(left, p.k, first+c)
+		n := min(high, width-c)
+		m.set.GEMM.PackColumns(to.V[c/high*to.Stride:][:p.n*lanes], m.read(x, i, j, n, p.n, buf), n, p.n)
+	}
+}
+
+// across is the place of term k of row or column i.
+func across(left bool, k, i int) (row, col int) {
 	if left {
-		i, j = j, i
+		return i, k
 	}
-	if left != x.Turned {
-		m.set.GEMM.PackColumns(dst, m.read(x, i, j, width, n, buf), width, n)
-	} else {
-		m.set.GEMM.PackLines(dst, m.read(x, i, j, n, width, buf), width, n)
-	}
-	if m.p.round {
-		m.set.Vector.RoundBFloat16(dst)
-	}
+	return k, i
 }
 
 // multiply computes a unit of the result, one block of the sums after another.

@@ -215,3 +215,31 @@ func BenchmarkMul(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkPack packs both operands of a product of matrices of 2048 by 2048, on one thread.
+func BenchmarkPack(b *testing.B) {
+	const size = 2048
+	set, err := kernels.Select("")
+	if err != nil {
+		b.Fatal(err)
+	}
+	m, x := New(set, Serial), make([]float32, size*size)
+	for i := range x {
+		x[i] = float32(i)
+	}
+	for name, operand := range map[string]Matrix{"rows": Rows(x, size), "columns": Columns(x, size)} {
+		b.Run(name, func(b *testing.B) {
+			b.SetBytes(2 * 4 * size * size)
+			for b.Loop() {
+				for k := 0; k < size; k += heldSum {
+					n := min(heldSum, size-k)
+					m.p = product{a: operand, b: operand, k: k, rows: size, cols: size, n: n}
+					m.p.plan(size)
+					m.left = atLeast(m.left, (blockPanels(size, set.GEMM.PanelRows())+1)*n*set.GEMM.PanelLanes())
+					m.right = atLeast(m.right, (blockPanels(size, set.GEMM.PanelLanes())+1)*n*set.GEMM.PanelLanes())
+					Serial(m.p.packed, m.pack)
+				}
+			}
+		})
+	}
+}

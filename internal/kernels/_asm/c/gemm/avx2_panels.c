@@ -35,11 +35,19 @@ KERNEL avx2Product(const uint8_t *a, int64_t as, const uint8_t *b, int64_t bs, u
   }
 }
 
-// Lines fills a panel from rows of memory: dst[k][i] = x[k][i], zeros from width on.
-KERNEL avx2Lines(uint8_t *dst, const uint8_t *x, int64_t xs, int64_t width, int64_t n) {
-  const __m256i m = edge(width);
+// Lines fills panels, ds bytes apart, from rows of memory: dst[p][k][i] = x[k][p * high + i], zeros from
+// high and from width on.
+KERNEL avx2Lines(uint8_t *dst, int64_t ds, const uint8_t *x, int64_t xs, int64_t width, int64_t high, int64_t n) {
+  const __m256i whole = edge(high);
   ROLLED for (; n > 0; n--) {
-    _mm256_storeu_ps((float *)dst, _mm256_maskload_ps((const float *)x, m));
+    uint8_t *to = dst;
+    const uint8_t *from = x;
+    int64_t left = width;
+    ROLLED for (; left > high; left -= high, to += ds, from += 4 * high) {
+      _mm256_storeu_ps((float *)to, _mm256_maskload_ps((const float *)from, whole));
+      OPAQUE(left);
+    }
+    _mm256_storeu_ps((float *)to, _mm256_maskload_ps((const float *)from, edge(left)));
     dst += 32, x += xs;
   }
 }

@@ -48,11 +48,19 @@ KERNEL avx512Product(const uint8_t *a, int64_t as, const uint8_t *b, int64_t bs,
   }
 }
 
-// Lines fills a panel from rows of memory: dst[k][i] = x[k][i], zeros from width on.
-KERNEL avx512Lines(uint8_t *dst, const uint8_t *x, int64_t xs, int64_t width, int64_t n) {
-  const __mmask16 m = low(width);
+// Lines fills panels, ds bytes apart, from rows of memory: dst[p][k][i] = x[k][p * high + i], zeros from
+// high and from width on.
+KERNEL avx512Lines(uint8_t *dst, int64_t ds, const uint8_t *x, int64_t xs, int64_t width, int64_t high, int64_t n) {
+  const __mmask16 whole = low(high);
   ROLLED for (; n > 0; n--) {
-    _mm512_storeu_ps(dst, _mm512_maskz_loadu_ps(m, x));
+    uint8_t *to = dst;
+    const uint8_t *from = x;
+    int64_t left = width;
+    ROLLED for (; left > high; left -= high, to += ds, from += 4 * high) {
+      _mm512_storeu_ps(to, _mm512_maskz_loadu_ps(whole, from));
+      OPAQUE(left);
+    }
+    _mm512_storeu_ps(to, _mm512_maskz_loadu_ps(low(left), from));
     dst += 64, x += xs;
   }
 }
