@@ -52,6 +52,7 @@ type TrainingArguments struct {
 	WarmupSteps     int
 	ScheduleOptions map[string]any
 
+	// EvalSteps and SaveSteps count the last step, too.
 	LogSteps, EvalSteps, SaveSteps int
 	// LogFirstStep logs the first step too.
 	LogFirstStep bool

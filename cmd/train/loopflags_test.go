@@ -54,6 +54,52 @@ func TestLoadBestWritesTheBestWeights(t *testing.T) {
 	}
 }
 
+// TestTrackersShowAllSettings checks that options with several values are shown, that a fraction of the steps to
+// warm up is rounded up, and that --eval-steps evaluates at the end, too: as transformers' Trainer does.
+func TestTrackersShowAllSettings(t *testing.T) {
+	dir, text, out := tinyModel(t), lessons(t, 8), filepath.Join(t.TempDir(), "out")
+	trained(t, "--model", dir, "--data", text, "--eval-data", text, "--output", out, "--batch", "2", "--max-steps", "3", "--warmup-ratio", "0.4", "--lr", "0.001",
+		"--eval-steps", "2", "--log-steps", "1", "--log-with", "jsonl", "--adam-beta2", "0.98", "--freeze", "norm", "--data-weights", "2")
+	b, err := os.ReadFile(filepath.Join(out, "metrics.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var settings map[string]any
+	var rates []float64
+	var evaluated []int
+	for line := range strings.Lines(string(b)) {
+		var row struct {
+			Config   map[string]any `json:"config"`
+			Step     int            `json:"step"`
+			Rate     *float64       `json:"learning_rate"`
+			EvalLoss float64        `json:"eval_loss"`
+		}
+		if err := json.Unmarshal([]byte(line), &row); err != nil {
+			t.Fatal(err)
+		}
+		if row.Config != nil {
+			settings = row.Config
+		}
+		if row.Rate != nil {
+			rates = append(rates, *row.Rate)
+		}
+		if row.EvalLoss > 0 {
+			evaluated = append(evaluated, row.Step)
+		}
+	}
+	for name, want := range map[string]any{"optimizer": `["adamw",0.9,0.98,1e-8,0]`, "freeze": `["norm"]`, "data_weights": "[2]"} {
+		if settings[name] != want {
+			t.Errorf("%s is shown as %v, want %v", name, settings[name], want)
+		}
+	}
+	if want := []float64{0, 0.0005, 0.001}; !slices.Equal(rates, want) {
+		t.Errorf("rates are %v, want %v: two of three steps warm up", rates, want)
+	}
+	if want := []int{2, 3}; !slices.Equal(evaluated, want) {
+		t.Errorf("evaluated after steps %v, want %v", evaluated, want)
+	}
+}
+
 // valuesOf returns the values of the weights that a folder holds, without the header of their file.
 func valuesOf(t *testing.T, dir string) []byte {
 	t.Helper()

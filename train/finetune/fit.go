@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -223,18 +222,18 @@ func (s *student) interrupt(ctx context.Context, m *train.Moment) error {
 	return err
 }
 
-// warmup returns the number of steps in which the rate rises.
+// warmup returns the number of steps in which the rate rises, as transformers rounds it.
 func (s *student) warmup() int {
 	if s.WarmupRatio == 0 {
 		return s.WarmupSteps
 	}
 	batches := (s.data.samples + s.Batch*s.ranks - 1) / (s.Batch * s.ranks) * max(1, s.repeats)
 	steps := optim.TrainerSteps(batches, s.GradientAccumulationSteps, s.Epochs, s.MaxSteps)
-	return max(s.WarmupSteps, int(float64(steps)*s.WarmupRatio))
+	return max(s.WarmupSteps, int(math.Ceil(float64(steps)*s.WarmupRatio)))
 }
 
-// optimizer returns the optimizer of the model's parameters. Those with one dimension do not decay. With
-// muon, embeddings and heads are stepped by AdamW.
+// optimizer returns the optimizer of the model's parameters. Biases and norms do not decay. With muon,
+// embeddings and heads are stepped by AdamW.
 func (s *student) optimizer() (optim.Optimizer, error) {
 	opt, err := s.descent()
 	if err != nil {
@@ -244,19 +243,20 @@ func (s *student) optimizer() (optim.Optimizer, error) {
 	if s.whole != nil {
 		module = s.whole
 	}
-	var matrices, vectors, ends []optim.Param
+	var decayed, others, ends []optim.Param
+	decays := decayOf(s.model.Meta().Root)
 	for name, p := range module.Parameters() {
 		switch {
 		case !p.Trainable:
-		case len(p.Shape()) < 2 && !strings.HasSuffix(name, ".lora_magnitude_vector"): // which transformers' Trainer decays
-			vectors = append(vectors, train.Params(p)...)
+		case !decays(name):
+			others = append(others, train.Params(p)...)
 		case s.Optimizer == "muon" && s.isEnd(name):
 			ends = append(ends, train.Params(p)...)
 		default:
-			matrices = append(matrices, train.Params(p)...)
+			decayed = append(decayed, train.Params(p)...)
 		}
 	}
-	if err := opt.AddGroup(matrices); err != nil {
+	if err := opt.AddGroup(decayed); err != nil {
 		return nil, err
 	}
 	if len(ends) > 0 {
@@ -264,10 +264,10 @@ func (s *student) optimizer() (optim.Optimizer, error) {
 			return nil, err
 		}
 	}
-	if len(vectors) == 0 {
+	if len(others) == 0 {
 		return opt, nil
 	}
-	return opt, opt.AddGroup(vectors, func(g *optim.Group) { g.WeightDecay = 0 })
+	return opt, opt.AddGroup(others, func(g *optim.Group) { g.WeightDecay = 0 })
 }
 
 // isEnd reports whether a parameter is of an embedding or of a head, whose rows are tokens or scores.
@@ -470,26 +470,6 @@ func (s *student) adapt(skeleton *meta.Model, binding *loader.Binding) error {
 		return s.model.LoadAdapter(dir, s.outside()...)
 	}
 	return s.model.AddLoRA(c, rng.New(s.Seed))
-}
-
-// tracked returns the settings that trackers show.
-func (s *student) tracked() map[string]any {
-	all := map[string]any{}
-	now, err := s.settings()
-	if err != nil {
-		return all
-	}
-	b, err := json.Marshal(now)
-	if err == nil {
-		err = json.Unmarshal(b, &all)
-	}
-	if err != nil {
-		return map[string]any{}
-	}
-	all["data"] = strings.Join(s.files, " ")
-	delete(all, "data_sha256")
-	all["model"] = filepath.Base(s.job.model)
-	return all
 }
 
 // finite reports whether a loss is a number.

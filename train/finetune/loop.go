@@ -5,8 +5,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strings"
 
+	"github.com/heftai/heft/meta"
 	"github.com/heftai/heft/train"
 	"github.com/heftai/heft/train/optim"
 )
@@ -65,6 +68,29 @@ func (c *job) stopping() []train.Callback {
 	}
 	return []train.Callback{&train.EarlyStopping{Patience: c.EarlyStoppingPatience, Threshold: c.EarlyStoppingThreshold,
 		Metric: c.MetricForBest, GreaterIsBetter: c.GreaterIsBetter}}
+}
+
+// undecayed matches the names of parameters that transformers' Trainer leaves out of weight decay, in lower case.
+var undecayed = regexp.MustCompile(`bias|layernorm|rmsnorm|(^|\.)norm(\.|$)|_norm(\.|$)`)
+
+// decayOf returns whether weight decay applies to a parameter of a model, as in transformers' Trainer: to all but
+// biases and norms. Norms of other names are left out, too.
+func decayOf(root *meta.Module) func(name string) bool {
+	norms := map[string]bool{}
+	for path, m := range root.Walk() {
+		norms[path] = m.Kind == meta.KindNorm
+	}
+	return func(name string) bool {
+		if undecayed.MatchString(strings.ToLower(name)) {
+			return false
+		}
+		for at, c := range name {
+			if c == '.' && norms[name[:at]] {
+				return false
+			}
+		}
+		return true
+	}
 }
 
 // descent returns the optimizer without parameters.

@@ -169,3 +169,31 @@ func different(a, b settings) []string {
 	slices.Sort(names)
 	return names
 }
+
+// tracked returns the settings that trackers show.
+func (s *student) tracked() map[string]any {
+	all := map[string]any{}
+	now, err := s.settings()
+	if err != nil {
+		return all
+	}
+	b, err := json.Marshal(now)
+	if err == nil {
+		err = json.Unmarshal(b, &all)
+	}
+	if err != nil {
+		return map[string]any{}
+	}
+	all["data"] = strings.Join(s.files, " ")
+	delete(all, "data_sha256")
+	all["model"] = filepath.Base(s.job.model)
+	for name, v := range all {
+		switch v.(type) {
+		case []any, map[string]any: // which trackers do not know
+			if b, err := json.Marshal(v); err == nil {
+				all[name] = string(b)
+			}
+		}
+	}
+	return all
+}

@@ -166,6 +166,8 @@ func (t *Trainer[B]) stepDone(ctx context.Context, r *StepResult) error {
 	if t.finished() {
 		c.StopTraining = true
 		c.Save = c.Save || v.Save > 0 // the end is kept
+		// And measured, as transformers does, unless the run stops early.
+		c.Evaluate = c.Evaluate || v.Eval > 0 && t.State.Finished()
 	}
 	return t.fulfil(ctx)
 }
