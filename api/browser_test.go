@@ -87,7 +87,7 @@ func askPage(t *testing.T, tab context.Context, text string) {
 // policy forbids the polling that would run inside it.
 func shows(t *testing.T, tab context.Context, script string) string {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		v, err := chromedp.Run(tab, chromedp.Evaluate[any](script))
 		if err != nil {
 			t.Fatal(err)

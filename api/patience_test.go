@@ -9,7 +9,9 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/heftai/heft/api"
@@ -61,7 +63,7 @@ func dial(t *testing.T, address string) net.Conn {
 	if err := c.(*net.TCPConn).SetReadBuffer(4 << 10); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+	if err := c.SetDeadline(time.Now().Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	return c
@@ -73,93 +75,149 @@ func head(path string, length int) string {
 
 const short = 100 * time.Millisecond
 
+// pipes is a listener in memory. Its connections hold nothing of what the client does not take, and their deadlines
+// are in the time of a synctest bubble, in which no client is late because the machine is busy.
+type pipes struct {
+	dialed chan net.Conn
+	closed chan struct{}
+	once   sync.Once
+}
+
+func (l *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.dialed:
+		return c, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *pipes) Close() error {
+	l.once.Do(func() { close(l.closed) })
+	return nil
+}
+
+func (l *pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)} }
+
+// inBubble runs f in a synctest bubble with a function that connects to a server of a model with limits.
+func inBubble(t *testing.T, limits api.Timeouts, model func(t *testing.T) *generate.Model, f func(t *testing.T, dial func() net.Conn)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		l := &pipes{dialed: make(chan net.Conn), closed: make(chan struct{})}
+		m := model(t)
+		s := api.NewServer(m, api.Options{Timeouts: limits, Status: func() dispatch.Status { return dispatch.Status{} }})
+		done := make(chan error, 1)
+		go func() { done <- s.Serve(l) }()
+		f(t, func() net.Conn {
+			client, server := net.Pipe()
+			t.Cleanup(func() { _ = client.Close() })
+			l.dialed <- server
+			return client
+		})
+		_ = s.Close()
+		<-done
+	})
+}
+
+func quick(t *testing.T) *generate.Model {
+	return generatetest.Fake(t, &enginetest.Model{}, engine.Options{})
+}
+
 // TestAClientThatSendsNoHeaderIsDisconnected: connections that say nothing, or not all, held a
 // goroutine each.
 func TestAClientThatSendsNoHeaderIsDisconnected(t *testing.T) {
-	m := generatetest.Fake(t, &enginetest.Model{}, engine.Options{})
-	address := hasty(t, m, api.Timeouts{Header: short, Idle: short, Stall: short})
 	for name, said := range map[string]string{
 		"nothing":         "",
 		"half a header":   "POST /v1/completions HTTP/1.1\r\nHost:",
 		"and then silent": "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n",
 	} {
-		c := dial(t, address)
-		if _, err := io.WriteString(c, said); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := io.Copy(io.Discard, c); err != nil { // until the server closes it
-			t.Errorf("%s: %v", name, err)
-		}
+		inBubble(t, api.Timeouts{Header: short, Idle: short, Stall: short}, quick, func(t *testing.T, dial func() net.Conn) {
+			c, begin := dial(), time.Now()
+			if _, err := io.WriteString(c, said); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.Copy(io.Discard, c); err != nil { // until the server closes it
+				t.Errorf("%s: %v", name, err)
+			}
+			if took := time.Since(begin); took > time.Second {
+				t.Errorf("%s: it took %v", name, took)
+			}
+		})
 	}
 }
 
 // TestABodyThatStallsIsAnError: a body of which nothing more came, or a byte now and then,
 // held a goroutine for ever.
 func TestABodyThatStallsIsAnError(t *testing.T) {
-	m := generatetest.Fake(t, &enginetest.Model{}, engine.Options{})
-	address := hasty(t, m, api.Timeouts{Stall: short})
 	for name, every := range map[string]time.Duration{"silent": time.Hour, "drop by drop": short / 4} {
 		for _, path := range []string{completions, "/health", "/nowhere"} {
 			t.Run(name+path, func(t *testing.T) {
-				c := dial(t, address)
-				ctx, cancel := context.WithCancel(t.Context())
-				dropped := make(chan struct{})
-				go func() {
-					defer close(dropped)
-					_, err := io.WriteString(c, head(path, 1000)+`{"prompt":`)
-					for err == nil {
-						select {
-						case <-ctx.Done():
-							return
-						case <-time.After(every):
-							_, err = io.WriteString(c, " ")
-						}
-					}
-				}()
-				begin := time.Now()
-				resp, err := http.ReadResponse(bufio.NewReader(c), nil)
-				cancel()
-				<-dropped
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer resp.Body.Close()
-				if took := time.Since(begin); took > 10*time.Second {
-					t.Errorf("it took %v", took)
-				}
-				if path == completions {
-					checkError(t, resp.StatusCode, decodeBody(t, resp), 408, nil, "request_timeout", "slowly")
-				}
-				if !resp.Close {
-					t.Error("the connection is kept")
-				}
+				inBubble(t, api.Timeouts{Stall: short}, quick, func(t *testing.T, dial func() net.Conn) {
+					stalls(t, dial(), path, every)
+				})
 			})
 		}
 	}
 }
 
-// TestASlowUploadMayTakeLong: what is slow and goes on is not cut, however long it takes.
-func TestASlowUploadMayTakeLong(t *testing.T) {
-	m := generatetest.Fake(t, &enginetest.Model{}, engine.Options{})
-	c := dial(t, hasty(t, m, api.Timeouts{Stall: 5 * short}))
-	body := `{"prompt":[1,2,3],"max_tokens":2,"return_token_ids":true}` + strings.Repeat(" ", 100_000)
-	if _, err := io.WriteString(c, head(completions, len(body))); err != nil {
-		t.Fatal(err)
-	}
-	for at := 0; at < len(body); at += 10_000 { // three times as long as a client may stall
-		if _, err := io.WriteString(c, body[at:min(at+10_000, len(body))]); err != nil {
-			t.Fatal(err)
+// stalls sends the beginning of a body, and more of it so often. It checks that the server answers soon and closes.
+func stalls(t *testing.T, c net.Conn, path string, every time.Duration) {
+	ctx, cancel := context.WithCancel(t.Context())
+	dropped := make(chan struct{})
+	go func() {
+		defer close(dropped)
+		_, err := io.WriteString(c, head(path, 1000)+`{"prompt":`)
+		for err == nil {
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(every):
+				_, err = io.WriteString(c, " ")
+			}
 		}
-		time.Sleep(short * 3 / 2)
-	}
+	}()
+	begin := time.Now()
 	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer resp.Body.Close()
-	if resp.StatusCode != 200 {
-		t.Errorf("status %d: %v", resp.StatusCode, decodeBody(t, resp))
+	if took := time.Since(begin); took > time.Second {
+		t.Errorf("it took %v", took)
 	}
+	if path == completions {
+		checkError(t, resp.StatusCode, decodeBody(t, resp), 408, nil, "request_timeout", "slowly")
+	}
+	if !resp.Close {
+		t.Error("the connection is kept")
+	}
+	cancel()
+	_ = c.Close()
+	<-dropped
+}
+
+// TestASlowUploadMayTakeLong: what is slow and goes on is not cut, however long it takes.
+func TestASlowUploadMayTakeLong(t *testing.T) {
+	inBubble(t, api.Timeouts{Stall: 5 * short}, quick, func(t *testing.T, dial func() net.Conn) {
+		c := dial()
+		body := `{"prompt":[1,2,3],"max_tokens":2,"return_token_ids":true}` + strings.Repeat(" ", 100_000)
+		if _, err := io.WriteString(c, head(completions, len(body))); err != nil {
+			t.Fatal(err)
+		}
+		for at := 0; at < len(body); at += 10_000 { // three times as long as a client may stall
+			if _, err := io.WriteString(c, body[at:min(at+10_000, len(body))]); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(short * 3 / 2)
+		}
+		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		if resp.StatusCode != 200 {
+			t.Errorf("status %d: %v", resp.StatusCode, decodeBody(t, resp))
+		}
+	})
 }
 
 // TestAClientThatReadsNothingFreesItsPlace: its connection is open, but it takes nothing of
@@ -180,45 +238,52 @@ func TestAClientThatReadsNothingFreesItsPlace(t *testing.T) {
 
 // TestAClientThatTakesNoAnswerIsDisconnected: of an answer that is sent at once, too.
 func TestAClientThatTakesNoAnswerIsDisconnected(t *testing.T) {
-	m := generatetest.Spoken(t, &enginetest.Model{MaxLen: 1 << 20, Pages: 1 << 17}, engine.Options{})
-	c := dial(t, hasty(t, m, api.Timeouts{Stall: short}))
-	body := mustJSON(t, obj{"prompt": strings.Repeat("a ", 1<<20)})
-	go func() { _, _ = io.WriteString(c, head("/tokenize", len(body))+body) }()
-	if _, err := io.ReadFull(c, make([]byte, 1)); err != nil { // the answer has begun
-		t.Fatal(err)
+	spoken := func(t *testing.T) *generate.Model {
+		return generatetest.Spoken(t, &enginetest.Model{MaxLen: 1 << 20, Pages: 1 << 17}, engine.Options{})
 	}
-	time.Sleep(10 * short)
-	begin := time.Now()
-	n, _ := io.Copy(io.Discard, c) // ends when the server disconnects, before the whole answer
-	if n > 4<<20 || time.Since(begin) > 10*time.Second {
-		t.Errorf("%d bytes came, in %v", n, time.Since(begin))
-	}
+	inBubble(t, api.Timeouts{Stall: short}, spoken, func(t *testing.T, dial func() net.Conn) {
+		c := dial()
+		body := mustJSON(t, obj{"prompt": strings.Repeat("a ", 1<<20)})
+		go func() { _, _ = io.WriteString(c, head("/tokenize", len(body))+body) }()
+		if _, err := io.ReadFull(c, make([]byte, 1)); err != nil { // the answer has begun
+			t.Fatal(err)
+		}
+		time.Sleep(10 * short)
+		if n, _ := io.Copy(io.Discard, c); n > 4<<20 { // ends when the server disconnects, before the whole answer
+			t.Errorf("%d bytes came", n)
+		}
+	})
 }
 
 // TestAModelMayThinkLongerThanAClientMayStall: between two tokens, and before the first.
 func TestAModelMayThinkLongerThanAClientMayStall(t *testing.T) {
-	g := make(gate)
-	m := generatetest.Fake(t, &enginetest.Model{BeforePass: g.pass}, engine.Options{})
 	for _, stream := range []bool{false, true} {
-		c := dial(t, hasty(t, m, api.Timeouts{Header: 5 * short, Idle: 5 * short, Stall: 5 * short}))
-		body := mustJSON(t, obj{"prompt": []int{1, 2, 3}, "max_tokens": 2, "stream": stream, "return_token_ids": true, "ignore_eos": true})
-		if _, err := io.WriteString(c, head(completions, len(body))+body); err != nil {
-			t.Fatal(err)
+		var g gate
+		thinks := func(t *testing.T) *generate.Model {
+			g = make(gate) // in the bubble
+			return generatetest.Fake(t, &enginetest.Model{BeforePass: g.pass}, engine.Options{})
 		}
-		go func() {
-			for range 2 {
-				time.Sleep(6 * short)
-				g <- struct{}{}
+		inBubble(t, api.Timeouts{Header: short, Idle: short, Stall: short}, thinks, func(t *testing.T, dial func() net.Conn) {
+			c := dial()
+			body := mustJSON(t, obj{"prompt": []int{1, 2, 3}, "max_tokens": 2, "stream": stream, "return_token_ids": true, "ignore_eos": true})
+			if _, err := io.WriteString(c, head(completions, len(body))+body); err != nil {
+				t.Fatal(err)
 			}
-		}()
-		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		b, err := io.ReadAll(resp.Body)
-		_ = resp.Body.Close()
-		if err != nil || resp.StatusCode != 200 || stream && !bytes.HasSuffix(b, []byte("data: [DONE]\n\n")) {
-			t.Errorf("stream %t: status %d, %v: %s", stream, resp.StatusCode, err, b)
-		}
+			go func() {
+				for range 2 {
+					time.Sleep(time.Minute)
+					g <- struct{}{}
+				}
+			}()
+			resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b, err := io.ReadAll(resp.Body)
+			_ = resp.Body.Close()
+			if err != nil || resp.StatusCode != 200 || stream && !bytes.HasSuffix(b, []byte("data: [DONE]\n\n")) {
+				t.Errorf("stream %t: status %d, %v: %s", stream, resp.StatusCode, err, b)
+			}
+		})
 	}
 }

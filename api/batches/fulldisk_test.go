@@ -155,7 +155,7 @@ func TestAStateThatWasNotKeptIsWrittenLater(t *testing.T) {
 		if when == "when it stops" {
 			s.Stop()
 		}
-		for until := time.Now().Add(10 * time.Second); !ended(s.kept(t, k).Status); time.Sleep(time.Millisecond) {
+		for until := time.Now().Add(time.Minute); !ended(s.kept(t, k).Status); time.Sleep(time.Millisecond) {
 			if time.Now().After(until) {
 				t.Fatalf("%s: %+v on disk", when, s.kept(t, k))
 			}

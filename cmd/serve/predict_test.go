@@ -131,7 +131,7 @@ func TestServerReports(t *testing.T) {
 	s.first.report.start()
 	ask(http.MethodPost, "/v1/completions", `{"model":"`+s.first.name+`","prompt":[1,2,3],"max_tokens":6,"ignore_eos":true}`)
 	after := plan()
-	for end := time.Now().Add(20 * time.Second); after.Predicted["tokens_per_second"] == nil && time.Now().Before(end); after = plan() {
+	for end := time.Now().Add(time.Minute); after.Predicted["tokens_per_second"] == nil && time.Now().Before(end); after = plan() {
 		time.Sleep(10 * time.Millisecond)
 	}
 	if after.Predicted["tokens_per_second"] == nil {
@@ -151,11 +151,12 @@ func TestMeasuringGivesWayToRequests(t *testing.T) {
 	var busy atomic.Bool
 	r := s.first.report
 	r.settle, r.busy = time.Millisecond, busy.Load
-	probes := make(chan struct{})
+	probes, cut := make(chan struct{}), make(chan struct{}, 1)
 	r.probe = func(ctx context.Context) (dispatch.MachineSpeed, error) {
 		probes <- struct{}{}
 		select {
 		case <-ctx.Done():
+			cut <- struct{}{}
 			return dispatch.MachineSpeed{}, ctx.Err()
 		case <-probes:
 			return dispatch.MachineSpeed{MemoryBytes: 1e9}, nil
@@ -165,7 +166,7 @@ func TestMeasuringGivesWayToRequests(t *testing.T) {
 	<-probes
 	r.now() // returns while the probe runs
 	busy.Store(true)
-	time.Sleep(4 * glance)
+	<-cut
 	busy.Store(false)
 	<-probes // the second time
 	probes <- struct{}{}

@@ -95,7 +95,7 @@ func TestHostilePatterns(t *testing.T) {
 		tok := build(t, `"pre_tokenizer":{"type":"Split","pattern":{"Regex":`+strconv.Quote(pattern)+`},"behavior":"Isolated"}`)
 		start := time.Now()
 		_, err := tok.EncodeIDs(text, EncodeOptions{})
-		if took := time.Since(start); !errors.Is(err, ErrTooSlow) || took > 10*time.Second {
+		if took := time.Since(start); !errors.Is(err, ErrTooSlow) || took > time.Minute {
 			t.Errorf("%s: %v after %v", pattern, err, took)
 		}
 	}

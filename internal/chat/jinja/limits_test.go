@@ -20,7 +20,7 @@ func TestHostileTemplates(t *testing.T) {
 				t.Fatal(err)
 			}
 			got, err := template.Render(NewDict(), time.Now(), Limits{Steps: 400_000, Alloc: 64 << 20, Output: 8 << 20})
-			if took := time.Since(start); took > 3*time.Second {
+			if took := time.Since(start); took > time.Minute {
 				t.Errorf("took %v", took)
 			}
 			var e *Error
@@ -60,7 +60,7 @@ func TestHostileSource(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			start := time.Now()
 			_, err := Parse(source)
-			if took := time.Since(start); took > 3*time.Second {
+			if took := time.Since(start); took > time.Minute {
 				t.Errorf("took %v", took)
 			}
 			var e *Error
