@@ -1,5 +1,7 @@
 package devicemap
 
+import "slices"
+
 // CacheExperts gives memory that the plan leaves free on the host to a cache of the routed experts
 // that are on the disk, if there are any, and reduces DiskBytesPerToken by the expected hits. hits
 // returns the share of requested experts that a cache is expected to hold, for the share of their
@@ -42,18 +44,45 @@ func (p Plan) LendingLess(bytes int64, hits func(share float64) float64) Plan {
 	if less <= 0 {
 		return p
 	}
+	p.LentBytes -= less
+	p.lentToExperts -= less
+	p.expectHits(hits)
+	return p
+}
+
+// Moved returns p as it holds while the host has other shares than planned: the CPU's row is host, the weights that it
+// has less are on the disk, and each token reads so many bytes of them. less is the part of host's staging that the
+// cache of experts has lost. hits is that of CacheExperts.
+func (p Plan) Moved(host DevicePlan, streamed, less int64, hits func(share float64) float64) Plan {
+	before := p.Device(CPU)
+	p.Devices = slices.Clone(p.Devices)
+	disk := slices.IndexFunc(p.Devices, func(d DevicePlan) bool { return d.Device == Disk })
+	if disk < 0 {
+		disk, p.Devices = len(p.Devices), append(p.Devices, DevicePlan{Device: Disk})
+	}
+	p.Devices[disk].WeightsBytes += before.WeightsBytes - host.WeightsBytes
+	if cpu := slices.IndexFunc(p.Devices, func(d DevicePlan) bool { return d.Device == CPU }); cpu >= 0 {
+		p.Devices[cpu] = host
+	}
+	p.DiskBytesPerToken += streamed
+	if less = min(less, p.ExpertCacheBytes); less > 0 {
+		p.ExpertCacheBytes -= less
+		p.expectHits(hits)
+	}
+	return p
+}
+
+// expectHits replaces the expected hits of the cache of experts, whose size has changed.
+func (p *Plan) expectHits(hits func(share float64) float64) {
 	var onDisk int64
 	for i := range p.units {
 		if u := &p.units[i]; u.at == Disk {
 			onDisk += u.expertBytes
 		}
 	}
-	p.LentBytes -= less
-	p.lentToExperts -= less
 	p.DiskBytesPerToken += int64(p.ExpertHitRate * float64(p.ExpertBytesPerToken))
 	p.ExpertHitRate = hits(cachedShare(p.ExpertCacheBytes+p.lentToExperts, onDisk, p.LeastExpertBytes()/2-slotOverhead))
 	p.DiskBytesPerToken -= int64(p.ExpertHitRate * float64(p.ExpertBytesPerToken))
-	return p
 }
 
 // CachedExpertBytes returns the bytes of experts that their cache is expected to have room for.

@@ -23,7 +23,8 @@ type limited struct {
 	target     int64        // the limit without share; 0 is that of the plan
 	share      int64        // see SetMemoryShare; 0 is none
 	least      shares
-	offloaded  bool // by an OffloadHook, until the next pass
+	shares     atomic.Pointer[shares] // under the limit now; nil for those of the plan
+	offloaded  bool                   // by an OffloadHook, until the next pass
 	requests   []func(bytes int64)
 	stop       context.CancelFunc
 	following  sync.WaitGroup
@@ -86,14 +87,18 @@ func (m *Model) shrinkTo(bytes, slack int64) (minimum int64) {
 	}
 	less := min(slack, lent)
 	lent, slack = lent-less, slack-less
+	now := to
 	switch {
 	case m.limit.offloaded:
 		m.weights.Budget(0)
+		now.weights = 0
 	case to.weights == host.WeightsBytes && slack == 0:
 		m.weights.Budget(math.MaxInt64)
 	default:
-		m.weights.Budget(max(to.weights-slack, least.weights))
+		now.weights = max(to.weights-slack, least.weights)
+		m.weights.Budget(now.weights)
 	}
+	m.limit.shares.Store(&now)
 	if !m.lends() {
 		lent = 0
 	}

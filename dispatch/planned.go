@@ -7,6 +7,23 @@ import "github.com/heftai/heft/devicemap"
 // map takes; its devices then have no limits. Any goroutine may call it.
 func (m *Model) Plan() devicemap.Plan { return m.plan }
 
+// PlanNow returns the plan as it holds now. It differs from [Model.Plan] while another memory limit, another model or
+// requests take memory from weights: the host has its limit and shares of now, and weights that have lost their memory
+// count as those of the disk. DiskBytesPerToken has those that stream, not experts of the cpu tier, which are then used
+// in the mapping of their file. The map is the plan's. It reports whether the plan differs. Any goroutine may call it.
+func (m *Model) PlanNow() (plan devicemap.Plan, differs bool) {
+	host, to := m.plan.Device(devicemap.CPU), m.limit.shares.Load()
+	limit := m.memoryLimit()
+	if to == nil || *to == (shares{host.WeightsBytes, host.StagingBytes, host.KVBytes, host.RequestBytes}) && limit == host.LimitBytes {
+		return m.plan, false
+	}
+	less := host.StagingBytes - to.staging
+	streamed, window := m.weights.Displaced()
+	host.LimitBytes, host.WeightsBytes, host.StagingBytes = limit, min(host.WeightsBytes, max(to.weights-window, 0)), to.staging+window
+	host.KVBytes, host.RequestBytes = to.kv, to.requests
+	return m.plan.Moved(host, streamed, less, m.options.expertHits()), true
+}
+
 // RequestBytes is the memory that the plan keeps for requests; see [Options].Serving. 0 means that
 // it keeps none.
 func (m *Model) RequestBytes() int64 { return m.options.RequestBytes }

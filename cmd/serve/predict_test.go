@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
 	"github.com/heftai/heft/loader/demo"
 )
@@ -141,6 +142,32 @@ func TestServerReports(t *testing.T) {
 		if after.Measured[field] == nil {
 			t.Errorf("measured %s is not known after a request", field)
 		}
+	}
+}
+
+// TestThePlanFollowsTheMemoryLimit: GET /plan showed the limit of the start whatever the server kept to since.
+func TestThePlanFollowsTheMemoryLimit(t *testing.T) {
+	s := demoService(t)
+	plan := func() (r struct {
+		Devices []devicemap.DevicePlan
+	}) {
+		t.Helper()
+		w := httptest.NewRecorder()
+		s.server.Handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/plan", nil))
+		if err := json.Unmarshal(w.Body.Bytes(), &r); err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	m, host := s.first.model, devicemap.Plan{Devices: plan().Devices}.Device(devicemap.CPU)
+	least := m.SetMemoryLimit(0)
+	m.SetMemoryLimit(least)
+	if now := (devicemap.Plan{Devices: plan().Devices}).Device(devicemap.CPU); now.LimitBytes != least || now.Used() > least || now.WeightsBytes >= host.WeightsBytes {
+		t.Errorf("under a limit of %d: %+v, at the start %+v", least, now, host)
+	}
+	m.SetMemoryLimit(host.LimitBytes)
+	if now := (devicemap.Plan{Devices: plan().Devices}).Device(devicemap.CPU); now != host {
+		t.Errorf("under the limit of the start: %+v, want %+v", now, host)
 	}
 }
 

@@ -126,11 +126,19 @@ func (r *reporter) measure(ctx context.Context) bool {
 	return true
 }
 
-// now returns the plan with predicted speeds and those measured so far.
+// now returns the plan as it holds now, with predicted speeds and those measured so far.
 func (r *reporter) now() any {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	out := r.report.With(r.model.Measured())
+	if plan, differs := r.model.PlanNow(); differs {
+		load := out.Predicted.LoadSeconds
+		out.Plan, out.Predicted = plan, dispatch.NewReport(plan).Predicted
+		if out.Probed != nil {
+			out.Predicted = dispatch.Predict(r.model.Skeleton(), plan, loadedAs(r.model.LoadedAs(), r.asked.DeviceMap.DType), *out.Probed)
+		}
+		out.Predicted.LoadSeconds = load
+	}
 	out.DeviceUse = r.model.DeviceUse()
 	return out
 }

@@ -58,6 +58,23 @@ func (s *Store) replace(g *segment) {
 	}
 }
 
+// Displaced returns the bytes of weights of the cpu tier that stream because they have lost their memory, each counted
+// once, and by how many bytes the windows grow for them. Any goroutine may call it.
+func (s *Store) Displaced() (bytes, window int64) {
+	for _, g := range s.copies.order { // which never changes
+		switch {
+		case !g.displaced.Load():
+		case g.converts() && !s.quantizer.exact():
+			bytes += s.quantizer.bytes[g.param]
+		default:
+			bytes += g.size()
+		}
+	}
+	s.copies.mu.Lock()
+	defer s.copies.mu.Unlock()
+	return bytes, s.copies.window
+}
+
 // restreams reports whether the streams should be set again before u runs: at the beginning of a pass, and
 // where a segment of u was displaced since they were set.
 func (s *Store) restreams(i int) bool {
