@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
-	"math"
 	"os"
 	"slices"
 	"sync"
@@ -25,6 +24,7 @@ type limited struct {
 	least      shares
 	shares     atomic.Pointer[shares] // under the limit now; nil for those of the plan
 	offloaded  bool                   // by an OffloadHook, until the next pass
+	again      bool                   // weights of the disk tier in the plan are converted in each pass
 	requests   []func(bytes int64)
 	stop       context.CancelFunc
 	following  sync.WaitGroup
@@ -87,18 +87,7 @@ func (m *Model) shrinkTo(bytes, slack int64) (minimum int64) {
 	}
 	less := min(slack, lent)
 	lent, slack = lent-less, slack-less
-	now := to
-	switch {
-	case m.limit.offloaded:
-		m.weights.Budget(0)
-		now.weights = 0
-	case to.weights == host.WeightsBytes && slack == 0:
-		m.weights.Budget(math.MaxInt64)
-	default:
-		now.weights = max(to.weights-slack, least.weights)
-		m.weights.Budget(now.weights)
-	}
-	m.limit.shares.Store(&now)
+	m.budgetWeights(to, max(to.weights-slack, least.weights), to.weights == host.WeightsBytes && slack == 0)
 	if !m.lends() {
 		lent = 0
 	}
@@ -149,8 +138,24 @@ func (m *Model) setOffloaded(offloaded bool) {
 	case offloaded:
 		m.weights.Budget(0)
 	default:
-		m.weights.Budget(math.MaxInt64)
+		m.weights.Budget(m.fullBudget())
 	}
+}
+
+// budgetWeights limits the weights to so many bytes, or to those of the plan if all of them have room, and notes the
+// shares under the limit.
+func (m *Model) budgetWeights(to shares, bytes int64, all bool) {
+	switch {
+	case m.limit.offloaded:
+		m.weights.Budget(0)
+		to.weights = 0
+	case all:
+		m.weights.Budget(m.fullBudget())
+	default:
+		m.weights.Budget(bytes)
+		to.weights = bytes
+	}
+	m.limit.shares.Store(&to)
 }
 
 // resizeKV changes the pages that the KV cache may use, in the ledger too.

@@ -120,7 +120,7 @@ func (m *Model) take(binding *loader.Binding) error {
 	}
 	devices, skip := m.hostMap()
 	loaded := m.options.loadedBytes(m.skeleton)
-	m.weights, err = residency.New(m.skeleton.Root, units(m.program), binding, devices,
+	err = m.openWeights(binding, devices,
 		residency.Options{Lender: m.options.lending(), Borrows: func(p *meta.Param) bool { return m.options.lent[p] }, Skip: skip, Arena: &m.options.Ledger.arena, Mover: &m.options.Ledger.mover, Policy: &m.options.Ledger.kept, Staging: m.options.StagingBytes,
 			Lent: m.lendable(), Keep: m.plan.Policy != devicemap.Manual, Restream: true,
 			Bands: m.options.bandsOf(m.program, loaded), Halves: m.program.Halves(),
@@ -144,7 +144,9 @@ func (m *Model) take(binding *loader.Binding) error {
 		return err
 	}
 	m.pass.logits.vocab = m.program.Vocab()
-	m.limit.least = m.leastShares()
+	if err := m.limitUnkept(); err != nil {
+		return err
+	}
 	fewest, experts := m.weights.ExpertBytes()
 	m.limit.spare.Store(experts - fewest)
 	m.startLending()

@@ -58,7 +58,8 @@ type Options struct {
 	// Quantize converts the matrices of linear maps and experts to QuantQ8 or QuantQ4; see
 	// [meta.Module.Quantized]. Each is converted before its first use, so that results do not
 	// depend on the progress of loading. The disk tier streams converted weights from a file in
-	// CacheDir; without CacheDir a plan with converted weights on disk is an error.
+	// CacheDir. If they cannot be kept there, or CacheDir is empty, those that the host's memory has no room for are
+	// converted again in each pass; with blocks on GPUs that is an error.
 	Quantize meta.QuantFormat
 	// Compress says when bfloat16 weights are coded in fewer bytes; answers are the same bit for bit.
 	// It has no effect on other weights, nor with Quantize.

@@ -53,6 +53,9 @@ func planAs(skeleton *meta.Model, o Options) (devicemap.Plan, Options, error) {
 	if err := checkQuantize(skeleton, plan, &o); err != nil {
 		return *plan, o, err
 	}
+	if o.convertsAgain(plan) {
+		o.countAgain(skeleton, plan, errNoFolder)
+	}
 	host := plan.Device(devicemap.CPU)
 	o.StagingBytes, o.RequestBytes = host.StagingBytes, host.RequestBytes
 	o.StreamPrompts = plan.StreamPrompts

@@ -29,7 +29,7 @@ func checkQuantize(skeleton *meta.Model, plan *devicemap.Plan, o *Options) error
 				continue
 			}
 			device, ok := plan.Map.Device(path)
-			if streams := device == devicemap.Disk && o.CacheDir != ""; !ok || device != devicemap.CPU && !streams && (o.coded || !isGPU(device)) {
+			if streams := device == devicemap.Disk && (o.CacheDir != "" || o.convertsAgain(plan)); !ok || device != devicemap.CPU && !streams && (o.coded || !isGPU(device)) {
 				return &QuantizeError{Format: o.loadedAs(), Path: path, Device: device, Bytes: all}
 			}
 		}

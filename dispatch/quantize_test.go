@@ -232,23 +232,25 @@ func TestQuantizeCountsBytes(t *testing.T) {
 	}
 }
 
-// TestQuantizeRefusesTheDisk: what is not on the cpu is not converted, and the error says so.
-func TestQuantizeRefusesTheDisk(t *testing.T) {
+// TestQuantizeOnTheDiskWithoutAFolder: DiskOffload converts weights in each pass if it has no folder for converted ones.
+func TestQuantizeOnTheDiskWithoutAFolder(t *testing.T) {
 	dir := demoFolder(t)
-	policy, _ := devicemap.ParsePolicy("model.layers.1=disk")
-	var refused *dispatch.QuantizeError
-	_, err := dispatch.Open(dir, dispatch.Options{DeviceMap: policy, Quantize: meta.QuantQ8})
-	if !errors.As(err, &refused) || !strings.HasPrefix(refused.Path, "model.layers.1.") || refused.Device != devicemap.Disk {
-		t.Errorf("a pinned block: %v", err)
-	}
 	checkpoint, err := loader.Open(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer checkpoint.Close()
-	skeleton := cpuModel(t, dir, dispatch.Options{}).Skeleton()
-	if _, err := dispatch.DiskOffload(skeleton, checkpoint, dispatch.Options{Quantize: meta.QuantQ8}); err == nil || !strings.Contains(err.Error(), "on the cpu only") {
-		t.Errorf("DiskOffload: %v", err)
+	ids, prompt := lawIDs()
+	o := dispatch.Options{Quantize: meta.QuantQ8, Threads: 2}
+	m := cpuModel(t, dir, o)
+	offloaded, err := dispatch.DiskOffload(m.Skeleton(), checkpoint, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer offloaded.Close()
+	sameLogits(t, "DiskOffload", forced(t, offloaded, ids, prompt, 7), forced(t, m, ids, prompt, 7))
+	if held, all := offloaded.Status().Held["weights"], m.Plan().Device(devicemap.CPU).WeightsBytes; held > all/2 {
+		t.Errorf("%d bytes of weights are held after a pass, all of them are %d", held, all)
 	}
 }
 

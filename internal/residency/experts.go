@@ -46,6 +46,7 @@ func (s *Store) addStack(n Node) error {
 	if st.params == nil {
 		return nil
 	}
+	again := s.again && slices.ContainsFunc(st.params, s.quantizer.selects)
 	st.experts = make([]segment, count)
 	for e := range st.experts {
 		g := &st.experts[e]
@@ -53,6 +54,9 @@ func (s *Store) addStack(n Node) error {
 		var err error
 		if g.device, err = s.tier(g.path); err != nil {
 			return err
+		}
+		if again {
+			g.device = devicemap.CPU
 		}
 	}
 	for i, p := range st.params {

@@ -116,6 +116,11 @@ func (c *sidecar) begin(key string, list []sideMatrix, why error) (err error) {
 	if c.resume(key, list) {
 		return nil
 	}
+	if !c.exact { // in which weights are used as stored where the file ends
+		if err := hasRoom(c.folder, list); err != nil {
+			return err
+		}
+	}
 	if _, err := os.Stat(c.final); err == nil {
 		slog.Warn("converting the weights again", "file", c.final, "reason", why)
 	}

@@ -64,8 +64,8 @@ func (s *Store) ensure(ctx context.Context, r sideRange, read []byte) (repaired 
 }
 
 // convertTiles converts tiles [first, end) of a matrix into the file, with their checksums. If the file
-// cannot be written, convertTiles gives it up where the weights can be used without it: in an exact format
-// as stored, until the next start continues the file, and in a late sidecar converted again in each pass.
+// cannot be written, convertTiles gives it up: weights of an exact format are used as stored, others are converted
+// again in each pass. The next start continues the file.
 // The caller holds mu.
 func (s *Store) convertTiles(ctx context.Context, j *sideJob, first, end int) error {
 	c := s.side()
@@ -80,7 +80,7 @@ func (s *Store) convertTiles(ctx context.Context, j *sideJob, first, end int) er
 		return nil
 	case errors.As(err, &unwritten) && c.exact:
 		slog.Warn("weights on the disk are used as stored, because coded ones cannot be written", "weights", j.name, "reason", err)
-	case errors.As(err, &unwritten) && c.late:
+	case errors.As(err, &unwritten):
 		s.cannotKeep(err)
 	default:
 		return fmt.Errorf("residency: converting %s: %w", j.name, err)

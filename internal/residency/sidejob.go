@@ -17,7 +17,7 @@ type sideJob struct {
 	target   *loader.Tensor
 	done     atomic.Bool     // all of it is in the file and intact
 	plain    atomic.Bool     // it is used as stored
-	unkept   atomic.Bool     // a late sidecar could not be written: each pass converts the matrix
+	unkept   atomic.Bool     // the file could not be written: each pass converts the matrix
 	verified []atomic.Uint32 // bits of tiles that are intact; nil during the first start
 	left     atomic.Int32    // tiles that are not verified
 }

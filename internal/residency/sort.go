@@ -180,6 +180,9 @@ func (s *Store) holder(p *meta.Param) (*holder, error) {
 	if h.device, err = s.tier(h.path); err != nil {
 		return nil, err
 	}
+	if s.again && s.quantizer.selects(p) {
+		h.device = devicemap.CPU
+	}
 	size := s.quantizer.size(p)
 	if !s.quantizer.selects(p) {
 		size = 0

@@ -36,6 +36,12 @@ func (s *Store) startStreams(loads [][]*load, staging, lent int64) error {
 	return nil
 }
 
+// StagingBytes returns the memory of the windows and of the slots of experts. Call it before the first pass.
+func (s *Store) StagingBytes() int64 {
+	_, experts := s.ExpertBytes()
+	return s.displacing.windows.sum() + experts
+}
+
 // streamed returns what streams.
 func (s *Store) streamed() (n streamed) {
 	for i := range s.units {

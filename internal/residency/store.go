@@ -64,8 +64,11 @@ type Options struct {
 	Known map[*meta.Param]int64
 	// SidecarDir is the folder for files of converted weights. The store uses an existing file, and
 	// writes one if some converted weights are on the disk tier, or Budget has no room for them. If SidecarDir is empty, converting
-	// weights on the disk tier is an error.
+	// weights on the disk tier is an error, unless Unkept is set.
 	SidecarDir string
+	// Unkept is why there can be no file of converted weights. Those of the disk tier then count as of the cpu tier: what
+	// Budget has no room for is converted again in each pass. SidecarDir must be empty. nil means that there can be one.
+	Unkept error
 	// Homes are the memory nodes of the computing threads, in order. Promoted weights are placed on
 	// the node of the thread that uses their rows. nil leaves the placement to the system.
 	Homes []int
@@ -89,6 +92,7 @@ type Store struct {
 	arena   *hostmem.Arena
 	paths   map[*meta.Param]string
 	folder  string // Options.SidecarDir
+	again   bool   // Options.Unkept is set
 
 	units    []unit
 	activity []*unitActivity // of each unit
@@ -146,7 +150,7 @@ type Store struct {
 func New(root *meta.Module, units []Unit, binding *loader.Binding, devices devicemap.Map, o Options) (*Store, error) {
 	s := &Store{
 		binding: binding, devices: devices, keep: o.Keep && o.Lent > 0, homes: o.Homes, arena: o.Arena, skip: o.Skip, whole: o.WholeStacks, restream: o.Restream,
-		paths: map[*meta.Param]string{}, folder: o.SidecarDir,
+		paths: map[*meta.Param]string{}, folder: o.SidecarDir, again: o.Unkept != nil,
 		holders: map[*meta.Param]*holder{},
 		buffers: map[*meta.Buffer]tensor.Tensor{},
 		stacks:  map[*meta.Module]*stack{},
@@ -175,6 +179,9 @@ func New(root *meta.Module, units []Unit, binding *loader.Binding, devices devic
 		if p.SameAs == nil {
 			s.paths[p] = path
 		}
+	}
+	if o.Unkept != nil {
+		s.cannotKeep(o.Unkept)
 	}
 	if err := s.startSidecar(units, o.SidecarDir); err != nil {
 		s.Close()

@@ -1,0 +1,98 @@
+package dispatch
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/internal/residency"
+	"github.com/heftai/heft/loader"
+	"github.com/heftai/heft/meta"
+)
+
+// Weights of the disk tier that are converted to a format that is not exact stream from a file of CacheDir. Where there
+// can be none, they cannot be read as stored instead, because answers would depend on where weights are. They count as
+// weights of the cpu tier that have lost their memory: those that the plan's memory has no room for are converted again
+// in each pass.
+
+// errNoFolder is why a model without CacheDir keeps no converted weights.
+var errNoFolder = errors.New("there is no folder for converted ones: use --cache-dir, a larger --max-memory, or the weights as stored")
+
+// convertsAgain reports whether a plan has converted weights on the disk that no file can keep, as far as a plan knows,
+// and may convert them in each pass: blocks of GPUs do not.
+func (o *Options) convertsAgain(plan *devicemap.Plan) bool {
+	return o.Quantize != meta.QuantNone && !o.coded && o.CacheDir == "" &&
+		!slices.ContainsFunc(plan.Devices, func(d devicemap.DevicePlan) bool { return isGPU(d.Device) && d.WeightsBytes > 0 })
+}
+
+// countAgain has a plan count the bytes of a token's weights on the disk as stored, and warns of what that takes.
+func (o *Options) countAgain(skeleton *meta.Model, plan *devicemap.Plan, why error) {
+	loaded := o.loadedBytes(skeleton)
+	var before, after float64
+	for path, p := range skeleton.Root.AllParams() {
+		if device, _ := plan.Map.Device(path); device == devicemap.Disk && loaded[p] > 0 {
+			before, after = before+float64(p.Bytes()), after+float64(loaded[p])
+		}
+	}
+	if after == 0 {
+		return
+	}
+	plan.DiskBytesPerToken = int64(float64(plan.DiskBytesPerToken) * before / after)
+	plan.ExpertBytesPerToken = int64(float64(plan.ExpertBytesPerToken) * before / after)
+	plan.Warnings = append(plan.Warnings, fmt.Sprintf("%s of weights that do not stay in memory are read and converted again in each pass, which is several times slower than reading converted ones: %v",
+		devicemap.FormatSize(int64(before)), why))
+}
+
+// openWeights opens the store of weights. If it cannot keep converted weights of the disk tier, it opens one that
+// converts them in each pass.
+func (m *Model) openWeights(binding *loader.Binding, devices devicemap.Map, o residency.Options) (err error) {
+	if m.options.convertsAgain(&m.plan) {
+		o.Unkept = errNoFolder
+	}
+	m.weights, err = residency.New(m.skeleton.Root, units(m.program), binding, devices, o)
+	var unkept *residency.SidecarError
+	alone := m.options
+	alone.CacheDir = ""
+	if errors.As(err, &unkept) && alone.convertsAgain(&m.plan) {
+		o.Unkept, o.SidecarDir = unkept, ""
+		m.plan.Warnings = slices.Clone(m.plan.Warnings)
+		alone.countAgain(m.skeleton, &m.plan, unkept)
+		m.weights, err = residency.New(m.skeleton.Root, units(m.program), binding, devices, o)
+	}
+	m.limit.again = err == nil && o.Unkept != nil
+	return err
+}
+
+// limitUnkept notes the least shares of memory, and limits that of weights of which the plan has some on the disk, and the store none. The memory that
+// the plan has for reading them holds weights.
+func (m *Model) limitUnkept() error {
+	if m.limit.least = m.leastShares(); !m.limit.again {
+		return nil
+	}
+	m.plan.Devices = slices.Clone(m.plan.Devices)
+	for i := range m.plan.Devices {
+		if d := &m.plan.Devices[i]; d.Device == devicemap.CPU {
+			spare := max(0, d.StagingBytes-m.weights.StagingBytes())
+			d.StagingBytes -= spare
+			d.WeightsBytes = max(d.WeightsBytes+spare, m.weights.LeastBudget())
+		}
+	}
+	m.limit.least = m.leastShares()
+	host := m.plan.Device(devicemap.CPU)
+	if limit := host.LimitBytes; limit > 0 && !m.plan.BelowLeast && m.limit.least.sum(host) > limit {
+		return fmt.Errorf("dispatch: converting the weights of a block in each pass takes %s, more than the limit of %s: %w",
+			devicemap.FormatSize(m.limit.least.sum(host)), devicemap.FormatSize(limit), errNoFolder)
+	}
+	m.weights.Budget(m.fullBudget())
+	return nil
+}
+
+// fullBudget is the budget for weights while the plan's memory is there.
+func (m *Model) fullBudget() int64 {
+	if m.limit.again {
+		return m.plan.Device(devicemap.CPU).WeightsBytes
+	}
+	return math.MaxInt64
+}
