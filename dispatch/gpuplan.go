@@ -49,7 +49,7 @@ func (p *placement) solve(budgets []devicemap.Budget, policy devicemap.Policy, k
 	for _, u := range p.program.Units {
 		why := tier.refuses(u, convert)
 		if why == "" {
-			why = p.program.Special()
+			why = p.program.HostOnly()
 		}
 		if why != "" {
 			addPaths(policy.HostOnly, u)

@@ -84,7 +84,7 @@ func (s *station) failed(path string, err error) error {
 func (m *Model) takeStations() error {
 	tier, convert := m.options.gpuTier(), m.options.conversion(m.skeleton)
 	for i, d := range unitDevices(m.skeleton.Root, m.program, m.devices) {
-		if !isGPU(d) || m.program.Special() != "" || tier.refuses(m.program.Units[i], convert) != "" {
+		if !isGPU(d) || m.program.HostOnly() != "" || tier.refuses(m.program.Units[i], convert) != "" {
 			continue
 		}
 		s, err := m.station(d, tier)

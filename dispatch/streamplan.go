@@ -21,7 +21,7 @@ const streamStep = 16
 
 // streamable returns the units of the host that can stream to a GPU under a device map.
 func (p *placement) streamable(devices devicemap.Map, o *Options) (units []*nn.Unit) {
-	if p.program.Special() != "" {
+	if p.program.HostOnly() != "" {
 		return nil
 	}
 	tier, convert := o.gpuTier(), conversion{o.loadedAs(), p.loaded}

@@ -73,7 +73,7 @@ type promptStreams struct {
 // units.
 func (m *Model) planStreams() error {
 	st, from := &m.stations.streams, m.options.StreamPrompts
-	if from <= 0 || m.program.Special() != "" {
+	if from <= 0 || m.program.HostOnly() != "" {
 		return nil
 	}
 	tier, convert := m.options.gpuTier(), m.options.conversion(m.skeleton)

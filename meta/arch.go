@@ -38,6 +38,7 @@ func architectures() []architecture {
 		{"exaone_moe", "ExaoneMoeForCausalLM", "model", "ExaoneMoeDecoderLayer", 1, []int{53}, exaoneMoE},
 		{"falcon", "FalconForCausalLM", "transformer", "FalconDecoderLayer", 11, []int{11}, falcon},
 		{"falcon_h1", "FalconH1ForCausalLM", "model", "FalconH1DecoderLayer", 1, []int{2}, falconH1},
+		{"flint", "FlintForCausalLM", "model", "FlintDecoderLayer", -1, nil, flint},
 		{"gpt_oss", "GptOssForCausalLM", "model", "GptOssDecoderLayer", -1, nil, gptOSS},
 		{"helium", "HeliumForCausalLM", "model", "HeliumDecoderLayer", 1, []int{2}, helium},
 		{"hunyuan_v1_dense", "HunYuanDenseV1ForCausalLM", "model", "HunYuanDenseV1DecoderLayer", 1, []int{2}, hunyuanDense},
@@ -47,8 +48,11 @@ func architectures() []architecture {
 		{"jais2", "Jais2ForCausalLM", "model", "Jais2DecoderLayer", 0, []int{150024}, jais2},
 		{"internlm3", "LlamaForCausalLM", "model", "LlamaDecoderLayer", 1, []int{2}, internLM3},
 		{"iquestcoder", "LlamaForCausalLM", "model", "LlamaDecoderLayer", 1, []int{2}, iquestCoder},
+		{"kolibri1", "Kolibri1ForCausalLM", "model", "Kolibri1DecoderLayer", -1, nil, kolibri1},
+		{"laguna", "LagunaForCausalLM", "model", "LagunaDecoderLayer", -1, nil, laguna},
 		{"lfm2", "Lfm2ForCausalLM", "model", "Lfm2DecoderLayer", 1, []int{2}, lfm2},
 		{"lfm2_moe", "Lfm2MoeForCausalLM", "model", "Lfm2MoeDecoderLayer", 1, []int{2}, lfm2MoE},
+		{"lfm3", "Lfm3ForCausalLM", "model", "Lfm3DecoderLayer", 124894, []int{124900}, lfm3},
 		{"llama", "LlamaForCausalLM", "model", "LlamaDecoderLayer", 1, []int{2}, llama},
 		{"llama4_text", "Llama4ForCausalLM", "language_model", "Llama4TextDecoderLayer", 1, []int{2}, llama4},
 		{"mamba2", "Mamba2ForCausalLM", "backbone", "Mamba2Block", 0, []int{2}, mamba2},
@@ -102,6 +106,7 @@ func gemmas() []architecture {
 		{"gemma3n_text", "Gemma3nForCausalLM", "model", "Gemma3nTextDecoderLayer", 2, []int{1}, gemma3n},
 		{"vaultgemma", "VaultGemmaForCausalLM", "model", "VaultGemmaDecoderLayer", 2, []int{1}, vaultGemma},
 		{"gemma4_text", "Gemma4ForCausalLM", "model", "Gemma4TextDecoderLayer", 2, []int{1}, gemma4},
+		{"gemma4_unified_text", "Gemma4UnifiedForCausalLM", "model", "Gemma4UnifiedTextDecoderLayer", 2, []int{1}, gemma4Unified},
 	}
 }
 

@@ -70,9 +70,7 @@ func (d *decoder) afMixture(f *fields) *afMixture {
 func (m *afMixture) add(b *Builder) {
 	x := b.Child("mlp", "AfmoeSparseMoeBlock").Runs(KindMoE, m.spec)
 	x.Param("expert_bias", m.spec.Count)
-	if p := x.node.Param("expert_bias"); b.tree.header == nil {
-		p.DType = Float32
-	}
+	x.wide("expert_bias")
 	x.Child("router", "AfmoeTokenChoiceRouter").Linear("gate", m.hidden, m.spec.Count, false)
 	m.gatedMLP(x, "shared_experts", m.shared, false)
 	x.stackedExperts(m.spec, expertNames{

@@ -195,8 +195,8 @@ func (d *deepseek) mixture(b *Builder) *Builder {
 		each: []string{m.path + ".experts"},
 	}, d.hidden, d.moeInner, d.act)
 	gate := m.Child("gate", d.class+"TopkRouter")
-	if weight := gate.Param("weight", d.moe.Count, d.hidden); d.wideRouter && b.tree.header == nil {
-		weight.DType = Float32
+	if gate.Param("weight", d.moe.Count, d.hidden); d.wideRouter {
+		gate.wide("weight")
 	}
 	correction := d.correction
 	if correction == NoDType {

@@ -10,11 +10,23 @@ import (
 // keys as values, whose last layers may share keys and values, with inputs by layer and experts beside
 // the MLP in some models.
 func gemma4(f *fields, b *Builder) {
-	def := gemmaDefaults(262144, 131072)
+	f.gemma4(b, "Gemma4", 131072, 512)
+}
+
+// gemma4Unified is Gemma4UnifiedForCausalLM: gemma4 without inputs by layer and experts.
+func gemma4Unified(f *fields, b *Builder) {
+	g := f.without("vocab_size_per_layer_input", "enable_moe_block")
+	g.values["hidden_size_per_layer_input"] = json.Number("0")
+	g.gemma4(b, "Gemma4Unified", 262144, 1024)
+}
+
+// gemma4 builds a model whose classes have the given prefix. context and window are defaults.
+func (f *fields) gemma4(b *Builder, prefix string, context, window int) {
+	def := gemmaDefaults(262144, context)
 	def.layers = 30
-	d := readDecoder(f.without("rope_parameters", "rope_scaling", "rope_theta"), "Gemma4Text", def)
-	d.normClass = "Gemma4RMSNorm"
-	g := &gemma4Layers{decoder: d, bias: f.bool("attention_bias", false), window: f.size("sliding_window", 512)}
+	d := readDecoder(f.without("rope_parameters", "rope_scaling", "rope_theta"), prefix+"Text", def)
+	d.normClass = prefix + "RMSNorm"
+	g := &gemma4Layers{decoder: d, bias: f.bool("attention_bias", false), window: f.size("sliding_window", window)}
 	g.read(f)
 	w := wiring{
 		block: BlockSpec{
@@ -23,9 +35,9 @@ func gemma4(f *fields, b *Builder) {
 		},
 		spec:       CausalLMSpec{EmbedScale: float32(math.Sqrt(float64(d.hidden))), LogitSoftcap: f.cap("final_logit_softcapping", 0)},
 		wrapped:    true,
-		embedClass: "Gemma4TextScaledWordEmbedding",
+		embedClass: prefix + "TextScaledWordEmbedding",
 		embed:      func(b *Builder) { b.Buffer("embed_scale", b.tree.dtype, false) },
-		rotary:     func(b *Builder) { b.layerRotary("Gemma4TextRotaryEmbedding", g.sliding, g.full.rope, g.local.rope) },
+		rotary:     func(b *Builder) { b.layerRotary(prefix+"TextRotaryEmbedding", g.sliding, g.full.rope, g.local.rope) },
 	}
 	if g.perLayer > 0 {
 		w.spec.PerLayer, w.inputs = g.inputs(f, b.tree.textPath())
@@ -142,9 +154,6 @@ func (g *gemma4Layers) readRopes(f *fields) {
 			}
 		}
 		p.required("rope_theta")
-		if part, kind := p.float("partial_rotary_factor", 1), p.text("rope_type", "default"); part != 1 && kind != "default" && kind != "proportional" {
-			p.fail("partial_rotary_factor", "%v with rope_type %.40q is not supported", part, kind)
-		}
 		of.rope = f.without("rope_theta").ropeFrom(p, true, ropeDefaults{theta: 10000, headDim: of.dim, context: g.context, proportional: true})
 	}
 	if slices.Contains(g.sliding, true) {

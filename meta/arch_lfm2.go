@@ -75,8 +75,7 @@ func readLFM2(f *fields, class string, def decoderDefaults) *decoder {
 // convolutional builds a model of short convolutions and attention. It calls mlp for the rest of each
 // layer.
 func (d *decoder) convolutional(f *fields, b *Builder, convolves []bool, rotary string, mlp func(b *Builder, layer int)) {
-	bias, kernel := f.bool("conv_bias", false), f.count("conv_L_cache", 3, 2, maxKernel)
-	attentions, states := 0, 0
+	convolve, attentions := d.shortConvolutions(f, 3), 0
 	w := wiring{
 		block:    BlockSpec{AttentionNorm: "operator_norm", Attention: "self_attn", MLPNorm: "ffn_norm", MLP: "feed_forward"},
 		lastNorm: "embedding_norm",
@@ -84,19 +83,7 @@ func (d *decoder) convolutional(f *fields, b *Builder, convolves []bool, rotary 
 	}
 	d.causalLM(f, b, w, func(b *Builder, i int) {
 		if convolves[i] {
-			block := w.block
-			block.Attention = "conv"
-			b.Runs(KindBlock, &block)
-			a := b.Child("conv", d.class+"ShortConv").Runs(KindShortConv, &ShortConvSpec{
-				State: states, In: "in_proj", Out: "out_proj", Conv: "conv", Width: d.hidden, Kernel: kernel})
-			c := a.Child("conv", "Conv1d")
-			c.Param("weight", d.hidden, 1, kernel)
-			if bias {
-				c.Param("bias", d.hidden)
-			}
-			a.Linear("in_proj", d.hidden, 3*d.hidden, bias)
-			a.Linear("out_proj", d.hidden, d.hidden, bias)
-			states++
+			convolve(b, w.block)
 		} else {
 			s := d.attentionSpec(AttentionSpec{Layer: attentions, QNorm: "q_layernorm", KNorm: "k_layernorm"})
 			s.Q, s.K, s.V, s.Out = "q_proj", "k_proj", "v_proj", "out_proj"
@@ -112,6 +99,27 @@ func (d *decoder) convolutional(f *fields, b *Builder, convolves []bool, rotary 
 		mlp(b, i)
 		d.norms(b, "operator_norm", "ffn_norm")
 	})
+}
+
+// shortConvolutions reads the short convolutions, whose default width over tokens is kernel. It returns what adds one
+// to a layer with the given block, as its operator.
+func (d *decoder) shortConvolutions(f *fields, kernel int) func(b *Builder, block BlockSpec) {
+	bias, kernel := f.bool("conv_bias", false), f.count("conv_L_cache", kernel, 2, maxKernel)
+	states := 0
+	return func(b *Builder, block BlockSpec) {
+		block.Attention = "conv"
+		b.Runs(KindBlock, &block)
+		a := b.Child("conv", d.class+"ShortConv").Runs(KindShortConv, &ShortConvSpec{
+			State: states, In: "in_proj", Out: "out_proj", Conv: "conv", Width: d.hidden, Kernel: kernel})
+		c := a.Child("conv", "Conv1d")
+		c.Param("weight", d.hidden, 1, kernel)
+		if bias {
+			c.Param("bias", d.hidden)
+		}
+		a.Linear("in_proj", d.hidden, 3*d.hidden, bias)
+		a.Linear("out_proj", d.hidden, d.hidden, bias)
+		states++
+	}
 }
 
 // lfm2MLP adds the gated MLP under the names of these families.

@@ -87,6 +87,8 @@ func (f *fields) typedRope(params *fields, kind string, def ropeDefaults) *RopeS
 		return &RopeSpec{Dim: 2}
 	}
 	p.required("rope_theta")
-	def.partial = 1 // whose default holds without parameters only
+	if !def.proportional {
+		def.partial = 1 // whose default holds without parameters only
+	}
 	return alone.ropeFrom(p, true, def)
 }

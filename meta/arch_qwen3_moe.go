@@ -29,10 +29,7 @@ func qwen3MoE(f *fields, b *Builder) {
 
 // sparseLayers reads the mixture, and which layers have a plain MLP instead.
 func (f *fields) sparseLayers(defCount, defTopK int) (*MoESpec, func(layer int) bool) {
-	count := "num_experts"
-	if !f.has(count) && f.has("num_local_experts") {
-		count = "num_local_experts"
-	}
+	count := f.expertCount()
 	if f.count(count, defCount, 0, maxExperts) == 0 {
 		return &MoESpec{}, func(int) bool { return true }
 	}
@@ -44,15 +41,31 @@ func (f *fields) sparseLayers(defCount, defTopK int) (*MoESpec, func(layer int) 
 	return spec, func(i int) bool { return slices.Contains(only, i) || (i+1)%step != 0 }
 }
 
+// expertCount names the field with the number of experts, which transformers saves under another name than published
+// files have.
+func (f *fields) expertCount() string {
+	if !f.has("num_experts") && f.has("num_local_experts") {
+		return "num_local_experts"
+	}
+	return "num_experts"
+}
+
 // mixture adds a mixture whose files have a tensor for each expert under the module's
 // own names, as Qwen and DeepSeek publish them.
 func (d *decoder) mixture(b *Builder, spec MoESpec, inner int) *Builder {
+	m, _ := d.mixtureAndRouter(b, spec, inner)
+	return m
+}
+
+// mixtureAndRouter is mixture that returns the scope of the router too.
+func (d *decoder) mixtureAndRouter(b *Builder, spec MoESpec, inner int) (mixture, router *Builder) {
 	spec.Act = d.act.act
 	m := b.Child("mlp", d.class+"SparseMoeBlock").Runs(KindMoE, &spec)
 	m.stackedExperts(&spec, expertNames{
 		class: d.class + "Experts", gate: "gate_proj", up: "up_proj", down: "down_proj",
 		each: []string{m.path + ".experts"},
 	}, d.hidden, inner, d.act)
-	m.Child("gate", d.class+"TopKRouter").Param("weight", spec.Count, d.hidden)
-	return m
+	router = m.Child("gate", d.class+"TopKRouter")
+	router.Param("weight", spec.Count, d.hidden)
+	return m, router
 }

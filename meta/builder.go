@@ -151,6 +151,13 @@ func (b *Builder) ParamFrom(name string, shape []int, sources []TensorSource, ot
 	return p
 }
 
+// wide says that transformers keeps a parameter of this scope in float32, whatever dtype the model has.
+func (b *Builder) wide(name string) {
+	if p := b.node.Param(name); b.tree.header == nil {
+		p.DType = Float32
+	}
+}
+
 // Tied adds a parameter that shares its tensor with p.
 func (b *Builder) Tied(name string, p *Param) *Param {
 	tied := &Param{Name: name, Shape: p.Shape, DType: p.DType, Stored: p.Stored, SameAs: p}

@@ -15,7 +15,7 @@ type ropeDefaults struct {
 	allLong      bool    // "su" and "yarn" mean longrope
 	interleaved  bool
 	roundUp      bool           // an odd number of rotated dimensions becomes the next even one
-	proportional bool           // the type proportional is supported
+	proportional bool           // the type proportional is supported, and turns a part of a head; others turn all of it
 	alpha        bool           // a dynamic rope with alpha has a fixed base
 	scaling      map[string]any // of classes that scale without being told
 	headDim      int
@@ -99,6 +99,9 @@ func (f *fields) ropeFrom(p *fields, nested bool, def ropeDefaults) *RopeSpec {
 			r.Original = def.original
 		}
 		r.Original = f.size(original, r.Original)
+	}
+	if part, kind := p.float("partial_rotary_factor", 1), p.text("rope_type", "default"); def.proportional && part != 1 && kind != "default" && kind != "proportional" {
+		p.fail("partial_rotary_factor", "%v with rope_type %.40q is not supported", part, kind)
 	}
 	switch {
 	case def.proportional && p.text("rope_type", "") == "proportional":

@@ -166,9 +166,12 @@ type AttentionSpec struct {
 	KeysToo    bool    // the values are the keys before their norm and rope; V is ""
 	Shared     bool    // keys and values are those of an earlier layer, whose cache Layer names; K and V are ""
 	ValueScale float32 // multiplies the values; 0 means 1
-	// Gate, "" for none, names a Linear of the layer's operand, whose sigmoid multiplies the heads' outputs.
-	Gate    string
-	OutNorm string // norm of the heads' outputs together, "" for none
+	// Gate, "" for none, names a Linear of the layer's operand, which multiplies the heads' outputs: its sigmoid, or
+	// GateAct of it where that is set.
+	Gate       string
+	GateAct    Activation
+	GateByHead bool   // the result of Gate is one number for each head
+	OutNorm    string // norm of the heads' outputs together, "" for none
 }
 
 // FusedOrder is the row layout of a fused q/k/v projection.
@@ -302,6 +305,7 @@ const (
 	ActExpRest
 	ActClampedSiLU // silu(min(g, limit)) · clamp(up, ±limit)
 	ActClamp       // clamp(x, ±limit)
+	ActSoftplus    // ln(1 + exp(x))
 )
 
 // MoESpec runs a mixture of experts.
@@ -317,6 +321,7 @@ type MoESpec struct {
 	ScaleInput  bool    // the weights multiply the experts' operands instead of their results
 	Correction  string  // Buffer of the router or of the node, or Param below the router: added to the scores for choosing only
 	Jitter      float32 // of ScoreSparseMixer
+	Softcap     float32 // of the router's logits: cap·tanh(x/cap); 0: none
 	// Table, "" for none, names a Buffer of the router, [vocabulary, TopK]: the experts of each token. The
 	// scores weigh them only.
 	Table     string

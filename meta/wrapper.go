@@ -28,6 +28,7 @@ func wrappers() []wrapper {
 		{"gemma3", "Gemma3ForConditionalGeneration", "Gemma3Model", text, "gemma3_text", false, true, false},
 		{"gemma3n", "Gemma3nForConditionalGeneration", "Gemma3nModel", text, "gemma3n_text", false, true, false},
 		{"gemma4", "Gemma4ForConditionalGeneration", "Gemma4Model", text, "gemma4_text", false, true, false},
+		{"gemma4_unified", "Gemma4UnifiedForConditionalGeneration", "Gemma4UnifiedModel", text, "gemma4_unified_text", false, true, false},
 		{"idefics3", "Idefics3ForConditionalGeneration", "Idefics3Model", "text_model", "llama", false, false, false},
 		{"internvl", "InternVLForConditionalGeneration", "InternVLModel", text, "qwen2", false, true, false},
 		{"kimi_k25", "Kimi_K25ForConditionalGeneration", "Kimi_K25Model", text, "deepseek_v3", false, true, false},

@@ -4,6 +4,7 @@ A maker draws shapes and options from a random.Random and returns the contents o
 FAMILIES names the makers, each with the seeds of the committed fixtures.
 """
 from further_configs import further
+from late_configs import late
 from hybrid_configs import hybrids
 from plain_configs import plains
 
@@ -622,4 +623,5 @@ FAMILIES = {
     **hybrids(llama, wrap),
     **plains(llama),
     **further(llama, deepseek, wrap),
+    **late(llama, gemma4_text, wrap),
 }

@@ -34,6 +34,7 @@ def rope(theta=10000.0, **more):
 
 
 # name: model type, fields
+SPARSE = dict(num_experts=4, num_experts_per_tok=2, moe_intermediate_size=8, shared_expert_intermediate_size=12)
 MODELS = {
     "gemma2": ("gemma2", dict(head_dim=8, sliding_window=4, attn_logit_softcapping=2.0, final_logit_softcapping=3.0, query_pre_attn_scalar=8)),
     "gemma3": ("gemma3_text", dict(head_dim=8, sliding_window=4, num_hidden_layers=3, layer_types=[
@@ -132,6 +133,13 @@ MODELS = {
                             intermediate_size=None, max_position_embeddings=None)),
     "mpt": ("mpt", dict(d_model=24, n_layers=2, n_heads=6, max_seq_len=64, hidden_size=None, num_hidden_layers=None, num_attention_heads=None,
                         num_key_value_heads=None, intermediate_size=None, max_position_embeddings=None)),
+    "flint": ("flint", dict(head_dim=8, sliding_window=4, layer_types=["sliding_attention", "full_attention"], mlp_only_layers=[0], **SPARSE)),
+    "kolibri1": ("kolibri1", dict(head_dim=8, sliding_window=4, layer_types=["sliding_attention", "full_attention"], intermediate_size=None, norm_topk_prob=True, **SPARSE)),
+    "laguna": ("laguna", dict(head_dim=8, sliding_window=4, layer_types=["sliding_attention", "full_attention"], num_attention_heads_per_layer=[2, 4], gating="per-head",
+                              moe_router_logit_softcapping=1.5, moe_routed_scaling_factor=2.0, **SPARSE)),
+    "laguna-channels": ("laguna", dict(head_dim=8, gating="per-element", mlp_layer_types=["dense", "sparse"], **SPARSE)),
+    "lfm3": ("lfm3", dict(head_dim=8, conv_L_cache=3, sliding_window=4, num_hidden_layers=3, layer_types=["conv", "sliding_attention", "full_attention"])),
+    "gemma4-unified": ("gemma4_unified_text", dict(head_dim=6, global_head_dim=8, sliding_window=4, layer_types=["sliding_attention", "full_attention"])),
     "lfm2": ("lfm2", dict(conv_L_cache=3, block_auto_adjust_ff_dim=False, layer_types=["conv", "full_attention"], rope_parameters=rope())),
     "lfm2-moe": ("lfm2_moe", dict(conv_L_cache=4, conv_bias=True, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=8, num_dense_layers=1,
                                   num_hidden_layers=3, layer_types=["conv", "full_attention", "conv"], routed_scaling_factor=1.5, rope_parameters=rope())),
@@ -139,12 +147,11 @@ MODELS = {
 
 DELTA_NET = dict(head_dim=8, linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=6, linear_value_head_dim=5, linear_conv_kernel_dim=4,
                  layer_types=["linear_attention", "full_attention"], rope_parameters=rope(partial_rotary_factor=0.5))
-SHARED = dict(num_experts=4, num_experts_per_tok=2, moe_intermediate_size=8, shared_expert_intermediate_size=12)
 MIXER = dict(mamba_n_heads=4, mamba_n_groups=2, mamba_d_state=7, mamba_d_conv=4, mamba_chunk_size=4)
 MODELS |= {
-    "qwen3-next": ("qwen3_next", dict(DELTA_NET, **SHARED, mlp_only_layers=[], decoder_sparse_step=1)),
+    "qwen3-next": ("qwen3_next", dict(DELTA_NET, **SPARSE, mlp_only_layers=[], decoder_sparse_step=1)),
     "qwen3-5": ("qwen3_5_text", dict(DELTA_NET, linear_num_value_heads=2)),
-    "qwen3-5-moe": ("qwen3_5_moe_text", dict(DELTA_NET, **SHARED, intermediate_size=None)),
+    "qwen3-5-moe": ("qwen3_5_moe_text", dict(DELTA_NET, **SPARSE, intermediate_size=None)),
     "mamba2": ("mamba2", dict(intermediate_size=None, num_attention_heads=None, num_key_value_heads=None, max_position_embeddings=None, num_heads=4, head_dim=8,
                               expand=2, n_groups=2, state_size=7, conv_kernel=4, chunk_size=4)),
     "nemotron-h": ("nemotron_h", dict(num_hidden_layers=None, layers_block_type=["mamba", "attention", "moe", "mlp"], head_dim=8, mamba_num_heads=4, mamba_head_dim=6,

@@ -40,7 +40,7 @@ OMITTED = ("rms_norm_eps", "layer_norm_eps", "norm_eps", "layer_norm_epsilon", "
 
 # What Heft refuses by name, and the reference runs.
 REFUSED = {"internlm3": ("qkv_bias", "bias", "attention_bias", "mlp_bias"), "iquestcoder": ("attention_bias", "mlp_bias")}
-SILU_ONLY = ("deepseek_v4", "lfm2", "lfm2_moe")
+SILU_ONLY = ("deepseek_v4", "lfm2", "lfm2_moe", "lfm3")
 
 
 class Wide(random.Random):

@@ -117,9 +117,11 @@ func (c *compiler) routerOf(n Node, m *moe) error {
 	}
 	at := router
 	name := m.spec.Correction
-	if p := n.Module.Param(name); p != nil && len(p.Shape) == 1 {
-		m.correctionParam, err = c.param(n, name, m.spec.Count)
-		return err
+	for _, node := range []Node{router, n} {
+		if p := node.Module.Param(name); p != nil && len(p.Shape) == 1 {
+			m.correctionParam, err = c.param(node, name, m.spec.Count)
+			return err
+		}
 	}
 	if i := strings.LastIndexByte(name, '.'); i >= 0 {
 		if at, err = c.child(router, "correction", name[:i]); err != nil {
@@ -305,6 +307,9 @@ func (m *moe) route(c scope, x tensor.Tensor) {
 	logits := c.arena.take(x.Rows(), m.spec.Count)
 	m.router.compute(c, logits, x, 0)
 	c.compute()
+	if s := m.spec.Softcap; s > 0 && c.err == nil {
+		c.backend.Scale(logits, 1, s)
+	}
 	c.trace(PointRouter, m.router.path, logits)
 	correction := c.vector(m.correctionParam)
 	if m.correction != nil {

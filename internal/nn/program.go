@@ -33,7 +33,7 @@ type Program struct {
 	perLayer      int    // width of the vectors of meta.PerLayerSpec together
 	joins         int    // see Joins
 	special       string // a part that only the host runs and that cannot be trained
-	hostOnly      string // see Special
+	hostOnly      string // see HostOnly
 	untrained     string // see Untrained
 	constants     int    // largest number of rows per token for which a rule needs ones and zeros
 	asked         asked
@@ -85,8 +85,8 @@ func (p *Program) KV() []kvcache.LayerShape { return p.layers }
 // instead of keys and values.
 func (p *Program) States() []int { return p.states }
 
-// Special names a part of the model that only the host's backend runs, "" for none.
-func (p *Program) Special() string { return cmp.Or(p.special, p.hostOnly) }
+// HostOnly names a part of the model that only the host's backend runs, "" for none.
+func (p *Program) HostOnly() string { return cmp.Or(p.special, p.hostOnly) }
 
 // Untrained names a part of the model that cannot be trained, "" for none.
 func (p *Program) Untrained() string { return cmp.Or(p.special, p.untrained) }

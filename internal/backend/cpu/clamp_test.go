@@ -34,6 +34,35 @@ func TestClamp(t *testing.T) {
 	}
 }
 
+// TestSoftplus: ln(1 + exp(x)), x itself from torch's threshold of 20 on, with the sigmoid as its slope; NaN stays.
+func TestSoftplus(t *testing.T) {
+	b, err := New(Options{Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	x := []float32{-200, -40, -1.5, 0, 1.5, 19, 25, 3e38, float32(math.NaN())}
+	got, slopes, ones := make([]float32, len(x)), make([]float32, len(x)), slices.Repeat([]float32{1}, len(x))
+	row := func(v []float32) tensor.Tensor { return tensor.Floats(v, 1, len(v)) }
+	b.Gate(row(got), row(x), tensor.Tensor{}, meta.ActSoftplus, 0)
+	b.GateGrad(row(slopes), tensor.Tensor{}, row(ones), row(x), tensor.Tensor{}, meta.ActSoftplus, 0)
+	if err := b.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	for i, v := range x[:len(x)-1] {
+		want, slope := float32(math.Log1p(math.Exp(float64(v)))), float32(1/(1+math.Exp(-float64(v))))
+		if v >= 20 {
+			want = v
+		}
+		if math.Abs(float64(got[i]-want)) > 1e-6*float64(want) || math.Abs(float64(slopes[i]-slope)) > 1e-6*float64(slope) {
+			t.Errorf("softplus(%v) = %v with a slope of %v, want %v and %v", v, got[i], slopes[i], want, slope)
+		}
+	}
+	if last := got[len(x)-1]; last == last {
+		t.Errorf("softplus of NaN is %v", last)
+	}
+}
+
 // TestRoundedSlopes compares biases of positions with torch's, for slopes of 71 heads: slope[..., None].bfloat16() *
 // torch.arange(2048)[None, None, :], which rounds the positions too.
 func TestRoundedSlopes(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/heftai/heft/internal/kernels"
+	"github.com/heftai/heft/internal/kernels/vector"
 	"github.com/heftai/heft/internal/tensor"
 	"github.com/heftai/heft/meta"
 )
@@ -169,6 +170,8 @@ func derivative(act meta.Activation, x float64) (y, slope float64) {
 			return x * x, 2 * x
 		}
 		return 0, 0
+	case meta.ActSoftplus:
+		return softplus(x), 1 / (1 + vector.AccurateExp(-x))
 	case meta.ActGELU:
 		phi := 0.5 * math.Erfc(-x/math.Sqrt2)
 		return x * phi, phi + x*math.Exp(-x*x/2)/math.Sqrt(2*math.Pi)
