@@ -455,9 +455,9 @@ type Quant struct {
 	Rows, Columns int
 	// ZeroBias is what is added to a stored zero.
 	ZeroBias int
-	// Width is the columns of a matrix whose codes are one list, and State the bytes of its Global; 0 for
-	// other formats.
-	Width, State int
+	// Width is the columns of a matrix whose codes are one list, and State the bytes of its Global, of the longest in a
+	// stack; 0 for other formats. States are the bytes of all in the stack, 0 where they are not known.
+	Width, State, States int
 }
 
 // Entries returns the elements that the format's tensors have for a matrix of rows × columns, 0 for

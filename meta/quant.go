@@ -318,6 +318,16 @@ func (t *tree) companion(s TensorSource, base string, c *Companion, header Check
 // first returns the shape and dtype of the first tensor of s in the checkpoint.
 func (t *tree) first(s TensorSource) ([]int, DType, bool) { return t.header.Tensor(s.at(0)) }
 
+// states takes the sizes of bitsandbytes' states, which s names: their numbers are text, so experts' differ.
+func (t *tree) states(s TensorSource, q *Quant) {
+	for i := range max(s.Stack, 1) {
+		if state, _, ok := t.header.Tensor(s.at(i)); ok {
+			n := int(Elements(state))
+			q.State, q.States = max(q.State, n), q.States+n
+		}
+	}
+}
+
 // with returns s with another name.
 func (s TensorSource) with(tensor string) TensorSource {
 	s.Tensor = tensor
@@ -335,6 +345,10 @@ func (t *tree) stored(sources []TensorSource, shape []int, dtype DType) int64 {
 		for _, tensor := range tensors {
 			if tensor.DType == NoDType {
 				tensor.DType = dtype
+			}
+			if q := sources[i].Quant; q != nil && q.States > 0 && tensor.Tensor == q.Global {
+				total += int64(q.States)
+				continue
 			}
 			total += tensor.DType.Bytes(Elements(tensor.Shape)) * int64(max(sources[i].Stack, 1))
 		}
@@ -355,11 +369,10 @@ func (t *tree) present(s TensorSource, q *Quant, row *Format, form *quantised) (
 		return nil, false // a dtype without scales, which is not a format
 	}
 	if row.Codes.Flat {
-		state, _, ok := t.first(s.with(q.Global))
-		if !ok {
+		t.states(s.with(q.Global), q)
+		if q.State == 0 {
 			return nil, false
 		}
-		q.State = int(Elements(state))
 	}
 	needed := row.Codes.Flat && d == Uint8 // scales of scales
 	if _, _, ok := t.first(s.with(q.Index)); !ok && !needed {

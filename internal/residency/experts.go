@@ -62,8 +62,8 @@ func (s *Store) addStack(n Node) error {
 	for i, p := range st.params {
 		s.slabs[p] = slab{st, i}
 		st.convert = st.convert || s.converts(p)
-		for e := range st.experts {
-			s.count(st.experts[e].device, s.quantizer.size(p)/int64(count))
+		for e := range st.experts { // whose sizes may differ by some bytes
+			s.count(st.experts[e].device, s.quantizer.size(p)*int64(e+1)/int64(count)-s.quantizer.size(p)*int64(e)/int64(count))
 			if s.sidecar != nil {
 				continue
 			}
