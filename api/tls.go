@@ -8,6 +8,8 @@ import (
 	"os"
 	"sync/atomic"
 	"time"
+
+	"github.com/heftai/heft/api/internal/reload"
 )
 
 // A Certificate is a TLS certificate in two files, which are read again when they change. Its methods may be called
@@ -15,13 +17,7 @@ import (
 type Certificate struct {
 	cert, key string
 	now       atomic.Pointer[tls.Certificate]
-	seen      atomic.Pointer[[2]version]
-}
-
-// version tells contents of a file apart.
-type version struct {
-	changed time.Time
-	size    int64
+	seen      atomic.Pointer[[2]reload.Version]
 }
 
 // OpenCertificate reads a certificate and its key in PEM. It fails if they do not belong together.
@@ -42,10 +38,11 @@ func (c *Certificate) Reload() error {
 	return nil
 }
 
-func (c *Certificate) versions() (v [2]version) {
+// versions returns the versions of both files, zero for a file that cannot be read.
+func (c *Certificate) versions() (v [2]reload.Version) {
 	for i, path := range []string{c.cert, c.key} {
 		if info, err := os.Stat(path); err == nil {
-			v[i] = version{info.ModTime(), info.Size()}
+			v[i] = reload.VersionOf(info)
 		}
 	}
 	return v
@@ -53,21 +50,10 @@ func (c *Certificate) versions() (v [2]version) {
 
 // Watch reloads the files when they change, until ctx ends. It looks every period and logs what happened.
 func (c *Certificate) Watch(ctx context.Context, period time.Duration) {
-	tick := time.NewTicker(period)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		if c.versions() != *c.seen.Load() {
-			c.ReloadAndLog()
-		}
-	}
+	reload.Watch(ctx, period, func() bool { return c.versions() != *c.seen.Load() }, c.ReloadAndLog)
 }
 
-// ReloadAndLog is Reload; it logs what happened.
+// ReloadAndLog calls Reload and logs the result.
 func (c *Certificate) ReloadAndLog() {
 	if err := c.Reload(); err != nil {
 		slog.Error("the certificate stays as it was", "reason", err)

@@ -2,11 +2,8 @@ package train
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"strconv"
@@ -15,6 +12,7 @@ import (
 	"github.com/heftai/heft/internal/collective"
 	"github.com/heftai/heft/internal/collective/mpi"
 	"github.com/heftai/heft/internal/collective/tcp"
+	"github.com/heftai/heft/internal/filehash"
 )
 
 // Transport carries messages between the ranks of a world, for [NewWorld].
@@ -191,14 +189,5 @@ var build = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	f, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
+	return filehash.SHA256(path)
 })

@@ -15,8 +15,6 @@ import (
 // Endpoints are the paths that lines of a batch may have.
 var Endpoints = []string{"/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/responses"}
 
-func reverse[T any](list []T) { slices.Reverse(list) }
-
 // Limits of metadata, those of OpenAI.
 const maxPairs, maxName, maxValue = 16, 64, 512
 
@@ -115,16 +113,13 @@ func (s *Server) List(w http.ResponseWriter, r *http.Request) {
 	if !s.available(w, r) {
 		return
 	}
-	f, err := wire.QueryFields(r)
+	limit, after := usualBatches, ""
+	err := wire.ReadQuery(r, func(f *wire.Fields) {
+		f.Integer("limit", &limit, 1, mostBatches)
+		f.String("after", &after)
+	})
 	if err != nil {
 		respond(w, nil, err)
-		return
-	}
-	limit, after := usualBatches, ""
-	f.Integer("limit", &limit, 1, mostBatches)
-	f.String("after", &after)
-	if f.Err() != nil {
-		respond(w, nil, f.Err())
 		return
 	}
 	p, err := newPage(s.of(wire.OwnerOf(r.Context())), func(b *batch) *string { return &b.ID }, after, limit)

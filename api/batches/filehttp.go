@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/heftai/heft/api/internal/openaijson"
@@ -199,26 +200,20 @@ func (s *Server) Files(w http.ResponseWriter, r *http.Request) {
 	if !s.available(w, r) {
 		return
 	}
-	f, err := wire.QueryFields(r)
+	limit, descending, after, purpose := usualFiles, true, "", ""
+	err := wire.ReadQuery(r, func(f *wire.Fields) {
+		f.Integer("limit", &limit, 1, mostFiles)
+		f.Order("order", &descending)
+		f.String("after", &after)
+		f.String("purpose", &purpose)
+	})
 	if err != nil {
 		respond(w, nil, err)
 		return
 	}
-	limit, order, after, purpose := usualFiles, "desc", "", ""
-	f.Integer("limit", &limit, 1, mostFiles)
-	f.String("order", &order)
-	f.String("after", &after)
-	f.String("purpose", &purpose)
-	if order != "asc" && order != "desc" {
-		f.Fail("order", "Invalid value for {}: expected \"asc\" or \"desc\".")
-	}
-	if f.Err() != nil {
-		respond(w, nil, f.Err())
-		return
-	}
 	all := s.files.list(wire.OwnerOf(r.Context()), purpose)
-	if order == "desc" {
-		reverse(all)
+	if descending {
+		slices.Reverse(all)
 	}
 	p, err := newPage(all, func(f *file) *string { return &f.ID }, after, limit)
 	respond(w, p, err)

@@ -16,6 +16,7 @@ type EmbedRequest struct {
 	Prompts    [][]int32
 	Param      string // what the client calls the prompts, for errors
 	Dimensions int    // of an embedding; 0: all. Fewer are the first, scaled to length 1
+	Normalise  bool   // scale embeddings to length 1 even if the model does not
 }
 
 // inFlight bounds the prompts of one request that the engine has at a time.
@@ -61,7 +62,7 @@ func (m *Model) Embed(ctx context.Context, r EmbedRequest) (vectors [][]float32,
 		if r.Dimensions > 0 {
 			vector = vector[:r.Dimensions]
 		}
-		if m.Pooling.Normalise || r.Dimensions > 0 {
+		if m.Pooling.Normalise || r.Normalise || r.Dimensions > 0 {
 			normalise(vector)
 		}
 		if err := claim.Keep(vectorBytes * len(vector)); err != nil {

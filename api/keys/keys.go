@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/heftai/heft/api/internal/reload"
 	"github.com/heftai/heft/api/wire"
 )
 
@@ -24,7 +25,7 @@ type Set struct {
 	mu    sync.RWMutex
 	keys  []*Key
 	usage map[string]*usage // by name; of names that left the file, too, so that they come back as they were
-	seen  stamp
+	seen  reload.Version
 }
 
 // A Key is one of a set, as the file was when the request came.
@@ -33,12 +34,6 @@ type Key struct {
 	limits entry
 	usage  *usage
 	client wire.Client
-}
-
-// stamp tells versions of the file apart.
-type stamp struct {
-	changed time.Time
-	size    int64
 }
 
 // maxFile bounds a file in bytes.
@@ -71,7 +66,7 @@ func (s *Set) Reload() error {
 	list, err := parse(b)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.seen = stampOf(info)
+	s.seen = reload.VersionOf(info)
 	if err != nil {
 		return fmt.Errorf("keys: %s: %w", s.path, err)
 	}
@@ -96,31 +91,23 @@ func (s *Set) key(e entry) *Key {
 	return k
 }
 
-func stampOf(info os.FileInfo) stamp { return stamp{info.ModTime(), info.Size()} }
-
 // Watch reloads the file when it changes, until ctx ends. It looks every period and logs what happened.
 func (s *Set) Watch(ctx context.Context, period time.Duration) {
-	tick := time.NewTicker(period)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		if info, err := os.Stat(s.path); err == nil && s.changed(stampOf(info)) {
-			s.ReloadAndLog()
-		}
-	}
+	reload.Watch(ctx, period, s.changed, s.ReloadAndLog)
 }
 
-func (s *Set) changed(now stamp) bool {
+// changed reports whether the file is another than at the last Reload. A missing file has not changed.
+func (s *Set) changed() bool {
+	info, err := os.Stat(s.path)
+	if err != nil {
+		return false
+	}
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return now != s.seen
+	return reload.VersionOf(info) != s.seen
 }
 
-// ReloadAndLog is Reload; it logs what happened.
+// ReloadAndLog calls Reload and logs the result.
 func (s *Set) ReloadAndLog() {
 	if err := s.Reload(); err != nil {
 		slog.Error("the API keys stay as they were", "reason", err)

@@ -36,21 +36,19 @@ const usualModels, mostModels = 20, 1000
 // ListModels is GET /v1/models: a page of the models behind after_id, or before before_id.
 func (s *Server) ListModels(w http.ResponseWriter, r *http.Request) {
 	nameRequest(w)
-	f, err := wire.QueryFields(r)
+	page := modelList{Data: []modelCard{}}
+	var list []generate.Known
+	err := wire.ReadQuery(r, func(f *wire.Fields) {
+		limit, after, before := usualModels, "", ""
+		f.Integer("limit", &limit, 1, mostModels)
+		f.String("after_id", &after)
+		f.String("before_id", &before)
+		list, page.More = between(f, s.models.KnownTo(r.Context()), after, before, limit)
+	})
 	if err != nil {
 		respond(w, err)
 		return
 	}
-	limit, after, before := usualModels, "", ""
-	f.Integer("limit", &limit, 1, mostModels)
-	f.String("after_id", &after)
-	f.String("before_id", &before)
-	list, more := between(f, s.models.KnownTo(r.Context()), after, before, limit)
-	if f.Err() != nil {
-		respond(w, f.Err())
-		return
-	}
-	page := modelList{Data: []modelCard{}, More: more}
 	for i := range list {
 		page.Data = append(page.Data, card(&list[i]))
 	}

@@ -3,7 +3,6 @@ package ollama
 import (
 	"context"
 	"encoding/json"
-	"math"
 	"net/http"
 	"slices"
 	"time"
@@ -40,9 +39,6 @@ func (s *Server) Embed(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		respond(w, err)
 		return
-	}
-	for _, v := range vectors {
-		normalise(v)
 	}
 	wire.WriteJSON(w, http.StatusOK, embedded{Model: q.model.Name, Embeddings: vectors, Total: time.Since(begin).Nanoseconds(), Prompt: n})
 }
@@ -83,6 +79,7 @@ func decodeEmbed(ctx context.Context, f *wire.Fields, m *generate.Model, field s
 	q := &embedRequest{model: m}
 	q.Param = field
 	if field == "input" {
+		q.Normalise = true
 		f.Integer("dimensions", &q.Dimensions, 1, maxDimensions)
 		on := false
 		f.Bool("truncate", &on) // a text that exceeds the context is an error
@@ -131,18 +128,4 @@ func decodeTexts(f *wire.Fields, field string) []string {
 		texts = append(texts, *s)
 	}
 	return texts
-}
-
-// normalise scales v to length 1. A zero vector stays as it is.
-func normalise(v []float32) {
-	sum := 0.0
-	for _, x := range v {
-		sum += float64(x) * float64(x)
-	}
-	if sum == 0 {
-		return
-	}
-	for i, x := range v {
-		v[i] = float32(float64(x) / math.Sqrt(sum))
-	}
 }

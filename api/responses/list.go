@@ -25,27 +25,21 @@ const (
 // InputItems is GET /v1/responses/{id}/input_items. It lists the items of the request itself, the latest
 // first unless order is asc.
 func (s *Server) InputItems(w http.ResponseWriter, r *http.Request) {
-	f, err := wire.QueryFields(r)
+	limit, descending, after, before := usualItems, true, "", ""
+	err := wire.ReadQuery(r, func(f *wire.Fields) {
+		f.Integer("limit", &limit, 1, mostItems)
+		f.Order("order", &descending)
+		f.String("after", &after)
+		f.String("before", &before)
+	})
 	if err != nil {
 		respond(w, err)
-		return
-	}
-	limit, order, after, before := usualItems, "desc", "", ""
-	f.Integer("limit", &limit, 1, mostItems)
-	f.String("order", &order)
-	f.String("after", &after)
-	f.String("before", &before)
-	if order != "asc" && order != "desc" {
-		f.Fail("order", "Invalid value for {}: expected \"asc\" or \"desc\".")
-	}
-	if f.Err() != nil {
-		respond(w, f.Err())
 		return
 	}
 	items, err := s.inputOf(r)
 	if err == nil {
 		items = slices.Clone(items)
-		if order == "desc" {
+		if descending {
 			slices.Reverse(items)
 		}
 		items, err = between(items, after, before)

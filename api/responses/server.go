@@ -88,19 +88,16 @@ func (s *Server) find(r *http.Request) (*record, error) {
 
 // Retrieve is GET /v1/responses/{id}, with stream=true as a stream, of the events after starting_after.
 func (s *Server) Retrieve(w http.ResponseWriter, r *http.Request) {
-	f, err := wire.QueryFields(r)
+	stream, after := false, -1
+	err := wire.ReadQuery(r, func(f *wire.Fields) {
+		f.Bool("stream", &stream)
+		f.Integer("starting_after", &after, 0, 1<<31-1)
+		if f.Has("starting_after") && !stream {
+			f.Fail("starting_after", "{} has a meaning only with 'stream'.")
+		}
+	})
 	if err != nil {
 		respond(w, err)
-		return
-	}
-	stream, after := false, -1
-	f.Bool("stream", &stream)
-	f.Integer("starting_after", &after, 0, 1<<31-1)
-	if f.Has("starting_after") && !stream {
-		f.Fail("starting_after", "{} has a meaning only with 'stream'.")
-	}
-	if f.Err() != nil {
-		respond(w, f.Err())
 		return
 	}
 	if run := s.running.find(r); run != nil {

@@ -337,9 +337,29 @@ func (f *Fields) Count(name string) int {
 	return longestList(raw)
 }
 
-// QueryFields returns the parameters of a query as fields: true, false and whole numbers are values of JSON,
+// ReadQuery reads the parameters of r's query with read. It returns the first error.
+func ReadQuery(r *http.Request, read func(*Fields)) error {
+	f, err := queryFields(r)
+	if err != nil {
+		return err
+	}
+	read(f)
+	return f.Err()
+}
+
+// Order reads the order of a list. It is descending unless the field is "asc".
+func (f *Fields) Order(name string, descending *bool) {
+	order := "desc"
+	f.String(name, &order)
+	if order != "asc" && order != "desc" {
+		f.Fail(name, "Invalid value for {}: expected \"asc\" or \"desc\".")
+	}
+	*descending = order == "desc"
+}
+
+// queryFields returns the parameters of a query as fields: true, false and whole numbers are values of JSON,
 // all else are strings.
-func QueryFields(r *http.Request) (*Fields, error) {
+func queryFields(r *http.Request) (*Fields, error) {
 	if f := DescriptionOf(r.Context()); f != nil {
 		return f, nil
 	}

@@ -15,6 +15,7 @@ const module = "github.com/heftai/heft"
 // A new edge is a design change: it comes with its reason here and there.
 var allowed = map[string][]string{
 	"meta":               {"internal/smallfile"},
+	"internal/filehash":  {}, // hashes of files
 	"internal/smallfile": {}, // configs and tokenizers, read with a limit
 	"internal/jsonscan":  {}, // JSON text in place: headers, tokenizers, requests
 	"internal/hostmem":   {},
@@ -91,6 +92,7 @@ var allowed = map[string][]string{
 	"internal/engine/enginetest": {"internal/engine"},                          // a model without weights, for tests
 	"internal/engine/holder":     {"internal/engine"},                          // reaches the engine in a public model, for metrics and tests
 	"api/internal/schema":        {},                                           // JSON Schemas of Go types, for /openapi.json
+	"api/internal/reload":        {},                                           // files that are read again when they change
 	"api/wire":                   {"internal/jsonscan", "api/internal/schema"}, // what all HTTP dialects share
 	"api/generate": {"api/wire", "meta", "dispatch", "text", "internal/engine", "internal/engine/holder", "internal/sample",
 		"internal/grammar/...", "internal/layout", "internal/smallfile"}, // constrained decoding; tokenizer_config.json
@@ -104,8 +106,8 @@ var allowed = map[string][]string{
 	"api/responses":               {"api/wire", "api/generate", "api/internal/foreign", "api/internal/openaijson", "api/internal/settings", "api/store", "text"},
 	"api/messages":                {"api/wire", "api/generate", "api/internal/foreign", "api/internal/settings", "text"},
 	"api/ollama":                  {"api/wire", "api/generate", "api/internal/settings", "meta", "text"}, // meta: what lists show of a model
-	"api/keys":                    {"api/wire"},
-	"api":                         {"api/wire", "api/internal/schema", "api/batches", "api/generate", "api/keys", "api/messages", "api/ollama", "api/openai", "api/responses", "api/store", "devicemap", "dispatch", "internal/engine", "internal/engine/holder", "internal/topology"}, // topology: how many files may be open
+	"api/keys":                    {"api/wire", "api/internal/reload"},
+	"api":                         {"api/wire", "api/internal/reload", "api/internal/schema", "api/batches", "api/generate", "api/keys", "api/messages", "api/ollama", "api/openai", "api/responses", "api/store", "devicemap", "dispatch", "internal/engine", "internal/engine/holder", "internal/topology"}, // topology: how many files may be open
 	"cmd/serve":                   {"*"},
 	"cmd/train":                   {"*"},
 	"internal/cmdline":            {},                                                                                                                                                // what the commands have in common
@@ -139,10 +141,10 @@ var allowed = map[string][]string{
 	"train/internal/runstate":     {"meta", "loader", "internal/collective", "internal/smallfile", "train/data", "train/internal/checkpoint", "train/internal/rank", "train/internal/replicas", "train/optim", "train/rng"}, // meta, loader: gradients are safetensors
 	"train/internal/trainer": {"meta", "internal/collective", "train/data", "train/internal/evaluation", "train/internal/modelfiles", "train/internal/progress", "train/internal/rank",
 		"train/internal/runstate", "train/optim", "train/tensor", "train/track"},
-	"train": {"meta", "loader", "internal/atomicfile", "internal/collective", "internal/collective/mpi", "internal/collective/tcp", "internal/residency", "train/internal/chunks", "train/internal/gemini", "train/internal/replicas", "train/internal/sharded", "train/data", "train/optim", "train/rng", "train/tensor", "train/track",
+	"train": {"meta", "loader", "internal/atomicfile", "internal/filehash", "internal/collective", "internal/collective/mpi", "internal/collective/tcp", "internal/residency", "train/internal/chunks", "train/internal/gemini", "train/internal/replicas", "train/internal/sharded", "train/data", "train/optim", "train/rng", "train/tensor", "train/track",
 		"train/internal/accumulation", "train/internal/checkpoint", "train/internal/evaluation", "train/internal/modelfiles", "train/internal/nested", "train/internal/preference", "train/internal/progress", "train/internal/rank",
 		"train/internal/runstate", "train/internal/trainer"},
-	"train/finetune": {"devicemap", "dispatch", "loader", "meta", "internal/atomicfile", "internal/engine", "internal/filelock", "internal/kernels/tune", "internal/sample", "internal/smallfile",
+	"train/finetune": {"devicemap", "dispatch", "loader", "meta", "internal/atomicfile", "internal/engine", "internal/filehash", "internal/filelock", "internal/kernels/tune", "internal/sample", "internal/smallfile",
 		"train", "train/data", "train/internal/samples", "train/model", "train/optim", "train/rng", "train/tensor", "train/track"}, // dispatch: the memory of the machine; engine, sample: completions that grpo learns from; tune: how weights are read fastest here
 	"examples/accumulate": {"train", "train/data", "train/optim", "train/tensor"},
 	"examples/serve":      {"api", "api/generate", "dispatch", "loader/demo"},

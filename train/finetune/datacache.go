@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/heftai/heft/internal/atomicfile"
+	"github.com/heftai/heft/internal/filehash"
 	"github.com/heftai/heft/train/data"
 	"github.com/heftai/heft/train/internal/samples"
 )
@@ -170,7 +171,7 @@ func (j *job) fileKey(path string, how ...any) (string, error) {
 	if err != nil || words == "" {
 		return "", err
 	}
-	content, err := digest(path)
+	content, err := filehash.SHA256(path)
 	if err != nil {
 		return "", misuse(err)
 	}
@@ -209,7 +210,7 @@ func (j *job) hashTokenizer() (string, error) {
 		if !slices.Contains([]string{".json", ".jinja", ".model", ".txt", ".tiktoken"}, filepath.Ext(f.Name())) {
 			continue
 		}
-		sum, err := digest(filepath.Join(j.model, f.Name()))
+		sum, err := filehash.SHA256(filepath.Join(j.model, f.Name()))
 		if err != nil {
 			return "", err
 		}

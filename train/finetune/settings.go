@@ -1,20 +1,17 @@
 package finetune
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
 
 	"github.com/heftai/heft/internal/atomicfile"
+	"github.com/heftai/heft/internal/filehash"
 	"github.com/heftai/heft/internal/smallfile"
 )
 
@@ -85,7 +82,7 @@ func (j *job) settings() (settings, error) {
 		return s, err
 	}
 	for _, path := range j.files {
-		sum, err := digest(path)
+		sum, err := filehash.SHA256(path)
 		if err != nil {
 			return s, misuse(err)
 		}
@@ -112,19 +109,6 @@ func (j *job) more() map[string]any {
 		return nil
 	}
 	return all
-}
-
-func digest(path string) (string, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
 // settle writes the settings of a new run, or compares those of a resumed one.

@@ -157,15 +157,9 @@ func (b *Backend) StoreKVGrad(dkv backend.KV, dk, dv tensor.Tensor, slots []int3
 	if b.failed.Load() {
 		return
 	}
-	keys, ok := b.storable("gradient of keys", &dkv, dkv.K, dk, slots)
+	keys, values, ok := b.storableKV("gradient of ", &dkv, dk, dv, slots)
 	if !ok {
 		return
-	}
-	var values mat.Floats
-	if !dv.IsZero() {
-		if values, ok = b.storable("gradient of values", &dkv, dkv.V, dv, slots); !ok {
-			return
-		}
 	}
 	take := func(to []float32, t tensor.Tensor, slot int) {
 		width := t.Dims[2]

@@ -85,15 +85,9 @@ func (b *Backend) StoreKV(kv backend.KV, k, v tensor.Tensor, slots []int32) {
 	if b.failed.Load() {
 		return
 	}
-	keys, ok := b.storable("keys", &kv, kv.K, k, slots)
+	keys, values, ok := b.storableKV("", &kv, k, v, slots)
 	if !ok {
 		return
-	}
-	var values mat.Floats
-	if !v.IsZero() {
-		if values, ok = b.storable("values", &kv, kv.V, v, slots); !ok {
-			return
-		}
 	}
 	b.store = storeKV{set: b.set, kv: kv, k: keys, v: values, slots: slots, kwidth: k.Cols()}
 	if values.V != nil {
@@ -103,6 +97,16 @@ func (b *Backend) StoreKV(kv backend.KV, k, v tensor.Tensor, slots []int32) {
 		return
 	}
 	b.run(&b.store, len(slots), len(slots)*k.Cols())
+}
+
+// storableKV checks k and v against the pages of kv that they go to. v may be zero: then values is too. Errors call
+// them kind+"keys" and kind+"values".
+func (b *Backend) storableKV(kind string, kv *backend.KV, k, v tensor.Tensor, slots []int32) (keys, values mat.Floats, ok bool) {
+	keys, ok = b.storable(kind+"keys", kv, kv.K, k, slots)
+	if ok && !v.IsZero() {
+		values, ok = b.storable(kind+"values", kv, kv.V, v, slots)
+	}
+	return keys, values, ok
 }
 
 // storable checks rows x against the pages of t which they go to.
