@@ -220,7 +220,7 @@ func (s *Store) finishLate(c *sidecar) {
 	if ctx == nil {
 		return // Warm does it, if it is called
 	}
-	w.after.Go(func() {
+	w.afterwards.Go(func() {
 		<-done
 		if err := s.finishSidecar(ctx, c, s.whenQuiet(quietFor, busyWaits)); err != nil && ctx.Err() == nil {
 			slog.Warn("converted weights were not all written", "file", c.final, "reason", err)

@@ -50,9 +50,9 @@ func newQuantizer(root *meta.Module, binding *loader.Binding, o *Options) *quant
 // exact reports whether converted weights give the same bits as stored ones, so that either may be used.
 func (q *quantizer) exact() bool { return q.Converter != nil && q.Format().Row().Exact }
 
-// leavePlain reports whether err says that g is not made smaller by an exact format. It is then used as
+// usePlain reports whether err says that g is not made smaller by an exact format. It is then used as
 // stored. The caller holds making.
-func (s *Store) leavePlain(g *segment, err error) bool {
+func (s *Store) usePlain(g *segment, err error) bool {
 	if !errors.Is(err, backend.ErrIncompressible) || !g.converts() {
 		return false
 	}

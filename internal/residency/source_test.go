@@ -148,7 +148,7 @@ func TestAFailedCopyIsNotUsed(t *testing.T) {
 	}
 	fails := func(why string) error {
 		t.Helper()
-		_, err := s.copyBy(t.Context(), g, Demand, s.readInto)
+		_, err := s.makeCopy(t.Context(), g, Demand, s.readInto)
 		if err == nil || g.copied.Load() != nil || s.arena.Ledger.Total() != 0 || s.policy.copied.Load() != 0 {
 			t.Fatalf("%s: %v; the copy is used: %v, %d bytes are held", why, err, g.copied.Load() != nil, s.arena.Ledger.Total())
 		}
@@ -167,7 +167,7 @@ func TestAFailedCopyIsNotUsed(t *testing.T) {
 		t.Errorf("the error does not name the file: %v", err)
 	}
 	mend()
-	c, err := s.copyBy(t.Context(), g, Demand, s.readInto)
+	c, err := s.makeCopy(t.Context(), g, Demand, s.readInto)
 	if err != nil {
 		t.Fatalf("after all was mended: %v", err)
 	}

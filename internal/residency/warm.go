@@ -2,7 +2,6 @@ package residency
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -14,7 +13,7 @@ import (
 )
 
 const (
-	// warmWindow is how far ahead of a conversion the system is asked to read.
+	// warmWindow is how many bytes the system is asked to read ahead of a conversion.
 	warmWindow = 128 << 20
 	// warmStep is the size of one request to the system for pages of a mapping.
 	warmStep = 64 << 20
@@ -24,26 +23,26 @@ const (
 type Progress struct {
 	UnitsDone, UnitsTotal int
 	BytesDone, BytesTotal int64
-	SecondsLeft           float64 // by the rate so far; 0 when done or unknown
-	Seconds               float64 // that it took, once done
+	SecondsLeft           float64 // estimated from the rate so far; 0 when done or unknown
+	Seconds               float64 // how long it took; 0 until it is done
 	Started, Done         bool
 	Err                   error
 }
 
-// progress is the state of Warm.
+// progress is the state of Warm. mu guards what is not atomic.
 type progress struct {
-	ctx     context.Context // of Warm; nil before
-	cancel  context.CancelFunc
-	done    chan struct{}
-	start   time.Time
-	took    time.Duration
-	units   atomic.Int64
-	bytes   atomic.Int64
-	mu      sync.Mutex
-	err     error
-	end     bool // without an error
-	started bool
-	after   sync.WaitGroup // what goes on when everything is warm
+	ctx        context.Context // of Warm; nil before
+	cancel     context.CancelFunc
+	done       chan struct{}
+	start      time.Time
+	took       time.Duration
+	units      atomic.Int64
+	bytes      atomic.Int64
+	mu         sync.Mutex
+	err        error
+	ended      bool // Warm has loaded everything
+	started    bool
+	afterwards sync.WaitGroup // work in the background that begins when Warm has ended
 }
 
 // Warm loads the cpu tier in the background, in the order of use: it maps the weights that the page
@@ -65,73 +64,34 @@ func (s *Store) Warm(ctx context.Context) {
 		defer close(w.done)
 		err := s.warmAll(ctx)
 		w.mu.Lock()
-		w.err, w.end, w.took = err, err == nil, time.Since(w.start)
+		w.err, w.ended, w.took = err, err == nil, time.Since(w.start)
 		w.mu.Unlock()
 		if err == nil {
-			w.after.Go(func() {
-				// Without it a new date counts as a change, which is all that an error means.
+			w.afterwards.Go(func() {
+				// Without hashes a file with a new date counts as changed. That is all that an error costs.
 				_ = s.binding.Checkpoint().HashFiles(ctx, true, s.whenQuiet(quietFor, busyWaits))
 			})
 		}
 	}()
 }
 
-const (
-	// quietFor is how long no pass may have needed a unit before a background read goes on.
-	quietFor = time.Second
-	// busyWaits is how many times as long as its last read a background read waits at most: passes that
-	// never cease leave it a fiftieth of the time.
-	busyWaits = 49
-)
-
-// whenQuiet returns a pace for reads in the background. It returns at once while no unit is
-// acquired, and otherwise waits until none was for the given time, so that passes have the disk
-// for themselves; but no longer than waits times the time since it returned last, which was a read.
-func (s *Store) whenQuiet(quiet time.Duration, waits int) func(context.Context) error {
-	seen, last := s.acquired.Load(), time.Now()
-	var timer *time.Timer // one for all waits, as tokens are generated meanwhile
-	return func(ctx context.Context) error {
-		begin := time.Now()
-		most := begin.Sub(last) * time.Duration(waits)
-		defer func() { last = time.Now() }()
-		for {
-			now, left := s.acquired.Load(), most-time.Since(begin)
-			if now == seen || left <= 0 {
-				return ctx.Err()
-			}
-			seen = now
-			if timer == nil {
-				timer = time.NewTimer(min(quiet, left))
-			} else {
-				timer.Reset(min(quiet, left))
-			}
-			select {
-			case <-ctx.Done():
-				timer.Stop()
-				return ctx.Err()
-			case <-timer.C:
-			}
-		}
-	}
-}
-
-// Warming tells how far Warm is.
+// Warming returns the progress of Warm. Any goroutine may call it.
 func (s *Store) Warming() Progress {
 	w := &s.warm
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	p := Progress{UnitsDone: int(w.units.Load()), UnitsTotal: len(s.units), BytesDone: w.bytes.Load(),
-		BytesTotal: s.tiers[devicemap.CPU], Started: w.started, Done: w.end, Err: w.err}
-	if w.end {
+		BytesTotal: s.tiers[devicemap.CPU], Started: w.started, Done: w.ended, Err: w.err}
+	if w.ended {
 		p.Seconds = w.took.Seconds()
 	}
-	if took := time.Since(w.start).Seconds(); w.started && !w.end && p.BytesDone > 0 {
+	if took := time.Since(w.start).Seconds(); w.started && !w.ended && p.BytesDone > 0 {
 		p.SecondsLeft = took * float64(p.BytesTotal-p.BytesDone) / float64(p.BytesDone)
 	}
 	return p
 }
 
-// finished is closed when Warm is done; at once where it was never called.
+// finished returns a channel that is closed when Warm has ended. It is closed already if Warm was not called.
 func (w *progress) finished() <-chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -143,6 +103,7 @@ func (w *progress) finished() <-chan struct{} {
 	return none
 }
 
+// stop cancels Warm and waits for it and for the work after it.
 func (w *progress) stop() {
 	w.mu.Lock()
 	cancel, done := w.cancel, w.done
@@ -151,7 +112,7 @@ func (w *progress) stop() {
 		cancel()
 		<-done
 	}
-	w.after.Wait()
+	w.afterwards.Wait()
 }
 
 // A visit is a segment that Warm loads, and the unit that uses it.
@@ -160,10 +121,10 @@ type visit struct {
 	unit int
 }
 
-// visits lists the segments of the cpu tier in the order of use, but experts, of which a token uses a
-// few, after the rest, and tables, of which it uses a row, last.
+// visits lists the segments of the cpu tier: those that every token uses in the order of use, then experts,
+// of which a token uses a few, then tables, of which it uses a row.
 func (s *Store) visits() []visit {
-	var out, experts, tables []visit
+	var always, experts, tables []visit
 	seen := map[*segment]bool{}
 	for i := range s.units {
 		u := &s.units[i]
@@ -175,7 +136,7 @@ func (s *Store) visits() []visit {
 			if w.gathered {
 				tables = append(tables, visit{w.segment, i})
 			} else {
-				out = append(out, visit{w.segment, i})
+				always = append(always, visit{w.segment, i})
 			}
 		}
 		for _, n := range u.Experts {
@@ -187,9 +148,10 @@ func (s *Store) visits() []visit {
 			}
 		}
 	}
-	return slices.Concat(out, experts, tables)
+	return slices.Concat(always, experts, tables)
 }
 
+// warmAll is Warm in the foreground.
 func (s *Store) warmAll(ctx context.Context) error {
 	visits := s.visits()
 	left := make([]int, len(s.units))
@@ -224,16 +186,16 @@ func (s *Store) warmAll(ctx context.Context) error {
 	return nil
 }
 
-// loaders is the number of segments that Warm loads at a time, so that the next one is read while one
-// is moved into place.
+// loaders is the number of segments that Warm loads at a time, so that the next ones are read while one is
+// copied or converted.
 const loaders = 4
 
-// warming is the state that loaders share.
+// warming is the state that the loaders share.
 type warming struct {
 	store  *Store
 	mu     sync.Mutex // guards what follows
 	visits []visit
-	left   []int // visits of each unit that are not done
+	left   []int // by unit: visits that are not done
 	ahead  readAhead
 }
 
@@ -249,10 +211,10 @@ func (w *warming) run(ctx context.Context) error {
 		w.visits = w.visits[1:]
 		w.store.find(v.segment)
 		if v.converts() {
-			w.ahead.pass(v.size())
+			w.ahead.advance(v.size())
 		}
 		w.mu.Unlock()
-		if err := w.store.warmOne(ctx, v.segment); err != nil {
+		if err := w.store.warmSegment(ctx, v.segment); err != nil {
 			return err
 		}
 		w.mu.Lock()
@@ -263,8 +225,8 @@ func (w *warming) run(ctx context.Context) error {
 	}
 }
 
-// warmOne loads g and counts its bytes.
-func (s *Store) warmOne(ctx context.Context, g *segment) error {
+// warmSegment loads g and counts its bytes.
+func (s *Store) warmSegment(ctx context.Context, g *segment) error {
 	c, err := s.load(ctx, g, Background)
 	if err == nil && c == nil && !g.displaced.Load() {
 		err = s.populate(ctx, g)
@@ -274,7 +236,7 @@ func (s *Store) warmOne(ctx context.Context, g *segment) error {
 	}
 	for k := range g.pieces {
 		n := g.pieces[k].Size
-		if g.converted[k] { // as the total counts it, also where it stays as stored
+		if g.converted[k] { // the total counts it converted, even if it is used as stored
 			_, n, _ = s.quantizer.converted(&g.pieces[k]) // load has checked it
 		}
 		s.warm.bytes.Add(n)
@@ -282,8 +244,8 @@ func (s *Store) warmOne(ctx context.Context, g *segment) error {
 	return nil
 }
 
-// unmapCopied unmaps the pages of copied segments once more: reading their neighbours may have mapped
-// them again, as the system maps whole huge pages of a file.
+// unmapCopied unmaps the pages of copied segments again. The system maps whole huge pages of a file, so reads
+// of their neighbours may have mapped them.
 func (s *Store) unmapCopied() {
 	for _, g := range s.copies.order {
 		if g.copied.Load() != nil {
@@ -292,18 +254,18 @@ func (s *Store) unmapCopied() {
 	}
 }
 
-// A readAhead asks the system for the bytes that are converted next, across segments, so that the
-// disk does not wait for conversions.
+// A readAhead asks the system to read the bytes that are converted next, across segments, so that the disk is
+// not idle during conversions.
 type readAhead struct {
 	store  *Store
-	visits []visit        // not looked at yet
-	ranges []stored.Range // not asked for yet, in order
-	lead   int64          // bytes asked for beyond those passed
+	visits []visit        // whose ranges are not in ranges yet
+	ranges []stored.Range // to ask for, in order
+	asked  int64          // bytes asked for and not converted yet
 }
 
-// pass notes that the next n bytes are about to be read, and asks for more.
-func (a *readAhead) pass(n int64) {
-	for a.lead -= n; a.lead < warmWindow; {
+// advance notes that the next n bytes are about to be converted, and asks for more.
+func (a *readAhead) advance(n int64) {
+	for a.asked -= n; a.asked < warmWindow; {
 		for len(a.ranges) == 0 {
 			if len(a.visits) == 0 {
 				return
@@ -319,32 +281,10 @@ func (a *readAhead) pass(n int64) {
 		r := &a.ranges[0]
 		part := min(r.Size, warmStep)
 		_ = r.Tensor.Advise(r.Begin, part, loader.WillNeed) // only a hint
-		a.lead += part
+		a.asked += part
 		r.Begin, r.Size = r.Begin+part, r.Size-part
 		if r.Size == 0 {
 			a.ranges = a.ranges[1:]
 		}
 	}
 }
-
-// touchPages reads a byte of each page.
-func touchPages(t *loader.Tensor, off, n int64) error {
-	data, err := t.Bytes()
-	if err != nil {
-		return err
-	}
-	err = reading(t, func() {
-		var sum byte
-		for i := off; i < off+n; i += blockSize {
-			sum += data[i]
-		}
-		touched.Store(uint32(sum))
-	})
-	if err != nil {
-		return fmt.Errorf("residency: %w", err)
-	}
-	return nil
-}
-
-// touched keeps the reads from being left out.
-var touched atomic.Uint32
