@@ -41,7 +41,7 @@ type base struct {
 }
 
 // newBase finds the frozen parameters in a checkpoint. It reads none.
-func newBase(m *meta.Model, p *nn.Program, binding *loader.Binding, frozen map[*meta.Param]bool, o choices) (*base, error) {
+func newBase(m *meta.Model, p *nn.Program, binding *loader.Binding, frozen map[*meta.Param]bool, o options) (*base, error) {
 	b := &base{meta: m, program: p, binding: binding, frozen: frozen, stacks: map[*meta.Module]bool{}, place: o.place}
 	if o.quantize != meta.QuantNone {
 		if err := b.quantise(o.quantize); err != nil {

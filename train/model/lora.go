@@ -325,7 +325,7 @@ func (m *Model) SaveAdapter(dir string, outside ...Outside) error {
 		}
 		whole := *m.adapter.Adapter
 		for _, o := range outside {
-			values, err := numbers(o.Parameter)
+			values, err := floatsOf(o.Parameter)
 			if err != nil {
 				return err
 			}
@@ -374,7 +374,7 @@ func (m *Model) MergeAdapter() (iter.Seq[loader.NamedTensor], error) {
 		}
 		pairs[meta.Join(p.Path, p.Param)] = p
 	}
-	return m.unbind(numbers, func(path string, dtype meta.DType, data []byte) ([]byte, error) {
+	return m.unbind(floatsOf, func(path string, dtype meta.DType, data []byte) ([]byte, error) {
 		p, replace := pairs[path], replaced[path]
 		if p == nil && replace == nil {
 			return data, nil

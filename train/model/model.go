@@ -7,7 +7,6 @@ import (
 	"runtime"
 
 	"github.com/heftai/heft/internal/nn"
-	"github.com/heftai/heft/internal/residency"
 	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/meta"
 	"github.com/heftai/heft/train/tensor"
@@ -21,7 +20,7 @@ type Model struct {
 	meta    *meta.Model
 	spec    *meta.CausalLMSpec
 	program *nn.Program
-	names   []string
+	names   []string // paths of the trained parameters, in the tree's order
 	*parameters
 	sessions *sessions
 	// auxiliary is the weight of the routers' loss in Loss; 0 means none.
@@ -37,7 +36,13 @@ var ErrServedOnly = errors.New("model: a part of this model cannot be trained ye
 // New makes a model whose parameters are zeros. If a module is unsupported, the error names it.
 func New(m *meta.Model) (*Model, error) { return build(m, nil) }
 
-func build(m *meta.Model, b *loader.Binding, options ...Option) (*Model, error) {
+// Load makes a model with the values of a checkpoint, widened to float32.
+func Load(m *meta.Model, b *loader.Binding, options ...Option) (*Model, error) {
+	return build(m, b, options...)
+}
+
+// build makes a model with the values of b, or zeros if b is nil.
+func build(m *meta.Model, b *loader.Binding, list ...Option) (*Model, error) {
 	spec, ok := m.Root.Spec.(*meta.CausalLMSpec)
 	if !ok {
 		return nil, fmt.Errorf("model: got a root of kind %v, want a causal language model", m.Root.Kind)
@@ -46,31 +51,19 @@ func build(m *meta.Model, b *loader.Binding, options ...Option) (*Model, error) 
 	if err != nil {
 		return nil, fmt.Errorf("model: %w", err)
 	}
-	if part := program.Untrained(); part != "" {
-		return nil, fmt.Errorf("%w: %s", ErrServedOnly, part)
+	if err := trainable(m, program); err != nil {
+		return nil, err
 	}
-	for _, node := range m.Root.Walk() {
-		if s, ok := node.Spec.(*meta.MoESpec); ok && s.Score == meta.ScoreSparseMixer {
-			return nil, ErrRouting
-		}
-	}
-	var o choices
-	for _, f := range options {
-		f(&o)
+	var o options
+	for _, set := range list {
+		set(&o)
 	}
 	ps, err := newParameters(m, program, b, o)
 	if err != nil {
 		ps.close()
 		return nil, err
 	}
-	model := &Model{meta: m, spec: spec, program: program, parameters: ps, sessions: &sessions{}}
-	for path, node := range m.Root.Walk() {
-		for _, p := range node.Params {
-			if node.SameAs == nil && ps.trained[p] != nil {
-				model.names = append(model.names, meta.Join(path, p.Name))
-			}
-		}
-	}
+	model := &Model{meta: m, spec: spec, program: program, parameters: ps, sessions: &sessions{}, names: ps.paths(m.Root)}
 	if m.Config != nil && m.Config.Field("output_router_logits") == true {
 		model.auxiliary = number(m.Config.Field("router_aux_loss_coef"), 0.001)
 	}
@@ -81,6 +74,31 @@ func build(m *meta.Model, b *loader.Binding, options ...Option) (*Model, error) 
 	return model, nil
 }
 
+// trainable fails if training does not support a part of m.
+func trainable(m *meta.Model, program *nn.Program) error {
+	if part := program.Untrained(); part != "" {
+		return fmt.Errorf("%w: %s", ErrServedOnly, part)
+	}
+	for _, node := range m.Root.Walk() {
+		if s, ok := node.Spec.(*meta.MoESpec); ok && s.Score == meta.ScoreSparseMixer {
+			return ErrRouting
+		}
+	}
+	return nil
+}
+
+// paths returns the paths of the trained parameters in the tree's order, tied ones once.
+func (ps *parameters) paths(root *meta.Module) (list []string) {
+	for path, node := range root.Walk() {
+		for _, p := range node.Params {
+			if node.SameAs == nil && ps.trained[p] != nil {
+				list = append(list, meta.Join(path, p.Name))
+			}
+		}
+	}
+	return list
+}
+
 // Close releases the memory and the threads of passes. No pass may be running.
 func (m *Model) Close() error {
 	err := m.sessions.close()
@@ -88,7 +106,7 @@ func (m *Model) Close() error {
 	return err
 }
 
-// number returns a field of a config, which may have several JSON types.
+// number returns v, a field of a config, as a number, or otherwise if it is none.
 func number(v any, otherwise float32) float32 {
 	switch v := v.(type) {
 	case float64:
@@ -100,35 +118,6 @@ func number(v any, otherwise float32) float32 {
 	}
 	return otherwise
 }
-
-// Load makes a model with the values of a checkpoint, widened to float32.
-func Load(m *meta.Model, b *loader.Binding, options ...Option) (*Model, error) {
-	return build(m, b, options...)
-}
-
-// Option configures [Load].
-type Option func(*choices)
-
-type choices struct {
-	freeze   func(path string) bool
-	place    placement
-	quantize meta.QuantFormat
-	// offload configures where trained parameters are; nil for memory.
-	offload *residency.ChangingOptions
-}
-
-// Freeze leaves parameters in the checkpoint if frozen returns true for their path. Passes use them
-// in place and in their dtype, quantised ones too. They take only the file's pages, get no gradient,
-// and are not among [Model.Parameters]. Keep the checkpoint open as long as the model is used.
-func Freeze(frozen func(path string) bool) Option {
-	return func(c *choices) { c.freeze = frozen }
-}
-
-// Quantize converts the frozen matrices of linear maps and experts before their first use: to
-// [meta.QuantQ8] or [meta.QuantQ4], as serve's --quantize does, or all but the head to
-// [meta.QuantBnbNF4] with blocks of 64, as bitsandbytes does. They are then in memory, in that format.
-// Passes dequantise them to float32. It excludes [MaxMemory] and [DeviceMap].
-func Quantize(format meta.QuantFormat) Option { return func(c *choices) { c.quantize = format } }
 
 // Parameters yields the model's parameters by path in the tree's order, tied ones once. It omits
 // those that are frozen in the checkpoint. Then it yields those of an adapter, each pair's A and B.
@@ -184,102 +173,3 @@ func (m *Model) Meta() *meta.Model { return m.meta }
 // SetAuxiliary sets the weight of the routers' load-balancing loss in Loss. The default is the
 // config's router_aux_loss_coef if output_router_logits is true, else 0.
 func (m *Model) SetAuxiliary(weight float32) { m.auxiliary = weight }
-
-// Checkpoint yields the tensors of a checkpoint under the names in the model's original files. They
-// are float32, except frozen parameters and buffers, which keep their dtype. It reads the elements
-// when they are written.
-func (m *Model) Checkpoint() (iter.Seq[loader.NamedTensor], error) {
-	if m.parameters.offloads() {
-		return m.unbind(new(reused).numbers, asItIs)
-	}
-	return m.unbind(numbers, asItIs)
-}
-
-// Gradients yields the gradients under the checkpoint's names. A missing gradient is zeros.
-func (m *Model) Gradients() (iter.Seq[loader.NamedTensor], error) {
-	trained := map[string]bool{}
-	for name := range m.Parameters() {
-		trained[name] = true
-	}
-	return m.unbind(func(p *tensor.Parameter) ([]byte, error) {
-		if !p.HasGrad() {
-			return make([]byte, 4*p.Len()), nil
-		}
-		var b []byte
-		err := p.AccessGrad(false, func(g []float32) error { b = floatBytes(g); return nil })
-		return b, err
-	}, func(path string, _ meta.DType, data []byte) ([]byte, error) {
-		if !trained[path] {
-			return make([]byte, len(data)), nil
-		}
-		return data, nil
-	})
-}
-
-func asItIs(_ string, _ meta.DType, data []byte) ([]byte, error) { return data, nil }
-
-// numbers returns the bytes of a parameter's values.
-func numbers(p *tensor.Parameter) (b []byte, err error) {
-	err = p.Access(false, func(values []float32) error {
-		b = floatBytes(values)
-		return nil
-	})
-	return b, err
-}
-
-// reused is numbers in one buffer, for models that are written because they do not fit into memory: the
-// collector would keep a copy of several large parameters.
-type reused struct{ buffer []byte }
-
-func (r *reused) numbers(p *tensor.Parameter) ([]byte, error) {
-	err := p.Access(false, func(values []float32) error {
-		r.buffer = appendFloats(r.buffer[:0], values)
-		return nil
-	})
-	return r.buffer, err
-}
-
-// unbind splits values into the tensors of a checkpoint. change converts a parameter's elements.
-func (m *Model) unbind(values func(*tensor.Parameter) ([]byte, error), change func(path string, dtype meta.DType, data []byte) ([]byte, error)) (iter.Seq[loader.NamedTensor], error) {
-	byName := map[string]*tensor.Parameter{}
-	for name, p := range m.Parameters() {
-		byName[name] = p
-	}
-	frozen, buffers := map[string]*meta.Param{}, map[string]*meta.Buffer{}
-	for path, node := range m.meta.Root.Walk() {
-		for _, p := range node.Params {
-			if m.base != nil && m.base.frozen[p] {
-				frozen[meta.Join(path, p.Name)] = p
-			}
-		}
-		for _, b := range node.Buffers {
-			buffers[meta.Join(path, b.Name)] = b
-		}
-	}
-	return loader.Unbind(m.meta, func(path string) (meta.DType, func() ([]byte, error)) {
-		if f := frozen[path]; f != nil {
-			return m.base.binding.Tensors(f)[0].Tensor.DType, func() ([]byte, error) {
-				dtype, data, err := m.base.binding.Values(f)
-				if err != nil {
-					return nil, err
-				}
-				return change(path, dtype, data)
-			}
-		}
-		if b := buffers[path]; b != nil {
-			dtype := m.dtypes[b]
-			return dtype, func() ([]byte, error) { return change(path, dtype, narrow(m.buffers[b].F32(), dtype)) }
-		}
-		return meta.Float32, func() ([]byte, error) {
-			p := byName[path]
-			if p == nil {
-				return nil, fmt.Errorf("model: %s is not a parameter", path)
-			}
-			b, err := values(p)
-			if err != nil {
-				return nil, err
-			}
-			return change(path, meta.Float32, b)
-		}
-	})
-}

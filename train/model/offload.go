@@ -22,8 +22,8 @@ import (
 // Keep the checkpoint open as long as the model is used. [Model.Close] removes the scratch file, and with it
 // the values. Scratch files that killed processes have left in dir are removed.
 func OffloadParameters(limit int64, dir string) Option {
-	return func(c *choices) {
-		c.offload = &residency.ChangingOptions{Limit: max(limit, 1), Dir: dir, Arena: &arena, Mover: &mover}
+	return func(o *options) {
+		o.offload = &residency.ChangingOptions{Limit: max(limit, 1), Dir: dir, Arena: &arena, Mover: &mover}
 	}
 }
 

@@ -40,7 +40,7 @@ type unitParameters struct {
 
 // newParameters makes the parameters of a program, from b or as zeros. Those whose paths o.freeze
 // selects stay in b.
-func newParameters(m *meta.Model, p *nn.Program, b *loader.Binding, o choices) (*parameters, error) {
+func newParameters(m *meta.Model, p *nn.Program, b *loader.Binding, o options) (*parameters, error) {
 	frozen := map[*meta.Param]bool{}
 	out := &parameters{trained: map[*meta.Param]*tensor.Parameter{}, numbers: map[*tensor.Parameter]int32{},
 		buffers: map[*meta.Buffer]view.Tensor{}, dtypes: map[*meta.Buffer]meta.DType{}, stacked: map[*meta.Param]bool{}}

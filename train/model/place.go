@@ -18,11 +18,11 @@ import (
 //
 // The limit counts neither activations nor trained parameters. Below the minimum the model takes the
 // minimum: see [Model.FrozenMemory].
-func MaxMemory(bytes int64) Option { return func(c *choices) { c.place.limit = max(bytes, 1) } }
+func MaxMemory(bytes int64) Option { return func(o *options) { o.place.limit = max(bytes, 1) } }
 
 // DeviceMap places the frozen parameters that m names on the cpu or the disk, as serve's --device-map does.
 // The others fill the limit.
-func DeviceMap(m devicemap.Map) Option { return func(c *choices) { c.place.pins = m } }
+func DeviceMap(m devicemap.Map) Option { return func(o *options) { o.place.pins = m } }
 
 // placement says where frozen parameters go.
 type placement struct {

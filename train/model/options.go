@@ -1,0 +1,30 @@
+package model
+
+import (
+	"github.com/heftai/heft/internal/residency"
+	"github.com/heftai/heft/meta"
+)
+
+// Option configures [Load].
+type Option func(*options)
+
+type options struct {
+	freeze   func(path string) bool
+	place    placement
+	quantize meta.QuantFormat
+	// offload configures where trained parameters are; nil means in memory.
+	offload *residency.ChangingOptions
+}
+
+// Freeze leaves parameters in the checkpoint if frozen returns true for their path. Passes use them
+// in place and in their dtype, quantised ones too. They take only the file's pages, get no gradient,
+// and are not among [Model.Parameters]. Keep the checkpoint open as long as the model is used.
+func Freeze(frozen func(path string) bool) Option {
+	return func(o *options) { o.freeze = frozen }
+}
+
+// Quantize converts the frozen matrices of linear maps and experts before their first use: to
+// [meta.QuantQ8] or [meta.QuantQ4], as serve's --quantize does, or all but the head to
+// [meta.QuantBnbNF4] with blocks of 64, as bitsandbytes does. They are then in memory, in that format.
+// Passes dequantise them to float32. It excludes [MaxMemory] and [DeviceMap].
+func Quantize(format meta.QuantFormat) Option { return func(o *options) { o.quantize = format } }
