@@ -1,0 +1,151 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// admit moves waiting choices into the batch until no slot or no page is free. Clients take turns; the choices of
+// each come in order of arrival. Choices of stalled streams lose their slots and pages first, then choices of
+// background requests.
+func (e *Engine) admit() {
+	if e.adapterRoom.Swap(false) {
+		e.freed = true
+	}
+	if e.blocked && !e.freed && e.stalled() < 0 && !e.mayYield() {
+		return // what did not fit before does not fit now
+	}
+	if e.freed {
+		for _, c := range e.waiting {
+			c.lacks = false
+		}
+	}
+	e.blocked, e.freed = false, false
+	for {
+		full := len(e.running) >= e.options.MaxBatch
+		if full && e.stalled() < 0 && !e.mayYield() {
+			return
+		}
+		i := e.nextWaiting()
+		if i < 0 {
+			return
+		}
+		c := e.waiting[i]
+		if full {
+			if !e.park() && !e.yield(c) {
+				return
+			}
+			continue // the parked choice is in the list
+		}
+		err := e.start(c)
+		if e.waits(err) { // choices that end will make room
+			if e.park() || e.yield(c) {
+				continue
+			}
+			if errors.Is(err, ErrAdaptersFull) {
+				c.lacks, c.queues = true, e.sharing // choices without adapters, or with one in memory, may still start
+				continue
+			}
+			e.blocked, e.freed = true, false
+			return
+		}
+		e.waiting = slices.Delete(e.waiting, i, i+1)
+		if err != nil {
+			e.fail(c.stream, fmt.Errorf("engine: prompt of %d tokens: %w", c.prompt, err))
+			continue
+		}
+		e.insert(&e.running, c)
+	}
+}
+
+// start gives c a sequence. It reserves pages for all of its tokens, unless its prefix has to be read first.
+func (e *Engine) start(c *choice) error {
+	seq, err := e.sequence(c)
+	if err != nil {
+		return err
+	}
+	c.seq, c.queues = seq, false
+	if !e.restore(c) {
+		if err := e.attach(c); err != nil {
+			c.seq.Free()
+			c.seq = nil
+			return err
+		}
+	}
+	e.seated(c)
+	if c.admitted.IsZero() {
+		c.admitted = time.Now()
+		c.queued = c.admitted.Sub(c.stream.submit)
+		e.observers.Queued(c.queued)
+	}
+	return nil
+}
+
+// insert adds c to a list that is in order of arrival.
+func (e *Engine) insert(list *[]*choice, c *choice) {
+	i := len(*list)
+	for i > 0 && (*list)[i-1].ticket > c.ticket {
+		i--
+	}
+	*list = slices.Insert(*list, i, c)
+}
+
+// stalled returns the index of the youngest running choice whose stream is stalled, or -1.
+func (e *Engine) stalled() int {
+	for i := len(e.running) - 1; i >= 0; i-- {
+		if c := e.running[i]; c.seq != nil && c.stream.stalled.Load() {
+			return i
+		}
+	}
+	return -1
+}
+
+// park moves a running choice of a stalled stream to the waiting ones. It returns false if there is none.
+func (e *Engine) park() bool {
+	i := e.stalled()
+	if i < 0 {
+		return false
+	}
+	c := e.running[i]
+	e.running = slices.Delete(e.running, i, i+1)
+	e.unseat(c)
+	return true
+}
+
+// mayYield reports whether the youngest running choice is the background's, and the first waiting one is not.
+func (e *Engine) mayYield() bool {
+	return len(e.waiting) > 0 && len(e.running) > 0 && !e.waiting[0].stream.request.Background &&
+		e.running[len(e.running)-1].stream.request.Background
+}
+
+// yield preempts the youngest running choice for c, if that is the background's and c is not. It reports whether
+// it did.
+func (e *Engine) yield(c *choice) bool {
+	if len(e.running) == 0 || c.stream.request.Background {
+		return false
+	}
+	youngest := e.running[len(e.running)-1]
+	if !youngest.stream.request.Background {
+		return false
+	}
+	e.preempt(youngest)
+	return true
+}
+
+// preempt moves c, the last of the running choices, to the waiting ones. It keeps its tokens, not its pages.
+func (e *Engine) preempt(c *choice) {
+	e.running = e.running[:len(e.running)-1]
+	if c.seq != nil {
+		e.unseat(c)
+	}
+}
+
+// unseat frees the pages of c and adds it to the waiting choices. The caller removes it from the running ones.
+func (e *Engine) unseat(c *choice) {
+	e.free(c)
+	c.chunk = 0
+	e.insert(&e.waiting, c)
+	e.totals.preemptions++
+}
