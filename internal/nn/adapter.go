@@ -75,7 +75,7 @@ func (p *Program) linearAt(f *lora.Pair) (int, error) {
 			return 0, at(r.path, "an adapter of %d experts for %d", f.Experts, r.experts)
 		case r.in != f.In || r.out != f.Out:
 			return 0, at(r.path, "an adapter of %d columns to %d for a map of %d to %d", f.In, f.Out, r.in, r.out)
-		case r.apart && !r.scaled && !f.Magnitude.IsZero():
+		case r.partial && !r.magnitudes && !f.Magnitude.IsZero():
 			return 0, at(r.path, "magnitudes (DoRA) of a map that passes take apart are not supported: exclude it from target_modules")
 		default:
 			return i + 1, nil
@@ -308,7 +308,7 @@ func (c scope) adaptRows(m part, p *pair, dst, x tensor.Tensor, rows []int32) {
 	low, high := l.arena.take(n, p.rank), l.arena.take(n, dst.Cols())
 	c.backend.Linear(low, in, down, tensor.Tensor{})
 	c.backend.Linear(high, low, up, tensor.Tensor{})
-	if p.dora != nil && !p.to.scaled {
+	if p.dora != nil && !p.to.magnitudes {
 		c.magnify(m, p, dst, in, high, rows, c.in.Drops != nil)
 		return
 	}

@@ -52,7 +52,7 @@ func (c *compiler) altUp(n Node, s *meta.BlockSpec, width int) (a *altUp, err er
 		if *l.to, err = c.linearNamed(child, "map of alternating updates", l.name, l.in, l.out); err != nil {
 			return nil, err
 		}
-		c.whole(*l.to)
+		c.needWhole(*l.to)
 		(*l.to).exact = true // rounding would move all streams
 	}
 	if a.spec.Scale != "" {

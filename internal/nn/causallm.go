@@ -161,7 +161,7 @@ func (c *compiler) headUnit(n Node, s *meta.CausalLMSpec, width int) error {
 			return err
 		}
 		for _, l := range step.altUp.maps {
-			c.whole(l) // several kinds of results use it in turn
+			c.needWhole(l) // several kinds of results use it in turn
 		}
 		width = step.altUp.hidden
 		nodes = append(nodes, step.altUp.nodes...)
@@ -173,7 +173,7 @@ func (c *compiler) headUnit(n Node, s *meta.CausalLMSpec, width int) error {
 		if step.project, err = c.linearNamed(n, "projection of the final states", s.NormProject, width, 0); err != nil {
 			return err
 		}
-		c.whole(step.project) // several kinds of results use it in turn
+		c.needWhole(step.project) // several kinds of results use it in turn
 		step.wide, width = width, step.project.out
 		step.cols, nodes = width, append(nodes, root(n, s.NormProject))
 	}

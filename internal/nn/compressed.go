@@ -98,7 +98,7 @@ func (c *compiler) compressedOut(n Node, a *compressed) (err error) {
 	if a.outDown, err = c.linearNamed(n, "map of groups of heads", m.OutDown, a.groupedIn, 0); err != nil {
 		return err
 	}
-	a.outDown.apart = true
+	a.outDown.partial = true
 	if a.outDown.out%m.Groups != 0 || a.outDown.bias.Param != nil || a.outDown.transposed {
 		return at(a.outDown.path, "a map of width %d for %d groups that has a bias or is transposed", a.outDown.out, m.Groups)
 	}
@@ -156,7 +156,7 @@ func (a *compressed) forward(c *Context, dst, x tensor.Tensor) {
 		grouped := c.arena.take(rows, a.outDown.out)
 		together = c.collect()
 		each := a.outDown.out / s.Compressed.Groups
-		a.outDown.grouped(together, each, func(g, begin, end int, w backend.Matrix) {
+		a.outDown.groups(together, each, func(g, begin, end int, w backend.Matrix) {
 			together.product(backend.Product{Dst: grouped.Columns(g*each+begin, g*each+end), X: y.Columns(g*a.groupedIn, (g+1)*a.groupedIn), W: w})
 		})
 		c.compute()

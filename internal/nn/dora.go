@@ -248,7 +248,7 @@ func (c scope) lengthsOf(m part, p *pair) []float32 {
 	}
 	mark := arena.used
 	defer func() { arena.used = mark }()
-	weight := p.to.affine(c.Context, m.expert).weight
+	weight := p.to.bind(c.Context, m.expert).weight
 	if c.err != nil {
 		return nil
 	}
@@ -270,7 +270,7 @@ func (c scope) magnify(m part, p *pair, dst, in, high tensor.Tensor, rows []int3
 	n, cols, arena := len(rows), dst.Cols(), &c.lowRank.arena
 	var v tensor.Tensor
 	if dropped {
-		w := p.to.affine(c.Context, m.expert)
+		w := p.to.bind(c.Context, m.expert)
 		w.bias = nil
 		whole := arena.take(n, p.out)
 		w.apply(c, whole, in)

@@ -17,7 +17,7 @@ func magnified(t *testing.T, root *meta.Module, m *machine, w *random, a *lora.A
 	kept := a.Pairs[:0]
 	for i := range a.Pairs {
 		p := a.Pairs[i]
-		if number, err := m.program.linearAt(&p); err != nil || p.Experts > 0 || m.program.linears[number-1].apart && !m.program.linears[number-1].scaled {
+		if number, err := m.program.linearAt(&p); err != nil || p.Experts > 0 || m.program.linears[number-1].partial && !m.program.linears[number-1].magnitudes {
 			continue
 		}
 		p.Magnitude = tensor.Floats(noise(p.Path+"magnitude", int64(p.Out), 0.2, 1), p.Out, 1)
@@ -52,7 +52,7 @@ func whole(m *machine) *lora.Adapter {
 		}
 	}
 	for _, r := range m.program.linears {
-		if !r.apart && r.experts == 0 {
+		if !r.partial && r.experts == 0 {
 			replace(r.path, r.weight, r.bias)
 		}
 	}

@@ -32,7 +32,7 @@ func (c *compiler) expands(n Node, name string, in, out int) (*linear, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.apart, l.scaled = true, true
+	l.partial, l.magnitudes = true, true
 	if l.bias.Param != nil || l.transposed {
 		return nil, at(l.path, "an expansion of latent attention that has a bias or is transposed")
 	}
@@ -43,7 +43,7 @@ func (c *compiler) expands(n Node, name string, in, out int) (*linear, error) {
 // them. Maps may come in bands. It returns a matrix that comes whole, for values.
 func (e *expansion) keys(c scope, a *latent, f func(h, begin, end int, w backend.Matrix)) (all backend.Matrix) {
 	if e.both == nil {
-		e.k.grouped(c, a.rank, f)
+		e.k.groups(c, a.rank, f)
 		return all
 	}
 	parts := c.parts(e.both.weight, -1)
@@ -75,9 +75,9 @@ func (e *expansion) values(c scope, a *latent, all backend.Matrix, f func(h, beg
 	size := a.spec.ValueDim
 	switch {
 	case e.both == nil:
-		e.v.grouped(c, size, f)
+		e.v.groups(c, size, f)
 	case all.Rank == 0:
-		w := affine{linear: e.both}
+		w := boundLinear{linear: e.both}
 		e.half(c, a.spec.Heads, size, w.nextBand(c), func(h int, w backend.Matrix) { f(h, 0, size, w) })
 	default:
 		for h := range a.spec.Heads {
@@ -89,7 +89,7 @@ func (e *expansion) values(c scope, a *latent, all backend.Matrix, f func(h, beg
 
 // half calls f with the rows of each head in bands that have so many rows of it, from the band parts on.
 func (e *expansion) half(c scope, heads, rows int, parts []backend.Part, f func(h int, w backend.Matrix)) {
-	w := affine{linear: e.both}
+	w := boundLinear{linear: e.both}
 	for h := 0; c.err == nil; parts = w.nextBand(c) {
 		if len(parts) != 1 || parts[0].Rank != 2 || parts[0].InCols() != e.both.in || parts[0].OutRows() < rows || parts[0].OutRows()%rows != 0 || h+parts[0].OutRows()/rows > heads {
 			c.fail("%s: got a band of %d pieces behind head %d of %d, want one with %d rows of each head", e.both.weight.path, len(parts), h, heads, rows)

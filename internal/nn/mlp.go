@@ -44,8 +44,8 @@ func (c *compiler) mlp(n Node, in int) (*mlp, error) {
 			return nil, err
 		}
 		if m.interleaved { // the rows of both gates alternate
-			c.whole(m.fused)
-			m.fused.apart = true
+			c.needWhole(m.fused)
+			m.fused.partial = true
 			c.program.asked.maps = append(c.program.asked.maps, mapped{linear: m.fused, step: 2, in: in, out: m.fused.out / 2})
 		}
 		if m.inner = m.fused.out / 2; m.fused.out%2 != 0 {

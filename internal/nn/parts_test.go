@@ -53,7 +53,7 @@ func TestPiecesThatDoNotFit(t *testing.T) {
 		{"bias of another length", "wide.bias", []backend.Part{piece(0, 0, 7)}, "nn: wide.bias: a piece of shape [7] for rows 0 to 8"},
 		{"turned in pieces", "turned.weight", []backend.Part{piece(0, 4, 4, 8), piece(4, 8, 4, 8)}, "nn: turned.weight: a transposed weight in pieces"},
 		{"norm in pieces", "norm.weight", []backend.Part{piece(0, 4, 4), piece(4, 8, 4)}, "nn: norm.weight: 2 pieces, the first of shape [4], wanted one of [8]"},
-		{"no bias of the norm", "norm.bias", nil, "nn: norm.bias: its values are not there"},
+		{"no bias of the norm", "norm.bias", nil, "nn: norm.bias: its values are not loaded"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			w := &pieces{random: *newRandom(root), parts: map[*meta.Param][]backend.Part{}}

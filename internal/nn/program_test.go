@@ -244,7 +244,7 @@ func TestRunErrorsNameTheirPlace(t *testing.T) {
 	t.Run("weights that were not brought", func(t *testing.T) {
 		x := newSteps(t, meta.CausalLMSpec{})
 		x.w.missing = x.m.program.Units[1].Modules[0].Module.Find("mlp.up").Params[0]
-		wantError(t, x.step(t, 1), "nn: layers.0.mlp.up.weight: its values are not there")
+		wantError(t, x.step(t, 1), "nn: layers.0.mlp.up.weight: its values are not loaded")
 	})
 	t.Run("an expert that cannot be read", func(t *testing.T) {
 		x := newSteps(t, meta.CausalLMSpec{})

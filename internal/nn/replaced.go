@@ -41,7 +41,7 @@ func (a *Adapter) ownAt(p *Program, f *lora.Saved) (*own, error) {
 		}
 		of := map[string]param{"weight": r.weight, "bias": r.bias}[f.Param]
 		switch {
-		case r.apart:
+		case r.partial:
 			return nil, at(r.path, "a saved module that passes take apart is not supported: remove it from modules_to_save")
 		case of.Param == nil || !slices.Equal(of.Shape, f.Shape()):
 			return nil, at(r.path, "a saved %s of shape %v does not fit", f.Param, f.Shape())
@@ -64,7 +64,7 @@ func (a *Adapter) ownAt(p *Program, f *lora.Saved) (*own, error) {
 
 // each calls f for the rows of a linear map's operands that have the same weights: once, unless adapters of the
 // pass replace them. A row's bits do not depend on that.
-func (r *linear) each(c scope, rows, expert int, f func(c scope, begin, end int, w affine)) {
+func (r *linear) each(c scope, rows, expert int, f func(c scope, begin, end int, w boundLinear)) {
 	replaced := 0
 	if c.lowRank.owns && r.number > 0 && r.experts == 0 {
 		for i := range rows {
@@ -74,7 +74,7 @@ func (r *linear) each(c scope, rows, expert int, f func(c scope, begin, end int,
 		}
 	}
 	if replaced < rows || replaced == 0 || c.bander != nil && c.bander.Banded(r.weight.Param) { // bands are brought in any case
-		f(c, 0, rows, r.affine(c.Context, expert))
+		f(c, 0, rows, r.bind(c.Context, expert))
 	}
 	if replaced == 0 {
 		return
@@ -86,7 +86,7 @@ func (r *linear) each(c scope, rows, expert int, f func(c scope, begin, end int,
 			end++
 		}
 		if o != nil {
-			f(c.at(c.passRows(begin, end)), begin, end, affine{linear: r, weight: o.weight, bias: o.bias, own: true})
+			f(c.at(c.passRows(begin, end)), begin, end, boundLinear{linear: r, weight: o.weight, bias: o.bias, ofAdapter: true})
 		}
 		begin = end
 	}

@@ -7,7 +7,7 @@ import (
 
 // product computes one product of an affine map, or one for each run of rows of equal role if the
 // pass distinguishes roles.
-func (a *affine) product(c scope, dst, x tensor.Tensor, w backend.Matrix, bias tensor.Tensor) {
+func (a *boundLinear) product(c scope, dst, x tensor.Tensor, w backend.Matrix, bias tensor.Tensor) {
 	if a.exact || c.in.Prompts == nil {
 		c.product(backend.Product{Dst: dst, X: x, W: w, Bias: bias})
 		return
