@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 
@@ -24,11 +23,9 @@ type Checkpoint struct {
 	tensors  []Tensor // by file, then by offset
 	index    map[string]int32
 	metadata map[string]string
-	absent   []string
 
-	conventions meta.Conventions
-	model       string // of a GGUF file: its name
-	hashes      string // where hashes of files are kept; "" if nowhere
+	model  string // of a GGUF file: its name
+	hashes string // where hashes of files are kept; "" if nowhere
 }
 
 // Tensor returns the shape and dtype of the tensor called name, which makes a checkpoint a
@@ -131,15 +128,8 @@ func (c *Checkpoint) Format(name string) meta.QuantFormat {
 	return meta.QuantNone
 }
 
-// Conventions returns how the tensors differ from those that transformers saves.
-func (c *Checkpoint) Conventions() meta.Conventions { return c.conventions }
-
 // Metadata returns the metadata of the first file, such as {"format": "pt"}; it may be nil.
 func (c *Checkpoint) Metadata() map[string]string { return maps.Clone(c.metadata) }
-
-// Absent returns the names that the index lists and no file holds. They matter only if a model
-// needs them; [Bind] then reports them.
-func (c *Checkpoint) Absent() []string { return c.absent }
 
 // Bytes returns the size of all tensors in bytes.
 func (c *Checkpoint) Bytes() int64 {
@@ -276,7 +266,6 @@ func (c *Checkpoint) join(headers []*header, weights map[string]string) error {
 		for i := range c.tensors {
 			c.tensors[i].File = c.files[0]
 		}
-		c.noteAbsent(weights)
 		return nil
 	}
 	n := 0
@@ -307,15 +296,5 @@ func (c *Checkpoint) join(headers []*header, weights map[string]string) error {
 			c.metadata = h.metadata
 		}
 	}
-	c.noteAbsent(weights)
 	return nil
-}
-
-func (c *Checkpoint) noteAbsent(weights map[string]string) {
-	for name := range weights {
-		if _, ok := c.index[name]; !ok {
-			c.absent = append(c.absent, name)
-		}
-	}
-	slices.Sort(c.absent)
 }

@@ -204,10 +204,7 @@ func (p *Parser) take(events []toolcall.Event) []Event {
 	return p.events
 }
 
-// ParserName is the name of the notation in which the model writes reasoning and tool calls.
-func (c *Chat) ParserName() string { return c.family().Name() }
-
-// ParsesCalls reports whether that notation has tool calls.
+// ParsesCalls reports whether the notation in which the model writes has tool calls.
 func (c *Chat) ParsesCalls() bool { return c.family().Calls() }
 
 // Visible reports whether a special token must be part of the text that is parsed, as it marks

@@ -1,4 +1,6 @@
-// Package filehash hashes files.
+// Package filehash hashes files. A hash tells whether two files have the same bytes: the programs of two
+// ranks, the data of a run that is resumed. The package does not know what is in a file, and keeps no
+// hash.
 package filehash
 
 import (

@@ -20,17 +20,6 @@ type Sequence struct {
 	Positions []int32
 }
 
-// Trained returns the number of labels that count.
-func (s Sequence) Trained() int {
-	n := 0
-	for _, l := range s.Labels {
-		if l != IgnoreLabel {
-			n++
-		}
-	}
-	return n
-}
-
 // Encoder turns text into ids. Spans are the tokens' half-open ranges of code points, [0 0] for
 // tokens that special adds.
 type Encoder interface {

@@ -1,5 +1,6 @@
-// Package reload reads files again when they change, such as certificates and API keys of a running
-// server.
+// Package reload finds out when files change that a running server reads again, such as certificates
+// and API keys. A [Version] tells two contents of a file apart; [Watch] looks for changes periodically. The
+// package does not read the files.
 package reload
 
 import (
