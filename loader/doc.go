@@ -1,8 +1,8 @@
 // Package loader opens checkpoints. It locates the bytes of each tensor without reading them.
 //
-// A [Checkpoint] is one or more safetensors files opened together; a [File] is one of them. A
-// [Tensor] is a handle that locates a tensor and reads its bytes on request. A [Binding] joins a
-// model's parameters to the tensors that fill them.
+// A [Checkpoint] is one or more safetensors or GGUF files that are opened together; a [File] is one of them.
+// A [Tensor] is a handle that locates a tensor and reads its bytes on request. A [Binding] joins a model's
+// parameters to the tensors that fill them.
 //
 // [Open] takes a folder, a single file, a sharded index or a folder of the hub cache, and reads
 // only headers. [OpenBytes] does the same for files in memory. [OpenModel] also builds the skeleton

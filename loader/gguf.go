@@ -321,9 +321,9 @@ func ggufModels(names []string) []string {
 	return models
 }
 
-// Files returns the files of the model at path beside its weights, config.json and the tokenizer's, as
-// [Checkpoint.FS] does, and the name of a GGUF model. path is anything that [Open] takes. Of a GGUF file the
-// files are derived from its metadata; else the name is empty and nothing is opened.
+// Files returns the files of the model at path other than its weights, such as config.json and the
+// tokenizer's, as [Checkpoint.FS] does, and the name of a GGUF model. path is anything that [Open] accepts.
+// For a GGUF file the files are derived from its metadata. Otherwise the name is empty and no file is opened.
 func Files(path string) (files fs.FS, name string, err error) {
 	if path, err = hubcache.Find(path); err != nil {
 		return nil, "", fromCache(err)

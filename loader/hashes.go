@@ -22,10 +22,10 @@ type keptHash struct {
 	Sum   string `json:"sum"` // hexadecimal
 }
 
-// KeepHashes uses the hashes that an earlier process kept in the folder dir, of files whose stamp has not changed since
-// then: these files may be written again with the same bytes from now on. [Checkpoint.HashFiles] hashes the others only,
-// and keeps their hashes in dir, which it creates if needed. KeepHashes reads no weight. Call it before the checkpoint is
-// used.
+// KeepHashes reads the hashes that an earlier process kept in the folder dir. Files that have not changed
+// since then may be rewritten with the same bytes from now on. [Checkpoint.HashFiles] hashes the other files
+// only, and keeps their hashes in dir, which it creates if needed. KeepHashes reads no weight. Call it before
+// the checkpoint is used.
 func (c *Checkpoint) KeepHashes(dir string) {
 	if c.dir == "" || dir == "" {
 		return
@@ -46,8 +46,8 @@ func (c *Checkpoint) KeepHashes(dir string) {
 	}
 }
 
-// Key returns 24 hexadecimal digits that are different for checkpoints in other folders or of other files. It says nothing
-// of their contents. All checkpoints in memory with files of the same names have one key.
+// Key returns 24 hexadecimal digits that identify the folder and the names of the files, not their contents.
+// All checkpoints in memory whose files have the same names have one key.
 func (c *Checkpoint) Key() string {
 	where := "in memory"
 	if c.dir != "" {

@@ -93,7 +93,7 @@ func (c *Chat) NewParser(o ParseOptions) *Parser {
 // to parse it.
 func (c *Chat) Parses(o ParseOptions) bool { return c.family().Active(o.internal().Tools) }
 
-// A Frame says what an answer has around its content: reasoning and its markers.
+// A Frame is what an answer has around its content: reasoning and its markers.
 type Frame struct {
 	Inside      string // the marker that ends the reasoning in which the answer begins, or ""
 	Open, Close string // markers of reasoning that the answer may begin with, or ""
@@ -138,8 +138,9 @@ const (
 	CountMark = layout.CountMark
 )
 
-// PlainEnds say where values end that have neither quotes nor an end of their own: before Next, a key and Key;
-// before one of Ends; and, behind a line break and white space, before one of Lines. Blanks may follow Next.
+// PlainEnds says where a value ends that has neither quotes nor a closing text: before Next, a key and Key;
+// before one of Ends; or before one of Lines, if that follows a line break and white space. Blanks may follow
+// Next.
 type PlainEnds struct {
 	Next, Key   string // Key is "" if values have an end
 	Close       string // stands before each of Ends, perhaps with white space between

@@ -38,13 +38,13 @@ func (t *Tokenizer) Encode(text string, o EncodeOptions) ([]int32, error) {
 	return ids, public(err)
 }
 
-// LeastTokens returns a number of tokens that text has for certain: its bytes divided by those of
-// the longest token. For tokenizers that drop text, or make one token of a text of any length, it
-// counts letters or words, and may be 0.
+// LeastTokens returns a lower bound of the number of tokens of text, without encoding it: the bytes of text
+// divided by those of the longest token. For tokenizers that drop text, or that make one token of a text of
+// any length, it counts letters or words, and may be 0.
 func (t *Tokenizer) LeastTokens(text string) int { return t.t.LeastTokens(text) }
 
-// MostBytes returns how many bytes a text of n tokens has at most, white space aside. It is 0 where
-// no number of bytes is too many.
+// MostBytes returns an upper bound of the bytes of a text of n tokens, not counting white space. It is 0 if
+// there is none.
 func (t *Tokenizer) MostBytes(n int) int { return t.t.MostBytes(n) }
 
 // EncodeSpans is [Tokenizer.Encode] with the place of each token: a half-open range of code

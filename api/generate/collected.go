@@ -6,8 +6,8 @@ import (
 	"github.com/heftai/heft/api/wire"
 )
 
-// AnswerMemory reserves the memory of an answer that is kept until it is sent, in the request's
-// claim, as the answer grows. Generation pauses while there is none.
+// AnswerMemory reserves memory in the request's claim as an answer grows that is kept until it is sent.
+// Generation pauses while there is none.
 type AnswerMemory struct {
 	claim *wire.Claim
 	free  int
@@ -18,7 +18,7 @@ func NewAnswerMemory(ctx context.Context) *AnswerMemory {
 	return &AnswerMemory{claim: wire.ClaimOf(ctx)}
 }
 
-// TextBytes is what a byte of a text takes that is collected in a builder that grows, and in JSON.
+// TextBytes is the memory for each byte of a text that is collected in a builder and then written as JSON.
 const TextBytes = 8
 
 // The memory of a part of a collected answer until the answer is sent, in bytes.

@@ -84,11 +84,12 @@ type Options struct {
 // MaxDraftTokens is the largest value of Options.DraftTokens that has an effect.
 const MaxDraftTokens = engine.MaxDraftTokens
 
-// DraftStateBytes is the memory for hidden states that the engine keeps for each sequence beside the draft model m: none
-// if m takes tokens alone.
+// DraftStateBytes returns the memory for the hidden states that the engine keeps of each sequence for the
+// draft model m. It is 0 if m needs tokens only.
 func DraftStateBytes(m *dispatch.Model) int64 { return 4 * (engine.MaxStates + 1) * int64(m.Joins()) }
 
-// DraftNextBytes is the memory for hidden states that the engine keeps between modules that follow each other: none for one.
+// DraftNextBytes returns the memory for the hidden states that the engine passes from one of several draft
+// modules to the next. It is 0 for one module.
 func DraftNextBytes(modules []*dispatch.Model) int64 {
 	if len(modules) < 2 {
 		return 0

@@ -111,8 +111,8 @@ type LengthCheck struct {
 // shortPrompt is how many tokens are not worth a look.
 const shortPrompt = 256
 
-// TextLimit returns the limit for texts of a body that is still read: one for each of models is too
-// long beyond it. It is nil if a model takes texts of any length.
+// TextLimit returns the limit for texts of a body while it is read: beyond it a text is too long for one of
+// models. It is nil if a model accepts texts of any length.
 func TextLimit(models []*Model) *wire.TextLimit {
 	limit, most := &wire.TextLimit{}, 0
 	for _, m := range models {

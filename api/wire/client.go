@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// A Client is on whose behalf a request comes. It does not change.
+// A Client is who sent a request. It does not change.
 type Client struct {
 	// ID tells clients apart: by API key, else by address. Requests of different clients take turns.
 	ID string
@@ -24,7 +24,7 @@ type clientKey struct{}
 // noClient is that of requests from Go.
 var noClient = &Client{}
 
-// WithClient returns a context that knows whose request it belongs to.
+// WithClient returns a context for the requests of c.
 func WithClient(ctx context.Context, c *Client) context.Context {
 	if r, ok := ctx.Value(recordKey{}).(*Record); ok {
 		r.Client = c.Name
@@ -32,7 +32,7 @@ func WithClient(ctx context.Context, c *Client) context.Context {
 	return context.WithValue(ctx, clientKey{}, c)
 }
 
-// ClientOf returns whose request ctx belongs to, never nil.
+// ClientOf returns the client of the request that ctx belongs to. It is never nil.
 func ClientOf(ctx context.Context) *Client {
 	if c, ok := ctx.Value(clientKey{}).(*Client); ok {
 		return c
@@ -43,7 +43,7 @@ func ClientOf(ctx context.Context) *Client {
 // May reports whether c may use a model.
 func (c *Client) May(model string) bool { return c.Models == nil || slices.Contains(c.Models, model) }
 
-// Spent counts tokens, if anything does.
+// Spent calls Spend, if it is set.
 func (c *Client) Spent(prompt, completion int) {
 	if c != nil && c.Spend != nil {
 		c.Spend(prompt, completion)

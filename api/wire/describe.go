@@ -60,7 +60,7 @@ func (f *Fields) describe(name string, s schema.Schema) {
 	f.describes.Properties[name] = s.OrNull()
 }
 
-// Like says, for the description, that a field may have the type of each value.
+// Like adds the types of values to the description of a field. It reads nothing.
 func (f *Fields) Like(name string, values ...any) {
 	if !f.Describes() {
 		return
@@ -76,7 +76,8 @@ func (f *Fields) Like(name string, values ...any) {
 	f.describes.Properties[name] = s
 }
 
-// Optional says, for the description, that a field may be missing, as another one may be there in its place.
+// Optional describes a field as one that may be missing, because another one may take its place. It reads
+// nothing.
 func (f *Fields) Optional(name string) {
 	if f.Describes() {
 		f.describes.Required = slices.DeleteFunc(f.describes.Required, func(s string) bool { return s == name })

@@ -55,11 +55,11 @@ func ParseFields(body []byte) (*Fields, error) {
 	return f, nil
 }
 
-// CountIn makes f reserve memory in c before it decodes a field. Without it memory is not counted.
+// CountIn makes f reserve memory in c before it decodes a field. Without it f reserves none.
 func (f *Fields) CountIn(c *Claim) { f.claim, f.charged = c, map[string]bool{} }
 
-// Work reserves n bytes for decoding, beside what the fields take. It reports whether there are so
-// many; if not, the error is kept.
+// Work reserves n bytes for decoding, in addition to those of the fields. If there is no memory, it keeps the
+// error and returns false.
 func (f *Fields) Work(n int) bool {
 	if *f.err == nil {
 		*f.err = f.claim.Work(n)

@@ -2,8 +2,8 @@ package wire
 
 import "bytes"
 
-// A TextLimit ends the reading of a body early: at a text of the prompt that is too long for
-// certain. A nil TextLimit ends nothing.
+// A TextLimit ends the reading of a body early, at a text of the prompt that is certainly too long. A nil
+// TextLimit ends nothing.
 type TextLimit struct {
 	Bytes int // of the longest text that may fit; escapes and what may be white space do not count in full
 	// Refuse returns the error for a text of a field that has more bytes.

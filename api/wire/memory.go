@@ -27,9 +27,9 @@ const (
 	garbageShare = 4
 )
 
-// Memory limits what requests take together: bodies, what is decoded of them, and answers that wait
-// to be sent. A request reserves memory before it uses it. Memory that a request has released
-// counts until the garbage collector has freed it. It is safe for concurrent use.
+// Memory limits the memory of all requests together: bodies, decoded fields, and answers that wait to be
+// sent. A request reserves memory before it uses it. Released memory counts until the garbage collector has
+// freed it. A Memory is safe for concurrent use.
 type Memory struct {
 	limit int64
 	wait  time.Duration // for memory
@@ -63,9 +63,9 @@ func (m *Memory) MaxBody() int64 {
 	return max(0, min(maxBody, m.held.most-m.held.most/cacheShare-requestBytes, (m.work.most-smallWork)/textCopies))
 }
 
-// Admit lowers what requests may take together to n bytes, or raises it again, up to the limit. Requests
-// that run keep what they have and may still reserve memory; new ones wait, except for one alone. A body
-// of MaxBody stays one that fits.
+// Admit sets the memory that requests may take together to n bytes, at most the limit. Running requests keep
+// their memory and may still reserve more; new ones wait, unless they would run alone. MaxBody does not
+// change.
 func (m *Memory) Admit(n int64) {
 	m.mu.Lock()
 	m.admitted = min(max(n, 0), m.limit)

@@ -27,7 +27,7 @@ func RecordTokens(ctx context.Context, prompt, completion int) {
 
 type ownerKey struct{}
 
-// WithOwner returns a context that knows to whom the request belongs: a hash of its API key.
+// WithOwner returns a context for the requests of an owner: the hash of an API key.
 func WithOwner(ctx context.Context, owner string) context.Context {
 	return context.WithValue(ctx, ownerKey{}, owner)
 }

@@ -88,11 +88,11 @@ func (e *Events) Line(s string) error {
 	return e.write()
 }
 
-// Announce has news sent as a comment each second while the stream is silent and news returns text. The
-// text has no line breaks.
+// Announce sends the text that news returns as a comment, each second while the stream is silent. It sends
+// nothing if news returns "". The text must not have line breaks.
 func (e *Events) Announce(news func() string) { e.news, e.often = news, time.Second }
 
-// Ping has v sent as an event of the name "ping" in place of comments without news.
+// Ping sends v as an event with the name "ping" where a stream would send an empty comment.
 func (e *Events) Ping(v any) { e.ping = v }
 
 // comment shows that the connection is alive, and what is new. Clients ignore it.

@@ -75,7 +75,7 @@ func (a *simd) sumLast(p quant.Packing, y mat.Floats, w []byte, x mat.Floats, to
 func (a *simd) sumEdge(p quant.Packing, y []float32, w []byte, rows, lane, step int, x []float32, blocks int, add bool) {
 	var sums lanes
 	if add {
-		sums.take(y, lane, step)
+		sums.load(y, lane, step)
 	}
 	in, n := asm.Floats(x), int64(blocks)
 	switch {
@@ -93,7 +93,7 @@ func (a *simd) sumEdge(p quant.Packing, y []float32, w []byte, rows, lane, step 
 			}
 		}
 	}
-	sums.give(y, lane, step)
+	sums.store(y, lane, step)
 }
 
 //go:noinline

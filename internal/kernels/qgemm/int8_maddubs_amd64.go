@@ -56,7 +56,7 @@ func (maddubs) mul(p quant.Packing, y mat.Floats, w []byte, apart, bands int, x 
 func (maddubs) edge(p quant.Packing, y []float32, w []byte, rows, lane, step int, x []uint32, blocks int, add bool) {
 	var sums lanes
 	if add {
-		sums.take(y, lane, step)
+		sums.load(y, lane, step)
 	}
 	for first := 0; first < rows; first += 8 {
 		from, codes, to := asm.Bytes(w[2*first:]), int64(2*rows+2*first), unsafe.Pointer(&sums[first])
@@ -67,5 +67,5 @@ func (maddubs) edge(p quant.Packing, y []float32, w []byte, rows, lane, step int
 			avx2intsEdgeQ4(from, codes, int64(rows), take, asm.Words(x), to, int64(blocks))
 		}
 	}
-	sums.give(y, lane, step)
+	sums.store(y, lane, step)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/heftai/heft/internal/kernels/quant"
 )
 
-// vnni is AVX-512 VNNI.
+// vnni multiplies 8-bit integers with AVX-512 VNNI.
 type vnni struct{}
 
 func (vnni) words(quant.Packing) int { return 10 }
@@ -21,7 +21,8 @@ func (vnni) narrow(p quant.Packing, dst []uint32, src []float32) {
 	avx512vnniNarrow(asm.Words(dst), asm.Floats(src), int64(len(src)/quant.BlockColumns), int64(p.Zero()))
 }
 
-// A bandsKernel computes some bands for a number of tokens.
+// A bandsKernel multiplies a fixed number of bands, of 16 interleaved rows each, by a fixed number of tokens. A bandsTile
+// is a kernel with its number of tokens.
 type (
 	bandsKernel func(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys, blocks, add int64)
 	bandsTile   struct {
@@ -30,8 +31,8 @@ type (
 	}
 )
 
-// Tiles stand in falling order of tokens; the last has one. Eights and fours are for as many bands,
-// where tokens are few; singles are for one band.
+// The kernels by number of bands (eights, fours, quads, pairs, single) and format. Tiles are in descending order of
+// tokens, and the last has one, except for quads, which are for 8 tokens only.
 var (
 	singleQ8 = []bandsTile{{1, avx512vnniMulQ81x1}}
 	singleQ4 = []bandsTile{{1, avx512vnniMulQ41x1}}
@@ -85,16 +86,18 @@ func callBands(k bandsKernel, w unsafe.Pointer, ws int, x unsafe.Pointer, xs int
 	k(w, int64(ws), x, int64(4*xs), y, int64(4*ys), int64(blocks), asm.Flag(add))
 }
 
-// lanes are the sums of a band's rows, of which y has some.
+// lanes are the sums of all rows of a band, of which a product may need some: rows lane, lane+step, …
 type lanes [quant.InterleavedRows]float32
 
-func (l *lanes) take(y []float32, lane, step int) {
+// load sets lanes to y.
+func (l *lanes) load(y []float32, lane, step int) {
 	for i, v := range y {
 		l[lane+i*step] = v
 	}
 }
 
-func (l *lanes) give(y []float32, lane, step int) {
+// store sets y to lanes.
+func (l *lanes) store(y []float32, lane, step int) {
 	for i := range y {
 		y[i] = l[lane+i*step]
 	}
@@ -104,12 +107,12 @@ func (l *lanes) give(y []float32, lane, step int) {
 func (vnni) edge(p quant.Packing, y []float32, w []byte, rows, lane, step int, x []uint32, blocks int, add bool) {
 	var sums lanes
 	if add {
-		sums.take(y, lane, step)
+		sums.load(y, lane, step)
 	}
 	if p == quant.Q8 {
 		avx512vnniEdgeQ8(asm.Bytes(w), int64(rows), asm.Words(x), unsafe.Pointer(&sums), int64(blocks))
 	} else {
 		avx512vnniEdgeQ4(asm.Bytes(w), int64(rows), asm.Words(x), unsafe.Pointer(&sums), int64(blocks))
 	}
-	sums.give(y, lane, step)
+	sums.store(y, lane, step)
 }

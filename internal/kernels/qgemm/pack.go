@@ -9,27 +9,27 @@ import (
 	"github.com/heftai/heft/internal/kernels/quant"
 )
 
-// packer is implemented by variants that multiply in bfloat16. It packs quantised weights in blocks of 16 rows and 32
-// columns. Kernels checks bounds and clears missing rows before it calls.
+// packer is implemented by variants that multiply in bfloat16. It dequantises weights and packs them as [gemm.PackWeights]
+// does, in blocks of 16 rows and 32 columns. Its caller has checked bounds and cleared missing rows.
 type packer interface {
-	// packBands packs whole blocks of a band of 16 rows.
+	// packBands packs whole blocks of a band, which is 16 interleaved rows.
 	packBands(p quant.Packing, dst []uint32, band []byte, blocks int)
-	// packE4M3 packs rows which begin stride bytes apart. Row i has scale j of its blocks, times
-	// 2^8, at i·packBlocks + j.
+	// packE4M3 packs rows that begin stride bytes apart. scales[i·packBlocks+j] is the scale of block j of row i, times
+	// 2^8.
 	packE4M3(dst []uint32, codes []byte, stride int, scales *[gemm.PackRows * packBlocks]float32, rows, blocks int)
-	// packMXFP4 packs rows whose codes and scales begin stride and apart bytes apart.
-	packMXFP4(dst []uint32, codes []byte, stride int, scales []byte, apart, rows, blocks int)
-	// packNibbles packs 16 columns, with one scale and zero each, of stored rows whose words begin
-	// stride bytes apart: those of 8 rows of Int4Rows, else of one.
+	// packMXFP4 packs rows whose codes begin stride bytes apart, and whose scales scaleStride bytes.
+	packMXFP4(dst []uint32, codes []byte, stride int, scales []byte, scaleStride, rows, blocks int)
+	// packNibbles packs 16 columns of the stored matrix, with a scale and a zero for each, as rows. Its words begin stride
+	// bytes apart. In Int4Rows a line of words has 8 stored rows, in Int4Columns one.
 	packNibbles(p quant.Packing, dst []uint32, words []byte, stride int, scale, zero *[gemm.PackRows]float32, blocks int)
 }
 
-// packBlocks is how many blocks of a row are packed before those of the next row. The first-level cache holds that
-// many blocks of all 16 rows.
+// packBlocks is how many blocks of a row are packed before those of the next row, so that the first-level cache holds
+// the blocks of all 16 rows.
 const packBlocks = 16
 
-// packBuffers are buffers of Pack with fixed sizes. A pool keeps them: local variables would escape to the heap in each
-// call, because they are passed through an interface.
+// packBuffers are the buffers of a Pack. They come from a pool, because local variables would escape to the heap: they
+// are passed through an interface.
 type packBuffers struct {
 	values      [packBlocks * gemm.BlockK]float32
 	narrow      [packBlocks * gemm.BlockK / 2]uint32
@@ -39,9 +39,9 @@ type packBuffers struct {
 
 var allPackBuffers = sync.Pool{New: func() any { return new(packBuffers) }}
 
-// Pack is PackWeights of rows row, row+step, … of p, rounded to bfloat16: n columns from col
-// on. It has the bits of Unpack and Narrow. Whole blocks of 32 columns are fastest, of weights in
-// bands those of all rows of one. scratch is that of Unpack.
+// Pack dequantises w, rounds it to bfloat16 and packs it as PackWeights does. The result has the bits of Unpack, RoundPairs
+// and PackWeights. It is fastest for whole blocks of 32 columns, and for interleaved rows if w has all rows of a band.
+// scratch is that of Unpack.
 func (s *Kernels) Pack(dst []uint32, w quant.View, scratch []float32) {
 	p, row, step, col, rows, n := w.Packed, w.Row, w.Step, w.Col, w.Rows, w.Cols
 	dst, rows = dst[:gemm.PanelWords(n)], min(rows, gemm.PackRows)
@@ -70,7 +70,7 @@ func (s *Kernels) Pack(dst []uint32, w quant.View, scratch []float32) {
 	s.packValues(dst, p, row, step, col, rows, n, scratch)
 }
 
-// packValues packs rows of any format, some columns at a time, which the first-level cache holds.
+// packValues packs rows of any format, as many columns at a time as the first-level cache holds.
 func (s *Kernels) packValues(dst []uint32, p *quant.Packed, row, step, col, rows, n int, scratch []float32) {
 	const part = packBlocks * gemm.BlockK
 	b := allPackBuffers.Get().(*packBuffers)
@@ -88,7 +88,7 @@ func (s *Kernels) packValues(dst []uint32, p *quant.Packed, row, step, col, rows
 	}
 }
 
-// packE4M3 reports whether the kernel takes scales so large.
+// packE4M3 packs whole blocks of an FP8 matrix. It returns false if a scale is too large for the kernel.
 func (s *Kernels) packE4M3(dst []uint32, p *quant.Packed, row, step, col, rows, blocks int) bool {
 	buffers := allPackBuffers.Get().(*packBuffers)
 	defer allPackBuffers.Put(buffers)
@@ -109,8 +109,8 @@ func (s *Kernels) packE4M3(dst []uint32, p *quant.Packed, row, step, col, rows, 
 	return true
 }
 
-// blockScales are those of blocks of 32 columns of a row from col on, times 2^8. It reports whether
-// they are finite.
+// blockScales sets dst to the scales of successive blocks of 32 columns of a row, from col on, times 2^8. It reports
+// whether they are finite.
 func blockScales(p *quant.Packed, dst []float32, row, col int) bool {
 	first := row / p.Rows * mat.CeilDiv(p.Width, p.Columns)
 	for i := 0; i < len(dst); {
@@ -126,23 +126,24 @@ func blockScales(p *quant.Packed, dst []float32, row, col int) bool {
 	return true
 }
 
+// packMXFP4 packs whole blocks of an MXFP4 matrix.
 func (s *Kernels) packMXFP4(dst []uint32, p *quant.Packed, row, step, col, rows, blocks int) {
-	stride, apart := p.Width/2, p.Width/gemm.BlockK
+	stride, scaleStride := p.Width/2, p.Width/gemm.BlockK
 	last := row + (rows-1)*step
 	for b := 0; b < blocks; b += packBlocks {
 		n, first := min(packBlocks, blocks-b), col/gemm.BlockK+b
 		codes := p.Codes[row*stride+first*gemm.BlockK/2 : last*stride+(first+n)*gemm.BlockK/2]
-		scales := p.Scales[row*apart+first : last*apart+first+n]
-		s.packer.packMXFP4(dst[b*gemm.BlockK/2*gemm.PackRows:], codes, step*stride, scales, step*apart, rows, n)
+		scales := p.Scales[row*scaleStride+first : last*scaleStride+first+n]
+		s.packer.packMXFP4(dst[b*gemm.BlockK/2*gemm.PackRows:], codes, step*stride, scales, step*scaleStride, rows, n)
 	}
 }
 
-// PackTransposed is Pack of the transposed: rows of the pack are columns col, col+step, … of p,
-// and n rows of p from row on are its columns. scratch is [TransposeScratch] long.
+// PackTransposed is Pack of a transposed matrix: its rows are columns col, col+step, … of the stored matrix, and its
+// columns are stored rows, from row on. scratch has length [TransposeScratch].
 func (s *Kernels) PackTransposed(dst []uint32, w quant.View, scratch []float32) {
 	p, row, step, col, rows, n := w.Packed, w.Row, w.Step, w.Col, w.Rows, w.Cols
 	dst, rows = dst[:gemm.PanelWords(n)], min(rows, gemm.PackRows)
-	if rows == gemm.PackRows && step == 1 && nibblesTurn(p, row, col, n) {
+	if rows == gemm.PackRows && step == 1 && packsNibbles(p, row, col, n) {
 		s.packNibbles(dst, p, row, col, n)
 		return
 	}
@@ -171,12 +172,13 @@ func TransposeScratch(step int) int {
 	return gemm.BlockK*((gemm.PackRows-1)*step+1) + quant.UnpackScratch
 }
 
-// nibblesTurn reports whether each block of 32 rows from row on has one group, and columns from col
-// on whole words.
-func nibblesTurn(p *quant.Packed, row, col, n int) bool {
+// packsNibbles reports whether packNibbles supports these stored rows and columns: each block of 32 rows must be in one
+// group, and columns must begin at a whole word.
+func packsNibbles(p *quant.Packed, row, col, n int) bool {
 	return (p.Packing == quant.Int4Rows || p.Packing == quant.Int4Columns) && p.Index == nil && p.Rows%gemm.BlockK == 0 && (row|n)%gemm.BlockK == 0 && col%8 == 0
 }
 
+// packNibbles packs 16 columns of a stored matrix in 4-bit integers, group by group.
 func (s *Kernels) packNibbles(dst []uint32, p *quant.Packed, row, col, n int) {
 	b := allPackBuffers.Get().(*packBuffers)
 	defer allPackBuffers.Put(b)
