@@ -2,7 +2,7 @@
 //
 // A [Model] has an engine, a tokenizer and chat templates. [Model.Complete], [Model.Stream],
 // [Model.Reply] and [Model.StreamReply] take text and return text. A dialect decodes its body into a [Conversation] or a prompt and makes a
-// [Request]; [Model.Start] returns a [Generation], whose [Delta]s are pieces of text with their ids and
+// [Request]; [Model.Start] returns a [Generation], whose deltas ([Delta]) are pieces of text with their ids and
 // log-probabilities. Text is decoded as it streams, ends before the earliest stop string, and never
 // has half a character.
 //

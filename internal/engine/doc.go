@@ -1,7 +1,7 @@
 // Package engine runs many requests on one model at once (continuous batching).
 //
 // A [Request] is a prompt of token ids and how to continue it. [Engine.Submit] queues it and
-// returns its [Stream], from which the caller reads tokens as [Event]s. A request has one or more
+// returns its [Stream], from which the caller reads tokens as events ([Event]). A request has one or more
 // choices: continuations of the same prompt that differ in their randomness. Each running choice
 // has a slot of the batch and pages of the KV cache.
 //

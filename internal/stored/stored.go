@@ -1,7 +1,7 @@
 // Package stored is what a checkpoint stores of a parameter, in the terms of the operations
 // that read it.
 //
-// A [Piece] is a part of a parameter as one operation takes it, with the [Range]s of
+// A [Piece] is a part of a parameter as one operation takes it, with the ranges ([Range]) of
 // checkpoint tensors that it is made of: values, or codes and what the format has beside
 // them. [New] makes one of what the loader has found, [Piece.Slab] cuts an expert out of a
 // stack. A piece is a pattern that never changes: whoever brings its ranges to memory takes

@@ -29,7 +29,7 @@ type Group struct {
 	Rewards     []float64
 }
 
-// Groups is a Dataset of the [GroupRecord]s of a JSONL, CSV or Parquet file. It reads a record when it is requested, and is
+// Groups is a Dataset of the records ([GroupRecord]) of a JSONL, CSV or Parquet file. It reads a record when it is requested, and is
 // safe for concurrent use.
 type Groups struct{ recordFile[GroupRecord] }
 

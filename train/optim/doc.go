@@ -3,7 +3,7 @@
 //
 // A [Param] shows its numbers and their gradient. A [Descent] steps parameters, in one
 // pass over each: [NewSGD], [NewAdam], [NewAdamW], [NewAdagrad], [NewRMSprop]. Its
-// parameters are in [Group]s, whose learning rates a [Scheduler] moves: a [Lambda] by a
+// parameters are in groups ([Group]), whose learning rates a [Scheduler] moves: a [Lambda] by a
 // [Factor] (Linear, Cosine, …), a [OneCycle], or a [Plateau] by what was measured;
 // [NewScheduler] makes them by the names that Hugging Face's Trainer knows. [ClipNorm]
 // and [ClipValue] bound gradients. A [Scaler] keeps float16 gradients in range.

@@ -11,7 +11,7 @@
 // data (spec.go), and one parser runs them all.
 //
 // A [Parser] takes the text of one answer in pieces of any size ([Parser.Feed], then
-// [Parser.Finish]) and returns [Event]s. The cuts between pieces change where events are
+// [Parser.Finish]) and returns events ([Event]). The cuts between pieces change where events are
 // cut and nothing else. [Family.Parse] does the same for a whole text. Special tokens must
 // be part of the text; [Family.Markers] lists those that matter.
 //

@@ -13,6 +13,11 @@ func (r *reader) ref(s *set) (*set, error) {
 	if target == nil || err != nil {
 		return s, err
 	}
+	return r.follow(s, target)
+}
+
+// follow returns the intersection of s and the schema that target refers to.
+func (r *reader) follow(s *set, target *place) (*set, error) {
 	v, path, err := r.c.resolve(target.text, target.path)
 	if err != nil {
 		return nil, err
@@ -28,15 +33,16 @@ func (r *reader) ref(s *set) (*set, error) {
 	return r.c.both(s, t, target.path)
 }
 
-// dynamicRef follows $dynamicRef and $recursiveRef. In a schema that is one resource they are references
-// like others; where schemas within it have ids of their own, what they name depends on the way there.
+// dynamicRef follows $dynamicRef and $recursiveRef. In a schema that is one resource they are references like
+// others. It fails if schemas inside have ids of their own, because the target then depends on the path of references
+// that leads there.
 func (r *reader) dynamicRef(s *set) (*set, error) {
 	for _, keyword := range []string{"$dynamicRef", "$recursiveRef"} {
 		target, err := r.text(keyword)
-		if target == nil || err != nil {
-			if err != nil {
-				return nil, err
-			}
+		if err != nil {
+			return nil, err
+		}
+		if target == nil {
 			continue
 		}
 		ids := 0
@@ -49,19 +55,7 @@ func (r *reader) dynamicRef(s *set) (*set, error) {
 		if ids > 0 {
 			return nil, fail(target.path, "it is not supported in a schema with ids within it")
 		}
-		v, path, err := r.c.resolve(target.text, target.path)
-		if err != nil {
-			return nil, err
-		}
-		k, err := r.sub(v, path)
-		if err != nil {
-			return nil, err
-		}
-		t, err := r.c.normal(k)
-		if err != nil {
-			return nil, err
-		}
-		if s, err = r.c.both(s, t, target.path); err != nil {
+		if s, err = r.follow(s, target); err != nil {
 			return nil, err
 		}
 	}

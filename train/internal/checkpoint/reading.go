@@ -1,5 +1,5 @@
 // Package checkpoint reads and writes the files of a training checkpoint: a [Folder] that replaces its
-// target as a whole, safetensors files of [Array]s, states of optimizers, JSON, and their names. It
+// target as a whole, safetensors files of arrays ([Array]), states of optimizers, JSON, and their names. It
 // knows no accelerator and no ranks. docs/formats.md has the format.
 package checkpoint
 
