@@ -53,8 +53,8 @@ func mustInt(t *testing.T, v any) int64 {
 	return n
 }
 
-// TestStreamsSayTheSame compares streams with answers that come at once.
-func TestStreamsSayTheSame(t *testing.T) {
+// TestStreamsEqualWholeAnswers compares streams with whole answers.
+func TestStreamsEqualWholeAnswers(t *testing.T) {
 	s := serveDemo(t)
 	for _, c := range []struct {
 		name, path string

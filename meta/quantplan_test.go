@@ -67,10 +67,10 @@ func TestPlanOfABareConfigCountsQuantizedWeights(t *testing.T) {
 	}
 }
 
-// TestABareQuantizedConfigWithoutADtypeHasHalves: the published config of gpt-oss names no dtype, and its
+// TestABareQuantizedConfigWithoutADtypeIsBFloat16: the published config of gpt-oss names no dtype, and its
 // unquantised weights were planned in float32: 64.8 GiB instead of 60.8. Headers still decide where
 // there are some, and float32 is the dtype of other configs without one.
-func TestABareQuantizedConfigWithoutADtypeHasHalves(t *testing.T) {
+func TestABareQuantizedConfigWithoutADtypeIsBFloat16(t *testing.T) {
 	config := strings.Replace(gptOSS120bConfig, `"torch_dtype": "bfloat16",`, "", 1)
 	if got := float64(bytesOf(modelOf(t, config, nil))) / (1 << 30); math.Abs(got-60.77) > 0.05 {
 		t.Errorf("gpt-oss-120b takes %.2f GiB, want 60.77", got)

@@ -84,7 +84,7 @@ func elementAt(b []byte, i int, d meta.DType) float32 {
 	return float32(math.Copysign(v, 1-2*float64(h>>15)))
 }
 
-func TestSaveModelCopiesWhatLiesBeside(t *testing.T) {
+func TestSaveModelCopiesOtherFiles(t *testing.T) {
 	from := t.TempDir()
 	for name, text := range map[string]string{
 		"config.json":           `{"model_type": "net", "torch_dtype": "float32", "big": 12345678901234567890, "rate": 1e-05}`,

@@ -226,8 +226,8 @@ func TestLoRAErrors(t *testing.T) {
 	}
 }
 
-// TestAdaptersMayLieAnywhere: a comma in a folder's name parted it, wherever it was given.
-func TestAdaptersMayLieAnywhere(t *testing.T) {
+// TestFoldersOfAdaptersMayHaveCommas: a comma in a folder's name parted it, wherever it was given.
+func TestFoldersOfAdaptersMayHaveCommas(t *testing.T) {
 	runs := golden.Glob(t, "train/lora/*/final/adapter_config.json")
 	testenv.Need(t, "golden", len(runs) > 0, "the fixtures have no adapters")
 	base := baseFolder(t)

@@ -12,9 +12,9 @@ import (
 	"testing"
 )
 
-// TestLookedUpRowsAreLetGo: the embedding table of the disk tier does not stay in memory row
+// TestLookedUpRowsAreEvicted: the embedding table of the disk tier does not stay in memory row
 // by row as its rows are used; a long run would hold all of it, beside what the plan counts.
-func TestLookedUpRowsAreLetGo(t *testing.T) {
+func TestLookedUpRowsAreEvicted(t *testing.T) {
 	folder := demoOnDisk(t)
 	p := start(t, "--model", folder, "--device-map", "disk")
 	defer func() { _ = p.Process.Kill(); <-p.end }()

@@ -41,9 +41,9 @@ func TestPortThatIsTaken(t *testing.T) {
 	}
 }
 
-// TestNobodyWaitsInAQueueOfNone: --max-queue 0 refuses what finds no free place, instead of
-// taking the default.
-func TestNobodyWaitsInAQueueOfNone(t *testing.T) {
+// TestAQueueOfNoneRejects: --max-queue 0 rejects requests that find no free place. It was taken
+// for the default.
+func TestAQueueOfNoneRejects(t *testing.T) {
 	p := start(t, "--max-batch", "1", "--max-queue", "0", "--max-model-len", "2000")
 	defer func() { _ = p.Process.Kill(); <-p.end }()
 	p.stream(t, 1900)

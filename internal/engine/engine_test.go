@@ -357,8 +357,8 @@ func TestLogProbs(t *testing.T) {
 	}
 }
 
-// A reader that does not read must not hold up another.
-func TestSlowReaderStallsNobody(t *testing.T) {
+// TestASlowReaderStallsNoOther: a client that does not read its stream does not delay others.
+func TestASlowReaderStallsNoOther(t *testing.T) {
 	e := engine.New(&enginetest.Model{}, engine.Options{})
 	defer e.Close()
 	slow := submit(t, e, engine.Request{Prompt: prompt(1, 3), MaxTokens: 500})

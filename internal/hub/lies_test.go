@@ -33,9 +33,9 @@ func cdn(do http.HandlerFunc) func(*fakeHub) {
 	}
 }
 
-// TestLies has servers that contradict themselves in one way each. Nothing of the file
+// TestServersThatContradictThemselves has servers that contradict themselves in one way each. Nothing of the file
 // is put into the cache.
-func TestLies(t *testing.T) {
+func TestServersThatContradictThemselves(t *testing.T) {
 	const name = "model.safetensors"
 	body := weights()[name]
 	other := bytes.Clone(body)

@@ -186,9 +186,9 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestNobodyThere: a hub that cannot be reached is given up soon; a path that was misspelt,
-// models/mine, would else be looked for on a hub for a quarter of a minute.
-func TestNobodyThere(t *testing.T) {
+// TestAnUnreachableHubFailsSoon: a hub that cannot be reached fails soon. Otherwise a misspelt path, models/mine, is
+// requested from a hub for a quarter of a minute.
+func TestAnUnreachableHubFailsSoon(t *testing.T) {
 	h := newHub(t, tiny())
 	c := h.client("")
 	h.server.Close()

@@ -60,9 +60,9 @@ func TestARandomWalkIsFollowed(t *testing.T) {
 	}
 }
 
-// TestASwingingLimitMovesNothingToAndFro: a limit that rises for less than the steady time does not
+// TestASwingingLimitMovesNoWeights: a limit that rises for less than the steady time does not
 // bring weights back.
-func TestASwingingLimitMovesNothingToAndFro(t *testing.T) {
+func TestASwingingLimitMovesNoWeights(t *testing.T) {
 	var swing []int64
 	for i := range 400 {
 		swing = append(swing, []int64{2 * gib, 3 * gib}[i/5%2])

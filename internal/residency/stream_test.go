@@ -89,9 +89,9 @@ func runUnit(t *testing.T, s *stream, i int, order []int) error {
 	return nil
 }
 
-// TestStreamHoldsWhatItSays: over random sizes, windows from the smallest that works, orders of use,
-// jumps, reads that take their time and reads that fail, a group that is held has its own bytes.
-func TestStreamHoldsWhatItSays(t *testing.T) {
+// TestHeldGroupsHaveTheirOwnBytes: a group has its own bytes while it is held, for random sizes, windows from the
+// minimum up, orders of use, jumps, slow reads and reads that fail.
+func TestHeldGroupsHaveTheirOwnBytes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for seed := range uint64(150) {
 			r := rand.New(rand.NewPCG(seed, 9))

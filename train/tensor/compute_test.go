@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestFewBackendsWait: tapes of many numbers of threads, some at once, leave a bounded number of backends.
-func TestFewBackendsWait(t *testing.T) {
+// TestIdleBackendsAreBounded: tapes of many numbers of threads, some at once, leave a bounded number of backends.
+func TestIdleBackendsAreBounded(t *testing.T) {
 	var all sync.WaitGroup
 	for threads := range 2 * idleBackends {
 		all.Go(func() {

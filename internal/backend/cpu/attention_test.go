@@ -13,10 +13,10 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// TestOneTokenBesideOthers: a token gets the same bits alone, where its queries go from page to page
-// for several heads of keys at once, as behind another one in a tile, whatever the heads, the dtype of
-// the keys, the window, biases by distance and the threads.
-func TestOneTokenBesideOthers(t *testing.T) {
+// TestATokenAloneHasTheBitsOfATile: a token's attention has the same bits alone and in a tile with another token, for
+// all numbers of heads and threads, dtypes of keys, windows and biases by distance. Alone, a kernel computes several
+// heads of keys at once, page by page.
+func TestATokenAloneHasTheBitsOfATile(t *testing.T) {
 	for _, variant := range kernels.Names() {
 		for _, threads := range []int{1, 3} {
 			host := open(t, threads, variant)

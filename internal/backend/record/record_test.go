@@ -171,9 +171,9 @@ func TestMemoryGrowsWithTheLargest(t *testing.T) {
 	}
 }
 
-// TestEasyResultsAreMadeAgain: norms and gates whose memory was written anew take none, and
-// the gradients are those of a record that kept them, bit by bit.
-func TestEasyResultsAreMadeAgain(t *testing.T) {
+// TestCheapResultsAreComputedAgain: the record does not keep results of norms and gates whose memory was
+// overwritten. The gradients are bitwise those of a record that keeps them.
+func TestCheapResultsAreComputedAgain(t *testing.T) {
 	r := open(t)
 	closing(t, r)
 	spec := meta.NormSpec{Dim: 4, Eps: 1e-6}

@@ -148,7 +148,7 @@ func TestSoftmaxBlocks(t *testing.T) {
 	})
 }
 
-func TestPackTurnedFinite(t *testing.T) {
+func TestPackTransposedFinite(t *testing.T) {
 	kerneltest.EachRounding(t, func(t *testing.T, set *kernels.Set) {
 		r := rand.New(rand.NewPCG(3, 5))
 		for _, cols := range []int{1, 16, 31, 32, 45, 64, 100} {

@@ -28,8 +28,8 @@ func fewTokens(set *kernels.Set, data []byte, x []float32, rows, tokens, n int) 
 	return y
 }
 
-// TestTileFew: products of few tokens have the bits of those of many, whatever the numbers are.
-func TestTileFew(t *testing.T) {
+// TestFewTokensHaveTheBitsOfMany: products with few tokens have the bits of products with many, for all numbers of tokens.
+func TestFewTokensHaveTheBitsOfMany(t *testing.T) {
 	kerneltest.EachRounding(t, func(t *testing.T, set *kernels.Set) {
 		r := rand.New(rand.NewPCG(3, 11))
 		for tokens := 1; tokens <= gemm.PanelTokens; tokens++ {

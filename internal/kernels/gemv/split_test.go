@@ -15,8 +15,8 @@ import (
 	"github.com/heftai/heft/internal/kernels/mat"
 )
 
-// TestMulHalves: products are right, with the same bits whatever the tokens and pieces of k.
-func TestMulHalves(t *testing.T) {
+// TestMulSplit: products are right, and have the same bits for all numbers of tokens and pieces of k.
+func TestMulSplit(t *testing.T) {
 	kerneltest.Each(t, func(t *testing.T, set *kernels.Set) {
 		if !set.GEMV.HasSplit() {
 			return

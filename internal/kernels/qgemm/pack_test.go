@@ -84,8 +84,8 @@ func TestPackQuantised(t *testing.T) {
 	}
 }
 
-// TestPackQuantisedTurned: packs of columns are those of their values, rounded.
-func TestPackQuantisedTurned(t *testing.T) {
+// TestPackQuantisedTransposed: packed columns are the rounded values of the columns.
+func TestPackQuantisedTransposed(t *testing.T) {
 	const rows, width = 96, 64
 	random := rand.New(rand.NewPCG(23, 24))
 	bytes := func(n int) []byte {
