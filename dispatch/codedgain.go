@@ -46,10 +46,11 @@ func (o *Options) codedGain() float64 {
 // options are of has asked for it; otherwise 0.
 func (o *Options) CodedGain() float64 { return o.gain }
 
-// planFaster is a plan in which all weights are in memory, with long rows coded if that is faster here.
+// planFaster is a plan in which all weights are in memory, with long rows coded if that is faster here. Several sequences
+// at once are not: their rows are decoded to memory first, which takes longer than it saves.
 func planFaster(skeleton *meta.Model, coded Options, plan devicemap.Plan, planned Options) (devicemap.Plan, Options, error) {
 	coded.codedColumns = tune.CodedColumns
-	if coded.codedSpeed == nil || len(coded.codedBytes(skeleton)) == 0 {
+	if coded.MaxSequences != 1 || coded.codedSpeed == nil || len(coded.codedBytes(skeleton)) == 0 {
 		return plan, planned, nil
 	}
 	planned.gain = coded.codedSpeed()
