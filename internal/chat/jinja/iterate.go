@@ -47,7 +47,7 @@ func iterate(st *state, v Value) (iterator, error) {
 	case string:
 		return textIterator(v, v), nil
 	case markup:
-		return textIterator(v, string(v)), nil
+		return textIterator(string(v), string(v)), nil // characters of Markup are plain text
 	case *loopContext:
 		return iterator{n: -1, next: func() (Value, bool, error) {
 			item, ok, err := v.next()
