@@ -99,5 +99,5 @@ func compareDevices(a, b Device) int {
 	return na - nb
 }
 
-// accelerator reports whether d is neither the CPU nor the disk.
-func (d Device) accelerator() bool { return d != CPU && d != Disk }
+// accelerator reports whether d is a device other than the CPU and the disk. The zero Device is none.
+func (d Device) accelerator() bool { return d != "" && d != CPU && d != Disk }

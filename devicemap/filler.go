@@ -15,6 +15,8 @@ type filler struct {
 	hits    func(share float64) float64 // see Policy.ExpertHits
 	needs   []int64                     // what each unit streams, with parts of it that are pinned to the disk
 	streams []streamed                  // matrices of units on the host that are on the disk
+	cuts    []cut                       // of stacks
+	apart   bool                        // see Policy.ExpertsApart
 	tight   bool                        // bands get no more room than they need
 }
 
@@ -61,7 +63,7 @@ func (u *unit) density() float64 {
 // fillGPUs fills the accelerators one after the other, never going back within units of
 // one density, so that neighbours share a device.
 func (f *filler) fillGPUs(host int) {
-	at, density := 0, -1.0
+	at, density, homed := 0, -1.0, false
 	var rest []int
 	for _, i := range f.free {
 		u := &f.units[i]
@@ -71,6 +73,13 @@ func (f *filler) fillGPUs(host int) {
 		}
 		if d := u.density(); d != density {
 			at, density = 0, d
+		}
+		if f.apart && u.onlyExperts() && !homed {
+			f.stacksAtHome(host)
+			homed = true
+		}
+		if u.at != "" {
+			continue
 		}
 		for at < len(f.budgets) && f.budgets[at].Device.accelerator() && (u.bytes+u.kv > f.room[at] || at == host) {
 			at++
@@ -82,7 +91,9 @@ func (f *filler) fillGPUs(host int) {
 		u.at = f.budgets[at].Device
 		f.room[at] -= u.bytes + u.kv
 	}
-	f.free = rest
+	if f.free = rest; f.apart {
+		f.cutStacks(host)
+	}
 }
 
 // fillHost chooses what of the rest stays on the host, with as much room for streaming as

@@ -75,6 +75,9 @@ type Plan struct {
 	// StreamDevice, a GPU whose staging they stream through; 0 means that none do. The caller sets it.
 	StreamPrompts int    `json:"stream_prompts,omitempty"`
 	StreamDevice  Device `json:"stream_device,omitempty"`
+	// ExpertPlacement says why blocks and their routed experts are on the same devices or not, where a GPU has no
+	// room for all of them. The caller sets it.
+	ExpertPlacement string `json:"expert_placement,omitempty"`
 	// ExpertHitsFrom says what ExpertHitRate was predicted from, in a few words. The caller sets it.
 	ExpertHitsFrom string `json:"expert_hits_from,omitempty"`
 	// Warnings are one sentence each. Neither Render nor Explain prints them: the caller does,
@@ -94,6 +97,17 @@ func (p Plan) Device(d Device) DevicePlan {
 		}
 	}
 	return DevicePlan{Device: d}
+}
+
+// TokenReads returns the bytes that one token reads of the weights on a device: of a stack of experts those that it
+// selects.
+func (p *Plan) TokenReads(d Device) (sum int64) {
+	for i := range p.units {
+		if u := &p.units[i]; u.at == d {
+			sum += u.reads
+		}
+	}
+	return sum
 }
 
 // stagingOf returns the room that units on the disk stream through, and the path of the largest.

@@ -44,6 +44,9 @@ type Policy struct {
 	// HostOnly are paths of modules that no accelerator can run. They go to the CPU and the disk, also
 	// where pins name an accelerator.
 	HostOnly map[string]bool
+	// ExpertsApart keeps routed experts on the accelerator of their block, where they have room, and places some experts
+	// of a stack on an accelerator that has no room for all of them.
+	ExpertsApart bool
 	// DType is the type that floating point weights are loaded as; "" keeps each
 	// tensor's own. It makes weights smaller, never larger.
 	DType string

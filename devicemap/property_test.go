@@ -111,6 +111,10 @@ func TestSolveProperties(t *testing.T) {
 			NoSplit: rapid.SampledFrom([][]string{{"Block"}, {}}).Draw(t, "no split"), SequenceKV: small.Draw(t, "sequence")}
 		if p.Kind == Auto {
 			p.Pins = drawPins(t, tree, append(devices, Disk))
+			p.ExpertsApart = rapid.Bool().Draw(t, "experts apart")
+			if p.Pins.Len() == 0 && rapid.Bool().Draw(t, "host only") {
+				p.HostOnly = map[string]bool{"m0": true}
+			}
 		}
 		model := &meta.Model{Root: root}
 		plan, err := Solve(model, budgets, p)
@@ -139,8 +143,8 @@ func checkPlan(t interface{ Fatalf(string, ...any) }, root *meta.Module, budgets
 		if !ok {
 			t.Fatalf("no device for %s in %v", path, plan.Map)
 		}
-		if pin, ok := p.Pins.Device(path); ok && pin != d {
-			t.Fatalf("%s is pinned to %s and planned on %s", path, pin, d)
+		if pin, ok := p.Pins.Device(path); ok && pin != d || d.accelerator() && p.hostOnly(path) && param.SameAs == nil {
+			t.Fatalf("%s is pinned to %q and planned on %s", path, pin, d)
 		}
 		if param.SameAs != nil {
 			continue

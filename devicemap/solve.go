@@ -131,7 +131,7 @@ func solveAuto(t *table, budgets []Budget, p Policy) (Plan, error) {
 	}
 	for _, tight := range []bool{false, true} {
 		f := newFiller(slices.Clone(d.units), budgets)
-		f.hits, f.tight = p.ExpertHits, tight
+		f.hits, f.tight, f.apart = p.ExpertHits, tight, p.ExpertsApart
 		f.rank()
 		host := hostOf(budgets)
 		f.fillGPUs(host)
@@ -151,7 +151,7 @@ func solveAuto(t *table, budgets []Budget, p Policy) (Plan, error) {
 		}
 		f.restToDisk()
 		least := leastMemory(f.units)
-		d.units = splitUnits(f.units, f.streams)
+		d.units = insertCuts(splitUnits(f.units, f.streams), f.cuts)
 		return checked(d, least, tight, budgets, p)
 	}
 	return Plan{}, nil
