@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/residency"
 	"github.com/heftai/heft/internal/residency/policy"
@@ -157,3 +158,22 @@ func (l *Ledger) AgeAdapterWaits() {
 
 // AbandonAdapterTurn ends the time that the adapter whose turn it is has for taking it.
 func (l *Ledger) AbandonAdapterTurn() { l.adapters.abandon(l.adapters.waits[0]) }
+
+// StationBytes is the memory of a GPU's weights.
+func (m *Model) StationBytes(d devicemap.Device) int64 {
+	for _, s := range m.stations.list {
+		if s.device == d {
+			return s.weights.Bytes()
+		}
+	}
+	return 0
+}
+
+// WithCrossing is o of WithGPUPace for copies of a row that take so many seconds.
+func (o Options) WithCrossing(seconds float64) Options {
+	tier, pace := *o.gpus, *o.gpus.pace
+	pace.Crossing = seconds
+	tier.pace = &pace
+	o.gpus = &tier
+	return o
+}

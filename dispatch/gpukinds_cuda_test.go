@@ -77,3 +77,19 @@ func TestGPUsInAutoConvert(t *testing.T) {
 		autoStaysWithin(t, golden.OwnModel(t, "small-llama-bf16"), format)
 	}
 }
+
+// TestGPUsDivideExperts holds law 4 for experts on two GPUs, the CPU and the disk, apart from their blocks.
+func TestGPUsDivideExperts(t *testing.T) {
+	onGPUs(t, dispatch.Options{})
+	needFused(t)
+	gpus := func(o dispatch.Options) dispatch.Options { return onGPUs(t, o) }
+	for g := range golden.Models(t) {
+		skeleton, _ := open(t, g.Dir)
+		if paths, _ := stacks(t, skeleton); len(paths) > 0 {
+			t.Run(g.Name(), func(t *testing.T) { dividedKeepBits(t, g, gpus) })
+		}
+	}
+	for _, name := range kindsOfMixtures {
+		t.Run(name, func(t *testing.T) { dividedKeepBits(t, golden.OwnModel(t, name), gpus) })
+	}
+}

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 
@@ -60,21 +61,34 @@ func (p *placement) solve(budgets []devicemap.Budget, policy devicemap.Policy, k
 		policy.HostOnly[""] = true // buffers outside of units too
 	}
 	policy.UnitKV = p.unitKV(kv)
+	if policy.Kind != devicemap.Auto && policy.Kind != "" {
+		return p.solveGPUs(budgets, policy, kv, o, refused, false)
+	}
+	return p.chooseExperts(budgets, policy, kv, o, refused)
+}
+
+// solveGPUs is solve once it is known which units no GPU can run. With whole, blocks are not apart from their experts.
+func (p *placement) solveGPUs(budgets []devicemap.Budget, policy devicemap.Policy, kv *kvRoom, o *Options, refused refusals, whole bool) (devicemap.Plan, error) {
+	budgets, refused, policy.HostOnly = slices.Clone(budgets), refused.clone(), maps.Clone(policy.HostOnly)
+	auto := policy.Kind == devicemap.Auto || policy.Kind == ""
+	policy.ExpertsApart = auto && !whole
+	off := false // see reserveStreams
 	for {
 		plan, err := solve(p.skeleton, budgets, policy)
 		if err != nil {
 			return plan, err
 		}
-		if (policy.Kind != devicemap.Auto && policy.Kind != "" || !p.divided(plan.Map, policy.HostOnly, &refused)) && !p.reserveStreams(&plan, budgets, kv, o) {
-			p.finishStreams(&plan, kv, o)
-			plan.Warnings = append(plan.Warnings, refused.warnings()...)
-			for i := range plan.Devices {
-				if d := &plan.Devices[i]; isGPU(d.Device) && d.WeightsBytes == 0 && d.StagingBytes == 0 { // nothing runs there
-					d.ActivationBytes = 0
-				}
-			}
-			return plan, nil
+		if auto && p.divided(plan.Map, policy.HostOnly, &refused, whole) || p.reserveStreams(&plan, budgets, kv, o, &off) {
+			continue
 		}
+		p.finishStreams(&plan, kv, o)
+		plan.Warnings = append(plan.Warnings, refused.warnings()...)
+		for i := range plan.Devices {
+			if d := &plan.Devices[i]; isGPU(d.Device) && d.WeightsBytes == 0 && d.StagingBytes == 0 { // nothing runs there
+				d.ActivationBytes = 0
+			}
+		}
+		return plan, nil
 	}
 }
 
@@ -83,6 +97,10 @@ type refusals struct {
 	reasons []string // in the order of their first units
 	first   map[string]string
 	count   map[string]int
+}
+
+func (r *refusals) clone() refusals {
+	return refusals{slices.Clone(r.reasons), maps.Clone(r.first), maps.Clone(r.count)}
 }
 
 func (r *refusals) add(u *nn.Unit, reason string) {
@@ -125,20 +143,16 @@ func unitName(u *nn.Unit) string {
 }
 
 // divided adds the units of which GPUs hold a part only to hostOnly and refused, and reports whether it has
-// added any.
-func (p *placement) divided(devices devicemap.Map, hostOnly map[string]bool, refused *refusals) bool {
+// added any. Without whole, routed experts may be on other devices than their block.
+func (p *placement) divided(devices devicemap.Map, hostOnly map[string]bool, refused *refusals, whole bool) bool {
 	found := false
-	at := unitBytes(p.skeleton.Root, p.program, devices)
+	at := bytesOfUnits(p.skeleton.Root, p.program, devices)
 	for i, u := range p.program.Units {
-		gpus, others := 0, 0
-		for d := range at[i] {
-			if isGPU(d) {
-				gpus++
-			} else {
-				others++
-			}
+		on := at[i].devices()
+		if !whole && len(at[i].dense) == 1 && isGPU(at[i].home(devices.Devices())) {
+			continue
 		}
-		if len(u.Layers)+len(u.States) > 0 && gpus > 0 && gpus+others > 1 && !hostOnly[u.Path] {
+		if len(u.Layers)+len(u.States) > 0 && len(on) > 1 && slices.ContainsFunc(on, isGPU) && !hostOnly[u.Path] {
 			addPaths(hostOnly, u)
 			refused.add(u, "no GPU has room for all of it")
 			found = true

@@ -28,12 +28,16 @@ func convertedKeepBits(t *testing.T, gpus func(dispatch.Options) dispatch.Option
 				ids := stationIDs(g)
 				prompt := max(1, len(ids)-3)
 				var want [][]float32
-				for _, at := range []string{"cpu", "all on a GPU", "GPUs, CPU, disk", "head on a GPU"} {
-					with, devices := gpus(o), stationMaps(skeleton)[at]
+				maps := stationMaps(skeleton)
+				for name, devices := range dividedMaps(t, skeleton) {
+					maps[name] = devices
+				}
+				for _, at := range []string{"cpu", "all on a GPU", "GPUs, CPU, disk", "head on a GPU", "experts in turn", "experts on the CPU"} {
+					with, devices := gpus(o), maps[at]
 					switch at {
 					case "cpu":
 						with, devices = o, devicemap.NewMap(devicemap.Entry{Device: devicemap.CPU})
-					case "GPUs, CPU, disk", "head on a GPU":
+					case "GPUs, CPU, disk", "head on a GPU", "experts in turn":
 						with.CacheDir = t.TempDir()
 					}
 					m, err := dispatch.New(skeleton, checkpoint, devices, with)

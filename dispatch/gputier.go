@@ -3,7 +3,6 @@ package dispatch
 import (
 	"fmt"
 
-	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/nn"
 	"github.com/heftai/heft/meta"
@@ -116,49 +115,4 @@ func unitParams(u *nn.Unit) (list []*meta.Param) {
 		}
 	}
 	return list
-}
-
-// unitDevices returns the device at which each unit runs: the one that has most of its bytes.
-func unitDevices(root *meta.Module, program *nn.Program, devices devicemap.Map) []devicemap.Device {
-	out := make([]devicemap.Device, len(program.Units))
-	for i, bytes := range unitBytes(root, program, devices) {
-		for _, d := range devices.Devices() { // in the order of the map, so that ties have one result
-			if out[i] == "" || bytes[d] > bytes[out[i]] {
-				out[i] = d
-			}
-		}
-	}
-	return out
-}
-
-// unitBytes returns the bytes of weights that each unit has on each device.
-func unitBytes(root *meta.Module, program *nn.Program, devices devicemap.Map) []map[devicemap.Device]int64 {
-	paths := map[*meta.Param]string{}
-	for path, p := range root.AllParams() {
-		if p.SameAs == nil {
-			paths[p] = path
-		}
-	}
-	out := make([]map[devicemap.Device]int64, len(program.Units))
-	for i, u := range program.Units {
-		bytes := map[devicemap.Device]int64{}
-		stacked := map[*meta.Param]bool{}
-		for _, n := range u.Experts {
-			for _, p := range n.Module.Params {
-				p = p.Resolve()
-				stacked[p] = true
-				for e := range p.Shape[0] {
-					d, _ := devices.Device(fmt.Sprintf("%s.%d", n.Path, e))
-					bytes[d] += p.Bytes() / int64(p.Shape[0])
-				}
-			}
-		}
-		for _, p := range unitParams(u) {
-			if d, ok := devices.Device(paths[p]); ok && !stacked[p] {
-				bytes[d] += p.Bytes()
-			}
-		}
-		out[i] = bytes
-	}
-	return out
 }

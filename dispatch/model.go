@@ -121,7 +121,7 @@ func (m *Model) take(binding *loader.Binding) error {
 	devices, skip := m.hostMap()
 	loaded := m.options.loadedBytes(m.skeleton)
 	err = m.openWeights(binding, devices,
-		residency.Options{Lender: m.options.lending(), Borrows: func(p *meta.Param) bool { return m.options.lent[p] }, Skip: skip, Arena: &m.options.Ledger.arena, Mover: &m.options.Ledger.mover, Policy: &m.options.Ledger.kept, Staging: m.options.StagingBytes,
+		residency.Options{Lender: m.options.lending(), Borrows: func(p *meta.Param) bool { return m.options.lent[p] }, Skip: skip, Away: m.away, Arena: &m.options.Ledger.arena, Mover: &m.options.Ledger.mover, Policy: &m.options.Ledger.kept, Staging: m.options.StagingBytes,
 			Lent: m.lendable(), Keep: m.plan.Policy != devicemap.Manual, Restream: true,
 			Bands: m.options.bandsOf(m.program, loaded), Halves: m.program.Halves(),
 			Converter: converter, Converted: m.options.convertedBytes(m.skeleton), Known: m.options.codedSizes, Homes: homes, SidecarDir: m.options.CacheDir})

@@ -151,6 +151,9 @@ func (o *Options) measurePace(number int, tier gpuTier) (p pace, err error) {
 	if p.Link, err = linkRate(b); err == nil {
 		p.Device, err = productRate(b)
 	}
+	if err == nil {
+		p.Crossing, err = crossingTime(b)
+	}
 	if err != nil {
 		return pace{}, fmt.Errorf("dispatch: measuring GPU %d: %w", number, err)
 	}
@@ -188,6 +191,27 @@ func linkRate(b backend.Backend) (float64, error) {
 		}
 	}
 	return float64(n) * paceBytes / time.Since(began).Seconds(), nil
+}
+
+// crossingTime measures copies of a row of hidden states to a device and back, each in seconds.
+func crossingTime(b backend.Backend) (float64, error) {
+	const width = 4096
+	to, err := b.New(meta.Float32, 1, width)
+	if err != nil {
+		return 0, err
+	}
+	defer b.Free(to)
+	from := tensor.Floats(make([]float32, width), 1, width)
+	began, n := time.Now(), 0
+	for ; n < 2 || time.Since(began) < paceTime/2; n += 2 {
+		if err := b.Copy(to, from); err != nil {
+			return 0, err
+		}
+		if err := b.Copy(from, to); err != nil {
+			return 0, err
+		}
+	}
+	return time.Since(began).Seconds() / float64(n), nil
 }
 
 // productRate measures products with a bfloat16 matrix, of as many operations as the device does in some

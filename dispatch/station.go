@@ -34,7 +34,9 @@ type station struct {
 // stations are the GPUs of a model. The zero value is a model that runs on the host alone.
 type stations struct {
 	list    []*station
-	of      []*station // of each unit, nil for the host; nil if no unit is at a station
+	of      []*station                          // of each unit, nil for the host; nil if no unit is at a station
+	experts map[*meta.Module]*dividedExperts    // by stack
+	places  func(*meta.Module) *nn.ExpertPlaces // nil if none are divided
 	convert deviceweights.Conversion
 	streams promptStreams
 	logits  []float32 // results, copied to the host
@@ -83,22 +85,27 @@ func (s *station) failed(path string, err error) error {
 // takeStations opens the GPUs of the device map and allocates memory for their weights. It reads none.
 func (m *Model) takeStations() error {
 	tier, convert := m.options.gpuTier(), m.options.conversion(m.skeleton)
+	m.stations.of = make([]*station, len(m.program.Units))
 	for i, d := range unitDevices(m.skeleton.Root, m.program, m.devices) {
-		if !isGPU(d) || m.program.HostOnly() != "" || tier.refuses(m.program.Units[i], convert) != "" {
+		if m.program.HostOnly() != "" || tier.refuses(m.program.Units[i], convert) != "" {
 			continue
 		}
-		s, err := m.station(d, tier)
-		if err != nil {
+		if isGPU(d) {
+			s, err := m.station(d, tier)
+			if err != nil {
+				return err
+			}
+			m.stations.of[i] = s
+		}
+		if err := m.divideExperts(i, tier); err != nil {
 			return err
 		}
-		if m.stations.of == nil {
-			m.stations.of = make([]*station, len(m.program.Units))
+		if err := m.addUnit(i); err != nil {
+			return err
 		}
-		m.stations.of[i] = s
-		u := m.program.Units[i]
-		if err := s.weights.Add(i, u.Path, modules(u.Modules), modules(u.Experts)); err != nil {
-			return fmt.Errorf("dispatch: GPU %s has too little memory for the weights that the device map places there: %w; lower its limit with --max-memory %s=SIZE", d, err, d)
-		}
+	}
+	if len(m.stations.list) == 0 {
+		m.stations.of = nil
 	}
 	return m.planStreams()
 }
@@ -138,7 +145,11 @@ func (m *Model) startStations() (err error) {
 			return fmt.Errorf("dispatch: GPU %s has too little memory for activations: %w; lower --max-num-batched-tokens", s.device, err)
 		}
 	}
-	return m.startStreams()
+	if err := m.startStreams(); err != nil {
+		return err
+	}
+	m.startExperts()
+	return nil
 }
 
 // hostMap returns the device map of the weights that units of the host read, and which parameters
@@ -159,6 +170,13 @@ func (m *Model) hostMap() (devicemap.Map, func(*meta.Param) bool) {
 		if m.stations.of == nil || m.stations.of[i] == nil {
 			for _, p := range unitParams(u) {
 				read[p] = true
+			}
+		}
+		for _, n := range u.Experts {
+			if d := m.stations.experts[n.Module]; d != nil && d.host() {
+				for _, p := range n.Module.Params {
+					read[p.Resolve()] = true
+				}
 			}
 		}
 	}
@@ -206,7 +224,9 @@ func (m *Model) startUnits(ctx context.Context, in *nn.Input) error {
 		if err := s.run.Begin(m.inputOf(s, in)); err != nil {
 			return s.failed("", err)
 		}
+		s.run.DivideExperts(m.stations.places)
 	}
+	m.run.DivideExperts(m.stations.places)
 	before := m.run
 	for i, u := range m.program.Units {
 		if err := ctx.Err(); err != nil {
@@ -217,9 +237,9 @@ func (m *Model) startUnits(ctx context.Context, in *nn.Input) error {
 		if s != nil {
 			run = s.run
 		}
-		if s != nil && !streamed {
-			if err := s.weights.Load(i); err != nil {
-				return s.failed(u.Path, err)
+		for _, other := range m.stations.list { // which may have experts
+			if err := other.weights.Load(i); err != nil {
+				return other.failed(u.Path, err)
 			}
 		}
 		if i > 0 && run != before {
@@ -232,8 +252,10 @@ func (m *Model) startUnits(ctx context.Context, in *nn.Input) error {
 			meter = s.meter
 		}
 		var err error
-		if streamed {
+		if to := m.expertStream(i); streamed {
 			err = m.runStreamed(i, u, s)
+		} else if to != nil {
+			err = m.runStreamedExperts(i, u, run, to)
 		} else {
 			err = m.runUnit(i, u, run)
 		}
@@ -250,6 +272,9 @@ func (m *Model) startUnits(ctx context.Context, in *nn.Input) error {
 func (m *Model) unitError(i int, path string, err error) error {
 	if s := m.streamOf(i); s != nil && s.HostFailed() {
 		return m.weightError(path, err)
+	}
+	if other := m.peerError(path, err); other != nil {
+		return other
 	}
 	if m.stations.of != nil {
 		for _, s := range []*station{m.stationOfUnit(i), m.stationOfUnit(max(i-1, 0))} {

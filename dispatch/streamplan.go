@@ -7,8 +7,6 @@ import (
 	"slices"
 
 	"github.com/heftai/heft/devicemap"
-	"github.com/heftai/heft/internal/deviceweights"
-	"github.com/heftai/heft/internal/nn"
 	"github.com/heftai/heft/meta"
 )
 
@@ -20,15 +18,21 @@ const StreamChosen = -1
 const streamStep = 16
 
 // streamable returns the units of the host that can stream to a GPU under a device map.
-func (p *placement) streamable(devices devicemap.Map, o *Options) (units []*nn.Unit) {
+func (p *placement) streamable(devices devicemap.Map, o *Options) (units []streamedUnit) {
 	if p.program.HostOnly() != "" {
 		return nil
 	}
 	tier, convert := o.gpuTier(), conversion{o.loadedAs(), p.loaded}
-	at := unitDevices(p.skeleton.Root, p.program, devices)
+	at := bytesOfUnits(p.skeleton.Root, p.program, devices)
 	for i, u := range p.program.Units {
-		if !isGPU(at[i]) && len(u.Layers)+len(u.States) > 0 && tier.streams(u, convert) {
-			units = append(units, u)
+		switch home := at[i].home(devices.Devices()); {
+		case !tier.streams(u, convert):
+		case isGPU(home):
+			if at[i].expertsOnHost() > 0 {
+				units = append(units, streamedUnit{u, true})
+			}
+		case len(u.Layers)+len(u.States) > 0 && !at[i].expertsOnGPUs():
+			units = append(units, streamedUnit{u, false})
 		}
 	}
 	return units
@@ -47,33 +51,34 @@ func streamTarget(plan *devicemap.Plan) (target devicemap.Device, ok bool) {
 }
 
 // reserveStreams keeps memory of a GPU free for streams, if the plan has some. It reports whether it has
-// changed a budget, so that the plan is to be made again.
-func (p *placement) reserveStreams(plan *devicemap.Plan, budgets []devicemap.Budget, kv *kvRoom, o *Options) bool {
+// changed a budget, so that the plan is to be made again. It sets off if there is too little memory for what streams once
+// other weights have made room.
+func (p *placement) reserveStreams(plan *devicemap.Plan, budgets []devicemap.Budget, kv *kvRoom, o *Options, off *bool) bool {
 	target, ok := streamTarget(plan)
-	if !ok || o.StreamPrompts == 0 {
+	if !ok || o.StreamPrompts == 0 || *off {
 		return false
 	}
 	units := p.streamable(plan.Map, o)
 	i := slices.IndexFunc(budgets, func(b devicemap.Budget) bool { return b.Device == target })
-	if len(units) == 0 || i < 0 || budgets[i].Staging > 0 || p.streamFrom(target, units, o) == 0 {
+	if len(units) == 0 || i < 0 || p.streamFrom(target, units, o) == 0 {
 		return false
 	}
-	rings, pages := streamBytes(units), p.layerKV(kv)
+	rings, pages := streamSize(units).Bytes(), p.layerKV(kv)
 	b := &budgets[i]
-	if b.Activations+rings+pages > b.Limit {
+	reserved := int64(0) // of pages
+	if b.Staging > 0 {
+		reserved = pages
+	}
+	switch {
+	case rings <= b.Staging:
 		return false
+	case b.Activations+rings+b.KV-reserved+pages > b.Limit:
+		*off = true
+		rings, pages = 0, 0
 	}
-	b.Staging, b.KV = rings, b.KV+pages
-	return true
-}
-
-// streamBytes is the memory of the rings for units.
-func streamBytes(units []*nn.Unit) int64 {
-	var list [][2][]*meta.Module
-	for _, u := range units {
-		list = append(list, [2][]*meta.Module{modules(u.Modules), modules(u.Experts)})
-	}
-	return deviceweights.StreamSizeOf(list).Bytes()
+	changed := b.Staging != rings
+	b.Staging, b.KV = rings, b.KV-reserved+pages
+	return changed
 }
 
 // layerKV is the part of the KV cache of the unit that has most of it.
@@ -105,22 +110,18 @@ func (p *placement) finishStreams(plan *devicemap.Plan, kv *kvRoom, o *Options) 
 		if len(units) == 0 {
 			why = "no block of the cpu and the disk can"
 		} else if target != "" {
-			why = fmt.Sprintf("GPU %s has no room for %s", target, devicemap.FormatSize(streamBytes(units)))
+			why = fmt.Sprintf("GPU %s has no room for %s", target, devicemap.FormatSize(streamSize(units).Bytes()))
 		}
 		plan.Warnings = append(plan.Warnings, "no prompts stream to a GPU: "+why)
 	}
 }
 
 // streamFrom returns the least number of tokens of prompts that stream units to a GPU, 0 for none.
-func (p *placement) streamFrom(target devicemap.Device, units []*nn.Unit, o *Options) int {
+func (p *placement) streamFrom(target devicemap.Device, units []streamedUnit, o *Options) int {
 	if o.StreamPrompts >= 0 {
 		return o.StreamPrompts
 	}
-	if p.pace == nil {
-		pace := o.pace(target)
-		p.pace = &pace
-	}
-	return p.pace.from(units, o.plannedTokens())
+	return p.rates(target, o).from(units, o.plannedTokens())
 }
 
 // A pace is the rates that bound the time of a unit on the host, and on a GPU that it streams to. 0
@@ -130,17 +131,19 @@ type pace struct {
 	Host   float64 `json:"host_operations_per_second"` // multiplications and additions of the host
 	Link   float64 `json:"link_bytes_per_second"`      // from the host's memory to the GPU's
 	Device float64 `json:"device_operations_per_second"`
+	// Crossing is the time of copying a row to the GPU or back, in seconds.
+	Crossing float64 `json:"crossing_seconds,omitempty"`
 }
 
 // from returns the least number of tokens, at most those of a pass, with which units are faster on the GPU,
 // 0 for none. Weights that come from the disk take the same time to either.
-func (c *pace) from(units []*nn.Unit, most int) int {
+func (c *pace) from(units []streamedUnit, most int) int {
 	if c.Memory <= 0 || c.Host <= 0 || c.Link <= 0 || c.Device <= 0 {
 		return 0
 	}
 	var bytes, weights float64
-	for _, u := range units {
-		b, w := unitCost(u)
+	for i := range units {
+		b, w := unitCost(&units[i])
 		bytes, weights = bytes+b, weights+w
 	}
 	for n := streamStep; n <= most; n += streamStep {
@@ -153,7 +156,7 @@ func (c *pace) from(units []*nn.Unit, most int) int {
 }
 
 // unitCost is the bytes of a unit, and the number of weights that each token is multiplied with.
-func unitCost(u *nn.Unit) (bytes, weights float64) {
+func unitCost(u *streamedUnit) (bytes, weights float64) {
 	stacked := map[*meta.Param]float64{}
 	for _, n := range u.Modules {
 		for _, m := range n.Module.Walk() {
@@ -166,10 +169,13 @@ func unitCost(u *nn.Unit) (bytes, weights float64) {
 			}
 		}
 	}
-	for _, p := range unitParams(u) {
+	for _, p := range unitParams(u.Unit) {
+		share, ok := stacked[p]
+		if u.experts && !ok {
+			continue
+		}
 		bytes += float64(p.Bytes())
 		if len(p.Shape) > 1 {
-			share, ok := stacked[p]
 			if !ok {
 				share = 1
 			}

@@ -27,30 +27,31 @@ type stationWeights struct {
 	*deviceweights.Weights
 	stream    *deviceweights.Stream // nil if no unit streams
 	streaming bool
+	experts   bool // those that do not stay there stream
 }
 
 func (w *stationWeights) Parts(p *meta.Param, expert int) []backend.Part {
-	if w.streaming {
+	if w.streaming || w.experts && expert >= 0 && !w.Has(p, expert) {
 		return w.stream.Parts(p, expert)
 	}
 	return w.Weights.Parts(p, expert)
 }
 
 func (w *stationWeights) Err() error {
-	if w.streaming && w.stream.Err() != nil {
+	if (w.streaming || w.experts) && w.stream.Err() != nil {
 		return w.stream.Err()
 	}
 	return w.Weights.Err()
 }
 
 func (w *stationWeights) WantExperts(m *meta.Module, experts []int32) {
-	if w.streaming {
+	if w.streaming || w.experts {
 		w.stream.WantExperts(m, experts)
 	}
 }
 
 func (w *stationWeights) HoldExperts(m *meta.Module, experts []int32) (int, error) {
-	if w.streaming {
+	if w.streaming || w.experts && !w.Has(m.Params[0].Resolve(), int(experts[0])) {
 		return w.stream.HoldExperts(m, experts)
 	}
 	return w.Weights.HoldExperts(m, experts)
@@ -62,11 +63,12 @@ func (w *stationWeights) NextBand(p *meta.Param) []backend.Part { return w.strea
 
 // promptStreams are the units that stream to a station for long prompts.
 type promptStreams struct {
-	from  int        // tokens of the shortest prompt that does; 0 means that none does
-	to    []*station // of each unit, nil if it does not stream
-	long  bool       // the tokens of the pass are those of long prompts
-	parts [2]Batch   // of a batch in which only some tokens are
-	both  Logits     // of the two
+	from    int        // tokens of the shortest prompt that does; 0 means that none does
+	to      []*station // of each unit, nil if it does not stream
+	experts []*station // of each unit at a station whose experts of the host stream
+	long    bool       // the tokens of the pass are those of long prompts
+	parts   [2]Batch   // of a batch in which only some tokens are
+	both    Logits     // of the two
 }
 
 // planStreams makes units of the host stream to the GPU of the plan, or to the last GPU that has
@@ -90,10 +92,15 @@ func (m *Model) planStreams() error {
 	if len(m.stations.list) == 0 {
 		return nil
 	}
-	st.to = make([]*station, len(m.program.Units))
+	st.to, st.experts = make([]*station, len(m.program.Units)), make([]*station, len(m.program.Units))
+	last := m.stations.list[len(m.stations.list)-1]
 	for i, u := range m.program.Units {
-		if m.stations.of[i] == nil && len(u.Layers)+len(u.States) > 0 && tier.streams(u, convert) {
-			st.to[i], st.from = m.stations.list[len(m.stations.list)-1], from
+		switch {
+		case !tier.streams(u, convert):
+		case m.hostHasExperts(u):
+			st.experts[i], st.from = last, from
+		case m.stations.of[i] == nil && len(u.Layers)+len(u.States) > 0 && m.dividedIn(u) == nil:
+			st.to[i], st.from = last, from
 		}
 	}
 	return nil
@@ -106,13 +113,16 @@ func (m *Model) startStreams() error {
 		return nil
 	}
 	for _, s := range m.stations.list {
-		var units [][2][]*meta.Module
+		var units []streamedUnit
 		var kv, states int64
 		for i, u := range m.program.Units {
+			if m.stations.streams.experts[i] == s {
+				units = append(units, streamedUnit{u, true})
+			}
 			if m.stations.streams.to[i] != s {
 				continue
 			}
-			units = append(units, [2][]*meta.Module{modules(u.Modules), modules(u.Experts)})
+			units = append(units, streamedUnit{u, false})
 			for _, l := range u.Layers {
 				kv = max(kv, kvBytes(&m.cache.Layers()[l]))
 			}
@@ -128,7 +138,7 @@ func (m *Model) startStreams() error {
 		const align = 256
 		kv = (kv + align - 1) / align * align
 		var err error
-		if s.weights.stream, err = deviceweights.NewStream(s.backend, m.weights, deviceweights.StreamSizeOf(units)); err == nil {
+		if s.weights.stream, err = deviceweights.NewStream(s.backend, m.weights, streamSize(units)); err == nil {
 			s.pages, err = s.backend.New(meta.Uint8, int(kv+states))
 		}
 		if err != nil {
@@ -199,6 +209,9 @@ func (m *Model) stationOfUnit(i int) *station {
 func (m *Model) streamOf(i int) *deviceweights.Stream {
 	if m.stations.streams.long && m.stations.streams.to[i] != nil {
 		return m.stations.streams.to[i].weights.stream
+	}
+	if s := m.expertStream(i); s != nil {
+		return s.weights.stream
 	}
 	return nil
 }

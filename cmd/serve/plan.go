@@ -92,12 +92,14 @@ func (c *planCmd) Run(ctx context.Context, out cmdline.Output) error {
 	return err
 }
 
-// streamsLine says which prompts stream to a GPU.
-func streamsLine(plan *devicemap.Plan) string {
-	if text := dispatch.StreamsPrompts(plan); text != "" {
-		return text + "\n"
+// streamsLine says which prompts stream to a GPU, and where routed experts are.
+func streamsLine(plan *devicemap.Plan) (lines string) {
+	for _, text := range []string{plan.ExpertPlacement, dispatch.StreamsPrompts(plan)} {
+		if text != "" {
+			lines += text + "\n"
+		}
 	}
-	return ""
+	return lines
 }
 
 // servable fails with the error of serve for a model that serve rejects: it gets no plan. checkpoint

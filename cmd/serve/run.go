@@ -207,7 +207,9 @@ func warnPlan(plan devicemap.Plan) {
 			slog.Info("plan", "device", d.Device, "weights", gib(d.WeightsBytes), "kv", gib(d.KVBytes))
 		}
 	}
-	if text := dispatch.StreamsPrompts(&plan); text != "" {
-		slog.Info(text)
+	for _, text := range []string{plan.ExpertPlacement, dispatch.StreamsPrompts(&plan)} {
+		if text != "" {
+			slog.Info(text)
+		}
 	}
 }

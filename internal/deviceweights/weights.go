@@ -16,6 +16,7 @@ package deviceweights
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/hostmem"
@@ -73,22 +74,26 @@ func New(memory backend.Memory, binding *loader.Binding, convert Conversion, buf
 		found: map[key]*slab{}, buffers: map[*meta.Buffer]tensor.Tensor{}}
 }
 
-// Add allocates memory for the parameters of modules, which are all of unit i. Those of stacks are
-// allocated expert by expert. A parameter of several units has memory once.
-func (w *Weights) Add(i int, path string, modules, stacks []*meta.Module) error {
+// Add allocates memory for the parameters of modules, which are all that w has of unit i. Those of stacks are
+// allocated expert by expert, of the experts for which has is true; a nil has means all. A parameter of several units
+// has memory once.
+func (w *Weights) Add(i int, path string, modules, stacks []*meta.Module, has func(stack *meta.Module, expert int) bool) error {
 	u := &unit{path: path, tables: map[*meta.Param]bool{}}
 	w.units[i] = u
-	stacked := map[*meta.Module]bool{}
-	for _, m := range stacks {
-		stacked[m] = true
-	}
 	for _, root := range modules {
 		for _, m := range root.Walk() {
+			stacked := slices.Contains(stacks, m)
 			for _, p := range m.Params {
 				if m.Kind == meta.KindEmbedding {
 					u.tables[p.Resolve()] = true
 				}
-				if err := w.addParam(u, p.Resolve(), stacked[m]); err != nil {
+				err := error(nil)
+				if stacked {
+					err = w.addStack(u, p.Resolve(), func(e int) bool { return has == nil || has(m, e) })
+				} else {
+					err = w.addSlab(u, w.key(u, p.Resolve(), -1))
+				}
+				if err != nil {
 					return fmt.Errorf("%s: %w", path, err)
 				}
 			}
@@ -97,17 +102,20 @@ func (w *Weights) Add(i int, path string, modules, stacks []*meta.Module) error 
 	return nil
 }
 
-func (w *Weights) addParam(u *unit, p *meta.Param, stacked bool) error {
-	if !stacked {
-		return w.addSlab(u, w.key(u, p, -1))
-	}
+func (w *Weights) addStack(u *unit, p *meta.Param, has func(expert int) bool) error {
 	for e := range p.Shape[0] {
+		if !has(e) {
+			continue
+		}
 		if err := w.addSlab(u, w.key(u, p, e)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
+
+// Has reports whether w has memory for one expert's slab of p.
+func (w *Weights) Has(p *meta.Param, expert int) bool { return w.found[w.key(nil, p, expert)] != nil }
 
 func (w *Weights) addSlab(u *unit, k key) error {
 	s := w.found[k]
@@ -257,10 +265,10 @@ func (w *Weights) Buffer(b *meta.Buffer) tensor.Tensor {
 	return t
 }
 
-// WantExperts does nothing: all experts are on the device.
+// WantExperts does nothing: the experts are on the device.
 func (w *Weights) WantExperts(*meta.Module, []int32) {}
 
-// HoldExperts returns the number of experts, all of which are on the device.
+// HoldExperts returns the number of experts, which are on the device.
 func (w *Weights) HoldExperts(_ *meta.Module, experts []int32) (int, error) { return len(experts), nil }
 
 // Close frees the memory.

@@ -123,6 +123,7 @@ type Context struct {
 	ones      []float32
 	routing   routing
 	lowRank   lowRank
+	divide    func(*meta.Module) *ExpertPlaces // see DivideExperts; nil divides none
 }
 
 // NewContext allocates memory from b for passes within limits. Close frees it.
@@ -230,20 +231,26 @@ func (c *Context) Resume(from *Context) error {
 		return nil
 	}
 	c.hidden = matrix(c.state[0], c.rows, h.Cols())
+	return c.receive(c.hidden, from, h)
+}
+
+// receive copies src of another context to dst. It waits for the copy, which goes through host memory between two
+// devices.
+func (c *Context) receive(dst tensor.Tensor, from *Context, src tensor.Tensor) error {
 	switch {
-	case h.Data != nil:
-		return c.backend.Copy(c.hidden, h)
-	case c.hidden.Data != nil:
-		return from.backend.Copy(c.hidden, h)
+	case src.Data != nil:
+		return c.backend.Copy(dst, src)
+	case dst.Data != nil:
+		return from.backend.Copy(dst, src)
 	}
-	if c.between == nil {
-		c.between = make([]float32, c.limits.Rows*c.program.width)
+	if n := src.Elements(); cap(c.between) < n {
+		c.between = make([]float32, max(n, c.limits.Rows*c.program.width))
 	}
-	host := tensor.Floats(c.between[:h.Elements()], h.Rows(), h.Cols())
-	if err := from.backend.Copy(host, h); err != nil {
+	host := tensor.Floats(c.between[:src.Elements()], src.Rows(), src.Cols())
+	if err := from.backend.Copy(host, src); err != nil {
 		return err
 	}
-	return c.backend.Copy(c.hidden, host)
+	return c.backend.Copy(dst, host)
 }
 
 // check validates in and returns its number of rows.

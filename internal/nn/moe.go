@@ -217,17 +217,19 @@ func (m *moe) routed(c *Context, dst, x, operand tensor.Tensor) {
 	s := m.openShared(together, x)
 	m.route(together, operand)
 	r := &c.routing
+	places := c.placesOf(m)
 	if c.err == nil {
-		c.weights.WantExperts(m.stack.Module, r.hit)
+		c.want(m.stack.Module, r.hit, places)
 	}
 	m.closeShared(together, dst, &s)
 	sum := dst
 	if m.latentDown != nil {
 		x, sum = m.openLatent(together, x)
 	}
+	m.show(c, x, places)
 	for hit := r.hit; len(hit) > 0 && c.err == nil; {
 		lot := r.lot(hit, lotRows(x.Rows(), m.spec.TopK))
-		m.experts(together, sum, x, lot, &s)
+		m.experts(together, sum, x, lot, &s, places)
 		hit = hit[len(lot):]
 	}
 	if m.latentDown != nil {
@@ -340,54 +342,53 @@ func (m *moe) route(c scope, x tensor.Tensor) {
 	}
 }
 
-// lotMemory holds the rows of a lot, sorted by expert.
-type lotMemory struct {
-	first int // of the lot, among all sorted rows
-	in    tensor.Tensor
-	to    gates
-	gated tensor.Tensor
-	y     tensor.Tensor
-}
-
 // experts adds the outputs of consecutive experts to their rows. It computes the experts in the
 // order in which their weights arrive, each into a place of its own, and adds their outputs by
 // ascending number.
-func (m *moe) experts(c scope, dst, x tensor.Tensor, lot []int32, s *sharing) {
+func (m *moe) experts(c scope, dst, x tensor.Tensor, lot []int32, s *sharing, places *ExpertPlaces) {
 	mark, r := c.arena.used, &c.routing
 	first, last := r.begin[lot[0]], r.begin[lot[len(lot)-1]+1]
-	rows := r.rows[first:last]
-	at := lotMemory{first: int(first), in: c.arena.take(len(rows), m.expertWidth)}
-	c.backend.Gather(at.in, x, rows)
-	shares := r.shares[first:last]
-	if m.spec.ScaleInput {
-		at.in, shares = m.scaleInput(c, at.in, shares), c.ones[:len(rows)]
-	}
-	if m.spec.Plain {
-		at.to.gate = c.arena.take(len(rows), m.inner)
+	rows, shares := r.rows[first:last], r.shares[first:last]
+	at := m.openLot(c, x, rows, shares)
+	at.first = int(first)
+	if places != nil {
+		m.divided(c, dst, &at, lot, s, places)
 	} else {
-		at.to = m.gateUp.takeGates(c.Context, len(rows), m.spec.GateOrder == meta.GateInterleaved)
+		m.held(c, r, dst, &at, append(r.left[:0], lot...), s, true)
 	}
-	at.gated, at.y = c.arena.spare(at.to.gate), c.arena.spare(at.in)
-	for left := append(r.left[:0], lot...); len(left) > 0; {
-		n, err := c.weights.HoldExperts(m.stack.Module, left)
-		if err != nil {
-			c.fail("%s: %w", m.stack.Path, err)
-			return
-		}
-		m.loaded(c, dst, &at, left[:n], s)
-		if !c.sync(m.stack.Path) { // the next experts may reuse the memory of these
-			return
-		}
-		left = left[n:]
+	if c.err != nil {
+		return
+	}
+	if m.spec.ScaleInput {
+		shares = c.ones[:len(rows)]
 	}
 	c.backend.ScatterAdd(dst, at.y, rows, shares)
 	c.arena.used = mark
 }
 
+// held computes experts as they arrive. With wait, all have been computed when it returns.
+func (m *moe) held(c scope, r *routing, dst tensor.Tensor, at *lotMemory, experts []int32, s *sharing, wait bool) {
+	for len(experts) > 0 {
+		n, err := c.weights.HoldExperts(m.stack.Module, experts)
+		if err != nil {
+			c.fail("%s: %w", m.stack.Path, err)
+			return
+		}
+		m.loaded(c, r, dst, at, experts[:n], s)
+		experts = experts[n:]
+		if len(experts) == 0 && !wait && c.err == nil {
+			return
+		}
+		if !c.sync(m.stack.Path) { // the next experts may reuse the memory of these
+			return
+		}
+	}
+}
+
 // loaded computes the outputs of experts of a lot, in ascending order, into their rows of at.y.
-// Deferred products are computed in the same operations.
-func (m *moe) loaded(c scope, dst tensor.Tensor, at *lotMemory, experts []int32, s *sharing) {
-	m.each(c, at.first, experts, func(c scope, e, begin, end int) {
+// Deferred products are computed in the same operations. r is the routing of the context that routes.
+func (m *moe) loaded(c scope, r *routing, dst tensor.Tensor, at *lotMemory, experts []int32, s *sharing) {
+	m.each(c, r, at, experts, func(c scope, e, begin, end int) {
 		if m.spec.Plain {
 			m.gateUp.compute(c, at.to.gate.Slice(begin, end), at.in.Slice(begin, end), e)
 			return
@@ -399,30 +400,29 @@ func (m *moe) loaded(c scope, dst tensor.Tensor, at *lotMemory, experts []int32,
 	if c.err != nil {
 		return
 	}
-	r := &c.routing
 	for i := 0; i < len(experts); { // neighbours at once
-		begin := int(r.begin[experts[i]])
-		end := begin
-		for ; i < len(experts) && int(r.begin[experts[i]]) == end; i++ {
-			end = int(r.begin[experts[i]+1])
+		begin, end := at.rows(r, experts[i])
+		for i++; i < len(experts); i++ {
+			next, last := at.rows(r, experts[i])
+			if next != end {
+				break
+			}
+			end = last
 		}
-		begin, end = begin-at.first, end-at.first
 		to := at.to.slice(begin, end)
 		c.backend.Gate(at.gated.Slice(begin, end), to.gate, to.up, m.spec.Act, m.spec.Limit)
 	}
-	m.each(c, at.first, experts, func(c scope, e, begin, end int) {
+	m.each(c, r, at, experts, func(c scope, e, begin, end int) {
 		m.down.compute(c, at.y.Slice(begin, end), at.gated.Slice(begin, end), e)
 	})
 	c.compute()
 }
 
-// each calls f for each expert in the scope of its rows, with their range in the sorted rows from
-// first on.
-func (m *moe) each(c scope, first int, experts []int32, f func(c scope, e, begin, end int)) {
-	r := &c.routing
+// each calls f for each expert in the scope of its rows, with their range in at.
+func (m *moe) each(c scope, r *routing, at *lotMemory, experts []int32, f func(c scope, e, begin, end int)) {
 	for _, e := range experts {
-		begin, end := r.begin[e], r.begin[e+1]
-		f(c.at(r.rows[begin:end]), int(e), int(begin)-first, int(end)-first)
+		begin, end := at.rows(r, e)
+		f(c.at(r.rows[r.begin[e]:r.begin[e+1]]), int(e), begin, end)
 	}
 }
 

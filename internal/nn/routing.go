@@ -62,6 +62,7 @@ type routing struct {
 	hit     []int32   // selected experts, ascending
 	left    []int32   // those of a lot that were not computed
 	next    []int32
+	divided divided   // nothing in a context whose experts are all where their blocks run
 	gates   []float32 // of the rows, for the shared expert
 }
 

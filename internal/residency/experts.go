@@ -1,7 +1,9 @@
 package residency
 
 import (
+	"errors"
 	"fmt"
+	"iter"
 	"slices"
 
 	"github.com/heftai/heft/devicemap"
@@ -51,7 +53,9 @@ func (s *Store) addStack(n Node) error {
 	for e := range st.experts {
 		g := &st.experts[e]
 		g.path, g.stack, g.expert = expertKey(n.Path, e), st, e
-		var err error
+	}
+	for e := range s.own(n.Module, count) { // others have no tier
+		g, err := &st.experts[e], error(nil)
 		if g.device, err = s.tier(g.path); err != nil {
 			return err
 		}
@@ -62,7 +66,7 @@ func (s *Store) addStack(n Node) error {
 	for i, p := range st.params {
 		s.slabs[p] = slab{st, i}
 		st.convert = st.convert || s.converts(p)
-		for e := range st.experts { // whose sizes may differ by some bytes
+		for e := range s.own(n.Module, count) { // whose sizes may differ by some bytes
 			s.count(st.experts[e].device, s.quantizer.size(p)*int64(e+1)/int64(count)-s.quantizer.size(p)*int64(e)/int64(count))
 			if s.sidecar != nil {
 				continue
@@ -78,6 +82,17 @@ func (s *Store) addStack(n Node) error {
 	s.stacks[n.Module] = st
 	s.stackOrder = append(s.stackOrder, st)
 	return nil
+}
+
+// own yields the experts of a stack, of so many, that the store does not leave to its caller.
+func (s *Store) own(stack *meta.Module, count int) iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for e := range count {
+			if (s.away == nil || !s.away(stack, e)) && !yield(e) {
+				return
+			}
+		}
+	}
 }
 
 // expertLoads returns the number of experts so far, which is the next load number.
@@ -106,10 +121,9 @@ func (s *Store) largestExpert() (largest int64, streamed int) {
 			continue
 		}
 		streamed += n
-		largest = max(largest, s.slotSize(st, 0))
-		if s.sidecar != nil && s.sidecar.somePlain { // they may have different sizes
-			for e := 1; e < len(st.experts); e++ {
-				largest = max(largest, s.slotSize(st, e))
+		for e := range s.own(st.Module, len(st.experts)) {
+			if largest = max(largest, s.slotSize(st, e)); s.sidecar == nil || !s.sidecar.somePlain {
+				break // all have the same size
 			}
 		}
 	}
@@ -254,6 +268,8 @@ func (s *Store) holdLoaded(st *stack, experts []int32) (int, error) {
 func (s *Store) holdExpert(st *stack, e int) (bool, error) {
 	g := &st.experts[e]
 	switch {
+	case g.device == "":
+		return false, errors.New("another device has the expert")
 	case g.device != devicemap.Disk:
 		return true, s.useCounted(g)
 	case g.place == coming:

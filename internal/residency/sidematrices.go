@@ -34,7 +34,7 @@ func (s *Store) sidecarMatrices(units []Unit) (list []sideMatrix, onDisk bool, e
 			experts[n.Module] = true
 			for _, p := range n.Module.Params {
 				if p = p.Resolve(); m.visit(p) {
-					for e := range p.Shape[0] {
+					for e := range s.own(n.Module, p.Shape[0]) {
 						m.add(p, expertKey(n.Path, e), e, s.sourcePieces(p, e))
 					}
 				}

@@ -74,6 +74,8 @@ type Options struct {
 	Homes []int
 	// Skip reports which parameters the store leaves to its caller. nil means none.
 	Skip func(*meta.Param) bool
+	// Away reports which experts of a stack the store leaves to its caller. nil means none.
+	Away func(stack *meta.Module, expert int) bool
 	// Lender has the weights for which Borrows is true on its cpu tier, as stored: they are used there, in one
 	// memory. Its units are those of this store, and one goroutine uses both, of which Lender is closed last.
 	Lender  *Store
@@ -97,8 +99,9 @@ type Store struct {
 	units    []unit
 	activity []*unitActivity // of each unit
 	skip     func(*meta.Param) bool
-	whole    bool // experts stream with their unit
-	restream bool // Options.Restream
+	away     func(*meta.Module, int) bool // Options.Away
+	whole    bool                         // experts stream with their unit
+	restream bool                         // Options.Restream
 	holders  map[*meta.Param]*holder
 	finding  sync.Mutex // guards what find looks up
 	borrowed borrowed
@@ -149,7 +152,7 @@ type Store struct {
 // allocates the window and the slots of the disk tier from the arena. root is the whole tree.
 func New(root *meta.Module, units []Unit, binding *loader.Binding, devices devicemap.Map, o Options) (*Store, error) {
 	s := &Store{
-		binding: binding, devices: devices, keep: o.Keep && o.Lent > 0, homes: o.Homes, arena: o.Arena, skip: o.Skip, whole: o.WholeStacks, restream: o.Restream,
+		binding: binding, devices: devices, keep: o.Keep && o.Lent > 0, homes: o.Homes, arena: o.Arena, skip: o.Skip, away: o.Away, whole: o.WholeStacks, restream: o.Restream,
 		paths: map[*meta.Param]string{}, folder: o.SidecarDir, again: o.Unkept != nil,
 		holders: map[*meta.Param]*holder{},
 		buffers: map[*meta.Buffer]tensor.Tensor{},

@@ -1,0 +1,97 @@
+package dispatch
+
+import (
+	"fmt"
+	"maps"
+
+	"github.com/heftai/heft/devicemap"
+)
+
+// usualCrossing is the time of copying some rows between a GPU and the host where it was not measured, in seconds.
+const usualCrossing = 25e-6
+
+// diskCost is how many times the time of a byte of the host's memory a byte of the disk is taken for, to compare plans.
+const diskCost = 10
+
+// chooseExperts returns the better of two plans for a token: one whose blocks go to GPUs as a whole, and one whose dense
+// weights do before any routed expert, so that more of what each token reads is on GPUs, and experts are where there is
+// room. In the second, hidden states cross in each block whose experts are elsewhere.
+func (p *placement) chooseExperts(budgets []devicemap.Budget, policy devicemap.Policy, kv *kvRoom, o *Options, refused refusals) (devicemap.Plan, error) {
+	apart, err := p.solveGPUs(budgets, policy, kv, o, refused, false)
+	if err != nil || !p.dividesExperts(apart.Map) {
+		return apart, err
+	}
+	whole, err := p.solveGPUs(budgets, policy, kv, o, refused, true)
+	if err != nil {
+		return apart, nil // no place for whole blocks
+	}
+	target, _ := streamTarget(&apart)
+	a, b := p.tokenCost(&apart), p.tokenCost(&whole)
+	better := a.host + diskCost*a.disk - b.host - diskCost*b.disk
+	seconds := float64(a.crossings-b.crossings) * usualCrossing
+	if rates := p.rates(target, o); rates.Memory > 0 {
+		if rates.Crossing > 0 {
+			seconds = float64(a.crossings-b.crossings) * rates.Crossing
+		}
+		if better/rates.Memory+seconds > 0 {
+			whole.ExpertPlacement = fmt.Sprintf("blocks stay whole: with experts apart a token would read %s less of the cpu and the disk, and hidden states would cross %d times more",
+				devicemap.FormatSize(int64(b.host+b.disk-a.host-a.disk)), a.crossings-b.crossings)
+			return whole, nil
+		}
+	} else if better > 0 {
+		return whole, nil
+	}
+	apart.ExpertPlacement = fmt.Sprintf("blocks that run on GPUs without all of their routed experts: %d; a token reads %s of the cpu and the disk, and would read %s if blocks stayed whole",
+		a.divided, devicemap.FormatSize(int64(a.host+a.disk)), devicemap.FormatSize(int64(b.host+b.disk)))
+	return apart, nil
+}
+
+// rates are the measured ones; see [Options.pace].
+func (p *placement) rates(target devicemap.Device, o *Options) *pace {
+	if p.pace == nil {
+		pace := o.pace(target)
+		p.pace = &pace
+	}
+	return p.pace
+}
+
+// tokenCost is what a plan costs a generated token besides what GPUs read.
+type tokenCost struct {
+	host, disk float64 // bytes of weights
+	crossings  int     // of hidden states
+	divided    int     // blocks with experts elsewhere
+}
+
+func (p *placement) tokenCost(plan *devicemap.Plan) (c tokenCost) {
+	c.host, c.disk = float64(plan.TokenReads(devicemap.CPU)), float64(plan.TokenReads(devicemap.Disk))
+	devices := plan.Map.Devices()
+	var before devicemap.Device
+	for i, bytes := range bytesOfUnits(p.skeleton.Root, p.program, plan.Map) {
+		home := bytes.home(devices)
+		if !isGPU(home) {
+			home = devicemap.CPU
+		}
+		if i > 0 && home != before {
+			c.crossings++
+		}
+		before = home
+		delete(bytes.experts, home)
+		if isGPU(home) && len(bytes.experts) > 0 {
+			c.divided++
+			c.crossings += 2 * len(bytes.experts)
+		}
+	}
+	return c
+}
+
+// dividesExperts reports whether a map has experts of a block on other devices than the block.
+func (p *placement) dividesExperts(devices devicemap.Map) bool {
+	for _, bytes := range bytesOfUnits(p.skeleton.Root, p.program, devices) {
+		experts := maps.Clone(bytes.experts)
+		home := bytes.home(devices.Devices())
+		if delete(experts, home); len(experts) > 0 && isGPU(home) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,235 @@
+package nn
+
+import (
+	"fmt"
+
+	"github.com/heftai/heft/internal/tensor"
+	"github.com/heftai/heft/meta"
+)
+
+// ExpertPlaces says where the experts of a stack are computed, if not all are where their block runs.
+type ExpertPlaces struct {
+	// Of is, for each expert, the index in At of the context that computes it.
+	Of []uint8
+	// At are contexts of the program that have begun the pass, the one that runs the block perhaps among them.
+	// They start in this order, so the host comes last: devices compute meanwhile. One context may be there
+	// twice; HoldExperts of its weights is called for the experts of one index at a time.
+	At []*Context
+}
+
+// A PeerError is the error of a context that computed experts for another, which is [Context.Run]'s.
+type PeerError struct {
+	Context *Context
+	Err     error
+}
+
+func (e *PeerError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the context's error.
+func (e *PeerError) Unwrap() error { return e.Err }
+
+// DivideExperts makes c ask places where the experts of a stack are computed, when a block is run. nil, from places
+// too, means that all are where the block runs.
+//
+// The rows of other contexts are copied there, and what their experts make of them back. The sum of a token is that of c,
+// in the order of the experts' numbers, so no bit depends on the division if the kernels of all contexts have the same.
+func (c *Context) DivideExperts(places func(*meta.Module) *ExpertPlaces) { c.divide = places }
+
+// divided is the state of a mixture some of whose experts other contexts compute.
+type divided struct {
+	starts []int32   // of each expert's rows at its place, and as they are gathered:
+	rows   []int32   // the rows,
+	shares []float32 // and their shares
+	seen   int       // rows of the mixture, of which
+	shown  []bool    // the place has the hidden states
+	lots   []lotMemory
+	marks  []int // of the arenas of places
+}
+
+// placesOf returns the places of m's experts, nil if they are all in c.
+func (c *Context) placesOf(m *moe) *ExpertPlaces {
+	if c.divide == nil || c.err != nil {
+		return nil
+	}
+	p := c.divide(m.stack.Module)
+	if p == nil {
+		return nil
+	}
+	d, r := &c.routing.divided, &c.routing
+	if d.starts == nil {
+		d.starts, d.rows, d.shares = make([]int32, len(r.next)), make([]int32, len(r.rows)), make([]float32, len(r.rows))
+	}
+	for len(d.lots) < len(p.At) {
+		d.lots, d.marks, d.shown = append(d.lots, lotMemory{}), append(d.marks, 0), append(d.shown, false)
+	}
+	clear(d.shown)
+	return p
+}
+
+// want announces experts to the weights of c, or of all places that have some.
+func (c *Context) want(stack *meta.Module, experts []int32, places *ExpertPlaces) {
+	c.weights.WantExperts(stack, experts)
+	if places == nil {
+		return
+	}
+	for _, p := range places.At {
+		if p != c {
+			p.weights.WantExperts(stack, experts)
+		}
+	}
+}
+
+// show copies the hidden states of a mixture to the other places of the experts that the router has chosen: to the memory of
+// their own hidden states, which they do not use while they run no unit.
+func (m *moe) show(c *Context, x tensor.Tensor, places *ExpertPlaces) {
+	if places == nil || c.err != nil {
+		return
+	}
+	d := &c.routing.divided
+	if c.compute(); m.expertWidth > c.program.width {
+		c.fail("%s: operands of width %d at several devices, at most %d are possible", m.stack.Path, m.expertWidth, c.program.width)
+		return
+	}
+	d.seen = x.Rows()
+	for _, e := range c.routing.hit {
+		k := places.Of[e]
+		p := places.At[k]
+		if p == c || d.shown[k] {
+			continue
+		}
+		d.shown[k] = true
+		if err := p.receive(matrix(p.state[0], d.seen, m.expertWidth), c, x); err != nil {
+			c.failPeer(p, fmt.Errorf("nn: %s: %w", m.stack.Path, err))
+			return
+		}
+	}
+}
+
+// failPeer keeps an error of another context.
+func (c *Context) failPeer(p *Context, err error) {
+	if c.err == nil {
+		c.err = &PeerError{p, err}
+	}
+}
+
+// lotMemory holds the rows of experts of a lot, sorted by expert.
+type lotMemory struct {
+	first  int     // of the lot, among all sorted rows
+	starts []int32 // of the rows of each expert; nil if they are all rows of the lot
+	in     tensor.Tensor
+	to     gates
+	gated  tensor.Tensor
+	y      tensor.Tensor
+}
+
+// rows returns the rows of expert e.
+func (a *lotMemory) rows(r *routing, e int32) (begin, end int) {
+	begin = int(r.begin[e]) - a.first
+	if a.starts != nil {
+		begin = int(a.starts[e])
+	}
+	return begin, begin + int(r.begin[e+1]-r.begin[e])
+}
+
+// openLot takes memory for rows of x, which it gathers. shares are those of the rows.
+func (m *moe) openLot(c scope, x tensor.Tensor, rows []int32, shares []float32) (at lotMemory) {
+	at.in = c.arena.take(len(rows), m.expertWidth)
+	c.backend.Gather(at.in, x, rows)
+	if m.spec.ScaleInput {
+		at.in = m.scaleInput(c, at.in, shares)
+	}
+	if m.spec.Plain {
+		at.to.gate = c.arena.take(len(rows), m.inner)
+	} else {
+		at.to = m.gateUp.takeGates(c.Context, len(rows), m.spec.GateOrder == meta.GateInterleaved)
+	}
+	at.gated, at.y = c.arena.spare(at.to.gate), c.arena.spare(at.in)
+	return at
+}
+
+// divided computes the experts of a lot, each at its place, into their rows of at.y.
+func (m *moe) divided(c scope, dst tensor.Tensor, at *lotMemory, lot []int32, s *sharing, places *ExpertPlaces) {
+	r, d := &c.routing, &c.routing.divided
+	c.compute()
+	m.addShared(c.Context, dst, s)
+	for k, p := range places.At {
+		d.marks[k] = p.arena.used
+		if experts := r.at(lot, places, k); len(experts) > 0 && c.err == nil {
+			m.start(c, p, k, dst, at, experts, s)
+		}
+	}
+	for k := len(places.At) - 1; k >= 0; k-- {
+		p := places.At[k]
+		if p == c.Context {
+			continue
+		}
+		if experts := r.at(lot, places, k); len(experts) > 0 && c.err == nil {
+			m.fetch(c.Context, p, at, &d.lots[k], experts)
+		}
+		p.arena.used = d.marks[k]
+	}
+	c.sync(m.stack.Path)
+}
+
+// at returns the experts of a lot at place k, ascending, in memory that the next call uses again.
+func (r *routing) at(lot []int32, places *ExpertPlaces, k int) []int32 {
+	r.left = r.left[:0]
+	for _, e := range lot {
+		if int(places.Of[e]) == k {
+			r.left = append(r.left, e)
+		}
+	}
+	return r.left
+}
+
+// start computes experts at place k, which is p. Operations of a device may go on.
+func (m *moe) start(c scope, p *Context, k int, dst tensor.Tensor, at *lotMemory, experts []int32, s *sharing) {
+	r, d := &c.routing, &c.routing.divided
+	if p == c.Context {
+		m.held(c, r, dst, at, experts, s, false)
+		return
+	}
+	n := 0
+	for _, e := range experts {
+		d.starts[e] = int32(n)
+		begin, end := r.begin[e], r.begin[e+1]
+		copy(d.shares[n:], r.shares[begin:end])
+		n += copy(d.rows[n:], r.rows[begin:end])
+	}
+	pc := p.collect()
+	d.lots[k] = m.openLot(pc, matrix(p.state[0], d.seen, m.expertWidth), d.rows[:n], d.shares[:n])
+	d.lots[k].starts = d.starts
+	m.held(pc, r, tensor.Tensor{}, &d.lots[k], experts, &sharing{}, false)
+	c.failed(p)
+}
+
+// fetch copies what p has computed of experts to their rows of at.y.
+func (m *moe) fetch(c, p *Context, at, lot *lotMemory, experts []int32) {
+	if p.sync(m.stack.Path); c.failed(p) {
+		return
+	}
+	r := &c.routing
+	for len(experts) > 0 {
+		begin, end := at.rows(r, experts[0])
+		first, _ := lot.rows(r, experts[0])
+		for experts = experts[1:]; len(experts) > 0; experts = experts[1:] { // neighbours at once
+			next, last := at.rows(r, experts[0])
+			if next != end {
+				break
+			}
+			end = last
+		}
+		if err := c.receive(at.y.Slice(begin, end), p, lot.y.Slice(first, first+end-begin)); err != nil {
+			c.failPeer(p, fmt.Errorf("nn: %s: %w", m.stack.Path, err))
+			return
+		}
+	}
+}
+
+// failed takes over an error of another context, and reports whether there is one.
+func (c *Context) failed(p *Context) bool {
+	if err := p.err; err != nil {
+		c.failPeer(p, err)
+	}
+	return p.err != nil
+}
