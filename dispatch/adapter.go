@@ -57,11 +57,11 @@ func (o *Options) eachAdapter(skeleton *meta.Model, do func(a Adapter, from *lor
 	return nil
 }
 
-// adapterBytes is the memory that the adapters of o take, matrices and activations, and the buffers of a
-// KV store.
-func (o *Options) adapterBytes(skeleton *meta.Model, program *nn.Program) (int64, error) {
+// adapterBytes is the memory that the adapters of o take on the host, matrices and activations, and the buffers of a
+// KV store, and what of it they take on each GPU.
+func (o *Options) adapterBytes(skeleton *meta.Model, program *nn.Program) (host, gpu int64, err error) {
 	var matrices, scratch int64
-	err := o.eachAdapter(skeleton, func(_ Adapter, from *lora.Adapter) error {
+	err = o.eachAdapter(skeleton, func(_ Adapter, from *lora.Adapter) error {
 		bound, err := program.NewAdapter(nil, from)
 		if err != nil {
 			return err
@@ -70,11 +70,12 @@ func (o *Options) adapterBytes(skeleton *meta.Model, program *nn.Program) (int64
 		scratch = max(scratch, bound.AdapterBytes())
 		return nil
 	})
+	gpu = matrices + scratch
 	if o.KVStore != nil {
 		whole := o.withDefaults(skeleton) // else pages have no dtype, and so no size
 		scratch += whole.cache(program).BackingBytes()
 	}
-	return matrices + scratch + o.AdapterMemory, err
+	return matrices + scratch + o.AdapterMemory, gpu, err
 }
 
 // takeAdapters copies the adapters to memory.
@@ -89,8 +90,29 @@ func (m *Model) takeAdapters() error {
 		}
 		number := uint64(len(m.adapters) + 1)
 		m.adapters = append(m.adapters, &adapter{name: a.Name, number: number, identity: m.adapterIdentity(number, from), bound: bound})
-		return m.run.Allow(bound)
+		if err := m.run.Allow(bound); err != nil {
+			return err
+		}
+		return m.copyAdapter(bound, from)
 	})
+}
+
+// copyAdapter copies an adapter, which the host has as bound, to the memory of all GPUs.
+func (m *Model) copyAdapter(bound *nn.Adapter, from *lora.Adapter) error {
+	for _, s := range m.stations.list {
+		copied, err := m.program.NewAdapter(s.backend, from)
+		if err == nil {
+			if s.adapters == nil {
+				s.adapters = map[*nn.Adapter]*nn.Adapter{}
+			}
+			s.adapters[bound] = copied
+			err = s.run.Allow(copied)
+		}
+		if err != nil {
+			return fmt.Errorf("GPU %s: %w; if it has too little memory, lower its limit with --max-memory %s=SIZE", s.device, err, s.device)
+		}
+	}
+	return nil
 }
 
 // measure sets the lengths of rows that DoRA's magnitudes are divided by. It reads the adapted weights in the

@@ -47,7 +47,7 @@ func FitsWith(skeleton *meta.Model, o Options, plan devicemap.Plan) (*Fit, bool)
 	asked := o
 	asked.Threads = max(o.Threads, 1) // needs no look at the machine
 	base := need{skeleton: skeleton, program: program, fixed: host.RuntimeBytes, weights: host.WeightsBytes + left, serving: o.Serving}
-	base.adapters, err = o.adapterBytes(skeleton, program)
+	base.adapters, _, err = o.adapterBytes(skeleton, program)
 	if err != nil {
 		return nil, false
 	}

@@ -93,3 +93,10 @@ func TestGPUsDivideExperts(t *testing.T) {
 		t.Run(name, func(t *testing.T) { dividedKeepBits(t, golden.OwnModel(t, name), gpus) })
 	}
 }
+
+// TestGPUsRunAdapters holds law 4 for LoRA adapters.
+func TestGPUsRunAdapters(t *testing.T) {
+	onGPUs(t, dispatch.Options{})
+	needFused(t)
+	adaptersKeepBits(t, func(o dispatch.Options) dispatch.Options { return onGPUs(t, o) })
+}

@@ -32,7 +32,7 @@ func (p *placement) addGPUs(budgets []devicemap.Budget, o *Options) []devicemap.
 	scratch := p.program.ScratchBytes(o.limits())
 	for i := range budgets {
 		if b := &budgets[i]; isGPU(b.Device) {
-			b.Activations = min(scratch, b.Limit)
+			b.Activations = min(scratch+p.gpuAdapters, b.Limit)
 		}
 	}
 	return budgets

@@ -34,7 +34,7 @@ func planAs(skeleton *meta.Model, o Options) (devicemap.Plan, Options, error) {
 	o.scratches = newScratches()
 	p := placement{skeleton: skeleton, program: program, loaded: o.loadedBytes(skeleton)}
 	p.bands = o.bandsOf(program, p.loaded)
-	if p.adapters, err = o.adapterBytes(skeleton, program); err != nil {
+	if p.adapters, p.gpuAdapters, err = o.adapterBytes(skeleton, program); err != nil {
 		return devicemap.Plan{}, o, err
 	}
 	placed, err := p.place(o)
@@ -65,12 +65,13 @@ func planAs(skeleton *meta.Model, o Options) (devicemap.Plan, Options, error) {
 
 // placement is the part that all plans of a model share.
 type placement struct {
-	skeleton *meta.Model
-	program  *nn.Program
-	loaded   map[*meta.Param]int64
-	bands    map[*meta.Param]int64
-	adapters int64
-	pace     *pace // of the host and the GPU that prompts may stream to; nil until it is needed
+	skeleton    *meta.Model
+	program     *nn.Program
+	loaded      map[*meta.Param]int64
+	bands       map[*meta.Param]int64
+	adapters    int64 // bytes on the host,
+	gpuAdapters int64 // and on each GPU
+	pace        *pace // of the host and the GPU that prompts may stream to; nil until it is needed
 }
 
 // placed is a plan with the options that it is for, sizes of the KV cache included.

@@ -28,7 +28,10 @@ type station struct {
 	pages  tensor.Tensor   // for keys, values and states of layers that stream; none if none does
 	layers []kvcache.Layer // those of the cache, but of layers that stream, which are in pages
 	states []tensor.Tensor // the same of states
-	input  nn.Input        // of a pass with these
+	input  nn.Input        // of a pass with these, or with adapters
+
+	adapters map[*nn.Adapter]*nn.Adapter // those of the host, as they are in the station's memory
+	adapted  []*nn.Adapter               // of each row of the pass
 }
 
 // stations are the GPUs of a model. The zero value is a model that runs on the host alone.
@@ -117,8 +120,8 @@ func (m *Model) station(d devicemap.Device, tier gpuTier) (*station, error) {
 			return s, nil
 		}
 	}
-	if len(m.options.Adapters) > 0 || m.options.AdapterMemory > 0 {
-		return nil, fmt.Errorf("dispatch: adapters run on the CPU only, and the device map has GPU %s: use --device-map cpu", d)
+	if m.options.AdapterMemory > 0 {
+		return nil, fmt.Errorf("dispatch: adapters that come and go run on the CPU only, and the device map has GPU %s: use --device-map cpu, or --lora NAME=DIR without --lora-dir", d)
 	}
 	number, _ := d.GPU()
 	b, err := tier.open(number, m.backend)
@@ -350,6 +353,9 @@ func (m *Model) closeStations() {
 	for _, s := range m.stations.list {
 		if s.run != nil {
 			s.run.Close()
+		}
+		for _, a := range s.adapters {
+			a.Close()
 		}
 		s.weights.Close()
 		if s.weights.stream != nil {

@@ -218,11 +218,21 @@ func (m *Model) streamOf(i int) *deviceweights.Stream {
 
 // inputOf returns the input of the pass for s.
 func (m *Model) inputOf(s *station, in *nn.Input) *nn.Input {
-	if !m.stations.streams.long || s.weights.stream == nil {
+	streams := m.stations.streams.long && s.weights.stream != nil
+	if !streams && in.Adapters == nil {
 		return in
 	}
 	s.input = *in
-	s.input.KV, s.input.States = s.layers, s.states
+	if streams {
+		s.input.KV, s.input.States = s.layers, s.states
+	}
+	if in.Adapters != nil {
+		s.adapted = s.adapted[:0]
+		for _, a := range in.Adapters {
+			s.adapted = append(s.adapted, s.adapters[a]) // nil for none
+		}
+		s.input.Adapters = s.adapted
+	}
 	return &s.input
 }
 
