@@ -87,7 +87,10 @@ type latentDefaults struct{ qRank, kvRank, nope, value int }
 
 // readDeepseek reads a decoder with latent attention.
 func readDeepseek(f *fields, class string, def decoderDefaults, latent latentDefaults) *deepseek {
-	def.headDim, def.headDimField = 64, "qk_rope_head_dim" // what rope turns
+	def.headDimField = "qk_rope_head_dim" // what rope turns
+	if def.headDim == 0 {
+		def.headDim = 64
+	}
 	def.act, def.rope = "silu", ropeDefaults{theta: 10000, interleaved: f.bool("rope_interleave", true)}
 	d := &deepseek{
 		decoder: readDecoder(f, class, def),

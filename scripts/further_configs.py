@@ -113,6 +113,18 @@ def youtu(R, deepseek):
     return c
 
 
+def minicpm3(R, deepseek):
+    c = deepseek(R, "minicpm3")
+    for name in ("n_routed_experts", "num_experts_per_tok", "n_group", "topk_group", "n_shared_experts", "moe_intermediate_size", "first_k_dense_replace",
+                 "norm_topk_prob", "routed_scaling_factor"):
+        del c[name]
+    c.update(tie_word_embeddings=R.random() < 0.5, attention_bias=R.random() < 0.3, mlp_bias=R.random() < 0.3, scale_emb=R.choice([12, 3.0]), scale_depth=R.choice([1.4, None, 2]),
+             dim_model_base=R.choice([None, c["hidden_size"] // 2]))
+    if R.random() < 0.5:
+        c["v_head_dim"] = None
+    return c
+
+
 def axk1(R, deepseek):
     c = deepseek(R, "axk1")
     c["q_lora_rank"] = 10
@@ -310,6 +322,7 @@ def further(llama, deepseek, wrap):
         "jais2": (lambda R: jais2(R, llama), [1, 2]),
         "sarvam_mla": (lambda R: sarvam_mla(R, deepseek), [1, 2]),
         "sarvam_moe": (lambda R: sarvam_moe(R, llama), [1, 2]),
+        "minicpm3": (lambda R: minicpm3(R, deepseek), [1, 2]),
         "youtu": (lambda R: youtu(R, deepseek), [1]),
         "axk1": (lambda R: axk1(R, deepseek), [1, 2]),
         "cohere2_moe": (lambda R: cohere2_moe(R, llama), [1, 2, 3]),

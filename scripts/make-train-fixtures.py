@@ -87,6 +87,8 @@ MODELS = {
     "hunyuan-moe": ("hunyuan_v1_moe", dict(head_dim=8, num_experts=4, moe_topk=[2, 1])),
     "nemotron": ("nemotron", dict(rope_parameters=rope(partial_rotary_factor=0.5))),
     "phi": ("phi", dict(qk_layernorm=True, rope_parameters=rope(partial_rotary_factor=0.5))),
+    "minicpm3": ("minicpm3", dict(num_key_value_heads=4, kv_lora_rank=6, q_lora_rank=8, qk_nope_head_dim=4, qk_rope_head_dim=4, v_head_dim=6, scale_emb=3.0, scale_depth=1.2,
+                                  dim_model_base=8)),
     "olmo": ("olmo", dict()),
     "olmo-clip": ("olmo", dict(clip_qkv=0.75)),
     "falcon-grouped": ("falcon", dict(new_decoder_architecture=True, num_kv_heads=2, bias=True)),

@@ -11,6 +11,17 @@ var older = []architecture{
 	{name: "internlm2", modelType: "llama", names: llamaNames, conventions: pairs, config: llamaConfig},
 	{name: "pangu-embedded", modelType: "llama", names: llamaNames, config: llamaConfig},
 	{name: "minicpm", modelType: "granite", names: llamaNames, conventions: pairs, config: miniCPMConfig},
+	{name: "minicpm3", modelType: "minicpm3", names: llamaNames.with(deepseekNames), config: miniCPM3Config},
+}
+
+// miniCPM3Config: files state neither the factors of embeddings, branches and logits, which are those of MiniCPM3-4B, nor the
+// size of a head of values.
+func miniCPM3Config(k *keys, c object) {
+	rope := k.size("rope.dimension_count")
+	c["qk_rope_head_dim"], c["qk_nope_head_dim"] = rope, k.size("attention.key_length")-rope
+	c["kv_lora_rank"], c["q_lora_rank"] = k.size("attention.kv_lora_rank"), k.size("attention.q_lora_rank")
+	c["attention_bias"] = k.has("blk.0.attn_kv_a_mqa.bias")
+	delete(c, "head_dim")
 }
 
 var bloomNames = names{
