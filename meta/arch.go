@@ -11,7 +11,7 @@ type architecture struct {
 	modelType string
 	class     string // of the root; "" for one that exists within a wrapper only
 	base      string // the reference's base_model_prefix
-	noSplit   string // class that stays on one device
+	noSplit   string // classes that stay on one device, with spaces between them
 	bos       int    // default token ids; -1 or nil for none
 	eos       []int
 	build     func(*fields, *Builder)
@@ -172,6 +172,7 @@ func olmos() []architecture {
 		{"olmo", "OlmoForCausalLM", "model", "OlmoDecoderLayer", -1, []int{50279}, olmo},
 		{"olmo2", "Olmo2ForCausalLM", "model", "Olmo2DecoderLayer", -1, []int{50279}, olmo2},
 		{"olmo3", "Olmo3ForCausalLM", "model", "Olmo3DecoderLayer", -1, []int{50279}, olmo3},
+		{"olmo_hybrid", "OlmoHybridForCausalLM", "model", "OlmoHybridAttentionDecoderLayer OlmoHybridLinearAttentionDecoderLayer", -1, []int{100257}, olmoHybrid},
 		{"olmoe", "OlmoeForCausalLM", "model", "OlmoeDecoderLayer", -1, []int{50279}, olmoe},
 	}
 }
@@ -255,7 +256,7 @@ func newModel(cfg *Config, header CheckpointHeader, next int) (*Model, error) {
 		dtype = Float32
 	}
 	b := NewBuilder(class, dtype)
-	b.tree.header, b.tree.base, b.tree.noSplit, b.tree.wrapper = header, a.base, a.noSplit, w
+	b.tree.header, b.tree.base, b.tree.noSplit, b.tree.wrapper = header, a.base, strings.Fields(a.noSplit), w
 	b.tree.textClass = a.class
 	b.tree.renames = append([]Rename{{}, {Tree: a.base + "."}}, w.renames()...)
 	b.tree.quantised, b.tree.next = quantised, next
@@ -281,7 +282,7 @@ func newModel(cfg *Config, header CheckpointHeader, next int) (*Model, error) {
 	return &Model{
 		Config:         cfg,
 		Root:           root,
-		NoSplitClasses: []string{a.noSplit},
+		NoSplitClasses: b.tree.noSplit,
 		BasePrefix:     a.base,
 		Ignore:         b.tree.ignore,
 		UnreadBytes:    b.tree.unread,

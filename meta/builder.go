@@ -34,7 +34,7 @@ type tree struct {
 	header CheckpointHeader // nil if there is none
 	quantised
 	base    string
-	noSplit string
+	noSplit []string
 	wrapper *wrapper // nil for a text model
 	// textClass is the class of the text model with its head.
 	textClass string
@@ -68,7 +68,7 @@ func (b *Builder) Module() *Module { return b.node }
 
 // Child adds a module below this one and returns its scope.
 func (b *Builder) Child(name, class string) *Builder {
-	child := &Module{Name: name, Class: class, NoSplit: class == b.tree.noSplit}
+	child := &Module{Name: name, Class: class, NoSplit: slices.Contains(b.tree.noSplit, class)}
 	b.node.Children = append(b.node.Children, child)
 	scope := &Builder{tree: b.tree, node: child, path: Join(b.path, name), inBlock: b.inBlock || b.node.Kind == KindBlock}
 	if b.published != "" {

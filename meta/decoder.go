@@ -111,11 +111,12 @@ type wiring struct {
 	embedClass string       // "" means Embedding
 	embed      func(*Builder)
 	headBias   bool
-	wrapped    bool           // scale and cap of the logits hold in wrappers too
-	inputs     func(*Builder) // adds modules to the model behind the rotary module
-	rotary     func(*Builder) // adds the rotary module to the model; nil means the usual one
-	finalNorm  string         // name of the final norm; "" means norm
-	lastNorm   string         // name of a final norm that stands behind the rotary module; "" means one before it
+	wrapped    bool                   // scale and cap of the logits hold in wrappers too
+	inputs     func(*Builder)         // adds modules to the model behind the rotary module
+	rotary     func(*Builder)         // adds the rotary module to the model; nil means the usual one
+	layerClass func(layer int) string // class of a layer; nil means the prefix and "DecoderLayer"
+	finalNorm  string                 // name of the final norm; "" means norm
+	lastNorm   string                 // name of a final norm that stands behind the rotary module; "" means one before it
 }
 
 // preNorm returns llama's block.
@@ -150,7 +151,11 @@ func (d *decoder) causalLM(f *fields, b *Builder, w wiring, layer func(b *Builde
 	layers := model.Child("layers", "ModuleList")
 	block := w.block
 	for i := range d.layers {
-		layer(layers.Child(strconv.Itoa(i), d.class+"DecoderLayer").Runs(KindBlock, &block), i)
+		class := d.class + "DecoderLayer"
+		if w.layerClass != nil {
+			class = w.layerClass(i)
+		}
+		layer(layers.Child(strconv.Itoa(i), class).Runs(KindBlock, &block), i)
 	}
 	if w.lastNorm == "" {
 		d.norm(model, or(w.finalNorm, "norm"), d.hidden)

@@ -55,6 +55,7 @@ func TestUnsupportedValuesOfFamilies(t *testing.T) {
 		`{"model_type": "nemotron_h", "hybrid_override_pattern": "MX"}`:                                        `hybrid_override_pattern: "MX" is not a pattern`,
 		`{"model_type": "nemotron_h", "layers_block_type": ["lstm"]}`:                                          `layers_block_type: "lstm" is not supported`,
 		`{"model_type": "lfm2", "num_hidden_layers": 2, "full_attn_idxs": [2]}`:                                "full_attn_idxs: 2 is not one of 2 layers",
+		`{"model_type": "olmo_hybrid", "linear_num_key_heads": 7}`:                                             "linear_num_key_heads: 7 does not divide the 30 value heads",
 		`{"model_type": "qwen3_next", "layer_types": ["linear_attention"]}`:                                    "layer_types: 1 types for 48 layers",
 		`{"model_type": "qwen3_next", "num_hidden_layers": 1, "layer_types": ["mamba"]}`:                       `layer_types: "mamba" is not supported`,
 		`{"model_type": "qwen3_5_text", "linear_num_key_heads": 5}`:                                            "linear_num_key_heads: 5 does not divide the 32 value heads",

@@ -22,12 +22,14 @@ type DeltaNetSpec struct {
 	KeyDim, ValueDim     int
 	Kernel               int    // tokens that the convolution sees
 	QKV, Z, B, A         string // Linear; QKV has all queries, then all keys, then all values
+	Q, K, V              string // Linear instead of QKV
 	FusedQKVZ, FusedBA   string // Linear instead of QKV and Z, or of B and A; for each key head its q, k, v and z, or its b and a
 	Conv                 string // child with weight [queries + keys + values, 1, Kernel]
 	ALog, DTBias         string // Params of one number for each value head
 	Norm, Out            string
 	Act                  Activation // of what is convolved; ActNone means ActSiLU, which that of the output gate always is
 	Rates                bool       // ALog has -exp(A_log) instead of A_log
+	Strength             float32    // multiplies the sigmoid of what B projects; 0 means 1
 	Tiled                bool       // value head v belongs to key head v mod KeyHeads, not to v/(ValueHeads/KeyHeads)
 }
 

@@ -31,6 +31,25 @@ def shared_experts(R, c, name="num_experts"):
     return c
 
 
+def olmo_hybrid(R, llama):
+    c = delta_nets(R, llama(R, "olmo_hybrid", head_dim=False, ropes=("default",)))
+    for name in ("head_dim", "full_attention_interval", "partial_rotary_factor"):
+        c.pop(name, None)
+    if "rope_parameters" in c:
+        c["rope_parameters"].pop("partial_rotary_factor", None)
+    heads = c["linear_num_key_heads"]
+    c.update(linear_num_value_heads=R.choice([heads, heads, 2 * heads]), linear_allow_neg_eigval=R.random() < 0.7)
+    if R.random() < 0.5:  # as the published models, without rope
+        if "rope_parameters" in c:
+            c["rope_parameters"]["rope_theta"] = None
+        else:
+            c["rope_theta"] = None
+    if R.random() < 0.3:
+        del c["linear_num_key_heads"], c["linear_num_value_heads"], c["linear_value_head_dim"]
+        c["linear_key_head_dim"] = None
+    return c
+
+
 def qwen3_next(R, llama):
     c = shared_experts(R, delta_nets(R, llama(R, "qwen3_next", ropes=("default",))))
     c.update(norm_topk_prob=R.random() < 0.5, decoder_sparse_step=R.choice([1, 1, 2]), mlp_only_layers=R.choice([[], [0]]))
@@ -180,6 +199,7 @@ def hybrids(llama, wrap):
     return {
         "qwen3_next_act": (lambda R: dict(qwen3_next(R, llama), hidden_act=R.choice(["gelu", "relu2"])), [1]),
         "qwen3_5_act": (lambda R: dict(qwen3_5(R, llama, False), hidden_act=R.choice(["gelu_pytorch_tanh", "tanh"])), [1]),
+        "olmo_hybrid": (lambda R: olmo_hybrid(R, llama), [1, 2, 3]),
         "qwen3_next": (lambda R: qwen3_next(R, llama), [1, 3]),  # 2 amplifies rounding by 500 at one position
         "qwen3_5_text": (lambda R: qwen3_5(R, llama, False), [1]),
         "qwen3_5_moe_text": (lambda R: qwen3_5(R, llama, True), [1]),

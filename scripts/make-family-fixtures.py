@@ -121,7 +121,7 @@ def has_mixers(config):
 
 
 def is_delta_net(config):
-    return "linear_num_key_heads" in config.get("text_config", config)
+    return "linear_key_head_dim" in config.get("text_config", config)
 
 
 def in_double(config):

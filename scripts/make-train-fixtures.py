@@ -152,6 +152,7 @@ DELTA_NET = dict(head_dim=8, linear_num_key_heads=2, linear_num_value_heads=4, l
 MIXER = dict(mamba_n_heads=4, mamba_n_groups=2, mamba_d_state=7, mamba_d_conv=4, mamba_chunk_size=4)
 MODELS |= {
     "qwen3-next": ("qwen3_next", dict(DELTA_NET, **SPARSE, mlp_only_layers=[], decoder_sparse_step=1)),
+    "olmo-hybrid": ("olmo_hybrid", dict({k: v for k, v in DELTA_NET.items() if k != "head_dim"}, linear_num_value_heads=2)),
     "qwen3-5": ("qwen3_5_text", dict(DELTA_NET, linear_num_value_heads=2)),
     "qwen3-5-moe": ("qwen3_5_moe_text", dict(DELTA_NET, **SPARSE, intermediate_size=None)),
     "mamba2": ("mamba2", dict(intermediate_size=None, num_attention_heads=None, num_key_value_heads=None, max_position_embeddings=None, num_heads=4, head_dim=8,

@@ -20,7 +20,7 @@ type Recurrent interface {
 	//
 	//	S = exp(g)·S;  S += k (beta·(v - kᵀS))ᵀ;  dst = Sᵀq / √KeyDim
 	//
-	// with beta = sigmoid(b) and g = -exp(aLog)·softplus(a + dtBias). dst and v are
+	// with beta = Strength·sigmoid(b) and g = -exp(aLog)·softplus(a + dtBias). dst and v are
 	// [n, ValueHeads·ValueDim], q and k [n, KeyHeads·KeyDim], a and b [n, ValueHeads]. The state is S,
 	// [ValueHeads, KeyDim, ValueDim].
 	DeltaRule(dst tensor.Tensor, in DeltaInputs, s States, a DeltaArgs)
@@ -76,7 +76,9 @@ type DeltaArgs struct {
 	KeyHeads, ValueHeads int // ValueHeads is a multiple of KeyHeads
 	KeyDim, ValueDim     int
 	Rates                bool // ALog has -exp(aLog)
-	Tiled                bool // value head v has key head v mod KeyHeads, not v/(ValueHeads/KeyHeads)
+	// Strength multiplies the sigmoid of b; 0 means 1.
+	Strength float32
+	Tiled    bool // value head v has key head v mod KeyHeads, not v/(ValueHeads/KeyHeads)
 }
 
 // KeyHead returns the key head of a value head.

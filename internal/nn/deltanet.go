@@ -12,6 +12,7 @@ type deltaNet struct {
 	spec           *meta.DeltaNetSpec
 	act            meta.Activation
 	qkv, z, b, a   *linear
+	q, k, v        *linear // instead of qkv
 	qkvz, ba       *linear // instead of qkv and z, and of b and a
 	out            *linear
 	norm           *norm
@@ -53,6 +54,9 @@ func (c *compiler) deltaNet(n Node, in int) (rule, error) {
 	if r.out, err = c.linearNamed(n, "output", s.Out, r.values, 0); err != nil {
 		return nil, err
 	}
+	if orOne(s.Strength) != 1 {
+		c.hostOnly("delta nets with stronger changes")
+	}
 	c.program.heads = max(c.program.heads, s.KeyHeads)
 	c.keeps(2*s.KeyDim + s.ValueDim + s.KeyDim*s.ValueDim)
 	r.recurrentFirst = channels * (s.Kernel - 1)
@@ -68,6 +72,9 @@ func (c *compiler) deltaInputs(n Node, r *deltaNet, in int) (err error) {
 		out        int
 	}
 	parts := []part{{&r.qkv, "queries, keys and values", s.QKV, 2*r.keys + r.values}, {&r.z, "output gate", s.Z, r.values}}
+	if s.Q != "" {
+		parts = []part{{&r.q, "queries", s.Q, r.keys}, {&r.k, "keys", s.K, r.keys}, {&r.v, "values", s.V, r.values}, parts[1]}
+	}
 	if s.FusedQKVZ != "" {
 		parts = []part{{&r.qkvz, "fused projection", s.FusedQKVZ, 2*r.keys + 2*r.values}}
 	}
@@ -96,7 +103,7 @@ func (r *deltaNet) forward(c *Context, dst, x tensor.Tensor) {
 	if op := c.recurrent(r.path); op != nil {
 		op.DeltaRule(y, backend.DeltaInputs{Q: p.q, K: p.k, V: p.v, A: p.a, B: p.b, ALog: aLog, DTBias: dtBias},
 			c.states(s.State, r.recurrentFirst),
-			backend.DeltaArgs{KeyHeads: s.KeyHeads, ValueHeads: s.ValueHeads, KeyDim: s.KeyDim, ValueDim: s.ValueDim, Rates: s.Rates, Tiled: s.Tiled})
+			backend.DeltaArgs{KeyHeads: s.KeyHeads, ValueHeads: s.ValueHeads, KeyDim: s.KeyDim, ValueDim: s.ValueDim, Rates: s.Rates, Tiled: s.Tiled, Strength: s.Strength})
 		r.norm.forward(c, y, y)
 		c.backend.Gate(p.z, p.z, y, meta.ActSiLU, 0)
 	}
@@ -115,7 +122,13 @@ func (r *deltaNet) project(c *Context, x tensor.Tensor) (p deltaProjected) {
 	rows, channels := x.Rows(), 2*r.keys+r.values
 	all, mixed, z := c.arena.take(rows, channels), c.arena.take(rows, channels), c.arena.take(rows, r.values)
 	together := c.collect()
-	r.qkv.compute(together, all, x, 0)
+	if r.q != nil {
+		r.q.compute(together, all.Columns(0, r.keys), x, 0)
+		r.k.compute(together, all.Columns(r.keys, 2*r.keys), x, 0)
+		r.v.compute(together, all.Columns(2*r.keys, channels), x, 0)
+	} else {
+		r.qkv.compute(together, all, x, 0)
+	}
 	r.z.compute(together, z, x, 0)
 	if r.ba != nil {
 		gates := c.arena.take(rows, r.ba.out)

@@ -56,11 +56,20 @@ func (c *Context) vector(p param) tensor.Tensor {
 		if t.Rank == 1 {
 			return t
 		}
-		if !m.Transposed && m.Quant == nil && t.RowStride()*t.Rows() == t.Elements() {
-			t.Dims[0], t.Rank, t.Stride = t.Elements(), 1, 0
+		if t, ok := flat(m); ok {
 			return t
 		}
 	}
 	c.fail("%s: %d pieces, the first of shape %v, wanted one of %v", p.path, len(parts), parts[0].Shape(), p.Shape)
 	return tensor.Tensor{}
+}
+
+// flat returns a matrix without gaps as a vector.
+func flat(m backend.Matrix) (tensor.Tensor, bool) {
+	t := m.Tensor
+	if m.Transposed || m.Quant != nil || t.RowStride()*t.Rows() != t.Elements() {
+		return t, false
+	}
+	t.Dims[0], t.Rank, t.Stride = t.Elements(), 1, 0
+	return t, true
 }

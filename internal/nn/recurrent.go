@@ -66,6 +66,10 @@ func (c *compiler) convolution(n Node, name string, channels, kernel int) (v con
 // channels computes dst from x, which are channels from first on. Their state begins at element
 // first·(kernel-1) of the layer's.
 func (v *convolution) channels(c *Context, dst, x tensor.Tensor, state, first int, act meta.Activation) {
+	if parts := c.parts(v.weight, -1); c.err == nil && len(parts) > 1 {
+		v.inParts(c, dst, x, state, first, act, parts)
+		return
+	}
 	weight, bias := c.vector(v.weight), c.vector(v.bias)
 	if c.err != nil {
 		return
@@ -79,6 +83,27 @@ func (v *convolution) channels(c *Context, dst, x tensor.Tensor, state, first in
 		bias = bias.Slice(first, last)
 	}
 	r.ShortConv(dst, x, weight.Slice(first*v.kernel, last*v.kernel), bias, c.states(state, first*(v.kernel-1)), act)
+}
+
+// inParts is channels for kernels that are stored in parts, of whole channels. x has all of them.
+func (v *convolution) inParts(c *Context, dst, x tensor.Tensor, state, first int, act meta.Activation, parts []backend.Part) {
+	if first != 0 || v.bias.Param != nil {
+		c.fail("%s: %d pieces, wanted one", v.weight.path, len(parts))
+		return
+	}
+	r := c.recurrent(v.weight.path)
+	if r == nil {
+		return
+	}
+	for i := range parts {
+		begin, end := parts[i].Into.Begin, parts[i].Into.End
+		weight, ok := flat(parts[i].Matrix)
+		if !ok || weight.Elements() != (end-begin)*v.kernel || end > x.Cols() {
+			c.fail("%s: piece %d of shape %v, wanted kernels of %d tokens for %d channels", v.weight.path, i, parts[i].Shape(), v.kernel, end-begin)
+			return
+		}
+		r.ShortConv(dst.Columns(begin, end), x.Columns(begin, end), weight, tensor.Tensor{}, c.states(state, begin*(v.kernel-1)), act)
+	}
 }
 
 // shortConv is out(c · conv(b · x)), where in computes b, c and x.

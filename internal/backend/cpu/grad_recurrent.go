@@ -317,7 +317,7 @@ func (op *deltaRuleGrad) back(kept *deltaTokens, before, gradient, dkq []float32
 	op.set.Vector.AddScaled(dkq[k:], kq[:k], own)
 	unitGrad(dkq[:k], kq[:k], kept.by[2*i], 1)
 	unitGrad(dkq[k:], kq[k:], kept.by[2*i+1], float64(k))
-	op.gatesGrad(span, r, head, float64(decay)*ddecay, dstrength*float64(strength*(1-strength)))
+	op.gatesGrad(span, r, head, float64(decay)*ddecay, dstrength*float64(op.strengthSlope(strength)))
 }
 
 // unitGrad turns the gradient of what deltaRule.unit returned, y, into that of its operand. by is what
@@ -327,6 +327,14 @@ func unitGrad(d, y []float32, by float32, inverse float64) {
 	for i, v := range y {
 		d[i] = by * (d[i] - float32(along*v))
 	}
+}
+
+// strengthSlope is the derivative of a strength by the operand of its sigmoid.
+func (op *deltaRuleGrad) strengthSlope(strength float32) float32 {
+	if most := op.args.Strength; most != 0 {
+		return strength * (1 - strength/most)
+	}
+	return strength * (1 - strength)
 }
 
 // gatesGrad adds the gradients of the decay and the strength of a row, given those of the logarithm of

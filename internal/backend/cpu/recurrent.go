@@ -295,7 +295,11 @@ func (op *deltaRule) units(kq []float32, r, head int) (byKey, byQuery float32) {
 func (op *deltaRule) gates(r, head int) (decay, strength float32) {
 	step := softplus(float64(row(op.a, r, head+1)[head]) + float64(op.dtBias[head]))
 	decay = float32(vector.AccurateExp(-rateOf(op.aLog[head], op.args.Rates) * step))
-	return decay, float32(vector.AccurateSigmoid(float64(row(op.b, r, head+1)[head])))
+	strength = float32(vector.AccurateSigmoid(float64(row(op.b, r, head+1)[head])))
+	if most := op.args.Strength; most != 0 {
+		strength *= most
+	}
+	return decay, strength
 }
 
 // change sets dst to what row r adds to the state for its key, for which the state has seen.

@@ -102,6 +102,10 @@ func (b *Backend) DeltaRule(dst tensor.Tensor, in backend.DeltaInputs, s backend
 		b.fail("%s: invalid arguments: %+v", op, a)
 		return
 	}
+	if a.Strength != 0 && a.Strength != 1 {
+		b.fail("%s: strengths times %v are not supported", op, a.Strength)
+		return
+	}
 	rows, keys, values := dst.Rows(), a.KeyHeads*a.KeyDim, a.ValueHeads*a.ValueDim
 	out, q, k, v := b.matrix(op, "result", dst, rows, values), b.matrix(op, "queries", in.Q, rows, keys), b.matrix(op, "keys", in.K, rows, keys), b.matrix(op, "values", in.V, rows, values)
 	decay, strength := b.matrix(op, "decay", in.A, rows, a.ValueHeads), b.matrix(op, "strength", in.B, rows, a.ValueHeads)
