@@ -20,7 +20,7 @@ type architecture struct {
 // architectures returns the table of supported architectures. Each has one line, here or in the parts of
 // families with many generations, and one file.
 func architectures() []architecture {
-	return append(slices.Concat(qwens(), gemmas(), glms(), olmos(), granites(), gpts(), deepseeks()), []architecture{
+	return append(slices.Concat(qwens(), gemmas(), glms(), olmos(), granites(), gpts(), deepseeks(), lfms()), []architecture{
 		{"afmoe", "AfmoeForCausalLM", "model", "AfmoeDecoderLayer", -1, nil, afMoE},
 		{"apertus", "ApertusForCausalLM", "model", "ApertusDecoderLayer", 1, []int{2}, apertus},
 		{"arcee", "ArceeForCausalLM", "model", "ArceeDecoderLayer", 128000, []int{128001}, arcee},
@@ -50,9 +50,6 @@ func architectures() []architecture {
 		{"iquestcoder", "LlamaForCausalLM", "model", "LlamaDecoderLayer", 1, []int{2}, iquestCoder},
 		{"kolibri1", "Kolibri1ForCausalLM", "model", "Kolibri1DecoderLayer", -1, nil, kolibri1},
 		{"laguna", "LagunaForCausalLM", "model", "LagunaDecoderLayer", -1, nil, laguna},
-		{"lfm2", "Lfm2ForCausalLM", "model", "Lfm2DecoderLayer", 1, []int{2}, lfm2},
-		{"lfm2_moe", "Lfm2MoeForCausalLM", "model", "Lfm2MoeDecoderLayer", 1, []int{2}, lfm2MoE},
-		{"lfm3", "Lfm3ForCausalLM", "model", "Lfm3DecoderLayer", 124894, []int{124900}, lfm3},
 		{"llama", "LlamaForCausalLM", "model", "LlamaDecoderLayer", 1, []int{2}, llama},
 		{"llama4_text", "Llama4ForCausalLM", "language_model", "Llama4TextDecoderLayer", 1, []int{2}, llama4},
 		{"mamba2", "Mamba2ForCausalLM", "backbone", "Mamba2Block", 0, []int{2}, mamba2},
@@ -133,6 +130,15 @@ func gpts() []architecture {
 		{"gpt_neox", "GPTNeoXForCausalLM", "gpt_neox", "GPTNeoXLayer", 0, []int{2}, gptNeoX},
 		{"gptj", "GPTJForCausalLM", "transformer", "GPTJBlock", 50256, []int{50256}, gptJ},
 		{"mpt", "MptForCausalLM", "transformer", "MptBlock", -1, nil, mpt},
+	}
+}
+
+// lfms returns those of Liquid's models with short convolutions.
+func lfms() []architecture {
+	return []architecture{
+		{"lfm2", "Lfm2ForCausalLM", "model", "Lfm2DecoderLayer", 1, []int{2}, lfm2},
+		{"lfm2_moe", "Lfm2MoeForCausalLM", "model", "Lfm2MoeDecoderLayer", 1, []int{2}, lfm2MoE},
+		{"lfm3", "Lfm3ForCausalLM", "model", "Lfm3DecoderLayer", 124894, []int{124900}, lfm3},
 	}
 }
 
