@@ -3,6 +3,7 @@ package dispatch
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"slices"
 
@@ -29,13 +30,7 @@ func (o *Options) convertsAgain(plan *devicemap.Plan) bool {
 
 // countAgain has a plan count the bytes of a token's weights on the disk as stored, and warns of what that takes.
 func (o *Options) countAgain(skeleton *meta.Model, plan *devicemap.Plan, why error) {
-	loaded := o.loadedBytes(skeleton)
-	var before, after float64
-	for path, p := range skeleton.Root.AllParams() {
-		if device, _ := plan.Map.Device(path); device == devicemap.Disk && loaded[p] > 0 {
-			before, after = before+float64(p.Bytes()), after+float64(loaded[p])
-		}
-	}
+	before, after := o.convertedOnDisk(skeleton, plan)
 	if after == 0 {
 		return
 	}
@@ -45,10 +40,21 @@ func (o *Options) countAgain(skeleton *meta.Model, plan *devicemap.Plan, why err
 		devicemap.FormatSize(int64(before)), why))
 }
 
+// convertedOnDisk returns the bytes of the converted weights that a plan has on the disk, before and after the conversion.
+func (o *Options) convertedOnDisk(skeleton *meta.Model, plan *devicemap.Plan) (before, after float64) {
+	loaded := o.loadedBytes(skeleton)
+	for path, p := range skeleton.Root.AllParams() {
+		if device, _ := plan.Map.Device(path); device == devicemap.Disk && loaded[p] > 0 {
+			before, after = before+float64(p.Bytes()), after+float64(loaded[p])
+		}
+	}
+	return before, after
+}
+
 // openWeights opens the store of weights. If it cannot keep converted weights of the disk tier, it opens one that
 // converts them in each pass.
 func (m *Model) openWeights(binding *loader.Binding, devices devicemap.Map, o residency.Options) (err error) {
-	if m.options.convertsAgain(&m.plan) {
+	if _, bytes := m.options.convertedOnDisk(m.skeleton, &m.plan); bytes > 0 && m.options.convertsAgain(&m.plan) {
 		o.Unkept = errNoFolder
 	}
 	m.weights, err = residency.New(m.skeleton.Root, units(m.program), binding, devices, o)
@@ -57,6 +63,7 @@ func (m *Model) openWeights(binding *loader.Binding, devices devicemap.Map, o re
 	alone.CacheDir = ""
 	if errors.As(err, &unkept) && alone.convertsAgain(&m.plan) {
 		o.Unkept, o.SidecarDir = unkept, ""
+		slog.Warn("weights that do not stay in memory are converted again in each pass, which is several times slower than reading converted ones", "reason", unkept)
 		m.plan.Warnings = slices.Clone(m.plan.Warnings)
 		alone.countAgain(m.skeleton, &m.plan, unkept)
 		m.weights, err = residency.New(m.skeleton.Root, units(m.program), binding, devices, o)

@@ -160,7 +160,7 @@ func (s *Store) openLate() error {
 	}
 	c := s.newSidecar(l.final)
 	if c.checkpoint, err = openSidecar(l.final, l.key); err != nil && !c.resume(l.key, list) {
-		if err := hasRoom(c.folder, list); err != nil {
+		if err := hasRoom(c.folder, list, spare); err != nil {
 			return err
 		}
 		if c.writing, c.checkpoint, err = beginSidecar(c.folder, c.final, l.key, list); err != nil {
@@ -191,9 +191,12 @@ func (s *Store) useLate(c *sidecar, list []sideMatrix) error {
 	return nil
 }
 
-// hasRoom fails if a new file in folder would leave less than a twentieth of the disk or 1 GiB.
-func hasRoom(folder string, list []sideMatrix) error {
-	const share, most = 20, 1 << 30
+// spare is what a late sidecar leaves free on the disk at least, unless a twentieth of it is less.
+const spare = 1 << 30
+
+// hasRoom fails if a new file in folder would leave less than spare bytes, or less than a twentieth of the disk if that
+// is less.
+func hasRoom(folder string, list []sideMatrix, spare int64) error {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err
 	}
@@ -205,7 +208,7 @@ func hasRoom(folder string, list []sideMatrix) error {
 	for i := range list {
 		size += list[i].size
 	}
-	if reserve := min(all/share, most); size+reserve > free {
+	if reserve := min(all/20, spare); size+reserve > free {
 		return fmt.Errorf("%d MiB are free, want %d MiB for the weights and %d MiB to spare: %w", free>>20, size>>20, reserve>>20, syscall.ENOSPC)
 	}
 	return nil

@@ -117,7 +117,7 @@ func (c *sidecar) begin(key string, list []sideMatrix, why error) (err error) {
 		return nil
 	}
 	if !c.exact { // in which weights are used as stored where the file ends
-		if err := hasRoom(c.folder, list); err != nil {
+		if err := hasRoom(c.folder, list, 0); err != nil {
 			return err
 		}
 	}

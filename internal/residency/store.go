@@ -184,7 +184,7 @@ func New(root *meta.Module, units []Unit, binding *loader.Binding, devices devic
 		}
 	}
 	if o.Unkept != nil {
-		s.cannotKeep(o.Unkept)
+		s.late.warned.Store(true) // the caller says so
 	}
 	if err := s.startSidecar(units, o.SidecarDir); err != nil {
 		s.Close()
