@@ -13,6 +13,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/heftai/heft/internal/smallfile"
 	"github.com/heftai/heft/meta"
 )
 
@@ -75,7 +76,7 @@ func foreign(begin string) string {
 	case strings.HasPrefix(begin, "GGUF"):
 		return ggufAdvice
 	case strings.HasPrefix(begin, "version "):
-		return lfsAdvice
+		return smallfile.ErrPointer.Error()
 	case strings.ContainsFunc(begin, func(c rune) bool { return c > unicode.MaxASCII || !unicode.IsPrint(c) && !unicode.IsSpace(c) }):
 		return ""
 	}

@@ -19,7 +19,6 @@ const (
 	indexSuffix       = ".safetensors.index.json"
 
 	ggufAdvice = "it is a GGUF file: give it the suffix .gguf"
-	lfsAdvice  = "got a Git LFS pointer, want the file: fetch it, for example with `git lfs pull`"
 	binAdvice  = "PyTorch pickle files are not read, since loading one runs code in it: " +
 		"take the model's safetensors files, or save it again with safe_serialization=True"
 )

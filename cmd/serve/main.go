@@ -69,7 +69,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	}
 	p := cmdline.Program{
 		Name: "serve", Version: "heft " + version, Description: "Serve language models that are bigger than the memory they run on.",
-		Grammar: new(cli), Hints: hints,
+		Grammar: new(cli), Hints: hints, LookupEnv: os.LookupEnv,
 	}
 	return p.Run(args, stdout, stderr)
 }

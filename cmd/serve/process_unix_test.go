@@ -3,8 +3,11 @@
 package main
 
 import (
+	"bufio"
+	"context"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -54,5 +57,47 @@ func TestAQueueOfNoneRejects(t *testing.T) {
 	defer answer.Body.Close()
 	if answer.StatusCode != http.StatusServiceUnavailable || answer.Header.Get("Retry-After") == "" {
 		t.Errorf("status %d, Retry-After %q", answer.StatusCode, answer.Header.Get("Retry-After"))
+	}
+}
+
+// TestAClosedLogDoesNotEndTheServer: the program that reads the log ends, as with serve 2>&1 | head.
+// The first line of the log after that ended the server, and with it all running requests.
+func TestAClosedLogDoesNotEndTheServer(t *testing.T) {
+	executable, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), longest)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, executable, underTest, "--port", "0")
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	url := ""
+	for s := bufio.NewScanner(stderr); url == "" && s.Scan(); {
+		if m := address.FindStringSubmatch(s.Text()); m != nil {
+			url = m[1]
+		}
+	}
+	stderr.Close()
+	for range 3 { // each writes a line of the log
+		answer, err := http.Post(url+"/v1/completions", "application/json", strings.NewReader(`{"prompt":[5],"max_tokens":1}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+		if answer.StatusCode != http.StatusOK {
+			t.Errorf("status %d, want 200", answer.StatusCode)
+		}
+	}
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("after SIGTERM: %v, want status 0", err)
 	}
 }

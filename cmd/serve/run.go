@@ -84,7 +84,7 @@ func (c *runCmd) Run(ctx context.Context, k *kong.Context) error {
 	defer listener.Close()
 	leaveRoom(s.fleet.threads(), 0)
 	// From here on there is something to drain; a signal before ends the process at once.
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	ctx, stop := catchSignals(ctx)
 	defer stop()
 	failed := make(chan error, 1)
 	go func() { failed <- c.serve(s.server, listener) }()
@@ -114,6 +114,13 @@ func (c *runCmd) Run(ctx context.Context, k *kong.Context) error {
 	unwatch()
 	s.batches.Stop()
 	return c.drain(s.server, s.fleet.models)
+}
+
+// catchSignals returns a context that ends with SIGINT or SIGTERM. SIGPIPE is ignored: if whatever read the log
+// ends, requests go on without it.
+func catchSignals(ctx context.Context) (context.Context, context.CancelFunc) {
+	signal.Ignore(syscall.SIGPIPE)
+	return signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 }
 
 // deviceLost ends the server. The requests that ran have failed, and all others would.

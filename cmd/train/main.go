@@ -47,7 +47,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	if len(args) > 0 && args[0] == "launch" {
 		rest, program := programArgs(args[1:])
 		if program {
-			p := cmdline.Program{Name: "train launch", Description: "Run a program with several ranks.", Grammar: new(programCmd)}
+			p := cmdline.Program{Name: "train launch", Description: "Run a program with several ranks.", Grammar: new(programCmd), LookupEnv: os.LookupEnv}
 			return p.Run(rest, stdout, stderr)
 		}
 	}
@@ -62,7 +62,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	if slices.Contains(args, "launch") {
 		args, c.Launch.args = runArgs(args)
 	}
-	p := cmdline.Program{Name: "train", Version: "heft " + version, Description: "Fine-tune the models that serve runs.", Grammar: c}
+	p := cmdline.Program{Name: "train", Version: "heft " + version, Description: "Fine-tune the models that serve runs.", Grammar: c, LookupEnv: os.LookupEnv}
 	return p.Run(args, stdout, stderr)
 }
 

@@ -4,6 +4,7 @@
 package cmdline
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -59,6 +60,8 @@ type Program struct {
 	// Grammar is a pointer to a struct with kong's tags, which is filled. Its commands have
 	// Run methods, that may ask for a context.Context, Output and Diagnostics.
 	Grammar any
+	// LookupEnv is os.LookupEnv. A variable that it has wins over the file of --config.
+	LookupEnv func(name string) (string, bool)
 }
 
 // Run parses args and runs the command that they name. It returns the exit status: 2 for a
@@ -66,10 +69,11 @@ type Program struct {
 // for any other error, which is written to stderr.
 func (p Program) Run(args []string, stdout, stderr io.Writer) int {
 	exit := -1
+	from := &sources{lookup: p.LookupEnv}
 	parser, err := kong.New(p.Grammar,
 		kong.Name(p.Name),
 		kong.Description(p.Description),
-		kong.Configuration(yamlResolver),
+		kong.Configuration(from.yaml),
 		kong.DefaultEnvars("HEFT"),
 		kong.Writers(stdout, stderr),
 		kong.Exit(func(status int) { exit = status }),
@@ -91,7 +95,7 @@ func (p Program) Run(args []string, stdout, stderr io.Writer) int {
 		return exit // --help
 	}
 	if err != nil {
-		fmt.Fprintf(stderr, "%s: %s\n", p.Name, p.explain(parser, args, err))
+		fmt.Fprintf(stderr, "%s: %s\n", p.Name, p.explain(parser, from, args, err))
 		return statusMisuse
 	}
 	if err := parsed.Run(); err != nil {
@@ -99,10 +103,11 @@ func (p Program) Run(args []string, stdout, stderr io.Writer) int {
 		if errors.As(err, &s) {
 			return s.status
 		}
-		fmt.Fprintf(stderr, "%s: %v\n", p.Name, err)
 		if errors.As(err, new(misuse)) {
+			fmt.Fprintf(stderr, "%s: %s%v\n", p.Name, from.origin(cmp.Or(parsed.Selected(), parser.Model.Node), args, err.Error()), err)
 			return statusMisuse
 		}
+		fmt.Fprintf(stderr, "%s: %v\n", p.Name, err)
 		return statusFailed
 	}
 	return statusDone
@@ -145,7 +150,7 @@ func selected(parser *kong.Kong, err error) *kong.Node {
 }
 
 // explain says what is wrong with a command line, and what to do instead.
-func (p Program) explain(parser *kong.Kong, args []string, err error) string {
+func (p Program) explain(parser *kong.Kong, from *sources, args []string, err error) string {
 	if strings.Contains(err.Error(), "unknown flag") {
 		for _, arg := range args {
 			flag, _, _ := strings.Cut(arg, "=")
@@ -165,17 +170,20 @@ func (p Program) explain(parser *kong.Kong, args []string, err error) string {
 		}
 		return fmt.Sprintf("unknown command %q, want one of %s", word, strings.Join(commandsOf(parser), ", "))
 	}
-	return fmt.Sprintf("%s (see %s --help)", wanted(err.Error(), commandsOf(parser)), program)
+	message := wanted(err.Error(), commandsOf(parser))
+	return fmt.Sprintf("%s%s (see %s --help)", from.origin(cmp.Or(node, parser.Model.Node), args, message), message, program)
 }
 
 var (
 	enumerated = regexp.MustCompile(`^(.+) must be one of (".*") but got (".*")$`)
+	envar      = regexp.MustCompile(` \(from envar \w+=".*"\)$`) // sources.origin says it
 	mistyped   = regexp.MustCompile(`^(.+): expected an? (?:valid )?(.+) but got (".*?")(?: \(.*\))?$`)
 )
 
 // wanted says kong's message as got and want. commands are those of the program, of which kong
 // names the first few.
 func wanted(message string, commands []string) string {
+	message = envar.ReplaceAllString(message, "")
 	if m := enumerated.FindStringSubmatch(message); m != nil {
 		values := strings.ReplaceAll(strings.ReplaceAll(m[2], `"`, ""), ",", ", ")
 		return fmt.Sprintf("%s: got %s, want one of %s", m[1], m[3], values)

@@ -2,8 +2,13 @@ package cmdline
 
 import (
 	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/alecthomas/kong"
 )
 
 type grammar struct {
@@ -32,7 +37,7 @@ func TestUsageErrorsSayWhatTheyGotAndWant(t *testing.T) {
 		"count --height=3 --n": "p: unknown flag --height: use --n",
 	} {
 		var out, errs bytes.Buffer
-		p := Program{Name: "p", Grammar: new(grammar), Hints: map[string]string{"--height": "use --n"}}
+		p := Program{Name: "p", Grammar: new(grammar), LookupEnv: os.LookupEnv, Hints: map[string]string{"--height": "use --n"}}
 		if status := p.Run(strings.Fields(args), &out, &errs); status != 2 {
 			t.Errorf("p %s: status %d, want 2", args, status)
 		}
@@ -47,4 +52,70 @@ func TestCount(t *testing.T) {
 	if got := Count(1, "thread") + ", " + Count(2, "thread"); got != "1 thread, 2 threads" {
 		t.Errorf("got %q", got)
 	}
+}
+
+type sourcesCmd struct {
+	Config kong.ConfigFlag `help:"Read flags from a file."`
+	N      int             `help:"Count to N."`
+	Shape  string          `help:"Draw this shape." enum:"circle,square" default:"circle"`
+}
+
+// Run prints the values and rejects an N of 7.
+func (c sourcesCmd) Run(out Output) error {
+	if c.N == 7 {
+		return Misusef("--n 7: it is not 7")
+	}
+	_, err := fmt.Fprint(out, c.N, c.Shape)
+	return err
+}
+
+// TestTheEnvironmentWinsOverTheFileOfConfig, and the command line over both. The file won.
+func TestTheEnvironmentWinsOverTheFileOfConfig(t *testing.T) {
+	for args, want := range map[string]string{"": "2square", "--n 1": "1square", "--n=1 --shape circle": "1circle"} {
+		if out, status := runSources(t, "n: 3\nshape: square\n", map[string]string{"HEFT_N": "2"}, args); out != want || status != 0 {
+			t.Errorf("p %s: got %q, status %d; want %q", args, out, status, want)
+		}
+	}
+}
+
+// TestAWrongValueNamesTheVariableOrTheFileThatHasIt: the user has not typed the flag.
+func TestAWrongValueNamesTheVariableOrTheFileThatHasIt(t *testing.T) {
+	for _, c := range []struct {
+		file, variable, args, want string
+	}{
+		{"n: x\n", "", "", `FILE: --n: got "x", want a whole number (see p --help)`},
+		{"n: [1, 2]\n", "", "", `FILE: --n: got "1,2", want a whole number (see p --help)`},
+		{"n: 7\n", "", "", "FILE: --n 7: it is not 7"},
+		{"n: 2\n", "x", "", `HEFT_N: --n: got "x", want a whole number (see p --help)`},
+		{"", "7", "", "HEFT_N: --n 7: it is not 7"},
+		{"shape: x\n", "", "", "FILE: --shape: got \"x\", want one of circle, square (see p --help)"},
+		{"n: 2\n", "3", "--n 7", "--n 7: it is not 7"},
+		{"n: 2\n", "3", "--n=x", `--n: got "x", want a whole number (see p --help)`},
+	} {
+		environment := map[string]string{}
+		if c.variable != "" {
+			environment["HEFT_N"] = c.variable
+		}
+		out, status := runSources(t, c.file, environment, c.args)
+		if want := "p: " + c.want + "\n"; out != want || status != 2 {
+			t.Errorf("file %q, HEFT_N=%s, p %s: status %d, got %q, want %q", c.file, c.variable, c.args, status, out, want)
+		}
+	}
+}
+
+// runSources runs a program with a file and an environment. Its output calls the file FILE.
+func runSources(t *testing.T, file string, environment map[string]string, args string) (out string, status int) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "p.yaml")
+	if err := os.WriteFile(path, []byte(file), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, value := range environment {
+		t.Setenv(name, value)
+		defer os.Unsetenv(name)
+	}
+	var b bytes.Buffer
+	p := Program{Name: "p", Grammar: new(sourcesCmd), LookupEnv: os.LookupEnv}
+	status = p.Run(append([]string{"--config", path}, strings.Fields(args)...), &b, &b)
+	return strings.ReplaceAll(b.String(), path, "FILE"), status
 }

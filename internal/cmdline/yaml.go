@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -11,10 +12,16 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// yamlResolver reads flags from a YAML mapping: "max-memory: cpu=30GiB". A list is joined by
+// sources tells where flags that are not on the command line come from.
+type sources struct {
+	lookup func(string) (string, bool) // of the environment
+	file   settings                    // of --config, if there is one
+}
+
+// yaml reads flags from a YAML mapping: "max-memory: cpu=30GiB". A list is joined by
 // commas, or, for a flag that is given again for each value, taken item by item. A key that is no
 // flag of the command at hand is left to the others; one that is not a flag of any is a mistake.
-func yamlResolver(r io.Reader) (kong.Resolver, error) {
+func (s *sources) yaml(r io.Reader) (kong.Resolver, error) {
 	name := "the configuration file"
 	if f, ok := r.(interface{ Name() string }); ok {
 		name = f.Name()
@@ -23,8 +30,55 @@ func yamlResolver(r io.Reader) (kong.Resolver, error) {
 	if err := yaml.NewDecoder(r).Decode(&values); err != nil && err != io.EOF {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	return settings{name, values}, nil
+	s.file = settings{name, values}
+	return s, nil
 }
+
+// variable is the environment variable that sets a flag, "" for none.
+func (s *sources) variable(flag *kong.Flag) string {
+	for _, name := range flag.Envs {
+		if _, ok := s.lookup(name); ok {
+			return name
+		}
+	}
+	return ""
+}
+
+// origin is the variable or the file that set the flag with which a message begins, as the place of
+// an error; "" for a flag of the command line.
+func (s *sources) origin(node *kong.Node, args []string, message string) string {
+	name := flagName.FindString(message)
+	if name == "" || slices.ContainsFunc(args, func(arg string) bool { return arg == name || strings.HasPrefix(arg, name+"=") }) {
+		return ""
+	}
+	for _, flags := range node.AllFlags(false) {
+		for _, flag := range flags {
+			if "--"+flag.Name != name {
+				continue
+			}
+			if variable := s.variable(flag); variable != "" {
+				return variable + ": "
+			}
+			if s.file.of(flag) != nil {
+				return s.file.file + ": "
+			}
+		}
+	}
+	return ""
+}
+
+var flagName = regexp.MustCompile(`^--[a-z0-9-]+`)
+
+// Resolve gives the value of a flag in the file, nil where it has none or the environment has one.
+func (s *sources) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
+	if s.variable(flag) != "" {
+		return nil, nil
+	}
+	return s.file.value(flag)
+}
+
+// Validate refuses keys of the file that are flags of no command.
+func (s *sources) Validate(app *kong.Application) error { return s.file.validate(app) }
 
 // settings are the values of a configuration file by the names of flags, with - or _.
 type settings struct {
@@ -32,8 +86,8 @@ type settings struct {
 	values map[string]any
 }
 
-// Resolve gives the value of a flag, nil where the file has none.
-func (s settings) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
+// value gives the value of a flag, nil where the file has none.
+func (s settings) value(flag *kong.Flag) (any, error) {
 	switch v := s.of(flag).(type) {
 	case nil:
 		return nil, nil
@@ -67,8 +121,8 @@ func (s settings) of(flag *kong.Flag) any {
 	return nil
 }
 
-// Validate refuses keys that are flags of no command.
-func (s settings) Validate(app *kong.Application) error {
+// validate refuses keys that are flags of no command.
+func (s settings) validate(app *kong.Application) error {
 	known := map[string]bool{}
 	var walk func(n *kong.Node)
 	walk = func(n *kong.Node) {

@@ -6,6 +6,7 @@
 package smallfile
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -23,6 +24,12 @@ const (
 // ErrNotRegular is the reason why a folder, a device or a pipe is not read.
 var ErrNotRegular = errors.New("not a regular file")
 
+// ErrPointer is the reason why a pointer of Git LFS is not read: the file itself was not fetched.
+var ErrPointer = errors.New("got a Git LFS pointer, want the file: fetch it, for example with `git lfs pull`")
+
+// pointer is how the pointers of Git LFS begin.
+const pointer = "version https://git-lfs.github.com/spec/"
+
 // A TooLargeError says that a file is longer than the limit.
 type TooLargeError struct{ Limit int64 }
 
@@ -32,7 +39,7 @@ func (e *TooLargeError) Error() string {
 }
 
 // Read returns the contents of the regular file at path. It fails with a *fs.PathError that
-// wraps [ErrNotRegular], a [*TooLargeError] or the system's error.
+// wraps [ErrNotRegular], [ErrPointer], a [*TooLargeError] or the system's error.
 func Read(path string, limit int64) ([]byte, error) {
 	info, err := os.Stat(path) // before opening: a pipe would block
 	if err != nil {
@@ -89,6 +96,9 @@ func readAll(f fs.File, name string, limit int64) ([]byte, error) {
 	}
 	if err == nil && int64(len(b)) > limit {
 		err = &TooLargeError{limit}
+	}
+	if err == nil && bytes.HasPrefix(b, []byte(pointer)) {
+		err = ErrPointer
 	}
 	if err != nil {
 		return nil, &fs.PathError{Op: "read", Path: name, Err: err}

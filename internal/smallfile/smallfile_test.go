@@ -65,3 +65,20 @@ func TestAFileThatGrowsIsStillBounded(t *testing.T) {
 		t.Errorf("%q, %v", b, err)
 	}
 }
+
+// TestAPointerOfGitLFSIsNotReadAsTheFile: a clone without Git LFS has pointers in place of large files,
+// such as tokenizer.json. The error says what to do, not that the JSON is wrong.
+func TestAPointerOfGitLFSIsNotReadAsTheFile(t *testing.T) {
+	const text = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 9085657\n"
+	path := filepath.Join(t.TempDir(), "tokenizer.json")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Read(path, Config)
+	_, fsErr := ReadFS(os.DirFS(filepath.Dir(path)), "tokenizer.json", Config)
+	for _, err := range []error{err, fsErr} {
+		if !errors.Is(err, ErrPointer) || !bytes.Contains([]byte(err.Error()), []byte("tokenizer.json")) {
+			t.Errorf("got %v, want ErrPointer with the file's name", err)
+		}
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 
@@ -26,7 +27,7 @@ type vocabulary struct {
 	types  []int64
 }
 
-// tokenizerFile makes tokenizer.json.
+// tokenizerFile makes tokenizer.json. It fails with fs.ErrNotExist for a file without a vocabulary.
 func tokenizerFile(m gguf.Metadata) ([]byte, error) {
 	kind, _, err := m.Text(ggml + "model")
 	if err != nil {
@@ -36,11 +37,11 @@ func tokenizerFile(m gguf.Metadata) ([]byte, error) {
 	if v.tokens, err = m.Texts(ggml + "tokens"); err != nil {
 		return nil, err
 	}
+	if len(v.tokens) == 0 { // the model can still be used with token ids
+		return nil, fmt.Errorf("%w: the GGUF file has no %stokens", fs.ErrNotExist, ggml)
+	}
 	if v.types, err = m.Ints(ggml + "token_type"); err != nil {
 		return nil, err
-	}
-	if len(v.tokens) == 0 {
-		return nil, &gguf.Error{At: ggml + "tokens", Reason: "the key is missing: prompts are token ids"}
 	}
 	if v.types != nil && len(v.types) != len(v.tokens) {
 		return nil, &gguf.Error{At: ggml + "token_type", Reason: fmt.Sprintf("got %d types for %d tokens", len(v.types), len(v.tokens))}

@@ -2,6 +2,8 @@ package folder
 
 import (
 	"encoding/json"
+	"errors"
+	"io/fs"
 	"slices"
 	"strings"
 	"testing"
@@ -170,6 +172,16 @@ func TestPreTokenizersParse(t *testing.T) {
 		var file map[string]any
 		if err := json.Unmarshal(text, &file); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// TestAFileWithoutAVocabularyHasNoTokenizer: its prompts are token ids, as those of a folder without
+// tokenizer.json. It was an error, and the model was not served.
+func TestAFileWithoutAVocabularyHasNoTokenizer(t *testing.T) {
+	for _, m := range []gguf.Metadata{{}, {ggml + "model": "no_vocab"}} {
+		if _, err := tokenizerFile(m); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%v: got %v, want fs.ErrNotExist", m, err)
 		}
 	}
 }
