@@ -445,6 +445,9 @@ func (s *student) adapt(skeleton *meta.Model, binding *loader.Binding) error {
 	if err != nil {
 		return err
 	}
+	if err := checkNames(c, skeleton.Root); err != nil {
+		return err
+	}
 	c.BaseModel, c.DoRA, c.Save = s.BaseModel, s.DoRA, s.ModulesToSave
 	options := []model.Option{model.Freeze(func(string) bool { return true })}
 	limit := int64(0)

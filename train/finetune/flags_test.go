@@ -48,6 +48,33 @@ func TestLoRAFlags(t *testing.T) {
 	}
 }
 
+// TestAMisspelledTargetOfLoRAIsRejected: with q_proj+v_poj only q_proj was adapted, and nothing said so.
+func TestAMisspelledTargetOfLoRAIsRejected(t *testing.T) {
+	config, err := meta.ReadConfigFile("../../loader/demo/model/config.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	skeleton, err := meta.New(config, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for flag, want := range map[string]string{
+		"r=4,targets=q_proj+self_attn.v_proj+model.layers.1.mlp.up_proj,exclude=layers.0.self_attn.q_proj": "",
+		"r=4":                       "",
+		"r=4,targets=q_proj+v_poj":  `--lora: targets: the model has no module "v_poj", want some of down_proj, gate_proj, k_proj`,
+		"r=4,targets=proj":          `no module "proj"`,
+		"r=4,exclude=layers.9.self": "--lora: exclude: ",
+	} {
+		c, err := parseLoRA(flag)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := checkNames(c, skeleton.Root); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %q", flag, err, want)
+		}
+	}
+}
+
 // FuzzLoRA: what is taken has a rank.
 func FuzzLoRA(f *testing.F) {
 	for _, s := range []string{"r=16,alpha=32", "r=4,rslora,targets=q_proj+v_proj,layers=0+1,dropout=0.1", "r=1,exclude=a,rslora=false", ",", "r=,"} {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"iter"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -132,6 +133,30 @@ func parseLoRA(s string) (model.LoRAConfig, error) {
 		c.Alpha = float64(c.R)
 	}
 	return c, nil
+}
+
+// checkNames rejects names of --lora that no module of the model has: a misspelled one would be left
+// without pairs, or keep them, and say nothing.
+func checkNames(c model.LoRAConfig, root *meta.Module) error {
+	linear := map[string]bool{} // the last part of their paths
+	found := map[string]bool{}
+	for path, node := range root.Walk() {
+		if node.Kind == meta.KindLinear {
+			linear[path[strings.LastIndexByte(path, '.')+1:]] = true
+		}
+		for rest, more := path, path != ""; more; {
+			found[rest] = true
+			_, rest, more = strings.Cut(rest, ".")
+		}
+	}
+	for key, names := range map[string][]string{"targets": c.Targets, "exclude": c.Exclude} {
+		for _, name := range names {
+			if !found[name] {
+				return misusef("--lora: %s: the model has no module %q, want some of %s", key, name, strings.Join(slices.Sorted(maps.Keys(linear)), ", "))
+			}
+		}
+	}
+	return nil
 }
 
 // adapterFrom begins the --lora of an adapter to go on from.
