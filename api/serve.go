@@ -29,14 +29,13 @@ func NewServer(m *generate.Model, o Options) *http.Server {
 // cpu tier are read and moved to memory of Heft's own, unless o.Lazy is set. Memory follows the limits of
 // the process's control groups, see [dispatch.Model.FollowLimits]. When ctx ends, it
 // rejects new requests with 503, lets the running ones end within o.ShutdownTimeout, and returns nil;
-// requests that take longer are cut off, which is an error. It closes l. The caller closes m.
+// requests that take longer are cut off, which is an error. It closes l. The
+// engines of m and of o.Models have then ended: nothing generates with them any more. The caller closes
+// these models. With o.Catalog, whose sources begin what their models do, m is nil.
 func Serve(ctx context.Context, l net.Listener, m *generate.Model, o Options) error {
-	if d := m.Dispatched(); d != nil {
-		d.FollowLimits(ctx, logLimit)
-		if !o.Lazy {
-			d.Warm(ctx)
-			d.Promote(ctx)
-		}
+	if o.Catalog == nil {
+		o.Catalog = newService(m, o).models
+		o.Catalog.Each(func(m *generate.Model, _ func() any) { begin(ctx, m.Dispatched(), o.Lazy) })
 	}
 	s := NewServer(m, o)
 	failed := make(chan error, 1)
@@ -53,15 +52,27 @@ func Serve(ctx context.Context, l net.Listener, m *generate.Model, o Options) er
 	}
 	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	defer cancel()
-	err := m.Shutdown(drain)
+	err := o.Catalog.Shutdown(drain)
 	if err != nil {
 		err = fmt.Errorf("api: shutdown: requests were cut off: %w", err)
-		m.Close()
+		o.Catalog.Each(func(m *generate.Model, _ func() any) { m.Close() })
 	}
 	if e := s.Shutdown(drain); e != nil {
 		err = errors.Join(err, fmt.Errorf("api: shutdown: %w", e), s.Close())
 	}
 	return err
+}
+
+// begin starts what a model does beside its requests. d is nil for a model without weights, in tests.
+func begin(ctx context.Context, d *dispatch.Model, lazy bool) {
+	if d == nil {
+		return
+	}
+	d.FollowLimits(ctx, logLimit)
+	if !lazy {
+		d.Warm(ctx)
+		d.Promote(ctx)
+	}
 }
 
 // logLimit logs a new memory limit.

@@ -10,9 +10,12 @@ import (
 	"time"
 
 	"github.com/heftai/heft/api"
+	"github.com/heftai/heft/api/generate"
+	"github.com/heftai/heft/dispatch"
 	"github.com/heftai/heft/internal/engine"
 	"github.com/heftai/heft/internal/engine/enginetest"
 	"github.com/heftai/heft/internal/generatetest"
+	"github.com/heftai/heft/loader/demo"
 )
 
 // TestServeDrains: when its context ends, Serve lets the running request end and refuses new ones;
@@ -57,4 +60,55 @@ func TestServeDrains(t *testing.T) {
 		}
 	}
 	http.DefaultClient.CloseIdleConnections()
+}
+
+// TestServeDrainsAllItsModels: requests of Options.Models went on to be accepted while the first model drained, and
+// these models were neither read ahead, so that /ready stayed 503, nor drained. A catalog without a first model panicked.
+func TestServeDrainsAllItsModels(t *testing.T) {
+	for name, catalog := range map[string]bool{"models": false, "catalog": true} {
+		t.Run(name, func(t *testing.T) {
+			first, second := opened(t, "a"), opened(t, "b")
+			o, m := api.Options{Models: []*generate.Model{second}}, first
+			if catalog {
+				o, m = api.Options{Catalog: generate.NewModels(first, second), Lazy: true}, nil
+			}
+			listener, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, stop := context.WithCancel(t.Context())
+			served := make(chan error, 1)
+			go func() { served <- api.Serve(ctx, listener, m, o) }()
+			eventually(t, "the server is ready", func() bool {
+				r, err := http.Get("http://" + listener.Addr().String() + "/ready")
+				if err == nil {
+					_ = r.Body.Close()
+				}
+				return err == nil && r.StatusCode == http.StatusOK
+			})
+			stop()
+			if err := <-served; err != nil {
+				t.Error(err)
+			}
+			if !first.Draining() || !second.Draining() {
+				t.Errorf("draining: %t and %t, want both", first.Draining(), second.Draining())
+			}
+			http.DefaultClient.CloseIdleConnections()
+		})
+	}
+}
+
+// opened is the demo model under a name.
+func opened(t *testing.T, name string) *generate.Model {
+	d, err := dispatch.OpenFS("demo", demo.Files(), dispatch.Options{Serving: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(d.Close)
+	m, err := generate.New(d, generate.Options{Name: name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(m.Close)
+	return m
 }

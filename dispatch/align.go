@@ -21,6 +21,9 @@ type ModuleParam struct {
 // model. It fails if there is no such module or a parameter cannot be read, else with f's error.
 // Any goroutine may call it.
 func (m *Model) AlignModuleDevice(path string, f func(params []ModuleParam) error) error {
+	if m.closed.Load() {
+		return ErrClosed
+	}
 	module := m.skeleton.Root.Find(path)
 	if module == nil {
 		return fmt.Errorf("dispatch: align: the model has no module %q", path)

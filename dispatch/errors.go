@@ -13,6 +13,9 @@ import (
 // wait until another one is freed.
 var ErrKVFull = errors.New("dispatch: the KV cache has no free pages")
 
+// ErrClosed says that the model was closed.
+var ErrClosed = errors.New("dispatch: the model is closed")
+
 // ErrNoAdapter says that the model has no adapter with the requested name.
 var ErrNoAdapter = errors.New("dispatch: no such adapter")
 

@@ -32,7 +32,10 @@ type pass struct {
 // [*HookError] if a hook fails, and with ctx's error. The sequences of the batch then hold what they
 // held before; a sequence that had to be recomputed may be empty.
 func (m *Model) Forward(ctx context.Context, b *Batch) (*Logits, error) {
-	if m.cache == nil {
+	switch {
+	case m.closed.Load():
+		return nil, ErrClosed
+	case m.cache == nil:
 		return nil, errors.New("dispatch: forward: the tree has no attention: use Model.Apply")
 	}
 	m.measured.begin()
@@ -284,6 +287,9 @@ func (m *Model) runUnit(i int, u *nn.Unit, run *nn.Context) error {
 // Apply runs a tree without tokens, such as one of your own, on the rows of x, a matrix of
 // [len(x)/width, width]. It returns the output rows, valid until the next call.
 func (m *Model) Apply(ctx context.Context, x []float32, width int) ([]float32, error) {
+	if m.closed.Load() {
+		return nil, ErrClosed
+	}
 	if width < 1 || len(x)%width != 0 {
 		return nil, fmt.Errorf("dispatch: input has %d values, want a multiple of %d", len(x), width)
 	}

@@ -36,6 +36,9 @@ func (m *Model) Generate(ctx context.Context, prompt []int32, o GenerateOptions)
 }
 
 func (m *Model) generate(ctx context.Context, prompt []int32, o GenerateOptions, yield func(int32) bool) error {
+	if m.closed.Load() {
+		return ErrClosed
+	}
 	params := sample.Params{Temperature: o.Temperature, TopK: o.TopK, TopP: o.TopP, MinP: o.MinP,
 		RepetitionPenalty: o.RepetitionPenalty, Stop: o.Stop}
 	if err := params.Validate(m.Vocab()); err != nil {

@@ -28,7 +28,8 @@ type Model struct {
 	options    Options
 	binding    *loader.Binding
 	unexpected []string
-	owned      bool // the checkpoint is closed with the model
+	owned      bool        // the checkpoint is closed with the model
+	closed     atomic.Bool // Close was called
 
 	ledger      *hostmem.Ledger
 	backend     backend.Backend
@@ -169,8 +170,12 @@ func units(p *nn.Program) []residency.Unit {
 	return out
 }
 
-// Close releases memory and threads. It closes the checkpoint only if the model opened it.
+// Close releases memory and threads. It closes the checkpoint only if the model opened it. No other method may run
+// meanwhile. Afterwards passes fail with [ErrClosed], and a further Close does nothing.
 func (m *Model) Close() {
+	if m.closed.Swap(true) {
+		return
+	}
 	m.stopTune()
 	m.endFollowing()
 	m.endKV()
@@ -198,7 +203,7 @@ func (m *Model) Close() {
 	if m.owned {
 		_ = m.checkpoint.Close() // opened for reading
 	}
-	m.run, m.cache, m.weights, m.backend, m.adapters, m.owned = nil, nil, nil, nil, nil, false
+	m.run, m.cache, m.backend, m.adapters = nil, nil, nil, nil // m.weights has the counters of Status
 }
 
 // Skeleton returns the module tree.

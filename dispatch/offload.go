@@ -32,7 +32,7 @@ func everywhere(d devicemap.Device) devicemap.Map {
 // with ctx. Passes do not wait for it.
 // A second call does nothing. Any goroutine may call it.
 func (m *Model) Warm(ctx context.Context) {
-	if !m.options.Lazy && m.warmed.CompareAndSwap(false, true) {
+	if !m.options.Lazy && !m.closed.Load() && m.warmed.CompareAndSwap(false, true) {
 		m.weights.Warm(ctx)
 	}
 }
@@ -42,7 +42,7 @@ func (m *Model) Warm(ctx context.Context) {
 // cross cache lines. The cpu tier takes no more memory than before, and results stay bitwise the
 // same. Promote begins when Warm is done. A second call does nothing.
 func (m *Model) Promote(ctx context.Context) {
-	if !m.options.Lazy && m.promoted.CompareAndSwap(false, true) {
+	if !m.options.Lazy && !m.closed.Load() && m.promoted.CompareAndSwap(false, true) {
 		m.weights.Promote(ctx)
 	}
 }

@@ -108,7 +108,7 @@ func (s *Sequence) Restore(prompt []int32, ready func()) bool {
 // Options.KVStore has, unless Restore was called. It returns the number of tokens that need no
 // computation, which is always less than len(prompt). The sequence must be empty.
 func (s *Sequence) Reuse(prompt []int32) int {
-	if s.Len() > 0 || len(prompt) == 0 {
+	if s.Len() > 0 || len(prompt) == 0 || s.model.closed.Load() {
 		return 0
 	}
 	s.pages(len(prompt))

@@ -2,6 +2,7 @@ package generate
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -102,6 +103,9 @@ func DraftNextBytes(modules []*dispatch.Model) int64 {
 // returned, except for methods that any goroutine may call. No weight is read. It fails if the
 // tokenizer or the files beside it are broken or a parser is unknown.
 func New(m *dispatch.Model, o Options) (*Model, error) {
+	if m == nil {
+		return nil, errors.New("generate: new: got a nil model")
+	}
 	files := m.Checkpoint().FS()
 	if o.Name == "" {
 		o.Name = m.Checkpoint().Name()
