@@ -84,8 +84,7 @@ func codedTotal(skeleton *meta.Model) (total int64) {
 }
 
 // TestCodedWeightsWithoutAFolder: a cache folder that cannot be written kept a model with --compress from starting.
-// Its weights on the disk are used as stored then. Converted weights change answers, so they are an error that names
-// what helps.
+// Its weights on the disk are used as stored then.
 func TestCodedWeightsWithoutAFolder(t *testing.T) {
 	dir := incompressible(t)
 	ids, prompt := lawOf(300)
@@ -119,13 +118,6 @@ func TestCodedWeightsWithoutAFolder(t *testing.T) {
 			await(t, m)
 		}
 		m.Close()
-		o.Compress, o.Quantize = dispatch.CompressNone, meta.QuantQ8
-		if plan, planned, err = dispatch.Plan(skeleton, o); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := dispatch.New(skeleton, checkpoint, plan.Map, planned); err == nil || !strings.Contains(err.Error(), "--cache-dir") {
-			t.Errorf("%s: converted weights without a folder: got %v, want an error that names --cache-dir", devices, err)
-		}
 	}
 }
 

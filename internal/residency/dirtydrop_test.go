@@ -117,7 +117,8 @@ func TestTheScratchFileReusesPlaces(t *testing.T) {
 			list[i].Drop()
 		}
 	}
-	if most := int64(count-held+1) * blockSize; c.scratch.end > most {
+	// A segment has one place at most. How many have one at once depends on what is read ahead.
+	if most := int64(count) * blockSize; c.scratch.end > most {
 		t.Errorf("got a scratch file of %d bytes, want at most %d", c.scratch.end, most)
 	}
 }
