@@ -24,8 +24,9 @@ type Checkpoint struct {
 	index    map[string]int32
 	metadata map[string]string
 
-	model  string // of a GGUF file: its name
-	hashes string // where hashes of files are kept; "" if nowhere
+	conventions meta.Conventions
+	model       string // of a GGUF file: its name
+	hashes      string // where hashes of files are kept; "" if nowhere
 }
 
 // Tensor returns the shape and dtype of the tensor called name, which makes a checkpoint a
@@ -127,6 +128,9 @@ func (c *Checkpoint) Format(name string) meta.QuantFormat {
 	}
 	return meta.QuantNone
 }
+
+// Conventions returns how the tensors differ from those that transformers saves. [meta.New] asks for them.
+func (c *Checkpoint) Conventions() meta.Conventions { return c.conventions }
 
 // Metadata returns the metadata of the first file, such as {"format": "pt"}; it may be nil.
 func (c *Checkpoint) Metadata() map[string]string { return maps.Clone(c.metadata) }

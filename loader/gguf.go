@@ -159,6 +159,7 @@ func (c *Checkpoint) joinGGUF(heads []*gguf.File) error {
 	if err != nil {
 		return ggufError(c.files[0], err)
 	}
+	c.conventions = model.Conventions
 	c.index = make(map[string]int32, count)
 	for i, head := range heads {
 		for k := range head.Tensors {

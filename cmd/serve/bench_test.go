@@ -211,7 +211,6 @@ func TestBenchRefuses(t *testing.T) {
 		{"--threads", "100000"}, // once spun for minutes, deaf to signals
 		{"--cpu", "avx3"},       // HEFT_CPU is its twin
 		{"--quantize", "q8_0", "--weights", "mapped"},
-		{"--quantize", "q8_0", "--device-map", "disk", "--cache-dir", "none"},
 	} {
 		command(t, 2, append([]string{"bench", "--no-probe"}, args...)...)
 	}

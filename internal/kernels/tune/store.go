@@ -221,15 +221,16 @@ func (s *Store) use(r *Report, o Options) {
 
 // Start makes the plan of this machine that of the process at once: the stored one, else the default of
 // the vendor. Until the stored plan is settled, a measurement in the background then improves it, unless Ensure
-// has measured in this process. The channel is closed when that is done, or at once.
+// has measured in this process and stored it. The channel is closed when that is done, or at once.
 func (s *Store) Start(ctx context.Context, o Options) <-chan struct{} {
 	done := make(chan struct{})
-	r := s.Load(o.key())
+	stored, before := s.Load(o.key()), found(o.key())
+	r := stored
 	if r == nil {
-		r = found(o.key())
+		r = before
 	}
 	s.use(r, o)
-	if o.StoredOnly || r != nil && r.settled() || found(o.key()) != nil {
+	if o.StoredOnly || r != nil && r.settled() || stored != nil && before != nil {
 		close(done)
 		return done
 	}
