@@ -129,6 +129,8 @@ func (c *Checkpoint) Format(name string) meta.QuantFormat {
 	return meta.QuantNone
 }
 
+var _ meta.FormatHeader = (*Checkpoint)(nil)
+
 // Conventions returns how the tensors differ from those that transformers saves. [meta.New] asks for them.
 func (c *Checkpoint) Conventions() meta.Conventions { return c.conventions }
 
