@@ -1,9 +1,6 @@
 package meta
 
-import (
-	"encoding/json"
-	"slices"
-)
+import "encoding/json"
 
 // flint is FlintForCausalLM: norms on query and key heads, sinks in attention, rope in layers with a window alone, and
 // mixtures with sigmoid routing and a shared expert.
@@ -13,11 +10,8 @@ func flint(f *fields, b *Builder) {
 		context: 262144, eps: 1e-6, act: "silu", rope: ropeDefaults{theta: 10000},
 	})
 	bias := f.bool("attention_bias", false)
-	window := f.window("sliding_window", 513)
 	sliding := d.sliding(f, func(i int) bool { return i >= 2 && i%4 != 1 && i != d.layers-1 })
-	if window == 0 && slices.Contains(sliding, true) {
-		f.fail("sliding_window", "null, but there are layers of type sliding_attention")
-	}
+	window := f.slidingWindow(513, sliding)
 	inner, shared := f.size("moe_intermediate_size", 512), f.size("shared_expert_intermediate_size", 1024)
 	g := f.without()
 	if f.null("mlp_only_layers") || !f.has("mlp_only_layers") {

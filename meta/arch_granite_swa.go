@@ -34,11 +34,8 @@ func graniteMoESWA(f *fields, b *Builder) {
 // graniteWindows reads the windows and the bases of layers, adds the rotary modules to w, and returns what adds a
 // layer's attention.
 func (d *decoder) graniteWindows(f *fields, w *wiring, bias bool, scale float32) func(b *Builder, layer int) {
-	window := f.window("sliding_window", 128)
 	sliding := d.sliding(f, func(i int) bool { return i%4 != 0 })
-	if window == 0 && slices.Contains(sliding, true) {
-		f.fail("sliding_window", "null, but there are layers of type sliding_attention")
-	}
+	window := f.slidingWindow(128, sliding)
 	ropes, bases := d.layerBases(f)
 	w.rotary = func(b *Builder) {
 		class := d.class + "RotaryEmbedding"

@@ -1,7 +1,5 @@
 package meta
 
-import "slices"
-
 // kolibri1 is Kolibri1ForCausalLM: norms before and after attention and MLP, norms on query and key heads, rope in
 // layers with a window alone, and in every layer a mixture with a shared expert, whose router corrects logits.
 func kolibri1(f *fields, b *Builder) {
@@ -9,11 +7,8 @@ func kolibri1(f *fields, b *Builder) {
 		vocab: 128000, hidden: 2560, inner: 1, layers: 50, heads: 48, kvHeads: 4, headDim: 128,
 		context: 262144, eps: 1e-6, act: "silu", rope: ropeDefaults{theta: 10000},
 	})
-	window := f.window("sliding_window", 513)
 	sliding := d.sliding(f, func(i int) bool { return (i+1)%5 != 0 })
-	if window == 0 && slices.Contains(sliding, true) {
-		f.fail("sliding_window", "null, but there are layers of type sliding_attention")
-	}
+	window := f.slidingWindow(513, sliding)
 	inner, shared := f.size("moe_intermediate_size", 512), f.size("shared_expert_intermediate_size", 512)
 	spec := f.experts(f.expertCount(), 384, "num_experts_per_tok", 6)
 	spec.Router, spec.Experts, spec.Shared, spec.Correction = "gate", "experts", "shared_experts", "e_score_correction_bias"

@@ -16,12 +16,14 @@ func lfm3(f *fields, b *Builder) {
 	}
 	convolve := d.shortConvolutions(f, 7)
 	attentions := 0
-	w := wiring{block: l.block, lastNorm: "embedding_norm", rotary: l.rotary}
+	w := wiring{block: l.block, lastNorm: "embedding_norm", rotary: func(b *Builder) {
+		b.layerRotary("Lfm3RotaryEmbedding", l.sliding, l.ropes[0], l.ropes[1])
+	}}
 	d.causalLM(f, b, w, func(b *Builder, i int) {
 		if l.kinds[i] == "conv" {
 			convolve(b, l.block)
 		} else {
-			l.attention(b, attentions, l.kinds[i] == "sliding_attention")
+			l.attention(b, attentions)
 			attentions++
 		}
 		d.lfm2MLP(b)
@@ -41,6 +43,7 @@ type lfm3Layers struct {
 	block                 BlockSpec
 	kinds                 []string // of layers: conv, sliding_attention or full_attention
 	bias, gated, sandwich bool
+	sliding               []bool // of layers with attention
 	window                int
 	ropes                 [2]*RopeSpec // of layers with full attention, and of those with a window; nil without such layers
 }
@@ -63,8 +66,6 @@ func (l *lfm3Layers) read(f *fields) {
 	if len(l.kinds) != l.layers {
 		f.fail("layer_types", "%d types for %d layers", len(l.kinds), l.layers)
 	}
-	l.window = f.window("sliding_window", 256)
-	var sliding []bool // of layers with attention
 	for _, kind := range l.kinds {
 		switch kind {
 		case "conv":
@@ -73,16 +74,14 @@ func (l *lfm3Layers) read(f *fields) {
 		default:
 			f.fail("layer_types", "%.40q is not supported", kind)
 		}
-		sliding = append(sliding, kind == "sliding_attention")
-		if kind == "sliding_attention" && l.window == 0 {
-			f.fail("sliding_window", "null, but there are layers of type sliding_attention")
-		}
+		l.sliding = append(l.sliding, kind == "sliding_attention")
 	}
-	l.readRopes(f, sliding)
+	l.window = f.slidingWindow(256, l.sliding)
+	l.readRopes(f)
 }
 
 // readRopes reads the ropes. Where a layer's parameters are missing, full attention turns half of each head.
-func (l *lfm3Layers) readRopes(f *fields, sliding []bool) {
+func (l *lfm3Layers) readRopes(f *fields) {
 	g := f.without()
 	if f.object("rope_parameters") == nil {
 		g.values["rope_parameters"] = map[string]any{
@@ -91,25 +90,15 @@ func (l *lfm3Layers) readRopes(f *fields, sliding []bool) {
 		}
 	}
 	rope := l.rope
-	l.ropes = l.typedRopes(g, sliding, ropeDefaults{theta: 1e6, proportional: true}, ropeDefaults{theta: 10000, proportional: true})
+	l.ropes = l.typedRopes(g, l.sliding, ropeDefaults{theta: 1e6, proportional: true}, ropeDefaults{theta: 10000, proportional: true})
 	if l.rope == nil {
 		l.rope = rope // convolutions alone have no rope, and the usual context
 	}
 }
 
-func (l *lfm3Layers) rotary(b *Builder) {
-	c := b.Child("rotary_emb", "Lfm3RotaryEmbedding")
-	for i, kind := range []string{"full_attention", "sliding_attention"} {
-		if r := l.ropes[i]; r != nil {
-			c.Buffer(kind+"_inv_freq", Float32, false, r.Dim/2)
-			c.Buffer(kind+"_original_inv_freq", Float32, false, r.Dim/2)
-		}
-	}
-}
-
-func (l *lfm3Layers) attention(b *Builder, index int, sliding bool) {
+func (l *lfm3Layers) attention(b *Builder, index int) {
 	s := AttentionSpec{Layer: index, QNorm: "q_norm", KNorm: "k_norm", Rope: l.ropes[0]}
-	if sliding {
+	if l.sliding[index] {
 		s.Rope, s.Window = l.ropes[1], l.window
 	}
 	if l.gated {

@@ -2,6 +2,7 @@ package meta
 
 import (
 	"math"
+	"slices"
 	"strconv"
 )
 
@@ -336,6 +337,16 @@ func (d *decoder) sliding(f *fields, slides func(layer int) bool) []bool {
 		}
 	}
 	return sliding
+}
+
+// slidingWindow reads the width of the window of sliding layers, which must have one.
+func (f *fields) slidingWindow(def int, sliding []bool) int {
+	const name = "sliding_window"
+	window := f.window(name, def)
+	if window == 0 && slices.Contains(sliding, true) {
+		f.fail(name, "null, but there are layers of type sliding_attention")
+	}
+	return window
 }
 
 // windowIf returns window for sliding layers, 0 for the others.

@@ -65,7 +65,7 @@ func (s *Store) loadSegment(ctx context.Context, g *segment, p Priority) (*copie
 	if s.mustConvert(g, p) && !g.displaced.Load() { // it cannot stream any more
 		return s.makeCopyForced(ctx, g, p, true, fill)
 	}
-	return nil, nil // mapped or streamed for now; a load with Demand converts it
+	return nil, nil // mapped or streamed until a load with Demand converts it
 }
 
 // promote copies g from the mapping to memory, unless memory has it. It fails with errNoRoom if the
