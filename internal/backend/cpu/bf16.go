@@ -4,6 +4,7 @@ import (
 	"unsafe"
 
 	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/kernels/coded"
 	"github.com/heftai/heft/internal/kernels/gemm"
 	"github.com/heftai/heft/internal/kernels/mat"
 	"github.com/heftai/heft/internal/kernels/qgemm"
@@ -80,6 +81,10 @@ func (op *bf16Product) planRows(threads int) int {
 		if op.kernel == amxOneToken {
 			op.unitRows = op.oneTokenRows(fit)
 			return 0
+		}
+		if op.w.isCoded() {
+			op.unitRows = wholeBands(fit, op.w.rows)
+			return coded.TokenSums(op.tokens)
 		}
 		if step := op.set.GEMV.PairRows(op.tokens); fit > step {
 			fit -= fit % step

@@ -51,10 +51,31 @@ type decodedProduct struct {
 	small  smallBatch
 }
 
-// decodedFloats is the scratch for the decoded rows of a unit of p, in floats; 0 if it is not coded.
+// inRegisters reports whether rows of a coded weight are decoded in registers by the kernel of p. Other kernels
+// read rows that are decoded to memory.
+func inRegisters(p product) bool {
+	l := p.base()
+	if l.w.step != 1 {
+		return false
+	}
+	switch p.(type) {
+	case *bf16Product:
+		return l.kernel == pairDots && l.set.Coded.HasPairs(l.w.cols)
+	case *splitDot:
+		return l.tokens == 1 && l.set.Coded.HasSplit(l.w.cols)
+	}
+	return false
+}
+
+// wholeBands is the largest number of rows up to fit that are whole bands of a coded weight, but at least one band.
+func wholeBands(fit, rows int) int {
+	return min(max(fit&^(coded.BandRows-1), coded.BandRows), rows)
+}
+
+// decodedFloats is the scratch for the decoded rows of a unit of p, in floats; 0 if none are decoded to memory.
 func decodedFloats(p product) int {
 	l := p.base()
-	if !l.w.isCoded() {
+	if !l.w.isCoded() || inRegisters(p) {
 		return 0
 	}
 	rows := l.unitRows
@@ -85,16 +106,16 @@ func unitRange(p product, unit int) (first, rows int) {
 func (w *worker) runCoded(p product, unit int) {
 	l := p.base()
 	first, rows := unitRange(p, unit)
-	if op, ok := p.(*bf16Product); ok && op.kernel == pairDots && op.tokens == 1 && l.w.step == 1 && l.set.Coded.HasPairs(l.w.cols) {
-		w.did(pairDots)
-		l.set.Coded.MulPairs(from(l.y, 0, first).V[:rows], &l.w.coded, l.w.row+first, op.pairs.V)
-		l.addBias(0, 1, first, rows)
-		return
-	}
-	if op, ok := p.(*splitDot); ok && op.tokens == 1 && l.w.step == 1 && l.set.Coded.HasSplit(l.w.cols) {
-		w.did(splitDots)
-		l.set.Coded.MulSplit(from(l.y, 0, first).V[:rows], &l.w.coded, l.w.row+first, op.groups.x)
-		l.addBias(0, 1, first, rows)
+	if inRegisters(p) {
+		w.did(l.kernel)
+		y := from(l.y, 0, first)
+		switch op := p.(type) {
+		case *bf16Product:
+			l.set.Coded.MulTokens(coded.TokensProduct{Y: y, W: &l.w.coded, Row: l.w.row + first, X: op.pairs, Rows: rows, Tokens: l.tokens, Sums: w.scratch.v})
+		case *splitDot:
+			l.set.Coded.MulSplit(y.V[:rows], &l.w.coded, l.w.row+first, op.groups.x)
+		}
+		l.addBias(0, l.tokens, first, rows)
 		return
 	}
 	if w.decoded == nil {

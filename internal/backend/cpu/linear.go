@@ -3,7 +3,6 @@ package cpu
 import (
 	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/kernels"
-	"github.com/heftai/heft/internal/kernels/coded"
 	"github.com/heftai/heft/internal/kernels/gemv"
 	"github.com/heftai/heft/internal/kernels/mat"
 	"github.com/heftai/heft/internal/kernels/quant"
@@ -140,7 +139,7 @@ func (op *linear) plan(threads int) int {
 // whole bands.
 func (op *linear) oneTokenRows(fit int) int {
 	if op.w.isCoded() {
-		return min(max(fit&^(coded.BandRows-1), coded.BandRows), op.w.rows)
+		return wholeBands(fit, op.w.rows)
 	}
 	const streams = 8
 	each := op.w.cols * op.w.Format.Size()

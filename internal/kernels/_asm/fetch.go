@@ -30,6 +30,7 @@ var roles = []struct {
 	{5, regexp.MustCompile(`E4M3`)},
 	{6, regexp.MustCompile(`Scores|Weigh|AddLanes`)},
 	{11, regexp.MustCompile(`CodedPairs`)},
+	{13, regexp.MustCompile(`CodedTokens`)},
 	{12, regexp.MustCompile(`CodedSplit`)},
 	{0, regexp.MustCompile(`^avx\d+(Mul(BF16|F16|F32)1|MulSplit1|SplitOne|SmallBatch\dx1)(x\d)?$`)},
 	{1, regexp.MustCompile(`^avx512bf16Dot1`)},

@@ -3,8 +3,8 @@
 //
 // The low byte of a weight is stored as it is. The high byte, which is the sign and the upper seven
 // bits of the exponent, is an index of 4 bits into a table of the row's 16 most frequent high bytes.
-// [Encode] codes a matrix, [Kernels.Decode] restores any rows bit for bit, and [Kernels.MulPairs] is
-// a product of rows that are decoded in registers.
+// [Encode] codes a matrix, [Kernels.Decode] restores any rows bit for bit, and [Kernels.MulPairs]
+// and [Kernels.MulTokens] are products of rows that are decoded in registers.
 //
 // # Layout
 //
@@ -49,6 +49,11 @@ const (
 	raw            = 1 << 31 // in an offset
 	maskBytes      = GroupColumns / 8
 	displacedBytes = 8
+
+	// mostTokens are the tokens that a kernel multiplies at once.
+	mostTokens = 8
+	// sumLanes are the lanes of a sum.
+	sumLanes = 16
 )
 
 // ErrNoRoom says that a band has more exceptions than it has room for.
@@ -135,6 +140,36 @@ func (k *Kernels) MulPairs(y []float32, m *Matrix, row int, x []uint32) {
 	}
 }
 
+// A TokensProduct is a product of rows of a coded matrix and several tokens.
+type TokensProduct struct {
+	Y            mat.Floats // [Tokens][Rows]
+	W            *Matrix
+	Row          int       // the first of the rows
+	X            mat.Pairs // [Tokens][W.Cols], rounded to bfloat16
+	Rows, Tokens int
+	Sums         []float32 // scratch, [TokenSums] of Tokens
+}
+
+// TokenSums is the scratch of a product of so many tokens, in floats.
+func TokenSums(tokens int) int { return BandRows * min(tokens, mostTokens) * sumLanes }
+
+// MulTokens computes p with the bits of gemv.Kernels.MulPairs on the decoded rows. Call it only if HasPairs returns
+// true.
+func (k *Kernels) MulTokens(p TokensProduct) {
+	if p.Rows <= 0 || p.Tokens <= 0 {
+		return
+	}
+	p.Y.Check(p.Tokens, p.Rows)
+	_, _ = p.X.V[:(p.Tokens-1)*p.X.Stride+p.W.Cols/2], p.Sums[:TokenSums(p.Tokens)]
+	for p.Rows > 0 {
+		b := p.W.band(p.Row)
+		all := p.Rows
+		p.Rows = min(all, b.rows)
+		k.pairs.mulTokens(p, b)
+		p.Y.V, p.Row, p.Rows = p.Y.V[p.Rows:], p.Row+p.Rows, all-p.Rows
+	}
+}
+
 // HasSplit reports whether there is [Kernels.MulSplit] for rows of cols columns.
 func (k *Kernels) HasSplit(cols int) bool { return k.splits != nil && cols%GroupColumns == 0 }
 
@@ -161,4 +196,5 @@ type decoder interface {
 
 type pairer interface {
 	mulPairs(y []float32, b band, x []uint32)
+	mulTokens(p TokensProduct, b band) // the rows are in b
 }

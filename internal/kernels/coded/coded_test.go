@@ -160,6 +160,72 @@ func TestProductsHaveThePlainBits(t *testing.T) {
 	})
 }
 
+// TestProductsOfSeveralTokensHaveThePlainBits is that for several tokens, also of rows that begin or end inside a band.
+func TestProductsOfSeveralTokensHaveThePlainBits(t *testing.T) {
+	kerneltest.Each(t, func(t *testing.T, set *kernels.Set) {
+		r := rand.New(rand.NewPCG(9, 19))
+		for _, cols := range []int{128, 256, 640, 1024, 2176} {
+			if !set.Coded.HasPairs(cols) {
+				continue
+			}
+			const rows = 39
+			for kind, words := range [][]byte{trained(r, rows, cols), hostile(r, rows, cols)} {
+				m := coded.Matrix{Data: kerneltest.Guarded(t, rows*coded.RowBytes(cols)), Rows: rows, Cols: cols}
+				if err := coded.Encode(m.Data, words, rows, cols); err != nil {
+					continue
+				}
+				for _, tokens := range []int{1, 2, 3, 5, 7, 8, 9, 12, 17} {
+					several := severalTokens{set: set, m: &m, words: words, tokens: tokens, x: mat.Pairs{V: make([]uint32, tokens*(cols/2+16)), Stride: cols/2 + 16}}
+					for i := range tokens {
+						set.Vector.RoundPairs(several.x.V[i*several.x.Stride:], kerneltest.Random(r, cols))
+					}
+					for _, part := range [][2]int{{0, rows}, {1, 15}, {14, 7}, {38, 1}} {
+						if at, got, want, ok := several.compare(part[0], part[1]); !ok {
+							t.Fatalf("kind %d, %d columns, %d tokens, rows %v: product %d is %g, plain %g", kind, cols, tokens, part, at, got, want)
+						}
+					}
+				}
+			}
+		}
+	})
+}
+
+// severalTokens are tokens and a matrix, coded and plain.
+type severalTokens struct {
+	set    *kernels.Set
+	m      *coded.Matrix
+	words  []byte
+	x      mat.Pairs
+	tokens int
+}
+
+func (s *severalTokens) product(y []float32, stride, first, rows int) coded.TokensProduct {
+	sums := make([]float32, coded.TokenSums(s.tokens))
+	for i := range sums {
+		sums[i] = 7
+	}
+	return coded.TokensProduct{Y: mat.Floats{V: y, Stride: stride}, W: s.m, Row: first, X: s.x, Rows: rows, Tokens: s.tokens, Sums: sums}
+}
+
+// compare multiplies rows from first on by both kernels. It returns a product that differs, if there is one, or false if a
+// kernel has written between the products.
+func (s *severalTokens) compare(first, rows int) (at int, got, want float32, ok bool) {
+	cols, stride := s.m.Cols, rows+3
+	coded, plain := make([]float32, s.tokens*stride), make([]float32, s.tokens*stride)
+	for i := range coded {
+		coded[i], plain[i] = 7, 7
+	}
+	s.set.Coded.MulTokens(s.product(coded, stride, first, rows))
+	w := mat.Weights{Data: s.words[2*first*cols:], Stride: 2 * cols, Format: mat.BFloat16}
+	s.set.GEMV.MulPairs(mat.Floats{V: plain, Stride: stride}, w, s.x, rows, s.tokens, cols)
+	for i := range coded {
+		if math.Float32bits(coded[i]) != math.Float32bits(plain[i]) && (coded[i] == coded[i] || plain[i] == plain[i]) {
+			return i, coded[i], plain[i], false
+		}
+	}
+	return 0, 0, 0, true
+}
+
 // TestSplitProductsHaveThePlainBits is that for tokens that are not rounded.
 func TestSplitProductsHaveThePlainBits(t *testing.T) {
 	kerneltest.Each(t, func(t *testing.T, set *kernels.Set) {

@@ -16,8 +16,8 @@ import (
 	"github.com/heftai/heft/internal/kernels/mat"
 )
 
-// BenchmarkPatterns reports for each pattern how many times faster coded weights that no cache holds are multiplied by a
-// token than plain ones, on one thread: medians of the ratios of pieces of 4 MiB in turn.
+// BenchmarkPatterns reports for each pattern how many times faster coded weights that no cache holds are multiplied by one
+// token, or by several, than plain ones, on one thread: medians of the ratios of pieces of 4 MiB in turn.
 func BenchmarkPatterns(b *testing.B) {
 	for _, v := range []string{"avx512bf16", "avx512", "avx2"} {
 		set, err := kernels.Select(v)
@@ -25,12 +25,17 @@ func BenchmarkPatterns(b *testing.B) {
 			continue // another processor's
 		}
 		for _, cols := range []int{512, 1024, 2048, 4096, 5632} {
-			b.Run(fmt.Sprint(v, "/", cols), func(b *testing.B) { benchPatterns(b, set, cols) })
+			b.Run(fmt.Sprint(v, "/", cols), func(b *testing.B) { benchPatterns(b, set, cols, 1) })
+			for _, tokens := range []int{2, 4, 8, 16} {
+				if set.Coded.HasPairs(cols) {
+					b.Run(fmt.Sprint(v, "/", cols, "/", tokens), func(b *testing.B) { benchPatterns(b, set, cols, tokens) })
+				}
+			}
 		}
 	}
 }
 
-func benchPatterns(b *testing.B, set *kernels.Set, cols int) {
+func benchPatterns(b *testing.B, set *kernels.Set, cols, tokens int) {
 	defer fetch.Use(fetch.Current())
 	fetch.Use(fetch.Default("AuthenticAMD"))
 	const some = 64
@@ -46,7 +51,7 @@ func benchPatterns(b *testing.B, set *kernels.Set, cols int) {
 		copy(data[i*coded.RowBytes(cols):], part)
 	}
 	step := max(coded.BandRows, 128<<10/2/cols/coded.BandRows*coded.BandRows)
-	role, multiply := multipliers(set, words, &coded.Matrix{Data: data, Rows: rows, Cols: cols}, kerneltest.Random(r, cols), step)
+	role, multiply := multipliers(set, words, &coded.Matrix{Data: data, Rows: rows, Cols: cols}, kerneltest.Random(r, tokens*cols), step, tokens)
 	patterns, piece := fetch.Candidates(role), max(step, 4<<20/2/cols/step*step)
 	ratios := make([][]float64, len(patterns))
 	for b.Loop() {
@@ -75,12 +80,26 @@ func benchPatterns(b *testing.B, set *kernels.Set, cols int) {
 	}
 }
 
-// multipliers are functions that multiply some rows from one on by x: plain ones and coded ones.
-func multipliers(set *kernels.Set, words []byte, m *coded.Matrix, x []float32, step int) (fetch.Role, [2]func(int)) {
-	cols, y := m.Cols, make([]float32, step)
+// multipliers are functions that multiply some rows from one on by the tokens of x: plain ones and coded ones.
+func multipliers(set *kernels.Set, words []byte, m *coded.Matrix, x []float32, step, tokens int) (fetch.Role, [2]func(int)) {
+	cols, y := m.Cols, make([]float32, step*tokens)
 	out := mat.Floats{V: y, Stride: step}
 	plain := func(i int) mat.Weights {
 		return mat.Weights{Data: words[2*i*cols:], Stride: 2 * cols, Format: mat.BFloat16}
+	}
+	if tokens > 1 {
+		pairs := mat.Pairs{Stride: mat.SpreadPairs(cols)}
+		pairs.V = make([]uint32, tokens*pairs.Stride)
+		sums := make([]float32, coded.TokenSums(tokens))
+		for t := range tokens {
+			set.Vector.RoundPairs(pairs.V[t*pairs.Stride:], x[t*cols:][:cols])
+		}
+		return fetch.CodedTokens, [2]func(int){
+			func(i int) { set.GEMV.MulPairs(out, plain(i), pairs, step, tokens, cols) },
+			func(i int) {
+				set.Coded.MulTokens(coded.TokensProduct{Y: out, W: m, Row: i, X: pairs, Rows: step, Tokens: tokens, Sums: sums})
+			},
+		}
 	}
 	if set.Coded.HasPairs(cols) {
 		pairs := make([]uint32, cols/2)

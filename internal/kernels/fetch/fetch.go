@@ -36,10 +36,11 @@ const (
 	PairTokens              // bfloat16 weights times activations of several tokens rounded to bfloat16
 	CodedPairs              // coded bfloat16 weights times activations rounded to bfloat16, one token
 	CodedFloats             // coded bfloat16 weights, one token
+	CodedTokens             // coded bfloat16 weights times activations of several tokens rounded to bfloat16
 	Roles
 )
 
-var roleNames = [Roles]string{"floats", "pairs", "q8", "q4", "tokens", "codes", "cache", "roof", "mxfp4", "packing", "pair_tokens", "coded_pairs", "coded_floats"}
+var roleNames = [Roles]string{"floats", "pairs", "q8", "q4", "tokens", "codes", "cache", "roof", "mxfp4", "packing", "pair_tokens", "coded_pairs", "coded_floats", "coded_tokens"}
 
 // String returns the name of r in files and in JSON.
 func (r Role) String() string {
@@ -105,6 +106,7 @@ var candidates = [Roles][]Pattern{
 
 	CodedPairs:  patterns(false, 8, 4, 1),
 	CodedFloats: patterns(false, 8, 4, 1),
+	CodedTokens: patterns(false, 0),
 }
 
 // inPieces is the pattern of pieces.

@@ -2,6 +2,7 @@
 // the first-level cache. The sums are those of avx512bf16_dot.c: one of 16 lanes for each row and token, from the first
 // column to the last. Between pieces they lie in memory.
 #include "pairs.h"
+#include "piecesums.h"
 
 // piece adds the products of R rows with T tokens to sums, R T vectors: those of the first row, of the second, … .
 // A later piece, ahead bytes on, is prefetched into the second-level cache meanwhile.
@@ -69,34 +70,5 @@ KERNEL avx512bf16Pieces8(PIECE_ARGS) { pieces(8, 3, w, ws, x, xs, sums, n, rows,
 KERNEL avx512bf16Pieces6(PIECE_ARGS) { pieces(6, 4, w, ws, x, xs, sums, n, rows, ahead); }
 KERNEL avx512bf16Pieces4(PIECE_ARGS) { pieces(4, 4, w, ws, x, xs, sums, n, rows, ahead); }
 
-// fold_sums folds the sums of R rows with all tokens, apart bytes from row to row, and sets them to zero.
-INLINE void fold_sums(int R, uint8_t *y, int64_t ys, uint8_t *sums, int64_t apart) {
-  const int64_t apart3 = times(apart, R > 1 ? 3 : 0);
-  uint8_t *end = sums + apart;
-  ROLLED for (; sums != end; sums += 64, y += ys) {
-    __m512 v[4];
-    UNROLL for (int r = 0; r < R; r++) {
-      uint8_t *at = sums + (r == 3 ? apart3 : r * apart);
-      v[r] = _mm512_loadu_ps(at);
-      _mm512_storeu_ps(at, _mm512_setzero_ps());
-    }
-    if (R == 4) {
-      _mm_storeu_ps((float *)y, folds(v[0], v[1], v[2], v[3]));
-    } else {
-      *(float *)y = fold(v[0]);
-    }
-  }
-}
-
 // avx512bf16PieceSums folds the sums of rows with tokens, both at least 1, into y[t][r] and sets them to zero.
-KERNEL avx512bf16PieceSums(uint8_t *y, int64_t ys, uint8_t *sums, int64_t tokens, int64_t rows) {
-  const int64_t apart = 64 * tokens;
-  ROLLED for (; rows >= 4; rows -= 4) {
-    fold_sums(4, y, ys, sums, apart);
-    y += 16, sums += 4 * apart;
-  }
-  ROLLED for (; rows > 0; rows--) {
-    fold_sums(1, y, ys, sums, apart);
-    y += 4, sums += apart;
-  }
-}
+KERNEL avx512bf16PieceSums(uint8_t *y, int64_t ys, uint8_t *sums, int64_t tokens, int64_t rows) { fold_rows(1, y, ys, sums, tokens, rows); }
