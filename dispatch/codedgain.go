@@ -15,7 +15,7 @@ import (
 const codedPays = 1.05
 
 // measureCoded lets a plan ask how many times faster coded weights are than plain ones on this machine. Until five
-// starts have measured it, the question takes about 30 ms.
+// starts have measured it, the question takes about 50 ms.
 func (o *Options) measureCoded() {
 	asked := *o
 	o.codedSpeed = sync.OnceValue(asked.codedGain)
@@ -39,18 +39,18 @@ func (o *Options) codedGain() float64 {
 	if r == nil {
 		return 0
 	}
-	return r.CodedGain(o.Variant)
+	return r.CodedGain(o.Variant, o.MaxSequences != 1)
 }
 
 // CodedGain returns how many times faster coded weights are than plain ones on this machine, if the plan that these
 // options are of has asked for it; otherwise 0.
 func (o *Options) CodedGain() float64 { return o.gain }
 
-// planFaster is a plan in which all weights are in memory, with long rows coded if that is faster here. Several sequences
-// at once are not: their rows are decoded to memory first, which takes longer than it saves.
+// planFaster is a plan in which all weights are in memory, with long rows coded if that is faster here, for one sequence
+// and, if several may run at once, for eight.
 func planFaster(skeleton *meta.Model, coded Options, plan devicemap.Plan, planned Options) (devicemap.Plan, Options, error) {
 	coded.codedColumns = tune.CodedColumns
-	if coded.MaxSequences != 1 || coded.codedSpeed == nil || len(coded.codedBytes(skeleton)) == 0 {
+	if coded.codedSpeed == nil || len(coded.codedBytes(skeleton)) == 0 {
 		return plan, planned, nil
 	}
 	planned.gain = coded.codedSpeed()

@@ -18,6 +18,8 @@ type fetchInfo struct {
 	// CodedGain is how many times faster coded bfloat16 weights are multiplied by a token than plain ones; 0 if that is not
 	// measured.
 	CodedGain float64 `json:"coded_gain,omitempty"`
+	// CodedGainSeveral is that for eight tokens at once, if it is less.
+	CodedGainSeveral float64 `json:"coded_gain_several,omitempty"`
 }
 
 // fetch measures with --probe, and otherwise loads the stored measurement.
@@ -36,7 +38,8 @@ func (c *devicesCmd) fetch(ctx context.Context, variant string, threads int) (*f
 	case err != nil:
 		return nil, err
 	case report != nil:
-		info.Report, info.Measured, info.CodedGain = *report, true, report.CodedGain(variant)
+		info.Report, info.Measured = *report, true
+		info.CodedGain, info.CodedGainSeveral = report.CodedGain(variant, false), report.CodedGain(variant, true)
 		return info, nil
 	}
 	info.Plan = fetch.Default(info.Vendor)
@@ -62,6 +65,10 @@ func (f *fetchInfo) print(w io.Writer) {
 		fmt.Fprintln(w)
 	}
 	if f.CodedGain > 0 {
-		fmt.Fprintf(w, "\tcoded weights\t%.2f times as fast as plain bfloat16 ones, rows of %d columns\n", f.CodedGain, tune.CodedColumns)
+		fmt.Fprintf(w, "\tcoded weights\t%.2f times as fast as plain bfloat16 ones, rows of %d columns", f.CodedGain, tune.CodedColumns)
+		if f.CodedGainSeveral > 0 {
+			fmt.Fprintf(w, "; with several sequences at least %.2f times", f.CodedGainSeveral)
+		}
+		fmt.Fprintln(w)
 	}
 }

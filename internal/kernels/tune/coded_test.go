@@ -31,16 +31,46 @@ func TestGainOfCodedWeights(t *testing.T) {
 	var r *Report
 	for _, share := range []float64{0.9, 0.2, 0.9, 0.9} {
 		r = measured(r, share)
-		if want := 0.9 * fewer; share == 0.9 && math.Abs(r.CodedGain("avx2")-want) > 0.01 && len(r.starts) != 2 && kernels.Names()[0] != "go" {
-			t.Errorf("after %d measurements coded weights are %.3f times as fast, want %.3f", len(r.starts), r.CodedGain("avx2"), want)
+		if want := 0.9 * fewer; share == 0.9 && math.Abs(r.CodedGain("avx2", false)-want) > 0.01 && len(r.measured) != 2 && kernels.Names()[0] != "go" {
+			t.Errorf("after %d measurements coded weights are %.3f times as fast, want %.3f", len(r.measured), r.CodedGain("avx2", false), want)
 		}
 	}
-	if got := r.CodedGain("no such variant"); got != 0 {
+	if got := r.CodedGain("no such variant", false); got != 0 {
 		t.Errorf("an unknown variant gains %v", got)
 	}
-	r.starts = append(r.starts, rates{}, rates{}, rates{}, rates{}, rates{})
-	if got := r.CodedGain(kernels.Names()[0]); got != 0 {
+	r.measured = append(r.measured, measurement{}, measurement{}, measurement{}, measurement{}, measurement{})
+	if got := r.CodedGain(kernels.Names()[0], false); got != 0 {
 		t.Errorf("4 measurements of 9 have the kernels, and the gain is %v", got)
+	}
+}
+
+// TestGainOfCodedWeightsForSeveralTokens: several sequences gain no more than the lesser of what one token gains and what
+// eight do, and nothing in variants without kernels for several.
+func TestGainOfCodedWeightsForSeveralTokens(t *testing.T) {
+	keep(t)
+	if _, err := kernels.Select("avx512bf16"); err != nil {
+		t.Skip(err)
+	}
+	fewer := float64(2*columns) / float64(coded.RowBytes(columns))
+	for _, c := range []struct{ one, eight, want float64 }{{0.9, 0.8, 0.8}, {0.8, 0.9, 0.8}} {
+		shares := map[fetch.Role]float64{fetch.CodedPairs: c.one, fetch.CodedTokens: c.eight}
+		slower := func(r fetch.Role, p fetch.Pattern) float64 {
+			if share := shares[r]; share > 0 {
+				return 1 / share
+			}
+			return 1
+		}
+		next, err := Measure(context.Background(), Options{Usual: fetch.Default(""), meter: slower, expired: after(1000)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := (*Report)(nil).with(next, fetch.Default(""))
+		if got := r.CodedGain("avx512bf16", true); math.Abs(got-c.want*fewer) > 0.01 {
+			t.Errorf("one token at %.1f and eight at %.1f of the plain rate gain %.3f, want %.3f", c.one, c.eight, got, c.want*fewer)
+		}
+		if got := r.CodedGain("avx2", true); got != 0 {
+			t.Errorf("several tokens gain %v with avx2, which has no kernel for them", got)
+		}
 	}
 }
 
@@ -52,7 +82,7 @@ func TestServersMeasureOncePerStart(t *testing.T) {
 	count := 0
 	o := Options{meter: func(r fetch.Role, p fetch.Pattern) float64 { count++; return zen4(r, p) }, expired: after(1000), fixed: &key}
 	s := Store{Folder: t.TempDir()}
-	if r := s.Ensure(context.Background(), o); r == nil || len(r.starts) != 1 {
+	if r := s.Ensure(context.Background(), o); r == nil || len(r.measured) != 1 {
 		t.Fatalf("got %+v, want a report of one measurement", r)
 	}
 	once := count

@@ -10,6 +10,7 @@
 // filled past the caches, so that it is read from memory however large the caches are. It lies in huge
 // pages, as weights do: in small pages other patterns are fastest. Rounds of all candidates are
 // interleaved, each candidate is compared with the default in the same round, and slow candidates
-// leave early. Last, the winners that prefetch are compared with the same at a shorter distance.
+// leave early. Last, the winners that prefetch are compared with the same at a shorter distance, and
+// coded weights with plain ones in more memory.
 // Plans change no result, so measuring beside requests is safe; it only slows them down for that time.
 package tune

@@ -14,20 +14,17 @@ const settled = 5
 type rates map[string][]Rate
 
 // settled reports whether r is made of enough measurements.
-func (r *Report) settled() bool { return len(r.starts) >= settled }
+func (r *Report) settled() bool { return len(r.measured) >= settled }
 
 // with is a report of the measurements of r and the one of next. r may be nil.
 func (r *Report) with(next *Report, usual fetch.Plan) *Report {
-	starts := []rates{next.Rates}
-	if r != nil {
-		starts = append(slices.Clone(r.starts), next.Rates)
+	if r == nil {
+		return next
 	}
-	if len(starts) == 1 {
-		return &Report{Plan: next.Plan, Rates: next.Rates, starts: starts}
-	}
-	out := &Report{Plan: usual, Rates: rates{}, starts: starts}
+	all := slices.Concat(r.measured, next.measured)
+	out := &Report{Plan: usual, Rates: rates{}, measured: all}
 	for role := range fetch.Roles {
-		scores := scoresOf(starts, role)
+		scores := scoresOf(all, role)
 		if len(scores) == 0 {
 			continue
 		}
@@ -55,11 +52,11 @@ type score struct {
 	rate  float64 // the median
 }
 
-// scoresOf are the patterns of a role that were measured in more than half of starts.
-func scoresOf(starts []rates, role fetch.Role) (list []score) {
+// scoresOf are the patterns of a role that more than half of the measurements have.
+func scoresOf(measurements []measurement, role fetch.Role) (list []score) {
 	shares, all := map[fetch.Pattern][]float64{}, map[fetch.Pattern][]float64{}
-	for _, start := range starts {
-		measured := start[role.String()]
+	for _, m := range measurements {
+		measured := m.Rates[role.String()]
 		best := 0.0
 		for _, r := range measured {
 			best = max(best, r.BytesPerSecond)
@@ -70,7 +67,7 @@ func scoresOf(starts []rates, role fetch.Role) (list []score) {
 		}
 	}
 	for _, p := range fetch.Candidates(role) {
-		if 2*len(all[p]) > len(starts) {
+		if 2*len(all[p]) > len(measurements) {
 			list = append(list, score{p, median(shares[p]), median(all[p])})
 		}
 	}

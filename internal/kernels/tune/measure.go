@@ -17,7 +17,8 @@ import (
 )
 
 const (
-	// Budget is how long Measure takes on a machine that is not busy.
+	// Budget is how long Measure takes to find a plan on a machine that is not busy. The gains of coded weights take
+	// some 15 ms more.
 	Budget = 30 * time.Millisecond
 	// distancesBudget is the part of it that distanceRounds take.
 	distancesBudget = 7 * time.Millisecond
@@ -41,7 +42,7 @@ type Options struct {
 	Threads int
 	// Usual is the plan that stays where no other is faster.
 	Usual fetch.Plan
-	// Ledger counts the memory, half a MiB for each thread in whole huge pages; nil counts nothing.
+	// Ledger counts the memory, up to 8 MiB for each thread in whole huge pages and at most 16 MiB; nil counts nothing.
 	Ledger *hostmem.Ledger
 	// StoredOnly makes Start take a stored plan or the default and measure nothing.
 	StoredOnly bool
@@ -65,7 +66,13 @@ type Report struct {
 	Plan  fetch.Plan        `json:"plan"`
 	Rates map[string][]Rate `json:"rates"`
 
-	starts []rates // the measurements that it is made of, at most settled
+	measured []measurement // what it is made of, at most settled
+}
+
+// A measurement is what one start has measured.
+type measurement struct {
+	Rates rates `json:"rates"`
+	Gains gains `json:"coded_gains,omitempty"`
 }
 
 // Measure finds the fastest pattern of each role. It takes about Budget, changes the process's plan
@@ -89,31 +96,52 @@ func measure(ctx context.Context, o Options) (*Report, error) {
 	if err := o.Usual.Check(); err != nil {
 		return nil, err
 	}
-	threads := min(max(o.Threads, 1), MostThreads)
-	if o.meter == nil {
-		set, err := kernels.Select(o.Variant)
-		if err != nil {
-			return nil, fmt.Errorf("tune: %w", err)
-		}
-		if set.Level == isa.Go {
-			return nil, ErrUnable
-		}
-		// Weights lie in huge pages, and prefetches behave differently in small ones.
-		block, err := hostmem.Alloc(o.Ledger, hostmem.Other, hostmem.Up(threads*perThread, hostmem.HugePage))
-		if err != nil {
-			return nil, fmt.Errorf("tune: %w", err)
-		}
-		defer func() { _ = block.Release() }() // held once
-		w := newWorkers(set, block.Bytes(), threads)
-		defer w.close()
-		if !w.able() {
-			return nil, ErrUnable
-		}
-		o.meter = w.measure
-	}
 	if o.expired == nil {
 		o.expired = deadline(Budget - distancesBudget)
 	}
+	threads := min(max(o.Threads, 1), MostThreads)
+	if o.meter != nil {
+		report, err := plan(ctx, o, threads)
+		if err != nil {
+			return nil, err
+		}
+		report.measured = []measurement{{report.Rates, gainsOf(ctx, &report.Plan, o.meter)}}
+		return report, nil
+	}
+	set, err := kernels.Select(o.Variant)
+	if err != nil {
+		return nil, fmt.Errorf("tune: %w", err)
+	}
+	if set.Level == isa.Go {
+		return nil, ErrUnable
+	}
+	report, err := planOf(ctx, o, set, threads)
+	if err != nil {
+		return nil, err
+	}
+	report.measured = []measurement{{report.Rates, measureGains(ctx, set, &report.Plan, threads, o.Ledger)}}
+	return report, nil
+}
+
+// planOf is plan with the kernels of set as the meter.
+func planOf(ctx context.Context, o Options, set *kernels.Set, threads int) (*Report, error) {
+	// Weights lie in huge pages, and prefetches behave differently in small ones.
+	block, err := hostmem.Alloc(o.Ledger, hostmem.Other, hostmem.Up(threads*perThread, hostmem.HugePage))
+	if err != nil {
+		return nil, fmt.Errorf("tune: %w", err)
+	}
+	defer func() { _ = block.Release() }() // held once
+	w := newWorkers(set, block.Bytes(), threads)
+	defer w.close()
+	if !w.able() {
+		return nil, ErrUnable
+	}
+	o.meter = w.measure
+	return plan(ctx, o, threads)
+}
+
+// plan finds the plan by o's meter.
+func plan(ctx context.Context, o Options, threads int) (*Report, error) {
 	races := run(o.Usual, o.meter, o.expired, func() bool { return ctx.Err() != nil })
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("tune: %w", err)

@@ -36,7 +36,7 @@ func readers(set *kernels.Set, b []byte) (reads [fetch.Roles]func()) {
 	reads[fetch.Tokens] = floatsReader(set, b, x, 8)
 	if set.BF16 && !set.AMX {
 		reads[fetch.Pairs], reads[fetch.PairTokens] = pairsReader(set, b, x, 1), pairsReader(set, b, x, 8)
-		reads[fetch.CodedPairs] = codedPairsReader(set, b, x)
+		reads[fetch.CodedPairs], reads[fetch.CodedTokens] = codedPairsReader(set, b, x, 1), codedPairsReader(set, b, x, 8)
 	}
 	if set.QGEMM.HasInt8() {
 		reads[fetch.Q8], reads[fetch.Q4] = blocksReader(set, b, x, quant.Q8), blocksReader(set, b, x, quant.Q4)
@@ -83,16 +83,22 @@ func floatsReader(set *kernels.Set, b []byte, x []float32, tokens int) func() {
 // pairsReader multiplies bfloat16 weights by some tokens rounded to bfloat16.
 func pairsReader(set *kernels.Set, b []byte, x []float32, tokens int) func() {
 	const stride = 2 * columns
-	words := mat.SpreadPairs(columns)
-	y, in := make([]float32, tokens*perCall/stride), mat.Pairs{V: make([]uint32, tokens*words), Stride: words}
-	for t := range tokens {
-		set.Vector.RoundPairs(in.V[t*words:], x[t*columns:][:columns])
-	}
+	y, in := make([]float32, tokens*perCall/stride), roundedTokens(set, x, tokens)
 	return func() {
 		eachCall(b, stride, perCall/stride, func(w []byte, n int) {
 			set.GEMV.MulPairs(mat.Floats{V: y, Stride: n}, mat.Weights{Data: w, Stride: stride, Format: mat.BFloat16}, in, n, tokens, columns)
 		})
 	}
+}
+
+// roundedTokens are some tokens of x, rounded to bfloat16.
+func roundedTokens(set *kernels.Set, x []float32, tokens int) mat.Pairs {
+	words := mat.SpreadPairs(columns)
+	in := mat.Pairs{V: make([]uint32, tokens*words), Stride: words}
+	for t := range tokens {
+		set.Vector.RoundPairs(in.V[t*words:], x[t*columns:][:columns])
+	}
+	return in
 }
 
 // codedMatrix is b as coded weights. Whatever the memory is filled with, no group is an exception, as hardly any is of
@@ -109,14 +115,20 @@ func codedRows(m *coded.Matrix, f func(row, n int)) {
 	}
 }
 
-// codedPairsReader multiplies coded weights by one token rounded to bfloat16.
-func codedPairsReader(set *kernels.Set, b []byte, x []float32) func() {
-	m, y, in := codedMatrix(b), make([]float32, perCall/(2*columns)), make([]uint32, columns/2)
+// codedPairsReader multiplies coded weights by some tokens rounded to bfloat16.
+func codedPairsReader(set *kernels.Set, b []byte, x []float32, tokens int) func() {
 	if !set.Coded.HasPairs(columns) {
 		return nil
 	}
-	set.Vector.RoundPairs(in, x[:columns])
-	return func() { codedRows(m, func(row, n int) { set.Coded.MulPairs(y[:n], m, row, in) }) }
+	const most = perCall / (2 * columns)
+	in := roundedTokens(set, x, tokens)
+	p := coded.TokensProduct{Y: mat.Floats{V: make([]float32, tokens*most), Stride: most}, W: codedMatrix(b), X: in, Tokens: tokens, Sums: make([]float32, coded.TokenSums(tokens))}
+	return func() {
+		codedRows(p.W, func(row, n int) {
+			p.Row, p.Rows = row, n
+			set.Coded.MulTokens(p)
+		})
+	}
 }
 
 // codedFloatsReader multiplies coded weights by one token.

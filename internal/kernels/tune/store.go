@@ -19,7 +19,7 @@ import (
 
 // version is that of the files and of the kernels' patterns. A file of another version is measured
 // again.
-const version = 4
+const version = 5
 
 // mostBytes bounds what is read of a file; one has some 20 KiB.
 const mostBytes = 64 << 10
@@ -29,7 +29,7 @@ type stored struct {
 	Version int `json:"version"`
 	Key
 	Report
-	Starts []rates `json:"starts"` // the measurements of the report
+	Measured []measurement `json:"measured"` // what the report is made of
 }
 
 // A Store keeps reports in a folder, which it creates when needed. An empty Folder keeps none.
@@ -95,10 +95,10 @@ func load(path string, k Key) (*Report, error) {
 	if in.Key != k {
 		return nil, fmt.Errorf("got a plan for %+v, want one for %+v", in.Key, k)
 	}
-	if n := len(in.Starts); n == 0 || n > settled {
+	if n := len(in.Measured); n == 0 || n > settled {
 		return nil, fmt.Errorf("got %d measurements, want 1 to %d", n, settled)
 	}
-	in.starts = in.Starts
+	in.measured = in.Measured
 	return &in.Report, nil
 }
 
@@ -110,7 +110,7 @@ func (s *Store) Save(k Key, r *Report) error {
 	if err := os.MkdirAll(s.Folder, 0o755); err != nil {
 		return fmt.Errorf("tune: %w", err)
 	}
-	text, err := json.MarshalIndent(stored{version, k, *r, r.starts}, "", " ")
+	text, err := json.MarshalIndent(stored{version, k, *r, r.measured}, "", " ")
 	if err != nil {
 		return fmt.Errorf("tune: %w", err)
 	}
@@ -202,7 +202,7 @@ func (s *Store) improved(ctx context.Context, o Options, before *Report) *Report
 	r, err := s.measure(ctx, o, before)
 	switch {
 	case err == nil:
-		s.log().Debug("measured how weights are read fastest", "processor", o.key().Processor, "threads", o.key().Threads, "starts", len(r.starts), "plan", r.Plan)
+		s.log().Debug("measured how weights are read fastest", "processor", o.key().Processor, "threads", o.key().Threads, "starts", len(r.measured), "plan", r.Plan)
 		return r
 	case !errors.Is(err, ErrUnable) && ctx.Err() == nil:
 		s.log().Warn("cannot measure how weights are read fastest; the plan stays", "error", err)
