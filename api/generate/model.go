@@ -28,6 +28,7 @@ type Model struct {
 
 	engine     *engine.Engine
 	dispatched *dispatch.Model // nil in tests
+	claimed    []*dispatch.Model
 	formatOnce sync.Once
 	format     format // see answers
 
@@ -99,9 +100,18 @@ func DraftNextBytes(modules []*dispatch.Model) int64 {
 	return perValue * grown * engine.MaxRead * int64(modules[0].Joins())
 }
 
+// drafts are the models that guess.
+func (o *Options) drafts() []*dispatch.Model {
+	if o.Draft == nil {
+		return nil
+	}
+	return append([]*dispatch.Model{o.Draft}, o.DraftNext...)
+}
+
 // New starts an engine on m, which the caller does not use directly until [Model.Close] has
 // returned, except for methods that any goroutine may call. No weight is read. It fails if the
-// tokenizer or the files beside it are broken or a parser is unknown.
+// tokenizer or the files beside it are broken, a parser is unknown, or another Model that is open was made of
+// m or of a draft model.
 func New(m *dispatch.Model, o Options) (*Model, error) {
 	if m == nil {
 		return nil, errors.New("generate: new: got a nil model")
@@ -124,12 +134,15 @@ func New(m *dispatch.Model, o Options) (*Model, error) {
 			return nil, err
 		}
 	}
+	if err := g.claim(append([]*dispatch.Model{m}, o.drafts()...)...); err != nil {
+		return nil, err
+	}
 	e := engine.Options{MaxBatch: o.MaxBatch, MaxQueue: o.MaxQueue, DraftTokens: o.DraftTokens, DraftFailed: o.DraftFailed}
-	if o.Draft != nil {
-		modules := []engine.Model{engine.ForDispatch(o.Draft)}
-		for _, m := range o.DraftNext {
-			modules = append(modules, engine.ForDispatch(m))
-		}
+	var modules []engine.Model
+	for _, d := range o.drafts() {
+		modules = append(modules, engine.ForDispatch(d))
+	}
+	if len(modules) > 0 {
 		e.Draft = engine.Chain(modules...)
 	}
 	g.engine = engine.New(engine.ForDispatch(m), e)
@@ -190,4 +203,7 @@ func (m *Model) Draining() bool { return m.engine.Draining() }
 func (m *Model) Shutdown(ctx context.Context) error { return m.engine.Shutdown(ctx) }
 
 // Close ends all requests and waits for the engine to stop. The dispatched model stays open.
-func (m *Model) Close() { m.engine.Close() }
+func (m *Model) Close() {
+	m.engine.Close()
+	m.unclaim()
+}
