@@ -12,7 +12,8 @@ import (
 const RuntimeBytes = 128 << 20
 
 // HostMemory returns the memory in bytes that this process may take: the machine's available memory,
-// or the rest of its control group's limit if that is less. 0 means unknown.
+// or what its control group's limit or the limit of its address space (ulimit -v) leaves, if that is less. 0 means
+// unknown.
 func HostMemory() int64 { return hostMemory(os.DirFS("/")) }
 
 // hostMemory reads a tree that has /proc and /sys.
@@ -22,6 +23,9 @@ func hostMemory(root fs.FS) int64 {
 		if available == 0 || g.Left < available {
 			available = g.Left
 		}
+	}
+	if limit, left := topology.AddressSpace(root); limit > 0 && (available == 0 || left < available) {
+		available = max(left, 1) // 0 is unknown
 	}
 	return available
 }

@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -30,6 +31,18 @@ func TestHostMemoryHonoursControlGroups(t *testing.T) {
 		{"limit above the machine", map[string]string{
 			"proc/meminfo": meminfo, "proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "9223372036854771712\n",
 		}, 16 * gib, 0},
+		{"a limited address space", map[string]string{
+			"proc/meminfo": meminfo, "proc/self/statm": fmt.Sprintf("%d 5 3 1 0 9 0", gib/os.Getpagesize()),
+			"proc/self/limits": "Limit                     Soft Limit           Hard Limit           Units\nMax address space         4294967296           unlimited            bytes\n",
+		}, 3 * gib, 0},
+		{"an unlimited one", map[string]string{
+			"proc/meminfo": meminfo, "proc/self/statm": "262144 5 3 1 0 9 0",
+			"proc/self/limits": "Max address space         unlimited            unlimited            bytes\n",
+		}, 16 * gib, 0},
+		{"a used up one", map[string]string{
+			"proc/meminfo": meminfo, "proc/self/statm": "262144 5 3 1 0 9 0",
+			"proc/self/limits": "Max address space         1048576              unlimited            bytes\n",
+		}, 1, 0},
 	} {
 		root := t.TempDir()
 		for name, text := range c.files {

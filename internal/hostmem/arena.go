@@ -72,7 +72,7 @@ func (a *Arena) Alloc(p Purpose, n int) (*Block, error) {
 		return Alloc(a.Ledger, p, n)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("hostmem: %d bytes for %v: %w", n, p, err)
+		return nil, fmt.Errorf("hostmem: %d bytes for %v: %w", n, p, limited(err))
 	}
 	b := &Block{ledger: a.Ledger, purpose: p, arena: a, space: s, region: s.memory[at : at+size : at+size]}
 	b.data = b.region[:n:n]

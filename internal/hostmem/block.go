@@ -40,7 +40,7 @@ func Alloc(l *Ledger, p Purpose, n int) (*Block, error) {
 	}
 	region, err := mapAnonymous(n)
 	if err != nil {
-		return nil, fmt.Errorf("hostmem: %d bytes for %v: %w", n, p, err)
+		return nil, fmt.Errorf("hostmem: %d bytes for %v: %w", n, p, limited(err))
 	}
 	b.region, b.data = region, region[:n:n]
 	l.Add(p, int64(len(region)))

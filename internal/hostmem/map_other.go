@@ -18,6 +18,8 @@ func mapAnonymous(n int) ([]byte, error) {
 
 func mapFile(*os.File, int) ([]byte, error) { return nil, errors.ErrUnsupported }
 
+func outOfMemory(error) bool { return false }
+
 func unmap([]byte) error { return nil }
 
 func advise(_ []byte, a Advice) error {

@@ -3,6 +3,7 @@
 package hostmem
 
 import (
+	"errors"
 	"os"
 	"unsafe"
 
@@ -72,6 +73,9 @@ func StampAt(path string) (Stamp, error) {
 func newStamp(st *unix.Stat_t) Stamp {
 	return Stamp{device: uint64(st.Dev), inode: uint64(st.Ino), size: st.Size, changed: st.Mtim.Nano()}
 }
+
+// outOfMemory reports whether the system has refused memory or address space.
+func outOfMemory(err error) bool { return errors.Is(err, unix.ENOMEM) }
 
 func unmap(region []byte) error {
 	return unix.MunmapPtr(unsafe.Pointer(unsafe.SliceData(region)), uintptr(len(region)))

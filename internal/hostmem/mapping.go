@@ -69,7 +69,7 @@ func mapOpen(f *os.File, path string) (*Mapping, error) {
 		return nil, &os.PathError{Op: "map", Path: path, Err: fmt.Errorf("%d bytes are more than addresses", size)}
 	}
 	if m.data, err = mapFile(f, int(size)); err != nil {
-		return nil, &os.PathError{Op: "map", Path: path, Err: err}
+		return nil, &os.PathError{Op: "map", Path: path, Err: limited(err)}
 	}
 	return m, nil
 }

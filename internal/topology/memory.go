@@ -120,6 +120,19 @@ func MemoryStall(root fs.FS) time.Duration {
 	return 0
 }
 
+// AddressSpace returns the limit of this process's address space, as ulimit -v sets it, and what is left of it, in
+// bytes. Mapped files count. A limit of 0 means none or unknown.
+func AddressSpace(root fs.FS) (limit, left int64) {
+	soft, _, _ := strings.Cut(field(text(root, "proc/self/limits"), "Max address space "), " ")
+	limit, ok := number(soft)
+	if !ok || limit <= 0 || limit >= noLimit {
+		return 0, 0
+	}
+	pages, _, _ := strings.Cut(text(root, "proc/self/statm"), " ")
+	used, _ := number(pages)
+	return limit, max(0, limit-used*int64(os.Getpagesize()))
+}
+
 // Memory returns the machine's memory and what is available of it, in bytes; 0 means unknown. Limits
 // of control groups are not part of it.
 func Memory(root fs.FS) (total, available int64) {
