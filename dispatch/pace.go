@@ -88,7 +88,7 @@ func (o *Options) pace(d devicemap.Device) pace {
 	return measured
 }
 
-// readPace returns the pace in a file, nil if there is none. A damaged file is logged.
+// readPace returns the pace in a file, nil if there is none. A file that cannot be used is logged.
 func readPace(file string) *pace {
 	if file == "" {
 		return nil
@@ -108,7 +108,7 @@ func readPace(file string) *pace {
 		err = fmt.Errorf("got %+v, want rates above 0", in.pace)
 	}
 	if err != nil {
-		slog.Warn("the stored speed of a GPU is damaged; measuring again", "file", file, "error", err)
+		slog.Warn("the stored speed of a GPU cannot be used; measuring again", "file", file, "error", err)
 		return nil
 	}
 	return &in.pace

@@ -50,6 +50,7 @@ type request struct {
 // find reads the flags and finds the models' files. On a terminal it offers to pull a model
 // that is not in the hub's cache.
 func (c *runCmd) find(ctx context.Context, k *kong.Context) (request, error) {
+	c.checkSurroundings()
 	w, err := c.request()
 	var missing *hub.MissingError
 	switch term, ok := onTerminal(); {

@@ -86,10 +86,12 @@ func keepTrace(m *dispatch.Model, routing *dispatch.Routing, path, folder string
 func readRouting(path string, skeleton *meta.Model) (routing *dispatch.Routing, warning string) {
 	routing, err := dispatch.ReadRouting(path, skeleton)
 	if err != nil {
-		return nil, fmt.Sprintf("ignoring the routing trace: %v", err)
+		return nil, ignoredRouting(err)
 	}
 	return routing, ""
 }
+
+func ignoredRouting(err error) string { return fmt.Sprintf("ignoring the routing trace: %v", err) }
 
 // keptRouting reads the routing that serving, or bench --trace, keeps for models of this shape. nil
 // means none.
@@ -98,11 +100,11 @@ func keptRouting(cache string, skeleton *meta.Model) (routing *dispatch.Routing,
 	if folder == "" {
 		return nil, ""
 	}
-	path := dispatch.RoutingFile(folder, skeleton)
-	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		return nil, ""
+	routing, err := dispatch.ReadRouting(dispatch.RoutingFile(folder, skeleton), skeleton)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, ignoredRouting(err)
 	}
-	return readRouting(path, skeleton)
+	return routing, ""
 }
 
 // usualRouting is keptRouting with the warning logged.

@@ -35,7 +35,7 @@ func diskFile(folder, path string) (string, error) {
 }
 
 // KeptDisk returns the rate that KeepDisk stored in folder for the disk that holds path, or nil. A
-// damaged file counts as none and is logged.
+// file that cannot be used counts as none and is logged.
 func KeptDisk(folder, path string) *DiskRate {
 	if folder == "" {
 		return nil
@@ -59,7 +59,7 @@ func KeptDisk(folder, path string) *DiskRate {
 		err = fmt.Errorf("got depth %d, reads of %d bytes and %g bytes per second, want more than 0", in.Rate.Depth, in.Rate.RequestBytes, in.Rate.BytesPerSecond)
 	}
 	if err != nil {
-		slog.Warn("the stored disk rate is damaged; measuring again", "file", name, "error", err)
+		slog.Warn("the stored disk rate cannot be used; measuring again", "file", name, "error", err)
 		return nil
 	}
 	return &in.Rate

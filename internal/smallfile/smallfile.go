@@ -12,6 +12,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"syscall"
 )
 
 // Limits of the files that several packages read.
@@ -39,9 +40,13 @@ func (e *TooLargeError) Error() string {
 }
 
 // Read returns the contents of the regular file at path. It fails with a *fs.PathError that
-// wraps [ErrNotRegular], [ErrPointer], a [*TooLargeError] or the system's error.
+// wraps [ErrNotRegular], [ErrPointer], a [*TooLargeError] or the system's error. A path below
+// something that is no folder, such as /dev/null, does not exist.
 func Read(path string, limit int64) ([]byte, error) {
 	info, err := os.Stat(path) // before opening: a pipe would block
+	if errors.Is(err, syscall.ENOTDIR) {
+		err = &fs.PathError{Op: "stat", Path: path, Err: fs.ErrNotExist}
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -53,8 +53,10 @@ func TestAFileIsReadUpToItsLimit(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := Read(path+"?", 10); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("a missing file: %v", err)
+	for _, missing := range []string{path + "?", filepath.Join(path, "below", "a file")} {
+		if _, err := Read(missing, 10); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: got %v, want an error that it does not exist", missing, err)
+		}
 	}
 }
 

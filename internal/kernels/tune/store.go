@@ -36,7 +36,7 @@ type stored struct {
 // Processes may share it: files are replaced atomically.
 type Store struct {
 	Folder string
-	// Log gets a line where a file is damaged or cannot be written; nil means slog's default.
+	// Log gets a line where a file cannot be used or written; nil means slog's default.
 	Log *slog.Logger
 }
 
@@ -57,8 +57,8 @@ func (s *Store) log() *slog.Logger {
 	return s.Log
 }
 
-// Load returns the report of a key, or nil if there is none or its file is damaged or of another
-// version. It logs damaged files.
+// Load returns the report of a key, or nil if there is none or its file cannot be used or is of another
+// version. It logs files that cannot be used.
 func (s *Store) Load(k Key) *Report {
 	if s.Folder == "" {
 		return nil
@@ -66,7 +66,7 @@ func (s *Store) Load(k Key) *Report {
 	path := filepath.Join(s.Folder, k.file())
 	report, err := load(path, k)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		s.log().Warn("the stored fetch plan is damaged; measuring again", "file", path, "error", err)
+		s.log().Warn("the stored fetch plan cannot be used; measuring again", "file", path, "error", err)
 		return nil
 	}
 	return report

@@ -381,7 +381,7 @@ func TestDamagedPlanIsMeasuredAgain(t *testing.T) {
 		fetch.Use(fetch.Default(""))
 		measured := false
 		log := start(t, folder, func(r fetch.Role, p fetch.Pattern) float64 { measured = true; return zen4(r, p) })
-		if !measured || fetch.Rows(fetch.Q8) != 1 || strings.Contains(log, "damaged") == c.silent {
+		if !measured || fetch.Rows(fetch.Q8) != 1 || strings.Contains(log, "cannot be used") == c.silent {
 			t.Errorf("%s: measured %v, plan %v, log %q", name, measured, fetch.Current(), log)
 		}
 		if again, err := os.ReadFile(path(folder)); err != nil || !bytes.Equal(again, good) {
