@@ -292,3 +292,43 @@ func checkCalls(t *testing.T, s *server, body obj, name string, least, most int)
 		t.Errorf("no answer ended: %.500s", text)
 	}
 }
+
+// TestAForcedCallReasonedAlthoughThinkingWasOff: with enable_thinking false the prompt has ended the reasoning, and a
+// forced call or a document began with <think> again, if the model wanted that, up to max_tokens. Without the argument
+// the model may reason before it.
+func TestAForcedCallReasonedAlthoughThinkingWasOff(t *testing.T) {
+	const template = `{% for m in messages %}<|{{ m.role }}|>{% if m.reasoning_content %}{{ '<think>\n' + m.reasoning_content + '\n</think>\n\n' }}{% endif %}{{ m.content }}` +
+		`{% for c in m.tool_calls or [] %}{{ '\n<tool_call>\n' }}{"name": "{{ c.function.name }}", "arguments": {{ c.function.arguments | tojson }}}{{ '\n</tool_call>' }}{% endfor %}<|turn|>{% endfor %}` +
+		`{% if tools %}{{ tools | tojson }}{% endif %}{% if add_generation_prompt %}<|assistant|>{% if enable_thinking is defined and not enable_thinking %}{{ '<think>\n\n</think>\n\n' }}{% endif %}{% endif %}`
+	const call = "<tool_call>\n{\"name\": \"get_time\", \"arguments\": {\"zone\": \"UTC\"}}\n</tool_call>"
+	for name, special := range map[string][]string{"special markers": {"<think>", "</think>"}, "spelled markers": nil} {
+		t.Run(name, func(t *testing.T) {
+			s := serve(t, generatetest.Speaking(t, generatetest.Speaker{Template: template, Special: special, Says: "<think>Hm.</think>\n" + call}, engine.Options{}))
+			for kind, more := range map[string]obj{"forced": {"tool_choice": "required", "tools": callable(false)},
+				"named":    {"tool_choice": obj{"type": "function", "function": obj{"name": "get_time"}}, "tools": callable(false)},
+				"document": {"response_format": obj{"type": "json_object"}}} {
+				ask := func(thinking any) spoken {
+					body := obj{"messages": askedOnce, "max_tokens": 400, "temperature": 0}
+					if thinking != nil {
+						body["chat_template_kwargs"] = obj{"enable_thinking": thinking}
+					}
+					maps.Copy(body, more)
+					return whole(t, s.answers(chat, body)[0])
+				}
+				for _, thinking := range []any{nil, true} {
+					got := ask(thinking)
+					if got.Reasoning != "Hm." || kind != "document" && (len(got.Calls) != 1 || callFault(got.Calls[0].Name, got.Calls[0].Arguments) != "") {
+						t.Errorf("%s, enable_thinking %v: got %+v, want reasoning and a call", kind, thinking, got)
+					}
+				}
+				got := ask(false)
+				if got.Reasoning != "" || strings.Contains(got.Content, "think") {
+					t.Errorf("%s, enable_thinking false: got %+v, want no reasoning", kind, got)
+				}
+				if kind != "document" && (len(got.Calls) == 0 || callFault(got.Calls[0].Name, got.Calls[0].Arguments) != "") {
+					t.Errorf("%s, enable_thinking false: got %+v, want a call at once", kind, got)
+				}
+			}
+		})
+	}
+}

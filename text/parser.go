@@ -97,6 +97,7 @@ func (c *Chat) Parses(o ParseOptions) bool { return c.family().Active(o.internal
 type Frame struct {
 	Inside      string // the marker that ends the reasoning in which the answer begins, or ""
 	Open, Close string // markers of reasoning that the answer may begin with, or ""
+	Over        bool   // the prompt has ended the reasoning already
 	Final, Next string // the texts before the content, and before Final after reasoning
 }
 

@@ -1,6 +1,7 @@
 package generate
 
 import (
+	"strconv"
 	"strings"
 
 	"github.com/heftai/heft/internal/grammar"
@@ -32,17 +33,18 @@ func (m *Model) frameOf(r *Request) *frame {
 
 // String is what the key of a grammar has of f.
 func (f *frame) String() string {
-	return strings.Join([]string{f.Inside, f.Open, f.Close, f.Final, f.Next}, "\x00")
+	return strings.Join([]string{f.Inside, f.Open, f.Close, f.Final, f.Next, strconv.FormatBool(f.Over)}, "\x00")
 }
 
-// around puts reasoning before content and calls. Reasoning is any text without special tokens.
+// around puts reasoning before content and calls, unless the prompt has ended it. Reasoning is any text without
+// special tokens.
 func (f *frame) around(b *grammar.Builder, content, calls grammar.Pos) grammar.Pos {
 	final := b.Split(f.marker(b, f.Final, content), calls)
 	after := f.marker(b, f.Next, final)
 	if f.Inside != "" {
 		return f.until(b, f.Inside, space(b, after))
 	}
-	if f.Open == "" {
+	if f.Open == "" || f.Over {
 		return final
 	}
 	return b.Split(f.marker(b, f.Open, f.until(b, f.Close, space(b, after))), final)

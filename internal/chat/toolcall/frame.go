@@ -10,6 +10,8 @@ type Frame struct {
 	// Open and Close are the markers of reasoning that the answer may begin with; "" if there is
 	// none.
 	Open, Close string
+	// Over says that the prompt has ended the reasoning already, as templates do whose reasoning is turned off.
+	Over bool
 	// Final stands before the content, and Next before that after reasoning.
 	Final, Next string
 }
@@ -34,6 +36,7 @@ func (f *Family) Frame(o Options) Frame {
 			out.Inside = t.close
 			break
 		}
+		out.Over = out.Over || strings.HasSuffix(prompt, t.close)
 	}
 	return out
 }
