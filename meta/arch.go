@@ -158,6 +158,7 @@ func granites() []architecture {
 func deepseeks() []architecture {
 	return []architecture{
 		{"axk1", "AXK1ForCausalLM", "model", "AXK1DecoderLayer", 163691, []int{163691}, axK1},
+		{"bailing_hybrid", "BailingHybridForCausalLM", "model", "BailingHybridDecoderLayer", -1, []int{156895}, bailingHybrid},
 		{"deepseek_v2", "DeepseekV2ForCausalLM", "model", "DeepseekV2DecoderLayer", 1, []int{2}, deepseekV2},
 		{"deepseek_v3", "DeepseekV3ForCausalLM", "model", "DeepseekV3DecoderLayer", 0, []int{1}, deepseekV3},
 		{"deepseek_v32", "DeepseekV32ForCausalLM", "model", "DeepseekV32DecoderLayer", 0, []int{1}, deepseekV32},
@@ -165,6 +166,7 @@ func deepseeks() []architecture {
 		{"dots1", "Dots1ForCausalLM", "model", "Dots1DecoderLayer", -1, nil, dots1},
 		// Kimi K2's config is DeepSeek-V3's to the letter.
 		{"kimi_k2", "DeepseekV3ForCausalLM", "model", "DeepseekV3DecoderLayer", 0, []int{1}, deepseekV3},
+		{"kimi_linear", "KimiLinearForCausalLM", "model", "KimiLinearDecoderLayer", 163584, []int{163586}, kimiLinear},
 		{"sarvam_mla", "DeepseekV3ForCausalLM", "model", "DeepseekV3DecoderLayer", 0, []int{1}, sarvamMLA},
 		{"sarvam_moe", "Glm4MoeForCausalLM", "model", "Glm4MoeDecoderLayer", -1, []int{1}, sarvamMoE},
 		{"youtu", "YoutuForCausalLM", "model", "YoutuDecoderLayer", 128000, []int{128001}, youtu},

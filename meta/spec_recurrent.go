@@ -25,12 +25,20 @@ type DeltaNetSpec struct {
 	Q, K, V              string // Linear instead of QKV
 	FusedQKVZ, FusedBA   string // Linear instead of QKV and Z, or of B and A; for each key head its q, k, v and z, or its b and a
 	Conv                 string // child with weight [queries + keys + values, 1, Kernel]
-	ALog, DTBias         string // Params of one number for each value head
+	ALog, DTBias         string // Params of one number for each value head; ALog may have dimensions of 1 beside them
 	Norm, Out            string
-	Act                  Activation // of what is convolved; ActNone means ActSiLU, which that of the output gate always is
+	Act                  Activation // of what is convolved; ActNone means ActSiLU
 	Rates                bool       // ALog has -exp(A_log) instead of A_log
 	Strength             float32    // multiplies the sigmoid of what B projects; 0 means 1
-	Tiled                bool       // value head v belongs to key head v mod KeyHeads, not to v/(ValueHeads/KeyHeads)
+	// ByChannel says that each channel of a key decays by itself: A has KeyDim numbers for each value head, and DTBias
+	// as many. Floor, 0 for none, makes the logarithm of a decay Floor·sigmoid(exp(A_log)·(a + DTBias)).
+	ByChannel bool
+	Floor     float32
+	Forget    string // child with ALog and DTBias, "" for the layer itself
+	// ADown and ZDown, "" for none, are Linears before A and Z.
+	ADown, ZDown string
+	GateAct      Activation // of the output gate; ActNone means ActSiLU
+	Tiled        bool       // value head v belongs to key head v mod KeyHeads, not to v/(ValueHeads/KeyHeads)
 }
 
 // Mamba2Spec runs a Mamba2 mixer. The result of In is, in this order, the output gate z, x, B and C,

@@ -623,5 +623,5 @@ FAMILIES = {
     **hybrids(llama, wrap),
     **plains(llama),
     **further(llama, deepseek, wrap),
-    **late(llama, gemma4_text, wrap),
+    **late(llama, gemma4_text, wrap, deepseek),
 }

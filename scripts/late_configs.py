@@ -93,12 +93,67 @@ def gemma4_unified(R, gemma4, wrap):
                 eoi_token_id=1009, boa_token_id=1010, eoa_token_index=1011, **tie)
 
 
-def late(llama, gemma4, wrap):
+def kimi_delta(R, deepseek, model_type):
+    """A config of delta attention and latent attention, under the names of published files or DeepSeek's."""
+    c = deepseek(R, model_type)
+    n = R.choice([3, 4, 5])
+    for name in ("n_routed_experts", "first_k_dense_replace", "hidden_act"):
+        c.pop(name, None)
+    c.update(num_hidden_layers=n, num_experts=8, norm_topk_prob=R.random() < 0.5)
+    if R.random() < 0.7:
+        c["layer_types"] = kinds(R, n, "full_attention", "linear_attention")
+    if R.random() < 0.6:
+        c["mlp_layer_types"] = kinds(R, n, "dense", "sparse")
+    else:
+        c["first_k_dense_replace"] = R.choice([0, 1, 2])
+    if R.random() < 0.6:
+        for name, other in (("norm_topk_prob", "moe_renormalize"), ("n_group", "num_expert_group"), ("num_experts_per_tok", "num_experts_per_token"),
+                            ("n_shared_experts", "num_shared_experts"), ("max_position_embeddings", "model_max_length")):
+            if name in c and R.random() < 0.8:
+                c[other] = c.pop(name)
+    if R.random() < 0.3:
+        c["hidden_act"] = R.choice(["gelu", "relu"])
+    return c
+
+
+def kimi_linear(R, deepseek):
+    c = kimi_delta(R, deepseek, "kimi_linear")
+    for name in ("rope_parameters", "rope_theta", "rope_scaling"):
+        c.pop(name, None)
+    if "layer_types" not in c:
+        c["num_hidden_layers"] = 5  # the last of which has attention
+        if "mlp_layer_types" in c:
+            c["mlp_layer_types"] = kinds(R, 5, "dense", "sparse")
+    n, own = c["num_hidden_layers"], dict(head_dim=R.choice([4, 6, 8, 16]), num_heads=R.choice([1, 2, 3]), short_conv_kernel_size=R.choice([2, 3, 4]))
+    if R.random() < 0.4:
+        c.update(linear_head_dim=own["head_dim"], linear_num_heads=own["num_heads"], linear_conv_kernel_dim=own["short_conv_kernel_size"])
+        return c
+    c["linear_attn_config"] = own
+    if R.random() < 0.8:
+        c.pop("layer_types", None)
+        full = [i + 1 for i, kind in enumerate(kinds(R, n, True, False)) if kind]
+        own.update(full_attn_layers=full, kda_layers=[i for i in range(1, n + 1) if i not in full])
+    return c
+
+
+def bailing_hybrid(R, deepseek):
+    c = kimi_delta(R, deepseek, "bailing_hybrid")
+    c.update(head_dim=R.choice([4, 6, 8, 16]), short_conv_kernel_size=R.choice([2, 3, 4]), kda_safe_gate=R.random() < 0.7, num_nextn_predict_layers=0)
+    if c["kda_safe_gate"] and R.random() < 0.5:
+        c["kda_lower_bound"] = R.choice([-1.0, -2.5])
+    if "layer_types" not in c:
+        c["layer_group_size"] = R.choice([2, 3])
+    return c
+
+
+def late(llama, gemma4, wrap, deepseek):
     """The makers, each with the seeds of the committed fixtures. llama and gemma4 are family_configs'."""
     return {
+        "bailing_hybrid": (lambda R: bailing_hybrid(R, deepseek), [1, 2, 3]),
         "flint": (lambda R: flint(R, llama), [1, 2]),
         "gemma4_unified_text": (lambda R: gemma4_unified_text(R, gemma4), [1]),
         "gemma4_unified": (lambda R: gemma4_unified(R, gemma4, wrap), [1]),
+        "kimi_linear": (lambda R: kimi_linear(R, deepseek), [1, 2, 3]),
         "kolibri1": (lambda R: kolibri1(R, llama), [1, 2]),
         "laguna": (lambda R: laguna(R, llama), [1, 2, 3]),
         "lfm3": (lambda R: lfm3(R, llama), [1, 2]),

@@ -121,7 +121,8 @@ def has_mixers(config):
 
 
 def is_delta_net(config):
-    return "linear_key_head_dim" in config.get("text_config", config)
+    c = config.get("text_config", config)
+    return any(name in c for name in ("linear_key_head_dim", "linear_head_dim", "linear_attn_config", "short_conv_kernel_size"))
 
 
 def in_double(config):

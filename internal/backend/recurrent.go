@@ -20,9 +20,10 @@ type Recurrent interface {
 	//
 	//	S = exp(g)·S;  S += k (beta·(v - kᵀS))ᵀ;  dst = Sᵀq / √KeyDim
 	//
-	// with beta = Strength·sigmoid(b) and g = -exp(aLog)·softplus(a + dtBias). dst and v are
-	// [n, ValueHeads·ValueDim], q and k [n, KeyHeads·KeyDim], a and b [n, ValueHeads]. The state is S,
-	// [ValueHeads, KeyDim, ValueDim].
+	// with beta = Strength·sigmoid(b) and g = -exp(aLog)·softplus(a + dtBias), or Floor·sigmoid(exp(aLog)·(a + dtBias))
+	// where Floor is not 0. dst and v are [n, ValueHeads·ValueDim], q and k [n, KeyHeads·KeyDim], a and b [n, ValueHeads].
+	// The state is S, [ValueHeads, KeyDim, ValueDim]. With ByChannel each row of S has a g of its own: a is
+	// [n, ValueHeads·KeyDim], and dtBias has as many elements.
 	DeltaRule(dst tensor.Tensor, in DeltaInputs, s States, a DeltaArgs)
 	// StateSpace is the recurrence of Mamba2, the state space duality. For each head, with the B and C
 	// of its group:
@@ -68,7 +69,7 @@ type StateSpaceArgs struct {
 // DeltaInputs are the operands of [Recurrent.DeltaRule].
 type DeltaInputs struct {
 	Q, K, V, A, B tensor.Tensor
-	ALog, DTBias  tensor.Tensor // [ValueHeads]
+	ALog, DTBias  tensor.Tensor // [ValueHeads], and DTBias [ValueHeads·KeyDim] with ByChannel
 }
 
 // DeltaArgs are the parameters of a layer.
@@ -79,6 +80,18 @@ type DeltaArgs struct {
 	// Strength multiplies the sigmoid of b; 0 means 1.
 	Strength float32
 	Tiled    bool // value head v has key head v mod KeyHeads, not v/(ValueHeads/KeyHeads)
+	// ByChannel says that each channel of a key decays by itself (Kimi's delta attention). Floor, 0 for none, bounds the
+	// logarithms of the decays.
+	ByChannel bool
+	Floor     float32
+}
+
+// Decays returns how many decays the value heads have together.
+func (a *DeltaArgs) Decays() int {
+	if a.ByChannel {
+		return a.ValueHeads * a.KeyDim
+	}
+	return a.ValueHeads
 }
 
 // KeyHead returns the key head of a value head.

@@ -1,8 +1,6 @@
 package nn
 
 import (
-	"slices"
-
 	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/kvcache"
 	"github.com/heftai/heft/internal/tensor"
@@ -19,8 +17,7 @@ type attention struct {
 	qNorm, kNorm *norm
 	vNorm        *norm
 	outNorm      *norm
-	gate         *linear   // nil for none
-	ones         []float32 // as many as a head has channels; nil unless there is a gate for each head
+	gate         *headGate // nil for none
 	sinks        param
 	rope, qRope  int // tables of keys and of queries, -1 for none
 	qw, kw, vw   int // widths of queries, keys and values
@@ -117,19 +114,9 @@ func (c *compiler) projections(n Node, a *attention, in int) (err error) {
 	if a.out, err = c.linearNamed(n, "output", s.Out, s.Heads*s.ValueDim, 0); err != nil {
 		return err
 	}
-	defer func() { c.usedNext(a.gate, a.out) }()
-	if s.Gate != "" {
-		width := s.Heads * s.ValueDim
-		if s.GateByHead {
-			width, a.ones = s.Heads, slices.Repeat([]float32{1}, s.ValueDim)
-			c.hostOnly("gates of heads")
-		}
-		if s.GateAct == meta.ActSoftplus {
-			c.hostOnly("gates of softplus")
-		}
-		if a.gate, err = c.linearNamed(n, "gate", s.Gate, in, width); err != nil {
-			return err
-		}
+	defer func() { c.usedNext(a.gate.of(), a.out) }()
+	if a.gate, err = c.headGate(n, s, in); err != nil {
+		return err
 	}
 	if s.Gated && (s.Fused != "" || s.ValueDim != s.HeadDim) {
 		return at(n.Path, "gates of queries in a fused projection or of another size than values")
@@ -220,41 +207,13 @@ func (a *attention) forward(c *Context, dst, x tensor.Tensor) {
 		y = gate
 	}
 	if a.gate != nil {
-		y = a.gated(c, x, y)
+		y = a.gate.apply(c, x, y)
 	}
 	if a.outNorm != nil && c.err == nil {
 		a.outNorm.forward(c, y, y)
 	}
 	a.out.forward(c, dst, y)
 	c.arena.used = mark
-}
-
-// gated returns the heads' outputs y times the gate of x.
-func (a *attention) gated(c *Context, x, y tensor.Tensor) tensor.Tensor {
-	gate, act := c.arena.take(y.Rows(), y.Cols()), a.gateAct()
-	if !a.spec.GateByHead {
-		if a.gate.forward(c, gate, x); c.err == nil {
-			c.backend.Gate(gate, gate, y, act, 0)
-		}
-		return gate
-	}
-	dim, byHead := a.spec.ValueDim, c.arena.take(y.Rows(), a.spec.Heads)
-	if a.gate.forward(c, byHead, x); c.err == nil {
-		c.backend.Gate(byHead, byHead, tensor.Tensor{}, act, 0)
-		// A product with a column of ones repeats each number for the channels of its head.
-		n := y.Rows() * a.spec.Heads
-		c.backend.Linear(matrix(gate, n, dim), matrix(byHead, n, 1), backend.Matrix{Tensor: tensor.Floats(a.ones, dim, 1)}, tensor.Tensor{})
-		c.backend.Gate(gate, gate, y, meta.ActNone, 0)
-	}
-	return gate
-}
-
-// gateAct is the function of the gate.
-func (a *attention) gateAct() meta.Activation {
-	if a.spec.GateAct == meta.ActNone {
-		return meta.ActSigmoid
-	}
-	return a.spec.GateAct
 }
 
 // normalise applies the norms of queries and keys.
@@ -333,13 +292,7 @@ func (a *attention) unfuse(c *Context, all, q, k, v tensor.Tensor) {
 }
 
 func (a *attention) scratch(rows int) int {
-	n := floats(rows, a.spec.Heads*a.spec.ValueDim)
-	if a.gate != nil {
-		n += floats(rows, a.spec.Heads*a.spec.ValueDim)
-	}
-	if a.spec.GateByHead {
-		n += floats(rows, a.spec.Heads)
-	}
+	n := floats(rows, a.spec.Heads*a.spec.ValueDim) + a.gate.scratch(rows)
 	if a.spec.Gated {
 		n += 3 * floats(rows, a.qw)
 	}

@@ -10,10 +10,12 @@ import (
 type deltaNet struct {
 	path           string
 	spec           *meta.DeltaNetSpec
-	act            meta.Activation
+	act, gate      meta.Activation
+	decays         int // numbers for each token
 	qkv, z, b, a   *linear
 	q, k, v        *linear // instead of qkv
 	qkvz, ba       *linear // instead of qkv and z, and of b and a
+	aDown, zDown   *linear // before a and z, or nil
 	out            *linear
 	norm           *norm
 	conv           convolution
@@ -31,9 +33,9 @@ func (c *compiler) deltaNet(n Node, in int) (rule, error) {
 	if s.KeyHeads < 1 || s.ValueHeads < 1 || s.ValueHeads%s.KeyHeads != 0 || s.KeyDim < 1 || s.ValueDim < 1 || s.Kernel < 2 {
 		return nil, at(n.Path, "%d value heads of %d over %d key heads of %d, convolved over %d tokens", s.ValueHeads, s.ValueDim, s.KeyHeads, s.KeyDim, s.Kernel)
 	}
-	r := &deltaNet{path: n.Path, spec: s, keys: s.KeyHeads * s.KeyDim, values: s.ValueHeads * s.ValueDim, perKey: s.ValueHeads / s.KeyHeads, act: s.Act}
-	if s.Act == meta.ActNone {
-		r.act = meta.ActSiLU
+	r := &deltaNet{path: n.Path, spec: s, keys: s.KeyHeads * s.KeyDim, values: s.ValueHeads * s.ValueDim, perKey: s.ValueHeads / s.KeyHeads, act: orSiLU(s.Act), gate: orSiLU(s.GateAct)}
+	if r.decays = s.ValueHeads; s.ByChannel {
+		r.decays *= s.KeyDim
 	}
 	if err := c.deltaInputs(n, r, in); err != nil {
 		return nil, err
@@ -42,10 +44,7 @@ func (c *compiler) deltaNet(n Node, in int) (rule, error) {
 	if r.conv, err = c.convolution(n, s.Conv, channels, s.Kernel); err != nil {
 		return nil, err
 	}
-	if r.aLog, err = c.param(n, s.ALog, s.ValueHeads); err != nil {
-		return nil, err
-	}
-	if r.dtBias, err = c.param(n, s.DTBias, s.ValueHeads); err != nil {
+	if err := c.forgets(n, r); err != nil {
 		return nil, err
 	}
 	if r.norm, err = c.normNamed(n, "norm", s.Norm, r.values); err != nil {
@@ -61,6 +60,36 @@ func (c *compiler) deltaNet(n Node, in int) (rule, error) {
 	c.keeps(2*s.KeyDim + s.ValueDim + s.KeyDim*s.ValueDim)
 	r.recurrentFirst = channels * (s.Kernel - 1)
 	return r, c.state(n.Path, s.State, r.recurrentFirst+s.ValueHeads*s.KeyDim*s.ValueDim)
+}
+
+// forgets compiles the parameters of the decay.
+func (c *compiler) forgets(n Node, r *deltaNet) (err error) {
+	s, child := r.spec, n
+	if s.Forget != "" {
+		if child, err = c.child(n, "parameters of the decay", s.Forget); err != nil {
+			return err
+		}
+	}
+	shape := []int{s.ValueHeads}
+	if p := child.Module.Param(s.ALog); p != nil && p.Elements() == int64(s.ValueHeads) {
+		shape = p.Shape
+	}
+	if r.aLog, err = c.param(child, s.ALog, shape...); err != nil {
+		return err
+	}
+	r.dtBias, err = c.param(child, s.DTBias, r.decays)
+	if s.ByChannel || s.Floor != 0 {
+		c.special("delta nets whose channels decay by themselves")
+	}
+	return err
+}
+
+// orSiLU is act, or SiLU where a spec has none.
+func orSiLU(act meta.Activation) meta.Activation {
+	if act == meta.ActNone {
+		return meta.ActSiLU
+	}
+	return act
 }
 
 // deltaInputs compiles the projections of the input.
@@ -81,12 +110,29 @@ func (c *compiler) deltaInputs(n Node, r *deltaNet, in int) (err error) {
 	if s.FusedBA != "" {
 		parts = append(parts, part{&r.ba, "fused gates", s.FusedBA, 2 * s.ValueHeads})
 	} else {
-		parts = append(parts, part{&r.b, "strength", s.B, s.ValueHeads}, part{&r.a, "decay", s.A, s.ValueHeads})
+		parts = append(parts, part{&r.b, "strength", s.B, s.ValueHeads}, part{&r.a, "decay", s.A, r.decays})
+	}
+	for _, p := range []part{{&r.zDown, "compression of the output gate", s.ZDown, 0}, {&r.aDown, "compression of the decay", s.ADown, 0}} {
+		if p.name != "" {
+			if *p.to, err = c.linearNamed(n, p.role, p.name, in, 0); err != nil {
+				return err
+			}
+		}
 	}
 	for _, p := range parts {
-		if *p.to, err = c.linearNamed(n, p.role, p.name, in, p.out); err != nil {
+		width := in
+		switch {
+		case p.to == &r.z && r.zDown != nil:
+			width = r.zDown.out
+		case p.to == &r.a && r.aDown != nil:
+			width = r.aDown.out
+		}
+		if *p.to, err = c.linearNamed(n, p.role, p.name, width, p.out); err != nil {
 			return err
 		}
+	}
+	if r.ba != nil && s.ByChannel {
+		return at(n.Path, "decays by channel in one projection with strengths")
 	}
 	if r.qkvz != nil && r.ba == nil {
 		return at(n.Path, "separate gates beside one projection of queries, keys, values and output gates")
@@ -103,9 +149,10 @@ func (r *deltaNet) forward(c *Context, dst, x tensor.Tensor) {
 	if op := c.recurrent(r.path); op != nil {
 		op.DeltaRule(y, backend.DeltaInputs{Q: p.q, K: p.k, V: p.v, A: p.a, B: p.b, ALog: aLog, DTBias: dtBias},
 			c.states(s.State, r.recurrentFirst),
-			backend.DeltaArgs{KeyHeads: s.KeyHeads, ValueHeads: s.ValueHeads, KeyDim: s.KeyDim, ValueDim: s.ValueDim, Rates: s.Rates, Tiled: s.Tiled, Strength: s.Strength})
+			backend.DeltaArgs{KeyHeads: s.KeyHeads, ValueHeads: s.ValueHeads, KeyDim: s.KeyDim, ValueDim: s.ValueDim, Rates: s.Rates, Tiled: s.Tiled, Strength: s.Strength,
+				ByChannel: s.ByChannel, Floor: s.Floor})
 		r.norm.forward(c, y, y)
-		c.backend.Gate(p.z, p.z, y, meta.ActSiLU, 0)
+		c.backend.Gate(p.z, p.z, y, r.gate, 0)
 	}
 	r.out.forward(c, dst, p.z)
 	c.arena.used = mark
@@ -121,6 +168,7 @@ func (r *deltaNet) project(c *Context, x tensor.Tensor) (p deltaProjected) {
 	}
 	rows, channels := x.Rows(), 2*r.keys+r.values
 	all, mixed, z := c.arena.take(rows, channels), c.arena.take(rows, channels), c.arena.take(rows, r.values)
+	forA, forZ := r.compressed(c, x)
 	together := c.collect()
 	if r.q != nil {
 		r.q.compute(together, all.Columns(0, r.keys), x, 0)
@@ -129,22 +177,38 @@ func (r *deltaNet) project(c *Context, x tensor.Tensor) (p deltaProjected) {
 	} else {
 		r.qkv.compute(together, all, x, 0)
 	}
-	r.z.compute(together, z, x, 0)
+	r.z.compute(together, z, forZ, 0)
 	if r.ba != nil {
 		gates := c.arena.take(rows, r.ba.out)
 		r.ba.compute(together, gates, x, 0)
 		c.compute()
 		p.b, p.a = r.gates(c, gates)
 	} else {
-		p.b, p.a = c.arena.take(rows, r.spec.ValueHeads), c.arena.take(rows, r.spec.ValueHeads)
+		p.b, p.a = c.arena.take(rows, r.spec.ValueHeads), c.arena.take(rows, r.decays)
 		r.b.compute(together, p.b, x, 0)
-		r.a.compute(together, p.a, x, 0)
+		r.a.compute(together, p.a, forA, 0)
 		c.compute()
 	}
 	p.z = z
 	r.convolve(c, mixed, all, 0)
 	p.q, p.k, p.v = mixed.Columns(0, r.keys), mixed.Columns(r.keys, 2*r.keys), mixed.Columns(2*r.keys, channels)
 	return p
+}
+
+// compressed returns the operands of a and z.
+func (r *deltaNet) compressed(c *Context, x tensor.Tensor) (forA, forZ tensor.Tensor) {
+	forA, forZ = x, x
+	together := c.collect()
+	if r.zDown != nil {
+		forZ = c.arena.take(x.Rows(), r.zDown.out)
+		r.zDown.compute(together, forZ, x, 0)
+	}
+	if r.aDown != nil {
+		forA = c.arena.take(x.Rows(), r.aDown.out)
+		r.aDown.compute(together, forA, x, 0)
+	}
+	c.compute()
+	return forA, forZ
 }
 
 // projectFused sorts projections that are laid out by key head. Seen as one row for each token and key
@@ -197,7 +261,12 @@ func (r *deltaNet) ofKeys(c *Context, from tensor.Tensor, width, first, cols int
 
 func (r *deltaNet) scratch(rows int) int {
 	channels, heads := 2*r.keys+r.values, r.spec.ValueHeads
-	n := floats(rows, r.values) + floats(rows, r.values) + 2*floats(rows, heads) // y, z, b, a
+	n := floats(rows, r.values) + floats(rows, r.values) + floats(rows, heads) + floats(rows, r.decays) // y, z, b, a
+	for _, down := range []*linear{r.aDown, r.zDown} {
+		if down != nil {
+			n += floats(rows, down.out)
+		}
+	}
 	if r.ba != nil {
 		n += floats(rows, r.ba.out)
 	}

@@ -33,7 +33,7 @@ func (c *compiler) indexer(n Node, a *latent, in int) (x *indexer, err error) {
 		}
 		return nil, nil
 	}
-	if s.Heads < 1 || s.HeadDim < a.rotated || s.Count < 1 || m.Chosen != s.Count || a.qDown == nil {
+	if s.Heads < 1 || s.HeadDim < a.rotated || s.Count < 1 || m.Chosen != s.Count || a.qDown == nil || a.spec.Rope == nil {
 		return nil, at(n.Path, "an indexer of %d heads of %d that chooses %d positions of %d", s.Heads, s.HeadDim, s.Count, m.Chosen)
 	}
 	x = &indexer{spec: s, scale: float32(math.Pow(float64(s.HeadDim), -0.5)), headScale: float32(math.Pow(float64(s.Heads), -0.5))}

@@ -21,9 +21,10 @@ type latent struct {
 	up            expansion
 	kvNorm        *norm
 	out           *linear
-	rope          int
-	indexer       *indexer // nil for none
-	nope, rotated int      // widths of the two parts of a query head
+	rope          int       // table, -1 for none
+	gate          *headGate // nil for none
+	indexer       *indexer  // nil for none
+	nope, rotated int       // widths of the two parts of a query head
 	rank          int
 }
 
@@ -33,10 +34,10 @@ func (c *compiler) latent(n Node, s *meta.AttentionSpec, in int) (*latent, error
 		return nil, at(n.Path, "latent attention of %d heads of %d = %d + %d and %d, rank %d",
 			s.Heads, s.HeadDim, m.NopeDim, m.RopeDim, s.ValueDim, m.LoraRank)
 	}
-	if s.Rope == nil || s.Rope.Dim != m.RopeDim || s.Sinks != "" {
+	if s.Rope != nil && s.Rope.Dim != m.RopeDim || s.Sinks != "" {
 		return nil, at(n.Path, "latent attention wants rope over %d dimensions and no sinks", m.RopeDim)
 	}
-	a := &latent{path: n.Path, spec: s, nope: m.NopeDim, rotated: m.RopeDim, rank: m.LoraRank}
+	a := &latent{path: n.Path, spec: s, rope: -1, nope: m.NopeDim, rotated: m.RopeDim, rank: m.LoraRank}
 	err := c.latentQueries(n, a, in)
 	if err != nil {
 		return nil, err
@@ -51,11 +52,16 @@ func (c *compiler) latent(n Node, s *meta.AttentionSpec, in int) (*latent, error
 	if err = c.expansion(n, a); err != nil {
 		return nil, err
 	}
+	if a.gate, err = c.headGate(n, s, in); err != nil {
+		return nil, err
+	}
 	if a.out, err = c.linearNamed(n, "output", s.Out, s.Heads*s.ValueDim, 0); err != nil {
 		return nil, err
 	}
-	if a.rope, err = c.rope(n.Path, s.Rope, a.rotated); err != nil {
-		return nil, err
+	if s.Rope != nil {
+		if a.rope, err = c.rope(n.Path, s.Rope, a.rotated); err != nil {
+			return nil, err
+		}
 	}
 	c.program.heads = max(c.program.heads, s.Heads)
 	if a.up.both != nil {
@@ -103,8 +109,7 @@ func (a *latent) forward(c *Context, dst, x tensor.Tensor) {
 	if c.err != nil {
 		return
 	}
-	t := &c.ropes[a.rope]
-	c.backend.Rope(key.Columns(a.rank, a.rank+a.rotated), a.rotated, t.cos, t.sin, s.Rope.Interleaved)
+	a.turn(c, key.Columns(a.rank, a.rank+a.rotated))
 	kv := c.in.KV[s.Layer]
 	group := &c.in.Groups[kv.Group]
 	c.backend.StoreKV(latentKeys(kv.KV), key, tensor.Tensor{}, group.Slots)
@@ -125,8 +130,19 @@ func (a *latent) forward(c *Context, dst, x tensor.Tensor) {
 	c.compute()
 	a.adaptValues(c, values, y)
 	a.magnifyValues(c, values)
+	if a.gate != nil {
+		values = a.gate.apply(c, x, values)
+	}
 	a.out.forward(c, dst, values)
 	c.arena.used = mark
+}
+
+// turn applies rope to the heads of x.
+func (a *latent) turn(c *Context, x tensor.Tensor) {
+	if a.rope >= 0 {
+		t := &c.ropes[a.rope]
+		c.backend.Rope(x, a.rotated, t.cos, t.sin, a.spec.Rope.Interleaved)
+	}
 }
 
 // latentKeys are the cached keys of latent attention, which begin with the values.
@@ -192,8 +208,7 @@ func (a *latent) absorb(c *Context, q tensor.Tensor) (absorbed tensor.Tensor, up
 	turned := c.arena.take(rows, heads*a.rotated)
 	each := matrix(turned, rows*heads, a.rotated)
 	c.copyRows(each, matrix(q, rows*heads, dim).Columns(a.nope, dim))
-	t := &c.ropes[a.rope]
-	c.backend.Rope(turned, a.rotated, t.cos, t.sin, a.spec.Rope.Interleaved)
+	a.turn(c, turned)
 	c.copyRows(matrix(absorbed, rows*heads, width).Columns(a.rank, width), each)
 	c.arena.used = mark
 	return absorbed, up
@@ -210,7 +225,7 @@ func (a *latent) scratch(rows int) int {
 	}
 	down += a.indexer.scratch(rows)
 	after := floats(rows, s.Heads*(a.rank+a.rotated)) +
-		max(floats(rows, s.Heads*a.rotated), floats(rows, s.Heads*a.rank)+floats(rows, s.Heads*s.ValueDim))
+		max(floats(rows, s.Heads*a.rotated), floats(rows, s.Heads*a.rank)+floats(rows, s.Heads*s.ValueDim)+a.gate.scratch(rows))
 	return floats(rows, a.rank+a.rotated) + floats(rows, s.Heads*s.HeadDim) + max(down, after)
 }
 

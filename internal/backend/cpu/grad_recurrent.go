@@ -216,6 +216,10 @@ func (b *Backend) DeltaRuleGrad(d backend.DeltaInputs, dy tensor.Tensor, in back
 	}
 	const name = "delta rule gradient"
 	rows, keys, values := dy.Rows(), a.KeyHeads*a.KeyDim, a.ValueHeads*a.ValueDim
+	if a.ByChannel || a.Floor != 0 {
+		b.fail("%s: decays by channel or with a floor are not supported", name)
+		return
+	}
 	op := &deltaRuleGrad{longest: longest(s.Spans)}
 	if !b.deltaRule(&op.deltaRule, rows, in, s, a) || !b.wholeSequences(name, &op.states) {
 		return

@@ -240,14 +240,14 @@ func (b *Backend) deltaRule(op *deltaRule, rows int, in backend.DeltaInputs, s b
 	op.set, op.args = b.set, a
 	keys := a.KeyHeads * a.KeyDim
 	if !b.allFloats("delta rule", rows, wanted{&op.q, "queries", in.Q, keys}, wanted{&op.k, "keys", in.K, keys},
-		wanted{&op.v, "values", in.V, a.ValueHeads * a.ValueDim}, wanted{&op.a, "decay", in.A, a.ValueHeads}, wanted{&op.b, "strength", in.B, a.ValueHeads}) {
+		wanted{&op.v, "values", in.V, a.ValueHeads * a.ValueDim}, wanted{&op.a, "decay", in.A, a.Decays()}, wanted{&op.b, "strength", in.B, a.ValueHeads}) {
 		return false
 	}
 	var ok bool
 	if op.aLog, ok = b.vector("delta rule", "logarithms of the decay", in.ALog, slotWeight, a.ValueHeads); !ok {
 		return false
 	}
-	if op.dtBias, ok = b.vector("delta rule", "bias of the decay", in.DTBias, slotBias, a.ValueHeads); !ok {
+	if op.dtBias, ok = b.vector("delta rule", "bias of the decay", in.DTBias, slotBias, a.Decays()); !ok {
 		return false
 	}
 	op.states, ok = b.states("delta rule", s, rows, a.ValueHeads*a.KeyDim*a.ValueDim)
@@ -276,6 +276,9 @@ const l2Epsilon = 1e-6
 func (op *deltaRule) token(dst, state []float32, r, head int, kq, change []float32) {
 	op.units(kq, r, head)
 	decay, strength := op.gates(r, head)
+	if op.args.ByChannel {
+		op.fade(state, r, head)
+	}
 	op.set.Vector.DeltaRead(change, state, kq[:op.args.KeyDim]) // what the state has for the key
 	op.change(change, change, r, head, decay, strength)
 	op.set.Vector.DeltaStep(dst, state, kq, change, decay)
@@ -291,10 +294,29 @@ func (op *deltaRule) units(kq []float32, r, head int) (byKey, byQuery float32) {
 	return byKey, byQuery
 }
 
-// gates returns what a state of a head is multiplied by at row r, and the strength of its change.
+// fade multiplies each row of a state of a head by its own decay of row r.
+func (op *deltaRule) fade(state []float32, r, head int) {
+	dim, width := op.args.KeyDim, op.args.ValueDim
+	for i := range dim {
+		op.set.Vector.ScaleShift(state[i*width:][:width], op.decay(r, head, head*dim+i), 0)
+	}
+}
+
+// decay returns the decay of a head of index i at row r.
+func (op *deltaRule) decay(r, head, i int) float32 {
+	rate, at := rateOf(op.aLog[head], op.args.Rates), float64(row(op.a, r, i+1)[i])+float64(op.dtBias[i])
+	if floor := op.args.Floor; floor != 0 {
+		return float32(vector.AccurateExp(float64(floor) * vector.AccurateSigmoid(rate*at)))
+	}
+	return float32(vector.AccurateExp(-rate * softplus(at)))
+}
+
+// gates returns what a state of a head is multiplied by at row r, and the strength of its change. With ByChannel
+// fade has multiplied the state already.
 func (op *deltaRule) gates(r, head int) (decay, strength float32) {
-	step := softplus(float64(row(op.a, r, head+1)[head]) + float64(op.dtBias[head]))
-	decay = float32(vector.AccurateExp(-rateOf(op.aLog[head], op.args.Rates) * step))
+	if decay = 1; !op.args.ByChannel {
+		decay = op.decay(r, head, head)
+	}
 	strength = float32(vector.AccurateSigmoid(float64(row(op.b, r, head+1)[head])))
 	if most := op.args.Strength; most != 0 {
 		strength *= most

@@ -102,6 +102,10 @@ func (b *Backend) DeltaRule(dst tensor.Tensor, in backend.DeltaInputs, s backend
 		b.fail("%s: invalid arguments: %+v", op, a)
 		return
 	}
+	if a.ByChannel || a.Floor != 0 {
+		b.fail("%s: decays by channel or with a floor are not supported", op)
+		return
+	}
 	if a.Strength != 0 && a.Strength != 1 {
 		b.fail("%s: strengths times %v are not supported", op, a.Strength)
 		return

@@ -1,0 +1,77 @@
+package nn
+
+import (
+	"slices"
+
+	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/tensor"
+	"github.com/heftai/heft/meta"
+)
+
+// A headGate multiplies the outputs of the heads of an attention by an activation of a projection of its operand.
+type headGate struct {
+	linear     *linear
+	act        meta.Activation
+	heads, dim int
+	ones       []float32 // nil for a number for each channel, else one for each head
+}
+
+// headGate compiles the gate of an attention, which is nil if it has none.
+func (c *compiler) headGate(n Node, s *meta.AttentionSpec, in int) (g *headGate, err error) {
+	if s.Gate == "" {
+		return nil, nil
+	}
+	g = &headGate{act: s.GateAct, heads: s.Heads, dim: s.ValueDim}
+	if g.act == meta.ActNone {
+		g.act = meta.ActSigmoid
+	}
+	width := s.Heads * s.ValueDim
+	if s.GateByHead {
+		width, g.ones = s.Heads, slices.Repeat([]float32{1}, s.ValueDim)
+		c.hostOnly("gates of heads")
+	}
+	if g.act == meta.ActSoftplus {
+		c.hostOnly("gates of softplus")
+	}
+	g.linear, err = c.linearNamed(n, "gate", s.Gate, in, width)
+	return g, err
+}
+
+// apply returns the heads' outputs y times the gate of x.
+func (g *headGate) apply(c *Context, x, y tensor.Tensor) tensor.Tensor {
+	gate := c.arena.take(y.Rows(), y.Cols())
+	if g.ones == nil {
+		if g.linear.forward(c, gate, x); c.err == nil {
+			c.backend.Gate(gate, gate, y, g.act, 0)
+		}
+		return gate
+	}
+	byHead := c.arena.take(y.Rows(), g.heads)
+	if g.linear.forward(c, byHead, x); c.err == nil {
+		c.backend.Gate(byHead, byHead, tensor.Tensor{}, g.act, 0)
+		// A product with a column of ones repeats each number for the channels of its head.
+		n := y.Rows() * g.heads
+		c.backend.Linear(matrix(gate, n, g.dim), matrix(byHead, n, 1), backend.Matrix{Tensor: tensor.Floats(g.ones, g.dim, 1)}, tensor.Tensor{})
+		c.backend.Gate(gate, gate, y, meta.ActNone, 0)
+	}
+	return gate
+}
+
+// scratch is the memory of a gate, which may be nil.
+func (g *headGate) scratch(rows int) int {
+	switch {
+	case g == nil:
+		return 0
+	case g.ones == nil:
+		return floats(rows, g.heads*g.dim)
+	}
+	return floats(rows, g.heads*g.dim) + floats(rows, g.heads)
+}
+
+// of returns the projection of a gate, which may be nil.
+func (g *headGate) of() *linear {
+	if g == nil {
+		return nil
+	}
+	return g.linear
+}
