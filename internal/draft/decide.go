@@ -61,16 +61,23 @@ func likeliest(offers []Offer) *Offer {
 	return best
 }
 
-// Worth reports whether one more guess is worth a pass of a draft model that takes draft seconds: whether
-// a guess that is right with the given chance saves more time than the pass and one more token to verify
-// take. base is the number of tokens without guesses, for as many texts as yield a token each.
-func Worth(costs *Costs, base, yield int, chance, draft float64) bool {
-	seconds, known := Saves(costs, base, yield, chance, draft)
-	return known && seconds > 0
+// Worth returns for how many texts one more guess each is worth a pass of a draft model, which makes all of them
+// and takes draft seconds: that many, the likeliest first, save most time beside what the pass and the tokens to verify
+// take. chances are those that the guesses are right, the highest first. base is the number of tokens without
+// guesses, for as many texts as yield a token each.
+func Worth(costs *Costs, base, yield int, chances []float64, draft float64) int {
+	sum, best, count := 0.0, 0.0, 0
+	for i, p := range chances {
+		saved, known := Saves(costs, base, yield, p, 0)
+		if sum += saved; known && sum-draft > best {
+			best, count = sum-draft, i+1
+		}
+	}
+	return count
 }
 
-// Saves returns the seconds that such a guess saves, negative if it takes more. They are not known before passes of
-// base tokens are measured.
+// Saves returns the seconds that a guess saves, which is right with the given chance and takes draft seconds, negative if
+// it takes more. They are not known before passes of base tokens are measured.
 func Saves(costs *Costs, base, yield int, chance, draft float64) (seconds float64, known bool) {
 	if !costs.ready(base) {
 		return 0, false
@@ -78,4 +85,12 @@ func Saves(costs *Costs, base, yield int, chance, draft float64) (seconds float6
 	pass := costs.seconds(base, base)
 	more := max(costs.seconds(costs.reach(base), base)-pass, 0) / float64(costs.reach(base)-base)
 	return chance*pass/float64(yield) - draft - more, true
+}
+
+// Pass estimates how long a pass of base tokens takes, and one of n tokens, 0 if it is not known.
+func (c *Costs) Pass(base, n int) (without, with float64) {
+	if base < 1 || !c.ready(base) {
+		return 0, 0
+	}
+	return c.seconds(base, base), c.seconds(min(n, maxCost), base)
 }

@@ -187,20 +187,25 @@ func TestASlowPassDecidedForEver(t *testing.T) {
 }
 
 // A draft model is asked where its passes are short beside those of the model, and no more where its
-// guesses are seldom right.
+// guesses are seldom right. Texts that are asked for together share its pass.
 func TestWorthOfADraftModel(t *testing.T) {
 	var c Costs
-	if Worth(&c, 1, 1, 1, 0) {
+	if Worth(&c, 1, 1, []float64{1}, 0) != 0 {
 		t.Error("before a pass was measured")
 	}
 	record(&c, 1, enough, time.Second)
 	record(&c, 4, enough, time.Second)
 	for _, w := range []struct {
-		chance, draft float64
-		want          bool
-	}{{0.8, 0.1, true}, {0.05, 0.1, false}, {0.8, 0.9, false}} {
-		if Worth(&c, 1, 1, w.chance, w.draft) != w.want {
-			t.Errorf("chance %v for %v of a pass: want %v", w.chance, w.draft, w.want)
+		base    int
+		chances []float64
+		draft   float64
+		want    int
+	}{
+		{1, []float64{0.8}, 0.1, 1}, {1, []float64{0.05}, 0.1, 0}, {1, []float64{0.8}, 0.9, 0},
+		{4, []float64{0.8}, 0.3, 0}, {4, []float64{0.8, 0.8, 0.8, 0.8}, 0.3, 4}, {4, []float64{0.9, 0.9, 0.9, 0}, 0.3, 3},
+	} {
+		if got := Worth(&c, w.base, w.base, w.chances, w.draft); got != w.want {
+			t.Errorf("chances %v for %v of a pass: %d texts, want %d", w.chances, w.draft, got, w.want)
 		}
 	}
 }

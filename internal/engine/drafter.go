@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -24,7 +25,10 @@ type drafter struct {
 	told    [2]int     // how many are known, up to a number
 	top     []sample.LogProb
 
+	budget
+
 	asked  []*choice // whose next tokens are being guessed
+	nexts  []float64 // the chances that their next guesses are right
 	inPass []*choice // one for each of rows
 	rows   []Row
 	reader
@@ -82,7 +86,7 @@ func (d *drafter) rightOf(c *choice) float64 { return d.right[d.informed(c)] }
 // worth their time. base is the number of tokens of the pass without guesses.
 func (e *Engine) ask(base int) {
 	d := &e.drafter
-	if d.model == nil || !d.loaded() {
+	if d.model == nil || !d.loaded() || !e.affords() {
 		return
 	}
 	if d.idle++; d.idle > d.pause {
@@ -91,11 +95,15 @@ func (e *Engine) ask(base int) {
 	}
 	d.asked = d.asked[:0]
 	for _, c := range e.drafts.offering {
-		if (len(c.guess) == 0 || c.chances[0] < d.rightOf(c)) && e.worth(c, 0, base, d.rightOf(c)) && e.joins(c, base) {
-			c.noGuess()
-			c.drafted = true
+		if len(c.guess) == 0 || c.chances[0] < d.rightOf(c) {
 			d.asked = append(d.asked, c)
 		}
+	}
+	e.keepWorthy(base, func(c *choice) (int, float64) { return 0, d.rightOf(c) })
+	d.asked = slices.DeleteFunc(d.asked, func(c *choice) bool { return !e.joins(c, base) })
+	for _, c := range d.asked {
+		c.noGuess()
+		c.drafted = true
 	}
 	if len(d.asked) > 0 && d.passes.Seconds() > 0 { // its speed is known, and it pays
 		d.pause = again
@@ -107,8 +115,9 @@ func (e *Engine) ask(base int) {
 			break
 		}
 		d.asked = slices.DeleteFunc(d.asked, func(c *choice) bool {
-			return c.second == nil || len(c.guess) > 0 && !e.worth(c, len(c.guess), base, c.chance()*d.rightOf(c))
+			return c.second == nil || d.width == 0 && len(c.guess) == 0 && !e.worthCatchingUp(c, len(c.tokens)-c.second.Len(), base)
 		})
+		e.keepWorthy(base, func(c *choice) (int, float64) { return len(c.guess), c.chance() * d.rightOf(c) })
 	}
 	for _, c := range e.drafts.offering {
 		if c.drafted {
@@ -117,14 +126,28 @@ func (e *Engine) ask(base int) {
 	}
 }
 
-// worth reports whether one guess more than n of the draft model for c is worth its pass, if all n and
-// this one are right with the given chance.
-func (e *Engine) worth(c *choice, n, base int, chance float64) bool {
+// keepWorthy drops choices for which one more guess is not worth its part of a pass of the draft model, which makes
+// one for all that are asked. next returns how many guesses a choice has, and the chance that they and the next one are right.
+func (e *Engine) keepWorthy(base int, next func(c *choice) (int, float64)) {
+	d := &e.drafter
+	most := draft.MaxTokens
 	if fixed := e.options.DraftTokens; fixed > 0 {
-		return n < min(fixed, c.reach)
+		most = fixed
 	}
-	yield := len(e.drafts.offering)
-	return n < c.reach && draft.Worth(&e.drafts.costs, base, yield, chance, e.drafter.passes.Seconds())
+	d.asked = slices.DeleteFunc(d.asked, func(c *choice) bool {
+		n, p := next(c)
+		c.next = p
+		return n >= min(most, c.reach)
+	})
+	if e.options.DraftTokens > 0 {
+		return
+	}
+	slices.SortStableFunc(d.asked, func(a, b *choice) int { return cmp.Compare(b.next, a.next) })
+	d.nexts = d.nexts[:0]
+	for _, c := range d.asked {
+		d.nexts = append(d.nexts, c.next)
+	}
+	d.asked = d.asked[:draft.Worth(&e.drafts.costs, base, len(e.drafts.offering), d.nexts, d.passes.Seconds())]
 }
 
 // chance is that of all guesses to be right.
@@ -177,7 +200,11 @@ func (e *Engine) worthCatchingUp(c *choice, n, base int) bool {
 	if n <= shortPass || perToken == 0 || e.options.DraftTokens > 0 {
 		return true
 	}
-	saved, known := draft.Saves(&e.drafts.costs, base, len(e.drafts.offering), d.rightOf(c), d.passes.Seconds())
+	if d.told[d.informed(c)] < firstWeight && !d.affordsReading(n, c.max-len(c.tokens)) {
+		return false
+	}
+	yield := len(e.drafts.offering) // they share passes of the draft model
+	saved, known := draft.Saves(&e.drafts.costs, base, yield, d.rightOf(c), d.passes.Seconds()/float64(yield))
 	return !known || saved*min(float64(c.max-len(c.tokens)), d.length) > perToken*float64(n)
 }
 
@@ -207,7 +234,9 @@ func (e *Engine) draftPass() error {
 	if err != nil {
 		return err
 	}
-	if took := time.Since(begin); short {
+	took := time.Since(begin)
+	d.spent += took
+	if short {
 		d.passes.Add(took)
 	} else if n := tokensOf(d.rows); d.width == 0 && n > shortPass {
 		d.perToken.Add(took / time.Duration(n))
@@ -279,7 +308,7 @@ func (d *drafter) row(c *choice, budget int) Row {
 		return d.joined(c)
 	}
 	at, all := c.second.Len(), len(c.tokens)+len(c.guess)
-	n := min(all-at, budget)
+	n := min(all-at, budget, d.rowsAtOnce())
 	r := Row{Sequence: c.second, Tokens: c.draftTokens(at, n), PromptLen: c.prompt}
 	if at+n == all {
 		r.Logits = LogitsLast

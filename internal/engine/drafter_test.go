@@ -119,7 +119,7 @@ func TestASlowDraftModelIsNotAsked(t *testing.T) {
 }
 
 // TestADraftModelReadEachPromptForFewTokens: a draft model computed the prompt of each request, whatever that took. One that
-// takes as long for a prompt as the model for all tokens of the answer reads the first prompts, and no more.
+// takes as long for a prompt as the model for all tokens of the answer reads what tells how long it takes, and little more.
 func TestADraftModelReadEachPromptForFewTokens(t *testing.T) {
 	const requests, length = 12, 100
 	read := 0
@@ -140,7 +140,7 @@ func TestADraftModelReadEachPromptForFewTokens(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if read < length || read > 4*length {
-		t.Errorf("the draft model has computed %d tokens for %d prompts of %d, want those of the first few prompts", read, requests, length)
+	if read == 0 || read > length {
+		t.Errorf("the draft model has computed %d tokens for %d prompts of %d, want a part of the first prompt", read, requests, length)
 	}
 }

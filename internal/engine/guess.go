@@ -19,6 +19,7 @@ type guesser struct {
 	guess    []int32 // what may follow the known tokens
 	classes  []draft.Class
 	chances  []float64 // that each of guess is right
+	next     float64   // the chance that guess and one more are right
 	reach    int       // how many tokens guess may have
 	drafted  bool      // guess is the draft model's
 	foretold bool      // guess is the prediction's
@@ -54,11 +55,14 @@ func (e *Engine) mayGuess(c *choice) bool {
 }
 
 // guess adds guesses to the chunks of choices whose pass has tokens of theirs alone: base in all, with
-// room for so many rows of logits more.
-func (e *Engine) guess(base, logitRows int) {
+// room for so many rows of logits more. It returns how many guesses that are.
+func (e *Engine) guess(base, logitRows int) (sum int) {
 	d := &e.drafts
 	d.offers, d.offering = d.offers[:0], d.offering[:0]
 	most := min(e.options.MaxBatchTokens, orAny(e.model.Limits().Tokens)) - base
+	if len(e.prompts) > 0 {
+		most /= 2 // prompts get the rest
+	}
 	for _, c := range e.running {
 		if !e.mayGuess(c) || logitRows < c.chunk {
 			continue
@@ -68,7 +72,7 @@ func (e *Engine) guess(base, logitRows int) {
 		d.offering = append(d.offering, c)
 	}
 	if most = min(most, logitRows); most <= 0 || len(d.offering) == 0 {
-		return
+		return 0
 	}
 	e.ask(base)
 	for _, c := range d.offering {
@@ -86,8 +90,10 @@ func (e *Engine) guess(base, logitRows int) {
 	for i, c := range d.offering {
 		if n := d.offers[i].Take; n > 0 && c.seq.Reserve(c.chunk+n) == nil {
 			c.chunk, c.taken, c.decodes = c.chunk+n, n, true
+			sum += n
 		}
 	}
+	return sum
 }
 
 // look guesses for c from its own tokens.

@@ -60,7 +60,7 @@ func (e *Engine) reads(c *choice) bool {
 	if !c.reading && !c.refused {
 		c.refused = true
 		d.refused++
-		c.reading = d.refused%readAgain == 0
+		c.reading = d.refused%readAgain == 0 && d.affordsReading(n, left)
 	}
 	return c.reading
 }
@@ -69,6 +69,9 @@ func (e *Engine) reads(c *choice) bool {
 func (e *Engine) worthReading(n, left int) bool {
 	d, costs := &e.drafter, &e.drafts.costs
 	perToken := d.perToken.Seconds()
+	if !e.affords() || d.told[1] < firstWeight && !d.affordsReading(n, left) {
+		return false
+	}
 	if perToken == 0 {
 		return true // to measure it
 	}
@@ -155,16 +158,40 @@ func (e *Engine) read() {
 				break
 			}
 		}
+		took := time.Since(begin)
+		d.spent += took
+		first := d.perToken.Seconds() == 0
 		if n > shortPass {
-			d.perToken.Add(time.Since(begin) / time.Duration(n))
+			d.perToken.Add(took / time.Duration(n))
 		}
 		d.reads = slices.DeleteFunc(d.reads, d.haveRead)
+		if first && n > shortPass && e.options.DraftTokens == 0 {
+			e.readOn()
+		}
 		if n == 0 {
 			break
 		}
 	}
 	clear(d.reads)
 	d.reads = d.reads[:0]
+}
+
+// readOn has the draft model read no more where that is not worth the time, which is now known.
+func (e *Engine) readOn() {
+	d := &e.drafter
+	for i := range d.reads {
+		r := &d.reads[i]
+		if c := r.c; !e.worthReading((len(r.states)+len(r.more))/d.width+c.pending(), c.max-len(c.tokens)) {
+			d.stopReading(r)
+		}
+	}
+	d.reads = slices.DeleteFunc(d.reads, d.haveRead)
+}
+
+// stopReading forgets what is still to read of r.
+func (d *drafter) stopReading(r *read) {
+	r.c.leaveDrafter()
+	r.c.reading, r.states, r.more = false, nil, nil
 }
 
 // haveRead reports whether all of r is computed, or cannot be. Its choice then has no more states than the kept one.
@@ -183,7 +210,7 @@ func (d *drafter) haveRead(r read) bool {
 func (d *drafter) planReads() int {
 	d.rows = d.rows[:0]
 	limits := d.model.Limits()
-	budget := min(orAny(limits.Tokens), MaxRead)
+	budget := min(orAny(limits.Tokens), MaxRead, d.rowsAtOnce())
 	n := 0
 	for i := range d.reads {
 		r := &d.reads[i]
@@ -200,8 +227,7 @@ func (d *drafter) planReads() int {
 		}
 		tokens := c.tokens[r.at+1:][:k]
 		if !d.takes(c, r.at, tokens) {
-			c.leaveDrafter()
-			c.reading, r.states, r.more = false, nil, nil
+			d.stopReading(r)
 			continue
 		}
 		d.rows = append(d.rows, Row{Sequence: c.second, Tokens: tokens, PromptLen: c.prompt, Before: r.states[:k*d.width]})

@@ -17,7 +17,7 @@ func (e *Engine) forward() {
 	now := time.Now()
 	e.passed = now.Sub(begin)
 	step := StepStats{Rows: len(e.rows), Duration: e.passed}
-	before, tokens := e.totals.generated, 0
+	before, tokens, sum := e.totals.generated, 0, guessed{}
 	for i, c := range e.planned {
 		n := len(e.rows[i].Tokens)
 		tokens += n
@@ -31,15 +31,18 @@ func (e *Engine) forward() {
 			e.broken(c, err)
 			continue
 		}
+		right := e.totals.accepted
 		if err := e.take(c, i, logits, now); err != nil {
 			e.fail(c.stream, err)
 		}
+		sum.add(c, int(e.totals.accepted-right))
 	}
 	e.totals.prompt += int64(step.PromptTokens)
 	step.GeneratedTokens = int(e.totals.generated - before)
 	if err == nil && len(e.prompts) == 0 {
 		e.drafts.costs.Record(tokens, time.Since(begin))
 	}
+	e.settle(tokens, sum)
 	e.observers.Step(step)
 	e.read()
 }
