@@ -20,15 +20,21 @@ const tableBits = 15
 // A Lookup finds tokens in a text that grows at its end. The zero value is empty.
 type Lookup struct {
 	next    []int32 // by hash of some tokens: the index of what followed them last, plus 1
+	past    []past  // of the places that are in the table
 	indexed int     // places before it are in the table
 	at, end int     // where the last agreement was found, for a text of so many tokens
 	begun   bool    // at and end mean something
+	last    found   // by the last Find
 }
+
+// A found is what Find returned for a text of n tokens.
+type found struct{ n, at, match int }
 
 // Reset forgets the text, for another one.
 func (l *Lookup) Reset() {
 	clear(l.next)
-	l.indexed, l.at, l.end, l.begun = 0, 0, 0, false
+	l.past = l.past[:0]
+	l.indexed, l.at, l.end, l.begun, l.last = 0, 0, 0, false, found{}
 }
 
 // Begin says that a text is expected to go on behind its first n tokens as another begins, in which
@@ -40,7 +46,13 @@ func (l *Lookup) Begin(n int) { l.at, l.end, l.begun = 0, n, true }
 // anywhere, match is 1 where the place before would go on if only a few tokens differ, and else 0.
 // source and text are what earlier calls got, with more tokens at their ends; source may be text itself.
 func (l *Lookup) Find(source, text []int32) (at, match int) {
-	l.index(source)
+	l.index(source, len(source) == len(text) && len(text) > 0 && &source[0] == &text[0])
+	at, match = l.find(source, text)
+	l.last = found{len(text), at, match}
+	return at, match
+}
+
+func (l *Lookup) find(source, text []int32) (at, match int) {
 	if at, match = l.longest(source, text); match > 0 {
 		l.at, l.end, l.begun = at, len(text), true
 		return at, match
@@ -52,18 +64,68 @@ func (l *Lookup) Find(source, text []int32) (at, match int) {
 	return 0, 0
 }
 
-// index puts the places of source that are not yet in the table into it.
-func (l *Lookup) index(source []int32) {
+// A past is whether the token at a place was the guess from an earlier place.
+type past uint8
+
+const (
+	unknown past = iota // no earlier place was found
+	was                 // it was
+	wasNot
+)
+
+// Class is the class of a guess that is the i-th of those that follow from a place where match tokens agree.
+// repeats is as for [Follow].
+func (l *Lookup) Class(at, match, i int, repeats bool) Class {
+	place := at + i
+	if repeats && place >= l.indexed && at < l.indexed {
+		place = at + i%(l.indexed-at)
+	}
+	if place >= l.indexed || l.past[place] == unknown {
+		return Agreeing(match + i)
+	}
+	k := changed
+	if l.past[place] == was {
+		k = kept
+	}
+	if match+i >= 4 {
+		k++
+	}
+	return k
+}
+
+// index puts the places of source that are not yet in the table into it. Where source is the text itself, it notes of each what
+// Find would have said of it.
+func (l *Lookup) index(source []int32, itself bool) {
 	if l.next == nil {
 		l.next = make([]int32, 1<<tableBits)
 	}
 	for ; l.indexed < len(source); l.indexed++ {
+		l.past = append(l.past, unknown)
+		if itself {
+			l.past[l.indexed] = l.guessed(source)
+		}
 		for _, n := range orders {
 			if l.indexed >= n {
 				l.next[hash(source[l.indexed-n:l.indexed])] = int32(l.indexed) + 1
 			}
 		}
 	}
+}
+
+// guessed is what Find has said, or would have, of the next token of source that is not in the table.
+func (l *Lookup) guessed(source []int32) past {
+	known := source[:l.indexed]
+	at, match := l.last.at, l.last.match
+	if l.last.n != len(known) {
+		at, match = l.find(known, known)
+	}
+	switch {
+	case match == 0:
+		return unknown
+	case source[at] == source[l.indexed]:
+		return was
+	}
+	return wasNot
 }
 
 // longest finds agreement of two tokens and more.

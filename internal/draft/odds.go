@@ -3,9 +3,12 @@ package draft
 // A Class is what is known of a guess beforehand.
 type Class uint8
 
-// classes are five of lookups, by agreeing tokens (1, 2–3, 4–7, 8–15, 16 and more), and five of draft
-// models, by the probability that the model gives its guess (below 0.4, 0.6, 0.8, 0.95, up to 1).
-const classes = 10
+// classes are five of lookups, by agreeing tokens (1, 2–3, 4–7, 8–15, 16 and more), five of draft
+// models, by the probability that the model gives its guess (below 0.4, 0.6, 0.8, 0.95, up to 1), and four of lookups at
+// places that were themselves guessed from an earlier place, wrong or right, behind fewer than four agreeing tokens or more.
+const classes = 14
+
+const changed, kept Class = 10, 12
 
 // Agreeing is the class of a guess by a [Lookup], behind so many agreeing tokens.
 func Agreeing(match int) Class {
@@ -38,7 +41,7 @@ func Confident(p float64) Class {
 }
 
 // first are the odds before anything is known.
-var first = [classes]float64{0.3, 0.3, 0.5, 0.7, 0.8, 0.3, 0.5, 0.65, 0.8, 0.93}
+var first = [classes]float64{0.3, 0.3, 0.5, 0.7, 0.8, 0.3, 0.5, 0.65, 0.8, 0.93, 0.1, 0.2, 0.8, 0.9}
 
 const (
 	fade   = 31.0 / 32 // of what is known, with each guess

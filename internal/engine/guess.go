@@ -121,8 +121,12 @@ func (e *Engine) look(c *choice) {
 		return
 	}
 	c.guess = draft.Follow(c.guess, source, at, most, !c.foretold)
+	lookup := c.lookup
+	if c.foretold {
+		lookup = c.predict
+	}
 	for i := range c.guess {
-		e.classify(c, draft.Agreeing(match+i))
+		e.classify(c, lookup.Class(at, match, i, !c.foretold))
 	}
 }
 
