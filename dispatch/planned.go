@@ -9,8 +9,8 @@ func (m *Model) Plan() devicemap.Plan { return m.plan }
 
 // PlanNow returns the plan as it holds now. It differs from [Model.Plan] while another memory limit, another model or
 // requests take memory from weights: the host has its limit and shares of now, and weights that have lost their memory
-// count as those of the disk. DiskBytesPerToken has those that stream, not experts of the cpu tier, which are then used
-// in the mapping of their file. The map is the plan's. It reports whether the plan differs. Any goroutine may call it.
+// count as those of the disk. The map and DiskBytesPerToken have those that stream, not experts of the cpu tier, which are
+// then used in the mapping of their file. It reports whether the plan differs. Any goroutine may call it.
 func (m *Model) PlanNow() (plan devicemap.Plan, differs bool) {
 	host, to := m.plan.Device(devicemap.CPU), m.limit.shares.Load()
 	limit := m.memoryLimit()
@@ -18,10 +18,18 @@ func (m *Model) PlanNow() (plan devicemap.Plan, differs bool) {
 		return m.plan, false
 	}
 	less := host.StagingBytes - to.staging
-	streamed, window := m.weights.Displaced()
-	host.LimitBytes, host.WeightsBytes, host.StagingBytes = limit, min(host.WeightsBytes, max(to.weights-window, 0)), to.staging+window
+	d := m.weights.Displaced()
+	host.LimitBytes, host.WeightsBytes, host.StagingBytes = limit, min(host.WeightsBytes, max(to.weights-d.Window, 0)), to.staging+d.Window
 	host.KVBytes, host.RequestBytes = to.kv, to.requests
-	return m.plan.Moved(host, streamed, less, m.options.expertHits()), true
+	plan = m.plan.Moved(host, d.Bytes, less, m.options.expertHits())
+	if len(d.Paths) > 0 {
+		now := devicemap.NewMap(m.plan.Map.Entries()...)
+		for _, path := range d.Paths {
+			now.Set(path, devicemap.Disk)
+		}
+		plan.Map = now.Clean()
+	}
+	return plan, true
 }
 
 // RequestBytes is the memory that the plan keeps for requests; see [Options].Serving. 0 means that

@@ -12,7 +12,7 @@ import (
 )
 
 // TestThePlanShowsWhatHoldsNow: after weights had lost their memory to a lower limit, the plan of a running server was
-// still that of the start. Its limit, shares and bytes from the disk are those of now.
+// still that of the start. Its limit, shares, map and bytes from the disk are those of now.
 func TestThePlanShowsWhatHoldsNow(t *testing.T) {
 	s := largeShape
 	s.dtype, s.layers = meta.BFloat16, 4
@@ -40,6 +40,11 @@ func TestThePlanShowsWhatHoldsNow(t *testing.T) {
 			if got, want := host.WeightsBytes+disk.WeightsBytes, planned.Device(devicemap.CPU).WeightsBytes; got != want {
 				t.Errorf("%v: %d bytes of weights, want %d", o.Quantize, got, want)
 			}
+			if got := bytesOnDisk(m.Skeleton(), plan.Map); o.Quantize == meta.QuantNone && got != plan.DiskBytesPerToken {
+				t.Errorf("a limit of %d: the map %s has %d bytes on the disk, want the %d that stream", limit, plan.Map, got, plan.DiskBytesPerToken)
+			} else if got == 0 {
+				t.Errorf("%v: a limit of %d: the map %s has nothing on the disk", o.Quantize, limit, plan.Map)
+			}
 			// What the window still has is not read again.
 			if got := plan.DiskBytesPerToken; got == 0 || reads < got-got/8 || reads > got+got/8 {
 				t.Errorf("%v: a limit of %d: a pass reads %d bytes, the plan says %d", o.Quantize, limit, reads, got)
@@ -52,6 +57,9 @@ func TestThePlanShowsWhatHoldsNow(t *testing.T) {
 		for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 			plan, _ := m.PlanNow()
 			if plan.DiskBytesPerToken == 0 && plan.Device(devicemap.CPU).Used() == all {
+				if got, want := plan.Map.String(), planned.Map.String(); got != want {
+					t.Errorf("%v: the map is %s, want that of the start again, %s", o.Quantize, got, want)
+				}
 				break
 			}
 			if time.Now().After(end) {
@@ -60,6 +68,16 @@ func TestThePlanShowsWhatHoldsNow(t *testing.T) {
 		}
 		m.Close()
 	}
+}
+
+// bytesOnDisk returns the stored bytes of the parameters that a map has on the disk.
+func bytesOnDisk(skeleton *meta.Model, m devicemap.Map) (n int64) {
+	for path, p := range skeleton.Root.AllParams() {
+		if device, _ := m.Device(path); device == devicemap.Disk {
+			n += p.Bytes()
+		}
+	}
+	return n
 }
 
 // readsOfPasses returns the bytes that a pass of one token reads from the disk, as the mean of several.

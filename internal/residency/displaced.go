@@ -58,21 +58,30 @@ func (s *Store) replace(g *segment) {
 	}
 }
 
-// Displaced returns the bytes of weights of the cpu tier that stream because they have lost their memory, each counted
-// once, and by how many bytes the windows grow for them. Any goroutine may call it.
-func (s *Store) Displaced() (bytes, window int64) {
+// Displacement is what weights of the cpu tier stream because they have lost their memory.
+type Displacement struct {
+	Bytes  int64    // of them, each counted once
+	Window int64    // bytes by which the windows grow for them
+	Paths  []string // of the parameters
+}
+
+// Displaced returns the present displacement. Any goroutine may call it.
+func (s *Store) Displaced() (d Displacement) {
 	for _, g := range s.copies.order { // which never changes
-		switch {
-		case !g.displaced.Load():
-		case g.converts() && !s.quantizer.exact():
-			bytes += s.quantizer.bytes[g.param]
-		default:
-			bytes += g.size()
+		if !g.displaced.Load() {
+			continue
+		}
+		d.Paths = append(d.Paths, g.path)
+		if g.converts() && !s.quantizer.exact() {
+			d.Bytes += s.quantizer.bytes[g.param]
+		} else {
+			d.Bytes += g.size()
 		}
 	}
 	s.copies.mu.Lock()
 	defer s.copies.mu.Unlock()
-	return bytes, s.copies.window
+	d.Window = s.copies.window
+	return d
 }
 
 // restreams reports whether the streams should be set again before u runs: at the beginning of a pass, and
