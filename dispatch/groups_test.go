@@ -30,19 +30,7 @@ func TestControlGroupsOfBothVersionsAreFollowed(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			root := t.TempDir()
-			write := func(name, text string) {
-				t.Helper()
-				path := filepath.Join(root, name)
-				if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-					t.Fatal(err)
-				}
-				if err := os.WriteFile(path+".new", []byte(text+"\n"), 0o600); err != nil {
-					t.Fatal(err)
-				}
-				if err := os.Rename(path+".new", path); err != nil { // the kernel's files are never half written
-					t.Fatal(err)
-				}
-			}
+			write := func(name, text string) { t.Helper(); systemFile(t, root, name, text) }
 			m := cpuModel(t, dir, dispatch.Options{Threads: 2, MaxSequences: 4})
 			load(t, m)
 			want := forced(t, m, ids, prompt, prompt)
@@ -67,6 +55,82 @@ func TestControlGroupsOfBothVersionsAreFollowed(t *testing.T) {
 			sameLogits(t, "under the lower limit", forced(t, m, ids, prompt, prompt), want)
 			if now := m.Status().Held["weights"]; now >= held {
 				t.Errorf("%d bytes of weights are held, and %d were before", now, held)
+			}
+		})
+	}
+}
+
+// systemFile writes a file of a made-up tree that has /proc and /sys, while it may be read.
+func systemFile(t *testing.T, root, name, text string) {
+	t.Helper()
+	path := filepath.Join(root, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path+".new", []byte(text+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(path+".new", path); err != nil { // the kernel's files are never half written
+		t.Fatal(err)
+	}
+}
+
+// TestANeighbourOfTheControlGroupTakesMemory: another process of the group, or of a group beside it under one parent,
+// takes memory while the model runs, and leaves. Weights move down, so that both fit in the group's limit, answers stay
+// the same, and weights come back.
+func TestANeighbourOfTheControlGroupTakesMemory(t *testing.T) {
+	s := shape{hidden: 256, inner: 288, heads: 4, kv: 2, dim: 64, vocab: 300, layers: 3, dtype: meta.BFloat16}
+	dir := s.folder(t, rand.New(rand.NewPCG(3, 3)))
+	ids, prompt := lawOf(s.vocab)
+	for _, c := range []struct{ name, group, limit, stat, anonymous string }{
+		{"in the group, version 2", "0::/a/serve", "sys/fs/cgroup/a/serve/memory.max", "sys/fs/cgroup/a/serve/memory.stat", "anon"},
+		{"in the group, version 1", "4:memory:/serve", "sys/fs/cgroup/memory/serve/memory.limit_in_bytes", "sys/fs/cgroup/memory/serve/memory.stat", "total_rss"},
+		{"under the parent, shared memory", "0::/a/serve", "sys/fs/cgroup/a/memory.max", "sys/fs/cgroup/a/memory.stat", "shmem"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			root := t.TempDir()
+			m := cpuModel(t, dir, dispatch.Options{Threads: 2, MaxSequences: 4})
+			load(t, m)
+			want := forced(t, m, ids, prompt, prompt)
+			used, held := usedBytes(m), m.Status().Held["weights"]
+			own, limit, neighbour := used/4096*4096, used+used/8, used/2
+			systemFile(t, root, "proc/self/cgroup", c.group)
+			systemFile(t, root, "proc/self/statm", fmt.Sprintf("%d %d 0 0 0 0 0", own/4096, own/4096))
+			systemFile(t, root, c.limit, fmt.Sprint(limit))
+			hold := func(neighbour int64) { systemFile(t, root, c.stat, fmt.Sprintf("%s %d", c.anonymous, own+neighbour)) }
+			hold(0)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			changes := make(chan dispatch.MemoryLimit, 64)
+			m.FollowIn(ctx, os.DirFS(root), func(l dispatch.MemoryLimit) { changes <- l })
+			becomes := func(bytes int64) {
+				t.Helper()
+				for {
+					select {
+					case l := <-changes:
+						if l.Bytes == max(bytes, l.Minimum) {
+							return
+						}
+					case <-time.After(time.Minute):
+						t.Fatalf("the limit does not become %d", bytes)
+					}
+				}
+			}
+			hold(neighbour)
+			becomes(limit - neighbour)
+			sameLogits(t, "beside the neighbour", forced(t, m, ids, prompt, prompt), want)
+			if now := m.Status().Held["weights"]; now >= held {
+				t.Errorf("%d bytes of weights are held, and %d were before", now, held)
+			}
+			if now := sum(m.Status().Held); now+neighbour > limit {
+				t.Errorf("%d bytes are held beside the neighbour's %d under a limit of %d", now, neighbour, limit)
+			}
+			hold(0)
+			becomes(limit)
+			for end := time.Now().Add(time.Minute); m.Status().Held["weights"] != held; time.Sleep(time.Millisecond) {
+				if time.Now().After(end) {
+					t.Fatalf("%v is held, want %d bytes of weights again", m.Status().Held, held)
+				}
 			}
 		})
 	}
