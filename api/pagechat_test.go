@@ -2,6 +2,10 @@ package api_test
 
 import (
 	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -45,6 +49,36 @@ func TestPageChatsInABrowser(t *testing.T) {
 	if after := shows(t, tab, shownTurns); after != before {
 		t.Errorf("after a reload the conversation reads %q, want %q", after, before)
 	}
+}
+
+// TestPageBelowAPrefix: behind a reverse proxy that serves it at /llm/, the page asked for its files and for the API at
+// the top of the host.
+func TestPageBelowAPrefix(t *testing.T) {
+	s := speaking(t, "I am below.", 0)
+	to, err := url.Parse(s.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mux := http.NewServeMux() // anything beside the prefix is a 404
+	mux.Handle("/llm/", http.StripPrefix("/llm", &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) }, FlushInterval: -1}))
+	proxy := httptest.NewServer(mux)
+	t.Cleanup(proxy.Close)
+	t.Cleanup(proxy.CloseClientConnections) // first: the page's stream of activity does not end
+	for _, file := range []string{"/llm/", "/llm/page/main.js", "/llm/page/base.css"} {
+		resp, err := s.Client().Get(proxy.URL + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			t.Errorf("%s: got status %d, want 200", file, resp.StatusCode)
+		}
+	}
+	tab := browser(t)
+	openPage(t, tab, &server{Server: &httptest.Server{URL: proxy.URL + "/llm"}})
+	shows(t, tab, `getComputedStyle(document.body).margin === '0px' && 'styled'`)
+	askPage(t, tab, "Where?")
+	sameText(t, "the conversation", shows(t, tab, shownTurns), "turn user: Where?; turn assistant: I am below.")
 }
 
 // TestPageAsksTheChosenModel: with several models, the one that was chosen answers.

@@ -21,11 +21,12 @@ export class ServerError extends Error {
   }
 }
 
-/** request sends a request and returns the response, which is 2xx. */
+/** request sends a request and returns the response, which is 2xx. The path is below the page's own,
+ * which a reverse proxy may have put below a prefix. */
 export async function request(path, options = {}) {
   const headers = {...options.headers};
   if (key) headers.Authorization = 'Bearer ' + key;
-  const r = await fetch(path, {...options, headers});
+  const r = await fetch(new URL('.' + path, document.baseURI), {...options, headers});
   if (r.ok) return r;
   if (r.status === 401) {
     ask();
