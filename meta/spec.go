@@ -19,10 +19,11 @@ const (
 	KindShortConv              // *ShortConvSpec
 	KindDeltaNet               // *DeltaNetSpec
 	KindMamba2                 // *Mamba2Spec
+	KindMamba                  // *MambaSpec
 )
 
 var kindNames = [...]string{"none", "causal-lm", "block", "attention", "mlp", "moe",
-	"linear", "embedding", "norm", "sequential", "activation", "short convolution", "delta net", "mamba2"}
+	"linear", "embedding", "norm", "sequential", "activation", "short convolution", "delta net", "mamba2", "mamba"}
 
 // String returns the kind's name in messages.
 func (k Kind) String() string {

@@ -63,3 +63,19 @@ type Mamba2Spec struct {
 	InScale, OutScale float32    // multiply the operand and the result; 0 means 1
 	Scales            [5]float32 // multiply z, x, B, C and dt; 0 means 1
 }
+
+// MambaSpec runs the mixer of the first Mamba. The result of In is x, which passes a short convolution and Act, and the output
+// gate z. Select projects x to the compressed steps, B and C, which pass norms, and Steps expands the steps; the rule of the
+// recurrence is in internal/backend. The result is multiplied by SiLU of z and goes through Out.
+type MambaSpec struct {
+	State              int
+	Width              int // channels, each with a state of StateDim numbers
+	StateDim, StepRank int
+	Kernel             int // tokens that the convolution sees
+	Act                Activation
+	In, Select, Steps  string // Linear
+	Conv               string // child with weight [Width, 1, Kernel] and maybe bias
+	ALog, D            string // Params, [Width, StateDim] and [Width]
+	StepNorm           string // of the compressed steps, "" for none
+	BNorm, CNorm, Out  string
+}

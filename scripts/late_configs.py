@@ -146,13 +146,44 @@ def bailing_hybrid(R, deepseek):
     return c
 
 
+def mamba(R, llama, model_type):
+    c = llama(R, model_type, head_dim=False, ropes=("default",))
+    for name in ("rope_parameters", "rope_theta", "rope_scaling", "rms_norm_eps", "intermediate_size", "num_attention_heads",
+                 "num_key_value_heads", "max_position_embeddings"):
+        c.pop(name, None)
+    c.update(expand=R.choice([1, 2, 3]), hidden_size=R.choice([12, 20, 36]), state_size=R.choice([1, 4, 7, 16]), conv_kernel=R.choice([2, 3, 4]),
+             layer_norm_epsilon=R.choice([1e-5, 1e-3]), use_bias=R.random() < 0.3, use_conv_bias=R.random() < 0.7, num_hidden_layers=R.choice([2, 3, 4]))
+    if R.random() < 0.6:
+        c["time_step_rank"] = R.choice([1, 3, 5, "auto"])
+    if model_type == "falcon_mamba" and R.random() < 0.5:
+        c["mixer_rms_eps"] = R.choice([1e-5, 1e-2])
+    return c
+
+
+def jamba(R, llama):
+    c = llama(R, "jamba", head_dim=False, ropes=("default",))
+    for name in ("rope_parameters", "rope_theta", "rope_scaling"):
+        c.pop(name, None)
+    period, experts = R.choice([2, 3]), R.choice([1, 2, 3])
+    c.update(num_hidden_layers=R.choice([3, 4, 5]), attn_layer_period=period, attn_layer_offset=R.randrange(period), expert_layer_period=experts,
+             expert_layer_offset=R.randrange(experts), num_experts=R.choice([1, 4, 6]), mamba_expand=R.choice([1, 2, 3]), mamba_d_state=R.choice([1, 4, 16]),
+             mamba_d_conv=R.choice([2, 3, 4]), mamba_conv_bias=R.random() < 0.7, mamba_proj_bias=R.random() < 0.3)
+    c["num_experts_per_tok"] = R.choice([1, 2, 3]) if c["num_experts"] > 1 else 1
+    if R.random() < 0.6:
+        c["mamba_dt_rank"] = R.choice([1, 3, 5, "auto"])
+    return c
+
+
 def late(llama, gemma4, wrap, deepseek):
     """The makers, each with the seeds of the committed fixtures. llama and gemma4 are family_configs'."""
     return {
         "bailing_hybrid": (lambda R: bailing_hybrid(R, deepseek), [1, 2, 3]),
+        "falcon_mamba": (lambda R: mamba(R, llama, "falcon_mamba"), [1, 2]),
         "flint": (lambda R: flint(R, llama), [1, 2]),
         "gemma4_unified_text": (lambda R: gemma4_unified_text(R, gemma4), [1]),
         "gemma4_unified": (lambda R: gemma4_unified(R, gemma4, wrap), [1]),
+        "jamba": (lambda R: jamba(R, llama), [1, 2, 3]),
+        "mamba": (lambda R: mamba(R, llama, "mamba"), [1, 2]),
         "kimi_linear": (lambda R: kimi_linear(R, deepseek), [1, 2, 3]),
         "kolibri1": (lambda R: kolibri1(R, llama), [1, 2]),
         "laguna": (lambda R: laguna(R, llama), [1, 2, 3]),

@@ -127,12 +127,12 @@ def is_delta_net(config):
 
 def in_double(config):
     """Whether float32 is too short for what a model computes, in some choices of weights."""
-    return is_delta_net(config) or config["model_type"].startswith(("gemma3n", "gemma4"))
+    return is_delta_net(config) or config["model_type"] in ("mamba", "falcon_mamba", "jamba") or config["model_type"].startswith(("gemma3n", "gemma4"))
 
 
 @torch.no_grad()
 def well_conditioned(model, ids, recurrent):
-    """Leaves model in float64: the reference's sums over chunks are off by up to 1e-4 in float32, and the scores of gemma3n and gemma4 are not scaled. Reports
+    """Leaves model in float64: the reference's sums over chunks are off by up to 1e-4 in float32, the scores of gemma3n and gemma4 are not scaled, and hidden states of Mamba grow. Reports
     whether float32 is within that, also where recurrent says so for tokens one by one, whose states the reference keeps in float32."""
     shorts, cache = [model(input_ids=torch.tensor([ids])).logits[0]], None
     if recurrent:

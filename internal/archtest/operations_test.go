@@ -17,6 +17,7 @@ var operations = map[string]int{
 	"Metered":   1,
 	"Indexed":   2, // sparse attention
 	"Recurrent": 3,
+	"Scans":     1, // Mamba's, whose every number of a state decays by itself
 
 	"Compressed": 3, // entries of several tokens, of which a recurrence and an attention are new, and their indexer
 	"Streams":    3, // hyper-connections: Sinkhorn's iterations, and sums whose weights are of each row

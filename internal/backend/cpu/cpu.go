@@ -55,6 +55,7 @@ type Backend struct {
 	conv      shortConv
 	delta     deltaRule
 	space     stateSpace
+	scan      selectiveScan
 	sparse    sparseRows
 	choose    choose
 	chosen    attentionChosen

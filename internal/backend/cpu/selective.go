@@ -1,0 +1,89 @@
+package cpu
+
+import (
+	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/kernels/mat"
+	"github.com/heftai/heft/internal/kernels/vector"
+	"github.com/heftai/heft/internal/tensor"
+)
+
+var _ backend.Scans = (*Backend)(nil)
+
+type selectiveScan struct {
+	dst, x, dt mat.Floats
+	b, c       mat.Floats
+	aLog, d    []float32
+	states     states
+	args       backend.SelectiveArgs
+}
+
+// scanChannels is the number of channels of a unit.
+const scanChannels = 64
+
+// SelectiveScan shares sequences and channels among the threads.
+func (b *Backend) SelectiveScan(dst tensor.Tensor, in backend.SelectiveInputs, s backend.States, a backend.SelectiveArgs) {
+	if b.failed.Load() {
+		return
+	}
+	const name = "selective scan"
+	op, rows, elements := &b.scan, dst.Rows(), a.Channels*a.StateDim
+	if a.Channels < 1 || a.StateDim < 1 {
+		b.fail("%s: invalid arguments: %+v", name, a)
+		return
+	}
+	op.args = a
+	if !b.allFloats(name, rows, wanted{&op.dst, "result", dst, a.Channels}, wanted{&op.x, "operand", in.X, a.Channels},
+		wanted{&op.dt, "steps", in.DT, a.Channels}, wanted{&op.b, "input weights", in.B, a.StateDim}, wanted{&op.c, "output weights", in.C, a.StateDim}) {
+		return
+	}
+	var ok bool
+	if op.aLog, ok = b.vector(name, "logarithms of the decay", in.ALog, slotWeight, elements); !ok {
+		return
+	}
+	if op.d, ok = b.vector(name, "share of the operand", in.D, slotSinks, a.Channels); !ok {
+		return
+	}
+	if op.states, ok = b.states(name, s, rows, elements); !ok {
+		return
+	}
+	if unit := scanChannels * a.StateDim; !b.reserve(unit + op.states.spare(unit)) {
+		return
+	}
+	b.run(op, len(s.Spans)*ceil(a.Channels, scanChannels), 8*rows*elements)
+}
+
+func (op *selectiveScan) run(w *worker, unit int) {
+	parts, n := ceil(op.args.Channels, scanChannels), op.args.StateDim
+	span, begin := &op.states.spans[unit/parts], unit%parts*scanChannels
+	end := min(begin+scanChannels, op.args.Channels)
+	size := (end - begin) * n
+	rates := w.scratch.v[:size]
+	for i, a := range op.aLog[begin*n : end*n] {
+		rates[i] = float32(vector.AccurateExp(float64(a)))
+	}
+	state := op.states.begin(span, begin*n, size, w.scratch.v[size:])
+	for t := range span.Rows {
+		op.token(state, rates, span.First+t, begin, end)
+		if t+1 == span.SaveAfter {
+			copy(op.states.slot(span.Save)[begin*n:][:size], state)
+		}
+	}
+}
+
+// token advances the states of channels [begin, end) by the token of row r and sets their results.
+func (op *selectiveScan) token(state, rates []float32, r, begin, end int) {
+	n := op.args.StateDim
+	in, out := row(op.b, r, n), row(op.c, r, n)
+	x, dt, dst := row(op.x, r, end), row(op.dt, r, end), row(op.dst, r, end)
+	for c := begin; c < end; c++ {
+		step := softplus(float64(dt[c]))
+		change, sum := float32(step)*x[c], float32(0)
+		own, rate := state[(c-begin)*n:][:n], rates[(c-begin)*n:][:n]
+		for i := range own {
+			decay := float32(vector.AccurateExp(-float64(rate[i]) * step))
+			own[i] = float32(own[i]*decay) + float32(change*in[i])
+			sum += float32(own[i] * out[i])
+		}
+		dst[c] = sum + float32(op.d[c]*x[c])
+	}
+}
