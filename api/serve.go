@@ -25,7 +25,7 @@ func NewServer(m *generate.Model, o Options) *http.Server {
 		BaseContext: noteListener, ConnContext: limitBuffer, ConnState: newConnections(newService(m, o).Requests.Bytes, topology.FreeDescriptors()).note}
 }
 
-// Serve serves m on l until ctx ends. Requests are answered at once; beside them the weights of the
+// Serve serves m on l until ctx ends. Requests are answered at once; meanwhile the weights of the
 // cpu tier are read and moved to memory of Heft's own, unless o.Lazy is set. Memory follows the limits of
 // the process's control groups, see [dispatch.Model.FollowLimits]. When ctx ends, it
 // rejects new requests with 503, lets the running ones end within o.ShutdownTimeout, and returns nil;
@@ -63,7 +63,7 @@ func Serve(ctx context.Context, l net.Listener, m *generate.Model, o Options) er
 	return err
 }
 
-// begin starts what a model does beside its requests. d is nil for a model without weights, in tests.
+// begin starts the background work of a model. d is nil for a model without weights, in tests.
 func begin(ctx context.Context, d *dispatch.Model, lazy bool) {
 	if d == nil {
 		return

@@ -8,7 +8,7 @@ import (
 	"github.com/heftai/heft/internal/backend"
 )
 
-// DeviceUse is what a model uses of a device: of a GPU, or of the host (cpu) beside GPUs, for which only
+// DeviceUse is what a model uses of a device: of a GPU, or of the host (cpu) in addition to GPUs, for which only
 // BusySeconds is counted.
 type DeviceUse struct {
 	Device devicemap.Device `json:"device"`

@@ -25,7 +25,7 @@ func states(t *testing.T, m *dispatch.Model, tokens []int32, chunk int, mode dis
 			t.Fatal(err)
 		}
 		if n, values := out.Row(0); n != 0 || len(values) != 0 {
-			t.Fatalf("%d rows of logits that nobody asked for", n)
+			t.Fatalf("got %d rows of logits, want none", n)
 		}
 		state = slices.Clone(out.Hidden(0))
 	}

@@ -45,7 +45,7 @@ func (m *Model) pool() *adapterPool { return &m.options.Ledger.adapters }
 // firstLora is above the numbers of Options.Adapters.
 const firstLora = 1 << 32
 
-// AddAdapter makes an adapter known, beside those of Options.Adapters. It reads the folder to check
+// AddAdapter makes an adapter known, in addition to those of Options.Adapters. It reads the folder to check
 // that the adapter fits, and takes no memory. The first sequence that uses the adapter loads it
 // within Options.AdapterMemory, and evicts the idle adapters that were used least recently, of any
 // model of the Ledger. Results have the same bits as with Options.Adapters. It fails if the name is

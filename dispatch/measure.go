@@ -104,7 +104,7 @@ func (m *Model) Measured() ModelSpeed {
 	return out
 }
 
-// Expect sets the speed that is predicted for the model, which [Model.Status] then shows beside the
+// Expect sets the speed that is predicted for the model, which [Model.Status] then shows next to the
 // measured one. Any goroutine may call it.
 func (m *Model) Expect(s ModelSpeed) { m.expected.Store(&s) }
 

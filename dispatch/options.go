@@ -191,7 +191,7 @@ type Ledger struct {
 	adapters adapterPool
 }
 
-// SetLimit limits the memory of all models that l counts, in bytes, beside the limit that each model has.
+// SetLimit limits the memory of all models that l counts, in bytes, in addition to the limit that each model has.
 // A model that needs memory takes it from models that are idle: their promoted, converted and kept weights
 // are dropped, and read or converted again when they are used. Results stay bitwise the same. Other memory is
 // counted but not released, so a limit that is too small is exceeded. Any goroutine may call it.

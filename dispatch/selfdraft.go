@@ -14,7 +14,7 @@ import (
 // Options.Quantize. It guesses the model's next tokens without reading the disk. Where nothing streams, it has copies of
 // all, as they are read faster.
 type SelfDraft struct {
-	Bytes int64 // of memory that it takes beside the model
+	Bytes int64 // of memory that it takes in addition to the model
 
 	options Options
 	devices devicemap.Map

@@ -3,7 +3,7 @@ package dispatch
 import "github.com/heftai/heft/devicemap"
 
 // SetMemoryShare limits the host's memory of the model to bytes while other models need the rest,
-// beside its other limits; 0 removes the share. The model releases memory as [Model.SetMemoryLimit]
+// in addition to its other limits; 0 removes the share. The model releases memory as [Model.SetMemoryLimit]
 // describes, but keeps the KV cache of one sequence of the whole context and the memory for
 // requests, so that no request fails for the share. It returns the share: bytes, or the minimum of
 // the model if that is more. Passes go on, and results stay bitwise the same. Any goroutine may

@@ -93,7 +93,7 @@ func ReadConfigFS(fsys fs.FS) (*Config, error) {
 	return ReadConfig(data)
 }
 
-// Raw returns the contents of the file, to be written beside saved weights. The caller must not
+// Raw returns the contents of the file, to be written next to saved weights. The caller must not
 // change the slice.
 func (c *Config) Raw() []byte { return c.raw }
 

@@ -33,7 +33,7 @@ type tool struct {
 }
 
 // forceCalls sets r.calls if the answer to c is constrained: if calls are required, if arguments are
-// strict, or if calls are allowed beside constrained content. A limit of one call is enforced where
+// strict, or if calls are allowed in addition to constrained content. A limit of one call is enforced where
 // the notation is known; elsewhere the dialect drops further calls.
 func (m *Model) forceCalls(c *Conversation, r *Request) error {
 	tools := c.tools()

@@ -35,7 +35,7 @@ type constraint struct {
 	stop    []int32
 }
 
-// compileBytes is what compiling takes beside the schema, until it is done.
+// compileBytes is what compiling takes in addition to the schema, until it is done.
 const compileBytes = 1 << 20
 
 // Constrain compiles r.Constraint, if there is one, so that its errors come before Start, which

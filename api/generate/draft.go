@@ -25,7 +25,7 @@ func (t *Text) SameTokens(draft Text) error {
 	return nil
 }
 
-// differentTokens is how many tokens, beside one in a hundred, may differ: special ones that were renamed.
+// differentTokens is how many tokens, besides one in a hundred, may differ: special ones that were renamed.
 const differentTokens = 32
 
 func cmpError(list ...error) error {

@@ -63,7 +63,7 @@ func (m *Model) EncodeLast(ctx context.Context, s string, special bool, most int
 // idBytes is what a token of a prompt takes until the request is answered.
 const idBytes = 8
 
-// listBytes is what a prompt takes beside its ids.
+// listBytes is what a prompt takes besides its ids.
 const listBytes = 64
 
 // encode reserves memory in the request's claim, for a long word while it is encoded and for the
