@@ -29,6 +29,7 @@ type adapter struct {
 	// identity, set with bound, is what sequences that share pages have in common.
 	identity string
 	bound    *nn.Adapter
+	copies   []*nn.Adapter // one of each station
 
 	// Of those of AddAdapter, else zero.
 	dir     string
@@ -75,7 +76,7 @@ func (o *Options) adapterBytes(skeleton *meta.Model, program *nn.Program) (host,
 		whole := o.withDefaults(skeleton) // else pages have no dtype, and so no size
 		scratch += whole.cache(program).BackingBytes()
 	}
-	return matrices + scratch + o.AdapterMemory, gpu, err
+	return matrices + scratch + o.AdapterMemory, gpu + o.AdapterMemory, err
 }
 
 // takeAdapters copies the adapters to memory.
@@ -89,30 +90,47 @@ func (m *Model) takeAdapters() error {
 			return err
 		}
 		number := uint64(len(m.adapters) + 1)
-		m.adapters = append(m.adapters, &adapter{name: a.Name, number: number, identity: m.adapterIdentity(number, from), bound: bound})
+		held := &adapter{name: a.Name, number: number, identity: m.adapterIdentity(number, from), bound: bound}
+		m.adapters = append(m.adapters, held)
 		if err := m.run.Allow(bound); err != nil {
 			return err
 		}
-		return m.copyAdapter(bound, from)
+		return m.copyAdapter(held, from)
 	})
 }
 
-// copyAdapter copies an adapter, which the host has as bound, to the memory of all GPUs.
-func (m *Model) copyAdapter(bound *nn.Adapter, from *lora.Adapter) error {
+// copyAdapter copies an adapter, which the host has, to the memory of all GPUs.
+func (m *Model) copyAdapter(a *adapter, from *lora.Adapter) error {
 	for _, s := range m.stations.list {
-		copied, err := m.program.NewAdapter(s.backend, from)
+		copied, err := m.program.NewAdapter(s.shared(), from)
 		if err == nil {
-			if s.adapters == nil {
-				s.adapters = map[*nn.Adapter]*nn.Adapter{}
-			}
-			s.adapters[bound] = copied
+			a.copies = append(a.copies, copied)
 			err = s.run.Allow(copied)
 		}
 		if err != nil {
-			return fmt.Errorf("GPU %s: %w; if it has too little memory, lower its limit with --max-memory %s=SIZE", s.device, err, s.device)
+			return fmt.Errorf("%w; if it has too little memory, lower its limit with --max-memory %s=SIZE", s.failed("", err), s.device)
 		}
 	}
 	return nil
+}
+
+// shared is memory of s that any goroutine may free.
+func (s *station) shared() backend.Memory {
+	if b, ok := s.backend.(backend.Sharer); ok {
+		return b.Shared()
+	}
+	return s.backend
+}
+
+// close frees an adapter, which no sequence uses.
+func (a *adapter) close() {
+	if a.bound != nil {
+		a.bound.Close()
+	}
+	for _, c := range a.copies {
+		c.Close()
+	}
+	a.bound, a.copies = nil, nil
 }
 
 // measure sets the lengths of rows that DoRA's magnitudes are divided by. It reads the adapted weights in the
@@ -178,6 +196,6 @@ func (p *pass) adapt(s *Sequence, n int) {
 		p.adapted = true
 	}
 	for range n {
-		p.adapters = append(p.adapters, bound)
+		p.adapters, p.owners = append(p.adapters, bound), append(p.owners, s.adapter)
 	}
 }

@@ -300,11 +300,11 @@ func (u *streamedUnit) modules() [2][]*meta.Module {
 	return [2][]*meta.Module{modules(u.Modules), modules(u.Experts)}
 }
 
-// streamSize is the memory of the rings for units.
-func streamSize(units []streamedUnit) deviceweights.StreamSize {
+// streamSize is the memory of the rings for units. loaded has the sizes of parameters that are converted.
+func streamSize(units []streamedUnit, loaded map[*meta.Param]int64) deviceweights.StreamSize {
 	var list [][2][]*meta.Module
 	for i := range units {
 		list = append(list, units[i].modules())
 	}
-	return deviceweights.StreamSizeOf(list)
+	return deviceweights.StreamSizeOf(list, loaded)
 }

@@ -20,6 +20,7 @@ type pass struct {
 	lengths  []int32
 	prompts  []bool
 	adapters []*nn.Adapter // of each token, where the model has any
+	owners   []*adapter    // the same
 	adapted  bool          // some token has one
 	rows     []int32       // whose logits are wanted
 	before   [][]float32   // see BatchRow.Before
@@ -128,7 +129,7 @@ func (m *Model) undo(b *Batch) {
 func (m *Model) prepare(b *Batch) error {
 	p := &m.pass
 	p.tokens, p.lengths, p.prompts, p.rows = p.tokens[:0], p.lengths[:0], p.prompts[:0], p.rows[:0]
-	p.adapters, p.adapted, p.before = p.adapters[:0], false, p.before[:0]
+	p.adapters, p.owners, p.adapted, p.before = p.adapters[:0], p.owners[:0], false, p.before[:0]
 	for i := range p.groups {
 		p.groups[i] = nn.Group{Spans: p.groups[i].Spans[:0], Slots: p.groups[i].Slots[:0]}
 	}

@@ -100,3 +100,17 @@ func TestGPUsRunAdapters(t *testing.T) {
 	needFused(t)
 	adaptersKeepBits(t, func(o dispatch.Options) dispatch.Options { return onGPUs(t, o) })
 }
+
+// TestGPUsRunAdaptersThatComeAndGo holds it for those that leave the GPU's memory for others.
+func TestGPUsRunAdaptersThatComeAndGo(t *testing.T) {
+	onGPUs(t, dispatch.Options{})
+	needFused(t)
+	adaptersComeAndGo(t, func(o dispatch.Options) dispatch.Options { return onGPUs(t, o) })
+}
+
+// TestGPUsStorePages holds it for pages of a KV store, which other goroutines copy from and to GPUs.
+func TestGPUsStorePages(t *testing.T) {
+	onGPUs(t, dispatch.Options{})
+	needFused(t)
+	storesKeepBits(t, func(o dispatch.Options) dispatch.Options { return onGPUs(t, o) })
+}

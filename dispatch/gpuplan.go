@@ -45,7 +45,7 @@ func (p *placement) solve(budgets []devicemap.Budget, policy devicemap.Policy, k
 		return solve(p.skeleton, budgets, policy)
 	}
 	policy.HostOnly = map[string]bool{}
-	tier, convert := o.gpuTier(), conversion{o.loadedAs(), p.loaded}
+	tier, convert := o.gpuTier(), o.conversion(p.loaded)
 	var refused refusals
 	for _, u := range p.program.Units {
 		why := tier.refuses(u, convert)

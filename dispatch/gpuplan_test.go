@@ -2,6 +2,7 @@ package dispatch_test
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -145,5 +146,24 @@ func TestPlansCountStatesOfGPUs(t *testing.T) {
 			t.Logf("%s with %d sequences: %d of %d bytes, %d of them keys, values and states", name, sequences, gpu.bytes, d.Used(), d.KVBytes)
 			m.Close()
 		}
+	}
+}
+
+// TestCompressionKeptBlocksOffGPUs: `--compress exact` left all blocks on the CPU, as no GPU has kernels for coded weights.
+// The weights of a plan with a GPU are not coded, and the plan says so.
+func TestCompressionKeptBlocksOffGPUs(t *testing.T) {
+	skeleton, _ := open(t, lawFolder(t))
+	o := dispatch.Options{Threads: 1, Context: 128, MaxMemory: hostMemory(64 << 20)}.CodingAll()
+	o = o.OnGPUs(1, func(int, backend.Backend) (backend.Backend, error) { return cpu.New(cpu.Options{Threads: 1}) },
+		func(m backend.Matrix) bool { return m.Quant == nil })
+	plan, planned, err := dispatch.Plan(skeleton, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if gpu := plan.Device("0"); gpu.WeightsBytes == 0 || plan.Device(devicemap.CPU).WeightsBytes != 0 || planned.LoadedAs() != meta.QuantNone {
+		t.Errorf("the GPU has %+v, weights are loaded as %v", gpu, planned.LoadedAs())
+	}
+	if !slices.Contains(plan.Warnings, "weights are not coded: GPUs do not use coded weights") {
+		t.Errorf("warnings %q", plan.Warnings)
 	}
 }

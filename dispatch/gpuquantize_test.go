@@ -7,6 +7,7 @@ import (
 	"github.com/heftai/heft/dispatch"
 	"github.com/heftai/heft/internal/golden"
 	"github.com/heftai/heft/internal/testenv"
+	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/meta"
 )
 
@@ -51,6 +52,9 @@ func convertedKeepBits(t *testing.T, gpus func(dispatch.Options) dispatch.Option
 					sameLogits(t, at, got, want)
 					sameLogits(t, at+", in chunks", forced(t, m, ids, prompt, 5), want)
 					sameLogits(t, at+", in a batch of 3", pieces(t, m, 1, 3, ids, prompt, 4, 2), want)
+					if at == "GPUs, CPU, disk" || at == "experts on the CPU" {
+						convertedStream(t, skeleton, checkpoint, devices, with, ids, prompt, want)
+					}
 					if held := m.Status().TierBytes[devicemap.CPU]; at == "all on a GPU" && held != 0 {
 						t.Errorf("%d bytes of weights are on the host", held)
 					}
@@ -58,6 +62,23 @@ func convertedKeepBits(t *testing.T, gpus func(dispatch.Options) dispatch.Option
 				}
 			})
 		}
+	}
+}
+
+// convertedStream holds the same for long prompts, to which blocks of the host stream, or experts alone.
+func convertedStream(t *testing.T, skeleton *meta.Model, checkpoint *loader.Checkpoint, devices devicemap.Map, o dispatch.Options, ids []int32, prompt int, want [][]float32) {
+	t.Helper()
+	o.StreamPrompts = 6
+	m, err := dispatch.New(skeleton, checkpoint, devices, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	sameLogits(t, "streamed", forced(t, m, ids, prompt, prompt), want)
+	sameLogits(t, "streamed in chunks", forced(t, m, ids, prompt, 5), want)
+	sameLogits(t, "streamed in a batch of 3", pieces(t, m, 1, 3, ids, prompt, 4, 2), want)
+	if paths, _ := stacks(t, skeleton); streamed(m) == 0 && (len(paths) > 0 || devices.Len() > 1) {
+		t.Error("nothing streamed")
 	}
 }
 

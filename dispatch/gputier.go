@@ -38,12 +38,12 @@ type conversion struct {
 	params map[*meta.Param]int64
 }
 
-// conversion is that of weights of a model.
-func (o *Options) conversion(skeleton *meta.Model) conversion {
-	if o.loadedAs() == meta.QuantNone {
+// conversion is that of weights of a model on GPUs, which do not use coded weights: see checkQuantize.
+func (o *Options) conversion(loaded map[*meta.Param]int64) conversion {
+	if o.coded || o.Quantize == meta.QuantNone {
 		return conversion{}
 	}
-	return conversion{o.loadedAs(), o.loadedBytes(skeleton)}
+	return conversion{o.Quantize, loaded}
 }
 
 // of reports whether a module reads a parameter converted.
@@ -88,21 +88,6 @@ func (t *gpuTier) refusesParam(p *meta.Param, converted bool, to meta.QuantForma
 		return fmt.Sprintf("weights in %v", m.Quant.Format)
 	}
 	return fmt.Sprintf("weights in %v", p.DType)
-}
-
-// streams reports whether a unit of the host can stream to a GPU. Converted weights cannot: the host has them in
-// another order of bytes.
-func (t *gpuTier) streams(u *nn.Unit, c conversion) bool {
-	for _, n := range u.Modules {
-		for _, m := range n.Module.Walk() {
-			for _, p := range m.Params {
-				if c.of(m, p.Resolve()) {
-					return false
-				}
-			}
-		}
-	}
-	return t.refuses(u, c) == ""
 }
 
 // unitParams returns the parameters that a unit reads, resolved.

@@ -109,12 +109,13 @@ func (m *Model) newBacking(memory backend.Memory) (*kvcache.Backing, error) {
 }
 
 // kvContext returns a hash of what keys, values and states depend on, apart from tokens, rotary
-// frequencies, adapter and layout of the cache. The places of weights and the number of threads are
-// not part of it.
+// frequencies, adapter and layout of the cache. The number of threads is not part of it, nor are the places of weights
+// where GPUs give the CPU's bits.
 func (m *Model) kvContext(build string) ([]byte, error) {
 	h, o := sha256.New(), &m.options
 	fmt.Fprintf(h, "%q %s/%s %s\n", build, runtime.GOOS, runtime.GOARCH, m.variant)
 	fmt.Fprintln(h, o.Precision, o.Quantize, o.KVDType)
+	m.writePlaces(h)
 	if c := m.skeleton.Config; c != nil {
 		fmt.Fprintf(h, "%s %q\n", c.ModelType, c.Raw())
 	}
@@ -125,6 +126,20 @@ func (m *Model) kvContext(build string) ([]byte, error) {
 	h.Write(tree)
 	err = hashFiles(h, m.checkpoint)
 	return h.Sum(nil), err
+}
+
+// writePlaces adds what a GPU computes, and which GPU, to a hash, unless it gives the CPU's bits.
+func (m *Model) writePlaces(h hash.Hash) {
+	o := &m.options
+	const unfused = "go" // the variant whose kernels round between a multiplication and an addition
+	if len(m.stations.list) == 0 || o.Precision == PrecisionHigh && m.variant != unfused {
+		return
+	}
+	fmt.Fprintln(h, m.devices, o.GPUKernels, m.stations.streams.from)
+	gpus, _ := o.gpuTier().list()
+	for _, g := range gpus {
+		fmt.Fprintf(h, "%d %q %s\n", g.Number, g.Name, g.Capability)
+	}
 }
 
 // hashFiles adds the files of a checkpoint to a hash: name, size, times and tensors, and the bytes of files

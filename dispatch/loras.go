@@ -36,6 +36,7 @@ type loras struct {
 	resident []*adapter // in memory
 	bringing bool       // one is being read into memory
 	scratch  int64      // what activations of adapters take: the most that one of them needed
+	unused   bool       // stations still have activations that the host has freed
 	notify   func()     // see NotifyAdapters
 }
 
@@ -216,28 +217,32 @@ func (m *Model) bring(a *adapter) (err error) {
 	if err := m.measure(from); err != nil {
 		return fmt.Errorf("dispatch: adapter %q: %w", a.name, err)
 	}
-	bound, err := m.program.NewAdapter(m.backend, from)
-	if err == nil {
-		if err = m.run.Allow(bound); err != nil {
-			bound.Close()
-		}
-	}
-	var identity string
-	if err == nil {
-		identity = m.adapterIdentity(a.number, from)
-	}
+	err = m.bindLora(a, from)
 	p, l := m.pool(), &m.loras
 	p.Lock()
 	defer p.Unlock()
 	l.bringing = false
 	if err != nil {
+		a.close()
 		p.held -= bytes
 		m.dropScratch()
 		return fmt.Errorf("dispatch: adapter %q: %w", a.name, err)
 	}
-	a.bound, a.identity, a.bytes = bound, identity, bytes
+	a.bytes = bytes
 	l.resident = append(l.resident, a)
 	return nil
+}
+
+// bindLora copies an adapter to the host's memory and that of all GPUs.
+func (m *Model) bindLora(a *adapter, from *lora.Adapter) (err error) {
+	if a.bound, err = m.program.NewAdapter(m.backend, from); err != nil {
+		return err
+	}
+	if err := m.run.Allow(a.bound); err != nil {
+		return err
+	}
+	a.identity = m.adapterIdentity(a.number, from)
+	return m.copyAdapter(a, from)
 }
 
 // takeLora takes memory of the pool for an adapter, at the cost of those that no sequence uses.
@@ -247,6 +252,12 @@ func (m *Model) takeLora(name string, bytes, scratch int64) error {
 	defer p.Unlock()
 	if !slices.Contains(p.models, m) {
 		p.models = append(p.models, m)
+	}
+	if l.unused { // only the goroutine that computes may free them
+		for _, s := range m.stations.list {
+			s.run.Forbid()
+		}
+		l.unused = false
 	}
 	for {
 		grown := max(scratch-l.scratch, 0)
@@ -296,8 +307,7 @@ func (m *Model) dropLoras(leaves func(*adapter) bool) {
 		if a.users > 0 || !leaves(a) {
 			return false
 		}
-		a.bound.Close()
-		a.bound = nil
+		a.close()
 		m.pool().held -= a.bytes
 		return true
 	})
@@ -312,6 +322,7 @@ func (m *Model) dropScratch() {
 		return
 	}
 	m.run.Forbid()
+	l.unused = true
 	m.pool().held -= l.scratch
 	l.scratch = 0
 }
@@ -324,7 +335,7 @@ func (m *Model) closeLoras() {
 	p, l := m.pool(), &m.loras
 	p.Lock()
 	for _, a := range l.resident {
-		a.bound.Close()
+		a.close()
 		p.held -= a.bytes
 	}
 	p.held -= l.scratch // freed with the activations

@@ -114,7 +114,7 @@ func (m *Model) take(binding *loader.Binding) error {
 			return err
 		}
 		converter = c
-		m.stations.convert = deviceweights.Conversion{Converter: c.InRows(), Params: m.options.loadedBytes(m.skeleton)}
+		m.stations.convert = deviceweights.Conversion{Separator: c.InRows(), Params: m.options.loadedBytes(m.skeleton)}
 	}
 	if err := m.takeStations(); err != nil {
 		return err
@@ -183,7 +183,7 @@ func (m *Model) Close() {
 	m.keeper.close()
 	m.closeLoras()
 	for _, a := range m.adapters {
-		a.bound.Close()
+		a.close()
 	}
 	if m.run != nil {
 		m.run.Close()

@@ -30,8 +30,7 @@ type station struct {
 	states []tensor.Tensor // the same of states
 	input  nn.Input        // of a pass with these, or with adapters
 
-	adapters map[*nn.Adapter]*nn.Adapter // those of the host, as they are in the station's memory
-	adapted  []*nn.Adapter               // of each row of the pass
+	adapted []*nn.Adapter // of each row of the pass
 }
 
 // stations are the GPUs of a model. The zero value is a model that runs on the host alone.
@@ -87,7 +86,7 @@ func (s *station) failed(path string, err error) error {
 
 // takeStations opens the GPUs of the device map and allocates memory for their weights. It reads none.
 func (m *Model) takeStations() error {
-	tier, convert := m.options.gpuTier(), m.options.conversion(m.skeleton)
+	tier, convert := m.options.gpuTier(), m.options.conversion(m.stations.convert.Params)
 	m.stations.of = make([]*station, len(m.program.Units))
 	for i, d := range unitDevices(m.skeleton.Root, m.program, m.devices) {
 		if m.program.HostOnly() != "" || tier.refuses(m.program.Units[i], convert) != "" {
@@ -119,9 +118,6 @@ func (m *Model) station(d devicemap.Device, tier gpuTier) (*station, error) {
 		if s.device == d {
 			return s, nil
 		}
-	}
-	if m.options.AdapterMemory > 0 {
-		return nil, fmt.Errorf("dispatch: adapters that come and go run on the CPU only, and the device map has GPU %s: use --device-map cpu, or --lora NAME=DIR without --lora-dir", d)
 	}
 	number, _ := d.GPU()
 	b, err := tier.open(number, m.backend)
@@ -195,7 +191,7 @@ func (m *Model) placeKV(config *kvcache.Config, host backend.Memory) {
 	for i, u := range m.program.Units {
 		memory := host
 		if s := m.stations.of[i]; s != nil {
-			memory = s.backend
+			memory = s.shared()
 		}
 		for _, l := range u.Layers {
 			layers[l] = memory
@@ -353,9 +349,6 @@ func (m *Model) closeStations() {
 	for _, s := range m.stations.list {
 		if s.run != nil {
 			s.run.Close()
-		}
-		for _, a := range s.adapters {
-			a.Close()
 		}
 		s.weights.Close()
 		if s.weights.stream != nil {

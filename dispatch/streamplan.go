@@ -19,14 +19,14 @@ const streamStep = 16
 
 // streamable returns the units of the host that can stream to a GPU under a device map.
 func (p *placement) streamable(devices devicemap.Map, o *Options) (units []streamedUnit) {
-	if p.program.HostOnly() != "" {
+	if p.program.HostOnly() != "" || o.coded {
 		return nil
 	}
-	tier, convert := o.gpuTier(), conversion{o.loadedAs(), p.loaded}
+	tier, convert := o.gpuTier(), o.conversion(p.loaded)
 	at := bytesOfUnits(p.skeleton.Root, p.program, devices)
 	for i, u := range p.program.Units {
 		switch home := at[i].home(devices.Devices()); {
-		case !tier.streams(u, convert):
+		case tier.refuses(u, convert) != "":
 		case isGPU(home):
 			if at[i].expertsOnHost() > 0 {
 				units = append(units, streamedUnit{u, true})
@@ -63,7 +63,7 @@ func (p *placement) reserveStreams(plan *devicemap.Plan, budgets []devicemap.Bud
 	if len(units) == 0 || i < 0 || p.streamFrom(target, units, o) == 0 {
 		return false
 	}
-	rings, pages := streamSize(units).Bytes(), p.layerKV(kv)
+	rings, pages := streamSize(units, p.loaded).Bytes(), p.layerKV(kv)
 	b := &budgets[i]
 	reserved := int64(0) // of pages
 	if b.Staging > 0 {
@@ -110,7 +110,7 @@ func (p *placement) finishStreams(plan *devicemap.Plan, kv *kvRoom, o *Options) 
 		if len(units) == 0 {
 			why = "no block of the cpu and the disk can"
 		} else if target != "" {
-			why = fmt.Sprintf("GPU %s has no room for %s", target, devicemap.FormatSize(streamSize(units).Bytes()))
+			why = fmt.Sprintf("GPU %s has no room for %s", target, devicemap.FormatSize(streamSize(units, p.loaded).Bytes()))
 		}
 		plan.Warnings = append(plan.Warnings, "no prompts stream to a GPU: "+why)
 	}
@@ -121,7 +121,7 @@ func (p *placement) streamFrom(target devicemap.Device, units []streamedUnit, o 
 	if o.StreamPrompts >= 0 {
 		return o.StreamPrompts
 	}
-	return p.rates(target, o).from(units, o.plannedTokens())
+	return p.rates(target, o).from(units, p.loaded, o.plannedTokens())
 }
 
 // A pace is the rates that bound the time of a unit on the host, and on a GPU that it streams to. 0
@@ -137,13 +137,13 @@ type pace struct {
 
 // from returns the least number of tokens, at most those of a pass, with which units are faster on the GPU,
 // 0 for none. Weights that come from the disk take the same time to either.
-func (c *pace) from(units []streamedUnit, most int) int {
+func (c *pace) from(units []streamedUnit, loaded map[*meta.Param]int64, most int) int {
 	if c.Memory <= 0 || c.Host <= 0 || c.Link <= 0 || c.Device <= 0 {
 		return 0
 	}
 	var bytes, weights float64
 	for i := range units {
-		b, w := unitCost(&units[i])
+		b, w := unitCost(&units[i], loaded)
 		bytes, weights = bytes+b, weights+w
 	}
 	for n := streamStep; n <= most; n += streamStep {
@@ -156,7 +156,7 @@ func (c *pace) from(units []streamedUnit, most int) int {
 }
 
 // unitCost is the bytes of a unit, and the number of weights that each token is multiplied with.
-func unitCost(u *streamedUnit) (bytes, weights float64) {
+func unitCost(u *streamedUnit, loaded map[*meta.Param]int64) (bytes, weights float64) {
 	stacked := map[*meta.Param]float64{}
 	for _, n := range u.Modules {
 		for _, m := range n.Module.Walk() {
@@ -174,7 +174,7 @@ func unitCost(u *streamedUnit) (bytes, weights float64) {
 		if u.experts && !ok {
 			continue
 		}
-		bytes += float64(p.Bytes())
+		bytes += float64(cmp.Or(loaded[p], p.Bytes()))
 		if len(p.Shape) > 1 {
 			if !ok {
 				share = 1

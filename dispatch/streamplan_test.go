@@ -206,3 +206,36 @@ func TestAMapByHandStreamsToo(t *testing.T) {
 		t.Errorf("prompts of %d tokens stream, %+v", plan.StreamPrompts, gpu)
 	}
 }
+
+// TestPlansStreamConvertedWeights: the rings have room for converted blocks, which are smaller than those of the file, and
+// the model of the plan has the CPU's bits.
+func TestPlansStreamConvertedWeights(t *testing.T) {
+	dir := lawFolderOf(t, 5)
+	skeleton, checkpoint := open(t, dir)
+	ids, prompt := lawIDs()
+	o := dispatch.Options{Threads: 1, Precision: dispatch.PrecisionHigh, Context: 128, KVTokens: 256, MaxBatchTokens: 32, MaxSequences: 4, MaxMemory: hostMemory(64 << 20), StreamPrompts: prompt}
+	stored, _, err := dispatch.Plan(skeleton, onlyForStreams(t, skeleton, o))
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Quantize = meta.QuantQ8
+	host := cpuModel(t, dir, o)
+	want := forced(t, host, ids, prompt, prompt)
+	plan, planned, err := dispatch.Plan(skeleton, oneGPU(o, stored.Device("0").ActivationBytes+2*blockBytes(skeleton)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	gpu := plan.Device("0")
+	if plan.StreamPrompts != prompt || gpu.StagingBytes == 0 || gpu.StagingBytes >= stored.Device("0").StagingBytes*2/3 || gpu.Used() > gpu.LimitBytes {
+		t.Fatalf("prompts of %d tokens stream, %+v; as stored the rings have %d bytes; %v", plan.StreamPrompts, gpu, stored.Device("0").StagingBytes, plan.Warnings)
+	}
+	m, err := dispatch.New(skeleton, checkpoint, plan.Map, planned)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	sameLogits(t, "converted", forced(t, m, ids, prompt, 5), want)
+	if streamed(m) == 0 {
+		t.Error("nothing streamed")
+	}
+}

@@ -78,7 +78,7 @@ func (m *Model) planStreams() error {
 	if from <= 0 || m.program.HostOnly() != "" {
 		return nil
 	}
-	tier, convert := m.options.gpuTier(), m.options.conversion(m.skeleton)
+	tier, convert := m.options.gpuTier(), m.options.conversion(m.stations.convert.Params)
 	if d := m.plan.StreamDevice; d != "" {
 		s, err := m.station(d, tier)
 		if err != nil {
@@ -96,7 +96,7 @@ func (m *Model) planStreams() error {
 	last := m.stations.list[len(m.stations.list)-1]
 	for i, u := range m.program.Units {
 		switch {
-		case !tier.streams(u, convert):
+		case tier.refuses(u, convert) != "":
 		case m.hostHasExperts(u):
 			st.experts[i], st.from = last, from
 		case m.stations.of[i] == nil && len(u.Layers)+len(u.States) > 0 && m.dividedIn(u) == nil:
@@ -138,7 +138,7 @@ func (m *Model) startStreams() error {
 		const align = 256
 		kv = (kv + align - 1) / align * align
 		var err error
-		if s.weights.stream, err = deviceweights.NewStream(s.backend, m.weights, streamSize(units)); err == nil {
+		if s.weights.stream, err = deviceweights.NewStream(s.backend, m.weights, m.stations.convert, streamSize(units, m.stations.convert.Params)); err == nil {
 			s.pages, err = s.backend.New(meta.Uint8, int(kv+states))
 		}
 		if err != nil {
@@ -228,8 +228,12 @@ func (m *Model) inputOf(s *station, in *nn.Input) *nn.Input {
 	}
 	if in.Adapters != nil {
 		s.adapted = s.adapted[:0]
-		for _, a := range in.Adapters {
-			s.adapted = append(s.adapted, s.adapters[a]) // nil for none
+		for _, a := range m.pass.owners {
+			var copied *nn.Adapter // nil for none
+			if a != nil {
+				copied = a.copies[slices.Index(m.stations.list, s)]
+			}
+			s.adapted = append(s.adapted, copied)
 		}
 		s.input.Adapters = s.adapted
 	}

@@ -27,6 +27,8 @@ var operations = map[string]int{
 	"Images": 4, // convolutions and pools, with reverses that no composition of others has
 
 	"Converter": 5,
+	"Separator": 1,
+	"Sharer":    1, // memory, with the methods of any
 
 	"Gradients":          16, // with softmax by itself, which heads and attention with any mask train
 	"RecurrentGradients": 3,

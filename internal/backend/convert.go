@@ -30,3 +30,12 @@ type Converter interface {
 	// cannot be read, and with the error of ctx when that ends. dst is undefined then.
 	Convert(ctx context.Context, dst, src []byte, p *Part) error
 }
+
+// A Separator is a [Converter] to rows that reads what the host's converter to the same format has made.
+type Separator interface {
+	Converter
+	// Separate stores the rows of src at dst. src is a matrix, or whole groups of its rows, in the order of the host's
+	// converter, of which p is the part. It uses all of the converter's threads, and fails with a *FaultError if src is a
+	// mapping that cannot be read.
+	Separate(dst, src []byte, p *Part) error
+}

@@ -19,3 +19,10 @@ type Filler interface {
 
 // A Fence is a mark in the operations of a [Filler]. The zero Fence is before all of them.
 type Fence uint64
+
+// A Sharer is a Backend that has memory which any goroutine may copy and free, while operations run that do not use it.
+// Only the goroutine that uses the backend allocates some.
+type Sharer interface {
+	Backend
+	Shared() Memory
+}

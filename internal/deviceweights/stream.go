@@ -1,6 +1,7 @@
 package deviceweights
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/heftai/heft/internal/backend"
@@ -30,6 +31,8 @@ type Stream struct {
 	host       Host
 	memory     backend.Memory
 	filler     backend.Filler // nil if copies wait for operations
+	convert    Conversion
+	rows       []byte // of a converted matrix, on their way to the device
 	size       StreamSize
 	whole      ring
 	lot        ring // experts
@@ -64,10 +67,11 @@ const usualLot = 256 << 20
 // StreamSizeOf returns the memory to stream units through: room for two of the largest, so that the next
 // one is copied while one computes. Each unit is the parameters of modules, but for those of stacks, whose
 // experts stream a few at a time.
-func StreamSizeOf(units [][2][]*meta.Module) StreamSize {
+// loaded has the sizes of parameters that are converted.
+func StreamSizeOf(units [][2][]*meta.Module, loaded map[*meta.Param]int64) StreamSize {
 	var most sizer
 	for _, u := range units {
-		s := sizeUnit(u[0], u[1])
+		s := sizeUnit(u[0], u[1], loaded)
 		most.whole, most.expert, most.experts = max(most.whole, s.whole), max(most.expert, s.expert), max(most.experts, s.experts)
 	}
 	out := StreamSize{Whole: 2 * most.whole}
@@ -78,7 +82,7 @@ func StreamSizeOf(units [][2][]*meta.Module) StreamSize {
 }
 
 // sizeUnit returns what one unit needs.
-func sizeUnit(modules, stacks []*meta.Module) (s sizer) {
+func sizeUnit(modules, stacks []*meta.Module, loaded map[*meta.Param]int64) (s sizer) {
 	stacked := map[*meta.Module]bool{}
 	for _, m := range stacks {
 		stacked[m] = true
@@ -86,12 +90,12 @@ func sizeUnit(modules, stacks []*meta.Module) (s sizer) {
 	for _, root := range modules {
 		for _, m := range root.Walk() {
 			if stacked[m] {
-				one, count := expertBytes(m)
+				one, count := expertBytes(m, loaded)
 				s.expert, s.experts = max(s.expert, one), s.experts+one*int64(count)
 				continue
 			}
 			for _, p := range m.Params {
-				s.whole += paramBytes(p.Resolve())
+				s.whole += paramBytes(p.Resolve(), loaded)
 			}
 		}
 	}
@@ -99,24 +103,32 @@ func sizeUnit(modules, stacks []*meta.Module) (s sizer) {
 }
 
 // paramBytes is the room of a parameter, which a checkpoint may store in several tensors.
-func paramBytes(p *meta.Param) int64 {
+func paramBytes(p *meta.Param, loaded map[*meta.Param]int64) int64 {
 	const tensors = 8 // of a source: codes with scales, in a few pieces
-	return p.Bytes() + tensors*ringAlign*int64(max(len(p.Sources), 1))
+	return loadedBytes(p, loaded) + tensors*ringAlign*int64(max(len(p.Sources), 1))
+}
+
+// loadedBytes is the size of a parameter in memory.
+func loadedBytes(p *meta.Param, loaded map[*meta.Param]int64) int64 {
+	if n := loaded[p]; n > 0 {
+		return n
+	}
+	return p.Bytes()
 }
 
 // expertBytes is the room of an expert of a stack, and their number.
-func expertBytes(m *meta.Module) (one int64, count int) {
+func expertBytes(m *meta.Module, loaded map[*meta.Param]int64) (one int64, count int) {
 	for _, p := range m.Params {
 		p = p.Resolve()
 		count = p.Shape[0]
-		one += aligned(p.Bytes()/int64(max(count, 1))) + paramBytes(p) - p.Bytes()
+		one += aligned(loadedBytes(p, loaded)/int64(max(count, 1))) + paramBytes(p, loaded) - loadedBytes(p, loaded)
 	}
 	return one, count
 }
 
-// NewStream allocates memory of the device.
-func NewStream(memory backend.Memory, host Host, size StreamSize) (*Stream, error) {
-	s := &Stream{host: host, memory: memory, size: size, parts: map[key]*brought{}, each: map[*meta.Module]int{}}
+// NewStream allocates memory of the device. What the host has converted is stored there as convert stores it.
+func NewStream(memory backend.Memory, host Host, convert Conversion, size StreamSize) (*Stream, error) {
+	s := &Stream{host: host, memory: memory, convert: convert, size: size, parts: map[key]*brought{}, each: map[*meta.Module]int{}}
 	s.filler, _ = memory.(backend.Filler)
 	var err error
 	if s.whole, err = newRing(memory, size.Whole); err == nil {
@@ -241,7 +253,7 @@ func (s *Stream) bring(b *brought, r *ring, p *meta.Param, host []backend.Part, 
 			if !ok {
 				break
 			}
-			t, err := s.copyIn(r, p, data)
+			t, err := s.copyIn(r, p, &b.parts[i], data)
 			if err != nil {
 				s.err = err
 				return nil
@@ -257,11 +269,14 @@ func (s *Stream) bring(b *brought, r *ring, p *meta.Param, host []backend.Part, 
 	return b.parts
 }
 
-// copyIn copies bytes to a region of r. A fault in a mapping is a *backend.FaultError.
-func (s *Stream) copyIn(r *ring, p *meta.Param, data []byte) (t tensor.Tensor, err error) {
+// copyIn copies bytes of a part to a region of r. A fault in a mapping is a *backend.FaultError.
+func (s *Stream) copyIn(r *ring, p *meta.Param, part *backend.Part, data []byte) (t tensor.Tensor, err error) {
 	t, after, err := r.take(len(data))
 	if err != nil {
 		return t, fmt.Errorf("%s: %w", p.Name, err)
+	}
+	if q := part.Quant; q != nil && q.Height > 0 && s.convert.Separator != nil {
+		return t, s.copySeparate(t, p, part, data, after)
 	}
 	if panicked := hostmem.Guard(func() { err = s.fill(t, data, after) }); panicked != nil {
 		if address, fault := hostmem.FaultAddress(panicked); fault {
@@ -271,6 +286,38 @@ func (s *Stream) copyIn(r *ring, p *meta.Param, data []byte) (t tensor.Tensor, e
 		return t, fmt.Errorf("deviceweights: copying %s: %v", p.Name, panicked)
 	}
 	return t, err
+}
+
+// separateBytes is how many bytes of a converted matrix are put into rows at a time, or one group of rows.
+const separateBytes = 4 << 20
+
+// copySeparate copies a converted matrix of the host to t, in rows, some groups of rows at a time.
+func (s *Stream) copySeparate(t tensor.Tensor, p *meta.Param, part *backend.Part, data []byte, after backend.Fence) error {
+	rows, group := part.Dims[0], s.convert.RowGroup()
+	part.Quant.Height, part.Quant.Ascending = 0, true
+	if rows == 0 {
+		return nil
+	}
+	row := len(data) / rows // bytes
+	each := max(separateBytes/max(row, 1)/group, 1) * group
+	if need := min(each, rows) * row; len(s.rows) < need {
+		s.rows = make([]byte, need)
+	}
+	for first := 0; first < rows; first += each {
+		some := *part
+		some.Dims[0] = min(each, rows-first)
+		begin, end := first*row, (first+some.Dims[0])*row
+		if err := s.convert.Separate(s.rows[:end-begin], data[begin:end], &some); err != nil {
+			if fault := (*backend.FaultError)(nil); errors.As(err, &fault) {
+				s.hostFailed = true
+			}
+			return fmt.Errorf("%s: %w", p.Name, err)
+		}
+		if err := s.fill(t.Slice(begin, end), s.rows[:end-begin], after); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Copied returns the bytes that were copied to the device so far.
@@ -299,7 +346,7 @@ func (s *Stream) HoldExperts(m *meta.Module, experts []int32) (int, error) {
 	}
 	most, ok := s.each[m]
 	if !ok {
-		one, _ := expertBytes(m)
+		one, _ := expertBytes(m, s.convert.Params)
 		most = max(1, int(s.size.Experts/max(one, 1))-1)
 		s.each[m] = most
 	}

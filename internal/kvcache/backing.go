@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -50,6 +49,7 @@ const flushWait = 10 * time.Second
 type backing struct {
 	*Backing
 	out, in tensor.Tensor // bytes that the store writes, and that a restoration reads
+	layers  [][]int       // of each group: that of each slot, or -1
 
 	// The cache's lock guards what follows.
 	closed  bool
@@ -65,10 +65,10 @@ func (c Config) BackingBytes() int64 {
 
 func (c *Cache) newBacking() error {
 	from := c.config.Backing
-	if from == nil || !c.onHost() {
+	if from == nil {
 		return nil
 	}
-	c.backing = &backing{Backing: from}
+	c.backing = &backing{Backing: from, layers: c.layout.layers()}
 	n := int(c.config.BackingBytes() / 2)
 	for _, t := range []*tensor.Tensor{&c.backing.out, &c.backing.in} {
 		var err error
@@ -77,19 +77,6 @@ func (c *Cache) newBacking() error {
 		}
 	}
 	return nil
-}
-
-// onHost reports whether the cache is in memory of the host. Pages of a device have no backing.
-func (c *Cache) onHost() bool {
-	if c.config.LayerMemory != nil {
-		return false
-	}
-	for _, kv := range c.slots {
-		if kv.K.Data == nil || kv.V.Data == nil {
-			return false
-		}
-	}
-	return !slices.ContainsFunc(c.stateMemory, func(t tensor.Tensor) bool { return t.Data == nil })
 }
 
 // closeBacking waits for a while until what was offered is written, and for a page that is being read, and
@@ -143,8 +130,7 @@ func (c *Cache) Value(key kvstore.Key) ([]byte, bool) {
 		return nil, false
 	}
 	data := b.out.Data[:c.partBytes(key.Part)]
-	c.eachPart(key.Part, index, data, func(memory, data []byte) { copy(data, memory) })
-	return data, true
+	return data, c.copyPart(key.Part, index, data, false) == nil
 }
 
 // partBytes is the size of a page, or of a state.
@@ -155,25 +141,59 @@ func (c *Cache) partBytes(part int32) int {
 	return int(c.PageBytes())
 }
 
-// eachPart calls do with the bytes of a page or a state, tensor by tensor, and those of data for them. It
-// calls no operation of the backend, which may be computing.
-func (c *Cache) eachPart(part, index int32, data []byte, do func(memory, data []byte)) {
-	one := func(all tensor.Tensor) {
+// copyPart copies a page of a group, or a state, to data, or from data with in. Memory of devices is copied by their
+// memories, which any goroutine may ask for it; no operation of a backend is called, which may be computing.
+func (c *Cache) copyPart(part, index int32, data []byte, in bool) error {
+	one := func(memory backend.Memory, all tensor.Tensor) error {
 		t := all.Index(int(index))
-		n := t.Bytes()
-		do(t.Data[:n], data[:n])
-		data = data[n:]
+		host := t
+		host.Address, host.Data, data = 0, data[:t.Bytes()], data[t.Bytes():]
+		switch {
+		case t.Data != nil && in:
+			copy(t.Data[:t.Bytes()], host.Data)
+		case t.Data != nil:
+			copy(host.Data, t.Data)
+		case in:
+			return memory.Copy(t, host)
+		default:
+			return memory.Copy(host, t)
+		}
+		return nil
 	}
 	if part == statePart {
-		for _, t := range c.stateMemory {
-			one(t)
+		for i, t := range c.stateMemory {
+			if err := one(c.memoryOfState(i), t); err != nil {
+				return err
+			}
 		}
-		return
+		return nil
 	}
-	for slot := range c.slots {
-		all, n := c.tensors(slot)
-		for _, t := range all[:n] {
-			one(t)
+	for slot, layer := range c.backing.layers[part] {
+		if layer < 0 { // the group has no layer there
+			n := c.slotBytes(slot)
+			if !in {
+				clear(data[:n])
+			}
+			data = data[n:]
+			continue
+		}
+		kv, memory := &c.layers[layer], c.memoryOfLayer(layer)
+		if err := one(memory, kv.K); err != nil {
+			return err
+		}
+		if c.layout.slots[slot].VWidth == 0 {
+			continue
+		}
+		if err := one(memory, kv.V); err != nil {
+			return err
 		}
 	}
+	return nil
+}
+
+// slotBytes is the size of a slot in a page.
+func (c *Cache) slotBytes(slot int) int64 {
+	config := c.config
+	config.Layers = c.layout.slots[slot : slot+1]
+	return config.pageBytes()
 }

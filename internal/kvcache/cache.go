@@ -53,7 +53,8 @@ type Config struct {
 	// Backing keeps full pages and snapshots of states beyond the life of the cache; nil keeps none.
 	Backing *Backing
 	// LayerMemory and StateMemory return the memory of a layer's keys and values, and of a layer's
-	// states, by their index in Layers and States. If they are nil, all are in the memory given to New.
+	// states, by their index in Layers and States. If they are nil, all are in the memory given to New. With a Backing, any
+	// goroutine copies memory that is not the host's while operations run.
 	LayerMemory, StateMemory func(i int) backend.Memory
 }
 
@@ -264,10 +265,7 @@ func New(memory backend.Memory, config Config) (*Cache, error) {
 
 // slotOf returns a slot in the memory of a layer. It allocates the slot for the first layer that uses it.
 func (c *Cache) slotOf(layer, slot int) (backend.KV, error) {
-	m := slotMemory{slot: slot, memory: c.memory}
-	if c.config.LayerMemory != nil {
-		m.memory = c.config.LayerMemory(layer)
-	}
+	m := slotMemory{slot: slot, memory: c.memoryOfLayer(layer)}
 	for _, s := range c.slots {
 		if s.slot == slot && s.memory == m.memory {
 			return s.KV, nil
@@ -289,6 +287,14 @@ func (c *Cache) allocate(memory backend.Memory, l LayerShape) (kv backend.KV, er
 	}
 	kv.V, err = memory.New(c.config.DType, c.config.Pages, c.config.PageTokens, c.config.row(l, l.VWidth))
 	return kv, err
+}
+
+// memoryOfLayer returns the memory of a layer's keys and values.
+func (c *Cache) memoryOfLayer(i int) backend.Memory {
+	if c.config.LayerMemory == nil {
+		return c.memory
+	}
+	return c.config.LayerMemory(i)
 }
 
 // memoryOfState returns the memory of a layer's states.

@@ -162,3 +162,15 @@ func (c Config) SharedTokens(pages, sequences, pass, most int) int {
 func largest(most int, fits func(int) bool) int {
 	return sort.Search(max(most, 0), func(n int) bool { return !fits(n + 1) })
 }
+
+// layers returns, for each group, the layer of each slot, or -1.
+func (l *layout) layers() [][]int {
+	out := make([][]int, len(l.windows))
+	for g := range out {
+		out[g] = slices.Repeat([]int{-1}, len(l.slots))
+	}
+	for layer, at := range l.places {
+		out[at.group][at.slot] = layer
+	}
+	return out
+}

@@ -237,11 +237,7 @@ func (c *Cache) fill(part, index int32, at *content, depth int) bool {
 	data := b.in.Data[:c.partBytes(part)]
 	c.mu.Unlock()
 	defer c.mu.Lock()
-	ok := b.Store.Get(key, depth, data)
-	if ok {
-		c.eachPart(part, index, data, func(memory, data []byte) { copy(memory, data) })
-	}
-	return ok
+	return b.Store.Get(key, depth, data) && c.copyPart(part, index, data, true) == nil
 }
 
 // known is a has of the cache and the backing. It unlocks the cache while it asks the backing.

@@ -15,7 +15,7 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-var _ backend.Converter = (*Converter)(nil)
+var _ backend.Separator = (*Converter)(nil)
 
 // A Converter converts matrices of floats to q8_0 or q4_0, in interleaved rows, or in rows for a device that
 // reads them so.
@@ -98,6 +98,41 @@ func (c *Converter) Convert(ctx context.Context, dst, src []byte, p *backend.Par
 		return *err
 	}
 	return ctx.Err()
+}
+
+// Separate is a method of [backend.Separator].
+func (c *Converter) Separate(dst, src []byte, p *backend.Part) error {
+	rows, cols := p.Dims[0], p.Dims[1]
+	row := cols / quant.BlockColumns * c.packing.BlockBytes()
+	if cols%quant.BlockColumns != 0 || len(src) != rows*row || len(dst) != len(src) {
+		return fmt.Errorf("backend: rows of %v %v in %d bytes: got %d bytes for them", c.format, p.Shape(), len(src), len(dst))
+	}
+	var next atomic.Int64
+	var failed atomic.Pointer[error]
+	var group sync.WaitGroup
+	for range c.threads {
+		group.Go(func() {
+			panicked := hostmem.Guard(func() {
+				for {
+					first := int(next.Add(quant.InterleavedRows)) - quant.InterleavedRows
+					if first >= rows {
+						return
+					}
+					last := min(first+quant.InterleavedRows, rows)
+					quant.Separate(c.packing, dst[first*row:last*row], src[first*row:last*row], last-first, cols/quant.BlockColumns)
+				}
+			})
+			if panicked != nil {
+				err := faultOf(panicked)
+				failed.CompareAndSwap(nil, &err)
+			}
+		})
+	}
+	group.Wait()
+	if err := failed.Load(); err != nil {
+		return *err
+	}
+	return nil
 }
 
 // faultOf returns the error of a panic.

@@ -32,11 +32,12 @@ type Backend struct {
 	context         cu.CUContext
 	queue           driver.Queue
 	functions       functions
-	err             error        // the first since Sync
-	lost            error        // after which the device cannot be used
-	live            []allocation // by address
-	ring            ring         // small operands
-	bounce          []byte       // pinned: copies of memory that is not
+	err             error // the first since Sync
+	lost            error // after which the device cannot be used
+	live            allocations
+	shared          shared
+	ring            ring   // small operands
+	bounce          []byte // pinned: copies of memory that is not
 	scratch         scratch
 	pending         pending
 	capability9     bool    // kernels of Options.Fast may begin while the one before them ends, and multiply wide tiles
@@ -70,6 +71,7 @@ func New(i int, o Options) (*Backend, error) {
 		return nil, fmt.Errorf("cuda: GPU %d (%s) cannot be used: %s", i, devices[i].Name, why)
 	}
 	b := &Backend{options: o}
+	b.shared.Backend = b
 	if err := b.open(i); err != nil {
 		b.release()
 		return nil, fmt.Errorf("cuda: GPU %d: %w", i, err)
@@ -180,6 +182,7 @@ func (b *Backend) release() {
 	for _, a := range b.live {
 		b.free(a.address, a.size)
 	}
+	b.shared.release()
 	if b.ring.device != 0 {
 		b.free(b.ring.device, ringBytes)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"gorgonia.org/cu"
 
+	"github.com/heftai/heft/internal/backend/cuda/driver"
 	"github.com/heftai/heft/internal/tensor"
 	"github.com/heftai/heft/meta"
 )
@@ -42,36 +43,46 @@ func (b *Backend) free(p uintptr, n int64) {
 
 // New allocates memory of the GPU.
 func (b *Backend) New(dtype meta.DType, dims ...int) (tensor.Tensor, error) {
-	t := tensor.Tensor{DType: dtype, Rank: len(dims)}
+	t, n, err := b.newTensor(dtype, dims)
+	if err != nil {
+		return t, err
+	}
+	b.live.add(t.Address, n)
+	return t, b.clear(t.Address, n)
+}
+
+// newTensor allocates memory, n bytes.
+func (b *Backend) newTensor(dtype meta.DType, dims []int) (t tensor.Tensor, n int64, err error) {
+	t = tensor.Tensor{DType: dtype, Rank: len(dims)}
 	if len(dims) > tensor.MaxRank {
-		return tensor.Tensor{}, fmt.Errorf("cuda: tensor of shape %v has more than %d dimensions", dims, tensor.MaxRank)
+		return tensor.Tensor{}, 0, fmt.Errorf("cuda: tensor of shape %v has more than %d dimensions", dims, tensor.MaxRank)
 	}
 	for i, d := range dims {
 		if d < 0 {
-			return tensor.Tensor{}, fmt.Errorf("cuda: tensor of shape %v", dims)
+			return tensor.Tensor{}, 0, fmt.Errorf("cuda: tensor of shape %v", dims)
 		}
 		t.Dims[i] = d
 	}
-	n := dtype.Bytes(meta.Elements(dims))
-	p, err := b.allocate(n)
-	if err != nil {
-		return tensor.Tensor{}, fmt.Errorf("cuda: allocate %d bytes: %w", n, err)
+	n = dtype.Bytes(meta.Elements(dims))
+	if t.Address, err = b.allocate(n); err != nil {
+		return tensor.Tensor{}, 0, fmt.Errorf("cuda: allocate %d bytes: %w", n, err)
 	}
-	t.Address = p
-	at, _ := b.find(p)
-	b.live = slices.Insert(b.live, at, allocation{p, n})
+	return t, n, nil
+}
+
+// clear sets new memory to zeros.
+func (b *Backend) clear(p uintptr, n int64) error {
 	if err := b.flushed().Clear(p, int(max(n, 1))); err != nil {
-		return t, err
+		return err
 	}
-	return t, b.flushed().Wait() // a Fill may be next, on another queue
+	return b.flushed().Wait() // a Fill may be next, on another queue
 }
 
 // Free waits for the operations before it.
 func (b *Backend) Free(t tensor.Tensor) {
-	if at, ok := b.find(t.Address); ok {
+	if n, ok := b.live.remove(t.Address); ok {
 		b.check("wait", b.flushed().Wait())
-		b.free(t.Address, b.live[at].size)
-		b.live = slices.Delete(b.live, at, at+1)
+		b.free(t.Address, n)
 	}
 }
 
@@ -81,31 +92,63 @@ type allocation struct {
 	size    int64
 }
 
+// allocations are ordered by their addresses.
+type allocations []allocation
+
 // find returns the place of an address among the allocations, and whether one begins there.
-func (b *Backend) find(p uintptr) (at int, ok bool) {
-	return slices.BinarySearchFunc(b.live, p, func(a allocation, p uintptr) int { return cmp.Compare(a.address, p) })
+func (l allocations) find(p uintptr) (at int, ok bool) {
+	return slices.BinarySearchFunc(l, p, func(a allocation, p uintptr) int { return cmp.Compare(a.address, p) })
 }
 
-// holds reports whether n bytes from p on are part of one allocation, so that a kernel may touch them.
-func (b *Backend) holds(p uintptr, n int) bool {
-	at, ok := b.find(p)
+func (l *allocations) add(p uintptr, n int64) {
+	at, _ := l.find(p)
+	*l = slices.Insert(*l, at, allocation{p, n})
+}
+
+// remove returns the size of the allocation that begins at p.
+func (l *allocations) remove(p uintptr) (n int64, ok bool) {
+	at, ok := l.find(p)
+	if ok {
+		n = (*l)[at].size
+		*l = slices.Delete(*l, at, at+1)
+	}
+	return n, ok
+}
+
+// holds reports whether n bytes from p on are part of one allocation.
+func (l allocations) holds(p uintptr, n int) bool {
+	at, ok := l.find(p)
 	if !ok {
 		at--
 	}
-	return n <= 0 || at >= 0 && int64(p-b.live[at].address)+int64(n) <= b.live[at].size
+	return n <= 0 || at >= 0 && int64(p-l[at].address)+int64(n) <= l[at].size
 }
+
+// holds reports whether n bytes from p on are part of one allocation, so that a kernel may touch them.
+func (b *Backend) holds(p uintptr, n int) bool { return b.live.holds(p, n) || b.shared.holds(p, n) }
 
 // Copy copies between host and GPU through pinned memory, so host memory of any kind will do. It does not
 // hand memory of a mapped file to the driver, which could not survive a fault.
 func (b *Backend) Copy(dst, src tensor.Tensor) error {
-	if dst.DType != src.DType || dst.Rank != src.Rank || dst.Dims != src.Dims {
-		return fmt.Errorf("cuda: copy of %v %v to %v %v", src.DType, src.Shape(), dst.DType, dst.Shape())
-	}
 	if b.err != nil {
 		return b.Sync()
 	}
+	return (&copyQueue{b.flushed(), b.bounce}).copy(dst, src, &b.counters)
+}
+
+// A copyQueue copies between host and GPU through pinned memory.
+type copyQueue struct {
+	queue  *driver.Queue
+	bounce []byte
+}
+
+// copy waits until it is done.
+func (q *copyQueue) copy(dst, src tensor.Tensor, count *counters) error {
+	if dst.DType != src.DType || dst.Rank != src.Rank || dst.Dims != src.Dims {
+		return fmt.Errorf("cuda: copy of %v %v to %v %v", src.DType, src.Shape(), dst.DType, dst.Shape())
+	}
 	began := time.Now()
-	defer func() { b.counters.copying.Add(int64(time.Since(began))) }()
+	defer func() { count.copying.Add(int64(time.Since(began))) }()
 	rows, width := max(dst.Rows(), 1), int(dst.DType.Bytes(int64(dst.Cols())))
 	to, from := int(dst.DType.Bytes(int64(dst.RowStride()))), int(src.DType.Bytes(int64(src.RowStride())))
 	if to == width && from == width || dst.Rank == 0 {
@@ -115,38 +158,40 @@ func (b *Backend) Copy(dst, src tensor.Tensor) error {
 		return nil
 	}
 	for r := range rows {
-		for at := 0; at < width; at += len(b.bounce) {
-			if err := b.copyPart(dst, src, r*to+at, r*from+at, min(len(b.bounce), width-at)); err != nil {
+		for at := 0; at < width; at += len(q.bounce) {
+			if err := q.copyPart(dst, src, r*to+at, r*from+at, min(len(q.bounce), width-at), count); err != nil {
 				return fmt.Errorf("cuda: copy of %v %v: %w", src.DType, src.Shape(), err)
 			}
 		}
 	}
-	return b.flushed().Wait()
+	return q.queue.Wait()
 }
 
 // copyPart copies n bytes from and to offsets, at most as many as fit the bounce buffer.
-func (b *Backend) copyPart(dst, src tensor.Tensor, to, from, n int) error {
+func (q *copyQueue) copyPart(dst, src tensor.Tensor, to, from, n int, count *counters) error {
 	switch {
 	case dst.Data != nil && src.Data != nil:
 		copy(dst.Data[to:to+n], src.Data[from:from+n])
 		return nil
 	case src.Data != nil:
-		if err := b.flushed().Wait(); err != nil { // of the copy before
+		if err := q.queue.Wait(); err != nil { // of the copy before
 			return err
 		}
-		copy(b.bounce, src.Data[from:from+n])
-		return b.toDevice(dst.Address+uintptr(to), b.bounce[:n])
+		copy(q.bounce, src.Data[from:from+n])
+		count.toDevice.Add(int64(n))
+		return q.queue.ToDevice(dst.Address+uintptr(to), q.bounce[:n])
 	case dst.Data != nil:
-		if err := b.toHost(b.bounce[:n], src.Address+uintptr(from)); err != nil {
+		count.toHost.Add(int64(n))
+		if err := q.queue.ToHost(q.bounce[:n], src.Address+uintptr(from)); err != nil {
 			return err
 		}
-		if err := b.flushed().Wait(); err != nil {
+		if err := q.queue.Wait(); err != nil {
 			return err
 		}
-		copy(dst.Data[to:to+n], b.bounce)
+		copy(dst.Data[to:to+n], q.bounce)
 		return nil
 	}
-	return b.flushed().OnDevice(dst.Address+uintptr(to), src.Address+uintptr(from), n)
+	return q.queue.OnDevice(dst.Address+uintptr(to), src.Address+uintptr(from), n)
 }
 
 // ring has the small operands of operations under way: pinned host memory, and as much of the GPU.

@@ -36,6 +36,28 @@ func (s *Kernels) Interleave(p Packing, dst, rows []byte, stride, count, blocks 
 	}
 }
 
+// Separate stores the rows of a matrix of p in bands at dst, each a series of blocks: it reverts [Kernels.Interleave].
+func Separate(p Packing, dst, bands []byte, count, blocks int) {
+	size := p.BlockBytes()
+	flip := uint32(p.Offset()) * 0x01010101
+	for count > 0 && blocks > 0 {
+		n := min(InterleavedRows, count)
+		for b := range blocks {
+			in := bands[b*n*size:][:n*size]
+			codes := in[2*n:]
+			for r := range n {
+				block := dst[(r*blocks+b)*size:][:size]
+				copy(block[:2], in[2*r:])
+				for i := 2; i < size; i += 4 {
+					four := binary.LittleEndian.Uint32(codes[(i-2)*n+4*r:])
+					binary.LittleEndian.PutUint32(block[i:], four^flip)
+				}
+			}
+		}
+		dst, bands, count = dst[n*blocks*size:], bands[n*blocks*size:], count-n
+	}
+}
+
 // Band is where the blocks begin of the band that row is in, from column col on, a multiple
 // of 32, the number of its rows and row's lane.
 func (p *Packed) Band(row, col int) (at, rows, lane int) {

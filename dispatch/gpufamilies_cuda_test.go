@@ -1,0 +1,103 @@
+//go:build cuda
+
+package dispatch_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/internal/golden"
+	"github.com/heftai/heft/internal/nn"
+	"github.com/heftai/heft/meta"
+)
+
+// leftToTheCPU are the models of testdata/golden/infer/models of which no block runs on GPUs, with what no kernel of GPUs
+// does. All blocks of the others do.
+var leftToTheCPU = reasons(map[string][]string{
+	"clamped queries, keys and values":  {"family-mpt-clip-5", "family-olmo-clip-1"},
+	"delta nets with stronger changes":  {"family-olmo-hybrid-3"},
+	"gates of heads":                    {"family-laguna-1"},
+	"gates of softplus":                 {"family-laguna-2", "family-laguna-3"},
+	"hyper-connections":                 {"family-deepseek-v4-1", "family-deepseek-v4-5", "small-deepseek-v4-published"},
+	"inputs by layer":                   {"family-gemma3n-1", "family-gemma3n-text-1", "family-gemma3n-text-2", "family-gemma3n-text-3", "family-gemma4-small-1", "family-gemma4-small-2"},
+	"keys and values that layers share": {"family-gemma4-unified-text-1"},
+	"rounded biases of positions":       {"family-falcon-alibi-1", "family-falcon-alibi-2"},
+	"sparse attention":                  {"family-deepseek-v32-1", "family-deepseek-v32-2", "family-glm-moe-dsa-1", "family-glm-moe-dsa-2"},
+	"weights in awq":                    {"small-llama-awq4"},
+	"weights in bitsandbytes fp4":       {"small-llama-bnb-fp4"},
+	"weights in bitsandbytes int8":      {"small-llama-bnb-int8"},
+	"weights in bitsandbytes nf4":       {"quantised-qwen2-moe-bnb-nf4", "small-llama-bnb-nf4", "small-llama-bnb-nf4-plain"},
+	"weights in fp8 e8m0":               {"small-llama-ct-mxfp8", "small-llama-fp8-e8m0"},
+	"weights in gptq":                   {"small-llama-autoround", "small-llama-gptq4"},
+	"weights in gptq 8 bits":            {"small-llama-gptq8"},
+	"weights in int4 packed":            {"small-llama-ct-w4a16", "small-llama-ct-w4a16-channel", "small-llama-ct-w4a16-zeros"},
+	"weights in int8":                   {"small-llama-ct-int8", "small-llama-ct-int8-zeros"},
+	"weights in modelopt nvfp4":         {"small-llama-modelopt-nvfp4"},
+	"weights in mxfp4 packed":           {"small-llama-ct-mxfp4"},
+	"weights in nvfp4":                  {"small-llama-ct-nvfp4"},
+})
+
+// reasons turns a table of models by reason into one of reasons by model.
+func reasons(models map[string][]string) map[string]string {
+	out := map[string]string{}
+	for why, list := range models {
+		for _, name := range list {
+			out[name] = why
+		}
+	}
+	return out
+}
+
+// TestPlansSayWhatGPUsTake plans each model for GPUs that have room for all of it, by itself and by a map that places
+// everything on GPU 0. A plan places all blocks there or none, and then says why.
+func TestPlansSayWhatGPUsTake(t *testing.T) {
+	o := onGPUs(t, dispatch.Options{Threads: 1, Context: 128, MaxMemory: hostMemory(1 << 30)})
+	dir := filepath.Join(golden.Module(t), "testdata", "golden", "infer", "models")
+	list, err := os.ReadDir(dir)
+	if err != nil || len(list) == 0 {
+		t.Fatalf("%d models, %v", len(list), err)
+	}
+	left := 0
+	for _, e := range list {
+		skeleton, _ := open(t, filepath.Join(dir, e.Name()))
+		for _, policy := range []devicemap.Policy{{}, {Kind: devicemap.Manual, Pins: devicemap.NewMap(devicemap.Entry{Device: "0"})}} {
+			with := o
+			with.DeviceMap = policy
+			plan, _, err := dispatch.Plan(skeleton, with)
+			if err != nil {
+				t.Errorf("%s: %v", e.Name(), err)
+				continue
+			}
+			checkTaken(t, e.Name(), string(policy.Kind), skeleton, &plan)
+		}
+		if leftToTheCPU[e.Name()] != "" {
+			left++
+		}
+	}
+	if left != len(leftToTheCPU) {
+		t.Errorf("%d models are left to the CPU, the table has %d", left, len(leftToTheCPU))
+	}
+}
+
+// checkTaken compares the blocks that a plan places on GPU 0 with the table.
+func checkTaken(t *testing.T, name, policy string, skeleton *meta.Model, plan *devicemap.Plan) {
+	t.Helper()
+	program, err := nn.Compile(skeleton.Root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	why := leftToTheCPU[name]
+	for _, u := range program.Units {
+		if d, _ := plan.Map.Device(u.Path); len(u.Layers)+len(u.States) > 0 && (d == "0") != (why == "") {
+			t.Errorf("%s, policy %q: %s is on device %q; the table says %q; warnings %q", name, policy, u.Path, d, why, plan.Warnings)
+			return
+		}
+	}
+	if said := strings.Join(plan.Warnings, "\n"); !strings.Contains(said, "the GPU has no kernels for "+why) && why != "" || why == "" && strings.Contains(said, "no kernels") {
+		t.Errorf("%s, policy %q: the plan warns %q, want %q", name, policy, said, why)
+	}
+}
