@@ -52,9 +52,9 @@ func reasons(models map[string][]string) map[string]string {
 	return out
 }
 
-// TestPlansSayWhatGPUsTake plans each model for GPUs that have room for all of it, by itself and by a map that places
+// TestGPUsTakeWhatPlansSay plans each model for GPUs that have room for all of it, by itself and by a map that places
 // everything on GPU 0. A plan places all blocks there or none, and then says why.
-func TestPlansSayWhatGPUsTake(t *testing.T) {
+func TestGPUsTakeWhatPlansSay(t *testing.T) {
 	o := onGPUs(t, dispatch.Options{Threads: 1, Context: 128, MaxMemory: hostMemory(1 << 30)})
 	dir := filepath.Join(golden.Module(t), "testdata", "golden", "infer", "models")
 	list, err := os.ReadDir(dir)

@@ -1,13 +1,20 @@
 package dispatch_test
 
 import (
+	"errors"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/backend/cpu"
+	"github.com/heftai/heft/internal/tensor"
 	"github.com/heftai/heft/internal/testenv"
+	"github.com/heftai/heft/meta"
 )
 
 // TestAdaptersOfStationsComeAndGo runs them on two backends of the CPU in place of GPUs.
@@ -92,5 +99,52 @@ func withinBudget(t *testing.T, m *dispatch.Model, before []dispatch.DeviceUse, 
 		if use.Device != devicemap.CPU && use.Bytes > before[i].Bytes+budget {
 			t.Errorf("adapters take %d bytes of GPU %s, want at most %d", use.Bytes-before[i].Bytes, use.Device, budget)
 		}
+	}
+}
+
+// full is a device whose memory is in use by another process while it is set.
+type full struct {
+	*cpu.Backend
+	full bool
+}
+
+func (f *full) New(dtype meta.DType, dims ...int) (tensor.Tensor, error) {
+	if f.full {
+		return tensor.Tensor{}, errors.New("out of memory")
+	}
+	return f.Backend.New(dtype, dims...)
+}
+
+// TestAGPUWithoutRoomForAnAdapter: the error names the GPU, nothing stays of the adapter, and it comes when there is room.
+func TestAGPUWithoutRoomForAnAdapter(t *testing.T) {
+	skeleton, checkpoint := base(t, ownBase(t))
+	device, ids := new(full), [][]int32{{5, 6, 7}}
+	o := dispatch.Options{Threads: 1, AdapterMemory: adapterMemory(t, adapterDir(t))}.OnGPUs(1, func(int, backend.Backend) (b backend.Backend, err error) {
+		device.Backend, err = cpu.New(cpu.Options{Threads: 1})
+		return device, err
+	}, nil)
+	m, err := dispatch.New(skeleton, checkpoint, stationMaps(skeleton)["all on a GPU"], o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	if err := m.AddAdapter(dispatch.Adapter{Name: "a", Dir: adapterDir(t)}); err != nil {
+		t.Fatal(err)
+	}
+	plain, held := adapted(t, m, ids, ""), total(m.Status().Held)
+	device.full = true
+	for range 2 {
+		var failed *dispatch.DeviceError
+		if _, err := m.NewAdaptedSequence("a"); !errors.As(err, &failed) || failed.Lost || !strings.Contains(err.Error(), "--max-memory 0=SIZE") {
+			t.Errorf("error %v, want one of GPU 0", err)
+		}
+	}
+	if n := total(m.Status().Held); n != held {
+		t.Errorf("the host holds %d bytes more", n-held)
+	}
+	sameLogits(t, "the base meanwhile", adapted(t, m, ids, ""), plain)
+	device.full = false
+	if slices.Equal(adapted(t, m, ids, "a")[0], plain[0]) {
+		t.Error("the adapter adds nothing")
 	}
 }

@@ -29,15 +29,15 @@ export LD_LIBRARY_PATH=$folder/sim CUDASIM_KERNELS=$folder/sim/kernels.so CUDASI
 export HEFT_REQUIRE=${HEFT_REQUIRE:+$HEFT_REQUIRE,}cuda
 again=${SHORT:+TestConformanceOfFastKernels} in_auto=${SHORT:+TestGPUsInAuto}
 # With capability 9.0 kernels of GPUs of that architecture are loaded, which may begin before others have ended.
-CUDASIM_CAPABILITY=90 go test -tags cuda -count=1 ./internal/backend/cuda/...
+CUDASIM_CAPABILITY=90 go test -tags cuda -count=1 -timeout 2h ./internal/backend/cuda/...
 # Streams that run as late as they may, with the threads of a block in another order.
-CUDASIM_LATE=1 CUDASIM_SEED=1 go test -tags cuda -count=1 -skip "${again:-^$}" ./internal/backend/cuda
-CUDASIM_SEED=2 go test -tags cuda -count=1 -race -short -skip "${again:-^$}" ./internal/backend/cuda
+CUDASIM_LATE=1 CUDASIM_SEED=1 go test -tags cuda -count=1 -timeout 2h -skip "${again:-^$}" ./internal/backend/cuda
+CUDASIM_SEED=2 go test -tags cuda -count=1 -timeout 2h -race -short -skip "${again:-^$}" ./internal/backend/cuda
 # Golden models over maps of two GPUs, the CPU and the disk have the CPU's bits, and with kernels for tensor cores they
 # stay within the tolerance.
-go test -tags cuda -count=1 -run 'TestGPUs' ./dispatch
-[ -n "${SHORT:-}" ] || CUDASIM_LATE=1 CUDASIM_SEED=1 go test -tags cuda -count=1 -run 'TestGPUs' ./dispatch
-CUDASIM_LATE=kernels go test -tags cuda -count=1 -run 'TestGPUs' -skip "${in_auto:-^$}" -short ./dispatch # copies as early as they may
+go test -tags cuda -count=1 -timeout 2h -run 'TestGPUs' ./dispatch
+[ -n "${SHORT:-}" ] || CUDASIM_LATE=1 CUDASIM_SEED=1 go test -tags cuda -count=1 -timeout 2h -run 'TestGPUs' ./dispatch
+CUDASIM_LATE=kernels go test -tags cuda -count=1 -timeout 2h -run 'TestGPUs' -skip "${in_auto:-^$}" -short ./dispatch # copies as early as they may
 
 # A server answers over HTTP with the CPU's tokens, and its plan names the GPUs.
 start() { # MAP [FLAG...]: sets server, its process, and at, its address
