@@ -27,6 +27,8 @@ type Report struct {
 	Probed *MachineSpeed
 	// Coding is set if the plan codes weights.
 	Coding *Coding
+	// SelfDraft is the draft of the model by itself that was asked for, also where the plan declines it; nil without one.
+	SelfDraft *SelfDraft
 	// DeviceUse is [Model.DeviceUse], for the plan of a model that is loaded.
 	DeviceUse []DeviceUse
 }
@@ -74,8 +76,9 @@ func (r *Report) MarshalJSON() ([]byte, error) {
 		Routing   []RoutingHits `json:"expert_hits,omitempty"`
 		Probed    *MachineSpeed `json:"probed,omitempty"`
 		Coding    *Coding       `json:"coded,omitempty"`
+		Self      *SelfDraft    `json:"self_draft,omitempty"`
 		Use       []DeviceUse   `json:"device_use,omitempty"`
-	}{r.Predicted, r.Measured, r.KVTokens, r.MaxModelLen, r.FitsWith, r.Helps, r.Routing, r.Probed, r.Coding, r.DeviceUse})
+	}{r.Predicted, r.Measured, r.KVTokens, r.MaxModelLen, r.FitsWith, r.Helps, r.Routing, r.Probed, r.Coding, r.SelfDraft, r.DeviceUse})
 	if err != nil {
 		return nil, err
 	}

@@ -79,7 +79,11 @@ type Options struct {
 	Draft *dispatch.Model
 	// DraftNext are the modules that follow Draft, if that is the first of several ([meta.NewNexts]). All of them have Options.HiddenStates.
 	DraftNext []*dispatch.Model
-	// DraftFailed is called once if a pass of Draft fails; the engine goes on without it. nil does nothing.
+	// DraftNeeds is how many times as fast guesses of Draft must make generation because the model is that much slower
+	// with it ([dispatch.SelfDraft.Needs]). With DraftTokens 0 the engine goes on without Draft where they do not. 0 keeps it.
+	DraftNeeds float64
+	// DraftFailed is called once when the engine goes on without Draft, which it does not use any more: a pass of Draft failed,
+	// or its guesses save less than DraftNeeds. nil does nothing.
 	DraftFailed func(error)
 }
 
@@ -137,7 +141,7 @@ func New(m *dispatch.Model, o Options) (*Model, error) {
 	if err := g.claim(append([]*dispatch.Model{m}, o.drafts()...)...); err != nil {
 		return nil, err
 	}
-	e := engine.Options{MaxBatch: o.MaxBatch, MaxQueue: o.MaxQueue, DraftTokens: o.DraftTokens, DraftFailed: o.DraftFailed}
+	e := engine.Options{MaxBatch: o.MaxBatch, MaxQueue: o.MaxQueue, DraftTokens: o.DraftTokens, DraftNeeds: o.DraftNeeds, DraftFailed: o.DraftFailed}
 	var modules []engine.Model
 	for _, d := range o.drafts() {
 		modules = append(modules, engine.ForDispatch(d))

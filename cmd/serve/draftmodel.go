@@ -94,7 +94,7 @@ func (c *runCmd) openDrafter(ctx context.Context, m servedModel, o dispatch.Opti
 	if err == nil {
 		d.words, err = generate.ReadText(from.files, from.where())
 	}
-	options := c.draftOptions(o)
+	options := draftOptions(o)
 	options.HiddenStates = len(skeletons) > 1
 	for _, skeleton := range skeletons {
 		if err == nil {
@@ -113,21 +113,64 @@ func (c *runCmd) openDrafter(ctx context.Context, m servedModel, o dispatch.Opti
 	return d, nil
 }
 
-// planSelf plans the model of d and its draft by itself, within one limit of memory.
+// planSelf plans the model of d and its draft by itself, within one limit of memory; the model alone if the draft is not
+// expected to pay and --draft-tokens is auto.
 func (f *fleet) planSelf(d *draft) (devicemap.Plan, dispatch.Options, error) {
-	o := f.command.draftOptions(d.options)
-	if spec, ok := d.skeleton.Root.Spec.(*meta.CausalLMSpec); ok && (o.Context <= 0 || o.Context > spec.Context) {
-		o.Context = spec.Context
-	}
-	o.KVTokens = min(o.Context, draftKVTokens)
-	plan, options, self, err := dispatch.PlanSelfDraft(d.skeleton, o, func(bytes int64) dispatch.Options {
+	plan, options, self, err := planSelf(d.skeleton, d.options, func(bytes int64) dispatch.Options {
 		return f.within(d, f.beside(bytes), d.options.StrictMemory)
 	})
 	if err != nil {
-		return plan, options, cmdline.Misusef("--draft %s: %w", f.command.Draft, err)
+		return plan, options, err
 	}
-	d.self, f.drafts = self, self.Bytes
+	if n, err := f.command.draftTokens(); err == nil && n == 0 && self.Gain(dispatch.AssumedRight) < 1 {
+		slog.Warn("--draft self guesses nothing: " + selfLine(self))
+		return dispatch.Plan(d.skeleton, d.options)
+	}
+	d.self, d.dropSelf, f.drafts = self, f.dropSelf, self.Bytes
 	return plan, options, nil
+}
+
+// planSelf plans a model with the options o and its draft by itself.
+func planSelf(skeleton *meta.Model, o dispatch.Options, within func(bytes int64) dispatch.Options) (devicemap.Plan, dispatch.Options, *dispatch.SelfDraft, error) {
+	o = draftOptions(o)
+	o.Quantize = meta.QuantQ4
+	if spec, ok := skeleton.Root.Spec.(*meta.CausalLMSpec); ok && (o.Context <= 0 || o.Context > spec.Context) {
+		o.Context = spec.Context
+	}
+	o.KVTokens = min(o.Context, draftKVTokens)
+	plan, options, self, err := dispatch.PlanSelfDraft(skeleton, o, within)
+	if err != nil {
+		err = cmdline.Misusef("--draft self: %w", err)
+	}
+	return plan, options, self, err
+}
+
+// selfLine says what a draft of a model by itself takes and what it is expected to gain.
+func selfLine(d *dispatch.SelfDraft) string {
+	size := devicemap.FormatSize
+	gain := d.Gain(dispatch.AssumedRight)
+	line := fmt.Sprintf("draft self: its copies and KV cache take %s; %s stream for a token, %s without it; ", size(d.Bytes), size(d.DiskBytes), size(d.DiskBytesAlone))
+	if gain < 1 {
+		return line + fmt.Sprintf("with %.0f %% of guesses right that is slower, so auto declines it", 100*dispatch.AssumedRight)
+	}
+	if d.DiskBytes == 0 {
+		return line + "nothing streams, so memory bounds what it gains"
+	}
+	return line + fmt.Sprintf("with %.0f %% of guesses right a byte from the disk gives %.1f times the tokens", 100*dispatch.AssumedRight, gain)
+}
+
+// dropSelf closes the draft of l by itself, which is not used any more, and leaves its memory to l's weights.
+func (f *fleet) dropSelf(l *loaded) {
+	f.mu.Lock()
+	f.drafts = 0
+	f.mu.Unlock()
+	for _, m := range l.drafter.models {
+		m.Close()
+	}
+	host := l.model.Plan().Device(devicemap.CPU)
+	if host.LimitBytes > 0 {
+		l.model.SetMemoryLimit(max(f.limitNow(), host.Used()))
+	}
 }
 
 // openSelf opens the draft of a model by itself.
@@ -138,7 +181,7 @@ func (l *loaded) openSelf(ctx context.Context, self *dispatch.SelfDraft, words g
 	}
 	l.drafter = &drafter{models: []*dispatch.Model{m}, words: words, bytes: self.Bytes}
 	m.Warm(ctx)
-	slog.Info("tokens are guessed by the model itself, with weights in 4 bits instead of those that stream", "memory", devicemap.FormatSize(self.Bytes))
+	slog.Info("tokens are guessed by the model itself, with weights in 4 bits instead of those that stream: "+selfLine(self), "memory", devicemap.FormatSize(self.Bytes))
 	return nil
 }
 
@@ -150,14 +193,10 @@ func noteModules(d *draft) {
 }
 
 // draftOptions are those of a draft model beside a model with the options o.
-func (c *runCmd) draftOptions(o dispatch.Options) dispatch.Options {
-	d := dispatch.Options{MaxMemory: o.MaxMemory, StrictMemory: true, Threads: o.Threads, Variant: o.Variant, KVDType: o.KVDType,
+func draftOptions(o dispatch.Options) dispatch.Options {
+	return dispatch.Options{MaxMemory: o.MaxMemory, StrictMemory: true, Threads: o.Threads, Variant: o.Variant, KVDType: o.KVDType,
 		Context: o.Context, MaxSequences: o.MaxSequences, Lazy: o.Lazy, Ledger: o.Ledger,
 		DeviceMap: devicemap.Policy{Kind: devicemap.Manual, Pins: devicemap.NewMap(devicemap.Entry{Device: devicemap.CPU})}}
-	if c.Draft == "self" {
-		d.Quantize = meta.QuantQ4
-	}
-	return d
 }
 
 // place plans a model of the drafter and takes its memory.

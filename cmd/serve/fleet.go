@@ -244,7 +244,11 @@ func (f *fleet) fit(ctx context.Context, d *draft) (devicemap.Plan, dispatch.Opt
 
 // within are the options of a draft for a limit of the host's memory.
 func (f *fleet) within(d *draft, limit int64, strict bool) dispatch.Options {
-	o := d.options
+	return within(d.options, limit, strict)
+}
+
+// within are the options o for a limit of the host's memory.
+func within(o dispatch.Options, limit int64, strict bool) dispatch.Options {
 	o.MaxMemory = slices.DeleteFunc(slices.Clone(o.MaxMemory), func(m devicemap.DeviceMemory) bool { return m.Device == devicemap.CPU })
 	o.MaxMemory = append(o.MaxMemory, devicemap.DeviceMemory{Device: devicemap.CPU, Bytes: float64(limit)})
 	o.StrictMemory = strict
@@ -271,7 +275,10 @@ func (f *fleet) others() (n int64) {
 // beside is the limit for a model beside others of so many bytes. Its plan has a smaller row for requests than all
 // requests have.
 func (f *fleet) beside(others int64) int64 {
-	limit := f.limitNow()
+	return besideOf(f.limitNow(), others)
+}
+
+func besideOf(limit, others int64) int64 {
 	rest := max(limit-others, 1)
 	return max(rest-(dispatch.RequestMemory(limit)-dispatch.RequestMemory(rest)), 1)
 }

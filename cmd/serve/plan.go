@@ -27,6 +27,7 @@ type planCmd struct {
 	NoProbe        bool   `help:"Skip measuring this machine (0.4 s); no speeds are predicted."`
 	DiskRate       string `help:"Predict for a disk of this rate instead of measuring one: 2GB/s, 500MiB/s." placeholder:"RATE"`
 	Trace          string `help:"Replay routing that serve bench --trace recorded: hits of experts by memory." placeholder:"FILE"`
+	Draft          string `help:"Plan a draft of the model by itself too; other drafts are not planned." placeholder:"self"`
 	JSON           bool   `name:"json" help:"Print one JSON object."`
 }
 
@@ -56,7 +57,7 @@ func (c *planCmd) Run(ctx context.Context, out cmdline.Output) error {
 	}
 	o.MaxSequences, _ = c.sequences(skeleton, o)
 	asked := o.KnownCoding(skeleton, checkpoint)
-	plan, o, err := dispatch.Plan(skeleton, asked)
+	plan, o, self, err := c.plan(skeleton, asked)
 	if err != nil {
 		return err
 	}
@@ -65,7 +66,7 @@ func (c *planCmd) Run(ctx context.Context, out cmdline.Output) error {
 	}
 	report := dispatch.NewReport(plan)
 	report.KVTokens, report.MaxModelLen = o.KVTokens, o.MaxModelLen
-	report.Routing = curve
+	report.Routing, report.SelfDraft = curve, self
 	report.Coding = dispatch.CodingOf(skeleton, &plan, &o)
 	report.FitsWith, _ = dispatch.FitsWith(skeleton, asked, plan)
 	if !c.NoProbe {
@@ -87,9 +88,31 @@ func (c *planCmd) Run(ctx context.Context, out cmdline.Output) error {
 		return err
 	}
 	_, err = fmt.Fprintf(out, "\n%sKV cache of %d tokens; a request may have up to %d\n%s%s%s%s",
-		plan.Explain(), o.KVTokens, o.MaxModelLen, streamsLine(&plan)+codingLine(report.Coding, o.CodedGain())+hitsLine(plan)+fitLine(report.FitsWith), predictedLine(report.Predicted)+helpLine(report), unreadLine(skeleton)+warningLines(plan.Warnings),
+		plan.Explain(), o.KVTokens, o.MaxModelLen, streamsLine(&plan)+codingLine(report.Coding, o.CodedGain())+hitsLine(plan)+fitLine(report.FitsWith)+draftLine(self), predictedLine(report.Predicted)+helpLine(report), unreadLine(skeleton)+warningLines(plan.Warnings),
 		hitsTable(o.Routing, curve))
 	return err
+}
+
+// plan plans the model, with --draft self beside the draft of itself unless that is not expected to pay.
+func (c *planCmd) plan(skeleton *meta.Model, o dispatch.Options) (devicemap.Plan, dispatch.Options, *dispatch.SelfDraft, error) {
+	plan, alone, err := dispatch.Plan(skeleton, o)
+	limit := plan.Device(devicemap.CPU).LimitBytes
+	if err != nil || c.Draft != "self" || limit == 0 {
+		return plan, alone, nil, err
+	}
+	beside, options, self, err := planSelf(skeleton, o, func(bytes int64) dispatch.Options { return within(o, besideOf(limit, bytes), o.StrictMemory) })
+	if err != nil || self.Gain(dispatch.AssumedRight) < 1 {
+		return plan, alone, self, err
+	}
+	return beside, options, self, nil
+}
+
+// draftLine is selfLine, if there is a draft.
+func draftLine(d *dispatch.SelfDraft) string {
+	if d == nil {
+		return ""
+	}
+	return selfLine(d) + "\n"
 }
 
 // streamsLine says which prompts stream to a GPU, and where routed experts are.

@@ -136,9 +136,11 @@ type loaded struct {
 	model      *dispatch.Model
 	generator  *generate.Model
 	report     *reporter
-	drafter    *drafter // nil: there is none
-	share      int64    // of memory, while another model needs the rest; 0 is that of the plan
-	adapters   int64    // memory for adapters that come and go, which all models have together
+	drafter    *drafter        // nil: there is none
+	selfNeeds  float64         // of a draft by itself, see generate.Options.DraftNeeds; 0: there is none
+	dropSelf   func(l *loaded) // closes it
+	share      int64           // of memory, while another model needs the rest; 0 is that of the plan
+	adapters   int64           // memory for adapters that come and go, which all models have together
 }
 
 func (l *loaded) close() {
@@ -164,6 +166,7 @@ type draft struct {
 	words      func() (generate.Text, error) // waits until they are read
 	drafter    *drafter
 	self       *dispatch.SelfDraft // nil without --draft self
+	dropSelf   func(l *loaded)
 }
 
 // open reads config and headers of a model, and begins to read its text. The caller binds the draft, or closes its
@@ -211,6 +214,9 @@ func (c *runCmd) bind(ctx context.Context, d *draft, plan devicemap.Plan, option
 	if err == nil {
 		warnText(words, l.name)
 		if d.self != nil {
+			if d.self.OnDisk {
+				l.selfNeeds, l.dropSelf = d.self.Needs(), d.dropSelf
+			}
 			err = l.openSelf(ctx, d.self, words)
 		}
 	}
@@ -244,7 +250,13 @@ func (c *runCmd) generator(l *loaded, words generate.Text, sequences int) (*gene
 				return nil, cmdline.Misusef("--draft %s: %w", c.Draft, err)
 			}
 		}
-		o.DraftFailed = func(err error) { slog.Warn("tokens are not guessed by the draft model any more", "reason", err) }
+		o.DraftNeeds = l.selfNeeds
+		o.DraftFailed = func(err error) {
+			slog.Warn("tokens are not guessed by the draft model any more", "reason", err)
+			if l.selfNeeds > 0 {
+				l.dropSelf(l)
+			}
+		}
 	}
 	m, err := generate.New(l.model, o)
 	if err != nil {

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"math"
 	"time"
 )
@@ -13,7 +14,17 @@ type budget struct {
 	balance float64       // seconds, at most mostCredit passes
 	plain   float64       // seconds of a pass without guesses; 0: not known
 	spent   time.Duration // by the draft model since the last pass of the model
+
+	// Of the last passes, the recent ones counted more: seconds with guesses, and for the same tokens without.
+	took, would float64
+	judged      int // passes until they are compared
 }
+
+// ErrDraftSlow is why an engine goes on without a draft model that does not make up for what its memory costs.
+var ErrDraftSlow = errors.New("engine: the draft model's guesses save less time than the memory that it takes costs")
+
+// judgedPasses is after how many passes the gain of a draft model is compared with Options.DraftNeeds.
+const judgedPasses = 32
 
 const (
 	allowance   = 0.005
@@ -76,10 +87,28 @@ func (e *Engine) settle(tokens int, g guessed) {
 		}
 		d.plain = without
 	}
-	d.balance += allowance*e.passed.Seconds() - d.spent.Seconds()
-	d.spent = 0
-	if without > 0 && g.drafted > 0 {
-		d.balance += without*float64(g.right)/float64(g.choices) - max(with-without, 0)*float64(g.drafted)/float64(g.guesses)
+	saved, took := 0.0, d.spent.Seconds()
+	if d.spent = 0; without > 0 && g.drafted > 0 {
+		saved = without * float64(g.right) / float64(g.choices)
+		took += max(with-without, 0) * float64(g.drafted) / float64(g.guesses)
 	}
-	d.balance = min(d.balance, mostCredit*d.plain)
+	d.balance = min(d.balance+allowance*e.passed.Seconds()+saved-took, mostCredit*d.plain)
+	if without > 0 && d.loaded() && e.options.DraftTokens == 0 {
+		e.judge(without+took, without+saved)
+	}
+}
+
+// judge goes on without a draft model that does not gain what it must. took are the seconds of a pass with its guesses, and would
+// those of the same tokens without.
+func (e *Engine) judge(took, would float64) {
+	d := &e.drafter
+	d.took, d.would = d.took+took, d.would+would
+	if d.judged++; d.judged < judgedPasses {
+		return
+	}
+	if d.would < e.options.DraftNeeds*d.took {
+		e.draftFailed(ErrDraftSlow)
+		return
+	}
+	d.took, d.would, d.judged = d.took/2, d.would/2, judgedPasses/2
 }

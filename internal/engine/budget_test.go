@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -145,5 +146,44 @@ func TestLearningThatADraftModelDoesNotPay(t *testing.T) {
 				t.Error("the draft model was never asked")
 			}
 		})
+	}
+}
+
+// TestADraftModelKeptMemoryThatItDidNotPay: a model that streams 1.3 times the bytes beside the copies of its draft goes on without
+// the draft if the guesses do not make up for that, so that answers take at most 2 % more bytes; and keeps one that does.
+func TestADraftModelKeptMemoryThatItDidNotPay(t *testing.T) {
+	const alone, beside = 100 * time.Millisecond, 130 * time.Millisecond
+	for _, c := range []struct {
+		name  string
+		wrong int
+		slow  bool
+	}{{"never right", 1, true}, {"5 of 6 right", 6, false}} {
+		without, _ := simulate(t, newTimed(alone, time.Millisecond, 0), nil, engine.Options{DraftTokens: -1}, 1, 4, 20, 400)
+		m, d := newTimed(beside, time.Millisecond, 0), newTimed(5*time.Millisecond, time.Millisecond, c.wrong)
+		bytes, late := 0.0, 0 // of passes in those of one without a draft, and passes since the draft left
+		count := m.BeforePass
+		m.BeforePass = func(ctx context.Context, rows []engine.Row) error {
+			if bytes += float64(m.pass) / float64(alone); m.pass == alone {
+				late++
+			}
+			return count(ctx, rows)
+		}
+		asked := 0
+		o := engine.Options{DraftNeeds: float64(beside) / float64(alone), DraftFailed: func(err error) {
+			if !errors.Is(err, engine.ErrDraftSlow) {
+				t.Error(err)
+			}
+			m.pass, asked = alone, d.passes // the copies' room is the model's again
+		}}
+		took, _ := simulate(t, m, d, o, 1, 4, 20, 400)
+		t.Logf("%s: %.3f of the time, %.1f sweeps for 1600 tokens, %d of them without the draft", c.name, took.Seconds()/without.Seconds(), bytes, late)
+		switch {
+		case c.slow != (late > 0):
+			t.Errorf("%s: %d passes without the draft", c.name, late)
+		case c.slow && (bytes > 1600/0.98 || took > without+without/50 || d.passes != asked):
+			t.Errorf("%s: %.1f sweeps for 1600 tokens in %v, %v without a draft", c.name, bytes, took, without)
+		case !c.slow && 2*took > without:
+			t.Errorf("%s: %v, and %v without a draft", c.name, took, without)
+		}
 	}
 }

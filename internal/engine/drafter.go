@@ -111,7 +111,7 @@ func (e *Engine) ask(base int) {
 	for len(d.asked) > 0 {
 		d.idle = 0
 		if err := e.draftPass(); err != nil {
-			e.draftFailed(err)
+			e.draftFailed(fmt.Errorf("engine: draft model: %w", err))
 			break
 		}
 		d.asked = slices.DeleteFunc(d.asked, func(c *choice) bool {
@@ -349,6 +349,6 @@ func (e *Engine) draftFailed(err error) {
 	}
 	e.drafter.model, e.drafter.width = nil, 0
 	if f := e.options.DraftFailed; f != nil {
-		f(fmt.Errorf("engine: draft model: %w", err))
+		f(err)
 	}
 }

@@ -25,7 +25,11 @@ type Options struct {
 	// Draft is a smaller or faster model of the same vocabulary that guesses tokens where the text does
 	// not repeat itself; nil: there is none. The engine uses it as it uses its model.
 	Draft Model
-	// DraftFailed is called once, if a pass of Draft fails. The engine goes on without it.
+	// DraftNeeds is how many times as fast the guesses of Draft must make generation, because the model is that much slower
+	// beside it; 0 if it is not. Where they do not, and DraftTokens is 0, the engine goes on without Draft.
+	DraftNeeds float64
+	// DraftFailed is called once, with the reason, when the engine goes on without Draft: a pass failed, or ErrDraftSlow. Draft is
+	// not used any more.
 	DraftFailed func(error)
 	Observer    Observer
 }

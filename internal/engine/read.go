@@ -154,7 +154,7 @@ func (e *Engine) read() {
 		n, begin := d.planReads(), time.Now()
 		if n > 0 {
 			if _, err := d.model.Forward(e.ctx, d.rows); err != nil {
-				e.draftFailed(err)
+				e.draftFailed(fmt.Errorf("engine: draft model: %w", err))
 				break
 			}
 		}
