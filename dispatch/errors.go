@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/meta"
 )
@@ -47,10 +48,15 @@ func (e *WeightError) Unwrap() error { return e.Err }
 func (m *Model) weightError(path string, err error) error {
 	out := &WeightError{Path: path, Err: err}
 	var broken *loader.Error
+	var fault *backend.FaultError
 	if verdict := m.checkpoint.Verify(); errors.As(verdict, &broken) {
 		out.File, out.Err = broken.File, verdict
 	} else if errors.As(err, &broken) {
 		out.File = broken.File
+	} else if errors.As(err, &fault) { // the file is as it was: its disk has failed
+		if f, ok := m.checkpoint.FileAt(fault.Address); ok {
+			out.File = f.Path
+		}
 	}
 	if errors.Is(out, ErrChanged) {
 		var status error = out

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"unsafe"
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/internal/backend"
@@ -176,4 +177,9 @@ func (o Options) WithCrossing(seconds float64) Options {
 	tier.pace = &pace
 	o.gpus = &tier
 	return o
+}
+
+// FailedRead is the error of a pass in which the disk failed to read a mapped byte of a tensor.
+func (m *Model) FailedRead(path string, mapped *byte) error {
+	return m.weightError(path, &backend.FaultError{Address: uintptr(unsafe.Pointer(mapped))})
 }

@@ -115,3 +115,21 @@ func TestADiskThatFillsUpWhileWeightsAreConverted(t *testing.T) {
 		}
 	}
 }
+
+// TestAFailedReadOfAMappedWeightNamesItsFile: a disk that failed a page (EIO) left the error without the file, as the
+// file itself is unchanged.
+func TestAFailedReadOfAMappedWeightNamesItsFile(t *testing.T) {
+	dir := mixtureFolder(t, 77)
+	m := cpuModel(t, dir, dispatch.Options{Threads: 1, Context: 64})
+	for w := range m.Checkpoint().Tensors() {
+		data, err := w.Bytes()
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = m.FailedRead("model.norm", &data[0])
+		var failed *dispatch.WeightError
+		if !errors.As(err, &failed) || failed.File != filepath.Join(dir, w.File.Name) || !strings.Contains(err.Error(), failed.File) {
+			t.Fatalf("got %v, want an error that names %s", err, filepath.Join(dir, w.File.Name))
+		}
+	}
+}
