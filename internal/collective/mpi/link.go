@@ -84,7 +84,8 @@ type Link struct {
 var _ collective.Link = (*Link)(nil)
 
 // Open joins the world that the launcher started, once in a process. It returns when all ranks have
-// called it. onFail is called once, when the world has failed, from any goroutine.
+// called it. onFail is called once, when the world has failed and before a call says so, from any
+// goroutine. It must not call the link.
 func Open(onFail func(error)) (*Link, error) {
 	l := &Link{fails: onFail, ends: make(chan bool, 1), ended: make(chan struct{}), failing: make(chan struct{})}
 	opened := make(chan error)
@@ -222,22 +223,22 @@ func (l *Link) Fail(err error) {
 
 // lose makes all calls return e, the first time that it is called, and tells the other ranks.
 func (l *Link) lose(e *collective.RankError) {
-	if !l.stop(e) {
+	if !l.stop(e, l.fails) {
 		return
 	}
 	text := binary.LittleEndian.AppendUint32(nil, uint32(e.Rank))
 	text = append(text, e.Err.Error()[:min(len(e.Err.Error()), maxText)]...)
 	l.tell(fail, text)
-	l.fails(e)
 }
 
-// stop makes all calls return e. It reports whether it is the first to do so.
-func (l *Link) stop(e *collective.RankError) bool {
+// stop makes all calls return e, after onStop knows of it. It reports whether it is the first to do so.
+func (l *Link) stop(e *collective.RankError, onStop func(error)) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.failed != nil {
 		return false
 	}
+	onStop(e)
 	l.failed = e
 	close(l.failing)
 	return true
@@ -260,7 +261,7 @@ func (l *Link) Close(err error) {
 	if err != nil {
 		l.Fail(err)
 	}
-	quiet := l.stop(&collective.RankError{Rank: l.rank, Err: net.ErrClosed})
+	quiet := l.stop(&collective.RankError{Rank: l.rank, Err: net.ErrClosed}, func(error) {})
 	if quiet {
 		l.tell(bye, nil)
 	}

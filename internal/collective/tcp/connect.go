@@ -26,7 +26,8 @@ type Options struct {
 	Build string
 	// Timeout bounds the wait for the other ranks. 0 is 5 minutes.
 	Timeout time.Duration
-	// OnFail is called when the world fails, from any goroutine.
+	// OnFail is called once, when the world has failed and before a call says so, from any goroutine. It
+	// must not call the link.
 	OnFail func(error)
 	// Warn receives a line about each peer that is refused. nil drops them.
 	Warn func(line string)

@@ -58,7 +58,8 @@ type peer struct {
 	writing sync.Mutex
 }
 
-// start begins to read from the peers. onFail is called once, when the world has failed.
+// start begins to read from the peers. onFail is called once, when the world has failed and before a call
+// says so. It must not call the link.
 func (l *Link) start(onFail func(error)) {
 	l.failing, l.fails = make(chan struct{}), onFail
 	for _, p := range l.peers {
@@ -133,11 +134,11 @@ func (l *Link) lose(e *collective.RankError) {
 		l.mu.Unlock()
 		return
 	}
+	l.fails(e)
 	l.failed = e
 	close(l.failing)
 	l.mu.Unlock()
 	l.tell(fail, e)
-	l.fails(e)
 }
 
 func (l *Link) cause() error {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -93,6 +94,20 @@ func TestAFailedRankIsNamed(t *testing.T) {
 		if r != 1 && (!errors.As(err, &e) || e.Rank != 1 || !strings.Contains(err.Error(), "out of paper")) {
 			t.Errorf("rank %d: %v, want the error of rank 1", r, err)
 		}
+	}
+}
+
+// Calls returned the failure of the world before its context was cancelled.
+func TestAFailureIsToldBeforeACallReturnsIt(t *testing.T) {
+	told := false
+	l := &Link{failing: make(chan struct{}), fails: func(error) {
+		runtime.Gosched()
+		told = true
+	}}
+	go l.lose(&collective.RankError{Rank: 1, Err: net.ErrClosed})
+	<-l.failing
+	if !told {
+		t.Error("the calls end, and OnFail has not been called")
 	}
 }
 
