@@ -293,17 +293,19 @@ func checkCalls(t *testing.T, s *server, body obj, name string, least, most int)
 	}
 }
 
+// reasoningHermes is a template with reasoning and calls.
+const reasoningHermes = `{% for m in messages %}<|{{ m.role }}|>{% if m.reasoning_content %}{{ '<think>\n' + m.reasoning_content + '\n</think>\n\n' }}{% endif %}{{ m.content }}` +
+	`{% for c in m.tool_calls or [] %}{{ '\n<tool_call>\n' }}{"name": "{{ c.function.name }}", "arguments": {{ c.function.arguments | tojson }}}{{ '\n</tool_call>' }}{% endfor %}<|turn|>{% endfor %}` +
+	`{% if tools %}{{ tools | tojson }}{% endif %}{% if add_generation_prompt %}<|assistant|>{% if enable_thinking is defined and not enable_thinking %}{{ '<think>\n\n</think>\n\n' }}{% endif %}{% endif %}`
+
 // TestAForcedCallReasonedAlthoughThinkingWasOff: with enable_thinking false the prompt has ended the reasoning, and a
 // forced call or a document began with <think> again, if the model wanted that, up to max_tokens. Without the argument
 // the model may reason before it.
 func TestAForcedCallReasonedAlthoughThinkingWasOff(t *testing.T) {
-	const template = `{% for m in messages %}<|{{ m.role }}|>{% if m.reasoning_content %}{{ '<think>\n' + m.reasoning_content + '\n</think>\n\n' }}{% endif %}{{ m.content }}` +
-		`{% for c in m.tool_calls or [] %}{{ '\n<tool_call>\n' }}{"name": "{{ c.function.name }}", "arguments": {{ c.function.arguments | tojson }}}{{ '\n</tool_call>' }}{% endfor %}<|turn|>{% endfor %}` +
-		`{% if tools %}{{ tools | tojson }}{% endif %}{% if add_generation_prompt %}<|assistant|>{% if enable_thinking is defined and not enable_thinking %}{{ '<think>\n\n</think>\n\n' }}{% endif %}{% endif %}`
 	const call = "<tool_call>\n{\"name\": \"get_time\", \"arguments\": {\"zone\": \"UTC\"}}\n</tool_call>"
 	for name, special := range map[string][]string{"special markers": {"<think>", "</think>"}, "spelled markers": nil} {
 		t.Run(name, func(t *testing.T) {
-			s := serve(t, generatetest.Speaking(t, generatetest.Speaker{Template: template, Special: special, Says: "<think>Hm.</think>\n" + call}, engine.Options{}))
+			s := serve(t, generatetest.Speaking(t, generatetest.Speaker{Template: reasoningHermes, Special: special, Says: "<think>Hm.</think>\n" + call}, engine.Options{}))
 			for kind, more := range map[string]obj{"forced": {"tool_choice": "required", "tools": callable(false)},
 				"named":    {"tool_choice": obj{"type": "function", "function": obj{"name": "get_time"}}, "tools": callable(false)},
 				"document": {"response_format": obj{"type": "json_object"}}} {

@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"encoding/json"
 	"io"
 	"net/http"
 	"reflect"
@@ -83,7 +84,7 @@ func assembled(t *testing.T, events []event) map[string]any {
 				}
 			}
 		case "content_block_stop":
-			if b := content[len(content)-1].(map[string]any); b["type"] == "tool_use" && partial != "" {
+			if b := content[len(content)-1].(map[string]any); b["type"] == "tool_use" && json.Valid([]byte(partial)) { // else the call was cut
 				b["input"] = map[string]any(parse(t, partial))
 			}
 		case "message_delta":

@@ -3,6 +3,7 @@ package generate
 import (
 	"context"
 	"io"
+	"slices"
 	"sync/atomic"
 	"unicode/utf8"
 
@@ -77,6 +78,7 @@ type choice struct {
 	format *format
 	parser *text.Parser // or nil
 	unseen int          // tokens that have shown nothing yet
+	forced bool         // the answer is a call: it has no content
 }
 
 func newGeneration(m *Model, r Request, s *engine.Stream) *Generation {
@@ -87,6 +89,7 @@ func newGeneration(m *Model, r Request, s *engine.Stream) *Generation {
 		c.model = m
 		c.stop = stopper{stops: r.Stop, include: r.IncludeStop}
 		c.minTokens = r.Params.MinTokens
+		c.forced = r.calls != nil && r.calls.required
 		if m.Tokenizer == nil {
 			continue
 		}
@@ -222,12 +225,22 @@ func (c *choice) finish(d *Delta) bool {
 	}
 	stopped := c.add(d, c.decode.Flush())
 	if !stopped && c.parser != nil {
-		stopped = c.parse(d, c.parser.Finish())
+		stopped = c.parse(d, c.rest(d))
 	}
 	if !stopped {
 		d.Text += c.stop.flush()
 	}
 	return stopped
+}
+
+// rest ends the parser. Where a forced call was cut, text that it held back is markup of the call, which no
+// client can use.
+func (c *choice) rest(d *Delta) []text.Event {
+	events := c.parser.Finish()
+	if c.forced && d.Finish == FinishLength {
+		events = slices.DeleteFunc(events, func(e text.Event) bool { return e.Kind == text.ContentEvent })
+	}
+	return events
 }
 
 // add takes decoded text.
