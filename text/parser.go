@@ -224,29 +224,44 @@ func (c *Chat) UnreadCalls() bool { return c.family().Unread() }
 // ParserNames lists the notations that [Chat.WithParsers] takes.
 func ParserNames() []string { return toolcall.Names() }
 
+// NoReasoning is the name of a notation of reasoning for [Chat.WithParsers] that leaves thoughts in the content.
+const NoReasoning = "none"
+
+// CheckParsers returns the error of [Chat.WithParsers] for these names. It needs no Chat.
+func CheckParsers(calls, reasoning string) error {
+	if calls != "" {
+		if _, err := toolcall.ByName(calls); err != nil {
+			return fmt.Errorf("text: tool calls: %w", err)
+		}
+	}
+	if reasoning != "" && reasoning != NoReasoning {
+		if _, err := toolcall.ByName(reasoning); err != nil {
+			return fmt.Errorf("text: reasoning: %w", err)
+		}
+	}
+	return nil
+}
+
 // WithParsers returns c with the notations of tool calls and reasoning called so, by the names of
-// [ParserNames] or by vLLM's. "" leaves what the template tells; the reasoning "none" leaves
+// [ParserNames] or by vLLM's. "" leaves what the template tells; the reasoning [NoReasoning] leaves
 // thoughts in the content. An unknown name is an error.
 func (c *Chat) WithParsers(calls, reasoning string) (*Chat, error) {
 	if calls == "" && reasoning == "" {
 		return c, nil
 	}
+	if err := CheckParsers(calls, reasoning); err != nil {
+		return nil, err
+	}
 	family := c.family()
-	var err error
 	if calls != "" {
-		if family, err = toolcall.ByName(calls); err != nil {
-			return nil, fmt.Errorf("text: %w", err)
-		}
+		family, _ = toolcall.ByName(calls) // it is known
 	}
 	switch reasoning {
 	case "":
-	case "none":
+	case NoReasoning:
 		family = family.WithReasoning(nil)
 	default:
-		thoughts, err := toolcall.ByName(reasoning)
-		if err != nil {
-			return nil, fmt.Errorf("text: %w", err)
-		}
+		thoughts, _ := toolcall.ByName(reasoning)
 		family = family.WithReasoning(thoughts)
 	}
 	return withFamily(c.set, func() *toolcall.Family { return family }), nil

@@ -127,6 +127,14 @@ func TestErrors(t *testing.T) {
 	if _, err := none.Render(Conversation{Messages: []Message{User("")}}); !errors.As(err, &template) {
 		t.Errorf("no template: %v", err)
 	}
+	for _, names := range [][2]string{{"nonsense", ""}, {"", "nonsense"}, {"none", ""}} {
+		if err := CheckParsers(names[0], names[1]); err == nil || !strings.Contains(err.Error(), "there are apertus") {
+			t.Errorf("%q: %v", names, err)
+		}
+	}
+	if err := errors.Join(CheckParsers("", ""), CheckParsers("hermes", NoReasoning), CheckParsers("qwen3_coder", "deepseek_r1")); err != nil {
+		t.Error(err)
+	}
 	if _, err := chat.WithParsers("nonsense", ""); err == nil {
 		t.Error("an unknown parser is taken")
 	}

@@ -48,3 +48,18 @@ func TestASecondNewOfADispatchedModelIsAnError(t *testing.T) {
 	want(d, generate.Options{})
 	want(other, generate.Options{})
 }
+
+// TestAnUnknownParserOfAModelWithoutChatWasTaken: the name of a parser is checked although no chat uses it.
+func TestAnUnknownParserOfAModelWithoutChatWasTaken(t *testing.T) {
+	d, err := dispatch.OpenFS(demo.Name, demo.Files(), dispatch.Options{Threads: 1, Context: 64})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(d.Close)
+	for _, o := range []generate.Options{{ToolCallParser: "nope"}, {ReasoningParser: "nope"}} {
+		o.Text = &generate.Text{}
+		if m, err := generate.New(d, o); err == nil || !strings.HasPrefix(err.Error(), "generate: new: text: ") {
+			t.Errorf("got %v, %v, want an error that names the notation", m, err)
+		}
+	}
+}

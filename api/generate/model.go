@@ -3,6 +3,7 @@ package generate
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -123,6 +124,9 @@ func New(m *dispatch.Model, o Options) (*Model, error) {
 	files := m.Checkpoint().FS()
 	if o.Name == "" {
 		o.Name = m.Checkpoint().Name()
+	}
+	if err := text.CheckParsers(o.ToolCallParser, o.ReasoningParser); err != nil {
+		return nil, fmt.Errorf("generate: new: %w", err)
 	}
 	if o.Text == nil {
 		t, err := ReadText(files, o.Name)

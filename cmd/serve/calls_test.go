@@ -11,6 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/heftai/heft/api/generate"
+	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/loader/demo"
 )
 
@@ -55,5 +58,33 @@ do {{ c.function.name }} please{% for k, v in c.function.arguments.items() %}, {
 				t.Errorf("warns of calls: %v, want %v; the log:\n%s", warns, c.warns, log)
 			}
 		})
+	}
+}
+
+// TestErrorsOfAModelNamedTheFlagsOfParsers: an error of a model that has nothing to do with parsers was said to be a
+// mistake in --tool-call-parser, --reasoning-parser.
+func TestErrorsOfAModelNamedTheFlagsOfParsers(t *testing.T) {
+	skeleton, checkpoint, err := loader.OpenModelFS(demo.Name, demo.Files())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer checkpoint.Close()
+	plan, options, err := dispatch.Plan(skeleton, dispatch.Options{Threads: 1, KVTokens: 64})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := dispatch.New(skeleton, checkpoint, plan.Map, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	first, err := generate.New(m, generate.Options{Name: "first"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first.Close()
+	_, err = new(runCmd).generator(&loaded{name: "second", model: m}, first.Text, 1)
+	if err == nil || !strings.HasPrefix(err.Error(), "generate: new: the dispatched model already belongs to the generate.Model first") {
+		t.Errorf("a model that is in use: %v", err)
 	}
 }

@@ -65,7 +65,8 @@ func TestErrorsAreOneLineWithTheirStatus(t *testing.T) {
 		{"plan " + write("bare/notes.md", "# Notes on models"), 1, "no safetensors file"},
 		{"--model " + half, 1, half},
 		{"--tool-call-parser nope", 2, "there are apertus"},
-		{"--reasoning-parser nope", 2, "--reasoning-parser"},
+		{"--tool-call-parser nope", 2, "serve: --tool-call-parser: text: tool calls:"},
+		{"--reasoning-parser nope", 2, "serve: --reasoning-parser: text: reasoning:"}, // all errors named both flags
 		{"--dtype float16", 2, "used in place"},
 		{"plan a --model b", 2, "twice"},
 		{"--device-map model.layer.0=disk", 2, "model.layers"},

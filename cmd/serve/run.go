@@ -21,6 +21,7 @@ import (
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
 	"github.com/heftai/heft/internal/cmdline"
+	"github.com/heftai/heft/text"
 )
 
 // runCmd is serve without a command.
@@ -142,6 +143,12 @@ func (c *runCmd) check() error {
 		return cmdline.Misusef("--shutdown-timeout is %v; it is at least 0s", c.ShutdownTimeout)
 	case c.ClientTimeout < 0:
 		return cmdline.Misusef("--client-timeout is %v; it is at least 0s", c.ClientTimeout)
+	}
+	if err := text.CheckParsers(c.ToolCallParser, ""); err != nil {
+		return cmdline.Misusef("--tool-call-parser: %w", err)
+	}
+	if err := text.CheckParsers("", c.ReasoningParser); err != nil {
+		return cmdline.Misusef("--reasoning-parser: %w", err)
 	}
 	return errors.Join(c.servedFlags.check(), c.draftFlags.check(), c.accessFlags.check(), c.storeFlags.check(), c.kvStoreFlags.check())
 }

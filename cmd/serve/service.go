@@ -260,7 +260,7 @@ func (c *runCmd) generator(l *loaded, words generate.Text, sequences int) (*gene
 	}
 	m, err := generate.New(l.model, o)
 	if err != nil {
-		return nil, cmdline.Misusef("--tool-call-parser, --reasoning-parser: %w", err)
+		return nil, err
 	}
 	if m.Chat != nil && m.Chat.UnreadCalls() {
 		slog.Warn("tool calls are not parsed and stay in the content: the chat template has an unknown notation; name one with --tool-call-parser",
