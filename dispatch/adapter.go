@@ -162,10 +162,10 @@ func (m *Model) measure(from *lora.Adapter) error {
 	return nil
 }
 
-// NewAdaptedSequence is an empty sequence whose tokens go through the adapter called name,
-// or through the model alone where it is "". It returns [ErrNoAdapter] for a name that
-// neither [Options.Adapters] nor [Model.AddAdapter] has, and [ErrAdaptersFull] while the adapter has no room
-// in memory. A sequence with an adapter of AddAdapter is not used after [Sequence.Free].
+// NewAdaptedSequence returns an empty sequence whose tokens pass the adapter called name, or the model
+// alone if name is "". It returns [ErrNoAdapter] for a name that neither [Options.Adapters] nor
+// [Model.AddAdapter] has, and [ErrAdaptersFull] while the adapter has no room in memory. A sequence
+// with an adapter of AddAdapter must not be used after [Sequence.Free].
 func (m *Model) NewAdaptedSequence(name string) (*Sequence, error) {
 	s := m.NewSequence()
 	if name == "" {

@@ -46,12 +46,13 @@ type OffloadHook struct {
 	handle *HookHandle
 }
 
-// CPUOffloadWithHook is [CPUOffload] for a model of such a pipeline (Accelerate's
-// cpu_offload_with_hook). The model's weights stay in memory from one pass to the next. When it
-// begins a pass, previous, the hook of the model that runs before it, offloads that one; previous
-// may be nil. After the last model call [OffloadHook.Offload] yourself.
+// CPUOffloadWithHook is [CPUOffload] for one model of a pipeline of several that do not fit into memory
+// together (Accelerate's cpu_offload_with_hook). The model's weights stay in memory from one pass to the
+// next. When the model begins a pass, it frees the weights of the model before it, whose hook is
+// previous; previous is nil for the first model. After the last model call [OffloadHook.Offload]
+// yourself. It reads no weight.
 //
-// One goroutine uses the models of a pipeline.
+// One goroutine uses all models of a pipeline.
 func CPUOffloadWithHook(skeleton *meta.Model, checkpoint *loader.Checkpoint, o Options, previous *OffloadHook) (*Model, *OffloadHook, error) {
 	m, err := CPUOffload(skeleton, checkpoint, o)
 	if err != nil {

@@ -24,8 +24,8 @@ var batchSizes = [...]int{1024, 2048, usualPrompt}
 // streams reports whether passes read weights from the disk, while no memory is lent to them.
 func streams(plan *devicemap.Plan) bool { return plan.Streamed() >= leastStreamed }
 
-// Streams reports whether passes of a plan read weights from the disk, while no memory is lent to them. Then
-// a pass takes about as long for many tokens as for one.
+// Streams reports whether passes of a plan read weights from the disk. It does not count on memory that the KV cache
+// and requests lend to weights. Such a pass takes about as long for many tokens as for one.
 func Streams(plan devicemap.Plan) bool { return streams(&plan) }
 
 // streamsDense reports whether every token reads weights from the disk, routed experts aside.

@@ -22,9 +22,10 @@ type BatchRow struct {
 	PromptLen int
 	Logits    LogitsMode
 	Hidden    HiddenMode
-	Sum       []float32 // that HiddenSum goes on from; nil for none
-	// Before has the hidden states that a model that joins (see [Model.Joins]) takes: for each of
-	// Tokens, that of the token before it. The pass reads them and does not keep them.
+	// Sum is what HiddenSum adds to: one hidden state, such as the result of the row before. nil is zeros.
+	Sum []float32
+	// Before is needed by a model that joins (see [Model.Joins]): a matrix of [len(Tokens), Joins()], for
+	// each of Tokens the hidden state of the token before it. The pass reads it and does not keep it.
 	Before []float32
 }
 

@@ -42,8 +42,8 @@ func (o *Options) codedGain() float64 {
 	return r.CodedGain(o.Variant, o.MaxSequences != 1)
 }
 
-// CodedGain returns how many times faster coded weights are than plain ones on this machine, if the plan that these
-// options are of has asked for it; otherwise 0.
+// CodedGain returns how many times faster coded weights are than plain ones on this machine. It is known for the
+// options that [Plan] returned if the plan depended on it; otherwise it is 0.
 func (o *Options) CodedGain() float64 { return o.gain }
 
 // planFaster is a plan in which all weights are in memory, with long rows coded if that is faster here, for one sequence

@@ -133,8 +133,8 @@ func (o *Options) mostCoded() float64 {
 // QuantCoded after a [Plan] that codes them, or QuantNone.
 func (o *Options) LoadedAs() meta.QuantFormat { return o.loadedAs() }
 
-// LoadedAs is the format that the model's weights are converted to when they are loaded; QuantCoded if
-// they are coded.
+// LoadedAs returns the format that the model's weights are converted to when they are loaded: that of
+// Quantized, or QuantCoded if they are coded, or QuantNone.
 func (m *Model) LoadedAs() meta.QuantFormat { return m.options.loadedAs() }
 
 // mayCode reports whether a plan still has to decide if weights are coded.

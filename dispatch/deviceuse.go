@@ -45,8 +45,8 @@ func (m *Model) newMeter(d devicemap.Device, b backend.Backend) *meter {
 	return out
 }
 
-// DeviceUse is what the model uses of the host and of each GPU, nil if it runs on the host alone. Any
-// goroutine may call it, also after Close.
+// DeviceUse returns what the model uses of the host and of each GPU, or nil if it runs on the host alone.
+// Any goroutine may call it, also after Close.
 func (m *Model) DeviceUse() (out []DeviceUse) {
 	for _, t := range m.meters {
 		u := DeviceUse{Device: t.device, BusySeconds: time.Duration(t.busy.Load()).Seconds(), StreamedBytes: t.streamed.Load()}

@@ -15,7 +15,7 @@ const (
 	HiddenFirst            // of the row's first token
 	HiddenLast             // of its last
 	HiddenAll              // of every token, one after the other
-	HiddenSum              // BatchRow.Sum and those of its tokens, added up in their order
+	HiddenSum              // the sum of BatchRow.Sum and of those of all tokens, in their order
 )
 
 // hidden collects the hidden states that a pass returns.
@@ -77,8 +77,8 @@ func (h *hidden) take(m *Model) (err error) {
 	return err
 }
 
-// Hidden returns the hidden state that batch row i asked for, with HiddenAll those of all its
-// tokens. It returns nil if the row asked for none.
+// Hidden returns what batch row i asked for with [BatchRow].Hidden: one hidden state, or with HiddenAll
+// those of all its tokens, one after the other. It returns nil if the row asked for none.
 func (l *Logits) Hidden(i int) []float32 {
 	if l.rows != nil {
 		if len(l.rows[i].hidden) == 0 {

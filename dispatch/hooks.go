@@ -70,7 +70,7 @@ func (m *Model) AddHook(h Hook) (*HookHandle, error) {
 	return handle, nil
 }
 
-// Units are the paths at which hooks run, in the order of a pass.
+// Units returns the paths at which hooks run, in the order of a pass.
 func (m *Model) Units() []string {
 	paths := make([]string, len(m.program.Units))
 	for i, u := range m.program.Units {

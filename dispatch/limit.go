@@ -241,12 +241,14 @@ func (l MemoryLimit) String() string {
 	return fmt.Sprintf("the memory limit is now %s", devicemap.FormatSize(l.Bytes))
 }
 
-// FollowLimits follows the memory limits of the process's control groups until ctx ends: the least
-// of maximum and soft limit of each group and its parents, without what other processes of the
-// group hold. It reads them four times a second, more often while tasks wait for memory, and calls
-// SetMemoryLimit. The limit of Options.MaxMemory stays the highest; without one the limit may rise
-// above that of the start. It returns at once. If changed is not nil, another goroutine calls it
-// when the limit that the model keeps to has changed, and when the limit falls below the minimum.
+// FollowLimits adjusts the model to the memory limits of the process's control groups until ctx ends. It
+// reads memory.max and memory.high of the group and of its parents (in version 1 their counterparts), takes
+// the lowest, less what other processes of the group hold, and calls [Model.SetMemoryLimit]. It reads them
+// four times a second, and more often while tasks wait for memory. Options.MaxMemory stays the upper bound;
+// without it the limit may rise above that of the start.
+//
+// It returns at once; another goroutine follows the limits. That goroutine calls changed, if it is not
+// nil, when the limit that the model keeps to has changed, and when the limit falls below the minimum.
 // Call FollowLimits once; Close ends it.
 func (m *Model) FollowLimits(ctx context.Context, changed func(MemoryLimit)) {
 	m.follow(ctx, os.DirFS("/"), changed)

@@ -11,9 +11,8 @@ import (
 )
 
 // ErrAdaptersFull says that an adapter has no room in [Options].AdapterMemory: sequences, perhaps
-// of other models, use the adapters in it, or it is the turn of another adapter that has waited.
-// Wait until sequences are freed and try again; see [Model.NotifyAdapters]. Call
-// [Model.StopWaiting] to give up.
+// of other models, use the adapters in it, or another adapter waited earlier and comes first.
+// Try again when [Model.NotifyAdapters] says so, or call [Model.StopWaiting] to give up.
 var ErrAdaptersFull = errors.New("dispatch: the memory for adapters has no room: other adapters are in use or have their turn")
 
 // An adapterPool is the memory for adapters of [Model.AddAdapter], of all models that a [Ledger]

@@ -99,8 +99,9 @@ func (w *loraWait) stop() {
 	}
 }
 
-// StopWaiting says that no sequence waits for an adapter any more for which [Model.NewAdaptedSequence] has returned
-// [ErrAdaptersFull]. Otherwise other adapters wait until it has had its turn. Any goroutine may call it.
+// StopWaiting says that no sequence waits any longer for the adapter called name, for which
+// [Model.NewAdaptedSequence] returned [ErrAdaptersFull]. Otherwise the adapters that were asked for after it wait until
+// it has been used. Any goroutine may call it.
 func (m *Model) StopWaiting(name string) {
 	p := m.pool()
 	p.Lock()

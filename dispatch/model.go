@@ -254,7 +254,7 @@ type Kernels struct {
 // Kernels returns the threads and the variant of the model.
 func (m *Model) Kernels() Kernels { return Kernels{m.options.Threads, m.variant} }
 
-// KV counts the pages of the KV cache.
+// KV returns how many pages of the KV cache are in use.
 func (m *Model) KV() KVUsage {
 	if m.cache == nil {
 		return KVUsage{}

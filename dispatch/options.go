@@ -53,7 +53,8 @@ type Options struct {
 	// physical core that the process may use, within the CPU quota of its control group.
 	Threads int
 	// Variant pins the kernels' instruction set ("go", "avx2", …); "" chooses the best.
-	Variant   string
+	Variant string
+	// Precision selects the arithmetic of activations and the default dtype of the KV cache.
 	Precision Precision
 	// Quantize converts the matrices of linear maps and experts to QuantQ8 or QuantQ4; see
 	// [meta.Module.Quantized]. Each is converted before its first use, so that results do not
@@ -83,7 +84,7 @@ type Options struct {
 	// StreamPrompts is the length in tokens from which prompts compute blocks of the cpu and disk tiers on a
 	// GPU of the device map, to which their weights stream. Where a token is computed depends on its block,
 	// its role and the length of its prompt alone. 0 streams nothing. With [StreamChosen], [Plan] chooses the
-	// number from measured speeds, which it keeps in MeasurementsDir, or that nothing streams.
+	// number from measured speeds, which it keeps in MeasurementsDir; it chooses 0 if streaming is not faster.
 	StreamPrompts int
 	// GPUKernels chooses the kernels of GPUs. With PrecisionHigh they are exact.
 	GPUKernels GPUKernels

@@ -180,7 +180,7 @@ func requestBytes(limit int64) int64 {
 	return max(usual, min(limit/largeShare, mostRequest))
 }
 
-// RequestMemory is what plans of a server keep for requests under a limit of the host's memory, in bytes.
+// RequestMemory returns the bytes that plans of a server keep for requests if the host's memory is limited to limit.
 func RequestMemory(limit int64) int64 { return requestBytes(limit) }
 
 // usualCurve is the share of requested experts that a cache holds, by the share of all experts that it

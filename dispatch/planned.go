@@ -7,10 +7,11 @@ import "github.com/heftai/heft/devicemap"
 // map takes; its devices then have no limits. Any goroutine may call it.
 func (m *Model) Plan() devicemap.Plan { return m.plan }
 
-// PlanNow returns the plan as it holds now. It differs from [Model.Plan] while another memory limit, another model or
-// requests take memory from weights: the host has its limit and shares of now, and weights that have lost their memory
-// count as those of the disk. The map and DiskBytesPerToken have those that stream, not experts of the cpu tier, which are
-// then used in the mapping of their file. It reports whether the plan differs. Any goroutine may call it.
+// PlanNow returns the plan as it holds now, and whether it differs from [Model.Plan]. It differs while a lower memory
+// limit, another model or requests take memory from weights. The host then has its present limit and shares, and
+// weights that lost their memory count as weights on the disk. The map and DiskBytesPerToken contain those that stream.
+// They do not contain experts of the cpu tier, which are used in place in the mapping of their file. Any goroutine may
+// call it.
 func (m *Model) PlanNow() (plan devicemap.Plan, differs bool) {
 	host, to := m.plan.Device(devicemap.CPU), m.limit.shares.Load()
 	limit := m.memoryLimit()
@@ -32,7 +33,7 @@ func (m *Model) PlanNow() (plan devicemap.Plan, differs bool) {
 	return plan, true
 }
 
-// RequestBytes is the memory that the plan keeps for requests; see [Options].Serving. 0 means that
+// RequestBytes returns the bytes that the plan keeps for requests; see [Options].Serving. 0 means that
 // it keeps none.
 func (m *Model) RequestBytes() int64 { return m.options.RequestBytes }
 

@@ -7,7 +7,7 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// Quantized is the format that the model's weights are converted to, or QuantNone.
+// Quantized returns Options.Quantize: the format that the model's weights are converted to, or QuantNone.
 func (m *Model) Quantized() meta.QuantFormat { return m.options.Quantize }
 
 // checkQuantize rejects plans with converted weights on the disk without a folder for them, and with coded ones on GPUs.

@@ -26,9 +26,11 @@ type SelfDraft struct {
 	lent    map[*meta.Param]bool
 }
 
-// PlanSelfDraft plans a model and a draft of itself with the options draft, within one limit. within returns the
-// options of the model where others take so many bytes of the limit. The less of the model is in memory, the more the
-// draft takes, a quarter or so of what streams; the plan is the one in which the model has most.
+// PlanSelfDraft plans a model and a draft of the model by itself within one memory limit. draft are the options of
+// the draft. within returns the options of the model for the case that the draft takes so many bytes of the limit. It
+// is called several times: the less of the model is in memory, the more the draft takes, about a quarter of the weights
+// that stream. PlanSelfDraft returns the plan that keeps most of the model in memory, the options that belong to it, and
+// the draft. It fails if the model cannot be planned, or if the draft alone exceeds the limit. It reads no weight.
 func PlanSelfDraft(skeleton *meta.Model, draft Options, within func(bytes int64) Options) (devicemap.Plan, Options, *SelfDraft, error) {
 	draft.DeviceMap = devicemap.Policy{Kind: devicemap.Manual, Pins: devicemap.NewMap(devicemap.Entry{Device: devicemap.CPU})}
 	all, draft, err := Plan(skeleton, draft)
@@ -69,7 +71,9 @@ func PlanSelfDraft(skeleton *meta.Model, draft Options, within func(bytes int64)
 	return plan, o, d, nil
 }
 
-// Needs is how many times as fast guesses must make generation so that the draft pays, as the model then streams more.
+// Needs returns the speedup that guesses must bring so that the draft pays. It is the ratio of the bytes that the
+// model reads from the disk for a token with the draft to those without it: at least 1, and infinite if nothing
+// streams without the draft.
 func (d *SelfDraft) Needs() float64 {
 	switch {
 	case d.DiskBytes <= d.DiskBytesAlone:
@@ -80,13 +84,14 @@ func (d *SelfDraft) Needs() float64 {
 	return float64(d.DiskBytes) / float64(d.DiskBytesAlone)
 }
 
-// AssumedRight is the part of a draft's guesses that plans assume to be right; 0.76 to 0.82 were measured of trained models.
+// AssumedRight is the share of a draft's guesses that plans assume to be right. Trained models had 0.76 to 0.82.
 const AssumedRight = 0.6
 
 const mostGuesses = 15 // that a pass verifies of a sequence
 
-// Gain is how many times the tokens the model generates for each byte from the disk, with so many of the draft's guesses right, as a ratio to
-// those without the draft. The draft's own time is not counted.
+// Gain returns the speedup that the draft brings if the share right of its guesses, from 0 to 1, is right. It
+// counts the bytes that are read from the disk and not the time that the draft computes. Below 1 the draft does not
+// pay.
 func (d *SelfDraft) Gain(right float64) float64 {
 	tokens, p := 0.0, 1.0
 	for range mostGuesses + 1 {

@@ -87,10 +87,10 @@ func (s *Sequence) reserve(n, promptLen int) error {
 }
 
 // Restore starts to read those pages of a prompt's prefix that are in Options.KVStore and not in
-// memory. It returns false if there is nothing to read or no room for the prompt: Reuse then finds
-// the pages in memory. Else another goroutine calls ready when all pages are read. Until Reuse is
-// called, with the same prompt, the sequence may only be freed, which cancels the reads. The
-// sequence must be empty.
+// memory. It returns false if there is nothing to read or no room for the prompt; [Sequence.Reuse] then
+// uses the pages in memory. If it returns true, another goroutine calls ready when all pages are read.
+// Until then the sequence must not be used, except by Free, which cancels the reads. Call Reuse next,
+// with the same prompt. The sequence must be empty.
 func (s *Sequence) Restore(prompt []int32, ready func()) bool {
 	if s.model.options.KVStore == nil || s.Len() > 0 || len(prompt) == 0 {
 		return false
@@ -131,8 +131,8 @@ func (s *Sequence) Truncate(n int) int {
 	return n
 }
 
-// Seal excludes what s computes from now on from reuse by other sequences. It is for models that join: of
-// them it depends on more than the tokens.
+// Seal excludes what s computes from now on from reuse by other sequences. Use it with models that join (see
+// [Model.Joins]): their keys and values depend on hidden states, not on the tokens alone.
 func (s *Sequence) Seal() {
 	if s.kv != nil {
 		s.kv.Seal()

@@ -23,9 +23,9 @@ const tuneLimit = 512 << 20
 // disk serves fastest. That takes 320 ms and is stored for each disk; with Options.Lazy only a stored
 // result is used.
 //
-// [Open] and its like have done the first part already. Call TuneReads before [Model.Warm], at most
-// once. With less than 512 MiB for the cpu the default of the processor's vendor stays. The channel is
-// closed once the choice is made, and [Model.Close] waits for that.
+// [Open], [OpenFS] and [LoadCheckpointAndDispatch] have done the first part already. Call TuneReads
+// before [Model.Warm], at most once. With less than 512 MiB for the cpu the default of the processor's
+// vendor stays. The channel is closed once the choice is made, and [Model.Close] waits for that.
 func (m *Model) TuneReads(ctx context.Context, folder string) <-chan struct{} {
 	if m.tuned != nil {
 		done := make(chan struct{})
