@@ -4,8 +4,9 @@ package devicemap
 // With four of them the disk waits for passes of many tokens; a room for more is not faster.
 const bandAheadBytes = 32 << 20
 
-// BandWindow returns the room that bands stream through: the largest one computes while others are
-// read. all are the bytes of all of them. tight is the smallest room that works.
+// BandWindow returns the bytes of the room that bands of matrices stream through: two of the largest band, one that
+// computes and one that is read. If tight is false, the room is up to 32 MiB, so that more bands are read ahead.
+// largest is the size of the largest band and all that of all bands together; the room never exceeds all.
 func BandWindow(largest, all int64, tight bool) int64 {
 	room := 2 * largest
 	if !tight {

@@ -2,11 +2,11 @@ package devicemap
 
 import "slices"
 
-// CacheExperts gives memory that the plan leaves free on the host to a cache of the routed experts
-// that are on the disk, if there are any, and reduces DiskBytesPerToken by the expected hits. hits
-// returns the share of requested experts that a cache is expected to hold, for the share of their
-// bytes that fits into it, from 0 to 1. The cache is expected to use lent bytes more of the host, which
-// others do not need most of the time.
+// CacheExperts gives the memory that the plan leaves free on the host to a cache of the routed experts
+// that are on the disk, and reduces DiskBytesPerToken by the expected hits. Without such experts it does
+// nothing. lent is further memory of the host, in bytes, that the KV cache and requests do not need most
+// of the time. hits returns the share of requested experts that the cache is expected to hold, from 0 to
+// 1, for the share of the experts' bytes that fits into it.
 func (p *Plan) CacheExperts(lent int64, hits func(share float64) float64) {
 	var onDisk, largest int64
 	for i := range p.units {
@@ -37,8 +37,8 @@ func (p *Plan) CacheExperts(lent int64, hits func(share float64) float64) {
 	p.DiskBytesPerToken -= int64(p.ExpertHitRate * float64(p.ExpertBytesPerToken))
 }
 
-// LendingLess returns p with so many bytes less lent to the cache of experts, and the hits that are then
-// expected. hits is that of CacheExperts, which it must follow.
+// LendingLess returns p with bytes less of lent memory for the cache of experts, and with the hits that are then
+// expected. Call it after [Plan.CacheExperts], with the same hits.
 func (p Plan) LendingLess(bytes int64, hits func(share float64) float64) Plan {
 	less := min(bytes, p.lentToExperts)
 	if less <= 0 {
@@ -50,9 +50,9 @@ func (p Plan) LendingLess(bytes int64, hits func(share float64) float64) Plan {
 	return p
 }
 
-// Moved returns p as it holds while the host has other shares than planned: the CPU's row is host, the weights that it
-// has less are on the disk, and each token reads so many bytes of them. less is the part of host's staging that the
-// cache of experts has lost. hits is that of CacheExperts.
+// Moved returns the plan for the time in which the host has less memory for weights than p planned. host is the
+// CPU's part then. The weights that it lacks, compared with p, are on the disk, and streamed is how many bytes of them
+// a token reads. less is by how many bytes the cache of experts has shrunk. hits is that of [Plan.CacheExperts].
 func (p Plan) Moved(host DevicePlan, streamed, less int64, hits func(share float64) float64) Plan {
 	before := p.Device(CPU)
 	p.Devices = slices.Clone(p.Devices)
@@ -94,10 +94,10 @@ func (p *Plan) CachedExpertBytes() int64 {
 	return (p.ExpertCacheBytes + p.lentToExperts) / slot * (slot - slotOverhead)
 }
 
-// KeepStreamed counts on lent bytes of the host, which others take back when they need them, for matrices
-// of the disk that would stream. It reduces DiskBytesPerToken by those that it has room for, and returns
-// the bytes that are left. Weights that the user's map places on the disk stream. Call it before
-// CacheExperts.
+// KeepStreamed plans with lent bytes of the host's memory in which matrices of the disk are kept until the
+// KV cache or requests need it. It reduces DiskBytesPerToken by the matrices that fit, and returns the bytes
+// that are left. Weights that the user's map places on the disk are not kept. Call it before
+// [Plan.CacheExperts].
 func (p *Plan) KeepStreamed(lent int64) (rest int64) {
 	if p.Policy == Manual {
 		return lent

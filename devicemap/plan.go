@@ -99,8 +99,8 @@ func (p Plan) Device(d Device) DevicePlan {
 	return DevicePlan{Device: d}
 }
 
-// TokenReads returns the bytes that one token reads of the weights on a device: of a stack of experts those that it
-// selects.
+// TokenReads returns the bytes of the weights on device d that one token reads. Of a stack of experts it
+// counts those that a token selects.
 func (p *Plan) TokenReads(d Device) (sum int64) {
 	for i := range p.units {
 		if u := &p.units[i]; u.at == d {

@@ -32,11 +32,11 @@ var keywords = []PolicyKind{Auto, Balanced, BalancedLow0, Sequential}
 // A Policy says how Solve places a model.
 type Policy struct {
 	Kind PolicyKind // "" is Auto
-	// Pins are what the user placed by hand: with Auto the rest is fitted around
-	// them, with Manual they are the whole map, the others take none.
+	// Pins are the modules that the user placed by hand. Auto fits the rest around them. With Manual
+	// they are the whole map. With the other kinds they are an error.
 	Pins Map
-	// SequenceKV is the KV cache of one sequence in bytes: the room
-	// for KV is not made smaller than this.
+	// SequenceKV is the size of one sequence's KV cache in bytes. Solve reserves at least that much
+	// for the KV cache.
 	SequenceKV int64
 	// UnitKV is the part of SequenceKV that belongs to the block at a path, in bytes. A block takes it to
 	// the accelerator on which it is placed. nil leaves all of it on the CPU.
@@ -73,7 +73,7 @@ type Policy struct {
 //	PATH=DEVICE,PATH=DEVICE                       pins: auto fits the rest around them
 //
 // PATH is a module or a tensor of the model, or one of the forms that [Map] describes.
-// Whether the paths are there and cover the model is for [Solve] to say.
+// ParsePolicy knows no model: [Solve] checks that the paths exist and cover it.
 func ParsePolicy(text string) (Policy, error) {
 	p, err := parseMap(strings.TrimSpace(text))
 	if err != nil {
@@ -218,8 +218,8 @@ func (e *UnknownPathError) Error() string {
 	return fmt.Sprintf("devicemap: the model has no module %q%s", e.Path, didYouMean(e.Near))
 }
 
-// CheckPaths checks that the model has what every path of m names. The error is an
-// *[UnknownPathError] for the first that it lacks.
+// CheckPaths checks that the model has every path of m. It returns an *[UnknownPathError] for the first
+// one that is missing.
 func CheckPaths(root *meta.Module, m Map) error {
 	t, err := newTable(root, countNothing)
 	if err != nil {

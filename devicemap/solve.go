@@ -32,13 +32,12 @@ func (e *PlacementError) Error() string {
 // largest loads (and two experts). Solve picks the size of this room that minimises disk reads per
 // token. If a block does not fit as a whole, some of its matrices stay and the others stream.
 //
-// Pins stay where they are: that they do not fit, or name a device without a budget, is
-// a *[PlacementError]; that the model lacks a path is an *[UnknownPathError], that a
-// manual map leaves out tensors an *[UncoveredError].
+// Pins stay where they are. Solve returns a *[PlacementError] if pins do not fit or name a device
+// without a budget, an *[UnknownPathError] if the model lacks a path, and an *[UncoveredError] if a
+// manual map leaves out tensors.
 //
-// The other policies run Accelerate's solver with what the budgets leave for weights. A
-// CPU budget below the minimum is planned for as well as may be, with
-// [Plan.BelowLeast] set.
+// The other policies run Accelerate's solver within what the budgets leave for weights. If the CPU's
+// budget is below the minimum, Solve returns the plan with the minimum and sets [Plan.BelowLeast].
 func Solve(model *meta.Model, budgets []Budget, policy Policy) (Plan, error) {
 	if model == nil || model.Root == nil {
 		return Plan{}, fmt.Errorf("devicemap: no model")
