@@ -147,9 +147,9 @@ func (c *checker) check(e entry, ties []string) {
 	}
 }
 
-// CheckReadable fails with a [BindError] if weights are planned in a dtype that no kernel reads.
-// [Bind] checks the tensors of a checkpoint in the same way; CheckReadable is for a skeleton without
-// one, such as that of a config.json alone, where name is the file's.
+// CheckReadable returns a *[BindError] if skeleton has weights of a dtype that no kernel reads. [Bind]
+// makes the same check with a checkpoint; CheckReadable is for a skeleton without one, such as that of a
+// config.json. The error calls the model name.
 func CheckReadable(name string, skeleton *meta.Model) error {
 	c := checker{Binding: &Binding{ck: &Checkpoint{name: name}}}
 	for _, e := range gather(skeleton.Root).entries {

@@ -131,7 +131,7 @@ func (c *Checkpoint) Format(name string) meta.QuantFormat {
 
 var _ meta.FormatHeader = (*Checkpoint)(nil)
 
-// Conventions returns how the tensors differ from those that transformers saves. [meta.New] asks for them.
+// Conventions returns how the tensors differ from those that transformers saves. [meta.New] calls it.
 func (c *Checkpoint) Conventions() meta.Conventions { return c.conventions }
 
 // Metadata returns the metadata of the first file, such as {"format": "pt"}; it may be nil.

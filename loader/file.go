@@ -205,10 +205,10 @@ func (f *File) changed(size int64) *Error {
 	return e
 }
 
-// Verify compares the size and the identity of the file on disk with those of the open file. It
-// reads no contents, unless a file of the same size has the name now: f becomes that one if it has the same
-// bytes and nothing of f is used in place. It returns an *Error if the file was cut, replaced or removed. A
-// file in memory never fails.
+// Verify checks that the file at Path is still the open one, with its size. It returns an *Error if the file
+// was cut, replaced or removed. It reads no contents, with one exception: if another file of the same size
+// has taken its place, and no bytes of f are in use, Verify compares the two and continues with the new file
+// if they are equal. A file in memory never fails.
 func (f *File) Verify() error {
 	if f.inMemory() {
 		return nil

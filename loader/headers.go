@@ -13,14 +13,14 @@ type FileHead struct {
 	Bytes []byte // its first bytes: at least the header's length and the header
 }
 
-// Headers are the tensors of files of which only the heads are here. They are a
-// [meta.CheckpointHeader], from which a skeleton is built and planned; no tensor can be read. All
+// Headers are the tensors of files of which only the beginnings are at hand. They implement
+// [meta.CheckpointHeader], so that a skeleton can be built and planned. No tensor can be read. All
 // methods may be called from many goroutines.
 type Headers struct{ joined Checkpoint }
 
-// ReadHeaders reads heads as [Open] reads the headers of files, with the same checks. The
-// index says which file counts where a tensor stands in several; it is nil where there
-// is none. The error is an *Error.
+// ReadHeaders reads heads as [Open] reads the headers of files, with the same checks. index is the
+// contents of model.safetensors.index.json, which decides in which file a tensor is that several files
+// have; nil if there is none. The error is an *Error.
 func ReadHeaders(heads []FileHead, index []byte) (*Headers, error) {
 	var weights map[string]string
 	if index != nil {

@@ -57,8 +57,9 @@ func (c *contents) close() {
 // HashFiles reads and hashes the contents of all files, so that [File.Unchanged] can tell a new
 // modification time from new contents. It takes as long as reading the files, keeps 1 MiB in
 // memory, and with drop leaves nothing in the page cache. It calls pace before each read of 1 MiB,
-// which may wait, for example while requests need the disk; nil never waits. A file that changed
-// already is passed over, and so is one whose hash is known; see [Checkpoint.KeepHashes]. The error is that of ctx or pace, or an *Error.
+// which may wait, for example while requests need the disk; nil never waits. It skips files that have
+// changed already, and files whose hash is known; see [Checkpoint.KeepHashes]. The error is that of ctx
+// or pace, or an *Error.
 func (c *Checkpoint) HashFiles(ctx context.Context, drop bool, pace func(context.Context) error) error {
 	if pace == nil {
 		pace = context.Context.Err
@@ -149,11 +150,12 @@ func hashOf(ctx context.Context, file *os.File, drop bool, pace func(context.Con
 	}
 }
 
-// Unchanged reports as an *Error that the contents of the file are others than when it was opened,
-// which its size need not show. A file that took its place by its name is another one, and does not
-// matter once this one is open. Most calls ask for the stamp only and allocate nothing; one that
-// finds a new stamp reads the whole file if [Checkpoint.HashFiles] has. Else it reports a change,
-// unless the system says that the file was touched and not written to.
+// Unchanged returns an *Error if the contents of the open file have changed since it was opened, even if its
+// size has not. A new file of the same name does not matter.
+//
+// Usually it compares only the file's stamp, its size and times, and allocates nothing. If the stamp is new and
+// [Checkpoint.HashFiles] has hashed the file, it reads the whole file and compares the hash. Without a hash it
+// returns an error, unless the system reports that only attributes of the file have changed.
 func (f *File) Unchanged() error {
 	if f.inMemory() {
 		return nil
@@ -238,13 +240,12 @@ func (c *contents) touched(now hostmem.Stamp) bool {
 	return false
 }
 
-// Epoch counts how often a new stamp of the file was found to have the same contents. Data that was
-// read between two calls of [File.Unchanged] that succeed is valid if Epoch is the same
-// before and after.
+// Epoch returns how often [File.Unchanged] found a new stamp but the same contents. Data that was read between
+// two successful calls of Unchanged is valid if Epoch was the same before and after.
 func (f *File) Epoch() uint64 { return f.contents.epoch.Load() }
 
-// ReadUnchanged calls read, which reads bytes of the file in place or by other means, until the
-// file was the same from its beginning to its end. It fails with read's error or that of
+// ReadUnchanged calls read, which reads bytes of the file in place or by other means. It calls read again if the
+// file was written to meanwhile, though with the same contents. It returns read's error, or that of
 // [File.Unchanged].
 func (f *File) ReadUnchanged(read func() error) error {
 	for {
