@@ -42,13 +42,14 @@ func newChat(set *chat.Set, t *Tokenizer) *Chat {
 // HasTemplate reports whether the model has a chat template. Without one it has no chat.
 func (c *Chat) HasTemplate() bool { return len(c.set.Names()) > 0 }
 
-// Err is why a template does not parse, or nil.
+// Err returns why a template does not parse, or nil.
 func (c *Chat) Err() error { return public(c.set.Broken()) }
 
-// SpecialTokens are the model's special tokens by role: bos_token, eos_token, pad_token and so on.
+// SpecialTokens returns the model's special tokens by role: bos_token, eos_token, pad_token and so on. The
+// caller may change the map.
 func (c *Chat) SpecialTokens() map[string]string { return maps.Clone(c.set.SpecialTokens) }
 
-// SpecialToken is the special token of a role, such as "eos_token"; "" if the model has none.
+// SpecialToken returns the special token of a role, such as "eos_token", or "" if the model has none.
 func (c *Chat) SpecialToken(role string) string { return c.set.SpecialTokens[role] }
 
 // Render writes a conversation as the model's prompt. Unless conv.Exact is set, it adapts the

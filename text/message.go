@@ -24,7 +24,7 @@ type Message struct {
 	raw *chat.Dict // the JSON that the message was read from
 }
 
-// System, User and Assistant make a message of the role.
+// System makes a message of the role "system".
 func System(content string) Message { return Message{Role: "system", Content: content} }
 
 // User makes a message of the role "user".
@@ -75,7 +75,7 @@ type Conversation struct {
 }
 
 // MessageOf makes a message of a JSON object: a Message, a json.RawMessage or []byte, or any value
-// that encoding/json writes as an object.
+// that encoding/json writes as an object. It fails on anything else.
 func MessageOf(v any) (Message, error) {
 	if m, ok := v.(Message); ok {
 		return m, nil

@@ -13,8 +13,8 @@ type ParseOptions struct {
 	// Prompt is the prompt that the answer continues. Its end tells whether the answer begins
 	// inside reasoning.
 	Prompt string
-	// InReasoning says that it does although the prompt's end does not tell: the answer continues
-	// the reasoning of the last message.
+	// InReasoning says that the answer begins inside reasoning, whatever the prompt's end: it
+	// continues the reasoning of the last message.
 	InReasoning bool
 	// Tools are those of the conversation. Without any, calls are not looked for.
 	Tools []Tool
@@ -98,10 +98,11 @@ type Frame struct {
 	Inside      string // the marker that ends the reasoning in which the answer begins, or ""
 	Open, Close string // markers of reasoning that the answer may begin with, or ""
 	Over        bool   // the prompt has ended the reasoning already
-	Final, Next string // the texts before the content, and before Final after reasoning
+	Final       string // the text that begins the content, or ""
+	Next        string // the text between the end of reasoning and Final, or ""
 }
 
-// Frame returns the frame of one answer, in which the content of an answer can be constrained.
+// Frame returns the frame of one answer. A grammar that constrains the content of an answer needs it.
 func (c *Chat) Frame(o ParseOptions) Frame { return Frame(c.family().Frame(o.internal())) }
 
 // A CallNotation is how the model writes calls:
@@ -242,9 +243,10 @@ func CheckParsers(calls, reasoning string) error {
 	return nil
 }
 
-// WithParsers returns c with the notations of tool calls and reasoning called so, by the names of
-// [ParserNames] or by vLLM's. "" leaves what the template tells; the reasoning [NoReasoning] leaves
-// thoughts in the content. An unknown name is an error.
+// WithParsers returns a Chat like c that reads tool calls in the notation calls and reasoning in the
+// notation reasoning. The names are those of [ParserNames], or vLLM's. "" keeps the notation that the
+// chat template shows; the reasoning [NoReasoning] leaves thoughts in the content. An unknown name is
+// an error.
 func (c *Chat) WithParsers(calls, reasoning string) (*Chat, error) {
 	if calls == "" && reasoning == "" {
 		return c, nil

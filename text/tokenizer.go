@@ -22,8 +22,8 @@ type EncodeOptions struct {
 	// set it to a context's Err.
 	Stop func() error
 	// Reserve, if set, is called before the work on a long word takes n more bytes of memory,
-	// which it holds until the end. Its error ends the work. Beyond that, and with it at most 40
-	// bytes, Encode takes a few bytes of memory per byte of text.
+	// which it holds until the end. Its error ends the work. Other memory is a few bytes per byte
+	// of text; all together is at most 40 bytes per byte of text.
 	Reserve func(n int) error
 }
 
@@ -74,7 +74,7 @@ func (t *Tokenizer) TokenBytes(id int32) (b []byte, ok bool) { return t.t.TokenB
 // IsSpecial reports whether id is a special token, such as the one that ends a text.
 func (t *Tokenizer) IsSpecial(id int32) bool { return t.t.IsSpecial(id) }
 
-// VocabSize is one more than the largest id. A model may have more logits than that.
+// VocabSize returns the largest id plus one. A model may have more logits than that.
 func (t *Tokenizer) VocabSize() int { return t.t.VocabSize() }
 
 // SpecialTokens returns the special tokens by id.
