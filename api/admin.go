@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// NewAdminServer returns a server of /debug/pprof for operators. It asks for no key: its listener belongs on a
-// loopback address, where it answers to IP addresses, localhost and the hosts of a only. It does not listen yet.
+// NewAdminServer returns a server of /debug/pprof for operators. It asks for no key, so let it listen on a
+// loopback address. There it answers to IP addresses, localhost and the hosts of a only. It does not listen yet.
 func NewAdminServer(a Access) *http.Server {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index)

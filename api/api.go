@@ -50,7 +50,8 @@ type Options struct {
 	KVStore *dispatch.KVStore
 	// Batches has files and batches; nil: their endpoints answer 400. Serve stops it, else its owner does.
 	Batches *batches.Server
-	// Backend, if not nil, is called by [New] with what answers lines, for [batches.Run].
+	// Backend, if not nil, is called once by [New]. Its argument answers the lines of a batch file; pass it to
+	// [batches.Run].
 	Backend func(batches.Backend)
 	// Status and Plan are what /health, /metrics and GET /plan show; nil: those of each model.
 	Status func() dispatch.Status
@@ -63,7 +64,7 @@ type Options struct {
 type RequestMemory struct {
 	Bytes int64
 	Count func(n int64) // counts n more bytes, or fewer if n is negative; nil: nothing counts
-	// Notify has its argument called with the new Bytes when they change; nil: they do not.
+	// Notify registers a function that is called with the new Bytes when they change; nil: they never change.
 	Notify func(func(n int64))
 }
 

@@ -12,7 +12,7 @@ func CodedRowBytes(columns int) int64 {
 	return codedRow + codedGroup*int64(ceil(columns, codedColumns))
 }
 
-// CodedShare is the size of a coded matrix over that of the plain one up to which coding pays.
+// CodedShare is the largest ratio of the size of a coded matrix to its plain size with which coding pays.
 const CodedShare = 0.9
 
 // Coded returns the parameters below m that can be coded in QuantCoded, with their sizes: bfloat16

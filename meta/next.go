@@ -5,9 +5,9 @@ import (
 	"strconv"
 )
 
-// A JoinSpec makes what the first block of a module for multi-token prediction (MTP) takes of the
-// embedding e of a token and of the hidden state h, after the final norm, of the model at the token
-// before it: Project([EmbedNorm(e), HiddenNorm(h)]).
+// A JoinSpec computes the input of the first block of a module for multi-token prediction (MTP):
+// Project([EmbedNorm(e), HiddenNorm(h)]). e is the embedding of a token, and h the hidden state, after the
+// final norm, of the model at the token before it.
 type JoinSpec struct {
 	EmbedNorm, HiddenNorm string // norms
 	Project               string // Linear of both together
@@ -26,10 +26,10 @@ func NewNext(cfg *Config, header CheckpointHeader) (*Model, error) {
 	return newModel(cfg, header, 1)
 }
 
-// NewNexts builds the skeletons of all such modules, in the order of the tokens that they predict. A module after the first
-// takes the hidden state of the one before it, and the token behind that one's. Modules after the first that the
-// checkpoint lacks are left out, and so are layers that share what joins their inputs (Qwen3-Next). Errors are those of
-// [NewNext].
+// NewNexts builds the skeletons of all modules for multi-token prediction of a checkpoint, in the order of the tokens
+// that they predict. A module after the first takes the hidden state of the module before it, and the token after
+// the one that this module took. NewNexts leaves out later modules that the checkpoint lacks, and layers that share the weights which
+// join their inputs (Qwen3-Next). Errors are those of [NewNext].
 func NewNexts(cfg *Config, header CheckpointHeader) ([]*Model, error) {
 	first, err := NewNext(cfg, header)
 	if err != nil {

@@ -19,8 +19,8 @@ func Conversions() []QuantFormat {
 	return list
 }
 
-// ConvertColumns is the number of columns that rows have a multiple of if they can be converted to every
-// format of [Conversions].
+// ConvertColumns returns the number of columns of which a row must be a multiple so that it can be converted to
+// every format of [Conversions].
 func ConvertColumns() int {
 	columns := 1
 	for _, f := range Conversions() {
@@ -35,9 +35,9 @@ func ConvertColumns() int {
 // that is also the head is converted for the head.
 func (m *Module) Quantized() map[*Param]int64 { return m.convertible(ConvertColumns()) }
 
-// FourBits returns the sizes of the parameters below m that are converted to QuantBnbNF4, as
-// bitsandbytes converts them: those of [Module.Quantized], whatever the length of their rows, but for
-// the head's.
+// FourBits returns the sizes of the parameters below m that are converted to QuantBnbNF4. They are those that
+// bitsandbytes converts: the parameters of [Module.Quantized] except the head's, and also matrices whose rows are
+// no whole number of blocks.
 func (m *Module) FourBits() map[*Param]int64 {
 	out := m.convertible(2)
 	if s, ok := m.Spec.(*CausalLMSpec); ok {

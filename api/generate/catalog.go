@@ -132,7 +132,8 @@ func (ms *Models) Add(s Source) error {
 	return nil
 }
 
-// Take notes that a model that was added is loaded already. It fails if the name is unknown or the model loaded.
+// Take makes o the loaded model of a name that was added with [Models.Add]. It fails if the name is unknown or its
+// model is loaded already.
 func (ms *Models) Take(name string, o *Opened) error {
 	ms.mu.Lock()
 	defer ms.mu.Unlock()

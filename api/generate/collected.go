@@ -6,8 +6,8 @@ import (
 	"github.com/heftai/heft/api/wire"
 )
 
-// AnswerMemory reserves memory in the request's claim as an answer grows that is kept until it is sent.
-// Generation pauses while there is none.
+// AnswerMemory reserves memory for an answer that is collected before it is sent. It adds to the
+// request's claim as the answer grows. Generation pauses while no memory is free.
 type AnswerMemory struct {
 	claim *wire.Claim
 	free  int

@@ -76,12 +76,14 @@ type Options struct {
 	DraftTokens int
 	// Draft is a faster model with the same tokens that guesses them, or the model's own module for
 	// multi-token prediction ([meta.NewNext]); see [Text.SameTokens]; nil: guesses come from the
-	// text alone. A module reads prompts longer than 64 tokens if the model has Options.HiddenStates. It belongs to the engine as the model does, and is closed by the caller after [Model.Close].
+	// text alone. A module reads prompts longer than 64 tokens only if the model has Options.HiddenStates.
+	// Like the model, Draft belongs to the engine until [Model.Close]; the caller then closes it.
 	Draft *dispatch.Model
 	// DraftNext are the modules that follow Draft, if that is the first of several ([meta.NewNexts]). All of them have Options.HiddenStates.
 	DraftNext []*dispatch.Model
-	// DraftNeeds is how many times as fast guesses of Draft must make generation because the model is that much slower
-	// with it ([dispatch.SelfDraft.Needs]). With DraftTokens 0 the engine goes on without Draft where they do not. 0 keeps it.
+	// DraftNeeds is the speedup that guesses of Draft must bring, because the model itself is that much slower with Draft
+	// in memory ([dispatch.SelfDraft.Needs]). With DraftTokens 0 the engine stops using Draft if its guesses do not bring
+	// it. 0 always keeps Draft.
 	DraftNeeds float64
 	// DraftFailed is called once when the engine goes on without Draft, which it does not use any more: a pass of Draft failed,
 	// or its guesses save less than DraftNeeds. nil does nothing.
@@ -157,7 +159,7 @@ func New(m *dispatch.Model, o Options) (*Model, error) {
 	return g, nil
 }
 
-// Adapters are the model's LoRA adapters (dispatch.Options.Adapters) as models of their own, each
+// Adapters returns the model's LoRA adapters (dispatch.Options.Adapters) as models of their own, each
 // under the adapter's name. They share the engine of m and are closed with it.
 func (m *Model) Adapters() []*Model {
 	if m.dispatched == nil {
@@ -170,12 +172,12 @@ func (m *Model) Adapters() []*Model {
 	return list
 }
 
-// Dispatched is the model that computes. Only its methods that any goroutine may call are used
-// while m is open. It is nil for a model that has none, as in tests.
+// Dispatched returns the model that computes. While m is open, only those of its methods may be called that
+// any goroutine may call. It is nil for a model that has none, as in tests.
 func (m *Model) Dispatched() *dispatch.Model { return m.dispatched }
 
-// Loading says how far loading is, "loading 12 of 40 blocks, 3.0 of 10.0 GiB, 28 s left", while weights
-// are being read ahead, and else "". Any goroutine may call it.
+// Loading returns how far reading ahead of weights is, such as "loading 12 of 40 blocks, 3.0 of 10.0 GiB,
+// 28 s left", or "" while none are read ahead. Any goroutine may call it.
 func (m *Model) Loading() string {
 	if m.dispatched == nil {
 		return ""

@@ -35,8 +35,8 @@ func (m *Model) EncodePrediction(ctx context.Context, s, field string) ([]int32,
 	return ids, nil
 }
 
-// EncodeLast is EncodePrompt for a prompt of which the last tokens are kept, most of them; 0 keeps all. The special
-// tokens around the text stay.
+// EncodeLast is [Model.EncodePrompt] that keeps only the last most tokens of the prompt; 0 keeps all. The
+// special tokens around the text stay.
 func (m *Model) EncodeLast(ctx context.Context, s string, special bool, most int) ([]int32, error) {
 	if most <= 0 {
 		return m.EncodePrompt(ctx, s, special)

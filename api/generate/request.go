@@ -61,7 +61,7 @@ type Request struct {
 	TopPrompt      int  // likeliest ids beside each token of the prompt
 }
 
-// EOS are the ids that end the model's texts: those of generation_config.json, else those
+// EOS returns the ids that end the model's texts: those of generation_config.json, else those
 // of config.json and the tokenizer's own.
 func (m *Model) EOS() []int32 {
 	var ids []int32
@@ -91,9 +91,9 @@ func (m *Model) EOS() []int32 {
 	return ids
 }
 
-// Defaults are how tokens are chosen where a request is silent: OpenAI's, changed by the
-// fields of generation_config.json that vLLM takes. maxTokens is negative where nothing
-// bounds an answer but the context.
+// Defaults returns how tokens are chosen if a request does not say: with OpenAI's defaults, replaced by
+// those fields of generation_config.json that vLLM takes. maxTokens is negative if only the context
+// limits an answer.
 func (m *Model) Defaults() (params Params, maxTokens int) {
 	params, maxTokens = Params{Temperature: sample.Default().Temperature}, -1
 	g := m.Generation
@@ -118,7 +118,7 @@ func (m *Model) Defaults() (params Params, maxTokens int) {
 	return params, maxTokens
 }
 
-// Limit is the most tokens that a prompt and its answer may have together.
+// Limit returns the most tokens that a prompt and its answer may have together.
 func (m *Model) Limit() int {
 	if m.engine == nil { // see Models.Read
 		return 0

@@ -28,7 +28,7 @@ type Set struct {
 	seen  reload.Version
 }
 
-// A Key is one of a set, as the file was when the request came.
+// A Key is one key of a Set. It keeps the limits that the file had when the Key was found.
 type Key struct {
 	sum    [sha256.Size]byte
 	limits entry
@@ -116,7 +116,7 @@ func (s *Set) ReloadAndLog() {
 	slog.Info("the API keys were read again", "count", s.Len())
 }
 
-// Len is the number of keys.
+// Len returns the number of keys.
 func (s *Set) Len() int {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -152,7 +152,7 @@ func (s *Set) Owner(id string) *Key {
 	return nil
 }
 
-// Client is whose requests bring the key.
+// Client returns the client whose requests bring the key.
 func (k *Key) Client() *wire.Client { return &k.client }
 
 // Usage is what a key has used since the start.

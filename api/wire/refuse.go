@@ -21,7 +21,8 @@ type Unsupported struct {
 
 var usuallyOff = []string{"false", `""`, "[]", "{}"}
 
-// Refuse fails with the first parameter of list that f has with a value that asks for something.
+// Refuse keeps an error about the first parameter of list that f has, unless its value asks for nothing
+// (see [Unsupported]).
 func (f *Fields) Refuse(list []Unsupported) {
 	if f.Describes() {
 		return
