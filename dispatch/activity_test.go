@@ -44,7 +44,7 @@ func checkActivity(t *testing.T, s shape, tier devicemap.Device) {
 		t.Errorf("blocks have %d bytes, the tier has %d", total, want)
 	}
 	before := m.Activity()
-	wander(t, m, 3)
+	runRandomTokens(t, m, 3)
 	after, status := settledActivity(m)
 	read := int64(0)
 	for i, b := range m.Blocks() {

@@ -314,7 +314,7 @@ func TestAdaptersAreCounted(t *testing.T) {
 	}
 }
 
-// adapterDir is an adapter that is always there, whatever fixtures are read, of ownBase.
+// adapterDir returns the folder of an adapter for ownBase. It is in the repository, whatever fixtures are read.
 func adapterDir(t *testing.T) string {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(golden.Module(t), "testdata", "golden", "train", "lora", "*", "final"))
@@ -328,7 +328,7 @@ func ownBase(t *testing.T) string {
 	return filepath.Join(golden.Module(t), "testdata", "golden", "train", "models", "llama", "init.safetensors")
 }
 
-// TestAdapterErrorsNameThePlace opens what is no adapter of the model.
+// TestAdapterErrorsNameThePlace opens folders that have no adapter for the model.
 func TestAdapterErrorsNameThePlace(t *testing.T) {
 	skeleton, checkpoint := base(t, ownBase(t))
 	empty := t.TempDir()

@@ -98,7 +98,7 @@ func TestCPUOffloadWithHookOffloadsThePrevious(t *testing.T) {
 	hookB.Remove()
 }
 
-// Offload once freed mapped weights only: converted ones stayed in memory.
+// TestOffloadFreesConvertedWeights: Offload freed mapped weights only; converted ones stayed in memory.
 func TestOffloadFreesConvertedWeights(t *testing.T) {
 	skeleton, checkpoint, err := loader.OpenModel(demoFolder(t))
 	if err != nil {

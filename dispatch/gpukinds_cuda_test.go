@@ -63,7 +63,7 @@ func reuseOnGPU(t *testing.T, g *golden.Model) {
 	}
 }
 
-// TestGPUsRunConvertedWeights holds the same for weights that are converted when they are loaded.
+// TestGPUsRunConvertedWeights holds law 4 for weights that are converted when they are loaded.
 func TestGPUsRunConvertedWeights(t *testing.T) {
 	onGPUs(t, dispatch.Options{})
 	needFused(t)
@@ -101,14 +101,14 @@ func TestGPUsRunAdapters(t *testing.T) {
 	adaptersKeepBits(t, func(o dispatch.Options) dispatch.Options { return onGPUs(t, o) })
 }
 
-// TestGPUsRunAdaptersThatComeAndGo holds it for those that leave the GPU's memory for others.
+// TestGPUsRunAdaptersThatComeAndGo holds law 4 for adapters that are evicted from the GPU's memory for others.
 func TestGPUsRunAdaptersThatComeAndGo(t *testing.T) {
 	onGPUs(t, dispatch.Options{})
 	needFused(t)
 	adaptersComeAndGo(t, func(o dispatch.Options) dispatch.Options { return onGPUs(t, o) })
 }
 
-// TestGPUsStorePages holds it for pages of a KV store, which other goroutines copy from and to GPUs.
+// TestGPUsStorePages holds law 4 for pages of a KV store, which other goroutines copy from and to GPUs.
 func TestGPUsStorePages(t *testing.T) {
 	onGPUs(t, dispatch.Options{})
 	needFused(t)

@@ -40,9 +40,9 @@ func resident(t *testing.T, dir string) (bytes int64) {
 	return bytes
 }
 
-// TestPromotionLetsMappedPagesGo: once weights have moved their mapped pages are gone, whether
-// anybody has asked for a token meanwhile or not: a server that waits does not hold them twice.
-func TestPromotionLetsMappedPagesGo(t *testing.T) {
+// TestPromotionFreesMappedPages: once weights were copied, their mapped pages are unmapped, with requests in between
+// and without. A server that waits does not hold weights twice.
+func TestPromotionFreesMappedPages(t *testing.T) {
 	dir := lawFolder(t)
 	m := cpuModel(t, dir, dispatch.Options{Threads: 1})
 	m.Warm(context.Background())

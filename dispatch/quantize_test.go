@@ -149,7 +149,7 @@ func TestQuantizeIsExact(t *testing.T) {
 				await(t, m)
 				sameLogits(t, fmt.Sprintf("%v, all promoted", format), forced(t, m, ids, 30, 7), want)
 			}
-			sameLogits(t, fmt.Sprintf("%v in a batch", format), together(t, m, ids, 5), want)
+			sameLogits(t, fmt.Sprintf("%v in a batch", format), inABatchOf(t, m, ids, 5), want)
 		}
 	}
 }
@@ -171,8 +171,8 @@ func await(t *testing.T, m *dispatch.Model) {
 	}
 }
 
-// together computes ids as one of n sequences of a batch.
-func together(t *testing.T, m *dispatch.Model, ids []int32, n int) [][]float32 {
+// inABatchOf computes ids as one of n sequences of a batch.
+func inABatchOf(t *testing.T, m *dispatch.Model, ids []int32, n int) [][]float32 {
 	t.Helper()
 	rows := make([]dispatch.BatchRow, n)
 	for i := range rows {

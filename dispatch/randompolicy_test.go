@@ -51,9 +51,9 @@ func shuffled(seed uint64) func(read func() error) error {
 	}
 }
 
-// anyhow opens the model at dir in a random way: all weights on the cpu, all on the disk, or as auto
+// openAtRandom opens the model at dir in a random way: all weights on the cpu, all on the disk, or as auto
 // places them within a random limit.
-func anyhow(t *testing.T, dir string, o dispatch.Options, rng *rand.Rand) (m *dispatch.Model, how string) {
+func openAtRandom(t *testing.T, dir string, o dispatch.Options, rng *rand.Rand) (m *dispatch.Model, how string) {
 	t.Helper()
 	o.Ledger.EvictAtRandom(rng.Uint64())
 	o.Ledger.Intercept(shuffled(rng.Uint64()))
@@ -74,8 +74,8 @@ func anyhow(t *testing.T, dir string, o dispatch.Options, rng *rand.Rand) (m *di
 	return cpuModel(t, dir, o), fmt.Sprintf("auto in %d bytes", limit)
 }
 
-// underPressure returns the logits of ids while the memory limit of m changes at random before each pass.
-func underPressure(t *testing.T, m *dispatch.Model, ids []int32, prompt int, rng *rand.Rand) [][]float32 {
+// logitsUnderChangingLimits returns the logits of ids while the memory limit of m changes at random before each pass.
+func logitsUnderChangingLimits(t *testing.T, m *dispatch.Model, ids []int32, prompt int, rng *rand.Rand) [][]float32 {
 	t.Helper()
 	m.Warm(context.Background())
 	m.Promote(context.Background())
@@ -100,9 +100,9 @@ func underPressure(t *testing.T, m *dispatch.Model, ids []int32, prompt int, rng
 	return out
 }
 
-// holdsLawAtRandom compares the logits of weights in memory with those of a model whose policy evicts at
+// checkRandomPolicy compares the logits of weights in memory with those of a model whose policy evicts at
 // random, whose reads arrive in random order, and whose limit changes with each pass.
-func holdsLawAtRandom(t *testing.T, dir string, o dispatch.Options, ids []int32, prompt int, seeds uint64) {
+func checkRandomPolicy(t *testing.T, dir string, o dispatch.Options, ids []int32, prompt int, seeds uint64) {
 	t.Helper()
 	resident := o
 	resident.CacheDir = ""
@@ -112,8 +112,8 @@ func holdsLawAtRandom(t *testing.T, dir string, o dispatch.Options, ids []int32,
 	for seed := range seeds {
 		rng := rand.New(rand.NewPCG(seed, 13))
 		o.Ledger = new(dispatch.Ledger)
-		m, how := anyhow(t, dir, o, rng)
-		sameLogits(t, fmt.Sprintf("seed %d, %s", seed, how), underPressure(t, m, ids, prompt, rng), want)
+		m, how := openAtRandom(t, dir, o, rng)
+		sameLogits(t, fmt.Sprintf("seed %d, %s", seed, how), logitsUnderChangingLimits(t, m, ids, prompt, rng), want)
 		m.Close()
 		if held := o.Ledger.Held(); held["weights"]+held["staging"]+held["kv"] != 0 {
 			t.Errorf("seed %d, %s: a closed model holds %v", seed, how, held)
@@ -145,7 +145,7 @@ func TestNoPolicyChangesTheAnswer(t *testing.T) {
 					if format != meta.QuantNone {
 						o.CacheDir = t.TempDir()
 					}
-					holdsLawAtRandom(t, dir, o.InBands(band), ids, prompt, 4)
+					checkRandomPolicy(t, dir, o.InBands(band), ids, prompt, 4)
 				})
 			}
 		}
@@ -161,6 +161,6 @@ func TestNoPolicyChangesTheAnswerOfAnyFormat(t *testing.T) {
 		}
 		prompt := g.Prompts[0].IDs
 		ids := append(slices.Clone(prompt), other(prompt[:min(6, len(prompt))], 1, int(slices.Max(prompt))+1)...)
-		holdsLawAtRandom(t, g.Dir, dispatch.Options{Variant: variant, Threads: 2, KVTokens: 256}, ids, len(prompt), 3)
+		checkRandomPolicy(t, g.Dir, dispatch.Options{Variant: variant, Threads: 2, KVTokens: 256}, ids, len(prompt), 3)
 	})
 }

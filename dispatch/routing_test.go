@@ -17,8 +17,8 @@ func mixtureFolder(t *testing.T, inner int) string {
 	return shape{hidden: 96, inner: inner, heads: 4, kv: 2, dim: 20, vocab: 230, layers: 3, dtype: meta.BFloat16, shift: 3, experts: true, choose: 2}.folder(t, rand.New(rand.NewPCG(7, 7)))
 }
 
-// wander runs prompts and generates random tokens, several sequences at a time.
-func wander(t *testing.T, m *dispatch.Model, passes int) {
+// runRandomTokens runs prompts and generates random tokens, several sequences at a time.
+func runRandomTokens(t *testing.T, m *dispatch.Model, passes int) {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(8, 8))
 	for pass := 0; pass < passes; {
@@ -49,8 +49,8 @@ func wander(t *testing.T, m *dispatch.Model, passes int) {
 	}
 }
 
-// TestHitsAreThoseOfTheReplay holds the store to its policy, exactly: it reads what the replay of its
-// requests misses, in memory for few experts and for many.
+// TestHitsAreThoseOfTheReplay: the experts' cache reads exactly the experts that a replay of the same requests misses,
+// with room for few experts and for many.
 func TestHitsAreThoseOfTheReplay(t *testing.T) {
 	dir := mixtureFolder(t, 77)
 	skeleton, _ := open(t, dir)
@@ -67,7 +67,7 @@ func TestHitsAreThoseOfTheReplay(t *testing.T) {
 		if err := m.RecordRouting(); err != nil {
 			t.Fatal(err)
 		}
-		wander(t, m, 150)
+		runRandomTokens(t, m, 150)
 		slots, want := m.Replay()
 		if got := m.Status().Experts; got != want {
 			t.Errorf("room for %d experts: counted %+v, want %+v", slots, got, want)
@@ -92,7 +92,7 @@ func TestRoutingIsReadAsSaved(t *testing.T) {
 	if err := m.RecordRouting(); err != nil {
 		t.Fatal(err)
 	}
-	wander(t, m, 150)
+	runRandomTokens(t, m, 150)
 	saved, err := m.Routing()
 	if err != nil {
 		t.Fatal(err)
@@ -139,7 +139,7 @@ func TestThePlanPredictsHits(t *testing.T) {
 	if err := recorded.RecordRouting(); err != nil {
 		t.Fatal(err)
 	}
-	wanderAlone(t, recorded, 400)
+	runRandomTokensAlone(t, recorded, 400)
 	routing, err := recorded.Routing()
 	if err != nil {
 		t.Fatal(err)
@@ -165,9 +165,9 @@ func TestThePlanPredictsHits(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		wanderAlone(t, m, 100)
+		runRandomTokensAlone(t, m, 100)
 		before := m.Status()
-		wanderAlone(t, m, 300)
+		runRandomTokensAlone(t, m, 300)
 		got := float64(m.Status().TierReadBytes-before.TierReadBytes) / 300
 		if want := float64(plan.DiskBytesPerToken); got < 0.93*want || got > 1.07*want {
 			t.Errorf("a token reads %.0f bytes, want %.0f within 7 %%: %+v\n%s", got, want, m.Status().Experts, plan.Explain())
@@ -176,8 +176,8 @@ func TestThePlanPredictsHits(t *testing.T) {
 	}
 }
 
-// wanderAlone generates random tokens with one sequence at a time.
-func wanderAlone(t *testing.T, m *dispatch.Model, passes int) {
+// runRandomTokensAlone generates random tokens with one sequence at a time.
+func runRandomTokensAlone(t *testing.T, m *dispatch.Model, passes int) {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(9, 9))
 	var s *dispatch.Sequence
@@ -210,7 +210,7 @@ func TestRoutingIsKeptWhileServing(t *testing.T) {
 			t.Fatal(err)
 		}
 		m.KeepRouting(folder, failed)
-		wander(t, m, passes)
+		runRandomTokens(t, m, passes)
 		m.Close()
 	}
 	path := dispatch.RoutingFile(folder, skeleton)

@@ -41,7 +41,7 @@ func converted(t *testing.T, dir, policy string, o dispatch.Options, warm bool) 
 		m.Promote(context.Background())
 		await(t, m)
 	}
-	return together(t, m, []int32{1, 5, 9, 2, 7, 3, 3, 8}, 8)
+	return inABatchOf(t, m, []int32{1, 5, 9, 2, 7, 3, 3, 8}, 8)
 }
 
 // files are the names in a folder.

@@ -14,7 +14,7 @@ import (
 	"github.com/heftai/heft/loader"
 )
 
-// TestAdaptersOfStations runs them on two backends of the CPU in place of GPUs.
+// TestAdaptersOfStations runs adapters on two backends of the CPU in place of GPUs.
 func TestAdaptersOfStations(t *testing.T) { adaptersKeepBits(t, withTwoGPUs) }
 
 // adaptersKeepBits holds law 4 for the adapters that PEFT trained: with high precision the logits over maps with GPUs are

@@ -10,7 +10,7 @@ import (
 	"github.com/heftai/heft/internal/testenv"
 )
 
-// TestStationsStorePages runs them on two backends of the CPU in place of GPUs.
+// TestStationsStorePages stores and restores pages on two backends of the CPU in place of GPUs.
 func TestStationsStorePages(t *testing.T) { storesKeepBits(t, withTwoGPUs) }
 
 // storesKeepBits holds that pages and states which a model has stored on some devices are restored on others: with high

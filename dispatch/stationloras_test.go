@@ -17,7 +17,7 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// TestAdaptersOfStationsComeAndGo runs them on two backends of the CPU in place of GPUs.
+// TestAdaptersOfStationsComeAndGo loads and evicts adapters on two backends of the CPU in place of GPUs.
 func TestAdaptersOfStationsComeAndGo(t *testing.T) { adaptersComeAndGo(t, withTwoGPUs) }
 
 // adaptersComeAndGo holds law 4 for adapters that leave GPUs for others and come back, also while another goroutine removes
@@ -63,7 +63,7 @@ func adaptersComeAndGo(t *testing.T, gpus func(dispatch.Options) dispatch.Option
 				sameLogits(t, name+" with "+adapter, adapted(t, m, ids, adapter), want[adapter])
 				withinBudget(t, m, before, budget)
 			}
-			whileLeaves(t, m, ids, want["a"])
+			whileAnotherIsRemoved(t, m, ids, want["a"])
 			known("d")
 		}
 		for name := range dirs {
@@ -78,8 +78,8 @@ func adaptersComeAndGo(t *testing.T, gpus func(dispatch.Options) dispatch.Option
 	}
 }
 
-// whileLeaves compares results of adapter a while another goroutine removes d, which is in memory.
-func whileLeaves(t *testing.T, m *dispatch.Model, ids [][]int32, want [][]float32) {
+// whileAnotherIsRemoved compares results of adapter a while another goroutine removes d, which is in memory.
+func whileAnotherIsRemoved(t *testing.T, m *dispatch.Model, ids [][]int32, want [][]float32) {
 	t.Helper()
 	adapted(t, m, ids, "d")
 	var group sync.WaitGroup

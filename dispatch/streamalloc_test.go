@@ -30,7 +30,7 @@ func TestStreamingAllocatesNothing(t *testing.T) {
 				}
 				o.MaxMemory = []devicemap.DeviceMemory{{Device: devicemap.CPU, Bytes: float64(need.Least + (need.All-need.Least)*part/4 - dispatch.RuntimeBytes)}}
 				m := cpuModel(t, dir, o)
-				wander(t, m, 12)
+				runRandomTokens(t, m, 12)
 				for _, batch := range []int{1, 8} {
 					if n := allocations(t, m, batch); n != 0 {
 						t.Errorf("%s %v, part %d, %d sequences: %v allocations per token", name, format, part, batch, n)

@@ -67,8 +67,8 @@ func TestTuneReads(t *testing.T) {
 	}
 }
 
-// TestOpenTunesByDefault: a Go program that only opens a model reads weights as this processor likes it. What was
-// measured is in the file that later programs read; "none" measures and keeps nothing.
+// TestOpenTunesByDefault: a Go program that only opens a model gets the fastest way to read weights on this
+// processor. The measurement is in the file that later programs read; "none" measures and keeps nothing.
 func TestOpenTunesByDefault(t *testing.T) {
 	testenv.Need(t, "assembly", kernels.Names()[0] != "go", "kernels in Go have one pattern")
 	before := fetch.Current()

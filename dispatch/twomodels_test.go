@@ -65,14 +65,14 @@ func TestModelsShareAMemoryLimit(t *testing.T) {
 				}
 			}
 			ledger.SetLimit(others)
-			noWeights(t, ledger)
+			waitUntilNoWeightsAreHeld(t, ledger)
 			sameLogits(t, name, forced(t, models[0], ids, prompt, prompt), want[0])
 		})
 	}
 }
 
-// noWeights waits until no weights are in memory of their own. A copy may be in the making.
-func noWeights(t *testing.T, ledger *dispatch.Ledger) {
+// waitUntilNoWeightsAreHeld waits until no weights are in memory of their own. A copy may be in the making.
+func waitUntilNoWeightsAreHeld(t *testing.T, ledger *dispatch.Ledger) {
 	t.Helper()
 	for range 3000 {
 		if ledger.Held()["weights"] == 0 {

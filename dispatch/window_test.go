@@ -61,9 +61,9 @@ func inChunks(t *testing.T, m *dispatch.Model, s *dispatch.Sequence, prompt []in
 	return ids, logits
 }
 
-// TestWindowsGiveBackPages runs a sequence as long as the context in the least of pages
-// and compares its logits, bit by bit, with a run that lacks nothing.
-func TestWindowsGiveBackPages(t *testing.T) {
+// TestWindowsReleasePages runs a sequence as long as the context with the smallest number of pages that works,
+// and compares its logits, bit by bit, with those of a run with plenty of pages.
+func TestWindowsReleasePages(t *testing.T) {
 	for name, test := range map[string]struct {
 		windows []int
 		pages   int // of 16 tokens, for 128 tokens in passes of 8
@@ -108,8 +108,8 @@ func TestWindowsGiveBackPages(t *testing.T) {
 	}
 }
 
-// TestKVTokensHoldInAnyDivision: what KVTokens asks for is there for many short sequences
-// too, which have nothing to give back.
+// TestKVTokensHoldInAnyDivision: many short sequences too have as many tokens as KVTokens asks for, though none of
+// them has pages beyond its window to release.
 func TestKVTokensHoldInAnyDivision(t *testing.T) {
 	for _, windows := range [][]int{{0, 0}, {6, 6}, {0, 6}} {
 		m := windowed(t, windows...)(dispatch.Options{KVTokens: 256, MaxBatchTokens: 8})
@@ -121,7 +121,7 @@ func TestKVTokensHoldInAnyDivision(t *testing.T) {
 	}
 }
 
-// TestPlanCountsWindows: the same memory holds more of a model whose layers slide.
+// TestPlanCountsWindows: the same memory holds more tokens of a model whose layers have a sliding window.
 func TestPlanCountsWindows(t *testing.T) {
 	limits, err := devicemap.ParseMaxMemory("cpu=1MB")
 	if err != nil {

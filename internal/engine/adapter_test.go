@@ -181,7 +181,7 @@ func TestAnEndedRequestWaitsForNoAdapter(t *testing.T) {
 	})
 }
 
-// TestStatsNameTheAdapters: those in the batch, and those that wait.
+// TestStatsNameTheAdapters: the statistics have the adapters of sequences in the batch and of those that wait.
 func TestStatsNameTheAdapters(t *testing.T) {
 	m := &adapting{Model: &enginetest.Model{Delay: time.Millisecond, MaxLen: 4096}}
 	e := engine.New(m, engine.Options{MaxBatch: 2})

@@ -11,7 +11,7 @@ import (
 	"github.com/heftai/heft/internal/engine/enginetest"
 )
 
-// A timed model takes a time for a pass and one for each token, by the clock of a bubble, and counts them. Of the guesses that
+// A timed model takes a time for a pass and one for each token, by the fake clock of a synctest bubble, and counts them. Of the guesses that
 // it makes as a draft model, those of one token in wrong are wrong.
 type timed struct {
 	enginetest.Model
@@ -59,7 +59,7 @@ func (m *timed) Forward(ctx context.Context, rows []engine.Row) (engine.Logits, 
 	return out, nil
 }
 
-// simulate runs requests, so many at once, on a model with a draft model, by the clock of a bubble. It returns the time
+// simulate runs requests, so many at once, on a model with a draft model, by the fake clock of a synctest bubble. It returns the time
 // that they took.
 func simulate(t *testing.T, m, d engine.Model, o engine.Options, streams, requests, length, answer int) (took time.Duration, st engine.Stats) {
 	t.Helper()

@@ -138,7 +138,7 @@ type fixed struct {
 func (f fixed) Mask() []uint64     { return f.words }
 func (f fixed) Accept(int32) error { return f.err }
 
-// TestAConstraintThatCannotGoOnFailsItsRequestAlone: the others go on.
+// TestAConstraintThatCannotGoOnFailsItsRequestAlone: the request fails if its constraint does, and the others go on.
 func TestAConstraintThatCannotGoOnFailsItsRequestAlone(t *testing.T) {
 	refused := errors.New("no such document")
 	m := &enginetest.Model{Width: 100}
@@ -175,7 +175,7 @@ func TestAConstraintThatCannotGoOnFailsItsRequestAlone(t *testing.T) {
 	}
 }
 
-// TestAConstraintCostsNoAllocationPerToken: nor does a request without one.
+// TestAConstraintCostsNoAllocationPerToken: neither a request with a constraint nor one without allocates per token.
 func TestAConstraintCostsNoAllocationPerToken(t *testing.T) {
 	m := &enginetest.Model{PageTokens: 1 << 14, MaxLen: 1 << 14, Pages: 8}
 	e := engine.New(m, engine.Options{})

@@ -232,7 +232,7 @@ func TestPromptsAreGatheredWhileWeightsStream(t *testing.T) {
 	}
 }
 
-// Of two prompts the short one need not wait for the long one, nor starve it.
+// TestShortPromptOvertakesALongOne: a short prompt does not wait for a long one, and does not starve it.
 func TestShortPromptOvertakesALongOne(t *testing.T) {
 	var p passes
 	m := &enginetest.Model{BeforePass: p.note}
@@ -291,7 +291,8 @@ func TestChoicesShareThePrompt(t *testing.T) {
 	}
 }
 
-// When pages run out the youngest gives way, and goes on with the same tokens.
+// TestYoungestIsPreempted: when pages run out, the youngest sequence is preempted. It later continues with the same
+// tokens.
 func TestYoungestIsPreempted(t *testing.T) {
 	m := &enginetest.Model{PageTokens: 4, Pages: 12}
 	e := engine.New(m, engine.Options{})

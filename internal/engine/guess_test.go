@@ -94,8 +94,8 @@ func narrow(p []int32, width int32) []int32 {
 	return p
 }
 
-// A prediction is guessed from, from its beginning on and behind what differs from it; what of it was right is counted,
-// and the answer is the one without it.
+// TestAPredictionIsGuessed: tokens of a prediction are guessed from its beginning on, and again after a place where the
+// answer differs from it. The accepted ones are counted, and the answer is that without a prediction.
 func TestAPredictionIsGuessed(t *testing.T) {
 	m := &enginetest.Model{}
 	e := engine.New(m, engine.Options{DraftTokens: 5})
@@ -139,7 +139,7 @@ func TestGuessesTookMemoryWithoutABound(t *testing.T) {
 	}
 }
 
-// A pass that verifies is no part of a prompt, for metrics and for the counts of tokens.
+// TestGuessesAreNoPromptTokens: a pass that verifies guesses does not count as a part of a prompt in metrics.
 func TestGuessesAreNoPromptTokens(t *testing.T) {
 	m := &enginetest.Model{Memory: 1, Width: 4}
 	e := engine.New(m, engine.Options{DraftTokens: 8})

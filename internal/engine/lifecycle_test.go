@@ -49,7 +49,7 @@ func TestCancelFreesSlotAndPagesWithinOneStep(t *testing.T) {
 	})
 }
 
-// A pass that no reader waits for is aborted.
+// TestLastReaderLeavingEndsThePass: a pass is aborted when the last client that waits for it has disconnected.
 func TestLastReaderLeavingEndsThePass(t *testing.T) {
 	for name, leave := range map[string]func(s *engine.Stream){
 		"close": (*engine.Stream).Close,

@@ -55,7 +55,7 @@ func TestOthersGoOnWhileAPrefixIsRead(t *testing.T) {
 	})
 }
 
-// TestAFastStoreDelaysNoPrompt: a pass waits for a prefix that is read in a fraction of its time.
+// TestAFastStoreDelaysNoPrompt: if a prefix is read in a fraction of a pass, the pass waits for it.
 func TestAFastStoreDelaysNoPrompt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &enginetest.Model{Delay: 10 * time.Second}

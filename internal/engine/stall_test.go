@@ -80,7 +80,8 @@ func checkUnread(t *testing.T, m *enginetest.Model, streams []*engine.Stream, r 
 	}
 }
 
-// TestAStalledStreamKeepsItsPlaceWhileNoRequestWaits: its cached keys and values stay.
+// TestAStalledStreamKeepsItsPlaceWhileNoRequestWaits: the cached keys and values of a stream that its client does not
+// read stay while no other request needs the place.
 func TestAStalledStreamKeepsItsPlaceWhileNoRequestWaits(t *testing.T) {
 	m := &enginetest.Model{MaxLen: 4096}
 	e := engine.New(m, engine.Options{MaxBatch: 2})
