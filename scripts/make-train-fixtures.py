@@ -168,7 +168,18 @@ MODELS |= {
                                     lm_head_multiplier=0.7, time_step_limit=[0.3, 0.9], rope_parameters=rope())),
     "bamba": ("bamba", dict(MIXER, mamba_expand=1, attn_layer_indices=[1], mamba_proj_bias=True, rope_parameters=rope())),
 }
-STATES = ("conv_L_cache", "linear_num_key_heads", "state_size", "ssm_state_size", "mamba_d_state")
+SCAN = dict(intermediate_size=None, num_attention_heads=None, num_key_value_heads=None, max_position_embeddings=None, expand=5, state_size=5, conv_kernel=4, time_step_rank=3)
+KIMI = dict(num_key_value_heads=4, kv_lora_rank=6, q_lora_rank=8, qk_nope_head_dim=4, qk_rope_head_dim=4, v_head_dim=6, moe_intermediate_size=8, num_experts=4,
+            num_experts_per_tok=2, n_group=2, topk_group=1, routed_scaling_factor=2.0, layer_types=["linear_attention", "full_attention"], mlp_layer_types=["dense", "sparse"])
+MODELS |= {
+    "mamba": ("mamba", SCAN),
+    "falcon-mamba": ("falcon_mamba", dict(SCAN, use_bias=True)),
+    "jamba": ("jamba", dict(attn_layer_period=2, attn_layer_offset=1, expert_layer_period=2, expert_layer_offset=1, num_experts=4, num_experts_per_tok=2,
+                            mamba_d_state=5, mamba_d_conv=3, mamba_expand=2, mamba_dt_rank=3, use_mamba_kernels=False)),
+    "kimi-linear": ("kimi_linear", dict(KIMI, linear_attn_config=dict(head_dim=6, num_heads=3, short_conv_kernel_size=4))),
+    "bailing-hybrid": ("bailing_hybrid", dict(KIMI, head_dim=4, short_conv_kernel_size=4, kda_safe_gate=True, kda_lower_bound=-2.5, num_nextn_predict_layers=0)),
+}
+STATES = ("conv_L_cache", "linear_num_key_heads", "state_size", "ssm_state_size", "mamba_d_state", "linear_attn_config", "kda_safe_gate")
 
 
 def build(kind, fields):

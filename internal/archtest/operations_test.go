@@ -32,6 +32,7 @@ var operations = map[string]int{
 
 	"Gradients":          16, // with softmax by itself, which heads and attention with any mask train
 	"RecurrentGradients": 3,
+	"ScanGradients":      1, // the reverse of Scans
 	"Recorder":           13,
 }
 

@@ -14,6 +14,7 @@ import (
 type Gradients interface {
 	Backend
 	RecurrentGradients
+	ScanGradients
 	// Zero: x = 0, a float32 matrix.
 	Zero(x tensor.Tensor)
 	// Round rounds the elements of x to dtype, ties to even, and beyond float16's range to

@@ -13,6 +13,13 @@ type Scans interface {
 	SelectiveScan(dst tensor.Tensor, in SelectiveInputs, s States, a SelectiveArgs)
 }
 
+// ScanGradients has the reverse of [Scans.SelectiveScan], as [RecurrentGradients] has those of [Recurrent].
+type ScanGradients interface {
+	Scans
+	// SelectiveScanGrad is the reverse of SelectiveScan; d are the gradients of in.
+	SelectiveScanGrad(d SelectiveInputs, dy tensor.Tensor, in SelectiveInputs, s States, a SelectiveArgs)
+}
+
 // SelectiveInputs are the operands of [Scans.SelectiveScan].
 type SelectiveInputs struct {
 	X, B, C, DT tensor.Tensor

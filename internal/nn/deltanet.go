@@ -79,7 +79,7 @@ func (c *compiler) forgets(n Node, r *deltaNet) (err error) {
 	}
 	r.dtBias, err = c.param(child, s.DTBias, r.decays)
 	if s.ByChannel || s.Floor != 0 {
-		c.special("delta nets whose channels decay by themselves")
+		c.hostOnly("delta nets whose channels decay by themselves")
 	}
 	return err
 }

@@ -25,7 +25,7 @@ func (c *compiler) mamba(n Node, in int) (rule, error) {
 	if s.Width < 1 || s.StateDim < 1 || s.StepRank < 1 || s.Kernel < 2 {
 		return nil, at(n.Path, "%d channels with %d numbers each and steps of rank %d, convolved over %d tokens", s.Width, s.StateDim, s.StepRank, s.Kernel)
 	}
-	c.special("selective scans")
+	c.hostOnly("selective scans")
 	r := &mamba{path: n.Path, spec: s, recurrentFirst: s.Width * (s.Kernel - 1)}
 	for _, p := range [...]struct {
 		to         **linear
@@ -103,7 +103,7 @@ func (r *mamba) scan(c *Context, y tensor.Tensor, in backend.SelectiveInputs) {
 	in.ALog, in.D = c.vector(r.aLog), c.vector(r.d)
 	op, ok := c.backend.(backend.Scans)
 	if !ok {
-		c.fail("%s: selective scans cannot be trained or run on this backend", r.path)
+		c.fail("%s: this backend has no selective scans", r.path)
 	}
 	if c.err == nil {
 		op.SelectiveScan(y, in, c.states(r.spec.State, r.recurrentFirst), backend.SelectiveArgs{Channels: r.spec.Width, StateDim: r.spec.StateDim})

@@ -61,6 +61,7 @@ var suite = []struct {
 	{"ShortConvGrad", testShortConvGrad},
 	{"DeltaRuleGrad", testDeltaRuleGrad},
 	{"StateSpaceGrad", testStateSpaceGrad},
+	{"SelectiveScanGrad", testSelectiveScanGrad},
 	{"StatesOfGradients", testStatesOfGradients},
 	{"RowsGrad", testRowsGrad},
 	{"RouteGrad", testRouteGrad},

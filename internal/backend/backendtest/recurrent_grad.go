@@ -118,8 +118,8 @@ func (c *stateCase) test(what string, names []string, dx, dvectors []tensor.Tens
 
 func deltaCase(e *env, a backend.DeltaArgs) *stateCase {
 	keys, values := a.KeyHeads*a.KeyDim, a.ValueHeads*a.ValueDim
-	c := newStateCase(e, a.ValueHeads, 2, values, keys, keys, values, a.ValueHeads, a.ValueHeads)
-	c.vectors[0] = e.rates(a.ValueHeads, a.Rates)
+	c := newStateCase(e, a.ValueHeads, 2, values, keys, keys, values, a.Decays(), a.ValueHeads)
+	c.vectors[0], c.vectors[1] = e.rates(a.ValueHeads, a.Rates), e.values(a.Decays())
 	return c
 }
 
@@ -141,7 +141,9 @@ func testDeltaRuleGrad(e *env) {
 		return
 	}
 	for _, a := range []backend.DeltaArgs{{KeyHeads: 1, ValueHeads: 1, KeyDim: 3, ValueDim: 5}, {KeyHeads: 2, ValueHeads: 6, KeyDim: 16, ValueDim: 35},
-		{KeyHeads: 2, ValueHeads: 4, KeyDim: 5, ValueDim: 3, Rates: true, Tiled: true}} {
+		{KeyHeads: 2, ValueHeads: 4, KeyDim: 5, ValueDim: 3, Rates: true, Tiled: true},
+		{KeyHeads: 2, ValueHeads: 4, KeyDim: 5, ValueDim: 3, ByChannel: true}, {KeyHeads: 3, ValueHeads: 3, KeyDim: 16, ValueDim: 19, ByChannel: true, Floor: -2.5},
+		{KeyHeads: 1, ValueHeads: 2, KeyDim: 4, ValueDim: 3, Floor: -1.5}} {
 		c := deltaCase(e, a)
 		dx, dvectors := deltaGradients(g, c, a)
 		c.test(name("delta rule gradient", a), []string{"q", "k", "v", "a", "b", "aLog", "dtBias"}, dx, dvectors, c.widths[2], func(dst tensor.Tensor, x, v []tensor.Tensor) {
@@ -193,20 +195,56 @@ func testStateSpaceGrad(e *env) {
 	}
 }
 
+func scanCase(e *env, a backend.SelectiveArgs) *stateCase {
+	c := newStateCase(e, a.Channels, 2, a.Channels, a.Channels, a.StateDim, a.StateDim, a.Channels)
+	c.vectors[0] = e.values(a.Channels * a.StateDim)
+	return c
+}
+
+func scanInputs(x, v []tensor.Tensor) backend.SelectiveInputs {
+	return backend.SelectiveInputs{X: x[0], B: x[1], C: x[2], DT: x[3], ALog: v[0], D: v[1]}
+}
+
+// scanGradients returns the gradients of a case.
+func scanGradients(g backend.Gradients, c *stateCase, a backend.SelectiveArgs) (dx, dvectors []tensor.Tensor) {
+	dx, dvectors = c.gradients()
+	x, vectors := c.operands(2)
+	g.SelectiveScanGrad(scanInputs(dx, dvectors), c.e.strided(c.dy, textRows, c.widths[0], 1), scanInputs(x, vectors), texts, a)
+	return dx, dvectors
+}
+
+func testSelectiveScanGrad(e *env) {
+	g := e.gradients()
+	if g == nil {
+		return
+	}
+	for _, a := range []backend.SelectiveArgs{{Channels: 1, StateDim: 3}, {Channels: 70, StateDim: 5}} {
+		c := scanCase(e, a)
+		dx, dvectors := scanGradients(g, c, a)
+		c.test(name("selective scan gradient", a), []string{"x", "B", "C", "dt", "aLog", "D"}, dx, dvectors, a.Channels, func(dst tensor.Tensor, x, v []tensor.Tensor) {
+			g.SelectiveScan(dst, scanInputs(x, v), texts, a)
+		})
+	}
+}
+
 // stateGradientProgram runs the reverses of recurrences, large enough to be shared among threads.
 func stateGradientProgram(e *env, g backend.Gradients, out map[string][]float32) {
 	e.Helper()
-	const channels, kernel = 300, 4
-	dx, dw, db := e.gradient(textRows, channels), e.cleared(channels*kernel), e.cleared(channels)
-	x, dy := e.floats(e.values(textRows*channels), textRows, channels), e.floats(e.values(textRows*channels), textRows, channels)
+	const width, kernel = 300, 4
+	dx, dw, db := e.gradient(textRows, width), e.cleared(width*kernel), e.cleared(width)
+	x, dy := e.floats(e.values(textRows*width), textRows, width), e.floats(e.values(textRows*width), textRows, width)
 	g.ShortConvGrad(backend.ConvInputs{X: dx, Weight: dw, Bias: db}, dy,
-		backend.ConvInputs{X: x, Weight: e.floats(e.values(channels*kernel), channels*kernel), Bias: e.floats(e.values(channels), channels)}, texts, meta.ActSiLU)
+		backend.ConvInputs{X: x, Weight: e.floats(e.values(width*kernel), width*kernel), Bias: e.floats(e.values(width), width)}, texts, meta.ActSiLU)
 	all := []tensor.Tensor{dx, dw, db}
 	delta := backend.DeltaArgs{KeyHeads: 3, ValueHeads: 9, KeyDim: 24, ValueDim: 40}
 	a, b := deltaGradients(g, deltaCase(e, delta), delta)
 	space := backend.StateSpaceArgs{Heads: 10, Groups: 2, HeadDim: 40, StateDim: 24, StepMax: float32(math.Inf(1))}
 	c, d := spaceGradients(g, spaceCase(e, space), space)
-	for _, t := range slices.Concat(all, a, b, c, d) {
+	scan := backend.SelectiveArgs{Channels: 300, StateDim: 16}
+	f, h := scanGradients(g, scanCase(e, scan), scan)
+	channels := backend.DeltaArgs{KeyHeads: 3, ValueHeads: 9, KeyDim: 24, ValueDim: 40, ByChannel: true}
+	i, j := deltaGradients(g, deltaCase(e, channels), channels)
+	for _, t := range slices.Concat(all, a, b, c, d, f, h, i, j) {
 		out["state gradients"] = append(out["state gradients"], e.read(t)...)
 	}
 }

@@ -127,17 +127,3 @@ func TestChannelsDecayByThemselves(t *testing.T) {
 		t.Fatal(err)
 	}
 }
-
-// TestGradientOfChannelsThatDecayByThemselvesIsRefused: no reverse of them exists.
-func TestGradientOfChannelsThatDecayByThemselvesIsRefused(t *testing.T) {
-	b, err := New(Options{Threads: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = b.Close() })
-	args := backend.DeltaArgs{KeyHeads: 1, ValueHeads: 1, KeyDim: 2, ValueDim: 2, ByChannel: true}
-	b.DeltaRuleGrad(backend.DeltaInputs{}, tensor.Floats(make([]float32, 2), 1, 2), backend.DeltaInputs{}, backend.States{}, args)
-	if b.Sync() == nil {
-		t.Error("no error")
-	}
-}

@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/kernels"
 	"github.com/heftai/heft/internal/kernels/mat"
 	"github.com/heftai/heft/internal/kernels/vector"
 	"github.com/heftai/heft/internal/tensor"
@@ -10,6 +11,7 @@ import (
 var _ backend.Scans = (*Backend)(nil)
 
 type selectiveScan struct {
+	set        *kernels.Set
 	dst, x, dt mat.Floats
 	b, c       mat.Floats
 	aLog, d    []float32
@@ -25,31 +27,38 @@ func (b *Backend) SelectiveScan(dst tensor.Tensor, in backend.SelectiveInputs, s
 	if b.failed.Load() {
 		return
 	}
-	const name = "selective scan"
-	op, rows, elements := &b.scan, dst.Rows(), a.Channels*a.StateDim
-	if a.Channels < 1 || a.StateDim < 1 {
-		b.fail("%s: invalid arguments: %+v", name, a)
-		return
-	}
-	op.args = a
-	if !b.allFloats(name, rows, wanted{&op.dst, "result", dst, a.Channels}, wanted{&op.x, "operand", in.X, a.Channels},
-		wanted{&op.dt, "steps", in.DT, a.Channels}, wanted{&op.b, "input weights", in.B, a.StateDim}, wanted{&op.c, "output weights", in.C, a.StateDim}) {
-		return
-	}
+	op, rows := &b.scan, dst.Rows()
 	var ok bool
-	if op.aLog, ok = b.vector(name, "logarithms of the decay", in.ALog, slotWeight, elements); !ok {
-		return
-	}
-	if op.d, ok = b.vector(name, "share of the operand", in.D, slotSinks, a.Channels); !ok {
-		return
-	}
-	if op.states, ok = b.states(name, s, rows, elements); !ok {
+	if op.dst, ok = b.floats("selective scan", "result", dst, rows, a.Channels); !ok || !b.selectiveScan(op, rows, in, s, a) {
 		return
 	}
 	if unit := scanChannels * a.StateDim; !b.reserve(unit + op.states.spare(unit)) {
 		return
 	}
-	b.run(op, len(s.Spans)*ceil(a.Channels, scanChannels), 8*rows*elements)
+	b.run(op, len(s.Spans)*ceil(a.Channels, scanChannels), 8*rows*a.Channels*a.StateDim)
+}
+
+// selectiveScan checks the operands of a scan of so many rows.
+func (b *Backend) selectiveScan(op *selectiveScan, rows int, in backend.SelectiveInputs, s backend.States, a backend.SelectiveArgs) (ok bool) {
+	const name = "selective scan"
+	elements := a.Channels * a.StateDim
+	if a.Channels < 1 || a.StateDim < 1 {
+		b.fail("%s: invalid arguments: %+v", name, a)
+		return false
+	}
+	op.set, op.args = b.set, a
+	if !b.allFloats(name, rows, wanted{&op.x, "operand", in.X, a.Channels}, wanted{&op.dt, "steps", in.DT, a.Channels},
+		wanted{&op.b, "input weights", in.B, a.StateDim}, wanted{&op.c, "output weights", in.C, a.StateDim}) {
+		return false
+	}
+	if op.aLog, ok = b.vector(name, "logarithms of the decay", in.ALog, slotWeight, elements); !ok {
+		return false
+	}
+	if op.d, ok = b.vector(name, "share of the operand", in.D, slotSinks, a.Channels); !ok {
+		return false
+	}
+	op.states, ok = b.states(name, s, rows, elements)
+	return ok
 }
 
 func (op *selectiveScan) run(w *worker, unit int) {
@@ -58,15 +67,20 @@ func (op *selectiveScan) run(w *worker, unit int) {
 	end := min(begin+scanChannels, op.args.Channels)
 	size := (end - begin) * n
 	rates := w.scratch.v[:size]
-	for i, a := range op.aLog[begin*n : end*n] {
-		rates[i] = float32(vector.AccurateExp(float64(a)))
-	}
+	op.rates(rates, begin)
 	state := op.states.begin(span, begin*n, size, w.scratch.v[size:])
 	for t := range span.Rows {
 		op.token(state, rates, span.First+t, begin, end)
 		if t+1 == span.SaveAfter {
 			copy(op.states.slot(span.Save)[begin*n:][:size], state)
 		}
+	}
+}
+
+// rates sets dst to what the logarithms of decays from channel begin on are multiplied by.
+func (op *selectiveScan) rates(dst []float32, begin int) {
+	for i, a := range op.aLog[begin*op.args.StateDim:][:len(dst)] {
+		dst[i] = float32(vector.AccurateExp(float64(a)))
 	}
 }
 
@@ -85,5 +99,20 @@ func (op *selectiveScan) token(state, rates []float32, r, begin, end int) {
 			sum += float32(own[i] * out[i])
 		}
 		dst[c] = sum + float32(op.d[c]*x[c])
+	}
+}
+
+// advance is token without a result.
+func (op *selectiveScan) advance(state, rates []float32, r, begin, end int) {
+	n := op.args.StateDim
+	in, x, dt := row(op.b, r, n), row(op.x, r, end), row(op.dt, r, end)
+	for c := begin; c < end; c++ {
+		step := softplus(float64(dt[c]))
+		change := float32(step) * x[c]
+		own, rate := state[(c-begin)*n:][:n], rates[(c-begin)*n:][:n]
+		for i := range own {
+			decay := float32(vector.AccurateExp(-float64(rate[i]) * step))
+			own[i] = float32(own[i]*decay) + float32(change*in[i])
+		}
 	}
 }

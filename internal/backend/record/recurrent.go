@@ -8,7 +8,10 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-var _ backend.Recurrent = (*Recorder)(nil)
+var (
+	_ backend.Recurrent = (*Recorder)(nil)
+	_ backend.Scans     = (*Recorder)(nil)
+)
 
 // Operations with states have reverses for whole sequences, whose spans have no slots.
 
@@ -61,6 +64,24 @@ func (r *Recorder) StateSpace(dst tensor.Tensor, in backend.StateSpaceInputs, s 
 		v, d := r.valuesOf(kept), r.gradientsOf(operands)
 		r.compute.StateSpaceGrad(backend.StateSpaceInputs{X: d[0], B: d[1], C: d[2], DT: d[3], ALog: r.gradientOf(in.ALog), DTBias: r.gradientOf(in.DTBias), D: r.gradientOf(in.D)}, dy,
 			backend.StateSpaceInputs{X: v[0], B: v[1], C: v[2], DT: v[3], ALog: in.ALog, DTBias: in.DTBias, D: in.D}, s, a)
+	}, operands...)
+}
+
+// SelectiveScan keeps its operands, as DeltaRule does.
+func (r *Recorder) SelectiveScan(dst tensor.Tensor, in backend.SelectiveInputs, s backend.States, a backend.SelectiveArgs) {
+	if !r.on {
+		r.compute.SelectiveScan(dst, in, s, a)
+		return
+	}
+	operands := []tensor.Tensor{in.X, in.B, in.C, in.DT}
+	kept := r.keepAll(operands)
+	r.write(dst)
+	r.compute.SelectiveScan(dst, in, s, a)
+	s.Spans = slices.Clone(s.Spans)
+	r.push(dst, func(dy tensor.Tensor) {
+		v, d := r.valuesOf(kept), r.gradientsOf(operands)
+		r.compute.SelectiveScanGrad(backend.SelectiveInputs{X: d[0], B: d[1], C: d[2], DT: d[3], ALog: r.gradientOf(in.ALog), D: r.gradientOf(in.D)}, dy,
+			backend.SelectiveInputs{X: v[0], B: v[1], C: v[2], DT: v[3], ALog: in.ALog, D: in.D}, s, a)
 	}, operands...)
 }
 
