@@ -13,7 +13,7 @@ func bf16Softmax(s unsafe.Pointer, ss int64, p unsafe.Pointer, state unsafe.Poin
 func bf16ScaleLanes(x unsafe.Pointer, xs int64, rows int64, by unsafe.Pointer)
 
 //go:noescape
-func bf16PackTurned(dst unsafe.Pointer, apart int64, w unsafe.Pointer, ws int64, next unsafe.Pointer, ns int64, cols int64, bad unsafe.Pointer)
+func bf16PackTransposed(dst unsafe.Pointer, apart int64, w unsafe.Pointer, ws int64, next unsafe.Pointer, ns int64, cols int64, bad unsafe.Pointer)
 
 //go:noescape
 func bf16NarrowRowsQ8(dst unsafe.Pointer, ds int64, src unsafe.Pointer, ss int64, rows int64, blocks int64)

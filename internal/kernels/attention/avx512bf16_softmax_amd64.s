@@ -324,8 +324,8 @@ TEXT ·bf16ScaleLanes(SB), NOSPLIT|NOFRAME, $0-32
 	QUAD $0xcccccccccccc3f3d
 	RET
 
-// func bf16PackTurned(dst unsafe.Pointer, apart int64, w unsafe.Pointer, ws int64, next unsafe.Pointer, ns int64, cols int64, bad unsafe.Pointer)
-TEXT ·bf16PackTurned(SB), NOSPLIT|NOFRAME, $0-64
+// func bf16PackTransposed(dst unsafe.Pointer, apart int64, w unsafe.Pointer, ws int64, next unsafe.Pointer, ns int64, cols int64, bad unsafe.Pointer)
+TEXT ·bf16PackTransposed(SB), NOSPLIT|NOFRAME, $0-64
 	MOVQ dst+0(FP), R12
 	MOVQ apart+8(FP), R13
 	MOVQ w+16(FP), R14

@@ -29,6 +29,6 @@ func (bf16) scaleLanes(x mat.Floats, rows int, by *[gemm.PanelTokens]float32) {
 //go:noinline
 func (bf16) packTurned(dst []uint32, apart int, w, next mat.Weights, cols int) bool {
 	var bad uint32
-	bf16PackTurned(asm.Words(dst), int64(4*apart), asm.Bytes(w.Data), int64(w.Stride), asm.Bytes(next.Data), int64(next.Stride), int64(cols), unsafe.Pointer(&bad))
+	bf16PackTransposed(asm.Words(dst), int64(4*apart), asm.Bytes(w.Data), int64(w.Stride), asm.Bytes(next.Data), int64(next.Stride), int64(cols), unsafe.Pointer(&bad))
 	return bad == 0
 }

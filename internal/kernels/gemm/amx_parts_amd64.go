@@ -10,7 +10,7 @@ import "unsafe"
 func amxRounded(a unsafe.Pointer, as int64, b unsafe.Pointer, bs int64, part int64, c unsafe.Pointer, cs int64, blocks int64, couples int64, add int64)
 
 //go:noescape
-func amxMixed(a unsafe.Pointer, as int64, b unsafe.Pointer, bs int64, part int64, c unsafe.Pointer, cs int64, blocks int64, couples int64, add int64)
+func amxParts3x1(a unsafe.Pointer, as int64, b unsafe.Pointer, bs int64, part int64, c unsafe.Pointer, cs int64, blocks int64, couples int64, add int64)
 
 //go:noescape
 func amxFloats(a unsafe.Pointer, as int64, b unsafe.Pointer, bs int64, part int64, c unsafe.Pointer, cs int64, blocks int64, couples int64, add int64)

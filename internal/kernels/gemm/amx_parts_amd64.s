@@ -67,8 +67,8 @@ TEXT ·amxRounded(SB), NOSPLIT|NOFRAME, $0-80
 	QUAD $0x0000000000000000
 	RET
 
-// func amxMixed(a unsafe.Pointer, as int64, b unsafe.Pointer, bs int64, part int64, c unsafe.Pointer, cs int64, blocks int64, couples int64, add int64)
-TEXT ·amxMixed(SB), NOSPLIT|NOFRAME, $0-80
+// func amxParts3x1(a unsafe.Pointer, as int64, b unsafe.Pointer, bs int64, part int64, c unsafe.Pointer, cs int64, blocks int64, couples int64, add int64)
+TEXT ·amxParts3x1(SB), NOSPLIT|NOFRAME, $0-80
 	MOVQ a+0(FP), R12
 	MOVQ as+8(FP), R13
 	MOVQ b+16(FP), R14

@@ -146,8 +146,8 @@ TEXT ·amxRows2(SB), NOSPLIT|NOFRAME, $0-80
 	QUAD $0x0000000000000000
 	RET
 
-// func amxBoth(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, c unsafe.Pointer, blocks int64, groups int64, next unsafe.Pointer, apart int64, lines int64)
-TEXT ·amxBoth(SB), NOSPLIT|NOFRAME, $0-80
+// func amxRows32(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, c unsafe.Pointer, blocks int64, groups int64, next unsafe.Pointer, apart int64, lines int64)
+TEXT ·amxRows32(SB), NOSPLIT|NOFRAME, $0-80
 	MOVQ w+0(FP), R12
 	MOVQ ws+8(FP), R13
 	MOVQ x+16(FP), R14

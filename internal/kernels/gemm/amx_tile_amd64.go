@@ -16,4 +16,4 @@ func amxPack1(w unsafe.Pointer, x unsafe.Pointer, xs int64, c unsafe.Pointer, cs
 func amxPack2(w unsafe.Pointer, x unsafe.Pointer, xs int64, c unsafe.Pointer, cs int64, blocks int64, add int64)
 
 //go:noescape
-func amxCouple(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, c unsafe.Pointer, cs int64, blocks int64, groups int64, add int64)
+func amxPanelPair(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, c unsafe.Pointer, cs int64, blocks int64, groups int64, add int64)

@@ -162,8 +162,8 @@ TEXT ·amxPack2(SB), NOSPLIT|NOFRAME, $0-56
 	QUAD $0x0000000000000000
 	RET
 
-// func amxCouple(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, c unsafe.Pointer, cs int64, blocks int64, groups int64, add int64)
-TEXT ·amxCouple(SB), NOSPLIT|NOFRAME, $0-72
+// func amxPanelPair(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, c unsafe.Pointer, cs int64, blocks int64, groups int64, add int64)
+TEXT ·amxPanelPair(SB), NOSPLIT|NOFRAME, $0-72
 	MOVQ w+0(FP), R12
 	MOVQ ws+8(FP), R13
 	MOVQ x+16(FP), R14

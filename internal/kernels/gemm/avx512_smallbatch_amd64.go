@@ -41,4 +41,4 @@ func avx512SmallBatch1x12(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe
 func avx512SmallBatch1x16(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, ys int64, n int64, tokens int64, far unsafe.Pointer, sp int64)
 
 //go:noescape
-func avx512Side(dst unsafe.Pointer, x unsafe.Pointer, xs int64, tokens int64, width int64, n int64)
+func avx512InterleaveTokens(dst unsafe.Pointer, x unsafe.Pointer, xs int64, tokens int64, width int64, n int64)

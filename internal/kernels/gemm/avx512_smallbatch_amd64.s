@@ -8202,8 +8202,8 @@ TEXT avx512SmallBatch1x16Plain<>(SB), NOSPLIT|NOFRAME, $0-72
 	QUAD $0xccccccccffff0000
 	RET
 
-// func avx512Side(dst unsafe.Pointer, x unsafe.Pointer, xs int64, tokens int64, width int64, n int64)
-TEXT ·avx512Side(SB), NOSPLIT|NOFRAME, $0-48
+// func avx512InterleaveTokens(dst unsafe.Pointer, x unsafe.Pointer, xs int64, tokens int64, width int64, n int64)
+TEXT ·avx512InterleaveTokens(SB), NOSPLIT|NOFRAME, $0-48
 	MOVQ dst+0(FP), R12
 	MOVQ x+8(FP), R13
 	MOVQ xs+16(FP), R14

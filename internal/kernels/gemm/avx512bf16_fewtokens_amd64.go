@@ -7,7 +7,7 @@ package gemm
 import "unsafe"
 
 //go:noescape
-func avx512bf16TurnPack(w unsafe.Pointer, blocks int64)
+func avx512bf16TransposePack(w unsafe.Pointer, blocks int64)
 
 //go:noescape
 func avx512bf16TileFew(y unsafe.Pointer, ys int64, w unsafe.Pointer, ws int64, x unsafe.Pointer, blocks int64, rows int64, tokens int64)

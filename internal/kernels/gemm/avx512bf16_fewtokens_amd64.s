@@ -4,8 +4,8 @@
 
 #include "textflag.h"
 
-// func avx512bf16TurnPack(w unsafe.Pointer, blocks int64)
-TEXT ·avx512bf16TurnPack(SB), NOSPLIT|NOFRAME, $0-16
+// func avx512bf16TransposePack(w unsafe.Pointer, blocks int64)
+TEXT ·avx512bf16TransposePack(SB), NOSPLIT|NOFRAME, $0-16
 	MOVQ w+0(FP), R12
 	MOVQ blocks+8(FP), R13
 	PCALIGN $64

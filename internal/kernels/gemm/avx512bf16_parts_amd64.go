@@ -25,4 +25,4 @@ func avx512HalfColumns(dst unsafe.Pointer, x unsafe.Pointer, xs int64, width int
 func avx512HalfLines(dst unsafe.Pointer, x unsafe.Pointer, xs int64, width int64, n int64)
 
 //go:noescape
-func avx512TurnParts(dst unsafe.Pointer, blocks int64)
+func avx512TransposeParts(dst unsafe.Pointer, blocks int64)

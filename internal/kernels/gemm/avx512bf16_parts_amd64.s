@@ -516,8 +516,8 @@ TEXT ·avx512HalfLines(SB), NOSPLIT|NOFRAME, $0-40
 	QUAD $0x1f0f1e0e1d0d1c0c
 	RET
 
-// func avx512TurnParts(dst unsafe.Pointer, blocks int64)
-TEXT ·avx512TurnParts(SB), NOSPLIT|NOFRAME, $0-16
+// func avx512TransposeParts(dst unsafe.Pointer, blocks int64)
+TEXT ·avx512TransposeParts(SB), NOSPLIT|NOFRAME, $0-16
 	MOVQ dst+0(FP), R12
 	MOVQ blocks+8(FP), R13
 	PCALIGN $64

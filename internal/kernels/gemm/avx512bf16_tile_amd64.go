@@ -20,4 +20,4 @@ func avx512bf16PackRows(dst unsafe.Pointer, w unsafe.Pointer, ws int64, rows int
 func avx512bf16Tile(w unsafe.Pointer, x unsafe.Pointer, xs int64, c unsafe.Pointer, cs int64, blocks int64, couples int64, add int64)
 
 //go:noescape
-func avx512bf16Turn(y unsafe.Pointer, ys int64, c unsafe.Pointer, cs int64, bias unsafe.Pointer, rows int64, tokens int64)
+func avx512bf16TransposeAddBias(y unsafe.Pointer, ys int64, c unsafe.Pointer, cs int64, bias unsafe.Pointer, rows int64, tokens int64)

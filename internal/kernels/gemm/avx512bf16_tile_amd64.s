@@ -444,8 +444,8 @@ TEXT ·avx512bf16Tile(SB), NOSPLIT|NOFRAME, $0-64
 	QUAD $0xcccccccccccccccc
 	RET
 
-// func avx512bf16Turn(y unsafe.Pointer, ys int64, c unsafe.Pointer, cs int64, bias unsafe.Pointer, rows int64, tokens int64)
-TEXT ·avx512bf16Turn(SB), NOSPLIT|NOFRAME, $0-56
+// func avx512bf16TransposeAddBias(y unsafe.Pointer, ys int64, c unsafe.Pointer, cs int64, bias unsafe.Pointer, rows int64, tokens int64)
+TEXT ·avx512bf16TransposeAddBias(SB), NOSPLIT|NOFRAME, $0-56
 	MOVQ y+0(FP), R12
 	MOVQ ys+8(FP), R13
 	MOVQ c+16(FP), R14

@@ -6,7 +6,7 @@ import "github.com/heftai/heft/internal/kernels/asm"
 
 //go:noinline
 func (bf16) transposePack(w []uint32, blocks int) {
-	avx512bf16TurnPack(asm.Words(w), int64(blocks))
+	avx512bf16TransposePack(asm.Words(w), int64(blocks))
 }
 
 //go:noinline

@@ -22,7 +22,7 @@ func (bf16) packParts(dst []uint32, apart int, x mat.Floats, l PartsLayout) {
 		avx512LineParts3(to, step, from, stride, w, terms)
 	}
 	for part := 0; turn && part < parts; part++ {
-		avx512TurnParts(asm.Words(dst[part*apart:]), int64(mat.CeilDiv(n, BlockK)))
+		avx512TransposeParts(asm.Words(dst[part*apart:]), int64(mat.CeilDiv(n, BlockK)))
 	}
 }
 
@@ -34,7 +34,7 @@ func (bf16) packBFloat16(dst []uint32, w mat.Weights, columns, turn bool, width,
 		avx512HalfLines(asm.Words(dst), asm.Bytes(w.Data), int64(w.Stride), int64(width), int64(n))
 	}
 	if turn {
-		avx512TurnParts(asm.Words(dst), int64(mat.CeilDiv(n, BlockK)))
+		avx512TransposeParts(asm.Words(dst), int64(mat.CeilDiv(n, BlockK)))
 	}
 }
 
@@ -49,7 +49,7 @@ func (t bf16) mulParts(c mat.Floats, a, b Packs, blocks, couples int, add bool) 
 	case b.Parts == FloatParts:
 		kernel = amxFloats
 	case a.Parts == FloatParts:
-		kernel = amxMixed
+		kernel = amxParts3x1
 	}
 	if add {
 		goOn = 1

@@ -19,7 +19,7 @@ var (
 
 //go:noinline
 func (a *simd) side(dst []float32, x mat.Floats, tokens, width, n int) {
-	avx512Side(asm.Floats(dst), asm.Floats(x.V), int64(4*x.Stride), int64(tokens), int64(width), int64(n))
+	avx512InterleaveTokens(asm.Floats(dst), asm.Floats(x.V), int64(4*x.Stride), int64(tokens), int64(width), int64(n))
 }
 
 func (a *simd) sumSmallBatch(b SmallBatch) {

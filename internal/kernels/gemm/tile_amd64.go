@@ -23,7 +23,7 @@ func (b bf16) couple(t Tiles) {
 
 //go:noinline
 func callCouple(t *Tiles) {
-	amxCouple(asm.Words(t.W), int64(4*t.WStride), asm.Words(t.X), int64(4*t.XStride), asm.Floats(t.C.V), int64(4*t.C.Stride), int64(t.Blocks), int64(t.Count), asm.Flag(t.Add))
+	amxPanelPair(asm.Words(t.W), int64(4*t.WStride), asm.Words(t.X), int64(4*t.XStride), asm.Floats(t.C.V), int64(4*t.C.Stride), int64(t.Blocks), int64(t.Count), asm.Flag(t.Add))
 }
 
 //go:noinline
@@ -84,7 +84,7 @@ func (f *Fetch) streams(bytes int) (from unsafe.Pointer, apart int) {
 
 //go:noinline
 func callBoth(t *RowTiles, groups int, from unsafe.Pointer, apart int) {
-	amxBoth(asm.Bytes(t.W.Data), int64(t.W.Stride), asm.Words(t.X), int64(4*t.XStride), asm.Floats(t.C), int64(t.Blocks), int64(groups), from, int64(apart), int64(t.Fetch.Quarters))
+	amxRows32(asm.Bytes(t.W.Data), int64(t.W.Stride), asm.Words(t.X), int64(4*t.XStride), asm.Floats(t.C), int64(t.Blocks), int64(groups), from, int64(apart), int64(t.Fetch.Quarters))
 }
 
 //go:noinline
@@ -108,5 +108,5 @@ func (bf16) tilePack(t Tiles) {
 
 //go:noinline
 func (bf16) turn(y, c mat.Floats, bias []float32, rows, tokens int) {
-	avx512bf16Turn(asm.Floats(y.V), int64(4*y.Stride), asm.Floats(c.V), int64(4*c.Stride), asm.Floats(bias), int64(rows), int64(tokens))
+	avx512bf16TransposeAddBias(asm.Floats(y.V), int64(4*y.Stride), asm.Floats(c.V), int64(4*c.Stride), asm.Floats(bias), int64(rows), int64(tokens))
 }

@@ -11,58 +11,58 @@ import (
 )
 
 //go:noescape
-func avx2CodesE4M3x4x1(w unsafe.Pointer, ws int64, rows int64, scales unsafe.Pointer, each int64, x unsafe.Pointer, sums unsafe.Pointer, n int64, chunk int64, scratch unsafe.Pointer, ahead int64)
+func avx2MinifloatE4M3x4x1(w unsafe.Pointer, ws int64, rows int64, scales unsafe.Pointer, each int64, x unsafe.Pointer, sums unsafe.Pointer, n int64, chunk int64, scratch unsafe.Pointer, ahead int64)
 
 //go:noescape
-func avx2CodesMXFP4x4x1(w unsafe.Pointer, ws int64, rows int64, scales unsafe.Pointer, each int64, x unsafe.Pointer, sums unsafe.Pointer, n int64, chunk int64, scratch unsafe.Pointer, ahead int64)
+func avx2MinifloatMXFP4x4x1(w unsafe.Pointer, ws int64, rows int64, scales unsafe.Pointer, each int64, x unsafe.Pointer, sums unsafe.Pointer, n int64, chunk int64, scratch unsafe.Pointer, ahead int64)
 
 //go:noescape
-func avx2CodesE4M3x4x2(w unsafe.Pointer, ws int64, rows int64, scales unsafe.Pointer, each int64, x unsafe.Pointer, sums unsafe.Pointer, n int64, chunk int64, scratch unsafe.Pointer, ahead int64)
+func avx2MinifloatE4M3x4x2(w unsafe.Pointer, ws int64, rows int64, scales unsafe.Pointer, each int64, x unsafe.Pointer, sums unsafe.Pointer, n int64, chunk int64, scratch unsafe.Pointer, ahead int64)
 
 //go:noescape
-func avx2CodesMXFP4x4x2(w unsafe.Pointer, ws int64, rows int64, scales unsafe.Pointer, each int64, x unsafe.Pointer, sums unsafe.Pointer, n int64, chunk int64, scratch unsafe.Pointer, ahead int64)
+func avx2MinifloatMXFP4x4x2(w unsafe.Pointer, ws int64, rows int64, scales unsafe.Pointer, each int64, x unsafe.Pointer, sums unsafe.Pointer, n int64, chunk int64, scratch unsafe.Pointer, ahead int64)
 
 //go:noescape
-func avx2CodesE4M3x1x8(w unsafe.Pointer, ws int64, rows int64, scales unsafe.Pointer, each int64, x unsafe.Pointer, sums unsafe.Pointer, n int64, chunk int64, scratch unsafe.Pointer, ahead int64)
+func avx2MinifloatE4M3x1x8(w unsafe.Pointer, ws int64, rows int64, scales unsafe.Pointer, each int64, x unsafe.Pointer, sums unsafe.Pointer, n int64, chunk int64, scratch unsafe.Pointer, ahead int64)
 
 //go:noescape
-func avx2CodesMXFP4x1x8(w unsafe.Pointer, ws int64, rows int64, scales unsafe.Pointer, each int64, x unsafe.Pointer, sums unsafe.Pointer, n int64, chunk int64, scratch unsafe.Pointer, ahead int64)
+func avx2MinifloatMXFP4x1x8(w unsafe.Pointer, ws int64, rows int64, scales unsafe.Pointer, each int64, x unsafe.Pointer, sums unsafe.Pointer, n int64, chunk int64, scratch unsafe.Pointer, ahead int64)
 
 //go:noescape
-func avx2CodesE4M3x1x1(w unsafe.Pointer, ws int64, rows int64, scales unsafe.Pointer, each int64, x unsafe.Pointer, sums unsafe.Pointer, n int64, chunk int64, scratch unsafe.Pointer, ahead int64)
+func avx2MinifloatE4M3x1x1(w unsafe.Pointer, ws int64, rows int64, scales unsafe.Pointer, each int64, x unsafe.Pointer, sums unsafe.Pointer, n int64, chunk int64, scratch unsafe.Pointer, ahead int64)
 
 //go:noescape
-func avx2CodesMXFP4x1x1(w unsafe.Pointer, ws int64, rows int64, scales unsafe.Pointer, each int64, x unsafe.Pointer, sums unsafe.Pointer, n int64, chunk int64, scratch unsafe.Pointer, ahead int64)
+func avx2MinifloatMXFP4x1x1(w unsafe.Pointer, ws int64, rows int64, scales unsafe.Pointer, each int64, x unsafe.Pointer, sums unsafe.Pointer, n int64, chunk int64, scratch unsafe.Pointer, ahead int64)
 
 //go:noescape
-func avx2CodesE4M3x1x2(w unsafe.Pointer, ws int64, rows int64, scales unsafe.Pointer, each int64, x unsafe.Pointer, sums unsafe.Pointer, n int64, chunk int64, scratch unsafe.Pointer, ahead int64)
+func avx2MinifloatE4M3x1x2(w unsafe.Pointer, ws int64, rows int64, scales unsafe.Pointer, each int64, x unsafe.Pointer, sums unsafe.Pointer, n int64, chunk int64, scratch unsafe.Pointer, ahead int64)
 
 //go:noescape
-func avx2CodesMXFP4x1x2(w unsafe.Pointer, ws int64, rows int64, scales unsafe.Pointer, each int64, x unsafe.Pointer, sums unsafe.Pointer, n int64, chunk int64, scratch unsafe.Pointer, ahead int64)
+func avx2MinifloatMXFP4x1x2(w unsafe.Pointer, ws int64, rows int64, scales unsafe.Pointer, each int64, x unsafe.Pointer, sums unsafe.Pointer, n int64, chunk int64, scratch unsafe.Pointer, ahead int64)
 
 //go:noescape
-func avx2CodesE4M3x1x4(w unsafe.Pointer, ws int64, rows int64, scales unsafe.Pointer, each int64, x unsafe.Pointer, sums unsafe.Pointer, n int64, chunk int64, scratch unsafe.Pointer, ahead int64)
+func avx2MinifloatE4M3x1x4(w unsafe.Pointer, ws int64, rows int64, scales unsafe.Pointer, each int64, x unsafe.Pointer, sums unsafe.Pointer, n int64, chunk int64, scratch unsafe.Pointer, ahead int64)
 
 //go:noescape
-func avx2CodesMXFP4x1x4(w unsafe.Pointer, ws int64, rows int64, scales unsafe.Pointer, each int64, x unsafe.Pointer, sums unsafe.Pointer, n int64, chunk int64, scratch unsafe.Pointer, ahead int64)
+func avx2MinifloatMXFP4x1x4(w unsafe.Pointer, ws int64, rows int64, scales unsafe.Pointer, each int64, x unsafe.Pointer, sums unsafe.Pointer, n int64, chunk int64, scratch unsafe.Pointer, ahead int64)
 
 //go:noescape
-func avx2CodesE4M3x3x4(w unsafe.Pointer, ws int64, rows int64, scales unsafe.Pointer, each int64, x unsafe.Pointer, sums unsafe.Pointer, n int64, chunk int64, scratch unsafe.Pointer, ahead int64)
+func avx2MinifloatE4M3x3x4(w unsafe.Pointer, ws int64, rows int64, scales unsafe.Pointer, each int64, x unsafe.Pointer, sums unsafe.Pointer, n int64, chunk int64, scratch unsafe.Pointer, ahead int64)
 
 //go:noescape
-func avx2CodesMXFP4x3x4(w unsafe.Pointer, ws int64, rows int64, scales unsafe.Pointer, each int64, x unsafe.Pointer, sums unsafe.Pointer, n int64, chunk int64, scratch unsafe.Pointer, ahead int64)
+func avx2MinifloatMXFP4x3x4(w unsafe.Pointer, ws int64, rows int64, scales unsafe.Pointer, each int64, x unsafe.Pointer, sums unsafe.Pointer, n int64, chunk int64, scratch unsafe.Pointer, ahead int64)
 
 //go:noescape
-func avx2CodesE4M3x3x8(w unsafe.Pointer, ws int64, rows int64, scales unsafe.Pointer, each int64, x unsafe.Pointer, sums unsafe.Pointer, n int64, chunk int64, scratch unsafe.Pointer, ahead int64)
+func avx2MinifloatE4M3x3x8(w unsafe.Pointer, ws int64, rows int64, scales unsafe.Pointer, each int64, x unsafe.Pointer, sums unsafe.Pointer, n int64, chunk int64, scratch unsafe.Pointer, ahead int64)
 
 //go:noescape
-func avx2CodesMXFP4x3x8(w unsafe.Pointer, ws int64, rows int64, scales unsafe.Pointer, each int64, x unsafe.Pointer, sums unsafe.Pointer, n int64, chunk int64, scratch unsafe.Pointer, ahead int64)
+func avx2MinifloatMXFP4x3x8(w unsafe.Pointer, ws int64, rows int64, scales unsafe.Pointer, each int64, x unsafe.Pointer, sums unsafe.Pointer, n int64, chunk int64, scratch unsafe.Pointer, ahead int64)
 
 //go:noescape
-func avx2CodesFold(y unsafe.Pointer, yr int64, ys int64, sums unsafe.Pointer, rows int64, tokens int64, by unsafe.Pointer)
+func avx2MinifloatFold(y unsafe.Pointer, yr int64, ys int64, sums unsafe.Pointer, rows int64, tokens int64, by unsafe.Pointer)
 
 //go:noescape
-func avx2CodesPowers(dst unsafe.Pointer, src unsafe.Pointer, n int64)
+func avx2MinifloatPowers(dst unsafe.Pointer, src unsafe.Pointer, n int64)
 
 //go:noescape
-func avx2CodesPack(dst unsafe.Pointer, step int64, src unsafe.Pointer, n int64)
+func avx2MinifloatPack(dst unsafe.Pointer, step int64, src unsafe.Pointer, n int64)

@@ -4,8 +4,8 @@
 
 #include "textflag.h"
 
-// func avx2CodesE4M3x4x1(w unsafe.Pointer, ws int64, rows int64, scales unsafe.Pointer, each int64, x unsafe.Pointer, sums unsafe.Pointer, n int64, chunk int64, scratch unsafe.Pointer, ahead int64)
-TEXT ·avx2CodesE4M3x4x1(SB), NOSPLIT|NOFRAME, $0-88
+// func avx2MinifloatE4M3x4x1(w unsafe.Pointer, ws int64, rows int64, scales unsafe.Pointer, each int64, x unsafe.Pointer, sums unsafe.Pointer, n int64, chunk int64, scratch unsafe.Pointer, ahead int64)
+TEXT ·avx2MinifloatE4M3x4x1(SB), NOSPLIT|NOFRAME, $0-88
 	MOVQ w+0(FP), R12
 	MOVQ ws+8(FP), R13
 	MOVQ rows+16(FP), R14
@@ -21,8 +21,8 @@ TEXT ·avx2CodesE4M3x4x1(SB), NOSPLIT|NOFRAME, $0-88
 	JEQ 5(PC)
 	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+5(SB), $1
 	JNE 2(PC)
-	JMP avx2CodesE4M3x4x1Plain<>(SB)
-	JMP avx2CodesE4M3x4x1Near<>(SB)
+	JMP avx2MinifloatE4M3x4x1Plain<>(SB)
+	JMP avx2MinifloatE4M3x4x1Near<>(SB)
 	PCALIGN $64
 	QUAD $0xf9c1c4c16ef9e1c4
 	QUAD $0x0d8e0ff6854dc86e
@@ -159,7 +159,7 @@ TEXT ·avx2CodesE4M3x4x1(SB), NOSPLIT|NOFRAME, $0-88
 	QUAD $0xbf80bf8001010101
 	RET
 
-TEXT avx2CodesE4M3x4x1Plain<>(SB), NOSPLIT|NOFRAME, $0-88
+TEXT avx2MinifloatE4M3x4x1Plain<>(SB), NOSPLIT|NOFRAME, $0-88
 	PCALIGN $64
 	QUAD $0xf9c1c4c16ef9e1c4
 	QUAD $0x0d8e0ff6854dc86e
@@ -296,7 +296,7 @@ TEXT avx2CodesE4M3x4x1Plain<>(SB), NOSPLIT|NOFRAME, $0-88
 	QUAD $0xbf80bf8001010101
 	RET
 
-TEXT avx2CodesE4M3x4x1Near<>(SB), NOSPLIT|NOFRAME, $0-88
+TEXT avx2MinifloatE4M3x4x1Near<>(SB), NOSPLIT|NOFRAME, $0-88
 	PCALIGN $64
 	QUAD $0xf9c1c4c16ef9e1c4
 	QUAD $0x0d8e0ff6854dc86e
@@ -433,8 +433,8 @@ TEXT avx2CodesE4M3x4x1Near<>(SB), NOSPLIT|NOFRAME, $0-88
 	QUAD $0xbf80bf8001010101
 	RET
 
-// func avx2CodesMXFP4x4x1(w unsafe.Pointer, ws int64, rows int64, scales unsafe.Pointer, each int64, x unsafe.Pointer, sums unsafe.Pointer, n int64, chunk int64, scratch unsafe.Pointer, ahead int64)
-TEXT ·avx2CodesMXFP4x4x1(SB), NOSPLIT|NOFRAME, $0-88
+// func avx2MinifloatMXFP4x4x1(w unsafe.Pointer, ws int64, rows int64, scales unsafe.Pointer, each int64, x unsafe.Pointer, sums unsafe.Pointer, n int64, chunk int64, scratch unsafe.Pointer, ahead int64)
+TEXT ·avx2MinifloatMXFP4x4x1(SB), NOSPLIT|NOFRAME, $0-88
 	MOVQ w+0(FP), R12
 	MOVQ ws+8(FP), R13
 	MOVQ rows+16(FP), R14
@@ -450,8 +450,8 @@ TEXT ·avx2CodesMXFP4x4x1(SB), NOSPLIT|NOFRAME, $0-88
 	JEQ 5(PC)
 	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+8(SB), $1
 	JNE 2(PC)
-	JMP avx2CodesMXFP4x4x1Plain<>(SB)
-	JMP avx2CodesMXFP4x4x1Near<>(SB)
+	JMP avx2MinifloatMXFP4x4x1Plain<>(SB)
+	JMP avx2MinifloatMXFP4x4x1Near<>(SB)
 	PCALIGN $64
 	QUAD $0x8e0ff6854d098949
 	QUAD $0x6d048d4a00000426
@@ -612,7 +612,7 @@ TEXT ·avx2CodesMXFP4x4x1(SB), NOSPLIT|NOFRAME, $0-88
 	QUAD $0xbf80bf8001010101
 	RET
 
-TEXT avx2CodesMXFP4x4x1Plain<>(SB), NOSPLIT|NOFRAME, $0-88
+TEXT avx2MinifloatMXFP4x4x1Plain<>(SB), NOSPLIT|NOFRAME, $0-88
 	PCALIGN $64
 	QUAD $0x8e0ff6854d098949
 	QUAD $0x6d048d4a00000426
@@ -773,7 +773,7 @@ TEXT avx2CodesMXFP4x4x1Plain<>(SB), NOSPLIT|NOFRAME, $0-88
 	QUAD $0xbf80bf8001010101
 	RET
 
-TEXT avx2CodesMXFP4x4x1Near<>(SB), NOSPLIT|NOFRAME, $0-88
+TEXT avx2MinifloatMXFP4x4x1Near<>(SB), NOSPLIT|NOFRAME, $0-88
 	PCALIGN $64
 	QUAD $0x8e0ff6854d098949
 	QUAD $0x6d048d4a00000426
@@ -934,8 +934,8 @@ TEXT avx2CodesMXFP4x4x1Near<>(SB), NOSPLIT|NOFRAME, $0-88
 	QUAD $0xbf80bf8001010101
 	RET
 
-// func avx2CodesE4M3x4x2(w unsafe.Pointer, ws int64, rows int64, scales unsafe.Pointer, each int64, x unsafe.Pointer, sums unsafe.Pointer, n int64, chunk int64, scratch unsafe.Pointer, ahead int64)
-TEXT ·avx2CodesE4M3x4x2(SB), NOSPLIT|NOFRAME, $0-88
+// func avx2MinifloatE4M3x4x2(w unsafe.Pointer, ws int64, rows int64, scales unsafe.Pointer, each int64, x unsafe.Pointer, sums unsafe.Pointer, n int64, chunk int64, scratch unsafe.Pointer, ahead int64)
+TEXT ·avx2MinifloatE4M3x4x2(SB), NOSPLIT|NOFRAME, $0-88
 	MOVQ w+0(FP), R12
 	MOVQ ws+8(FP), R13
 	MOVQ rows+16(FP), R14
@@ -951,8 +951,8 @@ TEXT ·avx2CodesE4M3x4x2(SB), NOSPLIT|NOFRAME, $0-88
 	JEQ 5(PC)
 	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+5(SB), $1
 	JNE 2(PC)
-	JMP avx2CodesE4M3x4x2Plain<>(SB)
-	JMP avx2CodesE4M3x4x2Near<>(SB)
+	JMP avx2MinifloatE4M3x4x2Plain<>(SB)
+	JMP avx2MinifloatE4M3x4x2Near<>(SB)
 	PCALIGN $64
 	QUAD $0xf9c1c4c16ef9e1c4
 	QUAD $0x108e0ff6854dc86e
@@ -1121,7 +1121,7 @@ TEXT ·avx2CodesE4M3x4x2(SB), NOSPLIT|NOFRAME, $0-88
 	QUAD $0xbf80bf8001010101
 	RET
 
-TEXT avx2CodesE4M3x4x2Plain<>(SB), NOSPLIT|NOFRAME, $0-88
+TEXT avx2MinifloatE4M3x4x2Plain<>(SB), NOSPLIT|NOFRAME, $0-88
 	PCALIGN $64
 	QUAD $0xf9c1c4c16ef9e1c4
 	QUAD $0x108e0ff6854dc86e
@@ -1290,7 +1290,7 @@ TEXT avx2CodesE4M3x4x2Plain<>(SB), NOSPLIT|NOFRAME, $0-88
 	QUAD $0xbf80bf8001010101
 	RET
 
-TEXT avx2CodesE4M3x4x2Near<>(SB), NOSPLIT|NOFRAME, $0-88
+TEXT avx2MinifloatE4M3x4x2Near<>(SB), NOSPLIT|NOFRAME, $0-88
 	PCALIGN $64
 	QUAD $0xf9c1c4c16ef9e1c4
 	QUAD $0x108e0ff6854dc86e
@@ -1459,8 +1459,8 @@ TEXT avx2CodesE4M3x4x2Near<>(SB), NOSPLIT|NOFRAME, $0-88
 	QUAD $0xbf80bf8001010101
 	RET
 
-// func avx2CodesMXFP4x4x2(w unsafe.Pointer, ws int64, rows int64, scales unsafe.Pointer, each int64, x unsafe.Pointer, sums unsafe.Pointer, n int64, chunk int64, scratch unsafe.Pointer, ahead int64)
-TEXT ·avx2CodesMXFP4x4x2(SB), NOSPLIT|NOFRAME, $0-88
+// func avx2MinifloatMXFP4x4x2(w unsafe.Pointer, ws int64, rows int64, scales unsafe.Pointer, each int64, x unsafe.Pointer, sums unsafe.Pointer, n int64, chunk int64, scratch unsafe.Pointer, ahead int64)
+TEXT ·avx2MinifloatMXFP4x4x2(SB), NOSPLIT|NOFRAME, $0-88
 	MOVQ w+0(FP), R12
 	MOVQ ws+8(FP), R13
 	MOVQ rows+16(FP), R14
@@ -1476,8 +1476,8 @@ TEXT ·avx2CodesMXFP4x4x2(SB), NOSPLIT|NOFRAME, $0-88
 	JEQ 5(PC)
 	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+8(SB), $1
 	JNE 2(PC)
-	JMP avx2CodesMXFP4x4x2Plain<>(SB)
-	JMP avx2CodesMXFP4x4x2Near<>(SB)
+	JMP avx2MinifloatMXFP4x4x2Plain<>(SB)
+	JMP avx2MinifloatMXFP4x4x2Near<>(SB)
 	PCALIGN $64
 	QUAD $0x8e0ff6854d098949
 	QUAD $0x6d048d4a000005b5
@@ -1694,7 +1694,7 @@ TEXT ·avx2CodesMXFP4x4x2(SB), NOSPLIT|NOFRAME, $0-88
 	QUAD $0xbf80bf8001010101
 	RET
 
-TEXT avx2CodesMXFP4x4x2Plain<>(SB), NOSPLIT|NOFRAME, $0-88
+TEXT avx2MinifloatMXFP4x4x2Plain<>(SB), NOSPLIT|NOFRAME, $0-88
 	PCALIGN $64
 	QUAD $0x8e0ff6854d098949
 	QUAD $0x6d048d4a000005b5
@@ -1911,7 +1911,7 @@ TEXT avx2CodesMXFP4x4x2Plain<>(SB), NOSPLIT|NOFRAME, $0-88
 	QUAD $0xbf80bf8001010101
 	RET
 
-TEXT avx2CodesMXFP4x4x2Near<>(SB), NOSPLIT|NOFRAME, $0-88
+TEXT avx2MinifloatMXFP4x4x2Near<>(SB), NOSPLIT|NOFRAME, $0-88
 	PCALIGN $64
 	QUAD $0x8e0ff6854d098949
 	QUAD $0x6d048d4a000005b5
@@ -2128,8 +2128,8 @@ TEXT avx2CodesMXFP4x4x2Near<>(SB), NOSPLIT|NOFRAME, $0-88
 	QUAD $0xbf80bf8001010101
 	RET
 
-// func avx2CodesE4M3x1x8(w unsafe.Pointer, ws int64, rows int64, scales unsafe.Pointer, each int64, x unsafe.Pointer, sums unsafe.Pointer, n int64, chunk int64, scratch unsafe.Pointer, ahead int64)
-TEXT ·avx2CodesE4M3x1x8(SB), NOSPLIT|NOFRAME, $0-88
+// func avx2MinifloatE4M3x1x8(w unsafe.Pointer, ws int64, rows int64, scales unsafe.Pointer, each int64, x unsafe.Pointer, sums unsafe.Pointer, n int64, chunk int64, scratch unsafe.Pointer, ahead int64)
+TEXT ·avx2MinifloatE4M3x1x8(SB), NOSPLIT|NOFRAME, $0-88
 	MOVQ w+0(FP), R12
 	MOVQ ws+8(FP), R13
 	MOVQ rows+16(FP), R14
@@ -2143,7 +2143,7 @@ TEXT ·avx2CodesE4M3x1x8(SB), NOSPLIT|NOFRAME, $0-88
 	MOVQ ahead+80(FP), R11
 	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+5(SB), $1
 	JNE 2(PC)
-	JMP avx2CodesE4M3x1x8Plain<>(SB)
+	JMP avx2MinifloatE4M3x1x8Plain<>(SB)
 	PCALIGN $64
 	QUAD $0xf9c1c4c16ef9e1c4
 	QUAD $0x854dc9eff1c5d06e
@@ -2264,7 +2264,7 @@ TEXT ·avx2CodesE4M3x1x8(SB), NOSPLIT|NOFRAME, $0-88
 	QUAD $0xbf80bf8001010101
 	RET
 
-TEXT avx2CodesE4M3x1x8Plain<>(SB), NOSPLIT|NOFRAME, $0-88
+TEXT avx2MinifloatE4M3x1x8Plain<>(SB), NOSPLIT|NOFRAME, $0-88
 	PCALIGN $64
 	QUAD $0xf9c1c4c16ef9e1c4
 	QUAD $0x854dc9eff1c5d06e
@@ -2385,8 +2385,8 @@ TEXT avx2CodesE4M3x1x8Plain<>(SB), NOSPLIT|NOFRAME, $0-88
 	QUAD $0xbf80bf8001010101
 	RET
 
-// func avx2CodesMXFP4x1x8(w unsafe.Pointer, ws int64, rows int64, scales unsafe.Pointer, each int64, x unsafe.Pointer, sums unsafe.Pointer, n int64, chunk int64, scratch unsafe.Pointer, ahead int64)
-TEXT ·avx2CodesMXFP4x1x8(SB), NOSPLIT|NOFRAME, $0-88
+// func avx2MinifloatMXFP4x1x8(w unsafe.Pointer, ws int64, rows int64, scales unsafe.Pointer, each int64, x unsafe.Pointer, sums unsafe.Pointer, n int64, chunk int64, scratch unsafe.Pointer, ahead int64)
+TEXT ·avx2MinifloatMXFP4x1x8(SB), NOSPLIT|NOFRAME, $0-88
 	MOVQ w+0(FP), R12
 	MOVQ ws+8(FP), R13
 	MOVQ rows+16(FP), R14
@@ -2400,7 +2400,7 @@ TEXT ·avx2CodesMXFP4x1x8(SB), NOSPLIT|NOFRAME, $0-88
 	MOVQ ahead+80(FP), R11
 	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+8(SB), $1
 	JNE 2(PC)
-	JMP avx2CodesMXFP4x1x8Plain<>(SB)
+	JMP avx2MinifloatMXFP4x1x8Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x8e0ff6854d098949
 	QUAD $0x787de2c4000003e6
@@ -2553,7 +2553,7 @@ TEXT ·avx2CodesMXFP4x1x8(SB), NOSPLIT|NOFRAME, $0-88
 	QUAD $0xbf80bf8001010101
 	RET
 
-TEXT avx2CodesMXFP4x1x8Plain<>(SB), NOSPLIT|NOFRAME, $0-88
+TEXT avx2MinifloatMXFP4x1x8Plain<>(SB), NOSPLIT|NOFRAME, $0-88
 	PCALIGN $64
 	QUAD $0x8e0ff6854d098949
 	QUAD $0x787de2c4000003e6
@@ -2706,8 +2706,8 @@ TEXT avx2CodesMXFP4x1x8Plain<>(SB), NOSPLIT|NOFRAME, $0-88
 	QUAD $0xbf80bf8001010101
 	RET
 
-// func avx2CodesE4M3x1x1(w unsafe.Pointer, ws int64, rows int64, scales unsafe.Pointer, each int64, x unsafe.Pointer, sums unsafe.Pointer, n int64, chunk int64, scratch unsafe.Pointer, ahead int64)
-TEXT ·avx2CodesE4M3x1x1(SB), NOSPLIT|NOFRAME, $0-88
+// func avx2MinifloatE4M3x1x1(w unsafe.Pointer, ws int64, rows int64, scales unsafe.Pointer, each int64, x unsafe.Pointer, sums unsafe.Pointer, n int64, chunk int64, scratch unsafe.Pointer, ahead int64)
+TEXT ·avx2MinifloatE4M3x1x1(SB), NOSPLIT|NOFRAME, $0-88
 	MOVQ w+0(FP), R12
 	MOVQ ws+8(FP), R13
 	MOVQ rows+16(FP), R14
@@ -2723,8 +2723,8 @@ TEXT ·avx2CodesE4M3x1x1(SB), NOSPLIT|NOFRAME, $0-88
 	JEQ 5(PC)
 	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+5(SB), $1
 	JNE 2(PC)
-	JMP avx2CodesE4M3x1x1Plain<>(SB)
-	JMP avx2CodesE4M3x1x1Near<>(SB)
+	JMP avx2MinifloatE4M3x1x1Plain<>(SB)
+	JMP avx2MinifloatE4M3x1x1Near<>(SB)
 	PCALIGN $64
 	QUAD $0xf9c1c4c16ef9e1c4
 	QUAD $0x854dc9eff1c5d06e
@@ -2797,7 +2797,7 @@ TEXT ·avx2CodesE4M3x1x1(SB), NOSPLIT|NOFRAME, $0-88
 	QUAD $0xbf80bf8001010101
 	RET
 
-TEXT avx2CodesE4M3x1x1Plain<>(SB), NOSPLIT|NOFRAME, $0-88
+TEXT avx2MinifloatE4M3x1x1Plain<>(SB), NOSPLIT|NOFRAME, $0-88
 	PCALIGN $64
 	QUAD $0xf9c1c4c16ef9e1c4
 	QUAD $0x854dc9eff1c5d06e
@@ -2870,7 +2870,7 @@ TEXT avx2CodesE4M3x1x1Plain<>(SB), NOSPLIT|NOFRAME, $0-88
 	QUAD $0xbf80bf8001010101
 	RET
 
-TEXT avx2CodesE4M3x1x1Near<>(SB), NOSPLIT|NOFRAME, $0-88
+TEXT avx2MinifloatE4M3x1x1Near<>(SB), NOSPLIT|NOFRAME, $0-88
 	PCALIGN $64
 	QUAD $0xf9c1c4c16ef9e1c4
 	QUAD $0x854dc9eff1c5d06e
@@ -2943,8 +2943,8 @@ TEXT avx2CodesE4M3x1x1Near<>(SB), NOSPLIT|NOFRAME, $0-88
 	QUAD $0xbf80bf8001010101
 	RET
 
-// func avx2CodesMXFP4x1x1(w unsafe.Pointer, ws int64, rows int64, scales unsafe.Pointer, each int64, x unsafe.Pointer, sums unsafe.Pointer, n int64, chunk int64, scratch unsafe.Pointer, ahead int64)
-TEXT ·avx2CodesMXFP4x1x1(SB), NOSPLIT|NOFRAME, $0-88
+// func avx2MinifloatMXFP4x1x1(w unsafe.Pointer, ws int64, rows int64, scales unsafe.Pointer, each int64, x unsafe.Pointer, sums unsafe.Pointer, n int64, chunk int64, scratch unsafe.Pointer, ahead int64)
+TEXT ·avx2MinifloatMXFP4x1x1(SB), NOSPLIT|NOFRAME, $0-88
 	MOVQ w+0(FP), R12
 	MOVQ ws+8(FP), R13
 	MOVQ rows+16(FP), R14
@@ -2960,8 +2960,8 @@ TEXT ·avx2CodesMXFP4x1x1(SB), NOSPLIT|NOFRAME, $0-88
 	JEQ 5(PC)
 	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+8(SB), $1
 	JNE 2(PC)
-	JMP avx2CodesMXFP4x1x1Plain<>(SB)
-	JMP avx2CodesMXFP4x1x1Near<>(SB)
+	JMP avx2MinifloatMXFP4x1x1Plain<>(SB)
+	JMP avx2MinifloatMXFP4x1x1Near<>(SB)
 	PCALIGN $64
 	QUAD $0x8e0ff6854d098949
 	QUAD $0x787de2c400000167
@@ -3034,7 +3034,7 @@ TEXT ·avx2CodesMXFP4x1x1(SB), NOSPLIT|NOFRAME, $0-88
 	QUAD $0xbf80bf8001010101
 	RET
 
-TEXT avx2CodesMXFP4x1x1Plain<>(SB), NOSPLIT|NOFRAME, $0-88
+TEXT avx2MinifloatMXFP4x1x1Plain<>(SB), NOSPLIT|NOFRAME, $0-88
 	PCALIGN $64
 	QUAD $0x8e0ff6854d098949
 	QUAD $0x787de2c400000167
@@ -3107,7 +3107,7 @@ TEXT avx2CodesMXFP4x1x1Plain<>(SB), NOSPLIT|NOFRAME, $0-88
 	QUAD $0xbf80bf8001010101
 	RET
 
-TEXT avx2CodesMXFP4x1x1Near<>(SB), NOSPLIT|NOFRAME, $0-88
+TEXT avx2MinifloatMXFP4x1x1Near<>(SB), NOSPLIT|NOFRAME, $0-88
 	PCALIGN $64
 	QUAD $0x8e0ff6854d098949
 	QUAD $0x787de2c400000167
@@ -3180,8 +3180,8 @@ TEXT avx2CodesMXFP4x1x1Near<>(SB), NOSPLIT|NOFRAME, $0-88
 	QUAD $0xbf80bf8001010101
 	RET
 
-// func avx2CodesE4M3x1x2(w unsafe.Pointer, ws int64, rows int64, scales unsafe.Pointer, each int64, x unsafe.Pointer, sums unsafe.Pointer, n int64, chunk int64, scratch unsafe.Pointer, ahead int64)
-TEXT ·avx2CodesE4M3x1x2(SB), NOSPLIT|NOFRAME, $0-88
+// func avx2MinifloatE4M3x1x2(w unsafe.Pointer, ws int64, rows int64, scales unsafe.Pointer, each int64, x unsafe.Pointer, sums unsafe.Pointer, n int64, chunk int64, scratch unsafe.Pointer, ahead int64)
+TEXT ·avx2MinifloatE4M3x1x2(SB), NOSPLIT|NOFRAME, $0-88
 	MOVQ w+0(FP), R12
 	MOVQ ws+8(FP), R13
 	MOVQ rows+16(FP), R14
@@ -3197,8 +3197,8 @@ TEXT ·avx2CodesE4M3x1x2(SB), NOSPLIT|NOFRAME, $0-88
 	JEQ 5(PC)
 	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+5(SB), $1
 	JNE 2(PC)
-	JMP avx2CodesE4M3x1x2Plain<>(SB)
-	JMP avx2CodesE4M3x1x2Near<>(SB)
+	JMP avx2MinifloatE4M3x1x2Plain<>(SB)
+	JMP avx2MinifloatE4M3x1x2Near<>(SB)
 	PCALIGN $64
 	QUAD $0xf9c1c4c16ef9e1c4
 	QUAD $0x854dc9eff1c5d06e
@@ -3279,7 +3279,7 @@ TEXT ·avx2CodesE4M3x1x2(SB), NOSPLIT|NOFRAME, $0-88
 	QUAD $0xbf80bf8001010101
 	RET
 
-TEXT avx2CodesE4M3x1x2Plain<>(SB), NOSPLIT|NOFRAME, $0-88
+TEXT avx2MinifloatE4M3x1x2Plain<>(SB), NOSPLIT|NOFRAME, $0-88
 	PCALIGN $64
 	QUAD $0xf9c1c4c16ef9e1c4
 	QUAD $0x854dc9eff1c5d06e
@@ -3360,7 +3360,7 @@ TEXT avx2CodesE4M3x1x2Plain<>(SB), NOSPLIT|NOFRAME, $0-88
 	QUAD $0xbf80bf8001010101
 	RET
 
-TEXT avx2CodesE4M3x1x2Near<>(SB), NOSPLIT|NOFRAME, $0-88
+TEXT avx2MinifloatE4M3x1x2Near<>(SB), NOSPLIT|NOFRAME, $0-88
 	PCALIGN $64
 	QUAD $0xf9c1c4c16ef9e1c4
 	QUAD $0x854dc9eff1c5d06e
@@ -3441,8 +3441,8 @@ TEXT avx2CodesE4M3x1x2Near<>(SB), NOSPLIT|NOFRAME, $0-88
 	QUAD $0xbf80bf8001010101
 	RET
 
-// func avx2CodesMXFP4x1x2(w unsafe.Pointer, ws int64, rows int64, scales unsafe.Pointer, each int64, x unsafe.Pointer, sums unsafe.Pointer, n int64, chunk int64, scratch unsafe.Pointer, ahead int64)
-TEXT ·avx2CodesMXFP4x1x2(SB), NOSPLIT|NOFRAME, $0-88
+// func avx2MinifloatMXFP4x1x2(w unsafe.Pointer, ws int64, rows int64, scales unsafe.Pointer, each int64, x unsafe.Pointer, sums unsafe.Pointer, n int64, chunk int64, scratch unsafe.Pointer, ahead int64)
+TEXT ·avx2MinifloatMXFP4x1x2(SB), NOSPLIT|NOFRAME, $0-88
 	MOVQ w+0(FP), R12
 	MOVQ ws+8(FP), R13
 	MOVQ rows+16(FP), R14
@@ -3458,8 +3458,8 @@ TEXT ·avx2CodesMXFP4x1x2(SB), NOSPLIT|NOFRAME, $0-88
 	JEQ 5(PC)
 	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+8(SB), $1
 	JNE 2(PC)
-	JMP avx2CodesMXFP4x1x2Plain<>(SB)
-	JMP avx2CodesMXFP4x1x2Near<>(SB)
+	JMP avx2MinifloatMXFP4x1x2Plain<>(SB)
+	JMP avx2MinifloatMXFP4x1x2Near<>(SB)
 	PCALIGN $64
 	QUAD $0x8e0ff6854d098949
 	QUAD $0x787de2c4000001c0
@@ -3548,7 +3548,7 @@ TEXT ·avx2CodesMXFP4x1x2(SB), NOSPLIT|NOFRAME, $0-88
 	QUAD $0xbf80bf8001010101
 	RET
 
-TEXT avx2CodesMXFP4x1x2Plain<>(SB), NOSPLIT|NOFRAME, $0-88
+TEXT avx2MinifloatMXFP4x1x2Plain<>(SB), NOSPLIT|NOFRAME, $0-88
 	PCALIGN $64
 	QUAD $0x8e0ff6854d098949
 	QUAD $0x787de2c4000001c0
@@ -3637,7 +3637,7 @@ TEXT avx2CodesMXFP4x1x2Plain<>(SB), NOSPLIT|NOFRAME, $0-88
 	QUAD $0xbf80bf8001010101
 	RET
 
-TEXT avx2CodesMXFP4x1x2Near<>(SB), NOSPLIT|NOFRAME, $0-88
+TEXT avx2MinifloatMXFP4x1x2Near<>(SB), NOSPLIT|NOFRAME, $0-88
 	PCALIGN $64
 	QUAD $0x8e0ff6854d098949
 	QUAD $0x787de2c4000001c0
@@ -3726,8 +3726,8 @@ TEXT avx2CodesMXFP4x1x2Near<>(SB), NOSPLIT|NOFRAME, $0-88
 	QUAD $0xbf80bf8001010101
 	RET
 
-// func avx2CodesE4M3x1x4(w unsafe.Pointer, ws int64, rows int64, scales unsafe.Pointer, each int64, x unsafe.Pointer, sums unsafe.Pointer, n int64, chunk int64, scratch unsafe.Pointer, ahead int64)
-TEXT ·avx2CodesE4M3x1x4(SB), NOSPLIT|NOFRAME, $0-88
+// func avx2MinifloatE4M3x1x4(w unsafe.Pointer, ws int64, rows int64, scales unsafe.Pointer, each int64, x unsafe.Pointer, sums unsafe.Pointer, n int64, chunk int64, scratch unsafe.Pointer, ahead int64)
+TEXT ·avx2MinifloatE4M3x1x4(SB), NOSPLIT|NOFRAME, $0-88
 	MOVQ w+0(FP), R12
 	MOVQ ws+8(FP), R13
 	MOVQ rows+16(FP), R14
@@ -3741,7 +3741,7 @@ TEXT ·avx2CodesE4M3x1x4(SB), NOSPLIT|NOFRAME, $0-88
 	MOVQ ahead+80(FP), R11
 	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+5(SB), $1
 	JNE 2(PC)
-	JMP avx2CodesE4M3x1x4Plain<>(SB)
+	JMP avx2MinifloatE4M3x1x4Plain<>(SB)
 	PCALIGN $64
 	QUAD $0xf9c1c4c16ef9e1c4
 	QUAD $0x854dc9eff1c5d06e
@@ -3830,7 +3830,7 @@ TEXT ·avx2CodesE4M3x1x4(SB), NOSPLIT|NOFRAME, $0-88
 	QUAD $0xbf80bf8001010101
 	RET
 
-TEXT avx2CodesE4M3x1x4Plain<>(SB), NOSPLIT|NOFRAME, $0-88
+TEXT avx2MinifloatE4M3x1x4Plain<>(SB), NOSPLIT|NOFRAME, $0-88
 	PCALIGN $64
 	QUAD $0xf9c1c4c16ef9e1c4
 	QUAD $0x854dc9eff1c5d06e
@@ -3919,8 +3919,8 @@ TEXT avx2CodesE4M3x1x4Plain<>(SB), NOSPLIT|NOFRAME, $0-88
 	QUAD $0xbf80bf8001010101
 	RET
 
-// func avx2CodesMXFP4x1x4(w unsafe.Pointer, ws int64, rows int64, scales unsafe.Pointer, each int64, x unsafe.Pointer, sums unsafe.Pointer, n int64, chunk int64, scratch unsafe.Pointer, ahead int64)
-TEXT ·avx2CodesMXFP4x1x4(SB), NOSPLIT|NOFRAME, $0-88
+// func avx2MinifloatMXFP4x1x4(w unsafe.Pointer, ws int64, rows int64, scales unsafe.Pointer, each int64, x unsafe.Pointer, sums unsafe.Pointer, n int64, chunk int64, scratch unsafe.Pointer, ahead int64)
+TEXT ·avx2MinifloatMXFP4x1x4(SB), NOSPLIT|NOFRAME, $0-88
 	MOVQ w+0(FP), R12
 	MOVQ ws+8(FP), R13
 	MOVQ rows+16(FP), R14
@@ -3934,7 +3934,7 @@ TEXT ·avx2CodesMXFP4x1x4(SB), NOSPLIT|NOFRAME, $0-88
 	MOVQ ahead+80(FP), R11
 	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+8(SB), $1
 	JNE 2(PC)
-	JMP avx2CodesMXFP4x1x4Plain<>(SB)
+	JMP avx2MinifloatMXFP4x1x4Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x8e0ff6854d098949
 	QUAD $0x787de2c400000272
@@ -4047,7 +4047,7 @@ TEXT ·avx2CodesMXFP4x1x4(SB), NOSPLIT|NOFRAME, $0-88
 	QUAD $0xbf80bf8001010101
 	RET
 
-TEXT avx2CodesMXFP4x1x4Plain<>(SB), NOSPLIT|NOFRAME, $0-88
+TEXT avx2MinifloatMXFP4x1x4Plain<>(SB), NOSPLIT|NOFRAME, $0-88
 	PCALIGN $64
 	QUAD $0x8e0ff6854d098949
 	QUAD $0x787de2c400000272
@@ -4160,8 +4160,8 @@ TEXT avx2CodesMXFP4x1x4Plain<>(SB), NOSPLIT|NOFRAME, $0-88
 	QUAD $0xbf80bf8001010101
 	RET
 
-// func avx2CodesE4M3x3x4(w unsafe.Pointer, ws int64, rows int64, scales unsafe.Pointer, each int64, x unsafe.Pointer, sums unsafe.Pointer, n int64, chunk int64, scratch unsafe.Pointer, ahead int64)
-TEXT ·avx2CodesE4M3x3x4(SB), NOSPLIT|NOFRAME, $0-88
+// func avx2MinifloatE4M3x3x4(w unsafe.Pointer, ws int64, rows int64, scales unsafe.Pointer, each int64, x unsafe.Pointer, sums unsafe.Pointer, n int64, chunk int64, scratch unsafe.Pointer, ahead int64)
+TEXT ·avx2MinifloatE4M3x3x4(SB), NOSPLIT|NOFRAME, $0-88
 	MOVQ w+0(FP), R12
 	MOVQ ws+8(FP), R13
 	MOVQ rows+16(FP), R14
@@ -4175,7 +4175,7 @@ TEXT ·avx2CodesE4M3x3x4(SB), NOSPLIT|NOFRAME, $0-88
 	MOVQ ahead+80(FP), R11
 	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+5(SB), $1
 	JNE 2(PC)
-	JMP avx2CodesE4M3x3x4Plain<>(SB)
+	JMP avx2MinifloatE4M3x3x4Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x2859894d2041894d
 	QUAD $0xc0eff9c530798949
@@ -4360,7 +4360,7 @@ TEXT ·avx2CodesE4M3x3x4(SB), NOSPLIT|NOFRAME, $0-88
 	QUAD $0xbf80bf8001010101
 	RET
 
-TEXT avx2CodesE4M3x3x4Plain<>(SB), NOSPLIT|NOFRAME, $0-88
+TEXT avx2MinifloatE4M3x3x4Plain<>(SB), NOSPLIT|NOFRAME, $0-88
 	PCALIGN $64
 	QUAD $0x2859894d2041894d
 	QUAD $0xc0eff9c530798949
@@ -4545,8 +4545,8 @@ TEXT avx2CodesE4M3x3x4Plain<>(SB), NOSPLIT|NOFRAME, $0-88
 	QUAD $0xbf80bf8001010101
 	RET
 
-// func avx2CodesMXFP4x3x4(w unsafe.Pointer, ws int64, rows int64, scales unsafe.Pointer, each int64, x unsafe.Pointer, sums unsafe.Pointer, n int64, chunk int64, scratch unsafe.Pointer, ahead int64)
-TEXT ·avx2CodesMXFP4x3x4(SB), NOSPLIT|NOFRAME, $0-88
+// func avx2MinifloatMXFP4x3x4(w unsafe.Pointer, ws int64, rows int64, scales unsafe.Pointer, each int64, x unsafe.Pointer, sums unsafe.Pointer, n int64, chunk int64, scratch unsafe.Pointer, ahead int64)
+TEXT ·avx2MinifloatMXFP4x3x4(SB), NOSPLIT|NOFRAME, $0-88
 	MOVQ w+0(FP), R12
 	MOVQ ws+8(FP), R13
 	MOVQ rows+16(FP), R14
@@ -4560,7 +4560,7 @@ TEXT ·avx2CodesMXFP4x3x4(SB), NOSPLIT|NOFRAME, $0-88
 	MOVQ ahead+80(FP), R11
 	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+8(SB), $1
 	JNE 2(PC)
-	JMP avx2CodesMXFP4x3x4Plain<>(SB)
+	JMP avx2MinifloatMXFP4x3x4Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x0006658e0fc98548
 	QUAD $0x00000140c1814900
@@ -4793,7 +4793,7 @@ TEXT ·avx2CodesMXFP4x3x4(SB), NOSPLIT|NOFRAME, $0-88
 	QUAD $0xbf80bf8001010101
 	RET
 
-TEXT avx2CodesMXFP4x3x4Plain<>(SB), NOSPLIT|NOFRAME, $0-88
+TEXT avx2MinifloatMXFP4x3x4Plain<>(SB), NOSPLIT|NOFRAME, $0-88
 	PCALIGN $64
 	QUAD $0x0006658e0fc98548
 	QUAD $0x00000140c1814900
@@ -5026,8 +5026,8 @@ TEXT avx2CodesMXFP4x3x4Plain<>(SB), NOSPLIT|NOFRAME, $0-88
 	QUAD $0xbf80bf8001010101
 	RET
 
-// func avx2CodesE4M3x3x8(w unsafe.Pointer, ws int64, rows int64, scales unsafe.Pointer, each int64, x unsafe.Pointer, sums unsafe.Pointer, n int64, chunk int64, scratch unsafe.Pointer, ahead int64)
-TEXT ·avx2CodesE4M3x3x8(SB), NOSPLIT|NOFRAME, $0-88
+// func avx2MinifloatE4M3x3x8(w unsafe.Pointer, ws int64, rows int64, scales unsafe.Pointer, each int64, x unsafe.Pointer, sums unsafe.Pointer, n int64, chunk int64, scratch unsafe.Pointer, ahead int64)
+TEXT ·avx2MinifloatE4M3x3x8(SB), NOSPLIT|NOFRAME, $0-88
 	MOVQ w+0(FP), R12
 	MOVQ ws+8(FP), R13
 	MOVQ rows+16(FP), R14
@@ -5041,7 +5041,7 @@ TEXT ·avx2CodesE4M3x3x8(SB), NOSPLIT|NOFRAME, $0-88
 	MOVQ ahead+80(FP), R11
 	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+5(SB), $1
 	JNE 2(PC)
-	JMP avx2CodesE4M3x3x8Plain<>(SB)
+	JMP avx2MinifloatE4M3x3x8Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x2859894d2041894d
 	QUAD $0xc057f8c530798949
@@ -5322,7 +5322,7 @@ TEXT ·avx2CodesE4M3x3x8(SB), NOSPLIT|NOFRAME, $0-88
 	QUAD $0xbf80bf8001010101
 	RET
 
-TEXT avx2CodesE4M3x3x8Plain<>(SB), NOSPLIT|NOFRAME, $0-88
+TEXT avx2MinifloatE4M3x3x8Plain<>(SB), NOSPLIT|NOFRAME, $0-88
 	PCALIGN $64
 	QUAD $0x2859894d2041894d
 	QUAD $0xc057f8c530798949
@@ -5603,8 +5603,8 @@ TEXT avx2CodesE4M3x3x8Plain<>(SB), NOSPLIT|NOFRAME, $0-88
 	QUAD $0xbf80bf8001010101
 	RET
 
-// func avx2CodesMXFP4x3x8(w unsafe.Pointer, ws int64, rows int64, scales unsafe.Pointer, each int64, x unsafe.Pointer, sums unsafe.Pointer, n int64, chunk int64, scratch unsafe.Pointer, ahead int64)
-TEXT ·avx2CodesMXFP4x3x8(SB), NOSPLIT|NOFRAME, $0-88
+// func avx2MinifloatMXFP4x3x8(w unsafe.Pointer, ws int64, rows int64, scales unsafe.Pointer, each int64, x unsafe.Pointer, sums unsafe.Pointer, n int64, chunk int64, scratch unsafe.Pointer, ahead int64)
+TEXT ·avx2MinifloatMXFP4x3x8(SB), NOSPLIT|NOFRAME, $0-88
 	MOVQ w+0(FP), R12
 	MOVQ ws+8(FP), R13
 	MOVQ rows+16(FP), R14
@@ -5618,7 +5618,7 @@ TEXT ·avx2CodesMXFP4x3x8(SB), NOSPLIT|NOFRAME, $0-88
 	MOVQ ahead+80(FP), R11
 	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+8(SB), $1
 	JNE 2(PC)
-	JMP avx2CodesMXFP4x3x8Plain<>(SB)
+	JMP avx2MinifloatMXFP4x3x8Plain<>(SB)
 	PCALIGN $64
 	QUAD $0x000b958e0fc98548
 	QUAD $0x00000140c1814900
@@ -6019,7 +6019,7 @@ TEXT ·avx2CodesMXFP4x3x8(SB), NOSPLIT|NOFRAME, $0-88
 	QUAD $0xbf80bf8001010101
 	RET
 
-TEXT avx2CodesMXFP4x3x8Plain<>(SB), NOSPLIT|NOFRAME, $0-88
+TEXT avx2MinifloatMXFP4x3x8Plain<>(SB), NOSPLIT|NOFRAME, $0-88
 	PCALIGN $64
 	QUAD $0x000b958e0fc98548
 	QUAD $0x00000140c1814900
@@ -6420,8 +6420,8 @@ TEXT avx2CodesMXFP4x3x8Plain<>(SB), NOSPLIT|NOFRAME, $0-88
 	QUAD $0xbf80bf8001010101
 	RET
 
-// func avx2CodesFold(y unsafe.Pointer, yr int64, ys int64, sums unsafe.Pointer, rows int64, tokens int64, by unsafe.Pointer)
-TEXT ·avx2CodesFold(SB), NOSPLIT|NOFRAME, $0-56
+// func avx2MinifloatFold(y unsafe.Pointer, yr int64, ys int64, sums unsafe.Pointer, rows int64, tokens int64, by unsafe.Pointer)
+TEXT ·avx2MinifloatFold(SB), NOSPLIT|NOFRAME, $0-56
 	MOVQ y+0(FP), R12
 	MOVQ yr+8(FP), R13
 	MOVQ ys+16(FP), R14
@@ -6469,8 +6469,8 @@ TEXT ·avx2CodesFold(SB), NOSPLIT|NOFRAME, $0-56
 	QUAD $0xbf80bf8001010101
 	RET
 
-// func avx2CodesPowers(dst unsafe.Pointer, src unsafe.Pointer, n int64)
-TEXT ·avx2CodesPowers(SB), NOSPLIT|NOFRAME, $0-24
+// func avx2MinifloatPowers(dst unsafe.Pointer, src unsafe.Pointer, n int64)
+TEXT ·avx2MinifloatPowers(SB), NOSPLIT|NOFRAME, $0-24
 	MOVQ dst+0(FP), R12
 	MOVQ src+8(FP), R13
 	MOVQ n+16(FP), R14
@@ -6514,8 +6514,8 @@ TEXT ·avx2CodesPowers(SB), NOSPLIT|NOFRAME, $0-24
 	QUAD $0xbf80bf8001010101
 	RET
 
-// func avx2CodesPack(dst unsafe.Pointer, step int64, src unsafe.Pointer, n int64)
-TEXT ·avx2CodesPack(SB), NOSPLIT|NOFRAME, $0-32
+// func avx2MinifloatPack(dst unsafe.Pointer, step int64, src unsafe.Pointer, n int64)
+TEXT ·avx2MinifloatPack(SB), NOSPLIT|NOFRAME, $0-32
 	MOVQ dst+0(FP), R12
 	MOVQ step+8(FP), R13
 	MOVQ src+16(FP), R14

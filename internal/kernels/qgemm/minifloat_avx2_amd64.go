@@ -38,12 +38,12 @@ type (
 // The tiles of 1, 2, 4 and 8 tokens.
 var (
 	avx2TilesE4M3 = [...]avx2MinifloatTile{
-		1: {4, avx2CodesE4M3x4x1, avx2CodesE4M3x1x1}, 2: {4, avx2CodesE4M3x4x2, avx2CodesE4M3x1x2},
-		4: {3, avx2CodesE4M3x3x4, avx2CodesE4M3x1x4}, 8: {3, avx2CodesE4M3x3x8, avx2CodesE4M3x1x8},
+		1: {4, avx2MinifloatE4M3x4x1, avx2MinifloatE4M3x1x1}, 2: {4, avx2MinifloatE4M3x4x2, avx2MinifloatE4M3x1x2},
+		4: {3, avx2MinifloatE4M3x3x4, avx2MinifloatE4M3x1x4}, 8: {3, avx2MinifloatE4M3x3x8, avx2MinifloatE4M3x1x8},
 	}
 	avx2TilesMXFP4 = [...]avx2MinifloatTile{
-		1: {4, avx2CodesMXFP4x4x1, avx2CodesMXFP4x1x1}, 2: {4, avx2CodesMXFP4x4x2, avx2CodesMXFP4x1x2},
-		4: {3, avx2CodesMXFP4x3x4, avx2CodesMXFP4x1x4}, 8: {3, avx2CodesMXFP4x3x8, avx2CodesMXFP4x1x8},
+		1: {4, avx2MinifloatMXFP4x4x1, avx2MinifloatMXFP4x1x1}, 2: {4, avx2MinifloatMXFP4x4x2, avx2MinifloatMXFP4x1x2},
+		4: {3, avx2MinifloatMXFP4x3x4, avx2MinifloatMXFP4x1x4}, 8: {3, avx2MinifloatMXFP4x3x8, avx2MinifloatMXFP4x1x8},
 	}
 )
 
@@ -230,12 +230,12 @@ func hasNaN(codes []byte) bool {
 
 //go:noinline
 func callCodesPack(dst []float32, step int, src []float32) {
-	avx2CodesPack(asm.Floats(dst), int64(4*step), asm.Floats(src), int64(len(src)))
+	avx2MinifloatPack(asm.Floats(dst), int64(4*step), asm.Floats(src), int64(len(src)))
 }
 
 //go:noinline
 func callCodesPowers(dst []float32, src []byte) {
-	avx2CodesPowers(asm.Floats(dst), asm.Bytes(src), int64(len(src)))
+	avx2MinifloatPowers(asm.Floats(dst), asm.Bytes(src), int64(len(src)))
 }
 
 //go:noinline
@@ -245,5 +245,5 @@ func callCodes(k avx2MinifloatKernel, codes []byte, ws, rows int, scales []float
 
 //go:noinline
 func callCodesFold(y []float32, yr, ys int, sums []float32, rows, tokens int, by float32) {
-	avx2CodesFold(asm.Floats(y), int64(4*yr), int64(4*ys), asm.Floats(sums), int64(rows), int64(tokens), unsafe.Pointer(&by))
+	avx2MinifloatFold(asm.Floats(y), int64(4*yr), int64(4*ys), asm.Floats(sums), int64(rows), int64(tokens), unsafe.Pointer(&by))
 }

@@ -7,7 +7,7 @@ package sampling
 import "unsafe"
 
 //go:noescape
-func avx2Peak(x unsafe.Pointer, n int64, out unsafe.Pointer)
+func avx2Max(x unsafe.Pointer, n int64, out unsafe.Pointer)
 
 //go:noescape
-func avx2Below(dst unsafe.Pointer, x unsafe.Pointer, n int64, c unsafe.Pointer)
+func avx2SubtractScale(dst unsafe.Pointer, x unsafe.Pointer, n int64, c unsafe.Pointer)

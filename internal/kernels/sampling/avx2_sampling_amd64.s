@@ -4,8 +4,8 @@
 
 #include "textflag.h"
 
-// func avx2Peak(x unsafe.Pointer, n int64, out unsafe.Pointer)
-TEXT ·avx2Peak(SB), NOSPLIT|NOFRAME, $0-24
+// func avx2Max(x unsafe.Pointer, n int64, out unsafe.Pointer)
+TEXT ·avx2Max(SB), NOSPLIT|NOFRAME, $0-24
 	MOVQ x+0(FP), R12
 	MOVQ n+8(FP), R13
 	MOVQ out+16(FP), R14
@@ -37,8 +37,8 @@ TEXT ·avx2Peak(SB), NOSPLIT|NOFRAME, $0-24
 	QUAD $0x7fc00000ff800000
 	RET
 
-// func avx2Below(dst unsafe.Pointer, x unsafe.Pointer, n int64, c unsafe.Pointer)
-TEXT ·avx2Below(SB), NOSPLIT|NOFRAME, $0-32
+// func avx2SubtractScale(dst unsafe.Pointer, x unsafe.Pointer, n int64, c unsafe.Pointer)
+TEXT ·avx2SubtractScale(SB), NOSPLIT|NOFRAME, $0-32
 	MOVQ dst+0(FP), R12
 	MOVQ x+8(FP), R13
 	MOVQ n+16(FP), R14

@@ -7,7 +7,7 @@ package sampling
 import "unsafe"
 
 //go:noescape
-func avx512Peak(x unsafe.Pointer, n int64, out unsafe.Pointer)
+func avx512Max(x unsafe.Pointer, n int64, out unsafe.Pointer)
 
 //go:noescape
-func avx512Below(dst unsafe.Pointer, x unsafe.Pointer, n int64, c unsafe.Pointer)
+func avx512SubtractScale(dst unsafe.Pointer, x unsafe.Pointer, n int64, c unsafe.Pointer)

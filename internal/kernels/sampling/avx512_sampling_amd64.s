@@ -4,8 +4,8 @@
 
 #include "textflag.h"
 
-// func avx512Peak(x unsafe.Pointer, n int64, out unsafe.Pointer)
-TEXT ·avx512Peak(SB), NOSPLIT|NOFRAME, $0-24
+// func avx512Max(x unsafe.Pointer, n int64, out unsafe.Pointer)
+TEXT ·avx512Max(SB), NOSPLIT|NOFRAME, $0-24
 	MOVQ x+0(FP), R12
 	MOVQ n+8(FP), R13
 	MOVQ out+16(FP), R14
@@ -53,8 +53,8 @@ TEXT ·avx512Peak(SB), NOSPLIT|NOFRAME, $0-24
 	QUAD $0x7fc00000ff800000
 	RET
 
-// func avx512Below(dst unsafe.Pointer, x unsafe.Pointer, n int64, c unsafe.Pointer)
-TEXT ·avx512Below(SB), NOSPLIT|NOFRAME, $0-32
+// func avx512SubtractScale(dst unsafe.Pointer, x unsafe.Pointer, n int64, c unsafe.Pointer)
+TEXT ·avx512SubtractScale(SB), NOSPLIT|NOFRAME, $0-32
 	MOVQ dst+0(FP), R12
 	MOVQ x+8(FP), R13
 	MOVQ n+16(FP), R14

@@ -12,11 +12,11 @@ import (
 //go:noinline
 func (a *simd) peak(x []float32) (top float32) {
 	if a.wide {
-		avx512Peak(asm.Floats(x), int64(len(x)), unsafe.Pointer(&top))
+		avx512Max(asm.Floats(x), int64(len(x)), unsafe.Pointer(&top))
 		return top
 	}
 	n := len(x) &^ 7
-	avx2Peak(asm.Floats(x), int64(n), unsafe.Pointer(&top))
+	avx2Max(asm.Floats(x), int64(n), unsafe.Pointer(&top))
 	return max(top, goOps{}.peak(x[n:]))
 }
 
@@ -24,11 +24,11 @@ func (a *simd) peak(x []float32) (top float32) {
 func (a *simd) below(dst, x []float32, top, by float32) {
 	c := [2]float32{top, by}
 	if a.wide {
-		avx512Below(asm.Floats(dst), asm.Floats(x), int64(len(dst)), unsafe.Pointer(&c))
+		avx512SubtractScale(asm.Floats(dst), asm.Floats(x), int64(len(dst)), unsafe.Pointer(&c))
 		return
 	}
 	n := len(dst) &^ 7
-	avx2Below(asm.Floats(dst), asm.Floats(x), int64(n), unsafe.Pointer(&c))
+	avx2SubtractScale(asm.Floats(dst), asm.Floats(x), int64(n), unsafe.Pointer(&c))
 	goOps{}.below(dst[n:], x[n:], top, by)
 }
 

@@ -52,7 +52,7 @@ func avx2AddRounded(dst unsafe.Pointer, x unsafe.Pointer, n int64, a int64)
 func avx2Norm(dst unsafe.Pointer, x unsafe.Pointer, w unsafe.Pointer, b unsafe.Pointer, n int64, mean int64, by int64, offset int64)
 
 //go:noescape
-func avx2Turn(a unsafe.Pointer, b unsafe.Pointer, cosine unsafe.Pointer, sine unsafe.Pointer, n int64)
+func avx2Rotate(a unsafe.Pointer, b unsafe.Pointer, cosine unsafe.Pointer, sine unsafe.Pointer, n int64)
 
 //go:noescape
 func avx2NarrowBF16(dst unsafe.Pointer, x unsafe.Pointer, n int64)

@@ -1953,8 +1953,8 @@ TEXT ·avx2Norm(SB), NOSPLIT|NOFRAME, $0-64
 	QUAD $0x0000000300000002
 	RET
 
-// func avx2Turn(a unsafe.Pointer, b unsafe.Pointer, cosine unsafe.Pointer, sine unsafe.Pointer, n int64)
-TEXT ·avx2Turn(SB), NOSPLIT|NOFRAME, $0-40
+// func avx2Rotate(a unsafe.Pointer, b unsafe.Pointer, cosine unsafe.Pointer, sine unsafe.Pointer, n int64)
+TEXT ·avx2Rotate(SB), NOSPLIT|NOFRAME, $0-40
 	MOVQ a+0(FP), R12
 	MOVQ b+8(FP), R13
 	MOVQ cosine+16(FP), R14

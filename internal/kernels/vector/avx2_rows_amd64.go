@@ -7,10 +7,10 @@ package vector
 import "unsafe"
 
 //go:noescape
-func avx2TurnInterleaved(x unsafe.Pointer, cos unsafe.Pointer, sin unsafe.Pointer, n int64)
+func avx2TransposeInterleaved(x unsafe.Pointer, cos unsafe.Pointer, sin unsafe.Pointer, n int64)
 
 //go:noescape
-func avx2AtMost(dst unsafe.Pointer, x unsafe.Pointer, n int64, limit int64)
+func avx2Min(dst unsafe.Pointer, x unsafe.Pointer, n int64, limit int64)
 
 //go:noescape
 func avx2TimesClamped(dst unsafe.Pointer, in unsafe.Pointer, up unsafe.Pointer, n int64, limit int64)

@@ -4,8 +4,8 @@
 
 #include "textflag.h"
 
-// func avx2TurnInterleaved(x unsafe.Pointer, cos unsafe.Pointer, sin unsafe.Pointer, n int64)
-TEXT ·avx2TurnInterleaved(SB), NOSPLIT|NOFRAME, $0-32
+// func avx2TransposeInterleaved(x unsafe.Pointer, cos unsafe.Pointer, sin unsafe.Pointer, n int64)
+TEXT ·avx2TransposeInterleaved(SB), NOSPLIT|NOFRAME, $0-32
 	MOVQ x+0(FP), R12
 	MOVQ cos+8(FP), R13
 	MOVQ sin+16(FP), R14
@@ -34,8 +34,8 @@ TEXT ·avx2TurnInterleaved(SB), NOSPLIT|NOFRAME, $0-32
 	QUAD $0x800000003f800000
 	RET
 
-// func avx2AtMost(dst unsafe.Pointer, x unsafe.Pointer, n int64, limit int64)
-TEXT ·avx2AtMost(SB), NOSPLIT|NOFRAME, $0-32
+// func avx2Min(dst unsafe.Pointer, x unsafe.Pointer, n int64, limit int64)
+TEXT ·avx2Min(SB), NOSPLIT|NOFRAME, $0-32
 	MOVQ dst+0(FP), R12
 	MOVQ x+8(FP), R13
 	MOVQ n+16(FP), R14

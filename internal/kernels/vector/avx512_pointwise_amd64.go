@@ -52,7 +52,7 @@ func avx512AddRounded(dst unsafe.Pointer, x unsafe.Pointer, n int64, a int64)
 func avx512Norm(dst unsafe.Pointer, x unsafe.Pointer, w unsafe.Pointer, b unsafe.Pointer, n int64, mean int64, by int64, offset int64)
 
 //go:noescape
-func avx512Turn(a unsafe.Pointer, b unsafe.Pointer, cosine unsafe.Pointer, sine unsafe.Pointer, n int64)
+func avx512Rotate(a unsafe.Pointer, b unsafe.Pointer, cosine unsafe.Pointer, sine unsafe.Pointer, n int64)
 
 //go:noescape
 func avx512NarrowBF16(dst unsafe.Pointer, x unsafe.Pointer, n int64)

@@ -2516,8 +2516,8 @@ TEXT ·avx512Norm(SB), NOSPLIT|NOFRAME, $0-64
 	QUAD $0x3fc5555555555555
 	RET
 
-// func avx512Turn(a unsafe.Pointer, b unsafe.Pointer, cosine unsafe.Pointer, sine unsafe.Pointer, n int64)
-TEXT ·avx512Turn(SB), NOSPLIT|NOFRAME, $0-40
+// func avx512Rotate(a unsafe.Pointer, b unsafe.Pointer, cosine unsafe.Pointer, sine unsafe.Pointer, n int64)
+TEXT ·avx512Rotate(SB), NOSPLIT|NOFRAME, $0-40
 	MOVQ a+0(FP), R12
 	MOVQ b+8(FP), R13
 	MOVQ cosine+16(FP), R14

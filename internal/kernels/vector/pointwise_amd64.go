@@ -37,9 +37,9 @@ func (a *simd) sigmoid(dst, x []float32) {
 //go:noinline
 func (a *simd) turn(x, y, cos, sin []float32) {
 	if a.wide {
-		avx512Turn(asm.Floats(x), asm.Floats(y), asm.Floats(cos), asm.Floats(sin), int64(len(x)))
+		avx512Rotate(asm.Floats(x), asm.Floats(y), asm.Floats(cos), asm.Floats(sin), int64(len(x)))
 	} else {
-		avx2Turn(asm.Floats(x), asm.Floats(y), asm.Floats(cos), asm.Floats(sin), int64(len(x)))
+		avx2Rotate(asm.Floats(x), asm.Floats(y), asm.Floats(cos), asm.Floats(sin), int64(len(x)))
 	}
 }
 

@@ -14,14 +14,14 @@ const rowLanes = 8
 //go:noinline
 func (a *simd) turnInterleaved(x, cos, sin []float32) {
 	n := len(x) &^ (rowLanes - 1)
-	avx2TurnInterleaved(asm.Floats(x), asm.Floats(cos), asm.Floats(sin), int64(n))
+	avx2TransposeInterleaved(asm.Floats(x), asm.Floats(cos), asm.Floats(sin), int64(n))
 	goOps{}.turnInterleaved(x[n:], cos[n/2:], sin[n/2:])
 }
 
 //go:noinline
 func (a *simd) atMost(dst, x []float32, limit float32) {
 	n := len(x) &^ (rowLanes - 1)
-	avx2AtMost(asm.Floats(dst), asm.Floats(x), int64(n), asm.Bits(limit))
+	avx2Min(asm.Floats(dst), asm.Floats(x), int64(n), asm.Bits(limit))
 	goOps{}.atMost(dst[n:], x[n:], limit)
 }
 

@@ -13,8 +13,8 @@ INLINE __m256i spread(const uint8_t *p) {
   return _mm256_cmpeq_epi8(_mm256_and_si256(bytes, bits), bits);
 }
 
-// by_two looks codes up in both halves of a table; bits at p select the second.
-INLINE __m256i by_two(__m256i first, __m256i second, __m256i codes, const uint8_t *p) {
+// lookup_in_halves looks codes up in both halves of a table; bits at p select the second.
+INLINE __m256i lookup_in_halves(__m256i first, __m256i second, __m256i codes, const uint8_t *p) {
   return _mm256_blendv_epi8(_mm256_shuffle_epi8(first, codes), _mm256_shuffle_epi8(second, codes), spread(p));
 }
 
@@ -28,5 +28,5 @@ INLINE __m256i high_bytes(const uint8_t *group, int part, __m256i first, const u
   const uint8_t *record = exceptions + (offset & 0x7fffffff);
   if (offset >> 31) return load32(record + 32 * part);
   if (part % 2 == 0) codes = _mm256_blend_epi32(codes, _mm256_set1_epi64x(*(const int64_t *)(record + MASKS)), 3);
-  return by_two(first, table_at(second), _mm256_and_si256(part < 2 ? codes : _mm256_srli_epi16(codes, 4), nibble), record + 4 * part);
+  return lookup_in_halves(first, table_at(second), _mm256_and_si256(part < 2 ? codes : _mm256_srli_epi16(codes, 4), nibble), record + 4 * part);
 }

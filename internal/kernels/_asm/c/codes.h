@@ -4,14 +4,14 @@
 
 enum { E4M3, MXFP4 };
 
-// stash moves a value to a vector register, and fetch moves it back.
-INLINE __m128i stash(int64_t v) {
+// spill_wide moves a value to a vector register, of which AVX-512 has 32, and reload_wide moves it back.
+INLINE __m128i spill_wide(int64_t v) {
   __m128i s = _mm_cvtsi64_si128(v);
   __asm__ volatile("" : "+v"(s));
   return s;
 }
 
-INLINE int64_t fetch(__m128i s) {
+INLINE int64_t reload_wide(__m128i s) {
   __asm__ volatile("" : "+v"(s));
   return _mm_cvtsi128_si64(s);
 }

@@ -31,14 +31,14 @@ INLINE int64_t times(int64_t a, int n) {
   return a * n;
 }
 
-// away moves a value to a vector register, of which there are more, and back moves it back.
-INLINE __m128i away(int64_t v) {
+// spill moves a value to a vector register, of which there are more, and reload moves it back.
+INLINE __m128i spill(int64_t v) {
   __m128i s = _mm_cvtsi64_si128(v);
   __asm__ volatile("" : "+x"(s));
   return s;
 }
 
-INLINE int64_t back(__m128i s) {
+INLINE int64_t reload(__m128i s) {
   __asm__ volatile("" : "+x"(s));
   return _mm_cvtsi128_si64(s);
 }

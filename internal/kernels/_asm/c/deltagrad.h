@@ -8,10 +8,10 @@ typedef float vec __attribute__((vector_size(WIDTH), aligned(4), may_alias));
 // state had for the key. dkq are the gradients of key and query but for the token's own share.
 KERNEL F(DeltaGrad)(float *dkq, const float *state, float *dstate, const float *k, const float *v, int64_t keys, int64_t values, const float *decay, double *sum) {
   const float by = *decay;
-  const __m128i result = away((int64_t)sum), last = away((int64_t)(k + keys));
+  const __m128i result = spill((int64_t)sum), last = spill((int64_t)(k + keys));
   double total = 0;
   keys *= 4;
-  ROLLED for (; (int64_t)k < back(last); k++, dkq++) {
+  ROLLED for (; (int64_t)k < reload(last); k++, dkq++) {
     vec read = {0}, wrote = {0}, had = {0}, both = {0};
     const float key = *k;
     const float *in = v;
@@ -36,5 +36,5 @@ KERNEL F(DeltaGrad)(float *dkq, const float *state, float *dstate, const float *
     *(float *)((uint8_t *)dkq + keys) = by * _mm_cvtss_f32(sums);
     total += (double)_mm_cvtss_f32(_mm_movehdup_ps(upper));
   }
-  *(double *)back(result) = total;
+  *(double *)reload(result) = total;
 }

@@ -90,8 +90,8 @@ INLINE uint32_t even(uint32_t v) {
   return v | (p & 0x01010101) << 7;
 }
 
-// sevens has the four times seven low bits of v in a byte each.
-INLINE uint32_t sevens(uint32_t v) { return (v & 0x7f) | (v << 1 & 0x7f00) | (v << 2 & 0x7f0000) | (v << 3 & 0x7f000000); }
+// spread_seven_bits has the four times seven low bits of v in a byte each.
+INLINE uint32_t spread_seven_bits(uint32_t v) { return (v & 0x7f) | (v << 1 & 0x7f00) | (v << 2 & 0x7f0000) | (v << 3 & 0x7f000000); }
 
 // words are bytes as words.
 INLINE __m128i words(__m128i v) { return _mm_cvtepu8_epi16(v); }
@@ -149,14 +149,14 @@ INLINE __m128i numbers_of(int f, const uint8_t *b, int g) {
 // signs_of returns the signs of columns 32 g and on, one bit each.
 INLINE uint32_t signs_of(int f, const uint8_t *b, int g) {
   switch (f) {
-  case IQ2_XXS: return even(sevens(four(b + 6 + 8 * g)));
+  case IQ2_XXS: return even(spread_seven_bits(four(b + 6 + 8 * g)));
   case IQ2_XS: {
     const __m128i signs = _mm_srli_epi16(_mm_loadl_epi64((const __m128i *)(b + 2 + 8 * g)), 9);
     return even((uint32_t)_mm_cvtsi128_si32(_mm_packus_epi16(signs, signs)));
   }
   case IQ2_S: return four(b + 34 + 4 * g);
   case IQ3_S: return four(b + 74 + 4 * g);
-  default: return even(sevens(four(b + 66 + 4 * g)));
+  default: return even(spread_seven_bits(four(b + 66 + 4 * g)));
   }
 }
 

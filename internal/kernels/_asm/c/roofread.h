@@ -42,8 +42,8 @@ INLINE void read_all(const uint8_t *p, int64_t n, uint8_t *out) {
   }
 }
 
-// read_on is read_all as one stream.
-INLINE void read_on(const uint8_t *p, int64_t n, uint8_t *out) {
+// read_as_one_stream is read_all as one stream.
+INLINE void read_as_one_stream(const uint8_t *p, int64_t n, uint8_t *out) {
   vector a[4][64 / WIDTH] = {0};
   ROLLED for (; n > 0; n -= 256, OPAQUE(n)) {
     UNROLL for (int line = 0; line < 4; line++) {

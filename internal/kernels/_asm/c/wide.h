@@ -54,8 +54,8 @@ INLINE __m512 fold8(const __m512 v[8]) {
   return _mm512_add_ps(p, _mm512_movehdup_ps(p));
 }
 
-// turn16 transposes 16 vectors of 16 words.
-INLINE void turn16(__m512i v[16]) {
+// transpose16 transposes 16 vectors of 16 words.
+INLINE void transpose16(__m512i v[16]) {
   __m512i t[16];
   UNROLL for (int i = 0; i < 16; i += 4) {
     __m512i a = _mm512_unpacklo_epi32(v[i], v[i + 1]), b = _mm512_unpackhi_epi32(v[i], v[i + 1]);

@@ -67,7 +67,7 @@ INLINE void words(int f, __m512i v[16], const uint8_t *w, int64_t ws, int64_t le
     w += ws;
     OPAQUE(w);
   }
-  turn16(v);
+  transpose16(v);
 }
 
 // score_page sets y[h][j] to the products of H queries with the 16 keys of a page, each summed in

@@ -15,8 +15,8 @@ INLINE __m512 exp2(__m512 x) {
   return _mm512_scalef_ps(_mm512_fmadd_ps(q, r, _mm512_set1_ps(1)), n);
 }
 
-// seen has the lanes that see the key at a position.
-INLINE __mmask16 seen(int whole, __m512i position, __m512i first, __m512i count) {
+// visible has the lanes that see the key at a position.
+INLINE __mmask16 visible(int whole, __m512i position, __m512i first, __m512i count) {
   return whole ? 0xffff : _mm512_cmplt_epu32_mask(_mm512_sub_epi32(position, first), count);
 }
 
@@ -29,7 +29,7 @@ INLINE void softmax(int whole, const uint8_t *s, int64_t ss, uint8_t *p, uint8_t
   __m512 top[2] = {least, least};
   ROLLED for (int64_t left = keys; left > 0; left -= 2, OPAQUE(left)) {
     UNROLL for (int i = 0; i < 2; i++) {
-      top[i] = _mm512_mask_max_ps(top[i], seen(whole, at, first, count), _mm512_mul_ps(_mm512_loadu_ps(row), by), top[i]);
+      top[i] = _mm512_mask_max_ps(top[i], visible(whole, at, first, count), _mm512_mul_ps(_mm512_loadu_ps(row), by), top[i]);
       at = _mm512_add_epi32(at, one);
       row += ss;
     }
@@ -46,7 +46,7 @@ INLINE void softmax(int whole, const uint8_t *s, int64_t ss, uint8_t *p, uint8_t
   ROLLED for (int64_t left = keys; left > 0; left -= 2, OPAQUE(left)) {
     __m512 e[2];
     UNROLL for (int i = 0; i < 2; i++) {
-      e[i] = _mm512_maskz_mov_ps(seen(whole, at, first, count), exp2(_mm512_fmsub_ps(_mm512_loadu_ps(s), by, shift)));
+      e[i] = _mm512_maskz_mov_ps(visible(whole, at, first, count), exp2(_mm512_fmsub_ps(_mm512_loadu_ps(s), by, shift)));
       at = _mm512_add_epi32(at, one);
       s += ss;
     }
@@ -80,33 +80,33 @@ KERNEL bf16ScaleLanes(uint8_t *x, int64_t xs, int64_t rows, const uint8_t *by) {
   }
 }
 
-// turn_keys transposes 16 rows of 16 words, of which m are there.
-INLINE void turn_keys(__m512i v[16], const uint8_t *w, int64_t ws, __mmask32 m) {
+// transpose_keys transposes 16 rows of 16 words, of which m are there.
+INLINE void transpose_keys(__m512i v[16], const uint8_t *w, int64_t ws, __mmask32 m) {
   UNROLL for (int i = 0; i < 16; i++) {
     v[i] = _mm512_maskz_loadu_epi16(m, w);
     w += ws;
     OPAQUE(w);
   }
-  turn16(v);
+  transpose16(v);
 }
 
-// PackTurned packs 16 rows of cols numbers and 16 that lie elsewhere as packs of 16 columns by
+// PackTransposed packs 16 rows of cols numbers and 16 that lie elsewhere as packs of 16 columns by
 // 32 rows, which begin apart bytes from each other; zeros fill up to two packs. *bad becomes
 // nonzero where one is not finite.
-KERNEL bf16PackTurned(uint8_t *dst, int64_t apart, const uint8_t *w, int64_t ws, const uint8_t *next, int64_t ns, int64_t cols, uint32_t *bad) {
+KERNEL bf16PackTransposed(uint8_t *dst, int64_t apart, const uint8_t *w, int64_t ws, const uint8_t *next, int64_t ns, int64_t cols, uint32_t *bad) {
   __m512i worst = _mm512_setzero_si512();
   const __m512i exponent = _mm512_set1_epi16(0x7f80);
   ROLLED for (; cols > 0; cols -= 32, OPAQUE(cols)) {
     const __mmask32 m = _bzhi_u32(0xffffffff, (uint32_t)(cols < 32 ? cols : 32));
     __m512i v[16];
-    turn_keys(v, w, ws, m);
+    transpose_keys(v, w, ws, m);
     uint8_t *out = dst;
     UNROLL for (int i = 0; i < 16; i++) {
       if (i == 8) out += apart - 16 * 64;
       OPAQUE(out);
       _mm512_storeu_si512(out + 128 * i, v[i]);
     }
-    turn_keys(v, next, ns, m);
+    transpose_keys(v, next, ns, m);
     // Each word has two columns: the low halves are one, the high halves the next.
     const __m512i low = _mm512_set_epi32(0x003e003c, 0x003a0038, 0x00360034, 0x00320030, 0x002e002c, 0x002a0028, 0x00260024, 0x00220020,
                            0x001e001c, 0x001a0018, 0x00160014, 0x00120010, 0x000e000c, 0x000a0008, 0x00060004, 0x00020000);

@@ -31,7 +31,7 @@ INLINE void split_rows(int R, const uint8_t *tables, const uint8_t *w, const uin
   UNROLL for (int r = 0; r < R; r++) acc[r] = _mm256_setzero_ps();
   const uint8_t *w3 = w + (R > 3 ? 3 * ws : 0);
   UNROLL for (int r = 0; r < R; r++) _mm_prefetch(w + head + 64 * r, _MM_HINT_T0);
-  const __m128i out = away((int64_t)y);
+  const __m128i out = spill((int64_t)y);
   ROLLED for (; count > 0; count--) {
     OPAQUE(w), OPAQUE(w3), OPAQUE(x);
     UNROLL for (int r = 0; r < R; r++) {
@@ -42,7 +42,7 @@ INLINE void split_rows(int R, const uint8_t *tables, const uint8_t *w, const uin
     }
     w += GROUP, w3 += GROUP, x += 512;
   }
-  float *sums = (float *)back(out);
+  float *sums = (float *)reload(out);
   if (R == 4) {
     _mm_storeu_ps(sums, folds(acc[0], acc[1], acc[2], acc[3]));
   } else {
@@ -50,9 +50,9 @@ INLINE void split_rows(int R, const uint8_t *tables, const uint8_t *w, const uin
   }
 }
 
-// split_each computes rows one after the other, with few instructions a cache line, so that more reads are under way. It
+// split_row_by_row computes rows one after the other, with few instructions a cache line, so that more reads are under way. It
 // prefetches them ahead bytes early into the second-level cache, across their ends.
-INLINE void split_each(const uint8_t *tables, const uint8_t *w, const uint8_t *exceptions, const uint8_t *x, uint8_t *y, int64_t count, int64_t ahead, int64_t rows) {
+INLINE void split_row_by_row(const uint8_t *tables, const uint8_t *w, const uint8_t *exceptions, const uint8_t *x, uint8_t *y, int64_t count, int64_t ahead, int64_t rows) {
   const int64_t xs = count * 512;
   ROLLED for (; rows > 0; rows--) {
     const __m256i first = table_at(tables);
@@ -71,4 +71,4 @@ INLINE void split_each(const uint8_t *tables, const uint8_t *w, const uint8_t *e
 #define ARGS const uint8_t *tables, const uint8_t *groups, const uint8_t *exceptions, const uint8_t *x, uint8_t *y, int64_t count, int64_t ahead, int64_t head
 KERNEL avx2CodedSplit4(ARGS) { split_rows(4, tables, groups, exceptions, x, y, count, ahead, head); }
 #define EACH_ARGS const uint8_t *tables, const uint8_t *groups, const uint8_t *exceptions, const uint8_t *x, uint8_t *y, int64_t count, int64_t ahead, int64_t rows
-KERNEL avx2CodedSplit1(EACH_ARGS) { split_each(tables, groups, exceptions, x, y, count, ahead, rows); }
+KERNEL avx2CodedSplit1(EACH_ARGS) { split_row_by_row(tables, groups, exceptions, x, y, count, ahead, rows); }

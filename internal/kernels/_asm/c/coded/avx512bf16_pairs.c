@@ -10,7 +10,7 @@ INLINE void pairs_rows(int R, const uint8_t *tables, const uint8_t *w, const uin
   UNROLL for (int r = 0; r < R; r++) acc[r] = _mm512_setzero_ps();
   const uint8_t *w3 = w + (R > 3 ? 3 * ws : 0);
   UNROLL for (int r = 0; r < R; r++) _mm_prefetch(w + head + 64 * r, _MM_HINT_T0);
-  const __m128i out = away((int64_t)y);
+  const __m128i out = spill((int64_t)y);
   ROLLED for (; count > 0; count--) {
     OPAQUE(w), OPAQUE(w3), OPAQUE(x);
     UNROLL for (int r = 0; r < R; r++) {
@@ -22,7 +22,7 @@ INLINE void pairs_rows(int R, const uint8_t *tables, const uint8_t *w, const uin
     }
     w += GROUP, w3 += GROUP, x += 256;
   }
-  float *sums = (float *)back(out);
+  float *sums = (float *)reload(out);
   if (R >= 4) {
     _mm_storeu_ps(sums, folds(acc[0], acc[1], acc[2], acc[3]));
     if (R == 8) _mm_storeu_ps(sums + 4, folds(acc[4], acc[5], acc[6], acc[7]));
@@ -31,9 +31,9 @@ INLINE void pairs_rows(int R, const uint8_t *tables, const uint8_t *w, const uin
   }
 }
 
-// pairs_each computes rows one after the other, with few instructions a cache line, so that more reads are under way. It
+// pairs_row_by_row computes rows one after the other, with few instructions a cache line, so that more reads are under way. It
 // prefetches them ahead bytes early into the second-level cache, across their ends.
-INLINE void pairs_each(const uint8_t *tables, const uint8_t *w, const uint8_t *exceptions, const uint8_t *x, uint8_t *y, int64_t count, int64_t ahead, int64_t rows) {
+INLINE void pairs_row_by_row(const uint8_t *tables, const uint8_t *w, const uint8_t *exceptions, const uint8_t *x, uint8_t *y, int64_t count, int64_t ahead, int64_t rows) {
   const int64_t xs = count * 256;
   ROLLED for (; rows > 0; rows--) {
     const __m512i first = table_at(tables);
@@ -54,4 +54,4 @@ INLINE void pairs_each(const uint8_t *tables, const uint8_t *w, const uint8_t *e
 KERNEL avx512bf16CodedPairs8(ARGS) { pairs_rows(8, tables, groups, exceptions, x, y, count, ahead, head); }
 KERNEL avx512bf16CodedPairs4(ARGS) { pairs_rows(4, tables, groups, exceptions, x, y, count, ahead, head); }
 #define EACH_ARGS const uint8_t *tables, const uint8_t *groups, const uint8_t *exceptions, const uint8_t *x, uint8_t *y, int64_t count, int64_t ahead, int64_t rows
-KERNEL avx512bf16CodedPairs1(EACH_ARGS) { pairs_each(tables, groups, exceptions, x, y, count, ahead, rows); }
+KERNEL avx512bf16CodedPairs1(EACH_ARGS) { pairs_row_by_row(tables, groups, exceptions, x, y, count, ahead, rows); }

@@ -83,8 +83,8 @@ KERNEL amxRounded(PARTS_ARGS) {
   COUPLES(EACH(BOTH))
 }
 
-// Mixed: three parts of a, one of b. The products of small parts come first.
-KERNEL amxMixed(PARTS_ARGS) {
+// Parts3x1: three parts of a, one of b. The products of small parts come first.
+KERNEL amxParts3x1(PARTS_ARGS) {
   COUPLES(EACH(MOVE(a, part); MOVE(a, part); BOTH BACK(a, part); LEFT BACK(a, part);) EACH(BOTH))
 }
 

@@ -22,11 +22,11 @@ INLINE void rows(int panels, const uint8_t *w, int64_t ws, const uint8_t *x, int
   _tile_loadconfig(&config);
   const int64_t apart3 = times(apart, 3);
   const uint8_t *high = next + times(apart, 4);
-  const __m128i step = away(times(ws, 16));
+  const __m128i step = spill(times(ws, 16));
   ROLLED for (; groups > 0; groups--, OPAQUE(groups)) {
     _tile_zero(0);
     if (panels > 1) _tile_zero(1);
-    const __m128i count = away(groups), sums = away((int64_t)c), all = away(blocks), begin = away((int64_t)w), panel = away((int64_t)x);
+    const __m128i count = spill(groups), sums = spill((int64_t)c), all = spill(blocks), begin = spill((int64_t)w), panel = spill((int64_t)x);
     ROLLED for (; blocks > 0; blocks--, OPAQUE(blocks)) {
       OPAQUE(w), OPAQUE(x), OPAQUE(next), OPAQUE(high), OPAQUE(lines);
       _tile_loadd(4, w, ws);
@@ -46,13 +46,13 @@ INLINE void rows(int panels, const uint8_t *w, int64_t ws, const uint8_t *x, int
       if (panels > 1) _tile_dpbf16ps(1, 4, 7);
       w += 64, x += 1024;
     }
-    c = (uint8_t *)back(sums);
+    c = (uint8_t *)reload(sums);
     int64_t line = 128;
     OPAQUE(line);
     _tile_stored(0, c, line);
     if (panels > 1) _tile_stored(1, c + 64, line);
     c += 2048, OPAQUE(c);
-    blocks = back(all), groups = back(count), w = (const uint8_t *)(back(begin) + back(step)), x = (const uint8_t *)back(panel);
+    blocks = reload(all), groups = reload(count), w = (const uint8_t *)(reload(begin) + reload(step)), x = (const uint8_t *)reload(panel);
   }
   _tile_release();
 }
@@ -61,18 +61,18 @@ INLINE void rows(int panels, const uint8_t *w, int64_t ws, const uint8_t *x, int
 KERNEL amxRows1(ROWS_ARGS) { rows(1, w, ws, x, xs, c, blocks, groups, next, apart, lines); }
 KERNEL amxRows2(ROWS_ARGS) { rows(2, w, ws, x, xs, c, blocks, groups, next, apart, lines); }
 
-// Both takes groups of 32 rows and two panels.
-KERNEL amxBoth(ROWS_ARGS) {
+// Rows32 takes groups of 32 rows and two panels.
+KERNEL amxRows32(ROWS_ARGS) {
   _tile_loadconfig(&config);
   const int64_t apart3 = times(apart, 3);
   const uint8_t *high = next + times(apart, 4);
-  const __m128i step = away(times(ws, 32));
+  const __m128i step = spill(times(ws, 32));
   ROLLED for (; groups > 0; groups--, OPAQUE(groups)) {
     _tile_zero(0);
     _tile_zero(1);
     _tile_zero(2);
     _tile_zero(3);
-    const __m128i count = away(groups), sums = away((int64_t)c), all = away(blocks), begin = away((int64_t)w), panel = away((int64_t)x);
+    const __m128i count = spill(groups), sums = spill((int64_t)c), all = spill(blocks), begin = spill((int64_t)w), panel = spill((int64_t)x);
     const uint8_t *low = w + times(ws, 16);
     ROLLED for (; blocks > 0; blocks--, OPAQUE(blocks)) {
       OPAQUE(w), OPAQUE(low), OPAQUE(x), OPAQUE(next), OPAQUE(high), OPAQUE(lines);
@@ -96,7 +96,7 @@ KERNEL amxBoth(ROWS_ARGS) {
       _tile_dpbf16ps(3, 5, 7);
       w += 64, low += 64, x += 1024;
     }
-    c = (uint8_t *)back(sums);
+    c = (uint8_t *)reload(sums);
     int64_t line = 128;
     OPAQUE(line);
     _tile_stored(0, c, line);
@@ -104,7 +104,7 @@ KERNEL amxBoth(ROWS_ARGS) {
     _tile_stored(2, c + 2048, line);
     _tile_stored(3, c + 2112, line);
     c += 4096, OPAQUE(c);
-    blocks = back(all), groups = back(count), w = (const uint8_t *)(back(begin) + back(step)), x = (const uint8_t *)back(panel);
+    blocks = reload(all), groups = reload(count), w = (const uint8_t *)(reload(begin) + reload(step)), x = (const uint8_t *)reload(panel);
   }
   _tile_release();
 }

@@ -80,8 +80,8 @@ INLINE void pack(int panels, const uint8_t *w, const uint8_t *x, int64_t xs, uin
 KERNEL amxPack1(PACK_ARGS) { pack(1, w, x, xs, c, cs, blocks, add); }
 KERNEL amxPack2(PACK_ARGS) { pack(2, w, x, xs, c, cs, blocks, add); }
 
-// Couple is Tile for groups of 32 rows, in packs ws bytes apart, and one couple of panels.
-KERNEL amxCouple(const uint8_t *w, int64_t ws, const uint8_t *x, int64_t xs, uint8_t *c, int64_t cs, int64_t blocks, int64_t groups, int64_t add) {
+// PanelPair is Tile for groups of 32 rows, in packs ws bytes apart, and one pair of panels.
+KERNEL amxPanelPair(const uint8_t *w, int64_t ws, const uint8_t *x, int64_t xs, uint8_t *c, int64_t cs, int64_t blocks, int64_t groups, int64_t add) {
   _tile_loadconfig(&config);
   ROLLED for (; groups > 0; groups--) {
     uint8_t *low = c + times(cs, 16);

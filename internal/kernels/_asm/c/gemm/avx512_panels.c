@@ -77,7 +77,7 @@ KERNEL avx512Columns(uint8_t *dst, const uint8_t *x, int64_t xs, int64_t width, 
       row += xs;
       OPAQUE(row);
     }
-    turn16(v);
+    transpose16(v);
     UNROLL for (int i = 0; i < 16; i++) {
       if (n > i) _mm512_storeu_si512(dst + 64 * i, v[i]);
     }

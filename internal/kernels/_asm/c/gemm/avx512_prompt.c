@@ -3,7 +3,7 @@
 
 // columns16 stores turned words as 16 columns, of which n are there.
 INLINE void columns16(uint8_t *dst, __m512i v[16], int64_t n) {
-  turn16(v);
+  transpose16(v);
   UNROLL for (int i = 0; i < 16; i++) {
     if (n > i) _mm512_storeu_si512(dst + 64 * i, v[i]);
   }
@@ -12,7 +12,7 @@ INLINE void columns16(uint8_t *dst, __m512i v[16], int64_t n) {
 // columns32 stores turned pairs of bfloat16 as 32 columns of float32, of which n are there.
 INLINE void columns32(uint8_t *dst, __m512i v[16], int64_t n) {
   const __m512i high = _mm512_set1_epi32((int)0xffff0000);
-  turn16(v);
+  transpose16(v);
   UNROLL for (int i = 0; i < 16; i++) {
     if (n > 2 * i) _mm512_storeu_si512(dst + 128 * i, _mm512_slli_epi32(v[i], 16));
     if (n > 2 * i + 1) _mm512_storeu_si512(dst + 128 * i + 64, _mm512_and_si512(v[i], high));

@@ -4,14 +4,14 @@
 
 #define HELD(v) ({ __asm__ volatile("" : "+v"(v)); })
 
-// join is 32 bytes of a row and of another one.
-INLINE __m512i join(const uint8_t *a, const uint8_t *b) {
+// concat is 32 bytes of a row and of another one.
+INLINE __m512i concat(const uint8_t *a, const uint8_t *b) {
   return _mm512_inserti64x4(_mm512_castsi256_si512(_mm256_loadu_si256((const __m256i *)a)), _mm256_loadu_si256((const __m256i *)b), 1);
 }
 
-// few_words adds four words of each of 16 rows, eight columns, to the sums of T tokens. Quarter p of
+// small_batch_words adds four words of each of 16 rows, eight columns, to the sums of T tokens. Quarter p of
 // u[m] has the words of row 4p + m.
-INLINE void few_words(int T, const __m512i u[4], const uint8_t *x, __m512 *acc) {
+INLINE void small_batch_words(int T, const __m512i u[4], const uint8_t *x, __m512 *acc) {
   const __m512i high = _mm512_set1_epi32((int)0xffff0000);
   const __m512i a = _mm512_unpacklo_epi32(u[0], u[1]), b = _mm512_unpackhi_epi32(u[0], u[1]);
   const __m512i c = _mm512_unpacklo_epi32(u[2], u[3]), d = _mm512_unpackhi_epi32(u[2], u[3]);
@@ -23,14 +23,14 @@ INLINE void few_words(int T, const __m512i u[4], const uint8_t *x, __m512 *acc) 
   UNROLL for (int t = 0; t < T; t++) HELD(acc[t]); // before more weights take registers
 }
 
-// few_block adds 32 columns of 16 rows, the second eight of which begin at w[1], to the sums of T
+// small_batch_block adds 32 columns of 16 rows, the second eight of which begin at w[1], to the sums of T
 // tokens. It prefetches two lines of each of eight streams, which are sp bytes apart.
-INLINE void few_block(int T, const uint8_t *w[2], int64_t ws, const uint8_t *x, __m512 *acc, const uint8_t **next, int64_t sp) {
+INLINE void small_batch_block(int T, const uint8_t *w[2], int64_t ws, const uint8_t *x, __m512 *acc, const uint8_t **next, int64_t sp) {
   const uint8_t *far = *next;
   UNROLL for (int half = 0; half < 2; half++) {
     __m512i u[2][4];
     UNROLL for (int m = 0; m < 4; m++) {
-      const __m512i a = join(w[0] + 32 * half, w[0] + 32 * half + 4 * ws), b = join(w[1] + 32 * half, w[1] + 32 * half + 4 * ws);
+      const __m512i a = concat(w[0] + 32 * half, w[0] + 32 * half + 4 * ws), b = concat(w[1] + 32 * half, w[1] + 32 * half + 4 * ws);
       u[0][m] = _mm512_shuffle_i32x4(a, b, 0x88), u[1][m] = _mm512_shuffle_i32x4(a, b, 0xdd);
       UNROLL for (int i = 0; i < 2; i++) {
         w[i] += ws;
@@ -42,7 +42,7 @@ INLINE void few_block(int T, const uint8_t *w[2], int64_t ws, const uint8_t *x, 
     }
     far += 64 - times(sp, 8);
     OPAQUE(far);
-    UNROLL for (int q = 0; q < 2; q++) few_words(T, u[q], x + 64 * T * half + 32 * T * q, acc);
+    UNROLL for (int q = 0; q < 2; q++) small_batch_words(T, u[q], x + 64 * T * half + 32 * T * q, acc);
     UNROLL for (int i = 0; i < 2; i++) {
       w[i] -= times(ws, 4);
       OPAQUE(w[i]);
@@ -59,7 +59,7 @@ INLINE void small_batch(int R, int T, const uint8_t *w, int64_t ws, const uint8_
   UNROLL for (int i = 0; i < R * T; i++) acc[i % R][i / R] = _mm512_setzero_ps();
   ROLLED for (; n > 0; n -= 32) {
     UNROLL for (int r = 0; r < R; r++) {
-      few_block(T, half, ws, x, acc[r], &far, sp);
+      small_batch_block(T, half, ws, x, acc[r], &far, sp);
       UNROLL for (int i = 0; i < 2; i++) half[i] += r < R - 1 ? times(ws, 16) : 64 - times(ws, 16 * (R - 1));
     }
     x += 128 * T;
@@ -78,8 +78,8 @@ INLINE void small_batch(int R, int T, const uint8_t *w, int64_t ws, const uint8_
 FEW(2, 1) FEW(2, 2) FEW(2, 4)
 FEW(1, 1) FEW(1, 2) FEW(1, 4) FEW(1, 6) FEW(1, 8) FEW(1, 12) FEW(1, 16)
 
-// Side lays tokens side by side: dst[k][t] = x[t][k] for up to 16 tokens, and zeros from there to width.
-KERNEL avx512Side(uint8_t *dst, const uint8_t *x, int64_t xs, int64_t tokens, int64_t width, int64_t n) {
+// InterleaveTokens transposes tokens: dst[k][t] = x[t][k] for up to 16 tokens, and zeros from there to width.
+KERNEL avx512InterleaveTokens(uint8_t *dst, const uint8_t *x, int64_t xs, int64_t tokens, int64_t width, int64_t n) {
   const __mmask16 m = low(width);
   ROLLED for (; n > 0; n -= 16) {
     __m512i v[16];
@@ -90,7 +90,7 @@ KERNEL avx512Side(uint8_t *dst, const uint8_t *x, int64_t xs, int64_t tokens, in
       row += xs;
       OPAQUE(row);
     }
-    turn16(v);
+    transpose16(v);
     UNROLL for (int i = 0; i < 16; i++) {
       if (n > i) _mm512_mask_storeu_epi32(dst, m, v[i]);
       dst += 4 * width;

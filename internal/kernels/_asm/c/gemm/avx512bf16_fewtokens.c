@@ -1,19 +1,19 @@
 // AVX-512 BF16: packed products of bfloat16 for few tokens, with the sums of avx512bf16Tile.
 #include "wide.h"
 
-// TurnPack transposes the blocks of a pack in place: for each pair of k the pairs of 16 rows.
-KERNEL avx512bf16TurnPack(uint8_t *w, int64_t blocks) {
+// TransposePack transposes the blocks of a pack in place: for each pair of k the pairs of 16 rows.
+KERNEL avx512bf16TransposePack(uint8_t *w, int64_t blocks) {
   ROLLED for (; blocks > 0; blocks--) {
     __m512i v[16];
     UNROLL for (int i = 0; i < 16; i++) v[i] = _mm512_loadu_si512(w + 64 * i);
-    turn16(v);
+    transpose16(v);
     UNROLL for (int i = 0; i < 16; i++) _mm512_storeu_si512(w + 64 * i, v[i]);
     w += 1024;
   }
 }
 
-// few sets y[t][r] of 32 rows and up to most tokens.
-INLINE void few(uint8_t *y, int64_t ys, const uint8_t *w, int64_t ws, const uint8_t *x, int64_t blocks, int64_t rows, int64_t tokens, const int most) {
+// few_tokens sets y[t][r] of 32 rows and up to most tokens.
+INLINE void few_tokens(uint8_t *y, int64_t ys, const uint8_t *w, int64_t ws, const uint8_t *x, int64_t blocks, int64_t rows, int64_t tokens, const int most) {
   __m512 acc[8][2];
   UNROLL for (int t = 0; t < most; t++) acc[t][0] = acc[t][1] = _mm512_setzero_ps();
   ROLLED for (int64_t k = times(blocks, 16); k > 0; k--, OPAQUE(k)) {
@@ -40,7 +40,7 @@ INLINE void few(uint8_t *y, int64_t ys, const uint8_t *w, int64_t ws, const uint
 // TileFew sets y[t][r] = Σ w[r][k] · x[t][k] for up to 32 rows of two transposed packs, ws bytes apart, and
 // up to 8 tokens of a panel.
 KERNEL avx512bf16TileFew(uint8_t *y, int64_t ys, const uint8_t *w, int64_t ws, const uint8_t *x, int64_t blocks, int64_t rows, int64_t tokens) {
-  if (tokens > 4) few(y, ys, w, ws, x, blocks, rows, tokens, 8);
-  else if (tokens > 2) few(y, ys, w, ws, x, blocks, rows, tokens, 4);
-  else few(y, ys, w, ws, x, blocks, rows, tokens, 2);
+  if (tokens > 4) few_tokens(y, ys, w, ws, x, blocks, rows, tokens, 8);
+  else if (tokens > 2) few_tokens(y, ys, w, ws, x, blocks, rows, tokens, 4);
+  else few_tokens(y, ys, w, ws, x, blocks, rows, tokens, 2);
 }

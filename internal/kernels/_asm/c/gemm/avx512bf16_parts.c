@@ -4,8 +4,8 @@
 
 #define PART_ARGS uint8_t *dst, int64_t apart, const uint8_t *x, int64_t xs, int64_t width, int64_t n
 
-// rest is what rounded halves leave of x. Nothing is left of what is not finite.
-INLINE __m512 rest(__m512 x, __m256i rounded) {
+// residual is what rounded halves leave of x. Nothing is left of what is not finite.
+INLINE __m512 residual(__m512 x, __m256i rounded) {
   const __m512 inf = _mm512_castsi512_ps(_mm512_set1_epi32(0x7f800000));
   const __m512 h = _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(rounded), 16));
   return _mm512_maskz_sub_ps(_mm512_cmp_ps_mask(_mm512_abs_ps(h), inf, _CMP_LT_OQ), x, h);
@@ -23,7 +23,7 @@ INLINE uint8_t *put(int parts, int pairs, uint8_t *to, int64_t apart, __m512 a, 
     if (pairs) line = _mm512_or_si512(_mm512_cvtepu16_epi32(LOW(v)), _mm512_slli_epi32(_mm512_cvtepu16_epi32(HIGH(v)), 16));
     _mm512_storeu_si512(to, line);
     if (p < parts - 1) {
-      a = rest(a, LOW(v)), b = rest(b, HIGH(v));
+      a = residual(a, LOW(v)), b = residual(b, HIGH(v));
       to += apart;
       OPAQUE(to);
     }
@@ -102,13 +102,13 @@ KERNEL avx512HalfLines(uint8_t *dst, const uint8_t *x, int64_t xs, int64_t width
   }
 }
 
-// Turn turns blocks of 16 lines of 16 words: what columns has of each row the pairs of becomes
-// of each pair that of all rows, and the other way round what lines has.
-KERNEL avx512TurnParts(uint8_t *dst, int64_t blocks) {
+// TransposeParts transposes blocks of 16 lines of 16 words in place. A block of columns has a line of pairs for each
+// row; it becomes a line for each pair, with all rows. A block of lines is transposed the other way round.
+KERNEL avx512TransposeParts(uint8_t *dst, int64_t blocks) {
   ROLLED for (; blocks > 0; blocks--) {
     __m512i v[16];
     UNROLL for (int i = 0; i < 16; i++) v[i] = _mm512_loadu_si512(dst + 64 * i);
-    turn16(v);
+    transpose16(v);
     UNROLL for (int i = 0; i < 16; i++) _mm512_storeu_si512(dst + 64 * i, v[i]);
     dst += 1024;
     OPAQUE(blocks);

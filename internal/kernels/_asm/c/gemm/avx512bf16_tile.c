@@ -14,7 +14,7 @@ KERNEL avx512bf16PackTokens(uint8_t *dst, const uint8_t *x, int64_t xs, int64_t 
       row += xs;
       OPAQUE(row);
     }
-    turn16(v);
+    transpose16(v);
     UNROLL for (int i = 0; i < 16; i++) _mm512_storeu_si512(dst + 64 * i, v[i]);
     dst += 1024, x += 128, n -= 32;
   }
@@ -88,8 +88,8 @@ KERNEL avx512bf16Tile(const uint8_t *w, const uint8_t *x, int64_t xs, uint8_t *c
   }
 }
 
-// Turn sets y[t][r] = c[r][t] + bias[r] for up to 16 rows. bias may be nil.
-KERNEL avx512bf16Turn(uint8_t *y, int64_t ys, const uint8_t *c, int64_t cs, const uint8_t *bias, int64_t rows, int64_t tokens) {
+// TransposeAddBias sets y[t][r] = c[r][t] + bias[r] for up to 16 rows. bias may be nil.
+KERNEL avx512bf16TransposeAddBias(uint8_t *y, int64_t ys, const uint8_t *c, int64_t cs, const uint8_t *bias, int64_t rows, int64_t tokens) {
   const __mmask16 m = low(rows);
   const __m512 b = bias ? _mm512_maskz_loadu_ps(m, bias) : _mm512_setzero_ps();
   ROLLED for (; tokens > 0; OPAQUE(tokens)) {
@@ -100,7 +100,7 @@ KERNEL avx512bf16Turn(uint8_t *y, int64_t ys, const uint8_t *c, int64_t cs, cons
       row += cs;
       OPAQUE(row);
     }
-    turn16(v);
+    transpose16(v);
     UNROLL for (int t = 0; t < 16; t++) {
       if (tokens > t) _mm512_mask_storeu_ps(y, m, bias ? _mm512_add_ps((__m512)v[t], b) : (__m512)v[t]);
       y += ys;

@@ -23,7 +23,7 @@ INLINE int64_t last(int64_t blocks) {
 
 // One computes rows for one token, over blocks of 32 k. x has the pairs of the token.
 KERNEL amxOne(const uint8_t *w, int64_t ws, const uint8_t *x, uint8_t *y, int64_t blocks, int64_t rows) {
-  const __m128i all = away(rows);
+  const __m128i all = spill(rows);
   int64_t ss = times(ws, 1) * (rows >> 3), ss3 = times(ss, 3);
   const int64_t ss5 = times(ss, 5), ss7 = times(ss, 7);
 #define BLOCKS                                                                                   \
@@ -37,22 +37,22 @@ KERNEL amxOne(const uint8_t *w, int64_t ws, const uint8_t *x, uint8_t *y, int64_
   }
   _tile_loadconfig(&configs[STREAMS]);
   ROLLED for (int64_t i = rows >> 3; i > 0; i--, OPAQUE(i)) {
-    const __m128i count = away(i), out = away((int64_t)y), stride = away(ws);
+    const __m128i count = spill(i), out = spill((int64_t)y), stride = spill(ws);
     _tile_zero(0);
     int64_t left = blocks - last(blocks);
     const uint8_t *next = w + 64 * last(blocks);
     BLOCKS
     left = last(blocks);
-    i = back(count), ws = back(stride);
+    i = reload(count), ws = reload(stride);
     next = w - 64 * (blocks - left) + ws + (i == 1 ? ss7 : 0);
     BLOCKS
-    y = (uint8_t *)back(out);
-    _tile_stored(0, y, back(all) >> 3 << 2);
+    y = (uint8_t *)reload(out);
+    _tile_stored(0, y, reload(all) >> 3 << 2);
     w -= 64 * blocks, x -= 64 * blocks, y += 4;
     OPAQUE(w), OPAQUE(y);
-    i = back(count), ws = back(stride), w += ws;
+    i = reload(count), ws = reload(stride), w += ws;
   }
-  rows = back(all);
+  rows = reload(all);
   w += ss7, y += 28 * (rows >> 3);
   rows &= 7;
   if (rows > 0) {

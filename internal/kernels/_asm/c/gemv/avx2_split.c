@@ -156,7 +156,7 @@ INLINE const uint8_t *row(int R, const uint8_t *w, int64_t ws, int64_t ss, __m12
   int64_t left = lines(n) - last(n);
   LINES
   left = last(n);
-  next = w + 64 * left - 64 * lines(n) + (R == 4 ? 4 * ws : R > 1 && back(count) == 1 ? ws + ss7 : ws);
+  next = w + 64 * left - 64 * lines(n) + (R == 4 ? 4 * ws : R > 1 && reload(count) == 1 ? ws + ss7 : ws);
   LINES
   left = 64 * lines(n);
   *token = x - 2 * left;
@@ -166,13 +166,13 @@ INLINE const uint8_t *row(int R, const uint8_t *w, int64_t ws, int64_t ss, __m12
 // one computes all rows, in blocks of the largest size that remains.
 INLINE void one(int most, const uint8_t *w, int64_t ws, const uint8_t *x, uint8_t *y, int64_t n, int64_t rows) {
   __m256 acc[8];
-  const __m128i all = away(rows);
+  const __m128i all = spill(rows);
   if (most == 8) ROLLED for (int64_t i = rows >> 3; i > 0; i--, OPAQUE(i)) {
-    const __m128i out = away((int64_t)y), count = away(i);
-    w = row(STREAMS, w, ws, times(ws, 1) * (back(all) >> 3), count, &x, n, acc);
-    uint8_t *to = (uint8_t *)back(out);
-    i = back(count);
-    const int64_t ys = back(all) >> 3 << 2;
+    const __m128i out = spill((int64_t)y), count = spill(i);
+    w = row(STREAMS, w, ws, times(ws, 1) * (reload(all) >> 3), count, &x, n, acc);
+    uint8_t *to = (uint8_t *)reload(out);
+    i = reload(count);
+    const int64_t ys = reload(all) >> 3 << 2;
     y = to + 4;
     UNROLL for (int r = 0; r < 8; r += 4) {
       __m128 sums = folds(acc[r], acc[r + 1], acc[r + 2], acc[r + 3]);
@@ -184,7 +184,7 @@ INLINE void one(int most, const uint8_t *w, int64_t ws, const uint8_t *x, uint8_
       }
     }
   }
-  rows = back(all);
+  rows = reload(all);
   if (most == 8) w += times(ws, 7) * (rows >> 3), y += 28 * (rows >> 3);
   if (most == 8 && rows & 4) {
     row(4, w, ws, ws, all, &x, n, acc);
@@ -192,13 +192,13 @@ INLINE void one(int most, const uint8_t *w, int64_t ws, const uint8_t *x, uint8_
     w += 4 * ws, y += 16;
   }
   if (most == 4) ROLLED for (rows >>= 2; rows > 0; rows--, OPAQUE(rows)) {
-    const __m128i out = away((int64_t)y), count = away(rows);
+    const __m128i out = spill((int64_t)y), count = spill(rows);
     w = row(4, w, ws, ws, all, &x, n, acc);
-    y = (uint8_t *)back(out), rows = back(count);
+    y = (uint8_t *)reload(out), rows = reload(count);
     _mm_storeu_ps((float *)y, folds(acc[0], acc[1], acc[2], acc[3]));
     w += times(ws, 3), y += 16;
   }
-  rows = back(all);
+  rows = reload(all);
   if (most > 1) rows &= 3;
   ROLLED for (; rows > 0; rows--, OPAQUE(rows)) {
     w = row(1, w, ws, ws, all, &x, n, acc);

@@ -30,8 +30,8 @@ INLINE __m512 multiply(int f, const uint8_t *w, __m512 x0, __m512 x1, __m512 sum
   return _mm512_fmadd_ps((__m512)_mm512_and_si512(v, high), x1, _mm512_fmadd_ps((__m512)_mm512_slli_epi32(v, 16), x0, sum));
 }
 
-// rest adds the elements behind the last whole line; m has their lanes.
-INLINE __m512 rest(int f, const uint8_t *w, const uint8_t *x, __mmask32 m, __m512 sum) {
+// residual adds the elements behind the last whole line; m has their lanes.
+INLINE __m512 residual(int f, const uint8_t *w, const uint8_t *x, __mmask32 m, __m512 sum) {
   if (f == SPLIT) { // the token is filled up with zeros
     const __m512i v = _mm512_maskz_loadu_epi16(m, w), high = _mm512_set1_epi32((int)0xffff0000);
     sum = _mm512_fmadd_ps((__m512)_mm512_slli_epi32(v, 16), _mm512_loadu_ps(x), sum);
@@ -66,7 +66,7 @@ INLINE const uint8_t *row(int f, int R, const uint8_t *w, int64_t ws, int64_t ss
   int64_t left = lines(f, n) - last(f, n);
   LINES
   left = last(f, n);
-  next = w + 64 * left - 64 * lines(f, n) + (R == 4 ? 4 * ws : R > 1 && back(count) == 1 ? ws + ss7 : ws);
+  next = w + 64 * left - 64 * lines(f, n) + (R == 4 ? 4 * ws : R > 1 && reload(count) == 1 ? ws + ss7 : ws);
   LINES
   OPAQUE(n);
   left = n & (f == F32 ? 15 : 31);
@@ -74,7 +74,7 @@ INLINE const uint8_t *row(int f, int R, const uint8_t *w, int64_t ws, int64_t ss
     const __mmask32 m = _bzhi_u32(0xffffffff, (uint32_t)left);
     UNROLL for (int r = 0; r < R; r++) {
       OPAQUE(w);
-      acc[r] = rest(f, STREAM(w, r), x, m, acc[r]);
+      acc[r] = residual(f, STREAM(w, r), x, m, acc[r]);
     }
   }
   left = 64 * lines(f, n);
@@ -85,13 +85,13 @@ INLINE const uint8_t *row(int f, int R, const uint8_t *w, int64_t ws, int64_t ss
 // one computes all rows, in blocks of the largest size that remains.
 INLINE void one(int f, int most, const uint8_t *w, int64_t ws, const uint8_t *x, uint8_t *y, int64_t n, int64_t rows) {
   __m512 acc[8];
-  const __m128i all = away(rows);
+  const __m128i all = spill(rows);
   if (most == 8) ROLLED for (int64_t i = rows >> 3; i > 0; i--, OPAQUE(i)) {
-    const __m128i out = away((int64_t)y), count = away(i);
-    w = row(f, STREAMS, w, ws, times(ws, 1) * (back(all) >> 3), count, &x, n, acc);
-    uint8_t *to = (uint8_t *)back(out);
-    i = back(count);
-    const int64_t ys = back(all) >> 3 << 2;
+    const __m128i out = spill((int64_t)y), count = spill(i);
+    w = row(f, STREAMS, w, ws, times(ws, 1) * (reload(all) >> 3), count, &x, n, acc);
+    uint8_t *to = (uint8_t *)reload(out);
+    i = reload(count);
+    const int64_t ys = reload(all) >> 3 << 2;
     y = to + 4;
     __m512 sums = fold8(acc);
     UNROLL for (int r = 0; r < 4; r++) {
@@ -103,7 +103,7 @@ INLINE void one(int f, int most, const uint8_t *w, int64_t ws, const uint8_t *x,
       OPAQUE(to);
     }
   }
-  rows = back(all);
+  rows = reload(all);
   if (most == 8) w += times(ws, 7) * (rows >> 3), y += 28 * (rows >> 3);
   if (most == 8 && rows & 4) {
     row(f, 4, w, ws, ws, all, &x, n, acc);
@@ -111,13 +111,13 @@ INLINE void one(int f, int most, const uint8_t *w, int64_t ws, const uint8_t *x,
     w += 4 * ws, y += 16;
   }
   if (most == 4) ROLLED for (rows >>= 2; rows > 0; rows--, OPAQUE(rows)) {
-    const __m128i out = away((int64_t)y), count = away(rows);
+    const __m128i out = spill((int64_t)y), count = spill(rows);
     w = row(f, 4, w, ws, ws, all, &x, n, acc);
-    y = (uint8_t *)back(out), rows = back(count);
+    y = (uint8_t *)reload(out), rows = reload(count);
     _mm_storeu_ps((float *)y, folds(acc[0], acc[1], acc[2], acc[3]));
     w += times(ws, 3), y += 16;
   }
-  rows = back(all);
+  rows = reload(all);
   if (most > 1) rows &= 3;
   ROLLED for (; rows > 0; rows--, OPAQUE(rows)) {
     w = row(f, 1, w, ws, ws, all, &x, n, acc);

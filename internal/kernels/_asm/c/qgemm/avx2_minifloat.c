@@ -25,13 +25,13 @@ INLINE void scaled(int T, uint8_t *sums, const __m256 *part, __m256 scale) {
 // a NaN, the last word of scratch is set, and the results must not be used.
 INLINE void e4m3(int R, int T, CODES_ARGS) {
   __m256i bad = _mm256_setzero_si256();
-  const __m128i whole = away(n), part_of = away(chunk);
+  const __m128i whole = spill(n), part_of = spill(chunk);
   ROLLED for (; rows > 0; rows -= R, OPAQUE(rows)) {
     const uint8_t *scale = scales;
-    ROLLED for (int64_t left = back(whole); left > 0; scale += 4) {
+    ROLLED for (int64_t left = reload(whole); left > 0; scale += 4) {
       __m256 part[8];
       UNROLL for (int i = 0; i < R * T; i++) part[i] = _mm256_setzero_ps();
-      int64_t i = back(part_of), ws3 = times(ws, 3);
+      int64_t i = reload(part_of), ws3 = times(ws, 3);
       i = left < i ? left : i;
       left -= i;
       ROLLED for (; i > 0; i -= 32, OPAQUE(i)) {
@@ -59,7 +59,7 @@ INLINE void e4m3(int R, int T, CODES_ARGS) {
       OPAQUE(each);
       UNROLL for (int r = 0; r < R; r++) scaled(T, sums + 32 * T * r, part + T * r, _mm256_broadcast_ss((const float *)(scale + (r == 3 ? times(each, 3) : r * each))));
     }
-    const int64_t back_by = back(whole);
+    const int64_t back_by = reload(whole);
     w += times(ws, R) - back_by, x -= times(back_by, 4 * T), scales += times(each, R), sums += 32 * T * R;
   }
   *(int64_t *)(scratch + 256) |= !_mm256_testz_si256(bad, _mm256_set1_epi8((char)0x80));
@@ -207,17 +207,17 @@ INLINE void mxfp4_many(int T, CODES_ARGS) {
 }
 
 #define CODES(R, M, T)                                                                                              \
-  KERNEL avx2CodesE4M3x##R##x##T(CODES_ARGS) { e4m3(R, T, w, ws, rows, scales, each, x, sums, n, chunk, scratch, ahead); } \
-  KERNEL avx2CodesMXFP4x##M##x##T(CODES_ARGS) { mxfp4(M, T, w, ws, rows, scales, each, x, sums, n, chunk, scratch, ahead); }
+  KERNEL avx2MinifloatE4M3x##R##x##T(CODES_ARGS) { e4m3(R, T, w, ws, rows, scales, each, x, sums, n, chunk, scratch, ahead); } \
+  KERNEL avx2MinifloatMXFP4x##M##x##T(CODES_ARGS) { mxfp4(M, T, w, ws, rows, scales, each, x, sums, n, chunk, scratch, ahead); }
 CODES(4, 4, 1) CODES(4, 4, 2) CODES(1, 1, 8) CODES(1, 1, 1) CODES(1, 1, 2) CODES(1, 1, 4)
 
 #define MANY(T)                                                                                                              \
-  KERNEL avx2CodesE4M3x3x##T(CODES_ARGS) { e4m3_many(T, w, ws, rows, scales, each, x, sums, n, chunk, scratch, ahead); } \
-  KERNEL avx2CodesMXFP4x3x##T(CODES_ARGS) { mxfp4_many(T, w, ws, rows, scales, each, x, sums, n, chunk, scratch, ahead); }
+  KERNEL avx2MinifloatE4M3x3x##T(CODES_ARGS) { e4m3_many(T, w, ws, rows, scales, each, x, sums, n, chunk, scratch, ahead); } \
+  KERNEL avx2MinifloatMXFP4x3x##T(CODES_ARGS) { mxfp4_many(T, w, ws, rows, scales, each, x, sums, n, chunk, scratch, ahead); }
 MANY(4) MANY(8)
 
 // Fold adds the lanes of the sums of rows and tokens, which are too small by a factor.
-KERNEL avx2CodesFold(uint8_t *y, int64_t yr, int64_t ys, const uint8_t *sums, int64_t rows, int64_t tokens, const float *by) {
+KERNEL avx2MinifloatFold(uint8_t *y, int64_t yr, int64_t ys, const uint8_t *sums, int64_t rows, int64_t tokens, const float *by) {
   ROLLED for (; rows > 0; rows--, OPAQUE(rows)) {
     uint8_t *to = y;
     ROLLED for (int64_t t = tokens; t > 0; t--, OPAQUE(t)) {
@@ -229,7 +229,7 @@ KERNEL avx2CodesFold(uint8_t *y, int64_t yr, int64_t ys, const uint8_t *sums, in
 }
 
 // Powers converts n scales of MXFP4 to float32; n is a multiple of 8.
-KERNEL avx2CodesPowers(uint8_t *dst, const uint8_t *src, int64_t n) {
+KERNEL avx2MinifloatPowers(uint8_t *dst, const uint8_t *src, int64_t n) {
   ROLLED for (; n > 0; n -= 8) {
     const __m256i e = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)src));
     // Exponent 0 is subnormal, and the last one is a NaN.
@@ -242,7 +242,7 @@ KERNEL avx2CodesPowers(uint8_t *dst, const uint8_t *src, int64_t n) {
 
 // Pack lays n elements of a token out for MXFP4, in whole blocks. Pairs of blocks are step bytes
 // apart.
-KERNEL avx2CodesPack(uint8_t *dst, int64_t step, const uint8_t *src, int64_t n) {
+KERNEL avx2MinifloatPack(uint8_t *dst, int64_t step, const uint8_t *src, int64_t n) {
   ROLLED for (; n > 0; n -= 64, OPAQUE(n)) {
     UNROLL for (int h = 0; h < 2; h++) { // columns 16h to 16h+15 of both blocks
       __m256 v[4];

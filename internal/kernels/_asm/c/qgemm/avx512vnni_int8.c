@@ -174,9 +174,9 @@ KERNEL avx512vnniMulQ42x8(const uint8_t *w, int64_t ws, const uint8_t *x, int64_
 // STREAM is band g of eight, from p on; p3 and p6 are bands 3 and 6.
 #define STREAM(p, p3, p6, g) ((g) < 3 ? p + (g) * ws : (g) == 6 ? p6 : p3 + ((g) - 3) * ws)
 
-// eights is mul of eight bands for one token. Memory limits it, and eight streams are read faster
+// mul_eight_bands is mul of eight bands for one token. Memory limits it, and eight streams are read faster
 // than four. The prefetch of each continues past its end in the next eight.
-INLINE void eights(int bits, const uint8_t *w, int64_t ws, const uint8_t *x, uint8_t *y, int64_t blocks, int64_t add) {
+INLINE void mul_eight_bands(int bits, const uint8_t *w, int64_t ws, const uint8_t *x, uint8_t *y, int64_t blocks, int64_t add) {
   const int size = 32 + 64 * bits;
   __m512 sum[8];
   UNROLL for (int g = 0; g < 8; g++) sum[g] = add ? _mm512_loadu_ps(y + 64 * g) : _mm512_setzero_ps();
@@ -206,8 +206,8 @@ INLINE void eights(int bits, const uint8_t *w, int64_t ws, const uint8_t *x, uin
   UNROLL for (int g = 0; g < 8; g++) _mm512_storeu_ps(y + 64 * g, sum[g]);
 }
 
-KERNEL avx512vnniMulQ88x1(const uint8_t *w, int64_t ws, const uint8_t *x, int64_t xs, uint8_t *y, int64_t ys, int64_t blocks, int64_t add) { eights(8, w, ws, x, y, blocks, add); }
-KERNEL avx512vnniMulQ48x1(const uint8_t *w, int64_t ws, const uint8_t *x, int64_t xs, uint8_t *y, int64_t ys, int64_t blocks, int64_t add) { eights(4, w, ws, x, y, blocks, add); }
+KERNEL avx512vnniMulQ88x1(const uint8_t *w, int64_t ws, const uint8_t *x, int64_t xs, uint8_t *y, int64_t ys, int64_t blocks, int64_t add) { mul_eight_bands(8, w, ws, x, y, blocks, add); }
+KERNEL avx512vnniMulQ48x1(const uint8_t *w, int64_t ws, const uint8_t *x, int64_t xs, uint8_t *y, int64_t ys, int64_t blocks, int64_t add) { mul_eight_bands(4, w, ws, x, y, blocks, add); }
 
 // edge is mul of one band of up to 16 rows for one token. The sums continue from y.
 INLINE void edge(int bits, const uint8_t *w, int64_t rows, const uint8_t *x, uint8_t *y, int64_t blocks) {

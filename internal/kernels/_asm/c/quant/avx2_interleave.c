@@ -2,8 +2,8 @@
 // and F16C.
 #include "common.h"
 
-// times_each are multiples of a stride.
-INLINE __m256i times_each(int64_t stride, int first) {
+// multiples_of are multiples of a stride.
+INLINE __m256i multiples_of(int64_t stride, int first) {
   const __m256i lane = _mm256_add_epi32(_mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7), _mm256_set1_epi32(first));
   return _mm256_mullo_epi32(lane, _mm256_set1_epi32((int)stride));
 }
@@ -15,7 +15,7 @@ INLINE __m256i gather(const uint8_t *src, __m256i at, __m256i m) { return _mm256
 KERNEL avx2Bands(uint8_t *dst, const uint8_t *src, int64_t stride, int64_t rows, int64_t size, int64_t blocks, int64_t flip) {
   const __m256i n = _mm256_set1_epi32((int)rows), lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
   const __m256i m0 = _mm256_cmpgt_epi32(n, lane), m1 = _mm256_cmpgt_epi32(n, _mm256_add_epi32(lane, _mm256_set1_epi32(8)));
-  const __m256i at0 = times_each(stride, 0), at1 = times_each(stride, 8), flips = _mm256_set1_epi8((char)flip);
+  const __m256i at0 = multiples_of(stride, 0), at1 = multiples_of(stride, 8), flips = _mm256_set1_epi8((char)flip);
   ROLLED for (; blocks > 0; blocks--) {
     // The scales are stored with what lies behind them, where codes come next.
     const __m256i scale = _mm256_set1_epi32(0xffff);
@@ -39,7 +39,7 @@ INLINE void store(uint8_t *dst, int i, __m256i codes, __m256 d) { _mm256_storeu_
 // Unband widens one row: blocks begin each bytes apart with scales at w, and codes of four
 // columns lie step bytes apart.
 KERNEL avx2UnbandQ8(uint8_t *dst, const uint8_t *w, const uint8_t *codes, int64_t step, int64_t each, int64_t blocks) {
-  const __m256i at = times_each(step, 0);
+  const __m256i at = multiples_of(step, 0);
   ROLLED for (; blocks > 0; blocks--) {
     const __m256 d = scale(w);
     __m256i c = _mm256_xor_si256(_mm256_i32gather_epi32((const int *)codes, at, 1), _mm256_set1_epi8((char)0x80));

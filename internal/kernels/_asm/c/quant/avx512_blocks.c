@@ -154,7 +154,7 @@ KERNEL avx512PackQ4(uint8_t *dst, const uint8_t *src, int64_t blocks) {
 
 // Sixteen blocks of Q4 at once, a lane each. x has their values, a vector for each column.
 
-INLINE __m512 q4_each(const uint8_t *x, int i, __m512 by) {
+INLINE __m512 q4_lanes(const uint8_t *x, int i, __m512 by) {
   __m512 q = _mm512_roundscale_ps(_mm512_mul_ps(_mm512_load_ps(x + 64 * i), by), 8);
   return _mm512_max_ps(_mm512_min_ps(q, _mm512_set1_ps(7)), _mm512_set1_ps(-8));
 }
@@ -162,9 +162,9 @@ INLINE __m512 q4_each(const uint8_t *x, int i, __m512 by) {
 // leaf are the products of columns i and i + 16; squares of codes are added to qq.
 INLINE __m512 leaf(const uint8_t *x, int i, __m512 by, __m512 *qq) {
   OPAQUE(x);
-  __m512 p = q4_each(x, i, by);
+  __m512 p = q4_lanes(x, i, by);
   OPAQUE(x);
-  __m512 q = q4_each(x, i + 16, by);
+  __m512 q = q4_lanes(x, i + 16, by);
   *qq = _mm512_fmadd_ps(p, p, _mm512_fmadd_ps(q, q, *qq)); // small integers: exact
   return _mm512_add_ps(_mm512_mul_ps(_mm512_load_ps(x + 64 * i), p), _mm512_mul_ps(_mm512_load_ps(x + 64 * (i + 16)), q));
 }
@@ -184,23 +184,23 @@ INLINE __m512 half(const uint8_t *x, int i, __m512 by, __m512 *qq) {
   return _mm512_add_ps(a, four(x, i + 2, by, qq));
 }
 
-// sums_each is sums, with the same additions.
-INLINE __m512 sums_each(const uint8_t *x, __m512 by, __m512 *qq) {
+// sums_lanes is sums, with the same additions.
+INLINE __m512 sums_lanes(const uint8_t *x, __m512 by, __m512 *qq) {
   *qq = _mm512_setzero_ps();
   __m512 a = half(x, 0, by, qq);
   return _mm512_add_ps(a, half(x, 1, by, qq));
 }
 
-// halves_each are float16 of d in words of 32 bits.
-INLINE __m512i halves_each(__m512 d) { return _mm512_cvtepu16_epi32(_mm512_cvtps_ph(d, 0)); }
+// to_half_lanes are float16 of d in words of 32 bits.
+INLINE __m512i to_half_lanes(__m512 d) { return _mm512_cvtepu16_epi32(_mm512_cvtps_ph(d, 0)); }
 
-INLINE __mmask16 finite_each(__m512i h) {
+INLINE __mmask16 finite_lanes(__m512i h) {
   return _mm512_cmplt_epi32_mask(_mm512_and_si512(h, _mm512_set1_epi32(0x7fff)), _mm512_set1_epi32(0x7c00));
 }
 
-// inverse_each is 0 where there is no inverse.
-INLINE __m512 inverse_each(__m512i h) {
-  __mmask16 has = _mm512_mask_test_epi32_mask(finite_each(h), h, _mm512_set1_epi32(0x7fff));
+// inverse_lanes is 0 where there is no inverse.
+INLINE __m512 inverse_lanes(__m512i h) {
+  __mmask16 has = _mm512_mask_test_epi32_mask(finite_lanes(h), h, _mm512_set1_epi32(0x7fff));
   return _mm512_maskz_div_ps(has, _mm512_set1_ps(1), _mm512_cvtph_ps(_mm512_cvtepi32_epi16(h)));
 }
 
@@ -208,7 +208,7 @@ INLINE __m512 inverse_each(__m512i h) {
 INLINE __m512i byte(const uint8_t *x, int i, int n, __m512 by) {
   OPAQUE(x);
   const __m512 zero = _mm512_set1_ps(8);
-  __m512i p = _mm512_cvtps_epi32(_mm512_add_ps(q4_each(x, i, by), zero)), q = _mm512_cvtps_epi32(_mm512_add_ps(q4_each(x, i + 16, by), zero));
+  __m512i p = _mm512_cvtps_epi32(_mm512_add_ps(q4_lanes(x, i, by), zero)), q = _mm512_cvtps_epi32(_mm512_add_ps(q4_lanes(x, i + 16, by), zero));
   return _mm512_slli_epi32(_mm512_or_si512(p, _mm512_slli_epi32(q, 4)), 8 * n);
 }
 
@@ -217,8 +217,8 @@ INLINE __m512i word(const uint8_t *x, int i, __m512 by) {
   return _mm512_or_si512(w, _mm512_or_si512(byte(x, i + 2, 2, by), byte(x, i + 3, 3, by)));
 }
 
-// every_lane is made where it is used: the compiler would keep a copy for each use on the stack.
-INLINE __mmask16 every_lane(void) {
+// all_lanes is made where it is used: the compiler would keep a copy for each use on the stack.
+INLINE __mmask16 all_lanes(void) {
   uint32_t m = 0xffff;
   OPAQUE(m);
   return (__mmask16)m;
@@ -231,7 +231,7 @@ KERNEL avx512PackQ4x16(uint8_t *dst, const uint8_t *src, int64_t groups, uint8_t
   ROLLED for (; groups > 0; groups--) {
     __m512i top = _mm512_setzero_si512();
     ROLLED for (int64_t i = 0; i < 32; i++) {
-      __m512 v = _mm512_mask_i32gather_ps(_mm512_setzero_ps(), every_lane(), _mm512_slli_epi32(lane, 7), src + 4 * i, 1);
+      __m512 v = _mm512_mask_i32gather_ps(_mm512_setzero_ps(), all_lanes(), _mm512_slli_epi32(lane, 7), src + 4 * i, 1);
       top = _mm512_max_epi32(top, _mm512_and_si512(_mm512_castps_si512(v), _mm512_set1_epi32(0x7fffffff)));
       _mm512_store_ps(x + 64 * i, v);
     }
@@ -242,26 +242,26 @@ KERNEL avx512PackQ4x16(uint8_t *dst, const uint8_t *src, int64_t groups, uint8_t
     const __m512 m = _mm512_mask_mov_ps(most, below, least);
     __m512 best = _mm512_setzero_ps(), d = best, qq;
     ROLLED for (float s = -6.75f; s >= -8.75f; s -= 0.25f) {
-      __m512 xq = sums_each(x, _mm512_div_ps(_mm512_set1_ps(s), m), &qq);
+      __m512 xq = sums_lanes(x, _mm512_div_ps(_mm512_set1_ps(s), m), &qq);
       __m512 score = _mm512_div_ps(_mm512_mul_ps(xq, xq), qq);
       __mmask16 more = _mm512_cmp_ps_mask(score, best, _CMP_GT_OQ);
       best = _mm512_mask_mov_ps(best, more, score);
       d = _mm512_mask_div_ps(d, more, xq, qq);
     }
-    __m512i h = halves_each(d);
-    __m512 xq = sums_each(x, inverse_each(h), &qq);
-    const __mmask16 refined = _mm512_mask_cmp_ps_mask(finite_each(h), qq, _mm512_setzero_ps(), _CMP_GT_OQ);
-    h = _mm512_mask_mov_epi32(h, refined, halves_each(_mm512_div_ps(xq, qq)));
+    __m512i h = to_half_lanes(d);
+    __m512 xq = sums_lanes(x, inverse_lanes(h), &qq);
+    const __mmask16 refined = _mm512_mask_cmp_ps_mask(finite_lanes(h), qq, _mm512_setzero_ps(), _CMP_GT_OQ);
+    h = _mm512_mask_mov_epi32(h, refined, to_half_lanes(_mm512_div_ps(xq, qq)));
     h = _mm512_maskz_mov_epi32(_mm512_test_epi32_mask(top, top), h);
     h = _mm512_mask_mov_epi32(h, _mm512_cmpge_epi32_mask(top, _mm512_set1_epi32(0x7f800000)), _mm512_set1_epi32(0x7e00));
-    const __m512 by = inverse_each(h);
+    const __m512 by = inverse_lanes(h);
     const __m512i at = _mm512_add_epi32(_mm512_slli_epi32(lane, 4), _mm512_slli_epi32(lane, 1));
     __m512i first = _mm512_or_si512(byte(x, 0, 2, by), byte(x, 1, 3, by));
-    _mm512_mask_i32scatter_epi32(dst, every_lane(), at, _mm512_or_si512(h, first), 1);
-    _mm512_mask_i32scatter_epi32(dst + 4, every_lane(), at, word(x, 2, by), 1);
-    _mm512_mask_i32scatter_epi32(dst + 8, every_lane(), at, word(x, 6, by), 1);
-    _mm512_mask_i32scatter_epi32(dst + 12, every_lane(), at, word(x, 10, by), 1);
-    _mm512_mask_i32scatter_epi32(dst + 14, every_lane(), at, word(x, 12, by), 1);
+    _mm512_mask_i32scatter_epi32(dst, all_lanes(), at, _mm512_or_si512(h, first), 1);
+    _mm512_mask_i32scatter_epi32(dst + 4, all_lanes(), at, word(x, 2, by), 1);
+    _mm512_mask_i32scatter_epi32(dst + 8, all_lanes(), at, word(x, 6, by), 1);
+    _mm512_mask_i32scatter_epi32(dst + 12, all_lanes(), at, word(x, 10, by), 1);
+    _mm512_mask_i32scatter_epi32(dst + 14, all_lanes(), at, word(x, 12, by), 1);
     dst += 16 * 18, src += 16 * 128;
   }
 }

@@ -8,7 +8,7 @@
 #define ACCUMULATORS 12
 
 KERNEL roofRead2x8(const uint8_t *p, int64_t n, uint8_t *out) { read_all(p, n, out); }
-KERNEL roofRead2x1(const uint8_t *p, int64_t n, uint8_t *out) { read_on(p, n, out); }
+KERNEL roofRead2x1(const uint8_t *p, int64_t n, uint8_t *out) { read_as_one_stream(p, n, out); }
 
 KERNEL roofStream2(uint8_t *p, int64_t n, int64_t with) {
   const __m256i v = _mm256_set1_epi8((char)with);

@@ -10,7 +10,7 @@
 #define ACCUMULATORS 12
 
 KERNEL roofReadx8(const uint8_t *p, int64_t n, uint8_t *out) { read_all(p, n, out); }
-KERNEL roofReadx1(const uint8_t *p, int64_t n, uint8_t *out) { read_on(p, n, out); }
+KERNEL roofReadx1(const uint8_t *p, int64_t n, uint8_t *out) { read_as_one_stream(p, n, out); }
 
 // Stream fills n bytes, whole lines, past the caches, which have none of them afterwards.
 KERNEL roofStream(uint8_t *p, int64_t n, int64_t with) {

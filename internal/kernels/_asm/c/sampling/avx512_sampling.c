@@ -1,8 +1,8 @@
 // AVX-512: choosing a token from a row of logits.
 #include "wide.h"
 
-// Peak is the largest of x, or NaN where one is.
-KERNEL avx512Peak(const uint8_t *x, int64_t n, float *out) {
+// Max is the largest of x, or NaN where one is.
+KERNEL avx512Max(const uint8_t *x, int64_t n, float *out) {
   __m512 top = _mm512_set1_ps(-__builtin_inff()), other = top;
   __mmask16 nan = 0;
   ROLLED for (; n >= 32; n -= 32) {
@@ -21,8 +21,8 @@ KERNEL avx512Peak(const uint8_t *x, int64_t n, float *out) {
   *out = nan ? __builtin_nanf("") : best;
 }
 
-// Below is dst = (x - c[0]) * c[1].
-KERNEL avx512Below(uint8_t *dst, const uint8_t *x, int64_t n, const float *c) {
+// SubtractScale: dst = (x - c[0]) * c[1].
+KERNEL avx512SubtractScale(uint8_t *dst, const uint8_t *x, int64_t n, const float *c) {
   const __m512 top = _mm512_set1_ps(c[0]), by = _mm512_set1_ps(c[1]);
   ROLLED for (; n > 0; n -= 16) {
     const __mmask16 m = low(n < 16 ? n : 16);

@@ -1,8 +1,8 @@
 // Elementwise operations, reductions, widening and transposing: AVX2, 8 lanes.
 #include "narrow.h"
 
-// turn8 transposes 8 vectors.
-INLINE void turn8(__m256 v[8]) {
+// transpose8 transposes 8 vectors.
+INLINE void transpose8(__m256 v[8]) {
   __m256 t[8];
   UNROLL for (int i = 0; i < 8; i += 4) {
     __m256 a = _mm256_unpacklo_ps(v[i], v[i + 1]), b = _mm256_unpackhi_ps(v[i], v[i + 1]);
@@ -29,7 +29,7 @@ INLINE void columns(int f, uint8_t *dst, int64_t ds, const uint8_t *w, int64_t w
         row += ws;
         OPAQUE(row);
       }
-      turn8(v);
+      transpose8(v);
       UNROLL for (int c = 0; c < 8; c++) {
         _mm256_storeu_ps((float *)to, v[c]);
         to += ds;
@@ -266,8 +266,8 @@ KERNEL avx2Norm(uint8_t *dst, const uint8_t *x, const uint8_t *w, const uint8_t 
   else norms(0, 0, dst, x, w, b, n, m, s, o);
 }
 
-// Turn turns the pairs of a and b by angles with the given cosines and sines.
-KERNEL avx2Turn(uint8_t *a, uint8_t *b, const uint8_t *cosine, const uint8_t *sine, int64_t n) {
+// Rotate rotates the pairs of a and b by angles with the given cosines and sines.
+KERNEL avx2Rotate(uint8_t *a, uint8_t *b, const uint8_t *cosine, const uint8_t *sine, int64_t n) {
   ROLLED for (; n >= 8; n -= 8) {
     const __m256 u = _mm256_loadu_ps((const float *)a), v = _mm256_loadu_ps((const float *)b), c = _mm256_loadu_ps((const float *)cosine), s = _mm256_loadu_ps((const float *)sine);
     _mm256_storeu_ps((float *)a, _mm256_sub_ps(_mm256_mul_ps(u, c), _mm256_mul_ps(v, s)));

@@ -7,7 +7,7 @@ INLINE __m256 floats(int64_t bits) { return _mm256_set1_ps(__builtin_bit_cast(fl
 
 // TurnInterleaved turns n/2 pairs that lie one after another by angles with the given cosines and
 // sines.
-KERNEL avx2TurnInterleaved(uint8_t *x, const uint8_t *cos, const uint8_t *sin, int64_t n) {
+KERNEL avx2TransposeInterleaved(uint8_t *x, const uint8_t *cos, const uint8_t *sin, int64_t n) {
   const __m256i twice = _mm256_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3);
   ROLLED for (; n > 0; n -= 8) {
     const __m256 c = _mm256_permutevar8x32_ps(_mm256_castps128_ps256(_mm_loadu_ps((const float *)cos)), twice);
@@ -18,8 +18,8 @@ KERNEL avx2TurnInterleaved(uint8_t *x, const uint8_t *cos, const uint8_t *sin, i
   }
 }
 
-// AtMost sets dst to x or limit, whichever is less. A NaN is the second operand.
-KERNEL avx2AtMost(uint8_t *dst, const uint8_t *x, int64_t n, int64_t limit) {
+// Min sets dst to x or limit, whichever is less. A NaN is the second operand.
+KERNEL avx2Min(uint8_t *dst, const uint8_t *x, int64_t n, int64_t limit) {
   const __m256 most = floats(limit);
   ROLLED for (; n > 0; n -= 8) {
     _mm256_storeu_ps((float *)dst, _mm256_min_ps(most, at(x)));

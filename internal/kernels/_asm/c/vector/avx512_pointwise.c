@@ -1,9 +1,9 @@
 // Elementwise operations, reductions, widening and transposing: AVX-512, 16 lanes.
 #include "wide.h"
 
-// turn_block writes the transpose of a block of 16 rows and columns, or of what there is
+// transpose_block writes the transpose of a block of 16 rows and columns, or of what there is
 // of them.
-INLINE void turn_block(int f, int whole, uint8_t *dst, int64_t ds, const uint8_t *w, int64_t ws, int64_t rows, int64_t cols) {
+INLINE void transpose_block(int f, int whole, uint8_t *dst, int64_t ds, const uint8_t *w, int64_t ws, int64_t rows, int64_t cols) {
   const __mmask16 height = whole ? 0xffff : low(rows < 16 ? rows : 16), width = whole ? 0xffff : low(cols < 16 ? cols : 16);
   __m512i v[16];
   UNROLL for (int r = 0; r < 16; r++) {
@@ -11,7 +11,7 @@ INLINE void turn_block(int f, int whole, uint8_t *dst, int64_t ds, const uint8_t
     w += ws;
     OPAQUE(w);
   }
-  turn16(v);
+  transpose16(v);
   UNROLL for (int c = 0; c < 16; c++) {
     if (whole) _mm512_storeu_si512(dst, v[c]);
     else if (cols > c) _mm512_mask_storeu_ps(dst, height, (__m512)v[c]);
@@ -28,12 +28,12 @@ INLINE void columns(int f, uint8_t *dst, int64_t ds, const uint8_t *w, int64_t w
     int64_t left = cols;
     if (rows >= 16) {
       ROLLED for (; left >= 16; left -= 16, OPAQUE(left)) {
-        turn_block(f, 1, to, ds, from, ws, 16, 16);
+        transpose_block(f, 1, to, ds, from, ws, 16, 16);
         to += times(ds, 16), from += 16 * size_of(f);
       }
     }
     ROLLED for (; left > 0; left -= 16, OPAQUE(left)) {
-      turn_block(f, 0, to, ds, from, ws, rows, left);
+      transpose_block(f, 0, to, ds, from, ws, rows, left);
       to += times(ds, 16), from += 16 * size_of(f);
     }
     w += times(ws, 16), dst += 64;
@@ -260,8 +260,8 @@ KERNEL avx512Norm(uint8_t *dst, const uint8_t *x, const uint8_t *w, const uint8_
   else norms(0, 0, dst, x, w, b, n, m, s, o);
 }
 
-// Turn turns the pairs of a and b by angles with the given cosines and sines.
-KERNEL avx512Turn(uint8_t *a, uint8_t *b, const uint8_t *cosine, const uint8_t *sine, int64_t n) {
+// Rotate rotates the pairs of a and b by angles with the given cosines and sines.
+KERNEL avx512Rotate(uint8_t *a, uint8_t *b, const uint8_t *cosine, const uint8_t *sine, int64_t n) {
   ROLLED for (; n >= 16; n -= 16) {
     const __m512 u = _mm512_loadu_ps(a), v = _mm512_loadu_ps(b), c = _mm512_loadu_ps(cosine), s = _mm512_loadu_ps(sine);
     _mm512_storeu_ps(a, _mm512_sub_ps(_mm512_mul_ps(u, c), _mm512_mul_ps(v, s)));
