@@ -22,6 +22,7 @@ type deepseek struct {
 	block      string // class of a mixture; "" means the prefix and "MoE"
 	wideRouter bool   // transformers keeps the router's weights in float32
 	correction DType  // of the router's correction; NoDType: that of weights
+	check      func() // of the groups of experts, which do not matter in a model without mixtures
 }
 
 // deepseekV3 is DeepseekV3ForCausalLM: multi-head latent attention, and after some dense
@@ -134,7 +135,7 @@ func (d *deepseek) readMixture(f *fields, def mixtureDefaults) {
 	m.Scale = float32(f.positive("routed_scaling_factor", def.scale))
 	m.Groups = f.count("n_group", def.groups, 1, maxExperts)
 	m.TopGroups = f.count("topk_group", def.topGroups, 1, maxExperts)
-	f.checkGroups(m, 2)
+	d.check = func() { f.checkGroups(m, 2) }
 	f.only("scoring_func", "sigmoid")
 	d.moe = m
 }
@@ -193,6 +194,7 @@ func (d *deepseek) latentNorm(b *Builder, name string, dim int) {
 }
 
 func (d *deepseek) mixture(b *Builder) *Builder {
+	d.check()
 	m := b.Child("mlp", or(d.block, d.class+"MoE")).Runs(KindMoE, d.moe)
 	m.stackedExperts(d.moe, expertNames{
 		class: d.class + "Experts", gate: "gate_proj", up: "up_proj", down: "down_proj",

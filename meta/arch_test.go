@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -432,6 +433,20 @@ func TestQwen3MoELayers(t *testing.T) {
 	}
 	if want := []Kind{KindMLP, KindMoE, KindMLP, KindMLP}; !slices.Equal(kinds, want) {
 		t.Errorf("%v, want %v", kinds, want)
+	}
+}
+
+// TestGroupsWithoutMixturesAreUnread: a model all of whose layers are dense may have groups of experts that no mixture could have,
+// such as the default of topk_group beside n_group 1; with a mixture they are an error.
+func TestGroupsWithoutMixturesAreUnread(t *testing.T) {
+	const fields = `{"model_type": "deepseek_v3", "num_hidden_layers": 2, "hidden_size": 64, "vocab_size": 100, "n_group": 1, "first_k_dense_replace": `
+	build(t, []byte(fields+"2}"))
+	cfg, err := ReadConfig([]byte(fields + "1}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := New(cfg, nil); err == nil || !strings.Contains(err.Error(), "topk_group: 4 of 1 groups") {
+		t.Errorf("with a mixture: got %v", err)
 	}
 }
 

@@ -122,6 +122,8 @@ func (c Conventions) conform(root *Module) {
 			}
 		case *Mamba2Spec:
 			spec.Rates = c.DecayRates
+		case *MambaSpec:
+			spec.Rates = c.DecayRates
 		case *LinearSpec:
 			spec.Reordered = spec.Reordered || c.Scaled
 		case *AttentionSpec:

@@ -110,6 +110,8 @@ func (f *fields) ropeFrom(p *fields, nested bool, def ropeDefaults) *RopeSpec {
 	default:
 		p.scaling(r, def.allLong)
 	}
+	// The reference looks for truncate beside the kinds of layers, where files that have kinds do not have it.
+	r.NoTruncate = r.NoTruncate && !nested
 	return r
 }
 

@@ -106,3 +106,15 @@ func TestRopeOriginalBesideScaling(t *testing.T) {
 		t.Errorf("original %d, want 64", r.Original)
 	}
 }
+
+// TestYarnOfLayerTypesTruncates: truncate has no effect in parameters of one kind of layers, as in transformers, which reads it
+// beside the kinds.
+func TestYarnOfLayerTypesTruncates(t *testing.T) {
+	const fields = `"rope_scaling": {"rope_type": "yarn", "factor": 2, "truncate": false}}`
+	if r := ropeOf(t, build(t, []byte(`{"model_type": "olmo3", "layer_types": ["full_attention"], "num_hidden_layers": 1, `+fields))); r.NoTruncate {
+		t.Errorf("olmo3: truncate is false: %+v", r)
+	}
+	if r := ropeOf(t, build(t, []byte(`{"model_type": "llama", `+fields))); !r.NoTruncate {
+		t.Errorf("llama: truncate is true: %+v", r)
+	}
+}

@@ -78,4 +78,5 @@ type MambaSpec struct {
 	ALog, D            string // Params, [Width, StateDim] and [Width]
 	StepNorm           string // of the compressed steps, "" for none
 	BNorm, CNorm, Out  string
+	Rates              bool // ALog has -exp(ALog)
 }

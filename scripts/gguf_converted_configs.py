@@ -21,10 +21,17 @@ MIXER = dict(mamba_n_heads=8, mamba_d_head=8, mamba_n_groups=2, mamba_d_state=8,
 HYBRID = ["mamba", "attention", "mamba"]
 NEMOTRON = dict({k: v for k, v in BASE.items() if k != "num_hidden_layers"}, model_type="nemotron_h", head_dim=8, mamba_num_heads=8, mamba_head_dim=8, n_groups=2,
                 ssm_state_size=8, conv_kernel=4, chunk_size=8, expand=2, layer_norm_epsilon=1e-5)
+MAMBA = dict(vocab_size=VOCAB, hidden_size=HIDDEN, num_hidden_layers=2, expand=2, state_size=8, conv_kernel=4, bos_token_id=1, eos_token_id=2, pad_token_id=0,
+             tie_word_embeddings=False)
+JAMBA = dict(model_type="jamba", num_experts_per_tok=1, mamba_expand=2, mamba_d_state=8, mamba_d_conv=4, mamba_dt_rank=4, rms_norm_eps=1e-5)
 YARN = dict(rope_type="yarn", rope_theta=10000.0, factor=4.0, original_max_position_embeddings=32, beta_fast=32.0, beta_slow=1.0)
 MLA = dict(q_lora_rank=16, kv_lora_rank=16, qk_rope_head_dim=8, qk_nope_head_dim=8, v_head_dim=8, num_key_value_heads=4)
 DEEP = dict(n_routed_experts=4, num_experts_per_tok=2, n_shared_experts=1, n_group=1, topk_group=1, moe_intermediate_size=16, first_k_dense_replace=1,
             routed_scaling_factor=2.5, norm_topk_prob=True)
+KIMI_FILE = dict(linear_attn_config=dict(head_dim=8, num_heads=4, short_conv_kernel_size=4, full_attn_layers=[2, 4], kda_layers=[1, 3]), num_shared_experts=1,
+                 first_k_dense_replace=1, num_experts=4, num_experts_per_token=2, num_expert_group=1, topk_group=1, moe_renormalize=True,
+                 moe_router_activation_func="sigmoid")
+KIMI = dict(BASE, **MLA, **KIMI_FILE, model_type="kimi_linear", num_hidden_layers=4, rms_norm_eps=1e-5, routed_scaling_factor=2.5, moe_intermediate_size=16)
 INDEXER = dict(index_topk=6, index_n_heads=4, index_head_dim=16)
 GEMMA4 = dict(BASE, model_type="gemma4_text", num_hidden_layers=4, head_dim=8, global_head_dim=16, sliding_window=8, rms_norm_eps=1e-5, hidden_size_per_layer_input=0,
               tie_word_embeddings=True, final_logit_softcapping=8.0, attention_k_eq_v=False, num_kv_shared_layers=0,
@@ -50,6 +57,13 @@ def as_ling(folder):
         parts = [out.pop(name.replace("q_proj", p)) for p in ("q_proj", "k_proj", "v_proj")]
         out[name.replace("self_attn.q_proj", "attention.query_key_value")] = torch.cat(parts)
     save_file(out, file, metadata={"format": "pt"})
+
+
+def as_kimi(folder):
+    """Gives MLPs of layers without experts their published names."""
+    file = folder / "model.safetensors"
+    tensors = load_file(file)
+    save_file({re.sub(r"block_sparse_moe\.((gate|up|down)_proj)", r"mlp.\1", name): t for name, t in tensors.items()}, file, metadata={"format": "pt"})
 
 
 def with_words(folder):
@@ -106,6 +120,12 @@ MODELS = {
                        dict(flags=["--no-mtp"], adapter=["in_proj_qkv", "in_proj_z", "in_proj_a", "in_proj_b", "out_proj", "q_proj", "o_proj", "down_proj"])),
     "mamba2": (dict(model_type="mamba2", vocab_size=VOCAB, hidden_size=HIDDEN, num_hidden_layers=2, num_heads=8, head_dim=8, expand=2, n_groups=2, state_size=8,
                     conv_kernel=4, use_bias=False, use_conv_bias=True, chunk_size=8, tie_word_embeddings=False, bos_token_id=1, eos_token_id=2, pad_token_id=0), {}),
+    "mamba": (dict(MAMBA, model_type="mamba"), {}),
+    "mamba-ranked": (dict(MAMBA, model_type="mamba", state_size=1, conv_kernel=3, time_step_rank=5, use_conv_bias=True, tie_word_embeddings=True), {}),
+    "falcon-mamba": (dict(MAMBA, model_type="falcon_mamba", layer_norm_epsilon=1e-5), {}),
+    "jamba": (dict(BASE, **JAMBA, num_hidden_layers=4, attn_layer_period=2, attn_layer_offset=1, expert_layer_period=2, expert_layer_offset=0, num_experts=4), {}),
+    "jamba-dense": (dict(BASE, **JAMBA, num_hidden_layers=3, attn_layer_period=8, attn_layer_offset=1, num_experts=1), {}),
+    "kimi-linear": (dict(KIMI), dict(config=KIMI_FILE, without=["layer_types", "mlp_layer_types", "rope_parameters"], published=as_kimi, raw=True)),
     "nemotron_h": (dict(NEMOTRON, layers_block_type=["mamba", "attention", "mlp", "mamba"]), dict(config=dict(hybrid_override_pattern="M*-M", num_hidden_layers=4), without=["num_experts_per_tok", "layers_block_type", "layer_types"], raw=True)),
     "nemotron_h_moe": (dict(NEMOTRON, layers_block_type=["mamba", "moe", "attention", "moe"], n_routed_experts=4, num_experts_per_tok=2, moe_intermediate_size=16,
                             moe_shared_expert_intermediate_size=24, n_shared_experts=1, n_group=1, topk_group=1, norm_topk_prob=True, routed_scaling_factor=2.5,

@@ -27,4 +27,7 @@ type SelectiveInputs struct {
 }
 
 // SelectiveArgs are the parameters of a layer.
-type SelectiveArgs struct{ Channels, StateDim int }
+type SelectiveArgs struct {
+	Channels, StateDim int
+	Rates              bool // ALog has -exp(aLog)
+}

@@ -106,7 +106,7 @@ func (r *mamba) scan(c *Context, y tensor.Tensor, in backend.SelectiveInputs) {
 		c.fail("%s: this backend has no selective scans", r.path)
 	}
 	if c.err == nil {
-		op.SelectiveScan(y, in, c.states(r.spec.State, r.recurrentFirst), backend.SelectiveArgs{Channels: r.spec.Width, StateDim: r.spec.StateDim})
+		op.SelectiveScan(y, in, c.states(r.spec.State, r.recurrentFirst), backend.SelectiveArgs{Channels: r.spec.Width, StateDim: r.spec.StateDim, Rates: r.spec.Rates})
 	}
 }
 

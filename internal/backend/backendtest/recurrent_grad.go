@@ -197,7 +197,7 @@ func testStateSpaceGrad(e *env) {
 
 func scanCase(e *env, a backend.SelectiveArgs) *stateCase {
 	c := newStateCase(e, a.Channels, 2, a.Channels, a.Channels, a.StateDim, a.StateDim, a.Channels)
-	c.vectors[0] = e.values(a.Channels * a.StateDim)
+	c.vectors[0] = e.rates(a.Channels*a.StateDim, a.Rates)
 	return c
 }
 
@@ -218,7 +218,7 @@ func testSelectiveScanGrad(e *env) {
 	if g == nil {
 		return
 	}
-	for _, a := range []backend.SelectiveArgs{{Channels: 1, StateDim: 3}, {Channels: 70, StateDim: 5}} {
+	for _, a := range []backend.SelectiveArgs{{Channels: 1, StateDim: 3}, {Channels: 70, StateDim: 5}, {Channels: 6, StateDim: 4, Rates: true}} {
 		c := scanCase(e, a)
 		dx, dvectors := scanGradients(g, c, a)
 		c.test(name("selective scan gradient", a), []string{"x", "B", "C", "dt", "aLog", "D"}, dx, dvectors, a.Channels, func(dst tensor.Tensor, x, v []tensor.Tensor) {

@@ -89,9 +89,9 @@ func (op *selectiveGrad) back(before, gradient, rates, dbc []float32, span, r, c
 		dbc[n+i] += float32(dy * after)
 		dchange += float64(g) * float64(in[i])
 		gradient[i] = g * decay
-		dlog := float64(gradient[i]) * float64(before[i]) * float64(rate) // of the decay's logarithm, by rate
-		dstep -= dlog
-		daLog[i] -= dlog * step
+		dlog := float64(gradient[i]) * float64(before[i]) // of the decay's logarithm
+		dstep -= dlog * float64(rate)
+		daLog[i] -= dlog * rateSlope(float64(rate), op.args.Rates) * step
 	}
 	dstep += dchange * float64(x)
 	op.dd[span*op.args.Channels+c] += float64(dy) * float64(x)

@@ -80,7 +80,7 @@ func (op *selectiveScan) run(w *worker, unit int) {
 // rates sets dst to what the logarithms of decays from channel begin on are multiplied by.
 func (op *selectiveScan) rates(dst []float32, begin int) {
 	for i, a := range op.aLog[begin*op.args.StateDim:][:len(dst)] {
-		dst[i] = float32(vector.AccurateExp(float64(a)))
+		dst[i] = float32(rateOf(a, op.args.Rates))
 	}
 }
 

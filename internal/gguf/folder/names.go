@@ -29,9 +29,10 @@ type Layout uint8
 
 // The layouts.
 const (
-	Same Layout = iota
-	Flat        // one dimension in the folder
-	Taps        // of a convolution: [channels, taps] of [channels, 1, taps]
+	Same  Layout = iota
+	Flat         // one dimension in the folder
+	Taps         // of a convolution: [channels, taps] of [channels, 1, taps], maybe with further dimensions of 1
+	Heads        // a number for each head: [1, 1, heads, 1] in the folder
 )
 
 // Shape returns the shape in the folder of a tensor that has the given one in the file.
@@ -44,9 +45,12 @@ func (l Layout) Shape(shape []int) []int {
 		}
 		return []int{n}
 	case Taps:
-		if len(shape) == 2 {
-			return []int{shape[0], 1, shape[1]}
+		if whole := slices.DeleteFunc(slices.Clone(shape[:max(len(shape)-1, 0)]), func(n int) bool { return n == 1 }); len(whole) == 1 {
+			return []int{whole[0], 1, shape[len(shape)-1]}
 		}
+	case Heads:
+		n := Flat.Shape(shape)
+		return []int{1, 1, n[0], 1}
 	}
 	return slices.Clone(shape)
 }
@@ -62,6 +66,8 @@ type names struct {
 	layers string // prefix of layer N: "model.layers."
 	whole  map[string]string
 	block  map[string]string
+	// layouts have precedence over those of all architectures.
+	layouts map[string]Layout
 }
 
 // Tensor returns the name in the folder of a tensor of the file. ok is false for one that no weight is,
@@ -105,6 +111,9 @@ func (f *Folder) blockTensor(prefix, rest string) (n Name, ok bool) {
 		rest += ".bias"
 	}
 	layout := layouts[rest]
+	if own, ok := table.layouts[rest]; ok {
+		layout = own
+	}
 	to, whole := table.block[rest]
 	if !whole {
 		base, ending := rest, ""
