@@ -27,10 +27,12 @@ func (l *Ledger) Intercept(f func(read func() error) error) { l.mover.Intercept 
 // InterceptWrites is called instead of each write of converted weights of the models that l counts.
 func (l *Ledger) InterceptWrites(f func(write func() error) error) { l.mover.InterceptWrite = f }
 
-// EvictAtRandom lets a random policy decide which weights of the models that l counts stay in memory.
+// EvictAtRandom lets a random policy decide which weights of the models that l counts stay in memory, and has
+// all guesses of experts read.
 func (l *Ledger) EvictAtRandom(seed uint64) {
 	var mu sync.Mutex
 	rng := rand.New(rand.NewPCG(seed, 11))
+	l.kept.GuessAll = true
 	l.kept.Order = func(n int) []int {
 		mu.Lock()
 		defer mu.Unlock()

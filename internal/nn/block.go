@@ -18,6 +18,7 @@ type block struct {
 	scalar         *meta.Buffer  // nil for none
 	streams        *blockStreams // nil for one
 	altUp          *altUp        // nil for none
+	next           *guess        // of the experts of the block behind; nil for none
 }
 
 // A branch is post(body(pre(x)) + beside(pre(x))). Either norm and beside may be missing. A branch
@@ -177,12 +178,16 @@ func (b *block) addBranch(c *Context, branch *branch, x tensor.Tensor) {
 		return
 	}
 	mark := c.arena.used
+	if branch == &b.mlp {
+		b.guessFrom(c, x)
+	}
 	y := c.arena.passing(x.Rows(), x.Cols())
 	if branch == &b.mlp && b.experts != nil {
 		b.experts.forward(c, branch, y, x)
 	} else {
 		branch.forward(c, y, x, b.normSums)
 	}
+	c.tellGuess()
 	c.add(x, y, b.scale)
 	if b.normSums && branch.post != nil && c.err == nil {
 		branch.post.forward(c, x, x)
@@ -274,7 +279,7 @@ func (b *block) scratch(rows int) int {
 	if b.parallel {
 		return 2*floats(rows, b.width) + max(b.attention.scratch(rows), b.mlp.scratch(rows))
 	}
-	return floats(rows, b.width) + max(b.attention.scratch(rows), b.mlp.scratch(rows)+b.experts.scratch(rows), b.input.scratch(rows))
+	return floats(rows, b.width) + max(b.attention.scratch(rows), b.mlp.scratch(rows)+b.experts.scratch(rows), b.input.scratch(rows), b.next.scratch(rows))
 }
 
 func (b *block) cols() int { return b.width }

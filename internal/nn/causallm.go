@@ -20,12 +20,17 @@ func (c *compiler) causalLM(root *meta.Module) error {
 	if err != nil {
 		return err
 	}
+	var before *block
 	for _, layer := range layers.Module.Children {
 		at := Node{meta.Join(layers.Path, layer.Name), layer.Resolve()}
 		b, err := c.block(at, width)
 		if err != nil {
 			return err
 		}
+		if before != nil && before.plain() {
+			before.next = b.guessed()
+		}
+		before = b
 		c.unit(&ruleStep{rule: b, in: width, path: at.Path}, at)
 	}
 	return c.headUnit(n, s, width)

@@ -88,7 +88,8 @@ type Context struct {
 	program *Program
 	backend backend.Backend
 	weights Weights
-	bander  Bander // nil if weights is none
+	bander  Bander  // nil if weights is none
+	guesser Guesser // nil if weights is none
 	limits  Limits
 
 	in    Input
@@ -138,6 +139,7 @@ func (p *Program) NewContext(b backend.Backend, w Weights, l Limits) (*Context, 
 	c := &Context{program: p, backend: b, weights: w, limits: l, arena: arena{memory: memory}}
 	c.arena.recorder, _ = b.(backend.Recorder)
 	c.bander, _ = w.(Bander)
+	c.guesser, _ = w.(Guesser)
 	c.zero = c.arena.take(1, p.zeros) // first, so that nothing was there before
 	c.state[0] = c.arena.take(l.Rows, p.width)
 	if p.moves {

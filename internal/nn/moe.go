@@ -220,6 +220,7 @@ func (m *moe) routed(c *Context, dst, x, operand tensor.Tensor) {
 	places := c.placesOf(m)
 	if c.err == nil {
 		c.want(m.stack.Module, r.hit, places)
+		c.tellGuess()
 	}
 	m.closeShared(together, dst, &s)
 	sum := dst
@@ -313,23 +314,12 @@ func (m *moe) route(c scope, x tensor.Tensor) {
 		c.backend.Scale(logits, 1, s)
 	}
 	c.trace(PointRouter, m.router.path, logits)
-	correction := c.vector(m.correctionParam)
-	if m.correction != nil {
-		if correction = c.weights.Buffer(m.correction); correction.Rank != 1 || correction.Dims[0] != m.spec.Count {
-			c.fail("%s: buffer of shape %v, wanted [%d]", meta.Join(m.router.path, m.correction.Name), correction.Shape(), m.spec.Count)
-		}
-	}
-	if c.err != nil {
-		return
-	}
-	n := x.Rows() * m.spec.TopK
-	r := &c.routing
-	m.lookUp(c.Context, r.experts[:n])
-	c.backend.Route(r.experts[:n], r.weights[:n], logits, correction, m.spec)
+	m.choose(c.Context, logits)
 	c.arena.used = mark
 	if !c.sync(m.path) {
 		return
 	}
+	n, r := x.Rows()*m.spec.TopK, &c.routing
 	if m.expertScale.Param != nil {
 		c.scaleChosen(m.expertScale, r.weights[:n], r.experts[:n])
 	}
@@ -340,6 +330,22 @@ func (m *moe) route(c scope, x tensor.Tensor) {
 	if c.recording() {
 		c.arena.recorder.Derive(r.shares[:n], r.weights[:n], r.places[:n])
 	}
+}
+
+// choose sets the experts of each row and their weights from the logits of the router.
+func (m *moe) choose(c *Context, logits tensor.Tensor) {
+	correction := c.vector(m.correctionParam)
+	if m.correction != nil {
+		if correction = c.weights.Buffer(m.correction); correction.Rank != 1 || correction.Dims[0] != m.spec.Count {
+			c.fail("%s: buffer of shape %v, wanted [%d]", meta.Join(m.router.path, m.correction.Name), correction.Shape(), m.spec.Count)
+		}
+	}
+	if c.err != nil {
+		return
+	}
+	n, r := logits.Rows()*m.spec.TopK, &c.routing
+	m.lookUp(c, r.experts[:n])
+	c.backend.Route(r.experts[:n], r.weights[:n], logits, correction, m.spec)
 }
 
 // experts adds the outputs of consecutive experts to their rows. It computes the experts in the

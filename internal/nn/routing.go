@@ -61,6 +61,8 @@ type routing struct {
 	places  []int32   // the index of each share in weights
 	hit     []int32   // selected experts, ascending
 	left    []int32   // those of a lot that were not computed
+	guess   []int32   // experts that the next block will probably select, of its stack
+	guessOf *meta.Module
 	next    []int32
 	divided divided   // nothing in a context whose experts are all where their blocks run
 	gates   []float32 // of the rows, for the shared expert

@@ -161,7 +161,7 @@ func (b *block) tiledScratch(l Limits) int {
 	case blockTiles:
 		return b.scratch(tile)
 	case attentionTiles:
-		return max(floats(tile, b.width)+b.attention.scratch(tile), floats(l.Rows, b.width)+max(b.mlp.scratch(l.Rows)+b.experts.scratch(l.Rows), b.input.scratch(l.Rows)))
+		return max(floats(tile, b.width)+b.attention.scratch(tile), floats(l.Rows, b.width)+max(b.mlp.scratch(l.Rows)+b.experts.scratch(l.Rows), b.input.scratch(l.Rows), b.next.scratch(l.Rows)))
 	}
 	return b.scratch(l.Rows)
 }

@@ -172,6 +172,7 @@ func (s *Store) WantExperts(m *meta.Module, experts []int32) {
 	if st == nil || s.experts == nil {
 		return
 	}
+	s.guesses.judge(st, experts)
 	s.requested, s.segments = s.requested[:0], s.segments[:0]
 	for _, e := range experts {
 		if int(e) < len(st.experts) && st.experts[e].device == devicemap.Disk {
@@ -181,7 +182,7 @@ func (s *Store) WantExperts(m *meta.Module, experts []int32) {
 		}
 	}
 	s.experts.forget(s.requested)
-	s.experts.choose(st.layer, s.segments)
+	s.experts.choose(st.layer, s.segments, s.requested)
 	s.experts.request(s.requested, Demand)
 }
 

@@ -271,6 +271,17 @@ func (m *Mover) cancel(v *move, err error) {
 	}
 }
 
+// withdraw removes v, if nothing of it was started, and reports whether it did. Done is not called.
+func (m *Mover) withdraw(v *move) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !v.queued || v.next > 0 {
+		return false
+	}
+	m.queues[v.priority].remove(v)
+	return true
+}
+
 // drop removes the pieces of v that were not started.
 func (m *Mover) drop(v *move, err error) {
 	if v.queued {

@@ -21,8 +21,11 @@ type Policy struct {
 	// Experts makes the cache that decides which experts of the disk tier stay; nil means policy.New.
 	Experts func(layers []policy.Layer, capacity int64, ahead int) *policy.Cache
 	// Order returns the order in which n copies of a store are dropped, the most used of which is 0; nil
-	// means the last one first. The fields must be set before the first store is made.
+	// means the last one first.
 	Order func(n int) []int
+	// GuessAll reads all guesses; without it those that are usually right. The fields must be set before the first
+	// store is made.
+	GuessAll bool
 
 	mu     sync.Mutex // held while memory is reserved, before the lock of a store's copies
 	stores []*Store

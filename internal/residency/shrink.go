@@ -20,6 +20,7 @@ type copies struct {
 	order  []*segment // those that are dropped last first
 	held   int64      // bytes, those being copied included
 	busy   int        // 1 + the unit between Acquire and Release, 0 for none
+	next   bool       // the copies of the unit behind it stay, too
 	taken  int64      // from the maximum by Budget: math.MaxInt64 - budget
 	window int64      // from the maximum by windows of displaced segments
 	over   atomic.Bool
@@ -87,16 +88,23 @@ func (c *copies) wake() {
 // enter marks unit i as computing: its copies stay until leave.
 func (c *copies) enter(i int) {
 	c.mu.Lock()
-	c.busy = i + 1
+	c.busy, c.next = i+1, false
 	c.mu.Unlock()
 }
 
 // leave ends enter. It reports whether the copies exceed the budget.
 func (c *copies) leave() bool {
 	c.mu.Lock()
-	c.busy = 0
+	c.busy, c.next = 0, false
 	c.mu.Unlock()
 	return c.over.Load()
+}
+
+// keepNext has the copies of the next unit stay until leave.
+func (c *copies) keepNext() {
+	c.mu.Lock()
+	c.next = true
+	c.mu.Unlock()
 }
 
 // reserve counts n bytes for a copy if the budget and the limit of the process allow. A pass needs the
@@ -200,7 +208,7 @@ func (s *Store) drop(n int64) (dropped int64) {
 		if order != nil {
 			at = order[i]
 		}
-		if g := c.order[at]; c.busy == 0 || !s.uses(&s.units[c.busy-1], g) {
+		if g := c.order[at]; !s.computing(g) {
 			if size := g.drop(); size > 0 {
 				c.add(-size)
 				s.displace(g)
@@ -241,6 +249,15 @@ func (s *Store) LeastBudget() (most int64) {
 	}
 	others := s.leastWindow(func(g *segment) bool { return !g.converts() && s.canStream(g) })
 	return max(window, most+others) // converted weights stream, or a pass has them in memory
+}
+
+// computing reports whether the unit that computes reads g, or what it keeps of the next one.
+func (s *Store) computing(g *segment) bool {
+	c := &s.copies
+	if c.busy == 0 {
+		return false
+	}
+	return s.uses(&s.units[c.busy-1], g) || c.next && g.stack == nil && c.busy < len(s.units) && s.uses(&s.units[c.busy], g)
 }
 
 // uses reports whether u reads g.

@@ -38,6 +38,7 @@ type expertSlots struct {
 	free     []int // slots that no load has as its home, the next one to use last
 	without  []int // slots without memory
 	requests []int // loads that are needed, in order
+	expected []int // loads that are probably needed next, in order
 	clock    int64
 	stall    time.Duration
 	starved  bool // hold found no slot for a load
@@ -226,12 +227,18 @@ func (r *expertSlots) forget(ids []int) {
 }
 
 // choose gives the loads of some segments of a layer slots, as the cache decides. Request requests
-// them in the same order.
-func (r *expertSlots) choose(layer int, segments []int32) {
+// them in the same order. Loads that were expected and not chosen are not read, unless their reads have begun.
+func (r *expertSlots) choose(layer int, segments []int32, ids []int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.disappoint(ids)
+	r.assign(r.cache.Request(layer, segments))
+}
+
+// assign gives loads slots as the cache has decided.
+func (r *expertSlots) assign(moves []policy.Move) {
 	free := -1
-	for _, m := range r.cache.Request(layer, segments) {
+	for _, m := range moves {
 		switch {
 		case m.Evict:
 			free = r.home[m.ID] // stays set: the load may have to be read before it is evicted
@@ -357,6 +364,10 @@ func (r *expertSlots) start(p Priority) {
 	_, request := r.mover.Depth()
 	for !r.closed {
 		id, at := r.next()
+		if at < 0 {
+			id, at = r.nextExpected()
+			p = Next
+		}
 		if at < 0 {
 			return
 		}

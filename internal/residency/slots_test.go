@@ -68,7 +68,7 @@ func oneLayer(n int) []policy.Layer { return []policy.Layer{{Segments: n, Size: 
 
 // choose requests load id of the first layer.
 func choose(r *expertSlots, id int, p Priority) {
-	r.choose(0, []int32{int32(id)})
+	r.choose(0, []int32{int32(id)}, []int{id})
 	r.request([]int{id}, p)
 }
 

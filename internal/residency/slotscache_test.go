@@ -34,7 +34,7 @@ func TestSlotsReadWhatTheCacheMisses(t *testing.T) {
 			for _, e := range s.Segments {
 				ids = append(ids, s.Layer*experts+int(e))
 			}
-			r.choose(s.Layer, s.Segments)
+			r.choose(s.Layer, s.Segments, ids)
 			r.request(ids, Demand)
 			for i, id := range ids {
 				hold(t, r, id)

@@ -122,6 +122,7 @@ type Store struct {
 	requested   []int   // load numbers of the selected experts that were not held yet, in order
 	later       []int32 // scratch of HoldExperts
 	segments    []int32 // the experts of requested, by number in their stack
+	guesses     guesses
 	recorder    *policy.Recorder
 
 	window    *hostmem.Block // of the stream

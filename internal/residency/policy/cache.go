@@ -35,6 +35,7 @@ type Cache struct {
 	worth    []float64 // what they are worth to the current request
 	place    []int32   // id → index in resident, or -1
 	turn     []turn    // by id
+	early    []bool    // by id: admitted, and not requested since
 	request  uint32    // number of the current request
 	order    order
 	moves    []Move
@@ -56,6 +57,8 @@ type turn struct {
 type order interface {
 	// request is called before the segments of a request are looked up.
 	request(layer int, segments []int32)
+	// expect is called before segments of a layer are admitted, which runs next.
+	expect(layer int)
 	// value is what it is worth to keep segment id, below infinity; the least is evicted.
 	value(id int32) float64
 }
@@ -83,7 +86,7 @@ func newCache(layers []Layer, capacity int64, ahead int) *Cache {
 		widest = max(widest, l.Segments)
 	}
 	c.resident, c.worth = make([]int32, 0, len(c.layerOf)), make([]float64, 0, len(c.layerOf))
-	c.turn = make([]turn, len(c.layerOf))
+	c.turn, c.early = make([]turn, len(c.layerOf)), make([]bool, len(c.layerOf))
 	c.moves = make([]Move, 0, 2*widest)
 	return c
 }
@@ -104,9 +107,13 @@ func (c *Cache) Request(layer int, segments []int32) []Move {
 	missed := false
 	for i, s := range segments {
 		id := l.first + s
-		if c.place[id] >= 0 {
+		switch {
+		case c.early[id]:
+			c.stats.Misses++
+			c.early[id] = false
+		case c.place[id] >= 0:
 			c.stats.Hits++
-		} else {
+		default:
 			c.stats.Misses++
 			if !missed {
 				c.appraise(int32(i))
@@ -121,6 +128,47 @@ func (c *Cache) Request(layer int, segments []int32) []Move {
 		}
 	}
 	return c.moves
+}
+
+// Admit makes segments of a layer resident that its next request probably has, the likeliest first, and
+// returns the moves as Request does. It stops where it would have to evict a segment that the last request
+// still needs, or one of these. When an admitted segment is requested, it counts as a miss.
+func (c *Cache) Admit(layer int, segments []int32) []Move {
+	c.moves = c.moves[:0]
+	c.order.expect(layer)
+	c.appraise(-1)
+	l := &c.layers[layer]
+	for _, s := range segments {
+		if at := c.place[l.first+s]; at >= 0 {
+			c.worth[at] = math.Inf(1)
+		}
+	}
+	for _, s := range segments {
+		id := l.first + s
+		if c.place[id] >= 0 {
+			continue
+		}
+		if c.used+l.size > c.capacity && !c.spare(l.size) {
+			break
+		}
+		c.load(id, -1)
+		c.early[id] = true
+	}
+	return c.moves
+}
+
+// spare reports whether segments of so many bytes can be evicted that nothing needs.
+func (c *Cache) spare(size int64) bool {
+	free := c.capacity - c.used
+	for i, id := range c.resident {
+		if free >= size {
+			break
+		}
+		if !math.IsInf(c.worth[i], 1) {
+			free += c.layers[c.layerOf[id]].size
+		}
+	}
+	return free >= size
 }
 
 // appraise sets what the resident segments are worth at a position of the current request. Those that
@@ -201,7 +249,7 @@ func (c *Cache) Drop(id int32) {
 	last := c.resident[n]
 	c.resident[at], c.worth[at], c.place[last] = last, c.worth[n], at
 	c.resident, c.worth = c.resident[:n], c.worth[:n]
-	c.place[id] = -1
+	c.place[id], c.early[id] = -1, false
 	c.used -= c.layers[c.layerOf[id]].size
 }
 

@@ -120,6 +120,10 @@ func TestMovesAreConsistent(t *testing.T) {
 		for range 200 {
 			layer := rng.IntN(len(layers))
 			m.request(layer, subset(rng, layers[layer].Segments))
+			if rng.IntN(3) == 0 {
+				next := (layer + 1) % len(layers)
+				m.admit(next, subset(rng, layers[next].Segments))
+			}
 			if rng.IntN(10) == 0 {
 				m.capacity = 6 + rng.Int64N(30)
 				m.execute(m.cache.Resize(m.capacity))
@@ -128,6 +132,7 @@ func TestMovesAreConsistent(t *testing.T) {
 				id := rng.Int32N(int32(len(m.cache.place)))
 				m.cache.Drop(id)
 				delete(m.held, id)
+				delete(m.early, id)
 			}
 			m.check()
 		}
@@ -141,11 +146,13 @@ type memory struct {
 	capacity int64
 	cache    *Cache
 	held     map[int32]int64 // id → size
+	early    map[int32]bool  // admitted, and not requested since
+	last     []int32         // ids of the last request
 	want     Stats
 }
 
 func newMemory(t *testing.T, layers []Layer, capacity int64) *memory {
-	return &memory{T: t, layers: layers, capacity: capacity, cache: New(layers, capacity, 2), held: map[int32]int64{}}
+	return &memory{T: t, layers: layers, capacity: capacity, cache: New(layers, capacity, 2), held: map[int32]int64{}, early: map[int32]bool{}}
 }
 
 // request uses segments one after the other, each with one more that is being loaded.
@@ -156,10 +163,19 @@ func (m *memory) request(layer int, segments []int32) {
 		first += int32(l.Segments)
 	}
 	moves := slices.Clone(m.cache.Request(layer, segments))
+	m.last = m.last[:0]
+	for _, s := range segments {
+		m.last = append(m.last, first+s)
+	}
 	for i, s := range segments {
 		id := first + s
 		if _, in := m.held[id]; in {
-			m.want.Hits++
+			if m.early[id] {
+				m.want.Misses++
+			} else {
+				m.want.Hits++
+			}
+			delete(m.early, id)
 			continue
 		}
 		n := slices.Index(moves, Move{ID: id}) + 1
@@ -173,9 +189,28 @@ func (m *memory) request(layer int, segments []int32) {
 		if moves = moves[n:]; m.held[id] == 0 {
 			m.Fatalf("segment %d is not loaded", id)
 		}
+		m.want.Misses++
 	}
 	if len(moves) > 0 {
 		m.Fatalf("moves %v after the last segment", moves)
+	}
+}
+
+// admit admits segments of a layer. None of the last request's and none of these may be evicted for them.
+func (m *memory) admit(layer int, segments []int32) {
+	m.Helper()
+	first := int32(0)
+	for _, l := range m.layers[:layer] {
+		first += int32(l.Segments)
+	}
+	for _, move := range slices.Clone(m.cache.Admit(layer, segments)) {
+		if move.Evict && (slices.Contains(m.last, move.ID) || slices.Contains(segments, move.ID-first)) {
+			m.Fatalf("segment %d is evicted, which is needed", move.ID)
+		}
+		m.execute([]Move{move})
+		if !move.Evict {
+			m.early[move.ID] = true
+		}
 	}
 }
 
@@ -197,11 +232,11 @@ func (m *memory) execute(moves []Move) {
 		}
 		if move.Evict {
 			delete(m.held, move.ID)
+			delete(m.early, move.ID)
 			m.want.Evictions++
 			continue
 		}
 		m.held[move.ID] = m.layers[m.cache.layerOf[move.ID]].Size
-		m.want.Misses++
 	}
 }
 

@@ -39,7 +39,7 @@ type forecast struct {
 	use      []float64           // the forecast, by id
 	passes   []int               // by layer
 	now      int                 // the layer that runs
-	soon     []float64           // by layer: 1 over the part of a pass until it runs next
+	soon     []float64           // by layer: 1 over the part of a pass until it runs next, or again
 
 	// The normal equations of the weights, of the differences from the layer's mean.
 	gram    [features][features]float64
@@ -69,9 +69,8 @@ func (f *forecast) value(id int32) float64 {
 	return (f.use[id] + even) * f.soon[f.cache.layerOf[id]]
 }
 
-// run sets the layer that runs.
-func (f *forecast) run(layer int) {
-	f.now = layer
+// expect values segments as they will be when a layer runs.
+func (f *forecast) expect(layer int) {
 	n := len(f.soon)
 	for i := range f.soon {
 		f.soon[i] = float64(n) / float64((i-layer+n-1)%n+1)
@@ -82,7 +81,8 @@ func (f *forecast) request(layer int, segments []int32) {
 	if layer <= f.now { // a pass begins
 		f.fit()
 	}
-	f.run(layer)
+	f.now = layer
+	f.expect(layer)
 	l := &f.cache.layers[layer]
 	news := 1 - float64(len(segments))/float64(l.count)
 	if news <= 0 {

@@ -13,4 +13,5 @@ func NewRandom(layers []Layer, capacity int64, ahead int, seed uint64) *Cache {
 type random struct{ *rand.Rand }
 
 func (random) request(int, []int32)  {}
+func (random) expect(int)            {}
 func (r random) value(int32) float64 { return r.Float64() }

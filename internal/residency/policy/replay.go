@@ -135,6 +135,8 @@ func (r *recency) request(layer int, segments []int32) {
 	}
 }
 
+func (r *recency) expect(int) {}
+
 func (r *recency) value(id int32) float64 { return r.used[id] }
 
 // future is the order of Belady.
@@ -162,6 +164,8 @@ func (f *future) request(layer int, segments []int32) {
 	}
 	f.step++
 }
+
+func (f *future) expect(int) {}
 
 func (f *future) value(id int32) float64 {
 	if len(f.steps[id]) == 0 {

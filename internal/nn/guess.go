@@ -1,0 +1,101 @@
+package nn
+
+import (
+	"slices"
+
+	"github.com/heftai/heft/internal/tensor"
+	"github.com/heftai/heft/meta"
+)
+
+// A Guesser is implemented by Weights that may read experts before their router has chosen them.
+type Guesser interface {
+	// Guesses reports whether experts of the stack m are worth guessing, whose block runs next, and whether
+	// the guess may read parameters of that block now.
+	Guesses(m *meta.Module, params []*meta.Param) bool
+	// GuessExperts announces experts of the stack m that its router will probably choose, the most likely
+	// first. The slice is valid during the call.
+	GuessExperts(m *meta.Module, experts []int32)
+}
+
+// guessRows is the most rows of a pass whose experts are guessed. More rows choose most experts anyway.
+const guessRows = 8
+
+// A guess applies the norm and the router of the next block to the hidden states in front of the experts of this one.
+// Both blocks change them little beside what they add up to, so that the router chooses nearly the same.
+type guess struct {
+	norm   *norm
+	moe    *moe
+	params []*meta.Param
+}
+
+// guessed returns how a block's experts are guessed, nil if they are not: their router must see the hidden states
+// behind a norm.
+func (b *block) guessed() *guess {
+	m, mixture := b.mlp.body.(*moe)
+	if !mixture || m.router == nil || m.table != nil || b.mlp.pre == nil || b.mlp.pre.each != nil || b.mlp.in != 1 || !b.plain() {
+		return nil
+	}
+	g := &guess{norm: b.mlp.pre, moe: m}
+	for _, p := range []param{b.mlp.pre.weight, b.mlp.pre.bias, m.router.weight, m.router.bias, m.correctionParam} {
+		if p.Param != nil {
+			g.params = append(g.params, p.Param)
+		}
+	}
+	return g
+}
+
+// plain reports whether b is two branches of one stream in sequence.
+func (b *block) plain() bool {
+	return !b.parallel && b.streams == nil && b.altUp == nil && b.experts == nil
+}
+
+// guessFrom guesses the experts of the next block from x, the hidden states in front of the second branch of b.
+func (b *block) guessFrom(c *Context, x tensor.Tensor) {
+	r := &c.routing
+	r.guess = r.guess[:0]
+	g := b.next
+	if g == nil || c.guesser == nil || c.err != nil || x.Rows() > guessRows || x.Rows() != c.rows || c.recording() || !c.guesser.Guesses(g.moe.stack.Module, g.params) {
+		return
+	}
+	r.guessOf = g.moe.stack.Module
+	mark := c.arena.used
+	y, logits := c.arena.take(x.Rows(), g.norm.cols()), c.arena.take(x.Rows(), g.moe.spec.Count)
+	g.norm.forward(c, y, x)
+	together := c.collect()
+	g.moe.router.compute(together, logits, y, 0)
+	together.compute()
+	if s := g.moe.spec.Softcap; s > 0 && c.err == nil {
+		c.backend.Scale(logits, 1, s)
+	}
+	g.moe.choose(c, logits)
+	c.arena.used = mark
+	if !c.sync(g.moe.path) {
+		return
+	}
+	k := g.moe.spec.TopK
+	for rank := range k {
+		for row := range x.Rows() {
+			if e := r.experts[row*k+rank]; !slices.Contains(r.guess, e) {
+				r.guess = append(r.guess, e)
+			}
+		}
+	}
+}
+
+// tellGuess announces the experts that were guessed, if it was not done yet.
+func (c *Context) tellGuess() {
+	r := &c.routing
+	if len(r.guess) > 0 && c.err == nil {
+		c.guesser.GuessExperts(r.guessOf, r.guess)
+	}
+	r.guess = r.guess[:0]
+}
+
+// scratch is the memory of guessFrom.
+func (g *guess) scratch(rows int) int {
+	if g == nil {
+		return 0
+	}
+	rows = min(rows, guessRows)
+	return floats(rows, g.norm.cols()) + floats(rows, g.moe.spec.Count)
+}
