@@ -103,7 +103,12 @@ type ReadStatus struct {
 
 // ExpertCounts counts requests for routed experts of the disk tier: experts that were in memory,
 // experts that were read, and experts that were evicted for others.
-type ExpertCounts struct{ Hits, Misses, Evictions int64 }
+type ExpertCounts struct {
+	Hits, Misses, Evictions int64
+	// Early are the misses whose reads were requested before the router had chosen them, because the router
+	// of the block probably would.
+	Early int64
+}
 
 // Loading is the progress of [Model.Warm].
 type Loading struct {

@@ -212,12 +212,14 @@ type expertCounts struct {
 	Hits      int64   `json:"hits"`
 	Misses    int64   `json:"misses"`
 	Evictions int64   `json:"evictions"`
+	Early     int64   `json:"early"` // misses that were requested before their router had chosen them
 	HitRate   float64 `json:"hit_rate"`
 }
 
 // count sets the counts between two states of the counters.
 func (r *benchResult) count(before, after dispatch.ExpertCounts) {
-	e := expertCounts{Hits: after.Hits - before.Hits, Misses: after.Misses - before.Misses, Evictions: after.Evictions - before.Evictions}
+	e := expertCounts{Hits: after.Hits - before.Hits, Misses: after.Misses - before.Misses, Evictions: after.Evictions - before.Evictions,
+		Early: after.Early - before.Early}
 	if all := e.Hits + e.Misses; all > 0 {
 		e.HitRate = float64(e.Hits) / float64(all)
 		r.Experts = &e
@@ -369,7 +371,7 @@ func (r *benchResult) print(out cmdline.Output) error {
 	}
 	r.against(out, "memory", func(s *benchSpeed) *float64 { return s.MemoryBytes }, 1<<20, "MiB")
 	if e := r.Experts; e != nil {
-		fmt.Fprintf(out, "experts       %9.1f %% in memory: %d hits, %d misses, %d evictions\n", 100*e.HitRate, e.Hits, e.Misses, e.Evictions)
+		fmt.Fprintf(out, "experts       %9.1f %% in memory: %d hits, %d misses (%d requested early), %d evictions\n", 100*e.HitRate, e.Hits, e.Misses, e.Early, e.Evictions)
 	}
 	r.against(out, "disk reads", func(s *benchSpeed) *float64 { return s.DiskBytesPerToken }, 1<<20, "MiB a token")
 	r.against(out, "first token", func(s *benchSpeed) *float64 { return s.FirstTokenSeconds }, 1, "s")

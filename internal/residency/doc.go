@@ -22,7 +22,8 @@
 // last ones are on their way: [Store.Parts] waits for each. As far as [Store.KeepBudget] has room, bands and
 // segments stay in memory beside the windows, evenly spread over a pass, until others need the memory. Experts are read one by one into slots, which a
 // [policy.Cache] assigns. Once a router has selected them, all that are missing are requested at once,
-// and [Store.HoldExperts] returns them as they arrive. Embedding tables are mapped, and a lookup reads
+// and [Store.HoldExperts] returns them as they arrive. Those of the next block are guessed and read before
+// that, where guesses are usually right; see [Store.Guesses]. Embedding tables are mapped, and a lookup reads
 // single rows.
 //
 // With an [Options.Converter], matrices are converted to its format before their first use. If

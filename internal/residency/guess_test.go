@@ -57,7 +57,7 @@ func TestExpectedLoadsAreReadBehindThoseRequested(t *testing.T) {
 		hold(t, r, id)
 		r.release(id)
 	}
-	if n, s := len(order()), r.cached(); n != 4 || s.Hits != 0 || s.Misses != 4 {
+	if n, s := len(order()), r.cached(); n != 4 || s.Hits != 0 || s.Misses != 4 || s.Early != 2 {
 		t.Errorf("%d reads and %+v, want 4 reads, and all loads missed", n, s)
 	}
 }

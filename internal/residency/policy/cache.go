@@ -18,6 +18,8 @@ type Move struct {
 // Stats are the counters of a cache.
 type Stats struct {
 	Hits, Misses, Evictions int64
+	// Early are the misses of segments that were admitted before they were requested.
+	Early int64
 }
 
 // HitRate is the share of requested segments that were resident, 0 if none was requested.
@@ -110,6 +112,7 @@ func (c *Cache) Request(layer int, segments []int32) []Move {
 		switch {
 		case c.early[id]:
 			c.stats.Misses++
+			c.stats.Early++
 			c.early[id] = false
 		case c.place[id] >= 0:
 			c.stats.Hits++

@@ -172,6 +172,7 @@ func (m *memory) request(layer int, segments []int32) {
 		if _, in := m.held[id]; in {
 			if m.early[id] {
 				m.want.Misses++
+				m.want.Early++
 			} else {
 				m.want.Hits++
 			}
