@@ -5,17 +5,10 @@
 # beside the Python of .ci/run, whose torch and transformers it uses.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-tools=${HEFT_CI_TOOLS:-$HOME/.cache/heft-ci}
-base=${HEFT_PYTHON:-$tools/venv/bin/python} python=$tools/trl/bin/python
+. scripts/trl-python.sh
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 out=${1:-$work}
-if ! "$python" -c 'import trl, peft, datasets' 2>/dev/null; then
-	"$base" -m venv "$tools/trl"
-	# Packages of the Python that .ci/run installs are found behind those of this one.
-	"$base" -c 'import site; print(site.getsitepackages()[0])' >"$("$python" -c 'import site; print(site.getsitepackages()[0])')/base.pth"
-	"$python" -m pip install -q --no-cache-dir trl==1.16.0 peft==0.21.2 datasets
-fi
 mkdir -p "$out/train"
 cp -r testdata/golden/train/preference "$out/train"
 for kind in preference reward grpo; do
