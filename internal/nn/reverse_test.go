@@ -52,6 +52,11 @@ func (w *trained) Gradient(t tensor.Tensor) (tensor.Tensor, bool) {
 	return tensor.Tensor{}, false
 }
 
+func (w *trained) Trains(t tensor.Tensor) bool {
+	_, ok := w.Gradient(t)
+	return ok
+}
+
 // newTrainingOf runs passes of root that begin with hidden states of one sequence of n rows.
 func newTrainingOf(t *testing.T, root *meta.Module, w *trained, n int) (*Training, *Input) {
 	t.Helper()

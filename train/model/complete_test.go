@@ -49,3 +49,42 @@ func TestGradientsAreCompleteUnitByUnit(t *testing.T) {
 			slices.Index(order, last), slices.Index(order, first), missing)
 	}
 }
+
+// A pass forwards took the memory of the gradients of all matrices, so that gradients that ranks of one process
+// exchange block by block were all in memory on each rank.
+func TestPassesForwardsTakeNoGradients(t *testing.T) {
+	dir := ownModel(t, "olmo2")
+	m, err := openFile(t, dir, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	tape := tensor.NewTape(tensor.Options{Threads: 1})
+	loss, err := m.Loss(tape, Batch{IDs: []int{1, 2, 3, 4, 5, 6, 7, 8}, Length: 8}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, pool := map[*tensor.Parameter]bool{}, new(tensor.GradPool)
+	for _, u := range m.units[:len(m.units)-1] {
+		for _, p := range u.trained {
+			p.PoolGrad(pool)
+			if body[p] = true; p.HasGrad() {
+				t.Fatalf("a parameter of shape %v has a gradient before Backward", p.Shape())
+			}
+		}
+	}
+	memory, left := map[*float32]bool{}, len(body)
+	err = tensor.BackwardReady(loss, 1, func(p *tensor.Parameter) {
+		if body[p] {
+			memory[&p.Grad()[0]] = true
+			p.ZeroGrad() // as a rank that does not own it
+			left--
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if left != 0 || len(memory) > len(body)*2/3 {
+		t.Errorf("%d gradients took the memory of %d, and %d were never complete; want those of one of two blocks", len(body), len(memory), left)
+	}
+}

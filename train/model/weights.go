@@ -159,15 +159,17 @@ func (w *weights) placed(number int32, values []float32) {
 	w.places[number-1].values = uintptr(unsafe.Pointer(unsafe.SliceData(values)))
 }
 
+// Trains reports whether a view is of a trainable parameter.
+func (w *weights) Trains(t view.Tensor) bool {
+	return t.Owner > 0 && len(t.Data) > 0 && w.model.numbered[t.Owner-1].Trainable
+}
+
 // Gradient returns the memory where the gradient of a view of a trainable parameter is accumulated.
 func (w *weights) Gradient(t view.Tensor) (view.Tensor, bool) {
-	if t.Owner <= 0 || len(t.Data) == 0 { // of no parameter
+	if !w.Trains(t) {
 		return view.Tensor{}, false
 	}
 	p, begin, size := w.model.numbered[t.Owner-1], w.places[t.Owner-1].values, 4
-	if !p.Trainable {
-		return view.Tensor{}, false
-	}
 	if t.DType == meta.Float16 {
 		begin, size = w.places[t.Owner-1].rounded, 2
 	}

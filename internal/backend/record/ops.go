@@ -105,7 +105,7 @@ func (r *Recorder) product(dst, x tensor.Tensor, w backend.Matrix, bias tensor.T
 		return
 	}
 	in := -1
-	if !r.matrixGradient(w).IsZero() {
+	if w.Quant == nil && !w.IsZero() && r.weights.Trains(w.Tensor) { // its gradient takes no memory yet
 		in = r.keep(x)
 	}
 	r.push(dst, func(dy tensor.Tensor) {

@@ -17,6 +17,8 @@ type Weights interface {
 	// a trainable weight, of any dtype, it is the same view of the gradient. ok is false if w is
 	// frozen.
 	Gradient(w tensor.Tensor) (t tensor.Tensor, ok bool)
+	// Trains reports whether Gradient has memory for w. It allocates none.
+	Trains(w tensor.Tensor) bool
 }
 
 // Recorder is a [backend.Recorder]. One goroutine uses it at a time.

@@ -16,6 +16,7 @@ import (
 type frozen struct{}
 
 func (frozen) Gradient(tensor.Tensor) (tensor.Tensor, bool) { return tensor.Tensor{}, false }
+func (frozen) Trains(tensor.Tensor) bool                    { return false }
 
 func open(t testing.TB) *record.Recorder {
 	t.Helper()
