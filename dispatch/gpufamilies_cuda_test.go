@@ -18,6 +18,7 @@ import (
 // leftToTheCPU are the models of testdata/golden/infer/models of which no block runs on GPUs, with what no kernel of GPUs
 // does. All blocks of the others do.
 var leftToTheCPU = reasons(map[string][]string{
+	"blocks of four branches":                       {"family-longcat-flash-1", "family-longcat-flash-2", "family-longcat-flash-3"},
 	"clamped queries, keys and values":              {"family-mpt-clip-5", "family-olmo-clip-1"},
 	"delta nets with stronger changes":              {"family-olmo-hybrid-3"},
 	"delta nets whose channels decay by themselves": {"family-bailing-hybrid-1", "family-bailing-hybrid-2", "family-bailing-hybrid-3", "family-kimi-linear-1", "family-kimi-linear-2", "family-kimi-linear-3"},

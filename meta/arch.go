@@ -176,6 +176,7 @@ func deepseeks() []architecture {
 		// Kimi K2's config is DeepSeek-V3's to the letter.
 		{"kimi_k2", "DeepseekV3ForCausalLM", "model", "DeepseekV3DecoderLayer", 0, []int{1}, deepseekV3},
 		{"kimi_linear", "KimiLinearForCausalLM", "model", "KimiLinearDecoderLayer", 163584, []int{163586}, kimiLinear},
+		{"longcat_flash", "LongcatFlashForCausalLM", "model", "LongcatFlashDecoderLayer", 1, []int{2}, longcatFlash},
 		{"sarvam_mla", "DeepseekV3ForCausalLM", "model", "DeepseekV3DecoderLayer", 0, []int{1}, sarvamMLA},
 		{"sarvam_moe", "Glm4MoeForCausalLM", "model", "Glm4MoeDecoderLayer", -1, []int{1}, sarvamMoE},
 		{"youtu", "YoutuForCausalLM", "model", "YoutuDecoderLayer", 128000, []int{128001}, youtu},

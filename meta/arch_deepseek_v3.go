@@ -153,6 +153,11 @@ func (f *fields) checkGroups(m *MoESpec, least int) {
 }
 
 func (d *deepseek) latentAttention(b *Builder, layer int) (*Builder, *MLASpec) {
+	return d.latentAttentionIn(b.Child("self_attn", d.class+"Attention"), layer)
+}
+
+// latentAttentionIn fills a, the scope of latent attention.
+func (d *deepseek) latentAttentionIn(a *Builder, layer int) (*Builder, *MLASpec) {
 	head := d.nope + d.headDim
 	mla := &MLASpec{
 		QUp: "q_proj", KVDown: "kv_a_proj_with_mqa", KVNorm: "kv_a_layernorm", KVUp: "kv_b_proj",
@@ -161,7 +166,7 @@ func (d *deepseek) latentAttention(b *Builder, layer int) (*Builder, *MLASpec) {
 	if d.qRank > 0 {
 		mla.QDown, mla.QNorm, mla.QUp = "q_a_proj", "q_a_layernorm", "q_b_proj"
 	}
-	a := b.Child("self_attn", d.class+"Attention").Runs(KindAttention, &AttentionSpec{
+	a.Runs(KindAttention, &AttentionSpec{
 		Layer: layer, Heads: d.heads, KVHeads: d.heads, HeadDim: head, ValueDim: d.value,
 		Out: "o_proj", Scale: d.scale, Rope: d.rope, MLA: mla,
 	})
@@ -174,7 +179,7 @@ func (d *deepseek) latentAttention(b *Builder, layer int) (*Builder, *MLASpec) {
 	}
 	a.Linear("kv_a_proj_with_mqa", d.hidden, d.kvRank+d.headDim, d.bias)
 	d.latentNorm(a, "kv_a_layernorm", d.kvRank)
-	if b.tree.conventions().SplitLatent {
+	if a.tree.conventions().SplitLatent {
 		mla.KVUp, mla.KeyUp, mla.ValueUp = "", "k_b_proj", "v_b_proj"
 		a.Linear("k_b_proj", d.nope, d.heads*d.kvRank, false)
 		a.Linear("v_b_proj", d.kvRank, d.heads*d.value, false)

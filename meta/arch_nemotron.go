@@ -5,7 +5,7 @@ package meta
 func nemotron4(f *fields, b *Builder) {
 	d := readDecoder(f, "Nemotron", decoderDefaults{
 		vocab: 256000, hidden: 6144, inner: 24576, layers: 32, heads: 48,
-		context: 4096, eps: 1e-5, epsField: "norm_eps", act: "relu2", rope: ropeDefaults{theta: 10000, partial: 0.5},
+		context: 4096, eps: 1e-5, epsField: "norm_eps", act: "relu2", rope: ropeDefaults{theta: 10000, partial: 0.5, roundUp: true},
 	})
 	d.layerNorms()
 	d.normClass, d.normSpec.Offset = "NemotronLayerNorm1P", 1

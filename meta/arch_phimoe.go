@@ -11,7 +11,7 @@ func phiMoE(f *fields, b *Builder) {
 	f.phiMoERope(d.rope)
 	bias := f.bool("attention_bias", false)
 	window := f.window("sliding_window", 0)
-	spec := f.experts("num_local_experts", 16, "num_experts_per_tok", 2)
+	spec := f.without("num_experts_per_tok").experts("num_local_experts", 16, "num_experts_per_tok", 1)
 	if spec.Count < 2 {
 		f.fail("num_local_experts", "got %d, want at least 2", spec.Count)
 	}

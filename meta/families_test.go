@@ -272,6 +272,7 @@ func TestOddRotaryDimensionsRoundUp(t *testing.T) {
 		`{"model_type": "glm4_moe", "head_dim": 10, "partial_rotary_factor": 0.5}`,
 		`{"model_type": "gpt_neox", "hidden_size": 40, "num_attention_heads": 4, "rotary_pct": 0.5}`,
 		`{"model_type": "minimax_m2", "head_dim": 10, "rotary_dim": 5}`,
+		`{"model_type": "nemotron", "head_dim": 10, "partial_rotary_factor": 0.5}`,
 		`{"model_type": "qwen3_5_text", "head_dim": 10, "partial_rotary_factor": 0.5, "layer_types": ["full_attention"], "num_hidden_layers": 1}`,
 	} {
 		m, err := newFrom(config)
@@ -314,6 +315,29 @@ func TestLayersNamedWithLeadingZeros(t *testing.T) {
 	for path, want := range map[string]int{"model.layers.4.self_attn": 256, "model.layers.5.self_attn": 512, "model.layers.11.self_attn": 512} {
 		if got := specOf[AttentionSpec](t, config, path).HeadDim; got != want {
 			t.Errorf("%s: heads of %d values, want %d", path, got, want)
+		}
+	}
+}
+
+// TestPhiMoEIgnoresExpertsPerToken: the router chooses two experts whatever num_experts_per_tok says, as in transformers.
+func TestPhiMoEIgnoresExpertsPerToken(t *testing.T) {
+	m, err := newFrom(`{"model_type": "phimoe", "num_hidden_layers": 1, "num_local_experts": 2, "num_experts_per_tok": 4}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := m.Root.Find("model.layers.0.mlp").Spec.(*MoESpec); s.TopK != 2 || s.Count != 2 {
+		t.Errorf("%d of %d experts, want 2 of 2", s.TopK, s.Count)
+	}
+}
+
+// TestLongcatRefusesWhatNothingComputes: a biased router has a bias that transformers does not add, and experts of other kinds.
+func TestLongcatRefusesWhatNothingComputes(t *testing.T) {
+	for field, want := range map[string]string{
+		`"router_bias": true`: "router_bias: true is not supported", `"zero_expert_type": "copy"`: "zero_expert_type", `"q_lora_rank": null`: "q_lora_rank: null is not supported",
+		`"moe_topk": 9, "n_routed_experts": 4, "zero_expert_num": 4`: "moe_topk: 9 of 8 experts",
+	} {
+		if _, err := newFrom(`{"model_type": "longcat_flash", "num_layers": 1, ` + field + `}`); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %s", field, err, want)
 		}
 	}
 }

@@ -101,6 +101,10 @@ type BlockSpec struct {
 	// AltUp, nil for none, is around the branches of a sequential block, and Laurel, nil for none, beside its attention.
 	AltUp  *AltUpSpec
 	Laurel *LaurelSpec
+	// Shortcut, "" for none, names a child whose operand is MLP's. Its result is added to the block's. Then, which Shortcut needs and nil
+	// is none, has the names of two further branches in sequence.
+	Shortcut string
+	Then     *BlockSpec
 	// Scalar, "" for none, names a Buffer of one number, which multiplies the block's result.
 	Scalar string
 }
@@ -194,6 +198,8 @@ type MLASpec struct {
 	KeyUp, ValueUp   string
 	LoraRank         int // width of the compressed key/value
 	RopeDim, NopeDim int // parts of a query or key head
+	// KVScale multiplies the compressed key/value behind its norm, and QueryScale the queries. 0 means 1.
+	KVScale, QueryScale float32
 	// Indexer, nil for none, limits the positions that a token attends to. Chosen > 0 without an
 	// Indexer says that they are those of the last layer before that has one.
 	Indexer *IndexerSpec
@@ -316,6 +322,7 @@ type MoESpec struct {
 	Shared      string // child MLP that every token passes, or "" if none
 	SharedGate  string // Linear of width 1 whose sigmoid multiplies Shared, or "" if none
 	Count, TopK int
+	Identity    int // experts of the router behind Count, which have no weights: their result is their operand
 	Score       RouterScore
 	Renormalise bool    // chosen weights are divided by their sum
 	Scale       float32 // multiplies the chosen weights; 0 means 1

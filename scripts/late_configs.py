@@ -174,6 +174,28 @@ def jamba(R, llama):
     return c
 
 
+def without_idle_experts(model):
+    """Takes the weights of experts that do nothing out of LongCat's mixtures. Published files do not have them, and nothing reads them."""
+    for m in model.modules():
+        if hasattr(m, "identity_expert"):
+            m.gate_up_proj = type(m.gate_up_proj)(m.gate_up_proj.detach()[:m.num_routed_experts].clone())
+    return model
+
+
+def longcat_flash(R, deepseek):
+    c = deepseek(R, "longcat_flash")
+    for name in ("first_k_dense_replace", "n_shared_experts", "n_group", "topk_group", "norm_topk_prob", "num_experts_per_tok", "num_nextn_predict_layers", "rope_interleave"):
+        c.pop(name, None)
+    c.update(head_dim=c["qk_rope_head_dim"], num_layers=R.choice([1, 2, 3]), ffn_hidden_size=c.pop("intermediate_size"), expert_ffn_hidden_size=c.pop("moe_intermediate_size"), n_routed_experts=R.choice([2, 4, 7]),
+             zero_expert_num=R.choice([0, 1, 3, 6]), moe_topk=2, q_lora_rank=R.choice([6, 10]), kv_lora_rank=R.choice([8, 12]))
+    c.pop("num_hidden_layers", None)
+    if c["n_routed_experts"] > 2:
+        c["moe_topk"] = R.choice([2, 3])
+    if R.random() < 0.5:
+        c.update(zero_expert_type="identity", routed_scaling_factor=R.choice([1.0, 2.5]))
+    return c
+
+
 def late(llama, gemma4, wrap, deepseek):
     """The makers, each with the seeds of the committed fixtures. llama and gemma4 are family_configs'."""
     return {
@@ -187,5 +209,6 @@ def late(llama, gemma4, wrap, deepseek):
         "kimi_linear": (lambda R: kimi_linear(R, deepseek), [1, 2, 3]),
         "kolibri1": (lambda R: kolibri1(R, llama), [1, 2]),
         "laguna": (lambda R: laguna(R, llama), [1, 2, 3]),
+        "longcat_flash": (lambda R: longcat_flash(R, deepseek), [1, 2, 3]),
         "lfm3": (lambda R: lfm3(R, llama), [1, 2]),
     }

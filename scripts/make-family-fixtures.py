@@ -36,6 +36,7 @@ arch = types.SimpleNamespace(**runpy.run_path(str(here / "make-arch-fixtures.py"
 families = types.SimpleNamespace(**runpy.run_path(str(here / "family_configs.py")))
 varied = types.SimpleNamespace(**runpy.run_path(str(here / "varied_configs.py")))
 base = arch.base
+from late_configs import without_idle_experts
 torch.set_num_threads(1)
 
 MARGIN = 1e-3
@@ -64,6 +65,7 @@ def build(config, dtype, seed):
     made._attn_implementation = attention = "sdpa" if config.get("alibi") else "eager"  # Falcon's eager one adds its biases twice
     cls = AutoModelForImageTextToText if "vision_config" in config else AutoModelForCausalLM
     model = cls.from_config(made, attn_implementation=attention, experts_implementation="eager", dtype=torch.float32).float().eval()
+    without_idle_experts(model)
     for _, p in model.named_parameters():
         if p.dim() > 1:
             p.normal_(0, 1.6 / p.shape[-1] ** 0.5)

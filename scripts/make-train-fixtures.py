@@ -23,6 +23,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from in_double import in_double
+from late_configs import without_idle_experts
 
 VOCAB, LENGTH, IGNORED = 40, 11, -100
 SIZES = dict(vocab_size=VOCAB, hidden_size=16, intermediate_size=20, num_hidden_layers=2, num_attention_heads=4,
@@ -179,6 +180,9 @@ MODELS |= {
     "kimi-linear": ("kimi_linear", dict(KIMI, linear_attn_config=dict(head_dim=6, num_heads=3, short_conv_kernel_size=4))),
     "bailing-hybrid": ("bailing_hybrid", dict(KIMI, head_dim=4, short_conv_kernel_size=4, kda_safe_gate=True, kda_lower_bound=-2.5, num_nextn_predict_layers=0)),
 }
+MODELS["longcat-flash"] = ("longcat_flash", dict(
+    intermediate_size=None, num_key_value_heads=4, num_layers=2, ffn_hidden_size=20, expert_ffn_hidden_size=8, n_routed_experts=4, zero_expert_num=3, moe_topk=3,
+    num_hidden_layers=None, kv_lora_rank=6, q_lora_rank=8, qk_nope_head_dim=4, qk_rope_head_dim=4, head_dim=4, v_head_dim=6, routed_scaling_factor=2.5, rope_parameters=rope()))
 STATES = ("conv_L_cache", "linear_num_key_heads", "state_size", "ssm_state_size", "mamba_d_state", "linear_attn_config", "kda_safe_gate")
 
 
@@ -187,7 +191,7 @@ def build(kind, fields):
     fields = {k: v for k, v in dict(SIZES, **fields).items() if v is not None}
     config = AutoConfig.for_model(kind, **fields)
     config._attn_implementation = "sdpa" if fields.get("alibi") else "eager"  # Falcon's eager one adds its biases twice
-    model = AutoModelForCausalLM.from_config(config, dtype=torch.float32, experts_implementation="eager").eval()
+    model = without_idle_experts(AutoModelForCausalLM.from_config(config, dtype=torch.float32, experts_implementation="eager").eval())
     with torch.no_grad():
         for _, t in list(model.named_parameters()) + [(n, b) for n, b in model.named_buffers() if "correction" in n or "layer_scalar" in n]:
             if t.dim() > 1:

@@ -21,6 +21,9 @@ import torch
 import transformers
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
 
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from late_configs import without_idle_experts
+
 transformers.logging.set_verbosity_error()
 logging.disable(logging.CRITICAL)
 R = random.Random(20)
@@ -305,7 +308,7 @@ def case(config):
     made = AutoConfig.for_model(**floats(config))
     cls = AutoModelForImageTextToText if "vision_config" in config else AutoModelForCausalLM
     with torch.device("meta"):
-        model = cls.from_config(made, dtype=made.dtype or torch.float32)
+        model = without_idle_experts(cls.from_config(made, dtype=made.dtype or torch.float32))
     model.tie_weights()
     text = AutoConfig.for_model(**floats(config))
     if cls is AutoModelForImageTextToText:  # the text model alone
@@ -329,7 +332,7 @@ def sizes(names):
         cls = AutoModelForImageTextToText if wrapper else AutoModelForCausalLM
         try:
             with torch.device("meta"):
-                model = cls.from_config(config)
+                model = without_idle_experts(cls.from_config(config))
         except (ValueError, TypeError):  # defaults that do not fit together: of a vision tower, of lfm2_moe
             continue
         model.tie_weights()

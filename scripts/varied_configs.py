@@ -39,7 +39,7 @@ OMITTED = ("rms_norm_eps", "layer_norm_eps", "norm_eps", "layer_norm_epsilon", "
 
 
 # What Heft refuses by name, and the reference runs.
-REFUSED = {"internlm3": ("qkv_bias", "bias", "attention_bias", "mlp_bias"), "iquestcoder": ("attention_bias", "mlp_bias")}
+REFUSED = {"dots1": ("scoring_func",), "deepseek_v4": ("num_key_value_heads",), "internlm3": ("qkv_bias", "bias", "attention_bias", "mlp_bias"), "iquestcoder": ("attention_bias", "mlp_bias")}
 SILU_ONLY = ("deepseek_v4", "lfm2", "lfm2_moe", "lfm3")
 
 
@@ -132,12 +132,12 @@ def vary(R, config):
             holder = config if name in config else c
             holder[name] = R.random() < 0.5
     for name, values in NUMBERS.items():
-        if name in known and not isinstance(c.get(name), (dict, list)) and R.random() < 0.25:
+        if name in known and not isinstance(c.get(name), (dict, list)) and R.random() < 0.25 and name not in REFUSED.get(c["model_type"], ()):
             c[name] = R.choice(values)
     for name in ("hidden_act", "activation_function", "hidden_activation"):
         if name in known and c["model_type"] not in SILU_ONLY and R.random() < 0.2:
             c[name] = R.choice(ACTS)
-    if "num_key_value_heads" in c and R.random() < 0.3:
+    if "num_key_value_heads" in c and R.random() < 0.3 and "num_key_value_heads" not in REFUSED.get(c["model_type"], ()):
         c["num_key_value_heads"] = R.choice([1, c["num_attention_heads"], None])
     if "head_dim" in known and c["model_type"] not in ("mamba2",) and R.random() < 0.2:
         c["head_dim"] = R.choice([4, 10, 18, 32, None])

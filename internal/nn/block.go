@@ -19,6 +19,7 @@ type block struct {
 	streams        *blockStreams // nil for one
 	altUp          *altUp        // nil for none
 	next           *guess        // of the experts of the block behind; nil for none
+	shortcut       *shortcut     // nil for none
 }
 
 // A branch is post(body(pre(x)) + beside(pre(x))). Either norm and beside may be missing. A branch
@@ -145,6 +146,10 @@ func (b *block) inPlace(c *Context, x tensor.Tensor) {
 func (b *block) together(c *Context, x tensor.Tensor) {
 	if b.altUp != nil {
 		b.altUp.through(c, b, x)
+		return
+	}
+	if b.shortcut != nil {
+		b.shortcut.through(c, b, x)
 		return
 	}
 	if !b.parallel {
@@ -275,6 +280,9 @@ func (b *block) scratch(rows int) int {
 	}
 	if b.altUp != nil {
 		return b.altUp.scratch(b, rows)
+	}
+	if b.shortcut != nil {
+		return b.shortcut.scratch(b, rows)
 	}
 	if b.parallel {
 		return 2*floats(rows, b.width) + max(b.attention.scratch(rows), b.mlp.scratch(rows))

@@ -142,6 +142,10 @@ func (c *compiler) blockParts(n Node, s *meta.BlockSpec, b *block) (err error) {
 			return err
 		}
 	}
+	if s.Shortcut != "" || s.Then != nil {
+		b.shortcut, err = c.shortcut(n, s, b)
+		return err
+	}
 	if s.Scalar == "" {
 		return nil
 	}

@@ -32,7 +32,7 @@ type guess struct {
 // behind a norm.
 func (b *block) guessed() *guess {
 	m, mixture := b.mlp.body.(*moe)
-	if !mixture || m.router == nil || m.table != nil || b.mlp.pre == nil || b.mlp.pre.each != nil || b.mlp.in != 1 || !b.plain() {
+	if !mixture || m.router == nil || m.table != nil || m.spec.Identity > 0 || b.mlp.pre == nil || b.mlp.pre.each != nil || b.mlp.in != 1 || !b.plain() {
 		return nil
 	}
 	g := &guess{norm: b.mlp.pre, moe: m}
@@ -46,7 +46,7 @@ func (b *block) guessed() *guess {
 
 // plain reports whether b is two branches of one stream in sequence.
 func (b *block) plain() bool {
-	return !b.parallel && b.streams == nil && b.altUp == nil && b.experts == nil
+	return !b.parallel && b.streams == nil && b.altUp == nil && b.experts == nil && b.shortcut == nil
 }
 
 // guessFrom guesses the experts of the next block from x, the hidden states in front of the second branch of b.

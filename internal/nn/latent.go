@@ -102,9 +102,11 @@ func (a *latent) forward(c *Context, dst, x tensor.Tensor) {
 	rows, s := x.Rows(), a.spec
 	key := c.arena.take(rows, a.rank+a.rotated)
 	q := a.queries(c, key, x)
+	c.scale(q, orOne(s.MLA.QueryScale))
 	if a.kvNorm != nil {
 		compressed := key.Columns(0, a.rank)
 		a.kvNorm.forward(c, compressed, compressed)
+		c.scale(compressed, orOne(s.MLA.KVScale))
 	}
 	if c.err != nil {
 		return

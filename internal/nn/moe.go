@@ -35,11 +35,17 @@ func (c *compiler) moe(n Node, in int) (*moe, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.Count < 1 || s.TopK < 1 || s.TopK > s.Count {
+	if s.Count < 1 || s.TopK < 1 || s.TopK > s.Count+s.Identity {
 		return nil, at(n.Path, "%d of %d experts", s.TopK, s.Count)
 	}
 	if s.Groups > 0 && (s.Count%s.Groups != 0 || s.TopGroups < 1 || s.TopGroups > s.Groups || s.TopGroups*(s.Count/s.Groups) < s.TopK) {
 		return nil, at(n.Path, "%d of %d groups for %d of %d experts", s.TopGroups, s.Groups, s.TopK, s.Count)
+	}
+	if s.Identity > 0 {
+		c.hostOnly("experts without weights")
+		if s.Experts == "" || s.LatentDown != "" || s.ScaleInput || s.Groups > 0 || s.Table != "" {
+			return nil, at(n.Path, "experts without weights in a mixture with groups, a table, scaled operands or maps around the experts")
+		}
 	}
 	if s.Score == meta.ScoreSqrtSoftplus || s.Act == meta.ActClampedSiLU {
 		c.special("experts with clamped gates or scores of softplus")
@@ -75,7 +81,7 @@ func (c *compiler) moe(n Node, in int) (*moe, error) {
 	}
 	c.usedBy(m)
 	c.experts = append(c.experts, m.stack)
-	c.program.experts, c.program.topK = max(c.program.experts, s.Count), max(c.program.topK, s.TopK)
+	c.program.experts, c.program.topK = max(c.program.experts, s.Count+s.Identity), max(c.program.topK, s.TopK)
 	c.program.zeros = max(c.program.zeros, in, m.expertWidth)
 	if s.ScaleInput {
 		c.program.constants = max(c.program.constants, s.TopK)
@@ -107,7 +113,11 @@ func (c *compiler) routerOf(n Node, m *moe) error {
 	if err := c.tableOf(router, m); err != nil || m.spec.Correction == "" {
 		return err
 	}
-	for _, node := range []*meta.Module{router.Module, n.Module} {
+	holders := []*meta.Module{router.Module, n.Module}
+	if i := strings.LastIndexByte(m.spec.Router, '.'); i >= 0 {
+		holders = append(holders, n.Module.Find(m.spec.Router[:i]))
+	}
+	for _, node := range holders {
 		for _, b := range node.Buffers {
 			if b.Name == m.spec.Correction {
 				m.correction = b
@@ -119,7 +129,7 @@ func (c *compiler) routerOf(n Node, m *moe) error {
 	name := m.spec.Correction
 	for _, node := range []Node{router, n} {
 		if p := node.Module.Param(name); p != nil && len(p.Shape) == 1 {
-			m.correctionParam, err = c.param(node, name, m.spec.Count)
+			m.correctionParam, err = c.param(node, name, m.choices())
 			return err
 		}
 	}
@@ -129,13 +139,16 @@ func (c *compiler) routerOf(n Node, m *moe) error {
 		}
 		name = name[i+1:]
 	}
-	m.correctionParam, err = c.param(at, name, 1, m.spec.Count)
+	m.correctionParam, err = c.param(at, name, 1, m.choices())
 	return err
 }
 
+// choices is the number of experts that the router chooses from.
+func (m *moe) choices() int { return m.spec.Count + m.spec.Identity }
+
 // routes compiles the linear map of m's router.
 func (c *compiler) routes(n Node, m *moe) (err error) {
-	if m.router, err = c.affine(n, m.width, m.spec.Count, false); err != nil {
+	if m.router, err = c.affine(n, m.width, m.choices(), false); err != nil {
 		return err
 	}
 	c.adaptable(m.router)
@@ -217,6 +230,7 @@ func (m *moe) routed(c *Context, dst, x, operand tensor.Tensor) {
 	s := m.openShared(together, x)
 	m.route(together, operand)
 	r := &c.routing
+	r.hit = r.hit[:len(r.hit)-r.beyond(m.spec.Count)]
 	places := c.placesOf(m)
 	if c.err == nil {
 		c.want(m.stack.Module, r.hit, places)
@@ -233,6 +247,7 @@ func (m *moe) routed(c *Context, dst, x, operand tensor.Tensor) {
 		m.experts(together, sum, x, lot, &s, places)
 		hit = hit[len(lot):]
 	}
+	m.pass(c, dst, x)
 	if m.latentDown != nil {
 		y := c.arena.take(dst.Rows(), m.width)
 		m.latentUp.forward(c, y, sum)
@@ -307,7 +322,7 @@ func (m *moe) addShared(c *Context, dst tensor.Tensor, s *sharing) {
 // route selects the experts and sorts the rows by expert.
 func (m *moe) route(c scope, x tensor.Tensor) {
 	mark := c.arena.used
-	logits := c.arena.take(x.Rows(), m.spec.Count)
+	logits := c.arena.take(x.Rows(), m.choices())
 	m.router.compute(c, logits, x, 0)
 	c.compute()
 	if s := m.spec.Softcap; s > 0 && c.err == nil {
@@ -323,7 +338,7 @@ func (m *moe) route(c scope, x tensor.Tensor) {
 	if m.expertScale.Param != nil {
 		c.scaleChosen(m.expertScale, r.weights[:n], r.experts[:n])
 	}
-	if !r.sort(n, m.spec.TopK, m.spec.Count) {
+	if !r.sort(n, m.spec.TopK, m.choices()) {
 		c.fail("%s: the router chose an expert that is not there", m.path)
 		return
 	}
@@ -336,8 +351,8 @@ func (m *moe) route(c scope, x tensor.Tensor) {
 func (m *moe) choose(c *Context, logits tensor.Tensor) {
 	correction := c.vector(m.correctionParam)
 	if m.correction != nil {
-		if correction = c.weights.Buffer(m.correction); correction.Rank != 1 || correction.Dims[0] != m.spec.Count {
-			c.fail("%s: buffer of shape %v, wanted [%d]", meta.Join(m.router.path, m.correction.Name), correction.Shape(), m.spec.Count)
+		if correction = c.weights.Buffer(m.correction); correction.Rank != 1 || correction.Dims[0] != m.choices() {
+			c.fail("%s: buffer of shape %v, wanted [%d]", meta.Join(m.router.path, m.correction.Name), correction.Shape(), m.choices())
 		}
 	}
 	if c.err != nil {
@@ -459,7 +474,7 @@ func (m *moe) scratch(rows int) int {
 	if m.latentDown != nil {
 		n = 2*floats(rows, m.expertWidth) + max(n, floats(rows, m.width))
 	}
-	n = max(floats(rows, m.spec.Count), n)
+	n = max(floats(rows, m.choices()), n)
 	if m.shared == nil {
 		return n
 	}

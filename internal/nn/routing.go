@@ -107,6 +107,15 @@ func (r *routing) sort(n, topK, count int) bool {
 	return true
 }
 
+// beyond returns how many of the selected experts are not below count.
+func (r *routing) beyond(count int) int {
+	n := 0
+	for n < len(r.hit) && int(r.hit[len(r.hit)-1-n]) >= count {
+		n++
+	}
+	return n
+}
+
 // lot returns the longest prefix of hit whose experts have at most rows rows together.
 func (r *routing) lot(hit []int32, rows int) []int32 {
 	n, first := 1, int(r.begin[hit[0]])

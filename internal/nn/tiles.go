@@ -129,6 +129,8 @@ func (b *block) tiling() tiling {
 	_, beside := b.mlp.beside.(*moe)
 	mixture = mixture || beside || b.experts != nil
 	switch {
+	case b.shortcut != nil:
+		return wholeRows
 	case !mixture:
 		return blockTiles
 	case b.parallel:

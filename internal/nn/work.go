@@ -42,9 +42,9 @@ func (c *compiler) asks(m *moe) {
 	}
 	down := mapped{linear: m.down, step: 1, topK: s.TopK, in: m.down.in, out: m.down.out}
 	c.program.asked.maps = append(c.program.asked.maps, up, down)
-	c.keeps(2*s.Count + s.Groups)
+	c.keeps(2*m.choices() + s.Groups)
 	c.keepsGate(s.Act, m.inner)
-	c.widens(max(s.Count, m.gateUp.out, m.down.out))
+	c.widens(max(m.choices(), m.gateUp.out, m.down.out))
 }
 
 // keepsGate is keeps for a gate of so many columns, if its activation needs it.

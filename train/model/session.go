@@ -241,12 +241,21 @@ func (s *session) fit(tokens []int32, l *layout, way nn.Way, vocab int) (err err
 	return nil
 }
 
-// makeKV lays out pages of a KV cache: separate memory per layer if apart is set, else one memory for
-// all layers.
+// makeKV lays out pages of a KV cache: separate memory per layer if apart is set, else one memory that all
+// units use, with a part for each of a unit's layers.
 func (s *session) makeKV(pages, length int, apart bool) error {
 	shapes := s.program.KV()
-	n := min(1, len(shapes))
+	places, n := make([]int, len(shapes)), 0
+	for _, u := range s.program.Units {
+		for i, layer := range u.Layers {
+			places[layer] = i
+			n = max(n, i+1)
+		}
+	}
 	if apart {
+		for i := range places {
+			places[i] = i
+		}
 		n = len(shapes)
 	}
 	if s.pages == [3]int{pages, length, n} {
@@ -272,7 +281,7 @@ func (s *session) makeKV(pages, length int, apart bool) error {
 	}
 	s.kv = make([]kvcache.Layer, len(shapes))
 	for i, l := range shapes {
-		in := s.memories[min(i, n-1)]
+		in := s.memories[places[i]]
 		k := pagesOf(in, 0, pages, length, l.KWidth)
 		v := k
 		if l.VWidth > 0 {
