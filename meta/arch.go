@@ -23,6 +23,7 @@ func architectures() []architecture {
 	return append(slices.Concat(qwens(), gemmas(), glms(), olmos(), granites(), gpts(), deepseeks(), lfms(), mambas()), []architecture{
 		{"afmoe", "AfmoeForCausalLM", "model", "AfmoeDecoderLayer", -1, nil, afMoE},
 		{"apertus", "ApertusForCausalLM", "model", "ApertusDecoderLayer", 1, []int{2}, apertus},
+		{"apertus1p5_text", "Apertus1p5TextForCausalLM", "model", "Apertus1p5TextDecoderLayer", 1, []int{2}, apertus1p5},
 		{"arcee", "ArceeForCausalLM", "model", "ArceeDecoderLayer", 128000, []int{128001}, arcee},
 		{"bamba", "BambaForCausalLM", "model", "BambaDecoderLayer", 1, []int{2}, bamba},
 		{"bitnet", "BitNetForCausalLM", "model", "BitNetDecoderLayer", 128000, []int{128001}, bitNet},

@@ -4,20 +4,26 @@ import "encoding/json"
 
 // apertus is ApertusForCausalLM: llama with norms on query and key heads, and a plain MLP whose activation
 // has parameters of its own.
-func apertus(f *fields, b *Builder) {
+func apertus(f *fields, b *Builder) { f.apertus(b, "Apertus", 131072) }
+
+// apertus1p5 is Apertus1p5TextForCausalLM: apertus with tokens of images and sound, which the head may lack.
+func apertus1p5(f *fields, b *Builder) { f.apertus(b, "Apertus1p5Text", 266752) }
+
+func (f *fields) apertus(b *Builder, class string, vocab int) {
 	const act, xielu = "hidden_act", "xielu"
 	g, learned := f, f.text(act, xielu) == xielu
 	if learned {
 		g = f.without(act)
 	}
-	d := readDecoder(g, "Apertus", decoderDefaults{
-		vocab: 131072, hidden: 4096, inner: 14336, layers: 32, heads: 32, context: 65536, eps: 1e-5, act: "linear",
+	d := readDecoder(g, class, decoderDefaults{
+		vocab: vocab, hidden: 4096, inner: 14336, layers: 32, heads: 32, context: 65536, eps: 1e-5, act: "linear",
 		rope: ropeDefaults{theta: 12000000, scaling: map[string]any{
 			"rope_type": "llama3", "rope_theta": json.Number("12000000"), "factor": json.Number("8"),
 			"original_max_position_embeddings": json.Number("8192"), "low_freq_factor": json.Number("1"),
 			"high_freq_factor": json.Number("4"),
 		}},
 	})
+	d.readOutputs(f)
 	bias := f.bool("attention_bias", false)
 	block := BlockSpec{
 		AttentionNorm: "attention_layernorm", Attention: "self_attn", MLPNorm: "feedforward_layernorm", MLP: "mlp",
@@ -31,6 +37,17 @@ func apertus(f *fields, b *Builder) {
 		}
 		d.norms(b, "attention_layernorm", "feedforward_layernorm")
 	})
+}
+
+// readOutputs reads how many rows the head has. Those of tokens that a model never writes are left out.
+func (d *decoder) readOutputs(f *fields) {
+	const name = "output_vocab_size"
+	if d.class != "Apertus1p5Text" || f.null(name) {
+		return
+	}
+	if d.outputs = f.count(name, d.vocab, 1, d.vocab); d.outputs < d.vocab && d.tied {
+		f.fail(name, "%d beside a vocabulary of %d is not supported where the head is the embedding", d.outputs, d.vocab)
+	}
 }
 
 func (d *decoder) xieluMLP(b *Builder) {

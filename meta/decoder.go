@@ -1,6 +1,7 @@
 package meta
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"strconv"
@@ -18,6 +19,7 @@ type decoder struct {
 	context                int
 	act                    activation
 	tied                   bool
+	outputs                int // rows of the head; 0: one for each token
 	rope                   *RopeSpec
 
 	// The norms. torch's LayerNorm has a bias; the classes of transformers have none.
@@ -137,7 +139,7 @@ func (d *decoder) causalLM(f *fields, b *Builder, w wiring, layer func(b *Builde
 	}
 	spec, path := w.spec, b.tree.textPath()
 	spec.Embed, spec.Layers, spec.Norm, spec.Head = path+".embed_tokens", path+".layers", path+"."+or(w.lastNorm, or(w.finalNorm, "norm")), b.tree.headPath()
-	spec.Vocab, spec.Hidden, spec.Context = d.vocab, d.hidden, d.rope.contextOf(d.context)
+	spec.Vocab, spec.Hidden, spec.Context = cmp.Or(d.outputs, d.vocab), d.hidden, d.rope.contextOf(d.context)
 	spec.Reach = d.rope.reachOf(d.context)
 	if b.tree.wrapper != nil && !w.wrapped {
 		spec.LogitScale, spec.LogitSoftcap = 0, 0 // transformers' wrappers apply their head alone
@@ -172,7 +174,7 @@ func (d *decoder) causalLM(f *fields, b *Builder, w wiring, layer func(b *Builde
 	if w.inputs != nil {
 		w.inputs(model)
 	}
-	head := outer.head(embed, d.hidden, d.vocab, d.tied, spec.Head+".weight")
+	head := outer.head(embed, d.hidden, spec.Vocab, d.tied, spec.Head+".weight")
 	if w.headBias {
 		head.Param("bias", d.vocab)
 	}

@@ -341,3 +341,19 @@ func TestLongcatRefusesWhatNothingComputes(t *testing.T) {
 		}
 	}
 }
+
+// TestApertus15HeadsMayBeShorter: the vocabulary of requests and logits is that of the head, and the embedding has more rows.
+func TestApertus15HeadsMayBeShorter(t *testing.T) {
+	const config = `{"model_type": "apertus1p5_text", "num_hidden_layers": 1, "vocab_size": 100, "output_vocab_size": `
+	m, err := newFrom(config + `60}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, embed := m.Root.Find("lm_head").Param("weight").Shape[0], m.Root.Find("model.embed_tokens").Param("weight").Shape[0]
+	if v := m.Root.Spec.(*CausalLMSpec).Vocab; v != 60 || head != 60 || embed != 100 {
+		t.Errorf("vocabulary %d, head of %d rows, embedding of %d, want 60, 60 and 100", v, head, embed)
+	}
+	if _, err := newFrom(config + `60, "tie_word_embeddings": true}`); err == nil {
+		t.Error("a short head that is the embedding is no error")
+	}
+}

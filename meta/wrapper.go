@@ -23,6 +23,7 @@ type wrapper struct {
 func wrappers() []wrapper {
 	const text = "language_model"
 	return []wrapper{
+		{"apertus1p5", "Apertus1p5ForConditionalGeneration", "Apertus1p5Model", text, "apertus1p5_text", false, false, false},
 		{"aya_vision", "AyaVisionForConditionalGeneration", "AyaVisionModel", text, "cohere2", false, true, false},
 		{"cohere2_vision", "Cohere2VisionForConditionalGeneration", "Cohere2VisionModel", text, "cohere2", false, true, false},
 		{"gemma3", "Gemma3ForConditionalGeneration", "Gemma3Model", text, "gemma3_text", false, true, false},

@@ -196,9 +196,32 @@ def longcat_flash(R, deepseek):
     return c
 
 
+def apertus1p5_text(R, llama):
+    c = llama(R, "apertus1p5_text", ropes=("llama3", "llama3", "default", "linear"))
+    c["attention_bias"] = R.random() < 0.3
+    if R.random() < 0.8:
+        c["hidden_act"] = "xielu"
+    if R.random() < 0.7:
+        c.update(output_vocab_size=c["vocab_size"] - R.choice([0, 6, 17]), tie_word_embeddings=False)
+    return c
+
+
+def apertus1p5(R, llama, wrap):
+    """The text of a model whose images and sound are tokens of the vocabulary."""
+    t = apertus1p5_text(R, llama)
+    tie = dict(tie_word_embeddings=t.pop("tie_word_embeddings"))
+    at = t["vocab_size"] - 12
+    vision = dict(model_type="apertus1p5_vision_tokenizer", codebook_size=8, embed_dim=4, latent_channels=4, base_channels=32, channel_multiplier=[1, 1], num_res_blocks=1, resolution=8,
+                  attn_resolutions=[])
+    audio = dict(model_type="wavtokenizer_encoder", codebook_size=4, num_filters=2, upsampling_ratios=[2, 2], num_lstm_layers=1, hidden_size=8, codebook_dim=8)
+    return wrap("apertus1p5", t, vision, "dtype" in t, audio_config=audio, image_token_id=5, audio_token_id=6, image_token_offset=at, audio_token_offset=at + 8, **tie)
+
+
 def late(llama, gemma4, wrap, deepseek):
     """The makers, each with the seeds of the committed fixtures. llama and gemma4 are family_configs'."""
     return {
+        "apertus1p5_text": (lambda R: apertus1p5_text(R, llama), [1, 2, 3]),
+        "apertus1p5": (lambda R: apertus1p5(R, llama, wrap), [1]),
         "bailing_hybrid": (lambda R: bailing_hybrid(R, deepseek), [1, 2, 3]),
         "falcon_mamba": (lambda R: mamba(R, llama, "falcon_mamba"), [1, 2]),
         "flint": (lambda R: flint(R, llama), [1, 2]),

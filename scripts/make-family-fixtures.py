@@ -221,7 +221,7 @@ def make(folder, name, config, first, R=None):
     kind = config.get("dtype") or config.get("torch_dtype")
     text = config.get("text_config", config)
     dtype = DTYPES[kind]
-    found = search(config, dtype, first, text.get("vocab_size") or config["vocab_size"], R is not None)
+    found = search(config, dtype, first, text.get("output_vocab_size") or text.get("vocab_size") or config["vocab_size"], R is not None)
     if not found:
         return False
     seed, model, cases = found

@@ -87,7 +87,7 @@ func along(t *testing.T, m *Model, gradient map[string][]float32, by float64) (l
 	tp := tensor.NewTape(tensor.Options{})
 	var mean *tensor.Tensor
 	var err error
-	tp.NoGrad(func() { mean, err = m.Loss(tp, someTokens(), Options{}) })
+	tp.NoGrad(func() { mean, err = m.Loss(tp, someTokensOf(m), Options{}) })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -129,7 +129,7 @@ func adapterGradients(t *testing.T, m *Model, o Options) map[string][]float32 {
 	for _, p := range m.Parameters() {
 		p.ZeroGrad()
 	}
-	b := someTokens()
+	b := someTokensOf(m)
 	tp := tensor.NewTape(tensor.Options{})
 	loss, err := m.Loss(tp, b, o)
 	if err == nil {
