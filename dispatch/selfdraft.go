@@ -20,6 +20,10 @@ type SelfDraft struct {
 	DiskBytes      int64 `json:"disk_bytes_per_token"`
 	DiskBytesAlone int64 `json:"disk_bytes_per_token_alone"`
 	OnDisk         bool  `json:"-"` // weights are on the disk with the draft, so the model has use for its memory
+	// NoRoom says that the draft leaves the model less of the limit than its minimum.
+	NoRoom bool `json:"no_room,omitempty"`
+	// FullBytes is Bytes for a model of which all is in memory, or nothing: then the draft has copies of all.
+	FullBytes int64 `json:"-"`
 
 	options Options
 	devices devicemap.Map
@@ -30,7 +34,8 @@ type SelfDraft struct {
 // the draft. within returns the options of the model for the case that the draft takes so many bytes of the limit. It
 // is called several times: the less of the model is in memory, the more the draft takes, about a quarter of the weights
 // that stream. PlanSelfDraft returns the plan that keeps most of the model in memory, the options that belong to it, and
-// the draft. It fails if the model cannot be planned, or if the draft alone exceeds the limit. It reads no weight.
+// the draft. It fails if the model cannot be planned, or if the draft alone exceeds the limit. With StrictMemory it also
+// fails if the draft leaves the model less than its minimum, and returns a draft with NoRoom. It reads no weight.
 func PlanSelfDraft(skeleton *meta.Model, draft Options, within func(bytes int64) Options) (devicemap.Plan, Options, *SelfDraft, error) {
 	draft.DeviceMap = devicemap.Policy{Kind: devicemap.Manual, Pins: devicemap.NewMap(devicemap.Entry{Device: devicemap.CPU})}
 	all, draft, err := Plan(skeleton, draft)
@@ -42,7 +47,8 @@ func PlanSelfDraft(skeleton *meta.Model, draft Options, within func(bytes int64)
 	if host.LimitBytes > 0 && host.Used() > host.LimitBytes {
 		return devicemap.Plan{}, draft, nil, fmt.Errorf("its weights and its KV cache take %s, more than the limit of %s", devicemap.FormatSize(host.Used()), devicemap.FormatSize(host.LimitBytes))
 	}
-	d := &SelfDraft{Bytes: full, options: draft, devices: all.Map}
+	d := &SelfDraft{Bytes: full, FullBytes: full, options: draft, devices: all.Map}
+	alone, _, aloneErr := Plan(skeleton, within(0))
 	plan, o, err := Plan(skeleton, within(full))
 	for err == nil && onDisk(&plan) {
 		var less int64
@@ -61,13 +67,15 @@ func PlanSelfDraft(skeleton *meta.Model, draft Options, within func(bytes int64)
 		d.Bytes, plan, o = need, next, nextOptions
 	}
 	if err != nil {
-		return plan, o, d, err
+		d.NoRoom = aloneErr == nil
+		return plan, o, d, fmt.Errorf("it takes %s of the limit, and for the rest: %w", devicemap.FormatSize(full), err)
 	}
 	d.OnDisk = onDisk(&plan)
 	d.DiskBytes, d.DiskBytesAlone = plan.DiskBytesPerToken, plan.DiskBytesPerToken
-	if alone, _, err := Plan(skeleton, within(0)); err == nil {
+	if aloneErr == nil {
 		d.DiskBytesAlone = alone.DiskBytesPerToken
 	}
+	d.NoRoom = plan.BelowLeast
 	return plan, o, d, nil
 }
 

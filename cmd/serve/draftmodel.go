@@ -119,12 +119,12 @@ func (f *fleet) planSelf(d *draft) (devicemap.Plan, dispatch.Options, error) {
 	plan, options, self, err := planSelf(d.skeleton, d.options, func(bytes int64) dispatch.Options {
 		return f.within(d, f.beside(bytes), d.options.StrictMemory)
 	})
-	if err != nil {
-		return plan, options, err
-	}
-	if n, err := f.command.draftTokens(); err == nil && n == 0 && self.Gain(dispatch.AssumedRight) < 1 {
+	if n, _ := f.command.draftTokens(); n == 0 && declined(self) {
 		slog.Warn("--draft self guesses nothing: " + selfLine(self))
 		return dispatch.Plan(d.skeleton, d.options)
+	}
+	if err != nil {
+		return plan, options, err
 	}
 	d.self, d.dropSelf, f.drafts = self, f.dropSelf, self.Bytes
 	return plan, options, nil
@@ -145,11 +145,20 @@ func planSelf(skeleton *meta.Model, o dispatch.Options, within func(bytes int64)
 	return plan, options, self, err
 }
 
+// declined reports whether a draft of a model by itself is left out if --draft-tokens is auto: it has no room, or is not
+// expected to pay.
+func declined(d *dispatch.SelfDraft) bool {
+	return d != nil && (d.NoRoom || d.Gain(dispatch.AssumedRight) < 1)
+}
+
 // selfLine says what a draft of a model by itself takes and what it is expected to gain.
 func selfLine(d *dispatch.SelfDraft) string {
 	size := devicemap.FormatSize
 	gain := d.Gain(dispatch.AssumedRight)
-	line := fmt.Sprintf("draft self: its copies and KV cache take %s; %s stream for a token, %s without it; ", size(d.Bytes), size(d.DiskBytes), size(d.DiskBytesAlone))
+	if d.NoRoom {
+		return fmt.Sprintf("draft self: its copies and KV cache take %s of the limit, which leaves the model less than its minimum, so auto declines it", size(d.Bytes))
+	}
+	line := fmt.Sprintf("draft self: its copies and KV cache take %s of the limit; %s stream for a token, %s without it; ", size(d.Bytes), size(d.DiskBytes), size(d.DiskBytesAlone))
 	if gain < 1 {
 		return line + fmt.Sprintf("with %.0f %% of guesses right that is slower, so auto declines it", 100*dispatch.AssumedRight)
 	}

@@ -65,10 +65,10 @@ func (c *planCmd) Run(ctx context.Context, out cmdline.Output) error {
 		plan.Warnings = append(plan.Warnings, ignored)
 	}
 	report := dispatch.NewReport(plan)
-	report.KVTokens, report.MaxModelLen = o.KVTokens, o.MaxModelLen
-	report.Routing, report.SelfDraft = curve, self
+	report.KVTokens, report.MaxModelLen, report.Routing, report.SelfDraft = o.KVTokens, o.MaxModelLen, curve, self
 	report.Coding = dispatch.CodingOf(skeleton, &plan, &o)
-	report.FitsWith, _ = dispatch.FitsWith(skeleton, asked, plan)
+	asked = besideDraft(asked, plan, self)
+	report.FitsWith = fitBeside(skeleton, asked, plan, self)
 	if !c.NoProbe {
 		speeds := probePlan(ctx, o, checkpoint)
 		if checkpoint == nil && disk == 0 {
@@ -97,14 +97,39 @@ func (c *planCmd) Run(ctx context.Context, out cmdline.Output) error {
 func (c *planCmd) plan(skeleton *meta.Model, o dispatch.Options) (devicemap.Plan, dispatch.Options, *dispatch.SelfDraft, error) {
 	plan, alone, err := dispatch.Plan(skeleton, o)
 	limit := plan.Device(devicemap.CPU).LimitBytes
+	if c.Draft != "" && c.Draft != "self" {
+		plan.Warnings = append(plan.Warnings, "--draft "+c.Draft+" is not planned: it takes memory that the plan gives to the model")
+	}
 	if err != nil || c.Draft != "self" || limit == 0 {
 		return plan, alone, nil, err
 	}
 	beside, options, self, err := planSelf(skeleton, o, func(bytes int64) dispatch.Options { return within(o, besideOf(limit, bytes), o.StrictMemory) })
-	if err != nil || self.Gain(dispatch.AssumedRight) < 1 {
-		return plan, alone, self, err
+	if declined(self) {
+		return plan, alone, self, nil
 	}
-	return beside, options, self, nil
+	return beside, options, self, err
+}
+
+// besideDraft are the options o for the part of the limit that a draft leaves the model.
+func besideDraft(o dispatch.Options, plan devicemap.Plan, self *dispatch.SelfDraft) dispatch.Options {
+	if self == nil || declined(self) {
+		return o
+	}
+	return within(o, plan.Device(devicemap.CPU).LimitBytes, o.StrictMemory)
+}
+
+// fitBeside is what would keep all weights in memory. o are those of besideDraft; the limit of the result has room for the
+// model and its draft.
+func fitBeside(skeleton *meta.Model, o dispatch.Options, plan devicemap.Plan, self *dispatch.SelfDraft) *dispatch.Fit {
+	fit, _ := dispatch.FitsWith(skeleton, o, plan)
+	if fit == nil || self == nil || declined(self) {
+		return fit
+	}
+	model := fit.LimitBytes
+	for missing := self.FullBytes; missing > 0; missing = model - besideOf(fit.LimitBytes, self.FullBytes) {
+		fit.LimitBytes += missing
+	}
+	return fit
 }
 
 // draftLine is selfLine, if there is a draft.

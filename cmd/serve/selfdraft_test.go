@@ -49,7 +49,7 @@ func TestPlansOfDraftsSayWhatTheyCost(t *testing.T) {
 func TestADraftThatDoesNotPayLeaves(t *testing.T) {
 	var log string
 	for range 5 { // the draft is read in the background: on a busy machine it may miss the requests
-		p := start(t, "--draft", "self", "--model", demoOnDisk(t), "--max-memory", "cpu=156MiB", "--max-model-len", "600")
+		p := start(t, "--draft", "self", "--model", demoOnDisk(t), "--max-memory", "cpu=158MiB", "--max-model-len", "600")
 		for i := range 40 {
 			status, r := p.ask(t, "POST", "/v1/completions", fmt.Sprintf(`{"prompt": [1, %d], "max_tokens": 60, "seed": %d, "temperature": 2}`, 300+i, i))
 			if status != 200 {
@@ -63,4 +63,47 @@ func TestADraftThatDoesNotPayLeaves(t *testing.T) {
 		}
 	}
 	t.Errorf("the draft guesses still\n%s", log)
+}
+
+// TestADraftTookTheModelsMinimum: beside a draft that leaves the model less than its minimum, the plan exceeded the limit, or with
+// --strict-memory failed with a limit that nobody had set. The draft is declined, and the model alone keeps to the limit.
+func TestADraftTookTheModelsMinimum(t *testing.T) {
+	for _, strict := range []string{"--strict-memory=false", "--strict-memory"} {
+		args := []string{"plan", demoOnDisk(t), "--no-probe", "--draft", "self", "--max-memory", "cpu=156MiB", strict}
+		text, _ := command(t, 0, args...)
+		if !strings.Contains(text, "less than its minimum, so auto declines it") || !strings.Contains(text, "limit 156 MiB") || strings.Contains(text, "warning") {
+			t.Errorf("%s:\n%s", strict, text)
+		}
+		p := start(t, "--model", demoOnDisk(t), "--draft", "self", "--max-memory", "cpu=156MiB", strict)
+		_ = p.Process.Kill()
+		<-p.end
+		if log := fmt.Sprint(p.log); !strings.Contains(log, "so auto declines it") || strings.Contains(log, "below the minimum") {
+			t.Errorf("serve %s:\n%s", strict, log)
+		}
+	}
+}
+
+// TestAPlanWithADraftNamedALimitForTheModelAlone: the limit with which all weights are said to fit in memory had no room for the
+// draft, so that with it they did not.
+func TestAPlanWithADraftNamedALimitForTheModelAlone(t *testing.T) {
+	plan := func(memory string) string {
+		text, _ := command(t, 0, "plan", demoOnDisk(t), "--no-probe", "--draft", "self", "--max-memory", "cpu="+memory)
+		return text
+	}
+	_, limit, ok := strings.Cut(plan("163MiB"), "--max-memory cpu=")
+	limit, _, _ = strings.Cut(limit, "\n")
+	if text := plan(limit); !ok || strings.Contains(text, "fit in memory with") || strings.Contains(text, "declines") {
+		t.Errorf("with %q:\n%s", limit, text)
+	}
+}
+
+// TestAPlanIgnoredOtherDrafts: a plan with a draft model that it does not plan says so.
+func TestAPlanIgnoredOtherDrafts(t *testing.T) {
+	dir := demoOnDisk(t)
+	for draft, warns := range map[string]bool{"self": false, "mtp": true, dir: true} {
+		text, _ := command(t, 0, "plan", dir, "--no-probe", "--draft", draft)
+		if strings.Contains(text, "warning: --draft "+draft+" is not planned") != warns {
+			t.Errorf("%s: warns, want %v:\n%s", draft, warns, text)
+		}
+	}
 }
