@@ -119,6 +119,7 @@ func (f *fleet) planSelf(d *draft) (devicemap.Plan, dispatch.Options, error) {
 	plan, options, self, err := planSelf(d.skeleton, d.options, func(bytes int64) dispatch.Options {
 		return f.within(d, f.beside(bytes), d.options.StrictMemory)
 	})
+	d.offered = self
 	if n, _ := f.command.draftTokens(); n == 0 && declined(self) {
 		slog.Warn("--draft self guesses nothing: " + selfLine(self))
 		return dispatch.Plan(d.skeleton, d.options)
@@ -149,6 +150,14 @@ func planSelf(skeleton *meta.Model, o dispatch.Options, within func(bytes int64)
 // expected to pay.
 func declined(d *dispatch.SelfDraft) bool {
 	return d != nil && (d.NoRoom || d.Gain(dispatch.AssumedRight) < 1)
+}
+
+// accepted is d unless it is declined.
+func accepted(d *dispatch.SelfDraft) *dispatch.SelfDraft {
+	if declined(d) {
+		return nil
+	}
+	return d
 }
 
 // selfLine says what a draft of a model by itself takes and what it is expected to gain.

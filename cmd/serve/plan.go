@@ -67,8 +67,8 @@ func (c *planCmd) Run(ctx context.Context, out cmdline.Output) error {
 	report := dispatch.NewReport(plan)
 	report.KVTokens, report.MaxModelLen, report.Routing, report.SelfDraft = o.KVTokens, o.MaxModelLen, curve, self
 	report.Coding = dispatch.CodingOf(skeleton, &plan, &o)
-	asked = besideDraft(asked, plan, self)
-	report.FitsWith = fitBeside(skeleton, asked, plan, self)
+	asked = besideDraft(asked, plan, accepted(self))
+	report.FitsWith = fitBeside(skeleton, asked, plan, accepted(self))
 	if !c.NoProbe {
 		speeds := probePlan(ctx, o, checkpoint)
 		if checkpoint == nil && disk == 0 {
@@ -110,19 +110,20 @@ func (c *planCmd) plan(skeleton *meta.Model, o dispatch.Options) (devicemap.Plan
 	return beside, options, self, err
 }
 
-// besideDraft are the options o for the part of the limit that a draft leaves the model.
+// besideDraft are the options o for the part of the limit that a draft leaves the model; nil leaves all.
 func besideDraft(o dispatch.Options, plan devicemap.Plan, self *dispatch.SelfDraft) dispatch.Options {
-	if self == nil || declined(self) {
+	limit := plan.Device(devicemap.CPU).LimitBytes
+	if self == nil || limit == 0 {
 		return o
 	}
-	return within(o, plan.Device(devicemap.CPU).LimitBytes, o.StrictMemory)
+	return within(o, limit, o.StrictMemory)
 }
 
 // fitBeside is what would keep all weights in memory. o are those of besideDraft; the limit of the result has room for the
 // model and its draft.
 func fitBeside(skeleton *meta.Model, o dispatch.Options, plan devicemap.Plan, self *dispatch.SelfDraft) *dispatch.Fit {
 	fit, _ := dispatch.FitsWith(skeleton, o, plan)
-	if fit == nil || self == nil || declined(self) {
+	if fit == nil || self == nil {
 		return fit
 	}
 	model := fit.LimitBytes

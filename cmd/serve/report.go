@@ -42,7 +42,6 @@ func newReporter(model *dispatch.Model, g *generate.Model, plan devicemap.Plan, 
 	room := max(host.LimitBytes-host.Used(), leastRoom) // bytes that the plan leaves free
 	report := dispatch.NewReport(plan)
 	report.MaxModelLen = model.KV().Capacity
-	report.FitsWith, _ = dispatch.FitsWith(model.Skeleton(), asked, plan)
 	model.Expect(report.Predicted)
 	return &reporter{
 		model: model, asked: asked, settle: settled, report: report,

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"maps"
+	"reflect"
 	"strings"
 	"testing"
 )
@@ -104,6 +105,28 @@ func TestAPlanIgnoredOtherDrafts(t *testing.T) {
 		text, _ := command(t, 0, "plan", dir, "--no-probe", "--draft", draft)
 		if strings.Contains(text, "warning: --draft "+draft+" is not planned") != warns {
 			t.Errorf("%s: warns, want %v:\n%s", draft, warns, text)
+		}
+	}
+}
+
+// TestThePlanOfAServerHadNoDraft: GET /plan has the draft that a server uses, or declines, as serve plan has it.
+func TestThePlanOfAServerHadNoDraft(t *testing.T) {
+	for memory, declined := range map[string]bool{"156MiB": true, "163MiB": false} {
+		dir := demoOnDisk(t)
+		p := start(t, "--model", dir, "--draft", "self", "--max-memory", "cpu="+memory)
+		_, plan := p.ask(t, "GET", "/plan", "")
+		_ = p.Process.Kill()
+		<-p.end
+		var want struct {
+			Self map[string]any `json:"self_draft"`
+			Fits map[string]any `json:"fits_with"`
+		}
+		parse(t, &want, "plan", "--no-probe", "--json", "--draft", "self", "--max-memory", "cpu="+memory, dir)
+		if got := plan["self_draft"]; want.Self == nil || !reflect.DeepEqual(got, any(want.Self)) || (want.Self["no_room"] == true) != declined {
+			t.Errorf("%s: the server's draft is %v, that of serve plan %v", memory, got, want.Self)
+		}
+		if got, _ := plan["fits_with"].(map[string]any); fmt.Sprint(got["cpu_bytes"]) != fmt.Sprint(want.Fits["cpu_bytes"]) {
+			t.Errorf("%s: all fits with %v, in serve plan %v", memory, got, want.Fits)
 		}
 	}
 }

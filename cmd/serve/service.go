@@ -165,7 +165,8 @@ type draft struct {
 	options    dispatch.Options
 	words      func() (generate.Text, error) // waits until they are read
 	drafter    *drafter
-	self       *dispatch.SelfDraft // nil without --draft self
+	self       *dispatch.SelfDraft // nil without --draft self, or if it is declined
+	offered    *dispatch.SelfDraft // also if it is declined
 	dropSelf   func(l *loaded)
 }
 
@@ -231,7 +232,8 @@ func (c *runCmd) bind(ctx context.Context, d *draft, plan devicemap.Plan, option
 	if c.Draft == "" {
 		noteModules(d)
 	}
-	l.report = newReporter(l.model, l.generator, plan, d.options)
+	l.report = newReporter(l.model, l.generator, plan, besideDraft(d.options, plan, d.self))
+	l.report.report.SelfDraft, l.report.report.FitsWith = d.offered, fitBeside(d.skeleton, l.report.asked, plan, d.self)
 	l.report.report.KVTokens = options.KVTokens // no one asks yet
 	return l, nil
 }
