@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/heftai/heft/internal/hubcache"
 )
@@ -64,7 +65,7 @@ func Environment(getenv func(string) string, home string) (Config, error) {
 		path = filepath.Join(root, "token")
 	}
 	b, err := os.ReadFile(path)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err != nil && !absent(err) {
 		return c, &Error{Kind: Disk, Reason: "reading the token", Err: err}
 	}
 	c.Token = oneLine(string(b))
@@ -89,3 +90,7 @@ func isTrue(s string) bool {
 func oneLine(s string) string {
 	return strings.TrimSpace(strings.NewReplacer("\r", "", "\n", "").Replace(s))
 }
+
+// absent reports whether err says that a file or a folder of its path does not exist. A parent that is no folder
+// (HOME=/dev/null) counts.
+func absent(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) }

@@ -30,7 +30,7 @@ type CachedModel struct {
 // and locks nothing. An absent cache holds no models.
 func (c *Client) List() ([]CachedModel, error) {
 	entries, err := os.ReadDir(c.config.Cache)
-	if errors.Is(err, fs.ErrNotExist) {
+	if absent(err) {
 		return nil, nil
 	}
 	if err != nil {

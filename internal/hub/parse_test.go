@@ -281,3 +281,22 @@ func FuzzContentRange(f *testing.F) {
 		}
 	})
 }
+
+// TestAHomeThatIsNoFolderEndedTheList: with HOME=/dev/null, as services have it, there is no token and no model. Both were errors.
+func TestAHomeThatIsNoFolderEndedTheList(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "null")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := Environment(func(string) string { return "" }, file)
+	if err != nil || c.Token != "" {
+		t.Fatalf("token %q, %v", c.Token, err)
+	}
+	client, err := New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if models, err := client.List(); err != nil || len(models) > 0 {
+		t.Errorf("models %v, %v", models, err)
+	}
+}
