@@ -1,7 +1,7 @@
 // Package model trains the models that serve runs, with the same code.
 //
-// Frozen parameters are in internal/residency, as those that serve runs. [MaxMemory] limits their memory, and
-// [OffloadParameters] that of trained ones.
+// [MaxMemory] limits the memory of frozen parameters, and [OffloadParameters] that of trained ones. Those that do not fit
+// are on disk between uses, like the weights that serve streams.
 //
 // A [Model] is a meta.Model whose parameters are float32 in memory: Parameters of train/tensor
 // under their dotted paths, a tied one under its first name. [Load] reads them from a checkpoint,
