@@ -127,7 +127,8 @@ func (f *fleet) planSelf(d *draft) (devicemap.Plan, dispatch.Options, error) {
 	if err != nil {
 		return plan, options, err
 	}
-	d.self, d.dropSelf, f.drafts = self, f.dropSelf, self.Bytes
+	d.self, d.dropSelf = self, f.dropSelf
+	f.setDrafts(self.Bytes)
 	return plan, options, nil
 }
 
@@ -179,9 +180,7 @@ func selfLine(d *dispatch.SelfDraft) string {
 
 // dropSelf closes the draft of l by itself, which is not used any more, and leaves its memory to l's weights.
 func (f *fleet) dropSelf(l *loaded) {
-	f.mu.Lock()
-	f.drafts = 0
-	f.mu.Unlock()
+	f.setDrafts(0)
 	for _, m := range l.drafter.models {
 		m.Close()
 	}

@@ -180,9 +180,9 @@ func (f *fleet) beginDrafter(d *draft) (err error) {
 	if err != nil || d.drafter == nil {
 		return err
 	}
-	f.drafts = d.drafter.bytes
+	f.setDrafts(d.drafter.bytes)
 	d.options.HiddenStates = d.drafter.models[0].Joins() > 0
-	d.options = f.within(d, f.beside(f.drafts), d.options.StrictMemory)
+	d.options = f.within(d, f.beside(d.drafter.bytes), d.options.StrictMemory)
 	return nil
 }
 
@@ -193,8 +193,9 @@ func (f *fleet) open(ctx context.Context, i int) (*generate.Opened, error) {
 		return nil, err
 	}
 	defer f.widen() // to what is left
-	plan, options, err := f.fit(ctx, d)
+	plan, options, err := f.place(ctx, d)
 	if err != nil {
+		d.drafter.close()
 		_ = d.checkpoint.Close() // the error tells more
 		return nil, err
 	}
@@ -207,6 +208,25 @@ func (f *fleet) open(ctx context.Context, i int) (*generate.Opened, error) {
 	f.setLimit(limit, f.others()+f.once(limit))
 	f.begin(l)
 	return f.opened(l), nil
+}
+
+// place plans a model that a request asks for: with its draft, which only one that is alone may have, or beside others.
+func (f *fleet) place(ctx context.Context, d *draft) (devicemap.Plan, dispatch.Options, error) {
+	if f.command.Draft == "" {
+		return f.fit(ctx, d)
+	}
+	d.options = f.within(d, f.limitNow(), d.options.StrictMemory)
+	if err := f.beginDrafter(d); err != nil {
+		return devicemap.Plan{}, d.options, err
+	}
+	return f.planFirst(d)
+}
+
+// setDrafts notes the bytes of the draft model.
+func (f *fleet) setDrafts(bytes int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.drafts = bytes
 }
 
 // fit plans a model beside those that are loaded, of which it may unload idle ones, and waits for that.
@@ -298,6 +318,9 @@ func (f *fleet) add(l *loaded) {
 func (f *fleet) remove(l *loaded) {
 	f.mu.Lock()
 	f.loaded = slices.DeleteFunc(f.loaded, func(other *loaded) bool { return other == l })
+	if l.drafter != nil {
+		f.drafts = 0
+	}
 	f.mu.Unlock()
 	f.widen()
 }

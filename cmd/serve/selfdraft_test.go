@@ -130,3 +130,28 @@ func TestThePlanOfAServerHadNoDraft(t *testing.T) {
 		}
 	}
 }
+
+// TestADraftDidNotComeBack: a model that was unloaded while it was idle came back without its draft, whose memory stayed reserved.
+func TestADraftDidNotComeBack(t *testing.T) {
+	dir := demoOnDisk(t)
+	for name, draft := range map[string]string{"self": "self", "model": dir} {
+		t.Run(name, func(t *testing.T) {
+			var c runCmd
+			c.Model, c.Draft, c.DraftTokens = []string{dir}, draft, "4"
+			s := fleetOf(t, c)
+			f := s.fleet
+			var bytes [3]int64
+			for i := range bytes {
+				if status, r := s.ask(t, "POST", "/v1/completions", `{"prompt": [1, 77, 300], "max_tokens": 4}`); status != 200 {
+					t.Fatalf("%d %v", status, r)
+				}
+				if bytes[i] = f.drafts; len(f.loaded) != 1 || f.loaded[0].drafter == nil || bytes[i] == 0 || bytes[i] != bytes[0] {
+					t.Fatalf("use %d: the draft takes %d bytes, at first %d", i, bytes[i], bytes[0])
+				}
+				if made, err := f.models.MakeRoom(t.Context(), true); !made || err != nil || f.others() != 0 {
+					t.Fatalf("unloaded %v, %v; %d bytes are taken", made, err, f.others())
+				}
+			}
+		})
+	}
+}
