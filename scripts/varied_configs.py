@@ -40,6 +40,7 @@ OMITTED = ("rms_norm_eps", "layer_norm_eps", "norm_eps", "layer_norm_epsilon", "
 
 # What Heft refuses by name, and the reference runs.
 REFUSED = {"dots1": ("scoring_func",), "deepseek_v4": ("num_key_value_heads",), "internlm3": ("qkv_bias", "bias", "attention_bias", "mlp_bias"), "iquestcoder": ("attention_bias", "mlp_bias")}
+LENGTHWISE = ("dynamic", "longrope")
 SILU_ONLY = ("deepseek_v4", "lfm2", "lfm2_moe", "lfm3")
 
 
@@ -89,6 +90,8 @@ def rerope(R, c, defaults):
     theta, partial = old.get("rope_theta", 10000.0), old.get("partial_rotary_factor")
     share = partial or (defaults.get("rope_parameters") or {}).get("partial_rotary_factor") or defaults.get("partial_rotary_factor") or 1
     kind = R.choice(["linear", "dynamic", "yarn", "llama3", "longrope", "default"])
+    if kind in LENGTHWISE and c["model_type"] == "deepseek_v4":  # Heft refuses frequencies that depend on the length beside compressed attention
+        kind = "default"
     p = ropes(R, kind, int(head_size(c) * share) // 2, theta)
     if R.random() < 0.4:
         theta = R.choice([100, 500.0, 1000000.0])
