@@ -28,6 +28,9 @@ type Options struct {
 	// Layout says where threads run: all except the caller's stay on their memory nodes. nil leaves
 	// them to the system.
 	Layout *topology.Layout
+	// Brief lets threads sleep as soon as they find no work, which costs some microseconds at the next operation. It is
+	// for passes that wait for reads, where the threads leave no processor for them.
+	Brief bool
 }
 
 // Backend computes on the host. See the package comment.
@@ -83,7 +86,11 @@ func New(o Options) (*Backend, error) {
 		return nil, err
 	}
 	b := &Backend{set: set, ledger: o.Ledger, arena: o.Arena, blocks: map[*byte]*hostmem.Block{}}
-	b.pool = newPool(o.Threads, o.Layout, b.recovered)
+	waits := lasting
+	if o.Brief {
+		waits = brief
+	}
+	b.pool = newPool(o.Threads, o.Layout, waits, b.recovered)
 	b.gemm = matmul.New(set, b.Parallel)
 	return b, nil
 }

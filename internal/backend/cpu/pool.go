@@ -39,15 +39,22 @@ type worker struct {
 	rested time.Duration // when it let others run, since the pool began
 }
 
-// A waiting thread spins on one word, yields now and then, and parks after some tenths of a
-// millisecond. That is longer than the gap between two operations and between two tokens.
-const (
-	looks  = 2000 // between two yields, some microseconds
-	yields = 48   // before it parks
-	// crowd is the most threads that may yield that often, because yielding takes a lock of the
-	// scheduler.
-	crowd = 8
+// A waiting thread spins on one word, yields now and then, and parks.
+type patience struct {
+	looks  int // between two yields
+	yields int // before it parks
+}
+
+var (
+	// lasting is some tenths of a millisecond: longer than the gap between two operations and between two tokens.
+	lasting = patience{2000, 48}
+	// brief is about a microsecond. See Options.Brief.
+	brief = patience{200, 1}
 )
+
+// crowd is the most threads that may yield that often, because yielding takes a lock of the
+// scheduler.
+const crowd = 8
 
 // If there are as many threads as processors, a computing thread yields once in restEvery.
 // Otherwise goroutines that pass on a signal, a request or a token would wait until the scheduler
@@ -72,9 +79,8 @@ type pool struct {
 	task    task
 	units   units
 	steps   int // of a unit, about
-	looks   int // between two yields
-	yields  int // before parking
-	began   time.Time
+	patience
+	began time.Time
 
 	_       [128]byte
 	open    atomic.Uint64 // the generation that may be joined, 0 for none
@@ -91,10 +97,12 @@ type pool struct {
 // newPool starts the workers of a pool of so many threads. With a layout, which is of as many
 // threads, each worker keeps to the processors of its memory node. The system places the caller's
 // thread where the workers leave room. fail is called with panics.
-func newPool(threads int, layout *topology.Layout, fail func(any)) *pool {
+func newPool(threads int, layout *topology.Layout, waits patience, fail func(any)) *pool {
 	threads = max(threads, 1)
-	crowds := max(1, threads/crowd)
-	p := &pool{done: make(chan struct{}, 1), fail: fail, began: time.Now(), looks: looks * crowds, yields: max(4, yields/crowds)}
+	if crowds := threads / crowd; crowds > 1 {
+		waits.looks, waits.yields = waits.looks*crowds, max(min(4, waits.yields), waits.yields/crowds)
+	}
+	p := &pool{done: make(chan struct{}, 1), fail: fail, began: time.Now(), patience: waits}
 	for i := range threads {
 		p.workers = append(p.workers, &worker{index: i, victims: layout.Helped(i, threads), wake: make(chan struct{}, 1)})
 	}
