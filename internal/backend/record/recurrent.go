@@ -37,16 +37,10 @@ func (r *Recorder) DeltaRule(dst tensor.Tensor, in backend.DeltaInputs, s backen
 		r.compute.DeltaRule(dst, in, s, a)
 		return
 	}
-	operands := []tensor.Tensor{in.Q, in.K, in.V, in.A, in.B}
-	kept := r.keepAll(operands)
-	r.write(dst)
-	r.compute.DeltaRule(dst, in, s, a)
-	s.Spans = slices.Clone(s.Spans)
-	r.push(dst, func(dy tensor.Tensor) {
-		v, d := r.valuesOf(kept), r.gradientsOf(operands)
+	r.recurrence(dst, []tensor.Tensor{in.Q, in.K, in.V, in.A, in.B}, s, func() { r.compute.DeltaRule(dst, in, s, a) }, func(d, v []tensor.Tensor, dy tensor.Tensor, s backend.States) {
 		r.compute.DeltaRuleGrad(backend.DeltaInputs{Q: d[0], K: d[1], V: d[2], A: d[3], B: d[4], ALog: r.gradientOf(in.ALog), DTBias: r.gradientOf(in.DTBias)}, dy,
 			backend.DeltaInputs{Q: v[0], K: v[1], V: v[2], A: v[3], B: v[4], ALog: in.ALog, DTBias: in.DTBias}, s, a)
-	}, operands...)
+	})
 }
 
 // StateSpace keeps its operands, as DeltaRule does.
@@ -55,16 +49,10 @@ func (r *Recorder) StateSpace(dst tensor.Tensor, in backend.StateSpaceInputs, s 
 		r.compute.StateSpace(dst, in, s, a)
 		return
 	}
-	operands := []tensor.Tensor{in.X, in.B, in.C, in.DT}
-	kept := r.keepAll(operands)
-	r.write(dst)
-	r.compute.StateSpace(dst, in, s, a)
-	s.Spans = slices.Clone(s.Spans)
-	r.push(dst, func(dy tensor.Tensor) {
-		v, d := r.valuesOf(kept), r.gradientsOf(operands)
+	r.recurrence(dst, []tensor.Tensor{in.X, in.B, in.C, in.DT}, s, func() { r.compute.StateSpace(dst, in, s, a) }, func(d, v []tensor.Tensor, dy tensor.Tensor, s backend.States) {
 		r.compute.StateSpaceGrad(backend.StateSpaceInputs{X: d[0], B: d[1], C: d[2], DT: d[3], ALog: r.gradientOf(in.ALog), DTBias: r.gradientOf(in.DTBias), D: r.gradientOf(in.D)}, dy,
 			backend.StateSpaceInputs{X: v[0], B: v[1], C: v[2], DT: v[3], ALog: in.ALog, DTBias: in.DTBias, D: in.D}, s, a)
-	}, operands...)
+	})
 }
 
 // SelectiveScan keeps its operands, as DeltaRule does.
@@ -73,15 +61,22 @@ func (r *Recorder) SelectiveScan(dst tensor.Tensor, in backend.SelectiveInputs, 
 		r.compute.SelectiveScan(dst, in, s, a)
 		return
 	}
-	operands := []tensor.Tensor{in.X, in.B, in.C, in.DT}
+	r.recurrence(dst, []tensor.Tensor{in.X, in.B, in.C, in.DT}, s, func() { r.compute.SelectiveScan(dst, in, s, a) }, func(d, v []tensor.Tensor, dy tensor.Tensor, s backend.States) {
+		r.compute.SelectiveScanGrad(backend.SelectiveInputs{X: d[0], B: d[1], C: d[2], DT: d[3], ALog: r.gradientOf(in.ALog), D: r.gradientOf(in.D)}, dy,
+			backend.SelectiveInputs{X: v[0], B: v[1], C: v[2], DT: v[3], ALog: in.ALog, D: in.D}, s, a)
+	})
+}
+
+// recurrence runs an operation with states and records its reverse, which gets the gradients of the operands, their values,
+// and the states.
+func (r *Recorder) recurrence(dst tensor.Tensor, operands []tensor.Tensor, s backend.States, compute func(), reverse func(d, v []tensor.Tensor, dy tensor.Tensor, s backend.States)) {
 	kept := r.keepAll(operands)
 	r.write(dst)
-	r.compute.SelectiveScan(dst, in, s, a)
+	compute()
 	s.Spans = slices.Clone(s.Spans)
 	r.push(dst, func(dy tensor.Tensor) {
 		v, d := r.valuesOf(kept), r.gradientsOf(operands)
-		r.compute.SelectiveScanGrad(backend.SelectiveInputs{X: d[0], B: d[1], C: d[2], DT: d[3], ALog: r.gradientOf(in.ALog), D: r.gradientOf(in.D)}, dy,
-			backend.SelectiveInputs{X: v[0], B: v[1], C: v[2], DT: v[3], ALog: in.ALog, D: in.D}, s, a)
+		reverse(d, v, dy, s)
 	}, operands...)
 }
 
