@@ -59,15 +59,9 @@ func (b *block) guessFrom(c *Context, x tensor.Tensor) {
 	}
 	r.guessOf = g.moe.stack.Module
 	mark := c.arena.used
-	y, logits := c.arena.take(x.Rows(), g.norm.cols()), c.arena.take(x.Rows(), g.moe.spec.Count)
+	y := c.arena.take(x.Rows(), g.norm.cols())
 	g.norm.forward(c, y, x)
-	together := c.collect()
-	g.moe.router.compute(together, logits, y, 0)
-	together.compute()
-	if s := g.moe.spec.Softcap; s > 0 && c.err == nil {
-		c.backend.Scale(logits, 1, s)
-	}
-	g.moe.choose(c, logits)
+	g.moe.choose(c, g.moe.logits(c.collect(), y))
 	c.arena.used = mark
 	if !c.sync(g.moe.path) {
 		return
@@ -97,5 +91,5 @@ func (g *guess) scratch(rows int) int {
 		return 0
 	}
 	rows = min(rows, guessRows)
-	return floats(rows, g.norm.cols()) + floats(rows, g.moe.spec.Count)
+	return floats(rows, g.norm.cols()) + floats(rows, g.moe.choices())
 }

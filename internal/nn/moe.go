@@ -322,12 +322,7 @@ func (m *moe) addShared(c *Context, dst tensor.Tensor, s *sharing) {
 // route selects the experts and sorts the rows by expert.
 func (m *moe) route(c scope, x tensor.Tensor) {
 	mark := c.arena.used
-	logits := c.arena.take(x.Rows(), m.choices())
-	m.router.compute(c, logits, x, 0)
-	c.compute()
-	if s := m.spec.Softcap; s > 0 && c.err == nil {
-		c.backend.Scale(logits, 1, s)
-	}
+	logits := m.logits(c, x)
 	c.trace(PointRouter, m.router.path, logits)
 	m.choose(c.Context, logits)
 	c.arena.used = mark
@@ -345,6 +340,17 @@ func (m *moe) route(c scope, x tensor.Tensor) {
 	if c.recording() {
 		c.arena.recorder.Derive(r.shares[:n], r.weights[:n], r.places[:n])
 	}
+}
+
+// logits returns the router's result for x, with the deferred products computed.
+func (m *moe) logits(c scope, x tensor.Tensor) tensor.Tensor {
+	logits := c.arena.take(x.Rows(), m.choices())
+	m.router.compute(c, logits, x, 0)
+	c.compute()
+	if s := m.spec.Softcap; s > 0 && c.err == nil {
+		c.backend.Scale(logits, 1, s)
+	}
+	return logits
 }
 
 // choose sets the experts of each row and their weights from the logits of the router.
