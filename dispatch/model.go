@@ -2,7 +2,6 @@ package dispatch
 
 import (
 	"context"
-	"runtime"
 	"slices"
 	"sync/atomic"
 
@@ -93,12 +92,6 @@ func New(skeleton *meta.Model, checkpoint *loader.Checkpoint, devices devicemap.
 // Checkpoint returns the checkpoint that the weights are read from.
 func (m *Model) Checkpoint() *loader.Checkpoint { return m.checkpoint }
 
-// waitsForExperts reports whether passes wait for reads of experts on a machine whose few processors all compute.
-func (m *Model) waitsForExperts() bool {
-	const few = 8 // more threads take longer to wake
-	return m.plan.ExpertCacheBytes > 0 && m.options.Threads <= few && m.options.Threads >= runtime.GOMAXPROCS(0)
-}
-
 // take takes memory and threads.
 func (m *Model) take(binding *loader.Binding) error {
 	here := m.options.here()
@@ -107,7 +100,7 @@ func (m *Model) take(binding *loader.Binding) error {
 	if layout != nil {
 		homes = layout.Homes
 	}
-	b, err := cpu.New(cpu.Options{Threads: m.options.Threads, Variant: m.options.Variant, Ledger: m.ledger, Arena: &m.options.Ledger.arena, Layout: layout, Brief: m.waitsForExperts()})
+	b, err := cpu.New(cpu.Options{Threads: m.options.Threads, Variant: m.options.Variant, Ledger: m.ledger, Arena: &m.options.Ledger.arena, Layout: layout, WaitsForReads: m.plan.ExpertCacheBytes > 0})
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package cpu
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -28,9 +29,9 @@ type Options struct {
 	// Layout says where threads run: all except the caller's stay on their memory nodes. nil leaves
 	// them to the system.
 	Layout *topology.Layout
-	// Brief lets threads sleep as soon as they find no work, which costs some microseconds at the next operation. It is
-	// for passes that wait for reads, where the threads leave no processor for them.
-	Brief bool
+	// WaitsForReads says that passes often wait for reads. If the threads, which are few, leave no processor for these,
+	// they sleep as soon as they find no work, which costs some microseconds at the next operation.
+	WaitsForReads bool
 }
 
 // Backend computes on the host. See the package comment.
@@ -87,7 +88,7 @@ func New(o Options) (*Backend, error) {
 	}
 	b := &Backend{set: set, ledger: o.Ledger, arena: o.Arena, blocks: map[*byte]*hostmem.Block{}}
 	waits := lasting
-	if o.Brief {
+	if o.WaitsForReads && o.Threads <= crowd && o.Threads >= runtime.GOMAXPROCS(0) {
 		waits = brief
 	}
 	b.pool = newPool(o.Threads, o.Layout, waits, b.recovered)

@@ -48,7 +48,7 @@ type patience struct {
 var (
 	// lasting is some tenths of a millisecond: longer than the gap between two operations and between two tokens.
 	lasting = patience{2000, 48}
-	// brief is about a microsecond. See Options.Brief.
+	// brief is about a microsecond. See Options.WaitsForReads. More threads than crowd take longer to wake than that saves.
 	brief = patience{200, 1}
 )
 
@@ -100,7 +100,7 @@ type pool struct {
 func newPool(threads int, layout *topology.Layout, waits patience, fail func(any)) *pool {
 	threads = max(threads, 1)
 	if crowds := threads / crowd; crowds > 1 {
-		waits.looks, waits.yields = waits.looks*crowds, max(min(4, waits.yields), waits.yields/crowds)
+		waits.looks, waits.yields = waits.looks*crowds, max(4, waits.yields/crowds)
 	}
 	p := &pool{done: make(chan struct{}, 1), fail: fail, began: time.Now(), patience: waits}
 	for i := range threads {
