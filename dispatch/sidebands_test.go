@@ -143,15 +143,15 @@ func TestIncompressibleWeightsStreamAsStored(t *testing.T) {
 	for _, start := range []string{"first", "second"} {
 		m := onDisk(t, dir, o)
 		sameLogits(t, start+" start", forced(t, m, ids, prompt, prompt), want)
-		before := m.Status().TierReadBytes
 		sameLogits(t, start+" start, again", forced(t, m, ids, prompt, prompt), want)
-		passes := int64(len(ids) - prompt + 1)
+		passes := 2 * int64(len(ids)-prompt+1)
 		plan := m.Plan()
 		if start == "second" { // whose plan knows it from the first one's record
 			more = 0
 		}
-		read, slack := m.Status().TierReadBytes-before, plan.Device(devicemap.CPU).StagingBytes
-		if least := passes*plan.DiskBytesPerToken + passes*more/2 - slack; read < least {
+		// What the passes have used was read, whatever was read ahead. Only the first pass may find out by page faults.
+		read, least := m.Status().TierReadBytes, (passes-1)*plan.DiskBytesPerToken+passes*more/4
+		if read < least {
 			t.Errorf("%s start: %d passes read %d bytes, want at least %d", start, passes, read, least)
 		}
 		m.Warm(context.Background())
