@@ -237,3 +237,27 @@ func override(path string, value float64, list []Override, patterns []*regexp.Re
 	}
 	return value
 }
+
+// Elements returns how many numbers an adapter of c for root has: pairs, with DoRA their magnitudes, and saved
+// modules. It fails as [Config.New] does.
+func (c *Config) Elements(root *meta.Module) (int64, error) {
+	targets, err := c.Match(root)
+	if err != nil {
+		return 0, err
+	}
+	saved, err := c.saved(root)
+	if err != nil {
+		return 0, fmt.Errorf("lora: %w", err)
+	}
+	var n int64
+	for _, t := range targets {
+		n += int64(t.maps()) * int64(t.Rank) * int64(t.In+t.Out)
+		if c.DoRA {
+			n += int64(t.maps()) * int64(t.Out)
+		}
+	}
+	for i := range saved {
+		n += saved[i].Base().Elements()
+	}
+	return n, nil
+}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/heftai/heft/dispatch"
 	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/meta"
 	"github.com/heftai/heft/train"
@@ -384,6 +385,8 @@ func (s *student) open() error {
 	limit := s.stateMemory(skeleton)
 	if limit > 0 {
 		options = append(options, model.OffloadParameters(limit, s.Output))
+	} else if s.acc.IsMainProcess() {
+		s.warnState(dispatch.DescribeHost(), skeleton, frozen)
 	}
 	if frozen != nil {
 		return s.freeze(skeleton, binding, frozen, options)
@@ -449,18 +452,22 @@ func (s *student) adapt(skeleton *meta.Model, binding *loader.Binding) error {
 		return err
 	}
 	c.BaseModel, c.DoRA, c.Save = s.BaseModel, s.DoRA, s.ModulesToSave
+	trained, err := s.adapterBytes(skeleton, c)
+	if err != nil {
+		return misuse(err)
+	}
+	host, beside := dispatch.DescribeHost(), s.passBytes(skeleton)+trained
 	options := []model.Option{model.Freeze(func(string) bool { return true })}
-	limit := int64(0)
 	if s.Quantize != "" {
 		options = append(options, model.Quantize(s.format()))
-	} else if limit = s.baseMemory(skeleton); limit > 0 {
+	} else if limit := s.baseMemory(host, beside); limit > 0 {
 		options = append(options, model.MaxMemory(limit))
 	}
 	if s.model, err = model.Load(skeleton, binding, options...); err != nil {
 		return err
 	}
-	if limit > 0 && s.acc.IsMainProcess() {
-		s.showMemory()
+	if s.acc.IsMainProcess() {
+		s.showMemory(host, beside)
 	}
 	if s.Method == "reward" {
 		if err := s.score(skeleton); err != nil {

@@ -2,6 +2,7 @@ package finetune
 
 import (
 	"encoding/json"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/heftai/heft/dispatch"
 	"github.com/heftai/heft/internal/smallfile"
 	"github.com/heftai/heft/meta"
+	"github.com/heftai/heft/train/model"
 )
 
 // activationBytes estimates the memory that a token of a batch needs until backward: inputs,
@@ -142,19 +144,79 @@ func (s *student) diskBytes() int64 { return s.model.FrozenMemory().Read + s.mod
 
 // baseMemory returns the memory for one rank's frozen weights, or 0 to use them in the page cache:
 // the memory that --max-memory leaves, or half of the available memory if the weights take more.
-func (s *student) baseMemory(m *meta.Model) int64 {
+// beside is what a rank takes apart from them.
+func (s *student) baseMemory(host dispatch.Host, beside int64) int64 {
 	limit := s.memory
 	if limit == 0 {
-		host := dispatch.DescribeHost()
 		if host.AvailableBytes == 0 || s.checkpoint.Bytes() <= host.AvailableBytes/2 {
 			return 0
 		}
-		return host.AvailableBytes / 2 / int64(s.here)
+		return max(min(host.AvailableBytes/2/int64(s.here), host.AvailableBytes/int64(s.here)-beside), 1)
 	}
 	if limit >= 1<<30 { // below, it comes on top, as in serve
 		limit -= dispatch.RuntimeBytes
 	}
-	return max(limit/int64(s.here)-s.passBytes(m), 1)
+	return max(limit/int64(s.here)-beside, 1)
+}
+
+// adapterBytes returns the memory of an adapter of c that trains: weights, gradients and the optimizer's state.
+func (s *student) adapterBytes(m *meta.Model, c model.LoRAConfig) (int64, error) {
+	var n int64
+	if dir, ok := strings.CutPrefix(s.LoRA, adapterFrom); ok {
+		info, err := os.Stat(filepath.Join(dir, "adapter_model.safetensors"))
+		if err != nil {
+			return 0, nil // LoadAdapter says what is missing
+		}
+		n = info.Size() / 4 // in float32, which train run writes
+	} else {
+		var err error
+		if n, err = c.Elements(m); err != nil {
+			return 0, err
+		}
+	}
+	return n * s.trainedBytes(), nil
+}
+
+// trainedBytes returns the bytes of a number that trains: its value, its gradient and the optimizer's state.
+func (j *job) trainedBytes() int64 {
+	n := int64(4 + 4)
+	switch j.Optimizer {
+	case "adamw", "adam":
+		n += 8
+	case "adagrad", "rmsprop", "muon":
+		n += 4
+	case "adamw8bit":
+		n += 2
+	}
+	if j.Momentum != 0 && (j.Optimizer == "sgd" || j.Optimizer == "rmsprop") {
+		n += 4
+	}
+	return n
+}
+
+// programBytes is the memory of the program, the tokenizer and the Go runtime beside what this package estimates:
+// 9 MiB of anonymous memory and 6 MiB of mapped pages that the run uses again and again, measured with 271M parameters, and the runtime's
+// headroom.
+const programBytes = 24 << 20
+
+// warnGroup warns if the process's control group has less memory than the run takes at least. There the
+// kernel ends the process without a message. way says how to take less.
+func (s *student) warnGroup(host dispatch.Host, minimum int64, way string) {
+	if minimum += programBytes; host.LimitBytes > 0 && minimum > host.LimitBytes {
+		s.log.Warn("the control group's memory limit is below the minimum, so that the kernel may kill the run: raise the limit, or "+way,
+			"limit", devicemap.FormatSize(host.LimitBytes), "minimum", devicemap.FormatSize(minimum))
+	}
+}
+
+// warnState warns if weights, gradients and the optimizer's state do not fit into the process's control group.
+func (s *student) warnState(host dispatch.Host, m *meta.Model, frozen func(string) bool) {
+	var trained int64
+	for path, p := range m.Root.AllParams() {
+		if p.SameAs == nil && (frozen == nil || !frozen(path)) {
+			trained += p.Elements()
+		}
+	}
+	s.warnGroup(host, trained*s.trainedBytes(), "use --plugin gemini --max-memory cpu=SIZE")
 }
 
 // passBytes estimates the memory of a pass over streamed weights: the inputs of all units, the
@@ -175,15 +237,31 @@ func (s *student) passBytes(m *meta.Model) int64 {
 	return tokens*(2*activationBytes(m, s.magnitudes())/max(blocks, 1)+4*(blocks+4)*int64(root.Hidden)) + 2*4*logits
 }
 
-// showMemory logs where frozen weights are.
-func (s *student) showMemory() {
+// showMemory logs where frozen weights are, and warns if they and what a rank takes beside them are more than a limit.
+func (s *student) showMemory(host dispatch.Host, beside int64) {
 	f := s.model.FrozenMemory()
-	args := []any{"resident", devicemap.FormatSize(f.Resident), "read_per_sweep", devicemap.FormatSize(f.Streamed), "staging", devicemap.FormatSize(f.Staging)}
-	if f.Minimum > f.Limit {
-		s.log.Warn("--max-memory is below the minimum: the weights take the minimum", append(args, "minimum", devicemap.FormatSize(f.Minimum))...)
+	if f.Limit == 0 { // in the page cache, or converted
+		s.warnGroup(host, int64(s.here)*beside, "use a smaller --batch, --sequence or rank")
 		return
 	}
-	if f.Streamed > 0 {
+	args := []any{"resident", devicemap.FormatSize(f.Resident), "read_per_sweep", devicemap.FormatSize(f.Streamed), "staging", devicemap.FormatSize(f.Staging),
+		"beside", devicemap.FormatSize(beside)}
+	ranks := int64(s.here)
+	minimum, takes := ranks*(f.Minimum+beside), ranks*(f.Resident+f.Staging+beside)
+	switch {
+	case f.Minimum > f.Limit && s.memory > 0:
+		least := minimum
+		if s.memory >= 1<<30 {
+			least += dispatch.RuntimeBytes
+		}
+		s.log.Warn("--max-memory is below the minimum: the run takes the minimum", append(args, "minimum", devicemap.FormatSize(least))...)
+	case f.Streamed > 0:
 		s.log.Info("frozen weights stream from the disk", args...)
 	}
+	if room := host.LimitBytes - programBytes; minimum <= room && takes > room {
+		s.log.Warn("the control group's memory limit is below --max-memory, so that the kernel may kill the run: use a lower --max-memory",
+			"limit", devicemap.FormatSize(host.LimitBytes), "max_memory", "cpu="+devicemap.FormatSize(room))
+		return
+	}
+	s.warnGroup(host, minimum, "use a smaller --batch, --sequence or rank")
 }

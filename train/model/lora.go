@@ -93,6 +93,16 @@ type adapter struct {
 	before int32               // parameters with lower numbers
 }
 
+// Elements returns how many numbers train after [Model.AddLoRA] of c to a model of m. It reads no
+// weights, and fails as AddLoRA does if c does not fit m.
+func (c LoRAConfig) Elements(m *meta.Model) (int64, error) {
+	n, err := c.config().Elements(m.Root)
+	if err != nil {
+		return 0, fmt.Errorf("model: %w", err)
+	}
+	return n, nil
+}
+
 // AddLoRA adds pairs to the model's linear maps. They start as PEFT's do under the same generator
 // state, so the model's answers do not change yet. From then on only the pairs train and all other
 // parameters are frozen. Parameters that [Load] left in the checkpoint with [Freeze] take no extra

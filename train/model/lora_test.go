@@ -298,3 +298,29 @@ func TestBaseLeavesTheAdapterOut(t *testing.T) {
 		t.Error("the base's loss was reversed")
 	}
 }
+
+// TestElementsAreThoseThatTrain compares the count of an adapter with its parameters.
+func TestElementsAreThoseThatTrain(t *testing.T) {
+	for _, c := range []LoRAConfig{{R: 3}, {R: 2, Targets: []string{"q_proj"}}, {R: 4, DoRA: true}, {R: 2, Save: []string{"lm_head", "norm"}}} {
+		m := frozenBase(t)
+		want, err := c.Elements(m.Meta())
+		if err == nil {
+			err = m.AddLoRA(c, rng.New(1))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got int64
+		for _, p := range m.Parameters() {
+			if p.Trainable {
+				got += int64(p.Len())
+			}
+		}
+		if got != want || want == 0 {
+			t.Errorf("%+v: %d numbers train, Elements is %d", c, got, want)
+		}
+	}
+	if _, err := (LoRAConfig{Targets: []string{"no_such"}}).Elements(frozenBase(t).Meta()); err == nil {
+		t.Error("a target that no module has: want an error")
+	}
+}
