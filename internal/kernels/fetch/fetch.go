@@ -64,6 +64,9 @@ type Pattern struct {
 	// Pieces says that a dozen rows are read in pieces of 1 KiB, so that the tokens' part stays in the
 	// first-level cache, instead of each row from its first byte to its last.
 	Pieces bool `json:"pieces,omitempty"`
+	// Whole says that rows are packed from the first byte to the last, in the order of memory, and prefetched 8 KiB
+	// ahead into the second-level cache, instead of in pieces of 1 KiB of 16 rows.
+	Whole bool `json:"whole,omitempty"`
 }
 
 // String returns text such as "8 rows, prefetch".
@@ -79,6 +82,8 @@ func (p Pattern) String() string {
 	switch {
 	case p.Pieces:
 		return rows + "pieces, prefetch"
+	case p.Whole:
+		return rows + "whole rows, prefetch"
 	case p.Near:
 		return rows + "near prefetch"
 	case p.Prefetch:
@@ -101,7 +106,7 @@ var candidates = [Roles][]Pattern{
 	Cache:      patterns(false, 0),
 	Roof:       patterns(true, 8, 1),
 	MXFP4:      patterns(true, 0),
-	Packing:    patterns(false, 0),
+	Packing:    append(patterns(false, 0), wholeRows),
 	PairTokens: append(patterns(false, 0), inPieces),
 
 	CodedPairs:  patterns(false, 8, 4, 1),
@@ -111,6 +116,9 @@ var candidates = [Roles][]Pattern{
 
 // inPieces is the pattern of pieces.
 var inPieces = Pattern{Prefetch: true, Pieces: true}
+
+// wholeRows is the pattern of whole rows.
+var wholeRows = Pattern{Prefetch: true, Whole: true}
 
 // patterns are those with so many rows, each with and without prefetch, and near where kernels have
 // that.
@@ -128,8 +136,8 @@ func patterns(near bool, rows ...int) (list []Pattern) {
 func Candidates(r Role) []Pattern { return slices.Clone(candidates[r]) }
 
 // Default returns the plan for unmeasured processors of a vendor, named as CPUID names it: 1 row for one
-// token on AMD, as Zen 4 reads fastest, with prefetch of pairs, Q8 and coded weights and without of others, and pieces for several
-// tokens; many rows with prefetch elsewhere.
+// token on AMD, as Zen 4 reads fastest, with prefetch of pairs, Q8 and coded weights and without of others, pieces for several
+// tokens, and whole rows for packing; many rows with prefetch elsewhere.
 func Default(vendor string) Plan {
 	var p Plan
 	for r := range Roles {
@@ -139,7 +147,7 @@ func Default(vendor string) Plan {
 		for _, r := range []Role{Floats, Pairs, Q8, Q4, Roof, CodedPairs, CodedFloats} {
 			p[r] = Pattern{Rows: 1, Prefetch: r == Pairs || r == Q8 || r == CodedPairs || r == CodedFloats}
 		}
-		p[PairTokens] = inPieces
+		p[PairTokens], p[Packing] = inPieces, wholeRows
 	}
 	return p
 }
@@ -160,6 +168,8 @@ var (
 	rows  [Roles]atomic.Uint32
 	// pieces are the roles that read in pieces.
 	pieces [Roles]atomic.Bool
+	// whole are the roles that read whole rows.
+	whole [Roles]atomic.Bool
 	// prefetch is read by the assembly: 0 is the usual distance, 1 no prefetch, 2 near. It is
 	// written under mu.
 	prefetch [Roles]uint8
@@ -189,6 +199,7 @@ func setRole(r Role, p Pattern) {
 	inUse[r] = p
 	rows[r].Store(uint32(p.Rows))
 	pieces[r].Store(p.Pieces)
+	whole[r].Store(p.Whole)
 	switch {
 	case p.Near:
 		prefetch[r] = 2
@@ -224,6 +235,9 @@ func Rows(r Role) int { return int(rows[r].Load()) }
 
 // InPieces reports whether the kernels of r read in pieces.
 func InPieces(r Role) bool { return pieces[r].Load() }
+
+// InWholeRows reports whether the kernels of r read whole rows.
+func InWholeRows(r Role) bool { return whole[r].Load() }
 
 // Forms are the forms of a kernel for 8, 4 and 1 rows at once. If a kernel lacks a form, the form
 // for the nearest number is in its place.

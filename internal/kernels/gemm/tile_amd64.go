@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"github.com/heftai/heft/internal/kernels/asm"
+	"github.com/heftai/heft/internal/kernels/fetch"
 	"github.com/heftai/heft/internal/kernels/mat"
 )
 
@@ -33,6 +34,10 @@ func (bf16) packTokens(dst []uint32, x mat.Floats, tokens, n int) {
 
 //go:noinline
 func (bf16) packRows(dst []uint32, w mat.Weights, rows, n int) {
+	if fetch.InWholeRows(fetch.Packing) {
+		avx512bf16PackWholeRows(asm.Words(dst), asm.Bytes(w.Data), int64(w.Stride), int64(rows), int64(n))
+		return
+	}
 	avx512bf16PackRows(asm.Words(dst), asm.Bytes(w.Data), int64(w.Stride), int64(rows), int64(n))
 }
 

@@ -69,7 +69,7 @@ func TestNineOfTenStartsChooseWell(t *testing.T) {
 	keep(t)
 	random := rand.New(rand.NewPCG(1, 3))
 	speed := map[fetch.Pattern]float64{{Rows: 8, Prefetch: true}: 1.1, {Rows: 8}: 1.07, {Rows: 4, Prefetch: true}: 1.02, {Rows: 4}: 1.05, {Rows: 1, Prefetch: true}: 1.25,
-		{Rows: 1}: 1, {Prefetch: true}: 1.1, {}: 1, {Prefetch: true, Pieces: true}: 1.2}
+		{Rows: 1}: 1, {Prefetch: true}: 1.1, {}: 1, {Prefetch: true, Pieces: true}: 1.2, {Prefetch: true, Whole: true}: 1.15}
 	noisy := func(_ fetch.Role, p fetch.Pattern) float64 {
 		near := 1.0
 		if p.Near {

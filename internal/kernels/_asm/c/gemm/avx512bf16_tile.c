@@ -49,6 +49,30 @@ KERNEL avx512bf16PackRows(uint8_t *dst, const uint8_t *w, int64_t ws, int64_t ro
   }
 }
 
+// PackWholeRows is PackRows row by row, in the order of memory.
+KERNEL avx512bf16PackWholeRows(uint8_t *dst, const uint8_t *w, int64_t ws, int64_t rows, int64_t n) {
+  ROLLED for (int64_t r = 0; r < 16; r++, OPAQUE(r)) {
+    uint8_t *to = dst;
+    int64_t left = n;
+    if (r < rows) {
+      const uint8_t *row = w;
+      ROLLED for (; left >= 32; left -= 32, OPAQUE(left)) {
+        _mm_prefetch(row + 8192, _MM_HINT_T1);
+        _mm512_storeu_si512(to, _mm512_loadu_si512(row));
+        to += 1024, row += 64;
+      }
+      if (left > 0) _mm512_storeu_si512(to, _mm512_maskz_loadu_epi16(_bzhi_u32(0xffffffff, (uint32_t)left), row));
+      w += ws;
+    } else {
+      ROLLED for (; left > 0; left -= 32, OPAQUE(left)) {
+        _mm512_storeu_si512(to, _mm512_setzero_si512());
+        to += 1024;
+      }
+    }
+    dst += 64;
+  }
+}
+
 // tile adds 8 rows times 32 tokens to c, over blocks of 32 k.
 INLINE void tile(const uint8_t *w, const uint8_t *x, int64_t xs, uint8_t *c, int64_t cs, int64_t blocks, int64_t add) {
   __m512 acc[8][2];
