@@ -157,6 +157,7 @@ func NewAugmentedFrom[T any](from Dataset[T], by Transform[T], g *rng.Generator)
 	return &Augmented[T]{from: from, by: by, g: g}
 }
 
+// Len returns the number of samples.
 func (a *Augmented[T]) Len() int { return a.from.Len() }
 
 // SetEpoch changes what is drawn, and tells the data set below.
@@ -167,6 +168,7 @@ func (a *Augmented[T]) SetEpoch(epoch int) {
 	setEpoch(a.from, epoch)
 }
 
+// At reads sample i and transforms it. It fails if either fails.
 func (a *Augmented[T]) At(i int) (T, error) {
 	x, err := a.from.At(i)
 	if err != nil {

@@ -182,7 +182,10 @@ func openRecords[T any](path string, keys []string, parse func(object []byte) (T
 	return d, nil
 }
 
-func (d *recordFile[T]) Len() int     { return d.source.count() }
+// Len returns the number of records.
+func (d *recordFile[T]) Len() int { return d.source.count() }
+
+// Close closes the file. Do not call At after it.
 func (d *recordFile[T]) Close() error { return d.source.Close() }
 
 // Line returns the number of the line that record i begins at, or of its row in a Parquet file, from 1.
@@ -191,6 +194,7 @@ func (d *recordFile[T]) Line(i int) int { return d.source.line(i) }
 // Where says where record i is, such as "line 3", or "row group 1, row 17" counted from 1 in a Parquet file.
 func (d *recordFile[T]) Where(i int) string { return d.source.where(i) }
 
+// At reads and parses record i. It fails if i is out of range, or if the record is none; the error names its place.
 func (d *recordFile[T]) At(i int) (T, error) {
 	var none T
 	if i < 0 || i >= d.Len() {

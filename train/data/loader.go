@@ -18,8 +18,10 @@ type Dataset[T any] interface {
 // Slice is a Dataset in memory.
 type Slice[T any] []T
 
+// Len returns the number of samples.
 func (s Slice[T]) Len() int { return len(s) }
 
+// At returns sample i. An index out of range is an error.
 func (s Slice[T]) At(i int) (T, error) {
 	if i < 0 || i >= len(s) {
 		var zero T

@@ -27,8 +27,10 @@ func setEpoch(x any, epoch int) {
 // SequentialSampler yields 0 … n-1.
 type SequentialSampler int
 
+// Len returns n, and 0 if n is negative.
 func (n SequentialSampler) Len() int { return max(0, int(n)) }
 
+// Indices yields 0 … n-1.
 func (n SequentialSampler) Indices() iter.Seq[int] {
 	return func(yield func(int) bool) {
 		for i := range int(n) {
@@ -53,6 +55,7 @@ type RandomSampler struct {
 	Global    *rng.Generator
 }
 
+// Len returns the number of indices of an epoch.
 func (r *RandomSampler) Len() int {
 	if r.Samples > 0 {
 		return r.Samples
@@ -123,6 +126,7 @@ func NewSeedableRandomSampler(n int, seed uint64) *SeedableRandomSampler {
 	return &SeedableRandomSampler{n: n, samples: n, seed: seed}
 }
 
+// Len returns the number of samples.
 func (s *SeedableRandomSampler) Len() int { return max(0, s.samples) }
 
 // Epoch returns the epoch of the next walk.
@@ -156,7 +160,10 @@ func NewRepeatSampler(of Sampler, chunk, times int) (*RepeatSampler, error) {
 	return &RepeatSampler{of, chunk, times}, nil
 }
 
-func (r *RepeatSampler) Len() int           { return r.of.Len() / r.chunk * r.chunk * r.times }
+// Len returns the number of indices of an epoch, repetitions included.
+func (r *RepeatSampler) Len() int { return r.of.Len() / r.chunk * r.chunk * r.times }
+
+// SetEpoch passes the epoch to the sampler that is repeated, if that is an [EpochSetter].
 func (r *RepeatSampler) SetEpoch(epoch int) { setEpoch(r.of, epoch) }
 
 // Indices walks the order to its end, so that the other sampler can count its walks.
@@ -204,10 +211,16 @@ func NewBatchSampler(s Sampler, size int, drop bool) (*FixedBatchSampler, error)
 	return &FixedBatchSampler{s, size, drop}, nil
 }
 
-func (g *FixedBatchSampler) BatchSize() int     { return g.size }
-func (g *FixedBatchSampler) DropLast() bool     { return g.drop }
+// BatchSize returns the number of indices of a full batch.
+func (g *FixedBatchSampler) BatchSize() int { return g.size }
+
+// DropLast reports whether a short last batch is omitted.
+func (g *FixedBatchSampler) DropLast() bool { return g.drop }
+
+// SetEpoch passes the epoch to the sampler, if that is an [EpochSetter].
 func (g *FixedBatchSampler) SetEpoch(epoch int) { setEpoch(g.sampler, epoch) }
 
+// Len returns the number of batches of an epoch.
 func (g *FixedBatchSampler) Len() int { return count(g.sampler.Len(), g.size, g.drop) }
 
 // count returns how many batches of size n samples make.
@@ -218,6 +231,7 @@ func count(n, size int, drop bool) int {
 	return (n + size - 1) / size
 }
 
+// Batches walks one epoch. Each batch is a slice of its own.
 func (g *FixedBatchSampler) Batches() iter.Seq[[]int] {
 	return func(yield func([]int) bool) {
 		batch := make([]int, 0, g.size)

@@ -55,8 +55,12 @@ func NewBatchShard(of BatchSampler, by Shard) (*BatchShard, error) {
 }
 
 // BatchSize returns the size before sharding.
-func (s *BatchShard) BatchSize() int     { return s.of.BatchSize() }
-func (s *BatchShard) DropLast() bool     { return s.of.DropLast() }
+func (s *BatchShard) BatchSize() int { return s.of.BatchSize() }
+
+// DropLast reports whether the batch sampler that is split omits a short last batch.
+func (s *BatchShard) DropLast() bool { return s.of.DropLast() }
+
+// SetEpoch passes the epoch to the batch sampler, if that is an [EpochSetter].
 func (s *BatchShard) SetEpoch(epoch int) { setEpoch(s.of, epoch) }
 
 // Len returns the number of batches of this rank, padding included. The package comment explains
@@ -74,6 +78,7 @@ func (s *BatchShard) Len() int {
 	return n / size
 }
 
+// Batches walks this rank's batches of one epoch. The walk reads the whole batch sampler.
 func (s *BatchShard) Batches() iter.Seq[[]int] {
 	if s.by.SplitBatches {
 		return s.split
@@ -256,8 +261,10 @@ func (s *StreamShard[T]) Length() (int, bool) {
 	return count(sized.Len(), s.size*s.by.Size, s.drop) * s.size, true
 }
 
+// SetEpoch passes the epoch to the stream, if that is an [EpochSetter].
 func (s *StreamShard[T]) SetEpoch(epoch int) { setEpoch(s.of, epoch) }
 
+// Samples walks this rank's samples of one epoch. An error of the stream ends the walk.
 func (s *StreamShard[T]) Samples() iter.Seq2[T, error] {
 	whole, part := s.size*s.by.Size, s.size
 	if s.by.SplitBatches {

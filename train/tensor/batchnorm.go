@@ -5,7 +5,8 @@ import "math"
 // BatchNorm is the state of a batch norm: the running mean and variance of each channel. It belongs
 // to the goroutine of the tape that uses it.
 type BatchNorm struct {
-	// Mean and Var are the running moments. Each training pass moves them by Momentum.
+	// Mean and Var are the running moments, one for each channel. Each training pass makes them
+	// (1-Momentum) times themselves plus Momentum times those of the batch.
 	Mean, Var []float32
 	Momentum  float64
 	Eps       float64
@@ -23,8 +24,10 @@ func NewBatchNorm(channels int) *BatchNorm {
 }
 
 // BatchNorm2D normalises each channel of x [batch, channels, height, width], then scales by weight
-// and adds bias, both [channels]. In training mode the running variance moves towards the unbiased
-// variance of the batch.
+// and adds bias, both [channels]: (x - mean) / √(variance + Eps) · weight + bias. In training mode the
+// moments are those of the batch, with the variance divided by the number n of values, and the running
+// variance moves towards the unbiased one, divided by n - 1. A channel of fewer than two values is then
+// an error.
 func (tp *Tape) BatchNorm2D(x, weight, bias *Tensor, s *BatchNorm) *Tensor {
 	if !tp.ready("batchnorm2d", x, weight, bias) {
 		return tp.void()

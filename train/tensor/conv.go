@@ -27,7 +27,9 @@ func (o ConvOptions) defaults() ConvOptions {
 }
 
 // Conv2D computes the cross-correlation of x [batch, in, height, width] with weight [out,
-// in/groups, kernel height, kernel width], and adds bias [out], which may be nil.
+// in/groups, kernel height, kernel width], and adds bias [out], which may be nil. The result is
+// [batch, out, ·, ·], where a length of n becomes ⌊(n + 2·padding - dilation·(kernel-1) - 1)/stride⌋ + 1.
+// It is an error if that is less than 1, or if Groups does not divide in and out.
 func (tp *Tape) Conv2D(x, weight, bias *Tensor, o ConvOptions) *Tensor {
 	if !tp.ready("conv2d", x, weight) || bias != nil && !tp.ready("conv2d", bias) {
 		return tp.void()

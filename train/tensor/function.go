@@ -26,7 +26,9 @@ type Function struct {
 	Free func()
 }
 
-// Function records a custom operation on the tape.
+// Function records a custom operation on the tape and returns its result, which shares f.Data. An error of
+// f.Backward ends the pass: Backward returns it. It is an error if f.Data does not fill f.Shape, or if an
+// input belongs to another tape.
 func (tp *Tape) Function(f Function) *Tensor {
 	if !tp.ready(f.Name, f.Inputs...) {
 		tp.keepFree(tp.void(), f.Free)

@@ -145,7 +145,7 @@ func factor(v []float32, j, k, m int) backend.Matrix {
 }
 
 // Embedding looks up the rows of weight [rows, width] that ids select. The result has the given
-// shape (default: one dimension) followed by width.
+// shape (default: one dimension) followed by width. An id that is not a row of weight is an error.
 func (tp *Tape) Embedding(weight *Tensor, ids []int, shape ...int) *Tensor {
 	return tp.embedding(weight, ids, -1, shape)
 }

@@ -92,7 +92,10 @@ func (tp *Tape) checkLabels(name string, o CrossEntropyOptions, labels []int, ro
 }
 
 // CrossEntropy computes the loss of labels under the softmax of logits […, classes], with one label
-// per row. If the logits come from a linear layer, [Tape.LinearCrossEntropy] needs less memory.
+// per row: -log p(label), and with Smoothing s (1-s) times that plus s times the mean of -log p over all
+// classes. The result is a scalar, or with the reduction None it has the shape of logits without the last
+// dimension. A label that is neither ignored nor from 0 to classes-1 is an error. If the logits come from
+// a linear layer, [Tape.LinearCrossEntropy] needs less memory.
 func (tp *Tape) CrossEntropy(logits *Tensor, labels []int, o CrossEntropyOptions) *Tensor {
 	if !tp.ready("cross_entropy", logits) {
 		return tp.void()

@@ -197,7 +197,9 @@ type NLLOptions struct {
 }
 
 // NLL computes the negative log likelihood of labels under log probabilities x […, classes], with
-// one label per row. The mean of no labels is NaN, and its gradient 0.
+// one label per row: -Weight[label]·x[label]. The result is a scalar, or with the reduction None it has the
+// shape of x without the last dimension. Labels are checked as in [Tape.CrossEntropy]. The mean of no
+// labels is NaN, and its gradient 0.
 func (tp *Tape) NLL(x *Tensor, labels []int, o NLLOptions) *Tensor {
 	if !tp.ready("nll", x) {
 		return tp.void()

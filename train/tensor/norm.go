@@ -5,7 +5,8 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// RMSNorm computes x / √(mean(x²) + eps) · weight over the last dimension. weight is [width].
+// RMSNorm computes x / √(mean(x²) + eps) · weight over the last dimension (Zhang and
+// Sennrich, 2019). weight is [width], and the result has the shape of x.
 func (tp *Tape) RMSNorm(x, weight *Tensor, eps float64) *Tensor {
 	if !tp.ready("rmsnorm", x, weight) {
 		return tp.void()
@@ -17,7 +18,8 @@ func (tp *Tape) RMSNorm(x, weight *Tensor, eps float64) *Tensor {
 }
 
 // LayerNorm computes (x - mean) / √(variance + eps) · weight + bias over the last dimension. weight
-// and bias are [width]. bias may be nil.
+// and bias are [width]. bias may be nil. The variance is that of the elements themselves, divided by width
+// and not by width - 1. The result has the shape of x.
 func (tp *Tape) LayerNorm(x, weight, bias *Tensor, eps float64) *Tensor {
 	if !tp.ready("layernorm", x, weight) || bias != nil && !tp.ready("layernorm", bias) {
 		return tp.void()

@@ -34,7 +34,8 @@ func NewParameter(data []float32, shape ...int) *Parameter {
 	return NewStored(Memory(data), shape...)
 }
 
-// NewStored makes a trainable parameter whose values are in s.
+// NewStored makes a trainable parameter whose values are in s, in row-major order. If they do not fill the
+// shape, the first [Tape.Use] reports it.
 func NewStored(s Storage, shape ...int) *Parameter {
 	p := &Parameter{Trainable: true, shape: slices.Clone(shape)}
 	p.Move(s)

@@ -7,19 +7,22 @@ import (
 
 // MaxPool2D computes the maximum of each position of a square kernel over x [batch, channels,
 // height, width]. Padding is never the maximum. Of equal elements the first in row order gets the
-// gradient. NaN counts as the maximum. stride 0 means kernel.
+// gradient. NaN counts as the maximum. stride 0 means kernel. The result is [batch, channels, ·, ·],
+// where a length of n becomes ⌊(n + 2·padding - kernel)/stride⌋ + 1. Padding of more than half of the
+// kernel is an error.
 func (tp *Tape) MaxPool2D(x *Tensor, kernel, stride, padding int) *Tensor {
 	return tp.slidingPool("maxpool2d", x, kernel, stride, padding, true)
 }
 
 // AvgPool2D computes the mean of each position of a square kernel over x [batch, channels, height,
-// width]. Padding counts as zeros. stride 0 means kernel.
+// width]. Padding counts as zeros, which are among the elements that the sum is divided by. stride 0
+// means kernel. Shapes and errors are those of [Tape.MaxPool2D].
 func (tp *Tape) AvgPool2D(x *Tensor, kernel, stride, padding int) *Tensor {
 	return tp.slidingPool("avgpool2d", x, kernel, stride, padding, false)
 }
 
 // AdaptiveAvgPool2D computes the means of height×width nearly equal parts of x [batch, channels, ·,
-// ·]. Parts overlap if the size is not divisible.
+// ·]. Parts overlap if the size is not divisible. The result is [batch, channels, height, width].
 func (tp *Tape) AdaptiveAvgPool2D(x *Tensor, height, width int) *Tensor {
 	if !tp.ready("adaptive_avgpool2d", x) {
 		return tp.void()

@@ -41,7 +41,7 @@ func NewRotaryFrom(inverse []float32, positions int, scale float64) *Rotary {
 
 // Rope rotates the heads of x [batch, length, heads, width]. Of a head's first 2·pairs elements it
 // pairs element i of the first half with element i of the second half. positions has one entry per
-// position of the length; nil means 0, 1, ….
+// position of the length; nil means 0, 1, …. A position beyond the table is an error.
 func (tp *Tape) Rope(x *Tensor, t *Rotary, positions []int) *Tensor {
 	if !tp.ready("rope", x) {
 		return tp.void()

@@ -151,7 +151,8 @@ func (tp *Tape) Concat(dim int, parts ...*Tensor) *Tensor {
 }
 
 // Gather returns the rows of x (entries of its first dimension) that index selects, in that order.
-// A row may be selected more than once.
+// A row may be selected more than once: its gradient is the sum. The result is [len(index), …]. An index
+// out of range is an error.
 func (tp *Tape) Gather(x *Tensor, index []int) *Tensor {
 	if !tp.ready("gather", x) {
 		return tp.void()
@@ -174,7 +175,8 @@ func (tp *Tape) Gather(x *Tensor, index []int) *Tensor {
 }
 
 // Scatter returns a zero tensor with the given number of rows (first dimension), to which it adds
-// row i of x at index[i].
+// row i of x at index[i]. Rows with the same index are added. index has one entry for each row of x; an
+// entry out of range is an error.
 func (tp *Tape) Scatter(x *Tensor, index []int, rows int) *Tensor {
 	if !tp.ready("scatter", x) {
 		return tp.void()

@@ -99,7 +99,7 @@ func (tp *Tape) NoGrad(f func()) {
 func (tp *Tape) recording() bool { return tp.silent == 0 }
 
 // Input makes a constant tensor from data, which the tape keeps and does not change. Without a
-// shape it is a vector. Only a [Parameter] gets a gradient.
+// shape it is a vector. Data that does not fill the shape is an error. Only a [Parameter] gets a gradient.
 func (tp *Tape) Input(data []float32, shape ...int) *Tensor {
 	if tp.err != nil {
 		return tp.void()
