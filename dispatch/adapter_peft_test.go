@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/dispatch/internal/dispatchtest"
 	"github.com/heftai/heft/internal/golden"
 	"github.com/heftai/heft/loader"
 )
@@ -45,7 +46,7 @@ func TestGoldenPEFTLogits(t *testing.T) {
 func besideOthers(t *testing.T, m *dispatch.Model, ids [][]int32, want [][]float32) {
 	t.Helper()
 	plain, other := adapted(t, m, ids, ""), adapted(t, m, ids, "init")
-	closeTo(t, "an adapter as it begins", slices.Concat(other...), slices.Concat(plain...), 1e-5)
+	dispatchtest.Close(t, "an adapter as it begins", slices.Concat(other...), slices.Concat(plain...), 1e-5)
 	var batch dispatch.Batch
 	var all [][]float32
 	for i, p := range ids {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/dispatch/internal/dispatchtest"
 	"github.com/heftai/heft/internal/golden"
 	"github.com/heftai/heft/internal/testenv"
 	"github.com/heftai/heft/loader"
@@ -72,7 +73,7 @@ func TestGoldenLoRALogits(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer m.Close()
-			closeTo(t, "merged", slices.Concat(adapted(t, m, ids, "")...), values(t, fixture, "merged_logits"), 2e-5)
+			dispatchtest.Close(t, "merged", slices.Concat(adapted(t, m, ids, "")...), values(t, fixture, "merged_logits"), 2e-5)
 		})
 	}
 }
@@ -92,7 +93,7 @@ func underEveryMap(t *testing.T, skeleton *meta.Model, checkpoint *loader.Checkp
 			promote(t, m)
 		}
 		got := adapted(t, m, ids, "final")
-		closeTo(t, name, slices.Concat(got...), want, tolerance)
+		dispatchtest.Close(t, name, slices.Concat(got...), want, tolerance)
 		if first == nil {
 			first = got
 		}
@@ -135,18 +136,6 @@ func values(t *testing.T, c *loader.Checkpoint, name string) []float32 {
 		all = append(all, math.Float32frombits(binary.LittleEndian.Uint32(data)))
 	}
 	return all
-}
-
-func closeTo(t *testing.T, what string, got, want []float32, tolerance float64) {
-	t.Helper()
-	if len(got) != len(want) {
-		t.Fatalf("%s: %d logits, want %d", what, len(got), len(want))
-	}
-	for i := range want {
-		if !(math.Abs(float64(got[i]-want[i])) <= tolerance) {
-			t.Fatalf("%s: logit %d is %v, want %v", what, i, got[i], want[i])
-		}
-	}
 }
 
 // adapted are the logits of all tokens of each prompt, each prompt alone.

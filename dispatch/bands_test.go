@@ -11,6 +11,7 @@ import (
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/dispatch/internal/dispatchtest"
 	"github.com/heftai/heft/internal/golden"
 	"github.com/heftai/heft/internal/kernels/mat"
 	"github.com/heftai/heft/internal/testenv"
@@ -41,7 +42,7 @@ func TestMatricesAreReadInTheOrderOfTheirBands(t *testing.T) {
 				t.Errorf("a pass reads %d bytes, want at most %d", reads.Bytes, most)
 			}
 			n := len(g.Prompts[0].Greedy)
-			greedy(t, m, g.Prompts[0].IDs, n)
+			dispatchtest.Greedy(t, m, g.Prompts[0].IDs, n)
 			if got, most := m.Status().TierReadBytes, int64(n)*reads.Bytes+reads.Ahead; got > most {
 				t.Errorf("%d passes read %d bytes, want at most %d", n, got, most)
 			}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/dispatch/internal/dispatchtest"
 	"github.com/heftai/heft/internal/golden"
 	"github.com/heftai/heft/internal/testenv"
 	"github.com/heftai/heft/loader"
@@ -73,7 +74,7 @@ func TestGoldenModelsUnderFiveMaps(t *testing.T) {
 					promote(t, model)
 				}
 				for i, p := range g.Prompts {
-					got, logits := greedy(t, model, p.IDs, len(p.Greedy))
+					got, logits := dispatchtest.Greedy(t, model, p.IDs, len(p.Greedy))
 					if !slices.Equal(got, p.Greedy) {
 						t.Errorf("%s: prompt %d: greedy ids %v, want %v", name, i, got, p.Greedy)
 					}
@@ -103,32 +104,6 @@ func promote(t *testing.T, m *dispatch.Model) {
 	if held := m.Status().Held["weights"]; held == 0 {
 		t.Error("nothing was promoted")
 	}
-}
-
-// greedy is the greedy continuation and the logits of every step, one after the other.
-func greedy(t *testing.T, m *dispatch.Model, prompt []int32, n int) (ids []int32, logits []float32) {
-	t.Helper()
-	s := m.NewSequence()
-	defer s.Free()
-	next := prompt
-	for range n {
-		out, err := m.Forward(context.Background(), &dispatch.Batch{Rows: []dispatch.BatchRow{
-			{Sequence: s, Tokens: next, PromptLen: len(prompt), Logits: dispatch.LogitsLast}}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, row := out.Row(0)
-		logits = append(logits, row...)
-		best := 0
-		for i := range row {
-			if row[i] > row[best] {
-				best = i
-			}
-		}
-		ids = append(ids, int32(best))
-		next = ids[len(ids)-1:]
-	}
-	return ids, logits
 }
 
 func firstDifference(a, b []float32) int {

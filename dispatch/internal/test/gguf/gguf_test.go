@@ -1,4 +1,4 @@
-package dispatch_test
+package gguf_test
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/dispatch/internal/dispatchtest"
 	"github.com/heftai/heft/internal/gguf/gguftest"
 	"github.com/heftai/heft/internal/testenv"
 )
@@ -19,7 +20,7 @@ import (
 // TestGGUFModels: files of the gguf package (scripts/make-gguf-models.py), one for each architecture and types in turn, give
 // the tokens and the logits that transformers computes from the dequantised weights, in memory and streamed.
 func TestGGUFModels(t *testing.T) {
-	folder := "testdata/gguf"
+	folder := "../../../testdata/gguf"
 	if dir := os.Getenv("HEFT_GGUF_MODELS"); dir != "" {
 		folder = dir
 	}
@@ -37,7 +38,7 @@ func TestGGUFModels(t *testing.T) {
 // TestConvertedGGUFModels: files of llama.cpp's converter (scripts/make-gguf-converted.py) give the tokens and the logits that
 // transformers computes from the weights before their conversion.
 func TestConvertedGGUFModels(t *testing.T) {
-	folder := "testdata/gguf/converted"
+	folder := "../../../testdata/gguf/converted"
 	if dir := os.Getenv("HEFT_GGUF_CONVERTED"); dir != "" {
 		folder = dir
 	}
@@ -79,7 +80,7 @@ func answersOfGGUF(t *testing.T, file, golden string) {
 			t.Errorf("unexpected tensors %v", u)
 		}
 		for i, c := range cases {
-			got, logits := greedy(t, m, c.IDs, len(c.Greedy))
+			got, logits := dispatchtest.Greedy(t, m, c.IDs, len(c.Greedy))
 			if !slices.Equal(got, c.Greedy) {
 				t.Errorf("%s, prompt %d: got tokens %v, want %v", place, i, got, c.Greedy)
 			}
@@ -99,7 +100,7 @@ func answersOfGGUF(t *testing.T, file, golden string) {
 // Qwen 3.5, and the rows of queries and keys of Bamba.
 func TestAdaptersOfTiledGGUF(t *testing.T) {
 	for _, name := range []string{"qwen35-grouped", "bamba"} {
-		t.Run(name, func(t *testing.T) { adaptedGGUF(t, "testdata/gguf/converted", name) })
+		t.Run(name, func(t *testing.T) { adaptedGGUF(t, "../../../testdata/gguf/converted", name) })
 	}
 }
 
@@ -132,5 +133,5 @@ func adaptedGGUF(t *testing.T, folder, name string) {
 		t.Fatal(err)
 	}
 	_, got := out.Row(0)
-	closeTo(t, "logits with the adapter", got, want.Logits, 2e-4)
+	dispatchtest.Close(t, "logits with the adapter", got, want.Logits, 2e-4)
 }
