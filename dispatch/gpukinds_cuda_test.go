@@ -25,13 +25,27 @@ func TestGPUsRunKindsOfLayers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := golden.OwnModel(t, "family-"+name)
 			stationsKeepBits(t, g, func(o dispatch.Options) dispatch.Options { return onGPUs(t, o) })
-			reuseOnGPU(t, g)
+			reuseOnGPU(t, g, false)
 		})
 	}
 }
 
-// reuseOnGPU compares the logits of a model on a GPU, after a prefix that is reused, with those of the CPU.
-func reuseOnGPU(t *testing.T, g *golden.Model) {
+// TestGPUsRunPartOfModels holds law 4 for models with blocks for which GPUs have no kernels, between others or alone.
+func TestGPUsRunPartOfModels(t *testing.T) {
+	onGPUs(t, dispatch.Options{})
+	needFused(t)
+	for _, name := range []string{"jamba-1", "jamba-2", "kimi-linear-1", "kimi-linear-2", "olmo-hybrid-3", "falcon-mamba-1", "laguna-1", "longcat-flash-1"} {
+		t.Run(name, func(t *testing.T) {
+			g := golden.OwnModel(t, "family-"+name)
+			stationsKeepBits(t, g, func(o dispatch.Options) dispatch.Options { return onGPUs(t, o) })
+			reuseOnGPU(t, g, true)
+		})
+	}
+}
+
+// reuseOnGPU compares the logits of a model on a GPU, after a prefix that is reused, with those of the CPU. With part the CPU
+// has some of its blocks.
+func reuseOnGPU(t *testing.T, g *golden.Model, part bool) {
 	skeleton, checkpoint := open(t, g.Dir)
 	ids := append(stationIDs(g), stationIDs(g)...)
 	prompt := len(ids) - 3
@@ -57,8 +71,8 @@ func reuseOnGPU(t *testing.T, g *golden.Model) {
 			continue
 		}
 		sameLogits(t, "on "+string(d), first, want)
-		if held := m.Status().TierBytes[devicemap.CPU]; held != 0 {
-			t.Errorf("%d bytes of weights are on the host", held)
+		if held := m.Status().TierBytes[devicemap.CPU]; (held != 0) != part {
+			t.Errorf("%d bytes of weights are on the host; part of the model there: %v", held, part)
 		}
 	}
 }

@@ -53,6 +53,9 @@ func (c *conversion) of(m *meta.Module, p *meta.Param) bool {
 
 // refuses returns why a unit cannot run on a GPU, or "".
 func (t *gpuTier) refuses(u *nn.Unit, c conversion) string {
+	if u.HostOnly != "" {
+		return u.HostOnly
+	}
 	if t.supports == nil {
 		return ""
 	}

@@ -89,6 +89,28 @@ func stationsKeepBits(t *testing.T, g *golden.Model, gpus func(dispatch.Options)
 	streamsKeepBits(t, skeleton, checkpoint, o, ids, prompt, want)
 }
 
+// TestABlockWithoutKernelsLeavesOthersToTheGPU: blocks that no GPU can run stay on the CPU, and the plan says so; one of
+// them kept the whole model there.
+func TestABlockWithoutKernelsLeavesOthersToTheGPU(t *testing.T) {
+	g := golden.OwnModel(t, "family-jamba-1")
+	skeleton, _ := open(t, g.Dir)
+	o := withTwoGPUs(dispatch.Options{Threads: 1, Context: 128, MaxMemory: hostMemory(1 << 30)})
+	plan, _, err := dispatch.Plan(skeleton, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]devicemap.Device{"model.layers.0": devicemap.CPU, "model.layers.1": "0", "model.layers.2": devicemap.CPU, "lm_head": "0"} {
+		if d, _ := plan.Map.Device(path); d != want {
+			t.Errorf("%s is on %q, want %q", path, d, want)
+		}
+	}
+	const said = "model.layers.0 and 1 more unit stay on the cpu: the GPU has no kernels for selective scans"
+	if !slices.Contains(plan.Warnings, said) {
+		t.Errorf("the plan warns %q, want %q", plan.Warnings, said)
+	}
+	stationsKeepBits(t, g, withTwoGPUs)
+}
+
 // stationIDs are at most 24 tokens of the model's first prompt and its greedy continuation.
 func stationIDs(g *golden.Model) []int32 {
 	p := g.Prompts[0]

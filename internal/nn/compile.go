@@ -59,6 +59,7 @@ type compiler struct {
 	banded  []*meta.Param  // see Unit.Banded, of the current unit
 	layers  []int          // see Unit.Layers
 	held    []int          // see Unit.States
+	host    string         // see Unit.HostOnly
 }
 
 // at returns an error about the module at path.
@@ -161,8 +162,8 @@ func (c *compiler) rule(n Node, in int) (rule, error) {
 
 // unit adds a unit that reads the modules of nodes.
 func (c *compiler) unit(s step, nodes ...Node) {
-	c.program.Units = append(c.program.Units, &Unit{Path: nodes[0].Path, Modules: nodes, Experts: c.experts, Banded: c.banded, Layers: c.layers, States: c.held, step: s})
-	c.experts, c.banded, c.layers, c.held = nil, nil, nil, nil
+	c.program.Units = append(c.program.Units, &Unit{Path: nodes[0].Path, Modules: nodes, Experts: c.experts, Banded: c.banded, Layers: c.layers, States: c.held, HostOnly: c.host, step: s})
+	c.experts, c.banded, c.layers, c.held, c.host = nil, nil, nil, nil, ""
 }
 
 // cache assigns an attention its layer of the KV cache.
@@ -199,10 +200,10 @@ func (c *compiler) untrained(part string) {
 	}
 }
 
-// hostOnly says that the program has a part that only the host runs.
+// hostOnly says that the current unit has a part that only the host runs.
 func (c *compiler) hostOnly(part string) {
-	if c.program.hostOnly == "" {
-		c.program.hostOnly = part
+	if c.host == "" {
+		c.host = part
 	}
 }
 

@@ -33,7 +33,6 @@ type Program struct {
 	perLayer      int    // width of the vectors of meta.PerLayerSpec together
 	joins         int    // see Joins
 	special       string // a part that only the host runs and that cannot be trained
-	hostOnly      string // see HostOnly
 	untrained     string // see Untrained
 	constants     int    // largest number of rows per token for which a rule needs ones and zeros
 	asked         asked
@@ -61,6 +60,8 @@ type Unit struct {
 	// Layers are the indices in [Program.KV] of the layers whose keys and values the unit reads and
 	// writes, and States those in [Program.States] of its states. No other unit uses them.
 	Layers, States []int
+	// HostOnly names a part of the unit that only the host's backend runs, "" for none.
+	HostOnly string
 
 	step step
 }
@@ -85,8 +86,9 @@ func (p *Program) KV() []kvcache.LayerShape { return p.layers }
 // instead of keys and values.
 func (p *Program) States() []int { return p.states }
 
-// HostOnly names a part of the model that only the host's backend runs, "" for none.
-func (p *Program) HostOnly() string { return cmp.Or(p.special, p.hostOnly) }
+// HostOnly names a part of the model for which only the host's backend runs any unit, "" for none. Units have
+// such parts of their own: see [Unit].HostOnly.
+func (p *Program) HostOnly() string { return p.special }
 
 // Untrained names a part of the model that cannot be trained, "" for none.
 func (p *Program) Untrained() string { return cmp.Or(p.special, p.untrained) }
