@@ -93,7 +93,7 @@ func readDeepseek(f *fields, class string, def decoderDefaults, latent latentDef
 	if def.headDim == 0 {
 		def.headDim = 64
 	}
-	def.act, def.rope = "silu", ropeDefaults{theta: cmp.Or(def.rope.theta, 10000), interleaved: f.bool("rope_interleave", true)}
+	def.act, def.rope = "silu", ropeDefaults{theta: cmp.Or(def.rope.theta, 10000), interleaved: f.bool("rope_interleave", true), scaling: def.rope.scaling}
 	d := &deepseek{
 		decoder: readDecoder(f, class, def),
 		bias:    f.bool("attention_bias", false),

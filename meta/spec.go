@@ -200,6 +200,8 @@ type MLASpec struct {
 	RopeDim, NopeDim int // parts of a query or key head
 	// KVScale multiplies the compressed key/value behind its norm, and QueryScale the queries. 0 means 1.
 	KVScale, QueryScale float32
+	// QueryGrowth, nil for none, is of type [RopeNone] and multiplies the queries by their position's growth before Rope.
+	QueryGrowth *RopeSpec
 	// Indexer, nil for none, limits the positions that a token attends to. Chosen > 0 without an
 	// Indexer says that they are those of the last layer before that has one.
 	Indexer *IndexerSpec

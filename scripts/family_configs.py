@@ -4,7 +4,7 @@ A maker draws shapes and options from a random.Random and returns the contents o
 FAMILIES names the makers, each with the seeds of the committed fixtures.
 """
 from further_configs import further
-from late_configs import late
+from late_configs import late, mistral4
 from hybrid_configs import hybrids
 from plain_configs import plains
 
@@ -324,6 +324,11 @@ def ministral3(R):
     return c
 
 
+def mistral3_of_mistral4(R):
+    t = mistral4(R, deepseek)
+    return wrap("mistral3", t, PIXTRAL, "dtype" in t, image_token_index=5, spatial_merge_size=2, **untied(t, R))
+
+
 def mistral3_of_ministral(R):
     t = ministral3(R)
     return wrap("mistral3", t, PIXTRAL, "dtype" in t, image_token_index=5, spatial_merge_size=2, **untied(t, R))
@@ -604,6 +609,7 @@ FAMILIES = {
     "ernie4_5": (ernie4_5, [1]),
     "ministral3": (ministral3, [1, 2]),
     "mistral3_of_ministral": (mistral3_of_ministral, [1]),
+    "mistral3_of_mistral4": (mistral3_of_mistral4, [1]),
     "llava": (llava, [1]),
     "llava_next": (llava_next, [1]),
     "cohere2": (cohere2, [1, 2]),

@@ -3,6 +3,10 @@
 LATE is the part of family_configs.FAMILIES for these families.
 """
 
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
+
+MODEL_FOR_CAUSAL_LM_MAPPING._model_mapping["mistral4"] = "Mistral4ForCausalLM"  # which transformers has among models of images
+
 
 def kinds(R, n, *types):
     """Types of n layers, all of them among the first."""
@@ -217,6 +221,19 @@ def apertus1p5(R, llama, wrap):
     return wrap("apertus1p5", t, vision, "dtype" in t, audio_config=audio, image_token_id=5, audio_token_id=6, image_token_offset=at, audio_token_offset=at + 8, **tie)
 
 
+def mistral4(R, deepseek):
+    c = deepseek(R, "mistral4")
+    for name in ("rope_parameters", "rope_theta", "rope_scaling"):
+        c.pop(name, None)
+    c.update(n_group=1, topk_group=1)
+    rope = dict(rope_theta=10000.0, rope_type="yarn", factor=4.0, original_max_position_embeddings=R.choice([4, 8, 10]), llama_4_scaling_beta=R.choice([0.1, 0.5]),
+                **R.choice([dict(mscale=1.0, mscale_all_dim=1.0, beta_fast=32.0, beta_slow=1.0), {}]))
+    c["rope_parameters"] = rope  # transformers turns too many dimensions beside rope_scaling
+    if R.random() < 0.3:
+        c["rope_interleave"] = False
+    return c
+
+
 def late(llama, gemma4, wrap, deepseek):
     """The makers, each with the seeds of the committed fixtures. llama and gemma4 are family_configs'."""
     return {
@@ -232,6 +249,7 @@ def late(llama, gemma4, wrap, deepseek):
         "kimi_linear": (lambda R: kimi_linear(R, deepseek), [1, 2, 3]),
         "kolibri1": (lambda R: kolibri1(R, llama), [1, 2]),
         "laguna": (lambda R: laguna(R, llama), [1, 2, 3]),
+        "mistral4": (lambda R: mistral4(R, deepseek), [1, 2]),
         "longcat_flash": (lambda R: longcat_flash(R, deepseek), [1, 2, 3]),
         "lfm3": (lambda R: lfm3(R, llama), [1, 2]),
     }

@@ -183,6 +183,9 @@ MODELS |= {
 MODELS["longcat-flash"] = ("longcat_flash", dict(
     intermediate_size=None, num_key_value_heads=4, num_layers=2, ffn_hidden_size=20, expert_ffn_hidden_size=8, n_routed_experts=4, zero_expert_num=3, moe_topk=3,
     num_hidden_layers=None, kv_lora_rank=6, q_lora_rank=8, qk_nope_head_dim=4, qk_rope_head_dim=4, head_dim=4, v_head_dim=6, routed_scaling_factor=2.5, rope_parameters=rope()))
+MODELS["mistral4"] = ("mistral4", dict(
+    num_key_value_heads=4, kv_lora_rank=6, q_lora_rank=8, qk_nope_head_dim=4, qk_rope_head_dim=4, v_head_dim=6, moe_intermediate_size=8, n_routed_experts=4, num_experts_per_tok=2,
+    first_k_dense_replace=1, rope_parameters=rope(rope_type="yarn", factor=4.0, original_max_position_embeddings=4, llama_4_scaling_beta=0.5, mscale=1.0, mscale_all_dim=1.0)))
 STATES = ("conv_L_cache", "linear_num_key_heads", "state_size", "ssm_state_size", "mamba_d_state", "linear_attn_config", "kda_safe_gate")
 
 

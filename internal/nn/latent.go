@@ -21,7 +21,7 @@ type latent struct {
 	up            expansion
 	kvNorm        *norm
 	out           *linear
-	rope          int       // table, -1 for none
+	rope, growth  int       // tables, -1 for none
 	gate          *headGate // nil for none
 	indexer       *indexer  // nil for none
 	nope, rotated int       // widths of the two parts of a query head
@@ -37,7 +37,7 @@ func (c *compiler) latent(n Node, s *meta.AttentionSpec, in int) (*latent, error
 	if s.Rope != nil && s.Rope.Dim != m.RopeDim || s.Sinks != "" {
 		return nil, at(n.Path, "latent attention wants rope over %d dimensions and no sinks", m.RopeDim)
 	}
-	a := &latent{path: n.Path, spec: s, rope: -1, nope: m.NopeDim, rotated: m.RopeDim, rank: m.LoraRank}
+	a := &latent{path: n.Path, spec: s, rope: -1, growth: -1, nope: m.NopeDim, rotated: m.RopeDim, rank: m.LoraRank}
 	err := c.latentQueries(n, a, in)
 	if err != nil {
 		return nil, err
@@ -60,6 +60,11 @@ func (c *compiler) latent(n Node, s *meta.AttentionSpec, in int) (*latent, error
 	}
 	if s.Rope != nil {
 		if a.rope, err = c.rope(n.Path, s.Rope, a.rotated); err != nil {
+			return nil, err
+		}
+	}
+	if m.QueryGrowth != nil {
+		if a.growth, err = c.rope(n.Path, m.QueryGrowth, s.HeadDim); err != nil {
 			return nil, err
 		}
 	}
@@ -103,6 +108,7 @@ func (a *latent) forward(c *Context, dst, x tensor.Tensor) {
 	key := c.arena.take(rows, a.rank+a.rotated)
 	q := a.queries(c, key, x)
 	c.scale(q, orOne(s.MLA.QueryScale))
+	c.rotate(a.growth, q, s.HeadDim)
 	if a.kvNorm != nil {
 		compressed := key.Columns(0, a.rank)
 		a.kvNorm.forward(c, compressed, compressed)
@@ -141,10 +147,7 @@ func (a *latent) forward(c *Context, dst, x tensor.Tensor) {
 
 // turn applies rope to the heads of x.
 func (a *latent) turn(c *Context, x tensor.Tensor) {
-	if a.rope >= 0 {
-		t := &c.ropes[a.rope]
-		c.backend.Rope(x, a.rotated, t.cos, t.sin, a.spec.Rope.Interleaved)
-	}
+	c.rotate(a.rope, x, a.rotated)
 }
 
 // latentKeys are the cached keys of latent attention, which begin with the values.

@@ -1,0 +1,81 @@
+package meta
+
+import "encoding/json"
+
+// mistral4 is Mistral4ForCausalLM: deepseek_v3's attention with queries that grow with their position, and a mixture
+// that chooses by softmax.
+func mistral4(f *fields, b *Builder) {
+	rope := ropeDefaults{theta: 10000, scaling: map[string]any{
+		"rope_type": "yarn", "rope_theta": json.Number("1e4"), "factor": json.Number("128"),
+		"original_max_position_embeddings": json.Number("8192"), "mscale": json.Number("1"),
+		"mscale_all_dim": json.Number("1"), "llama_4_scaling_beta": json.Number("0.1"),
+	}}
+	d := readDeepseek(f, "Mistral4", decoderDefaults{
+		vocab: 131072, hidden: 4096, inner: 12288, layers: 36, heads: 32, context: 1048576, eps: 1e-6, rope: rope,
+	}, latentDefaults{qRank: 1024, kvRank: 256, nope: 64, value: 128})
+	dense := f.count("first_k_dense_replace", 0, 0, maxLayers)
+	d.softmaxMixture(f, mixtureDefaults{inner: 2048, experts: 128, topK: 4, scale: 1})
+	growth := d.queryGrowth(f, rope)
+	d.causalLM(f, b, wiring{block: preNorm()}, func(b *Builder, i int) {
+		_, mla := d.latentAttention(b, i)
+		mla.QueryGrowth = growth
+		if i < dense {
+			d.gatedMLP(b, "mlp", d.inner, false)
+		} else {
+			m := b.Child("mlp", "Mistral4MoE").Runs(KindMoE, d.moe)
+			m.stackedExperts(d.moe, expertNames{
+				class: "Mistral4Experts", gate: "gate_proj", up: "up_proj", down: "down_proj",
+				each: []string{m.path + ".experts"},
+			}, d.hidden, d.moeInner, d.act)
+			m.Child("gate", "Mistral4TopkRouter").Param("weight", d.moe.Count, d.hidden)
+			d.gatedMLP(m, "shared_experts", d.shared, false)
+		}
+		d.norms(b, "input_layernorm", "post_attention_layernorm")
+	})
+}
+
+// softmaxMixture reads a mixture in one group that chooses by softmax.
+func (d *deepseek) softmaxMixture(f *fields, def mixtureDefaults) {
+	d.moeInner = f.size("moe_intermediate_size", def.inner)
+	d.shared = d.moeInner * f.count("n_shared_experts", 1, 1, maxExperts)
+	count := "n_routed_experts"
+	if f.has("num_local_experts") && !f.has(count) {
+		count = "num_local_experts"
+	}
+	m := f.experts(count, def.experts, "num_experts_per_tok", def.topK)
+	m.Router, m.Experts, m.Shared = "gate", "experts", "shared_experts"
+	m.Score, m.Act = ScoreSoftmax, d.act.act
+	m.Renormalise = f.bool("norm_topk_prob", true)
+	m.Scale = float32(f.positive("routed_scaling_factor", def.scale))
+	for _, name := range []string{"n_group", "topk_group"} {
+		if n := f.count(name, 1, 1, maxExperts); n != 1 {
+			f.fail(name, "%d is not supported for this model_type", n)
+		}
+	}
+	d.moe = m
+}
+
+// queryGrowth reads how the queries grow with their position.
+func (d *deepseek) queryGrowth(f *fields, def ropeDefaults) *RopeSpec {
+	p, head := f.ropeParameters(def), d.nope+d.headDim
+	r := &RopeSpec{Type: RopeNone, Dim: head}
+	if d.rope.Type == RopeDefault || p == nil { // the reference turns whole heads, which do not fit their rotated part
+		f.fail("rope_parameters", "rope_type default is not supported for this model_type")
+		return r
+	}
+	if turned := int(p.float("partial_rotary_factor", float64(d.headDim)/float64(head)) * float64(head)); turned != d.headDim {
+		p.fail("partial_rotary_factor", "%d rotated dimensions, want qk_rope_head_dim, %d", turned, d.headDim)
+	}
+	if head%2 != 0 {
+		f.fail("qk_nope_head_dim", "%d is not supported for this model_type, as it is odd", d.nope)
+	}
+	r.Growth = p.required("llama_4_scaling_beta")
+	if r.GrowthEvery = d.rope.Original; d.rope.Type == RopeLinear || d.rope.Type == RopeDynamic {
+		r.GrowthEvery = p.count("original_max_position_embeddings", 0, 1, maxSize)
+	}
+	if r.GrowthEvery == 0 {
+		p.fail("original_max_position_embeddings", "missing")
+		r.GrowthEvery = 1
+	}
+	return r
+}
