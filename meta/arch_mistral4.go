@@ -22,6 +22,7 @@ func mistral4(f *fields, b *Builder) {
 		if i < dense {
 			d.gatedMLP(b, "mlp", d.inner, false)
 		} else {
+			d.check()
 			m := b.Child("mlp", "Mistral4MoE").Runs(KindMoE, d.moe)
 			m.stackedExperts(d.moe, expertNames{
 				class: "Mistral4Experts", gate: "gate_proj", up: "up_proj", down: "down_proj",
@@ -34,7 +35,7 @@ func mistral4(f *fields, b *Builder) {
 	})
 }
 
-// softmaxMixture reads a mixture in one group that chooses by softmax.
+// softmaxMixture reads a mixture that chooses by softmax, from groups that rank by their best two experts.
 func (d *deepseek) softmaxMixture(f *fields, def mixtureDefaults) {
 	d.moeInner = f.size("moe_intermediate_size", def.inner)
 	d.shared = d.moeInner * f.count("n_shared_experts", 1, 1, maxExperts)
@@ -47,11 +48,8 @@ func (d *deepseek) softmaxMixture(f *fields, def mixtureDefaults) {
 	m.Score, m.Act = ScoreSoftmax, d.act.act
 	m.Renormalise = f.bool("norm_topk_prob", true)
 	m.Scale = float32(f.positive("routed_scaling_factor", def.scale))
-	for _, name := range []string{"n_group", "topk_group"} {
-		if n := f.count(name, 1, 1, maxExperts); n != 1 {
-			f.fail(name, "%d is not supported for this model_type", n)
-		}
-	}
+	m.Groups, m.TopGroups, m.GroupsByTwo = f.count("n_group", 1, 1, maxExperts), f.count("topk_group", 1, 1, maxExperts), true
+	d.check = func() { f.checkGroups(m, 2) }
 	d.moe = m
 }
 
@@ -65,6 +63,9 @@ func (d *deepseek) queryGrowth(f *fields, def ropeDefaults) *RopeSpec {
 	}
 	if turned := int(p.float("partial_rotary_factor", float64(d.headDim)/float64(head)) * float64(head)); turned != d.headDim {
 		p.fail("partial_rotary_factor", "%d rotated dimensions, want qk_rope_head_dim, %d", turned, d.headDim)
+	}
+	if n := f.count("head_dim", head, 1, maxHeads); n != head { // of which the reference turns a part
+		f.fail("head_dim", "%d, want qk_nope_head_dim and qk_rope_head_dim, %d", n, head)
 	}
 	if head%2 != 0 {
 		f.fail("qk_nope_head_dim", "%d is not supported for this model_type, as it is odd", d.nope)

@@ -225,7 +225,6 @@ def mistral4(R, deepseek):
     c = deepseek(R, "mistral4")
     for name in ("rope_parameters", "rope_theta", "rope_scaling"):
         c.pop(name, None)
-    c.update(n_group=1, topk_group=1)
     rope = dict(rope_theta=10000.0, rope_type="yarn", factor=4.0, original_max_position_embeddings=R.choice([4, 8, 10]), llama_4_scaling_beta=R.choice([0.1, 0.5]),
                 **R.choice([dict(mscale=1.0, mscale_all_dim=1.0, beta_fast=32.0, beta_slow=1.0), {}]))
     c["rope_parameters"] = rope  # transformers turns too many dimensions beside rope_scaling

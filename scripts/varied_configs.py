@@ -142,7 +142,7 @@ def vary(R, config):
             c[name] = R.choice(ACTS)
     if "num_key_value_heads" in c and R.random() < 0.3 and "num_key_value_heads" not in REFUSED.get(c["model_type"], ()):
         c["num_key_value_heads"] = R.choice([1, c["num_attention_heads"], None])
-    if "head_dim" in known and c["model_type"] not in ("mamba2",) and R.random() < 0.2:
+    if "head_dim" in known and c["model_type"] not in ("mamba2", "mistral4") and R.random() < 0.2:
         c["head_dim"] = R.choice([4, 10, 18, 32, None])
     while R.random() < 0.5:
         name = R.choice(OMITTED)

@@ -101,7 +101,7 @@ func refGroups(ranks []float64, a *meta.MoESpec) {
 		part := ranks[g*size : (g+1)*size]
 		order := descending(part)
 		groups[g] = part[order[0]]
-		if a.Score == meta.ScoreSigmoid {
+		if a.Score == meta.ScoreSigmoid || a.GroupsByTwo {
 			groups[g] += part[order[1]]
 		}
 	}
@@ -118,6 +118,7 @@ func testRoute(e *env) {
 		{TopK: 2, Score: meta.ScoreSoftmax, Renormalise: true},
 		{TopK: 4, Score: meta.ScoreTopKSoftmax},
 		{TopK: 3, Score: meta.ScoreSoftmax, Groups: 4, TopGroups: 2, Scale: 16},
+		{TopK: 3, Score: meta.ScoreSoftmax, Groups: 4, TopGroups: 2, GroupsByTwo: true},
 		{TopK: 6, Score: meta.ScoreSigmoid, Groups: 4, TopGroups: 2, Renormalise: true, Scale: 2.5},
 		{TopK: 1, Score: meta.ScoreSigmoid},
 		{TopK: 2, Score: meta.ScoreTopKSigmoid},
