@@ -186,6 +186,8 @@ MODELS["longcat-flash"] = ("longcat_flash", dict(
 MODELS["mistral4"] = ("mistral4", dict(
     num_key_value_heads=4, kv_lora_rank=6, q_lora_rank=8, qk_nope_head_dim=4, qk_rope_head_dim=4, v_head_dim=6, moe_intermediate_size=8, n_routed_experts=4, num_experts_per_tok=2,
     first_k_dense_replace=1, rope_parameters=rope(rope_type="yarn", factor=4.0, original_max_position_embeddings=4, llama_4_scaling_beta=0.5, mscale=1.0, mscale_all_dim=1.0)))
+MODELS["apertus"] = ("apertus", dict(hidden_act="xielu"))
+MODELS["apertus1p5"] = ("apertus1p5_text", dict(hidden_act="xielu", output_vocab_size=VOCAB))
 STATES = ("conv_L_cache", "linear_num_key_heads", "state_size", "ssm_state_size", "mamba_d_state", "linear_attn_config", "kda_safe_gate")
 
 
@@ -220,7 +222,7 @@ def saved(model):
     with tempfile.TemporaryDirectory() as folder:
         model.save_pretrained(folder)
         tensors = load_file(pathlib.Path(folder) / "model.safetensors")
-    return {n: t for n, t in sorted(tensors.items()) if not any(buffer in n for buffer in ("correction", "expert_bias", "layer_scalar"))}
+    return {n: t for n, t in sorted(tensors.items()) if not any(buffer in n for buffer in ("correction", "expert_bias", "layer_scalar", "act_fn.beta", "act_fn.eps"))}
 
 
 def gradients(model, ids, labels):

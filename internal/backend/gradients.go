@@ -74,6 +74,8 @@ type Recorder interface {
 	Recording() bool
 	// EmbedPadded is Embed in which lookups of row padding have no gradient.
 	EmbedPadded(dst tensor.Tensor, table Matrix, ids []int32, scale float32, padding int32)
+	// AddLearned is Add whose scale follows from the only value of weight, with a derivative of slope by it.
+	AddLearned(dst, x tensor.Tensor, scale float32, weight tensor.Tensor, slope float32)
 	// Take returns memory for a result that does not change until the record is reversed. It is
 	// valid only while recording.
 	Take(rows, cols int) tensor.Tensor

@@ -41,7 +41,6 @@ func (c *compiler) xielu(n Node, name string) (*xielu, error) {
 	if x.beta == nil || x.eps == nil {
 		return nil, at(child.Path, "no buffers beta and eps")
 	}
-	c.untrained("activations with parameters (xIELU)")
 	return x, nil
 }
 
@@ -69,10 +68,20 @@ func (a *xielu) apply(c *Context, x tensor.Tensor) {
 		c.backend.Gate(square, x, tensor.Tensor{}, meta.ActReLU2, 0)
 		c.backend.Gate(rest, x, tensor.Tensor{}, meta.ActExpRest, -of[3])
 		c.backend.Scale(x, of[2], 0)
-		c.backend.Add(x, square, softplus(of[0]))
-		c.backend.Add(x, rest, of[2]+softplus(of[1]))
+		a.add(c, x, square, softplus(of[0]), a.alphaP, of[0])
+		a.add(c, x, rest, of[2]+softplus(of[1]), a.alphaN, of[1])
 	}
 	c.arena.used = mark
+}
+
+// add adds scale times part to x. scale is softplus of the value of alpha and a constant.
+func (a *xielu) add(c *Context, x, part tensor.Tensor, scale float32, alpha param, value float32) {
+	if !c.recording() {
+		c.backend.Add(x, part, scale)
+		return
+	}
+	slope := 1 / (1 + math.Exp(-float64(value)))
+	c.arena.recorder.AddLearned(x, part, scale, c.vector(alpha), float32(slope))
 }
 
 func softplus(x float32) float32 {

@@ -31,7 +31,7 @@ func (b *Backend) GateGrad(dgate, dup, dy, g, up tensor.Tensor, act meta.Activat
 	if !ok1 || !ok2 || !ok3 || !ok4 || !ok5 || !b.reserve(3*cols) {
 		return
 	}
-	if limit <= 0 || act != meta.ActClampedSwiGLU && act != meta.ActClamp {
+	if act != meta.ActExpRest && (limit <= 0 || act != meta.ActClampedSwiGLU && act != meta.ActClamp) {
 		limit = float32(math.Inf(1))
 	}
 	op := &gateGrad{set: b.set, act: act, limit: limit}
@@ -122,6 +122,10 @@ func (op *gateGrad) activate(value, slope, scratch, x []float32) {
 				slope[i] = 0
 			}
 		}
+	case meta.ActExpRest:
+		for i, v := range x {
+			value[i], slope[i] = expRest(v, op.limit), expRestSlope(v, op.limit)
+		}
 	case meta.ActSigmoid:
 		for i, v := range x {
 			value[i] = -v
@@ -160,6 +164,17 @@ func (op *gateGrad) sigmoid(value, slope, sigma, x []float32, c1, c3 float32) {
 		value[i] = v * s
 		slope[i] = s * (1 + v*rest*(c1+3*c3*v*v))
 	}
+}
+
+// expRestSlope is the derivative of expRest, at a corner that of the left.
+func expRestSlope(x, limit float32) float32 {
+	switch {
+	case x > 0:
+		return 0
+	case x > -limit:
+		return -1
+	}
+	return float32(vector.AccurateExpm1(float64(x)))
 }
 
 // derivative is an activation without a vector form and its slope, which at a corner is that of the left.

@@ -25,3 +25,15 @@ func TestExpRest(t *testing.T) {
 		}
 	}
 }
+
+// TestExpRestSlope: the slope is exp(x) - 1 up to the limit, -1 from there to 0, where the exponential is constant, and 0 above.
+func TestExpRestSlope(t *testing.T) {
+	for _, c := range []struct{ x, limit, want float32 }{
+		{-1, 1e-6, float32(math.Expm1(-1))}, {-1e-3, 1e-6, float32(math.Expm1(-1e-3))}, {-1e-7, 1e-6, -1}, {0, 1e-6, -1}, {1e-7, 1e-6, 0}, {3, 1e-6, 0},
+		{-0.25, 0.25, float32(math.Expm1(-0.25))}, {-0.2, 0.25, -1},
+	} {
+		if got := expRestSlope(c.x, c.limit); math.Abs(float64(got-c.want)) > 1e-6*math.Abs(float64(c.want)) {
+			t.Errorf("expRestSlope(%g, %g) = %g, want %g", c.x, c.limit, got, c.want)
+		}
+	}
+}

@@ -199,6 +199,33 @@ func (r *Recorder) Add(dst, x tensor.Tensor, scale float32) {
 	})
 }
 
+// AddLearned records a reverse that adds slope times the product of the gradient of dst and x to that of weight.
+func (r *Recorder) AddLearned(dst, x tensor.Tensor, scale float32, weight tensor.Tensor, slope float32) {
+	if !r.on || !r.weights.Trains(weight) {
+		r.Add(dst, x, scale)
+		return
+	}
+	in := r.keep(x)
+	r.write(dst)
+	r.Backend.Add(dst, x, scale)
+	r.reverse = append(r.reverse, func() {
+		dy := r.Gradient(dst)
+		if dy.IsZero() {
+			return
+		}
+		rows := x.Rows()
+		scales, products := slices.Repeat([]float32{scale}, rows), make([]float32, rows)
+		r.compute.ScatterAddGrad(r.Gradient(x), products, dy, r.value(in), r.count(rows), scales)
+		sum := 0.0
+		for _, v := range products {
+			sum += float64(v)
+		}
+		if into := r.gradientOf(weight); !into.IsZero() {
+			into.F32()[0] += float32(float64(slope) * sum)
+		}
+	})
+}
+
 // Gather records a ScatterAdd; if it copies all rows in order, an Add.
 func (r *Recorder) Gather(dst, x tensor.Tensor, rows []int32) {
 	if !r.on {

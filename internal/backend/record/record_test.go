@@ -246,3 +246,42 @@ func TestGradientsAreFoundByOwner(t *testing.T) {
 		t.Error("memory that was freed has a gradient")
 	}
 }
+
+// learned has one trainable weight.
+type learned struct{ weight, gradient tensor.Tensor }
+
+func (l *learned) Gradient(t tensor.Tensor) (tensor.Tensor, bool) { return l.gradient, l.Trains(t) }
+func (l *learned) Trains(t tensor.Tensor) bool                    { return &t.Data[0] == &l.weight.Data[0] }
+
+// TestSumsWithALearnedScale: y = x + scale·part, where scale has a slope by a weight. The weight's gradient adds up over
+// sums; a frozen weight has none.
+func TestSumsWithALearnedScale(t *testing.T) {
+	b, err := cpu.New(cpu.Options{Threads: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	weights := &learned{tensor.Floats([]float32{0.25}, 1), tensor.Floats([]float32{5}, 1)}
+	r := record.New(b, weights)
+	closing(t, r)
+	frozen := tensor.Floats([]float32{0.5}, 1)
+	x, part := matrix(t, r, 1, 2, 3), matrix(t, r, 1, -1, 0.5)
+	r.Record()
+	r.AddLearned(x, part, 2, weights.weight, 3)
+	r.AddLearned(x, part, 4, frozen, 7)
+	r.AddLearned(x, part, 8, weights.weight, 1)
+	r.Pause()
+	if got, want := x.F32(), []float32{15, -12, 10}; !slices.Equal(got, want) {
+		t.Errorf("sums %v, want %v", got, want)
+	}
+	copy(r.Gradient(x).F32(), []float32{1, 2, 4})
+	r.Reverse(backend.Mark{})
+	if err := r.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := r.Gradient(part).F32(), []float32{14, 28, 56}; !slices.Equal(got, want) {
+		t.Errorf("gradient of the part %v, want %v", got, want)
+	}
+	if got := weights.gradient.F32()[0]; got != 5+(3+1)*(1-2+2) { // added to what was there
+		t.Errorf("gradient of the weight %v, want 9", got)
+	}
+}
