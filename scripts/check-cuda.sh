@@ -12,10 +12,10 @@ internal/backend/cuda/sim/build.sh "$folder/sim"
 # The committed PTX is that of the kernels.
 kept=$(mktemp -d)
 trap 'rm -rf "$kept"' EXIT
-cp internal/backend/cuda/kernels/*.ptx "$kept"
+cp internal/backend/cuda/kernels/*.ptx.gz "$kept"
 internal/backend/cuda/kernels/generate.sh
-for f in "$kept"/*.ptx; do
-	cmp "$f" "internal/backend/cuda/kernels/$(basename "$f")"
+for f in "$kept"/*.ptx.gz; do
+	cmp <(gzip -dc "$f") <(gzip -dc "internal/backend/cuda/kernels/$(basename "$f")")
 done
 scripts/cuda-ptxas.sh "$folder" >"$folder/registers.log"
 

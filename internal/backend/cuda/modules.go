@@ -3,8 +3,11 @@
 package cuda
 
 import (
+	"compress/gzip"
 	_ "embed"
 	"fmt"
+	"io"
+	"strings"
 	"unsafe"
 
 	"gorgonia.org/cu"
@@ -12,16 +15,18 @@ import (
 
 //go:generate kernels/generate.sh
 
-//go:embed kernels/exact.sm_80.ptx
+// The modules are compressed: their text is most of what there is to store.
+//
+//go:embed kernels/exact.sm_80.ptx.gz
 var exactSM80 string
 
-//go:embed kernels/exact.sm_90a.ptx
+//go:embed kernels/exact.sm_90a.ptx.gz
 var exactSM90a string
 
-//go:embed kernels/fast.sm_80.ptx
+//go:embed kernels/fast.sm_80.ptx.gz
 var fastSM80 string
 
-//go:embed kernels/fast.sm_90a.ptx
+//go:embed kernels/fast.sm_90a.ptx.gz
 var fastSM90a string
 
 // kernel is a function of a module.
@@ -104,9 +109,13 @@ func (f *functions) load(major int, fast bool) error {
 	return f.loadImage(more, firstFast, kernelCount, major)
 }
 
-// loadImage loads the kernels [begin, end) of one module, as far as a capability has them.
+// loadImage loads the kernels [begin, end) of one compressed module, as far as a capability has them.
 func (f *functions) loadImage(image string, begin, end kernel, major int) error {
-	module, err := cu.LoadDataEx(image)
+	text, err := unzipped(image)
+	if err != nil {
+		return fmt.Errorf("cuda: unpack the kernels: %w", err)
+	}
+	module, err := cu.LoadDataEx(text)
 	if err != nil {
 		return fmt.Errorf("cuda: load the kernels: %w", err)
 	}
@@ -121,4 +130,13 @@ func (f *functions) loadImage(image string, begin, end kernel, major int) error 
 		f[k] = *(*unsafe.Pointer)(unsafe.Pointer(&function)) // a cu.Function is the driver's handle
 	}
 	return nil
+}
+
+func unzipped(image string) (string, error) {
+	r, err := gzip.NewReader(strings.NewReader(image))
+	if err != nil {
+		return "", err
+	}
+	text, err := io.ReadAll(r)
+	return string(text), err
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# usage: generate.sh   makes the committed PTX of the kernels, for clang-19 of Debian
+# usage: generate.sh   makes the committed PTX of the kernels, compressed, for clang-19 of Debian
 set -euo pipefail
 cd "$(dirname "$0")"
 for arch in sm_80 sm_90a; do
@@ -12,4 +12,5 @@ for arch in sm_80 sm_90a; do
 		echo "exact.$arch.ptx has arithmetic without .rn" >&2
 		exit 1
 	fi
+	gzip -9nf exact.$arch.ptx fast.$arch.ptx
 done
