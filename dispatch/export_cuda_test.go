@@ -4,8 +4,17 @@ package dispatch
 
 import "github.com/heftai/heft/internal/backend"
 
+func init() { hostGPUs = func() ([]GPU, string) { return nil, "a test asks for GPUs" } }
+
+// OnHostGPUs is o for the GPUs of this machine.
+func (o Options) OnHostGPUs() Options {
+	o.gpus = &gpuTier{list: listGPUs, supports: gpuSupports}
+	return o
+}
+
 // OnOneGPUTwice is o for a machine with one GPU, which is GPU 0 and GPU 1.
 func (o Options) OnOneGPUTwice() Options {
+	o = o.OnHostGPUs()
 	tier := o.gpuTier()
 	gpus, reason := tier.list()
 	second := gpus[0]

@@ -11,25 +11,32 @@ import (
 // gpuTier is what this build can do with GPUs. Tests replace it.
 type gpuTier struct {
 	list func() (gpus []GPU, reason string)
-	// open opens a GPU. host computes what stays on the host.
+	// open opens a GPU. host computes what stays on the host. nil opens it as the options say.
 	open func(number int, host backend.Backend) (backend.Backend, error)
 	// supports reports whether there are kernels for weights stored as m is. nil means all.
 	supports func(m backend.Matrix) bool
 	pace     *pace // in tests, in place of a measurement
 }
 
+// hostGPUs lists the GPUs of this machine. In tests it lists none, as their models are those of a machine without GPUs
+// unless they ask for some.
+var hostGPUs = listGPUs
+
 func (o *Options) gpuTier() gpuTier {
+	tier := gpuTier{list: hostGPUs, supports: gpuSupports}
 	if o.gpus != nil {
-		return *o.gpus
+		tier = *o.gpus
 	}
-	open := func(number int, host backend.Backend) (backend.Backend, error) {
-		kernels := o.GPUKernels
-		if o.Precision == PrecisionHigh {
-			kernels = GPUKernelsExact
+	if tier.open == nil {
+		tier.open = func(number int, host backend.Backend) (backend.Backend, error) {
+			kernels := o.GPUKernels
+			if o.Precision == PrecisionHigh {
+				kernels = GPUKernelsExact
+			}
+			return openGPU(number, host, kernels)
 		}
-		return openGPU(number, host, kernels)
 	}
-	return gpuTier{list: listGPUs, open: open, supports: gpuSupports}
+	return tier
 }
 
 // conversion is what weights are converted to when they are loaded, and which.

@@ -20,7 +20,7 @@ func BenchmarkGPUToken(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	m, err := dispatch.New(skeleton, checkpoint, devicemap.NewMap(devicemap.Entry{Device: "0"}), dispatch.Options{Threads: 1})
+	m, err := dispatch.New(skeleton, checkpoint, devicemap.NewMap(devicemap.Entry{Device: "0"}), dispatch.Options{Threads: 1}.OnHostGPUs())
 	if err != nil {
 		b.Fatal(err)
 	}

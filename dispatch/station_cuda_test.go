@@ -19,7 +19,7 @@ func onGPUs(t *testing.T, o dispatch.Options) dispatch.Options {
 	gpus, reason := dispatch.GPUs()
 	testenv.Need(t, "cuda", len(gpus) > 0, reason+"; scripts/check-cuda.sh runs the tests on a simulated driver with two GPUs")
 	if len(gpus) > 1 {
-		return o
+		return o.OnHostGPUs()
 	}
 	return o.OnOneGPUTwice()
 }
