@@ -20,6 +20,24 @@ KERNEL avx512bf16PackTokens(uint8_t *dst, const uint8_t *x, int64_t xs, int64_t 
   }
 }
 
+// pack_row writes left elements of a row that is there into the blocks of a pack, or zeros. It prefetches ahead bytes early, near into the
+// first-level cache, else into the second.
+INLINE void pack_row(int there, uint8_t *to, const uint8_t *row, int64_t left, int64_t ahead, int near) {
+  if (there) {
+    ROLLED for (; left >= 32; left -= 32, OPAQUE(left)) {
+      near ? _mm_prefetch(row + ahead, _MM_HINT_T0) : _mm_prefetch(row + ahead, _MM_HINT_T1);
+      _mm512_storeu_si512(to, _mm512_loadu_si512(row));
+      to += 1024, row += 64;
+    }
+    if (left > 0) _mm512_storeu_si512(to, _mm512_maskz_loadu_epi16(_bzhi_u32(0xffffffff, (uint32_t)left), row));
+  } else {
+    ROLLED for (; left > 0; left -= 32, OPAQUE(left)) {
+      _mm512_storeu_si512(to, _mm512_setzero_si512());
+      to += 1024;
+    }
+  }
+}
+
 // PackRows writes up to 16 rows of w as blocks of 16 rows by 32 k. Zeros fill it up to 16
 // rows and a multiple of 32 k. It goes through 16 blocks at a time, which the first-level
 // cache holds.
@@ -27,22 +45,7 @@ KERNEL avx512bf16PackRows(uint8_t *dst, const uint8_t *w, int64_t ws, int64_t ro
   ROLLED for (; n > 0; n -= 512) {
     const uint8_t *first = w;
     ROLLED for (int64_t r = 0; r < 16; r++, OPAQUE(r)) {
-      uint8_t *to = dst;
-      const uint8_t *row = first;
-      int64_t left = n > 512 ? 512 : n;
-      if (r < rows) {
-        ROLLED for (; left >= 32; left -= 32, OPAQUE(left)) {
-          _mm_prefetch(row + 1024, _MM_HINT_T0);
-          _mm512_storeu_si512(to, _mm512_loadu_si512(row));
-          to += 1024, row += 64;
-        }
-        if (left > 0) _mm512_storeu_si512(to, _mm512_maskz_loadu_epi16(_bzhi_u32(0xffffffff, (uint32_t)left), row));
-      } else {
-        ROLLED for (; left > 0; left -= 32, OPAQUE(left)) {
-          _mm512_storeu_si512(to, _mm512_setzero_si512());
-          to += 1024;
-        }
-      }
+      pack_row(r < rows, dst, first, n > 512 ? 512 : n, 1024, 1);
       dst += 64, first += ws;
     }
     dst += 16 * 1024 - 1024, w += 1024;
@@ -52,24 +55,8 @@ KERNEL avx512bf16PackRows(uint8_t *dst, const uint8_t *w, int64_t ws, int64_t ro
 // PackWholeRows is PackRows row by row, in the order of memory.
 KERNEL avx512bf16PackWholeRows(uint8_t *dst, const uint8_t *w, int64_t ws, int64_t rows, int64_t n) {
   ROLLED for (int64_t r = 0; r < 16; r++, OPAQUE(r)) {
-    uint8_t *to = dst;
-    int64_t left = n;
-    if (r < rows) {
-      const uint8_t *row = w;
-      ROLLED for (; left >= 32; left -= 32, OPAQUE(left)) {
-        _mm_prefetch(row + 8192, _MM_HINT_T1);
-        _mm512_storeu_si512(to, _mm512_loadu_si512(row));
-        to += 1024, row += 64;
-      }
-      if (left > 0) _mm512_storeu_si512(to, _mm512_maskz_loadu_epi16(_bzhi_u32(0xffffffff, (uint32_t)left), row));
-      w += ws;
-    } else {
-      ROLLED for (; left > 0; left -= 32, OPAQUE(left)) {
-        _mm512_storeu_si512(to, _mm512_setzero_si512());
-        to += 1024;
-      }
-    }
-    dst += 64;
+    pack_row(r < rows, dst, w, n, 8192, 0);
+    dst += 64, w += ws;
   }
 }
 
