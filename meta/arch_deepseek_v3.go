@@ -209,12 +209,13 @@ func (d *deepseek) mixture(b *Builder) *Builder {
 	if gate.Param("weight", d.moe.Count, d.hidden); d.wideRouter {
 		gate.wide("weight")
 	}
-	correction := d.correction
-	if correction == NoDType {
-		correction = b.tree.dtype
+	if name := d.moe.Correction; name != "" {
+		correction := d.correction
+		if correction == NoDType {
+			correction = b.tree.dtype
+		}
+		gate.bufferFrom(name, correction, true, []int{d.moe.Count}, [][]TensorSource{{{Tensor: Join(gate.path, name)}}, {{Tensor: Join(m.path, name)}}})
 	}
-	name := d.moe.Correction
-	gate.bufferFrom(name, correction, true, []int{d.moe.Count}, [][]TensorSource{{{Tensor: Join(gate.path, name)}}, {{Tensor: Join(m.path, name)}}})
 	if d.shared > 0 {
 		d.gatedMLP(m, "shared_experts", d.shared, false)
 	}

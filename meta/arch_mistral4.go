@@ -22,14 +22,7 @@ func mistral4(f *fields, b *Builder) {
 		if i < dense {
 			d.gatedMLP(b, "mlp", d.inner, false)
 		} else {
-			d.check()
-			m := b.Child("mlp", "Mistral4MoE").Runs(KindMoE, d.moe)
-			m.stackedExperts(d.moe, expertNames{
-				class: "Mistral4Experts", gate: "gate_proj", up: "up_proj", down: "down_proj",
-				each: []string{m.path + ".experts"},
-			}, d.hidden, d.moeInner, d.act)
-			m.Child("gate", "Mistral4TopkRouter").Param("weight", d.moe.Count, d.hidden)
-			d.gatedMLP(m, "shared_experts", d.shared, false)
+			d.mixture(b)
 		}
 		d.norms(b, "input_layernorm", "post_attention_layernorm")
 	})
