@@ -32,7 +32,7 @@ func shelf(t *testing.T, names ...string) string {
 // fleetOf wires the models of the flags, without a listener.
 func fleetOf(t *testing.T, c runCmd) *service {
 	t.Helper()
-	c.placeFlags.DeviceMap, c.MaxQueue, c.Lazy = "auto", cmp.Or(c.MaxQueue, 8), true
+	c.placeFlags.DeviceMap, c.MaxQueue, c.Lazy = cmp.Or(c.placeFlags.DeviceMap, "auto"), cmp.Or(c.MaxQueue, 8), true
 	c.sizeFlags = sizeFlags{Dtype: "auto", KVDtype: "auto", Precision: "auto", MaxBatch: 2, Threads: 1, CacheDir: "none", MaxModelLen: 256, LongLen: true} // of models made for 64
 	if c.LoadTimeout == 0 {
 		c.LoadTimeout = time.Minute

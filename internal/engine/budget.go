@@ -34,6 +34,19 @@ const (
 	firstRows = 32
 )
 
+// FixTimes replaces the measured times of passes by the return value of took, whose argument tells passes of the draft model
+// from those of the model. Whether guesses are made, and whether a draft model pays, depends on nothing else that differs
+// between machines and runs. It is for tests, before the first request. The engine calls took in its goroutine.
+func (e *Engine) FixTimes(took func(draft bool) time.Duration) { e.fixed = took }
+
+// took returns how long a pass took that began at begin: one of the draft model or of the model.
+func (e *Engine) took(begin time.Time, draft bool) time.Duration {
+	if e.fixed != nil {
+		return e.fixed(draft)
+	}
+	return time.Since(begin)
+}
+
 // affords reports whether the draft model may be asked.
 func (e *Engine) affords() bool { return e.options.DraftTokens > 0 || e.drafter.balance >= 0 }
 

@@ -234,7 +234,7 @@ func (e *Engine) draftPass() error {
 	if err != nil {
 		return err
 	}
-	took := time.Since(begin)
+	took := e.took(begin, true)
 	d.spent += took
 	if short {
 		d.passes.Add(took)

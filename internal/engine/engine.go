@@ -96,6 +96,7 @@ type Engine struct {
 	service    time.Duration // a choice's time in the batch, averaged
 
 	// Below: the goroutine's own.
+	fixed    func(draft bool) time.Duration // what passes take instead of measured times; nil but in tests
 	sampler  *sample.Sampler
 	running  []*choice // oldest first
 	waiting  []*choice // oldest first

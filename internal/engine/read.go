@@ -158,7 +158,7 @@ func (e *Engine) read() {
 				break
 			}
 		}
-		took := time.Since(begin)
+		took := e.took(begin, true)
 		d.spent += took
 		first := d.perToken.Seconds() == 0
 		if n > shortPass {

@@ -15,7 +15,7 @@ func (e *Engine) forward() {
 	logits, err := e.model.Forward(e.enter(), e.rows)
 	e.leave()
 	now := time.Now()
-	e.passed = now.Sub(begin)
+	e.passed = e.took(begin, false)
 	step := StepStats{Rows: len(e.rows), Duration: e.passed}
 	before, tokens, sum := e.totals.generated, 0, guessed{}
 	for i, c := range e.planned {
@@ -40,7 +40,7 @@ func (e *Engine) forward() {
 	e.totals.prompt += int64(step.PromptTokens)
 	step.GeneratedTokens = int(e.totals.generated - before)
 	if err == nil && len(e.prompts) == 0 {
-		e.drafts.costs.Record(tokens, time.Since(begin))
+		e.drafts.costs.Record(tokens, e.took(begin, false))
 	}
 	e.settle(tokens, sum)
 	e.observers.Step(step)
