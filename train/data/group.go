@@ -22,18 +22,24 @@ type GroupRecord struct {
 	JSON json.RawMessage
 }
 
-// Group is a prompt as ids, with completions and their rewards.
+// Group is a prompt as ids, with completions and their rewards. [GroupRecord.Tokenize] makes one.
 type Group struct {
-	Prompt      []int32
+	Prompt []int32
+	// Completions are the ids of each completion, without the prompt.
 	Completions [][]int32
-	Rewards     []float64
+	// Rewards are one per completion, in any unit. NaN means that the completion does not count.
+	// They are nil if the record has none, or has them by name.
+	Rewards []float64
 }
 
-// Groups is a Dataset of the records ([GroupRecord]) of a JSONL, CSV or Parquet file. It reads a record when it is requested, and is
-// safe for concurrent use.
+// Groups is a Dataset of the records of a file for reinforcement learning. [OpenGroups] makes one.
+// At reads the record from the file each time, so memory does not grow with the records. All methods
+// but Close are safe for concurrent use. The file must not change until Close.
 type Groups struct{ recordFile[GroupRecord] }
 
-// OpenGroups finds the lines of a file. Lines are parsed when they are read. Close it after use.
+// OpenGroups opens a file of [GroupRecord], in the same formats as [OpenJSONL]. It finds the records but
+// parses none, and fails as OpenJSONL does. Of Parquet files it reads all columns, because rewards may
+// depend on any key ([GroupRecord.JSON]). The caller closes it.
 func OpenGroups(path string) (*Groups, error) {
 	r, err := openRecords(path, nil, parseGroup)
 	if err != nil {

@@ -11,11 +11,15 @@ import (
 	"github.com/heftai/heft/train/rng"
 )
 
-// Image is a picture with bytes for its colours: plane by plane, row by row.
+// Image is a picture with bytes for its colours.
 type Image struct {
+	// Channels is the number of planes, such as 3 for red, green and blue. Height and Width are in
+	// pixels.
 	Channels, Height, Width int
-	Pixels                  []byte
-	Label                   int
+	// Pixels have the shape [Channels, Height, Width], row by row, with values from 0 to 255.
+	Pixels []byte
+	// Label is the number of the picture's class, from 0.
+	Label int
 }
 
 const (
@@ -192,11 +196,16 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// ImageBatch is a batch of pictures: [Rows, Channels, Height, Width].
+// ImageBatch is a batch of pictures of one size. The Collate of [Normalize] makes it, in memory of its
+// own. A batch of no pictures is the zero value.
 type ImageBatch struct {
+	// Rows is the number of pictures. The other three are those of every [Image].
 	Rows, Channels, Height, Width int
-	Pixels                        []float32
-	Labels                        []int32
+	// Pixels have the shape [Rows, Channels, Height, Width], in torch's order of dimensions. They are
+	// normalised.
+	Pixels []float32
+	// Labels are the numbers of classes, one per picture.
+	Labels []int32
 }
 
 // CIFAR10Mean and CIFAR10Std are the usual numbers to normalise CIFAR-10 by.

@@ -105,8 +105,11 @@ const (
 	dispatched
 )
 
-// Loader yields batches. [NewLoader] and [NewStreamLoader] make one. One goroutine walks a loader
-// at a time. Its methods report on the current walk.
+// Loader yields batches of type B, epoch after epoch, as torch's DataLoader does. [NewLoader] and
+// [NewStreamLoader] make one. After [Loader.Prepare] it behaves as Accelerate's DataLoaderShard, or as
+// its DataLoaderDispatcher if [Loader.Dispatches]. One goroutine walks a loader at a time, and calls its
+// methods, which report on the current walk. Loaders that share a sampler or a generator share this
+// goroutine too. A loader needs no Close: nothing runs between walks.
 type Loader[B any] struct {
 	src  source[B]
 	opts Options
@@ -123,7 +126,9 @@ type Loader[B any] struct {
 	remainder int
 }
 
-// NewLoader makes a loader over a data set.
+// NewLoader makes a loader over a data set, for one process. It reads no sample. With o.BatchSampler it
+// ignores BatchSize, DropLast, Shuffle and Sampler. It fails if BatchSize is negative, or if there are
+// both a Sampler and Shuffle.
 func NewLoader[T, B any](from Dataset[T], collate Collate[T, B], o Options) (*Loader[B], error) {
 	if o.BatchSize == 0 {
 		o.BatchSize = 1
@@ -152,7 +157,9 @@ func NewLoader[T, B any](from Dataset[T], collate Collate[T, B], o Options) (*Lo
 	return &Loader[B]{src: src, opts: o, drop: drop, progress: new(progress), remainder: -1}, nil
 }
 
-// NewStreamLoader makes a loader over a stream. Options about order do not apply.
+// NewStreamLoader makes a loader over a stream, for one process. It reads no sample. Every walk begins
+// the stream anew. It fails if BatchSize is negative, or if o orders samples (Shuffle, Sampler,
+// BatchSampler): a stream has its own order.
 func NewStreamLoader[T, B any](from Stream[T], collate Collate[T, B], o Options) (*Loader[B], error) {
 	if o.BatchSize == 0 {
 		o.BatchSize = 1
@@ -167,8 +174,17 @@ func NewStreamLoader[T, B any](from Stream[T], collate Collate[T, B], o Options)
 	return &Loader[B]{src: src, opts: o, drop: o.DropLast, progress: new(progress), remainder: -1}, nil
 }
 
+// EndOfDataloader reports whether a prepared loader has yielded its last batch: it is true while that
+// batch is in use, and until the next walk begins. It is false for a loader that is not prepared.
+// Accelerate's end_of_dataloader.
 func (l *Loader[B]) EndOfDataloader() bool { return l.end }
-func (l *Loader[B]) Remainder() int        { return l.remainder }
+
+// Remainder returns how many samples of the last batch of all ranks together are not padding: the
+// length of the data set modulo [Loader.TotalBatchSize], so 0 if that batch is full. It is -1 if that is
+// not known: without a length, with DropLast, after [SkipFirstBatches] over a data set, or before Prepare.
+// For a dispatching loader it is the number of samples of the last batch, from that batch on.
+// Accelerate's remainder.
+func (l *Loader[B]) Remainder() int { return l.remainder }
 
 // Dispatches reports whether rank 0 reads and distributes the batches.
 func (l *Loader[B]) Dispatches() bool { return l.mode == dispatched }
@@ -176,17 +192,22 @@ func (l *Loader[B]) Dispatches() bool { return l.mode == dispatched }
 // Streams reports whether samples come from a [Stream], in an order of its own.
 func (l *Loader[B]) Streams() bool { return l.src.streams() }
 
-// Iteration returns the number of complete epochs, which is the epoch of the next walk.
+// Iteration returns the number of complete walks of a prepared loader, which is the epoch of the next
+// walk. A walk that was left early does not count. [Loader.SetEpoch] changes it.
 func (l *Loader[B]) Iteration() int { return l.iteration }
 
-// SetEpoch sets the epoch of the next walk: samplers, data sets and streams that are
-// an [EpochSetter] learn it when the walk begins.
+// SetEpoch sets the epoch of the next walk, from 0. Samplers, data sets and streams that are an
+// [EpochSetter] get it at once, and those of a prepared loader again when each walk begins. Call it
+// between walks.
 func (l *Loader[B]) SetEpoch(epoch int) {
 	l.iteration = epoch
 	l.src.setEpoch(epoch)
 }
 
-// Len returns the number of batches of a walk on this rank.
+// Len returns the number of batches of a walk on this rank. Those that [SkipFirstBatches] leaves out do
+// not count, except over a prepared stream. It fails with [ErrNoLength] for a stream without a length,
+// and with [ErrNegativeLength] if more batches are skipped than there are. The package comment says where
+// it differs from what a walk yields.
 func (l *Loader[B]) Len() (int, error) {
 	n, ok := l.src.length()
 	switch {
@@ -204,8 +225,9 @@ func (l *Loader[B]) Len() (int, error) {
 	return n, nil
 }
 
-// DatasetLen returns the length of the data set or stream. For a sharded stream it is the length of
-// this rank's part, padding included.
+// DatasetLen returns the number of samples of the data set or stream, for all ranks and with those that
+// are skipped. For a sharded stream it is the length of this rank's part, padding included. It fails
+// with [ErrNoLength] for a stream without a length.
 func (l *Loader[B]) DatasetLen() (int, error) {
 	if n, ok := l.src.dataLength(); ok {
 		return n, nil
@@ -213,8 +235,10 @@ func (l *Loader[B]) DatasetLen() (int, error) {
 	return 0, ErrNoLength
 }
 
-// TotalBatchSize returns the number of samples of a batch over all ranks, or 0 if it is unknown.
-// For a sharded stream it is one rank's number, as in Accelerate.
+// TotalBatchSize returns the number of samples of a full batch over all ranks: one rank's batch size
+// times the ranks, or with SplitBatches the batch size. It is 0 if that is unknown, as for a dispatching
+// loader or a [BatchSampler] of varying sizes. For a sharded stream it is one rank's number, as in
+// Accelerate (total_batch_size).
 func (l *Loader[B]) TotalBatchSize() int {
 	if l.mode == dispatched {
 		return 0
@@ -222,8 +246,12 @@ func (l *Loader[B]) TotalBatchSize() int {
 	return l.src.totalBatch()
 }
 
-// All yields the batches of one epoch, or the rest of one after [Loader.Restore]. An error ends the
-// walk, and so does the end of the context, between batches.
+// All yields the batches of one epoch on this rank, or the rest of one after [Loader.Restore]. Each call
+// of the iterator is another walk. A batch is what Collate returned, and belongs to the caller. Ranks walk
+// together where they exchange something: the generator of a random order before each walk, and the
+// samples of each batch with dispatching. An error ends the walk: that of a sample, with its index, of
+// Collate or of an exchange, [ErrNothingToDispatch], or ctx's own, which is checked between batches. With
+// Options.Workers goroutines read ahead. They have ended when the walk ends or is left.
 func (l *Loader[B]) All(ctx context.Context) iter.Seq2[B, error] {
 	return func(yield func(B, error) bool) {
 		var zero B
@@ -352,7 +380,10 @@ func (l *Loader[B]) walkDispatched(ctx context.Context, yield func(B, error) boo
 }
 
 // SkipFirstBatches returns l without the first n batches of each walk, to resume in the middle of
-// an epoch. It shares l's samplers and starts with l's epoch. The package comment lists its limits.
+// an epoch. A negative n is 0. It shares l's samplers, generators and [Loader.Position], so walk only one
+// of the two at a time, and starts with l's epoch. Over a data set skipped batches are not read; over a
+// stream they are read and dropped. The package comment lists its limits. Accelerate's
+// skip_first_batches.
 func SkipFirstBatches[B any](l *Loader[B], n int) *Loader[B] {
 	s := *l
 	s.end, s.remainder = false, -1

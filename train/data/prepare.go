@@ -83,8 +83,10 @@ func (alone) Rank() int                                                    { ret
 func (alone) Size() int                                                    { return 1 }
 func (alone) Broadcast(_ context.Context, _ int, b []byte) ([]byte, error) { return b, nil }
 
-// Prepare splits l between the ranks of a world, in place. It fails if batches cannot be split
-// evenly, or if l is prepared already.
+// Prepare splits l between the ranks of a world, in place, as Accelerate's prepare_data_loader does. Every
+// rank prepares its own loader with the same options. Prepare exchanges nothing: walks do. It fails if
+// SplitBatches is set and the batch size is unknown or not a multiple of the ranks, if Comm's rank is not
+// within its size, or if l is prepared already.
 func (l *Loader[B]) Prepare(o PrepareOptions) error {
 	if l.mode != plain {
 		return errors.New("data: the loader is prepared already")

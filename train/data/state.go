@@ -9,18 +9,21 @@ import (
 )
 
 // LoaderPosition is the position of a loader: what a second loader over the same data, made and prepared
-// alike, needs to continue with the next batch. It has a plain JSON form.
+// alike, needs to continue with the next batch. [Loader.Position] returns it and [Loader.Restore] takes
+// it. It shares no memory with the loader, and stays valid while that goes on. It has a plain JSON form,
+// in base64 where bytes are.
 type LoaderPosition struct {
-	// Iteration is the loader's, and Epoch that of a [SeedableRandom] order, both of the
-	// walk under way, or of the next one.
+	// Iteration is [Loader.Iteration], and Epoch that of a [SeedableRandomSampler], nil for other
+	// orders. Both are of the walk under way, or of the next one.
 	Iteration int  `json:"iteration"`
 	Epoch     *int `json:"epoch,omitempty"`
-	// Batches is how many batches of the walk under way this rank was given; 0 between
-	// walks. A walk that was left early is under way until the next begins.
+	// Batches is how many batches of the walk under way this rank has passed: those that it was given,
+	// and those that [SkipFirstBatches] left out. It is 0 between walks. A walk that was left early is
+	// under way until the next begins.
 	Batches int `json:"batches"`
-	// Generators are the states of the loader's own generators, and Global that of the
-	// one it shares, when the walk under way began. Between walks Global is empty, as the
-	// shared one is its owner's to save.
+	// Generators are the states of the loader's own generators, and Global that of the one it shares
+	// (Options.Global), both when the walk under way began, as [rng.Generator.MarshalBinary] encodes
+	// them. Between walks Global is empty, because the owner of the shared generator saves it.
 	Generators [][]byte `json:"generators,omitempty"`
 	Global     []byte   `json:"global,omitempty"`
 }
@@ -34,7 +37,9 @@ type progress struct {
 	shared  []byte          // where Global continues once the order is drawn anew
 }
 
-// Position returns the position of l. Call it between batches, in the goroutine that walks l.
+// Position returns the position of l: after the batch that the walk has yielded last, whatever workers
+// have read ahead. Call it between batches or walks, in the goroutine that walks l. It copies some
+// kilobytes per generator.
 func (l *Loader[B]) Position() (LoaderPosition, error) {
 	w := l.progress
 	switch {
@@ -51,7 +56,9 @@ func (l *Loader[B]) Position() (LoaderPosition, error) {
 // Restore lets the next walk of l continue at p. The walk draws the same order and skips the
 // batches that were yielded already, without reading them; a stream or a dispatching loader reads
 // and drops them. The shared generator does not move. l must be prepared as the loader was that p
-// comes from, except for the number of ranks: the caller converts Batches.
+// comes from, except for the number of ranks: the caller converts Batches. Restore fails if p has
+// another number of generators than l or damaged ones, if a number is negative, or if only one of p and l
+// has a shared generator. Call it between walks.
 func (l *Loader[B]) Restore(p LoaderPosition) error {
 	p, err := l.adopt(p)
 	if err != nil {
