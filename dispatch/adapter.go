@@ -108,7 +108,11 @@ func (m *Model) copyAdapter(a *adapter, from *lora.Adapter) error {
 			err = s.run.Allow(copied)
 		}
 		if err != nil {
-			return fmt.Errorf("%w; if it has too little memory, lower its limit with --max-memory %s=SIZE", s.failed("", err), s.device)
+			tier := m.options.gpuTier()
+			if err = s.failed("", fmt.Errorf("memory for an adapter: %w", err)); tier.noMemory(err) {
+				err = fmt.Errorf("%w; lower its limit with --max-memory %s=SIZE", err, s.device)
+			}
+			return err
 		}
 	}
 	return nil

@@ -83,7 +83,7 @@ func (m *Model) addUnit(i int) error {
 			continue
 		}
 		if err := s.weights.Add(i, u.Path, list, modules(u.Experts), has); err != nil {
-			return fmt.Errorf("dispatch: GPU %s has too little memory for the weights that the device map places there: %w; lower its limit with --max-memory %s=SIZE", s.device, err, s.device)
+			return m.noRoom(s, "the weights that the device map places there", "", err)
 		}
 	}
 	return nil

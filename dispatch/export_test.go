@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"errors"
 	"io/fs"
 	"math/rand/v2"
 	"slices"
@@ -43,6 +44,9 @@ func (l *Ledger) EvictAtRandom(seed uint64) {
 	}
 }
 
+// ErrGPUFull is the error of a GPU of [Options.OnGPUs] that has too little memory.
+var ErrGPUFull = errors.New("out of memory")
+
 // OnGPUs is o for a machine with n GPUs, each of which open opens. supports reports which weights they
 // can multiply by; nil means all.
 func (o Options) OnGPUs(n int, open func(number int, host backend.Backend) (backend.Backend, error), supports func(backend.Matrix) bool) Options {
@@ -50,7 +54,8 @@ func (o Options) OnGPUs(n int, open func(number int, host backend.Backend) (back
 	for i := range n {
 		gpus = append(gpus, GPU{Number: i, Name: "test", MemoryBytes: 1 << 30, AvailableBytes: 1 << 30})
 	}
-	o.gpus = &gpuTier{list: func() ([]GPU, string) { return gpus, "" }, open: open, supports: supports}
+	o.gpus = &gpuTier{list: func() ([]GPU, string) { return gpus, "" }, open: open, supports: supports,
+		noMemory: func(err error) bool { return errors.Is(err, ErrGPUFull) }}
 	return o
 }
 

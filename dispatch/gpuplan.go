@@ -16,6 +16,9 @@ const gpuReserve = 300 << 20
 // gpuMargin is the part of a GPU's free memory, 1/gpuMargin, that plans leave free, for fragmentation.
 const gpuMargin = 20
 
+// gpuLimit is the limit of a GPU with so much free memory.
+func gpuLimit(free int64) int64 { return max(0, free-free/gpuMargin-gpuReserve) }
+
 // addGPUs adds a budget for each usable GPU, from its free memory. Budgets with a limit of the user
 // get room for activations. It starts the driver.
 func (p *placement) addGPUs(budgets []devicemap.Budget, o *Options) []devicemap.Budget {
@@ -26,8 +29,7 @@ func (p *placement) addGPUs(budgets []devicemap.Budget, o *Options) []devicemap.
 		if g.Reason != "" || slices.ContainsFunc(budgets, func(b devicemap.Budget) bool { return b.Device == d }) {
 			continue
 		}
-		free := g.AvailableBytes
-		budgets = append(budgets, devicemap.Budget{Device: d, Limit: max(0, free-free/gpuMargin-gpuReserve)})
+		budgets = append(budgets, devicemap.Budget{Device: d, Limit: gpuLimit(g.AvailableBytes)})
 	}
 	scratch := p.program.ScratchBytes(o.limits())
 	for i := range budgets {

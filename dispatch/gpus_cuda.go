@@ -5,6 +5,7 @@ package dispatch
 import (
 	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/backend/cuda"
+	"github.com/heftai/heft/internal/backend/cuda/driver"
 )
 
 const gpuCode = true
@@ -21,6 +22,8 @@ func openGPU(number int, host backend.Backend, kernels GPUKernels) (backend.Back
 	fast := kernels == GPUKernelsFast || kernels == GPUKernelsAuto && cuda.Proven(number)
 	return cuda.New(number, cuda.Options{Host: host, Lanes: lanes, Fast: fast})
 }
+
+func gpuOutOfMemory(err error) bool { return driver.OutOfMemory(err) }
 
 func listGPUs() (gpus []GPU, reason string) {
 	devices, reason := cuda.List()

@@ -16,4 +16,6 @@ func openGPU(int, backend.Backend, GPUKernels) (backend.Backend, error) {
 	return nil, errors.New("this build has no code for GPUs: use serve-cuda, which make build-cuda builds")
 }
 
+func gpuOutOfMemory(error) bool { return false }
+
 func listGPUs() ([]GPU, string) { return nil, "this build has no code for GPUs" }

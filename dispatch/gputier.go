@@ -15,7 +15,8 @@ type gpuTier struct {
 	open func(number int, host backend.Backend) (backend.Backend, error)
 	// supports reports whether there are kernels for weights stored as m is. nil means all.
 	supports func(m backend.Matrix) bool
-	pace     *pace // in tests, in place of a measurement
+	noMemory func(err error) bool // reports whether an error says that a GPU has too little memory
+	pace     *pace                // in tests, in place of a measurement
 }
 
 // hostGPUs lists the GPUs of this machine. In tests it lists none, as their models are those of a machine without GPUs
@@ -26,6 +27,9 @@ func (o *Options) gpuTier() gpuTier {
 	tier := gpuTier{list: hostGPUs, supports: gpuSupports}
 	if o.gpus != nil {
 		tier = *o.gpus
+	}
+	if tier.noMemory == nil {
+		tier.noMemory = gpuOutOfMemory
 	}
 	if tier.open == nil {
 		tier.open = func(number int, host backend.Backend) (backend.Backend, error) {

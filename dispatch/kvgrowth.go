@@ -1,7 +1,6 @@
 package dispatch
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/heftai/heft/internal/backend"
@@ -41,10 +40,7 @@ func (m *Model) takeKV(memory backend.Memory, config kvcache.Config) error {
 		m.cache, err = kvcache.New(memory, config)
 	}
 	if err != nil {
-		if m.stations.of != nil {
-			err = fmt.Errorf("dispatch: a device of the map has too little memory for the KV cache: %w; lower --max-memory DEVICE=SIZE or --max-model-len", err)
-		}
-		return err
+		return m.kvError(err)
 	}
 	m.limit.kv.start, m.limit.kv.keep = planned, config.Start
 	m.ledger.Add(hostmem.KV, int64(config.Start-config.Pages)*config.PageBytes()-config.AddressedBytes())

@@ -24,6 +24,7 @@ type station struct {
 	run     *nn.Context
 	onLost  func(*DeviceError) // see Options.DeviceLost; nil when it was called
 	meter   *meter
+	cache   *cacheMemory // nil if none of the KV cache is here
 
 	pages  tensor.Tensor   // for keys, values and states of layers that stream; none if none does
 	layers []kvcache.Layer // those of the cache, but of layers that stream, which are in pages
@@ -75,13 +76,24 @@ func (e *DeviceError) Unwrap() error { return e.Err }
 type losable interface{ Lost() error }
 
 func (s *station) failed(path string, err error) error {
-	lost, ok := s.backend.(losable)
-	out := &DeviceError{Device: s.device, Path: path, Lost: ok && lost.Lost() != nil, Err: err}
-	if out.Lost && s.onLost != nil {
-		s.onLost(out)
-		s.onLost = nil
+	out := &DeviceError{Device: s.device, Path: path, Lost: s.lost(), Err: err}
+	if out.Lost {
+		s.tellLoss(out)
 	}
 	return out
+}
+
+// lost reports whether the GPU is known to be lost.
+func (s *station) lost() bool {
+	b, ok := s.backend.(losable)
+	return ok && b.Lost() != nil
+}
+
+func (s *station) tellLoss(err *DeviceError) {
+	if s.onLost != nil {
+		s.onLost(err)
+		s.onLost = nil
+	}
 }
 
 // takeStations opens the GPUs of the device map and allocates memory for their weights. It reads none.
@@ -121,6 +133,9 @@ func (m *Model) station(d devicemap.Device, tier gpuTier) (*station, error) {
 	}
 	number, _ := d.GPU()
 	b, err := tier.open(number, m.backend)
+	if err != nil && tier.noMemory(err) {
+		return nil, m.tooLittle(tier, d, 0, "its kernels", "", err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("dispatch: the device map has GPU %s: %w", d, err)
 	}
@@ -141,7 +156,7 @@ func modules(nodes []nn.Node) (out []*meta.Module) {
 func (m *Model) startStations() (err error) {
 	for _, s := range m.stations.list {
 		if s.run, err = m.program.NewContext(s.backend, s.weights, m.options.limits()); err != nil {
-			return fmt.Errorf("dispatch: GPU %s has too little memory for activations: %w; lower --max-num-batched-tokens", s.device, err)
+			return m.noRoom(s, "activations", "use a lower --max-num-batched-tokens", err)
 		}
 	}
 	if err := m.startStreams(); err != nil {
@@ -191,7 +206,10 @@ func (m *Model) placeKV(config *kvcache.Config, host backend.Memory) {
 	for i, u := range m.program.Units {
 		memory := host
 		if s := m.stations.of[i]; s != nil {
-			memory = s.shared()
+			if s.cache == nil {
+				s.cache = &cacheMemory{Memory: s.shared()}
+			}
+			memory = s.cache
 		}
 		for _, l := range u.Layers {
 			layers[l] = memory
@@ -212,6 +230,7 @@ func (m *Model) runStations(ctx context.Context, in *nn.Input) error {
 		if waited := s.run.Wait(); waited != nil && err == nil {
 			err = s.failed("", waited)
 		}
+		s.noteLoss(err)
 		s.meter.busy.Add(int64(time.Since(began)))
 	}
 	return err

@@ -110,7 +110,7 @@ type full struct {
 
 func (f *full) New(dtype meta.DType, dims ...int) (tensor.Tensor, error) {
 	if f.full {
-		return tensor.Tensor{}, errors.New("out of memory")
+		return tensor.Tensor{}, dispatch.ErrGPUFull
 	}
 	return f.Backend.New(dtype, dims...)
 }

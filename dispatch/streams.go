@@ -3,7 +3,6 @@ package dispatch
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/heftai/heft/internal/backend"
@@ -142,7 +141,7 @@ func (m *Model) startStreams() error {
 			s.pages, err = s.backend.New(meta.Uint8, int(kv+states))
 		}
 		if err != nil {
-			return fmt.Errorf("dispatch: GPU %s has too little memory to stream blocks for long prompts: %w; lower its limit with --max-memory %s=SIZE, or use --stream-prompts none", s.device, err, s.device)
+			return m.noRoom(s, "blocks that stream for long prompts", "use --stream-prompts none", err)
 		}
 		s.layers, s.states = slices.Clone(m.cache.Layers()), slices.Clone(m.cache.States())
 		for i, u := range m.program.Units {

@@ -33,6 +33,8 @@ CUDASIM_CAPABILITY=90 go test -tags cuda -count=1 -timeout 2h ./internal/backend
 # Streams that run as late as they may, with the threads of a block in another order.
 CUDASIM_LATE=1 CUDASIM_SEED=1 go test -tags cuda -count=1 -timeout 2h -skip "${again:-^$}" ./internal/backend/cuda
 CUDASIM_SEED=2 go test -tags cuda -count=1 -timeout 2h -race -short -skip "${again:-^$}" ./internal/backend/cuda
+# A GPU that fails or is full while models are opened.
+go test -tags cuda -count=1 -run 'AtTheStart|TellsOfTheLoss|AfterThePlan|ForOneGPU' ./dispatch
 # Golden models over maps of two GPUs, the CPU and the disk have the CPU's bits, and with kernels for tensor cores they
 # stay within the tolerance.
 go test -tags cuda -count=1 -timeout 2h -run 'TestGPUs' ./dispatch

@@ -5,13 +5,13 @@ package cuda
 import (
 	"errors"
 	"os"
-	"os/exec"
 	"strings"
 	"testing"
 
 	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/kernels"
 	"github.com/heftai/heft/internal/tensor"
+	"github.com/heftai/heft/internal/testenv"
 	"github.com/heftai/heft/meta"
 )
 
@@ -19,19 +19,13 @@ import (
 // whether this is that process.
 func underFaults(t *testing.T, settings ...string) bool {
 	t.Helper()
-	if os.Getenv("HEFT_CUDA_CHILD") != "" {
-		return true
+	if !testenv.IsProcess(t) {
+		need(t)
+		if os.Getenv("CUDASIM_KERNELS") == "" {
+			t.Skip("the driver is a real one, whose faults cannot be chosen")
+		}
 	}
-	need(t)
-	if os.Getenv("CUDASIM_KERNELS") == "" {
-		t.Skip("the driver is a real one, whose faults cannot be chosen")
-	}
-	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
-	cmd.Env = append(append(os.Environ(), "HEFT_CUDA_CHILD=1"), settings...)
-	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
-		t.Errorf("with %v: %v\n%s", settings, err, out)
-	}
-	return false
+	return testenv.InProcess(t, settings...)
 }
 
 func wantReason(t *testing.T, want string) {

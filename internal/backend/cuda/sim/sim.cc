@@ -13,21 +13,31 @@
 //   CUDASIM_LATE      not empty: work of a stream is done when somebody waits for it, and not before;
 //                     "kernels": that of a stream without kernels is done as soon as the events that it waits for allow
 //   CUDASIM_SEED      threads of a block run in an order shuffled by this number
-//   CUDASIM_FAIL      launch:N: launch N, from 0 on, fails, and the device is lost
+//   CUDASIM_FAIL      launch:N: launch N, from 0 on, fails, and the device is lost; so for memory:N, an allocation, and
+//                     copy:N, a copy between host and device
+//   CUDASIM_OTHERS    a folder: the processes that have it share the devices' memory. The file PID, or one of a test
+//                     named after a process that lives, has the bytes that a process uses of each device, one a line
 //   CUDASIM_INIT      the result of cuInit
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <csignal>
 #include <deque>
+#include <dirent.h>
 #include <dlfcn.h>
+#include <cerrno>
+#include <fcntl.h>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <random>
+#include <string>
+#include <sys/file.h>
 #include <sys/mman.h>
+#include <unistd.h>
 #include <vector>
 
 typedef int Result;
@@ -50,7 +60,10 @@ static std::mutex mutex; // of everything below
 static int devices = 1;
 static size_t memory_of_each = (size_t)1 << 30, used[MOST_DEVICES];
 static bool late, eager, lost; // eager: streams without kernels are not late
-static long fail_at = -1, launches;
+enum { LAUNCH, ALLOCATION, COPY, FAULTS };
+static const char *const fault_names[FAULTS] = {"launch", "memory", "copy"};
+static long fail_at[FAULTS] = {-1, -1, -1}, calls[FAULTS];
+static const char *others; // CUDASIM_OTHERS
 static std::mt19937 *shuffle;
 static Context contexts[MOST_DEVICES];
 static Stream default_stream;
@@ -118,6 +131,52 @@ static bool is_pinned(Address p, size_t n) {
 	return within<size_t>(pinned, p, n, [](const size_t &s) { return s; }, &at);
 }
 
+// fails counts a call, and reports whether it is one that is to fail.
+static bool fails(int what) {
+	if (calls[what]++ == fail_at[what]) lost = true;
+	return lost;
+}
+
+// Between lets one process at a time look at the memory that others use, and say what it uses.
+struct Between {
+	int lock = -1;
+	Between() {
+		if (others && ((lock = open(path("lock").c_str(), O_CREAT | O_RDWR, 0666)) < 0 || flock(lock, LOCK_EX))) abort();
+	}
+	~Between() {
+		if (lock >= 0) close(lock);
+	}
+	static std::string path(const char *name) { return std::string(others) + "/" + name; }
+
+	size_t used_on(int device) {
+		size_t sum = used[device];
+		DIR *dir = others ? opendir(others) : nullptr;
+		for (dirent *e; dir && (e = readdir(dir));) {
+			const int pid = atoi(e->d_name);
+			if (pid <= 0 || pid == getpid() || (kill(pid, 0) && errno == ESRCH)) continue;
+			FILE *f = fopen(path(e->d_name).c_str(), "r");
+			size_t bytes = 0;
+			for (int i = 0; f && i <= device; i++)
+				if (fscanf(f, "%zu", &bytes) != 1) bytes = 0;
+			if (f) fclose(f);
+			sum += bytes;
+		}
+		if (dir) closedir(dir);
+		return sum;
+	}
+	size_t free_on(int device) {
+		const size_t n = used_on(device);
+		return n < memory_of_each ? memory_of_each - n : 0;
+	}
+	void tell() {
+		if (!others) return;
+		FILE *f = fopen(path(std::to_string(getpid()).c_str()).c_str(), "w");
+		if (!f) abort();
+		for (int i = 0; i < devices; i++) fprintf(f, "%zu\n", used[i]);
+		fclose(f);
+	}
+};
+
 static const char *setting(const char *name) {
 	const char *value = getenv(name);
 	return value && *value ? value : nullptr;
@@ -129,7 +188,10 @@ API cuInit(unsigned) {
 	if (const char *v = setting("CUDASIM_DEVICES")) devices = atoi(v);
 	if (const char *v = setting("CUDASIM_MEMORY")) memory_of_each = strtoull(v, nullptr, 0);
 	if (const char *v = setting("CUDASIM_SEED")) shuffle = new std::mt19937((unsigned)atoi(v));
-	if (const char *v = setting("CUDASIM_FAIL")) sscanf(v, "launch:%ld", &fail_at);
+	others = setting("CUDASIM_OTHERS");
+	if (const char *v = setting("CUDASIM_FAIL"))
+		for (int i = 0; i < FAULTS; i++)
+			if (size_t n = strlen(fault_names[i]); !strncmp(v, fault_names[i], n) && v[n] == ':') fail_at[i] = atol(v + n + 1);
 	late = setting("CUDASIM_LATE");
 	eager = late && !strcmp(setting("CUDASIM_LATE"), "kernels");
 	for (int i = 0; i < MOST_DEVICES; i++) contexts[i].device = i;
@@ -171,7 +233,7 @@ API cuCtxGetDevice(int *device) { return current ? (*device = current->device, (
 API cuMemGetInfo_v2(size_t *free, size_t *total) {
 	LOCK;
 	if (!current) return NO_CONTEXT;
-	*total = memory_of_each, *free = memory_of_each - used[current->device];
+	*total = memory_of_each, *free = Between().free_on(current->device);
 	return SUCCESS;
 }
 
@@ -180,8 +242,9 @@ API cuMemAlloc_v2(Address *p, size_t n) {
 	LOCK;
 	if (!current) return NO_CONTEXT;
 	if (!n) return INVALID;
-	if (lost) return LAUNCH_FAILED;
-	if (n > memory_of_each - used[current->device]) return NO_MEMORY;
+	if (fails(ALLOCATION)) return LAUNCH_FAILED;
+	Between between;
+	if (n > between.free_on(current->device)) return NO_MEMORY;
 	const size_t room = (n + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT, mapped = (room + PAGE - 1) / PAGE * PAGE + 2 * PAGE;
 	char *base = (char *)mmap(nullptr, mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (base == MAP_FAILED || mprotect(base + PAGE, mapped - 2 * PAGE, PROT_READ | PROT_WRITE)) return NO_MEMORY;
@@ -189,6 +252,7 @@ API cuMemAlloc_v2(Address *p, size_t n) {
 	*p = (Address)(base + mapped - PAGE - room);
 	allocations[*p] = {n, mapped, base, current->device};
 	used[current->device] += n;
+	between.tell();
 	return SUCCESS;
 }
 
@@ -196,7 +260,9 @@ API cuMemFree_v2(Address p) {
 	LOCK;
 	auto at = allocations.find(p);
 	if (at == allocations.end()) return INVALID;
+	Between between;
 	used[at->second.device] -= at->second.size;
+	between.tell();
 	munmap(at->second.base, at->second.mapped);
 	allocations.erase(at);
 	return SUCCESS;
@@ -221,6 +287,7 @@ API cuMemFreeHost(void *p) {
 API cuMemcpyHtoDAsync_v2(Address to, const void *from, size_t n, void *stream) {
 	LOCK;
 	if (!on_device(to, n)) return INVALID;
+	if (fails(COPY)) return LAUNCH_FAILED;
 	if (is_pinned((Address)from, n)) return submit(stream, [=] { return memcpy((void *)to, from, n), SUCCESS; });
 	auto bytes = std::make_shared<std::vector<char>>((const char *)from, (const char *)from + n);
 	return submit(stream, [=] { return memcpy((void *)to, bytes->data(), n), SUCCESS; });
@@ -229,6 +296,7 @@ API cuMemcpyHtoDAsync_v2(Address to, const void *from, size_t n, void *stream) {
 API cuMemcpyDtoHAsync_v2(void *to, Address from, size_t n, void *stream) {
 	LOCK;
 	if (!on_device(from, n)) return INVALID;
+	if (fails(COPY)) return LAUNCH_FAILED;
 	return submit(stream, [=] { return memcpy(to, (void *)from, n), SUCCESS; });
 }
 
@@ -405,7 +473,7 @@ API cuLaunchKernel(Kernel *k, unsigned x, unsigned y, unsigned z, unsigned threa
 	if (!current) return NO_CONTEXT;
 	if (shared > (unsigned)k->shared) return INVALID;
 	if (!x || !y || y > 65535 || z != 1 || !threads || threads > MOST_THREADS || ty != 1 || tz != 1) return INVALID;
-	if (launches++ == fail_at) lost = true;
+	fails(LAUNCH); // submit says so
 	stream_of(stream)->kernels = true;
 	std::vector<uint64_t> arguments((size_t)(k->arguments + k->words));
 	if (k->words) memcpy(arguments.data(), parameters[0], (size_t)k->words * sizeof(uint64_t));

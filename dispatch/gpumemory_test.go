@@ -1,0 +1,98 @@
+package dispatch_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/backend/cpu"
+	"github.com/heftai/heft/internal/tensor"
+	"github.com/heftai/heft/meta"
+)
+
+// failsAt is a device of which one allocation fails, and with a loss all later ones.
+type failsAt struct {
+	backend.Backend
+	at        int // how many succeed before
+	err, lost error
+}
+
+func (f *failsAt) New(dtype meta.DType, dims ...int) (tensor.Tensor, error) {
+	if f.at--; f.at == -1 || f.at < 0 && f.lost != nil {
+		return tensor.Tensor{}, f.err
+	}
+	return f.Backend.New(dtype, dims...)
+}
+
+func (f *failsAt) Lost() error {
+	if f.at < 0 {
+		return f.lost
+	}
+	return nil
+}
+
+// TestALostGPUWasCalledTooLittleMemory: whichever allocation fails while a model is opened, the error names the GPU, and
+// the limit to lower only if the GPU has too little memory.
+func TestALostGPUWasCalledTooLittleMemory(t *testing.T) {
+	skeleton, checkpoint := open(t, lawFolder(t))
+	lost := errors.New("the GPU was lost")
+	seen := map[string]bool{}
+	opened := func(device *failsAt) (told int, err error) {
+		o := dispatch.Options{Threads: 1, StreamPrompts: 1, DeviceLost: func(*dispatch.DeviceError) { told++ }}
+		m, err := dispatch.New(skeleton, checkpoint, stationMaps(skeleton)["disk between"], o.OnGPUs(1, func(int, backend.Backend) (b backend.Backend, err error) {
+			device.Backend, err = cpu.New(cpu.Options{Threads: 1})
+			return device, err
+		}, nil))
+		if err == nil {
+			m.Close()
+		}
+		return told, err
+	}
+	for n := 0; ; n++ {
+		_, err := opened(&failsAt{at: n, err: dispatch.ErrGPUFull})
+		if err == nil {
+			break
+		}
+		text := err.Error()
+		if !errors.Is(err, dispatch.ErrGPUFull) || !strings.HasPrefix(text, "dispatch: GPU 0 has too little memory for ") || !strings.Contains(text, "1.00 GiB of 1.00 GiB are free now") || !strings.Contains(text, "lower its limit with --max-memory 0=672MiB, place fewer blocks on it") {
+			t.Errorf("allocation %d: error %v", n, err)
+		}
+		for _, what := range []string{"weights", "KV cache", "activations", "blocks that stream"} {
+			seen[what] = seen[what] || strings.Contains(text[:strings.Index(text, "(")], what)
+		}
+		told, err := opened(&failsAt{at: n, err: errors.New("cannot allocate"), lost: lost})
+		var failed *dispatch.DeviceError
+		if !errors.As(err, &failed) || !failed.Lost || failed.Device != "0" || told != 1 || strings.Contains(err.Error(), "--max-memory") || !strings.HasPrefix(err.Error(), "dispatch: GPU 0: memory for ") {
+			t.Errorf("allocation %d: error %v of a lost GPU, told %d times", n, err, told)
+		}
+	}
+	if len(seen) != 4 || !seen["weights"] || !seen["KV cache"] || !seen["activations"] || !seen["blocks that stream"] {
+		t.Errorf("allocations of %v failed", seen)
+	}
+}
+
+// TestAnAdapterOfALostGPUWasCalledTooLittleMemory: only a GPU that is full is an error with a limit to lower.
+func TestAnAdapterOfALostGPUWasCalledTooLittleMemory(t *testing.T) {
+	skeleton, checkpoint := base(t, ownBase(t))
+	device := &failsAt{at: 1 << 30, err: errors.New("cannot allocate"), lost: errors.New("the GPU was lost")}
+	o := dispatch.Options{Threads: 1, AdapterMemory: adapterMemory(t, adapterDir(t))}.OnGPUs(1, func(int, backend.Backend) (b backend.Backend, err error) {
+		device.Backend, err = cpu.New(cpu.Options{Threads: 1})
+		return device, err
+	}, nil)
+	m, err := dispatch.New(skeleton, checkpoint, devicemap.NewMap(devicemap.Entry{Device: "0"}), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	if err := m.AddAdapter(dispatch.Adapter{Name: "a", Dir: adapterDir(t)}); err != nil {
+		t.Fatal(err)
+	}
+	device.at = 0
+	var failed *dispatch.DeviceError
+	if _, err := m.NewAdaptedSequence("a"); !errors.As(err, &failed) || !failed.Lost || strings.Contains(err.Error(), "--max-memory") {
+		t.Errorf("error %v", err)
+	}
+}
