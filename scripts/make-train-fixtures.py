@@ -6,8 +6,8 @@
 Between them they have every kind of attention, norm, gate and router that is served. Weights are random
 numbers of bfloat16, arithmetic is float32. golden.json holds a batch with its loss and, of each tensor's
 gradient under its name in the checkpoint: sum, l2, the product with cos(0), cos(1), …, and the first eight.
-Models whose layers have a state for each sequence are computed in float64 and also have steps: the losses of
-three steps of AdamW, and [norm, product with cosines] of each weight behind them; and long: the loss and
+Some steep models are computed in float64. Models whose layers have a state for each sequence are too, and also
+have steps: the losses of three steps of AdamW, and [norm, product with cosines] of each weight behind them; and long: the loss and
 [norm, product with cosines] of the gradients of a text of 60 tokens.
 """
 import gzip
@@ -188,7 +188,19 @@ MODELS["mistral4"] = ("mistral4", dict(
     first_k_dense_replace=1, rope_parameters=rope(rope_type="yarn", factor=4.0, original_max_position_embeddings=4, llama_4_scaling_beta=0.5, mscale=1.0, mscale_all_dim=1.0)))
 MODELS["apertus"] = ("apertus", dict(hidden_act="xielu"))
 MODELS["apertus1p5"] = ("apertus1p5_text", dict(hidden_act="xielu", output_vocab_size=VOCAB))
+FOUR = ["sliding_attention", "full_attention", "sliding_attention", "full_attention"]
+MODELS |= {
+    "gemma3n": ("gemma3n_text", dict(num_hidden_layers=4, layer_types=FOUR, head_dim=8, sliding_window=4, hidden_size_per_layer_input=4, vocab_size_per_layer_input=VOCAB - 9,
+                                     num_kv_shared_layers=2, laurel_rank=3, altup_num_inputs=3, altup_active_idx=1, activation_sparsity_pattern=[0.5, 0.0, 0.3, 0.95],
+                                     intermediate_size=[20, 22, 24, 20], final_logit_softcapping=8.0)),
+    "gemma3n-plain": ("gemma3n_text", dict(num_hidden_layers=2, layer_types=FOUR[1:3], head_dim=6, sliding_window=4, hidden_size_per_layer_input=4, vocab_size_per_layer_input=VOCAB,
+                                           num_kv_shared_layers=0, laurel_rank=5, altup_num_inputs=4, altup_correct_scale=False, activation_sparsity_pattern=[0.0, 0.7],
+                                           tie_word_embeddings=False, attention_bias=True)),
+    "gemma4-small": ("gemma4_text", dict(num_hidden_layers=3, layer_types=FOUR[:3], head_dim=6, global_head_dim=8, sliding_window=4, hidden_size_per_layer_input=4,
+                                         vocab_size_per_layer_input=VOCAB, num_kv_shared_layers=1, use_double_wide_mlp=True)),
+}
 STATES = ("conv_L_cache", "linear_num_key_heads", "state_size", "ssm_state_size", "mamba_d_state", "linear_attn_config", "kda_safe_gate")
+STEEP = ("num_kv_shared_layers", "enable_moe_block")  # of Gemma 3n and 4, whose scores are not scaled: float32 is too short
 
 
 def build(kind, fields):
@@ -222,7 +234,7 @@ def saved(model):
     with tempfile.TemporaryDirectory() as folder:
         model.save_pretrained(folder)
         tensors = load_file(pathlib.Path(folder) / "model.safetensors")
-    return {n: t for n, t in sorted(tensors.items()) if not any(buffer in n for buffer in ("correction", "expert_bias", "layer_scalar", "act_fn.beta", "act_fn.eps"))}
+    return {n: t for n, t in sorted(tensors.items()) if "correction_coefs" in n or not any(buffer in n for buffer in ("correction", "expert_bias", "layer_scalar", "act_fn.beta", "act_fn.eps"))}
 
 
 def gradients(model, ids, labels):
@@ -266,9 +278,10 @@ def make(folder, name, kind, fields):
     labels = [list(row) for row in ids]
     labels[0][:3], labels[1][-2:] = [IGNORED] * 3, [IGNORED] * 2
     has_state = any(name in fields for name in STATES)
-    with in_double(model, has_state):
+    double = has_state or any(name in fields for name in STEEP)
+    with in_double(model, double):
         loss, grads = gradients(model, ids, labels)
-    golden = dict(name=name, model_type=kind, compute="float64" if has_state else "float32", versions=dict(torch=torch.__version__, transformers=transformers.__version__),
+    golden = dict(name=name, model_type=kind, compute="float64" if double else "float32", versions=dict(torch=torch.__version__, transformers=transformers.__version__),
                   input_ids=ids, labels=labels, loss=loss, gradients=grads)
     if has_state:
         with in_double(build(kind, fields)) as model:

@@ -30,10 +30,11 @@ var operations = map[string]int{
 	"Separator": 1,
 	"Sharer":    1, // memory, with the methods of any
 
-	"Gradients":          16, // with softmax by itself, which heads and attention with any mask train
-	"RecurrentGradients": 3,
-	"ScanGradients":      1,  // the reverse of Scans
-	"Recorder":           14, // with sums whose scale is learned, as in xIELU
+	"Gradients":            16, // with softmax by itself, which heads and attention with any mask train
+	"RecurrentGradients":   3,
+	"ScanGradients":        1,  // the reverse of Scans
+	"AlternatingGradients": 4,  // the reverse of Alternating
+	"Recorder":             14, // with sums whose scale is learned, as in xIELU
 }
 
 // TestBackendHasFewOperations counts the coarse operations of internal/backend.

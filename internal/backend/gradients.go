@@ -15,6 +15,7 @@ type Gradients interface {
 	Backend
 	RecurrentGradients
 	ScanGradients
+	AlternatingGradients
 	// Zero: x = 0, a float32 matrix.
 	Zero(x tensor.Tensor)
 	// Round rounds the elements of x to dtype, ties to even, and beyond float16's range to

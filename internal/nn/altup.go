@@ -86,7 +86,7 @@ func (c *compiler) laurel(n Node, s *meta.LaurelSpec, hidden int) (l *laurel, er
 func (c *Context) alternating(path string) backend.Alternating {
 	b, ok := c.backend.(backend.Alternating)
 	if !ok {
-		c.fail("%s: alternating updates cannot be trained or run on this backend", path)
+		c.fail("%s: alternating updates are not supported on this backend", path)
 	}
 	if c.err != nil {
 		return nil
@@ -207,7 +207,7 @@ type altUpEnds struct {
 
 func (c *compiler) altUpEnds(n Node, s *meta.AltUpSpec, path string, hidden int) (e *altUpEnds, err error) {
 	e = &altUpEnds{path: meta.Join(n.Path, path), hidden: hidden}
-	c.special("alternating updates")
+	c.together("alternating updates")
 	for i := range s.Count - 1 {
 		l, err := c.linearNamed(n, "map of streams", path+"."+strconv.Itoa(i), hidden, hidden)
 		if err != nil {

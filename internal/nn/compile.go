@@ -186,9 +186,12 @@ func (c *compiler) cache(path string, layer int, shape kvcache.LayerShape) error
 
 // shared checks that a layer may read the cache of an earlier one, and that it has the same shape.
 func (c *compiler) shared(path string, layer int, shape kvcache.LayerShape) error {
-	c.special("keys and values that layers share")
+	c.together("keys and values that layers share")
 	if _, there := c.caches[layer]; !there || c.program.layers[layer] != shape {
 		return at(path, "the keys and values of layer %d, which are not there or of another shape", layer)
+	}
+	if !c.program.Shared(layer) {
+		c.program.shared = append(c.program.shared, layer)
 	}
 	return nil
 }
@@ -207,11 +210,17 @@ func (c *compiler) hostOnly(part string) {
 	}
 }
 
+// together says that the program has a part for which only the host runs all of it.
+func (c *compiler) together(part string) {
+	if c.program.host == "" {
+		c.program.host = part
+	}
+}
+
 // special says that the program has a part that only the host runs, and that cannot be trained.
 func (c *compiler) special(part string) {
-	if c.program.special == "" {
-		c.program.special = part
-	}
+	c.together(part)
+	c.untrained(part)
 }
 
 // rope returns the number of the table for a spec's rotary embedding.

@@ -39,7 +39,7 @@ func (c *compiler) perLayer(n Node, s *meta.PerLayerSpec, hidden int) (p *perLay
 	}
 	p.norm, err = c.norm(p.nodes[2], p.width)
 	c.program.perLayer = p.width
-	c.special("inputs by layer")
+	c.together("inputs by layer")
 	return p, err
 }
 

@@ -30,7 +30,7 @@ func (c *compiler) mlp(n Node, in int) (*mlp, error) {
 	m := &mlp{path: n.Path, act: s.Act, interleaved: s.FusedOrder == meta.GateInterleaved,
 		gateScale: orOne(s.GateScale), scale: orOne(s.Scale), limit: s.Limit, sparse: s.Sparse, cutoff: s.Cutoff}
 	if s.Sparse {
-		c.special("sparse gates")
+		c.together("sparse gates")
 	}
 	if s.Act == meta.ActClampedSiLU {
 		c.special("clamped gates")

@@ -1,7 +1,7 @@
 package nn
 
 import (
-	"cmp"
+	"slices"
 
 	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/kvcache"
@@ -32,8 +32,9 @@ type Program struct {
 	chosen        int    // most positions that an indexer chooses for a row, 0 for no indexer
 	perLayer      int    // width of the vectors of meta.PerLayerSpec together
 	joins         int    // see Joins
-	special       string // a part that only the host runs and that cannot be trained
+	host          string // see HostOnly
 	untrained     string // see Untrained
+	shared        []int  // layers of KV that later units read
 	constants     int    // largest number of rows per token for which a rule needs ones and zeros
 	asked         asked
 	halves        map[*meta.Param]backend.Halves // see Halves
@@ -58,7 +59,7 @@ type Unit struct {
 	// from its first row to its last, or in the order of [Program.Halves]: those that may come in bands; see [Bander].
 	Banded []*meta.Param
 	// Layers are the indices in [Program.KV] of the layers whose keys and values the unit reads and
-	// writes, and States those in [Program.States] of its states. No other unit uses them.
+	// writes, and States those in [Program.States] of its states. No other unit uses them, but those of [Program.Shared].
 	Layers, States []int
 	// HostOnly names a part of the unit that only the host's backend runs, "" for none.
 	HostOnly string
@@ -88,10 +89,13 @@ func (p *Program) States() []int { return p.states }
 
 // HostOnly names a part of the model for which only the host's backend runs any unit, "" for none. Units have
 // such parts of their own: see [Unit].HostOnly.
-func (p *Program) HostOnly() string { return p.special }
+func (p *Program) HostOnly() string { return p.host }
 
 // Untrained names a part of the model that cannot be trained, "" for none.
-func (p *Program) Untrained() string { return cmp.Or(p.special, p.untrained) }
+func (p *Program) Untrained() string { return p.untrained }
+
+// Shared reports whether units behind the one that writes the keys and values of a layer read them too.
+func (p *Program) Shared(layer int) bool { return slices.Contains(p.shared, layer) }
 
 // Joins returns the width of the hidden states that a pass needs for each of its rows; see [Input].Before. It is
 // 0 if it needs none.

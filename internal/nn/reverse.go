@@ -234,8 +234,28 @@ func (t *Training) Backward(add func(unit int, gradient tensor.Tensor)) error {
 	if !t.taken.IsZero() { // the gradient of the first unit's input is not needed
 		t.recorder.Drop(t.taken)
 	}
+	t.dropUnread()
 	t.dirty = false
 	return nil
+}
+
+// dropUnread clears the gradients of what units that were not reversed have given to later ones beside the
+// hidden states: inputs by layer, and keys and values.
+func (t *Training) dropUnread() {
+	if t.first > 0 {
+		t.recorder.Drop(t.Context.inputs)
+	}
+	for _, u := range t.units[:min(t.first, len(t.units))] {
+		for _, layer := range u.Layers {
+			if !t.program.Shared(layer) {
+				continue
+			}
+			kv := t.in.KV[layer]
+			for _, x := range []tensor.Tensor{kv.K, kv.V} {
+				t.recorder.Drop(matrix(x, x.Elements(), 1))
+			}
+		}
+	}
 }
 
 func (t *Training) reverse(i int) error {

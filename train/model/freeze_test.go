@@ -2,6 +2,7 @@ package model
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -108,6 +109,36 @@ func TestNothingToTrain(t *testing.T) {
 	for name, p := range m.Parameters() {
 		if (p.Grad() != nil) != p.Trainable {
 			t.Errorf("%s: a gradient %v", name, p.Grad() != nil)
+		}
+	}
+}
+
+// TestNothingIsLeftBelowTheFirstTrainedBlock: a block reads inputs by layer, and keys and values, of units that are
+// not reversed while they are frozen. Their gradients were added to those of the first pass that reversed these units.
+func TestNothingIsLeftBelowTheFirstTrainedBlock(t *testing.T) {
+	for _, name := range []string{"gemma3n", "gemma4-small"} {
+		dir := ownModel(t, name)
+		m, err := openFile(t, dir, dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer m.Close()
+		b := someBatch(3, 9, 4, 8, 1, 20)
+		for _, recompute := range []bool{false, true} {
+			want := gradients(t, m, b, recompute)
+			last := strings.Count(strings.Join(m.names, " "), ".input_layernorm.weight") - 1
+			for path, p := range m.Parameters() {
+				p.Trainable = strings.Contains(path, fmt.Sprintf("layers.%d.", last))
+			}
+			gradients(t, m, b, recompute)
+			for _, p := range m.Parameters() {
+				p.Trainable = true
+			}
+			for tensor, g := range gradients(t, m, b, recompute) {
+				if !slices.Equal(g, want[tensor]) {
+					t.Errorf("%s, recompute %v: %s has another gradient after a pass that trained the last block", name, recompute, tensor)
+				}
+			}
 		}
 	}
 }

@@ -18,7 +18,7 @@ import (
 var (
 	notTrained = map[string]string{
 		"deepseek32": "sparse attention", "glm-dsa": "sparse attention", "gemma4-moe": "scaled by expert",
-		"gemma3n": "inputs by layer", "gemma3n-wide": "inputs by layer", "gemma4-small": "inputs by layer", "phimoe": "sparsemixer",
+		"phimoe": "sparsemixer",
 	}
 	notAdapted = map[string]string{"bloom": "self_attention.query_key_value", "falcon-h1": "feed_forward.gate_proj", "qwen3next": "linear_attn.in_proj_qkv", "glm4-images": "self_attn.q_proj"}
 )

@@ -45,6 +45,12 @@ func (m *Model) AllHiddenStates(tp *tensor.Tape, b Batch, o Options) ([]*tensor.
 		p.leave()
 		return nil, fmt.Errorf("model: hidden states: got %d places of %d blocks", len(kept.states), places-1)
 	}
+	for _, s := range kept.states {
+		if rows := p.layout.count(); len(s) != rows*m.spec.Hidden {
+			p.leave()
+			return nil, fmt.Errorf("model: hidden states: the blocks of this model have several streams, %d numbers for each token and not %d", len(s)/rows, m.spec.Hidden)
+		}
+	}
 	n := len(last)
 	data := make([]float32, 0, places*n)
 	for _, s := range kept.states[:places-1] {

@@ -32,6 +32,24 @@ type batchGolden struct {
 	}
 }
 
+// TestHiddenStatesOfSeveralStreams: the places between blocks of Gemma 3n have several states for each token, which are
+// no [batch length hidden]; the state after the final norm is one.
+func TestHiddenStatesOfSeveralStreams(t *testing.T) {
+	dir := ownModel(t, "gemma3n")
+	m, err := openFile(t, dir, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	b := someBatch(3, 9, 4, 8)
+	if _, err := m.AllHiddenStates(tensor.NewTape(tensor.Options{}), b, Options{}); err == nil || !strings.Contains(err.Error(), "several streams, 48 numbers for each token and not 16") {
+		t.Errorf("got %v", err)
+	}
+	if states, err := m.HiddenStates(tensor.NewTape(tensor.Options{}), b, Options{}); err != nil || !slices.Equal(states.Shape(), []int{1, 4, 16}) {
+		t.Errorf("states after the norm: %v, %v", states, err)
+	}
+}
+
 // eachBatch calls f for each of the project's own models.
 func eachBatch(t *testing.T, f func(t *testing.T, dir string, g *batchGolden)) {
 	paths, err := filepath.Glob(filepath.Join(ownModel(t, "*"), "batches.json.gz"))

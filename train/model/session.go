@@ -136,6 +136,7 @@ type session struct {
 
 	kv       []kvcache.Layer
 	pages    [3]int // what kv was made for: pages, their length, memories
+	apart    bool   // so was kv
 	memories []view.Tensor
 	input    nn.Input
 }
@@ -242,7 +243,7 @@ func (s *session) fit(tokens []int32, l *layout, way nn.Way, vocab int) (err err
 }
 
 // makeKV lays out pages of a KV cache: separate memory per layer if apart is set, else one memory that all
-// units use, with a part for each of a unit's layers.
+// units use, with a part for each of a unit's layers, and separate memory for layers that later units read.
 func (s *session) makeKV(pages, length int, apart bool) error {
 	shapes := s.program.KV()
 	places, n := make([]int, len(shapes)), 0
@@ -253,12 +254,15 @@ func (s *session) makeKV(pages, length int, apart bool) error {
 		}
 	}
 	if apart {
-		for i := range places {
-			places[i] = i
-		}
-		n = len(shapes)
+		n = 0
 	}
-	if s.pages == [3]int{pages, length, n} {
+	for i := range places {
+		if apart || s.program.Shared(i) {
+			places[i] = n
+			n++
+		}
+	}
+	if s.pages == [3]int{pages, length, n} && s.apart == apart {
 		return nil
 	}
 	most := 0
@@ -289,7 +293,7 @@ func (s *session) makeKV(pages, length int, apart bool) error {
 		}
 		s.kv[i].KV = backend.KV{K: k, V: v, PageTokens: length}
 	}
-	s.pages = [3]int{pages, length, n}
+	s.pages, s.apart = [3]int{pages, length, n}, apart
 	return nil
 }
 

@@ -62,6 +62,7 @@ var suite = []struct {
 	{"DeltaRuleGrad", testDeltaRuleGrad},
 	{"StateSpaceGrad", testStateSpaceGrad},
 	{"SelectiveScanGrad", testSelectiveScanGrad},
+	{"AlternatingGrad", testAlternatingGrad},
 	{"StatesOfGradients", testStatesOfGradients},
 	{"RowsGrad", testRowsGrad},
 	{"RouteGrad", testRouteGrad},

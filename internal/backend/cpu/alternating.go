@@ -22,6 +22,9 @@ type alternating struct {
 	by      float32
 }
 
+// leastSquare is the least mean square that Magnify divides by the root of.
+const leastSquare = 1e-5
+
 // alternatingStep says what a unit of alternating does.
 type alternatingStep int
 
@@ -111,7 +114,7 @@ func (op *alternating) run(w *worker, r int) {
 		}
 	case alternatingMagnify:
 		want := float32(math.Sqrt(meanSquare(row(op.y, r, op.width))))
-		got := float32(math.Sqrt(max(meanSquare(x), 1e-5)))
+		got := float32(math.Sqrt(max(meanSquare(x), leastSquare)))
 		for i, v := range x {
 			x[i] = float32(v*want) / got
 		}
@@ -142,15 +145,26 @@ func (op *alternating) predict(x, weights, sums []float32) {
 
 // cut is by standard deviations above the mean of x.
 func (op *alternating) cut(x []float32) float32 {
+	mean, deviation := moments(x)
+	return edge(mean, deviation, op.by)
+}
+
+// edge is by standard deviations above the mean.
+func edge(mean, deviation float64, by float32) float32 {
+	return float32(mean) + float32(float32(deviation)*by)
+}
+
+// moments returns the mean and the standard deviation of x.
+func moments(x []float32) (mean, deviation float64) {
 	sum, squares := 0.0, 0.0
 	for _, v := range x {
 		sum += float64(v)
 	}
-	mean := sum / float64(len(x))
+	mean = sum / float64(len(x))
 	for _, v := range x {
 		squares += (float64(v) - mean) * (float64(v) - mean)
 	}
-	return float32(mean) + float32(float32(math.Sqrt(squares/float64(len(x))))*op.by)
+	return mean, math.Sqrt(squares / float64(len(x)))
 }
 
 // meanSquare is the mean of the squares of x.

@@ -1,0 +1,98 @@
+package backendtest
+
+import (
+	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/tensor"
+)
+
+// alternatingCase is one reverse of an operation of alternating updates.
+type alternatingCase struct {
+	name     string
+	widths   []int   // of the operands, the first of which the operation changes
+	scale    float32 // of the first operand
+	run      func(b backend.Alternating, x []tensor.Tensor)
+	backward func(g backend.Gradients, d []tensor.Tensor, dy tensor.Tensor, x []tensor.Tensor)
+}
+
+func testAlternatingGrad(e *env) {
+	g := e.gradients()
+	if g == nil {
+		return
+	}
+	const n, width, active, by = 3, 10, 1, 0.3
+	for _, c := range []alternatingCase{
+		{"predicted streams", []int{n * width, n * n}, 1,
+			func(b backend.Alternating, x []tensor.Tensor) { b.PredictStreams(x[0], x[1]) },
+			func(g backend.Gradients, d []tensor.Tensor, dy tensor.Tensor, x []tensor.Tensor) {
+				g.PredictStreamsGrad(d[0], d[1], dy, x[0], x[1])
+			}},
+		{"corrected streams", []int{n * width, width, n}, 1,
+			func(b backend.Alternating, x []tensor.Tensor) { b.CorrectStreams(x[0], x[1], x[2], active) },
+			func(g backend.Gradients, d []tensor.Tensor, dy tensor.Tensor, x []tensor.Tensor) {
+				g.CorrectStreamsGrad(d[0], d[1], d[2], dy, x[0].Columns(active*width, (active+1)*width), x[1], x[2], active)
+			}},
+		{"magnitude", []int{4 * width, 4 * width}, 1,
+			func(b backend.Alternating, x []tensor.Tensor) { b.Magnify(x[0], x[1]) },
+			func(g backend.Gradients, d []tensor.Tensor, dy tensor.Tensor, x []tensor.Tensor) {
+				g.MagnifyGrad(d[0], d[1], dy, x[0], x[1])
+			}},
+		{"magnitude below the least", []int{4 * width, 4 * width}, 2e-3,
+			func(b backend.Alternating, x []tensor.Tensor) { b.Magnify(x[0], x[1]) },
+			func(g backend.Gradients, d []tensor.Tensor, dy tensor.Tensor, x []tensor.Tensor) {
+				g.MagnifyGrad(d[0], d[1], dy, x[0], x[1])
+			}},
+		{"cut", []int{width}, 30, // few numbers are near the edge
+			func(b backend.Alternating, x []tensor.Tensor) { b.CutOff(x[0], by) },
+			func(g backend.Gradients, d []tensor.Tensor, dy tensor.Tensor, x []tensor.Tensor) {
+				g.CutOffGrad(d[0], dy, x[0], by)
+			}},
+	} {
+		c.test(e, g)
+	}
+}
+
+func (c *alternatingCase) test(e *env, g backend.Gradients) {
+	e.Helper()
+	const rows = 5
+	values := make([][]float32, len(c.widths))
+	for i, width := range c.widths {
+		values[i] = e.values(rows * width)
+	}
+	for i := range values[0] {
+		values[0][i] *= c.scale
+	}
+	tensors := func() (x []tensor.Tensor) {
+		for i, v := range values {
+			x = append(x, e.strided(v, rows, c.widths[i], 2))
+		}
+		return x
+	}
+	dy := e.values(rows * c.widths[0])
+	var d []tensor.Tensor
+	for _, width := range c.widths {
+		d = append(d, e.gradient(rows, width))
+	}
+	c.backward(g, d, e.strided(dy, rows, c.widths[0], 1), tensors())
+	var operands []slope
+	for i, v := range values {
+		operands = append(operands, slope{c.name + " operand", v, e.read(d[i]), begun})
+	}
+	e.slopes(c.name, dy, func() []float32 {
+		x := tensors()
+		c.run(g, x)
+		return e.read(x[0])
+	}, operands...)
+	c.absent(e, g, d, dy, tensors())
+}
+
+// absent checks that gradients that are not asked for change nothing of the others.
+func (c *alternatingCase) absent(e *env, g backend.Gradients, all []tensor.Tensor, dy []float32, x []tensor.Tensor) {
+	e.Helper()
+	for k := range all {
+		rows := all[k].Rows()
+		d := make([]tensor.Tensor, len(all))
+		d[k] = e.gradient(rows, c.widths[k])
+		c.backward(g, d, e.strided(dy, rows, c.widths[0], 1), x)
+		sameBits(e, c.name+" gradient by itself", e.read(d[k]), e.read(all[k]))
+	}
+}
