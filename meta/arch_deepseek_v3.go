@@ -119,12 +119,14 @@ type mixtureDefaults struct {
 	count                string // name of the field with the number of experts; "" means n_routed_experts
 	scale                float64
 	groups, topGroups    int
+	leastShared          int // the smallest n_shared_experts
 }
 
-// readMixture reads the mixture: how experts are chosen, and their sizes.
+// readMixture reads the mixture: how experts are chosen, and their sizes. Scores are sigmoids, and groups rank
+// by the sum of their best two.
 func (d *deepseek) readMixture(f *fields, def mixtureDefaults) {
 	d.moeInner = f.size("moe_intermediate_size", def.inner)
-	d.shared = d.moeInner * f.count("n_shared_experts", 1, 0, maxExperts)
+	d.shared = d.moeInner * f.count("n_shared_experts", 1, def.leastShared, maxExperts)
 	m := f.experts(or(def.count, "n_routed_experts"), def.experts, "num_experts_per_tok", def.topK)
 	m.Router, m.Experts, m.Correction = "gate", "experts", "e_score_correction_bias"
 	if d.shared > 0 {
@@ -134,10 +136,19 @@ func (d *deepseek) readMixture(f *fields, def mixtureDefaults) {
 	m.Renormalise = f.bool("norm_topk_prob", true)
 	m.Scale = float32(f.positive("routed_scaling_factor", def.scale))
 	m.Groups = f.count("n_group", def.groups, 1, maxExperts)
-	m.TopGroups = f.count("topk_group", def.topGroups, 1, maxExperts)
+	m.TopGroups, m.GroupsByTwo = f.count("topk_group", def.topGroups, 1, maxExperts), true
 	d.check = func() { f.checkGroups(m, 2) }
 	f.only("scoring_func", "sigmoid")
 	d.moe = m
+}
+
+// expertsField names the field that counts routed experts: n_routed_experts, or num_local_experts where
+// the config has that alone.
+func (f *fields) expertsField() string {
+	if !f.has("n_routed_experts") && f.has("num_local_experts") {
+		return "num_local_experts"
+	}
+	return "n_routed_experts"
 }
 
 // checkGroups checks the groups of a mixture, which have at least least experts each.

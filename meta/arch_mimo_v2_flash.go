@@ -18,11 +18,7 @@ func mimoV2Flash(f *fields, b *Builder) {
 	}
 	m.sliding = d.sliding(f, func(i int) bool { return i > 0 && (i+1)%6 != 0 })
 	m.readRopes(f)
-	experts := "n_routed_experts"
-	if !f.has(experts) && f.has("num_local_experts") {
-		experts = "num_local_experts"
-	}
-	d.readMixture(f, mixtureDefaults{inner: 2048, count: experts, experts: 256, topK: 8, scale: 1, groups: 1, topGroups: 1})
+	d.readMixture(f, mixtureDefaults{inner: 2048, count: f.expertsField(), experts: 256, topK: 8, scale: 1, groups: 1, topGroups: 1})
 	d.shared, d.moe.Shared = 0, "" // the reference has none whatever the config says
 	sparse := d.sparseByType(f)
 	m.checkPublished(f, sparse)

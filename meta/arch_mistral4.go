@@ -14,7 +14,8 @@ func mistral4(f *fields, b *Builder) {
 		vocab: 131072, hidden: 4096, inner: 12288, layers: 36, heads: 32, context: 1048576, eps: 1e-6, rope: rope,
 	}, latentDefaults{qRank: 1024, kvRank: 256, nope: 64, value: 128})
 	dense := f.count("first_k_dense_replace", 0, 0, maxLayers)
-	d.softmaxMixture(f, mixtureDefaults{inner: 2048, experts: 128, topK: 4, scale: 1})
+	d.readMixture(f.without("scoring_func"), mixtureDefaults{inner: 2048, count: f.expertsField(), experts: 128, topK: 4, scale: 1, groups: 1, topGroups: 1, leastShared: 1})
+	d.moe.Score, d.moe.Correction = ScoreSoftmax, ""
 	growth := d.queryGrowth(f, rope)
 	d.causalLM(f, b, wiring{block: preNorm()}, func(b *Builder, i int) {
 		_, mla := d.latentAttention(b, i)
@@ -26,24 +27,6 @@ func mistral4(f *fields, b *Builder) {
 		}
 		d.norms(b, "input_layernorm", "post_attention_layernorm")
 	})
-}
-
-// softmaxMixture reads a mixture that chooses by softmax, from groups that rank by their best two experts.
-func (d *deepseek) softmaxMixture(f *fields, def mixtureDefaults) {
-	d.moeInner = f.size("moe_intermediate_size", def.inner)
-	d.shared = d.moeInner * f.count("n_shared_experts", 1, 1, maxExperts)
-	count := "n_routed_experts"
-	if f.has("num_local_experts") && !f.has(count) {
-		count = "num_local_experts"
-	}
-	m := f.experts(count, def.experts, "num_experts_per_tok", def.topK)
-	m.Router, m.Experts, m.Shared = "gate", "experts", "shared_experts"
-	m.Score, m.Act = ScoreSoftmax, d.act.act
-	m.Renormalise = f.bool("norm_topk_prob", true)
-	m.Scale = float32(f.positive("routed_scaling_factor", def.scale))
-	m.Groups, m.TopGroups, m.GroupsByTwo = f.count("n_group", 1, 1, maxExperts), f.count("topk_group", 1, 1, maxExperts), true
-	d.check = func() { f.checkGroups(m, 2) }
-	d.moe = m
 }
 
 // queryGrowth reads how the queries grow with their position.

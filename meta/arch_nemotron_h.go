@@ -101,6 +101,7 @@ func (n *nemotron) readExperts(f *fields) {
 	s.Plain, s.GateUp, s.Correction = true, "up_proj", "e_score_correction_bias"
 	s.Renormalise, s.Scale = f.bool("norm_topk_prob", true), float32(f.positive("routed_scaling_factor", 1))
 	s.Groups, s.TopGroups = f.count("n_group", 1, 1, maxExperts), f.count("topk_group", 1, 1, maxExperts)
+	s.GroupsByTwo = true
 	if s.Count%s.Groups != 0 || s.TopGroups > s.Groups {
 		f.fail("n_group", "%d of %d groups of %d experts", s.TopGroups, s.Groups, s.Count)
 	}

@@ -399,7 +399,7 @@ func TestDeepseekSpecs(t *testing.T) {
 	}
 	moe := specOf[MoESpec](t, config, "model.layers.3.mlp")
 	wantMoE := MoESpec{Router: "gate", Experts: "experts", Shared: "shared_experts", Count: 256, TopK: 8, Score: ScoreSigmoid,
-		Renormalise: true, Scale: 2.5, Correction: "e_score_correction_bias", Groups: 8, TopGroups: 4,
+		Renormalise: true, Scale: 2.5, Correction: "e_score_correction_bias", Groups: 8, TopGroups: 4, GroupsByTwo: true,
 		GateUp: "gate_up_proj", Down: "down_proj", Act: ActSiLU}
 	if moe != wantMoE {
 		t.Errorf("%+v", moe)

@@ -360,3 +360,25 @@ func TestApertus15HeadsMayBeShorter(t *testing.T) {
 		t.Error("a short head that is the embedding is no error")
 	}
 }
+
+// TestGroupsRankByTwo: every family whose reference ranks groups of experts by the sum of their best two scores says so. That
+// scores are sigmoids once meant it, whatever the spec said.
+func TestGroupsRankByTwo(t *testing.T) {
+	const grouped = `, "n_group": 2, "topk_group": 1, "num_experts_per_tok": 2, "n_routed_experts": 8, "num_experts": 8, "n_shared_experts": 1, "num_hidden_layers": 8, "hidden_size": 3072}`
+	for modelType, more := range map[string]string{
+		"axk1": "", "bailing_hybrid": "", "deepseek_v3": "", "deepseek_v32": "", "dots1": "", "exaone_moe": "", "glm4_moe": "", "glm4_moe_lite": "", "glm_moe_dsa": "",
+		"kimi_k2": "", "kimi_linear": "", "mimo_v2_flash": "", "mistral4": "", "nemotron_h": `, "layers_block_type": ["moe"]`, "sarvam_mla": "", "sarvam_moe": "", "solar_open": "",
+		"deepseek_v2": `, "topk_method": "group_limited_greedy"`,
+	} {
+		found := false
+		for _, m := range build(t, []byte(`{"model_type": "`+modelType+`"`+more+grouped)).Root.Walk() {
+			spec, ok := m.Spec.(*MoESpec)
+			if found = found || ok; ok && (spec.Groups != 2 || spec.GroupsByTwo != (modelType != "deepseek_v2")) {
+				t.Errorf("%s: %+v", modelType, spec)
+			}
+		}
+		if !found {
+			t.Errorf("%s: no mixture", modelType)
+		}
+	}
+}

@@ -337,7 +337,7 @@ type MoESpec struct {
 	Table     string
 	Groups    int // groups of experts, of which TopGroups are kept; 0: none
 	TopGroups int
-	// GroupsByTwo says that groups rank by the sum of their best two scores, as those of ScoreSigmoid always do.
+	// GroupsByTwo says that groups rank by the sum of their best two scores instead of their best one.
 	GroupsByTwo bool
 
 	GateUp, Down         string // Params of Experts: [E, 2·F, H] and [E, H, F]

@@ -405,14 +405,16 @@ func (r reference) choose(m *meta.Module, s *meta.MoESpec, logits []float64) (ch
 	return chosen, shares
 }
 
-// groups leaves the best groups, by the sum of their two best ranks.
+// groups leaves the best groups, by their best rank or the sum of their two best.
 func (r reference) groups(s *meta.MoESpec, ranks []float64) {
 	size := len(ranks) / s.Groups
 	value := make([]float64, s.Groups)
 	for g := range value {
 		part := slices.Clone(ranks[g*size : (g+1)*size])
 		slices.Sort(part)
-		value[g] = part[size-1] + part[size-2]
+		if value[g] = part[size-1]; s.GroupsByTwo {
+			value[g] += part[size-2]
+		}
 	}
 	order := make([]int, s.Groups)
 	for i := range order {

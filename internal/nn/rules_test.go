@@ -300,7 +300,7 @@ func expertCases() []blockCase {
 			m.Linear("gate", testWidth, 1, false)
 		}), nil},
 		{"experts in groups by sigmoid", with(meta.MoESpec{
-			Count: 8, TopK: 3, Score: meta.ScoreSigmoid, Renormalise: true, Scale: 2.5, Correction: "bias", Groups: 4, TopGroups: 2, Act: meta.ActSiLU,
+			Count: 8, TopK: 3, Score: meta.ScoreSigmoid, Renormalise: true, Scale: 2.5, Correction: "bias", Groups: 4, TopGroups: 2, GroupsByTwo: true, Act: meta.ActSiLU,
 		}, false, nil), nil},
 		{"transposed interleaved experts with biases", with(meta.MoESpec{
 			Count: 4, TopK: 2, Score: meta.ScoreTopKSoftmax, Transposed: true, GateOrder: meta.GateInterleaved, Act: meta.ActClampedSwiGLU, Limit: 1.5,

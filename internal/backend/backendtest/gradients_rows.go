@@ -177,7 +177,7 @@ func testRouteGrad(e *env) {
 	const rows, experts = 4, 8
 	for _, a := range []meta.MoESpec{
 		{TopK: 2}, {TopK: 3, Renormalise: true, Scale: 2}, {TopK: 2, Score: meta.ScoreTopKSoftmax},
-		{TopK: 3, Score: meta.ScoreSigmoid}, {TopK: 2, Score: meta.ScoreSigmoid, Renormalise: true, Scale: 2.5, Groups: 4, TopGroups: 2},
+		{TopK: 3, Score: meta.ScoreSigmoid}, {TopK: 2, Score: meta.ScoreSigmoid, Renormalise: true, Scale: 2.5, Groups: 4, TopGroups: 2, GroupsByTwo: true},
 	} {
 		logits, dweights := e.values(rows*experts), e.values(rows*a.TopK)
 		for i := range logits { // apart, so that no choice changes

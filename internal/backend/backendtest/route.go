@@ -101,7 +101,7 @@ func refGroups(ranks []float64, a *meta.MoESpec) {
 		part := ranks[g*size : (g+1)*size]
 		order := descending(part)
 		groups[g] = part[order[0]]
-		if a.Score == meta.ScoreSigmoid || a.GroupsByTwo {
+		if a.GroupsByTwo {
 			groups[g] += part[order[1]]
 		}
 	}
@@ -120,6 +120,7 @@ func testRoute(e *env) {
 		{TopK: 3, Score: meta.ScoreSoftmax, Groups: 4, TopGroups: 2, Scale: 16},
 		{TopK: 3, Score: meta.ScoreSoftmax, Groups: 4, TopGroups: 2, GroupsByTwo: true},
 		{TopK: 6, Score: meta.ScoreSigmoid, Groups: 4, TopGroups: 2, Renormalise: true, Scale: 2.5},
+		{TopK: 6, Score: meta.ScoreSigmoid, Groups: 4, TopGroups: 2, GroupsByTwo: true, Renormalise: true, Scale: 2.5},
 		{TopK: 1, Score: meta.ScoreSigmoid},
 		{TopK: 2, Score: meta.ScoreTopKSigmoid},
 		{TopK: 2, Score: meta.ScoreSparseMixer, Jitter: 0.01},
@@ -159,7 +160,7 @@ func testRoute(e *env) {
 func testRouteTies(e *env) {
 	logits := e.floats(make([]float32, 8), 1, 8)
 	experts, weights := make([]int32, 3), make([]float32, 3)
-	for _, a := range []meta.MoESpec{{TopK: 3}, {TopK: 3, Score: meta.ScoreSigmoid, Groups: 4, TopGroups: 2}} {
+	for _, a := range []meta.MoESpec{{TopK: 3}, {TopK: 3, Score: meta.ScoreSigmoid, Groups: 4, TopGroups: 2, GroupsByTwo: true}} {
 		e.Route(experts, weights, logits, tensor.Tensor{}, &a)
 		e.sync()
 		for i, expert := range experts {

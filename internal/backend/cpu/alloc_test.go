@@ -30,7 +30,7 @@ func TestOperationsAllocateNothing(t *testing.T) {
 	kv := backend.KV{K: zeros(3, 4, dim), V: zeros(3, 4, dim), PageTokens: 4}
 	spans := []backend.Span{{Rows: n, Start: 2, Pages: []int32{2, 0}}}
 	list, shares, none := []int32{0, 3, 1, 2, 4}, make([]float32, n), tensor.Tensor{}
-	moe := &meta.MoESpec{TopK: 1, Groups: 4, TopGroups: 2, Score: meta.ScoreSigmoid}
+	moe := &meta.MoESpec{TopK: 1, Groups: 4, TopGroups: 2, GroupsByTwo: true, Score: meta.ScoreSigmoid}
 	quantised := backend.Matrix{Tensor: w.Tensor, Quant: &backend.Quant{Width: dim, Scales: zeros(rows * dim), Zeros: zeros(rows * dim)}}
 	formats := [...]meta.Quant{
 		meta.QuantFP8:   {Format: meta.QuantFP8, Rows: 16, Columns: 16},

@@ -22,8 +22,8 @@ type route struct {
 }
 
 // Route ranks by score plus correction, and computes weights from the scores. Of equal ranks the
-// lower number comes first; NaN ranks highest. A group ranks by its best score, with sigmoid scores
-// or GroupsByTwo by the sum of its best two, as DeepSeek V2 and V3 do. ScoreSparseMixer ranks by logits alone.
+// lower number comes first; NaN ranks highest. A group ranks by its best score, with GroupsByTwo by
+// the sum of its best two, as DeepSeek V2 and V3 do. ScoreSparseMixer ranks by logits alone.
 // Where the spec has a table, the experts are given.
 func (b *Backend) Route(experts []int32, weights []float32, logits, correction tensor.Tensor, a *meta.MoESpec) {
 	if b.failed.Load() {
@@ -155,7 +155,7 @@ func (op *route) keepGroups(ranks, groups []float32) {
 	for g := range groups {
 		part := ranks[g*size:][:size]
 		var two [2]int32
-		if (op.spec.Score == meta.ScoreSigmoid || op.spec.GroupsByTwo) && size > 1 {
+		if op.spec.GroupsByTwo && size > 1 {
 			highest(two[:], part)
 			groups[g] = part[two[0]] + part[two[1]]
 		} else {
