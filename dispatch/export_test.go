@@ -72,6 +72,14 @@ func (o Options) WithGPUMemory(bytes int64) Options {
 	return o
 }
 
+// WithUnusedGPU is o of OnGPUs for a machine whose GPU 0 is not used, with the reason.
+func (o Options) WithUnusedGPU(reason string) Options {
+	o = o.WithGPUMemory(0)
+	gpus, _ := o.gpus.list()
+	gpus[0].Reason = reason
+	return o
+}
+
 // InTiles is o for a model whose blocks process so many rows together.
 func (o Options) InTiles(rows int) Options {
 	o.tile = rows

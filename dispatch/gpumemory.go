@@ -3,6 +3,7 @@ package dispatch
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/heftai/heft/devicemap"
@@ -39,7 +40,7 @@ func (m *Model) tooLittle(tier gpuTier, d devicemap.Device, held int64, what, le
 	limit := "SIZE"
 	gpus, _ := tier.list()
 	for _, g := range gpus {
-		if devicemap.GPU(g.Number) == d && g.Reason == "" {
+		if devicemap.GPU(g.Number) == d {
 			state = append(state, fmt.Sprintf("%s of %s are free now", devicemap.FormatSize(g.AvailableBytes), devicemap.FormatSize(g.MemoryBytes)))
 			if limit = "0"; gpuLimit(held+g.AvailableBytes) > 0 {
 				limit = fmt.Sprintf("%dMiB", gpuLimit(held+g.AvailableBytes)>>20)
@@ -85,6 +86,37 @@ func (m *Model) kvError(err error) error {
 	for _, s := range m.stations.list {
 		if s.cache != nil && s.cache.err != nil {
 			return m.noRoom(s, "the KV cache", "use a lower --max-model-len", err)
+		}
+	}
+	return err
+}
+
+// unusedGPUs returns a warning for each GPU that cannot be used, such as one whose memory other processes have.
+func (p *placement) unusedGPUs() (list []string) {
+	for _, g := range p.gpus {
+		if g.Reason != "" {
+			list = append(list, notUsed(&g))
+		}
+	}
+	return list
+}
+
+func notUsed(g *GPU) string { return fmt.Sprintf("GPU %d is not used: %s", g.Number, g.Reason) }
+
+// explainGPU adds to an error of a map by hand what the GPU has, if its limit was not set.
+func (p *placement) explainGPU(err error, o *Options) error {
+	var placing *devicemap.PlacementError
+	if !errors.As(err, &placing) || slices.ContainsFunc(o.MaxMemory, func(m devicemap.DeviceMemory) bool { return m.Device == placing.Device }) {
+		return err
+	}
+	for _, g := range p.gpus {
+		switch {
+		case devicemap.GPU(g.Number) != placing.Device:
+		case g.Reason != "":
+			return fmt.Errorf("%w; %s", err, notUsed(&g))
+		default:
+			return fmt.Errorf("%w; %s of GPU %d's %s are free now, of which plans leave 5 %% and %s to the driver: set a limit with --max-memory %d=SIZE, or place fewer blocks there", err,
+				devicemap.FormatSize(g.AvailableBytes), g.Number, devicemap.FormatSize(g.MemoryBytes), devicemap.FormatSize(gpuReserve), g.Number)
 		}
 	}
 	return err

@@ -2,6 +2,7 @@ package dispatch_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -94,5 +95,32 @@ func TestAnAdapterOfALostGPUWasCalledTooLittleMemory(t *testing.T) {
 	var failed *dispatch.DeviceError
 	if _, err := m.NewAdaptedSequence("a"); !errors.As(err, &failed) || !failed.Lost || strings.Contains(err.Error(), "--max-memory") {
 		t.Errorf("error %v", err)
+	}
+}
+
+// TestAPlanSaidNothingOfAFullGPU: a GPU that cannot be used, or has nothing free, vanished from plans; a map by hand named
+// its limit of 0 bytes alone.
+func TestAPlanSaidNothingOfAFullGPU(t *testing.T) {
+	skeleton, _ := open(t, lawFolder(t))
+	o := dispatch.Options{Threads: 1, MaxMemory: hostMemory(1 << 30)}.OnGPUs(1, nil, nil)
+	onGPU := o.WithUnusedGPU("OutOfMemory")
+	plan, _, err := dispatch.Plan(skeleton, onGPU)
+	if want := "GPU 0 is not used: OutOfMemory"; err != nil || !slices.Contains(plan.Warnings, want) {
+		t.Errorf("the plan warns %q, want %q: %v", plan.Warnings, want, err)
+	}
+	byHand := devicemap.Policy{Kind: devicemap.Manual, Pins: devicemap.NewMap(devicemap.Entry{Device: "0"})}
+	onGPU.DeviceMap = byHand
+	if _, _, err = dispatch.Plan(skeleton, onGPU); err == nil || !strings.HasSuffix(err.Error(), "; GPU 0 is not used: OutOfMemory") {
+		t.Errorf("error %v", err)
+	}
+	full := o.WithGPUMemory(100 << 20)
+	full.DeviceMap = byHand
+	want := "; 100 MiB of GPU 0's 1.00 GiB are free now, of which plans leave 5 % and 300 MiB to the driver: set a limit with --max-memory 0=SIZE, or place fewer blocks there"
+	if _, _, err = dispatch.Plan(skeleton, full); err == nil || !strings.HasSuffix(err.Error(), want) {
+		t.Errorf("error %v, want %q", err, want)
+	}
+	full.MaxMemory = append(hostMemory(1<<30), devicemap.DeviceMemory{Device: "0", Bytes: 1 << 10})
+	if _, _, err = dispatch.Plan(skeleton, full); err == nil || strings.Contains(err.Error(), "free now") {
+		t.Errorf("error %v of a limit that the user set", err)
 	}
 }

@@ -23,8 +23,8 @@ func gpuLimit(free int64) int64 { return max(0, free-free/gpuMargin-gpuReserve) 
 // get room for activations. It starts the driver.
 func (p *placement) addGPUs(budgets []devicemap.Budget, o *Options) []devicemap.Budget {
 	tier := o.gpuTier()
-	gpus, _ := tier.list()
-	for _, g := range gpus {
+	p.gpus, _ = tier.list()
+	for _, g := range p.gpus {
 		d := devicemap.GPU(g.Number)
 		if g.Reason != "" || slices.ContainsFunc(budgets, func(b devicemap.Budget) bool { return b.Device == d }) {
 			continue

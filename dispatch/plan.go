@@ -71,6 +71,7 @@ type placement struct {
 	bands       map[*meta.Param]int64
 	adapters    int64 // bytes on the host,
 	gpuAdapters int64 // and on each GPU
+	gpus        []GPU // those of the machine, used or not
 	pace        *pace // of the host and the GPU that prompts may stream to; nil until it is needed
 }
 
@@ -101,7 +102,7 @@ func (p *placement) place(o Options) (placed, error) {
 	policy.Loaded, policy.Bands, policy.ExpertHits = p.loaded, p.bands, o.expertHits()
 	plan, err := p.solve(budgets, policy, kv, &o)
 	if err != nil {
-		return placed{plan, o}, err
+		return placed{plan, o}, p.explainGPU(err, &o)
 	}
 	if !o.leastScratch {
 		if plan.BelowLeast || onDisk(&plan) { // reads take longer than smaller units cost
@@ -109,7 +110,7 @@ func (p *placement) place(o Options) (placed, error) {
 		}
 		plan.Least -= o.activationBytes(p.skeleton, p.program, o.limitsOf(o.plannedTokens())) - least.activationBytes(p.skeleton, p.program, o.limitsOf(o.plannedTokens()))
 	}
-	plan.Warnings = append(plan.Warnings, limitWarnings(o.MaxMemory)...)
+	plan.Warnings = append(append(plan.Warnings, p.unusedGPUs()...), limitWarnings(o.MaxMemory)...)
 	unused := kv.unused(&plan)
 	matrices := unusedByRequests(kv.lendableRequests(&plan), 0) + o.unusedActivations(p.skeleton, p.program, &plan, o.keptTokens()) + freeBytes(&plan)
 	if plan.CacheExperts(min(unused, plan.KeepStreamed(unused+matrices)), o.expertHits()); plan.ExpertCacheBytes > 0 {

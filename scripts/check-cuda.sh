@@ -94,6 +94,31 @@ for memory in 6000000 12000000; do
 	grep 'has too little memory for the .*; lower ' "$folder/serve.log"
 done
 
+# A second server on a GPU whose memory the first one has says so, and disturbs it not. Planned from what is free, it runs.
+mkdir -p "$folder/others"
+rm -f "$folder"/others/*
+export CUDASIM_OTHERS=$folder/others CUDASIM_MEMORY=120000000
+start '{"": 0}' --max-memory 0=10GiB
+first=$server first_at=$at
+if "$folder/serve-cuda" --device-map '{"": 0}' --max-memory 0=10GiB --cache-dir none --port 0 >"$folder/second.log" 2>&1; then
+	echo "check-cuda: two servers have more than the GPU's memory" >&2
+	exit 1
+fi
+grep 'GPU 0 has too little memory for the .* (the plan takes .* MiB, the model has .*, .* MiB of 114 MiB are free now): .*; lower its limit with --max-memory 0=' "$folder/second.log"
+got=$(answer auto)
+[ "$got" = "$want" ] || { echo "check-cuda: beside another server the answer is $got, the CPU's $want" >&2; exit 1; }
+at=$first_at
+complete | grep -F "$want"
+kill "$first"
+wait "$first" || true
+# A GPU with nothing free is no GPU, and the log says why.
+echo 120000000 >"$folder/others/$$"
+got=$(CUDASIM_DEVICES=1 answer auto)
+[ "$got" = "$want" ] || { echo "check-cuda: beside a full GPU the answer is $got, the CPU's $want" >&2; exit 1; }
+grep 'GPU 0 is not used: ' "$folder/serve.log"
+"$folder/serve-cuda" devices --cache-dir none | grep '^gpu 0 .* not used: OutOfMemory'
+unset CUDASIM_OTHERS CUDASIM_MEMORY
+
 # A lost GPU ends the request with an error that names it, and the server with the reason.
 export CUDASIM_FAIL=launch:40
 start '{"": 0}'

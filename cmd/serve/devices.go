@@ -135,10 +135,14 @@ func (m *machine) printGPUs(w io.Writer) {
 		fmt.Fprintf(w, "gpu\tnone\t%s\n", m.NoGPU)
 	}
 	for _, d := range m.Devices {
+		available := int64(0) // of a GPU whose memory others have
+		if d.AvailableBytes != nil {
+			available = *d.AvailableBytes
+		}
 		switch g := d.GPU; {
 		case g == nil:
 		case g.Used:
-			fmt.Fprintf(w, "gpu %s\t%s\t%s, %s free, compute capability %s\n", d.Device, g.Name, devicemap.FormatSize(g.MemoryBytes), devicemap.FormatSize(*d.AvailableBytes), g.Capability)
+			fmt.Fprintf(w, "gpu %s\t%s\t%s, %s free, compute capability %s\n", d.Device, g.Name, devicemap.FormatSize(g.MemoryBytes), devicemap.FormatSize(available), g.Capability)
 		default:
 			fmt.Fprintf(w, "gpu %s\t%s\tnot used: %s\n", d.Device, g.Name, g.Reason)
 		}

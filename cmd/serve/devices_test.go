@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/heftai/heft/dispatch"
 	"github.com/heftai/heft/internal/backend/cpu"
 	"github.com/heftai/heft/internal/cmdline"
 	"github.com/heftai/heft/internal/kernels"
@@ -46,6 +47,17 @@ func TestDevices(t *testing.T) {
 		if !strings.Contains(text, want) {
 			t.Errorf("the table lacks %q:\n%s", want, text)
 		}
+	}
+}
+
+// TestDevicesPanickedForAFullGPU: a GPU whose memory other processes have is listed.
+func TestDevicesPanickedForAFullGPU(t *testing.T) {
+	var m machine
+	m.addGPUs([]dispatch.GPU{{Name: "full", MemoryBytes: 1 << 30, Capability: "9.0"}}, "")
+	var out strings.Builder
+	m.printGPUs(&out)
+	if want := "gpu 0\tfull\t1.00 GiB, 0 B free, compute capability 9.0\n"; out.String() != want {
+		t.Errorf("got %q, want %q", out.String(), want)
 	}
 }
 

@@ -60,6 +60,13 @@ func TestAnOldDeviceIsNotUsed(t *testing.T) {
 	}
 }
 
+// TestADeviceWithoutFreeMemoryIsNotUsed: another process has all of it, so that no context can be made.
+func TestADeviceWithoutFreeMemoryIsNotUsed(t *testing.T) {
+	if underFaults(t, "CUDASIM_MEMORY=0") {
+		wantReason(t, "OutOfMemory")
+	}
+}
+
 // TestOutOfMemoryLosesNothing: an allocation that does not fit is an error with its size, and the backend
 // goes on.
 func TestOutOfMemoryLosesNothing(t *testing.T) {

@@ -47,7 +47,7 @@ typedef uint64_t Address;
 enum { SUCCESS = 0, INVALID = 1, NO_MEMORY = 2, NO_DEVICE = 100, NO_SUCH_DEVICE = 101, BAD_IMAGE = 200, NO_CONTEXT = 201, NO_LIBRARY = 209, NOT_FOUND = 500, NOT_READY = 600, LAUNCH_FAILED = 719 };
 enum { MOST_DEVICES = 16, MOST_THREADS = 1024, STACK = 32 << 10, PAGE = 4096, ALIGNMENT = 256, MOST_SHARED = 227 << 10 };
 
-struct Context { int device; };
+struct Context { int device; bool made; };
 struct Kernel { void (*run)(uint64_t *); int arguments, words, shared; }; // words of the one argument, a struct; 0 for none. shared: dynamic memory that launches may have
 struct Module { void *library; };
 struct Stream;
@@ -224,7 +224,13 @@ API cuGetErrorName(int error, const char **name) {
 	return INVALID;
 }
 
-API cuDevicePrimaryCtxRetain(Context **c, int device) { return *c = &contexts[device], SUCCESS; }
+// A context takes memory, but none that is counted here. A process gets one only where some is free.
+API cuDevicePrimaryCtxRetain(Context **c, int device) {
+	LOCK;
+	if (!contexts[device].made && !Between().free_on(device)) return NO_MEMORY;
+	contexts[device].made = true;
+	return *c = &contexts[device], SUCCESS;
+}
 API cuDevicePrimaryCtxRelease_v2(int) { return SUCCESS; }
 API cuCtxSetCurrent(Context *c) { return current = c, SUCCESS; }
 API cuCtxGetCurrent(Context **c) { return *c = current, SUCCESS; }
