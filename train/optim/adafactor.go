@@ -78,9 +78,9 @@ const (
 	meanUpdates = "exp_avg"
 )
 
-// matrices returns a shape as a stack of matrices. A vector has no columns.
+// matrices returns a shape as a stack of matrices. A vector has no columns. No dimensions are a vector of 1.
 func matrices(shape []int) (stack, rows, cols int) {
-	stack, rows = 1, 1
+	stack, rows, cols = 1, 1, 1
 	for i, n := range shape {
 		switch len(shape) - i {
 		case 1:

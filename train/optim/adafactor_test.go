@@ -94,6 +94,26 @@ func TestAdafactorIsTransformers(t *testing.T) {
 
 // TestAdafactorKeepsRowsAndColumns: the state of a matrix is a row and a column, of which another length
 // is rejected, and parts of matrices are not stepped.
+// TestAParameterWithoutDimensionsPanicked: Adafactor and Muon took it for an empty vector. It steps as a vector of 1.
+func TestAParameterWithoutDimensionsPanicked(t *testing.T) {
+	for name, make := range map[string]func([]Param) (*Descent, error){
+		"Adafactor": func(p []Param) (*Descent, error) { return NewAdafactor(p, AdafactorOptions{}) },
+		"Muon":      func(p []Param) (*Descent, error) { return NewMuon(p, MuonOptions{}) },
+	} {
+		values := map[int]float32{}
+		for _, shape := range [][]int{{}, {1}} {
+			p := &matrixParam{VectorParam{Value: []float32{3}, Gradient: []float32{0.5}}, shape}
+			if err := must(make([]Param{p})).Step(); err != nil {
+				t.Fatal(err)
+			}
+			values[len(shape)] = p.Value[0]
+		}
+		if values[0] != values[1] || values[0] >= 3 {
+			t.Errorf("%s: steps to %v, as a vector to %v, want the same below 3", name, values[0], values[1])
+		}
+	}
+}
+
 func TestAdafactorKeepsRowsAndColumns(t *testing.T) {
 	p := &matrixParam{VectorParam{Value: make([]float32, 300*500), Gradient: make([]float32, 300*500)}, []int{300, 500}}
 	for i := range p.Gradient {
