@@ -386,7 +386,9 @@ func (s *student) open() error {
 	if limit > 0 {
 		options = append(options, model.OffloadParameters(limit, s.Output))
 	} else if s.acc.IsMainProcess() {
-		s.warnState(dispatch.DescribeHost(), skeleton, frozen)
+		if err := s.warnState(dispatch.DescribeHost(), skeleton, frozen); err != nil {
+			return err
+		}
 	}
 	if frozen != nil {
 		return s.freeze(skeleton, binding, frozen, options)

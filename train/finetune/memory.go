@@ -174,24 +174,19 @@ func (s *student) adapterBytes(m *meta.Model, c model.LoRAConfig) (int64, error)
 			return 0, err
 		}
 	}
-	return n * s.trainedBytes(), nil
+	each, err := s.trainedBytes()
+	return n * each, err
 }
 
-// trainedBytes returns the bytes of a number that trains: its value, its gradient and the optimizer's state.
-func (j *job) trainedBytes() int64 {
-	n := int64(4 + 4)
-	switch j.Optimizer {
-	case "adamw", "adam":
-		n += 8
-	case "adagrad", "rmsprop", "muon":
-		n += 4
-	case "adamw8bit":
-		n += 2
+// trainedBytes returns the bytes of a number that trains: its value, its gradient and the optimizer's state, as in a
+// large matrix and rounded down.
+func (s *student) trainedBytes() (int64, error) {
+	opt, err := s.descent()
+	if err != nil {
+		return 0, err
 	}
-	if j.Momentum != 0 && (j.Optimizer == "sgd" || j.Optimizer == "rmsprop") {
-		n += 4
-	}
-	return n
+	const side, value, gradient = 4096, 4, 4
+	return value + gradient + opt.StateBytes(side, side)/(side*side), nil
 }
 
 // programBytes is the memory of the program, the tokenizer and the Go runtime beside what this package estimates:
@@ -208,15 +203,21 @@ func (s *student) warnGroup(host dispatch.Host, minimum int64, way string) {
 	}
 }
 
-// warnState warns if weights, gradients and the optimizer's state do not fit into the process's control group.
-func (s *student) warnState(host dispatch.Host, m *meta.Model, frozen func(string) bool) {
+// warnState warns if weights, gradients and the optimizer's state do not fit into the process's control group. It fails if the
+// optimizer's options are wrong.
+func (s *student) warnState(host dispatch.Host, m *meta.Model, frozen func(string) bool) error {
+	each, err := s.trainedBytes()
+	if err != nil {
+		return misuse(err)
+	}
 	var trained int64
 	for path, p := range m.Root.AllParams() {
 		if p.SameAs == nil && (frozen == nil || !frozen(path)) {
 			trained += p.Elements()
 		}
 	}
-	s.warnGroup(host, trained*s.trainedBytes(), "use --plugin gemini --max-memory cpu=SIZE")
+	s.warnGroup(host, trained*each, "use --plugin gemini --max-memory cpu=SIZE")
+	return nil
 }
 
 // passBytes estimates the memory of a pass over streamed weights: the inputs of all units, the

@@ -33,28 +33,32 @@ func TestTrainingStateBeyondTheControlGroupWarns(t *testing.T) {
 	for _, c := range []struct {
 		optimizer string
 		bytes     int64 // per parameter
-	}{{"adamw", 16}, {"adamw8bit", 10}, {"adafactor", 8}, {"sgd", 8}} {
+	}{{"adamw", 16}, {"adam", 16}, {"adamw8bit", 10}, {"adafactor", 8}, {"adagrad", 12}, {"muon", 12}, {"rmsprop", 12}, {"sgd", 8}, {"rmsprop with momentum", 16}, {"sgd with momentum", 12}} {
 		var log bytes.Buffer
-		s := &student{job: &job{Options: &Options{Optimizer: c.optimizer}, log: slog.New(slog.NewTextHandler(&log, nil))}}
+		name, momentum := strings.CutSuffix(c.optimizer, " with momentum")
+		s := &student{job: &job{Options: &Options{Method: "sft", Optimizer: name}, log: slog.New(slog.NewTextHandler(&log, nil))}}
+		if momentum {
+			s.Momentum = 0.9
+		}
 		need := parameters*c.bytes + programBytes
 		for _, limit := range []int64{0, need, 1 << 40} {
-			if s.warnState(dispatch.Host{LimitBytes: limit}, m, nil); log.Len() > 0 {
-				t.Errorf("%s: a limit of %d bytes warns: %s", c.optimizer, limit, &log)
+			if err := s.warnState(dispatch.Host{LimitBytes: limit}, m, nil); err != nil || log.Len() > 0 {
+				t.Errorf("%s: a limit of %d bytes: %v, warns: %s", c.optimizer, limit, err, &log)
 			}
 		}
-		if s.warnState(dispatch.Host{LimitBytes: need - 1}, m, nil); !strings.Contains(log.String(), "--plugin gemini --max-memory cpu=SIZE") {
-			t.Errorf("%s: a limit of %d bytes: got log %q", c.optimizer, need-1, &log)
+		if err := s.warnState(dispatch.Host{LimitBytes: need - 1}, m, nil); err != nil || !strings.Contains(log.String(), "--plugin gemini --max-memory cpu=SIZE") {
+			t.Errorf("%s: a limit of %d bytes: %v, got log %q", c.optimizer, need-1, err, &log)
 		}
 	}
 }
 
 func TestFrozenWeightsHaveNoTrainingState(t *testing.T) {
 	var log bytes.Buffer
-	s := &student{job: &job{Options: &Options{Optimizer: "adamw"}, log: slog.New(slog.NewTextHandler(&log, nil))}}
+	s := &student{job: &job{Options: &Options{Method: "sft", Optimizer: "adamw"}, log: slog.New(slog.NewTextHandler(&log, nil))}}
 	host := dispatch.Host{LimitBytes: 2*32000*1024*16 + programBytes} // for the embeddings and the head
 	frozen := func(path string) bool { return !strings.Contains(path, "embed") && !strings.Contains(path, "lm_head") }
-	if s.warnState(host, skeletonOf(t), frozen); log.Len() > 0 {
-		t.Errorf("got log %s", &log)
+	if err := s.warnState(host, skeletonOf(t), frozen); err != nil || log.Len() > 0 {
+		t.Errorf("%v, got log %s", err, &log)
 	}
 }
 
@@ -77,7 +81,7 @@ func TestAControlGroupBelowTheMinimumWarns(t *testing.T) {
 // the optimizer's state out, so that a run that fitted was killed in its control group.
 func TestTheMinimumOfLoRACountsTheAdapter(t *testing.T) {
 	m := skeletonOf(t)
-	s := &student{job: &job{Options: &Options{Optimizer: "adamw"}, here: 2, memory: 500 << 20}}
+	s := &student{job: &job{Options: &Options{Method: "sft", Optimizer: "adamw"}, here: 2, memory: 500 << 20}}
 	got, err := s.adapterBytes(m, model.LoRAConfig{R: 4, AllLinear: true})
 	if want := int64(16 * 16 * 4 * (4*2048 + 3*3840)); err != nil || got != want {
 		t.Fatalf("got %d bytes, %v, want %d", got, err, want)

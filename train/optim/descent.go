@@ -178,6 +178,27 @@ func (d *Descent) Replace(f func(Param) (Param, error)) error {
 func (d *Descent) Groups() []*Group   { return d.groups }
 func (d *Descent) DefaultLR() float64 { return d.def.LR }
 
+// StateBytes returns the memory that the state of a parameter of a shape takes, in bytes, once the
+// parameter has stepped. A shape without dimensions is one number. It is for groups with the optimizer's
+// defaults: Group.Adam and another Momentum may change it.
+func (d *Descent) StateBytes(shape ...int) int64 {
+	n := int64(1)
+	for _, dim := range shape {
+		n *= int64(dim)
+	}
+	if r, ok := d.rule.(shaped); ok {
+		_, lengths := r.arrays(&d.def, shape)
+		n = 0
+		for _, l := range lengths {
+			n += int64(l)
+		}
+		return stateSize * n
+	}
+	return stateSize * n * int64(len(d.rule.slots(&d.def)))
+}
+
+const stateSize = 4 // bytes of a number of the state
+
 // ZeroGrad drops all gradients.
 func (d *Descent) ZeroGrad() {
 	for _, g := range d.groups {

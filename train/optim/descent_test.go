@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"reflect"
@@ -56,6 +57,37 @@ func TestSteppingInPartsChangesNothing(t *testing.T) {
 		}
 		if !reflect.DeepEqual(whole.Value[:100], head.Value) {
 			t.Errorf("%s: a large parameter is stepped differently from a small one", name)
+		}
+	}
+}
+
+// TestStateBytesAreThoseOfTheState: what an optimizer says of its memory is what a step makes.
+func TestStateBytesAreThoseOfTheState(t *testing.T) {
+	makers := maps.Clone(every)
+	makers["plain SGD"] = func(p []Param) (*Descent, error) { return NewSGD(p, SGDOptions{LR: 0.1}) }
+	makers["plain RMSprop"] = func(p []Param) (*Descent, error) { return NewRMSprop(p, RMSpropOptions{}) }
+	makers["AdamW8bit"] = func(p []Param) (*Descent, error) { return NewAdamW8bit(p, DefaultAdamW()) }
+	makers["Adafactor"] = func(p []Param) (*Descent, error) { return NewAdafactor(p, AdafactorOptions{}) }
+	makers["Adafactor with means"] = func(p []Param) (*Descent, error) { return NewAdafactor(p, AdafactorOptions{Beta1: 0.9}) }
+	makers["Muon"] = func(p []Param) (*Descent, error) { return NewMuon(p, MuonOptions{}) }
+	for name, make := range makers {
+		for _, shape := range [][]int{{}, {5}, {5000}, {7, 3}, {70, 90}, {2, 8, 300}} {
+			n := 1
+			for _, dim := range shape {
+				n *= dim
+			}
+			r := rand.New(rand.NewPCG(1, uint64(n)))
+			d := must(make([]Param{&matrixParam{VectorParam{Value: random(r, n), Gradient: random(r, n)}, shape}}))
+			if err := d.Step(); err != nil {
+				t.Fatal(err)
+			}
+			held := int64(0)
+			for _, slot := range d.State().Params[0].Slots {
+				held += 4 * int64(len(slot))
+			}
+			if said := d.StateBytes(shape...); said != held {
+				t.Errorf("%s, %v: says %d bytes, holds %d", name, shape, said, held)
+			}
 		}
 	}
 }
