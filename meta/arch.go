@@ -20,7 +20,7 @@ type architecture struct {
 // architectures returns the table of supported architectures. Each has one line, here or in the parts of
 // families with many generations, and one file.
 func architectures() []architecture {
-	return append(slices.Concat(qwens(), gemmas(), glms(), olmos(), granites(), gpts(), deepseeks(), lfms(), mambas()), []architecture{
+	return append(slices.Concat(qwens(), gemmas(), glms(), olmos(), granites(), gpts(), deepseeks(), lfms(), mambas(), minimaxes()), []architecture{
 		{"afmoe", "AfmoeForCausalLM", "model", "AfmoeDecoderLayer", -1, nil, afMoE},
 		{"apertus", "ApertusForCausalLM", "model", "ApertusDecoderLayer", 1, []int{2}, apertus},
 		{"apertus1p5_text", "Apertus1p5TextForCausalLM", "model", "Apertus1p5TextDecoderLayer", 1, []int{2}, apertus1p5},
@@ -56,7 +56,6 @@ func architectures() []architecture {
 		{"llama4_text", "Llama4ForCausalLM", "language_model", "Llama4TextDecoderLayer", 1, []int{2}, llama4},
 		{"mellum", "MellumForCausalLM", "model", "MellumDecoderLayer", -1, nil, mellum},
 		{"minicpm3", "MiniCPM3ForCausalLM", "model", "MiniCPM3DecoderLayer", 1, []int{2}, miniCPM3},
-		{"minimax_m2", "MiniMaxM2ForCausalLM", "model", "MiniMaxM2DecoderLayer", 200034, []int{200020}, minimaxM2},
 		{"ministral", "MinistralForCausalLM", "model", "MinistralDecoderLayer", 1, []int{2}, ministral},
 		{"ministral3", "Ministral3ForCausalLM", "model", "Ministral3DecoderLayer", 1, []int{2}, ministral3},
 		{"mimo_v2_flash", "MiMoV2FlashForCausalLM", "model", "MiMoV2FlashDecoderLayer", 1, nil, mimoV2Flash},
@@ -78,6 +77,14 @@ func architectures() []architecture {
 		{"starcoder2", "Starcoder2ForCausalLM", "model", "Starcoder2DecoderLayer", 50256, []int{50256}, starcoder2},
 		{"xglm", "XGLMForCausalLM", "model", "XGLMDecoderLayer", 0, []int{2}, xglm},
 	}...)
+}
+
+// minimaxes returns MiniMax's models of the table.
+func minimaxes() []architecture {
+	return []architecture{
+		{"minimax_m2", "MiniMaxM2ForCausalLM", "model", "MiniMaxM2DecoderLayer", 200034, []int{200020}, minimaxM2},
+		{"minimax_m3_vl_text", "MiniMaxM3VLForCausalLM", "model", "MiniMaxM3VLDecoderLayer", 200034, []int{200020}, minimaxM3},
+	}
 }
 
 // qwens returns Qwen's models of the table.

@@ -43,10 +43,7 @@ func (f *fields) gptOSSExperts() *MoESpec {
 	m.Router, m.Experts = "router", "experts"
 	m.Score, m.Act, m.GateOrder, m.Transposed = ScoreTopKSoftmax, ActClampedSwiGLU, GateInterleaved, true
 	m.GateUpBias, m.DownBias = "gate_up_proj_bias", "down_proj_bias"
-	m.Limit = float32(f.positive("swiglu_limit", 7))
-	if alpha := f.float("swiglu_alpha", 1.702); alpha != 1.702 {
-		f.fail("swiglu_alpha", "%v instead of 1.702 is not supported", alpha)
-	}
+	m.Limit = f.clampedSwiGLU()
 	return m
 }
 

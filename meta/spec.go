@@ -175,8 +175,9 @@ type AttentionSpec struct {
 	// GateAct of it where that is set.
 	Gate       string
 	GateAct    Activation
-	GateByHead bool   // the result of Gate is one number for each head
-	OutNorm    string // norm of the heads' outputs together, "" for none
+	GateByHead bool              // the result of Gate is one number for each head
+	Blocks     *BlockIndexerSpec // limits the positions that a token attends to; nil for none
+	OutNorm    string            // norm of the heads' outputs together, "" for none
 }
 
 // FusedOrder is the row layout of a fused q/k/v projection.
@@ -216,6 +217,19 @@ type IndexerSpec struct {
 	Heads, HeadDim       int
 	Count                int
 	Interleaved          bool // rope turns pairs of neighbours in the first MLASpec.RopeDim channels
+}
+
+// BlockIndexerSpec chooses blocks of Size positions for each token and each of Heads heads, whose choice
+// neighbouring query heads share, equally many: the Local ones that end with the
+// token's own, and those with the highest scores, Count together. The score of a block is the highest product of
+// the head's query, of the layer's operand, with the key of a position in it that the token sees. There is one such key
+// per token, which is cached in a layer of its own. Rope turns queries and keys as it does those of attention. Names are dotted
+// paths to children of the attention.
+type BlockIndexerSpec struct {
+	Layer              int // index of the cache of its keys
+	Q, K, QNorm, KNorm string
+	Heads, HeadDim     int
+	Size, Count, Local int
 }
 
 // RopeSpec is a rotary position embedding. [RopeSpec.Frequencies] computes its frequencies. Fields

@@ -37,6 +37,7 @@ func wrappers() []wrapper {
 		{"llava", "LlavaForConditionalGeneration", "LlavaModel", text, "llama", false, false, true},
 		{"llava_next", "LlavaNextForConditionalGeneration", "LlavaNextModel", text, "llama", false, false, false},
 		{"llava_onevision", "LlavaOnevisionForConditionalGeneration", "LlavaOnevisionModel", text, "qwen2", false, false, true},
+		{"minimax_m3_vl", "MiniMaxM3SparseForConditionalGeneration", "MiniMaxM3VLModel", text, "minimax_m3_vl_text", true, false, true},
 		{"mistral3", "Mistral3ForConditionalGeneration", "Mistral3Model", text, "mistral", false, true, false},
 		{"qwen2_5_vl", "Qwen2_5_VLForConditionalGeneration", "Qwen2_5_VLModel", text, "qwen2_5_vl_text", true, false, true},
 		{"qwen2_vl", "Qwen2VLForConditionalGeneration", "Qwen2VLModel", text, "qwen2_vl_text", true, false, true},

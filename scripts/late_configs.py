@@ -233,6 +233,35 @@ def mistral4(R, deepseek):
     return c
 
 
+MINIMAX_VISION = dict(model_type="minimax_m3_vl_vision", hidden_size=12, intermediate_size=8, num_hidden_layers=1, num_attention_heads=2, image_size=8, patch_size=2)
+
+
+def minimax_m3_vl_text(R, llama):
+    c = llama(R, "minimax_m3_vl_text", head_dim=False, dims=(6, 8))
+    n, keys, dim = R.choice([2, 3, 4]), c["num_key_value_heads"], R.choice([8, 12])
+    c.update(num_hidden_layers=n, head_dim=dim, num_local_experts=R.choice([4, 6]), num_experts_per_tok=R.choice([1, 2, 3]), dense_intermediate_size=R.choice([18, 26]),
+             shared_intermediate_size=R.choice([10, 14]), routed_scaling_factor=R.choice([1.0, 2.0]), swiglu_limit=R.choice([0.5, 7.0]))
+    if R.random() < 0.5:
+        (c["rope_parameters"] if "rope_parameters" in c else c)["partial_rotary_factor"] = 0.5
+    count = R.choice([1, 2, 3])
+    keys = R.choice([keys, keys, 1, c["num_attention_heads"]])
+    index = dict(num_index_heads=keys, index_dim=R.choice([dim, dim + 4, 16]), block_size=R.choice([1, 2, 3, 5]), topk_blocks=count, local_block=R.choice([0, 1, min(2, count)]))
+    sparse, mixture = [k == "minimax_m3_sparse" for k in kinds(R, n, "minimax_m3_sparse", "full_attention")], kinds(R, n, 1, 0)
+    if R.random() < 0.5:  # as published
+        c["sparse_attention_config"] = dict({f"sparse_{name}": v for name, v in index.items()}, sparse_attention_freq=[int(s) for s in sparse], use_sparse_attention=True)
+        c["moe_layer_freq"] = mixture
+    else:
+        c.update(index_n_heads=keys, index_head_dim=index["index_dim"], index_block_size=index["block_size"], index_topk_blocks=count, index_local_blocks=index["local_block"],
+                 layer_types=["minimax_m3_sparse" if s else "full_attention" for s in sparse], mlp_layer_types=["sparse" if m else "dense" for m in mixture])
+    return c
+
+
+def minimax_m3_vl(R, llama, wrap):
+    t = minimax_m3_vl_text(R, llama)
+    tie = dict(tie_word_embeddings=t.pop("tie_word_embeddings")) if R.random() < 0.7 else {}
+    return wrap("minimax_m3_vl", t, MINIMAX_VISION, "dtype" in t, image_token_index=5, video_token_index=6, projector_hidden_size=8, **tie)
+
+
 def late(llama, gemma4, wrap, deepseek):
     """The makers, each with the seeds of the committed fixtures. llama and gemma4 are family_configs'."""
     return {
@@ -248,6 +277,8 @@ def late(llama, gemma4, wrap, deepseek):
         "kimi_linear": (lambda R: kimi_linear(R, deepseek), [1, 2, 3]),
         "kolibri1": (lambda R: kolibri1(R, llama), [1, 2]),
         "laguna": (lambda R: laguna(R, llama), [1, 2, 3]),
+        "minimax_m3_vl_text": (lambda R: minimax_m3_vl_text(R, llama), [6, 7]),
+        "minimax_m3_vl": (lambda R: minimax_m3_vl(R, llama, wrap), [1]),
         "mistral4": (lambda R: mistral4(R, deepseek), [1, 2]),
         "longcat_flash": (lambda R: longcat_flash(R, deepseek), [1, 2, 3]),
         "lfm3": (lambda R: lfm3(R, llama), [1, 2]),

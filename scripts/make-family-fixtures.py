@@ -161,7 +161,7 @@ class Choices:
         self.margin, self.topk = 1e9, torch.Tensor.topk
 
         def watched(scores, k, *args, **kwargs):
-            if scores.dim() == 3 and scores.shape[-1] > k:
+            if scores.dim() in (3, 4) and scores.shape[-1] > k:
                 best = self.topk(scores, k + 1).values
                 gap = (best[..., k - 1] - best[..., k])[best[..., k] > -1e30]
                 if gap.numel():
@@ -232,7 +232,7 @@ def make(folder, name, config, first, R=None):
         versions=dict(torch=torch.__version__, transformers=transformers.__version__),
         tolerance=dict(logits_atol=2e-4, logits_rtol=2e-4), min_greedy_margin=min(margin for _, margin in cases),
         num_parameters=text_parameters(model), prompts=prompts)
-    if not (is_wrapper(model) or in_double(config) or has_mixers(config) or config.get("hc_mult") or config.get("conv_bias") or any(name in json.dumps(config) for name in ("short_mscale", "floor_scale"))):  # in the reference they see padding
+    if not (is_wrapper(model) or in_double(config) or has_mixers(config) or config.get("hc_mult") or config.get("conv_bias") or any(name in json.dumps(config) for name in ("short_mscale", "floor_scale", "minimax_m3"))):  # in the reference they see padding
         golden["padding"] = arch.padding(model, prompts)
     out = folder / name
     out.mkdir(parents=True, exist_ok=True)

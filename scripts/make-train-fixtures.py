@@ -186,6 +186,9 @@ MODELS["longcat-flash"] = ("longcat_flash", dict(
 MODELS["mistral4"] = ("mistral4", dict(
     num_key_value_heads=4, kv_lora_rank=6, q_lora_rank=8, qk_nope_head_dim=4, qk_rope_head_dim=4, v_head_dim=6, moe_intermediate_size=8, n_routed_experts=4, num_experts_per_tok=2,
     first_k_dense_replace=1, rope_parameters=rope(rope_type="yarn", factor=4.0, original_max_position_embeddings=4, llama_4_scaling_beta=0.5, mscale=1.0, mscale_all_dim=1.0)))
+MODELS["minimax-m3"] = ("minimax_m3_vl_text", dict(
+    head_dim=8, dense_intermediate_size=20, intermediate_size=8, shared_intermediate_size=10, num_local_experts=4, num_experts_per_tok=2, swiglu_limit=0.5, mlp_layer_types=["dense", "sparse"],
+    rope_parameters=rope(partial_rotary_factor=0.5)))
 MODELS["apertus"] = ("apertus", dict(hidden_act="xielu"))
 MODELS["apertus1p5"] = ("apertus1p5_text", dict(hidden_act="xielu", output_vocab_size=VOCAB))
 FOUR = ["sliding_attention", "full_attention", "sliding_attention", "full_attention"]

@@ -16,6 +16,7 @@ var operations = map[string]int{
 	"Filler":    2,
 	"Metered":   1,
 	"Indexed":   2, // sparse attention
+	"Blocked":   2, // attention to blocks of positions that differ by head, and their indexer
 	"Recurrent": 3,
 	"Scans":     1, // Mamba's, whose every number of a state decays by itself
 

@@ -34,4 +34,6 @@ type AttentionWork struct {
 	// Rate is the tokens of an entry of compressed attention, 0 for none, and Index what chooses keys.
 	Rate  int
 	Index IndexArgs
+	// Blocks is what chooses blocks of keys, with Count 0.
+	Blocks BlockArgs
 }

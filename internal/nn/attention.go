@@ -17,7 +17,8 @@ type attention struct {
 	qNorm, kNorm *norm
 	vNorm        *norm
 	outNorm      *norm
-	gate         *headGate // nil for none
+	gate         *headGate     // nil for none
+	indexer      *blockIndexer // nil for none
 	sinks        param
 	rope, qRope  int // tables of keys and of queries, -1 for none
 	qw, kw, vw   int // widths of queries, keys and values
@@ -59,18 +60,17 @@ func (c *compiler) attention(n Node, in int) (rule, error) {
 	if err := c.scores(n, a); err != nil {
 		return nil, err
 	}
-	if s.Rope != nil {
-		if a.rope, err = c.rope(n.Path, s.Rope, s.HeadDim); err != nil {
+	if err := c.ropes(n, a); err != nil {
+		return nil, err
+	}
+	asks := backend.AttentionWork{Heads: s.Heads, KVHeads: s.KVHeads, Dim: s.HeadDim, ValueDim: s.ValueDim, Window: s.Window}
+	if s.Blocks != nil {
+		if a.indexer, err = c.blockIndexer(n, a, in); err != nil {
 			return nil, err
 		}
-		a.qRope = a.rope
+		asks.Blocks = a.indexer.args
 	}
-	if s.QueryRope != nil {
-		if a.qRope, err = c.rope(n.Path, s.QueryRope, s.HeadDim); err != nil {
-			return nil, err
-		}
-	}
-	c.attends(backend.AttentionWork{Heads: s.Heads, KVHeads: s.KVHeads, Dim: s.HeadDim, ValueDim: s.ValueDim, Window: s.Window})
+	c.attends(asks)
 	window := s.Window
 	if window == 0 {
 		window = s.Chunk // a chunk has at most so many tokens before one
@@ -80,6 +80,21 @@ func (c *compiler) attention(n Node, in int) (rule, error) {
 		return a, c.shared(n.Path, s.Layer, shape)
 	}
 	return a, c.cache(n.Path, s.Layer, shape)
+}
+
+// ropes compiles the tables of keys and queries.
+func (c *compiler) ropes(n Node, a *attention) (err error) {
+	s := a.spec
+	if s.Rope != nil {
+		if a.rope, err = c.rope(n.Path, s.Rope, s.HeadDim); err != nil {
+			return err
+		}
+		a.qRope = a.rope
+	}
+	if s.QueryRope != nil {
+		a.qRope, err = c.rope(n.Path, s.QueryRope, s.HeadDim)
+	}
+	return err
 }
 
 // scores compiles what is added to the scores: sinks, and biases by distance.
@@ -197,11 +212,7 @@ func (a *attention) forward(c *Context, dst, x tensor.Tensor) {
 		c.backend.StoreKV(kv.KV, k, v, group.Slots)
 	}
 	y := c.arena.take(rows, s.Heads*s.ValueDim)
-	c.backend.Attention(y, q, kv.KV, group.Spans, backend.AttentionArgs{
-		Heads: s.Heads, KVHeads: s.KVHeads, Dim: s.HeadDim, ValueDim: s.ValueDim,
-		Scale: s.Scale, Window: s.Window, Chunk: s.Chunk, Softcap: s.Softcap, Slopes: s.Slopes,
-		RoundedSlopes: s.RoundedSlopes, Sinks: sinks, Prompts: c.in.Prompts,
-	})
+	a.attend(c, y, q, x, kv.KV, group.Spans, sinks)
 	if s.Gated {
 		c.backend.Gate(gate, gate, y, meta.ActSigmoid, 0)
 		y = gate
@@ -214,6 +225,21 @@ func (a *attention) forward(c *Context, dst, x tensor.Tensor) {
 	}
 	a.out.forward(c, dst, y)
 	c.arena.used = mark
+}
+
+// attend is attention of q to the cache. x is the operand of a.
+func (a *attention) attend(c *Context, y, q, x tensor.Tensor, kv backend.KV, spans []backend.Span, sinks tensor.Tensor) {
+	s := a.spec
+	args := backend.AttentionArgs{
+		Heads: s.Heads, KVHeads: s.KVHeads, Dim: s.HeadDim, ValueDim: s.ValueDim,
+		Scale: s.Scale, Window: s.Window, Chunk: s.Chunk, Softcap: s.Softcap, Slopes: s.Slopes,
+		RoundedSlopes: s.RoundedSlopes, Sinks: sinks, Prompts: c.in.Prompts,
+	}
+	if a.indexer != nil {
+		a.indexer.attend(c, a, y, q, x, kv, args)
+		return
+	}
+	c.backend.Attention(y, q, kv, spans, args)
 }
 
 // normalise applies the norms of queries and keys.
@@ -292,7 +318,7 @@ func (a *attention) unfuse(c *Context, all, q, k, v tensor.Tensor) {
 }
 
 func (a *attention) scratch(rows int) int {
-	n := floats(rows, a.spec.Heads*a.spec.ValueDim) + a.gate.scratch(rows)
+	n := floats(rows, a.spec.Heads*a.spec.ValueDim) + max(a.gate.scratch(rows), a.indexer.scratch(rows))
 	if a.spec.Gated {
 		n += 3 * floats(rows, a.qw)
 	}

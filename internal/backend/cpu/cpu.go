@@ -50,21 +50,23 @@ type Backend struct {
 	input   scratch    // of an input that was rounded
 	gemm    *matmul.Multiplier
 	// The operations. Their values are kept, so that a call allocates nothing.
-	products  products
-	attention attentionOp
-	byRole    spansByRole
-	norm      norm
-	rope      rope
-	gate      gate
-	conv      shortConv
-	delta     deltaRule
-	space     stateSpace
-	scan      selectiveScan
-	sparse    sparseRows
-	choose    choose
-	chosen    attentionChosen
-	entries   entryPool
-	streams   streams
+	products        products
+	attention       attentionOp
+	byRole          spansByRole
+	norm            norm
+	rope            rope
+	gate            gate
+	conv            shortConv
+	delta           deltaRule
+	space           stateSpace
+	scan            selectiveScan
+	sparse          sparseRows
+	choose          choose
+	chosen          attentionChosen
+	chooseBlocks    chooseBlocks
+	attentionBlocks attentionBlocks
+	entries         entryPool
+	streams         streams
 
 	alternating   alternating
 	chooseEntries chooseEntries

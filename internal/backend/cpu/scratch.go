@@ -258,11 +258,16 @@ func attentionScratch(set *kernels.Set, w *backend.AttentionWork, kv meta.DType)
 	group, width := w.Heads/max(w.KVHeads, 1), max(w.Dim, w.ValueDim)
 	wide := 0
 	if kv == meta.Int8 {
-		wide = keyBlock * wholeBlocks(max(width, w.Dim+w.Index.Dim))
+		wide = keyBlock * wholeBlocks(max(width, w.Dim+w.Index.Dim, w.Blocks.Dim))
 	}
 	n, context := 0, w.Context
 	if w.Index.Heads > 0 {
 		n = context/max(w.Rate, 1) + keyBlock*(2*w.Index.Dim+w.Index.Heads) + wide
+	}
+	if x := w.Blocks; x.Count > 0 {
+		seen := x.Count * x.Size
+		n = max(x.Heads*ceil(context, x.Size)+keyBlock*(x.Dim+x.Heads), group*seen+keyBlock*w.Dim) + wide
+		context = min(context, seen)
 	}
 	if w.Rate > 0 {
 		most := context / w.Rate

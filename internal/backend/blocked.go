@@ -1,0 +1,29 @@
+package backend
+
+import "github.com/heftai/heft/internal/tensor"
+
+// Blocked is implemented by a Backend that runs attention to blocks of positions, which an indexer of Heads heads
+// chooses: a row that sees more than Count blocks attends to Count of them with each head. Neighbouring query heads,
+// equally many, share the choice of a head of the indexer. The result of a row depends on its own position and visible
+// keys alone.
+type Blocked interface {
+	// ChooseBlocks sets row i of chosen, [n, Heads·Count], to the blocks that row i of q attends to, for each head in
+	// ascending order, as bits of uint32. Rows that see at most Count blocks do not change. A block is Size
+	// positions. Its score for a head is the largest product of the head's query with the key of a position in it
+	// that the row sees, summed in ascending order of the channels. The Local blocks that end with the row's own are
+	// chosen whatever they score. Of equal scores the lower block is chosen.
+	// q is [n, Heads·Dim], and keys.K has one head of Dim channels.
+	ChooseBlocks(chosen, q tensor.Tensor, keys KV, spans []Span, b BlockArgs)
+	// AttentionBlocks is Attention where each row sees the blocks that ChooseBlocks set, or all earlier positions if
+	// those are at most Count blocks. a has a multiple of b.Heads query heads, and no window, chunk, softcap, slopes or
+	// sinks.
+	AttentionBlocks(dst, q, chosen tensor.Tensor, kv KV, spans []Span, a AttentionArgs, b BlockArgs)
+}
+
+// BlockArgs are the parameters of an indexer of blocks.
+type BlockArgs struct {
+	Heads, Dim int
+	Size       int // positions of a block
+	Count      int // of blocks to choose
+	Local      int // of them, those that end with the row's own
+}

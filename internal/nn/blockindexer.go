@@ -1,0 +1,87 @@
+package nn
+
+import (
+	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/kvcache"
+	"github.com/heftai/heft/internal/tensor"
+	"github.com/heftai/heft/meta"
+)
+
+// blockIndexer chooses the blocks of positions that attention sees, for each of its heads. Its keys are a layer of
+// the cache, so they are evicted, reused and counted as keys of attention are.
+type blockIndexer struct {
+	spec         *meta.BlockIndexerSpec
+	args         backend.BlockArgs
+	q, k         *linear
+	qNorm, kNorm *norm
+}
+
+// blockIndexer compiles the indexer of a, whose spec names one.
+func (c *compiler) blockIndexer(n Node, a *attention, in int) (x *blockIndexer, err error) {
+	s, m := a.spec.Blocks, a.spec
+	if s.Heads < 1 || m.Heads%s.Heads != 0 || s.HeadDim < 1 || s.Size < 1 || s.Count < 1 || s.Local < 0 || s.Local > s.Count || m.Rope == nil || m.QueryRope != nil || m.Rope.Dim > s.HeadDim {
+		return nil, at(n.Path, "an indexer of %d heads of %d that chooses %d blocks of %d positions, %d of them near", s.Heads, s.HeadDim, s.Count, s.Size, s.Local)
+	}
+	if m.Window != 0 || m.Chunk != 0 || m.Softcap != 0 || m.Sinks != "" || len(m.Slopes) > 0 || m.Shared || m.NormLast || m.Clip != 0 {
+		return nil, at(n.Path, "attention to blocks with a window, sinks, biases or capped scores")
+	}
+	c.special("sparse attention")
+	x = &blockIndexer{spec: s, args: backend.BlockArgs{Heads: s.Heads, Dim: s.HeadDim, Size: s.Size, Count: s.Count, Local: s.Local}}
+	if x.q, err = c.linearNamed(n, "queries of the indexer", s.Q, in, s.Heads*s.HeadDim); err != nil {
+		return nil, err
+	}
+	if x.k, err = c.linearNamed(n, "keys of the indexer", s.K, in, s.HeadDim); err != nil {
+		return nil, err
+	}
+	if x.qNorm, err = c.normNamed(n, "norm of the indexer's queries", s.QNorm, s.Heads*s.HeadDim); err != nil {
+		return nil, err
+	}
+	if x.kNorm, err = c.normNamed(n, "norm of the indexer's keys", s.KNorm, s.HeadDim); err != nil {
+		return nil, err
+	}
+	c.usedNext(x.q, x.k, a.gate.of(), a.out)
+	return x, c.cache(n.Path, s.Layer, kvcache.LayerShape{KWidth: s.HeadDim, Heads: 1})
+}
+
+// attend is the attention of a to the blocks that x chooses. hidden is a's operand.
+func (x *blockIndexer) attend(c *Context, a *attention, y, q, hidden tensor.Tensor, kv backend.KV, args backend.AttentionArgs) {
+	b, ok := c.backend.(backend.Blocked)
+	if !ok {
+		c.fail("%s: attention to blocks cannot be trained or run on this backend", a.path)
+	}
+	if c.err != nil {
+		return
+	}
+	mark := c.arena.used
+	rows := hidden.Rows()
+	queries, keys := c.arena.take(rows, x.q.out), c.arena.take(rows, x.k.out)
+	chosen := c.arena.take(rows, x.args.Heads*x.args.Count)
+	together := c.collect()
+	x.q.compute(together, queries, hidden, 0)
+	x.k.compute(together, keys, hidden, 0)
+	c.compute()
+	if x.qNorm != nil {
+		x.qNorm.forward(c, queries, queries)
+	}
+	if x.kNorm != nil {
+		x.kNorm.forward(c, keys, keys)
+	}
+	if c.err == nil {
+		c.rotate(a.rope, queries, x.spec.HeadDim)
+		c.rotate(a.rope, keys, x.spec.HeadDim)
+		index := c.in.KV[x.spec.Layer]
+		group := &c.in.Groups[index.Group]
+		c.backend.StoreKV(index.KV, keys, tensor.Tensor{}, group.Slots)
+		b.ChooseBlocks(chosen, queries, index.KV, group.Spans, x.args)
+		b.AttentionBlocks(y, q, chosen, kv, c.in.Groups[c.in.KV[a.spec.Layer].Group].Spans, args, x.args)
+	}
+	c.arena.used = mark
+}
+
+// scratch is the memory of an indexer, which may be nil.
+func (x *blockIndexer) scratch(rows int) int {
+	if x == nil {
+		return 0
+	}
+	return floats(rows, x.q.out) + floats(rows, x.k.out) + floats(rows, x.args.Heads*x.args.Count)
+}
