@@ -12,6 +12,8 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
+func init() { testenv.ShowGPUs() }
+
 // onGPUs is o for GPUs 0 and 1 of this machine, which are one GPU twice if it has one only. It skips a test
 // where there is none, simulated ones included.
 func onGPUs(t *testing.T, o dispatch.Options) dispatch.Options {

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # usage: check-cuda.sh [FOLDER]   tests the code for GPUs on a simulated driver, which needs no GPU. FOLDER keeps
 # the headers and the simulator between runs. With SHORT=1 golden models run once with late streams instead of twice,
-# and the suite of the kernels for tensor cores runs once: simulated tensor cores are slow.
+# the suite of the kernels for tensor cores runs once, as simulated tensor cores are slow, and of the other packages' tests
+# only quick ones run.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 folder=${1:-$(mktemp -d)}
@@ -40,6 +41,14 @@ go test -tags cuda -count=1 -run 'AtTheStart|TellsOfTheLoss|AfterThePlan|ForOneG
 go test -tags cuda -count=1 -timeout 2h -run 'TestGPUs' ./dispatch
 [ -n "${SHORT:-}" ] || CUDASIM_LATE=1 CUDASIM_SEED=1 go test -tags cuda -count=1 -timeout 2h -run 'TestGPUs' ./dispatch
 CUDASIM_LATE=kernels go test -tags cuda -count=1 -timeout 2h -run 'TestGPUs' -skip "${in_auto:-^$}" -short ./dispatch # copies as early as they may
+
+# Tests of other packages pass in the build with code for GPUs, and see none that they do not ask for.
+others=(./cmd/... ./api/... ./internal/engine ./train/model ./train/finetune ./examples/... ./dispatch/internal/...)
+if [ -n "${SHORT:-}" ]; then
+	others=(./api/generate ./api/openai ./internal/engine ./train/finetune)
+	go test -tags cuda -count=1 -run 'TestDevices|TestErrorsAreOneLine' ./cmd/serve
+fi
+go test -tags cuda -count=1 -timeout 1h "${others[@]}"
 
 # A server answers over HTTP with the CPU's tokens, and its plan names the GPUs.
 start() { # MAP [FLAG...]: sets server, its process, and at, its address

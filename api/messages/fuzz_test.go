@@ -9,6 +9,7 @@ import (
 	"github.com/heftai/heft/internal/engine"
 	"github.com/heftai/heft/internal/engine/enginetest"
 	"github.com/heftai/heft/internal/generatetest"
+	_ "github.com/heftai/heft/internal/testenv" // hides GPUs
 )
 
 // FuzzMessagesRequest: a body is refused with the client's error, or is a request that can run.

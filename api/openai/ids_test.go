@@ -16,6 +16,7 @@ import (
 	"github.com/heftai/heft/internal/engine"
 	"github.com/heftai/heft/internal/engine/enginetest"
 	"github.com/heftai/heft/internal/generatetest"
+	_ "github.com/heftai/heft/internal/testenv" // hides GPUs
 )
 
 // TestPromptsOfIDsAreCounted: the ids of a prompt were held beside the limit until the answer.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/heftai/heft/dispatch"
 	"github.com/heftai/heft/internal/golden"
 )
 
@@ -58,7 +59,7 @@ func TestErrorsAreOneLineWithTheirStatus(t *testing.T) {
 		{"--port 99999", 2, "65535"},
 		{"--shutdown-timeout=-1s", 2, "--shutdown-timeout"},
 		{"--api-key ,", 2, "no key"}, // which let everybody in
-		{"--max-memory 0=1GiB", 2, "computes on the CPU"},
+		withoutGPU(),
 		{"--config " + typo, 2, "max-memroy"}, // which was ignored
 		{"--model " + bare, 1, bare + ": there is no config.json"},
 		{"--model " + write("broken/model.gguf", "GGUF\x03\x00\x00\x00"), 1, "the file is cut"}, // which wanted a config.json
@@ -80,6 +81,14 @@ func TestErrorsAreOneLineWithTheirStatus(t *testing.T) {
 	} {
 		c.check(t)
 	}
+}
+
+// withoutGPU is the error of a GPU that the build, or the machine, lacks.
+func withoutGPU() misuse {
+	if dispatch.GPUCode {
+		return misuse{"--max-memory 0=1GiB", 1, "the device map has GPU 0: cuda: no GPU 0: "}
+	}
+	return misuse{"--max-memory 0=1GiB", 2, "computes on the CPU"}
 }
 
 // A misuse is a command line that fails with a status and one line.

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+
+	_ "github.com/heftai/heft/internal/testenv" // hides GPUs
 )
 
 func TestExample(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	_ "github.com/heftai/heft/internal/testenv" // hides GPUs
 	"github.com/heftai/heft/loader/demo"
 )
 

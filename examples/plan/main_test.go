@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+
+	_ "github.com/heftai/heft/internal/testenv" // hides GPUs
 )
 
 // TestExample: what does not fit into 8 GiB is on the disk.

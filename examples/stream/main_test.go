@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+
+	_ "github.com/heftai/heft/internal/testenv" // hides GPUs
 )
 
 // TestExample: both placements give one answer, and only the second reads from the disk.

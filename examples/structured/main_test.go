@@ -7,6 +7,7 @@ import (
 
 	"github.com/heftai/heft/api/generate"
 	"github.com/heftai/heft/dispatch"
+	_ "github.com/heftai/heft/internal/testenv" // hides GPUs
 	"github.com/heftai/heft/loader/demo"
 )
 

@@ -7,6 +7,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	_ "github.com/heftai/heft/internal/testenv" // hides GPUs
 )
 
 // TestExample: the demo model is made to call with arguments of the schema, gets the result of its call, and answers.

@@ -216,6 +216,38 @@ func TestImportsGoOneWay(t *testing.T) {
 	}
 }
 
+// Tests of models ran on whatever GPUs the machine had, with build tag cuda. Package testenv hides them in test binaries,
+// so each that can open a model has it.
+func TestTestsSeeNoGPUsThatTheyDoNotAskFor(t *testing.T) {
+	imports := map[string][]string{} // of packages without their tests
+	for _, p := range packages(t) {
+		for _, f := range p.files {
+			if !strings.HasSuffix(f.name, "_test.go") {
+				imports[p.path] = append(imports[p.path], f.imports...)
+			}
+		}
+	}
+	for _, p := range packages(t) {
+		tests, list := false, []string{module + "/" + p.path}
+		for _, f := range p.files {
+			if strings.HasSuffix(f.name, "_test.go") {
+				tests, list = true, append(list, f.imports...)
+			}
+		}
+		has := map[string]bool{}
+		for len(list) > 0 {
+			own, ours := strings.CutPrefix(list[0], module+"/")
+			if list = list[1:]; ours && !has[own] {
+				has[own] = true
+				list = append(list, imports[own]...)
+			}
+		}
+		if tests && has["dispatch"] && !has["internal/testenv"] {
+			t.Errorf("tests of %s may open models: import _ %q, which hides GPUs", p.path, module+"/internal/testenv")
+		}
+	}
+}
+
 // dialects are the packages that each speak one API over HTTP.
 var dialects = []string{"api/openai", "api/responses", "api/messages", "api/ollama"}
 

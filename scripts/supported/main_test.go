@@ -5,6 +5,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	_ "github.com/heftai/heft/internal/testenv" // hides GPUs
 )
 
 const page, fixtures, models = "../../docs/models.md", "../../testdata/golden", "../../testdata/known"

@@ -18,6 +18,7 @@ import (
 	"github.com/heftai/heft/internal/engine"
 	"github.com/heftai/heft/internal/golden"
 	"github.com/heftai/heft/internal/sample"
+	_ "github.com/heftai/heft/internal/testenv" // hides GPUs
 	"github.com/heftai/heft/train/model"
 	"github.com/heftai/heft/train/tensor"
 )

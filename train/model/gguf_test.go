@@ -11,6 +11,7 @@ import (
 
 	"github.com/heftai/heft/internal/gguf"
 	"github.com/heftai/heft/internal/gguf/gguftest"
+	_ "github.com/heftai/heft/internal/testenv" // hides GPUs
 	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/meta"
 	"github.com/heftai/heft/train/rng"

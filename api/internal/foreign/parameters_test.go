@@ -23,6 +23,7 @@ import (
 	"github.com/heftai/heft/internal/engine"
 	"github.com/heftai/heft/internal/engine/enginetest"
 	"github.com/heftai/heft/internal/generatetest"
+	_ "github.com/heftai/heft/internal/testenv" // hides GPUs
 )
 
 // update writes the tables into docs/http.md.

@@ -15,6 +15,8 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
+func init() { testenv.ShowGPUs() }
+
 // underFaults runs the calling test again in a process whose simulated driver has settings. It reports
 // whether this is that process.
 func underFaults(t *testing.T, settings ...string) bool {
@@ -45,6 +47,14 @@ func wantReason(t *testing.T, want string) {
 func TestADriverThatCannotStartSaysWhy(t *testing.T) {
 	if underFaults(t, "CUDASIM_INIT=100") {
 		wantReason(t, "the driver cannot start: CUDA_ERROR_NO_DEVICE (CUDA error 100)")
+	}
+}
+
+// TestTheDriverStartsWhenGPUsAreLookedFor: it started with the program, before tests could hide GPUs from it.
+func TestTheDriverStartsWhenGPUsAreLookedFor(t *testing.T) {
+	if underFaults(t) {
+		t.Setenv("CUDASIM_INIT", "100")
+		wantReason(t, "the driver cannot start: CUDA_ERROR_NO_DEVICE")
 	}
 }
 

@@ -5,6 +5,7 @@
 // real one.
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <pthread.h>
 #include <string.h>
 
 enum { NO_DEVICE = 100 }; // CUDA_ERROR_NO_DEVICE
@@ -23,22 +24,26 @@ static char reason[256];
 // driver_reason is why there is no driver, or an empty string.
 const char *driver_reason(void) { return reason; }
 
-// gorgonia.org/cu ends the process if cuInit fails. Without a device it must not: init keeps the result
-// for driver_init, and cu finds no devices.
+// gorgonia.org/cu calls cuInit when the program starts, and ends the process if it fails. The driver starts later, when
+// the program first looks for GPUs: that takes time, and the environment may say by then which there are. Without a device
+// nothing fails: cu finds none.
 static int result, (*real_init)(unsigned), (*real_count)(int *);
 
-static int init(unsigned flags) {
-	result = real_init(flags);
-	return 0;
+static void start(void) {
+	if (real_init) result = real_init(0);
+}
+
+// driver_init starts the driver the first time. It returns the result.
+int driver_init(void) {
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	pthread_once(&once, start);
+	return result;
 }
 
 static int count(int *n) {
 	*n = 0;
-	return result ? 0 : real_count(n);
+	return driver_init() ? 0 : real_count(n);
 }
-
-// driver_init is the result of cuInit.
-int driver_init(void) { return result; }
 
 static int init_without(unsigned flags) { (void)flags; return 0; }
 static int count_without(int *n) { *n = 0; return 0; }
@@ -63,5 +68,5 @@ __attribute__((constructor)) static void load(void) {
 		return;
 	}
 	*(void **)&real_init = heft_at_cuInit, *(void **)&real_count = heft_at_cuDeviceGetCount;
-	heft_at_cuInit = (void *)init, heft_at_cuDeviceGetCount = (void *)count;
+	heft_at_cuInit = (void *)init_without, heft_at_cuDeviceGetCount = (void *)count;
 }

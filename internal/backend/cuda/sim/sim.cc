@@ -18,6 +18,7 @@
 //   CUDASIM_OTHERS    a folder: the processes that have it share the devices' memory. The file PID, or one of a test
 //                     named after a process that lives, has the bytes that a process uses of each device, one a line
 //   CUDASIM_INIT      the result of cuInit
+//   CUDA_VISIBLE_DEVICES  as many devices as it lists, which are all alike; none if it is empty
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -186,6 +187,10 @@ API cuInit(unsigned) {
 	LOCK;
 	if (const char *v = setting("CUDASIM_INIT")) return atoi(v);
 	if (const char *v = setting("CUDASIM_DEVICES")) devices = atoi(v);
+	if (const char *v = getenv("CUDA_VISIBLE_DEVICES")) {
+		devices = *v ? std::min(devices, 1 + (int)std::count(v, v + strlen(v), ',')) : 0;
+		if (!devices) return NO_DEVICE;
+	}
 	if (const char *v = setting("CUDASIM_MEMORY")) memory_of_each = strtoull(v, nullptr, 0);
 	if (const char *v = setting("CUDASIM_SEED")) shuffle = new std::mt19937((unsigned)atoi(v));
 	others = setting("CUDASIM_OTHERS");
