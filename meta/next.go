@@ -9,8 +9,8 @@ import (
 // Project([EmbedNorm(e), HiddenNorm(h)]). e is the embedding of a token, and h the hidden state, after the
 // final norm, of the model at the token before it.
 type JoinSpec struct {
-	EmbedNorm, HiddenNorm string // norms
-	Project               string // Linear of both together
+	EmbedNorm, HiddenNorm string // norms of hidden channels each
+	Project               string // Linear of both together, [hidden, 2·hidden]
 	Modules               int    // how many modules the checkpoint has that may follow each other, see [NewNexts]; 0: one
 }
 

@@ -1,35 +1,43 @@
 package meta
 
 // The specs of layers that have a state for each sequence instead of keys and values. They stand
-// where a block has its attention. State is the index of the layer's state.
+// where a block has its attention. State is the index of the layer's state, from 0. The operand and the result are
+// [tokens, hidden].
 
-// ShortConvSpec runs a gated short convolution: with b, c, x = the thirds of In's result, the layer
-// is Out(c · conv(b · x)).
+// ShortConvSpec runs a gated short convolution, transformers' Lfm2ShortConv: with b, c, x = the thirds of In's
+// result, the layer is Out(c · conv(b · x)). The state is the last Kernel-1 products b · x.
 type ShortConvSpec struct {
 	State   int
-	In, Out string // Linear
+	In, Out string // Linears [3·Width, hidden] and [hidden, Width]
 	Conv    string // child with weight [Width, 1, Kernel] and maybe bias [Width]
 	Width   int
 	Kernel  int // tokens
 }
 
-// DeltaNetSpec runs a gated delta net. Queries, keys and values pass a short convolution and SiLU
-// together; the rule of the recurrence is in internal/backend. The result of each value head passes
-// Norm, is multiplied by SiLU of its z, and goes through Out.
+// DeltaNetSpec runs a gated delta net, as transformers' Qwen3NextGatedDeltaNet, or with ByChannel its
+// KimiLinearDeltaAttention. Queries, keys and values pass a short convolution and SiLU together. Each value head has
+// the state S, [KeyDim, ValueDim], which begins at 0. With q and k divided by their lengths, for one token:
+//
+//	S = exp(g)·S;  S = S + k·(β·(v - Sᵀ·k))ᵀ;  y = Sᵀ·q / √KeyDim
+//	β = Strength·sigmoid(B(x));  g = -exp(A_log)·softplus(A(x) + DTBias)
+//
+// The result of each value head passes Norm, is multiplied by SiLU of its z, and goes through Out.
 type DeltaNetSpec struct {
 	State                int
 	KeyHeads, ValueHeads int // each key head serves ValueHeads/KeyHeads value heads
 	KeyDim, ValueDim     int
-	Kernel               int    // tokens that the convolution sees
-	QKV, Z, B, A         string // Linear; QKV has all queries, then all keys, then all values
-	Q, K, V              string // Linear instead of QKV
-	FusedQKVZ, FusedBA   string // Linear instead of QKV and Z, or of B and A; for each key head its q, k, v and z, or its b and a
-	Conv                 string // child with weight [queries + keys + values, 1, Kernel]
-	ALog, DTBias         string // Params of one number for each value head; ALog may have dimensions of 1 beside them
-	Norm, Out            string
-	Act                  Activation // of what is convolved; ActNone means ActSiLU
-	Rates                bool       // ALog has -exp(A_log) instead of A_log
-	Strength             float32    // multiplies the sigmoid of what B projects; 0 means 1
+	Kernel               int // tokens that the convolution sees
+	// QKV is a Linear of 2·KeyHeads·KeyDim + ValueHeads·ValueDim rows: all queries, then all keys, then all values. Z
+	// has ValueHeads·ValueDim rows, and B and A have ValueHeads each.
+	QKV, Z, B, A       string
+	Q, K, V            string // Linear instead of QKV
+	FusedQKVZ, FusedBA string // Linear instead of QKV and Z, or of B and A; for each key head its q, k, v and z, or its b and a
+	Conv               string // child with weight [queries + keys + values, 1, Kernel]
+	ALog, DTBias       string // Params of one number for each value head; ALog may have dimensions of 1 beside them
+	Norm, Out          string
+	Act                Activation // of what is convolved; ActNone means ActSiLU
+	Rates              bool       // ALog has -exp(A_log) instead of A_log
+	Strength           float32    // multiplies the sigmoid of what B projects; 0 means 1
 	// ByChannel says that each channel of a key decays by itself: A has KeyDim numbers for each value head, and DTBias
 	// as many. Floor, 0 for none, makes the logarithm of a decay Floor·sigmoid(exp(A_log)·(a + DTBias)).
 	ByChannel bool
@@ -41,10 +49,14 @@ type DeltaNetSpec struct {
 	Tiled        bool       // value head v belongs to key head v mod KeyHeads, not to v/(ValueHeads/KeyHeads)
 }
 
-// Mamba2Spec runs a Mamba2 mixer. The result of In is, in this order, the output gate z, x, B and C,
-// which pass a short convolution and Act together, and the steps dt; the rule of the recurrence is in
-// internal/backend. The result goes through Out after SiLU of z has multiplied it and Norm, if there
-// is one, has normalised the product.
+// Mamba2Spec runs a Mamba2 mixer, transformers' Mamba2Mixer. The result of In is, in this order, the output gate z, x, B
+// and C, which pass a short convolution and Act together, and the steps dt. Each head has the state S, [StateDim,
+// HeadDim], which begins at 0. For one token:
+//
+//	Δ = softplus(dt + DTBias), from StepMin to StepMax
+//	S = exp(-exp(A_log)·Δ)·S + B·(Δ·x)ᵀ;  y = Sᵀ·C + D·x
+//
+// The result goes through Out after SiLU of z has multiplied it and Norm, if there is one, has normalised the product.
 type Mamba2Spec struct {
 	State             int
 	Heads, Groups     int // each group of B and C serves Heads/Groups heads
@@ -52,7 +64,7 @@ type Mamba2Spec struct {
 	Kernel            int // tokens that the convolution sees
 	Act               Activation
 	StepMin, StepMax  float32 // limits of the steps; StepMax may be infinite
-	In                string  // Linear
+	In                string  // Linear of 2·Heads·HeadDim + 2·Groups·StateDim + Heads rows
 	Conv              string  // child with weight [x + B + C, 1, Kernel] and maybe bias
 	ALog, DTBias, D   string  // Params of one number for each head
 	Rates             bool    // ALog has -exp(A_log) instead of A_log
@@ -64,19 +76,24 @@ type Mamba2Spec struct {
 	Scales            [5]float32 // multiply z, x, B, C and dt; 0 means 1
 }
 
-// MambaSpec runs the mixer of the first Mamba. The result of In is x, which passes a short convolution and Act, and the output
-// gate z. Select projects x to the compressed steps, B and C, which pass norms, and Steps expands the steps; the rule of the
-// recurrence is in internal/backend. The result is multiplied by SiLU of z and goes through Out.
+// MambaSpec runs the mixer of the first Mamba, transformers' MambaMixer. The result of In is x, which passes a short
+// convolution and Act, and the output gate z. Select projects x to the compressed steps, B and C, which pass norms,
+// and Steps expands the steps to dt. Each channel has the state S, [StateDim], which begins at 0. For one token:
+//
+//	Δ = softplus(dt);  S = exp(-exp(A_log)·Δ)·S + Δ·x·B;  y = S·C + D·x
+//
+// The result is multiplied by SiLU of z and goes through Out.
 type MambaSpec struct {
 	State              int
 	Width              int // channels, each with a state of StateDim numbers
 	StateDim, StepRank int
 	Kernel             int // tokens that the convolution sees
 	Act                Activation
-	In, Select, Steps  string // Linear
-	Conv               string // child with weight [Width, 1, Kernel] and maybe bias
-	ALog, D            string // Params, [Width, StateDim] and [Width]
-	StepNorm           string // of the compressed steps, "" for none
-	BNorm, CNorm, Out  string
-	Rates              bool // ALog has -exp(ALog)
+	// In is [2·Width, hidden], Select [StepRank+2·StateDim, Width], and Steps [Width, StepRank] with the steps' bias.
+	In, Select, Steps string
+	Conv              string // child with weight [Width, 1, Kernel] and maybe bias
+	ALog, D           string // Params, [Width, StateDim] and [Width]
+	StepNorm          string // of the compressed steps, "" for none
+	BNorm, CNorm, Out string
+	Rates             bool // ALog has -exp(A_log) instead of A_log
 }

@@ -1,0 +1,173 @@
+package meta
+
+// AttentionSpec runs causal self-attention with grouped key/value heads: query head h uses key/value head
+// h / (Heads/KVHeads). For a token at position i, and each position j up to i that it sees:
+//
+//	score = Softcap·tanh(Scale·(q·k) / Softcap) - Slopes[h]·(i - j)
+//	y     = sum of exp(score)·v / (exp(Sinks[h]) + sum of exp(score))
+//
+// Parts that are not set are left out. Either Q, K and V name three Linear children, or Fused names one
+// whose rows have the layout FusedOrder. Out maps the heads' outputs, [Heads·ValueDim], back. With hidden
+// channels in the operand, the weights of Q, K, V and Out are [Heads·HeadDim, hidden],
+// [KVHeads·HeadDim, hidden], [KVHeads·ValueDim, hidden] and [hidden, Heads·ValueDim].
+type AttentionSpec struct {
+	Layer             int // index of the key/value cache, from 0
+	Heads, KVHeads    int // KVHeads divides Heads
+	HeadDim, ValueDim int // channels of a query or key head, and of a value head
+	Q, K, V           string
+	Fused             string // Linear with the rows of Q, K and V
+	FusedOrder        FusedOrder
+	Shards            int // of FusedQVKInShards
+	Out               string
+	QNorm, KNorm      string    // norms before rope, "" for none; a norm as wide as one head is applied per head
+	NormLast          bool      // QNorm and KNorm come after rope instead
+	Scale             float32   // multiplies q·k; usually HeadDim^(-1/2)
+	Window            int       // tokens that a token sees: itself and Window-1 before it; 0: all
+	Chunk             int       // a token sees those before it from the last multiple of Chunk tokens on (Llama 4); 0: all
+	Softcap           float32   // bounds the scores (Gemma 2); 0: none
+	Sinks             string    // Param [Heads]: a further logit of each head, without a value (gpt-oss); "" for none
+	Slopes            []float32 // of each head, by which a score falls per token of distance (ALiBi); nil: none
+	// RoundedSlopes replaces the biases of Slopes by slope times the key's position, both and their product rounded to
+	// bfloat16, and the product multiplied by Scale (Falcon).
+	RoundedSlopes bool
+	Clip          float32         // queries, keys and values are clamped to ±Clip, behind norms and before rope; 0: not
+	Rope          *RopeSpec       // nil: none
+	QueryRope     *RopeSpec       // of queries, if it differs from that of keys
+	MLA           *MLASpec        // set for multi-head latent attention
+	Compressed    *CompressedSpec // set for attention to a window and compressed keys
+	// Gated says that each query head has a gate of the same size behind it in the result of Q, which is
+	// [2·Heads·HeadDim]. Its sigmoid multiplies the head's output (Qwen3-Next).
+	Gated      bool
+	VNorm      string  // norm of the values, "" for none
+	KeysToo    bool    // the values are the keys before their norm and rope; V is "" (Gemma 4)
+	Shared     bool    // keys and values are those of an earlier layer, whose cache Layer names; K and V are "" (Gemma 3n)
+	ValueScale float32 // multiplies the values; 0 means 1
+	// Gate, "" for none, names a Linear of the layer's operand, [Heads·ValueDim, hidden]. Its sigmoid, or GateAct of it
+	// where that is set, multiplies the heads' outputs.
+	Gate       string
+	GateAct    Activation
+	GateByHead bool              // Gate is [Heads, hidden]: one number for each head
+	Blocks     *BlockIndexerSpec // limits the positions that a token attends to; nil for none
+	OutNorm    string            // norm of the heads' outputs together, of Heads·ValueDim channels; "" for none
+}
+
+// FusedOrder is the row layout of a fused q/k/v projection.
+type FusedOrder uint8
+
+// The layouts of fused projections.
+const (
+	FusedQKV         FusedOrder = iota // all of q, then all of k, then all of v
+	FusedPerHead                       // for each head: q, k, v
+	FusedQVKInShards                   // for each of AttentionSpec.Shards: its part of all of q, of v, and of k
+)
+
+// MLASpec is multi-head latent attention, as DeepSeek-V2 introduced it and transformers' DeepseekV3Attention
+// computes it. Names are children. With x = the operand, and h for each head:
+//
+//	q[h]                 = QUp(QNorm(QDown(x)))           NopeDim channels, then RopeDim, which rope turns
+//	c, r                 = KVDown(x); c = KVNorm(c)       LoraRank and RopeDim channels
+//	k[h]                 = keys[h] of KVUp(c), then rope(r)
+//	v[h]                 = values[h] of KVUp(c)
+//
+// The cache holds c and rope(r) of each token, LoraRank + RopeDim numbers. AttentionSpec.HeadDim is NopeDim +
+// RopeDim, and ValueDim the channels of v[h].
+type MLASpec struct {
+	// QDown is [rank, hidden], and QUp [Heads·HeadDim, rank]. QDown "" means that QUp projects the input directly.
+	QDown, QNorm, QUp string
+	// KVDown is [LoraRank+RopeDim, hidden], and KVUp [Heads·(NopeDim+ValueDim), LoraRank]: for each head its keys'
+	// part and its values'.
+	KVDown, KVNorm, KVUp string
+	// KeyUp and ValueUp are set instead of KVUp where the expansion is stored in two: for each head the
+	// transpose of its keys' part, [Heads·LoraRank, NopeDim], and its values' part, [Heads·ValueDim, LoraRank].
+	KeyUp, ValueUp   string
+	LoraRank         int // channels of the compressed key/value
+	RopeDim, NopeDim int // channels of a query or key head that rope turns, and of its other part
+	// KVScale multiplies the compressed key/value behind its norm, and QueryScale the queries. 0 means 1.
+	KVScale, QueryScale float32
+	// QueryGrowth, nil for none, is of type [RopeNone] and multiplies the queries by their position's growth before Rope.
+	QueryGrowth *RopeSpec
+	// Indexer, nil for none, limits the positions that a token attends to, to Chosen of them. Chosen > 0 without
+	// an Indexer says that they are those of the last layer before that has one.
+	Indexer *IndexerSpec
+	Chosen  int
+}
+
+// IndexerSpec chooses, for each token, the Count positions with the highest scores, as DeepSeek-V3.2's sparse
+// attention does (transformers' DeepseekV32Indexer). A score is the sum over Heads of weight · max(0, q·k), with
+// queries from the normalised compression of MLA's queries, and one key per token, which is cached. Factors
+// that all scores have in common are left out. Names are dotted paths to children of the attention.
+type IndexerSpec struct {
+	// Q is [Heads·HeadDim, rank of MLA's queries], K [HeadDim, hidden], KNorm a norm of HeadDim channels, and
+	// Weights [Heads, hidden].
+	Q, K, KNorm, Weights string
+	Heads, HeadDim       int
+	Count                int  // positions; a token that sees fewer attends to all of them
+	Interleaved          bool // rope turns pairs of neighbours in the first MLASpec.RopeDim channels
+}
+
+// BlockIndexerSpec chooses blocks of Size positions for each token and each of Heads heads, whose choice
+// neighbouring query heads share, equally many: the Local ones that end with the token's own, and those with the
+// highest scores, Count together, as in MiniMax M3. The score of a block is the highest product of the head's
+// query, of the layer's operand, with the key of a position in it that the token sees. There is one such key per
+// token, which is cached in a layer of its own. Rope turns queries and keys as it does those of attention. Names
+// are dotted paths to children of the attention.
+type BlockIndexerSpec struct {
+	Layer int // index of the cache of its keys, from 0
+	// Q and K are Linears [Heads·HeadDim, hidden] and [HeadDim, hidden], and QNorm and KNorm norms of each head,
+	// "" for none.
+	Q, K, QNorm, KNorm string
+	Heads, HeadDim     int
+	Size               int // positions of a block
+	Count, Local       int // blocks
+}
+
+// RopeSpec is a rotary position embedding (RoPE). It turns pair n of a head's channels by position times frequency n,
+// in radians. [RopeSpec.Frequencies] computes the frequencies and the factor of cos and sin, with the formulas
+// of transformers' modeling_rope_utils. Fields that a type does not use are 0.
+type RopeSpec struct {
+	Type        RopeType
+	Theta       float64 // base: frequency n of RopeDefault is Theta^(-2n/Divisor)
+	Dim         int     // rotated channels of a head, an even number: its first, where the attention's spec does not say others
+	Divisor     int     // of the frequencies' exponents; 0 means Dim
+	Interleaved bool    // pairs (2i, 2i+1) instead of (i, i+Dim/2)
+	Spread      bool    // the frequencies are those of Dim/2 channels, and 0 behind each
+	Backwards   bool    // turns by negative angles
+	Shift       int     // of positions: a token has the angles of the one so many before it
+	Factor      float64 // by which the context is stretched: frequencies are divided by it, all or some of them
+	Original    int     // tokens that the model was trained with: original_max_position_embeddings
+	Max         int     // tokens: max_position_embeddings
+
+	Angles             int     // proportional: so many frequencies are not 0
+	LowFreq, HighFreq  float64 // llama3: turns within Original tokens, below which Factor divides, and above which it does not
+	BetaFast, BetaSlow float64 // yarn: turns within Original tokens, above which Factor does not divide, and below which it does
+	// MScale and MScaleAllDim, of yarn, give the factor of cos and sin: with s(m) = 0.1·m·ln(Factor) + 1 it is
+	// s(MScale) / s(MScaleAllDim), or s(1) where one of them is 0.
+	MScale, MScaleAllDim    float64
+	NoTruncate              bool      // yarn: the bounds of the frequencies between both are not rounded
+	AttentionFactor         float64   // yarn, longrope: the factor of cos and sin; 0 means the formula
+	ShortFactor, LongFactor []float64 // longrope: a divisor of each of Dim/2 frequencies, up to Original tokens and beyond
+
+	// Growth > 0 multiplies what is turned at position p by 1 + Growth·ln(1 + ⌊(p + GrowthShift)/GrowthEvery⌋): longer
+	// contexts get sharper attention (Llama 4, Mistral 4). GrowthEvery and GrowthShift are tokens.
+	Growth                   float64
+	GrowthEvery, GrowthShift int
+
+	// ShortScale and LongScale replace the factor of cos and sin for sequences of up to Original tokens,
+	// and for longer ones (Phi-3.5-MoE); 0 means that they do not.
+	ShortScale, LongScale float64
+}
+
+// RopeType selects the formula of the frequencies.
+type RopeType uint8
+
+// The rope types, as config.json names them.
+const (
+	RopeDefault      RopeType = iota // RoFormer's
+	RopeLinear                       // all frequencies are divided by Factor
+	RopeDynamic                      // NTK-aware: Theta grows with lengths beyond Max
+	RopeYarn                         // YaRN
+	RopeLlama3                       // Llama 3.1's
+	RopeLongRope                     // LongRoPE
+	RopeNone                         // no rotation; for Growth alone
+	RopeProportional                 // frequencies from Angles on are 0 (Gemma 4)
+)
