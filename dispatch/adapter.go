@@ -108,11 +108,7 @@ func (m *Model) copyAdapter(a *adapter, from *lora.Adapter) error {
 			err = s.run.Allow(copied)
 		}
 		if err != nil {
-			tier := m.options.gpuTier()
-			if err = s.failed("", fmt.Errorf("memory for an adapter: %w", err)); tier.noMemory(err) {
-				err = fmt.Errorf("%w; lower its limit with --max-memory %s=SIZE", err, s.device)
-			}
-			return err
+			return s.failed("", fmt.Errorf("memory for an adapter: %w", err))
 		}
 	}
 	return nil

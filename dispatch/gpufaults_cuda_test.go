@@ -115,6 +115,42 @@ func TestAGPUWhoseMemoryShrinksAfterThePlan(t *testing.T) {
 	sameLogits(t, "once there is room", forced(t, m, ids, prompt, prompt), want)
 }
 
+// TestAGPUWhoseMemoryIsGoneWhileItServes: a pass that finds no memory for its operations is an error that says what to do,
+// and the next one runs if there is some.
+func TestAGPUWhoseMemoryIsGoneWhileItServes(t *testing.T) {
+	others := os.Getenv("CUDASIM_OTHERS")
+	if others == "" {
+		others = t.TempDir()
+	}
+	if !underDriver(t, "CUDASIM_OTHERS="+others, "CUDASIM_DEVICES=1") {
+		return
+	}
+	skeleton, checkpoint := open(t, lawFolder(t))
+	o := dispatch.Options{Threads: 1, Precision: dispatch.PrecisionHigh, Context: 128}
+	ids, prompt := lawIDs()
+	want := onTheCPU(t, skeleton, checkpoint, o)
+	m, err := dispatch.New(skeleton, checkpoint, devicemap.NewMap(devicemap.Entry{Device: "0"}), o.OnHostGPUs())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	other := filepath.Join(others, fmt.Sprint(os.Getppid()))
+	if err := os.WriteFile(other, []byte(fmt.Sprint(1<<30)), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	s := m.NewSequence()
+	_, err = m.Forward(context.Background(), &dispatch.Batch{Rows: []dispatch.BatchRow{{Sequence: s, Tokens: ids[:prompt], Logits: dispatch.LogitsLast}}})
+	var failed *dispatch.DeviceError
+	if !errors.As(err, &failed) || failed.Lost || failed.Device != "0" || !strings.HasSuffix(err.Error(), "OutOfMemory; leave more of the GPU free with a lower --max-memory 0=SIZE") {
+		t.Errorf("error %v", err)
+	}
+	s.Free()
+	if err := os.Remove(other); err != nil {
+		t.Fatal(err)
+	}
+	sameLogits(t, "once there is room", forced(t, m, ids, prompt, prompt), want)
+}
+
 // TestTwoPlansForOneGPU: of two models that were both planned with all of a GPU's memory, the second one is an error whose
 // limit is right, and the first one answers as before.
 func TestTwoPlansForOneGPU(t *testing.T) {

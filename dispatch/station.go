@@ -18,13 +18,14 @@ import (
 // A station is a GPU at which units of a model run: its memory, kernels and activations. A unit runs
 // whole at one station, or on the host. Hidden states are copied where the next unit is elsewhere.
 type station struct {
-	device  devicemap.Device
-	backend backend.Backend
-	weights *stationWeights
-	run     *nn.Context
-	onLost  func(*DeviceError) // see Options.DeviceLost; nil when it was called
-	meter   *meter
-	cache   *cacheMemory // nil if none of the KV cache is here
+	device   devicemap.Device
+	backend  backend.Backend
+	weights  *stationWeights
+	run      *nn.Context
+	onLost   func(*DeviceError) // see Options.DeviceLost; nil when it was called
+	meter    *meter
+	noMemory func(error) bool // of the tier
+	cache    *cacheMemory     // nil if none of the KV cache is here
 
 	pages  tensor.Tensor   // for keys, values and states of layers that stream; none if none does
 	layers []kvcache.Layer // those of the cache, but of layers that stream, which are in pages
@@ -76,6 +77,9 @@ func (e *DeviceError) Unwrap() error { return e.Err }
 type losable interface{ Lost() error }
 
 func (s *station) failed(path string, err error) error {
+	if s.noMemory(err) {
+		err = fmt.Errorf("%w; leave more of the GPU free with a lower --max-memory %s=SIZE", err, s.device)
+	}
 	out := &DeviceError{Device: s.device, Path: path, Lost: s.lost(), Err: err}
 	if out.Lost {
 		s.tellLoss(out)
@@ -139,7 +143,7 @@ func (m *Model) station(d devicemap.Device, tier gpuTier) (*station, error) {
 	if err != nil {
 		return nil, fmt.Errorf("dispatch: the device map has GPU %s: %w", d, err)
 	}
-	s := &station{device: d, backend: b, onLost: m.options.DeviceLost, meter: m.newMeter(d, b)}
+	s := &station{device: d, backend: b, noMemory: tier.noMemory, onLost: m.options.DeviceLost, meter: m.newMeter(d, b)}
 	s.weights = &stationWeights{Weights: deviceweights.New(b, m.binding, m.stations.convert, func(b *meta.Buffer) tensor.Tensor { return m.weights.Buffer(b) })}
 	m.stations.list = append(m.stations.list, s)
 	return s, nil

@@ -35,7 +35,7 @@ CUDASIM_CAPABILITY=90 go test -tags cuda -count=1 -timeout 2h ./internal/backend
 CUDASIM_LATE=1 CUDASIM_SEED=1 go test -tags cuda -count=1 -timeout 2h -skip "${again:-^$}" ./internal/backend/cuda
 CUDASIM_SEED=2 go test -tags cuda -count=1 -timeout 2h -race -short -skip "${again:-^$}" ./internal/backend/cuda
 # A GPU that fails or is full while models are opened.
-go test -tags cuda -count=1 -run 'AtTheStart|TellsOfTheLoss|AfterThePlan|ForOneGPU' ./dispatch
+go test -tags cuda -count=1 -run 'AtTheStart|TellsOfTheLoss|AfterThePlan|WhileItServes|ForOneGPU' ./dispatch
 # Golden models over maps of two GPUs, the CPU and the disk have the CPU's bits, and with kernels for tensor cores they
 # stay within the tolerance.
 go test -tags cuda -count=1 -timeout 2h -run 'TestGPUs' ./dispatch
