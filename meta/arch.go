@@ -20,7 +20,7 @@ type architecture struct {
 // architectures returns the table of supported architectures. Each has one line, here or in the parts of
 // families with many generations, and one file.
 func architectures() []architecture {
-	return append(slices.Concat(qwens(), gemmas(), glms(), olmos(), granites(), gpts(), deepseeks(), lfms(), mambas(), minimaxes()), []architecture{
+	return append(slices.Concat(qwens(), gemmas(), glms(), olmos(), granites(), gpts(), deepseeks(), lfms(), mambas(), minimaxes(), hunyuans()), []architecture{
 		{"afmoe", "AfmoeForCausalLM", "model", "AfmoeDecoderLayer", -1, nil, afMoE},
 		{"apertus", "ApertusForCausalLM", "model", "ApertusDecoderLayer", 1, []int{2}, apertus},
 		{"apertus1p5_text", "Apertus1p5TextForCausalLM", "model", "Apertus1p5TextDecoderLayer", 1, []int{2}, apertus1p5},
@@ -42,10 +42,7 @@ func architectures() []architecture {
 		{"flint", "FlintForCausalLM", "model", "FlintDecoderLayer", -1, nil, flint},
 		{"gpt_oss", "GptOssForCausalLM", "model", "GptOssDecoderLayer", -1, nil, gptOSS},
 		{"helium", "HeliumForCausalLM", "model", "HeliumDecoderLayer", 1, []int{2}, helium},
-		{"hunyuan_v1_dense", "HunYuanDenseV1ForCausalLM", "model", "HunYuanDenseV1DecoderLayer", 1, []int{2}, hunyuanDense},
-		{"hunyuan_v1_moe", "HunYuanMoEV1ForCausalLM", "model", "HunYuanMoEV1DecoderLayer", 1, []int{2}, hunyuanMoE},
 		{"hyperclovax", "HyperCLOVAXForCausalLM", "model", "HyperCLOVAXDecoderLayer", 1, []int{2}, hyperCLOVAX},
-		{"hy_v3", "HYV3ForCausalLM", "model", "HYV3DecoderLayer", -1, nil, hyV3},
 		{"jamba", "JambaForCausalLM", "model", "JambaAttentionDecoderLayer JambaMambaDecoderLayer", 1, []int{2}, jamba},
 		{"jais2", "Jais2ForCausalLM", "model", "Jais2DecoderLayer", 0, []int{150024}, jais2},
 		{"internlm3", "LlamaForCausalLM", "model", "LlamaDecoderLayer", 1, []int{2}, internLM3},
@@ -77,6 +74,16 @@ func architectures() []architecture {
 		{"starcoder2", "Starcoder2ForCausalLM", "model", "Starcoder2DecoderLayer", 50256, []int{50256}, starcoder2},
 		{"xglm", "XGLMForCausalLM", "model", "XGLMDecoderLayer", 0, []int{2}, xglm},
 	}...)
+}
+
+// hunyuans returns those of Tencent's Hunyuan.
+func hunyuans() []architecture {
+	return []architecture{
+		{"hunyuan_v1_dense", "HunYuanDenseV1ForCausalLM", "model", "HunYuanDenseV1DecoderLayer", 1, []int{2}, hunyuanDense},
+		{"hunyuan_v1_moe", "HunYuanMoEV1ForCausalLM", "model", "HunYuanMoEV1DecoderLayer", 1, []int{2}, hunyuanMoE},
+		{"hy_v3", "HYV3ForCausalLM", "model", "HYV3DecoderLayer", -1, nil, hyV3},
+		{"hy_v4", "HYV4ForCausalLM", "model", "HYV4DecoderLayer", 120000, []int{120025}, hyV4},
+	}
 }
 
 // minimaxes returns MiniMax's models of the table.

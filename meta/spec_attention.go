@@ -103,6 +103,7 @@ type IndexerSpec struct {
 	Heads, HeadDim       int
 	Count                int  // positions; a token that sees fewer attends to all of them
 	Interleaved          bool // rope turns pairs of neighbours in the first MLASpec.RopeDim channels
+	Last                 bool // rope turns the last channels instead, as it does those of attention
 }
 
 // BlockIndexerSpec chooses blocks of Size positions for each token and each of Heads heads, whose choice

@@ -13,9 +13,13 @@ package meta
 // scale [3], one number each for pre, post and comb, and the child Norm. Head, in a [CausalLMSpec], is the path of a
 // child that makes one stream of all before the final norm, by weights pre alone: its parameters are hc_fn
 // [Count, Count·hidden], hc_base [Count] and hc_scale [1].
+//
+// Independent streams, as those of transformers' HYV4HyperConnection, keep their own residual: comb[j][k] is 1 for j = k
+// and 0 else, post = Magnitude·sigmoid + Eps, fn and base have the rows of pre and post alone, and scale is [2].
 type StreamsSpec struct {
 	Count, Iterations int
-	Eps               float32
+	Independent       bool
+	Eps, Magnitude    float32
 	Attention, MLP    string
 	Head, Norm        string
 }

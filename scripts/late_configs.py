@@ -262,6 +262,22 @@ def minimax_m3_vl(R, llama, wrap):
     return wrap("minimax_m3_vl", t, MINIMAX_VISION, "dtype" in t, image_token_index=5, video_token_index=6, projector_hidden_size=8, **tie)
 
 
+def hy_v4(R, deepseek):
+    c = deepseek(R, "hy_v4")
+    n = R.choice([2, 3, 4])
+    for name in ("first_k_dense_replace", "rope_interleave", "scoring_func", "topk_method", "num_nextn_predict_layers"):
+        c.pop(name, None)
+    c.update(num_hidden_layers=n, q_lora_rank=R.choice([6, 10]), kv_lora_rank=R.choice([8, 12]), index_topk=R.choice([4, 6, 9]), index_head_dim=c["qk_rope_head_dim"] + R.choice([0, 4]),
+             index_n_heads=R.choice([7, 8]), hc_mult=R.choice([1, 2, 3]), swiglu_limit=R.choice([0.3, 10.0]))
+    if R.random() < 0.5:
+        c["mlp_layer_types"] = kinds(R, n, "dense", "sparse")
+    if R.random() < 0.6:
+        c["indexer_types"] = ["full"] + [R.choice(["full", "shared", "shared"]) for _ in range(n - 1)]
+    if R.random() < 0.5:
+        c.update(hc_eps=R.choice([1e-6, 1e-2]), hc_magnitude=R.choice([1.0, 1.5]))
+    return c
+
+
 def late(llama, gemma4, wrap, deepseek):
     """The makers, each with the seeds of the committed fixtures. llama and gemma4 are family_configs'."""
     return {
@@ -272,6 +288,7 @@ def late(llama, gemma4, wrap, deepseek):
         "flint": (lambda R: flint(R, llama), [1, 2]),
         "gemma4_unified_text": (lambda R: gemma4_unified_text(R, gemma4), [1]),
         "gemma4_unified": (lambda R: gemma4_unified(R, gemma4, wrap), [1]),
+        "hy_v4": (lambda R: hy_v4(R, deepseek), [6, 7]),
         "jamba": (lambda R: jamba(R, llama), [1, 2, 3]),
         "mamba": (lambda R: mamba(R, llama, "mamba"), [1, 2]),
         "kimi_linear": (lambda R: kimi_linear(R, deepseek), [1, 2, 3]),

@@ -52,16 +52,18 @@ type EntryArgs struct {
 // Streams is implemented by a Backend that runs hyper-connections: rows of x are Count streams.
 type Streams interface {
 	// StreamWeights turns the linear map of each row, [n, (2+Count)·Count] or [n, Count], into the weights
-	// of [meta.StreamsSpec]: pre, post and comb, or pre alone.
+	// of [meta.StreamsSpec]: pre, post and comb, or pre alone. Independent streams have pre and post, [n, 2·Count].
 	StreamWeights(weights, base, scale tensor.Tensor, a StreamArgs)
 	// CollapseStreams: dst = sum over j of pre[j]·stream[j] of x.
 	CollapseStreams(dst, x, weights tensor.Tensor, a StreamArgs)
-	// ExpandStreams: stream[k] of x = post[k]·y + sum over j of comb[j][k]·stream[j].
+	// ExpandStreams: stream[k] of x = post[k]·y + sum over j of comb[j][k]·stream[j]. Independent streams have
+	// stream[k] in place of that sum.
 	ExpandStreams(x, y, weights tensor.Tensor, a StreamArgs)
 }
 
 // StreamArgs are what hyper-connections fix.
 type StreamArgs struct {
 	Count, Iterations int
-	Eps               float32
+	Independent       bool
+	Eps, Magnitude    float32
 }

@@ -15,6 +15,7 @@ type indexer struct {
 	q, k, weights    *linear
 	kNorm            *norm
 	scale, headScale float32
+	rotated          int
 }
 
 // indexer compiles the indexer of a, which may be nil.
@@ -36,7 +37,7 @@ func (c *compiler) indexer(n Node, a *latent, in int) (x *indexer, err error) {
 	if s.Heads < 1 || s.HeadDim < a.rotated || s.Count < 1 || m.Chosen != s.Count || a.qDown == nil || a.spec.Rope == nil {
 		return nil, at(n.Path, "an indexer of %d heads of %d that chooses %d positions of %d", s.Heads, s.HeadDim, s.Count, m.Chosen)
 	}
-	x = &indexer{spec: s, scale: float32(math.Pow(float64(s.HeadDim), -0.5)), headScale: float32(math.Pow(float64(s.Heads), -0.5))}
+	x = &indexer{spec: s, rotated: a.rotated, scale: float32(math.Pow(float64(s.HeadDim), -0.5)), headScale: float32(math.Pow(float64(s.Heads), -0.5))}
 	if x.q, err = c.linearNamed(n, "queries of the indexer", s.Q, a.qDown.out, s.Heads*s.HeadDim); err != nil {
 		return nil, err
 	}
@@ -51,6 +52,9 @@ func (c *compiler) indexer(n Node, a *latent, in int) (x *indexer, err error) {
 	}
 	c.usedNext(x.q, x.k, x.weights, a.up.both, a.up.k, a.up.v, a.out)
 	c.program.chosen = max(c.program.chosen, s.Count)
+	if s.Last {
+		c.program.heads = max(c.program.heads, s.Heads)
+	}
 	return x, nil
 }
 
@@ -83,8 +87,13 @@ func (x *indexer) choose(c *Context, a *latent, hidden, residual tensor.Tensor) 
 	}
 	if b := c.indexed(a.path); b != nil {
 		t := &c.ropes[a.rope]
-		c.backend.Rope(q, s.HeadDim, t.cos, t.sin, s.Interleaved)
-		c.backend.Rope(k, s.HeadDim, t.cos, t.sin, s.Interleaved)
+		if s.Last {
+			c.turnLast(a.rope, q, s.Heads, s.HeadDim)
+			c.turnLast(a.rope, k, 1, s.HeadDim)
+		} else {
+			c.backend.Rope(q, s.HeadDim, t.cos, t.sin, s.Interleaved)
+			c.backend.Rope(k, s.HeadDim, t.cos, t.sin, s.Interleaved)
+		}
 		kv := c.in.KV[a.spec.Layer]
 		group := &c.in.Groups[kv.Group]
 		keys := kv.KV
@@ -101,5 +110,9 @@ func (x *indexer) scratch(rows int) int {
 	if x == nil {
 		return 0
 	}
-	return floats(rows, x.spec.Heads*x.spec.HeadDim) + floats(rows, x.spec.HeadDim) + floats(rows, x.spec.Heads)
+	n := floats(rows, x.spec.Heads*x.spec.HeadDim) + floats(rows, x.spec.HeadDim) + floats(rows, x.spec.Heads)
+	if x.spec.Last {
+		n += floats(rows, x.spec.Heads*x.rotated)
+	}
+	return n
 }

@@ -23,8 +23,9 @@ type latent struct {
 	out           *linear
 	rope, growth  int       // tables, -1 for none
 	gate          *headGate // nil for none
-	indexer       *indexer  // nil for none
-	nope, rotated int       // widths of the two parts of a query head
+	sinks         param
+	indexer       *indexer // nil for none
+	nope, rotated int      // widths of the two parts of a query head
 	rank          int
 }
 
@@ -34,8 +35,8 @@ func (c *compiler) latent(n Node, s *meta.AttentionSpec, in int) (*latent, error
 		return nil, at(n.Path, "latent attention of %d heads of %d = %d + %d and %d, rank %d",
 			s.Heads, s.HeadDim, m.NopeDim, m.RopeDim, s.ValueDim, m.LoraRank)
 	}
-	if s.Rope != nil && s.Rope.Dim != m.RopeDim || s.Sinks != "" {
-		return nil, at(n.Path, "latent attention wants rope over %d dimensions and no sinks", m.RopeDim)
+	if s.Rope != nil && s.Rope.Dim != m.RopeDim {
+		return nil, at(n.Path, "latent attention wants rope over %d dimensions", m.RopeDim)
 	}
 	a := &latent{path: n.Path, spec: s, rope: -1, growth: -1, nope: m.NopeDim, rotated: m.RopeDim, rank: m.LoraRank}
 	err := c.latentQueries(n, a, in)
@@ -52,21 +53,19 @@ func (c *compiler) latent(n Node, s *meta.AttentionSpec, in int) (*latent, error
 	if err = c.expansion(n, a); err != nil {
 		return nil, err
 	}
+	if s.Sinks != "" {
+		if a.sinks, err = c.param(n, s.Sinks, s.Heads); err != nil {
+			return nil, err
+		}
+	}
 	if a.gate, err = c.headGate(n, s, in); err != nil {
 		return nil, err
 	}
 	if a.out, err = c.linearNamed(n, "output", s.Out, s.Heads*s.ValueDim, 0); err != nil {
 		return nil, err
 	}
-	if s.Rope != nil {
-		if a.rope, err = c.rope(n.Path, s.Rope, a.rotated); err != nil {
-			return nil, err
-		}
-	}
-	if m.QueryGrowth != nil {
-		if a.growth, err = c.rope(n.Path, m.QueryGrowth, s.HeadDim); err != nil {
-			return nil, err
-		}
+	if err = c.latentRopes(n, a); err != nil {
+		return nil, err
 	}
 	c.program.heads = max(c.program.heads, s.Heads)
 	if a.up.both != nil {
@@ -85,6 +84,18 @@ func (c *compiler) latent(n Node, s *meta.AttentionSpec, in int) (*latent, error
 		shape.VWidth = a.indexer.spec.HeadDim
 	}
 	return a, c.cache(n.Path, s.Layer, shape)
+}
+
+func (c *compiler) latentRopes(n Node, a *latent) (err error) {
+	if r := a.spec.Rope; r != nil {
+		if a.rope, err = c.rope(n.Path, r, a.rotated); err != nil {
+			return err
+		}
+	}
+	if r := a.spec.MLA.QueryGrowth; r != nil {
+		a.growth, err = c.rope(n.Path, r, a.spec.HeadDim)
+	}
+	return err
 }
 
 func (c *compiler) latentQueries(n Node, a *latent, in int) (err error) {
@@ -123,12 +134,13 @@ func (a *latent) forward(c *Context, dst, x tensor.Tensor) {
 	c.backend.StoreKV(latentKeys(kv.KV), key, tensor.Tensor{}, group.Slots)
 
 	a.magnifyQueries(c, q)
+	sinks := c.vector(a.sinks)
 	absorbed, up := a.absorb(c, q)
 	if c.err != nil {
 		return
 	}
 	y := c.arena.take(rows, s.Heads*a.rank)
-	a.attend(c, y, absorbed, kv.KV, group.Spans)
+	a.attend(c, y, absorbed, sinks, kv.KV, group.Spans)
 	values := c.arena.take(rows, s.Heads*s.ValueDim)
 	together := c.collect()
 	a.up.values(together, a, up, func(h, begin, end int, w backend.Matrix) {
@@ -156,11 +168,11 @@ func latentKeys(kv backend.KV) backend.KV {
 	return kv
 }
 
-func (a *latent) attend(c *Context, y, q tensor.Tensor, kv backend.KV, spans []backend.Span) {
+func (a *latent) attend(c *Context, y, q, sinks tensor.Tensor, kv backend.KV, spans []backend.Span) {
 	s := a.spec
 	args := backend.AttentionArgs{
 		Heads: s.Heads, KVHeads: 1, Dim: a.rank + a.rotated, ValueDim: a.rank,
-		Scale: s.Scale, Window: s.Window, Softcap: s.Softcap, Prompts: c.in.Prompts,
+		Scale: s.Scale, Window: s.Window, Softcap: s.Softcap, Sinks: sinks, Prompts: c.in.Prompts,
 	}
 	if s.MLA.Chosen == 0 {
 		c.backend.Attention(y, q, latentKeys(kv), spans, args)

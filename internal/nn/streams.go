@@ -23,19 +23,22 @@ func (c *compiler) mixer(n Node, s *meta.StreamsSpec, name, prefix string, width
 	if err != nil {
 		return nil, err
 	}
-	if s.Count < 1 || width%s.Count != 0 || s.Iterations < 1 {
+	if s.Count < 1 || width%s.Count != 0 || s.Iterations < 1 && !s.Independent {
 		return nil, at(child.Path, "%d streams in a width of %d, with %d iterations", s.Count, width, s.Iterations)
 	}
 	c.special("hyper-connections")
 	m = &mixer{
-		path: child.Path, args: backend.StreamArgs{Count: s.Count, Iterations: s.Iterations, Eps: s.Eps}, hidden: width / s.Count,
+		path: child.Path, args: backend.StreamArgs{Count: s.Count, Iterations: s.Iterations, Independent: s.Independent, Eps: s.Eps, Magnitude: s.Magnitude}, hidden: width / s.Count,
 	}
 	if m.norm, err = c.normNamed(child, "norm of the streams", s.Norm, width); err != nil {
 		return nil, err
 	}
 	out, scales := (2+s.Count)*s.Count, 3
-	if alone {
+	switch {
+	case alone:
 		out, scales = s.Count, 1
+	case s.Independent:
+		out, scales = 2*s.Count, 2
 	}
 	m.fn = &linear{path: child.Path, in: width, out: out, exact: true} // rounding would move all streams
 	if m.fn.weight, err = c.param(child, prefix+"fn", out, width); err != nil {

@@ -241,19 +241,20 @@ func (b *Backend) AttentionChosen(dst, q, chosen tensor.Tensor, kv backend.KV, s
 		return
 	}
 	n := q.Rows()
-	if a.Heads < 1 || a.KVHeads != 1 || a.Dim < 1 || a.ValueDim < 1 || a.Window != 0 || a.Chunk != 0 || a.Softcap != 0 || len(a.Slopes) > 0 || !a.Sinks.IsZero() {
+	if a.Heads < 1 || a.KVHeads != 1 || a.Dim < 1 || a.ValueDim < 1 || a.Window != 0 || a.Chunk != 0 || a.Softcap != 0 || len(a.Slopes) > 0 {
 		b.fail("attention to chosen positions: invalid arguments: %+v", a)
 		return
 	}
 	op := attentionChosen{rows: &b.sparse, count: chosen.Cols()}
-	var ok, ok2, ok3, ok4, ok5 bool
+	var ok, ok2, ok3, ok4, ok5, ok6 bool
 	op.set, op.a, op.group = b.set, a, a.Heads
+	op.sinks, ok6 = b.vector("attention", "sinks", a.Sinks, slotSinks, a.Heads)
 	op.q, ok = b.floats("attention", "query", q, n, a.Heads*a.Dim)
 	op.dst, ok2 = b.floats("attention", "result", dst, n, a.Heads*a.ValueDim)
 	op.chosen, ok3 = b.floats("attention", "choice", chosen, n, op.count)
 	op.k, ok4 = b.pages("keys", &kv, kv.K, 1, a.Dim)
 	op.v, ok5 = b.pages("values", &kv, kv.V, 1, a.ValueDim)
-	if !ok || !ok2 || !ok3 || !ok4 || !ok5 {
+	if !ok || !ok2 || !ok3 || !ok4 || !ok5 || !ok6 {
 		return
 	}
 	if _, _, ok = b.checkSpans(spans, n, min(op.k.count, op.v.count), kv.PageTokens); !ok {

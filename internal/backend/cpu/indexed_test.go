@@ -51,6 +51,7 @@ type sparseCase struct {
 	tokens, count                      int
 	heads, dim, value                  int
 	q, index, weights, keys, indexKeys []float32
+	sinks                              []float32
 }
 
 func newSparseCase() *sparseCase {
@@ -64,6 +65,7 @@ func newSparseCase() *sparseCase {
 	}
 	c := &sparseCase{tokens: 150, count: 70, heads: 6, dim: 24, value: 16}
 	c.q, c.keys = values(c.tokens*c.heads*c.dim), values(c.tokens*c.dim)
+	c.sinks = []float32{0.5, -1, 2, 0, 1, -3}
 	c.index, c.weights, c.indexKeys = values(c.tokens*3*8), values(c.tokens*3), values(c.tokens*8)
 	return c
 }
@@ -107,7 +109,7 @@ func (c *sparseCase) run(t *testing.T, d meta.DType, threads, chunk int) []float
 		chosen := tensor.Floats(make([]float32, rows*c.count), rows, c.count)
 		b.Choose(chosen, cut(c.index, from, rows), cut(c.weights, from, rows), index, spans, backend.IndexArgs{Heads: 3, Dim: 8, Count: c.count, Scale: 0.3, WeightScale: 0.5})
 		b.AttentionChosen(cut(out, from, rows), cut(c.q, from, rows), chosen, kv, spans,
-			backend.AttentionArgs{Heads: c.heads, KVHeads: 1, Dim: c.dim, ValueDim: c.value, Scale: 0.2})
+			backend.AttentionArgs{Heads: c.heads, KVHeads: 1, Dim: c.dim, ValueDim: c.value, Scale: 0.2, Sinks: tensor.Floats(c.sinks, c.heads)})
 	}
 	if err := b.Sync(); err != nil {
 		t.Fatal(err)
@@ -131,7 +133,7 @@ func (c *sparseCase) want() []float64 {
 		}
 		chosen := chosenOf(scores, min(c.count, r+1))
 		for h := range c.heads {
-			var sum float64
+			sum := math.Exp(float64(c.sinks[h]))
 			y := out[(r*c.heads+h)*c.value:][:c.value]
 			for _, j := range chosen {
 				var dot float64

@@ -39,8 +39,11 @@ func (b *Backend) StreamWeights(weights, base, scale tensor.Tensor, a backend.St
 	rows, width := weights.Rows(), weights.Cols()
 	op := streams{set: b.set, step: streamWeights, a: a, width: width}
 	scales := 3
-	if width == a.Count {
+	switch {
+	case width == a.Count:
 		scales = 1
+	case a.Independent:
+		scales = 2
 	}
 	var ok, ok2, ok3 bool
 	op.weights, ok = b.floats("streams", "weights", weights, rows, width)
@@ -56,7 +59,11 @@ func (b *Backend) StreamWeights(weights, base, scale tensor.Tensor, a backend.St
 // check checks the number of streams and the columns of the weights; alone allows pre alone.
 func (op *streams) check(b *Backend, alone bool) bool {
 	n := op.a.Count
-	if n < 1 || op.width != (2+n)*n && !(alone && op.width == n) {
+	all := (2 + n) * n
+	if op.a.Independent {
+		all = 2 * n
+	}
+	if n < 1 || op.width != all && !(alone && op.width == n) {
 		b.fail("streams: %d columns of weights for %d streams", op.width, n)
 		return false
 	}
@@ -111,6 +118,10 @@ func (op *streams) run(w *worker, r int) {
 		for k := range n {
 			to := x[k*op.hide:][:op.hide]
 			op.add(to, y, weights[n+k])
+			if op.a.Independent {
+				op.add(to, old[k*op.hide:], 1)
+				continue
+			}
 			for j := range n {
 				op.add(to, old[j*op.hide:], weights[2*n+j*n+k])
 			}
@@ -132,11 +143,14 @@ func (op *streams) weigh(x []float32) {
 		scale, times, plus := op.scale[0], float32(1), op.a.Eps
 		if i >= n {
 			scale, times, plus = op.scale[1], 2, 0
+			if op.a.Independent {
+				times, plus = op.a.Magnitude, op.a.Eps
+			}
 		}
 		v := float32(x[i]*scale) + op.base[i]
 		x[i] = times*float32(1/(1+math.Exp(-float64(v)))) + plus
 	}
-	if len(x) == n {
+	if len(x) == n || op.a.Independent {
 		return
 	}
 	comb, base := x[2*n:], op.base[2*n:]

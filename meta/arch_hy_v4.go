@@ -1,0 +1,135 @@
+package meta
+
+import "strings"
+
+// hyV4 is HYV4ForCausalLM: several residual streams that stay apart, latent attention with sinks and gates to positions
+// that the layer's indexer chooses, or that of an earlier layer, and mixtures with clamped gates.
+func hyV4(f *fields, b *Builder) {
+	d := &hy4{deepseek: readDeepseek(f.without("num_key_value_heads"), "HYV4", decoderDefaults{
+		vocab: 120832, hidden: 2816, inner: 6912, layers: 34, heads: 32, context: 262144, eps: 1e-5,
+	}, latentDefaults{qRank: 1536, kvRank: 512, nope: 192, value: 256})}
+	if d.qRank == 0 {
+		f.fail("q_lora_rank", "sparse attention needs a rank, got null")
+	}
+	d.rope.Interleaved, d.correction = false, Float32 // the config has no say
+	d.readMixture(f, mixtureDefaults{
+		count: f.expertsField(), inner: 768, experts: 256, topK: 8, scale: 2.827, groups: 1, topGroups: 1, leastShared: 1,
+	})
+	d.moe.Act, d.moe.Limit = ActClampedSiLU, float32(f.positive("swiglu_limit", 10))
+	d.streams = StreamsSpec{
+		Count: f.count("hc_mult", 4, 1, 64), Independent: true, Eps: float32(f.positive("hc_eps", 1e-6)), Magnitude: float32(f.positive("hc_magnitude", 2)),
+		Attention: "attn_hc", MLP: "ffn_hc", Head: "model.hc_head", Norm: "input_norm",
+	}
+	d.readIndexer(f)
+	mixture := d.sparseByType(f)
+	b.publishes(".gate_proj.", ".linear_gate.", ".self_attn.sinks", ".self_attn.learnable_sink_param")
+	block := preNorm()
+	block.Streams = &d.streams
+	d.causalLM(f, b, wiring{block: block, spec: CausalLMSpec{Streams: &d.streams}, inputs: d.head}, func(b *Builder, i int) {
+		d.attention(b, i)
+		if mixture[i] {
+			d.experts(b)
+		} else {
+			d.gatedMLP(b, "mlp", d.inner, false)
+		}
+		d.norms(b, "input_layernorm", "post_attention_layernorm")
+		d.connection(b.Child("attn_hc", d.class+"HyperConnection"), Join(b.path, "hc_attn_layer"), 2, "fn", "base", "scale")
+		d.connection(b.Child("ffn_hc", d.class+"HyperConnection"), Join(b.path, "hc_mlp_layer"), 2, "fn", "base", "scale")
+	})
+	d.keepFloat32(b)
+	b.Ignore("model.mtp_layers.**")
+}
+
+// hy4 is what the config has beyond DeepSeek's.
+type hy4 struct {
+	*deepseek
+	streams StreamsSpec
+	indexer IndexerSpec
+	shared  []bool // layers without an indexer
+}
+
+func (d *hy4) readIndexer(f *fields) {
+	d.indexer = IndexerSpec{
+		Q: "indexer.wq_b", K: "indexer.wk", KNorm: "indexer.k_norm", Weights: "indexer.weights_proj", Last: true,
+		Count: f.size("index_topk", 2048), Heads: f.count("index_n_heads", 16, 1, maxHeads), HeadDim: f.count("index_head_dim", 128, 1, maxHeads),
+	}
+	if d.indexer.HeadDim < d.headDim {
+		f.fail("index_head_dim", "%d, less than the %d channels that rope turns", d.indexer.HeadDim, d.headDim)
+	}
+	if types := f.texts("layer_types"); types != nil {
+		f.checkTypes("layer_types", &types, d.layers, "indexed_attention")
+	}
+	if f.texts("indexer_types") != nil {
+		d.shared = d.sharedIndexers(f)
+		return
+	}
+	for i := range d.layers {
+		d.shared = append(d.shared, i > 0 && (i-1)%4 != 0)
+	}
+}
+
+func (d *hy4) attention(b *Builder, i int) {
+	a, mla := d.latentAttention(b, i)
+	s := a.node.Spec.(*AttentionSpec)
+	s.Sinks, s.Gate = "sinks", "gate_proj"
+	mla.Chosen = d.indexer.Count
+	if !d.shared[i] {
+		mla.Indexer = &d.indexer
+		x := a.Child("indexer", d.class+"Indexer")
+		x.Linear("wq_b", d.qRank, d.indexer.Heads*d.indexer.HeadDim, false)
+		x.Linear("wk", d.hidden, d.indexer.HeadDim, false)
+		x.LayerNorm("k_norm", d.indexer.HeadDim, float64(d.normSpec.Eps), true)
+		x.Linear("weights_proj", d.hidden, d.indexer.Heads, false)
+	}
+	a.Linear("gate_proj", d.hidden, d.heads*d.value, false)
+	a.Param("sinks", d.heads)
+}
+
+func (d *hy4) experts(b *Builder) {
+	d.check()
+	m := b.Child("mlp", d.class+"MoE").Runs(KindMoE, d.moe)
+	m.stackedExperts(d.moe, expertNames{
+		class: d.class + "Experts", gate: "gate_proj", up: "up_proj", down: "down_proj", each: []string{m.path + ".experts"},
+	}, d.hidden, d.moeInner, activation{})
+	gate := m.Child("gate", d.class+"TopkRouter")
+	gate.Param("weight", d.moe.Count, d.hidden)
+	gate.Buffer(d.moe.Correction, d.correction, true, d.moe.Count)
+	d.gatedMLP(m, "shared_experts", d.deepseek.shared, false)
+}
+
+// head adds what makes one stream of all.
+func (d *hy4) head(b *Builder) {
+	d.connection(b.Child("hc_head", d.class+"HyperHead"), Join(b.path, "hc_head"), 1, "hc_fn", "hc_base", "hc_scale")
+}
+
+// connection fills c, the scope of weights of streams, of so many kinds. Published files have them under the path at,
+// with a prefix that transformers writes before the path's last part.
+func (d *hy4) connection(c *Builder, at string, kinds int, names ...string) {
+	n := d.streams.Count
+	shapes := [][]int{{kinds * n, n * d.hidden}, {kinds * n}, {kinds}}
+	c.Child("input_norm", d.class+"UnweightedRMSNorm").Runs(KindNorm, &NormSpec{Dim: n * d.hidden, Eps: d.normSpec.Eps})
+	cut := strings.LastIndexByte(at, '.')
+	for i, name := range names {
+		file := "hc_" + strings.TrimPrefix(name, "hc_")
+		if kinds == 1 {
+			file = "hc_head_" + strings.TrimPrefix(name, "hc_")
+		}
+		ways := [][]TensorSource{{{Tensor: at + ".hc_pre." + file}}, {{Tensor: at + "." + file}}, {{Tensor: Join(c.path, name)}}}
+		c.ParamFrom(name, shapes[i], []TensorSource{{Tensor: at[:cut] + ".hc_pre" + at[cut:] + "." + file}}, ways...)
+	}
+}
+
+// keepFloat32 gives the parameters that transformers keeps in float32 their dtype.
+func (d *hy4) keepFloat32(b *Builder) {
+	if b.tree.header != nil {
+		return
+	}
+	keep := map[string]bool{"HyperConnection": true, "HyperHead": true, "TopkRouter": true, "lm_head": true, "weights_proj": true, "k_norm": true}
+	for _, node := range b.tree.root.Walk() {
+		for _, p := range node.Params {
+			if (keep[strings.TrimPrefix(node.Class, d.class)] || keep[node.Name] || p.Name == "sinks") && p.SameAs == nil {
+				p.DType = Float32
+			}
+		}
+	}
+}
