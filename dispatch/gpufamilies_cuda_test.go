@@ -22,6 +22,7 @@ var leftToTheCPU = reasons(map[string][]string{
 	"clamped queries, keys and values":              {"family-mpt-clip-5", "family-olmo-clip-1"},
 	"delta nets whose channels decay by themselves": {"family-bailing-hybrid-1", "family-bailing-hybrid-3"},
 	"selective scans":                               {"family-falcon-mamba-1", "family-falcon-mamba-2", "family-mamba-1", "family-mamba-2"},
+	"differences of heads":                          {"family-diffllama-3", "family-diffllama-7"},
 	"gates of heads":                                {"family-bailing-hybrid-2", "family-laguna-1"},
 	"gates of softplus":                             {"family-laguna-2", "family-laguna-3"},
 	"hyper-connections":                             {"family-deepseek-v4-1", "family-deepseek-v4-5", "family-hy-v4-6", "family-hy-v4-7", "small-deepseek-v4-published"},

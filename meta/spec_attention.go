@@ -48,6 +48,7 @@ type AttentionSpec struct {
 	GateAct    Activation
 	GateByHead bool              // Gate is [Heads, hidden]: one number for each head
 	Blocks     *BlockIndexerSpec // limits the positions that a token attends to; nil for none
+	Difference *DifferenceSpec   // subtracts heads from others; nil for none
 	OutNorm    string            // norm of the heads' outputs together, of Heads·ValueDim channels; "" for none
 }
 
@@ -104,6 +105,20 @@ type IndexerSpec struct {
 	Count                int  // positions; a token that sees fewer attends to all of them
 	Interleaved          bool // rope turns pairs of neighbours in the first MLASpec.RopeDim channels
 	Last                 bool // rope turns the last channels instead, as it does those of attention
+}
+
+// DifferenceSpec is differential attention, as transformers' DiffLlamaAttention computes it. Query head i of the first
+// half and head i of the second half both weigh the values of heads j and j + KVHeads/2 side by side, where j is the
+// head of the first one's keys. The result is the first's less factor times the second's, where
+//
+//	factor = exp(Q1·K1) - exp(Q2·K2) + Init
+//
+// over four Params of HeadDim numbers. The result passes Norm, a child that normalises each pair of value heads, and is
+// multiplied by 1 - Init. The cache has the values twice.
+type DifferenceSpec struct {
+	Q1, K1, Q2, K2 string
+	Init           float32
+	Norm           string
 }
 
 // BlockIndexerSpec chooses blocks of Size positions for each token and each of Heads heads, whose choice

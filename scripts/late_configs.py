@@ -233,6 +233,13 @@ def mistral4(R, deepseek):
     return c
 
 
+def diffllama(R, llama):
+    c = llama(R, "diffllama", dims=(6, 8), heads=R.choice([4, 6]))
+    heads = c["num_attention_heads"]
+    c.update(num_key_value_heads=R.choice([k for k in (2, 4, 6) if heads % k == 0]), attention_bias=R.random() < 0.3)
+    return c
+
+
 MINIMAX_VISION = dict(model_type="minimax_m3_vl_vision", hidden_size=12, intermediate_size=8, num_hidden_layers=1, num_attention_heads=2, image_size=8, patch_size=2)
 
 
@@ -284,6 +291,7 @@ def late(llama, gemma4, wrap, deepseek):
         "apertus1p5_text": (lambda R: apertus1p5_text(R, llama), [1, 2, 3]),
         "apertus1p5": (lambda R: apertus1p5(R, llama, wrap), [1]),
         "bailing_hybrid": (lambda R: bailing_hybrid(R, deepseek), [1, 2, 3]),
+        "diffllama": (lambda R: diffllama(R, llama), [3, 7]),
         "falcon_mamba": (lambda R: mamba(R, llama, "falcon_mamba"), [1, 2]),
         "flint": (lambda R: flint(R, llama), [1, 2]),
         "gemma4_unified_text": (lambda R: gemma4_unified_text(R, gemma4), [1]),

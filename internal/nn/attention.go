@@ -19,6 +19,7 @@ type attention struct {
 	outNorm      *norm
 	gate         *headGate     // nil for none
 	indexer      *blockIndexer // nil for none
+	difference   *difference   // nil for none
 	sinks        param
 	rope, qRope  int // tables of keys and of queries, -1 for none
 	qw, kw, vw   int // widths of queries, keys and values
@@ -63,7 +64,10 @@ func (c *compiler) attention(n Node, in int) (rule, error) {
 	if err := c.ropes(n, a); err != nil {
 		return nil, err
 	}
-	asks := backend.AttentionWork{Heads: s.Heads, KVHeads: s.KVHeads, Dim: s.HeadDim, ValueDim: s.ValueDim, Window: s.Window}
+	if a.difference, err = c.difference(n, a); err != nil {
+		return nil, err
+	}
+	asks := backend.AttentionWork{Heads: s.Heads, KVHeads: s.KVHeads, Dim: s.HeadDim, ValueDim: a.valueDim(), Window: s.Window}
 	if s.Blocks != nil {
 		if a.indexer, err = c.blockIndexer(n, a, in); err != nil {
 			return nil, err
@@ -75,11 +79,19 @@ func (c *compiler) attention(n Node, in int) (rule, error) {
 	if window == 0 {
 		window = s.Chunk // a chunk has at most so many tokens before one
 	}
-	shape := kvcache.LayerShape{KWidth: a.kw, VWidth: a.vw, Heads: s.KVHeads, Window: window}
+	shape := kvcache.LayerShape{KWidth: a.kw, VWidth: s.KVHeads * a.valueDim(), Heads: s.KVHeads, Window: window}
 	if s.Shared {
 		return a, c.shared(n.Path, s.Layer, shape)
 	}
 	return a, c.cache(n.Path, s.Layer, shape)
+}
+
+// valueDim is the size of a value head in the cache.
+func (a *attention) valueDim() int {
+	if a.difference != nil {
+		return 2 * a.spec.ValueDim
+	}
+	return a.spec.ValueDim
 }
 
 // ropes compiles the tables of keys and queries.
@@ -208,6 +220,9 @@ func (a *attention) forward(c *Context, dst, x tensor.Tensor) {
 	}
 	kv := c.in.KV[s.Layer]
 	group := &c.in.Groups[kv.Group]
+	if a.difference != nil {
+		v = a.difference.pairs(c, v)
+	}
 	if !s.Shared {
 		c.backend.StoreKV(kv.KV, k, v, group.Slots)
 	}
@@ -231,15 +246,20 @@ func (a *attention) forward(c *Context, dst, x tensor.Tensor) {
 func (a *attention) attend(c *Context, y, q, x tensor.Tensor, kv backend.KV, spans []backend.Span, sinks tensor.Tensor) {
 	s := a.spec
 	args := backend.AttentionArgs{
-		Heads: s.Heads, KVHeads: s.KVHeads, Dim: s.HeadDim, ValueDim: s.ValueDim,
+		Heads: s.Heads, KVHeads: s.KVHeads, Dim: s.HeadDim, ValueDim: a.valueDim(),
 		Scale: s.Scale, Window: s.Window, Chunk: s.Chunk, Softcap: s.Softcap, Slopes: s.Slopes,
 		RoundedSlopes: s.RoundedSlopes, Sinks: sinks, Prompts: c.in.Prompts,
 	}
-	if a.indexer != nil {
+	switch {
+	case a.indexer != nil:
 		a.indexer.attend(c, a, y, q, x, kv, args)
-		return
+	case a.difference != nil:
+		both := c.arena.take(y.Rows(), 2*y.Cols())
+		c.backend.Attention(both, q, kv, spans, args)
+		a.difference.subtract(c, y, both)
+	default:
+		c.backend.Attention(y, q, kv, spans, args)
 	}
-	c.backend.Attention(y, q, kv, spans, args)
 }
 
 // normalise applies the norms of queries and keys.
@@ -318,7 +338,7 @@ func (a *attention) unfuse(c *Context, all, q, k, v tensor.Tensor) {
 }
 
 func (a *attention) scratch(rows int) int {
-	n := floats(rows, a.spec.Heads*a.spec.ValueDim) + max(a.gate.scratch(rows), a.indexer.scratch(rows))
+	n := floats(rows, a.spec.Heads*a.spec.ValueDim) + max(a.gate.scratch(rows), a.indexer.scratch(rows)) + a.difference.scratch(rows, a.spec)
 	if a.spec.Gated {
 		n += 3 * floats(rows, a.qw)
 	}

@@ -1,0 +1,102 @@
+package nn
+
+import (
+	"math"
+
+	"github.com/heftai/heft/internal/tensor"
+	"github.com/heftai/heft/meta"
+)
+
+// difference is what attention has that subtracts heads, see [meta.DifferenceSpec].
+type difference struct {
+	path    string
+	numbers [4]param // vectors of the factor: q1, k1, q2, k2
+	init    float32
+	norm    *norm
+	heads   int // of keys and values
+	dim     int // of a value head
+}
+
+// difference compiles what the spec of a names, or returns nil for none.
+func (c *compiler) difference(n Node, a *attention) (d *difference, err error) {
+	s := a.spec
+	if s.Difference == nil {
+		return nil, nil
+	}
+	if s.KVHeads%2 != 0 || s.Gated || s.Shared || s.Blocks != nil || s.Gate != "" || s.Sinks != "" {
+		return nil, at(n.Path, "heads that are subtracted, with %d heads of keys and values, gates or sinks", s.KVHeads)
+	}
+	c.hostOnly("differences of heads")
+	c.untrained("differences of heads")
+	d = &difference{path: n.Path, init: s.Difference.Init, heads: s.KVHeads, dim: s.ValueDim}
+	for i, name := range []string{s.Difference.Q1, s.Difference.K1, s.Difference.Q2, s.Difference.K2} {
+		if d.numbers[i], err = c.param(n, name, s.HeadDim); err != nil {
+			return nil, err
+		}
+	}
+	d.norm, err = c.normNamed(n, "norm of the differences", s.Difference.Norm, s.Heads*s.ValueDim)
+	return d, err
+}
+
+// pairs returns the values of each head: two heads of v side by side, one of each half.
+func (d *difference) pairs(c *Context, v tensor.Tensor) tensor.Tensor {
+	pairs, half := c.arena.take(v.Rows(), 2*v.Cols()), d.heads/2
+	if c.err != nil {
+		return pairs
+	}
+	for i := range 2 * d.heads {
+		from := (i%2*half + i/2%half) * d.dim
+		c.copyRows(pairs.Columns(i*d.dim, (i+1)*d.dim), v.Columns(from, from+d.dim))
+	}
+	return pairs
+}
+
+// subtract sets dst to the results of the first half of the heads less those of the second.
+func (d *difference) subtract(c *Context, dst, y tensor.Tensor) {
+	factor := d.factor(c)
+	if c.err != nil {
+		return
+	}
+	c.copyRows(dst, y.Columns(0, dst.Cols()))
+	c.backend.Add(dst, y.Columns(dst.Cols(), y.Cols()), -factor)
+	if d.norm != nil {
+		d.norm.forward(c, dst, dst)
+	}
+	c.scale(dst, 1-d.init)
+}
+
+// factor computes the factor of the second half.
+func (d *difference) factor(c *Context) float32 {
+	n := d.numbers[0].Shape[0]
+	if len(c.scales) < 2*n {
+		c.scales = make([]float32, 2*n)
+	}
+	if len(c.stored) < 4*n {
+		c.stored = make([]byte, 4*n)
+	}
+	var dots [2]float32
+	for i, p := range d.numbers {
+		t := c.vector(p)
+		if c.err != nil {
+			return 0
+		}
+		if err := c.readVector(c.scales[i%2*n:][:n], t); err != nil {
+			c.fail("%s: %w", p.path, err)
+			return 0
+		}
+		if i%2 == 1 {
+			for j, x := range c.scales[:n] {
+				dots[i/2] += float32(x * c.scales[n+j])
+			}
+		}
+	}
+	return float32(math.Exp(float64(dots[0]))) - float32(math.Exp(float64(dots[1]))) + d.init
+}
+
+// scratch is the memory of d, which may be nil.
+func (d *difference) scratch(rows int, s *meta.AttentionSpec) int {
+	if d == nil {
+		return 0
+	}
+	return floats(rows, 2*s.KVHeads*s.ValueDim) + floats(rows, 2*s.Heads*s.ValueDim)
+}
