@@ -43,6 +43,7 @@ type Backend struct {
 	capability9     bool    // kernels of Options.Fast may begin while the one before them ends, and multiply wide tiles
 	rows            []int32 // of an attention
 	products        products
+	alone           alone
 	attention       attention
 	partRows        partRows
 	multiprocessors int
@@ -161,7 +162,9 @@ func (b *Backend) Lost() error { return b.lost }
 // Sync waits for the GPU.
 func (b *Backend) Sync() error {
 	b.check("wait", b.flushed().Wait())
-	b.ring.empty()
+	if b.err != nil || b.ring.used > ringBytes/2 { // otherwise operands of the passes to come may be there already
+		b.ring.empty()
+	}
 	if f := b.filling; f != nil && b.err == nil {
 		f.over = f.made
 	}

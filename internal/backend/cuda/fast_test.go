@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/heftai/heft/internal/backend"
@@ -71,11 +72,12 @@ type wideBench struct {
 	*fastBench
 	w          backend.Matrix
 	x          tensor.Tensor
+	role       backend.Role
 	want, size []float64
 }
 
 func newWideBench(t *testing.T, tokens, rows, cols int) *wideBench {
-	f := &wideBench{fastBench: newFastBench(t)}
+	f := &wideBench{fastBench: newFastBench(t), role: backend.Prompt}
 	w, x := f.numbers(rows*cols), f.numbers(tokens*cols)
 	f.want, f.size = make([]float64, tokens*rows), make([]float64, tokens*rows)
 	for i := range f.want {
@@ -89,7 +91,7 @@ func newWideBench(t *testing.T, tokens, rows, cols int) *wideBench {
 	return f
 }
 
-// product is that of some tokens as a prompt's, on a GPU of so many multiprocessors.
+// product is that of some tokens on a GPU of so many multiprocessors.
 func (f *wideBench) product(begin, end, multiprocessors int) []float32 {
 	f.Helper()
 	y, err := f.New(meta.Float32, end-begin, f.w.Dims[0])
@@ -97,7 +99,7 @@ func (f *wideBench) product(begin, end, multiprocessors int) []float32 {
 		f.Fatal(err)
 	}
 	f.multiprocessors = multiprocessors
-	f.LinearRounded(y, f.x.Slice(begin, end), f.w, tensor.Tensor{}, backend.Prompt)
+	f.LinearRounded(y, f.x.Slice(begin, end), f.w, tensor.Tensor{}, f.role)
 	return f.get(y)
 }
 
@@ -119,6 +121,64 @@ func TestTilesOfPromptsHaveTheSameBits(t *testing.T) {
 		}
 		for _, part := range [][2]int{{0, 1}, {7, 90}, {64, tokens}} {
 			sameNumbers(t, f.product(part[0], part[1], 1), whole[part[0]*rows:part[1]*rows])
+		}
+	}
+}
+
+// TestTokensOfExpertsHaveTheBitsOfABatch: one kernel computes single tokens, each with a weight of its own, with the bits of the
+// kernel of several tokens, for any number of multiprocessors.
+func TestTokensOfExpertsHaveTheBitsOfABatch(t *testing.T) {
+	need(t)
+	for _, cols := range []int{8, 200, 1024, 1032, 3000} {
+		const tokens, rows = 3, 330
+		f := newWideBench(t, tokens, rows, cols)
+		f.role = backend.Generated
+		together := f.product(0, tokens, 1)
+		y := f.put(meta.Float32, nil, tokens, rows)
+		for _, f.multiprocessors = range []int{1, 4, 100} {
+			var ps []backend.Product
+			for i := range tokens {
+				ps = append(ps, backend.Product{Dst: y.Slice(i, i+1), X: f.x.Slice(i, i+1), W: f.w, Rounded: true})
+			}
+			before := f.launches
+			f.Products(ps)
+			sameNumbers(t, f.get(y), together)
+			if n := f.launches - before; n != 1 {
+				t.Errorf("%d launches", n)
+			}
+		}
+	}
+}
+
+// TestAGateIntoWhatItsProductReads: a kernel of products takes in a gate only where no block reads what another one writes.
+func TestAGateIntoWhatItsProductReads(t *testing.T) {
+	need(t)
+	const width, tokens = 64, 2
+	for _, alone := range []bool{false, true} {
+		run := func(wait bool) (all [][]byte) {
+			f := &fuseBench{T: t, Backend: openWith(t, kernels.Names()[0], true)}
+			x, gate, up := f.matrix(meta.Float32, 1, tokens, width), f.matrix(meta.Float32, 2, tokens, width), f.matrix(meta.Float32, 3, tokens, width)
+			w := backend.Matrix{Tensor: f.matrix(meta.BFloat16, 4, width, width)}
+			ps := []backend.Product{{Dst: gate, X: x, W: w, Rounded: true}, {Dst: up, X: x, W: w, Rounded: true}}
+			if alone {
+				ps = nil
+				for i := range tokens {
+					for _, to := range []tensor.Tensor{gate, up} {
+						ps = append(ps, backend.Product{Dst: to.Slice(i, i+1), X: x.Slice(i, i+1), W: w, Rounded: true})
+					}
+				}
+			}
+			f.Products(ps)
+			if wait {
+				if err := f.Sync(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			f.Gate(x, gate, up, meta.ActSiLU, 0)
+			return f.contents()
+		}
+		if !slices.EqualFunc(run(true), run(false), slices.Equal[[]byte]) {
+			t.Errorf("the results differ where tokens have weights of their own: %v", alone)
 		}
 	}
 }

@@ -33,13 +33,19 @@ func (b *Backend) addNorm(out, in matrix, w, v vector, rows, cols int, a meta.No
 func (b *Backend) gateProducts(out, gate, up matrix, rows, cols int, act meta.Activation, limit float32) bool {
 	p := &b.pending
 	gated := kernelFewGated
-	if p.is(kernelFewCodes8) {
+	switch {
+	case p.is(kernelAlone):
+		return b.gateAlone(out, gate, up, rows, cols, uint64(act), word(limit))
+	case p.is(kernelFewCodes8):
 		gated = kernelFewCodesGated
-	} else if !p.is(kernelFew8) {
+	case !p.is(kernelFew8):
 		return false
 	}
 	o := operandsOf[products](p)
 	one, two := &o.part[0], &o.part[1]
+	if overlap(out.at, uint64((rows-1)*int(out.stride)+cols), o.x, (o.tokens-1)*o.xs+o.cols) { // which blocks read at any time
+		return false
+	}
 	if o.part[2].rows != 0 || one.rows != uint64(cols) || two.rows != uint64(cols) || o.tokens != uint64(rows) ||
 		(matrix{one.y, one.ys}) != gate || (matrix{two.y, two.ys}) != up {
 		return false

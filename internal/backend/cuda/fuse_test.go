@@ -58,13 +58,11 @@ func (f *fuseBench) contents() (all [][]byte) {
 	return all
 }
 
-// TestFusedOperationsWriteWhatTheyWriteApart: operations that one kernel computes together have the results of the
-// same operations with a wait between them, those in the middle included.
-func TestFusedOperationsWriteWhatTheyWriteApart(t *testing.T) {
-	need(t)
+// fused are operations that one kernel computes together. They call between() between them.
+var fused = func() map[string]func(f *fuseBench, between func()) {
 	const rows, width, inner, heads, kvHeads, dim, page = 3, 96, 40, 4, 2, 24, 4
 	slots := []int32{1, 6, 3}
-	for name, run := range map[string]func(f *fuseBench, between func()){
+	return map[string]func(f *fuseBench, between func()){
 		"add and norm": func(f *fuseBench, between func()) {
 			x, more, y := f.matrix(meta.Float32, 1, rows, width), f.matrix(meta.Float32, 2, rows, width), f.matrix(meta.Float32, 3, rows, width)
 			f.Add(x, more, 0.5)
@@ -78,6 +76,19 @@ func TestFusedOperationsWriteWhatTheyWriteApart(t *testing.T) {
 			between()
 			f.Gate(gate, gate, up, meta.ActSiLU, 0)
 		},
+		"experts' products and gates": func(f *fuseBench, between func()) {
+			x, gate, up := f.matrix(meta.Float32, 1, rows, width), f.matrix(meta.Float32, 2, rows, inner), f.matrix(meta.Float32, 3, rows, inner)
+			var ps []backend.Product
+			for i := range rows {
+				for j, to := range []tensor.Tensor{gate, up} {
+					w := backend.Matrix{Tensor: f.matrix(meta.BFloat16, 4+2*i+j, inner, width)}
+					ps = append(ps, backend.Product{Dst: to.Slice(i, i+1), X: x.Slice(i, i+1), W: w, Rounded: true})
+				}
+			}
+			f.Products(ps)
+			between()
+			f.Gate(gate, gate, up, meta.ActSiLU, 0)
+		},
 		"rotations and the cache": func(f *fuseBench, between func()) {
 			q, k, v := f.matrix(meta.Float32, 1, rows, heads*dim), f.matrix(meta.Float32, 2, rows, kvHeads*dim), f.matrix(meta.Float32, 3, rows, kvHeads*dim)
 			c, s := f.matrix(meta.Float32, 4, rows, dim/2-2), f.matrix(meta.Float32, 5, rows, dim/2-2)
@@ -88,7 +99,14 @@ func TestFusedOperationsWriteWhatTheyWriteApart(t *testing.T) {
 			between()
 			f.StoreKV(kv, k, v, slots)
 		},
-	} {
+	}
+}()
+
+// TestFusedOperationsWriteWhatTheyWriteApart: operations that one kernel computes together have the results of the
+// same operations with a wait between them, those in the middle included.
+func TestFusedOperationsWriteWhatTheyWriteApart(t *testing.T) {
+	need(t)
+	for name, run := range fused {
 		t.Run(name, func(t *testing.T) {
 			var results [2][][]byte
 			var launches [2]int64
@@ -116,6 +134,32 @@ func TestFusedOperationsWriteWhatTheyWriteApart(t *testing.T) {
 				t.Errorf("%d launches together and %d apart", launches[1], launches[0])
 			}
 		})
+	}
+}
+
+// TestOperandsAreSentOnce: the ring keeps what later blocks and passes may need again, also after a wait, but not after an error,
+// when it may not have arrived.
+func TestOperandsAreSentOnce(t *testing.T) {
+	need(t)
+	f := &fuseBench{T: t, Backend: openWith(t, kernels.Names()[0], true)}
+	x, y := f.matrix(meta.Float32, 1, 3, 8), f.matrix(meta.Float32, 2, 2, 8)
+	gather := func() int64 {
+		before := f.counters.toDevice.Load()
+		f.Gather(y, x, []int32{2, 0})
+		if err := f.Sync(); err != nil {
+			t.Fatal(err)
+		}
+		return f.counters.toDevice.Load() - before
+	}
+	if first, second := gather(), gather(); first != 8 || second != 0 {
+		t.Errorf("%d and %d bytes were sent, want 8 and 0", first, second)
+	}
+	f.Gather(y, x, []int32{3, 0})
+	if f.Sync() == nil {
+		t.Error("a row that is not there is no error")
+	}
+	if n := gather(); n != 8 {
+		t.Errorf("%d bytes were sent after an error, want 8", n)
 	}
 }
 

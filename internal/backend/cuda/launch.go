@@ -9,13 +9,14 @@ import (
 )
 
 // mostWords are those of the operands of a launch.
-const mostWords = 96
+const mostWords = 160
 
 // A pending launch is the last one of the queue, which the driver does not know yet: the operation after it may
 // replace it by a kernel that computes both. What else goes to the queue flushes it first.
 type pending struct {
 	kernel        kernel
 	x, y, threads int
+	shared        int // bytes of dynamic memory
 	operands      int // words; 0 for no launch
 	whole         bool
 	words         [mostWords]uint64
@@ -49,7 +50,7 @@ func (b *Backend) next(k kernel, x, y, threads, words int) *pending {
 		return nil
 	}
 	p := &b.pending
-	p.kernel, p.x, p.y, p.threads, p.operands, p.whole = k, x, y, threads, words, false
+	p.kernel, p.x, p.y, p.threads, p.shared, p.operands, p.whole = k, x, y, threads, sharedBytes[k], words, false
 	return p
 }
 
@@ -65,7 +66,7 @@ func (b *Backend) flush() {
 		return
 	}
 	b.launches++
-	l := driver.Launch{Kernel: b.functions[p.kernel], X: p.x, Y: p.y, Threads: p.threads, Shared: sharedBytes[p.kernel], Struct: p.whole, Early: b.capability9 && p.kernel >= firstFast}
+	l := driver.Launch{Kernel: b.functions[p.kernel], X: p.x, Y: p.y, Threads: p.threads, Shared: p.shared, Struct: p.whole, Early: b.capability9 && p.kernel >= firstFast}
 	b.check(kernelNames[p.kernel], b.queue.Launch(l, words))
 }
 

@@ -69,6 +69,8 @@ const (
 	kernelWide256
 	kernelWide128
 	kernelWide64
+	kernelAlone
+	kernelAloneGated
 	kernelRoundRows
 	kernelAttendParts128
 	kernelAttendParts256
@@ -82,11 +84,13 @@ const (
 var kernelNames = [kernelCount]string{"zero", "linear", "linear_codes", "embed", "norm", "rope", "gather", "scatter", "add", "gate", "scale", "store_kv", "store_blocks", "attend",
 	"short_conv", "delta_rule", "state_space",
 	"few_8", "few_16", "few_32", "few_64", "few_gated", "few_codes_8", "few_codes_64", "few_codes_gated", "many_128", "many_64", "many_codes_128", "many_codes_64", "wide_256", "wide_128", "wide_64",
-	"round_rows", "attend_parts_128", "attend_parts_256", "attend_rows", "attend_sum", "add_norm", "rope_store"}
+	"alone_plain", "alone_gated", "round_rows", "attend_parts_128", "attend_parts_256", "attend_rows", "attend_sum", "add_norm", "rope_store"}
 
-// sharedBytes are those of the dynamic shared memory of a block: the stages of wide, and the queries and values of attend_parts.
+// sharedBytes are those of the dynamic shared memory of a block, at most: the stages of wide, the queue of alone, and the
+// queries and values of attend_parts.
 var sharedBytes = [kernelCount]int{
 	kernelWide256: 4 * (128 + 256) * 128, kernelWide128: 4 * (128 + 128) * 128, kernelWide64: 4 * (64 + 64) * 128,
+	kernelAlone: mostAloneBytes, kernelAloneGated: mostAloneBytes,
 	kernelAttendParts128: 2*16*128*2 + partWarps*4*16*128*2, kernelAttendParts256: 2*16*256*2 + partWarps*2*16*256*2, kernelAttendRows: partWarps * (2*16*128*2 + 2*16*128*2),
 }
 

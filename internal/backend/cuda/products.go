@@ -60,7 +60,9 @@ func (b *Backend) Products(ps []backend.Product) {
 		if !b.options.Fast || !ps[0].Rounded {
 			b.Linear(ps[0].Dst, ps[0].X, ps[0].W, ps[0].Bias)
 		} else {
-			n = b.fastProducts(ps)
+			if n = b.aloneProducts(ps); n == 0 {
+				n = b.fastProducts(ps)
+			}
 		}
 		ps = ps[n:]
 	}

@@ -25,16 +25,14 @@ extern __attribute__((shared, aligned(1024))) u8 dynamic_shared[];
 #define BARRIER() __syncthreads()
 #define WARP_BARRIER() __nvvm_bar_warp_sync(0xffffffff)
 #define EXPORT(kernel)
-// A kernel of fast.cu may begin while the one before it ends. It calls DEPEND before it touches anything that another
-// kernel writes; others are launched when those before them have ended.
+// A kernel of fast.cu may begin when all blocks of the one before it have called TRIGGER. It calls AWAIT before it touches
+// anything that another kernel writes; others are launched when those before them have ended.
 #if __CUDA_ARCH__ >= 900
-#define DEPEND()                                                          \
-	do {                                                                    \
-		asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); \
-		asm volatile("griddepcontrol.wait;" ::: "memory");              \
-	} while (0)
+#define TRIGGER() asm volatile("griddepcontrol.launch_dependents;" ::: "memory")
+#define AWAIT() asm volatile("griddepcontrol.wait;" ::: "memory")
 #else
-#define DEPEND() (void)0
+#define TRIGGER() (void)0
+#define AWAIT() (void)0
 #endif
 DEVICE float exchange(float v, int mask) { return __nvvm_shfl_sync_bfly_f32(0xffffffff, v, mask, 31); }
 DEVICE float from_half(u16 h) { float f; asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(h)); return f; }
@@ -67,7 +65,8 @@ void sim_barrier(void);
 #define BLOCK_Y sim_block_y
 #define BARRIER() sim_barrier()
 #define WARP_BARRIER() sim_barrier()
-#define DEPEND() (void)0
+#define TRIGGER() (void)0
+#define AWAIT() (void)0
 DEVICE float from_half(u16 h) { return (float)__builtin_bit_cast(_Float16, h); }
 DEVICE u16 to_half(float f) { return __builtin_bit_cast(u16, (_Float16)f); }
 DEVICE float nearest(float f) { return __builtin_rintf(f); }
@@ -83,6 +82,12 @@ template <class... A> static constexpr int arguments_of(void (*)(A...)) { return
 	extern "C" void kernel##__run(u64 *words) { call_with(kernel, words); } \
 	extern "C" const int kernel##__arguments = arguments_of(kernel);
 #endif
+
+#define DEPEND()  \
+	do {            \
+		TRIGGER(); \
+		AWAIT();   \
+	} while (0)
 
 #define FMA(a, b, c) __builtin_fmaf(a, b, c)
 #define FMA64(a, b, c) __builtin_fma(a, b, c)

@@ -10,14 +10,63 @@ KERNEL zero(u8 *p, i64 n) {
 }
 EXPORT(zero)
 
+// Halves of 16 bits, by format.
+struct Brain {
+	u16 bits;
+};
+struct Half {
+	u16 bits;
+};
+DEVICE float widen(float v) { return v; }
+DEVICE float widen(Brain v) { return of_bits((u32)v.bits << 16); }
+DEVICE float widen(Half v) { return from_half(v.bits); }
+
+// dense_sums adds products of columns lane, lane + lanes, … of a row to sums of so many tokens, T at most. It loads AHEAD columns
+// before it uses them.
+template <int T, int AHEAD, class Number> DEVICE void dense_sums(float *sum, const Number *row, const float *x, i64 xs, int tokens, int cols, int lane, int lanes) {
+	const auto widened = [&](int k) __attribute__((always_inline)) { return widen(row[k]); };
+	int k = lane;
+	for (; k + (AHEAD - 1) * lanes < cols; k += AHEAD * lanes) {
+		float a[AHEAD], b[T][AHEAD] = {};
+#pragma unroll
+		for (int j = 0; j < AHEAD; j++) {
+			a[j] = widened(k + j * lanes);
+#pragma unroll
+			for (int i = 0; i < T; i++)
+				if (i < tokens) b[i][j] = x[i * xs + k + j * lanes];
+		}
+#pragma unroll
+		for (int j = 0; j < AHEAD; j++)
+#pragma unroll
+			for (int i = 0; i < T; i++) sum[i] = FMA(a[j], b[i][j], sum[i]);
+	}
+	for (; k < cols; k += lanes)
+#pragma unroll
+		for (int i = 0; i < T; i++)
+			if (i < tokens) sum[i] = FMA(widened(k), x[i * xs + k], sum[i]);
+}
+
+// sums_of_row is dense_sums for up to MANY tokens.
+template <class Number> DEVICE void sums_of_row(float *sum, const u8 *row, const float *x, i64 xs, int tokens, i64 cols, int lane, i64 lanes) {
+	if (tokens == 1) dense_sums<1, 16>(sum, (const Number *)row, x, xs, tokens, (int)cols, lane, (int)lanes);
+	else dense_sums<MANY, 4>(sum, (const Number *)row, x, xs, tokens, (int)cols, lane, (int)lanes);
+}
+
 // linear: y[t][r] = sum over k of w[r][k]·x[t][k], plus bias[r]. `lanes` threads have a row, for eight
 // tokens at a time; lane i sums columns i, i + lanes, …
-KERNEL linear(float *y, i64 ys, WEIGHT_ARGUMENTS, const float *x, i64 xs, const u8 *bias, i64 bias_step, i64 bias_format, i64 rows, i64 tokens, i64 cols, i64 lanes) {
+KERNEL BOUNDS(128, 4) linear(float *y, i64 ys, WEIGHT_ARGUMENTS, const float *x, i64 xs, const u8 *bias, i64 bias_step, i64 bias_format, i64 rows, i64 tokens, i64 cols, i64 lanes) {
 	const Weight w = WEIGHT;
 	const int lane = THREAD % (int)lanes;
 	const i64 r = BLOCK_X * (THREADS / lanes) + THREAD / lanes, first = BLOCK_Y * MANY;
 	float sum[MANY] = {};
-	if (r < rows)
+	const u8 *row_at = w.data + (w.row + r * w.step) * w.stride + w.col * size_of(w.format);
+	const bool dense = r < rows && !w.transposed && w.format <= F32 && (u64)row_at % size_of(w.format) == 0;
+	const int left = (int)(tokens - first < MANY ? tokens - first : MANY);
+	const float *in = x + first * xs;
+	if (dense && w.format == F32) sums_of_row<float>(sum, row_at, in, xs, left, cols, lane, lanes);
+	else if (dense && w.format == BF16) sums_of_row<Brain>(sum, row_at, in, xs, left, cols, lane, lanes);
+	else if (dense) sums_of_row<Half>(sum, row_at, in, xs, left, cols, lane, lanes);
+	else if (r < rows)
 		for (i64 k = lane; k < cols; k += lanes) {
 			const float a = element(w, r, k);
 #pragma unroll

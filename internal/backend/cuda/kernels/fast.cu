@@ -1,5 +1,6 @@
 // The kernels of `auto`: for tensor cores, and for the bandwidth of the memory. Each element's sum has one order,
 // which shapes alone decide, and positions in attention.
+#include "alone.h"
 #include "attention.h"
 #include "products.h"
 #include "wide.h"
@@ -27,6 +28,12 @@ PRODUCTS(wide_256, 1, wide<128 COMMA 256>)
 PRODUCTS(wide_128, 1, wide<128 COMMA 128>)
 PRODUCTS(wide_64, 2, wide<64 COMMA 64>)
 #endif
+
+#define ALONE(name, gated)                                               \
+	KERNEL BOUNDS(32 * WARPS, 2) name(const Alone p) { alone<gated>(p); } \
+	EXPORT_STRUCT(name, Alone)
+ALONE(alone_plain, false)
+ALONE(alone_gated, true)
 
 // round_rows makes the bfloat16 rows of many.
 KERNEL round_rows(u16 *y, const float *x, i64 xs, i64 cols) {

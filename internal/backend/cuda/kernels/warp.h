@@ -43,6 +43,11 @@ DEVICE void copy_beside(void *to, const void *from) {
 	const u32 at = (u32)(u64)(__attribute__((address_space(3))) void *)to;
 	asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(at), "l"(from) : "memory");
 }
+// copy_once is copy_beside for a weight, which no other block reads. Its neighbours follow soon.
+DEVICE void copy_once(void *to, const void *from) {
+	const u32 at = (u32)(u64)(__attribute__((address_space(3))) void *)to;
+	asm volatile("cp.async.cg.shared.global.L2::256B [%0], [%1], 16;" ::"r"(at), "l"(from) : "memory");
+}
 DEVICE void copies_made() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <int N> DEVICE void copies_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory"); }
 // load_once reads 16 bytes of a weight, which no other block reads. Its neighbours follow soon.
@@ -100,6 +105,7 @@ DEVICE void load_turned(u32 *r, const void *row) {
 	}
 }
 DEVICE void copy_beside(void *to, const void *from) { *(Vector *)to = *(const Vector *)from; }
+DEVICE void copy_once(void *to, const void *from) { copy_beside(to, from); }
 DEVICE void copies_made() {}
 template <int N> DEVICE void copies_wait() {}
 DEVICE void copies_seen() {}

@@ -1,0 +1,127 @@
+//go:build cuda
+
+package cuda
+
+import "github.com/heftai/heft/internal/backend"
+
+// single and alone are Single and Alone of alone.h.
+type single struct {
+	weight, stride       uint64
+	x, y                 uint64
+	bias, biasStep, rows uint64
+	slot                 uint64
+}
+
+const singles = 16
+
+type alone struct {
+	parts                                 [singles]single
+	cols, each, tiles, blocks, biasFormat uint64
+	gated, gatedStride, activation, limit uint64
+}
+
+// Of alone.h: the columns of a turn of a block, the bytes of its queue, and the rows of its tiles.
+const aloneTurn, aloneQueue, aloneRows = 1024, 8 * 2 * 16 * productThreads, 16
+
+// mostAloneBytes is the dynamic shared memory of a block at most.
+const mostAloneBytes = 200 << 10
+
+// aloneProducts computes the first products of ps by one kernel if they are of different tokens that are generated, as those of a
+// token's experts are, and returns how many they are.
+func (b *Backend) aloneProducts(ps []backend.Product) (n int) {
+	o := &b.alone
+	*o = alone{}
+	for n < len(ps) && n < singles && b.addSingle(o, n, &ps[n]) {
+		n++
+	}
+	if n < 2 || o.parts[n-1].slot == 0 || b.err != nil {
+		return 0
+	}
+	if launchStruct(b, kernelAlone, 1, 1, productThreads, o); b.err == nil {
+		b.spread(&b.pending, n)
+	}
+	return n
+}
+
+// addSingle makes product p part i of o, if it can be.
+func (b *Backend) addSingle(o *alone, i int, p *backend.Product) bool {
+	if !p.Rounded || p.Role == backend.Prompt || p.X.Rows() != 1 || p.Dst.Rows() != 1 {
+		return false
+	}
+	w, ok := b.weight("linear", p.W)
+	if !ok || w.format != formatBF16 || !w.hasFast() || (w.at|w.stride|2*w.col|uint64(2*w.cols))%16 != 0 {
+		return false
+	}
+	in, out, v := b.matrix("linear", "input", p.X, 1, w.cols), b.matrix("linear", "result", p.Dst, 1, w.rows), b.vector("linear", "bias", p.Bias, w.rows, w.rows)
+	s := single{weight: w.at + w.row*w.stride + 2*w.col, stride: w.step * w.stride, x: in.at, y: out.at, bias: v.at, biasStep: v.step, rows: uint64(w.rows)}
+	if i == 0 {
+		o.cols, o.biasFormat, o.parts[0] = uint64(w.cols), v.format, s
+		return aloneQueue+aloneToken(o.cols) <= mostAloneBytes
+	}
+	before := &o.parts[i-1]
+	if s.slot = before.slot; s.x != before.x {
+		s.slot++
+	}
+	if uint64(w.cols) != o.cols || v.format != o.biasFormat || s.rows != before.rows {
+		return false
+	}
+	o.parts[i] = s
+	return true
+}
+
+// aloneToken are the bytes of a token in bfloat16, in whole turns.
+func aloneToken(cols uint64) int { return 2 * aloneTurn * ceil(int(cols), aloneTurn) }
+
+// spread divides the tiles of a pending launch of n parts among the GPU's multiprocessors. If the tokens of a block's tiles do
+// not fit its memory, there are more blocks.
+func (b *Backend) spread(p *pending, n int) {
+	o := operandsOf[alone](p)
+	parts, rows, tokens := n, aloneRows, int(o.parts[n-1].slot)+1
+	if p.kernel == kernelAloneGated {
+		parts, rows = n/2, aloneRows/2
+	}
+	each := ceil(int(o.parts[0].rows), rows)
+	tiles := parts * each
+	blocks := min(tiles, b.multiprocessors)
+	shared := func() int { // tiles of a block lie in so many parts at most
+		return aloneQueue + min(tokens, (ceil(tiles, blocks)+each-2)/each+1)*aloneToken(o.cols)
+	}
+	for shared() > mostAloneBytes && blocks < tiles {
+		blocks = min(2*blocks, tiles)
+	}
+	o.each, o.tiles, o.blocks = uint64(each), uint64(tiles), uint64(blocks)
+	p.x, p.shared = blocks, shared()
+}
+
+// gateAlone makes the pending products of single tokens one kernel with the gate of as many rows, if each row has a pair of
+// them.
+func (b *Backend) gateAlone(out, gate, up matrix, rows, cols int, act, limit uint64) bool {
+	p := &b.pending
+	o := operandsOf[alone](p)
+	if 2*rows > singles || 2*rows < singles && o.parts[2*rows].rows != 0 || o.parts[2*rows-1].rows != uint64(cols) {
+		return false
+	}
+	for i := range rows {
+		one, two := &o.parts[2*i], &o.parts[2*i+1]
+		if one.y != gate.row(i).at || two.y != up.row(i).at || one.x != two.x || o.reads(out.row(i).at, uint64(cols)) {
+			return false
+		}
+	}
+	o.gated, o.gatedStride, o.activation, o.limit = out.at, out.stride, act, limit
+	p.kernel = kernelAloneGated
+	b.spread(p, 2*rows)
+	return true
+}
+
+// reads reports whether n numbers from at on are tokens, which blocks read at any time.
+func (o *alone) reads(at, n uint64) bool {
+	for i := range o.parts {
+		if o.parts[i].rows > 0 && overlap(o.parts[i].x, o.cols, at, n) {
+			return true
+		}
+	}
+	return false
+}
+
+// overlap reports whether n numbers from a on and m numbers from b on have common ones.
+func overlap(a, n, b, m uint64) bool { return a < b+4*m && b < a+4*n }
