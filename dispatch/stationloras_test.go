@@ -27,8 +27,9 @@ func adaptersComeAndGo(t *testing.T, gpus func(dispatch.Options) dispatch.Option
 	dirs := map[string]string{"a": final, "b": filepath.Join(filepath.Dir(final), "init"), "c": final, "d": final}
 	ids := [][]int32{{5, 6, 7, 8, 9, 10}, {11, 3, 2}}
 	skeleton, checkpoint := base(t, ownBase(t))
+	// GPUs are opened for these options, so gpus gets all of them.
+	exact := dispatch.Options{Threads: 1, Variant: testenv.Variant(), KVTokens: 4096, Precision: dispatch.PrecisionHigh}
 	model := func(devices devicemap.Map, o dispatch.Options) *dispatch.Model {
-		o.Threads, o.Variant, o.KVTokens, o.Precision = 1, testenv.Variant(), 4096, dispatch.PrecisionHigh
 		m, err := dispatch.New(skeleton, checkpoint, devices, o)
 		if err != nil {
 			t.Fatal(err)
@@ -40,14 +41,18 @@ func adaptersComeAndGo(t *testing.T, gpus func(dispatch.Options) dispatch.Option
 	for name, dir := range dirs {
 		fixed = append(fixed, dispatch.Adapter{Name: name, Dir: dir})
 	}
-	host := model(maps(skeleton)["cpu"], dispatch.Options{Adapters: fixed})
+	o := exact
+	o.Adapters = fixed
+	host := model(maps(skeleton)["cpu"], o)
 	want := map[string][][]float32{"": adapted(t, host, ids, "")}
 	for name := range dirs {
 		want[name] = adapted(t, host, ids, name)
 	}
 	budget := adapterMemory(t, final)*2 - 1 // two of them: activations count once
+	o = exact
+	o.AdapterMemory, o.StreamPrompts = budget, 4
 	for _, name := range []string{"all on a GPU", "between two GPUs", "disk between"} {
-		m := model(stationMaps(skeleton)[name], gpus(dispatch.Options{AdapterMemory: budget, StreamPrompts: 4}))
+		m := model(stationMaps(skeleton)[name], gpus(o))
 		known := func(name string) {
 			if err := m.AddAdapter(dispatch.Adapter{Name: name, Dir: dirs[name]}); err != nil {
 				t.Fatal(err)
