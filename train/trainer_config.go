@@ -63,9 +63,10 @@ type TrainingArguments struct {
 	MetricForBest string
 	// GreaterIsBetter says that a higher MetricForBest is better.
 	GreaterIsBetter bool
-	// LoadBestAtEnd loads the weights of the best checkpoint at the end. Every evaluation needs a
-	// checkpoint: save at the end of each epoch like the evaluations, or make SaveSteps a multiple
-	// of EvalSteps.
+	// LoadBestAtEnd loads the weights of the best checkpoint at the end. Every checkpoint needs an
+	// evaluation: save at the end of each epoch like the evaluations, or make SaveSteps a multiple
+	// of EvalSteps. An evaluation between two checkpoints that is better than both has no weights to
+	// load; a warning says so.
 	LoadBestAtEnd bool
 	// Resume continues from the checkpoint of OutputDir with the highest number that can be read, if
 	// there is one. A warning names those that cannot.

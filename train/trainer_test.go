@@ -130,6 +130,30 @@ func TestTrainerKeepsTheBest(t *testing.T) {
 	}
 }
 
+// TestABetterEvaluationWithoutACheckpointIsSaid: the evaluation of step 3 is the best, but only steps 2 and 4 have
+// checkpoints. The run ended with the weights of step 2 and said nothing.
+func TestABetterEvaluationWithoutACheckpointIsSaid(t *testing.T) {
+	var log bytes.Buffer
+	values := []float64{0.1, 0.5, 0.9, 0.6}
+	run, err := loggedWave(nil, slog.NewTextHandler(&log, nil), TrainingArguments{OutputDir: t.TempDir(), MaxSteps: 4, EvalSteps: 1, SaveSteps: 2, LoadBestAtEnd: true,
+		LogSteps: -1, MetricForBest: "accuracy", GreaterIsBetter: true}, OnEvent(Evaluated, func(_ context.Context, m *Moment) error {
+		m.Metrics["eval_accuracy"] = values[m.State.GlobalStep-1]
+		return nil
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := run.trainer.Train(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if s := run.trainer.State(); *s.BestGlobalStep != 3 || filepath.Base(*s.BestModelCheckpoint) != "checkpoint-2" {
+		t.Fatalf("the best is step %d, in %s", *s.BestGlobalStep, *s.BestModelCheckpoint)
+	}
+	if want := "the best evaluation has no checkpoint"; !strings.Contains(log.String(), want) || !strings.Contains(log.String(), "best_step=3") {
+		t.Errorf("got %q, want %q of step 3", log.String(), want)
+	}
+}
+
 func TestTrainerStopsEarly(t *testing.T) {
 	for _, c := range []struct {
 		metrics []float64

@@ -39,6 +39,16 @@ func TestGoldenGRPORuns(t *testing.T) {
 	golden.Count(t, "train/grpo", len(trace.Cases))
 }
 
+// TestRecordsThatGiveNothingAreNotSkipped: where no record can be used, that is the error. A warning before it said that
+// records are skipped, for no reason.
+func TestRecordsThatGiveNothingAreNotSkipped(t *testing.T) {
+	file := promptsFile(t, 2)
+	status, _, stderr := command(t, "run", "--model", tinyModel(t), "--data", file, "--output", filepath.Join(t.TempDir(), "out"), "--method", "grpo")
+	if status != 2 || !strings.Contains(stderr, "no record of "+file+" can be used") || strings.Contains(stderr, "skipped") {
+		t.Errorf("%d: %s", status, stderr)
+	}
+}
+
 // checkSteps compares logged values with TRL's.
 func checkSteps(t *testing.T, got []map[string]any, want []map[string]float64) {
 	t.Helper()
@@ -169,7 +179,7 @@ func TestGRPOFlagsAreChecked(t *testing.T) {
 		"--reward-weights other: got no reward of this name, want one of regex=a, command": {"--reward", "regex=a", "--reward-command", "true", "--reward-weights", "other=2"},
 		"got two rewards with the name regex=a":                                            {"--reward", "regex=a", "--reward", "0.5*regex=a"},
 		"got --reward-weights regex=a, want NAME=WEIGHT with a number":                     {"--reward", "regex=a", "--reward-weights", "regex=a"},
-		"got the GRPO loss \"ipo\", want grpo":                                             {"--loss-type", "ipo"},
+		"got --loss-type ipo, but --method grpo":                                           {"--loss-type", "ipo"},
 		"got --num-generations 1, want at least 2":                                         {"--reward", "regex=a", "--num-generations", "1"},
 		"got --save-steps 3, want a multiple of --num-iterations 2":                        {"--save-steps", "3", "--num-iterations", "2"},
 		"--reward similar=answer: got the rule":                                            {"--reward", "similar=answer"},

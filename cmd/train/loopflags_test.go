@@ -158,7 +158,7 @@ func TestLoopFlagsAreChecked(t *testing.T) {
 		"--optimizer adafactor needs --plugin ddp":                  {"--optimizer", "adafactor", "--plugin", "zero1"},
 		"--momentum needs --optimizer sgd":                          {"--momentum", "0.9"},
 		"need evaluations: use --eval-data":                         {"--load-best"},
-		"--load-best needs a checkpoint at every evaluation":        {"--load-best", "--eval-data", text, "--save-steps", "3", "--eval-steps", "2"},
+		"--load-best needs an evaluation at every checkpoint":       {"--load-best", "--eval-data", text, "--save-steps", "3", "--eval-steps", "2"},
 		"--early-stopping-patience -1":                              {"--early-stopping-patience", "-1"},
 		"no checkpoint there, want a folder checkpoint-N of a run":  {"--resume", filepath.Join(folder, "checkpoint-7")},
 		"want one of them, such as --resume " + folder + "/checkpo": {"--resume", folder},

@@ -41,6 +41,23 @@ func TestRunOnAConvertedBase(t *testing.T) {
 	}
 }
 
+// TestAMergeThatCannotBeWrittenIsAnErrorAtTheStart: a head that the model ties to its embeddings, trained apart from them,
+// cannot be merged. The run said so behind its last step.
+func TestAMergeThatCannotBeWrittenIsAnErrorAtTheStart(t *testing.T) {
+	dir, text, out := modelOf(t, strings.Replace(tinyConfig, "{", `{"tie_word_embeddings": true, `, 1)), lessons(t, 8), filepath.Join(t.TempDir(), "out")
+	args := []string{"run", "--model", dir, "--data", text, "--output", out, "--max-steps", "2", "--save-steps", "1", "--lora", "r=2", "--modules-to-save", "lm_head", "--merge"}
+	status, _, stderr := command(t, args...)
+	if want := "--merge: model: merge adapter: lora: lm_head.weight is tied"; status != 2 || !strings.Contains(stderr, want) {
+		t.Errorf("%d: %s, want %s", status, stderr, want)
+	}
+	if found, _ := filepath.Glob(filepath.Join(out, "checkpoint-*")); len(found) > 0 {
+		t.Errorf("the run took steps: %s", found)
+	}
+	if status, _, stderr := command(t, args[:len(args)-1]...); status != 0 {
+		t.Errorf("without --merge: %d: %s", status, stderr)
+	}
+}
+
 // TestRunFreezes: frozen weights stay as they are, the others train, and a stopped run goes on.
 func TestRunFreezes(t *testing.T) {
 	dir, text := tinyModel(t), lessons(t, 8)
@@ -102,7 +119,7 @@ func TestTuneFlagsAreChecked(t *testing.T) {
 		{[]string{"--modules-to-save", "lm_head"}, "--modules-to-save needs --lora"},
 		{[]string{"--modules-to-save", "lm_head", "--lora", "r=2", "--mixed-precision", "fp16"}, "use bf16"},
 		{[]string{"--modules-to-save", "nothing", "--lora", "r=2"}, "no module of this model has such a name"},
-		{[]string{"--modules-to-save", "mlp", "--lora", "r=2"}, "modules_to_save names model.layers.0.mlp around it: exclude one of them"},
+		{[]string{"--modules-to-save", "mlp", "--lora", "r=2,targets=up_proj"}, "modules_to_save names model.layers.0.mlp around it: exclude one of them"},
 		{[]string{"--dora", "--lora", "r=2,parameters=q_proj.weight,targets=k_proj"}, "use_dora is not supported with target_parameters"},
 		{[]string{"--freeze", "norm", "--lora", "r=2"}, "--freeze has no effect with --lora"},
 		{[]string{"--freeze", "("}, "--freeze (: "},

@@ -185,13 +185,16 @@ var (
 func wanted(message string, commands []string) string {
 	message = envar.ReplaceAllString(message, "")
 	if m := enumerated.FindStringSubmatch(message); m != nil {
-		values := strings.ReplaceAll(strings.ReplaceAll(m[2], `"`, ""), ",", ", ")
+		values := strings.ReplaceAll(strings.TrimSuffix(strings.ReplaceAll(m[2], `"`, ""), ","), ",", ", ") // the last may be ""
 		return fmt.Sprintf("%s: got %s, want one of %s", m[1], m[3], values)
 	}
 	if m := mistyped.FindStringSubmatch(message); m != nil {
 		kind := m[2]
-		if strings.HasSuffix(kind, "bit int") {
+		switch {
+		case strings.HasSuffix(kind, "bit int"):
 			kind = "whole number"
+		case strings.HasSuffix(kind, "bit uint"):
+			kind = "whole number of at least 0"
 		}
 		return fmt.Sprintf("%s: got %s, want a %s", m[1], m[3], kind)
 	}

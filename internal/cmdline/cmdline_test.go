@@ -20,6 +20,8 @@ type countCmd struct {
 	N     int     `help:"Count to N."`
 	Rate  float64 `help:"Count so many per second."`
 	Shape string  `help:"Draw this shape." enum:"circle,square" default:"circle"`
+	Side  string  `help:"Begin on this side." enum:"left,right," default:""`
+	Seed  uint64  `help:"Seed the numbers."`
 }
 
 // TestUsageErrorsSayWhatTheyGotAndWant: kong's messages become "got X, want Y", and name the command
@@ -32,6 +34,8 @@ func TestUsageErrorsSayWhatTheyGotAndWant(t *testing.T) {
 		"count --n x":          `p: --n: got "x", want a whole number (see p count --help)`,
 		"count --rate x":       `p: --rate: got "x", want a float (see p count --help)`,
 		"count --shape x":      `p: --shape: got "x", want one of circle, square (see p count --help)`,
+		"count --side x":       `p: --side: got "x", want one of left, right (see p count --help)`,
+		"count --seed -1":      `p: --seed: got "-1", want a whole number of at least 0 (see p count --help)`,
 		"colour blue":          `p: got the argument "blue", want none (see p colour --help)`,
 		"count --width 3":      "p: unknown flag --width (see p count --help)",
 		"count --height=3 --n": "p: unknown flag --height: use --n",

@@ -147,7 +147,7 @@ func (m *matcher) chosen(path string, node *meta.Module) bool {
 	}
 	switch {
 	case c.Targets.AllLinear:
-		return node.SameAs == nil && node.Kind == meta.KindLinear && path != m.head
+		return node.SameAs == nil && node.Kind == meta.KindLinear && path != m.head && c.savedAround(path) == ""
 	case m.targets != nil:
 		return m.targets.MatchString(path)
 	}

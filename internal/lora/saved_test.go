@@ -59,3 +59,30 @@ func TestSavedModules(t *testing.T) {
 		t.Errorf("a target in a saved module: %v", err)
 	}
 }
+
+// TestAllLinearMapsAreThoseThatAreNotSaved: with all linear maps as targets, a module of them in modules_to_save was an
+// error that asked to exclude one of the two.
+func TestAllLinearMapsAreThoseThatAreNotSaved(t *testing.T) {
+	config, err := meta.ReadConfig([]byte(`{"model_type": "llama", "vocab_size": 8, "hidden_size": 4, "intermediate_size": 6, "num_hidden_layers": 2, "num_attention_heads": 2}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := meta.New(config, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &Config{R: 1, Targets: Names{AllLinear: true}, Save: []string{"layers.1.mlp", "layers.0.mlp.up_proj"}}
+	targets, err := c.Match(m.Root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var of []string
+	for _, target := range targets {
+		if _, name, ok := strings.Cut(target.Path, "mlp."); ok {
+			of = append(of, name)
+		}
+	}
+	if got := strings.Join(of, " "); len(targets) != 10 || got != "gate_proj down_proj" {
+		t.Errorf("%d targets, of MLPs %s; want the 8 of the attention, and gate_proj and down_proj of the first MLP", len(targets), got)
+	}
+}

@@ -3,6 +3,7 @@ package finetune
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 
 	"github.com/heftai/heft/train"
@@ -34,17 +35,35 @@ func (kto) preference(j *job) train.Preference {
 	return train.KTO{Beta: j.beta(), DesirableWeight: j.DesirableWeight, UndesirableWeight: j.UndesirableWeight}
 }
 
-func (m dpo) check(j *job) error  { return checkPreference(m, j) }
+func (m dpo) check(j *job) error {
+	smooths := j.LossType == "sigmoid" || j.LossType == "robust"
+	switch s := j.LabelSmoothing; {
+	case !slices.Contains([]string{"sigmoid", "robust", "hinge", "ipo", ""}, j.LossType):
+		return misusef("got --loss-type %s, but --method dpo has sigmoid, hinge, ipo and robust", j.LossType)
+	case s != 0 && j.LossType != "" && !smooths:
+		return misusef("got --label-smoothing %v, but --loss-type %s has none: use sigmoid or robust", s, j.LossType)
+	case !(s >= 0 && s < 0.5):
+		return misusef("got --label-smoothing %v, want 0 or more and less than 0.5", s)
+	}
+	return checkPreference(m, j)
+}
+
 func (m orpo) check(j *job) error { return checkPreference(m, j) }
 
 func (m kto) check(j *job) error {
 	if j.Batch < 2 {
 		return misusef("got --batch %d, but kto needs at least 2: it compares with the answers of other prompts", j.Batch)
 	}
+	if !(j.DesirableWeight >= 0 && j.UndesirableWeight >= 0) || math.IsInf(j.DesirableWeight+j.UndesirableWeight, 0) {
+		return misusef("got --desirable-weight %v and --undesirable-weight %v, want 0 or more", j.DesirableWeight, j.UndesirableWeight)
+	}
 	return checkPreference(m, j)
 }
 
 func checkPreference(m comparing, j *job) error {
+	if b := j.beta(); !(b > 0) || math.IsInf(b, 0) {
+		return misusef("got --beta %v, want more than 0", b)
+	}
 	if err := m.preference(j).Check(); err != nil {
 		return misuse(err)
 	}

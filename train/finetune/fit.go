@@ -479,9 +479,17 @@ func (s *student) adapt(skeleton *meta.Model, binding *loader.Binding) error {
 		c.Exclude = append(c.Exclude, skeleton.Root.Spec.(*meta.CausalLMSpec).Head) // which the score's head replaces
 	}
 	if dir, ok := strings.CutPrefix(s.LoRA, adapterFrom); ok {
-		return s.model.LoadAdapter(dir, s.outside()...)
+		err = s.model.LoadAdapter(dir, s.outside()...)
+	} else {
+		err = s.model.AddLoRA(c, rng.New(s.Seed))
 	}
-	return s.model.AddLoRA(c, rng.New(s.Seed))
+	if err != nil || !s.Merge {
+		return err
+	}
+	if _, err = s.model.MergeAdapter(); err != nil { // now, not behind the last step
+		return misusef("--merge: %w", err)
+	}
+	return nil
 }
 
 // finite reports whether a loss is a number.

@@ -26,16 +26,22 @@ func (grpo) objective(j *job) train.GRPO {
 }
 
 func (m grpo) check(j *job) error {
-	if err := m.objective(j).Check(); err != nil {
-		return misuse(err)
-	}
-	switch {
+	switch b := j.beta(); {
+	case !slices.Contains([]string{"grpo", "bnpo", "dr_grpo", "dapo", ""}, j.LossType):
+		return misusef("got --loss-type %s, but --method grpo has dapo, grpo, bnpo and dr_grpo", j.LossType)
+	case !(b >= 0) || math.IsInf(b, 0):
+		return misusef("got --beta %v, want 0 or more", b)
+	case !(j.Epsilon >= 0 && j.EpsilonHigh >= 0):
+		return misusef("got --epsilon %v and --epsilon-high %v, want 0 or more", j.Epsilon, j.EpsilonHigh)
 	case j.MaxCompletion < 1 || j.NumIterations < 1:
 		return misusef("got --max-completion-length %d and --num-iterations %d, want at least 1", j.MaxCompletion, j.NumIterations)
 	case !(j.Temperature > 0) || math.IsInf(j.Temperature, 0):
 		return misusef("got --temperature %v, want more than 0", j.Temperature)
 	case j.NumIterations > 1 && j.SaveSteps > 0 && j.SaveSteps%j.NumIterations != 0:
 		return misusef("got --save-steps %d, want a multiple of --num-iterations %d: a run resumes with new completions", j.SaveSteps, j.NumIterations)
+	}
+	if err := m.objective(j).Check(); err != nil {
+		return misuse(err)
 	}
 	return j.checkRewards()
 }
@@ -165,9 +171,12 @@ func (j *job) tokenizeGroups(path string, tokenizer *data.Tokenizer, o data.Text
 		all = append(all, r)
 		return nil
 	})
+	if err != nil {
+		return out, err
+	}
 	r.log(j, path)
 	out.Dataset = all
-	return out, err
+	return out, nil
 }
 
 func (m grpo) prepare(s *student) (loop, error) {

@@ -35,7 +35,7 @@ func (c *job) checkLoop() error {
 	case (c.LoadBest || c.EarlyStoppingPatience > 0) && (len(c.EvalData) == 0 || c.EvalSteps < 0):
 		return misusef("--load-best and --early-stopping-patience need evaluations: use --eval-data, and --eval-steps of 0 or more")
 	case c.LoadBest && !c.savesEvaluations():
-		return misusef("--load-best needs a checkpoint at every evaluation: got --save-steps %d and --eval-steps %d, want both 0 or --save-steps a multiple of --eval-steps", c.SaveSteps, c.EvalSteps)
+		return misusef("--load-best needs an evaluation at every checkpoint: got --save-steps %d and --eval-steps %d, want both 0 or --save-steps a multiple of --eval-steps", c.SaveSteps, c.EvalSteps)
 	}
 	return c.checkResume()
 }

@@ -100,7 +100,7 @@ type Options struct {
 	SaveSteps      int      `help:"Save every N steps; 0 at the end of each epoch, -1 never." default:"0"`
 	SaveTotalLimit int      `help:"Keep this many checkpoints; 0 keeps all." default:"2"`
 	EvalSteps      int      `help:"Evaluate every N steps; 0 at the end of each epoch, -1 never." default:"0"`
-	LogSteps       int      `help:"Log every N steps; 0 at the end of each epoch." default:"10"`
+	LogSteps       int      `help:"Log every N steps; 0 at the end of each epoch, -1 never." default:"10"`
 	LogWith        []string `help:"Write metrics: tensorboard, jsonl, csv, curve (a PNG of the loss), or all." placeholder:"NAME"`
 	LoggingDir     string   `help:"Write metrics to this folder instead of --output." placeholder:"DIR"`
 	Resume         string   `help:"Resume from the last checkpoint in --output (auto), from DIR, or never." default:"auto" placeholder:"auto|never|DIR"`

@@ -11,12 +11,15 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strings"
 
 	"github.com/heftai/heft/internal/atomicfile"
 	"github.com/heftai/heft/internal/filelock"
 	"github.com/heftai/heft/internal/kernels/tune"
 	"github.com/heftai/heft/train"
 	"github.com/heftai/heft/train/optim"
+	"github.com/heftai/heft/train/track"
 )
 
 // Run fine-tunes a model on files of records and writes the result to o.Output, as train run does.
@@ -184,13 +187,18 @@ func (c *job) check() error {
 		{"--num-processes", float64(c.NumProcesses), 0}, {"--threads", float64(c.Threads), 0}, {"--max-steps", float64(c.MaxSteps), 0},
 		{"--epochs", c.Epochs, 0}, {"--max-grad-norm", c.MaxGradNorm, 0}, {"--learning-rate", c.LearningRate, 0}, {"--warmup-steps", float64(c.WarmupSteps), 0},
 		{"--warmup-ratio", c.WarmupRatio, 0}, {"--weight-decay", c.WeightDecay, 0}, {"--save-steps", float64(c.SaveSteps), -1}, {"--eval-steps", float64(c.EvalSteps), -1},
-		{"--save-total-limit", float64(c.SaveTotalLimit), 0}, {"--log-steps", float64(c.LogSteps), 0}} {
+		{"--save-total-limit", float64(c.SaveTotalLimit), 0}, {"--log-steps", float64(c.LogSteps), -1}} {
 		if !(n.value >= n.least) {
 			return misusef("got %s %v, want at least %v", n.name, n.value, n.least)
 		}
 	}
 	if c.WarmupRatio > 1 {
 		return misusef("got --warmup-ratio %v, want at most 1", c.WarmupRatio)
+	}
+	for _, name := range c.LogWith {
+		if names := append(track.Names(), "all"); !slices.Contains(names, name) {
+			return misusef("got --log-with %q, want some of %s", name, strings.Join(names, ", "))
+		}
 	}
 	if c.Epochs == 0 && c.MaxSteps == 0 {
 		return misusef("--epochs is 0: use --max-steps")

@@ -101,6 +101,9 @@ func (t *Trainer[B]) loadBest(ctx context.Context) error {
 		t.c.Warn.WarnContext(ctx, "there is no checkpoint of the best evaluation: the weights are the last ones")
 		return nil
 	}
+	if step := t.State.BestGlobalStep; step != nil && filepath.Base(*best) != progress.CheckpointName(*step) {
+		t.c.Warn.WarnContext(ctx, "the best evaluation has no checkpoint: the weights are those of an earlier one", "best_step", *step, "checkpoint", *best)
+	}
 	if err := t.c.Store.LoadModules(ctx, *best); err != nil {
 		return fmt.Errorf("train: trainer: the best checkpoint: %w", err)
 	}

@@ -186,7 +186,7 @@ func (t *Trainer[B]) findsBest() error {
 	case v.Save == 0 && v.Eval == 0 || v.Eval > 0 && v.Save > 0 && v.Save%v.Eval == 0:
 		return nil
 	}
-	return fmt.Errorf("train: trainer: LoadBestAtEnd needs a checkpoint at every evaluation: got SaveSteps %d and EvalSteps %d, want both 0 or SaveSteps a multiple of EvalSteps", v.Save, v.Eval)
+	return fmt.Errorf("train: trainer: LoadBestAtEnd needs an evaluation at every checkpoint: got SaveSteps %d and EvalSteps %d, want both 0 or SaveSteps a multiple of EvalSteps", v.Save, v.Eval)
 }
 
 // measure computes the length of windows from the loader, which is not split between the ranks yet.
