@@ -67,6 +67,11 @@ func FromEnvironment(ctx context.Context) (*World, error) {
 	return LaunchFromTorch(ctx)
 }
 
+// Launched returns the number of ranks of the world that [FromEnvironment] joins, and how many of them are on this
+// machine, as the launcher's variables say; 0 and 0 without a launcher, and for a step of srun or mpirun with one
+// task, such as a shell.
+func Launched() (ranks, here int, err error) { return launched(os.Getenv) }
+
 // LaunchFromTorch is [FromEnvironment], but returns [ErrNoEnvironment] where that makes a world of
 // one rank.
 func LaunchFromTorch(ctx context.Context) (*World, error) {

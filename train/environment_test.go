@@ -75,6 +75,25 @@ func TestLaunchersAreToldApart(t *testing.T) {
 			t.Errorf("%s: got launcher %d, want %d", name, got, c.want)
 		}
 	}
+	for name, c := range map[string]struct {
+		env         map[string]string
+		ranks, here int
+	}{
+		"nothing":       {nil, 0, 0},
+		"torchrun":      {map[string]string{"RANK": "1", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2"}, 4, 2},
+		"by hand":       {map[string]string{"RANK": "0", "WORLD_SIZE": "1"}, 1, 1},
+		"mpirun":        {map[string]string{"OMPI_COMM_WORLD_SIZE": "3", "OMPI_COMM_WORLD_LOCAL_SIZE": "2"}, 3, 2},
+		"srun":          {with("SLURM_STEP_TASKS_PER_NODE", "4(x2)"), 8, 4},
+		"srun, unequal": {with("SLURM_STEP_TASKS_PER_NODE", "5,3"), 8, 5},
+		"srun --pty":    {map[string]string{"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "1"}, 0, 0},
+	} {
+		if ranks, here, err := launched(func(key string) string { return c.env[key] }); ranks != c.ranks || here != c.here || err != nil {
+			t.Errorf("%s: got %d ranks, %d here, %v; want %d and %d", name, ranks, here, err, c.ranks, c.here)
+		}
+	}
+	if _, _, err := launched(func(key string) string { return map[string]string{"RANK": "0", "WORLD_SIZE": "many"}[key] }); err == nil || !strings.Contains(err.Error(), `WORLD_SIZE: got "many"`) {
+		t.Error(err)
+	}
 	o, local, err := environment(slurm(func(key string) string { return step[key] }))
 	if err != nil || o.Rank != 3 || o.Size != 8 || local != 1 || o.Address != "gpu007-ib:15123" {
 		t.Errorf("srun: %+v, %d, %v", o, local, err)

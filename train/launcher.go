@@ -1,6 +1,7 @@
 package train
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 
@@ -30,6 +31,35 @@ func launcherOf(get func(string) string) launcher {
 		return slurmLauncher
 	}
 	return noLauncher
+}
+
+// launched is [Launched] by the variables that get reads.
+func launched(get func(string) string) (ranks, here int, err error) {
+	size, local := "WORLD_SIZE", "LOCAL_WORLD_SIZE"
+	switch launcherOf(get) {
+	case noLauncher:
+		return 0, 0, nil
+	case mpiLauncher:
+		if size, local = "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"; get(size) == "" { // srun --mpi=pmix
+			size, local = "SLURM_STEP_NUM_TASKS", "SLURM_STEP_TASKS_PER_NODE"
+		}
+	case slurmLauncher:
+		size, local = "SLURM_STEP_NUM_TASKS", "SLURM_STEP_TASKS_PER_NODE"
+	}
+	if ranks, err = strconv.Atoi(get(size)); err != nil || ranks < 1 {
+		return 0, 0, fmt.Errorf("%s: got %q, want the number of ranks", size, get(size))
+	}
+	if ranks == 1 && size != "WORLD_SIZE" {
+		return 0, 0, nil
+	}
+	text := get(local)
+	if end := strings.IndexAny(text, "(,"); end > 0 { // 2(x3),1: two on each of three nodes, one on the last
+		text = text[:end]
+	}
+	if here, err = strconv.Atoi(text); err != nil || here < 1 {
+		here = ranks
+	}
+	return ranks, here, nil
 }
 
 // slurm returns torchrun's variables as srun's say them. Those that are set stay. A batch script has no

@@ -41,10 +41,12 @@ var checks = []check{
 	{"a saved run resumes with the same bits", checkState},
 }
 
-// Run checks that training works between processes, as accelerate test does. Under torchrun's
-// variables this process is one of the ranks.
+// Run checks that training works between processes, as accelerate test does. Under a
+// launcher's variables this process is one of the ranks.
 func (c *testCmd) Run(ctx context.Context, out cmdline.Output, diag cmdline.Diagnostics) error {
-	if os.Getenv("RANK") != "" || os.Getenv("WORLD_SIZE") != "" {
+	if ranks, _, err := train.Launched(); err != nil {
+		return cmdline.Misuse(err)
+	} else if ranks > 0 {
 		return checkRank(ctx, out)
 	}
 	found, err := c.configuration()

@@ -132,7 +132,7 @@ func TestArgumentsOfLaunchedRuns(t *testing.T) {
 func TestARankRejectsAnotherWorld(t *testing.T) {
 	dir, text := tinyModel(t), lessons(t, 4)
 	t.Setenv("RANK", "0")
-	for size, want := range map[string]string{"2": "WORLD_SIZE is 2: omit the flag", "many": `WORLD_SIZE: got "many"`} {
+	for size, want := range map[string]string{"2": "a launcher has started 2 ranks: omit the flag", "many": `WORLD_SIZE: got "many"`} {
 		t.Setenv("WORLD_SIZE", size)
 		status, _, stderr := command(t, "run", "--model", dir, "--data", text, "--output", filepath.Join(t.TempDir(), "out"), "--num-processes", "3")
 		if status != 2 || !strings.Contains(stderr, want) {

@@ -19,6 +19,7 @@ import (
 	"github.com/heftai/heft/internal/cmdline"
 	"github.com/heftai/heft/internal/hub"
 	"github.com/heftai/heft/loader"
+	"github.com/heftai/heft/train"
 	"github.com/heftai/heft/train/finetune"
 )
 
@@ -71,7 +72,11 @@ func (c *runCmd) Run(ctx context.Context, out cmdline.Output, diag cmdline.Diagn
 	if err != nil {
 		return err
 	}
-	w := watcher{patient: os.Getenv("WORLD_SIZE") != "" || os.Getenv("RANK") != "", stop: make(chan struct{})}
+	ranks, _, err := train.Launched()
+	if err != nil {
+		return cmdline.Misuse(err)
+	}
+	w := watcher{patient: ranks > 0, stop: make(chan struct{})}
 	defer w.end()
 	o := c.Options
 	o.BaseModel = cmp.Or(c.Model, c.M) // as the user wrote it

@@ -5,30 +5,25 @@ import (
 	"errors"
 	"os"
 	"runtime"
-	"strconv"
 
 	"github.com/heftai/heft/train"
 )
 
-// findWorld settles the number of ranks. Under torchrun's variables this process is one of them.
+// findWorld settles the number of ranks. Under a launcher's variables this process is one of them.
 func (j *job) findWorld() error {
-	size := os.Getenv("WORLD_SIZE")
-	if size == "" && os.Getenv("RANK") == "" {
+	ranks, here, err := train.Launched()
+	if err != nil {
+		return misuse(err)
+	}
+	if ranks == 0 {
 		j.ranks = max(1, j.NumProcesses)
 		j.here = j.ranks
 		return nil
 	}
-	n, err := strconv.Atoi(size)
-	if err != nil || n < 1 {
-		return misusef("WORLD_SIZE: got %q, want the number of ranks", size)
+	if j.NumProcesses != 0 && j.NumProcesses != ranks {
+		return misusef("got --num-processes %d, but a launcher has started %d ranks: omit the flag", j.NumProcesses, ranks)
 	}
-	if j.NumProcesses != 0 && j.NumProcesses != n {
-		return misusef("got --num-processes %d, but WORLD_SIZE is %d: omit the flag", j.NumProcesses, n)
-	}
-	j.process, j.ranks, j.here = true, n, n
-	if local, err := strconv.Atoi(os.Getenv("LOCAL_WORLD_SIZE")); err == nil && local > 0 {
-		j.here = local
-	}
+	j.process, j.ranks, j.here = true, ranks, here
 	if os.Getenv("GOMAXPROCS") != "" && j.threads == 0 { // the launcher has divided the processors
 		j.threads = runtime.GOMAXPROCS(0)
 	}

@@ -27,7 +27,7 @@ import (
 // are JSONL, CSV or Parquet of texts, prompts, messages or comparisons.
 //
 // Run resumes from the last checkpoint in o.Output unless o.Resume says otherwise. Under the
-// variables of torchrun (RANK, WORLD_SIZE, …) this process is one rank of several; else Run starts
+// variables of a launcher (see train.FromEnvironment) this process is one rank of several; else Run starts
 // o.NumProcesses ranks. Wrong options are a [UsageError]. When ctx ends, Run returns its error without
 // a new checkpoint; o.Interrupt ends a run with one. Several runs may share a process if their
 // outputs differ.
