@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -75,25 +77,6 @@ func TestLaunchersAreToldApart(t *testing.T) {
 			t.Errorf("%s: got launcher %d, want %d", name, got, c.want)
 		}
 	}
-	for name, c := range map[string]struct {
-		env         map[string]string
-		ranks, here int
-	}{
-		"nothing":       {nil, 0, 0},
-		"torchrun":      {map[string]string{"RANK": "1", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2"}, 4, 2},
-		"by hand":       {map[string]string{"RANK": "0", "WORLD_SIZE": "1"}, 1, 1},
-		"mpirun":        {map[string]string{"OMPI_COMM_WORLD_SIZE": "3", "OMPI_COMM_WORLD_LOCAL_SIZE": "2"}, 3, 2},
-		"srun":          {with("SLURM_STEP_TASKS_PER_NODE", "4(x2)"), 8, 4},
-		"srun, unequal": {with("SLURM_STEP_TASKS_PER_NODE", "5,3"), 8, 5},
-		"srun --pty":    {map[string]string{"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "1"}, 0, 0},
-	} {
-		if ranks, here, err := launched(func(key string) string { return c.env[key] }); ranks != c.ranks || here != c.here || err != nil {
-			t.Errorf("%s: got %d ranks, %d here, %v; want %d and %d", name, ranks, here, err, c.ranks, c.here)
-		}
-	}
-	if _, _, err := launched(func(key string) string { return map[string]string{"RANK": "0", "WORLD_SIZE": "many"}[key] }); err == nil || !strings.Contains(err.Error(), `WORLD_SIZE: got "many"`) {
-		t.Error(err)
-	}
 	o, local, err := environment(slurm(func(key string) string { return step[key] }))
 	if err != nil || o.Rank != 3 || o.Size != 8 || local != 1 || o.Address != "gpu007-ib:15123" {
 		t.Errorf("srun: %+v, %d, %v", o, local, err)
@@ -106,6 +89,45 @@ func TestLaunchersAreToldApart(t *testing.T) {
 		if got := firstHost(list); got != want {
 			t.Errorf("first of %q: got %q, want %q", list, got, want)
 		}
+	}
+}
+
+// TestLaunchedRanks: a launcher says how many ranks there are, and how many share a machine. train run knew only the
+// variables of torchrun, so that each process of mpirun and srun trained a model of its own, and each pod took a quarter
+// of its processors.
+func TestLaunchedRanks(t *testing.T) {
+	step := func(tasks string) map[string]string {
+		return map[string]string{"SLURM_PROCID": "3", "SLURM_STEP_NUM_TASKS": "8", "SLURM_STEP_TASKS_PER_NODE": tasks}
+	}
+	for name, c := range map[string]struct {
+		env         map[string]string
+		ranks, here int
+	}{
+		"nothing":       {nil, 0, 0},
+		"torchrun":      {map[string]string{"RANK": "1", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2"}, 4, 2},
+		"by hand":       {map[string]string{"RANK": "0", "WORLD_SIZE": "1"}, 1, 1},
+		"mpirun":        {map[string]string{"OMPI_COMM_WORLD_SIZE": "3", "OMPI_COMM_WORLD_LOCAL_SIZE": "2"}, 3, 2},
+		"srun":          {step("4(x2)"), 8, 4},
+		"srun, unequal": {step("5,3"), 8, 5},
+		"srun --pty":    {map[string]string{"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "1"}, 0, 0},
+	} {
+		if ranks, here, err := launched(func(key string) string { return c.env[key] }); ranks != c.ranks || here != c.here || err != nil {
+			t.Errorf("%s: got %d ranks, %d here, %v; want %d and %d", name, ranks, here, err, c.ranks, c.here)
+		}
+	}
+	if _, _, err := launched(func(key string) string { return map[string]string{"RANK": "0", "WORLD_SIZE": "many"}[key] }); err == nil || !strings.Contains(err.Error(), `WORLD_SIZE: got "many"`) {
+		t.Error(err)
+	}
+	manifest, err := os.ReadFile(filepath.FromSlash("../deploy/train-job.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod := map[string]string{"RANK": "3"} // the index of the pod
+	for _, m := range regexp.MustCompile(`{ name: ([A-Z_]+), value: "?([^" }]*)"? }`).FindAllSubmatch(manifest, -1) {
+		pod[string(m[1])] = string(m[2])
+	}
+	if ranks, here, err := launched(func(key string) string { return pod[key] }); ranks != 4 || here != 1 || err != nil {
+		t.Errorf("a pod of deploy/train-job.yaml: got %d ranks, %d here, %v; want 4 and 1", ranks, here, err)
 	}
 }
 
