@@ -201,6 +201,8 @@ MODELS |= {
                                            tie_word_embeddings=False, attention_bias=True)),
     "gemma4-small": ("gemma4_text", dict(num_hidden_layers=3, layer_types=FOUR[:3], head_dim=6, global_head_dim=8, sliding_window=4, hidden_size_per_layer_input=4,
                                          vocab_size_per_layer_input=VOCAB, num_kv_shared_layers=1, use_double_wide_mlp=True)),
+    "gemma4-experts": ("gemma4_text", dict(layer_types=FOUR[:2], head_dim=6, global_head_dim=8, sliding_window=4, hidden_size_per_layer_input=0,
+                                           enable_moe_block=True, num_experts=4, top_k_experts=2, moe_intermediate_size=10)),
 }
 STATES = ("conv_L_cache", "linear_num_key_heads", "state_size", "ssm_state_size", "mamba_d_state", "linear_attn_config", "kda_safe_gate")
 STEEP = ("num_kv_shared_layers", "enable_moe_block")  # of Gemma 3n and 4, whose scores are not scaled: float32 is too short

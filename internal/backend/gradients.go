@@ -83,6 +83,9 @@ type Recorder interface {
 	// Derive says that the host copied to[i] from from[places[i]], where Route or Copy wrote from.
 	// It passes gradients of the weights of ScatterAdd on. places may change after the call.
 	Derive(to, from []float32, places []int32)
+	// ScaleChosen says that the host multiplies weights[i], which Route wrote, by scales[chosen[i]], an element of the
+	// vector from. It is called before that.
+	ScaleChosen(weights []float32, chosen []int32, scales []float32, from tensor.Tensor)
 	// Mark returns the current place in the record. Reverse runs the operations after a mark
 	// backwards, forgets them, and makes their memory available to Take. Forget does the same
 	// without running them.

@@ -48,7 +48,6 @@ func (c *compiler) blockExperts(n Node, s *meta.ExpertsSpec, width int) (e *bloc
 		return nil, err
 	}
 	e.moe.expertScale, err = c.param(router, s.ExpertScale, e.moe.spec.Count)
-	c.untrained("routers whose weights are scaled by expert")
 	return e, err
 }
 
@@ -98,6 +97,9 @@ func (c *Context) scaleChosen(p param, weights []float32, experts []int32) {
 	if err := c.readVector(host, t); err != nil {
 		c.fail("%s: %w", p.path, err)
 		return
+	}
+	if c.recording() {
+		c.arena.recorder.ScaleChosen(weights, experts, host, t)
 	}
 	for i, expert := range experts {
 		weights[i] *= host[expert]

@@ -1,6 +1,11 @@
 package record
 
-import "unsafe"
+import (
+	"slices"
+	"unsafe"
+
+	"github.com/heftai/heft/internal/tensor"
+)
 
 // host is the gradient of floats on the host. Their memory may be written again later; then the
 // newest entry counts.
@@ -42,6 +47,34 @@ func (r *Recorder) Derive(to, from []float32, places []int32) {
 	r.reverse = append(r.reverse, func() {
 		for i, p := range places {
 			source[p] += into[i]
+		}
+	})
+}
+
+// ScaleChosen records the gradients of weights and of their scales.
+func (r *Recorder) ScaleChosen(weights []float32, chosen []int32, scales []float32, from tensor.Tensor) {
+	if !r.on {
+		return
+	}
+	source := r.hostGradient(weights)
+	if source == nil {
+		return
+	}
+	before, chosen, by := slices.Clone(weights), slices.Clone(chosen), make([]float32, len(weights))
+	for i, c := range chosen {
+		by[i] = scales[c]
+	}
+	into := r.addHost(weights)
+	r.reverse = append(r.reverse, func() {
+		var slopes []float32
+		if g := r.gradientOf(from); !g.IsZero() {
+			slopes = g.F32()
+		}
+		for i, c := range chosen {
+			source[i] += into[i] * by[i]
+			if slopes != nil {
+				slopes[c] += into[i] * before[i]
+			}
 		}
 	})
 }

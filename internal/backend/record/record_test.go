@@ -144,6 +144,41 @@ func TestWeightsOnTheHost(t *testing.T) {
 	}
 }
 
+// TestWeightsScaledOnTheHost: weights that were multiplied by elements of a vector have its gradient, and the vector
+// theirs, added up where it is used twice.
+func TestWeightsScaledOnTheHost(t *testing.T) {
+	b, err := cpu.New(cpu.Options{Threads: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	scales := []float32{2, 3, 7}
+	vector := &learned{tensor.Floats(slices.Clone(scales), 3), tensor.Floats([]float32{1, 0, 0}, 3)}
+	r := record.New(b, vector)
+	closing(t, r)
+	x, sum := matrix(t, r, 0.5, 0.25, 0.125), matrix(t, r, 0)
+	r.Record()
+	weights, chosen := make([]float32, 3), []int32{0, 2, 0}
+	if err := r.Copy(tensor.Floats(weights, 1, 3), x); err != nil {
+		t.Fatal(err)
+	}
+	r.ScaleChosen(weights, chosen, scales, vector.weight)
+	for i, c := range chosen {
+		weights[i] *= scales[c]
+	}
+	values := matrix(t, r, 10, 20, 30)
+	values.Dims = [tensor.MaxRank]int{3, 1}
+	r.ScatterAdd(sum, values, []int32{0, 0, 0}, weights)
+	r.Pause()
+	r.Gradient(sum).F32()[0] = 1
+	r.Reverse(backend.Mark{})
+	if g := r.Gradient(x).F32(); !slices.Equal(g, []float32{20, 140, 60}) {
+		t.Errorf("gradient %v of the weights", g)
+	}
+	if g := vector.gradient.F32(); !slices.Equal(g, []float32{1 + 10*0.5 + 30*0.125, 0, 20 * 0.25}) {
+		t.Errorf("gradient %v of the scales", g)
+	}
+}
+
 // TestMemoryGrowsWithTheLargest: records of ever larger results hold what the last one
 // needs.
 func TestMemoryGrowsWithTheLargest(t *testing.T) {
