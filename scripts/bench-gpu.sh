@@ -37,7 +37,7 @@ cat "$out/devices.txt"
 # Correct first: no number of a kernel that is wrong. Tests that choose the simulator's faults are left out.
 echo "== correctness"
 export HEFT_REQUIRE=cuda
-correct='TestConformance|TestSameAsCPU|TestFills|TestFused'
+correct='TestConformance|TestSameAsCPU|TestFills|TestFused|TestTokens|TestAGate|TestTiles|TestAttentionInRows|TestOperands'
 [ -z "$simulator" ] || correct='TestFills' # scripts/check-cuda.sh runs the others there
 if ! timeout "$(left)" go test -tags cuda -count=1 "${short[@]}" -run "$correct" ./internal/backend/cuda >"$out/correctness.log" 2>&1; then
 	tail -20 "$out/correctness.log" >&2
