@@ -18,6 +18,7 @@ import (
 // leftToTheCPU are the models of testdata/golden/infer/models of which no block runs on GPUs, with what no kernel of GPUs
 // does. All blocks of the others do, but for partLeftToTheCPU.
 var leftToTheCPU = reasons(map[string][]string{
+	"biases of keys":                                {"family-doge-1", "family-doge-5"},
 	"blocks of four branches":                       {"family-longcat-flash-1", "family-longcat-flash-2", "family-longcat-flash-3"},
 	"clamped queries, keys and values":              {"family-mpt-clip-5", "family-olmo-clip-1"},
 	"delta nets whose channels decay by themselves": {"family-bailing-hybrid-1", "family-bailing-hybrid-3"},

@@ -33,6 +33,7 @@ func architectures() []architecture {
 		{"cohere2_moe", "Cohere2MoeForCausalLM", "model", "Cohere2MoeDecoderLayer", 5, []int{255001}, cohere2MoE},
 		{"cwm", "CwmForCausalLM", "model", "CwmDecoderLayer", 128000, []int{128001, 128008, 128009}, cwm},
 		{"diffllama", "DiffLlamaForCausalLM", "model", "DiffLlamaDecoderLayer", 1, []int{2}, diffLlama},
+		{"doge", "DogeForCausalLM", "model", "DogeDecoderLayer", -1, nil, doge},
 		{"ernie4_5", "Ernie4_5ForCausalLM", "model", "Ernie4_5DecoderLayer", 1, []int{2}, ernie45},
 		{"ernie4_5_moe", "Ernie4_5_MoeForCausalLM", "model", "Ernie4_5_MoeDecoderLayer", 1, []int{2}, ernie45MoE},
 		{"exaone", "LlamaForCausalLM", "model", "LlamaDecoderLayer", 1, []int{361}, exaone},

@@ -93,6 +93,9 @@ type BlockSpec struct {
 	Plain         *MLPSpec
 	PostMLPNorm   string
 	ResidualScale float32 // s; 0 means 1
+	// AttentionResidual and MLPResidual, "" for none, name Params [hidden] of the block, by which the residual stream is
+	// multiplied before the result of the branch is added (transformers' DogeDecoderLayer).
+	AttentionResidual, MLPResidual string
 	// Attention or MLP may be "", with its norms: the layer has one branch. BesideAttention and BesideMLP
 	// name children, "" for none, whose operands are those of Attention and MLP, and whose results are added to
 	// theirs: the mixer of Falcon-H1, the mixture of Granite 4.
@@ -200,6 +203,7 @@ const (
 	ActClampedSiLU // DeepSeek-V4: silu(min(gate, limit)) · clamp(up, ±limit)
 	ActClamp       // clamp(x, ±limit)
 	ActSoftplus    // ln(1 + exp(x))
+	ActExp         // exp(x)
 )
 
 // MoESpec runs a mixture of experts. The router's logits, one per expert, become scores. For each token the TopK

@@ -49,6 +49,7 @@ type AttentionSpec struct {
 	GateByHead bool              // Gate is [Heads, hidden]: one number for each head
 	Blocks     *BlockIndexerSpec // limits the positions that a token attends to; nil for none
 	Difference *DifferenceSpec   // subtracts heads from others; nil for none
+	KeyBias    *KeyBiasSpec      // adds a number of each key to its scores; nil for none
 	OutNorm    string            // norm of the heads' outputs together, of Heads·ValueDim channels; "" for none
 }
 
@@ -105,6 +106,19 @@ type IndexerSpec struct {
 	Count                int  // positions; a token that sees fewer attends to all of them
 	Interleaved          bool // rope turns pairs of neighbours in the first MLASpec.RopeDim channels
 	Last                 bool // rope turns the last channels instead, as it does those of attention
+}
+
+// KeyBiasSpec is dynamic mask attention, as transformers' DogeAttention computes it. To the scores of each head of keys h a
+// number of the key is added,
+//
+//	exp(Rate[h] · ln(1 + exp(Step(v)[h])))
+//
+// of all value heads v of its token. Step is a Linear [KVHeads, KVHeads·ValueDim], and Rate a Param [KVHeads]. With
+// Count > 0, tokens that see more positions attend to the Count of them with the highest numbers, by head.
+type KeyBiasSpec struct {
+	Step, Rate string
+	Count      int
+	Layer      int // index of the cache of the numbers, from 0, with Count > 0
 }
 
 // DifferenceSpec is differential attention, as transformers' DiffLlamaAttention computes it. Query head i of the first

@@ -240,6 +240,14 @@ def diffllama(R, llama):
     return c
 
 
+def doge(R, llama):
+    c = llama(R, "doge", dims=(6, 8))
+    c.update(attention_bias=R.random() < 0.3, mlp_bias=R.random() < 0.3, keep_window_size=R.choice([3, 6, 100, 100]))
+    if R.random() < 0.2:
+        c.update(sliding_window=5, keep_window_size=8)
+    return c
+
+
 MINIMAX_VISION = dict(model_type="minimax_m3_vl_vision", hidden_size=12, intermediate_size=8, num_hidden_layers=1, num_attention_heads=2, image_size=8, patch_size=2)
 
 
@@ -292,6 +300,7 @@ def late(llama, gemma4, wrap, deepseek):
         "apertus1p5": (lambda R: apertus1p5(R, llama, wrap), [1]),
         "bailing_hybrid": (lambda R: bailing_hybrid(R, deepseek), [1, 2, 3]),
         "diffllama": (lambda R: diffllama(R, llama), [3, 7]),
+        "doge": (lambda R: doge(R, llama), [1, 5]),
         "falcon_mamba": (lambda R: mamba(R, llama, "falcon_mamba"), [1, 2]),
         "flint": (lambda R: flint(R, llama), [1, 2]),
         "gemma4_unified_text": (lambda R: gemma4_unified_text(R, gemma4), [1]),

@@ -158,7 +158,7 @@ class Choices:
     """Watches how close the choices of sparse attention's indexers are to ties."""
 
     def __enter__(self):
-        self.margin, self.topk = 1e9, torch.Tensor.topk
+        self.margin, self.topk, self.function = 1e9, torch.Tensor.topk, torch.topk
 
         def watched(scores, k, *args, **kwargs):
             if scores.dim() in (3, 4) and scores.shape[-1] > k:
@@ -168,11 +168,11 @@ class Choices:
                     self.margin = min(self.margin, gap.min().item())
             return self.topk(scores, k, *args, **kwargs)
 
-        torch.Tensor.topk = watched
+        torch.Tensor.topk = torch.topk = watched
         return self
 
     def __exit__(self, *_):
-        torch.Tensor.topk = self.topk
+        torch.Tensor.topk, torch.topk = self.topk, self.function
 
 
 def search(config, dtype, first, vocab, recurrent):

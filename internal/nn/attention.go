@@ -20,6 +20,7 @@ type attention struct {
 	gate         *headGate     // nil for none
 	indexer      *blockIndexer // nil for none
 	difference   *difference   // nil for none
+	bias         *keyBias      // nil for none
 	sinks        param
 	rope, qRope  int // tables of keys and of queries, -1 for none
 	qw, kw, vw   int // widths of queries, keys and values
@@ -64,10 +65,10 @@ func (c *compiler) attention(n Node, in int) (rule, error) {
 	if err := c.ropes(n, a); err != nil {
 		return nil, err
 	}
-	if a.difference, err = c.difference(n, a); err != nil {
+	if err := c.extensions(n, a); err != nil {
 		return nil, err
 	}
-	asks := backend.AttentionWork{Heads: s.Heads, KVHeads: s.KVHeads, Dim: s.HeadDim, ValueDim: a.valueDim(), Window: s.Window}
+	asks := backend.AttentionWork{Heads: s.Heads, KVHeads: s.KVHeads, Dim: a.keyDim(), ValueDim: a.valueDim(), Window: s.Window}
 	if s.Blocks != nil {
 		if a.indexer, err = c.blockIndexer(n, a, in); err != nil {
 			return nil, err
@@ -79,11 +80,39 @@ func (c *compiler) attention(n Node, in int) (rule, error) {
 	if window == 0 {
 		window = s.Chunk // a chunk has at most so many tokens before one
 	}
-	shape := kvcache.LayerShape{KWidth: a.kw, VWidth: s.KVHeads * a.valueDim(), Heads: s.KVHeads, Window: window}
+	shape := kvcache.LayerShape{KWidth: s.KVHeads * a.keyDim(), VWidth: s.KVHeads * a.valueDim(), Heads: s.KVHeads, Window: window}
 	if s.Shared {
 		return a, c.shared(n.Path, s.Layer, shape)
 	}
 	return a, c.cache(n.Path, s.Layer, shape)
+}
+
+// extensions compiles what changes queries, keys and values before attention, and its result.
+func (c *compiler) extensions(n Node, a *attention) (err error) {
+	if a.difference, err = c.difference(n, a); err != nil {
+		return err
+	}
+	a.bias, err = c.keyBias(n, a)
+	return err
+}
+
+// extend returns queries, keys and values as the cache has them.
+func (a *attention) extend(c *Context, q, k, v tensor.Tensor) (queries, keys, values tensor.Tensor) {
+	switch {
+	case a.difference != nil:
+		v = a.difference.pairs(c, v)
+	case a.bias != nil:
+		q, k = a.bias.extend(c, q, k, v)
+	}
+	return q, k, v
+}
+
+// keyDim is the size of a key head in the cache.
+func (a *attention) keyDim() int {
+	if a.bias != nil {
+		return a.spec.HeadDim + 1
+	}
+	return a.spec.HeadDim
 }
 
 // valueDim is the size of a value head in the cache.
@@ -220,9 +249,7 @@ func (a *attention) forward(c *Context, dst, x tensor.Tensor) {
 	}
 	kv := c.in.KV[s.Layer]
 	group := &c.in.Groups[kv.Group]
-	if a.difference != nil {
-		v = a.difference.pairs(c, v)
-	}
+	q, k, v = a.extend(c, q, k, v)
 	if !s.Shared {
 		c.backend.StoreKV(kv.KV, k, v, group.Slots)
 	}
@@ -246,13 +273,15 @@ func (a *attention) forward(c *Context, dst, x tensor.Tensor) {
 func (a *attention) attend(c *Context, y, q, x tensor.Tensor, kv backend.KV, spans []backend.Span, sinks tensor.Tensor) {
 	s := a.spec
 	args := backend.AttentionArgs{
-		Heads: s.Heads, KVHeads: s.KVHeads, Dim: s.HeadDim, ValueDim: a.valueDim(),
+		Heads: s.Heads, KVHeads: s.KVHeads, Dim: a.keyDim(), ValueDim: a.valueDim(),
 		Scale: s.Scale, Window: s.Window, Chunk: s.Chunk, Softcap: s.Softcap, Slopes: s.Slopes,
 		RoundedSlopes: s.RoundedSlopes, Sinks: sinks, Prompts: c.in.Prompts,
 	}
 	switch {
 	case a.indexer != nil:
 		a.indexer.attend(c, a, y, q, x, kv, args)
+	case a.bias != nil:
+		a.bias.attend(c, y, q, kv, spans, args)
 	case a.difference != nil:
 		both := c.arena.take(y.Rows(), 2*y.Cols())
 		c.backend.Attention(both, q, kv, spans, args)
@@ -338,7 +367,7 @@ func (a *attention) unfuse(c *Context, all, q, k, v tensor.Tensor) {
 }
 
 func (a *attention) scratch(rows int) int {
-	n := floats(rows, a.spec.Heads*a.spec.ValueDim) + max(a.gate.scratch(rows), a.indexer.scratch(rows)) + a.difference.scratch(rows, a.spec)
+	n := floats(rows, a.spec.Heads*a.spec.ValueDim) + max(a.gate.scratch(rows), a.indexer.scratch(rows)) + a.difference.scratch(rows, a.spec) + a.bias.scratch(rows, a.spec)
 	if a.spec.Gated {
 		n += 3 * floats(rows, a.qw)
 	}

@@ -28,6 +28,7 @@ type branch struct {
 	pre, post    *norm
 	body, beside rule
 	in, out      float32 // multiply the operand and the result of body
+	kept         param   // multiplies the residual stream by channel; none for 1
 }
 
 func (c *compiler) block(n Node, in int) (*block, error) {
@@ -89,6 +90,23 @@ func (c *compiler) block(n Node, in int) (*block, error) {
 		c.tiled(first, attention)
 	}
 	return b, nil
+}
+
+// residuals compiles what multiplies the residual stream.
+func (c *compiler) residuals(n Node, s *meta.BlockSpec, b *block) (err error) {
+	if s.AttentionResidual == "" {
+		return nil
+	}
+	if b.parallel || b.streams != nil || b.altUp != nil || s.Attention == "" || s.MLP == "" || s.Shortcut != "" {
+		return at(n.Path, "factors of the residual stream in a block of another form than two branches in sequence")
+	}
+	c.hostOnly("factors of the residual stream")
+	c.untrained("factors of the residual stream")
+	if b.attention.kept, err = c.param(n, s.AttentionResidual, b.width); err != nil {
+		return err
+	}
+	b.mlp.kept, err = c.param(n, s.MLPResidual, b.width)
+	return err
 }
 
 // branch compiles a branch from the names of the norm before it, its body, and the norm after it.
@@ -193,9 +211,24 @@ func (b *block) addBranch(c *Context, branch *branch, x tensor.Tensor) {
 		branch.forward(c, y, x, b.normSums)
 	}
 	c.tellGuess()
+	branch.keep(c, x)
 	c.add(x, y, b.scale)
 	if b.normSums && branch.post != nil && c.err == nil {
 		branch.post.forward(c, x, x)
+	}
+	c.arena.used = mark
+}
+
+// keep multiplies the residual stream by what b keeps of it.
+func (b *branch) keep(c *Context, x tensor.Tensor) {
+	if b.kept.Param == nil {
+		return
+	}
+	mark := c.arena.used
+	factors := c.arena.take(x.Rows(), x.Cols())
+	by := c.hostVector(b.kept)
+	if c.repeat(factors, by); c.err == nil {
+		c.backend.Gate(x, x, factors, meta.ActNone, 0)
 	}
 	c.arena.used = mark
 }
@@ -287,7 +320,11 @@ func (b *block) scratch(rows int) int {
 	if b.parallel {
 		return 2*floats(rows, b.width) + max(b.attention.scratch(rows), b.mlp.scratch(rows))
 	}
-	return floats(rows, b.width) + max(b.attention.scratch(rows), b.mlp.scratch(rows)+b.experts.scratch(rows), b.input.scratch(rows), b.next.scratch(rows))
+	kept := 0
+	if b.attention.kept.Param != nil {
+		kept = floats(rows, b.width)
+	}
+	return floats(rows, b.width) + max(kept, b.attention.scratch(rows), b.mlp.scratch(rows)+b.experts.scratch(rows), b.input.scratch(rows), b.next.scratch(rows))
 }
 
 func (b *block) cols() int { return b.width }

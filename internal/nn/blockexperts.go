@@ -86,20 +86,12 @@ func (m *moe) scaleInput(c scope, x tensor.Tensor, shares []float32) tensor.Tens
 
 // scaleChosen multiplies the weights of chosen experts by their scales.
 func (c *Context) scaleChosen(p param, weights []float32, experts []int32) {
-	t := c.vector(p)
+	host := c.hostVector(p)
 	if c.err != nil {
 		return
 	}
-	if n := t.Elements(); len(c.scales) < n {
-		c.scales, c.stored = make([]float32, n), make([]byte, 4*n)
-	}
-	host := c.scales[:t.Elements()]
-	if err := c.readVector(host, t); err != nil {
-		c.fail("%s: %w", p.path, err)
-		return
-	}
 	if c.recording() {
-		c.arena.recorder.ScaleChosen(weights, experts, host, t)
+		c.arena.recorder.ScaleChosen(weights, experts, host, c.vector(p))
 	}
 	for i, expert := range experts {
 		weights[i] *= host[expert]
@@ -131,6 +123,9 @@ func (e *blockExperts) scratch(rows int) int {
 
 // blockParts compiles what a block has beside and behind its two branches.
 func (c *compiler) blockParts(n Node, s *meta.BlockSpec, b *block) (err error) {
+	if err := c.residuals(n, s, b); err != nil {
+		return err
+	}
 	if s.Experts != nil {
 		if b.mlp.pre == nil || b.parallel {
 			return at(n.Path, "experts beside the MLP of a parallel block or one without a norm")

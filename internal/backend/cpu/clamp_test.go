@@ -86,3 +86,26 @@ func TestRoundedSlopes(t *testing.T) {
 		}
 	}
 }
+
+// TestExp: exp(x), which is its own slope.
+func TestExp(t *testing.T) {
+	b, err := New(Options{Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	x := []float32{-40, -1.5, 0, 1.5, 19}
+	got, slopes, ones := make([]float32, len(x)), make([]float32, len(x)), slices.Repeat([]float32{1}, len(x))
+	row := func(v []float32) tensor.Tensor { return tensor.Floats(v, 1, len(v)) }
+	b.Gate(row(got), row(x), tensor.Tensor{}, meta.ActExp, 0)
+	b.GateGrad(row(slopes), tensor.Tensor{}, row(ones), row(x), tensor.Tensor{}, meta.ActExp, 0)
+	if err := b.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	for i, v := range x {
+		want := math.Exp(float64(v))
+		if math.Abs(float64(got[i])-want) > 1e-6*want || math.Abs(float64(slopes[i])-want) > 1e-6*want {
+			t.Errorf("exp(%v) = %v with a slope of %v, want %v", v, got[i], slopes[i], want)
+		}
+	}
+}

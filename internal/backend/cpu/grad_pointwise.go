@@ -185,6 +185,9 @@ func derivative(act meta.Activation, x float64) (y, slope float64) {
 			return x * x, 2 * x
 		}
 		return 0, 0
+	case meta.ActExp:
+		y = vector.AccurateExp(x)
+		return y, y
 	case meta.ActSoftplus:
 		return softplus(x), 1 / (1 + vector.AccurateExp(-x))
 	case meta.ActGELU:

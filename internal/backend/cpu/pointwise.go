@@ -40,7 +40,7 @@ func (b *Backend) Gate(dst, g, up tensor.Tensor, act meta.Activation, limit floa
 			return
 		}
 	}
-	if act > meta.ActSoftplus {
+	if act > meta.ActExp {
 		b.fail("gate: unknown activation %d", act)
 		return
 	}
@@ -102,6 +102,10 @@ func (op *gate) row(dst, g, up, scratch []float32) {
 		}
 	case meta.ActSigmoid:
 		op.set.Vector.Sigmoid(dst, g)
+	case meta.ActExp:
+		for i, v := range g {
+			dst[i] = float32(vector.AccurateExp(float64(v)))
+		}
 	case meta.ActSoftplus:
 		for i, v := range g {
 			dst[i] = float32(softplus(float64(v)))

@@ -1,0 +1,143 @@
+package nn
+
+import (
+	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/kvcache"
+	"github.com/heftai/heft/internal/tensor"
+	"github.com/heftai/heft/meta"
+)
+
+// keyBias adds a number of each key to its scores, see [meta.KeyBiasSpec]. The number is a further channel of the
+// key, which meets the inverse of the scale in every query. Where some keys are chosen, the numbers of all heads are
+// a layer of the cache too, by which a query of one 1 finds the highest of a head.
+type keyBias struct {
+	path       string
+	spec       *meta.KeyBiasSpec
+	rate       param
+	dt         *linear
+	heads, dim int // of keys
+	scale      float32
+	args       backend.BlockArgs // with Count 0 for all keys
+	rows       []float32         // a unit vector of each head, side by side
+}
+
+// keyBias compiles what the spec of a names, or returns nil for none.
+func (c *compiler) keyBias(n Node, a *attention) (b *keyBias, err error) {
+	s := a.spec
+	if s.KeyBias == nil {
+		return nil, nil
+	}
+	if s.Gated || s.Shared || s.Softcap != 0 || s.Sinks != "" || len(s.Slopes) > 0 || s.Blocks != nil || s.Difference != nil || s.NormLast || s.KeyBias.Count > 0 && s.Window+s.Chunk > 0 {
+		return nil, at(n.Path, "biases of keys with gates, windows, sinks or capped scores")
+	}
+	c.special("biases of keys")
+	b = &keyBias{path: n.Path, spec: s.KeyBias, heads: s.KVHeads, dim: s.HeadDim, scale: s.Scale, rows: make([]float32, s.KVHeads*s.KVHeads)}
+	for h := range s.KVHeads {
+		b.rows[h*s.KVHeads+h] = 1
+	}
+	if b.rate, err = c.param(n, s.KeyBias.Rate, s.KVHeads); err != nil {
+		return nil, err
+	}
+	if b.dt, err = c.linearNamed(n, "steps of the keys", s.KeyBias.Step, a.vw, s.KVHeads); err != nil {
+		return nil, err
+	}
+	c.usedNext(b.dt, a.out)
+	c.program.heads = max(c.program.heads, s.Heads)
+	if s.KeyBias.Count == 0 {
+		return b, nil
+	}
+	b.args = backend.BlockArgs{Heads: s.KVHeads, Dim: s.KVHeads, Size: 1, Count: s.KeyBias.Count}
+	return b, c.cache(n.Path, s.KeyBias.Layer, kvcache.LayerShape{KWidth: s.KVHeads, Heads: 1})
+}
+
+// extend returns q and k with a further channel in each head.
+func (b *keyBias) extend(c *Context, q, k, v tensor.Tensor) (queries, keys tensor.Tensor) {
+	rows, wide := q.Rows(), b.dim+1
+	queries, keys = c.arena.take(rows, q.Cols()/b.dim*wide), c.arena.take(rows, b.heads*wide)
+	bias := c.arena.take(rows, b.heads)
+	if b.dt.forward(c, bias, v); c.err != nil {
+		return queries, keys
+	}
+	rate := c.hostVector(b.rate)
+	if c.err != nil {
+		return queries, keys
+	}
+	c.backend.Gate(bias, bias, tensor.Tensor{}, meta.ActSoftplus, 0)
+	for h := range b.heads {
+		c.scale(bias.Columns(h, h+1), rate[h])
+	}
+	c.backend.Gate(bias, bias, tensor.Tensor{}, meta.ActExp, 0)
+	n := rows * b.heads
+	c.copyRows(matrix(keys, n, wide).Columns(0, b.dim), matrix(k, n, b.dim))
+	c.copyRows(matrix(keys, n, wide).Columns(b.dim, wide), matrix(bias, n, 1))
+	n = rows * (q.Cols() / b.dim)
+	c.copyRows(matrix(queries, n, wide).Columns(0, b.dim), matrix(q, n, b.dim))
+	c.repeat(matrix(queries, n, wide).Columns(b.dim, wide), b.rows[:1])
+	c.scale(matrix(queries, n, wide).Columns(b.dim, wide), 1/b.scale)
+	if b.args.Count > 0 {
+		layer := c.in.KV[b.spec.Layer]
+		c.backend.StoreKV(layer.KV, bias, tensor.Tensor{}, c.in.Groups[layer.Group].Slots)
+	}
+	return queries, keys
+}
+
+// attend is attention of q to the keys of a choice, or to all.
+func (b *keyBias) attend(c *Context, y, q tensor.Tensor, kv backend.KV, spans []backend.Span, args backend.AttentionArgs) {
+	longest := 0
+	for i := range spans {
+		longest = max(longest, spans[i].Start+spans[i].Rows)
+	}
+	if b.args.Count == 0 || longest <= b.args.Count {
+		c.backend.Attention(y, q, kv, spans, args)
+		return
+	}
+	ops, ok := c.backend.(backend.Blocked)
+	if !ok {
+		c.fail("%s: attention to chosen keys cannot be trained or run on this backend", b.path)
+		return
+	}
+	mark := c.arena.used
+	one, chosen := c.arena.take(q.Rows(), b.heads*b.heads), c.arena.take(q.Rows(), b.heads*b.args.Count)
+	c.repeat(one, b.rows)
+	index := c.in.KV[b.spec.Layer]
+	ops.ChooseBlocks(chosen, one, index.KV, c.in.Groups[index.Group].Spans, b.args)
+	ops.AttentionBlocks(y, q, chosen, kv, spans, args, b.args)
+	c.arena.used = mark
+}
+
+// scratch is the memory of b, which may be nil.
+func (b *keyBias) scratch(rows int, s *meta.AttentionSpec) int {
+	if b == nil {
+		return 0
+	}
+	n := floats(rows, s.Heads*(b.dim+1)) + floats(rows, b.heads*(b.dim+1)) + floats(rows, b.heads)
+	return n + floats(rows, b.heads*b.heads) + floats(rows, b.heads*b.args.Count)
+}
+
+// repeat sets all rows of dst to x.
+func (c *Context) repeat(dst tensor.Tensor, x []float32) {
+	if c.err != nil {
+		return
+	}
+	rows := dst.Rows()
+	c.copyRows(dst.Slice(0, 1), tensor.Floats(x, 1, len(x)))
+	for n := 1; n < rows; n *= 2 {
+		c.copyRows(dst.Slice(n, min(2*n, rows)), dst.Slice(0, min(n, rows-n)))
+	}
+}
+
+// hostVector returns the numbers of a vector, until the next call.
+func (c *Context) hostVector(p param) []float32 {
+	t := c.vector(p)
+	if c.err != nil {
+		return nil
+	}
+	if n := t.Elements(); len(c.scales) < n || len(c.stored) < 4*n {
+		c.scales, c.stored = make([]float32, n), make([]byte, 4*n)
+	}
+	host := c.scales[:t.Elements()]
+	if err := c.readVector(host, t); err != nil {
+		c.fail("%s: %w", p.path, err)
+	}
+	return host
+}
