@@ -226,7 +226,7 @@ func (b *branch) keep(c *Context, x tensor.Tensor) {
 	}
 	mark := c.arena.used
 	factors := c.arena.take(x.Rows(), x.Cols())
-	by := c.hostVector(b.kept)
+	by := c.hostVectors(b.kept)
 	if c.repeat(factors, by); c.err == nil {
 		c.backend.Gate(x, x, factors, meta.ActNone, 0)
 	}

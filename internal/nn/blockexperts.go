@@ -86,7 +86,7 @@ func (m *moe) scaleInput(c scope, x tensor.Tensor, shares []float32) tensor.Tens
 
 // scaleChosen multiplies the weights of chosen experts by their scales.
 func (c *Context) scaleChosen(p param, weights []float32, experts []int32) {
-	host := c.hostVector(p)
+	host := c.hostVectors(p)
 	if c.err != nil {
 		return
 	}

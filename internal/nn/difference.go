@@ -67,27 +67,15 @@ func (d *difference) subtract(c *Context, dst, y tensor.Tensor) {
 
 // factor computes the factor of the second half.
 func (d *difference) factor(c *Context) float32 {
-	n := d.numbers[0].Shape[0]
-	if len(c.scales) < 2*n {
-		c.scales = make([]float32, 2*n)
-	}
-	if len(c.stored) < 4*n {
-		c.stored = make([]byte, 4*n)
+	v, n := c.hostVectors(d.numbers[:]...), d.numbers[0].Shape[0]
+	if c.err != nil {
+		return 0
 	}
 	var dots [2]float32
-	for i, p := range d.numbers {
-		t := c.vector(p)
-		if c.err != nil {
-			return 0
-		}
-		if err := c.readVector(c.scales[i%2*n:][:n], t); err != nil {
-			c.fail("%s: %w", p.path, err)
-			return 0
-		}
-		if i%2 == 1 {
-			for j, x := range c.scales[:n] {
-				dots[i/2] += float32(x * c.scales[n+j])
-			}
+	for i := range dots {
+		q, k := v[2*i*n:][:n], v[(2*i+1)*n:][:n]
+		for j := range q {
+			dots[i] += float32(k[j] * q[j])
 		}
 	}
 	return float32(math.Exp(float64(dots[0]))) - float32(math.Exp(float64(dots[1]))) + d.init

@@ -1,6 +1,8 @@
 package nn
 
 import (
+	"slices"
+
 	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/kvcache"
 	"github.com/heftai/heft/internal/tensor"
@@ -58,7 +60,7 @@ func (b *keyBias) extend(c *Context, q, k, v tensor.Tensor) (queries, keys tenso
 	if b.dt.forward(c, bias, v); c.err != nil {
 		return queries, keys
 	}
-	rate := c.hostVector(b.rate)
+	rate := c.hostVectors(b.rate)
 	if c.err != nil {
 		return queries, keys
 	}
@@ -126,18 +128,21 @@ func (c *Context) repeat(dst tensor.Tensor, x []float32) {
 	}
 }
 
-// hostVector returns the numbers of a vector, until the next call.
-func (c *Context) hostVector(p param) []float32 {
-	t := c.vector(p)
-	if c.err != nil {
-		return nil
+// hostVectors returns the numbers of vectors, one vector after the other, until the next call.
+func (c *Context) hostVectors(ps ...param) []float32 {
+	host := c.scales[:0]
+	for _, p := range ps {
+		t := c.vector(p)
+		if c.err != nil {
+			return nil
+		}
+		from, n := len(host), t.Elements()
+		host = slices.Grow(host, n)[:from+n]
+		c.stored = slices.Grow(c.stored[:0], 4*n)[:4*n]
+		if err := c.readVector(host[from:], t); err != nil {
+			c.fail("%s: %w", p.path, err)
+		}
 	}
-	if n := t.Elements(); len(c.scales) < n || len(c.stored) < 4*n {
-		c.scales, c.stored = make([]float32, n), make([]byte, 4*n)
-	}
-	host := c.scales[:t.Elements()]
-	if err := c.readVector(host, t); err != nil {
-		c.fail("%s: %w", p.path, err)
-	}
+	c.scales = host
 	return host
 }
