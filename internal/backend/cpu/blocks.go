@@ -12,21 +12,15 @@ import (
 
 var _ backend.Blocked = (*Backend)(nil)
 
-// chooseBlocks is one call of ChooseBlocks. Units are those of choose: the rows, or parts of some rows' blocks and
-// then the rows. The scores of the i-th row are in the scratch memory of worker i, all blocks of a head after those
+// chooseBlocks is one call of ChooseBlocks. Its places are blocks. A row has the scores of all blocks of a head after those
 // of the head before.
 type chooseBlocks struct {
+	scoring
 	set       *kernels.Set
 	chosen, q mat.Floats
 	keys      pages
-	rows      *sparseRows
 	a         backend.BlockArgs
 	blocks    int // most that a row sees
-	step      chooseStep
-	first     int // of the rows that are scored together
-	each      int // blocks of a part
-	parts     int // of a row's blocks
-	workers   []*worker
 }
 
 // ChooseBlocks implements [backend.Blocked].
@@ -39,7 +33,7 @@ func (b *Backend) ChooseBlocks(chosen, q tensor.Tensor, keys backend.KV, spans [
 		return
 	}
 	n := q.Rows()
-	op := chooseBlocks{set: b.set, rows: &b.sparse, a: a, workers: b.pool.workers}
+	op := chooseBlocks{scoring: scoring{rows: &b.sparse}, set: b.set, a: a}
 	var ok, ok2, ok3 bool
 	op.chosen, ok = b.floats("indexer", "choice", chosen, n, a.Heads*a.Count)
 	op.q, ok2 = b.floats("indexer", "queries", q, n, a.Heads*a.Dim)
@@ -57,46 +51,18 @@ func (b *Backend) ChooseBlocks(chosen, q tensor.Tensor, keys backend.KV, spans [
 		return
 	}
 	b.chooseBlocks = op
-	b.chooseBlocks.runAll(b, longest)
-}
-
-// runAll scores and chooses all rows.
-func (op *chooseBlocks) runAll(b *Backend, longest int) {
-	n, threads := op.rows.rows, len(op.workers)
-	work := longest * op.a.Heads * max(1, op.a.Dim/8)
-	if threads == 1 || n >= 2*threads {
-		op.step = chooseRow
-		b.run(op, n, n*work)
-		return
-	}
-	op.each = ceil(op.blocks, 4*threads)
-	op.parts = ceil(op.blocks, op.each)
-	for op.first = 0; op.first < n; op.first += threads {
-		rows := min(threads, n-op.first)
-		op.step = choosePart
-		b.run(op, rows*op.parts, rows*work)
-		op.step = chooseScored
-		b.run(op, rows, rows*op.blocks)
-	}
+	b.chooseBlocks.runAll(b, &b.chooseBlocks, op.blocks, longest*a.Heads*max(1, a.Dim/8), op.blocks)
 }
 
 func (op *chooseBlocks) run(w *worker, unit int) {
-	part := 0
-	if op.step == choosePart {
-		unit, part = unit/op.parts, unit%op.parts
-	}
-	s, i := op.rows.at(op.first + unit)
-	own, row := (s.Start+i)/op.a.Size, s.First+i
-	scores, scratch := w.scratch.v, w.scratch.v[op.a.Heads*op.blocks:]
+	s, i, scores, from := op.unit(w, unit)
+	own, row, scratch := (s.Start+i)/op.a.Size, s.First+i, w.scratch.v[op.a.Heads*op.blocks:]
 	switch op.step {
 	case chooseRow:
 		op.score(scores, scratch, s, i, 0, own+1)
 	case choosePart:
-		from := part * op.each
-		op.score(op.workers[unit].scratch.v, scratch, s, i, from, min(own+1, from+op.each))
+		op.score(scores, scratch, s, i, from, min(own+1, from+op.each))
 		return
-	case chooseScored:
-		scores = op.workers[unit].scratch.v
 	}
 	for h := range op.a.Heads {
 		own := scores[h*op.blocks:][:own+1]

@@ -21,13 +21,7 @@ type blocksCase struct {
 
 func newBlocksCase(heads, size, count, local int) *blocksCase {
 	random := rand.New(rand.NewPCG(5, 6))
-	values := func(n int) []float32 {
-		v := make([]float32, n)
-		for i := range v {
-			v[i] = float32(random.NormFloat64())
-		}
-		return v
-	}
+	values := func(n int) []float32 { return normals(random, n) }
 	c := &blocksCase{
 		tokens: 230, args: backend.AttentionArgs{Heads: 6, KVHeads: 2, Dim: 24, ValueDim: 16, Scale: 0.2},
 		blocks: backend.BlockArgs{Heads: heads, Dim: 8, Size: size, Count: count, Local: local},
@@ -56,10 +50,7 @@ func (c *blocksCase) run(t *testing.T, d meta.DType, threads, chunk int) []float
 	kv := backend.KV{PageTokens: page, Heads: 2, K: pages(2, a.Dim), V: pages(2, a.ValueDim)}
 	index := backend.KV{PageTokens: page, Heads: 1, K: pages(1, c.blocks.Dim)}
 	index.V = index.K
-	table := make([]int32, n)
-	for i := range table {
-		table[i] = int32((i*7 + 3) % n)
-	}
+	table := pagesInTurn(n)
 	out := make([]float32, c.tokens*a.Heads*a.ValueDim)
 	cut := func(v []float32, from, rows int) tensor.Tensor {
 		width := len(v) / c.tokens
@@ -67,10 +58,7 @@ func (c *blocksCase) run(t *testing.T, d meta.DType, threads, chunk int) []float
 	}
 	for from := 0; from < c.tokens; from += chunk {
 		rows := min(chunk, c.tokens-from)
-		slots := make([]int32, rows)
-		for i := range slots {
-			slots[i] = table[(from+i)/page]*page + int32((from+i)%page)
-		}
+		slots := slotsOf(table, page, from, rows)
 		b.StoreKV(kv, cut(c.keys, from, rows), cut(c.values, from, rows), slots)
 		b.StoreKV(index, cut(c.indexKeys, from, rows), tensor.Tensor{}, slots)
 		spans := []backend.Span{{Rows: rows, Start: from, Pages: table}}

@@ -22,13 +22,7 @@ type entryCase struct {
 
 func newEntryCase(overlap bool) *entryCase {
 	random := rand.New(rand.NewPCG(5, 6))
-	values := func(n int) []float32 {
-		v := make([]float32, n)
-		for i := range v {
-			v[i] = float32(random.NormFloat64())
-		}
-		return v
-	}
+	values := func(n int) []float32 { return normals(random, n) }
 	c := &entryCase{tokens: 220, count: 66, window: 9, heads: 6, dim: 24, index: 8, pool: backend.PoolArgs{Rate: 3, Dim: 70, Overlap: overlap}}
 	series := c.pool.Series()
 	c.x, c.bias = values(c.tokens*2*series*c.pool.Dim), values(c.pool.Rate*series*c.pool.Dim)
@@ -236,13 +230,7 @@ func TestStreams(t *testing.T) {
 	}
 	defer b.Close()
 	random := rand.New(rand.NewPCG(7, 8))
-	values := func(n int) []float32 {
-		v := make([]float32, n)
-		for i := range v {
-			v[i] = float32(random.NormFloat64())
-		}
-		return v
-	}
+	values := func(n int) []float32 { return normals(random, n) }
 	const rows, n, hidden, eps = 5, 3, 10, 1e-3
 	a := backend.StreamArgs{Count: n, Iterations: 4, Eps: eps}
 	raw, base, scale := values(rows*(2+n)*n), values((2+n)*n), values(3)

@@ -42,31 +42,15 @@ func (r *sparseRows) at(i int) (*backend.Span, int) {
 	return rowOf(r.spans, r.rows-1-i)
 }
 
-// choose is one call of Choose. Its rows are scored and chosen one by one if there are enough of them for
-// the threads. Fewer rows are scored together, in parts of their positions, and then chosen: a unit is then a
-// part of a row's positions, or a row. The scores of the i-th row are in the scratch memory of worker i.
+// choose is one call of Choose. Its places are blocks of keyBlock positions.
 type choose struct {
+	scoring
 	set                *kernels.Set
 	chosen, q, weights mat.Floats
 	keys               pages
-	rows               *sparseRows
 	a                  backend.IndexArgs
 	longest            int
-	step               chooseStep
-	first              int // of the rows that are scored together
-	blocks             int // of keyBlock positions in a part
-	parts              int // of a row's positions
-	workers            []*worker
 }
-
-// chooseStep says what a unit of choose does.
-type chooseStep int
-
-const (
-	chooseRow    chooseStep = iota // scores a row and chooses
-	choosePart                     // scores a part of a row's positions
-	chooseScored                   // chooses among a row's positions
-)
 
 // Choose implements [backend.Indexed].
 func (b *Backend) Choose(chosen, q, weights tensor.Tensor, keys backend.KV, spans []backend.Span, a backend.IndexArgs) {
@@ -78,7 +62,7 @@ func (b *Backend) Choose(chosen, q, weights tensor.Tensor, keys backend.KV, span
 		return
 	}
 	n := q.Rows()
-	op := choose{set: b.set, rows: &b.sparse, a: a}
+	op := choose{scoring: scoring{rows: &b.sparse}, set: b.set, a: a}
 	var ok, ok2, ok3, ok4 bool
 	op.chosen, ok = b.floats("indexer", "choice", chosen, n, a.Count)
 	op.q, ok2 = b.floats("indexer", "queries", q, n, a.Heads*a.Dim)
@@ -96,51 +80,22 @@ func (b *Backend) Choose(chosen, q, weights tensor.Tensor, keys backend.KV, span
 		return
 	}
 	b.choose = op
-	b.choose.runAll(b)
-}
-
-// runAll scores and chooses all rows.
-func (op *choose) runAll(b *Backend) {
-	op.workers = b.pool.workers
-	n, threads := op.rows.rows, len(op.workers)
-	work := op.longest * op.a.Heads * max(1, op.a.Dim/8)
-	if threads == 1 || n >= 2*threads {
-		op.step = chooseRow
-		b.run(op, n, n*work)
-		return
-	}
-	blocks := ceil(op.longest, keyBlock)
-	op.blocks = ceil(blocks, 4*threads)
-	op.parts = ceil(blocks, op.blocks)
-	for op.first = 0; op.first < n; op.first += threads {
-		rows := min(threads, n-op.first)
-		op.step = choosePart
-		b.run(op, rows*op.parts, rows*work)
-		op.step = chooseScored
-		b.run(op, rows, rows*op.longest)
-	}
+	b.choose.runAll(b, &b.choose, ceil(op.longest, keyBlock), op.longest*a.Heads*max(1, a.Dim/8), op.longest)
 }
 
 func (op *choose) run(w *worker, unit int) {
-	part := 0
-	if op.step == choosePart {
-		unit, part = unit/op.parts, unit%op.parts
-	}
-	s, i := op.rows.at(op.first + unit)
-	seen, row := s.Start+i+1, s.First+i
-	switch scratch := w.scratch.v[op.longest:]; op.step {
+	s, i, scores, block := op.unit(w, unit)
+	seen, row, from, scratch := s.Start+i+1, s.First+i, block*keyBlock, w.scratch.v[op.longest:]
+	switch op.step {
 	case chooseRow:
-		scores := w.scratch.v[:seen]
-		op.score(scores, scratch, s, row, 0)
-		op.chooseAmong(scores, row)
+		op.score(scores[:seen], scratch, s, row, 0)
 	case choosePart:
-		from := part * op.blocks * keyBlock
-		if to := min(seen, from+op.blocks*keyBlock); from < to {
-			op.score(op.workers[unit].scratch.v[from:to], scratch, s, row, from)
+		if to := min(seen, from+op.each*keyBlock); from < to {
+			op.score(scores[from:to], scratch, s, row, from)
 		}
-	case chooseScored:
-		op.chooseAmong(op.workers[unit].scratch.v[:seen], row)
+		return
 	}
+	op.chooseAmong(scores[:seen], row)
 }
 
 func (op *choose) chooseAmong(scores []float32, r int) {

@@ -46,6 +46,33 @@ func TestChooseHighestTakesTheFirstOfEqualScores(t *testing.T) {
 	}
 }
 
+// normals are random numbers.
+func normals(random *rand.Rand, n int) []float32 {
+	v := make([]float32, n)
+	for i := range v {
+		v[i] = float32(random.NormFloat64())
+	}
+	return v
+}
+
+// pagesInTurn is a table of n pages that do not lie in order.
+func pagesInTurn(n int) []int32 {
+	table := make([]int32, n)
+	for i := range table {
+		table[i] = int32((i*7 + 3) % n)
+	}
+	return table
+}
+
+// slotsOf are those of rows from a position on, in pages of so many tokens.
+func slotsOf(table []int32, page, from, rows int) []int32 {
+	slots := make([]int32, rows)
+	for i := range slots {
+		slots[i] = table[(from+i)/page]*int32(page) + int32((from+i)%page)
+	}
+	return slots
+}
+
 // A sparseCase is one sequence with an indexer, in pages that do not lie in order.
 type sparseCase struct {
 	tokens, count                      int
@@ -56,13 +83,7 @@ type sparseCase struct {
 
 func newSparseCase() *sparseCase {
 	random := rand.New(rand.NewPCG(3, 4))
-	values := func(n int) []float32 {
-		v := make([]float32, n)
-		for i := range v {
-			v[i] = float32(random.NormFloat64())
-		}
-		return v
-	}
+	values := func(n int) []float32 { return normals(random, n) }
 	c := &sparseCase{tokens: 150, count: 70, heads: 6, dim: 24, value: 16}
 	c.q, c.keys = values(c.tokens*c.heads*c.dim), values(c.tokens*c.dim)
 	c.sinks = []float32{0.5, -1, 2, 0, 1, -3}
@@ -88,10 +109,7 @@ func (c *sparseCase) run(t *testing.T, d meta.DType, threads, chunk int) []float
 		t.Fatal(err)
 	}
 	kv.V, index.V = kv.K, index.K
-	table := make([]int32, n)
-	for i := range table {
-		table[i] = int32((i*7 + 3) % n)
-	}
+	table := pagesInTurn(n)
 	out := make([]float32, c.tokens*c.heads*c.value)
 	cut := func(v []float32, from, rows int) tensor.Tensor {
 		width := len(v) / c.tokens
@@ -99,10 +117,7 @@ func (c *sparseCase) run(t *testing.T, d meta.DType, threads, chunk int) []float
 	}
 	for from := 0; from < c.tokens; from += chunk {
 		rows := min(chunk, c.tokens-from)
-		slots := make([]int32, rows)
-		for i := range slots {
-			slots[i] = table[(from+i)/page]*page + int32((from+i)%page)
-		}
+		slots := slotsOf(table, page, from, rows)
 		b.StoreKV(kv, cut(c.keys, from, rows), tensor.Tensor{}, slots)
 		b.StoreKV(index, cut(c.indexKeys, from, rows), tensor.Tensor{}, slots)
 		spans := []backend.Span{{Rows: rows, Start: from, Pages: table}}

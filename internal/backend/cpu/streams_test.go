@@ -17,13 +17,7 @@ func TestIndependentStreams(t *testing.T) {
 	}
 	defer b.Close()
 	random := rand.New(rand.NewPCG(9, 10))
-	values := func(n int) []float32 {
-		v := make([]float32, n)
-		for i := range v {
-			v[i] = float32(random.NormFloat64())
-		}
-		return v
-	}
+	values := func(n int) []float32 { return normals(random, n) }
 	const rows, n, hidden = 5, 3, 10
 	a := backend.StreamArgs{Count: n, Independent: true, Eps: 1e-3, Magnitude: 1.5}
 	raw, base, scale := values(rows*2*n), values(2*n), values(2)
