@@ -29,6 +29,9 @@ const mostAloneBytes = 200 << 10
 // aloneProducts computes the first products of ps by one kernel if they are of different tokens that are generated, as those of a
 // token's experts are, and returns how many they are.
 func (b *Backend) aloneProducts(ps []backend.Product) (n int) {
+	if !ofTokens(ps) {
+		return 0
+	}
 	o := &b.alone
 	*o = alone{}
 	for n < len(ps) && n < singles && b.addSingle(o, n, &ps[n]) {
@@ -41,6 +44,13 @@ func (b *Backend) aloneProducts(ps []backend.Product) (n int) {
 		b.spread(&b.pending, n)
 	}
 	return n
+}
+
+// ofTokens reports whether ps may be of different tokens: the first and the last one are. Most are of one token, whose products
+// need not be checked for the kernel of several.
+func ofTokens(ps []backend.Product) bool {
+	first, last := &ps[0], &ps[len(ps)-1]
+	return first.X.Rows() == 1 && first.Role != backend.Prompt && !sameTensor(first.X, last.X)
 }
 
 // addSingle makes product p part i of o, if it can be.
