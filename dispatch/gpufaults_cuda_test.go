@@ -24,11 +24,8 @@ func underDriver(t *testing.T, settings ...string) bool {
 	t.Helper()
 	if !testenv.IsProcess(t) {
 		onGPUs(t, dispatch.Options{})
-		if os.Getenv("CUDASIM_KERNELS") == "" {
-			t.Skip("the driver is a real one, whose faults cannot be chosen")
-		}
 	}
-	return testenv.InProcess(t, settings...)
+	return testenv.UnderDriver(t, settings...)
 }
 
 // TestALostGPUNamesItselfAtTheStart: an allocation that fails because the GPU is lost was called too little memory. The

@@ -27,7 +27,7 @@ go build -tags cuda -o "$folder/serve-cuda" ./cmd/serve
 export LD_LIBRARY_PATH=$folder/sim CUDASIM_KERNELS=$folder/sim/kernels.so CUDASIM_DEVICES=2
 "$folder/serve-cuda" devices --cache-dir none | grep '^gpu 1  *Simulated GPU 1  *1.00 GiB, 1.00 GiB free'
 
-export HEFT_REQUIRE=${HEFT_REQUIRE:+$HEFT_REQUIRE,}cuda
+export HEFT_REQUIRE=${HEFT_REQUIRE:+$HEFT_REQUIRE,}cuda,cudasim
 again=${SHORT:+TestConformanceOfFastKernels} in_auto=${SHORT:+TestGPUsInAuto}
 # With capability 9.0 kernels of GPUs of that architecture are loaded, which may begin before others have ended.
 CUDASIM_CAPABILITY=90 go test -tags cuda -count=1 -timeout 2h ./internal/backend/cuda/...

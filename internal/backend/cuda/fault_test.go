@@ -4,7 +4,6 @@ package cuda
 
 import (
 	"errors"
-	"os"
 	"strings"
 	"testing"
 
@@ -23,11 +22,8 @@ func underFaults(t *testing.T, settings ...string) bool {
 	t.Helper()
 	if !testenv.IsProcess(t) {
 		need(t)
-		if os.Getenv("CUDASIM_KERNELS") == "" {
-			t.Skip("the driver is a real one, whose faults cannot be chosen")
-		}
 	}
-	return testenv.InProcess(t, settings...)
+	return testenv.UnderDriver(t, settings...)
 }
 
 func wantReason(t *testing.T, want string) {
