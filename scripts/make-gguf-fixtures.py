@@ -1,7 +1,8 @@
-"""Writes internal/backend/backendtest/testdata/gguf-blocks.json: random blocks of every type of ggml that Heft reads, with the float32
+"""Writes internal/backend/backendtest/testdata/gguf-blocks.json.gz: random blocks of every type of ggml that Heft reads, with the float32
 values that the gguf package dequantises them to, as base64. Run it from the root of the repository with a Python that has
 gguf: scripts/make-gguf-fixtures.py"""
 import base64
+import gzip
 import json
 import pathlib
 import numpy as np
@@ -33,8 +34,8 @@ def main():
         values = gguf.dequantize(blocks.reshape(1, -1), t)
         out[t.name] = {"columns": elements, "blocks": base64.b64encode(blocks.tobytes()).decode(),
                        "values": base64.b64encode(values.astype("<f4").tobytes()).decode()}
-    path = pathlib.Path("internal/backend/backendtest/testdata/gguf-blocks.json")
+    path = pathlib.Path("internal/backend/backendtest/testdata/gguf-blocks.json.gz")
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(out, indent=0) + "\n")
+    path.write_bytes(gzip.compress((json.dumps(out, indent=0) + "\n").encode(), mtime=0))
 
 main()

@@ -1,6 +1,7 @@
-"""Writes internal/gguf/folder/testdata/pretokenizers.json: awkward texts, and for each name of tokenizer.ggml.pre that Heft reads
+"""Writes internal/gguf/folder/testdata/pretokenizers.json.gz: awkward texts, and for each name of tokenizer.ggml.pre that Heft reads
 checksums of the ids that the tokenizers library gives them. Run it from the root of the repository with a Python that has
 tokenizers: scripts/make-gguf-pretokenizers.py"""
+import gzip
 import json
 import os
 import pathlib
@@ -24,7 +25,7 @@ with tempfile.TemporaryDirectory() as folder:
         tokenizer = Tokenizer.from_file(str(path))
         # Go prints a list of ids as [1 2 3].
         sums[path.stem] = [zlib.crc32(("[" + " ".join(str(i) for i in tokenizer.encode(text, add_special_tokens=False).ids) + "]").encode()) for text in texts]
-out = pathlib.Path("internal/gguf/folder/testdata/pretokenizers.json")
+out = pathlib.Path("internal/gguf/folder/testdata/pretokenizers.json.gz")
 out.parent.mkdir(exist_ok=True)
-out.write_text(json.dumps({"texts": texts, "sums": sums}, ensure_ascii=True, separators=(",", ":")) + "\n")
+out.write_bytes(gzip.compress((json.dumps({"texts": texts, "sums": sums}, ensure_ascii=True, separators=(",", ":")) + "\n").encode(), mtime=0))
 print(len(sums), "names,", len(texts), "texts")

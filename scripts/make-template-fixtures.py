@@ -9,7 +9,7 @@ needs transformers and jinja2. It renders
   over the conversations below, with transformers' apply_chat_template, into
   testdata/golden/text/templates/cases/*.json.gz;
 - internal/chat/jinja/testdata/expressions.txt, one small template a line, with the
-  same environment, into expressions.json beside it.
+  same environment, into expressions.json.gz beside it.
 """
 
 import datetime
@@ -195,7 +195,7 @@ def make_expressions():
         except Exception as error:
             case["error"] = failure(error)
         cases.append(case)
-    write_lines(folder / "expressions.json", {"now": NOW.isoformat(), "jinja2": jinja2.__version__}, cases)
+    write_lines(folder / "expressions.json.gz", {"now": NOW.isoformat(), "jinja2": jinja2.__version__}, cases)
 
 
 make_chats()

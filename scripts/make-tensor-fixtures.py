@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Writes train/tensor/testdata/torch.json: what torch computes for the operations of train/tensor.
+"""Writes train/tensor/testdata/torch.json.gz: what torch computes for the operations of train/tensor.
 
 usage: make-tensor-fixtures.py (with torch installed)
 
 Each case has inputs, the result, the gradient of the result and those of the inputs. Numbers that
 JSON lacks are the strings "NaN", "Infinity" and "-Infinity".
 """
+import gzip
 import json
 import math
 import os
@@ -190,9 +191,8 @@ for r in ("mean", "sum"):
 case("linear_cross_entropy scaled", "linear_cross_entropy", [x, w],
      lambda x, w: F.cross_entropy((x @ w.T).flatten(0, 1), torch.tensor([3, 1, 4, 1, 5, 2])), up=0.25, reduction="mean", labels=[3, 1, 4, 1, 5, 2])
 
-path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "train", "tensor", "testdata", "torch.json")
-with open(path, "w") as f:
-    f.write('{"torch": "%s", "cases": [\n' % torch.__version__.split("+")[0])
-    f.write(",\n".join(json.dumps(c) for c in cases))
-    f.write("\n]}\n")
+path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "train", "tensor", "testdata", "torch.json.gz")
+text = '{"torch": "%s", "cases": [\n' % torch.__version__.split("+")[0] + ",\n".join(json.dumps(c) for c in cases) + "\n]}\n"
+with open(path, "wb") as f:
+    f.write(gzip.compress(text.encode(), mtime=0))
 print(len(cases), "cases")

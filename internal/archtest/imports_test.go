@@ -73,7 +73,7 @@ var allowed = map[string][]string{
 	"internal/tensor":              {"meta", "internal/floats"},
 	"internal/backend":             {"meta", "internal/tensor"},                                                                                      // meta: the specs of norms and routers are the operations' arguments
 	"internal/backend/cpu":         {"meta", "internal/backend", "internal/tensor", "internal/kernels/...", "internal/hostmem", "internal/topology"}, // topology: threads keep to their processors
-	"internal/backend/backendtest": {"meta", "internal/backend", "internal/tensor", "internal/kernels/..."},
+	"internal/backend/backendtest": {"meta", "internal/backend", "internal/tensor", "internal/kernels/...", "internal/golden"},
 	"internal/backend/cuda":        {"meta", "internal/backend", "internal/tensor", "internal/hostmem", "internal/backend/cuda/driver"}, // a GPU; build tag cuda
 	"internal/backend/cuda/driver": {},                                                                                                  // NVIDIA's driver, bound while the program runs
 	"internal/backend/record":      {"meta", "internal/backend", "internal/tensor"},

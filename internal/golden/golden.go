@@ -111,12 +111,20 @@ func Read(path string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	if b, err = Unpack(b); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return b, nil
+}
+
+// Unpack returns what b holds: gzip data unpacked, other data as it is.
+func Unpack(b []byte) ([]byte, error) {
 	if len(b) < 2 || b[0] != 0x1f || b[1] != 0x8b {
 		return b, nil
 	}
 	z, err := gzip.NewReader(bytes.NewReader(b))
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, err
 	}
 	return io.ReadAll(z)
 }

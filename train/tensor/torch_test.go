@@ -3,11 +3,12 @@ package tensor
 import (
 	"encoding/json"
 	"math"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/heftai/heft/internal/golden"
 )
 
 // loose is a number of a fixture, or one of the strings for numbers that JSON lacks.
@@ -61,7 +62,7 @@ func numbers(v []loose) []float32 {
 
 // TestOperationsAreTorchs compares results and gradients with torch's, edge cases included.
 func TestOperationsAreTorchs(t *testing.T) {
-	b, err := os.ReadFile("testdata/torch.json")
+	b, err := golden.Read("testdata/torch.json")
 	if err != nil {
 		t.Fatal(err)
 	}

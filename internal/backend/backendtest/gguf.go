@@ -7,13 +7,14 @@ import (
 	"math"
 	"strings"
 
+	"github.com/heftai/heft/internal/golden"
 	"github.com/heftai/heft/meta"
 )
 
 // ggufBlocks has random blocks of the types of GGUF files, with the values that the gguf package makes of them; see
 // scripts/make-gguf-fixtures.py.
 //
-//go:embed testdata/gguf-blocks.json
+//go:embed testdata/gguf-blocks.json.gz
 var ggufBlocks []byte
 
 // ggufCases are matrices of blocks of the fixture, in random order.
@@ -22,7 +23,11 @@ func (e *env) ggufCases(f meta.QuantFormat) (out []coded) {
 		Columns        int
 		Blocks, Values []byte
 	}
-	if err := json.Unmarshal(ggufBlocks, &fixture); err != nil {
+	text, err := golden.Unpack(ggufBlocks)
+	if err == nil {
+		err = json.Unmarshal(text, &fixture)
+	}
+	if err != nil {
 		e.Fatalf("the fixture of GGUF blocks: %v", err)
 	}
 	own := fixture[strings.ToUpper(strings.TrimSuffix(f.String(), " block"))]

@@ -2,9 +2,10 @@ package jinja
 
 import (
 	"errors"
-	"os"
 	"testing"
 	"time"
+
+	"github.com/heftai/heft/internal/golden"
 )
 
 // TestExpressions renders every line of testdata/expressions.txt and compares with
@@ -61,7 +62,7 @@ func renderWith(source string, vars *Dict, now time.Time) (string, error) {
 
 func readDict(t testing.TB, path string) *Dict {
 	t.Helper()
-	data, err := os.ReadFile(path)
+	data, err := golden.Read(path)
 	if err != nil {
 		t.Fatal(err)
 	}

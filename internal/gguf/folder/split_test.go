@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/heftai/heft/internal/gguf"
+	"github.com/heftai/heft/internal/golden"
 	"github.com/heftai/heft/internal/tokenizer"
 )
 
@@ -41,7 +42,7 @@ func TestPreTokenizersSplitAsTokenizers(t *testing.T) {
 		Texts []string
 		Sums  map[string][]uint32
 	}
-	text, err := os.ReadFile("testdata/pretokenizers.json")
+	text, err := golden.Read("testdata/pretokenizers.json")
 	if err == nil {
 		err = json.Unmarshal(text, &fixture)
 	}

@@ -4,10 +4,10 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"math"
-	"os"
 	"strings"
 	"testing"
 
+	"github.com/heftai/heft/internal/golden"
 	"github.com/heftai/heft/internal/kernels/isa"
 	"github.com/heftai/heft/internal/kernels/mat"
 )
@@ -19,7 +19,7 @@ func TestBlocksAreThoseOfTheGGUFPackage(t *testing.T) {
 		Columns        int
 		Blocks, Values []byte
 	}
-	text, err := os.ReadFile("../../backend/backendtest/testdata/gguf-blocks.json")
+	text, err := golden.Read("../../backend/backendtest/testdata/gguf-blocks.json")
 	if err == nil {
 		err = json.Unmarshal(text, &fixture)
 	}
