@@ -26,7 +26,7 @@ var leftToTheCPU = reasons(map[string][]string{
 	"differences of heads":                          {"family-diffllama-3", "family-diffllama-7"},
 	"gates of heads":                                {"family-bailing-hybrid-2", "family-laguna-1"},
 	"gates of softplus":                             {"family-laguna-2", "family-laguna-3"},
-	"hyper-connections":                             {"family-deepseek-v4-1", "family-deepseek-v4-5", "family-hy-v4-6", "family-hy-v4-7", "small-deepseek-v4-published"},
+	"hyper-connections":                             {"family-deepseek-v4-1", "family-deepseek-v4-5", "family-hy-v4-6", "family-hy-v4-7", "family-hy-v4-vl-5", "small-deepseek-v4-published"},
 	"inputs by layer":                               {"family-gemma3n-1", "family-gemma3n-text-1", "family-gemma3n-text-2", "family-gemma3n-text-3", "family-gemma4-small-1", "family-gemma4-small-2"},
 	"keys and values that layers share":             {"family-gemma4-unified-text-1"},
 	"rounded biases of positions":                   {"family-falcon-alibi-1", "family-falcon-alibi-2"},

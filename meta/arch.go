@@ -85,6 +85,7 @@ func hunyuans() []architecture {
 		{"hunyuan_v1_moe", "HunYuanMoEV1ForCausalLM", "model", "HunYuanMoEV1DecoderLayer", 1, []int{2}, hunyuanMoE},
 		{"hy_v3", "HYV3ForCausalLM", "model", "HYV3DecoderLayer", -1, nil, hyV3},
 		{"hy_v4", "HYV4ForCausalLM", "model", "HYV4DecoderLayer", 120000, []int{120025}, hyV4},
+		{"hy_v4_vl_text", "", "model", "HYV4VLDecoderLayer", 120000, []int{120025}, hyV4VL},
 	}
 }
 
@@ -133,6 +134,9 @@ func glms() []architecture {
 		{"glm4", "Glm4ForCausalLM", "model", "Glm4DecoderLayer", -1, []int{151329, 151336, 151338}, glm4},
 		{"glm4_moe", "Glm4MoeForCausalLM", "model", "Glm4MoeDecoderLayer", -1, nil, glm4MoE},
 		{"glm4_moe_lite", "Glm4MoeLiteForCausalLM", "model", "Glm4MoeLiteDecoderLayer", 0, []int{1}, glm4MoELite},
+		{"glm4v_moe_text", "", "model", "Glm4vMoeTextDecoderLayer", -1, nil, glm4VMoE},
+		{"glm4v_text", "", "model", "Glm4vTextDecoderLayer", -1, nil, glm4V},
+		{"glm_ocr_text", "", "model", "GlmOcrTextDecoderLayer", -1, nil, glmOCR},
 		{"glm_moe_dsa", "GlmMoeDsaForCausalLM", "model", "GlmMoeDsaDecoderLayer", 0, []int{1}, glmMoEDSA},
 	}
 }

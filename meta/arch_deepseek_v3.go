@@ -15,6 +15,7 @@ type deepseek struct {
 	kvRank      int
 	nope, value int // parts of a head
 	scale       float32
+	latentEps   float32 // of the norms of compressions; 0: 1e-6
 
 	moe        *MoESpec
 	moeInner   int
@@ -205,7 +206,7 @@ func (d *deepseek) latentAttentionIn(a *Builder, layer int) (*Builder, *MLASpec)
 // class: the reference does not pass rms_norm_eps on.
 func (d *deepseek) latentNorm(b *Builder, name string, dim int) {
 	b.Child(name, d.normClass).
-		Runs(KindNorm, &NormSpec{Dim: dim, Eps: 1e-6}).
+		Runs(KindNorm, &NormSpec{Dim: dim, Eps: cmp.Or(d.latentEps, 1e-6)}).
 		Param("weight", dim)
 }
 

@@ -21,6 +21,19 @@ func glm4MoE(f *fields, b *Builder) {
 	})
 }
 
+// glm4VMoE is the text model of Glm4vMoeForConditionalGeneration: glm4_moe without norms of queries and keys.
+func glm4VMoE(f *fields, b *Builder) {
+	d := &deepseek{decoder: readDecoder(f, "Glm4vMoeText", decoderDefaults{
+		vocab: 151424, hidden: 4096, inner: 10944, layers: 46, heads: 96, kvHeads: 8, floor: true,
+		context: 65536, eps: 1e-5, act: "silu", rope: ropeDefaults{theta: 10000, partial: 0.5, roundUp: true},
+	})}
+	d.wideRouter, d.finalClass = true, "Glm4vMoeRMSNorm"
+	bias := f.bool("attention_bias", true)
+	d.glmLayers(f, b, mixtureDefaults{inner: 1408, experts: 128, topK: 8, scale: 1, groups: 1, topGroups: 1}, func(b *Builder, i int) {
+		d.attention(b, bias, false, AttentionSpec{Layer: i})
+	})
+}
+
 // glmLayers builds glm4_moe's model. It calls attention for that of each layer.
 func (d *deepseek) glmLayers(f *fields, b *Builder, def mixtureDefaults, attention func(b *Builder, layer int)) {
 	d.correction = Float32

@@ -5,27 +5,50 @@ import "strings"
 // hyV4 is HYV4ForCausalLM: several residual streams that stay apart, latent attention with sinks and gates to positions
 // that the layer's indexer chooses, or that of an earlier layer, and mixtures with clamped gates.
 func hyV4(f *fields, b *Builder) {
-	d := &hy4{deepseek: readDeepseek(f.without("num_key_value_heads"), "HYV4", decoderDefaults{
-		vocab: 120832, hidden: 2816, inner: 6912, layers: 34, heads: 32, context: 262144, eps: 1e-5,
-	}, latentDefaults{qRank: 1536, kvRank: 512, nope: 192, value: 256})}
+	hunyuan4(f, b, "HYV4", hy4Defaults{
+		decoderDefaults: decoderDefaults{vocab: 120832, hidden: 2816, inner: 6912, layers: 34, heads: 32, context: 262144, eps: 1e-5},
+		qRank:           1536, moeInner: 768, indexHeads: 16,
+	})
+}
+
+// hyV4VL is the text model of HYV4VLForConditionalGeneration: hy_v4 with other defaults, whose rope turns neighbouring
+// pairs, and whose norms of the compressed queries, keys and values have the eps of the others.
+func hyV4VL(f *fields, b *Builder) {
+	hunyuan4(f, b, "HYV4VL", hy4Defaults{
+		decoderDefaults: decoderDefaults{vocab: 120832, hidden: 6144, inner: 18432, layers: 78, heads: 64, context: 262144, eps: 1e-5},
+		qRank:           2048, moeInner: 2048, indexHeads: 32, latentEps: f.positive("rms_norm_eps", 1e-5), interleaved: true,
+	})
+}
+
+// hy4Defaults are the defaults in which the config classes differ.
+type hy4Defaults struct {
+	decoderDefaults
+	qRank, moeInner, indexHeads int
+	latentEps                   float64 // 0: 1e-6
+	interleaved                 bool    // rope turns neighbouring pairs
+}
+
+func hunyuan4(f *fields, b *Builder, class string, def hy4Defaults) {
+	d := &hy4{deepseek: readDeepseek(f.without("num_key_value_heads"), class, def.decoderDefaults, latentDefaults{qRank: def.qRank, kvRank: 512, nope: 192, value: 256})}
+	d.latentEps = float32(def.latentEps)
 	if d.qRank == 0 {
 		f.fail("q_lora_rank", "sparse attention needs a rank, got null")
 	}
-	d.rope.Interleaved, d.correction = false, Float32 // the config has no say
+	d.rope.Interleaved, d.correction = def.interleaved, Float32 // the config has no say
 	d.readMixture(f, mixtureDefaults{
-		count: f.expertsField(), inner: 768, experts: 256, topK: 8, scale: 2.827, groups: 1, topGroups: 1, leastShared: 1,
+		count: f.expertsField(), inner: def.moeInner, experts: 256, topK: 8, scale: 2.827, groups: 1, topGroups: 1, leastShared: 1,
 	})
 	d.moe.Act, d.moe.Limit = ActClampedSiLU, float32(f.positive("swiglu_limit", 10))
 	d.streams = StreamsSpec{
 		Count: f.count("hc_mult", 4, 1, 64), Independent: true, Eps: float32(f.positive("hc_eps", 1e-6)), Magnitude: float32(f.positive("hc_magnitude", 2)),
-		Attention: "attn_hc", MLP: "ffn_hc", Head: "model.hc_head", Norm: "input_norm",
+		Attention: "attn_hc", MLP: "ffn_hc", Head: b.tree.textPath() + ".hc_head", Norm: "input_norm",
 	}
-	d.readIndexer(f)
+	d.readIndexer(f, def.indexHeads)
 	mixture := d.sparseByType(f)
 	b.publishes(".gate_proj.", ".linear_gate.", ".self_attn.sinks", ".self_attn.learnable_sink_param")
 	block := preNorm()
 	block.Streams = &d.streams
-	d.causalLM(f, b, wiring{block: block, spec: CausalLMSpec{Streams: &d.streams}, inputs: d.head}, func(b *Builder, i int) {
+	d.causalLM(f, b, wiring{block: block, modelClass: hy4Model(class), spec: CausalLMSpec{Streams: &d.streams}, inputs: d.head}, func(b *Builder, i int) {
 		d.attention(b, i)
 		if mixture[i] {
 			d.experts(b)
@@ -37,7 +60,15 @@ func hyV4(f *fields, b *Builder) {
 		d.connection(b.Child("ffn_hc", d.class+"HyperConnection"), Join(b.path, "hc_mlp_layer"), 2, "fn", "base", "scale")
 	})
 	d.keepFloat32(b)
-	b.Ignore("model.mtp_layers.**")
+	b.Ignore(b.tree.textPath() + ".mtp_layers.**")
+}
+
+// hy4Model is the class of the model below the head.
+func hy4Model(class string) string {
+	if class == "HYV4" {
+		return "HYV4Model"
+	}
+	return class + "TextModel"
 }
 
 // hy4 is what the config has beyond DeepSeek's.
@@ -48,10 +79,10 @@ type hy4 struct {
 	shared  []bool // layers without an indexer
 }
 
-func (d *hy4) readIndexer(f *fields) {
+func (d *hy4) readIndexer(f *fields, heads int) {
 	d.indexer = IndexerSpec{
 		Q: "indexer.wq_b", K: "indexer.wk", KNorm: "indexer.k_norm", Weights: "indexer.weights_proj", Last: true,
-		Count: f.size("index_topk", 2048), Heads: f.count("index_n_heads", 16, 1, maxHeads), HeadDim: f.count("index_head_dim", 128, 1, maxHeads),
+		Count: f.size("index_topk", 2048), Heads: f.count("index_n_heads", heads, 1, maxHeads), HeadDim: f.count("index_head_dim", 128, 1, maxHeads),
 	}
 	if d.indexer.HeadDim < d.headDim {
 		f.fail("index_head_dim", "%d, less than the %d channels that rope turns", d.indexer.HeadDim, d.headDim)

@@ -23,18 +23,20 @@ type decoder struct {
 	rope                   *RopeSpec
 
 	// The norms. torch's LayerNorm has a bias; the classes of transformers have none.
-	normClass string
-	normSpec  NormSpec // Dim is filled in
-	normBias  bool
-	bareNorms bool // without weights
+	normClass  string
+	finalClass string   // of the final one; "" means normClass
+	normSpec   NormSpec // Dim is filled in
+	normBias   bool
+	bareNorms  bool // without weights
 }
 
 // decoderDefaults holds a config class's defaults for missing fields, and the names of fields that
 // differ from llama's.
 type decoderDefaults struct {
 	vocab, hidden, inner   int
-	layers, heads, kvHeads int // kvHeads 0: as many as heads
-	headDim                int // 0: hidden / heads
+	layers, heads, kvHeads int  // kvHeads 0: as many as heads
+	headDim                int  // 0: hidden / heads
+	floor                  bool // hidden / heads is rounded down
 	context                int
 	eps                    float64
 	act                    string
@@ -99,7 +101,7 @@ func (d *decoder) readHeads(f *fields, def decoderDefaults) {
 	}
 	field := or(def.headDimField, "head_dim")
 	if d.headDim = def.headDim; d.headDim == 0 || f.null(field) {
-		if d.headDim = d.hidden / d.heads; !f.has(field) && (d.headDim == 0 || d.hidden%d.heads != 0) {
+		if d.headDim = d.hidden / d.heads; !f.has(field) && (d.headDim == 0 || d.hidden%d.heads != 0 && !def.floor) {
 			f.fail("num_attention_heads", "%d does not divide the hidden size of %d", d.heads, d.hidden)
 		}
 	}
@@ -160,8 +162,10 @@ func (d *decoder) causalLM(f *fields, b *Builder, w wiring, layer func(b *Builde
 		}
 		layer(layers.Child(strconv.Itoa(i), class).Runs(KindBlock, &block), i)
 	}
+	final := *d
+	final.normClass = or(d.finalClass, d.normClass)
 	if w.lastNorm == "" {
-		d.norm(model, or(w.finalNorm, "norm"), d.hidden)
+		final.norm(model, or(w.finalNorm, "norm"), d.hidden)
 	}
 	if w.rotary == nil {
 		model.Rotary(d.class+"RotaryEmbedding", d.rope)
@@ -169,7 +173,7 @@ func (d *decoder) causalLM(f *fields, b *Builder, w wiring, layer func(b *Builde
 		w.rotary(model)
 	}
 	if w.lastNorm != "" {
-		d.norm(model, w.lastNorm, d.hidden)
+		final.norm(model, w.lastNorm, d.hidden)
 	}
 	if w.inputs != nil {
 		w.inputs(model)

@@ -26,17 +26,26 @@ func wrappers() []wrapper {
 		{"apertus1p5", "Apertus1p5ForConditionalGeneration", "Apertus1p5Model", text, "apertus1p5_text", false, false, false},
 		{"aya_vision", "AyaVisionForConditionalGeneration", "AyaVisionModel", text, "cohere2", false, true, false},
 		{"cohere2_vision", "Cohere2VisionForConditionalGeneration", "Cohere2VisionModel", text, "cohere2", false, true, false},
+		{"exaone4_5", "Exaone4_5_ForConditionalGeneration", "Exaone4_5_Model", text, "exaone4", true, false, false},
 		{"gemma3", "Gemma3ForConditionalGeneration", "Gemma3Model", text, "gemma3_text", false, true, false},
 		{"gemma3n", "Gemma3nForConditionalGeneration", "Gemma3nModel", text, "gemma3n_text", false, true, false},
 		{"gemma4", "Gemma4ForConditionalGeneration", "Gemma4Model", text, "gemma4_text", false, true, false},
 		{"gemma4_unified", "Gemma4UnifiedForConditionalGeneration", "Gemma4UnifiedModel", text, "gemma4_unified_text", false, true, false},
+		{"glm46v", "Glm46VForConditionalGeneration", "Glm46VModel", text, "glm4v_text", false, false, false},
+		{"glm4v", "Glm4vForConditionalGeneration", "Glm4vModel", text, "glm4v_text", true, false, true},
+		{"glm4v_moe", "Glm4vMoeForConditionalGeneration", "Glm4vMoeModel", text, "glm4v_moe_text", true, false, true},
+		{"glm_ocr", "GlmOcrForConditionalGeneration", "GlmOcrModel", text, "glm_ocr_text", true, false, true},
+		{"hy_v4_vl", "HYV4VLForConditionalGeneration", "HYV4VLModel", text, "hy_v4_vl_text", true, false, false},
 		{"idefics3", "Idefics3ForConditionalGeneration", "Idefics3Model", "text_model", "llama", false, false, false},
 		{"internvl", "InternVLForConditionalGeneration", "InternVLModel", text, "qwen2", false, true, false},
 		{"kimi_k25", "Kimi_K25ForConditionalGeneration", "Kimi_K25Model", text, "deepseek_v3", false, true, false},
+		{"lfm2_vl", "Lfm2VlForConditionalGeneration", "Lfm2VlModel", text, "lfm2", false, true, false},
+		{"lighton_ocr", "LightOnOcrForConditionalGeneration", "LightOnOcrModel", text, "qwen3", false, true, false},
 		{"llama4", "Llama4ForConditionalGeneration", "", text, "llama4_text", false, false, false},
 		{"llava", "LlavaForConditionalGeneration", "LlavaModel", text, "llama", false, false, true},
 		{"llava_next", "LlavaNextForConditionalGeneration", "LlavaNextModel", text, "llama", false, false, false},
 		{"llava_onevision", "LlavaOnevisionForConditionalGeneration", "LlavaOnevisionModel", text, "qwen2", false, false, true},
+		{"minicpmv4_6", "MiniCPMV4_6ForConditionalGeneration", "MiniCPMV4_6Model", text, "qwen3_5_text", false, false, false},
 		{"minimax_m3_vl", "MiniMaxM3SparseForConditionalGeneration", "MiniMaxM3VLModel", text, "minimax_m3_vl_text", true, false, true},
 		{"mistral3", "Mistral3ForConditionalGeneration", "Mistral3Model", text, "mistral", false, true, false},
 		{"qwen2_5_vl", "Qwen2_5_VLForConditionalGeneration", "Qwen2_5_VLModel", text, "qwen2_5_vl_text", true, false, true},
@@ -73,6 +82,12 @@ func (w *wrapper) textFields(whole *fields) *fields {
 	}
 	if w.tiedText && text != whole {
 		tied = tied || text.bool("tie_word_embeddings", false)
+	}
+	if whole.has("tie_embedding") { // LFM2-VL's other name of the field
+		tied = whole.bool("tie_embedding", false)
+	}
+	if w.model != "" {
+		delete(values, "tie_embedding")
 	}
 	values["tie_word_embeddings"] = tied
 	for _, name := range []string{"bos_token_id", "eos_token_id", "pad_token_id", "dtype", "torch_dtype", "quantization_config", "quantization"} {

@@ -4,6 +4,7 @@ A maker draws shapes and options from a random.Random and returns the contents o
 FAMILIES names the makers, each with the seeds of the committed fixtures.
 """
 from further_configs import further
+from image_configs import images
 from late_configs import late, mistral4
 from hybrid_configs import hybrids
 from plain_configs import plains
@@ -630,4 +631,5 @@ FAMILIES = {
     **plains(llama),
     **further(llama, deepseek, wrap),
     **late(llama, gemma4_text, wrap, deepseek),
+    **images(llama, wrap, deepseek, exaone4, glm4, glm4_moe),
 }

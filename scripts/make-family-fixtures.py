@@ -93,7 +93,7 @@ def as_published(file, config, style):
     the large tensors of vision towers, which nothing reads."""
     kind, tensors = config["model_type"], load_file(file)
     if "vision_config" in config:
-        text = re.compile(r"language_model|text_model|lm_head|^model\.(layers|embed_tokens|norm)\.")
+        text = re.compile(r"language_model|text_model|lm_head|^model\.(layers|embed_tokens|norm|hc_head)\.")
         tensors = {n: t for n, t in tensors.items() if text.search(n) or t.numel() < 100}
     if kind == "kimi_k25":  # its renaming of the vision tower's layers, undone, reaches those of the text
         tensors = {re.sub(r"^(language_model\.model\.)blocks\.", r"\1layers.", n): t for n, t in tensors.items()}
