@@ -6,6 +6,7 @@ import (
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/dispatch/internal/dispatchtest"
 )
 
 // A prompt of 4096 tokens was computed in 8 passes of 512 tokens, and each read all weights of the
@@ -73,7 +74,7 @@ func TestOnePassReadsEachWeightOnce(t *testing.T) {
 	dir := demoFolder(t) // of more blocks than the window holds
 	disk := devicemap.NewMap(devicemap.Entry{Device: devicemap.Disk})
 	skeleton, checkpoint := open(t, dir)
-	m, err := dispatch.New(skeleton, checkpoint, disk, dispatch.Options{Threads: 1, Context: 128, MaxBatchTokens: 128}.InTiles(16))
+	m, err := dispatch.New(skeleton, checkpoint, disk, dispatchtest.InTiles(dispatch.Options{Threads: 1, Context: 128, MaxBatchTokens: 128}, 16))
 	if err != nil {
 		t.Fatal(err)
 	}

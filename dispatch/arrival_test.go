@@ -10,6 +10,7 @@ import (
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/dispatch/internal/dispatchtest"
 	"github.com/heftai/heft/meta"
 )
 
@@ -40,7 +41,7 @@ func TestTheOrderOfArrivalChangesNoBit(t *testing.T) {
 				var mu sync.Mutex
 				r := rand.New(rand.NewPCG(seed, 2))
 				o.Ledger = new(dispatch.Ledger)
-				o.Ledger.Intercept(func(read func() error) error {
+				dispatchtest.Intercept(o.Ledger, func(read func() error) error {
 					mu.Lock()
 					wait := time.Duration(r.IntN(200)) * time.Microsecond
 					mu.Unlock()
@@ -49,7 +50,7 @@ func TestTheOrderOfArrivalChangesNoBit(t *testing.T) {
 				})
 				o.StagingBytes = int64(seed) << 17
 				for _, bands := range []int64{0, smallBand} {
-					m := onDisk(t, dir, o.InBands(bands))
+					m := onDisk(t, dir, dispatchtest.InBands(o, bands))
 					sameLogits(t, fmt.Sprintf("order %d, bands of %d", seed, bands), forced(t, m, ids, prompt, 7), want)
 					if reads := m.Status().TierReadBytes; reads == 0 {
 						t.Error("nothing was streamed")
@@ -72,7 +73,7 @@ func TestADiskThatFailsNowAndThen(t *testing.T) {
 		r := rand.New(rand.NewPCG(uint64(rate), 3))
 		o := dispatch.Options{Threads: 2, Ledger: new(dispatch.Ledger)}
 		failed, whole := 0, 0
-		o.Ledger.Intercept(func(read func() error) error {
+		dispatchtest.Intercept(o.Ledger, func(read func() error) error {
 			mu.Lock()
 			fails := r.IntN(rate) == 0
 			mu.Unlock()
@@ -82,7 +83,7 @@ func TestADiskThatFailsNowAndThen(t *testing.T) {
 			return read()
 		})
 		if rate != 20 {
-			o = o.InBands(smallBand)
+			o = dispatchtest.InBands(o, smallBand)
 		}
 		m := onDisk(t, dir, o)
 		s := m.NewSequence()

@@ -43,11 +43,11 @@ func (o *Options) bandsOf(program *nn.Program, loaded map[*meta.Param]int64) map
 		}
 	}
 	most, least := min(max(largest/bandShare, leastBand), mostBand), int64(leastBand)
-	if o.band > 0 {
-		most, least = o.band, o.band
+	if o.inside.Band > 0 {
+		most, least = o.inside.Band, o.inside.Band
 	}
 	out := map[*meta.Param]int64{}
-	columns := o.columnBand
+	columns := o.inside.ColumnBand
 	if o.columns && columns == 0 {
 		columns = min(max(largest/columnShare, leastBand), mostColumns)
 	}
@@ -77,7 +77,7 @@ func inFlight(depth int, request int64) int {
 // that plan itself where the limit is below the minimum of base. It then sets o.columns. Other models have no such
 // plan.
 func (p *placement) withColumns(base placed, o *Options) (placed, error) {
-	if o.columns {
+	if o.columns || o.inside.ColumnBand > 0 {
 		return base, nil
 	}
 	narrow, with := *p, *o

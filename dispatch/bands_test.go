@@ -26,7 +26,7 @@ func TestMatricesAreReadInTheOrderOfTheirBands(t *testing.T) {
 	for g := range golden.Models(t) {
 		t.Run(g.Name(), func(t *testing.T) {
 			skeleton, checkpoint := open(t, g.Dir)
-			o := dispatch.Options{Threads: 2, Variant: testenv.Variant(), Precision: dispatch.PrecisionHigh}.InBands(256)
+			o := dispatchtest.InBands(dispatch.Options{Threads: 2, Variant: testenv.Variant(), Precision: dispatch.PrecisionHigh}, 256)
 			m, err := dispatch.New(skeleton, checkpoint, maps(skeleton)["disk"], o)
 			if err != nil {
 				t.Fatal(err)
@@ -37,7 +37,7 @@ func TestMatricesAreReadInTheOrderOfTheirBands(t *testing.T) {
 				return // a prompt reads more experts than a token
 			}
 			// A read of neighbours brings up to a page between two of them, as much as bands of 256 bytes themselves.
-			reads := m.PassReads()
+			reads := dispatchtest.PassReads(m)
 			if most := plan.DiskBytesPerToken + reads.Gaps; reads.Bytes > most {
 				t.Errorf("a pass reads %d bytes, want at most %d", reads.Bytes, most)
 			}

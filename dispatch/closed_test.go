@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/dispatch/internal/dispatchtest"
 	"github.com/heftai/heft/loader/demo"
 )
 
@@ -63,13 +64,13 @@ func outliving(t *testing.T, m *dispatch.Model, s *dispatch.Sequence) map[string
 	return map[string]func(){
 		"Activity":       func() { m.Activity() },
 		"BatchLimits":    func() { m.BatchLimits() },
-		"Copied":         func() { m.Copied() },
+		"Copied":         func() { dispatchtest.Copied(m) },
 		"DeviceUse":      func() { m.DeviceUse() },
 		"FollowLimits":   func() { m.FollowLimits(ctx, nil) },
 		"Free":           func() { s.Free() },
 		"KV":             func() { m.KV() },
 		"Plan":           func() { m.Plan(); m.Measured(); m.Blocks(); m.Units() },
-		"PassReads":      func() { m.PassReads() },
+		"PassReads":      func() { dispatchtest.PassReads(m) },
 		"Promote":        func() { m.Promote(ctx) },
 		"RecordRouting":  func() { _ = m.RecordRouting(); _, _ = m.Routing() },
 		"RemoveAdapter":  func() { _ = m.RemoveAdapter("a") },

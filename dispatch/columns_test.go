@@ -12,6 +12,7 @@ import (
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/dispatch/internal/dispatchtest"
 	"github.com/heftai/heft/internal/kernels/mat"
 	"github.com/heftai/heft/internal/testenv"
 	"github.com/heftai/heft/loader"
@@ -100,7 +101,7 @@ func TestMatricesWithInputsFirstStreamInBands(t *testing.T) {
 			want := forced(t, whole, ids, 7, 4)
 			whole.Close()
 			if precision == dispatch.PrecisionAuto {
-				m := onDisk(t, dir, o.InColumns(1))
+				m := onDisk(t, dir, dispatchtest.InColumns(o, 1))
 				sameLogits(t, fmt.Sprintf("%v in the smallest bands", c), forced(t, m, ids, 7, 4), want)
 				m.Close()
 			}

@@ -123,8 +123,8 @@ func (o *Options) convertedBytes(skeleton *meta.Model) map[*meta.Param]int64 {
 
 // mostCoded is the largest share of its plain size that a coded matrix may have.
 func (o *Options) mostCoded() float64 {
-	if o.codedShare > 0 {
-		return o.codedShare
+	if o.inside.CodedShare > 0 {
+		return o.inside.CodedShare
 	}
 	return meta.CodedShare
 }

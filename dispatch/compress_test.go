@@ -12,6 +12,7 @@ import (
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/dispatch/internal/dispatchtest"
 	"github.com/heftai/heft/internal/golden"
 	"github.com/heftai/heft/internal/kernels"
 	"github.com/heftai/heft/loader"
@@ -204,7 +205,7 @@ func sameCoded(t *testing.T, g *golden.Model) int {
 	ids := g.Prompts[0].IDs
 	o := dispatch.Options{Threads: 2}
 	want := forced(t, cpuModel(t, g.Dir, o), ids, len(ids), len(ids))
-	m := cpuModel(t, g.Dir, o.CodingAll())
+	m := cpuModel(t, g.Dir, dispatchtest.CodingAll(o))
 	m.Warm(context.Background())
 	m.Promote(context.Background())
 	await(t, m)

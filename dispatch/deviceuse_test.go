@@ -7,6 +7,7 @@ import (
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/dispatch/internal/dispatchtest"
 	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/backend/cpu"
 )
@@ -22,7 +23,7 @@ func (metered) Use() backend.Use {
 // GPU counts is in the status and in the plan's JSON. A model of the host alone has none of it.
 func TestDeviceUseNamesTheHostAndEachGPU(t *testing.T) {
 	skeleton, checkpoint := open(t, lawFolder(t))
-	o := dispatch.Options{Threads: 1}.OnGPUs(2, func(int, backend.Backend) (backend.Backend, error) {
+	o := dispatchtest.OnGPUs(dispatch.Options{Threads: 1}, 2, func(int, backend.Backend) (backend.Backend, error) {
 		b, err := cpu.New(cpu.Options{Threads: 1})
 		return metered{b}, err
 	}, nil)

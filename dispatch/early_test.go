@@ -6,6 +6,7 @@ import (
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/dispatch/internal/dispatchtest"
 )
 
 // TestExpertsReadEarlyChangeNoAnswer: the experts of the next block are read before its router has chosen them, the
@@ -27,7 +28,7 @@ func TestExpertsReadEarlyChangeNoAnswer(t *testing.T) {
 	for part := range int64(7) {
 		o := o
 		o.Ledger = new(dispatch.Ledger)
-		o.Ledger.EvictAtRandom(uint64(part)) // and all guesses are read
+		dispatchtest.EvictAtRandom(o.Ledger, uint64(part)) // and all guesses are read
 		o.MaxMemory = []devicemap.DeviceMemory{{Device: devicemap.CPU, Bytes: float64(need.Least + (need.All-need.Least)*part/8 - dispatch.RuntimeBytes)}}
 		m := cpuModel(t, dir, o)
 		sameLogits(t, fmt.Sprintf("%d of 8 parts in memory", part), forced(t, m, ids, prompt, prompt), want)

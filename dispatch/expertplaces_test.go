@@ -7,6 +7,7 @@ import (
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/dispatch/internal/dispatchtest"
 	"github.com/heftai/heft/internal/golden"
 	"github.com/heftai/heft/internal/nn"
 	"github.com/heftai/heft/internal/testenv"
@@ -104,7 +105,7 @@ func dividedKeepBits(t *testing.T, g *golden.Model, gpus func(dispatch.Options) 
 			sameLogits(t, name, forced(t, m, ids, prompt, prompt), want)
 			sameLogits(t, name+", in chunks", forced(t, m, ids, prompt, 5), want)
 			sameLogits(t, name+", in a batch of 3", pieces(t, m, 1, 3, ids, prompt, 4, 2), want)
-			if got := streamed(m); (got > 0) != m.StreamsPrompts() {
+			if got := streamed(m); (got > 0) != dispatchtest.StreamsPrompts(m) {
 				t.Errorf("%s: %d bytes were streamed", name, got)
 			}
 			m.Close()
@@ -140,8 +141,8 @@ func TestDividedExpertsAreInMemoryOnce(t *testing.T) {
 	one := stack / int64(experts[0])
 	want := map[devicemap.Device]int64{"0": all - stack - 2*one, "1": one, devicemap.CPU: stack + one}
 	for _, u := range m.DeviceUse() {
-		if n, ok := want[u.Device]; ok && u.Device != devicemap.CPU && m.StationBytes(u.Device) != n {
-			t.Errorf("device %s has %d bytes of weights, want %d", u.Device, m.StationBytes(u.Device), n)
+		if n, ok := want[u.Device]; ok && u.Device != devicemap.CPU && dispatchtest.StationBytes(m, u.Device) != n {
+			t.Errorf("device %s has %d bytes of weights, want %d", u.Device, dispatchtest.StationBytes(m, u.Device), n)
 		}
 	}
 	if n := m.Status().TierBytes[devicemap.CPU]; n != want[devicemap.CPU] {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/dispatch/internal/dispatchtest"
 	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/backend/cpu"
 )
@@ -36,7 +37,7 @@ func TestPlansPutWhatEachTokenReadsOnGPUs(t *testing.T) {
 		}
 		return dense, experts
 	}
-	for name, o := range map[string]dispatch.Options{"measured": o.WithGPUPace(50e9, 1e12, 25e9, 100e12), "not measured": o.WithGPUPace(0, 0, 0, 0)} {
+	for name, o := range map[string]dispatch.Options{"measured": dispatchtest.WithGPUPace(o, 50e9, 1e12, 25e9, 100e12), "not measured": dispatchtest.WithGPUPace(o, 0, 0, 0, 0)} {
 		plan, _ := planShape(t, skeleton, o)
 		dense, experts := blocks(&plan)
 		if gpu := plan.Device("0"); dense != len(paths) || experts%128 == 0 || experts < 128 || plan.Device(devicemap.CPU).KVBytes != 0 || gpu.Used() > gpu.LimitBytes {
@@ -46,7 +47,7 @@ func TestPlansPutWhatEachTokenReadsOnGPUs(t *testing.T) {
 			t.Error(plan.ExpertPlacement)
 		}
 	}
-	plan, _ := planShape(t, skeleton, o.WithGPUPace(50e9, 1e12, 25e9, 100e12).WithCrossing(0.1))
+	plan, _ := planShape(t, skeleton, dispatchtest.WithCrossing(dispatchtest.WithGPUPace(o, 50e9, 1e12, 25e9, 100e12), 0.1))
 	if dense, experts := blocks(&plan); dense == len(paths) || experts != 128*dense || !strings.HasPrefix(plan.ExpertPlacement, "blocks stay whole: ") {
 		t.Errorf("with slow crossings the GPU has %d blocks and %d experts: %s", dense, experts, plan.ExpertPlacement)
 	}
@@ -75,10 +76,10 @@ func TestAMixtureBehindOneGPU(t *testing.T) {
 		if o.StreamPrompts = 0; missing%2 > 0 {
 			o.StreamPrompts = prompt
 		}
-		o := oneGPU(o, all.Device("0").Used()-less).OnGPUs(1, func(int, backend.Backend) (b backend.Backend, err error) {
+		o := dispatchtest.WithCrossing(dispatchtest.WithGPUPace(dispatchtest.WithGPUMemory(dispatchtest.OnGPUs(oneGPU(o, all.Device("0").Used()-less), 1, func(int, backend.Backend) (b backend.Backend, err error) {
 			gpu.Backend, err = cpu.New(cpu.Options{Threads: 1})
 			return gpu, err
-		}, nil).WithGPUMemory((all.Device("0").Used()-less+300<<20)*20/19).WithGPUPace(50e9, 1e12, 25e9, 100e12).WithCrossing(1e-12)
+		}, nil), (all.Device("0").Used()-less+300<<20)*20/19), 50e9, 1e12, 25e9, 100e12), 1e-12)
 		plan, planned, err := dispatch.Plan(skeleton, o)
 		if err != nil {
 			t.Fatal(err)
@@ -112,7 +113,7 @@ func TestErrorsOfDividedExpertsNameTheDevice(t *testing.T) {
 	var failing atomic.Bool
 	lost := &loseable{}
 	for _, from := range []int{0, 1} {
-		o := dispatch.Options{Threads: 1, StreamPrompts: from, MaxBatchTokens: 32, Ledger: new(dispatch.Ledger)}.OnGPUs(2, func(number int, _ backend.Backend) (backend.Backend, error) {
+		o := dispatchtest.OnGPUs(dispatch.Options{Threads: 1, StreamPrompts: from, MaxBatchTokens: 32, Ledger: new(dispatch.Ledger)}, 2, func(number int, _ backend.Backend) (backend.Backend, error) {
 			b, err := cpu.New(cpu.Options{Threads: 1})
 			if number == 1 {
 				lost.Backend, lost.err = b, nil
@@ -120,7 +121,7 @@ func TestErrorsOfDividedExpertsNameTheDevice(t *testing.T) {
 			}
 			return b, err
 		}, nil)
-		o.Ledger.Intercept(func(read func() error) error {
+		dispatchtest.Intercept(o.Ledger, func(read func() error) error {
 			if failing.Load() {
 				return errors.New("a sector cannot be read")
 			}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/dispatch/internal/dispatchtest"
 	"github.com/heftai/heft/internal/atomicfile"
 	"github.com/heftai/heft/meta"
 )
@@ -41,7 +42,7 @@ func TestADiskThatFailsOneReadInAThousand(t *testing.T) {
 	}
 	o.Ledger = new(dispatch.Ledger)
 	var reads, failed atomic.Int64
-	o.Ledger.Intercept(func(read func() error) error {
+	dispatchtest.Intercept(o.Ledger, func(read func() error) error {
 		if reads.Add(1)%1000 == 500 {
 			failed.Add(1)
 			return errors.New("a sector cannot be read")
@@ -79,7 +80,7 @@ func TestADiskThatFillsUpWhileWeightsAreConverted(t *testing.T) {
 			var writes atomic.Int64
 			var room atomic.Bool
 			o.Ledger = new(dispatch.Ledger)
-			o.Ledger.InterceptWrites(func(write func() error) error {
+			dispatchtest.InterceptWrites(o.Ledger, func(write func() error) error {
 				if n := writes.Add(1); !room.Load() && n > after {
 					return &os.PathError{Op: "write", Path: filepath.Join(o.CacheDir, "some file"), Err: syscall.ENOSPC}
 				}

@@ -64,7 +64,7 @@ func TestGoldenModelsUnderFiveMaps(t *testing.T) {
 			for _, name := range []string{"cpu", "disk", "alternating", "head on disk", "by hand", "promoted", "in bands"} {
 				o := dispatch.Options{Threads: 2, Variant: testenv.Variant(), Precision: dispatch.PrecisionHigh}
 				if name == "in bands" {
-					o = o.InBands(256)
+					o = dispatchtest.InBands(o, 256)
 				}
 				model, err := dispatch.New(skeleton, checkpoint, maps(skeleton)[name], o)
 				if err != nil {

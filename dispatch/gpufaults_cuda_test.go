@@ -13,6 +13,7 @@ import (
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/dispatch/internal/dispatchtest"
 	"github.com/heftai/heft/internal/testenv"
 	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/meta"
@@ -39,7 +40,7 @@ func TestALostGPUNamesItselfAtTheStart(t *testing.T) {
 			skeleton, checkpoint := open(t, lawFolder(t))
 			told := 0
 			o := dispatch.Options{Threads: 1, DeviceLost: func(*dispatch.DeviceError) { told++ }}
-			_, err := dispatch.New(skeleton, checkpoint, stationMaps(skeleton)["all on a GPU"], o.OnHostGPUs())
+			_, err := dispatch.New(skeleton, checkpoint, stationMaps(skeleton)["all on a GPU"], dispatchtest.OnHostGPUs(o))
 			if err == nil || !strings.Contains(err.Error(), "GPU 0") || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "too little") || told != n {
 				t.Errorf("error %v, told %d times", err, told)
 			}
@@ -55,7 +56,7 @@ func TestACopyThatFailsTellsOfTheLoss(t *testing.T) {
 	skeleton, checkpoint := open(t, lawFolder(t))
 	told := 0
 	o := dispatch.Options{Threads: 1, DeviceLost: func(*dispatch.DeviceError) { told++ }}
-	m, err := dispatch.New(skeleton, checkpoint, stationMaps(skeleton)["all on a GPU"], o.OnHostGPUs())
+	m, err := dispatch.New(skeleton, checkpoint, stationMaps(skeleton)["all on a GPU"], dispatchtest.OnHostGPUs(o))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +84,7 @@ func TestAGPUWhoseMemoryShrinksAfterThePlan(t *testing.T) {
 	o := dispatch.Options{Threads: 1, Precision: dispatch.PrecisionHigh, Context: 128, MaxSequences: 8192, MaxMemory: hostMemory(1 << 30)}
 	ids, prompt := lawIDs()
 	want := onTheCPU(t, skeleton, checkpoint, o)
-	plan, o, err := dispatch.Plan(skeleton, o.OnHostGPUs())
+	plan, o, err := dispatch.Plan(skeleton, dispatchtest.OnHostGPUs(o))
 	if err != nil || plan.Device("0").Used() < 500<<20 {
 		t.Fatalf("the plan takes %d bytes of GPU 0, want most of its memory: %v", plan.Device("0").Used(), err)
 	}
@@ -126,7 +127,7 @@ func TestAGPUWhoseMemoryIsGoneWhileItServes(t *testing.T) {
 	o := dispatch.Options{Threads: 1, Precision: dispatch.PrecisionHigh, Context: 128}
 	ids, prompt := lawIDs()
 	want := onTheCPU(t, skeleton, checkpoint, o)
-	m, err := dispatch.New(skeleton, checkpoint, devicemap.NewMap(devicemap.Entry{Device: "0"}), o.OnHostGPUs())
+	m, err := dispatch.New(skeleton, checkpoint, devicemap.NewMap(devicemap.Entry{Device: "0"}), dispatchtest.OnHostGPUs(o))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +160,7 @@ func TestTwoPlansForOneGPU(t *testing.T) {
 	ids, prompt := lawIDs()
 	want := onTheCPU(t, skeleton, checkpoint, o)
 	limited := func(bytes float64) (devicemap.Plan, dispatch.Options) {
-		o := o.OnHostGPUs()
+		o := dispatchtest.OnHostGPUs(o)
 		o.MaxMemory = append(hostMemory(1<<30), devicemap.DeviceMemory{Device: "0", Bytes: bytes})
 		plan, o, err := dispatch.Plan(skeleton, o)
 		if err != nil || float64(plan.Device("0").Used()) < bytes*0.9 {

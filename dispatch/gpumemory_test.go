@@ -8,6 +8,7 @@ import (
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/dispatch/internal/dispatchtest"
 	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/backend/cpu"
 	"github.com/heftai/heft/internal/tensor"
@@ -43,7 +44,7 @@ func TestALostGPUWasCalledTooLittleMemory(t *testing.T) {
 	seen := map[string]bool{}
 	opened := func(device *failsAt) (told int, err error) {
 		o := dispatch.Options{Threads: 1, StreamPrompts: 1, DeviceLost: func(*dispatch.DeviceError) { told++ }}
-		m, err := dispatch.New(skeleton, checkpoint, stationMaps(skeleton)["disk between"], o.OnGPUs(1, func(int, backend.Backend) (b backend.Backend, err error) {
+		m, err := dispatch.New(skeleton, checkpoint, stationMaps(skeleton)["disk between"], dispatchtest.OnGPUs(o, 1, func(int, backend.Backend) (b backend.Backend, err error) {
 			device.Backend, err = cpu.New(cpu.Options{Threads: 1})
 			return device, err
 		}, nil))
@@ -53,12 +54,12 @@ func TestALostGPUWasCalledTooLittleMemory(t *testing.T) {
 		return told, err
 	}
 	for n := 0; ; n++ {
-		_, err := opened(&failsAt{at: n, err: dispatch.ErrGPUFull})
+		_, err := opened(&failsAt{at: n, err: dispatchtest.ErrGPUFull})
 		if err == nil {
 			break
 		}
 		text := err.Error()
-		if !errors.Is(err, dispatch.ErrGPUFull) || !strings.HasPrefix(text, "dispatch: GPU 0 has too little memory for ") || !strings.Contains(text, "1.00 GiB of 1.00 GiB are free now") || !strings.Contains(text, "lower its limit with --max-memory 0=672MiB, place fewer blocks on it") {
+		if !errors.Is(err, dispatchtest.ErrGPUFull) || !strings.HasPrefix(text, "dispatch: GPU 0 has too little memory for ") || !strings.Contains(text, "1.00 GiB of 1.00 GiB are free now") || !strings.Contains(text, "lower its limit with --max-memory 0=672MiB, place fewer blocks on it") {
 			t.Errorf("allocation %d: error %v", n, err)
 		}
 		for _, what := range []string{"weights", "KV cache", "activations", "blocks that stream"} {
@@ -79,7 +80,7 @@ func TestALostGPUWasCalledTooLittleMemory(t *testing.T) {
 func TestAnAdapterOfALostGPUWasCalledTooLittleMemory(t *testing.T) {
 	skeleton, checkpoint := base(t, ownBase(t))
 	device := &failsAt{at: 1 << 30, err: errors.New("cannot allocate"), lost: errors.New("the GPU was lost")}
-	o := dispatch.Options{Threads: 1, AdapterMemory: adapterMemory(t, adapterDir(t))}.OnGPUs(1, func(int, backend.Backend) (b backend.Backend, err error) {
+	o := dispatchtest.OnGPUs(dispatch.Options{Threads: 1, AdapterMemory: adapterMemory(t, adapterDir(t))}, 1, func(int, backend.Backend) (b backend.Backend, err error) {
 		device.Backend, err = cpu.New(cpu.Options{Threads: 1})
 		return device, err
 	}, nil)
@@ -102,8 +103,8 @@ func TestAnAdapterOfALostGPUWasCalledTooLittleMemory(t *testing.T) {
 // its limit of 0 bytes alone.
 func TestAPlanSaidNothingOfAFullGPU(t *testing.T) {
 	skeleton, _ := open(t, lawFolder(t))
-	o := dispatch.Options{Threads: 1, MaxMemory: hostMemory(1 << 30)}.OnGPUs(1, nil, nil)
-	onGPU := o.WithUnusedGPU("OutOfMemory")
+	o := dispatchtest.OnGPUs(dispatch.Options{Threads: 1, MaxMemory: hostMemory(1 << 30)}, 1, nil, nil)
+	onGPU := dispatchtest.WithUnusedGPU(o, "OutOfMemory")
 	plan, _, err := dispatch.Plan(skeleton, onGPU)
 	if want := "GPU 0 is not used: OutOfMemory"; err != nil || !slices.Contains(plan.Warnings, want) {
 		t.Errorf("the plan warns %q, want %q: %v", plan.Warnings, want, err)
@@ -113,7 +114,7 @@ func TestAPlanSaidNothingOfAFullGPU(t *testing.T) {
 	if _, _, err = dispatch.Plan(skeleton, onGPU); err == nil || !strings.HasSuffix(err.Error(), "; GPU 0 is not used: OutOfMemory") {
 		t.Errorf("error %v", err)
 	}
-	full := o.WithGPUMemory(100 << 20)
+	full := dispatchtest.WithGPUMemory(o, 100<<20)
 	full.DeviceMap = byHand
 	want := "; 100 MiB of GPU 0's 1.00 GiB are free now, of which plans leave 5 % and 300 MiB to the driver: set a limit with --max-memory 0=SIZE, or place fewer blocks there"
 	if _, _, err = dispatch.Plan(skeleton, full); err == nil || !strings.HasSuffix(err.Error(), want) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/dispatch/internal/dispatchtest"
 	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/backend/cpu"
 	"github.com/heftai/heft/internal/golden"
@@ -40,7 +41,7 @@ func TestPlansFillGPUsFirst(t *testing.T) {
 		t.Errorf("with room for everything GPU 0 has %+v and the CPU %+v", first, cpu)
 	}
 	one := weights + first.KVBytes/2 + first.ActivationBytes + 4096
-	o = o.WithGPUMemory((one + 300<<20) * 20 / 19)
+	o = dispatchtest.WithGPUMemory(o, (one+300<<20)*20/19)
 	o.KVTokens = 64
 	plan, planned, err := dispatch.Plan(skeleton, o)
 	if err != nil {
@@ -78,7 +79,7 @@ func TestPlansFillGPUsFirst(t *testing.T) {
 // map names one, and a warning says so.
 func TestUnitsThatAGPUCannotRunStayOnTheCPU(t *testing.T) {
 	skeleton, checkpoint := open(t, lawFolder(t))
-	o := dispatch.Options{Threads: 1, Context: 128, MaxMemory: hostMemory(64 << 20)}.OnGPUs(1, func(int, backend.Backend) (backend.Backend, error) {
+	o := dispatchtest.OnGPUs(dispatch.Options{Threads: 1, Context: 128, MaxMemory: hostMemory(64 << 20)}, 1, func(int, backend.Backend) (backend.Backend, error) {
 		t.Error("the GPU is opened")
 		return nil, nil
 	}, func(backend.Matrix) bool { return false })
@@ -124,7 +125,7 @@ func TestPlansCountStatesOfGPUs(t *testing.T) {
 			skeleton, checkpoint := open(t, filepath.Join(golden.Module(t), "testdata", "golden", "infer", "models", "family-"+name))
 			gpu := &allocating{}
 			o := dispatch.Options{Threads: 1, MaxBatchTokens: 32, MaxSequences: sequences, MaxMemory: hostMemory(64 << 20)}
-			o = o.OnGPUs(1, func(int, backend.Backend) (b backend.Backend, err error) {
+			o = dispatchtest.OnGPUs(o, 1, func(int, backend.Backend) (b backend.Backend, err error) {
 				gpu.Backend, err = cpu.New(cpu.Options{Threads: 1})
 				return gpu, err
 			}, nil)
@@ -153,8 +154,8 @@ func TestPlansCountStatesOfGPUs(t *testing.T) {
 // The weights of a plan with a GPU are not coded, and the plan says so.
 func TestCompressionKeptBlocksOffGPUs(t *testing.T) {
 	skeleton, _ := open(t, lawFolder(t))
-	o := dispatch.Options{Threads: 1, Context: 128, MaxMemory: hostMemory(64 << 20)}.CodingAll()
-	o = o.OnGPUs(1, func(int, backend.Backend) (backend.Backend, error) { return cpu.New(cpu.Options{Threads: 1}) },
+	o := dispatchtest.CodingAll(dispatch.Options{Threads: 1, Context: 128, MaxMemory: hostMemory(64 << 20)})
+	o = dispatchtest.OnGPUs(o, 1, func(int, backend.Backend) (backend.Backend, error) { return cpu.New(cpu.Options{Threads: 1}) },
 		func(m backend.Matrix) bool { return m.Quant == nil })
 	plan, planned, err := dispatch.Plan(skeleton, o)
 	if err != nil {

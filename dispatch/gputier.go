@@ -3,12 +3,13 @@ package dispatch
 import (
 	"fmt"
 
+	"github.com/heftai/heft/dispatch/internal/inside"
 	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/nn"
 	"github.com/heftai/heft/meta"
 )
 
-// gpuTier is what this build can do with GPUs. Tests replace it.
+// gpuTier is what this build can do with GPUs.
 type gpuTier struct {
 	list func() (gpus []GPU, reason string)
 	// open opens a GPU. host computes what stays on the host. nil opens it as the options say.
@@ -17,16 +18,16 @@ type gpuTier struct {
 	supports func(m backend.Matrix) bool
 	noMemory func(err error) bool // reports whether an error says that a GPU has too little memory
 	pace     *pace                // in tests, in place of a measurement
+	twice    bool                 // in tests, GPU 0 of the machine is GPU 1 too
 }
 
-// hostGPUs lists the GPUs of this machine. In tests it lists none, as their models are those of a machine without GPUs
-// unless they ask for some.
-var hostGPUs = listGPUs
-
 func (o *Options) gpuTier() gpuTier {
-	tier := gpuTier{list: hostGPUs, supports: gpuSupports}
-	if o.gpus != nil {
-		tier = *o.gpus
+	tier := gpuTier{list: listGPUs, supports: gpuSupports}
+	switch {
+	case o.inside.GPUs != nil:
+		tier = testGPUs(o.inside.GPUs)
+	case inside.HideGPUs:
+		tier.list = func() ([]GPU, string) { return nil, "a test asks for GPUs" }
 	}
 	if tier.noMemory == nil {
 		tier.noMemory = gpuOutOfMemory
@@ -36,6 +37,9 @@ func (o *Options) gpuTier() gpuTier {
 			kernels := o.GPUKernels
 			if o.Precision == PrecisionHigh {
 				kernels = GPUKernelsExact
+			}
+			if tier.twice {
+				number = 0
 			}
 			return openGPU(number, host, kernels)
 		}

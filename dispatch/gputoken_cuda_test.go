@@ -8,6 +8,7 @@ import (
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/dispatch/internal/dispatchtest"
 	"github.com/heftai/heft/internal/testenv"
 	"github.com/heftai/heft/loader"
 )
@@ -20,7 +21,7 @@ func BenchmarkGPUToken(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	m, err := dispatch.New(skeleton, checkpoint, devicemap.NewMap(devicemap.Entry{Device: "0"}), dispatch.Options{Threads: 1}.OnHostGPUs())
+	m, err := dispatch.New(skeleton, checkpoint, devicemap.NewMap(devicemap.Entry{Device: "0"}), dispatchtest.OnHostGPUs(dispatch.Options{Threads: 1}))
 	if err != nil {
 		b.Fatal(err)
 	}

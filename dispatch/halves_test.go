@@ -13,6 +13,7 @@ import (
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/dispatch/internal/dispatchtest"
 	"github.com/heftai/heft/internal/kernels/mat"
 	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/meta"
@@ -170,7 +171,7 @@ func streamsInHalves(t *testing.T, kind string, o dispatch.Options) {
 	for what, c := range map[string]struct {
 		plan devicemap.Plan
 		o    dispatch.Options
-	}{"small": {plan, planned}, "disk": {onDisk, forDisk}, "small bands": {onDisk, forDisk.InBands(4096)}} {
+	}{"small": {plan, planned}, "disk": {onDisk, forDisk}, "small bands": {onDisk, dispatchtest.InBands(forDisk, 4096)}} {
 		c.o.Ledger = new(dispatch.Ledger)
 		m, err := dispatch.New(skeleton, checkpoint, c.plan.Map, c.o)
 		if err != nil {
@@ -213,7 +214,7 @@ func TestADamagedExpansionIsConvertedAgain(t *testing.T) {
 		o.DeviceMap, _ = devicemap.ParsePolicy("disk")
 		run := func(when string) string {
 			return logged(func() {
-				m := cpuModel(t, dir, o.InBands(4096))
+				m := cpuModel(t, dir, dispatchtest.InBands(o, 4096))
 				sameLogits(t, when, forced(t, m, ids, 5, 5), want)
 				m.Warm(t.Context())
 				whole(t, o.CacheDir)

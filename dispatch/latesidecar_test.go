@@ -14,6 +14,7 @@ import (
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/dispatch/internal/dispatchtest"
 	"github.com/heftai/heft/internal/atomicfile"
 	"github.com/heftai/heft/internal/testenv"
 	"github.com/heftai/heft/loader"
@@ -233,7 +234,7 @@ func TestALateSidecarThatCannotBeWritten(t *testing.T) {
 	} {
 		o := dispatch.Options{Quantize: meta.QuantQ8, Threads: 2, MaxSequences: 4, CacheDir: c.folder(), Ledger: new(dispatch.Ledger)}
 		if c.write != nil {
-			o.Ledger.InterceptWrites(c.write)
+			dispatchtest.InterceptWrites(o.Ledger, c.write)
 		}
 		log := logged(func() {
 			m := cpuModel(t, dir, o)

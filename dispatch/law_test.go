@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/dispatch/internal/dispatchtest"
 	"github.com/heftai/heft/internal/kernels"
 	"github.com/heftai/heft/internal/kernels/mat"
 	"github.com/heftai/heft/loader"
@@ -147,7 +148,7 @@ func holdsLawOn(t *testing.T, dir string, o dispatch.Options, ids []int32, promp
 			}
 		}
 		m.Close()
-		tiled := cpuModel(t, dir, o.InTiles(5))
+		tiled := cpuModel(t, dir, dispatchtest.InTiles(o, 5))
 		same := func(how string, got [][]float32) {
 			t.Helper()
 			sameLogits(t, fmt.Sprintf("%d threads, in tiles, %s", o.Threads, how), got, alone)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/dispatch/internal/dispatchtest"
 	"github.com/heftai/heft/internal/testenv"
 	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/meta"
@@ -44,7 +45,7 @@ func TestWeightsAreSettled(t *testing.T) {
 			{Name: "fc", Class: "Linear", Kind: meta.KindLinear, Spec: &meta.LinearSpec{In: size, Out: size},
 				Params: []*meta.Param{{Name: "weight", Shape: []int{size, size}, DType: meta.BFloat16}}}}}
 		before := preferring(t)
-		m, err := dispatch.CPUOffload(&meta.Model{Root: root}, checkpoint, dispatch.Options{Threads: 2, Quantize: format}.On(machine))
+		m, err := dispatch.CPUOffload(&meta.Model{Root: root}, checkpoint, dispatchtest.On(dispatch.Options{Threads: 2, Quantize: format}, machine))
 		if err != nil {
 			t.Fatal(err)
 		}

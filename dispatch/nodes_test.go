@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/dispatch/internal/dispatchtest"
 	"github.com/heftai/heft/internal/topology"
 	"github.com/heftai/heft/meta"
 )
@@ -40,7 +41,7 @@ func TestNodesChangeNoAnswer(t *testing.T) {
 	for _, format := range []meta.QuantFormat{meta.QuantNone, meta.QuantQ8, meta.QuantQ4} {
 		alone := forced(t, cpuModel(t, dir, dispatch.Options{Threads: 1, Quantize: format}), ids, prompt, prompt)
 		for _, threads := range []int{2, 3, 8} {
-			m := cpuModel(t, dir, dispatch.Options{Threads: threads, Quantize: format}.On(twoNodes()))
+			m := cpuModel(t, dir, dispatchtest.On(dispatch.Options{Threads: threads, Quantize: format}, twoNodes()))
 			sameLogits(t, fmt.Sprintf("%v, %d threads", format, threads), forced(t, m, ids, prompt, prompt), alone)
 			m.Warm(context.Background())
 			m.Promote(context.Background())

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/dispatch/internal/inside"
 	"github.com/heftai/heft/internal/hostmem"
 	"github.com/heftai/heft/internal/kvcache"
 	"github.com/heftai/heft/internal/nn"
@@ -147,7 +148,6 @@ type Options struct {
 	codedSizes map[*meta.Param]int64 // of KnownCoding; nil if no earlier start has recorded them
 	canKeep    func() error          // of KnownCoding: why coded weights on the disk cannot be kept; nil if that is unknown
 	unkept     map[*meta.Param]bool  // are stored, as coded weights on the disk cannot be kept
-	codedShare float64               // in tests, another than meta.CodedShare
 	keptCodes  bool                  // of KnownCoding: an earlier start has coded the weights in a file
 	codedSpeed func() float64        // of KnownCoding: how many times faster coded weights are in memory here, 0: not known; nil: not to be asked
 	gain       float64               // what codedSpeed has returned to Plan
@@ -157,24 +157,20 @@ type Options struct {
 	// wholePass runs all rows of a pass through a block together, so that it reads streamed matrices once.
 	// Activations that short passes do not use are lent to these matrices.
 	wholePass bool
-	kvUsual   int64             // bytes of the KV cache that the plan expects sequences to use
-	kvGrown   int64             // bytes to which the KV cache may grow; see kvRoom
-	machine   *topology.Machine // in tests, another than this one
-	gpus      *gpuTier          // in tests, another than this build's
-	tile      int               // in tests, another than tileRows
-	band      int64             // in tests, the size of bands of all matrices
-	// columns streams matrices of GPTQ and AWQ in bands of outputs, which takes less memory and reads more slowly;
-	// columnBand is, in tests, the size of these bands.
-	columns    bool
-	columnBand int64
+	kvUsual   int64 // bytes of the KV cache that the plan expects sequences to use
+	kvGrown   int64 // bytes to which the KV cache may grow; see kvRoom
+	// columns streams matrices of GPTQ and AWQ in bands of outputs, which takes less memory and reads more slowly.
+	columns bool
 	// leastScratch makes operations take as little memory as they can, under a limit below the minimum for more.
 	leastScratch bool
 	scratches    *scratches // of this model; nil until the first is asked for
+
+	inside inside.Options // of tests
 }
 
 func (o *Options) here() topology.Machine {
-	if o.machine != nil {
-		return *o.machine
+	if o.inside.Machine != nil {
+		return *o.inside.Machine
 	}
 	return topology.Here()
 }
@@ -318,8 +314,8 @@ func (o *Options) limits() nn.Limits {
 	switch {
 	case o.wholePass:
 		tile = o.MaxBatchTokens
-	case o.tile > 0:
-		tile = o.tile
+	case o.inside.Tile > 0:
+		tile = o.inside.Tile
 	}
 	l := nn.Limits{Rows: o.MaxBatchTokens, Outputs: max(o.MaxSequences, min(o.MaxBatchTokens, maxScored)), Tile: tile}
 	if o.HiddenStates {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/dispatch/internal/dispatchtest"
 	"github.com/heftai/heft/internal/golden"
 	"github.com/heftai/heft/internal/kernels"
 	"github.com/heftai/heft/meta"
@@ -55,8 +56,8 @@ func shuffled(seed uint64) func(read func() error) error {
 // places them within a random limit.
 func openAtRandom(t *testing.T, dir string, o dispatch.Options, rng *rand.Rand) (m *dispatch.Model, how string) {
 	t.Helper()
-	o.Ledger.EvictAtRandom(rng.Uint64())
-	o.Ledger.Intercept(shuffled(rng.Uint64()))
+	dispatchtest.EvictAtRandom(o.Ledger, rng.Uint64())
+	dispatchtest.Intercept(o.Ledger, shuffled(rng.Uint64()))
 	switch rng.IntN(3) {
 	case 0:
 		return cpuModel(t, dir, o), "on the cpu"
@@ -138,14 +139,14 @@ func TestNoPolicyChangesTheAnswer(t *testing.T) {
 					switch format {
 					case meta.QuantNone:
 					case meta.QuantCoded:
-						o = o.CodingAll()
+						o = dispatchtest.CodingAll(o)
 					default:
 						o.Quantize = format
 					}
 					if format != meta.QuantNone {
 						o.CacheDir = t.TempDir()
 					}
-					checkRandomPolicy(t, dir, o.InBands(band), ids, prompt, 4)
+					checkRandomPolicy(t, dir, dispatchtest.InBands(o, band), ids, prompt, 4)
 				})
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/dispatch/internal/dispatchtest"
 )
 
 // TestASharedModelAnswersTheSame: the share changes at random within passes, while weights come back. Logits keep their
@@ -14,7 +15,7 @@ func TestASharedModelAnswersTheSame(t *testing.T) {
 	limitCases(t, func(t *testing.T, m *dispatch.Model, ids []int32) {
 		want := forced(t, m, ids, 20, 20)
 		load(t, m)
-		most, copied := usedBytes(m), m.Copied()
+		most, copied := usedBytes(m), dispatchtest.Copied(m)
 		r := rand.New(rand.NewPCG(9, 9))
 		hook, err := m.AddHook(dispatch.Hook{Pre: func(*dispatch.ModuleCall) error {
 			if n := r.Int64N(most + most/4); m.SetMemoryShare(n) < n {
@@ -33,19 +34,19 @@ func TestASharedModelAnswersTheSame(t *testing.T) {
 		if least <= 1 || least > most-copied/2 {
 			t.Errorf("the smallest share is %d of %d bytes, with copies of %d", least, most, copied)
 		}
-		if got := m.Copied(); got > copied/2 {
+		if got := dispatchtest.Copied(m); got > copied/2 {
 			t.Errorf("with the smallest share, %d of %d bytes are copied", got, copied)
 		}
 		m.SetMemoryLimit(1)
 		m.SetMemoryLimit(2 * most)
-		if got := m.Copied(); got > copied/2 {
+		if got := dispatchtest.Copied(m); got > copied/2 {
 			t.Errorf("a limit that rises ends the share: %d of %d bytes are copied", got, copied)
 		}
 		sameLogits(t, "the smallest share", forced(t, m, ids, 20, 7), want)
 		m.SetMemoryShare(0)
-		for pass := 0; m.Copied() < copied*9/10; pass++ {
+		for pass := 0; dispatchtest.Copied(m) < copied*9/10; pass++ {
 			if pass == 100 {
-				t.Fatalf("without a share %d of %d bytes came back", m.Copied(), copied)
+				t.Fatalf("without a share %d of %d bytes came back", dispatchtest.Copied(m), copied)
 			}
 			forced(t, m, ids, 20, 7)
 			load(t, m)

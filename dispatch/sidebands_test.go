@@ -11,6 +11,7 @@ import (
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/dispatch/internal/dispatchtest"
 	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/meta"
 )
@@ -39,7 +40,7 @@ func TestConvertedMatricesStreamInBands(t *testing.T) {
 		want := forced(t, cpuModel(t, dir, inMemory), ids, prompt, 5)
 		least := map[int64]int64{}
 		for _, band := range []int64{16 << 10, 1 << 30} {
-			need, err := dispatch.EstimateMemory(skeleton, o.InBands(band), "")
+			need, err := dispatch.EstimateMemory(skeleton, dispatchtest.InBands(o, band), "")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -53,7 +54,7 @@ func TestConvertedMatricesStreamInBands(t *testing.T) {
 			if strings.HasPrefix(start, "third") {
 				band = 12 << 10
 			}
-			m := onDisk(t, dir, o.InBands(band))
+			m := onDisk(t, dir, dispatchtest.InBands(o, band))
 			m.Warm(context.Background())
 			m.Promote(context.Background())
 			sameLogits(t, name+", "+start+" start", forced(t, m, ids, prompt, 5), want)
@@ -79,7 +80,7 @@ func TestADamagedBandIsConvertedAgain(t *testing.T) {
 	ids, prompt := lawOf(s.vocab)
 	rng := rand.New(rand.NewPCG(2, 32))
 	for name, o := range converting(t) {
-		o = o.InBands(16 << 10)
+		o = dispatchtest.InBands(o, 16<<10)
 		m := onDisk(t, dir, o)
 		m.Warm(context.Background())
 		m.Promote(context.Background())
@@ -132,7 +133,7 @@ func TestIncompressibleWeightsStreamAsStored(t *testing.T) {
 	dir := incompressible(t)
 	ids, prompt := lawOf(300)
 	want := forced(t, cpuModel(t, dir, dispatch.Options{Threads: 1}), ids, prompt, prompt)
-	o := dispatch.Options{Threads: 2, Compress: dispatch.CompressExact, CacheDir: t.TempDir()}.InBands(16 << 10)
+	o := dispatchtest.InBands(dispatch.Options{Threads: 2, Compress: dispatch.CompressExact, CacheDir: t.TempDir()}, 16<<10)
 	skeleton, _ := open(t, dir)
 	var more int64 // bytes that a pass reads of the two matrices, beyond the plan
 	for p, coded := range skeleton.Root.Coded(meta.CodedShare) {

@@ -7,12 +7,16 @@ import (
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/dispatch/internal/dispatchtest"
 	"github.com/heftai/heft/internal/golden"
 	"github.com/heftai/heft/internal/testenv"
 	"github.com/heftai/heft/meta"
 )
 
-func init() { testenv.ShowGPUs() }
+func init() {
+	testenv.ShowGPUs()
+	dispatchtest.HideGPUs()
+}
 
 // onGPUs is o for GPUs 0 and 1 of this machine, which are one GPU twice if it has one only. It skips a test
 // where there is none, simulated ones included.
@@ -21,9 +25,9 @@ func onGPUs(t *testing.T, o dispatch.Options) dispatch.Options {
 	gpus, reason := dispatch.GPUs()
 	testenv.Need(t, "cuda", len(gpus) > 0, reason+"; scripts/check-cuda.sh runs the tests on a simulated driver with two GPUs")
 	if len(gpus) > 1 {
-		return o.OnHostGPUs()
+		return dispatchtest.OnHostGPUs(o)
 	}
-	return o.OnOneGPUTwice()
+	return dispatchtest.OnOneGPUTwice(o)
 }
 
 // needFused skips a test of equal bits with the variant go, whose kernels round between a multiplication and an addition.

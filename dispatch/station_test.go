@@ -10,6 +10,7 @@ import (
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/dispatch/internal/dispatchtest"
 	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/backend/cpu"
 	"github.com/heftai/heft/internal/golden"
@@ -19,7 +20,7 @@ import (
 
 // withTwoGPUs is o for a machine whose GPUs 0 and 1 are backends of the CPU with memory of their own.
 func withTwoGPUs(o dispatch.Options) dispatch.Options {
-	return o.OnGPUs(2, func(int, backend.Backend) (backend.Backend, error) {
+	return dispatchtest.OnGPUs(o, 2, func(int, backend.Backend) (backend.Backend, error) {
 		return cpu.New(cpu.Options{Threads: 1, Variant: o.Variant})
 	}, nil)
 }
@@ -174,7 +175,7 @@ func TestHooksSeeHiddenStatesOfAGPU(t *testing.T) {
 // TestAGPUThatCannotBeOpenedNamesTheMap: the error says which GPU the map has, and why it is not there.
 func TestAGPUThatCannotBeOpenedNamesTheMap(t *testing.T) {
 	skeleton, checkpoint := open(t, lawFolder(t))
-	o := dispatch.Options{Threads: 1}.OnGPUs(1, func(number int, _ backend.Backend) (backend.Backend, error) {
+	o := dispatchtest.OnGPUs(dispatch.Options{Threads: 1}, 1, func(number int, _ backend.Backend) (backend.Backend, error) {
 		return nil, fmt.Errorf("there is no GPU %d", number)
 	}, nil)
 	_, err := dispatch.New(skeleton, checkpoint, devicemap.NewMap(devicemap.Entry{Device: "3"}), o)
@@ -196,7 +197,7 @@ func (f *failing) Lost() error { return f.lost }
 func TestALostGPUIsAnErrorOfThePass(t *testing.T) {
 	skeleton, checkpoint := open(t, lawFolder(t))
 	device := &failing{}
-	o := dispatch.Options{Threads: 1}.OnGPUs(1, func(_ int, host backend.Backend) (backend.Backend, error) {
+	o := dispatchtest.OnGPUs(dispatch.Options{Threads: 1}, 1, func(_ int, host backend.Backend) (backend.Backend, error) {
 		b, err := cpu.New(cpu.Options{Threads: 1})
 		device.Backend = b
 		return device, err

@@ -7,6 +7,7 @@ import (
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/dispatch/internal/dispatchtest"
 	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/backend/cpu"
 	"github.com/heftai/heft/internal/golden"
@@ -73,7 +74,7 @@ func TestPlansCountAdaptersOfGPUs(t *testing.T) {
 	skeleton, checkpoint := base(t, ownBase(t))
 	gpu := &allocating{}
 	o := dispatch.Options{Threads: 1, MaxBatchTokens: 32, MaxSequences: 2, MaxMemory: hostMemory(64 << 20), Adapters: []dispatch.Adapter{{Name: "a", Dir: adapterDir(t)}}}
-	o = o.OnGPUs(1, func(int, backend.Backend) (b backend.Backend, err error) {
+	o = dispatchtest.OnGPUs(o, 1, func(int, backend.Backend) (b backend.Backend, err error) {
 		gpu.Backend, err = cpu.New(cpu.Options{Threads: 1})
 		return gpu, err
 	}, nil)

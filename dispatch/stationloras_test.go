@@ -10,6 +10,7 @@ import (
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/dispatch/internal/dispatchtest"
 	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/backend/cpu"
 	"github.com/heftai/heft/internal/tensor"
@@ -77,8 +78,8 @@ func adaptersComeAndGo(t *testing.T, gpus func(dispatch.Options) dispatch.Option
 			}
 		}
 		sameLogits(t, name+" without adapters", adapted(t, m, ids, ""), want[""])
-		if m.StreamsPrompts() != (name == "disk between") {
-			t.Errorf("%s: prompts stream: %v", name, m.StreamsPrompts())
+		if dispatchtest.StreamsPrompts(m) != (name == "disk between") {
+			t.Errorf("%s: prompts stream: %v", name, dispatchtest.StreamsPrompts(m))
 		}
 	}
 }
@@ -115,7 +116,7 @@ type full struct {
 
 func (f *full) New(dtype meta.DType, dims ...int) (tensor.Tensor, error) {
 	if f.full {
-		return tensor.Tensor{}, dispatch.ErrGPUFull
+		return tensor.Tensor{}, dispatchtest.ErrGPUFull
 	}
 	return f.Backend.New(dtype, dims...)
 }
@@ -124,7 +125,7 @@ func (f *full) New(dtype meta.DType, dims ...int) (tensor.Tensor, error) {
 func TestAGPUWithoutRoomForAnAdapter(t *testing.T) {
 	skeleton, checkpoint := base(t, ownBase(t))
 	device, ids := new(full), [][]int32{{5, 6, 7}}
-	o := dispatch.Options{Threads: 1, AdapterMemory: adapterMemory(t, adapterDir(t))}.OnGPUs(1, func(int, backend.Backend) (b backend.Backend, err error) {
+	o := dispatchtest.OnGPUs(dispatch.Options{Threads: 1, AdapterMemory: adapterMemory(t, adapterDir(t))}, 1, func(int, backend.Backend) (b backend.Backend, err error) {
 		device.Backend, err = cpu.New(cpu.Options{Threads: 1})
 		return device, err
 	}, nil)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/dispatch/internal/dispatchtest"
 	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/backend/cpu"
 	"github.com/heftai/heft/meta"
@@ -15,8 +16,8 @@ import (
 
 // oneGPU is o for a machine with one GPU of so many bytes for plans, which is a backend of the CPU.
 func oneGPU(o dispatch.Options, bytes int64) dispatch.Options {
-	o = o.OnGPUs(1, func(int, backend.Backend) (backend.Backend, error) { return cpu.New(cpu.Options{Threads: 1}) }, nil)
-	return o.WithGPUMemory((bytes + 300<<20) * 20 / 19)
+	o = dispatchtest.OnGPUs(o, 1, func(int, backend.Backend) (backend.Backend, error) { return cpu.New(cpu.Options{Threads: 1}) }, nil)
+	return dispatchtest.WithGPUMemory(o, (bytes+300<<20)*20/19)
 }
 
 // blockBytes is the size of the first block.
@@ -140,7 +141,7 @@ func TestTheLeastPromptThatStreamsFollowsFromSpeeds(t *testing.T) {
 		"a link that wins beyond a pass only": {50e9, 1e12, 2e9, 100e12, 0},
 		"unknown speeds":                      {0, 1e12, 25e9, 100e12, 0},
 	} {
-		plan, planned, err := dispatch.Plan(skeleton, o.WithGPUPace(c.memory, c.host, c.link, c.device))
+		plan, planned, err := dispatch.Plan(skeleton, dispatchtest.WithGPUPace(o, c.memory, c.host, c.link, c.device))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/dispatch/internal/dispatchtest"
 	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/meta"
 )
@@ -28,7 +29,7 @@ func streamsKeepBits(t *testing.T, skeleton *meta.Model, checkpoint *loader.Chec
 		sameLogits(t, name+", streamed", forced(t, m, ids, prompt, prompt), want)
 		sameLogits(t, name+", streamed in chunks", forced(t, m, ids, prompt, 5), want)
 		sameLogits(t, name+", streamed in a batch of 3", pieces(t, m, 1, 3, ids, prompt, 4, 2), want)
-		if got := streamed(m); (got > 0) != m.StreamsPrompts() {
+		if got := streamed(m); (got > 0) != dispatchtest.StreamsPrompts(m) {
 			t.Errorf("%s: %d bytes were streamed", name, got)
 		}
 		m.Close()
@@ -131,7 +132,7 @@ func TestWeightsThatCannotBeReadAreNoFaultOfTheGPU(t *testing.T) {
 		skeleton, checkpoint := open(t, dir)
 		o := withTwoGPUs(dispatch.Options{Threads: 1, StreamPrompts: 1, MaxBatchTokens: 32, Ledger: new(dispatch.Ledger)})
 		var failing atomic.Bool
-		o.Ledger.Intercept(func(read func() error) error {
+		dispatchtest.Intercept(o.Ledger, func(read func() error) error {
 			if failing.Load() {
 				return errors.New("a sector cannot be read")
 			}

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/dispatch/internal/dispatchtest"
 	"github.com/heftai/heft/internal/golden"
 	"github.com/heftai/heft/internal/testenv"
 )
@@ -32,8 +33,8 @@ func TestBlocksWithStatesStream(t *testing.T) {
 			again, n := afterReuse(t, m, ids, prompt)
 			sameLogits(t, name+", after a prefix", again, want[n:])
 			sameLogits(t, name+", in a batch of 3", pieces(t, m, 1, 3, ids, prompt, 7, 2), want)
-			if n == 0 || m.StreamsPrompts() != (from > 0) || (streamed(m) > 0) != (from > 0) {
-				t.Errorf("%s from %d tokens: %d tokens reused, %d bytes streamed, prompts stream: %v", name, from, n, streamed(m), m.StreamsPrompts())
+			if n == 0 || dispatchtest.StreamsPrompts(m) != (from > 0) || (streamed(m) > 0) != (from > 0) {
+				t.Errorf("%s from %d tokens: %d tokens reused, %d bytes streamed, prompts stream: %v", name, from, n, streamed(m), dispatchtest.StreamsPrompts(m))
 			}
 		}
 	}

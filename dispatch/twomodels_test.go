@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/dispatch/internal/dispatchtest"
 	"github.com/heftai/heft/meta"
 )
 
@@ -51,17 +52,17 @@ func TestModelsShareAMemoryLimit(t *testing.T) {
 			}
 			for turn := range 6 {
 				at := turn % 2
-				for pass := 0; pass < 3 || models[at].Copied() < weights[at]*9/10; pass++ {
+				for pass := 0; pass < 3 || dispatchtest.Copied(models[at]) < weights[at]*9/10; pass++ {
 					if pass == 3000 {
-						t.Fatalf("turn %d: the model that is used has %d of its %d bytes in memory", turn, models[at].Copied(), weights[at])
+						t.Fatalf("turn %d: the model that is used has %d of its %d bytes in memory", turn, dispatchtest.Copied(models[at]), weights[at])
 					}
 					sameLogits(t, name, forced(t, models[at], ids, prompt, prompt), want[at])
 					if held := total(ledger.Held()); held > limit {
 						t.Fatalf("the models hold %d bytes, their limit is %d", held, limit)
 					}
 				}
-				if turn > 0 && models[1-at].Copied() > weights[1-at]/2 {
-					t.Errorf("turn %d: the idle model has %d of its %d bytes in memory", turn, models[1-at].Copied(), weights[1-at])
+				if turn > 0 && dispatchtest.Copied(models[1-at]) > weights[1-at]/2 {
+					t.Errorf("turn %d: the idle model has %d of its %d bytes in memory", turn, dispatchtest.Copied(models[1-at]), weights[1-at])
 				}
 			}
 			ledger.SetLimit(others)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/dispatch/internal/dispatchtest"
 	"github.com/heftai/heft/internal/testenv"
 	"github.com/heftai/heft/meta"
 )
@@ -46,7 +47,7 @@ func TestConvertedWeightsWithoutAFolder(t *testing.T) {
 				"a disk that breaks": func(o *dispatch.Options) {
 					o.DeviceMap, _ = devicemap.ParsePolicy("disk")
 					o.CacheDir, o.Ledger, writes = t.TempDir(), new(dispatch.Ledger), 0
-					o.Ledger.InterceptWrites(func(write func() error) error {
+					dispatchtest.InterceptWrites(o.Ledger, func(write func() error) error {
 						if writes++; writes > 9 {
 							return errors.New("broken disk")
 						}

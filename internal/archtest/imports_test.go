@@ -85,11 +85,12 @@ var allowed = map[string][]string{
 	"internal/residency/policy":    {},                                                                                                                                                                                      // pure: which experts stay in memory
 	"internal/residency":           {"internal/residency/policy", "meta", "devicemap", "loader", "internal/backend", "internal/tensor", "internal/hostmem", "internal/stored", "internal/atomicfile", "internal/smallfile"}, // backend: a backend's Converter converts weights when they are loaded; smallfile: sizes that an earlier start recorded
 	"internal/deviceweights":       {"meta", "loader", "internal/backend", "internal/tensor", "internal/hostmem", "internal/stored"},
-	"dispatch": {"meta", "devicemap", "loader", "internal/lora", "internal/nn", "internal/backend", "internal/backend/cpu", "internal/backend/cuda", "internal/backend/cuda/driver", "internal/tensor", "internal/deviceweights", "internal/stored",
+	"dispatch": {"dispatch/internal/inside", "meta", "devicemap", "loader", "internal/lora", "internal/nn", "internal/backend", "internal/backend/cpu", "internal/backend/cuda", "internal/backend/cuda/driver", "internal/tensor", "internal/deviceweights", "internal/stored",
 		"internal/kvcache", "internal/kvstore", "internal/residency", "internal/residency/policy", "internal/atomicfile", "internal/smallfile", "internal/hostmem", "internal/sample", "internal/probe", "internal/kernels/tune", "internal/topology", "internal/pressure"}, // tune: how weights are read fastest here; topology: how many threads, and whose memory weights are put in; pressure: limits that change while it runs; stored: DoRA measures weights in the checkpoint
-	"dispatch/internal/dispatchtest": {"dispatch"}, // runs models and compares, for tests
-	"dispatch/internal/test/gguf":    {},           // tests only
-	"internal/draft":                 {},           // guesses of tokens, and how many of them to verify
+	"dispatch/internal/inside":       {"devicemap", "internal/backend", "internal/residency", "internal/topology"}, // settings of tests
+	"dispatch/internal/dispatchtest": {"devicemap", "dispatch", "dispatch/internal/inside", "internal/..."},        // places, runs and compares models, for tests
+	"dispatch/internal/test/gguf":    {},                                                                           // tests only
+	"internal/draft":                 {},                                                                           // guesses of tokens, and how many of them to verify
 	"internal/engine":                {"dispatch", "internal/draft", "internal/sample"},
 	"internal/engine/enginetest":     {"internal/engine"},                          // a model without weights, for tests
 	"internal/engine/holder":         {"internal/engine"},                          // reaches the engine in a public model, for metrics and tests

@@ -1,5 +1,5 @@
-// Package dispatchtest helps tests of package dispatch, in all their packages, to run a model and to compare what it
-// answers.
+// Package dispatchtest helps tests of package dispatch, in all their packages, to place and run models and to compare what
+// they answer.
 package dispatchtest
 
 import (

@@ -1,0 +1,50 @@
+package dispatch
+
+import (
+	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/dispatch/internal/inside"
+	"github.com/heftai/heft/internal/residency"
+)
+
+func init() {
+	inside.Of = inside.Access{
+		Options:      func(o any) *inside.Options { return &o.(*Options).inside },
+		Mover:        func(l any) *residency.Mover { return &l.(*Ledger).mover },
+		Policy:       func(l any) *residency.Policy { return &l.(*Ledger).kept },
+		Weights:      func(m any) *residency.Store { return m.(*Model).weights },
+		StreamsFrom:  func(m any) int { return m.(*Model).stations.streams.from },
+		StationBytes: func(m any, gpu devicemap.Device) int64 { return m.(*Model).stations.bytes(gpu) },
+	}
+}
+
+// bytes returns the memory of the weights on a GPU.
+func (s *stations) bytes(gpu devicemap.Device) int64 {
+	for _, s := range s.list {
+		if s.device == gpu {
+			return s.weights.Bytes()
+		}
+	}
+	return 0
+}
+
+// testGPUs returns the tier of a test's GPUs.
+func testGPUs(g *inside.GPUs) gpuTier {
+	if g.Number == 0 {
+		tier := gpuTier{list: listGPUs, supports: gpuSupports, twice: g.Twice}
+		if g.Twice {
+			tier.list = func() ([]GPU, string) {
+				gpus, reason := listGPUs()
+				second := gpus[0]
+				second.Number = 1
+				return append(gpus[:1:1], second), reason
+			}
+		}
+		return tier
+	}
+	var gpus []GPU
+	for i := range g.Number {
+		gpus = append(gpus, GPU{Number: i, Name: "test", MemoryBytes: 1 << 30, AvailableBytes: g.Available})
+	}
+	gpus[0].Reason = g.Unused
+	return gpuTier{list: func() ([]GPU, string) { return gpus, "" }, open: g.Open, supports: g.Supports, noMemory: g.NoMemory, pace: (*pace)(g.Pace)}
+}

@@ -1,0 +1,62 @@
+// Package inside is how tests of package dispatch, which are packages of their own, reach what dispatch does not export.
+//
+// Options are settings that only tests have: another machine, made-up GPUs, sizes that follow from memory otherwise. Package
+// dispatch reads them, and registers an [Access] for what is behind its models and ledgers. Package dispatchtest has the
+// functions that tests call. Nothing else uses this package.
+package inside
+
+import (
+	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/residency"
+	"github.com/heftai/heft/internal/topology"
+)
+
+// Options are settings of a model for tests. The zero value changes nothing.
+type Options struct {
+	Machine    *topology.Machine // the machine that the model is placed on; nil: this one
+	GPUs       *GPUs             // the GPUs of the machine; nil: those of this one, unless HideGPUs is set
+	Tile       int               // rows that blocks process together
+	Band       int64             // the size of bands of all matrices, in bytes
+	ColumnBand int64             // the size of bands of outputs, in bytes
+	CodedShare float64           // instead of meta.CodedShare
+}
+
+// HideGPUs hides the GPUs of this machine from models whose Options do not ask for them.
+var HideGPUs bool
+
+// GPUs are the GPUs of a machine.
+type GPUs struct {
+	Number int // made-up GPUs; 0: those of this machine
+	// Twice makes GPU 0 of this machine GPU 1 too.
+	Twice     bool
+	Available int64  // free bytes of each made-up GPU
+	Unused    string // why made-up GPU 0 is not used; "": it is used
+
+	// Open opens a made-up GPU. host computes what stays on the host.
+	Open func(number int, host backend.Backend) (backend.Backend, error)
+	// Supports reports whether made-up GPUs have kernels for weights stored as m is. nil means all.
+	Supports func(m backend.Matrix) bool
+	// NoMemory reports whether an error of Open or of a backend says that a made-up GPU has too little memory.
+	NoMemory func(err error) bool
+	Pace     *Pace // the speeds of the machine; nil: they are measured
+}
+
+// Pace is the speed of a machine with a GPU: bytes of the host's memory and of the link, operations of the host and of the
+// GPU, all per second, and the seconds in which a row is copied to the GPU or back.
+type Pace struct{ Memory, Host, Link, Device, Crossing float64 }
+
+// Access returns parts of public values of package dispatch. Arguments are pointers to the type that the field names.
+type Access struct {
+	Options func(options any) *Options
+	Mover   func(ledger any) *residency.Mover
+	Policy  func(ledger any) *residency.Policy
+	Weights func(model any) *residency.Store
+	// StreamsFrom returns the length in tokens from which prompts stream a Model's blocks to a GPU, 0 for none.
+	StreamsFrom func(model any) int
+	// StationBytes returns the memory of the weights that a Model has on a GPU.
+	StationBytes func(model any, gpu devicemap.Device) int64
+}
+
+// Of is set by package dispatch.
+var Of Access
