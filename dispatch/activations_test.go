@@ -6,19 +6,20 @@ import (
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/dispatch/internal/dispatchtest"
 )
 
 // TestALongPromptBorrowsActivationsFromExperts: activations of the longest pass took memory from the
 // experts' cache while single tokens were generated, so plans chose short passes, and a prompt of 2,000
 // tokens read all experts twice or more.
 func TestALongPromptBorrowsActivationsFromExperts(t *testing.T) {
-	dir := mixtureFolder(t, 300)
+	dir := dispatchtest.MixtureFolder(t, 300)
 	// One thread: with two, the memory of the one that first computes in a later pass would grow then.
 	o := dispatch.Options{Threads: 1, Context: 256, MaxBatchTokens: 128, MaxSequences: 2}
 	const prompt = 128
-	ids := scattered(prompt + 8)
-	whole := cpuModel(t, dir, o)
-	want := forced(t, whole, ids, prompt, 32)
+	ids := dispatchtest.Scattered(prompt + 8)
+	whole := dispatchtest.OpenModel(t, dir, o)
+	want := dispatchtest.ForcedLogits(t, whole, ids, prompt, 32)
 	whole.Close()
 
 	o.Ledger = new(dispatch.Ledger)
@@ -33,7 +34,7 @@ func TestALongPromptBorrowsActivationsFromExperts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return split(out, 0)
+		return dispatchtest.Rows(out, 0)
 	}
 	first := m.NewSequence()
 	pass(first, ids[:prompt]) // the kernels' own memory grows once
@@ -52,14 +53,14 @@ func TestALongPromptBorrowsActivationsFromExperts(t *testing.T) {
 	first.Free()
 	s := m.NewSequence()
 	defer s.Free()
-	sameLogits(t, "the long pass", pass(s, ids[:prompt]), want[prompt-1:prompt])
+	dispatchtest.SameLogits(t, "the long pass", pass(s, ids[:prompt]), want[prompt-1:prompt])
 	during := held("after the long pass")
 	if during["activations"] <= before["activations"] || during["staging"] >= before["staging"] {
 		t.Errorf("activations went from %d to %d bytes, staging from %d to %d; want memory borrowed",
 			before["activations"], during["activations"], before["staging"], during["staging"])
 	}
 	for at := prompt; at < len(ids); at++ {
-		sameLogits(t, "a generated token", pass(s, ids[at:at+1]), want[at:at+1])
+		dispatchtest.SameLogits(t, "a generated token", pass(s, ids[at:at+1]), want[at:at+1])
 	}
 	// What operations take beside activations grows in steps, to the plan's at most.
 	after, planned := held("after tokens")["activations"], m.Plan().Device(devicemap.CPU).ActivationBytes
@@ -72,19 +73,10 @@ func TestALongPromptBorrowsActivationsFromExperts(t *testing.T) {
 	}
 }
 
-// scattered returns n token ids that are spread over a vocabulary of 226.
-func scattered(n int) []int32 {
-	ids := make([]int32, n)
-	for i := range ids {
-		ids[i] = int32(i*37%223 + 3)
-	}
-	return ids
-}
-
 // borrowingModel returns a model that streams experts and whose long passes borrow activations.
 func borrowingModel(t *testing.T, dir string, o dispatch.Options) *dispatch.Model {
 	t.Helper()
-	skeleton, checkpoint := open(t, dir)
+	skeleton, checkpoint := dispatchtest.OpenCheckpoint(t, dir)
 	need, err := dispatch.EstimateMemory(skeleton, o, "")
 	if err != nil {
 		t.Fatal(err)
@@ -107,13 +99,13 @@ func borrowingModel(t *testing.T, dir string, o dispatch.Options) *dispatch.Mode
 // tokens, as activations of more would have taken memory from the experts.
 func TestALongPromptReadsStreamedExpertsOnce(t *testing.T) {
 	for _, limit := range []int64{400 << 20, 600 << 20, 900 << 20} {
-		plan, o := planShape(t, modelShape(t, "moe-1b"), served(limit))
+		plan, o := dispatchtest.PlanShape(t, dispatchtest.ModelShape(t, "moe-1b"), dispatchtest.ServingOptions(limit))
 		if o.MaxBatchTokens < 2048 {
 			t.Errorf("%d MiB: batches of %d tokens, want 2048 or more", limit>>20, o.MaxBatchTokens)
 		}
-		asked := served(limit)
+		asked := dispatchtest.ServingOptions(limit)
 		asked.MaxBatchTokens = 512
-		if short, _ := planShape(t, modelShape(t, "moe-1b"), asked); plan.DiskBytesPerToken > short.DiskBytesPerToken {
+		if short, _ := dispatchtest.PlanShape(t, dispatchtest.ModelShape(t, "moe-1b"), asked); plan.DiskBytesPerToken > short.DiskBytesPerToken {
 			t.Errorf("%d MiB: a token reads %d bytes, %d with batches of 512 tokens", limit>>20, plan.DiskBytesPerToken, short.DiskBytesPerToken)
 		}
 	}

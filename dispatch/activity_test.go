@@ -7,15 +7,16 @@ import (
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/dispatch/internal/dispatchtest"
 	"github.com/heftai/heft/meta"
 )
 
 // TestActivityCountsBlocks: the blocks' sizes sum up to the tiers, every pass counts each block once, and
 // reads from disk count for the block whose weights they bring.
 func TestActivityCountsBlocks(t *testing.T) {
-	for name, s := range map[string]shape{
-		"dense":   {hidden: 320, inner: 352, heads: 4, kv: 2, dim: 32, vocab: 515, layers: 2, dtype: meta.Float32, shift: 3},
-		"experts": {hidden: 96, inner: 96, heads: 4, kv: 2, dim: 24, vocab: 230, layers: 3, dtype: meta.BFloat16, shift: 5, experts: true, choose: 2},
+	for name, s := range map[string]dispatchtest.Shape{
+		"dense":   {Hidden: 320, Inner: 352, Heads: 4, KV: 2, Dim: 32, Vocab: 515, Layers: 2, DType: meta.Float32, Shift: 3},
+		"experts": {Hidden: 96, Inner: 96, Heads: 4, KV: 2, Dim: 24, Vocab: 230, Layers: 3, DType: meta.BFloat16, Shift: 5, Experts: true, Choose: 2},
 	} {
 		for _, tier := range []devicemap.Device{devicemap.CPU, devicemap.Disk} {
 			t.Run(name+" on "+string(tier), func(t *testing.T) { checkActivity(t, s, tier) })
@@ -23,9 +24,9 @@ func TestActivityCountsBlocks(t *testing.T) {
 	}
 }
 
-func checkActivity(t *testing.T, s shape, tier devicemap.Device) {
-	dir := s.folder(t, rand.New(rand.NewPCG(9, 9)))
-	skeleton, checkpoint := open(t, dir)
+func checkActivity(t *testing.T, s dispatchtest.Shape, tier devicemap.Device) {
+	dir := s.Folder(t, rand.New(rand.NewPCG(9, 9)))
+	skeleton, checkpoint := dispatchtest.OpenCheckpoint(t, dir)
 	o := dispatch.Options{Threads: 2, Context: 128, MaxSequences: 8, MaxBatchTokens: 32, KVTokens: 8 * 128}
 	bind := dispatch.CPUOffload
 	if tier == devicemap.Disk {
@@ -44,7 +45,7 @@ func checkActivity(t *testing.T, s shape, tier devicemap.Device) {
 		t.Errorf("blocks have %d bytes, the tier has %d", total, want)
 	}
 	before := m.Activity()
-	runRandomTokens(t, m, 3)
+	dispatchtest.RunRandomTokens(t, m, 3)
 	after, status := settledActivity(m)
 	read := int64(0)
 	for i, b := range m.Blocks() {
@@ -59,9 +60,9 @@ func checkActivity(t *testing.T, s shape, tier devicemap.Device) {
 	if onDisk := tier == devicemap.Disk; (after.DiskBytes > 0) != onDisk || (after.MemoryBytes > 0) == onDisk {
 		t.Errorf("%d bytes from memory, %d from disk", after.MemoryBytes, after.DiskBytes)
 	}
-	if !s.experts && tier == devicemap.CPU {
+	if !s.Experts && tier == devicemap.CPU {
 		passes := after.Runs[0] - before.Runs[0]
-		table := int64(s.vocab * s.hidden * 4)
+		table := int64(s.Vocab * s.Hidden * 4)
 		if got, most := (after.MemoryBytes-before.MemoryBytes)/passes, total+table; got <= total/2 || got > most {
 			t.Errorf("a pass has used %d bytes of %d", got, total)
 		}

@@ -8,13 +8,14 @@ import (
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/dispatch/internal/dispatchtest"
 	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/meta"
 )
 
 // TestAlignModuleDeviceReadsWhereverWeightsLive gives the values of a module of the disk tier.
 func TestAlignModuleDeviceReadsWhereverWeightsLive(t *testing.T) {
-	dir := demoFolder(t)
+	dir := dispatchtest.DemoFolder(t)
 	m, err := dispatch.Open(dir, dispatch.Options{DeviceMap: devicemap.Policy{Kind: devicemap.Manual,
 		Pins: devicemap.NewMap(devicemap.Entry{Device: devicemap.Disk})}})
 	if err != nil {
@@ -50,13 +51,13 @@ func TestAlignModuleDeviceReadsWhereverWeightsLive(t *testing.T) {
 
 // TestCPUOffloadWithHookOffloadsThePrevious runs a pipeline of two models, twice.
 func TestCPUOffloadWithHookOffloadsThePrevious(t *testing.T) {
-	dir := demoFolder(t)
+	dir := dispatchtest.DemoFolder(t)
 	skeleton, checkpoint, err := loader.OpenModel(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer checkpoint.Close()
-	other, second, err := loader.OpenModel(demoFolder(t))
+	other, second, err := loader.OpenModel(dispatchtest.DemoFolder(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,16 +75,16 @@ func TestCPUOffloadWithHookOffloadsThePrevious(t *testing.T) {
 	file := checkpoint.Files()[0].Path
 	var first []int32
 	for range 2 {
-		got := collect(t, a, []int32{9, 8}, dispatch.GenerateOptions{MaxTokens: 4})
+		got := dispatchtest.Generate(t, a, []int32{9, 8}, dispatch.GenerateOptions{MaxTokens: 4})
 		if first == nil {
 			first = got
 		}
 		const headers = 256 // KiB, of the loader's own mapping
-		if n, known := mapped(t, file); known && n < 2*headers {
+		if n, known := dispatchtest.Mapped(t, file); known && n < 2*headers {
 			t.Errorf("only %d KiB of the first model are in memory after its pass", n)
 		}
-		collect(t, b, got, dispatch.GenerateOptions{MaxTokens: 1})
-		if n, known := mapped(t, file); known && n > headers {
+		dispatchtest.Generate(t, b, got, dispatch.GenerateOptions{MaxTokens: 1})
+		if n, known := dispatchtest.Mapped(t, file); known && n > headers {
 			t.Errorf("%d KiB of the first model are in memory after the second one's pass", n)
 		}
 		for i := range got {
@@ -100,7 +101,7 @@ func TestCPUOffloadWithHookOffloadsThePrevious(t *testing.T) {
 
 // TestOffloadFreesConvertedWeights: Offload freed mapped weights only; converted ones stayed in memory.
 func TestOffloadFreesConvertedWeights(t *testing.T) {
-	skeleton, checkpoint, err := loader.OpenModel(demoFolder(t))
+	skeleton, checkpoint, err := loader.OpenModel(dispatchtest.DemoFolder(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +114,7 @@ func TestOffloadFreesConvertedWeights(t *testing.T) {
 	defer m.Close()
 	var first []int32
 	for range 2 {
-		got := collect(t, m, []int32{9, 8}, dispatch.GenerateOptions{MaxTokens: 4})
+		got := dispatchtest.Generate(t, m, []int32{9, 8}, dispatch.GenerateOptions{MaxTokens: 4})
 		if first == nil {
 			first = got
 		}

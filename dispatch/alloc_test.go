@@ -6,6 +6,7 @@ import (
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/dispatch/internal/dispatchtest"
 	"github.com/heftai/heft/loader/demo"
 	"github.com/heftai/heft/meta"
 )
@@ -13,7 +14,7 @@ import (
 // TestDecodingAllocatesNothing: a generated token takes nothing from the Go heap, alone and
 // in a batch, across pages of keys and values, wherever the weights are and however stored.
 func TestDecodingAllocatesNothing(t *testing.T) {
-	dir := demoFolder(t)
+	dir := dispatchtest.DemoFolder(t)
 	for name, c := range map[string]struct {
 		place string
 		o     dispatch.Options
@@ -40,35 +41,16 @@ func TestDecodingAllocatesNothing(t *testing.T) {
 			if promoted {
 				m.Warm(context.Background())
 				m.Promote(context.Background())
-				await(t, m)
+				dispatchtest.AwaitConversion(t, m)
 			}
 			for _, batch := range []int{1, 8} {
-				if n := allocations(t, m, batch); n != 0 {
+				if n := dispatchtest.Allocations(t, m, batch); n != 0 {
 					t.Errorf("%s, promoted %v, %d sequences: %v allocations a token", name, promoted, batch, n)
 				}
 			}
 			m.Close()
 		}
 	}
-}
-
-// allocations is how many one token of each of so many sequences takes.
-func allocations(t *testing.T, m *dispatch.Model, batch int) float64 {
-	b := &dispatch.Batch{}
-	for range batch {
-		s := m.NewSequence()
-		defer s.Free()
-		b.Rows = append(b.Rows, dispatch.BatchRow{Sequence: s, Tokens: []int32{1}, PromptLen: 1, Logits: dispatch.LogitsLast})
-	}
-	step := func() {
-		if _, err := m.Forward(context.Background(), b); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for range 3 {
-		step()
-	}
-	return testing.AllocsPerRun(40, step)
 }
 
 // BenchmarkDecode is a generated token of a small model on the CPU, so that what a pass costs beside

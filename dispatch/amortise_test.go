@@ -18,21 +18,21 @@ func TestAStreamedPromptIsOnePass(t *testing.T) {
 		tokens int // of a batch
 	}{
 		{"moe-1b", 900 << 20, 4096},
-		{"moe-1t", 20 * gib, 4096},
-		{"moe-671b", 200 * gib, 4096},
-		{"dense-405b", 200 * gib, 4096},
-		{"dense-405b", 20 * gib, 4096},
-		{"moe-mxfp4-117b", 32 * gib, 4096},
-		{"moe-mxfp4-117b", 64 * gib, 512}, // all in memory
+		{"moe-1t", 20 * dispatchtest.GiB, 4096},
+		{"moe-671b", 200 * dispatchtest.GiB, 4096},
+		{"dense-405b", 200 * dispatchtest.GiB, 4096},
+		{"dense-405b", 20 * dispatchtest.GiB, 4096},
+		{"moe-mxfp4-117b", 32 * dispatchtest.GiB, 4096},
+		{"moe-mxfp4-117b", 64 * dispatchtest.GiB, 512}, // all in memory
 	} {
-		_, o := planShape(t, modelShape(t, test.shape), served(test.limit))
+		_, o := dispatchtest.PlanShape(t, dispatchtest.ModelShape(t, test.shape), dispatchtest.ServingOptions(test.limit))
 		if o.MaxBatchTokens != test.tokens {
 			t.Errorf("%s in %s: batches of %d tokens, want %d", test.shape, devicemap.FormatSize(test.limit), o.MaxBatchTokens, test.tokens)
 		}
 	}
-	asked := served(20 * gib)
+	asked := dispatchtest.ServingOptions(20 * dispatchtest.GiB)
 	asked.MaxBatchTokens = 600
-	if _, o := planShape(t, modelShape(t, "moe-1t"), asked); o.MaxBatchTokens != 600 {
+	if _, o := dispatchtest.PlanShape(t, dispatchtest.ModelShape(t, "moe-1t"), asked); o.MaxBatchTokens != 600 {
 		t.Errorf("batches of %d tokens, asked for 600", o.MaxBatchTokens)
 	}
 }
@@ -40,9 +40,9 @@ func TestAStreamedPromptIsOnePass(t *testing.T) {
 // TestAPromptReadsStreamedMatricesOnce: matrices that stream in bands were read once for each tile of 512
 // tokens, a prompt of 2,000 tokens 4 times.
 func TestAPromptReadsStreamedMatricesOnce(t *testing.T) {
-	skeleton := modelShape(t, "dense-1b")
+	skeleton := dispatchtest.ModelShape(t, "dense-1b")
 	for limit := int64(600 << 20); limit < 2000<<20; limit += 50 << 20 {
-		p, o := planShape(t, skeleton, served(limit))
+		p, o := dispatchtest.PlanShape(t, skeleton, dispatchtest.ServingOptions(limit))
 		t.Logf("%d MiB: %d of %d tokens %d", limit>>20, o.TileTokens(), o.MaxBatchTokens, p.Streamed()>>20)
 		if n := o.TileTokens(); p.Streamed() > 0 && (2000+n-1)/n > 1 {
 			t.Errorf("%d MiB: %d of %d tokens of a batch go through a block together", limit>>20, n, o.MaxBatchTokens)
@@ -53,12 +53,12 @@ func TestAPromptReadsStreamedMatricesOnce(t *testing.T) {
 // Memory for long passes must not cost more reads than the passes save: a model of which little
 // fits keeps its weights in memory instead.
 func TestLongPassesDoNotDisplaceWeights(t *testing.T) {
-	skeleton := modelShape(t, "moe-1b")
+	skeleton := dispatchtest.ModelShape(t, "moe-1b")
 	for limit := int64(260 << 20); limit < 2500<<20; limit += 40 << 20 {
-		o := served(limit)
+		o := dispatchtest.ServingOptions(limit)
 		o.MaxBatchTokens = 512
-		short, _ := planShape(t, skeleton, o)
-		long, chosen := planShape(t, skeleton, served(limit))
+		short, _ := dispatchtest.PlanShape(t, skeleton, o)
+		long, chosen := dispatchtest.PlanShape(t, skeleton, dispatchtest.ServingOptions(limit))
 		if long.Least != short.Least || long.BelowLeast != short.BelowLeast {
 			t.Errorf("%d MiB: the minimum is %d with batches of %d tokens, %d with 512", limit>>20, long.Least, chosen.MaxBatchTokens, short.Least)
 		}
@@ -71,9 +71,9 @@ func TestLongPassesDoNotDisplaceWeights(t *testing.T) {
 // The bytes that passes read are counted on a model on disk: a prompt of 120 tokens reads no more
 // than one token, in a batch of any size.
 func TestOnePassReadsEachWeightOnce(t *testing.T) {
-	dir := demoFolder(t) // of more blocks than the window holds
+	dir := dispatchtest.DemoFolder(t) // of more blocks than the window holds
 	disk := devicemap.NewMap(devicemap.Entry{Device: devicemap.Disk})
-	skeleton, checkpoint := open(t, dir)
+	skeleton, checkpoint := dispatchtest.OpenCheckpoint(t, dir)
 	m, err := dispatch.New(skeleton, checkpoint, disk, dispatchtest.InTiles(dispatch.Options{Threads: 1, Context: 128, MaxBatchTokens: 128}, 16))
 	if err != nil {
 		t.Fatal(err)

@@ -7,14 +7,15 @@ import (
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/dispatch/internal/dispatchtest"
 	"github.com/heftai/heft/meta"
 )
 
 // TestAutoCodesWhereItIsFaster: weights that fit in memory are coded by --compress auto where that is measured to be
 // faster by more than 5 %, those with rows as long as the measured ones, and the plan says by how much.
 func TestAutoCodesWhereItIsFaster(t *testing.T) {
-	s := shape{hidden: 1024, inner: 4096, heads: 8, kv: 2, dim: 128, vocab: 300, layers: 2, dtype: meta.BFloat16}
-	config, err := meta.ReadConfig([]byte(s.config()))
+	s := dispatchtest.Shape{Hidden: 1024, Inner: 4096, Heads: 8, KV: 2, Dim: 128, Vocab: 300, Layers: 2, DType: meta.BFloat16}
+	config, err := meta.ReadConfig([]byte(s.Config()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,21 +53,21 @@ func TestAutoCodesWhereItIsFaster(t *testing.T) {
 // TestAutoUsesCodesOfAnEarlierStart: weights that stream are read coded where a start with --compress exact has left them
 // coded in a file, and the logits are those of plain weights.
 func TestAutoUsesCodesOfAnEarlierStart(t *testing.T) {
-	s := codableShapes[0]
-	dir := s.folder(t, rand.New(rand.NewPCG(1, 23)))
-	ids, prompt := lawOf(s.vocab)
-	want := forced(t, cpuModel(t, dir, dispatch.Options{Threads: 1}), ids, prompt, prompt)
+	s := dispatchtest.CodableShapes[0]
+	dir := s.Folder(t, rand.New(rand.NewPCG(1, 23)))
+	ids, prompt := dispatchtest.LawIDsOf(s.Vocab)
+	want := dispatchtest.ForcedLogits(t, dispatchtest.OpenModel(t, dir, dispatch.Options{Threads: 1}), ids, prompt, prompt)
 	disk, _ := devicemap.ParsePolicy("disk")
 	o := dispatch.Options{Threads: 2, DeviceMap: disk, Compress: dispatch.CompressAuto, CacheDir: t.TempDir()}
 	loadedAs := func(compress dispatch.Compression) meta.QuantFormat {
 		o := o
 		o.Compress = compress
-		m := cpuModel(t, dir, o)
+		m := dispatchtest.OpenModel(t, dir, o)
 		defer m.Close()
 		m.Warm(context.Background()) // writes the whole file
 		m.Promote(context.Background())
-		await(t, m)
-		sameLogits(t, compress.String(), forced(t, m, ids, prompt, prompt), want)
+		dispatchtest.AwaitConversion(t, m)
+		dispatchtest.SameLogits(t, compress.String(), dispatchtest.ForcedLogits(t, m, ids, prompt, prompt), want)
 		return m.LoadedAs()
 	}
 	for _, c := range []struct {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-
 	"math"
 	"os"
 	"path/filepath"
@@ -15,38 +14,16 @@ import (
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/dispatch/internal/dispatchtest"
 	"github.com/heftai/heft/loader"
-	"github.com/heftai/heft/loader/demo"
 	"github.com/heftai/heft/meta"
 	"go.uber.org/goleak"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// demoFolder is the demo model on disk.
-func demoFolder(t testing.TB) string {
-	t.Helper()
-	dir := t.TempDir()
-	if err := os.CopyFS(dir, demo.Files()); err != nil {
-		t.Fatal(err)
-	}
-	return dir
-}
-
-func collect(t *testing.T, m *dispatch.Model, prompt []int32, o dispatch.GenerateOptions) []int32 {
-	t.Helper()
-	var ids []int32
-	for id, err := range m.Generate(context.Background(), prompt, o) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		ids = append(ids, id)
-	}
-	return ids
-}
-
 func TestLoadCheckpointAndDispatchGenerates(t *testing.T) {
-	dir := demoFolder(t)
+	dir := dispatchtest.DemoFolder(t)
 	var want []int32
 	for _, text := range []string{"cpu", "disk", "auto", "model.layers.1=disk,lm_head=cpu"} {
 		policy, err := devicemap.ParsePolicy(text)
@@ -57,7 +34,7 @@ func TestLoadCheckpointAndDispatchGenerates(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", text, err)
 		}
-		got := collect(t, m, []int32{1, 2, 3}, dispatch.GenerateOptions{MaxTokens: 12})
+		got := dispatchtest.Generate(t, m, []int32{1, 2, 3}, dispatch.GenerateOptions{MaxTokens: 12})
 		m.Close()
 		if want == nil {
 			want = got
@@ -69,20 +46,20 @@ func TestLoadCheckpointAndDispatchGenerates(t *testing.T) {
 }
 
 func TestGenerateHonoursStopSeedAndContext(t *testing.T) {
-	m, err := dispatch.Open(demoFolder(t), dispatch.Options{Context: 16})
+	m, err := dispatch.Open(dispatchtest.DemoFolder(t), dispatch.Options{Context: 16})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer m.Close()
-	all := collect(t, m, []int32{1, 2, 3}, dispatch.GenerateOptions{})
+	all := dispatchtest.Generate(t, m, []int32{1, 2, 3}, dispatch.GenerateOptions{})
 	if len(all) != 13 {
 		t.Errorf("%d tokens after a prompt of 3 in a context of 16", len(all))
 	}
-	if got := collect(t, m, []int32{1, 2, 3}, dispatch.GenerateOptions{Stop: []int32{all[4]}}); !slices.Equal(got, all[:slices.Index(all, all[4])+1]) {
+	if got := dispatchtest.Generate(t, m, []int32{1, 2, 3}, dispatch.GenerateOptions{Stop: []int32{all[4]}}); !slices.Equal(got, all[:slices.Index(all, all[4])+1]) {
 		t.Errorf("with stop %d: %v", all[4], got)
 	}
 	sampled := dispatch.GenerateOptions{Temperature: 1, Seed: 5}
-	if a, b := collect(t, m, []int32{7}, sampled), collect(t, m, []int32{7}, sampled); !slices.Equal(a, b) {
+	if a, b := dispatchtest.Generate(t, m, []int32{7}, sampled), dispatchtest.Generate(t, m, []int32{7}, sampled); !slices.Equal(a, b) {
 		t.Errorf("the same seed gave %v and %v", a, b)
 	}
 	for id, err := range m.Generate(context.Background(), []int32{5000}, dispatch.GenerateOptions{}) {
@@ -96,17 +73,17 @@ func TestGenerateHonoursStopSeedAndContext(t *testing.T) {
 }
 
 func TestHooksSeeEveryUnit(t *testing.T) {
-	m, err := dispatch.Open(demoFolder(t), dispatch.Options{})
+	m, err := dispatch.Open(dispatchtest.DemoFolder(t), dispatch.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer m.Close()
 	var seen []string
-	addHook(t, m, dispatch.Hook{
+	dispatchtest.AddHook(t, m, dispatch.Hook{
 		Pre:  func(p *dispatch.ModuleCall) error { seen = append(seen, "pre "+p.Path); return nil },
 		Post: func(p *dispatch.ModuleCall) error { seen = append(seen, "post "+p.Path); return nil },
 	})
-	collect(t, m, []int32{1}, dispatch.GenerateOptions{MaxTokens: 1})
+	dispatchtest.Generate(t, m, []int32{1}, dispatch.GenerateOptions{MaxTokens: 1})
 	want := []string{"pre model.embed_tokens", "post model.embed_tokens"}
 	for _, layer := range m.Skeleton().Root.Find("model.layers").Children {
 		want = append(want, "pre model.layers."+layer.Name, "post model.layers."+layer.Name)
@@ -118,26 +95,26 @@ func TestHooksSeeEveryUnit(t *testing.T) {
 }
 
 func TestHookMayChangeHiddenStates(t *testing.T) {
-	m, err := dispatch.Open(demoFolder(t), dispatch.Options{})
+	m, err := dispatch.Open(dispatchtest.DemoFolder(t), dispatch.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer m.Close()
-	before := collect(t, m, []int32{9, 8}, dispatch.GenerateOptions{MaxTokens: 4})
-	addHook(t, m, dispatch.Hook{Paths: []string{"model.layers.2"}, Post: func(p *dispatch.ModuleCall) error {
+	before := dispatchtest.Generate(t, m, []int32{9, 8}, dispatch.GenerateOptions{MaxTokens: 4})
+	dispatchtest.AddHook(t, m, dispatch.Hook{Paths: []string{"model.layers.2"}, Post: func(p *dispatch.ModuleCall) error {
 		for i := range p.Hidden {
 			p.Hidden[i] *= -1
 		}
 		return nil
 	}})
 	width := m.Skeleton().Root.Find("model.norm").Param("weight").Shape[0]
-	addHook(t, m, dispatch.Hook{Pre: func(p *dispatch.ModuleCall) error {
+	dispatchtest.AddHook(t, m, dispatch.Hook{Pre: func(p *dispatch.ModuleCall) error {
 		if p.Path != "model.embed_tokens" && p.Width != width {
 			t.Errorf("%s: hidden states of width %d", p.Path, p.Width)
 		}
 		return nil
 	}})
-	if after := collect(t, m, []int32{4, 8}, dispatch.GenerateOptions{MaxTokens: 4}); slices.Equal(before, after) {
+	if after := dispatchtest.Generate(t, m, []int32{4, 8}, dispatch.GenerateOptions{MaxTokens: 4}); slices.Equal(before, after) {
 		t.Errorf("hidden states were negated and nothing changed: %v", after)
 	}
 }
@@ -146,19 +123,19 @@ func TestHookMayChangeHiddenStates(t *testing.T) {
 // with the file's name, and works again when the file is whole again.
 func TestTruncatedShardFailsTheRequestOnly(t *testing.T) {
 	for _, text := range []string{"cpu", "disk"} {
-		dir := demoFolder(t)
+		dir := dispatchtest.DemoFolder(t)
 		policy, _ := devicemap.ParsePolicy(text)
 		m, err := dispatch.Open(dir, dispatch.Options{DeviceMap: policy})
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := collect(t, m, []int32{1, 2}, dispatch.GenerateOptions{MaxTokens: 3})
+		want := dispatchtest.Generate(t, m, []int32{1, 2}, dispatch.GenerateOptions{MaxTokens: 3})
 		shard := filepath.Join(dir, "model.safetensors")
 		whole, err := os.ReadFile(shard)
 		if err != nil {
 			t.Fatal(err)
 		}
-		written := modTime(t, shard)
+		written := dispatchtest.ModTime(t, shard)
 		if err := os.Truncate(shard, 65536); err != nil {
 			t.Fatal(err)
 		}
@@ -173,33 +150,14 @@ func TestTruncatedShardFailsTheRequestOnly(t *testing.T) {
 		if m.KV().Used != 0 {
 			t.Errorf("%s: %d pages are held after the failure", text, m.KV().Used)
 		}
-		if err := overwrite(shard, whole, written); err != nil {
+		if err := dispatchtest.Overwrite(shard, whole, written); err != nil {
 			t.Fatal(err)
 		}
-		if got := collect(t, m, []int32{1, 2}, dispatch.GenerateOptions{MaxTokens: 3}); !slices.Equal(got, want) {
+		if got := dispatchtest.Generate(t, m, []int32{1, 2}, dispatch.GenerateOptions{MaxTokens: 3}); !slices.Equal(got, want) {
 			t.Errorf("%s: after the file was mended: %v, want %v", text, got, want)
 		}
 		m.Close()
 	}
-}
-
-func modTime(t *testing.T, name string) time.Time {
-	t.Helper()
-	info, err := os.Stat(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return info.ModTime()
-}
-
-// overwrite writes into the same inode, which is mapped, and dates it.
-func overwrite(name string, b []byte, written time.Time) error {
-	f, err := os.OpenFile(name, os.O_WRONLY, 0)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(b)
-	return errors.Join(err, f.Close(), os.Chtimes(name, written, written))
 }
 
 // TestATouchedShardDoesNotEndService: a backup tool changed the date of a shard, and every request
@@ -210,13 +168,13 @@ func TestATouchedShardDoesNotEndService(t *testing.T) {
 		policy string
 		o      dispatch.Options
 	}{{"cpu", dispatch.Options{}}, {"disk", dispatch.Options{}}, {"cpu", dispatch.Options{Quantize: meta.QuantQ8}}} {
-		dir := demoFolder(t)
+		dir := dispatchtest.DemoFolder(t)
 		shard := filepath.Join(dir, "model.safetensors")
 		whole, err := os.ReadFile(shard)
 		if err != nil {
 			t.Fatal(err)
 		}
-		written := modTime(t, shard)
+		written := dispatchtest.ModTime(t, shard)
 		skeleton, checkpoint, err := loader.OpenModel(dir)
 		if err != nil {
 			t.Fatal(err)
@@ -253,7 +211,7 @@ func TestATouchedShardDoesNotEndService(t *testing.T) {
 			bytes []byte
 			fails bool
 		}{{whole, false}, {other, true}, {whole, false}} {
-			if err := overwrite(shard, step.bytes, written.Add(time.Duration(i+1)*time.Second)); err != nil {
+			if err := dispatchtest.Overwrite(shard, step.bytes, written.Add(time.Duration(i+1)*time.Second)); err != nil {
 				t.Fatal(err)
 			}
 			got, err := speak()
@@ -270,22 +228,22 @@ func TestATouchedShardDoesNotEndService(t *testing.T) {
 // answers were made of both.
 func TestAnOverwrittenShardIsNoticed(t *testing.T) {
 	for _, text := range []string{"cpu", "disk"} {
-		dir := demoFolder(t)
+		dir := dispatchtest.DemoFolder(t)
 		shard := filepath.Join(dir, "model.safetensors")
 		policy, _ := devicemap.ParsePolicy(text)
 		whole, err := os.ReadFile(shard)
 		if err != nil {
 			t.Fatal(err)
 		}
-		written := modTime(t, shard)
+		written := dispatchtest.ModTime(t, shard)
 		m, err := dispatch.Open(dir, dispatch.Options{DeviceMap: policy})
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := collect(t, m, []int32{1, 2}, dispatch.GenerateOptions{MaxTokens: 3})
+		want := dispatchtest.Generate(t, m, []int32{1, 2}, dispatch.GenerateOptions{MaxTokens: 3})
 		other := slices.Clone(whole)
 		clear(other[len(other)/2:])
-		if err := overwrite(shard, other, written.Add(time.Second)); err != nil {
+		if err := dispatchtest.Overwrite(shard, other, written.Add(time.Second)); err != nil {
 			t.Fatal(err)
 		}
 		var failure error
@@ -299,10 +257,10 @@ func TestAnOverwrittenShardIsNoticed(t *testing.T) {
 		if err := m.Status().Loading.Err; !errors.Is(err, dispatch.ErrChanged) {
 			t.Errorf("%s: the status says %v", text, err)
 		}
-		if err := overwrite(shard, whole, written); err != nil {
+		if err := dispatchtest.Overwrite(shard, whole, written); err != nil {
 			t.Fatal(err)
 		}
-		if got := collect(t, m, []int32{1, 2}, dispatch.GenerateOptions{MaxTokens: 3}); !slices.Equal(got, want) || m.Status().Loading.Err != nil {
+		if got := dispatchtest.Generate(t, m, []int32{1, 2}, dispatch.GenerateOptions{MaxTokens: 3}); !slices.Equal(got, want) || m.Status().Loading.Err != nil {
 			t.Errorf("%s: the file is what it was: %v, want %v; the status says %v", text, got, want, m.Status().Loading.Err)
 		}
 		m.Close()
@@ -313,16 +271,16 @@ func TestAnOverwrittenShardIsNoticed(t *testing.T) {
 // in use as it is.
 func TestAReplacedShardIsNotMixedIn(t *testing.T) {
 	for _, text := range []string{"cpu", "disk"} {
-		dir := demoFolder(t)
+		dir := dispatchtest.DemoFolder(t)
 		shard := filepath.Join(dir, "model.safetensors")
 		policy, _ := devicemap.ParsePolicy(text)
 		m, err := dispatch.Open(dir, dispatch.Options{DeviceMap: policy})
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := collect(t, m, []int32{1, 2}, dispatch.GenerateOptions{MaxTokens: 3})
+		want := dispatchtest.Generate(t, m, []int32{1, 2}, dispatch.GenerateOptions{MaxTokens: 3})
 		takeName(t, shard, make([]byte, 1<<20))
-		if got := collect(t, m, []int32{1, 2}, dispatch.GenerateOptions{MaxTokens: 3}); !slices.Equal(got, want) {
+		if got := dispatchtest.Generate(t, m, []int32{1, 2}, dispatch.GenerateOptions{MaxTokens: 3}); !slices.Equal(got, want) {
 			t.Errorf("%s: after another file took the name: %v, want %v", text, got, want)
 		}
 		m.Close()
@@ -330,7 +288,7 @@ func TestAReplacedShardIsNotMixedIn(t *testing.T) {
 }
 
 func TestForwardUndoesAFailedBatch(t *testing.T) {
-	m, err := dispatch.Open(demoFolder(t), dispatch.Options{Context: 32, KVTokens: 48})
+	m, err := dispatch.Open(dispatchtest.DemoFolder(t), dispatch.Options{Context: 32, KVTokens: 48})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -401,7 +359,7 @@ func TestUserTree(t *testing.T) {
 }
 
 func TestPlacementErrorsNameThePlace(t *testing.T) {
-	dir := demoFolder(t)
+	dir := dispatchtest.DemoFolder(t)
 	for text, want := range map[string]string{
 		"model.layer.1=disk": "model.layers",
 		"0":                  "device 0",
@@ -422,7 +380,7 @@ func TestStrictMemoryRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := demoFolder(t)
+	dir := dispatchtest.DemoFolder(t)
 	if _, err := dispatch.Open(dir, dispatch.Options{MaxMemory: limits, StrictMemory: true}); err == nil {
 		t.Error("100 KB was enough with --strict-memory")
 	}
@@ -430,7 +388,7 @@ func TestStrictMemoryRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	collect(t, m, []int32{1}, dispatch.GenerateOptions{MaxTokens: 2})
+	dispatchtest.Generate(t, m, []int32{1}, dispatch.GenerateOptions{MaxTokens: 2})
 	if m.Status().TierReadBytes == 0 {
 		t.Error("nothing was streamed under a limit of 100 KB")
 	}
@@ -438,7 +396,7 @@ func TestStrictMemoryRefuses(t *testing.T) {
 }
 
 func TestWarmReadsTheCPUTier(t *testing.T) {
-	m, err := dispatch.Open(demoFolder(t), dispatch.Options{})
+	m, err := dispatch.Open(dispatchtest.DemoFolder(t), dispatch.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,12 +23,12 @@ import (
 // TestADiskThatFailsOneReadInAThousand generates from a disk whose reads fail now and then, while the
 // limit walks at random: each failed read is repeated, and the logits are those of all weights in memory.
 func TestADiskThatFailsOneReadInAThousand(t *testing.T) {
-	dir := mixtureFolder(t, 77)
-	skeleton, checkpoint := open(t, dir)
-	ids, prompt := lawIDs()
+	dir := dispatchtest.MixtureFolder(t, 77)
+	skeleton, checkpoint := dispatchtest.OpenCheckpoint(t, dir)
+	ids, prompt := dispatchtest.LawIDs()
 	o := dispatch.Options{Threads: 2, Context: 256, MaxBatchTokens: 32, MaxSequences: 2}
-	whole := cpuModel(t, dir, o)
-	want := forced(t, whole, ids, prompt, 9)
+	whole := dispatchtest.OpenModel(t, dir, o)
+	want := dispatchtest.ForcedLogits(t, whole, ids, prompt, 9)
 	whole.Close()
 	need, err := dispatch.EstimateMemory(skeleton, o, "")
 	if err != nil {
@@ -57,7 +57,7 @@ func TestADiskThatFailsOneReadInAThousand(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 5))
 	for round := 0; failed.Load() < 3 && round < 400; round++ {
 		m.SetMemoryLimit(limit/2 + rng.Int64N(limit))
-		sameLogits(t, "with a failing disk", forced(t, m, ids, prompt, 9), want)
+		dispatchtest.SameLogits(t, "with a failing disk", dispatchtest.ForcedLogits(t, m, ids, prompt, 9), want)
 	}
 	if failed.Load() < 3 {
 		t.Errorf("%d of %d reads failed, want 3", failed.Load(), reads.Load())
@@ -68,15 +68,15 @@ func TestADiskThatFailsOneReadInAThousand(t *testing.T) {
 // conversion that changes answers from weights that each pass converts. The next start takes nothing that was half
 // written, and completes the file.
 func TestADiskThatFillsUpWhileWeightsAreConverted(t *testing.T) {
-	dir := incompressible(t)
-	ids, prompt := lawOf(300)
+	dir := dispatchtest.Incompressible(t)
+	ids, prompt := dispatchtest.LawIDsOf(300)
 	disk, _ := devicemap.ParsePolicy("disk")
 	for _, base := range []dispatch.Options{{Compress: dispatch.CompressExact}, {Quantize: meta.QuantQ8}} {
 		for _, after := range []int64{0, 1, 2, 7} { // writes, of bytes or of checksums
 			what := fmt.Sprintf("%v %v, full after %d writes", base.Compress, base.Quantize, after)
 			o := base
 			o.Threads, o.DeviceMap, o.CacheDir = 2, disk, t.TempDir()
-			want := forced(t, cpuModel(t, dir, dispatch.Options{Threads: 1, Quantize: o.Quantize}), ids, prompt, prompt)
+			want := dispatchtest.ForcedLogits(t, dispatchtest.OpenModel(t, dir, dispatch.Options{Threads: 1, Quantize: o.Quantize}), ids, prompt, prompt)
 			var writes atomic.Int64
 			var room atomic.Bool
 			o.Ledger = new(dispatch.Ledger)
@@ -86,30 +86,30 @@ func TestADiskThatFillsUpWhileWeightsAreConverted(t *testing.T) {
 				}
 				return write()
 			})
-			m := cpuModel(t, dir, o)
+			m := dispatchtest.OpenModel(t, dir, o)
 			s := m.NewSequence()
 			_, err := m.Forward(context.Background(), &dispatch.Batch{Rows: []dispatch.BatchRow{{Sequence: s, Tokens: ids[:prompt], PromptLen: prompt, Logits: dispatch.LogitsLast}}})
 			s.Free()
 			if err != nil {
 				t.Fatalf("%s: %v", what, err)
 			}
-			sameLogits(t, what, forced(t, m, ids, prompt, prompt), want)
+			dispatchtest.SameLogits(t, what, dispatchtest.ForcedLogits(t, m, ids, prompt, prompt), want)
 			m.Warm(context.Background())
 			m.Promote(context.Background())
-			await(t, m)
-			sameLogits(t, what+", loaded", forced(t, m, ids, prompt, prompt), want)
+			dispatchtest.AwaitConversion(t, m)
+			dispatchtest.SameLogits(t, what+", loaded", dispatchtest.ForcedLogits(t, m, ids, prompt, prompt), want)
 			room.Store(true)
-			sameLogits(t, what+", with room", forced(t, m, ids, prompt, prompt), want)
+			dispatchtest.SameLogits(t, what+", with room", dispatchtest.ForcedLogits(t, m, ids, prompt, prompt), want)
 			m.Close()
 			o.Ledger = nil
 			for _, start := range []string{"next start", "one more"} {
-				m = cpuModel(t, dir, o)
-				sameLogits(t, what+", "+start, forced(t, m, ids, prompt, prompt), want)
+				m = dispatchtest.OpenModel(t, dir, o)
+				dispatchtest.SameLogits(t, what+", "+start, dispatchtest.ForcedLogits(t, m, ids, prompt, prompt), want)
 				m.Warm(context.Background())
 				m.Promote(context.Background())
-				await(t, m)
+				dispatchtest.AwaitConversion(t, m)
 				m.Close()
-				if list := files(t, o.CacheDir); !slices.ContainsFunc(list, func(name string) bool { return strings.HasSuffix(name, ".safetensors") && !atomicfile.IsTemp(name) }) {
+				if list := dispatchtest.FileNames(t, o.CacheDir); !slices.ContainsFunc(list, func(name string) bool { return strings.HasSuffix(name, ".safetensors") && !atomicfile.IsTemp(name) }) {
 					t.Errorf("%s: the folder has %q after the %s, want a complete file", what, list, start)
 				}
 			}
@@ -120,8 +120,8 @@ func TestADiskThatFillsUpWhileWeightsAreConverted(t *testing.T) {
 // TestAFailedReadOfAMappedWeightNamesItsFile: a disk that failed a page (EIO) left the error without the file, as the
 // file itself is unchanged.
 func TestAFailedReadOfAMappedWeightNamesItsFile(t *testing.T) {
-	dir := mixtureFolder(t, 77)
-	m := cpuModel(t, dir, dispatch.Options{Threads: 1, Context: 64})
+	dir := dispatchtest.MixtureFolder(t, 77)
+	m := dispatchtest.OpenModel(t, dir, dispatch.Options{Threads: 1, Context: 64})
 	for w := range m.Checkpoint().Tensors() {
 		data, err := w.Bytes()
 		if err != nil {

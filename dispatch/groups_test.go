@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/dispatch/internal/dispatchtest"
 	"github.com/heftai/heft/meta"
 )
 
@@ -17,9 +18,9 @@ import (
 // made-up trees of files as version 2 has them (the group's soft limit, its maximum, and a parent's limit) and
 // as version 1 has them. Weights leave, and answers stay the same.
 func TestControlGroupsOfBothVersionsAreFollowed(t *testing.T) {
-	s := shape{hidden: 256, inner: 288, heads: 4, kv: 2, dim: 64, vocab: 300, layers: 3, dtype: meta.BFloat16}
-	dir := s.folder(t, rand.New(rand.NewPCG(3, 3)))
-	ids, prompt := lawOf(s.vocab)
+	s := dispatchtest.Shape{Hidden: 256, Inner: 288, Heads: 4, KV: 2, Dim: 64, Vocab: 300, Layers: 3, DType: meta.BFloat16}
+	dir := s.Folder(t, rand.New(rand.NewPCG(3, 3)))
+	ids, prompt := dispatchtest.LawIDsOf(s.Vocab)
 	for _, c := range []struct{ name, group, before, limit string }{
 		{"version 2, memory.high", "0::/a/serve", "max", "sys/fs/cgroup/a/serve/memory.high"},
 		{"version 2, memory.max", "0::/a/serve", "max", "sys/fs/cgroup/a/serve/memory.max"},
@@ -31,10 +32,10 @@ func TestControlGroupsOfBothVersionsAreFollowed(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			root := t.TempDir()
 			write := func(name, text string) { t.Helper(); systemFile(t, root, name, text) }
-			m := cpuModel(t, dir, dispatch.Options{Threads: 2, MaxSequences: 4})
-			load(t, m)
-			want := forced(t, m, ids, prompt, prompt)
-			used, held := usedBytes(m), m.Status().Held["weights"]
+			m := dispatchtest.OpenModel(t, dir, dispatch.Options{Threads: 2, MaxSequences: 4})
+			dispatchtest.LoadAll(t, m)
+			want := dispatchtest.ForcedLogits(t, m, ids, prompt, prompt)
+			used, held := dispatchtest.UsedBytes(m), m.Status().Held["weights"]
 			write("proc/self/cgroup", c.group)
 			write("proc/self/statm", fmt.Sprintf("%d %d 0 0 0 0 0", used/4096, used/4096))
 			write(c.limit, c.before)
@@ -52,7 +53,7 @@ func TestControlGroupsOfBothVersionsAreFollowed(t *testing.T) {
 			case <-time.After(time.Minute):
 				t.Fatal("the limit is not followed")
 			}
-			sameLogits(t, "under the lower limit", forced(t, m, ids, prompt, prompt), want)
+			dispatchtest.SameLogits(t, "under the lower limit", dispatchtest.ForcedLogits(t, m, ids, prompt, prompt), want)
 			if now := m.Status().Held["weights"]; now >= held {
 				t.Errorf("%d bytes of weights are held, and %d were before", now, held)
 			}
@@ -79,9 +80,9 @@ func systemFile(t *testing.T, root, name, text string) {
 // takes memory while the model runs, and leaves. Weights move down, so that both fit in the group's limit, answers stay
 // the same, and weights come back.
 func TestANeighbourOfTheControlGroupTakesMemory(t *testing.T) {
-	s := shape{hidden: 256, inner: 288, heads: 4, kv: 2, dim: 64, vocab: 300, layers: 3, dtype: meta.BFloat16}
-	dir := s.folder(t, rand.New(rand.NewPCG(3, 3)))
-	ids, prompt := lawOf(s.vocab)
+	s := dispatchtest.Shape{Hidden: 256, Inner: 288, Heads: 4, KV: 2, Dim: 64, Vocab: 300, Layers: 3, DType: meta.BFloat16}
+	dir := s.Folder(t, rand.New(rand.NewPCG(3, 3)))
+	ids, prompt := dispatchtest.LawIDsOf(s.Vocab)
 	for _, c := range []struct{ name, group, limit, stat, anonymous string }{
 		{"in the group, version 2", "0::/a/serve", "sys/fs/cgroup/a/serve/memory.max", "sys/fs/cgroup/a/serve/memory.stat", "anon"},
 		{"in the group, version 1", "4:memory:/serve", "sys/fs/cgroup/memory/serve/memory.limit_in_bytes", "sys/fs/cgroup/memory/serve/memory.stat", "total_rss"},
@@ -89,10 +90,10 @@ func TestANeighbourOfTheControlGroupTakesMemory(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			root := t.TempDir()
-			m := cpuModel(t, dir, dispatch.Options{Threads: 2, MaxSequences: 4})
-			load(t, m)
-			want := forced(t, m, ids, prompt, prompt)
-			used, held := usedBytes(m), m.Status().Held["weights"]
+			m := dispatchtest.OpenModel(t, dir, dispatch.Options{Threads: 2, MaxSequences: 4})
+			dispatchtest.LoadAll(t, m)
+			want := dispatchtest.ForcedLogits(t, m, ids, prompt, prompt)
+			used, held := dispatchtest.UsedBytes(m), m.Status().Held["weights"]
 			own, limit, neighbour := used/4096*4096, used+used/8, used/2
 			systemFile(t, root, "proc/self/cgroup", c.group)
 			systemFile(t, root, "proc/self/statm", fmt.Sprintf("%d %d 0 0 0 0 0", own/4096, own/4096))
@@ -118,11 +119,11 @@ func TestANeighbourOfTheControlGroupTakesMemory(t *testing.T) {
 			}
 			hold(neighbour)
 			becomes(limit - neighbour)
-			sameLogits(t, "beside the neighbour", forced(t, m, ids, prompt, prompt), want)
+			dispatchtest.SameLogits(t, "beside the neighbour", dispatchtest.ForcedLogits(t, m, ids, prompt, prompt), want)
 			if now := m.Status().Held["weights"]; now >= held {
 				t.Errorf("%d bytes of weights are held, and %d were before", now, held)
 			}
-			if now := sum(m.Status().Held); now+neighbour > limit {
+			if now := dispatchtest.Sum(m.Status().Held); now+neighbour > limit {
 				t.Errorf("%d bytes are held beside the neighbour's %d under a limit of %d", now, neighbour, limit)
 			}
 			hold(0)

@@ -1,34 +1,16 @@
 package dispatch_test
 
 import (
-	"os"
 	"strings"
 	"testing"
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
-	"github.com/heftai/heft/meta"
+	"github.com/heftai/heft/dispatch/internal/dispatchtest"
 )
 
 // fp8 is the published FP8 form of a config of testdata/shapes.
 const fp8 = `"quantization_config":{"activation_scheme":"dynamic","fmt":"e4m3","quant_method":"fp8","weight_block_size":[128,128]},`
-
-func trillion(t testing.TB, more string) *meta.Model {
-	t.Helper()
-	text, err := os.ReadFile("testdata/shapes/moe-1t.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	config, err := meta.ReadConfig([]byte(strings.Replace(string(text), "{", "{"+more, 1)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	skeleton, err := meta.New(config, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return skeleton
-}
 
 // TestTrillionKeepsWhatEveryTokenReads: half of it was on the disk, while layers of experts filled the
 // memory.
@@ -37,10 +19,10 @@ func TestTrillionKeepsWhatEveryTokenReads(t *testing.T) {
 		name, more string
 		limit      int64
 	}{
-		{"bf16", "", 22 * gib}, {"bf16", "", 24 * gib}, {"bf16", "", 64 * gib}, {"bf16", "", 512 * gib},
-		{"fp8", fp8, 12 * gib}, {"fp8", fp8, 14 * gib}, {"fp8", fp8, 256 * gib},
+		{"bf16", "", 22 * dispatchtest.GiB}, {"bf16", "", 24 * dispatchtest.GiB}, {"bf16", "", 64 * dispatchtest.GiB}, {"bf16", "", 512 * dispatchtest.GiB},
+		{"fp8", fp8, 12 * dispatchtest.GiB}, {"fp8", fp8, 14 * dispatchtest.GiB}, {"fp8", fp8, 256 * dispatchtest.GiB},
 	} {
-		plan, _ := planShape(t, trillion(t, test.more), served(test.limit))
+		plan, _ := dispatchtest.PlanShape(t, dispatchtest.Trillion(t, test.more), dispatchtest.ServingOptions(test.limit))
 		for path, device := range plan.Map.All() {
 			if table, experts := path == "model.embed_tokens", strings.HasSuffix(path, ".mlp.experts"); device == devicemap.Disk && !table && !experts {
 				t.Errorf("%s in %s: %s is on the disk, and every token reads it", test.name, devicemap.FormatSize(test.limit), path)
@@ -58,7 +40,7 @@ func TestTrillionKeepsWhatEveryTokenReads(t *testing.T) {
 // BenchmarkPlanTrillion plans a model of a trillion parameters from its config.
 func BenchmarkPlanTrillion(b *testing.B) {
 	for b.Loop() {
-		if _, _, err := dispatch.Plan(trillion(b, fp8), served(12*gib)); err != nil {
+		if _, _, err := dispatch.Plan(dispatchtest.Trillion(b, fp8), dispatchtest.ServingOptions(12*dispatchtest.GiB)); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -67,12 +49,12 @@ func BenchmarkPlanTrillion(b *testing.B) {
 // TestMatricesOfABlockOnTwoTiers runs plans in which a block streams some of its matrices: the answer
 // is that of all weights in memory, and a token reads what the plan says.
 func TestMatricesOfABlockOnTwoTiers(t *testing.T) {
-	dir := lawFolder(t)
-	skeleton, checkpoint := open(t, dir)
-	ids, prompt := lawIDs()
+	dir := dispatchtest.LawFolder(t)
+	skeleton, checkpoint := dispatchtest.OpenCheckpoint(t, dir)
+	ids, prompt := dispatchtest.LawIDs()
 	o := dispatch.Options{Threads: 2, Context: 64, MaxBatchTokens: 32, MaxSequences: 1}
-	whole := cpuModel(t, dir, o)
-	want := forced(t, whole, ids, prompt, prompt)
+	whole := dispatchtest.OpenModel(t, dir, o)
+	want := dispatchtest.ForcedLogits(t, whole, ids, prompt, prompt)
 	whole.Close()
 	need, err := dispatch.EstimateMemory(skeleton, o, "")
 	if err != nil {
@@ -93,7 +75,7 @@ func TestMatricesOfABlockOnTwoTiers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		sameLogits(t, plan.Explain(), forced(t, m, ids, prompt, prompt), want)
+		dispatchtest.SameLogits(t, plan.Explain(), dispatchtest.ForcedLogits(t, m, ids, prompt, prompt), want)
 		// Rows of the table are looked up; staging bounds what is read ahead for the next pass. What lent memory keeps is
 		// read once, and once more if it was there before the prompt, whose activations take the memory back.
 		passes, host := int64(len(ids)-prompt+1), plan.Device(devicemap.CPU)

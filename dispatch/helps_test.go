@@ -6,6 +6,7 @@ import (
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/dispatch/internal/dispatchtest"
 	"github.com/heftai/heft/meta"
 )
 
@@ -14,22 +15,22 @@ var usual = dispatch.MachineSpeed{MemoryBytes: 40e9, DiskBytes: 2e9, Operations3
 
 // What is said to help does so when it is done, and the most effective change comes first.
 func TestWhatHelps(t *testing.T) {
-	skeleton, o := modelShape(t, "dense-405b"), served(200*gib)
+	skeleton, o := dispatchtest.ModelShape(t, "dense-405b"), dispatchtest.ServingOptions(200*dispatchtest.GiB)
 	o.CacheDir = t.TempDir()
-	plan, _ := planShape(t, skeleton, o)
+	plan, _ := dispatchtest.PlanShape(t, skeleton, o)
 	now := dispatch.Predict(skeleton, plan, "", usual)
 	helps := dispatch.WhatHelps(skeleton, o, plan, "", usual)
-	if len(helps) != 3 || helps[0].Quantize != meta.QuantQ4 || helps[1].Quantize != meta.QuantQ8 || helps[2].MoreBytes != 64*gib {
+	if len(helps) != 3 || helps[0].Quantize != meta.QuantQ4 || helps[1].Quantize != meta.QuantQ8 || helps[2].MoreBytes != 64*dispatchtest.GiB {
 		t.Fatalf("%+v, want q4_0, q8_0 and 64 GiB more", helps)
 	}
 	for i, h := range helps {
 		changed, dtype := o, ""
 		if h.MoreBytes > 0 {
-			changed.MaxMemory = []devicemap.DeviceMemory{{Device: devicemap.CPU, Bytes: float64(200*gib + h.MoreBytes)}}
+			changed.MaxMemory = []devicemap.DeviceMemory{{Device: devicemap.CPU, Bytes: float64(200*dispatchtest.GiB + h.MoreBytes)}}
 		} else {
 			changed.Quantize, dtype = h.Quantize, h.Format
 		}
-		plan, _ := planShape(t, skeleton, changed)
+		plan, _ := dispatchtest.PlanShape(t, skeleton, changed)
 		then := dispatch.Predict(skeleton, plan, dtype, usual)
 		if *then.TokensPerSecond != h.TokensPerSecond || h.TokensPerSecond < *now.TokensPerSecond {
 			t.Errorf("%+v: %v tokens/s with it, %v without", h, *then.TokensPerSecond, *now.TokensPerSecond)
@@ -38,13 +39,13 @@ func TestWhatHelps(t *testing.T) {
 			t.Errorf("%+v comes after %+v", h, helps[i-1])
 		}
 	}
-	plan, _ = planShape(t, skeleton, served(900*gib))
-	if helps := dispatch.WhatHelps(skeleton, served(900*gib), plan, "", usual); helps != nil {
+	plan, _ = dispatchtest.PlanShape(t, skeleton, dispatchtest.ServingOptions(900*dispatchtest.GiB))
+	if helps := dispatch.WhatHelps(skeleton, dispatchtest.ServingOptions(900*dispatchtest.GiB), plan, "", usual); helps != nil {
 		t.Errorf("%+v for a model in memory", helps)
 	}
-	short := served(2300 << 20) // the rest is less than a step
-	moe := modelShape(t, "moe-1b")
-	plan, _ = planShape(t, moe, short)
+	short := dispatchtest.ServingOptions(2300 << 20) // the rest is less than a step
+	moe := dispatchtest.ModelShape(t, "moe-1b")
+	plan, _ = dispatchtest.PlanShape(t, moe, short)
 	fit, _ := dispatch.FitsWith(moe, short, plan)
 	for _, h := range dispatch.WhatHelps(moe, short, plan, "", usual) {
 		if h.MoreBytes > 0 && h.MoreBytes != fit.LimitBytes-2300<<20 {
@@ -56,8 +57,8 @@ func TestWhatHelps(t *testing.T) {
 // A pass for several sequences takes as long as for one while weights stream, and a prompt as many
 // passes as its tokens need.
 func TestPredictRun(t *testing.T) {
-	skeleton := modelShape(t, "dense-405b")
-	plan, o := planShape(t, skeleton, served(200*gib))
+	skeleton := dispatchtest.ModelShape(t, "dense-405b")
+	plan, o := dispatchtest.PlanShape(t, skeleton, dispatchtest.ServingOptions(200*dispatchtest.GiB))
 	read := float64(plan.DiskBytesPerToken)
 	one := dispatch.PredictRun(skeleton, plan, "", usual, dispatch.Run{PromptTokens: 100, BatchTokens: o.MaxBatchTokens, Sequences: 1})
 	eight := dispatch.PredictRun(skeleton, plan, "", usual, dispatch.Run{PromptTokens: 4097, BatchTokens: o.MaxBatchTokens, Sequences: 8})
@@ -69,8 +70,8 @@ func TestPredictRun(t *testing.T) {
 		t.Errorf("4097 tokens in %v s", first)
 	}
 
-	moe := modelShape(t, "moe-1b")
-	plan, _ = planShape(t, moe, served(900<<20))
+	moe := dispatchtest.ModelShape(t, "moe-1b")
+	plan, _ = dispatchtest.PlanShape(t, moe, dispatchtest.ServingOptions(900<<20))
 	few := dispatch.PredictRun(moe, plan, "", usual, dispatch.Run{Sequences: 1})
 	many := dispatch.PredictRun(moe, plan, "", usual, dispatch.Run{Sequences: 1000})
 	near(t, "mixture: disk bytes", few.DiskBytesPerToken, float64(plan.DiskBytesPerToken))

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/dispatch/internal/dispatchtest"
 )
 
 // states runs tokens in chunks and returns what the last row asked for; sums go on from
@@ -35,7 +36,7 @@ func states(t *testing.T, m *dispatch.Model, tokens []int32, chunk int, mode dis
 // TestHiddenStatesInChunks: hidden states and their sums are the same, bit by bit, however
 // a prompt is cut, and each alone or beside others.
 func TestHiddenStatesInChunks(t *testing.T) {
-	m := windowed(t, 0, 6)(dispatch.Options{KVTokens: 512})
+	m := dispatchtest.Windowed(t, 0, 6)(dispatch.Options{KVTokens: 512})
 	tokens := make([]int32, 37)
 	for i := range tokens {
 		tokens[i] = int32(11 * i % 90)
@@ -54,10 +55,10 @@ func TestHiddenStatesInChunks(t *testing.T) {
 	}
 	last := states(t, m, tokens, len(tokens), dispatch.HiddenLast)
 	for _, chunk := range []int{1, 5, 16, 37} {
-		if got := states(t, m, tokens, chunk, dispatch.HiddenSum); firstDifference(got, sum) >= 0 {
+		if got := states(t, m, tokens, chunk, dispatch.HiddenSum); dispatchtest.FirstDifference(got, sum) >= 0 {
 			t.Errorf("chunks of %d: sum %v, want %v", chunk, got, sum)
 		}
-		if got := states(t, m, tokens, chunk, dispatch.HiddenLast); firstDifference(got, last) >= 0 {
+		if got := states(t, m, tokens, chunk, dispatch.HiddenLast); dispatchtest.FirstDifference(got, last) >= 0 {
 			t.Errorf("chunks of %d: last state %v, want %v", chunk, got, last)
 		}
 	}
@@ -68,7 +69,7 @@ func TestHiddenStatesInChunks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if out.Hidden(1) != nil || firstDifference(out.Hidden(2), last) >= 0 || len(out.Hidden(0)) != len(last) {
+	if out.Hidden(1) != nil || dispatchtest.FirstDifference(out.Hidden(2), last) >= 0 || len(out.Hidden(0)) != len(last) {
 		t.Error("rows beside others have other states")
 	}
 	row := dispatch.BatchRow{Sequence: b, Tokens: tokens[:1], Hidden: dispatch.HiddenSum, Sum: make([]float32, 3)}
@@ -84,7 +85,7 @@ func TestHiddenStatesOfALongPass(t *testing.T) {
 	for i := range tokens {
 		tokens[i] = int32(7 * i % 90)
 	}
-	m := windowed(t, 0, 6)(dispatch.Options{KVTokens: 512, HiddenStates: true, Precision: dispatch.PrecisionHigh})
+	m := dispatchtest.Windowed(t, 0, 6)(dispatch.Options{KVTokens: 512, HiddenStates: true, Precision: dispatch.PrecisionHigh})
 	if n := m.BatchLimits().States; n < len(tokens) {
 		t.Fatalf("the limit is %d states", n)
 	}
@@ -98,10 +99,10 @@ func TestHiddenStatesOfALongPass(t *testing.T) {
 		}
 		want = append(want, out.Hidden(0)...)
 	}
-	if got := states(t, m, tokens, len(tokens), dispatch.HiddenAll); firstDifference(got, want) >= 0 {
-		t.Errorf("states differ from %d on", firstDifference(got, want))
+	if got := states(t, m, tokens, len(tokens), dispatch.HiddenAll); dispatchtest.FirstDifference(got, want) >= 0 {
+		t.Errorf("states differ from %d on", dispatchtest.FirstDifference(got, want))
 	}
-	m = windowed(t, 0, 6)(dispatch.Options{KVTokens: 512})
+	m = dispatchtest.Windowed(t, 0, 6)(dispatch.Options{KVTokens: 512})
 	if n := m.BatchLimits().States; n >= len(tokens) {
 		t.Fatalf("the limit without HiddenStates is %d states", n)
 	}

@@ -6,21 +6,13 @@ import (
 	"testing"
 
 	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/dispatch/internal/dispatchtest"
 )
-
-func addHook(t testing.TB, m *dispatch.Model, h dispatch.Hook) *dispatch.HookHandle {
-	t.Helper()
-	handle, err := m.AddHook(h)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return handle
-}
 
 // TestHookErrorsEndThePass: a hook could only look; what it found wrong went on. Forward returns
 // its error with the unit's path, the sequence holds what it held, and the model runs on.
 func TestHookErrorsEndThePass(t *testing.T) {
-	m, err := dispatch.Open(demoFolder(t), dispatch.Options{Context: 32})
+	m, err := dispatch.Open(dispatchtest.DemoFolder(t), dispatch.Options{Context: 32})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +31,7 @@ func TestHookErrorsEndThePass(t *testing.T) {
 		{Paths: []string{"model.layers.1"}, Pre: func(*dispatch.ModuleCall) error { return wrong }},
 		{Paths: []string{"model.layers.1"}, Post: func(*dispatch.ModuleCall) error { return wrong }},
 	} {
-		handle := addHook(t, m, h)
+		handle := dispatchtest.AddHook(t, m, h)
 		err := pass()
 		var hook *dispatch.HookError
 		if !errors.Is(err, wrong) || !errors.As(err, &hook) || hook.Path != "model.layers.1" || s.Len() != 1 {
@@ -55,22 +47,22 @@ func TestHookErrorsEndThePass(t *testing.T) {
 
 // TestHooksAreRemoved, by the hook itself too.
 func TestHooksAreRemoved(t *testing.T) {
-	m, err := dispatch.Open(demoFolder(t), dispatch.Options{Context: 32})
+	m, err := dispatch.Open(dispatchtest.DemoFolder(t), dispatch.Options{Context: 32})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer m.Close()
 	var once, all []string
 	var first *dispatch.HookHandle
-	first = addHook(t, m, dispatch.Hook{Pre: func(c *dispatch.ModuleCall) error {
+	first = dispatchtest.AddHook(t, m, dispatch.Hook{Pre: func(c *dispatch.ModuleCall) error {
 		once = append(once, c.Path)
 		first.Remove()
 		return nil
 	}})
-	last := addHook(t, m, dispatch.Hook{Pre: func(c *dispatch.ModuleCall) error { all = append(all, c.Path); return nil }})
-	collect(t, m, []int32{1}, dispatch.GenerateOptions{MaxTokens: 1})
+	last := dispatchtest.AddHook(t, m, dispatch.Hook{Pre: func(c *dispatch.ModuleCall) error { all = append(all, c.Path); return nil }})
+	dispatchtest.Generate(t, m, []int32{1}, dispatch.GenerateOptions{MaxTokens: 1})
 	last.Remove()
-	collect(t, m, []int32{2}, dispatch.GenerateOptions{MaxTokens: 1})
+	dispatchtest.Generate(t, m, []int32{2}, dispatch.GenerateOptions{MaxTokens: 1})
 	if !slices.Equal(once, m.Units()[:1]) || !slices.Equal(all, m.Units()) {
 		t.Errorf("hooks ran at %v and %v", once, all)
 	}

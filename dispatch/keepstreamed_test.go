@@ -7,19 +7,20 @@ import (
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/dispatch/internal/dispatchtest"
 	"github.com/heftai/heft/meta"
 )
 
 // streamedFolder is a model of 8 layers whose matrices are large enough to stream by themselves.
 func streamedFolder(t *testing.T) string {
-	return shape{hidden: 384, inner: 1024, heads: 6, kv: 2, dim: 64, vocab: 230, layers: 8, dtype: meta.BFloat16}.folder(t, rand.New(rand.NewPCG(14, 1)))
+	return dispatchtest.Shape{Hidden: 384, Inner: 1024, Heads: 6, KV: 2, Dim: 64, Vocab: 230, Layers: 8, DType: meta.BFloat16}.Folder(t, rand.New(rand.NewPCG(14, 1)))
 }
 
 // halfStreamed is a server's model of streamedFolder with room for about half of the weights that can
 // stream. It returns the limit, with all that counts.
 func halfStreamed(t *testing.T, dir string) (m *dispatch.Model, plan devicemap.Plan, ledger *dispatch.Ledger) {
 	t.Helper()
-	skeleton, checkpoint := open(t, dir)
+	skeleton, checkpoint := dispatchtest.OpenCheckpoint(t, dir)
 	o := dispatch.Options{Threads: 2, Context: 1024, MaxBatchTokens: 32, MaxSequences: 2, Serving: true}
 	need, err := dispatch.EstimateMemory(skeleton, o, "")
 	if err != nil {
@@ -53,13 +54,9 @@ func read(m *dispatch.Model, f func()) int64 {
 // the model keeps to its limit in between, and no bit changes.
 func TestUnusedMemoryKeepsStreamedWeights(t *testing.T) {
 	dir := streamedFolder(t)
-	ids := make([]int32, 420)
-	for i := range ids {
-		ids[i] = int32(i*37%223 + 3)
-	}
-	const prompt = 400
-	whole := cpuModel(t, dir, dispatch.Options{Threads: 2, Context: 1024, MaxBatchTokens: 32})
-	want := forced(t, whole, ids, prompt, 32)
+	ids, prompt := dispatchtest.Scattered(420), 400
+	whole := dispatchtest.OpenModel(t, dir, dispatch.Options{Threads: 2, Context: 1024, MaxBatchTokens: 32})
+	want := dispatchtest.ForcedLogits(t, whole, ids, prompt, 32)
 	whole.Close()
 	m, plan, ledger := halfStreamed(t, dir)
 	planned := plan.Device(devicemap.CPU)
@@ -86,28 +83,31 @@ func TestUnusedMemoryKeepsStreamedWeights(t *testing.T) {
 		t.Errorf("staging has %d bytes, the plan %d: nothing is lent", short, planned.StagingBytes)
 	}
 	s.Free()
+	same := func(when string) {
+		t.Helper()
+		dispatchtest.SameLogits(t, when, dispatchtest.ForcedLogits(t, m, ids, prompt, 32), want)
+	}
 	s = m.NewSequence()
-	sameLogits(t, "while memory is lent", extend(t, m, s, ids, prompt, func() { within("while a sequence grows") }), want)
+	dispatchtest.SameLogits(t, "while memory is lent", extend(t, m, s, ids, prompt, func() { within("while a sequence grows") }), want)
 	s.Free()
 	m.UngrowKV()
-	forced(t, m, ids, prompt, 32)
+	dispatchtest.ForcedLogits(t, m, ids, prompt, 32)
 
 	lent := within("before a request")
 	ledger.CountRequests(planned.RequestBytes) // as a server of several models does
 	if now := within("while requests hold all of theirs"); now >= lent {
 		t.Errorf("staging went from %d to %d bytes, want memory returned at once", lent, now)
 	}
-	sameLogits(t, "with large requests", forced(t, m, ids, prompt, 32), want)
+	same("with large requests")
 	m.CountRequests(-planned.RequestBytes)
 
 	m.SetMemoryLimit(planned.LimitBytes + plan.Device(devicemap.Disk).WeightsBytes)
-	forced(t, m, ids, prompt, 32)
-	n = read(m, func() { sameLogits(t, "with a higher limit", forced(t, m, ids, prompt, 32), want) })
-	if n > plan.Streamed() {
+	dispatchtest.ForcedLogits(t, m, ids, prompt, 32)
+	if n = read(m, func() { same("with a higher limit") }); n > plan.Streamed() {
 		t.Errorf("%d bytes were read with a limit that has room for all weights", n)
 	}
 	m.SetMemoryLimit(planned.LimitBytes)
-	if within("the first limit"); read(m, func() { sameLogits(t, "with the first limit again", forced(t, m, ids, prompt, 32), want) }) == 0 {
+	if within("the first limit"); read(m, func() { same("with the first limit again") }) == 0 {
 		t.Error("nothing was read: the higher limit is still in use")
 	}
 }
@@ -115,15 +115,15 @@ func TestUnusedMemoryKeepsStreamedWeights(t *testing.T) {
 // TestAnIdleModelReturnsStreamedWeights: weights that an idle model keeps beside its window leave memory
 // for a model that is used, and come back when the first one is used again. The common limit holds.
 func TestAnIdleModelReturnsStreamedWeights(t *testing.T) {
-	ids, prompt := lawIDs()
+	ids, prompt := dispatchtest.LawIDs()
 	dir := streamedFolder(t)
 	m, plan, ledger := halfStreamed(t, dir)
-	want := forced(t, m, ids, prompt, prompt)
+	want := dispatchtest.ForcedLogits(t, m, ids, prompt, prompt)
 	alone := ledger.Held()
-	other := cpuModel(t, dir, dispatch.Options{Threads: 2, Context: 128, Ledger: ledger})
-	sameLogits(t, "the other model", forced(t, other, ids, prompt, prompt), want)
+	other := dispatchtest.OpenModel(t, dir, dispatch.Options{Threads: 2, Context: 128, Ledger: ledger})
+	dispatchtest.SameLogits(t, "the other model", dispatchtest.ForcedLogits(t, other, ids, prompt, prompt), want)
 	held := ledger.Held()
-	limit := total(held) - held["weights"] + 4<<20 // for copies of one
+	limit := dispatchtest.Sum(held) - held["weights"] + 4<<20 // for copies of one
 	ledger.SetLimit(limit)
 	other.Warm(context.Background())
 	other.Promote(context.Background())
@@ -133,8 +133,8 @@ func TestAnIdleModelReturnsStreamedWeights(t *testing.T) {
 			if pass == 3000 {
 				t.Fatalf("%v is held", ledger.Held())
 			}
-			sameLogits(t, "a common limit", forced(t, m, ids, prompt, prompt), want)
-			if n := total(ledger.Held()); n > limit+1<<16 {
+			dispatchtest.SameLogits(t, "a common limit", dispatchtest.ForcedLogits(t, m, ids, prompt, prompt), want)
+			if n := dispatchtest.Sum(ledger.Held()); n > limit+1<<16 {
 				t.Fatalf("the models hold %d bytes, their limit is %d: %v", n, limit, ledger.Held())
 			}
 		}
@@ -147,9 +147,9 @@ func TestAnIdleModelReturnsStreamedWeights(t *testing.T) {
 // TestNoLentMemoryChangesTheAnswer: the limit and what requests hold walk at random between modules, so
 // that streamed weights are kept and lost at any moment.
 func TestNoLentMemoryChangesTheAnswer(t *testing.T) {
-	ids, prompt := lawIDs()
+	ids, prompt := dispatchtest.LawIDs()
 	m, plan, _ := halfStreamed(t, streamedFolder(t))
-	want := forced(t, m, ids, prompt, prompt)
+	want := dispatchtest.ForcedLogits(t, m, ids, prompt, prompt)
 	most := plan.Device(devicemap.CPU).LimitBytes + plan.Device(devicemap.Disk).WeightsBytes
 	r := rand.New(rand.NewPCG(14, 3))
 	requests := int64(0)
@@ -168,7 +168,7 @@ func TestNoLentMemoryChangesTheAnswer(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 3 {
-		sameLogits(t, "memory that comes and goes", forced(t, m, ids, prompt, 5), want)
+		dispatchtest.SameLogits(t, "memory that comes and goes", dispatchtest.ForcedLogits(t, m, ids, prompt, 5), want)
 	}
 	hook.Remove()
 	m.CountRequests(-requests)

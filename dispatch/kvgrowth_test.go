@@ -8,14 +8,15 @@ import (
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/dispatch/internal/dispatchtest"
 )
 
 // tight is a model whose limit has room for all weights and the KV cache of one sequence. It is warm
 // and promoted. limit is what weights and KV cache may take.
 func tight(t *testing.T, change func(*dispatch.Options)) (m *dispatch.Model, limit int64) {
 	t.Helper()
-	dir := lawFolder(t)
-	skeleton, checkpoint := open(t, dir)
+	dir := dispatchtest.LawFolder(t)
+	skeleton, checkpoint := dispatchtest.OpenCheckpoint(t, dir)
 	o := dispatch.Options{Threads: 1, MaxSequences: 8, MaxMemory: []devicemap.DeviceMemory{{Device: devicemap.CPU, Bytes: 1 << 29}}}
 	plan, _, err := dispatch.Plan(skeleton, o)
 	if err != nil {
@@ -38,7 +39,7 @@ func tight(t *testing.T, change func(*dispatch.Options)) (m *dispatch.Model, lim
 	t.Cleanup(m.Close)
 	m.Warm(context.Background())
 	m.Promote(context.Background())
-	await(t, m)
+	dispatchtest.AwaitConversion(t, m)
 	return m, limit
 }
 
@@ -52,8 +53,8 @@ func held(m *dispatch.Model) int64 {
 // weights, within the limit, and returns it later. Logits do not change.
 func TestKVCacheGrowsAtTheCostOfWeights(t *testing.T) {
 	m, limit := tight(t, nil)
-	ids, prompt := lawIDs()
-	want := forced(t, m, ids, prompt, prompt)
+	ids, prompt := dispatchtest.LawIDs()
+	want := dispatchtest.ForcedLogits(t, m, ids, prompt, prompt)
 	before := m.Status().Held["weights"]
 	if before == 0 {
 		t.Fatal("no weight is promoted")
@@ -80,7 +81,7 @@ func TestKVCacheGrowsAtTheCostOfWeights(t *testing.T) {
 	for _, s := range sequences {
 		s.Free()
 	}
-	sameLogits(t, "after growth", forced(t, m, ids, prompt, prompt), want)
+	dispatchtest.SameLogits(t, "after growth", dispatchtest.ForcedLogits(t, m, ids, prompt, prompt), want)
 	m.UngrowKV()
 	for deadline := time.Now().Add(time.Minute); m.Status().Held["weights"] < before; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
@@ -90,7 +91,7 @@ func TestKVCacheGrowsAtTheCostOfWeights(t *testing.T) {
 	if n := held(m); n > limit {
 		t.Errorf("%d bytes held at the end, the limit is %d", n, limit)
 	}
-	sameLogits(t, "after all came back", forced(t, m, ids, prompt, prompt), want)
+	dispatchtest.SameLogits(t, "after all came back", dispatchtest.ForcedLogits(t, m, ids, prompt, prompt), want)
 }
 
 // A KV cache whose size the user gave does not grow, nor one below a limit that fell.

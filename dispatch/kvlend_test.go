@@ -6,22 +6,23 @@ import (
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/dispatch/internal/dispatchtest"
 )
 
 // TestUnusedKVPagesAreLentToExperts: the KV cache of a plan took its memory whether requests used it or
 // not. The memory that sequences do not use holds experts until they need it; the model keeps to its
 // limit in between, and no bit changes.
 func TestUnusedKVPagesAreLentToExperts(t *testing.T) {
-	dir := mixtureFolder(t, 77)
-	skeleton, checkpoint := open(t, dir)
+	dir := dispatchtest.MixtureFolder(t, 77)
+	skeleton, checkpoint := dispatchtest.OpenCheckpoint(t, dir)
 	o := dispatch.Options{Threads: 2, Context: 1024, MaxBatchTokens: 32, MaxSequences: 2}
-	whole := cpuModel(t, dir, o)
+	whole := dispatchtest.OpenModel(t, dir, o)
 	ids := make([]int32, 900)
 	for i := range ids {
 		ids[i] = int32(i*37%223 + 3)
 	}
 	const prompt = 880
-	want := forced(t, whole, ids, prompt, 32)
+	want := dispatchtest.ForcedLogits(t, whole, ids, prompt, 32)
 	whole.Close()
 
 	need, err := dispatch.EstimateMemory(skeleton, o, "")
@@ -58,14 +59,14 @@ func TestUnusedKVPagesAreLentToExperts(t *testing.T) {
 	}
 	s := m.NewSequence()
 	got := extend(t, m, s, ids, prompt, func() { within("while a sequence grows") })
-	sameLogits(t, "while memory is lent", got, want)
+	dispatchtest.SameLogits(t, "while memory is lent", got, want)
 	staging, kv := within("with a long sequence")
 	if staging >= lent || kv <= before {
 		t.Errorf("staging went from %d to %d bytes, the KV cache from %d to %d; want memory taken back", lent, staging, before, kv)
 	}
 	s.Free()
 	m.UngrowKV()
-	sameLogits(t, "after it is lent again", forced(t, m, ids, prompt, 32), want)
+	dispatchtest.SameLogits(t, "after it is lent again", dispatchtest.ForcedLogits(t, m, ids, prompt, 32), want)
 	m.UngrowKV()
 	if again, _ := within("at the end"); again <= staging {
 		t.Errorf("staging has %d bytes at the end, %d while a sequence used the KV cache", again, staging)
@@ -97,7 +98,7 @@ func extend(t *testing.T, m *dispatch.Model, s *dispatch.Sequence, ids []int32, 
 		if err != nil {
 			t.Fatal(err)
 		}
-		got = append(got, split(out, 0)...)
+		got = append(got, dispatchtest.Rows(out, 0)...)
 		check()
 	}
 	return got
@@ -106,15 +107,15 @@ func extend(t *testing.T, m *dispatch.Model, s *dispatch.Sequence, ids []int32, 
 // TestAPlanBelowItsMinimumKeepsItsKVCache: a model whose limit is below its minimum took back as many pages as
 // the limit left, not as many as the plan has: sequences that fit failed.
 func TestAPlanBelowItsMinimumKeepsItsKVCache(t *testing.T) {
-	dir := mixtureFolder(t, 77)
-	skeleton, _ := open(t, dir)
+	dir := dispatchtest.MixtureFolder(t, 77)
+	skeleton, _ := dispatchtest.OpenCheckpoint(t, dir)
 	o := dispatch.Options{Threads: 1, Context: 128, MaxBatchTokens: 32, MaxSequences: 4, KVTokens: 4 * 128}
 	need, err := dispatch.EstimateMemory(skeleton, o, "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	o.MaxMemory = []devicemap.DeviceMemory{{Device: devicemap.CPU, Bytes: float64(need.Least - dispatch.RuntimeBytes - 1)}}
-	m := cpuModel(t, dir, o)
+	m := dispatchtest.OpenModel(t, dir, o)
 	if !m.Plan().BelowLeast || m.Plan().LentBytes == 0 {
 		t.Fatalf("the plan lends %d bytes, below its minimum: %v", m.Plan().LentBytes, m.Plan().BelowLeast)
 	}

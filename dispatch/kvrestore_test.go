@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/dispatch/internal/dispatchtest"
 	"github.com/heftai/heft/internal/engine"
 )
 
@@ -28,7 +29,7 @@ func generated(t *testing.T, s *engine.Stream) (tokens []int32) {
 // TestOthersGoOnWhileStoredPagesAreRead: with pages of a stored prefix that are read slowly, other requests
 // get their tokens meanwhile, and all tokens are those of a model that computes everything.
 func TestOthersGoOnWhileStoredPagesAreRead(t *testing.T) {
-	dir, where, prompt := storeFolder(t, 1), t.TempDir(), storePrompt()
+	dir, where, prompt := dispatchtest.StoreFolder(t, 1), t.TempDir(), dispatchtest.StorePrompt()
 	o := dispatch.Options{Threads: 1, Context: 128, Precision: dispatch.PrecisionHigh, KVTokens: 512, MaxSequences: 4}
 	submit := func(e *engine.Engine, prompt []int32) *engine.Stream {
 		s, err := e.Submit(context.Background(), engine.Request{Prompt: prompt, MaxTokens: 12})
@@ -38,19 +39,19 @@ func TestOthersGoOnWhileStoredPagesAreRead(t *testing.T) {
 		return s
 	}
 	other := []int32{5, 9, 77, 31, 8}
-	plain := cpuModel(t, dir, o)
+	plain := dispatchtest.OpenModel(t, dir, o)
 	e := engine.New(engine.ForDispatch(plain), engine.Options{})
 	want, wantOther := generated(t, submit(e, prompt)), generated(t, submit(e, other))
 	e.Close()
 
-	o.KVStore = openKVStore(t, where)
-	first := cpuModel(t, dir, o)
-	answered(t, first, "", "", prompt)
+	o.KVStore = dispatchtest.OpenKVStore(t, where)
+	first := dispatchtest.OpenModel(t, dir, o)
+	dispatchtest.Answered(t, first, "", "", prompt)
 	first.Close()
 	reading, goOn := make(chan struct{}), make(chan struct{})
 	o.KVStore.SlowReads(func() { reading <- struct{}{}; <-goOn })
 	o.Ledger = nil
-	e = engine.New(engine.ForDispatch(cpuModel(t, dir, o)), engine.Options{})
+	e = engine.New(engine.ForDispatch(dispatchtest.OpenModel(t, dir, o)), engine.Options{})
 	defer e.Close()
 	slow := submit(e, prompt)
 	for range 4 { // pages

@@ -5,15 +5,16 @@ import (
 	"testing"
 
 	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/dispatch/internal/dispatchtest"
 )
 
 // sharingModels are two models with room for one adapter, "a" of both. told counts how often each was told of room.
 func sharingModels(t *testing.T) (models [2]*dispatch.Model, ledger *dispatch.Ledger, told *[2]int) {
 	t.Helper()
-	dir := adapterDir(t)
+	dir := dispatchtest.AdapterDir(t)
 	ledger, told = new(dispatch.Ledger), new([2]int)
 	for i := range models {
-		models[i] = lorasModel(t, dispatch.Options{AdapterMemory: adapterMemory(t, dir), Ledger: ledger})
+		models[i] = dispatchtest.LorasModel(t, dispatch.Options{AdapterMemory: dispatchtest.AdapterMemory(t, dir), Ledger: ledger})
 		if err := models[i].AddAdapter(dispatch.Adapter{Name: "a", Dir: dir}); err != nil {
 			t.Fatal(err)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/dispatch/internal/dispatchtest"
 	"github.com/heftai/heft/internal/gguf/gguftest"
 	"github.com/heftai/heft/internal/golden"
 	"github.com/heftai/heft/internal/testenv"
@@ -19,7 +20,7 @@ import (
 // bound is a skeleton of the checkpoint in dir on the cpu: the model, or its module for multi-token prediction.
 func bound(t *testing.T, dir string, next bool) *dispatch.Model {
 	t.Helper()
-	skeleton, checkpoint := open(t, dir)
+	skeleton, checkpoint := dispatchtest.OpenCheckpoint(t, dir)
 	if next {
 		var err error
 		if skeleton, err = meta.NewNext(skeleton.Config, checkpoint); err != nil {
@@ -55,7 +56,7 @@ func TestModulesForMultiTokenPrediction(t *testing.T) {
 
 // TestModulesOfGGUFFiles: so are those of modules in GGUF files that llama.cpp's converter has made (scripts/make-gguf-mtp.py).
 func TestModulesOfGGUFFiles(t *testing.T) {
-	files, err := filepath.Glob("testdata/gguf/mtp/*.gguf.bz2")
+	files, err := filepath.Glob(filepath.Join(golden.Module(t), "dispatch", "testdata", "gguf", "mtp", "*.gguf.bz2"))
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no files: %v", err)
 	}

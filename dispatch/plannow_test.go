@@ -8,29 +8,30 @@ import (
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/dispatch/internal/dispatchtest"
 	"github.com/heftai/heft/meta"
 )
 
 // TestThePlanShowsWhatHoldsNow: after weights had lost their memory to a lower limit, the plan of a running server was
 // still that of the start. Its limit, shares, map and bytes from the disk are those of now.
 func TestThePlanShowsWhatHoldsNow(t *testing.T) {
-	s := largeShape
-	s.dtype, s.layers = meta.BFloat16, 4
-	dir := s.folder(t, rand.New(rand.NewPCG(8, 8)))
-	ids, prompt := lawIDs()
+	s := dispatchtest.LargeShape
+	s.DType, s.Layers = meta.BFloat16, 4
+	dir := s.Folder(t, rand.New(rand.NewPCG(8, 8)))
+	ids, prompt := dispatchtest.LawIDs()
 	for _, o := range []dispatch.Options{{}, {Quantize: meta.QuantQ8, CacheDir: t.TempDir()}} {
 		o.Threads, o.MaxSequences = 2, 4
-		m := cpuModel(t, dir, o)
-		load(t, m)
-		forced(t, m, ids, prompt, 7)
+		m := dispatchtest.OpenModel(t, dir, o)
+		dispatchtest.LoadAll(t, m)
+		dispatchtest.ForcedLogits(t, m, ids, prompt, 7)
 		if _, differs := m.PlanNow(); differs {
 			t.Errorf("%v: the plan differs before anything has", o.Quantize)
 		}
-		planned, all := m.Plan(), usedBytes(m)
+		planned, all := m.Plan(), dispatchtest.UsedBytes(m)
 		least := m.SetMemoryLimit(0)
 		for _, limit := range []int64{least, (least + all) / 2} {
 			m.SetMemoryLimit(limit)
-			forced(t, m, ids, prompt, 7) // the first passes write converted weights
+			dispatchtest.ForcedLogits(t, m, ids, prompt, 7) // the first passes write converted weights
 			reads := readsOfPasses(t, m, ids)
 			plan, differs := m.PlanNow()
 			host, disk := plan.Device(devicemap.CPU), plan.Device(devicemap.Disk)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/dispatch/internal/dispatchtest"
 	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/meta"
 )
@@ -124,7 +125,7 @@ func marshal(t *testing.T, v any) string {
 }
 
 func TestProbe(t *testing.T) {
-	checkpoint, err := loader.Open(demoFolder(t))
+	checkpoint, err := loader.Open(dispatchtest.DemoFolder(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +141,7 @@ func TestProbe(t *testing.T) {
 
 // TestReportShowsPredictedAndMeasured runs a model and looks at the JSON of GET /plan.
 func TestReportShowsPredictedAndMeasured(t *testing.T) {
-	m, err := dispatch.Open(demoFolder(t), dispatch.Options{DeviceMap: devicemap.Policy{
+	m, err := dispatch.Open(dispatchtest.DemoFolder(t), dispatch.Options{DeviceMap: devicemap.Policy{
 		Kind: devicemap.Manual, Pins: devicemap.NewMap(devicemap.Entry{Path: "", Device: devicemap.CPU},
 			devicemap.Entry{Path: "model.layers.1", Device: devicemap.Disk})}})
 	if err != nil {
@@ -154,7 +155,7 @@ func TestReportShowsPredictedAndMeasured(t *testing.T) {
 	for deadline := time.Now().Add(time.Minute); !m.Status().Loading.Done && time.Now().Before(deadline); {
 		time.Sleep(time.Millisecond)
 	}
-	collect(t, m, []int32{1, 2, 3}, dispatch.GenerateOptions{MaxTokens: 40})
+	dispatchtest.Generate(t, m, []int32{1, 2, 3}, dispatch.GenerateOptions{MaxTokens: 40})
 	plan := planFor(t, m.Skeleton(), "model.layers.1=disk")
 	report := dispatch.NewReport(plan)
 	report.Predicted = dispatch.Predict(m.Skeleton(), plan, "", dispatch.MachineSpeed{MemoryBytes: 1e9, DiskBytes: 1e9, Operations16: 1e9, Operations32: 1e9})

@@ -8,6 +8,7 @@ import (
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/dispatch/internal/dispatchtest"
 	"github.com/heftai/heft/internal/hostmem"
 	"github.com/heftai/heft/internal/testenv"
 )
@@ -21,7 +22,7 @@ func TestAnEqualShardMayTakeTheName(t *testing.T) {
 		watch.Close()
 	}
 	for _, text := range []string{"cpu", "disk"} {
-		dir := demoFolder(t)
+		dir := dispatchtest.DemoFolder(t)
 		shard := filepath.Join(dir, "model.safetensors")
 		policy, _ := devicemap.ParsePolicy(text)
 		whole, err := os.ReadFile(shard)
@@ -32,14 +33,14 @@ func TestAnEqualShardMayTakeTheName(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := collect(t, first, []int32{1, 2}, dispatch.GenerateOptions{MaxTokens: 3})
+		want := dispatchtest.Generate(t, first, []int32{1, 2}, dispatch.GenerateOptions{MaxTokens: 3})
 		first.Close()
 		m, err := dispatch.Open(dir, dispatch.Options{DeviceMap: policy})
 		if err != nil {
 			t.Fatal(err)
 		}
 		takeName(t, shard, whole)
-		if got := collect(t, m, []int32{1, 2}, dispatch.GenerateOptions{MaxTokens: 3}); !slices.Equal(got, want) {
+		if got := dispatchtest.Generate(t, m, []int32{1, 2}, dispatch.GenerateOptions{MaxTokens: 3}); !slices.Equal(got, want) {
 			t.Errorf("%s: after an equal file took the name: %v, want %v", text, got, want)
 		}
 		m.Close()

@@ -9,51 +9,14 @@ import (
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
-	"github.com/heftai/heft/meta"
+	"github.com/heftai/heft/dispatch/internal/dispatchtest"
 )
-
-func mixtureFolder(t *testing.T, inner int) string {
-	t.Helper()
-	return shape{hidden: 96, inner: inner, heads: 4, kv: 2, dim: 20, vocab: 230, layers: 3, dtype: meta.BFloat16, shift: 3, experts: true, choose: 2}.folder(t, rand.New(rand.NewPCG(7, 7)))
-}
-
-// runRandomTokens runs prompts and generates random tokens, several sequences at a time.
-func runRandomTokens(t *testing.T, m *dispatch.Model, passes int) {
-	t.Helper()
-	rng := rand.New(rand.NewPCG(8, 8))
-	for pass := 0; pass < passes; {
-		sequences := make([]*dispatch.Sequence, 1+rng.IntN(3))
-		for i := range sequences {
-			sequences[i] = m.NewSequence()
-		}
-		for step := range 12 {
-			var rows []dispatch.BatchRow
-			for _, s := range sequences {
-				tokens := make([]int32, 1)
-				if step == 0 {
-					tokens = make([]int32, 9)
-				}
-				for k := range tokens {
-					tokens[k] = int32(rng.IntN(m.Vocab()))
-				}
-				rows = append(rows, dispatch.BatchRow{Sequence: s, Tokens: tokens, PromptLen: 9, Logits: dispatch.LogitsLast})
-			}
-			if _, err := m.Forward(t.Context(), &dispatch.Batch{Rows: rows}); err != nil {
-				t.Fatal(err)
-			}
-			pass++
-		}
-		for _, s := range sequences {
-			s.Free()
-		}
-	}
-}
 
 // TestHitsAreThoseOfTheReplay: the experts' cache reads exactly the experts that a replay of the same requests misses,
 // with room for few experts and for many.
 func TestHitsAreThoseOfTheReplay(t *testing.T) {
-	dir := mixtureFolder(t, 77)
-	skeleton, _ := open(t, dir)
+	dir := dispatchtest.MixtureFolder(t, 77)
+	skeleton, _ := dispatchtest.OpenCheckpoint(t, dir)
 	o := dispatch.Options{Threads: 2, Context: 128, MaxBatchTokens: 32, MaxSequences: 3}
 	need, err := dispatch.EstimateMemory(skeleton, o, "")
 	if err != nil {
@@ -63,11 +26,11 @@ func TestHitsAreThoseOfTheReplay(t *testing.T) {
 	for part := range int64(7) {
 		o := o
 		o.MaxMemory = []devicemap.DeviceMemory{{Device: devicemap.CPU, Bytes: float64(need.Least + (need.All-need.Least)*part/8 - dispatch.RuntimeBytes)}}
-		m := cpuModel(t, dir, o)
+		m := dispatchtest.OpenModel(t, dir, o)
 		if err := m.RecordRouting(); err != nil {
 			t.Fatal(err)
 		}
-		runRandomTokens(t, m, 150)
+		dispatchtest.RunRandomTokens(t, m, 150)
 		slots, want := m.Replay()
 		if got := m.Status().Experts; got != want {
 			t.Errorf("room for %d experts: counted %+v, want %+v", slots, got, want)
@@ -84,15 +47,15 @@ func TestHitsAreThoseOfTheReplay(t *testing.T) {
 }
 
 func TestRoutingIsReadAsSaved(t *testing.T) {
-	dir := mixtureFolder(t, 77)
-	m := onDisk(t, dir, dispatch.Options{Threads: 1})
+	dir := dispatchtest.MixtureFolder(t, 77)
+	m := dispatchtest.OnDisk(t, dir, dispatch.Options{Threads: 1})
 	if _, err := m.Routing(); err == nil {
 		t.Error("a routing that was not recorded")
 	}
 	if err := m.RecordRouting(); err != nil {
 		t.Fatal(err)
 	}
-	runRandomTokens(t, m, 150)
+	dispatchtest.RunRandomTokens(t, m, 150)
 	saved, err := m.Routing()
 	if err != nil {
 		t.Fatal(err)
@@ -115,7 +78,7 @@ func TestRoutingIsReadAsSaved(t *testing.T) {
 		}
 		last = h
 	}
-	if _, err := dispatch.ReadRouting(path, trillion(t, "")); err == nil {
+	if _, err := dispatch.ReadRouting(path, dispatchtest.Trillion(t, "")); err == nil {
 		t.Error("the routing of a model with other experts is read")
 	}
 	b, err := os.ReadFile(path)
@@ -133,9 +96,9 @@ func TestRoutingIsReadAsSaved(t *testing.T) {
 
 // TestThePlanPredictsHits: with a recorded routing the plan's bytes per token are those measured.
 func TestThePlanPredictsHits(t *testing.T) {
-	dir := mixtureFolder(t, 1030)
-	skeleton, checkpoint := open(t, dir)
-	recorded := onDisk(t, dir, dispatch.Options{Threads: 1})
+	dir := dispatchtest.MixtureFolder(t, 1030)
+	skeleton, checkpoint := dispatchtest.OpenCheckpoint(t, dir)
+	recorded := dispatchtest.OnDisk(t, dir, dispatch.Options{Threads: 1})
 	if err := recorded.RecordRouting(); err != nil {
 		t.Fatal(err)
 	}
@@ -200,8 +163,8 @@ func runRandomTokensAlone(t *testing.T, m *dispatch.Model, passes int) {
 // days predicted hits from the usual curve. Close keeps a short recording, a damaged file is an error,
 // and a plan says what it predicts from.
 func TestRoutingIsKeptWhileServing(t *testing.T) {
-	dir, folder := mixtureFolder(t, 77), filepath.Join(t.TempDir(), "kept")
-	skeleton, checkpoint := open(t, dir)
+	dir, folder := dispatchtest.MixtureFolder(t, 77), filepath.Join(t.TempDir(), "kept")
+	skeleton, checkpoint := dispatchtest.OpenCheckpoint(t, dir)
 	o := dispatch.Options{Threads: 2, Context: 128, MaxBatchTokens: 32, MaxSequences: 3}
 	failed := func(err error) { t.Error(err) }
 	serve := func(passes int) {
@@ -210,7 +173,7 @@ func TestRoutingIsKeptWhileServing(t *testing.T) {
 			t.Fatal(err)
 		}
 		m.KeepRouting(folder, failed)
-		runRandomTokens(t, m, passes)
+		dispatchtest.RunRandomTokens(t, m, passes)
 		m.Close()
 	}
 	path := dispatch.RoutingFile(folder, skeleton)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/dispatch/internal/dispatchtest"
 	"github.com/heftai/heft/internal/golden"
 	"github.com/heftai/heft/meta"
 )
@@ -51,7 +52,7 @@ func TestActivationsAreWhatThePlanCounts(t *testing.T) {
 
 func holdsPlannedActivations(t *testing.T, dir string, o dispatch.Options) {
 	t.Helper()
-	skeleton, checkpoint := open(t, dir)
+	skeleton, checkpoint := dispatchtest.OpenCheckpoint(t, dir)
 	if o.Quantize != meta.QuantNone && len(skeleton.Root.LoadedBytes(o.Quantize, true)) == 0 {
 		return // its weights are quantised already
 	}

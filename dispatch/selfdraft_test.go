@@ -6,6 +6,7 @@ import (
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/dispatch/internal/dispatchtest"
 	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/meta"
 )
@@ -14,12 +15,12 @@ import (
 // logits are those without the draft. The draft of a model whose matrices are in memory has its logits, as it has its
 // weights, and takes no memory for others; one of a model on disk, or of one that does not stream, has those of the model in 4 bits.
 func TestASelfDraftSharesWhatIsInMemory(t *testing.T) {
-	dir := lawFolder(t)
-	ids, prompt := lawIDs()
+	dir := dispatchtest.LawFolder(t)
+	ids, prompt := dispatchtest.LawIDs()
 	logits := func(o dispatch.Options) [][]float32 {
-		m := cpuModel(t, dir, o)
+		m := dispatchtest.OpenModel(t, dir, o)
 		defer m.Close()
-		return forced(t, m, ids, prompt, prompt)
+		return dispatchtest.ForcedLogits(t, m, ids, prompt, prompt)
 	}
 	plain, converted := logits(dispatch.Options{}), logits(dispatch.Options{Quantize: meta.QuantQ4})
 	full := int64(0)
@@ -36,17 +37,17 @@ func TestASelfDraftSharesWhatIsInMemory(t *testing.T) {
 	} {
 		m, draft, bytes := withSelfDraft(t, dir, c.pins)
 		for range 2 { // the second time with copies of all
-			ofDraft := forced(t, draft, ids, prompt, prompt)
-			sameLogits(t, c.name, forced(t, m, ids, prompt, prompt), plain)
+			ofDraft := dispatchtest.ForcedLogits(t, draft, ids, prompt, prompt)
+			dispatchtest.SameLogits(t, c.name, dispatchtest.ForcedLogits(t, m, ids, prompt, prompt), plain)
 			if c.want != nil {
-				sameLogits(t, c.name+", the draft", ofDraft, c.want)
+				dispatchtest.SameLogits(t, c.name+", the draft", ofDraft, c.want)
 			} else if equalLogits(ofDraft, plain) || equalLogits(ofDraft, converted) {
 				t.Errorf("%s: the draft has the logits of one format", c.name)
 			}
 			m.Warm(context.Background())
 			m.Promote(context.Background())
 			draft.Warm(context.Background())
-			await(t, m)
+			dispatchtest.AwaitConversion(t, m)
 		}
 		if before := full; full == 0 {
 			full = bytes

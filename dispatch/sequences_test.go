@@ -4,11 +4,12 @@ import (
 	"testing"
 
 	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/dispatch/internal/dispatchtest"
 )
 
 // TestChooseSequences: as many sequences as balance the disk and computing, a few where all weights are in memory.
 func TestChooseSequences(t *testing.T) {
-	skeleton := modelShape(t, "dense-1b")
+	skeleton := dispatchtest.ModelShape(t, "dense-1b")
 	speed := dispatch.MachineSpeed{MemoryBytes: 20e9, DiskBytes: 2e9, Operations16: 100e9, Operations32: 50e9}
 	for _, c := range []struct {
 		limit int64
@@ -25,7 +26,7 @@ func TestChooseSequences(t *testing.T) {
 		if c.speed != nil {
 			c.speed(&s)
 		}
-		o := served(c.limit)
+		o := dispatchtest.ServingOptions(c.limit)
 		if got := dispatch.ChooseSequences(skeleton, o, s); got != c.want {
 			t.Errorf("%d bytes, %+v: %d sequences, want %d", c.limit, s, got, c.want)
 		}

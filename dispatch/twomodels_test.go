@@ -14,16 +14,16 @@ import (
 // TestModelsShareAMemoryLimit: of two models with one ledger, the one that is used takes the memory of the
 // idle one, back and forth. The limit holds, and no bit of an answer changes.
 func TestModelsShareAMemoryLimit(t *testing.T) {
-	ids, prompt := lawIDs()
-	dense := shape{hidden: 96, inner: 352, heads: 4, kv: 2, dim: 24, vocab: 230, layers: 3, dtype: meta.BFloat16, shift: 3}
+	ids, prompt := dispatchtest.LawIDs()
+	dense := dispatchtest.Shape{Hidden: 96, Inner: 352, Heads: 4, KV: 2, Dim: 24, Vocab: 230, Layers: 3, DType: meta.BFloat16, Shift: 3}
 	experts := dense
-	experts.inner, experts.experts = 96, true
+	experts.Inner, experts.Experts = 96, true
 	for name, c := range map[string]struct {
-		shapes [2]shape
+		shapes [2]dispatchtest.Shape
 		format meta.QuantFormat
 	}{
-		"as stored": {[2]shape{dense, experts}, meta.QuantNone},
-		"converted": {[2]shape{dense, experts}, meta.QuantQ8},
+		"as stored": {[2]dispatchtest.Shape{dense, experts}, meta.QuantNone},
+		"converted": {[2]dispatchtest.Shape{dense, experts}, meta.QuantQ8},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ledger := new(dispatch.Ledger)
@@ -32,19 +32,19 @@ func TestModelsShareAMemoryLimit(t *testing.T) {
 			var want [2][][]float32
 			var weights [2]int64
 			for i, s := range c.shapes {
-				dir := s.folder(t, rand.New(rand.NewPCG(uint64(i), 5)))
-				alone := cpuModel(t, dir, o)
+				dir := s.Folder(t, rand.New(rand.NewPCG(uint64(i), 5)))
+				alone := dispatchtest.OpenModel(t, dir, o)
 				alone.Warm(context.Background())
 				alone.Promote(context.Background())
-				await(t, alone)
-				want[i], weights[i] = forced(t, alone, ids, prompt, prompt), alone.Status().Held["weights"]
+				dispatchtest.AwaitConversion(t, alone)
+				want[i], weights[i] = dispatchtest.ForcedLogits(t, alone, ids, prompt, prompt), alone.Status().Held["weights"]
 				alone.Close()
 				shared := o
 				shared.Ledger = ledger
-				models[i] = cpuModel(t, dir, shared)
-				forced(t, models[i], ids, prompt, prompt) // takes memory for activations
+				models[i] = dispatchtest.OpenModel(t, dir, shared)
+				dispatchtest.ForcedLogits(t, models[i], ids, prompt, prompt) // takes memory for activations
 			}
-			others := total(ledger.Held()) - ledger.Held()["weights"]
+			others := dispatchtest.Sum(ledger.Held()) - ledger.Held()["weights"]
 			limit := others + max(weights[0], weights[1]) + min(weights[0], weights[1])/4
 			ledger.SetLimit(limit)
 			for _, m := range models {
@@ -56,8 +56,8 @@ func TestModelsShareAMemoryLimit(t *testing.T) {
 					if pass == 3000 {
 						t.Fatalf("turn %d: the model that is used has %d of its %d bytes in memory", turn, dispatchtest.Copied(models[at]), weights[at])
 					}
-					sameLogits(t, name, forced(t, models[at], ids, prompt, prompt), want[at])
-					if held := total(ledger.Held()); held > limit {
+					dispatchtest.SameLogits(t, name, dispatchtest.ForcedLogits(t, models[at], ids, prompt, prompt), want[at])
+					if held := dispatchtest.Sum(ledger.Held()); held > limit {
 						t.Fatalf("the models hold %d bytes, their limit is %d", held, limit)
 					}
 				}
@@ -67,7 +67,7 @@ func TestModelsShareAMemoryLimit(t *testing.T) {
 			}
 			ledger.SetLimit(others)
 			waitUntilNoWeightsAreHeld(t, ledger)
-			sameLogits(t, name, forced(t, models[0], ids, prompt, prompt), want[0])
+			dispatchtest.SameLogits(t, name, dispatchtest.ForcedLogits(t, models[0], ids, prompt, prompt), want[0])
 		})
 	}
 }
@@ -82,11 +82,4 @@ func waitUntilNoWeightsAreHeld(t *testing.T, ledger *dispatch.Ledger) {
 		time.Sleep(time.Millisecond)
 	}
 	t.Fatalf("without room for weights they take %d bytes", ledger.Held()["weights"])
-}
-
-func total(held map[string]int64) (n int64) {
-	for _, v := range held {
-		n += v
-	}
-	return n
 }

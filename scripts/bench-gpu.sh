@@ -44,7 +44,7 @@ if ! timeout "$(left)" go test -tags cuda -count=1 "${short[@]}" -run "$correct"
 	echo "bench-gpu: the kernels are wrong on this GPU; nothing is measured" >&2
 	exit 1
 fi
-if [ -z "$simulator" ] && ! timeout "$(left)" go test -tags cuda -count=1 -run 'TestGPUs' ./dispatch >"$out/golden.log" 2>&1; then
+if [ -z "$simulator" ] && ! timeout "$(left)" go test -tags cuda -count=1 -run 'TestGPUs' ./dispatch/internal/test/gpu >"$out/golden.log" 2>&1; then
 	tail -20 "$out/golden.log" >&2
 	echo "bench-gpu: models answer differently on this GPU; nothing is measured" >&2
 	exit 1

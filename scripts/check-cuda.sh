@@ -35,15 +35,15 @@ CUDASIM_CAPABILITY=90 go test -tags cuda -count=1 -timeout 2h ./internal/backend
 CUDASIM_LATE=1 CUDASIM_SEED=1 go test -tags cuda -count=1 -timeout 2h -skip "${again:-^$}" ./internal/backend/cuda
 CUDASIM_SEED=2 go test -tags cuda -count=1 -timeout 2h -race -short -skip "${again:-^$}" ./internal/backend/cuda
 # A GPU that fails or is full while models are opened.
-go test -tags cuda -count=1 -run 'AtTheStart|TellsOfTheLoss|AfterThePlan|WhileItServes|ForOneGPU' ./dispatch
+go test -tags cuda -count=1 -run 'AtTheStart|TellsOfTheLoss|AfterThePlan|WhileItServes|ForOneGPU' ./dispatch/internal/test/gpu
 # Golden models over maps of two GPUs, the CPU and the disk have the CPU's bits, and with kernels for tensor cores they
 # stay within the tolerance.
-go test -tags cuda -count=1 -timeout 2h -run 'TestGPUs' ./dispatch
-[ -n "${SHORT:-}" ] || CUDASIM_LATE=1 CUDASIM_SEED=1 go test -tags cuda -count=1 -timeout 2h -run 'TestGPUs' ./dispatch
-CUDASIM_LATE=kernels go test -tags cuda -count=1 -timeout 2h -run 'TestGPUs' -skip "${in_auto:-^$}" -short ./dispatch # copies as early as they may
+go test -tags cuda -count=1 -timeout 2h -run 'TestGPUs' ./dispatch/internal/test/gpu
+[ -n "${SHORT:-}" ] || CUDASIM_LATE=1 CUDASIM_SEED=1 go test -tags cuda -count=1 -timeout 2h -run 'TestGPUs' ./dispatch/internal/test/gpu
+CUDASIM_LATE=kernels go test -tags cuda -count=1 -timeout 2h -run 'TestGPUs' -skip "${in_auto:-^$}" -short ./dispatch/internal/test/gpu # copies as early as they may
 
 # Tests of other packages pass in the build with code for GPUs, and see none that they do not ask for.
-others=(./cmd/... ./api/... ./internal/engine ./train/model ./train/finetune ./examples/... ./dispatch/internal/...)
+others=(./cmd/... ./api/... ./internal/engine ./train/model ./train/finetune ./examples/... ./dispatch/internal/test/gguf)
 if [ -n "${SHORT:-}" ]; then
 	others=(./api/generate ./api/openai ./internal/engine ./train/finetune)
 	go test -tags cuda -count=1 -run 'TestDevices|TestErrorsAreOneLine' ./cmd/serve

@@ -5,7 +5,7 @@
     scripts/make-quantised-families.py DIR/infer/models SEED [FAMILY...]
 
 The first form makes the committed fixtures, the second a model of each family in two formats that SEED chooses; HEFT_GOLDEN=DIR
-go test ./dispatch ./train/model -run Golden compares them. Most linear maps are quantised, experts of a layer alike; golden.json.gz is what
+go test ./dispatch/internal/test/... ./train/model -run Golden compares them. Most linear maps are quantised, experts of a layer alike; golden.json.gz is what
 float32 arithmetic of transformers makes of the values that the libraries dequantise. It needs what make-published-fixtures.py needs.
 """
 import gzip

@@ -20,7 +20,7 @@ export CGO_CFLAGS
 small=(-tags cuda "-ldflags=-s -w")
 mkdir -p "$folder/pack/dispatch"
 go test -c "${small[@]}" -o "$folder/pack/cuda.test" ./internal/backend/cuda
-go test -c "${small[@]}" -o "$folder/pack/dispatch.test" ./dispatch
+go test -c "${small[@]}" -o "$folder/pack/models.test" ./dispatch/internal/test/gpu
 go build "${small[@]}" -o "$folder/pack/serve-cuda" ./cmd/serve
 cp go.mod "$folder/pack"
 cp -r testdata "$folder/pack"
@@ -32,7 +32,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 export HEFT_REQUIRE=cuda
 case ${1:-} in
 kernels) exec "$here/cuda.test" -test.run 'TestConformance|TestSameAsCPU|TestFills|TestFused|TestTokens|TestAGate|TestTiles|TestAttentionInRows|TestOperands' ;;
-models) cd "$here/dispatch" && exec "$here/dispatch.test" -test.timeout 1h -test.run "${2:-TestGPUs}" ;;
+models) cd "$here/dispatch" && exec "$here/models.test" -test.timeout 1h -test.run "${2:-TestGPUs}" ;;
 bench) exec "$here/cuda.test" -test.run '^$' -test.bench "${2:-Link|Linear|Attention|Norm|Block}" -test.benchtime 200ms ;;
 *) echo "usage: tests kernels | models [PATTERN] | bench [PATTERN]" >&2 && exit 2 ;;
 esac

@@ -128,6 +128,7 @@ var formatUsers = map[string]string{
 	"internal/backend/backendtest":      "makes weights in each format",
 	"dispatch/compress.go":              "--compress",
 	"dispatch/quantize.go":              "--compress",
+	"dispatch/internal/dispatchtest":    "models of tests",
 	"train/model/base.go":               "nf4 has a converter of its own",
 	"train/finetune/lora.go":            "--quantize nf4",
 	"cmd/serve/draftmodel.go":           "--draft self is q4_0",

@@ -1,0 +1,10 @@
+//go:build !linux
+
+package dispatchtest
+
+import (
+	"testing"
+)
+
+// Mapped is known on Linux only.
+func Mapped(*testing.T, string) (kib int, known bool) { return 0, false }
