@@ -23,7 +23,28 @@ func hostile() map[string]string {
 		fmt.Fprintf(&properties, `"p%d":{"type":"integer"},`, i)
 		fmt.Fprintf(&alternatives, `{"type":"object","properties":{"k":{"const":%d}},"required":["k"]},`, i)
 	}
+	var numbers, negative, names, others, multiples, object, anchors, references strings.Builder
+	for i := range 60_000 {
+		fmt.Fprintf(&numbers, ",%d", i)
+		fmt.Fprintf(&negative, ",-%d", i)
+		fmt.Fprintf(&names, `,"name%d"`, i)
+		fmt.Fprintf(&others, `,"other%d"`, i)
+		fmt.Fprintf(&multiples, `,{"multipleOf":1.%d}`, i)
+		fmt.Fprintf(&object, `,"name%d":1`, i)
+	}
+	for i := range 4000 {
+		fmt.Fprintf(&anchors, `,"d%d":{"$anchor":"a%d"}`, i, i)
+		fmt.Fprintf(&references, `,"p%d":{"$ref":"#a%d"}`, i, i)
+	}
 	return map[string]string{
+		"numbers":       `{"type":"integer","enum":[` + numbers.String()[1:] + `]}`,
+		"not numbers":   `{"enum":[` + numbers.String()[1:] + `],"not":{"enum":[` + negative.String()[1:] + `]}}`,
+		"unique":        `{"items":{"enum":[` + numbers.String()[1:] + `]},"uniqueItems":true}`,
+		"names":         `{"allOf":[{"required":[` + names.String()[1:] + `]},{"required":[` + others.String()[1:] + `]}]}`,
+		"dependent":     `{"dependentRequired":{"a":[` + names.String()[1:] + `]}}`,
+		"multiples":     `{"type":"integer","allOf":[` + multiples.String()[1:] + `]}`,
+		"constant":      `{"const":{` + object.String()[1:] + `}}`,
+		"anchors":       `{"$defs":{` + anchors.String()[1:] + `},"properties":{` + references.String()[1:] + `}}`,
 		"deep":          deep,
 		"deeper":        deeper,
 		"doubling":      `{"$ref":"#/$defs/a0","$defs":{` + doubling.String() + `"a60":{"type":"integer"}}}`,
@@ -65,6 +86,27 @@ func TestHostileSchemasAreBounded(t *testing.T) {
 				t.Errorf("%d bytes", b)
 			}
 		})
+	}
+}
+
+// TestReferencesOfALargeSchemaAreNotCalledMissing: a search that would take too long says so, not that nothing has the name.
+func TestReferencesOfALargeSchemaAreNotCalledMissing(t *testing.T) {
+	_, err := jsonschema.Compile(lib, []byte(hostile()["anchors"]))
+	if err == nil || !strings.Contains(err.Error(), "too large") {
+		t.Errorf("got %v, want an error that says too large", err)
+	}
+}
+
+// TestEnumsMeetByValue: numbers of two lists are the same if their values are, and the spellings of both are kept once.
+func TestEnumsMeetByValue(t *testing.T) {
+	g, err := jsonschema.Compile(lib, []byte(`{"type":"integer","enum":[1,2.0,0.5,3,3,4],"allOf":[{"enum":[3.0,2,1e0]},{"not":{"enum":[1.0]}}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text, want := range map[string]bool{"2": true, "3": true, "2.0": true, "3.0": true, "1": false, "4": false, "0.5": false} {
+		if got := g.Match(text); got != want {
+			t.Errorf("%s: got %v, want %v", text, got, want)
+		}
 	}
 }
 

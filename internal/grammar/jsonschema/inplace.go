@@ -68,6 +68,9 @@ func (c *compiler) resolve(ref, path string) (v any, at string, err error) {
 	v = c.root
 	if base != "" {
 		if v = c.find(c.root, 0, func(o *object) bool { return sameID(o, base) }); v == nil {
+			if err := c.spend(0); err != nil {
+				return nil, "", err // it may be further down
+			}
 			return nil, "", fail(path, "%q is outside of the schema; only references inside of it are supported", ref)
 		}
 	}
@@ -83,6 +86,9 @@ func (c *compiler) resolve(ref, path string) (v any, at string, err error) {
 			return o.values["$anchor"] == text || o.values["$dynamicAnchor"] == text || o.values["$id"] == "#"+text
 		})
 		if found == nil {
+			if err := c.spend(0); err != nil {
+				return nil, "", err // it may be further down
+			}
 			return nil, "", fail(path, "nothing is called %q", ref)
 		}
 		return found, text, nil

@@ -48,8 +48,7 @@ func (c *compiler) normal(k conj) (*set, error) {
 
 // both intersects sets.
 func (c *compiler) both(a, b *set, path string) (*set, error) {
-	cost := 1 + len(a.numbers)*len(b.numbers) + len(a.strings)*len(b.strings) + len(a.arrays)*len(b.arrays) + len(a.objects)*len(b.objects)
-	if err := c.b.Budget.Spend(500 * cost); err != nil {
+	if err := c.b.Budget.Spend(meeting(a, b)); err != nil {
 		return nil, err
 	}
 	if a == anySet {

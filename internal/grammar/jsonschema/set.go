@@ -21,6 +21,7 @@ type number struct {
 	multiple []*big.Rat
 	texts    []string // if not nil, the only ones
 	not      []*number
+	listed   map[string]bool // the values of texts in lowest terms, once lists has been asked
 }
 
 type limit struct {
@@ -169,6 +170,32 @@ func intersect(a, b *set) (s *set, ok bool) {
 	return s, true
 }
 
+// meeting returns the steps that intersect takes: those of each pair of alternatives, and of what they list.
+func meeting(a, b *set) int {
+	pairs := 1 + len(a.numbers)*len(b.numbers) + len(a.strings)*len(b.strings) + len(a.arrays)*len(b.arrays) + len(a.objects)*len(b.objects)
+	texts, checks := numbersListed(a.numbers, len(b.numbers))
+	moreTexts, moreChecks := numbersListed(b.numbers, len(a.numbers))
+	names := recordsListed(a.objects, len(b.objects)) + recordsListed(b.objects, len(a.objects))
+	return 500*pairs + 200*(texts+moreTexts)*(1+checks+moreChecks) + 20*names
+}
+
+// numbersListed counts what n numbers that meet each of list read: the texts, and the most that one text is compared with.
+func numbersListed(list []*number, n int) (texts, checks int) {
+	for _, x := range list {
+		texts += n * (len(x.texts) + (len(x.multiple)+len(x.not))/8) // which are copied
+		checks = max(checks, len(x.multiple)+len(x.not))
+	}
+	return texts, checks
+}
+
+// recordsListed counts what n records that meet each of list copy.
+func recordsListed(list []*record, n int) (names int) {
+	for _, x := range list {
+		names += n * (len(x.required) + len(x.layers))
+	}
+	return names
+}
+
 // both returns the stricter of two upper limits, where below 0 is none.
 func both(a, b int) int {
 	if a < 0 {
@@ -185,10 +212,12 @@ func (n *number) and(m *number) *number {
 		multiple: append(slices.Clone(n.multiple), m.multiple...), not: append(slices.Clone(n.not), m.not...)}
 	if n.texts != nil || m.texts != nil {
 		var list []string
+		known := make(map[string]bool, len(n.texts)+len(m.texts))
 		for _, t := range append(slices.Clone(n.texts), m.texts...) {
-			if n.has(t) && m.has(t) && !slices.Contains(list, t) {
+			if !known[t] && n.has(t) && m.has(t) {
 				list = append(list, t)
 			}
+			known[t] = true
 		}
 		if list == nil {
 			return nil
@@ -238,10 +267,19 @@ func (n *number) has(text string) bool {
 			return false
 		}
 	}
-	return n.texts == nil || slices.ContainsFunc(n.texts, func(t string) bool {
-		w, _ := new(big.Rat).SetString(t)
-		return w.Cmp(v) == 0
-	})
+	return n.texts == nil || n.lists(v)
+}
+
+// lists reports whether one of the texts of n writes v.
+func (n *number) lists(v *big.Rat) bool {
+	if n.listed == nil {
+		n.listed = make(map[string]bool, len(n.texts))
+		for _, t := range n.texts {
+			w, _ := new(big.Rat).SetString(t)
+			n.listed[w.RatString()] = true
+		}
+	}
+	return n.listed[v.RatString()]
 }
 
 func (s *str) and(t *str) *str {
@@ -301,8 +339,12 @@ func (r *record) and(t *record) *record {
 	}
 	out.layers = append(slices.Clone(r.layers), t.layers...)
 	out.required = slices.Clone(r.required)
-	for _, name := range t.required {
-		if !slices.Contains(out.required, name) {
+	known := make(map[string]bool, len(r.required))
+	for _, name := range r.required {
+		known[name] = true
+	}
+	for _, name := range t.required { // they do not repeat
+		if !known[name] {
 			out.required = append(out.required, name)
 		}
 	}
