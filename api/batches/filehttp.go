@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"mime"
 	"mime/multipart"
 	"net/http"
@@ -15,6 +16,7 @@ import (
 	"github.com/heftai/heft/api/internal/openaijson"
 	"github.com/heftai/heft/api/store"
 	"github.com/heftai/heft/api/wire"
+	"github.com/heftai/heft/internal/atomicfile"
 )
 
 // UploadBytes is the memory of an upload.
@@ -29,6 +31,10 @@ func respond(w http.ResponseWriter, v any, err error) {
 		openaijson.WriteError(w, wire.Invalidf("", "The store is full: delete files, or start the server with a larger --store-limit."))
 	case errors.Is(err, errManyFiles), errors.Is(err, errManyBatches):
 		openaijson.WriteError(w, wire.Invalidf("", "%s.", strings.TrimPrefix(err.Error(), "batches: ")))
+	case atomicfile.IsFull(err), errors.As(err, new(*fs.PathError)):
+		e := &wire.Error{Kind: wire.Internal, Message: "The server cannot write or read its files: " + reasonOf(err), Err: err}
+		wire.PrepareError(w, e, err) // the log has the path
+		wire.WriteJSON(w, e.Kind.Status(), openaijson.NewErrorBody(e))
 	default:
 		openaijson.WriteError(w, err)
 	}
