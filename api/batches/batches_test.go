@@ -247,3 +247,13 @@ func BenchmarkLine(b *testing.B) {
 		b.Fatal(err)
 	}
 }
+
+// TestALineThatIsNoObjectNamesNoGoType: its error had the type of a Go struct.
+func TestALineThatIsNoObjectNamesNoGoType(t *testing.T) {
+	for text, want := range map[string]string{"[1]": "array", `"x"`: "string", "5": "number", "true": "bool"} {
+		_, err := parseLine([]byte(text), func(string) error { return nil })
+		if err == nil || !strings.HasSuffix(err.Error(), "is not a JSON object: got JSON of type "+want+".") {
+			t.Errorf("%s: got %v, want its type in JSON", text, err)
+		}
+	}
+}

@@ -96,7 +96,11 @@ func parseLine(b []byte, allowed func(url string) error) (call, error) {
 		URL      json.RawMessage `json:"url"`
 		Body     json.RawMessage `json:"body"`
 	}
-	if err := json.Unmarshal(b, &raw); err != nil {
+	var kind *json.UnmarshalTypeError
+	switch err := json.Unmarshal(b, &raw); {
+	case errors.As(err, &kind):
+		return call{}, wrongLine("invalid_json_line", "", "This line is not a JSON object: got JSON of type %s.", kind.Value)
+	case err != nil:
 		return call{}, wrongLine("invalid_json_line", "", "This line is not a JSON object: %v.", err)
 	}
 	var c call

@@ -36,8 +36,11 @@ func parse(b []byte) ([]entry, error) {
 	d := yaml.NewDecoder(bytes.NewReader(b))
 	d.KnownFields(true)
 	var list []entry
+	const want = "want a list such as \"- {name: alice, key: SECRET}\""
 	if err := d.Decode(&list); errors.Is(err, io.EOF) || err == nil && len(list) == 0 {
-		return nil, errors.New("got no key, want a list such as \"- {name: alice, key: SECRET}\"")
+		return nil, errors.New("got no key, " + want)
+	} else if err != nil && (strings.Contains(err.Error(), "into []keys.entry") || strings.Contains(err.Error(), "into keys.entry")) {
+		return nil, errors.New("got no list of entries, " + want)
 	} else if err != nil {
 		return nil, withoutValues(err)
 	}

@@ -55,8 +55,8 @@ func TestErrorsOfTheFileNameTheEntryAndNoKey(t *testing.T) {
 		"- {name: a, key: " + secret + ", limit: 3}":                         "limit",
 		"- {name: a, key: '" + secret + "\u00e9'}":                           "ASCII",
 		"- {name: a, key: " + secret + ", models: ['']}":                     "models",
-		"name: " + secret: "cannot unmarshal",
-		"- " + secret:     "a value",
+		"name: " + secret: "want a list",
+		"- " + secret:     "want a list",
 		"{{" + secret:     "YAML",
 	} {
 		path := filepath.Join(t.TempDir(), "keys.yaml")
@@ -162,4 +162,14 @@ func TestAFileThatChangesIsReadAgain(t *testing.T) {
 			t.Error("the file was not read again")
 		}
 	})
+}
+
+// TestAFileOfKeysThatIsNoListSaysWhatItIs: its error had the type of a Go struct.
+func TestAFileOfKeysThatIsNoListSaysWhatItIs(t *testing.T) {
+	for _, text := range []string{"name: alice\nkey: SECRET\n", "- alice\n", "5\n"} {
+		_, err := parse([]byte(text))
+		if err == nil || !strings.Contains(err.Error(), "want a list such as") || strings.Contains(err.Error(), "SECRET\n") {
+			t.Errorf("%q: got %v, want an error that shows a list", text, err)
+		}
+	}
 }

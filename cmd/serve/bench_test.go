@@ -215,3 +215,14 @@ func TestBenchRefuses(t *testing.T) {
 		command(t, 2, append([]string{"bench", "--no-probe"}, args...)...)
 	}
 }
+
+// TestCompareWithAnotherFileNamesNoGoType: the error of a list had the type of a Go map.
+func TestCompareWithAnotherFileNamesNoGoType(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "other.json")
+	if err := os.WriteFile(path, []byte("[1]"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := readOther(path); err == nil || !strings.Contains(err.Error(), "got JSON of type array, want the object that bench --json prints") {
+		t.Errorf("got %v", err)
+	}
+}

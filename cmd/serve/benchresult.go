@@ -289,7 +289,10 @@ func readOther(path string) (map[string]any, error) {
 		return nil, err
 	}
 	var other map[string]any
-	if err := json.Unmarshal(b, &other); err != nil {
+	var kind *json.UnmarshalTypeError
+	if err := json.Unmarshal(b, &other); errors.As(err, &kind) {
+		return nil, fmt.Errorf("got JSON of type %s, want the object that bench --json prints", kind.Value)
+	} else if err != nil {
 		return nil, err
 	}
 	if !slices.ContainsFunc(compared, func(name string) bool { _, there := other[name]; return there }) {

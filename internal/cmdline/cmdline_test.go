@@ -90,6 +90,7 @@ func TestAWrongValueNamesTheVariableOrTheFileThatHasIt(t *testing.T) {
 		{"n: x\n", "", "", `FILE: --n: got "x", want a whole number (see p --help)`},
 		{"n: [1, 2]\n", "", "", `FILE: --n: got "1,2", want a whole number (see p --help)`},
 		{"n: 7\n", "", "", "FILE: --n 7: it is not 7"},
+		{"- n: 2\n", "", "", `FILE: got a list or a single value, want a line such as "max-memory: cpu=30GiB" for each flag (see p --help)`},
 		{"n: 2\n", "x", "", `HEFT_N: --n: got "x", want a whole number (see p --help)`},
 		{"", "7", "", "HEFT_N: --n 7: it is not 7"},
 		{"shape: x\n", "", "", "FILE: --shape: got \"x\", want one of circle, square (see p --help)"},

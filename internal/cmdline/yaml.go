@@ -1,6 +1,7 @@
 package cmdline
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -27,7 +28,11 @@ func (s *sources) yaml(r io.Reader) (kong.Resolver, error) {
 		name = f.Name()
 	}
 	values := map[string]any{}
-	if err := yaml.NewDecoder(r).Decode(&values); err != nil && err != io.EOF {
+	var kind *yaml.TypeError
+	switch err := yaml.NewDecoder(r).Decode(&values); {
+	case errors.As(err, &kind) && strings.Contains(err.Error(), "into map["):
+		return nil, fmt.Errorf("%s: got a list or a single value, want a line such as \"max-memory: cpu=30GiB\" for each flag", name)
+	case err != nil && err != io.EOF:
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	s.file = settings{name, values}

@@ -63,7 +63,10 @@ type Override struct {
 // with an error that names the field. It ignores unknown fields, as PEFT does.
 func ReadConfig(data []byte) (*Config, error) {
 	var all map[string]json.RawMessage
-	if err := json.Unmarshal(data, &all); err != nil {
+	var kind *json.UnmarshalTypeError
+	if err := json.Unmarshal(data, &all); errors.As(err, &kind) {
+		return nil, fmt.Errorf("lora: adapter_config.json: got JSON of type %s, want an object", kind.Value)
+	} else if err != nil {
 		return nil, fmt.Errorf("lora: adapter_config.json: %w", err)
 	}
 	r := reader{fields: all}

@@ -473,3 +473,10 @@ func TestAnAdapterOfNaNsIsRefused(t *testing.T) {
 		}
 	}
 }
+
+// TestAConfigThatIsNoObjectNamesNoGoType: its error had the type of a Go map.
+func TestAConfigThatIsNoObjectNamesNoGoType(t *testing.T) {
+	if _, err := ReadConfig([]byte("[1]")); err == nil || err.Error() != "lora: adapter_config.json: got JSON of type array, want an object" {
+		t.Errorf("got %v", err)
+	}
+}

@@ -187,14 +187,13 @@ func (s *Session) load(_ context.Context, path string) error {
 	if err != nil {
 		return fmt.Errorf("/load: %w", err)
 	}
-	var all map[string]any
-	var file struct{ Messages []Message }
-	if err := errors.Join(json.Unmarshal(b, &all), json.Unmarshal(b, &file)); err != nil {
+	all, list, err := readConversation(b)
+	if err != nil {
 		return fmt.Errorf("/load: %s: %w", path, err)
 	}
 	system := ""
 	var messages []Message
-	for i, m := range file.Messages {
+	for i, m := range list {
 		switch {
 		case m.Role == "system" && i == 0:
 			system = m.Content
@@ -213,4 +212,23 @@ func (s *Session) load(_ context.Context, path string) error {
 	s.System, s.Messages, s.Params, s.last, s.used = system, messages, found, nil, 0
 	fmt.Fprintf(s.Err, "loaded %d messages from %s\n", len(messages), path)
 	return nil
+}
+
+// readConversation parses what /save writes: all fields, and the messages of one. A file without messages is an error, so
+// that a wrong name does not empty the conversation.
+func readConversation(b []byte) (fields map[string]any, messages []Message, err error) {
+	var file struct{ Messages *[]Message }
+	err = errors.Join(json.Unmarshal(b, &fields), json.Unmarshal(b, &file))
+	var kind *json.UnmarshalTypeError
+	switch {
+	case errors.As(err, &kind) && kind.Field != "":
+		return nil, nil, fmt.Errorf("%s: got JSON of type %s, want text in the content of each of a list of messages", strings.ToLower(kind.Field), kind.Value)
+	case errors.As(err, &kind):
+		return nil, nil, fmt.Errorf("got JSON of type %s, want an object with messages, as /save writes it", kind.Value)
+	case err == nil && file.Messages == nil:
+		return nil, nil, errors.New("got no messages, want an object with messages, as /save writes it")
+	case err != nil:
+		return nil, nil, err
+	}
+	return fields, *file.Messages, nil
 }

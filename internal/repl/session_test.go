@@ -243,3 +243,29 @@ func TestAConnectionThatBreaksOffIsAnError(t *testing.T) {
 		t.Errorf("the error is %v", err)
 	}
 }
+
+// TestLoadingAFileThatIsNoConversationKeepsTheOneThatThereIs: JSON without messages emptied it, and other JSON had an error
+// with the type of a Go struct and without the file.
+func TestLoadingAFileThatIsNoConversationKeepsTheOneThatThereIs(t *testing.T) {
+	s := serve(t, "Yes.")
+	session, _, errs := s.session()
+	file := filepath.Join(t.TempDir(), "other.json")
+	for text, want := range map[string]string{
+		`{"model": "m"}`:     "got no messages",
+		`null`:               "got no messages",
+		`[{"role": "user"}]`: "got JSON of type array, want an object with messages",
+		`{"messages": [{"role": "user", "content": ["x"]}]}`: "messages.content: got JSON of type array, want text",
+		`{"messages": 5}`: "messages: got JSON of type number",
+		`{`:               "unexpected end",
+	} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		errs.Reset()
+		session.Messages = []Message{{Role: "user", Content: "One?"}, {Role: "assistant", Content: "Yes."}}
+		err := session.Run(t.Context(), &typed{"/load " + file})
+		if got := errs.String(); err != nil || !strings.Contains(got, want) || !strings.Contains(got, "/load: "+file) || len(session.Messages) != 2 {
+			t.Errorf("%s: %v, %q with %d messages, want %q and the 2 of before", text, err, got, len(session.Messages), want)
+		}
+	}
+}
