@@ -52,3 +52,17 @@ func qwen3VLDefaults(d decoderDefaults) decoderDefaults {
 	d.rope = ropeDefaults{theta: 500000}
 	return d
 }
+
+// paddleOCR is the text model of PaddleOCRVLForConditionalGeneration: llama with biases in all maps or none.
+func paddleOCR(f *fields, b *Builder) {
+	d := readDecoder(f, "PaddleOCR", decoderDefaults{
+		vocab: 103424, hidden: 1024, inner: 3072, layers: 18, heads: 16, kvHeads: 2, headDim: 128, context: 131072,
+		eps: 1e-5, act: "silu", tied: true, rope: ropeDefaults{theta: 500000},
+	})
+	bias := f.bool("use_bias", false)
+	d.causalLM(f, b, wiring{block: preNorm(), modelClass: "PaddleOCRTextModel"}, func(b *Builder, i int) {
+		d.attention(b, bias, bias, AttentionSpec{Layer: i})
+		d.gatedMLP(b, "mlp", d.inner, bias)
+		d.norms(b, "input_layernorm", "post_attention_layernorm")
+	})
+}

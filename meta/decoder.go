@@ -120,6 +120,7 @@ type wiring struct {
 	inputs     func(*Builder)         // adds modules to the model behind the rotary module
 	rotary     func(*Builder)         // adds the rotary module to the model; nil means the usual one
 	layerClass func(layer int) string // class of a layer; nil means the prefix and "DecoderLayer"
+	without    func(layer int) bool   // layers that only images pass; nil means none
 	finalNorm  string                 // name of the final norm; "" means norm
 	lastNorm   string                 // name of a final norm that stands behind the rotary module; "" means one before it
 }
@@ -156,6 +157,9 @@ func (d *decoder) causalLM(f *fields, b *Builder, w wiring, layer func(b *Builde
 	layers := model.Child("layers", "ModuleList")
 	block := w.block
 	for i := range d.layers {
+		if w.without != nil && w.without(i) {
+			continue
+		}
 		class := d.class + "DecoderLayer"
 		if w.layerClass != nil {
 			class = w.layerClass(i)

@@ -167,6 +167,8 @@ func TestUnsupportedValuesOfFurtherFamilies(t *testing.T) {
 		`{"model_type": "minimax_m3_vl_text", "num_hidden_layers": 1, "layer_types": ["minimax_m3_sparse"], "index_local_blocks": 17}`:                    "index_local_blocks: 17 of 16 blocks",
 		`{"model_type": "minimax_m3_vl_text", "num_hidden_layers": 1, "sparse_attention_config": {"sparse_attention_freq": [1], "sparse_index_dim": 64}}`: "index_head_dim: 64, less than the 128 channels that rope turns",
 		`{"model_type": "diffllama", "num_attention_heads": 6, "num_key_value_heads": 3, "hidden_size": 60}`:                                              "num_key_value_heads: 3 is odd",
+		`{"model_type": "mllama", "text_config": {"num_hidden_layers": 2, "cross_attention_layers": [2]}}`:                                                "text_config.cross_attention_layers: 2 is not one of 2 layers",
+		`{"model_type": "mllama", "text_config": {"num_hidden_layers": 1, "cross_attention_layers": [0]}}`:                                                "text_config.cross_attention_layers: all 1 layers attend to images",
 		`{"model_type": "doge", "is_moe": true}`:                                                                                                          "is_moe: true is not supported",
 		`{"model_type": "doge", "sliding_window": 9, "keep_window_size": 8}`:                                                                              "sliding_window: 9, more than keep_window_size, 8",
 		`{"model_type": "hy_v4", "q_lora_rank": null}`:                                                                                                    "q_lora_rank: sparse attention needs a rank",

@@ -24,6 +24,7 @@ func wrappers() []wrapper {
 	const text = "language_model"
 	return []wrapper{
 		{"apertus1p5", "Apertus1p5ForConditionalGeneration", "Apertus1p5Model", text, "apertus1p5_text", false, false, false},
+		{"aria", "AriaForConditionalGeneration", "AriaModel", text, "aria_text", true, false, false},
 		{"aya_vision", "AyaVisionForConditionalGeneration", "AyaVisionModel", text, "cohere2", false, true, false},
 		{"cohere2_vision", "Cohere2VisionForConditionalGeneration", "Cohere2VisionModel", text, "cohere2", false, true, false},
 		{"exaone4_5", "Exaone4_5_ForConditionalGeneration", "Exaone4_5_Model", text, "exaone4", true, false, false},
@@ -35,6 +36,7 @@ func wrappers() []wrapper {
 		{"glm4v", "Glm4vForConditionalGeneration", "Glm4vModel", text, "glm4v_text", true, false, true},
 		{"glm4v_moe", "Glm4vMoeForConditionalGeneration", "Glm4vMoeModel", text, "glm4v_moe_text", true, false, true},
 		{"glm_ocr", "GlmOcrForConditionalGeneration", "GlmOcrModel", text, "glm_ocr_text", true, false, true},
+		{"got_ocr2", "GotOcr2ForConditionalGeneration", "GotOcr2Model", text, "qwen2", false, true, false},
 		{"hy_v4_vl", "HYV4VLForConditionalGeneration", "HYV4VLModel", text, "hy_v4_vl_text", true, false, false},
 		{"idefics3", "Idefics3ForConditionalGeneration", "Idefics3Model", "text_model", "llama", false, false, false},
 		{"internvl", "InternVLForConditionalGeneration", "InternVLModel", text, "qwen2", false, true, false},
@@ -47,7 +49,9 @@ func wrappers() []wrapper {
 		{"llava_onevision", "LlavaOnevisionForConditionalGeneration", "LlavaOnevisionModel", text, "qwen2", false, false, true},
 		{"minicpmv4_6", "MiniCPMV4_6ForConditionalGeneration", "MiniCPMV4_6Model", text, "qwen3_5_text", false, false, false},
 		{"minimax_m3_vl", "MiniMaxM3SparseForConditionalGeneration", "MiniMaxM3VLModel", text, "minimax_m3_vl_text", true, false, true},
+		{"mllama", "MllamaForConditionalGeneration", "MllamaModel", text, "mllama_text_model", true, false, false},
 		{"mistral3", "Mistral3ForConditionalGeneration", "Mistral3Model", text, "mistral", false, true, false},
+		{"paddleocr_vl", "PaddleOCRVLForConditionalGeneration", "PaddleOCRVLModel", text, "paddleocr_vl_text", true, true, true},
 		{"qwen2_5_vl", "Qwen2_5_VLForConditionalGeneration", "Qwen2_5_VLModel", text, "qwen2_5_vl_text", true, false, true},
 		{"qwen2_vl", "Qwen2VLForConditionalGeneration", "Qwen2VLModel", text, "qwen2_vl_text", true, false, true},
 		{"qwen3_5", "Qwen3_5ForConditionalGeneration", "Qwen3_5Model", text, "qwen3_5_text", true, false, false},
@@ -80,8 +84,8 @@ func (w *wrapper) textFields(whole *fields) *fields {
 	if w.model == "" { // the text model decides
 		tied = text.bool("tie_word_embeddings", w.tied)
 	}
-	if w.tiedText && text != whole {
-		tied = tied || text.bool("tie_word_embeddings", false)
+	if w.tiedText { // where there is no text_config, the field is the text model's
+		tied = (text == whole && w.tied) || (text != whole && tied) || text.bool("tie_word_embeddings", w.tied)
 	}
 	if whole.has("tie_embedding") { // LFM2-VL's other name of the field
 		tied = whole.bool("tie_embedding", false)

@@ -19,6 +19,10 @@ func TestWrapperTextModels(t *testing.T) {
 		{`{"model_type": "qwen2_5_vl", "text_config": {"tie_word_embeddings": true, "eos_token_id": 3, "dtype": "float16", ` + qwen + `}}`, true, 3, Float16},
 		{`{"model_type": "qwen3_vl", "eos_token_id": 4, "text_config": {"tie_word_embeddings": true, "eos_token_id": 3, "head_dim": 8, ` + qwen + `}}`, false, 4, NoDType},
 		{`{"model_type": "llava", "text_config": {` + qwen + `}}`, false, 2, NoDType},
+		// PaddleOCR-VL's field is the text model's there, beside the default of the whole.
+		{`{"model_type": "paddleocr_vl", "tie_word_embeddings": false, ` + qwen + `}`, true, 2, NoDType},
+		{`{"model_type": "paddleocr_vl", "tie_word_embeddings": false, "text_config": {` + qwen + `}}`, true, 2, NoDType},
+		{`{"model_type": "paddleocr_vl", "tie_word_embeddings": false, "text_config": {"tie_word_embeddings": false, ` + qwen + `}}`, false, 2, NoDType},
 		// LFM2-VL's configs have tie_embedding, which the text model's is not asked about.
 		{`{"model_type": "lfm2_vl", "tie_embedding": false, "text_config": {"tie_embedding": true, "full_attn_idxs": [0], ` + qwen + `}}`, false, 2, NoDType},
 		{`{"architectures": ["Gemma3ForConditionalGeneration"], "text_config": {"num_hidden_layers": 1}}`, true, 1, NoDType},

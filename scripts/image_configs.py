@@ -90,16 +90,72 @@ def lighton_ocr(R, llama, wrap):
     return wrap("lighton_ocr", t, vision, "dtype" in t, image_token_id=5, spatial_merge_size=2, tie_word_embeddings=t.pop("tie_word_embeddings"))
 
 
+def without_layers_of_images(model):
+    """Takes the layers out of Mllama that texts pass by, and its list of them."""
+    text = getattr(getattr(model, "model", None), "language_model", None)
+    seeing = set(getattr(text, "cross_attention_layers", ()))
+    if seeing:
+        text.cross_attention_layers = []
+        for i in seeing & set(range(len(text.layers))):
+            del text.layers._modules[str(i)]
+    return model
+
+
+def aria_text(R, llama):
+    t = llama(R, "aria_text")
+    t.update(moe_num_experts=R.choice([4, 6]), moe_topk=R.choice([1, 2, 3]), moe_num_shared_experts=R.choice([1, 2]), attention_bias=R.random() < 0.3, mlp_bias=R.random() < 0.3)
+    return t
+
+
+def aria(R, llama, wrap):
+    t = aria_text(R, llama)
+    return wrap("aria", t, dict(VISION, model_type="idefics3_vision"), "dtype" in t, image_token_index=5, projector_patch_to_query_dict={4: 2},
+                tie_word_embeddings=t.pop("tie_word_embeddings"))
+
+
+def got_ocr2(R, llama, wrap):
+    t = llama(R, "qwen2", head_dim=False)
+    vision = dict(VISION, output_channels=4, window_size=2, global_attn_indexes=[0], mlp_dim=8)
+    return wrap("got_ocr2", t, vision, "dtype" in t, image_token_index=5, image_seq_length=1, tie_word_embeddings=t.pop("tie_word_embeddings"))
+
+
+def mllama(R, llama, wrap):
+    t = llama(R, "mllama_text_model", head_dim=False)
+    t.pop("tie_word_embeddings")
+    n = R.choice([3, 4])
+    t.update(num_hidden_layers=n, cross_attention_layers=R.choice([[1], [0], [n - 1], [0, 2], []]))
+    vision = dict(hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_global_layers=1, attention_heads=2, vision_output_dim=16, image_size=8, patch_size=4,
+                  intermediate_layers_indices=[0])
+    return wrap("mllama", t, vision, "dtype" in t, image_token_index=5)
+
+
+def paddleocr_vl(R, llama, wrap):
+    t = llama(R, "paddleocr_vl_text", ropes=("default",))
+    t.update(head_dim=R.choice([6, 8, 14]), use_bias=R.random() < 0.4)
+    parted(R, t, t["head_dim"])
+    vision = dict(VISION, model_type="paddleocr_vl_vision")
+    special = dict(image_token_id=5, video_token_id=6, vision_start_token_id=7, vision_end_token_id=8)
+    if "dtype" not in t and R.random() < 0.5:  # as published
+        t["model_type"] = "paddleocr_vl"
+        return dict(t, vision_config=dict(vision, model_type="paddleocr_vl"), **special)
+    return wrap("paddleocr_vl", t, vision, "dtype" in t, **special, **tied(R, t))
+
+
 def images(llama, wrap, deepseek, exaone4, glm4, glm4_moe):
     """The makers, each with the seeds of the committed fixtures. The arguments are family_configs'."""
     return {
+        "aria": (lambda R: aria(R, llama, wrap), [9]),
+        "aria_text": (lambda R: aria_text(R, llama), [5]),
         "exaone4_5": (lambda R: exaone4_5(R, exaone4, wrap), [4]),
         "glm46v": (lambda R: glm(R, wrap, glm4, "glm46v", "glm4v_text"), [3]),
         "glm4v": (lambda R: glm(R, wrap, glm4, "glm4v", "glm4v_text"), [6]),
         "glm4v_moe": (lambda R: glm(R, wrap, glm4_moe, "glm4v_moe", "glm4v_moe_text"), [4]),
         "glm_ocr": (lambda R: glm(R, wrap, glm4, "glm_ocr", "glm_ocr_text"), [6]),
+        "got_ocr2": (lambda R: got_ocr2(R, llama, wrap), [5]),
         "hy_v4_vl": (lambda R: hy_v4_vl(R, deepseek, wrap), [5]),
         "lfm2_vl": (lambda R: lfm2_vl(R, llama, wrap), [3]),
         "lighton_ocr": (lambda R: lighton_ocr(R, llama, wrap), [1]),
         "minicpmv4_6": (lambda R: minicpmv(R, llama, wrap), [1]),
+        "mllama": (lambda R: mllama(R, llama, wrap), [5]),
+        "paddleocr_vl": (lambda R: paddleocr_vl(R, llama, wrap), [4]),
     }

@@ -36,6 +36,7 @@ arch = types.SimpleNamespace(**runpy.run_path(str(here / "make-arch-fixtures.py"
 families = types.SimpleNamespace(**runpy.run_path(str(here / "family_configs.py")))
 varied = types.SimpleNamespace(**runpy.run_path(str(here / "varied_configs.py")))
 base = arch.base
+from image_configs import without_layers_of_images
 from late_configs import without_idle_experts
 torch.set_num_threads(1)
 
@@ -65,7 +66,7 @@ def build(config, dtype, seed):
     made._attn_implementation = attention = "sdpa" if config.get("alibi") else "eager"  # Falcon's eager one adds its biases twice
     cls = AutoModelForImageTextToText if "vision_config" in config else AutoModelForCausalLM
     model = cls.from_config(made, attn_implementation=attention, experts_implementation="eager", dtype=torch.float32).float().eval()
-    without_idle_experts(model)
+    without_layers_of_images(without_idle_experts(model))
     for _, p in model.named_parameters():
         if p.dim() > 1:
             p.normal_(0, 1.6 / p.shape[-1] ** 0.5)
@@ -180,7 +181,7 @@ def search(config, dtype, first, vocab, recurrent):
     globals_of = base.prompt.__wrapped__.__globals__  # of the function within no_grad
     for seed in range(first, first + 60):
         model = build(config, dtype, seed)
-        globals_of["layers_of"] = lambda m: next(getattr(text_of(m), name) for name in ("layers", "h", "blocks") if hasattr(text_of(m), name))
+        globals_of["layers_of"] = lambda m: list(next(getattr(text_of(m), name) for name in ("layers", "h", "blocks") if hasattr(text_of(m), name)))
         ids = torch.randint(3, vocab, (max(LENGTHS),), generator=torch.Generator().manual_seed(seed)).tolist()
         if in_double(config) and not well_conditioned(model, ids, recurrent and is_delta_net(config)):
             continue

@@ -22,6 +22,7 @@ import transformers
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from image_configs import without_layers_of_images
 from late_configs import without_idle_experts
 
 transformers.logging.set_verbosity_error()
@@ -308,7 +309,7 @@ def case(config):
     made = AutoConfig.for_model(**floats(config))
     cls = AutoModelForImageTextToText if "vision_config" in config else AutoModelForCausalLM
     with torch.device("meta"):
-        model = without_idle_experts(cls.from_config(made, dtype=made.dtype or torch.float32))
+        model = without_layers_of_images(without_idle_experts(cls.from_config(made, dtype=made.dtype or torch.float32)))
     model.tie_weights()
     text = AutoConfig.for_model(**floats(config))
     if cls is AutoModelForImageTextToText:  # the text model alone
@@ -327,14 +328,14 @@ def sizes(names):
     """The number of parameters that each class has by its defaults, of text models alone."""
     out = {}
     for name in names:
-        if name == "lighton_ocr":  # its text model has defaults of its own; published configs say all of them
+        if name in ("got_ocr2", "lighton_ocr"):  # their text models have defaults of their own; published configs say all of them
             continue
         config = AutoConfig.for_model(name)
         wrapper = hasattr(config, "vision_config")
         cls = AutoModelForImageTextToText if wrapper else AutoModelForCausalLM
         try:
             with torch.device("meta"):
-                model = without_idle_experts(cls.from_config(config))
+                model = without_layers_of_images(without_idle_experts(cls.from_config(config)))
         except (ValueError, TypeError):  # defaults that do not fit together: of a vision tower, of lfm2_moe
             continue
         model.tie_weights()
