@@ -45,6 +45,14 @@ type BoundTensor struct {
 	Scales, Zeros, Index, Global *Tensor
 }
 
+// shape returns the shape of the rows From.
+func (p BoundTensor) shape() []int {
+	if p.From.IsAll() || len(p.Tensor.Shape) == 0 {
+		return p.Tensor.Shape
+	}
+	return append([]int{p.From.End - p.From.Begin}, p.Tensor.Shape[1:]...)
+}
+
 // Span returns the offset and size in bytes of the part's elements in its tensor.
 func (p BoundTensor) Span() (off, size int64) {
 	if p.From.IsAll() || len(p.Tensor.Shape) == 0 || p.Tensor.Shape[0] == 0 {
@@ -192,7 +200,7 @@ func (b *Binding) parts(e *bound, only int) []BoundTensor {
 		}
 		parts = slices.Grow(parts, end-begin)
 		for i := begin; i < end; i++ {
-			part := BoundTensor{Expert: -1, Into: s.Into, From: s.From, Transposed: s.Transposed}
+			part := BoundTensor{Expert: -1, Into: s.Into, From: s.Rows(i), Transposed: s.Transposed}
 			if s.Stack > 0 {
 				part.Expert = i
 			}

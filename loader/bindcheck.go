@@ -138,8 +138,8 @@ func (c *checker) check(e entry, ties []string) {
 				continue
 			}
 			c.use(t)
-			if !fits(t.Shape, want, s.From) {
-				c.problem(t.Name, "has shape %v, wanted %s%v", short(t.Shape), rowsText(s.From), want)
+			if from := s.Rows(i); !fits(t.Shape, want, from) {
+				c.problem(t.Name, "has shape %v, wanted %s%v", short(t.Shape), rowsText(from), want)
 			} else if reason := e.unreadable(t.DType); reason != "" {
 				c.problem(t.Name, "holds %v%s in %s, want %s", t.DType, reason, t.File.Name, dtypeList(meta.QuantNone.Row().Codes.DTypes))
 			}

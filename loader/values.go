@@ -50,7 +50,7 @@ func (b *Binding) values(name string, shape []int, parts []BoundTensor) (meta.DT
 			return meta.NoDType, nil, failf(part.Tensor.File.label(), part.Tensor.Name, "%d bytes do not fill %d of %s", len(src), size, name)
 		}
 		if part.Transposed {
-			transpose(dst[off:off+size], src, part.Tensor.Shape, dtype)
+			transpose(dst[off:off+size], src, part.shape(), dtype)
 		} else {
 			copy(dst[off:off+size], src)
 		}
@@ -175,7 +175,7 @@ func (u *unbinder) add(path string, e *bound, exact bool) {
 			if s.Stack == 0 {
 				slab = -1
 			}
-			p := piece{shape: shape, from: s.From, flip: s.Transposed, elements: elements}
+			p := piece{shape: shape, from: s.Rows(i), flip: s.Transposed, elements: elements}
 			p.off, p.size = window(e.shape, slab, s.Into, dtype)
 			buf = appendName(buf[:0], s, i)
 			u.put(string(buf), dtype, exact, p)

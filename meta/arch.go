@@ -20,7 +20,7 @@ type architecture struct {
 // architectures returns the table of supported architectures. Each has one line, here or in the parts of
 // families with many generations, and one file.
 func architectures() []architecture {
-	return append(slices.Concat(qwens(), gemmas(), glms(), olmos(), granites(), gpts(), deepseeks(), lfms(), mambas(), minimaxes(), hunyuans()), []architecture{
+	return append(slices.Concat(qwens(), gemmas(), glms(), olmos(), granites(), gpts(), deepseeks(), lfms(), mambas(), minimaxes(), hunyuans(), mistrals()), []architecture{
 		{"afmoe", "AfmoeForCausalLM", "model", "AfmoeDecoderLayer", -1, nil, afMoE},
 		{"apertus", "ApertusForCausalLM", "model", "ApertusDecoderLayer", 1, []int{2}, apertus},
 		{"apertus1p5_text", "Apertus1p5TextForCausalLM", "model", "Apertus1p5TextDecoderLayer", 1, []int{2}, apertus1p5},
@@ -33,6 +33,7 @@ func architectures() []architecture {
 		{"cohere2", "Cohere2ForCausalLM", "model", "Cohere2DecoderLayer", 5, []int{255001}, cohere2},
 		{"cohere2_moe", "Cohere2MoeForCausalLM", "model", "Cohere2MoeDecoderLayer", 5, []int{255001}, cohere2MoE},
 		{"cwm", "CwmForCausalLM", "model", "CwmDecoderLayer", 128000, []int{128001, 128008, 128009}, cwm},
+		{"dbrx", "DbrxForCausalLM", "transformer", "DbrxBlock", -1, nil, dbrx},
 		{"diffllama", "DiffLlamaForCausalLM", "model", "DiffLlamaDecoderLayer", 1, []int{2}, diffLlama},
 		{"doge", "DogeForCausalLM", "model", "DogeDecoderLayer", -1, nil, doge},
 		{"ernie4_5", "Ernie4_5ForCausalLM", "model", "Ernie4_5DecoderLayer", 1, []int{2}, ernie45},
@@ -56,13 +57,8 @@ func architectures() []architecture {
 		{"llama4_text", "Llama4ForCausalLM", "language_model", "Llama4TextDecoderLayer", 1, []int{2}, llama4},
 		{"mellum", "MellumForCausalLM", "model", "MellumDecoderLayer", -1, nil, mellum},
 		{"minicpm3", "MiniCPM3ForCausalLM", "model", "MiniCPM3DecoderLayer", 1, []int{2}, miniCPM3},
-		{"ministral", "MinistralForCausalLM", "model", "MinistralDecoderLayer", 1, []int{2}, ministral},
-		{"ministral3", "Ministral3ForCausalLM", "model", "Ministral3DecoderLayer", 1, []int{2}, ministral3},
 		{"mllama_text_model", "", "model", "MllamaSelfAttentionDecoderLayer", 128000, []int{128001}, mllama},
 		{"mimo_v2_flash", "MiMoV2FlashForCausalLM", "model", "MiMoV2FlashDecoderLayer", 1, nil, mimoV2Flash},
-		{"mistral", "MistralForCausalLM", "model", "MistralDecoderLayer", 1, []int{2}, mistral},
-		{"mistral4", "Mistral4ForCausalLM", "model", "Mistral4DecoderLayer", 1, []int{2}, mistral4},
-		{"mixtral", "MixtralForCausalLM", "model", "MixtralDecoderLayer", 1, []int{2}, mixtral},
 		{"nanochat", "NanoChatForCausalLM", "model", "NanoChatDecoderLayer", 0, []int{1}, nanoChat},
 		{"nemotron", "NemotronForCausalLM", "model", "NemotronDecoderLayer", 2, []int{3}, nemotron4},
 		{"nemotron_h", "NemotronHForCausalLM", "model", "NemotronHBlock", 1, []int{2}, nemotronH},
@@ -89,6 +85,17 @@ func hunyuans() []architecture {
 		{"hy_v3", "HYV3ForCausalLM", "model", "HYV3DecoderLayer", -1, nil, hyV3},
 		{"hy_v4", "HYV4ForCausalLM", "model", "HYV4DecoderLayer", 120000, []int{120025}, hyV4},
 		{"hy_v4_vl_text", "", "model", "HYV4VLDecoderLayer", 120000, []int{120025}, hyV4VL},
+	}
+}
+
+// mistrals returns Mistral's models of the table.
+func mistrals() []architecture {
+	return []architecture{
+		{"ministral", "MinistralForCausalLM", "model", "MinistralDecoderLayer", 1, []int{2}, ministral},
+		{"ministral3", "Ministral3ForCausalLM", "model", "Ministral3DecoderLayer", 1, []int{2}, ministral3},
+		{"mistral", "MistralForCausalLM", "model", "MistralDecoderLayer", 1, []int{2}, mistral},
+		{"mistral4", "Mistral4ForCausalLM", "model", "Mistral4DecoderLayer", 1, []int{2}, mistral4},
+		{"mixtral", "MixtralForCausalLM", "model", "MixtralDecoderLayer", 1, []int{2}, mixtral},
 	}
 }
 

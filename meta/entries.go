@@ -116,10 +116,22 @@ func appendSources(out []CheckpointEntry, name string, shape []int, dtype DType,
 	return out
 }
 
+// Rows returns the rows of the checkpoint tensor that fill expert i of a stack, or the parameter if there is none.
+func (s *TensorSource) Rows(i int) RowRange {
+	if s.Each > 0 {
+		return RowRange{i * s.Each, (i + 1) * s.Each}
+	}
+	return s.From
+}
+
 // Tensors yields the names of the source's tensors: one, or Stack of them.
 func (s *TensorSource) Tensors() iter.Seq[string] {
 	return func(yield func(string) bool) {
-		for i := range max(s.Stack, 1) {
+		count := max(s.Stack, 1)
+		if s.Each > 0 {
+			count = 1
+		}
+		for i := range count {
 			if !yield(s.at(i)) {
 				return
 			}
@@ -142,6 +154,9 @@ func (s *TensorSource) Shape(param []int) []int {
 	}
 	if n := len(shape); s.Transposed && n >= 2 {
 		shape[n-1], shape[n-2] = shape[n-2], shape[n-1]
+	}
+	if len(shape) > 0 && s.Each > 0 {
+		shape[0] = s.Stack * s.Each
 	}
 	return shape
 }

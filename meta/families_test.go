@@ -169,6 +169,9 @@ func TestUnsupportedValuesOfFurtherFamilies(t *testing.T) {
 		`{"model_type": "diffllama", "num_attention_heads": 6, "num_key_value_heads": 3, "hidden_size": 60}`:                                              "num_key_value_heads: 3 is odd",
 		`{"model_type": "mllama", "text_config": {"num_hidden_layers": 2, "cross_attention_layers": [2]}}`:                                                "text_config.cross_attention_layers: 2 is not one of 2 layers",
 		`{"model_type": "mllama", "text_config": {"num_hidden_layers": 1, "cross_attention_layers": [0]}}`:                                                "text_config.cross_attention_layers: all 1 layers attend to images",
+		`{"model_type": "dbrx", "tie_word_embeddings": true}`:                                                                                             "tie_word_embeddings: true is not supported",
+		`{"model_type": "dbrx", "ffn_config": {"moe_normalize_expert_weights": 2}}`:                                                                       "ffn_config.moe_normalize_expert_weights: 2 is not supported",
+		`{"model_type": "dbrx", "ffn_config": {"moe_num_experts": 4, "moe_top_k": 5}}`:                                                                    "ffn_config.moe_top_k: 5 of 4 experts",
 		`{"model_type": "doge", "is_moe": true}`:                                                                                                          "is_moe: true is not supported",
 		`{"model_type": "doge", "sliding_window": 9, "keep_window_size": 8}`:                                                                              "sliding_window: 9, more than keep_window_size, 8",
 		`{"model_type": "hy_v4", "q_lora_rank": null}`:                                                                                                    "q_lora_rank: sparse attention needs a rank",
@@ -395,6 +398,20 @@ func TestGroupsRankByTwo(t *testing.T) {
 		}
 		if !found {
 			t.Errorf("%s: no mixture", modelType)
+		}
+	}
+}
+
+// TestRopeOfDBRXIsThatOfItsAttention reads the base of the rope where published files have it, unless the config has one.
+func TestRopeOfDBRXIsThatOfItsAttention(t *testing.T) {
+	for config, want := range map[string]float64{
+		`{"model_type": "dbrx", "attn_config": {"rope_theta": 500000}}`:                     500000,
+		`{"model_type": "dbrx", "attn_config": {"rope_theta": 500000}, "rope_theta": 1000}`: 1000,
+		`{"model_type": "dbrx"}`: 10000,
+	} {
+		a := build(t, []byte(config)).Root.Find("transformer.blocks.0.norm_attn_norm.attn").Spec.(*AttentionSpec)
+		if a.Rope.Theta != want || a.KVHeads != 1 {
+			t.Errorf("%s: base %g and %d heads of keys, want %g and 1", config, a.Rope.Theta, a.KVHeads, want)
 		}
 	}
 }

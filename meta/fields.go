@@ -231,6 +231,14 @@ func (f *fields) object(name string) *fields {
 	return nil
 }
 
+// part is object, or an object without fields where that is nil.
+func (f *fields) part(name string) *fields {
+	if o := f.object(name); o != nil {
+		return o
+	}
+	return &fields{at: f.at + name + ".", errs: f.errs}
+}
+
 // byLayer returns the objects of a field whose names are numbers of layers, with or without leading zeros.
 func (f *fields) byLayer(name string, layers int) map[int]*fields {
 	list := f.object(name)

@@ -61,6 +61,8 @@ type TensorSource struct {
 	Into   RowRange
 	// From selects rows of the checkpoint tensor. The zero value selects all.
 	From RowRange
+	// Each > 0 says that Tensor is one tensor with the rows of all of Stack experts, Each rows of each, below one another.
+	Each int
 	// Transposed says that the checkpoint tensor is [columns, rows] of the parameter.
 	Transposed bool
 	// Quant describes how to compute the values from the tensor's codes. It is nil if the tensor

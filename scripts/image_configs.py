@@ -101,6 +101,39 @@ def without_layers_of_images(model):
     return model
 
 
+def with_stacked_experts(model):
+    """Gives DBRX's experts the stacks that other families have, as Heft's tree does, instead of three matrices below one another."""
+    for m in model.modules():
+        if type(m).__name__ == "DbrxExpertGLU":
+            n, inner, hidden = m.moe_num_experts, m.ffn_hidden_size, m.hidden_size
+            for name, shape in (("gate_up_proj", (n, 2 * inner, hidden)), ("down_proj", (n, hidden, inner))):
+                m.register_parameter(name, type(m.w1)(m.w1.new_empty(shape)))
+            del m.w1, m.v1, m.w2
+    return model
+
+
+def dbrx(R, llama):
+    c = llama(R, "dbrx", head_dim=False, ropes=("default",))
+    heads, theta = c["num_attention_heads"], R.choice([10000.0, 500000.0])
+    for name in ("rope_parameters", "rope_scaling", "rope_theta", "rms_norm_eps", "hidden_act", "tie_word_embeddings"):
+        c.pop(name, None)
+    experts = R.choice([4, 6])
+    c.update(d_model=c.pop("hidden_size"), n_heads=c.pop("num_attention_heads"), n_layers=c.pop("num_hidden_layers"), max_seq_len=c.pop("max_position_embeddings"),
+             attn_config=dict(clip_qkv=R.choice([0.5, 2.0, 8]), kv_n_heads=c.pop("num_key_value_heads"), rope_theta=theta),
+             ffn_config=dict(ffn_hidden_size=c.pop("intermediate_size"), moe_num_experts=experts, moe_top_k=R.choice([1, 2, 3]), moe_jitter_eps=R.choice([0, 0.01])))
+    if R.random() < 0.3:
+        c["attn_config"]["clip_qkv"] = None
+    if R.random() < 0.3:
+        c["ffn_config"]["moe_normalize_expert_weights"] = R.choice([None, 1.0])
+    if R.random() < 0.3:
+        c["ffn_config"]["ffn_act_fn"] = dict(name=R.choice(["gelu", "silu"]))
+    if "dtype" in c:
+        c["rope_parameters"] = dict(rope_type="default", rope_theta=theta)
+    else:
+        c["rope_theta"] = theta  # the reference reads no other
+    return c
+
+
 def aria_text(R, llama):
     t = llama(R, "aria_text")
     t.update(moe_num_experts=R.choice([4, 6]), moe_topk=R.choice([1, 2, 3]), moe_num_shared_experts=R.choice([1, 2]), attention_bias=R.random() < 0.3, mlp_bias=R.random() < 0.3)
@@ -146,6 +179,7 @@ def images(llama, wrap, deepseek, exaone4, glm4, glm4_moe):
     return {
         "aria": (lambda R: aria(R, llama, wrap), [9]),
         "aria_text": (lambda R: aria_text(R, llama), [5]),
+        "dbrx": (lambda R: dbrx(R, llama), [10, 11]),
         "exaone4_5": (lambda R: exaone4_5(R, exaone4, wrap), [4]),
         "glm46v": (lambda R: glm(R, wrap, glm4, "glm46v", "glm4v_text"), [3]),
         "glm4v": (lambda R: glm(R, wrap, glm4, "glm4v", "glm4v_text"), [6]),

@@ -22,7 +22,7 @@ import transformers
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from image_configs import without_layers_of_images
+from image_configs import with_stacked_experts, without_layers_of_images
 from late_configs import without_idle_experts
 
 transformers.logging.set_verbosity_error()
@@ -309,7 +309,7 @@ def case(config):
     made = AutoConfig.for_model(**floats(config))
     cls = AutoModelForImageTextToText if "vision_config" in config else AutoModelForCausalLM
     with torch.device("meta"):
-        model = without_layers_of_images(without_idle_experts(cls.from_config(made, dtype=made.dtype or torch.float32)))
+        model = with_stacked_experts(without_layers_of_images(without_idle_experts(cls.from_config(made, dtype=made.dtype or torch.float32))))
     model.tie_weights()
     text = AutoConfig.for_model(**floats(config))
     if cls is AutoModelForImageTextToText:  # the text model alone
@@ -336,7 +336,7 @@ def sizes(names):
         try:
             with torch.device("meta"):
                 model = without_layers_of_images(without_idle_experts(cls.from_config(config)))
-        except (ValueError, TypeError):  # defaults that do not fit together: of a vision tower, of lfm2_moe
+        except (ValueError, TypeError, AttributeError):  # defaults that do not fit together: of a vision tower, of lfm2_moe, of dbrx
             continue
         model.tie_weights()
         kept = ("model.language_model.", "model.text_model.", "language_model.", "lm_head.") if wrapper else ("",)

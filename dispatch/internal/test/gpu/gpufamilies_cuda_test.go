@@ -21,7 +21,7 @@ import (
 var leftToTheCPU = reasons(map[string][]string{
 	"biases of keys":                                {"family-doge-1", "family-doge-5"},
 	"blocks of four branches":                       {"family-longcat-flash-1", "family-longcat-flash-2", "family-longcat-flash-3"},
-	"clamped queries, keys and values":              {"family-mpt-clip-5", "family-olmo-clip-1"},
+	"clamped queries, keys and values":              {"family-dbrx-10", "family-dbrx-11", "family-mpt-clip-5", "family-olmo-clip-1"},
 	"delta nets whose channels decay by themselves": {"family-bailing-hybrid-1", "family-bailing-hybrid-3"},
 	"selective scans":                               {"family-falcon-mamba-1", "family-falcon-mamba-2", "family-mamba-1", "family-mamba-2"},
 	"differences of heads":                          {"family-diffllama-3", "family-diffllama-7"},
