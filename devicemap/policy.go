@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/heftai/heft/internal/spelling"
 	"github.com/heftai/heft/meta"
 )
 
@@ -116,7 +117,7 @@ func nearKeywords(text string) []string {
 	for _, k := range keywords {
 		names = append(names, string(k))
 	}
-	return nearest(strings.ToLower(text), names, 1)
+	return spelling.Nearest(strings.ToLower(text), names, 1)
 }
 
 func parseJSONMap(text []byte) (Policy, error) {

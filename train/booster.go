@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/heftai/heft/internal/errtext"
 	"github.com/heftai/heft/train/internal/checkpoint"
 	"github.com/heftai/heft/train/internal/rank"
 	"github.com/heftai/heft/train/internal/runstate"
@@ -66,7 +67,7 @@ func (b *Booster) Boost(model Module, opt optim.Optimizer, criterion any, loader
 		}
 	}
 	if err != nil {
-		return nil, nil, nil, nil, nil, fmt.Errorf("train: boost: %w", err)
+		return nil, nil, nil, nil, nil, fmt.Errorf("train: boost: %w", errtext.Below("train", err))
 	}
 	return model, opt, criterion, loader, sched, nil
 }

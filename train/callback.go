@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 
+	"github.com/heftai/heft/internal/errtext"
 	"github.com/heftai/heft/train/internal/evaluation"
 	"github.com/heftai/heft/train/internal/trainer"
 	"github.com/heftai/heft/train/track"
@@ -193,7 +194,7 @@ func (l *listener) On(ctx context.Context, m *trainer.Moment) error {
 		Logs: m.Logs, Metrics: m.Metrics, Folder: m.Folder}
 	for _, c := range l.callbacks {
 		if err := c.On(ctx, &moment); err != nil {
-			return fmt.Errorf("train: callback at %s: %w", m.Event, err)
+			return fmt.Errorf("train: callback at %s: %w", m.Event, errtext.Below("train", err))
 		}
 	}
 	return nil
@@ -237,7 +238,7 @@ func (l *listener) LoadState(saved map[string]json.RawMessage) error {
 			return fmt.Errorf("train: the state of %s: %w", s.CallbackName(), err)
 		}
 		if err := s.LoadCallbackState(state); err != nil {
-			return fmt.Errorf("train: %w", err)
+			return fmt.Errorf("train: %w", errtext.Below("train", err))
 		}
 	}
 	return nil

@@ -12,6 +12,7 @@ import (
 	"github.com/heftai/heft/internal/collective"
 	"github.com/heftai/heft/internal/collective/mpi"
 	"github.com/heftai/heft/internal/collective/tcp"
+	"github.com/heftai/heft/internal/errtext"
 	"github.com/heftai/heft/internal/filehash"
 )
 
@@ -92,7 +93,7 @@ func LaunchFromTorch(ctx context.Context) (*World, error) {
 	}
 	if err != nil {
 		cancel(err)
-		return nil, fmt.Errorf("train: %w", err)
+		return nil, fmt.Errorf("train: %w", errtext.Below("train", err))
 	}
 	return w, nil
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/heftai/heft/internal/collective"
+	"github.com/heftai/heft/internal/errtext"
 	"github.com/heftai/heft/train/internal/nested"
 )
 
@@ -35,7 +36,7 @@ func wrap(what string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("train: %s: %w", what, err)
+	return fmt.Errorf("train: %s: %w", what, errtext.Below("train", err))
 }
 
 // GatherObject joins every rank's lists, in order of rank. Objects are sent with encoding/gob.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/heftai/heft/internal/collective"
+	"github.com/heftai/heft/internal/errtext"
 )
 
 // World is one rank's place among the ranks that train together: goroutines of [Launch], processes
@@ -25,7 +26,7 @@ func Launch(ctx context.Context, n int, fn func(context.Context, *World) error) 
 		return fn(ctx, &World{comm: c, ctx: ctx, local: c.Rank()})
 	})
 	if err != nil {
-		return fmt.Errorf("train: %w", err)
+		return fmt.Errorf("train: %w", errtext.Below("train", err))
 	}
 	return nil
 }

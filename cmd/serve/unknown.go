@@ -6,6 +6,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/heftai/heft/internal/cmdline"
+	"github.com/heftai/heft/internal/spelling"
 )
 
 // isWord reports whether a model's name could be a mistyped command: it names no path and no
@@ -24,7 +25,7 @@ func unknownCommand(word string, commands []*kong.Node) error {
 		}
 		names = append(names, c.Name)
 		for _, name := range append([]string{c.Name}, c.Aliases...) {
-			if d := editDistance(word, name); d < distance {
+			if d := spelling.Distance(word, name, distance); d < distance {
 				closest, distance = c.Name, d
 			}
 		}
@@ -34,25 +35,4 @@ func unknownCommand(word string, commands []*kong.Node) error {
 		advice = "did you mean " + closest + "?"
 	}
 	return cmdline.Misusef("unknown command %q: %s (there is no model folder of that name either)", word, advice)
-}
-
-// editDistance is the Levenshtein distance of two words.
-func editDistance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			change := diagonal
-			if a[i] != b[j] {
-				change++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(change, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }

@@ -61,7 +61,9 @@ var allowed = map[string][]string{
 	"internal/grammar/jsonschema":  {"internal/grammar", "internal/grammar/dfa", "internal/grammar/jsontext", "internal/grammar/regex", "internal/jsonscan", "internal/layout"},
 	"text":                         {"internal/hubcache", "internal/tokenizer", "internal/chat", "internal/chat/toolcall", "internal/layout"},
 	"internal/sample":              {"internal/kernels/..."}, // apart from the engine, so that dispatch.Generate chooses tokens by the same code
-	"devicemap":                    {"meta"},
+	"devicemap":                    {"meta", "internal/spelling"},
+	"internal/spelling":            {},
+	"internal/errtext":             {},
 	"internal/filelock":            {},
 	"internal/repl":                {"internal/atomicfile"}, // a chat in the terminal; a client of HTTP alone
 	"internal/atomicfile":          {"internal/filelock"},   // writers lock their temporary files
@@ -123,7 +125,7 @@ var allowed = map[string][]string{
 	"api":                         {"api/wire", "api/internal/reload", "api/internal/schema", "api/batches", "api/generate", "api/keys", "api/messages", "api/ollama", "api/openai", "api/responses", "api/store", "devicemap", "dispatch", "internal/engine", "internal/engine/holder", "internal/topology"}, // topology: how many files may be open
 	"cmd/serve":                   {"*"},
 	"cmd/train":                   {"*"},
-	"internal/cmdline":            {},                                                                                                                                                // what the commands have in common
+	"internal/cmdline":            {"internal/errtext"},                                                                                                                              // what the commands have in common
 	"loader/demo":                 {},                                                                                                                                                // the embedded demo model's bytes
 	"internal/demo/generate":      {"internal/atomicfile", "meta", "loader", "internal/tokenizer", "train", "train/data", "train/model", "train/optim", "train/rng", "train/tensor"}, // its trainer
 	"internal/hub":                {"internal/atomicfile", "internal/filelock", "internal/hubcache"},
@@ -150,15 +152,15 @@ var allowed = map[string][]string{
 	"train/internal/replicas":     {"meta", "internal/collective", "train/tensor"}, // meta: dtypes of storages
 	"train/internal/sharded":      {"internal/collective", "train/internal/replicas", "train/optim", "train/tensor"},
 	"train/internal/progress":     {"internal/smallfile", "train/internal/checkpoint", "train/internal/evaluation", "train/optim", "train/track"},
-	"train/internal/rank":         {"internal/collective", "train/data", "train/internal/accumulation", "train/internal/replicas", "train/internal/sharded", "train/optim", "train/rng", "train/tensor"},
+	"train/internal/rank":         {"internal/collective", "internal/errtext", "train/data", "train/internal/accumulation", "train/internal/replicas", "train/internal/sharded", "train/optim", "train/rng", "train/tensor"},
 	"train/internal/runstate":     {"meta", "loader", "internal/collective", "internal/smallfile", "train/data", "train/internal/checkpoint", "train/internal/rank", "train/internal/replicas", "train/optim", "train/rng"}, // meta, loader: gradients are safetensors
-	"train/internal/trainer": {"meta", "internal/collective", "train/data", "train/internal/evaluation", "train/internal/modelfiles", "train/internal/progress", "train/internal/rank",
+	"train/internal/trainer": {"meta", "internal/collective", "internal/errtext", "train/data", "train/internal/evaluation", "train/internal/modelfiles", "train/internal/progress", "train/internal/rank",
 		"train/internal/runstate", "train/optim", "train/tensor", "train/track"},
-	"train": {"meta", "loader", "internal/atomicfile", "internal/filehash", "internal/collective", "internal/collective/mpi", "internal/collective/tcp", "internal/residency", "train/internal/chunks", "train/internal/gemini", "train/internal/replicas", "train/internal/sharded", "train/data", "train/optim", "train/rng", "train/tensor", "train/track",
+	"train": {"meta", "loader", "internal/atomicfile", "internal/errtext", "internal/filehash", "internal/collective", "internal/collective/mpi", "internal/collective/tcp", "internal/residency", "train/internal/chunks", "train/internal/gemini", "train/internal/replicas", "train/internal/sharded", "train/data", "train/optim", "train/rng", "train/tensor", "train/track",
 		"train/internal/accumulation", "train/internal/checkpoint", "train/internal/evaluation", "train/internal/modelfiles", "train/internal/nested", "train/internal/preference", "train/internal/progress", "train/internal/rank",
 		"train/internal/runstate", "train/internal/trainer"},
-	"train/finetune": {"devicemap", "dispatch", "loader", "meta", "internal/atomicfile", "internal/engine", "internal/filehash", "internal/filelock", "internal/kernels/tune", "internal/sample", "internal/smallfile",
-		"train", "train/data", "train/internal/samples", "train/model", "train/optim", "train/rng", "train/tensor", "train/track"}, // dispatch: the memory of the machine; engine, sample: completions that grpo learns from; tune: how weights are read fastest here
+	"train/finetune": {"devicemap", "dispatch", "loader", "meta", "internal/atomicfile", "internal/spelling", "internal/engine", "internal/filehash", "internal/filelock", "internal/kernels/tune", "internal/sample", "internal/smallfile",
+		"train", "train/data", "train/internal/preference", "train/internal/samples", "train/model", "train/optim", "train/rng", "train/tensor", "train/track"}, // dispatch: the memory of the machine; engine, sample: completions that grpo learns from; tune: how weights are read fastest here
 	"examples/accumulate": {"train", "train/data", "train/optim", "train/tensor"},
 	"examples/serve":      {"api", "api/generate", "dispatch", "loader/demo"},
 	"examples/stream":     {"api/generate", "devicemap", "dispatch", "loader/demo", "text"},

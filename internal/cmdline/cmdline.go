@@ -14,6 +14,8 @@ import (
 	"syscall"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/heftai/heft/internal/errtext"
 )
 
 // Output is standard output, injected into the Run methods of commands.
@@ -104,10 +106,10 @@ func (p Program) Run(args []string, stdout, stderr io.Writer) int {
 			return s.status
 		}
 		if errors.As(err, new(misuse)) {
-			fmt.Fprintf(stderr, "%s: %s%v\n", p.Name, from.origin(cmp.Or(parsed.Selected(), parser.Model.Node), args, err.Error()), err)
+			fmt.Fprintf(stderr, "%s: %s%v\n", p.Name, from.origin(cmp.Or(parsed.Selected(), parser.Model.Node), args, err.Error()), errtext.Below(p.Name, err))
 			return statusMisuse
 		}
-		fmt.Fprintf(stderr, "%s: %v\n", p.Name, err)
+		fmt.Fprintf(stderr, "%s: %v\n", p.Name, errtext.Below(p.Name, err))
 		return statusFailed
 	}
 	return statusDone

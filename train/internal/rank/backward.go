@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/heftai/heft/internal/errtext"
 	"github.com/heftai/heft/train/tensor"
 )
 
@@ -144,7 +145,7 @@ func (r *Rank) Unscale() error {
 	}
 	for _, o := range r.Optimizers {
 		if err := r.Scaler.Unscale(o.Optimizer); err != nil {
-			return fmt.Errorf("train: unscale gradients: %w", err)
+			return fmt.Errorf("train: unscale gradients: %w", errtext.Below("train", err))
 		}
 	}
 	return nil

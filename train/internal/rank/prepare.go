@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"slices"
 
+	"github.com/heftai/heft/internal/errtext"
 	"github.com/heftai/heft/train/data"
 	"github.com/heftai/heft/train/internal/replicas"
 	"github.com/heftai/heft/train/internal/sharded"
@@ -25,7 +26,7 @@ func (r *Rank) Prepare(things ...any) error {
 				continue
 			}
 			if err := r.prepare(x); err != nil {
-				return fmt.Errorf("train: prepare: argument %d, a %T: %w", i+1, x, err)
+				return fmt.Errorf("train: prepare: argument %d, a %T: %w", i+1, x, errtext.Below("train", err))
 			}
 		}
 	}

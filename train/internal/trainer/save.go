@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/heftai/heft/internal/errtext"
 	"github.com/heftai/heft/meta"
 	"github.com/heftai/heft/train/internal/modelfiles"
 	"github.com/heftai/heft/train/internal/progress"
@@ -31,10 +32,10 @@ func (t *Trainer[B]) Save(ctx context.Context) error {
 		return err
 	}
 	if err := t.c.Store.SaveWith(ctx, dir, t.writeFiles); err != nil {
-		return fmt.Errorf("train: save state: %w", err)
+		return fmt.Errorf("train: save state: %w", errtext.Below("train", err))
 	}
 	if err := t.rank.Together(ctx, t.rank.OnMain(func() error { return s.RemoveOld(out, t.c.Files.Limit) })); err != nil {
-		return fmt.Errorf("train: trainer: %w", err)
+		return fmt.Errorf("train: trainer: %w", errtext.Below("train", err))
 	}
 	return t.trigger(ctx, Moment{Event: Saved, Folder: dir})
 }
@@ -65,19 +66,19 @@ func (t *Trainer[B]) resume(ctx context.Context) error {
 			return err
 		}
 		if _, err := t.c.Store.Load(ctx, f.From); err != nil {
-			return fmt.Errorf("train: load state: %w", err)
+			return fmt.Errorf("train: load state: %w", errtext.Below("train", err))
 		}
 	case f.Resume && f.Dir != "":
 		names, err := progress.Checkpoints(f.Dir)
 		if err = t.rank.Together(ctx, err); err != nil {
-			return fmt.Errorf("train: trainer: %w", err)
+			return fmt.Errorf("train: trainer: %w", errtext.Below("train", err))
 		}
 		_, err = t.c.Store.LoadNewest(ctx, f.Dir, names, read)
 		if errors.Is(err, runstate.ErrNone) {
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("train: load state: %w", err)
+			return fmt.Errorf("train: load state: %w", errtext.Below("train", err))
 		}
 	default:
 		return nil
@@ -105,7 +106,7 @@ func (t *Trainer[B]) loadBest(ctx context.Context) error {
 		t.c.Warn.WarnContext(ctx, "the best evaluation has no checkpoint: the weights are those of an earlier one", "best_step", *step, "checkpoint", *best)
 	}
 	if err := t.c.Store.LoadModules(ctx, *best); err != nil {
-		return fmt.Errorf("train: trainer: the best checkpoint: %w", err)
+		return fmt.Errorf("train: trainer: the best checkpoint: %w", errtext.Below("train", err))
 	}
 	return nil
 }
