@@ -94,7 +94,7 @@ def run(case, rows):
                     p.copy_(begin.pop(name))
         assert not begin, begin.keys()
     t.train()
-    keep = {"loss", "grad_norm", "learning_rate", "reward", "reward_std", "frac_reward_zero_std", "kl", "completions/mean_length",
+    keep = {"loss", "grad_norm", "learning_rate", "reward", "reward_std", "frac_reward_zero_std", "kl", "completions/mean_length", "completions/min_length", "completions/max_length",
             "entropy", "clip_ratio/low_mean", "clip_ratio/high_mean", "clip_ratio/region_mean",
             "rewards/first/mean", "rewards/first/std", "rewards/second/mean", "rewards/second/std"} - set(case.get("without", []))
     steps = [{k: float(v) for k, v in e.items() if k in keep} for e in t.state.log_history if "loss" in e]

@@ -38,7 +38,7 @@ def run(case, out):
                             lr_scheduler_type="linear", max_grad_norm=1.0, max_length=64, train_sampling_strategy="sequential", seed=SEED, **case["trl"])
     t = trl.RewardTrainer(model=model, args=args, train_dataset=data, processing_class=AutoTokenizer.from_pretrained(MODEL))
     t.train()
-    keep = {"loss", "grad_norm", "learning_rate", "accuracy", "margin", "mean_reward"}
+    keep = {"loss", "grad_norm", "learning_rate", "accuracy", "margin", "min_reward", "mean_reward", "max_reward"}
     steps = [{k: float(v) for k, v in e.items() if k in keep} for e in t.state.log_history if "loss" in e]
     assert len(steps) == STEPS, t.state.log_history
     if "lora" in case:

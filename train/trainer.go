@@ -35,7 +35,7 @@ func NewTrainer[B any](c TrainerConfig[B]) (*Trainer[B], error) {
 	config := trainer.Config[B]{
 		Rank: acc.rank, Store: acc.store,
 		Model: c.Model, ComputeLoss: c.ComputeLoss, Items: c.Items, BeforeWindow: c.BeforeWindow, Optimizer: c.Optimizer, Scheduler: c.Scheduler,
-		Train: c.Train, Evals: c.evals(), ComputeMetrics: c.ComputeMetrics, From: c.From, Observer: c.Observer,
+		Train: c.Train, Evals: c.evals(), ComputeMetrics: c.ComputeMetrics, WithoutPerplexity: c.WithoutPerplexity, From: c.From, Observer: c.Observer,
 		Gather: func(ctx context.Context, e evaluation.Batch) (evaluation.Batch, error) {
 			return GatherForMetrics(ctx, acc, e)
 		},
@@ -98,7 +98,7 @@ func (t *Trainer[B]) TrainAStep(ctx context.Context, batch B) (StepResult, error
 }
 
 // Evaluate evaluates the model on the evaluation data. All ranks must call it. It returns eval_loss
-// (the mean over items), eval_perplexity, eval_accuracy if predictions are known, the metrics of
+// (the mean over items), eval_perplexity unless it is left out, eval_accuracy if predictions are known, the metrics of
 // ComputeMetrics, and the run time. Samples that were repeated to fill the last batch do not count
 // (see [GatherForMetrics]); if ComputeLoss returns sums over Items, none are repeated.
 func (t *Trainer[B]) Evaluate(ctx context.Context) (map[string]float64, error) {

@@ -115,6 +115,8 @@ type TrainerConfig[B any] struct {
 	// From is the folder of the model that is trained. Its config and the files of its tokenizer
 	// are copied into every checkpoint, so that each is a model folder. Empty copies nothing.
 	From string
+	// WithoutPerplexity leaves eval_perplexity out. It is for losses that are no cross-entropy.
+	WithoutPerplexity bool
 	// Meter has further values of passes, which are logged with the loss. It may be nil.
 	Meter *Meter
 	// Observer measures norms. Nil measures the trainable parameters of Model.

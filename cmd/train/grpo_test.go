@@ -179,7 +179,7 @@ func TestGRPOFlagsAreChecked(t *testing.T) {
 		"--reward-weights other: got no reward of this name, want one of regex=a, command": {"--reward", "regex=a", "--reward-command", "true", "--reward-weights", "other=2"},
 		"got two rewards with the name regex=a":                                            {"--reward", "regex=a", "--reward", "0.5*regex=a"},
 		"got --reward-weights regex=a, want NAME=WEIGHT with a number":                     {"--reward", "regex=a", "--reward-weights", "regex=a"},
-		"got --loss-type ipo, but --method grpo":                                           {"--loss-type", "ipo"},
+		"got --loss-type ipo, want dapo, grpo, bnpo or dr_grpo":                            {"--loss-type", "ipo"},
 		"got --num-generations 1, want at least 2":                                         {"--reward", "regex=a", "--num-generations", "1"},
 		"got --save-steps 3, want a multiple of --num-iterations 2":                        {"--save-steps", "3", "--num-iterations", "2"},
 		"--reward similar=answer: got the rule":                                            {"--reward", "similar=answer"},

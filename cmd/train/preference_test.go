@@ -137,7 +137,7 @@ func TestPreferenceFlagsAreChecked(t *testing.T) {
 	for want, flags := range map[string][]string{
 		"--loss-type needs --method dpo or grpo, got --method sft":       {"--loss-type", "ipo"},
 		"got --beta 0, want more than 0":                                 {"--method", "dpo", "--beta", "0"},
-		"--loss-type hinge has none":                                     {"--method", "dpo", "--loss-type", "hinge", "--label-smoothing", "0.1"},
+		"got --label-smoothing 0.1, want 0: the loss hinge has none":     {"--method", "dpo", "--loss-type", "hinge", "--label-smoothing", "0.1"},
 		"--pack needs --method sft, got --method dpo":                    {"--method", "dpo", "--pack"},
 		"got --label-smoothing 1, want 0 or more":                        {"--label-smoothing", "1"},
 		"use train run --method dpo":                                     {},

@@ -3,7 +3,6 @@ package finetune
 import (
 	"context"
 	"errors"
-	"math"
 	"slices"
 
 	"github.com/heftai/heft/train"
@@ -35,39 +34,14 @@ func (kto) preference(j *job) train.Preference {
 	return train.KTO{Beta: j.beta(), DesirableWeight: j.DesirableWeight, UndesirableWeight: j.UndesirableWeight}
 }
 
-func (m dpo) check(j *job) error {
-	smooths := j.LossType == "sigmoid" || j.LossType == "robust"
-	switch s := j.LabelSmoothing; {
-	case !slices.Contains([]string{"sigmoid", "robust", "hinge", "ipo", ""}, j.LossType):
-		return misusef("got --loss-type %s, but --method dpo has sigmoid, hinge, ipo and robust", j.LossType)
-	case s != 0 && j.LossType != "" && !smooths:
-		return misusef("got --label-smoothing %v, but --loss-type %s has none: use sigmoid or robust", s, j.LossType)
-	case !(s >= 0 && s < 0.5):
-		return misusef("got --label-smoothing %v, want 0 or more and less than 0.5", s)
-	}
-	return checkPreference(m, j)
-}
-
-func (m orpo) check(j *job) error { return checkPreference(m, j) }
+func (m dpo) check(j *job) error  { return misused(m.preference(j).Check()) }
+func (m orpo) check(j *job) error { return misused(m.preference(j).Check()) }
 
 func (m kto) check(j *job) error {
 	if j.Batch < 2 {
 		return misusef("got --batch %d, but kto needs at least 2: it compares with the answers of other prompts", j.Batch)
 	}
-	if !(j.DesirableWeight >= 0 && j.UndesirableWeight >= 0) || math.IsInf(j.DesirableWeight+j.UndesirableWeight, 0) {
-		return misusef("got --desirable-weight %v and --undesirable-weight %v, want 0 or more", j.DesirableWeight, j.UndesirableWeight)
-	}
-	return checkPreference(m, j)
-}
-
-func checkPreference(m comparing, j *job) error {
-	if b := j.beta(); !(b > 0) || math.IsInf(b, 0) {
-		return misusef("got --beta %v, want more than 0", b)
-	}
-	if err := m.preference(j).Check(); err != nil {
-		return misuse(err)
-	}
-	return nil
+	return misused(m.preference(j).Check())
 }
 
 var usualPreference = usual{rate: 1e-6, adapterRate: 1e-5, beta: 0.1, unit: "pairs"}
@@ -91,6 +65,10 @@ func (orpo) read(j *job, t *data.Tokenizer, o data.TextOptions) (*texts, error) 
 func (kto) read(j *job, t *data.Tokenizer, o data.TextOptions) (*texts, error) {
 	return j.readPairs(t, o)
 }
+
+func (m dpo) metrics(j *job) []string  { return m.preference(j).Metrics() }
+func (m orpo) metrics(j *job) []string { return m.preference(j).Metrics() }
+func (m kto) metrics(j *job) []string  { return m.preference(j).Metrics() }
 
 func (m dpo) prepare(s *student) (loop, error)  { return s.compare(m) }
 func (m orpo) prepare(s *student) (loop, error) { return s.compare(m) }
@@ -182,7 +160,7 @@ func (s *student) compare(m comparing) (loop, error) {
 			return nil, err
 		}
 	}
-	config := train.TrainerConfig[data.ComparisonBatch]{Model: &switched{s.model, c.SetTraining}, ComputeLoss: c.loss, Meter: c.meter,
+	config := train.TrainerConfig[data.ComparisonBatch]{Model: &switched{s.model, c.SetTraining}, ComputeLoss: c.loss, Meter: c.meter, WithoutPerplexity: true,
 		Items: func(b data.ComparisonBatch) int { return b.Prompts }}
 	return fit(s, config, s.collate())
 }

@@ -64,6 +64,9 @@ func (j *job) read() error {
 		o.EOS = &id
 	}
 	t, err := j.method().read(j, tokenizer, o)
+	if err == nil {
+		err = j.checkMetric() // of rewards that the data names
+	}
 	if err != nil {
 		return err
 	}

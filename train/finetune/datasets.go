@@ -1,10 +1,13 @@
 package finetune
 
 import (
+	"fmt"
 	"math"
 	"regexp"
 	"slices"
+	"strings"
 
+	"github.com/heftai/heft/internal/spelling"
 	"github.com/heftai/heft/train/data"
 	"github.com/heftai/heft/train/rng"
 )
@@ -58,11 +61,61 @@ func (c *job) checkData() error {
 		}
 		names = append(names, f.name)
 	}
-	judges := c.LoadBest || c.EarlyStoppingPatience > 0 || c.LRScheduler == "reduce_lr_on_plateau"
-	if judges && len(names) > 0 && !slices.Contains(names, "") && (c.MetricForBest == "loss" || c.MetricForBest == "eval_loss") {
-		return misusef("--metric-for-best %s: all sets of --eval-data have names, want a metric of one of them, such as %s_loss", c.MetricForBest, names[0])
-	}
 	return nil
+}
+
+// judges reports whether evaluations decide something.
+func (c *job) judges() bool {
+	return c.LoadBest || c.EarlyStoppingPatience > 0 || c.LRScheduler == "reduce_lr_on_plateau"
+}
+
+// ranking returns the metric that ranks evaluations, or "" if they have no common loss and decide nothing.
+func (c *job) ranking() string {
+	if c.usualMetric() && !c.judges() && len(c.EvalData) > 0 && !slices.ContainsFunc(c.evalFiles(), func(f named[string]) bool { return f.name == "" }) {
+		return ""
+	}
+	return c.MetricForBest
+}
+
+func (c *job) usualMetric() bool { return strings.TrimPrefix(c.MetricForBest, "eval_") == "loss" }
+
+// rewardMetric matches the metrics of rewards that the data of grpo names.
+var rewardMetric = regexp.MustCompile(`(^|_)rewards/.+/(mean|std)$`)
+
+// checkMetric rejects a --metric-for-best that evaluations do not have.
+func (c *job) checkMetric() error {
+	want := strings.TrimPrefix(c.ranking(), "eval_")
+	if want == "" || c.Method == "grpo" && !c.generates() && c.rewards == nil && rewardMetric.MatchString(want) {
+		return nil
+	}
+	sets := c.evalFiles()
+	if len(sets) == 0 {
+		sets = []named[string]{{}}
+	}
+	var known []string
+	for _, set := range sets {
+		prefix := ""
+		if set.name != "" {
+			prefix = set.name + "_"
+		}
+		for _, name := range []string{"runtime", "samples_per_second", "steps_per_second"} {
+			if want == prefix+name {
+				return nil
+			}
+		}
+		for _, name := range append([]string{"loss"}, c.method().metrics(c)...) {
+			known = append(known, prefix+name)
+		}
+	}
+	if slices.Contains(known, want) {
+		return nil
+	}
+	slices.Sort(known)
+	advice := ""
+	if near := spelling.Nearest(want, known, 1); len(near) > 0 {
+		advice = fmt.Sprintf("; did you mean %s?", near[0])
+	}
+	return misusef("--metric-for-best %s: evaluations have no such metric, want one of %s%s", c.MetricForBest, strings.Join(known, ", "), advice)
 }
 
 // evaluated reads the sets of --eval-data.

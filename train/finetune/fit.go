@@ -149,7 +149,7 @@ func fit[S, B any](s *student, c train.TrainerConfig[B], collate data.Collate[S,
 		OutputDir: s.Output, Epochs: s.Epochs, MaxSteps: s.MaxSteps, GradientAccumulationSteps: s.GradientAccumulationSteps,
 		MaxGradNorm: s.MaxGradNorm, Schedule: s.LRScheduler, ScheduleOptions: s.scheduleOptions(), WarmupSteps: s.warmup(), LogSteps: s.LogSteps, EvalSteps: s.EvalSteps,
 		SaveSteps: s.SaveSteps, SaveTotalLimit: s.SaveTotalLimit, Resume: s.Resume == "auto",
-		LoadBestAtEnd: s.LoadBest, MetricForBest: s.MetricForBest, GreaterIsBetter: s.GreaterIsBetter,
+		LoadBestAtEnd: s.LoadBest, MetricForBest: s.ranking(), GreaterIsBetter: s.GreaterIsBetter,
 	}
 	if s.Resume != "auto" && s.Resume != "never" {
 		c.Arguments.ResumeFrom = s.Resume

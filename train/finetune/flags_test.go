@@ -133,16 +133,16 @@ func TestDataWeights(t *testing.T) {
 // tokenising.
 func TestErrorsOfLossesNameTheirFlags(t *testing.T) {
 	for want, change := range map[string]func(*Options){
-		"--label-smoothing 0.1, but --loss-type hinge":    func(o *Options) { o.Method, o.LossType, o.LabelSmoothing = "dpo", "hinge", 0.1 },
-		"--label-smoothing 0.5, want 0 or more":           func(o *Options) { o.Method, o.LabelSmoothing = "dpo", 0.5 },
-		"--loss-type grpo, but --method dpo":              func(o *Options) { o.Method, o.LossType = "dpo", "grpo" },
-		"--loss-type ipo, but --method grpo":              func(o *Options) { o.Method, o.LossType = "grpo", "ipo" },
-		"--beta 0, want more than 0":                      func(o *Options) { o.Method, o.Beta = "orpo", 0 },
-		"--beta -0.5, want 0 or more":                     func(o *Options) { o.Method, o.Beta = "grpo", -0.5 },
-		"--desirable-weight -1 and --undesirable-weight ": func(o *Options) { o.Method, o.DesirableWeight = "kto", -1 },
-		"--epsilon -1 and --epsilon-high 0":               func(o *Options) { o.Method, o.Epsilon = "grpo", -1 },
-		`--log-with "paper", want some of tensorboard`:    func(o *Options) { o.LogWith = []string{"csv", "paper"} },
-		"--log-steps -2, want at least -1":                func(o *Options) { o.LogSteps = -2 },
+		"--label-smoothing 0.1, want 0: the loss hinge": func(o *Options) { o.Method, o.LossType, o.LabelSmoothing = "dpo", "hinge", 0.1 },
+		"--label-smoothing 0.5, want 0 or more":         func(o *Options) { o.Method, o.LabelSmoothing = "dpo", 0.5 },
+		"--loss-type grpo, want sigmoid, hinge, ipo":    func(o *Options) { o.Method, o.LossType = "dpo", "grpo" },
+		"--loss-type ipo, want dapo, grpo, bnpo or dr":  func(o *Options) { o.Method, o.LossType = "grpo", "ipo" },
+		"--beta 0, want more than 0":                    func(o *Options) { o.Method, o.Beta = "kto", 0 },
+		"--beta -0.5, want 0 or more":                   func(o *Options) { o.Method, o.Beta = "grpo", -0.5 },
+		"--desirable-weight -1, want 0 or more":         func(o *Options) { o.Method, o.DesirableWeight = "kto", -1 },
+		"--epsilon -1, want 0 or more":                  func(o *Options) { o.Method, o.Epsilon = "grpo", -1 },
+		`--log-with "paper", want some of tensorboard`:  func(o *Options) { o.LogWith = []string{"csv", "paper"} },
+		"--log-steps -2, want at least -1":              func(o *Options) { o.LogSteps = -2 },
 	} {
 		o := Defaults()
 		o.Output, o.LogSteps, o.LogWith = "out", -1, []string{"all"}

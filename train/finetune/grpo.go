@@ -26,13 +26,7 @@ func (grpo) objective(j *job) train.GRPO {
 }
 
 func (m grpo) check(j *job) error {
-	switch b := j.beta(); {
-	case !slices.Contains([]string{"grpo", "bnpo", "dr_grpo", "dapo", ""}, j.LossType):
-		return misusef("got --loss-type %s, but --method grpo has dapo, grpo, bnpo and dr_grpo", j.LossType)
-	case !(b >= 0) || math.IsInf(b, 0):
-		return misusef("got --beta %v, want 0 or more", b)
-	case !(j.Epsilon >= 0 && j.EpsilonHigh >= 0):
-		return misusef("got --epsilon %v and --epsilon-high %v, want 0 or more", j.Epsilon, j.EpsilonHigh)
+	switch {
 	case j.MaxCompletion < 1 || j.NumIterations < 1:
 		return misusef("got --max-completion-length %d and --num-iterations %d, want at least 1", j.MaxCompletion, j.NumIterations)
 	case !(j.Temperature > 0) || math.IsInf(j.Temperature, 0):
@@ -40,8 +34,8 @@ func (m grpo) check(j *job) error {
 	case j.NumIterations > 1 && j.SaveSteps > 0 && j.SaveSteps%j.NumIterations != 0:
 		return misusef("got --save-steps %d, want a multiple of --num-iterations %d: a run resumes with new completions", j.SaveSteps, j.NumIterations)
 	}
-	if err := m.objective(j).Check(); err != nil {
-		return misuse(err)
+	if err := misused(m.objective(j).Check()); err != nil {
+		return err
 	}
 	return j.checkRewards()
 }
@@ -131,7 +125,7 @@ func (j *job) nameRewards(s sampleSet[*rollout]) error {
 			names[name] = true
 		}
 	}
-	j.rewards = slices.Sorted(maps.Keys(names))
+	j.rewards = append([]string{}, slices.Sorted(maps.Keys(names))...) // not nil: they are known
 	for _, set := range append(s.evals, named[data.Dataset[*rollout]]{of: s.train}) {
 		for i := range set.of.Len() {
 			r, err := set.of.At(i)
@@ -179,9 +173,22 @@ func (j *job) tokenizeGroups(path string, tokenizer *data.Tokenizer, o data.Text
 	return out, nil
 }
 
+// metrics has those of rewards that the data names once it is read.
+func (m grpo) metrics(j *job) []string {
+	rewards := j.rewards
+	if j.generates() {
+		rewards = j.rewardNames()
+	}
+	names := append(m.objective(j).Metrics(), rewardMetrics(rewards)...)
+	names = append(names, "reward", "reward_std", "frac_reward_zero_std", "completions/min_length", "completions/mean_length", "completions/max_length")
+	if j.generates() {
+		names = append(names, "completions/clipped_ratio")
+	}
+	return slices.DeleteFunc(names, func(name string) bool { return name == "kl" && j.beta() == 0 })
+}
+
 func (m grpo) prepare(s *student) (loop, error) {
-	g := &grouper{student: s, objective: m.objective(s.job)}
-	g.meter = train.NewMeter(append(append(g.objective.Metrics(), rewardMetrics(s.rewards)...), "reward", "reward_std", "frac_reward_zero_std", "completions/mean_length", "completions/clipped_ratio")...)
+	g := &grouper{student: s, objective: m.objective(s.job), meter: train.NewMeter(m.metrics(s.job)...)}
 	s.leavesRouters("completions are")
 	if s.LossType != "" && s.LossType != "dapo" {
 		s.unit = "completions"
@@ -199,7 +206,8 @@ func (m grpo) prepare(s *student) (loop, error) {
 		}
 	}
 	c := train.TrainerConfig[[]*rollout]{Model: &switched{s.model, func(on bool) { g.evaluating = !on }}, ComputeLoss: g.loss, BeforeWindow: g.ready,
-		Items: func(b []*rollout) int { tokens, _ := g.rows(b); return g.objective.Items(tokens) }, Meter: g.meter}
+		WithoutPerplexity: true,
+		Items:             func(b []*rollout) int { tokens, _ := g.rows(b); return g.objective.Items(tokens) }, Meter: g.meter}
 	g.loop, err = fit(s, c, func(samples []*rollout) ([]*rollout, error) {
 		var fresh []*rollout // an epoch later the prompt has other completions
 		for _, r := range samples {
@@ -273,6 +281,7 @@ func (g *grouper) measure(all []*rollout, rewards []float64) {
 	if _, deviation := train.RewardMoments(rewards); len(rewards) > 1 {
 		g.meter.Add("reward_std", deviation, 1)
 	}
+	shortest, longest := math.Inf(1), 0.0
 	for _, r := range all {
 		_, deviation := train.RewardMoments(r.Rewards)
 		if deviation < 1e-8 {
@@ -284,13 +293,19 @@ func (g *grouper) measure(all []*rollout, rewards []float64) {
 			if !math.IsNaN(r.Rewards[k]) {
 				g.meter.Add("reward", r.Rewards[k], 1)
 			}
-			g.meter.Add("completions/mean_length", float64(len(c)), 1)
+			n := float64(len(c))
+			shortest, longest = min(shortest, n), max(longest, n)
+			g.meter.Add("completions/mean_length", n, 1)
 			if r.ended != nil && !r.ended[k] {
 				g.meter.Add("completions/clipped_ratio", 1, 1)
 			} else if r.ended != nil {
 				g.meter.Add("completions/clipped_ratio", 0, 1)
 			}
 		}
+	}
+	if longest > 0 {
+		g.meter.Add("completions/min_length", shortest, 1)
+		g.meter.Add("completions/max_length", longest, 1)
 	}
 }
 

@@ -16,6 +16,8 @@ type method interface {
 	check(j *job) error
 	// usual are the values of options that are not given.
 	usual() usual
+	// metrics are the values that evaluations have beside the loss.
+	metrics(j *job) []string
 	// read makes samples of the data.
 	read(j *job, tokenizer *data.Tokenizer, o data.TextOptions) (*texts, error)
 	// prepare wires a rank's model, samples and optimizer.
@@ -92,6 +94,8 @@ func (texting) check(j *job) error {
 }
 
 func (texting) usual() usual { return usual{rate: 5e-5, adapterRate: 2e-4, unit: "learned tok"} }
+
+func (texting) metrics(*job) []string { return []string{"perplexity"} }
 
 func (texting) read(j *job, tokenizer *data.Tokenizer, o data.TextOptions) (*texts, error) {
 	var s sampleSet[data.Sequence]

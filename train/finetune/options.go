@@ -1,6 +1,7 @@
 package finetune
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -8,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/heftai/heft/train/internal/preference"
 )
 
 // Options configure a run. Their names, values and defaults are those of the flags of train run,
@@ -199,5 +202,18 @@ func (e *UsageError) Error() string { return e.Err.Error() }
 func (e *UsageError) Unwrap() error { return e.Err }
 
 func misuse(err error) error { return &UsageError{err} }
+
+// misused returns the error of a loss's setting with the flag of its option.
+func misused(err error) error {
+	var wrong *preference.SettingError
+	if !errors.As(err, &wrong) {
+		return err
+	}
+	field, ok := reflect.TypeFor[Options]().FieldByName(wrong.Setting)
+	if !ok {
+		return misuse(err)
+	}
+	return misusef("got %s %v, want %s", flag(field), wrong.Got, wrong.Want)
+}
 
 func misusef(format string, args ...any) error { return &UsageError{fmt.Errorf(format, args...)} }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -34,6 +35,10 @@ func (rewardModel) check(j *job) error {
 	return nil
 }
 
+func (rewardModel) metrics(*job) []string {
+	return []string{"accuracy", "margin", "min_reward", "mean_reward", "max_reward"}
+}
+
 func (rewardModel) read(j *job, t *data.Tokenizer, o data.TextOptions) (*texts, error) {
 	return j.readPairs(t, o)
 }
@@ -52,8 +57,8 @@ func (rewardModel) prepare(s *student) (loop, error) {
 	if s.from, err = s.writeScored(); err != nil {
 		return nil, err
 	}
-	r := &scorer{student: s, scored: m, meter: train.NewMeter("accuracy", "margin", "mean_reward")}
-	c := train.TrainerConfig[data.ComparisonBatch]{Model: &switchedScore{m, r}, ComputeLoss: r.loss, Meter: r.meter,
+	r := &scorer{student: s, scored: m, meter: train.NewMeter(rewardModel{}.metrics(s.job)...)}
+	c := train.TrainerConfig[data.ComparisonBatch]{Model: &switchedScore{m, r}, ComputeLoss: r.loss, Meter: r.meter, WithoutPerplexity: true,
 		Items: func(b data.ComparisonBatch) int { return b.Prompts }}
 	return fit(s, c, s.collate())
 }
@@ -231,6 +236,7 @@ func (s *scorer) losses(b data.ComparisonBatch, o model.Options) (*tensor.Tensor
 	if err := tp.Err(); err != nil {
 		return nil, err
 	}
+	lowest, highest := math.Inf(1), math.Inf(-1)
 	for i := range b.Prompts {
 		x, y := float64(chosen.Data()[i]), float64(rejected.Data()[i])
 		better := 0.0
@@ -240,6 +246,9 @@ func (s *scorer) losses(b data.ComparisonBatch, o model.Options) (*tensor.Tensor
 		s.meter.Add("accuracy", better, 1)
 		s.meter.Add("margin", x-y, 1)
 		s.meter.Add("mean_reward", x+y, 2)
+		lowest, highest = min(lowest, x, y), max(highest, x, y)
 	}
+	s.meter.Add("min_reward", lowest, 1)
+	s.meter.Add("max_reward", highest, 1)
 	return loss, nil
 }

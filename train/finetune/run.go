@@ -215,6 +215,9 @@ func (c *job) check() error {
 	if err := c.checkLoop(); err != nil {
 		return err
 	}
+	if err := c.checkMetric(); err != nil {
+		return err
+	}
 	return c.checkSchedule()
 }
 

@@ -2,7 +2,6 @@ package preference
 
 import (
 	"fmt"
-	"math"
 )
 
 // DPO is direct preference optimization. train.DPO documents the fields.
@@ -21,16 +20,16 @@ func (o DPO) Check() error {
 	case "hinge", "ipo":
 		limit = 0
 	default:
-		return fmt.Errorf("got the DPO loss %q, want sigmoid, hinge, ipo or robust", o.Loss)
+		return &SettingError{"LossType", o.Loss, "sigmoid, hinge, ipo or robust"}
 	}
-	if !(o.Beta > 0) || math.IsInf(o.Beta, 0) {
-		return fmt.Errorf("got beta %v, want more than 0", o.Beta)
+	if o.Beta == 0 || !finite(o.Beta, 0) {
+		return &SettingError{"Beta", o.Beta, "more than 0"}
 	}
 	if o.Smoothing != 0 && !(o.Smoothing > 0 && o.Smoothing < limit) {
 		if limit == 0 {
-			return fmt.Errorf("got label smoothing %v, but the DPO loss %s has none: use sigmoid or robust", o.Smoothing, o.Loss)
+			return &SettingError{"LabelSmoothing", o.Smoothing, "0: the loss " + o.Loss + " has none, sigmoid and robust have it"}
 		}
-		return fmt.Errorf("got label smoothing %v, want 0 or more and less than 0.5", o.Smoothing)
+		return &SettingError{"LabelSmoothing", o.Smoothing, "0 or more and less than 0.5"}
 	}
 	return nil
 }

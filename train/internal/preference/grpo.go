@@ -19,15 +19,17 @@ type GRPO struct {
 func (o GRPO) Check() error {
 	switch {
 	case !slices.Contains([]string{"grpo", "bnpo", "dr_grpo", "dapo"}, o.Loss):
-		return fmt.Errorf("got the GRPO loss %q, want grpo, bnpo, dr_grpo or dapo", o.Loss)
+		return &SettingError{"LossType", o.Loss, "dapo, grpo, bnpo or dr_grpo"}
 	case !slices.Contains([]string{"group", "batch", "none"}, o.Scale):
-		return fmt.Errorf("got the scale of rewards %q, want group, batch or none", o.Scale)
-	case !(o.Beta >= 0) || math.IsInf(o.Beta, 0):
-		return fmt.Errorf("got beta %v, want 0 or more", o.Beta)
-	case !(o.Epsilon >= 0 && o.EpsilonHigh >= 0):
-		return fmt.Errorf("got epsilon %v and epsilon high %v, want 0 or more", o.Epsilon, o.EpsilonHigh)
+		return &SettingError{"ScaleRewards", o.Scale, "group, batch or none"}
+	case !finite(o.Beta, 0):
+		return &SettingError{"Beta", o.Beta, "0 or more"}
+	case !(o.Epsilon >= 0):
+		return &SettingError{"Epsilon", o.Epsilon, "0 or more"}
+	case !(o.EpsilonHigh >= 0):
+		return &SettingError{"EpsilonHigh", o.EpsilonHigh, "0 or more"}
 	case o.Loss == "dr_grpo" && o.MaxCompletion < 1:
-		return fmt.Errorf("got a maximum of %d tokens for completions, want 1 or more for dr_grpo", o.MaxCompletion)
+		return &SettingError{"MaxCompletion", o.MaxCompletion, "1 or more"}
 	}
 	return nil
 }

@@ -2,7 +2,6 @@ package preference
 
 import (
 	"fmt"
-	"math"
 )
 
 // KTO is Kahneman-Tversky optimization of completions that are judged one by one. train.KTO documents
@@ -11,13 +10,13 @@ type KTO struct{ Beta, Desirable, Undesirable float64 }
 
 // Check reports invalid settings.
 func (o KTO) Check() error {
-	if !(o.Beta > 0) || math.IsInf(o.Beta, 0) {
-		return fmt.Errorf("got beta %v, want more than 0", o.Beta)
-	}
-	for _, w := range []float64{o.Desirable, o.Undesirable} {
-		if !(w >= 0) || math.IsInf(w, 0) {
-			return fmt.Errorf("got weights %v and %v of desirable and undesirable answers, want 0 or more", o.Desirable, o.Undesirable)
-		}
+	switch {
+	case o.Beta == 0 || !finite(o.Beta, 0):
+		return &SettingError{"Beta", o.Beta, "more than 0"}
+	case !finite(o.Desirable, 0):
+		return &SettingError{"DesirableWeight", o.Desirable, "0 or more"}
+	case !finite(o.Undesirable, 0):
+		return &SettingError{"UndesirableWeight", o.Undesirable, "0 or more"}
 	}
 	return nil
 }

@@ -1,7 +1,6 @@
 package preference
 
 import (
-	"fmt"
 	"math"
 )
 
@@ -11,8 +10,8 @@ type ORPO struct{ Beta float64 }
 
 // Check reports invalid settings.
 func (o ORPO) Check() error {
-	if !(o.Beta >= 0) || math.IsInf(o.Beta, 0) {
-		return fmt.Errorf("got beta %v, want 0 or more", o.Beta)
+	if !finite(o.Beta, 0) {
+		return &SettingError{"Beta", o.Beta, "0 or more"}
 	}
 	return nil
 }

@@ -11,6 +11,20 @@ import (
 	"math"
 )
 
+// SettingError is the error of a setting that a loss does not take.
+type SettingError struct {
+	Setting string // the field of train's type, such as Beta
+	Got     any
+	Want    string
+}
+
+func (e *SettingError) Error() string {
+	return fmt.Sprintf("got %s %v, want %s", e.Setting, e.Got, e.Want)
+}
+
+// finite reports whether v is least or more, and not infinite.
+func finite(v, least float64) bool { return v >= least && !math.IsInf(v, 0) }
+
 // Batch holds sequences row by row: the first completion of every prompt, then the second ones.
 // Position i of a row is about the token at i+1, so the last position counts for nothing.
 type Batch struct {

@@ -65,6 +65,9 @@ func (t *Trainer[B]) evaluateSet(ctx context.Context, set *EvalSet[B]) (map[stri
 		return nil, err
 	}
 	metrics := sum.Metrics(t.c.ComputeMetrics)
+	if t.c.WithoutPerplexity {
+		delete(metrics, "eval_perplexity")
+	}
 	passed := max(1e-9, time.Since(begin).Seconds())
 	metrics["eval_runtime"] = passed
 	metrics["eval_samples_per_second"] = float64(sum.Samples) / passed

@@ -14,6 +14,7 @@ import (
 	"log/slog"
 	"math"
 
+	"github.com/heftai/heft/internal/errtext"
 	"github.com/heftai/heft/train/data"
 	"github.com/heftai/heft/train/internal/evaluation"
 	"github.com/heftai/heft/train/internal/progress"
@@ -40,9 +41,11 @@ type Config[B any] struct {
 	EvaluateBatch  func(ctx context.Context, batch B) (evaluation.Batch, error)
 	Gather         func(ctx context.Context, e evaluation.Batch) (evaluation.Batch, error)
 	ComputeMetrics func(predicted, labels []int) map[string]float64
-	From           string
-	Observer       Observer
-	Meter          *Meter
+	// WithoutPerplexity leaves eval_perplexity out.
+	WithoutPerplexity bool
+	From              string
+	Observer          Observer
+	Meter             *Meter
 
 	Goal      progress.Goal
 	Schedule  Schedule
@@ -235,7 +238,7 @@ func (t *Trainer[B]) prepareEval(l *data.Loader[B]) error {
 		o.Comm, o.SplitBatches = nil, false
 	}
 	if err := t.rank.PrepareLoader(l, o); err != nil {
-		return fmt.Errorf("train: trainer: the evaluation data: %w", err)
+		return fmt.Errorf("train: trainer: the evaluation data: %w", errtext.Below("train", err))
 	}
 	return nil
 }
