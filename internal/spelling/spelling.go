@@ -1,4 +1,5 @@
-// Package spelling finds names that a misspelled word may have meant.
+// Package spelling finds names that a misspelled word may have meant: [Nearest] lists them by their [Distance],
+// which counts letters.
 package spelling
 
 import "slices"
