@@ -3,13 +3,16 @@ package meta
 // The layout of QuantCoded, as package coded has it; a test compares them.
 const (
 	codedColumns = 128 // of a group
-	codedGroup   = 196 // bytes of a group, with its share of the exceptions
-	codedRow     = 40  // bytes of a row besides its groups
+	codedGroup   = 192 // bytes of a group
+	codedTable   = 32  // bytes of a row's table
+	codedUnit    = 24  // bytes of a unit for exceptions
+	codedUnitFor = 6   // groups, of which each first one comes with a unit
 )
 
 // CodedRowBytes returns the size of a row of so many columns in QuantCoded.
 func CodedRowBytes(columns int) int64 {
-	return codedRow + codedGroup*int64(ceil(columns, codedColumns))
+	groups := ceil(columns, codedColumns)
+	return codedTable + codedGroup*int64(groups) + codedUnit*int64(ceil(groups, codedUnitFor))
 }
 
 // CodedShare is the largest ratio of the size of a coded matrix to its plain size with which coding pays.

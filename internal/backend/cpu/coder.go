@@ -27,7 +27,9 @@ func NewCoder(threads int) *Coder { return &Coder{max(threads, 1)} }
 func (c *Coder) Format() meta.QuantFormat { return meta.QuantCoded }
 
 // Layout is a method of [backend.Converter].
-func (c *Coder) Layout() string { return "tables, exceptions and groups of 128 columns by 16 rows" }
+func (c *Coder) Layout() string {
+	return "rows of a table, units for exceptions and groups of 128 columns"
+}
 
 // RowGroup is a method of [backend.Converter].
 func (c *Coder) RowGroup() int { return coded.BandRows }

@@ -11,4 +11,4 @@ import (
 )
 
 //go:noescape
-func avx2Decode(tables unsafe.Pointer, groups unsafe.Pointer, exceptions unsafe.Pointer, out unsafe.Pointer, count int64, rows int64)
+func avx2Decode(w unsafe.Pointer, before int64, out unsafe.Pointer, count int64, rows int64)

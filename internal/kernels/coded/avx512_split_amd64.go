@@ -11,10 +11,10 @@ import (
 )
 
 //go:noescape
-func avx512CodedSplit8(tables unsafe.Pointer, groups unsafe.Pointer, exceptions unsafe.Pointer, x unsafe.Pointer, y unsafe.Pointer, count int64, ahead int64, head int64)
+func avx512CodedSplit8(w unsafe.Pointer, before int64, x unsafe.Pointer, y unsafe.Pointer, count int64, ahead int64)
 
 //go:noescape
-func avx512CodedSplit4(tables unsafe.Pointer, groups unsafe.Pointer, exceptions unsafe.Pointer, x unsafe.Pointer, y unsafe.Pointer, count int64, ahead int64, head int64)
+func avx512CodedSplit4(w unsafe.Pointer, before int64, x unsafe.Pointer, y unsafe.Pointer, count int64, ahead int64)
 
 //go:noescape
-func avx512CodedSplit1(tables unsafe.Pointer, groups unsafe.Pointer, exceptions unsafe.Pointer, x unsafe.Pointer, y unsafe.Pointer, count int64, ahead int64, rows int64)
+func avx512CodedSplit1(w unsafe.Pointer, before int64, x unsafe.Pointer, y unsafe.Pointer, count int64, ahead int64, rows int64)

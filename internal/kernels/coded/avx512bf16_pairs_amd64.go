@@ -11,10 +11,10 @@ import (
 )
 
 //go:noescape
-func avx512bf16CodedPairs8(tables unsafe.Pointer, groups unsafe.Pointer, exceptions unsafe.Pointer, x unsafe.Pointer, y unsafe.Pointer, count int64, ahead int64, head int64)
+func avx512bf16CodedPairs8(w unsafe.Pointer, before int64, x unsafe.Pointer, y unsafe.Pointer, count int64, ahead int64)
 
 //go:noescape
-func avx512bf16CodedPairs4(tables unsafe.Pointer, groups unsafe.Pointer, exceptions unsafe.Pointer, x unsafe.Pointer, y unsafe.Pointer, count int64, ahead int64, head int64)
+func avx512bf16CodedPairs4(w unsafe.Pointer, before int64, x unsafe.Pointer, y unsafe.Pointer, count int64, ahead int64)
 
 //go:noescape
-func avx512bf16CodedPairs1(tables unsafe.Pointer, groups unsafe.Pointer, exceptions unsafe.Pointer, x unsafe.Pointer, y unsafe.Pointer, count int64, ahead int64, rows int64)
+func avx512bf16CodedPairs1(w unsafe.Pointer, before int64, x unsafe.Pointer, y unsafe.Pointer, count int64, ahead int64, rows int64)

@@ -11,16 +11,16 @@ import (
 )
 
 //go:noescape
-func avx512bf16CodedTokens8(tables unsafe.Pointer, groups unsafe.Pointer, ws int64, exceptions unsafe.Pointer, x unsafe.Pointer, xs int64, sums unsafe.Pointer, count int64, rows int64, ahead int64, band int64, later int64)
+func avx512bf16CodedTokens8(rows unsafe.Pointer, w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, sums unsafe.Pointer, count int64, n int64, ahead int64, later_rows int64, later int64)
 
 //go:noescape
-func avx512bf16CodedTokens6(tables unsafe.Pointer, groups unsafe.Pointer, ws int64, exceptions unsafe.Pointer, x unsafe.Pointer, xs int64, sums unsafe.Pointer, count int64, rows int64, ahead int64, band int64, later int64)
+func avx512bf16CodedTokens6(rows unsafe.Pointer, w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, sums unsafe.Pointer, count int64, n int64, ahead int64, later_rows int64, later int64)
 
 //go:noescape
-func avx512bf16CodedTokens4(tables unsafe.Pointer, groups unsafe.Pointer, ws int64, exceptions unsafe.Pointer, x unsafe.Pointer, xs int64, sums unsafe.Pointer, count int64, rows int64, ahead int64, band int64, later int64)
+func avx512bf16CodedTokens4(rows unsafe.Pointer, w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, sums unsafe.Pointer, count int64, n int64, ahead int64, later_rows int64, later int64)
 
 //go:noescape
-func avx512bf16CodedTokens2(tables unsafe.Pointer, groups unsafe.Pointer, ws int64, exceptions unsafe.Pointer, x unsafe.Pointer, xs int64, sums unsafe.Pointer, count int64, rows int64, ahead int64, band int64, later int64)
+func avx512bf16CodedTokens2(rows unsafe.Pointer, w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, sums unsafe.Pointer, count int64, n int64, ahead int64, later_rows int64, later int64)
 
 //go:noescape
 func avx512bf16CodedSums(y unsafe.Pointer, ys int64, sums unsafe.Pointer, tokens int64, rows int64)

@@ -46,13 +46,13 @@ type (
 // kernels, since it cannot inside one.
 
 //go:noinline
-func (avx2) decode(dst []byte, b band, groups, rows int) {
-	avx2Decode(asm.Bytes(b.tables), asm.Bytes(b.groups), asm.Bytes(b.exceptions), asm.Bytes(dst), int64(groups), int64(rows))
+func (avx2) decode(dst []byte, w strip, rows int) {
+	avx2Decode(asm.Bytes(w.data[w.at:]), int64(beforeGroups(w.columns)), asm.Bytes(dst), int64(Groups(w.columns)), int64(rows))
 }
 
 //go:noinline
-func (avx512) decode(dst []byte, b band, groups, rows int) {
-	avx512Decode(asm.Bytes(b.tables), asm.Bytes(b.groups), asm.Bytes(b.exceptions), asm.Bytes(dst), int64(groups), int64(rows))
+func (avx512) decode(dst []byte, w strip, rows int) {
+	avx512Decode(asm.Bytes(w.data[w.at:]), int64(beforeGroups(w.columns)), asm.Bytes(dst), int64(Groups(w.columns)), int64(rows))
 }
 
 // A product is a generated kernel in its forms for 8, 4 and 1 rows.
@@ -64,17 +64,9 @@ const (
 	split256
 )
 
-func (avx512) mulPairs(y []float32, b band, x []uint32) {
-	pairs512.rows(y, &b, asm.Words(x), len(x)*2/GroupColumns)
-}
-
-func (avx512) mulSplit(y []float32, b band, x []float32) {
-	split512.rows(y, &b, asm.Floats(x), len(x)/GroupColumns)
-}
-
-func (avx2) mulSplit(y []float32, b band, x []float32) {
-	split256.rows(y, &b, asm.Floats(x), len(x)/GroupColumns)
-}
+func (avx512) mulPairs(y []float32, w strip, x []uint32)  { pairs512.rows(y, &w, asm.Words(x)) }
+func (avx512) mulSplit(y []float32, w strip, x []float32) { split512.rows(y, &w, asm.Floats(x)) }
+func (avx2) mulSplit(y []float32, w strip, x []float32)   { split256.rows(y, &w, asm.Floats(x)) }
 
 // role is the role of the kernels of p in the fetch plan.
 func (p product) role() fetch.Role {
@@ -97,42 +89,40 @@ func (p product) at(rows int) (n, ahead int) {
 	return 1, 6 << 10
 }
 
-// rows computes rows of a band. In parts it prefetches the tables and the first exceptions of the next band. Rows that are
-// computed one by one are one call.
-func (p product) rows(y []float32, b *band, x unsafe.Pointer, groups int) {
-	own := groups * groupBytes
+// rows computes the rows of a strip. Those that are computed one by one are one call.
+func (p product) rows(y []float32, w *strip, x unsafe.Pointer) {
+	each := RowBytes(w.columns)
 	for r := 0; r < len(y); {
 		n, ahead := p.at(len(y) - r)
-		head := (b.rows-r)*own + (BandRows-b.rows+r)%BandRows*64
 		count := n
 		if n == 1 {
 			count = len(y) - r
 		}
-		p.call(n, b, r, r*own, x, y[r:r+count], groups, ahead, head)
+		p.call(n, w.data[w.at+r*each:], w.columns, x, y[r:r+count], ahead)
 		r += count
 	}
 }
 
 //go:noinline
-func (p product) call(n int, b *band, r, at int, x unsafe.Pointer, y []float32, groups, ahead, head int) {
-	tables, rows, exceptions, to := asm.Bytes(b.tables[r*tableBytes:]), asm.Bytes(b.groups[at:]), asm.Bytes(b.exceptions), asm.Floats(y)
-	count, near, far, each := int64(groups), int64(ahead), int64(head), int64(len(y))
+func (p product) call(n int, w []byte, columns int, x unsafe.Pointer, y []float32, ahead int) {
+	rows, to := asm.Bytes(w), asm.Floats(y)
+	before, count, near, each := int64(beforeGroups(columns)), int64(Groups(columns)), int64(ahead), int64(len(y))
 	switch { // called by name: arguments of a function value would escape
 	case p == pairs512 && n == 8:
-		avx512bf16CodedPairs8(tables, rows, exceptions, x, to, count, near, far)
+		avx512bf16CodedPairs8(rows, before, x, to, count, near)
 	case p == pairs512 && n == 4:
-		avx512bf16CodedPairs4(tables, rows, exceptions, x, to, count, near, far)
+		avx512bf16CodedPairs4(rows, before, x, to, count, near)
 	case p == pairs512:
-		avx512bf16CodedPairs1(tables, rows, exceptions, x, to, count, near, each)
+		avx512bf16CodedPairs1(rows, before, x, to, count, near, each)
 	case p == split512 && n == 8:
-		avx512CodedSplit8(tables, rows, exceptions, x, to, count, near, far)
+		avx512CodedSplit8(rows, before, x, to, count, near)
 	case p == split512 && n == 4:
-		avx512CodedSplit4(tables, rows, exceptions, x, to, count, near, far)
+		avx512CodedSplit4(rows, before, x, to, count, near)
 	case p == split512:
-		avx512CodedSplit1(tables, rows, exceptions, x, to, count, near, each)
+		avx512CodedSplit1(rows, before, x, to, count, near, each)
 	case n == 4:
-		avx2CodedSplit4(tables, rows, exceptions, x, to, count, near, far)
+		avx2CodedSplit4(rows, before, x, to, count, near)
 	default:
-		avx2CodedSplit1(tables, rows, exceptions, x, to, count, near, each)
+		avx2CodedSplit1(rows, before, x, to, count, near, each)
 	}
 }

@@ -23,28 +23,25 @@ func Encode(dst, src []byte, rows, cols int) error {
 
 // encodeBand codes a band. It reports false if the exceptions do not fit.
 func encodeBand(dst, src []byte, rows, cols int) bool {
-	own, head := Groups(cols)*groupBytes, rows*(tableBytes+roomOf(cols))
-	tables, groups := dst[:rows*tableBytes], dst[head:]
-	x := exceptions{room: dst[rows*tableBytes : head]}
-	clear(x.room)
+	each, before := RowBytes(cols), beforeGroups(cols)
+	x := exceptions{band: dst, rows: rows, each: each, own: unitsOf(cols)}
+	for r := range rows {
+		clear(dst[r*each+tableBytes:][:before-tableBytes])
+	}
 	var index [256]uint8
 	for r := range rows {
-		row := src[r*cols*2:][:cols*2]
-		tableOf((*[tableBytes]byte)(tables[r*tableBytes:]), &index, row)
+		row, table := src[r*cols*2:][:cols*2], (*[tableBytes]byte)(dst[r*each:])
+		tableOf(table, &index, row)
 		for g := range Groups(cols) {
-			to := (*[groupBytes]byte)(groups[r*own+g*groupBytes:])
-			from := row[g*2*GroupColumns:]
-			if len(from) >= 2*GroupColumns {
-				if !x.encode(to, (*[2 * GroupColumns]byte)(from), &index) {
-					return false
-				}
-				continue
-			}
+			at, from := r*each+before+g*groupBytes, row[g*2*GroupColumns:]
 			var last [2 * GroupColumns]byte
-			for i := copy(last[:], from); i < len(last); i += 2 {
-				last[i+1] = tables[r*tableBytes] // zeros are rarely in the table, and these are not used
+			if len(from) < 2*GroupColumns {
+				for i := copy(last[:], from); i < len(last); i += 2 {
+					last[i+1] = table[0] // zeros are rarely in the table, and these are not used
+				}
+				from = last[:]
 			}
-			if !x.encode(to, &last, &index) {
+			if !x.encode(at, (*[2 * GroupColumns]byte)(from), &index) {
 				return false
 			}
 		}
@@ -85,19 +82,38 @@ func tableOf(table *[tableBytes]byte, index *[256]uint8, row []byte) {
 	}
 }
 
-// exceptions are the records of a band.
+// exceptions are the records of a band, in the units of its rows: own of each row, which has so many bytes.
 type exceptions struct {
-	room []byte
-	used int
+	band            []byte
+	rows, each, own int
+	used            int // units
 }
 
-// encode codes a group. It reports false if it is an exception and there is no room for its record.
-func (x *exceptions) encode(to *[groupBytes]byte, from *[2 * GroupColumns]byte, index *[256]uint8) bool {
+// add makes the group at a place of the band an exception with n units. It reports false if there are not so many.
+func (x *exceptions) add(at, n int) (units [rawUnits][]byte, ok bool) {
+	if x.used+n > x.rows*x.own {
+		return units, false
+	}
+	codes := x.band[at+codesAt:]
+	clear(codes[:offsetsAt+4*n])
+	codes[0] = mark
+	for i := range n {
+		unit := x.used/x.own*x.each + tableBytes + x.used%x.own*unitBytes
+		binary.LittleEndian.PutUint32(codes[offsetsAt+4*i:], uint32(int32(unit-at)))
+		units[i] = x.band[unit:][:unitBytes]
+		x.used++
+	}
+	return units, true
+}
+
+// encode codes the group at a place of the band. It reports false if it is an exception and there is no room for its record.
+func (x *exceptions) encode(at int, from *[2 * GroupColumns]byte, index *[256]uint8) bool {
+	to := (*[groupBytes]byte)(x.band[at:])
 	var indices [GroupColumns]uint8 // in the order of the low bytes
 	all := uint8(0)
 	for k := range GroupColumns / 8 {
-		at := place(k)
-		words, low, high := (*[16]byte)(from[16*k:]), (*[8]byte)(to[at:]), (*[8]byte)(indices[at:])
+		place := inOrder(k)
+		words, low, high := (*[16]byte)(from[16*k:]), (*[8]byte)(to[place:]), (*[8]byte)(indices[place:])
 		for i := range 8 {
 			low[i] = words[2*i]
 			n := index[words[2*i+1]]
@@ -109,35 +125,39 @@ func (x *exceptions) encode(to *[groupBytes]byte, from *[2 * GroupColumns]byte, 
 	for i := range codes {
 		codes[i] = indices[i]&15 | indices[i+GroupColumns/2]<<4
 	}
-	if all < 16 && codes[0] != mark {
+	switch {
+	case all < 16 && codes[0] != mark:
 		return true
+	case slices.Contains(indices[:], none):
+		return x.raw(at, from)
 	}
-	record := x.room[x.used:]
-	offset := uint32(x.used)
-	if slices.Contains(indices[:], none) {
-		if len(record) < GroupColumns {
-			return false
-		}
-		for k := range GroupColumns / 8 {
-			at := place(k)
-			for i := range 8 {
-				record[at+i] = from[16*k+2*i+1]
-			}
-		}
-		x.used += GroupColumns
-		offset |= raw
-	} else {
-		if len(record) < maskBytes+displacedBytes {
-			return false
-		}
-		for i, n := range indices {
-			record[i/8] |= n >> 4 << (i % 8)
-		}
-		copy(record[maskBytes:], codes[:displacedBytes])
-		x.used += maskBytes + displacedBytes
+	displaced := [displacedBytes]byte(codes)
+	units, ok := x.add(at, 1)
+	if !ok {
+		return false
 	}
-	clear(codes[:displacedBytes])
-	codes[0] = mark
-	binary.LittleEndian.PutUint32(to[offsetAt:], offset)
+	for i, n := range indices {
+		units[0][i/8] |= n >> 4 << (i % 8)
+	}
+	copy(units[0][maskBytes:], displaced[:])
+	return true
+}
+
+// raw stores all high bytes of the group at a place of the band. It reports false if there is no room.
+func (x *exceptions) raw(at int, from *[2 * GroupColumns]byte) bool {
+	units, ok := x.add(at, rawUnits)
+	if !ok {
+		return false
+	}
+	x.band[at+codesAt+rawAt] = 1
+	var high [rawUnits * unitBytes]byte
+	for k := range GroupColumns / 8 {
+		for i := range 8 {
+			high[inOrder(k)+i] = from[16*k+2*i+1]
+		}
+	}
+	for i, unit := range units {
+		copy(unit, high[i*unitBytes:])
+	}
 	return true
 }

@@ -7,32 +7,37 @@ import (
 // goDecoder is the reference.
 type goDecoder struct{}
 
-func (goDecoder) decode(dst []byte, b band, groups, rows int) {
-	for r := range rows {
-		table := (*[tableBytes]byte)(b.tables[r*tableBytes:])
-		for g := range groups {
-			at := r*groups + g
-			decodeGroup((*[2 * GroupColumns]byte)(dst[at*2*GroupColumns:]), (*[groupBytes]byte)(b.groups[at*groupBytes:]), table, b.exceptions)
+func (goDecoder) decode(dst []byte, w strip, rows int) {
+	at := w.at
+	for range rows {
+		table := (*[tableBytes]byte)(w.data[at:])
+		at += beforeGroups(w.columns)
+		for range Groups(w.columns) {
+			decodeGroup((*[2 * GroupColumns]byte)(dst), w.data, at, table)
+			dst, at = dst[2*GroupColumns:], at+groupBytes
 		}
 	}
 }
 
-// decodeGroup restores a group.
-func decodeGroup(dst *[2 * GroupColumns]byte, from *[groupBytes]byte, table *[tableBytes]byte, exceptions []byte) {
+// decodeGroup restores the group at a place of a matrix's data.
+func decodeGroup(dst *[2 * GroupColumns]byte, data []byte, place int, table *[tableBytes]byte) {
+	from := (*[groupBytes]byte)(data[place:])
+	codes := *(*[GroupColumns / 2]byte)(from[codesAt:])
+	unit := func(i int) []byte {
+		return data[place+int(int32(binary.LittleEndian.Uint32(from[codesAt+offsetsAt+4*i:]))):][:unitBytes]
+	}
 	var high [GroupColumns]byte // in the order of the low bytes
-	codes, second := *(*[GroupColumns / 2]byte)(from[codesAt:]), [maskBytes]byte{}
-	offset := uint32(0)
-	if codes[0] == mark {
-		offset = binary.LittleEndian.Uint32(from[offsetAt:])
-		record := exceptions[offset&^raw:]
-		if offset&raw != 0 {
-			high = [GroupColumns]byte(record)
-		} else {
+	if codes[0] == mark && codes[rawAt] != 0 {
+		for i := range rawUnits {
+			copy(high[i*unitBytes:], unit(i))
+		}
+	} else {
+		var second [maskBytes]byte
+		if codes[0] == mark {
+			record := unit(0)
 			second = [maskBytes]byte(record)
 			copy(codes[:displacedBytes], record[maskBytes:])
 		}
-	}
-	if offset&raw == 0 {
 		for i, c := range codes {
 			low, upper := i, i+GroupColumns/2
 			high[low] = table[c&15|second[low/8]>>(low%8)&1<<4]
@@ -40,15 +45,15 @@ func decodeGroup(dst *[2 * GroupColumns]byte, from *[groupBytes]byte, table *[ta
 		}
 	}
 	for k := range GroupColumns / 8 {
-		at := place(k)
+		at := inOrder(k)
 		for i := range 8 {
 			dst[2*(8*k+i)], dst[2*(8*k+i)+1] = from[at+i], high[at+i]
 		}
 	}
 }
 
-// place is where the bytes of columns 8k to 8k+7 are among the low bytes of a group.
-func place(k int) int {
+// inOrder is where the bytes of columns 8k to 8k+7 are among the low bytes of a group.
+func inOrder(k int) int {
 	half, k := k/8*(GroupColumns/2), k%8
 	return half + k%4*16 + k/4*8
 }

@@ -136,7 +136,7 @@ func patterns(near bool, rows ...int) (list []Pattern) {
 func Candidates(r Role) []Pattern { return slices.Clone(candidates[r]) }
 
 // Default returns the plan for unmeasured processors of a vendor, named as CPUID names it: 1 row for one
-// token on AMD, as Zen 4 reads fastest, with prefetch of pairs, Q8 and coded weights and without of others, pieces for several
+// token on AMD, as Zen 4 reads fastest, with prefetch of pairs, Q8 and coded weights of float32 activations and without of others, pieces for several
 // tokens, and whole rows for packing; many rows with prefetch elsewhere.
 func Default(vendor string) Plan {
 	var p Plan
@@ -145,7 +145,7 @@ func Default(vendor string) Plan {
 	}
 	if vendor == "AuthenticAMD" {
 		for _, r := range []Role{Floats, Pairs, Q8, Q4, Roof, CodedPairs, CodedFloats} {
-			p[r] = Pattern{Rows: 1, Prefetch: r == Pairs || r == Q8 || r == CodedPairs || r == CodedFloats}
+			p[r] = Pattern{Rows: 1, Prefetch: r == Pairs || r == Q8 || r == CodedFloats}
 		}
 		p[PairTokens], p[Packing] = inPieces, wholeRows
 	}

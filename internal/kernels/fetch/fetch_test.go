@@ -12,7 +12,7 @@ func TestDefaultsAreOfKernels(t *testing.T) {
 			t.Errorf("%q: %v", vendor, err)
 		}
 	}
-	if p := Default("AuthenticAMD"); p[Pairs] != (Pattern{Rows: 1, Prefetch: true}) || p[Q8] != (Pattern{Rows: 1, Prefetch: true}) || p[Q4] != (Pattern{Rows: 1}) || p[CodedPairs] != (Pattern{Rows: 1, Prefetch: true}) {
+	if p := Default("AuthenticAMD"); p[Pairs] != (Pattern{Rows: 1, Prefetch: true}) || p[Q8] != (Pattern{Rows: 1, Prefetch: true}) || p[Q4] != (Pattern{Rows: 1}) || p[CodedPairs] != (Pattern{Rows: 1}) {
 		t.Errorf("the default for AMD is %v, want 1 row for one token, with prefetch of pairs, q8 and coded pairs", p)
 	}
 	if p := Default("GenuineIntel"); p[Floats] != (Pattern{Rows: 8, Prefetch: true}) || !p[Tokens].Prefetch {

@@ -9,16 +9,17 @@ INLINE void words(uint8_t *out, const uint8_t *p, __m256i high) {
   store32(out + 64, _mm256_unpackhi_epi8(low, high));
 }
 
-KERNEL avx2Decode(const uint8_t *tables, const uint8_t *groups, const uint8_t *exceptions, uint8_t *out, int64_t count, int64_t rows) {
+KERNEL avx2Decode(const uint8_t *w, int64_t before, uint8_t *out, int64_t count, int64_t rows) {
   ROLLED for (; rows > 0; rows--) {
-    const __m256i first = table_at(tables);
+    const uint8_t *row = w;
+    const __m256i first = table_at(row);
+    w += before;
     ROLLED for (int64_t n = count; n > 0; n--) {
-      UNROLL for (int i = 0; i < 3; i++) _mm_prefetch(groups + DISTANCE(4096) + 64 * i, _MM_HINT_T0);
+      UNROLL for (int i = 0; i < 3; i++) _mm_prefetch(w + DISTANCE(4096) + 64 * i, _MM_HINT_T0);
       UNROLL for (int part = 0; part < 4; part++) {
-        words(out + part / 2 * 128 + part % 2 * 32, groups + 32 * part, high_bytes(groups, part, first, tables + 16, exceptions));
+        words(out + part / 2 * 128 + part % 2 * 32, w + 32 * part, high_bytes(w, part, first, row + 16));
       }
-      groups += GROUP, out += 256;
+      w += GROUP, out += 256;
     }
-    tables += TABLE;
   }
 }
