@@ -1,0 +1,282 @@
+package nn
+
+import (
+	"github.com/heftai/heft/internal/tensor"
+	"github.com/heftai/heft/meta"
+)
+
+// forward sums, for each token, the shared expert and then its routed experts by ascending number.
+// The order does not depend on the other rows. Independent products form one operation: the router
+// with the shared expert's first maps, then the shared expert's last map with the routed experts'
+// first maps, then the routed experts' last maps.
+func (m *moe) forward(c *Context, dst, x tensor.Tensor) { m.routed(c, dst, x, x) }
+
+// routed is forward with another operand of the router.
+func (m *moe) routed(c *Context, dst, x, operand tensor.Tensor) {
+	mark := c.arena.used
+	together := c.collect()
+	s := m.openShared(together, x)
+	m.route(together, operand)
+	r := &c.routing
+	r.hit = r.hit[:len(r.hit)-r.beyond(m.spec.Count)]
+	places := c.placesOf(m)
+	if c.err == nil {
+		c.want(m.stack.Module, r.hit, places)
+		c.tellGuess()
+	}
+	m.closeShared(together, dst, &s)
+	sum := dst
+	if m.latentDown != nil {
+		x, sum = m.openLatent(together, x)
+	}
+	m.show(c, x, places)
+	for hit := r.hit; len(hit) > 0 && c.err == nil; {
+		lot := r.lot(hit, lotRows(x.Rows(), m.spec.TopK))
+		m.experts(together, sum, x, lot, &s, places)
+		hit = hit[len(lot):]
+	}
+	m.pass(c, dst, x)
+	if m.latentDown != nil {
+		y := c.arena.take(dst.Rows(), m.width)
+		m.latentUp.forward(c, y, sum)
+		c.add(dst, y, 1)
+	}
+	c.arena.used = mark
+}
+
+// openLatent returns what the experts see, and an empty sum of their results.
+func (m *moe) openLatent(c scope, x tensor.Tensor) (in, sum tensor.Tensor) {
+	in, sum = c.arena.take(x.Rows(), m.expertWidth), c.arena.take(x.Rows(), m.expertWidth)
+	if c.err == nil {
+		m.latentDown.compute(c, in, x, 0)
+		c.compute()
+		c.backend.Gather(sum, matrix(c.zero, 1, m.expertWidth), c.nothing[:x.Rows()])
+	}
+	return in, sum
+}
+
+// sharing is the intermediate state of the shared expert.
+type sharing struct {
+	gate, up tensor.Tensor
+	y, share tensor.Tensor // set if it has a gate of its own
+}
+
+// openShared computes the first maps of the shared expert.
+func (m *moe) openShared(c scope, x tensor.Tensor) (s sharing) {
+	if m.shared == nil {
+		return s
+	}
+	if m.sharedGate != nil {
+		s.y, s.share = c.arena.take(x.Rows(), m.width), c.arena.take(x.Rows(), 1)
+		m.sharedGate.compute(c, s.share, x, 0)
+	}
+	s.gate, s.up = m.shared.open(c, x)
+	return s
+}
+
+// closeShared computes the initial value of dst, or the term that is added to it first.
+func (m *moe) closeShared(c scope, dst tensor.Tensor, s *sharing) {
+	if c.err != nil {
+		return
+	}
+	if m.shared == nil || m.sharedGate != nil {
+		c.backend.Gather(dst, matrix(c.zero, 1, m.width), c.nothing[:dst.Rows()])
+	}
+	switch {
+	case m.shared == nil:
+	case m.sharedGate == nil:
+		m.shared.close(c, dst, s.gate, s.up)
+	default:
+		m.shared.close(c, s.y, s.gate, s.up)
+	}
+}
+
+// addShared adds the shared expert to dst if it has a gate.
+func (m *moe) addShared(c *Context, dst tensor.Tensor, s *sharing) {
+	if s.y.IsZero() || c.err != nil {
+		return
+	}
+	rows := dst.Rows()
+	shares, sigmoid := c.routing.gates[:rows], c.arena.spare(s.share)
+	c.backend.Gate(sigmoid, s.share, tensor.Tensor{}, meta.ActSigmoid, 0)
+	if err := c.backend.Copy(tensor.Floats(shares, rows, 1), sigmoid); err != nil {
+		c.fail("%s: %w", m.sharedGate.path, err)
+		return
+	}
+	c.backend.ScatterAdd(dst, s.y, c.iota[:rows], shares)
+	s.y = tensor.Tensor{}
+}
+
+// route selects the experts and sorts the rows by expert.
+func (m *moe) route(c scope, x tensor.Tensor) {
+	mark := c.arena.used
+	logits := m.logits(c, x)
+	c.trace(PointRouter, m.router.path, logits)
+	m.choose(c.Context, logits)
+	c.arena.used = mark
+	if !c.sync(m.path) {
+		return
+	}
+	n, r := x.Rows()*m.spec.TopK, &c.routing
+	if m.expertScale.Param != nil {
+		c.scaleChosen(m.expertScale, r.weights[:n], r.experts[:n])
+	}
+	if !r.sort(n, m.spec.TopK, m.choices()) {
+		c.fail("%s: the router chose an expert that is not there", m.path)
+		return
+	}
+	if c.recording() {
+		c.arena.recorder.Derive(r.shares[:n], r.weights[:n], r.places[:n])
+	}
+}
+
+// logits returns the router's result for x, with the deferred products computed.
+func (m *moe) logits(c scope, x tensor.Tensor) tensor.Tensor {
+	logits := c.arena.take(x.Rows(), m.choices())
+	m.router.compute(c, logits, x, 0)
+	c.compute()
+	if s := m.spec.Softcap; s > 0 && c.err == nil {
+		c.backend.Scale(logits, 1, s)
+	}
+	return logits
+}
+
+// choose sets the experts of each row and their weights from the logits of the router.
+func (m *moe) choose(c *Context, logits tensor.Tensor) {
+	correction := c.vector(m.correctionParam)
+	if m.correction != nil {
+		if correction = c.weights.Buffer(m.correction); correction.Rank != 1 || correction.Dims[0] != m.choices() {
+			c.fail("%s: buffer of shape %v, wanted [%d]", meta.Join(m.router.path, m.correction.Name), correction.Shape(), m.choices())
+		}
+	}
+	if c.err != nil {
+		return
+	}
+	n, r := logits.Rows()*m.spec.TopK, &c.routing
+	m.lookUp(c, r.experts[:n])
+	c.backend.Route(r.experts[:n], r.weights[:n], logits, correction, m.spec)
+}
+
+// experts adds the outputs of consecutive experts to their rows. It computes the experts in the
+// order in which their weights arrive, each into a place of its own, and adds their outputs by
+// ascending number.
+func (m *moe) experts(c scope, dst, x tensor.Tensor, lot []int32, s *sharing, places *ExpertPlaces) {
+	mark, r := c.arena.used, &c.routing
+	first, last := r.begin[lot[0]], r.begin[lot[len(lot)-1]+1]
+	rows, shares := r.rows[first:last], r.shares[first:last]
+	at := m.openLot(c, x, rows, shares)
+	at.first = int(first)
+	if places != nil {
+		m.divided(c, dst, &at, lot, s, places)
+	} else {
+		m.held(c, r, dst, &at, append(r.left[:0], lot...), s, true)
+	}
+	if c.err != nil {
+		return
+	}
+	if m.spec.ScaleInput {
+		shares = c.ones[:len(rows)]
+	}
+	c.backend.ScatterAdd(dst, at.y, rows, shares)
+	c.arena.used = mark
+}
+
+// held computes experts as they arrive. With wait, all have been computed when it returns.
+func (m *moe) held(c scope, r *routing, dst tensor.Tensor, at *lotMemory, experts []int32, s *sharing, wait bool) {
+	for len(experts) > 0 {
+		n, err := c.weights.HoldExperts(m.stack.Module, experts)
+		if err != nil {
+			c.fail("%s: %w", m.stack.Path, err)
+			return
+		}
+		m.loaded(c, r, dst, at, experts[:n], s)
+		experts = experts[n:]
+		if len(experts) == 0 && !wait && c.err == nil {
+			return
+		}
+		if !c.sync(m.stack.Path) { // the next experts may reuse the memory of these
+			return
+		}
+	}
+}
+
+// loaded computes the outputs of experts of a lot, in ascending order, into their rows of at.y.
+// Deferred products are computed in the same operations. r is the routing of the context that routes.
+func (m *moe) loaded(c scope, r *routing, dst tensor.Tensor, at *lotMemory, experts []int32, s *sharing) {
+	m.each(c, r, at, experts, func(c scope, e, begin, end int) {
+		if m.spec.Plain {
+			m.gateUp.compute(c, at.to.gate.Slice(begin, end), at.in.Slice(begin, end), e)
+			return
+		}
+		m.gateUp.gates(c, at.to.slice(begin, end), at.in.Slice(begin, end), e)
+	})
+	c.compute()
+	m.addShared(c.Context, dst, s)
+	if c.err != nil {
+		return
+	}
+	for i := 0; i < len(experts); { // neighbours at once
+		begin, end := at.rows(r, experts[i])
+		for i++; i < len(experts); i++ {
+			next, last := at.rows(r, experts[i])
+			if next != end {
+				break
+			}
+			end = last
+		}
+		to := at.to.slice(begin, end)
+		c.backend.Gate(at.gated.Slice(begin, end), to.gate, to.up, m.spec.Act, m.spec.Limit)
+	}
+	m.each(c, r, at, experts, func(c scope, e, begin, end int) {
+		m.down.compute(c, at.y.Slice(begin, end), at.gated.Slice(begin, end), e)
+	})
+	c.compute()
+}
+
+// each calls f for each expert in the scope of its rows, with their range in at.
+func (m *moe) each(c scope, r *routing, at *lotMemory, experts []int32, f func(c scope, e, begin, end int)) {
+	for _, e := range experts {
+		begin, end := at.rows(r, e)
+		f(c.at(r.rows[r.begin[e]:r.begin[e+1]]), int(e), begin, end)
+	}
+}
+
+// fewRows is the minimum for the number of rows that experts process together, and moreRows the most
+// beyond those of one expert.
+const (
+	fewRows  = 256
+	moreRows = 512
+)
+
+// lotRows returns the number of rows that experts process together for a pass of rows rows: all of
+// them if the memory is small, and at least those of one expert.
+func lotRows(rows, topK int) int { return min(rows*topK, max(rows+min(rows, moreRows), fewRows)) }
+
+func (m *moe) scratch(rows int) int {
+	lot := lotRows(rows, m.spec.TopK)
+	gates := floats(lot, 2*m.inner)
+	if m.spec.GateOrder == meta.GateInterleaved {
+		gates = 2 * floats(lot, m.inner)
+	}
+	if m.spec.Plain {
+		gates = floats(lot, m.inner)
+	}
+	n := floats(lot, m.expertWidth) + gates
+	if m.spec.ScaleInput {
+		n += floats(lot, m.expertWidth)
+	}
+	if m.latentDown != nil {
+		n = 2*floats(rows, m.expertWidth) + max(n, floats(rows, m.width))
+	}
+	n = max(floats(rows, m.choices()), n)
+	if m.shared == nil {
+		return n
+	}
+	n += m.shared.scratch(rows)
+	if m.sharedGate != nil {
+		n += floats(rows, m.width) + floats(rows, 1)
+	}
+	return n
+}
+
+func (m *moe) cols() int { return m.width }
