@@ -72,9 +72,7 @@ func deepseekV4(f *fields, b *Builder) {
 		d.hyperConnection(b, "attn_hc")
 		d.hyperConnection(b, "ffn_hc")
 	})
-	if b.tree.header == nil {
-		keepFloat32(b.tree.root)
-	}
+	b.wideWhere(d.keepsFloat32)
 	b.Ignore("model.mtp.**")
 }
 
@@ -200,17 +198,10 @@ func (d *deepseek4) readExperts(f *fields) {
 	d.moe = *m
 }
 
-// keepFloat32 gives the parameters their dtype in transformers, which keeps those of norms and streams, sinks and
-// biases of gates in float32.
-func keepFloat32(root *Module) {
-	for _, node := range root.Walk() {
-		all := strings.HasSuffix(node.Class, "RMSNorm") || strings.HasSuffix(node.Class, "HyperConnection") || strings.HasSuffix(node.Class, "HyperHead")
-		for _, p := range node.Params {
-			if all || p.Name == "sinks" || p.Name == "position_bias" {
-				p.DType = Float32
-			}
-		}
-	}
+// keepsFloat32 reports what transformers keeps in float32: parameters of norms and streams, sinks and biases of gates.
+func (d *deepseek4) keepsFloat32(n *Module, p *Param) bool {
+	return p.Name == "sinks" || p.Name == "position_bias" ||
+		strings.HasSuffix(n.Class, "RMSNorm") || strings.HasSuffix(n.Class, "HyperConnection") || strings.HasSuffix(n.Class, "HyperHead")
 }
 
 // rotary adds the module with the frequencies of both embeddings.

@@ -29,10 +29,9 @@ func hunyuanMoE(f *fields, b *Builder) {
 			f.fail("moe_topk", "%d of %d experts", spec.TopK, count)
 		}
 		m := b.Child("mlp", "HunYuanMoEV1Moe").Runs(KindMoE, spec)
-		router := m.Child("gate", "HunYuanMoEV1Gate").Child("wg", "Linear").Param("weight", count, d.hidden)
-		if b.tree.header == nil {
-			router.DType = Float32 // whatever the config says
-		}
+		router := m.Child("gate", "HunYuanMoEV1Gate").Child("wg", "Linear")
+		router.Param("weight", count, d.hidden)
+		router.wide("weight")
 		m.stackedExperts(spec, expertNames{
 			class: "HunYuanMoEV1Experts", gate: "gate_proj", up: "up_proj", down: "down_proj",
 			each: []string{m.path + ".experts"},

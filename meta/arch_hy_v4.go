@@ -59,7 +59,7 @@ func hunyuan4(f *fields, b *Builder, class string, def hy4Defaults) {
 		d.connection(b.Child("attn_hc", d.class+"HyperConnection"), Join(b.path, "hc_attn_layer"), 2, "fn", "base", "scale")
 		d.connection(b.Child("ffn_hc", d.class+"HyperConnection"), Join(b.path, "hc_mlp_layer"), 2, "fn", "base", "scale")
 	})
-	d.keepFloat32(b)
+	b.wideWhere(d.keepsFloat32)
 	b.Ignore(b.tree.textPath() + ".mtp_layers.**")
 }
 
@@ -150,17 +150,18 @@ func (d *hy4) connection(c *Builder, at string, kinds int, names ...string) {
 	}
 }
 
-// keepFloat32 gives the parameters that transformers keeps in float32 their dtype.
-func (d *hy4) keepFloat32(b *Builder) {
-	if b.tree.header != nil {
-		return
+// keepsFloat32 reports what transformers keeps in float32.
+func (d *hy4) keepsFloat32(n *Module, p *Param) bool {
+	if p.SameAs != nil {
+		return false
 	}
-	keep := map[string]bool{"HyperConnection": true, "HyperHead": true, "TopkRouter": true, "lm_head": true, "weights_proj": true, "k_norm": true}
-	for _, node := range b.tree.root.Walk() {
-		for _, p := range node.Params {
-			if (keep[strings.TrimPrefix(node.Class, d.class)] || keep[node.Name] || p.Name == "sinks") && p.SameAs == nil {
-				p.DType = Float32
-			}
-		}
+	switch strings.TrimPrefix(n.Class, d.class) {
+	case "HyperConnection", "HyperHead", "TopkRouter":
+		return true
 	}
+	switch n.Name {
+	case "lm_head", "weights_proj", "k_norm":
+		return true
+	}
+	return p.Name == "sinks"
 }

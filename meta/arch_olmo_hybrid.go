@@ -72,9 +72,8 @@ func (d *decoder) addOlmoDeltaNet(b *Builder, s DeltaNetSpec, state int) {
 	s.State = state
 	keys, values := s.KeyHeads*s.KeyDim, s.ValueHeads*s.ValueDim
 	a := b.Child("linear_attn", "OlmoHybridGatedDeltaNet").Runs(KindDeltaNet, &s)
-	if p := a.Param("A_log", s.ValueHeads); b.tree.header == nil {
-		p.DType = Float32 // as the reference keeps it
-	}
+	a.Param("A_log", s.ValueHeads)
+	a.wide("A_log")
 	a.Param("dt_bias", s.ValueHeads)
 	a.Linear("q_proj", d.hidden, keys, false)
 	a.Linear("k_proj", d.hidden, keys, false)

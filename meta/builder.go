@@ -158,6 +158,20 @@ func (b *Builder) wide(name string) {
 	}
 }
 
+// wideWhere is [Builder.wide] for the parameters of the whole model that keeps reports.
+func (b *Builder) wideWhere(keeps func(n *Module, p *Param) bool) {
+	if b.tree.header != nil {
+		return
+	}
+	for _, node := range b.tree.root.Walk() {
+		for _, p := range node.Params {
+			if keeps(node, p) {
+				p.DType = Float32
+			}
+		}
+	}
+}
+
 // Tied adds a parameter that shares its tensor with p.
 func (b *Builder) Tied(name string, p *Param) *Param {
 	tied := &Param{Name: name, Shape: p.Shape, DType: p.DType, Stored: p.Stored, SameAs: p}
