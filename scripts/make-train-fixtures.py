@@ -204,6 +204,13 @@ MODELS |= {
     "gemma4-experts": ("gemma4_text", dict(layer_types=FOUR[:2], head_dim=6, global_head_dim=8, sliding_window=4, hidden_size_per_layer_input=0,
                                            enable_moe_block=True, num_experts=4, top_k_experts=2, moe_intermediate_size=10)),
 }
+M3 = dict(MODELS["minimax-m3"][1], num_hidden_layers=2)
+MODELS |= {
+    "diffllama": ("diffllama", dict(num_key_value_heads=2)),
+    "doge": ("doge", dict(keep_window_size=2048)),
+    "doge-chosen": ("doge", dict(keep_window_size=5)),
+    "minimax-m3-sparse": ("minimax_m3_vl_text", dict(M3, index_n_heads=2, index_head_dim=8, index_block_size=2, index_topk_blocks=3, index_local_blocks=1, layer_types=["minimax_m3_sparse", "full_attention"])),
+}
 STATES = ("conv_L_cache", "linear_num_key_heads", "state_size", "ssm_state_size", "mamba_d_state", "linear_attn_config", "kda_safe_gate")
 STEEP = ("num_kv_shared_layers", "enable_moe_block")  # of Gemma 3n and 4, whose scores are not scaled: float32 is too short
 

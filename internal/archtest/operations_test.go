@@ -35,6 +35,7 @@ var operations = map[string]int{
 	"RecurrentGradients":   3,
 	"ScanGradients":        1,  // the reverse of Scans
 	"AlternatingGradients": 4,  // the reverse of Alternating
+	"BlockedGradients":     1,  // the reverse of Blocked's attention
 	"Recorder":             15, // with sums whose scale is learned, as in xIELU, and weights of experts with learned scales
 }
 

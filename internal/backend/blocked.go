@@ -20,6 +20,19 @@ type Blocked interface {
 	AttentionBlocks(dst, q, chosen tensor.Tensor, kv KV, spans []Span, a AttentionArgs, b BlockArgs)
 }
 
+// BlockedGradients has the reverse of AttentionBlocks. The choice of blocks has none.
+type BlockedGradients interface {
+	Blocked
+	// AttentionBlocksGrad is AttentionGrad where each row sees the blocks that AttentionBlocks saw.
+	AttentionBlocksGrad(dq tensor.Tensor, dkv KV, dy, q tensor.Tensor, kv KV, spans []Span, a AttentionArgs, b ChosenBlocks)
+}
+
+// ChosenBlocks are blocks that ChooseBlocks chose.
+type ChosenBlocks struct {
+	BlockArgs
+	Chosen tensor.Tensor
+}
+
 // BlockArgs are the parameters of an indexer of blocks.
 type BlockArgs struct {
 	Heads, Dim int

@@ -16,6 +16,7 @@ type Gradients interface {
 	RecurrentGradients
 	ScanGradients
 	AlternatingGradients
+	BlockedGradients
 	// Zero: x = 0, a float32 matrix.
 	Zero(x tensor.Tensor)
 	// Round rounds the elements of x to dtype, ties to even, and beyond float16's range to
@@ -75,8 +76,8 @@ type Recorder interface {
 	Recording() bool
 	// EmbedPadded is Embed in which lookups of row padding have no gradient.
 	EmbedPadded(dst tensor.Tensor, table Matrix, ids []int32, scale float32, padding int32)
-	// AddLearned is Add whose scale follows from the only value of weight, with a derivative of slope by it.
-	AddLearned(dst, x tensor.Tensor, scale float32, weight tensor.Tensor, slope float32)
+	// AddLearned is Add whose scale follows from the values of vectors.
+	AddLearned(dst, x tensor.Tensor, scale float32, by ...Learned)
 	// Take returns memory for a result that does not change until the record is reversed. It is
 	// valid only while recording.
 	Take(rows, cols int) tensor.Tensor
@@ -101,6 +102,12 @@ type Recorder interface {
 	Replace(t tensor.Tensor) tensor.Tensor
 	// Drop sets the gradient of a view to 0.
 	Drop(t tensor.Tensor)
+}
+
+// Learned is a vector that a number follows from, and the derivatives of the number by the vector's elements.
+type Learned struct {
+	Weight tensor.Tensor
+	Slopes []float32
 }
 
 // A Mark is a place in a [Recorder]'s record; the zero Mark is its beginning.

@@ -101,7 +101,6 @@ func (c *compiler) residuals(n Node, s *meta.BlockSpec, b *block) (err error) {
 		return at(n.Path, "factors of the residual stream in a block of another form than two branches in sequence")
 	}
 	c.hostOnly("factors of the residual stream")
-	c.untrained("factors of the residual stream")
 	if b.attention.kept, err = c.param(n, s.AttentionResidual, b.width); err != nil {
 		return err
 	}
@@ -226,8 +225,7 @@ func (b *branch) keep(c *Context, x tensor.Tensor) {
 	}
 	mark := c.arena.used
 	factors := c.arena.take(x.Rows(), x.Cols())
-	by := c.hostVectors(b.kept)
-	if c.repeat(factors, by); c.err == nil {
+	if c.repeatVector(factors, b.kept); c.err == nil {
 		c.backend.Gate(x, x, factors, meta.ActNone, 0)
 	}
 	c.arena.used = mark

@@ -25,7 +25,7 @@ func (c *compiler) blockIndexer(n Node, a *attention, in int) (x *blockIndexer, 
 	if m.Window != 0 || m.Chunk != 0 || m.Softcap != 0 || m.Sinks != "" || len(m.Slopes) > 0 || m.Shared || m.NormLast || m.Clip != 0 {
 		return nil, at(n.Path, "attention to blocks with a window, sinks, biases or capped scores")
 	}
-	c.special("sparse attention")
+	c.together("sparse attention")
 	x = &blockIndexer{spec: s, args: backend.BlockArgs{Heads: s.Heads, Dim: s.HeadDim, Size: s.Size, Count: s.Count, Local: s.Local}}
 	if x.q, err = c.linearNamed(n, "queries of the indexer", s.Q, in, s.Heads*s.HeadDim); err != nil {
 		return nil, err
@@ -47,7 +47,7 @@ func (c *compiler) blockIndexer(n Node, a *attention, in int) (x *blockIndexer, 
 func (x *blockIndexer) attend(c *Context, a *attention, y, q, hidden tensor.Tensor, kv backend.KV, args backend.AttentionArgs) {
 	b, ok := c.backend.(backend.Blocked)
 	if !ok {
-		c.fail("%s: attention to blocks cannot be trained or run on this backend", a.path)
+		c.fail("%s: attention to blocks does not run on this backend", a.path)
 	}
 	if c.err != nil {
 		return

@@ -3,6 +3,7 @@ package nn
 import (
 	"math"
 
+	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/tensor"
 	"github.com/heftai/heft/meta"
 )
@@ -27,7 +28,6 @@ func (c *compiler) difference(n Node, a *attention) (d *difference, err error) {
 		return nil, at(n.Path, "heads that are subtracted, with %d heads of keys and values, gates or sinks", s.KVHeads)
 	}
 	c.hostOnly("differences of heads")
-	c.untrained("differences of heads")
 	d = &difference{path: n.Path, init: s.Difference.Init, heads: s.KVHeads, dim: s.ValueDim}
 	for i, name := range []string{s.Difference.Q1, s.Difference.K1, s.Difference.Q2, s.Difference.K2} {
 		if d.numbers[i], err = c.param(n, name, s.HeadDim); err != nil {
@@ -53,32 +53,50 @@ func (d *difference) pairs(c *Context, v tensor.Tensor) tensor.Tensor {
 
 // subtract sets dst to the results of the first half of the heads less those of the second.
 func (d *difference) subtract(c *Context, dst, y tensor.Tensor) {
-	factor := d.factor(c)
+	factor, dots := d.factor(c)
 	if c.err != nil {
 		return
 	}
 	c.copyRows(dst, y.Columns(0, dst.Cols()))
-	c.backend.Add(dst, y.Columns(dst.Cols(), y.Cols()), -factor)
+	if other := y.Columns(dst.Cols(), y.Cols()); c.recording() {
+		c.arena.recorder.AddLearned(dst, other, -factor, d.learned(c, dots)...)
+	} else {
+		c.backend.Add(dst, other, -factor)
+	}
 	if d.norm != nil {
 		d.norm.forward(c, dst, dst)
 	}
 	c.scale(dst, 1-d.init)
 }
 
-// factor computes the factor of the second half.
-func (d *difference) factor(c *Context) float32 {
+// learned returns what minus the factor follows from.
+func (d *difference) learned(c *Context, dots [2]float32) []backend.Learned {
+	v, n := c.hostVectors(d.numbers[:]...), d.numbers[0].Shape[0]
+	all := make([]backend.Learned, len(d.numbers))
+	for i := range all {
+		by := -float32(math.Exp(float64(dots[i/2]))) * float32(1-i/2*2)
+		other := v[(i^1)*n:][:n]
+		all[i] = backend.Learned{Weight: c.vector(d.numbers[i]), Slopes: make([]float32, n)}
+		for j, x := range other {
+			all[i].Slopes[j] = by * x
+		}
+	}
+	return all
+}
+
+// factor computes the factor of the second half, and the products of its vectors.
+func (d *difference) factor(c *Context) (factor float32, dots [2]float32) {
 	v, n := c.hostVectors(d.numbers[:]...), d.numbers[0].Shape[0]
 	if c.err != nil {
-		return 0
+		return 0, dots
 	}
-	var dots [2]float32
 	for i := range dots {
 		q, k := v[2*i*n:][:n], v[(2*i+1)*n:][:n]
 		for j := range q {
 			dots[i] += float32(k[j] * q[j])
 		}
 	}
-	return float32(math.Exp(float64(dots[0]))) - float32(math.Exp(float64(dots[1]))) + d.init
+	return float32(math.Exp(float64(dots[0]))) - float32(math.Exp(float64(dots[1]))) + d.init, dots
 }
 
 // scratch is the memory of d, which may be nil.

@@ -32,7 +32,7 @@ func (c *compiler) keyBias(n Node, a *attention) (b *keyBias, err error) {
 	if s.Gated || s.Shared || s.Softcap != 0 || s.Sinks != "" || len(s.Slopes) > 0 || s.Blocks != nil || s.Difference != nil || s.NormLast || s.KeyBias.Count > 0 && s.Window+s.Chunk > 0 {
 		return nil, at(n.Path, "biases of keys with gates, windows, sinks or capped scores")
 	}
-	c.special("biases of keys")
+	c.together("biases of keys")
 	b = &keyBias{path: n.Path, spec: s.KeyBias, heads: s.KVHeads, dim: s.HeadDim, scale: s.Scale, rows: make([]float32, s.KVHeads*s.KVHeads)}
 	for h := range s.KVHeads {
 		b.rows[h*s.KVHeads+h] = 1
@@ -60,13 +60,9 @@ func (b *keyBias) extend(c *Context, q, k, v tensor.Tensor) (queries, keys tenso
 	if b.dt.forward(c, bias, v); c.err != nil {
 		return queries, keys
 	}
-	rate := c.hostVectors(b.rate)
-	if c.err != nil {
-		return queries, keys
-	}
 	c.backend.Gate(bias, bias, tensor.Tensor{}, meta.ActSoftplus, 0)
-	for h := range b.heads {
-		c.scale(bias.Columns(h, h+1), rate[h])
+	if b.speed(c, bias); c.err != nil {
+		return queries, keys
 	}
 	c.backend.Gate(bias, bias, tensor.Tensor{}, meta.ActExp, 0)
 	n := rows * b.heads
@@ -83,6 +79,21 @@ func (b *keyBias) extend(c *Context, q, k, v tensor.Tensor) (queries, keys tenso
 	return queries, keys
 }
 
+// speed multiplies the steps of each head by its rate.
+func (b *keyBias) speed(c *Context, bias tensor.Tensor) {
+	if c.recording() {
+		rates := c.arena.take(bias.Rows(), b.heads)
+		if c.repeatVector(rates, b.rate); c.err == nil {
+			c.backend.Gate(bias, bias, rates, meta.ActNone, 0)
+		}
+		return
+	}
+	rate := c.hostVectors(b.rate)
+	for h := range rate {
+		c.scale(bias.Columns(h, h+1), rate[h])
+	}
+}
+
 // attend is attention of q to the keys of a choice, or to all.
 func (b *keyBias) attend(c *Context, y, q tensor.Tensor, kv backend.KV, spans []backend.Span, args backend.AttentionArgs) {
 	longest := 0
@@ -95,7 +106,7 @@ func (b *keyBias) attend(c *Context, y, q tensor.Tensor, kv backend.KV, spans []
 	}
 	ops, ok := c.backend.(backend.Blocked)
 	if !ok {
-		c.fail("%s: attention to chosen keys cannot be trained or run on this backend", b.path)
+		c.fail("%s: attention to chosen keys does not run on this backend", b.path)
 		return
 	}
 	mark := c.arena.used
@@ -125,6 +136,19 @@ func (c *Context) repeat(dst tensor.Tensor, x []float32) {
 	c.copyRows(dst.Slice(0, 1), tensor.Floats(x, 1, len(x)))
 	for n := 1; n < rows; n *= 2 {
 		c.copyRows(dst.Slice(n, min(2*n, rows)), dst.Slice(0, min(n, rows-n)))
+	}
+}
+
+// repeatVector sets all rows of dst to a vector. While recording, the vector is a table of one row, which has a
+// gradient.
+func (c *Context) repeatVector(dst tensor.Tensor, p param) {
+	if !c.recording() {
+		c.repeat(dst, c.hostVectors(p))
+		return
+	}
+	if t := c.vector(p); c.err == nil {
+		t.Rank, t.Stride, t.Dims = 2, 0, [tensor.MaxRank]int{1, t.Elements()}
+		c.backend.Embed(dst, backend.Matrix{Tensor: t}, make([]int32, dst.Rows()), 1)
 	}
 }
 

@@ -3,6 +3,7 @@ package nn
 import (
 	"math"
 
+	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/tensor"
 	"github.com/heftai/heft/meta"
 )
@@ -81,7 +82,7 @@ func (a *xielu) add(c *Context, x, part tensor.Tensor, scale float32, alpha para
 		return
 	}
 	slope := 1 / (1 + math.Exp(-float64(value)))
-	c.arena.recorder.AddLearned(x, part, scale, c.vector(alpha), float32(slope))
+	c.arena.recorder.AddLearned(x, part, scale, backend.Learned{Weight: c.vector(alpha), Slopes: []float32{float32(slope)}})
 }
 
 func softplus(x float32) float32 {

@@ -23,6 +23,31 @@ type attentionCase struct {
 	spans    []backend.Span
 	slots    []int32
 	keyWidth int
+	blocks   backend.BlockArgs // with Count 0 for all positions
+	chosen   tensor.Tensor     // blocks of each row and head of blocks
+}
+
+// choose makes a choice of blocks of each row that sees more than are chosen: its own, and those that begin at a
+// number that the row and the head decide.
+func (c *attentionCase) choose() {
+	b := c.blocks
+	var bits []float32
+	for _, s := range c.spans {
+		for i := range s.Rows {
+			own := i / b.Size
+			for h := range b.Heads {
+				first := 0
+				if spare := own - b.Count; spare > 0 {
+					first = (5*i + 3*h) % (spare + 1)
+				}
+				for k := range b.Count - 1 {
+					bits = append(bits, math.Float32frombits(uint32(first+k)))
+				}
+				bits = append(bits, math.Float32frombits(uint32(own)))
+			}
+		}
+	}
+	c.chosen = c.e.floats(bits, len(c.slots), b.Heads*b.Count)
 }
 
 // place stores keys and values anew.
@@ -61,6 +86,8 @@ func testAttentionGrad(e *env) {
 		{a: backend.AttentionArgs{Heads: 4, KVHeads: 2, Dim: 8, ValueDim: 8, Scale: 0.4, Slopes: []float32{0.5, 0.25, 0.0625, 1}}, lengths: []int{13, 31}, tokens: 8},
 		{a: backend.AttentionArgs{Heads: 3, KVHeads: 3, Dim: 8, ValueDim: 6, Scale: 1, Softcap: 1.5, Window: 9, Slopes: []float32{0.5, 0.25, 0.1}}, lengths: []int{21, 4}, tokens: 8},
 		{a: backend.AttentionArgs{Heads: 30, KVHeads: 1, Dim: 12, ValueDim: 8, Scale: 0.3}, lengths: []int{6, 5}, tokens: 6, shared: true},
+		{a: backend.AttentionArgs{Heads: 6, KVHeads: 2, Dim: 5, ValueDim: 9, Scale: 0.5}, lengths: []int{11, 3, 30}, tokens: 4, blocks: backend.BlockArgs{Heads: 2, Dim: 4, Size: 3, Count: 2}},
+		{a: backend.AttentionArgs{Heads: 4, KVHeads: 1, Dim: 8, ValueDim: 8, Scale: 0.4}, lengths: []int{29}, tokens: 8, blocks: backend.BlockArgs{Heads: 4, Dim: 4, Size: 1, Count: 5}},
 	} {
 		c.e = e
 		c.keyWidth = c.a.KVHeads * c.a.Dim
@@ -99,7 +126,12 @@ func (c *attentionCase) test(g backend.Gradients) {
 	if c.sinks != nil {
 		dsinks = e.floats(make([]float32, a.Heads), a.Heads)
 	}
-	g.AttentionGrad(dq, dkv, dsinks, e.strided(dy, n, width, 1), q, kv, c.spans, args)
+	if c.blocks.Count > 0 {
+		c.choose()
+		g.AttentionBlocksGrad(dq, dkv, e.strided(dy, n, width, 1), q, kv, c.spans, args, backend.ChosenBlocks{BlockArgs: c.blocks, Chosen: c.chosen})
+	} else {
+		g.AttentionGrad(dq, dkv, dsinks, e.strided(dy, n, width, 1), q, kv, c.spans, args)
+	}
 	g.StoreKVGrad(dkv, dk, dv, c.slots)
 	operands := []slope{{"q", c.q, e.read(dq), begun}, {"k", c.k, e.read(dk), begun}}
 	if !c.shared {
@@ -111,7 +143,11 @@ func (c *attentionCase) test(g backend.Gradients) {
 	e.slopes(name("attention gradient", a.Heads, a.KVHeads, c.shared), dy, func() []float32 {
 		q, args := c.place()
 		dst := e.empty(n, width)
-		e.Attention(dst, q, c.kv, c.spans, args)
+		if c.blocks.Count > 0 {
+			g.AttentionBlocks(dst, q, c.chosen, c.kv, c.spans, args, c.blocks)
+		} else {
+			e.Attention(dst, q, c.kv, c.spans, args)
+		}
 		return e.read(dst)
 	}, operands...)
 	for _, v := range append(e.read(dkv.K), e.read(dkv.V)...) {

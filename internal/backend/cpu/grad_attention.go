@@ -16,7 +16,9 @@ type attentionGrad struct {
 	cut    // of all spans
 	dq, dy mat.Floats
 	dk, dv pages
-	dsinks []float32 // of each span and head, or nil
+	dsinks []float32         // of each span and head, or nil
+	chosen mat.Floats        // blocks of each row
+	blocks backend.BlockArgs // with Count 0 for all positions
 }
 
 // AttentionGrad computes the scores again, a tile of queries at a time.
@@ -24,8 +26,24 @@ func (b *Backend) AttentionGrad(dq tensor.Tensor, dkv backend.KV, dsinks, dy, q 
 	if b.failed.Load() {
 		return
 	}
-	n := q.Rows()
-	op := &attentionGrad{attentionOp: attentionOp{set: b.set, spans: spans, a: a, group: a.Heads / a.KVHeads}}
+	b.reverseAttention(&attentionGrad{attentionOp: attentionOp{set: b.set, spans: spans, a: a, group: a.Heads / a.KVHeads}}, dq, dkv, dsinks, dy, q, kv)
+}
+
+// AttentionBlocksGrad computes the scores of all positions, and leaves out those that are not chosen.
+func (b *Backend) AttentionBlocksGrad(dq tensor.Tensor, dkv backend.KV, dy, q tensor.Tensor, kv backend.KV, spans []backend.Span, a backend.AttentionArgs, blocks backend.ChosenBlocks) {
+	if b.failed.Load() {
+		return
+	}
+	op := &attentionGrad{attentionOp: attentionOp{set: b.set, spans: spans, a: a, group: a.Heads / a.KVHeads}, blocks: blocks.BlockArgs}
+	var ok bool
+	if op.chosen, ok = b.floats("attention gradient", "choice", blocks.Chosen, q.Rows(), blocks.Heads*blocks.Count); ok {
+		b.reverseAttention(op, dq, dkv, tensor.Tensor{}, dy, q, kv)
+	}
+}
+
+// reverseAttention runs op with its operands.
+func (b *Backend) reverseAttention(op *attentionGrad, dq tensor.Tensor, dkv backend.KV, dsinks, dy, q tensor.Tensor, kv backend.KV) {
+	n, a, spans := q.Rows(), op.a, op.spans
 	const name = "attention gradient"
 	var ok [9]bool
 	op.q, ok[0] = b.floats(name, "query", q, n, a.Heads*a.Dim)
@@ -99,7 +117,12 @@ func (op *attentionGrad) tile(memory []float32, t *tileOf, span int) {
 	})
 	for i := range m {
 		own, end := op.visible(t.span, t.first+i/t.heads)
-		op.query(row(scores, i, hi-lo), row(grads, i, hi-lo), own-lo, end-lo, t.head+i%t.heads, span)
+		head := t.head + i%t.heads
+		if op.blocks.Count > 0 && end > op.blocks.Count*op.blocks.Size {
+			op.sparse(row(scores, i, hi-lo), row(grads, i, hi-lo), end, t.span.First+t.first+i/t.heads, head, span)
+			continue
+		}
+		op.query(row(scores, i, hi-lo), row(grads, i, hi-lo), own-lo, end-lo, head, span)
 	}
 	op.k.each(t.span.Pages, lo, hi, func(position, n int, k []byte) {
 		op.set.GEMV.Mix(&gemv.RowSum{Y: mat.Floats{V: dq, Stride: dim}, P: from(grads, 0, position-lo), Step: 1, V: op.k.headOf(k, t.kvHead), Keys: n, Tokens: m, Cols: dim})
@@ -139,6 +162,27 @@ func (op *attentionGrad) query(scores, grads []float32, lo, hi, head, span int) 
 	op.set.Grad.SoftmaxGrad(g, p, float32(mean), op.a.Scale)
 	for i, v := range capped {
 		g[i] *= v
+	}
+}
+
+// sparse is query for a row r that sees its chosen blocks of the positions before end.
+func (op *attentionGrad) sparse(scores, grads []float32, end, r, head, span int) {
+	count, size := op.blocks.Count, op.blocks.Size
+	p, g := make([]float32, 0, count*size), make([]float32, 0, count*size)
+	chosen := row(op.chosen, r, op.blocks.Heads*count)[head*op.blocks.Heads/op.a.Heads*count:][:count]
+	for _, bits := range chosen {
+		lo := int(math.Float32bits(bits)) * size
+		hi := min(lo+size, end)
+		p, g = append(p, scores[lo:hi]...), append(g, grads[lo:hi]...)
+	}
+	op.query(p, g, 0, len(p), head, span)
+	clear(scores)
+	clear(grads)
+	for _, bits := range chosen {
+		lo := int(math.Float32bits(bits)) * size
+		n := copy(scores[lo:min(lo+size, end)], p)
+		copy(grads[lo:lo+n], g)
+		p, g = p[n:], g[n:]
 	}
 }
 

@@ -158,10 +158,7 @@ func (r *Recorder) Attention(dst, q tensor.Tensor, kv backend.KV, spans []backen
 	in := r.keep(q)
 	r.write(dst)
 	r.Backend.Attention(dst, q, kv, spans, a)
-	spans = slices.Clone(spans)
-	for i := range spans {
-		spans[i].Pages = slices.Clone(spans[i].Pages)
-	}
+	spans = clonedSpans(spans)
 	r.push(dst, func(dy tensor.Tensor) {
 		r.idle(kv.K, false)
 		r.idle(kv.V, false)
@@ -199,9 +196,10 @@ func (r *Recorder) Add(dst, x tensor.Tensor, scale float32) {
 	})
 }
 
-// AddLearned records a reverse that adds slope times the product of the gradient of dst and x to that of weight.
-func (r *Recorder) AddLearned(dst, x tensor.Tensor, scale float32, weight tensor.Tensor, slope float32) {
-	if !r.on || !r.weights.Trains(weight) {
+// AddLearned records a reverse that adds the slopes times the product of the gradient of dst and x to the gradients
+// of the vectors.
+func (r *Recorder) AddLearned(dst, x tensor.Tensor, scale float32, by ...backend.Learned) {
+	if !r.on || !slices.ContainsFunc(by, func(l backend.Learned) bool { return r.weights.Trains(l.Weight) }) {
 		r.Add(dst, x, scale)
 		return
 	}
@@ -220,8 +218,12 @@ func (r *Recorder) AddLearned(dst, x tensor.Tensor, scale float32, weight tensor
 		for _, v := range products {
 			sum += float64(v)
 		}
-		if into := r.gradientOf(weight); !into.IsZero() {
-			into.F32()[0] += float32(float64(slope) * sum)
+		for _, l := range by {
+			if into := r.gradientOf(l.Weight); !into.IsZero() {
+				for i, slope := range l.Slopes {
+					into.F32()[i] += float32(float64(slope) * sum)
+				}
+			}
 		}
 	})
 }

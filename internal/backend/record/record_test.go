@@ -301,9 +301,9 @@ func TestSumsWithALearnedScale(t *testing.T) {
 	frozen := tensor.Floats([]float32{0.5}, 1)
 	x, part := matrix(t, r, 1, 2, 3), matrix(t, r, 1, -1, 0.5)
 	r.Record()
-	r.AddLearned(x, part, 2, weights.weight, 3)
-	r.AddLearned(x, part, 4, frozen, 7)
-	r.AddLearned(x, part, 8, weights.weight, 1)
+	r.AddLearned(x, part, 2, backend.Learned{Weight: weights.weight, Slopes: []float32{3}})
+	r.AddLearned(x, part, 4, backend.Learned{Weight: frozen, Slopes: []float32{7}})
+	r.AddLearned(x, part, 8, backend.Learned{Weight: weights.weight, Slopes: []float32{1}}, backend.Learned{Weight: frozen, Slopes: []float32{2}})
 	r.Pause()
 	if got, want := x.F32(), []float32{15, -12, 10}; !slices.Equal(got, want) {
 		t.Errorf("sums %v, want %v", got, want)
