@@ -14,6 +14,8 @@ type DeviceUse struct {
 	Device devicemap.Device `json:"device"`
 	// Bytes are the GPU's memory that the model holds: weights, keys and values, activations and operands.
 	Bytes int64 `json:"bytes"`
+	// OwnBytes are those of Bytes that kernels take for operands and scratch. The plan has them as the GPU's runtime.
+	OwnBytes int64 `json:"own_bytes"`
 	// ToDeviceBytes and ToHostBytes were copied from and to the host since the model was opened, in
 	// CopySeconds. CopySeconds does not include operands of kernels, because nothing waits for
 	// them.
@@ -52,7 +54,7 @@ func (m *Model) DeviceUse() (out []DeviceUse) {
 		u := DeviceUse{Device: t.device, BusySeconds: time.Duration(t.busy.Load()).Seconds(), StreamedBytes: t.streamed.Load()}
 		if t.counts != nil {
 			c := t.counts.Use()
-			u.Bytes, u.ToDeviceBytes, u.ToHostBytes, u.CopySeconds = c.Bytes, c.ToDevice, c.ToHost, c.CopySeconds
+			u.Bytes, u.OwnBytes, u.ToDeviceBytes, u.ToHostBytes, u.CopySeconds = c.Bytes, c.Own, c.ToDevice, c.ToHost, c.CopySeconds
 		}
 		out = append(out, u)
 	}

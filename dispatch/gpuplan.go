@@ -10,7 +10,7 @@ import (
 	"github.com/heftai/heft/internal/nn"
 )
 
-// gpuReserve is the memory of a GPU that plans leave to its driver: the context and the kernels.
+// gpuReserve is the memory of a GPU that plans leave to its driver: the context and the code of kernels.
 const gpuReserve = 300 << 20
 
 // gpuMargin is the part of a GPU's free memory, 1/gpuMargin, that plans leave free, for fragmentation.
@@ -20,7 +20,7 @@ const gpuMargin = 20
 func gpuLimit(free int64) int64 { return max(0, free-free/gpuMargin-gpuReserve) }
 
 // addGPUs adds a budget for each usable GPU, from its free memory. Budgets with a limit of the user
-// get room for activations. It starts the driver.
+// get room for activations, and for what kernels take. It starts the driver.
 func (p *placement) addGPUs(budgets []devicemap.Budget, o *Options) []devicemap.Budget {
 	tier := o.gpuTier()
 	p.gpus, _ = tier.list()
@@ -31,10 +31,14 @@ func (p *placement) addGPUs(budgets []devicemap.Budget, o *Options) []devicemap.
 		}
 		budgets = append(budgets, devicemap.Budget{Device: d, Limit: gpuLimit(g.AvailableBytes)})
 	}
-	scratch := p.program.ScratchBytes(o.limits())
+	if !slices.ContainsFunc(budgets, func(b devicemap.Budget) bool { return isGPU(b.Device) }) {
+		return budgets
+	}
+	scratch, own := p.program.ScratchBytes(o.limits()), o.gpuOwnBytes(p.skeleton, p.program)
 	for i := range budgets {
 		if b := &budgets[i]; isGPU(b.Device) {
 			b.Activations = min(scratch+p.gpuAdapters, b.Limit)
+			b.Runtime = min(own, b.Limit-b.Activations)
 		}
 	}
 	return budgets
@@ -87,7 +91,7 @@ func (p *placement) solveGPUs(budgets []devicemap.Budget, policy devicemap.Polic
 		plan.Warnings = append(plan.Warnings, refused.warnings()...)
 		for i := range plan.Devices {
 			if d := &plan.Devices[i]; isGPU(d.Device) && d.WeightsBytes == 0 && d.StagingBytes == 0 { // nothing runs there
-				d.ActivationBytes = 0
+				d.ActivationBytes, d.RuntimeBytes = 0, 0
 			}
 		}
 		return plan, nil

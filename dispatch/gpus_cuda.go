@@ -23,6 +23,8 @@ func openGPU(number int, host backend.Backend, kernels GPUKernels) (backend.Back
 	return cuda.New(number, cuda.Options{Host: host, Lanes: lanes, Fast: fast})
 }
 
+func gpuOwn(w *backend.Work, fast bool) int64 { return cuda.OwnBytes(w, fast) }
+
 func gpuOutOfMemory(err error) bool { return driver.OutOfMemory(err) }
 
 func listGPUs() (gpus []GPU, reason string) {

@@ -10,7 +10,10 @@ import (
 
 const gpuCode = false
 
-var gpuSupports func(backend.Matrix) bool // a plan for another machine takes all formats
+var (
+	gpuSupports func(backend.Matrix) bool // a plan for another machine takes all formats
+	gpuOwn      func(*backend.Work, bool) int64
+)
 
 func openGPU(int, backend.Backend, GPUKernels) (backend.Backend, error) {
 	return nil, errors.New("this build has no code for GPUs: use serve-cuda, which make build-cuda builds")

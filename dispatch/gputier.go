@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/heftai/heft/dispatch/internal/inside"
@@ -16,13 +17,16 @@ type gpuTier struct {
 	open func(number int, host backend.Backend) (backend.Backend, error)
 	// supports reports whether there are kernels for weights stored as m is. nil means all.
 	supports func(m backend.Matrix) bool
+	// own returns what kernels of a GPU take at most beside tensors: operands, and the scratch of operations. nil means nothing.
+	own      func(w *backend.Work, fast bool) int64
 	noMemory func(err error) bool // reports whether an error says that a GPU has too little memory
 	pace     *pace                // in tests, in place of a measurement
 	twice    bool                 // in tests, GPU 0 of the machine is GPU 1 too
+	refused  map[string]string    // in tests, why units cannot run on a GPU, by their paths
 }
 
 func (o *Options) gpuTier() gpuTier {
-	tier := gpuTier{list: listGPUs, supports: gpuSupports}
+	tier := gpuTier{list: listGPUs, supports: gpuSupports, own: gpuOwn}
 	switch {
 	case o.inside.GPUs != nil:
 		tier = testGPUs(o.inside.GPUs)
@@ -68,8 +72,8 @@ func (c *conversion) of(m *meta.Module, p *meta.Param) bool {
 
 // refuses returns why a unit cannot run on a GPU, or "".
 func (t *gpuTier) refuses(u *nn.Unit, c conversion) string {
-	if u.HostOnly != "" {
-		return u.HostOnly
+	if why := cmp.Or(u.HostOnly, t.refused[u.Path]); why != "" {
+		return why
 	}
 	if t.supports == nil {
 		return ""

@@ -30,7 +30,7 @@ func (s *stations) bytes(gpu devicemap.Device) int64 {
 // testGPUs returns the tier of a test's GPUs.
 func testGPUs(g *inside.GPUs) gpuTier {
 	if g.Number == 0 {
-		tier := gpuTier{list: listGPUs, supports: gpuSupports, twice: g.Twice}
+		tier := gpuTier{list: listGPUs, supports: gpuSupports, own: gpuOwn, twice: g.Twice}
 		if g.Twice {
 			tier.list = func() ([]GPU, string) {
 				gpus, reason := listGPUs()
@@ -46,5 +46,5 @@ func testGPUs(g *inside.GPUs) gpuTier {
 		gpus = append(gpus, GPU{Number: i, Name: "test", MemoryBytes: 1 << 30, AvailableBytes: g.Available})
 	}
 	gpus[0].Reason = g.Unused
-	return gpuTier{list: func() ([]GPU, string) { return gpus, "" }, open: g.Open, supports: g.Supports, noMemory: g.NoMemory, pace: (*pace)(g.Pace)}
+	return gpuTier{list: func() ([]GPU, string) { return gpus, "" }, open: g.Open, supports: g.Supports, noMemory: g.NoMemory, refused: g.Refused, pace: (*pace)(g.Pace)}
 }

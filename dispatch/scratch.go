@@ -4,6 +4,7 @@ import (
 	"os"
 	"sync"
 
+	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/backend/cpu"
 	"github.com/heftai/heft/internal/hostmem"
 	"github.com/heftai/heft/internal/nn"
@@ -58,17 +59,32 @@ func (o *Options) scratch(skeleton *meta.Model, program *nn.Program, l nn.Limits
 	if s, ok := o.scratches.known[key]; ok {
 		return s
 	}
-	d, loaded := o.withDefaults(skeleton), o.loadedBytes(skeleton)
-	work := program.Work(l, d.Context, d.KVDType, func(p *meta.Param) meta.QuantFormat {
-		if loaded[p] > 0 {
-			return key.loaded
-		}
-		return meta.QuantNone
-	}, key.adapters)
-	s, err := cpu.ScratchOf(o.Variant, d.Threads, &work, o.leastScratch)
+	work, threads := o.work(skeleton, program, l), o.withDefaults(skeleton).Threads
+	s, err := cpu.ScratchOf(o.Variant, threads, &work, o.leastScratch)
 	if err != nil {
 		return threadScratch{}
 	}
-	o.scratches.known[key] = threadScratch{s, d.Threads}
+	o.scratches.known[key] = threadScratch{s, threads}
 	return o.scratches.known[key]
+}
+
+// work is what passes within limits ask of a backend.
+func (o *Options) work(skeleton *meta.Model, program *nn.Program, l nn.Limits) backend.Work {
+	d, loaded, format := o.withDefaults(skeleton), o.loadedBytes(skeleton), o.loadedAs()
+	return program.Work(l, d.Context, d.KVDType, func(p *meta.Param) meta.QuantFormat {
+		if loaded[p] > 0 {
+			return format
+		}
+		return meta.QuantNone
+	}, len(o.Adapters) > 0 || o.AdapterMemory > 0)
+}
+
+// gpuOwnBytes is what the kernels of a GPU take at most beside tensors.
+func (o *Options) gpuOwnBytes(skeleton *meta.Model, program *nn.Program) int64 {
+	tier := o.gpuTier()
+	if tier.own == nil {
+		return 0
+	}
+	work := o.work(skeleton, program, o.limits())
+	return tier.own(&work, o.Precision != PrecisionHigh && o.GPUKernels != GPUKernelsExact)
 }

@@ -143,6 +143,9 @@ func (m *Model) station(d devicemap.Device, tier gpuTier) (*station, error) {
 	if err != nil {
 		return nil, fmt.Errorf("dispatch: the device map has GPU %s: %w", d, err)
 	}
+	if limited, ok := b.(interface{ LimitOwn(bytes int64) }); ok {
+		limited.LimitOwn(m.options.gpuOwnBytes(m.skeleton, m.program))
+	}
 	s := &station{device: d, backend: b, noMemory: tier.noMemory, onLost: m.options.DeviceLost, meter: m.newMeter(d, b)}
 	s.weights = &stationWeights{Weights: deviceweights.New(b, m.binding, m.stations.convert, func(b *meta.Buffer) tensor.Tensor { return m.weights.Buffer(b) })}
 	m.stations.list = append(m.stations.list, s)

@@ -72,7 +72,7 @@ func (p *placement) reserveStreams(plan *devicemap.Plan, budgets []devicemap.Bud
 	switch {
 	case rings <= b.Staging:
 		return false
-	case b.Activations+rings+b.KV-reserved+pages > b.Limit:
+	case b.Activations+b.Runtime+rings+b.KV-reserved+pages > b.Limit:
 		*off = true
 		rings, pages = 0, 0
 	}

@@ -19,6 +19,7 @@ var operations = map[string]int{
 	"Blocked":   2, // attention to blocks of positions that differ by head, and their indexer
 	"Recurrent": 3,
 	"Scans":     1, // Mamba's, whose every number of a state decays by itself
+	"HeadGates": 1, // in one step what products with ones do elsewhere
 
 	"Compressed": 3, // entries of several tokens, of which a recurrence and an attention are new, and their indexer
 	"Streams":    3, // hyper-connections: Sinkhorn's iterations, and sums whose weights are of each row

@@ -153,13 +153,11 @@ func (c *compiler) scores(n Node, a *attention) (err error) {
 		if len(s.Slopes) == 0 || s.Window > 0 || s.Chunk > 0 {
 			return at(n.Path, "%d rounded slopes in a window of %d and chunks of %d", len(s.Slopes), s.Window, s.Chunk)
 		}
-		c.hostOnly("rounded biases of positions")
 	}
 	if s.Clip > 0 {
 		if s.NormLast || s.Shared {
 			return at(n.Path, "clamped queries, keys and values with norms behind rope or of an earlier layer")
 		}
-		c.hostOnly("clamped queries, keys and values")
 	}
 	return nil
 }

@@ -53,9 +53,6 @@ func (c *compiler) deltaNet(n Node, in int) (rule, error) {
 	if r.out, err = c.linearNamed(n, "output", s.Out, r.values, 0); err != nil {
 		return nil, err
 	}
-	if orOne(s.Strength) != 1 {
-		c.hostOnly("delta nets with stronger changes")
-	}
 	c.program.heads = max(c.program.heads, s.KeyHeads)
 	c.keeps(2*s.KeyDim + s.ValueDim + s.KeyDim*s.ValueDim)
 	r.recurrentFirst = channels * (s.Kernel - 1)
@@ -78,9 +75,6 @@ func (c *compiler) forgets(n Node, r *deltaNet) (err error) {
 		return err
 	}
 	r.dtBias, err = c.param(child, s.DTBias, r.decays)
-	if s.ByChannel || s.Floor != 0 {
-		c.hostOnly("delta nets whose channels decay by themselves")
-	}
 	return err
 }
 

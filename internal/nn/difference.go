@@ -27,7 +27,6 @@ func (c *compiler) difference(n Node, a *attention) (d *difference, err error) {
 	if s.KVHeads%2 != 0 || s.Gated || s.Shared || s.Blocks != nil || s.Gate != "" || s.Sinks != "" {
 		return nil, at(n.Path, "heads that are subtracted, with %d heads of keys and values, gates or sinks", s.KVHeads)
 	}
-	c.hostOnly("differences of heads")
 	d = &difference{path: n.Path, init: s.Difference.Init, heads: s.KVHeads, dim: s.ValueDim}
 	for i, name := range []string{s.Difference.Q1, s.Difference.K1, s.Difference.Q2, s.Difference.K2} {
 		if d.numbers[i], err = c.param(n, name, s.HeadDim); err != nil {

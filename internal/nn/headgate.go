@@ -28,10 +28,6 @@ func (c *compiler) headGate(n Node, s *meta.AttentionSpec, in int) (g *headGate,
 	width := s.Heads * s.ValueDim
 	if s.GateByHead {
 		width, g.ones = s.Heads, slices.Repeat([]float32{1}, s.ValueDim)
-		c.hostOnly("gates of heads")
-	}
-	if g.act == meta.ActSoftplus {
-		c.hostOnly("gates of softplus")
 	}
 	g.linear, err = c.linearNamed(n, "gate", s.Gate, in, width)
 	return g, err
@@ -47,7 +43,10 @@ func (g *headGate) apply(c *Context, x, y tensor.Tensor) tensor.Tensor {
 		return gate
 	}
 	byHead := c.arena.take(y.Rows(), g.heads)
-	if g.linear.forward(c, byHead, x); c.err == nil {
+	g.linear.forward(c, byHead, x)
+	if op, ok := c.backend.(backend.HeadGates); ok && c.err == nil {
+		op.GateHeads(gate, byHead, y, g.act)
+	} else if c.err == nil {
 		c.backend.Gate(byHead, byHead, tensor.Tensor{}, g.act, 0)
 		// A product with a column of ones repeats each number for the channels of its head.
 		n := y.Rows() * g.heads

@@ -25,7 +25,6 @@ func (c *compiler) mamba(n Node, in int) (rule, error) {
 	if s.Width < 1 || s.StateDim < 1 || s.StepRank < 1 || s.Kernel < 2 {
 		return nil, at(n.Path, "%d channels with %d numbers each and steps of rank %d, convolved over %d tokens", s.Width, s.StateDim, s.StepRank, s.Kernel)
 	}
-	c.hostOnly("selective scans")
 	r := &mamba{path: n.Path, spec: s, recurrentFirst: s.Width * (s.Kernel - 1)}
 	for _, p := range [...]struct {
 		to         **linear

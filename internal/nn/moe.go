@@ -41,7 +41,6 @@ func (c *compiler) moe(n Node, in int) (*moe, error) {
 		return nil, at(n.Path, "%d of %d groups for %d of %d experts", s.TopGroups, s.Groups, s.TopK, s.Count)
 	}
 	if s.Identity > 0 {
-		c.hostOnly("experts without weights")
 		if s.Experts == "" || s.LatentDown != "" || s.ScaleInput || s.Groups > 0 || s.Table != "" {
 			return nil, at(n.Path, "experts without weights in a mixture with groups, a table, scaled operands or maps around the experts")
 		}

@@ -72,6 +72,11 @@ func WithGPUMemory(o dispatch.Options, bytes int64) dispatch.Options {
 	return withGPUs(o, func(g *inside.GPUs) { g.Available = bytes })
 }
 
+// Refusing is o of [OnGPUs] for GPUs that cannot run some units, with the reasons by path.
+func Refusing(o dispatch.Options, units map[string]string) dispatch.Options {
+	return withGPUs(o, func(g *inside.GPUs) { g.Refused = units })
+}
+
 // WithUnusedGPU is o of [OnGPUs] for a machine whose GPU 0 is not used, with the reason.
 func WithUnusedGPU(o dispatch.Options, reason string) dispatch.Options {
 	return withGPUs(o, func(g *inside.GPUs) { g.Available, g.Unused = 0, reason })

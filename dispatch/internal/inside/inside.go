@@ -39,7 +39,8 @@ type GPUs struct {
 	Supports func(m backend.Matrix) bool
 	// NoMemory reports whether an error of Open or of a backend says that a made-up GPU has too little memory.
 	NoMemory func(err error) bool
-	Pace     *Pace // the speeds of the machine; nil: they are measured
+	Refused  map[string]string // why made-up GPUs cannot run units, by their paths
+	Pace     *Pace             // the speeds of the machine; nil: they are measured
 }
 
 // Pace is the speed of a machine with a GPU: bytes of the host's memory and of the link, operations of the host and of the

@@ -2,6 +2,7 @@ package backendtest
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/heftai/heft/internal/backend"
@@ -81,6 +82,14 @@ func exactPointwise(e *env, out map[string][]float32) {
 			out[name("gate", act, u.IsZero())] = e.read(dst)
 		}
 	}
+	for _, act := range []meta.Activation{meta.ActClamp, meta.ActSoftplus, meta.ActExp} {
+		for _, u := range []tensor.Tensor{{}, up} {
+			dst := e.empty(rows, cols)
+			e.Gate(dst, x, u, act, 0.7)
+			out[name("gate", act, u.IsZero())] = e.read(dst)
+		}
+	}
+	exactHeads(e, out, spread[:rows*4], up)
 	for _, limit := range []float32{0, 1e-6, 0.25, -0.5} {
 		dst := e.empty(rows, cols)
 		e.Gate(dst, x, tensor.Tensor{}, meta.ActExpRest, limit)
@@ -113,6 +122,25 @@ func exactPointwise(e *env, out map[string][]float32) {
 	}
 }
 
+// exactHeads gates heads in one step, or by products with ones where a backend has none.
+func exactHeads(e *env, out map[string][]float32, numbers []float32, up tensor.Tensor) {
+	rows, cols := up.Rows(), up.Cols()
+	heads := len(numbers) / rows
+	for _, act := range []meta.Activation{meta.ActSigmoid, meta.ActSoftplus} {
+		dst, gate := e.empty(rows, cols), e.floats(numbers, rows, heads)
+		if op, ok := e.Backend.(backend.HeadGates); ok {
+			op.GateHeads(dst, gate, up, act)
+		} else {
+			e.Gate(gate, gate, tensor.Tensor{}, act, 0)
+			ones := backend.Matrix{Tensor: e.floats(slices.Repeat([]float32{1}, cols/heads), cols/heads, 1)}
+			column, wide := e.floats(e.read(gate), rows*heads, 1), e.empty(rows*heads, cols/heads)
+			e.Linear(wide, column, ones, tensor.Tensor{})
+			e.Gate(dst, e.floats(e.read(wide), rows, cols), up, meta.ActNone, 0)
+		}
+		out[name("gates of heads", act)] = e.read(dst)
+	}
+}
+
 func exactAttention(e *env, out map[string][]float32) {
 	for i, a := range []backend.AttentionArgs{
 		{Heads: 8, KVHeads: 2, Dim: 32, ValueDim: 32, Scale: 0.2},
@@ -122,6 +150,7 @@ func exactAttention(e *env, out map[string][]float32) {
 		{Heads: 2, KVHeads: 2, Dim: 16, ValueDim: 16, Scale: 0.4, Window: 9, Sinks: e.floats([]float32{0.5, -2}, 2)},
 		{Heads: 4, KVHeads: 2, Dim: 20, ValueDim: 16, Scale: 0.3, Slopes: []float32{0.5, 0.25, 0.125, 1e-3}},
 		{Heads: 2, KVHeads: 1, Dim: 16, ValueDim: 16, Scale: 0.4, Window: 9, Softcap: 4, Slopes: []float32{0.5, 0.1}},
+		{Heads: 4, KVHeads: 2, Dim: 20, ValueDim: 16, Scale: 0.3, Slopes: []float32{0.37, 0.24, 0.123, 1e-3}, RoundedSlopes: true},
 	} {
 		for _, d := range kvTypes {
 			c := newCache(e, a, d, 16, 5, 90)

@@ -15,13 +15,21 @@ func exactRecurrent(e *env, out map[string][]float32) {
 	}
 	exactConvs(e, out)
 	for _, rates := range []bool{false, true} {
-		exactDelta(e, out, backend.DeltaArgs{KeyHeads: 2, ValueHeads: 4, KeyDim: 37, ValueDim: 50, Rates: rates, Tiled: rates})
+		for _, a := range []backend.DeltaArgs{{}, {Strength: 2}, {ByChannel: true}, {ByChannel: true, Floor: -5, Strength: 1}, {Floor: -5}} {
+			a.KeyHeads, a.ValueHeads, a.KeyDim, a.ValueDim, a.Rates, a.Tiled = 2, 4, 37, 50, rates, rates
+			exactDelta(e, out, a)
+		}
 		a := backend.StateSpaceArgs{Heads: 4, Groups: 2, HeadDim: 50, StateDim: 37, StepMax: float32(math.Inf(1)), Rates: rates}
 		if rates {
 			a.StepMin, a.StepMax = 0.3, 1.5
 		}
 		exactSpace(e, out, a)
+		exactScan(e, out, backend.SelectiveArgs{Channels: 75, StateDim: 16, Rates: rates})
 	}
+	// States of which a block has fewer columns than threads.
+	exactDelta(e, out, backend.DeltaArgs{KeyHeads: 1, ValueHeads: 1, KeyDim: 700, ValueDim: 40, ByChannel: true})
+	exactSpace(e, out, backend.StateSpaceArgs{Heads: 1, Groups: 1, HeadDim: 40, StateDim: 700, StepMax: float32(math.Inf(1))})
+	exactScan(e, out, backend.SelectiveArgs{Channels: 40, StateDim: 301})
 }
 
 // eachPass calls run for each pass of [passes], with states of some elements, and keeps results and states.
@@ -74,10 +82,10 @@ func (e *env) gates(n int) []float32 {
 func exactDelta(e *env, out map[string][]float32, a backend.DeltaArgs) {
 	keys, values := a.KeyHeads*a.KeyDim, a.ValueHeads*a.ValueDim
 	q, k, v := e.values(15*keys), e.values(15*keys), e.values(15*values)
-	decay, strength := e.gates(15*a.ValueHeads), e.gates(15*a.ValueHeads)
-	aLog, bias := e.floats(e.rates(a.ValueHeads, a.Rates), a.ValueHeads), e.place(meta.BFloat16, e.values(a.ValueHeads), 0, a.ValueHeads)
+	decay, strength := e.gates(15*a.Decays()), e.gates(15*a.ValueHeads)
+	aLog, bias := e.floats(e.rates(a.ValueHeads, a.Rates), a.ValueHeads), e.place(meta.BFloat16, e.values(a.Decays()), 0, a.Decays())
 	eachPass(e, out, name("delta rule", a), values, values*a.KeyDim, func(dst tensor.Tensor, part func([]float32, int) tensor.Tensor, s backend.States) {
-		e.Backend.(backend.Recurrent).DeltaRule(dst, backend.DeltaInputs{Q: part(q, keys), K: part(k, keys), V: part(v, values), A: part(decay, a.ValueHeads),
+		e.Backend.(backend.Recurrent).DeltaRule(dst, backend.DeltaInputs{Q: part(q, keys), K: part(k, keys), V: part(v, values), A: part(decay, a.Decays()),
 			B: part(strength, a.ValueHeads), ALog: aLog, DTBias: bias}, s, a)
 	})
 }
@@ -89,5 +97,18 @@ func exactSpace(e *env, out map[string][]float32, a backend.StateSpaceArgs) {
 	eachPass(e, out, name("state space", a), inner, inner*a.StateDim, func(dst tensor.Tensor, part func([]float32, int) tensor.Tensor, s backend.States) {
 		e.Backend.(backend.Recurrent).StateSpace(dst, backend.StateSpaceInputs{X: part(x, inner), B: part(b, groups), C: part(c, groups), DT: part(dt, a.Heads),
 			ALog: aLog, DTBias: bias, D: d}, s, a)
+	})
+}
+
+func exactScan(e *env, out map[string][]float32, a backend.SelectiveArgs) {
+	scans, ok := e.Backend.(backend.Scans)
+	if !ok {
+		e.Fatal("the backend has no selective scans")
+	}
+	elements := a.Channels * a.StateDim
+	x, b, c, dt := e.values(15*a.Channels), e.values(15*a.StateDim), e.values(15*a.StateDim), e.gates(15*a.Channels)
+	aLog, d := e.floats(e.rates(elements, a.Rates), a.Channels, a.StateDim), e.place(meta.BFloat16, e.values(a.Channels), 0, a.Channels)
+	eachPass(e, out, name("selective scan", a), a.Channels, elements, func(dst tensor.Tensor, part func([]float32, int) tensor.Tensor, s backend.States) {
+		scans.SelectiveScan(dst, backend.SelectiveInputs{X: part(x, a.Channels), B: part(b, a.StateDim), C: part(c, a.StateDim), DT: part(dt, a.Channels), ALog: aLog, D: d}, s, a)
 	})
 }

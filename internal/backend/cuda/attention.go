@@ -91,8 +91,8 @@ func (b *Backend) Attention(dst, q tensor.Tensor, kv backend.KV, spans []backend
 		b.fail("attention: %d heads over %d key/value heads of dimension %d and %d", a.Heads, a.KVHeads, a.Dim, a.ValueDim)
 		return
 	}
-	if a.RoundedSlopes {
-		b.fail("attention: rounded slopes are not supported")
+	if a.RoundedSlopes && (len(a.Slopes) == 0 || a.Window > 0 || a.Chunk > 0) {
+		b.fail("attention: %d rounded slopes in a window of %d and chunks of %d", len(a.Slopes), a.Window, a.Chunk)
 		return
 	}
 	if len(a.Slopes) != 0 && len(a.Slopes) != a.Heads {
@@ -116,12 +116,16 @@ func (b *Backend) Attention(dst, q tensor.Tensor, kv backend.KV, spans []backend
 		b.attendFast(spans, &b.attention, kv.PageTokens, &a, in, out)
 		return
 	}
+	rounded := uint64(0)
+	if a.RoundedSlopes {
+		rounded = word(a.Scale)
+	}
 	for i := range spans {
 		b.attendSpan(&spans[i], kv.PageTokens, &a, func(first, rows, pitch int, scores, about, tables uint64) {
 			x, y := in.row(first), out.row(first)
 			b.launch(kernelAttend, rows, a.Heads, 64, y.at, y.stride, x.at, x.stride, k.at, k.format, k.page, k.head, k.token, v.at, v.format, v.page, v.head, v.token,
 				about, tables, uint64(kv.PageTokens), uint64(a.Heads/a.KVHeads), uint64(a.Dim), uint64(a.ValueDim), word(scale), word(softcap),
-				sinks.at, sinks.format, scores, uint64(pitch), uint64(a.Heads), uint64(b.options.Lanes), send(b, a.Slopes))
+				sinks.at, sinks.format, scores, uint64(pitch), uint64(a.Heads), uint64(b.options.Lanes), send(b, a.Slopes), rounded)
 		})
 	}
 }

@@ -120,7 +120,9 @@ func (b *Backend) open(i int) error {
 			return err
 		}
 	}
-	b.ring.device, err = b.allocate(ringBytes)
+	if b.ring.device, err = b.allocate(ringBytes); err == nil {
+		b.counters.own.Add(ringBytes)
+	}
 	return err
 }
 
@@ -195,4 +197,5 @@ func (b *Backend) release() {
 	driver.FreePinned(b.ring.host)
 	driver.FreePinned(b.bounce)
 	b.live, b.ring, b.bounce, b.scratch = nil, ring{}, nil, scratch{}
+	b.counters.own.Store(0)
 }

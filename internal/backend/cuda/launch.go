@@ -30,6 +30,13 @@ func (b *Backend) launch(k kernel, x, y, threads int, args ...uint64) {
 	}
 }
 
+// launchShared is launch for blocks with so many bytes of dynamic shared memory.
+func (b *Backend) launchShared(k kernel, x, y, threads, shared int, args ...uint64) {
+	if b.launch(k, x, y, threads, args...); b.pending.is(k) {
+		b.pending.shared = shared
+	}
+}
+
 // launchStruct is launch for a kernel whose operand is a struct of words.
 func launchStruct[T any](b *Backend, k kernel, x, y, threads int, operand *T) {
 	n := int(unsafe.Sizeof(*operand) / 8)

@@ -265,27 +265,3 @@ func send[T int32 | float32](b *Backend, v []T) uint64 {
 	b.check("operands", b.toDevice(r.device+uintptr(at), r.host[at:at+n]))
 	return uint64(r.device) + uint64(at)
 }
-
-// scratch is memory of the GPU for one operation at a time.
-type scratch struct {
-	address uintptr
-	size    int64
-}
-
-// reserve makes the scratch at least n bytes.
-func (b *Backend) reserve(n int64) uint64 {
-	if n > b.scratch.size && b.err == nil {
-		if b.scratch.address != 0 {
-			b.check("wait", b.flushed().Wait())
-			b.free(b.scratch.address, b.scratch.size)
-		}
-		p, err := b.allocate(2 * n)
-		if err != nil {
-			b.scratch = scratch{}
-			b.fail("allocate %d bytes of scratch: %w", 2*n, err)
-			return 0
-		}
-		b.scratch = scratch{p, 2 * n}
-	}
-	return uint64(b.scratch.address)
-}

@@ -50,6 +50,7 @@ const (
 	kernelShortConv
 	kernelDeltaRule
 	kernelStateSpace
+	kernelSelectiveScan
 	firstFast // the kernels from here on are those of Options.Fast
 )
 
@@ -82,7 +83,7 @@ const (
 )
 
 var kernelNames = [kernelCount]string{"zero", "linear", "linear_codes", "embed", "norm", "rope", "gather", "scatter", "add", "gate", "scale", "store_kv", "store_blocks", "attend",
-	"short_conv", "delta_rule", "state_space",
+	"short_conv", "delta_rule", "state_space", "selective_scan",
 	"few_8", "few_16", "few_32", "few_64", "few_gated", "few_codes_8", "few_codes_64", "few_codes_gated", "many_128", "many_64", "many_codes_128", "many_codes_64", "wide_256", "wide_128", "wide_64",
 	"alone_plain", "alone_gated", "round_rows", "attend_parts_128", "attend_parts_256", "attend_rows", "attend_sum", "add_norm", "rope_store"}
 

@@ -5,9 +5,12 @@ package cuda
 import (
 	"math"
 
+	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/tensor"
 	"github.com/heftai/heft/meta"
 )
+
+var _ backend.HeadGates = (*Backend)(nil)
 
 // eachBlock calls f for as many rows at a time as a launch has.
 func eachBlock(rows int, f func(first, n int)) {
@@ -82,18 +85,37 @@ func (b *Backend) Gate(dst, gate, up tensor.Tensor, act meta.Activation, limit f
 	if !up.IsZero() {
 		u = b.matrix("gate", "up", up, rows, cols)
 	}
-	if act > meta.ActExpRest {
+	b.gate(out, g, u, rows, cols, 1, act, limit)
+}
+
+// GateHeads has a thread for each number.
+func (b *Backend) GateHeads(dst, gate, up tensor.Tensor, act meta.Activation) {
+	if b.err != nil {
+		return
+	}
+	rows, cols, heads := dst.Rows(), dst.Cols(), gate.Cols()
+	if heads == 0 || cols%heads != 0 {
+		b.fail("gate: %d heads of %d numbers", heads, cols)
+		return
+	}
+	out, g, u := b.matrix("gate", "result", dst, rows, cols), b.matrix("gate", "gate", gate, rows, heads), b.matrix("gate", "up", up, rows, cols)
+	b.gate(out, g, u, rows, cols, cols/heads, act, 0)
+}
+
+// gate gates columns, of which each number of g gates so many.
+func (b *Backend) gate(out, g, u matrix, rows, cols, each int, act meta.Activation, limit float32) {
+	if act > meta.ActExp || act == meta.ActClampedSiLU {
 		b.fail("gate: unknown activation %d", act)
 	}
 	if limit <= 0 && act != meta.ActExpRest {
 		limit = float32(math.Inf(1))
 	}
-	if b.options.Fast && b.err == nil && act != meta.ActExpRest && b.gateProducts(out, g, u, rows, cols, act, limit) {
+	if b.options.Fast && b.err == nil && each == 1 && act < meta.ActExpRest && b.gateProducts(out, g, u, rows, cols, act, limit) {
 		return
 	}
 	eachBlock(rows, func(first, n int) {
 		y, g, u := out.row(first), g.row(first), u.row(first)
-		b.launch(kernelGate, ceil(cols, threads), n, threads, y.at, y.stride, g.at, g.stride, u.at, u.stride, uint64(act), word(limit), uint64(cols))
+		b.launch(kernelGate, ceil(cols, threads), n, threads, y.at, y.stride, g.at, g.stride, u.at, u.stride, uint64(act), word(limit), uint64(each), uint64(cols))
 	})
 }
 

@@ -124,8 +124,13 @@ func (o *products) blocksOf(rows int) (n int) {
 // roundTokens makes the rounded rows of n tokens in the scratch, which has room for those of whole blocks.
 func (b *Backend) roundTokens(o *products, n int) {
 	width := ceil(int(o.cols), 8) * 8
-	o.rounded, o.tokens = b.reserve(int64(2*ceil(n, fewTokens)*fewTokens*width)), uint64(n)
+	o.rounded, o.tokens = b.reserve(roundedBytes(n, int(o.cols))), uint64(n)
 	b.launch(kernelRoundRows, ceil(width, threads), n, threads, o.rounded, o.x, o.xs, o.cols)
+}
+
+// roundedBytes are those of the rounded rows of n tokens.
+func roundedBytes(n, cols int) int64 {
+	return 2 * int64(ceil(n, fewTokens)*fewTokens) * int64(ceil(cols, 8)*8)
 }
 
 // skip leaves n tokens behind.

@@ -8,18 +8,30 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-var _ backend.Recurrent = (*Backend)(nil)
-
-const (
-	spanWords     = 6  // of Span in recurrent.h
-	columnThreads = 32 // of a block for columns of states
+var (
+	_ backend.Recurrent = (*Backend)(nil)
+	_ backend.Scans     = (*Backend)(nil)
 )
 
-// states are the checked states of an operation: the operation's part of the first slot, the distance of slots, and
-// room for the states of spans that keep none.
+const (
+	spanWords     = 6        // of Span in recurrent.h
+	columnThreads = 32       // of a block for columns of states
+	mostColumns   = 48 << 10 // bytes of the columns of a block and of the vectors beside them
+)
+
+// states are the checked states of an operation: the operation's part of the first slot, and the distance of slots.
 type states struct {
-	at, stride, spare uint64
-	table             []int32 // the spans as recurrent.h has them
+	at, stride uint64
+	table      []int32 // the spans as recurrent.h has them
+}
+
+// columns returns how many columns a block has in shared memory, each of rows numbers, beside some vectors of as many, and
+// their bytes.
+func (b *Backend) columns(op string, rows, vectors int) (n, bytes int) {
+	if n = min(columnThreads, mostColumns/(4*rows)-vectors); n < 1 {
+		b.fail("%s: columns of %d numbers do not fit the memory of a block", op, rows)
+	}
+	return n, 4 * rows * (n + vectors)
 }
 
 // states checks s for an operation on rows that uses size elements of each slot.
@@ -32,7 +44,7 @@ func (b *Backend) states(op string, s backend.States, rows, size int) (out state
 		}
 		out.at, out.stride, slots = m.at+4*uint64(s.First), m.stride, int32(s.Memory.Rows())
 	}
-	next, spare := 0, false
+	next := 0
 	b.rows = b.rows[:0]
 	for i := range s.Spans {
 		span := &s.Spans[i]
@@ -40,14 +52,11 @@ func (b *Backend) states(op string, s backend.States, rows, size int) (out state
 			span.SaveAfter < 0 || span.SaveAfter > span.Rows || span.SaveAfter > 0 && (span.Save < 0 || span.Save >= slots) {
 			b.fail("%s: invalid span of states: %+v of %d slots, want first row %d", op, *span, slots, next)
 		}
-		next, spare = next+span.Rows, spare || span.To < 0
+		next += span.Rows
 		b.rows = append(b.rows, int32(span.First), int32(span.Rows), span.From, span.To, int32(span.SaveAfter), span.Save)
 	}
 	if next != rows {
 		b.fail("%s: spans of states cover %d of %d rows", op, next, rows)
-	}
-	if spare && b.err == nil {
-		out.spare = b.reserve(4 * int64(size) * int64(min(len(s.Spans), mostBlocksY)))
 	}
 	out.table = b.rows
 	return out
@@ -84,12 +93,12 @@ func (b *Backend) ShortConv(dst, x, weight, bias tensor.Tensor, s backend.States
 	})
 }
 
-// perHead is a vector with a number for each head, which must be there.
-func (b *Backend) perHead(op, name string, t tensor.Tensor, heads int) vector {
+// each is a vector of n numbers, which must be there.
+func (b *Backend) each(op, name string, t tensor.Tensor, n int) vector {
 	if t.IsZero() {
 		b.fail("%s: there are no %s", op, name)
 	}
-	return b.dense(op, name, t, heads, heads)
+	return b.dense(op, name, t, n, n)
 }
 
 // DeltaRule has a thread for each column of a head's state, of each sequence.
@@ -102,24 +111,22 @@ func (b *Backend) DeltaRule(dst tensor.Tensor, in backend.DeltaInputs, s backend
 		b.fail("%s: invalid arguments: %+v", op, a)
 		return
 	}
-	if a.ByChannel || a.Floor != 0 {
-		b.fail("%s: decays by channel or with a floor are not supported", op)
-		return
-	}
-	if a.Strength != 0 && a.Strength != 1 {
-		b.fail("%s: strengths times %v are not supported", op, a.Strength)
-		return
+	most := a.Strength
+	if most == 0 {
+		most = 1
 	}
 	rows, keys, values := dst.Rows(), a.KeyHeads*a.KeyDim, a.ValueHeads*a.ValueDim
 	out, q, k, v := b.matrix(op, "result", dst, rows, values), b.matrix(op, "queries", in.Q, rows, keys), b.matrix(op, "keys", in.K, rows, keys), b.matrix(op, "values", in.V, rows, values)
-	decay, strength := b.matrix(op, "decay", in.A, rows, a.ValueHeads), b.matrix(op, "strength", in.B, rows, a.ValueHeads)
-	aLog, dtBias := b.perHead(op, "logarithms of the decay", in.ALog, a.ValueHeads), b.perHead(op, "bias of the decay", in.DTBias, a.ValueHeads)
+	decay, strength := b.matrix(op, "decay", in.A, rows, a.Decays()), b.matrix(op, "strength", in.B, rows, a.ValueHeads)
+	aLog, dtBias := b.each(op, "logarithms of the decay", in.ALog, a.ValueHeads), b.each(op, "bias of the decay", in.DTBias, a.Decays())
 	st := b.states(op, s, rows, values*a.KeyDim)
-	parts := ceil(a.ValueDim, columnThreads)
+	columns, bytes := b.columns(op, a.KeyDim, 3)
+	parts := ceil(a.ValueDim, max(columns, 1))
 	b.eachSpans(&st, func(n int, spans uint64) {
-		b.launch(kernelDeltaRule, a.ValueHeads*parts, n, columnThreads, out.at, out.stride, q.at, q.stride, k.at, k.stride, v.at, v.stride,
-			decay.at, decay.stride, strength.at, strength.stride, aLog.at, aLog.format, dtBias.at, dtBias.format, st.at, st.stride, st.spare, spans,
-			uint64(a.KeyHeads), uint64(a.ValueHeads), uint64(a.KeyDim), uint64(a.ValueDim), flag(a.Rates), flag(a.Tiled), uint64(parts), uint64(b.options.Lanes))
+		b.launchShared(kernelDeltaRule, a.ValueHeads*parts, n, columnThreads, bytes, out.at, out.stride, q.at, q.stride, k.at, k.stride, v.at, v.stride,
+			decay.at, decay.stride, strength.at, strength.stride, aLog.at, aLog.format, dtBias.at, dtBias.format, st.at, st.stride, spans,
+			uint64(a.KeyHeads), uint64(a.ValueHeads), uint64(a.KeyDim), uint64(a.ValueDim), flag(a.Rates), flag(a.Tiled),
+			flag(a.ByChannel), word(a.Floor), word(most), uint64(columns), uint64(parts), uint64(b.options.Lanes))
 	})
 }
 
@@ -136,12 +143,36 @@ func (b *Backend) StateSpace(dst tensor.Tensor, in backend.StateSpaceInputs, s b
 	rows, inner, groups := dst.Rows(), a.Heads*a.HeadDim, a.Groups*a.StateDim
 	out, x, dt := b.matrix(op, "result", dst, rows, inner), b.matrix(op, "operand", in.X, rows, inner), b.matrix(op, "steps", in.DT, rows, a.Heads)
 	ins, outs := b.matrix(op, "input weights", in.B, rows, groups), b.matrix(op, "output weights", in.C, rows, groups)
-	aLog, dtBias, d := b.perHead(op, "logarithms of the decay", in.ALog, a.Heads), b.perHead(op, "bias of the steps", in.DTBias, a.Heads), b.perHead(op, "shares of the operand", in.D, a.Heads)
+	aLog, dtBias, d := b.each(op, "logarithms of the decay", in.ALog, a.Heads), b.each(op, "bias of the steps", in.DTBias, a.Heads), b.each(op, "shares of the operand", in.D, a.Heads)
 	st := b.states(op, s, rows, inner*a.StateDim)
-	parts := ceil(a.HeadDim, columnThreads)
+	columns, bytes := b.columns(op, a.StateDim, 2)
+	parts := ceil(a.HeadDim, max(columns, 1))
 	b.eachSpans(&st, func(n int, spans uint64) {
-		b.launch(kernelStateSpace, a.Heads*parts, n, columnThreads, out.at, out.stride, x.at, x.stride, ins.at, ins.stride, outs.at, outs.stride, dt.at, dt.stride,
-			aLog.at, aLog.format, dtBias.at, dtBias.format, d.at, d.format, st.at, st.stride, st.spare, spans,
-			uint64(a.Heads), uint64(a.Groups), uint64(a.HeadDim), uint64(a.StateDim), word(a.StepMin), word(a.StepMax), flag(a.Rates), uint64(parts))
+		b.launchShared(kernelStateSpace, a.Heads*parts, n, columnThreads, bytes, out.at, out.stride, x.at, x.stride, ins.at, ins.stride, outs.at, outs.stride, dt.at, dt.stride,
+			aLog.at, aLog.format, dtBias.at, dtBias.format, d.at, d.format, st.at, st.stride, spans,
+			uint64(a.Heads), uint64(a.Groups), uint64(a.HeadDim), uint64(a.StateDim), word(a.StepMin), word(a.StepMax), flag(a.Rates),
+			uint64(columns), uint64(parts))
+	})
+}
+
+// SelectiveScan has a thread for each channel, of each sequence.
+func (b *Backend) SelectiveScan(dst tensor.Tensor, in backend.SelectiveInputs, s backend.States, a backend.SelectiveArgs) {
+	const op = "selective scan"
+	if b.err != nil {
+		return
+	}
+	if a.Channels < 1 || a.StateDim < 1 {
+		b.fail("%s: invalid arguments: %+v", op, a)
+		return
+	}
+	rows, elements := dst.Rows(), a.Channels*a.StateDim
+	out, x, dt := b.matrix(op, "result", dst, rows, a.Channels), b.matrix(op, "operand", in.X, rows, a.Channels), b.matrix(op, "steps", in.DT, rows, a.Channels)
+	ins, outs := b.matrix(op, "input weights", in.B, rows, a.StateDim), b.matrix(op, "output weights", in.C, rows, a.StateDim)
+	aLog, d := b.each(op, "logarithms of the decay", in.ALog, elements), b.each(op, "shares of the operand", in.D, a.Channels)
+	st := b.states(op, s, rows, elements)
+	columns, bytes := b.columns(op, 2*(a.StateDim|1), 0) // with their rates
+	b.eachSpans(&st, func(n int, spans uint64) {
+		b.launchShared(kernelSelectiveScan, ceil(a.Channels, columns), n, columnThreads, bytes, out.at, out.stride, x.at, x.stride, ins.at, ins.stride, outs.at, outs.stride, dt.at, dt.stride,
+			aLog.at, aLog.format, d.at, d.format, st.at, st.stride, spans, uint64(a.Channels), uint64(a.StateDim), flag(a.Rates), uint64(columns))
 	})
 }

@@ -12,12 +12,12 @@ import (
 var _ backend.Metered = (*Backend)(nil)
 
 // counters are what [Backend.Use] reports, for readers of other goroutines.
-type counters struct{ bytes, toDevice, toHost, copying atomic.Int64 }
+type counters struct{ bytes, own, toDevice, toHost, copying atomic.Int64 }
 
 // Use implements [backend.Metered].
 func (b *Backend) Use() backend.Use {
 	c := &b.counters
-	return backend.Use{Bytes: c.bytes.Load(), ToDevice: c.toDevice.Load(), ToHost: c.toHost.Load(),
+	return backend.Use{Bytes: c.bytes.Load(), Own: c.own.Load(), ToDevice: c.toDevice.Load(), ToHost: c.toHost.Load(),
 		CopySeconds: time.Duration(c.copying.Load()).Seconds()}
 }
 

@@ -16,7 +16,7 @@ import (
 type metered struct{ *cpu.Backend }
 
 func (metered) Use() backend.Use {
-	return backend.Use{Bytes: 5, ToDevice: 6, ToHost: 7, CopySeconds: 8}
+	return backend.Use{Bytes: 5, Own: 4, ToDevice: 6, ToHost: 7, CopySeconds: 8}
 }
 
 // TestDeviceUseNamesTheHostAndEachGPU: a model over a GPU and the CPU counts the time of both, and what the
@@ -58,10 +58,10 @@ func TestDeviceUseNamesTheHostAndEachGPU(t *testing.T) {
 			t.Errorf("modules took no time on one of %v", used)
 		}
 		used[1].BusySeconds = 0
-		if want := (dispatch.DeviceUse{Device: "1", Bytes: 5, ToDeviceBytes: 6, ToHostBytes: 7, CopySeconds: 8}); used[1] != want {
+		if want := (dispatch.DeviceUse{Device: "1", Bytes: 5, OwnBytes: 4, ToDeviceBytes: 6, ToHostBytes: 7, CopySeconds: 8}); used[1] != want {
 			t.Errorf("GPU 1: %+v, want %+v", used[1], want)
 		}
-		if !strings.Contains(string(text), `"device":1,"bytes":5,"to_device_bytes":6,"to_host_bytes":7,"copy_seconds":8`) {
+		if !strings.Contains(string(text), `"device":1,"bytes":5,"own_bytes":4,"to_device_bytes":6,"to_host_bytes":7,"copy_seconds":8`) {
 			t.Errorf("the plan's JSON does not show the GPU: %s", text)
 		}
 	}

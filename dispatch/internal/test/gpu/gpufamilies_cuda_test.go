@@ -17,40 +17,25 @@ import (
 )
 
 // leftToTheCPU are the models of testdata/golden/infer/models of which no block runs on GPUs, with what no kernel of GPUs
-// does. All blocks of the others do, but for partLeftToTheCPU.
+// does. All blocks of the others do.
 var leftToTheCPU = reasons(map[string][]string{
-	"biases of keys":                                {"family-doge-1", "family-doge-5"},
-	"blocks of four branches":                       {"family-longcat-flash-1", "family-longcat-flash-2", "family-longcat-flash-3"},
-	"clamped queries, keys and values":              {"family-dbrx-10", "family-dbrx-11", "family-mpt-clip-5", "family-olmo-clip-1"},
-	"delta nets whose channels decay by themselves": {"family-bailing-hybrid-1", "family-bailing-hybrid-3"},
-	"selective scans":                               {"family-falcon-mamba-1", "family-falcon-mamba-2", "family-mamba-1", "family-mamba-2"},
-	"differences of heads":                          {"family-diffllama-3", "family-diffllama-7"},
-	"gates of heads":                                {"family-bailing-hybrid-2", "family-laguna-1"},
-	"gates of softplus":                             {"family-laguna-2", "family-laguna-3"},
-	"hyper-connections":                             {"family-deepseek-v4-1", "family-deepseek-v4-5", "family-hy-v4-6", "family-hy-v4-7", "family-hy-v4-vl-5", "small-deepseek-v4-published"},
-	"inputs by layer":                               {"family-gemma3n-1", "family-gemma3n-text-1", "family-gemma3n-text-2", "family-gemma3n-text-3", "family-gemma4-small-1", "family-gemma4-small-2"},
-	"keys and values that layers share":             {"family-gemma4-unified-text-1"},
-	"rounded biases of positions":                   {"family-falcon-alibi-1", "family-falcon-alibi-2"},
-	"sparse attention":                              {"family-deepseek-v32-1", "family-deepseek-v32-2", "family-glm-moe-dsa-1", "family-glm-moe-dsa-2", "family-minimax-m3-vl-1", "family-minimax-m3-vl-text-6", "family-minimax-m3-vl-text-7"},
-	"weights in awq":                                {"small-llama-awq4"},
-	"weights in bitsandbytes fp4":                   {"small-llama-bnb-fp4"},
-	"weights in bitsandbytes int8":                  {"small-llama-bnb-int8"},
-	"weights in bitsandbytes nf4":                   {"quantised-qwen2-moe-bnb-nf4", "small-llama-bnb-nf4", "small-llama-bnb-nf4-plain"},
-	"weights in fp8 e8m0":                           {"small-llama-ct-mxfp8", "small-llama-fp8-e8m0"},
-	"weights in gptq":                               {"small-llama-autoround", "small-llama-gptq4"},
-	"weights in gptq 8 bits":                        {"small-llama-gptq8"},
-	"weights in int4 packed":                        {"small-llama-ct-w4a16", "small-llama-ct-w4a16-channel", "small-llama-ct-w4a16-zeros"},
-	"weights in int8":                               {"small-llama-ct-int8", "small-llama-ct-int8-zeros"},
-	"weights in modelopt nvfp4":                     {"small-llama-modelopt-nvfp4"},
-	"weights in mxfp4 packed":                       {"small-llama-ct-mxfp4"},
-	"weights in nvfp4":                              {"small-llama-ct-nvfp4"},
-})
-
-// partLeftToTheCPU are the models of which some blocks run on GPUs, with what no kernel of GPUs does in the others.
-var partLeftToTheCPU = reasons(map[string][]string{
-	"delta nets with stronger changes":              {"family-olmo-hybrid-3"},
-	"delta nets whose channels decay by themselves": {"family-kimi-linear-1", "family-kimi-linear-2", "family-kimi-linear-3"},
-	"selective scans":                               {"family-jamba-1", "family-jamba-2", "family-jamba-3"},
+	"biases of keys":                    {"family-doge-1", "family-doge-5"},
+	"hyper-connections":                 {"family-deepseek-v4-1", "family-deepseek-v4-5", "family-hy-v4-6", "family-hy-v4-7", "family-hy-v4-vl-5", "small-deepseek-v4-published"},
+	"inputs by layer":                   {"family-gemma3n-1", "family-gemma3n-text-1", "family-gemma3n-text-2", "family-gemma3n-text-3", "family-gemma4-small-1", "family-gemma4-small-2"},
+	"keys and values that layers share": {"family-gemma4-unified-text-1"},
+	"sparse attention":                  {"family-deepseek-v32-1", "family-deepseek-v32-2", "family-glm-moe-dsa-1", "family-glm-moe-dsa-2", "family-minimax-m3-vl-1", "family-minimax-m3-vl-text-6", "family-minimax-m3-vl-text-7"},
+	"weights in awq":                    {"small-llama-awq4"},
+	"weights in bitsandbytes fp4":       {"small-llama-bnb-fp4"},
+	"weights in bitsandbytes int8":      {"small-llama-bnb-int8"},
+	"weights in bitsandbytes nf4":       {"quantised-qwen2-moe-bnb-nf4", "small-llama-bnb-nf4", "small-llama-bnb-nf4-plain"},
+	"weights in fp8 e8m0":               {"small-llama-ct-mxfp8", "small-llama-fp8-e8m0"},
+	"weights in gptq":                   {"small-llama-autoround", "small-llama-gptq4"},
+	"weights in gptq 8 bits":            {"small-llama-gptq8"},
+	"weights in int4 packed":            {"small-llama-ct-w4a16", "small-llama-ct-w4a16-channel", "small-llama-ct-w4a16-zeros"},
+	"weights in int8":                   {"small-llama-ct-int8", "small-llama-ct-int8-zeros"},
+	"weights in modelopt nvfp4":         {"small-llama-modelopt-nvfp4"},
+	"weights in mxfp4 packed":           {"small-llama-ct-mxfp4"},
+	"weights in nvfp4":                  {"small-llama-ct-nvfp4"},
 })
 
 // reasons turns a table of models by reason into one of reasons by model.
@@ -65,7 +50,7 @@ func reasons(models map[string][]string) map[string]string {
 }
 
 // TestGPUsTakeWhatPlansSay plans each model for GPUs that have room for all of it, by itself and by a map that places
-// everything on GPU 0. A plan places all blocks there, or those that have kernels, and then says why.
+// everything on GPU 0. A plan places all blocks there, or none, and then says why.
 func TestGPUsTakeWhatPlansSay(t *testing.T) {
 	o := onGPUs(t, dispatch.Options{Threads: 1, Context: 128, MaxMemory: hostMemory(1 << 30)})
 	dir := filepath.Join(golden.Module(t), "testdata", "golden", "infer", "models")
@@ -73,7 +58,7 @@ func TestGPUsTakeWhatPlansSay(t *testing.T) {
 	if err != nil || len(list) == 0 {
 		t.Fatalf("%d models, %v", len(list), err)
 	}
-	left := [2]int{}
+	left := 0
 	for _, e := range list {
 		skeleton, _ := dispatchtest.OpenCheckpoint(t, filepath.Join(dir, e.Name()))
 		for _, policy := range []devicemap.Policy{{}, {Kind: devicemap.Manual, Pins: devicemap.NewMap(devicemap.Entry{Device: "0"})}} {
@@ -86,14 +71,12 @@ func TestGPUsTakeWhatPlansSay(t *testing.T) {
 			}
 			checkTaken(t, e.Name(), string(policy.Kind), skeleton, &plan)
 		}
-		for i, table := range []map[string]string{leftToTheCPU, partLeftToTheCPU} {
-			if table[e.Name()] != "" {
-				left[i]++
-			}
+		if leftToTheCPU[e.Name()] != "" {
+			left++
 		}
 	}
-	if want := [2]int{len(leftToTheCPU), len(partLeftToTheCPU)}; left != want {
-		t.Errorf("%d models are left to the CPU whole and in part, the tables have %d", left, want)
+	if want := len(leftToTheCPU); left != want {
+		t.Errorf("%d models are left to the CPU, the table has %d", left, want)
 	}
 }
 
@@ -104,22 +87,16 @@ func checkTaken(t *testing.T, name, policy string, skeleton *meta.Model, plan *d
 	if err != nil {
 		t.Fatal(err)
 	}
-	part := partLeftToTheCPU[name]
-	why := leftToTheCPU[name] + part
-	blocks := map[bool]int{} // by whether the GPU has them
+	why := leftToTheCPU[name]
 	for _, u := range program.Units {
 		if len(u.Layers)+len(u.States) == 0 {
 			continue
 		}
 		d, _ := plan.Map.Device(u.Path)
-		blocks[d == "0"]++
-		if (d == "0") != (why == "" || part != "" && u.HostOnly == "") {
+		if (d == "0") != (why == "") {
 			t.Errorf("%s, policy %q: %s is on device %q; the table says %q; warnings %q", name, policy, u.Path, d, why, plan.Warnings)
 			return
 		}
-	}
-	if part != "" && (blocks[true] == 0 || blocks[false] == 0) {
-		t.Errorf("%s, policy %q: the GPU has %d blocks and the CPU %d; the table says that each has some", name, policy, blocks[true], blocks[false])
 	}
 	if said := strings.Join(plan.Warnings, "\n"); !strings.Contains(said, "the GPU has no kernels for "+why) && why != "" || why == "" && strings.Contains(said, "no kernels") {
 		t.Errorf("%s, policy %q: the plan warns %q, want %q", name, policy, said, why)

@@ -95,8 +95,10 @@ func stationsKeepBits(t *testing.T, g *golden.Model, gpus func(dispatch.Options)
 func TestABlockWithoutKernelsLeavesOthersToTheGPU(t *testing.T) {
 	g := golden.OwnModel(t, "family-jamba-1")
 	skeleton, _ := dispatchtest.OpenCheckpoint(t, g.Dir)
-	o := withTwoGPUs(dispatch.Options{Threads: 1, Context: 128, MaxMemory: hostMemory(1 << 30)})
-	plan, _, err := dispatch.Plan(skeleton, o)
+	gpus := func(o dispatch.Options) dispatch.Options {
+		return dispatchtest.Refusing(withTwoGPUs(o), map[string]string{"model.layers.0": "selective scans", "model.layers.2": "selective scans"})
+	}
+	plan, _, err := dispatch.Plan(skeleton, gpus(dispatch.Options{Threads: 1, Context: 128, MaxMemory: hostMemory(1 << 30)}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +111,7 @@ func TestABlockWithoutKernelsLeavesOthersToTheGPU(t *testing.T) {
 	if !slices.Contains(plan.Warnings, said) {
 		t.Errorf("the plan warns %q, want %q", plan.Warnings, said)
 	}
-	stationsKeepBits(t, g, withTwoGPUs)
+	stationsKeepBits(t, g, gpus)
 }
 
 // stationIDs are at most 24 tokens of the model's first prompt and its greedy continuation.

@@ -118,6 +118,7 @@ DEVICE u16 to_bfloat16(float f) {
 	const u32 u = bits_of(f);
 	return (u16)(f != f ? u >> 16 | 64 : (u + 0x7fff + (u >> 16 & 1)) >> 16);
 }
+DEVICE float rounded16(float f) { return of_bits((u32)to_bfloat16(f) << 16); }
 DEVICE void store(u8 *p, i64 format, float f) {
 	if (format == F32) *(float *)p = f;
 	else *(u16 *)p = format == BF16 ? to_bfloat16(f) : to_half(f);

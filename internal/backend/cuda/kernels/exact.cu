@@ -184,15 +184,17 @@ KERNEL add(float *y, i64 ys, const float *x, i64 xs, i64 scale, i64 cols) {
 }
 EXPORT(add)
 
-KERNEL gate(float *y, i64 ys, const float *g, i64 gs, const float *up, i64 us, i64 act, i64 limit, i64 cols) {
+// gate has a thread for each number. A number of g is that of `each` columns.
+KERNEL gate(float *y, i64 ys, const float *g, i64 gs, const float *up, i64 us, i64 act, i64 limit, i64 each, i64 cols) {
 	const i64 c = BLOCK_X * THREADS + THREAD, r = BLOCK_Y;
 	if (c >= cols) return;
-	if (act == EXP_REST) {
-		const float v = exp_rest(g[r * gs + c], scalar(limit));
+	const float in = g[r * gs + (each == 1 ? c : c / each)];
+	if (act == EXP_REST || act == CLAMP) {
+		const float v = act == CLAMP ? clamped(in, scalar(limit)) : exp_rest(in, scalar(limit));
 		y[r * ys + c] = up ? v * up[r * us + c] : v;
 		return;
 	}
-	y[r * ys + c] = up ? gate_by(g[r * gs + c], up[r * us + c], act, scalar(limit)) : gate_alone(g[r * gs + c], act, scalar(limit));
+	y[r * ys + c] = up ? gate_by(in, up[r * us + c], act, scalar(limit)) : gate_alone(in, act, scalar(limit));
 }
 EXPORT(gate)
 
@@ -247,9 +249,10 @@ EXPORT(store_blocks)
 // attend has a block for each query head of a row: all scores, their weights, then the values, each sum in
 // ascending order of channels or positions. rows says of each row its first visible position, the end, and
 // where its pages begin in `tables`. softcap is 0 or the cap; scale then is that of its operand. slopes are
-// absent or those of biases by distance.
+// absent or those of biases by distance; if rounded is not 0, by position, with each step rounded to bfloat16 before the
+// scale that rounded is.
 KERNEL attend(float *y, i64 ys, const float *q, i64 qs, const u8 *k, i64 k_format, i64 k_page, i64 k_head, i64 k_token, const u8 *v, i64 v_format, i64 v_page, i64 v_head, i64 v_token,
-              const int *rows, const int *tables, i64 page_tokens, i64 group, i64 dim, i64 value_dim, i64 scale, i64 softcap, const u8 *sinks, i64 sink_format, float *scratch, i64 pitch, i64 heads, i64 lanes, const float *slopes) {
+              const int *rows, const int *tables, i64 page_tokens, i64 group, i64 dim, i64 value_dim, i64 scale, i64 softcap, const u8 *sinks, i64 sink_format, float *scratch, i64 pitch, i64 heads, i64 lanes, const float *slopes, i64 rounded) {
 	const i64 row = BLOCK_X, head = BLOCK_Y, kv_head = head / group;
 	const int lo = rows[3 * row], n = rows[3 * row + 1] - lo;
 	const int *table = tables + rows[3 * row + 2];
@@ -263,7 +266,8 @@ KERNEL attend(float *y, i64 ys, const float *q, i64 qs, const u8 *k, i64 k_forma
 		for (i64 c = 0; c < dim; c++) s = FMA(page_element(key, k_format, c), in[c], s);
 		s = s * scalar(scale);
 		s = softcap ? scalar(softcap) * hyperbolic_tangent(s) : s;
-		e[j] = slopes ? s + slopes[head] * (float)(j - n + 1) : s;
+		if (slopes) s = s + (rounded ? scalar(rounded) * rounded16(rounded16(slopes[head]) * rounded16((float)j)) : slopes[head] * (float)(j - n + 1));
+		e[j] = s;
 	}
 	BARRIER();
 	const float sink = sinks ? load(sinks + head * size_of(sink_format), sink_format) : 0;

@@ -88,7 +88,10 @@ DEVICE double accurate_log1p(double y) {
 }
 
 // The activations, as package meta numbers them.
-enum { NONE, SILU, GELU, GELU_TANH, RELU, TANH, SIGMOID, CLAMPED, RELU2, EXP_REST };
+enum { NONE, SILU, GELU, GELU_TANH, RELU, TANH, SIGMOID, CLAMPED, RELU2, EXP_REST, CLAMP = 11, SOFTPLUS, EXP };
+
+// softplus is ln(1 + exp(x)).
+DEVICE double softplus(double x) { return x < 20 ? accurate_log1p(accurate_exponential(x)) : x; }
 
 DEVICE float activate(float g, i64 act) {
 	switch (act) {
@@ -99,6 +102,8 @@ DEVICE float activate(float g, i64 act) {
 	case RELU2: return g > 0 || g != g ? g * g : 0;
 	case SIGMOID: return (float)divide(1.0, 1.0 + accurate_exponential(-(double)g));
 	case TANH: return hyperbolic_tangent(1.f * g) * 1.f;
+	case SOFTPLUS: return (float)softplus((double)g);
+	case EXP: return (float)accurate_exponential((double)g);
 	}
 	return g;
 }

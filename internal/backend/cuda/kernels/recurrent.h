@@ -1,5 +1,6 @@
 // Layers with a state for each sequence, in the order of sums of the CPU's kernels. A thread goes through the tokens
-// of a sequence for one channel, or one column of a head's state, which no other thread touches.
+// of a sequence for one channel, or one column of a head's state, which no other thread touches. States of recurrences
+// are in shared memory meanwhile.
 #pragma once
 #include "math.h"
 
@@ -50,45 +51,69 @@ KERNEL short_conv(float *y, i64 ys, const float *x, i64 xs, const u8 *weight, i6
 }
 EXPORT(short_conv)
 
-// A Column is one of a head's state of some rows.
+// A Column is one of a head's state of some rows. It lies in shared memory beside those of the block's other threads
+// while its thread goes through the tokens of a span.
 struct Column {
 	float *at;
 	i64 step, rows;
 };
 
-// column_begin sets a column to what it is before the first token of a span, in the slot that is written or in spare.
-// memory is the column of the first slot.
-DEVICE Column column_begin(float *memory, i64 stride, float *spare, const Span &s, i64 step, i64 rows) {
-	const Column c = {s.to < 0 ? spare : memory + s.to * stride, step, rows};
+// column_begin reads what a column is before the first token of a span. memory is the column of the first slot.
+DEVICE void column_begin(const Column &c, const float *memory, i64 stride, const Span &s, i64 step) {
 	const float *from = memory + s.from * stride;
-	if (s.from != s.to || s.from < 0)
-		for (i64 i = 0; i < rows; i++) c.at[i * step] = s.from < 0 ? 0 : from[i * step];
-	return c;
+#pragma unroll 16
+	for (i64 i = 0; i < c.rows; i++) c.at[i * c.step] = s.from < 0 ? 0 : from[i * step];
 }
 
-// column_step adds k times change to a column, which decays, and returns its sum with q. Both are multiplied first.
-DEVICE float column_step(const Column &c, const float *k, float by_k, const float *q, float by_q, float change, float decay) {
+// column_keep copies a column to a slot.
+DEVICE void column_keep(const Column &c, float *memory, i64 stride, i64 slot, i64 step) {
+	float *to = memory + slot * stride;
+#pragma unroll 16
+	for (i64 i = 0; i < c.rows; i++) to[i * step] = c.at[i * c.step];
+}
+
+// column_read returns the sum of a column with k. If fades are there, they multiply its numbers before.
+DEVICE float column_read(const Column &c, const float *k, const float *fades) {
 	float sum = 0;
+	if (fades)
+#pragma unroll 8
+		for (i64 i = 0; i < c.rows; i++) c.at[i * c.step] = c.at[i * c.step] * fades[i];
+#pragma unroll 8
+	for (i64 i = 0; i < c.rows; i++) sum = sum + k[i] * c.at[i * c.step];
+	return sum;
+}
+
+// column_step adds k times change to a column, which decays, and returns its sum with q.
+DEVICE float column_step(const Column &c, const float *k, const float *q, float change, float decay) {
+	float sum = 0;
+#pragma unroll 8
 	for (i64 i = 0; i < c.rows; i++) {
-		const float v = c.at[i * c.step] * decay + k[i] * by_k * change;
+		const float v = c.at[i * c.step] * decay + k[i] * change;
 		c.at[i * c.step] = v;
-		sum = sum + q[i] * by_q * v;
+		sum = sum + q[i] * v;
 	}
 	return sum;
 }
 
-// column_save copies a column to a slot.
-DEVICE void column_save(const Column &c, float *memory, i64 stride, const Span &s) {
-	float *to = memory + s.save * stride;
-	for (i64 i = 0; i < c.rows; i++) to[i * c.step] = c.at[i * c.step];
+// decay_rate is exp(a_log), which a_log may be the negative of.
+DEVICE double decay_rate(const u8 *a_log, i64 format, i64 i, i64 rates) {
+	const double a = load(a_log + i * size_of(format), format);
+	return rates ? -a : accurate_exponential(a);
 }
 
-DEVICE double softplus(double x) { return x < 20 ? accurate_log1p(accurate_exponential(x)) : x; }
+// A Decay is what the decays of a head are made of.
+struct Decay {
+	double rate;
+	const u8 *bias;
+	i64 format;
+	double floor; // 0 for none
+};
 
-// decay_rate is exp(a_log), which a_log may be the negative of.
-DEVICE double decay_rate(const u8 *a_log, i64 format, i64 head, i64 rates) {
-	const double a = load(a_log + head * size_of(format), format);
-	return rates ? -a : accurate_exponential(a);
+// decay_of is the decay of number i of the bias.
+DEVICE float decay_of(const Decay &d, float a, i64 i) {
+	const double at = (double)a + (double)load(d.bias + i * size_of(d.format), d.format);
+	if (d.floor != 0) return (float)accurate_exponential(d.floor * divide(1.0, 1.0 + accurate_exponential(-(d.rate * at))));
+	return (float)accurate_exponential(-d.rate * softplus(at));
 }
 
 // shorten sets by to what a key and a query are multiplied by: their lengths become 1 and scale. The whole block calls
@@ -104,58 +129,118 @@ DEVICE void shorten(float *by, const float *k, const float *q, i64 dim, double s
 	by[1] = (float)divide(scale, root((double)sum[1] + 1e-6));
 }
 
-// delta_rule has blocks of a warp for the columns of a head, `parts` of them. key_step is the distance of the key heads
-// of value heads that follow one another where tiled, else the number of value heads that share one.
+// delta_rule has blocks of a warp for the columns of a head, `parts` of them, each of up to `columns`. With by_channel each
+// row of a state has a decay of its own.
 KERNEL delta_rule(float *y, i64 ys, const float *q, i64 qs, const float *k, i64 ks, const float *v, i64 vs, const float *a, i64 as, const float *b, i64 bs,
-                  const u8 *a_log, i64 a_log_format, const u8 *dt_bias, i64 dt_format, float *memory, i64 stride, float *spare, const Span *spans,
-                  i64 key_heads, i64 value_heads, i64 key_dim, i64 value_dim, i64 rates, i64 tiled, i64 parts, i64 lanes) {
-	const i64 head = BLOCK_X / parts, j = BLOCK_X % parts * THREADS + THREAD, size = key_dim * value_dim;
-	const i64 key = (tiled ? head % key_heads : head / (value_heads / key_heads)) * key_dim;
-	const bool whole = j < value_dim;
+                  const u8 *a_log, i64 a_log_format, const u8 *dt_bias, i64 dt_format, float *memory, i64 stride, const Span *spans,
+                  i64 key_heads, i64 value_heads, i64 key_dim, i64 value_dim, i64 rates, i64 tiled, i64 by_channel, i64 floor, i64 most, i64 columns, i64 parts, i64 lanes) {
+	const i64 head = BLOCK_X / parts, j = BLOCK_X % parts * columns + THREAD, key = (tiled ? head % key_heads : head / (value_heads / key_heads)) * key_dim;
+	const bool whole = THREAD < columns && j < value_dim;
 	const Span s = spans[BLOCK_Y];
-	float *slots = memory + head * size + j;
-	Column c = {};
-	if (whole) c = column_begin(slots, stride, spare + (BLOCK_Y * value_heads + head) * size + j, s, value_dim, key_dim);
-	const double scale = divide(1.0, root((double)key_dim)), rate = decay_rate(a_log, a_log_format, head, rates);
-	const double bias = load(dt_bias + head * size_of(dt_format), dt_format);
+	float *slots = memory + head * key_dim * value_dim + j, *shared = (float *)dynamic_shared;
+	float *keys = shared + key_dim * columns, *queries = keys + key_dim, *fades = queries + key_dim;
+	const Column c = {shared + THREAD, columns, key_dim};
+	if (whole) column_begin(c, slots, stride, s, value_dim);
+	const double scale = divide(1.0, root((double)key_dim));
+	const Decay d = {decay_rate(a_log, a_log_format, head, rates), dt_bias, dt_format, scalar(floor)};
 	for (i64 t = 0; t < s.rows; t++) {
 		const i64 r = s.first + t;
 		const float *kt = k + r * ks + key, *qt = q + r * qs + key;
 		float by[2];
 		shorten(by, kt, qt, key_dim, scale, (int)lanes);
+		BARRIER(); // all have read those of the token before
+		for (i64 i = THREAD; i < key_dim; i += THREADS) {
+			keys[i] = kt[i] * by[0];
+			queries[i] = qt[i] * by[1];
+			if (by_channel) fades[i] = decay_of(d, a[r * as + head * key_dim + i], head * key_dim + i);
+		}
+		BARRIER();
 		if (!whole) continue;
-		const float decay = (float)accurate_exponential(-rate * softplus((double)a[r * as + head] + bias));
-		const float strength = activate(b[r * bs + head], SIGMOID);
-		float seen = 0;
-		for (i64 i = 0; i < key_dim; i++) seen = seen + kt[i] * by[0] * c.at[i * c.step];
+		const float decay = by_channel ? 1.f : decay_of(d, a[r * as + head], head), strength = activate(b[r * bs + head], SIGMOID) * scalar(most);
+		const float seen = column_read(c, keys, by_channel ? fades : 0);
 		const float change = strength * (v[r * vs + head * value_dim + j] - decay * seen);
-		y[r * ys + head * value_dim + j] = column_step(c, kt, by[0], qt, by[1], change, decay);
-		if (t + 1 == s.save_after) column_save(c, slots, stride, s);
+		y[r * ys + head * value_dim + j] = column_step(c, keys, queries, change, decay);
+		if (t + 1 == s.save_after) column_keep(c, slots, stride, s.save, value_dim);
 	}
+	if (whole && s.to >= 0) column_keep(c, slots, stride, s.to, value_dim);
 }
 EXPORT(delta_rule)
 
-// state_space has blocks for the columns of a head, `parts` of them.
+// state_space has blocks of a warp for the columns of a head, `parts` of them, each of up to `columns`.
 KERNEL state_space(float *y, i64 ys, const float *x, i64 xs, const float *b, i64 bs, const float *c, i64 cs, const float *dt, i64 dts,
-                   const u8 *a_log, i64 a_log_format, const u8 *dt_bias, i64 dt_format, const u8 *d, i64 d_format, float *memory, i64 stride, float *spare, const Span *spans,
-                   i64 heads, i64 groups, i64 head_dim, i64 state_dim, i64 step_min, i64 step_max, i64 rates, i64 parts) {
-	const i64 head = BLOCK_X / parts, j = BLOCK_X % parts * THREADS + THREAD, size = head_dim * state_dim, group = head / (heads / groups) * state_dim;
-	if (j >= head_dim) return;
+                   const u8 *a_log, i64 a_log_format, const u8 *dt_bias, i64 dt_format, const u8 *d, i64 d_format, float *memory, i64 stride, const Span *spans,
+                   i64 heads, i64 groups, i64 head_dim, i64 state_dim, i64 step_min, i64 step_max, i64 rates, i64 columns, i64 parts) {
+	const i64 head = BLOCK_X / parts, j = BLOCK_X % parts * columns + THREAD, group = head / (heads / groups) * state_dim;
+	const bool whole = THREAD < columns && j < head_dim;
 	const Span s = spans[BLOCK_Y];
-	float *slots = memory + head * size + j;
-	const Column state = column_begin(slots, stride, spare + (BLOCK_Y * heads + head) * size + j, s, head_dim, state_dim);
-	const double rate = decay_rate(a_log, a_log_format, head, rates), least = scalar(step_min), most = scalar(step_max);
+	float *slots = memory + head * head_dim * state_dim + j, *shared = (float *)dynamic_shared;
+	float *ins = shared + state_dim * columns, *outs = ins + state_dim;
+	const Column state = {shared + THREAD, columns, state_dim};
+	if (whole) column_begin(state, slots, stride, s, head_dim);
+	const double rate = decay_rate(a_log, a_log_format, head, rates), least = scalar(step_min), greatest = scalar(step_max);
 	const double bias = load(dt_bias + head * size_of(dt_format), dt_format);
 	const float share = load(d + head * size_of(d_format), d_format);
 	for (i64 t = 0; t < s.rows; t++) {
 		const i64 r = s.first + t;
+		BARRIER(); // all have read those of the token before
+		for (i64 i = THREAD; i < state_dim; i += THREADS) {
+			ins[i] = b[r * bs + group + i];
+			outs[i] = c[r * cs + group + i];
+		}
+		BARRIER();
+		if (!whole) continue;
 		double step = softplus((double)dt[r * dts + head] + bias);
 		step = step < least ? least : step;
-		step = step > most ? most : step;
+		step = step > greatest ? greatest : step;
 		const float in = x[r * xs + head * head_dim + j];
-		const float sum = column_step(state, b + r * bs + group, 1, c + r * cs + group, 1, (float)step * in, (float)accurate_exponential(-rate * step));
+		const float sum = column_step(state, ins, outs, (float)step * in, (float)accurate_exponential(-rate * step));
 		y[r * ys + head * head_dim + j] = sum + share * in;
-		if (t + 1 == s.save_after) column_save(state, slots, stride, s);
+		if (t + 1 == s.save_after) column_keep(state, slots, stride, s.save, head_dim);
 	}
+	if (whole && s.to >= 0) column_keep(state, slots, stride, s.to, head_dim);
 }
 EXPORT(state_space)
+
+// scan_keep copies the states of a block's channels to a slot, n numbers each. All threads call it.
+DEVICE void scan_keep(float *to, const float *state, i64 channels, i64 n, i64 pitch) {
+	BARRIER();
+	for (i64 i = THREAD; i < channels * n; i += THREADS) to[i] = state[i / n * pitch + i % n];
+	BARRIER();
+}
+
+// selective_scan has a thread for each channel of a span, `columns` in a block. The numbers of a channel lie side by side
+// in memory; in shared memory they are an odd number apart from those of the next one.
+KERNEL selective_scan(float *y, i64 ys, const float *x, i64 xs, const float *b, i64 bs, const float *c, i64 cs, const float *dt, i64 dts,
+                      const u8 *a_log, i64 a_log_format, const u8 *d, i64 d_format, float *memory, i64 stride, const Span *spans, i64 channels, i64 n, i64 rates, i64 columns) {
+	const i64 first = BLOCK_X * columns, count = channels - first < columns ? channels - first : columns, own = first + THREAD, pitch = n | 1;
+	const bool whole = THREAD < count;
+	const Span s = spans[BLOCK_Y];
+	float *slots = memory + first * n, *states = (float *)dynamic_shared, *all_rates = states + columns * pitch;
+	for (i64 i = THREAD; i < count * n; i += THREADS) {
+		const i64 at = i / n * pitch + i % n;
+		states[at] = s.from < 0 ? 0 : slots[s.from * stride + i];
+		all_rates[at] = (float)decay_rate(a_log, a_log_format, first * n + i, rates);
+	}
+	BARRIER();
+	float *state = states + THREAD * pitch;
+	const float *rate = all_rates + THREAD * pitch, share = whole ? load(d + own * size_of(d_format), d_format) : 0;
+	for (i64 t = 0; t < s.rows; t++) {
+		const i64 r = s.first + t;
+		if (whole) {
+			const float in = x[r * xs + own], *ins = b + r * bs, *outs = c + r * cs;
+			const double step = softplus((double)dt[r * dts + own]);
+			const float change = (float)step * in;
+			float sum = 0;
+#pragma unroll 4
+			for (i64 i = 0; i < n; i++) {
+				const float v = state[i] * (float)accurate_exponential(-(double)rate[i] * step) + change * ins[i];
+				state[i] = v;
+				sum = sum + v * outs[i];
+			}
+			y[r * ys + own] = sum + share * in;
+		}
+		if (t + 1 == s.save_after) scan_keep(slots + s.save * stride, states, count, n, pitch);
+	}
+	if (s.to >= 0) scan_keep(slots + s.to * stride, states, count, n, pitch);
+}
+EXPORT(selective_scan)
