@@ -174,6 +174,8 @@ func (c *Client) refusal(a *answer, repo Repo) error {
 		return failf(Refused, "there is no such model, or it is private: check the name, or set HF_TOKEN to a token that may read it%s", said)
 	case status == http.StatusUnauthorized:
 		return failf(Refused, "the hub does not accept the token: set HF_TOKEN to a valid one%s", said)
+	case status == http.StatusForbidden && c.config.Token == "":
+		return failf(Refused, "the hub refuses this model without a token: set HF_TOKEN to one that may read it%s", said)
 	case status == http.StatusForbidden:
 		return failf(Refused, "the token may not read this model%s", said)
 	case code == "RevisionNotFound":
