@@ -50,7 +50,7 @@ func (c *compiler) indexer(n Node, a *latent, in int) (x *indexer, err error) {
 	if x.weights, err = c.linearNamed(n, "weights of the indexer", s.Weights, in, s.Heads); err != nil {
 		return nil, err
 	}
-	c.usedNext(x.q, x.k, x.weights, a.up.both, a.up.k, a.up.v, a.out)
+	c.usedNext(x.q, x.k, x.weights, a.up.both, a.up.k, a.up.v, a.gate.of(), a.out)
 	c.program.chosen = max(c.program.chosen, s.Count)
 	if s.Last {
 		c.program.heads = max(c.program.heads, s.Heads)
