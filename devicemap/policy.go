@@ -294,11 +294,11 @@ func (t *table) has(path string) bool {
 }
 
 // stack returns the number of experts that node i stacks: it is a module without modules of
-// its own with tensors, called experts, whose parameters share their first dimension. 0
-// for all else.
+// its own with tensors, called experts or named as such by its mixture, whose parameters share
+// their first dimension. 0 for all else.
 func (t *table) stack(i int32) int {
 	m := t.nodes[i].module
-	if m == nil || len(m.Params) == 0 || t.nodes[i].name() != "experts" {
+	if m == nil || len(m.Params) == 0 || t.nodes[i].name() != "experts" && !t.routed(i) {
 		return 0
 	}
 	count := 0
@@ -309,6 +309,21 @@ func (t *table) stack(i int32) int {
 		count = p.Shape[0]
 	}
 	return count
+}
+
+// routed reports whether a mixture names node i as its experts, such as experts.mlp of DBRX.
+func (t *table) routed(i int32) bool {
+	path := t.nodes[i].path
+	for at := strings.LastIndexByte(path, '.'); at > 0; at = strings.LastIndexByte(path[:at], '.') {
+		parent, ok := t.find(path[:at])
+		if !ok || t.nodes[parent].module == nil {
+			return false
+		}
+		if s, ok := t.nodes[parent].module.Resolve().Spec.(*meta.MoESpec); ok {
+			return path[at+1:] == s.Experts
+		}
+	}
+	return false
 }
 
 // name returns the last part of the node's path.
