@@ -1,5 +1,5 @@
 // Exceptions of coded bfloat16 weights, whatever the width of the vectors; package coded describes them. Included after common.h.
-enum { GROUP = 192, CODES = 128, MARK = 0xff, RAW = 129, OFFSETS = 132, TABLE = 32, UNIT = 24 };
+enum { GROUP = 192, CODES = 128, MARK = 0xff, RAW = 129, OFFSETS = 132 };
 
 // is_exception reports whether the group at p is one.
 INLINE int is_exception(const uint8_t *p) { return __builtin_expect(p[CODES] == MARK, 0); }
