@@ -311,8 +311,12 @@ func (t *table) stack(i int32) int {
 	return count
 }
 
-// routed reports whether a mixture names node i as its experts, such as experts.mlp of DBRX.
+// routed reports whether a mixture names node i, which has parameters, as its experts, such as experts.mlp of DBRX. The
+// matrices of experts have three dimensions together, so that most modules need no search.
 func (t *table) routed(i int32) bool {
+	if len(t.nodes[i].module.Params[0].Shape) < 3 {
+		return false
+	}
 	path := t.nodes[i].path
 	for at := strings.LastIndexByte(path, '.'); at > 0; at = strings.LastIndexByte(path[:at], '.') {
 		parent, ok := t.find(path[:at])
