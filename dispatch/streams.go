@@ -105,15 +105,15 @@ func (m *Model) planStreams() error {
 	return nil
 }
 
-// startStreams allocates the GPUs' memory for streams: rings of weights, and the keys and values of
-// a layer.
+// startStreams allocates the GPUs' memory for streams: rings of weights, and the keys, values and states of
+// a unit.
 func (m *Model) startStreams() error {
 	if m.stations.streams.from == 0 {
 		return nil
 	}
 	for _, s := range m.stations.list {
 		var units []streamedUnit
-		var kv, states int64
+		var cached int64
 		for i, u := range m.program.Units {
 			if m.stations.streams.experts[i] == s {
 				units = append(units, streamedUnit{u, true})
@@ -122,23 +122,14 @@ func (m *Model) startStreams() error {
 				continue
 			}
 			units = append(units, streamedUnit{u, false})
-			for _, l := range u.Layers {
-				kv = max(kv, kvBytes(&m.cache.Layers()[l]))
-			}
-			var held int64
-			for _, l := range u.States {
-				held += m.cache.States()[l].Bytes()
-			}
-			states = max(states, held)
+			cached = max(cached, m.cachedBytes(u))
 		}
 		if units == nil {
 			continue
 		}
-		const align = 256
-		kv = (kv + align - 1) / align * align
 		var err error
 		if s.weights.stream, err = deviceweights.NewStream(s.backend, m.weights, m.stations.convert, streamSize(units, m.stations.convert.Params)); err == nil {
-			s.pages, err = s.backend.New(meta.Uint8, int(kv+states))
+			s.pages, err = s.backend.New(meta.Uint8, int(cached))
 		}
 		if err != nil {
 			return m.noRoom(s, "blocks that stream for long prompts", "use --stream-prompts none", err)
@@ -146,49 +137,58 @@ func (m *Model) startStreams() error {
 		s.layers, s.states = slices.Clone(m.cache.Layers()), slices.Clone(m.cache.States())
 		for i, u := range m.program.Units {
 			if m.stations.streams.to[i] == s {
-				m.streamMemory(u, s, int(kv))
+				m.streamMemory(u, s)
 			}
 		}
 	}
 	return nil
 }
 
-// streamMemory gives the layers of a unit that streams their memory at s: keys and values, and behind those of all
-// units, states.
-func (m *Model) streamMemory(u *nn.Unit, s *station, kv int) {
+// cachedBytes is the memory that streamMemory gives to the keys, values and states of a unit.
+func (m *Model) cachedBytes(u *nn.Unit) (n int64) {
 	for _, l := range u.Layers {
-		s.layers[l].KV = s.pagesLike(&m.cache.Layers()[l])
+		kv := &m.cache.Layers()[l]
+		if n += aligned(kv.K.Bytes()); valuesApart(kv) {
+			n += aligned(kv.V.Bytes())
+		}
 	}
 	for _, l := range u.States {
-		host := m.cache.States()[l]
-		n := int(host.Bytes())
-		s.states[l] = shaped(s.pages.Slice(kv, kv+n), host)
-		kv += n
-	}
-}
-
-// valuesApart reports whether values have memory of their own.
-func valuesApart(kv *kvcache.Layer) bool { return !tensor.Same(kv.K, kv.V) }
-
-// kvBytes is the memory of a layer's keys and values.
-func kvBytes(kv *kvcache.Layer) int64 {
-	n := kv.K.Bytes()
-	if valuesApart(kv) {
-		n += kv.V.Bytes()
+		n += aligned(m.cache.States()[l].Bytes())
 	}
 	return n
 }
 
-// pagesLike returns the memory of s for keys and values of one layer at a time, in the shape of kv's.
-func (s *station) pagesLike(kv *kvcache.Layer) backend.KV {
-	out := kv.KV
-	n := int(kv.K.Bytes())
-	out.K = shaped(s.pages.Slice(0, n), kv.K)
-	if out.V = out.K; valuesApart(kv) {
-		out.V = shaped(s.pages.Slice(n, n+int(kv.V.Bytes())), kv.V)
+// streamMemory gives the keys, values and states of a unit that streams their memory at s, one behind the other. Those of
+// all units begin at the same place, as one unit runs at a time.
+func (m *Model) streamMemory(u *nn.Unit, s *station) {
+	at := int64(0)
+	take := func(like tensor.Tensor) tensor.Tensor {
+		begin, end := at, at+like.Bytes()
+		at = aligned(end)
+		return shaped(s.pages.Slice(int(begin), int(end)), like)
 	}
-	return out
+	for _, l := range u.Layers {
+		kv := &m.cache.Layers()[l]
+		out := kv.KV
+		out.K = take(kv.K)
+		if out.V = out.K; valuesApart(kv) {
+			out.V = take(kv.V)
+		}
+		s.layers[l].KV = out
+	}
+	for _, l := range u.States {
+		s.states[l] = take(m.cache.States()[l])
+	}
 }
+
+// aligned rounds bytes up, so that what follows begins where devices read fast.
+func aligned(bytes int64) int64 {
+	const align = 256
+	return (bytes + align - 1) / align * align
+}
+
+// valuesApart reports whether values have memory of their own.
+func valuesApart(kv *kvcache.Layer) bool { return !tensor.Same(kv.K, kv.V) }
 
 // shaped returns bytes as a tensor of the shape of t.
 func shaped(bytes, t tensor.Tensor) tensor.Tensor {

@@ -13,7 +13,6 @@ type shortcut struct {
 }
 
 func (c *compiler) shortcut(n Node, s *meta.BlockSpec, b *block) (x *shortcut, err error) {
-	c.hostOnly("blocks of four branches")
 	t := s.Then
 	if s.Shortcut == "" || t == nil || b.mlp.pre == nil || b.mlp.post != nil || b.mlp.beside != nil || b.mlp.out != 1 || b.parallel || b.normSums || b.scale != 1 ||
 		b.streams != nil || b.altUp != nil || s.Experts != nil || s.Input != nil || s.Scalar != "" {

@@ -77,8 +77,8 @@ func TestDividedExpertsNeverChangeTheAnswer(t *testing.T) {
 }
 
 // kindsOfMixtures have experts beside an MLP, behind a map to fewer dimensions, without gates, of scaled operands, beside the
-// attention, with a gate of the shared expert, and beside layers with a state.
-var kindsOfMixtures = []string{"family-gemma4-experts-1", "family-nemotron-h-moe-2", "family-llama4-text-1", "family-cohere2-moe-1", "family-qwen2-moe-1", "family-qwen3-next-1", "small-gptoss-mxfp4"}
+// attention, with a gate of the shared expert, beside layers with a state, and beside experts without weights in a block of four branches.
+var kindsOfMixtures = []string{"family-gemma4-experts-1", "family-nemotron-h-moe-2", "family-llama4-text-1", "family-cohere2-moe-1", "family-qwen2-moe-1", "family-qwen3-next-1", "small-gptoss-mxfp4", "family-longcat-flash-1"}
 
 // dividedKeepBits compares the logits of a golden model with divided experts on GPUs, which gpus adds to options, with
 // those of the CPU.

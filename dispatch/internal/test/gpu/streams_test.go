@@ -12,6 +12,7 @@ import (
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
 	"github.com/heftai/heft/dispatch/internal/dispatchtest"
+	"github.com/heftai/heft/internal/golden"
 	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/meta"
 )
@@ -156,6 +157,12 @@ func TestWeightsThatCannotBeReadAreNoFaultOfTheGPU(t *testing.T) {
 		dispatchtest.SameLogits(t, name+", later", dispatchtest.ForcedLogits(t, m, ids, prompt, prompt), want)
 		m.Close()
 	}
+}
+
+// TestEachAttentionOfAStreamedBlockKeepsItsKeys: the two attentions of a block of LongCat Flash shared one memory of the
+// GPU that the block streamed to, so that the host had the keys of the second for both.
+func TestEachAttentionOfAStreamedBlockKeepsItsKeys(t *testing.T) {
+	stationsKeepBits(t, golden.OwnModel(t, "family-longcat-flash-2"), withTwoGPUs)
 }
 
 // TestAFileCutShortWhileItStreams: the error names the file.
