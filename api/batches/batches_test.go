@@ -257,3 +257,28 @@ func TestALineThatIsNoObjectNamesNoGoType(t *testing.T) {
 		}
 	}
 }
+
+// TestACommandRejectsACustomIDGivenTwice: both lines were answered, and nothing told their results apart.
+func TestACommandRejectsACustomIDGivenTwice(t *testing.T) {
+	stream := `{"stream":true}` // a wrong line has an id, too
+	for in, want := range map[string]string{
+		completion(1, "{}") + "\n" + completion(2, "{}") + completion(3, "{}") + completion(2, "{}") + completion(1, "{}"): "in.jsonl:5: custom_id: got that of line 3, want another one for each line",
+		completion(1, stream) + completion(1, "{}"):  "in.jsonl:2: custom_id: got that of line 1,",
+		"not JSON\nnot JSON\n" + completion(1, "{}"): "",
+	} {
+		dir := t.TempDir()
+		j := Job{Backend: Backend{Endpoints: map[string]http.Handler{"/v1/completions": echo}, MaxLine: 1 << 10, Parallel: 1},
+			In: filepath.Join(dir, "in.jsonl"), Out: filepath.Join(dir, "out.jsonl"), Errors: filepath.Join(dir, "errors.jsonl")}
+		if err := os.WriteFile(j.In, []byte(in), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := Run(t.Context(), j)
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s\ngot %v, want %q", in, err, want)
+		}
+		_, missing := os.Stat(j.Out)
+		if want != "" && !os.IsNotExist(missing) {
+			t.Errorf("%s: the file of results was written", want)
+		}
+	}
+}

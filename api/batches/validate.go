@@ -23,11 +23,7 @@ const (
 // validate reads all lines of a file. It returns how many there are, and what is wrong with them, in order. It
 // fails if the file cannot be read, or with the cause of ctx. It takes 16 bytes a line.
 func (b *Backend) validate(ctx context.Context, in *os.File, allowed func(string) error) (count int, wrong []*lineError, err error) {
-	type custom struct {
-		hash uint64
-		line int
-	}
-	var ids []custom
+	var ids customIDs
 	all := newLines(io.NewSectionReader(in, 0, 1<<62))
 	for {
 		l, err := all.next()
@@ -51,26 +47,49 @@ func (b *Backend) validate(ctx context.Context, in *os.File, allowed func(string
 		case err != nil:
 			return 0, nil, err
 		default:
-			sum := sha256.Sum256([]byte(id))
-			ids = append(ids, custom{binary.LittleEndian.Uint64(sum[:]), l.number})
+			ids.add(id, l.number)
 		}
 	}
 	if count == 0 {
 		return 0, []*lineError{{Code: "empty_file", Message: "The input file is empty: it needs a line with a request."}}, nil
 	}
-	slices.SortFunc(ids, func(a, b custom) int { return cmp.Or(cmp.Compare(a.hash, b.hash), cmp.Compare(a.line, b.line)) })
 	param := "custom_id"
-	for i := 1; i < len(ids) && len(wrong) < maxErrors; i++ {
-		if ids[i].hash == ids[i-1].hash {
-			wrong = append(wrong, &lineError{Code: "duplicate_custom_id", Param: &param, Line: &ids[i].line,
-				Message: fmt.Sprintf("The custom_id of this line is that of line %d, too.", ids[i-1].line)})
+	ids.repeated(func(first, second int) bool {
+		if len(wrong) == maxErrors {
+			return false
 		}
-	}
+		wrong = append(wrong, &lineError{Code: "duplicate_custom_id", Param: &param, Line: &second,
+			Message: fmt.Sprintf("The custom_id of this line is that of line %d, too.", first)})
+		return true
+	})
 	slices.SortStableFunc(wrong, func(a, b *lineError) int { return cmp.Compare(*a.Line, *b.Line) })
 	return count, wrong, nil
 }
 
-// check returns the custom_id of a line. It waits while there is no memory to read the line.
+// customIDs are the ids of lines, for the search of those that are there twice. It takes 16 bytes a line.
+type customIDs []customID
+
+type customID struct {
+	hash uint64
+	line int
+}
+
+func (c *customIDs) add(id string, line int) {
+	sum := sha256.Sum256([]byte(id))
+	*c = append(*c, customID{binary.LittleEndian.Uint64(sum[:]), line})
+}
+
+// repeated calls f with each line whose id an earlier line has, and that line, until f returns false.
+func (c customIDs) repeated(f func(first, second int) bool) {
+	slices.SortFunc(c, func(a, b customID) int { return cmp.Or(cmp.Compare(a.hash, b.hash), cmp.Compare(a.line, b.line)) })
+	for i := 1; i < len(c); i++ {
+		if c[i].hash == c[i-1].hash && !f(c[i-1].line, c[i].line) {
+			return
+		}
+	}
+}
+
+// check returns the custom_id of a line, also of a wrong line that has one. It waits while there is no memory to read the line.
 func (b *Backend) check(ctx context.Context, in io.ReaderAt, l line, allowed func(string) error) (id string, err error) {
 	for {
 		err = b.read(ctx, in, l, func(_ context.Context, text []byte) error {
