@@ -14,7 +14,7 @@ import (
 
 // Timeouts limit how long a client may take. 0 means the default; a negative value sets no limit.
 type Timeouts struct {
-	Header time.Duration // to send a request's header; 10 seconds
+	Header time.Duration // to send a request's header; 10 seconds, or Stall if that is shorter
 	Idle   time.Duration // between two requests of a connection; 2 minutes
 	// Stall is how long a client may make no progress in sending its body or taking its answer; 1
 	// minute. It does not limit how long the model computes.
@@ -22,10 +22,14 @@ type Timeouts struct {
 }
 
 func (t Timeouts) withDefaults() Timeouts {
+	header := 10 * time.Second
+	if t.Stall > 0 {
+		header = min(header, t.Stall)
+	}
 	for _, d := range []struct {
 		value *time.Duration
 		usual time.Duration
-	}{{&t.Header, 10 * time.Second}, {&t.Idle, 2 * time.Minute}, {&t.Stall, time.Minute}} {
+	}{{&t.Header, header}, {&t.Idle, 2 * time.Minute}, {&t.Stall, time.Minute}} {
 		if *d.value == 0 {
 			*d.value = d.usual
 		}

@@ -146,6 +146,25 @@ func TestAClientThatSendsNoHeaderIsDisconnected(t *testing.T) {
 	}
 }
 
+// TestAHeaderHasNoMoreTimeThanAStallingClient: with a limit of 3 seconds for clients that stall, half a header held its
+// connection for 10 seconds.
+func TestAHeaderHasNoMoreTimeThanAStallingClient(t *testing.T) {
+	for stall, want := range map[time.Duration]time.Duration{3 * time.Second: 3 * time.Second, time.Minute: 10 * time.Second, -1: 10 * time.Second} {
+		inBubble(t, api.Timeouts{Stall: stall}, quick, func(t *testing.T, dial func() net.Conn) {
+			c, begin := dial(), time.Now()
+			if _, err := io.WriteString(c, "POST /v1/completions HTTP/1.1\r\nHost:"); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.Copy(io.Discard, c); err != nil { // until the server closes it
+				t.Errorf("stall %v: %v", stall, err)
+			}
+			if took := time.Since(begin); took < want || took > want+time.Second {
+				t.Errorf("stall %v: the connection was closed after %v, want %v", stall, took, want)
+			}
+		})
+	}
+}
+
 // TestABodyThatStallsIsAnError: a body of which nothing more came, or a byte now and then,
 // held a goroutine for ever.
 func TestABodyThatStallsIsAnError(t *testing.T) {
