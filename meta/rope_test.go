@@ -3,8 +3,9 @@ package meta
 import (
 	"encoding/json"
 	"math"
-	"os"
 	"testing"
+
+	"github.com/heftai/heft/internal/golden"
 )
 
 // ropeOf is the rope of the first layer.
@@ -17,7 +18,7 @@ func ropeOf(t *testing.T, m *Model) *RopeSpec {
 // vectorised power is now and then off by one in the last place, ours is rounded
 // correctly, and yarn adds two of them: hence two units of tolerance.
 func TestFrequencies(t *testing.T) {
-	data, err := os.ReadFile("testdata/rope.json")
+	data, err := golden.Read("testdata/rope.json")
 	if err != nil {
 		t.Fatal(err)
 	}

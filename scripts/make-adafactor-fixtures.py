@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Writes train/optim/testdata/adafactor.json: values after steps of transformers' Adafactor, as its
+"""Writes train/optim/testdata/adafactor.json.gz: values after steps of transformers' Adafactor, as its
 Trainer uses it, for a vector, a matrix and a stack of matrices.
 
 usage: make-adafactor-fixtures.py (with torch and transformers installed)
 """
+import gzip
 import json
 import os
 
@@ -28,7 +29,7 @@ for options in ({}, {"weight_decay": 0.1, "clip_threshold": 0.5}, {"beta1": 0.9}
     cases.append({"options": options, "start": [short(v) for v in start], "steps": steps})
 folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "train", "optim", "testdata")
 os.makedirs(folder, exist_ok=True)
-with open(os.path.join(folder, "adafactor.json"), "w") as f:
-    json.dump({"shapes": shapes, "cases": cases}, f)
+with open(os.path.join(folder, "adafactor.json.gz"), "wb") as f:
+    f.write(gzip.compress(json.dumps({"shapes": shapes, "cases": cases}).encode(), mtime=0))
     f.write("\n")
 print(len(cases), "cases")

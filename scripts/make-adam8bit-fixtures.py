@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Writes train/optim/testdata/adam8bit.json: bitsandbytes' dynamic maps, and some values after steps of its
+"""Writes train/optim/testdata/adam8bit.json.gz: bitsandbytes' dynamic maps, and some values after steps of its
 AdamW8bit on a CPU. Its library for CPUs overwrites the first number of a map with -1, so codes are found as
 its fallback in torch does: the nearest number of the map. Weights and gradients are normal numbers of torch's generator, which the test draws, too.
 
 usage: make-adam8bit-fixtures.py (with torch and bitsandbytes installed)
 """
+import gzip
 import json
 import os
 
@@ -38,7 +39,7 @@ for options in ({}, {"weight_decay": 0.2, "betas": (0.8, 0.95)}):
     cases.append({"options": options, "steps": steps})
 maps = [short(F.create_dynamic_map(signed=s)) for s in (True, False)]
 folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "train", "optim", "testdata")
-with open(os.path.join(folder, "adam8bit.json"), "w") as f:
-    json.dump({"bitsandbytes": bnb.__version__, "seed": SEED, "sizes": SIZES, "every": EVERY, "maps": maps, "cases": cases}, f)
+with open(os.path.join(folder, "adam8bit.json.gz"), "wb") as f:
+    f.write(gzip.compress(json.dumps({"bitsandbytes": bnb.__version__, "seed": SEED, "sizes": SIZES, "every": EVERY, "maps": maps, "cases": cases}).encode(), mtime=0))
     f.write("\n")
 print(len(cases), "cases")

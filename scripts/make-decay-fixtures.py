@@ -3,9 +3,10 @@
 
     make-decay-fixtures.py FILE
 
-FILE (train/finetune/testdata/decay.json) has for each model its config and the names of all parameters, with
+FILE (train/finetune/testdata/decay.json.gz) has for each model its config and the names of all parameters, with
 true for those that weight decay applies to. Needs torch and transformers.
 """
+import gzip
 import json
 import sys
 
@@ -36,6 +37,6 @@ for kind, fields in MODELS.items():
     config = {k: v for k, v in config.to_diff_dict().items() if k != "time_step_limit"}
     config["architectures"] = [type(model).__name__]
     out["models"].append(dict(config=config, decays={n: n in decayed for n, _ in model.named_parameters()}))
-with open(sys.argv[1], "w") as f:
-    json.dump(out, f, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    f.write("\n")
+text = json.dumps(out, sort_keys=True, separators=(",", ":"), allow_nan=False) + "\n"
+with open(sys.argv[1], "wb") as f:
+    f.write(gzip.compress(text.encode(), mtime=0))

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes testdata/golden/infer/embeddings/cases.json with transformers.
+"""Makes testdata/golden/infer/embeddings/cases.json.gz with transformers.
 
     python scripts/make-embedding-fixtures.py testdata/golden/infer
 
@@ -7,6 +7,7 @@ last_hidden_state of small models of testdata/golden/infer/models in float32, po
 sentence-transformers does: the first token, the last, or the mean; as it is, scaled to
 length 1, or cut to the first dimensions and scaled.
 """
+import gzip
 import json
 import pathlib
 import sys
@@ -40,10 +41,10 @@ def cases(folder, name):
 
 def main():
     folder = pathlib.Path(sys.argv[1])
-    out = folder / "embeddings" / "cases.json"
+    out = folder / "embeddings" / "cases.json.gz"
     out.parent.mkdir(exist_ok=True)
     rows = [case for name in MODELS for case in cases(folder, name)]
-    out.write_text('{"tolerance": 1e-4, "cases": [\n' + ",\n".join(json.dumps(r) for r in rows) + "\n]}\n")
+    out.write_bytes(gzip.compress(('{"tolerance": 1e-4, "cases": [\n' + ",\n".join(json.dumps(r) for r in rows) + "\n]}\n").encode(), mtime=0))
     print(len(rows), "cases,", out.stat().st_size, "bytes")
 
 

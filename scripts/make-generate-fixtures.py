@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes testdata/golden/infer/generate/cases.json with transformers' generate.
+"""Makes testdata/golden/infer/generate/cases.json.gz with transformers' generate.
 
     python scripts/make-generate-fixtures.py testdata/golden/infer
 
@@ -8,6 +8,7 @@ presence and frequency follow OpenAI's formula, stop strings the definition of t
 engine's golden test; the rest is what transformers returns. A case is kept only if no
 choice in it is nearly a tie.
 """
+import gzip
 import json
 import pathlib
 import sys
@@ -115,12 +116,12 @@ def main(root):
         text = "".join(table[i] for i in plain["expected_ids"])
         for stops in ([text[3:6]], [text[8:11], text[6:8]], ["never"]):
             add("stop", prompt, dict(max_new_tokens=16, stop=stops), stopped(plain["expected_ids"], table, stops))
-    out = root / "generate" / "cases.json"
+    out = root / "generate" / "cases.json.gz"
     out.parent.mkdir(exist_ok=True)
     lines = ",\n".join(json.dumps(c, ensure_ascii=False) for c in cases)
     head = dict(schema="generate/1", versions=dict(torch=torch.__version__, transformers=transformers.__version__),
                 model=MODEL, token_table=table)
-    out.write_text(json.dumps(head, ensure_ascii=False)[:-1] + ', "cases": [\n' + lines + "\n]}\n")
+    out.write_bytes(gzip.compress((json.dumps(head, ensure_ascii=False)[:-1] + ', "cases": [\n' + lines + "\n]}\n").encode(), mtime=0))
     print(len(cases), "cases")
 
 

@@ -1,6 +1,7 @@
-"""Writes internal/gguf/folder/testdata/spaced.json: a small tokenizer of Gemma's form, as llama.cpp's converter writes it into GGUF
+"""Writes internal/gguf/folder/testdata/spaced.json.gz: a small tokenizer of Gemma's form, as llama.cpp's converter writes it into GGUF
 files, and the ids that the tokenizers library gives to texts. Run it from the root of the repository with a Python that has
 tokenizers: scripts/make-gguf-spaced.py"""
+import gzip
 import json
 import pathlib
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
@@ -28,6 +29,6 @@ tokens = [tok.id_to_token(i) for i in range(size)]
 types = [3 if t in control[:3] + control[4:] else 2 if t == "<unk>" else 4 if t in visible else 6 if t in bytes_ else 1 for t in tokens]
 out = dict(tokens=tokens, types=types, merges=[" ".join(m) for m in file["model"]["merges"]], bos=tok.token_to_id("<bos>"), eos=tok.token_to_id("<eos>"),
            cases=[dict(text=t, ids=tok.encode(t).ids, decoded=tok.decode(tok.encode(t, add_special_tokens=False).ids)) for t in TEXTS])
-path = pathlib.Path("internal/gguf/folder/testdata/spaced.json")
-path.write_text(json.dumps(out, ensure_ascii=True, separators=(",", ":")) + "\n")
+path = pathlib.Path("internal/gguf/folder/testdata/spaced.json.gz")
+path.write_bytes(gzip.compress((json.dumps(out, ensure_ascii=True, separators=(",", ":")) + "\n").encode(), mtime=0))
 print(size, "tokens,", len(out["merges"]), "merges,", path.stat().st_size, "bytes")

@@ -6,6 +6,7 @@ metrics that TRL logs at every step, and the flags of `train run` that give the 
 order. Needs torch, transformers, datasets, peft 0.21.2 and trl 1.16.0. usage: make-grpo-fixtures.py [FOLDER]
 """
 import collections
+import gzip
 import json
 import os
 import pathlib
@@ -132,7 +133,7 @@ def main():
         made.append({k: case[k] for k in ("name", "data", "flags")} | {"steps": steps})
         print(case["name"], [round(s["loss"], 6) for s in steps], flush=True)
     text = json.dumps(dict(batch=PROMPTS, rate=RATE, seed=SEED, longest=LONGEST, trl=trl.__version__, transformers=transformers.__version__, cases=made), indent=1)
-    (out / "trace.json").write_text(text + "\n")
+    (out / "trace.json.gz").write_bytes(gzip.compress((text + "\n").encode(), mtime=0))
 
 
 if __name__ == "__main__":

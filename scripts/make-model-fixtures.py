@@ -3,10 +3,11 @@
 
     python scripts/make-model-fixtures.py testdata/golden/infer/models
 
-Weights are random. golden.json holds what float32 arithmetic makes of them: logits,
+Weights are random. golden.json.gz holds what float32 arithmetic makes of them: logits,
 log-probabilities, hidden states and greedy continuations of a few prompts. A seed is
 taken only if no greedy choice is nearly a tie.
 """
+import gzip
 import json
 import pathlib
 import sys
@@ -116,7 +117,7 @@ def make(folder, name, kind, dtype, fields):
     (out / "config.json").write_text(json.dumps(text, indent=1, sort_keys=True) + "\n")
     golden = dict(name=name, model_type=kind, seed=seed, tolerance=dict(logits_atol=2e-4, logits_rtol=2e-4),
                   num_parameters=sum(p.numel() for p in model.parameters()), prompts=[case for case, _ in cases])
-    (out / "golden.json").write_text(json.dumps(golden) + "\n")
+    (out / "golden.json.gz").write_bytes(gzip.compress((json.dumps(golden) + "\n").encode(), mtime=0))
     print(name, "seed", seed, sum(f.stat().st_size for f in out.iterdir()), "bytes")
 
 

@@ -7,9 +7,10 @@ computes with it.
 Each model is trained on sequences that follow a permutation of the tokens, with a random token now and then, so that
 the module predicts well and not always. recall is another text: pairs of a key and a value, and a walk from each value to its
 key, whose values only the pairs tell (prompts.json has pairs with the first key of the walk); its module is trained behind a model that is done. It is saved in bfloat16 under the names of published checkpoints and read
-again by transformers. cases.json has, in float32, the module's logits behind each token of a prompt, whose hidden states
+again by transformers. cases.json.gz has, in float32, the module's logits behind each token of a prompt, whose hidden states
 are the model's, and behind a further one, whose hidden state is the module's own.
 """
+import gzip
 import json
 import pathlib
 import sys
@@ -255,7 +256,7 @@ def main():
         rows = list(cases(folder, model))
         if name in COUNTS:
             publish(folder)
-        (folder / "cases.json").write_text('{"tolerance": 1e-4, "cases": [\n' + ",\n".join(json.dumps(r) for r in rows) + "\n]}\n")
+        (folder / "cases.json.gz").write_bytes(gzip.compress(('{"tolerance": 1e-4, "cases": [\n' + ",\n".join(json.dumps(r) for r in rows) + "\n]}\n").encode(), mtime=0))
         if name == "recall":
             prompts = walks(12, torch.Generator().manual_seed(11))[:, : 2 * KEYS + 1].tolist()
             (folder / "prompts.json").write_text('{"prompts": [\n' + ",\n".join(map(json.dumps, prompts)) + "\n]}\n")

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Writes train/optim/testdata/muon.json: values after steps of torch.optim.Muon on matrices, with its
+"""Writes train/optim/testdata/muon.json.gz: values after steps of torch.optim.Muon on matrices, with its
 Newton-Schulz iteration in float32, and of torch.optim.AdamW on a vector.
 
 usage: make-muon-fixtures.py (with torch installed)
 """
+import gzip
 import inspect
 import json
 import os
@@ -35,7 +36,7 @@ for options in ({}, {"weight_decay": 0.2, "adjust_lr_fn": "match_rms_adamw"}, {"
         steps.append({"grads": [short(g) for g in grads], "values": [short(p.data) for p in params]})
     cases.append({"options": options, "start": [short(v) for v in start], "steps": steps})
 folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "train", "optim", "testdata")
-with open(os.path.join(folder, "muon.json"), "w") as f:
-    json.dump({"shapes": shapes, "cases": cases}, f)
+with open(os.path.join(folder, "muon.json.gz"), "wb") as f:
+    f.write(gzip.compress(json.dumps({"shapes": shapes, "cases": cases}).encode(), mtime=0))
     f.write("\n")
 print(len(cases), "cases")

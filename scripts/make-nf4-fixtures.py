@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Writes train/model/testdata/nf4.json: what bitsandbytes makes of matrices in NF4 with blocks of 64,
+"""Writes train/model/testdata/nf4.json.gz: what bitsandbytes makes of matrices in NF4 with blocks of 64,
 and the losses of PEFT's LoRA on a small random Llama (that of testdata/golden/train/models/llama)
 whose linear maps, but for the head, are bitsandbytes' numbers: QLoRA by step.
 
 usage: make-nf4-fixtures.py (with torch, transformers, peft and bitsandbytes installed)
 """
+import gzip
 import json
 import os
 
@@ -50,7 +51,7 @@ for _ in range(6):
     opt.step()
     losses.append(loss.item())
 out.update(ids=ids.flatten().tolist(), length=7, losses=losses)
-with open(os.path.join(top, "train", "model", "testdata", "nf4.json"), "w") as f:
-    json.dump(out, f)
+with open(os.path.join(top, "train", "model", "testdata", "nf4.json.gz"), "wb") as f:
+    f.write(gzip.compress(json.dumps(out).encode(), mtime=0))
     f.write("\n")
 print(losses)

@@ -6,6 +6,7 @@ adapter and, where PEFT merges it, of the merged model. Dropout takes its masks 
 order of the linear maps, so that another program can draw the same ones. Needs torch, transformers and peft.
 usage: make-peft-fixtures.py [FOLDER]
 """
+import gzip
 import json
 import pathlib
 import shutil
@@ -201,7 +202,7 @@ def main():
     make_bases(out)
     runs = [run(case, out) for case in RUNS]
     text = dict(versions=dict(torch=torch.__version__, transformers=transformers.__version__, peft=peft.__version__), micro_batches=micro_batches(40), runs=runs)
-    (out / "trace.json").write_text(json.dumps(text, indent=None, separators=(",", ":")) + "\n")
+    (out / "trace.json.gz").write_bytes(gzip.compress((json.dumps(text, indent=None, separators=(",", ":")) + "\n").encode(), mtime=0))
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ Each case of a method (dpo, orpo, kto) holds the loss and the metrics that TRL l
 the flags of `train run` that give the same run. Data is taken in order.
 Needs torch, transformers, datasets, peft 0.21.2 and trl 1.16.0. usage: make-preference-fixtures.py [FOLDER]
 """
+import gzip
 import json
 import os
 import pathlib
@@ -137,7 +138,7 @@ def main():
         made.append({k: case[k] for k in ("name", "method", "data", "flags")} | {"steps": steps})
         print(case["name"], [round(s["loss"], 6) for s in steps], flush=True)
     text = json.dumps(dict(batch=BATCH, rate=RATE, seed=SEED, trl=trl.__version__, transformers=transformers.__version__, cases=made), indent=1)
-    (out / "trace.json").write_text(text + "\n")
+    (out / "trace.json.gz").write_bytes(gzip.compress((text + "\n").encode(), mtime=0))
 
 
 if __name__ == "__main__":

@@ -86,7 +86,7 @@ def process(rank, out):
             (out / f"final_{mode}.safetensors.gz").write_bytes(gzip.compress(save(final), 9, mtime=0))
     if rank == 0:
         trace = dict(batch=BATCH, size=SIZE, gradient_accumulation=WINDOW, cases=cases, torch=torch.__version__)
-        (out / "trace.json").write_text(json.dumps(trace, separators=(",", ":")) + "\n")
+        (out / "trace.json.gz").write_bytes(gzip.compress((json.dumps(trace, separators=(",", ":")) + "\n").encode(), mtime=0))
     dist.destroy_process_group()
 
 

@@ -90,7 +90,7 @@ def main():
     here = pathlib.Path(__file__).resolve().parent.parent / "testdata/golden/train/resnet"
     out = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else here
     out.mkdir(parents=True, exist_ok=True)
-    (out / "trace.json").write_text(json.dumps(trace, separators=(",", ":")) + "\n")
+    (out / "trace.json.gz").write_bytes(gzip.compress((json.dumps(trace, separators=(",", ":")) + "\n").encode(), mtime=0))
     for name, tensors in dict(init=init, data=dict(images=images, labels=labels), first_batch_grads=grads).items():
         packed = gzip.compress(save({k: v.contiguous() for k, v in tensors.items()}), 9, mtime=0)
         (out / f"{name}.safetensors.gz").write_bytes(packed)

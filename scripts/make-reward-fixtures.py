@@ -5,6 +5,7 @@ The model, its tokenizer and the data are those of testdata/golden/train/prefere
 the numbers of torch's generator after the seed, as train run's does. Needs torch, transformers, datasets,
 peft and trl 1.16.0. usage: make-reward-fixtures.py [FOLDER]
 """
+import gzip
 import json
 import os
 import pathlib
@@ -80,7 +81,7 @@ def main():
         made.append({k: case[k] for k in ("name", "data", "flags")} | {"steps": steps})
         print(case["name"], [round(s["loss"], 6) for s in steps], flush=True)
     text = json.dumps(dict(batch=BATCH, rate=RATE, seed=SEED, trl=trl.__version__, transformers=transformers.__version__, cases=made), indent=1)
-    (out / "trace.json").write_text(text + "\n")
+    (out / "trace.json.gz").write_bytes(gzip.compress((text + "\n").encode(), mtime=0))
 
 
 if __name__ == "__main__":

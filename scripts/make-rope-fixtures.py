@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Writes meta/testdata/rope.json: rotary frequencies by transformers.
+"""Writes meta/testdata/rope.json.gz: rotary frequencies by transformers.
 
-usage: make-rope-fixtures.py OUT.json   (needs torch and transformers 5)
+usage: make-rope-fixtures.py OUT.json.gz   (needs torch and transformers 5)
 """
+import gzip
 import json
 import random
 import sys
@@ -54,8 +55,8 @@ def main():
             rope = LlamaRotaryEmbedding(LlamaConfig(**json.loads(json.dumps(config))))
             rope(torch.zeros(1, 1, 1), torch.tensor([[length - 1]]))
             out.append(dict(config=config, length=length, inv=rope.inv_freq.tolist(), scale=float(rope.attention_scaling)))
-    with open(sys.argv[1], "w") as f:
-        f.write("[\n" + ",\n".join(json.dumps(c) for c in out) + "\n]\n")
+    with open(sys.argv[1], "wb") as f:
+        f.write(gzip.compress(("[\n" + ",\n".join(json.dumps(c) for c in out) + "\n]\n").encode(), mtime=0))
 
 
 main()

@@ -2,17 +2,17 @@ package finetune
 
 import (
 	"encoding/json"
-	"os"
 	"strings"
 	"testing"
 
+	"github.com/heftai/heft/internal/golden"
 	"github.com/heftai/heft/meta"
 )
 
 // TestDecayIsThatOfTransformers compares which parameters decay with what transformers' Trainer says
 // (scripts/make-decay-fixtures.py).
 func TestDecayIsThatOfTransformers(t *testing.T) {
-	b, err := os.ReadFile("testdata/decay.json")
+	b, err := golden.Read("testdata/decay.json")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,6 @@ import (
 	"github.com/heftai/heft/internal/kernels/quant"
 	"github.com/heftai/heft/train/optim"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -112,7 +111,7 @@ type nf4Fixture struct {
 
 func readNF4(t *testing.T) (f nf4Fixture) {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join("testdata", "nf4.json"))
+	b, err := golden.Read(filepath.Join("testdata", "nf4.json"))
 	if err == nil {
 		err = json.Unmarshal(b, &f)
 	}

@@ -3,11 +3,12 @@ package optim
 import (
 	"encoding/json"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/heftai/heft/internal/golden"
 )
 
 // matrixParam is a parameter with a shape.
@@ -35,7 +36,7 @@ type adafactorFixture struct {
 
 func readAdafactor(t *testing.T) (f adafactorFixture) {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join("testdata", "adafactor.json"))
+	b, err := golden.Read(filepath.Join("testdata", "adafactor.json"))
 	if err == nil {
 		err = json.Unmarshal(b, &f)
 	}

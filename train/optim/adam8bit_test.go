@@ -4,12 +4,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/heftai/heft/internal/golden"
 	"github.com/heftai/heft/train/rng"
 )
 
@@ -30,7 +30,7 @@ type adam8bitFixture struct {
 
 func readAdam8bit(t *testing.T) (want adam8bitFixture) {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join("testdata", "adam8bit.json"))
+	b, err := golden.Read(filepath.Join("testdata", "adam8bit.json"))
 	if err == nil {
 		err = json.Unmarshal(b, &want)
 	}

@@ -3,11 +3,12 @@ package optim
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/heftai/heft/internal/golden"
 )
 
 // TestMuonIsTorchs compares steps with torch's (scripts/make-muon-fixtures.py), with the state saved and
@@ -25,7 +26,7 @@ func TestMuonIsTorchs(t *testing.T) {
 			Steps []struct{ Grads, Values [][]float32 }
 		}
 	}
-	b, err := os.ReadFile(filepath.Join("testdata", "muon.json"))
+	b, err := golden.Read(filepath.Join("testdata", "muon.json"))
 	if err == nil {
 		err = json.Unmarshal(b, &want)
 	}

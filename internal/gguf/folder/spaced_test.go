@@ -2,11 +2,11 @@ package folder
 
 import (
 	"encoding/json"
-	"os"
 	"slices"
 	"testing"
 
 	"github.com/heftai/heft/internal/gguf"
+	"github.com/heftai/heft/internal/golden"
 	"github.com/heftai/heft/internal/tokenizer"
 )
 
@@ -22,7 +22,7 @@ func TestSpacedTokenizer(t *testing.T) {
 			IDs           []int32
 		}
 	}
-	text, err := os.ReadFile("testdata/spaced.json")
+	text, err := golden.Read("testdata/spaced.json")
 	if err == nil {
 		err = json.Unmarshal(text, &fixture)
 	}
