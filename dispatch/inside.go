@@ -1,9 +1,18 @@
 package dispatch
 
 import (
+	"context"
+	"io/fs"
+	"time"
+	"unsafe"
+
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch/internal/inside"
+	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/kvcache"
+	"github.com/heftai/heft/internal/kvstore"
 	"github.com/heftai/heft/internal/residency"
+	"github.com/heftai/heft/internal/residency/policy"
 )
 
 func init() {
@@ -14,6 +23,31 @@ func init() {
 		Weights:      func(m any) *residency.Store { return m.(*Model).weights },
 		StreamsFrom:  func(m any) int { return m.(*Model).stations.streams.from },
 		StationBytes: func(m any, gpu devicemap.Device) int64 { return m.(*Model).stations.bytes(gpu) },
+
+		SetCodedGain: func(o any, gain float64) { o.(*Options).codedSpeed = func() float64 { return gain } },
+		SetBorrows:   func(o any) { o.(*Options).borrows = true },
+		TileTokens:   func(o any) int { return min(o.(*Options).MaxBatchTokens, o.(*Options).limits().Tile) },
+		Recording:    func(m any) *policy.Trace { return m.(*Model).recording.Trace() },
+		UngrowKV:     func(m any) { m.(*Model).ungrowKV() },
+		Follow: func(m any, ctx context.Context, root fs.FS, changed any) {
+			m.(*Model).follow(ctx, root, changed.(func(MemoryLimit)))
+		},
+		FailedRead: func(m any, path string, mapped *byte) error {
+			return m.(*Model).weightError(path, &backend.FaultError{Address: uintptr(unsafe.Pointer(mapped))})
+		},
+		KVStore: func(s any) (*kvstore.Store, *kvcache.Store) { return s.(*KVStore).store, &s.(*KVStore).instead },
+
+		AgeAdapterWaits:    func(l any) { l.(*Ledger).adapters.age(loraPatience) },
+		AbandonAdapterTurn: func(l any) { l.(*Ledger).adapters.abandon(l.(*Ledger).adapters.waits[0]) },
+	}
+}
+
+// age makes waits that much longer, as if the time had passed.
+func (p *adapterPool) age(by time.Duration) {
+	p.Lock()
+	defer p.Unlock()
+	for _, w := range p.waits {
+		w.since = w.since.Add(-by)
 	}
 }
 

@@ -24,9 +24,9 @@ import (
 // process, or of others that use the folder now, reuse them as they reuse pages in memory. Several models
 // may share one. Its methods are safe for concurrent use.
 type KVStore struct {
-	store *kvstore.Store
-	build string        // hash of the program
-	slow  kvcache.Store // in tests: in place of store for reading and writing
+	store   *kvstore.Store
+	build   string        // hash of the program
+	instead kvcache.Store // of tests: reads and writes pages in place of store
 }
 
 // KVStoreStats counts what a store did since it was opened, and the size of its folder.
@@ -102,8 +102,8 @@ func (m *Model) newBacking(memory backend.Memory) (*kvcache.Backing, error) {
 		return nil, fmt.Errorf("dispatch: KV store: %w", err)
 	}
 	backing := &kvcache.Backing{Store: s.store, Secret: s.store.Derive(context), Memory: memory}
-	if s.slow != nil {
-		backing.Store = s.slow
+	if s.instead != nil {
+		backing.Store = s.instead
 	}
 	return backing, nil
 }

@@ -89,18 +89,24 @@ var allowed = map[string][]string{
 	"internal/deviceweights":       {"meta", "loader", "internal/backend", "internal/tensor", "internal/hostmem", "internal/stored"},
 	"dispatch": {"dispatch/internal/inside", "meta", "devicemap", "loader", "internal/lora", "internal/nn", "internal/backend", "internal/backend/cpu", "internal/backend/cuda", "internal/backend/cuda/driver", "internal/tensor", "internal/deviceweights", "internal/stored",
 		"internal/kvcache", "internal/kvstore", "internal/residency", "internal/residency/policy", "internal/atomicfile", "internal/smallfile", "internal/hostmem", "internal/sample", "internal/probe", "internal/kernels/tune", "internal/topology", "internal/pressure"}, // tune: how weights are read fastest here; topology: how many threads, and whose memory weights are put in; pressure: limits that change while it runs; stored: DoRA measures weights in the checkpoint
-	"dispatch/internal/inside":       {"devicemap", "internal/backend", "internal/residency", "internal/topology"},                           // settings of tests
-	"dispatch/internal/dispatchtest": {"devicemap", "dispatch", "dispatch/internal/inside", "loader", "loader/demo", "meta", "internal/..."}, // places, runs and compares models, for tests
+	"dispatch/internal/inside":       {"devicemap", "internal/backend", "internal/kvcache", "internal/kvstore", "internal/residency", "internal/residency/policy", "internal/topology"}, // settings of tests
+	"dispatch/internal/dispatchtest": {"devicemap", "dispatch", "dispatch/internal/inside", "loader", "loader/demo", "meta", "internal/..."},                                            // places, runs and compares models, for tests
 
 	// Tests of dispatch, by subject.
-	"dispatch/internal/test/adapter":   {},
-	"dispatch/internal/test/compress":  {},
-	"dispatch/internal/test/convert":   {},
-	"dispatch/internal/test/disk":      {},
-	"dispatch/internal/test/gguf":      {},
-	"dispatch/internal/test/gpu":       {},
-	"dispatch/internal/test/kv":        {},
-	"dispatch/internal/test/placement": {},
+	"dispatch/internal/test/activations": {},
+	"dispatch/internal/test/adapter":     {},
+	"dispatch/internal/test/compress":    {},
+	"dispatch/internal/test/convert":     {},
+	"dispatch/internal/test/disk":        {},
+	"dispatch/internal/test/files":       {},
+	"dispatch/internal/test/gguf":        {},
+	"dispatch/internal/test/gpu":         {},
+	"dispatch/internal/test/kv":          {},
+	"dispatch/internal/test/limit":       {},
+	"dispatch/internal/test/model":       {},
+	"dispatch/internal/test/placement":   {},
+	"dispatch/internal/test/plan":        {},
+	"dispatch/internal/test/routing":     {},
 
 	"internal/draft":             {}, // guesses of tokens, and how many of them to verify
 	"internal/engine":            {"dispatch", "internal/draft", "internal/sample"},

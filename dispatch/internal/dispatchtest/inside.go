@@ -1,7 +1,9 @@
 package dispatchtest
 
 import (
+	"context"
 	"errors"
+	"io/fs"
 	"math/rand/v2"
 	"sync"
 
@@ -9,6 +11,8 @@ import (
 	"github.com/heftai/heft/dispatch"
 	"github.com/heftai/heft/dispatch/internal/inside"
 	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/kvcache"
+	"github.com/heftai/heft/internal/kvstore"
 	"github.com/heftai/heft/internal/residency"
 	"github.com/heftai/heft/internal/residency/policy"
 	"github.com/heftai/heft/internal/topology"
@@ -45,6 +49,21 @@ func CodingAll(o dispatch.Options) dispatch.Options {
 	o.Compress = dispatch.CompressExact
 	return with(o, func(i *inside.Options) { i.CodedShare = 1000 })
 }
+
+// WithCodedGain is o on a machine whose coded weights are so many times as fast as plain ones.
+func WithCodedGain(o dispatch.Options, gain float64) dispatch.Options {
+	inside.Of.SetCodedGain(&o, gain)
+	return o
+}
+
+// Borrowing is o for a model whose long passes borrow activations from the experts' cache.
+func Borrowing(o dispatch.Options) dispatch.Options {
+	inside.Of.SetBorrows(&o)
+	return o
+}
+
+// TileTokens is the number of tokens that go through a block together.
+func TileTokens(o dispatch.Options) int { return inside.Of.TileTokens(&o) }
 
 // ErrGPUFull is the error of a GPU of [OnGPUs] that has too little memory.
 var ErrGPUFull = errors.New("out of memory")
@@ -148,3 +167,40 @@ func Copied(m *dispatch.Model) int64 { return inside.Of.Weights(m).Copied() }
 
 // PassReads is what a pass of m reads from the disk.
 func PassReads(m *dispatch.Model) residency.PassReads { return inside.Of.Weights(m).PassReads() }
+
+// UngrowKV returns the KV cache of m to the size of the plan, as after some idle time.
+func UngrowKV(m *dispatch.Model) { inside.Of.UngrowKV(m) }
+
+// FollowIn is m.FollowLimits in a made-up tree that has /proc and /sys.
+func FollowIn(ctx context.Context, m *dispatch.Model, root fs.FS, changed func(dispatch.MemoryLimit)) {
+	inside.Of.Follow(m, ctx, root, changed)
+}
+
+// FailedRead is the error of a pass in which the disk failed to read a mapped byte of a tensor of a unit.
+func FailedRead(m *dispatch.Model, unit string, mapped *byte) error {
+	return inside.Of.FailedRead(m, unit, mapped)
+}
+
+// SlowReads has models that are opened from now on call before ahead of each read of a page of s.
+func SlowReads(s *dispatch.KVStore, before func()) {
+	pages, instead := inside.Of.KVStore(s)
+	*instead = &slowReads{pages, before}
+}
+
+type slowReads struct {
+	*kvstore.Store
+	before func()
+}
+
+var _ kvcache.Store = (*slowReads)(nil)
+
+func (s *slowReads) Get(key kvstore.Key, depth int, value []byte) bool {
+	s.before()
+	return s.Store.Get(key, depth, value)
+}
+
+// AgeAdapterWaits makes adapters that have no room wait for their turns, as if they had waited long enough.
+func AgeAdapterWaits(l *dispatch.Ledger) { inside.Of.AgeAdapterWaits(l) }
+
+// AbandonAdapterTurn ends the time that the adapter whose turn it is has for taking it.
+func AbandonAdapterTurn(l *dispatch.Ledger) { inside.Of.AbandonAdapterTurn(l) }

@@ -125,3 +125,23 @@ func Windowed(t *testing.T, windows ...int) func(o dispatch.Options) *dispatch.M
 		return m
 	}
 }
+
+// Extend computes ids in s, the prompt in chunks of 32 tokens and the rest one by one. It calls check after each pass and
+// returns the logits of all tokens.
+func Extend(t *testing.T, m *dispatch.Model, s *dispatch.Sequence, ids []int32, prompt int, check func()) (got [][]float32) {
+	t.Helper()
+	for s.Len() < len(ids) {
+		n := 1
+		if s.Len() < prompt {
+			n = min(32, prompt-s.Len())
+		}
+		out, err := m.Forward(context.Background(), &dispatch.Batch{Rows: []dispatch.BatchRow{
+			{Sequence: s, Tokens: ids[s.Len():][:n], PromptLen: prompt, Logits: dispatch.LogitsAll}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, Rows(out, 0)...)
+		check()
+	}
+	return got
+}

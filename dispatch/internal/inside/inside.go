@@ -6,9 +6,15 @@
 package inside
 
 import (
+	"context"
+	"io/fs"
+
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/kvcache"
+	"github.com/heftai/heft/internal/kvstore"
 	"github.com/heftai/heft/internal/residency"
+	"github.com/heftai/heft/internal/residency/policy"
 	"github.com/heftai/heft/internal/topology"
 )
 
@@ -47,7 +53,8 @@ type GPUs struct {
 // GPU, all per second, and the seconds in which a row is copied to the GPU or back.
 type Pace struct{ Memory, Host, Link, Device, Crossing float64 }
 
-// Access returns parts of public values of package dispatch. Arguments are pointers to the type that the field names.
+// Access returns and changes parts of public values of package dispatch. Arguments of type any are pointers to the type that
+// the parameter names, such as *dispatch.Options. Each function may be called whenever the public methods of its value may.
 type Access struct {
 	Options func(options any) *Options
 	Mover   func(ledger any) *residency.Mover
@@ -57,6 +64,28 @@ type Access struct {
 	StreamsFrom func(model any) int
 	// StationBytes returns the memory of the weights that a Model has on a GPU.
 	StationBytes func(model any, gpu devicemap.Device) int64
+
+	// SetCodedGain is for a machine whose coded weights are so many times as fast as plain ones.
+	SetCodedGain func(options any, gain float64)
+	// SetBorrows has long passes borrow activations from the experts' cache, whatever the plan gains by that.
+	SetBorrows func(options any)
+	// TileTokens returns the number of tokens that go through a block together.
+	TileTokens func(options any) int
+	// Recording returns what Model.RecordRouting has recorded so far. It must not be called during a pass.
+	Recording func(model any) *policy.Trace
+	// UngrowKV returns the KV cache to the size of the plan, as after some idle time.
+	UngrowKV func(model any)
+	// Follow is Model.FollowLimits in a made-up tree that has /proc and /sys. changed is a func(dispatch.MemoryLimit).
+	Follow func(model any, ctx context.Context, root fs.FS, changed any)
+	// FailedRead returns the error of a pass in which the disk failed to read a mapped byte of a tensor of a unit.
+	FailedRead func(model any, unit string, mapped *byte) error
+	// KVStore returns the store of pages, and what is used in its place by models that are opened once it is set.
+	KVStore func(store any) (pages *kvstore.Store, instead *kvcache.Store)
+
+	// AgeAdapterWaits makes adapters that have no room wait for their turns, as if they had waited long enough.
+	AgeAdapterWaits func(ledger any)
+	// AbandonAdapterTurn ends the time that the adapter whose turn it is has for taking it.
+	AbandonAdapterTurn func(ledger any)
 }
 
 // Of is set by package dispatch.

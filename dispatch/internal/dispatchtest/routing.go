@@ -1,0 +1,29 @@
+package dispatchtest
+
+import (
+	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/dispatch/internal/inside"
+	"github.com/heftai/heft/internal/residency/policy"
+)
+
+// Replay returns the number of experts that m has room for, and what a replay of its recording in as much memory counts.
+func Replay(m *dispatch.Model) (slots int, want dispatch.ExpertCounts) {
+	slots = expertSlots(m)
+	trace := inside.Of.Recording(m)
+	for i := range trace.Layers {
+		trace.Layers[i].Size = 1
+	}
+	return slots, dispatch.ExpertCounts(policy.Replay(trace, policy.Forecast, int64(slots), policy.Ahead(slots)))
+}
+
+// ReplayLRU returns the counts of a replay that evicts the least recently used expert.
+func ReplayLRU(m *dispatch.Model) dispatch.ExpertCounts {
+	slots := expertSlots(m)
+	return dispatch.ExpertCounts(policy.Replay(inside.Of.Recording(m), policy.LRU, int64(slots), policy.Ahead(slots)))
+}
+
+// expertSlots returns the number of experts that m has room for.
+func expertSlots(m *dispatch.Model) int {
+	least, most := inside.Of.Weights(m).ExpertBytes()
+	return int(2 * most / max(least, 1))
+}

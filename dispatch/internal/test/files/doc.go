@@ -1,0 +1,2 @@
+// Package files holds tests only: what package dispatch does when files of a checkpoint change, disappear or cannot be read.
+package files

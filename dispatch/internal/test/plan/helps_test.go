@@ -1,0 +1,92 @@
+package plan_test
+
+import (
+	"math"
+	"testing"
+
+	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/dispatch/internal/dispatchtest"
+	"github.com/heftai/heft/meta"
+)
+
+// usual is a machine with a disk of 2 GB/s.
+var usual = dispatch.MachineSpeed{MemoryBytes: 40e9, DiskBytes: 2e9, Operations32: 2e11, Operations16: 5e11}
+
+// What is said to help does so when it is done, and the most effective change comes first.
+func TestWhatHelps(t *testing.T) {
+	skeleton, o := dispatchtest.ModelShape(t, "dense-405b"), dispatchtest.ServingOptions(200*dispatchtest.GiB)
+	o.CacheDir = t.TempDir()
+	plan, _ := dispatchtest.PlanShape(t, skeleton, o)
+	now := dispatch.Predict(skeleton, plan, "", usual)
+	helps := dispatch.WhatHelps(skeleton, o, plan, "", usual)
+	if len(helps) != 3 || helps[0].Quantize != meta.QuantQ4 || helps[1].Quantize != meta.QuantQ8 || helps[2].MoreBytes != 64*dispatchtest.GiB {
+		t.Fatalf("%+v, want q4_0, q8_0 and 64 GiB more", helps)
+	}
+	for i, h := range helps {
+		changed, dtype := o, ""
+		if h.MoreBytes > 0 {
+			changed.MaxMemory = []devicemap.DeviceMemory{{Device: devicemap.CPU, Bytes: float64(200*dispatchtest.GiB + h.MoreBytes)}}
+		} else {
+			changed.Quantize, dtype = h.Quantize, h.Format
+		}
+		plan, _ := dispatchtest.PlanShape(t, skeleton, changed)
+		then := dispatch.Predict(skeleton, plan, dtype, usual)
+		if *then.TokensPerSecond != h.TokensPerSecond || h.TokensPerSecond < *now.TokensPerSecond {
+			t.Errorf("%+v: %v tokens/s with it, %v without", h, *then.TokensPerSecond, *now.TokensPerSecond)
+		}
+		if i > 0 && h.TokensPerSecond > helps[i-1].TokensPerSecond {
+			t.Errorf("%+v comes after %+v", h, helps[i-1])
+		}
+	}
+	plan, _ = dispatchtest.PlanShape(t, skeleton, dispatchtest.ServingOptions(900*dispatchtest.GiB))
+	if helps := dispatch.WhatHelps(skeleton, dispatchtest.ServingOptions(900*dispatchtest.GiB), plan, "", usual); helps != nil {
+		t.Errorf("%+v for a model in memory", helps)
+	}
+	short := dispatchtest.ServingOptions(2300 << 20) // the rest is less than a step
+	moe := dispatchtest.ModelShape(t, "moe-1b")
+	plan, _ = dispatchtest.PlanShape(t, moe, short)
+	fit, _ := dispatch.FitsWith(moe, short, plan)
+	for _, h := range dispatch.WhatHelps(moe, short, plan, "", usual) {
+		if h.MoreBytes > 0 && h.MoreBytes != fit.LimitBytes-2300<<20 {
+			t.Errorf("%d bytes more, and all fits with %d", h.MoreBytes, fit.LimitBytes-2300<<20)
+		}
+	}
+}
+
+// A pass for several sequences takes as long as for one while weights stream, and a prompt as many
+// passes as its tokens need.
+func TestPredictRun(t *testing.T) {
+	skeleton := dispatchtest.ModelShape(t, "dense-405b")
+	plan, o := dispatchtest.PlanShape(t, skeleton, dispatchtest.ServingOptions(200*dispatchtest.GiB))
+	read := float64(plan.DiskBytesPerToken)
+	one := dispatch.PredictRun(skeleton, plan, "", usual, dispatch.Run{PromptTokens: 100, BatchTokens: o.MaxBatchTokens, Sequences: 1})
+	eight := dispatch.PredictRun(skeleton, plan, "", usual, dispatch.Run{PromptTokens: 4097, BatchTokens: o.MaxBatchTokens, Sequences: 8})
+	near(t, "one: tokens a second", one.TokensPerSecond, usual.DiskBytes/read)
+	near(t, "eight: tokens a second", eight.TokensPerSecond, 8*usual.DiskBytes/read)
+	near(t, "eight: disk bytes", eight.DiskBytesPerToken, read)
+	near(t, "one: first token", one.FirstTokenSeconds, read/usual.DiskBytes)
+	if first := *eight.FirstTokenSeconds; first < 2*read/usual.DiskBytes {
+		t.Errorf("4097 tokens in %v s", first)
+	}
+
+	moe := dispatchtest.ModelShape(t, "moe-1b")
+	plan, _ = dispatchtest.PlanShape(t, moe, dispatchtest.ServingOptions(900<<20))
+	few := dispatch.PredictRun(moe, plan, "", usual, dispatch.Run{Sequences: 1})
+	many := dispatch.PredictRun(moe, plan, "", usual, dispatch.Run{Sequences: 1000})
+	near(t, "mixture: disk bytes", few.DiskBytesPerToken, float64(plan.DiskBytesPerToken))
+	all := float64(plan.Device(devicemap.Disk).WeightsBytes - plan.ExpertCacheBytes)
+	if got := *many.DiskBytesPerToken; got > all+float64(plan.DiskBytesPerToken) || got < 4*float64(plan.DiskBytesPerToken) || math.IsNaN(got) {
+		t.Errorf("1000 sequences read %v bytes, one %d, all are %v", got, plan.DiskBytesPerToken, all)
+	}
+	// Experts that are missing are read after their router has run.
+	missed := (1 - plan.ExpertHitRate) * float64(plan.ExpertBytesPerToken)
+	step, err := dispatch.BytesPerToken(moe, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ahead := max((float64(step)-missed)/usual.MemoryBytes, (float64(plan.DiskBytesPerToken)-missed)/usual.DiskBytes)
+	if got, want := 1 / *few.TokensPerSecond, ahead+missed/usual.DiskBytes; math.Abs(got-want) > 1e-6*want {
+		t.Errorf("a token takes %v s, want %v", got, want)
+	}
+}

@@ -1,0 +1,214 @@
+package plan_test
+
+import (
+	"context"
+	"encoding/json"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/dispatch/internal/dispatchtest"
+	"github.com/heftai/heft/loader"
+	"github.com/heftai/heft/meta"
+)
+
+// mixture is a small Mixtral: 8 experts, of which a token reads 2.
+func mixture(t *testing.T) *meta.Model {
+	t.Helper()
+	config, err := meta.ReadConfig([]byte(`{"model_type":"mixtral","hidden_size":64,"intermediate_size":96,"num_hidden_layers":3,
+		"num_attention_heads":4,"num_key_value_heads":2,"vocab_size":256,"num_local_experts":8,"num_experts_per_tok":2,"dtype":"bfloat16"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := meta.New(config, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func planFor(t *testing.T, m *meta.Model, text string) devicemap.Plan {
+	t.Helper()
+	policy, err := devicemap.ParsePolicy(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	limits := []devicemap.DeviceMemory{{Device: devicemap.GPU(0), Bytes: 1 << 30}, {Device: devicemap.CPU, Bytes: 1 << 30}}
+	plan, _, err := dispatch.Plan(m, dispatch.Options{Context: 64, DeviceMap: policy, MaxMemory: limits})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return plan
+}
+
+func near(t *testing.T, what string, got *float64, want float64) {
+	t.Helper()
+	if got == nil || math.Abs(*got-want) > 1e-9*math.Abs(want) {
+		t.Errorf("%s: %v, want %v", what, value(got), want)
+	}
+}
+
+func value(v *float64) any {
+	if v == nil {
+		return nil
+	}
+	return *v
+}
+
+// expected are the figures of mixture, worked out by hand.
+const (
+	perLayer   = 2 * (2*64*64 + 2*64*32 + 2*64 + 8*64)                      // attention, norms, router
+	perExpert  = 2 * 3 * 64 * 96                                            // gate, up and down
+	rotary     = 2 * 4 * 8                                                  // frequencies, in float32
+	oneToken   = 3*(perLayer+2*perExpert) + 2*64 + 2*256*64 + 2*64 + rotary // norm, head, a row of the embedding
+	dense      = oneToken - 3*2*perExpert                                   // what streams where the experts' cache holds all of them
+	everything = 3*(perLayer+8*perExpert) + 2*64 + 2*2*256*64 + rotary
+)
+
+func TestPredict(t *testing.T) {
+	m := mixture(t)
+	step, err := dispatch.BytesPerToken(m, "")
+	if err != nil || step != oneToken {
+		t.Fatalf("%d bytes a token, error %v; want %d", step, err, oneToken)
+	}
+	speeds := dispatch.MachineSpeed{MemoryBytes: 1e6, DiskBytes: 1e5, Operations32: 1, Operations16: 1e12}
+	// A prompt of 8 tokens meets 1 - (3/4)^8 of the experts.
+	touched := oneToken + 3*8*perExpert*(1-math.Pow(0.75, 8)-0.25)
+
+	cpu := dispatch.Predict(m, planFor(t, m, "cpu"), "", speeds)
+	near(t, "cpu: load", cpu.LoadSeconds, everything/1e5)
+	near(t, "cpu: first token", cpu.FirstTokenSeconds, touched/1e5+touched/1e6)
+	near(t, "cpu: tokens a second", cpu.TokensPerSecond, 1e6/oneToken)
+	near(t, "cpu: disk bytes", cpu.DiskBytesPerToken, 0)
+
+	disk := dispatch.Predict(m, planFor(t, m, "disk"), "", speeds)
+	near(t, "disk: load", disk.LoadSeconds, 0)
+	near(t, "disk: tokens a second", disk.TokensPerSecond, 1e5/dense)
+	near(t, "disk: disk bytes", disk.DiskBytesPerToken, dense)
+
+	slow := speeds
+	slow.Operations16 = 100
+	near(t, "slow arithmetic", dispatch.Predict(m, planFor(t, m, "cpu"), "", slow).FirstTokenSeconds,
+		touched/1e5+8*float64(oneToken)/100)
+
+	half := dispatch.Predict(m, planFor(t, m, "cpu"), "int8", speeds)
+	near(t, "int8: tokens a second", half.TokensPerSecond, 1e6/float64((oneToken-rotary)/2+rotary/4))
+}
+
+func TestPredictSaysWhatIsNotKnown(t *testing.T) {
+	m := mixture(t)
+	memory := dispatch.MachineSpeed{MemoryBytes: 1e6, Operations16: 1e12}
+	bare := dispatch.Predict(m, planFor(t, m, "cpu"), "", memory)
+	if bare.LoadSeconds != nil || bare.FirstTokenSeconds != nil || bare.TokensPerSecond == nil || *bare.DiskBytesPerToken != 0 {
+		t.Errorf("cpu without a disk's rate: %v", marshal(t, bare))
+	}
+	streamed := dispatch.Predict(m, planFor(t, m, "disk"), "", memory)
+	if streamed.TokensPerSecond != nil || *streamed.DiskBytesPerToken != dense {
+		t.Errorf("disk without a disk's rate: %v", marshal(t, streamed))
+	}
+	full := dispatch.MachineSpeed{MemoryBytes: 1e6, DiskBytes: 1e5, Operations16: 1e12}
+	gpu := dispatch.Predict(m, planFor(t, m, "0"), "", full)
+	if gpu.LoadSeconds != nil || gpu.FirstTokenSeconds != nil || gpu.TokensPerSecond != nil {
+		t.Errorf("on a GPU of unknown speed: %v", marshal(t, gpu))
+	}
+}
+
+func marshal(t *testing.T, v any) string {
+	t.Helper()
+	b, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func TestProbe(t *testing.T) {
+	checkpoint, err := loader.Open(dispatchtest.DemoFolder(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer checkpoint.Close()
+	s, err := dispatch.Probe(context.Background(), dispatch.Options{Threads: 1, Ledger: new(dispatch.Ledger)}, checkpoint, 32<<20)
+	if err != nil || s.MemoryBytes <= 0 || s.DiskBytes <= 0 || s.Operations16 <= 0 || s.Operations32 <= 0 {
+		t.Errorf("%+v, error %v", s, err)
+	}
+	if s, err = dispatch.Probe(context.Background(), dispatch.Options{}, nil, -5); err != nil || s.MemoryBytes != 0 || s.DiskBytes != 0 {
+		t.Errorf("without memory and files: %+v, error %v", s, err)
+	}
+}
+
+// TestReportShowsPredictedAndMeasured runs a model and looks at the JSON of GET /plan.
+func TestReportShowsPredictedAndMeasured(t *testing.T) {
+	m, err := dispatch.Open(dispatchtest.DemoFolder(t), dispatch.Options{DeviceMap: devicemap.Policy{
+		Kind: devicemap.Manual, Pins: devicemap.NewMap(devicemap.Entry{Path: "", Device: devicemap.CPU},
+			devicemap.Entry{Path: "model.layers.1", Device: devicemap.Disk})}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	if got := m.Measured(); got != (dispatch.ModelSpeed{}) {
+		t.Errorf("before the first pass: %s", marshal(t, got))
+	}
+	m.Warm(t.Context())
+	for deadline := time.Now().Add(time.Minute); !m.Status().Loading.Done && time.Now().Before(deadline); {
+		time.Sleep(time.Millisecond)
+	}
+	dispatchtest.Generate(t, m, []int32{1, 2, 3}, dispatch.GenerateOptions{MaxTokens: 40})
+	plan := planFor(t, m.Skeleton(), "model.layers.1=disk")
+	report := dispatch.NewReport(plan)
+	report.Predicted = dispatch.Predict(m.Skeleton(), plan, "", dispatch.MachineSpeed{MemoryBytes: 1e9, DiskBytes: 1e9, Operations16: 1e9, Operations32: 1e9})
+	var got struct {
+		DeviceMap           [][2]any         `json:"device_map"`
+		Devices             []map[string]any `json:"devices"`
+		Predicted, Measured map[string]*float64
+	}
+	if err := json.Unmarshal([]byte(marshal(t, report.With(m.Measured()))), &got); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"load_seconds", "first_token_seconds", "tokens_per_second", "disk_bytes_per_token"} {
+		if got.Measured[name] == nil || *got.Measured[name] < 0 {
+			t.Errorf("measured %s: %v", name, value(got.Measured[name]))
+		}
+		if _, there := got.Predicted[name]; !there {
+			t.Errorf("predicted %s is missing", name)
+		}
+	}
+	if len(got.DeviceMap) == 0 || len(got.Devices) == 0 {
+		t.Error("the plan is missing")
+	}
+	if report.Measured != (dispatch.ModelSpeed{}) {
+		t.Error("With changed the report")
+	}
+}
+
+func TestEstimateMemory(t *testing.T) {
+	m := mixture(t)
+	n, err := dispatch.EstimateMemory(m, dispatch.Options{Context: 64, MaxBatchTokens: 8}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const perToken = 3 * 2 * 32 * 2 // layers, keys and values, their width in bfloat16
+	if n.KVPerToken != perToken || n.KVTokens != 64 {
+		t.Errorf("keys and values: %d bytes a token, %d tokens; want %d, 64", n.KVPerToken, n.KVTokens, perToken)
+	}
+	if want := int64(everything) + 64*perToken + n.Activations + 128<<20; n.All != want {
+		t.Errorf("all in memory: %d, want %d", n.All, want)
+	}
+	if n.Activations <= 0 || n.Least >= n.All || n.Least <= n.Activations+64*perToken {
+		t.Errorf("least: %+v", n)
+	}
+	blocks, err := dispatch.EstimateMemory(m, dispatch.Options{Context: 64, MaxBatchTokens: 8, KVDType: meta.Int8}, "")
+	full, err2 := dispatch.EstimateMemory(m, dispatch.Options{Context: 64, MaxBatchTokens: 8, KVDType: meta.Float32}, "")
+	if heads := full.KVPerToken; err != nil || err2 != nil || blocks.KVPerToken >= heads || blocks.KVPerToken%34 != 0 || full.All-blocks.All < 64*(heads-blocks.KVPerToken) {
+		t.Errorf("keys and values in q8_0 take %d bytes a token of %d, in all %d of %d (%v, %v)", blocks.KVPerToken, heads, blocks.All, full.All, err, err2)
+	}
+	small, err := dispatch.EstimateMemory(m, dispatch.Options{Context: 64, MaxBatchTokens: 8}, "int4")
+	if err != nil || small.All >= n.All || small.Least >= n.Least {
+		t.Errorf("int4: %+v, error %v; bfloat16: %+v", small, err, n)
+	}
+	if free, err := dispatch.EstimateMemory(m, dispatch.Options{}, ""); err != nil || free.KVTokens != 4096 {
+		t.Errorf("without a context: %+v, error %v", free, err)
+	}
+}
