@@ -6,9 +6,12 @@ import (
 )
 
 // startStreams allocates the windows of units and of bands, and the slots of experts.
-func (s *Store) startStreams(loads [][]*load, staging, lent int64) error {
+func (s *Store) startStreams(loads [][]*load, o *Options) error {
 	n := s.streamed()
-	window, bands, slots := n.divide(staging)
+	window, bands, slots := n.divide(o.Staging)
+	if o.UnitWindow > 0 {
+		window = min(n.units, max(n.unit, o.UnitWindow))
+	}
 	s.displacing.windows = windows{window, bands}
 	s.displacing.now = s.displacing.windows
 	err := s.resizeWindow(&s.window, 0, window)
@@ -26,7 +29,7 @@ func (s *Store) startStreams(loads [][]*load, staging, lent int64) error {
 		s.bands.stream = s.newStream(s.bands.loads, s.bands.window)
 	}
 	if slots > 0 {
-		all, more := s.expertLoads(), max(0, min(n.experts-slots, int(lent/n.expert)))
+		all, more := s.expertLoads(), max(0, min(n.experts-slots, int(o.Lent/n.expert)))
 		s.later, s.requested = make([]int32, 0, all), make([]int, 0, all)
 		if s.experts, err = newExpertSlots(make([]*load, all), s.expertCache(slots), s.arena, slots, more, int(n.expert)); err != nil {
 			return err

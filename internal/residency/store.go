@@ -43,6 +43,9 @@ type Options struct {
 	// bytes. It is raised to the minimum: the largest unit with up to 64 MiB to read ahead, two bands,
 	// and two experts.
 	Staging int64
+	// UnitWindow is the memory for the window of units in place of its part of Staging, in bytes. It is raised to the
+	// largest unit. In a window that holds no other unit beside it, the disk waits while that unit computes. 0 means Staging's part.
+	UnitWindow int64
 	// Lent is by how much ExpertBudget may exceed the experts' part of Staging.
 	Lent int64
 	// Keep allows KeepBudget to keep streamed weights in memory.
@@ -198,7 +201,7 @@ func New(root *meta.Module, units []Unit, binding *loader.Binding, devices devic
 		return nil, err
 	}
 	s.listSegments()
-	if err := s.startStreams(loads, o.Staging, o.Lent); err != nil {
+	if err := s.startStreams(loads, &o); err != nil {
 		s.Close()
 		return nil, err
 	}

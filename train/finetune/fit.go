@@ -464,6 +464,9 @@ func (s *student) adapt(skeleton *meta.Model, binding *loader.Binding) error {
 		options = append(options, model.Quantize(s.format()))
 	} else if limit := s.baseMemory(host, beside); limit > 0 {
 		options = append(options, model.MaxMemory(limit))
+		if rows := s.logitRows(skeleton); rows > 0 {
+			options = append(options, model.LogitRows(int(rows)))
+		}
 	}
 	if s.model, err = model.Load(skeleton, binding, options...); err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/heftai/heft/devicemap"
@@ -148,15 +149,21 @@ func (s *student) diskBytes() int64 { return s.model.FrozenMemory().Read + s.mod
 func (s *student) baseMemory(host dispatch.Host, beside int64) int64 {
 	limit := s.memory
 	if limit == 0 {
-		if host.AvailableBytes == 0 || s.checkpoint.Bytes() <= host.AvailableBytes/2 {
+		if !s.beyond(host) {
 			return 0
 		}
-		return max(min(host.AvailableBytes/2/int64(s.here), host.AvailableBytes/int64(s.here)-beside), 1)
+		ranks := int64(s.here)
+		return max(min(host.AvailableBytes/2/ranks, (host.AvailableBytes-programBytes)/ranks-beside), 1)
 	}
 	if limit >= 1<<30 { // below, it comes on top, as in serve
 		limit -= dispatch.RuntimeBytes
 	}
 	return max(limit/int64(s.here)-beside, 1)
+}
+
+// beyond reports whether the weights take more than half of the available memory.
+func (s *student) beyond(host dispatch.Host) bool {
+	return host.AvailableBytes > 0 && s.checkpoint.Bytes() > host.AvailableBytes/2
 }
 
 // adapterBytes returns the memory of an adapter of c that trains: weights, gradients and the optimizer's state.
@@ -190,9 +197,9 @@ func (s *student) trainedBytes() (int64, error) {
 }
 
 // programBytes is the memory of the program, the tokenizer and the Go runtime beside what this package estimates:
-// 9 MiB of anonymous memory and 6 MiB of mapped pages that the run uses again and again, measured with 271M parameters, and the runtime's
+// 21 MiB of anonymous memory and 6 MiB of mapped pages that the run uses again and again, measured with 271M parameters, and the runtime's
 // headroom.
-const programBytes = 24 << 20
+const programBytes = 32 << 20
 
 // warnGroup warns if the process's control group has less memory than the run takes at least. There the
 // kernel ends the process without a message. way says how to take less.
@@ -220,6 +227,36 @@ func (s *student) warnState(host dispatch.Host, m *meta.Model, frozen func(strin
 	return nil
 }
 
+// leastLogitRows is the number of rows from which repacking the head's weights for each group of rows takes little of the time.
+const leastLogitRows = 32
+
+// logitRows returns how many rows of logits a loss holds at a time if a base streams within --max-memory or the available
+// memory, so that they and their gradients take a sixteenth of it; 0 if it does not stream or the head trains.
+func (s *student) logitRows(m *meta.Model) int64 {
+	root, ok := m.Root.Spec.(*meta.CausalLMSpec)
+	if !ok || s.trainsHead(root.Head) {
+		return 0
+	}
+	limit := s.memory
+	if limit == 0 && s.checkpoint != nil {
+		if host := dispatch.DescribeHost(); s.beyond(host) {
+			limit = host.AvailableBytes
+		}
+	}
+	if limit == 0 {
+		return 0
+	}
+	const logit = 2 * 4 // with its gradient
+	return max(limit/int64(s.here)/16/(logit*int64(root.Vocab)), leastLogitRows)
+}
+
+// trainsHead reports whether the head trains, or the adapter may have something for it.
+func (s *student) trainsHead(head string) bool {
+	c, err := parseLoRA(s.LoRA)
+	return err != nil || s.LoRA == "" || strings.HasPrefix(s.LoRA, adapterFrom) || len(s.ModulesToSave) > 0 ||
+		slices.ContainsFunc(c.Targets, func(t string) bool { return strings.Contains(head, t) })
+}
+
 // passBytes estimates the memory of a pass over streamed weights: the inputs of all units, the
 // activations of the largest one with their gradients, and some rows of logits.
 func (s *student) passBytes(m *meta.Model) int64 {
@@ -235,6 +272,9 @@ func (s *student) passBytes(m *meta.Model) int64 {
 	}
 	tokens := s.batchTokens()
 	logits := min(tokens*int64(root.Vocab), 22<<20)
+	if rows := s.logitRows(m); rows > 0 {
+		logits = min(logits, rows*int64(root.Vocab))
+	}
 	return tokens*(2*activationBytes(m, s.magnitudes())/max(blocks, 1)+4*(blocks+4)*int64(root.Hidden)) + 2*4*logits
 }
 

@@ -66,13 +66,13 @@ func TestFrozenWeightsHaveNoTrainingState(t *testing.T) {
 func TestAControlGroupBelowTheMinimumWarns(t *testing.T) {
 	var log bytes.Buffer
 	s := &student{job: &job{Options: &Options{}, log: slog.New(slog.NewTextHandler(&log, nil))}}
-	const bytes = 202 << 20
-	s.warnGroup(dispatch.Host{LimitBytes: 180 << 20}, bytes, "use a smaller --batch")
-	if !strings.Contains(log.String(), "use a smaller --batch") || !strings.Contains(log.String(), `minimum="226 MiB"`) {
+	const bytes = 129 << 20
+	s.warnGroup(dispatch.Host{LimitBytes: 160 << 20}, bytes, "use a smaller --batch")
+	if !strings.Contains(log.String(), "use a smaller --batch") || !strings.Contains(log.String(), `minimum="161 MiB"`) {
 		t.Errorf("got log %q", &log)
 	}
 	log.Reset()
-	if s.warnGroup(dispatch.Host{LimitBytes: 226 << 20}, bytes, ""); log.Len() > 0 {
+	if s.warnGroup(dispatch.Host{LimitBytes: 161 << 20}, bytes, ""); log.Len() > 0 {
 		t.Errorf("with the minimum: got log %s", &log)
 	}
 }
@@ -91,5 +91,22 @@ func TestTheMinimumOfLoRACountsTheAdapter(t *testing.T) {
 	}
 	if _, err := s.adapterBytes(m, model.LoRAConfig{R: 4, Targets: []string{"qproj"}}); err == nil {
 		t.Error("a target that no module has: want an error")
+	}
+}
+
+// TestLogitsTakeASixteenthOfTheLimit: beside a base within a third of its weights, logits of all rows took a tenth of the memory.
+func TestLogitsTakeASixteenthOfTheLimit(t *testing.T) {
+	m := skeletonOf(t) // a vocabulary of 32,000
+	for _, c := range []struct {
+		memory int64
+		lora   string
+		save   []string
+		rows   int64
+	}{{100 << 20, "r=4", nil, 32}, {1 << 30, "r=4", nil, 262}, {0, "r=4", nil, 0}, {140 << 20, "", nil, 0},
+		{140 << 20, "r=4", []string{"lm_head"}, 0}, {140 << 20, "r=4,targets=q_proj+lm_head", nil, 0}, {140 << 20, "r=4,targets=q_proj+up_proj", nil, 35}} {
+		s := &student{job: &job{Options: &Options{Method: "sft", LoRA: c.lora, ModulesToSave: c.save}, here: 1, memory: c.memory}}
+		if got := s.logitRows(m); got != c.rows {
+			t.Errorf("--max-memory %d --lora %q, saved %v: got %d rows, want %d", c.memory, c.lora, c.save, got, c.rows)
+		}
 	}
 }

@@ -66,10 +66,10 @@ func (b *base) open() (err error) {
 	return err
 }
 
-// newStore makes a store with the given map.
-func (b *base) newStore(devices devicemap.Map) (*residency.Store, error) {
+// newStore makes a store with the given map, whose units stream through a window of so many bytes; 0 leaves them to the store.
+func (b *base) newStore(devices devicemap.Map, window int64) (*residency.Store, error) {
 	s, err := residency.New(b.meta.Root, storeUnits(b.program), b.binding, devices, residency.Options{
-		Arena: &arena, Mover: &mover, WholeStacks: true,
+		Arena: &arena, Mover: &mover, WholeStacks: true, UnitWindow: window,
 		Converter: b.converter, Converted: b.converted,
 		Skip: func(p *meta.Param) bool { return !b.frozen[p] }})
 	if err != nil {

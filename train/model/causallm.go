@@ -251,13 +251,10 @@ func (p *pass) parts(run last, rows []int32, reverse bool, f func(rows []int32, 
 		p.weights.reversing = false
 		p.weights.leave()
 	}()
-	for len(rows) > 0 {
-		n := min(len(rows), p.limits.Outputs)
-		some := rows[:n]
+	for some := range p.m.groups(rows, p.limits.Outputs) {
 		if err := run(p.training, some, reverse, func(result, gradient view.Tensor) error { return f(some, result, gradient) }); err != nil {
 			return p.m.explain(err)
 		}
-		rows = rows[n:]
 	}
 	return nil
 }

@@ -6,10 +6,12 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/internal/golden"
+	"github.com/heftai/heft/meta"
 	"github.com/heftai/heft/train/optim"
 	"github.com/heftai/heft/train/rng"
 	"github.com/heftai/heft/train/tensor"
@@ -123,5 +125,73 @@ func TestABaseBeyondTheLimitTrainsTheSameAdapter(t *testing.T) {
 	golden.Count(t, "infer/models (training)", seen)
 	if 10*streamed < 9*trained {
 		t.Errorf("weights of %d of %d models were streamed in the least memory, want nine of ten", streamed, trained)
+	}
+}
+
+// TestLogitsInGroupsOfRowsLearnTheSameAdapter: rows that the head computes apart leave the same bits. A head that trains
+// sums its gradient over all rows, so the bound has no effect on it.
+func TestLogitsInGroupsOfRowsLearnTheSameAdapter(t *testing.T) {
+	var ids []int
+	for i := range 60 {
+		ids = append(ids, 3+i*i%13)
+	}
+	for _, name := range []string{"gemma2", "olmo2", "qwen3-moe", "gpt-neox"} {
+		dir := ownModel(t, name)
+		for _, length := range []int{60, 49, 33, 32} {
+			want := learnAdapter(t, adapted(t, dir), ids[:length], true)
+			m := adapted(t, dir, MaxMemory(1), LogitRows(1))
+			if got := m.outputs(); got != 32 {
+				t.Fatalf("%s: got %d rows at a time, want 32", name, got)
+			}
+			if !bytes.Equal(learnAdapter(t, m, ids[:length], true), want) {
+				t.Errorf("%s: with groups of rows the adapter of %d tokens differs", name, length)
+			}
+		}
+		whole, err := openFile(t, dir, dir, Freeze(func(path string) bool { return !strings.Contains(path, "norm") }), LogitRows(1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := whole.outputs(); got != whole.headRows() {
+			t.Errorf("%s: a norm in front of the head trains: got %d rows at a time", name, got)
+		}
+		whole.Close()
+	}
+	rows := make([]int32, 1000)
+	m := &Model{spec: &meta.CausalLMSpec{Vocab: headLogits / 400}}
+	var got []int
+	for group := range m.groups(rows, 64) {
+		got = append(got, len(group))
+	}
+	if want := []int{58, 57, 57, 57, 57, 57, 57, 58, 57, 57, 57, 57, 57, 57, 50, 50, 50, 50}; !slices.Equal(got, want) {
+		t.Errorf("got groups %v, want %v", got, want)
+	}
+}
+
+// TestTheMinimumHoldsOneUnit: the head and two blocks were counted together, so that bases of three times the memory did not fit.
+func TestTheMinimumHoldsOneUnit(t *testing.T) {
+	const head, block, small = 62 << 20, 24 << 20, 1 << 10
+	piece := func(path string, unit int, bytes int64) *placed {
+		return &placed{path: path, bytes: bytes, units: []int{unit}}
+	}
+	var units [][]*placed
+	var all []placed
+	for i := range 16 {
+		units = append(units, []*placed{piece(fmt.Sprint("block", i), i, block), piece(fmt.Sprint("norm", i), i, small)})
+	}
+	units = append(units, []*placed{piece("head", 16, head), piece("norm", 16, small)})
+	for _, limit := range []int64{1, head + 16*small, head + block + small, head + 2*block, 3 * head} {
+		best, least := choose(units, limit)
+		if least > head+17*small {
+			t.Fatalf("the minimum is %d bytes, want that of the head", least)
+		}
+		d := divide(units, best.most)
+		d.fill(all, limit)
+		window := d.window(limit)
+		if window < d.largest || limit > head+small && d.resident+window > limit {
+			t.Errorf("limit %d: %d bytes stay and %d stream through a window of %d", limit, d.resident, d.largest, window)
+		}
+		if limit >= head+2*block && (window < d.roomy() || d.read > 17*block+head) {
+			t.Errorf("limit %d: units are not read ahead: a window of %d for %d", limit, window, d.largest)
+		}
 	}
 }

@@ -25,6 +25,7 @@ type Model struct {
 	sessions *sessions
 	// auxiliary is the weight of the routers' loss in Loss; 0 means none.
 	auxiliary float32
+	logitRows int // of LogitRows; 0 means no bound
 }
 
 // ErrRouting is returned for models whose routers draw experts at random in training, as phimoe's.
@@ -63,7 +64,7 @@ func build(m *meta.Model, b *loader.Binding, list ...Option) (*Model, error) {
 		ps.close()
 		return nil, err
 	}
-	model := &Model{meta: m, spec: spec, program: program, parameters: ps, sessions: &sessions{}, names: ps.paths(m.Root)}
+	model := &Model{meta: m, spec: spec, program: program, parameters: ps, sessions: &sessions{}, names: ps.paths(m.Root), logitRows: o.logitRows}
 	if m.Config != nil && m.Config.Field("output_router_logits") == true {
 		model.auxiliary = number(m.Config.Field("router_aux_loss_coef"), 0.001)
 	}

@@ -12,6 +12,8 @@ type options struct {
 	freeze   func(path string) bool
 	place    placement
 	quantize meta.QuantFormat
+	// logitRows is that of LogitRows; 0 means no bound.
+	logitRows int
 	// offload configures where trained parameters are; nil means in memory.
 	offload *residency.ChangingOptions
 }
@@ -28,3 +30,11 @@ func Freeze(frozen func(path string) bool) Option {
 // [meta.QuantBnbNF4] with blocks of 64, as bitsandbytes does. They are then in memory, in that format.
 // Passes dequantise them to float32. It excludes [MaxMemory] and [DeviceMap].
 func Quantize(format meta.QuantFormat) Option { return func(o *options) { o.quantize = format } }
+
+// LogitRows bounds the rows of logits that a loss holds at a time, in addition to its own bound of some millions of
+// logits; fewer than 32 are 32. Each group of rows repacks the head's weights, so small groups take less memory and more
+// time. They change no bit: a head that trains or is quantised, whose products depend on the groups, ignores the bound.
+func LogitRows(n int) Option { return func(o *options) { o.logitRows = max(n, leastLogitRows) } }
+
+// leastLogitRows is twice the least number of rows from which the products of a head depend on each row alone.
+const leastLogitRows = 32

@@ -46,6 +46,7 @@ type placed struct {
 type plan struct {
 	devices           devicemap.Map
 	resident, minimum int64 // bytes of those in memory; least memory that works
+	window            int64 // bytes of the memory that the others stream through
 }
 
 // plan decides what stays in memory within the limit. Each byte that streams is read as often as any
@@ -68,22 +69,10 @@ func (p *placement) plan(b *base) (plan, error) {
 	if limit == 0 {
 		limit = 1 << 60
 	}
-	var best, least *division
-	for _, most := range sizes(units) {
-		d := divide(units, most)
-		if least == nil || d.memory() < least.memory() {
-			least = &d
-		}
-		if d.memory() <= limit && (best == nil || d.read < best.read) {
-			best = &d
-		}
-	}
-	if best == nil {
-		best = least
-	}
+	best, least := choose(units, limit)
 	d := divide(units, best.most)
 	d.fill(all, limit)
-	out := plan{resident: d.resident, minimum: least.memory()}
+	out := plan{resident: d.resident, minimum: least, window: d.window(limit)}
 	var entries []devicemap.Entry
 	for i := range all {
 		switch at := &all[i]; {
@@ -97,6 +86,27 @@ func (p *placement) plan(b *base) (plan, error) {
 	}
 	out.devices = devicemap.NewMap(entries...)
 	return out, nil
+}
+
+// choose returns the division within the limit that reads the least, and the least memory that works. It prefers windows with
+// room to read ahead, without which the disk waits while a unit computes.
+func choose(units [][]*placed, limit int64) (best division, least int64) {
+	fits, tightest := -1, -1
+	var all []division
+	for i, most := range sizes(units) {
+		d := divide(units, most)
+		all = append(all, d)
+		if d.resident+d.largest <= limit && (fits < 0 || d.better(&all[fits], limit)) {
+			fits = i
+		}
+		if tightest < 0 || d.resident+d.largest < all[tightest].resident+all[tightest].largest {
+			tightest = i
+		}
+	}
+	if fits < 0 {
+		fits = tightest
+	}
+	return all[fits], all[tightest].resident + all[tightest].largest
 }
 
 // list returns the frozen parameters, those of stacks expert by expert.
@@ -184,11 +194,37 @@ func bytesOf(list []loader.BoundTensor) (n int64) {
 
 // A division says how much stays in memory if no unit streams more than most bytes.
 type division struct {
-	most, largest  int64 // what a unit may stream, and what the largest one does
-	resident, read int64 // bytes in memory, and bytes of a sweep
+	most, largest  int64   // what a unit may stream, and what the largest one does
+	resident, read int64   // bytes in memory, and bytes of a sweep
+	units          []int64 // what each unit streams, but those that stream nothing
 }
 
-func (d division) memory() int64 { return d.resident + residency.Window(d.largest) }
+// roomy returns the memory in which each unit is read while the one before it computes.
+func (d *division) roomy() int64 {
+	most := d.largest
+	for i := 1; i < len(d.units); i++ {
+		most = max(most, d.units[i-1]+d.units[i])
+	}
+	return min(most, residency.Window(d.largest))
+}
+
+// window returns the memory that units stream through within the limit.
+func (d *division) window(limit int64) int64 { return max(min(d.roomy(), limit-d.resident), d.largest) }
+
+// waits returns the bytes of a sweep for which the window has no room before the unit in front of theirs has run.
+func (d *division) waits(limit int64) (n int64) {
+	window, roomy := d.window(limit), d.roomy()
+	for i := 1; i < len(d.units); i++ {
+		n += max(min(d.units[i-1]+d.units[i], roomy)-window, 0)
+	}
+	return n
+}
+
+// better reports whether d waits less than other or, if both wait for as much, reads less.
+func (d *division) better(other *division, limit int64) bool {
+	mine, others := d.waits(limit), other.waits(limit)
+	return mine < others || mine == others && d.read < other.read
+}
 
 // divide places what is not pinned: of each unit the largest pieces stream, up to most bytes.
 func divide(units [][]*placed, most int64) division {
@@ -215,7 +251,9 @@ func divide(units [][]*placed, most int64) division {
 			}
 			seen[p] = true
 		}
-		d.largest = max(d.largest, streamed)
+		if d.largest = max(d.largest, streamed); streamed > 0 {
+			d.units = append(d.units, streamed)
+		}
 		d.read += streamed
 	}
 	return d
@@ -231,7 +269,7 @@ func (d *division) fill(all []placed, limit int64) {
 	}
 	slices.SortStableFunc(order, func(a, b *placed) int { return int(min(max(b.bytes-a.bytes, -1), 1)) })
 	for _, p := range order {
-		if d.memory()+p.bytes <= limit {
+		if d.resident+d.roomy()+p.bytes <= limit {
 			p.device = devicemap.CPU
 			d.resident += p.bytes
 		}
@@ -267,7 +305,7 @@ func sizes(units [][]*placed) []int64 {
 // open makes a store for b's parameters within the limit.
 func (p *placement) open(b *base) (*residency.Store, plan, error) {
 	if !p.set() {
-		s, err := b.newStore(devicemap.NewMap(devicemap.Entry{Path: "", Device: devicemap.CPU}))
+		s, err := b.newStore(devicemap.NewMap(devicemap.Entry{Path: "", Device: devicemap.CPU}), 0)
 		if err == nil && b.converter == nil {
 			s.Budget(0) // in the mapping
 		}
@@ -277,7 +315,7 @@ func (p *placement) open(b *base) (*residency.Store, plan, error) {
 	if err != nil {
 		return nil, out, err
 	}
-	s, err := b.newStore(out.devices)
+	s, err := b.newStore(out.devices, out.window)
 	if err == nil && p.limit == 0 {
 		s.Budget(0)
 	}

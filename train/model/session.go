@@ -154,7 +154,7 @@ func (m *Model) enter(tp *tensor.Tape, tokens []int32, l *layout, way nn.Way) (*
 	m.sessions.mu.Unlock()
 	err = s.weights.acquire()
 	if err == nil {
-		err = s.fit(tokens, l, way, m.spec.Vocab)
+		err = s.fit(tokens, l, way, m.outputs())
 	}
 	if err != nil {
 		taken.end()
@@ -204,10 +204,11 @@ func (s *session) close() error {
 	return s.recorder.Close()
 }
 
-// fit makes room for a batch and fills in the program's inputs: tokens are those of the rows.
-func (s *session) fit(tokens []int32, l *layout, way nn.Way, vocab int) (err error) {
+// fit makes room for a batch and fills in the program's inputs: tokens are those of the rows, of which outputs have
+// logits at a time.
+func (s *session) fit(tokens []int32, l *layout, way nn.Way, outputs int) (err error) {
 	most := l.ids // padding included, so that batches of one shape take the same memory
-	limits := nn.Limits{Rows: most, Outputs: min(max(headLogits/max(vocab, 1), 32), most)}
+	limits := nn.Limits{Rows: most, Outputs: min(outputs, most)}
 	if s.training == nil || limits.Rows > s.limits.Rows || limits.Outputs > s.limits.Outputs {
 		if s.training != nil {
 			s.training.Close()
