@@ -4,8 +4,6 @@ import (
 	"math"
 
 	"github.com/heftai/heft/internal/backend"
-	"github.com/heftai/heft/internal/kernels"
-	"github.com/heftai/heft/internal/kernels/gemv"
 	"github.com/heftai/heft/internal/kernels/mat"
 	"github.com/heftai/heft/internal/tensor"
 )
@@ -22,21 +20,10 @@ func rowOf(spans []backend.Span, i int) (*backend.Span, int) {
 	return nil, 0
 }
 
-// entryKeys are entries in the pages of a layer: dim channels from column first on.
+// entryKeys are entries in the pages of a layer, one for every rate positions.
 type entryKeys struct {
-	set        *kernels.Set
-	pages      pages
-	rate       int
-	first, dim int
-}
-
-// gather copies the key at a position to dst.
-func (k *entryKeys) gather(dst []float32, table []int32, position int, wide []float32) {
-	p := &k.pages
-	data := p.data[int(table[position/p.tokens])*p.page+position%p.tokens*p.row:]
-	w := p.headRows(k.set, data, 0, 1, wide)
-	size := w.Format.Size()
-	mat.Widen(dst[:k.dim], w.Data[k.first*size:][:k.dim*size], w.Format)
+	pageRows
+	rate int
 }
 
 // at returns the position of entry i.
@@ -61,7 +48,7 @@ func (b *Backend) ChooseEntries(chosen, q, weights tensor.Tensor, keys backend.K
 		return
 	}
 	n := q.Rows()
-	op := chooseEntries{spans: spans, a: a, keys: entryKeys{set: b.set, rate: e.Rate, first: e.First, dim: a.Dim}}
+	op := chooseEntries{spans: spans, a: a, keys: entryKeys{pageRows{set: b.set, first: e.First, dim: a.Dim}, e.Rate}}
 	var ok, ok2, ok3, ok4 bool
 	op.chosen, ok = b.floats("indexer", "choice", chosen, n, a.Count)
 	op.q, ok2 = b.floats("indexer", "queries", q, n, a.Heads*a.Dim)
@@ -85,31 +72,22 @@ func (op *chooseEntries) run(w *worker, unit int) {
 	if seen <= op.a.Count {
 		return
 	}
-	r := s.First + i
 	heads, dim := op.a.Heads, op.a.Dim
+	r := indexedRow{set: op.keys.set, a: &op.a, q: mat.Floats{V: row(op.q, s.First+i, heads*dim), Stride: dim}, weights: row(op.weights, s.First+i, heads)}
 	scores, scratch := w.scratch.v[:seen], w.scratch.v[op.longest:]
 	keys, scratch := scratch[:keyBlock*dim], scratch[keyBlock*dim:]
 	columns, scratch := scratch[:keyBlock*dim], scratch[keyBlock*dim:]
-	products, wide := mat.Floats{V: scratch[:keyBlock*heads], Stride: keyBlock}, scratch[keyBlock*heads:]
-	q := mat.Floats{V: row(op.q, r, heads*dim), Stride: dim}
-	weights := row(op.weights, r, heads)
+	wide := scratch[keyBlock*heads:]
+	r.products = mat.Floats{V: scratch[:keyBlock*heads], Stride: keyBlock}
 	for base := 0; base < seen; base += keyBlock {
 		sums := scores[base:min(base+keyBlock, seen)]
 		for j := range sums {
-			op.keys.gather(keys[j*dim:], s.Pages, op.keys.at(base+j), wide)
+			op.keys.copyTo(keys[j*dim:], s.Pages, op.keys.at(base+j), wide)
 		}
 		op.keys.set.Vector.Transpose(mat.Floats{V: columns, Stride: keyBlock}, weightsOf(keys, dim), len(sums), dim)
-		clear(products.V)
-		op.keys.set.GEMV.Mix(&gemv.RowSum{Y: products, P: q, Step: 1, V: weightsOf(columns, keyBlock), Keys: dim, Tokens: heads, Cols: len(sums)})
-		clear(sums)
-		for h, weight := range weights {
-			weight := float32(weight * op.a.WeightScale)
-			for j, x := range row(products, h, len(sums)) {
-				sums[j] += float32(weight * max(0, float32(x*op.a.Scale)))
-			}
-		}
+		r.score(sums, columns)
 	}
-	chooseHighest(row(op.chosen, r, op.a.Count), scores)
+	chooseHighest(row(op.chosen, s.First+i, op.a.Count), scores)
 }
 
 // attentionEntries is one call of AttentionEntries. A unit is a row with some of the query heads. It sums the
@@ -133,7 +111,7 @@ func (b *Backend) AttentionEntries(dst, q, chosen tensor.Tensor, kv backend.KV, 
 		b.fail("attention to entries: invalid arguments: %+v %+v", a, e)
 		return
 	}
-	op := attentionEntries{entries: entryKeys{set: b.set, rate: e.Rate, dim: a.Dim}}
+	op := attentionEntries{entries: entryKeys{pageRows{set: b.set, dim: a.Dim}, e.Rate}}
 	var ok, ok2, ok3, ok4, ok5 bool
 	op.set, op.a, op.spans = b.set, a, spans
 	op.q, ok = b.floats("attention", "query", q, n, a.Heads*a.Dim)
@@ -168,40 +146,18 @@ func (b *Backend) AttentionEntries(dst, q, chosen tensor.Tensor, kv backend.KV, 
 }
 
 func (op *attentionEntries) scratch() int {
-	return ceil(op.a.Heads, op.parts)*op.most + 2*keyBlock*op.a.Dim + max(op.k.widened(), op.entries.pages.widened())
+	return op.gatheredScratch(ceil(op.a.Heads, op.parts), op.most, max(op.k.widened(), op.entries.pages.widened()))
 }
 
 func (op *attentionEntries) run(w *worker, unit int) {
-	heads := ceil(op.a.Heads, op.parts)
-	head := unit % op.parts * heads
-	if heads = min(heads, op.a.Heads-head); heads <= 0 {
+	head, heads := op.partOfHeads(unit%op.parts, op.parts)
+	if heads <= 0 {
 		return
 	}
 	s, i := rowOf(op.spans, unit/op.parts)
-	r, position, dim := s.First+i, s.Start+i, op.a.Dim
-	seen := op.seen(r, position)
-	scratch := w.scratch.v
-	scores, scratch := mat.Floats{V: scratch[:heads*seen.count], Stride: seen.count}, scratch[heads*op.most:]
-	rows, scratch := scratch[:keyBlock*dim], scratch[keyBlock*dim:]
-	columns, wide := scratch[:keyBlock*dim], scratch[keyBlock*dim:]
-	clear(scores.V)
-	q := mat.Floats{V: row(op.q, r, op.a.Heads*dim)[head*dim:], Stride: dim}
-	for base := 0; base < seen.count; base += keyBlock {
-		n := min(keyBlock, seen.count-base)
-		op.gather(rows, s, &seen, base, n, wide)
-		op.set.Vector.Transpose(mat.Floats{V: columns, Stride: keyBlock}, weightsOf(rows, dim), n, dim)
-		op.set.GEMV.Mix(&gemv.RowSum{Y: from(scores, 0, base), P: q, Step: 1, V: weightsOf(columns, keyBlock), Keys: dim, Tokens: heads, Cols: n})
-	}
-	sum := mat.Floats{V: row(op.dst, r, op.a.Heads*dim)[head*dim:][:heads*dim], Stride: dim}
-	clear(sum.V)
-	for h := range heads {
-		op.softmax(row(scores, h, seen.count), head+h)
-	}
-	for base := 0; base < seen.count; base += keyBlock {
-		n := min(keyBlock, seen.count-base)
-		op.gather(rows, s, &seen, base, n, wide)
-		op.set.GEMV.Mix(&gemv.RowSum{Y: sum, P: from(scores, 0, base), Step: 1, V: weightsOf(rows, dim), Keys: n, Tokens: heads, Cols: dim})
-	}
+	seen := op.seen(s.First+i, s.Start+i)
+	op.attendGathered(gatheredRow{row: s.First + i, head: head, heads: heads, count: seen.count, most: op.most,
+		gather: func(rows []float32, base, n int, _ bool, wide []float32) { op.gather(rows, s, &seen, base, n, wide) }}, w.scratch.v)
 }
 
 // seenKeys are the keys that a row sees: positions [first, first+window), then entries.
@@ -225,17 +181,17 @@ func (op *attentionEntries) seen(r, position int) seenKeys {
 
 // gather copies n keys from base on to rows.
 func (op *attentionEntries) gather(rows []float32, s *backend.Span, seen *seenKeys, base, n int, wide []float32) {
-	window := entryKeys{set: op.set, pages: op.k, dim: op.a.Dim}
+	window := pageRows{set: op.set, pages: op.k, dim: op.a.Dim}
 	for j := range n {
 		dst := rows[j*op.a.Dim:]
 		i := base + j - seen.window
 		switch {
 		case i < 0:
-			window.gather(dst, s.Pages, seen.first+base+j, wide)
+			window.copyTo(dst, s.Pages, seen.first+base+j, wide)
 		case seen.chosen != nil:
-			op.entries.gather(dst, s.Pages, op.entries.at(int(math.Float32bits(seen.chosen[i]))), wide)
+			op.entries.copyTo(dst, s.Pages, op.entries.at(int(math.Float32bits(seen.chosen[i]))), wide)
 		default:
-			op.entries.gather(dst, s.Pages, op.entries.at(i), wide)
+			op.entries.copyTo(dst, s.Pages, op.entries.at(i), wide)
 		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 
 	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/kernels"
-	"github.com/heftai/heft/internal/kernels/gemv"
 	"github.com/heftai/heft/internal/kernels/mat"
 	"github.com/heftai/heft/internal/tensor"
 )
@@ -105,26 +104,18 @@ func (op *choose) chooseAmong(scores []float32, r int) {
 // score sets the scores of the positions from first on that row r sees.
 func (op *choose) score(scores, scratch []float32, s *backend.Span, r, first int) {
 	heads, dim := op.a.Heads, op.a.Dim
-	block, scratch := scratch[:keyBlock*dim], scratch[keyBlock*dim:]
-	products, wide := mat.Floats{V: scratch[:keyBlock*heads], Stride: keyBlock}, scratch[keyBlock*heads:]
-	q := mat.Floats{V: row(op.q, r, heads*dim), Stride: dim}
-	weights := row(op.weights, r, heads)
+	columns, scratch := scratch[:keyBlock*dim], scratch[keyBlock*dim:]
+	wide := scratch[keyBlock*heads:]
+	indexed := indexedRow{set: op.set, a: &op.a, q: mat.Floats{V: row(op.q, r, heads*dim), Stride: dim}, weights: row(op.weights, r, heads),
+		products: mat.Floats{V: scratch[:keyBlock*heads], Stride: keyBlock}}
 	for len(scores) > 0 {
 		sums := scores[:min(keyBlock, len(scores))]
 		scores = scores[len(sums):]
 		op.keys.each(s.Pages, first, first+len(sums), func(position, n int, k []byte) {
-			op.set.Vector.Transpose(mat.Floats{V: block[position-first:], Stride: keyBlock}, op.keys.headRows(op.set, k, 0, n, wide), n, dim)
+			op.set.Vector.Transpose(mat.Floats{V: columns[position-first:], Stride: keyBlock}, op.keys.headRows(op.set, k, 0, n, wide), n, dim)
 		})
 		first += len(sums)
-		clear(products.V)
-		op.set.GEMV.Mix(&gemv.RowSum{Y: products, P: q, Step: 1, V: weightsOf(block, keyBlock), Keys: dim, Tokens: heads, Cols: len(sums)})
-		clear(sums)
-		for h, weight := range weights {
-			weight := float32(weight * op.a.WeightScale)
-			for j, x := range row(products, h, len(sums)) {
-				sums[j] += float32(weight * max(0, float32(x*op.a.Scale)))
-			}
-		}
+		indexed.score(sums, columns)
 	}
 }
 
@@ -231,50 +222,29 @@ func (b *Backend) AttentionChosen(dst, q, chosen tensor.Tensor, kv backend.KV, s
 }
 
 func (op *attentionChosen) scratch() int {
-	widened := max(op.k.widened(), op.v.widened())
-	return ceil(op.a.Heads, op.parts)*op.count + 2*keyBlock*max(op.a.Dim, op.a.ValueDim) + widened
+	return op.gatheredScratch(ceil(op.a.Heads, op.parts), op.count, max(op.k.widened(), op.v.widened()))
 }
 
 func (op *attentionChosen) run(w *worker, unit int) {
-	heads := ceil(op.a.Heads, op.parts)
-	head := unit % op.parts * heads
-	if heads = min(heads, op.a.Heads-head); heads <= 0 {
+	head, heads := op.partOfHeads(unit%op.parts, op.parts)
+	if heads <= 0 {
 		return
 	}
 	s, i := op.rows.at(unit / op.parts)
-	r := s.First + i
-	chosen := row(op.chosen, r, op.count)
-	scratch := w.scratch.v
-	scores, scratch := mat.Floats{V: scratch[:heads*op.count], Stride: op.count}, scratch[heads*op.count:]
-	clear(scores.V)
-	q := mat.Floats{V: row(op.q, r, op.a.Heads*op.a.Dim)[head*op.a.Dim:], Stride: op.a.Dim}
-	dim, width := op.a.Dim, op.a.ValueDim
-	rows, scratch := scratch[:keyBlock*max(dim, width)], scratch[keyBlock*max(dim, width):]
-	columns, wide := scratch[:keyBlock*dim], scratch[keyBlock*max(dim, width):]
-	for base := 0; base < op.count; base += keyBlock {
-		n := min(keyBlock, op.count-base)
-		op.gather(rows, &op.k, s.Pages, chosen[base:][:n], dim, wide)
-		op.set.Vector.Transpose(mat.Floats{V: columns, Stride: keyBlock}, weightsOf(rows, dim), n, dim)
-		op.set.GEMV.Mix(&gemv.RowSum{Y: from(scores, 0, base), P: q, Step: 1, V: weightsOf(columns, keyBlock), Keys: dim, Tokens: heads, Cols: n})
-	}
-	sum := mat.Floats{V: row(op.dst, r, op.a.Heads*width)[head*width:][:heads*width], Stride: width}
-	clear(sum.V)
-	for h := range heads {
-		op.softmax(row(scores, h, op.count), head+h)
-	}
-	for base := 0; base < op.count; base += keyBlock {
-		n := min(keyBlock, op.count-base)
-		op.gather(rows, &op.v, s.Pages, chosen[base:][:n], width, wide)
-		op.set.GEMV.Mix(&gemv.RowSum{Y: sum, P: from(scores, 0, base), Step: 1, V: weightsOf(rows, width), Keys: n, Tokens: heads, Cols: width})
-	}
+	chosen := row(op.chosen, s.First+i, op.count)
+	op.attendGathered(gatheredRow{row: s.First + i, head: head, heads: heads, count: op.count, most: op.count,
+		gather: func(rows []float32, base, n int, values bool, wide []float32) {
+			op.gather(rows, s.Pages, chosen[base:][:n], values, wide)
+		}}, w.scratch.v)
 }
 
-// gather copies the keys or values of positions to rows, dim wide.
-func (op *attentionChosen) gather(rows []float32, p *pages, table []int32, positions []float32, dim int, wide []float32) {
+// gather copies the keys or values at positions to rows.
+func (op *attentionChosen) gather(rows []float32, table []int32, positions []float32, values bool, wide []float32) {
+	from := pageRows{set: op.set, pages: op.k, dim: op.a.Dim}
+	if values {
+		from.pages, from.dim = op.v, op.a.ValueDim
+	}
 	for i, bits := range positions {
-		position := int(math.Float32bits(bits))
-		data := p.data[int(table[position/p.tokens])*p.page+position%p.tokens*p.row:]
-		w := p.headRows(op.set, data, 0, 1, wide)
-		mat.Widen(rows[i*dim:][:dim], w.Data[:dim*w.Format.Size()], w.Format)
+		from.copyTo(rows[i*from.dim:], table, int(math.Float32bits(bits)), wide)
 	}
 }
