@@ -83,7 +83,7 @@ func (op *bf16Product) planRows(threads int) int {
 			return 0
 		}
 		if op.w.isCoded() {
-			op.unitRows = wholeBands(fit, op.w.rows)
+			op.unitRows = codedUnitRows(fit, op.w.rows)
 			return coded.TokenSums(op.tokens)
 		}
 		if step := op.set.GEMV.PairRows(op.tokens); fit > step {

@@ -67,9 +67,12 @@ func inRegisters(p product) bool {
 	return false
 }
 
-// wholeBands is the largest number of rows up to fit that are whole bands of a coded weight, but at least one band.
-func wholeBands(fit, rows int) int {
-	return min(max(fit&^(coded.BandRows-1), coded.BandRows), rows)
+// codedUnitRows is the largest number of rows up to fit that are whole calls of the kernels for coded weights, but at least
+// one call. Kernels take rows from anywhere; with less than a whole call at the end of each unit, products of several
+// tokens with long rows take up to 1.4 times as long.
+func codedUnitRows(fit, rows int) int {
+	const call = coded.BandRows
+	return min(max(fit&^(call-1), call), rows)
 }
 
 // decodedFloats is the scratch for the decoded rows of a unit of p, in floats; 0 if none are decoded to memory.

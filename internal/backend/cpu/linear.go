@@ -136,10 +136,10 @@ func (op *linear) plan(threads int) int {
 // oneTokenRows is how many rows a unit has for one token where so many fit: as many streams as the
 // kernels read at once, each of an odd number of rows, as memory gives less where streams are powers
 // of two apart; or half the streams where rows are long. Of coded rows it has
-// whole bands.
+// those of codedUnitRows.
 func (op *linear) oneTokenRows(fit int) int {
 	if op.w.isCoded() {
-		return wholeBands(fit, op.w.rows)
+		return codedUnitRows(fit, op.w.rows)
 	}
 	const streams = 8
 	each := op.w.cols * op.w.Format.Size()
