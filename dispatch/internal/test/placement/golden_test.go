@@ -10,6 +10,10 @@ import (
 	"github.com/heftai/heft/internal/testenv"
 )
 
+// bandedTokens is how many tokens follow a prompt where matrices stream in bands. A pass then reads the disk some hundred times,
+// and passes after the first few read the same bands in the same order.
+const bandedTokens = 6
+
 func TestGoldenModelsUnderFiveMaps(t *testing.T) {
 	cases := 0
 	for g := range golden.Models(t) {
@@ -19,7 +23,7 @@ func TestGoldenModelsUnderFiveMaps(t *testing.T) {
 			for _, name := range []string{"cpu", "disk", "alternating", "head on disk", "by hand", "promoted", "in bands"} {
 				o := dispatch.Options{Threads: 2, Variant: testenv.Variant(), Precision: dispatch.PrecisionHigh}
 				if name == "in bands" {
-					o = dispatchtest.InBands(o, 256)
+					o = dispatchtest.InBands(o, 256) // as few rows as can be separated, which are 16
 				}
 				model, err := dispatch.New(skeleton, checkpoint, dispatchtest.FiveMaps(skeleton)[name], o)
 				if err != nil {
@@ -29,9 +33,13 @@ func TestGoldenModelsUnderFiveMaps(t *testing.T) {
 					dispatchtest.Promote(t, model)
 				}
 				for i, p := range g.Prompts {
-					got, logits := dispatchtest.Greedy(t, model, p.IDs, len(p.Greedy))
-					if !slices.Equal(got, p.Greedy) {
-						t.Errorf("%s: prompt %d: greedy ids %v, want %v", name, i, got, p.Greedy)
+					ids := p.Greedy
+					if name == "in bands" {
+						ids = ids[:min(len(ids), bandedTokens)]
+					}
+					got, logits := dispatchtest.Greedy(t, model, p.IDs, len(ids))
+					if !slices.Equal(got, ids) {
+						t.Errorf("%s: prompt %d: greedy ids %v, want %v", name, i, got, ids)
 					}
 					if name == "cpu" {
 						want = append(want, logits)
