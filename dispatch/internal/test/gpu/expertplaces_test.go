@@ -10,7 +10,6 @@ import (
 	"github.com/heftai/heft/dispatch/internal/dispatchtest"
 	"github.com/heftai/heft/internal/golden"
 	"github.com/heftai/heft/internal/nn"
-	"github.com/heftai/heft/internal/testenv"
 	"github.com/heftai/heft/meta"
 )
 
@@ -83,32 +82,11 @@ var kindsOfMixtures = []string{"family-gemma4-experts-1", "family-nemotron-h-moe
 // dividedKeepBits compares the logits of a golden model with divided experts on GPUs, which gpus adds to options, with
 // those of the CPU.
 func dividedKeepBits(t *testing.T, g *golden.Model, gpus func(dispatch.Options) dispatch.Options) {
-	skeleton, checkpoint := dispatchtest.OpenCheckpoint(t, g.Dir)
-	o := dispatch.Options{Threads: 1, Variant: testenv.Variant(), Precision: dispatch.PrecisionHigh, Context: 128, KVTokens: 12 * 128}
-	host, err := dispatch.New(skeleton, checkpoint, devicemap.NewMap(devicemap.Entry{Device: devicemap.CPU}), o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer host.Close()
-	ids := stationIDs(g)
-	prompt := max(1, len(ids)-3)
-	want := dispatchtest.ForcedLogits(t, host, ids, prompt, prompt)
-	o = gpus(o)
-	for name, devices := range dividedMaps(t, skeleton) {
-		for _, from := range []int{0, 6} {
-			o.StreamPrompts = from
-			m, err := dispatch.New(skeleton, checkpoint, devices, o)
-			if err != nil {
-				t.Fatalf("%s: %v", name, err)
-			}
-			name := fmt.Sprintf("%s, prompts from %d tokens on stream", name, from)
-			dispatchtest.SameLogits(t, name, dispatchtest.ForcedLogits(t, m, ids, prompt, prompt), want)
-			dispatchtest.SameLogits(t, name+", in chunks", dispatchtest.ForcedLogits(t, m, ids, prompt, 5), want)
-			dispatchtest.SameLogits(t, name+", in a batch of 3", dispatchtest.LogitsInPieces(t, m, 1, 3, ids, prompt, 4, 2), want)
-			if got := streamed(m); (got > 0) != dispatchtest.StreamsPrompts(m) {
-				t.Errorf("%s: %d bytes were streamed", name, got)
-			}
-			m.Close()
+	a := answerOfHost(t, g, meta.QuantNone)
+	o := gpus(a.o)
+	for name, devices := range dividedMaps(t, a.skeleton) {
+		for _, o.StreamPrompts = range []int{0, 6} {
+			a.isKept(t, fmt.Sprintf("%s, prompts from %d tokens on stream", name, o.StreamPrompts), devices, o)
 		}
 	}
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/backend/cpu"
 	"github.com/heftai/heft/internal/golden"
-	"github.com/heftai/heft/internal/testenv"
 	"github.com/heftai/heft/meta"
 )
 
@@ -66,28 +65,17 @@ func TestStationsNeverChangeTheAnswer(t *testing.T) {
 // stationsKeepBits compares the logits of a golden model over maps with GPUs, which gpus adds to options,
 // with those of the CPU.
 func stationsKeepBits(t *testing.T, g *golden.Model, gpus func(dispatch.Options) dispatch.Options) {
-	skeleton, checkpoint := dispatchtest.OpenCheckpoint(t, g.Dir)
-	o := dispatch.Options{Threads: 1, Variant: testenv.Variant(), Precision: dispatch.PrecisionHigh, Context: 128, KVTokens: 12 * 128}
-	host, err := dispatch.New(skeleton, checkpoint, devicemap.NewMap(devicemap.Entry{Device: devicemap.CPU}), o)
-	if err != nil {
-		t.Fatal(err)
+	a := answerOfHost(t, g, meta.QuantNone)
+	o := gpus(a.o)
+	maps := stationMaps(a.skeleton)
+	for name, devices := range maps {
+		a.isKept(t, name, devices, o)
 	}
-	defer host.Close()
-	ids := stationIDs(g)
-	prompt := max(1, len(ids)-3)
-	want := dispatchtest.ForcedLogits(t, host, ids, prompt, prompt)
-	o = gpus(o)
-	for name, devices := range stationMaps(skeleton) {
-		m, err := dispatch.New(skeleton, checkpoint, devices, o)
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		dispatchtest.SameLogits(t, name, dispatchtest.ForcedLogits(t, m, ids, prompt, prompt), want)
-		dispatchtest.SameLogits(t, name+", in chunks", dispatchtest.ForcedLogits(t, m, ids, prompt, 5), want)
-		dispatchtest.SameLogits(t, name+", in a batch of 3", dispatchtest.LogitsInPieces(t, m, 1, 3, ids, prompt, 4, 2), want)
-		m.Close()
+	// Blocks of the CPU and the disk stream to GPUs for long prompts.
+	for name, from := range map[string]int{"GPUs, CPU, disk": 1, "disk between": a.prompt} {
+		o.StreamPrompts = from
+		a.isKept(t, name+", streamed", maps[name], o)
 	}
-	streamsKeepBits(t, skeleton, checkpoint, o, ids, prompt, want)
 }
 
 // TestABlockWithoutKernelsLeavesOthersToTheGPU: blocks that no GPU can run stay on the CPU, and the plan says so; one of
@@ -112,13 +100,6 @@ func TestABlockWithoutKernelsLeavesOthersToTheGPU(t *testing.T) {
 		t.Errorf("the plan warns %q, want %q", plan.Warnings, said)
 	}
 	stationsKeepBits(t, g, gpus)
-}
-
-// stationIDs are at most 24 tokens of the model's first prompt and its greedy continuation.
-func stationIDs(g *golden.Model) []int32 {
-	p := g.Prompts[0]
-	ids := slices.Concat(p.IDs, p.Greedy)
-	return ids[:min(len(ids), 24)]
 }
 
 // TestWeightsOfAGPUAreNotOnTheHost: the host holds and counts only what its own units read.

@@ -13,37 +13,7 @@ import (
 	"github.com/heftai/heft/dispatch"
 	"github.com/heftai/heft/dispatch/internal/dispatchtest"
 	"github.com/heftai/heft/internal/golden"
-	"github.com/heftai/heft/loader"
-	"github.com/heftai/heft/meta"
 )
-
-// streamsKeepBits compares the logits of a model whose blocks of the CPU and the disk stream to GPUs for long
-// prompts, whole, in chunks, and in batches with shorter prompts and generated tokens, with those that it has
-// on the CPU.
-func streamsKeepBits(t *testing.T, skeleton *meta.Model, checkpoint *loader.Checkpoint, o dispatch.Options, ids []int32, prompt int, want [][]float32) {
-	for name, from := range map[string]int{"GPUs, CPU, disk": 1, "disk between": prompt} {
-		o.StreamPrompts = from
-		m, err := dispatch.New(skeleton, checkpoint, stationMaps(skeleton)[name], o)
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		dispatchtest.SameLogits(t, name+", streamed", dispatchtest.ForcedLogits(t, m, ids, prompt, prompt), want)
-		dispatchtest.SameLogits(t, name+", streamed in chunks", dispatchtest.ForcedLogits(t, m, ids, prompt, 5), want)
-		dispatchtest.SameLogits(t, name+", streamed in a batch of 3", dispatchtest.LogitsInPieces(t, m, 1, 3, ids, prompt, 4, 2), want)
-		if got := streamed(m); (got > 0) != dispatchtest.StreamsPrompts(m) {
-			t.Errorf("%s: %d bytes were streamed", name, got)
-		}
-		m.Close()
-	}
-}
-
-// streamed is the bytes of weights that GPUs took of the host.
-func streamed(m *dispatch.Model) (n int64) {
-	for _, u := range m.DeviceUse() {
-		n += u.StreamedBytes
-	}
-	return n
-}
 
 // TestOnlyLongPromptsStream: what is computed on a GPU depends on the length of the prompt, not on chunks, and
 // generated tokens of blocks of the host never are.
