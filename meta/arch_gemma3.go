@@ -37,7 +37,7 @@ func (b *Builder) layerRotary(class string, sliding []bool, full, local *RopeSpe
 		rope    *RopeSpec
 	}{{"full_attention", false, full}, {"sliding_attention", true, local}} {
 		for _, s := range sliding {
-			if s == kind.sliding {
+			if s == kind.sliding && kind.rope != noRope {
 				c.Buffer(kind.name+"_inv_freq", Float32, false, kind.rope.Dim/2)
 				c.Buffer(kind.name+"_original_inv_freq", Float32, false, kind.rope.Dim/2)
 				break

@@ -53,6 +53,43 @@ func qwen3VLDefaults(d decoderDefaults) decoderDefaults {
 	return d
 }
 
+// qwen25Omni is the text model of Qwen2.5-Omni: qwen2 with other defaults.
+func qwen25Omni(f *fields, b *Builder) {
+	d := readDecoder(f, "Qwen2_5Omni", decoderDefaults{
+		vocab: 152064, hidden: 3584, inner: 18944, layers: 28, heads: 28, kvHeads: 4,
+		context: 32768, eps: 1e-6, act: "silu", rope: ropeDefaults{theta: 1e6},
+	})
+	d.mlpClass = "Qwen2MLP"
+	window, sliding := d.qwenWindows(f, 28)
+	d.causalLM(f, b, wiring{block: preNorm(), modelClass: "Qwen2_5OmniThinkerTextModel"}, func(b *Builder, i int) {
+		d.attention(b, true, false, AttentionSpec{Layer: i, Window: windowIf(sliding[i], window)})
+		d.gatedMLP(b, "mlp", d.inner, false)
+		d.norms(b, "input_layernorm", "post_attention_layernorm")
+	})
+}
+
+// qwen3Omni is the text model of Qwen3-Omni: qwen3_moe without windows.
+func qwen3Omni(f *fields, b *Builder) {
+	d := readDecoder(f, "Qwen3OmniMoeThinkerText", decoderDefaults{
+		vocab: 3584, hidden: 2048, inner: 18944, layers: 28, heads: 28, kvHeads: 4,
+		context: 32768, eps: 1e-6, act: "silu", rope: ropeDefaults{theta: 1e6},
+	})
+	d.finalClass = "Qwen3OmniMoeTextRMSNorm"
+	bias := f.bool("attention_bias", false)
+	inner := f.size("moe_intermediate_size", 768)
+	spec, dense := f.sparseLayers(128, 8)
+	spec.Renormalise = f.bool("norm_topk_prob", true)
+	d.causalLM(f, b, wiring{block: preNorm()}, func(b *Builder, i int) {
+		d.qkNormAttention(b, bias, AttentionSpec{Layer: i})
+		if dense(i) {
+			d.gatedMLP(b, "mlp", d.inner, false)
+		} else {
+			d.mixture(b, *spec, inner)
+		}
+		d.norms(b, "input_layernorm", "post_attention_layernorm")
+	})
+}
+
 // paddleOCR is the text model of PaddleOCRVLForConditionalGeneration: llama with biases in all maps or none.
 func paddleOCR(f *fields, b *Builder) {
 	d := readDecoder(f, "PaddleOCR", decoderDefaults{

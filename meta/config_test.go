@@ -147,6 +147,9 @@ func TestEveryFieldMayBeMissing(t *testing.T) {
 		if name == "glm4_moe" { // its defaults are heads of 4096/96, which no file has
 			config = `{"model_type": "glm4_moe", "head_dim": 128}`
 		}
+		if name == "qwen3_omni_moe" || name == "qwen3_omni_moe_thinker" { // their defaults are heads of 2048/28
+			config = `{"model_type": "` + name + `", "text_config": {"head_dim": 128}}`
+		}
 		if name == "lfm2_moe" { // has no default for the types of layers
 			config = `{"model_type": "lfm2_moe", "num_hidden_layers": 1, "layer_types": ["conv"]}`
 		}

@@ -27,7 +27,9 @@ func wrappers() []wrapper {
 		{"aria", "AriaForConditionalGeneration", "AriaModel", text, "aria_text", true, false, false},
 		{"aya_vision", "AyaVisionForConditionalGeneration", "AyaVisionModel", text, "cohere2", false, true, false},
 		{"cohere2_vision", "Cohere2VisionForConditionalGeneration", "Cohere2VisionModel", text, "cohere2", false, true, false},
+		{"cohere_compass", "CohereCompassForConditionalGeneration", "CohereCompassModel", text, "cohere_compass_text", true, false, false},
 		{"exaone4_5", "Exaone4_5_ForConditionalGeneration", "Exaone4_5_Model", text, "exaone4", true, false, false},
+		{"fast_vlm", "FastVlmForConditionalGeneration", "FastVlmModel", text, "qwen2", false, false, true},
 		{"gemma3", "Gemma3ForConditionalGeneration", "Gemma3Model", text, "gemma3_text", false, true, false},
 		{"gemma3n", "Gemma3nForConditionalGeneration", "Gemma3nModel", text, "gemma3n_text", false, true, false},
 		{"gemma4", "Gemma4ForConditionalGeneration", "Gemma4Model", text, "gemma4_text", false, true, false},
@@ -38,27 +40,40 @@ func wrappers() []wrapper {
 		{"glm_ocr", "GlmOcrForConditionalGeneration", "GlmOcrModel", text, "glm_ocr_text", true, false, true},
 		{"got_ocr2", "GotOcr2ForConditionalGeneration", "GotOcr2Model", text, "qwen2", false, true, false},
 		{"hy_v4_vl", "HYV4VLForConditionalGeneration", "HYV4VLModel", text, "hy_v4_vl_text", true, false, false},
+		{"hyperclovax_vision_v2", "HyperCLOVAXVisionV2ForConditionalGeneration", "HyperCLOVAXVisionV2Model", text, "hyperclovax", false, true, false},
 		{"idefics3", "Idefics3ForConditionalGeneration", "Idefics3Model", "text_model", "llama", false, false, false},
 		{"internvl", "InternVLForConditionalGeneration", "InternVLModel", text, "qwen2", false, true, false},
 		{"kimi_k25", "Kimi_K25ForConditionalGeneration", "Kimi_K25Model", text, "deepseek_v3", false, true, false},
 		{"lfm2_vl", "Lfm2VlForConditionalGeneration", "Lfm2VlModel", text, "lfm2", false, true, false},
+		{"lfm3_vl", "Lfm3VlForConditionalGeneration", "Lfm3VlModel", text, "lfm3", false, true, false},
 		{"lighton_ocr", "LightOnOcrForConditionalGeneration", "LightOnOcrModel", text, "qwen3", false, true, false},
 		{"llama4", "Llama4ForConditionalGeneration", "", text, "llama4_text", false, false, false},
 		{"llava", "LlavaForConditionalGeneration", "LlavaModel", text, "llama", false, false, true},
 		{"llava_next", "LlavaNextForConditionalGeneration", "LlavaNextModel", text, "llama", false, false, false},
+		{"llava_next_video", "LlavaNextVideoForConditionalGeneration", "LlavaNextVideoModel", text, "llama", false, false, true},
 		{"llava_onevision", "LlavaOnevisionForConditionalGeneration", "LlavaOnevisionModel", text, "qwen2", false, false, true},
+		{"minicpm_ocr", "MiniCPMOcrForConditionalGeneration", "MiniCPMOcrModel", text, "qwen3_5_text", false, true, false},
 		{"minicpmv4_6", "MiniCPMV4_6ForConditionalGeneration", "MiniCPMV4_6Model", text, "qwen3_5_text", false, false, false},
+		{"minicpmv4_7", "MiniCPMV4_7ForConditionalGeneration", "MiniCPMV4_7Model", text, "qwen3_5_text", false, false, false},
 		{"minimax_m3_vl", "MiniMaxM3SparseForConditionalGeneration", "MiniMaxM3VLModel", text, "minimax_m3_vl_text", true, false, true},
-		{"mllama", "MllamaForConditionalGeneration", "MllamaModel", text, "mllama_text_model", true, false, false},
 		{"mistral3", "Mistral3ForConditionalGeneration", "Mistral3Model", text, "mistral", false, true, false},
+		{"mllama", "MllamaForConditionalGeneration", "MllamaModel", text, "mllama_text_model", true, false, false},
+		{"ovis2", "Ovis2ForConditionalGeneration", "Ovis2Model", text, "qwen2", false, true, false},
 		{"paddleocr_vl", "PaddleOCRVLForConditionalGeneration", "PaddleOCRVLModel", text, "paddleocr_vl_text", true, true, true},
+		{"qianfan_ocr", "QianfanOCRForConditionalGeneration", "QianfanOCRModel", text, "qwen3", false, false, false},
+		{"qwen2_5_omni", "Qwen2_5OmniForConditionalGeneration", "Qwen2_5OmniThinkerModel", text, "qwen2_5_omni_text", true, false, false},
+		{"qwen2_5_omni_thinker", "Qwen2_5OmniThinkerForConditionalGeneration", "Qwen2_5OmniThinkerModel", text, "qwen2_5_omni_text", true, false, false},
 		{"qwen2_5_vl", "Qwen2_5_VLForConditionalGeneration", "Qwen2_5_VLModel", text, "qwen2_5_vl_text", true, false, true},
 		{"qwen2_vl", "Qwen2VLForConditionalGeneration", "Qwen2VLModel", text, "qwen2_vl_text", true, false, true},
 		{"qwen3_5", "Qwen3_5ForConditionalGeneration", "Qwen3_5Model", text, "qwen3_5_text", true, false, false},
 		{"qwen3_5_moe", "Qwen3_5MoeForConditionalGeneration", "Qwen3_5MoeModel", text, "qwen3_5_moe_text", true, false, false},
+		{"qwen3_omni_moe", "Qwen3OmniMoeForConditionalGeneration", "Qwen3OmniMoeThinkerModel", text, "qwen3_omni_moe_text", true, false, false},
+		{"qwen3_omni_moe_thinker", "Qwen3OmniMoeThinkerForConditionalGeneration", "Qwen3OmniMoeThinkerModel", text, "qwen3_omni_moe_text", true, false, false},
 		{"qwen3_vl", "Qwen3VLForConditionalGeneration", "Qwen3VLModel", text, "qwen3_vl_text", true, false, false},
 		{"qwen3_vl_moe", "Qwen3VLMoeForConditionalGeneration", "Qwen3VLMoeModel", text, "qwen3_vl_moe_text", true, false, false},
 		{"smolvlm", "SmolVLMForConditionalGeneration", "SmolVLMModel", "text_model", "llama", false, false, false},
+		{"video_llama_3", "VideoLlama3ForConditionalGeneration", "VideoLlama3Model", text, "qwen2", false, false, true},
+		{"vipllava", "VipLlavaForConditionalGeneration", "VipLlavaModel", text, "llama", false, false, false},
 	}
 }
 
@@ -75,6 +90,7 @@ func lookupWrapper(modelType string) *wrapper {
 // which is the form in which Qwen2-VL is published. Fields that the whole config decides replace
 // those of text_config.
 func (w *wrapper) textFields(whole *fields) *fields {
+	whole = whole.thinker()
 	text := whole.object("text_config")
 	if text == nil {
 		text = whole
@@ -100,6 +116,22 @@ func (w *wrapper) textFields(whole *fields) *fields {
 		}
 	}
 	return &fields{at: text.at, values: values, errs: whole.errs}
+}
+
+// thinker returns the fields of thinker_config, which the parts of a model that answers in speech share with none, and
+// with them those of the whole config f for what is missing there. Without that field it returns f.
+func (f *fields) thinker() *fields {
+	t := f.object("thinker_config")
+	if t == nil {
+		return f
+	}
+	values := maps.Clone(t.values)
+	for _, name := range []string{"bos_token_id", "eos_token_id", "pad_token_id", "dtype", "torch_dtype", "quantization_config", "quantization"} {
+		if f.has(name) && !t.has(name) {
+			values[name] = f.values[name]
+		}
+	}
+	return &fields{at: t.at, values: values, errs: f.errs}
 }
 
 // textType returns the model_type of the text model.
@@ -168,6 +200,9 @@ func (w *wrapper) renames() []Rename {
 		{"lm_head.", w.child + ".lm_head."},
 		{tree, "model."},                       // Qwen2-VL
 		{tree, "model." + w.child + ".model."}, // files saved by transformers 4.52
+		{"lm_head.", "model." + w.child + ".lm_head."},
+		{tree, "thinker.model."}, // Qwen's models that answer in speech
+		{"lm_head.", "thinker.lm_head."},
 	}
 }
 
@@ -176,7 +211,7 @@ func (w *wrapper) textNames() []string {
 	if w == nil {
 		return nil
 	}
-	names := []string{w.child + ".", "model." + w.child + ".", "lm_head."}
+	names := []string{w.child + ".", "model." + w.child + ".", "lm_head.", "thinker.model.", "thinker.lm_head."}
 	for _, part := range []string{"embed_tokens.", "layers.", "norm."} {
 		names = append(names, part, "model."+part)
 	}

@@ -25,6 +25,8 @@ func TestWrapperTextModels(t *testing.T) {
 		{`{"model_type": "paddleocr_vl", "tie_word_embeddings": false, "text_config": {"tie_word_embeddings": false, ` + qwen + `}}`, false, 2, NoDType},
 		// LFM2-VL's configs have tie_embedding, which the text model's is not asked about.
 		{`{"model_type": "lfm2_vl", "tie_embedding": false, "text_config": {"tie_embedding": true, "full_attn_idxs": [0], ` + qwen + `}}`, false, 2, NoDType},
+		// Qwen2.5-Omni's parts have a config each; the dtype is the whole's.
+		{`{"model_type": "qwen2_5_omni", "torch_dtype": "bfloat16", "talker_config": {"vocab_size": 9}, "thinker_config": {"model_type": "qwen2_5_omni_thinker", "eos_token_id": 5, "text_config": {"model_type": "qwen2_5_omni_text", "tie_word_embeddings": true, ` + qwen + `}}}`, false, 5, BFloat16},
 		{`{"architectures": ["Gemma3ForConditionalGeneration"], "text_config": {"num_hidden_layers": 1}}`, true, 1, NoDType},
 	} {
 		m := build(t, []byte(c.config))
@@ -36,6 +38,30 @@ func TestWrapperTextModels(t *testing.T) {
 		}
 		if len(m.Config.EOS) != 1 || m.Config.EOS[0] != c.eos || m.Config.DType != c.dtype {
 			t.Errorf("%s: eos %v, dtype %v", c.config, m.Config.EOS, m.Config.DType)
+		}
+	}
+}
+
+// TestTextOfOmniIsItsThinkers: a model that answers in speech has the text model of its thinker_config, which may be a
+// model of its own.
+func TestTextOfOmniIsItsThinkers(t *testing.T) {
+	const size = `"hidden_size": 16, "num_attention_heads": 2, "num_key_value_heads": 1, "num_hidden_layers": 1, "intermediate_size": 8, "vocab_size": 20, "num_experts": 2, "num_experts_per_tok": 1`
+	for _, name := range []string{"qwen2_5_omni", "qwen3_omni_moe"} {
+		thinker := `{"model_type": "` + name + `_thinker", "text_config": {"model_type": "` + name + `_text", ` + size + `}}`
+		whole := build(t, []byte(`{"model_type": "`+name+`", "talker_config": {"text_config": {"vocab_size": 9}}, "thinker_config": `+thinker+`}`))
+		var trees [2]string
+		for i, m := range []*Model{whole, build(t, []byte(thinker))} {
+			tree, err := WriteTree(m.Root)
+			if err != nil {
+				t.Fatal(err)
+			}
+			trees[i] = strings.Replace(string(tree), m.Root.Class, "", 1)
+		}
+		if trees[0] != trees[1] {
+			t.Errorf("%s: the tree is %s, that of the thinker %s", name, trees[0], trees[1])
+		}
+		if !whole.OtherPart("talker.model.embed_tokens.weight") || !whole.OtherPart("thinker.visual.patch_embed.proj.weight") || whole.OtherPart("thinker.model.norm.weight") {
+			t.Errorf("%s: the parts besides text are not those of the files", name)
 		}
 	}
 }

@@ -631,5 +631,5 @@ FAMILIES = {
     **plains(llama),
     **further(llama, deepseek, wrap),
     **late(llama, gemma4_text, wrap, deepseek),
-    **images(llama, wrap, deepseek, exaone4, glm4, glm4_moe),
+    **images(llama, wrap, deepseek, exaone4, glm4, glm4_moe, routed),
 }

@@ -2,10 +2,12 @@
 
 IMAGES is the part of family_configs.FAMILIES for these families.
 """
+from further_configs import hyperclovax
 from hybrid_configs import lfm2, qwen3_5
-from late_configs import hy_v4
+from late_configs import hy_v4, lfm3
 
 VISION = dict(hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=2, image_size=8, patch_size=4)
+CLIP = dict(VISION, model_type="clip_vision_model", projection_dim=8)
 QWEN = dict(depth=1, hidden_size=8, intermediate_size=8, num_heads=2, patch_size=4, spatial_merge_size=2, temporal_patch_size=1)
 
 
@@ -174,22 +176,172 @@ def paddleocr_vl(R, llama, wrap):
     return wrap("paddleocr_vl", t, vision, "dtype" in t, **special, **tied(R, t))
 
 
-def images(llama, wrap, deepseek, exaone4, glm4, glm4_moe):
+def wrapped(R, wrap, model_type, t, vision, tie=None, **more):
+    """The text t in a model whose whole config says whether the head is the embedding, unless tie says that the text's may."""
+    tied_head = dict(tie_word_embeddings=t.pop("tie_word_embeddings", False))
+    if tie and R.random() < 0.5:
+        t.update(tied_head)
+        if tied_head["tie_word_embeddings"]:
+            tied_head = {}
+    return wrap(model_type, t, vision, "dtype" in t, **tied_head, **more)
+
+
+def lfm3_vl(R, llama, wrap):
+    vision = dict(VISION, num_key_value_heads=1, spatial_merge_size=2, temporal_patch_size=1)
+    vision.pop("image_size")
+    return wrapped(R, wrap, "lfm3_vl", lfm3(R, llama), vision, image_token_id=5, video_token_id=6, vision_start_token_id=7, vision_end_token_id=8, projector_hidden_size=8)
+
+
+def minicpm_of_images(R, llama, wrap, model_type):
+    more = dict(image_size=8) if model_type == "minicpmv4_7" else {}
+    return wrapped(R, wrap, model_type, qwen3_5(R, llama, False), dict(VISION, insert_layer_id=0), insert_layer_id=0, image_token_id=5, video_token_id=6, **more)
+
+
+def ovis2(R, llama, wrap):
+    kind = R.choice(["qwen2", "llama"])
+    t = llama(R, kind, head_dim=kind != "qwen2")
+    return wrapped(R, wrap, "ovis2", t, dict(VISION, vocab_size=12, num_visual_indicator_tokens=2), image_token_id=5, visual_indicator_token_ids=[6, 7],
+                   vocab_size=t["vocab_size"], hidden_size=t["hidden_size"])
+
+
+def qianfan_ocr(R, llama, wrap):
+    t = llama(R, "qwen3")
+    t["head_dim"] = R.choice([6, 8, 14])
+    return wrapped(R, wrap, "qianfan_ocr", t, dict(VISION, model_type="qianfan_ocr_vision", image_size=[8, 8], patch_size=[4, 4]), image_token_id=5, image_seq_length=1)
+
+
+def hyperclovax_vision_v2(R, llama, wrap):
+    t = hyperclovax(R, llama)
+    vision = dict(QWEN, model_type="qwen2_5_vl_vision", out_hidden_size=t["hidden_size"], window_size=8, fullatt_block_indexes=[0])
+    return wrapped(R, wrap, "hyperclovax_vision_v2", t, vision, image_token_id=5, video_token_id=6)
+
+
+def fast_vlm(R, llama, wrap):
+    """The vision tower is another than the published one, which needs a further library."""
+    return wrapped(R, wrap, "fast_vlm", llama(R, "qwen2", head_dim=False), CLIP, tie=True, image_token_index=5, image_seq_length=1)
+
+
+def vipllava(R, llama, wrap):
+    return wrapped(R, wrap, "vipllava", llama(R, "llama"), CLIP, image_token_index=5, image_seq_length=1, vision_feature_layers=[-1, -2])
+
+
+def llava_next_video(R, llama, wrap):
+    return wrapped(R, wrap, "llava_next_video", llama(R, R.choice(["llama", "mistral"])), CLIP, tie=True, image_token_index=5, video_token_index=6,
+                   image_grid_pinpoints=[[8, 16]], image_seq_length=1)
+
+
+def video_llama_3(R, llama, wrap):
+    vision = {k: v for k, v in VISION.items() if k != "image_size"}
+    return wrapped(R, wrap, "video_llama_3", llama(R, "qwen2", head_dim=False), dict(vision, model_type="video_llama_3_vision"), tie=True, image_token_id=5, video_token_id=6)
+
+
+def cohere_compass_text(R, llama):
+    c = llama(R, "cohere_compass_text", head_dim=False)
+    n = R.choice([2, 3, 4])
+    for name in ("rope_parameters", "rope_theta", "rope_scaling", "rms_norm_eps"):
+        c.pop(name, None)
+    c.update(num_hidden_layers=n, layer_norm_eps=R.choice([1e-5, 1e-3]), logit_scale=R.choice([0.25, 0.5, None]), attention_bias=R.random() < 0.3, sliding_window=R.choice([5, 8]),
+             layer_types=(["full_attention", "sliding_attention"] + [R.choice(["full_attention", "sliding_attention"]) for _ in range(n)])[:n])
+    if R.random() < 0.3:
+        c["layer_types"] = ["full_attention"] * n
+    half = c["hidden_size"] // c["num_attention_heads"] // 2
+    section = [half - 2 * (half // 3), half // 3, half // 3]
+    kinds = {"full_attention": R.choice([None, dict(rope_type="default", rope_theta=50000.0, mrope_section=section, mrope_interleaved=True)]),
+             "sliding_attention": R.choice([dict(rope_type="default", rope_theta=1000.0), dict(rope_type="linear", rope_theta=10000.0, factor=2.0)])}
+    c["rope_parameters"] = {kind: kinds[kind] for kind in kinds if kind in c["layer_types"]}
+    return c
+
+
+def cohere_compass(R, llama, wrap):
+    t = cohere_compass_text(R, llama)
+    for rope in t["rope_parameters"].values():
+        if rope:
+            rope["mrope_section"] = rope.get("mrope_section") or [t["hidden_size"] // t["num_attention_heads"] // 2, 0, 0]
+    vision = dict(depth=1, hidden_size=8, intermediate_size=8, num_heads=2, patch_size=4, spatial_merge_size=2, temporal_patch_size=1, out_hidden_size=t["hidden_size"],
+                  num_position_embeddings=4, deepstack_visual_indexes=[0])
+    return wrapped(R, wrap, "cohere_compass", t, vision, image_token_id=5, video_token_id=6, vision_start_token_id=7, vision_end_token_id=8)
+
+
+def omni(R, llama, wrap, routed=None):
+    """The part of Qwen's models with images and sound that writes text."""
+    kind = "qwen3_omni_moe" if routed else "qwen2_5_omni"
+    t = llama(R, kind + "_text", head_dim=bool(routed), ropes=("default",))
+    t.pop("tie_word_embeddings")
+    dim = t.get("head_dim") or t["hidden_size"] // t["num_attention_heads"]
+    parted(R, t, dim)
+    vision = dict(QWEN, out_hidden_size=t["hidden_size"])
+    sound = dict(num_mel_bins=8, encoder_layers=1, encoder_attention_heads=2, encoder_ffn_dim=8, d_model=8, max_source_positions=8, n_window=2, output_dim=t["hidden_size"])
+    if routed:
+        routed(R, t, "num_experts")
+        t.update(norm_topk_prob=R.random() < 0.5, decoder_sparse_step=R.choice([1, 1, 2]), mlp_only_layers=R.choice([[], [0]]), attention_bias=R.random() < 0.3)
+        vision.update(num_position_embeddings=4, deepstack_visual_indexes=[0])
+        sound.update(n_window_infer=4, conv_chunksize=4, downsample_hidden_size=4)
+        special = dict(image_token_id=5, video_token_id=6, audio_token_id=7)
+    else:
+        vision.update(window_size=8, fullatt_block_indexes=[0])
+        special = dict(image_token_index=5, video_token_index=6, audio_token_index=7)
+        if R.random() < 0.4:
+            t.update(use_sliding_window=True, sliding_window=8, max_window_layers=R.choice([0, 1]))
+    return wrap(kind + "_thinker", t, vision, "dtype" in t, audio_config=sound, tie_word_embeddings=R.random() < 0.3, **special)
+
+
+def phi4_multimodal(R, llama):
+    c = llama(R, "phi4_multimodal", head_dim=False, ropes=("default",), dims=(8, 16))
+    c.update(sliding_window=R.choice([None, 8]), original_max_position_embeddings=10)
+    half = c["hidden_size"] // c["num_attention_heads"] // 2
+    if R.random() < 0.5:
+        half = half * 3 // 4
+        (c["rope_parameters"] if "rope_parameters" in c else c)["partial_rotary_factor"] = 0.75
+    if R.random() < 0.7:
+        long = dict(short_factor=[1 + i / 8 for i in range(half)], long_factor=[2.0 + i for i in range(half)])
+        if "rope_parameters" in c:
+            c["rope_parameters"].update(long, rope_type="longrope")
+        else:
+            c["rope_scaling"] = dict(long, type="longrope")
+    elif "rope_scaling" in c:
+        del c["rope_scaling"]
+    c["vision_config"] = dict(VISION, crop_size=8, image_token_id=5, feature_layer=-1)
+    c["audio_config"] = dict(hidden_size=8, intermediate_size=8, num_blocks=1, num_attention_heads=2, ext_pw_out_channel=8, depthwise_separable_out_channel=8, input_size=16,
+                             nemo_conv_channels=4, bias_max_distance=8, audio_token_id=6, feature_layer=-1)
+    return c
+
+
+def is_text_within(config):
+    """Whether the text model is a part of the model. Phi-4-multimodal has its other parts within its text model."""
+    return "vision_config" in config and config["model_type"] != "phi4_multimodal"
+
+
+def images(llama, wrap, deepseek, exaone4, glm4, glm4_moe, routed):
     """The makers, each with the seeds of the committed fixtures. The arguments are family_configs'."""
     return {
         "aria": (lambda R: aria(R, llama, wrap), [9]),
         "aria_text": (lambda R: aria_text(R, llama), [5]),
+        "cohere_compass": (lambda R: cohere_compass(R, llama, wrap), [2]),
+        "cohere_compass_text": (lambda R: cohere_compass_text(R, llama), [3]),
         "dbrx": (lambda R: dbrx(R, llama), [10, 11]),
         "exaone4_5": (lambda R: exaone4_5(R, exaone4, wrap), [4]),
+        "fast_vlm": (lambda R: fast_vlm(R, llama, wrap), [3]),
         "glm46v": (lambda R: glm(R, wrap, glm4, "glm46v", "glm4v_text"), [3]),
         "glm4v": (lambda R: glm(R, wrap, glm4, "glm4v", "glm4v_text"), [6]),
         "glm4v_moe": (lambda R: glm(R, wrap, glm4_moe, "glm4v_moe", "glm4v_moe_text"), [4]),
         "glm_ocr": (lambda R: glm(R, wrap, glm4, "glm_ocr", "glm_ocr_text"), [6]),
         "got_ocr2": (lambda R: got_ocr2(R, llama, wrap), [5]),
         "hy_v4_vl": (lambda R: hy_v4_vl(R, deepseek, wrap), [5]),
+        "hyperclovax_vision_v2": (lambda R: hyperclovax_vision_v2(R, llama, wrap), [2]),
         "lfm2_vl": (lambda R: lfm2_vl(R, llama, wrap), [3]),
+        "lfm3_vl": (lambda R: lfm3_vl(R, llama, wrap), [4]),
         "lighton_ocr": (lambda R: lighton_ocr(R, llama, wrap), [1]),
+        "llava_next_video": (lambda R: llava_next_video(R, llama, wrap), [3]),
+        "minicpm_ocr": (lambda R: minicpm_of_images(R, llama, wrap, "minicpm_ocr"), [1]),
         "minicpmv4_6": (lambda R: minicpmv(R, llama, wrap), [1]),
+        "minicpmv4_7": (lambda R: minicpm_of_images(R, llama, wrap, "minicpmv4_7"), [1]),
         "mllama": (lambda R: mllama(R, llama, wrap), [5]),
+        "ovis2": (lambda R: ovis2(R, llama, wrap), [2]),
         "paddleocr_vl": (lambda R: paddleocr_vl(R, llama, wrap), [4]),
+        "phi4_multimodal": (lambda R: phi4_multimodal(R, llama), [3]),
+        "qianfan_ocr": (lambda R: qianfan_ocr(R, llama, wrap), [3]),
+        "qwen2_5_omni": (lambda R: omni(R, llama, wrap), [3]),
+        "qwen3_omni_moe": (lambda R: omni(R, llama, wrap, routed), [2]),
+        "video_llama_3": (lambda R: video_llama_3(R, llama, wrap), [3]),
+        "vipllava": (lambda R: vipllava(R, llama, wrap), [5]),
     }

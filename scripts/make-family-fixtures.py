@@ -36,7 +36,7 @@ arch = types.SimpleNamespace(**runpy.run_path(str(here / "make-arch-fixtures.py"
 families = types.SimpleNamespace(**runpy.run_path(str(here / "family_configs.py")))
 varied = types.SimpleNamespace(**runpy.run_path(str(here / "varied_configs.py")))
 base = arch.base
-from image_configs import without_layers_of_images
+from image_configs import is_text_within, without_layers_of_images
 from late_configs import without_idle_experts
 torch.set_num_threads(1)
 
@@ -55,7 +55,7 @@ def text_of(model):
 
 
 def is_wrapper(model):
-    return hasattr(model.config, "vision_config")
+    return is_text_within(model.config.to_dict())
 
 
 @torch.no_grad()
@@ -64,7 +64,7 @@ def build(config, dtype, seed):
     torch.manual_seed(seed)
     made = AutoConfig.for_model(**transformers.PreTrainedConfig._decode_special_floats(json.loads(json.dumps(config))))
     made._attn_implementation = attention = "sdpa" if config.get("alibi") else "eager"  # Falcon's eager one adds its biases twice
-    cls = AutoModelForImageTextToText if "vision_config" in config else AutoModelForCausalLM
+    cls = AutoModelForImageTextToText if is_text_within(config) else AutoModelForCausalLM
     model = cls.from_config(made, attn_implementation=attention, experts_implementation="eager", dtype=torch.float32).float().eval()
     without_layers_of_images(without_idle_experts(model))
     for _, p in model.named_parameters():
@@ -84,7 +84,7 @@ def build(config, dtype, seed):
 
 def text_parameters(model):
     if not is_wrapper(model):
-        return sum(p.numel() for p in model.parameters())
+        return sum(p.numel() for n, p in model.named_parameters() if "embed_tokens_extend" not in n)
     return sum(p.numel() for n, p in model.named_parameters()
                if n.startswith(("model.language_model.", "model.text_model.", "language_model.", "lm_head.")))
 
@@ -98,6 +98,8 @@ def as_published(file, config, style):
         tensors = {n: t for n, t in tensors.items() if text.search(n) or t.numel() < 100}
     if kind == "kimi_k25":  # its renaming of the vision tower's layers, undone, reaches those of the text
         tensors = {re.sub(r"^(language_model\.model\.)blocks\.", r"\1layers.", n): t for n, t in tensors.items()}
+    elif kind == "qianfan_ocr":  # likewise
+        tensors = {re.sub(r"^(language_model\.model\.)encoder\.layers\.", r"\1layers.", n): t for n, t in tensors.items()}
     elif kind == "qwen3_vl_moe" and style == "published":
         tensors = {n: t.transpose(1, 2).contiguous() if ".experts." in n else t for n, t in tensors.items()}
     save_file(tensors, file, metadata={"format": "pt"})
@@ -233,7 +235,7 @@ def make(folder, name, config, first, R=None):
         versions=dict(torch=torch.__version__, transformers=transformers.__version__),
         tolerance=dict(logits_atol=2e-4, logits_rtol=2e-4), min_greedy_margin=min(margin for _, margin in cases),
         num_parameters=text_parameters(model), prompts=prompts)
-    if not (is_wrapper(model) or in_double(config) or has_mixers(config) or config.get("hc_mult") or config.get("conv_bias") or any(name in json.dumps(config) for name in ("short_mscale", "floor_scale", "minimax_m3"))):  # in the reference they see padding
+    if not (is_wrapper(model) or in_double(config) or has_mixers(config) or config.get("hc_mult") or config.get("conv_bias") or any(name in json.dumps(config) for name in ("short_mscale", "short_factor", "floor_scale", "minimax_m3"))):  # in the reference they see padding
         golden["padding"] = arch.padding(model, prompts)
     out = folder / name
     out.mkdir(parents=True, exist_ok=True)

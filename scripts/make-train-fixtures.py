@@ -124,6 +124,8 @@ MODELS = {
     "youtu": ("youtu", dict(num_key_value_heads=4, kv_lora_rank=6, q_lora_rank=8, qk_nope_head_dim=4, qk_rope_head_dim=4, v_head_dim=6, tie_word_embeddings=False)),
     "axk1": ("axk1", dict(num_key_value_heads=4, kv_lora_rank=6, q_lora_rank=8, qk_nope_head_dim=4, qk_rope_head_dim=4, v_head_dim=6, moe_intermediate_size=8,
                           n_routed_experts=4, num_experts_per_tok=2, n_group=1, topk_group=1, mlp_layer_types=["dense", "sparse"])),
+    "cohere-compass": ("cohere_compass_text", dict(sliding_window=4, layer_types=["sliding_attention", "full_attention"], logit_scale=0.5,
+                                                    rope_parameters=dict(full_attention=None, sliding_attention=rope()))),
     "cohere2-moe": ("cohere2_moe", dict(head_dim=8, sliding_window=4, num_experts=4, num_experts_per_tok=2, num_shared_experts=1, layer_types=["sliding_attention", "full_attention"],
                                         logit_scale=0.5, expert_selection_fn="sigmoid")),
     "mellum": ("mellum", dict(head_dim=8, sliding_window=4, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=8, layer_types=["sliding_attention", "full_attention"])),

@@ -22,7 +22,7 @@ import transformers
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from image_configs import with_stacked_experts, without_layers_of_images
+from image_configs import is_text_within, with_stacked_experts, without_layers_of_images
 from late_configs import without_idle_experts
 
 transformers.logging.set_verbosity_error()
@@ -305,12 +305,21 @@ MAKERS = [
 ]
 
 
+def without_other_parts(model):
+    """Takes the modules for images and sound out of Phi-4-multimodal. Cohere Compass has its frequencies in the order of a set, which differs between runs."""
+    getattr(model, "model", model)._modules.pop("embed_tokens_extend", None)
+    for m in model.modules():
+        if type(m).__name__ == "CohereCompassRotaryEmbedding":
+            m._buffers = dict(sorted(m._buffers.items()))
+
+
 def case(config):
     made = AutoConfig.for_model(**floats(config))
-    cls = AutoModelForImageTextToText if "vision_config" in config else AutoModelForCausalLM
+    cls = AutoModelForImageTextToText if is_text_within(config) else AutoModelForCausalLM
     with torch.device("meta"):
         model = with_stacked_experts(without_layers_of_images(without_idle_experts(cls.from_config(made, dtype=made.dtype or torch.float32))))
     model.tie_weights()
+    without_other_parts(model)
     text = AutoConfig.for_model(**floats(config))
     if cls is AutoModelForImageTextToText:  # the text model alone
         text = text.get_text_config()
@@ -328,17 +337,18 @@ def sizes(names):
     """The number of parameters that each class has by its defaults, of text models alone."""
     out = {}
     for name in names:
-        if name in ("got_ocr2", "lighton_ocr"):  # their text models have defaults of their own; published configs say all of them
+        if name in ("fast_vlm", "got_ocr2", "lighton_ocr", "qwen3_omni_moe_thinker"):  # their text models have defaults of their own; published configs say all of them
             continue
         config = AutoConfig.for_model(name)
-        wrapper = hasattr(config, "vision_config")
+        wrapper = is_text_within(dict(config.to_dict(), model_type=name))
         cls = AutoModelForImageTextToText if wrapper else AutoModelForCausalLM
         try:
             with torch.device("meta"):
                 model = without_layers_of_images(without_idle_experts(cls.from_config(config)))
-        except (ValueError, TypeError, AttributeError):  # defaults that do not fit together: of a vision tower, of lfm2_moe, of dbrx
+        except (ValueError, TypeError, AttributeError, KeyError):  # defaults that do not fit together: of a vision tower, of lfm2_moe, of dbrx
             continue
         model.tie_weights()
+        without_other_parts(model)
         kept = ("model.language_model.", "model.text_model.", "language_model.", "lm_head.") if wrapper else ("",)
         out[name] = sum(p.numel() for n, p in model.named_parameters() if n.startswith(kept))
     return out
