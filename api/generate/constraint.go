@@ -61,7 +61,7 @@ func (m *Model) Constrain(ctx context.Context, r *Request) error {
 	if err := claim.Work(compileBytes + 64*(r.Constraint.size()+r.calls.size())); err != nil {
 		return err
 	}
-	g, err := m.grammars().get(m, r)
+	g, err := m.grammars().get(ctx, m, r)
 	if claim != nil {
 		m.grammars().count(claim)
 	}
@@ -137,9 +137,8 @@ func (r *Request) key(f *frame) [sha256.Size]byte {
 	return [sha256.Size]byte(h.Sum(nil))
 }
 
-// compile makes the grammar of the answer to r.
-func (m *Model) compile(lib *grammar.Library, r *Request, f *frame) (*grammar.Grammar, error) {
-	b := grammar.NewBuilder(lib)
+// compile makes the grammar of the answer to r with b.
+func (m *Model) compile(b *grammar.Builder, r *Request, f *frame) (*grammar.Grammar, error) {
 	content, called := grammar.Fail, grammar.Fail
 	var err error
 	if r.Constraint != nil {

@@ -2,6 +2,7 @@ package generate
 
 import (
 	"container/list"
+	"context"
 	"crypto/sha256"
 	"sync"
 
@@ -15,15 +16,39 @@ import (
 // maxGrammars is how much memory compiled grammars take that no request uses, in bytes.
 const maxGrammars = 8 << 20
 
-// grammars are the compiled grammars of a model and its adapters, the last used first. One grammar is
-// compiled at a time. It is safe for concurrent use.
+// Limits of a compilation that is quick: one with a longer text, or one that takes more steps, is slow.
+const (
+	quickText  = 64 << 10
+	quickSteps = 4_000_000 // some 20 ms
+)
+
+// grammars are the compiled grammars of a model and its adapters, the last used first. Each grammar is compiled
+// once, by one of the requests that wait for it. One quick grammar is compiled at a time and, beside it, one slow
+// one, so that small schemas do not wait for large ones. It is safe for concurrent use.
 type grammars struct {
-	mu    sync.Mutex
-	lib   *grammar.Library // nil: not made yet, or no token has bytes of its own
-	made  bool
-	byKey map[[sha256.Size]byte]*list.Element
-	used  list.List // of *cached
-	bytes int       // counted so far, see count
+	vocabulary sync.Once
+	quick      chan struct{} // has an element while a grammar is compiled that may be quick
+	slow       chan struct{} // has an element while a slow grammar is compiled
+
+	mu      sync.Mutex
+	lib     *grammar.Library // nil: not made yet, or no token has bytes of its own
+	byKey   map[[sha256.Size]byte]*list.Element
+	used    list.List // of *cached
+	pending map[[sha256.Size]byte]*compiling
+	bytes   int // counted so far, see count
+}
+
+// compiling is a grammar that one request compiles and others may wait for.
+type compiling struct {
+	done    chan struct{} // is closed when the other fields are set
+	grammar *grammar.Grammar
+	err     error
+	left    bool // there is no result: those that wait begin anew
+}
+
+func newGrammars() *grammars {
+	return &grammars{quick: make(chan struct{}, 1), slow: make(chan struct{}, 1),
+		byKey: map[[sha256.Size]byte]*list.Element{}, pending: map[[sha256.Size]byte]*compiling{}}
 }
 
 type cached struct {
@@ -35,7 +60,7 @@ type cached struct {
 func (m *Model) grammars() *grammars {
 	m.grammarsOnce.Do(func() {
 		if m.compiled == nil {
-			m.compiled = &grammars{}
+			m.compiled = newGrammars()
 		}
 	})
 	return m.compiled
@@ -69,37 +94,114 @@ func (c *grammars) count(claim *wire.Claim) {
 	c.bytes = total
 }
 
-// get returns the grammar of the answer to r.
-func (c *grammars) get(m *Model, r *Request) (*grammar.Grammar, error) {
+// get returns the grammar of the answer to r. It fails with the cause of ctx if that ends while the request waits.
+func (c *grammars) get(ctx context.Context, m *Model, r *Request) (*grammar.Grammar, error) {
 	f := m.frameOf(r)
 	key := r.key(f)
+	for {
+		g, p, first := c.find(key)
+		switch {
+		case g != nil:
+			return g, nil
+		case first:
+			c.finish(ctx, key, p, func() (*grammar.Grammar, error) { return c.compile(ctx, m, r, f) })
+			return p.grammar, p.err
+		}
+		select {
+		case <-p.done:
+		case <-ctx.Done():
+			return nil, AsError(context.Cause(ctx), "")
+		}
+		if !p.left {
+			return p.grammar, p.err
+		}
+	}
+}
+
+// find returns the grammar of a key that is kept, or a compilation that finishes it. If first is set, the caller has to
+// do that with finish.
+func (c *grammars) find(key [sha256.Size]byte) (g *grammar.Grammar, p *compiling, first bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if e := c.byKey[key]; e != nil {
 		c.used.MoveToFront(e)
-		return e.Value.(*cached).grammar, nil //nolint:forcetypeassert // the list has nothing else
+		return e.Value.(*cached).grammar, nil, false //nolint:forcetypeassert // the list has nothing else
 	}
-	if !c.made {
-		c.made = true
-		if v := vocab.New(encoder{m.Tokenizer}, m.Vocab()); v != nil {
-			c.lib = grammar.NewLibrary(v)
-			jsonschema.Prepare(c.lib)
+	if p := c.pending[key]; p != nil {
+		return nil, p, false
+	}
+	p = &compiling{done: make(chan struct{})}
+	c.pending[key] = p
+	return nil, p, true
+}
+
+// finish compiles a grammar for the request of ctx and for those that wait for p. They try themselves if that request ends
+// early, or if compile panics.
+func (c *grammars) finish(ctx context.Context, key [sha256.Size]byte, p *compiling, compile func() (*grammar.Grammar, error)) {
+	p.left = true
+	defer func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.pending, key)
+		if p.grammar != nil {
+			c.byKey[key] = c.used.PushFront(&cached{key, p.grammar})
+			c.evict()
 		}
-	}
-	if c.lib == nil {
+		close(p.done)
+	}()
+	p.grammar, p.err = compile()
+	p.left = p.err != nil && ctx.Err() != nil
+}
+
+// compile compiles the grammar of the answer to r. A grammar that turns out not to be quick is begun anew as a slow
+// one: half a grammar would take memory while it waits.
+func (c *grammars) compile(ctx context.Context, m *Model, r *Request, f *frame) (*grammar.Grammar, error) {
+	lib := c.library(m)
+	if lib == nil {
 		return nil, wire.Invalidf(r.constrainedBy(), "The tokens of %s have no text of their own: '%s' is not supported.", m.Name, r.constrainedBy())
 	}
-	g, err := m.compile(c.lib, r, f)
+	if r.Constraint.size()+r.calls.size() <= quickText {
+		b := grammar.NewBuilder(lib)
+		b.Budget.Steps = quickSteps
+		if g, err := c.inTurn(ctx, c.quick, m, r, f, b); b.Budget.Steps >= 0 {
+			return g, err
+		}
+	}
+	return c.inTurn(ctx, c.slow, m, r, f, grammar.NewBuilder(lib))
+}
+
+// inTurn compiles a grammar with b while it has the only place of turn.
+func (c *grammars) inTurn(ctx context.Context, turn chan struct{}, m *Model, r *Request, f *frame, b *grammar.Builder) (*grammar.Grammar, error) {
+	select {
+	case turn <- struct{}{}:
+		defer func() { <-turn }()
+	case <-ctx.Done():
+		return nil, AsError(context.Cause(ctx), "")
+	}
+	g, err := m.compile(b, r, f)
 	if err != nil {
 		return nil, err
 	}
 	g.Warm()
-	if c.byKey == nil {
-		c.byKey = map[[sha256.Size]byte]*list.Element{}
-	}
-	c.byKey[key] = c.used.PushFront(&cached{key, g})
-	c.evict()
 	return g, nil
+}
+
+// library returns the terminals of m's vocabulary, which the first request makes; nil if no token has bytes of its own.
+func (c *grammars) library(m *Model) *grammar.Library {
+	c.vocabulary.Do(func() {
+		v := vocab.New(encoder{m.Tokenizer}, m.Vocab())
+		if v == nil {
+			return
+		}
+		lib := grammar.NewLibrary(v)
+		jsonschema.Prepare(lib)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.lib = lib
+	})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.lib
 }
 
 // evict drops the grammars that were not used for longest, but not the last one.

@@ -137,7 +137,7 @@ func New(m *dispatch.Model, o Options) (*Model, error) {
 		}
 		o.Text = &t
 	}
-	g := &Model{Name: o.Name, Created: modified(files, "config.json"), Config: m.Skeleton().Config, Text: *o.Text, dispatched: m, compiled: &grammars{}}
+	g := &Model{Name: o.Name, Created: modified(files, "config.json"), Config: m.Skeleton().Config, Text: *o.Text, dispatched: m, compiled: newGrammars()}
 	if g.Chat != nil {
 		var err error
 		if g.Chat, err = g.Chat.WithParsers(o.ToolCallParser, o.ReasoningParser); err != nil {
