@@ -2,6 +2,7 @@ package api
 
 import (
 	"container/list"
+	"log/slog"
 	"net"
 	"net/http"
 	"sync"
@@ -27,6 +28,7 @@ type connections struct {
 	waiting list.List // of net.Conn, the longest waiting first
 	at      map[net.Conn]*list.Element
 	open    int
+	full    sync.Once // warns that there are all connections
 }
 
 // newConnections has the limits for so much memory of requests, and for a process that may open so many more files.
@@ -63,6 +65,11 @@ func (c *connections) move(conn net.Conn, state http.ConnState) (longest net.Con
 	c.at[conn] = c.waiting.PushBack(conn)
 	if c.waiting.Len() <= c.most && c.open <= c.all || c.waiting.Len() == 1 {
 		return nil
+	}
+	if c.open > c.all {
+		c.full.Do(func() {
+			slog.Warn("connections that wait for a request are closed for new ones, since the process may open few files: raise its limit (ulimit -n, or LimitNOFILE of systemd)", "connections", c.all)
+		})
 	}
 	longest, _ = c.waiting.Remove(c.waiting.Front()).(net.Conn)
 	delete(c.at, longest)

@@ -1,9 +1,12 @@
 package api
 
 import (
+	"bytes"
+	"log/slog"
 	"net"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -50,6 +53,10 @@ func TestIdleConnectionsAreBounded(t *testing.T) {
 // TestIdleConnectionsTookAllDescriptors: with ulimit -n 64, clients that connect and send nothing left no file
 // descriptor for others, until the header's timeout. The longest waiting connection makes room.
 func TestIdleConnectionsTookAllDescriptors(t *testing.T) {
+	var log bytes.Buffer
+	before := slog.Default()
+	defer slog.SetDefault(before)
+	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
 	c := newConnections(0, 2*8)
 	var conns []net.Conn
 	for range 10 {
@@ -64,16 +71,22 @@ func TestIdleConnectionsTookAllDescriptors(t *testing.T) {
 		c.note(conn, http.StateNew)
 	}
 	c.note(conns[0], http.StateActive)
-	if slices.ContainsFunc(conns[:8], closed) {
-		t.Error("a connection was closed at the limit, want it below")
+	if slices.ContainsFunc(conns[:8], closed) || log.Len() > 0 {
+		t.Errorf("a connection was closed at the limit, want it below; got log %s", &log)
 	}
 	c.note(conns[8], http.StateNew)
+	if n := strings.Count(log.String(), "ulimit -n"); n != 1 {
+		t.Errorf("got log %q, want one warning that names ulimit -n", &log)
+	}
 	if closed(conns[0]) || !closed(conns[1]) || closed(conns[2]) || closed(conns[8]) {
 		t.Error("want the connection closed that has waited longest, and the one with a request kept")
 	}
 	c.note(conns[1], http.StateClosed)
 	c.note(conns[2], http.StateClosed)
 	c.note(conns[9], http.StateNew)
+	if n := strings.Count(log.String(), "ulimit -n"); n != 1 {
+		t.Errorf("got %d warnings, want one", n)
+	}
 	if slices.ContainsFunc(conns[3:], closed) {
 		t.Error("closed connections still count")
 	}
