@@ -16,6 +16,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/heftai/heft/internal/cmdline"
+	"github.com/heftai/heft/internal/hubcache"
 	"github.com/heftai/heft/internal/smallfile"
 )
 
@@ -192,16 +193,16 @@ func (c config) encode(name string) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// configFolder returns where Accelerate keeps its configuration.
+// configFolder returns where Accelerate keeps its configuration, "" if there is no home folder.
 func configFolder() string {
 	if home := os.Getenv("HF_HOME"); home != "" {
 		return filepath.Join(home, "accelerate")
 	}
 	cache := os.Getenv("XDG_CACHE_HOME")
 	if cache == "" {
-		home, err := os.UserHomeDir()
-		if err != nil {
-			home = "."
+		home := hubcache.Home()
+		if home == "" {
+			return ""
 		}
 		cache = filepath.Join(home, ".cache")
 	}
@@ -213,7 +214,11 @@ func configFolder() string {
 func findConfig(path string) (config, string, error) {
 	paths := []string{path}
 	if path == "" {
-		paths = []string{filepath.Join(configFolder(), "default_config.yaml"), filepath.Join(configFolder(), "default_config.json")}
+		dir := configFolder()
+		if dir == "" {
+			return nil, "", nil
+		}
+		paths = []string{filepath.Join(dir, "default_config.yaml"), filepath.Join(dir, "default_config.json")}
 	}
 	for _, p := range paths {
 		b, err := smallfile.Read(p, smallfile.Config)

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -179,4 +180,23 @@ func command(t *testing.T, args ...string) (status int, stdout, stderr string) {
 	var out, errs strings.Builder
 	status = run(args, &out, &errs)
 	return status, out.String(), errs.String()
+}
+
+// TestAFileOfTheWorkingFolderIsNotTheUsersConfiguration: without HOME, the configuration was read from the working folder, and
+// written into it.
+func TestAFileOfTheWorkingFolderIsNotTheUsersConfiguration(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for _, name := range []string{"HOME", "HF_HOME", "XDG_CACHE_HOME"} {
+		t.Setenv(name, "")
+	}
+	folder := filepath.Join(".cache", "huggingface", "accelerate")
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(folder, "default_config.yaml"), []byte("num_processes: 77\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, stdout, stderr := command(t, "config", "--show"); strings.Contains(stdout, "77") || strings.Contains(stderr, "in .cache") {
+		t.Errorf("got %s%s", stdout, stderr)
+	}
 }

@@ -32,6 +32,8 @@ type configCmd struct {
 	Show            bool   `help:"Print the existing configuration and write nothing."`
 }
 
+var errNoHome = errors.New("there is no home folder for the configuration: set HOME or HF_HOME, or use --config-file FILE")
+
 // Run writes the configuration that train launch reads, as accelerate launch does. On a terminal it
 // asks, if no flag says what to write.
 func (c *configCmd) Run(out cmdline.Output, diag cmdline.Diagnostics) error {
@@ -40,7 +42,11 @@ func (c *configCmd) Run(out cmdline.Output, diag cmdline.Diagnostics) error {
 	}
 	path := c.File
 	if path == "" {
-		path = filepath.Join(configFolder(), "default_config.yaml")
+		dir := configFolder()
+		if dir == "" {
+			return errNoHome
+		}
+		path = filepath.Join(dir, "default_config.yaml")
 	}
 	if _, err := os.Stat(path); err == nil && !c.Force {
 		return cmdline.Misusef("%s exists; use --force to replace it", path)
@@ -76,6 +82,9 @@ func (c *configCmd) show(out io.Writer) error {
 		return err
 	}
 	if found == nil {
+		if configFolder() == "" {
+			return errNoHome
+		}
 		return fmt.Errorf("no configuration in %s", configFolder())
 	}
 	b, err := found.encode(where)

@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
 	"net/http"
@@ -74,11 +75,7 @@ func Environment(getenv func(string) string, home string) (Config, error) {
 
 // UserEnvironment is [Environment] for this process and its user.
 func UserEnvironment() (Config, error) {
-	home, err := os.UserHomeDir()
-	if err != nil {
-		home = "."
-	}
-	return Environment(os.Getenv, home)
+	return Environment(os.Getenv, cmp.Or(hubcache.Home(), "."))
 }
 
 // isTrue is how the Python package reads a switch.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/user"
 	"path/filepath"
 	"strings"
 
@@ -93,11 +94,7 @@ func Find(model string) (string, error) {
 	if bad != nil || repo.Org == "" || !errors.Is(err, fs.ErrNotExist) {
 		return "", cause
 	}
-	home, err := os.UserHomeDir()
-	if err != nil {
-		home = "."
-	}
-	cache := Dir(os.Getenv, home)
+	cache := Dir(os.Getenv, cmp.Or(Home(), "."))
 	root := filepath.Join(cache, repo.Folder())
 	commit, err := Commit(root, cmp.Or(revision, Main))
 	if err != nil {
@@ -168,4 +165,17 @@ func bare(err error) error {
 		return p.Err
 	}
 	return err
+}
+
+// Home returns the user's home folder: HOME, else that of the system's list of users, where Python's expanduser finds it,
+// too. It returns "" if neither is there.
+func Home() string {
+	if home, err := os.UserHomeDir(); err == nil {
+		return home
+	}
+	u, err := user.Current()
+	if err != nil {
+		return ""
+	}
+	return u.HomeDir
 }
