@@ -165,8 +165,8 @@ var allowed = map[string][]string{
 	"train": {"meta", "loader", "internal/atomicfile", "internal/errtext", "internal/filehash", "internal/collective", "internal/collective/mpi", "internal/collective/tcp", "internal/residency", "train/internal/chunks", "train/internal/gemini", "train/internal/replicas", "train/internal/sharded", "train/data", "train/optim", "train/rng", "train/tensor", "train/track",
 		"train/internal/accumulation", "train/internal/checkpoint", "train/internal/evaluation", "train/internal/modelfiles", "train/internal/nested", "train/internal/preference", "train/internal/progress", "train/internal/rank",
 		"train/internal/runstate", "train/internal/trainer"},
-	"train/finetune": {"devicemap", "dispatch", "loader", "meta", "internal/atomicfile", "internal/spelling", "internal/engine", "internal/filehash", "internal/filelock", "internal/kernels/tune", "internal/sample", "internal/smallfile",
-		"train", "train/data", "train/internal/preference", "train/internal/samples", "train/model", "train/optim", "train/rng", "train/tensor", "train/track"}, // dispatch: the memory of the machine; engine, sample: completions that grpo learns from; tune: how weights are read fastest here
+	"train/finetune": {"devicemap", "dispatch", "loader", "meta", "internal/atomicfile", "internal/spelling", "internal/engine", "internal/filehash", "internal/filelock", "internal/hostmem", "internal/kernels/tune", "internal/sample", "internal/smallfile",
+		"train", "train/data", "train/internal/preference", "train/internal/samples", "train/model", "train/optim", "train/rng", "train/tensor", "train/track"}, // dispatch: the memory of the machine; hostmem: the room on its disk; engine, sample: completions that grpo learns from; tune: how weights are read fastest here
 	"examples/accumulate": {"train", "train/data", "train/optim", "train/tensor"},
 	"examples/serve":      {"api", "api/generate", "dispatch", "loader/demo"},
 	"examples/stream":     {"api/generate", "devicemap", "dispatch", "loader/demo", "text"},

@@ -80,7 +80,7 @@ func (j *job) rank(ctx context.Context, w *train.World) error {
 	defer s.acc.EndTraining()
 	result, err := trainer.Train(ctx)
 	if err != nil {
-		return err
+		return s.fullDisk(err)
 	}
 	if s.acc.IsMainProcess() {
 		s.result = Result{Output: s.Output, Steps: result.GlobalStep, Seconds: result.Runtime.Seconds(), Metrics: result.Metrics,
@@ -93,7 +93,7 @@ func (j *job) rank(ctx context.Context, w *train.World) error {
 		return errInterrupted
 	}
 	if err := s.save(ctx, s.Output); err != nil {
-		return err
+		return s.fullDisk(err)
 	}
 	if err := s.acc.OnMainProcess(s.writeCard); err != nil {
 		return err
@@ -244,6 +244,7 @@ func (s *student) optimizer() (optim.Optimizer, error) {
 	if s.whole != nil {
 		module = s.whole
 	}
+	s.warnDisk(s.checkpointBytes(module, opt))
 	var decayed, others, ends []optim.Param
 	decays := decayOf(s.model.Meta().Root)
 	for name, p := range module.Parameters() {

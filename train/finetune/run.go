@@ -16,6 +16,7 @@ import (
 
 	"github.com/heftai/heft/internal/atomicfile"
 	"github.com/heftai/heft/internal/filelock"
+	"github.com/heftai/heft/internal/hostmem"
 	"github.com/heftai/heft/internal/kernels/tune"
 	"github.com/heftai/heft/train"
 	"github.com/heftai/heft/train/optim"
@@ -84,10 +85,11 @@ type job struct {
 	caches  []func() error // that close files of samples
 	rewards []string       // of grpo, by name
 	result  Result         // of rank 0
+	space   func(dir string) (all, free int64, err error)
 }
 
 func newJob(model string, files []string, o Options) (*job, error) {
-	j := &job{Options: &o, model: model, files: files, threads: o.Threads, log: o.Log}
+	j := &job{Options: &o, model: model, files: files, threads: o.Threads, log: o.Log, space: hostmem.DiskSpace}
 	if j.log == nil {
 		j.log = slog.New(slog.DiscardHandler)
 	}
