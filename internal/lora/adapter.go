@@ -101,6 +101,9 @@ func Open(dir string, root *meta.Module, outside ...string) (*Adapter, error) {
 	a := &Adapter{Config: config, file: file}
 	if err := a.read(root, targets, outside); err != nil {
 		_ = file.Close() // the first error matters more
+		if config.BaseModel != "" {
+			err = fmt.Errorf("%w; the adapter was made for %.200q", err, config.BaseModel)
+		}
 		return nil, fmt.Errorf("lora: %s: %w", path, err)
 	}
 	return a, nil
@@ -220,10 +223,28 @@ func (a *Adapter) read(root *meta.Module, targets []Target, outside []string) (e
 	}
 	for t := range a.file.Tensors() {
 		if !known[t.Name] && !copied(t, root) {
-			return fmt.Errorf("tensor %.200q does not belong to a module in target_modules or modules_to_save", t.Name)
+			return unexpected(t.Name, root)
 		}
 	}
 	return nil
+}
+
+// unexpected returns the error of a tensor that is not the adapter's. It names the first module of its path that the model
+// lacks, such as a layer.
+func unexpected(name string, root *meta.Module) error {
+	path, _, _ := strings.Cut(strings.TrimPrefix(name, prefix), ".lora_")
+	at := root
+	for end := 0; end < len(path); end++ {
+		step, _, _ := strings.Cut(path[end:], ".")
+		if _, experts := at.Spec.(*meta.MoESpec); experts {
+			break // their stack has no modules
+		}
+		if at = at.Child(step); at == nil {
+			return fmt.Errorf("tensor %.200q: this model has no module %.200s", name, path[:end+len(step)])
+		}
+		end += len(step)
+	}
+	return fmt.Errorf("tensor %.200q does not belong to a module in target_modules or modules_to_save", name)
 }
 
 // pairs finds the matrices of every target.

@@ -329,6 +329,15 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 			a.Pairs[2].Path = "lm_head"
 			a.Save(dir)
 		}},
+		{"a layer too many", `q_proj.lora_A.weight": this model has no module model.layers.7`, func(a *Adapter, dir string) {
+			a.Pairs = append(a.Pairs, a.Pairs[0])
+			a.Pairs[2].Path = "model.layers.7.self_attn.q_proj"
+			a.Save(dir)
+		}},
+		{"another base", `; the adapter was made for "org/large-7b"`, func(a *Adapter, dir string) {
+			a.Config.BaseModel, a.Pairs = "org/large-7b", a.Pairs[:1]
+			a.Save(dir)
+		}},
 		{"a wrong shape", "lora_B.weight has shape [2 32]", func(a *Adapter, dir string) { a.Pairs[0].B = a.Pairs[0].A; a.Save(dir) }},
 		{"a wrong dtype", "float64", func(a *Adapter, dir string) {
 			a.Pairs[0].A, _ = tensor.Of(make([]byte, 8*64), meta.Float64, 2, 32)
