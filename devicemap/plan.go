@@ -179,7 +179,7 @@ func (p *Plan) warn(host int, largest string) {
 	for i, d := range p.Devices {
 		switch {
 		case i == host && p.BelowLeast:
-			p.Warnings = append(p.Warnings, fmt.Sprintf("%s: a limit of %s is below the minimum, %s; the plan takes the minimum: raise --max-memory or lower --max-model-len",
+			p.Warnings = append(p.Warnings, fmt.Sprintf("%s: a limit of %s is below the minimum, %s; the plan takes the minimum: raise the limit (--max-memory, or that of the control group) or lower --max-model-len",
 				d.Device, FormatSize(d.LimitBytes), FormatSize(p.Least)))
 		case d.Device != Disk && d.Used() > d.LimitBytes:
 			w := fmt.Sprintf("%s: the plan takes %s, %s more than the limit", d.Device, FormatSize(d.Used()), FormatSize(d.Used()-d.LimitBytes))

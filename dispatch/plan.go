@@ -47,7 +47,7 @@ func planAs(skeleton *meta.Model, o Options) (devicemap.Plan, Options, error) {
 	placed = p.amortise(placed, o)
 	o, plan := placed.options, &placed.plan
 	if plan.BelowLeast && o.StrictMemory {
-		return *plan, o, fmt.Errorf("dispatch: the limit of %s on the cpu is less than the minimum of %s: raise --max-memory or lower --max-model-len",
+		return *plan, o, fmt.Errorf("dispatch: the limit of %s on the cpu is less than the minimum of %s: raise the limit (--max-memory, or that of the control group) or lower --max-model-len",
 			devicemap.FormatSize(plan.Device(devicemap.CPU).LimitBytes), devicemap.FormatSize(plan.Least))
 	}
 	if err := checkQuantize(skeleton, plan, &o); err != nil {
