@@ -120,6 +120,9 @@ func (c *Client) do(ctx context.Context, method, path string, body any) (*http.R
 	if failed.Error.Message == "" {
 		failed.Error.Message = resp.Status
 	}
+	if resp.StatusCode == http.StatusUnauthorized {
+		failed.Error.Message += " Use --api-key KEY or HEFT_API_KEY."
+	}
 	return nil, errors.New(failed.Error.Message)
 }
 

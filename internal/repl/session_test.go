@@ -244,6 +244,19 @@ func TestAConnectionThatBreaksOffIsAnError(t *testing.T) {
 	}
 }
 
+// TestAWrongKeyNamesTheFlag: the error of serve chat and serve ps had the server's advice on HTTP headers alone.
+func TestAWrongKeyNamesTheFlag(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusUnauthorized)
+		fmt.Fprint(w, `{"error": {"message": "Incorrect API key."}}`)
+	}))
+	defer s.Close()
+	_, err := (&Client{URL: s.URL}).Complete(t.Context(), "", nil, nil, func(Delta) {})
+	if err == nil || err.Error() != "Incorrect API key. Use --api-key KEY or HEFT_API_KEY." {
+		t.Errorf("got %v", err)
+	}
+}
+
 // TestLoadingAFileThatIsNoConversationKeepsTheOneThatThereIs: JSON without messages emptied it, and other JSON had an error
 // with the type of a Go struct and without the file.
 func TestLoadingAFileThatIsNoConversationKeepsTheOneThatThereIs(t *testing.T) {
