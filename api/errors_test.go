@@ -150,6 +150,7 @@ var badInputs = []struct {
 	{"documents", chat, obj{"messages": hello, "documents": "x"}, 400, "documents", nil, "expected a list"},
 	{"nested too deep", chat, `{"messages":` + strings.Repeat("[", 5000) + strings.Repeat("]", 5000) + `}`, 400, "messages", nil, ""},
 
+	{"tokenize a prompt and messages", "/tokenize", obj{"prompt": "a", "messages": hello}, 400, "messages", nil, "'prompt' and 'messages' exclude each other"},
 	{"tokenize nothing", "/tokenize", obj{}, 400, "prompt", nil, "'prompt' or 'messages'"},
 	{"detokenize a string", "/detokenize", obj{"tokens": "x"}, 400, "tokens", nil, "a list of token ids"},
 }

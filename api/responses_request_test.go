@@ -46,7 +46,7 @@ func TestResponsesNameWhatIsWrong(t *testing.T) {
 		{`{"input": "a", "prompt": {"id": "p"}}`, "prompt", "instructions"}, {`{"messages": []}`, "input", "Missing"}, {`{"messages": [{"role": "user"}]}`, "messages", "use input"},
 		{`{"input": "a", "max_tokens": 5}`, "max_tokens", "max_output_tokens"}, {`{"input": "a", "response_format": {"type": "json_object"}}`, "response_format", "text.format"},
 		{`{"input": "a", "include": ["x"]}`, "include", `"x"`}, {`{"input": "a", "include": "x"}`, "include", "list"}, {`{"input": "a", "truncation": "some"}`, "truncation", "auto"},
-		{`{"input": "a", "metadata": {"a": 1}}`, "metadata", "strings"}, {`{"input": "a", "metadata": {"a": "` + strings.Repeat("x", 513) + `"}}`, "metadata", "512"},
+		{`{"input": "a", "metadata": {"b": "c", "a": 1}}`, "metadata.a", "expected a string, but got an integer"}, {`{"input": "a", "metadata": [1]}`, "metadata", "expected an object, but got a list"}, {`{"input": "a", "metadata": {"a": "` + strings.Repeat("x", 513) + `"}}`, "metadata", "512"},
 		{`{"input": "a", "top_logprobs": 21}`, "top_logprobs", "20"}, {`{"input": "a", "stream_options": {}}`, "stream_options", "stream"}, {`{"input": "a", "n": 2}`, "n", "one answer"},
 		{`{"input": "a", "model": "nope"}`, "", "nope"}, {`{"input": "a", "temperature": 3}`, "temperature", "between"}, {`{"input": "a", "reasoning": "low"}`, "reasoning", "object"},
 	} {

@@ -3,7 +3,6 @@ package batches
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
@@ -86,14 +85,7 @@ func readFields(r *http.Request) (*wire.Fields, error) {
 
 // metadata are a client's own notes on a batch.
 func metadata(f *wire.Fields) (out map[string]string) {
-	f.Like("metadata", map[string]string{})
-	raw, ok := f.Raw("metadata")
-	if !ok {
-		return nil
-	}
-	if json.Unmarshal(raw, &out) != nil {
-		f.WrongType("metadata", "an object of strings")
-	}
+	f.Texts("metadata", &out)
 	if len(out) > maxPairs {
 		f.Fail("metadata", "Invalid value for {}: got %d pairs, expected at most %d.", len(out), maxPairs)
 	}

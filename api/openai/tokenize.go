@@ -70,6 +70,9 @@ func tokenizePrompt(ctx context.Context, f *wire.Fields, m *generate.Model) (lis
 		decodeConversation(f, m)
 		f.Optional("messages")
 	} else if f.Has("messages") {
+		if f.Has("prompt") {
+			f.Fail("messages", "'prompt' and {} exclude each other.")
+		}
 		conversation := decodeConversation(f, m)
 		if f.Err() != nil {
 			return nil, "messages", f.Err()

@@ -231,15 +231,7 @@ func decodeLabels(f *wire.Fields, r *response) {
 		}
 	}
 	r.Metadata = map[string]string{}
-	f.Like("metadata", map[string]string{})
-	raw, ok := f.Raw("metadata")
-	if !ok {
-		return
-	}
-	if json.Unmarshal(raw, &r.Metadata) != nil {
-		f.WrongType("metadata", "an object of strings")
-		return
-	}
+	f.Texts("metadata", &r.Metadata)
 	if len(r.Metadata) > maxMetadata {
 		f.Fail("metadata", "Invalid value for {}: %d pairs, at most %d are allowed.", len(r.Metadata), maxMetadata)
 	}

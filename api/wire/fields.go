@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/heftai/heft/api/internal/schema"
@@ -301,6 +303,23 @@ func (f *Fields) IDs(name string, to *[]int32, vocab int) {
 		}
 	}
 	*to = list
+}
+
+// Texts reads an object whose values are strings. The error of another value has its path.
+func (f *Fields) Texts(name string, to *map[string]string) {
+	f.Like(name, map[string]string{})
+	raw, ok := f.Raw(name)
+	if !ok || json.Unmarshal(raw, to) == nil {
+		return
+	}
+	in, ok := f.Object(name)
+	if !ok {
+		return
+	}
+	for _, key := range slices.Sorted(maps.Keys(in.raw)) {
+		var value string
+		in.String(key, &value)
+	}
 }
 
 // Object reads a field that is an object. The result shares f's error.
