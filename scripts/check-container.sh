@@ -44,4 +44,5 @@ for _ in $(seq 60); do
 done
 curl -fs "http://127.0.0.1:$port/v1/completions" -d '{"prompt":"The boat","max_tokens":5}' || { cat "$work/log"; exit 1; }
 echo
-echo "check-container: the image answers"
+"${store[@]}" run "$heft" -- /train --version
+echo "check-container: the image answers, and has train"
