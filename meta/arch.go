@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/heftai/heft/internal/spelling"
 )
 
 // An architecture turns the fields of a config.json into a tree.
@@ -265,15 +267,19 @@ type UnsupportedError struct {
 }
 
 func (e *UnsupportedError) Error() string {
-	supported := strings.Join(Architectures(), ", ")
 	field := "model_type"
 	if e.Text {
 		field = "text_config.model_type"
 	}
+	names := Architectures()
 	if e.ModelType == "" {
-		return "meta: config.json: " + field + ": missing (supported: " + supported + ")"
+		return fmt.Sprintf("meta: config.json: %s: missing; docs/models.md lists the %d supported types", field, len(names))
 	}
-	return fmt.Sprintf("meta: config.json: "+field+": %.60q is not supported (supported: %s)", e.ModelType, supported)
+	advice := fmt.Sprintf("docs/models.md lists the %d supported types", len(names))
+	if near := spelling.Nearest(e.ModelType, names, 2); len(near) > 0 {
+		advice = "did you mean " + strings.Join(near, " or ") + "?"
+	}
+	return fmt.Sprintf("meta: config.json: %s: %.60q is not supported; %s", field, e.ModelType, advice)
 }
 
 // New builds the skeleton of the model that cfg describes. It allocates and reads no weight.

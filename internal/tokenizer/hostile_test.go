@@ -78,7 +78,7 @@ func TestAnAddedTokenWithAnIDBeyond32BitsIsRefused(t *testing.T) {
 // TestATokenizerInAnotherFormatIsNamed: a folder without tokenizer.json said only that.
 func TestATokenizerInAnotherFormatIsNamed(t *testing.T) {
 	for want, files := range map[string][]string{
-		"spiece.model, ": {"spiece.model", "config.json"}, "vocab.json with merges.txt": {"merges.txt", "vocab.json"},
+		"spiece.model, ": {"spiece.model", "config.json"}, "vocab.json, but neither merges.txt nor": {"vocab.json"}, "vocab.json with merges.txt": {"merges.txt", "vocab.json"},
 		"qwen.tiktoken and no": {"qwen.tiktoken", "tokenizer_config.json"}, "tiktoken.model and no": {"tiktoken.model"}, "has no tokenizer.json": nil,
 	} {
 		dir := fstest.MapFS{}

@@ -55,6 +55,9 @@ func (e *MissingError) Error() string {
 	if e.Reason != "" {
 		return fmt.Sprintf("tokenizer: %s has %s and no %s: %s: convert it with: %s", e.Folder, e.found(), FileName, e.Reason, e.Convert)
 	}
+	if len(e.Files) == 1 && e.Files[0] == "vocab.json" {
+		return fmt.Sprintf("tokenizer: %s has vocab.json, but neither merges.txt nor %s: fetch merges.txt, too, or convert it with: %s", e.Folder, FileName, e.Convert)
+	}
 	return fmt.Sprintf("tokenizer: %s has %s, which is not supported, and no %s: convert it with: %s", e.Folder, e.found(), FileName, e.Convert)
 }
 
