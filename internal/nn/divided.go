@@ -112,18 +112,20 @@ func (c *Context) failPeer(p *Context, err error) {
 	}
 }
 
-// lotMemory holds the rows of experts of a lot, sorted by expert.
+// lotMemory holds the rows of experts of a lot, sorted by expert, from their hidden states to their results.
 type lotMemory struct {
-	first  int     // of the lot, among all sorted rows
-	starts []int32 // of the rows of each expert; nil if they are all rows of the lot
-	in     tensor.Tensor
-	to     gates
-	gated  tensor.Tensor
-	y      tensor.Tensor
+	routing *routing // of the context that routes, also where another one computes
+	first   int      // of the lot, among all sorted rows
+	starts  []int32  // of the rows of each expert; nil if they are all rows of the lot
+	in      tensor.Tensor
+	to      gates
+	gated   tensor.Tensor
+	y       tensor.Tensor
 }
 
 // rows returns the rows of expert e.
-func (a *lotMemory) rows(r *routing, e int32) (begin, end int) {
+func (a *lotMemory) rows(e int32) (begin, end int) {
+	r := a.routing
 	begin = int(r.begin[e]) - a.first
 	if a.starts != nil {
 		begin = int(a.starts[e])
@@ -148,14 +150,14 @@ func (m *moe) openLot(c scope, x tensor.Tensor, rows []int32, shares []float32) 
 }
 
 // divided computes the experts of a lot, each at its place, into their rows of at.y.
-func (m *moe) divided(c scope, dst tensor.Tensor, at *lotMemory, lot []int32, s *sharing, places *ExpertPlaces) {
-	r, d := &c.routing, &c.routing.divided
+func (m *moe) divided(c scope, at *lotMemory, lot []int32, s *sharing, places *ExpertPlaces) {
+	r, d := at.routing, &at.routing.divided
 	c.compute()
-	m.addShared(c.Context, dst, s)
+	m.addShared(c.Context, s)
 	for k, p := range places.At {
 		d.marks[k] = p.arena.used
 		if experts := r.at(lot, places, k); len(experts) > 0 && c.err == nil {
-			m.start(c, p, k, dst, at, experts, s)
+			m.start(c, p, k, at, experts)
 		}
 	}
 	for k := len(places.At) - 1; k >= 0; k-- {
@@ -182,11 +184,12 @@ func (r *routing) at(lot []int32, places *ExpertPlaces, k int) []int32 {
 	return r.left
 }
 
-// start computes experts at place k, which is p. Operations of a device may go on.
-func (m *moe) start(c scope, p *Context, k int, dst tensor.Tensor, at *lotMemory, experts []int32, s *sharing) {
-	r, d := &c.routing, &c.routing.divided
+// start computes experts at place k, which is p. Operations of a device may go on. The shared expert has been added.
+func (m *moe) start(c scope, p *Context, k int, at *lotMemory, experts []int32) {
+	var none sharing
+	r, d := at.routing, &at.routing.divided
 	if p == c.Context {
-		m.held(c, r, dst, at, experts, s, false)
+		m.held(c, at, experts, &none, false)
 		return
 	}
 	n := 0
@@ -198,8 +201,8 @@ func (m *moe) start(c scope, p *Context, k int, dst tensor.Tensor, at *lotMemory
 	}
 	pc := p.collect()
 	d.lots[k] = m.openLot(pc, matrix(p.state[0], d.seen, m.expertWidth), d.rows[:n], d.shares[:n])
-	d.lots[k].starts = d.starts
-	m.held(pc, r, tensor.Tensor{}, &d.lots[k], experts, &sharing{}, false)
+	d.lots[k].routing, d.lots[k].starts = r, d.starts
+	m.held(pc, &d.lots[k], experts, &none, false)
 	c.failed(p)
 }
 
@@ -208,12 +211,11 @@ func (m *moe) fetch(c, p *Context, at, lot *lotMemory, experts []int32) {
 	if p.sync(m.stack.Path); c.failed(p) {
 		return
 	}
-	r := &c.routing
 	for len(experts) > 0 {
-		begin, end := at.rows(r, experts[0])
-		first, _ := lot.rows(r, experts[0])
+		begin, end := at.rows(experts[0])
+		first, _ := lot.rows(experts[0])
 		for experts = experts[1:]; len(experts) > 0; experts = experts[1:] { // neighbours at once
-			next, last := at.rows(r, experts[0])
+			next, last := at.rows(experts[0])
 			if next != end {
 				break
 			}

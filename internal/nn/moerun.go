@@ -55,8 +55,9 @@ func (m *moe) openLatent(c scope, x tensor.Tensor) (in, sum tensor.Tensor) {
 	return in, sum
 }
 
-// sharing is the intermediate state of the shared expert.
+// sharing is the intermediate state of the shared expert. The zero value is that of a mixture without one.
 type sharing struct {
+	dst      tensor.Tensor // the sum of the mixture
 	gate, up tensor.Tensor
 	y, share tensor.Tensor // set if it has a gate of its own
 }
@@ -74,9 +75,9 @@ func (m *moe) openShared(c scope, x tensor.Tensor) (s sharing) {
 	return s
 }
 
-// closeShared computes the initial value of dst, or the term that is added to it first.
+// closeShared computes the initial value of dst, or the term that addShared adds to it first.
 func (m *moe) closeShared(c scope, dst tensor.Tensor, s *sharing) {
-	if c.err != nil {
+	if s.dst = dst; c.err != nil {
 		return
 	}
 	if m.shared == nil || m.sharedGate != nil {
@@ -91,19 +92,19 @@ func (m *moe) closeShared(c scope, dst tensor.Tensor, s *sharing) {
 	}
 }
 
-// addShared adds the shared expert to dst if it has a gate.
-func (m *moe) addShared(c *Context, dst tensor.Tensor, s *sharing) {
+// addShared adds the shared expert to the sum if it has a gate. Only the first call does.
+func (m *moe) addShared(c *Context, s *sharing) {
 	if s.y.IsZero() || c.err != nil {
 		return
 	}
-	rows := dst.Rows()
+	rows := s.dst.Rows()
 	shares, sigmoid := c.routing.gates[:rows], c.arena.spare(s.share)
 	c.backend.Gate(sigmoid, s.share, tensor.Tensor{}, meta.ActSigmoid, 0)
 	if err := c.backend.Copy(tensor.Floats(shares, rows, 1), sigmoid); err != nil {
 		c.fail("%s: %w", m.sharedGate.path, err)
 		return
 	}
-	c.backend.ScatterAdd(dst, s.y, c.iota[:rows], shares)
+	c.backend.ScatterAdd(s.dst, s.y, c.iota[:rows], shares)
 	s.y = tensor.Tensor{}
 }
 
@@ -165,11 +166,11 @@ func (m *moe) experts(c scope, dst, x tensor.Tensor, lot []int32, s *sharing, pl
 	first, last := r.begin[lot[0]], r.begin[lot[len(lot)-1]+1]
 	rows, shares := r.rows[first:last], r.shares[first:last]
 	at := m.openLot(c, x, rows, shares)
-	at.first = int(first)
+	at.routing, at.first = r, int(first)
 	if places != nil {
-		m.divided(c, dst, &at, lot, s, places)
+		m.divided(c, &at, lot, s, places)
 	} else {
-		m.held(c, r, dst, &at, append(r.left[:0], lot...), s, true)
+		m.held(c, &at, append(r.left[:0], lot...), s, true)
 	}
 	if c.err != nil {
 		return
@@ -181,15 +182,16 @@ func (m *moe) experts(c scope, dst, x tensor.Tensor, lot []int32, s *sharing, pl
 	c.arena.used = mark
 }
 
-// held computes experts as they arrive. With wait, all have been computed when it returns.
-func (m *moe) held(c scope, r *routing, dst tensor.Tensor, at *lotMemory, experts []int32, s *sharing, wait bool) {
+// held computes experts of a lot in the order in which their weights arrive; it reorders the slice. With wait, all have been
+// computed when it returns; otherwise the operations of the last ones may still run.
+func (m *moe) held(c scope, at *lotMemory, experts []int32, s *sharing, wait bool) {
 	for len(experts) > 0 {
 		n, err := c.weights.HoldExperts(m.stack.Module, experts)
 		if err != nil {
 			c.fail("%s: %w", m.stack.Path, err)
 			return
 		}
-		m.loaded(c, r, dst, at, experts[:n], s)
+		m.loaded(c, at, experts[:n], s)
 		experts = experts[n:]
 		if len(experts) == 0 && !wait && c.err == nil {
 			return
@@ -201,9 +203,9 @@ func (m *moe) held(c scope, r *routing, dst tensor.Tensor, at *lotMemory, expert
 }
 
 // loaded computes the outputs of experts of a lot, in ascending order, into their rows of at.y.
-// Deferred products are computed in the same operations. r is the routing of the context that routes.
-func (m *moe) loaded(c scope, r *routing, dst tensor.Tensor, at *lotMemory, experts []int32, s *sharing) {
-	m.each(c, r, at, experts, func(c scope, e, begin, end int) {
+// Deferred products are computed in the same operations.
+func (m *moe) loaded(c scope, at *lotMemory, experts []int32, s *sharing) {
+	m.each(c, at, experts, func(c scope, e, begin, end int) {
 		if m.spec.Plain {
 			m.gateUp.compute(c, at.to.gate.Slice(begin, end), at.in.Slice(begin, end), e)
 			return
@@ -211,14 +213,14 @@ func (m *moe) loaded(c scope, r *routing, dst tensor.Tensor, at *lotMemory, expe
 		m.gateUp.gates(c, at.to.slice(begin, end), at.in.Slice(begin, end), e)
 	})
 	c.compute()
-	m.addShared(c.Context, dst, s)
+	m.addShared(c.Context, s)
 	if c.err != nil {
 		return
 	}
 	for i := 0; i < len(experts); { // neighbours at once
-		begin, end := at.rows(r, experts[i])
+		begin, end := at.rows(experts[i])
 		for i++; i < len(experts); i++ {
-			next, last := at.rows(r, experts[i])
+			next, last := at.rows(experts[i])
 			if next != end {
 				break
 			}
@@ -227,16 +229,17 @@ func (m *moe) loaded(c scope, r *routing, dst tensor.Tensor, at *lotMemory, expe
 		to := at.to.slice(begin, end)
 		c.backend.Gate(at.gated.Slice(begin, end), to.gate, to.up, m.spec.Act, m.spec.Limit)
 	}
-	m.each(c, r, at, experts, func(c scope, e, begin, end int) {
+	m.each(c, at, experts, func(c scope, e, begin, end int) {
 		m.down.compute(c, at.y.Slice(begin, end), at.gated.Slice(begin, end), e)
 	})
 	c.compute()
 }
 
 // each calls f for each expert in the scope of its rows, with their range in at.
-func (m *moe) each(c scope, r *routing, at *lotMemory, experts []int32, f func(c scope, e, begin, end int)) {
+func (m *moe) each(c scope, at *lotMemory, experts []int32, f func(c scope, e, begin, end int)) {
+	r := at.routing
 	for _, e := range experts {
-		begin, end := at.rows(r, e)
+		begin, end := at.rows(e)
 		f(c.at(r.rows[r.begin[e]:r.begin[e+1]]), int(e), begin, end)
 	}
 }
