@@ -245,14 +245,13 @@ func (a *attention) forward(c *Context, dst, x tensor.Tensor) {
 	if s.NormLast {
 		a.normalise(c, q, k)
 	}
-	kv := c.in.KV[s.Layer]
-	group := &c.in.Groups[kv.Group]
 	q, k, v = a.extend(c, q, k, v)
+	cache := c.cacheOf(s.Layer)
 	if !s.Shared {
-		c.backend.StoreKV(kv.KV, k, v, group.Slots)
+		c.backend.StoreKV(cache.KV, k, v, cache.slots)
 	}
 	y := c.arena.take(rows, s.Heads*s.ValueDim)
-	a.attend(c, y, q, x, kv.KV, group.Spans, sinks)
+	a.attend(c, y, q, x, sinks)
 	if s.Gated {
 		c.backend.Gate(gate, gate, y, meta.ActSigmoid, 0)
 		y = gate
@@ -267,9 +266,10 @@ func (a *attention) forward(c *Context, dst, x tensor.Tensor) {
 	c.arena.used = mark
 }
 
-// attend is attention of q to the cache. x is the operand of a.
-func (a *attention) attend(c *Context, y, q, x tensor.Tensor, kv backend.KV, spans []backend.Span, sinks tensor.Tensor) {
+// attend sets y to the attention of queries q to the cache. x is the operand of a.
+func (a *attention) attend(c *Context, y, q, x, sinks tensor.Tensor) {
 	s := a.spec
+	cache := c.cacheOf(s.Layer)
 	args := backend.AttentionArgs{
 		Heads: s.Heads, KVHeads: s.KVHeads, Dim: a.keyDim(), ValueDim: a.valueDim(),
 		Scale: s.Scale, Window: s.Window, Chunk: s.Chunk, Softcap: s.Softcap, Slopes: s.Slopes,
@@ -277,15 +277,15 @@ func (a *attention) attend(c *Context, y, q, x tensor.Tensor, kv backend.KV, spa
 	}
 	switch {
 	case a.indexer != nil:
-		a.indexer.attend(c, a, y, q, x, kv, args)
+		a.indexer.attend(c, a, y, q, x, args)
 	case a.bias != nil:
-		a.bias.attend(c, y, q, kv, spans, args)
+		a.bias.attend(c, y, q, cache, args)
 	case a.difference != nil:
 		both := c.arena.take(y.Rows(), 2*y.Cols())
-		c.backend.Attention(both, q, kv, spans, args)
+		c.backend.Attention(both, q, cache.KV, cache.spans, args)
 		a.difference.subtract(c, y, both)
 	default:
-		c.backend.Attention(y, q, kv, spans, args)
+		c.backend.Attention(y, q, cache.KV, cache.spans, args)
 	}
 }
 

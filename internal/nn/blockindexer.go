@@ -43,8 +43,8 @@ func (c *compiler) blockIndexer(n Node, a *attention, in int) (x *blockIndexer, 
 	return x, c.cache(n.Path, s.Layer, kvcache.LayerShape{KWidth: s.HeadDim, Heads: 1})
 }
 
-// attend is the attention of a to the blocks that x chooses. hidden is a's operand.
-func (x *blockIndexer) attend(c *Context, a *attention, y, q, hidden tensor.Tensor, kv backend.KV, args backend.AttentionArgs) {
+// attend sets y to the attention of a's queries q to the blocks that x chooses. hidden is a's operand.
+func (x *blockIndexer) attend(c *Context, a *attention, y, q, hidden tensor.Tensor, args backend.AttentionArgs) {
 	b, ok := c.backend.(backend.Blocked)
 	if !ok {
 		c.fail("%s: attention to blocks does not run on this backend", a.path)
@@ -69,11 +69,10 @@ func (x *blockIndexer) attend(c *Context, a *attention, y, q, hidden tensor.Tens
 	if c.err == nil {
 		c.rotate(a.rope, queries, x.spec.HeadDim)
 		c.rotate(a.rope, keys, x.spec.HeadDim)
-		index := c.in.KV[x.spec.Layer]
-		group := &c.in.Groups[index.Group]
-		c.backend.StoreKV(index.KV, keys, tensor.Tensor{}, group.Slots)
-		b.ChooseBlocks(chosen, queries, index.KV, group.Spans, x.args)
-		b.AttentionBlocks(y, q, chosen, kv, c.in.Groups[c.in.KV[a.spec.Layer].Group].Spans, args, x.args)
+		index, cache := c.cacheOf(x.spec.Layer), c.cacheOf(a.spec.Layer)
+		c.backend.StoreKV(index.KV, keys, tensor.Tensor{}, index.slots)
+		b.ChooseBlocks(chosen, queries, index.KV, index.spans, x.args)
+		b.AttentionBlocks(y, q, chosen, cache.KV, cache.spans, args, x.args)
 	}
 	c.arena.used = mark
 }

@@ -168,18 +168,18 @@ func (a *compressed) forward(c *Context, dst, x tensor.Tensor) {
 // attended are the operands of attention and the memory of its result.
 type attended struct{ y, q, kv, x, residual, sinks tensor.Tensor }
 
+// attend stores the rows' keys, and their entries if the layer has some, and computes attention to what the rows see.
 func (a *compressed) attend(c *Context, b backend.Compressed, o attended) {
 	s := a.spec
-	layer := c.in.KV[s.Layer]
-	group := &c.in.Groups[layer.Group]
+	cache := c.cacheOf(s.Layer)
 	args := backend.AttentionArgs{
 		Heads: s.Heads, KVHeads: 1, Dim: s.HeadDim, ValueDim: s.HeadDim,
 		Scale: s.Scale, Window: s.Window, Sinks: o.sinks, Prompts: c.in.Prompts,
 	}
 	if a.pool == nil {
-		keys := latentKeys(layer.KV)
-		c.backend.StoreKV(keys, o.kv, tensor.Tensor{}, group.Slots)
-		c.backend.Attention(o.y, o.q, keys, group.Spans, args)
+		keys := latentKeys(cache.KV)
+		c.backend.StoreKV(keys, o.kv, tensor.Tensor{}, cache.slots)
+		c.backend.Attention(o.y, o.q, keys, cache.spans, args)
 		return
 	}
 	at := backend.EntryArgs{Rate: a.pool.args.Rate, First: s.HeadDim}
@@ -188,20 +188,20 @@ func (a *compressed) attend(c *Context, b backend.Compressed, o attended) {
 	}
 	mark := c.arena.used
 	entries := c.arena.take(o.x.Rows(), at.First+at.Extra)
-	a.pool.forward(c, b, entries.Columns(0, at.First), o.x, group.Spans)
+	a.pool.forward(c, b, entries.Columns(0, at.First), o.x, cache.spans)
 	if a.indexer != nil {
-		a.indexer.pool.forward(c, b, entries.Columns(at.First, at.First+at.Extra), o.x, group.Spans)
+		a.indexer.pool.forward(c, b, entries.Columns(at.First, at.First+at.Extra), o.x, cache.spans)
 	}
 	if c.err != nil {
 		return
 	}
-	c.backend.StoreKV(layer.KV, o.kv, entries, group.Slots)
+	c.backend.StoreKV(cache.KV, o.kv, entries, cache.slots)
 	var chosen tensor.Tensor
 	if a.indexer != nil {
-		chosen = a.indexer.choose(c, b, a, o, layer.KV, group.Spans, at)
+		chosen = a.indexer.choose(c, b, a, o, cache, at)
 	}
 	if c.err == nil {
-		b.AttentionEntries(o.y, o.q, chosen, layer.KV, group.Spans, args, at)
+		b.AttentionEntries(o.y, o.q, chosen, cache.KV, cache.spans, args, at)
 	}
 	c.arena.used = mark
 }

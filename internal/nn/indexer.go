@@ -94,12 +94,10 @@ func (x *indexer) choose(c *Context, a *latent, hidden, residual tensor.Tensor) 
 			c.backend.Rope(q, s.HeadDim, t.cos, t.sin, s.Interleaved)
 			c.backend.Rope(k, s.HeadDim, t.cos, t.sin, s.Interleaved)
 		}
-		kv := c.in.KV[a.spec.Layer]
-		group := &c.in.Groups[kv.Group]
-		keys := kv.KV
+		keys := c.cacheOf(a.spec.Layer)
 		keys.K = keys.V
-		c.backend.StoreKV(keys, k, tensor.Tensor{}, group.Slots)
-		b.Choose(c.chosen.Columns(0, s.Count), q, weights, keys, group.Spans, backend.IndexArgs{
+		c.backend.StoreKV(keys.KV, k, tensor.Tensor{}, keys.slots)
+		b.Choose(c.chosen.Columns(0, s.Count), q, weights, keys.KV, keys.spans, backend.IndexArgs{
 			Heads: s.Heads, Dim: s.HeadDim, Count: s.Count, Scale: x.scale, WeightScale: x.headScale,
 		})
 	}

@@ -73,8 +73,8 @@ func (b *keyBias) extend(c *Context, q, k, v tensor.Tensor) (queries, keys tenso
 	c.repeat(matrix(queries, n, wide).Columns(b.dim, wide), b.rows[:1])
 	c.scale(matrix(queries, n, wide).Columns(b.dim, wide), 1/b.scale)
 	if b.args.Count > 0 {
-		layer := c.in.KV[b.spec.Layer]
-		c.backend.StoreKV(layer.KV, bias, tensor.Tensor{}, c.in.Groups[layer.Group].Slots)
+		index := c.cacheOf(b.spec.Layer)
+		c.backend.StoreKV(index.KV, bias, tensor.Tensor{}, index.slots)
 	}
 	return queries, keys
 }
@@ -94,14 +94,14 @@ func (b *keyBias) speed(c *Context, bias tensor.Tensor) {
 	}
 }
 
-// attend is attention of q to the keys of a choice, or to all.
-func (b *keyBias) attend(c *Context, y, q tensor.Tensor, kv backend.KV, spans []backend.Span, args backend.AttentionArgs) {
+// attend sets y to the attention of queries q to the keys that b chooses, or to all where no row sees more.
+func (b *keyBias) attend(c *Context, y, q tensor.Tensor, cache layerCache, args backend.AttentionArgs) {
 	longest := 0
-	for i := range spans {
-		longest = max(longest, spans[i].Start+spans[i].Rows)
+	for i := range cache.spans {
+		longest = max(longest, cache.spans[i].Start+cache.spans[i].Rows)
 	}
 	if b.args.Count == 0 || longest <= b.args.Count {
-		c.backend.Attention(y, q, kv, spans, args)
+		c.backend.Attention(y, q, cache.KV, cache.spans, args)
 		return
 	}
 	ops, ok := c.backend.(backend.Blocked)
@@ -112,9 +112,9 @@ func (b *keyBias) attend(c *Context, y, q tensor.Tensor, kv backend.KV, spans []
 	mark := c.arena.used
 	one, chosen := c.arena.take(q.Rows(), b.heads*b.heads), c.arena.take(q.Rows(), b.heads*b.args.Count)
 	c.repeat(one, b.rows)
-	index := c.in.KV[b.spec.Layer]
-	ops.ChooseBlocks(chosen, one, index.KV, c.in.Groups[index.Group].Spans, b.args)
-	ops.AttentionBlocks(y, q, chosen, kv, spans, args, b.args)
+	index := c.cacheOf(b.spec.Layer)
+	ops.ChooseBlocks(chosen, one, index.KV, index.spans, b.args)
+	ops.AttentionBlocks(y, q, chosen, cache.KV, cache.spans, args, b.args)
 	c.arena.used = mark
 }
 

@@ -129,9 +129,9 @@ func (a *latent) forward(c *Context, dst, x tensor.Tensor) {
 		return
 	}
 	a.turn(c, key.Columns(a.rank, a.rank+a.rotated))
-	kv := c.in.KV[s.Layer]
-	group := &c.in.Groups[kv.Group]
-	c.backend.StoreKV(latentKeys(kv.KV), key, tensor.Tensor{}, group.Slots)
+	cache := c.cacheOf(s.Layer)
+	cache.KV = latentKeys(cache.KV)
+	c.backend.StoreKV(cache.KV, key, tensor.Tensor{}, cache.slots)
 
 	a.magnifyQueries(c, q)
 	sinks := c.vector(a.sinks)
@@ -140,7 +140,7 @@ func (a *latent) forward(c *Context, dst, x tensor.Tensor) {
 		return
 	}
 	y := c.arena.take(rows, s.Heads*a.rank)
-	a.attend(c, y, absorbed, sinks, kv.KV, group.Spans)
+	a.attend(c, y, absorbed, sinks, cache)
 	values := c.arena.take(rows, s.Heads*s.ValueDim)
 	together := c.collect()
 	a.up.values(together, a, up, func(h, begin, end int, w backend.Matrix) {
@@ -168,16 +168,17 @@ func latentKeys(kv backend.KV) backend.KV {
 	return kv
 }
 
-func (a *latent) attend(c *Context, y, q, sinks tensor.Tensor, kv backend.KV, spans []backend.Span) {
+// attend sets y to the attention of queries q to latent keys, all or those that an indexer has chosen.
+func (a *latent) attend(c *Context, y, q, sinks tensor.Tensor, cache layerCache) {
 	s := a.spec
 	args := backend.AttentionArgs{
 		Heads: s.Heads, KVHeads: 1, Dim: a.rank + a.rotated, ValueDim: a.rank,
 		Scale: s.Scale, Window: s.Window, Softcap: s.Softcap, Sinks: sinks, Prompts: c.in.Prompts,
 	}
 	if s.MLA.Chosen == 0 {
-		c.backend.Attention(y, q, latentKeys(kv), spans, args)
+		c.backend.Attention(y, q, cache.KV, cache.spans, args)
 	} else if b := c.indexed(a.path); b != nil {
-		b.AttentionChosen(y, q, c.chosen.Columns(0, s.MLA.Chosen), latentKeys(kv), spans, args)
+		b.AttentionChosen(y, q, c.chosen.Columns(0, s.MLA.Chosen), cache.KV, cache.spans, args)
 	}
 }
 

@@ -78,8 +78,9 @@ type entryIndexer struct {
 	scale, headScale float32
 }
 
-// choose returns the entries that each row sees, if it sees more than so many.
-func (x *entryIndexer) choose(c *Context, b backend.Compressed, a *compressed, o attended, kv backend.KV, spans []backend.Span, at backend.EntryArgs) tensor.Tensor {
+// choose returns the entries that each row of a's attention sees, for rows that see more than the indexer's count. The memory is
+// that of the pass: the next choice reuses it.
+func (x *entryIndexer) choose(c *Context, b backend.Compressed, a *compressed, o attended, cache layerCache, at backend.EntryArgs) tensor.Tensor {
 	mark := c.arena.used
 	rows, s := o.x.Rows(), x.spec
 	q, weights := c.arena.take(rows, s.Heads*s.HeadDim), c.arena.take(rows, s.Heads)
@@ -90,7 +91,7 @@ func (x *entryIndexer) choose(c *Context, b backend.Compressed, a *compressed, o
 	c.turnLast(a.rope, q, s.Heads, s.HeadDim)
 	chosen := c.chosen.Columns(0, s.Count)
 	if c.err == nil {
-		b.ChooseEntries(chosen, q, weights, kv, spans, backend.IndexArgs{
+		b.ChooseEntries(chosen, q, weights, cache.KV, cache.spans, backend.IndexArgs{
 			Heads: s.Heads, Dim: s.HeadDim, Count: s.Count, Scale: x.scale, WeightScale: x.headScale,
 		}, at)
 	}

@@ -1,0 +1,17 @@
+package nn
+
+import "github.com/heftai/heft/internal/backend"
+
+// A layerCache is the part of the KV cache that belongs to one layer, as a pass uses it.
+type layerCache struct {
+	backend.KV
+	spans []backend.Span // the rows of the pass with the pages of their sequences
+	slots []int32        // where the keys and values of the rows are stored
+}
+
+// cacheOf returns the part of a layer, by its index in [Program.KV]. It holds for one pass.
+func (c *Context) cacheOf(layer int) layerCache {
+	kv := &c.in.KV[layer]
+	group := &c.in.Groups[kv.Group]
+	return layerCache{kv.KV, group.Spans, group.Slots}
+}
