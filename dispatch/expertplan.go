@@ -2,7 +2,6 @@ package dispatch
 
 import (
 	"fmt"
-	"maps"
 
 	"github.com/heftai/heft/devicemap"
 )
@@ -16,20 +15,24 @@ const diskCost = 10
 // chooseExperts returns the better of two plans for a token: one whose blocks go to GPUs as a whole, and one whose dense
 // weights do before any routed expert, so that more of what each token reads is on GPUs, and experts are where there is
 // room. In the second, hidden states cross in each block whose experts are elsewhere.
-func (p *placement) chooseExperts(budgets []devicemap.Budget, policy devicemap.Policy, kv *kvRoom, o *Options, refused refusals) (devicemap.Plan, error) {
-	apart, err := p.solveGPUs(budgets, policy, kv, o, refused, false)
-	if err != nil || !p.dividesExperts(apart.Map) {
+func (g *gpuPlacement) chooseExperts() (devicemap.Plan, error) {
+	apart, err := g.solve(false)
+	if err != nil {
 		return apart, err
 	}
-	whole, err := p.solveGPUs(budgets, policy, kv, o, refused, true)
+	a := g.tokenCost(&apart)
+	if a.divided == 0 {
+		return apart, nil
+	}
+	whole, err := g.solve(true)
 	if err != nil {
 		return apart, nil // no place for whole blocks
 	}
 	target, _ := streamTarget(&apart)
-	a, b := p.tokenCost(&apart), p.tokenCost(&whole)
+	b := g.tokenCost(&whole)
 	better := a.host + diskCost*a.disk - b.host - diskCost*b.disk
 	seconds := float64(a.crossings-b.crossings) * usualCrossing
-	if rates := p.rates(target, o); rates.Memory > 0 {
+	if rates := g.rates(target, g.o); rates.Memory > 0 {
 		if rates.Crossing > 0 {
 			seconds = float64(a.crossings-b.crossings) * rates.Crossing
 		}
@@ -62,6 +65,8 @@ type tokenCost struct {
 	divided    int     // blocks with experts elsewhere
 }
 
+// tokenCost returns the cost of a plan. A hidden state crosses where the next unit is on another device, and to the experts of
+// a block on a GPU and back for each other device that has some.
 func (p *placement) tokenCost(plan *devicemap.Plan) (c tokenCost) {
 	c.host, c.disk = float64(plan.TokenReads(devicemap.CPU)), float64(plan.TokenReads(devicemap.Disk))
 	devices := plan.Map.Devices()
@@ -82,16 +87,4 @@ func (p *placement) tokenCost(plan *devicemap.Plan) (c tokenCost) {
 		}
 	}
 	return c
-}
-
-// dividesExperts reports whether a map has experts of a block on other devices than the block.
-func (p *placement) dividesExperts(devices devicemap.Map) bool {
-	for _, bytes := range bytesOfUnits(p.skeleton.Root, p.program, devices) {
-		experts := maps.Clone(bytes.experts)
-		home := bytes.home(devices.Devices())
-		if delete(experts, home); len(experts) > 0 && isGPU(home) {
-			return true
-		}
-	}
-	return false
 }

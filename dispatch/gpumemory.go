@@ -24,12 +24,12 @@ func (m *Model) noRoom(s *station, what, less string, err error) error {
 	if s.meter.counts != nil {
 		held = s.meter.counts.Use().Bytes
 	}
-	return m.tooLittle(tier, s.device, held, what, less, err)
+	return m.tooLittle(s.device, held, what, less, err)
 }
 
 // tooLittle is the error of an allocation for which a GPU has too little memory. held are the bytes that the model has
-// there.
-func (m *Model) tooLittle(tier gpuTier, d devicemap.Device, held int64, what, less string, err error) error {
+// there; less is a way to need less memory, "" for none.
+func (m *Model) tooLittle(d devicemap.Device, held int64, what, less string, err error) error {
 	var state []string
 	if plan := m.plan.Device(d); plan.LimitBytes > 0 { // else the map is of a caller that planned nothing
 		state = append(state, "the plan takes "+devicemap.FormatSize(plan.Used()))
@@ -38,7 +38,7 @@ func (m *Model) tooLittle(tier gpuTier, d devicemap.Device, held int64, what, le
 		state = append(state, "the model has "+devicemap.FormatSize(held))
 	}
 	limit := "SIZE"
-	gpus, _ := tier.list()
+	gpus, _ := m.options.gpuTier().list()
 	for _, g := range gpus {
 		if devicemap.GPU(g.Number) == d {
 			state = append(state, fmt.Sprintf("%s of %s are free now", devicemap.FormatSize(g.AvailableBytes), devicemap.FormatSize(g.MemoryBytes)))

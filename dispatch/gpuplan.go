@@ -67,15 +67,29 @@ func (p *placement) solve(budgets []devicemap.Budget, policy devicemap.Policy, k
 		policy.HostOnly[""] = true // buffers outside of units too
 	}
 	policy.UnitKV = p.unitKV(kv)
+	g := gpuPlacement{p, budgets, policy, refused, kv, o}
 	if policy.Kind != devicemap.Auto && policy.Kind != "" {
-		return p.solveGPUs(budgets, policy, kv, o, refused, false)
+		return g.solve(false)
 	}
-	return p.chooseExperts(budgets, policy, kv, o, refused)
+	return g.chooseExperts()
 }
 
-// solveGPUs is solve once it is known which units no GPU can run. With whole, blocks are not apart from their experts.
-func (p *placement) solveGPUs(budgets []devicemap.Budget, policy devicemap.Policy, kv *kvRoom, o *Options, refused refusals, whole bool) (devicemap.Plan, error) {
-	budgets, refused, policy.HostOnly = slices.Clone(budgets), refused.clone(), maps.Clone(policy.HostOnly)
+// A gpuPlacement is what is known of a placement on GPUs before it is solved: budgets, the policy with the units that no
+// GPU can run, and why.
+type gpuPlacement struct {
+	*placement
+	budgets []devicemap.Budget
+	policy  devicemap.Policy
+	refused refusals
+	kv      *kvRoom
+	o       *Options
+}
+
+// solve places the weights. With whole, routed experts of a block on a GPU are on that GPU too. It leaves g as it is.
+func (g *gpuPlacement) solve(whole bool) (devicemap.Plan, error) {
+	p, kv, o, policy := g.placement, g.kv, g.o, g.policy
+	budgets, refused := slices.Clone(g.budgets), g.refused.clone()
+	policy.HostOnly = maps.Clone(policy.HostOnly)
 	auto := policy.Kind == devicemap.Auto || policy.Kind == ""
 	policy.ExpertsApart = auto && !whole
 	off := false // see reserveStreams
@@ -84,7 +98,7 @@ func (p *placement) solveGPUs(budgets []devicemap.Budget, policy devicemap.Polic
 		if err != nil {
 			return plan, err
 		}
-		if auto && p.divided(plan.Map, policy.HostOnly, &refused, whole) || p.reserveStreams(&plan, budgets, kv, o, &off) {
+		if auto && p.refuseDivided(plan.Map, policy.HostOnly, &refused, whole) || p.reserveStreams(&plan, budgets, kv, o, &off) {
 			continue
 		}
 		p.finishStreams(&plan, kv, o)
@@ -148,9 +162,9 @@ func unitName(u *nn.Unit) string {
 	return u.Path
 }
 
-// divided adds the units of which GPUs hold a part only to hostOnly and refused, and reports whether it has
+// refuseDivided adds the units of which GPUs hold a part only to hostOnly and refused, and reports whether it has
 // added any. Without whole, routed experts may be on other devices than their block.
-func (p *placement) divided(devices devicemap.Map, hostOnly map[string]bool, refused *refusals, whole bool) bool {
+func (p *placement) refuseDivided(devices devicemap.Map, hostOnly map[string]bool, refused *refusals, whole bool) bool {
 	found := false
 	at := bytesOfUnits(p.skeleton.Root, p.program, devices)
 	for i, u := range p.program.Units {

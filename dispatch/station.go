@@ -138,7 +138,7 @@ func (m *Model) station(d devicemap.Device, tier gpuTier) (*station, error) {
 	number, _ := d.GPU()
 	b, err := tier.open(number, m.backend)
 	if err != nil && tier.noMemory(err) {
-		return nil, m.tooLittle(tier, d, 0, "its kernels", "", err)
+		return nil, m.tooLittle(d, 0, "its kernels", "", err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("dispatch: the device map has GPU %s: %w", d, err)
