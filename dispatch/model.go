@@ -92,41 +92,29 @@ func New(skeleton *meta.Model, checkpoint *loader.Checkpoint, devices devicemap.
 // Checkpoint returns the checkpoint that the weights are read from.
 func (m *Model) Checkpoint() *loader.Checkpoint { return m.checkpoint }
 
-// take takes memory and threads.
+// take takes memory and threads. After an error Close frees what it has taken.
 func (m *Model) take(binding *loader.Binding) error {
 	here := m.options.here()
 	layout := here.Layout(m.options.Threads)
-	var homes []int
-	if layout != nil {
-		homes = layout.Homes
-	}
 	b, err := cpu.New(cpu.Options{Threads: m.options.Threads, Variant: m.options.Variant, Ledger: m.ledger, Arena: &m.options.Ledger.arena, Layout: layout, WaitsForReads: m.plan.ExpertCacheBytes > 0})
 	if err != nil {
 		return err
 	}
 	m.backend, m.variant = b, b.Variant()
-	var converter backend.Converter
-	if m.options.coded {
-		converter = cpu.NewCoder(m.options.Threads)
-	} else if m.options.Quantize != meta.QuantNone {
-		c, err := cpu.NewConverter(m.options.Quantize, m.options.Threads, m.options.Variant)
-		if err != nil {
-			return err
-		}
-		converter = c
-		m.stations.convert = deviceweights.Conversion{Separator: c.InRows(), Params: m.options.loadedBytes(m.skeleton)}
+	converter, err := m.newConverter()
+	if err != nil {
+		return err
 	}
 	if err := m.takeStations(); err != nil {
 		return err
 	}
 	devices, skip := m.hostMap()
-	loaded := m.options.loadedBytes(m.skeleton)
-	err = m.openWeights(binding, devices,
-		residency.Options{Lender: m.options.lending(), Borrows: func(p *meta.Param) bool { return m.options.lent[p] }, Skip: skip, Away: m.away, Arena: &m.options.Ledger.arena, Mover: &m.options.Ledger.mover, Policy: &m.options.Ledger.kept, Staging: m.options.StagingBytes,
-			Lent: m.lendable(), Keep: m.plan.Policy != devicemap.Manual, Restream: true,
-			Bands: m.options.bandsOf(m.program, loaded), Halves: m.program.Halves(),
-			Converter: converter, Converted: m.options.convertedBytes(m.skeleton), Known: m.options.codedSizes, Homes: homes, SidecarDir: m.options.CacheDir})
-	if err != nil {
+	o := m.residencyOptions()
+	o.Skip, o.Converter = skip, converter
+	if layout != nil {
+		o.Homes = layout.Homes
+	}
+	if err := m.openWeights(binding, devices, o); err != nil {
 		return err
 	}
 	if remembers(m.program) {
@@ -152,6 +140,46 @@ func (m *Model) take(binding *loader.Binding) error {
 	m.limit.spare.Store(experts - fewest)
 	m.startLending()
 	return m.takeAdapters()
+}
+
+// newConverter returns what converts weights when they are loaded, or nil to use them as stored. Stations convert in the
+// same way.
+func (m *Model) newConverter() (backend.Converter, error) {
+	switch {
+	case m.options.coded:
+		return cpu.NewCoder(m.options.Threads), nil
+	case m.options.Quantize == meta.QuantNone:
+		return nil, nil
+	}
+	c, err := cpu.NewConverter(m.options.Quantize, m.options.Threads, m.options.Variant)
+	if err != nil {
+		return nil, err
+	}
+	m.stations.convert = deviceweights.Conversion{Separator: c.InRows(), Params: m.options.loadedBytes(m.skeleton)}
+	return c, nil
+}
+
+// residencyOptions returns the options of the store of weights that follow from the model's options and plan. The stations
+// have taken their weights.
+func (m *Model) residencyOptions() residency.Options {
+	o := &m.options
+	return residency.Options{
+		Arena:      &o.Ledger.arena,
+		Mover:      &o.Ledger.mover,
+		Policy:     &o.Ledger.kept,
+		Staging:    o.StagingBytes,
+		Lent:       m.lendable(),
+		Keep:       m.plan.Policy != devicemap.Manual,
+		Restream:   true,
+		Bands:      o.bandsOf(m.program, o.loadedBytes(m.skeleton)),
+		Halves:     m.program.Halves(),
+		Converted:  o.convertedBytes(m.skeleton),
+		Known:      o.codedSizes,
+		SidecarDir: o.CacheDir,
+		Away:       m.away,
+		Lender:     o.lending(),
+		Borrows:    func(p *meta.Param) bool { return o.lent[p] },
+	}
 }
 
 // units are the program's units in the terms of residency.
