@@ -348,8 +348,9 @@ func (m *Model) pageClass(n, prompt int) uint64 {
 	return class
 }
 
-// divide divides the rows of b into tokens of long prompts and others.
-func (m *Model) divide(b *Batch) (long, others *Batch) {
+// splitBatch splits b into the tokens of long prompts and the others. A row may have some of both. Both batches are reused by
+// the next call.
+func (m *Model) splitBatch(b *Batch) (long, others *Batch) {
 	st := &m.stations.streams
 	long, others = &st.parts[0], &st.parts[1]
 	long.Rows, others.Rows = long.Rows[:0], others.Rows[:0]
@@ -391,7 +392,7 @@ func (m *Model) divide(b *Batch) (long, others *Batch) {
 // forwardParts is forward for a model with units that stream: tokens of long prompts first, then others.
 func (m *Model) forwardParts(ctx context.Context, b *Batch) (*Logits, error) {
 	st := &m.stations.streams
-	long, others := m.divide(b)
+	long, others := m.splitBatch(b)
 	defer func() { st.long = false }()
 	if st.long = len(long.Rows) > 0; len(long.Rows) == 0 || len(others.Rows) == 0 {
 		return m.forwardAlike(ctx, b)
