@@ -108,7 +108,7 @@ func (m *Model) activate(tokens int) error {
 	if m.options.borrows {
 		m.limit.borrowed = m.options.borrowedBytes(m.skeleton, m.program, tokens)
 	}
-	m.shrinkTo(m.limitNow(), 0)
+	m.shrinkTo(m.keptLimit(), 0)
 	return m.newRun(tokens)
 }
 

@@ -55,7 +55,7 @@ func (m *Model) growKV(pages int) bool {
 	m.limit.Lock()
 	defer m.limit.Unlock()
 	g, page := &m.limit.kv, m.cache.PageBytes()
-	limit := m.limitNow()
+	limit := m.keptLimit()
 	_, used := m.cache.PageMemory()
 	want := used + pages
 	if limit == 0 || pages == 0 || m.stations.of != nil || want > m.cache.Config().Pages {
@@ -101,7 +101,7 @@ func (m *Model) ungrowKV() {
 	if _, used := m.cache.PageMemory(); used <= g.start {
 		g.bytes = 0 // else restKV comes by again
 	}
-	m.shrinkTo(m.limitNow(), 0)
+	m.shrinkTo(m.keptLimit(), 0)
 }
 
 // endKV stops the timer.

@@ -118,7 +118,7 @@ func (m *Model) startLending() {
 		m.options.Ledger.lenders.add(m)
 		m.limit.Lock()
 		defer m.limit.Unlock()
-		m.shrinkTo(m.limitNow(), 0)
+		m.shrinkTo(m.keptLimit(), 0)
 	}
 }
 
@@ -143,5 +143,5 @@ func (m *Model) takeBackKV(kv *kvcache.Sequence, n, pass int) {
 	}
 	step := m.lendStep(m.cache.PageBytes())
 	g.keep = min(g.start, max(g.keep, usable)+(need+step-1)/step*step)
-	m.shrinkTo(m.limitNow(), 0)
+	m.shrinkTo(m.keptLimit(), 0)
 }

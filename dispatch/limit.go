@@ -15,22 +15,23 @@ import (
 	"github.com/heftai/heft/internal/topology"
 )
 
-// limited is the state of a model's memory limit.
+// limited is the state of a model's memory limit. The mutex guards what is not atomic, and is held while the limit changes.
+// Numbers are bytes of the host's memory.
 type limited struct {
-	sync.Mutex              // one change at a time
-	now        atomic.Int64 // the limit; 0 is that of the plan
-	target     int64        // the limit without share; 0 is that of the plan
-	share      int64        // see SetMemoryShare; 0 is none
-	least      shares
-	shares     atomic.Pointer[shares] // under the limit now; nil for those of the plan
-	offloaded  bool                   // by an OffloadHook, until the next pass
-	again      bool                   // weights of the disk tier in the plan are converted in each pass
-	requests   []func(bytes int64)
-	stop       context.CancelFunc
-	following  sync.WaitGroup
-	kv         kvGrowth
-	borrowed   int64        // bytes of the experts' cache that activations take now
-	spare      atomic.Int64 // bytes of the experts' cache that they may take
+	sync.Mutex
+	now       atomic.Int64           // the limit that was set last, or the share; 0 is that of the plan
+	target    int64                  // the limit without share; 0 is that of the plan
+	share     int64                  // see SetMemoryShare; 0 is none
+	least     shares                 // under which the model still runs; set when it is opened
+	shares    atomic.Pointer[shares] // under the limit now; nil for those of the plan
+	offloaded bool                   // by an OffloadHook, until the next pass
+	again     bool                   // weights of the disk tier in the plan are converted in each pass
+	requests  []func(bytes int64)
+	stop      context.CancelFunc
+	following sync.WaitGroup
+	kv        kvGrowth
+	borrowed  int64        // bytes of the experts' cache that activations take now
+	spare     atomic.Int64 // bytes of the experts' cache that they may take
 }
 
 // SetMemoryLimit changes the limit of the host's memory while the model is used. If the limit
@@ -48,9 +49,9 @@ func (m *Model) SetMemoryLimit(bytes int64) (minimum int64) {
 	return m.shrinkTo(bytes, 0)
 }
 
-// limitNow is the limit that the model keeps to, 0 for none. If the plan's minimum exceeds the
+// keptLimit is the limit that the model keeps to, 0 for none. If the plan's minimum exceeds the
 // limit, it is that minimum. The lock is held.
-func (m *Model) limitNow() int64 {
+func (m *Model) keptLimit() int64 {
 	if n := m.limit.now.Load(); n > 0 {
 		return n
 	}
@@ -61,8 +62,8 @@ func (m *Model) limitNow() int64 {
 	return max(host.LimitBytes, host.Used())
 }
 
-// shrinkTo releases memory until the model takes at most bytes and its share, and slack more bytes
-// of weights. The lock is held.
+// shrinkTo divides bytes, or the model's share if that is less, among what the model has in memory, and releases what is
+// too much. Weights and what is lent get slack bytes less. It returns the minimum. The lock is held.
 func (m *Model) shrinkTo(bytes, slack int64) (minimum int64) {
 	host, least := m.plan.Device(devicemap.CPU), m.limit.least
 	if m.limit.share > 0 && m.limit.share < bytes {
@@ -74,45 +75,54 @@ func (m *Model) shrinkTo(bytes, slack int64) (minimum int64) {
 		held = max(int64(used)*m.cache.PageBytes(), m.limit.kv.bytes)
 		host.KVBytes = max(host.KVBytes, m.limit.kv.bytes)
 	}
-	to := divide(host, least, held, bytes)
-	pages, lent := 0, max(0, bytes-host.Used()) // more than the plan has
-	if m.cache != nil {
-		pages = int(to.kv / m.cache.PageBytes())
-		if m.limit.kv.bytes == 0 && to.kv == host.KVBytes || m.stations.of != nil { // pages of stations are not the host's
-			pages = m.limit.kv.start
-		}
-		var unused int64
-		pages, unused = m.lend(pages)
-		lent += unused
-	}
+	to := sharesUnder(host, least, held, bytes)
+	pages, unused := m.pagesOf(to, host)
+	lent := max(0, bytes-host.Used()) + unused // beyond the plan, and of the KV cache
 	less := min(slack, lent)
 	lent, slack = lent-less, slack-less
 	m.budgetWeights(to, max(to.weights-slack, least.weights), to.weights == host.WeightsBytes && slack == 0)
-	if !m.lends() {
-		lent = 0
-	}
-	requests, scratch := int64(0), int64(0)
-	if m.lends() {
-		requests, scratch = to.requests, m.options.unusedActivations(m.skeleton, m.program, &m.plan, m.activations)
-	}
-	fewest, experts := m.weights.ExpertBytes()
-	budget := experts - (host.StagingBytes - to.staging) + m.lendToStream(lent, scratch, requests)
-	m.limit.spare.Store(budget - fewest)
-	budget -= m.limit.borrowed
+	experts := m.budgetStreams(to, host, lent)
 	if m.cache != nil {
 		if usable, _ := m.cache.PageMemory(); usable > pages { // the memory is free before experts take it
 			m.resizeKV(pages)
 		}
-		m.weights.ExpertBudget(budget)
+	}
+	m.weights.ExpertBudget(experts)
+	if m.cache != nil {
 		m.resizeKV(pages)
-	} else {
-		m.weights.ExpertBudget(budget)
 	}
 	for _, f := range m.limit.requests {
 		f(to.requests)
 	}
 	m.limit.now.Store(bytes)
 	return m.limit.least.sum(host)
+}
+
+// pagesOf returns the pages that the KV cache may use with these shares, and the bytes of others that it lends.
+func (m *Model) pagesOf(to shares, host devicemap.DevicePlan) (pages int, lent int64) {
+	if m.cache == nil {
+		return 0, 0
+	}
+	pages = int(to.kv / m.cache.PageBytes())
+	if m.limit.kv.bytes == 0 && to.kv == host.KVBytes || m.stations.of != nil { // pages of stations are not the host's
+		pages = m.limit.kv.start
+	}
+	return m.lend(pages)
+}
+
+// budgetStreams lends memory to streamed weights: lent bytes, and what activations and requests do not use. It returns
+// the budget of experts.
+func (m *Model) budgetStreams(to shares, host devicemap.DevicePlan, lent int64) (experts int64) {
+	var requests, scratch int64
+	if m.lends() {
+		requests, scratch = to.requests, m.options.unusedActivations(m.skeleton, m.program, &m.plan, m.activations)
+	} else {
+		lent = 0
+	}
+	fewest, planned := m.weights.ExpertBytes()
+	experts = planned - (host.StagingBytes - to.staging) + m.lendToStream(lent, scratch, requests)
+	m.limit.spare.Store(experts - fewest)
+	return experts - m.limit.borrowed
 }
 
 // NotifyRequests calls f whenever the memory for requests changes with the limit, in bytes, from the
@@ -165,7 +175,8 @@ func (m *Model) resizeKV(pages int) {
 	m.ledger.Add(hostmem.KV, int64(after-before)*m.cache.PageBytes())
 }
 
-// memoryLimit is the limit now.
+// memoryLimit is the limit that was set last, or that of the plan, 0 for none. It may be below the minimum. Any
+// goroutine may call it.
 func (m *Model) memoryLimit() int64 {
 	if n := m.limit.now.Load(); n > 0 {
 		return n
@@ -204,10 +215,10 @@ func (s shares) sum(host devicemap.DevicePlan) int64 {
 	return host.Used()
 }
 
-// divide returns the shares of a host under a limit, for the given plan. held is the part of the KV
+// sharesUnder returns the shares of a host under a limit, for the given plan. held is the part of the KV
 // cache that sequences use. Pages that no sequence uses are dropped first, in proportion to the
 // limit, then experts, weights, the other pages, and memory for requests.
-func divide(host devicemap.DevicePlan, least shares, held, limit int64) shares {
+func sharesUnder(host devicemap.DevicePlan, least shares, held, limit int64) shares {
 	s := shares{weights: host.WeightsBytes, staging: host.StagingBytes, kv: host.KVBytes, requests: host.RequestBytes}
 	over := host.Used() - max(limit, 0)
 	take := func(from *int64, keep int64) {

@@ -18,7 +18,7 @@ func TestSharesKeepToTheLimit(t *testing.T) {
 		held := r.Int64N(host.KVBytes + 1)
 		var before shares
 		for limit := int64(-1); limit < host.Used()+100; limit += 1 + r.Int64N(200) {
-			s := divide(host, least, held, limit)
+			s := sharesUnder(host, least, held, limit)
 			if got, most := s.sum(host), max(limit, least.sum(host)); got > most {
 				t.Fatalf("%+v, minimum %+v: %+v takes %d of %d", host, least, s, got, most)
 			}
