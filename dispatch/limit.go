@@ -19,19 +19,19 @@ import (
 // Numbers are bytes of the host's memory.
 type limited struct {
 	sync.Mutex
-	now       atomic.Int64           // the limit that was set last, or the share; 0 is that of the plan
-	target    int64                  // the limit without share; 0 is that of the plan
-	share     int64                  // see SetMemoryShare; 0 is none
-	least     shares                 // under which the model still runs; set when it is opened
-	shares    atomic.Pointer[shares] // under the limit now; nil for those of the plan
-	offloaded bool                   // by an OffloadHook, until the next pass
-	again     bool                   // weights of the disk tier in the plan are converted in each pass
-	requests  []func(bytes int64)
-	stop      context.CancelFunc
-	following sync.WaitGroup
-	kv        kvGrowth
-	borrowed  int64        // bytes of the experts' cache that activations take now
-	spare     atomic.Int64 // bytes of the experts' cache that they may take
+	now           atomic.Int64           // the limit that was set last, or the share; 0 is that of the plan
+	target        int64                  // the limit without share; 0 is that of the plan
+	share         int64                  // see SetMemoryShare; 0 is none
+	least         shares                 // under which the model still runs; set when it is opened
+	shares        atomic.Pointer[shares] // under the limit now; nil for those of the plan
+	offloaded     bool                   // by an OffloadHook, until the next pass
+	convertsAgain bool                   // weights of the disk tier in the plan are converted in each pass
+	requests      []func(bytes int64)
+	stop          context.CancelFunc
+	following     sync.WaitGroup
+	kv            kvGrowth
+	borrowed      int64        // bytes of the experts' cache that activations take now
+	spare         atomic.Int64 // bytes of the experts' cache that they may take
 }
 
 // SetMemoryLimit changes the limit of the host's memory while the model is used. If the limit

@@ -68,14 +68,14 @@ func (m *Model) openWeights(binding *loader.Binding, devices devicemap.Map, o re
 		alone.countAgain(m.skeleton, &m.plan, unkept)
 		m.weights, err = residency.New(m.skeleton.Root, units(m.program), binding, devices, o)
 	}
-	m.limit.again = err == nil && o.Unkept != nil
+	m.limit.convertsAgain = err == nil && o.Unkept != nil
 	return err
 }
 
 // limitUnkept notes the least shares of memory, and limits that of weights of which the plan has some on the disk, and the store none. The memory that
 // the plan has for reading them holds weights.
 func (m *Model) limitUnkept() error {
-	if m.limit.least = m.leastShares(); !m.limit.again {
+	if m.limit.least = m.leastShares(); !m.limit.convertsAgain {
 		return nil
 	}
 	m.plan.Devices = slices.Clone(m.plan.Devices)
@@ -98,7 +98,7 @@ func (m *Model) limitUnkept() error {
 
 // fullBudget is the budget for weights while the plan's memory is there.
 func (m *Model) fullBudget() int64 {
-	if m.limit.again {
+	if m.limit.convertsAgain {
 		return m.plan.Device(devicemap.CPU).WeightsBytes
 	}
 	return math.MaxInt64

@@ -5,8 +5,9 @@
 // stack, in one format. A segment is in one place at a time: its file, the file's mapping where the
 // page cache holds it, memory of its own, or a slot or a window while it is held. Sources fill memory:
 // a direct read of the checkpoint or of the side-car, a copy of the mapping, a conversion. All
-// memory is that of a [hostmem.Arena]. A [Mover] executes the reads of all stores of a process, several pieces at once, those that a pass waits for
-// first. A [Unit] is a part of the model that runs as a whole.
+// memory is that of a [hostmem.Arena]. A [Mover] executes the reads of all stores of a process,
+// several pieces at once, those that a pass waits for first. A [Unit] is a part of the model that
+// runs as a whole.
 //
 // [New] assigns parameters to tiers by a device map and reads nothing. [Store.Acquire] makes a
 // unit's weights usable until [Store.Release]. On the cpu tier a segment is used in the mapping if the
@@ -20,11 +21,12 @@
 // small windows of memory. Matrices stream in bands of rows, each of which leaves its window when the next
 // one is wanted; see [Store.NextBand]. Other segments stay until their unit is released, which runs while the
 // last ones are on their way: [Store.Parts] waits for each. As far as [Store.KeepBudget] has room, bands and
-// segments stay in memory beside the windows, evenly spread over a pass, until others need the memory. Experts are read one by one into slots, which a
-// [policy.Cache] assigns. Once a router has selected them, all that are missing are requested at once,
-// and [Store.HoldExperts] returns them as they arrive. Those of the next block are guessed and read before
-// that, where guesses are usually right; see [Store.Guesses]. Embedding tables are mapped, and a lookup reads
-// single rows.
+// segments stay in memory beside the windows, evenly spread over a pass, until others need the memory.
+//
+// Experts are read one by one into slots, which a [policy.Cache] assigns. Once a router has selected
+// them, all that are missing are requested at once, and [Store.HoldExperts] returns them as they
+// arrive. Those of the next block are guessed and read before that, where guesses are usually right;
+// see [Store.Guesses]. Embedding tables are mapped, and a lookup reads single rows.
 //
 // With an [Options.Converter], matrices are converted to its format before their first use. If
 // all of them are on the cpu tier, Warm or Acquire converts them in memory. Otherwise they are
@@ -37,6 +39,6 @@
 //
 // Stores of a process share an arena, a Mover and a [Policy], which keeps all of them within a limit.
 //
-// A Store must be used by one goroutine at a time, except for its statistics, Budget and Warm. The
+// One goroutine at a time uses a Store; statistics, budgets, Warm and Promote are for any goroutine. The
 // package does not depend on rules, requests or tokens.
 package residency

@@ -48,7 +48,7 @@ func (s *Store) addStack(n Node) error {
 	if st.params == nil {
 		return nil
 	}
-	again := s.again && slices.ContainsFunc(st.params, s.quantizer.selects)
+	again := s.convertsAgain && slices.ContainsFunc(st.params, s.quantizer.selects)
 	st.experts = make([]segment, count)
 	for e := range st.experts {
 		g := &st.experts[e]

@@ -112,20 +112,25 @@ func (r *expertSlots) signal() {
 	}
 }
 
-// newExpertSlots returns n slots of some bytes each, for loads of at most that size, and more without
-// memory. A cache with room for n loads decides. It fails if there is no memory.
-func newExpertSlots(loads []*load, cache *policy.Cache, arena *hostmem.Arena, n, more, each int) (*expertSlots, error) {
+// slotSizes are the slots that the plan has memory for, those that have memory only while some is lent, and the bytes
+// of each slot.
+type slotSizes struct{ planned, lent, bytes int }
+
+// newExpertSlots returns slots for loads of at most their size. Those of the plan have memory at once. A cache with room
+// for as many loads decides. It fails if there is no memory.
+func newExpertSlots(loads []*load, cache *policy.Cache, arena *hostmem.Arena, size slotSizes) (*expertSlots, error) {
+	n := size.planned + size.lent
 	r := &expertSlots{
 		loads:    loads,
 		wake:     make(chan struct{}, 1),
 		arena:    arena,
-		each:     each,
-		slots:    make([]slot, n+more),
-		planned:  n,
+		each:     size.bytes,
+		slots:    make([]slot, n),
+		planned:  size.planned,
 		where:    make([]int, len(loads)),
 		cache:    cache,
 		home:     make([]int, len(loads)),
-		requests: make([]int, 0, n+more+1),
+		requests: make([]int, 0, n+1),
 	}
 	for i := range r.slots {
 		s := &r.slots[i]
@@ -136,7 +141,7 @@ func newExpertSlots(loads []*load, cache *policy.Cache, arena *hostmem.Arena, n,
 	for i := range r.where {
 		r.where[i], r.home[i] = -1, -1
 	}
-	if err := r.grow(n); err != nil {
+	if err := r.grow(size.planned); err != nil {
 		r.free = nil
 		r.freeMemory()
 		return nil, err
@@ -226,8 +231,8 @@ func (r *expertSlots) forget(ids []int) {
 	}
 }
 
-// choose gives the loads of some segments of a layer slots, as the cache decides. Request requests
-// them in the same order. Loads that were expected and not chosen are not read, unless their reads have begun.
+// choose gives the loads of some segments of a layer slots, as the cache decides. Call request
+// with them in the same order. Loads that were expected and not chosen are not read, unless their reads have begun.
 func (r *expertSlots) choose(layer int, segments []int32, ids []int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

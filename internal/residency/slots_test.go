@@ -48,7 +48,7 @@ func newTestSlots(t *testing.T, layers []policy.Layer, slots int, fail func(i in
 	}
 	m, arena := new(Mover), &hostmem.Arena{Ledger: new(hostmem.Ledger)}
 	m.open()
-	r, err := newExpertSlots(loads, policy.New(layers, int64(slots), policy.Ahead(slots)), arena, slots, 0, 1)
+	r, err := newExpertSlots(loads, policy.New(layers, int64(slots), policy.Ahead(slots)), arena, slotSizes{planned: slots, bytes: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

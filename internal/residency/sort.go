@@ -180,7 +180,7 @@ func (s *Store) holder(p *meta.Param) (*holder, error) {
 	if h.device, err = s.tier(h.path); err != nil {
 		return nil, err
 	}
-	if s.again && s.quantizer.selects(p) {
+	if s.convertsAgain && s.quantizer.selects(p) {
 		h.device = devicemap.CPU
 	}
 	size := s.quantizer.size(p)

@@ -29,9 +29,10 @@ func (s *Store) startStreams(loads [][]*load, o *Options) error {
 		s.bands.stream = s.newStream(s.bands.loads, s.bands.window)
 	}
 	if slots > 0 {
-		all, more := s.expertLoads(), max(0, min(n.experts-slots, int(o.Lent/n.expert)))
+		all := s.expertLoads()
+		size := slotSizes{planned: slots, lent: max(0, min(n.experts-slots, int(o.Lent/n.expert))), bytes: int(n.expert)}
 		s.later, s.requested = make([]int32, 0, all), make([]int, 0, all)
-		if s.experts, err = newExpertSlots(make([]*load, all), s.expertCache(slots), s.arena, slots, more, int(n.expert)); err != nil {
+		if s.experts, err = newExpertSlots(make([]*load, all), s.expertCache(slots), s.arena, size); err != nil {
 			return err
 		}
 		s.experts.mover, s.experts.reader = s.mover, s

@@ -65,9 +65,9 @@ type Options struct {
 	Converted map[*meta.Param]int64
 	// Known are the sizes of parameters of which an exact format does not make all smaller; see [KnownSizes].
 	Known map[*meta.Param]int64
-	// SidecarDir is the folder for files of converted weights. The store uses an existing file, and
-	// writes one if some converted weights are on the disk tier, or Budget has no room for them. If SidecarDir is empty, converting
-	// weights on the disk tier is an error, unless Unkept is set.
+	// SidecarDir is the folder for files of converted weights. The store uses an existing file, and writes one if some
+	// converted weights are on the disk tier, or Budget has no room for them. If SidecarDir is empty, converting weights on
+	// the disk tier is an error, unless Unkept is set.
 	SidecarDir string
 	// Unkept is why there can be no file of converted weights. Those of the disk tier then count as of the cpu tier: what
 	// Budget has no room for is converted again in each pass. SidecarDir must be empty. nil means that there can be one.
@@ -88,76 +88,87 @@ type Options struct {
 	WholeStacks bool
 }
 
-// A Store holds the weights of one model.
+// A Store holds the weights of one model. One goroutine at a time acquires units, reads their weights and releases them; this
+// is the computing goroutine. Statistics, budgets, Warm and Promote are for any goroutine, meanwhile too. After Close only
+// statistics may be read.
 type Store struct {
 	binding *loader.Binding
 	devices devicemap.Map
-	keep    bool // Options.Keep
-	homes   []int
-	arena   *hostmem.Arena
 	paths   map[*meta.Param]string
-	folder  string // Options.SidecarDir
-	again   bool   // Options.Unkept is set
+	tiers   map[devicemap.Device]int64 // bytes of weights
 
-	units    []unit
-	activity []*unitActivity // of each unit
+	// Of Options.
+	keep     bool // Keep, if there is something to lend
+	homes    []int
+	arena    *hostmem.Arena
+	folder   string // SidecarDir
 	skip     func(*meta.Param) bool
-	away     func(*meta.Module, int) bool // Options.Away
-	whole    bool                         // experts stream with their unit
-	restream bool                         // Options.Restream
-	holders  map[*meta.Param]*holder
-	finding  sync.Mutex // guards what find looks up
-	borrowed borrowed
-	buffers  map[*meta.Buffer]tensor.Tensor
-	stacks   map[*meta.Module]*stack
+	away     func(*meta.Module, int) bool
+	whole    bool // WholeStacks
+	restream bool
+	mover    *Mover
+	policy   *Policy
+	// convertsAgain is set if Unkept is: what has no room in memory is converted in each pass.
+	convertsAgain bool
 
-	stream     *stream // of units; nil if none is, or will be, streamed
+	// What there is, fixed by New.
+	units      []unit
+	activity   []*unitActivity // of each unit
+	holders    map[*meta.Param]*holder
+	buffers    map[*meta.Buffer]tensor.Tensor
+	stacks     map[*meta.Module]*stack
+	stackOrder []*stack
+	slabs      map[*meta.Param]slab
+	finding    sync.Mutex // guards what find looks up in segments
+	borrowed   borrowed
+
+	// What streams.
+	stream     *stream        // of units; nil if none is, or will be, streamed
+	window     *hostmem.Block // of the stream
 	order      order
 	bands      bands     // of matrices
 	streams    []*stream // those of the two that exist
 	displacing displacing
-	failed     error // why a segment of the unit that computes is missing
-	experts    *expertSlots
+	files      files
+	opener     func(e *extent) (*hostmem.DirectFile, error) // s.open
+	bytesRead  atomic.Int64
 
-	stackOrder  []*stack
-	slabs       map[*meta.Param]slab
-	heldExperts []int   // load numbers of held experts of the disk tier
-	requested   []int   // load numbers of the selected experts that were not held yet, in order
-	later       []int32 // scratch of HoldExperts
-	segments    []int32 // the experts of requested, by number in their stack
-	guesses     guesses
-	recorder    *policy.Recorder
-
-	window    *hostmem.Block // of the stream
-	files     files
-	tiers     map[devicemap.Device]int64
-	bytesRead atomic.Int64
-	opener    func(e *extent) (*hostmem.DirectFile, error) // s.open
-	mover     *Mover
-	policy    *Policy
-	touched   atomic.Int64  // the policy's clock at the last Acquire
-	held      int           // unit between Acquire and Release, or -1
-	acquired  atomic.Uint64 // calls of Acquire
-	warm      progress
-	promoter  promoter
-	copies    copies
-
-	counts counts
-
+	// Experts. The slices belong to the computing goroutine.
+	experts      *expertSlots
+	heldExperts  []int   // load numbers of held experts of the disk tier
+	requested    []int   // load numbers of the selected experts that were not held yet, in order
+	later        []int32 // scratch of HoldExperts
+	segments     []int32 // the experts of requested, by number in their stack
+	guesses      guesses
+	recorder     *policy.Recorder
 	expertTarget atomic.Int64 // slots that experts should use; 0 means all
 
+	// The unit that computes.
+	held     int              // its index, between Acquire and Release, or -1
+	failed   error            // why a segment of it is missing
+	unkept   []*hostmem.Block // memory of its parts; see plainParts
+	acquired atomic.Uint64    // calls of Acquire
+	touched  atomic.Int64     // the policy's clock at the last Acquire
+	counts   counts
+
+	// Copies in memory, made in the background.
+	warm     progress
+	promoter promoter
+	copies   copies
+
+	// Conversion.
 	quantizer *quantizer
 	sidecar   *sidecar // nil if nothing is converted, or everything in memory
 	late      late
-	unkept    []*hostmem.Block // memory of parts of the unit that computes; see plainParts
 }
 
 // New assigns the parameters of units to tiers by devices. It reads and maps no weight. It
 // allocates the window and the slots of the disk tier from the arena. root is the whole tree.
 func New(root *meta.Module, units []Unit, binding *loader.Binding, devices devicemap.Map, o Options) (*Store, error) {
 	s := &Store{
-		binding: binding, devices: devices, keep: o.Keep && o.Lent > 0, homes: o.Homes, arena: o.Arena, skip: o.Skip, away: o.Away, whole: o.WholeStacks, restream: o.Restream,
-		paths: map[*meta.Param]string{}, folder: o.SidecarDir, again: o.Unkept != nil,
+		binding: binding, devices: devices,
+		keep: o.Keep && o.Lent > 0, homes: o.Homes, arena: o.Arena, skip: o.Skip, away: o.Away, whole: o.WholeStacks, restream: o.Restream,
+		paths: map[*meta.Param]string{}, folder: o.SidecarDir, convertsAgain: o.Unkept != nil,
 		holders: map[*meta.Param]*holder{},
 		buffers: map[*meta.Buffer]tensor.Tensor{},
 		stacks:  map[*meta.Module]*stack{},
@@ -233,6 +244,7 @@ func (s *Store) Acquire(i int) error {
 	return nil
 }
 
+// acquire brings unit i. It tries again when weights of the unit lose their memory meanwhile, so that they have to stream.
 func (s *Store) acquire(i int) error {
 	u := &s.units[i]
 	if s.stream != nil {
