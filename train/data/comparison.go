@@ -10,8 +10,8 @@ import (
 
 // ComparisonRecord is a record of preference data in one of TRL's forms: a prompt with its chosen and
 // its rejected completion, or with a completion and a label that says whether it is desirable. All
-// are texts, or all are lists of messages. Without a prompt, what chosen and rejected begin with is
-// the prompt.
+// are texts, or all are lists of messages. Without a prompt, or with a text beside lists of messages, what
+// chosen and rejected begin with is the prompt.
 type ComparisonRecord struct {
 	Prompt      Passage
 	Completions []Passage // chosen, then rejected; or one
@@ -99,7 +99,7 @@ func parseComparison(line []byte) (ComparisonRecord, error) {
 	if err := r.alike("chosen", r.Completions[0], "rejected", r.Completions[1]); err != nil {
 		return r, err
 	}
-	if !f.has("prompt") {
+	if !f.has("prompt") || kindOf(f["prompt"]) == "a string" && r.Completions[0].Messages != nil { // which repeats a message
 		return r, r.findPrompt()
 	}
 	if r.Prompt, err = f.passage("prompt"); err != nil {

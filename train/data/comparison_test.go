@@ -108,3 +108,18 @@ func TestComparisonsAreCutAndPadded(t *testing.T) {
 		t.Errorf("got error %v for a prompt without room", err)
 	}
 }
+
+// TestAPromptThatRepeatsAMessageWasAMistake: preference data such as ultrafeedback_binarized has the prompt as a text beside
+// conversations that begin with it. As in TRL, the conversations count.
+func TestAPromptThatRepeatsAMessageWasAMistake(t *testing.T) {
+	r, err := parseComparison([]byte(`{"prompt":"q","prompt_id":"x","score_chosen":9,
+		"chosen":[{"role":"user","content":"q"},{"role":"assistant","content":"a"}],
+		"rejected":[{"role":"user","content":"q"},{"role":"assistant","content":"b"}],
+		"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"a"}]}`))
+	if err != nil || len(r.Prompt.Messages) != 1 || len(r.Completions) != 2 || len(r.Completions[0].Messages) != 1 {
+		t.Errorf("got %+v, %v", r, err)
+	}
+	if _, err := parseComparison([]byte(`{"prompt":[{"role":"user","content":"q"}],"chosen":"a","rejected":"b"}`)); err == nil {
+		t.Error("messages as the prompt of texts: want an error")
+	}
+}

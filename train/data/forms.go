@@ -15,7 +15,7 @@ func readFields(line []byte) (fields, error) {
 	line = bytes.TrimPrefix(line, []byte("\ufeff")) // which some editors begin a file with
 	if !json.Valid(line) {
 		var none json.RawMessage
-		return nil, fmt.Errorf("got text that is not JSON (%w), want one JSON object", json.Unmarshal(line, &none))
+		return nil, fmt.Errorf("got text that is not JSON (%w), want one JSON object on each line, or one JSON list of objects", json.Unmarshal(line, &none))
 	}
 	if kind := kindOf(line); kind != "an object" {
 		return nil, fmt.Errorf("got %s, want an object: write one record per line", kind)
@@ -195,13 +195,13 @@ func (r *Record) alpaca(f fields) error {
 			return fmt.Errorf("got no %s, want instruction and output", name)
 		}
 	}
-	if f.has("history") {
-		return errors.New("history: earlier turns are not supported here: use messages")
-	}
 	if texts[1] != "" {
 		texts[0] += "\n" + texts[1]
 	}
 	if err := r.system(f); err != nil {
+		return err
+	}
+	if err := r.history(f); err != nil {
 		return err
 	}
 	user, err := message("user", texts[0])
@@ -211,6 +211,31 @@ func (r *Record) alpaca(f fields) error {
 	assistant, err := message("assistant", texts[2])
 	r.Messages = append(r.Messages, user, assistant)
 	return err
+}
+
+// history adds earlier turns, each a list of what the user and the assistant said.
+func (r *Record) history(f fields) error {
+	v, ok := f["history"]
+	if !ok {
+		return nil
+	}
+	var turns [][]string
+	if err := json.Unmarshal(v, &turns); err != nil {
+		return errors.New("history: want a list of [instruction, output]")
+	}
+	for i, turn := range turns {
+		if len(turn) != 2 {
+			return fmt.Errorf("history[%d]: got %d texts, want an instruction and its output", i, len(turn))
+		}
+		for k, role := range []string{"user", "assistant"} {
+			m, err := message(role, turn[k])
+			if err != nil {
+				return err
+			}
+			r.Messages = append(r.Messages, m)
+		}
+	}
+	return nil
 }
 
 // prompted reads a prompt and its completion: two strings, or TRL's two lists of messages.

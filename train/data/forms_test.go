@@ -16,6 +16,9 @@ func TestOnlyMessagesWereConversations(t *testing.T) {
 		{`{"instruction":"do","input":"","output":"r"}`, "[<u>do</u><a>]r</a>"},
 		{`{"instruction":"do","input":"in","output":"r","text":null,"system":""}`, "[<u>do\nin</u><a>]r</a>"},
 		{`{"instruction":"do","output":"r","system":"s"}`, "[<s>s</s><u>do</u><a>]r</a>"},
+		{`{"instruction":"do","output":"r","history":[]}`, "[<u>do</u><a>]r</a>"},
+		{`{"instruction":"do","output":"r","system":"s","history":[["c","d"]]}`, "[<s>s</s><u>c</u><a>]d</a>[<u>do</u><a>]r</a>"},
+		{`{"prompt":"q","messages":[{"role":"user","content":"q"},{"role":"assistant","content":"r"}]}`, "[<u>q</u><a>]r</a>"},
 		{`{"text":"all of it","instruction":"do","output":"r"}`, "^all of it"},
 		{`{"prompt":[{"role":"user","content":"q"}],"completion":[{"role":"assistant","content":"r"}]}`, "[<u>q</u><a>]r</a>"},
 		{`{"prompt":[{"role":"user","content":"q"},{"role":"assistant","content":"r"},{"role":"user","content":"p"}],"completion":[{"role":"assistant","content":"z"}]}`,
@@ -52,10 +55,11 @@ func TestTypeErrorsWereRawJSON(t *testing.T) {
 		`{"conversations":[{"text":"a"}]}`:                       "conversations[0]: want from and value, or role and content",
 		`{"instruction":"a"}`:                                    "got no output, want instruction and output",
 		`{"instruction":"a","output":3}`:                         "output: got a number, want a string",
-		`{"instruction":"a","output":"b","history":[["c","d"]]}`: "history: earlier turns are not supported here: use messages",
+		`{"instruction":"a","output":"b","history":[["c"]]}`:     "history[0]: got 1 texts, want an instruction and its output",
+		`{"instruction":"a","output":"b","history":"c"}`:         "history: want a list of [instruction, output]",
 		`[{"text":"a"}]`:                                         "got a list, want an object: write one record per line",
 		`null`:                                                   "got null, want an object: write one record per line",
-		`{"text":`:                                               "got text that is not JSON (unexpected end of JSON input), want one JSON object",
+		`{"text":`:                                               "got text that is not JSON (unexpected end of JSON input), want one JSON object on each line, or one JSON list of objects",
 	} {
 		var last error
 		for _, err := range ReadJSONL(strings.NewReader("{\"text\":\"\"}\n" + record + "\n")) {

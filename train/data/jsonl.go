@@ -42,7 +42,7 @@ var recordForms = []struct {
 }
 
 // recordKeys are the keys that a record may have.
-var recordKeys = []string{"text", "prompt", "completion", "messages", "conversations", "instruction", "input", "output", "system", "tools", "chosen", "rejected"}
+var recordKeys = []string{"text", "prompt", "completion", "messages", "conversations", "instruction", "input", "output", "system", "history", "tools", "chosen", "rejected"}
 
 func parseRecord(line []byte) (Record, error) {
 	f, err := readFields(line)
@@ -56,6 +56,7 @@ func parseRecord(line []byte) (Record, error) {
 	for _, form := range recordForms {
 		switch {
 		case !f.has(form.keys...):
+		case form.keys[0] == "prompt" && !f.has("completion") && f.has("messages", "conversations"): // a column beside another form
 		case form.keys[0] == "instruction" && read != nil: // a column beside another form
 		case read != nil:
 			return Record{}, errors.New("got more than one of text, prompt and completion, messages, and conversations")
@@ -140,8 +141,8 @@ func ReadJSONL(r io.Reader) iter.Seq2[Record, error] {
 // concurrent use. The file must not change until Close.
 type JSONL struct{ recordFile[Record] }
 
-// OpenJSONL opens a file of [Record]. It finds the lines of the file, or the records of a CSV file
-// (.csv), whose first line names the keys, or the rows of a Parquet file (.parquet). It parses no
+// OpenJSONL opens a file of [Record]. It finds the lines of the file, or the elements of a file that is one JSON list,
+// or the records of a CSV file (.csv), whose first line names the keys, or the rows of a Parquet file (.parquet). It parses no
 // record: At does, and reports records of a wrong form. JSON lines and CSV are read once, and take about
 // 24 bytes of memory per record. Of Parquet only the metadata is read, and columns of other keys never
 // are. OpenJSONL fails if the file cannot be read, if a line is longer than 64 MiB, if a CSV record
@@ -240,6 +241,18 @@ func openLines(path string) (*lineFile, error) {
 		return nil, fmt.Errorf("data: %w", err)
 	}
 	d := &lineFile{file: f}
+	list := isList(f)
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("data: %w", err)
+	}
+	if list && !isCSV(path) {
+		if err := listItems(f, func(number int, offset int64, size int) { d.places = append(d.places, place{offset, size, number}) }); err != nil {
+			f.Close()
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		return d, nil
+	}
 	if isCSV(path) {
 		d.columns, err = csvRecords(f, func(number int, offset int64) { d.places = append(d.places, place{offset, 0, number}) })
 	} else {
