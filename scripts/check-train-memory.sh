@@ -3,7 +3,7 @@
 # one sequence of 256 tokens) without a limit and in a control group that holds less than the
 # weights, page cache included. Fails unless both leave the same adapter, bit for bit.
 #   scripts/check-train-memory.sh MODEL_FOLDER [LIMIT_MIB] [STEPS]
-# LIMIT_MIB is half of the weights unless given. RANK (16) and SEQUENCE (256) say how large the adapter and a batch are. A control group takes root (cgroup v1 or v2);
+# LIMIT_MIB is half of the weights unless given. LORA_RANK (16) and SEQUENCE (256) say how large the adapter and a batch are. A control group takes root (cgroup v1 or v2);
 # without one the script says so and ends with status 3.
 set -euo pipefail
 cd "$(dirname "$0")/.."

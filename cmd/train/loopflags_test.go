@@ -157,7 +157,7 @@ func TestLoopFlagsAreChecked(t *testing.T) {
 		"need --optimizer adamw, adamw8bit, adam or muon":           {"--optimizer", "sgd", "--adam-beta2", "0.9"},
 		"--optimizer adafactor needs --plugin ddp":                  {"--optimizer", "adafactor", "--plugin", "zero1"},
 		"--momentum needs --optimizer sgd":                          {"--momentum", "0.9"},
-		"need evaluations: use --eval-data":                         {"--load-best"},
+		"need evaluations: use --eval-data or --eval-split":         {"--load-best"},
 		"--load-best needs an evaluation at every checkpoint":       {"--load-best", "--eval-data", text, "--save-steps", "3", "--eval-steps", "2"},
 		"--early-stopping-patience -1":                              {"--early-stopping-patience", "-1"},
 		"no checkpoint there, want a folder checkpoint-N of a run":  {"--resume", filepath.Join(folder, "checkpoint-7")},

@@ -55,18 +55,18 @@ func run(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "train launch: want PROGRAM ARGS…, or the --data and --output of a fine-tuning run (see train launch --help)")
 		return 2
 	}
-	if len(args) > 0 && slices.Contains([]string{"config", "env", "test"}, args[0]) {
+	if len(args) > 0 && slices.Contains([]string{"run", "config", "env", "test"}, args[0]) {
 		args = dashed(args)
 	}
 	c := new(cli)
 	if slices.Contains(args, "launch") {
 		args, c.Launch.args = runArgs(args)
 	}
-	p := cmdline.Program{Name: "train", Version: "heft " + version, Description: "Fine-tune the models that serve runs.", Grammar: c, LookupEnv: os.LookupEnv}
+	p := cmdline.Program{Name: "train", Version: "heft " + version, Description: "Fine-tune the models that serve runs.", Hints: hints, Grammar: c, LookupEnv: os.LookupEnv}
 	return p.Run(args, stdout, stderr)
 }
 
-// dashed returns args with dashes in the names of flags, which Accelerate writes with underscores.
+// dashed returns args with dashes in the names of flags, which Accelerate and TRL write with underscores.
 func dashed(args []string) []string {
 	args = slices.Clone(args)
 	for i, arg := range args {

@@ -57,7 +57,8 @@ func Stopped(by syscall.Signal) error { return stopped{128 + int(by)} }
 type Program struct {
 	Name, Description string
 	Version           string // what a flag of type kong.VersionFlag prints
-	// Hints maps flags that users of other programs try, such as -m, to what to do instead.
+	// Hints maps flags that users of other programs try, such as -m, to what to do instead. Keys of the file of
+	// --config and flags written with underscores have the hints of their flags with dashes.
 	Hints map[string]string
 	// Grammar is a pointer to a struct with kong's tags, which is filled. Its commands have
 	// Run methods, that may ask for a context.Context, Output and Diagnostics.
@@ -71,7 +72,7 @@ type Program struct {
 // for any other error, which is written to stderr.
 func (p Program) Run(args []string, stdout, stderr io.Writer) int {
 	exit := -1
-	from := &sources{lookup: p.LookupEnv}
+	from := &sources{lookup: p.LookupEnv, hints: p.Hints}
 	parser, err := kong.New(p.Grammar,
 		kong.Name(p.Name),
 		kong.Description(p.Description),
@@ -89,6 +90,7 @@ func (p Program) Run(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "%s: %v\n", p.Name, err)
 		return statusFailed
 	}
+	from.app = parser.Model
 	parsed, err := parser.Parse(args)
 	if err != nil && strings.Contains(err.Error(), "(short flag)") { // --save-steps -1
 		parsed, err = parser.Parse(joinNegative(args))
@@ -116,6 +118,9 @@ func (p Program) Run(args []string, stdout, stderr io.Writer) int {
 }
 
 var negative = regexp.MustCompile(`^-[0-9.]`)
+
+// dashed is the name of a flag that has dashes between its words.
+func dashed(name string) string { return strings.ReplaceAll(name, "_", "-") }
 
 // joinNegative writes negative numbers that follow a flag as its value, so that they are not read as
 // short flags.
@@ -156,7 +161,7 @@ func (p Program) explain(parser *kong.Kong, from *sources, args []string, err er
 	if strings.Contains(err.Error(), "unknown flag") {
 		for _, arg := range args {
 			flag, _, _ := strings.Cut(arg, "=")
-			if hint, ok := p.Hints[flag]; ok {
+			if hint, ok := p.Hints[dashed(flag)]; ok {
 				return "unknown flag " + flag + ": " + hint
 			}
 		}

@@ -124,3 +124,20 @@ func runSources(t *testing.T, file string, environment map[string]string, args s
 	status = p.Run(append([]string{"--config", path}, strings.Fields(args)...), &b, &b)
 	return strings.ReplaceAll(b.String(), path, "FILE"), status
 }
+
+// TestKeysOfOtherProgramsSayWhatToUse: the file was refused at its first unknown key, without what to use.
+func TestKeysOfOtherProgramsSayWhatToUse(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "p.yaml")
+	if err := os.WriteFile(path, []byte("n: 1\nrow_height: 2\nwhat: 3\nheight: 4\nzeal: 5\n"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	var out, errs bytes.Buffer
+	p := Program{Name: "p", Grammar: new(sourcesCmd), LookupEnv: os.LookupEnv, Hints: map[string]string{"--height": "use --n", "--row-height": "use --n"}}
+	if status := p.Run([]string{"--config", path}, &out, &errs); status != 2 {
+		t.Errorf("status %d, want 2", status)
+	}
+	want := strings.ReplaceAll("p: FILE: height, row_height are not flags of p: use --n\nFILE: what, zeal are not flags of p (see p --help)", "FILE", path)
+	if got := strings.TrimSpace(errs.String()); !strings.HasSuffix(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}

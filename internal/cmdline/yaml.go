@@ -17,6 +17,8 @@ import (
 type sources struct {
 	lookup func(string) (string, bool) // of the environment
 	file   settings                    // of --config, if there is one
+	app    *kong.Application
+	hints  map[string]string // Program.Hints
 }
 
 // yaml reads flags from a YAML mapping: "max-memory: cpu=30GiB". A list is joined by
@@ -36,7 +38,7 @@ func (s *sources) yaml(r io.Reader) (kong.Resolver, error) {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	s.file = settings{name, values}
-	return s, nil
+	return s, s.file.validate(s.app, s.hints)
 }
 
 // variable is the environment variable that sets a flag, "" for none.
@@ -82,8 +84,8 @@ func (s *sources) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, 
 	return s.file.value(flag)
 }
 
-// Validate refuses keys of the file that are flags of no command.
-func (s *sources) Validate(app *kong.Application) error { return s.file.validate(app) }
+// Validate accepts all keys: yaml has refused those that are flags of no command.
+func (s *sources) Validate(*kong.Application) error { return nil }
 
 // settings are the values of a configuration file by the names of flags, with - or _.
 type settings struct {
@@ -126,14 +128,14 @@ func (s settings) of(flag *kong.Flag) any {
 	return nil
 }
 
-// validate refuses keys that are flags of no command.
-func (s settings) validate(app *kong.Application) error {
+// validate refuses keys that are flags of no command, all of them at once.
+func (s settings) validate(app *kong.Application, hints map[string]string) error {
 	known := map[string]bool{}
 	var walk func(n *kong.Node)
 	walk = func(n *kong.Node) {
 		for _, flag := range n.Flags {
 			for _, name := range append([]string{flag.Name}, flag.Aliases...) {
-				known[strings.ReplaceAll(name, "_", "-")] = true
+				known[dashed(name)] = true
 			}
 		}
 		for _, child := range n.Children {
@@ -141,10 +143,39 @@ func (s settings) validate(app *kong.Application) error {
 		}
 	}
 	walk(app.Node)
+	var all []unknown
 	for _, key := range slices.Sorted(maps.Keys(s.values)) {
-		if !known[strings.ReplaceAll(key, "_", "-")] {
-			return fmt.Errorf("%s: %s is not a flag of %s", s.file, key, app.Name)
+		if known[dashed(key)] {
+			continue
+		}
+		hint := hints["--"+dashed(key)]
+		if i := slices.IndexFunc(all, func(u unknown) bool { return u.hint == hint }); i >= 0 {
+			all[i].keys = append(all[i].keys, key)
+		} else {
+			all = append(all, unknown{[]string{key}, hint})
 		}
 	}
-	return nil
+	var errs []error
+	for _, u := range all {
+		errs = append(errs, u.err(s.file, app.Name))
+	}
+	return errors.Join(errs...)
+}
+
+// unknown is keys of a file that are no flags, and what to do instead, "" if nothing is known.
+type unknown struct {
+	keys []string
+	hint string
+}
+
+func (u unknown) err(file, program string) error {
+	text := "is not a flag of"
+	if len(u.keys) > 1 {
+		text = "are not flags of"
+	}
+	err := fmt.Errorf("%s: %s %s %s", file, strings.Join(u.keys, ", "), text, program)
+	if u.hint != "" {
+		err = fmt.Errorf("%w: %s", err, u.hint)
+	}
+	return err
 }

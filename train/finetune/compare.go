@@ -79,14 +79,11 @@ func (j *job) readPairs(tokenizer *data.Tokenizer, o data.TextOptions) (*texts, 
 	o.MaxLength = j.Sequence
 	read := func(path string) (made[data.Comparison], error) { return j.tokenizePairs(path, tokenizer, o) }
 	var s sampleSet[data.Comparison]
-	all, err := weighted(j, read)
+	all, evals, err := sets(j, read, read, whole[data.Comparison])
 	if err != nil {
 		return nil, err
 	}
-	s.train = all.Dataset
-	if s.evals, err = evaluated(j, read); err != nil {
-		return nil, err
-	}
+	s.train, s.evals = all.Dataset, evals
 	return textsOf(s, func(c data.Comparison) (length, tokens int) {
 		for _, answer := range c.Completions { // all are in the batch
 			length = max(length, len(c.Completions)*(len(c.Prompt)+len(answer)))

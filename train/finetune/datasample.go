@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"math"
+	"slices"
 
 	"github.com/heftai/heft/train/data"
 )
@@ -178,6 +179,16 @@ func (c chain[S]) At(i int) (S, error) {
 type subset[S any] struct {
 	of   data.Dataset[S]
 	some []int64
+}
+
+// newSubset returns the samples with the given indices, in the order of the set. It sorts them.
+func newSubset[S any](of data.Dataset[S], indices []int) subset[S] {
+	s := subset[S]{of: of}
+	slices.Sort(indices)
+	for _, k := range indices {
+		s.some = append(s.some, int64(k))
+	}
+	return s
 }
 
 func (s subset[S]) Len() int            { return len(s.some) }

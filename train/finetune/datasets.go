@@ -51,6 +51,12 @@ func (c *job) checkData() error {
 			return misusef("--data-weights: got %v, want 0 or more", w)
 		}
 	}
+	switch {
+	case !(c.EvalSplit >= 0 && c.EvalSplit < 1):
+		return misusef("got --eval-split %v, want 0 or more and less than 1", c.EvalSplit)
+	case c.EvalSplit > 0 && len(c.EvalData) > 0:
+		return misusef("got --eval-split and --eval-data, want one of them")
+	}
 	var names []string
 	for _, f := range c.evalFiles() {
 		if slices.Contains(names, f.name) {
@@ -132,6 +138,51 @@ func evaluated[S any](j *job, read func(path string) (made[S], error)) (sets []n
 	return sets, nil
 }
 
+// evaluates reports whether there is something to evaluate on.
+func (c *job) evaluates() bool { return c.EvalSplit > 0 || len(c.EvalData) > 0 }
+
+// sets reads the files of --data, and those of --eval-data or the part of the former that --eval-split holds back, with
+// changes by cut.
+func sets[S any](j *job, read, readEval func(path string) (made[S], error), cut func(S) S) (all made[S], evals []named[data.Dataset[S]], err error) {
+	if j.EvalSplit == 0 {
+		if all, err = weighted(j, read); err == nil {
+			evals, err = evaluated(j, readEval)
+		}
+		return all, evals, err
+	}
+	var held chain[S]
+	all, err = weighted(j, func(path string) (made[S], error) {
+		some, err := read(path)
+		if err != nil || some.Len() == 0 {
+			return some, err
+		}
+		kept, back := divided(some, j.EvalSplit, j.Seed)
+		held = append(held, back)
+		return kept, nil
+	})
+	if err == nil && held.Len() == 0 {
+		err = misusef("--eval-split: no file of --data has two samples or more")
+	}
+	set := data.Map[S](held, func(x S) (S, error) { return cut(x), nil })
+	return all, []named[data.Dataset[S]]{{of: set}}, err
+}
+
+// whole leaves a sample as it is.
+func whole[S any](x S) S { return x }
+
+// divided divides samples at random into those that are trained on, and a fraction of at least one to evaluate on.
+// A single one is trained on.
+func divided[S any](some made[S], fraction float64, seed uint64) (kept made[S], back subset[S]) {
+	count := some.Len()
+	n := min(max(int(math.Round(fraction*float64(count))), 1), count-1)
+	order := rng.New(seed).Perm(count)
+	kept = made[S]{Dataset: newSubset(some.Dataset, order[n:])}
+	if some.key != "" {
+		kept.key = keyOf("without a part", some.key, fraction, seed)
+	}
+	return kept, newSubset(some.Dataset, order[:n])
+}
+
 // weighted reads the files of --data. A file of weight w is w times in the result: whole times, and the
 // rest of w as a random part of its samples, which the seed decides.
 func weighted[S any](j *job, read func(path string) (made[S], error)) (made[S], error) {
@@ -157,12 +208,7 @@ func weighted[S any](j *job, read func(path string) (made[S], error)) (made[S], 
 			continue
 		}
 		part := rng.New(j.Seed + uint64(i)).Perm(count)[:n]
-		slices.Sort(part) // the order of the file
-		left := subset[S]{of: some.Dataset}
-		for _, k := range part {
-			left.some = append(left.some, int64(k))
-		}
-		all = append(all, left)
+		all = append(all, newSubset(some.Dataset, part))
 	}
 	out := made[S]{Dataset: all}
 	if known {

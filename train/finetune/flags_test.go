@@ -195,3 +195,47 @@ func TestMagnitudesTakeMemory(t *testing.T) {
 		t.Error("--dora has no magnitudes")
 	}
 }
+
+// TestAPartOfTheDataIsHeldBack: --eval-split trains on the rest alone, the same for the same seed, of each file.
+func TestAPartOfTheDataIsHeldBack(t *testing.T) {
+	files := map[string]data.Slice[int]{"a": {0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, "b": {10, 11, 12}, "c": {13}}
+	read := func(path string) (made[int], error) { return made[int]{Dataset: files[path], key: path}, nil }
+	split := func(seed uint64) (kept, back []int, key string) {
+		j := &job{Options: &Options{EvalSplit: 0.2, Seed: seed}, files: []string{"a", "b", "c"}}
+		all, evals, err := sets(j, read, read, func(x int) int { return -x })
+		if err != nil || len(evals) != 1 || evals[0].name != "" {
+			t.Fatal(evals, err)
+		}
+		kept, err = data.All[int](all.Dataset)
+		if err != nil {
+			t.Fatal(err)
+		}
+		back, err = data.All(evals[0].of)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return kept, back, all.key
+	}
+	kept, back, key := split(1)
+	if len(kept) != 11 || len(back) != 3 || !slices.IsSorted(kept) || !slices.Contains(kept, 13) {
+		t.Fatalf("got %v and %v", kept, back)
+	}
+	for _, x := range back {
+		if slices.Contains(kept, -x) || x > 0 {
+			t.Errorf("%d is in both, or was not cut", x)
+		}
+	}
+	again, _, same := split(1)
+	if !slices.Equal(again, kept) || same != key {
+		t.Errorf("again: %v, key %q, want %v and %q", again, same, kept, key)
+	}
+	if other, _, changed := split(2); slices.Equal(other, kept) || changed == key {
+		t.Errorf("another seed: %v, key %q", other, changed)
+	}
+	for _, o := range []Options{{EvalSplit: 1}, {EvalSplit: -0.1}, {EvalSplit: 0.1, EvalData: []string{"a"}}} {
+		j := &job{Options: &o}
+		if err := j.checkData(); err == nil {
+			t.Errorf("%+v: want an error", o)
+		}
+	}
+}

@@ -82,14 +82,11 @@ func (grpo) read(j *job, tokenizer *data.Tokenizer, o data.TextOptions) (*texts,
 	o.MaxLength = j.Sequence
 	read := func(path string) (made[*rollout], error) { return j.tokenizeGroups(path, tokenizer, o) }
 	var s sampleSet[*rollout]
-	all, err := weighted(j, read)
+	all, evals, err := sets(j, read, read, whole[*rollout])
 	if err != nil {
 		return nil, err
 	}
-	s.train = all.Dataset
-	if s.evals, err = evaluated(j, read); err != nil {
-		return nil, err
-	}
+	s.train, s.evals = all.Dataset, evals
 	if err := j.nameRewards(s); err != nil {
 		return nil, err
 	}

@@ -32,8 +32,8 @@ func (c *job) checkLoop() error {
 		return misusef("--momentum needs --optimizer sgd, rmsprop or muon")
 	case c.EarlyStoppingPatience < 0 || !(c.EarlyStoppingThreshold >= 0):
 		return misusef("got --early-stopping-patience %d and --early-stopping-threshold %v, want 0 or more", c.EarlyStoppingPatience, c.EarlyStoppingThreshold)
-	case (c.LoadBest || c.EarlyStoppingPatience > 0) && (len(c.EvalData) == 0 || c.EvalSteps < 0):
-		return misusef("--load-best and --early-stopping-patience need evaluations: use --eval-data, and --eval-steps of 0 or more")
+	case (c.LoadBest || c.EarlyStoppingPatience > 0) && (!c.evaluates() || c.EvalSteps < 0):
+		return misusef("--load-best and --early-stopping-patience need evaluations: use --eval-data or --eval-split, and --eval-steps of 0 or more")
 	case c.LoadBest && !c.savesEvaluations():
 		return misusef("--load-best needs an evaluation at every checkpoint: got --save-steps %d and --eval-steps %d, want both 0 or --save-steps a multiple of --eval-steps", c.SaveSteps, c.EvalSteps)
 	}

@@ -99,19 +99,25 @@ func (texting) metrics(*job) []string { return []string{"perplexity"} }
 
 func (texting) read(j *job, tokenizer *data.Tokenizer, o data.TextOptions) (*texts, error) {
 	var s sampleSet[data.Sequence]
-	all, err := weighted(j, func(path string) (made[data.Sequence], error) { return j.tokenize(path, tokenizer, o, !j.Pack) })
+	reads := func(cuts bool) func(path string) (made[data.Sequence], error) {
+		return func(path string) (made[data.Sequence], error) { return j.tokenize(path, tokenizer, o, cuts) }
+	}
+	all, evals, err := sets(j, reads(!j.Pack), reads(true), j.cut)
 	if err == nil && j.Pack {
 		all, err = j.pack(all)
 	}
 	if err != nil {
 		return nil, err
 	}
-	s.train = all.Dataset
-	s.evals, err = evaluated(j, func(path string) (made[data.Sequence], error) { return j.tokenize(path, tokenizer, o, true) })
-	if err != nil {
-		return nil, err
-	}
+	s.train, s.evals = all.Dataset, evals
 	return textsOf(s, func(s data.Sequence) (length, tokens int) { return len(s.IDs), learned(s.Labels) })
+}
+
+// cut returns what a sequence has within --sequence.
+func (j *job) cut(s data.Sequence) data.Sequence {
+	n := min(len(s.IDs), j.Sequence)
+	s.IDs, s.Labels = s.IDs[:n], s.Labels[:n]
+	return s
 }
 
 // pack joins sequences into full ones.

@@ -47,6 +47,7 @@ type Options struct {
 	// The data.
 	DataWeights []float64 `help:"Count each --data file so many times per epoch, such as 1,0.5,3." placeholder:"N"`
 	EvalData    []string  `help:"Evaluate on this file; NAME=FILE has metrics eval_NAME_loss; may repeat." sep:"none" placeholder:"FILE.jsonl"`
+	EvalSplit   float64   `help:"Evaluate on this fraction of each --data file and do not train on it." default:"0" setting:"eval_split"`
 	Sequence    int       `help:"Cut sequences to this many tokens." default:"512"`
 	Pack        bool      `help:"Join texts into full sequences, for speed. No text sees another one." methods:"sft"`
 	LearnPrompt bool      `help:"Learn prompts and the messages of users, too." methods:"sft"`
