@@ -99,7 +99,9 @@ def run(folder, case):
                     p.copy_(begin.pop(name))
         assert not begin, begin.keys()
     t.train()
-    keep = ("loss", "grad_norm", "learning_rate", "rewards/", "logps/", "log_odds", "nll_loss", "kl")
+    keep = ("loss", "grad_norm", "learning_rate", "rewards/", "logps/", "log_odds", "nll_loss", "kl", "entropy")
+    if case["method"] != "orpo":
+        keep += ("logits/", "mean_token_accuracy")
     steps = [{k: float(v) for k, v in e.items() if k.startswith(keep)} for e in t.state.log_history if "loss" in e]
     assert len(steps) == STEPS, t.state.log_history
     return steps

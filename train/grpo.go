@@ -85,7 +85,7 @@ func GRPOLoss(tp *tensor.Tape, o GRPO, b data.TokenBatch, advantages []float64, 
 	if err := tp.Err(); err != nil {
 		return nil, err
 	}
-	in := compared(b, TokenLosses{losses.Policy, losses.Reference})
+	in := compared(b, TokenLosses{Policy: losses.Policy, Reference: losses.Reference})
 	in.Advantages, in.Old, in.Entropies = advantages, losses.Old, losses.Entropies
 	r, err := o.config().Compute(in)
 	if err != nil {

@@ -56,8 +56,9 @@ func (o DPO) Check() error {
 }
 
 // Metrics are rewards/chosen, rewards/rejected, rewards/accuracies, rewards/margins, logps/chosen and
-// logps/rejected, as TRL logs them.
-func (o DPO) Metrics() []string    { return preference.PairMetrics }
+// logps/rejected, as TRL logs them, and with what [TokenLosses] has beside losses, entropy, logits/chosen,
+// logits/rejected and mean_token_accuracy.
+func (o DPO) Metrics() []string    { return preference.DPOMetrics }
 func (o DPO) NeedsReference() bool { return !o.ReferenceFree }
 func (o DPO) objective() objective { return o.config() }
 
@@ -75,7 +76,7 @@ func (o ORPO) Check() error {
 	return nil
 }
 
-// Metrics are those of [DPO], with nll_loss, log_odds_ratio and log_odds_chosen. Log-probabilities are
+// Metrics are those of [DPO] that need losses alone, with nll_loss, log_odds_ratio and log_odds_chosen. Log-probabilities are
 // means over tokens.
 func (o ORPO) Metrics() []string {
 	return append(slices.Clone(preference.PairMetrics), "nll_loss", "log_odds_ratio", "log_odds_chosen")
@@ -106,7 +107,7 @@ func (o KTO) config() preference.KTO {
 }
 
 // Metrics are rewards/chosen, rewards/rejected, rewards/margins, logps/chosen, logps/rejected and kl,
-// as TRL logs them.
+// as TRL logs them, and with what [TokenLosses] has beside losses, entropy, logits/chosen and logits/rejected.
 func (o KTO) Metrics() []string    { return preference.KTOMetrics }
 func (o KTO) NeedsReference() bool { return true }
 func (o KTO) objective() objective { return o.config() }
@@ -128,7 +129,12 @@ func PreferenceLabels(p Preference, b data.ComparisonBatch) []int32 {
 
 // TokenLosses are the losses of the tokens of a batch, [rows columns], from model.Model.Loss with
 // [tensor.None]: of the model that is trained, and of the reference. Reference is nil without one.
-type TokenLosses struct{ Policy, Reference *tensor.Tensor }
+type TokenLosses struct {
+	Policy, Reference *tensor.Tensor
+	// Entropies, MeanLogits and Top are those of model.Options for the model that is trained, or nil. They are measured only.
+	Entropies, MeanLogits []float32
+	Top                   []bool
+}
 
 // PreferenceLoss puts the loss of a batch of comparisons on a tape, summed over the prompts. Reference
 // losses are not reversed. divergence is the policy's KL divergence for KTO ([KLDivergence]), else 0.
@@ -139,6 +145,7 @@ func PreferenceLoss(tp *tensor.Tape, p Preference, b data.ComparisonBatch, losse
 	}
 	in := compared(b.TokenBatch, losses)
 	in.Desirable, in.Divergence = b.Desirable, divergence
+	in.Entropies, in.MeanLogits, in.Top = losses.Entropies, losses.MeanLogits, losses.Top
 	r, err := p.objective().Compute(in)
 	if err != nil {
 		return nil, fmt.Errorf("train: %w", err)

@@ -189,6 +189,9 @@ func (c *comparer) losses(b data.ComparisonBatch, o model.Options) (*tensor.Tens
 	tokens := b.TokenBatch
 	tokens.Labels = train.PreferenceLabels(c.objective, b)
 	c.model.SetAuxiliary(0)
+	if c.Method != "orpo" {
+		o.Entropies, o.MeanLogits, o.Top = &losses.Entropies, &losses.MeanLogits, &losses.Top
+	}
 	if losses.Policy, err = c.model.Loss(c.tape, batch(tokens, 0, tokens.Rows), o); err != nil {
 		return nil, err
 	}

@@ -28,6 +28,10 @@ type Options struct {
 	// Entropies, if not nil, gets the entropy of the distribution that each label is predicted from, in nats,
 	// [batch length]; 0 for labels that do not count.
 	Entropies *[]float32
+	// MeanLogits, if not nil, gets the mean over the vocabulary of the logits that each label is predicted from, and Top
+	// whether the label has the highest one. Both are as Entropies, and of the logits before Temperature.
+	MeanLogits *[]float32
+	Top        *[]bool
 	// Base leaves the model's adapter out and records nothing, so that the result is that of the
 	// weights that the adapter was added to: the reference of preference tuning.
 	Base bool

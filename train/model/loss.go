@@ -39,18 +39,13 @@ func (m *Model) Loss(tp *tensor.Tape, b Batch, o Options) (*tensor.Tensor, error
 		l.cooling = 1 / o.Temperature
 	}
 	l.choose(labels)
-	if o.Entropies != nil {
-		l.spreads = make([]float32, p.layout.count())
-	}
+	l.measures.make(&o, p.layout.count())
 	out, err := l.run(tp, b)
 	if err != nil {
 		p.leave()
 		return nil, err
 	}
-	if o.Entropies != nil {
-		*o.Entropies = l.layout.spread(l.spreads, 1)
-		l.spreads = nil // a pass that runs again has computed them
-	}
+	l.measures.take(&o, l.layout)
 	return out, tp.Err()
 }
 
@@ -75,7 +70,7 @@ type loss struct {
 	rows    []int32 // that have a label
 	labels  []int32 // of all rows
 	losses  []float32
-	spreads []float32 // entropies of rows, if they are wanted
+	measures
 }
 
 // choose selects the rows whose labels count.
@@ -133,7 +128,7 @@ func (l *loss) entropy(reverse bool, scale float32) error {
 		for i, r := range rows {
 			labels[i] = l.labels[r]
 		}
-		if l.spreads != nil {
+		if l.wanted() {
 			if err := l.recorder.Sync(); err != nil {
 				return err
 			}

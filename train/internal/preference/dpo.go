@@ -62,6 +62,7 @@ func (o DPO) Compute(b *Batch) (*Result, error) {
 		b.spread(r.Slope, i, slope*scale)
 		b.spread(r.Slope, j, -slope*otherScale)
 	}
+	r.tokens(b, func(row int) bool { return row < pairs }, true)
 	return r, nil
 }
 

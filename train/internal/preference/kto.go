@@ -22,7 +22,7 @@ func (o KTO) Check() error {
 }
 
 // KTOMetrics are the names of the metrics of judged completions.
-var KTOMetrics = []string{"rewards/chosen", "rewards/rejected", "rewards/margins", "logps/chosen", "logps/rejected", "kl"}
+var KTOMetrics = append([]string{"rewards/chosen", "rewards/rejected", "rewards/margins", "logps/chosen", "logps/rejected", "kl"}, tokenMetrics...)
 
 // Compute returns the loss of a batch of completions.
 func (o KTO) Compute(b *Batch) (*Result, error) {
@@ -51,6 +51,7 @@ func (o KTO) Compute(b *Batch) (*Result, error) {
 	if x, y := r.Metrics["rewards/chosen"], r.Metrics["rewards/rejected"]; x.Count > 0 && y.Count > 0 {
 		r.add("rewards/margins", x.Total/float64(x.Count)-y.Total/float64(y.Count))
 	}
+	r.tokens(b, func(row int) bool { return b.Desirable[row] }, false)
 	return r, nil
 }
 

@@ -9,6 +9,7 @@ package preference
 import (
 	"fmt"
 	"math"
+	"slices"
 )
 
 // SettingError is the error of a setting that a loss does not take.
@@ -46,6 +47,9 @@ type Batch struct {
 	Advantages []float64
 	Old        []float32
 	Entropies  []float32 // of the distributions of tokens, or nil
+	// MeanLogits and Top are the mean logit of each distribution, and whether the token has the highest one; or nil.
+	MeanLogits []float32
+	Top        []bool
 }
 
 // Result is the outcome of a batch.
@@ -104,8 +108,61 @@ func (r *Result) pair(chosen, rejected, chosenScore, rejectedScore float64) {
 	r.add("logps/rejected", rejectedScore)
 }
 
+// DPOMetrics are the names of the metrics of DPO.
+var DPOMetrics = append(append(slices.Clone(PairMetrics), tokenMetrics...), "mean_token_accuracy")
+
 // PairMetrics are the names of the metrics of pairs.
 var PairMetrics = []string{"rewards/chosen", "rewards/rejected", "rewards/accuracies", "rewards/margins", "logps/chosen", "logps/rejected"}
+
+// tokenMetrics are the names of what tokens adds.
+var tokenMetrics = []string{"entropy", "logits/chosen", "logits/rejected"}
+
+// tokens adds means over the tokens of completions, as means of the batch: of entropies and, by kind of completion, of
+// logits, and for pairs how many tokens of chosen ones are the likeliest.
+func (r *Result) tokens(b *Batch, chosen func(row int) bool, pairs bool) {
+	var spread, good, bad, top Sum
+	for row := range b.Rows {
+		for i := row * b.Columns; i < (row+1)*b.Columns; i++ {
+			if !b.Answer[i] {
+				continue
+			}
+			if b.Entropies != nil {
+				spread.add(float64(b.Entropies[i]))
+			}
+			kind := &bad
+			if chosen(row) {
+				kind = &good
+			}
+			if b.MeanLogits != nil {
+				kind.add(float64(b.MeanLogits[i]))
+			}
+			if pairs && b.Top != nil && chosen(row) {
+				hit := 0.0
+				if b.Top[i] {
+					hit = 1
+				}
+				top.add(hit)
+			}
+		}
+	}
+	for name, s := range map[string]Sum{"entropy": spread, "logits/chosen": good, "logits/rejected": bad, "mean_token_accuracy": top} {
+		if s.Count > 0 {
+			r.add(name, s.Total/float64(s.Count))
+		}
+	}
+}
+
+func (s *Sum) add(value float64) { s.Total, s.Count = s.Total+value, s.Count+1 }
+
+// checkMeasures reports measures of tokens of another number than the batch's.
+func (b *Batch) checkMeasures() error {
+	for _, n := range []int{len(b.Entropies), len(b.MeanLogits), len(b.Top)} {
+		if n != 0 && n != len(b.Policy) {
+			return fmt.Errorf("preference: got %d entropies, %d mean logits and %d likeliest tokens for %d tokens", len(b.Entropies), len(b.MeanLogits), len(b.Top), len(b.Policy))
+		}
+	}
+	return nil
+}
 
 // check reports a batch whose lists have other lengths than its rows.
 func (b *Batch) check(completions int) error {
@@ -114,7 +171,7 @@ func (b *Batch) check(completions int) error {
 		return fmt.Errorf("preference: got %d policy, %d reference and %d answer values for %d rows of %d tokens with %d completions a prompt",
 			len(b.Policy), len(b.Reference), len(b.Answer), b.Rows, b.Columns, completions)
 	}
-	return nil
+	return b.checkMeasures()
 }
 
 // logSigmoid returns log(1/(1+exp(-x))).
