@@ -37,7 +37,23 @@ func (c *job) checkLoop() error {
 	case c.LoadBest && !c.savesEvaluations():
 		return misusef("--load-best needs an evaluation at every checkpoint: got --save-steps %d and --eval-steps %d, want both 0 or --save-steps a multiple of --eval-steps", c.SaveSteps, c.EvalSteps)
 	}
+	if err := c.checkEffect(); err != nil {
+		return err
+	}
 	return c.checkResume()
+}
+
+// checkEffect rejects options that would have no effect, or not the one that they name.
+func (c *job) checkEffect() error {
+	switch {
+	case c.EvalSteps > 0 && !c.evaluates():
+		return misusef("--eval-steps needs --eval-data or --eval-split")
+	case c.EarlyStoppingThreshold > 0 && c.EarlyStoppingPatience == 0:
+		return misusef("--early-stopping-threshold needs --early-stopping-patience")
+	case c.WarmupSteps > 0 && c.WarmupRatio > 0:
+		return misusef("got --warmup-steps and --warmup-ratio, want one of them")
+	}
+	return nil
 }
 
 // savesEvaluations reports whether there is a checkpoint at some evaluation, and none between them.

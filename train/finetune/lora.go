@@ -120,7 +120,7 @@ func parseLoRA(s string) (model.LoRAConfig, error) {
 				c.Layers = append(c.Layers, layer)
 			}
 		default:
-			return c, misusef("--lora: got %q, want one of from, r, alpha, dropout, rslora, targets, parameters, exclude, layers", name)
+			return c, misusef("--lora: got %q, want one of from, r, alpha, dropout, rslora, targets, parameters, exclude, layers, such as r=16,alpha=32,targets=q_proj+v_proj", name)
 		}
 		if err != nil {
 			return c, misusef("--lora: %s: got %q, want %s", name, value, loraValues[name])
