@@ -71,7 +71,7 @@ func OpenComparisons(path string) (*Comparisons, error) {
 }
 
 // comparisonKeys are the keys that a comparison may have.
-var comparisonKeys = []string{"prompt", "chosen", "rejected", "completion", "label", "margin", "tools"}
+var comparisonKeys = []string{"prompt", "chosen", "rejected", "completion", "label", "margin", "tools", "conversations", "question", "instruction", "query", "input"}
 
 func parseComparison(line []byte) (ComparisonRecord, error) {
 	var r ComparisonRecord
@@ -90,7 +90,7 @@ func parseComparison(line []byte) (ComparisonRecord, error) {
 		return r, errors.New("want chosen and rejected, with or without prompt, or prompt, completion and label")
 	}
 	for _, name := range []string{"chosen", "rejected"} {
-		p, err := f.passage(name)
+		p, err := f.answer(name)
 		if err != nil {
 			return r, err
 		}
@@ -99,6 +99,14 @@ func parseComparison(line []byte) (ComparisonRecord, error) {
 	if err := r.alike("chosen", r.Completions[0], "rejected", r.Completions[1]); err != nil {
 		return r, err
 	}
+	if f.has("conversations") && !f.has("prompt") {
+		return r, r.continued(f)
+	}
+	for _, name := range []string{"question", "instruction", "query", "input"} {
+		if f.has(name) && !f.has("prompt") && r.Completions[0].Messages == nil {
+			return r, fmt.Errorf("got %s without prompt, so that completions would have none: rename it to prompt", name)
+		}
+	}
 	if !f.has("prompt") || kindOf(f["prompt"]) == "a string" && r.Completions[0].Messages != nil { // which repeats a message
 		return r, r.findPrompt()
 	}
@@ -106,6 +114,16 @@ func parseComparison(line []byte) (ComparisonRecord, error) {
 		return r, err
 	}
 	return r, r.alike("prompt", r.Prompt, "chosen", r.Completions[0])
+}
+
+// continued reads ShareGPT's conversations as the prompt of LLaMA-Factory's chosen and rejected messages.
+func (r *ComparisonRecord) continued(f fields) error {
+	var before Record
+	if err := before.shareGPT(f); err != nil {
+		return err
+	}
+	r.Prompt.Messages = before.Messages
+	return r.alike("conversations", r.Prompt, "chosen", r.Completions[0])
 }
 
 // judged reads a prompt, a completion and its label.
@@ -129,6 +147,18 @@ func (r *ComparisonRecord) judged(f fields) error {
 		return err
 	}
 	return r.alike("prompt", r.Prompt, "completion", completion)
+}
+
+// answer returns a passage, or a single message of LLaMA-Factory's.
+func (f fields) answer(name string) (p Passage, err error) {
+	if kindOf(f[name]) != "an object" {
+		return f.passage(name)
+	}
+	m, err := sharedTurn(f[name])
+	if err != nil {
+		return p, fmt.Errorf("%s: %w", name, err)
+	}
+	return Passage{Messages: []json.RawMessage{m}}, nil
 }
 
 // passage returns a string, or a list of messages.

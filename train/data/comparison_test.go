@@ -123,3 +123,27 @@ func TestAPromptThatRepeatsAMessageWasAMistake(t *testing.T) {
 		t.Error("messages as the prompt of texts: want an error")
 	}
 }
+
+// TestQuestionsWereLeftOut: orca_dpo_pairs has its prompts as question, and answers were learned without them. ShareGPT's pairs
+// of LLaMA-Factory were skipped.
+func TestQuestionsWereLeftOut(t *testing.T) {
+	for _, key := range []string{"question", "instruction", "query", "input"} {
+		_, err := parseComparison([]byte(`{"` + key + `":"q","chosen":"a","rejected":"b"}`))
+		if want := "got " + key + " without prompt"; err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+	for _, record := range []string{`{"prompt":"q","question":"x","chosen":"a","rejected":"b"}`, `{"input":"x","chosen":[{"role":"user","content":"q"},{"role":"assistant","content":"a"}],
+		"rejected":[{"role":"user","content":"q"},{"role":"assistant","content":"b"}]}`} {
+		if _, err := parseComparison([]byte(record)); err != nil {
+			t.Errorf("%s: %v", record, err)
+		}
+	}
+	r, err := parseComparison([]byte(`{"conversations":[{"from":"human","value":"q"}],"chosen":{"from":"gpt","value":"a"},"rejected":{"from":"gpt","value":"b"}}`))
+	if err != nil || len(r.Prompt.Messages) != 1 || string(r.Completions[1].Messages[0]) != `{"role":"assistant","content":"b"}` {
+		t.Errorf("got %+v, %v", r, err)
+	}
+	if _, err := parseComparison([]byte(`{"conversations":[{"from":"human","value":"q"}],"chosen":"a","rejected":"b"}`)); err == nil {
+		t.Error("texts after a conversation: want an error")
+	}
+}

@@ -149,10 +149,14 @@ func (r *Record) shareGPT(f fields) error {
 
 func sharedTurn(turn json.RawMessage) (json.RawMessage, error) {
 	f, err := readFields(turn)
-	if err != nil || f.has("role") {
+	if err != nil || f.has("role") && !f.has("value") {
 		return turn, err
 	}
-	from, err := f.text("from")
+	speaker := "from"
+	if f.has("role") { // of which the value would be left out
+		speaker = "role"
+	}
+	from, err := f.text(speaker)
 	if err != nil {
 		return nil, err
 	}
@@ -165,7 +169,7 @@ func sharedTurn(turn json.RawMessage) (json.RawMessage, error) {
 	}
 	role, ok := shareRoles[*from]
 	if !ok {
-		return nil, fmt.Errorf("from: got %q, want human, gpt, system or tool", *from)
+		return nil, fmt.Errorf("%s: got %q, want human, gpt, system or tool", speaker, *from)
 	}
 	return message(role, *value)
 }

@@ -13,6 +13,7 @@ func TestOnlyMessagesWereConversations(t *testing.T) {
 		{`{"conversations":[{"from":"human","value":"q"},{"from":"gpt","value":"r"}]}`, "[<u>q</u><a>]r</a>"},
 		{`{"system":"s","conversations":[{"from":"user","value":"q"},{"from":"assistant","value":"r"}]}`, "[<s>s</s><u>q</u><a>]r</a>"},
 		{`{"conversations":[{"role":"user","content":"q"},{"role":"assistant","content":"r"}]}`, "[<u>q</u><a>]r</a>"},
+		{`{"conversations":[{"role":"human","value":"q"},{"role":"assistant","value":"r"}]}`, "[<u>q</u><a>]r</a>"},
 		{`{"instruction":"do","input":"","output":"r"}`, "[<u>do</u><a>]r</a>"},
 		{`{"instruction":"do","input":"in","output":"r","text":null,"system":""}`, "[<u>do\nin</u><a>]r</a>"},
 		{`{"instruction":"do","output":"r","system":"s"}`, "[<s>s</s><u>do</u><a>]r</a>"},
