@@ -73,12 +73,13 @@ type Program struct {
 func (p Program) Run(args []string, stdout, stderr io.Writer) int {
 	exit := -1
 	from := &sources{lookup: p.LookupEnv, hints: p.Hints}
+	texts := &checked{Writer: stdout}
 	parser, err := kong.New(p.Grammar,
 		kong.Name(p.Name),
 		kong.Description(p.Description),
 		kong.Configuration(from.yaml),
 		kong.DefaultEnvars("HEFT"),
-		kong.Writers(stdout, stderr),
+		kong.Writers(texts, stderr),
 		kong.Exit(func(status int) { exit = status }),
 		kong.UsageOnError(),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, FlagsLast: true}),
@@ -94,6 +95,10 @@ func (p Program) Run(args []string, stdout, stderr io.Writer) int {
 	parsed, err := parser.Parse(args)
 	if err != nil && strings.Contains(err.Error(), "(short flag)") { // --save-steps -1
 		parsed, err = parser.Parse(joinNegative(args))
+	}
+	if texts.err != nil {
+		fmt.Fprintf(stderr, "%s: %v\n", p.Name, texts.err)
+		return statusFailed
 	}
 	if exit >= 0 {
 		return exit // --help
@@ -115,6 +120,18 @@ func (p Program) Run(args []string, stdout, stderr io.Writer) int {
 		return statusFailed
 	}
 	return statusDone
+}
+
+// checked keeps the first error of writes, of which kong ignores some.
+type checked struct {
+	io.Writer
+	err error
+}
+
+func (c *checked) Write(b []byte) (int, error) {
+	n, err := c.Writer.Write(b)
+	c.err = cmp.Or(c.err, err)
+	return n, err
 }
 
 var negative = regexp.MustCompile(`^-[0-9.]`)

@@ -2,6 +2,7 @@ package cmdline
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -47,6 +48,25 @@ func TestUsageErrorsSayWhatTheyGotAndWant(t *testing.T) {
 		}
 		if got := strings.TrimSpace(errs.String()); !strings.HasSuffix(got, want) && got != want {
 			t.Errorf("p %s: got %q, want %q", args, got, want)
+		}
+	}
+}
+
+// fullDisk is an output whose disk is full.
+type fullDisk struct{}
+
+func (fullDisk) Write([]byte) (int, error) { return 0, errors.New("the disk is full") }
+
+// TestTextsThatCannotBeWrittenFail: --version ended with status 0, and --help with 2 and advice on usage.
+func TestTextsThatCannotBeWrittenFail(t *testing.T) {
+	for _, arg := range []string{"--version", "--help"} {
+		var errs bytes.Buffer
+		p := Program{Name: "p", Version: "1", Grammar: &struct {
+			grammar
+			Version kong.VersionFlag
+		}{}, LookupEnv: os.LookupEnv}
+		if status := p.Run([]string{arg}, fullDisk{}, &errs); status != 1 || errs.String() != "p: the disk is full\n" {
+			t.Errorf("%s: status %d, %q", arg, status, &errs)
 		}
 	}
 }

@@ -99,12 +99,15 @@ func (s *Session) answer(ctx context.Context) error {
 			stopped <- false
 		}
 	}()
-	w := writer{s: s}
+	w := writer{s: s, stop: cancel}
 	usage, err := s.Client.Complete(asking, s.Model, messages, s.Params, w.take)
 	cancel()
 	interrupted := <-stopped
 	w.end()
-	if err != nil && (!interrupted || ctx.Err() != nil) {
+	if w.err != nil {
+		err = w.err
+	}
+	if err != nil && (!interrupted || ctx.Err() != nil || w.err != nil) {
 		s.Messages = s.Messages[:len(s.Messages)-1]
 		return err
 	}
@@ -128,7 +131,19 @@ func (s *Session) answer(ctx context.Context) error {
 type writer struct {
 	s                  *Session
 	content, reasoning strings.Builder
-	news, thinks       bool // news is on the terminal; reasoning was the last piece
+	news, thinks       bool   // news is on the terminal; reasoning was the last piece
+	stop               func() // ends the answer
+	err                error  // of the first write that failed
+}
+
+// print writes to the output. The first error stops the answer.
+func (w *writer) print(text string) {
+	if w.err != nil {
+		return
+	}
+	if _, w.err = fmt.Fprint(w.s.Out, text); w.err != nil {
+		w.stop()
+	}
 }
 
 func (w *writer) take(d Delta) {
@@ -136,40 +151,40 @@ func (w *writer) take(d Delta) {
 	if d.News != "" {
 		if s.Fancy && w.content.Len()+w.reasoning.Len() == 0 {
 			w.news = true
-			fmt.Fprint(s.Out, "\r\x1b[K"+s.style(dim, clean(d.News)))
+			w.print("\r\x1b[K" + s.style(dim, clean(d.News)))
 		}
 		return
 	}
 	if w.news {
 		w.news = false
-		fmt.Fprint(s.Out, "\r\x1b[K")
+		w.print("\r\x1b[K")
 	}
 	w.reasoning.WriteString(d.Reasoning)
 	if d.Reasoning != "" && s.Fancy {
 		w.thinks = true
-		fmt.Fprint(s.Out, s.style(dim, clean(d.Reasoning)))
+		w.print(s.style(dim, clean(d.Reasoning)))
 	}
 	if d.Content == "" {
 		return
 	}
 	if w.thinks {
 		w.thinks = false
-		fmt.Fprint(s.Out, "\n\n")
+		w.print("\n\n")
 	}
 	w.content.WriteString(d.Content)
 	if s.Fancy {
 		d.Content = clean(d.Content)
 	}
-	fmt.Fprint(s.Out, d.Content)
+	w.print(d.Content)
 }
 
 // end ends the last line.
 func (w *writer) end() {
 	if w.news {
-		fmt.Fprint(w.s.Out, "\r\x1b[K")
+		w.print("\r\x1b[K")
 	}
 	if text := w.content.String(); w.thinks || text != "" && !strings.HasSuffix(text, "\n") {
-		fmt.Fprintln(w.s.Out)
+		w.print("\n")
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -241,6 +242,22 @@ func TestAConnectionThatBreaksOffIsAnError(t *testing.T) {
 	_, err := (&Client{URL: s.URL}).Complete(context.Background(), "", nil, nil, func(Delta) {})
 	if err == nil || !strings.Contains(err.Error(), "broke off") {
 		t.Errorf("the error is %v", err)
+	}
+}
+
+// A fullDisk is an output whose disk is full.
+type fullDisk struct{}
+
+func (fullDisk) Write([]byte) (int, error) { return 0, errors.New("the disk is full") }
+
+// TestAnAnswerThatCannotBeWrittenIsAnError: it was lost, with status 0, and the model went on to the end.
+func TestAnAnswerThatCannotBeWrittenIsAnError(t *testing.T) {
+	s := serve(t, "Yes", "wait")
+	session, _, _ := s.session()
+	session.Out = fullDisk{}
+	err := session.Run(t.Context(), NewPipe(strings.NewReader("Is it?\n")))
+	if err == nil || err.Error() != "the disk is full" || len(session.Messages) > 0 {
+		t.Errorf("got %v and %v", err, session.Messages)
 	}
 }
 
