@@ -21,6 +21,7 @@ type deepseek struct {
 	moeInner   int
 	shared     int    // width of the shared experts together
 	block      string // class of a mixture; "" means the prefix and "MoE"
+	experts    string // class of its experts; "" means the prefix and "Experts"
 	wideRouter bool   // transformers keeps the router's weights in float32
 	correction DType  // of the router's correction; NoDType: that of weights
 	check      func() // of the groups of experts, which do not matter in a model without mixtures
@@ -214,7 +215,7 @@ func (d *deepseek) mixture(b *Builder) *Builder {
 	d.check()
 	m := b.Child("mlp", or(d.block, d.class+"MoE")).Runs(KindMoE, d.moe)
 	m.stackedExperts(d.moe, expertNames{
-		class: d.class + "Experts", gate: "gate_proj", up: "up_proj", down: "down_proj",
+		class: or(d.experts, d.class+"Experts"), gate: "gate_proj", up: "up_proj", down: "down_proj",
 		each: []string{m.path + ".experts"},
 	}, d.hidden, d.moeInner, d.act)
 	gate := m.Child("gate", d.class+"TopkRouter")

@@ -29,13 +29,7 @@ func (d *deepseek) sparse(f *fields, b *Builder, indexer IndexerSpec, shared []b
 	}
 	d.rope.Interleaved = true // the config has no say
 	d.correction = Float32
-	indexer.Q, indexer.K, indexer.KNorm, indexer.Weights = "indexer.wq_b", "indexer.wk", "indexer.k_norm", "indexer.weights_proj"
-	indexer.Count = f.size("index_topk", 2048)
-	indexer.Heads = f.count("index_n_heads", indexer.Heads, 1, maxHeads)
-	indexer.HeadDim = f.count("index_head_dim", 128, 1, maxHeads)
-	if indexer.HeadDim < d.headDim {
-		f.fail("index_head_dim", "%d, less than the %d channels that rope turns", indexer.HeadDim, d.headDim)
-	}
+	indexer = *d.readIndexer(f, indexer)
 	mixture := d.mixtureByType(f)
 	// The published files have these weights in 16 bits beside FP8, and transformers in float32.
 	b.tree.excluded = append(b.tree.excluded, exclusion{name: indexer.Weights})
@@ -43,12 +37,7 @@ func (d *deepseek) sparse(f *fields, b *Builder, indexer IndexerSpec, shared []b
 		a, mla := d.latentAttention(b, i)
 		mla.Chosen = indexer.Count
 		if shared == nil || i >= d.layers || !shared[i] {
-			mla.Indexer = &indexer
-			x := a.Child("indexer", d.class+"Indexer")
-			x.Linear("wq_b", d.qRank, indexer.Heads*indexer.HeadDim, false)
-			x.Linear("wk", d.hidden, indexer.HeadDim, false)
-			x.LayerNorm("k_norm", indexer.HeadDim, 1e-6, true)
-			x.Linear("weights_proj", d.hidden, indexer.Heads, false)
+			d.addIndexer(a, mla, &indexer)
 		}
 		if mixture[i] {
 			d.mixture(b)
@@ -57,6 +46,28 @@ func (d *deepseek) sparse(f *fields, b *Builder, indexer IndexerSpec, shared []b
 		}
 		d.norms(b, "input_layernorm", "post_attention_layernorm")
 	})
+}
+
+// readIndexer reads the sizes of an indexer. The values of def are the defaults.
+func (d *deepseek) readIndexer(f *fields, indexer IndexerSpec) *IndexerSpec {
+	indexer.Q, indexer.K, indexer.KNorm, indexer.Weights = "indexer.wq_b", "indexer.wk", "indexer.k_norm", "indexer.weights_proj"
+	indexer.Count = f.size("index_topk", 2048)
+	indexer.Heads = f.count("index_n_heads", indexer.Heads, 1, maxHeads)
+	indexer.HeadDim = f.count("index_head_dim", 128, 1, maxHeads)
+	if indexer.HeadDim < d.headDim {
+		f.fail("index_head_dim", "%d, less than the %d channels that rope turns", indexer.HeadDim, d.headDim)
+	}
+	return &indexer
+}
+
+// addIndexer adds an indexer to a, the scope of latent attention.
+func (d *deepseek) addIndexer(a *Builder, mla *MLASpec, indexer *IndexerSpec) {
+	mla.Indexer = indexer
+	x := a.Child("indexer", d.class+"Indexer")
+	x.Linear("wq_b", d.qRank, indexer.Heads*indexer.HeadDim, false)
+	x.Linear("wk", d.hidden, indexer.HeadDim, false)
+	x.LayerNorm("k_norm", indexer.HeadDim, 1e-6, true)
+	x.Linear("weights_proj", d.hidden, indexer.Heads, false)
 }
 
 // mixtureByType returns which layers have a mixture: those that mlp_layer_types says, else all but the

@@ -119,6 +119,9 @@ func checkRope(t *testing.T, c referenceCase, path string, a *AttentionSpec) {
 		if kind = "full_attention_"; a.Window > 0 {
 			kind = "sliding_attention_"
 		}
+		if a.Window == 0 && c.Rope.Inv["indexed_attention_inv_freq"] != nil {
+			kind = "indexed_attention_"
+		}
 		if own := fmt.Sprintf("layer_%d_", a.Layer); c.Rope.Inv[own+"inv_freq"] != nil {
 			kind = own
 		}

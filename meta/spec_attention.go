@@ -79,6 +79,7 @@ type MLASpec struct {
 	// KVDown is [LoraRank+RopeDim, hidden], and KVUp [Heads·(NopeDim+ValueDim), LoraRank]: for each head its keys'
 	// part and its values'.
 	KVDown, KVNorm, KVUp string
+	KRopeNorm            string // norm of r before rope, "" for none
 	// KeyUp and ValueUp are set instead of KVUp where the expansion is stored in two: for each head the
 	// transpose of its keys' part, [Heads·LoraRank, NopeDim], and its values' part, [Heads·ValueDim, LoraRank].
 	KeyUp, ValueUp   string

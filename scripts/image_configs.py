@@ -311,6 +311,40 @@ def is_text_within(config):
     return "vision_config" in config and config["model_type"] != "phi4_multimodal"
 
 
+def dots3_note_text(R, deepseek):
+    c = deepseek(R, "dots3_note_text", v5=True)
+    n = R.choice([2, 3, 4])
+    for name in ("rope_parameters", "rope_theta", "rope_scaling", "first_k_dense_replace", "topk_method"):
+        c.pop(name, None)
+    window = dict(num_attention_heads=R.choice([1, 2, 3]), q_lora_rank=R.choice([6, 8]), kv_lora_rank=R.choice([6, 8]), qk_nope_head_dim=R.choice([4, 6]), v_head_dim=R.choice([4, 6]))
+    c.update({f"swa_{name}": v for name, v in window.items()}, swa_num_key_value_heads=window["num_attention_heads"], swa_head_dim=window["qk_nope_head_dim"] + 4, num_hidden_layers=n,
+             q_lora_rank=10, head_dim=16, index_topk=R.choice([4, 6, 9]), index_n_heads=8, index_head_dim=R.choice([8, 12]), sliding_window=R.choice([3, 8]), routed_scaling_factor=R.choice([1.0, 2.5]),
+             rms_norm_eps=R.choice([1e-5, 1e-3]))
+    c["shared_experts_intermediate_size" if R.random() < 0.5 else "moe_shared_expert_intermediate_size"] = R.choice([10, 14])
+    c["layer_types"] = (["full_attention", "sliding_attention"] + [R.choice(["full_attention", "sliding_attention"]) for _ in range(n)])[:n]
+    if R.random() < 0.2:
+        c["use_dsa"] = False
+    if R.random() < 0.5:
+        c.update(first_k_dense_replace=R.choice([0, 1]), moe_layer_freq=R.choice([1, [R.choice([0, 1]) for _ in range(n)]]))
+    else:
+        c["mlp_layer_types"] = (["sparse", "dense"] + [R.choice(["dense", "sparse"]) for _ in range(n)])[:n]
+    if R.random() < 0.5:
+        c.update(rope_theta=50000.0, swa_rope_theta=1000.0)
+    if "use_dsa" not in c and R.random() < 0.3:
+        c["rope_parameters"] = dict(indexed_attention=dict(rope_type="default", rope_theta=10000.0), sliding_attention=dict(rope_type="linear", rope_theta=1000.0, factor=2.0))
+    return c
+
+
+def dots3_note(R, deepseek, wrap):
+    """Published without text_config."""
+    t = dots3_note_text(R, deepseek)
+    t["model_type"] = "dots3_note"
+    vision = dict(hidden_size=8, intermediate_size=8, moe_intermediate_size=8, num_hidden_layers=1, num_attention_heads=2, patch_size=4, mlp_layer_types=["dense"], adapter_in_dim=8,
+                  adapter_out_dim=t["hidden_size"])
+    sound = dict(hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=2, feature_size=16, downsample_hidden_size=4, adapter_input_size=8, adapter_out_dim=t["hidden_size"])
+    return dict(t, vision_config=vision, audio_config=sound, image_token_id=5, video_token_id=6, audio_token_id=7)
+
+
 def images(llama, wrap, deepseek, exaone4, glm4, glm4_moe, routed):
     """The makers, each with the seeds of the committed fixtures. The arguments are family_configs'."""
     return {
@@ -319,6 +353,8 @@ def images(llama, wrap, deepseek, exaone4, glm4, glm4_moe, routed):
         "cohere_compass": (lambda R: cohere_compass(R, llama, wrap), [2]),
         "cohere_compass_text": (lambda R: cohere_compass_text(R, llama), [3]),
         "dbrx": (lambda R: dbrx(R, llama), [10, 11]),
+        "dots3_note": (lambda R: dots3_note(R, deepseek, wrap), [3]),
+        "dots3_note_text": (lambda R: dots3_note_text(R, deepseek), [1]),
         "exaone4_5": (lambda R: exaone4_5(R, exaone4, wrap), [4]),
         "fast_vlm": (lambda R: fast_vlm(R, llama, wrap), [3]),
         "glm46v": (lambda R: glm(R, wrap, glm4, "glm46v", "glm4v_text"), [3]),

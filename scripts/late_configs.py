@@ -306,7 +306,7 @@ def late(llama, gemma4, wrap, deepseek):
         "gemma4_unified_text": (lambda R: gemma4_unified_text(R, gemma4), [1]),
         "gemma4_unified": (lambda R: gemma4_unified(R, gemma4, wrap), [1]),
         "hy_v4": (lambda R: hy_v4(R, deepseek), [6, 7]),
-        "jamba": (lambda R: jamba(R, llama), [1, 2, 3]),
+        "jamba": (lambda R: jamba(R, llama), [1, 3, 21]),
         "mamba": (lambda R: mamba(R, llama, "mamba"), [1, 2]),
         "kimi_linear": (lambda R: kimi_linear(R, deepseek), [1, 2, 3]),
         "kolibri1": (lambda R: kolibri1(R, llama), [1, 2]),

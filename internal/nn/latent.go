@@ -20,6 +20,7 @@ type latent struct {
 	kvDown        *linear
 	up            expansion
 	kvNorm        *norm
+	ropeNorm      *norm // of the part of keys that rope turns; may be nil
 	out           *linear
 	rope, growth  int       // tables, -1 for none
 	gate          *headGate // nil for none
@@ -48,6 +49,9 @@ func (c *compiler) latent(n Node, s *meta.AttentionSpec, in int) (*latent, error
 	}
 	c.usedNext(a.qDown, a.qUp)
 	if a.kvNorm, err = c.normNamed(n, "norm of the compression", m.KVNorm, a.rank); err != nil {
+		return nil, err
+	}
+	if a.ropeNorm, err = c.normNamed(n, "norm of the keys' rotary part", m.KRopeNorm, a.rotated); err != nil {
 		return nil, err
 	}
 	if err = c.expansion(n, a); err != nil {
@@ -125,10 +129,14 @@ func (a *latent) forward(c *Context, dst, x tensor.Tensor) {
 		a.kvNorm.forward(c, compressed, compressed)
 		c.scale(compressed, orOne(s.MLA.KVScale))
 	}
+	turned := key.Columns(a.rank, a.rank+a.rotated)
+	if a.ropeNorm != nil {
+		a.ropeNorm.forward(c, turned, turned)
+	}
 	if c.err != nil {
 		return
 	}
-	a.turn(c, key.Columns(a.rank, a.rank+a.rotated))
+	a.turn(c, turned)
 	cache := c.cacheOf(s.Layer)
 	cache.KV = latentKeys(cache.KV)
 	c.backend.StoreKV(cache.KV, key, tensor.Tensor{}, cache.slots)
