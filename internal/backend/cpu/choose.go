@@ -22,6 +22,7 @@ const (
 	dotGroups
 	columnSums
 	columnSumsUnpacked
+	codeSums
 	splitDots
 	pairDots
 	amxOneToken
@@ -53,6 +54,7 @@ var kernelNames = [allKernels]string{
 	dotGroups:          "gemm.MulGroups",
 	columnSums:         "gemv.AddLanes",
 	columnSumsUnpacked: "gemv.AddLanes, weights unpacked",
+	codeSums:           "quant.AddCodes",
 	splitDots:          "gemv.MulSplit",
 	pairDots:           "gemv.MulPairs",
 	amxOneToken:        "gemv.MulTile",
@@ -183,6 +185,7 @@ var rules = []rule{
 	{kernel: panelSums, formats: anyFormat, layout: anyLayout, mode: rounded, roles: prompt, when: hasColumns},
 	{kernel: splitDots, formats: bfloat16, layout: byRows, mode: rounded, roles: generated, needs: splits, when: hasColumns},
 	{kernel: dotBlocks, formats: blocks, layout: byRows, mode: anyMode, roles: anyRole, to: 1, needs: blockDots, when: wholeRows},
+	{kernel: codeSums, formats: int4s | 1<<(8+quant.Int8Rows), layout: byColumns, mode: anyMode, roles: anyRole, to: codeTokens, when: wholeSums},
 	{kernel: columnSumsUnpacked, formats: quantised, layout: byColumns, mode: anyMode, roles: anyRole, to: packedTokens},
 	{kernel: columnSums, formats: dense, layout: byColumns, mode: anyMode, roles: anyRole, to: columnTokens},
 	{kernel: dotGroups, formats: anyFormat, layout: anyLayout, mode: anyMode, roles: anyRole, needs: groups, when: manyGroups},
@@ -232,6 +235,11 @@ func wholeTiles(c *choice) bool {
 
 // fitsCache: the tokens stay in the second-level cache, so that weights are not worth packing.
 func fitsCache(c *choice) bool { return c.tokens <= smallTokens || 2*c.tokens*c.w.cols <= smallBytes }
+
+// wholeSums: there are kernels for columns of the view, and its rows are whole units of them.
+func wholeSums(c *choice) bool {
+	return c.w.rows%quant.SumColumns == 0 && c.set.Quant.AddsCodes(c.w.columns(0))
+}
 
 // neighbouringGroups: rows with the same scale are neighbours.
 func neighbouringGroups(c *choice) bool { return c.w.packed.Index == nil }

@@ -11,6 +11,7 @@ import (
 	"github.com/heftai/heft/internal/kernels/attention"
 	"github.com/heftai/heft/internal/kernels/isa"
 	"github.com/heftai/heft/internal/kernels/matmul"
+	"github.com/heftai/heft/internal/kernels/quant"
 	"github.com/heftai/heft/internal/tensor"
 	"github.com/heftai/heft/internal/testenv"
 	"github.com/heftai/heft/meta"
@@ -20,7 +21,7 @@ import (
 // cache, for both precisions, all roles and numbers of tokens around every limit, in all variants of this processor.
 // The kernel that computes is the one that the printed table names.
 func TestKernelTableIsWhatRuns(t *testing.T) {
-	const rows, cols = 48, 512
+	const cols = 512
 	for _, variant := range kernels.Names() {
 		table, err := Kernels(variant)
 		if err != nil {
@@ -52,6 +53,10 @@ func TestKernelTableIsWhatRuns(t *testing.T) {
 		for _, tokens := range []int{1, 2, 4, 5, 8, 9, 15, 16, 17, 31, 32, 33} {
 			for _, precision := range []mode{rounded, exact} {
 				for _, w := range storedWeights() {
+					rows := 48
+					if w.matrix.transposed {
+						rows = quant.SumColumns
+					}
 					m := testWeight(t, &w, rows, cols)
 					x, _ := tensor.Of(make([]byte, 4*tokens*cols), meta.Float32, tokens, cols)
 					y, _ := tensor.Of(make([]byte, 4*tokens*rows), meta.Float32, tokens, rows)

@@ -31,6 +31,7 @@ const (
 	columns                // transposed, in the stored layout
 	turned                 // transposed into a panel of float32 first
 	unpacked               // transposed and quantised, converted some rows at a time
+	codes                  // transposed integer codes, converted in registers
 )
 
 type linear struct {
@@ -121,14 +122,19 @@ func (op *linear) plan(threads int) int {
 	if op.access == turned || op.access == widened {
 		op.unitTokens = op.tokens // a panel is made once
 	}
+	if op.access == codes {
+		op.unitRows, op.unitTokens = quant.SumColumns, min(op.tokens, sumTokens)
+	}
 	op.tokenUnits = ceil(op.tokens, op.unitTokens)
 	switch op.access {
+	case codes:
+		return max(op.unitTokens*op.set.Lanes*quant.SumColumns+quant.SumScratch(op.w.columns(0)), op.unpackedScratch())
 	case inPlace:
 		return m.unpackScratch()
 	case columns:
 		return op.set.Lanes * op.unitRows
 	case unpacked:
-		return op.unitRows*(op.set.Lanes*op.tokens+packedLines) + m.unpackScratch()
+		return op.unpackedScratch()
 	}
 	return op.panelScratch()
 }
@@ -164,6 +170,8 @@ func (op *linear) planAccess() (elem int) {
 		op.access = columns
 	case op.kernel == columnSumsUnpacked:
 		op.access, elem = unpacked, 4
+	case op.kernel == codeSums:
+		op.access = codes
 	case op.kernel == dotBlocks:
 		elem = 1
 	case m.transposed:
@@ -207,6 +215,9 @@ func (op *linear) run(w *worker, unit int) {
 	case op.access == unpacked:
 		w.did(columnSumsUnpacked)
 		op.addUnpacked(y, x, w.scratch.v, r, rows, tokens)
+	case op.access == codes:
+		w.did(codeSums)
+		op.addCodes(y, x, w.scratch.v, r, rows, tokens)
 	default:
 		if op.access == turned {
 			w.did(dotTransposed)

@@ -93,6 +93,42 @@ const (
 	packedTokens = 4   // up to which a transposed weight is used so
 )
 
+// The most tokens that codeSums is used for, and that a unit of it has, whose lanes stay in the second-level cache.
+const (
+	codeTokens = 32
+	sumTokens  = 8
+)
+
+// columns returns the stored columns of codeSums from row r of the weight on.
+func (m *matrix) columns(r int) *quant.View {
+	return &quant.View{Packed: &m.packed, Row: m.row, Step: m.step, Col: m.col + r, Rows: m.cols, Cols: quant.SumColumns}
+}
+
+// addCodes computes rows of a transposed weight of integer codes, which are widened in registers.
+func (op *linear) addCodes(y, x mat.Floats, scratch []float32, r, rows, tokens int) {
+	each := op.set.Lanes * quant.SumColumns
+	lanes := scratch[:tokens*each]
+	for c := 0; c < rows; c += quant.SumColumns {
+		clear(lanes)
+		if !op.set.Quant.AddCodes(lanes, x, tokens, op.w.columns(r+c), scratch[tokens*each:]) {
+			op.addUnpacked(y, x, scratch, r, rows, tokens)
+			return
+		}
+		for t := range tokens {
+			own, to := lanes[t*each:][:each], row(from(y, 0, c), t, quant.SumColumns)
+			op.set.GEMV.FoldLanes(own, quant.SumColumns)
+			for i := range to {
+				to[i] = own[op.w.packed.Packing.SumPlace(i)]
+			}
+		}
+	}
+}
+
+// unpackedScratch is the scratch of addUnpacked.
+func (op *linear) unpackedScratch() int {
+	return op.unitRows*(op.set.Lanes*op.unitTokens+packedLines) + op.w.unpackScratch()
+}
+
 // addUnpacked is addColumns of a quantised weight: some stored rows at a time are
 // widened, which the tokens share.
 func (op *linear) addUnpacked(y, x mat.Floats, scratch []float32, r, rows, tokens int) {

@@ -21,3 +21,15 @@ func TestUnpackingBlocksAllocated(t *testing.T) {
 		}
 	}
 }
+
+func TestAddingCodesAllocatesNothing(t *testing.T) {
+	for _, variant := range isa.Available() {
+		for _, p := range []Packing{Int4Rows, Int8Rows, Int4Columns} {
+			w := &View{Packed: &Packed{Packing: p, Codes: make([]byte, 16*SumColumns), Scales: make([]byte, 4*SumColumns), Zeros: make([]byte, SumColumns), Width: SumColumns, Rows: 16, Columns: 1}, Rows: 16, Cols: SumColumns}
+			k, lanes, scratch := For(variant), make([]float32, variant.Lanes*SumColumns), make([]float32, SumScratch(w))
+			if n := testing.AllocsPerRun(5, func() { k.AddCodes(lanes, mat.Floats{V: scratch[:16], Stride: 16}, 1, w, scratch) }); n != 0 {
+				t.Errorf("%s, %v: %v allocations", variant.Name, p, n)
+			}
+		}
+	}
+}

@@ -62,6 +62,10 @@ type unpacker interface {
 	interleaved(dst []float32, words []byte, scale, zero []float32, ahead int)
 	// lookUp unpacks len(scales) groups of a packing with a table; columns is a multiple of 8.
 	lookUp(p *Packed, dst []float32, codes []byte, scales, zeros []float32, columns int)
+	// addsCodes reports whether the variant has addCodes, which adds x[t][k] · w[k][c] to lane k of token t for
+	// s.n rows of words and SumColumns columns; see Kernels.AddCodes. values is memory for widened rows.
+	addsCodes() bool
+	addCodes(p Packing, lanes, x []float32, words []byte, table, values []float32, s codeShape)
 	// int8s: dst[i] = (signed code i - zero) · scale · factor, rounded twice.
 	int8s(dst []float32, codes []byte, scale, factor float32, zero int32)
 }
@@ -94,7 +98,11 @@ func (s *Kernels) Unpack(dst mat.Floats, w View, scratch []float32) {
 		for r := range rows {
 			p.unpackMXFP4(s.ops, dst.V[r*dst.Stride:][:cols], row+r, col)
 		}
-	case Int8, BnbInt8, Int4Packed, Int8Rows, NVFP4, NVFP4Times, NF4, FP4, E2M1Powers:
+	case Int8Rows:
+		for r := range rows {
+			s.unpackInt8Rows(p, dst.V[r*dst.Stride:][:cols], row+r, col, scratch)
+		}
+	case Int8, BnbInt8, Int4Packed, NVFP4, NVFP4Times, NF4, FP4, E2M1Powers:
 		for r := range rows {
 			p.unpackSeparate(s.ops, dst.V[r*dst.Stride:][:cols], row+r, col, scratch)
 		}

@@ -14,8 +14,6 @@ const bnbScale float32 = 7.874015718698502e-3
 // tensor. It panics if codes or scales are too short.
 func (p *Packed) unpackSeparate(ops ops, dst []float32, row, col int, scratch []float32) {
 	switch p.Packing {
-	case Int8Rows:
-		p.unpackInt8Rows(dst, row, col)
 	case Int8, BnbInt8:
 		p.unpackInt8(ops, dst, row, col)
 	default:
@@ -56,7 +54,7 @@ func (p *Packed) packedZero(row, group, groups int) int {
 }
 
 // unpackInt8Rows dequantises columns of a row. A row whose group does not exist is NaN.
-func (p *Packed) unpackInt8Rows(dst []float32, row, col int) {
+func (s *Kernels) unpackInt8Rows(p *Packed, dst []float32, row, col int, scratch []float32) {
 	group, size := p.group(row), p.ScaleFormat.Size()
 	if at := group * p.Width; group < 0 || (at+p.Width)*size > len(p.Scales) || at+p.Width > len(p.Zeros) {
 		for i := range dst {
@@ -64,10 +62,14 @@ func (p *Packed) unpackInt8Rows(dst []float32, row, col int) {
 		}
 		return
 	}
-	codes := p.Codes[4*(row/4*p.Width+col)+row%4:]
-	zeros := p.Zeros[group*p.Width+col:][:len(dst)]
-	for i := range dst {
-		dst[i] = float32(int(codes[4*i])-int(zeros[i])-p.ZeroBias) * p.Scale(group*p.Width+col+i)
+	for len(dst) > 0 {
+		n, first := min(groupColumns, len(dst)), group*p.Width+col
+		scales, codes, zeros := scratch[:n], p.Codes[4*(row/4*p.Width+col)+row%4:][:4*n-3], p.Zeros[first:][:n]
+		s.vector.Widen(scales, p.Scales[first*size:][:n*size], p.ScaleFormat)
+		for i, scale := range scales {
+			dst[i] = float32(int(codes[4*i])-int(zeros[i])-p.ZeroBias) * scale
+		}
+		dst, col = dst[n:], col+n
 	}
 }
 

@@ -1,0 +1,180 @@
+package quant
+
+import (
+	"encoding/binary"
+
+	"github.com/heftai/heft/internal/kernels/mat"
+)
+
+// SumColumns is the number of columns that [Kernels.AddCodes] adds to: those of a cache line of Int4Columns.
+const SumColumns = 128
+
+// sumRows is how many rows are widened at a time: 16 columns of them, and the codes of 128, stay in the first-level cache.
+const sumRows = 128
+
+// sumStep is what rows come in: words of Int4Rows, and rounds of every variant's lanes.
+const sumStep = 16
+
+// mostSumGroups is how many groups may have rows in any order: the scales of all are widened first.
+const mostSumGroups = 256
+
+// SumScratch returns the length of the scratch of [Kernels.AddCodes].
+func SumScratch(w *View) int { return w.sumTables()*2*SumColumns + SumColumns + 2*16*sumRows }
+
+// codesOfWord is how many rows of a column a word has; 0 where a word has columns, or p is no packing of words.
+func (p Packing) codesOfWord() int {
+	switch p {
+	case Int4Rows:
+		return 8
+	case Int8Rows:
+		return 4
+	}
+	return 0
+}
+
+// sumTables is how many groups' scales are there at once.
+func (w *View) sumTables() int {
+	if w.Packing.codesOfWord() > 0 { // with an index or without one
+		return min(mat.CeilDiv(w.Row+w.Rows, w.Packed.Rows), mostSumGroups)
+	}
+	return 1
+}
+
+// AddsCodes reports whether [Kernels.AddCodes] takes columns of w, a view that has whole columns of a matrix.
+func (s *Kernels) AddsCodes(w *View) bool {
+	p := w.Packed
+	return (p.Packing.codesOfWord() > 0 || p.Packing == Int4Columns && p.Index == nil) && p.Columns == 1 && w.Step <= 1 &&
+		w.Col%8 == 0 && (w.Row|w.Rows|p.Rows)%sumStep == 0 && s.ops.addsCodes()
+}
+
+// AddCodes adds the partial sums of a dot product down each of w's SumColumns columns, for each token, with the bits of
+// [Kernels.Unpack] and gemv's AddLanes: x[t][j] · w[j][c] is added to a lane, in ascending order of j. The lanes of a token
+// have SumColumns elements each, in the order of [Packing.SumPlace]; those of token t follow those of token t-1. It does
+// nothing and returns false if the index of w has more groups than its rows would have without one, or more than 256.
+func (s *Kernels) AddCodes(lanes []float32, x mat.Floats, tokens int, w *View, scratch []float32) bool {
+	p, n := w.Packed, w.sumTables()
+	tables, scratch := scratch[:n*2*SumColumns], scratch[n*2*SumColumns:]
+	scales, values := scratch[:SumColumns], scratch[SumColumns:][:2*16*sumRows]
+	x.Check(tokens, w.Rows)
+	var index []byte
+	if p.Index != nil {
+		index = p.Index[4*w.Row:][:4*w.Rows]
+		if most(index) >= uint32(n) {
+			return false
+		}
+		for g := range n {
+			s.sumTable(p, tables[g*2*SumColumns:][:2*SumColumns], scales, g, w.Col)
+		}
+	}
+	shape := codeShape{lanes: 4 * len(lanes) / tokens, x: 4 * x.Stride, tokens: tokens, words: p.Width / 2, n: sumRows}
+	codes := p.Packing.codesOfWord()
+	if codes > 0 {
+		shape.words = 4 * p.Width
+	}
+	group := -1
+	for k := 0; k < w.Rows; k += shape.n {
+		row := w.Row + k
+		if shape.n = min(sumRows, w.Rows-k); index == nil {
+			if g := row / p.Rows; g != group {
+				group = g
+				s.sumTable(p, tables[:2*SumColumns], scales, g, w.Col)
+			}
+			shape.n = min(shape.n, (group+1)*p.Rows-row)
+		} else {
+			shape.groups = index[4*k:][:4*shape.n]
+		}
+		begin, lines, line := row*shape.words+w.Col/2, shape.n, SumColumns/2
+		if codes > 0 {
+			begin, lines, line = row/codes*shape.words+4*w.Col, shape.n/codes, 4*SumColumns
+		}
+		shape.ahead = lines * shape.words
+		s.ops.addCodes(p.Packing, lanes, x.V[k:], p.Codes[begin:][:shape.ahead-shape.words+line], tables, values, shape)
+	}
+	return true
+}
+
+// most returns the largest of an index's little-endian numbers. Negative ones are large.
+func most(index []byte) (out uint32) {
+	for ; len(index) > 0; index = index[4:] {
+		out = max(out, binary.LittleEndian.Uint32(index))
+	}
+	return out
+}
+
+// codeShape is what addCodes has beside operands. Distances are in bytes.
+type codeShape struct {
+	lanes, x int // from a token's to the next one's
+	tokens   int
+	words    int // from a row of words to the next
+	n        int // rows, a multiple of sumStep
+	ahead    int // from the words to those that come next
+	// groups are the groups of the rows, by which the table is indexed; nil if it has one for all.
+	groups []byte
+}
+
+// SumPlace is where lanes of AddCodes have column c of their SumColumns.
+func (p Packing) SumPlace(c int) int {
+	if p == Int4Columns { // nibble i of all words
+		return interleave(c)/4*16 + c/8
+	}
+	return c
+}
+
+// sumTable sets table to the scales of SumColumns columns from col on and, behind them, their zeros and 2^bits more, in the
+// order of SumPlace.
+func (s *Kernels) sumTable(p *Packed, table, scales []float32, group, col int) {
+	first, size := group*p.Width+col, p.ScaleFormat.Size()
+	to, zeros := table[:SumColumns], table[SumColumns:][:SumColumns]
+	if p.Packing == Int4Columns {
+		to = scales
+	}
+	s.vector.Widen(to, p.Scales[first*size:][:SumColumns*size], p.ScaleFormat)
+	if p.Packing == Int8Rows {
+		for i, zero := range p.Zeros[first:][:SumColumns] {
+			zeros[i] = float32(int(zero) + p.ZeroBias + 256)
+		}
+		return
+	}
+	words, bias := p.Zeros[first/2:][:SumColumns/2], p.ZeroBias+16
+	for w := range SumColumns / 8 {
+		word := binary.LittleEndian.Uint32(words[4*w:])
+		if p.Packing == Int4Rows {
+			for i := range 8 {
+				zeros[8*w+i] = float32(int(word>>(4*i)&15) + bias)
+			}
+			continue
+		}
+		for i := range 8 { // nibble i is column nibbleColumns[i]
+			zeros[16*i+w] = float32(int(word>>(4*i)&15) + bias)
+			table[16*i+w] = scales[8*w+nibbleColumns[i]]
+		}
+	}
+}
+
+// nibbleColumns are the columns of the nibbles of a word of Int4Columns, the lowest first.
+var nibbleColumns = [8]int{0, 2, 4, 6, 1, 3, 5, 7}
+
+func (goOps) addsCodes() bool { return true }
+
+// addCodes rounds products before it adds them, as gemv's reference does.
+func (goOps) addCodes(p Packing, lanes, x []float32, words []byte, table, _ []float32, s codeShape) {
+	for t := range s.tokens {
+		sums := lanes[t*s.lanes/4:][:mat.GoLanes*SumColumns]
+		for k := range s.n {
+			own := table
+			if s.groups != nil {
+				own = table[binary.LittleEndian.Uint32(s.groups[4*k:])*2*SumColumns:]
+			}
+			a, out := x[t*s.x/4+k], sums[k%mat.GoLanes*SumColumns:][:SumColumns]
+			for c := range out {
+				word, shift, bits := 4*(c%16)+k*s.words, c/16*4, 4
+				if n := p.codesOfWord(); n > 0 {
+					bits = 32 / n
+					word, shift = 4*c+k/n*s.words, k%n*bits
+				}
+				code := float32(1<<bits + binary.LittleEndian.Uint32(words[word:])>>shift&(1<<bits-1))
+				out[c] += float32(a * float32((code-own[SumColumns+c])*own[c]))
+			}
+		}
+	}
+}
