@@ -217,6 +217,9 @@ type Coding struct {
 	Found bool `json:"found"`
 	// Gain is how many times faster coded weights are than plain ones in memory here, if they are coded for that.
 	Gain float64 `json:"gain,omitempty"`
+	// Kept says that an earlier start has written all coded weights to the cache folder, from which they stream. The first
+	// start does, if some are on the disk.
+	Kept bool `json:"kept,omitempty"`
 }
 
 // CodingOf describes the coded weights of a plan, for the options that Plan returned with it. It
@@ -225,7 +228,7 @@ func CodingOf(skeleton *meta.Model, plan *devicemap.Plan, o *Options) *Coding {
 	if !o.coded {
 		return nil
 	}
-	c := &Coding{Gain: o.gain, LimitBytes: plan.Device(devicemap.CPU).LimitBytes, Fits: !onDisk(plan), Found: o.codedSizes != nil}
+	c := &Coding{Gain: o.gain, LimitBytes: plan.Device(devicemap.CPU).LimitBytes, Fits: !onDisk(plan), Found: o.codedSizes != nil, Kept: o.keptCodes}
 	coded := o.codedBytes(skeleton)
 	for _, p := range skeleton.Root.AllParams() {
 		if p.SameAs != nil {

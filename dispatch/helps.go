@@ -13,8 +13,35 @@ import (
 type Help struct {
 	MoreBytes       int64            `json:"more_cpu_bytes,omitempty"` // added to the limit of the cpu
 	Quantize        meta.QuantFormat `json:"-"`
-	Format          string           `json:"quantize,omitempty"` // the name of Quantize
+	Format          string           `json:"quantize,omitempty"`    // the name of Quantize
+	Compress        string           `json:"compress,omitempty"`    // the name of CompressExact, which changes no answer
+	KeptBytes       int64            `json:"cache_bytes,omitempty"` // that Compress writes to the cache folder
 	TokensPerSecond float64          `json:"tokens_per_second"`
+}
+
+// A CodedPlan compares a plan whose weights stream from the disk with that of [CompressExact].
+type CodedPlan struct {
+	Plan      devicemap.Plan
+	Options   Options // that Plan returned with it
+	KeptBytes int64   // coded weights, which the first start writes to the cache folder
+}
+
+// CodedInstead returns the plan with coded weights if a token then reads less from the disk, by a twentieth or more. o are the
+// options that were given to [Plan], and plan is its result.
+func CodedInstead(skeleton *meta.Model, o Options, plan devicemap.Plan) (*CodedPlan, bool) {
+	if !streams(&plan) || o.Quantize != meta.QuantNone || o.Compress == CompressExact || o.keepsCoded() != nil {
+		return nil, false
+	}
+	o.Compress = CompressExact
+	coded, planned, err := Plan(skeleton, o)
+	if err != nil || !planned.coded || leastGain*float64(coded.DiskBytesPerToken) > float64(plan.DiskBytesPerToken) {
+		return nil, false
+	}
+	c := &CodedPlan{Plan: coded, Options: planned}
+	for _, n := range planned.codedBytes(skeleton) {
+		c.KeptBytes += n
+	}
+	return c, true
 }
 
 // leastGain is the factor from which a change is worth mentioning.
@@ -22,7 +49,7 @@ const leastGain = 1.05
 
 // WhatHelps returns the changes that would make a model faster whose weights stream from the disk,
 // the most effective one first: a quarter to a half more memory, or all that it needs if that is less,
-// and converted weights. o are the options that were given to [Plan], plan its result, and dtype and s
+// coded weights and converted ones. o are the options that were given to [Plan], plan its result, and dtype and s
 // are as for [Predict]. It plans once for each change.
 func WhatHelps(skeleton *meta.Model, o Options, plan devicemap.Plan, dtype string, s MachineSpeed) []Help {
 	now := Predict(skeleton, plan, dtype, s).TokensPerSecond
@@ -31,14 +58,15 @@ func WhatHelps(skeleton *meta.Model, o Options, plan devicemap.Plan, dtype strin
 		return nil
 	}
 	var list []Help
-	try := func(o Options, dtype string, h Help) {
-		changed, _, err := Plan(skeleton, o)
-		if err != nil {
-			return // such as weights that cannot be converted
-		}
+	add := func(changed devicemap.Plan, dtype string, h Help) {
 		if then := Predict(skeleton, changed, dtype, s).TokensPerSecond; then != nil && *then >= leastGain**now {
 			h.TokensPerSecond = *then
 			list = append(list, h)
+		}
+	}
+	try := func(o Options, dtype string, h Help) {
+		if changed, _, err := Plan(skeleton, o); err == nil { // weights that cannot be converted are an error
+			add(changed, dtype, h)
 		}
 	}
 	more := step(limit)
@@ -48,6 +76,9 @@ func WhatHelps(skeleton *meta.Model, o Options, plan devicemap.Plan, dtype strin
 	larger := o
 	larger.MaxMemory = withHost(o.MaxMemory, limit+more)
 	try(larger, dtype, Help{MoreBytes: more})
+	if c, ok := CodedInstead(skeleton, o, plan); ok {
+		add(c.Plan, c.Options.LoadedAs().String(), Help{Compress: CompressExact.String(), KeptBytes: c.KeptBytes})
+	}
 	if o.Quantize == meta.QuantNone {
 		for _, f := range meta.Conversions() {
 			smaller := o

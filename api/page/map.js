@@ -164,7 +164,8 @@ export async function showPlan() {
   const help = plan.what_helps?.[0];
   $('helps').hidden = !help;
   if (help) {
-    const change = [help.more_cpu_bytes && bytes(help.more_cpu_bytes) + ' more memory', help.quantize && '--quantize ' + help.quantize].filter(Boolean).join(' and ');
+    const change = [help.more_cpu_bytes && bytes(help.more_cpu_bytes) + ' more memory', help.compress && '--compress ' + help.compress + ', with the same answers,',
+      help.quantize && '--quantize ' + help.quantize].filter(Boolean).join(' and ');
     $('helps').textContent = 'What would help most: ' + change + ', predicted ' + help.tokens_per_second.toFixed(1) + ' tokens per second.';
   }
   if (!layouts[name]) drawTiers( // a server that does not count this model's activity

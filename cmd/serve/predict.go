@@ -95,8 +95,11 @@ func helpLine(r *dispatch.Report) string {
 	var parts []string
 	for _, h := range r.Helps {
 		what := "--quantize " + h.Format
-		if h.MoreBytes > 0 {
+		switch {
+		case h.MoreBytes > 0:
 			what = "+" + devicemap.FormatSize(h.MoreBytes)
+		case h.Compress != "":
+			what = fmt.Sprintf("--compress %s (the same answers, %s in --cache-dir)", h.Compress, devicemap.FormatSize(h.KeptBytes))
 		}
 		parts = append(parts, fmt.Sprintf("%s: %s → %s tokens/s", what, figure(*r.Predicted.TokensPerSecond), figure(h.TokensPerSecond)))
 	}

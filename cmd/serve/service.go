@@ -201,6 +201,7 @@ func (c *runCmd) bind(ctx context.Context, d *draft, plan devicemap.Plan, option
 	err := checkDevices(plan)
 	if err == nil {
 		warnPlan(plan)
+		noteCoding(d, plan, options)
 		options.DeviceLost = c.deviceLost
 		d.checkpoint.KeepHashes(measurementsDir(c.CacheDir))
 		l.model, err = dispatch.New(d.skeleton, d.checkpoint, plan.Map, options)
@@ -236,6 +237,17 @@ func (c *runCmd) bind(ctx context.Context, d *draft, plan devicemap.Plan, option
 	l.report.report.SelfDraft, l.report.report.FitsWith = d.offered, fitBeside(d.skeleton, l.report.asked, plan, d.self)
 	l.report.report.KVTokens = options.KVTokens // no one asks yet
 	return l, nil
+}
+
+// noteCoding logs that weights are coded, or what coding them would save.
+func noteCoding(d *draft, plan devicemap.Plan, options dispatch.Options) {
+	size := devicemap.FormatSize
+	if c := dispatch.CodingOf(d.skeleton, &plan, &options); c != nil {
+		slog.Info("weights are coded in fewer bytes, with the same answers", "stored", size(c.PlainBytes), "coded", size(c.Bytes))
+	} else if c, ok := dispatch.CodedInstead(d.skeleton, besideDraft(d.options, plan, d.self), plan); ok && d.self == nil {
+		slog.Info("--compress exact would read less from the disk, with the same answers", "token_reads", size(plan.DiskBytesPerToken),
+			"coded_token_reads", size(c.Plan.DiskBytesPerToken), "kept_in_cache_dir", size(c.KeptBytes))
+	}
 }
 
 // generator joins the model and its text, for so many sequences at once. The engine runs then.

@@ -20,14 +20,17 @@ func TestWhatHelps(t *testing.T) {
 	plan, _ := dispatchtest.PlanShape(t, skeleton, o)
 	now := dispatch.Predict(skeleton, plan, "", usual)
 	helps := dispatch.WhatHelps(skeleton, o, plan, "", usual)
-	if len(helps) != 3 || helps[0].Quantize != meta.QuantQ4 || helps[1].Quantize != meta.QuantQ8 || helps[2].MoreBytes != 64*dispatchtest.GiB {
-		t.Fatalf("%+v, want q4_0, q8_0 and 64 GiB more", helps)
+	if len(helps) != 4 || helps[0].Quantize != meta.QuantQ4 || helps[1].Quantize != meta.QuantQ8 || helps[2].Compress != "exact" || helps[3].MoreBytes != 64*dispatchtest.GiB {
+		t.Fatalf("%+v, want q4_0, q8_0, coded weights and 64 GiB more", helps)
 	}
 	for i, h := range helps {
 		changed, dtype := o, ""
-		if h.MoreBytes > 0 {
+		switch {
+		case h.MoreBytes > 0:
 			changed.MaxMemory = []devicemap.DeviceMemory{{Device: devicemap.CPU, Bytes: float64(200*dispatchtest.GiB + h.MoreBytes)}}
-		} else {
+		case h.Compress != "":
+			changed.Compress, dtype = dispatch.CompressExact, meta.QuantCoded.String()
+		default:
 			changed.Quantize, dtype = h.Quantize, h.Format
 		}
 		plan, _ := dispatchtest.PlanShape(t, skeleton, changed)
@@ -50,6 +53,33 @@ func TestWhatHelps(t *testing.T) {
 	for _, h := range dispatch.WhatHelps(moe, short, plan, "", usual) {
 		if h.MoreBytes > 0 && h.MoreBytes != fit.LimitBytes-2300<<20 {
 			t.Errorf("%d bytes more, and all fits with %d", h.MoreBytes, fit.LimitBytes-2300<<20)
+		}
+	}
+}
+
+// TestPlansNameExactCodes: coded weights, which change no answer, were not among what helps. Their file has all coded matrices.
+func TestPlansNameExactCodes(t *testing.T) {
+	skeleton, o := dispatchtest.ModelShape(t, "dense-405b"), dispatchtest.ServingOptions(200*dispatchtest.GiB)
+	o.CacheDir = t.TempDir()
+	plan, _ := dispatchtest.PlanShape(t, skeleton, o)
+	c, ok := dispatch.CodedInstead(skeleton, o, plan)
+	if !ok || c.Plan.DiskBytesPerToken*4 > plan.DiskBytesPerToken*3 || c.Options.LoadedAs() != meta.QuantCoded {
+		t.Fatalf("got %v, %+v", ok, c)
+	}
+	if coding := dispatch.CodingOf(skeleton, &c.Plan, &c.Options); c.KeptBytes >= coding.Bytes || c.KeptBytes < coding.Bytes*9/10 {
+		t.Errorf("%d bytes are kept, want most of %d", c.KeptBytes, coding.Bytes)
+	}
+	for name, change := range map[string]func(*dispatch.Options){
+		"coded":     func(o *dispatch.Options) { o.Compress = dispatch.CompressExact },
+		"converted": func(o *dispatch.Options) { o.Quantize = meta.QuantQ8 },
+		"no folder": func(o *dispatch.Options) { o.CacheDir = "" },
+		"in memory": func(o *dispatch.Options) { *o = dispatchtest.ServingOptions(900 * dispatchtest.GiB) },
+	} {
+		o := o
+		change(&o)
+		plan, _ := dispatchtest.PlanShape(t, skeleton, o)
+		if c, ok := dispatch.CodedInstead(skeleton, o, plan); ok {
+			t.Errorf("%s: %d instead of %d bytes a token", name, c.Plan.DiskBytesPerToken, plan.DiskBytesPerToken)
 		}
 	}
 }
