@@ -72,7 +72,7 @@ func TestErrorsAreOneLineWithTheirStatus(t *testing.T) {
 		{"plan a --model b", 2, "twice"},
 		{"--device-map model.layer.0=disk", 2, "model.layers"},
 		{"--config " + badYAML, 2, "bad.yaml"},
-		{"plan " + unknown, 1, "qwen2"},
+		{"plan " + unknown, 1, "did you mean mamba or mamba2?"},
 		{"plan " + unknown, 1, unknown},
 		{"plan " + filepath.Join(dir, "missing"), 1, "missing"},
 		{"--model " + dir, 1, "no safetensors"},
