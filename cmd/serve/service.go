@@ -244,7 +244,9 @@ func noteCoding(d *draft, plan devicemap.Plan, options dispatch.Options) {
 	size := devicemap.FormatSize
 	if c := dispatch.CodingOf(d.skeleton, &plan, &options); c != nil {
 		slog.Info("weights are coded in fewer bytes, with the same answers", "stored", size(c.PlainBytes), "coded", size(c.Bytes))
-	} else if c, ok := dispatch.CodedInstead(d.skeleton, besideDraft(d.options, plan, d.self), plan); ok && d.self == nil {
+	} else if d.self != nil {
+		return // it borrows no coded weights
+	} else if c, ok := dispatch.CodedInstead(d.skeleton, d.options, plan); ok {
 		slog.Info("--compress exact would read less from the disk, with the same answers", "token_reads", size(plan.DiskBytesPerToken),
 			"coded_token_reads", size(c.Plan.DiskBytesPerToken), "kept_in_cache_dir", size(c.KeptBytes))
 	}
