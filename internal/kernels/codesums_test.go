@@ -71,7 +71,7 @@ func TestCodeSumsHaveTheBitsOfUnpackedWeights(t *testing.T) {
 					}
 				}
 				w := quant.View{Packed: p, Row: c.row, Step: 1, Col: c.col, Rows: c.n, Cols: quant.SumColumns}
-				if !set.Quant.AddsCodes(&w) {
+				if !w.TakesSums() {
 					t.Fatalf("%v, %+v: no kernel", packing, c)
 				}
 				x := mat.Floats{V: make([]float32, c.tokens*(c.n+3)), Stride: c.n + 3}
@@ -98,6 +98,19 @@ func TestCodeSumsHaveTheBitsOfUnpackedWeights(t *testing.T) {
 					}
 				}
 			}
+		}
+	})
+}
+
+// TestScalesOfGroupsThatNoRowHasAreNotRead: a file may have as many groups as its index names, and fewer than its rows would
+// have in order.
+func TestScalesOfGroupsThatNoRowHasAreNotRead(t *testing.T) {
+	kerneltest.Each(t, func(t *testing.T, set *kernels.Set) {
+		p := codesOf(rand.New(rand.NewPCG(2, 1)), quant.Int4Rows, mat.Float16, 64, 128, 64)
+		p.Rows, p.Index = 16, make([]byte, 4*64) // one group instead of four
+		w := quant.View{Packed: p, Step: 1, Rows: 64, Cols: quant.SumColumns}
+		if !set.Quant.AddCodes(make([]float32, set.Lanes*quant.SumColumns), mat.Floats{V: make([]float32, 64), Stride: 64}, 1, &w, make([]float32, quant.SumScratch(&w))) {
+			t.Error("rows of one group were not added")
 		}
 	})
 }

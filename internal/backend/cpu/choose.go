@@ -238,7 +238,7 @@ func fitsCache(c *choice) bool { return c.tokens <= smallTokens || 2*c.tokens*c.
 
 // wholeSums: there are kernels for columns of the view, and its rows are whole units of them.
 func wholeSums(c *choice) bool {
-	return c.w.rows%quant.SumColumns == 0 && c.set.Quant.AddsCodes(c.w.columns(0))
+	return c.w.rows%quant.SumColumns == 0 && c.w.columns(0).TakesSums()
 }
 
 // neighbouringGroups: rows with the same scale are neighbours.

@@ -62,9 +62,8 @@ type unpacker interface {
 	interleaved(dst []float32, words []byte, scale, zero []float32, ahead int)
 	// lookUp unpacks len(scales) groups of a packing with a table; columns is a multiple of 8.
 	lookUp(p *Packed, dst []float32, codes []byte, scales, zeros []float32, columns int)
-	// addsCodes reports whether the variant has addCodes, which adds x[t][k] · w[k][c] to lane k of token t for
-	// s.n rows of words and SumColumns columns; see Kernels.AddCodes. values is memory for widened rows.
-	addsCodes() bool
+	// addCodes adds x[t][k] · w[k][c] to lane k of token t for s.n rows and SumColumns columns; see Kernels.AddCodes.
+	// values is memory for widened rows.
 	addCodes(p Packing, lanes, x []float32, words []byte, table, values []float32, s codeShape)
 	// int8s: dst[i] = (signed code i - zero) · scale · factor, rounded twice.
 	int8s(dst []float32, codes []byte, scale, factor float32, zero int32)

@@ -40,11 +40,11 @@ func (w *View) sumTables() int {
 	return 1
 }
 
-// AddsCodes reports whether [Kernels.AddCodes] takes columns of w, a view that has whole columns of a matrix.
-func (s *Kernels) AddsCodes(w *View) bool {
+// TakesSums reports whether [Kernels.AddCodes] takes columns of w, a view that has whole columns of a matrix.
+func (w *View) TakesSums() bool {
 	p := w.Packed
 	return (p.Packing.codesOfWord() > 0 || p.Packing == Int4Columns && p.Index == nil) && p.Columns == 1 && w.Step <= 1 &&
-		w.Col%8 == 0 && (w.Row|w.Rows|p.Rows)%sumStep == 0 && s.ops.addsCodes()
+		w.Col%8 == 0 && (w.Row|w.Rows|p.Rows)%sumStep == 0
 }
 
 // AddCodes adds the partial sums of a dot product down each of w's SumColumns columns, for each token, with the bits of
@@ -59,10 +59,11 @@ func (s *Kernels) AddCodes(lanes []float32, x mat.Floats, tokens int, w *View, s
 	var index []byte
 	if p.Index != nil {
 		index = p.Index[4*w.Row:][:4*w.Rows]
-		if most(index) >= uint32(n) {
+		last := most(index)
+		if last >= uint32(n) {
 			return false
 		}
-		for g := range n {
+		for g := range int(last) + 1 {
 			s.sumTable(p, tables[g*2*SumColumns:][:2*SumColumns], scales, g, w.Col)
 		}
 	}
@@ -121,7 +122,7 @@ func (p Packing) SumPlace(c int) int {
 }
 
 // sumTable sets table to the scales of SumColumns columns from col on and, behind them, their zeros and 2^bits more, in the
-// order of SumPlace.
+// order of SumPlace. With DecodeGroup and a second loop for the order, products would take 1.1 to 1.2 times as long.
 func (s *Kernels) sumTable(p *Packed, table, scales []float32, group, col int) {
 	first, size := group*p.Width+col, p.ScaleFormat.Size()
 	to, zeros := table[:SumColumns], table[SumColumns:][:SumColumns]
@@ -153,8 +154,6 @@ func (s *Kernels) sumTable(p *Packed, table, scales []float32, group, col int) {
 
 // nibbleColumns are the columns of the nibbles of a word of Int4Columns, the lowest first.
 var nibbleColumns = [8]int{0, 2, 4, 6, 1, 3, 5, 7}
-
-func (goOps) addsCodes() bool { return true }
 
 // addCodes rounds products before it adds them, as gemv's reference does.
 func (goOps) addCodes(p Packing, lanes, x []float32, words []byte, table, _ []float32, s codeShape) {

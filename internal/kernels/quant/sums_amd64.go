@@ -8,8 +8,6 @@ import (
 	"github.com/heftai/heft/internal/kernels/asm"
 )
 
-func (a *simd) addsCodes() bool { return true }
-
 // sumShape is codeShape as the kernels read it.
 type sumShape struct{ lanes, x, tokens, words, n, ahead int64 }
 
