@@ -61,16 +61,5 @@ func BenchmarkDecode(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer m.Close()
-	s := m.NewSequence()
-	defer s.Free()
-	batch := &dispatch.Batch{Rows: []dispatch.BatchRow{{Sequence: s, Tokens: []int32{5}, PromptLen: 1, Logits: dispatch.LogitsLast}}}
-	b.ReportAllocs()
-	for b.Loop() {
-		if s.Len() >= 100 {
-			s.Truncate(1)
-		}
-		if _, err := m.Forward(context.Background(), batch); err != nil {
-			b.Fatal(err)
-		}
-	}
+	dispatchtest.BenchmarkTokens(b, m)
 }
