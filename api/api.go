@@ -123,9 +123,6 @@ func New(m *generate.Model, options Options) http.Handler {
 
 // adapterRoutes are the routes that load and unload adapters, for clients that may.
 func (s *service) adapterRoutes() []route {
-	if s.LoraDir == "" {
-		return nil
-	}
 	a := openai.NewAdapters(s.models, s.LoraDir)
 	return []route{{http.MethodPost, "/v1/load_lora_adapter", s.admin(a.Load)}, {http.MethodPost, "/v1/unload_lora_adapter", s.admin(a.Unload)}}
 }

@@ -6,6 +6,8 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
+	"time"
 )
 
 const (
@@ -15,63 +17,118 @@ const (
 	connectionShare = 16
 	// fewConnections may always wait for a request.
 	fewConnections = 64
+	// warnConnections is the number of connections below which the start warns.
+	warnConnections = 256
+	// grace is how long a connection may wait for a request before it makes room for another one: time in which a
+	// request that was sent is read.
+	grace = 250 * time.Millisecond
 )
 
 // connections limits the connections that have no request, new ones and idle ones, and all connections by the file
-// descriptors that the process may open. Beyond a limit the connection that has waited longest for a request is
-// closed, as an idle timeout would. Connections with a request are limited by the memory of requests.
+// descriptors that the process may open. At a limit no connection is accepted until another one ends, or has waited
+// for a request longer than grace and is closed, as an idle timeout would. Until then clients wait in the system's
+// queue, and answers close their connections. Connections with a request are limited by the memory of requests.
 type connections struct {
 	most int // without a request
 	all  int // with and without
 
 	mu      sync.Mutex
-	waiting list.List // of net.Conn, the longest waiting first
+	changed sync.Cond
+	waiting list.List // of waiter, the longest waiting first
 	at      map[net.Conn]*list.Element
+	closed  map[net.Conn]bool // by this, until net/http reports it
 	open    int
-	full    sync.Once // warns that there are all connections
+	full    sync.Once   // warns that there are all connections
+	crowded atomic.Bool // a connection waits to be accepted
+}
+
+// A waiter is a connection that waits for a request.
+type waiter struct {
+	conn  net.Conn
+	since time.Time
 }
 
 // newConnections has the limits for so much memory of requests, and for a process that may open so many more files.
 // Half of them are for connections; the other half is for weights and other files.
 func newConnections(requestMemory int64, descriptors int) *connections {
 	most := max(fewConnections, int(requestMemory/connectionShare/connectionBytes))
-	return &connections{most: most, all: max(descriptors/2, 1), at: map[net.Conn]*list.Element{}}
-}
-
-// note is a server's ConnState.
-func (c *connections) note(conn net.Conn, state http.ConnState) {
-	if longest := c.move(conn, state); longest != nil {
-		_ = longest.Close() // net/http ends its goroutine
+	c := &connections{most: most, all: max(descriptors/2, 1), at: map[net.Conn]*list.Element{}, closed: map[net.Conn]bool{}}
+	c.changed.L = &c.mu
+	if c.all < warnConnections {
+		slog.Warn("the process may open few files: clients beyond so many connections wait; raise the limit (ulimit -n, or LimitNOFILE of systemd)", "connections", c.all)
 	}
+	return c
 }
 
-// move keeps account of conn and returns the connection to be closed, nil for none.
-func (c *connections) move(conn net.Conn, state http.ConnState) (longest net.Conn) {
+// handler tells clients to close their connections after the answer while others wait to be accepted.
+func (c *connections) handler(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if c.crowded.Load() {
+			w.Header().Set("Connection", "close")
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// note is a server's ConnState. For a new connection it returns when there is room, and net/http accepts no other
+// one meanwhile.
+func (c *connections) note(conn net.Conn, state http.ConnState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	switch state {
-	case http.StateNew:
-		c.open++
-	case http.StateClosed, http.StateHijacked:
-		c.open--
-	}
 	if e := c.at[conn]; e != nil {
 		c.waiting.Remove(e)
 		delete(c.at, conn)
 	}
-	if state != http.StateNew && state != http.StateIdle {
-		return nil
+	switch state {
+	case http.StateNew:
+		c.open++
+		c.makeRoom()
+		c.wait(conn)
+	case http.StateIdle:
+		c.wait(conn)
+	case http.StateClosed, http.StateHijacked:
+		c.open--
+		delete(c.closed, conn)
 	}
-	c.at[conn] = c.waiting.PushBack(conn)
-	if c.waiting.Len() <= c.most && c.open <= c.all || c.waiting.Len() == 1 {
-		return nil
+	c.changed.Broadcast()
+}
+
+func (c *connections) wait(conn net.Conn) {
+	c.at[conn] = c.waiting.PushBack(waiter{conn, time.Now()})
+}
+
+// makeRoom returns when one more connection may wait for its request.
+func (c *connections) makeRoom() {
+	defer c.crowded.Store(false)
+	for c.waiting.Len() >= c.most || c.open-len(c.closed) > c.all {
+		c.crowded.Store(true)
+		if c.open > c.all {
+			c.full.Do(func() {
+				slog.Warn("clients wait for a connection, since the process may open few files: raise its limit (ulimit -n, or LimitNOFILE of systemd)", "connections", c.all)
+			})
+		}
+		if wait := c.closeLongest(); wait > 0 {
+			timer := time.AfterFunc(wait, func() { c.mu.Lock(); defer c.mu.Unlock(); c.changed.Broadcast() })
+			c.changed.Wait()
+			timer.Stop()
+		}
 	}
-	if c.open > c.all {
-		c.full.Do(func() {
-			slog.Warn("connections that wait for a request are closed for new ones, since the process may open few files: raise its limit (ulimit -n, or LimitNOFILE of systemd)", "connections", c.all)
-		})
+}
+
+// closeLongest closes the connection that has waited longest for a request, and returns 0. If none has waited for
+// grace, it returns after which time one may have.
+func (c *connections) closeLongest() time.Duration {
+	e := c.waiting.Front()
+	if e == nil {
+		return grace
 	}
-	longest, _ = c.waiting.Remove(c.waiting.Front()).(net.Conn)
-	delete(c.at, longest)
-	return longest
+	longest, _ := e.Value.(waiter)
+	if left := grace - time.Since(longest.since); left > 0 {
+		return left
+	}
+	c.waiting.Remove(e)
+	delete(c.at, longest.conn)
+	c.closed[longest.conn] = true
+	_ = longest.conn.Close() // net/http ends its goroutine
+	return 0
 }

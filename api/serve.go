@@ -21,8 +21,9 @@ const maxHeader = 64 << 10
 // listen yet.
 func NewServer(m *generate.Model, o Options) *http.Server {
 	t := o.Timeouts.withDefaults()
-	return &http.Server{Handler: New(m, o), MaxHeaderBytes: maxHeader, ReadHeaderTimeout: t.Header, IdleTimeout: t.Idle,
-		BaseContext: noteListener, ConnContext: limitBuffer, ConnState: newConnections(newService(m, o).Requests.Bytes, topology.FreeDescriptors()).note}
+	c := newConnections(newService(m, o).Requests.Bytes, topology.FreeDescriptors())
+	return &http.Server{Handler: c.handler(New(m, o)), MaxHeaderBytes: maxHeader, ReadHeaderTimeout: t.Header, IdleTimeout: t.Idle,
+		BaseContext: noteListener, ConnContext: limitBuffer, ConnState: c.note}
 }
 
 // Serve serves m on l until ctx ends. Requests are answered at once; meanwhile the weights of the

@@ -127,3 +127,14 @@ func TestTemplatesAreApplied(t *testing.T) {
 		t.Errorf("%d %v", status, e)
 	}
 }
+
+// TestAdaptersWithoutAFolderNameTheFlag: POST /v1/load_lora_adapter without --lora-dir was a 404 for an invalid URL.
+func TestAdaptersWithoutAFolderNameTheFlag(t *testing.T) {
+	s := serve(t, generatetest.Fake(t, &enginetest.Model{}, engine.Options{}))
+	for _, path := range []string{"/v1/load_lora_adapter", "/v1/unload_lora_adapter"} {
+		status, got := s.text("POST", path, map[string]any{"lora_name": "sql", "lora_path": "sql-v2"})
+		if status != 404 || !strings.Contains(got, "--lora-dir DIR") {
+			t.Errorf("%s: %d %s, want 404 with --lora-dir DIR", path, status, got)
+		}
+	}
+}

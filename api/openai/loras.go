@@ -22,14 +22,17 @@ type Adapters struct {
 	dir    string
 }
 
-// NewAdapters serves the adapters below dir.
+// NoAdapters is what both endpoints answer without a folder of adapters.
+const NoAdapters = "This server loads no adapters: start serve with --lora-dir DIR."
+
+// NewAdapters serves the adapters below dir. With "" it answers 404.
 func NewAdapters(models *generate.Models, dir string) *Adapters { return &Adapters{models, dir} }
 
 // Load is POST /v1/load_lora_adapter.
 func (s *Adapters) Load(w http.ResponseWriter, r *http.Request) {
 	name, dir, base := "", "", ""
 	inPlace := false
-	err := readAdapter(r, func(f *wire.Fields) {
+	err := s.read(r, func(f *wire.Fields) {
 		requireString(f, "lora_name", &name)
 		requireString(f, "lora_path", &dir)
 		f.String("base_model_name", &base)
@@ -56,7 +59,7 @@ func (s *Adapters) Load(w http.ResponseWriter, r *http.Request) {
 // Unload is POST /v1/unload_lora_adapter.
 func (s *Adapters) Unload(w http.ResponseWriter, r *http.Request) {
 	name := ""
-	err := readAdapter(r, func(f *wire.Fields) { requireString(f, "lora_name", &name) })
+	err := s.read(r, func(f *wire.Fields) { requireString(f, "lora_name", &name) })
 	if err == nil {
 		err = s.models.UnloadAdapter(name)
 	}
@@ -82,11 +85,14 @@ func requireString(f *wire.Fields, name string, to *string) {
 	}
 }
 
-// readAdapter reads a request about an adapter.
-func readAdapter(r *http.Request, decode func(*wire.Fields)) error {
+// read reads a request about an adapter.
+func (s *Adapters) read(r *http.Request, decode func(*wire.Fields)) error {
 	if f := wire.DescriptionOf(r.Context()); f != nil {
 		decode(f)
 		return f.Err()
+	}
+	if s.dir == "" {
+		return &wire.Error{Kind: wire.NotFound, Message: NoAdapters}
 	}
 	defer r.Body.Close()
 	b, err := wire.ReadBodyWithin(r.Context(), io.Reader(r.Body), nil)
