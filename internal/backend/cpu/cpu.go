@@ -95,6 +95,7 @@ func New(o Options) (*Backend, error) {
 	}
 	b.pool = newPool(o.Threads, o.Layout, waits, b.recovered)
 	b.gemm = matmul.New(set, b.Parallel)
+	b.gemm.Threads = max(o.Threads, 1)
 	return b, nil
 }
 

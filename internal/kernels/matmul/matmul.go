@@ -74,6 +74,10 @@ func Serial(units int, f func(unit int)) {
 
 // Multiplier has the panels of one product at a time. One goroutine may use it at a time.
 type Multiplier struct {
+	// Threads is the number of threads that run uses, 0 if it is not known. It decides the size of units, and no bit of
+	// a result.
+	Threads int
+
 	set *kernels.Set
 	run Run
 	p   product
@@ -115,6 +119,7 @@ type product struct {
 	depth            int // of n, what is added up before the rest
 	packLeft, packed int // units that pack a, and all that pack
 	across           int // units of a row of units
+	tall             int // rows of a unit of products of parts
 	parts            [2]int
 	round            bool // makes panels of numbers rounded to bfloat16
 }
@@ -162,7 +167,7 @@ func (m *Multiplier) each(rows, cols, n int, cut sums, block func()) {
 				p.cols = min(blockCols, cols-p.col)
 				for p.row = 0; p.row < rows; p.row += blockRows {
 					p.rows = min(blockRows, rows-p.row)
-					p.plan(rows)
+					p.plan(rows, m.Threads)
 					block()
 				}
 			}
@@ -172,12 +177,13 @@ func (m *Multiplier) each(rows, cols, n int, cut sums, block func()) {
 }
 
 // plan counts the units that pack: panels stay over blocks that need them again.
-func (p *product) plan(rows int) {
+func (p *product) plan(rows, threads int) {
 	high, wide := unitRows, unitCols
 	if p.parts[0] > 0 {
 		high, wide = partsRows, partsCols
 	}
 	p.packLeft, p.across = units(p.rows, high), units(p.cols, wide)
+	p.tall = tallest(p.rows, p.across, threads)
 	if p.col > 0 && rows <= blockRows {
 		p.packLeft = 0
 	}

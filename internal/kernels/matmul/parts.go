@@ -16,12 +16,25 @@ const (
 	partsCols = 256
 	// partsLines is packSum: a multiple of a block.
 	partsLines = 32
+	// tallParts is how many times partsRows a unit computes at most.
+	tallParts = 3
 )
 
 var (
 	floatSums   = sums{most: 192, whole: gemm.BlockK, held: 768}
 	roundedSums = sums{most: 768, whole: gemm.BlockK, held: 1536}
 )
+
+// tallest returns the rows of a unit of rows by across units: the taller it is, the seldomer its columns come from farther
+// caches. There are four units for each thread, so that threads end together.
+func tallest(rows, across, threads int) int {
+	for tall := tallParts * partsRows; threads > 0 && tall > partsRows; tall -= partsRows {
+		if units(rows, tall)*across >= 4*threads {
+			return tall
+		}
+	}
+	return partsRows
+}
 
 // partsBlock is block for parts.
 func (m *Multiplier) partsBlock() {
@@ -30,7 +43,7 @@ func (m *Multiplier) partsBlock() {
 	m.packs = atLeast(m.packs, units(p.rows, 2*gemm.PackRows)*2*p.parts[0]*words)
 	m.panels = atLeast(m.panels, units(p.cols, 2*gemm.PanelTokens)*2*p.parts[1]*words)
 	m.run(p.packed, m.packParts)
-	m.run(units(p.rows, partsRows)*p.across, m.multiplyParts)
+	m.run(units(p.rows, p.tall)*p.across, m.multiplyParts)
 }
 
 // packParts is pack for parts.
@@ -91,14 +104,14 @@ func (m *Multiplier) multiplyParts(unit int) {
 	p := &m.p
 	words := gemm.PanelWords(p.n)
 	a, b := gemm.Packs{V: m.packs, Parts: p.parts[0], Words: words}, gemm.Packs{V: m.panels, Parts: p.parts[1], Words: words}
-	first, j := unit/p.across*partsRows, unit%p.across*partsCols
+	first, j := unit/p.across*p.tall, unit%p.across*partsCols
 	cols := min(partsCols, p.cols-j)
 	whole := cols / (2 * gemm.PanelTokens)
 	done := whole * 2 * gemm.PanelTokens
 	for k := 0; k < p.n; k += p.depth {
 		block, blocks, add := k/gemm.BlockK, units(min(p.depth, p.n-k), gemm.BlockK), p.add || k > 0
 		right := b.From(j/gemm.PanelTokens, block)
-		for i, end := first, min(first+partsRows, p.rows); i < end; i += 2 * gemm.PackRows {
+		for i, end := first, min(first+p.tall, p.rows); i < end; i += 2 * gemm.PackRows {
 			rows := min(2*gemm.PackRows, end-i)
 			left := a.From(i/gemm.PackRows, block)
 			c := mat.Floats{V: p.c.V[(p.row+i)*p.c.Stride+p.col+j:], Stride: p.c.Stride}
