@@ -65,6 +65,11 @@ type unpacker interface {
 	// addCodes adds x[t][k] · w[k][c] to lane k of token t for s.n rows and SumColumns columns; see Kernels.AddCodes.
 	// values is memory for widened rows.
 	addCodes(p Packing, lanes, x []float32, words []byte, table, values []float32, s codeShape)
+	// dotTokens is how many of so many tokens one call of dotCodes takes.
+	dotTokens(tokens int) int
+	// dotCodes adds products to sums, lanes for each row and token; see Kernels.DotRows. foldDots adds the lanes.
+	dotCodes(kind dotKind, sums []float32, codes []byte, x, scales []float32, bytes []byte, table []float32, s dotShape, tokens int)
+	foldDots(y []float32, stride int, sums []float32, rows, tokens int)
 	// int8s: dst[i] = (signed code i - zero) · scale · factor, rounded twice.
 	int8s(dst []float32, codes []byte, scale, factor float32, zero int32)
 }
