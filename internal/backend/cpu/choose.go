@@ -19,6 +19,7 @@ const (
 	dotWidened
 	dotTransposed
 	dotBlocks
+	codeDots
 	dotGroups
 	columnSums
 	columnSumsUnpacked
@@ -51,6 +52,7 @@ var kernelNames = [allKernels]string{
 	dotWidened:         "gemv.Mul, weights widened",
 	dotTransposed:      "gemv.Mul, weights transposed",
 	dotBlocks:          "quant.DotBlocks",
+	codeDots:           "quant.DotRows",
 	dotGroups:          "gemm.MulGroups",
 	columnSums:         "gemv.AddLanes",
 	columnSumsUnpacked: "gemv.AddLanes, weights unpacked",
@@ -185,6 +187,7 @@ var rules = []rule{
 	{kernel: panelSums, formats: anyFormat, layout: anyLayout, mode: rounded, roles: prompt, when: hasColumns},
 	{kernel: splitDots, formats: bfloat16, layout: byRows, mode: rounded, roles: generated, needs: splits, when: hasColumns},
 	{kernel: dotBlocks, formats: blocks, layout: byRows, mode: anyMode, roles: anyRole, to: 1, needs: blockDots, when: wholeRows},
+	{kernel: codeDots, formats: quantised, layout: byRows, mode: anyMode, roles: anyRole, to: codeTokens, when: takesDots},
 	{kernel: codeSums, formats: int4s | 1<<(8+quant.Int8Rows), layout: byColumns, mode: anyMode, roles: anyRole, to: codeTokens, when: wholeSums},
 	{kernel: columnSumsUnpacked, formats: quantised, layout: byColumns, mode: anyMode, roles: anyRole, to: packedTokens},
 	{kernel: columnSums, formats: dense, layout: byColumns, mode: anyMode, roles: anyRole, to: columnTokens},
@@ -239,6 +242,12 @@ func fitsCache(c *choice) bool { return c.tokens <= smallTokens || 2*c.tokens*c.
 // wholeSums: there are kernels for columns of the view, and its rows are whole units of them.
 func wholeSums(c *choice) bool {
 	return c.w.rows%quant.SumColumns == 0 && c.w.columns(0).TakesSums()
+}
+
+// takesDots: there are kernels for rows of the view.
+func takesDots(c *choice) bool {
+	w := c.w.view(0, c.w.rows)
+	return c.set.Quant.TakesDots(&w)
 }
 
 // neighbouringGroups: rows with the same scale are neighbours.

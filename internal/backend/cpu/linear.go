@@ -130,6 +130,10 @@ func (op *linear) plan(threads int) int {
 	case codes:
 		return max(op.unitTokens*op.set.Lanes*quant.SumColumns+quant.SumScratch(op.w.columns(0)), op.unpackedScratch())
 	case inPlace:
+		if op.kernel == codeDots {
+			w := m.view(0, op.unitRows)
+			return quant.DotScratch(&w, op.unitTokens)
+		}
 		return m.unpackScratch()
 	case columns:
 		return op.set.Lanes * op.unitRows
@@ -172,7 +176,7 @@ func (op *linear) planAccess() (elem int) {
 		op.access, elem = unpacked, 4
 	case op.kernel == codeSums:
 		op.access = codes
-	case op.kernel == dotBlocks:
+	case op.kernel == dotBlocks || op.kernel == codeDots:
 		elem = 1
 	case m.transposed:
 		op.access, elem = turned, 4
@@ -244,9 +248,16 @@ func (op *linear) addBias(t, tokens, r, rows int) {
 
 // mulInPlace computes rows of a weight in the stored layout.
 func (op *linear) mulInPlace(w *worker, y, x mat.Floats, r, rows, tokens int) {
-	if m := &op.w; m.isPacked() { // one token
+	m := &op.w
+	switch op.kernel {
+	case dotBlocks: // one token
 		w.did(dotBlocks)
-		op.set.Quant.DotBlocks(y.V, quant.View{Packed: &m.packed, Row: m.row + r*m.step, Step: m.step, Rows: rows, Cols: m.cols}, row(x, 0, m.cols))
+		op.set.Quant.DotBlocks(y.V, m.view(r, rows), row(x, 0, m.cols))
+		return
+	case codeDots:
+		w.did(codeDots)
+		view := m.view(r, rows)
+		op.set.Quant.DotRows(y, &view, x, tokens, w.scratch.v)
 		return
 	}
 	w.did(dotRows)

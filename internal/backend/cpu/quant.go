@@ -93,11 +93,16 @@ const (
 	packedTokens = 4   // up to which a transposed weight is used so
 )
 
-// The most tokens that codeSums is used for, and that a unit of it has, whose lanes stay in the second-level cache.
+// The most tokens that codeSums and codeDots are used for, and that a unit of codeSums has, whose lanes stay in the second-level cache.
 const (
 	codeTokens = 32
 	sumTokens  = 8
 )
+
+// view returns rows of a weight stored by rows from r on.
+func (m *matrix) view(r, rows int) quant.View {
+	return quant.View{Packed: &m.packed, Row: m.row + r*m.step, Step: m.step, Col: m.col, Rows: rows, Cols: m.cols}
+}
 
 // columns returns the stored columns of codeSums from row r of the weight on.
 func (m *matrix) columns(r int) *quant.View {
