@@ -59,6 +59,7 @@ func architectures() []architecture {
 		{"laguna", "LagunaForCausalLM", "model", "LagunaDecoderLayer", -1, nil, laguna},
 		{"llama", "LlamaForCausalLM", "model", "LlamaDecoderLayer", 1, []int{2}, llama},
 		{"llama4_text", "Llama4ForCausalLM", "language_model", "Llama4TextDecoderLayer", 1, []int{2}, llama4},
+		{"lara_mini", "LaraMiniForCausalLM", "model", "LaraMiniDecoderLayer", -1, []int{151643}, laraMini},
 		{"mellum", "MellumForCausalLM", "model", "MellumDecoderLayer", -1, nil, mellum},
 		{"minicpm3", "MiniCPM3ForCausalLM", "model", "MiniCPM3DecoderLayer", 1, []int{2}, miniCPM3},
 		{"mllama_text_model", "", "model", "MllamaSelfAttentionDecoderLayer", 128000, []int{128001}, mllama},

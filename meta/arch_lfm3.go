@@ -50,31 +50,19 @@ type lfm3Layers struct {
 
 func (l *lfm3Layers) read(f *fields) {
 	l.block = BlockSpec{AttentionNorm: "operator_norm", Attention: "self_attn", MLPNorm: "ffn_norm", MLP: "feed_forward"}
-	l.kinds = f.texts("layer_types")
-	if l.kinds == nil {
-		for i := range l.layers {
-			switch {
-			case i%4 == 2:
-				l.kinds = append(l.kinds, "full_attention")
-			case i%4 == 0 && i > 0:
-				l.kinds = append(l.kinds, "sliding_attention")
-			default:
-				l.kinds = append(l.kinds, "conv")
-			}
+	l.kinds = l.layerKinds(f, func(i int) string {
+		switch {
+		case i%4 == 2:
+			return "full_attention"
+		case i%4 == 0 && i > 0:
+			return "sliding_attention"
 		}
-	}
-	if len(l.kinds) != l.layers {
-		f.fail("layer_types", "%d types for %d layers", len(l.kinds), l.layers)
-	}
+		return "conv"
+	}, "conv", "full_attention", "sliding_attention")
 	for _, kind := range l.kinds {
-		switch kind {
-		case "conv":
-			continue
-		case "full_attention", "sliding_attention":
-		default:
-			f.fail("layer_types", "%.40q is not supported", kind)
+		if kind != "conv" {
+			l.sliding = append(l.sliding, kind == "sliding_attention")
 		}
-		l.sliding = append(l.sliding, kind == "sliding_attention")
 	}
 	l.window = f.slidingWindow(256, l.sliding)
 	l.readRopes(f)

@@ -40,6 +40,8 @@ type deltaNets struct {
 	linear []bool       // which layers have one
 	bias   bool         // of attention
 	fused  bool         // projections are fused by key head
+	// published, "" for none, names the one projection that published files have for QKV, Z, B and A.
+	published string
 	// model and rotary are classes of the model and of its rotary module; "" means the prefix and
 	// "Model" or "RotaryEmbedding".
 	model, rotary string
@@ -51,20 +53,26 @@ func readQwen3Next(f *fields, class string, def decoderDefaults) (*decoder, *del
 	def.rope = ropeDefaults{theta: 10000, partial: 0.25, roundUp: true}
 	d := readDecoder(f, class, def)
 	d.normSpec.Offset = 1
-	n := &deltaNets{bias: f.bool("attention_bias", false), spec: DeltaNetSpec{
-		KeyHeads: f.count("linear_num_key_heads", 16, 1, maxHeads), ValueHeads: f.count("linear_num_value_heads", 32, 1, maxHeads),
-		KeyDim: f.count("linear_key_head_dim", 128, 1, maxHeads), ValueDim: f.count("linear_value_head_dim", 128, 1, maxHeads),
-		Kernel: f.count("linear_conv_kernel_dim", 4, 2, maxKernel),
-	}}
-	if n.spec.ValueHeads%n.spec.KeyHeads != 0 {
-		f.fail("linear_num_key_heads", "%d does not divide the %d value heads", n.spec.KeyHeads, n.spec.ValueHeads)
-	}
-	if n.spec.Act = d.act.act; d.act.act == ActNone {
-		f.fail("hidden_act", "linear is not supported in a delta net")
-	}
+	n := &deltaNets{bias: f.bool("attention_bias", false), spec: d.deltaNetSizes(f, 16, 32)}
 	interval := f.count("full_attention_interval", 4, 1, maxLayers)
 	n.linear = d.layersOfType(f, "linear_attention", func(i int) bool { return (i+1)%interval != 0 })
 	return d, n
+}
+
+// deltaNetSizes reads the sizes and the activation of delta nets. keys and values are the default numbers of heads.
+func (d *decoder) deltaNetSizes(f *fields, keys, values int) DeltaNetSpec {
+	s := DeltaNetSpec{
+		KeyHeads: f.count("linear_num_key_heads", keys, 1, maxHeads), ValueHeads: f.count("linear_num_value_heads", values, 1, maxHeads),
+		KeyDim: f.count("linear_key_head_dim", 128, 1, maxHeads), ValueDim: f.count("linear_value_head_dim", 128, 1, maxHeads),
+		Kernel: f.count("linear_conv_kernel_dim", 4, 2, maxKernel), Act: d.act.act,
+	}
+	if s.ValueHeads%s.KeyHeads != 0 {
+		f.fail("linear_num_key_heads", "%d does not divide the %d value heads", s.KeyHeads, s.ValueHeads)
+	}
+	if d.act.act == ActNone {
+		f.fail("hidden_act", "linear is not supported in a delta net")
+	}
+	return s
 }
 
 // maxKernel bounds the tokens that a convolution sees.
@@ -154,13 +162,23 @@ func (d *decoder) deltaNet(b *Builder, n *deltaNets, state int) {
 	a.Linear("out_proj", values, d.hidden, false)
 	if !n.fused || split {
 		s.QKV, s.Z = "in_proj_qkv", "in_proj_z"
-		a.Linear(s.QKV, d.hidden, 2*keys+values, false)
-		a.Linear(s.Z, d.hidden, values, false)
 	}
 	if !n.fused {
 		s.B, s.A = "in_proj_b", "in_proj_a"
-		a.Linear(s.B, d.hidden, s.ValueHeads, false)
-		a.Linear(s.A, d.hidden, s.ValueHeads, false)
+	}
+	row := 0
+	for _, p := range [...]struct {
+		name string
+		rows int
+	}{{s.QKV, 2*keys + values}, {s.Z, values}, {s.B, s.ValueHeads}, {s.A, s.ValueHeads}} {
+		switch {
+		case p.name == "":
+		case n.published != "":
+			a.linearPart(n.published, p.name, d.hidden, RowRange{row, row + p.rows}, false)
+		default:
+			a.Linear(p.name, d.hidden, p.rows, false)
+		}
+		row += p.rows
 	}
 }
 

@@ -51,9 +51,10 @@ func sarvamMoE(f *fields, b *Builder) {
 		s := d.attentionSpec(AttentionSpec{Layer: i, Q: "q_proj", K: "k_proj", V: "v_proj", Out: "o_proj"})
 		a := b.Child("self_attn", "Glm4MoeAttention").Runs(KindAttention, s)
 		queries, keys := d.heads*d.headDim, d.kvHeads*d.headDim
-		a.linearPart("q_proj", d.hidden, RowRange{0, queries}, bias)
-		a.linearPart("k_proj", d.hidden, RowRange{queries, queries + keys}, bias)
-		a.linearPart("v_proj", d.hidden, RowRange{queries + keys, queries + 2*keys}, bias)
+		const fused = "query_key_value"
+		a.linearPart(fused, "q_proj", d.hidden, RowRange{0, queries}, bias)
+		a.linearPart(fused, "k_proj", d.hidden, RowRange{queries, queries + keys}, bias)
+		a.linearPart(fused, "v_proj", d.hidden, RowRange{queries + keys, queries + 2*keys}, bias)
 		a.Linear("o_proj", queries, d.hidden, false)
 		if qkNorm {
 			s.QNorm, s.KNorm = "q_norm", "k_norm"
@@ -63,17 +64,17 @@ func sarvamMoE(f *fields, b *Builder) {
 	})
 }
 
-// linearPart is Linear for rows of a projection that is fused in published files.
-func (b *Builder) linearPart(name string, in int, rows RowRange, bias bool) {
+// linearPart is Linear for rows of a projection that published files have as one, named fused.
+func (b *Builder) linearPart(fused, name string, in int, rows RowRange, bias bool) {
 	out := rows.End - rows.Begin
 	c := b.Child(name, "Linear").Runs(KindLinear, &LinearSpec{In: in, Out: out})
 	part := func(kind string) ([]TensorSource, []TensorSource) {
-		return []TensorSource{{Tensor: Join(b.path, "query_key_value."+kind), From: rows}}, []TensorSource{{Tensor: Join(c.path, kind)}}
+		return []TensorSource{{Tensor: Join(b.path, fused+"."+kind), From: rows}}, []TensorSource{{Tensor: Join(c.path, kind)}}
 	}
-	fused, own := part("weight")
-	c.ParamFrom("weight", []int{out, in}, fused, own)
+	whole, own := part("weight")
+	c.ParamFrom("weight", []int{out, in}, whole, own)
 	if bias {
-		fused, own = part("bias")
-		c.ParamFrom("bias", []int{out}, fused, own)
+		whole, own = part("bias")
+		c.ParamFrom("bias", []int{out}, whole, own)
 	}
 }

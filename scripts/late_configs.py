@@ -47,6 +47,21 @@ def flint(R, llama):
     return c
 
 
+def lara_mini(R, llama):
+    c = experts(R, llama(R, "lara_mini", dims=(6, 8)))
+    keys = R.choice([1, 2, 3])
+    for name in ("intermediate_size", "hidden_act"):
+        c.pop(name, None)
+    c.update(norm_topk_prob=R.random() < 0.6, head_dim=R.choice([6, 8, 14]), attention_bias=R.random() < 0.3, sliding_window=R.choice([5, 8]),
+             linear_num_key_heads=keys, linear_num_value_heads=keys * R.choice([1, 2]), linear_key_head_dim=R.choice([6, 8]), linear_value_head_dim=R.choice([4, 8, 10]),
+             linear_conv_kernel_dim=R.choice([2, 3, 4]), num_hidden_layers=R.choice([3, 4]))
+    if R.random() < 0.7:
+        c["layer_types"] = kinds(R, c["num_hidden_layers"], "linear_attention", "full_attention", "sliding_attention")
+    else:
+        c["num_hidden_layers"] = 4  # the last of which sees all tokens
+    return c
+
+
 def laguna(R, llama):
     c = experts(R, windowed(R, llama(R, "laguna", ropes=("default",))))
     n, keys = c["num_hidden_layers"], c["num_key_value_heads"]
@@ -311,6 +326,7 @@ def late(llama, gemma4, wrap, deepseek):
         "kimi_linear": (lambda R: kimi_linear(R, deepseek), [1, 2, 3]),
         "kolibri1": (lambda R: kolibri1(R, llama), [1, 2]),
         "laguna": (lambda R: laguna(R, llama), [1, 2, 3]),
+        "lara_mini": (lambda R: lara_mini(R, llama), [1, 2]),
         "minimax_m3_vl_text": (lambda R: minimax_m3_vl_text(R, llama), [6, 7]),
         "minimax_m3_vl": (lambda R: minimax_m3_vl(R, llama, wrap), [1]),
         "mistral4": (lambda R: mistral4(R, deepseek), [1, 2]),
