@@ -108,6 +108,7 @@ func mistrals() []architecture {
 // minimaxes returns MiniMax's models of the table.
 func minimaxes() []architecture {
 	return []architecture{
+		{"minimax", "MiniMaxForCausalLM", "model", "MiniMaxDecoderLayer", 1, []int{2}, miniMax},
 		{"minimax_m2", "MiniMaxM2ForCausalLM", "model", "MiniMaxM2DecoderLayer", 200034, []int{200020}, minimaxM2},
 		{"minimax_m3_vl_text", "MiniMaxM3VLForCausalLM", "model", "MiniMaxM3VLDecoderLayer", 200034, []int{200020}, minimaxM3},
 	}

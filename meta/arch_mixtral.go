@@ -21,13 +21,13 @@ func mixtral(f *fields, b *Builder) {
 func (d *decoder) mixtralExperts(b *Builder, spec MoESpec) {
 	published := Join(b.path, "block_sparse_moe")
 	spec.Act = d.act.act
-	m := b.Child("mlp", "MixtralSparseMoeBlock").Runs(KindMoE, &spec)
-	router := m.Child("gate", "MixtralTopKRouter")
+	m := b.Child("mlp", d.class+"SparseMoeBlock").Runs(KindMoE, &spec)
+	router := m.Child("gate", d.class+"TopKRouter")
 	router.ParamFrom("weight", []int{spec.Count, d.hidden},
 		[]TensorSource{{Tensor: published + ".gate.weight"}},
 		[]TensorSource{{Tensor: router.path + ".weight"}})
 	m.stackedExperts(&spec, expertNames{
-		class: "MixtralExperts", gate: "w1", up: "w3", down: "w2",
+		class: d.class + "Experts", gate: "w1", up: "w3", down: "w2",
 		each: []string{published + ".experts", m.path + ".experts"},
 	}, d.hidden, d.inner, d.act)
 }

@@ -20,10 +20,11 @@ const (
 	KindDeltaNet               // *DeltaNetSpec
 	KindMamba2                 // *Mamba2Spec
 	KindMamba                  // *MambaSpec
+	KindLightning              // *LightningSpec
 )
 
 var kindNames = [...]string{"none", "causal-lm", "block", "attention", "mlp", "moe",
-	"linear", "embedding", "norm", "sequential", "activation", "short convolution", "delta net", "mamba2", "mamba"}
+	"linear", "embedding", "norm", "sequential", "activation", "short convolution", "delta net", "mamba2", "mamba", "lightning attention"}
 
 // String returns the kind's name in messages.
 func (k Kind) String() string {
@@ -96,6 +97,10 @@ type BlockSpec struct {
 	// AttentionResidual and MLPResidual, "" for none, name Params [hidden] of the block, by which the residual stream is
 	// multiplied before the result of the branch is added (transformers' DogeDecoderLayer).
 	AttentionResidual, MLPResidual string
+	// NormedResidual says, of a sequential block, that what the norm before a branch leaves replaces the residual stream.
+	// AttentionKeep and MLPKeep multiply that stream before the result of the branch is added; 0 means 1 (MiniMax-Text-01).
+	NormedResidual         bool
+	AttentionKeep, MLPKeep float32
 	// Attention or MLP may be "", with its norms: the layer has one branch. BesideAttention and BesideMLP
 	// name children, "" for none, whose operands are those of Attention and MLP, and whose results are added to
 	// theirs: the mixer of Falcon-H1, the mixture of Granite 4.

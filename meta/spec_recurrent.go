@@ -97,3 +97,19 @@ type MambaSpec struct {
 	BNorm, CNorm, Out string
 	Rates             bool // ALog has -exp(A_log) instead of A_log
 }
+
+// LightningSpec runs lightning attention, transformers' MiniMaxLightningAttention. The result of QKV has, for each head, its
+// query, its key and its value, which pass Act. Each head has the state S, [HeadDim, HeadDim], which begins at 0. For
+// one token:
+//
+//	S = exp(-Rates[h])·S + k·vᵀ;  y = Sᵀ·q
+//
+// The results of all heads pass Norm together, are multiplied by the sigmoid of Gate, and go through Out.
+type LightningSpec struct {
+	State          int
+	Heads, HeadDim int
+	QKV, Gate, Out string // Linears [3·Heads·HeadDim, hidden], [Heads·HeadDim, hidden] and [hidden, Heads·HeadDim]
+	Norm           string // of Heads·HeadDim channels
+	Act            Activation
+	Rates          []float32
+}

@@ -263,6 +263,19 @@ def doge(R, llama):
     return c
 
 
+def minimax(R, llama):
+    c = llama(R, "minimax", dims=(6, 8))
+    n, names = R.choice([2, 3, 4]), ("full_attn", "linear_attn", "mlp")
+    c.update(num_hidden_layers=n, num_local_experts=R.choice([3, 4, 6]), num_experts_per_tok=R.choice([1, 2, 3]), block_size=R.choice([3, 5, 8]))
+    if R.random() < 0.7:
+        c["layer_types"] = kinds(R, n, "full_attention", "linear_attention")
+    if R.random() < 0.7:
+        c.update({f"{name}_{factor}_factor": R.choice([0.5, 1.0, 1.5]) for name in names for factor in ("alpha", "beta")})
+    if R.random() < 0.3:
+        c["sliding_window"] = R.choice([5, 8])
+    return c
+
+
 MINIMAX_VISION = dict(model_type="minimax_m3_vl_vision", hidden_size=12, intermediate_size=8, num_hidden_layers=1, num_attention_heads=2, image_size=8, patch_size=2)
 
 
@@ -327,6 +340,7 @@ def late(llama, gemma4, wrap, deepseek):
         "kolibri1": (lambda R: kolibri1(R, llama), [1, 2]),
         "laguna": (lambda R: laguna(R, llama), [1, 2, 3]),
         "lara_mini": (lambda R: lara_mini(R, llama), [1, 2]),
+        "minimax": (lambda R: minimax(R, llama), [1, 2]),
         "minimax_m3_vl_text": (lambda R: minimax_m3_vl_text(R, llama), [6, 7]),
         "minimax_m3_vl": (lambda R: minimax_m3_vl(R, llama, wrap), [1]),
         "mistral4": (lambda R: mistral4(R, deepseek), [1, 2]),

@@ -43,6 +43,7 @@ torch.set_num_threads(1)
 MARGIN = 1e-3
 CHOICE_MARGIN = 2e-5
 LENGTHS = (1, 7, 12, 21)
+DECAYS = ("slope_rate", "query_decay", "key_decay", "diagonal_decay")  # of lightning attention, which the config says
 DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32}
 
 
@@ -75,6 +76,8 @@ def build(config, dtype, seed):
         p.copy_(p.to(dtype).float())
     saved = model.state_dict()
     for name, b in model.named_buffers():
+        if name.endswith(DECAYS):
+            continue
         if name in saved and b.is_floating_point():
             b.copy_((float("layer_scalar" in name) + torch.randn_like(b) * 0.1).to(dtype).to(b.dtype))
         elif name.endswith("tid2eid"):  # the experts of each token, zeros so far
@@ -93,6 +96,8 @@ def as_published(file, config, style):
     """Undoes what save_pretrained of transformers 5 changes beside the published form, and leaves out
     the large tensors of vision towers, which nothing reads."""
     kind, tensors = config["model_type"], load_file(file)
+    if style == "published":
+        tensors = {n: t for n, t in tensors.items() if not n.endswith(DECAYS)}
     if "vision_config" in config:
         text = re.compile(r"language_model|text_model|lm_head|^model\.(layers|embed_tokens|norm|hc_head)\.")
         tensors = {n: t for n, t in tensors.items() if text.search(n) or t.numel() < 100}
@@ -121,8 +126,8 @@ def check_form(config, model, folder):
 
 
 def has_mixers(config):
-    """Whether a model has Mamba2 mixers."""
-    return any(name in config for name in ("conv_kernel", "mamba_d_conv"))
+    """Whether a model has mixers of Mamba2, or lightning attention."""
+    return any(name in config for name in ("conv_kernel", "mamba_d_conv")) or config["model_type"] == "minimax"
 
 
 def is_delta_net(config):

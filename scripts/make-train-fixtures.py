@@ -75,6 +75,8 @@ MODELS = {
     "granitemoe": ("granitemoe", dict(num_local_experts=4, embedding_multiplier=3.0, logits_scaling=2.0, residual_multiplier=0.5,
                                       attention_multiplier=0.2)),
     "hy-v3": ("hy_v3", dict(head_dim=8, moe_intermediate_size=8, num_experts=4, num_experts_per_tok=2)),
+    "minimax": ("minimax", dict(num_local_experts=4, num_experts_per_tok=2, block_size=4, layer_types=["linear_attention", "full_attention"], linear_attn_alpha_factor=1.5,
+                               linear_attn_beta_factor=0.5, mlp_alpha_factor=0.5)),
     "minimax-m2": ("minimax_m2", dict(head_dim=8, num_local_experts=4, num_experts_per_tok=2, rope_parameters=rope(partial_rotary_factor=0.5))),
     "mimo-v2-flash": ("mimo_v2_flash", dict(head_dim=8, v_head_dim=6, num_key_value_heads=1, moe_intermediate_size=8, n_routed_experts=4, num_experts_per_tok=2,
                                             sliding_window=4, layer_types=["sliding_attention", "full_attention"], mlp_layer_types=["sparse", "dense"])),
@@ -215,7 +217,7 @@ MODELS |= {
     "doge-chosen": ("doge", dict(keep_window_size=5)),
     "minimax-m3-sparse": ("minimax_m3_vl_text", dict(M3, index_n_heads=2, index_head_dim=8, index_block_size=2, index_topk_blocks=3, index_local_blocks=1, layer_types=["minimax_m3_sparse", "full_attention"])),
 }
-STATES = ("conv_L_cache", "linear_num_key_heads", "state_size", "ssm_state_size", "mamba_d_state", "linear_attn_config", "kda_safe_gate")
+STATES = ("linear_attn_alpha_factor", "conv_L_cache", "linear_num_key_heads", "state_size", "ssm_state_size", "mamba_d_state", "linear_attn_config", "kda_safe_gate")
 STEEP = ("num_kv_shared_layers", "enable_moe_block")  # of Gemma 3n and 4, whose scores are not scaled: float32 is too short
 
 
@@ -250,7 +252,7 @@ def saved(model):
     with tempfile.TemporaryDirectory() as folder:
         model.save_pretrained(folder)
         tensors = load_file(pathlib.Path(folder) / "model.safetensors")
-    return {n: t for n, t in sorted(tensors.items()) if "correction_coefs" in n or not any(buffer in n for buffer in ("correction", "expert_bias", "layer_scalar", "act_fn.beta", "act_fn.eps"))}
+    return {n: t for n, t in sorted(tensors.items()) if "correction_coefs" in n or not any(buffer in n for buffer in ("correction", "expert_bias", "layer_scalar", "act_fn.beta", "act_fn.eps", "slope_rate", "_decay"))}
 
 
 def gradients(model, ids, labels):

@@ -29,6 +29,8 @@ type branch struct {
 	body, beside rule
 	in, out      float32 // multiply the operand and the result of body
 	kept         param   // multiplies the residual stream by channel; none for 1
+	keeps        float32 // multiplies the residual stream
+	replaces     bool    // what pre leaves replaces the residual stream
 }
 
 func (c *compiler) block(n Node, in int) (*block, error) {
@@ -92,13 +94,20 @@ func (c *compiler) block(n Node, in int) (*block, error) {
 	return b, nil
 }
 
-// residuals compiles what multiplies the residual stream.
+// residuals compiles what multiplies the residual stream or replaces it.
 func (c *compiler) residuals(n Node, s *meta.BlockSpec, b *block) (err error) {
-	if s.AttentionResidual == "" {
+	if s.AttentionResidual == "" && s.AttentionKeep == 0 && s.MLPKeep == 0 && !s.NormedResidual {
 		return nil
 	}
 	if b.parallel || b.streams != nil || b.altUp != nil || s.Attention == "" || s.MLP == "" || s.Shortcut != "" {
 		return at(n.Path, "factors of the residual stream in a block of another form than two branches in sequence")
+	}
+	b.attention.keeps, b.mlp.keeps = orOne(s.AttentionKeep), orOne(s.MLPKeep)
+	if b.attention.replaces, b.mlp.replaces = s.NormedResidual, s.NormedResidual; s.NormedResidual && (b.attention.pre == nil || b.mlp.pre == nil || s.Experts != nil) {
+		return at(n.Path, "a residual stream that norms replace, without norms or with experts beside the MLP")
+	}
+	if s.AttentionResidual == "" {
+		return nil
 	}
 	c.hostOnly("factors of the residual stream")
 	if b.attention.kept, err = c.param(n, s.AttentionResidual, b.width); err != nil {
@@ -110,7 +119,7 @@ func (c *compiler) residuals(n Node, s *meta.BlockSpec, b *block) (err error) {
 
 // branch compiles a branch from the names of the norm before it, its body, and the norm after it.
 func (c *compiler) branch(n Node, role string, names [3]string, beside string, in int) (b branch, err error) {
-	b.in, b.out = 1, 1
+	b.in, b.out, b.keeps = 1, 1, 1
 	if b.pre, err = c.normNamed(n, "norm before the "+role, names[0], in); err != nil {
 		return b, err
 	}
@@ -203,6 +212,9 @@ func (b *block) addBranch(c *Context, branch *branch, x tensor.Tensor) {
 	if branch == &b.mlp {
 		b.guessFrom(c, x)
 	}
+	if branch.replaces && c.err == nil {
+		branch.pre.forward(c, x, x)
+	}
 	y := c.arena.passing(x.Rows(), x.Cols())
 	if branch == &b.mlp && b.experts != nil {
 		b.experts.forward(c, branch, y, x)
@@ -220,6 +232,7 @@ func (b *block) addBranch(c *Context, branch *branch, x tensor.Tensor) {
 
 // keep multiplies the residual stream by what b keeps of it.
 func (b *branch) keep(c *Context, x tensor.Tensor) {
+	c.scale(x, b.keeps)
 	if b.kept.Param == nil {
 		return
 	}
@@ -240,7 +253,7 @@ func (c *Context) add(dst, x tensor.Tensor, scale float32) {
 // forward computes the branch of x, without its norm behind if bare is set.
 func (b *branch) forward(c *Context, dst, x tensor.Tensor, bare bool) {
 	mark := c.arena.used
-	if b.pre != nil {
+	if b.pre != nil && !b.replaces {
 		y := c.arena.passing(x.Rows(), b.pre.cols())
 		b.pre.forward(c, y, x)
 		x = y

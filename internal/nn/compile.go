@@ -140,6 +140,8 @@ func (c *compiler) rule(n Node, in int) (rule, error) {
 		return c.mamba2(n, in)
 	case meta.KindMamba:
 		return c.mamba(n, in)
+	case meta.KindLightning:
+		return c.lightning(n, in)
 	case meta.KindMLP:
 		return c.mlp(n, in)
 	case meta.KindMoE:

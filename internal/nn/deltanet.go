@@ -246,7 +246,12 @@ func (r *deltaNet) gates(c *Context, both tensor.Tensor) (b, a tensor.Tensor) {
 
 // ofKeys copies cols columns from first on of each key head, which has width columns in from.
 func (r *deltaNet) ofKeys(c *Context, from tensor.Tensor, width, first, cols int) tensor.Tensor {
-	to, n := c.arena.take(from.Rows(), r.spec.KeyHeads*cols), from.Rows()*r.spec.KeyHeads
+	return c.ofHeads(from, r.spec.KeyHeads, width, first, cols)
+}
+
+// ofHeads copies cols columns from first on of each of so many heads, which have width columns in from.
+func (c *Context) ofHeads(from tensor.Tensor, heads, width, first, cols int) tensor.Tensor {
+	to, n := c.arena.take(from.Rows(), heads*cols), from.Rows()*heads
 	if c.err == nil {
 		c.copyRows(matrix(to, n, cols), matrix(from, n, width).Columns(first, first+cols))
 	}
