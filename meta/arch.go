@@ -64,6 +64,7 @@ func architectures() []architecture {
 		{"minicpm3", "MiniCPM3ForCausalLM", "model", "MiniCPM3DecoderLayer", 1, []int{2}, miniCPM3},
 		{"mllama_text_model", "", "model", "MllamaSelfAttentionDecoderLayer", 128000, []int{128001}, mllama},
 		{"mimo_v2_flash", "MiMoV2FlashForCausalLM", "model", "MiMoV2FlashDecoderLayer", 1, nil, mimoV2Flash},
+		{"muse_glimmer_text", "", "model", "MuseGlimmerTextDecoderLayer", 200000, []int{200001}, museGlimmer},
 		{"nanochat", "NanoChatForCausalLM", "model", "NanoChatDecoderLayer", 0, []int{1}, nanoChat},
 		{"nemotron", "NemotronForCausalLM", "model", "NemotronDecoderLayer", 2, []int{3}, nemotron4},
 		{"nemotron_h", "NemotronHForCausalLM", "model", "NemotronHBlock", 1, []int{2}, nemotronH},

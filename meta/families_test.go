@@ -33,6 +33,7 @@ func TestUnsupportedValuesOfFamilies(t *testing.T) {
 		`{"model_type": "lara_mini", "num_hidden_layers": 2, "layer_types": ["full_attention"]}`:             "layer_types: 1 types for 2 layers",
 		`{"model_type": "minimax", "mlp_alpha_factor": 0}`:                                                   "mlp_alpha_factor: 0 is not supported",
 		`{"model_type": "minimax", "num_hidden_layers": 1, "layer_types": ["mamba"]}`:                        `layer_types: "mamba" is not supported`,
+		`{"model_type": "muse_glimmer", "text_config": {"num_hidden_layers": 2, "layer_rope_theta": [0]}}`:   "text_config.layer_rope_theta: 1 bases for 2 layers",
 		`{"model_type": "laguna", "gating": "per-row"}`:                                                      `gating: "per-row" is not supported`,
 		`{"model_type": "laguna", "moe_router_logit_softcapping": -1}`:                                       "moe_router_logit_softcapping: -1 is negative",
 		`{"model_type": "laguna", "moe_apply_router_weight_on_input": true}`:                                 "moe_apply_router_weight_on_input: true is not supported",

@@ -98,9 +98,15 @@ func checkValues(t *testing.T, config []byte, path string, node *Module, values 
 	case *AttentionSpec:
 		c := struct { // of falcon_h1, which multiplies the keys instead
 			Keys float32 `json:"key_multiplier"`
-		}{1}
+			Text struct {
+				Factor float32 `json:"qk_scale_factor"`
+			} `json:"text_config"`
+		}{Keys: 1}
 		if err := json.Unmarshal(config, &c); err != nil {
 			t.Fatal(err)
+		}
+		if c.Text.Factor != 0 {
+			c.Keys = c.Text.Factor
 		}
 		if want := float32(number("scaling")) * c.Keys; s.Scale != want {
 			t.Errorf("%s: %s: scale %v, want %v", config, path, s.Scale, want)

@@ -59,6 +59,7 @@ func wrappers() []wrapper {
 		{"minimax_m3_vl", "MiniMaxM3SparseForConditionalGeneration", "MiniMaxM3VLModel", text, "minimax_m3_vl_text", true, false, true},
 		{"mistral3", "Mistral3ForConditionalGeneration", "Mistral3Model", text, "mistral", false, true, false},
 		{"mllama", "MllamaForConditionalGeneration", "MllamaModel", text, "mllama_text_model", true, false, false},
+		{"muse_glimmer", "MuseGlimmerForConditionalGeneration", "MuseGlimmerModel", text, "muse_glimmer_text", true, false, false},
 		{"ovis2", "Ovis2ForConditionalGeneration", "Ovis2Model", text, "qwen2", false, true, false},
 		{"paddleocr_vl", "PaddleOCRVLForConditionalGeneration", "PaddleOCRVLModel", text, "paddleocr_vl_text", true, true, true},
 		{"qianfan_ocr", "QianfanOCRForConditionalGeneration", "QianfanOCRModel", text, "qwen3", false, false, false},

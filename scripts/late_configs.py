@@ -47,6 +47,20 @@ def flint(R, llama):
     return c
 
 
+def muse_glimmer(R, llama, wrap):
+    t = windowed(R, llama(R, "muse_glimmer_text", ropes=("default", "default", "linear", "yarn")))
+    n = t["num_hidden_layers"]
+    if "hidden_act" in t:
+        t["hidden_activation"] = t.pop("hidden_act")
+    t.update(head_dim=R.choice([6, 8, 14]), attention_bias=R.random() < 0.3, qk_scale_factor=R.choice([0.7, 3.87]), output_multiplier=R.choice([0.2, 1.0]),
+             final_logit_softcapping=R.choice([3.0, 20.0]), post_norm_eps=R.choice([1e-8, 1e-3]))
+    if R.random() < 0.6:
+        t["layer_rope_theta"] = kinds(R, n, 0, t.get("rope_parameters", t)["rope_theta"])
+    vision = dict(model_type="muse_glimmer_vision", patch_size=2, pos_emb_height=2, pos_emb_width=2, num_attention_heads=1, num_hidden_layers=1, hidden_size=8, intermediate_size=8)
+    return wrap("muse_glimmer", t, vision, "dtype" in t, image_token_id=1005, video_token_id=1006, out_hidden_size=32, projector_hidden_size=8,
+                tie_word_embeddings=t.pop("tie_word_embeddings"))
+
+
 def lara_mini(R, llama):
     c = experts(R, llama(R, "lara_mini", dims=(6, 8)))
     keys = R.choice([1, 2, 3])
@@ -344,6 +358,7 @@ def late(llama, gemma4, wrap, deepseek):
         "minimax_m3_vl_text": (lambda R: minimax_m3_vl_text(R, llama), [6, 7]),
         "minimax_m3_vl": (lambda R: minimax_m3_vl(R, llama, wrap), [1]),
         "mistral4": (lambda R: mistral4(R, deepseek), [1, 2]),
+        "muse_glimmer": (lambda R: muse_glimmer(R, llama, wrap), [1]),
         "longcat_flash": (lambda R: longcat_flash(R, deepseek), [1, 2, 3]),
         "lfm3": (lambda R: lfm3(R, llama), [1, 2]),
     }
