@@ -22,7 +22,7 @@ type architecture struct {
 // architectures returns the table of supported architectures. Each has one line, here or in the parts of
 // families with many generations, and one file.
 func architectures() []architecture {
-	return append(slices.Concat(qwens(), gemmas(), glms(), olmos(), granites(), gpts(), deepseeks(), lfms(), mambas(), minimaxes(), hunyuans(), mistrals()), []architecture{
+	return append(slices.Concat(qwens(), gemmas(), glms(), olmos(), granites(), gpts(), deepseeks(), lfms(), mambas(), minimaxes(), hunyuans(), mistrals(), lates()), []architecture{
 		{"afmoe", "AfmoeForCausalLM", "model", "AfmoeDecoderLayer", -1, nil, afMoE},
 		{"apertus", "ApertusForCausalLM", "model", "ApertusDecoderLayer", 1, []int{2}, apertus},
 		{"apertus1p5_text", "Apertus1p5TextForCausalLM", "model", "Apertus1p5TextDecoderLayer", 1, []int{2}, apertus1p5},
@@ -47,7 +47,6 @@ func architectures() []architecture {
 		{"exaone_moe", "ExaoneMoeForCausalLM", "model", "ExaoneMoeDecoderLayer", 1, []int{53}, exaoneMoE},
 		{"falcon", "FalconForCausalLM", "transformer", "FalconDecoderLayer", 11, []int{11}, falcon},
 		{"falcon_h1", "FalconH1ForCausalLM", "model", "FalconH1DecoderLayer", 1, []int{2}, falconH1},
-		{"flint", "FlintForCausalLM", "model", "FlintDecoderLayer", -1, nil, flint},
 		{"gpt_oss", "GptOssForCausalLM", "model", "GptOssDecoderLayer", -1, nil, gptOSS},
 		{"helium", "HeliumForCausalLM", "model", "HeliumDecoderLayer", 1, []int{2}, helium},
 		{"hyperclovax", "HyperCLOVAXForCausalLM", "model", "HyperCLOVAXDecoderLayer", 1, []int{2}, hyperCLOVAX},
@@ -55,16 +54,12 @@ func architectures() []architecture {
 		{"jais2", "Jais2ForCausalLM", "model", "Jais2DecoderLayer", 0, []int{150024}, jais2},
 		{"internlm3", "LlamaForCausalLM", "model", "LlamaDecoderLayer", 1, []int{2}, internLM3},
 		{"iquestcoder", "LlamaForCausalLM", "model", "LlamaDecoderLayer", 1, []int{2}, iquestCoder},
-		{"kolibri1", "Kolibri1ForCausalLM", "model", "Kolibri1DecoderLayer", -1, nil, kolibri1},
-		{"laguna", "LagunaForCausalLM", "model", "LagunaDecoderLayer", -1, nil, laguna},
 		{"llama", "LlamaForCausalLM", "model", "LlamaDecoderLayer", 1, []int{2}, llama},
 		{"llama4_text", "Llama4ForCausalLM", "language_model", "Llama4TextDecoderLayer", 1, []int{2}, llama4},
-		{"lara_mini", "LaraMiniForCausalLM", "model", "LaraMiniDecoderLayer", -1, []int{151643}, laraMini},
 		{"mellum", "MellumForCausalLM", "model", "MellumDecoderLayer", -1, nil, mellum},
 		{"minicpm3", "MiniCPM3ForCausalLM", "model", "MiniCPM3DecoderLayer", 1, []int{2}, miniCPM3},
 		{"mllama_text_model", "", "model", "MllamaSelfAttentionDecoderLayer", 128000, []int{128001}, mllama},
 		{"mimo_v2_flash", "MiMoV2FlashForCausalLM", "model", "MiMoV2FlashDecoderLayer", 1, nil, mimoV2Flash},
-		{"muse_glimmer_text", "", "model", "MuseGlimmerTextDecoderLayer", 200000, []int{200001}, museGlimmer},
 		{"nanochat", "NanoChatForCausalLM", "model", "NanoChatDecoderLayer", 0, []int{1}, nanoChat},
 		{"nemotron", "NemotronForCausalLM", "model", "NemotronDecoderLayer", 2, []int{3}, nemotron4},
 		{"nemotron_h", "NemotronHForCausalLM", "model", "NemotronHBlock", 1, []int{2}, nemotronH},
@@ -82,6 +77,17 @@ func architectures() []architecture {
 		{"starcoder2", "Starcoder2ForCausalLM", "model", "Starcoder2DecoderLayer", 50256, []int{50256}, starcoder2},
 		{"xglm", "XGLMForCausalLM", "model", "XGLMDecoderLayer", 0, []int{2}, xglm},
 	}...)
+}
+
+// lates returns models of late 2026 that are the only ones of their makers in the table.
+func lates() []architecture {
+	return []architecture{
+		{"flint", "FlintForCausalLM", "model", "FlintDecoderLayer", -1, nil, flint},
+		{"kolibri1", "Kolibri1ForCausalLM", "model", "Kolibri1DecoderLayer", -1, nil, kolibri1},
+		{"laguna", "LagunaForCausalLM", "model", "LagunaDecoderLayer", -1, nil, laguna},
+		{"lara_mini", "LaraMiniForCausalLM", "model", "LaraMiniDecoderLayer", -1, []int{151643}, laraMini},
+		{"muse_glimmer_text", "", "model", "MuseGlimmerTextDecoderLayer", 200000, []int{200001}, museGlimmer},
+	}
 }
 
 // hunyuans returns those of Tencent's Hunyuan.

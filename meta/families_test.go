@@ -29,11 +29,6 @@ func TestUnsupportedValuesOfFamilies(t *testing.T) {
 		`{"model_type": "flint", "num_experts": 2, "num_experts_per_tok": 3}`:                                "num_experts_per_tok: 3 of 2 experts",
 		`{"model_type": "laguna", "num_hidden_layers": 2, "num_attention_heads_per_layer": [8]}`:             "num_attention_heads_per_layer: 1 numbers of heads for 2 layers",
 		`{"model_type": "laguna", "num_hidden_layers": 1, "num_attention_heads_per_layer": [9]}`:             "9 is not a multiple of the 8 key/value heads",
-		`{"model_type": "lara_mini", "num_hidden_layers": 1, "layer_types": ["chunked_attention"]}`:          `layer_types: "chunked_attention" is not supported`,
-		`{"model_type": "lara_mini", "num_hidden_layers": 2, "layer_types": ["full_attention"]}`:             "layer_types: 1 types for 2 layers",
-		`{"model_type": "minimax", "mlp_alpha_factor": 0}`:                                                   "mlp_alpha_factor: 0 is not supported",
-		`{"model_type": "minimax", "num_hidden_layers": 1, "layer_types": ["mamba"]}`:                        `layer_types: "mamba" is not supported`,
-		`{"model_type": "muse_glimmer", "text_config": {"num_hidden_layers": 2, "layer_rope_theta": [0]}}`:   "text_config.layer_rope_theta: 1 bases for 2 layers",
 		`{"model_type": "laguna", "gating": "per-row"}`:                                                      `gating: "per-row" is not supported`,
 		`{"model_type": "laguna", "moe_router_logit_softcapping": -1}`:                                       "moe_router_logit_softcapping: -1 is negative",
 		`{"model_type": "laguna", "moe_apply_router_weight_on_input": true}`:                                 "moe_apply_router_weight_on_input: true is not supported",
@@ -75,6 +70,11 @@ func TestUnsupportedValuesOfFamilies(t *testing.T) {
 // and sparse attention.
 func TestUnsupportedValuesOfNewFamilies(t *testing.T) {
 	for config, want := range map[string]string{
+		`{"model_type": "lara_mini", "num_hidden_layers": 1, "layer_types": ["chunked_attention"]}`:                                `layer_types: "chunked_attention" is not supported`,
+		`{"model_type": "lara_mini", "num_hidden_layers": 2, "layer_types": ["full_attention"]}`:                                   "layer_types: 1 types for 2 layers",
+		`{"model_type": "minimax", "mlp_alpha_factor": 0}`:                                                                         "mlp_alpha_factor: 0 is not supported",
+		`{"model_type": "minimax", "num_hidden_layers": 1, "layer_types": ["mamba"]}`:                                              `layer_types: "mamba" is not supported`,
+		`{"model_type": "muse_glimmer", "text_config": {"num_hidden_layers": 2, "layer_rope_theta": [0]}}`:                         "text_config.layer_rope_theta: 1 bases for 2 layers",
 		`{"model_type": "deepseek_v32", "q_lora_rank": null}`:                                                                      "q_lora_rank: sparse attention needs a rank",
 		`{"model_type": "deepseek_v32", "index_head_dim": 32}`:                                                                     "index_head_dim: 32, less than the 64 channels",
 		`{"model_type": "glm_moe_dsa", "num_hidden_layers": 2, "indexer_types": ["shared", "full"]}`:                               "indexer_types: the first layer shares",
