@@ -40,6 +40,22 @@ func browser(t *testing.T) context.Context {
 		_ = chromedp.Cancel(tab) // waits for the browser to end
 		closeTab()
 	})
+	watchTab(t, tab)
+	return tab
+}
+
+// anotherTab opens one more tab of the browser.
+func anotherTab(t *testing.T, tab context.Context) context.Context {
+	t.Helper()
+	other, closeTab := chromedp.NewContext(tab)
+	t.Cleanup(closeTab)
+	watchTab(t, other)
+	return other
+}
+
+// watchTab fails the test at its end if the page in tab had an error or broke its policy.
+func watchTab(t *testing.T, tab context.Context) {
+	t.Helper()
 	watch := func(ctx context.Context, target *chromedp.Target) (chromedp.Void, error) {
 		_, err := cdp.Call(ctx, target, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: watchPage})
 		return chromedp.Void{}, err
@@ -55,7 +71,6 @@ func browser(t *testing.T) context.Context {
 			t.Error(faults)
 		}
 	})
-	return tab
 }
 
 // openPage navigates tab to the page of s, and waits until the model is known.

@@ -81,13 +81,21 @@ function fill(e, message, i) {
   if (!streams) e.append(actions(message, i, e));
 }
 
-/** patch replaces the children of e from the first one that differs, so that a selection before it stays. */
-function patch(e, fragment) {
-  const next = [...fragment.childNodes];
-  let same = 0;
-  while (same < next.length && same < e.childNodes.length && e.childNodes[same].isEqualNode(next[same])) same++;
-  while (e.childNodes.length > same) e.lastChild.remove();
-  e.append(...next.slice(same));
+/** patch gives e the children of another node. Elements that are there already stay, with the selection, the focus and
+ * the scroll position in them. */
+function patch(e, other) {
+  const next = [...other.childNodes];
+  next.forEach((n, i) => {
+    const old = e.childNodes[i];
+    if (!old) e.append(n);
+    else if (old.isEqualNode(n)) return;
+    else if (old.nodeType === Node.TEXT_NODE && n.nodeType === Node.TEXT_NODE) {
+      if (n.data.startsWith(old.data)) old.appendData(n.data.slice(old.length));
+      else old.data = n.data;
+    } else if (old.nodeType === Node.ELEMENT_NODE && old.cloneNode().isEqualNode(n.cloneNode())) patch(old, n);
+    else old.replaceWith(n);
+  });
+  while (e.childNodes.length > next.length) e.lastChild.remove();
 }
 
 /** scroll follows the end, unless the reader has scrolled up. */
@@ -126,6 +134,20 @@ function again(i) {
 // --- asking
 
 export function stop() { running?.controller.abort(); }
+
+/** follow shows what another tab has made of the conversation. One that is answered in both tabs becomes two. */
+export function follow(id) {
+  if (isRunning(id)) running.chat.id = store.newID();
+  const stored = id === chat.id && store.all().find(c => c.id === id);
+  if (stored && stored.updated > chat.updated) open(stored);
+}
+
+/** leave keeps the part of an answer that streams while the page is closed. */
+export function leave() {
+  if (!running || running.deleted) return;
+  running.message.note = 'stopped';
+  store.keep(running.chat);
+}
 
 function buttons() {
   $('send').hidden = isRunning();
@@ -192,8 +214,12 @@ function finish(mine) {
   mine.chat.updated = Date.now();
   if (!mine.deleted) store.keep(mine.chat);
   hooks.changed();
-  if (chat === mine.chat) draw();
-  else buttons();
+  if (chat === mine.chat) {
+    fill(log().lastElementChild, message, chat.messages.length - 1); // in place: the reader may be in the middle of it
+    scroll();
+    showUsed();
+  }
+  buttons();
   if (!message.error) say(message.note === 'stopped' ? 'Stopped' : 'Answer: ' + (log().lastElementChild?.querySelector(':scope > .prose')?.textContent || '').slice(0, 1000));
   hooks.ended();
 }

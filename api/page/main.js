@@ -124,13 +124,19 @@ $('export-json').addEventListener('click', () => download(fileName() + '.json', 
 
 const drawers = [['open-chats', 'chats'], ['open-panel', 'panel']];
 
+/** behind are the parts of the page that an open drawer covers: they take no focus meanwhile. */
+const behind = () => [document.querySelector('header'), document.querySelector('main'), ...drawers.map(([, id]) => $(id)).filter(d => !d.classList.contains('open'))];
+
 function closeDrawers() {
   for (const [opener, id] of drawers) {
     $(id).classList.remove('open');
     $(opener).setAttribute('aria-expanded', 'false');
   }
+  for (const part of behind()) part.inert = false;
   $('backdrop').hidden = true;
 }
+matchMedia('(max-width: 1120px)').addEventListener('change', closeDrawers);
+matchMedia('(max-width: 760px)').addEventListener('change', closeDrawers);
 
 for (const [opener, id] of drawers) {
   $(opener).addEventListener('click', () => {
@@ -140,6 +146,7 @@ for (const [opener, id] of drawers) {
     $(id).classList.add('open');
     $(opener).setAttribute('aria-expanded', 'true');
     $('backdrop').hidden = false;
+    for (const part of behind()) part.inert = true;
     $(id).querySelector('button').focus();
   });
 }
@@ -209,7 +216,12 @@ chats.use({
   model: () => $('model').value,
   context: () => model()?.max_model_len || 0,
 });
-store.onOtherTab(() => chats.drawList(show));
+store.onOtherTab(id => {
+  chats.follow(id);
+  settings.show(chats.chat);
+  chats.drawList(show);
+});
+window.addEventListener('pagehide', chats.leave);
 show(store.all()[0] || store.fresh());
-const reconnect = map.watch(status);
+const reconnect = map.watch(status, showModels); // a server that was restarted may have other models
 showModels().then(() => { if (!$('text').disabled && !$('key-dialog').open) $('text').focus(); });

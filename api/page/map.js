@@ -20,8 +20,10 @@ export function choose(id) {
 
 let stream = null;
 
-/** watch follows GET /activity while the page is visible. status(text) is called with each change. */
-export function watch(status) {
+/** watch follows GET /activity while the page is visible. status(text) is called with each change, and again() when
+ * there is a connection after there was none. */
+export function watch(status, again) {
+  let lost = false;
   const follow = async () => {
     if (stream || document.hidden) return;
     const mine = stream = new AbortController();
@@ -30,13 +32,19 @@ export function watch(status) {
         const r = await request('/activity?stream=true', {signal: mine.signal});
         for await (const data of events(r)) {
           wait = 1000;
+          if (lost) {
+            lost = false;
+            lasts = {};
+            again();
+          }
           take(JSON.parse(data), status);
         }
       } catch (e) {
         if (e.status === 401) break;
-        if (!mine.signal.aborted) status('no connection');
       }
       if (mine.signal.aborted) break;
+      lost = true;
+      status('no connection');
       await new Promise(done => setTimeout(done, wait));
       wait = Math.min(2 * wait, 15000);
     }

@@ -21,6 +21,31 @@ for (const cell of ['th_open', 'td_open']) {
   };
 }
 
+// Formulas keep their TeX: Markdown would take its backslashes, and its stars and underscores for emphasis.
+const formulas = [/\\\(.+?\\\)/sy, /\\\[.+?\\\]/sy, /\$\$.+?\$\$/sy, /\$(?=\S)[^$\n]*[^$\s\\]\$(?!\d)/y];
+md.inline.ruler.before('escape', 'formula', (state, silent) => {
+  const first = state.src[state.pos];
+  if (first !== '\\' && first !== '$') return false;
+  for (const formula of formulas) {
+    formula.lastIndex = state.pos;
+    const found = formula.exec(state.src);
+    if (!found || formula.lastIndex > state.posMax) continue;
+    if (!silent) state.push('code_inline', 'code', 0).content = found[0];
+    state.pos = formula.lastIndex;
+    return true;
+  }
+  return false;
+});
+
+// Items of a list of tasks begin with a box.
+md.core.ruler.after('inline', 'tasks', state => {
+  state.tokens.forEach((token, i) => {
+    const text = token.children?.[0];
+    if (token.type !== 'inline' || text?.type !== 'text' || state.tokens[i - 2]?.type !== 'list_item_open') return;
+    text.content = text.content.replace(/^\[ \] /, '☐ ').replace(/^\[[xX]\] /, '☑ ');
+  });
+});
+
 // No host but the server is asked for anything: an image is a link to it.
 md.renderer.rules.image = (tokens, i) => {
   const escape = md.utils.escapeHtml;

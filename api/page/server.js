@@ -26,7 +26,9 @@ export class ServerError extends Error {
 export async function request(path, options = {}) {
   const headers = {...options.headers};
   if (key) headers.Authorization = 'Bearer ' + key;
-  const r = await fetch(new URL('.' + path, document.baseURI), {...options, headers});
+  const r = await fetch(new URL('.' + path, document.baseURI), {...options, headers}).catch(cause => {
+    throw cause.name === 'AbortError' ? cause : new Error('The server cannot be reached.', {cause});
+  });
   if (r.ok) return r;
   if (r.status === 401) {
     ask();
@@ -45,7 +47,9 @@ export async function* events(response) {
   let held = '';
   try {
     for (;;) {
-      const {done, value} = await reader.read();
+      const {done, value} = await reader.read().catch(cause => {
+        throw cause.name === 'AbortError' ? cause : new Error('The connection broke off.', {cause});
+      });
       if (done) return;
       held += value;
       const parts = held.split(/\r?\n\r?\n/);

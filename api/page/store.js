@@ -18,8 +18,10 @@ export function all() {
   return list.sort((a, b) => b.updated - a.updated);
 }
 
+export const newID = () => crypto.getRandomValues(new Uint32Array(3)).join('');
+
 export function fresh(like) {
-  return {id: crypto.getRandomValues(new Uint32Array(3)).join(''), title: '', created: Date.now(), updated: Date.now(),
+  return {id: newID(), title: '', created: Date.now(), updated: Date.now(),
     model: like?.model || '', system: like?.system || '', settings: {...like?.settings}, messages: []};
 }
 
@@ -48,9 +50,9 @@ function drop(list) {
 
 export function remove(id) { localStorage.removeItem(PREFIX + id); }
 
-/** onOtherTab calls f when another tab has changed a conversation. */
+/** onOtherTab calls f(id) when another tab has changed a conversation, or all. */
 export function onOtherTab(f) {
-  window.addEventListener('storage', e => { if (!e.key || e.key.startsWith(PREFIX)) f(); });
+  window.addEventListener('storage', e => { if (!e.key || e.key.startsWith(PREFIX)) f(e.key?.slice(PREFIX.length)); });
 }
 
 /** asMarkdown writes a conversation for reading. */
