@@ -2,6 +2,8 @@ package api
 
 import (
 	"net/http"
+	"path"
+	"slices"
 	"strings"
 
 	"github.com/go-chi/chi/v5"
@@ -169,4 +171,20 @@ func methodsOf(r chi.Routes, path string) []string {
 		}
 	}
 	return methods
+}
+
+// nearPath returns the path of an endpoint that a client with another base URL meant: one without what is before it, or
+// below /v1. It returns "" if there is none.
+func nearPath(routes chi.Routes, r *http.Request) string {
+	rest := path.Clean("/" + r.URL.Path)
+	for range 4 { // elements before the endpoint's path
+		for _, p := range []string{rest, "/v1" + rest} {
+			if rest != "/" && slices.Contains(methodsOf(routes, p), r.Method) {
+				return p
+			}
+		}
+		_, after, _ := strings.Cut(rest[1:], "/")
+		rest = "/" + after
+	}
+	return ""
 }

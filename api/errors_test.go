@@ -290,3 +290,26 @@ func TestAnotherSchemeIsNoKey(t *testing.T) {
 		}
 	}
 }
+
+// TestWrongBaseURLsAreNamed: a base URL with one /v1 too many or too few, or with a slash at its end, was an invalid
+// URL, and nothing said which one was meant.
+func TestWrongBaseURLsAreNamed(t *testing.T) {
+	s := serveDemo(t)
+	for path, want := range map[string]string{
+		"/v1/v1/chat/completions":     "Did you mean /v1/chat/completions?",
+		"//v1/chat/completions":       "Did you mean /v1/chat/completions?",
+		"/v1/chat/completions/":       "Did you mean /v1/chat/completions?",
+		"/chat/completions":           "Did you mean /v1/chat/completions?",
+		"/api/v1/chat/completions":    "Did you mean /v1/chat/completions?",
+		"/v1/v1/messages":             "Did you mean /v1/messages?",
+		"/v1/api/chat":                "Did you mean /api/chat?",
+		"/v1/nothing":                 "",
+		"/a/b/c/d/e/chat/completions": "",
+		"/":                           "",
+	} {
+		status, got := s.text("POST", path, map[string]any{})
+		if status != 404 && path != "/" || want == "" && strings.Contains(got, "Did you mean") || !strings.Contains(got, want) {
+			t.Errorf("%s: %d %s, want 404 with %q", path, status, got, want)
+		}
+	}
+}

@@ -53,10 +53,11 @@ func (c *Chat) SpecialTokens() map[string]string { return maps.Clone(c.set.Speci
 func (c *Chat) SpecialToken(role string) string { return c.set.SpecialTokens[role] }
 
 // Render writes a conversation as the model's prompt. Unless conv.Exact is set, it adapts the
-// messages to what the template expects, as servers do: arguments of tool calls become objects, a
-// call without content gets the content "", the role developer becomes system where the template
-// does not know it, and text parts of a content are joined where the template knows no parts. The
-// conversation is not changed. Errors are a [*TemplateError], or about JSON in the conversation.
+// messages to what the template expects, as servers do: arguments of tool calls become objects, an
+// assistant's message without content gets the content "", the role developer becomes system where the template
+// does not know it, function_call and the role function become a tool call and its result, and text parts of a
+// content are joined where the template knows no parts. A role of no API that the template leaves out is an
+// error. The conversation is not changed. Errors are a [*TemplateError], or about JSON in the conversation.
 func (c *Chat) Render(conv Conversation) (string, error) {
 	prompt, _, err := c.RenderGenerations(conv)
 	return prompt, err
@@ -82,6 +83,9 @@ func (c *Chat) RenderGenerations(conv Conversation) (string, [][2]int, error) {
 		r = template.Adapt(r)
 		if !takesParts.MatchString(template.Source()) {
 			r.Messages = joinParts(r.Messages)
+		}
+		if role := template.Unshown(r); role != "" {
+			return "", nil, &TemplateError{Message: fmt.Sprintf("the chat template does not know the role %q, and leaves its messages out", role)}
 		}
 	}
 	prompt, generations, err := template.RenderGenerations(r)

@@ -126,7 +126,11 @@ func checkMessage(f *wire.Fields, at string, v chat.Value) {
 	}
 	content, _ := m.Get("content")
 	switch c := content.(type) {
-	case nil, string:
+	case string:
+	case nil:
+		if name == "user" || name == "system" || name == "developer" {
+			f.Fail(at+".content", "Missing required parameter: '%s.content'.", at)
+		}
 	case *chat.List:
 		checkParts(f, at+".content", c)
 	default:

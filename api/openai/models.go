@@ -48,7 +48,7 @@ func (s *Server) Model(w http.ResponseWriter, r *http.Request) {
 		id = plain
 	}
 	if id == "" {
-		respond(w, wire.NoSuchRoute(r))
+		respond(w, wire.NoSuchRoute(r, "/v1/models"))
 		return
 	}
 	m, err := s.models.Look(id)

@@ -115,7 +115,11 @@ func PrepareError(w http.ResponseWriter, e *Error, err error) {
 	}
 }
 
-// NoSuchRoute returns the error for a path that no endpoint has.
-func NoSuchRoute(r *http.Request) *Error {
-	return &Error{Kind: NoRoute, Message: "Invalid URL (" + r.Method + " " + r.URL.Path + ")"}
+// NoSuchRoute returns the error for a path that no endpoint has. near is one that the client may have meant, or "".
+func NoSuchRoute(r *http.Request, near string) *Error {
+	message := "Invalid URL (" + r.Method + " " + r.URL.Path + ")"
+	if near != "" {
+		message += ". Did you mean " + near + "? Check the base URL of the client."
+	}
+	return &Error{Kind: NoRoute, Message: message}
 }

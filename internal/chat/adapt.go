@@ -10,8 +10,9 @@ import (
 // conversations for an API, and templates expect a few things otherwise:
 //
 //   - Arguments of tool calls become objects, see [ParseArguments].
-//   - An assistant message that calls tools and has no content gets the content "", unless
-//     the template takes only messages without it.
+//   - A function_call and its result become a tool call and a result, see [modernCalls].
+//   - An assistant message without content gets the content "". If it calls tools, it does unless
+//     the template takes only calls without content.
 //   - The role developer becomes system, unless the template treats developer as a role of
 //     its own. If the template has no place for a system message there, the text joins the
 //     system message at the start.
@@ -21,9 +22,10 @@ import (
 func (t *Template) Adapt(r Request) Request {
 	r.Messages = ParseArguments(r.Messages)
 	t.once.Do(func() { t.traits = t.probe(r.SpecialTokens) })
-	if !t.traits.refusesEmpty {
-		r.Messages = fillContent(r.Messages)
+	if !strings.Contains(t.Source(), "function_call") {
+		r.Messages = modernCalls(r.Messages)
 	}
+	r.Messages = t.traits.fillContent(r.Messages)
 	if !t.traits.developer {
 		r.Messages = t.traits.withoutDeveloper(r.Messages)
 	}
@@ -81,9 +83,9 @@ func (t *Template) probe(special map[string]string) traits {
 	return out
 }
 
-// fillContent gives messages with tool calls, and results of tools, an empty content if they have
-// none: a tool may return nothing.
-func fillContent(messages []Value) []Value {
+// fillContent gives messages of the assistant, and results of tools, an empty content if they have
+// none: a tool may return nothing, and an answer may be a refusal, or reasoning alone.
+func (t traits) fillContent(messages []Value) []Value {
 	for i, v := range messages {
 		m, ok := v.(*Dict)
 		if !ok {
@@ -91,10 +93,9 @@ func fillContent(messages []Value) []Value {
 		}
 		calls, _ := m.Get("tool_calls")
 		list, _ := calls.(*List)
-		role, _ := m.Get("role")
+		called := list != nil && len(list.Items) > 0 || roleOf(m) == "tool"
 		content, _ := m.Get("content")
-		called := list != nil && len(list.Items) > 0 || role == Value("tool")
-		if !called || content != nil {
+		if content != nil || called && t.refusesEmpty || !called && roleOf(m) != "assistant" {
 			continue
 		}
 		filled := m.Clone()

@@ -3,7 +3,7 @@ package chat
 import "strings"
 
 // ParseArguments returns the messages with the arguments of tool calls as objects. Clients send
-// them as JSON in a string. An empty string becomes an empty object. A string that is not a
+// them as JSON in a string. An empty string, null and none at all become an empty object. A string that is not a
 // JSON object stays a string, and the template decides. The given messages do not change.
 func ParseArguments(messages []Value) []Value {
 	out := make([]Value, len(messages))
@@ -52,7 +52,7 @@ func parseFunction(fn Value) Value {
 	}
 	arguments, _ := d.Get("arguments")
 	s, ok := arguments.(string)
-	if !ok {
+	if name, _ := d.Get("name"); !ok && (arguments != nil || name == nil) {
 		return fn
 	}
 	parsed := &Dict{}
