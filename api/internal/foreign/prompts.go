@@ -100,6 +100,7 @@ var foreignMessages = []row{
 	{Messages, "reasoning reasoning_effort enable_thinking think", "OpenAI, OpenRouter, DashScope, SGLang, Ollama", "use thinking, output_config.effort, or chat_template_kwargs as the chat template has them.", never, ""},
 	{Messages, "prompt input instructions query message chat_history preamble", "OpenAI, Cohere", "use messages and system.", nil, ""},
 	{Messages, "documents", "vLLM", "put them into the messages.", nil, ""},
+	{Messages, "compaction", "Anthropic", "ask for a summary in a message.", nil, ""},
 	{Messages, "echo suffix continue_final_message continue_", "vLLM, OpenAI, text-generation-webui", "end the messages with one of the assistant, which the answer then continues.", nil, ""},
 	{Messages, "parallel_tool_calls", "OpenAI", "use tool_choice.disable_parallel_tool_use.", onFlag, ""},
 	{Messages, "previous_response_id conversation", "OpenAI", "the server keeps no conversations; send all messages.", nil, ""},
