@@ -127,10 +127,15 @@ func (f *operateFlags) admin(ctx context.Context, a api.Access) (*http.Server, e
 	return server, nil
 }
 
-// followHangups reads the files again at SIGHUP. Without files, and outside systemd, SIGHUP ends the process as usual:
+// reloads reports whether SIGHUP means to read files again: there are some, or systemd runs the process. Otherwise
 // its terminal has closed.
+func (f *operateFlags) reloads() bool {
+	return f.keys != nil || f.certificate != nil || os.Getenv(notifySocket) != ""
+}
+
+// followHangups reads the files again at SIGHUP.
 func (f *operateFlags) followHangups(ctx context.Context) {
-	if f.keys == nil && f.certificate == nil && os.Getenv(notifySocket) == "" {
+	if !f.reloads() {
 		return
 	}
 	hangups := make(chan os.Signal, 1)

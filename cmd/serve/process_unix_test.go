@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -99,5 +100,52 @@ func TestAClosedLogDoesNotEndTheServer(t *testing.T) {
 	}
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("after SIGTERM: %v, want status 0", err)
+	}
+}
+
+// TestAClosedTerminalDrains: SIGHUP of a terminal that closes cut all running requests off. Where it means to read
+// files again it does not end the server.
+func TestAClosedTerminalDrains(t *testing.T) {
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP) // also where nohup runs the test
+	defer signal.Stop(hangups)
+	defer signal.Reset(syscall.SIGPIPE)
+	for _, reloads := range []bool{true, false} {
+		if reloads {
+			t.Setenv(notifySocket, "socket")
+		} else {
+			t.Setenv(notifySocket, "")
+		}
+		ctx, stop := (&runCmd{}).catchSignals(t.Context())
+		if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
+			t.Fatal(err)
+		}
+		<-hangups
+		if !reloads {
+			<-ctx.Done()
+		} else if ctx.Err() != nil {
+			t.Error("SIGHUP ends a server that reads files again")
+		}
+		stop()
+	}
+}
+
+// TestAnIPv6HostMayHaveBrackets: --host [::1] was an address with a missing port.
+func TestAnIPv6HostMayHaveBrackets(t *testing.T) {
+	for host, want := range map[string]string{"[::1]": "::1", "::": "::", "127.0.0.1": "127.0.0.1", "localhost": "localhost", "": ""} {
+		c := runCmd{Host: host}
+		if err := c.checkHost(); err != nil || c.Host != want {
+			t.Errorf("--host %q: got %q, %v, want %q", host, c.Host, err, want)
+		}
+	}
+}
+
+// TestAHostWithAPortNamesTheFlag: --host localhost:8123 was a name that could not be looked up.
+func TestAHostWithAPortNamesTheFlag(t *testing.T) {
+	for host, want := range map[string]string{"localhost:8123": "use --host localhost --port 8123", ":8123": "use --host 0.0.0.0 --port 8123",
+		"[::1]:8123": "use --host ::1 --port 8123", "http://localhost": "want an address or a name"} {
+		if status, _, stderr := invoke("--host", host); status != 2 || !strings.Contains(stderr, want) {
+			t.Errorf("--host %s: status %d: %s, want 2 with %q", host, status, stderr, want)
+		}
 	}
 }

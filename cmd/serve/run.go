@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,9 +9,11 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"os/signal"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -85,7 +88,7 @@ func (c *runCmd) Run(ctx context.Context, k *kong.Context) error {
 	defer listener.Close()
 	leaveRoom(s.fleet.threads(), 0)
 	// From here on there is something to drain; a signal before ends the process at once.
-	ctx, stop := catchSignals(ctx)
+	ctx, stop := c.catchSignals(ctx)
 	defer stop()
 	failed := make(chan error, 1)
 	go func() { failed <- c.serve(s.server, listener) }()
@@ -117,11 +120,15 @@ func (c *runCmd) Run(ctx context.Context, k *kong.Context) error {
 	return c.drain(s.server, s.fleet.models)
 }
 
-// catchSignals returns a context that ends with SIGINT or SIGTERM. SIGPIPE is ignored: if whatever read the log
-// ends, requests go on without it.
-func catchSignals(ctx context.Context) (context.Context, context.CancelFunc) {
+// catchSignals returns a context that ends with SIGINT, SIGTERM, or SIGHUP of a terminal that closes. SIGPIPE is
+// ignored: if whatever read the log ends, requests go on without it.
+func (c *runCmd) catchSignals(ctx context.Context) (context.Context, context.CancelFunc) {
 	signal.Ignore(syscall.SIGPIPE)
-	return signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !c.reloads() && !signal.Ignored(syscall.SIGHUP) { // nohup ignores it
+		signals = append(signals, syscall.SIGHUP)
+	}
+	return signal.NotifyContext(ctx, signals...)
 }
 
 // deviceLost ends the server. The requests that ran have failed, and all others would.
@@ -150,7 +157,21 @@ func (c *runCmd) check() error {
 	if err := text.CheckParsers("", c.ReasoningParser); err != nil {
 		return cmdline.Misusef("--reasoning-parser: %w", err)
 	}
-	return errors.Join(c.servedFlags.check(), c.draftFlags.check(), c.accessFlags.check(), c.storeFlags.check(), c.kvStoreFlags.check())
+	return errors.Join(c.checkHost(), c.servedFlags.check(), c.draftFlags.check(), c.accessFlags.check(), c.storeFlags.check(), c.kvStoreFlags.check())
+}
+
+// checkHost refuses a host with a port or a scheme, and takes an IPv6 address without its brackets.
+func (c *runCmd) checkHost() error {
+	if bare, ok := strings.CutPrefix(c.Host, "["); ok && strings.HasSuffix(bare, "]") {
+		c.Host = strings.TrimSuffix(bare, "]")
+	}
+	if _, err := netip.ParseAddr(c.Host); err == nil || !strings.ContainsAny(c.Host, ":/[]") {
+		return nil
+	}
+	if host, port, err := net.SplitHostPort(c.Host); err == nil && !strings.Contains(c.Host, "/") {
+		return cmdline.Misusef("--host %s: got a port, want an address alone: use --host %s --port %s", c.Host, cmp.Or(host, "0.0.0.0"), port)
+	}
+	return cmdline.Misusef("--host %s: want an address or a name, such as 127.0.0.1 or localhost", c.Host)
 }
 
 func (c *runCmd) listen() (net.Listener, error) {
