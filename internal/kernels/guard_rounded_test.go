@@ -71,6 +71,26 @@ func TestTileRowsStaysInside(t *testing.T) {
 	})
 }
 
+// TestTileStepsStayInside is TestStaysInside for tiles of a step, beside which the next weights are fetched.
+func TestTileStepsStayInside(t *testing.T) {
+	kerneltest.EachRounding(t, func(t *testing.T, set *kernels.Set) {
+		if !set.AMX {
+			return
+		}
+		for blocks := 1; blocks <= gemm.StepBlocks+1; blocks++ {
+			for couples := 1; couples <= 3; couples++ {
+				words, n := 2*gemm.PanelWords(blocks*gemm.BlockK), blocks*gemm.BlockK
+				last := mat.Weights{Data: kerneltest.Guarded(t, 2*n), Stride: 2 * n, Format: mat.BFloat16} // one row of many
+				for _, next := range []mat.Weights{{}, last} {
+					for _, add := range []bool{false, true} {
+						set.GEMM.TileSteps(gemm.StepTiles{C: kerneltest.GuardedFloats(t, couples*2*gemm.PackRows*gemm.CoupleTokens), W: kerneltest.GuardedWords(t, words), X: kerneltest.GuardedWords(t, couples*words), Blocks: blocks, Couples: couples, Add: add, Next: next})
+					}
+				}
+			}
+		}
+	})
+}
+
 // TestRowLoopsStayInside is TestStaysInside for loops over rows.
 func TestRowLoopsStayInside(t *testing.T) {
 	kerneltest.Each(t, func(t *testing.T, set *kernels.Set) {

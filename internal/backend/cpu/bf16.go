@@ -67,11 +67,18 @@ func (op *bf16Product) planInput() int {
 		return op.tokens
 	}
 	op.words = gemm.PanelWords(op.w.cols)
-	if op.kernel != bf16Tiles {
-		return ceil(op.tokens, gemm.PanelTokens)
+	switch op.kernel {
+	case amxSteps:
+		op.planSteps()
+		return op.panelCount()
+	case bf16Tiles:
+		return op.panelCount()
 	}
-	return 2 * ceil(op.tokens, coupleRows)
+	return ceil(op.tokens, gemm.PanelTokens)
 }
+
+// panelCount is the number of panels in whole pairs.
+func (op *bf16Product) panelCount() int { return 2 * ceil(op.tokens, coupleRows) }
 
 // planRows cuts the weight into units and returns the scratch that one needs.
 func (op *bf16Product) planRows(threads int) int {
@@ -96,6 +103,9 @@ func (op *bf16Product) planRows(threads int) int {
 		op.unitRows = min(max(1, each/gemm.PackRows)*gemm.PackRows, op.callRows())
 		return op.words + op.callRows()*coupleRows
 	}
+	if op.kernel == amxSteps {
+		return op.planStepRows(each)
+	}
 	pack := 4 * op.words
 	op.unitRows = max(1, min(packBytes/pack*gemm.PackRows, each)/packRows) * packRows
 	if op.kernel == bf16FewTokens {
@@ -113,6 +123,9 @@ func (op *bf16Product) run(w *worker, unit int) {
 	case op.packed && op.kernel == bf16FewTokens:
 		w.did(bf16FewTokens)
 		op.tilesOfFew(w.scratch.v, unit*op.unitRows)
+	case op.packed && op.kernel == amxSteps:
+		w.did(amxSteps)
+		op.tileSteps(w.scratch.v, unit*op.unitRows)
 	case op.packed && op.inTiles():
 		w.did(bf16Tiles)
 		op.tiles(w.scratch.v, unit*op.unitRows)
@@ -120,6 +133,8 @@ func (op *bf16Product) run(w *worker, unit int) {
 		op.dots(w, unit*op.unitRows)
 	case !op.inTiles():
 		op.set.Vector.RoundPairs(op.pairs.V[unit*op.words:], row(op.x, unit, op.w.cols))
+	case op.kernel == amxSteps:
+		op.stepPanel(unit)
 	default:
 		op.panel(unit)
 	}
@@ -252,5 +267,5 @@ func (op *bf16Product) transpose(c mat.Floats, r, rows, t, tokens int) {
 
 // inTiles reports whether the kernel takes panels of tokens; other kernels take rows.
 func (op *bf16Product) inTiles() bool {
-	return op.kernel == amxInPlace || op.kernel == bf16Tiles || op.kernel == bf16FewTokens
+	return op.kernel == amxInPlace || op.kernel == amxSteps || op.kernel == bf16Tiles || op.kernel == bf16FewTokens
 }

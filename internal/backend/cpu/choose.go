@@ -28,6 +28,7 @@ const (
 	pairDots
 	amxOneToken
 	amxInPlace
+	amxSteps
 	bf16Tiles
 	bf16FewTokens
 	smallBatches
@@ -61,6 +62,7 @@ var kernelNames = [allKernels]string{
 	pairDots:           "gemv.MulPairs",
 	amxOneToken:        "gemv.MulTile",
 	amxInPlace:         "gemm.TileRows",
+	amxSteps:           "gemm.TileSteps",
 	bf16Tiles:          "gemm.Tile",
 	bf16FewTokens:      "gemm.TileFew",
 	smallBatches:       "gemm.MulSmallBatch",
@@ -175,13 +177,15 @@ var rules = []rule{
 	{kernel: rowsInt8, formats: quantised, layout: byRows, mode: rounded, roles: generated, when: wholeRowBlocks},
 	{kernel: amxOneToken, formats: bfloat16, layout: byRows, mode: rounded, roles: anyRole, to: 1, needs: amx, when: wholeSteps},
 	{kernel: amxInPlace, formats: bfloat16, layout: byRows, mode: rounded, roles: anyRole, needs: amx, when: fitsCache},
-	{kernel: bf16Tiles, formats: bfloat16, layout: byRows, mode: rounded, roles: anyRole, needs: amx},
+	{kernel: amxSteps, formats: bfloat16, layout: byRows, mode: rounded, roles: anyRole, needs: amx},
+	{kernel: amxSteps, formats: quantised, layout: byRows | interleaved16, mode: rounded, roles: prompt, needs: amx},
+	{kernel: amxSteps, formats: int4s, layout: transposed, mode: rounded, roles: prompt, needs: amx, when: neighbouringGroups},
 	{kernel: bf16FewTokens, formats: bfloat16, layout: byRows, mode: rounded, roles: prompt, to: gemm.FewTokens, needs: bf16WithoutAMX},
-	{kernel: bf16Tiles, formats: bfloat16, layout: byRows, mode: rounded, roles: prompt, needs: bf16},
+	{kernel: bf16Tiles, formats: bfloat16, layout: byRows, mode: rounded, roles: prompt, needs: bf16WithoutAMX},
 	{kernel: bf16FewTokens, formats: quantised, layout: byRows | interleaved16, mode: rounded, roles: prompt, to: gemm.FewTokens, needs: bf16WithoutAMX},
-	{kernel: bf16Tiles, formats: quantised, layout: byRows | interleaved16, mode: rounded, roles: prompt, needs: bf16},
+	{kernel: bf16Tiles, formats: quantised, layout: byRows | interleaved16, mode: rounded, roles: prompt, needs: bf16WithoutAMX},
 	{kernel: bf16FewTokens, formats: int4s, layout: transposed, mode: rounded, roles: prompt, to: gemm.FewTokens, needs: bf16WithoutAMX, when: neighbouringGroups},
-	{kernel: bf16Tiles, formats: int4s, layout: transposed, mode: rounded, roles: prompt, needs: bf16, when: neighbouringGroups},
+	{kernel: bf16Tiles, formats: int4s, layout: transposed, mode: rounded, roles: prompt, needs: bf16WithoutAMX, when: neighbouringGroups},
 	{kernel: pairDots, formats: bfloat16, layout: byRows, mode: rounded, roles: generated, needs: bf16},
 	{kernel: smallBatches, formats: bfloat16, layout: byRows, mode: rounded, roles: prompt, to: gemm.SmallBatchTokens, needs: smallBatchKernels, when: wholeTiles},
 	{kernel: panelSums, formats: anyFormat, layout: anyLayout, mode: rounded, roles: prompt, when: hasColumns},

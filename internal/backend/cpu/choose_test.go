@@ -235,9 +235,9 @@ func TestKernelTableOfAllProcessors(t *testing.T) {
 			{"bfloat16", backend.Generated, 1, "gemv.MulTile"},
 			{"bfloat16", backend.Generated, 8, "gemm.TileRows"},
 			{"bfloat16", backend.Prompt, 128, "gemm.TileRows"},
-			{"bfloat16", backend.Prompt, 129, "gemm.Tile"},
+			{"bfloat16", backend.Prompt, 129, "gemm.TileSteps"},
 			{"q4_0", backend.Generated, 1, "qgemm.MulInt8"},
-			{"q4_0", backend.Prompt, 512, "gemm.Tile"},
+			{"q4_0", backend.Prompt, 512, "gemm.TileSteps"},
 		} {
 			if got := entry(table, "linear", c.format, rounded, c.role, c.tokens); got != c.want {
 				t.Errorf("amx, %s, %d tokens of role %d: %s, want %s", c.format, c.tokens, c.role, got, c.want)

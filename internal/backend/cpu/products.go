@@ -75,6 +75,7 @@ const (
 	byDots uint8 = iota
 	byPairs
 	byTiles
+	byTileSteps
 	byPanels
 	bySplit
 	bySmallBatch
@@ -219,7 +220,7 @@ func (op *products) of(l linear) product {
 		x := op.rowProducts.next()
 		*x = rowsProduct{linear: l}
 		return x
-	case amxOneToken, amxInPlace, bf16Tiles, bf16FewTokens, pairDots:
+	case amxOneToken, amxInPlace, amxSteps, bf16Tiles, bf16FewTokens, pairDots:
 		x := op.bf16.next()
 		*x = bf16Product{linear: l}
 		return x
@@ -295,7 +296,10 @@ func sourceOf(p product, n needs) source {
 	switch p := p.(type) {
 	case *bf16Product:
 		s.kind.order = byPairs
-		if p.inTiles() {
+		switch {
+		case p.kernel == amxSteps:
+			s.kind.order = byTileSteps
+		case p.inTiles():
 			s.kind.order = byTiles
 		}
 	case *panelProduct:

@@ -7,9 +7,6 @@ package gemm
 import "unsafe"
 
 //go:noescape
-func amxTile(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, c unsafe.Pointer, cs int64, blocks int64, couples int64, add int64)
-
-//go:noescape
 func amxPack1(w unsafe.Pointer, x unsafe.Pointer, xs int64, c unsafe.Pointer, cs int64, blocks int64, add int64)
 
 //go:noescape
@@ -17,3 +14,6 @@ func amxPack2(w unsafe.Pointer, x unsafe.Pointer, xs int64, c unsafe.Pointer, cs
 
 //go:noescape
 func amxPanelPair(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, c unsafe.Pointer, cs int64, blocks int64, groups int64, add int64)
+
+//go:noescape
+func amxTileSteps(w unsafe.Pointer, x unsafe.Pointer, c unsafe.Pointer, blocks int64, couples int64, add int64, next unsafe.Pointer, stride int64)

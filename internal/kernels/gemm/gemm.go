@@ -62,6 +62,7 @@ type rounder interface {
 	tile(t Tiles)
 	tileRows(t RowTiles)
 	tilePack(t Tiles)
+	tileSteps(t StepTiles)
 	turn(y, c mat.Floats, bias []float32, rows, tokens int)
 	couple(t Tiles)
 	transposePack(w []uint32, blocks int)

@@ -70,7 +70,7 @@ func (s *Kernels) PackWeights(dst []uint32, w mat.Weights, rows, n int) {
 // Tile computes c[r][t] for the 32 rows of two packs, which begin ws words apart, and 32 · couples
 // tokens, whose panels begin xs words apart, over blocks of 32 k from where w and x begin. With add
 // the sums continue from c. Each element is one sum in ascending order of the blocks, however it is
-// divided into calls.
+// divided into calls. With AMX it takes one pair of panels after the other: prompts use [Kernels.TileSteps] there.
 func (s *Kernels) Tile(t Tiles) {
 	if t.Blocks <= 0 || t.Count <= 0 {
 		return
@@ -103,6 +103,32 @@ func (s *Kernels) TileRows(t RowTiles) {
 	_ = t.X[:(t.Panels-1)*t.XStride+t.Blocks*BlockK/2*PanelTokens]
 	t.C = t.C[:t.Rows*CoupleTokens]
 	s.rounder.tileRows(t)
+}
+
+// StepTiles is the operands of [Kernels.TileSteps]: two packs W and Couples pairs of panels X over Blocks blocks of 32 k,
+// one after the other, and the sums C: 32 rows of CoupleTokens for each pair. With Add the sums continue from C. Next are
+// rows that are packed next, of which two are prefetched for each pair of panels; its Data may be nil.
+type StepTiles struct {
+	C               []float32
+	W, X            []uint32
+	Blocks, Couples int
+	Add             bool
+	Next            mat.Weights
+}
+
+// StepBlocks is the number of blocks for which TileSteps is fastest: the packs fill two thirds of a first-level cache of
+// 48 KiB.
+const StepBlocks = 16
+
+// TileSteps is Tile for operands of one step of k, which lie in one piece each. Only AMX has it. Its sums have the
+// bits of Tile.
+func (s *Kernels) TileSteps(t StepTiles) {
+	if t.Blocks <= 0 || t.Couples <= 0 {
+		return
+	}
+	words := t.Blocks * BlockK / 2 * PackRows
+	t.W, t.X, t.C = t.W[:2*words], t.X[:2*words*t.Couples], t.C[:2*PackRows*CoupleTokens*t.Couples]
+	s.rounder.tileSteps(t)
 }
 
 // TilePack is Tile for the 16 rows of a pack and one or two panels, which t.Count says.

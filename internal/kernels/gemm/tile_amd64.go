@@ -43,11 +43,15 @@ func (bf16) packRows(dst []uint32, w mat.Weights, rows, n int) {
 
 //go:noinline
 func (b bf16) tile(t Tiles) {
-	c, w, x, xs, blocks, couples, add := t.C, t.W, t.X, t.XStride, int64(t.Blocks), int64(t.Count), asm.Flag(t.Add)
 	if b.tiles {
-		amxTile(asm.Words(w), int64(4*t.WStride), asm.Words(x), int64(4*xs), asm.Floats(c.V), int64(4*c.Stride), blocks, couples, add)
+		part := t
+		for i := range t.Count {
+			part.C.V, part.X, part.Count = t.C.V[i*CoupleTokens:], t.X[2*i*t.XStride:], 1
+			callCouple(&part)
+		}
 		return
 	}
+	c, w, x, xs, blocks, couples, add := t.C, t.W, t.X, t.XStride, int64(t.Blocks), int64(t.Count), asm.Flag(t.Add)
 	const part = 8 // rows of a call
 	for r := 0; r < 2*PackRows; r += part {
 		// A row of a pack has 16 words of each block.
@@ -100,6 +104,15 @@ func callTileRows(t *RowTiles, groups int, from unsafe.Pointer, apart int) {
 		return
 	}
 	amxRows1(asm.Bytes(t.W.Data), int64(t.W.Stride), asm.Words(t.X), int64(4*t.XStride), asm.Floats(t.C), int64(t.Blocks), int64(groups), from, int64(apart), lines)
+}
+
+//go:noinline
+func (bf16) tileSteps(t StepTiles) {
+	next, stride := asm.Words(t.W), int64(0) // in the cache: prefetching it costs nothing
+	if len(t.Next.Data) > 0 {
+		next, stride = asm.Bytes(t.Next.Data), int64(t.Next.Stride)
+	}
+	amxTileSteps(asm.Words(t.W), asm.Words(t.X), asm.Floats(t.C), int64(t.Blocks), int64(t.Couples), asm.Flag(t.Add), next, stride)
 }
 
 //go:noinline

@@ -147,6 +147,48 @@ func TestTileRows(t *testing.T) {
 	})
 }
 
+// TestTileSteps: steps of k give the bits of whole rows, however tokens are divided into calls.
+func TestTileSteps(t *testing.T) {
+	kerneltest.EachRounding(t, func(t *testing.T, set *kernels.Set) {
+		if !set.AMX {
+			return
+		}
+		r := rand.New(rand.NewPCG(3, 10))
+		const rows = 2 * gemm.PackRows
+		for _, s := range [][3]int{{1, 1, 1}, {33, 70, 1}, {64, 512, 2}, {95, 1100, 16}, {32, 96, 3}} { // tokens, n, blocks of a step
+			tokens, n, blocks := s[0], s[1], s[2]
+			data, _ := kerneltest.Store(mat.BFloat16, kerneltest.Random(r, rows*n), 3)
+			x := kerneltest.Random(r, tokens*n)
+			want := kerneltest.Tiled(set, data, x, nil, rows, tokens, n, 1)
+			couples := mat.CeilDiv(tokens, gemm.CoupleTokens)
+			sums := make([]float32, rows*couples*gemm.CoupleTokens)
+			for k := 0; k < n; k += blocks * gemm.BlockK {
+				cols := min(blocks*gemm.BlockK, n-k)
+				size := gemm.PanelWords(cols)
+				panels, packs := make([]uint32, 2*couples*size), make([]uint32, 2*size)
+				for i := range 2 * couples {
+					own := max(0, min(gemm.PanelTokens, tokens-i*gemm.PanelTokens))
+					set.GEMM.PackTokens(panels[i*size:], mat.Floats{V: x[min(i*gemm.PanelTokens, tokens-1)*n+k:], Stride: n}, own, cols)
+				}
+				for i := range 2 {
+					set.GEMM.PackWeights(packs[i*size:], mat.Weights{Data: data[i*gemm.PackRows*2*n+2*k:], Stride: 2 * n, Format: mat.BFloat16}, gemm.PackRows, cols)
+				}
+				first := couples / 2 // pairs of the first call
+				for _, part := range [][2]int{{0, first}, {first, couples}} {
+					set.GEMM.TileSteps(gemm.StepTiles{C: sums[part[0]*rows*gemm.CoupleTokens:], W: packs, X: panels[2*part[0]*size:], Blocks: mat.CeilDiv(cols, gemm.BlockK), Couples: part[1] - part[0], Add: k > 0})
+				}
+			}
+			for i := range tokens {
+				for row := range rows {
+					if got := sums[(i/gemm.CoupleTokens*rows+row)*gemm.CoupleTokens+i%gemm.CoupleTokens]; got != want[i*rows+row] {
+						t.Fatalf("shape %v, row %d, token %d: got %g, want %g", s, row, i, got, want[i*rows+row])
+					}
+				}
+			}
+		}
+	})
+}
+
 // TestRoundedNonFinite: a NaN or an infinity reaches its own row and token only.
 func TestRoundedNonFinite(t *testing.T) {
 	kerneltest.EachRounding(t, func(t *testing.T, set *kernels.Set) {

@@ -22,7 +22,7 @@ func TestGainOfCodedWeights(t *testing.T) {
 			}
 			return zen4(r, p)
 		}
-		next, err := Measure(context.Background(), Options{Usual: fetch.Default(""), meter: slower, expired: after(1000)})
+		next, err := Measure(context.Background(), Options{Variant: "avx512bf16", Usual: fetch.Default(""), meter: slower, expired: after(1000)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -48,7 +48,8 @@ func TestGainOfCodedWeights(t *testing.T) {
 // eight do, and nothing in variants without kernels for several.
 func TestGainOfCodedWeightsForSeveralTokens(t *testing.T) {
 	keep(t)
-	if _, err := kernels.Select("avx512bf16"); err != nil {
+	set, err := kernels.Select("avx512bf16")
+	if err != nil {
 		t.Skip(err)
 	}
 	fewer := float64(2*columns) / float64(coded.RowBytes(columns))
@@ -60,13 +61,17 @@ func TestGainOfCodedWeightsForSeveralTokens(t *testing.T) {
 			}
 			return 1
 		}
-		next, err := Measure(context.Background(), Options{Usual: fetch.Default(""), meter: slower, expired: after(1000)})
+		next, err := Measure(context.Background(), Options{Variant: "avx512bf16", Usual: fetch.Default(""), meter: slower, expired: after(1000)})
 		if err != nil {
 			t.Fatal(err)
 		}
 		r := (*Report)(nil).with(next, fetch.Default(""))
-		if got := r.CodedGain("avx512bf16", true); math.Abs(got-c.want*fewer) > 0.01 {
-			t.Errorf("one token at %.1f and eight at %.1f of the plain rate gain %.3f, want %.3f", c.one, c.eight, got, c.want*fewer)
+		want := c.want * fewer
+		if set.SlowPairs { // several tokens are not rounded there
+			want = 0
+		}
+		if got := r.CodedGain("avx512bf16", true); math.Abs(got-want) > 0.01 {
+			t.Errorf("one token at %.1f and eight at %.1f of the plain rate gain %.3f, want %.3f", c.one, c.eight, got, want)
 		}
 		if got := r.CodedGain("avx2", true); got != 0 {
 			t.Errorf("several tokens gain %v with avx2, which has no kernel for them", got)
