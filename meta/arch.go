@@ -132,6 +132,7 @@ func qwens() []architecture {
 		{"qwen3", "Qwen3ForCausalLM", "model", "Qwen3DecoderLayer", -1, nil, qwen3},
 		{"qwen3_5_moe_text", "Qwen3_5MoeForCausalLM", "model", "Qwen3_5MoeDecoderLayer", -1, nil, qwen35MoE},
 		{"qwen3_5_text", "Qwen3_5ForCausalLM", "model", "Qwen3_5DecoderLayer", -1, nil, qwen35},
+		{"qwen4_exp_text", "Qwen4ExpForCausalLM", "model", "Qwen4ExpTextDecoderLayer", -1, nil, qwen4Exp},
 		{"qwen3_moe", "Qwen3MoeForCausalLM", "model", "Qwen3MoeDecoderLayer", -1, nil, qwen3MoE},
 		{"qwen3_omni_moe_text", "", "model", "Qwen3OmniMoeThinkerTextDecoderLayer", -1, nil, qwen3Omni},
 		{"qwen3_next", "Qwen3NextForCausalLM", "model", "Qwen3NextDecoderLayer", -1, nil, qwen3Next},

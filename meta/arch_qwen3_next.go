@@ -1,5 +1,7 @@
 package meta
 
+import "cmp"
+
 // qwen3Next has a gated delta net in most layers and gated attention in the others.
 func qwen3Next(f *fields, b *Builder) {
 	d, n := readQwen3Next(f, "Qwen3Next", decoderDefaults{vocab: 151936, hidden: 2048, inner: 5632, layers: 48, kvHeads: 2})
@@ -50,7 +52,7 @@ type deltaNets struct {
 // readQwen3Next reads what the families have in common.
 func readQwen3Next(f *fields, class string, def decoderDefaults) (*decoder, *deltaNets) {
 	def.heads, def.headDim, def.context, def.eps, def.act = 16, 256, 32768, 1e-6, "silu"
-	def.rope = ropeDefaults{theta: 10000, partial: 0.25, roundUp: true}
+	def.rope = ropeDefaults{theta: 10000, partial: cmp.Or(def.rope.partial, 0.25), roundUp: true}
 	d := readDecoder(f, class, def)
 	d.normSpec.Offset = 1
 	n := &deltaNets{bias: f.bool("attention_bias", false), spec: d.deltaNetSizes(f, 16, 32)}
@@ -127,7 +129,7 @@ func (d *decoder) hybrid(f *fields, b *Builder, n *deltaNets, mlp func(b *Builde
 }
 
 // gatedAttention adds attention with norms of query and key heads, and a gate for each query head.
-func (d *decoder) gatedAttention(b *Builder, bias bool, spec AttentionSpec) {
+func (d *decoder) gatedAttention(b *Builder, bias bool, spec AttentionSpec) *Builder {
 	spec.QNorm, spec.KNorm, spec.Gated = "q_norm", "k_norm", true
 	s := d.attentionSpec(spec)
 	s.Q, s.K, s.V, s.Out = "q_proj", "k_proj", "v_proj", "o_proj"
@@ -138,6 +140,7 @@ func (d *decoder) gatedAttention(b *Builder, bias bool, spec AttentionSpec) {
 	a.Linear("o_proj", d.heads*d.headDim, d.hidden, bias)
 	d.norm(a, "q_norm", d.headDim)
 	d.norm(a, "k_norm", d.headDim)
+	return a
 }
 
 // deltaNet adds a gated delta net.

@@ -265,6 +265,21 @@ func (t *tree) resolve(p *Param, sources []TensorSource, others [][]TensorSource
 	p.Stored = t.stored(found, p.Shape, p.DType)
 }
 
+// rowsOf returns the rows of the checkpoint's tensor that has a name of the tree, 0 if there is none or no checkpoint.
+func (t *tree) rowsOf(name string) int {
+	if t.header == nil {
+		return 0
+	}
+	found, _ := t.find([]TensorSource{{Tensor: name}}, nil, false)
+	if found == nil {
+		return 0
+	}
+	if shape, _, ok := t.header.Tensor(found[0].Tensor); ok && len(shape) > 0 {
+		return shape[0]
+	}
+	return 0
+}
+
 // findAny returns the first of several ways that the checkpoint has, or nil if it has none.
 func (t *tree) findAny(ways [][]TensorSource, shape []int, inOut bool) ([]TensorSource, DType) {
 	for _, way := range ways {

@@ -159,6 +159,13 @@ func TestEveryFieldMayBeMissing(t *testing.T) {
 		if name == "dots1" { // has no default for its experts
 			config = `{"model_type": "dots1", "n_routed_experts": 8, "num_experts_per_tok": 2, "n_shared_experts": 1}`
 		}
+		const indexer = `"indexer_n_heads": 8, "indexer_kv_heads": 1, "indexer_head_dim": 256, "indexer_budget": 64, "indexer_compress_ratio": 8`
+		switch name { // have no default for the indexer
+		case "qwen4_exp":
+			config = `{"model_type": "qwen4_exp", "text_config": {` + indexer + `}}`
+		case "qwen4_exp_text":
+			config = `{"model_type": "qwen4_exp_text", ` + indexer + `}`
+		}
 		m, err := newFrom(config)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)

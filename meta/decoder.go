@@ -122,6 +122,7 @@ type wiring struct {
 	layerClass func(layer int) string // class of a layer; nil means the prefix and "DecoderLayer"
 	without    func(layer int) bool   // layers that only images pass; nil means none
 	finalNorm  string                 // name of the final norm; "" means norm
+	noNorm     bool                   // there is no final norm
 	lastNorm   string                 // name of a final norm that stands behind the rotary module; "" means one before it
 }
 
@@ -142,6 +143,9 @@ func (d *decoder) causalLM(f *fields, b *Builder, w wiring, layer func(b *Builde
 	}
 	spec, path := w.spec, b.tree.textPath()
 	spec.Embed, spec.Layers, spec.Norm, spec.Head = path+".embed_tokens", path+".layers", path+"."+or(w.lastNorm, or(w.finalNorm, "norm")), b.tree.headPath()
+	if w.noNorm {
+		spec.Norm = ""
+	}
 	spec.Vocab, spec.Hidden, spec.Context = cmp.Or(d.outputs, d.vocab), d.hidden, d.rope.contextOf(d.context)
 	spec.Reach = d.rope.reachOf(d.context)
 	if b.tree.wrapper != nil && !w.wrapped {
@@ -168,7 +172,7 @@ func (d *decoder) causalLM(f *fields, b *Builder, w wiring, layer func(b *Builde
 	}
 	final := *d
 	final.normClass = or(d.finalClass, d.normClass)
-	if w.lastNorm == "" {
+	if w.lastNorm == "" && !w.noNorm {
 		final.norm(model, or(w.finalNorm, "norm"), d.hidden)
 	}
 	if w.rotary == nil {

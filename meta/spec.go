@@ -114,6 +114,8 @@ type BlockSpec struct {
 	Input *LayerInputSpec
 	// Streams, nil for none, replaces the sums of a sequential block; see [StreamsSpec].
 	Streams *StreamsSpec
+	// NGrams, nil for none, is added to the streams before the branches.
+	NGrams *NGramSpec
 	// AltUp, nil for none, is around the branches of a sequential block, and Laurel, nil for none, beside its attention.
 	AltUp  *AltUpSpec
 	Laurel *LaurelSpec

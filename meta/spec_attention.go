@@ -150,6 +150,13 @@ type BlockIndexerSpec struct {
 	Heads, HeadDim     int
 	Size               int // positions of a block
 	Count, Local       int // blocks
+	// Averaged blocks, as in transformers' Qwen4ExpTextQSAIndexer, have one key each: KNorm of the average of what K makes
+	// of their positions, which rope turns by the first position. Their score is the sum over the indexer's heads of what is
+	// positive of the products with it. All query heads share the choice of Count blocks, among those of which a token sees
+	// all positions, and see the positions behind them as well. Local is 0. QK, instead of Q and K, is a Linear
+	// [(Heads+1)·HeadDim, hidden], of all queries and then the key.
+	Averaged bool
+	QK       string
 }
 
 // RopeSpec is a rotary position embedding (RoPE). It turns pair n of a head's channels by position times frequency n,

@@ -16,12 +16,22 @@ package meta
 //
 // Independent streams, as those of transformers' HYV4HyperConnection, keep their own residual: comb[j][k] is 1 for j = k
 // and 0 else, post = Magnitude·sigmoid + Eps, fn and base have the rows of pre and post alone, and scale is [2].
+//
+// Gated streams, as those of transformers' Qwen4ExpTextGatedResidual, are independent, and their weights pre are those of
+// each channel. With n = Norm(streams), of one norm for each stream, that has weights:
+//
+//	x = mean of sigmoid(Up(silu(Down(n) / Count))) · n;  stream'[k] = stream[k] + 2·sigmoid(Inject(n)[k] / Count)·f(x)
+//
+// Down, Up and Inject are Linears below the children, [rank, Count·hidden], [Count·hidden, rank] and [Count,
+// Count·hidden], which Head has without Inject.
 type StreamsSpec struct {
 	Count, Iterations int
 	Independent       bool
 	Eps, Magnitude    float32
 	Attention, MLP    string
 	Head, Norm        string
+	Gated             bool
+	Down, Up, Inject  string
 }
 
 // CompressedSpec is the attention of transformers' DeepseekV4Attention: many query heads attend to one head that is

@@ -73,6 +73,7 @@ func wrappers() []wrapper {
 		{"qwen3_omni_moe_thinker", "Qwen3OmniMoeThinkerForConditionalGeneration", "Qwen3OmniMoeThinkerModel", text, "qwen3_omni_moe_text", true, false, false},
 		{"qwen3_vl", "Qwen3VLForConditionalGeneration", "Qwen3VLModel", text, "qwen3_vl_text", true, false, false},
 		{"qwen3_vl_moe", "Qwen3VLMoeForConditionalGeneration", "Qwen3VLMoeModel", text, "qwen3_vl_moe_text", true, false, false},
+		{"qwen4_exp", "Qwen4ExpForConditionalGeneration", "Qwen4ExpModel", text, "qwen4_exp_text", true, false, false},
 		{"smolvlm", "SmolVLMForConditionalGeneration", "SmolVLMModel", "text_model", "llama", false, false, false},
 		{"video_llama_3", "VideoLlama3ForConditionalGeneration", "VideoLlama3Model", text, "qwen2", false, false, true},
 		{"vipllava", "VipLlavaForConditionalGeneration", "VipLlavaModel", text, "llama", false, false, false},
@@ -112,6 +113,7 @@ func (w *wrapper) textFields(whole *fields) *fields {
 		delete(values, "tie_embedding")
 	}
 	values["tie_word_embeddings"] = tied
+	values["own_eos_token_id"] = text.values["eos_token_id"] // which ends the n-grams of Qwen4-Exp
 	for _, name := range []string{"bos_token_id", "eos_token_id", "pad_token_id", "dtype", "torch_dtype", "quantization_config", "quantization"} {
 		if whole.has(name) {
 			values[name] = whole.values[name]

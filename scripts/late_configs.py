@@ -335,6 +335,40 @@ def hy_v4(R, deepseek):
     return c
 
 
+def qwen4_exp_text(R, llama):
+    c = llama(R, "qwen4_exp_text", head_dim=False, dims=(6, 8), ropes=("default",))
+    n, keys = R.choice([2, 3, 4]), R.choice([1, 2])
+    for name in ("intermediate_size", "hidden_act"):
+        c.pop(name, None)
+    c.update(num_hidden_layers=n, head_dim=R.choice([6, 8]), linear_num_key_heads=keys, linear_num_value_heads=keys * R.choice([1, 2]), linear_key_head_dim=R.choice([4, 6]),
+             linear_value_head_dim=R.choice([4, 6]), linear_conv_kernel_dim=R.choice([2, 3]), attention_bias=R.random() < 0.3, num_experts=R.choice([4, 6]),
+             num_experts_per_tok=R.choice([1, 2, 3]), moe_intermediate_size=R.choice([6, 10]), shared_expert_intermediate_size=R.choice([8, 12]), norm_topk_prob=R.random() < 0.6,
+             hc_count=R.choice([2, 3, 4]), hc_lowrank=R.choice([3, 5]), output_gate_type=R.choice([None, "sigmoid", "silu"]))
+    full = R.choice(["full_attention", "indexed_attention"])  # the first is that of published files
+    types = kinds(R, n, "linear_attention", full)
+    if R.random() < 0.7:
+        c["layer_types"] = types
+    else:
+        c["full_attention_interval"] = 2
+        types = ["linear_attention", full] * 2
+    ratio = R.choice([1, 2, 3, 5])
+    c.update(indexer_n_heads=R.choice([7, 8]), indexer_kv_heads=1, indexer_head_dim=c["head_dim"] + R.choice([0, 4]), indexer_compress_ratio=ratio,
+             indexer_budget=ratio * R.choice([1, 2, 3]))
+    size, heads = R.choice([2, 3, 4]), R.choice([1, 2, 3])
+    ids = [i + 1 for i in range(n) if types[i] == "linear_attention"]
+    c.update(ple_layer_ids=sorted(R.sample(ids, R.choice([1, len(ids)]))), ple_embed_dim=(size - 1) * heads * R.choice([2, 4]), ple_conv_kernel_size=R.choice([2, 3, 4]),
+             ngram_size=size, heads_per_ngram=heads, ngram_vocab_size_base=R.choice([5, 20, 30]), make_ngram_vocab_size_divisible_by=R.choice([1, 8]),
+             split_ngram_parts=R.choice([1, 3, 7]), seed=R.choice([5, 1234]), eos_token_id=R.choice([2, 4, [7, 2]]), vocab_size=R.choice([24, 60]))
+    return c
+
+
+def qwen4_exp(R, llama, wrap):
+    t = qwen4_exp_text(R, llama)
+    vision = dict(depth=1, hidden_size=8, intermediate_size=8, num_heads=2, patch_size=4, spatial_merge_size=2, temporal_patch_size=1, out_hidden_size=t["hidden_size"],
+                  num_position_embeddings=4)
+    return wrap("qwen4_exp", t, vision, "dtype" in t, tie_word_embeddings=t.pop("tie_word_embeddings"))
+
+
 def late(llama, gemma4, wrap, deepseek):
     """The makers, each with the seeds of the committed fixtures. llama and gemma4 are family_configs'."""
     return {
@@ -359,6 +393,8 @@ def late(llama, gemma4, wrap, deepseek):
         "minimax_m3_vl": (lambda R: minimax_m3_vl(R, llama, wrap), [1]),
         "mistral4": (lambda R: mistral4(R, deepseek), [1, 2]),
         "muse_glimmer": (lambda R: muse_glimmer(R, llama, wrap), [1]),
+        "qwen4_exp_text": (lambda R: qwen4_exp_text(R, llama), [1]),
+        "qwen4_exp": (lambda R: qwen4_exp(R, llama, wrap), [1]),
         "longcat_flash": (lambda R: longcat_flash(R, deepseek), [1, 2, 3]),
         "lfm3": (lambda R: lfm3(R, llama), [1, 2]),
     }

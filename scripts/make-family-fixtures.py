@@ -169,7 +169,7 @@ class Choices:
         self.margin, self.topk, self.function = 1e9, torch.Tensor.topk, torch.topk
 
         def watched(scores, k, *args, **kwargs):
-            if scores.dim() in (3, 4) and scores.shape[-1] > k:
+            if scores.dim() in (1, 3, 4) and scores.shape[-1] > k:
                 best = self.topk(scores, k + 1).values
                 gap = (best[..., k - 1] - best[..., k])[best[..., k] > -1e30]
                 if gap.numel():
@@ -207,7 +207,7 @@ def shards(folder, R):
     """Stores a model as published ones often are: in several files, its vectors in float32."""
     tensors = load_file(folder / "model.safetensors")
     if R.random() < 0.3:
-        tensors = {n: t.float() if t.dim() == 1 else t for n, t in tensors.items()}
+        tensors = {n: t.float() if t.dim() == 1 and t.is_floating_point() else t for n, t in tensors.items()}
     count = min(R.choice([1, 1, 2, 5]), len(tensors))
     (folder / "model.safetensors").unlink()
     if count == 1:

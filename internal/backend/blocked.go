@@ -15,8 +15,8 @@ type Blocked interface {
 	// q is [n, Heads·Dim], and keys.K has one head of Dim channels.
 	ChooseBlocks(chosen, q tensor.Tensor, keys KV, spans []Span, b BlockArgs)
 	// AttentionBlocks is Attention where each row sees the blocks that ChooseBlocks set, or all earlier positions if
-	// those are at most Count blocks. a has a multiple of b.Heads query heads, and no window, chunk, softcap, slopes or
-	// sinks.
+	// those are at most Count blocks, or b.Most() positions with Tail. a has a multiple of b.Heads query heads, and no window,
+	// chunk, softcap, slopes or sinks.
 	AttentionBlocks(dst, q, chosen tensor.Tensor, kv KV, spans []Span, a AttentionArgs, b BlockArgs)
 }
 
@@ -39,4 +39,24 @@ type BlockArgs struct {
 	Size       int // positions of a block
 	Count      int // of blocks to choose
 	Local      int // of them, those that end with the row's own
+	// Tail says that a row sees the positions behind its last whole block besides, and chooses among whole blocks.
+	Tail bool
+}
+
+// Most is the most positions that a row sees.
+func (a *BlockArgs) Most() int {
+	if a.Tail {
+		return (a.Count+1)*a.Size - 1
+	}
+	return a.Count * a.Size
+}
+
+// Averaged is implemented by a Backend that runs attention to blocks which are chosen by the averages of their keys, as
+// entries of [Compressed].
+type Averaged interface {
+	Blocked
+	Compressed
+	// AverageKeys sets row i of dst to the average of the keys of the size positions that end with the row's, if its
+	// position is the last of a block, and to 0 otherwise. keys.K has one head, as wide as dst.
+	AverageKeys(dst tensor.Tensor, keys KV, spans []Span, size int)
 }

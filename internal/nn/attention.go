@@ -17,10 +17,10 @@ type attention struct {
 	qNorm, kNorm *norm
 	vNorm        *norm
 	outNorm      *norm
-	gate         *headGate     // nil for none
-	indexer      *blockIndexer // nil for none
-	difference   *difference   // nil for none
-	bias         *keyBias      // nil for none
+	gate         *headGate    // nil for none
+	indexer      blockChooser // nil for none
+	difference   *difference  // nil for none
+	bias         *keyBias     // nil for none
 	sinks        param
 	rope, qRope  int // tables of keys and of queries, -1 for none
 	qw, kw, vw   int // widths of queries, keys and values
@@ -70,10 +70,10 @@ func (c *compiler) attention(n Node, in int) (rule, error) {
 	}
 	asks := backend.AttentionWork{Heads: s.Heads, KVHeads: s.KVHeads, Dim: a.keyDim(), ValueDim: a.valueDim(), Window: s.Window}
 	if s.Blocks != nil {
-		if a.indexer, err = c.blockIndexer(n, a, in); err != nil {
+		if a.indexer, err = c.blockChooser(n, a, in); err != nil {
 			return nil, err
 		}
-		asks.Blocks = a.indexer.args
+		a.indexer.asks(&asks)
 	}
 	c.attends(asks)
 	window := s.Window
@@ -365,7 +365,11 @@ func (a *attention) unfuse(c *Context, all, q, k, v tensor.Tensor) {
 }
 
 func (a *attention) scratch(rows int) int {
-	n := floats(rows, a.spec.Heads*a.spec.ValueDim) + max(a.gate.scratch(rows), a.indexer.scratch(rows)) + a.difference.scratch(rows, a.spec) + a.bias.scratch(rows, a.spec)
+	choice := 0
+	if a.indexer != nil {
+		choice = a.indexer.scratch(rows)
+	}
+	n := floats(rows, a.spec.Heads*a.spec.ValueDim) + max(a.gate.scratch(rows), choice) + a.difference.scratch(rows, a.spec) + a.bias.scratch(rows, a.spec)
 	if a.spec.Gated {
 		n += 3 * floats(rows, a.qw)
 	}

@@ -17,6 +17,7 @@ type block struct {
 	input          *layerInput   // nil for none
 	scalar         *meta.Buffer  // nil for none
 	streams        *blockStreams // nil for one
+	ngrams         *ngrams       // nil for none
 	altUp          *altUp        // nil for none
 	next           *guess        // of the experts of the block behind; nil for none
 	shortcut       *shortcut     // nil for none
@@ -45,11 +46,16 @@ func (c *compiler) block(n Node, in int) (*block, error) {
 		return nil, at(n.Path, "norms of sums in a block of another form than two branches in sequence")
 	}
 	b := &block{normSums: s.NormSums, parallel: s.Parallel, scale: orOne(s.ResidualScale), width: in, path: n.Path}
+	first := len(c.program.asked.maps)
+	if b.ngrams, err = c.ngrams(n, s, in); err != nil {
+		return nil, err
+	}
 	if s.Streams != nil {
-		if b.streams, err = c.blockStreams(n, s.Streams, in); err != nil {
+		b.streams = &blockStreams{}
+		if b.streams.attention, err = c.mixer(n, s.Streams, s.Streams.Attention, "", in, false); err != nil {
 			return nil, err
 		}
-		if in = b.streams.mlp.hidden; b.parallel || b.scale != 1 || s.Experts != nil || s.Input != nil || s.Scalar != "" || s.Attention == "" || s.MLP == "" {
+		if in = b.streams.attention.channels(); b.parallel || b.scale != 1 || s.Experts != nil || s.Input != nil || s.Scalar != "" || s.Attention == "" || s.MLP == "" {
 			return nil, at(n.Path, "several streams in a block of another form than two branches")
 		}
 	}
@@ -63,7 +69,6 @@ func (c *compiler) block(n Node, in int) (*block, error) {
 	} else if s.Laurel != nil {
 		return nil, at(n.Path, "a low-rank branch without alternating updates")
 	}
-	first := len(c.program.asked.maps)
 	if s.Attention != "" || s.MLP == "" || s.Parallel {
 		b.attention, err = c.branch(n, "attention", [3]string{s.AttentionNorm, s.Attention, s.PostAttentionNorm}, s.BesideAttention, in)
 		if err != nil {
@@ -75,6 +80,11 @@ func (c *compiler) block(n Node, in int) (*block, error) {
 		c.usedNext(b.altUp.laurel.down, b.altUp.laurel.up)
 	}
 	attention := len(c.program.asked.maps)
+	if b.streams != nil {
+		if b.streams.mlp, err = c.mixer(n, s.Streams, s.Streams.MLP, "", b.width, false); err != nil {
+			return nil, err
+		}
+	}
 	if s.MLP != "" || s.Plain != nil || s.Parallel {
 		b.mlp, err = c.branch(n, "mlp", [3]string{s.MLPNorm, s.MLP, s.PostMLPNorm}, s.BesideMLP, in)
 		b.mlp.out = orOne(s.MLPOut)
@@ -202,6 +212,9 @@ func (b *block) addBranch(c *Context, branch *branch, x tensor.Tensor) {
 	}
 	if b.streams != nil {
 		m := b.streams.attention
+		if b.ngrams != nil && branch == &b.attention {
+			b.ngrams.addTo(c, x)
+		}
 		if branch == &b.mlp {
 			m = b.streams.mlp
 		}
@@ -320,7 +333,7 @@ func (b *block) forward(c *Context, dst, x tensor.Tensor) {
 
 func (b *block) scratch(rows int) int {
 	if b.streams != nil {
-		return b.streams.scratch(rows, max(b.attention.scratch(rows), b.mlp.scratch(rows)))
+		return max(b.ngrams.scratch(rows), b.streams.attention.around(rows, b.attention.scratch(rows)), b.streams.mlp.around(rows, b.mlp.scratch(rows)))
 	}
 	if b.altUp != nil {
 		return b.altUp.scratch(b, rows)

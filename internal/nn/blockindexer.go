@@ -7,6 +7,30 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
+// A blockChooser is an indexer of blocks of positions.
+type blockChooser interface {
+	// attend sets y to the attention of a's queries q to the blocks that it chooses. hidden is a's operand.
+	attend(c *Context, a *attention, y, q, hidden tensor.Tensor, args backend.AttentionArgs)
+	// asks adds to w what it asks of the backend.
+	asks(w *backend.AttentionWork)
+	scratch(rows int) int
+}
+
+// blockChooser compiles the indexer of a, whose spec names one.
+func (c *compiler) blockChooser(n Node, a *attention, in int) (blockChooser, error) {
+	s, m := a.spec.Blocks, a.spec
+	if s.Heads < 1 || s.HeadDim < 1 || s.Size < 1 || s.Count < 1 || s.Local < 0 || s.Local > s.Count || m.Rope == nil || m.QueryRope != nil || m.Rope.Dim > s.HeadDim {
+		return nil, at(n.Path, "an indexer of %d heads of %d that chooses %d blocks of %d positions, %d of them near", s.Heads, s.HeadDim, s.Count, s.Size, s.Local)
+	}
+	if m.Window != 0 || m.Chunk != 0 || m.Softcap != 0 || m.Sinks != "" || len(m.Slopes) > 0 || m.Shared || m.NormLast || m.Clip != 0 {
+		return nil, at(n.Path, "attention to blocks with a window, sinks, biases or capped scores")
+	}
+	if s.Averaged {
+		return c.averageIndexer(n, a, in)
+	}
+	return c.blockIndexer(n, a, in)
+}
+
 // blockIndexer chooses the blocks of positions that attention sees, for each of its heads. Its keys are a layer of
 // the cache, so they are evicted, reused and counted as keys of attention are.
 type blockIndexer struct {
@@ -16,14 +40,10 @@ type blockIndexer struct {
 	qNorm, kNorm *norm
 }
 
-// blockIndexer compiles the indexer of a, whose spec names one.
 func (c *compiler) blockIndexer(n Node, a *attention, in int) (x *blockIndexer, err error) {
 	s, m := a.spec.Blocks, a.spec
-	if s.Heads < 1 || m.Heads%s.Heads != 0 || s.HeadDim < 1 || s.Size < 1 || s.Count < 1 || s.Local < 0 || s.Local > s.Count || m.Rope == nil || m.QueryRope != nil || m.Rope.Dim > s.HeadDim {
-		return nil, at(n.Path, "an indexer of %d heads of %d that chooses %d blocks of %d positions, %d of them near", s.Heads, s.HeadDim, s.Count, s.Size, s.Local)
-	}
-	if m.Window != 0 || m.Chunk != 0 || m.Softcap != 0 || m.Sinks != "" || len(m.Slopes) > 0 || m.Shared || m.NormLast || m.Clip != 0 {
-		return nil, at(n.Path, "attention to blocks with a window, sinks, biases or capped scores")
+	if m.Heads%s.Heads != 0 {
+		return nil, at(n.Path, "%d heads over an indexer of %d", m.Heads, s.Heads)
 	}
 	c.together("sparse attention")
 	x = &blockIndexer{spec: s, args: backend.BlockArgs{Heads: s.Heads, Dim: s.HeadDim, Size: s.Size, Count: s.Count, Local: s.Local}}
@@ -43,7 +63,6 @@ func (c *compiler) blockIndexer(n Node, a *attention, in int) (x *blockIndexer, 
 	return x, c.cache(n.Path, s.Layer, kvcache.LayerShape{KWidth: s.HeadDim, Heads: 1})
 }
 
-// attend sets y to the attention of a's queries q to the blocks that x chooses. hidden is a's operand.
 func (x *blockIndexer) attend(c *Context, a *attention, y, q, hidden tensor.Tensor, args backend.AttentionArgs) {
 	b, ok := c.backend.(backend.Blocked)
 	if !ok {
@@ -77,10 +96,8 @@ func (x *blockIndexer) attend(c *Context, a *attention, y, q, hidden tensor.Tens
 	c.arena.used = mark
 }
 
-// scratch is the memory of an indexer, which may be nil.
+func (x *blockIndexer) asks(w *backend.AttentionWork) { w.Blocks = x.args }
+
 func (x *blockIndexer) scratch(rows int) int {
-	if x == nil {
-		return 0
-	}
 	return floats(rows, x.q.out) + floats(rows, x.k.out) + floats(rows, x.args.Heads*x.args.Count)
 }

@@ -158,7 +158,7 @@ func (c *compiler) headUnit(n Node, s *meta.CausalLMSpec, width int) error {
 		if step.streams, err = c.mixer(n, s.Streams, s.Streams.Head, "hc_", width, true); err != nil {
 			return err
 		}
-		width = step.streams.hidden
+		width = step.streams.channels()
 		nodes = append(nodes, root(n, s.Streams.Head))
 	}
 	if s.AltUp != nil {
@@ -294,7 +294,7 @@ type headStep struct {
 	scale   float32
 	softcap float32
 	altUp   *altUpEnds // makes one stream of several; nil for one
-	streams *mixer     // makes one stream of several; nil for one
+	streams mixer      // makes one stream of several; nil for one
 }
 
 func (s *headStep) run(c *Context) {
@@ -413,7 +413,7 @@ func (s *headStep) scratch(l Limits) int {
 		n += s.altUp.scratch(max(rows, l.states())) + floats(max(l.Outputs, l.states()), s.altUp.width())
 	}
 	if s.streams != nil {
-		n += s.streams.scratch(max(rows, l.states())) + floats(l.states(), s.streams.norm.width)
+		n += s.streams.scratch(max(rows, l.states())) + floats(l.states(), s.streams.width())
 	}
 	return n
 }

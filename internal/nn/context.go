@@ -118,6 +118,8 @@ type Context struct {
 
 	positions []int32
 	clipped   []int32 // see clip
+	looked    []int32 // rows of a piece of a table, see embedding.lookupParts
+	hashed    hashed
 	places    []int32 // rows of the table of positions, if there is one
 	iota      []int32 // 0, 1, 2, …
 	nothing   []int32 // 0, 0, 0, …
@@ -169,6 +171,7 @@ func (p *Program) NewContext(b backend.Backend, w Weights, l Limits) (*Context, 
 	c.nothing = make([]int32, n)
 	c.ones = slices.Repeat([]float32{1}, n)
 	c.routing.init(p, l)
+	c.hashed.init(p, l)
 	return c, nil
 }
 

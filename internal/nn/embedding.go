@@ -1,6 +1,8 @@
 package nn
 
 import (
+	"slices"
+
 	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/tensor"
 	"github.com/heftai/heft/meta"
@@ -50,4 +52,47 @@ func (r *embedding) embed(c *Context, dst tensor.Tensor, table backend.Matrix, i
 	default:
 		c.backend.Embed(dst, table, ids, scale)
 	}
+}
+
+// lookupParts looks up rows of the model's table, which may be stored in several pieces of its rows.
+func (r *embedding) lookupParts(c *Context, dst tensor.Tensor, ids []int32, scale float32) {
+	parts := c.parts(r.weight, -1)
+	if c.err != nil {
+		return
+	}
+	if len(parts) == 1 {
+		if table, ok := c.onePiece(r.weight, parts); ok {
+			r.embed(c, dst, table, ids, scale)
+		}
+		return
+	}
+	begin := 0
+	for begin < len(ids) && c.err == nil {
+		p := r.partOf(c, parts, ids[begin])
+		if p == nil {
+			return
+		}
+		first := int32(p.Into.Begin)
+		end := begin
+		for c.looked = c.looked[:0]; end < len(ids) && int(ids[end]) >= p.Into.Begin && int(ids[end]) < p.Into.End; end++ {
+			c.looked = append(c.looked, ids[end]-first)
+		}
+		c.backend.Embed(dst.Slice(begin, end), p.Matrix, c.looked, scale)
+		begin = end
+	}
+}
+
+// partOf returns the piece with row id. The pass fails if there is none.
+func (r *embedding) partOf(c *Context, parts []backend.Part, id int32) *backend.Part {
+	i, _ := slices.BinarySearchFunc(parts, int(id), func(p backend.Part, id int) int {
+		if p.Into.End <= id {
+			return -1
+		}
+		return 1
+	})
+	if i == len(parts) || int(id) < parts[i].Into.Begin || parts[i].Rank != 2 || parts[i].OutRows() != parts[i].Into.End-parts[i].Into.Begin || parts[i].InCols() != r.dim {
+		c.fail("%s: no piece of %d with row %d of %d columns", r.path, len(parts), id, r.dim)
+		return nil
+	}
+	return &parts[i]
 }

@@ -32,6 +32,8 @@ type Program struct {
 	chosen        int    // most positions that an indexer chooses for a row, 0 for no indexer
 	perLayer      int    // width of the vectors of meta.PerLayerSpec together
 	joins         int    // see Joins
+	earlier       int    // most tokens before a row's that an n-gram has, and
+	hashes        int    // most rows of a table that n-grams of a row have
 	host          string // see HostOnly
 	untrained     string // see Untrained
 	shared        []int  // layers of KV that later units read

@@ -172,15 +172,10 @@ func (r *embedding) lookupEach(c *Context, dst tensor.Tensor, ids []int32, scale
 			}
 			end++
 		}
-		var table backend.Matrix
-		ok := true
 		if replaced {
-			table = o.weight[0].Matrix
+			r.embed(c, dst.Slice(begin, end), o.weight[0].Matrix, ids[begin:end], scale)
 		} else {
-			table, ok = c.whole(r.weight)
-		}
-		if ok {
-			r.embed(c, dst.Slice(begin, end), table, ids[begin:end], scale)
+			r.lookupParts(c, dst.Slice(begin, end), ids[begin:end], scale)
 		}
 		begin = end
 	}

@@ -6,8 +6,39 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// mixer computes the weights of hyper-connections from all streams of a row.
-type mixer struct {
+// A mixer makes one stream of several, and may add what a branch makes of it to them.
+type mixer interface {
+	// collapse makes one stream of all.
+	collapse(c *Context, dst, x tensor.Tensor)
+	// through replaces the streams x of a branch.
+	through(c *Context, branch *branch, x tensor.Tensor)
+	// scratch is that of collapse, and around that of through with a branch that takes so many floats.
+	scratch(rows int) int
+	around(rows, branch int) int
+	// width is the channels of all streams, and channels those of one.
+	width() int
+	channels() int
+}
+
+// mixer compiles the child that a spec names, whose parameters begin with prefix. alone says that it has
+// weights for the operand of a branch only.
+func (c *compiler) mixer(n Node, s *meta.StreamsSpec, name, prefix string, width int, alone bool) (mixer, error) {
+	child, err := c.child(n, "weights of streams", name)
+	if err != nil {
+		return nil, err
+	}
+	if s.Count < 1 || width%s.Count != 0 || s.Iterations < 1 && !s.Independent && !s.Gated {
+		return nil, at(child.Path, "%d streams in a width of %d, with %d iterations", s.Count, width, s.Iterations)
+	}
+	c.special("hyper-connections")
+	if s.Gated {
+		return c.gatedMixer(child, s, width, alone)
+	}
+	return c.weightedMixer(child, s, prefix, width, alone)
+}
+
+// weightedMixer computes a weight of each stream from all streams of a row.
+type weightedMixer struct {
 	path        string
 	args        backend.StreamArgs
 	norm        *norm // without weights
@@ -16,18 +47,8 @@ type mixer struct {
 	hidden      int // channels of a stream
 }
 
-// mixer compiles the child that a spec names, whose parameters begin with prefix. alone says that it has
-// weights for the operand of a branch only.
-func (c *compiler) mixer(n Node, s *meta.StreamsSpec, name, prefix string, width int, alone bool) (m *mixer, err error) {
-	child, err := c.child(n, "weights of streams", name)
-	if err != nil {
-		return nil, err
-	}
-	if s.Count < 1 || width%s.Count != 0 || s.Iterations < 1 && !s.Independent {
-		return nil, at(child.Path, "%d streams in a width of %d, with %d iterations", s.Count, width, s.Iterations)
-	}
-	c.special("hyper-connections")
-	m = &mixer{
+func (c *compiler) weightedMixer(child Node, s *meta.StreamsSpec, prefix string, width int, alone bool) (m *weightedMixer, err error) {
+	m = &weightedMixer{
 		path: child.Path, args: backend.StreamArgs{Count: s.Count, Iterations: s.Iterations, Independent: s.Independent, Eps: s.Eps, Magnitude: s.Magnitude}, hidden: width / s.Count,
 	}
 	if m.norm, err = c.normNamed(child, "norm of the streams", s.Norm, width); err != nil {
@@ -55,7 +76,7 @@ func (c *compiler) mixer(n Node, s *meta.StreamsSpec, name, prefix string, width
 
 // weigh returns the weights of each row of x, which the arena holds, and the backend's operations. It returns
 // nil for these if the pass has failed.
-func (m *mixer) weigh(c *Context, x tensor.Tensor) (weights tensor.Tensor, b backend.Streams) {
+func (m *weightedMixer) weigh(c *Context, x tensor.Tensor) (weights tensor.Tensor, b backend.Streams) {
 	weights = c.arena.take(x.Rows(), m.fn.out)
 	mark := c.arena.used
 	flat := c.arena.take(x.Rows(), m.norm.width)
@@ -74,8 +95,7 @@ func (m *mixer) weigh(c *Context, x tensor.Tensor) (weights tensor.Tensor, b bac
 	return weights, b
 }
 
-// collapse makes one stream of all.
-func (m *mixer) collapse(c *Context, dst, x tensor.Tensor) {
+func (m *weightedMixer) collapse(c *Context, dst, x tensor.Tensor) {
 	mark := c.arena.used
 	if weights, b := m.weigh(c, x); b != nil {
 		b.CollapseStreams(dst, x, weights, m.args)
@@ -83,27 +103,17 @@ func (m *mixer) collapse(c *Context, dst, x tensor.Tensor) {
 	c.arena.used = mark
 }
 
-func (m *mixer) scratch(rows int) int {
-	if m == nil {
-		return 0
-	}
+func (m *weightedMixer) scratch(rows int) int {
 	return floats(rows, m.fn.out) + floats(rows, m.norm.width)
 }
 
-// blockStreams mixes the streams of a block before and behind its branches.
-type blockStreams struct{ attention, mlp *mixer }
+func (m *weightedMixer) width() int    { return m.norm.width }
+func (m *weightedMixer) channels() int { return m.hidden }
 
-func (c *compiler) blockStreams(n Node, s *meta.StreamsSpec, width int) (b *blockStreams, err error) {
-	b = &blockStreams{}
-	if b.attention, err = c.mixer(n, s, s.Attention, "", width, false); err != nil {
-		return nil, err
-	}
-	b.mlp, err = c.mixer(n, s, s.MLP, "", width, false)
-	return b, err
-}
+// blockStreams mix the streams of a block before and behind its branches.
+type blockStreams struct{ attention, mlp mixer }
 
-// through replaces the streams x of a branch.
-func (m *mixer) through(c *Context, branch *branch, x tensor.Tensor) {
+func (m *weightedMixer) through(c *Context, branch *branch, x tensor.Tensor) {
 	mark := c.arena.used
 	y := c.arena.take(x.Rows(), m.hidden)
 	weights, b := m.weigh(c, x)
@@ -118,8 +128,6 @@ func (m *mixer) through(c *Context, branch *branch, x tensor.Tensor) {
 	c.arena.used = mark
 }
 
-// scratch is that of a block whose branches take so many floats.
-func (b *blockStreams) scratch(rows, branches int) int {
-	m := b.mlp
-	return floats(rows, m.hidden) + floats(rows, m.fn.out) + max(floats(rows, m.norm.width), floats(rows, m.hidden)+branches)
+func (m *weightedMixer) around(rows, branch int) int {
+	return floats(rows, m.hidden) + floats(rows, m.fn.out) + max(floats(rows, m.norm.width), floats(rows, m.hidden)+branch)
 }

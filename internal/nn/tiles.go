@@ -157,7 +157,7 @@ func (b *block) inTiles(c *Context, x tensor.Tensor) {
 func (b *block) tiledScratch(l Limits) int {
 	tile := l.tile(l.Rows)
 	if b.streams != nil && b.tiling() == attentionTiles {
-		return max(b.streams.scratch(tile, b.attention.scratch(tile)), b.streams.scratch(l.Rows, b.mlp.scratch(l.Rows)))
+		return max(b.ngrams.scratch(tile), b.streams.attention.around(tile, b.attention.scratch(tile)), b.streams.mlp.around(l.Rows, b.mlp.scratch(l.Rows)))
 	}
 	switch b.tiling() {
 	case blockTiles:

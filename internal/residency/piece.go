@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/heftai/heft/internal/hostmem"
 	"github.com/heftai/heft/internal/stored"
@@ -40,7 +41,13 @@ func bufferValues(b *loader.Binding, buf *meta.Buffer) (tensor.Tensor, bool, err
 	read := func() { failed = tensor.Widen(values, data, t.DType) }
 	if t.DType == meta.Int64 || t.DType == meta.Int32 {
 		result.DType = meta.Int32
-		read = func() { integers(result.Data, data, t.DType) }
+		read = func() {
+			if t.DType == meta.Int64 && beyondInt32(data) {
+				result.DType, result.Data = meta.Int64, slices.Clone(data)
+				return
+			}
+			integers(result.Data, data, t.DType)
+		}
 	}
 	if err := reading(t, read); err != nil {
 		return tensor.Tensor{}, false, fmt.Errorf("residency: %w", err)
@@ -49,6 +56,16 @@ func bufferValues(b *loader.Binding, buf *meta.Buffer) (tensor.Tensor, bool, err
 		return tensor.Tensor{}, false, fmt.Errorf("residency: buffer %s in %s: %w", t.Name, t.File.Name, failed)
 	}
 	return result, true, nil
+}
+
+// beyondInt32 reports whether one of the int64 in src is no int32.
+func beyondInt32(src []byte) bool {
+	for ; len(src) >= 8; src = src[8:] {
+		if v := int64(binary.LittleEndian.Uint64(src)); v != int64(int32(v)) {
+			return true
+		}
+	}
+	return false
 }
 
 // integers copies int64 or int32 to dst, int32.

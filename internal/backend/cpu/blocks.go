@@ -140,7 +140,7 @@ func (b *Backend) AttentionBlocks(dst, q, chosen tensor.Tensor, kv backend.KV, s
 	if _, _, ok = b.checkSpans(spans, n, min(op.k.count, op.v.count), kv.PageTokens); !ok {
 		return
 	}
-	b.sparse.split(spans, blocks.Count*blocks.Size)
+	b.sparse.split(spans, blocks.Most())
 	if len(b.sparse.dense) > 0 {
 		b.Attention(dst, q, kv, b.sparse.dense, a)
 	}
@@ -148,11 +148,11 @@ func (b *Backend) AttentionBlocks(dst, q, chosen tensor.Tensor, kv backend.KV, s
 		return
 	}
 	op.parts = min(op.group, ceil(2*len(b.pool.workers), b.sparse.rows*op.groups))
-	if !b.reserve(ceil(op.group, op.parts)*blocks.Count*blocks.Size + keyBlock*a.Dim + max(op.k.widened(), op.v.widened())) {
+	if !b.reserve(ceil(op.group, op.parts)*blocks.Most() + keyBlock*a.Dim + max(op.k.widened(), op.v.widened())) {
 		return
 	}
 	b.attentionBlocks = op
-	b.run(&b.attentionBlocks, b.sparse.rows*op.groups*op.parts, b.sparse.rows*blocks.Count*blocks.Size*a.Heads*max(1, a.Dim/8))
+	b.run(&b.attentionBlocks, b.sparse.rows*op.groups*op.parts, b.sparse.rows*blocks.Most()*a.Heads*max(1, a.Dim/8))
 }
 
 func (op *attentionBlocks) run(w *worker, unit int) {
@@ -164,7 +164,7 @@ func (op *attentionBlocks) run(w *worker, unit int) {
 	s, i := op.rows.at(unit / op.parts / op.groups)
 	r, head, kvHead := s.First+i, group*op.group+first, group*op.a.KVHeads/op.groups
 	chosen := row(op.chosen, r, op.blocks.Heads*op.blocks.Count)[group*op.blocks.Heads/op.groups*op.blocks.Count:][:op.blocks.Count]
-	pitch := op.blocks.Count * op.blocks.Size
+	pitch := op.blocks.Most()
 	scores, scratch := mat.Floats{V: w.scratch.v[:heads*pitch], Stride: pitch}, w.scratch.v[heads*pitch:]
 	columns, wide := scratch[:keyBlock*dim], scratch[keyBlock*dim:]
 	clear(scores.V)
@@ -192,7 +192,7 @@ func (op *attentionBlocks) run(w *worker, unit int) {
 	})
 }
 
-// eachBlock calls f for each chosen block of row i of s with the number of positions before it and its positions
+// eachBlock calls f for each chosen block of row i of s, and for its tail, with the number of positions before it and its positions
 // [lo, hi) that the row sees. It returns how many those are together.
 func (op *attentionBlocks) eachBlock(s *backend.Span, i int, chosen []float32, f func(at, lo, hi int)) (seen int) {
 	for _, bits := range chosen {
@@ -200,6 +200,10 @@ func (op *attentionBlocks) eachBlock(s *backend.Span, i int, chosen []float32, f
 		hi := min(lo+op.blocks.Size, s.Start+i+1)
 		f(seen, lo, hi)
 		seen += hi - lo
+	}
+	if end := s.Start + i + 1; op.blocks.Tail && end%op.blocks.Size != 0 {
+		f(seen, end-end%op.blocks.Size, end)
+		seen += end % op.blocks.Size
 	}
 	return seen
 }

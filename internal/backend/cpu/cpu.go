@@ -65,6 +65,8 @@ type Backend struct {
 	chosen          attentionChosen
 	chooseBlocks    chooseBlocks
 	attentionBlocks attentionBlocks
+	averageKeys     averageKeys
+	gateStreams     gateStreams
 	entries         entryPool
 	streams         streams
 

@@ -128,7 +128,7 @@ func (b *Backend) ShortConvGrad(d backend.ConvInputs, dy tensor.Tensor, in backe
 		return
 	}
 	const name = "convolution gradient"
-	conv, ok := b.shortConv(in.X, in.Weight, in.Bias, s, act)
+	conv, ok := b.shortConv(in.X, in.Weight, in.Bias, s, 1, act)
 	if !ok || !b.wholeSequences(name, &conv.states) {
 		return
 	}

@@ -90,19 +90,27 @@ type shortConv struct {
 	states       states
 	channels     int
 	kernel       int
+	step         int // from a token of the kernel to the next
 	act          meta.Activation
 }
+
+// kept is the number of tokens in the state.
+func (op *shortConv) kept() int { return (op.kernel - 1) * op.step }
 
 // convChannels is the number of channels of a unit.
 const convChannels = 256
 
 // ShortConv shares sequences and channels among the threads.
 func (b *Backend) ShortConv(dst, x, weight, bias tensor.Tensor, s backend.States, act meta.Activation) {
+	b.convolve(dst, x, weight, bias, s, 1, act)
+}
+
+func (b *Backend) convolve(dst, x, weight, bias tensor.Tensor, s backend.States, step int, act meta.Activation) {
 	if b.failed.Load() {
 		return
 	}
 	rows, channels := x.Rows(), x.Cols()
-	op, ok := b.shortConv(x, weight, bias, s, act)
+	op, ok := b.shortConv(x, weight, bias, s, step, act)
 	if !ok {
 		return
 	}
@@ -114,9 +122,9 @@ func (b *Backend) ShortConv(dst, x, weight, bias tensor.Tensor, s backend.States
 }
 
 // shortConv checks the operands of a convolution.
-func (b *Backend) shortConv(x, weight, bias tensor.Tensor, s backend.States, act meta.Activation) (op shortConv, ok bool) {
+func (b *Backend) shortConv(x, weight, bias tensor.Tensor, s backend.States, step int, act meta.Activation) (op shortConv, ok bool) {
 	rows, channels := x.Rows(), x.Cols()
-	op = shortConv{set: b.set, channels: channels, kernel: weight.Elements() / max(channels, 1), act: act}
+	op = shortConv{set: b.set, channels: channels, kernel: weight.Elements() / max(channels, 1), step: step, act: act}
 	if op.x, ok = b.floats("convolution", "operand", x, rows, channels); !ok {
 		return op, false
 	}
@@ -126,11 +134,11 @@ func (b *Backend) shortConv(x, weight, bias tensor.Tensor, s backend.States, act
 	if op.bias, ok = b.vector("convolution", "bias", bias, slotBias, channels); !ok {
 		return op, false
 	}
-	if act != meta.ActNone && act != meta.ActSiLU || op.kernel < 1 {
-		b.fail("convolution: activation %d after a kernel of %d tokens", act, op.kernel)
+	if act != meta.ActNone && act != meta.ActSiLU || op.kernel < 1 || step < 1 {
+		b.fail("convolution: activation %d after a kernel of %d tokens, %d apart", act, op.kernel, step)
 		return op, false
 	}
-	op.states, ok = b.states("convolution", s, rows, (op.kernel-1)*channels)
+	op.states, ok = b.states("convolution", s, rows, op.kept()*channels)
 	return op, ok
 }
 
@@ -174,7 +182,7 @@ func (op *shortConv) input(span *backend.StateSpan, t, begin, end int) []float32
 	case span.From < 0:
 		return nil
 	}
-	at := (op.kernel - 1 + t) * op.channels
+	at := (op.kept() + t) * op.channels
 	return op.states.slot(span.From)[at+begin : at+end]
 }
 
@@ -186,7 +194,7 @@ func (op *shortConv) token(dst []float32, span *backend.StateSpan, t, begin, end
 		clear(dst)
 	}
 	for j := range op.kernel {
-		if in := op.input(span, t-op.kernel+1+j, begin, end); in != nil {
+		if in := op.input(span, t-(op.kernel-1-j)*op.step, begin, end); in != nil {
 			op.set.Vector.MulAdd(dst, taps[j*len(dst):][:len(dst)], in)
 		}
 	}
@@ -195,9 +203,9 @@ func (op *shortConv) token(dst []float32, span *backend.StateSpan, t, begin, end
 // keep writes the last inputs of the first n tokens to a slot, which may be the one that is read.
 func (op *shortConv) keep(span *backend.StateSpan, n int, slot int32, begin, end int) {
 	to := op.states.slot(slot)
-	for r := range op.kernel - 1 {
+	for r := range op.kept() {
 		dst := to[r*op.channels:][begin:end]
-		if in := op.input(span, n-op.kernel+1+r, begin, end); in != nil {
+		if in := op.input(span, n-op.kept()+r, begin, end); in != nil {
 			copy(dst, in)
 		} else {
 			clear(dst)

@@ -262,11 +262,15 @@ func attentionScratch(set *kernels.Set, w *backend.AttentionWork, kv meta.DType)
 	}
 	n, context := 0, w.Context
 	if w.Index.Heads > 0 {
-		n = context/max(w.Rate, 1) + keyBlock*(2*w.Index.Dim+w.Index.Heads) + wide
+		rate := max(w.Rate, 1)
+		if w.Blocks.Tail {
+			rate = w.Blocks.Size
+		}
+		n = context/rate + keyBlock*(2*w.Index.Dim+w.Index.Heads) + wide
 	}
 	if x := w.Blocks; x.Count > 0 {
-		seen := x.Count * x.Size
-		n = max(x.Heads*ceil(context, x.Size)+keyBlock*(x.Dim+x.Heads), group*seen+keyBlock*w.Dim) + wide
+		seen := x.Most()
+		n = max(n, x.Heads*ceil(context, x.Size)+keyBlock*(x.Dim+x.Heads), group*seen+keyBlock*w.Dim) + wide
 		context = min(context, seen)
 	}
 	if w.Rate > 0 {
