@@ -135,6 +135,39 @@ func TestOptimizersOfTrainRun(t *testing.T) {
 	}
 }
 
+// TestNamesOfTransformersWereRefused: names of optimizers and a fraction as --warmup-steps, as TrainingArguments has them.
+func TestNamesOfTransformersWereRefused(t *testing.T) {
+	dir, text := tinyModel(t), lessons(t, 4)
+	weights := func(flags ...string) (string, string) {
+		out := filepath.Join(t.TempDir(), "out")
+		status, _, stderr := command(t, slices.Concat([]string{"run", "--model", dir, "--data", text, "--output", out, "--max-steps", "3", "--batch", "2", "--lr", "0.01"}, flags)...)
+		if status != 0 {
+			t.Fatalf("%q: got status %d and %q", flags, status, stderr)
+		}
+		return string(weightsOf(t, out)), stderr
+	}
+	usual, _ := weights()
+	small, _ := weights("--optimizer", "adamw8bit")
+	slow, _ := weights("--warmup-ratio", "0.5")
+	if usual == small || usual == slow {
+		t.Fatal("the runs have the same weights: the test shows nothing")
+	}
+	const paged = "the optimizer's state stays in memory"
+	for _, c := range []struct {
+		flags []string
+		want  string
+		says  bool
+	}{
+		{[]string{"--optim", "adamw_torch_fused"}, usual, false}, {[]string{"--optim", "paged_adamw_32bit"}, usual, true},
+		{[]string{"--optim", "adamw_bnb_8bit"}, small, false}, {[]string{"--optim", "paged_adamw_8bit"}, small, true},
+		{[]string{"--warmup_steps", "0.5"}, slow, false},
+	} {
+		if got, stderr := weights(c.flags...); got != c.want || strings.Contains(stderr, paged) != c.says {
+			t.Errorf("%q: got other weights %t and %q", c.flags, got != c.want, stderr)
+		}
+	}
+}
+
 // TestADivergedRunSaysSo trains with a rate that makes weights infinite.
 func TestADivergedRunSaysSo(t *testing.T) {
 	dir, text := tinyModel(t), lessons(t, 4)
@@ -156,6 +189,7 @@ func TestLoopFlagsAreChecked(t *testing.T) {
 		"want more than 0 and less than 1":                          {"--adam-beta1", "1"},
 		"need --optimizer adamw, adamw8bit, adam or muon":           {"--optimizer", "sgd", "--adam-beta2", "0.9"},
 		"--optimizer adafactor needs --plugin ddp":                  {"--optimizer", "adafactor", "--plugin", "zero1"},
+		"got --optimizer \"lion\", want one of adamw, adam":         {"--optimizer", "lion"},
 		"--momentum needs --optimizer sgd":                          {"--momentum", "0.9"},
 		"need evaluations: use --eval-data or --eval-split":         {"--load-best"},
 		"--load-best needs an evaluation at every checkpoint":       {"--load-best", "--eval-data", text, "--save-steps", "3", "--eval-steps", "2"},

@@ -226,11 +226,11 @@ func (s *student) interrupt(ctx context.Context, m *train.Moment) error {
 // warmup returns the number of steps in which the rate rises, as transformers rounds it.
 func (s *student) warmup() int {
 	if s.WarmupRatio == 0 {
-		return s.WarmupSteps
+		return int(s.WarmupSteps)
 	}
 	batches := (s.data.samples + s.Batch*s.ranks - 1) / (s.Batch * s.ranks) * max(1, s.repeats)
 	steps := optim.TrainerSteps(batches, s.GradientAccumulationSteps, s.Epochs, s.MaxSteps)
-	return max(s.WarmupSteps, int(math.Ceil(float64(steps)*s.WarmupRatio)))
+	return int(math.Ceil(float64(steps) * s.WarmupRatio))
 }
 
 // optimizer returns the optimizer of the model's parameters. Biases and norms do not decay. With muon,

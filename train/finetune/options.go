@@ -65,13 +65,13 @@ type Options struct {
 	LearningRate              float64 `help:"Set the learning rate; 0 is 5e-5, with --lora 2e-4 (dpo, grpo: 1e-6, 1e-5)." default:"0" aliases:"lr"`
 	LRScheduler               string  `name:"lr-scheduler" help:"Schedule the rate: linear, cosine, constant_with_warmup, …, as transformers." default:"linear"`
 	LRSchedulerKwargs         string  `name:"lr-scheduler-kwargs" help:"Set options of the schedule in JSON, such as {\"num_cycles\": 2}." default:"" placeholder:"JSON"`
-	WarmupSteps               int     `help:"Raise the rate from 0 during this many steps." default:"0"`
+	WarmupSteps               float64 `help:"Raise the rate from 0 in this many steps; below 1, this part of all." default:"0"`
 	WarmupRatio               float64 `help:"Raise the rate from 0 during this fraction of all steps." default:"0"`
 	WeightDecay               float64 `help:"Set AdamW's weight decay. Biases and norms do not decay." default:"0"`
 	Seed                      uint64  `help:"Seed the order of the data and all other random numbers." default:"42"`
 
 	// The optimizer, and with which weights the run ends.
-	Optimizer   string  `help:"Step with adamw, adam, sgd, adagrad, rmsprop, muon, adamw8bit or adafactor." enum:"adamw,adam,sgd,adagrad,rmsprop,adafactor,muon,adamw8bit" default:"adamw" aliases:"optim"`
+	Optimizer   string  `help:"Step with adamw, adam, sgd, adagrad, rmsprop, muon, adamw8bit or adafactor." default:"adamw" aliases:"optim"`
 	AdamBeta1   float64 `name:"adam-beta1" help:"Set beta1 of adamw, adamw8bit and adam, and of muon for vectors." default:"0.9"`
 	AdamBeta2   float64 `name:"adam-beta2" help:"Set beta2 of adamw, adamw8bit and adam, and of muon for vectors." default:"0.999"`
 	AdamEpsilon float64 `help:"Set epsilon of adamw, adamw8bit and adam, and of muon for vectors." default:"1e-8"`

@@ -97,9 +97,11 @@ func newJob(model string, files []string, o Options) (*job, error) {
 		o.Progress = io.Discard
 	}
 	o.BaseModel = cmp.Or(o.BaseModel, model)
+	optimizer := o.Optimizer
 	if err := j.check(); err != nil {
 		return nil, err
 	}
+	j.sayPaging(optimizer)
 	if err := j.checkGGUF(model); err != nil {
 		return nil, err
 	}
@@ -175,6 +177,9 @@ func (c *job) check() error {
 	if err := c.checkNames(); err != nil {
 		return err
 	}
+	if err := c.adopt(); err != nil {
+		return err
+	}
 	if len(c.files) == 0 {
 		return misusef("no data: use --data")
 	}
@@ -187,7 +192,7 @@ func (c *job) check() error {
 		least float64
 	}{{"--batch", float64(c.Batch), 1}, {"--sequence", float64(c.Sequence), 2}, {"--gradient-accumulation-steps", float64(c.GradientAccumulationSteps), 1},
 		{"--num-processes", float64(c.NumProcesses), 0}, {"--threads", float64(c.Threads), 0}, {"--max-steps", float64(c.MaxSteps), 0},
-		{"--epochs", c.Epochs, 0}, {"--max-grad-norm", c.MaxGradNorm, 0}, {"--learning-rate", c.LearningRate, 0}, {"--warmup-steps", float64(c.WarmupSteps), 0},
+		{"--epochs", c.Epochs, 0}, {"--max-grad-norm", c.MaxGradNorm, 0}, {"--learning-rate", c.LearningRate, 0}, {"--warmup-steps", c.WarmupSteps, 0},
 		{"--warmup-ratio", c.WarmupRatio, 0}, {"--weight-decay", c.WeightDecay, 0}, {"--save-steps", float64(c.SaveSteps), -1}, {"--eval-steps", float64(c.EvalSteps), -1},
 		{"--save-total-limit", float64(c.SaveTotalLimit), 0}, {"--log-steps", float64(c.LogSteps), -1}} {
 		if !(n.value >= n.least) {

@@ -61,7 +61,7 @@ type settings struct {
 func (j *job) settings() (settings, error) {
 	s := settings{Pack: j.Pack, LearnPrompt: j.LearnPrompt, LastAnswer: j.LastAnswer, Sequence: j.Sequence, Batch: j.Batch,
 		Accumulation: j.GradientAccumulationSteps, Processes: j.ranks, Epochs: j.Epochs, MaxSteps: j.MaxSteps, MaxGradNorm: j.MaxGradNorm,
-		LearningRate: j.rate(), Scheduler: j.LRScheduler, WarmupSteps: j.WarmupSteps, WarmupRatio: j.WarmupRatio, WeightDecay: j.WeightDecay,
+		LearningRate: j.rate(), Scheduler: j.LRScheduler, WarmupSteps: int(j.WarmupSteps), WarmupRatio: j.WarmupRatio, WeightDecay: j.WeightDecay,
 		Seed: j.Seed, MixedPrecision: j.MixedPrecision, LoRA: j.LoRA, LabelSmoothing: j.LabelSmoothing, InOrder: !j.Shuffle,
 		ScheduleKwargs: j.LRSchedulerKwargs, DataWeights: j.DataWeights, Quantize: j.Quantize, Freeze: j.Freeze, NEFTune: j.NeftuneAlpha}
 	if j.Method != "sft" {
