@@ -17,6 +17,8 @@ var operations = map[string]int{
 	"Metered":   1,
 	"Indexed":   2, // sparse attention
 	"Blocked":   2, // attention to blocks of positions that differ by head, and their indexer
+	"Averaged":  1, // averages of keys, by which an indexer chooses blocks
+	"NGrams":    2, // a convolution with steps, and gates of streams
 	"Recurrent": 3,
 	"Scans":     1, // Mamba's, whose every number of a state decays by itself
 	"HeadGates": 1, // in one step what products with ones do elsewhere

@@ -47,27 +47,8 @@ func (c *compiler) block(n Node, in int) (*block, error) {
 	}
 	b := &block{normSums: s.NormSums, parallel: s.Parallel, scale: orOne(s.ResidualScale), width: in, path: n.Path}
 	first := len(c.program.asked.maps)
-	if b.ngrams, err = c.ngrams(n, s, in); err != nil {
+	if in, err = c.blockInput(n, s, b, in); err != nil {
 		return nil, err
-	}
-	if s.Streams != nil {
-		b.streams = &blockStreams{}
-		if b.streams.attention, err = c.mixer(n, s.Streams, s.Streams.Attention, "", in, false); err != nil {
-			return nil, err
-		}
-		if in = b.streams.attention.channels(); b.parallel || b.scale != 1 || s.Experts != nil || s.Input != nil || s.Scalar != "" || s.Attention == "" || s.MLP == "" {
-			return nil, at(n.Path, "several streams in a block of another form than two branches")
-		}
-	}
-	if s.AltUp != nil {
-		if b.altUp, err = c.altUp(n, s, in); err != nil {
-			return nil, err
-		}
-		if in = b.altUp.hidden; b.parallel || b.scale != 1 || b.streams != nil || s.Experts != nil || s.Scalar != "" || s.Attention == "" || s.AttentionNorm == "" || s.MLP == "" {
-			return nil, at(n.Path, "alternating updates in a block of another form than two branches behind norms")
-		}
-	} else if s.Laurel != nil {
-		return nil, at(n.Path, "a low-rank branch without alternating updates")
 	}
 	if s.Attention != "" || s.MLP == "" || s.Parallel {
 		b.attention, err = c.branch(n, "attention", [3]string{s.AttentionNorm, s.Attention, s.PostAttentionNorm}, s.BesideAttention, in)
@@ -102,6 +83,34 @@ func (c *compiler) block(n Node, in int) (*block, error) {
 		c.tiled(first, attention)
 	}
 	return b, nil
+}
+
+// blockInput compiles what stands between the block's input, of in channels, and its branches, and returns the channels that
+// branches take.
+func (c *compiler) blockInput(n Node, s *meta.BlockSpec, b *block, in int) (_ int, err error) {
+	if b.ngrams, err = c.ngrams(n, s, in); err != nil {
+		return 0, err
+	}
+	if s.Streams != nil {
+		b.streams = &blockStreams{}
+		if b.streams.attention, err = c.mixer(n, s.Streams, s.Streams.Attention, "", in, false); err != nil {
+			return 0, err
+		}
+		if in = b.streams.attention.channels(); b.parallel || b.scale != 1 || s.Experts != nil || s.Input != nil || s.Scalar != "" || s.Attention == "" || s.MLP == "" {
+			return 0, at(n.Path, "several streams in a block of another form than two branches")
+		}
+	}
+	if s.AltUp != nil {
+		if b.altUp, err = c.altUp(n, s, in); err != nil {
+			return 0, err
+		}
+		if in = b.altUp.hidden; b.parallel || b.scale != 1 || b.streams != nil || s.Experts != nil || s.Scalar != "" || s.Attention == "" || s.AttentionNorm == "" || s.MLP == "" {
+			return 0, at(n.Path, "alternating updates in a block of another form than two branches behind norms")
+		}
+	} else if s.Laurel != nil {
+		return 0, at(n.Path, "a low-rank branch without alternating updates")
+	}
+	return in, nil
 }
 
 // residuals compiles what multiplies the residual stream or replaces it.

@@ -23,15 +23,6 @@ func (c *Context) parts(p param, expert int) []backend.Part {
 	return parts
 }
 
-// whole returns a matrix that is stored in one piece. The pass fails if it is not.
-func (c *Context) whole(p param) (backend.Matrix, bool) {
-	parts := c.parts(p, -1)
-	if c.err != nil {
-		return backend.Matrix{}, false
-	}
-	return c.onePiece(p, parts)
-}
-
 // onePiece returns the matrix in parts, which must be one piece with the shape of p.
 func (c *Context) onePiece(p param, parts []backend.Part) (backend.Matrix, bool) {
 	if m := parts[0].Matrix; len(parts) == 1 && m.Rank == 2 && m.OutRows() == p.Shape[0] && m.InCols() == p.Shape[1] {
