@@ -75,10 +75,29 @@ func (s *Sequence) Reserve(n int) error { return s.reserve(n, n) }
 
 func (s *Sequence) reserve(n, promptLen int) error {
 	kv, pass := s.pages(promptLen), s.model.options.MaxBatchTokens
+	if err := s.detach(n); err != nil {
+		return err
+	}
 	s.model.takeBackKV(kv, n, pass)
 	err := kv.Reserve(n, pass)
 	if errors.Is(err, kvcache.ErrFull) && s.model.growKV(kv.Missing(n, pass)) {
 		err = kv.Reserve(n, pass)
+	}
+	if errors.Is(err, kvcache.ErrFull) {
+		return ErrKVFull
+	}
+	return err
+}
+
+// detach gives the sequence pages of its own if its next n tokens make [Model.Forward] compute it again: the pages that it
+// shares would stay with the others then.
+func (s *Sequence) detach(n int) error {
+	if s.Len() == 0 || !s.model.program.Restarts(s.length, s.Len()+n) {
+		return nil
+	}
+	missing, err := s.kv.Detach()
+	if errors.Is(err, kvcache.ErrFull) && s.model.growKV(missing) {
+		_, err = s.kv.Detach()
 	}
 	if errors.Is(err, kvcache.ErrFull) {
 		return ErrKVFull
