@@ -220,7 +220,7 @@ func TestAdaptersAreCounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer plain.Close()
-	more := o.Ledger.Held()["activations"] - without.Ledger.Held()["activations"]
+	held, heldAlone := o.Ledger.Held()["activations"], without.Ledger.Held()["activations"]
 	limits := []devicemap.DeviceMemory{{Device: devicemap.CPU, Bytes: 1 << 30}}
 	with, _, err := dispatch.Plan(skeleton, dispatch.Options{MaxMemory: limits, Adapters: []dispatch.Adapter{{Name: "a", Dir: dispatchtest.AdapterDir(t)}, {Name: "b", Dir: dispatchtest.AdapterDir(t)}}})
 	if err != nil {
@@ -230,9 +230,12 @@ func TestAdaptersAreCounted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	planned := with.Device(devicemap.CPU).ActivationBytes - alone.Device(devicemap.CPU).ActivationBytes
-	if more <= 0 || planned < more { // passes take more than a start
-		t.Errorf("a start holds %d bytes more for adapters, %d are planned", more, planned)
+	planned, plannedAlone := with.Device(devicemap.CPU).ActivationBytes, alone.Device(devicemap.CPU).ActivationBytes
+	if held <= heldAlone || planned <= plannedAlone {
+		t.Errorf("with adapters a start holds %d bytes and %d are planned, without %d and %d; want more with them", held, planned, heldAlone, plannedAlone)
+	}
+	if held > planned || heldAlone > plannedAlone { // passes take more than a start
+		t.Errorf("a start holds %d bytes with adapters and %d without, %d and %d are planned", held, heldAlone, planned, plannedAlone)
 	}
 	if _, err := m.NewAdaptedSequence("c"); !errors.Is(err, dispatch.ErrNoAdapter) {
 		t.Errorf("an adapter that is not there: %v", err)
