@@ -142,7 +142,7 @@ MODELS = {
                         num_key_value_heads=None, intermediate_size=None, max_position_embeddings=None)),
     "flint": ("flint", dict(head_dim=8, sliding_window=4, layer_types=["sliding_attention", "full_attention"], mlp_only_layers=[0], **SPARSE)),
     "kolibri1": ("kolibri1", dict(head_dim=8, sliding_window=4, layer_types=["sliding_attention", "full_attention"], intermediate_size=None, norm_topk_prob=True, **SPARSE)),
-    "lara-mini": ("lara_mini", dict(head_dim=8, sliding_window=4, linear_num_key_heads=1, linear_num_value_heads=2, linear_key_head_dim=6, linear_value_head_dim=4, linear_conv_kernel_dim=3,
+    "lara-mini": ("lara_mini", dict(head_dim=8, sliding_window=4, linear_num_key_heads=1, linear_num_value_heads=2, linear_key_head_dim=12, linear_value_head_dim=4, linear_conv_kernel_dim=3,
                                     num_hidden_layers=3, layer_types=["linear_attention", "sliding_attention", "full_attention"], intermediate_size=None, **SPARSE)),
     "laguna": ("laguna", dict(head_dim=8, sliding_window=4, layer_types=["sliding_attention", "full_attention"], num_attention_heads_per_layer=[2, 4], gating="per-head",
                               moe_router_logit_softcapping=1.5, moe_routed_scaling_factor=2.0, **SPARSE)),
