@@ -31,6 +31,16 @@ func newBlocksCase(heads, size, count, local int) *blocksCase {
 	return c
 }
 
+// newPages returns n pages of so many heads of dim channels.
+func newPages(t *testing.T, b *Backend, d meta.DType, n, page, heads, dim int) tensor.Tensor {
+	t.Helper()
+	p, err := b.New(d, n, page, backend.KVRow(d, heads, dim))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
 // run computes all rows in passes of chunk tokens.
 func (c *blocksCase) run(t *testing.T, d meta.DType, threads, chunk int) []float32 {
 	b, err := New(Options{Threads: threads})
@@ -40,13 +50,7 @@ func (c *blocksCase) run(t *testing.T, d meta.DType, threads, chunk int) []float
 	defer b.Close()
 	const page = 16
 	n, a := (c.tokens+page-1)/page, c.args
-	pages := func(heads, dim int) tensor.Tensor {
-		p, err := b.New(d, n, page, backend.KVRow(d, heads, dim))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return p
-	}
+	pages := func(heads, dim int) tensor.Tensor { return newPages(t, b, d, n, page, heads, dim) }
 	kv := backend.KV{PageTokens: page, Heads: 2, K: pages(2, a.Dim), V: pages(2, a.ValueDim)}
 	index := backend.KV{PageTokens: page, Heads: 1, K: pages(1, c.blocks.Dim)}
 	index.V = index.K

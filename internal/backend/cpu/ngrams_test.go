@@ -126,13 +126,7 @@ func (c *averagesCase) run(t *testing.T, d meta.DType, threads, chunk int) []flo
 	defer b.Close()
 	const page = 16
 	n, a := (c.tokens+page-1)/page, c.args
-	pages := func(heads, dim int) tensor.Tensor {
-		p, err := b.New(d, n, page, backend.KVRow(d, heads, dim))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return p
-	}
+	pages := func(heads, dim int) tensor.Tensor { return newPages(t, b, d, n, page, heads, dim) }
 	kv := backend.KV{PageTokens: page, Heads: 2, K: pages(2, a.Dim), V: pages(2, a.ValueDim)}
 	index := backend.KV{PageTokens: page, Heads: 1, K: pages(1, c.blocks.Dim), V: pages(1, c.blocks.Dim)}
 	table := pagesInTurn(n)
