@@ -7,9 +7,12 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/heftai/heft/api/generate"
 )
 
 // A piped is a listener of connections within the process, which take no descriptors.
@@ -94,8 +97,9 @@ func TestIdleAndSlowConnectionsLeaveNothing(t *testing.T) {
 	}
 	open.Wait() // the test's own time limit ends a leak
 	collected(t, s)
-	if work := s.first.generator.Sequences(); work.Running+work.Waiting != 0 {
-		t.Errorf("%d requests run and %d wait", work.Running, work.Waiting)
+	// A request that is cancelled leaves its pass at the end of the step that it is in, when its connection is closed.
+	for s.first.generator.Sequences() != (generate.Sequences{}) {
+		runtime.Gosched()
 	}
 	if err := s.server.Close(); err != nil {
 		t.Error(err)
