@@ -8,7 +8,6 @@ import (
 	"mime"
 	"mime/multipart"
 	"net/http"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -230,9 +229,13 @@ func (s *Server) fileOf(r *http.Request) (*keptFile, error) {
 	id := r.PathValue("id")
 	k, err := s.files.find(wire.OwnerOf(r.Context()), id)
 	if err != nil {
-		return nil, &wire.Error{Kind: wire.NotFound, Field: "id", Message: fmt.Sprintf("No such File object: %.100s", id)}
+		return nil, unknownFile(id)
 	}
 	return k, nil
+}
+
+func unknownFile(id string) error {
+	return &wire.Error{Kind: wire.NotFound, Field: "id", Message: fmt.Sprintf("No such File object: %.100s", id)}
 }
 
 // File is GET /v1/files/{id}.
@@ -258,9 +261,12 @@ func (s *Server) Content(w http.ResponseWriter, r *http.Request) {
 		respond(w, nil, err)
 		return
 	}
-	in, err := os.Open(s.files.data(k.File.ID))
+	in, err := s.files.open(k)
+	if errors.Is(err, errNoFile) {
+		err = unknownFile(k.File.ID)
+	}
 	if err != nil {
-		respond(w, nil, fmt.Errorf("batches: %w", err))
+		respond(w, nil, err)
 		return
 	}
 	defer in.Close()

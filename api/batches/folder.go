@@ -161,6 +161,7 @@ func (f *folder) upload(id string, in io.Reader) (size int64, err error) {
 	if many {
 		return 0, errManyFiles
 	}
+	makeFolder(f.data(id))
 	out, err := atomicfile.Create(f.data(id))
 	if err != nil {
 		return 0, fmt.Errorf("batches: %w", err)
@@ -234,9 +235,14 @@ func (f *folder) drop(id string, size int64) {
 	f.store.Found(-size)
 }
 
+// makeFolder makes the folder of a file again if it was removed while the server runs. An error shows when the
+// file is made.
+func makeFolder(path string) { _ = os.MkdirAll(filepath.Dir(path), 0o700) }
+
 func describe(path string, v any) error {
 	b, err := json.Marshal(v)
 	if err == nil {
+		makeFolder(path)
 		err = atomicfile.WriteFile(path, b)
 	}
 	if err != nil {
@@ -281,6 +287,19 @@ func (f *folder) withdraw(id string) {
 		delete(f.files, id)
 		f.store.Found(-k.File.Bytes - descriptionBytes)
 	}
+}
+
+// open opens the contents of a file. If they were removed from the folder, it forgets the file and fails with errNoFile.
+func (f *folder) open(k *keptFile) (*os.File, error) {
+	in, err := os.Open(f.data(k.File.ID))
+	if errors.Is(err, fs.ErrNotExist) {
+		slog.Warn("batches: the contents of a file were removed from the store", "path", f.data(k.File.ID))
+		return nil, cmp.Or(f.remove(k), errNoFile)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("batches: %w", err)
+	}
+	return in, nil
 }
 
 // list returns the files of an owner, the oldest first. purpose "" means any.

@@ -165,6 +165,9 @@ func (s *Server) publish(k *keptBatch, r *results, id, kind string) (*string, er
 		_ = os.Remove(s.files.data(id)) // or removeOthers does at the next start
 		return nil, nil
 	}
+	if _, err := os.Stat(s.files.data(id)); err != nil {
+		return nil, fmt.Errorf("batches: %w", err) // removed meanwhile
+	}
 	name := fmt.Sprintf("%s_%s.jsonl", k.Batch.ID, kind)
 	now := s.now()
 	err := s.files.addResults(&keptFile{Owner: k.Owner, Order: now.UnixNano(), File: file{ID: id, Object: "file", Bytes: r.size,

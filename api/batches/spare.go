@@ -37,6 +37,9 @@ func openSpare(path string, limit int64) *spare {
 
 // fill brings the file to its size if the disk has room.
 func (s *spare) fill() {
+	if _, err := os.Lstat(s.path); err != nil {
+		s.size = 0 // the folder was removed
+	}
 	if s.size >= s.most {
 		return
 	}

@@ -119,7 +119,7 @@ func (s *Adapters) folder(name string) (string, error) {
 	}
 	root, err := os.OpenRoot(s.dir)
 	if err != nil {
-		return "", &wire.Error{Message: "The folder of adapters cannot be read.", Err: err}
+		return "", &wire.Error{Message: "The server's --lora-dir cannot be read: see the log of the server.", Err: err}
 	}
 	defer root.Close()
 	if err := lora.InRoot(root, local); err != nil {

@@ -2,6 +2,8 @@ package kvstore
 
 import (
 	"cmp"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -46,7 +48,7 @@ func (s *Store) evict(lock *os.File, size int64) (int64, error) {
 func (s *Store) scan() (pages []page, used int64, err error) {
 	root := filepath.Join(s.dir, pagesDir)
 	folders, err := os.ReadDir(root)
-	if err != nil {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, 0, err
 	}
 	foreign := 0

@@ -156,7 +156,7 @@ func (s *Store) read(path string, key Key, value []byte) error {
 func (s *Store) put(key Key, depth int32, value []byte) error {
 	path := s.path(key)
 	folder := filepath.Dir(path)
-	if err := os.Mkdir(folder, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return err
 	}
 	if info, err := os.Lstat(folder); err != nil || !info.IsDir() {

@@ -72,7 +72,11 @@ func (s *Store) createSecret(path string, why error) error {
 		s.options.Warn("the secret of the KV store cannot be read: a new one is made, and what was stored is not used", "reason", why)
 	}
 	_, _ = rand.Read(s.secret[:]) // never fails
-	err := atomicfile.Publish(path, 0o600, func(w io.Writer) error {
+	return s.writeSecret()
+}
+
+func (s *Store) writeSecret() error {
+	err := atomicfile.Publish(filepath.Join(s.dir, secretName), 0o600, func(w io.Writer) error {
 		_, err := w.Write(s.secret[:])
 		return err
 	})

@@ -417,3 +417,29 @@ func TestAKilledWriterLeavesAWholeStore(t *testing.T) {
 		})
 	}
 }
+
+// TestAFolderThatIsRemovedIsMadeAgain: nothing was written any more to a folder that was removed while it was served.
+func TestAFolderThatIsRemovedIsMadeAgain(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "kv")
+	var w warnings
+	s := open(t, dir, Options{Warn: w.warn})
+	for _, gone := range []string{dir, filepath.Join(dir, pagesDir)} {
+		s.offerNow(t, "before")
+		if err := os.RemoveAll(gone); err != nil {
+			t.Fatal(err)
+		}
+		if s.has(t, "before") {
+			t.Error("a value is there without a folder")
+		}
+		s.offerNow(t, "after")
+		if !s.has(t, "after") {
+			t.Errorf("%s was removed: a later value is missing, warnings %q", gone, w.lines)
+		}
+		if other := open(t, dir, Options{Warn: w.warn}); !other.has(t, "after") {
+			t.Errorf("%s was removed: another process does not read a later value", gone)
+		}
+	}
+	if len(w.lines) > 0 {
+		t.Errorf("warnings %q", w.lines)
+	}
+}

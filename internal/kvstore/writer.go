@@ -3,6 +3,7 @@ package kvstore
 import (
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -88,7 +89,10 @@ func (s *Store) lock() (*os.File, error) {
 	var err error
 	for waited := time.Duration(0); waited < lockWait; waited += lockPause {
 		var f *os.File
-		if f, err = openLock(path); err == nil {
+		if f, err = openLock(path); errors.Is(err, fs.ErrNotExist) {
+			f, err = s.restore(path)
+		}
+		if err == nil {
 			s.blocked.Store(false)
 			return f, nil
 		}
@@ -104,6 +108,21 @@ func (s *Store) lock() (*os.File, error) {
 		}
 	}
 	return nil, err
+}
+
+// restore makes the folder again after it was removed while this process uses it, and locks it.
+func (s *Store) restore(lockPath string) (*os.File, error) {
+	if err := os.MkdirAll(s.dir, 0o700); err != nil {
+		return nil, err
+	}
+	f, err := openLock(lockPath)
+	if err != nil {
+		return nil, err
+	}
+	if _, missing := os.Lstat(filepath.Join(s.dir, secretName)); errors.Is(missing, fs.ErrNotExist) {
+		_ = s.writeSecret() // without it the values end with this process
+	}
+	return f, nil
 }
 
 // openLock opens the lock file, which must be a regular one, and locks it or fails at once.

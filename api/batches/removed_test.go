@@ -1,0 +1,85 @@
+package batches
+
+import (
+	"bytes"
+	"mime/multipart"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// sendFile sends a file with one line to s.
+func sendFile(t *testing.T, s *Server) *httptest.ResponseRecorder {
+	t.Helper()
+	var body bytes.Buffer
+	form := multipart.NewWriter(&body)
+	err := form.WriteField("purpose", purposeBatch)
+	if err == nil {
+		part, e := form.CreateFormFile("file", "in.jsonl")
+		if err = e; err == nil {
+			_, err = part.Write([]byte(completion(1, "{}")))
+		}
+	}
+	if err == nil {
+		err = form.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := httptest.NewRequestWithContext(t.Context(), "POST", "/v1/files", &body)
+	r.Header.Set("Content-Type", form.FormDataContentType())
+	w := httptest.NewRecorder()
+	s.Upload(w, r)
+	return w
+}
+
+// TestAStoreThatIsRemovedIsMadeAgain: uploads were a 500 after the folder of the store was removed, and so was a file
+// whose contents were gone, until the server was started again.
+func TestAStoreThatIsRemovedIsMadeAgain(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "store")
+	s := open(t, dir)
+	s.Begin(Backend{Endpoints: map[string]http.Handler{"/v1/completions": echo}, MaxLine: 1 << 20, Parallel: 1})
+	if w := sendFile(t, s); w.Code != http.StatusOK {
+		t.Fatalf("got %d %s", w.Code, w.Body)
+	}
+	old := s.files.list("", "")[0]
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	if w := sendFile(t, s); w.Code != http.StatusOK {
+		t.Errorf("an upload to a store that was removed: got %d %s, want 200", w.Code, w.Body)
+	}
+	r := httptest.NewRequestWithContext(t.Context(), "GET", "/v1/files/x/content", nil)
+	r.SetPathValue("id", old.ID)
+	w := httptest.NewRecorder()
+	s.Content(w, r)
+	if w.Code != http.StatusNotFound || !strings.Contains(w.Body.String(), "No such File object") {
+		t.Errorf("a file whose contents are gone: got %d %s, want 404", w.Code, w.Body)
+	}
+	if left := s.files.list("", ""); len(left) != 1 {
+		t.Errorf("%d files are listed, want the one that is there", len(left))
+	}
+	if b := s.wait(t, newBatch(t, s, completion(1, "{}"))); b.Status != completed || b.Output == nil {
+		t.Errorf("a batch in a store that was removed: %+v", b)
+	}
+}
+
+// TestABatchWhoseResultsAreRemovedFails: it ended as completed, with a file of results that could not be read.
+func TestABatchWhoseResultsAreRemovedFails(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "store")
+	s := open(t, dir)
+	removing := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+		echo(w, r)
+	})
+	s.Begin(Backend{Endpoints: map[string]http.Handler{"/v1/completions": removing}, MaxLine: 1 << 20, Parallel: 1})
+	b := s.wait(t, newBatch(t, s, completion(1, "{}")))
+	if b.Status != failed || b.Output != nil || b.Errors == nil {
+		t.Errorf("%+v, want a batch that failed", b)
+	}
+}
