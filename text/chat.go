@@ -55,7 +55,7 @@ func (c *Chat) SpecialToken(role string) string { return c.set.SpecialTokens[rol
 // Render writes a conversation as the model's prompt. Unless conv.Exact is set, it adapts the
 // messages to what the template expects, as servers do: arguments of tool calls become objects, an
 // assistant's message without content gets the content "", the role developer becomes system where the template
-// does not know it, function_call and the role function become a tool call and its result, and text parts of a
+// does not know it, system messages that the template leaves out join the one that it shows, function_call and the role function become a tool call and its result, and text parts of a
 // content are joined where the template knows no parts. A role of no API that the template leaves out is an
 // error. The conversation is not changed. Errors are a [*TemplateError], or about JSON in the conversation.
 func (c *Chat) Render(conv Conversation) (string, error) {

@@ -16,6 +16,8 @@ import (
 //   - The role developer becomes system, unless the template treats developer as a role of
 //     its own. If the template has no place for a system message there, the text joins the
 //     system message at the start.
+//   - If the template leaves out all system messages but one, they become one at the start. If it leaves out all of
+//     them, their text begins the first message of the user.
 //
 // The request given is not changed. The first call renders a few conversations to find out
 // what the template does; later calls cost a walk over the messages.
@@ -26,8 +28,17 @@ func (t *Template) Adapt(r Request) Request {
 		r.Messages = modernCalls(r.Messages)
 	}
 	r.Messages = t.traits.fillContent(r.Messages)
+	var moved []int
 	if !t.traits.developer {
-		r.Messages = t.traits.withoutDeveloper(r.Messages)
+		moved = withoutDeveloper(r.Messages)
+	}
+	switch {
+	case t.traits.noSystem:
+		r.Messages = systemToUser(joinSystem(r.Messages, indicesOf(r.Messages, "system")))
+	case t.traits.oneSystem:
+		r.Messages = joinSystem(r.Messages, indicesOf(r.Messages, "system"))
+	case !t.traits.laterSystem:
+		r.Messages = joinSystem(r.Messages, moved)
 	}
 	return r
 }
@@ -36,6 +47,8 @@ func (t *Template) Adapt(r Request) Request {
 type traits struct {
 	developer    bool // has a form of its own for the role developer
 	laterSystem  bool // shows system messages that are not the first
+	noSystem     bool // takes system messages and shows none
+	oneSystem    bool // takes several system messages and shows one
 	refusesEmpty bool // fails at calls with content "", and not at calls without content
 }
 
@@ -64,12 +77,15 @@ func (t *Template) probe(special map[string]string) traits {
 	// developer as system needs no developer.
 	const unknown = "unheard"
 	text, shown := said("developer")
-	system, _ := said("system")
+	system, takes := render(NewDict("role", "system", "content", later), user)
+	showsSystem := strings.Contains(system, later)
 	other, _ := said(unknown)
 	out.developer = shown && text != system && text != strings.ReplaceAll(other, unknown, "developer")
 
 	text, ok := render(NewDict("role", "system", "content", first), user, answer, NewDict("role", "system", "content", later), user)
 	out.laterSystem = ok && strings.Contains(text, first) && strings.Contains(text, later)
+	out.oneSystem = ok && !out.laterSystem && showsSystem
+	out.noSystem = takes && !showsSystem
 
 	calls := func() *Dict {
 		call := NewDict("id", "abcdefghi", "type", "function", "function", NewDict("name", "probe", "arguments", NewDict("a", "b")))
@@ -105,30 +121,38 @@ func (t traits) fillContent(messages []Value) []Value {
 	return messages
 }
 
-// withoutDeveloper makes system messages of the messages of the role developer.
-func (t traits) withoutDeveloper(messages []Value) []Value {
-	var found []int
+// withoutDeveloper makes system messages of the messages of the role developer and returns their indices.
+func withoutDeveloper(messages []Value) []int {
+	found := indicesOf(messages, "developer")
+	for _, i := range found {
+		system := messages[i].(*Dict).Clone()
+		system.Set("role", "system")
+		messages[i] = system
+	}
+	return found
+}
+
+// indicesOf returns where the messages of a role are.
+func indicesOf(messages []Value, role string) (found []int) {
 	for i, v := range messages {
-		if m, ok := v.(*Dict); ok && roleOf(m) == "developer" {
-			system := m.Clone()
-			system.Set("role", "system")
-			messages[i] = system
+		if m, ok := v.(*Dict); ok && roleOf(m) == role {
 			found = append(found, i)
 		}
 	}
-	if len(found) == 0 || t.laterSystem {
-		return messages
-	}
-	// The first message takes the texts of the others.
-	first := NewDict("role", "system")
-	if m, ok := messages[0].(*Dict); ok && roleOf(m) == "system" {
-		first = m.Clone()
-		found = slices.DeleteFunc(found, func(i int) bool { return i == 0 })
-	} else {
-		messages = slices.Insert(messages, 0, Value(nil))
-		for k := range found {
-			found[k]++
+	return found
+}
+
+// joinSystem moves the texts of the messages at the indices found into one system message at the start.
+func joinSystem(messages []Value, found []int) []Value {
+	first, starts := NewDict("role", "system"), false
+	if len(messages) > 0 {
+		if m, ok := messages[0].(*Dict); ok && roleOf(m) == "system" {
+			first, starts = m.Clone(), true
+			found = slices.DeleteFunc(found, func(i int) bool { return i == 0 })
 		}
+	}
+	if len(found) == 0 {
+		return messages
 	}
 	content, _ := first.Get("content")
 	for _, i := range found {
@@ -136,11 +160,28 @@ func (t traits) withoutDeveloper(messages []Value) []Value {
 		content = joinContents(content, more)
 	}
 	first.Set("content", content)
-	messages[0] = first
 	for _, i := range slices.Backward(found) {
 		messages = slices.Delete(messages, i, i+1)
 	}
-	return messages
+	if starts {
+		messages[0] = first
+		return messages
+	}
+	return slices.Insert(messages, 0, Value(first))
+}
+
+// systemToUser moves the text of a system message at the start to the user's first message.
+func systemToUser(messages []Value) []Value {
+	users := indicesOf(messages, "user")
+	if len(users) == 0 || len(indicesOf(messages[:1], "system")) == 0 {
+		return messages
+	}
+	system, _ := messages[0].(*Dict).Get("content")
+	user := messages[users[0]].(*Dict).Clone()
+	content, _ := user.Get("content")
+	user.Set("content", joinContents(system, content))
+	messages[users[0]] = user
+	return messages[1:]
 }
 
 // joinContents returns the content of two messages in one: a text, or parts if either has parts.

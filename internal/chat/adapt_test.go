@@ -136,8 +136,40 @@ func TestDeveloperRole(t *testing.T) {
 	}
 }
 
+// TestLaterSystemMessages: a system message that is not the first, or not the last, disappeared silently where the
+// template shows one of them.
+func TestLaterSystemMessages(t *testing.T) {
+	const (
+		shows = `{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}`
+		first = `{% if messages[0].role == "system" %}[system]{{ messages[0].content }}{% endif %}{% for m in messages %}{% if m.role != "system" %}[{{ m.role }}]{{ m.content }}{% endif %}{% endfor %}`
+		last  = `{% set ns = namespace(s="") %}{% for m in messages %}{% if m.role == "system" %}{% set ns.s = m.content %}{% endif %}{% endfor %}[system]{{ ns.s }}{% for m in messages %}{% if m.role != "system" %}[{{ m.role }}]{{ m.content }}{% endif %}{% endfor %}`
+		fails = `{% for m in messages %}{% if m.role == "system" and not loop.first %}{{ raise_exception("system first") }}{% endif %}[{{ m.role }}]{{ m.content }}{% endfor %}`
+		none  = `{% for m in messages %}{% if m.role != "system" %}[{{ m.role }}]{{ m.content }}{% endif %}{% endfor %}`
+
+		both  = `[{"role":"system","content":"S"},{"role":"user","content":"U"},{"role":"system","content":"T"},{"role":"user","content":"V"}]`
+		later = `[{"role":"user","content":"U"},{"role":"system","content":"T"},{"role":"user","content":"V"}]`
+		empty = `[{"role":"system"},{"role":"user","content":"U"},{"role":"system","content":"T"},{"role":"user","content":"V"}]`
+	)
+	for _, c := range []struct{ name, template, messages, want string }{
+		{"shown", shows, both, "[system]S[user]U[system]T[user]V"},
+		{"the first only", first, both, "[system]S\n\nT[user]U[user]V"},
+		{"the first only, later", first, later, "[system]T[user]U[user]V"},
+		{"the first only, without content", first, empty, "[system]T[user]U[user]V"},
+		{"the last only", last, both, "[system]S\n\nT[user]U[user]V"},
+		{"none", none, both, "[user]S\n\nT\n\nU[user]V"},
+		{"none, no system", none, `[{"role":"user","content":"U"}]`, "[user]U"},
+	} {
+		if got, err := adapted(t, mustParse(t, c.template), c.messages); err != nil || got != c.want {
+			t.Errorf("%s: got %q, %v, want %q", c.name, got, err, c.want)
+		}
+	}
+	if _, err := adapted(t, mustParse(t, fails), both); err == nil {
+		t.Error("the template's own error is lost")
+	}
+}
+
 // TestGoldenDeveloperRole: no real template that shows a system message loses the text of a
-// developer.
+// developer, and none leaves out a later system message without an error.
 func TestGoldenDeveloperRole(t *testing.T) {
 	n := 0
 	conversation := func(roles ...string) string {
@@ -162,6 +194,14 @@ func TestGoldenDeveloperRole(t *testing.T) {
 			for i := range roles {
 				if word := "words-" + string(rune('a'+i)); err != nil || !strings.Contains(text, word) {
 					t.Errorf("%s: %v: %s is lost in %q, %v", filepath.Base(file), roles, word, text, err)
+				}
+			}
+		}
+		for _, roles := range [][]string{{"system", "user", "assistant", "system", "user"}, {"user", "assistant", "system", "user"}} {
+			text, err := adapted(t, template, conversation(roles...))
+			for i := range roles {
+				if word := "words-" + string(rune('a'+i)); err == nil && !strings.Contains(text, word) { // many fail, and say why
+					t.Errorf("%s: %v: %s is lost in %q", filepath.Base(file), roles, word, text)
 				}
 			}
 		}
