@@ -4,6 +4,9 @@
 
 #include "textflag.h"
 
+#define Q(a, b, c, d, e, f, g, h) QUAD $a; QUAD $b; QUAD $c; QUAD $d; QUAD $e; QUAD $f; QUAD $g; QUAD $h
+
+
 // func avx2UnpackRowsQ8(dst unsafe.Pointer, ds int64, src unsafe.Pointer, ss int64, rows int64, blocks int64)
 TEXT ·avx2UnpackRowsQ8(SB), NOSPLIT|NOFRAME, $0-48
 	MOVQ dst+0(FP), R12
@@ -13,28 +16,7 @@ TEXT ·avx2UnpackRowsQ8(SB), NOSPLIT|NOFRAME, $0-48
 	MOVQ rows+32(FP), DI
 	MOVQ blocks+40(FP), SI
 	PCALIGN $64
-	QUAD $0x8548c09e0fff8548
-	QUAD $0x850fc108c19e0ff6
-	QUAD $0x2e66666600000098
-	QUAD $0x0000000000841f0f
-	QUAD $0x894cf1894cf08948
-	QUAD $0x00000000801f0fe2
-	QUAD $0x7de2c4017979e2c4
-	QUAD $0xc0137de2c4024921
-	QUAD $0xc959fcc5c95bfcc5
-	QUAD $0x217de2c40a11fcc5
-	QUAD $0xfcc5c95bfcc50a49
-	QUAD $0xc4204a11fcc5c959
-	QUAD $0x5bfcc51249217de2
-	QUAD $0x11fcc5c959fcc5c9
-	QUAD $0x1a49217de2c4404a
-	QUAD $0xc159fcc5c95bfcc5
-	QUAD $0xea8348604211fcc5
-	QUAD $0xc8ff4822c1834880
-	QUAD $0xec014d9b7fc08548
-	QUAD $0x48ff478d48fe014d
-	QUAD $0x8f0fc7894801ff83
-	QUAD $0xc377f8c5ffffff74
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
+	Q(0x8548c09e0fff8548,0x850fc108c19e0ff6,0x2e66666600000098,0x841f0f,0x894cf1894cf08948,0x801f0fe2,0x7de2c4017979e2c4,0xc0137de2c4024921)
+	Q(0xc959fcc5c95bfcc5,0x217de2c40a11fcc5,0xfcc5c95bfcc50a49,0xc4204a11fcc5c959,0x5bfcc51249217de2,0x11fcc5c959fcc5c9,0x1a49217de2c4404a,0xc159fcc5c95bfcc5)
+	Q(0xea8348604211fcc5,0xc8ff4822c1834880,0xec014d9b7fc08548,0x48ff478d48fe014d,0x8f0fc7894801ff83,0xc377f8c5ffffff74,0xcccccccccccccccc,0xcccccccccccccccc)
 	RET

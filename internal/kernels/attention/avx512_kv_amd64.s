@@ -4,6 +4,9 @@
 
 #include "textflag.h"
 
+#define Q(a, b, c, d, e, f, g, h) QUAD $a; QUAD $b; QUAD $c; QUAD $d; QUAD $e; QUAD $f; QUAD $g; QUAD $h
+
+
 // func avx512UnpackRowsQ8(dst unsafe.Pointer, ds int64, src unsafe.Pointer, ss int64, rows int64, blocks int64)
 TEXT ·avx512UnpackRowsQ8(SB), NOSPLIT|NOFRAME, $0-48
 	MOVQ dst+0(FP), R12
@@ -13,28 +16,7 @@ TEXT ·avx512UnpackRowsQ8(SB), NOSPLIT|NOFRAME, $0-48
 	MOVQ rows+32(FP), DI
 	MOVQ blocks+40(FP), SI
 	PCALIGN $64
-	QUAD $0x8548c09e0fff8548
-	QUAD $0x7775c108c19e0ff6
-	QUAD $0x894cf1894cf08948
-	QUAD $0x00000000801f0fe2
-	QUAD $0x7df26201797de2c4
-	QUAD $0x21487df262c01348
-	QUAD $0x7cf1620000000289
-	QUAD $0x59487cf162c95b48
-	QUAD $0x620a11487cf162c9
-	QUAD $0x0000128921487df2
-	QUAD $0x62c95b487cf16200
-	QUAD $0x7cf162c159487cf1
-	QUAD $0x80ea834801421148
-	QUAD $0x48c8ff4822c18348
-	QUAD $0x4dec014dac7fc085
-	QUAD $0x8348ff478d48fe01
-	QUAD $0xc5897fc7894801ff
-	QUAD $0xccccccccccc377f8
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
+	Q(0x8548c09e0fff8548,0x7775c108c19e0ff6,0x894cf1894cf08948,0x801f0fe2,0x7df26201797de2c4,0x21487df262c01348,0x7cf1620000000289,0x59487cf162c95b48)
+	Q(0x620a11487cf162c9,0x128921487df2,0x62c95b487cf16200,0x7cf162c159487cf1,0x80ea834801421148,0x48c8ff4822c18348,0x4dec014dac7fc085,0x8348ff478d48fe01)
+	Q(0xc5897fc7894801ff,0xccccccccccc377f8,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
 	RET

@@ -4,6 +4,9 @@
 
 #include "textflag.h"
 
+#define Q(a, b, c, d, e, f, g, h) QUAD $a; QUAD $b; QUAD $c; QUAD $d; QUAD $e; QUAD $f; QUAD $g; QUAD $h
+
+
 // func roofReadx8(p unsafe.Pointer, n int64, out unsafe.Pointer)
 TEXT ·roofReadx8(SB), NOSPLIT|NOFRAME, $0-24
 	MOVQ p+0(FP), R12
@@ -16,206 +19,38 @@ TEXT ·roofReadx8(SB), NOSPLIT|NOFRAME, $0-24
 	JMP roofReadx8Plain<>(SB)
 	JMP roofReadx8Near<>(SB)
 	PCALIGN $64
-	QUAD $0x0fed854dc0eff9c5
-	QUAD $0x6000b80000012c8e
-	QUAD $0xe9c5c9eff1c50000
-	QUAD $0xd9c5dbefe1c5d2ef
-	QUAD $0xc9c5edefd1c5e4ef
-	QUAD $0x9066ffefc1c5f6ef
-	QUAD $0x4903e9c148e9894c
-	QUAD $0x0f4800030000fd81
-	QUAD $0x148d48ca8948c843
-	QUAD $0xb63c8d48ce894852
-	QUAD $0x00c5348d4ac88949
-	QUAD $0x8949c6294c000000
-	QUAD $0xf9814806ebc149cb
-	QUAD $0x0010b84100000400
-	QUAD $0x294dc3420f4d0000
-	QUAD $0x06e1c149c1894dc3
-	QUAD $0x00cd148d4ce1014d
-	QUAD $0x906beb01b3000000
-	QUAD $0x48c5d16209180f41
-	QUAD $0x090c180f41243cef
-	QUAD $0x410c34ef48cdd162
-	QUAD $0x48d5d162490c180f
-	QUAD $0x110c180f414c2cef
-	QUAD $0x411424ef48ddd162
-	QUAD $0x48e5d162890c180f
-	QUAD $0x390c180f418c1cef
-	QUAD $0x413c14ef48edd162
-	QUAD $0x48f5d162510c180f
-	QUAD $0x310c180f41540cef
-	QUAD $0x493404ef48fdd162
-	QUAD $0x4940c1834940c483
-	QUAD $0x49917fdb854dcbff
-	QUAD $0x01c3f6c3894df101
-	QUAD $0x4deb7500000000bb
-	QUAD $0xed854df40149d529
-	QUAD $0xf162ffffff128f0f
-	QUAD $0x48d5f362f7ef48cd
-	QUAD $0x2548e5f36296e625
-	QUAD $0xc22548f5f36296d4
-	QUAD $0xc5067f48fed16296
-	QUAD $0xccccccccccc377f8
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccc0da24260
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0x0000000000000001
-	QUAD $0x0000000000000000
-	QUAD $0x0040004000400040
-	QUAD $0x0040004000400040
-	QUAD $0x0000000000000000
-	QUAD $0x0000000000000000
-	QUAD $0x1010101010101010
-	QUAD $0x0000000000000000
+	Q(0xfed854dc0eff9c5,0x6000b80000012c8e,0xe9c5c9eff1c50000,0xd9c5dbefe1c5d2ef,0xc9c5edefd1c5e4ef,0x9066ffefc1c5f6ef,0x4903e9c148e9894c,0xf4800030000fd81)
+	Q(0x148d48ca8948c843,0xb63c8d48ce894852,0xc5348d4ac88949,0x8949c6294c000000,0xf9814806ebc149cb,0x10b84100000400,0x294dc3420f4d0000,0x6e1c149c1894dc3)
+	Q(0xcd148d4ce1014d,0x906beb01b3000000,0x48c5d16209180f41,0x90c180f41243cef,0x410c34ef48cdd162,0x48d5d162490c180f,0x110c180f414c2cef,0x411424ef48ddd162)
+	Q(0x48e5d162890c180f,0x390c180f418c1cef,0x413c14ef48edd162,0x48f5d162510c180f,0x310c180f41540cef,0x493404ef48fdd162,0x4940c1834940c483,0x49917fdb854dcbff)
+	Q(0x1c3f6c3894df101,0x4deb7500000000bb,0xed854df40149d529,0xf162ffffff128f0f,0x48d5f362f7ef48cd,0x2548e5f36296e625,0xc22548f5f36296d4,0xc5067f48fed16296)
+	Q(0xccccccccccc377f8,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
+	Q(0xcccccccc0da24260,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
+	Q(0x1,0x0,0x40004000400040,0x40004000400040,0x0,0x0,0x1010101010101010,0x0)
 	RET
 
 TEXT roofReadx8Plain<>(SB), NOSPLIT|NOFRAME, $0-24
 	PCALIGN $64
-	QUAD $0x0fed854dc0eff9c5
-	QUAD $0x6000b80000012c8e
-	QUAD $0xe9c5c9eff1c50000
-	QUAD $0xd9c5dbefe1c5d2ef
-	QUAD $0xc9c5edefd1c5e4ef
-	QUAD $0x9066ffefc1c5f6ef
-	QUAD $0x4903e9c148e9894c
-	QUAD $0x0f4800030000fd81
-	QUAD $0x148d48ca8948c843
-	QUAD $0xb63c8d48ce894852
-	QUAD $0x00c5348d4ac88949
-	QUAD $0x8949c6294c000000
-	QUAD $0xf9814806ebc149cb
-	QUAD $0x0010b84100000400
-	QUAD $0x294dc3420f4d0000
-	QUAD $0x06e1c149c1894dc3
-	QUAD $0x00cd148d4ce1014d
-	QUAD $0x906beb01b3000000
-	QUAD $0x48c5d16200401f0f
-	QUAD $0x0000441f0f243cef
-	QUAD $0x0f0c34ef48cdd162
-	QUAD $0x48d5d1620000441f
-	QUAD $0x0000441f0f4c2cef
-	QUAD $0x0f1424ef48ddd162
-	QUAD $0x48e5d1620000441f
-	QUAD $0x0000441f0f8c1cef
-	QUAD $0x0f3c14ef48edd162
-	QUAD $0x48f5d1620000441f
-	QUAD $0x0000441f0f540cef
-	QUAD $0x493404ef48fdd162
-	QUAD $0x4940c1834940c483
-	QUAD $0x49917fdb854dcbff
-	QUAD $0x01c3f6c3894df101
-	QUAD $0x4deb7500000000bb
-	QUAD $0xed854df40149d529
-	QUAD $0xf162ffffff128f0f
-	QUAD $0x48d5f362f7ef48cd
-	QUAD $0x2548e5f36296e625
-	QUAD $0xc22548f5f36296d4
-	QUAD $0xc5067f48fed16296
-	QUAD $0xccccccccccc377f8
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccc0da24260
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0x0000000000000001
-	QUAD $0x0000000000000000
-	QUAD $0x0040004000400040
-	QUAD $0x0040004000400040
-	QUAD $0x0000000000000000
-	QUAD $0x0000000000000000
-	QUAD $0x1010101010101010
-	QUAD $0x0000000000000000
+	Q(0xfed854dc0eff9c5,0x6000b80000012c8e,0xe9c5c9eff1c50000,0xd9c5dbefe1c5d2ef,0xc9c5edefd1c5e4ef,0x9066ffefc1c5f6ef,0x4903e9c148e9894c,0xf4800030000fd81)
+	Q(0x148d48ca8948c843,0xb63c8d48ce894852,0xc5348d4ac88949,0x8949c6294c000000,0xf9814806ebc149cb,0x10b84100000400,0x294dc3420f4d0000,0x6e1c149c1894dc3)
+	Q(0xcd148d4ce1014d,0x906beb01b3000000,0x48c5d16200401f0f,0x441f0f243cef,0xf0c34ef48cdd162,0x48d5d1620000441f,0x441f0f4c2cef,0xf1424ef48ddd162)
+	Q(0x48e5d1620000441f,0x441f0f8c1cef,0xf3c14ef48edd162,0x48f5d1620000441f,0x441f0f540cef,0x493404ef48fdd162,0x4940c1834940c483,0x49917fdb854dcbff)
+	Q(0x1c3f6c3894df101,0x4deb7500000000bb,0xed854df40149d529,0xf162ffffff128f0f,0x48d5f362f7ef48cd,0x2548e5f36296e625,0xc22548f5f36296d4,0xc5067f48fed16296)
+	Q(0xccccccccccc377f8,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
+	Q(0xcccccccc0da24260,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
+	Q(0x1,0x0,0x40004000400040,0x40004000400040,0x0,0x0,0x1010101010101010,0x0)
 	RET
 
 TEXT roofReadx8Near<>(SB), NOSPLIT|NOFRAME, $0-24
 	PCALIGN $64
-	QUAD $0x0fed854dc0eff9c5
-	QUAD $0x6000b80000012c8e
-	QUAD $0xe9c5c9eff1c50000
-	QUAD $0xd9c5dbefe1c5d2ef
-	QUAD $0xc9c5edefd1c5e4ef
-	QUAD $0x9066ffefc1c5f6ef
-	QUAD $0x4903e9c148e9894c
-	QUAD $0x0f4800030000fd81
-	QUAD $0x148d48ca8948c843
-	QUAD $0xb63c8d48ce894852
-	QUAD $0x00c5348d4ac88949
-	QUAD $0x8949c6294c000000
-	QUAD $0xf9814806ebc149cb
-	QUAD $0x0004b84100000100
-	QUAD $0x294dc3420f4d0000
-	QUAD $0x06e1c149c1894dc3
-	QUAD $0x00cd148d4ce1014d
-	QUAD $0x906beb01b3000000
-	QUAD $0x48c5d16209180f41
-	QUAD $0x090c180f41243cef
-	QUAD $0x410c34ef48cdd162
-	QUAD $0x48d5d162490c180f
-	QUAD $0x110c180f414c2cef
-	QUAD $0x411424ef48ddd162
-	QUAD $0x48e5d162890c180f
-	QUAD $0x390c180f418c1cef
-	QUAD $0x413c14ef48edd162
-	QUAD $0x48f5d162510c180f
-	QUAD $0x310c180f41540cef
-	QUAD $0x493404ef48fdd162
-	QUAD $0x4940c1834940c483
-	QUAD $0x49917fdb854dcbff
-	QUAD $0x01c3f6c3894df101
-	QUAD $0x4deb7500000000bb
-	QUAD $0xed854df40149d529
-	QUAD $0xf162ffffff128f0f
-	QUAD $0x48d5f362f7ef48cd
-	QUAD $0x2548e5f36296e625
-	QUAD $0xc22548f5f36296d4
-	QUAD $0xc5067f48fed16296
-	QUAD $0xccccccccccc377f8
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccc0da24260
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0x0000000000000001
-	QUAD $0x0000000000000000
-	QUAD $0x0040004000400040
-	QUAD $0x0040004000400040
-	QUAD $0x0000000000000000
-	QUAD $0x0000000000000000
-	QUAD $0x1010101010101010
-	QUAD $0x0000000000000000
+	Q(0xfed854dc0eff9c5,0x6000b80000012c8e,0xe9c5c9eff1c50000,0xd9c5dbefe1c5d2ef,0xc9c5edefd1c5e4ef,0x9066ffefc1c5f6ef,0x4903e9c148e9894c,0xf4800030000fd81)
+	Q(0x148d48ca8948c843,0xb63c8d48ce894852,0xc5348d4ac88949,0x8949c6294c000000,0xf9814806ebc149cb,0x4b84100000100,0x294dc3420f4d0000,0x6e1c149c1894dc3)
+	Q(0xcd148d4ce1014d,0x906beb01b3000000,0x48c5d16209180f41,0x90c180f41243cef,0x410c34ef48cdd162,0x48d5d162490c180f,0x110c180f414c2cef,0x411424ef48ddd162)
+	Q(0x48e5d162890c180f,0x390c180f418c1cef,0x413c14ef48edd162,0x48f5d162510c180f,0x310c180f41540cef,0x493404ef48fdd162,0x4940c1834940c483,0x49917fdb854dcbff)
+	Q(0x1c3f6c3894df101,0x4deb7500000000bb,0xed854df40149d529,0xf162ffffff128f0f,0x48d5f362f7ef48cd,0x2548e5f36296e625,0xc22548f5f36296d4,0xc5067f48fed16296)
+	Q(0xccccccccccc377f8,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
+	Q(0xcccccccc0da24260,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
+	Q(0x1,0x0,0x40004000400040,0x40004000400040,0x0,0x0,0x1010101010101010,0x0)
 	RET
 
 // func roofReadx1(p unsafe.Pointer, n int64, out unsafe.Pointer)
@@ -230,134 +65,29 @@ TEXT ·roofReadx1(SB), NOSPLIT|NOFRAME, $0-24
 	JMP roofReadx1Plain<>(SB)
 	JMP roofReadx1Near<>(SB)
 	PCALIGN $64
-	QUAD $0xc481497f7eed854d
-	QUAD $0xc0eff9c5000004c0
-	QUAD $0xd2efe9c5c9eff1c5
-	QUAD $0x00401f0fdbefe1c5
-	QUAD $0xffff40248c180f41
-	QUAD $0x245cef48e5d162ff
-	QUAD $0x6280244c180f41ed
-	QUAD $0x41ee2454ef48edd1
-	QUAD $0xf5d162c0244c180f
-	QUAD $0x180f41ef244cef48
-	QUAD $0x44ef48fdd162240c
-	QUAD $0xffff00c58149f024
-	QUAD $0x00000100c48149ff
-	QUAD $0xedf162b37fed854d
-	QUAD $0x2548edf362d3ef48
-	QUAD $0x067f48fed16296c1
-	QUAD $0xc057f8c5c377f8c5
-	QUAD $0xf8c50611487cd162
-	QUAD $0xccccccccccccc377
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccc0da24260
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0x0000000000000001
-	QUAD $0x0000000000000000
-	QUAD $0x0040004000400040
-	QUAD $0x0040004000400040
-	QUAD $0x0000000000000000
-	QUAD $0x0000000000000000
-	QUAD $0x1010101010101010
-	QUAD $0x0000000000000000
+	Q(0xc481497f7eed854d,0xc0eff9c5000004c0,0xd2efe9c5c9eff1c5,0x401f0fdbefe1c5,0xffff40248c180f41,0x245cef48e5d162ff,0x6280244c180f41ed,0x41ee2454ef48edd1)
+	Q(0xf5d162c0244c180f,0x180f41ef244cef48,0x44ef48fdd162240c,0xffff00c58149f024,0x100c48149ff,0xedf162b37fed854d,0x2548edf362d3ef48,0x67f48fed16296c1)
+	Q(0xc057f8c5c377f8c5,0xf8c50611487cd162,0xccccccccccccc377,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
+	Q(0xcccccccc0da24260,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
+	Q(0x1,0x0,0x40004000400040,0x40004000400040,0x0,0x0,0x1010101010101010,0x0)
 	RET
 
 TEXT roofReadx1Plain<>(SB), NOSPLIT|NOFRAME, $0-24
 	PCALIGN $64
-	QUAD $0xc481497f7eed854d
-	QUAD $0xc0eff9c5000004c0
-	QUAD $0xd2efe9c5c9eff1c5
-	QUAD $0x00401f0fdbefe1c5
-	QUAD $0x00000000841f0f66
-	QUAD $0x245cef48e5d16200
-	QUAD $0x620000441f0f66ed
-	QUAD $0x66ee2454ef48edd1
-	QUAD $0xf5d1620000441f0f
-	QUAD $0x441f0fef244cef48
-	QUAD $0x44ef48fdd1620000
-	QUAD $0xffff00c58149f024
-	QUAD $0x00000100c48149ff
-	QUAD $0xedf162b37fed854d
-	QUAD $0x2548edf362d3ef48
-	QUAD $0x067f48fed16296c1
-	QUAD $0xc057f8c5c377f8c5
-	QUAD $0xf8c50611487cd162
-	QUAD $0xccccccccccccc377
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccc0da24260
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0x0000000000000001
-	QUAD $0x0000000000000000
-	QUAD $0x0040004000400040
-	QUAD $0x0040004000400040
-	QUAD $0x0000000000000000
-	QUAD $0x0000000000000000
-	QUAD $0x1010101010101010
-	QUAD $0x0000000000000000
+	Q(0xc481497f7eed854d,0xc0eff9c5000004c0,0xd2efe9c5c9eff1c5,0x401f0fdbefe1c5,0x841f0f66,0x245cef48e5d16200,0x620000441f0f66ed,0x66ee2454ef48edd1)
+	Q(0xf5d1620000441f0f,0x441f0fef244cef48,0x44ef48fdd1620000,0xffff00c58149f024,0x100c48149ff,0xedf162b37fed854d,0x2548edf362d3ef48,0x67f48fed16296c1)
+	Q(0xc057f8c5c377f8c5,0xf8c50611487cd162,0xccccccccccccc377,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
+	Q(0xcccccccc0da24260,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
+	Q(0x1,0x0,0x40004000400040,0x40004000400040,0x0,0x0,0x1010101010101010,0x0)
 	RET
 
 TEXT roofReadx1Near<>(SB), NOSPLIT|NOFRAME, $0-24
 	PCALIGN $64
-	QUAD $0xc481497f7eed854d
-	QUAD $0xc0eff9c5000001c0
-	QUAD $0xd2efe9c5c9eff1c5
-	QUAD $0x00401f0fdbefe1c5
-	QUAD $0xffff40248c180f41
-	QUAD $0x245cef48e5d162ff
-	QUAD $0x6280244c180f41f9
-	QUAD $0x41fa2454ef48edd1
-	QUAD $0xf5d162c0244c180f
-	QUAD $0x180f41fb244cef48
-	QUAD $0x44ef48fdd162240c
-	QUAD $0xffff00c58149fc24
-	QUAD $0x00000100c48149ff
-	QUAD $0xedf162b37fed854d
-	QUAD $0x2548edf362d3ef48
-	QUAD $0x067f48fed16296c1
-	QUAD $0xc057f8c5c377f8c5
-	QUAD $0xf8c50611487cd162
-	QUAD $0xccccccccccccc377
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccc0da24260
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0x0000000000000001
-	QUAD $0x0000000000000000
-	QUAD $0x0040004000400040
-	QUAD $0x0040004000400040
-	QUAD $0x0000000000000000
-	QUAD $0x0000000000000000
-	QUAD $0x1010101010101010
-	QUAD $0x0000000000000000
+	Q(0xc481497f7eed854d,0xc0eff9c5000001c0,0xd2efe9c5c9eff1c5,0x401f0fdbefe1c5,0xffff40248c180f41,0x245cef48e5d162ff,0x6280244c180f41f9,0x41fa2454ef48edd1)
+	Q(0xf5d162c0244c180f,0x180f41fb244cef48,0x44ef48fdd162240c,0xffff00c58149fc24,0x100c48149ff,0xedf162b37fed854d,0x2548edf362d3ef48,0x67f48fed16296c1)
+	Q(0xc057f8c5c377f8c5,0xf8c50611487cd162,0xccccccccccccc377,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
+	Q(0xcccccccc0da24260,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
+	Q(0x1,0x0,0x40004000400040,0x40004000400040,0x0,0x0,0x1010101010101010,0x0)
 	RET
 
 // func roofStream(p unsafe.Pointer, n int64, with int64)
@@ -366,242 +96,60 @@ TEXT ·roofStream(SB), NOSPLIT|NOFRAME, $0-24
 	MOVQ n+8(FP), R13
 	MOVQ with+16(FP), R14
 	PCALIGN $64
-	QUAD $0x7dd262207eed854d
-	QUAD $0x9040c58349c67a48
-	QUAD $0x492404e7487dd162
-	QUAD $0x49c0c5834940c483
-	QUAD $0xf8ae0feb7740fd83
-	QUAD $0xccccccccc377f8c5
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccc0da24260
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0x0000000000000001
-	QUAD $0x0000000000000000
-	QUAD $0x0040004000400040
-	QUAD $0x0040004000400040
-	QUAD $0x0000000000000000
-	QUAD $0x0000000000000000
-	QUAD $0x1010101010101010
-	QUAD $0x0000000000000000
+	Q(0x7dd262207eed854d,0x9040c58349c67a48,0x492404e7487dd162,0x49c0c5834940c483,0xf8ae0feb7740fd83,0xccccccccc377f8c5,0xcccccccccccccccc,0xcccccccccccccccc)
+	Q(0xcccccccc0da24260,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
+	Q(0x1,0x0,0x40004000400040,0x40004000400040,0x0,0x0,0x1010101010101010,0x0)
 	RET
 
 // func roofFloat(steps int64)
 TEXT ·roofFloat(SB), NOSPLIT|NOFRAME, $0-8
 	MOVQ steps+0(FP), R12
 	PCALIGN $64
-	QUAD $0x00b60518487df262
-	QUAD $0xc828487cf1620000
-	QUAD $0x0000988e0fe4854d
-	QUAD $0xd257e8c5c4ff4900
-	QUAD $0xe457d8c5db57e0c5
-	QUAD $0xf657c8c5ed57d0c5
-	QUAD $0x573841c4ff57c0c5
-	QUAD $0x41c4c9573041c4c0
-	QUAD $0xdb572041c4d25728
-	QUAD $0x1041c4e4571841c4
-	QUAD $0x2e6666666666ed57
-	QUAD $0x0000000000841f0f
-	QUAD $0x7262e8b848757262
-	QUAD $0x48757262e0b84875
-	QUAD $0xd0b848757262d8b8
-	QUAD $0x7262c8b848757262
-	QUAD $0x4875f262c0b84875
-	QUAD $0xf0b84875f262f8b8
-	QUAD $0xf262e8b84875f262
-	QUAD $0x4875f262e0b84875
-	QUAD $0xd0b84875f262d8b8
-	QUAD $0x7701fc8349ccff49
-	QUAD $0xccccccc377f8c5af
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccc0da24260
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0x0000000000000001
-	QUAD $0x0000000000000000
-	QUAD $0x0040004000400040
-	QUAD $0x0040004000400040
-	QUAD $0x0000000000000000
-	QUAD $0x0000000000000000
-	QUAD $0x1010101010101010
-	QUAD $0x0000000000000000
+	Q(0xb60518487df262,0xc828487cf1620000,0x988e0fe4854d,0xd257e8c5c4ff4900,0xe457d8c5db57e0c5,0xf657c8c5ed57d0c5,0x573841c4ff57c0c5,0x41c4c9573041c4c0)
+	Q(0xdb572041c4d25728,0x1041c4e4571841c4,0x2e6666666666ed57,0x841f0f,0x7262e8b848757262,0x48757262e0b84875,0xd0b848757262d8b8,0x7262c8b848757262)
+	Q(0x4875f262c0b84875,0xf0b84875f262f8b8,0xf262e8b84875f262,0x4875f262e0b84875,0xd0b84875f262d8b8,0x7701fc8349ccff49,0xccccccc377f8c5af,0xcccccccccccccccc)
+	Q(0xcccccccc0da24260,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
+	Q(0x1,0x0,0x40004000400040,0x40004000400040,0x0,0x0,0x1010101010101010,0x0)
 	RET
 
 // func roofBFloat(steps int64)
 TEXT ·roofBFloat(SB), NOSPLIT|NOFRAME, $0-8
 	MOVQ steps+0(FP), R12
 	PCALIGN $64
-	QUAD $0xc957f0c5c057f8c5
-	QUAD $0x0000908e0fe4854d
-	QUAD $0xd257e8c5c4ff4900
-	QUAD $0xe457d8c5db57e0c5
-	QUAD $0xf657c8c5ed57d0c5
-	QUAD $0x573841c4ff57c0c5
-	QUAD $0x41c4c9573041c4c0
-	QUAD $0xdb572041c4d25728
-	QUAD $0x2e6666e4571841c4
-	QUAD $0x0000000000841f0f
-	QUAD $0x7262e15248767262
-	QUAD $0x48767262d9524876
-	QUAD $0xc95248767262d152
-	QUAD $0xf262c15248767262
-	QUAD $0x4876f262f9524876
-	QUAD $0xe9524876f262f152
-	QUAD $0xf262e1524876f262
-	QUAD $0x4876f262d9524876
-	QUAD $0xc1524876f262d152
-	QUAD $0x7701fc8349ccff49
-	QUAD $0xccccccc377f8c5af
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccc0da24260
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0x0000000000000001
-	QUAD $0x0000000000000000
-	QUAD $0x0040004000400040
-	QUAD $0x0040004000400040
-	QUAD $0x0000000000000000
-	QUAD $0x0000000000000000
-	QUAD $0x1010101010101010
-	QUAD $0x0000000000000000
+	Q(0xc957f0c5c057f8c5,0x908e0fe4854d,0xd257e8c5c4ff4900,0xe457d8c5db57e0c5,0xf657c8c5ed57d0c5,0x573841c4ff57c0c5,0x41c4c9573041c4c0,0xdb572041c4d25728)
+	Q(0x2e6666e4571841c4,0x841f0f,0x7262e15248767262,0x48767262d9524876,0xc95248767262d152,0xf262c15248767262,0x4876f262f9524876,0xe9524876f262f152)
+	Q(0xf262e1524876f262,0x4876f262d9524876,0xc1524876f262d152,0x7701fc8349ccff49,0xccccccc377f8c5af,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
+	Q(0xcccccccc0da24260,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
+	Q(0x1,0x0,0x40004000400040,0x40004000400040,0x0,0x0,0x1010101010101010,0x0)
 	RET
 
 // func roofInts(steps int64)
 TEXT ·roofInts(SB), NOSPLIT|NOFRAME, $0-8
 	MOVQ steps+0(FP), R12
 	PCALIGN $64
-	QUAD $0xc957f0c5c0eff9c5
-	QUAD $0x0000908e0fe4854d
-	QUAD $0xd2efe9c5c4ff4900
-	QUAD $0xe4efd9c5dbefe1c5
-	QUAD $0xf6efc9c5edefd1c5
-	QUAD $0xef3941c4ffefc1c5
-	QUAD $0x41c4c9ef3141c4c0
-	QUAD $0xdbef2141c4d2ef29
-	QUAD $0x2e6666e4ef1941c4
-	QUAD $0x0000000000841f0f
-	QUAD $0x7262e15048757262
-	QUAD $0x48757262d9504875
-	QUAD $0xc95048757262d150
-	QUAD $0xf262c15048757262
-	QUAD $0x4875f262f9504875
-	QUAD $0xe9504875f262f150
-	QUAD $0xf262e1504875f262
-	QUAD $0x4875f262d9504875
-	QUAD $0xc1504875f262d150
-	QUAD $0x7701fc8349ccff49
-	QUAD $0xccccccc377f8c5af
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccc0da24260
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0x0000000000000001
-	QUAD $0x0000000000000000
-	QUAD $0x0040004000400040
-	QUAD $0x0040004000400040
-	QUAD $0x0000000000000000
-	QUAD $0x0000000000000000
-	QUAD $0x1010101010101010
-	QUAD $0x0000000000000000
+	Q(0xc957f0c5c0eff9c5,0x908e0fe4854d,0xd2efe9c5c4ff4900,0xe4efd9c5dbefe1c5,0xf6efc9c5edefd1c5,0xef3941c4ffefc1c5,0x41c4c9ef3141c4c0,0xdbef2141c4d2ef29)
+	Q(0x2e6666e4ef1941c4,0x841f0f,0x7262e15048757262,0x48757262d9504875,0xc95048757262d150,0xf262c15048757262,0x4875f262f9504875,0xe9504875f262f150)
+	Q(0xf262e1504875f262,0x4875f262d9504875,0xc1504875f262d150,0x7701fc8349ccff49,0xccccccc377f8c5af,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
+	Q(0xcccccccc0da24260,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
+	Q(0x1,0x0,0x40004000400040,0x40004000400040,0x0,0x0,0x1010101010101010,0x0)
 	RET
 
 // func roofTilesBFloat(steps int64)
 TEXT ·roofTilesBFloat(SB), NOSPLIT|NOFRAME, $0-8
 	MOVQ steps+0(FP), R12
 	PCALIGN $64
-	QUAD $0x0000b7054978e2c4
-	QUAD $0xe2c4c0497be2c400
-	QUAD $0xd0497be2c4c8497b
-	QUAD $0x7be2c4d8497be2c4
-	QUAD $0xc4e8497be2c4e049
-	QUAD $0x497be2c4f0497be2
-	QUAD $0x2e662c7ee4854df8
-	QUAD $0x0000000000841f0f
-	QUAD $0x42e2c4c45c4ae2c4
-	QUAD $0xc4d55c4ae2c4cc5c
-	QUAD $0x24448d49dd5c42e2
-	QUAD $0xc4894901fc8349ff
-	QUAD $0xc3c04978e2c4de7f
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccc0da24260
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0x0000000000000001
-	QUAD $0x0000000000000000
-	QUAD $0x0040004000400040
-	QUAD $0x0040004000400040
-	QUAD $0x0000000000000000
-	QUAD $0x0000000000000000
-	QUAD $0x1010101010101010
-	QUAD $0x0000000000000000
+	Q(0xb7054978e2c4,0xe2c4c0497be2c400,0xd0497be2c4c8497b,0x7be2c4d8497be2c4,0xc4e8497be2c4e049,0x497be2c4f0497be2,0x2e662c7ee4854df8,0x841f0f)
+	Q(0x42e2c4c45c4ae2c4,0xc4d55c4ae2c4cc5c,0x24448d49dd5c42e2,0xc4894901fc8349ff,0xc3c04978e2c4de7f,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
+	Q(0xcccccccc0da24260,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
+	Q(0x1,0x0,0x40004000400040,0x40004000400040,0x0,0x0,0x1010101010101010,0x0)
 	RET
 
 // func roofTilesInts(steps int64)
 TEXT ·roofTilesInts(SB), NOSPLIT|NOFRAME, $0-8
 	MOVQ steps+0(FP), R12
 	PCALIGN $64
-	QUAD $0x0000b7054978e2c4
-	QUAD $0xe2c4c0497be2c400
-	QUAD $0xd0497be2c4c8497b
-	QUAD $0x7be2c4d8497be2c4
-	QUAD $0xc4e8497be2c4e049
-	QUAD $0x497be2c4f0497be2
-	QUAD $0x2e662c7ee4854df8
-	QUAD $0x0000000000841f0f
-	QUAD $0x41e2c4c45e49e2c4
-	QUAD $0xc4d55e49e2c4cc5e
-	QUAD $0x24448d49dd5e41e2
-	QUAD $0xc4894901fc8349ff
-	QUAD $0xc3c04978e2c4de7f
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccc0da24260
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0x0000000000000001
-	QUAD $0x0000000000000000
-	QUAD $0x0040004000400040
-	QUAD $0x0040004000400040
-	QUAD $0x0000000000000000
-	QUAD $0x0000000000000000
-	QUAD $0x1010101010101010
-	QUAD $0x0000000000000000
+	Q(0xb7054978e2c4,0xe2c4c0497be2c400,0xd0497be2c4c8497b,0x7be2c4d8497be2c4,0xc4e8497be2c4e049,0x497be2c4f0497be2,0x2e662c7ee4854df8,0x841f0f)
+	Q(0x41e2c4c45e49e2c4,0xc4d55e49e2c4cc5e,0x24448d49dd5e41e2,0xc4894901fc8349ff,0xc3c04978e2c4de7f,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
+	Q(0xcccccccc0da24260,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
+	Q(0x1,0x0,0x40004000400040,0x40004000400040,0x0,0x0,0x1010101010101010,0x0)
 	RET

@@ -4,36 +4,18 @@
 
 #include "textflag.h"
 
+#define Q(a, b, c, d, e, f, g, h) QUAD $a; QUAD $b; QUAD $c; QUAD $d; QUAD $e; QUAD $f; QUAD $g; QUAD $h
+
+
 // func avx2Max(x unsafe.Pointer, n int64, out unsafe.Pointer)
 TEXT ·avx2Max(SB), NOSPLIT|NOFRAME, $0-24
 	MOVQ x+0(FP), R12
 	MOVQ n+8(FP), R13
 	MOVQ out+16(FP), R14
 	PCALIGN $64
-	QUAD $0xc58349547eed854d
-	QUAD $0x00ae05187de2c408
-	QUAD $0xe8c5c957f0c50000
-	QUAD $0x0000441f0f66d257
-	QUAD $0xe4c5241c107cc1c4
-	QUAD $0xc5d256dcc503e1c2
-	QUAD $0x4920c48349c35ffc
-	QUAD $0x7708fd8349f8c583
-	QUAD $0x2074d20e7de2c4df
-	QUAD $0x000000740510fac5
-	QUAD $0x77f8c506117ac1c4
-	QUAD $0x005e051879e2c4c3
-	QUAD $0x0aebc05ff8c50000
-	QUAD $0xf8c501c1197de3c4
-	QUAD $0xc503c8c6f9c5c15f
-	QUAD $0xc5c816fac5c15ff8
-	QUAD $0x06117ac1c4c15ffa
-	QUAD $0xccccccccc377f8c5
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
+	Q(0xc58349547eed854d,0xae05187de2c408,0xe8c5c957f0c50000,0x441f0f66d257,0xe4c5241c107cc1c4,0xc5d256dcc503e1c2,0x4920c48349c35ffc,0x7708fd8349f8c583)
+	Q(0x2074d20e7de2c4df,0x740510fac5,0x77f8c506117ac1c4,0x5e051879e2c4c3,0xaebc05ff8c50000,0xf8c501c1197de3c4,0xc503c8c6f9c5c15f,0xc5c816fac5c15ff8)
+	Q(0x6117ac1c4c15ffa,0xccccccccc377f8c5,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
 	QUAD $0x7fc00000ff800000
 	RET
 
@@ -44,21 +26,7 @@ TEXT ·avx2SubtractScale(SB), NOSPLIT|NOFRAME, $0-32
 	MOVQ n+16(FP), R14
 	MOVQ c+24(FP), R15
 	PCALIGN $64
-	QUAD $0x7dc2c43e7ef6854d
-	QUAD $0x044f187dc2c40718
-	QUAD $0x2e66c03108c68349
-	QUAD $0x0000000000841f0f
-	QUAD $0xc5000554107cc1c4
-	QUAD $0xc4d259f4c5d05cec
-	QUAD $0xc083480414117cc1
-	QUAD $0xfe8349f8c6834920
-	QUAD $0xccc377f8c5dd7708
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
+	Q(0x7dc2c43e7ef6854d,0x44f187dc2c40718,0x2e66c03108c68349,0x841f0f,0xc5000554107cc1c4,0xc4d259f4c5d05cec,0xc083480414117cc1,0xfe8349f8c6834920)
+	Q(0xccc377f8c5dd7708,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
 	QUAD $0x7fc00000ff800000
 	RET

@@ -4,52 +4,20 @@
 
 #include "textflag.h"
 
+#define Q(a, b, c, d, e, f, g, h) QUAD $a; QUAD $b; QUAD $c; QUAD $d; QUAD $e; QUAD $f; QUAD $g; QUAD $h
+
+
 // func avx512Max(x unsafe.Pointer, n int64, out unsafe.Pointer)
 TEXT ·avx512Max(SB), NOSPLIT|NOFRAME, $0-24
 	MOVQ x+0(FP), R12
 	MOVQ n+8(FP), R13
 	MOVQ out+16(FP), R14
 	PCALIGN $64
-	QUAD $0xf2625a7c20fd8349
-	QUAD $0x000001300518487d
-	QUAD $0x7cf162e9894cc031
-	QUAD $0x0000441f0fc82848
-	QUAD $0x62241410487cd162
-	QUAD $0x6201245c10487cd1
-	QUAD $0xfbc503c3c2486cf1
-	QUAD $0x487cf162d009d093
-	QUAD $0xcb5f4874f162c25f
-	QUAD $0xe0698d4c80ec8349
-	QUAD $0x77e9894c3ff98348
-	QUAD $0x54eb197fed854dc7
-	QUAD $0x00d60d18487df262
-	QUAD $0x487cf162c0310000
-	QUAD $0xb93d7eed854dc128
-	QUAD $0xd257e8c50000ffff
-	QUAD $0x92fbc5d1f510e2c4
-	QUAD $0x241c65497dd262ca
-	QUAD $0xc503c2c24864f162
-	QUAD $0x7cf162d009d093fb
-	QUAD $0x4940c48349c35f48
-	QUAD $0x4910fd8349f0558d
-	QUAD $0x487cf162cc77d589
-	QUAD $0xc11b48fdf362c15f
-	QUAD $0xc4c15f487cf16201
-	QUAD $0x5ff8c501c1197de3
-	QUAD $0xf8c501c8c6f9c5c1
-	QUAD $0xfac5c816fac5c15f
-	QUAD $0xc0940fc08566c15f
-	QUAD $0x0d10fac5c892fbc5
-	QUAD $0x0976f16200000050
-	QUAD $0xc50e117ac1c4c810
-	QUAD $0xccccccccccc377f8
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
+	Q(0xf2625a7c20fd8349,0x1300518487d,0x7cf162e9894cc031,0x441f0fc82848,0x62241410487cd162,0x6201245c10487cd1,0xfbc503c3c2486cf1,0x487cf162d009d093)
+	Q(0xcb5f4874f162c25f,0xe0698d4c80ec8349,0x77e9894c3ff98348,0x54eb197fed854dc7,0xd60d18487df262,0x487cf162c0310000,0xb93d7eed854dc128,0xd257e8c50000ffff)
+	Q(0x92fbc5d1f510e2c4,0x241c65497dd262ca,0xc503c2c24864f162,0x7cf162d009d093fb,0x4940c48349c35f48,0x4910fd8349f0558d,0x487cf162cc77d589,0xc11b48fdf362c15f)
+	Q(0xc4c15f487cf16201,0x5ff8c501c1197de3,0xf8c501c8c6f9c5c1,0xfac5c816fac5c15f,0xc0940fc08566c15f,0xd10fac5c892fbc5,0x976f16200000050,0xc50e117ac1c4c810)
+	Q(0xccccccccccc377f8,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
 	QUAD $0x7fc00000ff800000
 	RET
 
@@ -60,21 +28,7 @@ TEXT ·avx512SubtractScale(SB), NOSPLIT|NOFRAME, $0-32
 	MOVQ n+16(FP), R14
 	MOVQ c+24(FP), R15
 	PCALIGN $64
-	QUAD $0x7dd2625d7ef6854d
-	QUAD $0x18487dd262071848
-	QUAD $0x00ffffb9c031014f
-	QUAD $0x00000000801f0f00
-	QUAD $0x000010ba10fe8349
-	QUAD $0x68e2c4d6420f4900
-	QUAD $0xfbc5f0768d49d1f5
-	QUAD $0x5410c97cd162ca92
-	QUAD $0xd05c486cf1620005
-	QUAD $0xd162d2594874f162
-	QUAD $0xc08348041411497c
-	QUAD $0xf6894910fe834940
-	QUAD $0xccccc377f8c5be77
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
+	Q(0x7dd2625d7ef6854d,0x18487dd262071848,0xffffb9c031014f,0x801f0f00,0x10ba10fe8349,0x68e2c4d6420f4900,0xfbc5f0768d49d1f5,0x5410c97cd162ca92)
+	Q(0xd05c486cf1620005,0xd162d2594874f162,0xc08348041411497c,0xf6894910fe834940,0xccccc377f8c5be77,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
 	QUAD $0x7fc00000ff800000
 	RET

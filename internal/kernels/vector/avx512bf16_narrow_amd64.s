@@ -4,26 +4,15 @@
 
 #include "textflag.h"
 
+#define Q(a, b, c, d, e, f, g, h) QUAD $a; QUAD $b; QUAD $c; QUAD $d; QUAD $e; QUAD $f; QUAD $g; QUAD $h
+
+
 // func avx512bf16Narrow(dst unsafe.Pointer, src unsafe.Pointer, n int64)
 TEXT ·avx512bf16Narrow(SB), NOSPLIT|NOFRAME, $0-24
 	MOVQ dst+0(FP), R12
 	MOVQ src+8(FP), R13
 	MOVQ n+16(FP), R14
 	PCALIGN $64
-	QUAD $0x2e66577c10fe8349
-	QUAD $0x0000000000841f0f
-	QUAD $0xc4004572487ed262
-	QUAD $0xc483492404117cc1
-	QUAD $0x468d4940c5834920
-	QUAD $0xc689491ffe8349f0
-	QUAD $0xb9227ec08548de77
-	QUAD $0xf578e2c40000ffff
-	QUAD $0x7cd162c892fbc5c1
-	QUAD $0x487ef262004510c9
-	QUAD $0x047f29ffd162c072
-	QUAD $0xf0894cc377f8c524
-	QUAD $0xccf2ebd27fc08548
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
-	QUAD $0xcccccccccccccccc
+	Q(0x2e66577c10fe8349,0x841f0f,0xc4004572487ed262,0xc483492404117cc1,0x468d4940c5834920,0xc689491ffe8349f0,0xb9227ec08548de77,0xf578e2c40000ffff)
+	Q(0x7cd162c892fbc5c1,0x487ef262004510c9,0x47f29ffd162c072,0xf0894cc377f8c524,0xccf2ebd27fc08548,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
 	RET
