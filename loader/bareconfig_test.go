@@ -20,7 +20,7 @@ func TestGoldenABareConfigIsPlannedAsItsHeaders(t *testing.T) {
 	dirs := golden.Glob(t, "infer/models/*/config.json")
 	for _, path := range dirs {
 		dir := filepath.Dir(path)
-		model, ck, err := OpenModel(dir)
+		model, ck, err := OpenModel(golden.Unpacked(t, dir))
 		if err != nil {
 			t.Errorf("%s: %v", dir, err)
 			continue

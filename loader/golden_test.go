@@ -218,6 +218,7 @@ func TestGoldenModelsOpen(t *testing.T) {
 	for _, config := range golden.Glob(t, "infer/models/*/config.json") {
 		dir := filepath.Dir(config)
 		t.Run(filepath.Base(dir), func(t *testing.T) {
+			dir := golden.Unpacked(t, dir)
 			ck, err := Open(dir)
 			if err != nil {
 				t.Fatal(err)
@@ -271,7 +272,7 @@ func TestGoldenModelsBind(t *testing.T) {
 		cases++
 		dir := filepath.Dir(config)
 		t.Run(filepath.Base(dir), func(t *testing.T) {
-			_, model, b := bindFolder(t, dir)
+			_, model, b := bindFolder(t, golden.Unpacked(t, dir))
 			if extra := b.Unexpected(); len(extra) != 0 {
 				t.Errorf("unexpected tensors: %q", extra)
 			}

@@ -37,7 +37,7 @@ func TestSaveOpensInReference(t *testing.T) {
 	python := needPython(t)
 	var pairs []string
 	for _, config := range golden.Glob(t, "infer/models/*/config.json") {
-		from := filepath.Dir(config)
+		from := golden.Unpacked(t, filepath.Dir(config))
 		for _, limit := range []int64{0, 60_000} {
 			to := filepath.Join(t.TempDir(), filepath.Base(from))
 			ck := open(t, from)

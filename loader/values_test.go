@@ -104,7 +104,7 @@ func TestGoldenModelsUnbind(t *testing.T) {
 	for _, config := range golden.Glob(t, "infer/models/*/config.json") {
 		dir := filepath.Dir(config)
 		t.Run(filepath.Base(dir), func(t *testing.T) {
-			ck, model, b := bindFolder(t, dir)
+			ck, model, b := bindFolder(t, golden.Unpacked(t, dir))
 			tensors, err := Unbind(model, pathValues(b, model))
 			if model.Config.Field("quantization_config") != nil {
 				if err == nil {

@@ -13,7 +13,7 @@ import (
 // built with and without their headers. Tensors of vision towers are counted, not reported.
 func TestWrapperFilesBind(t *testing.T) {
 	for _, name := range []string{"llava-1", "qwen2-5-vl-1", "qwen3-vl-1", "gemma3-1", "idefics3-1", "kimi-k25-1"} {
-		dir := filepath.Join(golden.Module(t), "testdata", "golden", "infer", "models", "family-"+name)
+		dir := golden.OwnDir(t, "family-"+name)
 		config, err := meta.ReadConfigFile(filepath.Join(dir, "config.json"))
 		if err != nil {
 			t.Fatal(err)

@@ -164,7 +164,7 @@ func TestGoldenModelConfigs(t *testing.T) {
 	for want := range golden.Models(t) {
 		cases++
 		t.Run(want.Name(), func(t *testing.T) {
-			cfg, err := ReadConfigFile(path.Join(want.Dir, "config.json"))
+			cfg, err := ReadConfigFile(path.Join(want.Stored, "config.json"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -178,7 +178,7 @@ func TestGoldenModelConfigs(t *testing.T) {
 			if c := m.Root.Spec.(*CausalLMSpec).Context; c < 64 {
 				t.Errorf("context %d is shorter than the prompts with their answers", c)
 			}
-			g, err := ReadGenerationConfigFile(path.Join(want.Dir, "generation_config.json"))
+			g, err := ReadGenerationConfigFile(path.Join(want.Stored, "generation_config.json"))
 			if err != nil {
 				t.Fatal(err)
 			}

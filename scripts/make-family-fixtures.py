@@ -7,7 +7,7 @@
 The first form makes the committed fixtures, the second as many models of each family as asked for,
 of other shapes and options, varied by varied_configs.py. scripts/check-families.sh makes fresh models and runs the golden tests
 on them. Configs have the form in which models are published, or that of transformers 5. Layout and
-figures are those of make-arch-fixtures.py; golden.json is gzipped.
+figures are those of make-arch-fixtures.py; golden.json is gzipped, and so are the weights of committed fixtures.
 """
 import argparse
 import contextlib
@@ -222,6 +222,12 @@ def shards(folder, R):
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
 
 
+def pack(file):
+    """Puts file.gz in place of file."""
+    file.with_name(file.name + ".gz").write_bytes(gzip.compress(file.read_bytes(), mtime=0))
+    file.unlink()
+
+
 def make(folder, name, config, first, R=None):
     """Writes one model, or reports False if all its seeds have ties."""
     config = dict(config)
@@ -257,6 +263,8 @@ def make(folder, name, config, first, R=None):
     (out / "config.json").write_text(json.dumps(config, indent=1, sort_keys=True) + "\n")
     check_form(config, model, out)
     (out / "golden.json.gz").write_bytes(gzip.compress((json.dumps(arch.shorter(golden)) + "\n").encode(), mtime=0))
+    if not R:
+        pack(out / "model.safetensors")
     print(name, "seed", seed, sum(f.stat().st_size for f in out.iterdir()), "bytes", flush=True)
     return True
 

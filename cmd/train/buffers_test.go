@@ -113,7 +113,7 @@ func TestQuantisedBases(t *testing.T) {
 
 func checkQuantisedBase(t *testing.T, dir, text string) {
 	base, out := filepath.Join(t.TempDir(), "base"), filepath.Join(t.TempDir(), "out")
-	if err := os.CopyFS(base, os.DirFS(dir)); err != nil {
+	if err := os.CopyFS(base, os.DirFS(golden.Unpacked(t, dir))); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(base, "tokenizer.json"), []byte(letters), 0o600); err != nil {

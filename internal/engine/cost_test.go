@@ -3,7 +3,6 @@ package engine_test
 import (
 	"context"
 	"fmt"
-	"path/filepath"
 	"runtime"
 	"testing"
 
@@ -45,7 +44,7 @@ func allocationsAfter100(t *testing.T, e *engine.Engine, r engine.Request) uint6
 
 // The same with a model of weights, four choices at a time.
 func TestServingAllocatesNothing(t *testing.T) {
-	dir := filepath.Join(golden.Module(t), "testdata", "golden", "infer", "models", "small-llama-bf16")
+	dir := golden.OwnDir(t, "small-llama-bf16")
 	e := engine.New(engine.ForDispatch(openModel(t, dir, 512)), engine.Options{})
 	defer e.Close()
 	var a, b runtime.MemStats

@@ -271,7 +271,7 @@ func TestGoldenModelsBatched(t *testing.T) {
 		for _, p := range g.Prompts {
 			longest = max(longest, len(p.IDs)+len(p.Greedy))
 		}
-		m := openModel(t, g.Dir, 2*longest)
+		m := openModel(t, g.Dir(), 2*longest)
 		if m == nil {
 			continue
 		}

@@ -1,7 +1,6 @@
 package engine_test
 
 import (
-	"path/filepath"
 	"slices"
 	"testing"
 
@@ -13,7 +12,7 @@ import (
 // and guesses that are taken back, leave keys of the indexer that choose the same positions.
 func TestIndexersChooseTheSameAfterPreemptionsAndGuesses(t *testing.T) {
 	for _, name := range []string{"family-deepseek-v32-1", "family-glm-moe-dsa-1"} {
-		m := openModel(t, filepath.Join(golden.Module(t), "testdata/golden/infer/models", name), 128)
+		m := openModel(t, golden.OwnDir(t, name), 128)
 		requests := make([]engine.Request, 4)
 		want := make([][]int32, len(requests))
 		for i := range requests {

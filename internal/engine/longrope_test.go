@@ -17,7 +17,7 @@ import (
 // TestChoicesThatAreComputedAgainWaitForPages: choices of one prompt that grow beyond the original context of longrope
 // are computed again, each with pages of its own. Where the KV cache had too few, they failed.
 func TestChoicesThatAreComputedAgainWaitForPages(t *testing.T) {
-	from, dir := filepath.Join(golden.Module(t), "testdata", "golden", "infer", "models", "family-phimoe-3"), t.TempDir()
+	from, dir := golden.OwnDir(t, "family-phimoe-3"), t.TempDir()
 	config, err := os.ReadFile(filepath.Join(from, "config.json"))
 	if err != nil {
 		t.Fatal(err)

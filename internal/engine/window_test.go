@@ -1,7 +1,6 @@
 package engine_test
 
 import (
-	"path/filepath"
 	"slices"
 	"testing"
 
@@ -15,7 +14,7 @@ import (
 // TestWindowsServeLongRequestsInFewPages: with pages for the windows of one sequence, the
 // limit is the model's context, and requests that share those pages end as each alone.
 func TestWindowsServeLongRequestsInFewPages(t *testing.T) {
-	dir := filepath.Join(golden.Module(t), "testdata", "golden", "infer", "models", "small-starcoder2-window-bf16")
+	dir := golden.OwnDir(t, "small-starcoder2-window-bf16")
 	skeleton, checkpoint, err := loader.OpenModel(dir)
 	if err != nil {
 		t.Fatal(err)

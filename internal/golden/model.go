@@ -4,14 +4,16 @@ import (
 	"iter"
 	"math"
 	"path/filepath"
+	"sync"
 	"testing"
 )
 
 // Model is what the reference computes of a checkpoint, a folder of infer/models, in
 // float32.
 type Model struct {
-	// Dir is the folder, with config.json and the weights.
-	Dir string `json:"-"`
+	// Stored is the folder, with config.json. Its weights may be gzipped: Dir unpacks them.
+	Stored string `json:"-"`
+	unpack func() string
 	// NumParameters counts tied weights once and quantised ones unpacked, and no buffers.
 	NumParameters int64     `json:"num_parameters"`
 	Tolerance     Tolerance `json:"tolerance"`
@@ -20,7 +22,10 @@ type Model struct {
 }
 
 // Name is the folder's own.
-func (m *Model) Name() string { return filepath.Base(m.Dir) }
+func (m *Model) Name() string { return filepath.Base(m.Stored) }
+
+// Dir is a folder with config.json and the weights, which are unpacked by the first call.
+func (m *Model) Dir() string { return m.unpack() }
 
 // Tolerance is how far float32 arithmetic may be off.
 type Tolerance struct {
@@ -67,9 +72,29 @@ type Padding struct {
 // OwnModel reads a model of this repository's infer/models.
 func OwnModel(t testing.TB, name string) *Model {
 	t.Helper()
-	m := &Model{Dir: filepath.Join(Module(t), "testdata", "golden", "infer", "models", name)}
-	if !JSON(t, filepath.Join(m.Dir, "golden.json"), m) {
+	m := readModel(t, ownModel(t, name))
+	if m == nil {
 		t.FailNow()
+	}
+	return m
+}
+
+// OwnDir is the folder of a model of this repository's infer/models, with unpacked weights.
+func OwnDir(t testing.TB, name string) string {
+	t.Helper()
+	return Unpacked(t, ownModel(t, name))
+}
+
+func ownModel(t testing.TB, name string) string {
+	return filepath.Join(Module(t), "testdata", "golden", "infer", "models", name)
+}
+
+// readModel returns nil if dir has no golden.json.
+func readModel(t testing.TB, dir string) *Model {
+	t.Helper()
+	m := &Model{Stored: dir, unpack: sync.OnceValue(func() string { return Unpacked(t, dir) })}
+	if !JSON(t, filepath.Join(dir, "golden.json"), m) {
+		return nil
 	}
 	return m
 }
@@ -80,8 +105,7 @@ func Models(t testing.TB) iter.Seq[*Model] {
 	files := Glob(t, "infer/models/*/golden.json")
 	return func(yield func(*Model) bool) {
 		for _, file := range files {
-			m := &Model{Dir: filepath.Dir(file)}
-			if JSON(t, file, m) && !yield(m) {
+			if m := readModel(t, filepath.Dir(file)); m != nil && !yield(m) {
 				return
 			}
 		}

@@ -55,7 +55,7 @@ func TestUnitsAskForMatricesInTheOrderOfTheirBands(t *testing.T) {
 	routers := 0
 	for g := range golden.Models(t) {
 		t.Run(g.Name(), func(t *testing.T) {
-			model, ck, err := loader.OpenModel(g.Dir)
+			model, ck, err := loader.OpenModel(g.Dir())
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -36,7 +36,7 @@ func goldenCases(t *testing.T, g *golden.Model) int {
 	for _, p := range g.Prompts {
 		rows += len(p.IDs) + len(p.Greedy)
 	}
-	m := openGolden(t, g.Dir, rows)
+	m := openGolden(t, g.Dir(), rows)
 	near := func(t *testing.T, what string, got, want float64) {
 		t.Helper()
 		if !g.Tolerance.Holds(got, want) {

@@ -19,9 +19,9 @@ func TestGoldenServedModels(t *testing.T) {
 	cases := 0
 	for g := range golden.Models(t) {
 		t.Run(g.Name(), func(t *testing.T) {
-			m, err := openFile(t, g.Dir, g.Dir)
+			m, err := openFile(t, g.Dir(), g.Dir())
 			if err != nil && strings.Contains(err.Error(), "want values that are not quantised") {
-				m, err = openFile(t, g.Dir, g.Dir, Freeze(func(string) bool { return true }))
+				m, err = openFile(t, g.Dir(), g.Dir(), Freeze(func(string) bool { return true }))
 			}
 			cases++
 			if served(t, g, err) {
@@ -51,7 +51,7 @@ func TestGoldenServedModels(t *testing.T) {
 // served reports whether a model can be served but not trained, which the error must then say.
 func served(t *testing.T, g *golden.Model, err error) bool {
 	t.Helper()
-	want := reasonOf(t, g.Dir)
+	want := reasonOf(t, g.Dir())
 	if !errors.Is(err, want) {
 		t.Fatalf("got error %v, want %v", err, want)
 	}

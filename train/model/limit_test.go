@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"maps"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -96,17 +95,17 @@ func TestABaseBeyondTheLimitTrainsTheSameAdapter(t *testing.T) {
 		for i := range 12 {
 			ids = append(ids, 3+i*i%29)
 		}
-		t.Run(filepath.Base(g.Dir), func(t *testing.T) {
-			if reasonOf(t, g.Dir) != nil {
+		t.Run(g.Name(), func(t *testing.T) {
+			if reasonOf(t, g.Dir()) != nil {
 				return // TestGoldenServedModels holds that they are refused
 			}
-			m := adapted(t, g.Dir)
+			m := adapted(t, g.Dir())
 			want := learnAdapter(t, m, ids, false)
-			if !bytes.Equal(learnAdapter(t, adapted(t, g.Dir), ids, true), want) {
+			if !bytes.Equal(learnAdapter(t, adapted(t, g.Dir()), ids, true), want) {
 				t.Fatal("recomputed blocks learn something else")
 			}
 			for _, limit := range []int64{baseBytes(m), baseBytes(m) / 3, 1} {
-				m := adapted(t, g.Dir, MaxMemory(limit))
+				m := adapted(t, g.Dir(), MaxMemory(limit))
 				if !bytes.Equal(learnAdapter(t, m, ids, false), want) {
 					t.Errorf("with a limit of %d bytes the adapter differs: %+v", limit, m.FrozenMemory())
 				}
@@ -115,7 +114,7 @@ func TestABaseBeyondTheLimitTrainsTheSameAdapter(t *testing.T) {
 				}
 			}
 			trained++
-			all := adapted(t, g.Dir, DeviceMap(devicemap.NewMap(devicemap.Entry{Path: "", Device: devicemap.Disk})))
+			all := adapted(t, g.Dir(), DeviceMap(devicemap.NewMap(devicemap.Entry{Path: "", Device: devicemap.Disk})))
 			if !bytes.Equal(learnAdapter(t, all, ids, false), want) {
 				t.Error("with all weights on the disk the adapter differs")
 			}

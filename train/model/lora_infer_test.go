@@ -19,7 +19,7 @@ func TestGoldenModelsTakeAdapters(t *testing.T) {
 	cases := 0
 	for g := range golden.Models(t) {
 		t.Run(g.Name(), func(t *testing.T) {
-			m, err := openFile(t, g.Dir, g.Dir, Freeze(func(string) bool { return true }))
+			m, err := openFile(t, g.Dir(), g.Dir(), Freeze(func(string) bool { return true }))
 			if served(t, g, err) {
 				cases++
 				return

@@ -3,7 +3,6 @@ package dispatchtest
 import (
 	"context"
 	"math/rand/v2"
-	"path/filepath"
 	"slices"
 	"testing"
 
@@ -109,7 +108,7 @@ func InChunks(t *testing.T, m *dispatch.Model, s *dispatch.Sequence, prompt []in
 
 // Windowed is a small model of two layers that see so many tokens (0: all).
 func Windowed(t *testing.T, windows ...int) func(o dispatch.Options) *dispatch.Model {
-	skeleton, checkpoint := OpenCheckpoint(t, filepath.Join(golden.Module(t), "testdata", "golden", "infer", "models", "small-llama-bf16"))
+	skeleton, checkpoint := OpenCheckpoint(t, golden.OwnDir(t, "small-llama-bf16"))
 	for i, window := range windows {
 		layer := skeleton.Root.Find("model.layers").Children[i]
 		layer.Find("self_attn").Spec.(*meta.AttentionSpec).Window = window

@@ -19,7 +19,7 @@ import (
 func TestActivationsAreWhatThePlanCounts(t *testing.T) {
 	var dirs []string
 	for g := range golden.Models(t) {
-		dirs = append(dirs, g.Dir)
+		dirs = append(dirs, g.Stored)
 	}
 	for _, pattern := range []string{"golden.json", "golden.json.gz"} {
 		files, err := filepath.Glob(filepath.Join(golden.Module(t), "testdata/golden/infer/models/*", pattern))
@@ -38,6 +38,7 @@ func TestActivationsAreWhatThePlanCounts(t *testing.T) {
 		}
 		t.Run(filepath.Base(dir), func(t *testing.T) {
 			t.Parallel()
+			dir := golden.Unpacked(t, dir)
 			others := []dispatch.Options{{Precision: dispatch.PrecisionHigh}, {KVDType: meta.Int8}, {Quantize: meta.QuantQ8}, {Compress: dispatch.CompressExact}}
 			if !testing.Short() {
 				holdsPlannedActivations(t, dir, dispatch.Options{})

@@ -146,18 +146,18 @@ func TestGoldenModelsGiveTheSameLogitsCoded(t *testing.T) {
 // sameCoded compares one model and returns 1, or 0 if it has nothing to code.
 func sameCoded(t *testing.T, g *golden.Model) int {
 	t.Helper()
-	skeleton, _ := dispatchtest.OpenCheckpoint(t, g.Dir)
+	skeleton, _ := dispatchtest.OpenCheckpoint(t, g.Dir())
 	if len(skeleton.Root.Coded(1000)) == 0 {
 		return 0
 	}
 	ids := g.Prompts[0].IDs
 	o := dispatch.Options{Threads: 2}
-	want := dispatchtest.ForcedLogits(t, dispatchtest.OpenModel(t, g.Dir, o), ids, len(ids), len(ids))
-	m := dispatchtest.OpenModel(t, g.Dir, dispatchtest.CodingAll(o))
+	want := dispatchtest.ForcedLogits(t, dispatchtest.OpenModel(t, g.Dir(), o), ids, len(ids), len(ids))
+	m := dispatchtest.OpenModel(t, g.Dir(), dispatchtest.CodingAll(o))
 	m.Warm(context.Background())
 	m.Promote(context.Background())
 	dispatchtest.AwaitConversion(t, m)
-	dispatchtest.SameLogits(t, g.Dir, dispatchtest.ForcedLogits(t, m, ids, len(ids), len(ids)), want)
+	dispatchtest.SameLogits(t, g.Dir(), dispatchtest.ForcedLogits(t, m, ids, len(ids), len(ids)), want)
 	m.Close()
 	return 1
 }

@@ -328,7 +328,7 @@ func TestGoldenQuantize(t *testing.T) {
 	cases := 0
 	for g := range golden.Models(t) {
 		t.Run(g.Name(), func(t *testing.T) {
-			skeleton, checkpoint := dispatchtest.OpenCheckpoint(t, g.Dir)
+			skeleton, checkpoint := dispatchtest.OpenCheckpoint(t, g.Dir())
 			if len(skeleton.Root.Quantized()) == 0 {
 				return
 			}

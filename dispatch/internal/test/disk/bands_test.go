@@ -25,7 +25,7 @@ import (
 func TestMatricesAreReadInTheOrderOfTheirBands(t *testing.T) {
 	for g := range golden.Models(t) {
 		t.Run(g.Name(), func(t *testing.T) {
-			skeleton, checkpoint := dispatchtest.OpenCheckpoint(t, g.Dir)
+			skeleton, checkpoint := dispatchtest.OpenCheckpoint(t, g.Dir())
 			o := dispatchtest.InBands(dispatch.Options{Threads: 2, Variant: testenv.Variant(), Precision: dispatch.PrecisionHigh}, 256)
 			m, err := dispatch.New(skeleton, checkpoint, dispatchtest.FiveMaps(skeleton)["disk"], o)
 			if err != nil {

@@ -62,7 +62,7 @@ func dividedMaps(t *testing.T, skeleton *meta.Model) map[string]devicemap.Map {
 func TestDividedExpertsNeverChangeTheAnswer(t *testing.T) {
 	cases := 0
 	for g := range golden.Models(t) {
-		skeleton, _ := dispatchtest.OpenCheckpoint(t, g.Dir)
+		skeleton, _ := dispatchtest.OpenCheckpoint(t, g.Dir())
 		if paths, _ := stacks(t, skeleton); len(paths) == 0 {
 			continue
 		}

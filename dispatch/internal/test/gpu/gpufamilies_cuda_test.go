@@ -62,7 +62,7 @@ func TestGPUsTakeWhatPlansSay(t *testing.T) {
 	}
 	left := 0
 	for _, e := range list {
-		skeleton, _ := dispatchtest.OpenCheckpoint(t, filepath.Join(dir, e.Name()))
+		skeleton, _ := dispatchtest.OpenCheckpoint(t, golden.OwnDir(t, e.Name()))
 		for _, policy := range []devicemap.Policy{{}, {Kind: devicemap.Manual, Pins: devicemap.NewMap(devicemap.Entry{Device: "0"})}} {
 			with := o
 			with.DeviceMap = policy

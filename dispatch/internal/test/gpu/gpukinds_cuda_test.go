@@ -37,7 +37,7 @@ func TestGPUsRunKindsOfLayers(t *testing.T) {
 
 // reuseOnGPU compares the logits of a model on a GPU, after a prefix that is reused, with those of the CPU.
 func reuseOnGPU(t *testing.T, g *golden.Model) {
-	skeleton, checkpoint := dispatchtest.OpenCheckpoint(t, g.Dir)
+	skeleton, checkpoint := dispatchtest.OpenCheckpoint(t, g.Dir())
 	ids := append(stationIDs(g), stationIDs(g)...)
 	prompt := len(ids) - 3
 	o := dispatch.Options{Threads: 1, Variant: testenv.Variant(), Precision: dispatch.PrecisionHigh, Context: 128, KVTokens: 24 * 128}
@@ -89,7 +89,7 @@ func TestGPUsDivideExperts(t *testing.T) {
 	needFused(t)
 	gpus := func(o dispatch.Options) dispatch.Options { return onGPUs(t, o) }
 	for g := range golden.Models(t) {
-		skeleton, _ := dispatchtest.OpenCheckpoint(t, g.Dir)
+		skeleton, _ := dispatchtest.OpenCheckpoint(t, g.Dir())
 		if paths, _ := stacks(t, skeleton); len(paths) > 0 {
 			t.Run(g.Name(), func(t *testing.T) { dividedKeepBits(t, g, gpus) })
 		}

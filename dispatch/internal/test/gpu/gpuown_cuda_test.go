@@ -19,7 +19,7 @@ func TestPlansCountTheScratchOfGPUs(t *testing.T) {
 	const context = 400
 	o := onGPUs(t, dispatch.Options{Threads: 1, Variant: testenv.Variant(), Precision: dispatch.PrecisionHigh, Context: context, MaxBatchTokens: context,
 		DeviceMap: devicemap.Policy{Kind: devicemap.Manual, Pins: devicemap.NewMap(devicemap.Entry{Device: "0"})}, MaxMemory: hostMemory(1 << 30)})
-	skeleton, checkpoint := dispatchtest.OpenCheckpoint(t, golden.OwnModel(t, "small-llama-bf16").Dir)
+	skeleton, checkpoint := dispatchtest.OpenCheckpoint(t, golden.OwnModel(t, "small-llama-bf16").Dir())
 	plan, planned, err := dispatch.Plan(skeleton, o)
 	if err != nil {
 		t.Fatal(err)

@@ -1,7 +1,6 @@
 package gpu_test
 
 import (
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -122,7 +121,7 @@ func (a *allocating) New(dtype meta.DType, dims ...int) (tensor.Tensor, error) {
 func TestPlansCountStatesOfGPUs(t *testing.T) {
 	for _, name := range []string{"lfm2-1", "qwen3-next-1", "mamba2-1", "falcon-h1-1"} {
 		for _, sequences := range []int{1, 16} {
-			skeleton, checkpoint := dispatchtest.OpenCheckpoint(t, filepath.Join(golden.Module(t), "testdata", "golden", "infer", "models", "family-"+name))
+			skeleton, checkpoint := dispatchtest.OpenCheckpoint(t, golden.OwnDir(t, "family-"+name))
 			gpu := &allocating{}
 			o := dispatch.Options{Threads: 1, MaxBatchTokens: 32, MaxSequences: sequences, MaxMemory: hostMemory(64 << 20)}
 			o = dispatchtest.OnGPUs(o, 1, func(int, backend.Backend) (b backend.Backend, err error) {

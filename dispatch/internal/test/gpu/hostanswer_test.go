@@ -29,7 +29,7 @@ func answerOfHost(t *testing.T, g *golden.Model, format meta.QuantFormat) *hostA
 	t.Helper()
 	a := &hostAnswer{ids: stationIDs(g)}
 	a.prompt = max(1, len(a.ids)-3)
-	a.skeleton, a.checkpoint = dispatchtest.OpenCheckpoint(t, g.Dir)
+	a.skeleton, a.checkpoint = dispatchtest.OpenCheckpoint(t, g.Dir())
 	a.o = dispatch.Options{Threads: 1, Variant: testenv.Variant(), Precision: dispatch.PrecisionHigh, Context: 128, KVTokens: 12 * 128, Quantize: format}
 	m, err := dispatch.New(a.skeleton, a.checkpoint, devicemap.NewMap(devicemap.Entry{Device: devicemap.CPU}), a.o)
 	if err != nil {

@@ -68,7 +68,7 @@ func TestGPUsInAuto(t *testing.T) {
 // autoStaysWithin compares a model on a GPU with `--precision auto`, whose weights are converted to a format, with the CPU.
 func autoStaysWithin(t *testing.T, g *golden.Model, format meta.QuantFormat) {
 	t.Helper()
-	skeleton, checkpoint := dispatchtest.OpenCheckpoint(t, g.Dir)
+	skeleton, checkpoint := dispatchtest.OpenCheckpoint(t, g.Dir())
 	model := func(d devicemap.Device, p dispatch.Precision) *dispatch.Model {
 		o := dispatch.Options{Threads: 1, Variant: testenv.Variant(), Precision: p, GPUKernels: dispatch.GPUKernelsFast, Context: 128, KVTokens: 24 * 128, Quantize: format}
 		m, err := dispatch.New(skeleton, checkpoint, devicemap.NewMap(devicemap.Entry{Device: d}), onGPUs(t, o))

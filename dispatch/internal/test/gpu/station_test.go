@@ -82,7 +82,7 @@ func stationsKeepBits(t *testing.T, g *golden.Model, gpus func(dispatch.Options)
 // them kept the whole model there.
 func TestABlockWithoutKernelsLeavesOthersToTheGPU(t *testing.T) {
 	g := golden.OwnModel(t, "family-jamba-1")
-	skeleton, _ := dispatchtest.OpenCheckpoint(t, g.Dir)
+	skeleton, _ := dispatchtest.OpenCheckpoint(t, g.Dir())
 	gpus := func(o dispatch.Options) dispatch.Options {
 		return dispatchtest.Refusing(withTwoGPUs(o), map[string]string{"model.layers.0": "selective scans", "model.layers.2": "selective scans"})
 	}

@@ -1,7 +1,6 @@
 package gpu_test
 
 import (
-	"path/filepath"
 	"testing"
 
 	"github.com/heftai/heft/devicemap"
@@ -17,9 +16,8 @@ func TestStationsStorePages(t *testing.T) { storesKeepBits(t, withTwoGPUs) }
 // storesKeepBits holds that pages and states which a model has stored on some devices are restored on others: with high
 // precision a prompt then has the bits of a computed one. With automatic precision devices share no pages with others.
 func storesKeepBits(t *testing.T, gpus func(dispatch.Options) dispatch.Options) {
-	models := filepath.Join(golden.Module(t), "testdata", "golden", "infer", "models")
-	for name, dir := range map[string]string{"plain": dispatchtest.StoreFolder(t, 1), "windows": filepath.Join(models, "family-gemma3-text-1"),
-		"convolutions": filepath.Join(models, "family-lfm2-1"), "delta nets": filepath.Join(models, "family-qwen3-next-1")} {
+	for name, dir := range map[string]string{"plain": dispatchtest.StoreFolder(t, 1), "windows": golden.OwnDir(t, "family-gemma3-text-1"),
+		"convolutions": golden.OwnDir(t, "family-lfm2-1"), "delta nets": golden.OwnDir(t, "family-qwen3-next-1")} {
 		t.Run(name, func(t *testing.T) {
 			skeleton, checkpoint := dispatchtest.OpenCheckpoint(t, dir)
 			all := stationMaps(skeleton)

@@ -14,7 +14,7 @@ import (
 func TestBlocksWithStatesStream(t *testing.T) {
 	for _, name := range []string{"lfm2-1", "qwen3-next-1", "mamba2-1", "falcon-h1-1"} {
 		g := golden.OwnModel(t, "family-"+name)
-		skeleton, checkpoint := dispatchtest.OpenCheckpoint(t, g.Dir)
+		skeleton, checkpoint := dispatchtest.OpenCheckpoint(t, g.Dir())
 		ids := append(stationIDs(g), stationIDs(g)...)
 		prompt := len(ids) - 3
 		var want [][]float32

@@ -1,7 +1,6 @@
 package kv_test
 
 import (
-	"path/filepath"
 	"testing"
 
 	"github.com/heftai/heft/dispatch"
@@ -19,7 +18,7 @@ func TestStoredPagesOfIndexers(t *testing.T) {
 		prompt[i] %= 60
 	}
 	for _, name := range []string{"family-deepseek-v32-1", "family-glm-moe-dsa-1", "family-qwen3-next-1", "family-deepseek-v4-1", "family-deepseek-v4-5"} {
-		dir := filepath.Join(golden.Module(t), "testdata/golden/infer/models", name)
+		dir := golden.OwnDir(t, name)
 		for precision, o := range map[string]dispatch.Options{"auto": {}, "high": {Precision: dispatch.PrecisionHigh}} {
 			o.Threads = 2
 			_, alone := dispatchtest.Answered(t, dispatchtest.OpenModel(t, dir, o), "", "", prompt)

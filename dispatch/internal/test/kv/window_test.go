@@ -1,7 +1,6 @@
 package kv_test
 
 import (
-	"path/filepath"
 	"slices"
 	"testing"
 
@@ -80,7 +79,7 @@ func TestPlanCountsWindows(t *testing.T) {
 	}
 	tokens, bytes := map[int]int{}, map[int]int64{}
 	for _, window := range []int{0, 6} {
-		skeleton, _ := dispatchtest.OpenCheckpoint(t, filepath.Join(golden.Module(t), "testdata", "golden", "infer", "models", "small-llama-bf16"))
+		skeleton, _ := dispatchtest.OpenCheckpoint(t, golden.OwnDir(t, "small-llama-bf16"))
 		for _, layer := range skeleton.Root.Find("model.layers").Children {
 			layer.Find("self_attn").Spec.(*meta.AttentionSpec).Window = window
 		}

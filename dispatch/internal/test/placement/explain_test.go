@@ -20,7 +20,7 @@ import (
 // copyOf copies a committed model, whose weights change edits: the header, and the bytes behind it.
 func copyOf(t *testing.T, name string, change func(header, data []byte)) string {
 	t.Helper()
-	from, to := filepath.Join(golden.Module(t), "testdata/golden/infer/models", name), t.TempDir()
+	from, to := golden.OwnDir(t, name), t.TempDir()
 	for _, file := range []string{"config.json", "model.safetensors"} {
 		b, err := os.ReadFile(filepath.Join(from, file))
 		if err != nil {
@@ -107,7 +107,7 @@ func TestDecodingNewFamiliesAllocatesNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m, err := dispatch.Open(filepath.Join(golden.Module(t), "testdata/golden/infer/models", name), dispatch.Options{Threads: 2, MaxSequences: 8, DeviceMap: policy})
+		m, err := dispatch.Open(golden.OwnDir(t, name), dispatch.Options{Threads: 2, MaxSequences: 8, DeviceMap: policy})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -18,7 +18,7 @@ func TestGoldenModelsUnderFiveMaps(t *testing.T) {
 	cases := 0
 	for g := range golden.Models(t) {
 		t.Run(g.Name(), func(t *testing.T) {
-			skeleton, checkpoint := dispatchtest.OpenCheckpoint(t, g.Dir)
+			skeleton, checkpoint := dispatchtest.OpenCheckpoint(t, g.Dir())
 			var want [][]float32
 			for _, name := range []string{"cpu", "disk", "alternating", "head on disk", "by hand", "promoted", "in bands"} {
 				o := dispatch.Options{Threads: 2, Variant: testenv.Variant(), Precision: dispatch.PrecisionHigh}

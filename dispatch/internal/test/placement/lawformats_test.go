@@ -39,7 +39,7 @@ func formats(skeleton *meta.Model) string {
 func eachFormat(t *testing.T, test func(t *testing.T, g *golden.Model, variant string)) {
 	seen := map[string]bool{}
 	for g := range golden.Models(t) {
-		skeleton, _ := dispatchtest.OpenCheckpoint(t, g.Dir)
+		skeleton, _ := dispatchtest.OpenCheckpoint(t, g.Dir())
 		stored := formats(skeleton)
 		if seen[stored] {
 			continue
@@ -69,7 +69,7 @@ func TestPlacementNeverChangesTheAnswerOfAnyFormat(t *testing.T) {
 				continue
 			}
 			o := dispatch.Options{Variant: variant, Precision: precision, KVTokens: 4096}
-			holdsLawOn(t, g.Dir, o, ids, len(prompt), []int{1, 3})
+			holdsLawOn(t, g.Dir(), o, ids, len(prompt), []int{1, 3})
 		}
 	})
 }
@@ -78,7 +78,7 @@ func TestPlacementNeverChangesTheAnswerOfAnyFormat(t *testing.T) {
 // format that checkpoints have, and for experts.
 func TestDecodingAllocatesNothingInAnyFormat(t *testing.T) {
 	eachFormat(t, func(t *testing.T, g *golden.Model, variant string) {
-		m := dispatchtest.OpenModel(t, g.Dir, dispatch.Options{Variant: variant, Threads: 2, MaxSequences: 8})
+		m := dispatchtest.OpenModel(t, g.Dir(), dispatch.Options{Variant: variant, Threads: 2, MaxSequences: 8})
 		defer m.Close()
 		for _, batch := range []int{1, 8} {
 			if n := dispatchtest.Allocations(t, m, batch); n != 0 {

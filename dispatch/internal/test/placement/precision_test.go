@@ -18,7 +18,7 @@ func TestPrecisionAuto(t *testing.T) {
 	cases := 0
 	for g := range golden.Models(t) {
 		t.Run(g.Name(), func(t *testing.T) {
-			skeleton, checkpoint := dispatchtest.OpenCheckpoint(t, g.Dir)
+			skeleton, checkpoint := dispatchtest.OpenCheckpoint(t, g.Dir())
 			everything := devicemap.NewMap(devicemap.Entry{Device: devicemap.CPU})
 			model := func(variant string, threads int, p dispatch.Precision) *dispatch.Model {
 				m, err := dispatch.New(skeleton, checkpoint, everything, dispatch.Options{Threads: threads, Variant: variant, Precision: p, KVTokens: 4096})

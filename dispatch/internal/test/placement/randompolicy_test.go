@@ -162,6 +162,6 @@ func TestNoPolicyChangesTheAnswerOfAnyFormat(t *testing.T) {
 		}
 		prompt := g.Prompts[0].IDs
 		ids := append(slices.Clone(prompt), dispatchtest.OtherIDs(prompt[:min(6, len(prompt))], 1, int(slices.Max(prompt))+1)...)
-		checkRandomPolicy(t, g.Dir, dispatch.Options{Variant: variant, Threads: 2, KVTokens: 256}, ids, len(prompt), 3)
+		checkRandomPolicy(t, g.Dir(), dispatch.Options{Variant: variant, Threads: 2, KVTokens: 256}, ids, len(prompt), 3)
 	})
 }
