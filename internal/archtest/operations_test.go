@@ -34,7 +34,7 @@ var operations = map[string]int{
 	"Separator": 1,
 	"Sharer":    1, // memory, with the methods of any
 
-	"Gradients":            16, // with softmax by itself, which heads and attention with any mask train
+	"Gradients":            17, // with softmax by itself, which heads and attention with any mask train, and measures of distributions
 	"RecurrentGradients":   3,
 	"ScanGradients":        1,  // the reverse of Scans
 	"AlternatingGradients": 4,  // the reverse of Alternating

@@ -61,6 +61,18 @@ type Gradients interface {
 	// weight that is spread over all classes. If dlogits is logits, the gradient replaces the
 	// logits.
 	CrossEntropy(losses []float32, dlogits, logits tensor.Tensor, labels []int32, scale, smoothing float32)
+	// Measure measures the distribution of each row of logits. It changes none of them.
+	Measure(m Measures, logits tensor.Tensor, labels []int32, scale float32)
+}
+
+// Measures are values of distributions, one for each row. A nil list is not measured.
+type Measures struct {
+	// Entropies are those of the softmax of scale times the logits, in nats.
+	Entropies []float32
+	// Means are means of the logits.
+	Means []float32
+	// Tops are 1 where the label is the first of the highest logits, else 0.
+	Tops []float32
 }
 
 // A Recorder is a Backend that remembers its operations while it records, to reverse them. Memory

@@ -1,43 +1,41 @@
 package model
 
 import (
-	"math"
-	"sync"
-
+	"github.com/heftai/heft/internal/backend"
 	view "github.com/heftai/heft/internal/tensor"
 )
 
 // measures are values of the distributions that labels are predicted from, of each row, if they are wanted.
 type measures struct {
-	spreads, means []float32 // entropies and mean logits
-	tops           []float32 // 1 where the label has the highest logit
+	whole backend.Measures // of all rows
+	some  backend.Measures // of the rows whose logits are held
 }
 
 // make allocates what the options want.
 func (m *measures) make(o *Options, rows int) {
-	if o.Entropies != nil {
-		m.spreads = make([]float32, rows)
+	of := func(wanted bool) []float32 {
+		if !wanted {
+			return nil
+		}
+		return make([]float32, rows)
 	}
-	if o.MeanLogits != nil {
-		m.means = make([]float32, rows)
-	}
-	if o.Top != nil {
-		m.tops = make([]float32, rows)
-	}
+	m.whole = backend.Measures{Entropies: of(o.Entropies != nil), Means: of(o.MeanLogits != nil), Tops: of(o.Top != nil)}
 }
 
-func (m *measures) wanted() bool { return m.spreads != nil || m.means != nil || m.tops != nil }
+func (m *measures) wanted() bool {
+	return m.whole.Entropies != nil || m.whole.Means != nil || m.whole.Tops != nil
+}
 
 // take gives the options what they want. A pass that runs again has computed it already.
 func (m *measures) take(o *Options, l *layout) {
 	if o.Entropies != nil {
-		*o.Entropies = l.spread(m.spreads, 1)
+		*o.Entropies = l.spread(m.whole.Entropies, 1)
 	}
 	if o.MeanLogits != nil {
-		*o.MeanLogits = l.spread(m.means, 1)
+		*o.MeanLogits = l.spread(m.whole.Means, 1)
 	}
 	if o.Top != nil {
-		tops := l.spread(m.tops, 1)
+		tops := l.spread(m.whole.Tops, 1)
 		*o.Top = make([]bool, len(tops))
 		for i, v := range tops {
 			(*o.Top)[i] = v > 0
@@ -46,55 +44,29 @@ func (m *measures) take(o *Options, l *layout) {
 	*m = measures{}
 }
 
-// measure computes the measures of rows from their logits.
-func (l *loss) measure(rows []int32, logits view.Tensor) {
-	workers := min(max(l.threads, 1), len(rows))
-	var all sync.WaitGroup
-	for w := range workers {
-		all.Go(func() {
-			for i := w; i < len(rows); i += workers {
-				row, of := rows[i], logits.Row(i)
-				if l.spreads != nil {
-					l.spreads[row] = entropyOf(of, float64(l.cooling))
-				}
-				mean, top := meanAndTop(of)
-				if l.means != nil {
-					l.means[row] = mean
-				}
-				if l.tops != nil && int32(top) == l.labels[row] {
-					l.tops[row] = 1
-				}
-			}
-		})
+// measure measures some rows of logits, before the loss overwrites them.
+func (l *loss) measure(logits view.Tensor, labels []int32) {
+	if !l.wanted() {
+		return
 	}
-	all.Wait()
+	part := func(whole []float32) []float32 {
+		if whole == nil {
+			return nil
+		}
+		return make([]float32, len(labels))
+	}
+	l.some = backend.Measures{Entropies: part(l.whole.Entropies), Means: part(l.whole.Means), Tops: part(l.whole.Tops)}
+	l.backend.Measure(l.some, logits, labels, l.cooling)
 }
 
-// meanAndTop returns the mean of logits and the index of the first of the highest.
-func meanAndTop(logits []float32) (mean float32, top int) {
-	sum := 0.0
-	for i, v := range logits {
-		if sum += float64(v); v > logits[top] {
-			top = i
+// keep stores what measure measured, once it is computed.
+func (l *loss) keep(rows []int32) {
+	for _, list := range [][2][]float32{{l.whole.Entropies, l.some.Entropies}, {l.whole.Means, l.some.Means}, {l.whole.Tops, l.some.Tops}} {
+		if list[0] == nil {
+			continue
+		}
+		for i, r := range rows {
+			list[0][r] = list[1][i]
 		}
 	}
-	return float32(sum / float64(len(logits))), top
-}
-
-// entropyOf returns the entropy of the softmax of scale times logits.
-func entropyOf(logits []float32, scale float64) float32 {
-	most := math.Inf(-1)
-	for _, v := range logits {
-		most = max(most, scale*float64(v))
-	}
-	sum, weighted := 0.0, 0.0
-	for _, v := range logits {
-		d := scale*float64(v) - most
-		e := math.Exp(d)
-		sum += e
-		if e > 0 {
-			weighted += e * d
-		}
-	}
-	return float32(math.Log(sum) - weighted/sum)
 }

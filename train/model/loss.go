@@ -128,17 +128,16 @@ func (l *loss) entropy(reverse bool, scale float32) error {
 		for i, r := range rows {
 			labels[i] = l.labels[r]
 		}
-		if l.wanted() {
-			if err := l.recorder.Sync(); err != nil {
-				return err
-			}
-			l.measure(rows, logits)
-		}
+		l.measure(logits, labels)
 		l.crossEntropy(losses, gradient, logits, labels, scale)
+		if err := l.recorder.Sync(); err != nil {
+			return err
+		}
 		for i, r := range rows {
 			l.losses[r] = losses[i]
 		}
-		return l.recorder.Sync()
+		l.keep(rows)
+		return nil
 	})
 }
 

@@ -67,6 +67,7 @@ var suite = []struct {
 	{"RowsGrad", testRowsGrad},
 	{"RouteGrad", testRouteGrad},
 	{"CrossEntropy", testCrossEntropy},
+	{"Measure", testMeasure},
 	{"Softmax", testSoftmax},
 	{"Conv2D", testConv2D},
 	{"Pool2D", testPool2D},
