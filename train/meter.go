@@ -11,5 +11,10 @@ type Meter struct{ m *trainer.Meter }
 // NewMeter makes a meter of values with these names, which must be the same on all ranks.
 func NewMeter(names ...string) *Meter { return &Meter{trainer.NewMeter(names...)} }
 
+// NewBatchMeter makes a meter whose values are means over a batch of all ranks. A [Trainer] logs the mean of the
+// batches' means since its last log, as TRL's SFTTrainer does. Call Add once per batch and name. Such a meter measures training
+// alone: evaluations have [Evaluation].Sums.
+func NewBatchMeter(names ...string) *Meter { return &Meter{trainer.NewBatchMeter(names...)} }
+
 // Add adds the sum of a value over n samples. It ignores names that the meter was not made for.
 func (m *Meter) Add(name string, sum float64, n int) { m.m.Add(name, sum, n) }

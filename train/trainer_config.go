@@ -90,6 +90,9 @@ type TrainerConfig[B any] struct {
 	// Items counts the items that a batch's loss is summed over, such as tokens with labels. A step
 	// then uses the mean over all items of the window on all ranks. It is for Updates only.
 	Items func(batch B) int
+	// Tokens counts the tokens of a batch without padding. If it is set, the trainer logs num_tokens, the
+	// tokens of all ranks since the start of the run, which checkpoints keep in NumInputTokensSeen. It is for Updates only.
+	Tokens func(batch B) int
 	// BeforeWindow is called with the batches of a window, after the step before and before Items. A
 	// method that generates what it learns completes the batches here. At the end of an epoch a rank may
 	// have no batches. All ranks call it equally often. It may be nil, and is for Updates only.

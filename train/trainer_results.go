@@ -79,6 +79,9 @@ type Evaluation struct {
 	Correct []int
 	// Predicted and Labels are the classes of each sample, or nil.
 	Predicted, Labels []int
+	// Sums are further values, summed over the items of each sample. Metrics have their mean over the items of a batch,
+	// averaged over the batches.
+	Sums map[string][]float64
 }
 
 // EvaluateLogits evaluates logits against one label per row; rows with the label

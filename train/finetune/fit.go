@@ -300,52 +300,6 @@ func batch(b data.TokenBatch, from, rows int) model.Batch {
 	return m
 }
 
-// summed are the options of losses summed over labels.
-func (s *student) summed() tensor.CrossEntropyOptions {
-	return tensor.CrossEntropyOptions{Reduction: tensor.Sum, Smoothing: s.LabelSmoothing}
-}
-
-// loss returns the sum over a batch's labels. The routers' loss is a mean, so it is multiplied by the
-// number of labels.
-func (s *student) loss(_ context.Context, b data.TokenBatch) (*tensor.Tensor, error) {
-	if s.router != 0 {
-		s.model.SetAuxiliary(s.router * float32(labels(b)))
-	}
-	return s.model.Loss(s.tape, batch(b, 0, b.Rows), model.Options{CrossEntropyOptions: s.summed(), Recompute: s.recompute, Dropout: s.acc.Generator(), Noise: s.noise()})
-}
-
-// noise returns the noise of NEFTune, or nil.
-func (s *student) noise() *model.Noise {
-	if s.NeftuneAlpha == 0 {
-		return nil
-	}
-	return &model.Noise{Alpha: s.NeftuneAlpha, Uniform: s.acc.Generator().Uniform}
-}
-
-// evaluate measures the loss of each sequence.
-func (s *student) evaluate(_ context.Context, b data.TokenBatch) (train.Evaluation, error) {
-	var e train.Evaluation
-	s.model.SetAuxiliary(0)
-	for i := range b.Rows {
-		var err error
-		s.tape.NoGrad(func() {
-			var loss *tensor.Tensor
-			loss, err = s.model.Loss(s.tape, batch(b, i, 1), model.Options{CrossEntropyOptions: s.summed()})
-			if err == nil {
-				e.Losses = append(e.Losses, float64(loss.Item()))
-			}
-		})
-		if failed := s.tape.Reset(); err == nil {
-			err = failed
-		}
-		if err != nil {
-			return e, err
-		}
-		e.Items = append(e.Items, learned(b.Labels[i*b.Columns:(i+1)*b.Columns]))
-	}
-	return e, nil
-}
-
 // open loads the model: all of it to train, or mapped under an adapter.
 func (s *student) open() error {
 	config, err := readConfig(s.job.model)

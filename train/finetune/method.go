@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/heftai/heft/train"
 	"github.com/heftai/heft/train/data"
 )
 
@@ -81,70 +80,4 @@ func either(names []string) string {
 		return strings.Join(names[:n], ", ") + " or " + names[n]
 	}
 	return strings.Join(names, "")
-}
-
-// texting learns texts and answers, token by token.
-type texting struct{}
-
-func (texting) check(j *job) error {
-	if !(j.LabelSmoothing >= 0 && j.LabelSmoothing < 1) {
-		return misusef("got --label-smoothing %v, want 0 or more and less than 1", j.LabelSmoothing)
-	}
-	return nil
-}
-
-func (texting) usual() usual { return usual{rate: 5e-5, adapterRate: 2e-4, unit: "learned tok"} }
-
-func (texting) metrics(*job) []string { return []string{"perplexity"} }
-
-func (texting) read(j *job, tokenizer *data.Tokenizer, o data.TextOptions) (*texts, error) {
-	var s sampleSet[data.Sequence]
-	reads := func(cuts bool) func(path string) (made[data.Sequence], error) {
-		return func(path string) (made[data.Sequence], error) { return j.tokenize(path, tokenizer, o, cuts) }
-	}
-	all, evals, err := sets(j, reads(!j.Pack), reads(true), j.cut)
-	if err == nil && j.Pack {
-		all, err = j.pack(all)
-	}
-	if err != nil {
-		return nil, err
-	}
-	s.train, s.evals = all.Dataset, evals
-	return textsOf(s, func(s data.Sequence) (length, tokens int) { return len(s.IDs), learned(s.Labels) })
-}
-
-// cut returns what a sequence has within --sequence.
-func (j *job) cut(s data.Sequence) data.Sequence {
-	n := min(len(s.IDs), j.Sequence)
-	s.IDs, s.Labels = s.IDs[:n], s.Labels[:n]
-	return s
-}
-
-// pack joins sequences into full ones.
-func (j *job) pack(all made[data.Sequence]) (made[data.Sequence], error) {
-	key := ""
-	if all.key != "" {
-		key = keyOf("packed", all.key, j.Sequence)
-	}
-	return makeSamples(j, "--pack", key, sequenceCodec{}, func(emit func(data.Sequence) error) (r report, err error) {
-		p, err := data.NewPacker(j.Sequence, data.PackOptions{}, emit)
-		if err != nil {
-			return r, err
-		}
-		for i := range all.Len() {
-			s, err := all.At(i)
-			if err == nil {
-				err = p.Add(s)
-			}
-			if err != nil {
-				return r, err
-			}
-		}
-		return r, p.Flush()
-	})
-}
-
-func (texting) prepare(s *student) (loop, error) {
-	c := train.TrainerConfig[data.TokenBatch]{Model: s.model, ComputeLoss: s.loss, Items: labels, EvaluateBatch: s.evaluate}
-	return fit(s, c, data.PadTokens(data.Padding{ID: s.data.pad}))
 }

@@ -22,6 +22,8 @@ type Batch struct {
 	Correct []int
 	// Predicted and Labels are the classes of each sample, or nil if there are none.
 	Predicted, Labels []int
+	// Sums are further values, summed over the items of each sample.
+	Sums map[string][]float64
 }
 
 // Logits evaluates logits with one label per row, as train.EvaluateLogits documents.
@@ -68,6 +70,7 @@ type Tally struct {
 	correct           int
 	counted           bool
 	predicted, labels []int
+	means             map[string]float64 // sums of the batches' means
 }
 
 // Add adds a batch.
@@ -77,23 +80,38 @@ func (s *Tally) Add(e *Batch) {
 	for _, v := range e.Losses {
 		s.Loss += v
 	}
-	for _, n := range e.Items {
-		s.Items += n
-	}
 	for _, n := range e.Correct {
 		s.correct += n
 		s.counted = true
 	}
+	items := 0
+	for _, n := range e.Items {
+		items += n
+	}
+	s.Items += items
+	for name, sums := range e.Sums {
+		if s.means == nil {
+			s.means = map[string]float64{}
+		}
+		total := 0.0
+		for _, v := range sums {
+			total += v
+		}
+		s.means[name] += total / float64(max(1, items))
+	}
 	s.predicted, s.labels = append(s.predicted, e.Predicted...), append(s.labels, e.Labels...)
 }
 
-// Metrics returns eval_loss, the mean over items, and eval_perplexity. compute adds metrics of the
+// Metrics returns eval_loss, the mean over items, eval_perplexity, and the means of Sums over items, averaged over batches. compute adds metrics of the
 // predictions. Without compute, Metrics adds eval_accuracy if items or classes were predicted.
 func (s *Tally) Metrics(compute func(predicted, labels []int) map[string]float64) map[string]float64 {
 	m := map[string]float64{}
 	if s.Items > 0 {
 		m["eval_loss"] = s.Loss / float64(s.Items)
 		m["eval_perplexity"] = math.Exp(m["eval_loss"])
+	}
+	for name, v := range s.means {
+		m[MetricName(name)] = v / float64(s.Steps)
 	}
 	switch {
 	case compute != nil:

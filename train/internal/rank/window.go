@@ -20,6 +20,9 @@ type Window[B any] struct {
 	r    *Rank
 }
 
+// Most returns the number of batches of the rank with the most.
+func (w *Window[B]) Most() int { return w.most }
+
 // ItemScale returns the factor that, with Backward's division by the steps of a window and the
 // averaging over the ranks, makes a sum over items their mean.
 func (r *Rank) ItemScale(items int) float32 {

@@ -37,6 +37,7 @@ func (t *Trainer[B]) Evaluate(ctx context.Context) (map[string]float64, error) {
 	for name, v := range metrics {
 		logs[name] = v
 	}
+	t.countTokens(logs, "eval_num_tokens")
 	if err := t.record(ctx, logs); err != nil {
 		return nil, err
 	}

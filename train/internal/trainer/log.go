@@ -25,7 +25,15 @@ func (t *Trainer[B]) logSteps(ctx context.Context) error {
 	for name, v := range measured {
 		logs[name] = v
 	}
+	t.countTokens(logs, "num_tokens")
 	return t.record(ctx, logs)
+}
+
+// countTokens adds the tokens that the run has read to logs, if they are counted.
+func (t *Trainer[B]) countTokens(logs track.Values, name string) {
+	if t.c.Tokens != nil {
+		logs[name] = t.State.NumInputTokensSeen
+	}
 }
 
 // record logs values and adds them to the history.

@@ -11,6 +11,8 @@ type Meter struct {
 	names      []string
 	evaluating bool
 	sums       [2]map[string][2]float64 // total and count, of training and of evaluation
+	byBatch    bool
+	window     map[string][][2]float64 // of the batches of the window, if byBatch
 }
 
 // NewMeter makes a meter of values with these names.
@@ -20,9 +22,22 @@ func NewMeter(names ...string) *Meter {
 	return m
 }
 
+// NewBatchMeter makes a meter of means of batches: train.NewBatchMeter.
+func NewBatchMeter(names ...string) *Meter {
+	m := NewMeter(names...)
+	m.byBatch, m.window = true, map[string][][2]float64{}
+	return m
+}
+
 // Add adds the sum of n values. Names that the meter was not made for are ignored.
 func (m *Meter) Add(name string, sum float64, n int) {
 	if m == nil || !slices.Contains(m.names, name) {
+		return
+	}
+	if m.byBatch {
+		if !m.evaluating {
+			m.window[name] = append(m.window[name], [2]float64{sum, float64(n)})
+		}
 		return
 	}
 	of := m.sums[m.of()]
@@ -35,6 +50,40 @@ func (m *Meter) of() int {
 		return 1
 	}
 	return 0
+}
+
+// batches returns this rank's sums of the batches of a window, to be summed over all ranks: as many on each.
+func (m *Meter) batches(most int) []float64 {
+	if m == nil || !m.byBatch {
+		return nil
+	}
+	var all []float64
+	for _, name := range m.names {
+		for i := range most {
+			var s [2]float64
+			if own := m.window[name]; i < len(own) {
+				s = own[i]
+			}
+			all = append(all, s[0], s[1])
+		}
+	}
+	clear(m.window)
+	return all
+}
+
+// fold adds the means of a window's batches. all is the sum of what batches returned. The mean of a batch
+// without values is 0, as in TRL.
+func (m *Meter) fold(all []float64, most int) {
+	for i := 0; i < len(all); i += 2 {
+		name := m.names[i/(2*most)]
+		mean := 0.0
+		if all[i+1] > 0 {
+			mean = all[i] / all[i+1]
+		}
+		of := m.sums[0]
+		s := of[name]
+		of[name] = [2]float64{s[0] + mean, s[1] + 1}
+	}
 }
 
 // read returns the means over all ranks since the last call, with prefix before their names. All ranks

@@ -98,10 +98,12 @@ func (t *Trainer[B]) trainWindow(ctx context.Context, w *rank.Window[B]) (StepRe
 	if err != nil {
 		return r, err
 	}
-	all := []float64{sum}
+	all := append([]float64{sum, t.tokens(w.Batches)}, t.c.Meter.batches(w.Most())...)
 	if err := t.sum(ctx, all); err != nil {
 		return r, err
 	}
+	t.State.NumInputTokensSeen += int(all[1])
+	t.c.Meter.fold(all[2:], w.Most())
 	r.Loss = all[0] / float64(w.Items)
 	if t.c.Items != nil {
 		r.Items = w.Items
@@ -119,6 +121,17 @@ func (t *Trainer[B]) trainWindow(ctx context.Context, w *rank.Window[B]) (StepRe
 	t.losses.Add(r.Loss)
 	t.State.GlobalStep++
 	return r, nil
+}
+
+// tokens counts the tokens of batches.
+func (t *Trainer[B]) tokens(batches []B) float64 {
+	n := 0
+	if t.c.Tokens != nil {
+		for _, b := range batches {
+			n += t.c.Tokens(b)
+		}
+	}
+	return float64(n)
 }
 
 // optimize measures, clips, applies and drops the gradients of a window.

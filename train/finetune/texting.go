@@ -1,0 +1,166 @@
+package finetune
+
+import (
+	"context"
+
+	"github.com/heftai/heft/train"
+	"github.com/heftai/heft/train/data"
+	"github.com/heftai/heft/train/model"
+	"github.com/heftai/heft/train/tensor"
+)
+
+// texting learns texts and answers, token by token.
+type texting struct{}
+
+func (texting) check(j *job) error {
+	if !(j.LabelSmoothing >= 0 && j.LabelSmoothing < 1) {
+		return misusef("got --label-smoothing %v, want 0 or more and less than 1", j.LabelSmoothing)
+	}
+	return nil
+}
+
+func (texting) usual() usual { return usual{rate: 5e-5, adapterRate: 2e-4, unit: "learned tok"} }
+
+func (texting) metrics(*job) []string { return append([]string{"perplexity"}, tokenMetrics...) }
+
+// tokenMetrics are the values that texting measures of the distributions of tokens, as TRL's SFTTrainer does.
+var tokenMetrics = []string{"entropy", "mean_token_accuracy"}
+
+func (texting) read(j *job, tokenizer *data.Tokenizer, o data.TextOptions) (*texts, error) {
+	var s sampleSet[data.Sequence]
+	reads := func(cuts bool) func(path string) (made[data.Sequence], error) {
+		return func(path string) (made[data.Sequence], error) { return j.tokenize(path, tokenizer, o, cuts) }
+	}
+	all, evals, err := sets(j, reads(!j.Pack), reads(true), j.cut)
+	if err == nil && j.Pack {
+		all, err = j.pack(all)
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.train, s.evals = all.Dataset, evals
+	return textsOf(s, func(s data.Sequence) (length, tokens int) { return len(s.IDs), learned(s.Labels) })
+}
+
+// cut returns what a sequence has within --sequence.
+func (j *job) cut(s data.Sequence) data.Sequence {
+	n := min(len(s.IDs), j.Sequence)
+	s.IDs, s.Labels = s.IDs[:n], s.Labels[:n]
+	return s
+}
+
+// pack joins sequences into full ones.
+func (j *job) pack(all made[data.Sequence]) (made[data.Sequence], error) {
+	key := ""
+	if all.key != "" {
+		key = keyOf("packed", all.key, j.Sequence)
+	}
+	return makeSamples(j, "--pack", key, sequenceCodec{}, func(emit func(data.Sequence) error) (r report, err error) {
+		p, err := data.NewPacker(j.Sequence, data.PackOptions{}, emit)
+		if err != nil {
+			return r, err
+		}
+		for i := range all.Len() {
+			s, err := all.At(i)
+			if err == nil {
+				err = p.Add(s)
+			}
+			if err != nil {
+				return r, err
+			}
+		}
+		return r, p.Flush()
+	})
+}
+
+func (texting) prepare(s *student) (loop, error) {
+	r := &reader{student: s, meter: train.NewBatchMeter(tokenMetrics...)}
+	c := train.TrainerConfig[data.TokenBatch]{Model: s.model, ComputeLoss: r.loss, Items: labels, Tokens: tokens, EvaluateBatch: r.evaluate, Meter: r.meter}
+	return fit(s, c, data.PadTokens(data.Padding{ID: s.data.pad}))
+}
+
+// tokens counts those of a batch that are not padding.
+func tokens(b data.TokenBatch) int {
+	n := 0
+	for _, in := range b.Mask {
+		if in != 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// reader is a student that learns texts.
+type reader struct {
+	*student
+	meter *train.Meter
+}
+
+// loss returns the sum over a batch's labels. The routers' loss is a mean, so it is multiplied by the
+// number of labels.
+func (r *reader) loss(_ context.Context, b data.TokenBatch) (*tensor.Tensor, error) {
+	n := labels(b)
+	if r.router != 0 {
+		r.model.SetAuxiliary(r.router * float32(n))
+	}
+	loss, values, err := r.measured(batch(b, 0, b.Rows), model.Options{Recompute: r.recompute, Dropout: r.acc.Generator(), Noise: r.noise()})
+	for name, sum := range values {
+		r.meter.Add(name, sum, n)
+	}
+	return loss, err
+}
+
+// measured returns the sum of the losses of a batch's labels, and the sums of tokenMetrics.
+func (r *reader) measured(b model.Batch, o model.Options) (*tensor.Tensor, map[string]float64, error) {
+	var entropies []float32
+	var tops []bool
+	o.CrossEntropyOptions = tensor.CrossEntropyOptions{Reduction: tensor.Sum, Smoothing: r.LabelSmoothing}
+	o.Entropies, o.Top = &entropies, &tops
+	loss, err := r.model.Loss(r.tape, b, o)
+	if err != nil {
+		return nil, nil, err
+	}
+	entropy, right := 0.0, 0
+	for i, top := range tops {
+		entropy += float64(entropies[i])
+		if top {
+			right++
+		}
+	}
+	return loss, map[string]float64{"entropy": entropy, "mean_token_accuracy": float64(right)}, nil
+}
+
+// noise returns the noise of NEFTune, or nil.
+func (s *student) noise() *model.Noise {
+	if s.NeftuneAlpha == 0 {
+		return nil
+	}
+	return &model.Noise{Alpha: s.NeftuneAlpha, Uniform: s.acc.Generator().Uniform}
+}
+
+// evaluate measures each sequence.
+func (r *reader) evaluate(_ context.Context, b data.TokenBatch) (train.Evaluation, error) {
+	e := train.Evaluation{Sums: map[string][]float64{}}
+	r.model.SetAuxiliary(0)
+	for i := range b.Rows {
+		var err error
+		r.tape.NoGrad(func() {
+			var loss *tensor.Tensor
+			var values map[string]float64
+			if loss, values, err = r.measured(batch(b, i, 1), model.Options{}); err == nil {
+				e.Losses = append(e.Losses, float64(loss.Item()))
+				for name, sum := range values {
+					e.Sums[name] = append(e.Sums[name], sum)
+				}
+			}
+		})
+		if failed := r.tape.Reset(); err == nil {
+			err = failed
+		}
+		if err != nil {
+			return e, err
+		}
+		e.Items = append(e.Items, learned(b.Labels[i*b.Columns:(i+1)*b.Columns]))
+	}
+	return e, nil
+}
