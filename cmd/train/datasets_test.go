@@ -42,7 +42,7 @@ func TestEvaluationSets(t *testing.T) {
 	}{
 		{[]string{"--eval-data", text, "--eval-data", csv}, "want NAME=" + csv},
 		{[]string{"--eval-data", "a=" + text, "--eval-data", "a=" + csv}, "two sets with the name a"},
-		{[]string{"--eval-data", "a=" + text, "--load-best"}, "want one of a_loss, a_perplexity"},
+		{[]string{"--eval-data", "a=" + text, "--load-best"}, "want one of a_entropy, a_loss, a_mean_token_accuracy, a_perplexity"},
 		{[]string{"--data-weights", "1,2"}, "got 2 --data-weights for 1 files"},
 		{[]string{"--data-weights", "-1"}, "want 0 or more"},
 	} {

@@ -28,7 +28,7 @@ func TestOnlyTextsHavePerplexity(t *testing.T) {
 		file string
 		want []string
 	}{
-		"sft":    {text, []string{"perplexity"}},
+		"sft":    {text, []string{"entropy", "mean_token_accuracy", "perplexity"}},
 		"dpo":    {pairs, append(slices.Clone(compared), "rewards/accuracies")},
 		"orpo":   {pairs, append(slices.Clone(compared), "rewards/accuracies", "nll_loss", "log_odds_ratio", "log_odds_chosen")},
 		"kto":    {pairs, append(slices.Clone(compared), "kl")},
@@ -54,12 +54,12 @@ func TestOnlyTextsHavePerplexity(t *testing.T) {
 func TestAMisspelledMetricForBestFailsAtTheStart(t *testing.T) {
 	dir, pairs := tinyModel(t), pairsFile(t, 2)
 	for want, flags := range map[string][]string{
-		"--metric-for-best perplexty: evaluations have no such metric, want one of loss, perplexity; did you mean perplexity?": {"--metric-for-best", "perplexty"},
-		"; did you mean rewards/margins?":            {"--method", "dpo", "--metric-for-best", "eval_rewards/margin"},
-		"want one of accuracy, loss, margin":         {"--method", "reward", "--metric-for-best", "perplexity"},
-		"want one of a_loss, a_perplexity, loss":     {"--eval-data", pairs, "--eval-data", "a=" + pairs, "--metric-for-best", "b_loss"},
-		"; did you mean rewards/command/mean?":       {"--method", "grpo", "--reward-command", "cat", "--metric-for-best", "rewards/comand/mean"},
-		"no such metric, want one of clip_ratio/hig": {"--method", "grpo", "--reward-command", "cat", "--metric-for-best", "kl"},
+		"--metric-for-best perplexty: evaluations have no such metric, want one of entropy, loss, mean_token_accuracy, perplexity; did you mean perplexity?": {"--metric-for-best", "perplexty"},
+		"; did you mean rewards/margins?":                                                   {"--method", "dpo", "--metric-for-best", "eval_rewards/margin"},
+		"want one of accuracy, loss, margin":                                                {"--method", "reward", "--metric-for-best", "perplexity"},
+		"want one of a_entropy, a_loss, a_mean_token_accuracy, a_perplexity, entropy, loss": {"--eval-data", pairs, "--eval-data", "a=" + pairs, "--metric-for-best", "b_loss"},
+		"; did you mean rewards/command/mean?":                                              {"--method", "grpo", "--reward-command", "cat", "--metric-for-best", "rewards/comand/mean"},
+		"no such metric, want one of clip_ratio/hig":                                        {"--method", "grpo", "--reward-command", "cat", "--metric-for-best", "kl"},
 	} {
 		args := slices.Concat([]string{"run", "--model", dir, "--data", filepath.Join(dir, "not read"), "--output", filepath.Join(t.TempDir(), "out")}, flags)
 		if status, _, stderr := command(t, args...); status != 2 || !strings.Contains(stderr, want) {

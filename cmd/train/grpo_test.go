@@ -199,6 +199,12 @@ func TestGRPOFlagsAreChecked(t *testing.T) {
 // historyOf returns the logged steps of the last checkpoint of a run.
 func historyOf(t *testing.T, out string) []map[string]any {
 	t.Helper()
+	return slices.DeleteFunc(logsOf(t, out), func(e map[string]any) bool { _, ok := e["loss"]; return !ok })
+}
+
+// logsOf returns the logged steps and evaluations of the last checkpoint of a run.
+func logsOf(t *testing.T, out string) []map[string]any {
+	t.Helper()
 	states, err := filepath.Glob(filepath.Join(out, "checkpoint-*", "trainer_state.json"))
 	if err != nil || len(states) == 0 {
 		t.Fatalf("no checkpoint in %s: %v", out, err)
@@ -214,5 +220,5 @@ func historyOf(t *testing.T, out string) []map[string]any {
 	if err := json.Unmarshal(b, &state); err != nil {
 		t.Fatal(err)
 	}
-	return slices.DeleteFunc(state.History, func(e map[string]any) bool { _, ok := e["loss"]; return !ok })
+	return state.History
 }

@@ -48,13 +48,19 @@ func TestGoldenPreferenceRuns(t *testing.T) {
 // loggedSteps runs train run with a log of each step and returns the logged values.
 func loggedSteps(t *testing.T, model, file string, args ...string) []map[string]any {
 	t.Helper()
+	return historyOf(t, loggedRun(t, model, file, args...))
+}
+
+// loggedRun runs train run with a log of each step and returns its folder.
+func loggedRun(t *testing.T, model, file string, args ...string) string {
+	t.Helper()
 	out := filepath.Join(t.TempDir(), "out")
 	all := slices.Concat([]string{"run", "--model", model, "--data", file, "--output", out, "--log-steps", "1", "--threads", "1"}, args)
 	var stdout, stderr bytes.Buffer
 	if status := run(all, &stdout, &stderr); status != 0 {
 		t.Fatalf("train %q ended with %d: %s", all, status, stderr.String())
 	}
-	return historyOf(t, out)
+	return out
 }
 
 // pairsFile is a JSONL file of n comparisons.
