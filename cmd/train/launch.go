@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strings"
 
 	"github.com/heftai/heft/internal/cmdline"
 )
@@ -19,19 +18,15 @@ type launchCmd struct {
 }
 
 // runArgs turns the arguments of a train launch without a program into those of its ranks' train run.
-// It also returns the former with dashes in the names of launch's flags.
+// It also returns the former without the run of train launch run.
 func runArgs(args []string) (launch, ranks []string) {
 	command := false // launch was seen; the run of train launch run may follow
 	for i := 0; i < len(args); i++ {
-		name, _, has := strings.Cut(args[i], "=")
-		name = strings.ReplaceAll(name, "_", "-")
+		n := launchFlag(args[i:])
 		switch {
-		case slices.Contains(launchFlags, name):
-			launch = append(launch, name+args[i][len(name):])
-			if !has && i+1 < len(args) {
-				i++
-				launch = append(launch, args[i])
-			}
+		case n > 0:
+			launch = append(launch, args[i:i+n]...)
+			i += n - 1
 		case args[i] == "launch" && !command:
 			command = true
 			launch, ranks = append(launch, "launch"), append(ranks, "run")

@@ -117,7 +117,7 @@ func TestDeepSpeedConfigurationsRunLowLevelZero(t *testing.T) {
 }
 
 func TestArgumentsOfLaunchedRuns(t *testing.T) {
-	launch, ranks := runArgs([]string{"--config", "f.yaml", "launch", "--model", "m", "--num_processes", "2", "--main_process_ip=192.0.2.1", "--output", "run"})
+	launch, ranks := runArgs(allDashed([]string{"--config", "f.yaml", "launch", "--model", "m", "--num_processes", "2", "--main_process_ip=192.0.2.1", "--output", "run"}))
 	if want := []string{"--config", "f.yaml", "run", "--model", "m", "--output", "run"}; !slices.Equal(ranks, want) {
 		t.Errorf("ranks get %q, want %q", ranks, want)
 	}

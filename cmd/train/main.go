@@ -55,9 +55,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "train launch: want PROGRAM ARGS…, or the --data and --output of a fine-tuning run (see train launch --help)")
 		return 2
 	}
-	if len(args) > 0 && slices.Contains([]string{"run", "config", "env", "test"}, args[0]) {
-		args = dashed(args)
-	}
+	args = allDashed(args)
 	c := new(cli)
 	if slices.Contains(args, "launch") {
 		args, c.Launch.args = runArgs(args)
@@ -66,13 +64,19 @@ func run(args []string, stdout, stderr io.Writer) int {
 	return p.Run(args, stdout, stderr)
 }
 
-// dashed returns args with dashes in the names of flags, which Accelerate and TRL write with underscores.
-func dashed(args []string) []string {
+// allDashed returns args with dashes in the names of flags, which Accelerate and TRL write with underscores.
+func allDashed(args []string) []string {
 	args = slices.Clone(args)
 	for i, arg := range args {
-		if name, _, _ := strings.Cut(arg, "="); strings.HasPrefix(name, "--") {
-			args[i] = strings.ReplaceAll(name, "_", "-") + arg[len(name):]
-		}
+		args[i] = dashed(arg)
 	}
 	return args
+}
+
+// dashed returns arg with dashes in the name of the flag, if it is one.
+func dashed(arg string) string {
+	if name, _, _ := strings.Cut(arg, "="); strings.HasPrefix(name, "--") {
+		return strings.ReplaceAll(name, "_", "-") + arg[len(name):]
+	}
+	return arg
 }

@@ -12,11 +12,12 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/alecthomas/kong"
 
 	"github.com/heftai/heft/internal/cmdline"
 	"github.com/heftai/heft/internal/collective/tcp"
@@ -39,27 +40,47 @@ type programCmd struct {
 	Program      []string `arg:"" passthrough:"" help:"Run this program, folder of Go files, or go run PACKAGE."`
 }
 
-// launchFlags are the flags of train launch that the ranks do not get.
-var launchFlags = []string{"--config-file", "--num-processes", "--nproc-per-node", "--num-machines", "--machine-rank", "--main-process-ip", "--main-process-port"}
+// launchFlags are the flags of train launch that the ranks do not get, with whether they stand alone, without a value.
+var launchFlags = sync.OnceValue(func() map[string]bool {
+	flags := map[string]bool{}
+	for _, group := range kong.Must(new(programCmd)).Model.AllFlags(false) {
+		for _, f := range group {
+			for _, name := range append([]string{f.Name}, f.Aliases...) {
+				flags["--"+name] = f.IsBool()
+			}
+		}
+	}
+	delete(flags, "--help")
+	return flags
+})
+
+// launchFlag returns how many of args, which begin with a flag of train launch, are that flag and its value; 0 if they begin
+// with something else.
+func launchFlag(args []string) int {
+	name, _, has := strings.Cut(args[0], "=")
+	alone, ok := launchFlags()[dashed(name)]
+	switch {
+	case !ok:
+		return 0
+	case has || alone:
+		return 1
+	}
+	return min(2, len(args))
+}
 
 // programArgs returns the arguments of train launch with dashes in the names of its flags, if they
 // name a program and not a run of train itself.
 func programArgs(args []string) ([]string, bool) {
-	var own []string
-	for i := 0; i < len(args); i++ {
-		name, _, has := strings.Cut(args[i], "=")
-		name = strings.ReplaceAll(name, "_", "-")
-		if !slices.Contains(launchFlags, name) {
-			return append(own, args[i:]...), !strings.HasPrefix(args[i], "-") && args[i] != "run"
+	at := 0
+	for at < len(args) {
+		n := launchFlag(args[at:])
+		if n == 0 {
+			break
 		}
-		own = append(own, name+args[i][len(name):])
-		if i++; !has && i < len(args) {
-			own = append(own, args[i])
-		} else {
-			i--
-		}
+		at += n
 	}
-	return own, false
+	program := at < len(args) && !strings.HasPrefix(args[at], "-") && args[at] != "run"
+	return append(allDashed(args[:at]), args[at:]...), program
 }
 
 // Run starts the ranks and waits for them. When one fails it stops the others and names it.

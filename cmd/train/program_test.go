@@ -96,3 +96,38 @@ func TestLaunchRunIsATrainingRun(t *testing.T) {
 		t.Error("flags of train run were taken for a program")
 	}
 }
+
+// TestFlagsOfLaunchTakeDashesAndUnderscores: flags of train run had to have dashes in train launch, where accelerate's had
+// either.
+func TestFlagsOfLaunchTakeDashesAndUnderscores(t *testing.T) {
+	if n := len(launchFlags()); n < 7 {
+		t.Fatalf("train launch has %d flags", n)
+	}
+	for name := range launchFlags() {
+		for _, name := range []string{name, "--" + strings.ReplaceAll(name[2:], "-", "_")} {
+			for _, args := range [][]string{{name, "2"}, {name + "=2"}} {
+				rest, program := programArgs(append(args, "prog", "--a_b"))
+				if !program || !slices.Equal(rest[len(rest)-2:], []string{"prog", "--a_b"}) || !slices.Equal(rest[:len(rest)-2], allDashed(args)) {
+					t.Errorf("%q: got %q, %t", args, rest, program)
+				}
+			}
+		}
+	}
+	t.Setenv("HF_HOME", t.TempDir())
+	dir, text := tinyModel(t), lessons(t, 4)
+	status, _, errs := command(t, "launch", "--num_processes", "1", "--model", dir, "--data", text, "--output", t.TempDir()+"/out", "--max_steps", "1", "--learning_rate=1e-4")
+	if status != 0 {
+		t.Errorf("status %d, %s", status, errs)
+	}
+	for arg, want := range map[string]string{"--num_proceses": `did you mean "--num-processes"?`, "--learning_rat": `did you mean "--learning-rate"?`} {
+		if status, _, errs := command(t, "launch", arg, "2", "--model", dir); status != 2 || !strings.Contains(errs, want) {
+			t.Errorf("%s: status %d, %s, want %s", arg, status, errs, want)
+		}
+	}
+	if status, _, errs := command(t, "launch", "--num_proceses", "2", "true"); status != 2 || !strings.Contains(errs, `did you mean "--num-processes"?`) {
+		t.Errorf("status %d, %s", status, errs)
+	}
+	if status, _, errs := command(t, "config", "--num_proceses", "2"); status != 2 || !strings.Contains(errs, `did you mean "--num-processes"?`) {
+		t.Errorf("status %d, %s", status, errs)
+	}
+}
