@@ -9,7 +9,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/heftai/heft/dispatch"
 	"github.com/heftai/heft/internal/golden"
@@ -30,7 +29,7 @@ const correction = "model.layers.1.mlp.gate.e_score_correction_bias"
 // so that nothing could open them, and the model of a run in bfloat16 had it rounded.
 func TestTrainingKeepsBuffers(t *testing.T) {
 	dir, text, once := modelOf(t, deepseekConfig), lessons(t, 12), filepath.Join(t.TempDir(), "once")
-	args := []string{"run", "--model", dir, "--data", text, "--batch", "2", "--max-steps", "4", "--save-steps", "1", "--threads", "1", "--lr", "0.01", "--dtype", "bfloat16"}
+	args := []string{"run", "--model", dir, "--data", text, "--batch", "2", "--max-steps", "4", "--save-steps", "1", "--log-steps", "1", "--threads", "1", "--lr", "0.01", "--dtype", "bfloat16"}
 	if status, _, stderr := command(t, slices.Concat(args, []string{"--output", once})...); status != 0 {
 		t.Fatal(stderr)
 	}
@@ -44,7 +43,7 @@ func TestTrainingKeepsBuffers(t *testing.T) {
 	}
 	often := filepath.Join(t.TempDir(), "often")
 	for range 2 {
-		child(t, slices.Concat(args, []string{"--output", often}), 150*time.Millisecond, syscall.SIGKILL)
+		child(t, slices.Concat(args, []string{"--output", often}), 3, syscall.SIGKILL)
 	}
 	child(t, slices.Concat(args, []string{"--output", often}), 0, 0)
 	if !bytes.Equal(weightsOf(t, once), weightsOf(t, often)) {

@@ -13,7 +13,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/heftai/heft/internal/golden"
 	"github.com/heftai/heft/internal/lora"
@@ -137,12 +136,10 @@ func TestARunThatIsKilledEndsTheSame(t *testing.T) {
 		"two rank": {"--num-processes", "2", "--weight-decay", "0.1", "--warmup-ratio", "0.2"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			args := slices.Concat([]string{"run", "--model", dir, "--data", text, "--batch", "2", "--epochs", "3", "--save-steps", "1", "--threads", "1",
+			args := slices.Concat([]string{"run", "--model", dir, "--data", text, "--batch", "2", "--epochs", "3", "--save-steps", "1", "--threads", "1", "--log-steps", "1",
 				"--lr", "0.01", "--lr-scheduler", "cosine"}, flags)
 			once, often := filepath.Join(t.TempDir(), "once"), filepath.Join(t.TempDir(), "often")
-			begin := time.Now()
-			child(t, slices.Concat(args, []string{"--output", once}), 0, 0)
-			whole := time.Since(begin)
+			_, lines := child(t, slices.Concat(args, []string{"--output", once}), 0, 0)
 			random := rand.New(rand.NewPCG(1, uint64(len(name))))
 			kills := 0
 			for i := range 6 {
@@ -150,8 +147,7 @@ func TestARunThatIsKilledEndsTheSame(t *testing.T) {
 				if i%4 == 3 {
 					end = syscall.SIGTERM // which saves
 				}
-				wait := time.Duration(random.Int64N(int64(whole) * 2 / 3))
-				if child(t, slices.Concat(args, []string{"--output", often}), max(wait, time.Millisecond), end) {
+				if killed, _ := child(t, slices.Concat(args, []string{"--output", often}), 1+random.IntN(lines/2), end); killed {
 					kills++
 				}
 			}
@@ -173,35 +169,46 @@ func TestARunThatIsKilledEndsTheSame(t *testing.T) {
 	}
 }
 
-// child runs train in a process of its own, and sends it a signal after a while unless
-// that is 0.
-func child(t *testing.T, args []string, wait time.Duration, end syscall.Signal) (killed bool) {
+// A countdown keeps a process's errors and calls a function when they have so many lines more.
+type countdown struct {
+	text bytes.Buffer
+	left int
+	call func()
+}
+
+func (c *countdown) Write(b []byte) (int, error) {
+	c.text.Write(b)
+	for range bytes.Count(b, []byte("\n")) {
+		if c.left--; c.left == 0 {
+			c.call()
+		}
+	}
+	return len(b), nil
+}
+
+// child runs train in a process of its own, and sends it a signal when it has written so many lines, unless that is 0. It
+// returns whether that ended it, and the lines that it has written.
+func child(t *testing.T, args []string, after int, end syscall.Signal) (killed bool, lines int) {
 	t.Helper()
-	var errs bytes.Buffer
 	cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
 	cmd.Env = append(os.Environ(), "TEST_IS_TRAIN=1")
-	cmd.Stderr = &errs
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if wait > 0 {
-		timer := time.AfterFunc(wait, func() { _ = cmd.Process.Signal(end) })
-		defer timer.Stop()
-	}
-	err := cmd.Wait()
+	errs := &countdown{left: after, call: func() { _ = cmd.Process.Signal(end) }}
+	cmd.Stderr = errs
+	err := cmd.Run()
+	lines = bytes.Count(errs.text.Bytes(), []byte("\n"))
 	var status *exec.ExitError
-	if errors.As(err, &status) && wait > 0 {
+	if errors.As(err, &status) && after > 0 {
 		if !status.Exited() {
-			return true
+			return true, lines
 		}
 		if status.ExitCode() == 143 { // it saved and stopped
-			return false
+			return false, lines
 		}
 	}
 	if err != nil {
-		t.Fatalf("%v: %v\n%s", args, err, &errs)
+		t.Fatalf("%v: %v\n%s", args, err, &errs.text)
 	}
-	return false
+	return false, lines
 }
 
 func TestRunLeavesAFolderThatOpens(t *testing.T) {
