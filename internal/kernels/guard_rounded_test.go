@@ -78,12 +78,12 @@ func TestTileStepsStayInside(t *testing.T) {
 			return
 		}
 		for blocks := 1; blocks <= gemm.StepBlocks+1; blocks++ {
-			for couples := 1; couples <= 3; couples++ {
-				words, n := 2*gemm.PanelWords(blocks*gemm.BlockK), blocks*gemm.BlockK
+			for panels := 1; panels <= 3; panels++ {
+				words, n := gemm.PanelWords(blocks*gemm.BlockK), blocks*gemm.BlockK
 				last := mat.Weights{Data: kerneltest.Guarded(t, 2*n), Stride: 2 * n, Format: mat.BFloat16} // one row of many
 				for _, next := range []mat.Weights{{}, last} {
 					for _, add := range []bool{false, true} {
-						set.GEMM.TileSteps(gemm.StepTiles{C: kerneltest.GuardedFloats(t, couples*2*gemm.PackRows*gemm.CoupleTokens), W: kerneltest.GuardedWords(t, words), X: kerneltest.GuardedWords(t, couples*words), Blocks: blocks, Couples: couples, Add: add, Next: next})
+						set.GEMM.TileSteps(gemm.StepTiles{C: kerneltest.GuardedFloats(t, panels*2*gemm.PackRows*gemm.PanelTokens), W: kerneltest.GuardedWords(t, 2*words), X: kerneltest.GuardedWords(t, panels*words), Blocks: blocks, Panels: panels, Add: add, Next: next})
 					}
 				}
 			}

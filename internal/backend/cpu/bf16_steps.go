@@ -60,7 +60,7 @@ func (op *bf16Product) tileSteps(scratch []float32, r int) {
 		tokens := min(op.tileTokens, op.tokens-t)
 		for k := 0; k < op.w.cols; k += stepColumns {
 			cols := min(stepColumns, op.w.cols-k)
-			step := gemm.StepTiles{W: packs, X: op.stepPanels(k, t, cols), Blocks: ceil(cols, gemm.BlockK), Couples: ceil(tokens, coupleRows), Add: k > 0}
+			step := gemm.StepTiles{W: packs, X: op.stepPanels(k, t, cols), Blocks: ceil(cols, gemm.BlockK), Panels: ceil(tokens, gemm.PanelTokens), Add: k > 0}
 			for i := 0; i < rows; i += packRows {
 				op.pack(packs, r+i, k, cols, rest)
 				op.pack(packs[gemm.PanelWords(cols):], r+i+gemm.PackRows, k, cols, rest)
@@ -90,8 +90,8 @@ func (op *bf16Product) packedNext(r, rows, i, k int) mat.Weights {
 
 // transposeSteps stores the sums of two packs of rows from r on for tokens from t on.
 func (op *bf16Product) transposeSteps(sums []float32, r, rows, t, tokens int) {
-	for n := 0; n < tokens; n += coupleRows {
-		c := mat.Floats{V: sums[n*packRows:][:packRows*coupleRows], Stride: coupleRows}
-		op.transpose(c, r, rows, t+n, min(coupleRows, tokens-n))
+	for n := 0; n < tokens; n += gemm.PanelTokens {
+		c := mat.Floats{V: sums[n*packRows:][:packRows*gemm.PanelTokens], Stride: gemm.PanelTokens}
+		op.transpose(c, r, rows, t+n, min(gemm.PanelTokens, tokens-n))
 	}
 }

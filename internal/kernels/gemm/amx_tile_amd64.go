@@ -7,13 +7,10 @@ package gemm
 import "unsafe"
 
 //go:noescape
-func amxPack1(w unsafe.Pointer, x unsafe.Pointer, xs int64, c unsafe.Pointer, cs int64, blocks int64, add int64)
+func amxPacks1(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, c unsafe.Pointer, cs int64, blocks int64, groups int64, add int64)
 
 //go:noescape
-func amxPack2(w unsafe.Pointer, x unsafe.Pointer, xs int64, c unsafe.Pointer, cs int64, blocks int64, add int64)
+func amxPacks2(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, c unsafe.Pointer, cs int64, blocks int64, groups int64, add int64)
 
 //go:noescape
-func amxPanelPair(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, c unsafe.Pointer, cs int64, blocks int64, groups int64, add int64)
-
-//go:noescape
-func amxTileSteps(w unsafe.Pointer, x unsafe.Pointer, c unsafe.Pointer, blocks int64, couples int64, add int64, next unsafe.Pointer, stride int64)
+func amxTileSteps(w unsafe.Pointer, x unsafe.Pointer, c unsafe.Pointer, blocks int64, panels int64, add int64, next unsafe.Pointer, stride int64)

@@ -24,7 +24,7 @@ func (b bf16) couple(t Tiles) {
 
 //go:noinline
 func callCouple(t *Tiles) {
-	amxPanelPair(asm.Words(t.W), int64(4*t.WStride), asm.Words(t.X), int64(4*t.XStride), asm.Floats(t.C.V), int64(4*t.C.Stride), int64(t.Blocks), int64(t.Count), asm.Flag(t.Add))
+	amxPacks2(asm.Words(t.W), int64(4*t.WStride), asm.Words(t.X), int64(4*t.XStride), asm.Floats(t.C.V), int64(4*t.C.Stride), int64(t.Blocks), int64(2*t.Count), asm.Flag(t.Add))
 }
 
 //go:noinline
@@ -60,19 +60,15 @@ func (b bf16) tile(t Tiles) {
 	}
 }
 
+//go:noinline
 func (bf16) tileRows(t RowTiles) {
-	f := &t.Fetch
-	from, apart := f.streams(t.Rows * t.W.Stride)
-	both := 0
-	if t.Panels > 1 && f.Quarters <= 2 {
-		if both = t.Rows / CoupleTokens; both > 0 {
-			callBoth(&t, both, from, apart)
-		}
+	from, apart := t.Fetch.streams(t.Rows * t.W.Stride)
+	groups, lines := int64(t.Rows/PackRows), int64(t.Fetch.Quarters/2)
+	if t.Panels > 1 {
+		amxRows2(asm.Bytes(t.W.Data), int64(t.W.Stride), asm.Words(t.X), int64(4*t.XStride), asm.Floats(t.C), int64(t.Blocks), groups, from, int64(apart), lines)
+		return
 	}
-	if left := t.Rows - both*CoupleTokens; left > 0 {
-		t.C, t.W.Data = t.C[both*CoupleTokens*CoupleTokens:], t.W.Data[both*CoupleTokens*t.W.Stride:]
-		callTileRows(&t, left/PackRows, from, apart)
-	}
+	amxRows1(asm.Bytes(t.W.Data), int64(t.W.Stride), asm.Words(t.X), int64(4*t.XStride), asm.Floats(t.C), int64(t.Blocks), groups, from, int64(apart), lines)
 }
 
 // streams returns where a kernel with a number of bytes of weights prefetches: 8 streams of
@@ -92,36 +88,21 @@ func (f *Fetch) streams(bytes int) (from unsafe.Pointer, apart int) {
 }
 
 //go:noinline
-func callBoth(t *RowTiles, groups int, from unsafe.Pointer, apart int) {
-	amxRows32(asm.Bytes(t.W.Data), int64(t.W.Stride), asm.Words(t.X), int64(4*t.XStride), asm.Floats(t.C), int64(t.Blocks), int64(groups), from, int64(apart), int64(t.Fetch.Quarters))
-}
-
-//go:noinline
-func callTileRows(t *RowTiles, groups int, from unsafe.Pointer, apart int) {
-	lines := int64(t.Fetch.Quarters / 2)
-	if t.Panels > 1 {
-		amxRows2(asm.Bytes(t.W.Data), int64(t.W.Stride), asm.Words(t.X), int64(4*t.XStride), asm.Floats(t.C), int64(t.Blocks), int64(groups), from, int64(apart), lines)
-		return
-	}
-	amxRows1(asm.Bytes(t.W.Data), int64(t.W.Stride), asm.Words(t.X), int64(4*t.XStride), asm.Floats(t.C), int64(t.Blocks), int64(groups), from, int64(apart), lines)
-}
-
-//go:noinline
 func (bf16) tileSteps(t StepTiles) {
 	next, stride := asm.Words(t.W), int64(0) // in the cache: prefetching it costs nothing
 	if len(t.Next.Data) > 0 {
 		next, stride = asm.Bytes(t.Next.Data), int64(t.Next.Stride)
 	}
-	amxTileSteps(asm.Words(t.W), asm.Words(t.X), asm.Floats(t.C), int64(t.Blocks), int64(t.Couples), asm.Flag(t.Add), next, stride)
+	amxTileSteps(asm.Words(t.W), asm.Words(t.X), asm.Floats(t.C), int64(t.Blocks), int64(t.Panels), asm.Flag(t.Add), next, stride)
 }
 
 //go:noinline
 func (bf16) tilePack(t Tiles) {
 	if t.Count > 1 {
-		amxPack2(asm.Words(t.W), asm.Words(t.X), int64(4*t.XStride), asm.Floats(t.C.V), int64(4*t.C.Stride), int64(t.Blocks), asm.Flag(t.Add))
+		amxPacks2(asm.Words(t.W), 0, asm.Words(t.X), int64(4*t.XStride), asm.Floats(t.C.V), int64(4*t.C.Stride), int64(t.Blocks), 1, asm.Flag(t.Add))
 		return
 	}
-	amxPack1(asm.Words(t.W), asm.Words(t.X), int64(4*t.XStride), asm.Floats(t.C.V), int64(4*t.C.Stride), int64(t.Blocks), asm.Flag(t.Add))
+	amxPacks1(asm.Words(t.W), 0, asm.Words(t.X), 0, asm.Floats(t.C.V), int64(4*t.C.Stride), int64(t.Blocks), 1, asm.Flag(t.Add))
 }
 
 //go:noinline

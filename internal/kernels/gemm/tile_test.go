@@ -160,27 +160,27 @@ func TestTileSteps(t *testing.T) {
 			data, _ := kerneltest.Store(mat.BFloat16, kerneltest.Random(r, rows*n), 3)
 			x := kerneltest.Random(r, tokens*n)
 			want := kerneltest.Tiled(set, data, x, nil, rows, tokens, n, 1)
-			couples := mat.CeilDiv(tokens, gemm.CoupleTokens)
-			sums := make([]float32, rows*couples*gemm.CoupleTokens)
+			count := mat.CeilDiv(tokens, gemm.PanelTokens)
+			sums := make([]float32, rows*count*gemm.PanelTokens)
 			for k := 0; k < n; k += blocks * gemm.BlockK {
 				cols := min(blocks*gemm.BlockK, n-k)
 				size := gemm.PanelWords(cols)
-				panels, packs := make([]uint32, 2*couples*size), make([]uint32, 2*size)
-				for i := range 2 * couples {
-					own := max(0, min(gemm.PanelTokens, tokens-i*gemm.PanelTokens))
-					set.GEMM.PackTokens(panels[i*size:], mat.Floats{V: x[min(i*gemm.PanelTokens, tokens-1)*n+k:], Stride: n}, own, cols)
+				panels, packs := make([]uint32, count*size), make([]uint32, 2*size)
+				for i := range count {
+					own := min(gemm.PanelTokens, tokens-i*gemm.PanelTokens)
+					set.GEMM.PackTokens(panels[i*size:], mat.Floats{V: x[i*gemm.PanelTokens*n+k:], Stride: n}, own, cols)
 				}
 				for i := range 2 {
 					set.GEMM.PackWeights(packs[i*size:], mat.Weights{Data: data[i*gemm.PackRows*2*n+2*k:], Stride: 2 * n, Format: mat.BFloat16}, gemm.PackRows, cols)
 				}
-				first := couples / 2 // pairs of the first call
-				for _, part := range [][2]int{{0, first}, {first, couples}} {
-					set.GEMM.TileSteps(gemm.StepTiles{C: sums[part[0]*rows*gemm.CoupleTokens:], W: packs, X: panels[2*part[0]*size:], Blocks: mat.CeilDiv(cols, gemm.BlockK), Couples: part[1] - part[0], Add: k > 0})
+				first := count / 2 // panels of the first call
+				for _, part := range [][2]int{{0, first}, {first, count}} {
+					set.GEMM.TileSteps(gemm.StepTiles{C: sums[part[0]*rows*gemm.PanelTokens:], W: packs, X: panels[part[0]*size:], Blocks: mat.CeilDiv(cols, gemm.BlockK), Panels: part[1] - part[0], Add: k > 0})
 				}
 			}
 			for i := range tokens {
 				for row := range rows {
-					if got := sums[(i/gemm.CoupleTokens*rows+row)*gemm.CoupleTokens+i%gemm.CoupleTokens]; got != want[i*rows+row] {
+					if got := sums[(i/gemm.PanelTokens*rows+row)*gemm.PanelTokens+i%gemm.PanelTokens]; got != want[i*rows+row] {
 						t.Fatalf("shape %v, row %d, token %d: got %g, want %g", s, row, i, got, want[i*rows+row])
 					}
 				}
