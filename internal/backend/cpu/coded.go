@@ -5,6 +5,7 @@ import (
 
 	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/kernels/coded"
+	"github.com/heftai/heft/internal/kernels/gemm"
 	"github.com/heftai/heft/internal/kernels/mat"
 	"github.com/heftai/heft/internal/tensor"
 	"github.com/heftai/heft/meta"
@@ -51,20 +52,25 @@ type decodedProduct struct {
 	small  smallBatch
 }
 
-// inRegisters reports whether rows of a coded weight are decoded in registers by the kernel of p. Other kernels
+// isFused reports whether rows of a coded weight are decoded while the kernel of p multiplies them. Other kernels
 // read rows that are decoded to memory.
-func inRegisters(p product) bool {
+func isFused(p product) bool {
 	l := p.base()
 	if l.w.step != 1 {
 		return false
 	}
 	switch p.(type) {
 	case *bf16Product:
-		return l.kernel == pairDots && l.set.Coded.HasPairs(l.w.cols)
+		return l.kernel == pairDots && l.set.Coded.HasPairs(l.w.cols) || inCodedTiles(l)
 	case *splitDot:
 		return l.tokens == 1 && l.set.Coded.HasSplit(l.w.cols)
 	}
 	return false
+}
+
+// inCodedTiles reports whether a coded weight of l is decoded into tiles.
+func inCodedTiles(l *linear) bool {
+	return (l.kernel == amxOneToken || l.kernel == amxInPlace && l.tokens <= coupleRows) && l.set.Coded.HasTiles(l.w.cols)
 }
 
 // codedUnitRows is the largest number of rows up to fit that are whole calls of the kernels for coded weights, but at least
@@ -75,10 +81,16 @@ func codedUnitRows(fit, rows int) int {
 	return min(max(fit&^(call-1), call), rows)
 }
 
-// decodedFloats is the scratch for the decoded rows of a unit of p, in floats; 0 if none are decoded to memory.
+// decodedFloats is the scratch for what is decoded of a unit of p, in floats; 0 if it stays in registers.
 func decodedFloats(p product) int {
 	l := p.base()
-	if !l.w.isCoded() || inRegisters(p) {
+	switch {
+	case !l.w.isCoded():
+		return 0
+	case isFused(p):
+		if inCodedTiles(l) {
+			return coded.TileScratch
+		}
 		return 0
 	}
 	rows := l.unitRows
@@ -103,22 +115,14 @@ func unitRange(p product, unit int) (first, rows int) {
 	return first, min(l.unitRows, l.w.rows-first)
 }
 
-// runCoded computes a unit of a product with a coded weight: in registers, or by the plain kernel from
+// runCoded computes a unit of a product with a coded weight: while it decodes rows, or by the plain kernel from
 // rows that it decodes to scratch memory. The kernel is the one of the plain weight either way, and so are
 // the bits.
 func (w *worker) runCoded(p product, unit int) {
 	l := p.base()
 	first, rows := unitRange(p, unit)
-	if inRegisters(p) {
-		w.did(l.kernel)
-		y := from(l.y, 0, first)
-		switch op := p.(type) {
-		case *bf16Product:
-			l.set.Coded.MulTokens(coded.TokensProduct{Y: y, W: &l.w.coded, Row: l.w.row + first, X: op.pairs, Rows: rows, Tokens: l.tokens, Sums: w.scratch.v})
-		case *splitDot:
-			l.set.Coded.MulSplit(y.V[:rows], &l.w.coded, l.w.row+first, op.groups.x)
-		}
-		l.addBias(0, l.tokens, first, rows)
+	if isFused(p) {
+		w.runFused(p, first, rows)
 		return
 	}
 	if w.decoded == nil {
@@ -147,6 +151,31 @@ func (w *worker) runCoded(p product, unit int) {
 		w.decoded.small.w = own
 		w.decoded.small.run(w, unit)
 	}
+}
+
+// runFused computes rows of a product with a coded weight while it decodes them.
+func (w *worker) runFused(p product, first, rows int) {
+	l := p.base()
+	w.did(l.kernel)
+	y := from(l.y, 0, first)
+	switch op := p.(type) {
+	case *bf16Product:
+		if !inCodedTiles(l) {
+			l.set.Coded.MulTokens(coded.TokensProduct{Y: y, W: &l.w.coded, Row: l.w.row + first, X: op.pairs, Rows: rows, Tokens: l.tokens, Sums: w.scratch.v})
+			break
+		}
+		t := coded.TilesProduct{C: y.V, W: &l.w.coded, Row: l.w.row + first, Rows: rows, X: op.pairs.V, Scratch: w.scratch.v[l.decodedAt:]}
+		if l.kernel == amxInPlace {
+			t.C, t.X, t.XStride, t.Panels = w.scratch.v, op.panels, op.words, ceil(l.tokens, gemm.PanelTokens)
+			l.set.Coded.MulTiles(t)
+			op.transpose(mat.Floats{V: t.C, Stride: coupleRows}, first, rows, 0, l.tokens) // adds the bias, too
+			return
+		}
+		l.set.Coded.MulTiles(t)
+	case *splitDot:
+		l.set.Coded.MulSplit(y.V[:rows], &l.w.coded, l.w.row+first, op.groups.x)
+	}
+	l.addBias(0, l.tokens, first, rows)
 }
 
 // decodeRows decodes rows of l's weight from first on. The result is the weight with those rows alone.

@@ -4,7 +4,8 @@
 // The low byte of a weight is stored as it is. The high byte, which is the sign and the upper seven
 // bits of the exponent, is an index of 4 bits into a table of the row's 16 most frequent high bytes.
 // [Encode] codes a matrix, [Kernels.Decode] restores any rows bit for bit, and [Kernels.MulPairs]
-// and [Kernels.MulTokens] are products of rows that are decoded in registers.
+// and [Kernels.MulTokens] are products of rows that are decoded in registers, [Kernels.MulTiles] of rows that are decoded
+// in the first-level cache.
 //
 // # Layout
 //
@@ -111,11 +112,12 @@ type Kernels struct {
 	decoder decoder
 	pairs   pairer   // nil: there are no products of rounded activations
 	splits  splitter // nil: there are no products of split tokens
+	strips  striper  // nil: there are no products of tiles
 }
 
 // For returns the kernels of v.
 func For(v isa.Variant) Kernels {
-	return Kernels{decoder: decoderOf(v), pairs: pairsOf(v), splits: splitsOf(v)}
+	return Kernels{decoder: decoderOf(v), pairs: pairsOf(v), splits: splitsOf(v), strips: stripsOf(v)}
 }
 
 // Stride is the bytes of a decoded row: that of whole groups.

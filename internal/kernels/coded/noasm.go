@@ -9,3 +9,5 @@ func decoderOf(isa.Variant) decoder { return goDecoder{} }
 func pairsOf(isa.Variant) pairer { return nil }
 
 func splitsOf(isa.Variant) splitter { return nil }
+
+func stripsOf(isa.Variant) striper { return nil }

@@ -30,7 +30,7 @@ var plainRoles = map[fetch.Role]fetch.Role{fetch.CodedFloats: fetch.Floats, fetc
 // CodedGain returns how many times faster the kernels of coded bfloat16 weights multiply a token than those of plain
 // ones, each with its pattern of the plan, by the median of r's measurements. With several it is the lesser of that gain
 // and the one of eight tokens at once. Activations are rounded as the variant's kernels round them by default. It returns 0
-// if that was not measured, as with AMX, or for several tokens without AVX-512 BF16.
+// if that was not measured, or for several tokens without AVX-512 BF16 or AMX.
 func (r *Report) CodedGain(variant string, several bool) float64 {
 	set, err := kernels.Select(variant)
 	if err != nil {
@@ -95,7 +95,7 @@ func measureGains(ctx context.Context, set *kernels.Set, plan *fetch.Plan, threa
 		return nil
 	}
 	defer func() { _ = block.Release() }() // held once
-	w := newWorkersOf(set, block.Bytes(), threads, each)
+	w := newWorkersOf(block.Bytes(), threads, each, func(part []byte) [fetch.Roles]func() { return gainReaders(set, part) })
 	defer w.close()
 	return gainsOf(ctx, plan, w.measure)
 }

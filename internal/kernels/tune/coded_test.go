@@ -79,6 +79,22 @@ func TestGainOfCodedWeightsForSeveralTokens(t *testing.T) {
 	}
 }
 
+// TestTilesHadNoGain: with AMX nothing measured the gain of coded weights, so that no plan chose them.
+func TestTilesHadNoGain(t *testing.T) {
+	keep(t)
+	set, err := kernels.Select("")
+	if err != nil || !set.AMX || set.SlowPairs {
+		t.Skip("no AMX")
+	}
+	plan := fetch.Default("")
+	got := measureGains(t.Context(), set, &plan, 1, nil)
+	for _, role := range []fetch.Role{fetch.CodedPairs, fetch.CodedTokens} {
+		if got[role.String()] <= 0 {
+			t.Errorf("%v has no gain: %v", role, got)
+		}
+	}
+}
+
 // TestServersMeasureOncePerStart: what Ensure has measured for a plan, Start does not measure again.
 func TestServersMeasureOncePerStart(t *testing.T) {
 	keep(t)

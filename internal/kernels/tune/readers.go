@@ -2,6 +2,7 @@ package tune
 
 import (
 	"bytes"
+	"slices"
 
 	"github.com/heftai/heft/internal/kernels"
 	"github.com/heftai/heft/internal/kernels/attention"
@@ -44,6 +45,17 @@ func readers(set *kernels.Set, b []byte) (reads [fetch.Roles]func()) {
 	reads[fetch.Codes], reads[fetch.MXFP4] = codesReader(set, b, x, quant.E4M3), codesReader(set, b, x, quant.MXFP4)
 	reads[fetch.Packing] = packingReader(set, b)
 	reads[fetch.Cache] = cacheReader(set, b, x)
+	return reads
+}
+
+// gainReaders are the readers of roles whose gains are measured: with AMX also those of tiles, which have one pattern and
+// no place in plans.
+func gainReaders(set *kernels.Set, b []byte) [fetch.Roles]func() {
+	reads := readers(set, b)
+	if set.AMX && !set.SlowPairs {
+		reads[fetch.Pairs], reads[fetch.PairTokens] = tilesReader(set, b, 0), tilesReader(set, b, 1)
+		reads[fetch.CodedPairs], reads[fetch.CodedTokens] = codedTilesReader(set, b, 0), codedTilesReader(set, b, 1)
+	}
 	return reads
 }
 
@@ -129,6 +141,46 @@ func codedPairsReader(set *kernels.Set, b []byte, x []float32, tokens int) func(
 			set.Coded.MulTokens(p)
 		})
 	}
+}
+
+// tilesReader multiplies bfloat16 weights by one token, or by a panel of tokens, in tiles.
+func tilesReader(set *kernels.Set, b []byte, panels int) func() {
+	const stride, rows, blocks = 2 * columns, perCall / (2 * columns), columns / gemm.BlockK
+	y, x := make([]float32, rows*gemm.CoupleTokens), tileTokens(panels)
+	return func() {
+		eachCall(b, stride, rows, func(w []byte, n int) {
+			weights := mat.Weights{Data: w, Stride: stride, Format: mat.BFloat16}
+			if panels == 0 {
+				set.GEMV.MulTile(y[:n], weights, x, n, blocks)
+				return
+			}
+			next := w[len(w):cap(w)]
+			set.GEMM.TileRows(gemm.RowTiles{C: y, W: weights, X: x, Panels: panels, Rows: n, Blocks: blocks, Fetch: gemm.Fetch{Next: next, Quarters: 4}})
+		})
+	}
+}
+
+// codedTilesReader does so with coded weights.
+func codedTilesReader(set *kernels.Set, b []byte, panels int) func() {
+	if !set.Coded.HasTiles(columns) {
+		return nil
+	}
+	p := coded.TilesProduct{C: make([]float32, perCall/(2*columns)*gemm.CoupleTokens), W: codedMatrix(b), X: tileTokens(panels), Panels: panels, Scratch: make([]float32, coded.TileScratch)}
+	return func() {
+		codedRows(p.W, func(row, n int) {
+			p.Row, p.Rows = row, n
+			set.Coded.MulTiles(p)
+		})
+	}
+}
+
+// tileTokens are ones as kernels of tiles take one token, or a panel of tokens.
+func tileTokens(panels int) []uint32 {
+	words := columns / 2
+	if panels > 0 {
+		words = gemm.PanelWords(columns)
+	}
+	return slices.Repeat([]uint32{0x3f803f80}, words)
 }
 
 // codedFloatsReader multiplies coded weights by one token.

@@ -19,7 +19,7 @@ import (
 
 // version is that of the files and of the kernels' patterns. A file of another version is measured
 // again.
-const version = 6
+const version = 7
 
 // mostBytes bounds what is read of a file; one has some 20 KiB.
 const mostBytes = 64 << 10
