@@ -217,6 +217,11 @@ MODELS |= {
     "doge-chosen": ("doge", dict(keep_window_size=5)),
     "minimax-m3-sparse": ("minimax_m3_vl_text", dict(M3, index_n_heads=2, index_head_dim=8, index_block_size=2, index_topk_blocks=3, index_local_blocks=1, layer_types=["minimax_m3_sparse", "full_attention"])),
 }
+LATENT = dict(MODELS["deepseek-v3"][1], n_routed_experts=4, n_group=1, topk_group=1, num_experts_per_tok=2, rope_parameters=rope(), index_topk=5, index_n_heads=8, index_head_dim=4)  # with many heads no scores are 0 alike
+MODELS |= {
+    "deepseek-v32": ("deepseek_v32", LATENT),
+    "glm-moe-dsa": ("glm_moe_dsa", dict(LATENT, indexer_types=["full", "shared"])),
+}
 STATES = ("linear_attn_alpha_factor", "conv_L_cache", "linear_num_key_heads", "state_size", "ssm_state_size", "mamba_d_state", "linear_attn_config", "kda_safe_gate")
 STEEP = ("num_kv_shared_layers", "enable_moe_block")  # of Gemma 3n and 4, whose scores are not scaled: float32 is too short
 

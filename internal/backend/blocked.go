@@ -23,7 +23,9 @@ type Blocked interface {
 // BlockedGradients has the reverse of AttentionBlocks. The choice of blocks has none.
 type BlockedGradients interface {
 	Blocked
-	// AttentionBlocksGrad is AttentionGrad where each row sees the blocks that AttentionBlocks saw.
+	Indexed
+	// AttentionBlocksGrad is AttentionGrad where each row sees the blocks that AttentionBlocks saw. Positions that
+	// AttentionChosen saw are blocks of one.
 	AttentionBlocksGrad(dq tensor.Tensor, dkv KV, dy, q tensor.Tensor, kv KV, spans []Span, a AttentionArgs, b ChosenBlocks)
 }
 

@@ -23,7 +23,10 @@ func (c *compiler) indexer(n Node, a *latent, in int) (x *indexer, err error) {
 	m := a.spec.MLA
 	s := m.Indexer
 	if m.Chosen > 0 || s != nil {
-		c.special("sparse attention")
+		c.together("sparse attention")
+		if a.spec.Sinks != "" {
+			c.untrained("sparse attention with sinks")
+		}
 		if a.spec.Window != 0 || a.spec.Softcap != 0 {
 			return nil, at(n.Path, "sparse attention with a window or capped scores")
 		}
@@ -32,6 +35,7 @@ func (c *compiler) indexer(n Node, a *latent, in int) (x *indexer, err error) {
 		if m.Chosen > c.program.chosen {
 			return nil, at(n.Path, "attention to %d chosen positions, of which no earlier layer chooses more than %d", m.Chosen, c.program.chosen)
 		}
+		c.program.choiceShared = c.program.choiceShared || m.Chosen > 0
 		return nil, nil
 	}
 	if s.Heads < 1 || s.HeadDim < a.rotated || s.Count < 1 || m.Chosen != s.Count || a.qDown == nil || a.spec.Rope == nil {
@@ -52,6 +56,7 @@ func (c *compiler) indexer(n Node, a *latent, in int) (x *indexer, err error) {
 	}
 	c.usedNext(x.q, x.k, x.weights, a.up.both, a.up.k, a.up.v, a.gate.of(), a.out)
 	c.program.chosen = max(c.program.chosen, s.Count)
+	c.program.choosers = append(c.program.choosers, len(c.program.Units))
 	if s.Last {
 		c.program.heads = max(c.program.heads, s.Heads)
 	}
@@ -63,7 +68,7 @@ func (c *compiler) indexer(n Node, a *latent, in int) (x *indexer, err error) {
 func (c *Context) indexed(path string) backend.Indexed {
 	b, ok := c.backend.(backend.Indexed)
 	if !ok {
-		c.fail("%s: sparse attention cannot be trained or run on this backend", path)
+		c.fail("%s: sparse attention does not run on this backend", path)
 	}
 	if !ok || c.err != nil {
 		return nil

@@ -36,6 +36,8 @@ type Program struct {
 	hashes        int    // most rows of a table that n-grams of a row have
 	host          string // see HostOnly
 	untrained     string // see Untrained
+	choosers      []int  // units with an indexer
+	choiceShared  bool   // a later unit sees the positions that one of them chose
 	shared        []int  // layers of KV that later units read
 	constants     int    // largest number of rows per token for which a rule needs ones and zeros
 	asked         asked

@@ -2,6 +2,7 @@ package nn
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/tensor"
@@ -39,6 +40,9 @@ type Training struct {
 	// taken is the output of the next unit to reverse: the recorder keeps its gradient under it.
 	taken  tensor.Tensor
 	inputs tensor.Tensor // input of each unit, [units·rows, width], if units are recomputed
+	// choices are the positions that each unit with an indexer chooses, [choosers·rows, chosen], if later units that share
+	// them are recomputed.
+	choices tensor.Tensor
 }
 
 // NewTraining allocates memory for passes within limits. Limits.Outputs bounds the rows of one
@@ -59,9 +63,11 @@ func (p *Program) NewTraining(r backend.Recorder, h Holder, l Limits) (*Training
 
 // Close frees the memory.
 func (t *Training) Close() {
-	if !t.inputs.IsZero() {
-		t.recorder.Free(t.inputs)
-		t.inputs = tensor.Tensor{}
+	for _, m := range []*tensor.Tensor{&t.inputs, &t.choices} {
+		if !m.IsZero() {
+			t.recorder.Free(*m)
+			*m = tensor.Tensor{}
+		}
 	}
 	t.Context.Close()
 }
@@ -123,6 +129,7 @@ func (t *Training) unit(i, next int, record bool) error {
 		return err
 	}
 	defer t.holder.Release(i)
+	t.takeChoice(i)
 	return t.record(t.program.Units[i], record)
 }
 
@@ -139,10 +146,28 @@ func (t *Training) makeInputs() (err error) {
 	if t.inputs.IsZero() {
 		t.inputs, err = t.recorder.New(meta.Float32, len(t.units)*t.limits.Rows, t.program.width)
 	}
+	if n := len(t.program.choosers); err == nil && t.program.choiceShared && t.choices.IsZero() {
+		t.choices, err = t.recorder.New(meta.Float32, n*t.limits.Rows, t.program.chosen)
+	}
 	if err != nil {
 		return fmt.Errorf("nn: memory for the inputs of units: %w", err)
 	}
 	return nil
+}
+
+// takeChoice makes unit i write its choice to memory of its own, or read that of the last unit before it.
+func (t *Training) takeChoice(i int) {
+	if t.choices.IsZero() || t.way < Recompute {
+		return
+	}
+	n, found := slices.BinarySearch(t.program.choosers, i)
+	if !found {
+		n--
+	}
+	if n >= 0 {
+		at := n * t.limits.Rows
+		t.chosen = matrix(t.choices.Slice(at, at+t.rows), t.rows, t.program.chosen)
+	}
 }
 
 // saveInput saves the hidden state before unit i; the first unit may have none.
@@ -286,6 +311,7 @@ func (t *Training) again(i int) error {
 		t.backend.Gather(t.hidden, t.input(i), t.iota[:t.rows])
 	}
 	t.begins[i] = t.hidden
+	t.takeChoice(i)
 	if err := t.record(t.units[i], true); err != nil {
 		return err
 	}

@@ -17,7 +17,6 @@ import (
 // that an adapter of all of them does not fit.
 var (
 	notTrained = map[string]string{
-		"deepseek32": "sparse attention", "glm-dsa": "sparse attention",
 		"phimoe": "sparsemixer",
 	}
 	notAdapted = map[string]string{"bloom": "self_attention.query_key_value", "falcon-h1": "feed_forward.gate_proj", "qwen3next": "linear_attn.in_proj_qkv", "glm4-images": "self_attn.q_proj"}

@@ -7,7 +7,10 @@ import (
 	"github.com/heftai/heft/internal/tensor"
 )
 
-var _ backend.Blocked = (*Recorder)(nil)
+var (
+	_ backend.Blocked = (*Recorder)(nil)
+	_ backend.Indexed = (*Recorder)(nil)
+)
 
 // ChooseBlocks has no reverse.
 func (r *Recorder) ChooseBlocks(chosen, q tensor.Tensor, keys backend.KV, spans []backend.Span, b backend.BlockArgs) {
@@ -19,19 +22,38 @@ func (r *Recorder) ChooseBlocks(chosen, q tensor.Tensor, keys backend.KV, spans 
 
 // AttentionBlocks requires that its pages do not change before the reverse.
 func (r *Recorder) AttentionBlocks(dst, q, chosen tensor.Tensor, kv backend.KV, spans []backend.Span, a backend.AttentionArgs, b backend.BlockArgs) {
+	r.attend(dst, q, chosen, kv, spans, a, b, func() { r.compute.AttentionBlocks(dst, q, chosen, kv, spans, a, b) })
+}
+
+// attend runs an attention to chosen blocks and records its reverse.
+func (r *Recorder) attend(dst, q, chosen tensor.Tensor, kv backend.KV, spans []backend.Span, a backend.AttentionArgs, b backend.BlockArgs, run func()) {
 	if !r.on {
-		r.compute.AttentionBlocks(dst, q, chosen, kv, spans, a, b)
+		run()
 		return
 	}
 	in, choice := r.keep(q), r.keep(chosen)
 	r.write(dst)
-	r.compute.AttentionBlocks(dst, q, chosen, kv, spans, a, b)
+	run()
 	spans = clonedSpans(spans)
 	r.push(dst, func(dy tensor.Tensor) {
 		r.idle(kv.K, false)
 		r.idle(kv.V, false)
 		r.compute.AttentionBlocksGrad(r.Gradient(q), r.kvGradient(kv), dy, r.value(in), kv, spans, a, backend.ChosenBlocks{BlockArgs: b, Chosen: r.value(choice)})
 	})
+}
+
+// Choose has no reverse.
+func (r *Recorder) Choose(chosen, q, weights tensor.Tensor, keys backend.KV, spans []backend.Span, a backend.IndexArgs) {
+	if r.on {
+		r.write(chosen)
+	}
+	r.compute.Choose(chosen, q, weights, keys, spans, a)
+}
+
+// AttentionChosen is reversed as attention to blocks of one position. Its pages must not change before the reverse.
+func (r *Recorder) AttentionChosen(dst, q, chosen tensor.Tensor, kv backend.KV, spans []backend.Span, a backend.AttentionArgs) {
+	b := backend.BlockArgs{Heads: 1, Size: 1, Count: chosen.Cols()}
+	r.attend(dst, q, chosen, kv, spans, a, b, func() { r.compute.AttentionChosen(dst, q, chosen, kv, spans, a) })
 }
 
 // clonedSpans returns spans that a caller does not change.
