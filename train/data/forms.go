@@ -10,10 +10,26 @@ import (
 // fields are the keys of a record that are not null.
 type fields map[string]json.RawMessage
 
+// fileOf says what a file is that begins with line and has no JSON, or "".
+func fileOf(line []byte) string {
+	for begin, what := range map[string]string{
+		"\x1f\x8b": "a gzip file: unpack it with gunzip", "\x28\xb5\x2f\xfd": "a zstd file: unpack it with unzstd",
+		"PK\x03\x04": "a zip file: unpack it", "\xff\xfe": "UTF-16: convert it with iconv", "\xfe\xff": "UTF-16: convert it with iconv",
+	} {
+		if bytes.HasPrefix(line, []byte(begin)) {
+			return what
+		}
+	}
+	return ""
+}
+
 // readFields parses line as a JSON object.
 func readFields(line []byte) (fields, error) {
 	line = bytes.TrimPrefix(line, []byte("\ufeff")) // which some editors begin a file with
 	if !json.Valid(line) {
+		if what := fileOf(line); what != "" {
+			return nil, fmt.Errorf("got %s, want JSON lines in UTF-8", what)
+		}
 		var none json.RawMessage
 		return nil, fmt.Errorf("got text that is not JSON (%w), want one JSON object on each line, or one JSON list of objects", json.Unmarshal(line, &none))
 	}

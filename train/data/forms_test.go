@@ -80,3 +80,12 @@ func TestRecordsKeepTheirJSON(t *testing.T) {
 		t.Errorf("got %s, %s, %v", r.Messages, json.RawMessage(r.Tools), err)
 	}
 }
+
+// TestPackedFilesAreNamed: gzip files and files in UTF-16 were text with an invalid character.
+func TestPackedFilesAreNamed(t *testing.T) {
+	for begin, want := range map[string]string{"\x1f\x8b\x08": "got a gzip file: unpack it with gunzip", "\xff\xfe{\x00": "got UTF-16: convert it with iconv"} {
+		if _, err := readFields([]byte(begin)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: got %v, want %q", begin, err, want)
+		}
+	}
+}

@@ -49,9 +49,28 @@ func (r *report) log(j *job, path string) {
 	if r.Skipped > 0 {
 		j.log.Warn("records that cannot be used are skipped: --strict-data stops instead", "file", path, "skipped", r.Skipped, "of", r.Of, "first", r.First)
 	}
-	if r.Cut > 0 || r.Empty > 0 {
-		j.log.Warn("data", "file", path, "cut", r.Cut, "without_a_label", r.Empty)
+	if r.Cut > 0 {
+		j.log.Warn("texts are cut to --sequence", "file", path, "cut", r.Cut, "of", r.Of, "sequence", j.Sequence)
 	}
+	if r.Empty > 0 {
+		j.log.Warn("texts without a token to learn are skipped", "file", path, "skipped", r.Empty, "of", r.Of)
+	}
+	if why := r.useless(j.Sequence); why != "" {
+		j.useless = append(j.useless, path+" "+why)
+	}
+}
+
+// useless says why there is nothing to learn of a file, or "" if there is.
+func (r *report) useless(sequence int) string {
+	switch {
+	case r.Of == 0:
+		return "has no records"
+	case r.Empty == 0 || r.Empty+r.Skipped < r.Of:
+		return ""
+	case r.Cut > 0:
+		return fmt.Sprintf("has only texts whose first %d tokens have none to learn: use a higher --sequence, or --learn-prompt", sequence)
+	}
+	return "has no answers: use --learn-prompt to learn the other messages"
 }
 
 // errCache is an error of the cache, not of the data.

@@ -2,9 +2,11 @@ package finetune
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -28,6 +30,8 @@ type sampleSet[S any] struct {
 	evals []named[data.Dataset[S]]
 }
 
+var errNothing = errors.New("--data has no tokens to learn")
+
 // textsOf counts the samples of a set. measure returns the tokens that one has in a batch, and those
 // that are learned.
 func textsOf[S any](s sampleSet[S], measure func(S) (length, tokens int)) (*texts, error) {
@@ -41,7 +45,7 @@ func textsOf[S any](s sampleSet[S], measure func(S) (length, tokens int)) (*text
 		t.longest, t.tokens = max(t.longest, length), t.tokens+tokens
 	}
 	if t.tokens == 0 {
-		return nil, misusef("--data has no tokens to learn")
+		return nil, misuse(errNothing)
 	}
 	return t, nil
 }
@@ -66,6 +70,9 @@ func (j *job) read() error {
 	t, err := j.method().read(j, tokenizer, o)
 	if err == nil {
 		err = j.checkMetric() // of rewards that the data names
+	}
+	if errors.Is(err, errNothing) && len(j.useless) > 0 {
+		return misusef("%w: %s", err, strings.Join(j.useless, "; "))
 	}
 	if err != nil {
 		return err

@@ -81,6 +81,7 @@ type job struct {
 	log     *slog.Logger
 	vocab   int // ids that the model has, or 0 if that is not known
 	data    *texts
+	useless []string       // files of which there is nothing to learn, and why
 	words   string         // see tokenizerDigest
 	caches  []func() error // that close files of samples
 	rewards []string       // of grpo, by name
