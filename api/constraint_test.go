@@ -13,7 +13,6 @@ import (
 
 	"github.com/heftai/heft/internal/engine"
 	"github.com/heftai/heft/internal/engine/enginetest"
-	"github.com/heftai/heft/internal/engine/holder"
 	"github.com/heftai/heft/internal/generatetest"
 )
 
@@ -231,11 +230,7 @@ func callFault(name, arguments string) string {
 func TestARandomModelMakesOnlyValidCalls(t *testing.T) {
 	for name, template := range notations {
 		t.Run(name, func(t *testing.T) {
-			m := generatetest.Speaking(t, generatetest.Speaker{Template: template, Special: []string{"<think>", "</think>"}}, engine.Options{})
-			e := engine.New(&enginetest.Model{Width: m.Tokenizer.VocabSize(), MaxLen: 8192}, engine.Options{})
-			t.Cleanup(e.Close)
-			holder.SetEngine(m, e)
-			s := serve(t, m)
+			s := serve(t, randomCaller(t, template))
 			body := func(more obj) obj {
 				b := obj{"messages": askedOnce, "tools": callable(false), "max_tokens": 4000, "n": 4, "seed": 3, "temperature": 1}
 				maps.Copy(b, more)
