@@ -105,10 +105,13 @@ func (m *Model) takeResults() (err error) {
 	return out.hidden.take(m)
 }
 
-// verify detects a shard that was truncated within its last page or overwritten. Reading such a
-// mapping does not fault, but returns other bytes.
+// verify detects a shard, or a file of converted weights, that was truncated within its last page or overwritten.
+// Reading such a mapping does not fault, but returns other bytes.
 func (m *Model) verify() error {
 	if err := m.checkpoint.Unchanged(); err != nil {
+		return m.weightError("", err)
+	}
+	if err := m.weights.SidecarUnchanged(); err != nil {
 		return m.weightError("", err)
 	}
 	if m.changed.Load() != nil {

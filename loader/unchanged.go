@@ -177,6 +177,13 @@ func (f *File) Unchanged() error {
 	return f.compare(now)
 }
 
+// Accept takes the present contents as those of the opening: the caller has written to the file.
+func (f *File) Accept() {
+	if now, err := f.now(); err == nil {
+		f.contents.accepted.Store(&now)
+	}
+}
+
 // compare accepts a new stamp if the contents are those of the opening.
 func (f *File) compare(now hostmem.Stamp) error {
 	c := &f.contents

@@ -39,10 +39,11 @@ type sidecar struct {
 	remaining int        // matrices that the first start has to write
 	err       error      // of renaming the file
 
-	unwritten atomic.Bool // the file cannot be written any more
-	late      bool        // the plan has all weights in memory: see the type late
-	exact     bool        // conversion to the format loses nothing
-	somePlain bool        // matrices of a complete file are used as stored
+	writes    atomic.Uint32 // odd while this process writes the file
+	unwritten atomic.Bool   // the file cannot be written any more
+	late      bool          // the plan has all weights in memory: see the type late
+	exact     bool          // conversion to the format loses nothing
+	somePlain bool          // matrices of a complete file are used as stored
 }
 
 // holds reports whether t is a tensor of the sidecar rather than of the checkpoint.
@@ -163,6 +164,9 @@ func (s *Store) mapSidecar(c *sidecar) error {
 // file marks as plain.
 func (c *sidecar) bind(list []sideMatrix, q *quantizer) error {
 	c.pieces, c.jobs = map[sideKey][]stored.Piece{}, map[*loader.Tensor]*sideJob{}
+	if c.writing != nil {
+		c.writes.Store(1)
+	}
 	var marks []byte
 	if sums, ok := c.checkpoint.Lookup(sideSums); ok && c.writing == nil {
 		if c.sums = sums; q.exact() {

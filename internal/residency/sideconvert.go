@@ -113,6 +113,7 @@ func (c *sidecar) markDone(j *sideJob) {
 	j.done.Store(true)
 	if c.remaining--; c.remaining <= 0 && !c.unwritten.Load() {
 		c.err = c.writing.finish()
+		c.written()
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+
+	"github.com/heftai/heft/loader"
 )
 
 // verify compares r's bytes with their checksums: the bytes in read, or in the mapping if read is nil. It
@@ -65,6 +67,11 @@ func (s *Store) repair(ctx context.Context, c *sidecar, j *sideJob, first, end i
 		_, sums, _ := c.sums.Location()
 		c.writing = &sideFile{f: f, sums: sums, intercept: s.mover.InterceptWrite}
 	}
+	if err := c.unchanged(); err != nil {
+		return err
+	}
+	c.writes.Add(1)
+	defer c.written()
 	if err := s.convertTiles(ctx, j, first, end); err != nil {
 		return err
 	}
@@ -75,3 +82,35 @@ func (s *Store) repair(ctx context.Context, c *sidecar, j *sideJob, first, end i
 	c.err = c.writing.finish()
 	return nil
 }
+
+// SidecarUnchanged returns an error if another process wrote to the file of converted weights, or cut it, since this one
+// opened or wrote it. It finds no changes while this process writes the file. Without an error it allocates nothing.
+func (s *Store) SidecarUnchanged() error {
+	c := s.side()
+	if c == nil {
+		return nil
+	}
+	return c.unchanged()
+}
+
+func (c *sidecar) unchanged() error {
+	writes := c.writes.Load()
+	if writes%2 == 1 {
+		return nil
+	}
+	err := c.file().Unchanged()
+	if err != nil && c.writes.Load() != writes {
+		return nil // this process has written to it
+	}
+	return err
+}
+
+// written takes the present contents as those that this process wrote.
+func (c *sidecar) written() {
+	c.file().Accept()
+	if c.writes.Load()%2 == 1 {
+		c.writes.Add(1)
+	}
+}
+
+func (c *sidecar) file() *loader.File { return c.order[0].target.File }
