@@ -191,6 +191,26 @@ func TestWithoutTools(t *testing.T) {
 	}
 }
 
+// TestAllowedToolsOfAChat: OpenAI's tool_choice allowed_tools was a 400. The model sees and calls the allowed tools only.
+func TestAllowedToolsOfAChat(t *testing.T) {
+	m := generatetest.Speaking(t, speaker(t, "hermes"), engine.Options{})
+	tools := []obj{weather[0], {"type": "function", "function": obj{"name": "other", "description": "a word that only this tool has"}}}
+	allow := func(name string) obj {
+		return obj{"tools": tools, "tool_choice": obj{"type": "allowed_tools", "allowed_tools": obj{"mode": "auto", "tools": []obj{{"type": "function", "function": obj{"name": name}}}}}}
+	}
+	if got, want := hear(t, m, asked(allow("weather"))), speakers[0].want; !reflect.DeepEqual(got, want) {
+		t.Errorf("the tool is allowed: got %+v, want %+v", got, want)
+	}
+	s := serve(t, m)
+	prompt := func(more obj) int64 {
+		_, got := s.object("POST", chat, asked(more))
+		return mustInt(t, at(got, "usage", "prompt_tokens"))
+	}
+	if one, allowed, all := prompt(nil), prompt(allow("weather")), prompt(obj{"tools": tools}); allowed != one || all <= one {
+		t.Errorf("prompts of %d tokens with one tool, %d with one of two allowed, %d with two", one, allowed, all)
+	}
+}
+
 func TestWhatOfAnAnswerIsShown(t *testing.T) {
 	m := generatetest.Speaking(t, speaker(t, "hermes"), engine.Options{})
 	all := speakers[0].want

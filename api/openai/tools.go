@@ -3,6 +3,7 @@ package openai
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/heftai/heft/api/generate"
 	"github.com/heftai/heft/api/internal/settings"
@@ -47,7 +48,11 @@ func checkCall(f *wire.Fields, at string, v chat.Value) {
 
 // decodeTools reads the tools and whether the model may call them.
 func decodeTools(f *wire.Fields, c *generate.Conversation) {
+	decodeToolList(f, c)
 	decodeToolChoice(f, c)
+}
+
+func decodeToolList(f *wire.Fields, c *generate.Conversation) {
 	f.Like("tools", []map[string]any{})
 	tools, ok := settings.Value(f, "tools")
 	if !ok {
@@ -77,7 +82,7 @@ func decodeTools(f *wire.Fields, c *generate.Conversation) {
 	}
 }
 
-// decodeToolChoice reads "auto", "none", "required" or {"type": "function", "function": {"name": …}}.
+// decodeToolChoice reads "auto", "none", "required", a function or the tools that are allowed.
 func decodeToolChoice(f *wire.Fields, c *generate.Conversation) {
 	f.Like("tool_choice", new(string), map[string]any{})
 	raw, ok := f.Raw("tool_choice")
@@ -102,20 +107,66 @@ func decodeToolChoice(f *wire.Fields, c *generate.Conversation) {
 		return
 	}
 	var kind string
-	if o.String("type", &kind); kind != typeFunction {
-		o.Fail("type", "Invalid value for {}: expected \"function\".")
-		return
+	switch o.String("type", &kind); kind {
+	case typeFunction:
+		decodeNamed(o, c)
+	case "allowed_tools":
+		decodeAllowed(o, c)
+	default:
+		o.Fail("type", "Invalid value for {}: expected \"function\" or \"allowed_tools\".")
 	}
-	at := o
+}
+
+// decodeNamed reads {"type": "function", "function": {"name": …}}.
+func decodeNamed(o *wire.Fields, c *generate.Conversation) {
+	c.Tool = functionName(o)
+	c.ToolChoice = generate.ToolsRequired
+}
+
+// functionName reads the name of {"type": "function", "function": {"name": …}}, or fails. Some clients have the name in
+// the object itself.
+func functionName(o *wire.Fields) (name string) {
+	at, ok := o, true
 	if o.Has("function") {
 		if at, ok = o.Object("function"); !ok {
-			return
+			return ""
 		}
 	}
-	if at.String("name", &c.Tool); c.Tool == "" {
+	if at.String("name", &name); name == "" {
 		at.Fail("name", "Missing required parameter: {}.")
 	}
-	c.ToolChoice = generate.ToolsRequired
+	return name
+}
+
+// decodeAllowed reads {"type": "allowed_tools", "allowed_tools": {"mode": …, "tools": […]}}. The model sees the allowed
+// tools only.
+func decodeAllowed(o *wire.Fields, c *generate.Conversation) {
+	in, ok := o.Object("allowed_tools")
+	if !ok {
+		o.Fail("allowed_tools", "Missing required parameter: {}.")
+		return
+	}
+	var mode string
+	switch in.String("mode", &mode); mode {
+	case "auto":
+	case "required":
+		c.ToolChoice = generate.ToolsRequired
+	default:
+		in.Fail("mode", "Invalid value for {}: expected \"auto\" or \"required\".")
+	}
+	allowed := map[string]bool{}
+	in.Objects("tools", "a list of tools", func(_ int, tool *wire.Fields) bool {
+		name := functionName(tool)
+		if name != "" && !slices.ContainsFunc(c.Tools, func(t text.Tool) bool { return t.Name == name }) {
+			tool.Fail("function", "Invalid value for {}: there is no function %.100q in 'tools'.", name)
+		}
+		allowed[name] = true
+		return true
+	})
+	if len(allowed) == 0 {
+		in.Fail("tools", "Missing required parameter: {}.")
+	}
+	c.Tools = slices.DeleteFunc(c.Tools, func(t text.Tool) bool { return !allowed[t.Name] })
 }
 
 // checkTool checks a tool. It returns the function's name and whether its arguments are strict.
