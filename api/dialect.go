@@ -112,7 +112,7 @@ func ollamas(s *ollama.Server) dialect {
 		route{http.MethodGet, "/api/tags", s.Tags},
 		route{http.MethodGet, "/api/ps", s.PS},
 		route{http.MethodGet, "/api/version", s.Version},
-		route{http.MethodPost, "/api/pull", s.NotOffered},
+		route{http.MethodPost, "/api/pull", s.Pull},
 		route{http.MethodPost, "/api/push", s.NotOffered},
 		route{http.MethodPost, "/api/create", s.NotOffered},
 		route{http.MethodPost, "/api/copy", s.NotOffered},

@@ -177,6 +177,22 @@ func TestOllamaLists(t *testing.T) {
 	}
 }
 
+// TestPullingAServedModel: Ollama's clients pull a model before they use it, and a served one was a 501.
+func TestPullingAServedModel(t *testing.T) {
+	s := serveDemo(t)
+	for _, body := range []obj{{"model": s.model(), "stream": false}, {"name": s.model() + ":latest", "stream": false}} {
+		if status, r := s.object("POST", "/api/pull", body); status != 200 || r["status"] != "success" {
+			t.Errorf("%v: %d %v", body, status, r)
+		}
+	}
+	if lines := s.lines("/api/pull", obj{"model": s.model()}); len(lines) != 1 || lines[0]["status"] != "success" {
+		t.Errorf("a stream: %v", lines)
+	}
+	if status, r := s.object("POST", "/api/pull", obj{"model": 3}); status != 400 {
+		t.Errorf("a model that is no name: %d %v", status, r)
+	}
+}
+
 // TestOllamaErrors: what is not supported is an error in Ollama's shape that says what to do.
 func TestOllamaErrors(t *testing.T) {
 	s := serveDemo(t)

@@ -1,12 +1,14 @@
 package ollama
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -225,6 +227,36 @@ var instead = map[string]string{
 	"/api/create": "models are folders of published files: serve one with --model, an adapter with --lora",
 	"/api/copy":   "name it with --served-model-name",
 	"/api/delete": "delete it with `serve rm ORG/NAME`",
+}
+
+// pulled is a line of the answer of /api/pull.
+type pulled struct {
+	Status string `json:"status"`
+}
+
+// Pull is POST /api/pull. Clients pull a model before they use it: one that is served is there, others are not fetched.
+func (s *Server) Pull(w http.ResponseWriter, r *http.Request) {
+	name, old, stream := "", "", true
+	err := wire.ReadFields(r, func(f *wire.Fields) {
+		f.String("model", &name)
+		f.String("name", &old) // as older clients call it
+		f.Bool("stream", &stream)
+	})
+	if err != nil {
+		respond(w, err)
+		return
+	}
+	short := strings.TrimSuffix(cmp.Or(name, old), ":latest")
+	if !slices.ContainsFunc(s.models.KnownTo(r.Context()), func(k generate.Known) bool { return k.Name == short || k.Name == cmp.Or(name, old) }) {
+		s.NotOffered(w, r)
+		return
+	}
+	done := pulled{"success"}
+	if !stream {
+		wire.WriteJSON(w, http.StatusOK, done)
+		return
+	}
+	_ = wire.NewLines(w, func() any { return done }).Send(done) // the client may have disconnected
 }
 
 // NotOffered answers the requests that change the server's models, with 501 and what to do instead.

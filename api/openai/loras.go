@@ -87,27 +87,10 @@ func requireString(f *wire.Fields, name string, to *string) {
 
 // read reads a request about an adapter.
 func (s *Adapters) read(r *http.Request, decode func(*wire.Fields)) error {
-	if f := wire.DescriptionOf(r.Context()); f != nil {
-		decode(f)
-		return f.Err()
-	}
-	if s.dir == "" {
+	if s.dir == "" && wire.DescriptionOf(r.Context()) == nil {
 		return &wire.Error{Kind: wire.NotFound, Message: NoAdapters}
 	}
-	defer r.Body.Close()
-	b, err := wire.ReadBodyWithin(r.Context(), io.Reader(r.Body), nil)
-	if err != nil {
-		return err
-	}
-	f, err := wire.ParseFields(b)
-	if err != nil {
-		return err
-	}
-	claim := wire.ClaimOf(r.Context())
-	defer claim.WorkDone()
-	f.CountIn(claim)
-	decode(f)
-	return f.Err()
+	return wire.ReadFields(r, decode)
 }
 
 // folder returns the folder of an adapter that a client names. Neither the folder nor its files may be outside the

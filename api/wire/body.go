@@ -261,3 +261,25 @@ func errFull() *Error {
 	return &Error{Kind: Overloaded, RetryAfter: time.Second,
 		Message: "The server has as many requests as it has memory for; retry after 1 s."}
 }
+
+// ReadFields reads the body of a request that names no model, and passes its fields to decode, or fields that describe
+// the request (see [Describing]). It returns the first error of a field.
+func ReadFields(r *http.Request, decode func(*Fields)) error {
+	ctx := r.Context()
+	f := DescriptionOf(ctx)
+	if f == nil {
+		defer r.Body.Close()
+		b, err := ReadBody(ctx, r.Body)
+		if err != nil {
+			return err
+		}
+		if f, err = ParseFields(b); err != nil {
+			return err
+		}
+		claim := ClaimOf(ctx)
+		defer claim.WorkDone()
+		f.CountIn(claim)
+	}
+	decode(f)
+	return f.Err()
+}
