@@ -2,6 +2,7 @@
 // (DOMPurify) that knows only the elements below. The page's policy is the third wall: it runs no script
 // but the page's own files.
 import {el, icon, copy} from './dom.js';
+import {math} from './math.js';
 
 const md = window.markdownit({html: false, linkify: true, breaks: false, typographer: false});
 md.linkify.set({fuzzyLink: false, fuzzyEmail: false, fuzzyIP: false});
@@ -21,7 +22,8 @@ for (const cell of ['th_open', 'td_open']) {
   };
 }
 
-// Formulas keep their TeX: Markdown would take its backslashes, and its stars and underscores for emphasis.
+// Formulas are MathML, or keep their TeX: Markdown would take its backslashes, and its stars and underscores for
+// emphasis.
 const formulas = [/\\\(.+?\\\)/sy, /\\\[.+?\\\]/sy, /\$\$.+?\$\$/sy, /\$(?=\S)[^$\n]*[^$\s\\]\$(?!\d)/y];
 md.inline.ruler.before('escape', 'formula', (state, silent) => {
   const first = state.src[state.pos];
@@ -30,12 +32,14 @@ md.inline.ruler.before('escape', 'formula', (state, silent) => {
     formula.lastIndex = state.pos;
     const found = formula.exec(state.src);
     if (!found || formula.lastIndex > state.posMax) continue;
-    if (!silent) state.push('code_inline', 'code', 0).content = found[0];
+    if (!silent) state.push('formula', 'code', 0).content = found[0];
     state.pos = formula.lastIndex;
     return true;
   }
   return false;
 });
+
+md.renderer.rules.formula = (tokens, i) => `<code class="tex">${md.utils.escapeHtml(tokens[i].content)}</code>`;
 
 // Items of a list of tasks begin with a box.
 md.core.ruler.after('inline', 'tasks', state => {
@@ -59,9 +63,17 @@ export function render(text) {
     a.target = '_blank';
     a.rel = 'noopener noreferrer nofollow';
   }
+  for (const code of out.querySelectorAll('code.tex')) showFormula(code);
   for (const code of out.querySelectorAll('pre > code')) frameCode(code);
   for (const table of out.querySelectorAll('table')) frameTable(table);
   return out;
+}
+
+function showFormula(code) {
+  code.removeAttribute('class');
+  const text = code.textContent, marks = text.startsWith('$') && !text.startsWith('$$') ? 1 : 2;
+  const formula = math(text.slice(marks, -marks), text.startsWith('$$') || text.startsWith('\\['));
+  if (formula) code.replaceWith(formula);
 }
 
 function copier(what, text) {
