@@ -105,7 +105,11 @@ type ErrorWriter func(w http.ResponseWriter, err error)
 // act on, and sets the headers that say when to retry and that the connection ends.
 func PrepareError(w http.ResponseWriter, e *Error, err error) {
 	if e.Kind.Operators() {
-		slog.Error("a request failed", "reason", err)
+		about := []any{"reason", err}
+		if e.Err != nil && err == error(e) { // the client reads no cause
+			about = append(about, "cause", e.Err)
+		}
+		slog.Error("a request failed", about...)
 	}
 	if e.RetryAfter > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(int((e.RetryAfter+time.Second-1)/time.Second)))
