@@ -178,6 +178,7 @@ func gpts() []architecture {
 		{"gpt_neo", "GPTNeoForCausalLM", "transformer", "GPTNeoBlock", 50256, []int{50256}, gptNeo},
 		{"gpt_neox", "GPTNeoXForCausalLM", "gpt_neox", "GPTNeoXLayer", 0, []int{2}, gptNeoX},
 		{"gptj", "GPTJForCausalLM", "transformer", "GPTJBlock", 50256, []int{50256}, gptJ},
+		{"openai-gpt", "OpenAIGPTLMHeadModel", "transformer", "Block", -1, nil, openAIGPT},
 		{"mpt", "MptForCausalLM", "transformer", "MptBlock", -1, nil, mpt},
 	}
 }

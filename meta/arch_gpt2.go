@@ -4,6 +4,8 @@ import "strconv"
 
 // gpt2Config is GPT-2's config, with names of its own.
 type gpt2Config struct {
+	class string // with which those of the parts begin
+
 	vocab, context, hidden, inner, layers, heads int
 
 	eps         float64
@@ -15,6 +17,7 @@ type gpt2Config struct {
 
 func readGPT2(f *fields) *gpt2Config {
 	c := &gpt2Config{
+		class:       "GPT2",
 		vocab:       f.size("vocab_size", 50257),
 		context:     f.size("n_positions", 1024),
 		hidden:      f.size("n_embd", 768),
@@ -67,7 +70,7 @@ func gpt2(f *fields, b *Builder) {
 	b.Ignore("transformer.h.*.attn.bias", "transformer.h.*.attn.masked_bias")
 }
 
-func (c *gpt2Config) attention(b *Builder, layer int) {
+func (c *gpt2Config) attention(b *Builder, layer int) *Builder {
 	headDim := c.hidden / c.heads
 	scale := float32(1)
 	if c.scaled {
@@ -76,7 +79,7 @@ func (c *gpt2Config) attention(b *Builder, layer int) {
 	if c.layerScaled {
 		scale /= float32(layer + 1)
 	}
-	a := b.Child("attn", "GPT2Attention").Runs(KindAttention, &AttentionSpec{
+	a := b.Child("attn", c.class+"Attention").Runs(KindAttention, &AttentionSpec{
 		Layer: layer, Heads: c.heads, KVHeads: c.heads, HeadDim: headDim, ValueDim: headDim,
 		Fused: "c_attn", FusedOrder: FusedQKV, Out: "c_proj", Scale: scale,
 	})
@@ -84,12 +87,14 @@ func (c *gpt2Config) attention(b *Builder, layer int) {
 	a.Conv1D("c_proj", c.hidden, c.hidden)
 	a.Dropout("attn_dropout")
 	a.Dropout("resid_dropout")
+	return a
 }
 
-func (c *gpt2Config) mlp(b *Builder) {
-	m := b.Child("mlp", "GPT2MLP").Runs(KindMLP, &MLPSpec{Up: "c_fc", Down: "c_proj", Act: c.act.act})
+func (c *gpt2Config) mlp(b *Builder) *Builder {
+	m := b.Child("mlp", c.class+"MLP").Runs(KindMLP, &MLPSpec{Up: "c_fc", Down: "c_proj", Act: c.act.act})
 	m.Conv1D("c_fc", c.hidden, c.inner)
 	m.Conv1D("c_proj", c.inner, c.hidden)
 	m.Activation("act", c.act.class, c.act.act)
 	m.Dropout("dropout")
+	return m
 }

@@ -141,6 +141,8 @@ func TestUnsupportedValuesOfDecoders(t *testing.T) {
 		`{"model_type": "gpt_neo", "attention_types": [24]}`:                                                                         "attention_types: got 24, want pairs",
 		`{"model_type": "gpt_neo", "attention_types": [[["sparse"], 24]]}`:                                                           "attention_types: sparse is not supported",
 		`{"model_type": "gpt_bigcode", "add_cross_attention": true}`:                                                                 "add_cross_attention: cross attention is not supported",
+		`{"model_type": "openai-gpt", "afn": "gelu_new"}`:                                                                            `afn: activation "gelu_new" is not supported (supported: gelu`,
+		`{"model_type": "openai-gpt", "n_head": 7}`:                                                                                  "n_head: 7 does not divide the hidden size of 768",
 		`{"model_type": "helium", "head_dim": 64}`:                                                                                   "head_dim: 20 heads of 64 are not the hidden size of 2560",
 		`{"model_type": "hunyuan_v1_moe", "num_experts": 4, "moe_topk": 5}`:                                                          "moe_topk: 5 of 4 experts",
 		`{"model_type": "hunyuan_v1_moe", "num_experts": 4, "moe_topk": [2]}`:                                                        "moe_topk: 1 numbers for 32 layers",

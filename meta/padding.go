@@ -10,7 +10,7 @@ var paddings = map[string]int{
 }
 
 // unpadded are the model types whose embeddings learn the padding token as any other.
-var unpadded = map[string]bool{"falcon": true, "gpt2": true, "gpt_bigcode": true, "gpt_neo": true, "gpt_neox": true, "gptj": true, "mamba2": true, "nemotron_h": true}
+var unpadded = map[string]bool{"falcon": true, "gpt2": true, "gpt_bigcode": true, "gpt_neo": true, "gpt_neox": true, "gptj": true, "mamba2": true, "nemotron_h": true, "openai-gpt": true}
 
 // pad marks the padding token's row of the embeddings below root, as the reference's padding_idx
 // does. A negative id counts from the end.

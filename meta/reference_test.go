@@ -55,8 +55,11 @@ func TestReferenceTrees(t *testing.T) {
 			continue
 		}
 		noSplit := c.NoSplit
-		if m.Config.ModelType == "biogpt" { // the reference names no class, and device_map="auto" is an error in it
+		switch m.Config.ModelType { // the reference names no class, and device_map="auto" is an error in it
+		case "biogpt":
 			noSplit = []string{"BioGptDecoderLayer"}
+		case "openai-gpt":
+			noSplit = []string{"Block"}
 		}
 		if !slices.Equal(m.NoSplitClasses, noSplit) {
 			t.Errorf("%s: no-split classes %v, want %v", c.Config, m.NoSplitClasses, noSplit)

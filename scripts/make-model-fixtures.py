@@ -70,7 +70,7 @@ def by_token(h, n):
 @torch.no_grad()
 def prompt(model, ids):
     seen = []
-    hooks = [layer.register_forward_hook(lambda _, __, out: seen.append(out[0] if isinstance(out, tuple) else out))
+    hooks = [layer.register_forward_hook(lambda _, __, out: seen.append(out[0] if isinstance(out, (tuple, list)) else out))
              for layer in layers_of(model)]
     first = []
     hooks.append(layers_of(model)[0].register_forward_pre_hook(

@@ -113,6 +113,7 @@ MODELS = {
     "gptj": ("gptj", dict(num_key_value_heads=None, intermediate_size=None, n_inner=20, rotary_dim=2)),
     "codegen": ("codegen", dict(num_key_value_heads=None, intermediate_size=None, n_inner=20, rotary_dim=2)),
     "gpt-bigcode": ("gpt_bigcode", dict(num_key_value_heads=None, intermediate_size=None, n_inner=20)),
+    "openai-gpt": ("openai-gpt", dict(num_key_value_heads=None, intermediate_size=None, afn="gelu")),
     "gpt-bigcode-heads": ("gpt_bigcode", dict(num_key_value_heads=None, intermediate_size=None, n_inner=20, multi_query=False)),
     "cwm": ("cwm", dict(head_dim=8, sliding_window=4, layer_types=["sliding_attention", "full_attention"], rope_parameters=rope())),
     "vaultgemma": ("vaultgemma", dict(head_dim=8, sliding_window=4, attn_logit_softcapping=2.0, final_logit_softcapping=3.0, query_pre_attn_scalar=8)),

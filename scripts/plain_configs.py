@@ -191,6 +191,15 @@ def gpt(R, model_type):
     return c
 
 
+def openai_gpt(R):
+    c = gpt(R, "openai-gpt")
+    for name in ("multi_query", "scale_attn_weights", "attention_softmax_in_fp32", "n_inner", "activation_function"):
+        c.pop(name)
+    if R.random() < 0.6:
+        c["afn"] = R.choice(["gelu", "relu", "silu", "swish"])
+    return c
+
+
 def opt(R, llama):
     c = llama(R, "opt", head_dim=False)
     for name in ("rms_norm_eps", "num_key_value_heads", "rope_parameters", "rope_theta", "rope_scaling", "hidden_act", "tie_word_embeddings"):
@@ -226,6 +235,7 @@ def plains(llama):
         "gptj": (lambda R: gpt(R, "gptj"), [1, 2]),
         "codegen": (lambda R: gpt(R, "codegen"), [1, 2]),
         "gpt_bigcode": (lambda R: gpt(R, "gpt_bigcode"), [1, 2]),
+        "openai_gpt": (openai_gpt, [1]),
         "opt": (lambda R: opt(R, llama), [2, 9, 10, 13]),
         "persimmon": (lambda R: persimmon(R, llama), [1, 2]),
         "dots1": (lambda R: dots1(R, llama), [1, 2]),
