@@ -218,6 +218,7 @@ func deepseeks() []architecture {
 	return []architecture{
 		{"axk1", "AXK1ForCausalLM", "model", "AXK1DecoderLayer", 163691, []int{163691}, axK1},
 		{"bailing_hybrid", "BailingHybridForCausalLM", "model", "BailingHybridDecoderLayer", -1, []int{156895}, bailingHybrid},
+		{"deepseek_ocr2_text", "", "model", "DeepseekOcr2TextDecoderLayer", 1, []int{2}, deepseekOCR2},
 		{"deepseek_v2", "DeepseekV2ForCausalLM", "model", "DeepseekV2DecoderLayer", 1, []int{2}, deepseekV2},
 		{"deepseek_v3", "DeepseekV3ForCausalLM", "model", "DeepseekV3DecoderLayer", 0, []int{1}, deepseekV3},
 		{"deepseek_v32", "DeepseekV32ForCausalLM", "model", "DeepseekV32DecoderLayer", 0, []int{1}, deepseekV32},

@@ -28,6 +28,7 @@ func wrappers() []wrapper {
 		{"aya_vision", "AyaVisionForConditionalGeneration", "AyaVisionModel", text, "cohere2", false, true, false},
 		{"cohere2_vision", "Cohere2VisionForConditionalGeneration", "Cohere2VisionModel", text, "cohere2", false, true, false},
 		{"cohere_compass", "CohereCompassForConditionalGeneration", "CohereCompassModel", text, "cohere_compass_text", true, false, false},
+		{"deepseek_ocr2", "DeepseekOcr2ForConditionalGeneration", "DeepseekOcr2Model", text, "deepseek_ocr2_text", true, false, false},
 		{"dots3_note", "Dots3NoteForConditionalGeneration", "Dots3NoteModel", text, "dots3_note_text", true, false, false},
 		{"exaone4_5", "Exaone4_5_ForConditionalGeneration", "Exaone4_5_Model", text, "exaone4", true, false, false},
 		{"fast_vlm", "FastVlmForConditionalGeneration", "FastVlmModel", text, "qwen2", false, false, true},

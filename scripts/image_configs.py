@@ -148,6 +148,21 @@ def aria(R, llama, wrap):
                 tie_word_embeddings=t.pop("tie_word_embeddings"))
 
 
+def deepseek_ocr2(R, llama, wrap):
+    t = llama(R, "deepseek_ocr2_text", head_dim=False)
+    n = t["num_hidden_layers"]
+    t.update(n_routed_experts=8, num_experts_per_tok=R.choice([2, 3]), n_shared_experts=R.choice([1, 2]), moe_intermediate_size=R.choice([10, 12]),
+             mlp_layer_types=["sparse"] + [R.choice(["dense", "sparse"]) for _ in range(n - 1)], attention_bias=R.random() < 0.3, mlp_bias=R.random() < 0.3)
+    if R.random() < 0.5:
+        t["routed_scaling_factor"] = 2.5
+    if R.random() < 0.5:
+        t.update(topk_method="group_limited_greedy", n_group=R.choice([2, 4]), topk_group=2)
+    R.shuffle(t["mlp_layer_types"])
+    vision = dict(sam_config=dict(VISION, output_channels=4, window_size=2, global_attn_indexes=[0], downsample_channels=[4, 8]),
+                  encoder_config=dict(hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=1))
+    return wrap("deepseek_ocr2", t, vision, "dtype" in t, image_token_id=5, tie_word_embeddings=t.pop("tie_word_embeddings"))
+
+
 def got_ocr2(R, llama, wrap):
     t = llama(R, "qwen2", head_dim=False)
     vision = dict(VISION, output_channels=4, window_size=2, global_attn_indexes=[0], mlp_dim=8)
@@ -353,6 +368,7 @@ def images(llama, wrap, deepseek, exaone4, glm4, glm4_moe, routed):
         "cohere_compass": (lambda R: cohere_compass(R, llama, wrap), [2]),
         "cohere_compass_text": (lambda R: cohere_compass_text(R, llama), [3]),
         "dbrx": (lambda R: dbrx(R, llama), [10, 11]),
+        "deepseek_ocr2": (lambda R: deepseek_ocr2(R, llama, wrap), [23]),
         "dots3_note": (lambda R: dots3_note(R, deepseek, wrap), [3]),
         "dots3_note_text": (lambda R: dots3_note_text(R, deepseek), [1]),
         "exaone4_5": (lambda R: exaone4_5(R, exaone4, wrap), [4]),
