@@ -68,9 +68,7 @@ func (op *bf16Product) tileSteps(scratch []float32, r int) {
 				op.set.GEMM.TileSteps(step)
 			}
 		}
-		for i := 0; i < rows; i += packRows {
-			op.transposeSteps(sums[i*op.tileTokens:], r+i, min(packRows, rows-i), t, tokens)
-		}
+		op.transposeSteps(sums, r, rows, t, tokens)
 	}
 }
 
@@ -88,10 +86,13 @@ func (op *bf16Product) packedNext(r, rows, i, k int) mat.Weights {
 	return w
 }
 
-// transposeSteps stores the sums of two packs of rows from r on for tokens from t on.
+// transposeSteps stores the sums of rows from r on for tokens from t on: all rows of some tokens after each other, since
+// results of one token lie in one piece of memory.
 func (op *bf16Product) transposeSteps(sums []float32, r, rows, t, tokens int) {
 	for n := 0; n < tokens; n += gemm.PanelTokens {
-		c := mat.Floats{V: sums[n*packRows:][:packRows*gemm.PanelTokens], Stride: gemm.PanelTokens}
-		op.transpose(c, r, rows, t+n, min(gemm.PanelTokens, tokens-n))
+		for i := 0; i < rows; i += packRows {
+			c := mat.Floats{V: sums[i*op.tileTokens+n*packRows:][:packRows*gemm.PanelTokens], Stride: gemm.PanelTokens}
+			op.transpose(c, r+i, min(packRows, rows-i), t+n, min(gemm.PanelTokens, tokens-n))
+		}
 	}
 }
