@@ -41,12 +41,12 @@ func (k *Kernels) MulTiles(p TilesProduct) {
 	_ = p.C[:p.Rows*each]
 	for _, part := range [2][2]int{{0, whole}, {whole, p.Rows - whole}} {
 		if first, rows := part[0], part[1]; rows > 0 {
-			k.strips.mulStrips(&p, p.W.strip(p.Row+first, rows), p.C[first*each:], rows)
+			k.strips.mulStrips(p, p.W.strip(p.Row+first, rows), p.C[first*each:], rows)
 		}
 	}
 }
 
 // A striper multiplies whole bands of rows, or fewer rows than a band.
 type striper interface {
-	mulStrips(p *TilesProduct, w strip, c []float32, rows int)
+	mulStrips(p TilesProduct, w strip, c []float32, rows int)
 }

@@ -17,7 +17,7 @@ func stripsOf(v isa.Variant) striper {
 type amx struct{}
 
 //go:noinline
-func (amx) mulStrips(p *TilesProduct, w strip, c []float32, rows int) {
+func (amx) mulStrips(p TilesProduct, w strip, c []float32, rows int) {
 	each := min(rows, BandRows) // rows of a strip
 	at, x, sums, tiles := asm.Bytes(w.data[w.at:]), asm.Words(p.X), asm.Floats(c), asm.Floats(p.Scratch)
 	before, xs, groups, n, count := int64(beforeGroups(w.columns)), int64(4*p.XStride), int64(Groups(w.columns)), int64(each), int64(rows/each)
