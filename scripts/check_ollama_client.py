@@ -85,7 +85,9 @@ def refused(what, status, call):
 
 def refusals(client, name, base):
     refused("an unknown model", 404, lambda: client.chat(model="none", messages=HELLO))
-    refused("pull", 501, lambda: client.pull(name))
+    expect("pull of a served model", client.pull(name).status == "success")
+    expect("pull of a served model, streamed", [p.status for p in client.pull(name, stream=True)] == ["success"])
+    refused("pull of another model", 501, lambda: client.pull("other"))
     refused("delete", 501, lambda: client.delete(name))
     refused("an option that is not supported", 400, lambda: client.chat(model=name, messages=HELLO, options={"mirostat": 2}))
     refused("images", 400, lambda: client.generate(model=name, prompt="x", images=[b"\x89PNG"]))
