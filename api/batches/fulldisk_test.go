@@ -3,9 +3,7 @@ package batches
 import (
 	"bytes"
 	"encoding/json"
-	"mime/multipart"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -71,22 +69,7 @@ func TestAnUploadToAFullDiskShowsNoPath(t *testing.T) {
 	disk := testenv.SmallDisk(t, 512<<10)
 	s := open(t, filepath.Join(disk, "store"))
 	fill(t, filepath.Join(disk, "other"))
-	var body bytes.Buffer
-	form := multipart.NewWriter(&body)
-	part, err := form.CreateFormFile("file", "in.jsonl")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err = part.Write(bytes.Repeat([]byte("x"), 600<<10)); err == nil {
-		err = form.Close()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := httptest.NewRequestWithContext(t.Context(), "POST", "/v1/files", &body)
-	r.Header.Set("Content-Type", form.FormDataContentType())
-	w := httptest.NewRecorder()
-	s.Upload(w, r)
+	w := sendFile(t, s, bytes.Repeat([]byte("x"), 600<<10))
 	if got := w.Body.String(); w.Code != http.StatusInternalServerError || strings.Contains(got, disk) || !strings.Contains(got, "free space") {
 		t.Errorf("got %d %s, want 500 without a path, and what helps", w.Code, got)
 	}

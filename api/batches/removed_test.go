@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// sendFile sends a file with one line to s.
-func sendFile(t *testing.T, s *Server) *httptest.ResponseRecorder {
+// sendFile uploads a file to s.
+func sendFile(t *testing.T, s *Server, contents []byte) *httptest.ResponseRecorder {
 	t.Helper()
 	var body bytes.Buffer
 	form := multipart.NewWriter(&body)
@@ -20,7 +20,7 @@ func sendFile(t *testing.T, s *Server) *httptest.ResponseRecorder {
 	if err == nil {
 		part, e := form.CreateFormFile("file", "in.jsonl")
 		if err = e; err == nil {
-			_, err = part.Write([]byte(completion(1, "{}")))
+			_, err = part.Write(contents)
 		}
 	}
 	if err == nil {
@@ -42,14 +42,14 @@ func TestAStoreThatIsRemovedIsMadeAgain(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
 	s := open(t, dir)
 	s.Begin(Backend{Endpoints: map[string]http.Handler{"/v1/completions": echo}, MaxLine: 1 << 20, Parallel: 1})
-	if w := sendFile(t, s); w.Code != http.StatusOK {
+	if w := sendFile(t, s, []byte(completion(1, "{}"))); w.Code != http.StatusOK {
 		t.Fatalf("got %d %s", w.Code, w.Body)
 	}
 	old := s.files.list("", "")[0]
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)
 	}
-	if w := sendFile(t, s); w.Code != http.StatusOK {
+	if w := sendFile(t, s, []byte(completion(1, "{}"))); w.Code != http.StatusOK {
 		t.Errorf("an upload to a store that was removed: got %d %s, want 200", w.Code, w.Body)
 	}
 	r := httptest.NewRequestWithContext(t.Context(), "GET", "/v1/files/x/content", nil)
