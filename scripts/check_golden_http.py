@@ -65,8 +65,8 @@ for model in sorted(glob.glob(os.path.join(folder, "*", ""))):
     if not glob.glob(os.path.join(model, "golden.json*")):
         continue
     golden = read(os.path.join(model, "golden.json"))
-    with tempfile.TemporaryDirectory() as folder:
-        plain = unpacked(model, folder)
+    with tempfile.TemporaryDirectory() as copies:
+        plain = unpacked(model, copies)
         for placement in PLACEMENTS:
             wrong = check(plain, golden, placement)
             name = os.path.basename(model.rstrip("/")) + " " + " ".join(placement)
