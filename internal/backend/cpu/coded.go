@@ -87,10 +87,9 @@ func decodedFloats(p product) int {
 	switch {
 	case !l.w.isCoded():
 		return 0
+	case isFused(p) && inCodedTiles(l):
+		return coded.TileScratch
 	case isFused(p):
-		if inCodedTiles(l) {
-			return coded.TileScratch
-		}
 		return 0
 	}
 	rows := l.unitRows
@@ -157,23 +156,22 @@ func (w *worker) runCoded(p product, unit int) {
 func (w *worker) runFused(p product, first, rows int) {
 	l := p.base()
 	w.did(l.kernel)
-	y := from(l.y, 0, first)
+	y, row := from(l.y, 0, first), l.w.row+first
 	switch op := p.(type) {
 	case *bf16Product:
-		if !inCodedTiles(l) {
-			l.set.Coded.MulTokens(coded.TokensProduct{Y: y, W: &l.w.coded, Row: l.w.row + first, X: op.pairs, Rows: rows, Tokens: l.tokens, Sums: w.scratch.v})
-			break
+		switch l.kernel {
+		case amxInPlace:
+			c := w.scratch.v
+			l.set.Coded.MulTiles(coded.TilesProduct{C: c, W: &l.w.coded, Row: row, Rows: rows, X: op.panels, XStride: op.words, Panels: ceil(l.tokens, gemm.PanelTokens), Scratch: c[l.decodedAt:]})
+			op.transpose(mat.Floats{V: c, Stride: coupleRows}, first, rows, 0, l.tokens)
+			return // with its bias
+		case amxOneToken:
+			l.set.Coded.MulTiles(coded.TilesProduct{C: y.V, W: &l.w.coded, Row: row, Rows: rows, X: op.pairs.V, Scratch: w.scratch.v[l.decodedAt:]})
+		default:
+			l.set.Coded.MulTokens(coded.TokensProduct{Y: y, W: &l.w.coded, Row: row, X: op.pairs, Rows: rows, Tokens: l.tokens, Sums: w.scratch.v})
 		}
-		t := coded.TilesProduct{C: y.V, W: &l.w.coded, Row: l.w.row + first, Rows: rows, X: op.pairs.V, Scratch: w.scratch.v[l.decodedAt:]}
-		if l.kernel == amxInPlace {
-			t.C, t.X, t.XStride, t.Panels = w.scratch.v, op.panels, op.words, ceil(l.tokens, gemm.PanelTokens)
-			l.set.Coded.MulTiles(t)
-			op.transpose(mat.Floats{V: t.C, Stride: coupleRows}, first, rows, 0, l.tokens) // adds the bias, too
-			return
-		}
-		l.set.Coded.MulTiles(t)
 	case *splitDot:
-		l.set.Coded.MulSplit(y.V[:rows], &l.w.coded, l.w.row+first, op.groups.x)
+		l.set.Coded.MulSplit(y.V[:rows], &l.w.coded, row, op.groups.x)
 	}
 	l.addBias(0, l.tokens, first, rows)
 }

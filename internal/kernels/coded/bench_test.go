@@ -106,24 +106,35 @@ func benchTiles(b *testing.B, set *kernels.Set, rows, cols, panels int) {
 
 // BenchmarkPairs multiplies weights that no cache holds, plain and coded in turn.
 func BenchmarkPairs(b *testing.B) {
-	kernelsOf, err := kernels.Select("")
-	if err != nil || !kernelsOf.Coded.HasPairs(4096) {
-		b.Skip("no products of pairs")
-	}
-	for _, cols := range []int{4096, 14336} {
-		b.Run(fmt.Sprint(cols), func(b *testing.B) { benchPairs(b, kernelsOf, 512<<20/2/cols, cols) })
-	}
+	eachVariant(b, func(b *testing.B, set *kernels.Set) {
+		for _, cols := range []int{4096, 14336} {
+			if set.Coded.HasPairs(cols) {
+				b.Run(fmt.Sprint(cols), func(b *testing.B) { benchPairs(b, set, 512<<20/2/cols, cols) })
+			}
+		}
+	})
 }
 
 // BenchmarkTiles is that for tiles: one token, and one and two panels of tokens.
 func BenchmarkTiles(b *testing.B) {
-	set, err := kernels.Select("")
-	if err != nil || !set.Coded.HasTiles(4096) {
-		b.Skip("no products of tiles")
-	}
-	for _, cols := range []int{2048, 4096, 14336} {
-		for panels := range 3 {
-			b.Run(fmt.Sprintf("%d/panels=%d", cols, panels), func(b *testing.B) { benchTiles(b, set, 512<<20/2/cols, cols, panels) })
+	eachVariant(b, func(b *testing.B, set *kernels.Set) {
+		for _, cols := range []int{2048, 4096, 14336} {
+			for panels := range 3 {
+				if set.Coded.HasTiles(cols) {
+					b.Run(fmt.Sprintf("%d/panels=%d", cols, panels), func(b *testing.B) { benchTiles(b, set, 512<<20/2/cols, cols, panels) })
+				}
+			}
 		}
+	})
+}
+
+// eachVariant runs f for the kernels of each variant.
+func eachVariant(b *testing.B, f func(b *testing.B, set *kernels.Set)) {
+	for _, name := range kernels.Names() {
+		set, err := kernels.Select(name)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Run(name, func(b *testing.B) { f(b, set) })
 	}
 }

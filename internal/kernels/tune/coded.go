@@ -95,7 +95,7 @@ func measureGains(ctx context.Context, set *kernels.Set, plan *fetch.Plan, threa
 		return nil
 	}
 	defer func() { _ = block.Release() }() // held once
-	w := newWorkersOf(block.Bytes(), threads, each, func(part []byte) [fetch.Roles]func() { return gainReaders(set, part) })
+	w := newWorkersOf(set, block.Bytes(), threads, each, gainReaders)
 	defer w.close()
 	return gainsOf(ctx, plan, w.measure)
 }

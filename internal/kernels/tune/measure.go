@@ -179,17 +179,17 @@ type workers struct {
 }
 
 func newWorkers(set *kernels.Set, memory []byte, threads int) *workers {
-	return newWorkersOf(memory, threads, perThread, func(part []byte) [fetch.Roles]func() { return readers(set, part) })
+	return newWorkersOf(set, memory, threads, perThread, readers)
 }
 
 // newWorkersOf makes threads with each bytes of memory, which the functions that read returns read.
-func newWorkersOf(memory []byte, threads, each int, read func(part []byte) [fetch.Roles]func()) *workers {
+func newWorkersOf(set *kernels.Set, memory []byte, threads, each int, read func(*kernels.Set, []byte) [fetch.Roles]func()) *workers {
 	w := &workers{times: make([]float64, threads)}
 	for i := range threads {
 		part := memory[i*each:][:each:each]
 		part = part[-uintptr(unsafe.Pointer(unsafe.SliceData(part)))%64:]
 		part = part[:len(part)&^63]
-		w.parts, w.reads, w.start = append(w.parts, part), append(w.reads, read(part)), append(w.start, make(chan fetch.Role))
+		w.parts, w.reads, w.start = append(w.parts, part), append(w.reads, read(set, part)), append(w.start, make(chan fetch.Role))
 	}
 	for i := range threads {
 		go w.work(i)

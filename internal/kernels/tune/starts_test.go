@@ -78,7 +78,7 @@ func BenchmarkTenStarts(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		w := newWorkersOf(block.Bytes(), threads, size, func(part []byte) [fetch.Roles]func() { return readers(set, part) })
+		w := newWorkersOf(set, block.Bytes(), threads, size, readers)
 		truth := fixedPatterns(w, 80)
 		w.close()
 		_ = block.Release() // held once
