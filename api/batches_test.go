@@ -163,6 +163,9 @@ func TestABatchIsAnsweredInSharedPasses(t *testing.T) {
 	if n := seen.n.Load(); n > lines*tokens/4 {
 		t.Errorf("%d passes for %d lines of %d tokens, at most %d at once", n, lines, tokens, seen.busiest.Load())
 	}
+	if total, _ := at(b, "usage", "output_tokens").(float64); b["model"] == nil || total < lines || total > lines*tokens {
+		t.Errorf("model %v, usage %v", b["model"], b["usage"])
+	}
 	out := s.results(b["output_file_id"])
 	for i := range lines {
 		var line struct{ Body any }

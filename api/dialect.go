@@ -54,6 +54,7 @@ func openAI(s *openai.Server, r *responses.Server, b *batches.Server, more ...ro
 		{http.MethodPost, "/v1/batches/{id}/cancel", b.Cancel},
 		{http.MethodPost, "/v1/responses", r.Create},
 		{http.MethodPost, "/v1/responses/input_tokens", r.InputTokens},
+		{http.MethodPost, "/v1/responses/compact", r.Compact},
 		{http.MethodGet, "/v1/responses/{id}", r.Retrieve},
 		{http.MethodDelete, "/v1/responses/{id}", r.Delete},
 		{http.MethodPost, "/v1/responses/{id}/cancel", r.Cancel},

@@ -7,6 +7,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/heftai/heft/api/generate"
 )
 
 // openTool is weather as Ollama's clients have tools.
@@ -271,5 +273,50 @@ func TestOllamaEmbeds(t *testing.T) {
 	}
 	if status, none := s.text("POST", "/api/embed", obj{"input": []string{}}); status != 200 || !strings.Contains(none, `"embeddings":[]`) {
 		t.Errorf("status %d: %s", status, none)
+	}
+}
+
+// TestKeepAlive0WithoutAPromptUnloads: it was ignored and answered "load"; ollama stop sends it.
+func TestKeepAlive0WithoutAPromptUnloads(t *testing.T) {
+	s := newShelf(t, generate.ModelsOptions{}, nil, nil, "a")
+	for _, c := range []struct {
+		path string
+		body obj
+	}{
+		{"/api/generate", obj{"model": "a", "keep_alive": 0}},
+		{"/api/generate", obj{"model": "a", "prompt": "", "keep_alive": "0s"}},
+		{"/api/chat", obj{"model": "a", "messages": []obj{}, "keep_alive": "0"}},
+	} {
+		if status, r := s.object("POST", "/api/generate", obj{"model": "a", "keep_alive": -1}); status != 200 || r["done_reason"] != "load" {
+			t.Errorf("a request that loads: %d %v", status, r)
+		}
+		if status, r := s.object("POST", c.path, c.body); status != 200 || r["done_reason"] != "unload" || r["done"] != true {
+			t.Errorf("%s %v: %d %v", c.path, c.body, status, r)
+		}
+		within(t, "unloaded", func() bool { return s.states()["a"] == "known" && strings.HasSuffix(s.happened(), "-a") })
+	}
+	s.text("POST", "/api/generate", obj{"model": "a", "prompt": "x", "raw": true, "keep_alive": 0, "options": obj{"num_predict": 1}})
+	if got := s.states()["a"]; got != "ready" {
+		t.Errorf("a request with a prompt left the model %s, want ready", got)
+	}
+}
+
+// TestThinkingOfAModelThatCannotThink: "think": true was ignored; Ollama answers 400.
+func TestThinkingOfAModelThatCannotThink(t *testing.T) {
+	s := serveDemo(t)
+	hi := []obj{{"role": "user", "content": "Hi"}}
+	for path, body := range map[string]obj{"/api/chat": {"messages": hi, "stream": false}, "/api/generate": {"prompt": "Hi", "stream": false}} {
+		body["options"] = obj{"num_predict": 1}
+		want := `"` + s.model() + `" does not support thinking`
+		for _, think := range []any{true, "low"} {
+			body["think"] = think
+			if status, r := s.object("POST", path, body); status != 400 || r["error"] != want {
+				t.Errorf("%s, think %v: %d %v, want 400 %s", path, think, status, r, want)
+			}
+		}
+		body["think"] = false
+		if status, r := s.object("POST", path, body); status != 200 {
+			t.Errorf("%s, think false: %d %v", path, status, r)
+		}
 	}
 }

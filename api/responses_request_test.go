@@ -175,3 +175,12 @@ func TestResponsesLogProbs(t *testing.T) {
 		t.Errorf("log-probabilities that were not asked for: %v", r["output"])
 	}
 }
+
+// TestCompactIsNoMethodOfAResponse: POST /v1/responses/compact was a 405, as if compact were a response's id.
+func TestCompactIsNoMethodOfAResponse(t *testing.T) {
+	s := serveDemo(t)
+	status, r := s.object("POST", "/v1/responses/compact", obj{"input": "Hi"})
+	if why, _ := at(r, "error", "message").(string); status != 404 || !strings.Contains(why, "not supported") || !strings.Contains(why, "summary") {
+		t.Errorf("got %d %v, want a 404 that says what to do", status, r)
+	}
+}

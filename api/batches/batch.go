@@ -14,6 +14,7 @@ type batch struct {
 	ID           string            `json:"id"`
 	Object       string            `json:"object"`
 	Endpoint     string            `json:"endpoint"`
+	Model        *string           `json:"model"` // of the first answer
 	Errors       *lineErrors       `json:"errors"`
 	Input        string            `json:"input_file_id"`
 	Window       string            `json:"completion_window"`
@@ -30,6 +31,7 @@ type batch struct {
 	CancellingAt *int64            `json:"cancelling_at"`
 	CancelledAt  *int64            `json:"cancelled_at"`
 	Counts       Counts            `json:"request_counts"`
+	Usage        *usage            `json:"usage"`
 	Metadata     map[string]string `json:"metadata"`
 }
 
@@ -108,6 +110,7 @@ func (k *keptBatch) view() batch {
 	b := k.Batch
 	if k.runner != nil {
 		b.Counts = k.runner.progress()
+		k.runner.spending().into(&b)
 	}
 	return b
 }

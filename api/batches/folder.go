@@ -63,18 +63,19 @@ var fileID = regexp.MustCompile(`^file-[a-z0-9]{1,64}$`)
 type folder struct {
 	dir   string
 	store *store.Store
+	lock  *hold
 	spare *spare
 	mu    sync.Mutex
 	files map[string]*keptFile
 }
 
 // openFolder reads the descriptions of a folder, which is made if it does not exist, and counts its files.
-func openFolder(dir string, s *store.Store) (*folder, error) {
+func openFolder(dir string, s *store.Store, lock *hold) (*folder, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("batches: %w", err)
 	}
 	atomicfile.RemoveStale(dir)
-	f := &folder{dir: dir, store: s, files: map[string]*keptFile{}}
+	f := &folder{dir: dir, store: s, lock: lock, files: map[string]*keptFile{}}
 	err := eachDescription(dir, func(path string, b []byte) error {
 		var k keptFile
 		if err := json.Unmarshal(b, &k); err != nil {
@@ -161,7 +162,9 @@ func (f *folder) upload(id string, in io.Reader) (size int64, err error) {
 	if many {
 		return 0, errManyFiles
 	}
-	makeFolder(f.data(id))
+	if err := f.lock.ready(f.data(id)); err != nil {
+		return 0, err
+	}
 	out, err := atomicfile.Create(f.data(id))
 	if err != nil {
 		return 0, fmt.Errorf("batches: %w", err)
@@ -210,7 +213,7 @@ const uploadBuffer = 64 << 10
 var errManyFiles = fmt.Errorf("batches: there are %d files, which is the most: delete some", maxFiles)
 
 // add describes a file whose contents are in place and counted.
-func (f *folder) add(k *keptFile) error { return f.addBy(k, describe) }
+func (f *folder) add(k *keptFile) error { return f.addBy(k, f.lock.describe) }
 
 // addResults is add for results, which may use the spare room.
 func (f *folder) addResults(k *keptFile) error { return f.addBy(k, f.spare.describe) }
@@ -235,14 +238,13 @@ func (f *folder) drop(id string, size int64) {
 	f.store.Found(-size)
 }
 
-// makeFolder makes the folder of a file again if it was removed while the server runs. An error shows when the
-// file is made.
-func makeFolder(path string) { _ = os.MkdirAll(filepath.Dir(path), 0o700) }
-
-func describe(path string, v any) error {
+// describe writes a description.
+func (h *hold) describe(path string, v any) error {
+	if err := h.ready(path); err != nil {
+		return err
+	}
 	b, err := json.Marshal(v)
 	if err == nil {
-		makeFolder(path)
 		err = atomicfile.WriteFile(path, b)
 	}
 	if err != nil {

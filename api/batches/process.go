@@ -101,6 +101,9 @@ func reasonOf(err error) string {
 func (s *Server) openResults(k *keptBatch, r *runner) (err error) {
 	s.files.withdraw(k.OutputID) // if the process was killed between them and the batch's last state
 	s.files.withdraw(k.ErrorID)
+	if err := s.lock.ready(s.files.data(k.OutputID)); err != nil {
+		return err
+	}
 	if r.out, err = openResults(s.files.data(k.OutputID), s.files.store.Reserve); err != nil {
 		return err
 	}
@@ -112,8 +115,10 @@ func (s *Server) openResults(k *keptBatch, r *runner) (err error) {
 		if r.errs != nil {
 			_ = r.errs.file.Close()
 		}
+		return err
 	}
-	return err
+	r.spent.recover(r.out.file, r.out.size)
+	return nil
 }
 
 // end gives a batch its results and its last state. err is why its lines ended early, nil if they did not.
@@ -148,6 +153,7 @@ func (s *Server) end(ctx context.Context, k *keptBatch, r *runner, err error) {
 	}
 	s.enter(k, status, func(b *batch) **int64 {
 		b.Counts, b.Output, b.ErrorFile = r.progress(), output, errorFile
+		r.spending().into(b)
 		if message != nil {
 			b.Errors = &lineErrors{"list", []*lineError{message}}
 		}

@@ -83,3 +83,34 @@ func TestABatchWhoseResultsAreRemovedFails(t *testing.T) {
 		t.Errorf("%+v, want a batch that failed", b)
 	}
 }
+
+// TestAStoreThatIsMadeAgainIsLockedAgain: its lock file was gone with the folder, so that a second server could open
+// the same files and batches.
+func TestAStoreThatIsMadeAgainIsLockedAgain(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "store")
+	s := open(t, dir)
+	remove := func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	remove()
+	if w := sendFile(t, s, []byte("{}\n")); w.Code != http.StatusOK {
+		t.Fatalf("an upload to a store that was removed: got %d %s", w.Code, w.Body)
+	}
+	if second := open(t, dir); second.off != otherServer {
+		t.Errorf("a second server opens a store that was made again: %q", second.off)
+	}
+	remove()
+	second := open(t, dir)
+	if second.off != "" {
+		t.Fatalf("the first server keeps another from a store that was removed: %s", second.off)
+	}
+	if w := sendFile(t, s, []byte("{}\n")); w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), "Another server") {
+		t.Errorf("the first server writes into the store of the second: %d %s", w.Code, w.Body)
+	}
+	second.Stop()
+	if w := sendFile(t, s, []byte("{}\n")); w.Code != http.StatusOK {
+		t.Errorf("after the second server stopped: %d %s", w.Code, w.Body)
+	}
+}

@@ -20,7 +20,6 @@ type results struct {
 
 // openResults opens the file at path, which is made if it does not exist.
 func openResults(path string, reserve func(int64) error) (*results, error) {
-	makeFolder(path)
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("batches: %w", err)

@@ -38,6 +38,7 @@ type runner struct {
 
 	mu     sync.Mutex
 	counts Counts
+	spent  spending
 	done   bitmap
 }
 
@@ -238,6 +239,7 @@ func (r *runner) write(to *results, l line, what result) {
 	r.done.set(l.number)
 	if to == r.out {
 		r.counts.Completed++
+		r.spent.add(what.Response.Body)
 	} else {
 		r.counts.Failed++
 	}
@@ -251,6 +253,14 @@ func (r *runner) progress() Counts {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.counts
+}
+
+// spending returns what the answers so far have taken.
+func (r *runner) spending() *spending {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	spent := r.spent
+	return &spent
 }
 
 // A bitmap is a set of line numbers, of a bit each.

@@ -17,7 +17,6 @@ import (
 
 	"github.com/heftai/heft/api/store"
 	"github.com/heftai/heft/internal/atomicfile"
-	"github.com/heftai/heft/internal/filelock"
 )
 
 // A Server keeps files and runs batches. Its methods are safe for concurrent use.
@@ -25,7 +24,7 @@ type Server struct {
 	off     string // why there are no files and batches; "" if there are
 	dir     string // of the batches
 	files   *folder
-	lock    *os.File
+	lock    *hold
 	now     func() time.Time
 	again   time.Duration // retryAfter
 	until   func(context.Context, time.Time, error) (context.Context, context.CancelFunc)
@@ -61,18 +60,18 @@ func Open(s *store.Store) (*Server, error) {
 	if s == nil || s.InMemory() {
 		return Off(NoStore), nil
 	}
-	lock, err := filelock.Open(filepath.Join(s.Folder(), "batches.lock"), filelock.Try)
-	if errors.Is(err, filelock.ErrLocked) {
+	lock, err := takeHold(filepath.Join(s.Folder(), "batches.lock"))
+	if errors.Is(err, errOther) {
 		slog.Warn("batches: another server has the files and batches of the folder", "store", s.Folder())
-		return Off("Another server has the files and batches of this folder: start this one with another --store DIR."), nil
+		return Off(otherServer), nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("batches: %w", err)
+		return nil, err
 	}
 	b := &Server{dir: filepath.Join(s.Folder(), "batches"), lock: lock, now: time.Now, again: retryAfter, until: context.WithDeadlineCause, batches: map[string]*keptBatch{}}
 	b.ctx, b.stop = context.WithCancelCause(context.Background())
 	if err := b.load(s); err != nil {
-		_ = lock.Close()
+		lock.free()
 		return nil, err
 	}
 	return b, nil
@@ -83,11 +82,11 @@ func (s *Server) load(kept *store.Store) (err error) {
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
 		return fmt.Errorf("batches: %w", err)
 	}
-	if s.files, err = openFolder(filepath.Join(kept.Folder(), "files"), kept); err != nil {
+	if s.files, err = openFolder(filepath.Join(kept.Folder(), "files"), kept, s.lock); err != nil {
 		return err
 	}
 	atomicfile.RemoveStale(s.dir)
-	s.files.spare = openSpare(filepath.Join(s.dir, "spare"), kept.Limit())
+	s.files.spare = openSpare(filepath.Join(s.dir, "spare"), kept.Limit(), s.lock)
 	kept.Found(s.files.spare.most)
 	used := map[string]bool{}
 	err = eachDescription(s.dir, func(path string, b []byte) error {
@@ -146,7 +145,7 @@ func (s *Server) Stop() {
 	s.mu.Lock()
 	s.saveLeft()
 	s.mu.Unlock()
-	_ = s.lock.Close()
+	s.lock.free()
 }
 
 // save keeps the state of a batch. If it cannot be written, it is written again later, until Stop. s.mu is held.
@@ -234,7 +233,7 @@ func (s *Server) add(k *keptBatch) error {
 	if err := s.files.store.Reserve(descriptionBytes); err != nil {
 		return err
 	}
-	if err := describe(s.path(k.Batch.ID), k); err != nil {
+	if err := s.lock.describe(s.path(k.Batch.ID), k); err != nil {
 		s.files.store.Found(-descriptionBytes)
 		return err
 	}

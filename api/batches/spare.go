@@ -21,13 +21,14 @@ const (
 type spare struct {
 	path string
 	most int64
+	lock *hold
 	mu   sync.Mutex
 	size int64 // of the file
 }
 
 // openSpare makes the file at path as large as the disk has room for, for a store with a limit.
-func openSpare(path string, limit int64) *spare {
-	s := &spare{path: path, most: min(mostSpare, limit/spareShare/spareStep*spareStep)}
+func openSpare(path string, limit int64, lock *hold) *spare {
+	s := &spare{path: path, lock: lock, most: min(mostSpare, limit/spareShare/spareStep*spareStep)}
 	if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
 		s.size = info.Size()
 	}
@@ -60,7 +61,7 @@ func (s *spare) fill() {
 func (s *spare) describe(path string, v any) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	err := describe(path, v)
+	err := s.lock.describe(path, v)
 	if err == nil {
 		s.fill()
 		return nil
@@ -71,7 +72,7 @@ func (s *spare) describe(path string, v any) error {
 			return err
 		}
 		s.size = less
-		err = describe(path, v)
+		err = s.lock.describe(path, v)
 	}
 	return err
 }

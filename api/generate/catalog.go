@@ -81,8 +81,9 @@ type entry struct {
 	loras    []*lora
 	err      error
 	failed   time.Time
-	users    int // leases
-	waiting  int // requests that wait for it to be loaded
+	users    int  // leases
+	unload   bool // it is unloaded when no request uses it
+	waiting  int  // requests that wait for it to be loaded
 	used     time.Time
 	done     chan struct{}      // closed when loading has ended
 	cancel   context.CancelFunc // of loading

@@ -44,6 +44,7 @@ func (ms *Models) lease(ctx context.Context, e *entry) {
 		return
 	}
 	e.users++
+	e.unload = false
 	release := func() { ms.release(e, true) }
 	if l, ok := ctx.Value(leasesKey{}).(*leases); ok {
 		l.mu.Lock()
@@ -66,7 +67,48 @@ func (ms *Models) release(e *entry, used bool) {
 	}
 	if e.users == 0 {
 		ms.signal()
+		ms.unloadAsked(e)
 	}
+}
+
+// Unload unloads the base model of a name once no request uses it, unless one begins before that. The next request
+// loads it again. It has no effect on models that stay loaded, see [NewModels].
+func (ms *Models) Unload(name string) {
+	ms.mu.Lock()
+	defer ms.mu.Unlock()
+	if e, _, _ := ms.find(name); e != nil && e.source.Open != nil {
+		e.unload = true
+		ms.unloadAsked(e)
+	}
+}
+
+// unloadAsked unloads e if Unload was called and no request uses it. ms.mu is held.
+func (ms *Models) unloadAsked(e *entry) {
+	if !e.unload || e.users > 0 || ms.draining {
+		return
+	}
+	ms.loaders.Go(func() {
+		for ms.unloadUnused(e) {
+			time.Sleep(idleGlance)
+		}
+	})
+}
+
+// unloadUnused unloads e if that is still asked for. It reports whether a sequence of e has to end first.
+func (ms *Models) unloadUnused(e *entry) (again bool) {
+	<-ms.work
+	defer func() { ms.work <- struct{}{} }()
+	ms.mu.Lock()
+	asked := e.unload && e.users == 0 && e.opened != nil && !ms.draining
+	var opened *Opened
+	if asked && e.idle() {
+		opened = ms.leave(e)
+	}
+	ms.mu.Unlock()
+	if opened != nil {
+		opened.end()
+	}
+	return asked && opened == nil
 }
 
 // Use returns the model of a name, the first one for "", and keeps it loaded for the request of ctx; see [WithLeases]. It
@@ -247,7 +289,7 @@ func (ms *Models) idlest(before time.Time) (least *entry, loaded bool) {
 			continue
 		}
 		loaded = true
-		if e.users > 0 || e.waiting > 0 || e.used.After(before) || e.opened.Model.Sequences() != (Sequences{}) {
+		if e.used.After(before) || !e.idle() {
 			continue
 		}
 		if least == nil || e.used.Before(least.used) {
@@ -257,10 +299,15 @@ func (ms *Models) idlest(before time.Time) (least *entry, loaded bool) {
 	return least, loaded
 }
 
+// idle reports whether e is loaded and no request uses it. ms.mu is held.
+func (e *entry) idle() bool {
+	return e.opened != nil && e.users == 0 && e.waiting == 0 && e.opened.Model.Sequences() == (Sequences{})
+}
+
 // leave notes that e is not loaded any more. The caller ends what it returns without ms.mu, which is held.
 func (ms *Models) leave(e *entry) *Opened {
 	opened := e.opened
-	e.state, e.opened = ModelKnown, nil
+	e.state, e.opened, e.unload = ModelKnown, nil, false
 	for _, l := range e.loras { // no request attaches one, as none uses e
 		l.mu.Lock()
 		l.of, l.attached = nil, nil

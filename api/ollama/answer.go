@@ -64,8 +64,8 @@ type logProb struct {
 	Top     []logProb `json:"top_logprobs,omitzero"`
 }
 
-// reasonLoad is the done_reason of a request that has nothing to answer.
-const reasonLoad = "load"
+// The done_reason of requests that have nothing to answer.
+const reasonLoad, reasonUnload = "load", "unload"
 
 // An answer is made of the deltas of one generation. It is for one goroutine.
 type answer struct {
@@ -80,6 +80,11 @@ type answer struct {
 
 // answer generates what answers q and sends it, at once or line by line.
 func (s *Server) answer(ctx context.Context, w http.ResponseWriter, q *request) error {
+	if q.empty && q.unload {
+		s.models.Unload(q.model.Name)
+		wire.WriteJSON(w, http.StatusOK, q.last(reasonUnload))
+		return nil
+	}
 	if q.empty {
 		wire.WriteJSON(w, http.StatusOK, q.last(reasonLoad))
 		return nil

@@ -134,10 +134,15 @@ func capabilities(m *generate.Model) []string {
 	if m.NoChat() == nil && m.Chat.ParsesCalls() {
 		list = append(list, "tools")
 	}
-	if m.NoChat() == nil && m.Chat.Frame(text.ParseOptions{}).Close != "" {
+	if thinks(m) {
 		list = append(list, "thinking")
 	}
 	return list
+}
+
+// thinks reports whether the chat template of the model has reasoning.
+func thinks(m *generate.Model) bool {
+	return m.NoChat() == nil && m.Chat.Frame(text.ParseOptions{}).Close != ""
 }
 
 // info are the model's figures, by the names of GGUF files.

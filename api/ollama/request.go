@@ -20,7 +20,8 @@ type request struct {
 	conversation generate.Conversation
 	chat         bool // else /api/generate
 	stream       bool
-	empty        bool // nothing to answer: the client asks that the model is loaded
+	empty        bool // nothing to answer: the client asks that the model is loaded, or unloaded
+	unload       bool // keep_alive is 0
 	hidden       bool // thinking is not shown
 	keepIDs      bool // the last object has the ids of prompt and answer
 	context      int  // num_ctx; 0: none
@@ -52,6 +53,7 @@ func decode(f *wire.Fields, m *generate.Model, chat bool) *request {
 	f.Bool("stream", &q.stream)
 	q.decodeFormat(f)
 	q.decodeThink(f)
+	q.decodeKeepAlive(f)
 	f.Bool("logprobs", &q.LogProbs)
 	if f.Integer("top_logprobs", &q.TopLogProbs, 0, maxLogProbs); q.TopLogProbs > 0 && !q.LogProbs {
 		f.Fail("top_logprobs", "{} has a meaning only with 'logprobs': true.")
@@ -103,6 +105,9 @@ func (q *request) decodeThink(f *wire.Fields) {
 		}
 		on = true
 	}
+	if on && !f.Describes() && !thinks(q.model) {
+		f.FailWith(wire.Invalidf("", "%q does not support thinking", q.model.Name)) // as Ollama says it
+	}
 	q.hidden = !on
 	arguments := map[string]any{"enable_thinking": on, "thinking": on} // as families call it
 	if effort == "max" {
@@ -112,6 +117,24 @@ func (q *request) decodeThink(f *wire.Fields) {
 		arguments["reasoning_effort"] = effort
 	}
 	q.conversation.Arguments = arguments
+}
+
+// decodeKeepAlive reads how long the model stays loaded after the request: a duration, or a number of seconds. Only 0,
+// in a request that has nothing to answer, changes anything.
+func (q *request) decodeKeepAlive(f *wire.Fields) {
+	f.Like("keep_alive", "", 0)
+	raw, ok := f.Raw("keep_alive")
+	if !ok {
+		return
+	}
+	var seconds float64
+	var written string
+	if json.Unmarshal(raw, &seconds) == nil {
+		q.unload = seconds == 0
+	} else if json.Unmarshal(raw, &written) == nil {
+		d, err := time.ParseDuration(written)
+		q.unload = err == nil && d == 0
+	}
 }
 
 // decodeChat reads the body of POST /api/chat. Errors are of type *wire.Error.

@@ -71,6 +71,13 @@ func (s *Server) InputTokens(w http.ResponseWriter, r *http.Request) {
 	wire.WriteJSON(w, http.StatusOK, count)
 }
 
+// Compact is POST /v1/responses/compact, which shortens conversations where it is offered. It is a 404, as clients try
+// errors of the server again.
+func (s *Server) Compact(w http.ResponseWriter, _ *http.Request) {
+	respond(w, &wire.Error{Kind: wire.NotFound, Message: "/v1/responses/compact is not supported: ask for a summary in a message, " +
+		"and send it in place of the conversation."})
+}
+
 // notFound says that a response does not exist, or belongs to another key.
 func notFound(id string) error {
 	return &wire.Error{Kind: wire.NotFound, Message: "Response with id '" + short(id) + "' not found."}

@@ -1,6 +1,9 @@
 package responses
 
-import "github.com/heftai/heft/api/wire"
+import (
+	"github.com/heftai/heft/api/internal/openaijson"
+	"github.com/heftai/heft/api/wire"
+)
 
 // inputTokens is the answer of POST /v1/responses/input_tokens.
 type inputTokens struct {
@@ -21,6 +24,7 @@ func Types() map[string]wire.Types {
 	return map[string]wire.Types{
 		"POST /v1/responses":                 {Summary: "Answers input items with output items.", Reads: wire.ReadsBody, Answer: response{}, Events: events},
 		"POST /v1/responses/input_tokens":    {Summary: "Counts the tokens of a request's prompt.", Reads: wire.ReadsBody, Answer: inputTokens{}},
+		"POST /v1/responses/compact":         {Summary: "Not supported: answers 404 with what to do instead.", Answer: openaijson.ErrorBody{}, Status: 404},
 		"GET /v1/responses/{id}":             {Summary: "Returns a stored response.", Reads: wire.ReadsQuery, Answer: response{}, Events: events},
 		"DELETE /v1/responses/{id}":          {Summary: "Deletes a stored response.", Answer: deleted{}},
 		"POST /v1/responses/{id}/cancel":     {Summary: "Ends a response in progress.", Answer: response{}},

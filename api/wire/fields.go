@@ -35,10 +35,14 @@ type Fields struct {
 // maxFields is how many fields an object may have.
 const maxFields = 1 << 12
 
+// byteOrderMark may begin a body, as some clients on Windows write it. RFC 8259 lets parsers ignore it.
+var byteOrderMark = []byte("\ufeff")
+
 // ParseFields parses a body. It fails with an *Error if the body is not a JSON object. The fields
 // are parts of body, which must not change while they are in use.
 func ParseFields(body []byte) (*Fields, error) {
 	f := &Fields{err: new(error)}
+	body = bytes.TrimPrefix(body, byteOrderMark)
 	if !json.Valid(body) {
 		err := json.Unmarshal(body, new(struct{}))
 		var syntax *json.SyntaxError

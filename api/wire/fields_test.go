@@ -139,3 +139,16 @@ func TestObjectsOfAList(t *testing.T) {
 		t.Errorf("got %v, %v", texts, err)
 	}
 }
+
+// TestAByteOrderMarkBeforeABody: it was a 400; some clients on Windows send one, and RFC 8259 lets parsers ignore it.
+func TestAByteOrderMarkBeforeABody(t *testing.T) {
+	var a string
+	if fieldsOf(t, "\ufeff {\"a\": \"\ufeffx\"}").String("a", &a); a != "\ufeffx" {
+		t.Errorf("got %q, want the string as it is", a)
+	}
+	for _, body := range []string{"\ufeff", "\ufeff\ufeff{}", " \ufeff{}", "{\ufeff}"} {
+		if _, err := ParseFields([]byte(body)); err == nil {
+			t.Errorf("%q is a body", body)
+		}
+	}
+}

@@ -34,7 +34,7 @@ func Open(path string, try func(*os.File) error) (*os.File, error) {
 		return nil, err
 	}
 	err = try(f)
-	if err == nil && !isAt(f, path) {
+	if err == nil && !IsAt(f, path) {
 		err = ErrLocked
 	}
 	if err != nil {
@@ -44,8 +44,8 @@ func Open(path string, try func(*os.File) error) (*os.File, error) {
 	return f, nil
 }
 
-// isAt reports whether path still names the open file f.
-func isAt(f *os.File, path string) bool {
+// IsAt reports whether path still names the open file f. A lock whose file was removed keeps no other process out.
+func IsAt(f *os.File, path string) bool {
 	held, err := f.Stat()
 	if err != nil {
 		return false

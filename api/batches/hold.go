@@ -1,0 +1,65 @@
+package batches
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/heftai/heft/api/wire"
+	"github.com/heftai/heft/internal/filelock"
+)
+
+// A hold is the lock of a store's files and batches, which one server has. It is safe for concurrent use.
+type hold struct {
+	path string
+	mu   sync.Mutex
+	file *os.File
+}
+
+// otherServer says that another server has the files and batches.
+const otherServer = "Another server has the files and batches of this folder: start this one with another --store DIR."
+
+var errOther = wire.Invalidf("", otherServer)
+
+// takeHold locks the file at path. It fails with errOther if another server has it.
+func takeHold(path string) (*hold, error) {
+	f, err := filelock.Open(path, filelock.Try)
+	if errors.Is(err, filelock.ErrLocked) {
+		return nil, errOther
+	}
+	if err != nil {
+		return nil, fmt.Errorf("batches: %w", err)
+	}
+	return &hold{path: path, file: f}, nil
+}
+
+// ready makes the folder of a file that will be written, if the store was removed while the server runs, and takes the
+// lock again then. It fails with errOther if another server has the store by now.
+func (h *hold) ready(path string) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !filelock.IsAt(h.file, h.path) {
+		if err := os.MkdirAll(filepath.Dir(h.path), 0o700); err != nil {
+			return fmt.Errorf("batches: %w", err)
+		}
+		again, err := takeHold(h.path)
+		if err != nil {
+			return err
+		}
+		_ = h.file.Close() // of a file that was removed
+		h.file = again.file
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return fmt.Errorf("batches: %w", err)
+	}
+	return nil
+}
+
+// free lets another server have the store.
+func (h *hold) free() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	_ = h.file.Close() // nothing was written
+}
