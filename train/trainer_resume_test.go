@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -90,4 +92,39 @@ func measured(s TrainerState) string {
 	}
 	fmt.Fprint(&b, s.Epoch, s.GlobalStep)
 	return b.String()
+}
+
+// TestADamagedCheckpointNamesAnOlderOne: resuming from a damaged checkpoint named its file and no way out.
+func TestADamagedCheckpointNamesAnOlderOne(t *testing.T) {
+	for _, ranks := range []int{1, 2} {
+		args := TrainingArguments{Unit: Updates, Epochs: 4, SaveSteps: 2, OutputDir: t.TempDir()}
+		if _, _, err := waveRun(t, ranks, args, 7); !errors.Is(err, errKilled) {
+			t.Fatal(err)
+		}
+		at := func(step int) string { return filepath.Join(args.OutputDir, fmt.Sprintf("checkpoint-%d", step)) }
+		says := func(what string, want ...string) {
+			t.Helper()
+			_, _, err := waveRun(t, ranks, args, -1)
+			for _, part := range want {
+				if err == nil || !strings.Contains(err.Error(), part) {
+					t.Errorf("%d ranks, %s: got %v, want an error with %q", ranks, what, err, part)
+				}
+			}
+		}
+		damage := func(step int, file string) {
+			t.Helper()
+			if err := os.Truncate(filepath.Join(at(step), file), 10); err != nil {
+				t.Fatal(err)
+			}
+		}
+		args.ResumeFrom = at(6)
+		damage(6, "optimizer.safetensors")
+		says("one is damaged", "optimizer.safetensors", "the older checkpoint "+at(4)+" can be read")
+		damage(4, "trainer_state.json")
+		says("two are damaged", "optimizer.safetensors", "the older checkpoint "+at(2)+" can be read")
+		damage(2, "model.safetensors")
+		says("all are damaged", "optimizer.safetensors", "no older checkpoint in "+args.OutputDir+" can be read")
+		args.ResumeFrom, args.Resume = "", true
+		says("the newest is wanted", "optimizer.safetensors", "no older checkpoint in "+args.OutputDir+" can be read")
+	}
 }

@@ -176,22 +176,46 @@ func (s *Store) LoadNewest(ctx context.Context, dir string, names []string, also
 	if len(all[0]) == 0 {
 		return "", fmt.Errorf("train: %w: %s has none", ErrNone, dir)
 	}
-	var damaged []error
-	for _, name := range slices.Backward(all[0]) {
+	path, r, damaged := s.newest(ctx, dir, all[0], also)
+	if r == nil {
+		return "", fmt.Errorf("%w; %s", damaged[0], noOlder(dir))
+	}
+	if err = s.Rank.Together(ctx, r.Apply()); err == nil {
+		s.warnDamaged(damaged, path)
+	}
+	return path, err
+}
+
+// newest reads the last of the checkpoints that can be read, and changes nothing. It returns the errors of those after
+// it. The reading is nil if none can be read.
+func (s *Store) newest(ctx context.Context, dir string, names []string, also func(dir string) error) (path string, r *checkpoint.Reading, damaged []error) {
+	for _, name := range slices.Backward(names) {
 		path := filepath.Join(dir, name)
 		r, err := s.read(path)
 		if err == nil && also != nil {
 			err = also(path)
 		}
 		if err = s.Rank.Together(ctx, err); err == nil {
-			if err = s.Rank.Together(ctx, r.Apply()); err == nil {
-				s.warnDamaged(damaged, path)
-			}
-			return path, err
+			return path, r, damaged
 		}
 		damaged = append(damaged, fmt.Errorf("%s: %w", path, err))
 	}
-	return "", damaged[0]
+	return "", nil, damaged
+}
+
+func noOlder(dir string) string { return "no older checkpoint in " + dir + " can be read" }
+
+// WayOut says which checkpoint to take where another one in dir cannot be read: names are the older ones, as rank 0
+// knows them. Also is as in LoadNewest. All ranks must call it.
+func (s *Store) WayOut(ctx context.Context, dir string, names []string, also func(dir string) error) string {
+	all, err := collective.AllGather(ctx, s.Rank.Comm, names)
+	if err != nil {
+		return noOlder(dir)
+	}
+	if path, r, _ := s.newest(ctx, dir, all[0], also); r != nil {
+		return "the older checkpoint " + path + " can be read: resume from it"
+	}
+	return noOlder(dir)
 }
 
 // warnDamaged says why checkpoints were passed over for another one.

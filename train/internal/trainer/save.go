@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/heftai/heft/internal/errtext"
 	"github.com/heftai/heft/meta"
@@ -62,10 +63,15 @@ func (t *Trainer[B]) resume(ctx context.Context) error {
 	}
 	switch {
 	case f.From != "":
-		if err := t.rank.Together(ctx, read(f.From)); err != nil {
-			return err
+		err := t.rank.Together(ctx, read(f.From))
+		if err == nil {
+			_, err = t.c.Store.Load(ctx, f.From)
 		}
-		if _, err := t.c.Store.Load(ctx, f.From); err != nil {
+		if err != nil && ctx.Err() == nil {
+			dir, names := older(f.From)
+			err = fmt.Errorf("%w; %s", err, t.c.Store.WayOut(ctx, dir, names, read))
+		}
+		if err != nil {
 			return fmt.Errorf("train: load state: %w", errtext.Below("train", err))
 		}
 	case f.Resume && f.Dir != "":
@@ -90,6 +96,17 @@ func (t *Trainer[B]) resume(ctx context.Context) error {
 	t.State.Continue(saved)
 	t.resumed = true
 	return t.c.Listener.LoadState(t.State.StatefulCallbacks)
+}
+
+// older returns the folder of a checkpoint and the names of those in it that were saved before.
+func older(path string) (dir string, names []string) {
+	path = filepath.Clean(path)
+	dir = filepath.Dir(path)
+	names, err := progress.Checkpoints(dir)
+	if err != nil {
+		return dir, nil
+	}
+	return dir, names[:max(0, slices.Index(names, filepath.Base(path)))]
 }
 
 // loadBest loads the weights of the best checkpoint.
