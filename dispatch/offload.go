@@ -40,7 +40,7 @@ func (m *Model) Warm(ctx context.Context) {
 // Promote starts to copy the weights of the cpu tier to aligned memory in the background, and
 // releases their mapped pages. Kernels read aligned memory 20 to 35 % faster if a checkpoint's tensors
 // cross cache lines. The cpu tier takes no more memory than before, and results stay bitwise the
-// same. Promote begins when Warm is done. A second call does nothing.
+// same. Promote begins when Warm is done. A second call does nothing. Any goroutine may call it.
 func (m *Model) Promote(ctx context.Context) {
 	if !m.options.Lazy && !m.closed.Load() && m.promoted.CompareAndSwap(false, true) {
 		m.weights.Promote(ctx)

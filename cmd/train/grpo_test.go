@@ -93,7 +93,7 @@ func TestGRPOLearnsWhatIsRewarded(t *testing.T) {
 			if lora != "" {
 				o.LearningRate, o.MaxSteps = 0.1, 40
 			}
-			o.MaxCompletion, o.Sequence, o.Threads = 6, 48, 1
+			o.MaxCompletionLength, o.Sequence, o.Threads = 6, 48, 1
 			records := 0
 			o.Reward = func(_ context.Context, p finetune.RewardPrompt, completions []string) (rewards []float64, err error) {
 				if strings.Contains(string(p.Record), `"answer"`) && strings.Contains(p.Text, "number ") {

@@ -115,15 +115,27 @@ func (c *runCmd) report(out io.Writer, r *finetune.Result) error {
 	case c.JSON:
 		err = json.NewEncoder(out).Encode(r)
 	case r.Stopped && c.SaveSteps < 0:
-		_, err = fmt.Fprintf(out, "Stopped after %d steps; nothing was saved because of --save-steps -1.\n", r.Steps)
+		_, err = fmt.Fprintf(out, "Stopped after %s; nothing was saved because of --save-steps -1.\n", cmdline.Count(r.Steps, "step"))
 	case r.Stopped:
-		_, err = fmt.Fprintf(out, "Stopped and saved after %d steps; the same command resumes.\n", r.Steps)
+		_, err = fmt.Fprintf(out, "Stopped and saved after %s; the same command resumes.\n", cmdline.Count(r.Steps, "step"))
 	case r.Diverged:
 		_, err = fmt.Fprintf(out, "%s in %.1fs; the run diverged, so the model in %s is of no use: use a lower --learning-rate or a lower --max-grad-norm\n", cmdline.Count(r.Steps, "step"), r.Seconds, r.Output)
 	default:
-		_, err = fmt.Fprintf(out, "%s in %.1fs; the model is in %s\n", cmdline.Count(r.Steps, "step"), r.Seconds, r.Output)
+		_, err = fmt.Fprintf(out, "%s in %.1fs; %s\n", cmdline.Count(r.Steps, "step"), r.Seconds, c.outcome(r.Output))
 	}
 	return err
+}
+
+// outcome says what is in a folder, and the command that serves it.
+func (c *runCmd) outcome(dir string) string {
+	what, serve := "model", "serve --model "+dir
+	if c.LoRA != "" && !c.Merge {
+		what, serve = "adapter", "serve --model "+cmp.Or(c.Model, c.M)+" --lora NAME="+dir
+	}
+	if c.Method == "reward" { // serve scores no texts
+		return fmt.Sprintf("the %s is in %s", what, dir)
+	}
+	return fmt.Sprintf("the %s is in %s: %s", what, dir, serve)
 }
 
 // watcher closes stop at the first SIGINT or SIGTERM. A second signal ends the process, unless the

@@ -288,6 +288,26 @@ func lastAdapter(t *testing.T, base, dir string) []byte {
 	return weightsOf(t, again)
 }
 
+// TestAnAdapterIsNotCalledTheModel: the last line of a run with --lora said that the model is in --output, and not how
+// to serve it.
+func TestAnAdapterIsNotCalledTheModel(t *testing.T) {
+	for _, c := range []struct {
+		o    finetune.Options
+		want string
+	}{
+		{finetune.Options{}, "1 step in 2.0s; the model is in out: serve --model out\n"},
+		{finetune.Options{LoRA: "r=2"}, "1 step in 2.0s; the adapter is in out: serve --model ORG/NAME --lora NAME=out\n"},
+		{finetune.Options{LoRA: "r=2", Merge: true}, "1 step in 2.0s; the model is in out: serve --model out\n"},
+		{finetune.Options{LoRA: "r=2", Method: "reward"}, "1 step in 2.0s; the adapter is in out\n"},
+	} {
+		var out bytes.Buffer
+		run := runCmd{modelFlags: modelFlags{M: "ORG/NAME"}, Options: c.o}
+		if err := run.report(&out, &finetune.Result{Output: "out", Steps: 1, Seconds: 2}); err != nil || out.String() != c.want {
+			t.Errorf("%+v: got %q, %v, want %q", c.o, out.String(), err, c.want)
+		}
+	}
+}
+
 func TestRunWithAnAdapter(t *testing.T) {
 	dir, text := tinyModel(t), lessons(t, 8)
 	for _, merge := range []bool{false, true} {

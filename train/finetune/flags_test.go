@@ -3,6 +3,7 @@ package finetune
 import (
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -236,6 +237,21 @@ func TestAPartOfTheDataIsHeldBack(t *testing.T) {
 		j := &job{Options: &o}
 		if err := j.checkData(); err == nil {
 			t.Errorf("%+v: want an error", o)
+		}
+	}
+}
+
+// TestFieldsOfOptionsHaveTheNamesOfFlags: --max-completion-length was MaxCompletion in Go, though docs/training.md says
+// that fields have the names of flags.
+func TestFieldsOfOptionsHaveTheNamesOfFlags(t *testing.T) {
+	others := map[string]string{"RewardRules": "--reward"} // Reward is a function
+	for _, field := range reflect.VisibleFields(reflect.TypeFor[Options]()) {
+		if field.Tag.Get("kong") == "-" || field.Anonymous {
+			continue
+		}
+		name := strings.ReplaceAll(strings.TrimPrefix(flag(field), "--"), "-", "")
+		if !strings.EqualFold(name, field.Name) && others[field.Name] != flag(field) {
+			t.Errorf("the field %s is the flag %s", field.Name, flag(field))
 		}
 	}
 }

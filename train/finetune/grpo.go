@@ -22,13 +22,13 @@ type grpo struct{}
 func (grpo) usual() usual { return usual{rate: 1e-6, adapterRate: 1e-5, unit: "tok"} }
 
 func (grpo) objective(j *job) train.GRPO {
-	return train.GRPO{Beta: j.beta(), Epsilon: j.Epsilon, EpsilonHigh: j.EpsilonHigh, LossType: j.LossType, MaxCompletion: j.MaxCompletion, ScaleRewards: j.ScaleRewards}
+	return train.GRPO{Beta: j.beta(), Epsilon: j.Epsilon, EpsilonHigh: j.EpsilonHigh, LossType: j.LossType, MaxCompletion: j.MaxCompletionLength, ScaleRewards: j.ScaleRewards}
 }
 
 func (m grpo) check(j *job) error {
 	switch {
-	case j.MaxCompletion < 1 || j.NumIterations < 1:
-		return misusef("got --max-completion-length %d and --num-iterations %d, want at least 1", j.MaxCompletion, j.NumIterations)
+	case j.MaxCompletionLength < 1 || j.NumIterations < 1:
+		return misusef("got --max-completion-length %d and --num-iterations %d, want at least 1", j.MaxCompletionLength, j.NumIterations)
 	case !(j.Temperature > 0) || math.IsInf(j.Temperature, 0):
 		return misusef("got --temperature %v, want more than 0", j.Temperature)
 	case j.NumIterations > 1 && j.SaveSteps > 0 && j.SaveSteps%j.NumIterations != 0:
@@ -92,7 +92,7 @@ func (grpo) read(j *job, tokenizer *data.Tokenizer, o data.TextOptions) (*texts,
 	}
 	return textsOf(s, func(r *rollout) (length, tokens int) {
 		if j.generates() {
-			most := min(j.Sequence-len(r.Prompt), j.MaxCompletion)
+			most := min(j.Sequence-len(r.Prompt), j.MaxCompletionLength)
 			return j.NumGenerations * (len(r.Prompt) + most), j.NumGenerations * most
 		}
 		for _, c := range r.Completions {
@@ -152,7 +152,7 @@ func (j *job) tokenizeGroups(path string, tokenizer *data.Tokenizer, o data.Text
 		case r.Completions == nil:
 			return nil, nil, errors.New("got a prompt without completions and rewards: use --reward or --reward-command to generate and reward them")
 		}
-		g, err := r.Tokenize(tokenizer, tokenizer, o, j.MaxCompletion)
+		g, err := r.Tokenize(tokenizer, tokenizer, o, j.MaxCompletionLength)
 		ids := g.Prompt
 		for _, c := range g.Completions {
 			ids = append(ids[:len(ids):len(ids)], c...)

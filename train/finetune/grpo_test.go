@@ -126,7 +126,7 @@ func TestGenerationUsesTheWeightsOfTheStep(t *testing.T) {
 	}
 	for _, adapter := range []string{"", "r=4"} {
 		o := Defaults()
-		o.Method, o.Output, o.LoRA, o.Threads, o.Sequence, o.MaxCompletion = "grpo", t.TempDir(), adapter, 1, 40, 12
+		o.Method, o.Output, o.LoRA, o.Threads, o.Sequence, o.MaxCompletionLength = "grpo", t.TempDir(), adapter, 1, 40, 12
 		o.Reward = func(_ context.Context, _ RewardPrompt, c []string) ([]float64, error) {
 			return make([]float64, len(c)), nil
 		}

@@ -37,8 +37,8 @@ func (c *job) checkTune() error {
 		return misusef("--quantize keeps all weights in memory: omit --max-memory, or omit --quantize and let weights stream")
 	case c.LoRA != "" && len(c.Freeze) > 0:
 		return misusef("--freeze has no effect with --lora, which trains the adapter alone")
-	case !(c.NeftuneAlpha >= 0):
-		return misusef("got --neftune-noise-alpha %v, want 0 or more", c.NeftuneAlpha)
+	case !(c.NeftuneNoiseAlpha >= 0):
+		return misusef("got --neftune-noise-alpha %v, want 0 or more", c.NeftuneNoiseAlpha)
 	}
 	if _, err := c.frozen(); err != nil {
 		return err

@@ -27,22 +27,22 @@ type Options struct {
 	DesirableWeight   float64 `help:"Weight kto's losses of desirable answers." default:"1" methods:"kto"`
 	UndesirableWeight float64 `help:"Weight kto's losses of undesirable answers." default:"1" methods:"kto"`
 
-	CenterRewards float64 `name:"center-rewards-coefficient" help:"Keep the rewards of a reward model near 0 with this weight." default:"0" methods:"reward" setting:"center_rewards_coefficient"`
+	CenterRewardsCoefficient float64 `help:"Keep the rewards of a reward model near 0 with this weight." default:"0" methods:"reward" setting:"center_rewards_coefficient"`
 
 	// Completions and their rewards, of grpo.
-	NumGenerations int      `help:"Generate this many completions of each prompt." default:"8" methods:"grpo" setting:"num_generations"`
-	MaxCompletion  int      `name:"max-completion-length" help:"Cut completions to this many tokens." default:"256" methods:"grpo" setting:"max_completion_length"`
-	Temperature    float64  `help:"Generate at this temperature." default:"1" methods:"grpo" setting:"temperature"`
-	TopP           float64  `help:"Generate from the likeliest tokens up to this probability." default:"1" methods:"grpo" setting:"top_p"`
-	TopK           int      `help:"Generate from this many likeliest tokens; 0 is all." default:"0" methods:"grpo" setting:"top_k"`
-	RewardCommand  string   `help:"Reward by this program: a JSON line per completion in, a line with a number out." placeholder:"PROGRAM ARG…" methods:"grpo" setting:"reward_command"`
-	RewardTimeout  float64  `help:"Stop if --reward-command takes longer than this for a number, in seconds." default:"60" methods:"grpo"`
-	RewardRules    []string `name:"reward" help:"Reward by equals=, contains= or number=FIELD or regex=PATTERN; may repeat." sep:"none" placeholder:"[WEIGHT*]RULE" methods:"grpo" setting:"reward"`
-	RewardWeights  []string `help:"Weight the rewards with these names, such as accuracy=1,format=0.5." placeholder:"NAME=WEIGHT" methods:"grpo" setting:"reward_weights"`
-	ScaleRewards   string   `help:"Divide advantages by the deviation of rewards of a group, a batch, or none." enum:"group,batch,none" default:"group" methods:"grpo" setting:"scale_rewards"`
-	NumIterations  int      `help:"Step this many times on the same completions." default:"1" methods:"grpo" setting:"num_iterations"`
-	Epsilon        float64  `help:"Clip the ratio of new to old probabilities to 1 ± this." default:"0.2" methods:"grpo" setting:"epsilon"`
-	EpsilonHigh    float64  `help:"Clip the ratio at 1 + this instead; 0 is --epsilon." default:"0" methods:"grpo" setting:"epsilon_high"`
+	NumGenerations      int      `help:"Generate this many completions of each prompt." default:"8" methods:"grpo" setting:"num_generations"`
+	MaxCompletionLength int      `help:"Cut completions to this many tokens." default:"256" methods:"grpo" setting:"max_completion_length"`
+	Temperature         float64  `help:"Generate at this temperature." default:"1" methods:"grpo" setting:"temperature"`
+	TopP                float64  `help:"Generate from the likeliest tokens up to this probability." default:"1" methods:"grpo" setting:"top_p"`
+	TopK                int      `help:"Generate from this many likeliest tokens; 0 is all." default:"0" methods:"grpo" setting:"top_k"`
+	RewardCommand       string   `help:"Reward by this program: a JSON line per completion in, a line with a number out." placeholder:"PROGRAM ARG…" methods:"grpo" setting:"reward_command"`
+	RewardTimeout       float64  `help:"Stop if --reward-command takes longer than this for a number, in seconds." default:"60" methods:"grpo"`
+	RewardRules         []string `name:"reward" help:"Reward by equals=, contains= or number=FIELD or regex=PATTERN; may repeat." sep:"none" placeholder:"[WEIGHT*]RULE" methods:"grpo" setting:"reward"`
+	RewardWeights       []string `help:"Weight the rewards with these names, such as accuracy=1,format=0.5." placeholder:"NAME=WEIGHT" methods:"grpo" setting:"reward_weights"`
+	ScaleRewards        string   `help:"Divide advantages by the deviation of rewards of a group, a batch, or none." enum:"group,batch,none" default:"group" methods:"grpo" setting:"scale_rewards"`
+	NumIterations       int      `help:"Step this many times on the same completions." default:"1" methods:"grpo" setting:"num_iterations"`
+	Epsilon             float64  `help:"Clip the ratio of new to old probabilities to 1 ± this." default:"0.2" methods:"grpo" setting:"epsilon"`
+	EpsilonHigh         float64  `help:"Clip the ratio at 1 + this instead; 0 is --epsilon." default:"0" methods:"grpo" setting:"epsilon_high"`
 
 	// The data.
 	DataWeights []float64 `help:"Count each --data file so many times per epoch, such as 1,0.5,3." placeholder:"N"`
@@ -84,13 +84,13 @@ type Options struct {
 	EarlyStoppingThreshold float64 `help:"Count a metric as better if it changes by more than this." default:"0"`
 
 	// Which weights train.
-	LoRA          string   `name:"lora" help:"Train a LoRA adapter, such as r=16,alpha=32, or continue one: from=DIR." placeholder:"r=N,…"`
-	DoRA          bool     `name:"dora" help:"Train the lengths of rows of the weights under --lora apart, as DoRA." setting:"dora"`
-	ModulesToSave []string `name:"modules-to-save" help:"Train modules whole beside the --lora adapter, such as lm_head,embed_tokens." placeholder:"NAME" setting:"modules_to_save"`
-	Merge         bool     `help:"Write the whole model with the --lora adapter merged into it."`
-	Quantize      string   `help:"Keep the weights under --lora in memory as q8_0, q4_0 or nf4 (QLoRA)." enum:"q8_0,q4_0,nf4," default:"" placeholder:"FORMAT"`
-	Freeze        []string `help:"Leave parameters as they are whose path matches this expression; may repeat." sep:"none" placeholder:"PATTERN"`
-	NeftuneAlpha  float64  `name:"neftune-noise-alpha" help:"Add uniform noise to embeddings in training, as NEFTune; 0 adds none." default:"0" methods:"sft"`
+	LoRA              string   `name:"lora" help:"Train a LoRA adapter, such as r=16,alpha=32, or continue one: from=DIR." placeholder:"r=N,…"`
+	DoRA              bool     `name:"dora" help:"Train the lengths of rows of the weights under --lora apart, as DoRA." setting:"dora"`
+	ModulesToSave     []string `name:"modules-to-save" help:"Train modules whole beside the --lora adapter, such as lm_head,embed_tokens." placeholder:"NAME" setting:"modules_to_save"`
+	Merge             bool     `help:"Write the whole model with the --lora adapter merged into it."`
+	Quantize          string   `help:"Keep the weights under --lora in memory as q8_0, q4_0 or nf4 (QLoRA)." enum:"q8_0,q4_0,nf4," default:"" placeholder:"FORMAT"`
+	Freeze            []string `help:"Leave parameters as they are whose path matches this expression; may repeat." sep:"none" placeholder:"PATTERN"`
+	NeftuneNoiseAlpha float64  `help:"Add uniform noise to embeddings in training, as NEFTune; 0 adds none." default:"0" methods:"sft"`
 
 	// The files that are written, and how the machine is used.
 	Output         string   `help:"Write checkpoints and the trained model to this folder." required:"" placeholder:"DIR"`

@@ -29,8 +29,8 @@ type rewardModel struct{}
 func (rewardModel) usual() usual { return usual{rate: 1e-4, adapterRate: 1e-3, unit: "pairs"} }
 
 func (rewardModel) check(j *job) error {
-	if !(j.CenterRewards >= 0) {
-		return misusef("got --center-rewards-coefficient %v, want 0 or more", j.CenterRewards)
+	if !(j.CenterRewardsCoefficient >= 0) {
+		return misusef("got --center-rewards-coefficient %v, want 0 or more", j.CenterRewardsCoefficient)
 	}
 	return nil
 }
@@ -230,7 +230,7 @@ func (s *scorer) losses(b data.ComparisonBatch, o model.Options) (*tensor.Tensor
 		difference = tp.Sub(difference, tp.Input(b.Margins, b.Prompts, 1))
 	}
 	loss := tp.Neg(tp.Sum(tp.LogSigmoid(difference)))
-	if c := s.CenterRewards; c > 0 {
+	if c := s.CenterRewardsCoefficient; c > 0 {
 		loss = tp.Add(loss, tp.Scale(tp.Sum(tp.Pow(tp.Add(chosen, rejected), 2)), float32(c)))
 	}
 	if err := tp.Err(); err != nil {

@@ -118,7 +118,7 @@ func rewardFlags(t *testing.T, o *Options, flags []string) {
 		case "--dora":
 			o.DoRA = true
 		case "--center-rewards-coefficient":
-			o.CenterRewards = v
+			o.CenterRewardsCoefficient = v
 		case "--gradient-accumulation-steps":
 			o.GradientAccumulationSteps = int(v)
 		default:

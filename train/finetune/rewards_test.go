@@ -37,7 +37,7 @@ func TestSeveralRewards(t *testing.T) {
 	}
 	o := Defaults()
 	o.Method, o.Output, o.MaxSteps, o.Batch, o.LogSteps, o.Threads, o.LoRA = "grpo", filepath.Join(t.TempDir(), "out"), 1, 2, 1, 1, "r=2"
-	o.NumGenerations, o.MaxCompletion, o.RewardRules = 3, 4, []string{"2*regex="}
+	o.NumGenerations, o.MaxCompletionLength, o.RewardRules = 3, 4, []string{"2*regex="}
 	if err := o.Check([]string{file}); err == nil {
 		t.Error("a rule without a pattern was accepted")
 	}

@@ -216,7 +216,7 @@ func (r *roller) generate(ctx context.Context, all []*rollout, step int, evaluat
 // continued generates the completions of a prompt.
 func (r *roller) continued(ctx context.Context, x *rollout, seed uint64) error {
 	s := r.s
-	most := min(s.MaxCompletion, s.Sequence-len(x.Prompt))
+	most := min(s.MaxCompletionLength, s.Sequence-len(x.Prompt))
 	stream, err := r.engine.Submit(ctx, engine.Request{Prompt: x.Prompt, MaxTokens: most, N: s.NumGenerations, Seed: seed, Adapter: r.adapter,
 		Params: sample.Params{Temperature: s.Temperature, TopP: s.TopP, TopK: s.TopK, Stop: r.stop}})
 	if err != nil {

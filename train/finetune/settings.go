@@ -63,7 +63,7 @@ func (j *job) settings() (settings, error) {
 		Accumulation: j.GradientAccumulationSteps, Processes: j.ranks, Epochs: j.Epochs, MaxSteps: j.MaxSteps, MaxGradNorm: j.MaxGradNorm,
 		LearningRate: j.rate(), Scheduler: j.LRScheduler, WarmupSteps: int(j.WarmupSteps), WarmupRatio: j.WarmupRatio, WeightDecay: j.WeightDecay,
 		Seed: j.Seed, MixedPrecision: j.MixedPrecision, LoRA: j.LoRA, LabelSmoothing: j.LabelSmoothing, InOrder: !j.Shuffle,
-		ScheduleKwargs: j.LRSchedulerKwargs, DataWeights: j.DataWeights, Quantize: j.Quantize, Freeze: j.Freeze, NEFTune: j.NeftuneAlpha}
+		ScheduleKwargs: j.LRSchedulerKwargs, DataWeights: j.DataWeights, Quantize: j.Quantize, Freeze: j.Freeze, NEFTune: j.NeftuneNoiseAlpha}
 	if j.Method != "sft" {
 		s.Method, s.Beta, s.LossType, s.ReferenceFree = j.Method, j.beta(), j.LossType, j.ReferenceFree
 	}

@@ -132,10 +132,10 @@ func (r *reader) measured(b model.Batch, o model.Options) (*tensor.Tensor, map[s
 
 // noise returns the noise of NEFTune, or nil.
 func (s *student) noise() *model.Noise {
-	if s.NeftuneAlpha == 0 {
+	if s.NeftuneNoiseAlpha == 0 {
 		return nil
 	}
-	return &model.Noise{Alpha: s.NeftuneAlpha, Uniform: s.acc.Generator().Uniform}
+	return &model.Noise{Alpha: s.NeftuneNoiseAlpha, Uniform: s.acc.Generator().Uniform}
 }
 
 // evaluate measures each sequence.
