@@ -10,18 +10,19 @@ import (
 // operations is how many operations the interfaces of internal/backend have, beside those of memory. A new one is work
 // for every backend: it comes with its reason, and with its case in backendtest.
 var operations = map[string]int{
-	"Backend":   14,
-	"Memory":    5,
-	"Selective": 1, // Supports
-	"Filler":    2,
-	"Metered":   1,
-	"Indexed":   2, // sparse attention
-	"Blocked":   2, // attention to blocks of positions that differ by head, and their indexer
-	"Averaged":  1, // averages of keys, by which an indexer chooses blocks
-	"NGrams":    2, // a convolution with steps, and gates of streams
-	"Recurrent": 3,
-	"Scans":     1, // Mamba's, whose every number of a state decays by itself
-	"HeadGates": 1, // in one step what products with ones do elsewhere
+	"Backend":    14,
+	"Memory":     5,
+	"Selective":  1, // Supports
+	"Filler":     2,
+	"Metered":    1,
+	"Indexed":    2, // sparse attention
+	"Blocked":    2, // attention to blocks of positions that differ by head, and their indexer
+	"Averaged":   1, // averages of keys, by which an indexer chooses blocks
+	"NGrams":     2, // a convolution with steps, and gates of streams
+	"Recurrent":  3,
+	"Scans":      1, // Mamba's, whose every number of a state decays by itself
+	"GatedUnits": 1, // RecurrentGemma's, whose operands have shares that follow from their decays
+	"HeadGates":  1, // in one step what products with ones do elsewhere
 
 	"Compressed": 3, // entries of several tokens, of which a recurrence and an attention are new, and their indexer
 	"Streams":    3, // hyper-connections: Sinkhorn's iterations, and sums whose weights are of each row
@@ -37,6 +38,7 @@ var operations = map[string]int{
 	"Gradients":            17, // with softmax by itself, which heads and attention with any mask train, and measures of distributions
 	"RecurrentGradients":   3,
 	"ScanGradients":        1,  // the reverse of Scans
+	"GatedUnitGradients":   1,  // the reverse of GatedUnits
 	"AlternatingGradients": 4,  // the reverse of Alternating
 	"BlockedGradients":     1,  // the reverse of Blocked's attention
 	"Recorder":             15, // with sums whose scale is learned, as in xIELU, and weights of experts with learned scales

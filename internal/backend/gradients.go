@@ -15,6 +15,7 @@ type Gradients interface {
 	Backend
 	RecurrentGradients
 	ScanGradients
+	GatedUnitGradients
 	AlternatingGradients
 	BlockedGradients
 	// Zero: x = 0, a float32 matrix.

@@ -62,6 +62,7 @@ var suite = []struct {
 	{"DeltaRuleGrad", testDeltaRuleGrad},
 	{"StateSpaceGrad", testStateSpaceGrad},
 	{"SelectiveScanGrad", testSelectiveScanGrad},
+	{"GatedLRUGrad", testGatedLRUGrad},
 	{"AlternatingGrad", testAlternatingGrad},
 	{"StatesOfGradients", testStatesOfGradients},
 	{"RowsGrad", testRowsGrad},

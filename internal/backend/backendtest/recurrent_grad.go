@@ -227,6 +227,40 @@ func testSelectiveScanGrad(e *env) {
 	}
 }
 
+func unitCase(e *env, a backend.GatedLRUArgs) *stateCase {
+	c := newStateCase(e, a.Channels, 1, a.Channels, a.Channels, a.Channels)
+	for i, v := range c.x[1] { // gates, far enough from 0 for quotients of differences
+		c.x[1][i] = 0.2 + 0.6/(1+float32(math.Exp(-float64(v))))
+	}
+	return c
+}
+
+func unitInputs(x, v []tensor.Tensor) backend.GatedLRUInputs {
+	return backend.GatedLRUInputs{X: x[0], Gate: x[1], Rate: v[0]}
+}
+
+// unitGradients returns the gradients of a case.
+func unitGradients(g backend.Gradients, c *stateCase, a backend.GatedLRUArgs) (dx, dvectors []tensor.Tensor) {
+	dx, dvectors = c.gradients()
+	x, vectors := c.operands(2)
+	g.GatedLRUGrad(unitInputs(dx, dvectors), c.e.strided(c.dy, textRows, c.widths[0], 1), unitInputs(x, vectors), texts, a)
+	return dx, dvectors
+}
+
+func testGatedLRUGrad(e *env) {
+	g := e.gradients()
+	if g == nil {
+		return
+	}
+	for _, a := range []backend.GatedLRUArgs{{Channels: 1, Power: 1}, {Channels: 70, Power: 2}} {
+		c := unitCase(e, a)
+		dx, dvectors := unitGradients(g, c, a)
+		c.test(name("gated unit gradient", a), []string{"x", "gate", "rate"}, dx, dvectors, a.Channels, func(dst tensor.Tensor, x, v []tensor.Tensor) {
+			g.GatedLRU(dst, unitInputs(x, v), texts, a)
+		})
+	}
+}
+
 // stateGradientProgram runs the reverses of recurrences, large enough to be shared among threads.
 func stateGradientProgram(e *env, g backend.Gradients, out map[string][]float32) {
 	e.Helper()
@@ -244,7 +278,9 @@ func stateGradientProgram(e *env, g backend.Gradients, out map[string][]float32)
 	f, h := scanGradients(g, scanCase(e, scan), scan)
 	channels := backend.DeltaArgs{KeyHeads: 3, ValueHeads: 9, KeyDim: 24, ValueDim: 40, ByChannel: true}
 	i, j := deltaGradients(g, deltaCase(e, channels), channels)
-	for _, t := range slices.Concat(all, a, b, c, d, f, h, i, j) {
+	unit := backend.GatedLRUArgs{Channels: 300, Power: 8}
+	k, l := unitGradients(g, unitCase(e, unit), unit)
+	for _, t := range slices.Concat(all, a, b, c, d, f, h, i, j, k, l) {
 		out["state gradients"] = append(out["state gradients"], e.read(t)...)
 	}
 }

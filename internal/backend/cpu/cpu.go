@@ -60,6 +60,7 @@ type Backend struct {
 	delta           deltaRule
 	space           stateSpace
 	scan            selectiveScan
+	lru             gatedLRU
 	sparse          sparseRows
 	choose          choose
 	chosen          attentionChosen

@@ -13,11 +13,7 @@ import (
 // TestSelectiveScan compares Mamba's recurrence with the formula in float64, whole and in passes, of more channels
 // than a unit has.
 func TestSelectiveScan(t *testing.T) {
-	b, err := New(Options{Threads: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = b.Close() })
+	b := opened(t, 2)
 	const rows, channels, n = 9, scanChannels + 7, 5
 	r := rand.New(rand.NewPCG(5, 6))
 	random := func(n int) []float32 {

@@ -9,8 +9,9 @@ import (
 )
 
 var (
-	_ backend.Recurrent = (*Recorder)(nil)
-	_ backend.Scans     = (*Recorder)(nil)
+	_ backend.Recurrent  = (*Recorder)(nil)
+	_ backend.Scans      = (*Recorder)(nil)
+	_ backend.GatedUnits = (*Recorder)(nil)
 )
 
 // Operations with states have reverses for whole sequences, whose spans have no slots.
@@ -64,6 +65,17 @@ func (r *Recorder) SelectiveScan(dst tensor.Tensor, in backend.SelectiveInputs, 
 	r.recurrence(dst, []tensor.Tensor{in.X, in.B, in.C, in.DT}, s, func() { r.compute.SelectiveScan(dst, in, s, a) }, func(d, v []tensor.Tensor, dy tensor.Tensor, s backend.States) {
 		r.compute.SelectiveScanGrad(backend.SelectiveInputs{X: d[0], B: d[1], C: d[2], DT: d[3], ALog: r.gradientOf(in.ALog), D: r.gradientOf(in.D)}, dy,
 			backend.SelectiveInputs{X: v[0], B: v[1], C: v[2], DT: v[3], ALog: in.ALog, D: in.D}, s, a)
+	})
+}
+
+// GatedLRU keeps its operands, as DeltaRule does.
+func (r *Recorder) GatedLRU(dst tensor.Tensor, in backend.GatedLRUInputs, s backend.States, a backend.GatedLRUArgs) {
+	if !r.on {
+		r.compute.GatedLRU(dst, in, s, a)
+		return
+	}
+	r.recurrence(dst, []tensor.Tensor{in.X, in.Gate}, s, func() { r.compute.GatedLRU(dst, in, s, a) }, func(d, v []tensor.Tensor, dy tensor.Tensor, s backend.States) {
+		r.compute.GatedLRUGrad(backend.GatedLRUInputs{X: d[0], Gate: d[1], Rate: r.gradientOf(in.Rate)}, dy, backend.GatedLRUInputs{X: v[0], Gate: v[1], Rate: in.Rate}, s, a)
 	})
 }
 
