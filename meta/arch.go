@@ -148,6 +148,7 @@ func gemmas() []architecture {
 		{"gemma2", "Gemma2ForCausalLM", "model", "Gemma2DecoderLayer", 2, []int{1}, gemma2},
 		{"gemma3_text", "Gemma3ForCausalLM", "model", "Gemma3DecoderLayer", 2, []int{1}, gemma3},
 		{"gemma3n_text", "Gemma3nForCausalLM", "model", "Gemma3nTextDecoderLayer", 2, []int{1}, gemma3n},
+		{"recurrent_gemma", "RecurrentGemmaForCausalLM", "model", "RecurrentGemmaDecoderLayer", 2, []int{1}, recurrentGemma},
 		{"vaultgemma", "VaultGemmaForCausalLM", "model", "VaultGemmaDecoderLayer", 2, []int{1}, vaultGemma},
 		{"gemma4_text", "Gemma4ForCausalLM", "model", "Gemma4TextDecoderLayer", 2, []int{1}, gemma4},
 		{"gemma4_unified_text", "Gemma4UnifiedForCausalLM", "model", "Gemma4UnifiedTextDecoderLayer", 2, []int{1}, gemma4Unified},

@@ -21,10 +21,11 @@ const (
 	KindMamba2                 // *Mamba2Spec
 	KindMamba                  // *MambaSpec
 	KindLightning              // *LightningSpec
+	KindGatedLRU               // *GatedLRUSpec
 )
 
 var kindNames = [...]string{"none", "causal-lm", "block", "attention", "mlp", "moe",
-	"linear", "embedding", "norm", "sequential", "activation", "short convolution", "delta net", "mamba2", "mamba", "lightning attention"}
+	"linear", "embedding", "norm", "sequential", "activation", "short convolution", "delta net", "mamba2", "mamba", "lightning attention", "gated linear recurrent unit"}
 
 // String returns the kind's name in messages.
 func (k Kind) String() string {

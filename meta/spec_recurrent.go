@@ -113,3 +113,23 @@ type LightningSpec struct {
 	Act            Activation
 	Rates          []float32
 }
+
+// GatedLRUSpec runs Griffin's recurrent block with real-gated linear recurrent units (RG-LRU), transformers'
+// RecurrentGemmaRecurrentBlock. With u = the short convolution of X(operand), and for each of Heads, which have
+// Width/Heads channels each:
+//
+//	i = sigmoid(u·InputGate + InputBias);  r = sigmoid(u·DecayGate + DecayBias)
+//	a = exp(-Power·softplus(Rate)·r);      S = a·S + √(1 - a²)·i·u
+//
+// where the first token of a sequence has S = i·u. The result is Out(S · Act(Y(operand))).
+type GatedLRUSpec struct {
+	State, Width, Heads int
+	Kernel              int    // tokens that the convolution sees
+	X, Y, Out           string // Linears [Width, hidden], [Width, hidden] and [hidden, Width]
+	Conv                string // child with weight [Width, 1, Kernel] and maybe bias [Width]
+	// Unit is a child with the other parameters: InputGate and DecayGate [Heads, Width/Heads, Width/Heads], inputs first,
+	// their biases [Heads, Width/Heads], and Rate [Width].
+	Unit, InputGate, InputBias, DecayGate, DecayBias, Rate string
+	Power                                                  float32
+	Act                                                    Activation
+}

@@ -194,6 +194,23 @@ def nemotron_h(R, llama, mixture):
     return c
 
 
+def recurrent_gemma(R, llama):
+    c = llama(R, "recurrent_gemma", ropes=("default",), dims=(6, 8, 12))
+    c["hidden_activation"] = c.pop("hidden_act", "gelu_pytorch_tanh")
+    for name in ("max_position_embeddings", "head_dim"):
+        c.pop(name, None)
+    layers, heads = R.choice([2, 3, 4]), c["num_attention_heads"]
+    c.update(num_hidden_layers=layers, attention_window_size=R.choice([4, 8, 30]), conv1d_width=R.choice([2, 3, 4]), logits_soft_cap=R.choice([5.0, 30.0]),
+             lru_width=R.choice([None, heads * R.choice([5, 8])]), attention_bias=R.random() < 0.3)
+    if R.random() < 0.7:
+        c["block_types"] = ["attention" if kind == "full_attention" else kind for kind in kinds_of(R, R.choice([2, 3]), "recurrent")]
+    else:
+        c["num_hidden_layers"] = 3
+    if R.random() < 0.5:
+        (c["rope_parameters"] if "rope_parameters" in c else c)["partial_rotary_factor"] = R.choice([0.5, 1.0])
+    return c
+
+
 def hybrids(llama, wrap):
     """The makers, each with the seeds of the committed fixtures. llama and wrap are family_configs'."""
     return {
@@ -210,6 +227,7 @@ def hybrids(llama, wrap):
         "mamba2": (lambda R: mamba2(R, llama), [1, 2]),
         "granitemoehybrid": (lambda R: granitemoehybrid(R, llama), [1, 2, 3]),
         "bamba": (lambda R: bamba(R, llama), [1, 2, 3]),
+        "recurrent_gemma": (lambda R: recurrent_gemma(R, llama), [1, 2]),
         "falcon_h1": (lambda R: falcon_h1(R, llama), [1, 2, 3]),
         "nemotron_h": (lambda R: nemotron_h(R, llama, False), [1]),
         "nemotron_h_moe": (lambda R: nemotron_h(R, llama, True), [1, 2, 3]),

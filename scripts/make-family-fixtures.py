@@ -126,8 +126,8 @@ def check_form(config, model, folder):
 
 
 def has_mixers(config):
-    """Whether a model has mixers of Mamba2, or lightning attention."""
-    return any(name in config for name in ("conv_kernel", "mamba_d_conv")) or config["model_type"] == "minimax"
+    """Whether a model has mixers of Mamba2, gated linear recurrent units, or lightning attention."""
+    return any(name in config for name in ("conv_kernel", "mamba_d_conv", "conv1d_width")) or config["model_type"] == "minimax"
 
 
 def is_delta_net(config):
@@ -135,7 +135,7 @@ def is_delta_net(config):
     return any(name in c for name in ("linear_key_head_dim", "linear_head_dim", "linear_attn_config", "short_conv_kernel_size"))
 
 
-SCANS = ("mamba", "falcon_mamba", "jamba")
+SCANS = ("mamba", "falcon_mamba", "jamba", "recurrent_gemma")
 
 
 def in_double(config):
@@ -145,7 +145,7 @@ def in_double(config):
 
 @torch.no_grad()
 def well_conditioned(model, ids, recurrent):
-    """Leaves model in float64: the reference's sums over chunks are off by up to 1e-4 in float32, the scores of gemma3n and gemma4 are not scaled, and hidden states of Mamba grow. Reports
+    """Leaves model in float64: the reference's sums over chunks are off by up to 1e-4 in float32, the scores of gemma3n and gemma4 are not scaled, hidden states of Mamba grow, and shares of gated units are differences to 1. Reports
     whether float32 is within that, also where recurrent says so for tokens one by one, whose states the reference keeps in float32."""
     shorts, cache = [model(input_ids=torch.tensor([ids])).logits[0]], None
     if recurrent:

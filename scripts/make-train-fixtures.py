@@ -220,10 +220,11 @@ MODELS |= {
 }
 LATENT = dict(MODELS["deepseek-v3"][1], n_routed_experts=4, n_group=1, topk_group=1, num_experts_per_tok=2, rope_parameters=rope(), index_topk=5, index_n_heads=8, index_head_dim=4)  # with many heads no scores are 0 alike
 MODELS |= {
+    "recurrent-gemma": ("recurrent_gemma", dict(num_hidden_layers=2, block_types=["recurrent", "attention"], attention_window_size=4, lru_width=12, logits_soft_cap=5.0, hidden_act=None)),
     "deepseek-v32": ("deepseek_v32", LATENT),
     "glm-moe-dsa": ("glm_moe_dsa", dict(LATENT, indexer_types=["full", "shared"])),
 }
-STATES = ("linear_attn_alpha_factor", "conv_L_cache", "linear_num_key_heads", "state_size", "ssm_state_size", "mamba_d_state", "linear_attn_config", "kda_safe_gate")
+STATES = ("linear_attn_alpha_factor", "conv_L_cache", "linear_num_key_heads", "state_size", "ssm_state_size", "mamba_d_state", "lru_width", "linear_attn_config", "kda_safe_gate")
 STEEP = ("num_kv_shared_layers", "enable_moe_block")  # of Gemma 3n and 4, whose scores are not scaled: float32 is too short
 
 

@@ -142,6 +142,8 @@ func (c *compiler) rule(n Node, in int) (rule, error) {
 		return c.mamba(n, in)
 	case meta.KindLightning:
 		return c.lightning(n, in)
+	case meta.KindGatedLRU:
+		return c.gatedLRU(n, in)
 	case meta.KindMLP:
 		return c.mlp(n, in)
 	case meta.KindMoE:

@@ -202,7 +202,10 @@ func newCheckpoint(t testing.TB, ck *loader.Checkpoint, model *meta.Model) *chec
 				c.experts[p][part.Expert] = append(c.experts[p][part.Expert], piece)
 			case piece.Rank == 3 && piece.Dims[1] == 1: // a convolution
 				c.parts[p] = append(c.parts[p], piece)
-			case piece.Rank == 3:
+			case piece.Rank == 3: // experts, or maps of heads
+				if piece.Quant == nil {
+					c.parts[p] = append(c.parts[p], piece)
+				}
 				for e := range p.Shape[0] {
 					slab := piece
 					if q := piece.Quant; q != nil {

@@ -20,6 +20,7 @@ import (
 // does. All blocks of the others do.
 var leftToTheCPU = reasons(map[string][]string{
 	"biases of keys":                    {"family-doge-1", "family-doge-5"},
+	"gated linear recurrent units":      {"family-recurrent-gemma-1", "family-recurrent-gemma-2"},
 	"hyper-connections":                 {"family-deepseek-v4-1", "family-deepseek-v4-5", "family-hy-v4-6", "family-hy-v4-7", "family-hy-v4-vl-5", "family-qwen4-exp-text-1", "small-deepseek-v4-published"},
 	"embeddings of n-grams":             {"family-qwen4-exp-1"},
 	"inputs by layer":                   {"family-gemma3n-1", "family-gemma3n-text-1", "family-gemma3n-text-2", "family-gemma3n-text-3", "family-gemma4-small-1", "family-gemma4-small-2"},

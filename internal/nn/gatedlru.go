@@ -1,0 +1,119 @@
+package nn
+
+import (
+	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/tensor"
+	"github.com/heftai/heft/meta"
+)
+
+// gatedLRU is a recurrent block with real-gated linear recurrent units.
+type gatedLRU struct {
+	path           string
+	spec           *meta.GatedLRUSpec
+	x, y, out      *linear
+	conv           convolution
+	input, decay   headMap
+	rate           param
+	recurrentFirst int // first element of the recurrent state; the convolution's is before it
+}
+
+// headMap is a linear map of each head's channels by themselves, stored as a stack of matrices with inputs first.
+type headMap struct {
+	weight, bias param
+	of           *linear // the map of one head, as the backend sees it
+}
+
+func (c *compiler) gatedLRU(n Node, in int) (rule, error) {
+	s, err := spec[meta.GatedLRUSpec](n, meta.KindGatedLRU)
+	if err != nil {
+		return nil, err
+	}
+	if s.Heads < 1 || s.Width < 1 || s.Width%s.Heads != 0 || s.Kernel < 2 || !(s.Power > 0) {
+		return nil, at(n.Path, "%d channels of %d heads, convolved over %d tokens, with decays of power %g", s.Width, s.Heads, s.Kernel, s.Power)
+	}
+	r := &gatedLRU{path: n.Path, spec: s, recurrentFirst: s.Width * (s.Kernel - 1)}
+	if r.x, err = c.linearNamed(n, "input", s.X, in, s.Width); err != nil {
+		return nil, err
+	}
+	if r.y, err = c.linearNamed(n, "output gate", s.Y, in, s.Width); err != nil {
+		return nil, err
+	}
+	if r.out, err = c.linearNamed(n, "output", s.Out, s.Width, 0); err != nil {
+		return nil, err
+	}
+	if r.conv, err = c.convolution(n, s.Conv, s.Width, s.Kernel); err != nil {
+		return nil, err
+	}
+	unit, err := c.child(n, "gated units", s.Unit)
+	if err != nil {
+		return nil, err
+	}
+	if r.input, err = c.headMap(unit, s.InputGate, s.InputBias, s.Heads, s.Width/s.Heads); err != nil {
+		return nil, err
+	}
+	if r.decay, err = c.headMap(unit, s.DecayGate, s.DecayBias, s.Heads, s.Width/s.Heads); err != nil {
+		return nil, err
+	}
+	if r.rate, err = c.param(unit, s.Rate, s.Width); err != nil {
+		return nil, err
+	}
+	c.together("gated linear recurrent units")
+	const channels = 64 // of what the recurrence computes together
+	c.keeps(2 * channels)
+	return r, c.state(n.Path, s.State, r.recurrentFirst+s.Width)
+}
+
+// headMap finds the parameters of a map of heads of so many channels.
+func (c *compiler) headMap(n Node, weight, bias string, heads, width int) (m headMap, err error) {
+	if m.weight, err = c.param(n, weight, heads, width, width); err != nil {
+		return m, err
+	}
+	if m.bias, err = c.param(n, bias, heads, width); err != nil {
+		return m, err
+	}
+	c.widens(heads * width)
+	m.of = &linear{path: m.weight.path, weight: m.weight, transposed: true, in: width, out: width}
+	c.multiplies(m.of)
+	return m, nil
+}
+
+// forward sets the channels of each head of dst to the map of those of x, one head after the other.
+func (m *headMap) forward(c *Context, dst, x tensor.Tensor) {
+	weights, bias := c.vector(m.weight), c.vector(m.bias)
+	a := boundLinear{linear: m.of}
+	for at := 0; at < x.Cols() && c.err == nil; at += m.of.in {
+		w := backend.Matrix{Tensor: weights.Slice(at*m.of.in, (at+m.of.in)*m.of.in), Transposed: true}
+		w.Rank, w.Dims = 2, [tensor.MaxRank]int{m.of.in, m.of.out}
+		a.product(c.all(), dst.Columns(at, at+m.of.out), x.Columns(at, at+m.of.in), w, bias.Slice(at, at+m.of.out))
+	}
+}
+
+func (r *gatedLRU) forward(c *Context, dst, x tensor.Tensor) {
+	mark := c.arena.used
+	s, rows := r.spec, x.Rows()
+	in, y, mixed, decay := c.arena.take(rows, s.Width), c.arena.take(rows, s.Width), c.arena.take(rows, s.Width), c.arena.take(rows, s.Width)
+	together := c.collect()
+	r.x.compute(together, in, x, 0)
+	r.y.compute(together, y, x, 0)
+	c.compute()
+	r.conv.channels(c, mixed, in, s.State, 0, meta.ActNone)
+	r.input.forward(c, in, mixed)
+	r.decay.forward(c, decay, mixed)
+	rate := c.vector(r.rate)
+	op, ok := c.backend.(backend.GatedUnits)
+	if !ok {
+		c.fail("%s: this backend has no gated linear recurrent units", r.path)
+	}
+	if c.err == nil {
+		c.backend.Gate(in, in, mixed, meta.ActSigmoid, 0)
+		c.backend.Gate(decay, decay, tensor.Tensor{}, meta.ActSigmoid, 0)
+		op.GatedLRU(mixed, backend.GatedLRUInputs{X: in, Gate: decay, Rate: rate}, c.states(s.State, r.recurrentFirst), backend.GatedLRUArgs{Channels: s.Width, Power: s.Power})
+		c.backend.Gate(y, y, mixed, s.Act, 0)
+	}
+	r.out.forward(c, dst, y)
+	c.arena.used = mark
+}
+
+func (r *gatedLRU) scratch(rows int) int { return 4 * floats(rows, r.spec.Width) }
+
+func (r *gatedLRU) cols() int { return r.out.cols() }
