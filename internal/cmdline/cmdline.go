@@ -202,6 +202,9 @@ var (
 	enumerated = regexp.MustCompile(`^(.+) must be one of (".*") but got (".*")$`)
 	envar      = regexp.MustCompile(` \(from envar \w+=".*"\)$`) // sources.origin says it
 	mistyped   = regexp.MustCompile(`^(.+): expected an? (?:valid )?(.+) but got (".*?")(?: \(.*\))?$`)
+	notTime    = regexp.MustCompile(`^(.+): expected duration but got (".*?"): `)
+	valueless  = regexp.MustCompile(`^(.+): (?:missing value, expecting ".*"|expected \w+ value but got "EOL" .*)$`)
+	flagged    = regexp.MustCompile(`^(.+): expected \w+ value but got "(-.*?)" \(.* flag\); perhaps try .*$`)
 )
 
 // wanted says kong's message as got and want. commands are those of the program, of which kong
@@ -211,6 +214,15 @@ func wanted(message string, commands []string) string {
 	if m := enumerated.FindStringSubmatch(message); m != nil {
 		values := strings.ReplaceAll(strings.TrimSuffix(strings.ReplaceAll(m[2], `"`, ""), ","), ",", ", ") // the last may be ""
 		return fmt.Sprintf("%s: got %s, want one of %s", m[1], m[3], values)
+	}
+	if m := valueless.FindStringSubmatch(message); m != nil {
+		return m[1] + ": a value is missing"
+	}
+	if m := flagged.FindStringSubmatch(message); m != nil {
+		return fmt.Sprintf("%s: got the flag %s, want a value", m[1], m[2])
+	}
+	if m := notTime.FindStringSubmatch(message); m != nil {
+		return fmt.Sprintf("%s: got %s, want a duration such as 30s", m[1], m[2])
 	}
 	if m := mistyped.FindStringSubmatch(message); m != nil {
 		kind := m[2]

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/alecthomas/kong"
 )
@@ -82,6 +83,8 @@ type sourcesCmd struct {
 	Config kong.ConfigFlag `help:"Read flags from a file."`
 	N      int             `help:"Count to N."`
 	Shape  string          `help:"Draw this shape." enum:"circle,square" default:"circle"`
+	Wait   time.Duration   `help:"Wait this long."`
+	List   []string        `help:"Draw these."`
 }
 
 // Run prints the values and rejects an N of 7.
@@ -116,6 +119,7 @@ func TestAWrongValueNamesTheVariableOrTheFileThatHasIt(t *testing.T) {
 		{"shape: x\n", "", "", "FILE: --shape: got \"x\", want one of circle, square (see p --help)"},
 		{"n: 2\n", "3", "--n 7", "--n 7: it is not 7"},
 		{"n: 2\n", "3", "--n=x", `--n: got "x", want a whole number (see p --help)`},
+		{"wait: x\n", "", "", `FILE: --wait: got "x", want a duration such as 30s (see p --help)`},
 	} {
 		environment := map[string]string{}
 		if c.variable != "" {
@@ -124,6 +128,20 @@ func TestAWrongValueNamesTheVariableOrTheFileThatHasIt(t *testing.T) {
 		out, status := runSources(t, c.file, environment, c.args)
 		if want := "p: " + c.want + "\n"; out != want || status != 2 {
 			t.Errorf("file %q, HEFT_N=%s, p %s: status %d, got %q, want %q", c.file, c.variable, c.args, status, out, want)
+		}
+	}
+}
+
+// TestAFlagWithoutAValueSaysSo: the error was kong's: expected int value but got "EOL" (<EOL>).
+func TestAFlagWithoutAValueSaysSo(t *testing.T) {
+	for _, flag := range []string{"--n", "--shape", "--wait", "--list"} {
+		for args, want := range map[string]string{flag: "a value is missing", flag + " --n": "got the flag --n, want a value", flag + " -h": "got the flag -h, want a value"} {
+			if flag == "--list" && args != flag {
+				continue // kong takes the flag for an element of the list
+			}
+			if out, status := runSources(t, "", nil, args); status != 2 || out != "p: "+flag+": "+want+" (see p --help)\n" {
+				t.Errorf("p %s: status %d, got %q, want %q", args, status, out, want)
+			}
 		}
 	}
 }

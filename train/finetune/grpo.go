@@ -144,10 +144,17 @@ func (j *job) tokenizeGroups(path string, tokenizer *data.Tokenizer, o data.Text
 		return out, misuse(err)
 	}
 	defer records.Close()
+	rewards, err := parseRules(j.RewardRules)
+	if err != nil {
+		return out, err
+	}
 	var all data.Slice[*rollout]
 	r, err := tokenized(j, path, records, func(r data.GroupRecord) (*rollout, []int32, error) {
 		switch {
 		case j.generates():
+			if _, err := rewards.fields(r.JSON); err != nil {
+				return nil, nil, err
+			}
 			r.Completions, r.Rewards, r.RewardsBy = nil, nil, nil
 		case r.Completions == nil:
 			return nil, nil, errors.New("got a prompt without completions and rewards: use --reward or --reward-command to generate and reward them")

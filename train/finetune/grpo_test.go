@@ -106,7 +106,7 @@ func TestRewardRules(t *testing.T) {
 			t.Errorf("completion %d: got %v, want %v", i, got[i], want)
 		}
 	}
-	if _, err := rs.reward(t.Context(), RewardPrompt{Record: json.RawMessage(`{}`)}, []string{"a"}); err == nil || !strings.Contains(err.Error(), `--reward equals=a: a record has no field "a"`) {
+	if _, err := rs.reward(t.Context(), RewardPrompt{Record: json.RawMessage(`{}`)}, []string{"a"}); err == nil || !strings.Contains(err.Error(), `--reward equals=a: the record has no field "a"`) {
 		t.Errorf("got %v", err)
 	}
 	for _, bad := range [][]float64{{1}, {1, math.Inf(1)}} {
@@ -204,5 +204,35 @@ func compareWithTape(t *testing.T, s *student, r *roller, prompt []int32) {
 	})
 	if len(got) != 12 {
 		t.Errorf("got %d tokens, want 12", len(got))
+	}
+}
+
+// TestARecordWithoutTheFieldOfARewardIsFoundAtTheStart: it ended the run at the step that came to it, perhaps after
+// hours.
+func TestARecordWithoutTheFieldOfARewardIsFoundAtTheStart(t *testing.T) {
+	dir := filepath.Join(golden.Module(t), "testdata", "golden", "train", "preference")
+	file := filepath.Join(t.TempDir(), "prompts.jsonl")
+	if err := os.WriteFile(file, []byte("{\"prompt\": \"one \", \"answer\": 1}\n{\"prompt\": \"two \"}\n{\"prompt\": \"three \", \"answer\": [3]}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for strict, want := range map[bool]string{true: `line 2: --reward number=answer: the record has no field "answer"`, false: ""} {
+		o := Defaults()
+		o.Method, o.Output, o.Threads, o.StrictData, o.RewardRules = "grpo", t.TempDir(), 1, strict, []string{"number=answer"}
+		j, err := newJob(dir, []string{file}, o)
+		if err == nil {
+			err = j.read()
+		}
+		if want != "" {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("strict: got %v, want %q", err, want)
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := j.data.set.(sampleSet[*rollout]).train.Len(); n != 1 {
+			t.Errorf("%d records are used, want the one that has the field", n)
+		}
 	}
 }

@@ -65,25 +65,38 @@ func parseRules(texts []string) (rules, error) {
 // reward sums the weights of the rules that hold.
 func (rs rules) reward(_ context.Context, prompt RewardPrompt, completions []string) ([]float64, error) {
 	rewards := make([]float64, len(completions))
-	var record map[string]any
-	if err := json.Unmarshal(prompt.Record, &record); err != nil {
+	fields, err := rs.fields(prompt.Record)
+	if err != nil {
 		return nil, err
 	}
-	for _, r := range rs {
-		field := ""
-		if r.field != "" {
-			var err error
-			if field, err = fieldText(record, r.field); err != nil {
-				return nil, fmt.Errorf("--reward %s: %w", r.text, err)
-			}
-		}
+	for k, r := range rs {
 		for i, c := range completions {
-			if r.holds(c, field) {
+			if r.holds(c, fields[k]) {
 				rewards[i] += r.weight
 			}
 		}
 	}
 	return rewards, nil
+}
+
+// fields returns the texts that the rules compare with, "" for a rule that has none. It fails if the record has no such
+// field.
+func (rs rules) fields(record json.RawMessage) ([]string, error) {
+	var values map[string]any
+	if err := json.Unmarshal(record, &values); err != nil {
+		return nil, err
+	}
+	texts := make([]string, len(rs))
+	for k, r := range rs {
+		if r.field == "" {
+			continue
+		}
+		var err error
+		if texts[k], err = fieldText(values, r.field); err != nil {
+			return nil, fmt.Errorf("--reward %s: %w", r.text, err)
+		}
+	}
+	return texts, nil
 }
 
 // fieldText returns a field of a record that is a text, a number or a bool.
@@ -94,9 +107,9 @@ func fieldText(record map[string]any, name string) (string, error) {
 	case float64, bool:
 		return fmt.Sprint(v), nil
 	case nil:
-		return "", fmt.Errorf("a record has no field %q", name)
+		return "", fmt.Errorf("the record has no field %q", name)
 	}
-	return "", fmt.Errorf("field %q of a record is an object or a list, want a text or a number", name)
+	return "", fmt.Errorf("field %q of the record is an object or a list, want a text or a number", name)
 }
 
 // lastNumber matches numbers with separators of thousands.
