@@ -203,7 +203,9 @@ func (s *Store) newest(ctx context.Context, dir string, names []string, also fun
 	return "", nil, damaged
 }
 
-func noOlder(dir string) string { return "no older checkpoint in " + dir + " can be read" }
+func noOlder(dir string) string {
+	return "no older checkpoint in " + dir + " can be read: start again without resuming"
+}
 
 // WayOut says which checkpoint to take where another one in dir cannot be read: names are the older ones, as rank 0
 // knows them. Also is as in LoadNewest. All ranks must call it.
