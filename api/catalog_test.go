@@ -289,7 +289,8 @@ func TestAnIdleModelIsUnloaded(t *testing.T) {
 	}
 }
 
-// TestModelsComeAndGoUnderLoad asks for three models of which one fits, from many clients at once.
+// TestModelsComeAndGoUnderLoad asks for three models of which one fits, from many clients at once, half of which unload
+// what they have used.
 func TestModelsComeAndGoUnderLoad(t *testing.T) {
 	s := newShelf(t, generate.ModelsOptions{}, nil, func(ctx context.Context, s *shelf, name string) error {
 		if _, err := s.models.MakeRoom(ctx, true); err != nil && !errors.Is(err, generate.ErrNoOther) {
@@ -306,6 +307,9 @@ func TestModelsComeAndGoUnderLoad(t *testing.T) {
 					t.Errorf("%s: %d %s", name, status, body)
 				}
 				s.text("GET", "/metrics", nil)
+				if client%2 == 0 {
+					s.text("POST", "/api/generate", obj{"model": name, "keep_alive": 0})
+				}
 			}
 		})
 	}
