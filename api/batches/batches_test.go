@@ -282,3 +282,11 @@ func TestACommandRejectsACustomIDGivenTwice(t *testing.T) {
 		}
 	}
 }
+
+// TestAByteOrderMarkBeginsAFile: the first line of a file that has one was no JSON object.
+func TestAByteOrderMarkBeginsAFile(t *testing.T) {
+	allow := (&Backend{Endpoints: map[string]http.Handler{"/v1/completions": echo}}).allow("")
+	if c, err := parseLine([]byte("\ufeff"+completion(1, `{"x":"\ufeff"}`)), allow); err != nil || string(c.Body) != `{"x":"\ufeff"}` {
+		t.Errorf("got %q, %v", c.Body, err)
+	}
+}

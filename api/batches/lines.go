@@ -96,6 +96,7 @@ func parseLine(b []byte, allowed func(url string) error) (call, error) {
 		URL      json.RawMessage `json:"url"`
 		Body     json.RawMessage `json:"body"`
 	}
+	b = bytes.TrimPrefix(b, []byte("\ufeff")) // a byte order mark, with which some editors on Windows begin a file
 	var kind *json.UnmarshalTypeError
 	switch err := json.Unmarshal(b, &raw); {
 	case errors.As(err, &kind):
