@@ -3,9 +3,13 @@ package main
 import (
 	"bytes"
 	"log/slog"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/heftai/heft/api/generate"
 )
 
 // TestAnEmptyKeyWarns: a script whose variable was not set believed that a key was asked for.
@@ -45,5 +49,21 @@ func TestTheNameInHostIsAllowed(t *testing.T) {
 		if status, _, said := invoke(strings.Fields(args)...); status != 2 {
 			t.Errorf("%s: got status %d: %s", args, status, said)
 		}
+	}
+}
+
+// TestTheLogHasTimesInSeconds: with --log-format json the time to drain was a number of nanoseconds.
+func TestTheLogHasTimesInSeconds(t *testing.T) {
+	before := slog.Default()
+	defer slog.SetDefault(before)
+	var log bytes.Buffer
+	c := runCmd{ShutdownTimeout: 30 * time.Second}
+	c.LogFormat = "json"
+	slog.SetDefault(slog.New(c.handler(slog.LevelInfo, &log)))
+	if err := c.drain(&http.Server{}, generate.NewModels()); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(log.String(), `"msg":"draining","timeout_seconds":30}`) {
+		t.Errorf("got %s", &log)
 	}
 }

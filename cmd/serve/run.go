@@ -197,7 +197,7 @@ func (c *runCmd) log() error {
 
 // drain refuses new requests and waits for those that run.
 func (c *runCmd) drain(server *http.Server, m *generate.Models) error {
-	slog.Info("draining", "timeout", c.ShutdownTimeout)
+	slog.Info("draining", "timeout_seconds", c.ShutdownTimeout.Seconds())
 	ctx, cancel := context.WithTimeout(context.Background(), c.ShutdownTimeout)
 	defer cancel()
 	if err := m.Shutdown(ctx); err != nil {

@@ -33,8 +33,8 @@ func NewScheduler(o Optimizer, s ScheduleSpec) (Scheduler, error) {
 		return a.plateau(o)
 	}
 	f := a.factor(o)
-	if a.err == nil && len(a.left) > 0 && s.Name != "constant" && s.Name != "constant_with_warmup" {
-		a.fail("no option %q", slices.Sorted(maps.Keys(a.left))[0])
+	if s.Name != "constant" && s.Name != "constant_with_warmup" {
+		a.rejectLeft()
 	}
 	if a.err != nil {
 		return nil, a.err
@@ -46,6 +46,7 @@ func NewScheduler(o Optimizer, s ScheduleSpec) (Scheduler, error) {
 type arguments struct {
 	ScheduleSpec
 	left map[string]any // not looked at yet
+	read []string       // options that the schedule has
 	err  error
 }
 
@@ -75,7 +76,21 @@ func (a *arguments) total() int {
 func (a *arguments) take(name string) (any, bool) {
 	v, ok := a.left[name]
 	delete(a.left, name)
+	a.read = append(a.read, name)
 	return v, ok && v != nil
+}
+
+// rejectLeft keeps an error about an option that the schedule does not have.
+func (a *arguments) rejectLeft() {
+	if len(a.left) == 0 {
+		return
+	}
+	has := "want none"
+	if len(a.read) > 0 {
+		slices.Sort(a.read)
+		has = "want one of " + strings.Join(slices.Compact(a.read), ", ")
+	}
+	a.fail("no option %q, %s", slices.Sorted(maps.Keys(a.left))[0], has)
 }
 
 func (a *arguments) optional(name string) *float64 {
@@ -235,9 +250,7 @@ func (a *arguments) plateau(of Optimizer) (Scheduler, error) {
 	} else {
 		o.MinLR = []float64{a.float("min_lr", 0)}
 	}
-	if a.err == nil && len(a.left) > 0 {
-		a.fail("no option %q", slices.Sorted(maps.Keys(a.left))[0])
-	}
+	a.rejectLeft()
 	if a.err != nil {
 		return nil, a.err
 	}

@@ -317,19 +317,19 @@ func TestBadSchedules(t *testing.T) {
 	warm, total := 1, 10
 	d := must(NewSGD([]Param{&VectorParam{}}, SGDOptions{LR: 0.1}))
 	for text, s := range map[string]ScheduleSpec{
-		"unknown name":            {Name: "lineal", WarmupSteps: &warm, TrainingSteps: &total},
-		"num_warmup_steps":        {Name: "cosine", TrainingSteps: &total},
-		"no option \"cycles\"":    {Name: "cosine", WarmupSteps: &warm, TrainingSteps: &total, Options: map[string]any{"cycles": 1.0}},
-		"want a number":           {Name: "cosine", WarmupSteps: &warm, TrainingSteps: &total, Options: map[string]any{"num_cycles": "two"}},
-		"whole number":            {Name: "inverse_sqrt", WarmupSteps: &warm, Options: map[string]any{"timescale": 1.5}},
-		"unknown shape":           {Name: "warmup_stable_decay", WarmupSteps: &warm, TrainingSteps: &total, Options: map[string]any{"num_decay_steps": 2.0, "decay_type": "steep"}},
-		"requires num_decay":      {Name: "warmup_stable_decay", WarmupSteps: &warm, TrainingSteps: &total},
-		"requires num_training":   {Name: "warmup_stable_decay", WarmupSteps: &warm, Options: map[string]any{"num_decay_steps": 2.0}},
-		"only one of":             {Name: "cosine_with_min_lr", WarmupSteps: &warm, TrainingSteps: &total, Options: map[string]any{"min_lr": 0.0, "min_lr_rate": 0.1}},
-		"want one below 1":        {Name: "reduce_lr_on_plateau", Options: map[string]any{"factor": 2.0}},
-		"mode \"most\"":           {Name: "reduce_lr_on_plateau", Options: map[string]any{"mode": "most"}},
-		"got 2 minimum rates":     {Name: "reduce_lr_on_plateau", Options: map[string]any{"min_lr": []any{0.1, 0.2}}},
-		"no option \"tolerance\"": {Name: "reduce_lr_on_plateau", Options: map[string]any{"tolerance": 2.0}},
+		"unknown name":     {Name: "lineal", WarmupSteps: &warm, TrainingSteps: &total},
+		"num_warmup_steps": {Name: "cosine", TrainingSteps: &total},
+		"no option \"cycles\", want one of num_cycles": {Name: "cosine", WarmupSteps: &warm, TrainingSteps: &total, Options: map[string]any{"cycles": 1.0}},
+		"want a number":         {Name: "cosine", WarmupSteps: &warm, TrainingSteps: &total, Options: map[string]any{"num_cycles": "two"}},
+		"whole number":          {Name: "inverse_sqrt", WarmupSteps: &warm, Options: map[string]any{"timescale": 1.5}},
+		"unknown shape":         {Name: "warmup_stable_decay", WarmupSteps: &warm, TrainingSteps: &total, Options: map[string]any{"num_decay_steps": 2.0, "decay_type": "steep"}},
+		"requires num_decay":    {Name: "warmup_stable_decay", WarmupSteps: &warm, TrainingSteps: &total},
+		"requires num_training": {Name: "warmup_stable_decay", WarmupSteps: &warm, Options: map[string]any{"num_decay_steps": 2.0}},
+		"only one of":           {Name: "cosine_with_min_lr", WarmupSteps: &warm, TrainingSteps: &total, Options: map[string]any{"min_lr": 0.0, "min_lr_rate": 0.1}},
+		"want one below 1":      {Name: "reduce_lr_on_plateau", Options: map[string]any{"factor": 2.0}},
+		"mode \"most\"":         {Name: "reduce_lr_on_plateau", Options: map[string]any{"mode": "most"}},
+		"got 2 minimum rates":   {Name: "reduce_lr_on_plateau", Options: map[string]any{"min_lr": []any{0.1, 0.2}}},
+		"no option \"tolerance\", want one of cooldown, eps, factor, min_lr, mode, patience, threshold, threshold_mode": {Name: "reduce_lr_on_plateau", Options: map[string]any{"tolerance": 2.0}},
 	} {
 		if _, err := NewScheduler(d, s); err == nil || !strings.Contains(err.Error(), text) {
 			t.Errorf("error %v, want one about %s", err, text)
