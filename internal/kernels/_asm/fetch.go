@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"strconv"
+	"strings"
 )
 
 // A kernel that prefetches is emitted several times behind one entry point: as compiled, with
@@ -73,11 +74,11 @@ func without(code []byte, places []span) []byte {
 }
 
 // prefetchesOf finds the prefetches in a listing.
-func prefetchesOf(listing []byte) ([]span, error) {
+func prefetchesOf(listing string) ([]span, error) {
 	var spans []span
 	open := -1 // where a prefetch begins
-	for _, m := range instruction.FindAllSubmatch(listing, -1) {
-		at, err := strconv.ParseInt(string(m[1]), 16, 32)
+	for _, m := range instruction.FindAllStringSubmatch(listing, -1) {
+		at, err := strconv.ParseInt(m[1], 16, 32)
 		if err != nil {
 			return nil, err
 		}
@@ -87,7 +88,7 @@ func prefetchesOf(listing []byte) ([]span, error) {
 			}
 			spans, open = append(spans, span{open, int(at)}), -1
 		}
-		if bytes.HasPrefix(m[2], []byte("prefetch")) {
+		if strings.HasPrefix(m[2], "prefetch") {
 			open = int(at)
 		}
 	}

@@ -14,6 +14,7 @@ package main
 
 import (
 	"bytes"
+	"debug/elf"
 	"encoding/binary"
 	"errors"
 	"flag"
@@ -154,18 +155,25 @@ func (g generator) tool(name string, args ...string) ([]byte, error) {
 
 // compile returns the functions of one C file in its order.
 func (g generator) compile(name string, isa []string) ([]function, error) {
-	source, object := filepath.Join("c", name+".c"), filepath.Join(g.dir, "o")
-	options := append(append([]string{}, flags...), isa...)
+	source, options := filepath.Join("c", name+".c"), append(append([]string{}, flags...), isa...)
 	text, err := g.tool("clang", append(options, "-E", "-P", source)...)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := g.tool("clang", append(options, "-c", source, "-o", object)...); err != nil {
+	far, err := g.object("o", append(options, "-c", source))
+	if err != nil {
 		return nil, err
 	}
-	near := filepath.Join(g.dir, "near")
-	if _, err := g.tool("clang", append(options, "-DNEAR", "-c", source, "-o", near)...); err != nil {
+	options = append(options, "-DNEAR")
+	nearText, err := g.tool("clang", append(options, "-E", "-P", source)...)
+	if err != nil {
 		return nil, err
+	}
+	near := far
+	if !bytes.Equal(nearText, text) {
+		if near, err = g.object("near", append(options, "-c", source)); err != nil {
+			return nil, err
+		}
 	}
 	var functions []function
 	for _, m := range signature.FindAllSubmatch(text, -1) {
@@ -177,52 +185,85 @@ func (g generator) compile(name string, isa []string) ([]function, error) {
 		if len(f.args) > len(registers) {
 			return nil, fmt.Errorf("%s has more than %d arguments", f.name, len(registers))
 		}
-		var prefetches []span
-		if f.code, prefetches, err = g.link(object, f.name); err != nil {
-			return nil, err
-		}
-		if len(prefetches) > 0 && !strings.HasPrefix(f.name, "amx") {
-			f.plain = without(f.code, prefetches)
-			if f.near, _, err = g.link(near, f.name); err != nil {
-				return nil, err
-			}
-			if bytes.Equal(f.near, f.code) {
-				f.near = nil
-			}
+		if err := g.link(&f, far, near); err != nil {
+			return nil, fmt.Errorf("%s: %v", f.name, err)
 		}
 		functions = append(functions, f)
 	}
 	return functions, nil
 }
 
-// link returns the code of one function with its constants, and the places of its prefetches.
-func (g generator) link(object, name string) ([]byte, []span, error) {
-	script, elf, bin := filepath.Join(g.dir, "ld"), filepath.Join(g.dir, "elf"), filepath.Join(g.dir, "bin")
+// link sets the codes of f, which is in both objects. They may be the same one.
+func (g generator) link(f *function, far, near *object) error {
+	var prefetches []span
+	var err error
+	if f.code, prefetches, err = g.code(far, f.name); err != nil || len(prefetches) == 0 || strings.HasPrefix(f.name, "amx") {
+		return err
+	}
+	f.plain = without(f.code, prefetches)
+	if near == far {
+		return nil
+	}
+	if f.near, _, err = g.code(near, f.name); bytes.Equal(f.near, f.code) {
+		f.near = nil
+	}
+	return err
+}
+
+// An object is a compiled C file.
+type object struct {
+	path     string
+	listings map[string]string // of functions, by their names
+}
+
+// object compiles a C file.
+func (g generator) object(name string, options []string) (*object, error) {
+	o := &object{path: filepath.Join(g.dir, name), listings: map[string]string{}}
+	if _, err := g.tool("clang", append(options, "-o", o.path)...); err != nil {
+		return nil, err
+	}
+	listing, err := g.tool("llvm-objdump", "-d", "--no-show-raw-insn", o.path)
+	if err != nil {
+		return nil, err
+	}
+	for _, section := range strings.Split(string(listing), "Disassembly of section .text.")[1:] {
+		name, code, _ := strings.Cut(section, ":\n")
+		o.listings[name] = code
+	}
+	return o, nil
+}
+
+// code returns the code of one function with its constants, and the places of its prefetches.
+func (g generator) code(o *object, name string) ([]byte, []span, error) {
+	listing := o.listings[name]
+	if bad := stackUse.FindAllString(listing, 4); bad != nil {
+		return nil, nil, fmt.Errorf("it uses the stack:\n%s", strings.Join(bad, "\n"))
+	}
+	if !strings.Contains(listing, "ret") {
+		return nil, nil, errors.New("no code was found")
+	}
+	script, linked := filepath.Join(g.dir, "ld"), filepath.Join(g.dir, "elf")
 	layout := "SECTIONS { . = 0; .text : { *(.text." + name + ") . = ALIGN(64); *(.rodata*) } /DISCARD/ : { *(.text.*) *(.comment) *(.note*) *(.llvm*) *(.eh_frame*) } }"
 	if err := os.WriteFile(script, []byte(layout), 0o600); err != nil {
 		return nil, nil, err
 	}
-	if _, err := g.tool("ld.lld", "-T", script, "-e", name, "-o", elf, object); err != nil {
+	if _, err := g.tool("ld.lld", "-T", script, "-e", name, "-o", linked, o.path); err != nil {
 		return nil, nil, err
 	}
-	listing, err := g.tool("llvm-objdump", "-d", "--section=.text."+name, "--no-show-raw-insn", object)
+	file, err := elf.Open(linked)
 	if err != nil {
 		return nil, nil, err
 	}
-	if bad := stackUse.FindAll(listing, 4); bad != nil {
-		return nil, nil, fmt.Errorf("%s uses the stack:\n%s", name, bytes.Join(bad, []byte("\n")))
+	defer file.Close()
+	text := file.Section(".text")
+	if text == nil {
+		return nil, nil, errors.New("it was linked without code")
 	}
-	if !bytes.Contains(listing, []byte("ret")) {
-		return nil, nil, fmt.Errorf("%s: no code was found", name)
-	}
-	if _, err := g.tool("llvm-objcopy", "-O", "binary", "-j", ".text", elf, bin); err != nil {
+	code, err := text.Data()
+	if err != nil {
 		return nil, nil, err
 	}
 	prefetches, err := prefetchesOf(listing)
-	if err != nil {
-		return nil, nil, fmt.Errorf("%s: %v", name, err)
-	}
-	code, err := os.ReadFile(bin)
 	return code, prefetches, err
 }
 
