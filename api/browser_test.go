@@ -2,8 +2,11 @@ package api_test
 
 import (
 	"context"
+	"errors"
+	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -24,22 +27,44 @@ addEventListener('error', e => faults.push('error: ' + e.message));
 addEventListener('unhandledrejection', e => faults.push('rejected: ' + (e.reason?.stack || e.reason)));
 window.byId = id => document.getElementById(id);`
 
-// browser opens a tab of a headless Chromium that reaches the loopback only. At the end of the test the
+// chromium starts a headless Chromium that reaches the loopback only. All tests share it, as its start takes seconds.
+var chromium = sync.OnceValues(func() (context.Context, error) {
+	path, err := exec.LookPath("chromium")
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "heft-chromium-")
+	if err != nil {
+		return nil, err
+	}
+	allocator, cancel := chromedp.NewExecAllocator(context.Background(),
+		chromedp.ExecPath(path), chromedp.Headless, chromedp.NoSandbox, chromedp.DisableGPU, chromedp.NoFirstRun,
+		chromedp.UserDataDir(dir), chromedp.Flag("disable-quic", true), chromedp.Flag("disable-sync", true),
+		chromedp.Flag("disable-background-networking", true), chromedp.Flag("disable-component-update", true))
+	tab, closeTab := chromedp.NewContext(allocator)
+	endChromium = func() error {
+		err := chromedp.Cancel(tab) // waits for the browser to end
+		closeTab()
+		cancel()
+		return errors.Join(err, os.RemoveAll(dir))
+	}
+	return tab, chromedp.Do(tab, chromedp.Navigate("about:blank"))
+})
+
+// endChromium ends the browser, if there is one.
+var endChromium = func() error { return nil }
+
+// browser opens a tab of Chromium that shares nothing with those of other tests. At the end of the test the
 // page must have run without an error and without breaking its policy.
 func browser(t *testing.T) context.Context {
 	t.Helper()
-	path, err := exec.LookPath("chromium")
-	testenv.Need(t, "chromium", err == nil, "install chromium")
-	allocator, cancel := chromedp.NewExecAllocator(context.Background(),
-		chromedp.ExecPath(path), chromedp.Headless, chromedp.NoSandbox, chromedp.DisableGPU, chromedp.NoFirstRun,
-		chromedp.UserDataDir(t.TempDir()), chromedp.Flag("disable-quic", true), chromedp.Flag("disable-sync", true),
-		chromedp.Flag("disable-background-networking", true), chromedp.Flag("disable-component-update", true))
-	t.Cleanup(cancel)
-	tab, closeTab := chromedp.NewContext(allocator)
-	t.Cleanup(func() {
-		_ = chromedp.Cancel(tab) // waits for the browser to end
-		closeTab()
-	})
+	first, err := chromium()
+	testenv.Need(t, "chromium", !errors.Is(err, exec.ErrNotFound), "install chromium")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tab, closeTab := chromedp.NewContext(first, chromedp.WithNewBrowserContext())
+	t.Cleanup(closeTab)
 	watchTab(t, tab)
 	return tab
 }

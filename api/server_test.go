@@ -3,9 +3,11 @@ package api_test
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -22,7 +24,19 @@ import (
 
 func TestMain(m *testing.M) {
 	// net/http lingers half a second on a connection whose request it did not read.
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*conn).closeWriteAndWait"))
+	goleak.VerifyTestMain(withChromium{m}, goleak.IgnoreAnyFunction("net/http.(*conn).closeWriteAndWait"))
+}
+
+// withChromium ends the browser after all tests.
+type withChromium struct{ *testing.M }
+
+func (m withChromium) Run() int {
+	code := m.M.Run()
+	if err := endChromium(); err != nil {
+		fmt.Fprintln(os.Stderr, "chromium does not end:", err)
+		return max(code, 1)
+	}
+	return code
 }
 
 // server is a handler behind a real socket.
