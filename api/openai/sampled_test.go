@@ -56,13 +56,13 @@ func TestCollectedAnswersTakeWhatIsReserved(t *testing.T) {
 		chat   bool
 		fields string
 	}{
-		"text":                      {false, `"max_tokens": 30000`},
-		"ids":                       {false, `"max_tokens": 15000, "return_token_ids": true`},
+		"text":                      {false, `"max_tokens": 12000`},
+		"ids":                       {false, `"max_tokens": 8000, "return_token_ids": true`},
 		"log-probabilities":         {false, `"max_tokens": 8000, "logprobs": 0`},
 		"20 log-probabilities":      {false, `"max_tokens": 4000, "logprobs": 20`},
 		"several choices":           {false, `"max_tokens": 1500, "logprobs": 5, "n": 6, "return_token_ids": true`},
-		"chat text":                 {true, `"max_tokens": 30000`},
-		"chat ids":                  {true, `"max_tokens": 15000, "return_token_ids": true`},
+		"chat text":                 {true, `"max_tokens": 12000`},
+		"chat ids":                  {true, `"max_tokens": 8000, "return_token_ids": true`},
 		"chat log-probabilities":    {true, `"max_tokens": 8000, "logprobs": true`},
 		"chat 20 log-probabilities": {true, `"max_tokens": 4000, "logprobs": true, "top_logprobs": 20`},
 	} {

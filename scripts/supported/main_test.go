@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 
 	_ "github.com/heftai/heft/internal/testenv" // hides GPUs
@@ -11,8 +12,11 @@ import (
 
 const page, fixtures, models = "../../docs/models.md", "../../testdata/golden", "../../testdata/known"
 
+// rewritten is the page as its command writes it.
+var rewritten = sync.OnceValues(func() ([]byte, error) { return rewrite(page, fixtures, models) })
+
 func TestModelsPageIsGenerated(t *testing.T) {
-	want, err := rewrite(page, fixtures, models)
+	want, err := rewritten()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,7 +31,7 @@ func TestModelsPageIsGenerated(t *testing.T) {
 
 // TestEveryModelHasAFixture: a model type that no committed fixture shows is not claimed to be served.
 func TestEveryModelHasAFixture(t *testing.T) {
-	text, err := rewrite(page, fixtures, models)
+	text, err := rewritten()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,44 +24,42 @@ func TestConvertedWeightsWithoutAFolder(t *testing.T) {
 	if err := os.WriteFile(notAFolder, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, experts := range []bool{false, true} {
-		for _, format := range []meta.QuantFormat{meta.QuantQ8, meta.QuantQ4} {
-			s := dispatchtest.Shape{Hidden: 384, Inner: 512, Heads: 6, KV: 2, Dim: 64, Vocab: 515, Layers: 4, DType: meta.BFloat16, Shift: 3, Tied: experts, Experts: experts}
-			dir := s.Folder(t, rand.New(rand.NewPCG(8, 8)))
-			o := dispatch.Options{Quantize: format, Threads: 2, MaxSequences: 4, CacheDir: t.TempDir()}
-			whole := dispatchtest.OpenModel(t, dir, o)
-			want := dispatchtest.ForcedLogits(t, whole, ids, prompt, 7)
-			host := whole.Plan().Device(devicemap.CPU)
-			limit := host.Used() - host.RuntimeBytes - host.WeightsBytes/2 // options without Serving leave the runtime out
-			whole.Close()
-			writes := 0
-			for name, change := range map[string]func(o *dispatch.Options){
-				"a map":             func(o *dispatch.Options) { o.DeviceMap, _ = devicemap.ParsePolicy("disk") },
-				"one block":         func(o *dispatch.Options) { o.DeviceMap, _ = devicemap.ParsePolicy("model.layers.1=disk") },
-				"a limit":           func(o *dispatch.Options) { o.MaxMemory = limitOf(limit) },
-				"a broken folder":   func(o *dispatch.Options) { o.MaxMemory, o.CacheDir = limitOf(limit), notAFolder },
-				"a map, and broken": func(o *dispatch.Options) { o.DeviceMap, _ = devicemap.ParsePolicy("disk"); o.CacheDir = notAFolder },
-				"a full folder": func(o *dispatch.Options) {
-					o.MaxMemory, o.CacheDir = limitOf(limit), testenv.SmallDisk(t, host.WeightsBytes/2)
-				},
-				"a disk that breaks": func(o *dispatch.Options) {
-					o.DeviceMap, _ = devicemap.ParsePolicy("disk")
-					o.CacheDir, o.Ledger, writes = t.TempDir(), new(dispatch.Ledger), 0
-					dispatchtest.InterceptWrites(o.Ledger, func(write func() error) error {
-						if writes++; writes > 9 {
-							return errors.New("broken disk")
-						}
-						return write()
-					})
-				},
-			} {
-				t.Run(fmt.Sprintf("experts %v, %v, %s", experts, format, name), func(t *testing.T) {
-					o := o
-					o.CacheDir = ""
-					change(&o)
-					convertsAgain(t, dispatchtest.OpenModel(t, dir, o), want, name != "a disk that breaks") // after the start, for which the plan is
+	for experts, format := range map[bool]meta.QuantFormat{false: meta.QuantQ8, true: meta.QuantQ4} {
+		s := dispatchtest.Shape{Hidden: 384, Inner: 512, Heads: 6, KV: 2, Dim: 64, Vocab: 515, Layers: 4, DType: meta.BFloat16, Shift: 3, Tied: experts, Experts: experts}
+		dir := s.Folder(t, rand.New(rand.NewPCG(8, 8)))
+		o := dispatch.Options{Quantize: format, Threads: 2, MaxSequences: 4, CacheDir: t.TempDir()}
+		whole := dispatchtest.OpenModel(t, dir, o)
+		want := dispatchtest.ForcedLogits(t, whole, ids, prompt, 7)
+		host := whole.Plan().Device(devicemap.CPU)
+		limit := host.Used() - host.RuntimeBytes - host.WeightsBytes/2 // options without Serving leave the runtime out
+		whole.Close()
+		writes := 0
+		for name, change := range map[string]func(o *dispatch.Options){
+			"a map":             func(o *dispatch.Options) { o.DeviceMap, _ = devicemap.ParsePolicy("disk") },
+			"one block":         func(o *dispatch.Options) { o.DeviceMap, _ = devicemap.ParsePolicy("model.layers.1=disk") },
+			"a limit":           func(o *dispatch.Options) { o.MaxMemory = limitOf(limit) },
+			"a broken folder":   func(o *dispatch.Options) { o.MaxMemory, o.CacheDir = limitOf(limit), notAFolder },
+			"a map, and broken": func(o *dispatch.Options) { o.DeviceMap, _ = devicemap.ParsePolicy("disk"); o.CacheDir = notAFolder },
+			"a full folder": func(o *dispatch.Options) {
+				o.MaxMemory, o.CacheDir = limitOf(limit), testenv.SmallDisk(t, host.WeightsBytes/2)
+			},
+			"a disk that breaks": func(o *dispatch.Options) {
+				o.DeviceMap, _ = devicemap.ParsePolicy("disk")
+				o.CacheDir, o.Ledger, writes = t.TempDir(), new(dispatch.Ledger), 0
+				dispatchtest.InterceptWrites(o.Ledger, func(write func() error) error {
+					if writes++; writes > 9 {
+						return errors.New("broken disk")
+					}
+					return write()
 				})
-			}
+			},
+		} {
+			t.Run(fmt.Sprintf("experts %v, %v, %s", experts, format, name), func(t *testing.T) {
+				o := o
+				o.CacheDir = ""
+				change(&o)
+				convertsAgain(t, dispatchtest.OpenModel(t, dir, o), want, name != "a disk that breaks") // after the start, for which the plan is
+			})
 		}
 	}
 }

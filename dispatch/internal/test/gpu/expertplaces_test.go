@@ -80,12 +80,17 @@ func TestDividedExpertsNeverChangeTheAnswer(t *testing.T) {
 var kindsOfMixtures = []string{"family-gemma4-experts-1", "family-nemotron-h-moe-2", "family-llama4-text-1", "family-cohere2-moe-1", "family-qwen2-moe-1", "family-qwen3-next-1", "small-gptoss-mxfp4", "family-longcat-flash-1"}
 
 // dividedKeepBits compares the logits of a golden model with divided experts on GPUs, which gpus adds to options, with
-// those of the CPU.
+// those of the CPU. Short tests try the maps that use all devices, streamed.
 func dividedKeepBits(t *testing.T, g *golden.Model, gpus func(dispatch.Options) dispatch.Options) {
 	a := answerOfHost(t, g, meta.QuantNone)
 	o := gpus(a.o)
-	for name, devices := range dividedMaps(t, a.skeleton) {
-		for _, o.StreamPrompts = range []int{0, 6} {
+	maps, streams := dividedMaps(t, a.skeleton), []int{0, 6}
+	if testing.Short() {
+		maps = map[string]devicemap.Map{"experts in turn": maps["experts in turn"], "stacks in turn": maps["stacks in turn"]}
+		streams = []int{6}
+	}
+	for name, devices := range maps {
+		for _, o.StreamPrompts = range streams {
 			a.isKept(t, fmt.Sprintf("%s, prompts from %d tokens on stream", name, o.StreamPrompts), devices, o)
 		}
 	}

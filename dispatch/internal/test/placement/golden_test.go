@@ -12,7 +12,7 @@ import (
 
 // bandedTokens is how many tokens follow a prompt where matrices stream in bands. A pass then reads the disk some hundred times,
 // and passes after the first few read the same bands in the same order.
-const bandedTokens = 6
+const bandedTokens = 3
 
 func TestGoldenModelsUnderFiveMaps(t *testing.T) {
 	cases := 0
