@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # usage: check-cuda.sh [FOLDER]   tests the code for GPUs on a simulated driver, which needs no GPU. FOLDER keeps
-# the headers and the simulator between runs. With SHORT=1 golden models run once with late streams instead of twice,
-# the suite of the kernels for tensor cores runs once, as simulated tensor cores are slow, and of the other packages' tests
-# only quick ones run.
+# the headers and the simulator between runs. With SHORT=1 each test runs once, golden models over few maps, and
+# of the other packages only some.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 folder=${1:-$(mktemp -d)}
@@ -28,27 +27,25 @@ export LD_LIBRARY_PATH=$folder/sim CUDASIM_KERNELS=$folder/sim/kernels.so CUDASI
 "$folder/serve-cuda" devices --cache-dir none | grep '^gpu 1  *Simulated GPU 1  *1.00 GiB, 1.00 GiB free'
 
 export HEFT_REQUIRE=${HEFT_REQUIRE:+$HEFT_REQUIRE,}cuda,cudasim
-again=${SHORT:+TestConformanceOfFastKernels} in_auto=${SHORT:+TestGPUsInAuto}
+run() { go test -tags cuda -count=1 -timeout 2h "$@"; }
 # With capability 9.0 kernels of GPUs of that architecture are loaded, which may begin before others have ended.
-CUDASIM_CAPABILITY=90 go test -tags cuda -count=1 -timeout 2h ./internal/backend/cuda/...
-# Streams that run as late as they may, with the threads of a block in another order.
-CUDASIM_LATE=1 CUDASIM_SEED=1 go test -tags cuda -count=1 -timeout 2h -skip "${again:-^$}" ./internal/backend/cuda
-CUDASIM_SEED=2 go test -tags cuda -count=1 -timeout 2h -race -short -skip "${again:-^$}" ./internal/backend/cuda
-# A GPU that fails or is full while models are opened.
-go test -tags cuda -count=1 -run 'AtTheStart|TellsOfTheLoss|AfterThePlan|WhileItServes|ForOneGPU' ./dispatch/internal/test/gpu
+# Late streams run as late as they may, with the threads of a block in another order.
 # Golden models over maps of two GPUs, the CPU and the disk have the CPU's bits, and with kernels for tensor cores they
-# stay within the tolerance.
-go test -tags cuda -count=1 -timeout 2h -run 'TestGPUs' ./dispatch/internal/test/gpu
-[ -n "${SHORT:-}" ] || CUDASIM_LATE=1 CUDASIM_SEED=1 go test -tags cuda -count=1 -timeout 2h -run 'TestGPUs' ./dispatch/internal/test/gpu
-CUDASIM_LATE=kernels go test -tags cuda -count=1 -timeout 2h -run 'TestGPUs' -skip "${in_auto:-^$}" -short ./dispatch/internal/test/gpu # copies as early as they may
-
+# stay within the tolerance. GPUs fail or are full while models are opened and served.
 # Tests of other packages pass in the build with code for GPUs, and see none that they do not ask for.
-others=(./cmd/... ./api/... ./internal/engine ./train/model ./train/finetune ./examples/... ./dispatch/internal/test/gguf)
 if [ -n "${SHORT:-}" ]; then
-	others=(./api/generate ./api/openai ./internal/engine ./train/finetune)
-	go test -tags cuda -count=1 -run 'TestDevices|TestErrorsAreOneLine' ./cmd/serve
+	CUDASIM_CAPABILITY=90 CUDASIM_LATE=1 CUDASIM_SEED=1 run -short ./internal/backend/cuda/... ./dispatch/internal/test/gpu ./train/finetune
+	run -run 'TestDevices|TestErrorsAreOneLine' ./cmd/serve
+else
+	gpu=./dispatch/internal/test/gpu
+	CUDASIM_CAPABILITY=90 run ./internal/backend/cuda/...
+	CUDASIM_LATE=1 CUDASIM_SEED=1 run ./internal/backend/cuda
+	CUDASIM_SEED=2 run -race -short ./internal/backend/cuda
+	run "$gpu"
+	CUDASIM_LATE=1 CUDASIM_SEED=1 run -run TestGPUs "$gpu"
+	CUDASIM_LATE=kernels run -run TestGPUs "$gpu" # copies as early as they may
+	run ./cmd/... ./api/... ./internal/engine ./train/model ./train/finetune ./examples/... ./dispatch/internal/test/gguf
 fi
-go test -tags cuda -count=1 -timeout 1h "${others[@]}"
 
 # A server answers over HTTP with the CPU's tokens, and its plan names the GPUs.
 start() { # MAP [FLAG...]: sets server, its process, and at, its address
