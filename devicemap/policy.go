@@ -324,7 +324,7 @@ func (t *table) routed(i int32) bool {
 			return false
 		}
 		if s, ok := t.nodes[parent].module.Resolve().Spec.(*meta.MoESpec); ok {
-			return path[at+1:] == s.Experts
+			return slices.Contains(s.Stacks(), path[at+1:])
 		}
 	}
 	return false

@@ -88,11 +88,13 @@ func (t *table) shareTensors() map[int32]share {
 			continue
 		}
 		if spec, ok := n.module.Spec.(*meta.MoESpec); ok && spec != nil && spec.TopK > 0 {
-			e, ok := t.find(meta.Join(n.path, spec.Experts))
-			if count := t.stack(e); ok && count > 0 {
-				for c := e + 1; c < t.nodes[e].end; c++ {
-					of := float64(min(spec.TopK, count)) / float64(count)
-					shares[c] = share{of: of, experts: e}
+			for _, name := range spec.Stacks() {
+				e, ok := t.find(meta.Join(n.path, name))
+				if count := t.stack(e); ok && count > 0 {
+					for c := e + 1; c < t.nodes[e].end; c++ {
+						of := float64(min(spec.TopK, count)) / float64(count)
+						shares[c] = share{of: of, experts: e}
+					}
 				}
 			}
 		}

@@ -262,15 +262,17 @@ func mixtures(skeleton *meta.Model) iter.Seq2[float64, float64] {
 	return func(yield func(float64, float64) bool) {
 		for _, m := range skeleton.Root.Walk() {
 			spec, ok := m.Spec.(*meta.MoESpec)
-			if !ok || m.Find(spec.Experts) == nil || spec.Count == 0 {
+			if !ok || spec.Count == 0 {
 				continue
 			}
-			var bytes int64
-			for _, p := range m.Find(spec.Experts).Resolve().AllParams() {
-				bytes += p.Bytes()
-			}
-			if !yield(float64(bytes), min(float64(spec.TopK)/float64(spec.Count), 1)) {
-				return
+			for _, stack := range m.ExpertStacks(spec) {
+				var bytes int64
+				for _, p := range stack.AllParams() {
+					bytes += p.Bytes()
+				}
+				if !yield(float64(bytes), min(float64(spec.TopK)/float64(spec.Count), 1)) {
+					return
+				}
 			}
 		}
 	}

@@ -139,14 +139,16 @@ func (r *Routing) Curve() []RoutingHits {
 func expertLayers(skeleton *meta.Model) (layers []policy.Layer) {
 	for _, m := range skeleton.Root.Walk() {
 		spec, ok := m.Spec.(*meta.MoESpec)
-		if !ok || m.Find(spec.Experts) == nil {
+		if !ok {
 			continue
 		}
-		l := policy.Layer{Segments: spec.Count}
-		for _, p := range m.Find(spec.Experts).Resolve().AllParams() {
-			l.Size += p.Bytes() / int64(max(1, spec.Count))
+		for _, stack := range m.ExpertStacks(spec) {
+			l := policy.Layer{Segments: spec.Count}
+			for _, p := range stack.AllParams() {
+				l.Size += p.Bytes() / int64(max(1, spec.Count))
+			}
+			layers = append(layers, l)
 		}
-		layers = append(layers, l)
 	}
 	return layers
 }

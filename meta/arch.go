@@ -50,6 +50,7 @@ func architectures() []architecture {
 		{"gpt_oss", "GptOssForCausalLM", "model", "GptOssDecoderLayer", -1, nil, gptOSS},
 		{"helium", "HeliumForCausalLM", "model", "HeliumDecoderLayer", 1, []int{2}, helium},
 		{"hyperclovax", "HyperCLOVAXForCausalLM", "model", "HyperCLOVAXDecoderLayer", 1, []int{2}, hyperCLOVAX},
+		{"jetmoe", "JetMoeForCausalLM", "model", "JetMoeDecoderLayer", 1, []int{2}, jetMoE},
 		{"jamba", "JambaForCausalLM", "model", "JambaAttentionDecoderLayer JambaMambaDecoderLayer", 1, []int{2}, jamba},
 		{"jais2", "Jais2ForCausalLM", "model", "Jais2DecoderLayer", 0, []int{150024}, jais2},
 		{"internlm3", "LlamaForCausalLM", "model", "LlamaDecoderLayer", 1, []int{2}, internLM3},

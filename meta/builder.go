@@ -74,7 +74,7 @@ func (b *Builder) Child(name, class string) *Builder {
 	if b.published != "" {
 		scope.published = Join(b.published, name)
 	}
-	if spec, ok := b.node.Spec.(*MoESpec); ok && name == spec.Experts {
+	if spec, ok := b.node.Spec.(*MoESpec); ok && slices.Contains(spec.Stacks(), name) {
 		scope.experts = spec
 	}
 	return scope

@@ -120,12 +120,13 @@ func TestUnsupportedValuesOfNewFamilies(t *testing.T) {
 // TestUnsupportedValuesOfDecoders is TestUnsupportedValuesOfFamilies for decoders with plain MLPs, parallel blocks and the like.
 func TestUnsupportedValuesOfDecoders(t *testing.T) {
 	for config, want := range map[string]string{
-		`{"model_type": "recurrent_gemma", "block_types": ["recurrent", "mlp"]}`:                  `block_types: "mlp" is not supported (supported: recurrent`,
-		`{"model_type": "recurrent_gemma", "block_types": []}`:                                    "block_types: is empty",
-		`{"model_type": "recurrent_gemma", "lru_width": 2561}`:                                    "lru_width: 2561 is not a multiple of the 10 attention heads",
-		`{"model_type": "recurrent_gemma", "intermediate_size": 1}`:                               "intermediate_size: got 1, want at least 2",
-		`{"model_type": "recurrent_gemma", "rope_scaling": {"rope_type": "linear", "factor": 2}}`: "rope_scaling: only ropes of type default",
-		`{"model_type": "dots1"}`: "n_routed_experts: missing",
+		`{"model_type": "recurrent_gemma", "block_types": ["recurrent", "mlp"]}`:                                                     `block_types: "mlp" is not supported (supported: recurrent`,
+		`{"model_type": "recurrent_gemma", "block_types": []}`:                                                                       "block_types: is empty",
+		`{"model_type": "recurrent_gemma", "lru_width": 2561}`:                                                                       "lru_width: 2561 is not a multiple of the 10 attention heads",
+		`{"model_type": "recurrent_gemma", "intermediate_size": 1}`:                                                                  "intermediate_size: got 1, want at least 2",
+		`{"model_type": "recurrent_gemma", "rope_scaling": {"rope_type": "linear", "factor": 2}}`:                                    "rope_scaling: only ropes of type default",
+		`{"model_type": "jetmoe", "num_experts_per_tok": 9}`:                                                                         "num_experts_per_tok: 9 of 8 experts",
+		`{"model_type": "dots1"}`:                                                                                                    "n_routed_experts: missing",
 		`{"model_type": "dots1", "n_routed_experts": 8, "num_experts_per_tok": 2, "n_shared_experts": 1, "scoring_func": "softmax"}`: `scoring_func: "softmax" is not supported`,
 		`{"model_type": "falcon", "new_decoder_architecture": true, "num_kv_heads": 1, "parallel_attn": false}`:                      "parallel_attn: false with new_decoder_architecture",
 		`{"model_type": "falcon", "num_ln_in_parallel_attn": 2}`:                                                                     "num_ln_in_parallel_attn: 2 without new_decoder_architecture",

@@ -62,14 +62,11 @@ func (m *Module) convertible(columns int) map[*Param]int64 {
 				p.Resolve().quantizeTo(out, 2, columns)
 			}
 		case *MoESpec:
-			stack := n.Find(spec.Experts)
-			if n.Kind != KindMoE || stack == nil {
+			if n.Kind != KindMoE {
 				continue
 			}
-			for _, name := range []string{spec.GateUp, spec.Down} {
-				if p := stack.Resolve().Param(name); p != nil {
-					p.Resolve().quantizeTo(out, 3, columns)
-				}
+			for _, p := range n.matricesOfExperts(spec) {
+				p.Resolve().quantizeTo(out, 3, columns)
 			}
 		}
 	}

@@ -224,6 +224,7 @@ const (
 type MoESpec struct {
 	Router      string // child with weight [E+Identity, H] and maybe bias [E+Identity]
 	Experts     string // child whose parameters are stacked by expert; "" for the node itself, see [ExpertsSpec]
+	DownExperts string // child with the Param Down instead of Experts, which is then held after the other (JetMoE)
 	Shared      string // child MLP that every token passes, or "" if none
 	SharedGate  string // Linear [1, H] whose sigmoid multiplies Shared (Qwen2-MoE), or "" if none
 	Count, TopK int
@@ -249,6 +250,7 @@ type MoESpec struct {
 
 	GateUp, Down         string // Params of Experts: [E, 2·F, H] and [E, H, F]
 	GateUpBias, DownBias string // Params of Experts: [E, 2·F] and [E, H], "" if none
+	SumBias              string // Param [H] of the node, added to the sum; the weights of a token add up to 1; "" if none
 	Transposed           bool   // [E, H, 2·F] and [E, F, H] instead
 	Plain                bool   // experts are down(act(up(x))): GateUp names up alone, [E, F, H]
 	// LatentDown and LatentUp, "" for none, are Linears before and behind the sum of the routed experts, whose H is

@@ -50,6 +50,7 @@ type AttentionSpec struct {
 	Blocks     *BlockIndexerSpec // limits the positions that a token attends to; nil for none
 	Difference *DifferenceSpec   // subtracts heads from others; nil for none
 	KeyBias    *KeyBiasSpec      // adds a number of each key to its scores; nil for none
+	Mixture    *HeadMixtureSpec  // chooses the maps of queries and of the result for each token; nil for none
 	OutNorm    string            // norm of the heads' outputs together, of Heads·ValueDim channels; "" for none
 }
 
@@ -107,6 +108,15 @@ type IndexerSpec struct {
 	Count                int  // positions; a token that sees fewer attends to all of them
 	Interleaved          bool // rope turns pairs of neighbours in the first MLASpec.RopeDim channels
 	Last                 bool // rope turns the last channels instead, as it does those of attention
+}
+
+// HeadMixtureSpec is a mixture of attention heads, as transformers' JetMoeAttention computes it. An expert of Experts, a
+// child of kind MoE without gates, is a map of queries, [KVHeads·HeadDim, hidden], and one of the result, back to hidden
+// channels. The queries of each chosen expert attend to all KVHeads heads of keys and values, and the mixture adds up
+// the results. Heads is KVHeads times the chosen experts. Q, K, V and Out are "".
+type HeadMixtureSpec struct {
+	Experts string
+	KV      string // Linear [2·KVHeads·HeadDim, hidden]: all keys, then all values
 }
 
 // KeyBiasSpec is dynamic mask attention, as transformers' DogeAttention computes it. To the scores of each head of keys h a

@@ -210,6 +210,16 @@ def opt(R, llama):
     return c
 
 
+def jetmoe(R, llama):
+    c = llama(R, "jetmoe", head_dim=False, dims=(6, 8, 10))
+    for name in ("intermediate_size", "num_attention_heads"):
+        c.pop(name)
+    c["activation_function"] = c.pop("hidden_act", "silu")
+    c.update(num_hidden_layers=2, num_key_value_heads=R.choice([1, 2, 3]), kv_channels=R.choice([6, 8]), intermediate_size=R.choice([6, 10]),
+             num_local_experts=R.choice([3, 4, 5]), num_experts_per_tok=R.choice([1, 2, 3]))
+    return c
+
+
 def plains(llama):
     return {
         "arcee": (lambda R: arcee(R, llama), [1, 2]),
@@ -236,6 +246,7 @@ def plains(llama):
         "codegen": (lambda R: gpt(R, "codegen"), [1, 2]),
         "gpt_bigcode": (lambda R: gpt(R, "gpt_bigcode"), [1, 2]),
         "openai_gpt": (openai_gpt, [1]),
+        "jetmoe": (lambda R: jetmoe(R, llama), [1, 2]),
         "opt": (lambda R: opt(R, llama), [2, 9, 10, 13]),
         "persimmon": (lambda R: persimmon(R, llama), [1, 2]),
         "dots1": (lambda R: dots1(R, llama), [1, 2]),

@@ -41,7 +41,9 @@ func (c *Config) Match(root *meta.Module) ([]Target, error) {
 	var targets []Target
 	for path, node := range root.Walk() {
 		if s, ok := node.Spec.(*meta.MoESpec); ok {
-			m.stacks[meta.Join(path, s.Experts)] = s
+			for _, name := range s.Stacks() {
+				m.stacks[meta.Join(path, name)] = s
+			}
 		}
 		found, err := m.at(path, node)
 		if err != nil {

@@ -31,11 +31,13 @@ func (c *compiler) attention(n Node, in int) (rule, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.MLA != nil {
+	switch {
+	case s.MLA != nil:
 		return c.latent(n, s, in)
-	}
-	if s.Compressed != nil {
+	case s.Compressed != nil:
 		return c.compressed(n, s, in)
+	case s.Mixture != nil:
+		return c.mixedAttention(n, s, in)
 	}
 	if s.Heads < 1 || s.KVHeads < 1 || s.HeadDim < 1 || s.ValueDim < 1 || s.Heads%s.KVHeads != 0 {
 		return nil, at(n.Path, "%d heads over %d of keys and values, of sizes %d and %d", s.Heads, s.KVHeads, s.HeadDim, s.ValueDim)
@@ -47,16 +49,7 @@ func (c *compiler) attention(n Node, in int) (rule, error) {
 	if err := c.projections(n, a, in); err != nil {
 		return nil, err
 	}
-	if a.qNorm, err = c.normNamed(n, "norm of the queries", s.QNorm, a.qw); err != nil {
-		return nil, err
-	}
-	if a.kNorm, err = c.normNamed(n, "norm of the keys", s.KNorm, a.kw); err != nil {
-		return nil, err
-	}
-	if a.vNorm, err = c.normNamed(n, "norm of the values", s.VNorm, a.vw); err != nil {
-		return nil, err
-	}
-	if a.outNorm, err = c.normNamed(n, "norm of the outputs", s.OutNorm, s.Heads*s.ValueDim); err != nil {
+	if err := c.attentionNorms(n, a); err != nil {
 		return nil, err
 	}
 	if err := c.scores(n, a); err != nil {
@@ -85,6 +78,24 @@ func (c *compiler) attention(n Node, in int) (rule, error) {
 		return a, c.shared(n.Path, s.Layer, shape)
 	}
 	return a, c.cache(n.Path, s.Layer, shape)
+}
+
+// attentionNorms compiles the norms of queries, keys, values and outputs.
+func (c *compiler) attentionNorms(n Node, a *attention) (err error) {
+	s := a.spec
+	for _, p := range [...]struct {
+		to         **norm
+		role, name string
+		width      int
+	}{
+		{&a.qNorm, "queries", s.QNorm, a.qw}, {&a.kNorm, "keys", s.KNorm, a.kw},
+		{&a.vNorm, "values", s.VNorm, a.vw}, {&a.outNorm, "outputs", s.OutNorm, s.Heads * s.ValueDim},
+	} {
+		if *p.to, err = c.normNamed(n, "norm of the "+p.role, p.name, p.width); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // extensions compiles what changes queries, keys and values before attention, and its result.

@@ -32,7 +32,7 @@ type guess struct {
 // behind a norm.
 func (b *block) guessed() *guess {
 	m, mixture := b.mlp.body.(*moe)
-	if !mixture || m.router == nil || m.table != nil || m.spec.Identity > 0 || b.mlp.pre == nil || b.mlp.pre.each != nil || b.mlp.in != 1 || !b.plain() {
+	if !mixture || m.router == nil || m.table != nil || m.apart() || m.spec.Identity > 0 || b.mlp.pre == nil || b.mlp.pre.each != nil || b.mlp.in != 1 || !b.plain() {
 		return nil
 	}
 	g := &guess{norm: b.mlp.pre, moe: m}

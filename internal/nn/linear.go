@@ -17,6 +17,7 @@ type linear struct {
 	exact        bool // its input is never rounded
 	number       int  // in Program.linears, from 1 on; 0 if adapters do not support it
 	experts      int  // size of a stack, else 0
+	oneBias      bool // all experts of the stack have the same bias
 	partial      bool // passes multiply with parts of it, so adapters must not have magnitudes (DoRA),
 	magnitudes   bool // unless its rule applies them: see scaleHeads
 }
@@ -119,6 +120,9 @@ func (r *linear) bind(c *Context, expert int) boundLinear {
 	}
 	w := boundLinear{linear: r, weight: c.parts(r.weight, expert)}
 	if r.bias.Param != nil {
+		if r.oneBias {
+			expert = -1
+		}
 		w.bias = c.parts(r.bias, expert)
 	}
 	return w

@@ -18,6 +18,7 @@ type moe struct {
 	correctionParam param
 	expertScale     param // of ExpertsSpec; nil for none
 	stack           Node
+	downStack       Node    // of down; stack, unless the spec says others
 	gateUp          *linear // of all experts
 	down            *linear
 	inner           int
@@ -79,6 +80,9 @@ func (c *compiler) moe(n Node, in int) (*moe, error) {
 	}
 	c.usedBy(m)
 	c.experts = append(c.experts, m.stack)
+	if m.apart() {
+		c.experts = append(c.experts, m.downStack)
+	}
 	c.program.experts, c.program.topK = max(c.program.experts, s.Count+s.Identity), max(c.program.topK, s.TopK)
 	c.program.zeros = max(c.program.zeros, in, m.expertWidth)
 	if s.ScaleInput {
@@ -86,6 +90,9 @@ func (c *compiler) moe(n Node, in int) (*moe, error) {
 	}
 	return m, nil
 }
+
+// apart reports whether the maps down are a stack of their own, whose experts are held after those of the other.
+func (m *moe) apart() bool { return m.spec.DownExperts != "" }
 
 // latentsOf finds the maps before and behind the experts, if there are any.
 func (c *compiler) latentsOf(n Node, m *moe) (err error) {
@@ -173,6 +180,13 @@ func (c *compiler) stackOf(n Node, m *moe) (err error) {
 		}
 	}
 	gateUp := m.stack.Module.Param(s.GateUp)
+	m.downStack = m.stack
+	if s.DownExperts != "" {
+		c.together("experts in two stacks")
+		if m.downStack, err = c.child(n, "maps down of the experts", s.DownExperts); err != nil {
+			return err
+		}
+	}
 	if gateUp == nil || len(gateUp.Shape) != 3 {
 		return at(m.stack.Path, "no parameter %q of three dimensions", s.GateUp)
 	}
@@ -195,8 +209,14 @@ func (c *compiler) stackOf(n Node, m *moe) (err error) {
 		return err
 	}
 	m.down = &linear{in: m.inner, out: width, transposed: s.Transposed, experts: s.Count}
-	if err := c.stacked(m.stack, m.down, s.Down, down, s.DownBias); err != nil {
+	if err := c.stacked(m.downStack, m.down, s.Down, down, s.DownBias); err != nil {
 		return err
+	}
+	if s.SumBias != "" { // as the weights add up to 1, each expert may add it
+		m.down.oneBias = true
+		if m.down.bias, err = c.param(n, s.SumBias, width); err != nil {
+			return err
+		}
 	}
 	c.asks(m)
 	return nil

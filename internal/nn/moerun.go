@@ -20,10 +20,10 @@ func (m *moe) routed(c *Context, dst, x, operand tensor.Tensor) {
 	r := &c.routing
 	r.hit = r.hit[:len(r.hit)-r.beyond(m.spec.Count)]
 	places := c.placesOf(m)
-	if c.err == nil {
+	if c.err == nil && !m.apart() {
 		c.want(m.stack.Module, r.hit, places)
-		c.tellGuess()
 	}
+	c.tellGuess()
 	m.closeShared(together, dst, &s)
 	sum := dst
 	if m.latentDown != nil {
@@ -167,9 +167,13 @@ func (m *moe) experts(c scope, dst, x tensor.Tensor, lot []int32, s *sharing, pl
 	rows, shares := r.rows[first:last], r.shares[first:last]
 	at := m.openLot(c, x, rows, shares)
 	at.routing, at.first = r, int(first)
-	if places != nil {
+	switch {
+	case m.apart():
+		m.wanted(c, m.stack, lot, func(experts []int32) { m.ups(c, &at, experts, s) })
+		m.wanted(c, m.downStack, lot, func(experts []int32) { m.downs(c, &at, experts) })
+	case places != nil:
 		m.divided(c, &at, lot, s, places)
-	} else {
+	default:
 		m.held(c, &at, append(r.left[:0], lot...), s, true)
 	}
 	if c.err != nil {
@@ -202,17 +206,35 @@ func (m *moe) held(c scope, at *lotMemory, experts []int32, s *sharing, wait boo
 	}
 }
 
+// wanted requests the experts of a lot of a stack, and calls f for those that are held, until it was called for all. The
+// experts of another stack may be held before and after.
+func (m *moe) wanted(c scope, stack Node, lot []int32, f func(experts []int32)) {
+	if c.err != nil {
+		return
+	}
+	c.weights.WantExperts(stack.Module, lot)
+	for left := append(c.routing.left[:0], lot...); len(left) > 0 && c.err == nil; {
+		n, err := c.weights.HoldExperts(stack.Module, left)
+		if err != nil {
+			c.fail("%s: %w", stack.Path, err)
+			return
+		}
+		f(left[:n])
+		left = left[n:]
+		c.sync(stack.Path) // the next experts may reuse the memory of these
+	}
+}
+
 // loaded computes the outputs of experts of a lot, in ascending order, into their rows of at.y.
 // Deferred products are computed in the same operations.
 func (m *moe) loaded(c scope, at *lotMemory, experts []int32, s *sharing) {
-	m.each(c, at, experts, func(c scope, e, begin, end int) {
-		if m.spec.Plain {
-			m.gateUp.compute(c, at.to.gate.Slice(begin, end), at.in.Slice(begin, end), e)
-			return
-		}
-		m.gateUp.gates(c, at.to.slice(begin, end), at.in.Slice(begin, end), e)
-	})
-	c.compute()
+	m.ups(c, at, experts, s)
+	m.downs(c, at, experts)
+}
+
+// ups computes the operands of the maps down of experts of a lot into their rows of at.gated.
+func (m *moe) ups(c scope, at *lotMemory, experts []int32, s *sharing) {
+	m.project(c, at, experts)
 	m.addShared(c.Context, s)
 	if c.err != nil {
 		return
@@ -229,6 +251,22 @@ func (m *moe) loaded(c scope, at *lotMemory, experts []int32, s *sharing) {
 		to := at.to.slice(begin, end)
 		c.backend.Gate(at.gated.Slice(begin, end), to.gate, to.up, m.spec.Act, m.spec.Limit)
 	}
+}
+
+// project computes the first maps of experts of a lot into their rows of at.to.
+func (m *moe) project(c scope, at *lotMemory, experts []int32) {
+	m.each(c, at, experts, func(c scope, e, begin, end int) {
+		if m.spec.Plain {
+			m.gateUp.compute(c, at.to.gate.Slice(begin, end), at.in.Slice(begin, end), e)
+			return
+		}
+		m.gateUp.gates(c, at.to.slice(begin, end), at.in.Slice(begin, end), e)
+	})
+	c.compute()
+}
+
+// downs computes the outputs of experts of a lot into their rows of at.y.
+func (m *moe) downs(c scope, at *lotMemory, experts []int32) {
 	m.each(c, at, experts, func(c scope, e, begin, end int) {
 		m.down.compute(c, at.y.Slice(begin, end), at.gated.Slice(begin, end), e)
 	})

@@ -27,6 +27,7 @@ type Program struct {
 	vocab         int
 	experts       int    // largest number of experts
 	topK          int    // largest number of chosen ones
+	mixedHeads    int    // largest number of heads that an expert of attention has
 	zeros         int    // width of the widest row of zeros that a rule needs
 	heads         int    // largest number of heads for which a rule gathers rows
 	chosen        int    // most positions that an indexer chooses for a row, 0 for no indexer

@@ -66,6 +66,8 @@ type routing struct {
 	next    []int32
 	divided divided   // nothing in a context whose experts are all where their blocks run
 	gates   []float32 // of the rows, for the shared expert
+	// toHeads and fromHeads are of mixtures of attention heads, see byHead.
+	toHeads, fromHeads []int32
 }
 
 func (r *routing) init(p *Program, l Limits) {
@@ -76,7 +78,8 @@ func (r *routing) init(p *Program, l Limits) {
 	*r = routing{
 		experts: make([]int32, n), weights: make([]float32, n),
 		rows: make([]int32, n), shares: make([]float32, n), places: make([]int32, n),
-		gates: make([]float32, l.Rows),
+		gates:   make([]float32, l.Rows),
+		toHeads: make([]int32, n*p.mixedHeads), fromHeads: make([]int32, n*p.mixedHeads),
 		begin: make([]int32, p.experts+1), next: make([]int32, p.experts), hit: make([]int32, 0, p.experts), left: make([]int32, 0, p.experts),
 	}
 }

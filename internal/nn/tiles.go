@@ -119,7 +119,7 @@ func cutSpans(list, spans []backend.Span, begin, end int) []backend.Span {
 type tiling uint8
 
 const (
-	wholeRows      tiling = iota // a mixture of experts beside the attention
+	wholeRows      tiling = iota // a mixture of experts beside the attention, or in it
 	attentionTiles               // a mixture of experts behind the attention
 	blockTiles
 )
@@ -128,8 +128,9 @@ func (b *block) tiling() tiling {
 	_, mixture := b.mlp.body.(*moe)
 	_, beside := b.mlp.beside.(*moe)
 	mixture = mixture || beside || b.experts != nil
+	_, heads := b.attention.body.(*mixedAttention)
 	switch {
-	case b.shortcut != nil:
+	case b.shortcut != nil || heads:
 		return wholeRows
 	case !mixture:
 		return blockTiles

@@ -33,12 +33,10 @@ func activationBytes(m *meta.Model, magnitudes bool) int64 {
 				floats += int64(s.In + outputs*s.Out)
 			}
 		case *meta.MoESpec:
-			experts := node.Find(s.Experts)
-			if experts == nil || experts.Param(s.GateUp) == nil {
-				continue
-			}
-			if shape := experts.Param(s.GateUp).Shape; len(shape) == 3 { // [E, 2·F, H]
-				floats += int64(s.TopK) * int64(3*shape[2]+3*shape[1])
+			if stacks := node.ExpertStacks(s); len(stacks) > 0 && stacks[0].Param(s.GateUp) != nil {
+				if shape := stacks[0].Param(s.GateUp).Shape; len(shape) == 3 { // [E, 2·F, H]
+					floats += int64(s.TopK) * int64(3*shape[2]+3*shape[1])
+				}
 			}
 		}
 	}

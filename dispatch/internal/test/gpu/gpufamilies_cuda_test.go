@@ -20,6 +20,7 @@ import (
 // does. All blocks of the others do.
 var leftToTheCPU = reasons(map[string][]string{
 	"biases of keys":                    {"family-doge-1", "family-doge-5"},
+	"experts in two stacks":             {"family-jetmoe-1", "family-jetmoe-2"},
 	"gated linear recurrent units":      {"family-recurrent-gemma-1", "family-recurrent-gemma-2"},
 	"hyper-connections":                 {"family-deepseek-v4-1", "family-deepseek-v4-5", "family-hy-v4-6", "family-hy-v4-7", "family-hy-v4-vl-5", "family-qwen4-exp-text-1", "small-deepseek-v4-published"},
 	"embeddings of n-grams":             {"family-qwen4-exp-1"},
