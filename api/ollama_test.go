@@ -276,8 +276,8 @@ func TestOllamaEmbeds(t *testing.T) {
 	}
 }
 
-// TestKeepAlive0WithoutAPromptUnloads: it was ignored and answered "load"; ollama stop sends it.
-func TestKeepAlive0WithoutAPromptUnloads(t *testing.T) {
+// TestKeepAlive0Unloads: it was ignored. Without a prompt, as ollama stop sends it, the answer was "load".
+func TestKeepAlive0Unloads(t *testing.T) {
 	s := newShelf(t, generate.ModelsOptions{}, nil, nil, "a")
 	for _, c := range []struct {
 		path string
@@ -295,9 +295,9 @@ func TestKeepAlive0WithoutAPromptUnloads(t *testing.T) {
 		}
 		within(t, "unloaded", func() bool { return s.states()["a"] == "known" && strings.HasSuffix(s.happened(), "-a") })
 	}
-	s.text("POST", "/api/generate", obj{"model": "a", "prompt": "x", "raw": true, "keep_alive": 0, "options": obj{"num_predict": 1}})
-	if got := s.states()["a"]; got != "ready" {
-		t.Errorf("a request with a prompt left the model %s, want ready", got)
+	for _, stream := range []bool{true, false} {
+		s.text("POST", "/api/generate", obj{"model": "a", "prompt": "x", "raw": true, "stream": stream, "keep_alive": 0, "options": obj{"num_predict": 1}})
+		within(t, "unloaded after an answer", func() bool { return s.states()["a"] == "known" && strings.HasSuffix(s.happened(), "-a") })
 	}
 }
 

@@ -80,13 +80,13 @@ type answer struct {
 
 // answer generates what answers q and sends it, at once or line by line.
 func (s *Server) answer(ctx context.Context, w http.ResponseWriter, q *request) error {
-	if q.empty && q.unload {
-		s.models.Unload(q.model.Name)
-		wire.WriteJSON(w, http.StatusOK, q.last(reasonUnload))
-		return nil
+	reason := reasonLoad
+	if q.unload {
+		s.models.Unload(q.model.Name) // once this request has ended
+		reason = reasonUnload
 	}
 	if q.empty {
-		wire.WriteJSON(w, http.StatusOK, q.last(reasonLoad))
+		wire.WriteJSON(w, http.StatusOK, q.last(reason))
 		return nil
 	}
 	runs, err := q.model.StartAll(ctx, []generate.Request{q.Request})

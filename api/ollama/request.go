@@ -119,8 +119,8 @@ func (q *request) decodeThink(f *wire.Fields) {
 	q.conversation.Arguments = arguments
 }
 
-// decodeKeepAlive reads how long the model stays loaded after the request: a duration, or a number of seconds. Only 0,
-// in a request that has nothing to answer, changes anything.
+// decodeKeepAlive reads how long the model stays loaded after the request: a duration, or a number of seconds. Only 0
+// changes anything.
 func (q *request) decodeKeepAlive(f *wire.Fields) {
 	f.Like("keep_alive", "", 0)
 	raw, ok := f.Raw("keep_alive")
