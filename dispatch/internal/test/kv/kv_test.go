@@ -34,12 +34,7 @@ func TestKVBlocks(t *testing.T) {
 				t.Cleanup(func() { m.Close() })
 				return m
 			}
-			tolerance := kvTolerance
-			for _, param := range skeleton.Root.AllParams() {
-				if len(param.Shape) == 3 {
-					tolerance = dispatchtest.MixtureTolerance
-				}
-			}
+			tolerance := max(kvTolerance, dispatchtest.RoundingTolerance(skeleton))
 			p := g.Prompts[0]
 			ids := append(slices.Clone(p.IDs), p.Greedy...)
 			prompt := len(p.IDs)
