@@ -34,7 +34,8 @@ type TrainResult struct {
 	// Loss is the mean over the steps of this call.
 	Loss    float64
 	Runtime time.Duration
-	// Metrics are those of the last evaluation, if there was one.
+	// Metrics are those of the last evaluation, if there was one; with LoadBestAtEnd, those of the evaluation whose
+	// weights the run ends with.
 	Metrics map[string]float64
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/json"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -114,6 +115,42 @@ func TestEarlyStoppingEndsTheRun(t *testing.T) {
 		"--early-stopping-patience", "1", "--greater-is-better")
 	if r.Steps != 4 || r.Stopped {
 		t.Errorf("got %d steps, stopped by a signal %t; want the 4 of two epochs", r.Steps, r.Stopped)
+	}
+}
+
+// TestTheCardHasTheMetricsOfTheBestWeights: with --load-best the card and --json had the metrics of the last evaluation beside
+// the weights of the best one, and the log named neither its step nor why the run ended before --epochs.
+func TestTheCardHasTheMetricsOfTheBestWeights(t *testing.T) {
+	dir, text, out := tinyModel(t), lessons(t, 8), filepath.Join(t.TempDir(), "out")
+	status, stdout, stderr := command(t, "run", "--json", "--threads", "1", "--model", dir, "--data", text, "--eval-data", text, "--output", out, "--epochs", "9",
+		"--batch", "4", "--lr", "0.01", "--early-stopping-patience", "1", "--greater-is-better", "--load-best")
+	var r finetune.Result
+	if err := json.Unmarshal([]byte(stdout), &r); err != nil || status != 0 {
+		t.Fatalf("%d, %v: %s", status, err, stderr)
+	}
+	for _, want := range []string{"the weights are those of the best evaluation\" of_step=2 last_step=4", "the run stopped early\" step=4 of=18"} {
+		if !strings.Contains(stderr, want) {
+			t.Errorf("got %s, want %q", stderr, want)
+		}
+	}
+	b, err := os.ReadFile(filepath.Join(out, "checkpoint-2", "trainer_state.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var state struct {
+		Best float64 `json:"best_metric"`
+	}
+	if err := json.Unmarshal(b, &state); err != nil || r.Metrics["eval_loss"] != state.Best || state.Best == 0 {
+		t.Errorf("got an eval_loss of %v, want %v, that of step 2: %v", r.Metrics["eval_loss"], state.Best, err)
+	}
+	card, err := os.ReadFile(filepath.Join(out, "README.md"))
+	if want := fmt.Sprintf("| eval_loss | %.6g |", state.Best); err != nil || !strings.Contains(string(card), want) {
+		t.Errorf("got the card %s, want %q: %v", card, want, err)
+	}
+	again := trained(t, "--model", dir, "--data", text, "--eval-data", text, "--output", out, "--epochs", "9", "--batch", "4", "--lr", "0.01",
+		"--early-stopping-patience", "1", "--greater-is-better", "--load-best")
+	if again.Steps == 4 && again.Metrics["eval_loss"] != state.Best {
+		t.Errorf("a run with nothing left to do has an eval_loss of %v, want %v", again.Metrics["eval_loss"], state.Best)
 	}
 }
 

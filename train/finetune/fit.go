@@ -89,8 +89,12 @@ func (j *job) rank(ctx context.Context, w *train.World) error {
 			s.result.Loss = &loss
 		}
 	}
-	if s.stopped && trainer.State().GlobalStep < trainer.State().MaxSteps {
-		return errInterrupted
+	if state := trainer.State(); state.GlobalStep < state.MaxSteps {
+		if s.stopped {
+			return errInterrupted
+		}
+		s.acc.Logger().Info("the run stopped early", "step", state.GlobalStep, "of", state.MaxSteps,
+			"evaluations_without_a_better_one", s.EarlyStoppingPatience, "metric", s.MetricForBest)
 	}
 	if err := s.save(ctx, s.Output); err != nil {
 		return s.fullDisk(err)

@@ -23,6 +23,35 @@ func CheckpointName(step int) string { return prefix + strconv.Itoa(step) }
 
 const prefix = "checkpoint-"
 
+// CheckpointStep returns the step of a checkpoint folder's name.
+func CheckpointStep(name string) (step int, ok bool) {
+	number, ok := strings.CutPrefix(name, prefix)
+	if !ok {
+		return 0, false
+	}
+	step, err := strconv.Atoi(number)
+	return step, err == nil
+}
+
+// MetricsAt returns the metrics of the evaluation after a step, as the history has them.
+func (s *State) MetricsAt(step int) map[string]float64 {
+	metrics := map[string]float64{}
+	for _, entry := range s.LogHistory {
+		if at := entry["step"]; at != step && at != float64(step) { // a history that was read has only floats
+			continue
+		}
+		for name, v := range entry {
+			if f, ok := v.(float64); ok && strings.HasPrefix(name, "eval_") && name != EvalTokens {
+				metrics[name] = f
+			}
+		}
+	}
+	return metrics
+}
+
+// EvalTokens is the name of an evaluation's count of tokens, which is not a metric.
+const EvalTokens = "eval_num_tokens"
+
 // Checkpoints lists the checkpoint folders in dir, lowest step first.
 func Checkpoints(dir string) ([]string, error) {
 	all, err := checkpoint.List(dir)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/heftai/heft/train/data"
 	"github.com/heftai/heft/train/internal/evaluation"
+	"github.com/heftai/heft/train/internal/progress"
 	"github.com/heftai/heft/train/track"
 )
 
@@ -37,7 +38,7 @@ func (t *Trainer[B]) Evaluate(ctx context.Context) (map[string]float64, error) {
 	for name, v := range metrics {
 		logs[name] = v
 	}
-	t.countTokens(logs, "eval_num_tokens")
+	t.countTokens(logs, progress.EvalTokens)
 	if err := t.record(ctx, logs); err != nil {
 		return nil, err
 	}

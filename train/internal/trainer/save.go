@@ -125,5 +125,13 @@ func (t *Trainer[B]) loadBest(ctx context.Context) error {
 	if err := t.c.Store.LoadModules(ctx, *best); err != nil {
 		return fmt.Errorf("train: trainer: the best checkpoint: %w", errtext.Below("train", err))
 	}
+	step, ok := progress.CheckpointStep(filepath.Base(*best))
+	if !ok {
+		return nil
+	}
+	t.metrics = t.State.MetricsAt(step) // of the weights that the run ends with
+	if t.c.Log != nil {
+		t.c.Log.InfoContext(ctx, "the weights are those of the best evaluation", "of_step", step, "last_step", t.State.GlobalStep)
+	}
 	return nil
 }
