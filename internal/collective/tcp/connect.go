@@ -33,6 +33,8 @@ type Options struct {
 	Warn func(line string)
 	// Listener is rank 0's, if it listens already.
 	Listener net.Listener
+
+	listen func(ctx context.Context, address string) (net.Listener, error) // of a test
 }
 
 // hello is what a rank says of itself.
@@ -94,7 +96,7 @@ func (l *Link) host(ctx context.Context, o Options) error {
 	lis := o.Listener
 	if lis == nil {
 		var err error
-		if lis, err = new(net.ListenConfig).Listen(ctx, "tcp", o.Address); err != nil {
+		if lis, err = listenUntil(ctx, o); err != nil {
 			return err
 		}
 	}
@@ -149,20 +151,45 @@ func (l *Link) join(ctx context.Context, o Options) error {
 	})
 }
 
+// listenUntil listens on rank 0's address. If its name has no address yet, it looks it up until ctx ends: in a cluster
+// the name of a pod may come after its start.
+func listenUntil(ctx context.Context, o Options) (net.Listener, error) {
+	listen, warned := o.listen, false
+	if listen == nil {
+		listen = func(ctx context.Context, address string) (net.Listener, error) {
+			return new(net.ListenConfig).Listen(ctx, "tcp", address)
+		}
+	}
+	return until(ctx, func() (net.Listener, error) { return listen(ctx, o.Address) }, func(err error) bool {
+		var unknown *net.DNSError
+		if !errors.As(err, &unknown) {
+			return false
+		}
+		if !warned {
+			o.Warn(fmt.Sprintf("waiting for the name %s to have an address: %v", unknown.Name, err))
+		}
+		warned = true
+		return true
+	})
+}
+
 // dialUntil dials until it succeeds or ctx ends: the other rank may start later.
 func dialUntil(ctx context.Context, address string) (net.Conn, error) {
-	wait := 5 * time.Millisecond
-	for {
-		conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
-		if err == nil {
-			return conn, nil
+	return until(ctx, func() (net.Conn, error) { return new(net.Dialer).DialContext(ctx, "tcp", address) }, func(error) bool { return true })
+}
+
+// until tries again, after each error that passes, until ctx ends.
+func until[T any](ctx context.Context, try func() (T, error), passes func(error) bool) (T, error) {
+	for wait := 5 * time.Millisecond; ; wait = min(2*wait, 250*time.Millisecond) {
+		v, err := try()
+		if err == nil || !passes(err) {
+			return v, err
 		}
 		select {
 		case <-ctx.Done():
-			return nil, fmt.Errorf("%w: %w", context.Cause(ctx), err)
+			return v, fmt.Errorf("%w: %w", context.Cause(ctx), err)
 		case <-time.After(wait):
 		}
-		wait = min(2*wait, 250*time.Millisecond)
 	}
 }
 

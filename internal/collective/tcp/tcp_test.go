@@ -229,3 +229,29 @@ func TestAMessageOfAnotherLengthIsRefused(t *testing.T) {
 		}
 	}
 }
+
+// TestTheNameOfRank0MayComeLater: in a cluster the name of a pod has no address at first. Rank 0 failed, and with it the
+// job; the others waited.
+func TestTheNameOfRank0MayComeLater(t *testing.T) {
+	lis, tries, warnings := listen(t), 0, 0
+	o := Options{Rank: 0, Size: 1, Address: "heft-train-0.heft-train:29500", Warn: func(line string) {
+		if warnings++; !strings.Contains(line, "waiting for the name heft-train-0.heft-train to have an address") {
+			t.Errorf("got the warning %q", line)
+		}
+	}}
+	o.listen = func(context.Context, string) (net.Listener, error) {
+		if tries++; tries < 3 {
+			return nil, &net.DNSError{Err: "no such host", Name: "heft-train-0.heft-train", IsNotFound: true}
+		}
+		return lis, nil
+	}
+	l, err := Connect(t.Context(), o)
+	if err != nil || tries != 3 || warnings != 1 {
+		t.Fatalf("got %d tries, %d warnings and %v; want 3 and 1", tries, warnings, err)
+	}
+	l.Close(nil)
+	o.listen = func(context.Context, string) (net.Listener, error) { tries++; return nil, errors.New("address in use") }
+	if _, err := Connect(t.Context(), o); err == nil || tries != 4 {
+		t.Errorf("got %v after %d tries, want the error of the first one", err, tries)
+	}
+}
