@@ -93,6 +93,9 @@ func TestOtherNumbersOfRanksResume(t *testing.T) {
 				if said := strings.Contains(r.log.String(), line); said != (saved != now && r.a.IsMainProcess()) {
 					return fmt.Errorf("the log is %q", r.log.String())
 				}
+				if strings.Contains(r.log.String(), "of ranks 1 to 1") {
+					return fmt.Errorf("the log names one rank as several: %q", r.log.String())
+				}
 				return nil
 			})
 			if err != nil {

@@ -357,7 +357,7 @@ func TestRunRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, args := range map[string][]string{
-		"another batch, seed":                      with("--seed", "1", "--batch", "2"),
+		"another batch (then 8, now 2), seed (then 42, now 1): use --resume never to start again, or --resume " + filepath.Join(out, "checkpoint-1"): with("--seed", "1", "--batch", "2"),
 		"got --batch 0":                            with("--batch", "0"),
 		"--lora: got \"rank\", want one of":        with("--lora", "rank=3"),
 		`--lora: r: got "x", want a whole number`:  with("--lora", "r=x"),

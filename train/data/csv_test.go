@@ -59,11 +59,13 @@ func TestCSVRecords(t *testing.T) {
 func TestCSVErrors(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"text,text\na,b\n", `line 1: got the column "text" twice`},
-		{"prompt,completion\na\n", "line 2: got 1 fields, want 2"},
+		{"prompt,completion\na\n", "line 2: got 1 field, want 2"},
 		{"text\n\"a\n", `"`},
 	} {
-		if _, err := OpenJSONL(csvFile(t, c.text)); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%q: %v, want %q", c.text, err, c.want)
+		// The file was before the package: "x.csv: data: line 2".
+		if _, err := OpenJSONL(csvFile(t, c.text)); err == nil || !strings.Contains(err.Error(), c.want) || !strings.HasPrefix(err.Error(), "data: ") ||
+			strings.Count(err.Error(), "data: ") != 1 {
+			t.Errorf("%q: %v, want %q after the package and the file", c.text, err, c.want)
 		}
 	}
 	d, err := OpenComparisons(csvFile(t, "prompt,completion,label\nHi,Hello,yes\n"))

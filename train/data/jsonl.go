@@ -9,6 +9,8 @@ import (
 	"io"
 	"iter"
 	"os"
+
+	"github.com/heftai/heft/internal/errtext"
 )
 
 // Record is one line of a JSONL file: a text, a prompt with its completion, or a conversation.
@@ -249,7 +251,7 @@ func openLines(path string) (*lineFile, error) {
 	if list && !isCSV(path) {
 		if err := listItems(f, func(number int, offset int64, size int) { d.places = append(d.places, place{offset, size, number}) }); err != nil {
 			f.Close()
-			return nil, fmt.Errorf("%s: %w", path, err)
+			return nil, fmt.Errorf("data: %s: %w", path, errtext.Below("data", err))
 		}
 		return d, nil
 	}
@@ -266,7 +268,7 @@ func openLines(path string) (*lineFile, error) {
 	}
 	if err != nil {
 		f.Close()
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, fmt.Errorf("data: %s: %w", path, errtext.Below("data", err))
 	}
 	return d, nil
 }

@@ -71,6 +71,9 @@ func (j *job) read() error {
 	if err == nil {
 		err = j.checkMetric() // of rewards that the data names
 	}
+	if errors.Is(err, errNothing) && len(j.DataWeights) > 0 && len(j.useless) == 0 {
+		j.useless = append(j.useless, "--data-weights leave less than one record: use higher ones")
+	}
 	if errors.Is(err, errNothing) && len(j.useless) > 0 {
 		return misusef("%w: %s", err, strings.Join(j.useless, "; "))
 	}

@@ -59,6 +59,9 @@ func (c *job) checkData() error {
 	}
 	var names []string
 	for _, f := range c.evalFiles() {
+		if strings.HasPrefix(f.of, "=") {
+			return misusef("--eval-data %s: got no name before =, want NAME=FILE or FILE", f.of)
+		}
 		if slices.Contains(names, f.name) {
 			if f.name == "" {
 				return misusef("--eval-data %s: got a second file without a name, want NAME=%s", f.of, f.of)

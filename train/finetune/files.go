@@ -1,6 +1,7 @@
 package finetune
 
 import (
+	"errors"
 	"io/fs"
 	"os"
 	"strings"
@@ -36,6 +37,9 @@ func readConfig(path string) (config *meta.Config, err error) {
 func openTokenizer(path string) (tokenizer *data.Tokenizer, err error) {
 	if isGGUF(path) {
 		err = ofGGUF(path, func(files fs.FS) error { tokenizer, err = data.OpenTokenizerFS(files); return err })
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, misusef("%s: got a GGUF file without a tokenizer that can be read, want one with tokens to train on texts: %w", path, err)
+		}
 		return tokenizer, err
 	}
 	return data.OpenTokenizer(path)

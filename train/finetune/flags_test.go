@@ -1,6 +1,7 @@
 package finetune
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -46,6 +47,51 @@ func TestLoRAFlags(t *testing.T) {
 	}
 	if c, err := parseLoRA("r=4"); err != nil || c.Alpha != 4 {
 		t.Errorf("without alpha: %+v, %v", c, err)
+	}
+}
+
+// TestLayersOfLoRANeedTargets: the error named layers_to_transform and target_modules, which are not Heft's.
+func TestLayersOfLoRANeedTargets(t *testing.T) {
+	if _, err := parseLoRA("r=2,layers=1"); err == nil || !strings.Contains(err.Error(), "layers needs targets, such as targets=q_proj+v_proj,layers=1") {
+		t.Errorf("got %v, want an error that names targets", err)
+	}
+}
+
+// TestAModelThatIsNotThereIsNamed: Run made the output folder and failed with "stat nowhere".
+func TestAModelThatIsNotThereIsNamed(t *testing.T) {
+	o := Defaults()
+	o.Output = filepath.Join(t.TempDir(), "out")
+	_, err := Run(t.Context(), "nowhere", []string{"data.jsonl"}, o)
+	var usage *UsageError
+	if !errors.As(err, &usage) || !strings.Contains(err.Error(), "there is no model nowhere: want a folder with config.json") {
+		t.Errorf("got %v, want a usage error that names the model", err)
+	}
+	if _, err := os.Stat(o.Output); err == nil {
+		t.Error("the output folder was made")
+	}
+}
+
+// TestEvaluationsWithoutANameAreNamed: for --eval-data =FILE the advice was NAME==FILE.
+func TestEvaluationsWithoutANameAreNamed(t *testing.T) {
+	o := Defaults()
+	o.Output, o.EvalData = filepath.Join(t.TempDir(), "out"), []string{"a.jsonl", "=b.jsonl"}
+	_, err := Run(t.Context(), "../../loader/demo/model", []string{"data.jsonl"}, o)
+	if want := "--eval-data =b.jsonl: got no name before =, want NAME=FILE or FILE"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %q", err, want)
+	}
+}
+
+// TestAGGUFFileWithoutATokenizerIsNamed: the error was "tokenizer.json has no tokenizer.json".
+func TestAGGUFFileWithoutATokenizerIsNamed(t *testing.T) {
+	o := Defaults()
+	o.Output, o.LoRA = filepath.Join(t.TempDir(), "out"), "r=2"
+	file := filepath.Join(t.TempDir(), "data.jsonl")
+	if err := os.WriteFile(file, []byte(`{"text": "a"}`+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Run(t.Context(), "../../dispatch/testdata/gguf/arcee.gguf", []string{file}, o)
+	if err == nil || !strings.Contains(err.Error(), "arcee.gguf: got a GGUF file without a tokenizer") || strings.Contains(err.Error(), "tokenizer.json has no tokenizer.json") {
+		t.Errorf("got %v, want an error that names the file", err)
 	}
 }
 

@@ -126,6 +126,9 @@ func parseLoRA(s string) (model.LoRAConfig, error) {
 			return c, misusef("--lora: %s: got %q, want %s", name, value, loraValues[name])
 		}
 	}
+	if len(c.Layers) > 0 && len(c.Targets) == 0 {
+		return c, misusef("--lora: layers needs targets, such as targets=q_proj+v_proj,layers=%d", c.Layers[0])
+	}
 	if c.R < 1 || c.Alpha < 0 || c.Dropout < 0 || c.Dropout >= 1 {
 		return c, misusef("--lora %s: want r of at least 1, alpha of at least 0 and a dropout below 1", s)
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -19,6 +20,7 @@ import (
 	"github.com/heftai/heft/internal/hostmem"
 	"github.com/heftai/heft/internal/kernels/tune"
 	"github.com/heftai/heft/train"
+	"github.com/heftai/heft/train/internal/progress"
 	"github.com/heftai/heft/train/optim"
 	"github.com/heftai/heft/train/track"
 )
@@ -55,6 +57,7 @@ type Result struct {
 	Steps   int                `json:"steps"`
 	Seconds float64            `json:"seconds"`
 	Loss    *float64           `json:"train_loss"` // over this process's steps; nil if there were none
+	// Metrics are those of the last evaluation; with LoadBest, those of the evaluation whose weights are written.
 	Metrics map[string]float64 `json:"metrics,omitempty"`
 	// Diverged says that the loss of the last step was not finite: the weights are of no use.
 	Diverged bool `json:"diverged,omitempty"`
@@ -101,6 +104,9 @@ func newJob(model string, files []string, o Options) (*job, error) {
 	optimizer := o.Optimizer
 	if err := j.check(); err != nil {
 		return nil, err
+	}
+	if _, err := os.Stat(model); errors.Is(err, fs.ErrNotExist) {
+		return nil, misusef("there is no model %s: want a folder with config.json and *.safetensors, or a .gguf file", model)
 	}
 	j.sayPaging(optimizer)
 	if err := j.checkGGUF(model); err != nil {
@@ -307,11 +313,14 @@ func (j *job) begin() error {
 	if err := removeAll(j.Output, stale); err != nil {
 		return err
 	}
-	checkpoints, err := filepath.Glob(filepath.Join(j.Output, "checkpoint-*"))
-	if err != nil {
-		return err
+	if j.Resume != "auto" {
+		return j.settle("")
 	}
-	return j.settle(len(checkpoints) > 0 && j.Resume == "auto")
+	checkpoints, err := progress.Checkpoints(j.Output)
+	if err != nil || len(checkpoints) == 0 {
+		return errors.Join(err, j.settle(""))
+	}
+	return j.settle(filepath.Join(j.Output, checkpoints[len(checkpoints)-1]))
 }
 
 // removeAll removes what in dir matches any pattern.

@@ -111,14 +111,14 @@ func (j *job) more() map[string]any {
 	return all
 }
 
-// settle writes the settings of a new run, or compares those of a resumed one.
-func (j *job) settle(goesOn bool) error {
+// settle writes the settings of a new run, or compares those of one that resumes from a checkpoint.
+func (j *job) settle(checkpoint string) error {
 	now, err := j.settings()
 	if err != nil {
 		return err
 	}
 	path := filepath.Join(j.Output, runFile)
-	if goesOn {
+	if checkpoint != "" {
 		b, err := smallfile.Read(path, smallfile.Config)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
@@ -129,7 +129,8 @@ func (j *job) settle(goesOn bool) error {
 				return fmt.Errorf("%s: %w", path, err)
 			}
 			if names := different(was, now); len(names) > 0 {
-				return misusef("the checkpoints in %s belong to a run with another %s: use --resume never to start again", j.Output, strings.Join(names, ", "))
+				return misusef("the checkpoints in %s belong to a run with another %s: use --resume never to start again, or --resume %s to continue with these settings",
+					j.Output, strings.Join(names, ", "), checkpoint)
 			}
 			return nil
 		}
@@ -141,13 +142,23 @@ func (j *job) settle(goesOn bool) error {
 	return atomicfile.WriteFile(path, append(b, '\n'))
 }
 
-// different names the settings that differ.
+// different describes the settings that differ.
 func different(a, b settings) []string {
 	var names []string
 	x, y := reflect.ValueOf(a), reflect.ValueOf(b)
 	for i := range x.NumField() {
-		if !reflect.DeepEqual(x.Field(i).Interface(), y.Field(i).Interface()) {
-			names = append(names, x.Type().Field(i).Tag.Get("json"))
+		was, now := x.Field(i).Interface(), y.Field(i).Interface()
+		if reflect.DeepEqual(was, now) {
+			continue
+		}
+		name, _, _ := strings.Cut(x.Type().Field(i).Tag.Get("json"), ",")
+		switch x.Field(i).Kind() {
+		case reflect.Slice, reflect.Map:
+			names = append(names, name)
+		case reflect.String:
+			names = append(names, fmt.Sprintf("%s (then %q, now %q)", name, was, now))
+		default:
+			names = append(names, fmt.Sprintf("%s (then %v, now %v)", name, was, now))
 		}
 	}
 	slices.Sort(names)

@@ -189,6 +189,9 @@ func (s *Store) warnResized(saved, now int) {
 	lost := "none"
 	if now < saved {
 		lost = fmt.Sprintf("generators of ranks %d to %d", now, saved-1)
+		if now == saved-1 {
+			lost = fmt.Sprintf("the generators of rank %d", now)
+		}
 		if s.PendingGradients {
 			lost += " and their gradients of an unfinished window"
 		}
