@@ -53,10 +53,10 @@ func Run(ctx context.Context, model string, files []string, o Options) (Result, 
 
 // Result is what a run did.
 type Result struct {
-	Output  string             `json:"output"`
-	Steps   int                `json:"steps"`
-	Seconds float64            `json:"seconds"`
-	Loss    *float64           `json:"train_loss"` // over this process's steps; nil if there were none
+	Output  string   `json:"output"`
+	Steps   int      `json:"steps"`
+	Seconds float64  `json:"seconds"`
+	Loss    *float64 `json:"train_loss"` // over this process's steps; nil if there were none
 	// Metrics are those of the last evaluation; with LoadBest, those of the evaluation whose weights are written.
 	Metrics map[string]float64 `json:"metrics,omitempty"`
 	// Diverged says that the loss of the last step was not finite: the weights are of no use.
