@@ -28,13 +28,13 @@ func csvRecords(r io.Reader, visit func(number int, offset int64)) (csvColumns, 
 	case errors.Is(err, io.EOF):
 		return nil, nil
 	case err != nil:
-		return nil, fmt.Errorf("data: %w", err)
+		return nil, err
 	}
 	columns = slices.Clone(columns)
 	columns[0] = strings.TrimPrefix(columns[0], "\ufeff") // which some editors begin a file with
 	for i, name := range columns {
 		if slices.Contains(columns[:i], name) {
-			return nil, fmt.Errorf("data: line 1: got the column %q twice", name)
+			return nil, fmt.Errorf("line 1: got the column %q twice", name)
 		}
 	}
 	for {
@@ -44,11 +44,11 @@ func csvRecords(r io.Reader, visit func(number int, offset int64)) (csvColumns, 
 			return columns, nil
 		}
 		if err != nil {
-			return nil, fmt.Errorf("data: %w", err)
+			return nil, err
 		}
 		line, _ := in.FieldPos(0)
 		if len(record) != len(columns) {
-			return nil, fmt.Errorf("data: line %d: got %s, want %d as in the first line", line, fieldCount(len(record)), len(columns))
+			return nil, fmt.Errorf("line %d: got %s, want %d as in the first line", line, fieldCount(len(record)), len(columns))
 		}
 		visit(line, offset)
 	}

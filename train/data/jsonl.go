@@ -9,8 +9,6 @@ import (
 	"io"
 	"iter"
 	"os"
-
-	"github.com/heftai/heft/internal/errtext"
 )
 
 // Record is one line of a JSONL file: a text, a prompt with its completion, or a conversation.
@@ -102,13 +100,13 @@ func lines(r io.Reader, visit func(line []byte, number int, offset int64) bool) 
 		part, err := in.ReadSlice('\n')
 		line = append(line, part...)
 		if len(line) > maxLine {
-			return fmt.Errorf("data: line %d is longer than %d bytes", number, maxLine)
+			return fmt.Errorf("line %d is longer than %d bytes", number, maxLine)
 		}
 		if errors.Is(err, bufio.ErrBufferFull) {
 			continue
 		}
 		if err != nil && !errors.Is(err, io.EOF) {
-			return fmt.Errorf("data: line %d: %w", number, err)
+			return fmt.Errorf("line %d: %w", number, err)
 		}
 		if text := bytes.TrimSpace(line); len(text) > 0 && !visit(text, number, offset) || err != nil {
 			return nil
@@ -133,7 +131,7 @@ func ReadJSONL(r io.Reader) iter.Seq2[Record, error] {
 			return !stopped
 		})
 		if err != nil && !stopped {
-			yield(Record{}, err)
+			yield(Record{}, fmt.Errorf("data: %w", err))
 		}
 	}
 }
@@ -251,7 +249,7 @@ func openLines(path string) (*lineFile, error) {
 	if list && !isCSV(path) {
 		if err := listItems(f, func(number int, offset int64, size int) { d.places = append(d.places, place{offset, size, number}) }); err != nil {
 			f.Close()
-			return nil, fmt.Errorf("data: %s: %w", path, errtext.Below("data", err))
+			return nil, fmt.Errorf("data: %s: %w", path, err)
 		}
 		return d, nil
 	}
@@ -268,7 +266,7 @@ func openLines(path string) (*lineFile, error) {
 	}
 	if err != nil {
 		f.Close()
-		return nil, fmt.Errorf("data: %s: %w", path, errtext.Below("data", err))
+		return nil, fmt.Errorf("data: %s: %w", path, err)
 	}
 	return d, nil
 }
@@ -277,7 +275,7 @@ func openLines(path string) (*lineFile, error) {
 func (d *lineFile) measure() error {
 	info, err := d.file.Stat()
 	if err != nil {
-		return fmt.Errorf("data: %w", err)
+		return err
 	}
 	end := info.Size()
 	for i := len(d.places) - 1; i >= 0; i-- {

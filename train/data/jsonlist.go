@@ -48,7 +48,7 @@ func listItems(r io.Reader, visit func(number int, offset int64, size int)) erro
 			err = s.take(c, visit)
 		}
 		if err != nil {
-			return fmt.Errorf("data: line %d: %w", s.line, err)
+			return fmt.Errorf("line %d: %w", s.line, err)
 		}
 		if c == '\n' {
 			s.line++

@@ -20,7 +20,6 @@ import (
 	"github.com/heftai/heft/internal/hostmem"
 	"github.com/heftai/heft/internal/kernels/tune"
 	"github.com/heftai/heft/train"
-	"github.com/heftai/heft/train/internal/progress"
 	"github.com/heftai/heft/train/optim"
 	"github.com/heftai/heft/train/track"
 )
@@ -313,14 +312,16 @@ func (j *job) begin() error {
 	if err := removeAll(j.Output, stale); err != nil {
 		return err
 	}
-	if j.Resume != "auto" {
+	checkpoints, err := filepath.Glob(filepath.Join(j.Output, "checkpoint-*"))
+	if err != nil {
+		return err
+	}
+	if j.Resume != "auto" || len(checkpoints) == 0 {
 		return j.settle("")
 	}
-	checkpoints, err := progress.Checkpoints(j.Output)
-	if err != nil || len(checkpoints) == 0 {
-		return errors.Join(err, j.settle(""))
-	}
-	return j.settle(filepath.Join(j.Output, checkpoints[len(checkpoints)-1]))
+	return j.settle(slices.MaxFunc(checkpoints, func(a, b string) int { // by their number
+		return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b))
+	}))
 }
 
 // removeAll removes what in dir matches any pattern.
