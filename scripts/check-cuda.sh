@@ -7,7 +7,8 @@ cd "$(dirname "$0")/.."
 folder=${1:-$(mktemp -d)}
 CGO_CFLAGS="-I$(scripts/cuda-headers.sh "$folder" | tail -1)"
 export CGO_CFLAGS
-internal/backend/cuda/sim/build.sh "$folder/sim"
+internal/backend/cuda/sim/build.sh "$folder/sim" &
+built=$!
 
 # The committed PTX is that of the kernels.
 kept=$(mktemp -d)
@@ -17,10 +18,13 @@ internal/backend/cuda/kernels/generate.sh
 for f in "$kept"/*.ptx.gz; do
 	cmp <(gzip -dc "$f") <(gzip -dc "internal/backend/cuda/kernels/$(basename "$f")")
 done
-scripts/cuda-ptxas.sh "$folder" >"$folder/registers.log"
+wait "$built"
 
+scripts/cuda-ptxas.sh "$folder" >"$folder/registers.log" & # the committed PTX, for a minute on one processor
+assembled=$!
 go vet -tags cuda ./...
 go build -tags cuda -o "$folder/serve-cuda" ./cmd/serve
+wait "$assembled"
 # One binary with and without a driver.
 "$folder/serve-cuda" devices --cache-dir none | grep '^gpu  *none  *no driver'
 export LD_LIBRARY_PATH=$folder/sim CUDASIM_KERNELS=$folder/sim/kernels.so CUDASIM_DEVICES=2

@@ -22,10 +22,13 @@ func LoadAll(t *testing.T, m *dispatch.Model) {
 }
 
 // LimitWalks holds that the logits of ids keep the bits of want while the limit changes at random, within passes and
-// beside them.
+// beside them. With -short it walks through fewer passes.
 func LimitWalks(t *testing.T, m *dispatch.Model, ids []int32, prompt int, want [][]float32) {
 	t.Helper()
-	most := UsedBytes(m)
+	most, within, beside := UsedBytes(m), 3, 5
+	if testing.Short() {
+		within, beside = 1, 2
+	}
 	r := rand.New(rand.NewPCG(9, 9))
 	hook, err := m.AddHook(dispatch.Hook{Pre: func(*dispatch.ModuleCall) error {
 		m.SetMemoryLimit(r.Int64N(most + most/4))
@@ -34,7 +37,7 @@ func LimitWalks(t *testing.T, m *dispatch.Model, ids []int32, prompt int, want [
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 3 {
+	for range within {
 		SameLogits(t, "the limit walks within passes", ForcedLogits(t, m, ids, prompt, 7), want)
 	}
 	hook.Remove()
@@ -46,7 +49,7 @@ func LimitWalks(t *testing.T, m *dispatch.Model, ids []int32, prompt int, want [
 			time.Sleep(100 * time.Microsecond)
 		}
 	})
-	for range 5 {
+	for range beside {
 		SameLogits(t, "the limit walks beside passes", ForcedLogits(t, m, ids, prompt, 7), want)
 	}
 	cancel()
