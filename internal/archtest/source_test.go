@@ -12,6 +12,7 @@ import (
 	"sort"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/heftai/heft/internal/golden"
@@ -32,10 +33,24 @@ type file struct {
 	set       *token.FileSet
 }
 
-// packages reads every Go file of the module, but for testdata and nested modules.
+// packages are the Go files of the module, but for testdata and nested modules. They are parsed once for all tests.
 func packages(t *testing.T) []pkg {
 	t.Helper()
 	root := golden.Module(t)
+	parsed.Do(func() { parsed.packages, parsed.err = parse(root) })
+	if parsed.err != nil {
+		t.Fatal(parsed.err)
+	}
+	return parsed.packages
+}
+
+var parsed struct {
+	sync.Once
+	packages []pkg
+	err      error
+}
+
+func parse(root string) ([]pkg, error) {
 	byPath := map[string]*pkg{}
 	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -64,14 +79,14 @@ func packages(t *testing.T) []pkg {
 		return nil
 	})
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	var all []pkg
 	for _, p := range byPath {
 		all = append(all, *p)
 	}
 	sort.Slice(all, func(i, j int) bool { return all[i].path < all[j].path })
-	return all
+	return all, nil
 }
 
 func read(name, rel string) (file, error) {
