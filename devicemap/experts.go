@@ -8,13 +8,7 @@ import "slices"
 // of the time. hits returns the share of requested experts that the cache is expected to hold, from 0 to
 // 1, for the share of the experts' bytes that fits into it.
 func (p *Plan) CacheExperts(lent int64, hits func(share float64) float64) {
-	var onDisk, largest int64
-	for i := range p.units {
-		if u := &p.units[i]; u.at == Disk {
-			onDisk += u.expertBytes
-			largest = max(largest, u.expert)
-		}
-	}
+	onDisk, largest := p.expertsOnDisk()
 	if onDisk == 0 {
 		return
 	}
@@ -74,15 +68,27 @@ func (p Plan) Moved(host DevicePlan, streamed, less int64, hits func(share float
 
 // expectHits replaces the expected hits of the cache of experts, whose size has changed.
 func (p *Plan) expectHits(hits func(share float64) float64) {
-	var onDisk int64
-	for i := range p.units {
-		if u := &p.units[i]; u.at == Disk {
-			onDisk += u.expertBytes
-		}
-	}
+	onDisk, _ := p.expertsOnDisk()
 	p.DiskBytesPerToken += int64(p.ExpertHitRate * float64(p.ExpertBytesPerToken))
 	p.ExpertHitRate = hits(cachedShare(p.ExpertCacheBytes+p.lentToExperts, onDisk, p.LeastExpertBytes()/2-slotOverhead))
 	p.DiskBytesPerToken -= int64(p.ExpertHitRate * float64(p.ExpertBytesPerToken))
+}
+
+// expertsOnDisk returns the bytes of the routed experts on the disk, and those of the largest one.
+func (p *Plan) expertsOnDisk() (all, largest int64) {
+	for i := range p.units {
+		if u := &p.units[i]; u.at == Disk {
+			all += u.expertBytes
+			largest = max(largest, u.expert)
+		}
+	}
+	return all, largest
+}
+
+// UncachedExpertBytes returns the bytes of the experts on the disk that their cache has no room for.
+func (p *Plan) UncachedExpertBytes() int64 {
+	all, _ := p.expertsOnDisk()
+	return max(0, all-p.CachedExpertBytes())
 }
 
 // CachedExpertBytes returns the bytes of experts that their cache is expected to have room for.
@@ -120,12 +126,7 @@ func (p *Plan) Streamed() int64 { return p.DiskBytesPerToken + p.kept }
 
 // LeastExpertBytes returns the memory of the smallest cache of experts with which a pass works.
 func (p *Plan) LeastExpertBytes() int64 {
-	var largest int64
-	for i := range p.units {
-		if u := &p.units[i]; u.at == Disk {
-			largest = max(largest, u.expert)
-		}
-	}
+	_, largest := p.expertsOnDisk()
 	return 2 * (largest + slotOverhead)
 }
 

@@ -174,14 +174,16 @@ func newCostModel(skeleton *meta.Model, plan devicemap.Plan, dtype string, s Mac
 	return m, true
 }
 
-// missed is the size of the experts that a pass of n tokens reads from the disk.
+// missed is the size of the experts that a pass of n tokens reads from the disk. The cache holds those that are
+// requested most, so more tokens request more of the others: each token requests each of these with the same
+// probability.
 func (m *costModel) missed(n int) float64 {
 	one := (1 - m.plan.ExpertHitRate) * float64(m.plan.ExpertBytesPerToken)
+	others := max(one, float64(m.plan.UncachedExpertBytes()))
 	if n <= 1 || one == 0 {
 		return one
 	}
-	onDisk := float64(m.plan.Device(devicemap.Disk).WeightsBytes - m.plan.ExpertCacheBytes)
-	return min(one*(1+experts(m.skeleton, n)/max(selected(m.skeleton), 1)), max(one, onDisk))
+	return others * (1 - math.Pow(1-one/others, float64(n)))
 }
 
 // touched is the size of the weights that a pass of n tokens reads, wherever they are.
@@ -246,15 +248,6 @@ func experts(skeleton *meta.Model, n int) float64 {
 		more += bytes * (1 - math.Pow(1-one, float64(n)) - one)
 	}
 	return more
-}
-
-// selected is the bytes of experts that one token reads, as stored.
-func selected(skeleton *meta.Model) float64 {
-	sum := 0.0
-	for bytes, one := range mixtures(skeleton) {
-		sum += bytes * one
-	}
-	return sum
 }
 
 // mixtures iterates over the sizes of the stacks of experts, and the share that one token selects.
