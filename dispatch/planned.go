@@ -50,13 +50,13 @@ func (m *Model) PlanWith(sequences, tokens int) devicemap.Plan {
 }
 
 // ExpectedMemory returns the bytes that the plan expects in memory while one request runs, without the
-// runtime and what requests themselves hold: weights keep what requests leave unused of their memory. Any
-// goroutine may call it.
+// runtime and what requests themselves hold: matrices that would stream keep what requests leave unused of their
+// memory. Any goroutine may call it.
 func (m *Model) ExpectedMemory() int64 {
 	host := m.plan.Device(devicemap.CPU)
 	expected := host.Used() - host.RequestBytes - host.RuntimeBytes
 	if lendsToMatrices(&m.plan) && m.lends() {
-		expected += unusedByRequests(host.RequestBytes, 0)
+		expected += min(unusedByRequests(host.RequestBytes, 0), m.plan.Streamed()-m.plan.DiskBytesPerToken)
 	}
 	return expected
 }

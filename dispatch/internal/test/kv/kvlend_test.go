@@ -107,3 +107,25 @@ func TestAPlanBelowItsMinimumKeepsItsKVCache(t *testing.T) {
 		}
 	}
 }
+
+// TestExpertsWereExpectedInTheMemoryOfRequests: only matrices that would stream use the memory that requests leave
+// unused, and a mixture whose experts alone stream was expected to hold it, too.
+func TestExpertsWereExpectedInTheMemoryOfRequests(t *testing.T) {
+	dir := dispatchtest.MixtureFolder(t, 77)
+	skeleton, _ := dispatchtest.OpenCheckpoint(t, dir)
+	o := dispatch.Options{Threads: 1, Context: 1024, MaxBatchTokens: 32, MaxSequences: 2, Serving: true}
+	need, err := dispatch.EstimateMemory(skeleton, o, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.MaxMemory = []devicemap.DeviceMemory{{Device: devicemap.CPU, Bytes: float64(need.Least + (need.All-need.Least)/4)}}
+	m := dispatchtest.OpenModel(t, dir, o)
+	plan := m.Plan()
+	host := plan.Device(devicemap.CPU)
+	if plan.ExpertCacheBytes == 0 || plan.Streamed() != plan.DiskBytesPerToken || host.RequestBytes == 0 {
+		t.Fatalf("want experts alone to stream, and memory for requests:\n%s", plan.Explain())
+	}
+	if got, most := m.ExpectedMemory(), host.Used()-host.RequestBytes-host.RuntimeBytes; got > most {
+		t.Errorf("%d bytes are expected in memory, %d of them in that of requests", got, got-most)
+	}
+}
