@@ -6,6 +6,7 @@
 package main
 
 import (
+	"flag"
 	"fmt"
 	"io"
 	"log"
@@ -49,8 +50,10 @@ func write(to io.Writer, config []byte) error {
 
 func main() {
 	given := []byte(config)
-	if len(os.Args) > 1 {
-		b, err := os.ReadFile(os.Args[1])
+	flag.Usage = func() { fmt.Fprintln(flag.CommandLine.Output(), "Usage: plan [CONFIG.JSON]") }
+	flag.Parse()
+	if flag.NArg() > 0 {
+		b, err := os.ReadFile(flag.Arg(0))
 		if err != nil {
 			log.Fatal(err)
 		}

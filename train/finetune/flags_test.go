@@ -57,6 +57,19 @@ func TestLayersOfLoRANeedTargets(t *testing.T) {
 	}
 }
 
+// TestAnAdapterToContinueIsNamed: from=DIR,r=4 was "stat DIR,r=4/adapter_config.json: no such file or directory".
+func TestAnAdapterToContinueIsNamed(t *testing.T) {
+	dir := t.TempDir()
+	for s, want := range map[string]string{
+		"from=" + dir:          "got no adapter there, want a folder with adapter_config.json",
+		"from=" + dir + ",r=4": "got values beside from, want from=DIR alone",
+	} {
+		if _, err := parseLoRA(s); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %q", s, err, want)
+		}
+	}
+}
+
 // TestAModelThatIsNotThereIsNamed: Run made the output folder and failed with "stat nowhere".
 func TestAModelThatIsNotThereIsNamed(t *testing.T) {
 	o := Defaults()

@@ -3,6 +3,8 @@ package finetune
 import (
 	"cmp"
 	"context"
+	"errors"
+	"io/fs"
 	"iter"
 	"maps"
 	"os"
@@ -80,14 +82,26 @@ func (c *job) format() meta.QuantFormat {
 	return f
 }
 
+// checkAdapter checks that the folder of --lora from=DIR has an adapter.
+func checkAdapter(flag, dir string) error {
+	_, err := os.Stat(filepath.Join(dir, "adapter_config.json"))
+	_, _, more := strings.Cut(dir, ",")
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, fs.ErrNotExist) && more:
+		return misusef("--lora %s: got values beside from, want from=DIR alone: the adapter in DIR has its own", flag)
+	case errors.Is(err, fs.ErrNotExist):
+		return misusef("--lora %s: got no adapter there, want a folder with adapter_config.json", flag)
+	}
+	return misusef("--lora %s: %w", flag, err)
+}
+
 // parseLoRA reads --lora: r=16,alpha=32,dropout=0.1,rslora,targets=q_proj+v_proj,….
 func parseLoRA(s string) (model.LoRAConfig, error) {
 	c := model.LoRAConfig{}
 	if dir, ok := strings.CutPrefix(s, adapterFrom); ok {
-		if _, err := os.Stat(filepath.Join(dir, "adapter_config.json")); err != nil {
-			return c, misusef("--lora %s: %w", s, err)
-		}
-		return c, nil
+		return c, checkAdapter(s, dir)
 	}
 	for part := range strings.SplitSeq(s, ",") {
 		name, value, given := strings.Cut(strings.TrimSpace(part), "=")
