@@ -179,10 +179,16 @@ func (s *service) handler(m *generate.Model, ds dialects) http.Handler {
 	r := chi.NewRouter()
 	r.Use(patient(s.Timeouts.Stall), identify, logAccess, recoverPanic(fail), secure, newGate(s.Access, fail).protect,
 		newGuard(slices.Concat(s.APIKeys, s.AdminKeys), s.Keys, fail).protect, limit(requests, ds.errorsOf), middleware.GetHead, leased)
-	r.NotFound(func(w http.ResponseWriter, req *http.Request) { fail(w, req, wire.NoSuchRoute(req, nearPath(r, req))) })
-	r.MethodNotAllowed(func(w http.ResponseWriter, req *http.Request) {
-		w.Header().Set("Allow", strings.Join(methodsOf(r, req.URL.Path), ", "))
-		fail(w, req, &wire.Error{Kind: wire.NoMethod, Message: "Method not allowed: " + req.Method + " " + req.URL.Path})
+	nowhere := func(w http.ResponseWriter, req *http.Request) { fail(w, req, wire.NoSuchRoute(req, nearPath(r, req))) }
+	r.NotFound(nowhere)
+	r.MethodNotAllowed(func(w http.ResponseWriter, req *http.Request) { // also of unknown methods, whatever their path
+		allowed := strings.Join(methodsOf(r, req.URL.Path), ", ")
+		if allowed == "" {
+			nowhere(w, req)
+			return
+		}
+		w.Header().Set("Allow", allowed)
+		fail(w, req, &wire.Error{Kind: wire.NoMethod, Message: "Method not allowed: " + req.Method + " " + req.URL.Path + "; use " + allowed})
 	})
 
 	for url, name := range pagePaths {

@@ -203,7 +203,7 @@ func TestPathsAndMethods(t *testing.T) {
 	}{
 		{"GET", "/v1/nope", 404, nil, "Invalid URL (GET /v1/nope)"},
 		{"POST", "/nope", 404, nil, "Invalid URL (POST /nope)"},
-		{"GET", "/v1/chat/completions", 405, "method_not_allowed", "Method not allowed"},
+		{"GET", "/v1/chat/completions", 405, "method_not_allowed", "Method not allowed: GET /v1/chat/completions; use POST"},
 		{"DELETE", "/v1/completions", 405, "method_not_allowed", "Method not allowed"},
 		{"POST", "/health", 405, "method_not_allowed", "Method not allowed"},
 		{"GET", "/v1/models/nope", 404, "model_not_found", "`nope` does not exist"},

@@ -28,6 +28,17 @@ func TestMethodNotAllowedSaysWhichAre(t *testing.T) {
 	}
 }
 
+// TestUnknownMethodsOfUnknownPathsAre404: they were a 405 whose header Allow was empty.
+func TestUnknownMethodsOfUnknownPathsAre404(t *testing.T) {
+	s := serve(t, generatetest.Fake(t, &enginetest.Model{}, engine.Options{}))
+	for request, want := range map[string]int{"BREW /nowhere": http.StatusNotFound, "BREW /health": http.StatusMethodNotAllowed} {
+		method, path, _ := strings.Cut(request, " ")
+		if resp := s.do(method, path, nil); resp.StatusCode != want || (resp.Header.Get("Allow") != "") != (want == http.StatusMethodNotAllowed) {
+			t.Errorf("%s: got %d, Allow %q, want %d", request, resp.StatusCode, resp.Header.Get("Allow"), want)
+		}
+	}
+}
+
 // TestCompressedBodiesWereReadAsJSON: they were a 400 about a strange character. The answer says what is not supported,
 // in the shape of each dialect.
 func TestCompressedBodiesWereReadAsJSON(t *testing.T) {
