@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"runtime/debug"
 	"strings"
 
 	"github.com/heftai/heft/devicemap"
@@ -33,6 +34,7 @@ type planCmd struct {
 
 // Run plans from config.json and, where they are there, the shards' headers.
 func (c *planCmd) Run(ctx context.Context, out cmdline.Output) error {
+	defer debug.SetGCPercent(debug.SetGCPercent(400)) // 57 MiB instead of 34 for a trillion parameters, in two thirds of the time
 	path, o, disk, err := c.asked()
 	if err != nil {
 		return err
@@ -48,13 +50,7 @@ func (c *planCmd) Run(ctx context.Context, out cmdline.Output) error {
 		return err
 	}
 	c.refine(&o.DeviceMap)
-	var curve []dispatch.RoutingHits
-	var ignored string
-	if c.Trace == "" {
-		o.Routing, ignored = keptRouting(c.CacheDir, skeleton)
-	} else if o.Routing, ignored = readRouting(c.Trace, skeleton); o.Routing != nil {
-		curve = o.Routing.Curve()
-	}
+	curve, ignored := c.addRouting(skeleton, &o)
 	o.MaxSequences, _ = c.sequences(skeleton, o)
 	asked := o.KnownCoding(skeleton, checkpoint)
 	plan, o, self, err := c.plan(skeleton, asked)
@@ -91,6 +87,19 @@ func (c *planCmd) Run(ctx context.Context, out cmdline.Output) error {
 		plan.Explain(), o.KVTokens, o.MaxModelLen, streamsLine(&plan)+codingLine(report.Coding, o.CodedGain())+hitsLine(plan)+fitLine(report.FitsWith)+draftLine(self), predictedLine(report.Predicted)+helpLine(report), unreadLine(skeleton)+warningLines(plan.Warnings),
 		hitsTable(o.Routing, curve))
 	return err
+}
+
+// addRouting adds the recorded routing of the model to o. It returns the curve of hits of --trace, and why a record is
+// ignored.
+func (c *planCmd) addRouting(skeleton *meta.Model, o *dispatch.Options) (curve []dispatch.RoutingHits, ignored string) {
+	if c.Trace == "" {
+		o.Routing, ignored = keptRouting(c.CacheDir, skeleton)
+		return nil, ignored
+	}
+	if o.Routing, ignored = readRouting(c.Trace, skeleton); o.Routing != nil {
+		curve = o.Routing.Curve()
+	}
+	return curve, ignored
 }
 
 // plan plans the model, with --draft self beside the draft of itself unless that is not expected to pay.
