@@ -316,12 +316,7 @@ func (j *job) begin() error {
 	if err != nil {
 		return err
 	}
-	if j.Resume != "auto" || len(checkpoints) == 0 {
-		return j.settle("")
-	}
-	return j.settle(slices.MaxFunc(checkpoints, func(a, b string) int { // by their number
-		return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b))
-	}))
+	return j.settle(len(checkpoints) > 0 && j.Resume == "auto")
 }
 
 // removeAll removes what in dir matches any pattern.

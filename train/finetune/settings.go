@@ -13,6 +13,7 @@ import (
 	"github.com/heftai/heft/internal/atomicfile"
 	"github.com/heftai/heft/internal/filehash"
 	"github.com/heftai/heft/internal/smallfile"
+	"github.com/heftai/heft/train"
 )
 
 // runFile names the file in the output folder with the settings of the run.
@@ -111,14 +112,14 @@ func (j *job) more() map[string]any {
 	return all
 }
 
-// settle writes the settings of a new run, or compares those of one that resumes from a checkpoint.
-func (j *job) settle(checkpoint string) error {
+// settle writes the settings of a new run, or compares those of a resumed one.
+func (j *job) settle(goesOn bool) error {
 	now, err := j.settings()
 	if err != nil {
 		return err
 	}
 	path := filepath.Join(j.Output, runFile)
-	if checkpoint != "" {
+	if goesOn {
 		b, err := smallfile.Read(path, smallfile.Config)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
@@ -129,8 +130,11 @@ func (j *job) settle(checkpoint string) error {
 				return fmt.Errorf("%s: %w", path, err)
 			}
 			if names := different(was, now); len(names) > 0 {
-				return misusef("the checkpoints in %s belong to a run with another %s: use --resume never to start again, or --resume %s to continue with these settings",
-					j.Output, strings.Join(names, ", "), checkpoint)
+				hint := "use --resume never to start again"
+				if latest, err := train.LatestCheckpoint(j.Output); err == nil {
+					hint += ", or --resume " + latest + " to continue with these settings"
+				}
+				return misusef("the checkpoints in %s belong to a run with another %s: %s", j.Output, strings.Join(names, ", "), hint)
 			}
 			return nil
 		}

@@ -25,12 +25,10 @@ const prefix = "checkpoint-"
 
 // CheckpointStep returns the step of a checkpoint folder's name.
 func CheckpointStep(name string) (step int, ok bool) {
-	number, ok := strings.CutPrefix(name, prefix)
-	if !ok {
+	if !strings.HasPrefix(name, prefix) {
 		return 0, false
 	}
-	step, err := strconv.Atoi(number)
-	return step, err == nil
+	return checkpoint.Number(name)
 }
 
 // MetricsAt returns the metrics of the evaluation after a step, as the history has them.

@@ -1,7 +1,6 @@
 package gpu_test
 
 import (
-	"maps"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -58,18 +57,15 @@ func adaptersKeepBits(t *testing.T, gpus func(dispatch.Options) dispatch.Options
 			want := run("cpu", devicemap.NewMap(devicemap.Entry{Device: devicemap.CPU}), o, nil)
 			o = gpus(o)
 			all := stationMaps(skeleton)
-			streamed := all["disk between"]
-			if testing.Short() {
-				maps.DeleteFunc(all, func(name string, _ devicemap.Map) bool { return name != "GPUs, CPU, disk" })
-			}
+			tried := triedMaps(all)
 			if paths, _ := stacks(t, skeleton); len(paths) > 0 {
-				all["experts in turn"] = dividedMaps(t, skeleton)["experts in turn"]
+				tried["experts in turn"] = dividedMaps(t, skeleton)["experts in turn"]
 			}
-			for name, devices := range all {
+			for name, devices := range tried {
 				run(name, devices, o, want)
 			}
 			o.StreamPrompts = 2
-			run("streamed", streamed, o, want)
+			run("streamed", all["disk between"], o, want)
 		})
 	}
 }
