@@ -9,12 +9,12 @@ import (
 
 // admit moves waiting choices into the batch until no slot or no page is free. Clients take turns; the choices of
 // each come in order of arrival. Choices of stalled streams lose their slots and pages first, then choices of
-// background requests.
+// background requests, then those of clients with several for a client that has waited for its first.
 func (e *Engine) admit() {
 	if e.adapterRoom.Swap(false) {
 		e.freed = true
 	}
-	if e.blocked && !e.freed && e.stalled() < 0 && !e.mayYield() {
+	if e.blocked && !e.freed && !e.makesRoom() {
 		return // what did not fit before does not fit now
 	}
 	if e.freed {
@@ -25,7 +25,7 @@ func (e *Engine) admit() {
 	e.blocked, e.freed = false, false
 	for {
 		full := len(e.running) >= e.options.MaxBatch
-		if full && e.stalled() < 0 && !e.mayYield() {
+		if full && !e.makesRoom() {
 			return
 		}
 		i := e.nextWaiting()
@@ -34,14 +34,14 @@ func (e *Engine) admit() {
 		}
 		c := e.waiting[i]
 		if full {
-			if !e.park() && !e.yield(c) {
+			if !e.roomFor(c) {
 				return
 			}
-			continue // the parked choice is in the list
+			continue // the choice that made room is in the list
 		}
 		err := e.start(c)
 		if e.waits(err) { // choices that end will make room
-			if e.park() || e.yield(c) {
+			if e.roomFor(c) {
 				continue
 			}
 			if errors.Is(err, ErrAdaptersFull) {
@@ -66,7 +66,7 @@ func (e *Engine) start(c *choice) error {
 	if err != nil {
 		return err
 	}
-	c.seq, c.queues = seq, false
+	c.seq, c.queues, c.parked = seq, false, false
 	if !e.restore(c) {
 		if err := e.attach(c); err != nil {
 			c.seq.Free()
@@ -102,16 +102,30 @@ func (e *Engine) stalled() int {
 	return -1
 }
 
+// makesRoom reports whether a running choice may leave the batch for a waiting one.
+func (e *Engine) makesRoom() bool { return e.stalled() >= 0 || e.mayYield() || e.mayGive() }
+
+// roomFor moves a running choice to the waiting ones for c. It returns false if c has to wait for one that ends.
+func (e *Engine) roomFor(c *choice) bool { return e.park() || e.yield(c) || e.give(c) }
+
 // park moves a running choice of a stalled stream to the waiting ones. It returns false if there is none.
 func (e *Engine) park() bool {
 	i := e.stalled()
 	if i < 0 {
 		return false
 	}
-	c := e.running[i]
+	e.setAside(e.running[i])
 	e.running = slices.Delete(e.running, i, i+1)
-	e.unseat(c)
 	return true
+}
+
+// setAside frees the pages of a choice whose stream is stalled. When its reader goes on, it waits for a place like a
+// request that comes now: otherwise many slow readers would come before all new requests. The caller removes it from
+// the running choices.
+func (e *Engine) setAside(c *choice) {
+	c.parked = true
+	e.number(c)
+	e.unseat(c)
 }
 
 // mayYield reports whether the youngest running choice is the background's, and the first waiting one is not.
@@ -145,7 +159,7 @@ func (e *Engine) preempt(c *choice) {
 // unseat frees the pages of c and adds it to the waiting choices. The caller removes it from the running ones.
 func (e *Engine) unseat(c *choice) {
 	e.free(c)
-	c.chunk = 0
+	c.chunk, c.since = 0, time.Now()
 	e.insert(&e.waiting, c)
 	e.totals.preemptions++
 }

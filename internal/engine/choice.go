@@ -12,7 +12,7 @@ import (
 type choice struct {
 	stream     *Stream
 	index      int
-	ticket     uint64 // order of arrival, the background's behind all others: the highest is the youngest
+	ticket     uint64 // order of arrival, from when it last was stalled; the background's behind all others: the highest is the youngest
 	tokens     []int32
 	prompt     int // how many of tokens are the prompt
 	max        int // how many tokens there may be in all
@@ -25,6 +25,8 @@ type choice struct {
 	attached   bool         // it had its pages once
 	lacks      bool         // its adapter had no room since memory was last freed
 	queues     bool         // its adapter has had no room, and the model keeps a turn for it
+	parked     bool         // it waits because its stream stalled
+	since      time.Time    // when it began to wait
 	chunk      int          // tokens of this step
 	most       int          // tokens that this step may have
 	decodes    bool         // the tokens of this step were generated

@@ -1,7 +1,13 @@
 package engine
 
+import (
+	"slices"
+	"time"
+)
+
 // A client is the submitter of requests under one name. Places in the batch go round by client: the one with the
-// fewest running choices is next, then the one that was served longest ago.
+// fewest running choices is next, then the one that was served longest ago. A client that has waited a turn for its
+// first place gets one of a client that has several.
 type client struct {
 	name string
 	open int // choices that have not ended; guarded by engine.mu
@@ -13,6 +19,10 @@ type client struct {
 
 // newcomers is which part of the queue is kept, beyond the queue, for clients that have nothing in it.
 const newcomers = 16
+
+// turn is how long a client without a running choice waits before another one gives up a place for it. Shorter waits
+// cost no recomputed tokens.
+const turn = 2 * time.Second
 
 // clientOf returns the client of a name. The caller holds mu.
 func (e *Engine) clientOf(name string) *client {
@@ -52,28 +62,74 @@ func (e *Engine) left(c *client, n int) {
 	}
 }
 
-// nextWaiting returns the index of the waiting choice that gets the next place, or -1. Choices that had a place already
-// come first, those of background requests last.
+// nextWaiting returns the index of the waiting choice that gets the next place, or -1. Those of clients that are owed
+// one come first, then those that lost a place, those of background requests last.
 func (e *Engine) nextWaiting() int {
-	best := -1
+	if len(e.waiting) == 0 {
+		return -1
+	}
+	best, now := -1, time.Now()
 	for i, c := range e.waiting {
-		if c.ended || c.lacks || c.stream.stalled.Load() || c.follows() {
-			continue
-		}
-		if best < 0 || c.before(e.waiting[best]) {
+		if c.startable() && (best < 0 || c.before(e.waiting[best], now)) {
 			best = i
 		}
 	}
 	return best
 }
 
+// startable reports whether a place and pages are all that a waiting choice lacks.
+func (c *choice) startable() bool {
+	return !c.ended && !c.lacks && !c.stream.stalled.Load() && !c.follows()
+}
+
+// owed reports whether the client of c has nothing in the batch and has waited its turn.
+func (c *choice) owed(now time.Time) bool {
+	return c.stream.client.running == 0 && !c.stream.request.Background && now.Sub(c.since) >= turn
+}
+
+// mayGive reports whether a waiting choice is owed a place that give can take from another client.
+func (e *Engine) mayGive() bool {
+	if len(e.waiting) == 0 || e.richest() < 0 {
+		return false
+	}
+	now := time.Now()
+	return slices.ContainsFunc(e.waiting, func(c *choice) bool { return c.owed(now) && c.startable() })
+}
+
+// give moves the youngest choice of the client with the most to the waiting ones for c, if c is owed a place. It
+// reports whether it did.
+func (e *Engine) give(c *choice) bool {
+	i := e.richest()
+	if i < 0 || !c.owed(time.Now()) {
+		return false
+	}
+	e.unseat(e.running[i])
+	e.running = slices.Delete(e.running, i, i+1)
+	return true
+}
+
+// richest returns the index of the youngest running choice of the client that has the most of them, or -1 if no
+// client has two.
+func (e *Engine) richest() int {
+	best, most := -1, 2
+	for i, c := range e.running {
+		if n := c.stream.client.running; c.seq != nil && n >= most {
+			best, most = i, n
+		}
+	}
+	return best
+}
+
 // before reports whether c gets a place before other, which arrived earlier.
-func (c *choice) before(other *choice) bool {
+func (c *choice) before(other *choice, now time.Time) bool {
 	if a, b := c.stream.request.Background, other.stream.request.Background; a != b {
 		return b
 	}
-	if seated, otherSeated := !c.admitted.IsZero(), !other.admitted.IsZero(); seated || otherSeated {
-		return seated && !otherSeated
+	if a, b := c.owed(now), other.owed(now); a != b {
+		return a
+	}
+	if a, b := c.seatedBefore(), other.seatedBefore(); a || b {
+		return a && !b
 	}
 	a, b := c.stream.client, other.stream.client
 	if a.running != b.running {
@@ -81,6 +137,9 @@ func (c *choice) before(other *choice) bool {
 	}
 	return a.served < b.served
 }
+
+// seatedBefore reports whether c has lost a place to others.
+func (c *choice) seatedBefore() bool { return !c.admitted.IsZero() && !c.parked }
 
 // seated notes that c has a place.
 func (e *Engine) seated(c *choice) {

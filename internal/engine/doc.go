@@ -19,8 +19,11 @@
 // are the youngest, so the engine preempts them as soon as another request needs a slot or pages.
 //
 // A stream buffers events up to a limit. If its reader does not take them, its choices pause, and
-// they are the first to give up slots and pages to waiting requests. A [Constraint] limits which
-// ids a choice may have next.
+// they are the first to give up slots and pages to waiting requests; read on, they wait like new ones.
+// A [Constraint] limits which ids a choice may have next.
+//
+// Clients take turns ([Request.Client]). One that has waited a while for its first slot gets one of the client that has
+// the most.
 //
 // A cancelled context or [Stream.Close] frees slot and pages before the next pass, and aborts a
 // pass that no reader waits for. A failed pass fails the requests in it; the engine continues.

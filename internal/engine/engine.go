@@ -297,16 +297,22 @@ func (e *Engine) receive() {
 	e.mu.Unlock()
 	for _, s := range e.received {
 		for i := range s.choices {
-			e.ticket++
 			c := &s.choices[i]
-			c.ticket = e.ticket
-			if s.request.Background {
-				c.ticket |= behind
-			}
+			c.since = s.submit
+			e.number(c)
 			e.insert(&e.waiting, c)
 		}
 	}
 	clear(e.received)
+}
+
+// number makes c the youngest choice; those of the background stay behind all others.
+func (e *Engine) number(c *choice) {
+	e.ticket++
+	c.ticket = e.ticket
+	if c.stream.request.Background {
+		c.ticket |= behind
+	}
 }
 
 // behind is added to the tickets of background choices, so that they are younger than all others.

@@ -122,7 +122,7 @@ func (e *Engine) room(c *choice, n int) bool {
 			return false
 		}
 		if i := e.stalled(); i >= 0 {
-			e.unseat(e.running[i])
+			e.setAside(e.running[i])
 			continue
 		}
 		youngest := e.running[len(e.running)-1]
