@@ -3,7 +3,6 @@ package api
 import (
 	"encoding/json"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
@@ -124,20 +123,15 @@ func New(m *generate.Model, options Options) http.Handler {
 // adapterRoutes are the routes that load and unload adapters, for clients that may.
 func (s *service) adapterRoutes() []route {
 	a := openai.NewAdapters(s.models, s.LoraDir)
-	return []route{{http.MethodPost, "/v1/load_lora_adapter", s.admin(a.Load)}, {http.MethodPost, "/v1/unload_lora_adapter", s.admin(a.Unload)}}
+	return []route{{http.MethodPost, "/v1/load_lora_adapter", admin(a.Load)}, {http.MethodPost, "/v1/unload_lora_adapter", admin(a.Unload)}}
 }
 
-// admin lets requests pass that may change what is served: with keys, those of Options.AdminKeys and those of the keys
-// file with "admin: true".
-func (s *service) admin(next http.HandlerFunc) http.HandlerFunc {
-	sums := sumsOf(s.AdminKeys)
+// admin lets requests pass that may change what is served.
+func admin(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		keyed := len(s.APIKeys)+len(s.AdminKeys) > 0 || s.Keys != nil
-		if keyed && wire.DescriptionOf(r.Context()) == nil {
-			if _, ok := bringsKey(keysOf(r), sums); !ok && !wire.ClientOf(r.Context()).Admin {
-				openai.WriteError(w, &wire.Error{Kind: wire.Forbidden, Message: "This request needs an admin key."})
-				return
-			}
+		if err := wire.ClientOf(r.Context()).CheckAdmin(); err != nil {
+			openai.WriteError(w, err)
+			return
 		}
 		next(w, r)
 	}
@@ -178,7 +172,7 @@ func (s *service) handler(m *generate.Model, ds dialects) http.Handler {
 	s.follow(func(n int64) { requests.Admit(s.ofRequests(n)) })
 	r := chi.NewRouter()
 	r.Use(patient(s.Timeouts.Stall), identify, logAccess, recoverPanic(fail), secure, newGate(s.Access, fail).protect,
-		newGuard(slices.Concat(s.APIKeys, s.AdminKeys), s.Keys, fail).protect, limit(requests, ds.errorsOf), middleware.GetHead, leased)
+		newGuard(s.APIKeys, s.AdminKeys, s.Keys, fail).protect, limit(requests, ds.errorsOf), middleware.GetHead, leased)
 	nowhere := func(w http.ResponseWriter, req *http.Request) { fail(w, req, wire.NoSuchRoute(req, nearPath(r, req))) }
 	r.NotFound(nowhere)
 	r.MethodNotAllowed(func(w http.ResponseWriter, req *http.Request) { // also of unknown methods, whatever their path

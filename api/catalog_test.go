@@ -67,6 +67,12 @@ func newShelf(t *testing.T, o generate.ModelsOptions, fakes map[string]*enginete
 	return s
 }
 
+// with serves the shelf with other options.
+func (s *shelf) with(o api.Options) *server {
+	o.Catalog = s.models
+	return listen(s.t, api.New(nil, o))
+}
+
 func serveCatalog(t *testing.T, models *generate.Models) *server {
 	return listen(t, api.New(nil, api.Options{Catalog: models, Version: "test"}))
 }

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/heftai/heft/api/keys"
@@ -17,15 +18,16 @@ import (
 var open = map[string]bool{"/health": true, "/ready": true, "/metrics": true, "/version": true, documentPath: true}
 
 // guard lets requests pass that bring one of the keys, and holds those of named ones to their limits. Without keys
-// everyone may pass. It notes on whose behalf each request comes.
+// everyone may pass, as an admin. It notes on whose behalf each request comes.
 type guard struct {
-	sums  [][sha256.Size]byte
-	named *keys.Set // nil: none
-	fail  failure
+	sums   [][sha256.Size]byte // of all keys that have no name
+	admins [][sha256.Size]byte // those of them that are admins'
+	named  *keys.Set           // nil: none
+	fail   failure
 }
 
-func newGuard(plain []string, named *keys.Set, fail failure) *guard {
-	return &guard{sums: sumsOf(plain), named: named, fail: fail}
+func newGuard(plain, admins []string, named *keys.Set, fail failure) *guard {
+	return &guard{sumsOf(slices.Concat(plain, admins)), sumsOf(admins), named, fail}
 }
 
 // sumsOf are the hashes of keys.
@@ -39,16 +41,23 @@ func sumsOf(keys []string) [][sha256.Size]byte {
 
 func (g *guard) protect(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if len(g.sums) == 0 && g.named == nil || open[r.URL.Path] || pagePaths[r.URL.Path] != "" {
-			next.ServeHTTP(w, r.WithContext(wire.WithClient(r.Context(), &wire.Client{ID: addressOf(r)})))
+		keyless := len(g.sums) == 0 && g.named == nil
+		if keyless || open[r.URL.Path] || pagePaths[r.URL.Path] != "" {
+			next.ServeHTTP(w, r.WithContext(wire.WithClient(r.Context(), &wire.Client{ID: addressOf(r), Admin: keyless})))
 			return
 		}
 		given := keysOf(r)
 		owner, ok := bringsKey(given, g.sums)
-		client := &wire.Client{ID: owner}
+		_, admin := bringsKey(given, g.admins)
+		client := &wire.Client{ID: owner, Admin: admin}
 		if g.named != nil {
 			if k := g.named.Find(given); k != nil {
 				client = k.Client()
+				if admin && !client.Admin { // by another key of the request
+					both := *client
+					both.Admin = true
+					client = &both
+				}
 				owner, ok = client.ID, true
 				ctx := wire.WithClient(r.Context(), client) // the log names the key of a rejected request, too
 				if r.Method == http.MethodPost {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/heftai/heft/api"
 	"github.com/heftai/heft/api/generate"
 )
 
@@ -299,6 +300,54 @@ func TestKeepAlive0Unloads(t *testing.T) {
 		s.text("POST", "/api/generate", obj{"model": "a", "prompt": "x", "raw": true, "stream": stream, "keep_alive": 0, "options": obj{"num_predict": 1}})
 		within(t, "unloaded after an answer", func() bool { return s.states()["a"] == "known" && strings.HasSuffix(s.happened(), "-a") })
 	}
+}
+
+// TestKeepAlive0LoadsNothing: a model that was not loaded was loaded in order to be unloaded.
+func TestKeepAlive0LoadsNothing(t *testing.T) {
+	s := newShelf(t, generate.ModelsOptions{}, nil, nil, "a")
+	for path, body := range map[string]obj{"/api/generate": {"model": "a:latest"}, "/api/chat": {"messages": []obj{}}} {
+		body["keep_alive"] = 0
+		if status, r := s.object("POST", path, body); status != 200 || r["done_reason"] != "unload" || r["done"] != true || r["model"] != "a" {
+			t.Errorf("%s: %d %v", path, status, r)
+		}
+		body["model"] = "none"
+		if status, r := s.object("POST", path, body); status != 404 {
+			t.Errorf("%s of an unknown model: %d %v", path, status, r)
+		}
+	}
+	if status, r := s.object("POST", "/api/chat", obj{"messages": 3, "keep_alive": 0}); status != 400 {
+		t.Errorf("messages of a wrong type: %d %v", status, r)
+	}
+	if got := s.happened(); got != "" {
+		t.Errorf("got %s, want no model loaded", got)
+	}
+	s.text("POST", "/api/chat", obj{"model": "a", "messages": []obj{{"role": "user", "content": "x"}}, "keep_alive": 0})
+	if got := s.happened(); !strings.HasPrefix(got, "+a") {
+		t.Errorf("a conversation with keep_alive 0: got %q, want the model loaded", got)
+	}
+}
+
+// TestAnyKeyUnloadedModels: keep_alive 0 of a client whose key is no admin's unloaded the model for all.
+func TestAnyKeyUnloadedModels(t *testing.T) {
+	shelf := newShelf(t, generate.ModelsOptions{}, nil, nil, "a")
+	s := shelf.with(api.Options{APIKeys: []string{"plain"}, AdminKeys: []string{"admin"}})
+	stop := obj{"model": "a", "keep_alive": 0}
+	answer := obj{"model": "a", "prompt": "x", "raw": true, "stream": false, "keep_alive": 0, "options": obj{"num_predict": 1}}
+	s.key = "plain"
+	if status, r := s.object("POST", "/api/generate", answer); status != 200 || r["done_reason"] != "length" {
+		t.Errorf("an answer: %d %v", status, r)
+	}
+	if status, r := s.object("POST", "/api/generate", stop); status != 403 || r["error"] != "This request needs an admin key." {
+		t.Errorf("to unload without an admin's key: %d %v", status, r)
+	}
+	if got := shelf.happened(); got != "+a" {
+		t.Errorf("got %s, want the model loaded and not unloaded", got)
+	}
+	s.key = "admin"
+	if status, r := s.object("POST", "/api/generate", stop); status != 200 || r["done_reason"] != "unload" {
+		t.Errorf("to unload with an admin's key: %d %v", status, r)
+	}
+	within(t, "unloaded", func() bool { return shelf.happened() == "+a, -a" })
 }
 
 // TestThinkingOfAModelThatCannotThink: "think": true was ignored; Ollama answers 400.

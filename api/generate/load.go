@@ -71,15 +71,29 @@ func (ms *Models) release(e *entry, used bool) {
 	}
 }
 
-// Unload unloads the base model of a name once no request uses it, unless one begins before that. The next request
-// loads it again. It has no effect on models that stay loaded, see [NewModels].
-func (ms *Models) Unload(name string) {
+// Unload unloads the base model of a name, the first one for "", once no request uses it, unless one begins before
+// that. The next request loads it again. It has no effect on models that are not loaded, or that stay loaded, see
+// [NewModels]. Errors are of type *wire.Error: of kind NoModel for an unknown name, and Forbidden for a client that may not use the model, or
+// not change the server.
+func (ms *Models) Unload(ctx context.Context, name string) error {
+	if err := wire.ClientOf(ctx).CheckAdmin(); err != nil {
+		return err
+	}
+	name, err := ms.allowed(ctx, name)
+	if err != nil {
+		return err
+	}
 	ms.mu.Lock()
 	defer ms.mu.Unlock()
-	if e, _, _ := ms.find(name); e != nil && e.source.Open != nil {
+	e, _, _ := ms.find(name)
+	switch {
+	case e == nil:
+		return noModel(name)
+	case e.source.Open != nil && e.opened != nil:
 		e.unload = true
 		ms.unloadAsked(e)
 	}
+	return nil
 }
 
 // unloadAsked unloads e if Unload was called and no request uses it. ms.mu is held.

@@ -8,25 +8,45 @@ import (
 	"github.com/heftai/heft/api/wire"
 )
 
-// Of returns the model that a request names in its field "model"; see [Models.Use].
+// Of returns the model that a request names in its field "model"; see [Models.Use]. If f describes requests, it is a model
+// that knows nothing.
 func (ms *Models) Of(ctx context.Context, f *wire.Fields) (*Model, error) {
-	var name string
+	if f.Describes() {
+		f.Like("model", "")
+		return &Model{}, nil
+	}
+	name, err := NameOf(f)
+	if err != nil {
+		return nil, err
+	}
+	return ms.Use(ctx, name)
+}
+
+// NameOf returns the field "model" of a request, "" if it has none.
+func NameOf(f *wire.Fields) (name string, err error) {
 	if f.String("model", &name); f.Null("model") {
 		f.WrongType("model", "a string")
 	}
-	if f.Err() != nil {
-		return nil, f.Err()
-	}
-	return ms.Use(ctx, name)
+	return name, f.Err()
 }
 
 // Read reads the body of a request and passes its fields, and the model that it names, to decode. It
 // waits until there is memory to decode them, and until the model is loaded. The memory of the body is released
 // when decode has returned. If ctx describes requests (see [wire.Describing]), decode gets a model that knows nothing. Errors are of type *wire.Error, or those of decode.
 func (ms *Models) Read(ctx context.Context, body io.ReadCloser, decode func(context.Context, *wire.Fields, *Model) error) error {
+	return ms.ReadFields(ctx, body, func(ctx context.Context, f *wire.Fields) error {
+		m, err := ms.Of(ctx, f)
+		if err != nil {
+			return err
+		}
+		return decode(ctx, f, m)
+	})
+}
+
+// ReadFields is Read for requests that may need no model: decode calls [Models.Of] where it does.
+func (ms *Models) ReadFields(ctx context.Context, body io.ReadCloser, decode func(context.Context, *wire.Fields) error) error {
 	if f := wire.DescriptionOf(ctx); f != nil {
-		f.Like("model", "")
-		return decode(ctx, f, &Model{})
+		return decode(ctx, f)
 	}
 	defer body.Close()
 	b, err := wire.ReadBodyWithin(ctx, body, ms.textLimit())
@@ -40,11 +60,7 @@ func (ms *Models) Read(ctx context.Context, body io.ReadCloser, decode func(cont
 	claim := wire.ClaimOf(ctx)
 	defer claim.WorkDone()
 	f.CountIn(claim)
-	m, err := ms.Of(ctx, f)
-	if err != nil {
-		return err
-	}
-	return decode(ctx, f, m)
+	return decode(ctx, f)
 }
 
 // textLimit is the limit for texts of a body that is still read. While a model that may be asked for is not

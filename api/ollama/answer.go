@@ -80,14 +80,15 @@ type answer struct {
 
 // answer generates what answers q and sends it, at once or line by line.
 func (s *Server) answer(ctx context.Context, w http.ResponseWriter, q *request) error {
-	reason := reasonLoad
-	if q.unload {
-		s.models.Unload(q.model.Name) // once this request has ended
-		reason = reasonUnload
-	}
-	if q.empty {
-		wire.WriteJSON(w, http.StatusOK, q.last(reason))
+	switch {
+	case q.empty && q.unload:
+		wire.WriteJSON(w, http.StatusOK, q.last(reasonUnload))
 		return nil
+	case q.empty:
+		wire.WriteJSON(w, http.StatusOK, q.last(reasonLoad))
+		return nil
+	case q.unload:
+		_ = s.models.Unload(ctx, q.model.Name) // once this request has ended; the answer does not depend on it
 	}
 	runs, err := q.model.StartAll(ctx, []generate.Request{q.Request})
 	if err != nil {

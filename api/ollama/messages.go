@@ -20,10 +20,13 @@ type transcript struct {
 	bytes    int
 }
 
+// wantMessages is what the field "messages" is.
+const wantMessages = "a list of messages"
+
 // decodeMessages reads the messages. The error is kept in f. Without messages the request is empty.
 func decodeMessages(f *wire.Fields, q *request) {
 	t := &transcript{request: q, fit: q.model.NewLengthCheck("messages")}
-	f.Objects("messages", "a list of messages", func(i int, in *wire.Fields) bool {
+	f.Objects("messages", wantMessages, func(i int, in *wire.Fields) bool {
 		if i == maxMessages {
 			f.Fail("messages", "Invalid value for {}: more than %d messages.", maxMessages)
 			return false

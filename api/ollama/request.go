@@ -20,7 +20,7 @@ type request struct {
 	conversation generate.Conversation
 	chat         bool // else /api/generate
 	stream       bool
-	empty        bool // nothing to answer: the client asks that the model is loaded, or unloaded
+	empty        bool // nothing to answer: the client asks that the model is loaded or, with unload, unloaded
 	unload       bool // keep_alive is 0
 	hidden       bool // thinking is not shown
 	keepIDs      bool // the last object has the ids of prompt and answer
@@ -53,7 +53,8 @@ func decode(f *wire.Fields, m *generate.Model, chat bool) *request {
 	f.Bool("stream", &q.stream)
 	q.decodeFormat(f)
 	q.decodeThink(f)
-	q.decodeKeepAlive(f)
+	f.Like("keep_alive", "", 0)
+	q.unload = keepsNothing(f)
 	f.Bool("logprobs", &q.LogProbs)
 	if f.Integer("top_logprobs", &q.TopLogProbs, 0, maxLogProbs); q.TopLogProbs > 0 && !q.LogProbs {
 		f.Fail("top_logprobs", "{} has a meaning only with 'logprobs': true.")
@@ -119,22 +120,39 @@ func (q *request) decodeThink(f *wire.Fields) {
 	q.conversation.Arguments = arguments
 }
 
-// decodeKeepAlive reads how long the model stays loaded after the request: a duration, or a number of seconds. Only 0
-// changes anything.
-func (q *request) decodeKeepAlive(f *wire.Fields) {
-	f.Like("keep_alive", "", 0)
+// keepsNothing reports whether keep_alive, how long the model stays loaded after the request, is 0: as a duration or a
+// number of seconds. Other values change nothing.
+func keepsNothing(f *wire.Fields) bool {
 	raw, ok := f.Raw("keep_alive")
 	if !ok {
-		return
+		return false
 	}
 	var seconds float64
-	var written string
 	if json.Unmarshal(raw, &seconds) == nil {
-		q.unload = seconds == 0
-	} else if json.Unmarshal(raw, &written) == nil {
-		d, err := time.ParseDuration(written)
-		q.unload = err == nil && d == 0
+		return seconds == 0
 	}
+	var written string
+	if json.Unmarshal(raw, &written) != nil {
+		return false
+	}
+	d, err := time.ParseDuration(written)
+	return err == nil && d == 0
+}
+
+// asksToUnload reports whether a request has nothing to answer and keep_alive 0, as that of ollama stop.
+func asksToUnload(f *wire.Fields, chat bool) bool {
+	if f.Describes() || !keepsNothing(f) {
+		return false
+	}
+	if chat {
+		empty := true
+		f.Each("messages", wantMessages, func(int, json.RawMessage) bool { empty = false; return false })
+		return empty
+	}
+	var prompt, system string
+	f.String("prompt", &prompt)
+	f.String("system", &system)
+	return prompt == "" && system == "" && f.Count("context") == 0
 }
 
 // decodeChat reads the body of POST /api/chat. Errors are of type *wire.Error.

@@ -11,7 +11,7 @@ type Client struct {
 	ID string
 	// Name is the name of the API key, for logs and metrics; "" for a key without one, or none.
 	Name string
-	// Admin allows requests that change the server.
+	// Admin allows requests that change what is served.
 	Admin bool
 	// Models are those that the client may use; nil: all.
 	Models []string
@@ -22,7 +22,7 @@ type Client struct {
 type clientKey struct{}
 
 // noClient is that of requests from Go.
-var noClient = &Client{}
+var noClient = &Client{Admin: true}
 
 // WithClient returns a context for the requests of c.
 func WithClient(ctx context.Context, c *Client) context.Context {
@@ -42,6 +42,14 @@ func ClientOf(ctx context.Context) *Client {
 
 // May reports whether c may use a model.
 func (c *Client) May(model string) bool { return c.Models == nil || slices.Contains(c.Models, model) }
+
+// CheckAdmin returns an error of kind Forbidden if c may not change what is served.
+func (c *Client) CheckAdmin() error {
+	if c.Admin {
+		return nil
+	}
+	return &Error{Kind: Forbidden, Message: "This request needs an admin key."}
+}
 
 // Spent calls Spend, if it is set.
 func (c *Client) Spent(prompt, completion int) {
