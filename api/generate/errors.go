@@ -51,7 +51,7 @@ func AsError(err error, param string) *wire.Error {
 	case errors.Is(err, engine.ErrDraining), errors.Is(err, engine.ErrClosed):
 		return &wire.Error{Kind: wire.Draining, RetryAfter: time.Second, Message: "The server is shutting down.", Err: err}
 	case errors.Is(err, context.Canceled), errors.Is(err, engine.ErrStopped):
-		return &wire.Error{Kind: wire.Interrupted, Message: "The client closed the request.", Err: err}
+		return wire.Closed(err)
 	}
 	return &wire.Error{Kind: wire.Internal, Message: err.Error(), Err: err}
 }

@@ -29,7 +29,7 @@ func (m *Memory) Streams(n int, write ErrorWriter, next http.Handler) http.Handl
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c, ok := m.claim(r.Context(), int64(requestBytes+n))
 		if err := r.Context().Err(); !ok && err != nil {
-			write(w, errClosed(err))
+			write(w, Closed(err))
 			return
 		}
 		if !ok {
@@ -66,7 +66,7 @@ func (m *Memory) Limit(errorsOf func(*http.Request) ErrorWriter) func(http.Handl
 			announced := max(r.ContentLength, 0)
 			c, ok := m.claim(r.Context(), requestBytes+announced)
 			if err := r.Context().Err(); !ok && err != nil {
-				errorsOf(r)(w, errClosed(err))
+				errorsOf(r)(w, Closed(err))
 				return
 			}
 			if !ok {
@@ -227,10 +227,10 @@ func ReadBodyWithin(ctx context.Context, body io.Reader, texts *TextLimit) ([]by
 		return nil, own
 	case errors.As(err, &large):
 		return nil, errTooLarge(large.Limit)
-	case ctx.Err() != nil:
-		return nil, errClosed(err)
-	case errors.Is(err, io.ErrUnexpectedEOF):
+	case errors.Is(err, io.ErrUnexpectedEOF): // the client may still read
 		return nil, &Error{Kind: Invalid, Message: "The body of your request ended early.", Err: err}
+	case ctx.Err() != nil:
+		return nil, Closed(err)
 	}
 	return nil, &Error{Kind: Invalid, Message: "We could not read the body of your request: " + err.Error() + ".", Err: err}
 }
@@ -253,8 +253,10 @@ func errLargeAnswer() *Error {
 		"stream it, or ask for fewer tokens, choices or log-probabilities."}
 }
 
-func errClosed(err error) *Error {
-	return &Error{Kind: Interrupted, Message: "The client closed the request.", Err: err}
+// Closed is the error of a request whose client has closed the connection, with its cause. A client reads it only if it
+// has closed one direction.
+func Closed(cause error) *Error {
+	return &Error{Kind: Interrupted, Message: "The client closed the request: keep the connection open in both directions until it is answered.", Err: cause}
 }
 
 func errFull() *Error {

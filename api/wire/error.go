@@ -35,7 +35,7 @@ const (
 	Encoded                  // the body is compressed
 )
 
-// StatusClientClosed is the status of Interrupted. Only access logs show it.
+// StatusClientClosed is the status of Interrupted: access logs show it, and clients that have closed one direction.
 const StatusClientClosed = 499
 
 var statuses = [...]int{

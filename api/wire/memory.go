@@ -270,7 +270,7 @@ func (c *Claim) grow(p *pool, have *int64, n int64, wait time.Duration) error {
 		return errTooMuch()
 	case c.ended || !c.m.take(c.ctx, p, n, wait):
 		if c.ctx.Err() != nil {
-			return errClosed(c.ctx.Err())
+			return Closed(c.ctx.Err())
 		}
 		return errFull()
 	}
