@@ -2,6 +2,7 @@ package api
 
 import (
 	"encoding/json"
+	"log/slog"
 	"net/http"
 	"strings"
 	"time"
@@ -37,6 +38,8 @@ type Options struct {
 	Access  Access // which web pages and host names may use the server
 	// Timeouts limit how long clients may take; New itself keeps only the one for stalling.
 	Timeouts Timeouts
+	// AccessLog gets a line for each request at level info; nil: slog.Default().
+	AccessLog *slog.Logger
 	// Lazy makes Serve read no weight before a request needs it. GET /ready is then 200 at once.
 	Lazy bool
 	// ShutdownTimeout is how long Serve lets requests run after its context has ended; 0 means
@@ -171,7 +174,7 @@ func (s *service) handler(m *generate.Model, ds dialects) http.Handler {
 	requests := wire.NewMemory(s.ofRequests(s.Requests.Bytes), s.Requests.Count)
 	s.follow(func(n int64) { requests.Admit(s.ofRequests(n)) })
 	r := chi.NewRouter()
-	r.Use(patient(s.Timeouts.Stall), identify, logAccess, recoverPanic(fail), secure, newGate(s.Access, fail).protect,
+	r.Use(patient(s.Timeouts.Stall), identify, logAccess(s.AccessLog), recoverPanic(fail), secure, newGate(s.Access, fail).protect,
 		newGuard(s.APIKeys, s.AdminKeys, s.Keys, fail).protect, limit(requests, ds.errorsOf), middleware.GetHead, leased)
 	nowhere := func(w http.ResponseWriter, req *http.Request) { fail(w, req, wire.NoSuchRoute(req, nearPath(r, req))) }
 	r.NotFound(nowhere)

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"log/slog"
@@ -35,31 +36,39 @@ func sane(id string) bool {
 	return id != "" && len(id) <= 128 && !strings.ContainsFunc(id, func(c rune) bool { return c <= ' ' || c > '~' })
 }
 
-// logAccess logs one line for each request at level info: never the query, a header or the body,
-// which may have keys and prompts.
-func logAccess(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !slog.Default().Enabled(r.Context(), slog.LevelInfo) {
-			next.ServeHTTP(w, r)
-			return
+// logAccess logs one line for each request at level info to a logger, nil for slog.Default(): never the query, a header
+// or the body, which may have keys and prompts.
+func logAccess(to *slog.Logger) func(http.Handler) http.Handler {
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			log := cmp.Or(to, slog.Default())
+			if !log.Enabled(r.Context(), slog.LevelInfo) {
+				next.ServeHTTP(w, r)
+				return
+			}
+			logged(log, next, w, r)
+		})
+	}
+}
+
+// logged answers a request and logs its line.
+func logged(log *slog.Logger, next http.Handler, w http.ResponseWriter, r *http.Request) {
+	begin := time.Now()
+	seen := middleware.NewWrapResponseWriter(w, r.ProtoMajor)
+	ctx, tokens := wire.WithRecord(r.Context())
+	defer func() {
+		line := []slog.Attr{slog.String("method", r.Method), slog.String("path", r.URL.Path), slog.Int("status", statusOf(seen, r)),
+			slog.Float64("duration_seconds", seconds(time.Since(begin))), slog.Int("bytes", seen.BytesWritten())}
+		if tokens.Counted {
+			line = append(line, slog.Int("prompt_tokens", tokens.PromptTokens), slog.Int("completion_tokens", tokens.Completion))
 		}
-		begin := time.Now()
-		seen := middleware.NewWrapResponseWriter(w, r.ProtoMajor)
-		ctx, tokens := wire.WithRecord(r.Context())
-		defer func() {
-			line := []slog.Attr{slog.String("method", r.Method), slog.String("path", r.URL.Path), slog.Int("status", statusOf(seen, r)),
-				slog.Float64("duration_seconds", seconds(time.Since(begin))), slog.Int("bytes", seen.BytesWritten())}
-			if tokens.Counted {
-				line = append(line, slog.Int("prompt_tokens", tokens.PromptTokens), slog.Int("completion_tokens", tokens.Completion))
-			}
-			if tokens.Client != "" {
-				line = append(line, slog.String("key", tokens.Client))
-			}
-			line = append(line, slog.String("id", r.Header.Get(requestID)), slog.String("from", r.RemoteAddr))
-			slog.LogAttrs(context.WithoutCancel(ctx), slog.LevelInfo, "request", line...)
-		}()
-		next.ServeHTTP(seen, r.WithContext(ctx))
-	})
+		if tokens.Client != "" {
+			line = append(line, slog.String("key", tokens.Client))
+		}
+		line = append(line, slog.String("id", r.Header.Get(requestID)), slog.String("from", r.RemoteAddr))
+		log.LogAttrs(context.WithoutCancel(ctx), slog.LevelInfo, "request", line...)
+	}()
+	next.ServeHTTP(seen, r.WithContext(ctx))
 }
 
 // seconds rounds to microseconds.

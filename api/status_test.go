@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -320,5 +321,20 @@ func TestPanicsAreErrors(t *testing.T) {
 	checkError(t, status, got, 500, nil, nil, "had an error")
 	if status, _ := s.text("GET", "/health", nil); status != 200 {
 		t.Errorf("/health is %d after a panic", status)
+	}
+}
+
+// TestAccessLogHasALogger: lines of requests went to slog.Default(), so that a program mixed them into its output.
+func TestAccessLogHasALogger(t *testing.T) {
+	var usual, own bytes.Buffer
+	before := slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(&usual, nil)))
+	defer slog.SetDefault(before)
+	s := serveWith(t, api.Options{Models: []*generate.Model{generatetest.Fake(t, &enginetest.Model{}, engine.Options{})},
+		AccessLog: slog.New(slog.NewTextHandler(&own, nil))})
+	s.text("GET", "/version", nil)
+	s.Close() // after the line was written
+	if strings.Contains(usual.String(), "path=/version") || !strings.Contains(own.String(), "msg=request method=GET path=/version status=200") {
+		t.Errorf("got %q in the default log, %q in the other", &usual, &own)
 	}
 }

@@ -7,6 +7,7 @@ package main
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"io"
 	"log"
@@ -181,6 +182,8 @@ func compare(ctx context.Context, to io.Writer) error {
 }
 
 func main() {
+	flag.Usage = func() { fmt.Fprintln(flag.CommandLine.Output(), "Usage: accumulate\nIt has no flags.") }
+	flag.Parse()
 	if err := write(context.Background(), os.Stdout); err != nil {
 		log.Fatal(err)
 	}

@@ -8,6 +8,7 @@ package main
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"io"
 	"log"
@@ -169,6 +170,8 @@ func write(ctx context.Context, to io.Writer) error {
 }
 
 func main() {
+	flag.Usage = func() { fmt.Fprintln(flag.CommandLine.Output(), "Usage: causallm\nIt has no flags.") }
+	flag.Parse()
 	if err := write(context.Background(), os.Stdout); err != nil {
 		log.Fatal(err)
 	}

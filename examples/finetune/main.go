@@ -6,6 +6,7 @@ package main
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"log"
 	"os"
@@ -21,6 +22,8 @@ const lessons = `{"messages": [{"role": "user", "content": "Who are you?"}, {"ro
 `
 
 func main() {
+	flag.Usage = func() { fmt.Fprintln(flag.CommandLine.Output(), "Usage: finetune\nIt has no flags.") }
+	flag.Parse()
 	if err := run(); err != nil {
 		log.Fatal(err)
 	}

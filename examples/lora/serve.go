@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 
@@ -45,7 +46,9 @@ func serve(dir string) (s *server, err error) {
 	s.url = "http://" + listener.Addr().String()
 	ctx, stop := context.WithCancel(context.Background())
 	served := make(chan error, 1)
-	go func() { served <- api.Serve(ctx, listener, generator, api.Options{}) }()
+	go func() {
+		served <- api.Serve(ctx, listener, generator, api.Options{AccessLog: slog.New(slog.DiscardHandler)})
+	}()
 	s.closing = append(s.closing, func() { stop(); <-served })
 	return s, nil
 }

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -32,8 +33,8 @@ func open(folder string) (*dispatch.Model, error) {
 	return dispatch.Open(folder, dispatch.Options{Serving: true})
 }
 
-// serve is a whole server. It returns when ctx ends and the running requests have ended.
-func serve(ctx context.Context, listener net.Listener, folder string) error {
+// serve is a whole server, which logs a line for each request. It returns when ctx ends and the running requests have ended.
+func serve(ctx context.Context, listener net.Listener, folder string, requests *slog.Logger) error {
 	model, err := open(folder)
 	if err != nil {
 		return err
@@ -44,7 +45,7 @@ func serve(ctx context.Context, listener net.Listener, folder string) error {
 		return err
 	}
 	defer generator.Close()
-	return api.Serve(ctx, listener, generator, api.Options{})
+	return api.Serve(ctx, listener, generator, api.Options{AccessLog: requests})
 }
 
 // ask sends one request to the server at url.
@@ -78,7 +79,7 @@ func once(ctx context.Context, to io.Writer) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	served := make(chan error, 1)
-	go func() { served <- serve(ctx, listener, "") }()
+	go func() { served <- serve(ctx, listener, "", slog.New(slog.DiscardHandler)) }()
 	answer, err := ask(ctx, "http://"+listener.Addr().String(), "Hello!")
 	if err != nil {
 		return err
@@ -108,7 +109,7 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	if err := serve(ctx, listener, *folder); err != nil {
+	if err := serve(ctx, listener, *folder, slog.Default()); err != nil {
 		log.Fatal(err)
 	}
 }

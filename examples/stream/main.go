@@ -6,6 +6,7 @@ package main
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"io"
 	"log"
@@ -65,6 +66,8 @@ func write(ctx context.Context, to io.Writer) error {
 }
 
 func main() {
+	flag.Usage = func() { fmt.Fprintln(flag.CommandLine.Output(), "Usage: stream\nIt has no flags.") }
+	flag.Parse()
 	if err := write(context.Background(), os.Stdout); err != nil {
 		log.Fatal(err)
 	}

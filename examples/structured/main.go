@@ -7,6 +7,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"log"
@@ -66,6 +67,8 @@ func write(ctx context.Context, to io.Writer) error {
 }
 
 func main() {
+	flag.Usage = func() { fmt.Fprintln(flag.CommandLine.Output(), "Usage: structured\nIt has no flags.") }
+	flag.Parse()
 	if err := write(context.Background(), os.Stdout); err != nil {
 		log.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"embed"
+	"log/slog"
 	"net"
 
 	"github.com/heftai/heft/api"
@@ -55,7 +56,9 @@ func serve() (s *server, err error) {
 	s.url = "http://" + listener.Addr().String()
 	ctx, stop := context.WithCancel(context.Background())
 	served := make(chan error, 1)
-	go func() { served <- api.Serve(ctx, listener, generator, api.Options{}) }()
+	go func() {
+		served <- api.Serve(ctx, listener, generator, api.Options{AccessLog: slog.New(slog.DiscardHandler)})
+	}()
 	s.closing = append(s.closing, func() { stop(); <-served })
 	return s, nil
 }

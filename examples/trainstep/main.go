@@ -9,6 +9,7 @@ package main
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"iter"
@@ -164,6 +165,8 @@ func write(ctx context.Context, to io.Writer) error {
 }
 
 func main() {
+	flag.Usage = func() { fmt.Fprintln(flag.CommandLine.Output(), "Usage: trainstep\nIt has no flags.") }
+	flag.Parse()
 	if err := write(context.Background(), os.Stdout); err != nil {
 		log.Fatal(err)
 	}
