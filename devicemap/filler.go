@@ -18,6 +18,10 @@ type filler struct {
 	cuts    []cut                       // of stacks
 	apart   bool                        // see Policy.ExpertsApart
 	tight   bool                        // bands get no more room than they need
+
+	// Of a choice that is tried:
+	kept  []int64 // what must stay of each unit
+	first []int   // matrices of that
 }
 
 // newFiller returns a filler for units of which some are placed.
@@ -221,8 +225,8 @@ func windowBytes(stream int64) int64 { return stream + min(stream, readAheadByte
 func (f *filler) try(room int64, c choice) choice {
 	room -= c.staging()
 	c.ok = room >= 0
-	kept := make([]int64, len(f.units)) // what must stay
-	first := make([]int, len(f.units))  // matrices of that
+	f.kept, f.first = zeroed(f.kept, len(f.units)), zeroed(f.first, len(f.units))
+	kept, first := f.kept, f.first
 	for _, i := range f.free {
 		u := &f.units[i]
 		if !f.must(i, c) {
@@ -267,6 +271,13 @@ func (f *filler) try(room int64, c choice) choice {
 		c.reads -= int64(f.hits(share) * float64(disk.expertReads))
 	}
 	return c
+}
+
+// zeroed returns n zeros, in the memory of s if it has room.
+func zeroed[T any](s []T, n int) []T {
+	s = slices.Grow(s[:0], n)[:n]
+	clear(s)
+	return s
 }
 
 // least returns the least that must stay of unit i, which is too large to stream, and how many

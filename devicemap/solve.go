@@ -39,45 +39,11 @@ func (e *PlacementError) Error() string {
 // The other policies run Accelerate's solver within what the budgets leave for weights. If the CPU's
 // budget is below the minimum, Solve returns the plan with the minimum and sets [Plan.BelowLeast].
 func Solve(model *meta.Model, budgets []Budget, policy Policy) (Plan, error) {
-	if model == nil || model.Root == nil {
-		return Plan{}, fmt.Errorf("devicemap: no model")
-	}
-	if policy.Kind == "" {
-		policy.Kind = Auto
-	}
-	if policy.NoSplit == nil {
-		policy.NoSplit = model.NoSplitClasses
-	}
-	budgets, err := sortBudgets(budgets)
+	l, err := NewLayout(model, policy)
 	if err != nil {
 		return Plan{}, err
 	}
-	sizes, err := ownSizing(policy.DType)
-	if err != nil {
-		return Plan{}, err
-	}
-	t, err := newLoadedTable(model.Root, sizes, policy.Loaded)
-	if err != nil {
-		return Plan{}, err
-	}
-	if err := t.checkPaths(policy.Pins); err != nil {
-		return Plan{}, err
-	}
-	switch policy.Kind {
-	case Auto:
-		if err := t.checkStacks(policy.Pins); err != nil {
-			return Plan{}, err
-		}
-		return solveAuto(t, budgets, policy)
-	case Manual:
-		if missing := t.uncovered(policy.Pins); len(missing) > 0 {
-			return Plan{}, &UncoveredError{missing}
-		}
-		return solveManual(t, budgets, policy, policy.Pins)
-	case Balanced, BalancedLow0, Sequential:
-		return solveAccelerate(model.Root, t, budgets, policy)
-	}
-	return Plan{}, fmt.Errorf("devicemap: unknown policy %q", policy.Kind)
+	return l.Solve(budgets, policy)
 }
 
 // sortBudgets orders budgets as Accelerate orders devices and adds the disk.
@@ -123,8 +89,7 @@ func ownSizing(dtype string) (sizing, error) {
 
 // solveAuto plans by Heft's own policy, at first with room to read bands ahead, and where that does not
 // fit with no more than bands need.
-func solveAuto(t *table, budgets []Budget, p Policy) (Plan, error) {
-	d := divide(t, p, p.Pins, true)
+func solveAuto(d *divider, budgets []Budget, p Policy) (Plan, error) {
 	if err := placePins(d.units, budgets, p); err != nil {
 		return Plan{}, err
 	}
@@ -160,7 +125,7 @@ func solveAuto(t *table, budgets []Budget, p Policy) (Plan, error) {
 // the user placed leaves the host too little to stream the rest.
 func checked(d *divider, least int64, tight bool, budgets []Budget, p Policy) (Plan, error) {
 	plan := finish(d.units, least, tight, budgets, p)
-	plan.Warnings = append(d.warnings, plan.Warnings...)
+	plan.Warnings = slices.Concat(d.warnings, plan.Warnings)
 	host := hostOf(budgets)
 	if host < 0 || plan.BelowLeast || p.Pins.Len() == 0 {
 		return plan, nil
@@ -217,8 +182,7 @@ func describe(path string) string {
 }
 
 // solveManual plans by a map that covers the model.
-func solveManual(t *table, budgets []Budget, p Policy, m Map) (Plan, error) {
-	d := divide(t, p, m, false)
+func solveManual(d *divider, budgets []Budget, p Policy) (Plan, error) {
 	if err := placePins(d.units, budgets, p); err != nil {
 		return Plan{}, err
 	}
@@ -270,7 +234,7 @@ func solveAccelerate(root *meta.Module, t *table, budgets []Budget, p Policy) (P
 			return Plan{}, err
 		}
 	}
-	plan, err := solveManual(t, budgets, p, result.Raw)
+	plan, err := solveManual(divide(t, p, result.Raw, false).bound(&p), budgets, p)
 	plan.Warnings = append(result.Warnings, plan.Warnings...)
 	return plan, err
 }

@@ -16,16 +16,19 @@ func (p *Policy) hostOnly(path string) bool {
 	return p.HostOnly[""]
 }
 
-// bind sets what p says of the units: their keys and values, and which may not be on an accelerator. A
-// pin of such a unit to an accelerator becomes one to the CPU.
-func (d *divider) bind(p *Policy) {
-	for i := range d.units {
-		u := &d.units[i]
+// bound returns a copy of d to place its units, with what p says of them: their keys and values, and which may not be on an
+// accelerator. A pin of such a unit to an accelerator becomes one to the CPU.
+func (d *divider) bound(p *Policy) *divider {
+	b := *d
+	b.units = slices.Clone(d.units)
+	for i := range b.units {
+		u := &b.units[i]
 		u.kv = p.UnitKV[u.path]
 		if u.hostOnly = p.hostOnly(u.path); u.hostOnly && u.pin.accelerator() {
 			u.pin = CPU
 		}
 	}
+	return &b
 }
 
 // kvOn returns the bytes of keys and values of units on device d, which counts them if it is an

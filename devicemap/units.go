@@ -75,7 +75,6 @@ func divide(t *table, p Policy, pins Map, cut bool) *divider {
 	}
 	d.collect(0)
 	d.followTies()
-	d.bind(&p)
 	return d
 }
 
