@@ -54,6 +54,7 @@ func (p *placement) amortise(base placed, o Options) placed {
 		return base
 	}
 	best := base
+	o.leastScratch = base.options.leastScratch // larger batches have no more room for it
 	switch {
 	case o.MaxBatchTokens <= 0:
 		if best = p.borrow(base, o); !best.options.borrows {

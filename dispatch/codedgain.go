@@ -48,9 +48,9 @@ func (o *Options) CodedGain() float64 { return o.gain }
 
 // planFaster is a plan in which all weights are in memory, with long rows coded if that is faster here, for one sequence
 // and, if several may run at once, for eight.
-func planFaster(skeleton *meta.Model, coded Options, plan devicemap.Plan, planned Options) (devicemap.Plan, Options, error) {
+func (p *Planner) planFaster(coded Options, plan devicemap.Plan, planned Options) (devicemap.Plan, Options, error) {
 	coded.codedColumns = tune.CodedColumns
-	if coded.codedSpeed == nil || len(coded.codedBytes(skeleton)) == 0 {
+	if coded.codedSpeed == nil || len(coded.codedBytes(p.skeleton)) == 0 {
 		return plan, planned, nil
 	}
 	planned.gain = coded.codedSpeed()
@@ -58,7 +58,7 @@ func planFaster(skeleton *meta.Model, coded Options, plan devicemap.Plan, planne
 		return plan, planned, nil
 	}
 	coded.gain = planned.gain
-	faster, with, err := planAs(skeleton, coded)
+	faster, with, err := p.planAs(coded)
 	if err != nil || onDisk(&faster) {
 		return plan, planned, nil
 	}

@@ -148,36 +148,36 @@ func (o Options) withCodes(skeleton *meta.Model) Options {
 	return o
 }
 
-// planCoded is [Plan] with coded weights if o asks for them, or if they fit in memory and plain ones do
+// planCoded is [Planner.Plan] with coded weights if o asks for them, or if they fit in memory and plain ones do
 // not, or are faster there, or if weights stream and an earlier start has coded them in a file.
-func planCoded(skeleton *meta.Model, o Options) (devicemap.Plan, Options, error) {
+func (p *Planner) planCoded(o Options) (devicemap.Plan, Options, error) {
 	coded := o
 	coded.coded = true
 	if o.Compress == CompressExact {
-		plan, planned, err := planExact(skeleton, coded)
+		plan, planned, err := p.planExact(coded)
 		var folder *QuantizeError
 		if errors.As(err, &folder) {
 			o.Compress = CompressNone
-			if plan, planned, err = planAs(skeleton, o); err == nil {
+			if plan, planned, err = p.planAs(o); err == nil {
 				plan.Warnings = append(plan.Warnings, "weights are not coded: GPUs do not use coded weights")
 			}
 		}
 		return plan, planned, err
 	}
 	o.Compress = CompressNone
-	plan, planned, err := planAs(skeleton, o)
+	plan, planned, err := p.planAs(o)
 	if err != nil || usesGPU(&plan) {
 		return plan, planned, err
 	}
 	if !onDisk(&plan) {
-		return planFaster(skeleton, coded, plan, planned)
+		return p.planFaster(coded, plan, planned)
 	}
-	smaller, with, err := planAs(skeleton, coded)
+	smaller, with, err := p.planAs(coded)
 	if err == nil && !onDisk(&smaller) {
 		return smaller, with, nil
 	}
 	if o.keptCodes {
-		if smaller, with, err = planExact(skeleton, coded); err == nil && smaller.DiskBytesPerToken < plan.DiskBytesPerToken {
+		if smaller, with, err = p.planExact(coded); err == nil && smaller.DiskBytesPerToken < plan.DiskBytesPerToken {
 			return smaller, with, nil
 		}
 	}

@@ -32,20 +32,20 @@ func (f *Fit) MarshalJSON() ([]byte, error) {
 }
 
 // FitsWith returns what would keep all weights of skeleton in memory. o are the options that were
-// given to [Plan], and plan is its result. It returns false if the plan leaves no weight on the disk, or
+// given to [Planner.Plan], and plan is its result. It returns false if the plan leaves no weight on the disk, or
 // if the user placed weights there.
-func FitsWith(skeleton *meta.Model, o Options, plan devicemap.Plan) (*Fit, bool) {
+func (p *Planner) FitsWith(o Options, plan devicemap.Plan) (*Fit, bool) {
 	host := plan.Device(devicemap.CPU)
 	left := plan.Device(devicemap.Disk).WeightsBytes
 	if left == 0 || host.LimitBytes == 0 || o.DeviceMap.Pins.Len() > 0 {
 		return nil, false
 	}
-	program, err := nn.Compile(skeleton.Root)
+	program, err := p.compiled()
 	if err != nil {
 		return nil, false
 	}
-	asked := o
-	asked.Threads = max(o.Threads, 1) // needs no look at the machine
+	skeleton, asked := p.skeleton, o
+	asked.scratches, asked.Threads = newScratches(p.sizers), o.withDefaults(skeleton).Threads
 	base := need{skeleton: skeleton, program: program, fixed: host.RuntimeBytes, weights: host.WeightsBytes + left, serving: o.Serving}
 	base.adapters, _, err = o.adapterBytes(skeleton, program)
 	if err != nil {

@@ -48,7 +48,7 @@ func (p *placement) addGPUs(budgets []devicemap.Budget, o *Options) []devicemap.
 // would hold only a part of, stay on the CPU tier.
 func (p *placement) solve(budgets []devicemap.Budget, policy devicemap.Policy, kv *kvRoom, o *Options) (devicemap.Plan, error) {
 	if !slices.ContainsFunc(budgets, func(b devicemap.Budget) bool { return isGPU(b.Device) }) {
-		return solve(p.skeleton, budgets, policy)
+		return p.solveBudgets(budgets, policy)
 	}
 	policy.HostOnly = map[string]bool{}
 	tier, convert := o.gpuTier(), o.conversion(p.loaded)
@@ -94,7 +94,7 @@ func (g *gpuPlacement) solve(whole bool) (devicemap.Plan, error) {
 	policy.ExpertsApart = auto && !whole
 	off := false // see reserveStreams
 	for {
-		plan, err := solve(p.skeleton, budgets, policy)
+		plan, err := p.solveBudgets(budgets, policy)
 		if err != nil {
 			return plan, err
 		}

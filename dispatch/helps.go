@@ -27,18 +27,18 @@ type CodedPlan struct {
 }
 
 // CodedInstead returns the plan with coded weights if a token then reads less from the disk, by a twentieth or more. o are the
-// options that were given to [Plan], and plan is its result.
-func CodedInstead(skeleton *meta.Model, o Options, plan devicemap.Plan) (*CodedPlan, bool) {
+// options that were given to [Planner.Plan], and plan is its result.
+func (p *Planner) CodedInstead(o Options, plan devicemap.Plan) (*CodedPlan, bool) {
 	if !streams(&plan) || o.Quantize != meta.QuantNone || o.Compress == CompressExact || o.keepsCoded() != nil {
 		return nil, false
 	}
 	o.Compress = CompressExact
-	coded, planned, err := Plan(skeleton, o)
+	coded, planned, err := p.Plan(o)
 	if err != nil || !planned.coded || leastGain*float64(coded.DiskBytesPerToken) > float64(plan.DiskBytesPerToken) {
 		return nil, false
 	}
 	c := &CodedPlan{Plan: coded, Options: planned}
-	for _, n := range planned.codedBytes(skeleton) {
+	for _, n := range planned.codedBytes(p.skeleton) {
 		c.KeptBytes += n
 	}
 	return c, true
@@ -49,34 +49,34 @@ const leastGain = 1.05
 
 // WhatHelps returns the changes that would make a model faster whose weights stream from the disk,
 // the most effective one first: a quarter to a half more memory, or all that it needs if that is less,
-// coded weights and converted ones. o are the options that were given to [Plan], plan its result, and dtype and s
+// coded weights and converted ones. o are the options that were given to [Planner.Plan], plan its result, and dtype and s
 // are as for [Predict]. It plans once for each change.
-func WhatHelps(skeleton *meta.Model, o Options, plan devicemap.Plan, dtype string, s MachineSpeed) []Help {
-	now := Predict(skeleton, plan, dtype, s).TokensPerSecond
+func (p *Planner) WhatHelps(o Options, plan devicemap.Plan, dtype string, s MachineSpeed) []Help {
+	now := Predict(p.skeleton, plan, dtype, s).TokensPerSecond
 	limit := plan.Device(devicemap.CPU).LimitBytes
 	if !streams(&plan) || now == nil || limit == 0 {
 		return nil
 	}
 	var list []Help
 	add := func(changed devicemap.Plan, dtype string, h Help) {
-		if then := Predict(skeleton, changed, dtype, s).TokensPerSecond; then != nil && *then >= leastGain**now {
+		if then := Predict(p.skeleton, changed, dtype, s).TokensPerSecond; then != nil && *then >= leastGain**now {
 			h.TokensPerSecond = *then
 			list = append(list, h)
 		}
 	}
 	try := func(o Options, dtype string, h Help) {
-		if changed, _, err := Plan(skeleton, o); err == nil { // weights that cannot be converted are an error
+		if changed, _, err := p.Plan(o); err == nil { // weights that cannot be converted are an error
 			add(changed, dtype, h)
 		}
 	}
 	more := step(limit)
-	if fit, ok := FitsWith(skeleton, o, plan); ok {
+	if fit, ok := p.FitsWith(o, plan); ok {
 		more = min(more, fit.LimitBytes-limit)
 	}
 	larger := o
 	larger.MaxMemory = withHost(o.MaxMemory, limit+more)
 	try(larger, dtype, Help{MoreBytes: more})
-	if c, ok := CodedInstead(skeleton, o, plan); ok {
+	if c, ok := p.CodedInstead(o, plan); ok {
 		add(c.Plan, c.Options.LoadedAs().String(), Help{Compress: CompressExact.String(), KeptBytes: c.KeptBytes})
 	}
 	if o.Quantize == meta.QuantNone {

@@ -76,7 +76,7 @@ func New(skeleton *meta.Model, checkpoint *loader.Checkpoint, devices devicemap.
 		return nil, err
 	}
 	o = o.withDefaults(skeleton).withCodes(skeleton)
-	o.scratches = newScratches()
+	o.scratches = newScratches(newSizers())
 	m := &Model{skeleton: skeleton, checkpoint: checkpoint, devices: devices, options: o, binding: binding, unexpected: binding.Unexpected(),
 		ledger: o.ledger(), program: program}
 	if m.plan, err = m.planOf(devices); err != nil {

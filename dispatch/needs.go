@@ -35,7 +35,8 @@ func EstimateMemory(skeleton *meta.Model, o Options, dtype string) (MemoryEstima
 	const plenty = 1 << 60
 	o.MaxMemory = []devicemap.DeviceMemory{{Device: devicemap.CPU, Bytes: plenty}}
 	o.DeviceMap = devicemap.Policy{Kind: devicemap.Manual, Pins: everywhere(devicemap.CPU), DType: dtype}
-	plan, _, err := Plan(skeleton, o)
+	planner := NewPlanner(skeleton)
+	plan, _, err := planner.Plan(o)
 	if err != nil {
 		return MemoryEstimate{}, err
 	}
@@ -45,7 +46,7 @@ func EstimateMemory(skeleton *meta.Model, o Options, dtype string) (MemoryEstima
 		host.RequestBytes = requestBytes(all)
 	}
 	o.DeviceMap = devicemap.Policy{DType: dtype}
-	streamed, _, err := Plan(skeleton, o)
+	streamed, _, err := planner.Plan(o)
 	if err != nil {
 		return MemoryEstimate{}, err
 	}

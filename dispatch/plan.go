@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/heftai/heft/devicemap"
-	"github.com/heftai/heft/internal/nn"
 	"github.com/heftai/heft/internal/residency/policy"
 	"github.com/heftai/heft/meta"
 )
@@ -19,32 +18,30 @@ import (
 // It allocates no memory and reads no weight. It fails if pins do not fit or name unknown paths, and
 // with StrictMemory if a limit is below the minimum.
 func Plan(skeleton *meta.Model, o Options) (devicemap.Plan, Options, error) {
-	if o.mayCode(skeleton) {
-		return planCoded(skeleton, o)
-	}
-	return planAs(skeleton, o)
+	return NewPlanner(skeleton).Plan(o)
 }
 
-// planAs is [Plan] once it is decided whether weights are coded.
-func planAs(skeleton *meta.Model, o Options) (devicemap.Plan, Options, error) {
-	program, err := nn.Compile(skeleton.Root)
+// planAs is [Planner.Plan] once it is decided whether weights are coded.
+func (p *Planner) planAs(o Options) (devicemap.Plan, Options, error) {
+	program, err := p.compiled()
 	if err != nil {
 		return devicemap.Plan{}, o, err
 	}
-	o.scratches = newScratches()
-	p := placement{skeleton: skeleton, program: program, loaded: o.loadedBytes(skeleton)}
-	p.bands = o.bandsOf(program, p.loaded)
-	if p.adapters, p.gpuAdapters, err = o.adapterBytes(skeleton, program); err != nil {
+	skeleton := p.skeleton
+	o.scratches, o.Threads = newScratches(p.sizers), o.withDefaults(skeleton).Threads
+	a := placement{Planner: p, loaded: o.loadedBytes(skeleton)}
+	a.bands = o.bandsOf(program, a.loaded)
+	if a.adapters, a.gpuAdapters, err = o.adapterBytes(skeleton, program); err != nil {
 		return devicemap.Plan{}, o, err
 	}
-	placed, err := p.place(o)
+	placed, err := a.place(o)
 	if err == nil {
-		placed, err = p.withColumns(placed, &o)
+		placed, err = a.withColumns(placed, &o)
 	}
 	if err != nil {
 		return placed.plan, placed.options, err
 	}
-	placed = p.amortise(placed, o)
+	placed = a.amortise(placed, o)
 	o, plan := placed.options, &placed.plan
 	if plan.BelowLeast && o.StrictMemory {
 		return *plan, o, fmt.Errorf("dispatch: the limit of %s on the cpu is less than the minimum of %s: raise the limit (--max-memory, or that of the control group) or lower --max-model-len",
@@ -63,10 +60,9 @@ func planAs(skeleton *meta.Model, o Options) (devicemap.Plan, Options, error) {
 	return *plan, o, nil
 }
 
-// placement is the part that all plans of a model share.
+// placement is the part that all placements of a plan share.
 type placement struct {
-	skeleton    *meta.Model
-	program     *nn.Program
+	*Planner
 	loaded      map[*meta.Param]int64
 	bands       map[*meta.Param]int64
 	adapters    int64 // bytes on the host,
@@ -155,10 +151,14 @@ const (
 	mostRequest  = 1 << 30
 )
 
-// solve gives requests less memory if the limit is otherwise too small, so that Least is the
+// solveBudgets gives requests less memory if the limit is otherwise too small, so that Least is the
 // minimum.
-func solve(skeleton *meta.Model, budgets []devicemap.Budget, p devicemap.Policy) (devicemap.Plan, error) {
-	plan, err := devicemap.Solve(skeleton, budgets, p)
+func (p *placement) solveBudgets(budgets []devicemap.Budget, policy devicemap.Policy) (devicemap.Plan, error) {
+	layout, err := p.layout(policy)
+	if err != nil {
+		return devicemap.Plan{}, err
+	}
+	plan, err := layout.Solve(budgets, policy)
 	var spare int64
 	for i := range budgets {
 		b := &budgets[i]
@@ -169,7 +169,7 @@ func solve(skeleton *meta.Model, budgets []devicemap.Budget, p devicemap.Policy)
 		return plan, err
 	}
 	if plan.BelowLeast {
-		return devicemap.Solve(skeleton, budgets, p)
+		return layout.Solve(budgets, policy)
 	}
 	plan.Least -= spare
 	return plan, nil

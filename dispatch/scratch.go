@@ -4,7 +4,6 @@ import (
 	"os"
 	"sync"
 
-	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/backend/cpu"
 	"github.com/heftai/heft/internal/hostmem"
 	"github.com/heftai/heft/internal/nn"
@@ -12,15 +11,39 @@ import (
 )
 
 // The activations of a model are two memories: what its rules keep from one operation to the next, and
-// what the operations of the cpu take while they run. Plans count both, see [cpu.ScratchOf].
+// what the operations of the cpu take while they run. Plans count both, see [cpu.Sizer].
 
-// scratches remembers what operations take, because a plan asks for many sizes of passes.
-type scratches struct {
+// sizers tell what operations take, by the variant of the kernels.
+type sizers struct {
 	sync.Mutex
-	known map[scratchKey]threadScratch
+	known map[string]*cpu.Sizer
 }
 
-func newScratches() *scratches { return &scratches{known: map[scratchKey]threadScratch{}} }
+func newSizers() *sizers { return &sizers{known: map[string]*cpu.Sizer{}} }
+
+// of returns the sizer of a variant, or nil if the processor lacks it. It needs the lock.
+func (s *sizers) of(variant string) *cpu.Sizer {
+	if s.known[variant] == nil {
+		z, err := cpu.NewSizer(variant)
+		if err != nil {
+			return nil
+		}
+		s.known[variant] = z
+	}
+	return s.known[variant]
+}
+
+// scratches remembers what passes of a plan take, because a plan asks for many sizes.
+type scratches struct {
+	*sizers
+	passes  map[scratchKey]threadScratch
+	demands map[demandKey]*nn.Demand
+}
+
+// newScratches returns scratches that share sizers with others.
+func newScratches(s *sizers) *scratches {
+	return &scratches{s, map[scratchKey]threadScratch{}, map[demandKey]*nn.Demand{}}
+}
 
 // threadScratch is the scratch memory for so many threads.
 type threadScratch struct {
@@ -29,14 +52,19 @@ type threadScratch struct {
 }
 
 type scratchKey struct {
+	demandKey
+	variant string
+	limits  nn.Limits
+	context int
+	threads int
+	kv      meta.DType
+	least   bool
+}
+
+type demandKey struct {
 	program  *nn.Program
-	limits   nn.Limits
-	context  int
-	threads  int
-	kv       meta.DType
 	loaded   meta.QuantFormat
 	adapters bool
-	least    bool
 }
 
 // activationBytes returns the memory of activations for passes within limits.
@@ -46,37 +74,47 @@ func (o *Options) activationBytes(skeleton *meta.Model, program *nn.Program, l n
 	return rules + s.Bytes(s.threads)
 }
 
-// scratch returns what operations of passes within limits take at most. It is nothing if the processor lacks
-// the variant of the kernels, of which [New] is the one to complain.
+// scratch returns what operations of passes within limits take at most. If the processor lacks the variant of the kernels, it
+// is nothing; [New] complains of that.
 func (o *Options) scratch(skeleton *meta.Model, program *nn.Program, l nn.Limits) threadScratch {
-	key := scratchKey{program: program, limits: l, context: o.Context, threads: o.Threads, kv: o.KVDType, loaded: o.loadedAs(),
-		adapters: len(o.Adapters) > 0 || o.AdapterMemory > 0, least: o.leastScratch}
+	d := o.withDefaults(skeleton)
+	key := scratchKey{demandKey: o.demandKey(program), variant: o.Variant, limits: l, context: d.Context, threads: d.Threads, kv: d.KVDType, least: o.leastScratch}
 	if o.scratches == nil {
-		o.scratches = newScratches()
+		o.scratches = newScratches(newSizers())
 	}
 	o.scratches.Lock()
 	defer o.scratches.Unlock()
-	if s, ok := o.scratches.known[key]; ok {
+	if s, ok := o.scratches.passes[key]; ok {
 		return s
 	}
-	work, threads := o.work(skeleton, program, l), o.withDefaults(skeleton).Threads
-	s, err := cpu.ScratchOf(o.Variant, threads, &work, o.leastScratch)
-	if err != nil {
+	sizer := o.scratches.of(o.Variant)
+	if sizer == nil {
 		return threadScratch{}
 	}
-	o.scratches.known[key] = threadScratch{s, threads}
-	return o.scratches.known[key]
+	demand := o.scratches.demands[key.demandKey]
+	if demand == nil {
+		demand = o.demand(skeleton, program)
+		o.scratches.demands[key.demandKey] = demand
+	}
+	work := demand.Within(l, d.Context, d.KVDType)
+	s := threadScratch{sizer.Scratch(d.Threads, &work, key.least), d.Threads}
+	o.scratches.passes[key] = s
+	return s
 }
 
-// work is what passes within limits ask of a backend.
-func (o *Options) work(skeleton *meta.Model, program *nn.Program, l nn.Limits) backend.Work {
-	d, loaded, format := o.withDefaults(skeleton), o.loadedBytes(skeleton), o.loadedAs()
-	return program.Work(l, d.Context, d.KVDType, func(p *meta.Param) meta.QuantFormat {
+func (o *Options) demandKey(program *nn.Program) demandKey {
+	return demandKey{program, o.loadedAs(), len(o.Adapters) > 0 || o.AdapterMemory > 0}
+}
+
+// demand is what passes ask of a backend.
+func (o *Options) demand(skeleton *meta.Model, program *nn.Program) *nn.Demand {
+	loaded, key := o.loadedBytes(skeleton), o.demandKey(program)
+	return program.Demand(func(p *meta.Param) meta.QuantFormat {
 		if loaded[p] > 0 {
-			return format
+			return key.loaded
 		}
 		return meta.QuantNone
-	}, len(o.Adapters) > 0 || o.AdapterMemory > 0)
+	}, key.adapters)
 }
 
 // gpuOwnBytes is what the kernels of a GPU take at most beside tensors.
@@ -85,6 +123,7 @@ func (o *Options) gpuOwnBytes(skeleton *meta.Model, program *nn.Program) int64 {
 	if tier.own == nil {
 		return 0
 	}
-	work := o.work(skeleton, program, o.limits())
+	d := o.withDefaults(skeleton)
+	work := o.demand(skeleton, program).Within(o.limits(), d.Context, d.KVDType)
 	return tier.own(&work, o.Precision != PrecisionHigh && o.GPUKernels != GPUKernelsExact)
 }

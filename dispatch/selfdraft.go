@@ -38,7 +38,8 @@ type SelfDraft struct {
 // fails if the draft leaves the model less than its minimum, and returns a draft with NoRoom. It reads no weight.
 func PlanSelfDraft(skeleton *meta.Model, draft Options, within func(bytes int64) Options) (devicemap.Plan, Options, *SelfDraft, error) {
 	draft.DeviceMap = devicemap.Policy{Kind: devicemap.Manual, Pins: devicemap.NewMap(devicemap.Entry{Device: devicemap.CPU})}
-	all, draft, err := Plan(skeleton, draft)
+	planner := NewPlanner(skeleton)
+	all, draft, err := planner.Plan(draft)
 	if err != nil {
 		return devicemap.Plan{}, draft, nil, err
 	}
@@ -48,8 +49,8 @@ func PlanSelfDraft(skeleton *meta.Model, draft Options, within func(bytes int64)
 		return devicemap.Plan{}, draft, nil, fmt.Errorf("its weights and its KV cache take %s, more than the limit of %s", devicemap.FormatSize(host.Used()), devicemap.FormatSize(host.LimitBytes))
 	}
 	d := &SelfDraft{Bytes: full, FullBytes: full, options: draft, devices: all.Map}
-	alone, _, aloneErr := Plan(skeleton, within(0))
-	plan, o, err := Plan(skeleton, within(full))
+	alone, _, aloneErr := planner.Plan(within(0))
+	plan, o, err := planner.Plan(within(full))
 	for err == nil && onDisk(&plan) {
 		var less int64
 		d.lent, less = lendable(skeleton, &plan, &o, &draft)
@@ -57,7 +58,7 @@ func PlanSelfDraft(skeleton *meta.Model, draft Options, within func(bytes int64)
 		if need >= d.Bytes-d.Bytes/64 {
 			break
 		}
-		next, nextOptions, nextErr := Plan(skeleton, within(need))
+		next, nextOptions, nextErr := planner.Plan(within(need))
 		if nextErr != nil {
 			break // the plan at hand is good
 		}

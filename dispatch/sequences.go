@@ -15,15 +15,15 @@ const (
 )
 
 // ChooseSequences returns how many sequences should generate together where only the tokens per second
-// of all of them matter: Options.MaxSequences of [Plan] for a file of requests. If weights stream from
+// of all of them matter: Options.MaxSequences of [Planner.Plan] for a file of requests. If weights stream from
 // the disk, a pass reads them once for all sequences, so that more sequences cost little until
 // computing takes longer than reading. o are the options for Plan, and s is the machine's speed; with an
 // unknown one it returns 16. It plans once for each doubling.
-func ChooseSequences(skeleton *meta.Model, o Options, s MachineSpeed) int {
+func (p *Planner) ChooseSequences(o Options, s MachineSpeed) int {
 	best, rate := fewestSequences, 0.0
 	for n := fewestSequences; n <= mostSequences; n *= 2 {
 		o.MaxSequences = n
-		plan, planned, err := Plan(skeleton, o)
+		plan, planned, err := p.Plan(o)
 		if err != nil || n > fewestSequences && plan.BelowLeast {
 			break
 		}
@@ -31,7 +31,7 @@ func ChooseSequences(skeleton *meta.Model, o Options, s MachineSpeed) int {
 		if f := planned.loadedAs(); f != meta.QuantNone {
 			dtype = f.String()
 		}
-		next := togetherPerSecond(skeleton, plan, dtype, s, n)
+		next := togetherPerSecond(p.skeleton, plan, dtype, s, n)
 		if n > fewestSequences && next <= worthDoubling*rate {
 			break
 		}

@@ -9,10 +9,11 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// planExact is [Plan] with all weights coded that coding makes smaller. Weights on the disk are coded in a file of
+// planExact is [Planner.Plan] with all weights coded that coding makes smaller. Weights on the disk are coded in a file of
 // CacheDir. Where there can be none, a plan counts them as stored, and those in memory as coded.
-func planExact(skeleton *meta.Model, o Options) (devicemap.Plan, Options, error) {
-	plan, planned, err := planAs(skeleton, o)
+func (p *Planner) planExact(o Options) (devicemap.Plan, Options, error) {
+	skeleton := p.skeleton
+	plan, planned, err := p.planAs(o)
 	if err = ignoreDisk(err); err != nil || len(o.codedOnDisk(skeleton, &plan)) == 0 {
 		return plan, planned, err
 	}
@@ -29,10 +30,10 @@ func planExact(skeleton *meta.Model, o Options) (devicemap.Plan, Options, error)
 		maps.Copy(o.unkept, more)
 		if len(o.codedBytes(skeleton)) == 0 { // all of them are on the disk
 			o.coded, o.Compress, o.unkept = false, CompressNone, nil
-			plan, planned, err = planAs(skeleton, o)
+			plan, planned, err = p.planAs(o)
 			break
 		}
-		plan, planned, err = planAs(skeleton, o)
+		plan, planned, err = p.planAs(o)
 		err = ignoreDisk(err)
 	}
 	if err == nil {

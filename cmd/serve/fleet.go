@@ -168,7 +168,7 @@ func (f *fleet) planFirst(d *draft) (devicemap.Plan, dispatch.Options, error) {
 	if f.command.Draft == "self" {
 		return f.planSelf(d)
 	}
-	return dispatch.Plan(d.skeleton, d.options)
+	return d.planner.Plan(d.options)
 }
 
 // beginDrafter opens the draft model of the first model, if there is one, and leaves d what it does not take.
@@ -231,7 +231,7 @@ func (f *fleet) setDrafts(bytes int64) {
 
 // fit plans a model beside those that are loaded, of which it may unload idle ones, and waits for that.
 func (f *fleet) fit(ctx context.Context, d *draft) (devicemap.Plan, dispatch.Options, error) {
-	alone, options, err := dispatch.Plan(d.skeleton, f.within(d, f.limitNow(), f.request.options.StrictMemory))
+	alone, options, err := d.planner.Plan(f.within(d, f.limitNow(), f.request.options.StrictMemory))
 	if err != nil {
 		return alone, options, err
 	}
@@ -240,7 +240,7 @@ func (f *fleet) fit(ctx context.Context, d *draft) (devicemap.Plan, dispatch.Opt
 		if others == 0 {
 			return alone, options, nil
 		}
-		beside, besideOptions, err := dispatch.Plan(d.skeleton, f.within(d, f.beside(others), false))
+		beside, besideOptions, err := d.planner.Plan(f.within(d, f.beside(others), false))
 		fits := err == nil && !beside.BelowLeast
 		if fits && beside.Device(devicemap.CPU).WeightsBytes == alone.Device(devicemap.CPU).WeightsBytes {
 			return beside, besideOptions, nil

@@ -117,7 +117,7 @@ func (r *reporter) measure(ctx context.Context) bool {
 		return false
 	}
 	next := *r.report
-	predict(&next, r.model.Skeleton(), r.asked, loadedAs(r.model.LoadedAs(), r.asked.DeviceMap.DType), known(speeds, err))
+	predict(&next, dispatch.NewPlanner(r.model.Skeleton()), r.asked, loadedAs(r.model.LoadedAs(), r.asked.DeviceMap.DType), known(speeds, err))
 	r.model.Expect(next.Predicted)
 	r.mu.Lock()
 	r.report = &next

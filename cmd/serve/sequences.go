@@ -1,43 +1,45 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 
+	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
-	"github.com/heftai/heft/meta"
 )
 
 // usualSequences is --max-batch of a model whose weights are in memory, and streamedSequences of one whose
 // weights stream: a pass for more sequences takes little longer then.
 const usualSequences, streamedSequences = 16, 64
 
-// sequences returns how many sequences run at once: --max-batch, or without it what suits the plan for o. It also
-// reports whether a larger number may be faster because weights stream.
-func (f *sizeFlags) sequences(skeleton *meta.Model, o dispatch.Options) (n int, streams bool) {
-	if f.MaxBatch > 0 {
-		return f.MaxBatch, false
-	}
-	o.MaxSequences = usualSequences
-	plan, _, err := dispatch.Plan(skeleton, o)
-	if err != nil || plan.BelowLeast || !dispatch.Streams(plan) {
-		return usualSequences, false
+// planSequences plans o for --max-batch sequences at once, or without it for as many as suit the plan; the options that it
+// returns have the number. It also reports whether a larger number may be faster because weights stream.
+func (f *sizeFlags) planSequences(p *dispatch.Planner, o dispatch.Options) (plan devicemap.Plan, planned dispatch.Options, streams bool, err error) {
+	o.MaxSequences = cmp.Or(f.MaxBatch, usualSequences)
+	plan, planned, err = p.Plan(o)
+	if f.MaxBatch > 0 || err != nil || plan.BelowLeast || !dispatch.Streams(plan) {
+		return plan, planned, false, err
 	}
 	o.MaxSequences = streamedSequences
-	if more, _, err := dispatch.Plan(skeleton, o); err != nil || more.BelowLeast || more.DiskBytesPerToken > plan.DiskBytesPerToken {
-		return usualSequences, true // more take memory from weights
+	more, with, err := p.Plan(o)
+	if err != nil || more.BelowLeast || more.DiskBytesPerToken > plan.DiskBytesPerToken {
+		return plan, planned, true, nil // more take memory from weights
 	}
-	return streamedSequences, true
+	return more, with, true, nil
 }
 
 // sequencesOf returns how many sequences of a model run at once. Where no client waits it is as many as this
 // machine is expected to generate fastest, of which it measures the speed.
 func (c *runCmd) sequencesOf(ctx context.Context, d *draft) int {
-	n, streams := c.sequences(d.skeleton, d.options)
-	if !streams || !c.offline {
-		return n
+	if c.MaxBatch > 0 {
+		return c.MaxBatch
 	}
-	n = dispatch.ChooseSequences(d.skeleton, d.options, probePlan(ctx, d.options, d.checkpoint))
+	_, planned, streams, err := c.planSequences(d.planner, d.options)
+	if err != nil || !streams || !c.offline {
+		return planned.MaxSequences
+	}
+	n := d.planner.ChooseSequences(d.options, probePlan(ctx, d.options, d.checkpoint))
 	slog.Info("weights stream from the disk: this machine's speed decides how many sequences run at once", "sequences", n)
 	return n
 }

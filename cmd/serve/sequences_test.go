@@ -28,8 +28,9 @@ func TestStreamedWeightsServeMoreSequences(t *testing.T) {
 	}{{64 << 30, 0, usualSequences, false}, {1 << 30, 0, streamedSequences, true}, {1 << 30, 3, 3, false}} {
 		f := sizeFlags{MaxBatch: c.flag}
 		o := dispatch.Options{Serving: true, Threads: 1, MaxMemory: []devicemap.DeviceMemory{{Device: devicemap.CPU, Bytes: float64(c.limit)}}}
-		if n, streams := f.sequences(skeleton, o); n != c.want || streams != c.streams {
-			t.Errorf("%d bytes, --max-batch %d: %d sequences, streams %v; want %d, %v", c.limit, c.flag, n, streams, c.want, c.streams)
+		_, planned, streams, err := f.planSequences(dispatch.NewPlanner(skeleton), o)
+		if n := planned.MaxSequences; err != nil || n != c.want || streams != c.streams {
+			t.Errorf("%d bytes, --max-batch %d: %d sequences, streams %v, %v; want %d, %v", c.limit, c.flag, n, streams, err, c.want, c.streams)
 		}
 	}
 }

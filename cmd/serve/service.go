@@ -161,6 +161,7 @@ func (l *loaded) close() {
 type draft struct {
 	name       string
 	skeleton   *meta.Model
+	planner    *dispatch.Planner // of skeleton
 	checkpoint *loader.Checkpoint
 	options    dispatch.Options
 	words      func() (generate.Text, error) // waits until they are read
@@ -184,7 +185,7 @@ func (c *runCmd) open(m servedModel, options dispatch.Options) (*draft, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &draft{name: m.name, skeleton: skeleton, checkpoint: checkpoint, options: options}
+	d := &draft{name: m.name, skeleton: skeleton, planner: dispatch.NewPlanner(skeleton), checkpoint: checkpoint, options: options}
 	d.words = func() (generate.Text, error) { err := <-read; return words, err }
 	if err := c.applyDtype(skeleton, &d.options); err != nil {
 		_ = checkpoint.Close() // the error tells more
@@ -234,7 +235,7 @@ func (c *runCmd) bind(ctx context.Context, d *draft, plan devicemap.Plan, option
 		noteModules(d)
 	}
 	l.report = newReporter(l.model, l.generator, plan, besideDraft(d.options, plan, d.self))
-	l.report.report.SelfDraft, l.report.report.FitsWith = d.offered, fitBeside(d.skeleton, l.report.asked, plan, d.self)
+	l.report.report.SelfDraft, l.report.report.FitsWith = d.offered, fitBeside(d.planner, l.report.asked, plan, d.self)
 	l.report.report.KVTokens = options.KVTokens // no one asks yet
 	return l, nil
 }
@@ -246,7 +247,7 @@ func noteCoding(d *draft, plan devicemap.Plan, options dispatch.Options) {
 		slog.Info("weights are coded in fewer bytes, with the same answers", "stored", size(c.PlainBytes), "coded", size(c.Bytes))
 	} else if d.self != nil {
 		return // it borrows no coded weights
-	} else if c, ok := dispatch.CodedInstead(d.skeleton, d.options, plan); ok {
+	} else if c, ok := d.planner.CodedInstead(d.options, plan); ok {
 		slog.Info("--compress exact would read less from the disk, with the same answers", "token_reads", size(plan.DiskBytesPerToken),
 			"coded_token_reads", size(c.Plan.DiskBytesPerToken), "kept_in_cache_dir", size(c.KeptBytes))
 	}

@@ -75,31 +75,78 @@ func (c *compiler) tiled(first, end int) {
 	}
 }
 
-// Work returns what passes within limits ask of a backend, for sequences of at most context tokens. loaded is
-// the format that a parameter is converted to when it is loaded, or QuantNone. With low is set, adapters may be
-// added to every map.
-func (p *Program) Work(l Limits, context int, kv meta.DType, loaded func(*meta.Param) meta.QuantFormat, low bool) backend.Work {
-	w := backend.Work{Columns: p.asked.columns, Vector: p.asked.vector, Taps: p.asked.taps, KVDType: kv}
+// A Demand is what the passes of a program ask of a backend, whatever their limits. It does not change.
+type Demand struct {
+	program  *Program
+	products []demanded // which differ
+}
+
+// demanded is a product whatever the limits of a pass.
+type demanded struct {
+	weight backend.Matrix
+	tiled  bool
+	topK   int // of the experts that weight stacks, else 0
+}
+
+// Demand returns what passes of p ask of a backend. loaded is the format that a parameter is converted to when it is loaded,
+// or QuantNone. With low is set, adapters may be added to every map.
+func (p *Program) Demand(loaded func(*meta.Param) meta.QuantFormat, low bool) *Demand {
+	d := &Demand{program: p}
+	seen := map[any]bool{}
+	add := func(m *mapped, weight backend.Matrix) {
+		if key := keyOf(m, &weight); !seen[key] {
+			seen[key] = true
+			d.products = append(d.products, demanded{weight, m.tiled, m.topK})
+		}
+	}
 	for i := range p.asked.maps {
 		m := &p.asked.maps[i]
+		add(m, m.matrix(loaded(m.weight.Param)))
+		if low {
+			for _, dtype := range []meta.DType{meta.Float32, meta.BFloat16} {
+				weight := backend.Matrix{Tensor: tensor.Tensor{DType: dtype, Rank: 2}}
+				weight.Dims[0], weight.Dims[1] = m.out, m.in
+				add(m, weight)
+			}
+		}
+	}
+	return d
+}
+
+// keyOf is equal for maps whose products ask the same of a backend: the layers of a model are mostly alike.
+func keyOf(m *mapped, weight *backend.Matrix) any {
+	key := struct {
+		dtype             meta.DType
+		rows, columns     int
+		transposed, tiled bool
+		step, topK        int
+		quant             meta.Quant
+		width, height     int
+	}{dtype: weight.DType, rows: weight.Dims[0], columns: weight.Dims[1], transposed: weight.Transposed, tiled: m.tiled, step: weight.RowStep, topK: m.topK}
+	if q := weight.Quant; q != nil {
+		key.quant, key.width, key.height = *q.Quant, q.Width, q.Height
+		key.quant.Scales, key.quant.Zeros, key.quant.Index, key.quant.Global = "", "", "", ""
+	}
+	return key
+}
+
+// Within returns what passes within limits ask of a backend, for sequences of at most context tokens.
+func (d *Demand) Within(l Limits, context int, kv meta.DType) backend.Work {
+	asked := &d.program.asked
+	w := backend.Work{Columns: asked.columns, Vector: asked.vector, Taps: asked.taps, KVDType: kv}
+	for i := range d.products {
+		m := &d.products[i]
 		tokens := l.Rows
 		if m.tiled {
 			tokens = l.tile(l.Rows)
 		}
-		product := backend.ProductWork{Weight: m.matrix(loaded(m.weight.Param)), Tokens: tokens, Together: tokens}
+		product := backend.ProductWork{Weight: m.weight, Tokens: tokens, Together: tokens}
 		if m.topK > 0 {
 			product.Together = max(tokens, lotRows(l.Rows, m.topK))
 		}
 		w.Products = append(w.Products, product)
-		if low {
-			for _, d := range []meta.DType{meta.Float32, meta.BFloat16} {
-				product.Weight = backend.Matrix{Tensor: tensor.Tensor{DType: d, Rank: 2}}
-				product.Weight.Dims[0], product.Weight.Dims[1] = m.out, m.in
-				w.Products = append(w.Products, product)
-			}
-		}
 	}
-	for _, a := range p.asked.attention {
+	for _, a := range asked.attention {
 		a.Context, a.Tokens = context, l.Rows
 		w.Attention = append(w.Attention, a)
 	}

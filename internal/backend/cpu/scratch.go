@@ -35,35 +35,41 @@ const manyThreads = 1 << 20
 // biases is how many of the longest bias an operation may widen at once.
 const biases = 4
 
-// ScratchOf returns the maximum of scratch memory that w takes with a variant of the kernels. If least is set, it
-// returns the minimum: operations then have smaller units and more parts. It fails if the processor lacks the
-// variant.
-func ScratchOf(variant string, threads int, w *backend.Work, least bool) (Scratch, error) {
+// A Sizer tells the scratch memory that work takes with a variant of the kernels. It remembers what products take, because
+// plans ask about the same products in passes of many sizes. One goroutine may use it at a time.
+type Sizer struct {
+	set   *kernels.Set
+	known map[productKey]Scratch
+}
+
+// NewSizer returns the Sizer of a variant, as Options of the backend name it. It fails if the processor lacks the variant.
+func NewSizer(variant string) (*Sizer, error) {
 	set, err := kernels.Select(variant)
 	if err != nil {
-		return Scratch{}, err
+		return nil, err
 	}
+	return &Sizer{set: set, known: map[productKey]Scratch{}}, nil
+}
+
+// Scratch returns the maximum of scratch memory that w takes on so many threads. If least is set, it returns the minimum:
+// operations then have smaller units and more parts.
+func (z *Sizer) Scratch(threads int, w *backend.Work, least bool) Scratch {
 	s := Scratch{Vector: w.Vector, Bias: biases * w.Vector}
 	s.Worker = max(w.Columns, quant.UnpackScratch, quant.BlockColumns, w.Taps*max(convChannels, poolChannels))
 	for i := range w.Attention {
-		s.Worker = max(s.Worker, attentionScratch(set, &w.Attention[i], w.KVDType))
+		s.Worker = max(s.Worker, attentionScratch(z.set, &w.Attention[i], w.KVDType))
 	}
 	if least {
 		threads = manyThreads
 	}
-	seen := map[productKey]bool{}
 	for i := range w.Products {
-		p := &w.Products[i]
-		if key := keyOf(p); !seen[key] {
-			seen[key] = true
-			s.addProduct(set, p, threads)
-		}
+		z.addProduct(&s, &w.Products[i], threads)
 	}
 	s.Input = min(s.Input, maxInput)
 	if least {
 		s.Input = min(s.Input, maxTightInput)
 	}
-	return s, nil
+	return s
 }
 
 // Bytes is the memory that s is for so many threads, in whole pages.
@@ -143,18 +149,19 @@ func (b *Backend) reserve(n int) bool {
 
 // productKey distinguishes products that may take different scratch memory.
 type productKey struct {
-	dtype            meta.DType
-	format           meta.QuantFormat
-	rows, columns    int // of a scale
-	dims             [2]int
-	transposed       bool
-	step, height     int
-	tokens, together int
+	dtype           meta.DType
+	format          meta.QuantFormat
+	rows, columns   int // of a scale
+	dims            [2]int
+	transposed      bool
+	step, height    int
+	threads, tokens int
 }
 
-func keyOf(p *backend.ProductWork) productKey {
-	k := productKey{dtype: p.Weight.DType, dims: [2]int{p.Weight.Dims[0], p.Weight.Dims[1]}, transposed: p.Weight.Transposed, step: p.Weight.RowStep, tokens: p.Tokens, together: p.Together}
-	if q := p.Weight.Quant; q != nil {
+// keyOf is the key of products with m, without their tokens.
+func keyOf(m *backend.Matrix, threads int) productKey {
+	k := productKey{dtype: m.DType, dims: [2]int{m.Dims[0], m.Dims[1]}, transposed: m.Transposed, step: m.RowStep, threads: threads}
+	if q := m.Quant; q != nil {
 		k.format, k.rows, k.columns, k.height = q.Format, q.Rows, q.Columns, q.Height
 	}
 	return k
@@ -169,17 +176,29 @@ func workerFloats(p product, n needs) int {
 	return (n.scratch+15)&^15 + decoded
 }
 
-// addProduct makes s enough for p in all roles and modes, and for fewer tokens.
-func (s *Scratch) addProduct(set *kernels.Set, p *backend.ProductWork, threads int) {
-	for _, m := range weightsLike(&p.Weight) {
-		for _, tokens := range tokenCounts(p) {
-			for _, role := range []backend.Role{backend.Generated, backend.Prompt} {
-				for _, mode := range []mode{exact, rounded} {
-					s.add(set, m, tokens, threads, role, mode)
-				}
+// addProduct makes s enough for p and for fewer tokens.
+func (z *Sizer) addProduct(s *Scratch, p *backend.ProductWork, threads int) {
+	key := keyOf(&p.Weight, threads)
+	for _, key.tokens = range tokenCounts(p) {
+		known, ok := z.known[key]
+		if !ok {
+			known = z.product(&p.Weight, key.tokens, threads)
+			z.known[key] = known
+		}
+		s.Worker, s.Input = max(s.Worker, known.Worker), max(s.Input, known.Input)
+	}
+}
+
+// product is the scratch memory of products of so many tokens in all roles and modes.
+func (z *Sizer) product(weight *backend.Matrix, tokens, threads int) (s Scratch) {
+	for _, m := range weightsLike(weight) {
+		for _, role := range []backend.Role{backend.Generated, backend.Prompt} {
+			for _, mode := range []mode{exact, rounded} {
+				s.add(z.set, m, tokens, threads, role, mode)
 			}
 		}
 	}
+	return s
 }
 
 func (s *Scratch) add(set *kernels.Set, m *matrix, tokens, threads int, role backend.Role, mode mode) {

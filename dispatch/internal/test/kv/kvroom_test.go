@@ -77,7 +77,7 @@ func TestFitsWith(t *testing.T) {
 			skeleton, o := dispatchtest.ModelShape(t, test.shape), dispatchtest.ServingOptions(test.limit)
 			o.Context, o.MaxSequences, o.CacheDir = test.context, test.batch, t.TempDir()
 			plan, _ := dispatchtest.PlanShape(t, skeleton, o)
-			fit, ok := dispatch.FitsWith(skeleton, o, plan)
+			fit, ok := dispatch.NewPlanner(skeleton).FitsWith(o, plan)
 			if !ok || fit.Quantize != test.quantize || fit.LimitBytes <= test.limit {
 				t.Fatalf("%+v %v, want quantize %v and a limit above %d", fit, ok, test.quantize, test.limit)
 			}
@@ -115,7 +115,7 @@ func TestFitsWith(t *testing.T) {
 		})
 	}
 	plan, _ := dispatchtest.PlanShape(t, dispatchtest.ModelShape(t, "moe-1b"), dispatchtest.ServingOptions(2500<<20))
-	if fit, ok := dispatch.FitsWith(dispatchtest.ModelShape(t, "moe-1b"), dispatchtest.ServingOptions(2500<<20), plan); ok {
+	if fit, ok := dispatch.NewPlanner(dispatchtest.ModelShape(t, "moe-1b")).FitsWith(dispatchtest.ServingOptions(2500<<20), plan); ok {
 		t.Errorf("%+v for a plan with all weights in memory", fit)
 	}
 }
@@ -124,7 +124,11 @@ func BenchmarkPlanOf1T(b *testing.B) {
 	skeleton := dispatchtest.ModelShape(b, "moe-1t")
 	for b.Loop() {
 		o := dispatchtest.ServingOptions(20 * dispatchtest.GiB)
-		plan, _ := dispatchtest.PlanShape(b, skeleton, o)
-		dispatch.FitsWith(skeleton, o, plan)
+		planner := dispatch.NewPlanner(skeleton)
+		plan, _, err := planner.Plan(o)
+		if err != nil {
+			b.Fatal(err)
+		}
+		planner.FitsWith(o, plan)
 	}
 }

@@ -19,7 +19,7 @@ func TestWhatHelps(t *testing.T) {
 	o.CacheDir = t.TempDir()
 	plan, _ := dispatchtest.PlanShape(t, skeleton, o)
 	now := dispatch.Predict(skeleton, plan, "", usual)
-	helps := dispatch.WhatHelps(skeleton, o, plan, "", usual)
+	helps := dispatch.NewPlanner(skeleton).WhatHelps(o, plan, "", usual)
 	if len(helps) != 4 || helps[0].Quantize != meta.QuantQ4 || helps[1].Quantize != meta.QuantQ8 || helps[2].Compress != "exact" || helps[3].MoreBytes != 64*dispatchtest.GiB {
 		t.Fatalf("%+v, want q4_0, q8_0, coded weights and 64 GiB more", helps)
 	}
@@ -43,14 +43,14 @@ func TestWhatHelps(t *testing.T) {
 		}
 	}
 	plan, _ = dispatchtest.PlanShape(t, skeleton, dispatchtest.ServingOptions(900*dispatchtest.GiB))
-	if helps := dispatch.WhatHelps(skeleton, dispatchtest.ServingOptions(900*dispatchtest.GiB), plan, "", usual); helps != nil {
+	if helps := dispatch.NewPlanner(skeleton).WhatHelps(dispatchtest.ServingOptions(900*dispatchtest.GiB), plan, "", usual); helps != nil {
 		t.Errorf("%+v for a model in memory", helps)
 	}
 	short := dispatchtest.ServingOptions(2300 << 20) // the rest is less than a step
 	moe := dispatchtest.ModelShape(t, "moe-1b")
 	plan, _ = dispatchtest.PlanShape(t, moe, short)
-	fit, _ := dispatch.FitsWith(moe, short, plan)
-	for _, h := range dispatch.WhatHelps(moe, short, plan, "", usual) {
+	fit, _ := dispatch.NewPlanner(moe).FitsWith(short, plan)
+	for _, h := range dispatch.NewPlanner(moe).WhatHelps(short, plan, "", usual) {
 		if h.MoreBytes > 0 && h.MoreBytes != fit.LimitBytes-2300<<20 {
 			t.Errorf("%d bytes more, and all fits with %d", h.MoreBytes, fit.LimitBytes-2300<<20)
 		}
@@ -62,7 +62,7 @@ func TestPlansNameExactCodes(t *testing.T) {
 	skeleton, o := dispatchtest.ModelShape(t, "dense-405b"), dispatchtest.ServingOptions(200*dispatchtest.GiB)
 	o.CacheDir = t.TempDir()
 	plan, _ := dispatchtest.PlanShape(t, skeleton, o)
-	c, ok := dispatch.CodedInstead(skeleton, o, plan)
+	c, ok := dispatch.NewPlanner(skeleton).CodedInstead(o, plan)
 	if !ok || c.Plan.DiskBytesPerToken*4 > plan.DiskBytesPerToken*3 || c.Options.LoadedAs() != meta.QuantCoded {
 		t.Fatalf("got %v, %+v", ok, c)
 	}
@@ -78,7 +78,7 @@ func TestPlansNameExactCodes(t *testing.T) {
 		o := o
 		change(&o)
 		plan, _ := dispatchtest.PlanShape(t, skeleton, o)
-		if c, ok := dispatch.CodedInstead(skeleton, o, plan); ok {
+		if c, ok := dispatch.NewPlanner(skeleton).CodedInstead(o, plan); ok {
 			t.Errorf("%s: %d instead of %d bytes a token", name, c.Plan.DiskBytesPerToken, plan.DiskBytesPerToken)
 		}
 	}

@@ -27,7 +27,7 @@ func TestChooseSequences(t *testing.T) {
 			c.speed(&s)
 		}
 		o := dispatchtest.ServingOptions(c.limit)
-		if got := dispatch.ChooseSequences(skeleton, o, s); got != c.want {
+		if got := dispatch.NewPlanner(skeleton).ChooseSequences(o, s); got != c.want {
 			t.Errorf("%d bytes, %+v: %d sequences, want %d", c.limit, s, got, c.want)
 		}
 	}
