@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"log/slog"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/go-chi/chi/v5"
@@ -176,17 +175,9 @@ func (s *service) handler(m *generate.Model, ds dialects) http.Handler {
 	r := chi.NewRouter()
 	r.Use(patient(s.Timeouts.Stall), identify, logAccess(s.AccessLog), recoverPanic(fail), secure, newGate(s.Access, fail).protect,
 		newGuard(s.APIKeys, s.AdminKeys, s.Keys, fail).protect, limit(requests, ds.errorsOf), middleware.GetHead, leased)
-	nowhere := func(w http.ResponseWriter, req *http.Request) { fail(w, req, wire.NoSuchRoute(req, nearPath(r, req))) }
-	r.NotFound(nowhere)
-	r.MethodNotAllowed(func(w http.ResponseWriter, req *http.Request) { // also of unknown methods, whatever their path
-		allowed := strings.Join(methodsOf(r, req.URL.Path), ", ")
-		if allowed == "" {
-			nowhere(w, req)
-			return
-		}
-		w.Header().Set("Allow", allowed)
-		fail(w, req, &wire.Error{Kind: wire.NoMethod, Message: "Method not allowed: " + req.Method + " " + req.URL.Path + "; use " + allowed})
-	})
+	others := unrouted{r, fail}
+	r.NotFound(others.path)
+	r.MethodNotAllowed(others.method)
 
 	for url, name := range pagePaths {
 		r.Get(url, servePage(name))

@@ -28,6 +28,40 @@ func TestMethodNotAllowedSaysWhichAre(t *testing.T) {
 	}
 }
 
+// TestWebSocketsAreToldToUseHTTP: they were a plain 405 and 404, after which Codex tried five times more.
+func TestWebSocketsAreToldToUseHTTP(t *testing.T) {
+	s := serve(t, generatetest.Fake(t, &enginetest.Model{}, engine.Options{}))
+	for path, want := range map[string]string{
+		"/v1/responses": `426 websocket_not_supported send POST /v1/responses over HTTP`, "/v1/messages": `426 invalid_request_error send POST /v1/messages over HTTP`,
+		"/api/chat": `426 {"error":"The server has no WebSockets: send POST /api/chat over HTTP`, "/v1/realtime?model=m": `404 invalid_request_error use POST /v1/responses`, "/health": `200 ok`,
+	} {
+		r, err := http.NewRequest(http.MethodGet, s.URL+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, value := range map[string]string{"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ=="} {
+			r.Header.Set(name, value)
+		}
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := strconv.Itoa(resp.StatusCode) + " " + string(b)
+		for _, part := range strings.SplitN(want, " ", 3) {
+			if !strings.Contains(got, part) {
+				t.Errorf("%s: got %s, want %q", path, got, part)
+			}
+		}
+		if up := resp.Header.Get("Upgrade"); (up == "HTTP/1.1") != (resp.StatusCode == http.StatusUpgradeRequired) {
+			t.Errorf("%s: status %d with Upgrade %q", path, resp.StatusCode, up)
+		}
+	}
+}
+
 // TestUnknownMethodsOfUnknownPathsAre404: they were a 405 whose header Allow was empty.
 func TestUnknownMethodsOfUnknownPathsAre404(t *testing.T) {
 	s := serve(t, generatetest.Fake(t, &enginetest.Model{}, engine.Options{}))

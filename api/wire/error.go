@@ -33,6 +33,7 @@ const (
 	NotOffered               // the endpoint is known, but this server does not do what it asks for
 	Loading                  // the model is still being loaded; retry after RetryAfter
 	Encoded                  // the body is compressed
+	NoWebSocket              // the endpoint takes no WebSockets
 )
 
 // StatusClientClosed is the status of Interrupted: access logs show it, and clients that have closed one direction.
@@ -59,6 +60,7 @@ var statuses = [...]int{
 	NotOffered:   http.StatusNotImplemented,
 	Loading:      http.StatusServiceUnavailable,
 	Encoded:      http.StatusUnsupportedMediaType,
+	NoWebSocket:  http.StatusUpgradeRequired,
 }
 
 // Status returns the HTTP status of k.

@@ -35,6 +35,7 @@ var codes = map[wire.Kind]string{
 	wire.TooLarge:     "request_too_large",
 	wire.TooSlow:      "request_timeout",
 	wire.Encoded:      "unsupported_content_encoding",
+	wire.NoWebSocket:  "websocket_not_supported",
 	wire.RateLimited:  "rate_limit_exceeded",
 	wire.NoPrevious:   "previous_response_not_found",
 }

@@ -1,0 +1,47 @@
+package api
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/go-chi/chi/v5"
+
+	"github.com/heftai/heft/api/wire"
+)
+
+// unrouted answers requests that no endpoint takes.
+type unrouted struct {
+	routes chi.Routes
+	fail   failure
+}
+
+// path answers requests to paths that no endpoint has.
+func (u unrouted) path(w http.ResponseWriter, r *http.Request) {
+	err := wire.NoSuchRoute(r, nearPath(u.routes, r))
+	if wantsWebSocket(r) {
+		err.Message += ". The server has no WebSockets and no realtime sessions: use POST /v1/responses or /v1/chat/completions with \"stream\": true"
+	}
+	u.fail(w, r, err)
+}
+
+// method answers requests whose method their path does not have, and those of unknown methods, whatever their path.
+func (u unrouted) method(w http.ResponseWriter, r *http.Request) {
+	methods := strings.Join(methodsOf(u.routes, r.URL.Path), ", ")
+	if methods == "" {
+		u.path(w, r)
+		return
+	}
+	w.Header().Set("Allow", methods)
+	if wantsWebSocket(r) { // after a 426 clients use HTTP; after other errors they try again first
+		w.Header().Set("Upgrade", "HTTP/1.1")
+		w.Header().Set("Connection", "Upgrade")
+		u.fail(w, r, &wire.Error{Kind: wire.NoWebSocket, Message: "The server has no WebSockets: send " + methods + " " + r.URL.Path + " over HTTP, with \"stream\": true for events"})
+		return
+	}
+	u.fail(w, r, &wire.Error{Kind: wire.NoMethod, Message: "Method not allowed: " + r.Method + " " + r.URL.Path + "; use " + methods})
+}
+
+// wantsWebSocket reports whether r opens a WebSocket, as clients of OpenAI's realtime sessions and Codex do.
+func wantsWebSocket(r *http.Request) bool {
+	return strings.EqualFold(r.Header.Get("Upgrade"), "websocket")
+}
