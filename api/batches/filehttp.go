@@ -41,14 +41,23 @@ func respond(w http.ResponseWriter, v any, err error) {
 
 // available reports whether there are files and batches. If not, it answers the request.
 func (s *Server) available(w http.ResponseWriter, r *http.Request) bool {
-	if s.off == "" || wire.DescriptionOf(r.Context()) != nil {
+	if wire.DescriptionOf(r.Context()) != nil {
 		return true
 	}
-	err := wire.Invalidf("", "%s", s.off)
-	if r.ContentLength != 0 {
-		wire.RejectUnread(w, r, openaijson.WriteError, err)
+	var err error
+	if s.off != "" {
+		err = wire.Invalidf("", "%s", s.off)
 	} else {
-		openaijson.WriteError(w, err)
+		err = s.refresh()
+	}
+	answer := func(w http.ResponseWriter, err error) { respond(w, nil, err) }
+	switch {
+	case err == nil:
+		return true
+	case r.ContentLength != 0:
+		wire.RejectUnread(w, r, answer, err)
+	default:
+		answer(w, err)
 	}
 	return false
 }

@@ -76,7 +76,18 @@ func openFolder(dir string, s *store.Store, lock *hold) (*folder, error) {
 	}
 	atomicfile.RemoveStale(dir)
 	f := &folder{dir: dir, store: s, lock: lock, files: map[string]*keptFile{}}
-	err := eachDescription(dir, func(path string, b []byte) error {
+	return f, f.reread()
+}
+
+// reread adds the files that another process has left in the folder, and forgets those that are gone from it.
+func (f *folder) reread() error {
+	if err := os.MkdirAll(f.dir, 0o700); err != nil {
+		return fmt.Errorf("batches: %w", err)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	there := map[string]bool{}
+	err := eachDescription(f.dir, func(path string, b []byte) error {
 		var k keptFile
 		if err := json.Unmarshal(b, &k); err != nil {
 			return err
@@ -88,11 +99,30 @@ func openFolder(dir string, s *store.Store, lock *hold) (*folder, error) {
 		if err != nil || info.Size() != k.File.Bytes {
 			return fmt.Errorf("its contents are missing or damaged: %w", err)
 		}
-		f.files[k.File.ID] = &k
-		s.Found(k.File.Bytes + descriptionBytes)
+		if there[k.File.ID] = true; f.files[k.File.ID] == nil {
+			f.files[k.File.ID] = &k
+			f.store.Found(k.bytes())
+		}
 		return nil
 	})
-	return f, err
+	if err != nil {
+		return err
+	}
+	for id, k := range f.files {
+		if !there[id] {
+			f.forget(k)
+		}
+	}
+	return nil
+}
+
+// bytes is what a file counts against the limit of the store.
+func (k *keptFile) bytes() int64 { return k.File.Bytes + descriptionBytes }
+
+// forget makes a file unknown. f.mu is held.
+func (f *folder) forget(k *keptFile) {
+	delete(f.files, k.File.ID)
+	f.store.Found(-k.bytes())
 }
 
 // eachDescription calls use with each description in dir. One that use fails for is skipped with a line in the
@@ -228,6 +258,9 @@ func (f *folder) addBy(k *keptFile, describe func(path string, v any) error) err
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if read := f.files[k.File.ID]; read != nil { // by reread, a moment ago
+		f.forget(read)
+	}
 	f.files[k.File.ID] = k
 	return nil
 }
@@ -275,8 +308,7 @@ func (f *folder) remove(k *keptFile) error {
 			return fmt.Errorf("batches: %w", err)
 		}
 	}
-	delete(f.files, k.File.ID)
-	f.store.Found(-k.File.Bytes - descriptionBytes)
+	f.forget(k)
 	return nil
 }
 
@@ -286,8 +318,7 @@ func (f *folder) withdraw(id string) {
 	defer f.mu.Unlock()
 	if k := f.files[id]; k != nil {
 		_ = os.Remove(f.description(id)) // add replaces it
-		delete(f.files, id)
-		f.store.Found(-k.File.Bytes - descriptionBytes)
+		f.forget(k)
 	}
 }
 

@@ -16,6 +16,7 @@ type hold struct {
 	path string
 	mu   sync.Mutex
 	file *os.File
+	anew bool // it was taken again, and what is in the store has not been read since
 }
 
 // otherServer says that another server has the files and batches.
@@ -40,21 +41,41 @@ func takeHold(path string) (*hold, error) {
 func (h *hold) ready(path string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if !filelock.IsAt(h.file, h.path) {
-		if err := os.MkdirAll(filepath.Dir(h.path), 0o700); err != nil {
-			return fmt.Errorf("batches: %w", err)
-		}
-		again, err := takeHold(h.path)
-		if err != nil {
-			return err
-		}
-		_ = h.file.Close() // of a file that was removed
-		h.file = again.file
+	if err := h.again(); err != nil {
+		return err
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return fmt.Errorf("batches: %w", err)
 	}
 	return nil
+}
+
+// again takes the lock again if the store was removed. h.mu is held.
+func (h *hold) again() error {
+	if filelock.IsAt(h.file, h.path) {
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(h.path), 0o700); err != nil {
+		return fmt.Errorf("batches: %w", err)
+	}
+	again, err := takeHold(h.path)
+	if err != nil {
+		return err
+	}
+	_ = h.file.Close() // of a file that was removed
+	h.file, h.anew = again.file, true
+	return nil
+}
+
+// renewed reports whether the lock was taken again since the last call: other servers may have changed the store
+// meanwhile. It fails with errOther if another server has the store by now.
+func (h *hold) renewed() (bool, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	err := h.again()
+	anew := h.anew
+	h.anew = false
+	return anew, err
 }
 
 // free lets another server have the store.

@@ -2,6 +2,7 @@ package batches
 
 import (
 	"bytes"
+	"encoding/json"
 	"mime/multipart"
 	"net/http"
 	"net/http/httptest"
@@ -113,4 +114,64 @@ func TestAStoreThatIsMadeAgainIsLockedAgain(t *testing.T) {
 	if w := sendFile(t, s, []byte("{}\n")); w.Code != http.StatusOK {
 		t.Errorf("after the second server stopped: %d %s", w.Code, w.Body)
 	}
+}
+
+// TestFilesOfAnotherServerAreKnownWhenItHasStopped: a server that took the lock of its store back did not know what
+// another one had written meanwhile, and showed what was removed.
+func TestFilesOfAnotherServerAreKnownWhenItHasStopped(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "store")
+	backend := Backend{Endpoints: map[string]http.Handler{"/v1/completions": echo}, MaxLine: 1 << 20, Parallel: 1}
+	first := open(t, dir)
+	first.Begin(backend)
+	if w := sendFile(t, first, []byte(completion(1, "{}"))); w.Code != http.StatusOK {
+		t.Fatalf("got %d %s", w.Code, w.Body)
+	}
+	first.wait(t, newBatch(t, first, completion(1, "{}")))
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	second := open(t, dir) // its batch waits
+	if w := sendFile(t, second, []byte(completion(1, "{}"))); w.Code != http.StatusOK {
+		t.Fatalf("got %d %s", w.Code, w.Body)
+	}
+	left := newBatch(t, second, completion(1, "{}"))
+	if w := get(t, first.Files); w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), "Another server") {
+		t.Errorf("a list while another server has the store: %d %s", w.Code, w.Body)
+	}
+	want := second.files.list("", "")
+	second.Stop()
+	var got page[file]
+	if w := get(t, first.Files); json.Unmarshal(w.Body.Bytes(), &got) != nil || len(got.Data) != len(want) {
+		t.Errorf("a list after it has stopped: %s, want %v", w.Body, want)
+	}
+	first.running.Wait()
+	var batches page[batch]
+	if w := get(t, first.List); json.Unmarshal(w.Body.Bytes(), &batches) != nil || len(batches.Data) != 1 ||
+		batches.Data[0].ID != left.Batch.ID || batches.Data[0].Status != completed {
+		t.Errorf("batches: %s, want %s alone, completed", w.Body, left.Batch.ID)
+	}
+	first.Stop()
+	if again := open(t, dir); used(again) != used(first) {
+		t.Errorf("%d bytes of the store are used, want %d as after a start", used(first), used(again))
+	}
+}
+
+// used is how much files and batches count against the limit of the store of s.
+func used(s *Server) int64 {
+	free := int64(0)
+	for step := s.files.store.Limit(); step > 0; step /= 2 {
+		for s.files.store.Reserve(free+step) == nil {
+			s.files.store.Found(-free - step)
+			free += step
+		}
+	}
+	return s.files.store.Limit() - free
+}
+
+// get returns the answer of a list.
+func get(t *testing.T, list http.HandlerFunc) *httptest.ResponseRecorder {
+	t.Helper()
+	w := httptest.NewRecorder()
+	list(w, httptest.NewRequestWithContext(t.Context(), "GET", "/", nil))
+	return w
 }

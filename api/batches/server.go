@@ -79,17 +79,51 @@ func Open(s *store.Store) (*Server, error) {
 
 // load reads what an earlier process has left.
 func (s *Server) load(kept *store.Store) (err error) {
-	if err := os.MkdirAll(s.dir, 0o700); err != nil {
-		return fmt.Errorf("batches: %w", err)
-	}
 	if s.files, err = openFolder(filepath.Join(kept.Folder(), "files"), kept, s.lock); err != nil {
 		return err
+	}
+	if err := os.MkdirAll(s.dir, 0o700); err != nil {
+		return fmt.Errorf("batches: %w", err)
 	}
 	atomicfile.RemoveStale(s.dir)
 	s.files.spare = openSpare(filepath.Join(s.dir, "spare"), kept.Limit(), s.lock)
 	kept.Found(s.files.spare.most)
+	if err := s.reread(); err != nil {
+		return err
+	}
 	used := map[string]bool{}
-	err = eachDescription(s.dir, func(path string, b []byte) error {
+	for _, k := range s.batches {
+		if !ended(k.Batch.Status) {
+			used[k.OutputID], used[k.ErrorID] = true, true
+		}
+	}
+	s.files.removeOthers(used)
+	return nil
+}
+
+// refresh reads the store again if it was removed and made again while the server runs. It fails with errOther if another server has
+// it by now.
+func (s *Server) refresh() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch renewed, err := s.lock.renewed(); {
+	case err != nil || !renewed:
+		return err
+	}
+	slog.Warn("batches: the store was removed and made again; it is read again", "store", s.files.store.Folder())
+	if err := s.files.reread(); err != nil {
+		return err
+	}
+	return s.reread()
+}
+
+// reread adds the batches that another process has left, and forgets those that have ended and are gone. s.mu is held.
+func (s *Server) reread() error {
+	if err := os.MkdirAll(s.dir, 0o700); err != nil {
+		return fmt.Errorf("batches: %w", err)
+	}
+	there := map[string]bool{}
+	err := eachDescription(s.dir, func(path string, b []byte) error {
 		var k keptBatch
 		if err := json.Unmarshal(b, &k); err != nil {
 			return err
@@ -97,15 +131,27 @@ func (s *Server) load(kept *store.Store) (err error) {
 		if !batchID.MatchString(k.Batch.ID) || path != s.path(k.Batch.ID) || !fileID.MatchString(k.OutputID) || !fileID.MatchString(k.ErrorID) {
 			return errors.New("it has another name")
 		}
+		there[k.Batch.ID] = true
+		if s.batches[k.Batch.ID] != nil {
+			return nil
+		}
 		s.batches[k.Batch.ID] = &k
-		kept.Found(descriptionBytes)
-		if !ended(k.Batch.Status) {
-			used[k.OutputID], used[k.ErrorID] = true, true
+		s.files.store.Found(descriptionBytes)
+		if s.backend != nil && !ended(k.Batch.Status) {
+			s.start(&k)
 		}
 		return nil
 	})
-	s.files.removeOthers(used)
-	return err
+	if err != nil {
+		return err
+	}
+	for id, k := range s.batches {
+		if !there[id] && ended(k.Batch.Status) && !k.unsaved {
+			delete(s.batches, id)
+			s.files.store.Found(-descriptionBytes)
+		}
+	}
+	return nil
 }
 
 // Begin runs the batches that have not ended, and new ones, on a backend. It is called once.
