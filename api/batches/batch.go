@@ -61,7 +61,7 @@ func ended(status string) bool {
 // process finds what this one has written.
 type keptBatch struct {
 	Batch    batch  `json:"batch"`
-	Order    int64  `json:"order"` // the time of its creation in nanoseconds, for lists
+	Order    order  `json:"order"`
 	Owner    string `json:"owner"`
 	OutputID string `json:"output_id"`
 	ErrorID  string `json:"error_id"`

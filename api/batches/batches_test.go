@@ -10,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -43,13 +45,13 @@ func open(t *testing.T, dir string) *Server {
 // newBatch makes a batch of lines without HTTP.
 func newBatch(t *testing.T, s *Server, in string) *keptBatch {
 	t.Helper()
-	f := &keptFile{File: file{ID: newID("file-")}}
+	f := &keptFile{Order: newOrder(s.now()), File: file{ID: newID("file-")}}
 	n, err := s.files.upload(f.File.ID, strings.NewReader(in))
 	f.File.Bytes = n
 	if err == nil {
 		err = s.files.add(f)
 	}
-	k := &keptBatch{OutputID: newID("file-"), ErrorID: newID("file-"), Batch: batch{ID: newID("batch_"), Object: "batch", Status: validating,
+	k := &keptBatch{Order: newOrder(s.now()), OutputID: newID("file-"), ErrorID: newID("file-"), Batch: batch{ID: newID("batch_"), Object: "batch", Status: validating,
 		Endpoint: "/v1/completions", Input: f.File.ID, CreatedAt: s.now().Unix(), ExpiresAt: s.now().Add(windowTime).Unix()}}
 	if err == nil {
 		err = s.add(k)
@@ -288,5 +290,47 @@ func TestAByteOrderMarkBeginsAFile(t *testing.T) {
 	allow := (&Backend{Endpoints: map[string]http.Handler{"/v1/completions": echo}}).allow("")
 	if c, err := parseLine([]byte("\ufeff"+completion(1, `{"x":"\ufeff"}`)), allow); err != nil || string(c.Body) != `{"x":"\ufeff"}` {
 		t.Errorf("got %q, %v", c.Body, err)
+	}
+}
+
+// TestBatchesOutlastAClockThatIsSet: a batch that runs does not expire when the clock is set forward. One whose end is far
+// ahead because the clock was set back expired that much later, and lists had it as the oldest.
+func TestBatchesOutlastAClockThatIsSet(t *testing.T) {
+	s := open(t, t.TempDir())
+	var ahead atomic.Int64 // of the clock
+	s.now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+	var started sync.WaitGroup
+	started.Add(2)
+	s.until = func(ctx context.Context, end time.Time, cause error) (context.Context, context.CancelFunc) {
+		defer started.Done()
+		if left := end.Sub(s.now()); left > windowTime {
+			t.Errorf("a batch has %v, want at most a window", left)
+		}
+		return context.WithDeadlineCause(ctx, end, cause)
+	}
+	forward := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		started.Wait()
+		ahead.Store(int64(100 * time.Hour))
+		echo(w, r)
+	})
+	first := newBatch(t, s, completion(1, "{}"))
+	ahead.Store(int64(-10 * time.Hour))
+	second := newBatch(t, s, completion(1, "{}"))
+	s.Begin(Backend{Endpoints: map[string]http.Handler{"/v1/completions": forward}, MaxLine: 1 << 20, Parallel: 1})
+	for _, k := range []*keptBatch{first, second} {
+		if b := s.wait(t, k); b.Status != completed || b.Counts.Completed != 1 {
+			t.Errorf("%+v", b)
+		}
+	}
+	if list := s.of(""); list[0].ID != second.Batch.ID {
+		t.Errorf("the newest batch is %s, want %s", list[0].ID, second.Batch.ID)
+	}
+	ahead.Store(0)
+	inputs := map[string]int{}
+	for i, f := range s.files.list("", "") {
+		inputs[f.ID] = i
+	}
+	if inputs[first.Batch.Input] > inputs[second.Batch.Input] {
+		t.Errorf("files %v, want %s before %s", inputs, first.Batch.Input, second.Batch.Input)
 	}
 }

@@ -43,7 +43,7 @@ func (s *Server) decode(r *http.Request) (*keptBatch, error) {
 		return nil, err
 	}
 	now := s.now()
-	k := &keptBatch{Order: now.UnixNano(), Owner: wire.OwnerOf(r.Context()), OutputID: newID("file-"), ErrorID: newID("file-"),
+	k := &keptBatch{Order: newOrder(now), Owner: wire.OwnerOf(r.Context()), OutputID: newID("file-"), ErrorID: newID("file-"),
 		Batch: batch{ID: newID("batch_"), Object: "batch", Status: validating, CreatedAt: now.Unix(), ExpiresAt: now.Add(windowTime).Unix()}}
 	b := &k.Batch
 	for name, to := range map[string]*string{"endpoint": &b.Endpoint, "input_file_id": &b.Input, "completion_window": &b.Window} {

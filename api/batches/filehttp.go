@@ -103,7 +103,7 @@ func (s *Server) upload(r *http.Request) (*file, error) {
 		return nil, wire.Invalidf("", "The body of your request must be multipart/form-data with the fields 'purpose' and 'file': %v.", err)
 	}
 	now := s.now()
-	k := &keptFile{Owner: wire.OwnerOf(r.Context()), Order: now.UnixNano(), File: file{ID: newID("file-"), Object: "file", CreatedAt: now.Unix(), Status: "processed"}}
+	k := &keptFile{Owner: wire.OwnerOf(r.Context()), Order: newOrder(now), File: file{ID: newID("file-"), Object: "file", CreatedAt: now.Unix(), Status: "processed"}}
 	size, err := s.readParts(parts, &k.File)
 	if err == nil {
 		err = check(&k.File, size)

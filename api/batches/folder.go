@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/heftai/heft/api/store"
 	"github.com/heftai/heft/internal/atomicfile"
@@ -40,7 +41,7 @@ const (
 type keptFile struct {
 	File  file   `json:"file"`
 	Owner string `json:"owner"`
-	Order int64  `json:"order"` // the time of its creation in nanoseconds, for lists
+	Order order  `json:"order"`
 }
 
 const (
@@ -67,6 +68,19 @@ type folder struct {
 	spare *spare
 	mu    sync.Mutex
 	files map[string]*keptFile
+	last  order // of all files so far
+}
+
+// An order is the time of a creation in nanoseconds, for lists. Later ones are greater, also where the clock was set back.
+type order int64
+
+// newOrder is the order of a creation now.
+func newOrder(now time.Time) order { return order(now.UnixNano()) }
+
+// follow makes o follow the last order, and then the last one.
+func (o *order) follow(last *order) {
+	*o = max(*o, *last+1)
+	*last = *o
 }
 
 // openFolder reads the descriptions of a folder, which is made if it does not exist, and counts its files.
@@ -99,6 +113,7 @@ func (f *folder) reread() error {
 		if err != nil || info.Size() != k.File.Bytes {
 			return fmt.Errorf("its contents are missing or damaged: %w", err)
 		}
+		f.last = max(f.last, k.Order)
 		if there[k.File.ID] = true; f.files[k.File.ID] == nil {
 			f.files[k.File.ID] = &k
 			f.store.Found(k.bytes())
@@ -249,6 +264,9 @@ func (f *folder) add(k *keptFile) error { return f.addBy(k, f.lock.describe) }
 func (f *folder) addResults(k *keptFile) error { return f.addBy(k, f.spare.describe) }
 
 func (f *folder) addBy(k *keptFile, describe func(path string, v any) error) error {
+	f.mu.Lock()
+	k.Order.follow(&f.last)
+	f.mu.Unlock()
 	if err := f.store.Reserve(descriptionBytes); err != nil {
 		return err
 	}

@@ -176,7 +176,7 @@ func (s *Server) publish(k *keptBatch, r *results, id, kind string) (*string, er
 	}
 	name := fmt.Sprintf("%s_%s.jsonl", k.Batch.ID, kind)
 	now := s.now()
-	err := s.files.addResults(&keptFile{Owner: k.Owner, Order: now.UnixNano(), File: file{ID: id, Object: "file", Bytes: r.size,
+	err := s.files.addResults(&keptFile{Owner: k.Owner, Order: newOrder(now), File: file{ID: id, Object: "file", Bytes: r.size,
 		CreatedAt: now.Unix(), Filename: name, Purpose: purposeOutput, Status: "processed"}})
 	if err != nil {
 		return nil, err // a client could not read a file without a description

@@ -37,6 +37,7 @@ type Server struct {
 
 	mu      sync.Mutex
 	batches map[string]*keptBatch
+	last    order       // of all batches so far
 	retry   *time.Timer // writes states again that were not kept; nil if there are none
 }
 
@@ -132,6 +133,7 @@ func (s *Server) reread() error {
 			return errors.New("it has another name")
 		}
 		there[k.Batch.ID] = true
+		s.last = max(s.last, k.Order)
 		if s.batches[k.Batch.ID] != nil {
 			return nil
 		}
@@ -237,10 +239,18 @@ func (s *Server) start(k *keptBatch) {
 	}
 	s.running.Go(func() {
 		defer cancel(nil)
-		end, free := s.until(ctx, time.Unix(k.Batch.ExpiresAt, 0), errExpired)
+		end, free := s.until(ctx, s.expiry(k), errExpired)
 		defer free()
 		s.process(end, k)
 	})
+}
+
+// expiry is when the lines of a batch that starts now expire. A clock that was set back since the batch was made keeps it
+// no longer than its window. Later changes of the clock have no effect.
+func (s *Server) expiry(k *keptBatch) time.Time {
+	now := s.now()
+	left := min(time.Unix(k.Batch.ExpiresAt, 0).Sub(now), windowTime)
+	return now.Add(left)
 }
 
 // newID is an id like those of OpenAI.
@@ -279,6 +289,7 @@ func (s *Server) add(k *keptBatch) error {
 	if err := s.files.store.Reserve(descriptionBytes); err != nil {
 		return err
 	}
+	k.Order.follow(&s.last)
 	if err := s.lock.describe(s.path(k.Batch.ID), k); err != nil {
 		s.files.store.Found(-descriptionBytes)
 		return err

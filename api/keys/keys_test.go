@@ -173,3 +173,38 @@ func TestAFileOfKeysThatIsNoListSaysWhatItIs(t *testing.T) {
 		}
 	}
 }
+
+// TestLimitsOutlastAClockThatIsSet: a clock that is set ten hours forward gives a key one minute's use, one that is set back
+// takes nothing. Set back, it locked a key out for ten hours where times had no monotonic part.
+func TestLimitsOutlastAClockThatIsSet(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	s := &Set{now: func() time.Time { return now }, usage: map[string]*usage{}}
+	k := s.key(entry{Name: "a", Requests: 2})
+	use := func(want int) {
+		t.Helper()
+		for i := range want + 1 {
+			leave, err := k.Enter()
+			if (err == nil) != (i < want) {
+				t.Errorf("request %d at %v: %v", i, now, err)
+			}
+			if err == nil {
+				leave()
+			}
+			var own *wire.Error
+			if errors.As(err, &own) && own.RetryAfter > 31*time.Second {
+				t.Errorf("at %v the key waits %v", now, own.RetryAfter)
+			}
+		}
+	}
+	use(2)
+	now = now.Add(10 * time.Hour)
+	use(2)
+	now = now.Add(-20 * time.Hour)
+	use(0)
+	now = now.Add(time.Minute)
+	use(2)
+	clock := open(t, "- {name: a, key: "+secret+"}").now
+	if at := clock().String(); !strings.Contains(at, " m=") {
+		t.Errorf("the times of limits have no monotonic part: %s", at)
+	}
+}

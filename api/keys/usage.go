@@ -41,7 +41,7 @@ func (b *bucket) limit(size int, now time.Time) {
 
 func (b *bucket) fill(now time.Time) {
 	if !b.at.IsZero() {
-		b.level = min(b.size, b.level+b.size*now.Sub(b.at).Minutes())
+		b.level = min(b.size, b.level+b.size*max(0, now.Sub(b.at).Minutes())) // a clock that is set back takes nothing
 	}
 	b.at = now
 }
