@@ -255,6 +255,7 @@ func (f *filler) try(room int64, c choice) choice {
 		keep, more := u.keepMore(first[i], kept[i], room)
 		room -= more
 		if kept[i]+more > 0 {
+			c.reads -= u.again // no tied tensor is one of the matrices
 			c.stay = append(c.stay, i)
 			for k := range keep {
 				if !keep[k] {

@@ -48,11 +48,11 @@ func (d *divider) findMatrices(whole int, dense []int32) {
 
 // moduleOf returns the module that tensor c belongs to; a unit that is a tensor itself has none and
 // gives c.
-func (d *divider) moduleOf(c int32) int32 {
-	path := d.nodes[c].path
+func (t *table) moduleOf(c int32) int32 {
+	path := t.nodes[c].path
 	parent := path[:max(0, strings.LastIndexByte(path, '.'))]
 	for m := c - 1; m >= 0; m-- {
-		if d.nodes[m].module != nil && d.nodes[m].path == parent {
+		if t.nodes[m].module != nil && t.nodes[m].path == parent {
 			return m
 		}
 	}

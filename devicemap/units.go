@@ -18,6 +18,8 @@ type unit struct {
 	// are the parts of these that are experts.
 	bytes, reads             int64
 	expertBytes, expertReads int64
+	// again is the part of reads that repeats others: of tensors that later units read too.
+	again int64
 	// dense is what of it is read whole, expert the size of one of its experts, which stream one by
 	// one.
 	dense, expert int64
@@ -38,6 +40,7 @@ type share struct {
 	lookup  bool  // single rows, from the mapping
 	experts int32 // the module that stacks experts, of which this is a parameter; 0 for none
 	band    int64 // bytes of the largest band in which it can stream, if any
+	again   int   // how often it is read once more
 }
 
 // A divider makes the units of a model.
@@ -106,13 +109,28 @@ func (t *table) shareTensors() map[int32]share {
 		}
 	}
 	for _, g := range t.ties {
-		for _, n := range g.nodes {
-			if shares[n].lookup {
-				delete(shares, n) // under its other names it is read whole
-			}
-		}
+		t.shareTies(g.nodes, shares)
 	}
 	return shares
+}
+
+// shareTies finds how often a token reads a tensor that has several names: whole under each of them, lookups and names
+// of modules that are not read aside.
+func (t *table) shareTies(names []int32, shares map[int32]share) {
+	uses := 0
+	for _, n := range names {
+		if m := t.nodes[t.moduleOf(n)].module; shares[n].lookup {
+			delete(shares, n)
+		} else if m == nil || !m.Unread() {
+			uses++
+		}
+	}
+	for _, n := range names {
+		if s, stacked := shares[n]; !stacked && !t.nodes[n].repeated && uses > 1 {
+			s.again = uses - 1
+			shares[n] = s
+		}
+	}
 }
 
 // collect adds the units at and below node i.
@@ -261,7 +279,8 @@ func (u *unit) weigh(bytes float64, s share) {
 		u.reads += reads
 		u.expertBytes, u.expertReads = u.expertBytes+int64(bytes), u.expertReads+reads
 	default:
-		u.reads += int64(bytes)
+		again := int64(s.again) * int64(bytes)
+		u.reads, u.again = u.reads+int64(bytes)+again, u.again+again
 		u.dense += int64(bytes)
 		u.passage.weigh(int64(bytes), s.band)
 	}

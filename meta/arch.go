@@ -194,12 +194,13 @@ func lfms() []architecture {
 	}
 }
 
-// mambas returns the models of the table that have mixers alone.
+// mambas returns the models of the table that have mixers alone, or with few transformer blocks.
 func mambas() []architecture {
 	return []architecture{
 		{"falcon_mamba", "FalconMambaForCausalLM", "backbone", "FalconMambaBlock FalconMambaMixer", 0, []int{0}, falconMamba},
 		{"mamba", "MambaForCausalLM", "backbone", "MambaBlock MambaMixer", 0, []int{0}, mamba1},
 		{"mamba2", "Mamba2ForCausalLM", "backbone", "Mamba2Block", 0, []int{2}, mamba2},
+		{"zamba2", "Zamba2ForCausalLM", "model", "Zamba2HybridLayer Zamba2MambaDecoderLayer", 1, []int{2}, zamba2},
 	}
 }
 

@@ -25,6 +25,8 @@ type Builder struct {
 	// of spec.
 	inBlock bool
 	experts *MoESpec
+	// twin is the earlier module that has the parameters of this scope, nil for none.
+	twin *Module
 }
 
 // tree is shared by the scopes of one tree.
@@ -73,6 +75,9 @@ func (b *Builder) Child(name, class string) *Builder {
 	scope := &Builder{tree: b.tree, node: child, path: Join(b.path, name), inBlock: b.inBlock || b.node.Kind == KindBlock}
 	if b.published != "" {
 		scope.published = Join(b.published, name)
+	}
+	if b.twin != nil {
+		scope.twin = b.twin.Child(name)
 	}
 	if spec, ok := b.node.Spec.(*MoESpec); ok && slices.Contains(spec.Stacks(), name) {
 		scope.experts = spec
@@ -139,8 +144,13 @@ func (b *Builder) Param(name string, shape ...int) *Param {
 
 // ParamFrom adds a parameter that sources fill. Checkpoints with other names may fill it in another
 // way: others lists these ways. With a header, ParamFrom takes the first way whose first tensor
-// exists.
+// exists. In a scope with a twin the parameter is tied to the twin's, unless the checkpoint has both.
 func (b *Builder) ParamFrom(name string, shape []int, sources []TensorSource, others ...[]TensorSource) *Param {
+	if b.twin != nil {
+		if first := b.twin.Param(name); b.tree.ties(first, append([][]TensorSource{sources}, others...), b.weightPlace(name, shape)) {
+			return b.Tied(name, first)
+		}
+	}
 	p := &Param{Name: name, Shape: shape, DType: b.tree.dtype}
 	if b.tree.published != nil {
 		sources, others = b.tree.asPublished(sources, others)
@@ -170,6 +180,24 @@ func (b *Builder) wideWhere(keeps func(n *Module, p *Param) bool) {
 			}
 		}
 	}
+}
+
+// ties reports whether a parameter that could be filled in some ways is one with first. If the checkpoint has only the
+// tensors of the ways, they fill first. If it has both, they may differ, and transformers leaves them untied. Two
+// parameters are correct in both cases.
+func (t *tree) ties(first *Param, ways [][]TensorSource, w weightPlace) bool {
+	if t.header == nil {
+		return true
+	}
+	sources, _ := t.findAny(ways, first.Shape, w.inOut)
+	if sources == nil {
+		return true
+	}
+	if _, _, both := t.header.Tensor(first.Sources[0].Tensor); both {
+		return false
+	}
+	t.resolve(first, sources, nil, w)
+	return true
 }
 
 // Tied adds a parameter that shares its tensor with p.

@@ -195,9 +195,6 @@ func (d *decoder) causalLM(f *fields, b *Builder, w wiring, layer func(b *Builde
 
 // head adds lm_head, which is the embedding itself if the two are tied. names are its names in
 // checkpoints.
-//
-// A checkpoint may have the shared tensor under the head's name only. If it has both, they may
-// differ, and transformers leaves them untied. Two parameters are correct in both cases.
 func (b *Builder) head(embed *Builder, hidden, vocab int, tied bool, names ...string) *Builder {
 	return b.headAt("lm_head", embed, hidden, vocab, tied, names...)
 }
@@ -209,17 +206,8 @@ func (b *Builder) headAt(path string, embed *Builder, hidden, vocab int, tied bo
 	for i, name := range names {
 		ways[i] = []TensorSource{{Tensor: name}}
 	}
-	if header := b.tree.header; header != nil && tied {
-		if sources, _ := b.tree.findAny(ways, table.Shape, false); sources != nil {
-			if _, _, both := header.Tensor(table.Sources[0].Tensor); both {
-				tied = false
-			} else {
-				b.tree.resolve(table, sources, nil, weightPlace{})
-			}
-		}
-	}
 	c := b.Child(path, "Linear").Runs(KindLinear, &LinearSpec{In: hidden, Out: vocab})
-	if tied {
+	if tied && b.tree.ties(table, ways, weightPlace{}) {
 		c.Tied("weight", table)
 		b.Ignore(names...)
 	} else {

@@ -115,6 +115,29 @@ func (p *Param) Resolve() *Param {
 	return p
 }
 
+// Unread reports whether passes read the parameters of m under their other names alone: m has a spec, but no kind. Such
+// are the adapters of a shared block that are for its other uses.
+func (m *Module) Unread() bool { return m.Kind == KindNone && m.Spec != nil }
+
+// WithoutUnread returns m without the modules below it that are [Module.Unread]: m itself if there are none.
+func (m *Module) WithoutUnread() *Module {
+	children, same := make([]*Module, 0, len(m.Children)), true
+	for _, c := range m.Children {
+		if c.Unread() {
+			same = false
+			continue
+		}
+		read := c.WithoutUnread()
+		children, same = append(children, read), same && read == c
+	}
+	if same {
+		return m
+	}
+	out := *m
+	out.Children = children
+	return &out
+}
+
 // Child returns the child called name, or nil.
 func (m *Module) Child(name string) *Module {
 	for _, c := range m.Resolve().Children {

@@ -64,6 +64,9 @@ type CausalLMSpec struct {
 	PerLayer *PerLayerSpec // what blocks with a LayerInput get; nil for none
 	Streams  *StreamsSpec  // the residual stream is several; nil for one
 	Join     *JoinSpec     // what joins embeddings and hidden states of another model; nil for none
+	// KeepsEmbeddings says that the embeddings stand behind the hidden states, in rows of 2·Hidden channels, and pass all
+	// blocks unchanged. The blocks have BesideEmbeddings.
+	KeepsEmbeddings bool
 
 	LogitScale   float32 // multiplies the logits; 0 means 1
 	LogitSoftcap float32 // bounds the logits (Gemma 2); 0 means none
@@ -126,6 +129,20 @@ type BlockSpec struct {
 	Then     *BlockSpec
 	// Scalar, "" for none, names a Buffer of one number, which multiplies the block's result (Gemma 4).
 	Scalar string
+	// BesideEmbeddings says that x is the first half of the channels, and that the block leaves the embeddings behind it as
+	// they are. Lead, nil for none, needs it. The block has one branch.
+	BesideEmbeddings bool
+	Lead             *LeadSpec
+}
+
+// LeadSpec is a chain of modules in front of the only branch of a block, whose result is added to the operand of the
+// branch but not to the residual stream (Zamba2). With a = the block's Attention and e = the embeddings:
+//
+//	y = x + a(pre(x + Out(MLP(MLPNorm(Attention(Norm(x and e side by side)))))))
+//
+// Names are children of the block. Their parameters may be those of an earlier block: see [Module.Unread].
+type LeadSpec struct {
+	Norm, Attention, MLPNorm, MLP, Out string
 }
 
 // ExpertsSpec is a mixture beside the MLP of a block, with norms of its own, as in Gemma 4: with m = MLP and e =
@@ -168,7 +185,9 @@ type MLPSpec struct {
 	Gate, Up, Down string
 	Fused          string
 	FusedOrder     GateOrder
-	Act            Activation
+	// FusedAdapter, "" for none, names a Sequential whose result is added to that of Fused (Zamba2).
+	FusedAdapter string
+	Act          Activation
 	// XIELU, "" for none, names a child with the numbers alpha_p and alpha_n (Params), beta and eps (Buffers)
 	// of the activation xIELU (Apertus), which replaces Act: beta·x + softplus(alpha_p)·x² above 0, and
 	// beta·x + (beta + softplus(alpha_n))·(exp(min(x, eps)) - 1 - x) up to 0.

@@ -15,18 +15,21 @@ type AttentionSpec struct {
 	Heads, KVHeads    int // KVHeads divides Heads
 	HeadDim, ValueDim int // channels of a query or key head, and of a value head
 	Q, K, V           string
-	Fused             string // Linear with the rows of Q, K and V
-	FusedOrder        FusedOrder
-	Shards            int // of FusedQVKInShards
-	Out               string
-	QNorm, KNorm      string    // norms before rope, "" for none; a norm as wide as one head is applied per head
-	NormLast          bool      // QNorm and KNorm come after rope instead
-	Scale             float32   // multiplies q·k; usually HeadDim^(-1/2)
-	Window            int       // tokens that a token sees: itself and Window-1 before it; 0: all
-	Chunk             int       // a token sees those before it from the last multiple of Chunk tokens on (Llama 4); 0: all
-	Softcap           float32   // bounds the scores (Gemma 2); 0: none
-	Sinks             string    // Param [Heads]: a further logit of each head, without a value (gpt-oss); "" for none
-	Slopes            []float32 // of each head, by which a score falls per token of distance (ALiBi); nil: none
+	// QAdapter, KAdapter and VAdapter, "" for none, name Sequentials of the layer's operand, whose results are added to those
+	// of Q, K and V (Zamba2).
+	QAdapter, KAdapter, VAdapter string
+	Fused                        string // Linear with the rows of Q, K and V
+	FusedOrder                   FusedOrder
+	Shards                       int // of FusedQVKInShards
+	Out                          string
+	QNorm, KNorm                 string    // norms before rope, "" for none; a norm as wide as one head is applied per head
+	NormLast                     bool      // QNorm and KNorm come after rope instead
+	Scale                        float32   // multiplies q·k; usually HeadDim^(-1/2)
+	Window                       int       // tokens that a token sees: itself and Window-1 before it; 0: all
+	Chunk                        int       // a token sees those before it from the last multiple of Chunk tokens on (Llama 4); 0: all
+	Softcap                      float32   // bounds the scores (Gemma 2); 0: none
+	Sinks                        string    // Param [Heads]: a further logit of each head, without a value (gpt-oss); "" for none
+	Slopes                       []float32 // of each head, by which a score falls per token of distance (ALiBi); nil: none
 	// RoundedSlopes replaces the biases of Slopes by slope times the key's position, both and their product rounded to
 	// bfloat16, and the product multiplied by Scale (Falcon).
 	RoundedSlopes bool

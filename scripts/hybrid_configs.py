@@ -211,6 +211,24 @@ def recurrent_gemma(R, llama):
     return c
 
 
+def zamba2(R, llama):
+    c = llama(R, "zamba2", head_dim=False, dims=(4, 6, 8))
+    layers, blocks, expand = R.choice([4, 5, 6]), R.choice([1, 2, 2]), R.choice([1, 2])
+    inner = expand * c["hidden_size"]
+    heads = R.choice([h for h in (1, 2, 3, 4, 6) if inner % h == 0])
+    mixed = R.choice(["mamba", "linear_attention"])
+    kinds = [R.choice(["hybrid", "hybrid", mixed]) for _ in range(layers)]
+    kinds[:2] = R.choice([["hybrid", mixed], [mixed, "hybrid"]])
+    kinds[-1] = "hybrid"
+    c.update(num_hidden_layers=layers, layers_block_type=kinds, num_mem_blocks=blocks, mamba_expand=expand, n_mamba_heads=heads,
+             mamba_ngroups=R.choice([g for g in (1, 2, 3, heads) if heads % g == 0]), mamba_d_state=R.choice([4, 7, 16]), mamba_d_conv=R.choice([2, 3, 4]),
+             chunk_size=R.choice([4, 8, 32]), time_step_min=R.choice([0.001, 0.2]), add_bias_linear=R.random() < 0.3, adapter_rank=R.choice([2, 5]),
+             use_mem_rope=R.random() < 0.6, use_shared_attention_adapter=R.random() < 0.5)
+    if c["use_shared_attention_adapter"]:
+        c["num_key_value_heads"] = c["num_attention_heads"]
+    return c
+
+
 def hybrids(llama, wrap):
     """The makers, each with the seeds of the committed fixtures. llama and wrap are family_configs'."""
     return {
@@ -228,6 +246,7 @@ def hybrids(llama, wrap):
         "granitemoehybrid": (lambda R: granitemoehybrid(R, llama), [1, 2, 3]),
         "bamba": (lambda R: bamba(R, llama), [1, 2, 3]),
         "recurrent_gemma": (lambda R: recurrent_gemma(R, llama), [1, 2]),
+        "zamba2": (lambda R: zamba2(R, llama), [4, 13, 14]),
         "falcon_h1": (lambda R: falcon_h1(R, llama), [1, 2, 3]),
         "nemotron_h": (lambda R: nemotron_h(R, llama, False), [1]),
         "nemotron_h_moe": (lambda R: nemotron_h(R, llama, True), [1, 2, 3]),

@@ -135,7 +135,7 @@ def is_delta_net(config):
     return any(name in c for name in ("linear_key_head_dim", "linear_head_dim", "linear_attn_config", "short_conv_kernel_size"))
 
 
-SCANS = ("mamba", "falcon_mamba", "jamba", "recurrent_gemma")
+SCANS = ("mamba", "falcon_mamba", "jamba", "recurrent_gemma", "zamba2")
 
 
 def in_double(config):
@@ -160,6 +160,14 @@ def well_conditioned(model, ids, recurrent):
     if any(((a - b).abs() > 3e-5 + 3e-5 * b.abs()).any() for a, b in zip(short_states, states() if short_states else [])):
         return False
     return all((want - short).abs().max() < 1e-4 for short in shorts)
+
+
+@torch.no_grad()
+def steep(model, case):
+    """Whether float32 is too short for a prompt with its greedy answer, in a model of float64, which it stays."""
+    ids = torch.tensor([case["input_ids"] + case["greedy_ids"]])
+    short = model.float()(input_ids=ids).logits
+    return (model.double()(input_ids=ids).logits - short).abs().max() > 1e-4
 
 
 class Choices:
@@ -196,7 +204,7 @@ def search(config, dtype, first, vocab, recurrent):
         for n in LENGTHS:
             with Choices() as choices:
                 cases.append(base.prompt(model, ids[:n]))
-            if cases[-1][1] < MARGIN or choices.margin < CHOICE_MARGIN:
+            if cases[-1][1] < MARGIN or choices.margin < CHOICE_MARGIN or config["model_type"] == "zamba2" and steep(model, cases[-1][0]):
                 break
         else:
             return seed, model, cases

@@ -221,6 +221,8 @@ MODELS |= {
 LATENT = dict(MODELS["deepseek-v3"][1], n_routed_experts=4, n_group=1, topk_group=1, num_experts_per_tok=2, rope_parameters=rope(), index_topk=5, index_n_heads=8, index_head_dim=4)  # with many heads no scores are 0 alike
 MODELS |= {
     "jetmoe": ("jetmoe", dict(num_attention_heads=None, kv_channels=6, intermediate_size=8, num_local_experts=3, num_experts_per_tok=2)),
+    "zamba2": ("zamba2", dict(num_hidden_layers=3, layers_block_type=["linear_attention", "hybrid", "hybrid"], num_attention_heads=2, mamba_d_state=4, n_mamba_heads=4, mamba_ngroups=2,
+                              adapter_rank=3, use_shared_attention_adapter=True, use_mem_rope=True)),
     "recurrent-gemma": ("recurrent_gemma", dict(num_hidden_layers=2, block_types=["recurrent", "attention"], attention_window_size=4, lru_width=12, logits_soft_cap=5.0, hidden_act=None)),
     "deepseek-v32": ("deepseek_v32", LATENT),
     "glm-moe-dsa": ("glm_moe_dsa", dict(LATENT, indexer_types=["full", "shared"])),

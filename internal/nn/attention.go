@@ -14,6 +14,7 @@ type attention struct {
 	q, k, v      *linear // or fused
 	fused        *linear
 	out          *linear
+	adapters     [3]rule // added to q, k and v; nil for none
 	qNorm, kNorm *norm
 	vNorm        *norm
 	outNorm      *norm
@@ -219,8 +220,15 @@ func (c *compiler) projections(n Node, a *attention, in int) (err error) {
 		}
 		return nil
 	}
-	a.v, err = c.linearNamed(n, "values", s.V, in, a.vw)
-	return err
+	if a.v, err = c.linearNamed(n, "values", s.V, in, a.vw); err != nil {
+		return err
+	}
+	for i, name := range [...]string{s.QAdapter, s.KAdapter, s.VAdapter} {
+		if a.adapters[i], err = c.adapter(n, name, in, [...]int{queries, a.kw, a.vw}[i]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (a *attention) forward(c *Context, dst, x tensor.Tensor) {
@@ -337,6 +345,9 @@ func (a *attention) project(c *Context, x tensor.Tensor) (q, k, v tensor.Tensor)
 			a.v.compute(together, v, x, 0)
 		}
 		c.compute()
+		for i, to := range [...]tensor.Tensor{q, k, v} {
+			c.addRule(a.adapters[i], to, x)
+		}
 		if a.spec.KeysToo && c.err == nil {
 			c.copyRows(v, k)
 		}
@@ -389,6 +400,9 @@ func (a *attention) scratch(rows int) int {
 	}
 	if a.fused == nil || a.spec.FusedOrder != meta.FusedQKV {
 		n += floats(rows, a.qw) + floats(rows, a.kw) + floats(rows, a.vw)
+	}
+	for _, r := range a.adapters {
+		n = max(n, floats(rows, a.qw)+floats(rows, a.kw)+floats(rows, a.vw)+addedScratch(r, rows))
 	}
 	return n
 }

@@ -19,6 +19,7 @@ type block struct {
 	streams        *blockStreams // nil for one
 	ngrams         *ngrams       // nil for none
 	altUp          *altUp        // nil for none
+	beside         *beside       // nil for none
 	next           *guess        // of the experts of the block behind; nil for none
 	shortcut       *shortcut     // nil for none
 }
@@ -110,6 +111,14 @@ func (c *compiler) blockInput(n Node, s *meta.BlockSpec, b *block, in int) (_ in
 	} else if s.Laurel != nil {
 		return 0, at(n.Path, "a low-rank branch without alternating updates")
 	}
+	if s.BesideEmbeddings {
+		if b.beside, err = c.beside(n, s, in); err != nil {
+			return 0, err
+		}
+		in = b.beside.hidden
+	} else if s.Lead != nil {
+		return 0, at(n.Path, "a lead without embeddings beside the hidden states")
+	}
 	return in, nil
 }
 
@@ -195,6 +204,10 @@ func (b *block) together(c *Context, x tensor.Tensor) {
 	}
 	if b.shortcut != nil {
 		b.shortcut.through(c, b, x)
+		return
+	}
+	if b.beside != nil {
+		b.beside.through(c, b, x)
 		return
 	}
 	if !b.parallel {
@@ -349,6 +362,9 @@ func (b *block) scratch(rows int) int {
 	}
 	if b.shortcut != nil {
 		return b.shortcut.scratch(b, rows)
+	}
+	if b.beside != nil {
+		return b.beside.scratch(b, rows)
 	}
 	if b.parallel {
 		return 2*floats(rows, b.width) + max(b.attention.scratch(rows), b.mlp.scratch(rows))

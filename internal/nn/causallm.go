@@ -31,7 +31,7 @@ func (c *compiler) causalLM(root *meta.Module) error {
 			before.next = b.guessed()
 		}
 		before = b
-		c.unit(&ruleStep{rule: b, in: width, path: at.Path}, at)
+		c.unit(&ruleStep{rule: b, in: width, path: at.Path}, Node{at.Path, at.Module.WithoutUnread()})
 	}
 	return c.headUnit(n, s, width)
 }
@@ -86,6 +86,10 @@ func (c *compiler) embedUnit(n Node, s *meta.CausalLMSpec) (width int, err error
 		}
 		nodes, width = append(nodes, step.altUp.nodes...), step.altUp.width()
 	}
+	if s.KeepsEmbeddings {
+		c.program.beside = width / 2
+		c.together("embeddings beside hidden states")
+	}
 	c.widen(width)
 	c.unit(step, nodes...)
 	return width, nil
@@ -128,10 +132,14 @@ func (s *embedStep) widened(n Node, spec *meta.CausalLMSpec, width int) (int, er
 	if a := spec.AltUp; a != nil && (spec.Positions != "" || spec.Sinusoids != nil || spec.EmbedNorm != "" || spec.Streams != nil || spec.Join != nil || spec.EmbedProject != "" || a.Count < 1) {
 		return 0, at(n.Path, "alternating updates of %d streams beside positions, norms or other parts of embeddings", a.Count)
 	}
-	if spec.Streams == nil {
+	switch {
+	case spec.KeepsEmbeddings:
+		s.streams = 2
+	case spec.Streams == nil:
 		return width, nil
+	default:
+		s.streams = spec.Streams.Count
 	}
-	s.streams = spec.Streams.Count
 	if spec.Positions != "" || spec.Sinusoids != nil || spec.EmbedNorm != "" || spec.PerLayer != nil || spec.Join != nil || spec.EmbedProject != "" || s.streams < 1 {
 		return 0, at(n.Path, "%d streams beside positions, norms or other parts of embeddings", s.streams)
 	}
@@ -147,6 +155,9 @@ func (c *compiler) headUnit(n Node, s *meta.CausalLMSpec, width int) error {
 	step := &headStep{scale: orOne(s.LogitScale), softcap: s.LogitSoftcap}
 	var nodes []Node
 	var err error
+	if s.KeepsEmbeddings {
+		width = c.program.beside
+	}
 	if s.Norm != "" {
 		final, err := c.child(n, "final norm", s.Norm)
 		if err != nil {
@@ -259,7 +270,7 @@ func (s *embedStep) run(c *Context) {
 	if s.join != nil {
 		s.join.forward(c)
 	}
-	c.trace(PointEmbedding, s.tokens.path, c.hidden)
+	c.trace(PointEmbedding, s.tokens.path, c.residual(c.hidden))
 }
 
 // width is that of the hidden states.
@@ -301,7 +312,7 @@ func (s *headStep) run(c *Context) {
 	if c.in.Trace != nil && !c.recording() {
 		mark := c.arena.used
 		all := c.arena.take(c.rows, s.cols)
-		s.normalise(c.all(), all, c.hidden)
+		s.normalise(c.all(), all, c.residual(c.hidden))
 		c.trace(PointNorm, s.path(), all)
 		c.arena.used = mark
 	}
@@ -325,11 +336,11 @@ func (s *headStep) run(c *Context) {
 // gather normalises selected rows only. The norm of a row does not depend on the others.
 func (s *headStep) gather(c *Context, dst tensor.Tensor, rows []int32) {
 	mark := c.arena.used
-	x := dst
+	x, hidden := dst, c.residual(c.hidden)
 	if s.streams != nil || s.altUp != nil || s.project != nil {
-		x = c.arena.take(len(rows), c.hidden.Cols())
+		x = c.arena.take(len(rows), hidden.Cols())
 	}
-	c.backend.Gather(x, c.hidden, rows)
+	c.backend.Gather(x, hidden, rows)
 	s.normalise(c.all().at(rows), dst, x)
 	c.arena.used = mark
 }
@@ -377,7 +388,7 @@ func (s *headStep) path() string {
 func (s *headStep) sum(c *Context) {
 	mark := c.arena.used
 	normed := c.arena.take(c.limits.tile(c.rows), s.cols)
-	sums := c.Sums()
+	sums, hidden := c.Sums(), c.residual(c.hidden)
 	for i, r := range c.in.Sums {
 		sum, started := sums.Slice(i, i+1), r.From != nil
 		if started {
@@ -388,7 +399,7 @@ func (s *headStep) sum(c *Context) {
 		}
 		for begin := r.Begin; begin < r.End; begin += normed.Rows() {
 			end := min(begin+normed.Rows(), r.End)
-			x := c.hidden.Slice(begin, end)
+			x := hidden.Slice(begin, end)
 			y := normed.Slice(0, x.Rows())
 			s.normalise(c.all().at(c.iota[begin:end]), y, x)
 			if !started {

@@ -12,6 +12,7 @@ type mlp struct {
 	xielu       *xielu  // in place of act; nil for none
 	gate, up    *linear // or fused; without a gate, act applies to up
 	fused, down *linear
+	adapter     rule  // added to the result of fused; nil for none
 	innerNorm   *norm // nil for none
 	interleaved bool
 	inner       int
@@ -35,6 +36,9 @@ func (c *compiler) mlp(n Node, in int) (*mlp, error) {
 	if s.Act == meta.ActClampedSiLU {
 		c.special("clamped gates")
 	}
+	if s.FusedAdapter != "" && (s.Fused == "" || m.interleaved) {
+		return nil, at(n.Path, "an adapter of a fused gate with another layout than all of gate, then all of up")
+	}
 	if s.Fused != "" && m.gateScale != 1 {
 		return nil, at(n.Path, "a factor of a fused gate")
 	}
@@ -50,6 +54,9 @@ func (c *compiler) mlp(n Node, in int) (*mlp, error) {
 		}
 		if m.inner = m.fused.out / 2; m.fused.out%2 != 0 {
 			return nil, at(n.Path, "a fused gate of width %d, an odd number", m.fused.out)
+		}
+		if m.adapter, err = c.adapter(n, s.FusedAdapter, in, m.fused.out); err != nil {
+			return nil, err
 		}
 	default:
 		if m.up, err = c.linearNamed(n, "up", s.Up, in, 0); err != nil {
@@ -78,6 +85,7 @@ func (m *mlp) forward(c *Context, dst, x tensor.Tensor) {
 	mark := c.arena.used
 	gate, up := m.open(c.collect(), x)
 	c.compute()
+	m.adapt(c, gate, up, x)
 	m.close(c.all(), dst, gate, up)
 	c.scale(dst, m.scale)
 	c.arena.used = mark
@@ -99,6 +107,19 @@ func (m *mlp) open(c scope, x tensor.Tensor) (gate, up tensor.Tensor) {
 		m.up.compute(c, gate, x, 0)
 	}
 	return gate, up
+}
+
+// adapt adds the adapter's result for x to gate and up.
+func (m *mlp) adapt(c *Context, gate, up, x tensor.Tensor) {
+	if m.adapter == nil {
+		return
+	}
+	mark := c.arena.used
+	y := c.arena.passing(x.Rows(), 2*m.inner)
+	m.adapter.forward(c, y, x)
+	c.add(gate, y.Columns(0, m.inner), 1)
+	c.add(up, y.Columns(m.inner, 2*m.inner), 1)
+	c.arena.used = mark
 }
 
 // close computes dst from the results of open.
@@ -123,7 +144,7 @@ func (m *mlp) close(c scope, dst, gate, up tensor.Tensor) {
 
 func (m *mlp) scratch(rows int) int {
 	if m.fused != nil && !m.interleaved {
-		return floats(rows, 2*m.inner)
+		return floats(rows, 2*m.inner) + addedScratch(m.adapter, rows)
 	}
 	n := 2 * floats(rows, m.inner)
 	if m.xielu != nil {

@@ -61,22 +61,8 @@ func (c *compiler) moe(n Node, in int) (*moe, error) {
 	if err := c.stackOf(n, m); err != nil {
 		return nil, err
 	}
-	if s.Shared != "" {
-		child, err := c.child(n, "shared expert", s.Shared)
-		if err != nil {
-			return nil, err
-		}
-		if m.shared, err = c.mlp(child, in); err != nil {
-			return nil, err
-		}
-		if m.shared.cols() != in {
-			return nil, at(child.Path, "a result of width %d in a stream of %d", m.shared.cols(), in)
-		}
-		if s.SharedGate != "" {
-			if m.sharedGate, err = c.linearNamed(n, "gate of the shared expert", s.SharedGate, in, 1); err != nil {
-				return nil, err
-			}
-		}
+	if err := c.sharedOf(n, m, in); err != nil {
+		return nil, err
 	}
 	c.usedBy(m)
 	c.experts = append(c.experts, m.stack)
@@ -89,6 +75,30 @@ func (c *compiler) moe(n Node, in int) (*moe, error) {
 		c.program.constants = max(c.program.constants, s.TopK)
 	}
 	return m, nil
+}
+
+// sharedOf finds the expert that every token passes, if there is one.
+func (c *compiler) sharedOf(n Node, m *moe, in int) error {
+	if m.spec.Shared == "" {
+		return nil
+	}
+	child, err := c.child(n, "shared expert", m.spec.Shared)
+	if err != nil {
+		return err
+	}
+	if m.shared, err = c.mlp(child, in); err != nil {
+		return err
+	}
+	if m.shared.adapter != nil {
+		return at(child.Path, "an adapter of the shared expert's gate")
+	}
+	if m.shared.cols() != in {
+		return at(child.Path, "a result of width %d in a stream of %d", m.shared.cols(), in)
+	}
+	if m.spec.SharedGate != "" {
+		m.sharedGate, err = c.linearNamed(n, "gate of the shared expert", m.spec.SharedGate, in, 1)
+	}
+	return err
 }
 
 // apart reports whether the maps down are a stack of their own, whose experts are held after those of the other.

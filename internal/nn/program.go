@@ -33,6 +33,7 @@ type Program struct {
 	chosen        int    // most positions that an indexer chooses for a row, 0 for no indexer
 	perLayer      int    // width of the vectors of meta.PerLayerSpec together
 	joins         int    // see Joins
+	beside        int    // width of the embeddings behind the hidden states, 0 for none
 	earlier       int    // most tokens before a row's that an n-gram has, and
 	hashes        int    // most rows of a table that n-grams of a row have
 	host          string // see HostOnly

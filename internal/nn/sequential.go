@@ -106,7 +106,7 @@ func (s *ruleStep) run(c *Context) {
 		s.rule.forward(c, next, c.hidden)
 		c.state[0], c.state[1], c.hidden = c.state[1], c.state[0], next
 	}
-	c.trace(PointLayer, s.path, c.hidden)
+	c.trace(PointLayer, s.path, c.residual(c.hidden))
 }
 
 func (s *ruleStep) scratch(l Limits) int {

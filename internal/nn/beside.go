@@ -1,0 +1,117 @@
+package nn
+
+import (
+	"github.com/heftai/heft/internal/tensor"
+	"github.com/heftai/heft/meta"
+)
+
+// beside is what a block has whose hidden states stand in front of the embeddings, in rows of twice as many channels.
+type beside struct {
+	hidden int
+	lead   *lead // nil for none
+}
+
+// lead computes what is added to the operand of the only branch of a block; see meta.LeadSpec.
+type lead struct {
+	norm, mlpNorm  *norm
+	attention, mlp rule
+	out            *linear
+}
+
+// beside compiles the parts of a block with rows of in channels.
+func (c *compiler) beside(n Node, s *meta.BlockSpec, in int) (b *beside, err error) {
+	switch {
+	case in != 2*c.program.beside:
+		return nil, at(n.Path, "a block beside embeddings, in a width of %d without them", in)
+	case s.Attention == "" || s.MLP != "" || s.Plain != nil || s.Parallel || s.NormSums || s.NormedResidual || s.Streams != nil || s.AltUp != nil || s.Input != nil || s.Scalar != "" || orOne(s.ResidualScale) != 1:
+		return nil, at(n.Path, "embeddings beside a block of another form than one branch")
+	}
+	b = &beside{hidden: in / 2}
+	if s.Lead != nil {
+		b.lead, err = c.lead(n, s.Lead, in)
+	}
+	return b, err
+}
+
+func (c *compiler) lead(n Node, s *meta.LeadSpec, in int) (l *lead, err error) {
+	l = &lead{}
+	if l.norm, err = c.normNamed(n, "norm of hidden states and embeddings", s.Norm, in); err != nil {
+		return nil, err
+	}
+	for _, r := range [...]struct {
+		to         *rule
+		role, name string
+		norm       **norm
+		normName   string
+	}{{&l.attention, "attention", s.Attention, nil, ""}, {&l.mlp, "mlp", s.MLP, &l.mlpNorm, s.MLPNorm}} {
+		if r.norm != nil {
+			if *r.norm, err = c.normNamed(n, "norm before the "+r.role, r.normName, in); err != nil {
+				return nil, err
+			}
+		}
+		child, err := c.child(n, r.role, r.name)
+		if err != nil {
+			return nil, err
+		}
+		if *r.to, err = c.rule(child, in); err != nil {
+			return nil, err
+		}
+		in = (*r.to).cols()
+	}
+	l.out, err = c.linearNamed(n, "output", s.Out, in, c.program.beside)
+	return l, err
+}
+
+// residual returns the hidden states of x, without embeddings beside them.
+func (c *Context) residual(x tensor.Tensor) tensor.Tensor {
+	if c.program.beside == 0 {
+		return x
+	}
+	return columns(x, 0, c.program.beside)
+}
+
+// through computes x = block(x) for rows of hidden states and embeddings.
+func (b *beside) through(c *Context, of *block, x tensor.Tensor) {
+	mark := c.arena.used
+	stream, y := columns(x, 0, b.hidden), c.arena.passing(x.Rows(), b.hidden)
+	operand := stream
+	if b.lead != nil {
+		operand = c.arena.take(x.Rows(), b.hidden)
+		b.lead.forward(c, operand, x)
+		c.add(operand, stream, 1)
+	}
+	of.attention.forward(c, y, operand, false)
+	c.add(stream, y, 1)
+	c.arena.used = mark
+}
+
+// forward sets dst to the chain of hidden states and embeddings x.
+func (l *lead) forward(c *Context, dst, x tensor.Tensor) {
+	mark := c.arena.used
+	rows := x.Rows()
+	normed, attended := c.arena.passing(rows, x.Cols()), c.arena.take(rows, l.attention.cols())
+	if l.norm != nil && c.err == nil {
+		l.norm.forward(c, normed, x)
+		x = normed
+	}
+	l.attention.forward(c, attended, x)
+	if l.mlpNorm != nil && c.err == nil {
+		y := c.arena.passing(rows, attended.Cols())
+		l.mlpNorm.forward(c, y, attended)
+		attended = y
+	}
+	result := c.arena.take(rows, l.mlp.cols())
+	l.mlp.forward(c, result, attended)
+	l.out.forward(c, dst, result)
+	c.arena.used = mark
+}
+
+// scratch is that of block of.
+func (b *beside) scratch(of *block, rows int) int {
+	n := of.attention.scratch(rows)
+	if l := b.lead; l != nil {
+		within := max(l.attention.scratch(rows), floats(rows, l.attention.cols())+floats(rows, l.mlp.cols())+l.mlp.scratch(rows))
+		n = floats(rows, b.hidden) + max(n, floats(rows, 2*b.hidden)+floats(rows, l.attention.cols())+within)
+	}
+	return floats(rows, b.hidden) + n
+}
