@@ -150,7 +150,7 @@ func (a *answer) call(steps []step, c generate.Call) []step {
 		return steps
 	}
 	if c.Name != "" {
-		steps = append(steps, step{kind: stepCall, callID: c.ID, name: c.Name})
+		steps = append(steps, step{kind: stepCall, callID: c.ID, callee: a.callees.of(c.Name)})
 	}
 	if c.Arguments != "" {
 		steps = append(steps, step{kind: stepArguments, text: c.Arguments})

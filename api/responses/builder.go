@@ -24,8 +24,9 @@ type step struct {
 	kind stepKind
 	text string
 	// probs are the log-probabilities of the tokens of a piece of text, in JSON.
-	probs        []json.RawMessage
-	callID, name string // of a call that begins
+	probs  []json.RawMessage
+	callID string // of a call that begins
+	callee callee
 }
 
 type stepKind uint8
@@ -138,7 +139,7 @@ func itemID(kind, suffix, place string) string { return prefixes[kind] + suffix 
 // open begins an item.
 func (b *builder) open(s step) error {
 	kind := s.itemType()
-	b.item = &outputItem{Type: kind, ID: itemID(kind, b.suffix, strconv.Itoa(len(b.r.Output))), Status: inProgress, CallID: s.callID, Name: s.name}
+	b.item = &outputItem{Type: kind, ID: itemID(kind, b.suffix, strconv.Itoa(len(b.r.Output))), Status: inProgress, CallID: s.callID, Name: s.callee.name, Namespace: s.callee.namespace}
 	b.r.Output = append(b.r.Output, b.item)
 	b.pieces = append(b.pieces, pieces{Bytes: []int{}})
 	b.text.Reset()

@@ -16,6 +16,7 @@ type inputItem struct {
 	Role      string // of a message
 	Text      string // of all parts
 	CallID    string
+	Namespace string // of a call's function
 	Name      string
 	Arguments string
 	parts     []inputPart
@@ -65,6 +66,7 @@ func decodeItem(in *wire.Fields) *inputItem {
 		decodeMessage(in, item)
 	case typeCall:
 		required(in, "call_id", &item.CallID)
+		in.String("namespace", &item.Namespace)
 		required(in, "name", &item.Name)
 		in.String("arguments", &item.Arguments)
 	case typeOutput:
@@ -191,7 +193,7 @@ func decodeReasoning(in *wire.Fields, item *inputItem) {
 func (i *inputItem) MarshalJSON() ([]byte, error) {
 	switch i.Type {
 	case typeCall, typeReasoning:
-		out := &outputItem{Type: i.Type, ID: i.ID, Status: completed, CallID: i.CallID, Name: i.Name, Arguments: i.Arguments}
+		out := &outputItem{Type: i.Type, ID: i.ID, Status: completed, CallID: i.CallID, Namespace: i.Namespace, Name: i.Name, Arguments: i.Arguments}
 		for _, p := range i.parts {
 			out.Content = append(out.Content, part{Type: p.kind, Text: p.text})
 		}
@@ -266,11 +268,12 @@ func (t *transcript) add(item *inputItem) string {
 		m.Reasoning = joined(m.Reasoning, item.Text)
 	case typeCall:
 		m := t.model()
-		m.ToolCalls = append(m.ToolCalls, text.ToolCall{ID: item.CallID, Name: item.Name, Arguments: item.Arguments})
+		function := callee{item.Namespace, item.Name}.seen()
+		m.ToolCalls = append(m.ToolCalls, text.ToolCall{ID: item.CallID, Name: function, Arguments: item.Arguments})
 		if t.calls == nil {
 			t.calls = map[string]string{}
 		}
-		t.calls[item.CallID] = item.Name
+		t.calls[item.CallID] = function
 	case typeOutput:
 		function, known := t.calls[item.CallID]
 		if !known {

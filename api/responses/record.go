@@ -95,7 +95,7 @@ func (r *record) items() []*inputItem {
 
 // input is the item as a later request has it.
 func (i *outputItem) input() *inputItem {
-	in := &inputItem{Type: i.Type, ID: i.ID, CallID: i.CallID, Name: i.Name, Arguments: i.Arguments}
+	in := &inputItem{Type: i.Type, ID: i.ID, CallID: i.CallID, Name: i.Name, Namespace: i.Namespace, Arguments: i.Arguments}
 	if i.Type == typeMessage {
 		in.Role = "assistant"
 	}
@@ -209,7 +209,7 @@ func (b *builder) repeat(item *outputItem, p pieces) error {
 	case typeMessage:
 		s.kind = stepText
 	case typeCall:
-		if err := b.add(step{kind: stepCall, callID: item.CallID, name: item.Name}); err != nil {
+		if err := b.add(step{kind: stepCall, callID: item.CallID, callee: callee{item.Namespace, item.Name}}); err != nil {
 			return err
 		}
 	}

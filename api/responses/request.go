@@ -20,6 +20,7 @@ type request struct {
 	conversation generate.Conversation
 	response     *response
 	items        []*inputItem
+	callees      callees
 	stream       bool
 	encrypt      bool // reasoning has encrypted_content
 }
@@ -80,7 +81,7 @@ func decodeRequest(f *wire.Fields, m *generate.Model) *request {
 		f.String("instructions", r.Instructions)
 	}
 	decodeSampling(f, m, q)
-	decodeTools(f, &q.conversation, r)
+	q.callees = decodeTools(f, &q.conversation, r)
 	decodeText(f, q)
 	decodeReasoningConfig(f, q)
 	decodeLabels(f, r)

@@ -126,7 +126,8 @@ type outputItem struct {
 	Status  string `json:"status"`
 	Content []part `json:"content"` // of a message or reasoning
 
-	CallID    string  `json:"call_id"` // of a call, as the two below
+	CallID    string  `json:"call_id"` // of a call, as the three below
+	Namespace string  `json:"namespace"`
 	Name      string  `json:"name"`
 	Arguments string  `json:"arguments"`
 	Encrypted *string `json:"encrypted_content"` // of reasoning
@@ -141,9 +142,10 @@ func (i *outputItem) MarshalJSON() ([]byte, error) {
 			Type      string `json:"type"`
 			Status    string `json:"status"`
 			CallID    string `json:"call_id"`
+			Namespace string `json:"namespace,omitzero"`
 			Name      string `json:"name"`
 			Arguments string `json:"arguments"`
-		}{i.ID, i.Type, i.Status, i.CallID, i.Name, i.Arguments})
+		}{i.ID, i.Type, i.Status, i.CallID, i.Namespace, i.Name, i.Arguments})
 	case typeReasoning:
 		return encode(struct {
 			ID        string   `json:"id"`

@@ -9,19 +9,47 @@ import (
 	"github.com/heftai/heft/text"
 )
 
-// A tool is a function that the model may call, as a response shows it.
+// A tool is a function that the model may call, or a namespace of functions, as a response shows it.
 type tool struct {
 	Type        string          `json:"type"`
 	Name        string          `json:"name"`
 	Description *string         `json:"description"`
-	Parameters  json.RawMessage `json:"parameters"`
-	Strict      bool            `json:"strict"`
+	Parameters  json.RawMessage `json:"parameters"` // of a function
+	Strict      bool            `json:"strict"`     // of a function
+	Tools       []tool          `json:"tools"`      // of a namespace
 }
 
-const typeFunction = "function"
+// MarshalJSON writes the keys of the tool's type.
+func (t tool) MarshalJSON() ([]byte, error) {
+	if t.Type == typeNamespace {
+		return encode(struct {
+			Type        string  `json:"type"`
+			Name        string  `json:"name"`
+			Description *string `json:"description"`
+			Tools       []tool  `json:"tools"`
+		}{t.Type, t.Name, t.Description, t.Tools})
+	}
+	return encode(struct {
+		Type        string          `json:"type"`
+		Name        string          `json:"name"`
+		Description *string         `json:"description"`
+		Parameters  json.RawMessage `json:"parameters"`
+		Strict      bool            `json:"strict"`
+	}{t.Type, t.Name, t.Description, t.Parameters, t.Strict})
+}
 
-// decodeTools reads the fields about tools into c and r.
-func decodeTools(f *wire.Fields, c *generate.Conversation, r *response) {
+// Samples implements schema.Sampler.
+func (t tool) Samples() []any {
+	return []any{tool{Type: typeFunction}, tool{Type: typeNamespace, Tools: []tool{{Type: typeFunction}}}}
+}
+
+const (
+	typeFunction  = "function"
+	typeWebSearch = "web_search"
+)
+
+// decodeTools reads the fields about tools into c and r. It returns the functions of namespaces.
+func decodeTools(f *wire.Fields, c *generate.Conversation, r *response) callees {
 	r.Parallel = true
 	f.Bool("parallel_tool_calls", &r.Parallel)
 	c.SingleCall = !r.Parallel
@@ -30,19 +58,45 @@ func decodeTools(f *wire.Fields, c *generate.Conversation, r *response) {
 		f.Integer("max_tool_calls", r.MaxToolCalls, 1, 1<<31-1) // of hosted tools, of which there are none
 	}
 	r.Tools = []tool{}
+	q := toolReader{conversation: c}
 	f.Objects("tools", "a list of tools", func(i int, in *wire.Fields) bool {
-		t, described := decodeTool(in)
-		r.Tools = append(r.Tools, t)
-		c.Tools = append(c.Tools, described)
-		if t.Strict {
-			if c.Strict == nil {
-				c.Strict = map[string]bool{}
-			}
-			c.Strict[t.Name] = true
+		var kind string
+		in.String("type", &kind)
+		switch {
+		case kind == typeNamespace:
+			r.Tools = append(r.Tools, q.decodeNamespace(in))
+		case kind == typeWebSearch && offline(in): // of an empty cache
+		default:
+			t, described := decodeTool(in)
+			r.Tools = append(r.Tools, t)
+			q.add(in, described, t.Strict)
 		}
 		return true
 	})
 	decodeChoice(f, c, r)
+	return q.callees
+}
+
+// add adds a function to those that the model sees.
+func (q *toolReader) add(in *wire.Fields, t text.Tool, strict bool) {
+	c := q.conversation
+	if q.callees != nil && in.Err() == nil && slices.ContainsFunc(c.Tools, func(other text.Tool) bool { return other.Name == t.Name }) {
+		in.Fail("name", "Invalid value for {}: the model would see two functions with the name %q.", short(t.Name))
+	}
+	c.Tools = append(c.Tools, t)
+	if strict {
+		if c.Strict == nil {
+			c.Strict = map[string]bool{}
+		}
+		c.Strict[t.Name] = true
+	}
+}
+
+// offline reports whether a web search may fetch nothing.
+func offline(in *wire.Fields) bool {
+	access := true
+	in.Bool("external_web_access", &access)
+	return !access
 }
 
 // decodeTool reads a function. Tools that a service would run for the client are rejected by name.
@@ -88,7 +142,7 @@ func decodeChoice(f *wire.Fields, c *generate.Conversation, r *response) {
 	switch required(o, "type", &kind); kind {
 	case "":
 	case typeFunction:
-		required(o, "name", &c.Tool)
+		c.Tool = calleeOf(o)
 		c.ToolChoice = generate.ToolsRequired
 		o.FailWith(knows(o, "name", c.Tool, c.Tools))
 	case "allowed_tools":
@@ -96,6 +150,14 @@ func decodeChoice(f *wire.Fields, c *generate.Conversation, r *response) {
 	default:
 		o.Fail("type", "Invalid value for {}: %q is not supported; use \"function\" or \"allowed_tools\".", short(kind))
 	}
+}
+
+// calleeOf reads the name of a function, as the model sees it.
+func calleeOf(o *wire.Fields) string {
+	var c callee
+	required(o, "name", &c.name)
+	o.String("namespace", &c.namespace)
+	return c.seen()
 }
 
 func setMode(f *wire.Fields, field, word string, c *generate.Conversation) {
@@ -131,11 +193,11 @@ func decodeAllowed(o *wire.Fields, c *generate.Conversation) {
 	}
 	allowed := map[string]bool{}
 	o.Objects("tools", "a list of tools", func(_ int, in *wire.Fields) bool {
-		var kind, name string
+		var kind string
 		if in.String("type", &kind); kind != typeFunction {
 			in.Fail("type", "Invalid value for {}: expected %q.", typeFunction)
 		}
-		required(in, "name", &name)
+		name := calleeOf(in)
 		in.FailWith(knows(in, "name", name, c.Tools))
 		allowed[name] = true
 		return true
