@@ -33,7 +33,7 @@ func TestWebSocketsAreToldToUseHTTP(t *testing.T) {
 	s := serve(t, generatetest.Fake(t, &enginetest.Model{}, engine.Options{}))
 	for path, want := range map[string]string{
 		"/v1/responses": `426 websocket_not_supported send POST /v1/responses over HTTP`, "/v1/messages": `426 invalid_request_error send POST /v1/messages over HTTP`,
-		"/api/chat": `426 {"error":"The server has no WebSockets: send POST /api/chat over HTTP`, "/v1/realtime?model=m": `404 invalid_request_error use POST /v1/responses`, "/health": `200 ok`,
+		"/api/chat": `426 {"error":"The server has no WebSockets: send POST /api/chat over HTTP`, "/v1/realtime?model=m": `404 invalid_request_error use POST /v1/responses with \"stream\": true. The server has no WebSockets.`, "/health": `200 ok`,
 	} {
 		r, err := http.NewRequest(http.MethodGet, s.URL+path, nil)
 		if err != nil {

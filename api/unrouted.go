@@ -17,9 +17,19 @@ type unrouted struct {
 
 // path answers requests to paths that no endpoint has.
 func (u unrouted) path(w http.ResponseWriter, r *http.Request) {
-	err := wire.NoSuchRoute(r, nearPath(u.routes, r))
+	instead, near := elsewhere[r.URL.Path], ""
+	if instead == "" {
+		near = nearPath(u.routes, r)
+	}
+	if near == "" {
+		instead = insteadOf(r.URL.Path)
+	}
+	err := wire.NoSuchRoute(r, near)
+	if instead != "" {
+		err.Message += ": " + instead + "."
+	}
 	if wantsWebSocket(r) {
-		err.Message += ". The server has no WebSockets and no realtime sessions: use POST /v1/responses or /v1/chat/completions with \"stream\": true"
+		err.Message = strings.TrimSuffix(err.Message, ".") + ". The server has no WebSockets."
 	}
 	u.fail(w, r, err)
 }
