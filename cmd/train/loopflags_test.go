@@ -219,24 +219,26 @@ func TestADivergedRunSaysSo(t *testing.T) {
 func TestLoopFlagsAreChecked(t *testing.T) {
 	dir, text := tinyModel(t), lessons(t, 2)
 	folder := t.TempDir()
-	if err := os.Mkdir(filepath.Join(folder, "checkpoint-7"), 0o700); err != nil {
-		t.Fatal(err)
+	for _, name := range []string{"checkpoint-7", "checkpoint-10"} {
+		if err := os.Mkdir(filepath.Join(folder, name), 0o700); err != nil {
+			t.Fatal(err)
+		}
 	}
 	for want, flags := range map[string][]string{
-		"want more than 0 and less than 1":                          {"--adam-beta1", "1"},
-		"need --optimizer adamw, adamw8bit, adam or muon":           {"--optimizer", "sgd", "--adam-beta2", "0.9"},
-		"--optimizer adafactor needs --plugin ddp":                  {"--optimizer", "adafactor", "--plugin", "zero1"},
-		"got --optimizer \"lion\", want one of adamw, adam":         {"--optimizer", "lion"},
-		"--momentum needs --optimizer sgd":                          {"--momentum", "0.9"},
-		"need evaluations: use --eval-data or --eval-split":         {"--load-best"},
-		"--load-best needs an evaluation at every checkpoint":       {"--load-best", "--eval-data", text, "--save-steps", "3", "--eval-steps", "2"},
-		"--eval-steps needs --eval-data or --eval-split":            {"--eval-steps", "2"},
-		"--early-stopping-threshold needs":                          {"--early-stopping-threshold", "0.1"},
-		"got --warmup-steps and --warmup-ratio, want one of them":   {"--warmup-steps", "2", "--warmup-ratio", "0.1"},
-		"such as r=16,alpha=32,targets=q_proj+v_proj":               {"--lora", "r=2,targets=q_proj,v_proj"},
-		"--early-stopping-patience -1":                              {"--early-stopping-patience", "-1"},
-		"no checkpoint there, want a folder checkpoint-N of a run":  {"--resume", filepath.Join(folder, "checkpoint-7")},
-		"want one of them, such as --resume " + folder + "/checkpo": {"--resume", folder},
+		"want more than 0 and less than 1":                           {"--adam-beta1", "1"},
+		"need --optimizer adamw, adamw8bit, adam or muon":            {"--optimizer", "sgd", "--adam-beta2", "0.9"},
+		"--optimizer adafactor needs --plugin ddp":                   {"--optimizer", "adafactor", "--plugin", "zero1"},
+		"got --optimizer \"lion\", want one of adamw, adam":          {"--optimizer", "lion"},
+		"--momentum needs --optimizer sgd":                           {"--momentum", "0.9"},
+		"need evaluations: use --eval-data or --eval-split":          {"--load-best"},
+		"--load-best needs an evaluation at every checkpoint":        {"--load-best", "--eval-data", text, "--save-steps", "3", "--eval-steps", "2"},
+		"--eval-steps needs --eval-data or --eval-split":             {"--eval-steps", "2"},
+		"--early-stopping-threshold needs":                           {"--early-stopping-threshold", "0.1"},
+		"got --warmup-steps and --warmup-ratio, want one of them":    {"--warmup-steps", "2", "--warmup-ratio", "0.1"},
+		"such as r=16,alpha=32,targets=q_proj+v_proj":                {"--lora", "r=2,targets=q_proj,v_proj"},
+		"--early-stopping-patience -1":                               {"--early-stopping-patience", "-1"},
+		"no checkpoint there, want a folder checkpoint-N of a run":   {"--resume", filepath.Join(folder, "checkpoint-7")},
+		"such as --resume " + filepath.Join(folder, "checkpoint-10"): {"--resume", folder}, // by number, not by name
 	} {
 		var stderr bytes.Buffer
 		status := run(slices.Concat([]string{"run", "--model", dir, "--data", text, "--output", filepath.Join(t.TempDir(), "out")}, flags), &bytes.Buffer{}, &stderr)

@@ -49,9 +49,6 @@ type MissingError struct {
 
 // Error implements error.
 func (e *MissingError) Error() string {
-	if len(e.Files) == 0 && e.Folder == FileName { // a file system without a name
-		return "tokenizer: there is no " + FileName
-	}
 	if len(e.Files) == 0 {
 		return fmt.Sprintf("tokenizer: %s has no %s", e.Folder, FileName)
 	}

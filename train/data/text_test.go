@@ -349,4 +349,7 @@ func TestTokenizersOfAFolder(t *testing.T) {
 	if _, err := OpenTokenizer(t.TempDir()); err == nil {
 		t.Error("a folder without a tokenizer")
 	}
+	if _, err := OpenTokenizerFS(fstest.MapFS{}); err == nil || err.Error() != "data: tokenizer: the file system has no tokenizer.json" {
+		t.Errorf("got %v of files without a tokenizer", err)
+	}
 }

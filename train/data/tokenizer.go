@@ -35,7 +35,7 @@ func OpenTokenizer(model string) (*Tokenizer, error) {
 
 // OpenTokenizerFS is [OpenTokenizer] for any file system.
 func OpenTokenizerFS(dir fs.FS) (*Tokenizer, error) {
-	t, c, err := text.OpenFS(dir, "tokenizer.json")
+	t, c, err := text.OpenFS(dir, "the file system")
 	if err != nil {
 		return nil, fmt.Errorf("data: %w", err)
 	}

@@ -70,9 +70,8 @@ func (c *job) checkResume() error {
 	if err == nil || !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	found, globErr := filepath.Glob(filepath.Join(c.Resume, "checkpoint-*"))
-	if globErr == nil && len(found) > 0 {
-		return misusef("--resume %s: got a folder of checkpoints, want one of them, such as --resume %s; --output %s with --resume auto takes the last one", c.Resume, found[len(found)-1], c.Resume)
+	if latest, err := train.LatestCheckpoint(c.Resume); err == nil {
+		return misusef("--resume %s: got a folder of checkpoints, want one of them, such as --resume %s; --output %s with --resume auto takes the last one", c.Resume, latest, c.Resume)
 	}
 	return misusef("--resume %s: got no checkpoint there, want a folder checkpoint-N of a run; --resume auto takes the last one in --output, or starts again", c.Resume)
 }
