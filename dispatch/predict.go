@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
@@ -17,9 +18,11 @@ import (
 type MachineSpeed struct {
 	MemoryBytes float64 `json:"memory_bytes_per_second"` // read from memory
 	DiskBytes   float64 `json:"disk_bytes_per_second"`   // read from the checkpoint's files, past the page cache
-	// Operations are multiplications and additions with weights of 32 and of 16 bits.
+	// Operations are multiplications and additions of tokens of a prompt with weights of 32 and of 16 bits, and with weights
+	// that are converted to blocks of 8 or 4 bits. The latter have the rate of 32 bits if Operations8 is 0.
 	Operations32 float64 `json:"operations_32_bit_per_second"`
 	Operations16 float64 `json:"operations_16_bit_per_second"`
+	Operations8  float64 `json:"operations_8_bit_per_second"`
 }
 
 // Probe measures the machine with o's threads and kernels. It takes 0.6 seconds and at most memory
@@ -38,7 +41,8 @@ func Probe(ctx context.Context, o Options, checkpoint *loader.Checkpoint, memory
 	if err != nil {
 		return MachineSpeed{}, err
 	}
-	s := MachineSpeed{Operations32: r.ComputeFor("float32"), Operations16: r.ComputeFor("bfloat16")}
+	rounded := o.Precision == PrecisionAuto
+	s := MachineSpeed{Operations32: r.ComputeFor("float32", false), Operations16: r.ComputeFor("bfloat16", rounded), Operations8: r.ComputeFor(meta.Conversions()[0].String(), rounded)}
 	if n := len(r.Memory); n > 0 {
 		s.MemoryBytes = r.Memory[n-1].BytesPerSecond
 	}
@@ -167,7 +171,10 @@ func newCostModel(skeleton *meta.Model, plan devicemap.Plan, dtype string, s Mac
 	}
 	m := &costModel{skeleton: skeleton, plan: plan, speed: s, dtype: dtype, weights: float64(step), rate: s.Operations32}
 	m.elements = m.weights / bytesOfWeight(skeleton, dtype)
-	if f, converted := quantized(dtype); (!converted || f.Row().Exact) && bytesOfWeight(skeleton, dtype) <= 2 {
+	switch f, converted := quantized(dtype); {
+	case converted && !f.Row().Exact:
+		m.rate = cmp.Or(s.Operations8, s.Operations32)
+	case bytesOfWeight(skeleton, dtype) <= 2:
 		m.rate = s.Operations16
 	}
 	m.streamed = float64(plan.DiskBytesPerToken) - m.missed(1)

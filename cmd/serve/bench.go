@@ -137,7 +137,7 @@ func (c *benchCmd) measure(ctx context.Context, m *dispatch.Model, checkpoint *l
 		return nil, err
 	}
 	r := &benchResult{Model: c.name(), PromptTokens: c.PromptTokens, DecodeTokens: c.DecodeTokens, Batch: c.Batch,
-		Weights: c.Weights, Quantize: m.Quantized().String(), Compress: compressName(m.LoadedAs()), WeightBytesPerToken: weights, Roofs: []*probe.Rates{}}
+		Weights: c.Weights, Quantize: m.Quantized().String(), Compress: compressName(m.LoadedAs()), Precision: c.Precision, WeightBytesPerToken: weights, Roofs: []*probe.Rates{}}
 	k := m.Kernels()
 	r.Threads, r.Variant = k.Threads, k.Variant
 	if m.Status().TierBytes[devicemap.CPU] == 0 {

@@ -30,6 +30,7 @@ type benchResult struct {
 	Weights     string   `json:"weights"`
 	Quantize    string   `json:"quantize"`     // the format that weights were converted to, or "none"
 	Compress    string   `json:"compress"`     // exact if weights were coded, else none
+	Precision   string   `json:"precision"`    // auto or high
 	LoadSeconds *float64 `json:"load_seconds"` // to bring the cpu tier into memory
 
 	PromptTokensPerSecond   *float64 `json:"prompt_tokens_per_second"`
@@ -129,8 +130,9 @@ func (r *benchResult) expect(m *dispatch.Model) {
 	}
 	set(&speed.MemoryBytes, r.MemoryReadBytesPerSecond)
 	set(&speed.DiskBytes, r.DiskProbeBytesPerSecond)
-	set(&speed.Operations32, r.computed("float32"))
-	set(&speed.Operations16, r.computed("bfloat16"))
+	set(&speed.Operations32, r.computed("float32", false))
+	set(&speed.Operations16, r.computed("bfloat16", r.Precision != "high"))
+	set(&speed.Operations8, r.computed(meta.Conversions()[0].String(), r.Precision != "high"))
 	if len(r.Roofs) > 0 {
 		run := dispatch.Run{PromptTokens: r.PromptTokens, BatchTokens: m.BatchLimits().Tokens, Sequences: r.Batch}
 		p := dispatch.PredictRun(m.Skeleton(), m.PlanWith(r.Batch, r.PromptTokens+r.DecodeTokens), loadedAs(m.LoadedAs(), ""), speed, run)
@@ -147,11 +149,11 @@ func (r *benchResult) expect(m *dispatch.Model) {
 	}
 }
 
-// computed is the mean rate of products with weights of a format.
-func (r *benchResult) computed(format string) *float64 {
+// computed is the mean rate of products with weights of a format and tokens that are rounded or not.
+func (r *benchResult) computed(format string, rounded bool) *float64 {
 	var list []float64
 	for _, roof := range r.Roofs {
-		if v := roof.ComputeFor(format); v > 0 {
+		if v := roof.ComputeFor(format, rounded); v > 0 {
 			list = append(list, v)
 		}
 	}

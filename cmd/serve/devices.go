@@ -191,7 +191,11 @@ func (m *machine) print(out cmdline.Output) error {
 			fmt.Fprintf(w, "\tmemory read\t%.1f GB/s with %s\n", r.BytesPerSecond/1e9, cmdline.Count(r.Threads, "thread"))
 		}
 		for _, r := range m.Rates.Compute {
-			fmt.Fprintf(w, "\t%s weights\t%.1f GFLOPS with %s, %s\n", r.Weights, r.OperationsPerSecond/1e9, cmdline.Count(r.Threads, "thread"), r.Variant)
+			name := r.Weights + " weights"
+			if r.Rounded {
+				name = r.Weights + " prompts" // with --precision auto
+			}
+			fmt.Fprintf(w, "\t%s\t%.1f GFLOPS with %s, %s\n", name, r.OperationsPerSecond/1e9, cmdline.Count(r.Threads, "thread"), r.Variant)
 		}
 		for _, r := range m.Rates.Peaks {
 			fmt.Fprintf(w, "\t%s at most\t%.1f GOPS with %s\n", r.Name, r.OperationsPerSecond/1e9, cmdline.Count(r.Threads, "thread"))

@@ -44,9 +44,9 @@ var allowed = map[string][]string{
 		"internal/kernels/qgemm", "internal/kernels/quant", "internal/kernels/sampling", "internal/kernels/vector"},
 
 	"internal/topology":            {},
-	"internal/pressure":            {},                                                                                        // decides from readings that it is given
-	"internal/probe":               {"internal/kernels/...", "internal/hostmem", "internal/atomicfile", "internal/smallfile"}, // files: the rate of a disk is kept
-	"internal/tokenizer":           {"internal/jsonscan", "internal/smallfile", "internal/hostmem"},                           // hostmem: a large tokenizer.json, while it is parsed
+	"internal/pressure":            {},                                                                                                                                                               // decides from readings that it is given
+	"internal/probe":               {"meta", "internal/backend", "internal/backend/cpu", "internal/tensor", "internal/kernels/...", "internal/hostmem", "internal/atomicfile", "internal/smallfile"}, // backend: products of prompts; files: the rate of a disk is kept
+	"internal/tokenizer":           {"internal/jsonscan", "internal/smallfile", "internal/hostmem"},                                                                                                  // hostmem: a large tokenizer.json, while it is parsed
 	"internal/chat":                {"internal/chat/jinja", "internal/smallfile"},
 	"internal/chat/jinja":          {"internal/jsonscan"},
 	"internal/layout":              {}, // how models write arguments that are not JSON

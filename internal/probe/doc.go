@@ -7,7 +7,7 @@
 //
 // Memory bandwidth is measured with the processor's widest loads, and peak arithmetic with
 // operations on registers, because both are limits of the machine and not of a kernel variant.
-// Compute rates are measured with the chosen variant on weights that fit in its cache. Files are
+// Compute rates are those of the CPU backend's products with the chosen variant, as prompts compute them. Files are
 // read past the page cache at random offsets, as package residency reads them. Rates vary on a
 // shared machine; compare only rates that were measured close together in time.
 //

@@ -7,13 +7,9 @@ import (
 	"slices"
 	"sync/atomic"
 	"time"
-	"unsafe"
 
 	"github.com/heftai/heft/internal/hostmem"
-	"github.com/heftai/heft/internal/kernels"
 	"github.com/heftai/heft/internal/kernels/fetch"
-	"github.com/heftai/heft/internal/kernels/gemv"
-	"github.com/heftai/heft/internal/kernels/mat"
 	"github.com/heftai/heft/internal/kernels/roof"
 )
 
@@ -137,45 +133,4 @@ func peak(ctx context.Context, roof *roof.Roof, n int) float64 {
 			}
 		}
 	})
-}
-
-// The shape of a prefill work unit: weights that fit in the second-level cache, and the tokens of a
-// chunk.
-const (
-	tileRows   = 32
-	tileCols   = 1024
-	tileTokens = 96
-)
-
-// compute returns the operation rate of n threads on weights of format f. If the variant has to
-// widen the weights, each use includes the widening.
-func compute(ctx context.Context, set *kernels.Set, f mat.Format, n int) float64 {
-	deadline := time.Now().Add(computeSlice)
-	return together(n, func(int) (done int64) {
-		w := mat.Weights{Data: make([]byte, tileRows*tileCols*f.Size()), Stride: tileCols * f.Size(), Format: f}
-		x := mat.Floats{V: make([]float32, tileTokens*tileCols), Stride: tileCols}
-		y := mat.Floats{V: make([]float32, tileTokens*tileRows), Stride: tileRows}
-		var panel []float32
-		if f != mat.Float32 && set.GEMV.WidenAt > 0 && set.GEMV.WidenAt <= tileTokens {
-			panel = make([]float32, tileRows*tileCols)
-		}
-		for {
-			use := w
-			if panel != nil {
-				set.Vector.Widen(panel, w.Data, f)
-				use = widened(panel)
-			}
-			set.GEMV.Mul(&gemv.Product{Y: y, W: use, X: x, Rows: tileRows, Tokens: tileTokens, N: tileCols})
-			done += 2 * tileRows * tileCols * tileTokens
-			if !time.Now().Before(deadline) || ctx.Err() != nil {
-				return done
-			}
-		}
-	})
-}
-
-// widened returns a panel of float32 as weights.
-func widened(panel []float32) mat.Weights {
-	data := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(panel))), 4*len(panel))
-	return mat.Weights{Data: data, Stride: 4 * tileCols, Format: mat.Float32}
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/heftai/heft/internal/hostmem"
 	"github.com/heftai/heft/internal/kernels"
-	"github.com/heftai/heft/internal/kernels/mat"
 	"github.com/heftai/heft/internal/kernels/roof"
 )
 
@@ -20,7 +19,7 @@ const Limit = 610 * time.Millisecond
 
 const (
 	memorySlice  = 80 * time.Millisecond  // for all thread counts together
-	computeSlice = 20 * time.Millisecond  // per format
+	computeSlice = 5 * time.Millisecond   // per kind of product and round
 	peakSlice    = 8 * time.Millisecond   // per kind of product
 	trialSlice   = 240 * time.Millisecond // for all depths and sizes of reads together
 	rateSlice    = 80 * time.Millisecond  // for the chosen ones
@@ -53,7 +52,7 @@ type Options struct {
 // Rates are the measured speeds of a machine.
 type Rates struct {
 	Memory  []MemoryRate  `json:"memory"`  // one per thread count
-	Compute []ComputeRate `json:"compute"` // one per weight format
+	Compute []ComputeRate `json:"compute"` // one per kind of product
 	Peaks   []PeakRate    `json:"peaks"`   // one per kind of product that the processor supports
 	Disk    *DiskRate     `json:"disk"`    // nil if no file was read
 }
@@ -64,9 +63,10 @@ type MemoryRate struct {
 	BytesPerSecond float64 `json:"bytes_per_second"`
 }
 
-// A ComputeRate is the rate at which threads together multiply cached weights by 96 tokens.
+// A ComputeRate is the rate at which threads together multiply weights by tokens of a prompt.
 type ComputeRate struct {
-	Weights string `json:"weights"` // float32, bfloat16
+	Weights string `json:"weights"` // float32, bfloat16 or q8_0
+	Rounded bool   `json:"rounded"` // tokens are rounded, as --precision auto does
 	Variant string `json:"variant"` // of the kernels
 	Threads int    `json:"threads"`
 	// OperationsPerSecond counts multiplications and additions: two per weight and token.
@@ -97,11 +97,11 @@ func (r *Rates) MemoryAt(n int) float64 {
 
 func distance(a, b int) int { return max(a-b, b-a) }
 
-// ComputeFor returns the operations per second with weights of the given format, or 0 if it was not
-// measured.
-func (r *Rates) ComputeFor(weights string) float64 {
+// ComputeFor returns the operations per second with weights of the given format and tokens that are rounded or not, or 0 if
+// that was not measured.
+func (r *Rates) ComputeFor(weights string, rounded bool) float64 {
 	for _, c := range r.Compute {
-		if c.Weights == weights {
+		if c.Weights == weights && c.Rounded == rounded {
 			return c.OperationsPerSecond
 		}
 	}
@@ -138,9 +138,8 @@ func Run(ctx context.Context, o Options) (*Rates, error) {
 		return nil, err
 	}
 	most := o.Threads[len(o.Threads)-1]
-	for _, f := range []format{{"float32", mat.Float32}, {"bfloat16", mat.BFloat16}} {
-		rate := compute(ctx, set, f.format, most)
-		r.Compute = append(r.Compute, ComputeRate{Weights: f.name, Variant: set.Name, Threads: most, OperationsPerSecond: rate})
+	if r.Compute, err = compute(ctx, o, set.Name); err != nil {
+		return nil, err
 	}
 	for _, roof := range roof.Roofs() {
 		r.Peaks = append(r.Peaks, PeakRate{Name: roof.Name, Threads: most, OperationsPerSecond: peak(ctx, &roof, most)})
@@ -154,11 +153,6 @@ func Run(ctx context.Context, o Options) (*Rates, error) {
 		return nil, fmt.Errorf("probe: %w", err)
 	}
 	return &r, nil
-}
-
-type format struct {
-	name   string
-	format mat.Format
 }
 
 // Counts returns 1, 2, 4, … up to n, and n.

@@ -50,7 +50,10 @@ func TestRates(t *testing.T) {
 		plausible("memory", m.BytesPerSecond)
 	}
 	for _, f := range []string{"float32", "bfloat16"} {
-		plausible(f, r.ComputeFor(f))
+		plausible(f, r.ComputeFor(f, false))
+	}
+	for _, f := range []string{"bfloat16", "q8_0"} {
+		plausible(f+" with rounded tokens", r.ComputeFor(f, true))
 	}
 	for _, p := range r.Peaks {
 		plausible(p.Name, r.PeakOf(p.Name))
@@ -76,7 +79,7 @@ func TestEveryVariantComputes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if r.Memory != nil || r.Disk != nil || r.Compute[1].Variant != name || r.ComputeFor("bfloat16") <= 0 {
+		if r.Memory != nil || r.Disk != nil || r.Compute[1].Variant != name || r.ComputeFor("q8_0", true) <= 0 {
 			t.Errorf("%s without memory and files: %+v", name, r)
 		}
 	}
@@ -260,7 +263,7 @@ func BenchmarkRun(b *testing.B) {
 			b.Fatal(err)
 		}
 		b.ReportMetric(r.Memory[len(r.Memory)-1].BytesPerSecond/1e9, "GB/s")
-		b.ReportMetric(r.ComputeFor("float32")/1e9, "GFLOPS")
+		b.ReportMetric(r.ComputeFor("float32", false)/1e9, "GFLOPS")
 	}
 }
 

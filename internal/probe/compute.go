@@ -1,0 +1,138 @@
+package probe
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/backend/cpu"
+	"github.com/heftai/heft/internal/hostmem"
+	"github.com/heftai/heft/internal/tensor"
+	"github.com/heftai/heft/meta"
+)
+
+// The shape of the products that are measured: a part of a prompt with a part of a layer.
+const (
+	productCols   = 2048
+	productTokens = 256
+	productRows   = 1024 // of each thread
+	mostRows      = 8192 // of all threads together
+	fewestRows    = 16   // of each thread, for slow kernels
+)
+
+// computeRounds is how often each kind of product is measured.
+const computeRounds = 2
+
+// leastProduct is the time from which a product is long enough for the start of threads not to count.
+const leastProduct = time.Millisecond
+
+// A kind is a kind of product whose rate is measured.
+type kind struct {
+	dtype   meta.DType
+	format  meta.QuantFormat
+	rounded bool
+}
+
+// kinds are what prompts of most models compute, with either precision.
+var kinds = []kind{{dtype: meta.Float32}, {dtype: meta.BFloat16}, {dtype: meta.BFloat16, rounded: true}, {dtype: meta.BFloat16, format: meta.Conversions()[0], rounded: true}}
+
+// weights is the name of the format of the weights.
+func (k kind) weights() string {
+	if k.format != meta.QuantNone {
+		return k.format.String()
+	}
+	return k.dtype.String()
+}
+
+// compute measures the products of all kinds with the kernels that passes use.
+func compute(ctx context.Context, o Options, variant string) (rates []ComputeRate, err error) {
+	threads := o.Threads[len(o.Threads)-1]
+	b, err := cpu.New(cpu.Options{Threads: threads, Variant: variant, Ledger: o.Ledger, Arena: new(hostmem.Arena)})
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if closed := b.Close(); err == nil {
+			err = closed
+		}
+	}()
+	for _, k := range kinds {
+		rates = append(rates, ComputeRate{Weights: k.weights(), Rounded: k.rounded, Variant: variant, Threads: threads})
+	}
+	for range computeRounds { // apart, as a neighbour on the machine may be at work
+		for i, k := range kinds {
+			rate, err := k.rate(ctx, b, threads, variant)
+			if err != nil {
+				return nil, fmt.Errorf("probe: %w", err)
+			}
+			rates[i].OperationsPerSecond = max(rates[i].OperationsPerSecond, rate)
+		}
+	}
+	return rates, nil
+}
+
+// rate returns the operations per second of the fastest product on b.
+func (k kind) rate(ctx context.Context, b *cpu.Backend, threads int, variant string) (float64, error) {
+	most := min(productRows*threads, mostRows)
+	x, err := b.New(meta.Float32, productTokens, productCols)
+	if err != nil {
+		return 0, err
+	}
+	defer b.Free(x)
+	y, err := b.New(meta.Float32, productTokens, most)
+	if err != nil {
+		return 0, err
+	}
+	defer b.Free(y)
+	w, err := k.matrix(b, most, variant)
+	if err != nil {
+		return 0, err
+	}
+	defer b.Free(w.Tensor)
+	run := func(rows int) (time.Duration, error) {
+		part := w
+		if part.Dims[0] = rows; part.Quant != nil {
+			part.Quant.Height = rows
+		}
+		start := time.Now()
+		b.Products([]backend.Product{{Dst: y.Columns(0, rows), X: x, W: part, Rounded: k.rounded, Role: backend.Prompt}})
+		return time.Since(start), b.Sync()
+	}
+	rows := min(fewestRows*threads, most)
+	for took := time.Duration(0); rows < most && took < leastProduct && ctx.Err() == nil; {
+		rows = min(2*rows, most)
+		if took, err = run(rows); err != nil { // the first has to get its memory
+			return 0, err
+		}
+	}
+	fastest := time.Duration(math.MaxInt64)
+	for begin := time.Now(); fastest == math.MaxInt64 || time.Since(begin) < computeSlice && ctx.Err() == nil; {
+		took, err := run(rows)
+		if err != nil {
+			return 0, err
+		}
+		fastest = min(fastest, took)
+	}
+	return 2 * productTokens * productCols * float64(rows) / max(fastest.Seconds(), 1e-9), nil
+}
+
+// matrix returns weights that are zeros.
+func (k kind) matrix(b *cpu.Backend, rows int, variant string) (w backend.Matrix, err error) {
+	if k.format == meta.QuantNone {
+		w.Tensor, err = b.New(k.dtype, rows, productCols)
+		return w, err
+	}
+	c, err := cpu.NewConverter(k.format, 1, variant)
+	if err != nil {
+		return w, err
+	}
+	part, size, err := c.Converted(backend.Part{Matrix: backend.Matrix{Tensor: tensor.Tensor{DType: k.dtype, Rank: 2, Dims: [tensor.MaxRank]int{rows, productCols}}}})
+	if err != nil {
+		return w, err
+	}
+	data, err := b.New(meta.Uint8, int(size))
+	part.Data = data.Data
+	return part.Matrix, err
+}
