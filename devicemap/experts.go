@@ -108,16 +108,19 @@ func (p *Plan) KeepStreamed(lent int64) (rest int64) {
 	if p.Policy == Manual {
 		return lent
 	}
-	var streamed int64
+	var streamed, again int64
 	for i := range p.units {
 		if u := &p.units[i]; u.at == Disk {
-			streamed += u.stream + u.banded
+			streamed, again = streamed+u.stream+u.banded, again+u.again
 		}
 	}
 	kept := min(lent, streamed, p.DiskBytesPerToken-p.ExpertBytesPerToken)
 	p.LentBytes += kept
-	p.DiskBytesPerToken -= kept
 	p.kept = kept
+	if again > 0 { // which matrices are kept is not known
+		p.kept += int64(float64(again) * float64(kept) / float64(streamed))
+	}
+	p.DiskBytesPerToken -= p.kept
 	return lent - kept
 }
 

@@ -255,15 +255,16 @@ func (f *filler) try(room int64, c choice) choice {
 		keep, more := u.keepMore(first[i], kept[i], room)
 		room -= more
 		if kept[i]+more > 0 {
-			c.reads -= u.again // no tied tensor is one of the matrices
 			c.stay = append(c.stay, i)
 			for k := range keep {
 				if !keep[k] {
 					c.streams = append(c.streams, streamed{i, k})
+					c.reads += u.matrices[k].reads
 				}
 			}
+		} else {
+			c.reads += u.reads
 		}
-		c.reads += u.reads - kept[i] - more
 		c.disk += rest - more
 		disk.expertBytes, disk.expertReads = disk.expertBytes+u.expertBytes, disk.expertReads+u.expertReads
 	}

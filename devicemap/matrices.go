@@ -11,8 +11,12 @@ import (
 type matrix struct {
 	path    string
 	bytes   int64
-	passage // as in unit
+	reads   int64 // as in unit: more than bytes if later units read it too
+	passage       // as in unit
 }
+
+// shared reports whether later units read m too.
+func (m *matrix) shared() bool { return m.reads > m.bytes }
 
 // smallMatrix is the part of a unit below which a module, such as a norm, does not stream by itself.
 const smallMatrix = 64
@@ -20,7 +24,7 @@ const smallMatrix = 64
 // A streamed matrix is one of a unit that stays on the host otherwise.
 type streamed struct{ unit, matrix int }
 
-// findMatrices lists the matrices of unit whole, the largest first, whose tensors are the dense
+// findMatrices lists the matrices of unit whole, those of which a token reads most first, whose tensors are the dense
 // nodes.
 func (d *divider) findMatrices(whole int, dense []int32) {
 	u := &d.units[whole]
@@ -34,15 +38,16 @@ func (d *divider) findMatrices(whole int, dense []int32) {
 		if d.nodes[module].path != u.path && d.holdsOnly(module, dense[:n]) {
 			m := matrix{path: d.nodes[module].path}
 			for _, c := range dense[:n] {
-				m.bytes += int64(d.nodes[c].size)
-				m.passage.weigh(int64(d.nodes[c].size), d.bandOf(c))
+				bytes := int64(d.nodes[c].size)
+				m.bytes, m.reads = m.bytes+bytes, m.reads+int64(1+d.shares[c].again)*bytes
+				m.passage.weigh(bytes, d.bandOf(c))
 			}
 			list = append(list, m)
 		}
 		dense = dense[n:]
 	}
 	list = slices.DeleteFunc(list, func(m matrix) bool { return m.bytes == 0 || m.bytes < u.dense/smallMatrix })
-	slices.SortStableFunc(list, func(a, b matrix) int { return cmp.Compare(b.bytes, a.bytes) })
+	slices.SortStableFunc(list, func(a, b matrix) int { return cmp.Compare(b.reads, a.reads) })
 	u.matrices = list
 }
 
@@ -60,10 +65,11 @@ func (t *table) moduleOf(c int32) int32 {
 }
 
 // holdsOnly reports whether the tensors at and below a module are tensors alone, apart from empty
-// ones, and none is tied: an entry of the map for the module then moves these and no others.
+// ones: an entry of the map for the module then moves these and no others. A tied tensor is where its
+// first name is.
 func (d *divider) holdsOnly(module int32, tensors []int32) bool {
 	for c := module + 1; c < d.nodes[module].end; c++ {
-		if d.nodes[c].module == nil && d.nodes[c].size > 0 && (d.tied[c] || !slices.Contains(tensors, c)) {
+		if d.nodes[c].module == nil && d.nodes[c].size > 0 && !slices.Contains(tensors, c) {
 			return false
 		}
 	}
@@ -157,9 +163,9 @@ func splitUnits(units []unit, list []streamed) []unit {
 		for ; len(list) > 0 && list[0].unit == i; list = list[1:] {
 			m := u.matrices[list[0].matrix]
 			whole := &out[moved[i]]
-			whole.bytes, whole.reads, whole.dense = whole.bytes-m.bytes, whole.reads-m.bytes, whole.dense-m.bytes
-			whole.stream, whole.banded = whole.stream-m.stream, whole.banded-m.banded
-			out = append(out, unit{path: m.path, bytes: m.bytes, reads: m.bytes, dense: m.bytes, passage: m.passage, whole: i, home: -1, at: Disk})
+			whole.bytes, whole.reads, whole.dense = whole.bytes-m.bytes, whole.reads-m.reads, whole.dense-m.bytes
+			whole.stream, whole.banded, whole.again = whole.stream-m.stream, whole.banded-m.banded, whole.again-(m.reads-m.bytes)
+			out = append(out, unit{path: m.path, bytes: m.bytes, reads: m.reads, again: m.reads - m.bytes, dense: m.bytes, passage: m.passage, whole: i, home: -1, at: Disk})
 		}
 	}
 	for i := range out {

@@ -85,7 +85,7 @@ type Plan struct {
 	Warnings []string `json:"warnings,omitempty"`
 
 	units         []unit
-	kept          int64 // bytes of matrices in lent memory; see KeepStreamed
+	kept          int64 // what a token reads of matrices in lent memory; see KeepStreamed
 	lentToExperts int64 // of LentBytes
 }
 

@@ -47,8 +47,8 @@ func TestSharedWeightsCountOnce(t *testing.T) {
 	}
 }
 
-// TestSharedWeightsStayInMemoryFirst: where memory has room for weights that several layers use, no other weights take it,
-// because they save fewer reads.
+// TestSharedWeightsStayInMemoryFirst: where memory has room for a matrix that several layers use, no other weights take it,
+// because they save fewer reads. It streams alone where only the rest of its layer fits.
 func TestSharedWeightsStayInMemoryFirst(t *testing.T) {
 	m := sharing(t)
 	bands := map[*meta.Param]int64{}

@@ -16,7 +16,7 @@ type class struct {
 // spread moves what streams of the units that are read whole, so that each of them streams the same
 // share: the disk then reads for the next matrices while those in memory compute. A plan that fills
 // memory with the first layers would leave the disk idle while these compute. No more bytes stay in
-// memory than before.
+// memory than before. Matrices that several units read stay where they are.
 func (f *filler) spread(c choice) choice {
 	units := f.dense(c)
 	stays := make(map[int]bool, len(c.stay))
@@ -31,9 +31,11 @@ func (f *filler) spread(c choice) choice {
 	some := false
 	for _, i := range units {
 		for k, m := range f.units[i].matrices {
-			if !stays[i] || disk[streamed{i, k}] {
+			switch on := !stays[i] || disk[streamed{i, k}]; {
+			case m.shared():
+			case on:
 				need += m.bytes
-			} else {
+			default:
 				some = true
 			}
 		}
@@ -50,12 +52,17 @@ func (f *filler) spread(c choice) choice {
 	}
 	of := make(map[int]bool, len(units))
 	for _, i := range units {
-		of[i] = true
-		if !stays[i] {
-			c.stay = append(c.stay, i)
+		if of[i] = true; stays[i] {
+			continue
+		}
+		c.stay = append(c.stay, i)
+		for k := range f.units[i].matrices {
+			if f.units[i].matrices[k].shared() {
+				c.streams = append(c.streams, streamed{i, k})
+			}
 		}
 	}
-	c.streams = slices.DeleteFunc(c.streams, func(s streamed) bool { return of[s.unit] })
+	c.streams = slices.DeleteFunc(c.streams, func(s streamed) bool { return of[s.unit] && !f.units[s.unit].matrices[s.matrix].shared() })
 	c.streams = append(c.streams, chosen...)
 	return c
 }
@@ -83,6 +90,9 @@ func (f *filler) classes(units []int) (list []class) {
 	for _, i := range units {
 		u := &f.units[i]
 		for k, m := range u.matrices {
+			if m.shared() {
+				continue
+			}
 			key := m.path[len(u.path):]
 			at := slices.IndexFunc(list, func(c class) bool { return c.name == key && c.bytes == m.bytes })
 			if at < 0 {

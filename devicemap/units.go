@@ -18,8 +18,7 @@ type unit struct {
 	// are the parts of these that are experts.
 	bytes, reads             int64
 	expertBytes, expertReads int64
-	// again is the part of reads that repeats others: of tensors that later units read too.
-	again int64
+	again                    int64 // the part of reads that repeats others, of tensors that later units read too
 	// dense is what of it is read whole, expert the size of one of its experts, which stream one by
 	// one.
 	dense, expert int64
@@ -53,7 +52,6 @@ type divider struct {
 	cut      bool            // experts are parts
 	shares   map[int32]share
 	owner    map[int32]int // tied tensor → unit
-	tied     map[int32]bool
 	units    []unit
 	warnings []string
 }
@@ -62,18 +60,13 @@ type divider struct {
 // With cut the experts of a block are a part of it.
 func divide(t *table, p Policy, pins Map, cut bool) *divider {
 	d := &divider{table: t, noSplit: map[string]bool{}, bands: p.Bands, pins: pins, parents: map[string]bool{}, cut: cut,
-		shares: t.shareTensors(), owner: map[int32]int{}, tied: map[int32]bool{}}
+		shares: t.shareTensors(), owner: map[int32]int{}}
 	for _, class := range p.NoSplit {
 		d.noSplit[class] = true
 	}
 	for path := range pins.All() {
 		if parent, _, _, ok := children(path); ok {
 			d.parents[parent] = true
-		}
-	}
-	for _, g := range t.ties {
-		for _, n := range g.nodes {
-			d.tied[n] = true
 		}
 	}
 	d.collect(0)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
 	"github.com/heftai/heft/dispatch/internal/dispatchtest"
 	"github.com/heftai/heft/internal/atomicfile"
@@ -90,5 +91,15 @@ func TestSharedWeightsStreamInBands(t *testing.T) {
 	plan, reads := m.Plan(), dispatchtest.PassReads(m)
 	if most := plan.DiskBytesPerToken + reads.Gaps; reads.Bytes > most || reads.Bytes < plan.DiskBytesPerToken/2 {
 		t.Errorf("a pass reads %d bytes, want at most %d", reads.Bytes, most)
+	}
+	policy, err := devicemap.ParsePolicy("model.layers.0.shared_transformer.self_attn.q_proj=disk")
+	if err != nil {
+		t.Fatal(err)
+	}
+	one := dispatchtest.OpenModel(t, dir, dispatchtest.InBands(dispatch.Options{Threads: 2, DeviceMap: policy}, 8<<10))
+	dispatchtest.SameLogits(t, "one matrix in bands", dispatchtest.ForcedLogits(t, one, ids, 12, 5), want)
+	plan = one.Plan()
+	if got, matrix := plan.Streamed(), int64(128*128*2); got != 2*matrix || plan.DiskBytesPerToken != 0 {
+		t.Errorf("a token would read %d bytes without lent memory and reads %d, want the %d of a matrix for each of two layers, and 0", got, plan.DiskBytesPerToken, matrix)
 	}
 }
