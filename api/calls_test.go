@@ -284,6 +284,41 @@ func TestLateIDs(t *testing.T) {
 	}
 }
 
+// TestReasoningIsTurnedOffAsClientsOfOtherServersDo: fields of DashScope, SGLang, DeepSeek, GLM, Kimi and OpenRouter were a
+// 400. They are the variables that the chat template has for it, unless the request sets those itself.
+func TestReasoningIsTurnedOffAsClientsOfOtherServersDo(t *testing.T) {
+	s := serve(t, generatetest.Speaking(t, generatetest.Speaker{Template: hermesTemplate, Says: "Fine."}, engine.Options{}))
+	prompt := func(more obj) any {
+		t.Helper()
+		body := obj{"messages": hello, "max_tokens": 1, "return_token_ids": true}
+		maps.Copy(body, more)
+		status, r := s.object("POST", chat, body)
+		if status != 200 {
+			t.Fatalf("%v: %d %v", more, status, r)
+		}
+		return at(r, "choices", 0, "prompt_token_ids")
+	}
+	usual, off := prompt(nil), prompt(obj{"chat_template_kwargs": obj{"enable_thinking": false}})
+	if reflect.DeepEqual(usual, off) {
+		t.Fatal("the template has no such variable")
+	}
+	for _, body := range []obj{{"enable_thinking": false}, {"thinking": obj{"type": "disabled"}}, {"reasoning": obj{"enabled": false}},
+		{"enable_thinking": true, "chat_template_kwargs": obj{"enable_thinking": false}}} {
+		if got := prompt(body); !reflect.DeepEqual(got, off) {
+			t.Errorf("%v: got %v, want %v", body, got, off)
+		}
+	}
+	for _, body := range []obj{{"enable_thinking": true}, {"thinking": obj{"type": "enabled", "budget_tokens": 9}}, {"thinking": obj{"type": "adaptive"}}, {"reasoning": obj{"enabled": true}}, {"thinking": obj{}}} {
+		if got := prompt(body); !reflect.DeepEqual(got, usual) {
+			t.Errorf("%v: got %v, want %v", body, got, usual)
+		}
+	}
+	status, e := s.object("POST", chat, obj{"messages": hello, "thinking": obj{"type": "enabled"}, "enable_thinking": false})
+	if status != 400 || at(e, "error", "param") != "thinking.type" {
+		t.Errorf("fields that contradict each other: %d %v", status, e)
+	}
+}
+
 // TestTemplatesSeeTheRequest: arguments of the template, and what earlier turns have said.
 func TestTemplatesSeeTheRequest(t *testing.T) {
 	m := generatetest.Speaking(t, generatetest.Speaker{Template: hermesTemplate, Says: "Fine."}, engine.Options{})

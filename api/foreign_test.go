@@ -25,8 +25,7 @@ var foreign = map[string]string{
 		"repeat_penalty": 1.1 | "repeat_last_n": 32 | "rep_pen": 1.1 | "no_repeat_ngram_size": 3 | "epsilon_cutoff": 0.001 | "penalize_nl": true |
 		"use_beam_search": true | "num_beams": 4 | "length_penalty": 0.8 | "early_stopping": true | "do_sample": false | "watermark": true |
 		"random_seed": 0 | "sampling_seed": 7 | "banned_strings": ["a"] | "logits_processors": ["a"] | "vllm_xargs": {"a": 1} |
-		"enable_thinking": false | "enable_thinking": true |
-		"think": false | "thinking": {"type": "disabled"} |
+		"think": false |
 		"stop_sequences": ["a"] | "stop_regex": "a" | "no_stop_trim": true |
 		"prompt_logprobs": 21 | "prompt_logprobs": -1 | "prompt_logprobs": true | "n_probs": 5 | "top_n_tokens": 3 | "response_fields": ["a"] |
 		"lora": [{"id": 0, "scale": 0.5}] | "lora_path": "a" | "adapter_id": "a" | "extra_body": {"top_k": 1} | "options": {"num_ctx": 1} | "images": ["x"] |
@@ -37,10 +36,10 @@ var foreign = map[string]string{
 		"forced_eos_token_id": 2 | "exponential_decay_length_penalty": [5, 1.1] | "dola_layers": "high" | "encoder_no_repeat_ngram_size": 2 | "num_return_sequences": 2 |
 		"max_time": 3 | "beam_width": 4 | "beam_search_diversity_rate": 0.5 | "p": 0.5 | "k": 5 | "repetition_context_size": 20 | "message": "x" | "chat_history": [{"role": "USER"}] |
 		"preamble": "x"`,
-	completions: `"reasoning": {"effort": "low"} | "messages": [{"role": "user", "content": "x"}] | "input": "x" | "tool_choice": "required" | "suffix": "x" | "max_completion_tokens": 5 | "top_logprobs": 3 | "input_prefix": "x" | "tools": [{"type": "function"}]`,
+	completions: `"enable_thinking": false | "enable_thinking": true | "thinking": {"type": "disabled"} | "reasoning": {"effort": "low"} | "messages": [{"role": "user", "content": "x"}] | "input": "x" | "tool_choice": "required" | "suffix": "x" | "max_completion_tokens": 5 | "top_logprobs": 3 | "input_prefix": "x" | "tools": [{"type": "function"}]`,
 	chat: `"input": "x" | "prompt": "x" | "input_ids": [1] | "instructions": "x" | "suffix": "x" | "audio": {"voice": "a"} | "modalities": ["text", "audio"] | "web_search_options": {} |
 		"verbosity": "low" | "chat_template": "x" | "echo": true | "reasoning_format": "none" | "separate_reasoning": false | "parse_tool_calls": false |
-		"tool_choice": "required" | "reasoning": {"enabled": false}`,
+		"tool_choice": "required" | "thinking": {"type": "often"}`,
 	"/v1/embeddings": `"truncate": true | "normalize": false | "embd_normalize": -1 | "input_type": "query" | "task": "retrieval" |
 		"output_dimension": 3 | "embed_dtype": "float16" | "endianness": "big" | "model": null | "extra_body": {"a": 1}`,
 	"/tokenize": `"with_pieces": true | "add_special": true | "parse_special": false | "chat_template": "x" | "model": null`,

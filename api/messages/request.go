@@ -139,7 +139,7 @@ func (q *request) decodeThinking(f *wire.Fields, answered bool) {
 	if c.Arguments == nil {
 		c.Arguments = map[string]any{}
 	}
-	for _, name := range []string{"enable_thinking", "thinking"} { // as families call it
+	for _, name := range settings.ThinkingVariables {
 		if _, given := c.Arguments[name]; !given {
 			c.Arguments[name] = kind != "disabled"
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/heftai/heft/api/generate"
+	"github.com/heftai/heft/api/internal/settings"
 	"github.com/heftai/heft/api/wire"
 	"github.com/heftai/heft/text"
 )
@@ -110,7 +111,10 @@ func (q *request) decodeThink(f *wire.Fields) {
 		f.FailWith(wire.Invalidf("", "%q does not support thinking", q.model.Name)) // as Ollama says it
 	}
 	q.hidden = !on
-	arguments := map[string]any{"enable_thinking": on, "thinking": on} // as families call it
+	arguments := map[string]any{}
+	for _, name := range settings.ThinkingVariables {
+		arguments[name] = on
+	}
 	if effort == "max" {
 		effort = "high" // templates know no more
 	}

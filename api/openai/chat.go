@@ -79,7 +79,7 @@ func decodeChat(ctx context.Context, f *wire.Fields, m *generate.Model) (*chatRe
 	}
 	q.decodePromptLogProbs(f)
 	f.Bool("include_reasoning", &q.thought)
-	effort := q.decodeReasoning(f)
+	reasoning := q.decodeReasoning(f)
 	parallel := true
 	f.Bool("parallel_tool_calls", &parallel)
 	q.single = !parallel
@@ -90,12 +90,7 @@ func decodeChat(ctx context.Context, f *wire.Fields, m *generate.Model) (*chatRe
 	if f.Err() != nil {
 		return nil, f.Err()
 	}
-	if _, given := conversation.Arguments["reasoning_effort"]; effort != "" && !given {
-		if conversation.Arguments == nil {
-			conversation.Arguments = map[string]any{}
-		}
-		conversation.Arguments["reasoning_effort"] = effort
-	}
+	reasoning.apply(conversation)
 	conversation.SingleCall, q.named = q.single, conversation.Tool != ""
 	if err := m.Converse(ctx, *conversation, &q.Request); err != nil {
 		return nil, err

@@ -61,7 +61,7 @@ func decodeCompletion(ctx context.Context, f *wire.Fields, m *generate.Model) (*
 	special := true
 	f.Bool("add_special_tokens", &special)
 	q.Constraint = decodeConstraint(f)
-	q.ReasoningBudget = settings.DecodeReasoningBudget(f, nil)
+	q.ReasoningBudget = settings.DecodeReasoningBudget(f, nil, nil)
 	foreign.Refuse(f, foreign.Completions)
 	if q.Truncate == 0 {
 		f.FailWith(m.CheckIDs(f, "prompt"))

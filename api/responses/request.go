@@ -200,7 +200,7 @@ func decodeReasoningConfig(f *wire.Fields, q *request) {
 	r := q.response
 	effort := ""
 	o, ok := f.Object("reasoning")
-	q.ReasoningBudget = settings.DecodeReasoningBudget(f, o)
+	q.ReasoningBudget = settings.DecodeReasoningBudget(f, o, nil)
 	if ok {
 		r.Reasoning = &reasoningConfig{MaxTokens: q.ReasoningBudget}
 		if o.String("effort", &effort); effort != "" {

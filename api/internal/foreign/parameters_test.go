@@ -60,7 +60,7 @@ func endpointCases(t *testing.T) []endpointCase {
 		}
 		return all
 	}
-	chat := with(common, budgets+" reasoning max_completion_tokens top_logprobs include_reasoning parallel_tool_calls messages tools tool_choice chat_template_kwargs reasoning_effort "+
+	chat := with(common, budgets+" reasoning thinking enable_thinking max_completion_tokens top_logprobs include_reasoning parallel_tool_calls messages tools tool_choice chat_template_kwargs reasoning_effort "+
 		"add_generation_prompt continue_final_message")
 	chat["documents"] = `"no"`
 	answers := map[string]string{}

@@ -153,8 +153,9 @@ var foreignThinking = []row{
 	{Messages, "thinking_budget thinking_token_budget thinking_budget_tokens reasoning_budget reasoning_budget_tokens max_thinking_tokens", "vLLM, llama.cpp, DashScope, NIM", noBudget, []string{"-1"}, ""},
 	{texts, "min_thinking_tokens", "NIM", "reasoning can be limited, not prolonged.", off0, ""},
 	{texts, "reasoning_budget_message reasoning_budget_start_tag reasoning_budget_end_tag reasoning_budget_end_tags reasoning_control", "llama.cpp", "a budget ends reasoning with the marker of the chat template, and nothing else.", nil, ""},
-	{both, "enable_thinking think", "DashScope, SGLang, Ollama", noThinking, never, ""},
-	{both, "thinking", "DeepSeek, Anthropic, Ollama", noThinking, []string{"{}"}, ""},
+	{both, "think", "Ollama", noThinking, never, ""},
+	{Completions, "enable_thinking", "DashScope, SGLang", noThinking, never, ""},
+	{Completions, "thinking", "DeepSeek, Anthropic", noThinking, []string{"{}"}, ""},
 	{Completions, "reasoning", "OpenRouter, Ollama", noThinking, []string{"{}"}, ""},
 	{both, "prompt_mode thinking_forced_open preserve_thinking reasoning_history", "Mistral, llama.cpp, text-generation-webui, Fireworks", noThinking, nil, ""},
 }

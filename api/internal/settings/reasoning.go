@@ -5,10 +5,13 @@ import "github.com/heftai/heft/api/wire"
 // budgetNames are the names of vLLM, llama.cpp, DashScope and NIM for a budget of reasoning.
 var budgetNames = []string{"thinking_token_budget", "thinking_budget_tokens", "thinking_budget", "reasoning_budget", "reasoning_budget_tokens", "max_thinking_tokens"}
 
-// DecodeReasoningBudget reads how many tokens of reasoning there may be, under the names that servers have for it, or as
-// max_tokens of OpenRouter's object reasoning, which may be nil. It returns nil for any number; different values
-// are an error.
-func DecodeReasoningBudget(f, reasoning *wire.Fields) *int {
+// ThinkingVariables are what families of chat templates call the variable that says whether the model reasons.
+var ThinkingVariables = []string{"enable_thinking", "thinking"}
+
+// DecodeReasoningBudget reads how many tokens of reasoning there may be, under the names that servers have for it, as
+// max_tokens of OpenRouter's object reasoning, or as budget_tokens of the object thinking. These may be nil. It returns nil for any
+// number; different values are an error.
+func DecodeReasoningBudget(f, reasoning, thinking *wire.Fields) *int {
 	first, budget := "", -1
 	read := func(in *wire.Fields, name string) {
 		n := -1
@@ -25,6 +28,9 @@ func DecodeReasoningBudget(f, reasoning *wire.Fields) *int {
 	}
 	if reasoning != nil {
 		read(reasoning, "max_tokens")
+	}
+	if thinking != nil {
+		read(thinking, "budget_tokens")
 	}
 	if budget < 0 {
 		return nil
