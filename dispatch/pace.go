@@ -24,7 +24,7 @@ import (
 )
 
 const (
-	paceVersion  = 1
+	paceVersion  = 2
 	paceTime     = 30 * time.Millisecond // of each measurement
 	paceBytes    = 16 << 20
 	paceMostKept = 64 << 10 // bytes of a file
@@ -69,7 +69,7 @@ func (o *Options) pace(d devicemap.Device) pace {
 	file := ""
 	if folder := o.measurements(); folder != "" {
 		key := fnv.New64a()
-		fmt.Fprintln(key, name, tune.KeyOf(o.Variant, o.Threads))
+		fmt.Fprintln(key, name, tune.KeyOf(o.Variant, o.Threads), o.Precision) // which the host's products depend on
 		file = filepath.Join(folder, fmt.Sprintf("gpu-%x.json", key.Sum64()))
 	}
 	if kept := readPace(file); kept != nil {

@@ -178,14 +178,14 @@ func TestTheSpeedOfAGPUIsMeasuredOnce(t *testing.T) {
 	if err != nil || !strings.Contains(string(text), `"link_bytes_per_second"`) {
 		t.Fatalf("%s, %v", text, err)
 	}
-	kept := `{"version": 1, "memory_bytes_per_second": 50e9, "host_operations_per_second": 1e12, "link_bytes_per_second": 25e9, "device_operations_per_second": 1e14}`
+	kept := `{"version": 2, "memory_bytes_per_second": 50e9, "host_operations_per_second": 1e12, "link_bytes_per_second": 25e9, "device_operations_per_second": 1e14}`
 	if err := os.WriteFile(files[0], []byte(kept), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if n := from(); n != 48 {
 		t.Errorf("with the stored speeds prompts of %d tokens stream, want 48", n)
 	}
-	if err := os.WriteFile(files[0], []byte(`{"version": 1}`), 0o644); err != nil {
+	if err := os.WriteFile(files[0], []byte(`{"version": 2}`), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	from()
