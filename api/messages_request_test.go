@@ -56,6 +56,7 @@ func TestMessagesNameWhatIsWrong(t *testing.T) {
 		{user(`"a"`) + `, "temperature": 3`, "temperature", "between"}, {user(`"a"`) + `, "thinking": {"type": "on"}`, "thinking.type", "enabled"},
 		{user(`"a"`) + `, "thinking": {"type": "enabled"}`, "thinking.budget_tokens", "Missing"}, {user(`"a"`) + `, "thinking": {"type": "enabled", "budget_tokens": 9}`, "max_tokens", "greater"},
 		{user(`"a"`) + `, "tools": [{"type": "web_search_20250305", "name": "web_search"}]`, "tools[0].type", "web_search_20250305"},
+		{user(`"a"`) + `, "tools": [{"type": "memory_20250818", "name": "memory"}]`, "tools[0].type", "only models that were trained with it know its input"},
 		{user(`"a"`) + `, "tools": [{"type": "bash_20250124", "name": "bash"}]`, "tools[0].type", "bash_20250124"},
 		{user(`"a"`) + `, "tools": [{"input_schema": {}}]`, "tools[0].name", "Missing"}, {user(`"a"`) + `, "tools": [{"name": "f"}]`, "tools[0].input_schema", "Missing"},
 		{user(`"a"`) + `, "tools": [{"name": "f", "input_schema": {}}, {"name": "f", "input_schema": {}}]`, "tools[1].name", "unique"},

@@ -2,6 +2,7 @@ package messages
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/heftai/heft/api/generate"
 	"github.com/heftai/heft/api/wire"
@@ -33,7 +34,7 @@ func decodeTools(f *wire.Fields, q *request) {
 func decodeTool(in *wire.Fields) (t text.Tool, strict bool) {
 	kind := "custom"
 	if in.String("type", &kind); kind != "custom" {
-		in.Fail("type", "Invalid value for {}: the tool %q is not supported, as this server runs no tools: use one with a name and an input_schema.", short(kind))
+		in.Fail("type", "Invalid value for {}: the tool %q is not supported, as %s: use one with a name, a description and an input_schema.", short(kind), whyNot(kind))
 	}
 	required(in, "name", &t.Name)
 	in.String("description", &t.Description)
@@ -45,6 +46,16 @@ func decodeTool(in *wire.Fields) (t text.Tool, strict bool) {
 		in.Fail("input_schema", "Missing required parameter: {}.")
 	}
 	return t, strict
+}
+
+// whyNot says why a kind of tool that Anthropic defines is not supported.
+func whyNot(kind string) string {
+	for _, name := range []string{"bash_", "computer_", "memory_", "text_editor_"} { // which the client runs
+		if strings.HasPrefix(kind, name) {
+			return "only models that were trained with it know its input"
+		}
+	}
+	return "this server runs no tools"
 }
 
 // decodeChoice reads tool_choice.
