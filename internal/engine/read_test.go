@@ -165,8 +165,14 @@ func longRequests(n int) (all []engine.Request) {
 	return all
 }
 
+// runAll returns the texts of requests, one after the other, or together: the first pass of an [enginetest.Model] then begins when
+// all of them wait.
 func runAll(t *testing.T, m engine.Model, o engine.Options, requests []engine.Request, together bool) (texts [][]int32, st engine.Stats) {
 	t.Helper()
+	submitted := make(chan struct{})
+	if fake, ok := m.(*enginetest.Model); ok && together {
+		fake.BeforePass = func(context.Context, []engine.Row) error { <-submitted; return nil }
+	}
 	e := engine.New(m, o)
 	defer e.Close()
 	var streams []*engine.Stream
@@ -174,6 +180,9 @@ func runAll(t *testing.T, m engine.Model, o engine.Options, requests []engine.Re
 		streams = append(streams, submit(t, e, r))
 		if together && i < len(requests)-1 {
 			continue
+		}
+		if i == len(requests)-1 {
+			close(submitted)
 		}
 		for k, s := range streams {
 			got, err := collect(s, 1)
