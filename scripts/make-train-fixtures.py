@@ -229,6 +229,7 @@ MODELS |= {
 }
 STATES = ("linear_attn_alpha_factor", "conv_L_cache", "linear_num_key_heads", "state_size", "ssm_state_size", "mamba_d_state", "lru_width", "linear_attn_config", "kda_safe_gate")
 STEEP = ("num_kv_shared_layers", "enable_moe_block")  # of Gemma 3n and 4, whose scores are not scaled: float32 is too short
+SCALES = {"zamba2": 0.7}  # of weights, where float32 is too short for gradients of larger ones; 1.2 of others
 
 
 def build(kind, fields):
@@ -240,7 +241,7 @@ def build(kind, fields):
     with torch.no_grad():
         for _, t in list(model.named_parameters()) + [(n, b) for n, b in model.named_buffers() if "correction" in n or "layer_scalar" in n]:
             if t.dim() > 1:
-                t.normal_(0, 1.2 / t.shape[-1] ** 0.5)
+                t.normal_(0, SCALES.get(kind, 1.2) / t.shape[-1] ** 0.5)
             else:
                 t.add_(torch.randn_like(t) * 0.2)
             t.copy_(t.to(torch.bfloat16).float())
