@@ -77,8 +77,7 @@ func (o *Options) activationBytes(skeleton *meta.Model, program *nn.Program, l n
 // scratch returns what operations of passes within limits take at most. If the processor lacks the variant of the kernels, it
 // is nothing; [New] complains of that.
 func (o *Options) scratch(skeleton *meta.Model, program *nn.Program, l nn.Limits) threadScratch {
-	d := o.withDefaults(skeleton)
-	key := scratchKey{demandKey: o.demandKey(program), variant: o.Variant, limits: l, context: d.Context, threads: d.Threads, kv: d.KVDType, least: o.leastScratch}
+	key := scratchKey{demandKey: o.demandKey(program), variant: o.Variant, limits: l, context: o.Context, threads: o.Threads, kv: o.KVDType, least: o.leastScratch}
 	if o.scratches == nil {
 		o.scratches = newScratches(newSizers())
 	}
@@ -96,6 +95,7 @@ func (o *Options) scratch(skeleton *meta.Model, program *nn.Program, l nn.Limits
 		demand = o.demand(skeleton, program)
 		o.scratches.demands[key.demandKey] = demand
 	}
+	d := o.withDefaults(skeleton)
 	work := demand.Within(l, d.Context, d.KVDType)
 	s := threadScratch{sizer.Scratch(d.Threads, &work, key.least), d.Threads}
 	o.scratches.passes[key] = s

@@ -18,7 +18,7 @@ const (
 	productCols   = 2048
 	productTokens = 256
 	productRows   = 1024 // of each thread
-	mostRows      = 8192 // of all threads together
+	mostRows      = 8192 // of all threads together, with less memory fewer
 	fewestRows    = 16   // of each thread, for slow kernels
 )
 
@@ -49,7 +49,7 @@ func (k kind) weights() string {
 // compute measures the products of all kinds with the kernels that passes use.
 func compute(ctx context.Context, o Options, variant string) (rates []ComputeRate, err error) {
 	threads := o.Threads[len(o.Threads)-1]
-	b, err := cpu.New(cpu.Options{Threads: threads, Variant: variant, Ledger: o.Ledger, Arena: new(hostmem.Arena)})
+	b, err := cpu.New(cpu.Options{Threads: threads, Variant: variant, Ledger: o.Ledger, Arena: &hostmem.Arena{Ledger: o.Ledger, Size: 128 << 20}})
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +63,7 @@ func compute(ctx context.Context, o Options, variant string) (rates []ComputeRat
 	}
 	for range computeRounds { // apart, as a neighbour on the machine may be at work
 		for i, k := range kinds {
-			rate, err := k.rate(ctx, b, threads, variant)
+			rate, err := k.rate(ctx, b, o, variant)
 			if err != nil {
 				return nil, fmt.Errorf("probe: %w", err)
 			}
@@ -74,8 +74,9 @@ func compute(ctx context.Context, o Options, variant string) (rates []ComputeRat
 }
 
 // rate returns the operations per second of the fastest product on b.
-func (k kind) rate(ctx context.Context, b *cpu.Backend, threads int, variant string) (float64, error) {
-	most := min(productRows*threads, mostRows)
+func (k kind) rate(ctx context.Context, b *cpu.Backend, o Options, variant string) (float64, error) {
+	threads := o.Threads[len(o.Threads)-1]
+	most := rowsWithin(o.MemoryBytes, threads)
 	x, err := b.New(meta.Float32, productTokens, productCols)
 	if err != nil {
 		return 0, err
@@ -116,6 +117,17 @@ func (k kind) rate(ctx context.Context, b *cpu.Backend, threads int, variant str
 		fastest = min(fastest, took)
 	}
 	return 2 * productTokens * productCols * float64(rows) / max(fastest.Seconds(), 1e-9), nil
+}
+
+// rowsWithin returns the rows of the largest product. Its operands take half of the memory, which 0 does not bound; the backend
+// takes scratch memory too.
+func rowsWithin(memory int64, threads int) int {
+	rows := min(productRows*threads, mostRows)
+	if memory != 0 {
+		const floats, row = productTokens * productCols, productTokens + productCols
+		rows = min(rows, max(int(memory/2/4-floats)/row, fewestRows))
+	}
+	return rows
 }
 
 // matrix returns weights that are zeros.

@@ -85,6 +85,18 @@ func TestEveryVariantComputes(t *testing.T) {
 	}
 }
 
+// TestProductsStayWithinTheMemory: products for many threads took more than the memory that a probe may take beside a model.
+func TestProductsStayWithinTheMemory(t *testing.T) {
+	var ledger hostmem.Ledger
+	const memory = 32 << 20
+	if _, err := Run(t.Context(), Options{Threads: []int{8}, MemoryBytes: memory, Ledger: &ledger}); err != nil {
+		t.Fatal(err)
+	}
+	if most := ledger.Peak(hostmem.Activations); most == 0 || most > memory {
+		t.Errorf("products took %d bytes, want at most %d", most, memory)
+	}
+}
+
 func TestCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
