@@ -36,7 +36,7 @@ func serveBound(t testing.TB, o dispatch.Options) *server {
 		t.Fatal(err)
 	}
 	t.Cleanup(bound.Close)
-	words, err := generate.ReadText(demo.Files(), demo.Name)
+	words, err := generate.ReadText(demo.Name, demo.Files())
 	if err != nil {
 		t.Fatal(err)
 	}

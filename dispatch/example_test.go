@@ -58,7 +58,7 @@ func ExampleModel_Generate() {
 		log.Fatal(err)
 	}
 	defer model.Close()
-	tokenizer, _, err := text.OpenFS(demo.Files(), demo.Name)
+	tokenizer, _, err := text.OpenFS(demo.Name, demo.Files())
 	if err != nil {
 		log.Fatal(err)
 	}

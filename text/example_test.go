@@ -11,7 +11,7 @@ import (
 
 // A model's folder is opened with text.Open; the demo model is embedded.
 func ExampleOpenFS() {
-	tokenizer, chat, err := text.OpenFS(demo.Files(), demo.Name)
+	tokenizer, chat, err := text.OpenFS(demo.Name, demo.Files())
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -34,7 +34,7 @@ func ExampleOpenFS() {
 }
 
 func ExampleTokenizer_Encode() {
-	tokenizer, _, err := text.OpenFS(demo.Files(), demo.Name)
+	tokenizer, _, err := text.OpenFS(demo.Name, demo.Files())
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -51,7 +51,7 @@ func ExampleTokenizer_Encode() {
 }
 
 func ExampleTokenizer_NewDecoder() {
-	tokenizer, _, err := text.OpenFS(demo.Files(), demo.Name)
+	tokenizer, _, err := text.OpenFS(demo.Name, demo.Files())
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -82,7 +82,7 @@ func ExampleMessage_UnmarshalJSON() {
 }
 
 func ExampleChat_Parse() {
-	_, chat, err := text.OpenFS(demo.Files(), demo.Name)
+	_, chat, err := text.OpenFS(demo.Name, demo.Files())
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -117,7 +117,7 @@ func openGolden(t *testing.T, name, template string) goldenModel {
 		t.Fatal(err)
 	}
 	folder["chat_template.jinja"] = &fstest.MapFile{Data: source}
-	tokenizer, chat, err := text.OpenFS(folder, name)
+	tokenizer, chat, err := text.OpenFS(name, folder)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,12 +20,12 @@ func Open(model string) (*Tokenizer, *Chat, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("text: %w", err)
 	}
-	return OpenFS(os.DirFS(dir), dir)
+	return OpenFS(dir, os.DirFS(dir))
 }
 
 // OpenFS is [Open] for a model at the root of files. Errors call it name.
-func OpenFS(files fs.FS, name string) (*Tokenizer, *Chat, error) {
-	t, err := ReadTokenizer(files, name)
+func OpenFS(name string, files fs.FS) (*Tokenizer, *Chat, error) {
+	t, err := ReadTokenizer(name, files)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -37,7 +37,7 @@ func OpenFS(files fs.FS, name string) (*Tokenizer, *Chat, error) {
 }
 
 // ReadTokenizer reads tokenizer.json, or a vocabulary in another format, at the root of files. Errors call the model name.
-func ReadTokenizer(files fs.FS, name string) (*Tokenizer, error) {
+func ReadTokenizer(name string, files fs.FS) (*Tokenizer, error) {
 	t, err := tokenizer.LoadFS(files, name)
 	if err != nil {
 		return nil, err

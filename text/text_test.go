@@ -102,7 +102,7 @@ func TestJSONOfMessages(t *testing.T) {
 }
 
 func TestErrors(t *testing.T) {
-	tokenizer, chat, err := OpenFS(demo.Files(), demo.Name)
+	tokenizer, chat, err := OpenFS(demo.Name, demo.Files())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,8 +16,8 @@ import (
 // ReadText reads tokenizer, chat templates, generation_config.json and the pooling of embeddings
 // at the root of files. A missing file is no error; a broken one is, except for pooling, which
 // then has Unsupported set. Errors call the model name.
-func ReadText(files fs.FS, name string) (t Text, err error) {
-	if t.Tokenizer, err = text.ReadTokenizer(files, name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+func ReadText(name string, files fs.FS) (t Text, err error) {
+	if t.Tokenizer, err = text.ReadTokenizer(name, files); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return t, err
 	}
 	t.Missing = err

@@ -131,7 +131,7 @@ func New(m *dispatch.Model, o Options) (*Model, error) {
 		return nil, fmt.Errorf("generate: new: %w", err)
 	}
 	if o.Text == nil {
-		t, err := ReadText(files, o.Name)
+		t, err := ReadText(o.Name, files)
 		if err != nil {
 			return nil, err
 		}

@@ -39,7 +39,7 @@ var markers = regexp.MustCompile(`<\|[^|<>]*\|>|<｜[^｜<>]*｜>|\[/?TOOL_CALLS
 // templateModel is a model with a golden template, whose markers are special tokens or text.
 func templateModel(t *testing.T, template []byte, special bool) *Model {
 	t.Helper()
-	words, err := ReadText(demo.Files(), demo.Name)
+	words, err := ReadText(demo.Name, demo.Files())
 	if err != nil {
 		t.Fatal(err)
 	}

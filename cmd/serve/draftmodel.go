@@ -92,7 +92,7 @@ func (c *runCmd) openDrafter(ctx context.Context, m servedModel, o dispatch.Opti
 		skeletons, err = meta.NewNexts(skeleton.Config, checkpoint)
 	}
 	if err == nil {
-		d.words, err = generate.ReadText(from.files, from.where())
+		d.words, err = generate.ReadText(from.where(), from.files)
 	}
 	options := draftOptions(o)
 	options.HiddenStates = len(skeletons) > 1

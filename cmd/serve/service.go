@@ -178,7 +178,7 @@ func (c *runCmd) open(m servedModel, options dispatch.Options) (*draft, error) {
 	var words generate.Text
 	go func() { // while headers are read: a large vocabulary takes as long
 		var err error
-		words, err = generate.ReadText(m.source.files, m.source.where())
+		words, err = generate.ReadText(m.source.where(), m.source.files)
 		read <- err
 	}()
 	skeleton, checkpoint, err := m.source.open()

@@ -40,7 +40,7 @@ const (
 
 // batch is all lessons as the model's chat template writes them; the answers are learned.
 func batch() (model.Batch, error) {
-	words, err := data.OpenTokenizerFS(demo.Files())
+	words, err := data.OpenTokenizerFS(demo.Name, demo.Files())
 	if err != nil {
 		return model.Batch{}, err
 	}

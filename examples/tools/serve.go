@@ -37,7 +37,7 @@ func serve() (s *server, err error) {
 		return s, err
 	}
 	s.closing = append(s.closing, model.Close)
-	words, err := generate.ReadText(demo.Files(), demo.Name)
+	words, err := generate.ReadText(demo.Name, demo.Files())
 	if err != nil {
 		return s, err
 	}

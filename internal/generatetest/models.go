@@ -64,7 +64,7 @@ func Fake(t testing.TB, fake *enginetest.Model, o engine.Options) *generate.Mode
 // defaults.
 func WithText(t testing.TB, name string) *generate.Model {
 	t.Helper()
-	words, err := generate.ReadText(demo.Files(), demo.Name)
+	words, err := generate.ReadText(demo.Name, demo.Files())
 	check(t, err)
 	words.Pooling = meta.Pooling{}
 	return &generate.Model{Name: name, Created: Created, Text: words}

@@ -58,7 +58,7 @@ func main() {
 	}
 	runtime.GOMAXPROCS(1)
 	runtime.LockOSThread() // cpuTime is that of the thread
-	tokenizer, err := text.ReadTokenizer(os.DirFS(os.Args[1]), os.Args[1])
+	tokenizer, err := text.ReadTokenizer(os.Args[1], os.DirFS(os.Args[1]))
 	if err != nil {
 		log.Fatal(err)
 	}

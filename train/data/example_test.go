@@ -51,7 +51,7 @@ func ExampleReadJSONL() {
 
 // A conversation becomes ids and labels. Only the answer and its end are learned.
 func ExampleTokenizer_TokenizeConversation() {
-	tokenizer, err := data.OpenTokenizerFS(demo.Files())
+	tokenizer, err := data.OpenTokenizerFS(demo.Name, demo.Files())
 	if err != nil {
 		log.Fatal(err)
 	}

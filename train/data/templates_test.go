@@ -77,7 +77,7 @@ func templateTokenizer(t *testing.T, template string, tokens map[string]string) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	tok, err := OpenTokenizerFS(fstest.MapFS{"tokenizer.json": {Data: b}, "chat_template.jinja": {Data: []byte(template)}, "tokenizer_config.json": {Data: config}})
+	tok, err := OpenTokenizerFS("m", fstest.MapFS{"tokenizer.json": {Data: b}, "chat_template.jinja": {Data: []byte(template)}, "tokenizer_config.json": {Data: config}})
 	if err != nil {
 		t.Fatal(err)
 	}

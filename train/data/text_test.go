@@ -319,7 +319,7 @@ func TestTokenizersOfAFolder(t *testing.T) {
 	}
 	const template = `{%- for m in messages %}[{{ m.role }}]{{ m.content }}{{ "\n" }}{% endfor %}{% if add_generation_prompt %}[assistant]{% endif %}`
 	dir := fstest.MapFS{"tokenizer.json": {Data: b}, "chat_template.jinja": {Data: []byte(template)}}
-	tok, err := OpenTokenizerFS(dir)
+	tok, err := OpenTokenizerFS("m", dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -340,7 +340,7 @@ func TestTokenizersOfAFolder(t *testing.T) {
 		t.Error("a pad token out of nowhere")
 	}
 	delete(dir, "chat_template.jinja")
-	if tok, err = OpenTokenizerFS(dir); err != nil {
+	if tok, err = OpenTokenizerFS("m", dir); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := tok.Render(conversation(t, "u"), nil, false); err == nil {
@@ -349,7 +349,7 @@ func TestTokenizersOfAFolder(t *testing.T) {
 	if _, err := OpenTokenizer(t.TempDir()); err == nil {
 		t.Error("a folder without a tokenizer")
 	}
-	if _, err := OpenTokenizerFS(fstest.MapFS{}); err == nil || err.Error() != "data: tokenizer: the file system has no tokenizer.json" {
+	if _, err := OpenTokenizerFS("m", fstest.MapFS{}); err == nil || err.Error() != "data: tokenizer: m has no tokenizer.json" {
 		t.Errorf("got %v of files without a tokenizer", err)
 	}
 }

@@ -33,9 +33,9 @@ func OpenTokenizer(model string) (*Tokenizer, error) {
 	return &Tokenizer{t, c}, nil
 }
 
-// OpenTokenizerFS is [OpenTokenizer] for any file system.
-func OpenTokenizerFS(dir fs.FS) (*Tokenizer, error) {
-	t, c, err := text.OpenFS(dir, "the file system")
+// OpenTokenizerFS is [OpenTokenizer] for a model at the root of files. Errors call it name.
+func OpenTokenizerFS(name string, files fs.FS) (*Tokenizer, error) {
+	t, c, err := text.OpenFS(name, files)
 	if err != nil {
 		return nil, fmt.Errorf("data: %w", err)
 	}

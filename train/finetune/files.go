@@ -36,7 +36,7 @@ func readConfig(path string) (config *meta.Config, err error) {
 // openTokenizer opens a model's tokenizer and chat template.
 func openTokenizer(path string) (tokenizer *data.Tokenizer, err error) {
 	if isGGUF(path) {
-		err = ofGGUF(path, func(files fs.FS) error { tokenizer, err = data.OpenTokenizerFS(files); return err })
+		err = ofGGUF(path, func(files fs.FS) error { tokenizer, err = data.OpenTokenizerFS(path, files); return err })
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil, misusef("%s: got a GGUF file without a tokenizer that can be read, want one with tokens to train on texts: %w", path, err)
 		}

@@ -126,7 +126,7 @@ func open() (*model.Model, *data.Tokenizer, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	words, err := data.OpenTokenizerFS(demo.Files())
+	words, err := data.OpenTokenizerFS(demo.Name, demo.Files())
 	return m, words, err
 }
 
@@ -166,7 +166,7 @@ func teach(m *model.Model, words *data.Tokenizer, question, answer string) error
 
 // answer generates the likeliest tokens. Package dispatch generates much faster.
 func answer(m *model.Model, words *data.Tokenizer, question string) (string, error) {
-	tokenizer, chat, err := text.OpenFS(demo.Files(), "tokenizer.json")
+	tokenizer, chat, err := text.OpenFS(demo.Name, demo.Files())
 	if err != nil {
 		return "", err
 	}
