@@ -167,6 +167,9 @@ func (m *Model) measure(from *lora.Adapter) error {
 // [Model.AddAdapter] has, and [ErrAdaptersFull] while the adapter has no room in memory. A sequence
 // with an adapter of AddAdapter must not be used after [Sequence.Free].
 func (m *Model) NewAdaptedSequence(name string) (*Sequence, error) {
+	if m.closed.Load() {
+		return nil, ErrClosed
+	}
 	s := m.NewSequence()
 	if name == "" {
 		return s, nil

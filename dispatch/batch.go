@@ -78,7 +78,7 @@ func (l *Logits) collect(b, part *Batch, results *Logits) {
 }
 
 // Row returns the logits of batch row i: count rows of Vocab values, one after the other. The
-// caller may change the values.
+// caller may change the values. It panics if the batch has no row i.
 func (l *Logits) Row(i int) (count int, values []float32) {
 	if l.rows != nil {
 		values = l.rows[i].logits

@@ -37,7 +37,10 @@ func (m *Model) Forward(ctx context.Context, b *Batch) (*Logits, error) {
 	case m.closed.Load():
 		return nil, ErrClosed
 	case m.cache == nil:
-		return nil, errors.New("dispatch: forward: the tree has no attention: use Model.Apply")
+		return nil, errNoAttention
+	}
+	if err := m.check(b); err != nil {
+		return nil, err
 	}
 	m.measured.begin()
 	for i := range b.Rows {

@@ -78,7 +78,8 @@ func (h *hidden) take(m *Model) (err error) {
 }
 
 // Hidden returns what batch row i asked for with [BatchRow].Hidden: one hidden state, or with HiddenAll
-// those of all its tokens, one after the other. It returns nil if the row asked for none.
+// those of all its tokens, one after the other. It returns nil if the row asked for none, and
+// panics if the batch has no row i.
 func (l *Logits) Hidden(i int) []float32 {
 	if l.rows != nil {
 		if len(l.rows[i].hidden) == 0 {

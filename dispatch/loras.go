@@ -52,6 +52,9 @@ const firstLora = 1 << 32
 // empty or taken, if the adapter does not fit the model, and if it alone needs more than
 // Options.AdapterMemory. Any goroutine may call it.
 func (m *Model) AddAdapter(a Adapter) error {
+	if m.closed.Load() {
+		return ErrClosed
+	}
 	taken := slices.ContainsFunc(m.options.Adapters, func(other Adapter) bool { return other.Name == a.Name })
 	if a.Name == "" || taken {
 		return fmt.Errorf("dispatch: adapter %q of %s: the name is empty or taken: use another one", a.Name, a.Dir)

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync/atomic"
 
@@ -58,6 +59,7 @@ type Model struct {
 	limit   limited
 	lending lending
 	pass    pass
+	batches uint64 // that Forward was given
 }
 
 // New binds skeleton to checkpoint with the given device map (Accelerate's dispatch_model). It
@@ -67,6 +69,12 @@ type Model struct {
 // The skeleton may be a tree of your own, such as one of kind Sequential whose parameters name their
 // Sources. Run it with [Model.Apply].
 func New(skeleton *meta.Model, checkpoint *loader.Checkpoint, devices devicemap.Map, o Options) (*Model, error) {
+	if skeleton == nil || checkpoint == nil {
+		return nil, errors.New("dispatch: new: got a nil skeleton or checkpoint")
+	}
+	if err := o.check(); err != nil {
+		return nil, err
+	}
 	program, err := nn.Compile(skeleton.Root)
 	if err != nil {
 		return nil, err

@@ -1,6 +1,8 @@
 package dispatch
 
 import (
+	"errors"
+
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/internal/nn"
 	"github.com/heftai/heft/meta"
@@ -28,6 +30,12 @@ func (p *Planner) Skeleton() *meta.Model { return p.skeleton }
 
 // Plan is the function [Plan] for the Planner's model.
 func (p *Planner) Plan(o Options) (devicemap.Plan, Options, error) {
+	if p.skeleton == nil {
+		return devicemap.Plan{}, o, errors.New("dispatch: plan: got a nil skeleton")
+	}
+	if err := o.check(); err != nil {
+		return devicemap.Plan{}, o, err
+	}
 	if o.mayCode(p.skeleton) {
 		return p.planCoded(o)
 	}

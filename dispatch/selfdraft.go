@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"errors"
 	"fmt"
 	"math"
 
@@ -160,6 +161,9 @@ func lendable(skeleton *meta.Model, plan *devicemap.Plan, o, draft *Options) (ma
 
 // NewSelfDraft returns the draft d of m, which shares m's checkpoint. One goroutine uses both. Close the draft first.
 func (m *Model) NewSelfDraft(d *SelfDraft) (*Model, error) {
+	if d == nil || d.devices.Len() == 0 {
+		return nil, errors.New("dispatch: self-draft: got a draft without a map, want one of PlanSelfDraft")
+	}
 	o := d.options
 	o.lender, o.lent = m, d.lent
 	return New(m.skeleton, m.checkpoint, d.devices, o)

@@ -24,7 +24,8 @@ type Sequence struct {
 	// the sequence. If a new length needs other frequencies, the sequence is computed again.
 	length   int
 	tokens   []int32
-	restored bool // Restore was called
+	restored bool   // Restore was called
+	batch    uint64 // the last one of [Model.Forward] that has the sequence
 }
 
 // NewSequence returns an empty sequence. Call [Sequence.Free] when its request ends.
@@ -44,7 +45,11 @@ func (s *Sequence) pages(promptLen int) *kvcache.Sequence {
 
 // Expect sets the length of the prompt, which decides which pages the sequence may share. Without
 // it the first call of [Sequence.Reuse], [Sequence.Reserve] or [Model.Forward] sets the length.
-func (s *Sequence) Expect(promptLen int) { s.pages(promptLen) }
+func (s *Sequence) Expect(promptLen int) {
+	if s.check() == nil {
+		s.pages(promptLen)
+	}
+}
 
 // Len returns the number of tokens whose keys and values are computed.
 func (s *Sequence) Len() int {
@@ -58,6 +63,9 @@ func (s *Sequence) Len() int {
 // one by one, at least one. They end before the length at which rotary frequencies change for all
 // tokens. In a model with states they end with a page, where a prefix can be shared.
 func (s *Sequence) Together(n int) int {
+	if n = max(n, 1); s.check() != nil {
+		return n
+	}
 	if len(s.model.program.States()) > 0 {
 		size := s.model.cache.Config().PageTokens
 		n = min(n, size-s.Len()%size)
@@ -71,7 +79,12 @@ func (s *Sequence) Together(n int) int {
 
 // Reserve takes the pages for n more tokens. It returns ErrKVFull, and takes none, if not enough are
 // free. A layer with a window reuses its own pages beyond the window.
-func (s *Sequence) Reserve(n int) error { return s.reserve(n, n) }
+func (s *Sequence) Reserve(n int) error {
+	if err := s.check(); err != nil {
+		return err
+	}
+	return s.reserve(n, n)
+}
 
 func (s *Sequence) reserve(n, promptLen int) error {
 	kv, pass := s.pages(promptLen), s.model.options.MaxBatchTokens
@@ -111,7 +124,7 @@ func (s *Sequence) detach(n int) error {
 // Until then the sequence must not be used, except by Free, which cancels the reads. Call Reuse next,
 // with the same prompt. The sequence must be empty.
 func (s *Sequence) Restore(prompt []int32, ready func()) bool {
-	if s.model.options.KVStore == nil || s.Len() > 0 || len(prompt) == 0 {
+	if s.check() != nil || s.model.options.KVStore == nil || s.Len() > 0 || len(prompt) == 0 {
 		return false
 	}
 	kv, pass := s.pages(len(prompt)), s.model.options.MaxBatchTokens
@@ -127,7 +140,7 @@ func (s *Sequence) Restore(prompt []int32, ready func()) bool {
 // Options.KVStore has, unless Restore was called. It returns the number of tokens that need no
 // computation, which is always less than len(prompt). The sequence must be empty.
 func (s *Sequence) Reuse(prompt []int32) int {
-	if s.Len() > 0 || len(prompt) == 0 || s.model.closed.Load() {
+	if s.check() != nil || s.Len() > 0 || len(prompt) == 0 {
 		return 0
 	}
 	s.pages(len(prompt))

@@ -113,6 +113,9 @@ func renamed(r meta.Rename) dialect {
 // If tensors are missing or have the wrong shape, Bind returns a [*BindError] that lists them.
 // Extra tensors are not an error: see [Binding.Unexpected].
 func Bind(ck *Checkpoint, model *meta.Model) (*Binding, error) {
+	if ck == nil || model == nil {
+		return nil, &Error{Reason: "bind: got a nil checkpoint or model"}
+	}
 	b := &Binding{ck: ck, params: map[*meta.Param]*bound{}, buffers: map[*meta.Buffer]*bound{}}
 	if model.BasePrefix != "" {
 		b.prefix = model.BasePrefix + "."

@@ -73,6 +73,9 @@ func OpenBytes(name string, files map[string][]byte) (*Checkpoint, error) {
 // OpenFS opens a checkpoint at the root of fsys, such as an embedded one. It reads the safetensors
 // files and the index into memory; see [OpenBytes].
 func OpenFS(name string, fsys fs.FS) (*Checkpoint, error) {
+	if fsys == nil {
+		return nil, &Error{File: name, Reason: "got a nil file system"}
+	}
 	files := map[string][]byte{}
 	entries, err := fs.ReadDir(fsys, ".")
 	if err != nil {

@@ -1,6 +1,7 @@
 package meta
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -312,6 +313,9 @@ func New(cfg *Config, header CheckpointHeader) (*Model, error) { return newModel
 
 // newModel is New, or NewNext where next is set.
 func newModel(cfg *Config, header CheckpointHeader, next int) (*Model, error) {
+	if cfg == nil {
+		return nil, errors.New("meta: new: got a nil config")
+	}
 	f := cfg.fields()
 	w := lookupWrapper(cfg.ModelType)
 	a := lookup(cfg.textType)

@@ -119,6 +119,15 @@ func (c Config) start() int {
 	return c.Start
 }
 
+// Holds reports whether a cache may have dtype: those that attention reads.
+func Holds(dtype meta.DType) bool {
+	switch dtype {
+	case meta.Float32, meta.BFloat16, meta.Float16, meta.Int8:
+		return true
+	}
+	return false
+}
+
 func (c Config) check() error {
 	switch {
 	case c.Pages < 1 || c.Pages > math.MaxInt32/c.pageTokens():
@@ -127,8 +136,8 @@ func (c Config) check() error {
 		return fmt.Errorf("kvcache: got %d pages at the start, want at most %d", c.Start, c.Pages)
 	case c.PageTokens < 0:
 		return fmt.Errorf("kvcache: got a page size of %d tokens, want a positive number", c.PageTokens)
-	case !c.DType.Float() && c.DType != meta.Int8:
-		return fmt.Errorf("kvcache: dtype %v is not supported, want a floating-point dtype or int8", c.DType)
+	case !Holds(c.DType):
+		return fmt.Errorf("kvcache: got the dtype %v, want float32, bfloat16, float16 or int8", c.DType)
 	}
 	for i, l := range c.Layers {
 		if heads := max(l.Heads, 1); l.KWidth < 1 || l.VWidth < 0 || l.Window < 0 || l.KWidth%heads != 0 || l.VWidth%heads != 0 {

@@ -62,6 +62,9 @@ func Read(path string, limit int64) ([]byte, error) {
 
 // ReadFS is Read for a file of fsys.
 func ReadFS(fsys fs.FS, name string, limit int64) ([]byte, error) {
+	if fsys == nil {
+		return nil, &fs.PathError{Op: "read", Path: name, Err: errors.New("got a nil file system")}
+	}
 	info, err := fs.Stat(fsys, name)
 	if err != nil {
 		return nil, err

@@ -46,6 +46,9 @@ func Load(dir string) (*Tokenizer, error) { return LoadFS(os.DirFS(dir), dir) }
 
 // LoadFS is [Load] for a file system. Errors call it name.
 func LoadFS(fsys fs.FS, name string) (*Tokenizer, error) {
+	if fsys == nil {
+		return nil, fmt.Errorf("tokenizer: %s: got a nil file system", name)
+	}
 	t, err := loadFile(fsys)
 	var malformed *parseError
 	switch {

@@ -33,6 +33,10 @@ func TestAClosedModelFailsAndDoesNotPanic(t *testing.T) {
 		"AlignModuleDevice": func() error {
 			return m.AlignModuleDevice("model.norm", func([]dispatch.ModuleParam) error { return nil })
 		},
+		"AddAdapter":           func() error { return m.AddAdapter(dispatch.Adapter{Name: "a", Dir: "a"}) },
+		"NewAdaptedSequence":   func() error { _, err := m.NewAdaptedSequence(""); return err },
+		"Reserve":              func() error { return s.Reserve(1) },
+		"Reserve of a new one": func() error { return m.NewSequence().Reserve(1) },
 		"Generate": func() (err error) {
 			for _, err = range m.Generate(ctx, []int32{1}, dispatch.GenerateOptions{MaxTokens: 1}) {
 			}
@@ -67,6 +71,7 @@ func outliving(t *testing.T, m *dispatch.Model, s *dispatch.Sequence) map[string
 		"Copied":         func() { dispatchtest.Copied(m) },
 		"DeviceUse":      func() { m.DeviceUse() },
 		"FollowLimits":   func() { m.FollowLimits(ctx, nil) },
+		"Expect":         func() { m.NewSequence().Expect(1); _ = m.NewSequence().Together(2) },
 		"Free":           func() { s.Free() },
 		"KV":             func() { m.KV() },
 		"Plan":           func() { m.Plan(); m.Measured(); m.Blocks(); m.Units() },
