@@ -11,6 +11,7 @@ import (
 	"github.com/heftai/heft/internal/backend/cpu"
 	"github.com/heftai/heft/internal/deviceweights"
 	"github.com/heftai/heft/internal/hostmem"
+	"github.com/heftai/heft/internal/inuse"
 	"github.com/heftai/heft/internal/kvcache"
 	"github.com/heftai/heft/internal/nn"
 	"github.com/heftai/heft/internal/residency"
@@ -206,9 +207,10 @@ func units(p *nn.Program) []residency.Unit {
 	return out
 }
 
-// Close releases memory and threads. It closes the checkpoint only if the model opened it. No other method may run
-// meanwhile. Afterwards passes fail with [ErrClosed], and a further Close does nothing.
+// Close releases memory and threads. It closes the checkpoint only if the model opened it. A generate.Model that
+// was made of m ends first; without one, no other method may run meanwhile. Afterwards passes fail with [ErrClosed], and a further Close does nothing.
 func (m *Model) Close() {
+	inuse.End(m)
 	if m.closed.Swap(true) {
 		return
 	}

@@ -116,12 +116,15 @@ func NewCatalog(o ModelsOptions) *Models {
 }
 
 // Add adds a model that is loaded on demand. The first model that is added answers requests that name none. It fails
-// if the name is empty or taken.
+// if the name is empty or taken, or there is no Open.
 func (ms *Models) Add(s Source) error {
 	ms.mu.Lock()
 	defer ms.mu.Unlock()
 	if s.Name == "" {
 		return errors.New("generate: a model has no name")
+	}
+	if s.Open == nil {
+		return errors.New("generate: model " + s.Name + ": Source.Open is nil")
 	}
 	if e, _, _ := ms.search(s.Name); e != nil {
 		return errors.New("generate: the name " + s.Name + " is taken")
@@ -138,6 +141,9 @@ func (ms *Models) Add(s Source) error {
 func (ms *Models) Take(name string, o *Opened) error {
 	ms.mu.Lock()
 	defer ms.mu.Unlock()
+	if o == nil || o.Model == nil {
+		return errors.New("generate: " + name + ": got no model")
+	}
 	e := ms.entry(name)
 	if e == nil || e.state != ModelKnown {
 		return errors.New("generate: " + name + " is unknown, or loaded")

@@ -2,21 +2,19 @@ package generate
 
 import (
 	"errors"
-	"sync"
 
 	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/internal/inuse"
 )
-
-// inUse are the dispatched models that engines run, each with the Model that it belongs to.
-var inUse sync.Map
 
 // claim gives g the models of list, which one goroutine may use at a time. It fails, and takes none, if one of
 // them belongs to a Model that is open.
 func (g *Model) claim(list ...*dispatch.Model) error {
+	g.user = &inuse.User{Name: g.title(), End: g.Close}
 	for _, d := range list {
-		if other, taken := inUse.LoadOrStore(d, g); taken {
+		if other := inuse.Claim(d, g.user); other != nil {
 			g.unclaim()
-			return errors.New("generate: new: the dispatched model already belongs to " + other.(*Model).title() +
+			return errors.New("generate: new: the dispatched model already belongs to " + other.Name +
 				": share that one, which any goroutine may use, close it first, or open the model again")
 		}
 		g.claimed = append(g.claimed, d)
@@ -27,7 +25,7 @@ func (g *Model) claim(list ...*dispatch.Model) error {
 // unclaim frees the models of g for another New.
 func (g *Model) unclaim() {
 	for _, d := range g.claimed {
-		inUse.CompareAndDelete(d, g)
+		inuse.Release(d, g.user)
 	}
 }
 

@@ -45,9 +45,11 @@ func (m *Model) Constrain(ctx context.Context, r *Request) error {
 	if r.Constraint == nil && r.calls == nil {
 		return nil
 	}
+	if err := r.Constraint.check(); err != nil {
+		return err
+	}
 	field := r.constrainedBy()
-	switch {
-	case m.Tokenizer == nil:
+	if m.Tokenizer == nil {
 		return wire.Invalidf(field, "The model %s has no tokenizer: '%s' is not supported.", m.Name, field)
 	}
 	stop := m.EOS()
@@ -165,6 +167,23 @@ func (m *Model) compile(b *grammar.Builder, r *Request, f *frame) (*grammar.Gram
 	return g, nil
 }
 
+// check fails unless c says one thing.
+func (c *Constraint) check() error {
+	if c == nil {
+		return nil
+	}
+	n := 0
+	for _, set := range []bool{c.Object, c.Schema != nil, c.Regex != "", len(c.Choice) > 0, c.GBNF != ""} {
+		if set {
+			n++
+		}
+	}
+	if n != 1 {
+		return wire.Invalidf(c.name(), "'%s' has %d of an object, a schema, a regular expression, choices and a grammar, want one.", c.name(), n)
+	}
+	return nil
+}
+
 // position adds the content to b.
 func (c *Constraint) position(b *grammar.Builder) (grammar.Pos, error) {
 	switch {
@@ -174,7 +193,7 @@ func (c *Constraint) position(b *grammar.Builder) (grammar.Pos, error) {
 		return jsonschema.Append(b, c.Schema, grammar.Return)
 	case c.GBNF != "":
 		return gbnf.Append(b, c.GBNF, grammar.Return)
-	case c.Choice != nil:
+	case len(c.Choice) > 0:
 		alts := make([]*dfa.Expr, len(c.Choice))
 		for i, text := range c.Choice {
 			alts[i] = dfa.Literal(text)

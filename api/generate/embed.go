@@ -1,6 +1,7 @@
 package generate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -14,7 +15,7 @@ import (
 // EmbedRequest is a list of prompts to embed.
 type EmbedRequest struct {
 	Prompts    [][]int32
-	Param      string // what the client calls the prompts, for errors
+	Param      string // what the client calls the prompts, for errors; "" is "prompts"
 	Dimensions int    // of an embedding; 0: all. Fewer are the first, scaled to length 1
 	Normalise  bool   // scale embeddings to length 1 even if the model does not
 }
@@ -36,6 +37,10 @@ func (m *Model) Embed(ctx context.Context, r EmbedRequest) (vectors [][]float32,
 	if what := m.Pooling.Unsupported; what != "" {
 		return nil, usage, wire.Invalidf("model", "The model %s makes embeddings in a way that this server does not support: %s.", m.Name, what)
 	}
+	if r.Dimensions < 0 {
+		return nil, usage, wire.Invalidf("dimensions", "Invalid value for 'dimensions': %d, want 0 or more.", r.Dimensions)
+	}
+	r.Param = cmp.Or(r.Param, "prompts")
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // frees what was submitted
 	claim, client := wire.ClaimOf(ctx), wire.ClientOf(ctx)

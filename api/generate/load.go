@@ -228,7 +228,11 @@ func (ms *Models) open(ctx context.Context, e *entry) (*Opened, error) {
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	return e.source.Open(ctx)
+	opened, err := e.source.Open(ctx)
+	if err == nil && (opened == nil || opened.Model == nil) {
+		err = errors.New("generate: Source.Open has returned no model and no error")
+	}
+	return opened, err
 }
 
 // finish notes how loading has ended.

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/heftai/heft/dispatch"
 	"github.com/heftai/heft/internal/engine"
 	"github.com/heftai/heft/internal/engine/holder"
+	"github.com/heftai/heft/internal/inuse"
 	"github.com/heftai/heft/meta"
 	"github.com/heftai/heft/text"
 )
@@ -30,6 +32,7 @@ type Model struct {
 	engine     *engine.Engine
 	dispatched *dispatch.Model // nil in tests
 	claimed    []*dispatch.Model
+	user       *inuse.User // of claimed
 	formatOnce sync.Once
 	format     format // see answers
 
@@ -117,11 +120,17 @@ func (o *Options) drafts() []*dispatch.Model {
 
 // New starts an engine on m, which the caller does not use directly until [Model.Close] has
 // returned, except for methods that any goroutine may call. No weight is read. It fails if the
-// tokenizer or the files beside it are broken, a parser is unknown, or another Model that is open was made of
+// tokenizer or the files beside it are broken, a parser is unknown, m is closed, or another Model that is open was made of
 // m or of a draft model.
 func New(m *dispatch.Model, o Options) (*Model, error) {
 	if m == nil {
 		return nil, errors.New("generate: new: got a nil model")
+	}
+	if _, err := m.NewAdaptedSequence(""); err != nil {
+		return nil, fmt.Errorf("generate: new: %w", err)
+	}
+	if o.Draft == nil && len(o.DraftNext) > 0 || slices.Contains(o.DraftNext, nil) {
+		return nil, errors.New("generate: new: Options.DraftNext: got no Draft, or a nil model")
 	}
 	files := m.Checkpoint().FS()
 	if o.Name == "" {
@@ -212,8 +221,11 @@ func (m *Model) Draining() bool { return m.engine.Draining() }
 // whose error it returns.
 func (m *Model) Shutdown(ctx context.Context) error { return m.engine.Shutdown(ctx) }
 
-// Close ends all requests and waits for the engine to stop. The dispatched model stays open.
+// Close ends all requests and waits for the engine to stop. The dispatched model stays open. Closing
+// that one closes m, too. A further Close does nothing.
 func (m *Model) Close() {
-	m.engine.Close()
+	if m.engine != nil {
+		m.engine.Close()
+	}
 	m.unclaim()
 }

@@ -1,6 +1,7 @@
 package generate
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"slices"
@@ -16,6 +17,7 @@ import (
 type Request struct {
 	Prompt []int32
 	// Param is what the client calls the prompt, for errors: "prompt" or "messages".
+	// "" is "prompt".
 	Param string
 	// Params says how tokens are chosen; Params.Stop are the client's own stop ids, to
 	// which the model's are added unless IgnoreEOS.
@@ -138,10 +140,14 @@ func (m *Model) Start(ctx context.Context, r Request) (*Generation, error) {
 	if r.MaxTokens >= 0 && r.Params.MinTokens > r.MaxTokens {
 		return nil, wire.Invalidf("min_tokens", "Invalid value for 'min_tokens': %d is more than the %d that the answer may have.", r.Params.MinTokens, r.MaxTokens)
 	}
-	if len(r.Stop) > 0 && m.Tokenizer == nil {
+	switch {
+	case len(r.Stop) > 0 && m.Tokenizer == nil:
 		return nil, wire.Invalidf("stop", "The model %s has no tokenizer: use stop_token_ids in place of strings.", m.Name)
+	case slices.Contains(r.Stop, ""):
+		return nil, wire.Invalidf("stop", "Invalid value for 'stop': a stop string cannot be empty.")
 	}
-	r.N = max(r.N, 1)
+	r.Param = cmp.Or(r.Param, "prompt")
+	r.N = cmp.Or(r.N, 1)
 	if !r.IgnoreEOS {
 		r.Params.Stop = slices.Concat(r.Params.Stop, m.EOS())
 	}

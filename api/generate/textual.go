@@ -16,7 +16,7 @@ type TextOptions struct {
 	// Params say how tokens are chosen; nil: the model's defaults (generation_config.json), which
 	// sample. &Params{} always chooses the likeliest token.
 	Params *Params
-	// MaxTokens is the most tokens to generate; 0: what the context holds.
+	// MaxTokens is the most tokens to generate; 0: what generation_config.json says, else what the context holds.
 	MaxTokens int
 	Stop      []string // the text ends before the first of them
 	Seed      uint64   // of the random choices: the same seed gives the same text

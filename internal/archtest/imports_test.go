@@ -64,6 +64,7 @@ var allowed = map[string][]string{
 	"devicemap":                    {"meta", "internal/spelling"},
 	"internal/spelling":            {},
 	"internal/errtext":             {},
+	"internal/inuse":               {}, // which engine uses a model: closing the model ends it first
 	"internal/filelock":            {},
 	"internal/repl":                {"internal/atomicfile"}, // a chat in the terminal; a client of HTTP alone
 	"internal/atomicfile":          {"internal/filelock"},   // writers lock their temporary files
@@ -88,7 +89,7 @@ var allowed = map[string][]string{
 	"internal/residency":           {"internal/residency/policy", "meta", "devicemap", "loader", "internal/backend", "internal/tensor", "internal/hostmem", "internal/stored", "internal/atomicfile", "internal/smallfile"}, // backend: a backend's Converter converts weights when they are loaded; smallfile: sizes that an earlier start recorded
 	"internal/deviceweights":       {"meta", "loader", "internal/backend", "internal/tensor", "internal/hostmem", "internal/stored"},
 	"dispatch": {"dispatch/internal/inside", "meta", "devicemap", "loader", "internal/lora", "internal/nn", "internal/backend", "internal/backend/cpu", "internal/backend/cuda", "internal/backend/cuda/driver", "internal/tensor", "internal/deviceweights", "internal/stored",
-		"internal/kvcache", "internal/kvstore", "internal/residency", "internal/residency/policy", "internal/atomicfile", "internal/smallfile", "internal/hostmem", "internal/sample", "internal/probe", "internal/kernels/tune", "internal/topology", "internal/pressure"}, // tune: how weights are read fastest here; topology: how many threads, and whose memory weights are put in; pressure: limits that change while it runs; stored: DoRA measures weights in the checkpoint
+		"internal/kvcache", "internal/kvstore", "internal/residency", "internal/residency/policy", "internal/atomicfile", "internal/smallfile", "internal/hostmem", "internal/sample", "internal/probe", "internal/kernels/tune", "internal/topology", "internal/pressure", "internal/inuse"}, // tune: how weights are read fastest here; topology: how many threads, and whose memory weights are put in; pressure: limits that change while it runs; stored: DoRA measures weights in the checkpoint
 	"dispatch/internal/inside":       {"devicemap", "internal/backend", "internal/kvcache", "internal/kvstore", "internal/residency", "internal/residency/policy", "internal/topology"}, // settings of tests
 	"dispatch/internal/dispatchtest": {"devicemap", "dispatch", "dispatch/internal/inside", "loader", "loader/demo", "meta", "internal/..."},                                            // places, runs and compares models, for tests
 
@@ -115,7 +116,7 @@ var allowed = map[string][]string{
 	"api/internal/schema":        {},                                           // JSON Schemas of Go types, for /openapi.json
 	"api/internal/reload":        {},                                           // files that are read again when they change
 	"api/wire":                   {"internal/jsonscan", "api/internal/schema"}, // what all HTTP dialects share
-	"api/generate": {"api/wire", "meta", "dispatch", "text", "internal/engine", "internal/engine/holder", "internal/sample",
+	"api/generate": {"api/wire", "meta", "dispatch", "text", "internal/engine", "internal/engine/holder", "internal/inuse", "internal/sample",
 		"internal/grammar/...", "internal/layout", "internal/smallfile"}, // constrained decoding; tokenizer_config.json
 	"internal/generatetest":       {"api/generate", "devicemap", "dispatch", "loader", "meta", "text", "loader/demo", "internal/engine", "internal/engine/enginetest", "internal/engine/holder"},             // models for tests
 	"api/internal/foreign":        {"api/wire"},                                                                                                                                                              // fields of other servers, for all dialects
