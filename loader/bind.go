@@ -37,6 +37,8 @@ type BoundTensor struct {
 	// Into is the range of rows to fill: of the parameter's first dimension, or of its second for
 	// an expert. From is the range of rows of Tensor. The zero value means all rows.
 	Into, From meta.RowRange
+	// Slabs says that Tensor has rows Into of the second dimension of each slab of the parameter's first.
+	Slabs bool
 	// Transposed is set if the tensor is [columns, rows] of the parameter's values.
 	Transposed bool
 	// Quant describes how to compute the values from Tensor, which holds codes, and from Scales,
@@ -203,7 +205,7 @@ func (b *Binding) parts(e *bound, only int) []BoundTensor {
 		}
 		parts = slices.Grow(parts, end-begin)
 		for i := begin; i < end; i++ {
-			part := BoundTensor{Expert: -1, Into: s.Into, From: s.Rows(i), Transposed: s.Transposed}
+			part := BoundTensor{Expert: -1, Into: s.Into, From: s.Rows(i), Slabs: s.Slabs, Transposed: s.Transposed}
 			if s.Stack > 0 {
 				part.Expert = i
 			}

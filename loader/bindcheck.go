@@ -257,10 +257,14 @@ func wanted(shape []int, s meta.TensorSource) (want []int, reason string) {
 		want = want[1:]
 	}
 	if into := s.Into; !into.IsAll() {
-		if len(want) == 0 || into.Begin < 0 || into.End <= into.Begin || into.End > want[0] {
+		at := 0
+		if s.Slabs {
+			at = 1
+		}
+		if len(want) <= at || into.Begin < 0 || into.End <= into.Begin || into.End > want[at] {
 			return nil, fmt.Sprintf("it has no rows [%d:%d]", into.Begin, into.End)
 		}
-		want[0] = into.End - into.Begin
+		want[at] = into.End - into.Begin
 	}
 	if s.Transposed {
 		n := len(want)

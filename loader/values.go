@@ -45,17 +45,36 @@ func (b *Binding) values(name string, shape []int, parts []BoundTensor) (meta.DT
 		if err != nil {
 			return meta.NoDType, nil, err
 		}
-		off, size := window(shape, part.Expert, part.Into, dtype)
-		if size != int64(len(src)) {
-			return meta.NoDType, nil, failf(part.Tensor.File.label(), part.Tensor.Name, "%d bytes do not fill %d of %s", len(src), size, name)
+		windows := windowsOf(shape, part, dtype)
+		if size := windows[0].size; size*int64(len(windows)) != int64(len(src)) {
+			return meta.NoDType, nil, failf(part.Tensor.File.label(), part.Tensor.Name, "%d bytes do not fill %d of %s", len(src), size*int64(len(windows)), name)
 		}
-		if part.Transposed {
-			transpose(dst[off:off+size], src, part.shape(), dtype)
-		} else {
-			copy(dst[off:off+size], src)
+		for i, w := range windows {
+			to, from := dst[w.off:w.off+w.size], src[int64(i)*w.size:][:w.size]
+			if part.Transposed {
+				transpose(to, from, part.shape(), dtype)
+			} else {
+				copy(to, from)
+			}
 		}
 	}
 	return dtype, dst, nil
+}
+
+// A stretch is size bytes of a parameter from off on.
+type stretch struct{ off, size int64 }
+
+// windowsOf returns the bytes of a parameter that a part fills, one after the other: a window, or one in each slab.
+func windowsOf(shape []int, part BoundTensor, dtype meta.DType) []stretch {
+	if !part.Slabs {
+		off, size := window(shape, part.Expert, part.Into, dtype)
+		return []stretch{{off, size}}
+	}
+	list := make([]stretch, shape[0])
+	for e := range list {
+		list[e].off, list[e].size = window(shape, e, part.Into, dtype)
+	}
+	return list
 }
 
 // window returns where rows into of a parameter, or of slab expert of it, lie in its bytes.
@@ -170,6 +189,10 @@ func (u *unbinder) add(path string, e *bound, exact bool) {
 		if u.err != nil {
 			return
 		}
+		if s.Slabs {
+			u.putSlabs(e.shape, shape, &s, dtype, exact, elements)
+			continue
+		}
 		for i := range max(s.Stack, 1) {
 			slab := i
 			if s.Stack == 0 {
@@ -180,6 +203,16 @@ func (u *unbinder) add(path string, e *bound, exact bool) {
 			buf = appendName(buf[:0], s, i)
 			u.put(string(buf), dtype, exact, p)
 		}
+	}
+}
+
+// putSlabs puts rows of each slab of a parameter into slabs of the source's tensor, which has the given shape.
+func (u *unbinder) putSlabs(param, shape []int, s *meta.TensorSource, dtype meta.DType, exact bool, elements func() ([]byte, error)) {
+	slab := append([]int{1}, shape[1:]...)
+	for e := range param[0] {
+		p := piece{shape: slab, from: meta.RowRange{Begin: e, End: e + 1}, flip: s.Transposed, elements: elements}
+		p.off, p.size = window(param, e, s.Into, dtype)
+		u.put(s.Tensor, dtype, exact, p)
 	}
 }
 

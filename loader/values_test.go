@@ -33,6 +33,7 @@ func TestValuesAndUnbind(t *testing.T) {
 		raw("e.0.gate", meta.BFloat16, 2, 3), raw("e.1.gate", meta.BFloat16, 2, 3),
 		raw("e.0.up", meta.BFloat16, 2, 3), raw("e.1.up", meta.BFloat16, 2, 3),
 		raw("qkv", meta.Float32, 6, 4), raw("conv", meta.Float32, 4, 6), raw("embed", meta.Float16, 3, 2), raw("count", meta.Int64),
+		raw("gates", meta.BFloat16, 2, 1, 3), raw("ups", meta.BFloat16, 2, 3, 2),
 	}
 	embed := param("embed", meta.Float16, []int{3, 2}, meta.TensorSource{Tensor: "embed"})
 	root := module("",
@@ -42,6 +43,9 @@ func TestValuesAndUnbind(t *testing.T) {
 		param("kv", meta.Float32, []int{4, 4}, meta.TensorSource{Tensor: "qkv", From: meta.RowRange{Begin: 2, End: 6}}),
 		param("q", meta.Float32, []int{2, 4}, meta.TensorSource{Tensor: "qkv", From: meta.RowRange{Begin: 0, End: 2}}),
 		param("conv", meta.Float32, []int{6, 4}, meta.TensorSource{Tensor: "conv", Transposed: true}),
+		param("slabs", meta.BFloat16, []int{2, 3, 3},
+			meta.TensorSource{Tensor: "gates", Slabs: true, Into: meta.RowRange{Begin: 0, End: 1}},
+			meta.TensorSource{Tensor: "ups", Slabs: true, Into: meta.RowRange{Begin: 1, End: 3}, Transposed: true}),
 		embed, &meta.Param{Name: "head", Shape: embed.Shape, DType: embed.DType, SameAs: embed})
 	root.Buffers = []*meta.Buffer{{Name: "count", DType: meta.Int64, Persistent: true}}
 	model := &meta.Model{Root: root}
@@ -65,6 +69,18 @@ func TestValuesAndUnbind(t *testing.T) {
 	stored, _ := tensors[5].Bytes()
 	if err != nil || !bytes.Equal(flipped[4:8], stored[24:28]) {
 		t.Errorf("transposed % x of % x, %v", flipped, stored, err)
+	}
+	_, slabs, err := b.Values(root.Params[4])
+	gates, _ := tensors[8].Bytes()
+	ups, _ := tensors[9].Bytes()
+	want = append([]byte(nil), gates[6:12]...) // of the second slab: the gate, then both columns of ups
+	for column := range 2 {
+		for row := range 3 {
+			want = append(want, ups[12+4*row+2*column:][:2]...)
+		}
+	}
+	if err != nil || !bytes.Equal(slabs[18:], want) {
+		t.Errorf("second slab % x, want % x, %v", slabs[18:], want, err)
 	}
 	again, err := Unbind(model, pathValues(b, model))
 	if err != nil {

@@ -89,6 +89,7 @@ func lates() []architecture {
 		{"laguna", "LagunaForCausalLM", "model", "LagunaDecoderLayer", -1, nil, laguna},
 		{"lara_mini", "LaraMiniForCausalLM", "model", "LaraMiniDecoderLayer", -1, []int{151643}, laraMini},
 		{"muse_glimmer_text", "", "model", "MuseGlimmerTextDecoderLayer", 200000, []int{200001}, museGlimmer},
+		{"step3p5", "Step3p5ForCausalLM", "model", "Step3p7DecoderLayer", -1, nil, step37},
 	}
 }
 
@@ -344,7 +345,7 @@ func newModel(cfg *Config, header CheckpointHeader, next int) (*Model, error) {
 	if spec, ok := b.node.Spec.(*CausalLMSpec); next > 0 && f.err() == nil && (!ok || spec.Join == nil) {
 		f.fail("model_type", "multi-token prediction is not supported for %s", a.modelType)
 	}
-	if !strings.HasPrefix(a.modelType, "gemma4") && f.object("per_layer_config") != nil {
+	if !strings.HasPrefix(a.modelType, "gemma4") && a.modelType != "step3p5" && f.object("per_layer_config") != nil {
 		f.fail("per_layer_config", "is not supported for %s: its layers would differ in what it says", a.modelType)
 	}
 	if w != nil && b.node.Find(b.tree.textPath()) == nil {

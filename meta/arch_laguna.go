@@ -12,6 +12,7 @@ func laguna(f *fields, b *Builder) {
 	l.sliding = l.decoder.sliding(f, func(int) bool { return false })
 	l.ropes = l.typedRopes(f, l.sliding, ropeDefaults{theta: 500000, partial: 0.5}, ropeDefaults{theta: 10000, partial: 1})
 	l.readHeads(f)
+	l.gateAct = ActSoftplus
 	inner, shared := f.size("moe_intermediate_size", 512), f.size("shared_expert_intermediate_size", 512)
 	spec := l.readMixture(f)
 	sparse := l.layersWithMixture(f, func(i int) bool { return i > 0 })
@@ -36,6 +37,8 @@ type lagunaLayers struct {
 	ropes   [2]*RopeSpec // of layers with full attention, and of those with a window
 	queries []int        // heads of each layer
 	byHead  bool         // a gate for each head, not for each of its channels
+	gateAct Activation   // of gates; ActNone: a sigmoid
+	scale   float32      // of scores; 0: the usual one
 }
 
 // readHeads reads the query heads of each layer, and their gates.
@@ -50,12 +53,22 @@ func (l *lagunaLayers) readHeads(f *fields) {
 			l.queries = append(l.queries, l.heads)
 		}
 	}
+	l.checkQueries(f, name)
+	l.readGating(f)
+}
+
+// checkQueries checks the heads of each layer, which the field name says.
+func (l *lagunaLayers) checkQueries(f *fields, name string) {
 	for _, n := range l.queries {
 		if n < 1 || n > maxHeads || n%l.kvHeads != 0 {
 			f.fail(name, "%d is not a multiple of the %d key/value heads", n, l.kvHeads)
 			break
 		}
 	}
+}
+
+// readGating reads how many numbers gate a head.
+func (l *lagunaLayers) readGating(f *fields) {
 	switch kind, _ := f.values["gating"].(string); kind {
 	case "", "per-head":
 		l.byHead = kind != "" || f.bool("gating", true)
@@ -81,7 +94,7 @@ func (l *lagunaLayers) readMixture(f *fields) *MoESpec {
 func (l *lagunaLayers) attention(b *Builder, i int) {
 	d := *l.decoder
 	d.heads = l.queries[i]
-	s := AttentionSpec{Layer: i, Rope: l.ropes[0], QNorm: "q_norm", KNorm: "k_norm", Gate: "g_proj", GateAct: ActSoftplus, GateByHead: l.byHead}
+	s := AttentionSpec{Layer: i, Rope: l.ropes[0], QNorm: "q_norm", KNorm: "k_norm", Gate: "g_proj", GateAct: l.gateAct, GateByHead: l.byHead, Scale: l.scale}
 	if l.sliding[i] {
 		s.Rope, s.Window = l.ropes[1], l.window
 	}

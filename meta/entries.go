@@ -124,6 +124,14 @@ func (s *TensorSource) Rows(i int) RowRange {
 	return s.From
 }
 
+// intoDim is the dimension of what the source fills, or of its slab of a stack, whose rows Into counts.
+func (s *TensorSource) intoDim() int {
+	if s.Slabs {
+		return 1
+	}
+	return 0
+}
+
 // Tensors yields the names of the source's tensors: one, or Stack of them.
 func (s *TensorSource) Tensors() iter.Seq[string] {
 	return func(yield func(string) bool) {
@@ -146,8 +154,8 @@ func (s *TensorSource) Shape(param []int) []int {
 	if s.Stack > 0 {
 		shape = shape[1:]
 	}
-	if len(shape) > 0 && !s.Into.IsAll() {
-		shape[0] = s.Into.End - s.Into.Begin
+	if at := s.intoDim(); len(shape) > at && !s.Into.IsAll() {
+		shape[at] = s.Into.End - s.Into.Begin
 	}
 	if len(shape) > 0 && !s.From.IsAll() {
 		shape[0] = s.From.End

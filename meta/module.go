@@ -63,6 +63,8 @@ type TensorSource struct {
 	From RowRange
 	// Each > 0 says that Tensor is one tensor with the rows of all of Stack experts, Each rows of each, below one another.
 	Each int
+	// Slabs says that Tensor has a part of each slab of the parameter's first dimension, rows Into of the second. Stack is 0.
+	Slabs bool
 	// Transposed says that the checkpoint tensor is [columns, rows] of the parameter.
 	Transposed bool
 	// Quant describes how to compute the values from the tensor's codes. It is nil if the tensor

@@ -193,7 +193,7 @@ type MLPSpec struct {
 	// beta·x + (beta + softplus(alpha_n))·(exp(min(x, eps)) - 1 - x) up to 0.
 	XIELU     string
 	InnerNorm string  // norm of the operand of Down (BitNet), "" for none
-	Limit     float32 // clamp of ActClampedSiLU
+	Limit     float32 // clamp of ActClampedSiLU and ActSiLUAtMost
 	// Sparse replaces the result g of Gate by max(0, g - mean - Cutoff·deviation), by the mean and the standard
 	// deviation of its row, whose squares are divided by its length (Gemma 3n).
 	Sparse bool
@@ -231,6 +231,7 @@ const (
 	ActClamp       // clamp(x, ±limit)
 	ActSoftplus    // ln(1 + exp(x))
 	ActExp         // exp(x)
+	ActSiLUAtMost  // Step 3.7: min(silu(gate), limit) · clamp(up, ±limit), for limits from 0.28 on
 )
 
 // MoESpec runs a mixture of experts. The router's logits, one per expert, become scores. For each token the TopK
@@ -277,7 +278,7 @@ type MoESpec struct {
 	LatentDown, LatentUp string
 	GateOrder            GateOrder
 	Act                  Activation
-	Limit                float32 // clamp of ActClampedSwiGLU and ActClampedSiLU
+	Limit                float32 // clamp of ActClampedSwiGLU, ActClampedSiLU and ActSiLUAtMost
 }
 
 // RouterScore converts router logits to weights.

@@ -22,7 +22,7 @@ type wrapper struct {
 // of its own names a row of architectures without a class.
 func wrappers() []wrapper {
 	const text = "language_model"
-	return []wrapper{
+	return append(qwenWrappers(text), []wrapper{
 		{"apertus1p5", "Apertus1p5ForConditionalGeneration", "Apertus1p5Model", text, "apertus1p5_text", false, false, false},
 		{"aria", "AriaForConditionalGeneration", "AriaModel", text, "aria_text", true, false, false},
 		{"aya_vision", "AyaVisionForConditionalGeneration", "AyaVisionModel", text, "cohere2", false, true, false},
@@ -64,6 +64,16 @@ func wrappers() []wrapper {
 		{"ovis2", "Ovis2ForConditionalGeneration", "Ovis2Model", text, "qwen2", false, true, false},
 		{"paddleocr_vl", "PaddleOCRVLForConditionalGeneration", "PaddleOCRVLModel", text, "paddleocr_vl_text", true, true, true},
 		{"qianfan_ocr", "QianfanOCRForConditionalGeneration", "QianfanOCRModel", text, "qwen3", false, false, false},
+		{"smolvlm", "SmolVLMForConditionalGeneration", "SmolVLMModel", "text_model", "llama", false, false, false},
+		{"step3p7", "Step3p7ForConditionalGeneration", "Step3p7Model", text, "step3p5", true, false, false},
+		{"video_llama_3", "VideoLlama3ForConditionalGeneration", "VideoLlama3Model", text, "qwen2", false, false, true},
+		{"vipllava", "VipLlavaForConditionalGeneration", "VipLlavaModel", text, "llama", false, false, false},
+	}...)
+}
+
+// qwenWrappers returns Qwen's models of the table.
+func qwenWrappers(text string) []wrapper {
+	return []wrapper{
 		{"qwen2_5_omni", "Qwen2_5OmniForConditionalGeneration", "Qwen2_5OmniThinkerModel", text, "qwen2_5_omni_text", true, false, false},
 		{"qwen2_5_omni_thinker", "Qwen2_5OmniThinkerForConditionalGeneration", "Qwen2_5OmniThinkerModel", text, "qwen2_5_omni_text", true, false, false},
 		{"qwen2_5_vl", "Qwen2_5_VLForConditionalGeneration", "Qwen2_5_VLModel", text, "qwen2_5_vl_text", true, false, true},
@@ -75,9 +85,6 @@ func wrappers() []wrapper {
 		{"qwen3_vl", "Qwen3VLForConditionalGeneration", "Qwen3VLModel", text, "qwen3_vl_text", true, false, false},
 		{"qwen3_vl_moe", "Qwen3VLMoeForConditionalGeneration", "Qwen3VLMoeModel", text, "qwen3_vl_moe_text", true, false, false},
 		{"qwen4_exp", "Qwen4ExpForConditionalGeneration", "Qwen4ExpModel", text, "qwen4_exp_text", true, false, false},
-		{"smolvlm", "SmolVLMForConditionalGeneration", "SmolVLMModel", "text_model", "llama", false, false, false},
-		{"video_llama_3", "VideoLlama3ForConditionalGeneration", "VideoLlama3Model", text, "qwen2", false, false, true},
-		{"vipllava", "VipLlavaForConditionalGeneration", "VipLlavaModel", text, "llama", false, false, false},
 	}
 }
 

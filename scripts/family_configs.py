@@ -6,6 +6,7 @@ FAMILIES names the makers, each with the seeds of the committed fixtures.
 from further_configs import further
 from image_configs import images
 from late_configs import late, mistral4
+from latest_configs import latest
 from hybrid_configs import hybrids
 from plain_configs import plains
 
@@ -631,5 +632,6 @@ FAMILIES = {
     **plains(llama),
     **further(llama, deepseek, wrap),
     **late(llama, gemma4_text, wrap, deepseek),
+    **latest(llama, wrap),
     **images(llama, wrap, deepseek, exaone4, glm4, glm4_moe, routed),
 }

@@ -38,6 +38,7 @@ varied = types.SimpleNamespace(**runpy.run_path(str(here / "varied_configs.py"))
 base = arch.base
 from image_configs import is_text_within, without_layers_of_images
 from late_configs import without_idle_experts
+from latest_configs import step3p5_published
 torch.set_num_threads(1)
 
 MARGIN = 1e-3
@@ -105,6 +106,8 @@ def as_published(file, config, style):
         tensors = {re.sub(r"^(language_model\.model\.)blocks\.", r"\1layers.", n): t for n, t in tensors.items()}
     elif kind == "qianfan_ocr":  # likewise
         tensors = {re.sub(r"^(language_model\.model\.)encoder\.layers\.", r"\1layers.", n): t for n, t in tensors.items()}
+    elif kind == "step3p5" and style == "published":
+        tensors = {name: t for n, t in tensors.items() for name, t in step3p5_published(n, t)}
     elif kind == "qwen3_vl_moe" and style == "published":
         tensors = {n: t.transpose(1, 2).contiguous() if ".experts." in n else t for n, t in tensors.items()}
     save_file(tensors, file, metadata={"format": "pt"})

@@ -24,6 +24,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from in_double import in_double
 from late_configs import without_idle_experts
+import latest_configs  # registers Step 3.5
 
 VOCAB, LENGTH, IGNORED = 40, 11, -100
 SIZES = dict(vocab_size=VOCAB, hidden_size=16, intermediate_size=20, num_hidden_layers=2, num_attention_heads=4,
@@ -220,6 +221,8 @@ MODELS |= {
 }
 LATENT = dict(MODELS["deepseek-v3"][1], n_routed_experts=4, n_group=1, topk_group=1, num_experts_per_tok=2, rope_parameters=rope(), index_topk=5, index_n_heads=8, index_head_dim=4)  # with many heads no scores are 0 alike
 MODELS |= {
+    "step3p5": ("step3p5", dict(head_dim=8, sliding_window=4, layer_types=["sliding_attention", "full_attention"], num_sliding_attention_heads=6, n_routed_experts=4, num_experts_per_tok=2,
+                                moe_intermediate_size=8, share_expert_dim=12, mlp_layer_types=["dense", "sparse"], swiglu_limits=[0, 0.3], swiglu_limits_shared=[0.4, 0.5], moe_router_scaling_factor=2.0)),
     "jetmoe": ("jetmoe", dict(num_attention_heads=None, kv_channels=6, intermediate_size=8, num_local_experts=3, num_experts_per_tok=2)),
     "zamba2": ("zamba2", dict(num_hidden_layers=3, layers_block_type=["linear_attention", "hybrid", "hybrid"], num_attention_heads=2, mamba_d_state=4, n_mamba_heads=4, mamba_ngroups=2,
                               adapter_rank=3, use_shared_attention_adapter=True, use_mem_rope=True)),

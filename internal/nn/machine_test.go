@@ -194,11 +194,11 @@ func newCheckpoint(t testing.TB, ck *loader.Checkpoint, model *meta.Model) *chec
 		}
 		for _, part := range b.Tensors(p) {
 			piece := view(t, part)
+			if c.experts[p] == nil && (part.Expert >= 0 || piece.Rank == 3) {
+				c.experts[p] = make([][]backend.Part, p.Shape[0])
+			}
 			switch {
 			case part.Expert >= 0:
-				if c.experts[p] == nil {
-					c.experts[p] = make([][]backend.Part, p.Shape[0])
-				}
 				c.experts[p][part.Expert] = append(c.experts[p][part.Expert], piece)
 			case piece.Rank == 3 && piece.Dims[1] == 1: // a convolution
 				c.parts[p] = append(c.parts[p], piece)
@@ -216,7 +216,7 @@ func newCheckpoint(t testing.TB, ck *loader.Checkpoint, model *meta.Model) *chec
 					} else {
 						slab.Tensor = piece.Index(e)
 					}
-					c.experts[p] = append(c.experts[p], []backend.Part{slab})
+					c.experts[p][e] = append(c.experts[p][e], slab)
 				}
 			default:
 				c.parts[p] = append(c.parts[p], piece)

@@ -134,12 +134,27 @@ func (m *mlp) close(c scope, dst, gate, up tensor.Tensor) {
 	if m.xielu != nil {
 		m.xielu.apply(c.Context, y)
 	} else if y = c.arena.spare(gate); c.err == nil {
-		c.backend.Gate(y, gate, up, m.act, m.limit)
+		c.activate(y, gate, up, m.act, m.limit)
 	}
 	if m.innerNorm != nil && c.err == nil {
 		m.innerNorm.compute(c, y, y)
 	}
 	m.down.compute(c, dst, y, 0)
+}
+
+// activate computes dst from the results of an MLP's first maps, as act says. It may overwrite them. dst may be gate. ActSiLUAtMost is
+// made of other operations: SiLU is above -0.28, so that a clamp to ±limit leaves what is below limit as it is.
+func (c *Context) activate(dst, gate, up tensor.Tensor, act meta.Activation, limit float32) {
+	if act != meta.ActSiLUAtMost {
+		c.backend.Gate(dst, gate, up, act, limit)
+		return
+	}
+	c.backend.Gate(dst, gate, tensor.Tensor{}, meta.ActSiLU, 0)
+	c.backend.Gate(dst, dst, tensor.Tensor{}, meta.ActClamp, limit)
+	if !up.IsZero() {
+		c.backend.Gate(up, up, tensor.Tensor{}, meta.ActClamp, limit)
+		c.backend.Gate(dst, dst, up, meta.ActNone, 0)
+	}
 }
 
 func (m *mlp) scratch(rows int) int {

@@ -14,7 +14,7 @@ import (
 func TestSlabTakesItsScalesAlong(t *testing.T) {
 	codes := &loader.Tensor{Name: "blocks", DType: meta.Uint8, Shape: []int{3, 4, 2, 16}, Size: 3 * 4 * 2 * 16}
 	scales := &loader.Tensor{Name: "scales", DType: meta.Uint8, Shape: []int{3, 4, 2}, Size: 3 * 4 * 2}
-	whole := New(loader.BoundTensor{Tensor: codes, Expert: -1, Quant: &meta.Quant{Format: meta.QuantMXFP4, Rows: 1, Columns: 32}, Scales: scales})
+	whole := New(loader.BoundTensor{Tensor: codes, Expert: -1, Slabs: true, Into: meta.RowRange{Begin: 4, End: 8}, Quant: &meta.Quant{Format: meta.QuantMXFP4, Rows: 1, Columns: 32}, Scales: scales})
 	if got := whole.Part.Shape(); !slices.Equal(got, []int{3, 4, 64}) || whole.Size != codes.Size+scales.Size {
 		t.Fatalf("a stack of %v in %d bytes", got, whole.Size)
 	}
@@ -24,6 +24,9 @@ func TestSlabTakesItsScalesAlong(t *testing.T) {
 	}
 	if want := []Range{{Tensor: codes, Begin: 256, Size: 128}, {Tensor: scales, Begin: 16, Size: 8}}; !slices.Equal(one.Ranges, want) || one.Size != 136 {
 		t.Errorf("ranges %v of %d bytes, want %v", one.Ranges, one.Size, want)
+	}
+	if want := (meta.RowRange{Begin: 4, End: 8}); one.Part.Into != want {
+		t.Errorf("a slab fills rows %v, want %v", one.Part.Into, want)
 	}
 	part := one.NewPart()
 	for i, r := range one.Ranges {

@@ -15,11 +15,11 @@ import (
 
 // kindsOfModels have short convolutions, delta nets, those whose channels decay by themselves or whose changes are stronger, the
 // first Mamba and Mamba2, with and without attention and experts, biases of attention by distance
-// and by rounded positions, gates of heads and of softplus, clamped queries, differences of heads, four branches in a block with experts
+// and by rounded positions, gates of heads and of softplus, limited gates of experts, clamped queries, differences of heads, four branches in a block with experts
 // without weights, and numbers that the host reads of weights of the GPU: the scales of a router and the activation xIELU.
 var kindsOfModels = []string{"bloom-1", "mpt-1", "apertus-2", "gemma4-1", "lfm2-1", "lfm2-moe-1", "qwen3-next-1", "qwen3-5-text-1", "mamba2-1", "nemotron-h-moe-1", "granitemoehybrid-1", "falcon-h1-1",
 	"mamba-1", "mamba-2", "falcon-mamba-1", "falcon-mamba-2", "jamba-1", "jamba-21", "jamba-3", "kimi-linear-1", "kimi-linear-2", "kimi-linear-3", "olmo-hybrid-3", "lara-mini-1",
-	"bailing-hybrid-1", "bailing-hybrid-2", "bailing-hybrid-3", "laguna-1", "laguna-2", "laguna-3", "longcat-flash-1", "diffllama-3", "diffllama-7", "falcon-alibi-1", "olmo-clip-1", "mpt-clip-5"}
+	"bailing-hybrid-1", "bailing-hybrid-2", "bailing-hybrid-3", "laguna-1", "laguna-2", "laguna-3", "longcat-flash-1", "step3p5-13", "diffllama-3", "diffllama-7", "falcon-alibi-1", "olmo-clip-1", "mpt-clip-5"}
 
 // TestGPUsRunKindsOfLayers holds law 4 for these models over maps of two GPUs, the CPU and the disk: with high
 // precision their logits have the CPU's bits, also after a prefix that another sequence has left, with a snapshot of states.

@@ -1,0 +1,98 @@
+"""Configs of small models of the families that transformers added last, for make-family-fixtures.py.
+
+latest is the part of family_configs.FAMILIES for these families.
+"""
+from late_configs import kinds, windowed
+from torch import nn
+from transformers import AutoModelForCausalLM
+from transformers.generation import GenerationMixin
+from transformers.modeling_outputs import CausalLMOutputWithPast
+from transformers.models.step3p7.modeling_step3p7 import Step3p7PreTrainedModel, Step3p7TextConfig, Step3p7TextModel
+
+
+class Step3p5ForCausalLM(Step3p7PreTrainedModel, GenerationMixin):
+    """The text model of Step 3.7 with a head, which transformers has within the model of images alone."""
+
+    config: Step3p7TextConfig
+    config_class = Step3p7TextConfig
+    _tied_weights_keys = {"lm_head.weight": "model.embed_tokens.weight"}
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.model = Step3p7TextModel(config)
+        self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
+        self.post_init()
+
+    def forward(self, input_ids=None, labels=None, output_hidden_states=False, **kwargs):
+        out = self.model(input_ids, output_hidden_states=output_hidden_states, **kwargs)
+        logits = self.lm_head(out.last_hidden_state)
+        loss = None if labels is None else self.loss_function(logits=logits, labels=labels, vocab_size=self.config.vocab_size)
+        return CausalLMOutputWithPast(loss=loss, logits=logits, past_key_values=out.past_key_values, hidden_states=out.hidden_states)
+
+
+AutoModelForCausalLM.register(Step3p7TextConfig, Step3p5ForCausalLM, exist_ok=True)
+
+
+def step3p5(R, llama):
+    c = windowed(R, llama(R, "step3p5", ropes=("default",), dims=(6, 8)))
+    n, keys = R.choice([3, 4]) if getattr(R, "wide", False) else 3, c["num_key_value_heads"]
+    for name in ("rope_parameters", "rope_theta", "rope_scaling", "hidden_act"):
+        c.pop(name, None)
+    c.update(num_hidden_layers=n, head_dim=R.choice([8, 16] if getattr(R, "wide", False) else [8]), attention_bias=R.random() < 0.2, mlp_bias=R.random() < 0.2, moe_intermediate_size=R.choice([10, 12]),
+             moe_router_scaling_factor=R.choice([1.0, 3.0]), layer_types=kinds(R, n, "full_attention", "sliding_attention"))
+    sizes = dict(n_routed_experts=R.choice([4, 6]), num_experts_per_tok=R.choice([1, 2, 3]), share_expert_dim=R.choice([12, 18]))
+    limits = lambda *of: [R.choice(of) for _ in range(n)]
+    if R.random() < 0.8:
+        c.update(swiglu_limits=limits(0, 0.3, 0.7, None), swiglu_limits_shared=limits(0.0, 0.4, 16))
+    window, sparse = keys * R.choice([1, 2, 3]), [i for i in range(n) if R.random() < 0.7] or [n - 1]
+    full = R.choice([dict(rope_type="default"), dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=32),
+                     dict(rope_type="llama3", factor=2.0, original_max_position_embeddings=32, low_freq_factor=1.0, high_freq_factor=4.0)])
+    partial = R.choice([0.5, 1.0])
+    if "dtype" in c:  # as transformers saves it
+        c.update(sizes, mlp_layer_types=["sparse" if i in sparse else "dense" for i in range(n)], rope_parameters=dict(
+            full_attention=dict(full, rope_theta=50000.0, partial_rotary_factor=partial), sliding_attention=dict(rope_type="default", rope_theta=1000.0)))
+        if R.random() < 0.5:
+            c["num_sliding_attention_heads"] = window
+        if R.random() < 0.4:
+            c["per_layer_config"] = {str(i): dict(num_attention_heads=keys * R.choice([1, 2, 3])) for i in range(n) if R.random() < 0.6}
+        return c
+    ahead = R.choice([0, 0, 1])  # layers that predict several tokens ahead, of which the lists speak
+    c.update(num_attention_groups=c.pop("num_key_value_heads"), moe_num_experts=sizes["n_routed_experts"], moe_top_k=sizes["num_experts_per_tok"],
+             share_expert_dim=sizes["share_expert_dim"], attention_other_setting=dict(num_attention_heads=window, num_attention_groups=keys),
+             num_nextn_predict_layers=ahead)
+    if R.random() < 0.7:
+        c["moe_layers_enum"] = R.choice([",".join(map(str, sparse + [n] * ahead)), sparse])
+    by_kind = lambda a, b: [a if kind == "full_attention" else b for kind in c["layer_types"]] + [b] * ahead
+    c.update(rope_theta=R.choice([by_kind(50000.0, 1000.0), 10000.0]), rope_scaling=R.choice([full, None]))
+    if R.random() < 0.7:
+        c["partial_rotary_factors"] = by_kind(partial, 1.0)
+    for name, more in ("layer_types", "sliding_attention"), ("swiglu_limits", 0.0), ("swiglu_limits_shared", 0.0):
+        if name in c:
+            c[name] = c[name] + [more] * ahead
+    return c
+
+
+def step3p5_published(name, t):
+    """What published files have of a tensor: the mixture under moe, its gates apart, and the shared expert beside it."""
+    for ours, theirs in ((".mlp.gate.e_score_correction_bias", ".moe.router_bias"), (".mlp.gate.", ".moe.gate."), (".mlp.shared_experts.", ".share_expert."),
+                         (".mlp.experts.down_proj", ".moe.down_proj.weight")):
+        name = name.replace(ours, theirs)
+    if not name.endswith(".mlp.experts.gate_up_proj"):
+        return [(name, t)]
+    name = name.replace(".mlp.experts.gate_up_proj", ".moe.")
+    return [(name + part + "_proj.weight", half.contiguous()) for part, half in zip(("gate", "up"), t.chunk(2, dim=1))]
+
+
+def step3p7(R, llama, wrap):
+    t = step3p5(R, llama)
+    vision = dict(hidden_size=8, num_hidden_layers=1, num_attention_heads=2, image_size=8, patch_size=4, mlp_ratio=1.0)
+    tie = dict(tie_word_embeddings=t.pop("tie_word_embeddings")) if R.random() < 0.7 else {}
+    return wrap("step3p7", t, vision, "dtype" in t, image_token_id=5, **tie)
+
+
+def latest(llama, wrap):
+    """The makers, each with the seeds of the committed fixtures. llama is family_configs'."""
+    return {
+        "step3p5": (lambda R: step3p5(R, llama), [7, 13]),
+        "step3p7": (lambda R: step3p7(R, llama, wrap), [1]),
+    }
