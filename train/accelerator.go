@@ -41,8 +41,8 @@ type Accelerator struct {
 	trackers  []track.Tracker // of the main process
 }
 
-// New makes the accelerator of one rank. It fails if accumulation is configured twice or the mixed
-// precision is unknown.
+// New makes the accelerator of one rank. It fails if accumulation or the folder is configured twice, a number is
+// negative, or the mixed precision is unknown.
 func New(c Config) (*Accelerator, error) {
 	accum, err := c.accumulation()
 	if err != nil {
@@ -52,12 +52,13 @@ func New(c Config) (*Accelerator, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &Accelerator{cfg: c, precision: precision, project: c.Project, base: c.Logger}
-	if err := a.prepareScaler(); err != nil {
+	project, err := c.projectConfiguration()
+	if err != nil {
 		return nil, err
 	}
-	if a.project.ProjectDir == "" {
-		a.project.ProjectDir = c.ProjectDir
+	a := &Accelerator{cfg: c, precision: precision, project: project, base: c.Logger}
+	if err := a.prepareScaler(); err != nil {
+		return nil, err
 	}
 	if a.base == nil {
 		a.base = slog.Default()

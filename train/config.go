@@ -1,6 +1,7 @@
 package train
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -141,6 +142,19 @@ func Corrected() Corrections {
 
 // on is the value of an option that is true unless turned off.
 func on(b *bool) bool { return b == nil || *b }
+
+// projectConfiguration returns Project with ProjectDir.
+func (c *Config) projectConfiguration() (ProjectConfiguration, error) {
+	p := c.Project
+	switch {
+	case c.ProjectDir != "" && p.ProjectDir != "" && c.ProjectDir != p.ProjectDir:
+		return p, fmt.Errorf("train: both ProjectDir %s and Project.ProjectDir %s are given", c.ProjectDir, p.ProjectDir)
+	case p.TotalLimit < 0 || p.Iteration < 0:
+		return p, fmt.Errorf("train: project: got TotalLimit %d and Iteration %d, want 0 or more", p.TotalLimit, p.Iteration)
+	}
+	p.ProjectDir = cmp.Or(p.ProjectDir, c.ProjectDir)
+	return p, nil
+}
 
 func (c *Config) accumulation() (GradientAccumulation, error) {
 	g := GradientAccumulation{Steps: c.GradientAccumulationSteps}

@@ -2,6 +2,7 @@ package train
 
 import (
 	"context"
+	"errors"
 	"iter"
 
 	"github.com/heftai/heft/loader"
@@ -37,6 +38,9 @@ type Checkpointed interface {
 //
 // Each file replaces its predecessor atomically.
 func SaveModel(ctx context.Context, a *Accelerator, m Module, dir string, o SaveModelOptions) error {
+	if m == nil {
+		return errors.New("train: save model: got a nil module")
+	}
 	err := checkpoint.Gathered(m, func() error {
 		return a.rank.OnMain(func() error { return modelfiles.Save(m, dir, modelfiles.Options(o)) })
 	})

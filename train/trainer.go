@@ -3,7 +3,9 @@ package train
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"slices"
 
 	"github.com/heftai/heft/train/internal/evaluation"
 	"github.com/heftai/heft/train/internal/progress"
@@ -31,6 +33,12 @@ func NewTrainer[B any](c TrainerConfig[B]) (*Trainer[B], error) {
 	if acc.project.AutomaticCheckpointNaming {
 		return nil, errors.New("train: trainer: checkpoints are named by their step, not automatically")
 	}
+	if a.Unit != Updates && a.Unit != Batches {
+		return nil, fmt.Errorf("train: trainer: Unit: got %d, want Updates or Batches", a.Unit)
+	}
+	if i := slices.Index(c.Callbacks, nil); i >= 0 {
+		return nil, fmt.Errorf("train: trainer: Callbacks[%d] is nil", i)
+	}
 	listener := &listener{callbacks: c.Callbacks}
 	config := trainer.Config[B]{
 		Rank: acc.rank, Store: acc.store,
@@ -51,6 +59,9 @@ func NewTrainer[B any](c TrainerConfig[B]) (*Trainer[B], error) {
 	if f := c.EvaluateBatch; f != nil {
 		config.EvaluateBatch = func(ctx context.Context, b B) (evaluation.Batch, error) {
 			e, err := f(ctx, b)
+			if err == nil {
+				err = (*evaluation.Batch)(&e).Check()
+			}
 			return evaluation.Batch(e), err
 		}
 	}

@@ -2,6 +2,7 @@ package train
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/heftai/heft/internal/collective"
@@ -22,6 +23,9 @@ type World struct {
 // context ends with ctx or when a rank fails. Launch returns the error of the first rank that
 // failed, with its number. Each rank must build its own model, optimizer and loaders.
 func Launch(ctx context.Context, n int, fn func(context.Context, *World) error) error {
+	if fn == nil {
+		return errors.New("train: launch: got a nil function")
+	}
 	err := collective.Launch(ctx, n, func(ctx context.Context, c collective.Comm) error {
 		return fn(ctx, &World{comm: c, ctx: ctx, local: c.Rank()})
 	})

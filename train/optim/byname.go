@@ -29,6 +29,10 @@ var scheduleNames = []string{"linear", "cosine", "cosine_with_restarts", "polyno
 // options are errors.
 func NewScheduler(o Optimizer, s ScheduleSpec) (Scheduler, error) {
 	a := &arguments{ScheduleSpec: s, left: maps.Clone(s.Options)}
+	if o == nil {
+		a.fail("got no optimizer to move")
+		return nil, a.err
+	}
 	if s.Name == "reduce_lr_on_plateau" {
 		return a.plateau(o)
 	}
@@ -61,6 +65,9 @@ func (a *arguments) warm() int {
 		a.fail("requires num_warmup_steps")
 		return 0
 	}
+	if *a.WarmupSteps < 0 {
+		a.fail("got %d warm-up steps, want 0 or more", *a.WarmupSteps)
+	}
 	return *a.WarmupSteps
 }
 
@@ -68,6 +75,9 @@ func (a *arguments) total() int {
 	if a.TrainingSteps == nil {
 		a.fail("requires num_training_steps")
 		return 0
+	}
+	if *a.TrainingSteps < 0 {
+		a.fail("got %d training steps, want 0 or more", *a.TrainingSteps)
 	}
 	return *a.TrainingSteps
 }

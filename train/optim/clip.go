@@ -155,8 +155,19 @@ func ClipNorm(params []Param, limit, p float64) float64 {
 	return n
 }
 
-// ClipGradNorm is [ClipNorm] that fails if a gradient outside memory cannot be read.
+// CheckLimit fails if limit cannot bound a gradient: it is negative, which would turn gradients round, or NaN.
+func CheckLimit(limit float64) error {
+	if limit >= 0 {
+		return nil
+	}
+	return fmt.Errorf("optim: clip: got the limit %v, want 0 or more", limit)
+}
+
+// ClipGradNorm is [ClipNorm] that fails if a gradient outside memory cannot be read, or if limit is negative or NaN.
 func ClipGradNorm(params []Param, limit, p float64) (float64, error) {
+	if err := CheckLimit(limit); err != nil {
+		return 0, err
+	}
 	n, err := GradNorm(params, p)
 	if err != nil {
 		return 0, err
@@ -197,8 +208,11 @@ func ClipNormFinite(params []Param, limit, p float64) (float64, error) {
 }
 
 // ClipValue limits every gradient to ±limit. NaN stays NaN. It fails if a gradient outside memory
-// cannot be read or written.
+// cannot be read or written, or if limit is negative or NaN.
 func ClipValue(params []Param, limit float64) error {
+	if err := CheckLimit(limit); err != nil {
+		return err
+	}
 	bound := float32(limit)
 	for i, x := range params {
 		err := withGrad(x, true, func(g []float32) error {

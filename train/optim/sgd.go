@@ -8,7 +8,7 @@ import (
 	"github.com/heftai/heft/internal/kernels/optimizer"
 )
 
-// SGDOptions configures torch.optim.SGD.
+// SGDOptions configures torch.optim.SGD. LR has no default: with 0 a step changes nothing.
 type SGDOptions struct {
 	LR          float64
 	Momentum    float64

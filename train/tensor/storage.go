@@ -76,6 +76,8 @@ func (tp *Tape) Use(p *Parameter) *Tensor {
 		return tp.void()
 	case p == nil:
 		return tp.fail("use: got a nil parameter")
+	case p.storage == nil:
+		return tp.fail("use: got a parameter without a storage, want one of NewParameter or NewStored")
 	case !sized(p.shape, p.Len()):
 		return tp.fail("use: parameter of shape %v has %d elements", p.shape, p.Len())
 	case p.grad != nil && len(p.grad) != p.Len():

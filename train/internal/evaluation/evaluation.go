@@ -4,7 +4,9 @@ package evaluation
 
 import (
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/heftai/heft/train/tensor"
@@ -24,6 +26,36 @@ type Batch struct {
 	Predicted, Labels []int
 	// Sums are further values, summed over the items of each sample.
 	Sums map[string][]float64
+}
+
+// Check fails if the lists of b have different lengths.
+func (b *Batch) Check() error {
+	samples, first := -1, ""
+	for _, list := range b.lists() {
+		switch {
+		case !list.given:
+		case samples < 0:
+			samples, first = list.n, list.name
+		case list.n != samples:
+			return fmt.Errorf("train: evaluate: got %d %s and %d %s, want one for each sample", samples, first, list.n, list.name)
+		}
+	}
+	return nil
+}
+
+type list struct {
+	name  string
+	n     int
+	given bool
+}
+
+func (b *Batch) lists() []list {
+	all := []list{{"Losses", len(b.Losses), b.Losses != nil}, {"Items", len(b.Items), b.Items != nil}, {"Correct", len(b.Correct), b.Correct != nil},
+		{"Predicted", len(b.Predicted), b.Predicted != nil}, {"Labels", len(b.Labels), b.Labels != nil}}
+	for _, name := range slices.Sorted(maps.Keys(b.Sums)) {
+		all = append(all, list{"Sums[" + name + "]", len(b.Sums[name]), true})
+	}
+	return all
 }
 
 // Logits evaluates logits with one label per row, as train.EvaluateLogits documents.

@@ -52,7 +52,7 @@ func NewLength(g Goal, d Data) (*Length, error) {
 	if g.Epochs == 0 {
 		g.Epochs = 3
 	}
-	if g.Strategy == optim.BySteps && g.MaxSteps < 1 || g.Epochs < 0 || math.IsNaN(g.Epochs) {
+	if g.Strategy == optim.BySteps && g.MaxSteps < 1 || g.Epochs < 0 || math.IsNaN(g.Epochs) || math.IsInf(g.Epochs, 0) {
 		return nil, fmt.Errorf("train: trainer: got %v epochs and %d steps, which the strategy %q cannot count", g.Epochs, g.MaxSteps, g.Strategy)
 	}
 	if d.BatchSize == 0 {

@@ -67,6 +67,9 @@ func (r *Rank) prepare(x any) error {
 
 // PrepareLoader splits l between the ranks as o says.
 func (r *Rank) PrepareLoader(l Loader, o data.PrepareOptions) error {
+	if l == nil {
+		return errors.New("train: prepare: the loader is nil")
+	}
 	err := l.Prepare(o)
 	if err == nil {
 		r.Loaders = append(r.Loaders, l)

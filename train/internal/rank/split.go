@@ -19,6 +19,9 @@ func Unwrapped(o optim.Optimizer) optim.Optimizer {
 // ClipNorm limits the p-norm of the gradients of params, and returns it. Where each rank has a part
 // of the gradients, all ranks must call it.
 func (r *Rank) ClipNorm(params []optim.Param, limit, p float64) (float64, error) {
+	if err := optim.CheckLimit(limit); err != nil {
+		return 0, err
+	}
 	own, err := r.shards(params)
 	if err != nil {
 		return 0, err

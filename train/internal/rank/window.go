@@ -59,7 +59,12 @@ func Windows[B any](ctx context.Context, r *Rank, batches iter.Seq2[B, error], i
 				}
 			}
 			for _, b := range w.Batches {
-				w.Local += items(b)
+				n := items(b)
+				if n < 0 {
+					yield(nil, fmt.Errorf("train: window: got %d items of a batch, want 0 or more", n))
+					return
+				}
+				w.Local += n
 			}
 			left, err := w.count(ctx)
 			if err != nil {

@@ -157,11 +157,8 @@ type Trainer[B any] struct {
 // trainable parameters.
 func New[B any](c Config[B], params []optim.Param) (*Trainer[B], error) {
 	t := &Trainer[B]{c: c, rank: c.Rank, params: params}
-	switch {
-	case c.Model == nil || c.ComputeLoss == nil || c.Optimizer == nil || c.Train == nil:
-		return nil, errors.New("train: trainer: one of Model, ComputeLoss, Optimizer and Train is missing")
-	case c.Items != nil && c.Goal.PerBatch:
-		return nil, errors.New("train: trainer: Items weights windows, which Batches does not read ahead")
+	if err := c.check(); err != nil {
+		return nil, err
 	}
 	if err := t.findsBest(); err != nil {
 		return nil, err
@@ -177,6 +174,39 @@ func New[B any](c Config[B], params []optim.Param) (*Trainer[B], error) {
 		return nil, err
 	}
 	return t, t.count()
+}
+
+// check fails if c lacks what a run needs, or has a number that it cannot have.
+func (c *Config[B]) check() error {
+	for _, field := range []struct {
+		name    string
+		missing bool
+	}{{"Model", c.Model == nil}, {"ComputeLoss", c.ComputeLoss == nil}, {"Optimizer", c.Optimizer == nil}, {"Train", c.Train == nil}} {
+		if field.missing {
+			return fmt.Errorf("train: trainer: TrainerConfig.%s is nil", field.name)
+		}
+	}
+	named := map[string]bool{}
+	for _, set := range c.Evals {
+		switch {
+		case set.Loader == nil:
+			return fmt.Errorf("train: trainer: the evaluation data %q has no loader", set.Name)
+		case named[set.Name]:
+			return fmt.Errorf("train: trainer: two sets of evaluation data have the name %q", set.Name)
+		}
+		named[set.Name] = true
+	}
+	switch {
+	case c.Items != nil && c.Goal.PerBatch:
+		return errors.New("train: trainer: Items weights windows, which Batches does not read ahead")
+	case !(c.MaxNorm >= 0):
+		return fmt.Errorf("train: trainer: MaxGradNorm: got %v, want 0 or more", c.MaxNorm)
+	case c.Schedule.Warmup < 0:
+		return fmt.Errorf("train: trainer: WarmupSteps: got %d, want 0 or more", c.Schedule.Warmup)
+	case c.Files.Limit < 0:
+		return fmt.Errorf("train: trainer: SaveTotalLimit: got %d, want 0 or more", c.Files.Limit)
+	}
+	return nil
 }
 
 // findsBest checks that LoadBest can find a best checkpoint.
