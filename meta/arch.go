@@ -222,6 +222,7 @@ func granites() []architecture {
 func deepseeks() []architecture {
 	return []architecture{
 		{"axk1", "AXK1ForCausalLM", "model", "AXK1DecoderLayer", 163691, []int{163691}, axK1},
+		{"axk2", "AXK2ForCausalLM", "model", "AXK2DecoderLayer", 163691, []int{163691}, axK2},
 		{"bailing_hybrid", "BailingHybridForCausalLM", "model", "BailingHybridDecoderLayer", -1, []int{156895}, bailingHybrid},
 		{"deepseek_ocr2_text", "", "model", "DeepseekOcr2TextDecoderLayer", 1, []int{2}, deepseekOCR2},
 		{"deepseek_v2", "DeepseekV2ForCausalLM", "model", "DeepseekV2DecoderLayer", 1, []int{2}, deepseekV2},

@@ -16,6 +16,7 @@ type deepseek struct {
 	nope, value int // parts of a head
 	scale       float32
 	latentEps   float32 // of the norms of compressions; 0: 1e-6
+	gated       bool    // heads have gates behind their queries, which are made of the compression before its norm as well
 
 	moe        *MoESpec
 	moeInner   int
@@ -179,16 +180,20 @@ func (d *deepseek) latentAttentionIn(a *Builder, layer int) (*Builder, *MLASpec)
 	if d.qRank > 0 {
 		mla.QDown, mla.QNorm, mla.QUp = "q_a_proj", "q_a_layernorm", "q_b_proj"
 	}
+	in, out := d.qRank, d.heads*head
+	if d.gated {
+		mla.QUp, mla.QBeside, in, out = "q_gate_proj", true, 2*d.qRank, d.heads*(head+d.value)
+	}
 	a.Runs(KindAttention, &AttentionSpec{
 		Layer: layer, Heads: d.heads, KVHeads: d.heads, HeadDim: head, ValueDim: d.value,
-		Out: "o_proj", Scale: d.scale, Rope: d.rope, MLA: mla,
+		Out: "o_proj", Scale: d.scale, Rope: d.rope, MLA: mla, Gated: d.gated,
 	})
 	if d.qRank > 0 {
 		a.Linear("q_a_proj", d.hidden, d.qRank, d.bias)
 		d.latentNorm(a, "q_a_layernorm", d.qRank)
-		a.Linear("q_b_proj", d.qRank, d.heads*head, false)
+		a.Linear(mla.QUp, in, out, false)
 	} else {
-		a.Linear("q_proj", d.hidden, d.heads*head, false)
+		a.Linear(mla.QUp, d.hidden, out, false)
 	}
 	a.Linear("kv_a_proj_with_mqa", d.hidden, d.kvRank+d.headDim, d.bias)
 	d.latentNorm(a, "kv_a_layernorm", d.kvRank)

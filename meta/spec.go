@@ -350,6 +350,10 @@ type NormSpec struct {
 	// Dim] or [Heads·Dim]; or, if Each is set, the child of that name has a norm per head (StableLM).
 	Heads int
 	Each  string
+
+	// Inner and Gate, "" for none, name a norm and an MLP, children. With y = Inner(x) the result is y · sigmoid(Gate(y)), and
+	// Dim alone is set beside them (A.X K2).
+	Inner, Gate string
 }
 
 // ActivationSpec is a pointwise function as a module. It has no parameters, and keeps the shape of its operand.

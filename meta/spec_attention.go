@@ -39,7 +39,8 @@ type AttentionSpec struct {
 	MLA           *MLASpec        // set for multi-head latent attention
 	Compressed    *CompressedSpec // set for attention to a window and compressed keys
 	// Gated says that each query head has a gate of the same size behind it in the result of Q, which is
-	// [2·Heads·HeadDim]. Its sigmoid multiplies the head's output (Qwen3-Next).
+	// [2·Heads·HeadDim]. Its sigmoid multiplies the head's output (Qwen3-Next). In latent attention a gate has ValueDim
+	// channels, in the result of MLA's QUp.
 	Gated      bool
 	VNorm      string  // norm of the values, "" for none
 	KeysToo    bool    // the values are the keys before their norm and rope; V is "" (Gemma 4)
@@ -80,6 +81,8 @@ const (
 type MLASpec struct {
 	// QDown is [rank, hidden], and QUp [Heads·HeadDim, rank]. QDown "" means that QUp projects the input directly.
 	QDown, QNorm, QUp string
+	// QBeside says that the operand of QUp, [.., 2·rank], is what QNorm leaves and what QDown makes, side by side.
+	QBeside bool
 	// KVDown is [LoraRank+RopeDim, hidden], and KVUp [Heads·(NopeDim+ValueDim), LoraRank]: for each head its keys'
 	// part and its values'.
 	KVDown, KVNorm, KVUp string

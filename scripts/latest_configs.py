@@ -90,9 +90,24 @@ def step3p7(R, llama, wrap):
     return wrap("step3p7", t, vision, "dtype" in t, image_token_id=5, **tie)
 
 
-def latest(llama, wrap):
-    """The makers, each with the seeds of the committed fixtures. llama is family_configs'."""
+def axk2(R, sparse):
+    c = sparse(R, "axk2")
+    c.update(index_head_dim=R.choice([8, 12]), gated_norm_rank=R.choice([2, 3, 5]), num_experts_per_tok=2)
+    for name in ("first_k_dense_replace", "n_group", "topk_group"):
+        c.pop(name, None)
+    if R.random() < 0.5:
+        c.update(n_group=2, topk_group=1)
+    if R.random() < 0.5:
+        c["mlp_layer_types"] = kinds(R, c["num_hidden_layers"], "dense", "sparse")
+    elif R.random() < 0.5:
+        c.update(first_k_dense_replace=R.choice([0, 1]), moe_layer_freq=R.choice([1, 2]))
+    return c
+
+
+def latest(llama, wrap, sparse):
+    """The makers, each with the seeds of the committed fixtures. llama and sparse are family_configs'."""
     return {
+        "axk2": (lambda R: axk2(R, sparse), [6, 15]),
         "step3p5": (lambda R: step3p5(R, llama), [7, 13]),
         "step3p7": (lambda R: step3p7(R, llama, wrap), [1]),
     }

@@ -228,6 +228,7 @@ MODELS |= {
                               adapter_rank=3, use_shared_attention_adapter=True, use_mem_rope=True)),
     "recurrent-gemma": ("recurrent_gemma", dict(num_hidden_layers=2, block_types=["recurrent", "attention"], attention_window_size=4, lru_width=12, logits_soft_cap=5.0, hidden_act=None)),
     "deepseek-v32": ("deepseek_v32", LATENT),
+    "axk2": ("axk2", dict(LATENT, n_group=None, topk_group=None, gated_norm_rank=3, mlp_layer_types=["dense", "sparse"], first_k_dense_replace=None)),
     "glm-moe-dsa": ("glm_moe_dsa", dict(LATENT, indexer_types=["full", "shared"])),
 }
 STATES = ("linear_attn_alpha_factor", "conv_L_cache", "linear_num_key_heads", "state_size", "ssm_state_size", "mamba_d_state", "lru_width", "linear_attn_config", "kda_safe_gate")

@@ -343,7 +343,7 @@ func (b *branch) scratch(rows int) int {
 		n += floats(rows, b.body.cols())
 	}
 	if b.pre != nil {
-		n += floats(rows, b.pre.cols())
+		n = max(n, b.pre.scratch(rows)) + floats(rows, b.pre.cols())
 	}
 	return n
 }

@@ -36,7 +36,11 @@ func (b *block) guessed() *guess {
 		return nil
 	}
 	g := &guess{norm: b.mlp.pre, moe: m}
-	for _, p := range []param{b.mlp.pre.weight, b.mlp.pre.bias, m.router.weight, m.router.bias, m.correctionParam} {
+	read := []param{b.mlp.pre.weight, b.mlp.pre.bias, m.router.weight, m.router.bias, m.correctionParam}
+	if gate := b.mlp.pre.gate; gate != nil {
+		read = append(read, gate.up.weight, gate.up.bias, gate.down.weight, gate.down.bias)
+	}
+	for _, p := range read {
 		if p.Param != nil {
 			g.params = append(g.params, p.Param)
 		}
@@ -91,5 +95,5 @@ func (g *guess) scratch(rows int) int {
 		return 0
 	}
 	rows = min(rows, guessRows)
-	return floats(rows, g.norm.cols()) + floats(rows, g.moe.choices())
+	return floats(rows, g.norm.cols()) + max(g.norm.scratch(rows), floats(rows, g.moe.choices()))
 }

@@ -110,18 +110,32 @@ func (c *compiler) latentQueries(n Node, a *latent, in int) (err error) {
 		}
 		in = a.qDown.out
 	}
+	if a.spec.Gated && !m.QBeside || m.QBeside && (m.QDown == "" || m.QNorm == "") {
+		return at(n.Path, "gates of heads, or a compression before its norm, in queries of another form than both together")
+	}
 	if a.qNorm, err = c.normNamed(n, "norm of the queries", m.QNorm, in); err != nil {
 		return err
 	}
-	a.qUp, err = c.linearNamed(n, "queries", m.QUp, in, a.spec.Heads*a.spec.HeadDim)
+	if m.QBeside {
+		in *= 2
+	}
+	a.qUp, err = c.linearNamed(n, "queries", m.QUp, in, a.spec.Heads*(a.spec.HeadDim+a.gateDim()))
 	return err
+}
+
+// gateDim is the width of the gate of a head, behind its query; 0 for none.
+func (a *latent) gateDim() int {
+	if a.spec.Gated {
+		return a.spec.ValueDim
+	}
+	return 0
 }
 
 func (a *latent) forward(c *Context, dst, x tensor.Tensor) {
 	mark := c.arena.used
 	rows, s := x.Rows(), a.spec
 	key := c.arena.take(rows, a.rank+a.rotated)
-	q := a.queries(c, key, x)
+	q, gates := a.queries(c, key, x)
 	c.scale(q, orOne(s.MLA.QueryScale))
 	c.rotate(a.growth, q, s.HeadDim)
 	if a.kvNorm != nil {
@@ -161,6 +175,10 @@ func (a *latent) forward(c *Context, dst, x tensor.Tensor) {
 	if a.gate != nil {
 		values = a.gate.apply(c, x, values)
 	}
+	if s.Gated && c.err == nil {
+		c.backend.Gate(gates, gates, values, meta.ActSigmoid, 0)
+		values = gates
+	}
 	a.out.forward(c, dst, values)
 	c.arena.used = mark
 }
@@ -190,30 +208,66 @@ func (a *latent) attend(c *Context, y, q, sinks tensor.Tensor, cache layerCache)
 	}
 }
 
-// queries computes the heads before rotation and, in the same operation, the compression of x.
-func (a *latent) queries(c *Context, compressed, x tensor.Tensor) tensor.Tensor {
-	hidden := x
-	q := c.arena.take(x.Rows(), a.spec.Heads*a.spec.HeadDim)
+// queries computes the heads before rotation, with their gates, and in the same operation the compression of x.
+func (a *latent) queries(c *Context, compressed, x tensor.Tensor) (q, gates tensor.Tensor) {
+	hidden, rows, heads := x, x.Rows(), a.spec.Heads
+	q = c.arena.take(rows, heads*a.spec.HeadDim)
+	if a.spec.Gated {
+		gates = c.arena.take(rows, heads*a.gateDim())
+	}
 	mark := c.arena.used
 	together := c.collect()
 	a.kvDown.compute(together, compressed, x, 0)
+	var beside tensor.Tensor // what qNorm leaves and its operand
 	if a.qDown != nil {
-		y := c.arena.take(x.Rows(), a.qDown.out)
+		y := c.arena.take(rows, a.qDown.out*a.besides())
+		if a.spec.MLA.QBeside {
+			beside, y = y, y.Columns(a.qDown.out, 2*a.qDown.out)
+		}
 		a.qDown.compute(together, y, x, 0)
 		x = y
 	}
 	c.compute()
-	if a.qNorm != nil {
-		y := c.arena.take(x.Rows(), a.qNorm.cols())
+	if !beside.IsZero() {
+		y := beside.Columns(0, a.qDown.out)
+		a.qNorm.forward(c, y, x)
+		x = y
+	} else if a.qNorm != nil {
+		y := c.arena.take(rows, a.qNorm.cols())
 		a.qNorm.forward(c, y, x)
 		x = y
 	}
-	a.qUp.forward(c, q, x)
+	if a.spec.Gated {
+		a.gatedQueries(c, q, gates, beside)
+	} else {
+		a.qUp.forward(c, q, x)
+	}
 	if a.indexer != nil {
 		a.indexer.choose(c, a, hidden, x)
 	}
 	c.arena.used = mark
-	return q
+	return q, gates
+}
+
+// besides is how many vectors of the width of the queries' compression are side by side.
+func (a *latent) besides() int {
+	if a.spec.MLA.QBeside {
+		return 2
+	}
+	return 1
+}
+
+// gatedQueries sets q and gates to the parts of what qUp makes of x.
+func (a *latent) gatedQueries(c *Context, q, gates, x tensor.Tensor) {
+	mark := c.arena.used
+	dim, gate, n := a.spec.HeadDim, a.gateDim(), x.Rows()*a.spec.Heads
+	both := c.arena.take(x.Rows(), a.qUp.out)
+	if a.qUp.forward(c, both, x); c.err == nil {
+		both = matrix(both, n, dim+gate)
+		c.copyRows(matrix(q, n, dim), both.Columns(0, dim))
+		c.copyRows(matrix(gates, n, gate), both.Columns(dim, dim+gate))
+	}
+	c.arena.used = mark
 }
 
 // absorb maps each query head to the keys of the cache: its first part by the transpose of the map
@@ -244,15 +298,19 @@ func (a *latent) scratch(rows int) int {
 	s := a.spec
 	down := 0
 	if a.qDown != nil {
-		down += floats(rows, a.qDown.out)
+		down += floats(rows, a.qDown.out*a.besides())
 	}
-	if a.qNorm != nil {
+	if a.qNorm != nil && !s.MLA.QBeside {
 		down += floats(rows, a.qNorm.cols())
 	}
-	down += a.indexer.scratch(rows)
+	if s.Gated {
+		down += max(floats(rows, a.qUp.out), a.indexer.scratch(rows))
+	} else {
+		down += a.indexer.scratch(rows)
+	}
 	after := floats(rows, s.Heads*(a.rank+a.rotated)) +
 		max(floats(rows, s.Heads*a.rotated), floats(rows, s.Heads*a.rank)+floats(rows, s.Heads*s.ValueDim)+a.gate.scratch(rows))
-	return floats(rows, a.rank+a.rotated) + floats(rows, s.Heads*s.HeadDim) + max(down, after)
+	return floats(rows, a.rank+a.rotated) + floats(rows, s.Heads*s.HeadDim) + floats(rows, s.Heads*a.gateDim()) + max(down, after)
 }
 
 func (a *latent) cols() int { return a.out.cols() }

@@ -14,7 +14,8 @@ type norm struct {
 	weight, bias param
 	each         []*norm // one per head, if they are separate modules
 	width        int
-	number       int // in Program.norms, from 1 on; 0 if it has no weights, or if its rows are not those of the pass
+	gate         *mlp // of what the norm leaves; nil for none
+	number       int  // in Program.norms, from 1 on; 0 if it has no weights, or if its rows are not those of the pass
 }
 
 // norm compiles a Norm of rows of width in, a multiple of its Dim.
@@ -25,6 +26,9 @@ func (c *compiler) norm(n Node, in int) (*norm, error) {
 	}
 	if s.Dim < 1 || in%s.Dim != 0 || (s.Heads > 0 && in != s.Heads*s.Dim) {
 		return nil, at(n.Path, "a norm over %d channels of %d, with weights for %d heads", s.Dim, in, s.Heads)
+	}
+	if s.Gate != "" {
+		return c.gatedNorm(n, s, in)
 	}
 	r := &norm{path: n.Path, spec: s, width: in}
 	if s.Heads > 0 && s.Each != "" {
@@ -46,6 +50,25 @@ func (c *compiler) norm(n Node, in int) (*norm, error) {
 	}
 	c.replaceable(r)
 	return r, nil
+}
+
+// gatedNorm compiles the norm below n and the gate behind it.
+func (c *compiler) gatedNorm(n Node, s *meta.NormSpec, in int) (*norm, error) {
+	r, err := c.normNamed(n, "norm before the gate", s.Inner, in)
+	if err != nil {
+		return nil, err
+	}
+	if r == nil || r.each != nil || r.gate != nil || in != s.Dim {
+		return nil, at(n.Path, "a gate behind something else than one norm of all %d channels", in)
+	}
+	child, err := c.child(n, "gate of the norm", s.Gate)
+	if err != nil {
+		return nil, err
+	}
+	if r.gate, err = c.mlp(child, in); err == nil && r.gate.cols() != in {
+		err = at(child.Path, "a gate of width %d behind a norm of %d", r.gate.cols(), in)
+	}
+	return r, err
 }
 
 // replaceable gives r a number, so that adapters can replace its weights. Norms of one module share it.
@@ -94,8 +117,28 @@ func (c *compiler) normNamed(n Node, role, name string, in int) (*norm, error) {
 // forward allows dst and x to be the same. x has all rows of the pass, unless r has no number.
 func (r *norm) forward(c *Context, dst, x tensor.Tensor) { r.compute(c.all(), dst, x) }
 
-// compute is forward in a scope.
+// compute is forward in a scope, which has all rows of the pass where r has a gate.
 func (r *norm) compute(c scope, dst, x tensor.Tensor) {
+	if r.gate != nil {
+		r.gated(c, dst, x)
+		return
+	}
+	r.normalise(c, dst, x)
+}
+
+// gated multiplies what the norm leaves by the sigmoid of its gate.
+func (r *norm) gated(c scope, dst, x tensor.Tensor) {
+	mark := c.arena.used
+	y, gate := c.arena.take(x.Rows(), r.width), c.arena.take(x.Rows(), r.width)
+	r.normalise(c, y, x)
+	if r.gate.forward(c.Context, gate, y); c.err == nil {
+		c.backend.Gate(dst, gate, y, meta.ActSigmoid, 0)
+	}
+	c.arena.used = mark
+}
+
+// normalise is compute without the gate.
+func (r *norm) normalise(c scope, dst, x tensor.Tensor) {
 	switch {
 	case r.each != nil:
 		for i, head := range r.each {
@@ -122,5 +165,11 @@ func (r *norm) apply(c *Context, dst, x tensor.Tensor, o *own) {
 	}
 }
 
-func (r *norm) scratch(int) int { return 0 }
-func (r *norm) cols() int       { return r.width }
+func (r *norm) scratch(rows int) int {
+	if r.gate == nil {
+		return 0
+	}
+	return 2*floats(rows, r.width) + r.gate.scratch(rows)
+}
+
+func (r *norm) cols() int { return r.width }
