@@ -44,8 +44,8 @@ func step37(f *fields, b *Builder) {
 		}
 		s.norms(b, "input_layernorm", "post_attention_layernorm")
 	})
-	for i := range ahead {
-		b.Ignore(fmt.Sprintf("%s.layers.%d.**", b.tree.textPath(), s.layers+i))
+	for i := range ahead { // Step 3.7 is published with the names of its text model alone
+		b.Ignore(fmt.Sprintf("%s.layers.%d.**", b.tree.textPath(), s.layers+i), fmt.Sprintf("model.layers.%d.**", s.layers+i))
 	}
 }
 

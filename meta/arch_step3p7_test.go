@@ -3,6 +3,7 @@ package meta
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -49,6 +50,17 @@ func TestPublishedStep35(t *testing.T) {
 	}
 	if len(m.Ignore) == 0 || !strings.Contains(strings.Join(m.Ignore, " "), "model.layers.5.**") {
 		t.Errorf("the layer for multi-token prediction is not ignored: %q", m.Ignore)
+	}
+}
+
+// TestPublishedStep37IgnoresFurtherLayers: published files of Step 3.7 have the layers for multi-token prediction under the names
+// that the text model has alone.
+func TestPublishedStep37IgnoresFurtherLayers(t *testing.T) {
+	m := modelOf(t, `{"model_type": "step3p7", "text_config": `+fmt.Sprintf(step35, "")+`}`, nil)
+	for _, want := range []string{"model.layers.5.**", "model.language_model.layers.5.**"} {
+		if !slices.Contains(m.Ignore, want) {
+			t.Errorf("%s is not ignored: %q", want, m.Ignore)
+		}
 	}
 }
 
