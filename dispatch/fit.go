@@ -46,7 +46,7 @@ func (p *Planner) FitsWith(o Options, plan devicemap.Plan) (*Fit, bool) {
 	}
 	skeleton, asked := p.skeleton, o
 	asked.scratches, asked.Threads = newScratches(p.sizers), o.withDefaults(skeleton).Threads
-	base := need{skeleton: skeleton, program: program, fixed: host.RuntimeBytes, weights: host.WeightsBytes + left, serving: o.Serving}
+	base := need{skeleton: skeleton, program: program, fixed: host.RuntimeBytes, runtime: p.runtimeBytes(), weights: host.WeightsBytes + left, serving: o.Serving}
 	base.adapters, _, err = o.adapterBytes(skeleton, program)
 	if err != nil {
 		return nil, false
@@ -91,7 +91,8 @@ type need struct {
 	program  *nn.Program
 	weights  int64
 	adapters int64
-	fixed    int64 // of the runtime
+	fixed    int64 // of the runtime, if the limit includes it
+	runtime  int64
 	serving  bool
 }
 
@@ -109,8 +110,8 @@ func (n *need) bytes(o Options, limit int64) int64 {
 // limit is the smallest limit that holds the model, in whole MiB.
 func (n *need) limit(o Options) int64 {
 	const step = 1 << 20
-	if n.fixed == 0 && n.bytes(o, 0) >= 1<<30 {
-		n.fixed = RuntimeBytes
+	if n.fixed == 0 && n.bytes(o, 0) >= runtimeFrom {
+		n.fixed = n.runtime
 	}
 	limit := int64(0)
 	for range 8 { // the room for requests is a small share of the limit

@@ -7,9 +7,37 @@ import (
 	"github.com/heftai/heft/internal/topology"
 )
 
-// RuntimeBytes is the memory that a plan keeps for the Go runtime, the tokenizer and the program,
-// which no ledger counts.
-const RuntimeBytes = 128 << 20
+// RuntimeBytes is the memory that a plan keeps for the Go runtime and the program, which no ledger counts. The row
+// [devicemap.DevicePlan.RuntimeBytes] has what the model's text and description take on top of it.
+const RuntimeBytes = 64 << 20
+
+// What a model takes of Go's memory, which a plan adds to RuntimeBytes. Tokenizers of 128256 to 262144 tokens keep 62
+// to 107 bytes a token, and reading them takes as much again.
+const (
+	tokenBytes  = 256       // of the tokenizer
+	matrixBytes = 512       // of the description and the state of a parameter, or of one expert's part of it
+	mostRuntime = 128 << 20 // RuntimeBytes included
+)
+
+// runtimeFrom is the limit of the cpu from which it includes the runtime. [Options].Serving includes it at any limit.
+const runtimeFrom = 1 << 30
+
+// runtimeBytes is the memory of the Go runtime, the program, the tokenizer and the description of the planned model.
+func (p *Planner) runtimeBytes() int64 {
+	matrices := 0
+	for _, param := range p.skeleton.Root.AllParams() {
+		if s := param.Shape; len(s) == 3 && s[1] > 1 { // stacked experts, not a convolution
+			matrices += s[0]
+		} else {
+			matrices++
+		}
+	}
+	vocabulary := 0
+	if program, err := p.compiled(); err == nil { // else the plan says why not
+		vocabulary = program.Vocab()
+	}
+	return min(RuntimeBytes+int64(vocabulary)*tokenBytes+int64(matrices)*matrixBytes, mostRuntime)
+}
 
 // HostMemory returns the memory in bytes that this process may take: the machine's available memory,
 // or what its control group's limit or the limit of its address space (ulimit -v) leaves, if that is less. 0 means

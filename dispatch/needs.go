@@ -13,8 +13,9 @@ type MemoryEstimate struct {
 	KVTokens    int   // tokens that All and Least hold: the context, 4096 at most unless o asks
 	Activations int64
 	// All is the process with every weight in memory, Least the one that streams what it
-	// can from the disk. The runtime's 128 MiB are in both, and with o.Serving what requests take.
+	// can from the disk. Runtime is in both, and with o.Serving what requests take.
 	All, Least int64
+	Runtime    int64 // of the Go runtime, the program, the tokenizer and the model's description
 }
 
 // EstimateMemory estimates the host memory for serving skeleton with o. dtype is the type that weights
@@ -57,5 +58,6 @@ func EstimateMemory(skeleton *meta.Model, o Options, dtype string) (MemoryEstima
 		Activations: host.ActivationBytes,
 		All:         all + host.RequestBytes,
 		Least:       streamed.Least,
+		Runtime:     host.RuntimeBytes,
 	}, nil
 }

@@ -89,7 +89,10 @@ func (p *placement) place(o Options) (placed, error) {
 	budgets = p.addGPUs(budgets, &o)
 	if b := hostBudget(budgets); b != nil {
 		if o.Serving {
-			b.Runtime, b.Requests = RuntimeBytes, requestBytes(b.Limit)
+			b.Requests = requestBytes(b.Limit)
+		}
+		if o.Serving || b.Limit >= runtimeFrom {
+			b.Runtime = p.runtimeBytes()
 		}
 		b.Activations, b.KV = o.activationBytes(p.skeleton, p.program, o.limitsOf(o.plannedTokens()))+p.adapters, kv.sequence
 	}
@@ -194,8 +197,7 @@ var usualCurve = policy.Trace{Curve: []policy.Point{
 	{Share: 0.24, Hits: 0.655}, {Share: 0.33, Hits: 0.735}, {Share: 0.5, Hits: 0.84}, {Share: 0.75, Hits: 0.935}, {Share: 1, Hits: 1}}}
 
 // Budgets returns the devices with the memory that Heft may take on each: the user's limit, and for
-// a cpu without one the memory that the host has available. From 1 GiB up, the cpu's limit includes
-// the runtime's own overhead; [Options].Serving includes it at any limit.
+// a cpu without one the memory that the host has available.
 func Budgets(limits []devicemap.DeviceMemory) ([]devicemap.Budget, error) {
 	var budgets []devicemap.Budget
 	host := false
@@ -209,11 +211,6 @@ func Budgets(limits []devicemap.DeviceMemory) ([]devicemap.Budget, error) {
 			return nil, errors.New("dispatch: this system does not report its memory: set a limit for the cpu, such as --max-memory cpu=8GiB")
 		}
 		budgets = append(budgets, devicemap.Budget{Device: devicemap.CPU, Limit: available})
-	}
-	for i := range budgets {
-		if b := &budgets[i]; b.Device == devicemap.CPU && b.Limit >= 1<<30 {
-			b.Runtime = RuntimeBytes
-		}
 	}
 	return budgets, nil
 }

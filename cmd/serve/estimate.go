@@ -243,7 +243,7 @@ func (e *estimate) print(out cmdline.Output) error {
 	if e.Unread > 0 {
 		largest += fmt.Sprintf("\nnot read: %s of the published files, for predicting several tokens ahead", devicemap.FormatSize(e.Unread))
 	}
-	_, err := fmt.Fprintf(out, "\nlargest layer: %s\nhost: a server with weights, a KV cache of %d tokens, activations, requests and 128 MiB of its own;\n"+
+	_, err := fmt.Fprintf(out, "\nlargest layer: %s\nhost: a server with weights, a KV cache of %d tokens, activations, requests and the runtime;\n"+
 		"all: every weight in memory; minimum: weights stream from the disk\n", largest, e.KVTokens)
 	return err
 }

@@ -98,7 +98,7 @@ func (f *fleet) setLimit(limit, taken int64) {
 	f.limit = limit
 	notify := f.notify
 	f.mu.Unlock()
-	f.ledger.SetLimit(max(limit, taken) - dispatch.RuntimeBytes)
+	f.ledger.SetLimit(max(limit, taken) - dispatch.RuntimeBytes - f.texts())
 	for _, call := range notify {
 		call(dispatch.RequestMemory(limit))
 	}
@@ -204,8 +204,7 @@ func (f *fleet) open(ctx context.Context, i int) (*generate.Opened, error) {
 		return nil, err
 	}
 	f.add(l)
-	limit := f.limitNow()
-	f.setLimit(limit, f.others()+f.once(limit))
+	f.recount()
 	f.begin(l)
 	return f.opened(l), nil
 }
@@ -292,6 +291,16 @@ func (f *fleet) others() (n int64) {
 	return n
 }
 
+// texts are the bytes of tokenizers and descriptions of the loaded models, which no ledger counts.
+func (f *fleet) texts() (n int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, l := range f.loaded {
+		n += l.model.Plan().Device(devicemap.CPU).RuntimeBytes - dispatch.RuntimeBytes
+	}
+	return n
+}
+
 // beside is the limit for a model beside others of so many bytes. Its plan has a smaller row for requests than all
 // requests have.
 func (f *fleet) beside(others int64) int64 {
@@ -310,8 +319,21 @@ func (f *fleet) add(l *loaded) {
 	heap := f.heap
 	f.mu.Unlock()
 	if heap != nil {
-		heap.fit(l.model.Plan())
+		heap.fit(f.heapRow(l))
 	}
+}
+
+// heapRow is the host's row of a model's plan, with what Go takes for all loaded models.
+func (f *fleet) heapRow(l *loaded) devicemap.DevicePlan {
+	host := l.model.Plan().Device(devicemap.CPU)
+	host.RuntimeBytes = dispatch.RuntimeBytes + f.texts()
+	return host
+}
+
+// recount limits the ledger after a model was loaded or unloaded.
+func (f *fleet) recount() {
+	limit := f.limitNow()
+	f.setLimit(limit, f.others()+f.once(limit))
 }
 
 // remove notes that a model is not loaded any more.
@@ -322,6 +344,7 @@ func (f *fleet) remove(l *loaded) {
 		f.drafts = 0
 	}
 	f.mu.Unlock()
+	f.recount()
 	f.widen()
 }
 
@@ -368,12 +391,11 @@ func (f *fleet) limitHeap(h heapLimit) {
 	list := slices.Clone(f.loaded)
 	f.mu.Unlock()
 	for _, l := range list {
-		h.fit(l.model.Plan())
+		h.fit(f.heapRow(l))
 		h.follow(l.model)
 	}
 	if len(list) == 0 {
-		h.fit(devicemap.Plan{Devices: []devicemap.DevicePlan{{Device: devicemap.CPU, LimitBytes: f.limit,
-			RuntimeBytes: dispatch.RuntimeBytes, RequestBytes: dispatch.RequestMemory(f.limit)}}})
+		h.fit(devicemap.DevicePlan{LimitBytes: f.limit, RuntimeBytes: dispatch.RuntimeBytes, RequestBytes: dispatch.RequestMemory(f.limit)})
 	}
 }
 

@@ -14,6 +14,9 @@ import (
 // allocation, such as a body, and the probe of the machine takes some.
 const heapMargin = 32 << 20
 
+// openingHeap is the limit of Go's memory while no weights are in memory: reading a tokenizer leaves garbage.
+const openingHeap = 128 << 20
+
 // A heapLimit makes Go collect garbage before it takes more memory than the plan has for requests
 // and the runtime. Memory that requests hold has its own limit, so only garbage is collected. A lower
 // GOMEMLIMIT in the environment takes precedence.
@@ -22,17 +25,17 @@ type heapLimit struct{ inherited int64 }
 // limitHeap limits Go's memory while a model is opened.
 func limitHeap() heapLimit {
 	h := heapLimit{inherited: debug.SetMemoryLimit(-1)}
-	debug.SetMemoryLimit(min(dispatch.RuntimeBytes, h.inherited))
+	debug.SetMemoryLimit(min(openingHeap, h.inherited))
 	return h
 }
 
-// fit limits Go's memory to what plan has for it. If the tokenizer and the model's description leave
+// fit limits Go's memory to what a plan's row of the host has for it. If the tokenizer and the model's description leave
 // too little of it, the limit is higher. A warning says so if the plan leaves too little free for it.
-func (h heapLimit) fit(plan devicemap.Plan) {
+func (h heapLimit) fit(host devicemap.DevicePlan) {
 	debug.FreeOSMemory() // what opening the model has left
 	var now runtime.MemStats
 	runtime.ReadMemStats(&now)
-	limit, over := heapBytes(plan.Device(devicemap.CPU), int64(now.Sys-now.HeapIdle))
+	limit, over := heapBytes(host, int64(now.Sys-now.HeapIdle))
 	if over > 0 {
 		slog.Warn("the tokenizer and the model's description take more memory than the plan has for the runtime; raise --max-memory",
 			"more", gib(over))

@@ -158,7 +158,7 @@ func underAttack(t *testing.T, p *process, after func(name string, codes map[int
 // TestRequestsStayWithinTheMemoryLimit: bodies took gigabytes beside --max-memory. Anonymous memory
 // is sampled every 20 ms while they arrive: no byte is over the limit, and the server answers.
 func TestRequestsStayWithinTheMemoryLimit(t *testing.T) {
-	for _, limit := range []int64{192, 4096} {
+	for _, limit := range []int64{128, 4096} {
 		t.Run(fmt.Sprint(limit, " MiB"), func(t *testing.T) {
 			p := start(t, "--max-memory", fmt.Sprintf("cpu=%dMiB", limit), "--strict-memory", "--max-model-len", "512")
 			defer func() { _ = p.Process.Kill(); <-p.end }()

@@ -90,12 +90,12 @@ func TestADraftThatDoesNotPayLeaves(t *testing.T) {
 // --strict-memory failed with a limit that was not the one given. The draft is declined, and the model alone keeps to the limit.
 func TestADraftTookTheModelsMinimum(t *testing.T) {
 	for _, strict := range []string{"--strict-memory=false", "--strict-memory"} {
-		args := []string{"plan", demoOnDisk(t), "--no-probe", "--draft", "self", "--max-memory", "cpu=156MiB", strict}
+		args := []string{"plan", demoOnDisk(t), "--no-probe", "--draft", "self", "--max-memory", "cpu=92MiB", strict}
 		text, _ := command(t, 0, args...)
-		if !strings.Contains(text, "less than its minimum, so auto declines it") || !strings.Contains(text, "limit 156 MiB") || strings.Contains(text, "warning") {
+		if !strings.Contains(text, "less than its minimum, so auto declines it") || !strings.Contains(text, "limit 92.0 MiB") || strings.Contains(text, "warning") {
 			t.Errorf("%s:\n%s", strict, text)
 		}
-		p := start(t, "--model", demoOnDisk(t), "--draft", "self", "--max-memory", "cpu=156MiB", strict)
+		p := start(t, "--model", demoOnDisk(t), "--draft", "self", "--max-memory", "cpu=92MiB", strict)
 		_ = p.Process.Kill()
 		<-p.end
 		if log := fmt.Sprint(p.log); !strings.Contains(log, "so auto declines it") || strings.Contains(log, "below the minimum") {
@@ -111,7 +111,7 @@ func TestAPlanWithADraftNamedALimitForTheModelAlone(t *testing.T) {
 		text, _ := command(t, 0, "plan", demoOnDisk(t), "--no-probe", "--draft", "self", "--max-memory", "cpu="+memory)
 		return text
 	}
-	_, limit, ok := strings.Cut(plan("163MiB"), "--max-memory cpu=")
+	_, limit, ok := strings.Cut(plan("99MiB"), "--max-memory cpu=")
 	limit, _, _ = strings.Cut(limit, "\n")
 	if text := plan(limit); !ok || strings.Contains(text, "fit in memory with") || strings.Contains(text, "declines") {
 		t.Errorf("with %q:\n%s", limit, text)
@@ -131,7 +131,7 @@ func TestAPlanIgnoredOtherDrafts(t *testing.T) {
 
 // TestThePlanOfAServerHadNoDraft: GET /plan has the draft that a server uses, or declines, as serve plan has it.
 func TestThePlanOfAServerHadNoDraft(t *testing.T) {
-	for memory, declined := range map[string]bool{"156MiB": true, "163MiB": false} {
+	for memory, declined := range map[string]bool{"92MiB": true, "99MiB": false} {
 		dir := demoOnDisk(t)
 		p := start(t, "--model", dir, "--draft", "self", "--max-memory", "cpu="+memory)
 		_, plan := p.ask(t, "GET", "/plan", "")

@@ -5,16 +5,17 @@ import (
 	"slices"
 
 	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/dispatch"
 )
 
-// takes is the memory that l may take, without the rows that count once.
+// takes is the memory that l may take, without the rows that count once. Its tokenizer and its description are a part of it.
 func (l *loaded) takes() int64 {
 	host := l.model.Plan().Device(devicemap.CPU)
 	used := host.Used()
 	if l.share > 0 {
 		used = min(used, l.share)
 	}
-	return max(used-host.RuntimeBytes-host.RequestBytes-l.adapters, 1)
+	return max(used-dispatch.RuntimeBytes-host.RequestBytes-l.adapters, 1)
 }
 
 // shrink lets the loaded models keep only what they need while they are in use: their copies of weights and the pages of

@@ -112,7 +112,7 @@ func (s *student) stateMemory(m *meta.Model) int64 {
 	}
 	limit := s.memory
 	if limit >= 1<<30 { // below, it comes on top, as in serve
-		limit -= dispatch.RuntimeBytes
+		limit -= runtimeBytes
 	}
 	largest := int64(0)
 	for _, p := range m.Root.AllParams() {
@@ -154,7 +154,7 @@ func (s *student) baseMemory(host dispatch.Host, beside int64) int64 {
 		return max(min(host.AvailableBytes/2/ranks, (host.AvailableBytes-programBytes)/ranks-beside), 1)
 	}
 	if limit >= 1<<30 { // below, it comes on top, as in serve
-		limit -= dispatch.RuntimeBytes
+		limit -= runtimeBytes
 	}
 	return max(limit/int64(s.here)-beside, 1)
 }
@@ -198,6 +198,10 @@ func (s *student) trainedBytes() (int64, error) {
 // 21 MiB of anonymous memory and 6 MiB of mapped pages that the run uses again and again, measured with 271M parameters, and the runtime's
 // headroom.
 const programBytes = 32 << 20
+
+// runtimeBytes is what a limit of 1 GiB and more keeps for the program, the tokenizer and the Go runtime. Below, it comes
+// on top.
+const runtimeBytes = 128 << 20
 
 // warnGroup warns if the process's control group has less memory than the run takes at least. There the
 // kernel ends the process without a message. way says how to take less.
@@ -291,7 +295,7 @@ func (s *student) showMemory(host dispatch.Host, beside int64) {
 	case f.Minimum > f.Limit && s.memory > 0:
 		least := minimum
 		if s.memory >= 1<<30 {
-			least += dispatch.RuntimeBytes
+			least += runtimeBytes
 		}
 		s.log.Warn("--max-memory is below the minimum: the run takes the minimum", append(args, "minimum", devicemap.FormatSize(least))...)
 	case f.Streamed > 0:

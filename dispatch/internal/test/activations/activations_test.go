@@ -82,7 +82,7 @@ func borrowingModel(t *testing.T, dir string, o dispatch.Options) *dispatch.Mode
 		t.Fatal(err)
 	}
 	o = dispatchtest.Borrowing(o)
-	o.MaxMemory = []devicemap.DeviceMemory{{Device: devicemap.CPU, Bytes: float64(need.Least - dispatch.RuntimeBytes + (need.All-need.Least)/5)}}
+	o.MaxMemory = []devicemap.DeviceMemory{{Device: devicemap.CPU, Bytes: float64(need.Least - need.Runtime + (need.All-need.Least)/5)}}
 	plan, o, err := dispatch.Plan(skeleton, o)
 	if err != nil {
 		t.Fatal(err)

@@ -29,7 +29,7 @@ func TestStreamingAllocatesNothing(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				o.MaxMemory = []devicemap.DeviceMemory{{Device: devicemap.CPU, Bytes: float64(need.Least + (need.All-need.Least)*part/4 - dispatch.RuntimeBytes)}}
+				o.MaxMemory = []devicemap.DeviceMemory{{Device: devicemap.CPU, Bytes: float64(need.Least + (need.All-need.Least)*part/4 - need.Runtime)}}
 				m := dispatchtest.OpenModel(t, dir, o)
 				dispatchtest.RunRandomTokens(t, m, 12)
 				for _, batch := range []int{1, 8} {

@@ -34,7 +34,7 @@ func TestADiskThatFailsOneReadInAThousand(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	limit := need.Least - dispatch.RuntimeBytes + (need.All-need.Least)/4
+	limit := need.Least - need.Runtime + (need.All-need.Least)/4
 	o.MaxMemory = []devicemap.DeviceMemory{{Device: devicemap.CPU, Bytes: float64(limit)}}
 	plan, o, err := dispatch.Plan(skeleton, o)
 	if err != nil {

@@ -28,7 +28,7 @@ func TestUnusedKVPagesAreLentToExperts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	limit := need.Least - dispatch.RuntimeBytes + (need.All-need.Least)/4
+	limit := need.Least - need.Runtime + (need.All-need.Least)/4
 	o.MaxMemory = []devicemap.DeviceMemory{{Device: devicemap.CPU, Bytes: float64(limit)}}
 	plan, o, err := dispatch.Plan(skeleton, o)
 	if err != nil {
@@ -94,7 +94,7 @@ func TestAPlanBelowItsMinimumKeepsItsKVCache(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.MaxMemory = []devicemap.DeviceMemory{{Device: devicemap.CPU, Bytes: float64(need.Least - dispatch.RuntimeBytes - 1)}}
+	o.MaxMemory = []devicemap.DeviceMemory{{Device: devicemap.CPU, Bytes: float64(need.Least - need.Runtime - 1)}}
 	m := dispatchtest.OpenModel(t, dir, o)
 	if !m.Plan().BelowLeast || m.Plan().LentBytes == 0 {
 		t.Fatalf("the plan lends %d bytes, below its minimum: %v", m.Plan().LentBytes, m.Plan().BelowLeast)

@@ -29,7 +29,7 @@ func TestExpertsReadEarlyChangeNoAnswer(t *testing.T) {
 		o := o
 		o.Ledger = new(dispatch.Ledger)
 		dispatchtest.EvictAtRandom(o.Ledger, uint64(part)) // and all guesses are read
-		o.MaxMemory = []devicemap.DeviceMemory{{Device: devicemap.CPU, Bytes: float64(need.Least + (need.All-need.Least)*part/8 - dispatch.RuntimeBytes)}}
+		o.MaxMemory = []devicemap.DeviceMemory{{Device: devicemap.CPU, Bytes: float64(need.Least + (need.All-need.Least)*part/8 - need.Runtime)}}
 		m := dispatchtest.OpenModel(t, dir, o)
 		dispatchtest.SameLogits(t, fmt.Sprintf("%d of 8 parts in memory", part), dispatchtest.ForcedLogits(t, m, ids, prompt, prompt), want)
 		n := m.Status().Experts

@@ -70,7 +70,7 @@ func openAtRandom(t *testing.T, dir string, o dispatch.Options, rng *rand.Rand) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	limit := need.Least + rng.Int64N(max(need.All-need.Least, 1)) - dispatch.RuntimeBytes
+	limit := need.Least + rng.Int64N(max(need.All-need.Least, 1)) - need.Runtime
 	o.MaxMemory = []devicemap.DeviceMemory{{Device: devicemap.CPU, Bytes: float64(limit)}}
 	return dispatchtest.OpenModel(t, dir, o), fmt.Sprintf("auto in %d bytes", limit)
 }

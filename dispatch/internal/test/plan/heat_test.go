@@ -63,7 +63,7 @@ func TestMatricesOfABlockOnTwoTiers(t *testing.T) {
 	split := 0
 	for limit := need.Least; limit < need.All; limit += (need.All - need.Least) / 9 {
 		o := o
-		o.MaxMemory = []devicemap.DeviceMemory{{Device: devicemap.CPU, Bytes: float64(limit - dispatch.RuntimeBytes)}}
+		o.MaxMemory = []devicemap.DeviceMemory{{Device: devicemap.CPU, Bytes: float64(limit - need.Runtime)}}
 		plan, o, err := dispatch.Plan(skeleton, o)
 		if err != nil {
 			t.Fatal(err)

@@ -209,11 +209,14 @@ func TestEstimateMemory(t *testing.T) {
 	if n.KVPerToken != perToken || n.KVTokens != 64 {
 		t.Errorf("keys and values: %d bytes a token, %d tokens; want %d, 64", n.KVPerToken, n.KVTokens, perToken)
 	}
-	if want := int64(everything) + 64*perToken + n.Activations + 128<<20; n.All != want {
+	if want := int64(everything) + 64*perToken + n.Activations + n.Runtime; n.All != want {
 		t.Errorf("all in memory: %d, want %d", n.All, want)
 	}
 	if n.Activations <= 0 || n.Least >= n.All || n.Least <= n.Activations+64*perToken {
 		t.Errorf("least: %+v", n)
+	}
+	if n.Runtime <= dispatch.RuntimeBytes || n.Runtime > dispatch.RuntimeBytes+1<<20 {
+		t.Errorf("the runtime takes %d bytes beside a small vocabulary, want hardly more than %d", n.Runtime, dispatch.RuntimeBytes)
 	}
 	blocks, err := dispatch.EstimateMemory(m, dispatch.Options{Context: 64, MaxBatchTokens: 8, KVDType: meta.Int8}, "")
 	full, err2 := dispatch.EstimateMemory(m, dispatch.Options{Context: 64, MaxBatchTokens: 8, KVDType: meta.Float32}, "")

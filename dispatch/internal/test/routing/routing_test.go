@@ -25,7 +25,7 @@ func TestHitsAreThoseOfTheReplay(t *testing.T) {
 	seen := map[int]bool{}
 	for part := range int64(7) {
 		o := o
-		o.MaxMemory = []devicemap.DeviceMemory{{Device: devicemap.CPU, Bytes: float64(need.Least + (need.All-need.Least)*part/8 - dispatch.RuntimeBytes)}}
+		o.MaxMemory = []devicemap.DeviceMemory{{Device: devicemap.CPU, Bytes: float64(need.Least + (need.All-need.Least)*part/8 - need.Runtime)}}
 		m := dispatchtest.OpenModel(t, dir, o)
 		if err := m.RecordRouting(); err != nil {
 			t.Fatal(err)
@@ -114,7 +114,7 @@ func TestThePlanPredictsHits(t *testing.T) {
 	}
 	for _, tenths := range []int64{3, 5, 7} {
 		o := o
-		limit := need.Least + (need.All-need.Least)*tenths/10 - dispatch.RuntimeBytes
+		limit := need.Least + (need.All-need.Least)*tenths/10 - need.Runtime
 		o.MaxMemory = []devicemap.DeviceMemory{{Device: devicemap.CPU, Bytes: float64(limit)}}
 		plan, o, err := dispatch.Plan(skeleton, o)
 		if err != nil {
@@ -192,7 +192,7 @@ func TestRoutingIsKeptWhileServing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.MaxMemory = []devicemap.DeviceMemory{{Device: devicemap.CPU, Bytes: float64(need.Least - dispatch.RuntimeBytes)}}
+	o.MaxMemory = []devicemap.DeviceMemory{{Device: devicemap.CPU, Bytes: float64(need.Least - need.Runtime)}}
 	usual, _, err := dispatch.Plan(skeleton, o)
 	if err != nil {
 		t.Fatal(err)
