@@ -23,8 +23,11 @@ func (g *Model) claim(list ...*dispatch.Model) error {
 }
 
 // unclaim frees the models of g for another New.
-func (g *Model) unclaim() {
-	for _, d := range g.claimed {
+func (g *Model) unclaim() { g.release(g.claimed...) }
+
+// release frees models of g that it does not use any more.
+func (g *Model) release(list ...*dispatch.Model) {
+	for _, d := range list {
 		inuse.Release(d, g.user)
 	}
 }

@@ -156,7 +156,13 @@ func New(m *dispatch.Model, o Options) (*Model, error) {
 	if err := g.claim(append([]*dispatch.Model{m}, o.drafts()...)...); err != nil {
 		return nil, err
 	}
-	e := engine.Options{MaxBatch: o.MaxBatch, MaxQueue: o.MaxQueue, DraftTokens: o.DraftTokens, DraftNeeds: o.DraftNeeds, DraftFailed: o.DraftFailed}
+	e := engine.Options{MaxBatch: o.MaxBatch, MaxQueue: o.MaxQueue, DraftTokens: o.DraftTokens, DraftNeeds: o.DraftNeeds}
+	e.DraftFailed = func(err error) {
+		g.release(o.drafts()...) // the callback may close them
+		if o.DraftFailed != nil {
+			o.DraftFailed(err)
+		}
+	}
 	var modules []engine.Model
 	for _, d := range o.drafts() {
 		modules = append(modules, engine.ForDispatch(d))
