@@ -26,7 +26,11 @@ func convertedKeepBits(t *testing.T, gpus func(dispatch.Options) dispatch.Option
 				maps := stationMaps(a.skeleton)
 				maps["experts in turn"] = dividedMaps(t, a.skeleton)["experts in turn"]
 				maps["experts on the CPU"] = dividedMaps(t, a.skeleton)["experts on the CPU"]
-				for _, at := range []string{"all on a GPU", "GPUs, CPU, disk", "head on a GPU", "experts in turn", "experts on the CPU"} {
+				tried := []string{"all on a GPU", "GPUs, CPU, disk", "head on a GPU", "experts in turn", "experts on the CPU"}
+				if testing.Short() {
+					tried = tried[1:2]
+				}
+				for _, at := range tried {
 					with := gpus(a.o)
 					switch at {
 					case "GPUs, CPU, disk", "head on a GPU", "experts in turn":
