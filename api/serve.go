@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/heftai/heft/api/generate"
@@ -33,7 +34,11 @@ func NewServer(m *generate.Model, o Options) *http.Server {
 // requests that take longer are cut off, which is an error. It closes l. The
 // engines of m and of o.Models have then ended: nothing generates with them any more. The caller closes
 // these models. With o.Catalog, whose sources begin what their models do, m is nil.
+// It fails at once if l or a model is nil, or if o.Access has an entry that [Access.Check] rejects.
 func Serve(ctx context.Context, l net.Listener, m *generate.Model, o Options) error {
+	if err := o.check(l, m); err != nil {
+		return err
+	}
 	if o.Catalog == nil {
 		o.Catalog = newService(m, o).models
 		o.Catalog.Each(func(m *generate.Model, _ func() any) { begin(ctx, m.Dispatched(), o.Lazy) })
@@ -62,6 +67,17 @@ func Serve(ctx context.Context, l net.Listener, m *generate.Model, o Options) er
 		err = errors.Join(err, fmt.Errorf("api: shutdown: %w", e), s.Close())
 	}
 	return err
+}
+
+// check fails if there is nothing to listen on or to serve, or an entry of Access means nothing.
+func (o *Options) check(l net.Listener, m *generate.Model) error {
+	switch {
+	case l == nil:
+		return errors.New("api: serve: got a nil listener")
+	case o.Catalog == nil && (m == nil || slices.Contains(o.Models, nil)):
+		return errors.New("api: serve: got a nil model")
+	}
+	return o.Access.Check()
 }
 
 // begin starts the background work of a model. d is nil for a model without weights, in tests.

@@ -112,3 +112,24 @@ func opened(t *testing.T, name string) *generate.Model {
 	t.Cleanup(m.Close)
 	return m
 }
+
+// TestServeOfNothingPanicked: without a listener or a model, and entries of Access that allow nothing were taken.
+func TestServeOfNothingPanicked(t *testing.T) {
+	m := opened(t, "demo")
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for want, call := range map[string]func() error{
+		"api: serve: got a nil listener": func() error { return api.Serve(t.Context(), nil, m, api.Options{}) },
+		"api: serve: got a nil model":    func() error { return api.Serve(t.Context(), l, nil, api.Options{}) },
+		"got origin \"app.example\", want ": func() error {
+			return api.Serve(t.Context(), l, m, api.Options{Access: api.Access{Origins: []string{"app.example"}}})
+		},
+	} {
+		if err := call(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want an error with %q", err, want)
+		}
+	}
+}

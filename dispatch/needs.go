@@ -1,6 +1,8 @@
 package dispatch
 
 import (
+	"errors"
+
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/internal/nn"
 	"github.com/heftai/heft/meta"
@@ -21,6 +23,12 @@ type MemoryEstimate struct {
 // EstimateMemory estimates the host memory for serving skeleton with o. dtype is the type that weights
 // are loaded as, "" for the stored one; see [devicemap.Policy]. It does not look at the machine.
 func EstimateMemory(skeleton *meta.Model, o Options, dtype string) (MemoryEstimate, error) {
+	if skeleton == nil {
+		return MemoryEstimate{}, errors.New("dispatch: estimate: got a nil skeleton")
+	}
+	if err := o.check(); err != nil {
+		return MemoryEstimate{}, err
+	}
 	program, err := nn.Compile(skeleton.Root)
 	if err != nil {
 		return MemoryEstimate{}, err

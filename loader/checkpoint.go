@@ -180,7 +180,8 @@ func (c *Checkpoint) FileAt(address uintptr) (*File, bool) {
 	return nil, false
 }
 
-// Close unmaps and closes all files. The checkpoint must not be in use.
+// Close unmaps and closes all files. The checkpoint must not be in use. Its tensors then fail with an error for which
+// errors.Is(err, fs.ErrClosed) holds. A further Close does nothing.
 func (c *Checkpoint) Close() error {
 	var err error
 	for _, f := range c.files {

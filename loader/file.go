@@ -35,6 +35,7 @@ type File struct {
 	mapping  atomic.Pointer[hostmem.Mapping]
 	mapErr   error
 
+	closed   atomic.Bool
 	watching sync.Mutex
 	watched  *os.File // to ask for its stamp where nothing is mapped
 
@@ -81,8 +82,16 @@ func openFile(path, name string) (*File, error) {
 // inMemory reports whether the file has no path.
 func (f *File) inMemory() bool { return f.Path == "" }
 
-// open opens the reader, once, and makes sure that it reads what was found by name.
+// open fails if the file was closed.
 func (f *File) open() error {
+	if f.closed.Load() {
+		return &Error{File: f.label(), Reason: "the checkpoint was closed", Err: fs.ErrClosed}
+	}
+	return nil
+}
+
+// openReader opens the reader, once, and makes sure that it reads what was found by name.
+func (f *File) openReader() error {
 	f.readOnce.Do(func() {
 		reader, err := mmap.Open(f.Path)
 		if err != nil {
@@ -126,13 +135,16 @@ func (f *File) label() string {
 
 // readAt copies bytes of the file. Without an error it fills p.
 func (f *File) readAt(p []byte, off int64) (n int, err error) {
+	if err := f.open(); err != nil {
+		return 0, err
+	}
 	if off > f.Size || int64(len(p)) > f.Size-off {
 		return 0, fmt.Errorf("bytes [%d, %d) of %d", off, off+int64(len(p)), f.Size)
 	}
 	if f.inMemory() {
 		return copy(p, f.data[off:]), nil
 	}
-	if err := f.open(); err != nil {
+	if err := f.openReader(); err != nil {
 		return 0, err
 	}
 	return f.readMapped(p, off)
@@ -160,6 +172,9 @@ func (r fileReader) ReadAt(p []byte, off int64) (int, error) { return r.readAt(p
 
 // slice returns size bytes at off, in place where the system can.
 func (f *File) slice(off, size int64) ([]byte, error) {
+	if err := f.open(); err != nil {
+		return nil, err
+	}
 	if f.inMemory() {
 		return f.data[off : off+size : off+size], nil
 	}
@@ -298,6 +313,9 @@ func (f *File) holds(address uintptr) bool {
 }
 
 func (f *File) close() error {
+	if f.closed.Swap(true) {
+		return nil
+	}
 	var err error
 	if m := f.mapping.Load(); m != nil {
 		err = m.Release()

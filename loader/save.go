@@ -72,6 +72,9 @@ func Save(dir string, tensors iter.Seq[NamedTensor], opts SaveOptions) error {
 	if reason := plainName(s.stem); reason != "" {
 		return failf(dir, "", "stem %s %s", quoted(s.stem), reason)
 	}
+	if tensors == nil {
+		return failf(dir, "", "cannot be saved: got a nil sequence of tensors")
+	}
 	shards, err := s.split(tensors, opts.MaxShardSize)
 	if err != nil {
 		return err
@@ -134,6 +137,8 @@ func unsavable(t NamedTensor) string {
 	switch {
 	case !utf8.ValidString(t.Name):
 		return "the name is not UTF-8"
+	case t.Bytes == nil && t.Write == nil:
+		return "it has neither Bytes nor Write"
 	case t.Name == "__metadata__":
 		return "the name is reserved"
 	case t.DType.Safetensors() == "":

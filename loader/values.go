@@ -117,6 +117,9 @@ func transpose(dst, src []byte, shape []int, dtype meta.DType) {
 // dotted path, dense and in its shape; elements is called once for each tensor that is cut
 // from it, when that is written. Tensors of buffers are Exact.
 func Unbind(model *meta.Model, value func(path string) (dtype meta.DType, elements func() ([]byte, error))) (iter.Seq[NamedTensor], error) {
+	if model == nil || value == nil {
+		return nil, &Error{Reason: "unbind: got a nil model or function"}
+	}
 	u := unbinder{value: value, at: map[string]int{}}
 	for path, m := range model.Root.Walk() {
 		if m.SameAs != nil {

@@ -40,9 +40,20 @@ func TestOptionsOutOfRangeWereDefaults(t *testing.T) {
 		want := "dispatch: Options." + name + ": got "
 		fails(t, name+" of Open", want, func() error { _, err := dispatch.OpenFS("demo", demo.Files(), o); return err })
 		fails(t, name+" of New", want, func() error { return newWith(o) })
+		fails(t, name+" of EstimateMemory", want, func() error { return estimateWith(o) })
 	}
 	fails(t, "unknown Quantize", "Options.Quantize", func() error { return newWith(dispatch.Options{Quantize: math.MaxUint8}) })
 	fails(t, "unknown KVDType", "Options.KVDType", func() error { return newWith(dispatch.Options{KVDType: math.MaxUint8}) })
+}
+
+func estimateWith(o dispatch.Options) error {
+	skeleton, checkpoint, err := loader.OpenModelFS("demo", demo.Files())
+	if err != nil {
+		return err
+	}
+	defer checkpoint.Close()
+	_, err = dispatch.EstimateMemory(skeleton, o, "")
+	return err
 }
 
 func newWith(o dispatch.Options) error {
@@ -106,15 +117,18 @@ func demoModel(t *testing.T) *dispatch.Model {
 func TestNilArgumentsPanicked(t *testing.T) {
 	m := demoModel(t)
 	for name, call := range map[string]func() error{
-		"dispatch.OpenFS":       func() error { _, err := dispatch.OpenFS("m", nil, dispatch.Options{}); return err },
-		"dispatch.New":          func() error { _, err := dispatch.New(nil, nil, devicemap.Map{}, dispatch.Options{}); return err },
-		"dispatch.Plan":         func() error { _, _, err := dispatch.Plan(nil, dispatch.Options{}); return err },
-		"dispatch.NewSelfDraft": func() error { _, err := m.NewSelfDraft(nil); return err },
-		"loader.OpenModelFS":    func() error { _, _, err := loader.OpenModelFS("m", nil); return err },
-		"loader.Bind":           func() error { _, err := loader.Bind(nil, nil); return err },
-		"meta.New":              func() error { _, err := meta.New(nil, nil); return err },
-		"meta.ReadConfigFS":     func() error { _, err := meta.ReadConfigFS(nil); return err },
-		"text.OpenFS":           func() error { _, _, err := text.OpenFS("m", nil); return err },
+		"dispatch.OpenFS":         func() error { _, err := dispatch.OpenFS("m", nil, dispatch.Options{}); return err },
+		"dispatch.New":            func() error { _, err := dispatch.New(nil, nil, devicemap.Map{}, dispatch.Options{}); return err },
+		"dispatch.Plan":           func() error { _, _, err := dispatch.Plan(nil, dispatch.Options{}); return err },
+		"dispatch.EstimateMemory": func() error { _, err := dispatch.EstimateMemory(nil, dispatch.Options{}, ""); return err },
+		"loader.Unbind":           func() error { _, err := loader.Unbind(nil, nil); return err },
+		"loader.Save":             func() error { return loader.Save(t.TempDir(), nil, loader.SaveOptions{}) },
+		"dispatch.NewSelfDraft":   func() error { _, err := m.NewSelfDraft(nil); return err },
+		"loader.OpenModelFS":      func() error { _, _, err := loader.OpenModelFS("m", nil); return err },
+		"loader.Bind":             func() error { _, err := loader.Bind(nil, nil); return err },
+		"meta.New":                func() error { _, err := meta.New(nil, nil); return err },
+		"meta.ReadConfigFS":       func() error { _, err := meta.ReadConfigFS(nil); return err },
+		"text.OpenFS":             func() error { _, _, err := text.OpenFS("m", nil); return err },
 	} {
 		fails(t, name, "got a ", call)
 	}
