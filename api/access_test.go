@@ -56,11 +56,7 @@ func say(t *testing.T, address, request string) (*http.Response, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return resp, string(b)
+	return resp, readAll(t, resp)
 }
 
 // TestALoopbackServerAnswersItsOwnHostsOnly: a page whose name was made to resolve to this machine

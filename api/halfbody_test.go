@@ -38,11 +38,7 @@ func TestHalfABodyIsA400(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer resp.Body.Close()
-		b, err := io.ReadAll(resp.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return resp, string(b)
+		return resp, readAll(t, resp)
 	}
 	const chunked = "POST " + completions + " HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
 	for _, sent := range []string{head(completions, 100) + `{"prompt": `, chunked + "5\r\n{\"pro", chunked + "2\r\n{}\r\n"} {

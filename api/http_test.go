@@ -46,11 +46,7 @@ func TestWebSocketsAreToldToUseHTTP(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b, err := io.ReadAll(resp.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got := strconv.Itoa(resp.StatusCode) + " " + string(b)
+		got := strconv.Itoa(resp.StatusCode) + " " + readAll(t, resp)
 		for _, part := range strings.SplitN(want, " ", 3) {
 			if !strings.Contains(got, part) {
 				t.Errorf("%s: got %s, want %q", path, got, part)

@@ -2,7 +2,6 @@ package api_test
 
 import (
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -34,11 +33,7 @@ func TestMessagesModels(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer resp.Body.Close()
-		b, err := io.ReadAll(resp.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return resp.StatusCode, strings.TrimSpace(string(b))
+		return resp.StatusCode, strings.TrimSpace(readAll(t, resp))
 	}
 	card := func(id string) string {
 		return fmt.Sprintf(`{"type":"model","id":%q,"display_name":%[1]q,"created_at":"2023-11-14T22:13:20Z"}`, id)

@@ -282,11 +282,7 @@ func TestErrorsHaveAnthropicsShape(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer resp.Body.Close()
-		b, err := io.ReadAll(resp.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return resp.StatusCode, parse(t, string(b)), resp.Header
+		return resp.StatusCode, parse(t, readAll(t, resp)), resp.Header
 	}
 	good := mustJSON(t, hi(obj{"max_tokens": 2}))
 	for _, c := range []struct {

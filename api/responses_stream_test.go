@@ -2,7 +2,6 @@ package api_test
 
 import (
 	"fmt"
-	"io"
 	"net/http"
 	"reflect"
 	"slices"
@@ -219,15 +218,6 @@ func TestAResponseWhoseClientDisconnectedIsKept(t *testing.T) {
 		}
 		time.Sleep(time.Millisecond)
 	}
-}
-
-func readAll(t *testing.T, r *http.Response) string {
-	t.Helper()
-	b, err := io.ReadAll(r.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(b)
 }
 
 // TestResponsesThatFail: before the stream begins with a status, then with an error and the failed response.

@@ -119,15 +119,21 @@ func (s *server) do(method, path string, body any) *http.Response {
 	return resp
 }
 
+// readAll returns the whole body of an answer.
+func readAll(t testing.TB, r *http.Response) string {
+	t.Helper()
+	b, err := io.ReadAll(r.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
 // text is the whole body of an answer.
 func (s *server) text(method, path string, body any) (int, string) {
 	s.t.Helper()
 	resp := s.do(method, path, body)
-	b, err := io.ReadAll(resp.Body)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return resp.StatusCode, string(b)
+	return resp.StatusCode, readAll(s.t, resp)
 }
 
 // object is a body of JSON, numbers as json.Number.
@@ -173,14 +179,11 @@ func (s *server) stream(path string, body obj) []string {
 	s.t.Helper()
 	body["stream"] = true
 	resp := s.do("POST", path, body)
-	b, err := io.ReadAll(resp.Body)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	b := readAll(s.t, resp)
 	if got := resp.Header.Get("Content-Type"); got != "text/event-stream; charset=utf-8" {
 		s.t.Fatalf("content type %q, status %d: %s", got, resp.StatusCode, b)
 	}
-	return framed(s.t, string(b))
+	return framed(s.t, b)
 }
 
 // framed checks the form of server-sent events and returns their data.

@@ -212,9 +212,5 @@ func TestMoreThanAllPlacesIsNoOverload(t *testing.T) {
 
 func decodeBody(t *testing.T, resp *http.Response) obj {
 	t.Helper()
-	b, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return parse(t, string(b))
+	return parse(t, readAll(t, resp))
 }

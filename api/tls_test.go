@@ -9,7 +9,6 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
-	"io"
 	"math/big"
 	"net"
 	"net/http"
@@ -83,11 +82,7 @@ func TestTLS(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer resp.Body.Close()
-		b, err := io.ReadAll(resp.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return resp, string(b)
+		return resp, readAll(t, resp)
 	}
 	for _, http2 := range []bool{true, false} {
 		r, text := ask("localhost", http2)

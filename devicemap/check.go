@@ -84,6 +84,7 @@ func FindTiedParameters(root *meta.Module) ([][]string, error) {
 // state dict.
 type UncoveredError struct{ Tensors []string }
 
+// Error names the first tensors and counts the others.
 func (e *UncoveredError) Error() string {
 	const most = 20
 	names, more := e.Tensors, ""

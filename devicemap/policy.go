@@ -212,6 +212,7 @@ type UnknownPathError struct {
 	Why  string   // the fault, if the path is that of an expert
 }
 
+// Error names the path and those that may have been meant.
 func (e *UnknownPathError) Error() string {
 	if e.Why != "" {
 		return fmt.Sprintf("devicemap: %s: %s", e.Path, e.Why)

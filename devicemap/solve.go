@@ -15,6 +15,7 @@ type PlacementError struct {
 	Reason string
 }
 
+// Error names the device and the reason.
 func (e *PlacementError) Error() string {
 	return fmt.Sprintf("devicemap: device %s: %s", e.Device, e.Reason)
 }

@@ -32,6 +32,7 @@ type WeightError struct {
 	Err  error
 }
 
+// Error names the module and what could not be read.
 func (e *WeightError) Error() string {
 	if e.Path == "" {
 		return fmt.Sprintf("dispatch: weights cannot be read: %v", e.Err)
@@ -42,6 +43,7 @@ func (e *WeightError) Error() string {
 	return fmt.Sprintf("dispatch: %s: %v", e.Path, e.Err)
 }
 
+// Unwrap returns the cause.
 func (e *WeightError) Unwrap() error { return e.Err }
 
 // weightError finds out from the checkpoint why memory of its files could not be read.
@@ -74,6 +76,7 @@ type QuantizeError struct {
 	Bytes  int64            // that all converted weights take
 }
 
+// Error names the parameter, its device and the way out.
 func (e *QuantizeError) Error() string {
 	return fmt.Sprintf("dispatch: %s is not on the cpu, and weights converted to %v need a folder on other devices: set --cache-dir, give the cpu the %s that all of them take, or use the weights as they are stored",
 		e.Path, e.Format, devicemap.FormatSize(e.Bytes))

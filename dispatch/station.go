@@ -63,6 +63,7 @@ type DeviceError struct {
 	Err    error
 }
 
+// Error names the GPU and the module.
 func (e *DeviceError) Error() string {
 	if e.Path == "" {
 		return fmt.Sprintf("dispatch: GPU %s: %v", e.Device, e.Err)

@@ -48,17 +48,10 @@ func csvRecords(r io.Reader, visit func(number int, offset int64)) (csvColumns, 
 		}
 		line, _ := in.FieldPos(0)
 		if len(record) != len(columns) {
-			return nil, fmt.Errorf("line %d: got %s, want %d as in the first line", line, fieldCount(len(record)), len(columns))
+			return nil, fmt.Errorf("line %d: number of fields: got %d, want %d as in the first line", line, len(record), len(columns))
 		}
 		visit(line, offset)
 	}
-}
-
-func fieldCount(n int) string {
-	if n == 1 {
-		return "1 field"
-	}
-	return strconv.Itoa(n) + " fields"
 }
 
 func newCSV(r io.Reader) *csv.Reader {

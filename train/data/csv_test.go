@@ -59,7 +59,7 @@ func TestCSVRecords(t *testing.T) {
 func TestCSVErrors(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"text,text\na,b\n", `line 1: got the column "text" twice`},
-		{"prompt,completion\na\n", "line 2: got 1 field, want 2"},
+		{"prompt,completion\na\n", "line 2: number of fields: got 1, want 2"},
 		{"text\n\"a\n", `"`},
 	} {
 		// The file was before the package: "x.csv: data: line 2".
