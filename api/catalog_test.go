@@ -326,7 +326,7 @@ func TestModelsComeAndGoUnderLoad(t *testing.T) {
 func TestAModelWithoutATimeWasCreatedInYear1(t *testing.T) {
 	models := generate.NewCatalog(generate.ModelsOptions{})
 	before := time.Now()
-	if err := models.Add(generate.Source{Name: "demo"}); err != nil {
+	if err := models.Add(generate.Source{Name: "demo", Open: func(context.Context) (*generate.Opened, error) { return nil, nil }}); err != nil {
 		t.Fatal(err)
 	}
 	if got := models.Known()[0].Created; got.Before(before) {
