@@ -175,7 +175,10 @@ func (d *Descent) Replace(f func(Param) (Param, error)) error {
 	return nil
 }
 
-func (d *Descent) Groups() []*Group   { return d.groups }
+// Groups returns the groups, whose hyperparameters may be changed between steps.
+func (d *Descent) Groups() []*Group { return d.groups }
+
+// DefaultLR returns the rate that d was made with.
 func (d *Descent) DefaultLR() float64 { return d.def.LR }
 
 // StateBytes returns the memory that the state of a parameter of a shape takes, in bytes, once the

@@ -95,6 +95,11 @@ type VectorParam struct {
 	Gradient []float32
 }
 
+// Data returns the values.
 func (v *VectorParam) Data() []float32 { return v.Value }
+
+// Grad returns the gradient, or nil.
 func (v *VectorParam) Grad() []float32 { return v.Gradient }
-func (v *VectorParam) ZeroGrad()       { v.Gradient = nil }
+
+// ZeroGrad drops the gradient.
+func (v *VectorParam) ZeroGrad() { v.Gradient = nil }

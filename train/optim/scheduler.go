@@ -102,6 +102,7 @@ func (l *Lambda) set() {
 	}
 }
 
+// Step sets the rates of the next step. A metric is an error.
 func (l *Lambda) Step(metric ...float64) error {
 	if len(metric) > 0 {
 		return errMetric
@@ -201,6 +202,7 @@ func (p *Plateau) lower() {
 	}
 }
 
+// State returns the state, with the best metric so far.
 func (p *Plateau) State() SchedulerState {
 	s := p.clock.State()
 	if !math.IsInf(p.best, 0) { // which JSON cannot hold
@@ -211,6 +213,7 @@ func (p *Plateau) State() SchedulerState {
 	return s
 }
 
+// LoadState restores s. On error p is unchanged.
 func (p *Plateau) LoadState(s SchedulerState) error {
 	if err := p.clock.LoadState(s); err != nil {
 		return err
@@ -309,6 +312,7 @@ func (c *OneCycle) anneal(from, to, part float64) float64 {
 	return to + (from-to)/2*(1+math.Cos(math.Pi*part))
 }
 
+// Step sets the rates and the momentum of the next step. It fails at the end of the cycle, or with a metric.
 func (c *OneCycle) Step(metric ...float64) error {
 	if len(metric) > 0 {
 		return errMetric
@@ -322,6 +326,7 @@ func (c *OneCycle) Step(metric ...float64) error {
 	return nil
 }
 
+// State returns the state, with the momentum of each group.
 func (c *OneCycle) State() SchedulerState {
 	s := c.clock.State()
 	for _, g := range c.of.Groups() {
@@ -330,6 +335,7 @@ func (c *OneCycle) State() SchedulerState {
 	return s
 }
 
+// LoadState restores s. On error c is unchanged.
 func (c *OneCycle) LoadState(s SchedulerState) error {
 	groups := c.of.Groups()
 	if len(s.Momentum) != len(groups) {

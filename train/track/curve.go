@@ -36,11 +36,13 @@ func NewCurve(path string, names ...string) (*Curve, error) {
 	return &Curve{path: path, names: names, Plot: Plot{Title: "loss", XLabel: "step"}}, nil
 }
 
+// Name returns the name of the tracker.
 func (c *Curve) Name() string { return "curve" }
 
 // Configure checks the settings and records nothing.
 func (c *Curve) Configure(settings Values) error { return check(settings) }
 
+// Log adds the values of a step to their curves.
 func (c *Curve) Log(values Values, step int) error {
 	if err := check(values); err != nil {
 		return err

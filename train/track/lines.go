@@ -52,6 +52,7 @@ func openAppend(path string) (*os.File, error) {
 	return f, nil
 }
 
+// Name returns the name of the tracker.
 func (j *JSONL) Name() string { return "jsonl" }
 
 // Configure writes the settings as the record {"config": {…}}.
@@ -62,6 +63,7 @@ func (j *JSONL) Configure(settings Values) error {
 	return j.write(map[string]any{"config": JSONValues(settings)})
 }
 
+// Log writes a line.
 func (j *JSONL) Log(values Values, step int) error {
 	if err := check(values); err != nil {
 		return err
@@ -169,11 +171,13 @@ func readTable(path string) ([][]string, error) {
 	}
 }
 
+// Name returns the name of the tracker.
 func (c *CSV) Name() string { return "csv" }
 
 // Configure checks the settings and records nothing.
 func (c *CSV) Configure(settings Values) error { return check(settings) }
 
+// Log writes a row.
 func (c *CSV) Log(values Values, step int) error {
 	if err := check(values); err != nil {
 		return err

@@ -34,6 +34,7 @@ func NewTensorBoard(dir string) (*TensorBoard, error) {
 	return t, err
 }
 
+// Name returns the name of the tracker.
 func (t *TensorBoard) Name() string { return "tensorboard" }
 
 // Path returns the path of the event file.
@@ -69,6 +70,7 @@ func (t *TensorBoard) Configure(settings Values) error {
 	return f.write(summaryEvent(wall, 0, settingsValue(wall, list)), summaryEvent(wall, 0, endValue(wall)))
 }
 
+// Log writes the values as events.
 func (t *TensorBoard) Log(values Values, step int) error {
 	if err := check(values); err != nil {
 		return err
