@@ -285,6 +285,7 @@ type UnsupportedError struct {
 	Text      bool // it is the type of a wrapper's text model, in text_config
 }
 
+// Error names the type and the page that lists the supported ones.
 func (e *UnsupportedError) Error() string {
 	field := "model_type"
 	if e.Text {

@@ -20,6 +20,7 @@ type ConfigError struct {
 	Reason string
 }
 
+// Error names the field.
 func (e *ConfigError) Error() string {
 	if e.Field == "" {
 		return fmt.Sprintf("meta: %s: %s", e.File, e.Reason)

@@ -65,6 +65,7 @@ type Callback interface {
 // CallbackFunc makes a function a Callback.
 type CallbackFunc func(ctx context.Context, m *Moment) error
 
+// On calls f.
 func (f CallbackFunc) On(ctx context.Context, m *Moment) error { return f(ctx, m) }
 
 // OnEvent returns a callback that calls f for events of one kind.
@@ -132,6 +133,7 @@ func (e *EarlyStopping) On(_ context.Context, m *Moment) error {
 // CallbackName returns the name that checkpoints save it under.
 func (e *EarlyStopping) CallbackName() string { return "EarlyStoppingCallback" }
 
+// CallbackState returns the settings, and for how many evaluations the metric has not improved.
 func (e *EarlyStopping) CallbackState() CallbackState {
 	s := CallbackState{
 		Args:       map[string]any{"early_stopping_patience": e.Patience, "early_stopping_threshold": e.Threshold},
@@ -143,6 +145,7 @@ func (e *EarlyStopping) CallbackState() CallbackState {
 	return s
 }
 
+// LoadCallbackState restores the count and the best metric. The settings stay those of e.
 func (e *EarlyStopping) LoadCallbackState(s CallbackState) error {
 	bad, ok := s.Attributes["early_stopping_patience_counter"].(float64)
 	if !ok {

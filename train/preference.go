@@ -48,6 +48,7 @@ func (o DPO) config() preference.DPO {
 	return preference.DPO{Beta: o.Beta, Loss: o.Type, Smoothing: o.LabelSmoothing, ReferenceFree: o.ReferenceFree}
 }
 
+// Check reports invalid settings.
 func (o DPO) Check() error {
 	if err := o.config().Check(); err != nil {
 		return fmt.Errorf("train: DPO: %w", err)
@@ -58,7 +59,9 @@ func (o DPO) Check() error {
 // Metrics are rewards/chosen, rewards/rejected, rewards/accuracies, rewards/margins, logps/chosen and
 // logps/rejected, as TRL logs them, and with what [TokenLosses] has beside losses, entropy, logits/chosen,
 // logits/rejected and mean_token_accuracy.
-func (o DPO) Metrics() []string    { return preference.DPOMetrics }
+func (o DPO) Metrics() []string { return preference.DPOMetrics }
+
+// NeedsReference returns true unless ReferenceFree is set.
 func (o DPO) NeedsReference() bool { return !o.ReferenceFree }
 func (o DPO) objective() objective { return o.config() }
 
@@ -69,6 +72,7 @@ type ORPO struct {
 	Beta float64
 }
 
+// Check reports invalid settings.
 func (o ORPO) Check() error {
 	if err := preference.ORPO(o).Check(); err != nil {
 		return fmt.Errorf("train: ORPO: %w", err)
@@ -81,6 +85,8 @@ func (o ORPO) Check() error {
 func (o ORPO) Metrics() []string {
 	return append(slices.Clone(preference.PairMetrics), "nll_loss", "log_odds_ratio", "log_odds_chosen")
 }
+
+// NeedsReference returns false.
 func (o ORPO) NeedsReference() bool { return false }
 func (o ORPO) objective() objective { return preference.ORPO(o) }
 
@@ -95,6 +101,7 @@ type KTO struct {
 	DesirableWeight, UndesirableWeight float64
 }
 
+// Check reports invalid settings.
 func (o KTO) Check() error {
 	if err := o.config().Check(); err != nil {
 		return fmt.Errorf("train: KTO: %w", err)
@@ -108,7 +115,9 @@ func (o KTO) config() preference.KTO {
 
 // Metrics are rewards/chosen, rewards/rejected, rewards/margins, logps/chosen, logps/rejected and kl,
 // as TRL logs them, and with what [TokenLosses] has beside losses, entropy, logits/chosen and logits/rejected.
-func (o KTO) Metrics() []string    { return preference.KTOMetrics }
+func (o KTO) Metrics() []string { return preference.KTOMetrics }
+
+// NeedsReference returns true.
 func (o KTO) NeedsReference() bool { return true }
 func (o KTO) objective() objective { return o.config() }
 

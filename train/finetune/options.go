@@ -199,7 +199,10 @@ func flag(field reflect.StructField) string {
 // UsageError is the error of options that do not fit together, or do not fit the model or the data.
 type UsageError struct{ Err error }
 
+// Error names the flag at fault.
 func (e *UsageError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
 func (e *UsageError) Unwrap() error { return e.Err }
 
 func misuse(err error) error { return &UsageError{err} }

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"runtime"
@@ -73,8 +74,15 @@ type pass struct {
 
 // start runs a batch up to the head. prepare, if not nil, changes the pass before each run.
 func (m *Model) start(tp *tensor.Tape, b Batch, o Options, prepare func(p *pass)) (*pass, error) {
-	if err := tp.Err(); err != nil {
-		return nil, err
+	switch {
+	case tp == nil:
+		return nil, errors.New("model: got a nil tape")
+	case tp.Err() != nil:
+		return nil, tp.Err()
+	case !(o.Temperature >= 0):
+		return nil, fmt.Errorf("model: Options.Temperature: got %v, want 0 or more", o.Temperature)
+	case o.Noise != nil && o.Noise.Uniform == nil:
+		return nil, errors.New("model: Options.Noise: got no Uniform that draws it")
 	}
 	p := &pass{m: m, layout: b.layout(), first: m.first(), cast: castOf(tp)}
 	for i := range p.layout.count() {

@@ -39,11 +39,17 @@ func New(m *meta.Model) (*Model, error) { return build(m, nil) }
 
 // Load makes a model with the values of a checkpoint, widened to float32.
 func Load(m *meta.Model, b *loader.Binding, options ...Option) (*Model, error) {
+	if b == nil {
+		return nil, errors.New("model: load: got a nil binding")
+	}
 	return build(m, b, options...)
 }
 
 // build makes a model with the values of b, or zeros if b is nil.
 func build(m *meta.Model, b *loader.Binding, list ...Option) (*Model, error) {
+	if m == nil {
+		return nil, errors.New("model: got a nil skeleton")
+	}
 	spec, ok := m.Root.Spec.(*meta.CausalLMSpec)
 	if !ok {
 		return nil, fmt.Errorf("model: got a root of kind %v, want a causal language model", m.Root.Kind)
@@ -57,7 +63,13 @@ func build(m *meta.Model, b *loader.Binding, list ...Option) (*Model, error) {
 	}
 	var o options
 	for _, set := range list {
+		if set == nil {
+			return nil, errors.New("model: got a nil option")
+		}
 		set(&o)
+	}
+	if q := o.quantize; q != meta.QuantNone && q != meta.QuantBnbNF4 && !q.Row().Convert {
+		return nil, fmt.Errorf("model: Quantize: got %v (%d), want QuantQ8, QuantQ4 or QuantBnbNF4", q, q)
 	}
 	ps, err := newParameters(m, program, b, o)
 	if err != nil {
