@@ -83,12 +83,15 @@ func (b *base) quantise(format meta.QuantFormat) (err error) {
 	if b.place.set() {
 		return fmt.Errorf("model: weights that are converted to %v stay in memory: omit MaxMemory and DeviceMap", format)
 	}
-	if format == meta.QuantBnbNF4 {
+	switch {
+	case format == meta.QuantBnbNF4:
 		b.converter, err = cpu.NewFourBits(runtime.GOMAXPROCS(0))
 		b.converted = b.meta.Root.FourBits()
-	} else {
+	case format.Row().Convert:
 		b.converter, err = cpu.NewConverter(format, runtime.GOMAXPROCS(0), "")
 		b.converted = b.meta.Root.LoadedBytes(format, true)
+	default:
+		return fmt.Errorf("model: Quantize: got %v (%d), want QuantQ8, QuantQ4 or QuantBnbNF4", format, format)
 	}
 	if err != nil {
 		return fmt.Errorf("model: %w", err)

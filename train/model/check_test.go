@@ -30,8 +30,9 @@ func TestOptionsOfAModelThatMeanNothingWereTaken(t *testing.T) {
 	tape := tensor.NewTape(tensor.Options{})
 	batch := Batch{IDs: []int{1, 2}, Length: 2}
 	loss := func(tape *tensor.Tape, o Options) error { _, err := m.Loss(tape, batch, o); return err }
+	all := func(string) bool { return true }
 	for want, call := range map[string]func() error{
-		"model: Quantize: got none (255)":      func() error { _, err := Load(skeleton, binding, Quantize(math.MaxUint8)); return err },
+		"model: Quantize: got none (255)":      func() error { _, err := Load(skeleton, binding, Freeze(all), Quantize(math.MaxUint8)); return err },
 		"model: got a nil option":              func() error { _, err := Load(skeleton, binding, nil); return err },
 		"model: load: got a nil binding":       func() error { _, err := Load(skeleton, nil); return err },
 		"model: got a nil skeleton":            func() error { _, err := New(nil); return err },

@@ -68,9 +68,6 @@ func build(m *meta.Model, b *loader.Binding, list ...Option) (*Model, error) {
 		}
 		set(&o)
 	}
-	if q := o.quantize; q != meta.QuantNone && q != meta.QuantBnbNF4 && !q.Row().Convert {
-		return nil, fmt.Errorf("model: Quantize: got %v (%d), want QuantQ8, QuantQ4 or QuantBnbNF4", q, q)
-	}
 	ps, err := newParameters(m, program, b, o)
 	if err != nil {
 		ps.close()
