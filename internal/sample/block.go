@@ -4,6 +4,10 @@ package sample
 // the best of the row is skipped. Weights are summed per block.
 const block = 512
 
+// vanishing is an exponent below which every kernel's exponential is 0. Processors take a hundred times as long for
+// results that underflow, as those of tokens that a constraint forbids, so blocks of them are not computed.
+const vanishing = -105
+
 // of is block b of a row.
 func of(row []float32, b int) []float32 { return row[b*block : min((b+1)*block, len(row))] }
 
@@ -41,6 +45,11 @@ func (s *Sampler) weigh(row []float32, best, scale float32) {
 	s.total, s.sums = 0, s.sums[:len(s.peaks)]
 	for b := range s.sums {
 		w := of(s.work[:len(row)], b)
+		if (s.peaks[b]-best)*scale < vanishing {
+			clear(w)
+			s.sums[b] = 0
+			continue
+		}
 		s.set.Sampling.SubtractScale(w, of(row, b), best, scale)
 		s.sums[b] = float64(s.set.Vector.ExpSum(w, 0))
 		s.total += s.sums[b]

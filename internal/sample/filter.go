@@ -78,7 +78,10 @@ func (s *Sampler) fill(row []float32, best, scale, least float32) {
 // fillAll makes candidates of all logits that are not forbidden.
 func (s *Sampler) fillAll(row []float32, best, scale float32) {
 	n, total := 0, 0.0
-	for b := range s.peaks {
+	for b, peak := range s.peaks {
+		if peak == negInf {
+			continue
+		}
 		part := of(row, b)
 		x, w := s.block[0][:len(part)], s.block[1][:len(part)]
 		s.set.Sampling.SubtractScale(x, part, best, scale)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/heftai/heft/internal/kernels"
 	"pgregory.net/rapid"
 )
 
@@ -381,6 +382,34 @@ func TestDrawAnyAcrossBlocks(t *testing.T) {
 	for _, u := range []float64{0, math.Nextafter(1, 0), 1} {
 		if got := s.drawAny(u); !slices.Contains(allowed, got) {
 			t.Errorf("u = %v draws %d, which is forbidden", u, got)
+		}
+	}
+}
+
+// TestBlocksThatVanishAreZeroInEveryKernel: weigh leaves out blocks whose exponentials underflow, which took a millisecond a
+// token under constraints. They are what kernels make of them, 0 in each variant.
+func TestBlocksThatVanishAreZeroInEveryKernel(t *testing.T) {
+	for _, variant := range kernels.Names() {
+		s := New(3*block, variant)
+		row := make([]float32, 3*block)
+		for i := range row {
+			row[i] = []float32{-1, math.Nextafter32(vanishing, negInf), negInf}[i/block]
+		}
+		for _, x := range row[block:] {
+			if sum := s.set.Vector.ExpSum([]float32{x}, 0); sum != 0 {
+				t.Fatalf("%s: the exponential of %v is %v, want 0", variant, x, sum)
+			}
+		}
+		for i := range s.work {
+			s.work[i] = 7 // of an earlier row
+		}
+		row[0] = 0
+		if _, err := s.argmax(row); err != nil {
+			t.Fatal(err)
+		}
+		s.weigh(row, 0, 1)
+		if i := slices.IndexFunc(s.work[block:3*block], func(w float32) bool { return w != 0 }); i >= 0 || s.total != s.sums[0] || s.total <= 1 {
+			t.Errorf("%s: token %d has a weight, total %v, sums %v", variant, block+i, s.total, s.sums)
 		}
 	}
 }
