@@ -24,6 +24,9 @@ const runtimeFrom = 1 << 30
 
 // runtimeBytes is the memory of the Go runtime, the program, the tokenizer and the description of the planned model.
 func (p *Planner) runtimeBytes() int64 {
+	if p.runtime > 0 {
+		return p.runtime
+	}
 	matrices := 0
 	for _, param := range p.skeleton.Root.AllParams() {
 		if s := param.Shape; len(s) == 3 && s[1] > 1 { // stacked experts, not a convolution
@@ -36,7 +39,8 @@ func (p *Planner) runtimeBytes() int64 {
 	if program, err := p.compiled(); err == nil { // else the plan says why not
 		vocabulary = program.Vocab()
 	}
-	return min(RuntimeBytes+int64(vocabulary)*tokenBytes+int64(matrices)*matrixBytes, mostRuntime)
+	p.runtime = min(RuntimeBytes+int64(vocabulary)*tokenBytes+int64(matrices)*matrixBytes, mostRuntime)
+	return p.runtime
 }
 
 // HostMemory returns the memory in bytes that this process may take: the machine's available memory,

@@ -14,6 +14,7 @@ type Planner struct {
 	skeleton *meta.Model
 	program  *nn.Program // nil before it is needed
 	sizers   *sizers
+	runtime  int64               // see runtimeBytes; 0 before it is needed
 	layouts  []*devicemap.Layout // the latest last
 }
 

@@ -45,9 +45,6 @@ var trained = []string{"Conv2D", "Pool2D"}
 
 func TestConformance(t *testing.T) {
 	need(t)
-	if testing.Short() {
-		t.Skip("short: TestConformanceOfFastKernels runs the suite, and TestSameAsCPU compares the exact kernels")
-	}
 	backendtest.Run(t, func() backend.Backend { return open(t, kernels.Names()[0]) }, trained...)
 }
 
