@@ -202,6 +202,7 @@ func mambas() []architecture {
 		{"falcon_mamba", "FalconMambaForCausalLM", "backbone", "FalconMambaBlock FalconMambaMixer", 0, []int{0}, falconMamba},
 		{"mamba", "MambaForCausalLM", "backbone", "MambaBlock MambaMixer", 0, []int{0}, mamba1},
 		{"mamba2", "Mamba2ForCausalLM", "backbone", "Mamba2Block", 0, []int{2}, mamba2},
+		{"zamba", "ZambaForCausalLM", "model", "ZambaHybridLayer ZambaMambaDecoderLayer", 1, []int{2}, zamba1},
 		{"zamba2", "Zamba2ForCausalLM", "model", "Zamba2HybridLayer Zamba2MambaDecoderLayer", 1, []int{2}, zamba2},
 	}
 }

@@ -44,6 +44,7 @@ type selective struct {
 	// norm and bareNorm, "" for none, are the class of norms of the steps, B and C with and without weights.
 	norm, bareNorm string
 	normEps        float32
+	byHead         bool // maps and parameters are those of heads, and channels alternate with their gates
 }
 
 // selectiveFields are the names that a config class has for the fields of a mixer.
@@ -61,13 +62,17 @@ func (m *selective) read(f *fields, names selectiveFields) {
 }
 
 // add adds the mixer whose state has the given index.
-func (m *selective) add(b *Builder, name, class string, state int) {
+func (m *selective) add(b *Builder, name, class string, state int) *Builder {
 	s := m.spec
 	s.State, s.Act, s.In, s.Select, s.Steps, s.Out = state, m.act.act, "in_proj", "x_proj", "dt_proj", "out_proj"
 	s.Conv, s.ALog, s.D = "conv1d", "A_log", "D"
 	a := b.Child(name, class).Runs(KindMamba, &s)
-	a.Param("A_log", s.Width, s.StateDim)
-	a.Param("D", s.Width)
+	if m.byHead {
+		m.heads(a, &s)
+	} else {
+		a.Param("A_log", s.Width, s.StateDim)
+		a.Param("D", s.Width)
+	}
 	c := a.Child("conv1d", "Conv1d")
 	c.Param("weight", s.Width, 1, s.Kernel)
 	if m.convBias {
@@ -75,10 +80,25 @@ func (m *selective) add(b *Builder, name, class string, state int) {
 	}
 	a.Activation("act", m.act.class, m.act.act)
 	a.Linear("in_proj", m.hidden, 2*s.Width, m.bias)
-	a.Linear("x_proj", s.Width, s.StepRank+2*s.StateDim, false)
-	a.Linear("dt_proj", s.StepRank, s.Width, true)
+	if !m.byHead {
+		a.Linear("x_proj", s.Width, s.StepRank+2*s.StateDim, false)
+		a.Linear("dt_proj", s.StepRank, s.Width, true)
+	}
 	a.Linear("out_proj", s.Width, m.hidden, m.bias)
 	m.norms(a, &s)
+	return a
+}
+
+// heads adds the parameters of a mixer's heads.
+func (m *selective) heads(b *Builder, s *MambaSpec) {
+	s.Select, s.Steps, s.StepBias, s.Order = "x_proj_weight", "dt_proj_weight", "dt_proj_bias", GateInterleaved
+	width := s.Width / s.Heads
+	b.Param(s.Select, s.Heads, s.StepRank+2*s.StateDim, width)
+	b.Param(s.Steps, s.Heads, width, s.StepRank)
+	b.Param(s.StepBias, s.Heads, width)
+	b.Param(s.ALog, s.Heads, width, s.StateDim)
+	b.wide(s.ALog)
+	b.Param(s.D, s.Heads, width)
 }
 
 // norms adds the norms of the steps, B and C.

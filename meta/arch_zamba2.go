@@ -21,49 +21,64 @@ func zamba2(f *fields, b *Builder) {
 		vocab: 32000, hidden: 2560, inner: 4 * hidden, layers: 54, heads: 32, headDim: 2 * hidden / heads, headDimField: "attention_head_dim",
 		floor: true, context: context, eps: 1e-5, act: "gelu", tied: true, rope: ropeDefaults{theta: 10000},
 	})
-	z := &zamba{decoder: d, bias: f.bool("add_bias_linear", false), mixer: zambaMixer(f, d),
+	z := &zamba{decoder: d, shared: "shared_transformer", bias: f.bool("add_bias_linear", false), mixer: zambaMixer(f, d),
 		blocks: f.count("num_mem_blocks", 1, 1, maxLayers), rank: f.size("adapter_rank", 128), adapters: f.bool("use_shared_attention_adapter", false)}
 	if z.adapters && (d.kvHeads != d.heads || d.heads*d.headDim != 2*d.hidden) {
 		f.fail("use_shared_attention_adapter", "true with %d heads of %d, and %d of keys, is not supported: adapters have %d channels", d.heads, d.headDim, d.kvHeads, 2*d.hidden)
 	}
-	if n := f.size("attention_hidden_size", 2*hidden); n != 2*hidden {
-		f.fail("attention_hidden_size", "got %d, want %d, twice hidden_size", n, 2*hidden)
-	}
-	z.uses = f.hybridLayers(d.layers)
-	w := wiring{
-		block:     BlockSpec{AttentionNorm: "input_layernorm", Attention: "mamba", BesideEmbeddings: true},
-		spec:      CausalLMSpec{KeepsEmbeddings: true},
-		finalNorm: "final_layernorm",
-		layerClass: func(i int) string {
-			if slices.Contains(z.uses, i) {
-				return "Zamba2HybridLayer"
-			}
-			return "Zamba2MambaDecoderLayer"
-		},
-	}
+	z.block = z.transformer
+	f.attentionOfTwice(hidden)
+	z.uses = f.hybridLayers(d.layers, zamba2Layers(d.layers))
+	w := wiring{}
 	if !roped {
 		w.rotary, z.attention.Rope = func(*Builder) {}, noRope
 	}
-	d.causalLM(f, b, w, func(b *Builder, i int) {
+	z.build(f, b, w)
+}
+
+// zamba2Layers are the hybrid layers of a config that does not name them, nil for another size than the published one.
+func zamba2Layers(layers int) []int {
+	if layers != 54 {
+		return nil
+	}
+	return []int{6, 12, 18, 24, 30, 36, 42, 47, 51}
+}
+
+// zamba is what the layers of Zamba2 have beyond a decoder's, and with few of these fields those of Zamba.
+type zamba struct {
+	*decoder
+	mixer interface {
+		add(b *Builder, name, class string, state int) *Builder
+	}
+	shared     string // name of the transformer block of a hybrid layer, which comes first or last in it
+	blockFirst bool
+	block      func(b *Builder, use int) // fills it
+	bias       bool                      // of MLPs
+	uses       []int                     // the hybrid layers
+	blocks     int                       // transformer blocks
+	first      []*Module                 // of the layers that use each block first, its module there
+	rank       int                       // of adapters
+	adapters   bool                      // of queries, keys and values
+	attention  AttentionSpec
+}
+
+// build builds the model, with what w says beyond its layers.
+func (z *zamba) build(f *fields, b *Builder, w wiring) {
+	w.block = BlockSpec{AttentionNorm: "input_layernorm", Attention: "mamba", BesideEmbeddings: true}
+	w.spec, w.finalNorm = CausalLMSpec{KeepsEmbeddings: true}, "final_layernorm"
+	w.layerClass = func(i int) string {
+		if slices.Contains(z.uses, i) {
+			return z.class + "HybridLayer"
+		}
+		return z.class + "MambaDecoderLayer"
+	}
+	z.causalLM(f, b, w, func(b *Builder, i int) {
 		if use := slices.Index(z.uses, i); use >= 0 {
 			z.hybrid(b, i, use)
 		} else {
 			z.recurrent(b, i)
 		}
 	})
-}
-
-// zamba is what the layers of Zamba2 have beyond a decoder's.
-type zamba struct {
-	*decoder
-	mixer     *mixer
-	bias      bool      // of MLPs
-	uses      []int     // the hybrid layers
-	blocks    int       // transformer blocks
-	first     []*Module // of the layers that use each block first, its module there
-	rank      int       // of adapters
-	adapters  bool      // of queries, keys and values
-	attention AttentionSpec
 }
 
 // zambaMixer reads the fields of the mixers.
@@ -77,17 +92,24 @@ func zambaMixer(f *fields, d *decoder) *mixer {
 	return m
 }
 
-// hybridLayers reads which layers use a transformer block.
-func (f *fields) hybridLayers(layers int) (list []int) {
+// attentionOfTwice checks that the transformer blocks have the hidden states and the embeddings as operands.
+func (f *fields) attentionOfTwice(hidden int) {
+	if n := f.size("attention_hidden_size", 2*hidden); n != 2*hidden {
+		f.fail("attention_hidden_size", "got %d, want %d, twice hidden_size", n, 2*hidden)
+	}
+}
+
+// hybridLayers reads which layers use a transformer block: usual where the config does not say.
+func (f *fields) hybridLayers(layers int, usual []int) (list []int) {
 	name := "layers_block_type"
 	if !f.has(name) && f.has("layer_types") {
 		name = "layer_types"
 	}
 	switch types := f.texts(name); {
-	case types == nil && layers != 54:
-		f.fail(name, "missing, and the defaults are for 54 layers, not %d", layers)
+	case types == nil && usual == nil:
+		f.fail(name, "missing, and the config class has no defaults for %d layers", layers)
 	case types == nil:
-		list = []int{6, 12, 18, 24, 30, 36, 42, 47, 51}
+		list = usual
 	case len(types) != layers:
 		f.fail(name, "%d types for %d layers", len(types), layers)
 	default:
@@ -106,48 +128,62 @@ func (f *fields) hybridLayers(layers int) (list []int) {
 
 // recurrent adds a mixer with the given state behind its norm.
 func (z *zamba) recurrent(b *Builder, state int) {
-	z.mixer.add(b, "mamba", "Zamba2MambaMixer", state)
+	z.mixer.add(b, "mamba", z.class+"MambaMixer", state)
 	z.norms(b, "input_layernorm")
 }
 
 // hybrid adds a layer whose mixer has the given state, and which is the use-th to use a transformer block.
 func (z *zamba) hybrid(b *Builder, state, use int) {
-	const shared = "shared_transformer"
-	lead := &LeadSpec{Norm: shared + ".input_layernorm", Attention: shared + ".self_attn", MLPNorm: shared + ".pre_ff_layernorm",
-		MLP: shared + ".feed_forward", Out: "linear"}
+	lead := &LeadSpec{Norm: z.shared + ".input_layernorm", Attention: z.shared + ".self_attn", MLPNorm: z.shared + ".pre_ff_layernorm",
+		MLP: z.shared + ".feed_forward", Out: "linear"}
 	b.Runs(KindBlock, &BlockSpec{AttentionNorm: "mamba_decoder.input_layernorm", Attention: "mamba_decoder.mamba", BesideEmbeddings: true, Lead: lead})
-	b.Linear("linear", z.hidden, z.hidden, false)
-	z.recurrent(b.Child("mamba_decoder", "Zamba2MambaDecoderLayer"), state)
-	block := b.Child(shared, "Zamba2AttentionDecoderLayer")
-	if use < z.blocks {
-		z.first = append(z.first, block.node)
-	} else if first := z.first[use%z.blocks]; z.tied || b.tree.header != nil {
-		block.twin = first
+	if z.blockFirst {
+		z.use(b.Child(z.shared, z.class+"AttentionDecoderLayer"), use)
 	}
-	z.transformer(block, use)
+	b.Linear("linear", z.hidden, z.hidden, false)
+	z.recurrent(b.Child("mamba_decoder", z.class+"MambaDecoderLayer"), state)
+	if !z.blockFirst {
+		z.use(b.Child(z.shared, z.class+"AttentionDecoderLayer"), use)
+	}
 }
 
-// transformer fills a transformer block with the adapters of all of its uses, one of which runs.
-func (z *zamba) transformer(b *Builder, use int) {
+// use fills a transformer block, whose parameters may be those of an earlier one.
+func (z *zamba) use(b *Builder, use int) {
+	if use < z.blocks {
+		z.first = append(z.first, b.node)
+	} else if first := z.first[use%z.blocks]; z.tied || b.tree.header != nil {
+		b.twin = first
+	}
+	z.block(b, use)
+	z.norm(b, "input_layernorm", 2*z.hidden)
+	z.norm(b, "pre_ff_layernorm", z.hidden)
+}
+
+// attend adds the attention of a transformer block.
+func (z *zamba) attend(b *Builder, use int) (*Builder, *AttentionSpec) {
 	wide, width := 2*z.hidden, z.heads*z.headDim
 	s := z.attentionSpec(z.attention)
 	s.Layer, s.Q, s.K, s.V, s.Out, s.Scale = use, "q_proj", "k_proj", "v_proj", "o_proj", rootScale(float64(z.headDim)/2)
-	a := b.Child("self_attn", "Zamba2Attention").Runs(KindAttention, s)
+	a := b.Child("self_attn", z.class+"Attention").Runs(KindAttention, s)
 	a.Linear("q_proj", wide, width, false)
 	a.Linear("k_proj", wide, z.kvHeads*z.headDim, false)
 	a.Linear("v_proj", wide, z.kvHeads*z.headDim, false)
 	a.Linear("o_proj", width, z.hidden, false)
-	if z.adapters {
+	return a, s
+}
+
+// transformer fills a transformer block with the adapters of all of its uses, one of which runs.
+func (z *zamba) transformer(b *Builder, use int) {
+	wide := 2 * z.hidden
+	if a, s := z.attend(b, use); z.adapters {
 		s.QAdapter, s.KAdapter, s.VAdapter = z.adapter(a, "linear_q_adapter_list", wide, wide, use), z.adapter(a, "linear_k_adapter_list", wide, wide, use), z.adapter(a, "linear_v_adapter_list", wide, wide, use)
 	}
 	mlp := &MLPSpec{Fused: "gate_up_proj", Down: "down_proj", Act: z.act.act}
-	m := b.Child("feed_forward", "Zamba2MLP").Runs(KindMLP, mlp)
+	m := b.Child("feed_forward", z.mlpClass).Runs(KindMLP, mlp)
 	m.Linear("gate_up_proj", z.hidden, 2*z.inner, z.bias)
 	m.Linear("down_proj", z.inner, z.hidden, z.bias)
 	m.Activation("act_fn", z.act.class, z.act.act)
 	mlp.FusedAdapter = z.adapter(m, "gate_up_proj_adapter_list", z.hidden, 2*z.inner, use)
-	z.norm(b, "input_layernorm", wide)
-	z.norm(b, "pre_ff_layernorm", z.hidden)
 }
 
 // adapter adds a list of adapters, and returns the path of the one for use, which alone runs.

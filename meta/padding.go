@@ -6,7 +6,7 @@ import "encoding/json"
 var paddings = map[string]int{
 	"apertus": 3, "bamba": 0, "cohere": 0, "cohere2": 0, "cohere2_moe": 0, "exaone": 0, "sarvam_moe": 0, "vaultgemma": 0, "ernie4_5": 0, "ernie4_5_moe": 0, "exaone_moe": 0, "falcon_h1": 0, "gemma": 0, "gemma2": 0, "gemma3_text": 0, "gemma3n_text": 0, "gemma4_text": 0, "gemma4_unified_text": 0, "lfm3": 124893, "recurrent_gemma": 0,
 	"flex_olmo": 100277, "glm": 151329, "glm4": 151329, "helium": 3, "hunyuan_v1_dense": 0, "hunyuan_v1_moe": 0, "internlm3": 2, "lfm2": 0, "lfm2_moe": 0, "ministral3": 11, "nanochat": 1, "olmo": 1, "olmo2": 1, "olmo3": 1, "olmoe": 1, "opt": 1, "phi3": 32000,
-	"seed_oss": 1, "smollm3": 128004, "zamba2": 0,
+	"seed_oss": 1, "smollm3": 128004, "zamba": 0, "zamba2": 0,
 }
 
 // unpadded are the model types whose embeddings learn the padding token as any other.

@@ -96,6 +96,13 @@ type MambaSpec struct {
 	StepNorm          string // of the compressed steps, "" for none
 	BNorm, CNorm, Out string
 	Rates             bool // ALog has -exp(A_log) instead of A_log
+
+	// Heads, 0 for a mixer without heads, are equally many channels each with maps, B and C of their own (Zamba). Select, Steps
+	// and StepBias are then Params, [Heads, StepRank+2·StateDim, Width/Heads], [Heads, Width/Heads, StepRank] and [Heads,
+	// Width/Heads]. ALog and D begin with the dimensions Heads and Width/Heads too. There are no norms.
+	Heads    int
+	StepBias string
+	Order    GateOrder // of x and z in the rows of In
 }
 
 // LightningSpec runs lightning attention, transformers' MiniMaxLightningAttention. The result of QKV has, for each head, its

@@ -211,6 +211,24 @@ def recurrent_gemma(R, llama):
     return c
 
 
+def zamba(R, llama):
+    c = llama(R, "zamba", head_dim=False, ropes=("default",), dims=(4, 6, 8))
+    for name in ("rope_theta", "rope_parameters"):
+        c.pop(name, None)
+    layers, expand = R.choice([4, 5, 6]), R.choice([1, 2])
+    mixed = R.choice(["mamba", "linear_attention"])
+    c.update(num_hidden_layers=layers, mamba_expand=expand, n_mamba_heads=R.choice([h for h in (1, 2, 2, 3, 4) if expand * c["hidden_size"] % h == 0]),
+             mamba_d_state=R.choice([4, 7, 16]), mamba_d_conv=R.choice([2, 3, 4]), mamba_dt_rank=R.choice(["auto", 2, 5]), mamba_conv_bias=R.random() < 0.7,
+             mamba_proj_bias=R.random() < 0.4, hidden_mamba_act=R.choice(["silu", "silu", "gelu"]), num_key_value_heads=c["num_attention_heads"] // R.choice([1, 1, 2 - c["num_attention_heads"] % 2]))
+    if R.random() < 0.6:
+        c["layers_block_type"] = R.choice([["hybrid", mixed], [mixed, "hybrid"]]) + [R.choice(["hybrid", mixed]) for _ in range(layers - 3)] + ["hybrid"]
+    else:
+        c.update(num_hidden_layers=max(layers, 5), attn_layer_period=2, attn_layer_offset=R.choice([0, 1]))
+    if R.random() < 0.3:
+        c["attention_head_dim"] = R.choice([4, 10])
+    return c
+
+
 def zamba2(R, llama):
     c = llama(R, "zamba2", head_dim=False, dims=(4, 6, 8))
     layers, blocks, expand = R.choice([4, 5, 6]), R.choice([1, 2, 2]), R.choice([1, 2])
@@ -246,6 +264,7 @@ def hybrids(llama, wrap):
         "granitemoehybrid": (lambda R: granitemoehybrid(R, llama), [1, 2, 3]),
         "bamba": (lambda R: bamba(R, llama), [1, 2, 3]),
         "recurrent_gemma": (lambda R: recurrent_gemma(R, llama), [1, 2]),
+        "zamba": (lambda R: zamba(R, llama), [1, 2]),
         "zamba2": (lambda R: zamba2(R, llama), [4, 13, 14]),
         "falcon_h1": (lambda R: falcon_h1(R, llama), [1, 2, 3]),
         "nemotron_h": (lambda R: nemotron_h(R, llama, False), [1]),

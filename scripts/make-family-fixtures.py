@@ -138,7 +138,7 @@ def is_delta_net(config):
     return any(name in c for name in ("linear_key_head_dim", "linear_head_dim", "linear_attn_config", "short_conv_kernel_size"))
 
 
-SCANS = ("mamba", "falcon_mamba", "jamba", "recurrent_gemma", "zamba2")
+SCANS = ("mamba", "falcon_mamba", "jamba", "recurrent_gemma", "zamba", "zamba2")
 
 
 def in_double(config):
@@ -207,7 +207,7 @@ def search(config, dtype, first, vocab, recurrent):
         for n in LENGTHS:
             with Choices() as choices:
                 cases.append(base.prompt(model, ids[:n]))
-            if cases[-1][1] < MARGIN or choices.margin < CHOICE_MARGIN or config["model_type"] == "zamba2" and steep(model, cases[-1][0]):
+            if cases[-1][1] < MARGIN or choices.margin < CHOICE_MARGIN or config["model_type"] in ("zamba", "zamba2") and steep(model, cases[-1][0]):
                 break
         else:
             return seed, model, cases

@@ -224,6 +224,8 @@ MODELS |= {
     "step3p5": ("step3p5", dict(head_dim=8, sliding_window=4, layer_types=["sliding_attention", "full_attention"], num_sliding_attention_heads=6, n_routed_experts=4, num_experts_per_tok=2,
                                 moe_intermediate_size=8, share_expert_dim=12, mlp_layer_types=["dense", "sparse"], swiglu_limits=[0, 0.3], swiglu_limits_shared=[0.4, 0.5], moe_router_scaling_factor=2.0)),
     "jetmoe": ("jetmoe", dict(num_attention_heads=None, kv_channels=6, intermediate_size=8, num_local_experts=3, num_experts_per_tok=2)),
+    "zamba": ("zamba", dict(num_hidden_layers=3, layers_block_type=["linear_attention", "hybrid", "hybrid"], num_attention_heads=2, num_key_value_heads=1, mamba_d_state=4, n_mamba_heads=4,
+                            mamba_dt_rank=2, mamba_proj_bias=True)),
     "zamba2": ("zamba2", dict(num_hidden_layers=3, layers_block_type=["linear_attention", "hybrid", "hybrid"], num_attention_heads=2, mamba_d_state=4, n_mamba_heads=4, mamba_ngroups=2,
                               adapter_rank=3, use_shared_attention_adapter=True, use_mem_rope=True)),
     "recurrent-gemma": ("recurrent_gemma", dict(num_hidden_layers=2, block_types=["recurrent", "attention"], attention_window_size=4, lru_width=12, logits_soft_cap=5.0, hidden_act=None)),
@@ -233,7 +235,7 @@ MODELS |= {
 }
 STATES = ("linear_attn_alpha_factor", "conv_L_cache", "linear_num_key_heads", "state_size", "ssm_state_size", "mamba_d_state", "lru_width", "linear_attn_config", "kda_safe_gate")
 STEEP = ("num_kv_shared_layers", "enable_moe_block")  # of Gemma 3n and 4, whose scores are not scaled: float32 is too short
-SCALES = {"zamba2": 0.7}  # of weights, where float32 is too short for gradients of larger ones; 1.2 of others
+SCALES = {"zamba": 0.7, "zamba2": 0.7}  # of weights, where float32 is too short for gradients of larger ones; 1.2 of others
 
 
 def build(kind, fields):

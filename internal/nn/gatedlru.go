@@ -17,12 +17,6 @@ type gatedLRU struct {
 	recurrentFirst int // first element of the recurrent state; the convolution's is before it
 }
 
-// headMap is a linear map of each head's channels by themselves, stored as a stack of matrices with inputs first.
-type headMap struct {
-	weight, bias param
-	of           *linear // the map of one head, as the backend sees it
-}
-
 func (c *compiler) gatedLRU(n Node, in int) (rule, error) {
 	s, err := spec[meta.GatedLRUSpec](n, meta.KindGatedLRU)
 	if err != nil {
@@ -48,10 +42,11 @@ func (c *compiler) gatedLRU(n Node, in int) (rule, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.input, err = c.headMap(unit, s.InputGate, s.InputBias, s.Heads, s.Width/s.Heads); err != nil {
+	width := s.Width / s.Heads
+	if r.input, err = c.headMap(unit, s.InputGate, s.InputBias, s.Heads, width, width, true); err != nil {
 		return nil, err
 	}
-	if r.decay, err = c.headMap(unit, s.DecayGate, s.DecayBias, s.Heads, s.Width/s.Heads); err != nil {
+	if r.decay, err = c.headMap(unit, s.DecayGate, s.DecayBias, s.Heads, width, width, true); err != nil {
 		return nil, err
 	}
 	if r.rate, err = c.param(unit, s.Rate, s.Width); err != nil {
@@ -63,31 +58,6 @@ func (c *compiler) gatedLRU(n Node, in int) (rule, error) {
 	return r, c.state(n.Path, s.State, r.recurrentFirst+s.Width)
 }
 
-// headMap finds the parameters of a map of heads of so many channels.
-func (c *compiler) headMap(n Node, weight, bias string, heads, width int) (m headMap, err error) {
-	if m.weight, err = c.param(n, weight, heads, width, width); err != nil {
-		return m, err
-	}
-	if m.bias, err = c.param(n, bias, heads, width); err != nil {
-		return m, err
-	}
-	c.widens(heads * width)
-	m.of = &linear{path: m.weight.path, weight: m.weight, transposed: true, in: width, out: width}
-	c.multiplies(m.of)
-	return m, nil
-}
-
-// forward sets the channels of each head of dst to the map of those of x, one head after the other.
-func (m *headMap) forward(c *Context, dst, x tensor.Tensor) {
-	weights, bias := c.vector(m.weight), c.vector(m.bias)
-	a := boundLinear{linear: m.of}
-	for at := 0; at < x.Cols() && c.err == nil; at += m.of.in {
-		w := backend.Matrix{Tensor: weights.Slice(at*m.of.in, (at+m.of.in)*m.of.in), Transposed: true}
-		w.Rank, w.Dims = 2, [tensor.MaxRank]int{m.of.in, m.of.out}
-		a.product(c.all(), dst.Columns(at, at+m.of.out), x.Columns(at, at+m.of.in), w, bias.Slice(at, at+m.of.out))
-	}
-}
-
 func (r *gatedLRU) forward(c *Context, dst, x tensor.Tensor) {
 	mark := c.arena.used
 	s, rows := r.spec, x.Rows()
@@ -97,8 +67,11 @@ func (r *gatedLRU) forward(c *Context, dst, x tensor.Tensor) {
 	r.y.compute(together, y, x, 0)
 	c.compute()
 	r.conv.channels(c, mixed, in, s.State, 0, meta.ActNone)
-	r.input.forward(c, in, mixed)
-	r.decay.forward(c, decay, mixed)
+	for h := range s.Heads {
+		begin, end := h*s.Width/s.Heads, (h+1)*s.Width/s.Heads
+		r.input.forward(c.all(), h, in.Columns(begin, end), mixed.Columns(begin, end))
+		r.decay.forward(c.all(), h, decay.Columns(begin, end), mixed.Columns(begin, end))
+	}
 	rate := c.vector(r.rate)
 	op, ok := c.backend.(backend.GatedUnits)
 	if !ok {

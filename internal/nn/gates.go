@@ -32,23 +32,28 @@ func (r *linear) takeGates(c *Context, rows int, interleaved bool) gates {
 
 // gates computes a fused projection, for one expert if r is a stack.
 func (r *linear) gates(c scope, to gates, x tensor.Tensor, expert int) {
-	second, step := r.out/2, 1
-	if to.both.IsZero() {
-		second, step = 1, 2
-	}
+	interleaved := to.both.IsZero()
 	r.each(c, x.Rows(), expert, func(c scope, begin, end int, w boundLinear) {
 		to, x := to.slice(begin, end), x.Slice(begin, end)
-		if step == 1 {
+		if interleaved {
+			w.alternating(c, to.gate, to.up, x)
+		} else {
 			w.apply(c, to.both, x)
-			return
 		}
-		w.step = step
-		w.apply(c, to.gate, x)
-		w.first = second
-		w.apply(c, to.up, x)
 	})
-	if len(c.lowRank.groups) > 0 {
-		c.adaptPart(part{number: r.number, step: step, expert: expert}, to.gate, x)
-		c.adaptPart(part{number: r.number, first: second, step: step, expert: expert}, to.up, x)
+	if len(c.lowRank.groups) == 0 {
+		return
 	}
+	second, step := r.out/2, 1
+	if interleaved {
+		second, step = 1, 2
+	}
+	c.adaptPart(part{number: r.number, step: step, expert: expert}, to.gate, x)
+	c.adaptPart(part{number: r.number, first: second, step: step, expert: expert}, to.up, x)
+}
+
+// alternates declares that passes compute even and odd rows of r apart, by gates.
+func (c *compiler) alternates(r *linear) {
+	r.partial = true
+	c.program.asked.maps = append(c.program.asked.maps, mapped{linear: r, step: 2, in: r.in, out: r.out / 2})
 }

@@ -48,9 +48,7 @@ func (c *compiler) mlp(n Node, in int) (*mlp, error) {
 			return nil, err
 		}
 		if m.interleaved { // the rows of both gates alternate
-			c.needWhole(m.fused)
-			m.fused.partial = true
-			c.program.asked.maps = append(c.program.asked.maps, mapped{linear: m.fused, step: 2, in: in, out: m.fused.out / 2})
+			c.alternates(m.fused)
 		}
 		if m.inner = m.fused.out / 2; m.fused.out%2 != 0 {
 			return nil, at(n.Path, "a fused gate of width %d, an odd number", m.fused.out)

@@ -3,7 +3,6 @@ package nn
 import (
 	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/tensor"
-	"github.com/heftai/heft/meta"
 )
 
 // boundLinear is a linear map with its weight and bias in the pieces that are stored in the checkpoint.
@@ -11,18 +10,12 @@ type boundLinear struct {
 	*linear
 	weight, bias []backend.Part
 	ofAdapter    bool // weight and bias are those of an adapter (modules_to_save)
-	// first and step select rows first, first+step, … of the whole; step 0 means all.
-	first, step int
 }
 
 // apply computes dst = x·Wᵀ + b with one operation per piece of the weight, or more if the bias has
 // other piece boundaries.
 func (a *boundLinear) apply(c scope, dst, x tensor.Tensor) {
 	a.pieces(c, x.Cols(), func(p backend.Part, begin, end int) {
-		if a.step > 1 {
-			a.computeStrided(c, dst, x, p)
-			return
-		}
 		a.computePiece(c, dst, x, p.Matrix, begin, end)
 	})
 }
@@ -121,22 +114,26 @@ func (a *boundLinear) computePiece(c scope, dst, x tensor.Tensor, w backend.Matr
 	}
 }
 
-// computeStrided computes every step-th row of a weight stored in one piece.
-func (a *boundLinear) computeStrided(c scope, dst, x tensor.Tensor, p backend.Part) {
-	w := p.Matrix
-	w.Transposed = w.Transposed != a.transposed
-	if !p.Into.IsAll() && p.Into != (meta.RowRange{End: a.out}) || w.RowStep > 1 || len(a.bias) > 1 {
-		c.fail("%s: interleaved rows of a weight in pieces", a.linear.weight.path)
-		return
-	}
-	var bias tensor.Tensor
-	if len(a.bias) == 1 {
-		bias = a.bias[0].Slice(a.first, a.out)
-		bias.Stride, bias.Dims[0] = a.step, dst.Cols()
-	}
-	w = rowsOf(w, a.first, a.out)
-	w.RowStep = a.step
-	a.product(c, dst, x, w, bias)
+// alternating computes even rows of the result into even, and odd ones into odd.
+func (a *boundLinear) alternating(c scope, even, odd, x tensor.Tensor) {
+	a.pieces(c, x.Cols(), func(p backend.Part, begin, end int) {
+		if begin%2 != 0 || end%2 != 0 || p.RowStep > 1 || len(a.bias) > 1 {
+			c.fail("%s: interleaved rows %d to %d of a weight with a bias in %d pieces", a.linear.weight.path, begin, end, len(a.bias))
+			return
+		}
+		for first, dst := range [...]tensor.Tensor{even, odd} {
+			w := p.Matrix
+			w.Transposed = w.Transposed != a.transposed
+			w = rowsOf(w, first, end-begin)
+			w.RowStep = 2
+			var bias tensor.Tensor
+			if len(a.bias) == 1 {
+				bias = a.bias[0].Slice(begin+first, end)
+				bias.Stride, bias.Dims[0] = 2, (end-begin)/2
+			}
+			a.product(c, columns(dst, begin/2, end/2), x, w, bias)
+		}
+	})
 }
 
 // rowsOf returns rows [begin, end) of the logical matrix.

@@ -14,8 +14,10 @@ var texts = backend.States{Spans: []backend.StateSpan{{Rows: 9, From: -1, To: -1
 
 const textRows = 27
 
-// cleared is memory for the gradient of a vector.
-func (e *env) cleared(n int) tensor.Tensor { return e.floats(make([]float32, n), n) }
+// cleared is memory for the gradient of a vector, which is part of a longer one, as that of a head is.
+func (e *env) cleared(n int) tensor.Tensor {
+	return e.floats(make([]float32, 2*n+3), 2*n+3).Slice(0, n)
+}
 
 func testShortConvGrad(e *env) {
 	g := e.gradients()

@@ -50,6 +50,9 @@ func (b *Backend) gradient(op, name string, t tensor.Tensor, n int) (v []float32
 		return nil, 0, false
 	}
 	m, ok := b.floats(op, name, w, n, 1)
+	if last := (n-1)*m.Stride + 1; ok && n > 0 && len(m.V) > last {
+		m.V = m.V[:last] // without what is behind t in its memory
+	}
 	return m.V, m.Stride, ok
 }
 

@@ -79,3 +79,23 @@ func wantScan(n, rows int, share float64, aLog, in, out []float32, at func(t int
 	}
 	return want
 }
+
+// TestGradientOfAVectorsPartStaysInIt: what later sequences add to the gradient of a part of a vector went to the elements
+// behind the part.
+func TestGradientOfAVectorsPartStaysInIt(t *testing.T) {
+	b := opened(t, 2)
+	const rows, channels, n = 2, 3, 2
+	ones := func(cols int) tensor.Tensor {
+		return tensor.Floats(slices.Repeat([]float32{1}, rows*cols), rows, cols)
+	}
+	memory := make([]float32, 3*channels)
+	in := backend.SelectiveInputs{X: ones(channels), B: ones(n), C: ones(n), DT: ones(channels), ALog: tensor.Floats(make([]float32, channels*n), channels*n), D: tensor.Floats(make([]float32, channels), channels)}
+	sequences := backend.States{Spans: []backend.StateSpan{{Rows: 1, From: -1, To: -1}, {First: 1, Rows: 1, From: -1, To: -1}}}
+	b.SelectiveScanGrad(backend.SelectiveInputs{D: tensor.Floats(memory, len(memory)).Slice(channels, 2*channels)}, ones(channels), in, sequences, backend.SelectiveArgs{Channels: channels, StateDim: n})
+	if err := b.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	if want := []float32{0, 0, 0, 2, 2, 2, 0, 0, 0}; !slices.Equal(memory, want) {
+		t.Errorf("got %v, want %v", memory, want)
+	}
+}

@@ -16,12 +16,19 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// sharing writes a checkpoint of Zamba2 with random weights, in which two transformer blocks serve four layers.
-func sharing(t *testing.T) string {
-	t.Helper()
-	config := []byte(`{"model_type": "zamba2", "hidden_size": 64, "intermediate_size": 160, "num_attention_heads": 2, "n_mamba_heads": 4, "vocab_size": 300,
+// Models in which one or two transformer blocks serve some layers.
+const (
+	zamba = `{"model_type": "zamba", "hidden_size": 64, "intermediate_size": 160, "num_attention_heads": 2, "num_key_value_heads": 2, "vocab_size": 300,
+		"num_hidden_layers": 4, "layers_block_type": ["hybrid", "mamba", "hybrid", "hybrid"], "mamba_d_state": 8, "mamba_proj_bias": true, "torch_dtype": "bfloat16"}`
+	zamba2 = `{"model_type": "zamba2", "hidden_size": 64, "intermediate_size": 160, "num_attention_heads": 2, "n_mamba_heads": 4, "vocab_size": 300,
 		"num_hidden_layers": 5, "layers_block_type": ["hybrid", "hybrid", "mamba", "hybrid", "hybrid"], "num_mem_blocks": 2, "adapter_rank": 32,
-		"use_mem_rope": true, "use_shared_attention_adapter": true, "torch_dtype": "bfloat16"}`)
+		"use_mem_rope": true, "use_shared_attention_adapter": true, "torch_dtype": "bfloat16"}`
+)
+
+// sharing writes a checkpoint of a config with random weights.
+func sharing(t *testing.T, text string) string {
+	t.Helper()
+	config := []byte(text)
 	cfg, err := meta.ReadConfig(config)
 	if err != nil {
 		t.Fatal(err)
@@ -58,13 +65,17 @@ func sharing(t *testing.T) string {
 // TestSharedWeightsLeaveAndComeBack: weights that several layers use stream to each of them while a limit leaves no room for
 // them, as stored and converted. Logits keep their bits, and what is held keeps to the minimum.
 func TestSharedWeightsLeaveAndComeBack(t *testing.T) {
-	dir, ids := sharing(t), make([]int32, 40)
+	ids := make([]int32, 40)
 	for i := range ids {
 		ids[i] = int32(i*37%290 + 3)
 	}
-	for _, q := range []meta.QuantFormat{meta.QuantNone, meta.QuantQ8} {
-		t.Run(q.String(), func(t *testing.T) {
-			m := dispatchtest.OpenModel(t, dir, dispatch.Options{Quantize: q, Threads: 2, MaxSequences: 4})
+	for _, c := range []struct {
+		name, config string
+		quant        meta.QuantFormat
+	}{{"zamba2", zamba2, meta.QuantNone}, {"zamba2 converted", zamba2, meta.QuantQ8}, {"zamba", zamba, meta.QuantNone}, {"zamba converted", zamba, meta.QuantQ8}} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := sharing(t, c.config)
+			m := dispatchtest.OpenModel(t, dir, dispatch.Options{Quantize: c.quant, Threads: 2, MaxSequences: 4})
 			want := dispatchtest.ForcedLogits(t, m, ids, 20, 20)
 			dispatchtest.LoadAll(t, m)
 			dispatchtest.SameLogits(t, "promoted", dispatchtest.ForcedLogits(t, m, ids, 20, 20), want)
@@ -81,7 +92,7 @@ func TestSharedWeightsLeaveAndComeBack(t *testing.T) {
 // TestSharedWeightsStreamInBands: with all weights on the disk tier, each layer reads the bands of the weights that it
 // shares, and a pass as much as the plan says.
 func TestSharedWeightsStreamInBands(t *testing.T) {
-	dir, ids := sharing(t), make([]int32, 24)
+	dir, ids := sharing(t, zamba2), make([]int32, 24)
 	for i := range ids {
 		ids[i] = int32(i*31%290 + 3)
 	}
@@ -101,5 +112,21 @@ func TestSharedWeightsStreamInBands(t *testing.T) {
 	plan = one.Plan()
 	if got, matrix := plan.Streamed(), int64(128*128*2); got != 2*matrix || plan.DiskBytesPerToken != 0 {
 		t.Errorf("a token would read %d bytes without lent memory and reads %d, want the %d of a matrix for each of two layers, and 0", got, plan.DiskBytesPerToken, matrix)
+	}
+}
+
+// TestAlternatingRowsStreamInBands: a mixer of Zamba has even rows of a matrix for its channels and odd ones for their gates.
+// It computes both from each band.
+func TestAlternatingRowsStreamInBands(t *testing.T) {
+	dir, ids := sharing(t, zamba), make([]int32, 24)
+	for i := range ids {
+		ids[i] = int32(i*31%290 + 3)
+	}
+	want := dispatchtest.ForcedLogits(t, dispatchtest.OpenModel(t, dir, dispatch.Options{Threads: 2}), ids, 12, 12)
+	m := dispatchtest.OnDisk(t, dir, dispatchtest.InBands(dispatch.Options{Threads: 2}, 8<<10))
+	dispatchtest.SameLogits(t, "in bands", dispatchtest.ForcedLogits(t, m, ids, 12, 5), want)
+	plan, reads := m.Plan(), dispatchtest.PassReads(m)
+	if most := plan.DiskBytesPerToken + reads.Gaps; reads.Bytes > most || reads.Bytes < plan.DiskBytesPerToken/2 {
+		t.Errorf("a pass reads %d bytes, want at most %d", reads.Bytes, most)
 	}
 }

@@ -1,0 +1,49 @@
+package nn
+
+import (
+	"github.com/heftai/heft/internal/backend"
+	"github.com/heftai/heft/internal/tensor"
+)
+
+// headMap is a linear map for each head, stored as a stack of matrices.
+type headMap struct {
+	weight, bias param
+	of           *linear // the map of one head, as the backend sees it
+}
+
+// headMap finds the parameters of the maps of so many heads, whose matrices are [in, out] if they are transposed. There
+// may be no bias.
+func (c *compiler) headMap(n Node, weight, bias string, heads, in, out int, transposed bool) (m headMap, err error) {
+	rows, cols := out, in
+	if transposed {
+		rows, cols = in, out
+	}
+	if m.weight, err = c.param(n, weight, heads, rows, cols); err != nil {
+		return m, err
+	}
+	if bias != "" {
+		if m.bias, err = c.param(n, bias, heads, out); err != nil {
+			return m, err
+		}
+		c.widens(heads * out)
+	}
+	m.of = &linear{path: m.weight.path, weight: m.weight, transposed: transposed, in: in, out: out}
+	c.multiplies(m.of)
+	return m, nil
+}
+
+// forward sets dst to the map of x by head h.
+func (m *headMap) forward(c scope, h int, dst, x tensor.Tensor) {
+	weights, bias := c.vector(m.weight), c.vector(m.bias)
+	if c.err != nil {
+		return
+	}
+	size := m.of.in * m.of.out
+	w := backend.Matrix{Tensor: weights.Slice(h*size, (h+1)*size), Transposed: m.of.transposed}
+	w.Rank, w.Dims = 2, [...]int{m.weight.Shape[1], m.weight.Shape[2], 0, 0}
+	if !bias.IsZero() {
+		bias = bias.Slice(h*m.of.out, (h+1)*m.of.out)
+	}
+	a := boundLinear{linear: m.of}
+	a.product(c, dst, x, w, bias)
+}
