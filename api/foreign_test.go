@@ -38,7 +38,7 @@ var foreign = map[string]string{
 		"preamble": "x"`,
 	completions: `"enable_thinking": false | "enable_thinking": true | "thinking": {"type": "disabled"} | "reasoning": {"effort": "low"} | "messages": [{"role": "user", "content": "x"}] | "input": "x" | "tool_choice": "required" | "suffix": "x" | "max_completion_tokens": 5 | "top_logprobs": 3 | "input_prefix": "x" | "tools": [{"type": "function"}]`,
 	chat: `"input": "x" | "prompt": "x" | "input_ids": [1] | "instructions": "x" | "suffix": "x" | "audio": {"voice": "a"} | "modalities": ["text", "audio"] | "web_search_options": {} |
-		"verbosity": "low" | "chat_template": "x" | "echo": true | "reasoning_format": "none" | "separate_reasoning": false | "parse_tool_calls": false |
+		"chat_template": "x" | "echo": true | "reasoning_format": "none" | "separate_reasoning": false | "parse_tool_calls": false |
 		"tool_choice": "required" | "thinking": {"type": "often"}`,
 	"/v1/embeddings": `"truncate": true | "normalize": false | "embd_normalize": -1 | "input_type": "query" | "task": "retrieval" |
 		"output_dimension": 3 | "embed_dtype": "float16" | "endianness": "big" | "model": null | "extra_body": {"a": 1}`,
@@ -60,7 +60,7 @@ var harmless = map[string]string{
 		"safety_identifier": "s" | "cache_salt": "s" | "request_id": "r" | "keep_alive": "5m" | "spaces_between_special_tokens": true | "prediction": null |
 		"id_slot": -1 | "timings_per_token": true | "num_return_sequences": 1 | "beam_width": 1 | "p": 1.0 | "k": 0 | "suppress_tokens": [] | "forced_bos_token_id": null`,
 	completions:      `"suffix": null | "suffix": "" | "echo": false | "top_logprobs": null`,
-	chat:             `"modalities": ["text"] | "audio": null | "verbosity": "medium" | "reasoning_format": "auto" | "echo": false | "functions": [] | "tool_choice": "auto" | "separate_reasoning": true`,
+	chat:             `"modalities": ["text"] | "audio": null | "verbosity": "low" | "reasoning_format": "auto" | "echo": false | "functions": [] | "tool_choice": "auto" | "separate_reasoning": true`,
 	"/v1/embeddings": `"truncate_prompt_tokens": null | "truncate": false | "normalize": null | "user": "u" | "endianness": "little" | "embed_dtype": "float32"`,
 	"/tokenize":      `"truncate_prompt_tokens": null | "with_pieces": false | "parse_special": true`,
 }

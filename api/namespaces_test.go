@@ -79,7 +79,8 @@ func TestNamespacesNameWhatIsWrong(t *testing.T) {
 		"a search of the web": {[]obj{{"type": "web_search"}}, "tools[0].type", "web_search"},
 		"no tools":            {[]obj{{"type": "namespace", "name": "a"}}, "tools[0].tools", "Missing"},
 		"no name":             {[]obj{{"type": "namespace", "tools": []obj{}}}, "tools[0].name", "Missing"},
-		"a custom tool":       {inner(obj{"type": "custom", "name": "f"}), "tools[0].tools[0].type", "custom"},
+		"a hosted tool":       {inner(obj{"type": "mcp", "name": "f"}), "tools[0].tools[0].type", "mcp"},
+		"a custom tool":       {inner(obj{"type": "custom"}), "tools[0].tools[0].name", "Missing"},
 		"the same name":       {append(inner(obj{"type": "function", "name": "f"}), obj{"type": "function", "name": "a__f"}), "tools[1].name", "a__f"},
 		"the same function":   {inner(obj{"type": "function", "name": "f"}, obj{"type": "function", "name": "f"}), "tools[0].tools[1].name", "a__f"},
 	} {

@@ -41,7 +41,7 @@ func TestResponsesNameWhatIsWrong(t *testing.T) {
 		{`{"input": "a", "text": {"format": {"type": "xml"}}}`, "text.format.type", "xml"}, {`{"input": "a", "text": {"format": {"type": "json_schema", "name": "x"}}}`, "text.format.schema", "Missing"},
 		{`{"input": "a", "text": {"format": {"type": "json_schema", "schema": {}}}}`, "text.format.name", "Missing"},
 		{`{"input": "a", "text": {"format": {"type": "json_schema", "name": "x", "schema": {"type": "object", "properties": {"a": {"$dynamicRef": "#x"}}}}}}`, "text.format.schema.properties.a.$dynamicRef", "cannot be enforced"},
-		{`{"input": "a", "text": {"verbosity": "low"}}`, "text.verbosity", "not supported"},
+		{`{"input": "a", "text": {"verbosity": "loud"}}`, "text.verbosity", "expected"},
 		{`{"input": "a", "background": true}`, "background", "not supported"}, {`{"input": "a", "conversation": "c"}`, "conversation", "previous_response_id"},
 		{`{"input": "a", "prompt": {"id": "p"}}`, "prompt", "instructions"}, {`{"messages": []}`, "input", "Missing"}, {`{"messages": [{"role": "user"}]}`, "messages", "use input"},
 		{`{"input": "a", "max_tokens": 5}`, "max_tokens", "max_output_tokens"}, {`{"input": "a", "response_format": {"type": "json_object"}}`, "response_format", "text.format"},

@@ -30,11 +30,13 @@ type tool struct {
 	name   string
 	schema []byte   // of the arguments
 	names  []string // of the parameters that the tool's schema lists; nil if it lists none
+	custom *customTool
 }
 
 // forceCalls sets r.calls if the answer to c is constrained: if calls are required, if arguments are
-// strict, or if calls are allowed in addition to constrained content. A limit of one call is enforced where
-// the notation is known; elsewhere the dialect drops further calls.
+// strict, or if calls are allowed in addition to constrained content. A limit of one call, and that calls of custom tools
+// have a text, is enforced where the notation is known; elsewhere the dialect drops further calls, and an [inputReader]
+// takes what comes.
 func (m *Model) forceCalls(c *Conversation, r *Request) error {
 	tools := c.tools()
 	if len(tools) == 0 {
@@ -46,8 +48,9 @@ func (m *Model) forceCalls(c *Conversation, r *Request) error {
 	calls := &calls{required: c.ToolChoice == ToolsRequired, single: c.SingleCall}
 	strict := false
 	for _, t := range tools {
-		strict = strict || c.Strict[t.Name]
+		strict = strict || c.Strict[t.Name] || c.custom[t.Name].held
 	}
+	optional := false
 	switch {
 	case calls.required:
 		calls.field = "tool_choice"
@@ -56,13 +59,15 @@ func (m *Model) forceCalls(c *Conversation, r *Request) error {
 	case r.Constraint != nil:
 		calls.field = r.Constraint.name()
 	case c.SingleCall:
-		calls.field = "parallel_tool_calls"
+		calls.field, optional = "parallel_tool_calls", true
+	case len(c.custom) > 0:
+		calls.field, optional = "tools", true
 	default:
 		return nil
 	}
 	var known bool
 	if calls.notation, known = m.Chat.CallNotation(); !known {
-		if calls.field == "parallel_tool_calls" {
+		if optional {
 			return nil
 		}
 		return wire.Invalidf(calls.field, "'%s' is not supported: the chat template of %s does not show how the model writes calls.", calls.field, m.Name)
@@ -71,8 +76,10 @@ func (m *Model) forceCalls(c *Conversation, r *Request) error {
 		if c.Tool != "" && t.Name != c.Tool {
 			continue
 		}
-		one := tool{i, t.Name, []byte(`{}`), parameterNames(t.Parameters)}
-		if (calls.required || c.Strict[t.Name]) && len(t.Parameters) > 0 {
+		one := tool{index: i, name: t.Name, schema: []byte(`{}`), names: parameterNames(t.Parameters)}
+		if custom, ok := c.custom[t.Name]; ok {
+			one.schema, one.custom = custom.schema, &custom
+		} else if (calls.required || c.Strict[t.Name]) && len(t.Parameters) > 0 {
 			one.schema = t.Parameters
 		} else if listedOnly(calls.notation.Arguments) {
 			one.schema = anyOf(one.names)
@@ -157,7 +164,10 @@ func (c *calls) one(b *grammar.Builder, f *frame, which order) (grammar.Rule, er
 		at, err := c.arguments(b, f, &t, next)
 		if err != nil {
 			refused := &Constraint{Field: fmt.Sprintf("tools[%d].function.parameters", t.index)}
-			return rule, refused.refusal(err)
+			if err = refused.refusal(err); t.custom != nil {
+				err = t.custom.definition(err)
+			}
+			return rule, err
 		}
 		if !c.notation.Last {
 			at = b.Literal(t.name, c.text(b, f, c.notation.Infix, which, at))

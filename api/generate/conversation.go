@@ -20,6 +20,7 @@ type Conversation struct {
 	SingleCall bool
 	// Strict are the functions whose arguments must satisfy their schemas.
 	Strict map[string]bool
+	custom map[string]customTool // by name; see CustomTool
 	// AddSpecial adds the tokenizer's special tokens around the rendered text. Templates
 	// usually write them.
 	AddSpecial bool
@@ -82,6 +83,7 @@ func (m *Model) Converse(ctx context.Context, c Conversation, r *Request) error 
 	field := c.ContinueFinalMessage
 	r.Continues = field != ""
 	r.Parse = &text.ParseOptions{Prompt: prompt, InReasoning: field != "" && field != "content", Tools: c.tools()}
+	r.custom = c.custom
 	if err := m.forceCalls(&c, r); err != nil {
 		return err
 	}

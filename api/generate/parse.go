@@ -7,7 +7,8 @@ import "github.com/heftai/heft/text"
 type Call struct {
 	Index     int    // among the calls of the answer
 	ID, Name  string // in the first; ID also in the last, where the model gave one that late
-	Arguments string // joined, a JSON object
+	Custom    bool   // the call is of a [Custom] tool
+	Arguments string // joined, a JSON object, or the text for a custom tool
 	Ended     bool   // this is the last
 	Broken    bool   // at the end: the arguments are no whole JSON object
 }
@@ -28,11 +29,22 @@ func (c *choice) parse(d *Delta, events []text.Event) bool {
 			if id == "" {
 				id = c.model.Chat.NewCallID(e.Name, e.Index)
 			}
-			d.Calls = append(d.Calls, Call{Index: e.Index, ID: id, Name: e.Name})
+			_, custom := c.custom[e.Name]
+			if c.input = nil; custom {
+				c.input = &inputReader{}
+			}
+			d.Calls = append(d.Calls, Call{Index: e.Index, ID: id, Name: e.Name, Custom: custom})
 		case text.CallArgumentsEvent:
-			d.call(e.Index).Arguments += e.Text
+			arguments := e.Text
+			if c.input != nil {
+				arguments = c.input.read(arguments)
+			}
+			c.call(d, e.Index).Arguments += arguments
 		case text.CallEndEvent:
-			call := d.call(e.Index)
+			call := c.call(d, e.Index)
+			if c.input != nil {
+				call.Arguments += c.input.end()
+			}
 			call.Ended, call.Broken = true, e.Broken
 			if e.ID != "" {
 				call.ID = e.ID
@@ -42,10 +54,10 @@ func (c *choice) parse(d *Delta, events []text.Event) bool {
 	return false
 }
 
-// call is where d has what call i has gained.
-func (d *Delta) call(i int) *Call {
+// call is where d has what call i, the open one, has gained.
+func (c *choice) call(d *Delta, i int) *Call {
 	if n := len(d.Calls); n == 0 || d.Calls[n-1].Index != i {
-		d.Calls = append(d.Calls, Call{Index: i})
+		d.Calls = append(d.Calls, Call{Index: i, Custom: c.input != nil})
 	}
 	return &d.Calls[len(d.Calls)-1]
 }

@@ -52,6 +52,7 @@ type Request struct {
 	Constraint *Constraint
 	calls      *calls // that the answer must or may have; nil: any
 	compiled   *constraint
+	custom     map[string]customTool // of the conversation
 
 	// Prediction is what the answer is expected to be, about; see [Model.EncodePrediction]. Where the answer follows it, it is
 	// generated faster. The answer does not depend on it.

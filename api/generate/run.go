@@ -79,6 +79,8 @@ type choice struct {
 	parser *text.Parser // or nil
 	unseen int          // tokens that have shown nothing yet
 	forced bool         // the answer is a call: it has no content
+	custom map[string]customTool
+	input  *inputReader // of the call that is open, if it is of a custom tool
 }
 
 func newGeneration(m *Model, r Request, s *engine.Stream) *Generation {
@@ -90,6 +92,7 @@ func newGeneration(m *Model, r Request, s *engine.Stream) *Generation {
 		c.stop = stopper{stops: r.Stop, include: r.IncludeStop}
 		c.minTokens = r.Params.MinTokens
 		c.forced = r.calls != nil && r.calls.required
+		c.custom = r.custom
 		if m.Tokenizer == nil {
 			continue
 		}

@@ -4,9 +4,10 @@ import "github.com/heftai/heft/api/generate"
 
 // toolCall is a call that a message has.
 type toolCall struct {
-	ID       string   `json:"id"`
-	Type     string   `json:"type"`
-	Function function `json:"function"`
+	ID       string      `json:"id"`
+	Type     string      `json:"type"`
+	Function *function   `json:"function,omitzero"`
+	Custom   *customCall `json:"custom,omitzero"` // in place of a function
 }
 
 type function struct {
@@ -14,12 +15,29 @@ type function struct {
 	Arguments string `json:"arguments"` // JSON
 }
 
+// customCall is a call of a custom tool.
+type customCall struct {
+	Name  string `json:"name"`
+	Input string `json:"input"`
+}
+
+// Samples implements schema.Sampler.
+func (toolCall) Samples() []any {
+	return []any{toolCall{Type: typeFunction, Function: &function{}}, toolCall{Type: typeCustom, Custom: &customCall{}}}
+}
+
 // toolCallDelta is new output of a call. Only the first of a call has ID, type and name.
 type toolCallDelta struct {
-	Index    int           `json:"index"`
-	ID       string        `json:"id,omitzero"`
-	Type     string        `json:"type,omitzero"`
-	Function functionDelta `json:"function"`
+	Index    int            `json:"index"`
+	ID       string         `json:"id,omitzero"`
+	Type     string         `json:"type,omitzero"`
+	Function *functionDelta `json:"function,omitzero"`
+	Custom   *customDelta   `json:"custom,omitzero"`
+}
+
+type customDelta struct {
+	Name  string `json:"name,omitzero"`
+	Input string `json:"input"`
 }
 
 type functionDelta struct {
@@ -27,18 +45,29 @@ type functionDelta struct {
 	Arguments string `json:"arguments"`
 }
 
-const typeFunction = "function"
+const (
+	typeFunction = "function"
+	typeCustom   = "custom"
+)
 
 // addCall joins a call from its pieces.
 func addCall(calls []toolCall, c generate.Call) []toolCall {
 	if c.Name != "" {
-		calls = append(calls, toolCall{Type: typeFunction, Function: function{Name: c.Name}})
+		begun := toolCall{Type: typeFunction, Function: &function{Name: c.Name}}
+		if c.Custom {
+			begun = toolCall{Type: typeCustom, Custom: &customCall{Name: c.Name}}
+		}
+		calls = append(calls, begun)
 	}
 	last := &calls[len(calls)-1]
 	if c.ID != "" {
 		last.ID = c.ID
 	}
-	last.Function.Arguments += c.Arguments
+	if c.Custom {
+		last.Custom.Input += c.Arguments
+	} else {
+		last.Function.Arguments += c.Arguments
+	}
 	return calls
 }
 
@@ -47,9 +76,14 @@ func addCall(calls []toolCall, c generate.Call) []toolCall {
 func callDeltas(pieces []generate.Call) []toolCallDelta {
 	var out []toolCallDelta
 	for _, c := range pieces {
-		d := toolCallDelta{Index: c.Index, Function: functionDelta{c.Name, c.Arguments}}
+		d, kind := toolCallDelta{Index: c.Index}, typeFunction
+		if c.Custom {
+			d.Custom, kind = &customDelta{c.Name, c.Arguments}, typeCustom
+		} else {
+			d.Function = &functionDelta{c.Name, c.Arguments}
+		}
 		if c.Name != "" {
-			d.ID, d.Type = c.ID, typeFunction
+			d.ID, d.Type = c.ID, kind
 		}
 		if c.Name != "" || c.Arguments != "" {
 			out = append(out, d)

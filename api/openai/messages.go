@@ -18,8 +18,9 @@ func decodeConversation(f *wire.Fields, m *generate.Model) *generate.Conversatio
 	r := &chat.Request{AddGenerationPrompt: true} // what template arguments may set
 	decodeMessages(f, m, c)
 	decodeTools(f, c)
-	var effort string
+	var effort, verbosity string
 	f.String("reasoning_effort", &effort)
+	settings.DecodeVerbosity(f, &verbosity)
 	settings.DecodeKwargs(f, effort, r)
 	f.Like("documents", []any{})
 	if documents, ok := settings.Value(f, "documents"); ok {
@@ -40,6 +41,7 @@ func decodeConversation(f *wire.Fields, m *generate.Model) *generate.Conversatio
 		return nil
 	}
 	settings.SetTemplateArguments(&c.Conversation, r)
+	settings.SetVerbosity(&c.Conversation, verbosity)
 	return c
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/heftai/heft/text"
 )
 
-// checkCalls checks the calls that a message of the model has made.
+// checkCalls checks the calls that a message of the model has made, and makes those of custom tools calls of functions.
 func checkCalls(f *wire.Fields, at string, message *chat.Dict) {
 	calls, _ := message.Get("tool_calls")
 	if calls == nil {
@@ -25,16 +25,23 @@ func checkCalls(f *wire.Fields, at string, message *chat.Dict) {
 		return
 	}
 	for i, v := range list.Items {
-		checkCall(f, fmt.Sprintf("%s[%d]", at, i), v)
+		at := fmt.Sprintf("%s[%d]", at, i)
+		if call, ok := settings.Object(f, at, v); ok {
+			list.Items[i] = readCall(f, at, call)
+		}
 	}
 }
 
-func checkCall(f *wire.Fields, at string, v chat.Value) {
-	call, ok := settings.Object(f, at, v)
-	if !ok {
-		return
+// readCall checks a call. It returns the one that the template sees.
+func readCall(f *wire.Fields, at string, call *chat.Dict) *chat.Dict {
+	if optionalText(f, at, call, "id"); isCustom(call) {
+		return customCallOf(f, at, call)
 	}
-	optionalText(f, at, call, "id")
+	checkCall(f, at, call)
+	return call
+}
+
+func checkCall(f *wire.Fields, at string, call *chat.Dict) {
 	at, fn, ok := checkFunction(f, at, call)
 	if !ok {
 		return
@@ -64,7 +71,14 @@ func decodeToolList(f *wire.Fields, c *generate.Conversation) {
 		return
 	}
 	for i, v := range list.Items {
-		name, strict := checkTool(f, fmt.Sprintf("tools[%d]", i), v)
+		at := fmt.Sprintf("tools[%d]", i)
+		if d, ok := v.(*chat.Dict); ok && isCustom(d) {
+			if decodeCustom(f, at, d, c); f.Err() != nil {
+				return
+			}
+			continue
+		}
+		name, strict := checkTool(f, at, v)
 		if f.Err() != nil {
 			return
 		}
@@ -108,32 +122,38 @@ func decodeToolChoice(f *wire.Fields, c *generate.Conversation) {
 	}
 	var kind string
 	switch o.String("type", &kind); kind {
-	case typeFunction:
+	case typeFunction, typeCustom:
 		decodeNamed(o, c)
 	case "allowed_tools":
 		decodeAllowed(o, c)
 	default:
-		o.Fail("type", "Invalid value for {}: expected \"function\" or \"allowed_tools\".")
+		o.Fail("type", "Invalid value for {}: expected \"function\", \"custom\" or \"allowed_tools\".")
 	}
 }
 
-// decodeNamed reads {"type": "function", "function": {"name": …}}.
+// decodeNamed reads {"type": "function", "function": {"name": …}}, or of a custom tool.
 func decodeNamed(o *wire.Fields, c *generate.Conversation) {
 	c.Tool = functionName(o)
 	c.ToolChoice = generate.ToolsRequired
 }
 
-// functionName reads the name of {"type": "function", "function": {"name": …}}, or fails. Some clients have the name in
-// the object itself.
+// functionName reads the name of {"type": "function", "function": {"name": …}}, or the same with custom, or fails. Some
+// clients have the name in the object itself.
 func functionName(o *wire.Fields) (name string) {
-	at, ok := o, true
-	if o.Has("function") {
-		if at, ok = o.Object("function"); !ok {
+	for _, kind := range []string{typeFunction, typeCustom} {
+		if !o.Has(kind) {
+			continue
+		}
+		in, ok := o.Object(kind)
+		if !ok {
 			return ""
 		}
+		if in.String("name", &name); name == "" {
+			in.Fail("name", "Missing required parameter: {}.")
+		}
 	}
-	if at.String("name", &name); name == "" {
-		at.Fail("name", "Missing required parameter: {}.")
+	if o.String("name", &name); name == "" {
+		o.Fail("name", "Missing required parameter: {}.")
 	}
 	return name
 }
@@ -199,10 +219,15 @@ func checkTool(f *wire.Fields, at string, v chat.Value) (name string, strict boo
 // returns the function and its path.
 func checkFunction(f *wire.Fields, at string, d *chat.Dict) (string, *chat.Dict, bool) {
 	if kind, _ := d.Get("type"); kind != nil && kind != typeFunction {
-		f.Fail(at+".type", "Invalid value for '%s.type': expected \"function\".", at)
+		f.Fail(at+".type", "Invalid value for '%s.type': expected \"function\" or \"custom\".", at)
 	}
-	at += ".function"
-	v, _ := d.Get("function")
+	return namedObject(f, at, d, typeFunction)
+}
+
+// namedObject returns the object of d under a key, which must have a name, and its path.
+func namedObject(f *wire.Fields, at string, d *chat.Dict, key string) (string, *chat.Dict, bool) {
+	at += "." + key
+	v, _ := d.Get(key)
 	if v == nil {
 		f.Fail(at, "Missing required parameter: '%s'.", at)
 		return at, nil, false

@@ -150,10 +150,10 @@ func (a *answer) call(steps []step, c generate.Call) []step {
 		return steps
 	}
 	if c.Name != "" {
-		steps = append(steps, step{kind: stepCall, callID: c.ID, callee: a.callees.of(c.Name)})
+		steps = append(steps, step{kind: stepCall, callID: c.ID, callee: a.callees.of(c.Name), custom: c.Custom})
 	}
 	if c.Arguments != "" {
-		steps = append(steps, step{kind: stepArguments, text: c.Arguments})
+		steps = append(steps, step{kind: stepArguments, text: c.Arguments, custom: c.Custom})
 	}
 	if c.Ended && c.Broken {
 		steps = append(steps, step{kind: stepBroken})

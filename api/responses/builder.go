@@ -27,6 +27,7 @@ type step struct {
 	probs  []json.RawMessage
 	callID string // of a call that begins
 	callee callee
+	custom bool // the call is of a custom tool
 }
 
 type stepKind uint8
@@ -104,6 +105,9 @@ func (b *builder) add(s step) error {
 	i := len(b.r.Output) - 1
 	switch s.kind {
 	case stepArguments:
+		if s.custom {
+			return b.event("response.custom_tool_call_input.delta", &inputDelta{itemEvent: b.at(), Delta: s.text})
+		}
 		return b.event("response.function_call_arguments.delta", &argumentsDelta{itemEvent: b.at(), Delta: s.text})
 	case stepReasoning:
 		return b.event("response.reasoning_text.delta", &reasoningDelta{partEvent: b.atPart(), Delta: s.text})
@@ -127,11 +131,14 @@ func (s *step) itemType() string {
 	case stepText:
 		return typeMessage
 	}
+	if s.custom {
+		return typeCustomCall
+	}
 	return typeCall
 }
 
 // prefixes begin the ids of items by type.
-var prefixes = map[string]string{typeMessage: "msg_", typeReasoning: "rs_", typeCall: "fc_", typeOutput: "fco_"}
+var prefixes = map[string]string{typeMessage: "msg_", typeReasoning: "rs_", typeCall: "fc_", typeOutput: "fco_", typeCustomCall: "ctc_", typeCustomOutput: "ctco_"}
 
 // itemID is the id of an item: its type, its response and its place there.
 func itemID(kind, suffix, place string) string { return prefixes[kind] + suffix + "_" + place }
@@ -144,7 +151,7 @@ func (b *builder) open(s step) error {
 	b.pieces = append(b.pieces, pieces{Bytes: []int{}})
 	b.text.Reset()
 	added := b.event("response.output_item.added", &itemAdded{OutputIndex: len(b.r.Output) - 1, Item: b.item})
-	if kind == typeCall {
+	if b.item.called() {
 		return added
 	}
 	p := part{Type: outputText}
@@ -170,8 +177,14 @@ func (b *builder) close(status string) error {
 
 // closeContent sends the whole text of an item. Errors stay until the next event.
 func (b *builder) closeContent(item *outputItem, text string) {
-	if item.Type == typeCall {
-		item.Arguments = text
+	if item.called() {
+		item.setInput(text)
+	}
+	switch item.Type {
+	case typeCustomCall:
+		_ = b.event("response.custom_tool_call_input.done", &inputDone{itemEvent: b.at(), Input: text})
+		return
+	case typeCall:
 		_ = b.event("response.function_call_arguments.done", &argumentsDone{itemEvent: b.at(), Name: item.Name, Arguments: text})
 		return
 	}
@@ -192,8 +205,8 @@ func (b *builder) closeContent(item *outputItem, text string) {
 func (b *builder) peek() {
 	switch {
 	case b.item == nil:
-	case b.item.Type == typeCall:
-		b.item.Arguments = b.text.String()
+	case b.item.called():
+		b.item.setInput(b.text.String())
 	default:
 		b.item.Content[0].Text = b.text.String()
 	}

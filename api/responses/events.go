@@ -87,6 +87,16 @@ type argumentsDone struct {
 	Arguments string `json:"arguments"`
 }
 
+type inputDelta struct {
+	itemEvent
+	Delta string `json:"delta"`
+}
+
+type inputDone struct {
+	itemEvent
+	Input string `json:"input"`
+}
+
 // errorEvent tells why a response failed, before response.failed.
 type errorEvent struct {
 	head

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/heftai/heft/api/generate"
 	"github.com/heftai/heft/api/wire"
 	"github.com/heftai/heft/text"
 )
@@ -18,7 +19,7 @@ type inputItem struct {
 	CallID    string
 	Namespace string // of a call's function
 	Name      string
-	Arguments string
+	Arguments string // of a function, or the text for a custom tool
 	parts     []inputPart
 	encrypted string // of reasoning
 }
@@ -69,7 +70,12 @@ func decodeItem(in *wire.Fields) *inputItem {
 		in.String("namespace", &item.Namespace)
 		required(in, "name", &item.Name)
 		in.String("arguments", &item.Arguments)
-	case typeOutput:
+	case typeCustomCall:
+		required(in, "call_id", &item.CallID)
+		in.String("namespace", &item.Namespace)
+		required(in, "name", &item.Name)
+		in.String("input", &item.Arguments)
+	case typeOutput, typeCustomOutput:
 		required(in, "call_id", &item.CallID)
 		if !in.Has("output") {
 			in.Fail("output", "Missing required parameter: {}.")
@@ -82,7 +88,7 @@ func decodeItem(in *wire.Fields) *inputItem {
 	case "":
 		in.Fail("type", "Missing required parameter: {}.")
 	default:
-		in.Fail("type", "Invalid value for {}: items of type %q are not supported, only messages, function calls, their outputs, reasoning and item references.", short(item.Type))
+		in.Fail("type", "Invalid value for {}: items of type %q are not supported, only messages, calls of functions and custom tools, their outputs, reasoning and item references.", short(item.Type))
 	}
 	return item
 }
@@ -192,14 +198,15 @@ func decodeReasoning(in *wire.Fields, item *inputItem) {
 // MarshalJSON writes the item as input_items lists it.
 func (i *inputItem) MarshalJSON() ([]byte, error) {
 	switch i.Type {
-	case typeCall, typeReasoning:
-		out := &outputItem{Type: i.Type, ID: i.ID, Status: completed, CallID: i.CallID, Namespace: i.Namespace, Name: i.Name, Arguments: i.Arguments}
+	case typeCall, typeCustomCall, typeReasoning:
+		out := &outputItem{Type: i.Type, ID: i.ID, Status: completed, CallID: i.CallID, Namespace: i.Namespace, Name: i.Name}
+		out.setInput(i.Arguments)
 		for _, p := range i.parts {
 			out.Content = append(out.Content, part{Type: p.kind, Text: p.text})
 		}
 		out.Encrypted = orNull(i.encrypted)
 		return out.MarshalJSON()
-	case typeOutput:
+	case typeOutput, typeCustomOutput:
 		return encode(struct {
 			ID     string `json:"id"`
 			Type   string `json:"type"`
@@ -225,7 +232,7 @@ func (i *inputItem) MarshalJSON() ([]byte, error) {
 // Samples implements schema.Sampler.
 func (i *inputItem) Samples() []any {
 	return []any{&inputItem{Type: typeMessage}, &inputItem{Type: typeOutput}, &inputItem{Type: typeReference}, &inputItem{Type: typeCall},
-		&inputItem{Type: typeReasoning}}
+		&inputItem{Type: typeCustomCall}, &inputItem{Type: typeCustomOutput}, &inputItem{Type: typeReasoning}}
 }
 
 // shown are the parts of a message.
@@ -266,15 +273,18 @@ func (t *transcript) add(item *inputItem) string {
 		}
 		m := t.model()
 		m.Reasoning = joined(m.Reasoning, item.Text)
-	case typeCall:
+	case typeCall, typeCustomCall:
 		m := t.model()
-		function := callee{item.Namespace, item.Name}.seen()
-		m.ToolCalls = append(m.ToolCalls, text.ToolCall{ID: item.CallID, Name: function, Arguments: item.Arguments})
+		function, arguments := callee{item.Namespace, item.Name}.seen(), item.Arguments
+		if item.Type == typeCustomCall {
+			arguments = generate.CustomArguments(arguments)
+		}
+		m.ToolCalls = append(m.ToolCalls, text.ToolCall{ID: item.CallID, Name: function, Arguments: arguments})
 		if t.calls == nil {
 			t.calls = map[string]string{}
 		}
 		t.calls[item.CallID] = function
-	case typeOutput:
+	case typeOutput, typeCustomOutput:
 		function, known := t.calls[item.CallID]
 		if !known {
 			return "No tool call found for function call output with call_id " + short(item.CallID) + "."

@@ -58,18 +58,16 @@ func (q *toolReader) decodeNamespace(in *wire.Fields) (t tool) {
 	if q.callees == nil {
 		q.callees = callees{}
 	}
+	q.namespace = t.Name
 	in.Objects("tools", "a list of functions", func(i int, f *wire.Fields) bool {
-		inner, described := decodeTool(f)
-		c := callee{t.Name, inner.Name}
-		described.Name = c.seen()
+		intro := ""
 		if i == 0 {
-			described.Description = strings.TrimPrefix(description+"\n\n"+described.Description, "\n\n")
+			intro = description
 		}
-		t.Tools = append(t.Tools, inner)
-		q.add(f, described, inner.Strict)
-		q.callees[described.Name] = c
+		t.Tools = append(t.Tools, q.decode(f, intro))
 		return true
 	})
+	q.namespace = ""
 	return t
 }
 
@@ -77,4 +75,5 @@ func (q *toolReader) decodeNamespace(in *wire.Fields) (t tool) {
 type toolReader struct {
 	conversation *generate.Conversation
 	callees      callees
+	namespace    string // that is read; "" for none
 }

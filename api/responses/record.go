@@ -86,7 +86,7 @@ func (s *Server) save(owner string, r *record) {
 func (r *record) items() []*inputItem {
 	all := slices.Clone(r.Input)
 	for _, o := range r.Response.Output {
-		if o.Type != typeCall || o.Status == completed {
+		if !o.called() || o.Status == completed {
 			all = append(all, o.input())
 		}
 	}
@@ -95,7 +95,7 @@ func (r *record) items() []*inputItem {
 
 // input is the item as a later request has it.
 func (i *outputItem) input() *inputItem {
-	in := &inputItem{Type: i.Type, ID: i.ID, CallID: i.CallID, Name: i.Name, Namespace: i.Namespace, Arguments: i.Arguments}
+	in := &inputItem{Type: i.Type, ID: i.ID, CallID: i.CallID, Name: i.Name, Namespace: i.Namespace, Arguments: i.Arguments + i.Input}
 	if i.Type == typeMessage {
 		in.Role = "assistant"
 	}
@@ -201,15 +201,15 @@ func (r *record) replay(send func(string, any) error) error {
 
 // repeat adds an item again.
 func (b *builder) repeat(item *outputItem, p pieces) error {
-	s := step{kind: stepArguments}
-	content, probs := item.Arguments, []json.RawMessage(nil)
+	s := step{kind: stepArguments, custom: item.Type == typeCustomCall}
+	content, probs := item.Arguments+item.Input, []json.RawMessage(nil)
 	switch item.Type {
 	case typeReasoning:
 		s.kind = stepReasoning
 	case typeMessage:
 		s.kind = stepText
-	case typeCall:
-		if err := b.add(step{kind: stepCall, callID: item.CallID, callee: callee{item.Namespace, item.Name}}); err != nil {
+	case typeCall, typeCustomCall:
+		if err := b.add(step{kind: stepCall, callID: item.CallID, callee: callee{item.Namespace, item.Name}, custom: s.custom}); err != nil {
 			return err
 		}
 	}

@@ -21,6 +21,7 @@ type request struct {
 	response     *response
 	items        []*inputItem
 	callees      callees
+	verbosity    string // that the request asks for; "" for none
 	stream       bool
 	encrypt      bool // reasoning has encrypted_content
 }
@@ -167,7 +168,9 @@ func decodeText(f *wire.Fields, q *request) {
 	if !ok {
 		return
 	}
-	o.Refuse([]wire.Unsupported{{Field: "verbosity", Reason: "the model has no such setting.", Off: []string{`"medium"`}}})
+	if settings.DecodeVerbosity(o, &q.verbosity); q.verbosity != "" {
+		r.Text.Verbosity = q.verbosity
+	}
 	in, ok := o.Object("format")
 	if !ok {
 		return
@@ -214,6 +217,7 @@ func decodeReasoningConfig(f *wire.Fields, q *request) {
 		}
 	}
 	settings.DecodeTemplateArguments(f, effort, &q.conversation.Conversation)
+	settings.SetVerbosity(&q.conversation.Conversation, q.verbosity)
 }
 
 // Bounds of metadata, as OpenAI has them.

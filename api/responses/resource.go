@@ -118,7 +118,7 @@ const (
 	summaryText   = "summary_text"
 )
 
-// An outputItem is a message, a function call or reasoning of the model. Stored responses are read into it,
+// An outputItem is a message, a call or reasoning of the model. Stored responses are read into it,
 // too.
 type outputItem struct {
 	Type    string `json:"type"`
@@ -130,6 +130,7 @@ type outputItem struct {
 	Namespace string  `json:"namespace"`
 	Name      string  `json:"name"`
 	Arguments string  `json:"arguments"`
+	Input     string  `json:"input"`             // of a call of a custom tool
 	Encrypted *string `json:"encrypted_content"` // of reasoning
 }
 
@@ -146,6 +147,16 @@ func (i *outputItem) MarshalJSON() ([]byte, error) {
 			Name      string `json:"name"`
 			Arguments string `json:"arguments"`
 		}{i.ID, i.Type, i.Status, i.CallID, i.Namespace, i.Name, i.Arguments})
+	case typeCustomCall:
+		return encode(struct {
+			ID        string `json:"id"`
+			Type      string `json:"type"`
+			Status    string `json:"status"`
+			CallID    string `json:"call_id"`
+			Namespace string `json:"namespace,omitzero"`
+			Name      string `json:"name"`
+			Input     string `json:"input"`
+		}{i.ID, i.Type, i.Status, i.CallID, i.Namespace, i.Name, i.Input})
 	case typeReasoning:
 		return encode(struct {
 			ID        string   `json:"id"`
@@ -168,7 +179,20 @@ func (i *outputItem) MarshalJSON() ([]byte, error) {
 // Samples implements schema.Sampler.
 func (i *outputItem) Samples() []any {
 	parts := []part{{Type: outputText}}
-	return []any{&outputItem{Type: typeMessage, Content: parts}, &outputItem{Type: typeCall}, &outputItem{Type: typeReasoning}}
+	return []any{&outputItem{Type: typeMessage, Content: parts}, &outputItem{Type: typeCall}, &outputItem{Type: typeCustomCall},
+		&outputItem{Type: typeReasoning}}
+}
+
+// called reports whether the item is a call of a function or of a custom tool.
+func (i *outputItem) called() bool { return i.Type == typeCall || i.Type == typeCustomCall }
+
+// setInput sets what a call is for.
+func (i *outputItem) setInput(text string) {
+	if i.Type == typeCustomCall {
+		i.Input = text
+		return
+	}
+	i.Arguments = text
 }
 
 // parts are the item's parts, never nil.

@@ -3,31 +3,41 @@ package responses
 import (
 	"encoding/json"
 	"slices"
+	"strings"
 
 	"github.com/heftai/heft/api/generate"
 	"github.com/heftai/heft/api/wire"
 	"github.com/heftai/heft/text"
 )
 
-// A tool is a function that the model may call, or a namespace of functions, as a response shows it.
+// A tool is a function or a custom tool that the model may call, or a namespace of them, as a response shows it.
 type tool struct {
 	Type        string          `json:"type"`
 	Name        string          `json:"name"`
 	Description *string         `json:"description"`
 	Parameters  json.RawMessage `json:"parameters"` // of a function
 	Strict      bool            `json:"strict"`     // of a function
+	Format      json.RawMessage `json:"format"`     // of a custom tool
 	Tools       []tool          `json:"tools"`      // of a namespace
 }
 
 // MarshalJSON writes the keys of the tool's type.
 func (t tool) MarshalJSON() ([]byte, error) {
-	if t.Type == typeNamespace {
+	switch t.Type {
+	case typeNamespace:
 		return encode(struct {
 			Type        string  `json:"type"`
 			Name        string  `json:"name"`
 			Description *string `json:"description"`
 			Tools       []tool  `json:"tools"`
 		}{t.Type, t.Name, t.Description, t.Tools})
+	case typeCustom:
+		return encode(struct {
+			Type        string          `json:"type"`
+			Name        string          `json:"name"`
+			Description *string         `json:"description"`
+			Format      json.RawMessage `json:"format"`
+		}{t.Type, t.Name, t.Description, t.Format})
 	}
 	return encode(struct {
 		Type        string          `json:"type"`
@@ -40,7 +50,7 @@ func (t tool) MarshalJSON() ([]byte, error) {
 
 // Samples implements schema.Sampler.
 func (t tool) Samples() []any {
-	return []any{tool{Type: typeFunction}, tool{Type: typeNamespace, Tools: []tool{{Type: typeFunction}}}}
+	return []any{tool{Type: typeFunction}, tool{Type: typeCustom, Format: anyText}, tool{Type: typeNamespace, Tools: []tool{{Type: typeFunction}}}}
 }
 
 const (
@@ -67,9 +77,7 @@ func decodeTools(f *wire.Fields, c *generate.Conversation, r *response) callees 
 			r.Tools = append(r.Tools, q.decodeNamespace(in))
 		case kind == typeWebSearch && offline(in): // of an empty cache
 		default:
-			t, described := decodeTool(in)
-			r.Tools = append(r.Tools, t)
-			q.add(in, described, t.Strict)
+			r.Tools = append(r.Tools, q.decode(in, ""))
 		}
 		return true
 	})
@@ -77,19 +85,42 @@ func decodeTools(f *wire.Fields, c *generate.Conversation, r *response) callees 
 	return q.callees
 }
 
-// add adds a function to those that the model sees.
-func (q *toolReader) add(in *wire.Fields, t text.Tool, strict bool) {
-	c := q.conversation
-	if q.callees != nil && in.Err() == nil && slices.ContainsFunc(c.Tools, func(other text.Tool) bool { return other.Name == t.Name }) {
-		in.Fail("name", "Invalid value for {}: the model would see two functions with the name %q.", short(t.Name))
+// decode reads a function or a custom tool, and adds it to those that the model sees. Custom tools may be in namespaces,
+// too. intro stands before the description that the model sees.
+func (q *toolReader) decode(in *wire.Fields, intro string) tool {
+	var kind string
+	if in.String("type", &kind); kind == typeCustom {
+		return q.decodeCustom(in, intro)
 	}
-	c.Tools = append(c.Tools, t)
-	if strict {
+	t, described := decodeTool(in)
+	described.Name, described.Description = q.seen(in, t.Name), introduced(intro, described.Description)
+	c := q.conversation
+	c.Tools = append(c.Tools, described)
+	if t.Strict {
 		if c.Strict == nil {
 			c.Strict = map[string]bool{}
 		}
-		c.Strict[t.Name] = true
+		c.Strict[described.Name] = true
 	}
+	return t
+}
+
+// seen is the name of a tool as the model sees it.
+func (q *toolReader) seen(in *wire.Fields, name string) string {
+	c := callee{q.namespace, name}
+	seen := c.seen()
+	if q.callees != nil && in.Err() == nil && slices.ContainsFunc(q.conversation.Tools, func(other text.Tool) bool { return other.Name == seen }) {
+		in.Fail("name", "Invalid value for {}: the model would see two functions with the name %q.", short(seen))
+	}
+	if q.namespace != "" {
+		q.callees[seen] = c
+	}
+	return seen
+}
+
+// introduced is a description behind that of the namespace.
+func introduced(intro, description string) string {
+	return strings.TrimPrefix(intro+"\n\n"+description, "\n\n")
 }
 
 // offline reports whether a web search may fetch nothing.
@@ -103,7 +134,7 @@ func offline(in *wire.Fields) bool {
 func decodeTool(in *wire.Fields) (t tool, described text.Tool) {
 	required(in, "type", &t.Type)
 	if t.Type != typeFunction && in.Err() == nil {
-		in.Fail("type", "Invalid value for {}: the tool %q is not supported, as this server runs no tools: use a function.", short(t.Type))
+		in.Fail("type", "Invalid value for {}: the tool %q is not supported, as this server runs no tools: use a function or a custom tool.", short(t.Type))
 	}
 	required(in, "name", &t.Name)
 	if in.Has("description") {
@@ -116,7 +147,7 @@ func decodeTool(in *wire.Fields) (t tool, described text.Tool) {
 		raw, _ := in.Raw("parameters")
 		t.Parameters = slices.Clone(raw)
 	}
-	described.Name, described.Parameters = t.Name, t.Parameters
+	described.Parameters = t.Parameters
 	return t, described
 }
 
@@ -141,14 +172,14 @@ func decodeChoice(f *wire.Fields, c *generate.Conversation, r *response) {
 	var kind string
 	switch required(o, "type", &kind); kind {
 	case "":
-	case typeFunction:
+	case typeFunction, typeCustom:
 		c.Tool = calleeOf(o)
 		c.ToolChoice = generate.ToolsRequired
 		o.FailWith(knows(o, "name", c.Tool, c.Tools))
 	case "allowed_tools":
 		decodeAllowed(o, c)
 	default:
-		o.Fail("type", "Invalid value for {}: %q is not supported; use \"function\" or \"allowed_tools\".", short(kind))
+		o.Fail("type", "Invalid value for {}: %q is not supported; use \"function\", \"custom\" or \"allowed_tools\".", short(kind))
 	}
 }
 
@@ -194,8 +225,8 @@ func decodeAllowed(o *wire.Fields, c *generate.Conversation) {
 	allowed := map[string]bool{}
 	o.Objects("tools", "a list of tools", func(_ int, in *wire.Fields) bool {
 		var kind string
-		if in.String("type", &kind); kind != typeFunction {
-			in.Fail("type", "Invalid value for {}: expected %q.", typeFunction)
+		if in.String("type", &kind); kind != typeFunction && kind != typeCustom {
+			in.Fail("type", "Invalid value for {}: expected %q or %q.", typeFunction, typeCustom)
 		}
 		name := calleeOf(in)
 		in.FailWith(knows(in, "name", name, c.Tools))

@@ -20,7 +20,7 @@ type deleted struct {
 
 // Types are the types of this package's endpoints, by method and path.
 func Types() map[string]wire.Types {
-	events := []any{lifecycleEvent{}, itemAdded{}, partAdded{}, textDelta{}, textDone{}, reasoningDelta{}, reasoningDone{}, argumentsDelta{}, argumentsDone{}, errorEvent{}}
+	events := []any{lifecycleEvent{}, itemAdded{}, partAdded{}, textDelta{}, textDone{}, reasoningDelta{}, reasoningDone{}, argumentsDelta{}, argumentsDone{}, inputDelta{}, inputDone{}, errorEvent{}}
 	return map[string]wire.Types{
 		"POST /v1/responses":                 {Summary: "Answers input items with output items.", Reads: wire.ReadsBody, Answer: response{}, Events: events},
 		"POST /v1/responses/input_tokens":    {Summary: "Counts the tokens of a request's prompt.", Reads: wire.ReadsBody, Answer: inputTokens{}},

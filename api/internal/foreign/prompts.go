@@ -43,7 +43,7 @@ var foreignServices = []row{
 	{texts, "web_search_options search_parameters enable_search search_options search_settings", "OpenAI, xAI, DashScope, Groq", "the server does not search the web.", append([]string{"false"}, never...), ""},
 	{texts, "search_mode search_domain_filter search_recency_filter", "Perplexity", "the server does not search the web.", nil, ""},
 	{texts, "plugins integrations mcp_servers connectors enable_code_interpreter translation_options", "OpenRouter, LM Studio, Cohere, DashScope", "the server has no plugins; use tools.", nil, ""},
-	{texts, "verbosity", "OpenAI", "the model has no such setting.", []string{`"medium"`, `""`}, ""},
+	{texts &^ (Chat | Responses), "verbosity", "OpenAI", "the model has no such setting.", []string{`"medium"`, `""`}, ""},
 	{texts &^ Chat, "prediction", "OpenAI, Mistral", "only /v1/chat/completions takes a prediction.", nil, ""},
 	{texts, "speculation", "Fireworks", "use prediction of /v1/chat/completions.", nil, ""},
 	{both, "previous_response_id conversation session_params", "OpenAI, LM Studio, SGLang", "the server keeps no conversations; send all messages.", nil, ""},

@@ -76,3 +76,24 @@ func Object(f *wire.Fields, at string, v chat.Value) (*chat.Dict, bool) {
 	}
 	return o, ok
 }
+
+// DecodeVerbosity reads verbosity, how long an answer should be. to keeps its value without it.
+func DecodeVerbosity(f *wire.Fields, to *string) {
+	switch f.String("verbosity", to); *to {
+	case "", "low", "medium", "high":
+	default:
+		f.Fail("verbosity", "Invalid value for {}: expected \"low\", \"medium\" or \"high\".")
+	}
+}
+
+// SetVerbosity makes verbosity a variable of the chat template, unless arguments of the template have it. Templates that
+// do not know it render the same prompt.
+func SetVerbosity(c *text.Conversation, verbosity string) {
+	if _, given := c.Arguments["verbosity"]; given || verbosity == "" {
+		return
+	}
+	if c.Arguments == nil {
+		c.Arguments = map[string]any{}
+	}
+	c.Arguments["verbosity"] = verbosity
+}

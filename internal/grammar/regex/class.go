@@ -44,11 +44,15 @@ func table(tables ...*unicode.RangeTable) []dfa.Range {
 	return dfa.Normalise(out)
 }
 
+// maxFolds bounds the ranges of the classes that match letters in both cases.
+const maxFolds = 1 << 17
+
 // folded is a class that matches letters in both cases, if the flag says so.
 func (p *parser) folded(ranges []dfa.Range) *node {
-	if !p.fold {
+	if !p.fold || p.folds > maxFolds { // too many are an error of count
 		return &node{kind: class, ranges: ranges}
 	}
+	p.folds += 1 + len(ranges)
 	const most = 1 << 12
 	all := append([]dfa.Range(nil), ranges...)
 	for _, r := range ranges {

@@ -29,6 +29,7 @@ type parser struct {
 	depth int
 	nodes int
 	fold  bool // letters match in both cases
+	folds int  // ranges of classes for which that was done
 }
 
 func parse(src string) (*node, error) {
@@ -64,6 +65,9 @@ func (p *parser) rune() rune {
 func (p *parser) count() error {
 	if p.nodes++; p.nodes > maxNodes {
 		return errorf("the expression has more than %d parts", maxNodes)
+	}
+	if p.folds > maxFolds {
+		return errorf("the classes that match in both cases are too large")
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package regex_test
 
 import (
+	"strings"
 	"testing"
 	"unicode"
 
@@ -31,5 +32,16 @@ func TestRepeatedUnicodePropertiesAreNotTooLarge(t *testing.T) {
 	}
 	if !d.Match("Größe") || d.Match("a b") || d.Match("") {
 		t.Error("\\p{L}+ does not match words")
+	}
+}
+
+// TestClassesOfBothCasesAreBounded: folding those of one expression of 30 KB took minutes, which no budget counted.
+func TestClassesOfBothCasesAreBounded(t *testing.T) {
+	src := "(?i)" + strings.Repeat(`\W`, 10_000)
+	if _, err := regex.Text(src, &dfa.Budget{Steps: 1_000_000, States: 1 << 12}); err == nil || !strings.Contains(err.Error(), "both cases") {
+		t.Errorf("got %v, want an error of the classes", err)
+	}
+	if _, err := regex.Text(`(?i)\W{3}[a-zé]+`, &dfa.Budget{Steps: 300_000_000, States: 1 << 16}); err != nil {
+		t.Error(err)
 	}
 }

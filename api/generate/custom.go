@@ -1,0 +1,204 @@
+package generate
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
+
+	"github.com/heftai/heft/api/wire"
+	"github.com/heftai/heft/internal/grammar/lark"
+	"github.com/heftai/heft/text"
+)
+
+// A Custom tool takes a text in place of arguments. The model sees a function with one argument, a string that is called
+// input; pieces of its calls ([Call]) have the text of that string.
+type Custom struct {
+	Name, Description string
+	// Syntax is "lark" or "regex" if Definition says what the text must be; "": any text.
+	Syntax, Definition string
+	// Field is what a client calls the definition, for errors; "" is "definition".
+	Field string
+}
+
+// customInput is the name of the argument.
+const customInput = "input"
+
+// CustomTool adds a custom tool to those that the model sees. Errors are of type *wire.Error.
+func (c *Conversation) CustomTool(t Custom) error {
+	expression, hint := "", ""
+	switch t.Syntax {
+	case "":
+	case "regex":
+		expression, hint = t.Definition, "A text that matches this regular expression as a whole: "
+	case "lark":
+		var err error
+		if expression, err = lark.Expression(t.Definition); err != nil {
+			why := strings.TrimPrefix(err.Error(), "lark: ")
+			return &wire.Error{Kind: wire.Invalid, Field: t.Field, Err: err, Message: fmt.Sprintf("'%s' cannot be enforced: %s.", t.Field, why)}
+		}
+		hint = "A text that matches the rule start of this grammar in Lark's notation:\n"
+	}
+	shown := inputSchema(hint+t.Definition, "")
+	if c.custom == nil {
+		c.custom = map[string]customTool{}
+	}
+	c.custom[t.Name] = customTool{schema: inputSchema("", expression), held: expression != "", field: t.Field}
+	c.Tools = append(c.Tools, text.Tool{Name: t.Name, Description: t.Description, Parameters: shown})
+	return nil
+}
+
+// customTool is what is known of a custom tool.
+type customTool struct {
+	schema []byte // of its arguments, that is enforced
+	held   bool   // the text must match a definition
+	field  string // that has the definition
+}
+
+// inputSchema is the schema of arguments with one text. expression is what the text must match; "": anything.
+func inputSchema(description, expression string) json.RawMessage {
+	type property struct {
+		Type        string `json:"type"`
+		Description string `json:"description,omitzero"`
+		Pattern     string `json:"pattern,omitzero"`
+	}
+	p := property{Type: "string", Description: description}
+	if rest, fold := strings.CutPrefix(expression, "(?i)"); fold {
+		p.Pattern = "(?i)^(?:" + rest + ")$"
+	} else if expression != "" {
+		p.Pattern = "^(?:" + expression + ")$"
+	}
+	schema, _ := json.Marshal(struct { // texts can be written
+		Type       string              `json:"type"`
+		Properties map[string]property `json:"properties"`
+		Required   []string            `json:"required"`
+		Additional bool                `json:"additionalProperties"`
+	}{"object", map[string]property{customInput: p}, []string{customInput}, false})
+	return schema
+}
+
+// CustomArguments returns the arguments of a call of a custom tool, as the model has written them for a text.
+func CustomArguments(input string) string {
+	var b strings.Builder
+	_ = wire.Encode(&b, map[string]string{customInput: input}) // a text can be written
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// definition gives an error about the arguments of a custom tool the name of its definition.
+func (t *customTool) definition(err error) error {
+	var own *wire.Error
+	if !t.held || !errors.As(err, &own) {
+		return err
+	}
+	why := own.Message
+	if _, behind, ok := strings.Cut(why, " cannot be enforced: "); ok {
+		why = behind
+	}
+	return &wire.Error{Kind: own.Kind, Field: t.field, Err: err, Message: fmt.Sprintf("'%s' cannot be enforced: %s", t.field, why)}
+}
+
+// beginInput is what arguments begin with, before the text.
+var beginInput = regexp.MustCompile(`^\s*\{\s*"` + customInput + `"\s*:\s*"`)
+
+// An inputReader reads the text of the arguments of a custom tool's call while they come. Arguments that are not those of
+// such a call are the text themselves.
+type inputReader struct {
+	head  string // arguments before the text; all of them if they are others
+	rest  string // the beginning of an escape
+	begun bool
+	ended bool
+}
+
+// read returns what is new of the text.
+func (r *inputReader) read(arguments string) string {
+	if !r.begun {
+		r.head += arguments
+		at := beginInput.FindStringIndex(r.head)
+		if at == nil {
+			return ""
+		}
+		r.begun, arguments, r.head = true, r.head[at[1]:], ""
+	}
+	var b strings.Builder
+	s := r.rest + arguments
+	for r.rest = ""; s != "" && !r.ended; {
+		n := strings.IndexAny(s, `"\`)
+		if n < 0 {
+			n = len(s)
+		}
+		b.WriteString(s[:n])
+		if s = s[n:]; s == "" {
+			break
+		}
+		c, n := unescape(s)
+		if n == 0 {
+			r.rest = s
+			break
+		}
+		if r.ended = s[0] == '"'; !r.ended {
+			b.WriteRune(c)
+		}
+		s = s[n:]
+	}
+	return b.String()
+}
+
+// end returns the text of arguments that are not those of a custom tool.
+func (r *inputReader) end() string {
+	if r.begun {
+		return ""
+	}
+	return r.head
+}
+
+// unescape reads an escape of JSON, or a quote. n is 0 if s does not have all of it.
+func unescape(s string) (c rune, n int) {
+	switch {
+	case s[0] == '"':
+		return 0, 1
+	case len(s) < 2:
+		return 0, 0
+	case s[1] != 'u':
+		if i := strings.IndexByte("bfnrt", s[1]); i >= 0 {
+			return rune("\b\f\n\r\t"[i]), 2
+		}
+		c, n = utf8.DecodeRuneInString(s[1:])
+		return c, 1 + n
+	}
+	c, n = hexEscape(s)
+	if n == 0 || !utf16.IsSurrogate(c) {
+		return c, n
+	}
+	if len(s) > n && s[n] != '\\' || len(s) > n+1 && s[n+1] != 'u' {
+		return utf8.RuneError, n
+	}
+	low, m := hexEscape(s[n:])
+	if m == 0 {
+		return 0, 0
+	}
+	if both := utf16.DecodeRune(c, low); both != utf8.RuneError {
+		return both, n + m
+	}
+	return utf8.RuneError, n
+}
+
+// hexEscape reads \u and four digits.
+func hexEscape(s string) (c rune, n int) {
+	const length = len(`\u0000`)
+	if len(s) < length {
+		return 0, 0
+	}
+	for _, d := range []byte(s[2:length]) {
+		c <<= 4
+		switch {
+		case d >= '0' && d <= '9':
+			c |= rune(d - '0')
+		case d|0x20 >= 'a' && d|0x20 <= 'f':
+			c |= rune(d|0x20-'a') + 10
+		}
+	}
+	return c, length
+}
