@@ -111,6 +111,7 @@ func mistrals() []architecture {
 		{"ministral3", "Ministral3ForCausalLM", "model", "Ministral3DecoderLayer", 1, []int{2}, ministral3},
 		{"mistral", "MistralForCausalLM", "model", "MistralDecoderLayer", 1, []int{2}, mistral},
 		{"mistral4", "Mistral4ForCausalLM", "model", "Mistral4DecoderLayer", 1, []int{2}, mistral4},
+		{"mistral_large4_text", "", "model", "MistralLarge4TextDecoderLayer", 1, []int{2}, mistralLarge4},
 		{"mixtral", "MixtralForCausalLM", "model", "MixtralDecoderLayer", 1, []int{2}, mixtral},
 	}
 }

@@ -30,7 +30,7 @@ func (f *fields) ropedLayers(layers int) []bool {
 	interval := f.size("no_rope_layer_interval", 4)
 	roped := make([]bool, layers)
 	list := f.list(name)
-	if list != nil && len(list) != layers {
+	if list != nil && len(list) < layers {
 		f.fail(name, "%d values for %d layers", len(list), layers)
 		return roped
 	}

@@ -420,7 +420,7 @@ func TestGroupsRankByTwo(t *testing.T) {
 	const grouped = `, "n_group": 2, "topk_group": 1, "num_experts_per_tok": 2, "n_routed_experts": 8, "num_experts": 8, "n_shared_experts": 1, "num_hidden_layers": 8, "hidden_size": 3072}`
 	for modelType, more := range map[string]string{
 		"axk1": "", "bailing_hybrid": "", "deepseek_v3": "", "deepseek_v32": "", "dots1": "", "exaone_moe": "", "glm4_moe": "", "glm4_moe_lite": "", "glm_moe_dsa": "",
-		"kimi_k2": "", "kimi_linear": "", "mimo_v2_flash": "", "mistral4": "", "nemotron_h": `, "layers_block_type": ["moe"]`, "sarvam_mla": "", "sarvam_moe": "", "solar_open": "",
+		"kimi_k2": "", "kimi_linear": "", "mimo_v2_flash": "", "mistral4": "", "mistral_large4": "", "nemotron_h": `, "layers_block_type": ["moe"]`, "sarvam_mla": "", "sarvam_moe": "", "solar_open": "",
 		"deepseek_v2": `, "topk_method": "group_limited_greedy"`,
 	} {
 		found := false

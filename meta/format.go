@@ -158,8 +158,8 @@ type Companion struct {
 	Suffix string
 	// Other is another suffix that published files have for the same tensor, or "".
 	Other string
-	// Instead, "" for none, is what further published files have instead of the end ".weight".
-	Instead string
+	// Instead is what further published files have instead of the end ".weight".
+	Instead []string
 	// DTypes are those that kernels read; the first is assumed where no header tells.
 	DTypes   []DType
 	Optional bool
@@ -194,7 +194,7 @@ var formats = [quantFormats]Format{
 	QuantFP8: {
 		Name: "fp8", Published: true,
 		Codes:  Packed{DTypes: []DType{Float8E4M3}, Rows: 1, Columns: 1},
-		Scales: Companion{Suffix: "_scale_inv", Other: "_scale", Instead: ".scale", DTypes: valueDTypes, size: perBlock},
+		Scales: Companion{Suffix: "_scale_inv", Other: "_scale", Instead: besideWeights, DTypes: valueDTypes, size: perBlock},
 		group:  (*quantised).blockOrAll, weights: weightPlace.linearOrExperts, unread: ofActivations,
 	},
 	QuantMXFP4: {
@@ -291,13 +291,13 @@ var formats = [quantFormats]Format{
 	QuantFP8Powers: {
 		Name: "fp8 e8m0", Published: true,
 		Codes:  Packed{DTypes: []DType{Float8E4M3}, Rows: 1, Columns: 1},
-		Scales: Companion{Suffix: "_scale_inv", Other: "_scale", Instead: ".scale", DTypes: powerDTypes, size: perBlock},
+		Scales: Companion{Suffix: "_scale_inv", Other: "_scale", Instead: besideWeights, DTypes: powerDTypes, size: perBlock},
 		group:  (*quantised).blockOrAll, weights: weightPlace.linearOrExperts, unread: ofActivations, powers: true,
 	},
 	QuantMXFP4Packed: {
 		Name: "mxfp4 packed", Published: true,
 		Codes:  Packed{Suffix: "_packed", DTypes: []DType{Uint8}, Own: []DType{Int8}, Rows: 1, Columns: 2},
-		Scales: Companion{Suffix: "_scale", Other: "_scale_inv", Instead: ".scale", DTypes: powerDTypes, size: perBlock},
+		Scales: Companion{Suffix: "_scale", Other: "_scale_inv", Instead: besideWeights, DTypes: powerDTypes, size: perBlock},
 		group:  func(*quantised, int, int, []int) (int, int) { return 1, 32 }, weights: weightPlace.linearOrExperts, unread: ofActivations, powers: true,
 	},
 }
@@ -309,7 +309,7 @@ var powerDTypes = []DType{Uint8, Float8E8M0}
 func sixteenColumns(*quantised, int, int, []int) (int, int) { return 1, 16 }
 
 // ofActivations are the scales by which other programs round activations. Heft does not round them.
-var ofActivations = []string{"input_scale", "input_zero_point", "input_global_scale", "output_scale", "weight_shape"}
+var ofActivations = []string{"activation_scale", "qscale_act", "input_scale", "input_zero_point", "input_global_scale", "output_scale", "weight_shape"}
 
 // blockOf is a block of columns of a row with its scales inside, as ggml has them.
 func blockOf(columns, bytes int) Packed {

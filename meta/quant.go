@@ -304,8 +304,10 @@ func (t *tree) companion(s TensorSource, base string, c *Companion, header Check
 	if c.Other != "" {
 		names = append(names, base+c.Other)
 	}
-	if bare, ok := strings.CutSuffix(base, ".weight"); ok && c.Instead != "" {
-		names = append(names, bare+c.Instead)
+	if bare, ok := strings.CutSuffix(base, ".weight"); ok {
+		for _, end := range c.Instead {
+			names = append(names, bare+end)
+		}
 	}
 	for _, n := range names {
 		if _, _, ok := t.first(s.with(n)); ok {
@@ -314,6 +316,9 @@ func (t *tree) companion(s TensorSource, base string, c *Companion, header Check
 	}
 	return name
 }
+
+// besideWeights are the names of scales in files of DeepSeek V4 and of Mistral Large 4.
+var besideWeights = []string{".scale", ".qscale_weight"}
 
 // first returns the shape and dtype of the first tensor of s in the checkpoint.
 func (t *tree) first(s TensorSource) ([]int, DType, bool) { return t.header.Tensor(s.at(0)) }

@@ -85,17 +85,21 @@ type MLASpec struct {
 	QBeside bool
 	// KVDown is [LoraRank+RopeDim, hidden], and KVUp [Heads·(NopeDim+ValueDim), LoraRank]: for each head its keys'
 	// part and its values'.
+	// With AttentionSpec.Shared, c and rope(r) are those of an earlier layer, and KVDown and KVNorm are "".
 	KVDown, KVNorm, KVUp string
 	KRopeNorm            string // norm of r before rope, "" for none
 	// KeyUp and ValueUp are set instead of KVUp where the expansion is stored in two: for each head the
 	// transpose of its keys' part, [Heads·LoraRank, NopeDim], and its values' part, [Heads·ValueDim, LoraRank].
 	KeyUp, ValueUp   string
 	LoraRank         int // channels of the compressed key/value
-	RopeDim, NopeDim int // channels of a query or key head that rope turns, and of its other part
+	RopeDim, NopeDim int // channels of a query or key head that rope turns, 0 for none, and of its other part
 	// KVScale multiplies the compressed key/value behind its norm, and QueryScale the queries. 0 means 1.
 	KVScale, QueryScale float32
 	// QueryGrowth, nil for none, is of type [RopeNone] and multiplies the queries by their position's growth before Rope.
 	QueryGrowth *RopeSpec
+	// HeadScale, "" for none, names a child with the Params scale and bias, [Heads]. It multiplies the queries of head h
+	// at position p by scale[h]·ln(p + 1) + bias[h] (Mistral Large 4).
+	HeadScale string
 	// Indexer, nil for none, limits the positions that a token attends to, to Chosen of them. Chosen > 0 without
 	// an Indexer says that they are those of the last layer before that has one.
 	Indexer *IndexerSpec
@@ -104,12 +108,16 @@ type MLASpec struct {
 
 // IndexerSpec chooses, for each token, the Count positions with the highest scores, as DeepSeek-V3.2's sparse
 // attention does (transformers' DeepseekV32Indexer). A score is the sum over Heads of weight · max(0, q·k), with
-// queries from the normalised compression of MLA's queries, and one key per token, which is cached. Factors
+// queries from the normalised compression of MLA's queries, or else from the layer's operand, and one key per token,
+// which is cached. Rope turns both as it does those of attention, if it turns them. Factors
 // that all scores have in common are left out. Names are dotted paths to children of the attention.
 type IndexerSpec struct {
-	// Q is [Heads·HeadDim, rank of MLA's queries], K [HeadDim, hidden], KNorm a norm of HeadDim channels, and
-	// Weights [Heads, hidden].
+	// Q is [Heads·HeadDim, rank of MLA's queries], or [Heads·HeadDim, hidden] where these have no compression, K
+	// [HeadDim, hidden], KNorm a norm of HeadDim channels, and Weights [Heads, hidden].
 	Q, K, KNorm, Weights string
+	QNorm                string // norm of the operand of Q, "" for none
+	HeadScale            string // as MLASpec's, of the queries before rope
+	Layer                int    // with AttentionSpec.Shared, index of the cache of the keys
 	Heads, HeadDim       int
 	Count                int  // positions; a token that sees fewer attends to all of them
 	Interleaved          bool // rope turns pairs of neighbours in the first MLASpec.RopeDim channels
@@ -205,6 +213,10 @@ type RopeSpec struct {
 	// contexts get sharper attention (Llama 4, Mistral 4). GrowthEvery and GrowthShift are tokens.
 	Growth                   float64
 	GrowthEvery, GrowthShift int
+	GrowthAlone              bool // the factor is that without its 1
+	// Alpha, "" for none, is the path from the root of a module with the Param alpha, [Dim/2]. Frequency n is multiplied by
+	// exp(alpha[n]) (Mistral Large 4).
+	Alpha string
 
 	// ShortScale and LongScale replace the factor of cos and sin for sequences of up to Original tokens,
 	// and for longer ones (Phi-3.5-MoE); 0 means that they do not.

@@ -59,6 +59,7 @@ func wrappers() []wrapper {
 		{"minicpmv4_7", "MiniCPMV4_7ForConditionalGeneration", "MiniCPMV4_7Model", text, "qwen3_5_text", false, false, false},
 		{"minimax_m3_vl", "MiniMaxM3SparseForConditionalGeneration", "MiniMaxM3VLModel", text, "minimax_m3_vl_text", true, false, true},
 		{"mistral3", "Mistral3ForConditionalGeneration", "Mistral3Model", text, "mistral", false, true, false},
+		{"mistral_large4", "MistralLarge4ForConditionalGeneration", "MistralLarge4Model", text, "mistral_large4_text", true, false, false},
 		{"mllama", "MllamaForConditionalGeneration", "MllamaModel", text, "mllama_text_model", true, false, false},
 		{"muse_glimmer", "MuseGlimmerForConditionalGeneration", "MuseGlimmerModel", text, "muse_glimmer_text", true, false, false},
 		{"ovis2", "Ovis2ForConditionalGeneration", "Ovis2Model", text, "qwen2", false, true, false},
@@ -227,7 +228,7 @@ func (w *wrapper) textNames() []string {
 	for _, part := range []string{"embed_tokens.", "layers.", "norm."} {
 		names = append(names, part, "model."+part)
 	}
-	return names
+	return append(names, "tok_embeddings.", "lerope.", "output.") // Mistral's own
 }
 
 // OtherPart reports whether a checkpoint's tensor belongs to a part of the model beside the text

@@ -104,10 +104,41 @@ def axk2(R, sparse):
     return c
 
 
+def mistral_large4(R, sparse, wrap):
+    """The text model has the names of Mistral's own files, which transformers saves."""
+    c = sparse(R, "mistral_large4_text")
+    n = R.choice([3, 4, 5])
+    for name in ("q_lora_rank", "rope_interleave", "scoring_func", "topk_method", "norm_topk_prob", "tie_word_embeddings", "first_k_dense_replace", "n_group", "topk_group"):
+        c.pop(name, None)
+    c.update(num_hidden_layers=n, hidden_size=R.choice([16, 24]), index_head_dim=R.choice([8, 12]), n_routed_experts=R.choice([4, 6]), num_experts_per_tok=R.choice([1, 2, 3]),
+             n_shared_experts=R.choice([1, 2]))
+    if R.random() < 0.5:
+        c["final_logit_softcapping"] = 3.0
+    if R.random() < 0.4:
+        c.update(n_group=2, topk_group=1, num_experts_per_tok=2)
+    for name, first, other in ("no_rope_layers", 1, 0), ("mlp_layer_types", "dense", "sparse"), ("indexer_types", "full", "shared"):
+        if R.random() < 0.75:
+            c[name] = [first] + [R.choice([first, other]) for _ in range(n - 1)]
+        elif name == "indexer_types" and R.random() < 0.5:
+            c.update(index_topk_freq=2, index_skip_topk_offset=1)
+    if R.random() < 0.7:  # a layer has its own keys, or those of the last one with its kind of rope that has
+        c["kv_source_layers"], last = [], {}
+        for i, roped in enumerate(c.get("no_rope_layers") or [1, 1, 1, 0, 1][:n]):
+            if roped not in last or R.random() < 0.4:
+                last[roped] = i
+            source, owners = last[roped], [j for j, of in enumerate(c["kv_source_layers"]) if of == j]
+            if source != i and getattr(R, "wide", False) and R.random() < 0.4:  # whatever it names, the reference takes the last of its kind of rope
+                source = R.choice(owners)
+            c["kv_source_layers"].append(source)
+    vision = dict(model_type="pixtral", hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=2, head_dim=4, image_size=8, patch_size=4)
+    return wrap("mistral_large4", c, vision, "dtype" in c, image_token_index=5, tie_word_embeddings=R.random() < 0.3)
+
+
 def latest(llama, wrap, sparse):
     """The makers, each with the seeds of the committed fixtures. llama and sparse are family_configs'."""
     return {
         "axk2": (lambda R: axk2(R, sparse), [6, 15]),
+        "mistral_large4": (lambda R: mistral_large4(R, sparse, wrap), [76, 77]),
         "step3p5": (lambda R: step3p5(R, llama), [7, 13]),
         "step3p7": (lambda R: step3p7(R, llama, wrap), [1]),
     }

@@ -20,7 +20,7 @@ import tempfile
 import torch
 import transformers
 from safetensors.torch import load_file, save_file
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
 
 from in_double import in_double
 from late_configs import without_idle_experts
@@ -232,8 +232,11 @@ MODELS |= {
     "deepseek-v32": ("deepseek_v32", LATENT),
     "axk2": ("axk2", dict(LATENT, n_group=None, topk_group=None, gated_norm_rank=3, mlp_layer_types=["dense", "sparse"], first_k_dense_replace=None)),
     "glm-moe-dsa": ("glm_moe_dsa", dict(LATENT, indexer_types=["full", "shared"])),
+    "mistral-large4": ("mistral_large4", dict(LATENT, q_lora_rank=None, num_hidden_layers=4, no_rope_layers=[1, 0, 1, 0], kv_source_layers=[0, 1, 0, 1], indexer_types=["full", "shared", "full", "shared"],
+                                              mlp_layer_types=["dense", "sparse", "dense", "dense"], final_logit_softcapping=3.0, rope_parameters=rope(rope_type="yarn", factor=4.0, original_max_position_embeddings=8))),
 }
 STATES = ("linear_attn_alpha_factor", "conv_L_cache", "linear_num_key_heads", "state_size", "ssm_state_size", "mamba_d_state", "lru_width", "linear_attn_config", "kda_safe_gate")
+IMAGES = ("vision_encoder.", "vision_language_adapter.", "patch_merger.", "pre_mm_projector_norm.")  # parts of Mistral's models that Heft does not read
 STEEP = ("num_kv_shared_layers", "enable_moe_block")  # of Gemma 3n and 4, whose scores are not scaled: float32 is too short
 SCALES = {"zamba": 0.7, "zamba2": 0.7}  # of weights, where float32 is too short for gradients of larger ones; 1.2 of others
 
@@ -241,9 +244,13 @@ SCALES = {"zamba": 0.7, "zamba2": 0.7}  # of weights, where float32 is too short
 def build(kind, fields):
     torch.manual_seed(len(kind))
     fields = {k: v for k, v in dict(SIZES, **fields).items() if v is not None}
+    auto = AutoModelForCausalLM
+    if kind == "mistral_large4":  # transformers has no text model alone
+        vision = dict(model_type="pixtral", hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=2, head_dim=4, image_size=8, patch_size=4)
+        auto, fields = AutoModelForImageTextToText, dict(text_config=fields, vision_config=vision, image_token_index=0)
     config = AutoConfig.for_model(kind, **fields)
     config._attn_implementation = "sdpa" if fields.get("alibi") else "eager"  # Falcon's eager one adds its biases twice
-    model = without_idle_experts(AutoModelForCausalLM.from_config(config, dtype=torch.float32, experts_implementation="eager").eval())
+    model = without_idle_experts(auto.from_config(config, dtype=torch.float32, experts_implementation="eager").eval())
     with torch.no_grad():
         for _, t in list(model.named_parameters()) + [(n, b) for n, b in model.named_buffers() if "correction" in n or "layer_scalar" in n]:
             if t.dim() > 1:
@@ -269,7 +276,7 @@ def saved(model):
     with tempfile.TemporaryDirectory() as folder:
         model.save_pretrained(folder)
         tensors = load_file(pathlib.Path(folder) / "model.safetensors")
-    return {n: t for n, t in sorted(tensors.items()) if "correction_coefs" in n or not any(buffer in n for buffer in ("correction", "expert_bias", "layer_scalar", "act_fn.beta", "act_fn.eps", "slope_rate", "_decay"))}
+    return {n: t for n, t in sorted(tensors.items()) if not n.startswith(IMAGES) and ("correction_coefs" in n or not any(buffer in n for buffer in ("correction", "expert_bias", "layer_scalar", "act_fn.beta", "act_fn.eps", "slope_rate", "_decay")))}
 
 
 def gradients(model, ids, labels):
@@ -303,7 +310,7 @@ def make(folder, name, kind, fields):
     out.mkdir(parents=True)
     model.save_pretrained(out)
     path = out / "model.safetensors"
-    save_file({n: t.to(torch.bfloat16) for n, t in load_file(path).items()}, path, metadata={"format": "pt"})
+    save_file({n: t.to(torch.bfloat16) for n, t in load_file(path).items() if not n.startswith(IMAGES)}, path, metadata={"format": "pt"})
     path.chmod(0o644)
     (out / "generation_config.json").unlink(missing_ok=True)
     config = json.loads((out / "config.json").read_text())

@@ -41,7 +41,7 @@ var operations = map[string]int{
 	"GatedUnitGradients":   1,  // the reverse of GatedUnits
 	"AlternatingGradients": 4,  // the reverse of Alternating
 	"BlockedGradients":     1,  // the reverse of Blocked's attention
-	"Recorder":             15, // with sums whose scale is learned, as in xIELU, and weights of experts with learned scales
+	"Recorder":             16, // with sums whose scale is learned, as in xIELU, weights of experts with learned scales, and angles of rope
 }
 
 // TestBackendHasFewOperations counts the coarse operations of internal/backend.

@@ -91,6 +91,8 @@ type Recorder interface {
 	EmbedPadded(dst tensor.Tensor, table Matrix, ids []int32, scale float32, padding int32)
 	// AddLearned is Add whose scale follows from the values of vectors.
 	AddLearned(dst, x tensor.Tensor, scale float32, by ...Learned)
+	// RopeLearned is Rope by angles, [n, rot/2] in the host's memory, that are proportional to exp(alpha[pair]).
+	RopeLearned(x tensor.Tensor, dim int, cos, sin, angles tensor.Tensor, interleaved bool, alpha tensor.Tensor)
 	// Take returns memory for a result that does not change until the record is reversed. It is
 	// valid only while recording.
 	Take(rows, cols int) tensor.Tensor

@@ -30,8 +30,8 @@ func Compile(root *meta.Module) (*Program, error) {
 	if root == nil {
 		return nil, errors.New("nn: no module")
 	}
-	c := &compiler{program: &Program{}, caches: map[int]string{}, states: map[int]string{}}
 	root = root.Resolve()
+	c := &compiler{root: root, program: &Program{alphas: map[int]param{}}, caches: map[int]string{}, states: map[int]string{}}
 	var err error
 	switch root.Kind {
 	case meta.KindCausalLM:
@@ -52,6 +52,7 @@ func Compile(root *meta.Module) (*Program, error) {
 
 // compiler is the state of one Compile.
 type compiler struct {
+	root    *meta.Module
 	program *Program
 	caches  map[int]string // cache layer → path of the attention that owns it
 	states  map[int]string // state → path of the module that owns it
@@ -60,6 +61,8 @@ type compiler struct {
 	layers  []int          // see Unit.Layers
 	held    []int          // see Unit.States
 	host    string         // see Unit.HostOnly
+	learned []int          // see Unit.learned, of the current unit, and
+	read    []Node         // the modules with their parameters
 }
 
 // at returns an error about the module at path.
@@ -166,8 +169,9 @@ func (c *compiler) rule(n Node, in int) (rule, error) {
 
 // unit adds a unit that reads the modules of nodes.
 func (c *compiler) unit(s step, nodes ...Node) {
-	c.program.Units = append(c.program.Units, &Unit{Path: nodes[0].Path, Modules: nodes, Experts: c.experts, Banded: c.banded, Layers: c.layers, States: c.held, HostOnly: c.host, step: s})
-	c.experts, c.banded, c.layers, c.held, c.host = nil, nil, nil, nil, ""
+	c.program.Units = append(c.program.Units, &Unit{Path: nodes[0].Path, Modules: append(nodes, c.read...), Experts: c.experts, Banded: c.banded,
+		Layers: c.layers, States: c.held, HostOnly: c.host, learned: c.learned, step: s})
+	c.experts, c.banded, c.layers, c.held, c.host, c.learned, c.read = nil, nil, nil, nil, "", nil, nil
 }
 
 // cache assigns an attention its layer of the KV cache.
@@ -232,13 +236,32 @@ func (c *compiler) rope(path string, r *meta.RopeSpec, dim int) (int, error) {
 	if r.Dim < 2 || r.Dim%2 != 0 || r.Dim > dim {
 		return 0, at(path, "rope over %d of %d dimensions", r.Dim, dim)
 	}
-	for i, have := range c.program.ropes {
-		if have == r || reflect.DeepEqual(have, r) {
-			return i, nil
-		}
+	i := slices.IndexFunc(c.program.ropes, func(have *meta.RopeSpec) bool { return have == r || reflect.DeepEqual(have, r) })
+	if i < 0 {
+		i = len(c.program.ropes)
+		c.program.ropes = append(c.program.ropes, r)
 	}
-	c.program.ropes = append(c.program.ropes, r)
-	return len(c.program.ropes) - 1, nil
+	if r.Alpha == "" {
+		return i, nil
+	}
+	return i, c.alpha(path, i, r)
+}
+
+// alpha says that the current unit reads what multiplies the frequencies of rope i.
+func (c *compiler) alpha(path string, i int, r *meta.RopeSpec) error {
+	if slices.Contains(c.learned, i) {
+		return nil
+	}
+	n, err := c.child(Node{Module: c.root}, "factors of rope", r.Alpha)
+	if err != nil {
+		return err
+	}
+	if c.program.alphas[i], err = c.param(n, "alpha", r.Dim/2); err != nil {
+		return err
+	}
+	c.together("learned frequencies of rope")
+	c.learned, c.read = append(c.learned, i), append(c.read, n)
+	return nil
 }
 
 // finish checks properties of the whole tree.

@@ -157,7 +157,7 @@ func (p *Program) NewContext(b backend.Backend, w Weights, l Limits) (*Context, 
 	c.normed = c.arena.take(l.states(), p.hidden)
 	c.ropes = make([]ropeTable, len(p.ropes))
 	for i, r := range p.ropes {
-		c.ropes[i].init(c, r)
+		c.ropes[i].init(c, r, p.alphas[i])
 	}
 	c.positions = make([]int32, l.Rows)
 	if p.positions {
@@ -220,7 +220,11 @@ func (c *Context) Begin(in *Input) error {
 		return err
 	}
 	for i := range c.ropes {
-		if err := c.ropes[i].fill(c); err != nil {
+		t := &c.ropes[i]
+		if t.filled = false; t.alpha.Param != nil {
+			continue // its first unit fills it
+		}
+		if err := t.fill(c); err != nil {
 			return err
 		}
 	}
@@ -350,7 +354,9 @@ func (u *Unit) Run(c *Context) error {
 // not be released before [Context.Wait], which has the errors of the operations.
 func (u *Unit) Start(c *Context) error {
 	mark := c.arena.used
-	u.step.run(c)
+	if c.learn(u.learned); c.err == nil {
+		u.step.run(c)
+	}
 	c.arena.used = mark
 	return c.err
 }

@@ -48,12 +48,16 @@ func (g *headGate) apply(c *Context, x, y tensor.Tensor) tensor.Tensor {
 		op.GateHeads(gate, byHead, y, g.act)
 	} else if c.err == nil {
 		c.backend.Gate(byHead, byHead, tensor.Tensor{}, g.act, 0)
-		// A product with a column of ones repeats each number for the channels of its head.
-		n := y.Rows() * g.heads
-		c.backend.Linear(matrix(gate, n, g.dim), matrix(byHead, n, 1), backend.Matrix{Tensor: tensor.Floats(g.ones, g.dim, 1)}, tensor.Tensor{})
+		c.spread(gate, byHead, g.ones)
 		c.backend.Gate(gate, gate, y, meta.ActNone, 0)
 	}
 	return gate
+}
+
+// spread repeats the number of each head for its channels, as many as ones, by a product with a column of them.
+func (c *Context) spread(dst, byHead tensor.Tensor, ones []float32) {
+	n, dim := byHead.Rows()*byHead.Cols(), len(ones)
+	c.backend.Linear(matrix(dst, n, dim), matrix(byHead, n, 1), backend.Matrix{Tensor: tensor.Floats(ones, dim, 1)}, tensor.Tensor{})
 }
 
 // scratch is the memory of a gate, which may be nil.

@@ -13,7 +13,8 @@ import (
 type indexer struct {
 	spec             *meta.IndexerSpec
 	q, k, weights    *linear
-	kNorm            *norm
+	qNorm, kNorm     *norm
+	qScale           *headScale // nil for none
 	scale, headScale float32
 	rotated          int
 }
@@ -38,11 +39,11 @@ func (c *compiler) indexer(n Node, a *latent, in int) (x *indexer, err error) {
 		c.program.choiceShared = c.program.choiceShared || m.Chosen > 0
 		return nil, nil
 	}
-	if s.Heads < 1 || s.HeadDim < a.rotated || s.Count < 1 || m.Chosen != s.Count || a.qDown == nil || a.spec.Rope == nil {
+	if s.Heads < 1 || s.HeadDim < a.rotated || s.Count < 1 || m.Chosen != s.Count || s.Last && a.spec.Rope == nil {
 		return nil, at(n.Path, "an indexer of %d heads of %d that chooses %d positions of %d", s.Heads, s.HeadDim, s.Count, m.Chosen)
 	}
 	x = &indexer{spec: s, rotated: a.rotated, scale: float32(math.Pow(float64(s.HeadDim), -0.5)), headScale: float32(math.Pow(float64(s.Heads), -0.5))}
-	if x.q, err = c.linearNamed(n, "queries of the indexer", s.Q, a.qDown.out, s.Heads*s.HeadDim); err != nil {
+	if err = c.indexerQueries(n, a, x, in); err != nil {
 		return nil, err
 	}
 	if x.k, err = c.linearNamed(n, "keys of the indexer", s.K, in, s.HeadDim); err != nil {
@@ -63,6 +64,20 @@ func (c *compiler) indexer(n Node, a *latent, in int) (x *indexer, err error) {
 	return x, nil
 }
 
+// indexerQueries compiles what makes the queries of x.
+func (c *compiler) indexerQueries(n Node, a *latent, x *indexer, in int) (err error) {
+	if s := x.spec; a.qDown != nil {
+		in = a.qDown.out
+	} else if x.qNorm, err = c.normNamed(n, "norm of the indexer's operand", s.QNorm, in); err != nil {
+		return err
+	}
+	if x.q, err = c.linearNamed(n, "queries of the indexer", x.spec.Q, in, x.spec.Heads*x.spec.HeadDim); err != nil {
+		return err
+	}
+	x.qScale, err = c.headScale(n, x.spec.HeadScale, x.spec.Heads, x.spec.HeadDim)
+	return err
+}
+
 // indexed returns the backend's operations of sparse attention. It fails the pass and returns nil if
 // the backend has none.
 func (c *Context) indexed(path string) backend.Indexed {
@@ -76,12 +91,17 @@ func (c *Context) indexed(path string) backend.Indexed {
 	return b
 }
 
-// choose stores the keys of hidden in the cache of a's layer and sets c.chosen. residual is the
-// normalised compression of a's queries.
+// choose stores the keys of hidden in the cache of a's layer, or in one of their own, and sets c.chosen. residual is the
+// normalised compression of a's queries, or hidden.
 func (x *indexer) choose(c *Context, a *latent, hidden, residual tensor.Tensor) {
 	mark := c.arena.used
 	rows, s := hidden.Rows(), x.spec
 	q, k, weights := c.arena.take(rows, s.Heads*s.HeadDim), c.arena.take(rows, s.HeadDim), c.arena.take(rows, s.Heads)
+	if x.qNorm != nil {
+		y := c.arena.take(rows, residual.Cols())
+		x.qNorm.forward(c, y, residual)
+		residual = y
+	}
 	together := c.collect()
 	x.q.compute(together, q, residual, 0)
 	x.k.compute(together, k, hidden, 0)
@@ -90,17 +110,10 @@ func (x *indexer) choose(c *Context, a *latent, hidden, residual tensor.Tensor) 
 	if x.kNorm != nil {
 		x.kNorm.forward(c, k, k)
 	}
+	x.qScale.apply(c, q)
 	if b := c.indexed(a.path); b != nil {
-		t := &c.ropes[a.rope]
-		if s.Last {
-			c.turnLast(a.rope, q, s.Heads, s.HeadDim)
-			c.turnLast(a.rope, k, 1, s.HeadDim)
-		} else {
-			c.backend.Rope(q, s.HeadDim, t.cos, t.sin, s.Interleaved)
-			c.backend.Rope(k, s.HeadDim, t.cos, t.sin, s.Interleaved)
-		}
-		keys := c.cacheOf(a.spec.Layer)
-		keys.K = keys.V
+		x.turn(c, a, q, k)
+		keys := x.keys(c, a)
 		c.backend.StoreKV(keys.KV, k, tensor.Tensor{}, keys.slots)
 		b.Choose(c.chosen.Columns(0, s.Count), q, weights, keys.KV, keys.spans, backend.IndexArgs{
 			Heads: s.Heads, Dim: s.HeadDim, Count: s.Count, Scale: x.scale, WeightScale: x.headScale,
@@ -109,13 +122,41 @@ func (x *indexer) choose(c *Context, a *latent, hidden, residual tensor.Tensor) 
 	c.arena.used = mark
 }
 
+// turn applies the rope of a, if it has one, to queries and keys.
+func (x *indexer) turn(c *Context, a *latent, q, k tensor.Tensor) {
+	s := x.spec
+	switch {
+	case a.rope < 0:
+	case s.Last:
+		c.turnLast(a.rope, q, s.Heads, s.HeadDim)
+		c.turnLast(a.rope, k, 1, s.HeadDim)
+	default:
+		t := &c.ropes[a.rope]
+		c.backend.Rope(q, s.HeadDim, t.cos, t.sin, s.Interleaved)
+		c.backend.Rope(k, s.HeadDim, t.cos, t.sin, s.Interleaved)
+	}
+}
+
+// keys is the cache of the keys of x.
+func (x *indexer) keys(c *Context, a *latent) layerCache {
+	if a.spec.Shared {
+		return c.cacheOf(x.spec.Layer)
+	}
+	keys := c.cacheOf(a.spec.Layer)
+	keys.K = keys.V
+	return keys
+}
+
 func (x *indexer) scratch(rows int) int {
 	if x == nil {
 		return 0
 	}
 	n := floats(rows, x.spec.Heads*x.spec.HeadDim) + floats(rows, x.spec.HeadDim) + floats(rows, x.spec.Heads)
-	if x.spec.Last {
-		n += floats(rows, x.spec.Heads*x.rotated)
+	if x.qNorm != nil {
+		n += floats(rows, x.q.in)
 	}
-	return n
+	if x.spec.Last {
+		return n + max(floats(rows, x.spec.Heads*x.rotated), x.qScale.scratch(rows))
+	}
+	return n + x.qScale.scratch(rows)
 }

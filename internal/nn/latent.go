@@ -17,7 +17,8 @@ type latent struct {
 	spec          *meta.AttentionSpec
 	qDown, qUp    *linear // qDown and qNorm may be nil
 	qNorm         *norm
-	kvDown        *linear
+	qScale        *headScale // nil for none
+	kvDown        *linear    // with kvNorm nil where keys are those of an earlier layer
 	up            expansion
 	kvNorm        *norm
 	ropeNorm      *norm // of the part of keys that rope turns; may be nil
@@ -32,7 +33,7 @@ type latent struct {
 
 func (c *compiler) latent(n Node, s *meta.AttentionSpec, in int) (*latent, error) {
 	m := s.MLA
-	if m.LoraRank < 1 || m.RopeDim < 1 || m.NopeDim < 1 || s.Heads < 1 || s.ValueDim < 1 || s.HeadDim != m.NopeDim+m.RopeDim {
+	if m.LoraRank < 1 || m.RopeDim < 0 || m.NopeDim < 1 || s.Heads < 1 || s.ValueDim < 1 || s.HeadDim != m.NopeDim+m.RopeDim || s.Shared && m.KRopeNorm != "" {
 		return nil, at(n.Path, "latent attention of %d heads of %d = %d + %d and %d, rank %d",
 			s.Heads, s.HeadDim, m.NopeDim, m.RopeDim, s.ValueDim, m.LoraRank)
 	}
@@ -44,14 +45,7 @@ func (c *compiler) latent(n Node, s *meta.AttentionSpec, in int) (*latent, error
 	if err != nil {
 		return nil, err
 	}
-	if a.kvDown, err = c.linearNamed(n, "compression", m.KVDown, in, a.rank+a.rotated); err != nil {
-		return nil, err
-	}
-	c.usedNext(a.qDown, a.qUp)
-	if a.kvNorm, err = c.normNamed(n, "norm of the compression", m.KVNorm, a.rank); err != nil {
-		return nil, err
-	}
-	if a.ropeNorm, err = c.normNamed(n, "norm of the keys' rotary part", m.KRopeNorm, a.rotated); err != nil {
+	if err = c.latentKeys(n, a, in); err != nil {
 		return nil, err
 	}
 	if err = c.expansion(n, a); err != nil {
@@ -83,11 +77,45 @@ func (c *compiler) latent(n Node, s *meta.AttentionSpec, in int) (*latent, error
 		asks.Index = backend.IndexArgs{Heads: x.spec.Heads, Dim: x.spec.HeadDim, Count: x.spec.Count}
 	}
 	c.attends(asks)
-	shape := kvcache.LayerShape{KWidth: a.rank + a.rotated, Heads: 1, Window: s.Window}
-	if a.indexer != nil {
-		shape.VWidth = a.indexer.spec.HeadDim
+	return a, c.latentCache(n.Path, a)
+}
+
+// latentKeys compiles what makes the keys of a, if they are its own.
+func (c *compiler) latentKeys(n Node, a *latent, in int) (err error) {
+	m := a.spec.MLA
+	if a.spec.Shared {
+		return nil
 	}
-	return a, c.cache(n.Path, s.Layer, shape)
+	if a.kvDown, err = c.linearNamed(n, "compression", m.KVDown, in, a.rank+a.rotated); err != nil {
+		return err
+	}
+	c.usedNext(a.qDown, a.qUp)
+	if a.kvNorm, err = c.normNamed(n, "norm of the compression", m.KVNorm, a.rank); err != nil {
+		return err
+	}
+	a.ropeNorm, err = c.normNamed(n, "norm of the keys' rotary part", m.KRopeNorm, a.rotated)
+	return err
+}
+
+// latentCache assigns a its layers of the KV cache. The keys of an indexer are the second vectors of a's own tokens, or a
+// layer of their own.
+func (c *compiler) latentCache(path string, a *latent) error {
+	s := a.spec
+	shape := kvcache.LayerShape{KWidth: a.rank + a.rotated, Heads: 1, Window: s.Window}
+	if !s.Shared {
+		if a.indexer != nil {
+			shape.VWidth = a.indexer.spec.HeadDim
+		}
+		return c.cache(path, s.Layer, shape)
+	}
+	if s.Layer >= 0 && s.Layer < len(c.program.layers) {
+		shape.VWidth = c.program.layers[s.Layer].VWidth
+	}
+	if err := c.shared(path, s.Layer, shape); err != nil || a.indexer == nil {
+		return err
+	}
+	x := a.indexer.spec
+	return c.cache(path, x.Layer, kvcache.LayerShape{KWidth: x.HeadDim, Heads: 1})
 }
 
 func (c *compiler) latentRopes(n Node, a *latent) (err error) {
@@ -119,7 +147,10 @@ func (c *compiler) latentQueries(n Node, a *latent, in int) (err error) {
 	if m.QBeside {
 		in *= 2
 	}
-	a.qUp, err = c.linearNamed(n, "queries", m.QUp, in, a.spec.Heads*(a.spec.HeadDim+a.gateDim()))
+	if a.qUp, err = c.linearNamed(n, "queries", m.QUp, in, a.spec.Heads*(a.spec.HeadDim+a.gateDim())); err != nil {
+		return err
+	}
+	a.qScale, err = c.headScale(n, m.HeadScale, a.spec.Heads, a.spec.HeadDim)
 	return err
 }
 
@@ -134,26 +165,17 @@ func (a *latent) gateDim() int {
 func (a *latent) forward(c *Context, dst, x tensor.Tensor) {
 	mark := c.arena.used
 	rows, s := x.Rows(), a.spec
-	key := c.arena.take(rows, a.rank+a.rotated)
+	var key tensor.Tensor
+	if width := a.keyWidth(); width > 0 {
+		key = c.arena.take(rows, width)
+	}
 	q, gates := a.queries(c, key, x)
 	c.scale(q, orOne(s.MLA.QueryScale))
 	c.rotate(a.growth, q, s.HeadDim)
-	if a.kvNorm != nil {
-		compressed := key.Columns(0, a.rank)
-		a.kvNorm.forward(c, compressed, compressed)
-		c.scale(compressed, orOne(s.MLA.KVScale))
-	}
-	turned := key.Columns(a.rank, a.rank+a.rotated)
-	if a.ropeNorm != nil {
-		a.ropeNorm.forward(c, turned, turned)
-	}
-	if c.err != nil {
-		return
-	}
-	a.turn(c, turned)
+	a.qScale.apply(c, q)
 	cache := c.cacheOf(s.Layer)
 	cache.KV = latentKeys(cache.KV)
-	c.backend.StoreKV(cache.KV, key, tensor.Tensor{}, cache.slots)
+	a.store(c, cache, key)
 
 	a.magnifyQueries(c, q)
 	sinks := c.vector(a.sinks)
@@ -183,8 +205,38 @@ func (a *latent) forward(c *Context, dst, x tensor.Tensor) {
 	c.arena.used = mark
 }
 
+// keyWidth is the width of the keys that a makes, 0 if they are those of an earlier layer.
+func (a *latent) keyWidth() int {
+	if a.spec.Shared {
+		return 0
+	}
+	return a.rank + a.rotated
+}
+
+// store normalises, turns and caches the keys that a makes.
+func (a *latent) store(c *Context, cache layerCache, key tensor.Tensor) {
+	if a.spec.Shared {
+		return
+	}
+	if a.kvNorm != nil {
+		compressed := key.Columns(0, a.rank)
+		a.kvNorm.forward(c, compressed, compressed)
+		c.scale(compressed, orOne(a.spec.MLA.KVScale))
+	}
+	turned := key.Columns(a.rank, a.rank+a.rotated)
+	if a.ropeNorm != nil {
+		a.ropeNorm.forward(c, turned, turned)
+	}
+	if a.turn(c, turned); c.err == nil {
+		c.backend.StoreKV(cache.KV, key, tensor.Tensor{}, cache.slots)
+	}
+}
+
 // turn applies rope to the heads of x.
 func (a *latent) turn(c *Context, x tensor.Tensor) {
+	if c.err != nil {
+		return
+	}
 	c.rotate(a.rope, x, a.rotated)
 }
 
@@ -217,7 +269,9 @@ func (a *latent) queries(c *Context, compressed, x tensor.Tensor) (q, gates tens
 	}
 	mark := c.arena.used
 	together := c.collect()
-	a.kvDown.compute(together, compressed, x, 0)
+	if a.kvDown != nil {
+		a.kvDown.compute(together, compressed, x, 0)
+	}
 	var beside tensor.Tensor // what qNorm leaves and its operand
 	if a.qDown != nil {
 		y := c.arena.take(rows, a.qDown.out*a.besides())
@@ -284,6 +338,9 @@ func (a *latent) absorb(c *Context, q tensor.Tensor) (absorbed tensor.Tensor, up
 		return absorbed, up
 	}
 	a.adaptQueries(c, absorbed, q)
+	if a.rotated == 0 {
+		return absorbed, up
+	}
 	mark := c.arena.used
 	turned := c.arena.take(rows, heads*a.rotated)
 	each := matrix(turned, rows*heads, a.rotated)
@@ -310,7 +367,7 @@ func (a *latent) scratch(rows int) int {
 	}
 	after := floats(rows, s.Heads*(a.rank+a.rotated)) +
 		max(floats(rows, s.Heads*a.rotated), floats(rows, s.Heads*a.rank)+floats(rows, s.Heads*s.ValueDim)+a.gate.scratch(rows))
-	return floats(rows, a.rank+a.rotated) + floats(rows, s.Heads*s.HeadDim) + floats(rows, s.Heads*a.gateDim()) + max(down, after)
+	return floats(rows, a.keyWidth()) + floats(rows, s.Heads*s.HeadDim) + floats(rows, s.Heads*a.gateDim()) + max(down, a.qScale.scratch(rows), after)
 }
 
 func (a *latent) cols() int { return a.out.cols() }

@@ -19,7 +19,8 @@ type Program struct {
 	layers     []kvcache.LayerShape
 	states     []int // elements of each layer's state of a sequence
 	ropes      []*meta.RopeSpec
-	positions  bool // uses absolute positions
+	alphas     map[int]param // of ropes by their index, see meta.RopeSpec.Alpha
+	positions  bool          // uses absolute positions
 	// firstPosition is the row of the table of positions for the first token of a sequence.
 	firstPosition int32
 	width         int // of the widest hidden state between units
@@ -70,7 +71,8 @@ type Unit struct {
 	// HostOnly names a part of the unit that only the host's backend runs, "" for none.
 	HostOnly string
 
-	step step
+	learned []int // tables of ropes that depend on parameters
+	step    step
 }
 
 // A Node is a module with its path. Module is resolved: SameAs is nil.

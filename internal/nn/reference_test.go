@@ -173,12 +173,26 @@ func (r reference) latent(m *meta.Module, s *meta.AttentionSpec, x rows) rows {
 		q = r.linear(m.Find(a.QDown), x)
 	}
 	q = r.linear(m.Find(a.QUp), r.named(m, a.QNorm, q, r.norm))
-	q = rotate(q, s.HeadDim, a.NopeDim, s.Rope)
+	if a.HeadScale != "" {
+		scale, bias := r.vector(m.Find(a.HeadScale), "scale"), r.vector(m.Find(a.HeadScale), "bias")
+		for i := range q {
+			for j := range q[i] {
+				q[i][j] *= scale[j/s.HeadDim]*math.Log(float64(i+1)) + bias[j/s.HeadDim]
+			}
+		}
+	}
+	turn := func(x rows, dim, first int) rows {
+		if s.Rope == nil {
+			return x
+		}
+		return rotate(x, dim, first, s.Rope, r.stretch(s.Rope)...)
+	}
+	q = turn(q, s.HeadDim, a.NopeDim)
 	var compressed, turned, k, v rows
 	for _, down := range r.linear(m.Find(a.KVDown), x) {
 		compressed, turned = append(compressed, down[:a.LoraRank]), append(turned, down[a.LoraRank:])
 	}
-	turned = rotate(turned, a.RopeDim, 0, s.Rope)
+	turned = turn(turned, a.RopeDim, 0)
 	for i, up := range r.linear(m.Find(a.KVUp), r.named(m, a.KVNorm, compressed, r.norm)) {
 		k, v = append(k, nil), append(v, nil)
 		for len(up) > 0 {
@@ -192,9 +206,24 @@ func (r reference) latent(m *meta.Module, s *meta.AttentionSpec, x rows) rows {
 	return r.linear(m.Find(s.Out), attend(q, k, v, &all, nil))
 }
 
-// rotate turns the dimensions of each head from first on.
-func rotate(x rows, dim, first int, s *meta.RopeSpec) rows {
+// stretch is what a rope's frequencies are multiplied by, nil for nothing.
+func (r reference) stretch(s *meta.RopeSpec) []float64 {
+	if s.Alpha == "" {
+		return nil
+	}
+	stretch := slices.Clone(wide(r.w.alpha))
+	for i, a := range stretch {
+		stretch[i] = math.Exp(a)
+	}
+	return stretch
+}
+
+// rotate turns the dimensions of each head from first on. Frequencies are multiplied by stretch, if there is any.
+func rotate(x rows, dim, first int, s *meta.RopeSpec, stretch ...float64) rows {
 	inv, scale := s.Frequencies(len(x))
+	for j, by := range stretch {
+		inv[j] *= float32(by)
+	}
 	y := make(rows, len(x))
 	for i := range x {
 		y[i] = slices.Clone(x[i])

@@ -28,10 +28,15 @@ func lengthDependent(r *meta.RopeSpec) bool {
 // share it.
 type ropeTable struct {
 	spec     *meta.RopeSpec
+	alpha    param         // see meta.RopeSpec.Alpha; nil for none
+	filled   bool          // in this pass
 	cos, sin tensor.Tensor // [rows, Dim/2], views for the current pass
+	angles   tensor.Tensor // with alpha, those of cos and sin, in the host's memory
 	all      [2]tensor.Tensor
 	host     [2][]float32
-	waves    []waves // by class; the least usual ones are at the end and get replaced
+	stretch  []float32 // with alpha, exp of it, and
+	turns    []float32 // memory of angles
+	waves    []waves   // by class; the least usual ones are at the end and get replaced
 }
 
 // waves are the frequencies of one class of lengths.
@@ -45,11 +50,14 @@ type waves struct {
 // length beyond the stated maximum.
 const keptClasses = 16
 
-func (t *ropeTable) init(c *Context, r *meta.RopeSpec) {
-	t.spec = r
+func (t *ropeTable) init(c *Context, r *meta.RopeSpec, alpha param) {
+	t.spec, t.alpha = r, alpha
 	for i := range t.all {
 		t.all[i] = c.arena.take(c.limits.Rows, r.Dim/2)
 		t.host[i] = make([]float32, c.limits.Rows*(r.Dim/2))
+	}
+	if alpha.Param != nil {
+		t.stretch, t.turns = make([]float32, r.Dim/2), make([]float32, c.limits.Rows*(r.Dim/2))
 	}
 }
 
@@ -73,12 +81,16 @@ func (t *ropeTable) fill(c *Context) error {
 			turn = -scale
 		}
 		for j, inv := range w.inverse[:half] {
+			if t.stretch != nil {
+				inv *= t.stretch[j]
+				t.turns[i*half+j] = position * inv
+			}
 			s, co := math.Sincos(float64(position * inv))
 			cos[i*half+j] = float32(co) * scale
 			sin[i*half+j] = float32(s) * turn
 		}
 	}
-	t.cos, t.sin = matrix(t.all[0], c.rows, half), matrix(t.all[1], c.rows, half)
+	t.filled, t.cos, t.sin = true, matrix(t.all[0], c.rows, half), matrix(t.all[1], c.rows, half)
 	if err := c.backend.Copy(t.cos, tensor.Floats(cos, c.rows, half)); err != nil {
 		return fmt.Errorf("nn: rope: %w", err)
 	}
@@ -88,18 +100,48 @@ func (t *ropeTable) fill(c *Context) error {
 	return nil
 }
 
+// learn makes the tables of a unit whose frequencies depend on its parameters, once a pass.
+func (c *Context) learn(tables []int) {
+	for _, i := range tables {
+		t := &c.ropes[i]
+		if t.filled || c.err != nil {
+			continue
+		}
+		for j, a := range c.hostVectors(t.alpha) {
+			t.stretch[j] = float32(math.Exp(float64(a)))
+		}
+		if c.err != nil {
+			return
+		}
+		if err := t.fill(c); err != nil {
+			c.err = err
+		}
+		t.angles = tensor.Floats(t.turns[:c.rows*len(t.stretch)], c.rows, len(t.stretch))
+	}
+}
+
 // growth returns the factor of a position.
 func growth(r *meta.RopeSpec, position int32) float32 {
 	if r.Growth == 0 {
 		return 1
 	}
-	return float32(1 + r.Growth*math.Log(float64(1+(int(position)+r.GrowthShift)/r.GrowthEvery)))
+	more := r.Growth * math.Log(float64(1+(int(position)+r.GrowthShift)/r.GrowthEvery))
+	if r.GrowthAlone {
+		return float32(more)
+	}
+	return float32(1 + more)
 }
 
 // rotate applies a rotary embedding to all heads of x in place; table -1 does nothing.
 func (c *Context) rotate(table int, x tensor.Tensor, dim int) {
 	if table >= 0 {
 		t := &c.ropes[table]
+		if t.alpha.Param != nil && c.recording() {
+			if alpha := c.vector(t.alpha); c.err == nil {
+				c.arena.recorder.RopeLearned(x, dim, t.cos, t.sin, t.angles, t.spec.Interleaved, alpha)
+			}
+			return
+		}
 		c.backend.Rope(x, dim, t.cos, t.sin, t.spec.Interleaved)
 	}
 }

@@ -108,7 +108,7 @@ func experts(b *meta.Builder, s meta.MoESpec, bias bool) *meta.Builder {
 }
 
 func blockCases() []blockCase {
-	return slices.Concat(wiringCases(), headNormCases(), projectionCases(), groupedCases(), expertCases())
+	return slices.Concat(wiringCases(), headNormCases(), projectionCases(), latentCases(), groupedCases(), expertCases())
 }
 
 func wiringCases() []blockCase {
@@ -226,6 +226,11 @@ func projectionCases() []blockCase {
 			m.Linear("gate_up", testWidth, 36, true)
 			m.Linear("down", 18, testWidth, false)
 		}, nil},
+	}
+}
+
+func latentCases() []blockCase {
+	return []blockCase{
 		{"latent attention", func(b *meta.Builder) {
 			preNorms(b, meta.BlockSpec{})
 			latentAttention(b, "q_down")
@@ -236,11 +241,39 @@ func projectionCases() []blockCase {
 			latentAttention(b, "")
 			gated(b, "mlp")
 		}, nil},
+		{"latent attention with learned frequencies and factors of heads", func(b *meta.Builder) {
+			preNorms(b, meta.BlockSpec{})
+			s := latentAttention(b, "")
+			s.MLA.HeadScale, s.Rope.Alpha = "growth", "learned"
+			headFactors(b, s.Heads)
+			b.Child("learned", "Rotary").Param("alpha", s.Rope.Dim/2)
+			gated(b, "mlp")
+		}, nil},
+		{"latent attention without rope", func(b *meta.Builder) {
+			preNorms(b, meta.BlockSpec{})
+			s := latentAttentionOf(b, "", 0)
+			s.MLA.HeadScale = "growth"
+			headFactors(b, s.Heads)
+			gated(b, "mlp")
+		}, nil},
 	}
 }
 
-func latentAttention(b *meta.Builder, qDown string) {
-	const heads, nope, rope, value, rank, qRank = 3, 5, 4, 6, 8, 7
+// headFactors adds factors of the heads to the attention of b.
+func headFactors(b *meta.Builder, heads int) {
+	m := b.Module().Find("attn")
+	m.Children = append(m.Children, &meta.Module{Name: "growth", Params: []*meta.Param{
+		{Name: "scale", Shape: []int{heads}, DType: meta.Float32}, {Name: "bias", Shape: []int{heads}, DType: meta.Float32},
+	}})
+}
+
+func latentAttention(b *meta.Builder, qDown string) *meta.AttentionSpec {
+	return latentAttentionOf(b, qDown, 4)
+}
+
+// latentAttentionOf is latentAttention with rope over so many channels.
+func latentAttentionOf(b *meta.Builder, qDown string, rope int) *meta.AttentionSpec {
+	const heads, nope, value, rank, qRank = 3, 5, 6, 8, 7
 	s := meta.AttentionSpec{
 		Heads: heads, KVHeads: heads, HeadDim: nope + rope, ValueDim: value, Out: "o", Scale: 0.3,
 		Rope: &meta.RopeSpec{Theta: 100, Dim: rope, Max: 64, Interleaved: true},
@@ -248,6 +281,9 @@ func latentAttention(b *meta.Builder, qDown string) {
 			QDown: qDown, QUp: "q_up", KVDown: "kv_down", KVNorm: "kv_norm", KVUp: "kv_up",
 			LoraRank: rank, RopeDim: rope, NopeDim: nope,
 		},
+	}
+	if rope == 0 {
+		s.Rope = nil
 	}
 	a := b.Child("attn", "Attention").Runs(meta.KindAttention, &s)
 	in := testWidth
@@ -262,6 +298,7 @@ func latentAttention(b *meta.Builder, qDown string) {
 	rmsNorm(a, "kv_norm", rank, 1e-6, 0)
 	a.Linear("kv_up", rank, heads*(nope+value), false)
 	a.Linear("o", heads*value, testWidth, false)
+	return &s
 }
 
 func groupedCases() []blockCase {

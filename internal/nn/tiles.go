@@ -12,7 +12,7 @@ type tiles struct {
 	whole  Input // of the pass, while it is narrowed to a tile
 	groups []Group
 	states []backend.StateSpan
-	ropes  [][2]tensor.Tensor // cosines and sines of all rows
+	ropes  [][3]tensor.Tensor // cosines and sines of all rows, and their angles
 	inputs tensor.Tensor
 	chosen tensor.Tensor
 }
@@ -46,7 +46,8 @@ func (c *Context) eachTile(x tensor.Tensor, run func(c *Context, x tensor.Tensor
 	}
 	c.in, c.rows, c.inputs, c.chosen = c.tiles.whole, rows, c.tiles.inputs, c.tiles.chosen
 	for i := range c.ropes {
-		c.ropes[i].cos, c.ropes[i].sin = c.tiles.ropes[i][0], c.tiles.ropes[i][1]
+		all := &c.tiles.ropes[i]
+		c.ropes[i].cos, c.ropes[i].sin, c.ropes[i].angles = all[0], all[1], all[2]
 	}
 	if err := c.beginAdapters(); err != nil {
 		c.fail("%w", err)
@@ -60,7 +61,7 @@ func (c *Context) widen() {
 	t.groups = slices.Grow(t.groups[:0], len(c.in.Groups))[:len(c.in.Groups)]
 	t.ropes = t.ropes[:0]
 	for i := range c.ropes {
-		t.ropes = append(t.ropes, [2]tensor.Tensor{c.ropes[i].cos, c.ropes[i].sin})
+		t.ropes = append(t.ropes, [3]tensor.Tensor{c.ropes[i].cos, c.ropes[i].sin, c.ropes[i].angles})
 	}
 }
 
@@ -87,7 +88,13 @@ func (c *Context) narrow(begin, end int) error {
 		c.chosen = t.chosen.Slice(begin, end)
 	}
 	for i := range c.ropes {
-		c.ropes[i].cos, c.ropes[i].sin = t.ropes[i][0].Slice(begin, end), t.ropes[i][1].Slice(begin, end)
+		r := &c.ropes[i]
+		if r.filled {
+			r.cos, r.sin = t.ropes[i][0].Slice(begin, end), t.ropes[i][1].Slice(begin, end)
+		}
+		if r.filled && r.alpha.Param != nil {
+			r.angles = t.ropes[i][2].Slice(begin, end)
+		}
 	}
 	return c.beginAdapters()
 }

@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 
 	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/tensor"
@@ -29,6 +30,7 @@ type random struct {
 
 	served  map[served][]backend.Part
 	missing *meta.Param // is not there
+	alpha   []float32   // of learned frequencies
 }
 
 type served struct {
@@ -49,7 +51,10 @@ func newRandom(root *meta.Module) *random {
 		} else if p.Name == "weight" {
 			shift = 1
 		}
-		w.values[p] = noise(path, meta.Elements(p.Shape), scale, shift)
+		if w.values[p] = noise(path, meta.Elements(p.Shape), scale, shift); p.Name == "alpha" {
+			w.alpha = w.values[p]
+			learns(root, strings.TrimSuffix(path, ".alpha"))
+		}
 	}
 	for path, m := range root.Walk() {
 		for _, p := range m.Params {
@@ -60,6 +65,15 @@ func newRandom(root *meta.Module) *random {
 		}
 	}
 	return w
+}
+
+// learns says that the learned frequencies of ropes below root are in the module at path.
+func learns(root *meta.Module, path string) {
+	for _, m := range root.Walk() {
+		if s, ok := m.Spec.(*meta.AttentionSpec); ok && s.Rope != nil && s.Rope.Alpha != "" {
+			s.Rope.Alpha = path
+		}
+	}
 }
 
 func noise(name string, n int64, scale, shift float64) []float32 {

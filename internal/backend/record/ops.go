@@ -131,6 +131,40 @@ func (r *Recorder) Rope(x tensor.Tensor, dim int, cos, sin tensor.Tensor, interl
 	r.reverse = append(r.reverse, func() { r.compute.RopeGrad(r.Gradient(x), dim, cos, sin, interleaved) })
 }
 
+// RopeLearned records a reverse that adds to the gradient of alpha too. The derivative of a turned pair (a, b) by its
+// angle is (-b, a), and that of an angle by alpha is the angle.
+func (r *Recorder) RopeLearned(x tensor.Tensor, dim int, cos, sin, angles tensor.Tensor, interleaved bool, alpha tensor.Tensor) {
+	r.Rope(x, dim, cos, sin, interleaved)
+	if !r.on || !r.weights.Trains(alpha) {
+		return
+	}
+	out := r.keep(x)
+	r.reverse = append(r.reverse, func() {
+		dy, into := r.Gradient(x), r.gradientOf(alpha)
+		if dy.IsZero() || into.IsZero() {
+			return
+		}
+		pairs, step, apart := angles.Cols(), 1, angles.Cols()
+		if interleaved {
+			step, apart = 2, 1
+		}
+		y, sums := r.value(out), make([]float64, pairs)
+		for i := range x.Rows() {
+			y, dy, turned := y.Row(i), dy.Row(i), angles.Row(i)
+			for h := 0; h < len(y); h += dim {
+				for j, angle := range turned {
+					a := h + j*step
+					b := a + apart
+					sums[j] += float64(angle) * (float64(dy[b])*float64(y[a]) - float64(dy[a])*float64(y[b]))
+				}
+			}
+		}
+		for j, sum := range sums {
+			into.F32()[j] += float32(sum)
+		}
+	})
+}
+
 // StoreKV records a reverse that takes the gradients out of its slots.
 func (r *Recorder) StoreKV(kv backend.KV, k, v tensor.Tensor, slots []int32) {
 	r.Backend.StoreKV(kv, k, v, slots)

@@ -1,6 +1,7 @@
 package record_test
 
 import (
+	"math"
 	"slices"
 	"testing"
 
@@ -287,6 +288,77 @@ type learned struct{ weight, gradient tensor.Tensor }
 
 func (l *learned) Gradient(t tensor.Tensor) (tensor.Tensor, bool) { return l.gradient, l.Trains(t) }
 func (l *learned) Trains(t tensor.Tensor) bool                    { return &t.Data[0] == &l.weight.Data[0] }
+
+// learnedRope turns made-up numbers by angles that are proportional to exp(alpha) and takes a made-up gradient back. It returns
+// the product of result and gradient, and the gradient of alpha, which adds to 5 and 7.
+func learnedRope(t *testing.T, alpha [2]float64, interleaved, trains bool) (float64, []float32) {
+	const rows, dim, pairs = 3, 5, 2
+	b, err := cpu.New(cpu.Options{Threads: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	weight := tensor.Floats([]float32{float32(alpha[0]), float32(alpha[1])}, pairs)
+	weights := &learned{weight, tensor.Floats([]float32{5, 7}, pairs)}
+	if !trains {
+		weights.weight = tensor.Floats(make([]float32, pairs), pairs)
+	}
+	r := record.New(b, weights)
+	closing(t, r)
+	x, err := r.New(meta.Float32, rows, 2*dim)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range x.F32() {
+		x.F32()[i] = float32(math.Sin(float64(3 * i)))
+	}
+	var tables [3][]float32
+	for i := range rows {
+		for _, a := range alpha {
+			angle := float64(i+1) * math.Exp(a)
+			sin, cos := math.Sincos(angle)
+			for k, v := range []float64{cos, sin, angle} {
+				tables[k] = append(tables[k], float32(v))
+			}
+		}
+	}
+	table := func(i int) tensor.Tensor { return tensor.Floats(tables[i], rows, pairs) }
+	r.Record()
+	r.RopeLearned(x, dim, table(0), table(1), table(2), interleaved, weight)
+	r.Pause()
+	sum, dy := 0.0, r.Gradient(x).F32()
+	for i, v := range x.F32() {
+		dy[i] = float32(math.Cos(float64(i)))
+		sum += float64(v) * math.Cos(float64(i))
+	}
+	r.Reverse(backend.Mark{})
+	if err := r.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	return sum, weights.gradient.F32()
+}
+
+// TestRopeWithLearnedFrequencies compares the gradient of what multiplies the frequencies with a difference quotient. A frozen
+// vector has none.
+func TestRopeWithLearnedFrequencies(t *testing.T) {
+	for _, interleaved := range []bool{false, true} {
+		at := [2]float64{0.25, -0.5}
+		_, got := learnedRope(t, at, interleaved, true)
+		for j, added := range []float64{5, 7} {
+			const step = 1.0 / 256
+			above, below := at, at
+			above[j] += step
+			below[j] -= step
+			a, _ := learnedRope(t, above, interleaved, true)
+			b, _ := learnedRope(t, below, interleaved, true)
+			if want := added + (a-b)/(2*step); math.Abs(float64(got[j])-want) > 1e-3 {
+				t.Errorf("interleaved %v: gradient %d is %v, want %v", interleaved, j, got[j], want)
+			}
+		}
+		if _, got := learnedRope(t, at, interleaved, false); got[0] != 5 || got[1] != 7 {
+			t.Errorf("interleaved %v: a frozen vector has the gradient %v", interleaved, got)
+		}
+	}
+}
 
 // TestSumsWithALearnedScale: y = x + scale·part, where scale has a slope by a weight. The weight's gradient adds up over
 // sums; a frozen weight has none.
