@@ -116,7 +116,7 @@ func TestNothingToTrain(t *testing.T) {
 // TestNothingIsLeftBelowTheFirstTrainedBlock: a block reads inputs by layer, and keys and values, of units that are
 // not reversed while they are frozen. Their gradients were added to those of the first pass that reversed these units.
 func TestNothingIsLeftBelowTheFirstTrainedBlock(t *testing.T) {
-	for _, name := range []string{"gemma3n", "gemma4-small"} {
+	for _, name := range []string{"gemma3n", "gemma4-small", "mistral-large4"} {
 		dir := ownModel(t, name)
 		m, err := openFile(t, dir, dir)
 		if err != nil {
