@@ -77,13 +77,36 @@ func TestTileStepsStayInside(t *testing.T) {
 		if !set.AMX {
 			return
 		}
-		for blocks := 1; blocks <= gemm.StepBlocks+1; blocks++ {
-			for panels := 1; panels <= 3; panels++ {
-				words, n := gemm.PanelWords(blocks*gemm.BlockK), blocks*gemm.BlockK
-				last := mat.Weights{Data: kerneltest.Guarded(t, 2*n), Stride: 2 * n, Format: mat.BFloat16} // one row of many
-				for _, next := range []mat.Weights{{}, last} {
-					for _, add := range []bool{false, true} {
-						set.GEMM.TileSteps(gemm.StepTiles{C: kerneltest.GuardedFloats(t, panels*2*gemm.PackRows*gemm.PanelTokens), W: kerneltest.GuardedWords(t, 2*words), X: kerneltest.GuardedWords(t, panels*words), Blocks: blocks, Panels: panels, Add: add, Next: next})
+		for _, packs := range []int{2, 4} {
+			for blocks := 1; blocks <= gemm.StepBlocks(packs)+1; blocks++ {
+				for panels := 1; panels <= 3; panels++ {
+					words, n := gemm.PanelWords(blocks*gemm.BlockK), blocks*gemm.BlockK
+					last := mat.Weights{Data: kerneltest.Guarded(t, 2*n), Stride: 2 * n, Format: mat.BFloat16} // one row of many
+					for _, next := range []mat.Weights{{}, last} {
+						for _, add := range []bool{false, true} {
+							c := kerneltest.GuardedFloats(t, panels*packs*gemm.PackRows*gemm.PanelTokens)
+							set.GEMM.TileSteps(gemm.StepTiles{C: c, W: kerneltest.GuardedWords(t, packs*words), X: kerneltest.GuardedWords(t, panels*words), Packs: packs, Blocks: blocks, Panels: panels, Add: add, Next: next})
+						}
+					}
+				}
+			}
+		}
+	})
+}
+
+// TestStoreStepsStaysInside is TestStaysInside for sums of a step.
+func TestStoreStepsStaysInside(t *testing.T) {
+	kerneltest.EachRounding(t, func(t *testing.T, set *kernels.Set) {
+		if !set.AMX {
+			return
+		}
+		for _, rows := range []int{1, 16, 30, 32, 64, 70} {
+			for tokens := 1; tokens <= gemm.PanelTokens; tokens++ {
+				const packs, apart = 2, 2 * gemm.PackRows * gemm.PanelTokens
+				sums := gemm.StepSums{Y: mat.Floats{V: kerneltest.GuardedFloats(t, tokens*rows), Stride: rows}, C: kerneltest.GuardedFloats(t, mat.CeilDiv(rows, gemm.PackRows)*gemm.PackRows*gemm.PanelTokens), Stride: apart, Packs: packs, Rows: rows, Tokens: tokens}
+				for _, sums.Past = range []bool{false, true} {
+					for _, sums.Bias = range [][]float32{nil, kerneltest.GuardedFloats(t, rows)} {
+						set.GEMM.StoreSteps(sums)
 					}
 				}
 			}

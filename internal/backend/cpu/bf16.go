@@ -32,6 +32,7 @@ type bf16Product struct {
 	panels     []uint32  // tokens for tiles
 	words      int       // of a panel, or a pack
 	tileTokens int       // tokens that pass the packs together
+	packs      int       // of a piece that passes them, of a product in steps
 }
 
 // LinearRounded rounds the input if the weights are bfloat16 and the processor multiplies bfloat16
@@ -42,7 +43,7 @@ func (b *Backend) LinearRounded(dst, x tensor.Tensor, w backend.Matrix, bias ten
 }
 
 func (op *bf16Product) prepare(threads int) needs {
-	packs := op.planInput()
+	packs := op.planInput(threads)
 	scratch := op.planRows(threads)
 	return needs{input: packs * op.words, packs: packs, units: ceil(op.w.rows, op.unitRows), scratch: scratch}
 }
@@ -58,7 +59,7 @@ func words(v []float32) []uint32 {
 }
 
 // planInput returns the number of units in which the input is rounded.
-func (op *bf16Product) planInput() int {
+func (op *bf16Product) planInput(threads int) int {
 	if !op.inTiles() {
 		op.words = mat.PairWords(op.w.cols)
 		if op.tokens > 1 {
@@ -69,7 +70,7 @@ func (op *bf16Product) planInput() int {
 	op.words = gemm.PanelWords(op.w.cols)
 	switch op.kernel {
 	case amxSteps:
-		op.planSteps()
+		op.planSteps(threads)
 		return op.panelCount()
 	case bf16Tiles:
 		return op.panelCount()
@@ -80,9 +81,12 @@ func (op *bf16Product) planInput() int {
 // panelCount is the number of panels in whole pairs.
 func (op *bf16Product) panelCount() int { return 2 * ceil(op.tokens, coupleRows) }
 
+// unitsOf is the rows of a unit where each thread has several.
+func (op *bf16Product) unitsOf(threads int) int { return ceil(op.w.rows, 4*threads) }
+
 // planRows cuts the weight into units and returns the scratch that one needs.
 func (op *bf16Product) planRows(threads int) int {
-	each := ceil(op.w.rows, 4*threads) // several units a thread
+	each := op.unitsOf(threads)
 	if !op.inTiles() {
 		fit := min(unitBytes/max(2*op.w.cols, 1), each)
 		if op.kernel == amxOneToken {
@@ -104,7 +108,7 @@ func (op *bf16Product) planRows(threads int) int {
 		return op.words + op.callRows()*coupleRows
 	}
 	if op.kernel == amxSteps {
-		return op.planStepRows(each)
+		return op.stepScratch()
 	}
 	pack := 4 * op.words
 	op.unitRows = max(1, min(packBytes/pack*gemm.PackRows, each)/packRows) * packRows

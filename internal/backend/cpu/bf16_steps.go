@@ -6,38 +6,48 @@ import (
 	"github.com/heftai/heft/internal/kernels/mat"
 )
 
-// A product in steps of k goes through its weights in pieces of two packs and one step, which are packed into the
+// A product in steps of k goes through its weights in pieces of some packs and one step, which are packed into the
 // first-level cache just before all tokens are multiplied by them. The tokens of a step and the sums of a unit stay in the
 // second-level cache. Panels are stored step by step, so that those of a step lie in one piece: panels of whole rows, whose
 // distance is a power of two, would share few sets of a cache.
 const (
-	stepColumns   = gemm.StepBlocks * gemm.BlockK
-	sumsBytes     = 512 << 10 // of a unit
-	stepTokens    = 512       // at most, of a unit's sums
-	stepPackWords = packRows * stepColumns / 2
+	sumsBytes   = 512 << 10 // of a unit
+	stepTokens  = 512       // at most, of a unit's sums
+	stepPacks   = 4         // of a piece; half as many where units have no more rows
+	resultBytes = 2 << 20   // of results that do not stay in the second-level cache
 )
 
-// planSteps divides the tokens into groups that pass the packs together.
-func (op *bf16Product) planSteps() {
+// planSteps divides the tokens into groups that pass the packs together, and the weights into pieces.
+func (op *bf16Product) planSteps(threads int) {
 	op.tileTokens = min(stepTokens, ceil(op.tokens, coupleRows)*coupleRows)
-}
-
-// planStepRows cuts the weight into units of at most each rows, and returns the scratch that one needs.
-func (op *bf16Product) planStepRows(each int) int {
-	rows := min(each, sumsBytes/(4*op.tileTokens))
+	rows := min(op.unitsOf(threads), sumsBytes/(4*op.tileTokens))
 	if op.w.isCoded() {
 		rows = min(rows, packBytes/coded.Stride(op.w.cols))
 	}
-	op.unitRows = max(1, rows/packRows) * packRows
-	return op.unitRows*op.tileTokens + stepPackWords + op.packScratch()
+	op.packs = stepPacks
+	if rows < stepPacks*gemm.PackRows {
+		op.packs = stepPacks / 2
+	}
+	op.unitRows = max(1, rows/op.stepRows()) * op.stepRows()
+}
+
+// stepRows, stepColumns and pieceWords are the size of a piece.
+func (op *bf16Product) stepRows() int    { return op.packs * gemm.PackRows }
+func (op *bf16Product) stepColumns() int { return gemm.StepBlocks(op.packs) * gemm.BlockK }
+func (op *bf16Product) pieceWords() int  { return op.stepRows() * op.stepColumns() / 2 }
+
+// stepScratch is the scratch that a unit needs.
+func (op *bf16Product) stepScratch() int {
+	return op.unitRows*op.tileTokens + op.pieceWords() + op.packScratch()
 }
 
 // stepPanel rounds 16 tokens, or fewer at the end, where a panel may have none.
 func (op *bf16Product) stepPanel(unit int) {
 	t := unit * gemm.PanelTokens
 	n := max(0, min(gemm.PanelTokens, op.tokens-t))
-	for k := 0; k < op.w.cols; k += stepColumns {
-		cols := min(stepColumns, op.w.cols-k)
+	step := op.stepColumns()
+	for k := 0; k < op.w.cols; k += step {
+		cols := min(step, op.w.cols-k)
 		var x mat.Floats
 		if n > 0 {
 			x = from(op.x, t, k)
@@ -55,28 +65,30 @@ func (op *bf16Product) stepPanels(k, t, cols int) []uint32 {
 func (op *bf16Product) tileSteps(scratch []float32, r int) {
 	rows := min(op.unitRows, op.w.rows-r)
 	sums := scratch[:op.unitRows*op.tileTokens]
-	packs, rest := words(scratch[len(sums):][:stepPackWords]), scratch[len(sums)+stepPackWords:]
+	packs, rest := words(scratch[len(sums):][:op.pieceWords()]), scratch[len(sums)+op.pieceWords():]
+	columns := op.stepColumns()
 	for t := 0; t < op.tokens; t += op.tileTokens {
 		tokens := min(op.tileTokens, op.tokens-t)
-		for k := 0; k < op.w.cols; k += stepColumns {
-			cols := min(stepColumns, op.w.cols-k)
-			step := gemm.StepTiles{W: packs, X: op.stepPanels(k, t, cols), Blocks: ceil(cols, gemm.BlockK), Panels: ceil(tokens, gemm.PanelTokens), Add: k > 0}
-			for i := 0; i < rows; i += packRows {
-				op.pack(packs, r+i, k, cols, rest)
-				op.pack(packs[gemm.PanelWords(cols):], r+i+gemm.PackRows, k, cols, rest)
-				step.C, step.Next = sums[i*op.tileTokens:], op.packedNext(r, rows, i+packRows, k)
+		for k := 0; k < op.w.cols; k += columns {
+			cols := min(columns, op.w.cols-k)
+			step := gemm.StepTiles{W: packs, X: op.stepPanels(k, t, cols), Packs: op.packs, Blocks: ceil(cols, gemm.BlockK), Panels: ceil(tokens, gemm.PanelTokens), Add: k > 0}
+			for i := 0; i < rows; i += op.stepRows() {
+				for p := range op.packs {
+					op.pack(packs[p*gemm.PanelWords(cols):], r+i+p*gemm.PackRows, k, cols, rest)
+				}
+				step.C, step.Next = sums[i*op.tileTokens:], op.packedNext(r, rows, i+op.stepRows(), k)
 				op.set.GEMM.TileSteps(step)
 			}
 		}
-		op.transposeSteps(sums, r, rows, t, tokens)
+		op.storeSteps(sums, r, rows, t, tokens)
 	}
 }
 
-// packedNext returns the weights that are packed after those before row i of a unit of rows from r on, in the step from k on.
-// It has no data for weights that are not rows of bfloat16.
+// packedNext returns the weights that are packed after those before row i of a unit of rows from r on, in the step from
+// column k on. It has no data for weights that are not rows of bfloat16.
 func (op *bf16Product) packedNext(r, rows, i, k int) mat.Weights {
 	if i >= rows {
-		i, k = 0, k+stepColumns
+		i, k = 0, k+op.stepColumns()
 	}
 	if k >= op.w.cols || op.w.isPacked() || op.w.transposed {
 		return mat.Weights{}
@@ -86,13 +98,15 @@ func (op *bf16Product) packedNext(r, rows, i, k int) mat.Weights {
 	return w
 }
 
-// transposeSteps stores the sums of rows from r on for tokens from t on: all rows of some tokens after each other, since
-// results of one token lie in one piece of memory.
-func (op *bf16Product) transposeSteps(sums []float32, r, rows, t, tokens int) {
+// storeSteps stores the sums of rows from r on for tokens from t on: all rows of some tokens after each other, since results
+// of one token lie in one piece of memory. Results that are larger than a second-level cache are stored past it.
+func (op *bf16Product) storeSteps(sums []float32, r, rows, t, tokens int) {
+	steps := gemm.StepSums{Stride: op.stepRows() * op.tileTokens, Packs: op.packs, Rows: rows, Past: 4*op.tokens*op.w.rows >= resultBytes}
+	if op.bias != nil {
+		steps.Bias = op.bias[r:]
+	}
 	for n := 0; n < tokens; n += gemm.PanelTokens {
-		for i := 0; i < rows; i += packRows {
-			c := mat.Floats{V: sums[i*op.tileTokens+n*packRows:][:packRows*gemm.PanelTokens], Stride: gemm.PanelTokens}
-			op.transpose(c, r+i, min(packRows, rows-i), t+n, min(gemm.PanelTokens, tokens-n))
-		}
+		steps.Y, steps.C, steps.Tokens = from(op.y, t+n, r), sums[n*op.stepRows():], min(gemm.PanelTokens, tokens-n)
+		op.set.GEMM.StoreSteps(steps)
 	}
 }

@@ -11,6 +11,3 @@ func amxPacks1(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, c unsafe.
 
 //go:noescape
 func amxPacks2(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, c unsafe.Pointer, cs int64, blocks int64, groups int64, add int64)
-
-//go:noescape
-func amxTileSteps(w unsafe.Pointer, x unsafe.Pointer, c unsafe.Pointer, blocks int64, panels int64, add int64, next unsafe.Pointer, stride int64)

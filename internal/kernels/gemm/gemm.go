@@ -63,6 +63,7 @@ type rounder interface {
 	tileRows(t RowTiles)
 	tilePack(t Tiles)
 	tileSteps(t StepTiles)
+	storeSteps(t StepSums)
 	turn(y, c mat.Floats, bias []float32, rows, tokens int)
 	couple(t Tiles)
 	transposePack(w []uint32, blocks int)

@@ -105,32 +105,6 @@ func (s *Kernels) TileRows(t RowTiles) {
 	s.rounder.tileRows(t)
 }
 
-// StepTiles is the operands of [Kernels.TileSteps]: two packs W and a number of panels X over Blocks blocks of 32 k, one
-// after the other, and the sums C: 32 rows of PanelTokens for each panel. With Add the sums continue from C. Next are rows
-// that are packed next, of which one is prefetched for each panel; its Data may be nil.
-type StepTiles struct {
-	C              []float32
-	W, X           []uint32
-	Blocks, Panels int
-	Add            bool
-	Next           mat.Weights
-}
-
-// StepBlocks is the number of blocks for which TileSteps is fastest: the packs fill two thirds of a first-level cache of
-// 48 KiB.
-const StepBlocks = 16
-
-// TileSteps is Tile for operands of one step of k, which lie in one piece each. Only AMX has it. Its sums have the
-// bits of Tile.
-func (s *Kernels) TileSteps(t StepTiles) {
-	if t.Blocks <= 0 || t.Panels <= 0 {
-		return
-	}
-	words := t.Blocks * BlockK / 2 * PackRows
-	t.W, t.X, t.C = t.W[:2*words], t.X[:words*t.Panels], t.C[:2*PackRows*PanelTokens*t.Panels]
-	s.rounder.tileSteps(t)
-}
-
 // TilePack is Tile for the 16 rows of a pack and one or two panels, which t.Count says.
 func (s *Kernels) TilePack(t Tiles) {
 	if t.Count <= 0 || t.Blocks <= 0 {

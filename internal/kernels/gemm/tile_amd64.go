@@ -88,15 +88,6 @@ func (f *Fetch) streams(bytes int) (from unsafe.Pointer, apart int) {
 }
 
 //go:noinline
-func (bf16) tileSteps(t StepTiles) {
-	next, stride := asm.Words(t.W), int64(0) // in the cache: prefetching it costs nothing
-	if len(t.Next.Data) > 0 {
-		next, stride = asm.Bytes(t.Next.Data), int64(t.Next.Stride)
-	}
-	amxTileSteps(asm.Words(t.W), asm.Words(t.X), asm.Floats(t.C), int64(t.Blocks), int64(t.Panels), asm.Flag(t.Add), next, stride)
-}
-
-//go:noinline
 func (bf16) tilePack(t Tiles) {
 	if t.Count > 1 {
 		amxPacks2(asm.Words(t.W), 0, asm.Words(t.X), int64(4*t.XStride), asm.Floats(t.C.V), int64(4*t.C.Stride), int64(t.Blocks), 1, asm.Flag(t.Add))

@@ -1,6 +1,7 @@
 package gemm_test
 
 import (
+	"bytes"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -147,48 +148,6 @@ func TestTileRows(t *testing.T) {
 	})
 }
 
-// TestTileSteps: steps of k give the bits of whole rows, however tokens are divided into calls.
-func TestTileSteps(t *testing.T) {
-	kerneltest.EachRounding(t, func(t *testing.T, set *kernels.Set) {
-		if !set.AMX {
-			return
-		}
-		r := rand.New(rand.NewPCG(3, 10))
-		const rows = 2 * gemm.PackRows
-		for _, s := range [][3]int{{1, 1, 1}, {33, 70, 1}, {64, 512, 2}, {95, 1100, 16}, {32, 96, 3}} { // tokens, n, blocks of a step
-			tokens, n, blocks := s[0], s[1], s[2]
-			data, _ := kerneltest.Store(mat.BFloat16, kerneltest.Random(r, rows*n), 3)
-			x := kerneltest.Random(r, tokens*n)
-			want := kerneltest.Tiled(set, data, x, nil, rows, tokens, n, 1)
-			count := mat.CeilDiv(tokens, gemm.PanelTokens)
-			sums := make([]float32, rows*count*gemm.PanelTokens)
-			for k := 0; k < n; k += blocks * gemm.BlockK {
-				cols := min(blocks*gemm.BlockK, n-k)
-				size := gemm.PanelWords(cols)
-				panels, packs := make([]uint32, count*size), make([]uint32, 2*size)
-				for i := range count {
-					own := min(gemm.PanelTokens, tokens-i*gemm.PanelTokens)
-					set.GEMM.PackTokens(panels[i*size:], mat.Floats{V: x[i*gemm.PanelTokens*n+k:], Stride: n}, own, cols)
-				}
-				for i := range 2 {
-					set.GEMM.PackWeights(packs[i*size:], mat.Weights{Data: data[i*gemm.PackRows*2*n+2*k:], Stride: 2 * n, Format: mat.BFloat16}, gemm.PackRows, cols)
-				}
-				first := count / 2 // panels of the first call
-				for _, part := range [][2]int{{0, first}, {first, count}} {
-					set.GEMM.TileSteps(gemm.StepTiles{C: sums[part[0]*rows*gemm.PanelTokens:], W: packs, X: panels[part[0]*size:], Blocks: mat.CeilDiv(cols, gemm.BlockK), Panels: part[1] - part[0], Add: k > 0})
-				}
-			}
-			for i := range tokens {
-				for row := range rows {
-					if got := sums[(i/gemm.PanelTokens*rows+row)*gemm.PanelTokens+i%gemm.PanelTokens]; got != want[i*rows+row] {
-						t.Fatalf("shape %v, row %d, token %d: got %g, want %g", s, row, i, got, want[i*rows+row])
-					}
-				}
-			}
-		}
-	})
-}
-
 // TestRoundedNonFinite: a NaN or an infinity reaches its own row and token only.
 func TestRoundedNonFinite(t *testing.T) {
 	kerneltest.EachRounding(t, func(t *testing.T, set *kernels.Set) {
@@ -222,7 +181,7 @@ func BenchmarkRounded(b *testing.B) {
 		for _, step := range []int{4, 8, 16, 32, 64} {
 			b.Run(fmt.Sprintf("%s/tile/%d", set.Name, step), func(b *testing.B) {
 				const couples, size = 4, 16 * n / 2
-				packs, panels := make([]uint32, 2*size), make([]uint32, 2*couples*size)
+				packs, panels := filled(2*size), filled(2*couples*size)
 				c := mat.Floats{V: make([]float32, 32*32*couples), Stride: 32 * couples}
 				for b.Loop() {
 					for k := 0; k < n/gemm.BlockK; k += step {
@@ -257,7 +216,7 @@ func BenchmarkTiles(b *testing.B) {
 		}
 		for _, c := range []struct{ blocks, couples int }{{4, 1}, {16, 1}, {16, 8}, {32, 1}, {32, 8}, {64, 4}} {
 			size := gemm.PanelWords(c.blocks * gemm.BlockK)
-			w, x := make([]uint32, 2*size), make([]uint32, 2*c.couples*size)
+			w, x := filled(2*size), filled(2*c.couples*size)
 			out := mat.Floats{V: make([]float32, 2*gemm.PackRows*2*c.couples*gemm.PanelTokens), Stride: 2 * c.couples * gemm.PanelTokens}
 			b.Run(fmt.Sprintf("packed/blocks=%d/couples=%d", c.blocks, c.couples), func(b *testing.B) {
 				for b.Loop() {
@@ -266,7 +225,7 @@ func BenchmarkTiles(b *testing.B) {
 				b.ReportMetric(float64(2*2*gemm.PackRows*2*gemm.PanelTokens*c.couples*c.blocks*gemm.BlockK)*float64(b.N)/float64(b.Elapsed().Nanoseconds()), "GFLOPS")
 			})
 			const rows = 128
-			lying := mat.Weights{Data: make([]byte, rows*c.blocks*2*gemm.BlockK), Stride: c.blocks * 2 * gemm.BlockK, Format: mat.BFloat16}
+			lying := mat.Weights{Data: bytes.Repeat([]byte{0x80, 0x3f}, rows*c.blocks*gemm.BlockK), Stride: c.blocks * 2 * gemm.BlockK, Format: mat.BFloat16}
 			wide := make([]float32, rows*gemm.CoupleTokens)
 			for _, quarters := range []int{0, 4} {
 				b.Run(fmt.Sprintf("lying/blocks=%d/quarters=%d", c.blocks, quarters), func(b *testing.B) {
@@ -278,4 +237,13 @@ func BenchmarkTiles(b *testing.B) {
 			}
 		}
 	}
+}
+
+// filled returns words that are two ones in bfloat16 each.
+func filled(n int) []uint32 {
+	v := make([]uint32, n)
+	for i := range v {
+		v[i] = 0x3f803f80
+	}
+	return v
 }

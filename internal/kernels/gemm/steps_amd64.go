@@ -1,0 +1,24 @@
+//go:build !purego
+
+package gemm
+
+import "github.com/heftai/heft/internal/kernels/asm"
+
+//go:noinline
+func (bf16) tileSteps(t StepTiles) {
+	next, stride := asm.Words(t.W), int64(0) // in the cache: prefetching it costs nothing
+	if len(t.Next.Data) > 0 {
+		next, stride = asm.Bytes(t.Next.Data), int64(t.Next.Stride)
+	}
+	steps := amxSteps2
+	if t.Packs == 4 {
+		steps = amxSteps4
+	}
+	steps(asm.Words(t.W), asm.Words(t.X), asm.Floats(t.C), int64(t.Blocks), int64(t.Panels), asm.Flag(t.Add), next, stride)
+}
+
+//go:noinline
+func (bf16) storeSteps(t StepSums) {
+	piece := t.Packs * PackRows * PanelTokens
+	avx512bf16StoreSteps(asm.Floats(t.Y.V), int64(4*t.Y.Stride), asm.Floats(t.C), int64(4*(t.Stride-piece)), int64(t.Packs), asm.Floats(t.Bias), int64(t.Rows), int64(t.Tokens), asm.Flag(t.Past))
+}
