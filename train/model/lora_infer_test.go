@@ -44,7 +44,7 @@ func TestGoldenModelsTakeAdapters(t *testing.T) {
 			}
 			off := math.Inf(1)
 			for _, steps := range []int{1, 32} { // many, where the rounding of a steep model is as large as the change
-				for _, change := range []float64{2e-2, 5e-3, 2e-3, 5e-4, 2e-4} { // a router may choose another expert on the way
+				for _, change := range []float64{2e-2, 5e-3, 2e-3, 5e-4, 2e-4, 5e-5} { // a router may choose another expert on the way
 					if !(off <= 0.02) {
 						off = min(off, math.Abs(slope(t, m, grads, change/squares, steps)-1))
 					}
