@@ -43,15 +43,15 @@ func newDialect(errors wire.ErrorWriter, routes ...route) dialect {
 // openAI is OpenAI's dialect with vLLM's extensions.
 func openAI(s *openai.Server, r *responses.Server, b *batches.Server, more ...route) dialect {
 	return newDialect(openai.WriteError, append([]route{
-		{http.MethodPost, uploads, b.Upload},
-		{http.MethodGet, "/v1/files", b.Files},
-		{http.MethodGet, "/v1/files/{id}", b.File},
-		{http.MethodGet, "/v1/files/{id}/content", b.Content},
-		{http.MethodDelete, "/v1/files/{id}", b.DeleteFile},
-		{http.MethodPost, "/v1/batches", b.Create},
-		{http.MethodGet, "/v1/batches", b.List},
-		{http.MethodGet, "/v1/batches/{id}", b.Retrieve},
-		{http.MethodPost, "/v1/batches/{id}/cancel", b.Cancel},
+		{http.MethodPost, uploads, notAnthropics(b.Upload)},
+		{http.MethodGet, "/v1/files", notAnthropics(b.Files)},
+		{http.MethodGet, "/v1/files/{id}", notAnthropics(b.File)},
+		{http.MethodGet, "/v1/files/{id}/content", notAnthropics(b.Content)},
+		{http.MethodDelete, "/v1/files/{id}", notAnthropics(b.DeleteFile)},
+		{http.MethodPost, "/v1/batches", notAnthropics(b.Create)},
+		{http.MethodGet, "/v1/batches", notAnthropics(b.List)},
+		{http.MethodGet, "/v1/batches/{id}", notAnthropics(b.Retrieve)},
+		{http.MethodPost, "/v1/batches/{id}/cancel", notAnthropics(b.Cancel)},
 		{http.MethodPost, "/v1/responses", r.Create},
 		{http.MethodPost, "/v1/responses/input_tokens", r.InputTokens},
 		{http.MethodPost, "/v1/responses/compact", r.Compact},
@@ -71,6 +71,24 @@ func openAI(s *openai.Server, r *responses.Server, b *batches.Server, more ...ro
 
 // modelsPath is where OpenAI's and Anthropic's clients list models.
 const modelsPath = "/v1/models"
+
+// below reports whether a path is another or below it.
+func below(path, of string) bool { return path == of || strings.HasPrefix(path, of+"/") }
+
+// notAnthropics rejects requests of Anthropic's clients, whose files and batches have the same paths and other fields.
+func notAnthropics(h http.HandlerFunc) http.HandlerFunc {
+	const why = "Anthropic's files and batches are not supported: put texts into messages. Without the header 'anthropic-version', this path is OpenAI's."
+	return func(w http.ResponseWriter, r *http.Request) {
+		switch err := (&wire.Error{Kind: wire.NoRoute, Message: why}); {
+		case !isAnthropic(r):
+			h(w, r)
+		case r.ContentLength != 0:
+			wire.RejectUnread(w, r, messages.WriteError, err)
+		default:
+			messages.WriteError(w, err)
+		}
+	}
+}
 
 // isAnthropic reports whether a request is of one of Anthropic's clients, which send their version of the API.
 func isAnthropic(r *http.Request) bool { return r.Header.Get("Anthropic-Version") != "" }
@@ -97,7 +115,7 @@ func anthropic(s *messages.Server) dialect {
 		return strings.HasPrefix(r.URL.Path, "/v1/messages/") || isAnthropic(r)
 	}
 	d.shares = func(r *http.Request) bool {
-		return isAnthropic(r) && (r.URL.Path == modelsPath || strings.HasPrefix(r.URL.Path, modelsPath+"/"))
+		return isAnthropic(r) && (below(r.URL.Path, modelsPath) || below(r.URL.Path, uploads) || below(r.URL.Path, "/v1/batches"))
 	}
 	return d
 }

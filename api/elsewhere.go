@@ -62,7 +62,7 @@ var elsewhere = map[string]string{
 	"/v1/videos":                  textOnly,
 	"/v1/engines":                 "use GET /v1/models",
 	// Anthropic
-	"/v1/messages/batches": "use POST /v1/batches, with requests of OpenAI's API",
+	"/v1/messages/batches": "use POST /v1/batches, with requests of OpenAI's API and without the header anthropic-version",
 	"/v1/complete":         "use POST /v1/messages",
 	"/v1/skills":           "the server runs no code",
 }

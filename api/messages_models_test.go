@@ -22,19 +22,7 @@ func TestMessagesModels(t *testing.T) {
 		list = append(list, m)
 	}
 	s := serveWith(t, api.Options{Models: list})
-	get := func(path string) (int, string) {
-		r, err := http.NewRequestWithContext(t.Context(), "GET", s.URL+path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.Header.Set("anthropic-version", "2023-06-01")
-		resp, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer resp.Body.Close()
-		return resp.StatusCode, strings.TrimSpace(readAll(t, resp))
-	}
+	get := func(path string) (int, string) { return s.anthropic("GET", path, "") }
 	card := func(id string) string {
 		return fmt.Sprintf(`{"type":"model","id":%q,"display_name":%[1]q,"created_at":"2023-11-14T22:13:20Z"}`, id)
 	}
@@ -58,5 +46,43 @@ func TestMessagesModels(t *testing.T) {
 	}
 	if _, got := s.object("GET", "/v1/models", nil); got["object"] != "list" {
 		t.Errorf("without the header: %v", got)
+	}
+}
+
+// anthropic sends a request as Anthropic's clients do. It returns the status and the text of the answer.
+func (s *server) anthropic(method, path, body string) (int, string) {
+	s.t.Helper()
+	r, err := http.NewRequestWithContext(s.t.Context(), method, s.URL+path, strings.NewReader(body))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	r.Header.Set("anthropic-version", "2023-06-01")
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	return resp.StatusCode, strings.TrimSpace(readAll(s.t, resp))
+}
+
+// TestFilesOfAnthropicsClientsHadOpenAIsErrors: their errors have Anthropic's shape, and say that the path is OpenAI's.
+func TestFilesOfAnthropicsClientsHadOpenAIsErrors(t *testing.T) {
+	s, _ := batchServer(t, t.TempDir(), 1<<20, engine.Options{})
+	for _, r := range [][2]string{{"POST", "/v1/files"}, {"GET", "/v1/files"}, {"GET", "/v1/files/file-1"}, {"GET", "/v1/files/file-1/content"}, {"DELETE", "/v1/files/file-1"},
+		{"POST", "/v1/batches"}, {"GET", "/v1/batches"}, {"GET", "/v1/batches/batch_1"}, {"POST", "/v1/batches/batch_1/cancel"}, {"POST", "/v1/messages/batches"}} {
+		body := ""
+		if r[0] == "POST" {
+			body = "{}"
+		}
+		status, got := s.anthropic(r[0], r[1], body)
+		if status != 404 || !strings.HasPrefix(got, `{"type":"error","error":{"type":"not_found_error"`) || !strings.Contains(got, "anthropic-version") || !strings.Contains(got, "OpenAI's") {
+			t.Errorf("%s %s: %d %s", r[0], r[1], status, got)
+		}
+	}
+	if status, got := s.anthropic("PUT", "/v1/files", "{}"); status != 405 || !strings.HasPrefix(got, `{"type":"error"`) {
+		t.Errorf("PUT: %d %s", status, got)
+	}
+	if status, list := s.object("GET", "/v1/files", nil); status != 200 || list["object"] != "list" {
+		t.Errorf("without the header: %d %v", status, list)
 	}
 }
