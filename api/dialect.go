@@ -14,6 +14,7 @@ import (
 	"github.com/heftai/heft/api/openai"
 	"github.com/heftai/heft/api/responses"
 	"github.com/heftai/heft/api/wire"
+	"github.com/heftai/heft/internal/spelling"
 )
 
 // A dialect is a set of endpoints that share a wire format.
@@ -193,7 +194,7 @@ func methodsOf(r chi.Routes, path string) []string {
 }
 
 // nearPath returns the path of an endpoint that a client with another base URL meant: one without what is before it, or
-// below /v1. It returns "" if there is none.
+// below /v1. If there is none, it returns one with a similar name, behind its method if that is another one, or "".
 func nearPath(routes chi.Routes, r *http.Request) string {
 	rest := path.Clean("/" + r.URL.Path)
 	for range 4 { // elements before the endpoint's path
@@ -204,6 +205,32 @@ func nearPath(routes chi.Routes, r *http.Request) string {
 		}
 		_, after, _ := strings.Cut(rest[1:], "/")
 		rest = "/" + after
+	}
+	return similarPath(routes, r)
+}
+
+// similarPath returns the endpoint that a request with a misspelled path meant, with another method or below /v1.
+func similarPath(routes chi.Routes, r *http.Request) string {
+	methods, names := map[string][]string{}, []string{}
+	_ = chi.Walk(routes, func(method, route string, _ http.Handler, _ ...func(http.Handler) http.Handler) error { // f returns none
+		if !strings.ContainsAny(route, "{*") {
+			if methods[route] == nil {
+				names = append(names, route)
+			}
+			methods[route] = append(methods[route], method)
+		}
+		return nil
+	})
+	for _, p := range []string{r.URL.Path, "/v1" + r.URL.Path} {
+		for _, name := range spelling.Nearest(p, names, 1) {
+			if most := 2; spelling.Distance(p, name, most) > most {
+				break
+			}
+			if slices.Contains(methods[name], r.Method) {
+				return name
+			}
+			return slices.Min(methods[name]) + " " + name
+		}
 	}
 	return ""
 }

@@ -20,7 +20,8 @@ func TestPathsOfOtherServersSayWhatToUse(t *testing.T) {
 		"POST /v1/audio/transcriptions": "text only", "GET /v1/fine_tuning/jobs/ft-1": "train run", "POST /v1/conversations/c/items": "previous_response_id",
 		"GET /v1/chat/completions/abc": "keeps no conversations", "POST /v1/chat/completions/render": "/apply-template", "POST /api/v1/chat": "LM Studio",
 		"POST /v1/messages/batches": "POST /v1/batches", "POST /v1/realtime/client_secrets": "/v1/responses", "GET /nowhere": "Invalid URL (GET /nowhere)",
-		"GET /models": "Did you mean /v1/models?", "POST /v1/v1/messages": "Did you mean /v1/messages?", "POST /chat/completions": "Did you mean /v1/chat/completions?",
+		"GET /models": "Did you mean /v1/models?", "POST /v1/chat/completion": "Did you mean /v1/chat/completions?", "GET /v1/chat/completion": "Did you mean POST /v1/chat/completions?",
+		"GET /chat/completions": "Did you mean POST /v1/chat/completions?", "POST /v1/embedding": "Did you mean /v1/embeddings?", "GET /metric": "Did you mean /metrics?", "POST /v1/v1/messages": "Did you mean /v1/messages?", "POST /chat/completions": "Did you mean /v1/chat/completions?",
 		"POST /completions": "/v1/completions",
 	} {
 		method, path, _ := strings.Cut(request, " ")

@@ -15,5 +15,5 @@ func ExampleServer() {
 	w := httptest.NewRecorder()
 	s.Create(w, httptest.NewRequest(http.MethodPost, "/v1/messages", strings.NewReader(`{"model": "none"}`)))
 	fmt.Println(w.Code, w.Body)
-	// Output: 404 {"type":"error","error":{"type":"not_found_error","message":"The model `none` does not exist."},"request_id":null}
+	// Output: 404 {"type":"error","error":{"type":"not_found_error","message":"The model `none` does not exist: GET /v1/models lists those that do."},"request_id":null}
 }

@@ -15,5 +15,5 @@ func ExampleServer() {
 	w := httptest.NewRecorder()
 	s.Chat(w, httptest.NewRequest(http.MethodPost, "/api/chat", strings.NewReader(`{"model": "none"}`)))
 	fmt.Println(w.Code, w.Body)
-	// Output: 404 {"error":"The model `none` does not exist."}
+	// Output: 404 {"error":"The model `none` does not exist: GET /v1/models lists those that do."}
 }

@@ -130,7 +130,7 @@ var allowed = map[string][]string{
 	"api/messages":                {"api/wire", "api/generate", "api/internal/foreign", "api/internal/settings", "text"},
 	"api/ollama":                  {"api/wire", "api/generate", "api/internal/settings", "meta", "text"}, // meta: what lists show of a model
 	"api/keys":                    {"api/wire", "api/internal/reload"},
-	"api":                         {"api/wire", "api/internal/reload", "api/internal/schema", "api/batches", "api/generate", "api/keys", "api/messages", "api/ollama", "api/openai", "api/responses", "api/store", "devicemap", "dispatch", "internal/engine", "internal/engine/holder", "internal/topology"}, // topology: how many files may be open
+	"api":                         {"api/wire", "api/internal/reload", "api/internal/schema", "api/batches", "api/generate", "api/keys", "api/messages", "api/ollama", "api/openai", "api/responses", "api/store", "devicemap", "dispatch", "internal/engine", "internal/engine/holder", "internal/spelling", "internal/topology"}, // spelling: misspelled paths; topology: how many files may be open
 	"cmd/serve":                   {"*"},
 	"cmd/train":                   {"*"},
 	"internal/cmdline":            {"internal/errtext"},                                                                                                                              // what the commands have in common

@@ -55,12 +55,21 @@ func Create(path string) (*File, error) {
 func create(path, temp string) (*File, error) {
 	f, err := os.OpenFile(temp, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {
-		return nil, err
+		return nil, withPath(err, path)
 	}
 	if old, err := os.Lstat(path); err == nil && old.Mode().IsRegular() {
 		_ = f.Chmod(old.Mode().Perm()) // not every file system has permissions
 	}
 	return &File{File: f, path: path}, nil
+}
+
+// withPath is an error about a temporary file with the path that it is for.
+func withPath(err error, path string) error {
+	var of *os.PathError
+	if !errors.As(err, &of) {
+		return err
+	}
+	return &os.PathError{Op: of.Op, Path: path, Err: of.Err}
 }
 
 // claim locks a new temporary file. It reports whether the file still has its name.

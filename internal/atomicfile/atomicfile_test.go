@@ -208,3 +208,12 @@ func TestLongNames(t *testing.T) {
 	}
 	wantFile(t, path, "x")
 }
+
+// TestErrorsNamedTemporaryFiles: a folder that is not there was an error about a name that no user has written.
+func TestErrorsNamedTemporaryFiles(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "none", "x.json")
+	_, err := Create(path)
+	if of := (*os.PathError)(nil); !errors.As(err, &of) || of.Path != path || !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("got %v, want an error of %s", err, path)
+	}
+}
