@@ -197,7 +197,7 @@ func TestCustomToolsNameWhatIsWrong(t *testing.T) {
 		format         obj
 		param, message string
 	}{
-		"nested":      {grammar("lark", "start: \"(\" start \")\" | \"x\""), definition, `"start" calls itself`},
+		"not defined": {grammar("lark", "start: \"(\" start \")\" | b"), definition, `"b" is not defined`},
 		"not closed":  {grammar("lark", "start: \"a"), definition, "line 1: a string is not closed"},
 		"lookbehind":  {grammar("regex", "(?<=a)b"), definition, "lookbehind"},
 		"a syntax":    {grammar("gbnf", "root ::= \"a\""), "tools[0].custom.format.grammar.syntax", "regex"},
@@ -237,5 +237,18 @@ func TestVerbosityIsAVariableOfTheTemplate(t *testing.T) {
 		if status, e := s.object("POST", path, body); status != 400 || !strings.Contains(at(e, "error", "param").(string), "verbosity") {
 			t.Errorf("%s: %d %v", path, status, e)
 		}
+	}
+}
+
+// TestCustomToolsTakeNestedGrammars: where arguments are JSON.
+func TestCustomToolsTakeNestedGrammars(t *testing.T) {
+	s := serve(t, randomCaller(t, notations["tags"]))
+	answer := s.chatted(customChat(obj{"type": "grammar", "grammar": obj{"syntax": "lark", "definition": "start: \"(\" start \"\\n\" start \")\" | /[a-c]/"}}))
+	input, _ := at(answer, "choices", 0, "message", "tool_calls", 0, "custom", "input").(string)
+	for inner, last := regexp.MustCompile(`\([a-c]\n[a-c]\)`), ""; input != last; {
+		last, input = input, inner.ReplaceAllString(input, "a")
+	}
+	if !regexp.MustCompile(`^[a-c]$`).MatchString(input) {
+		t.Errorf("got %v", answer)
 	}
 }

@@ -62,7 +62,11 @@ def responses():
                                    temperature=1, parallel_tool_calls=False, extra_body=CALM | {"seed": 1})
     expect("any text", free.output[-1].type == "custom_tool_call" and free.output[-1].name == "note", free)
     tool = dict(tool, format={"type": "grammar", "syntax": "lark", "definition": 'start: "(" start ")" | "x"'})
-    refused("a nested grammar", lambda: client.responses.create(model=MODEL, input="Hi", tools=[tool]), "tools[0].format.definition", "calls itself")
+    nested = client.responses.create(**ask | {"tools": [tool]}).output[-1].input
+    depth = nested.count("(")
+    expect("a nested grammar", nested == "(" * depth + "x" + ")" * depth, nested)
+    tool = dict(tool, format={"type": "grammar", "syntax": "lark", "definition": "start: A\n%declare A"})
+    refused("an external terminal", lambda: client.responses.create(model=MODEL, input="Hi", tools=[tool]), "tools[0].format.definition", "line 2: %declare")
 
 
 def chats():

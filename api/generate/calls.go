@@ -101,6 +101,9 @@ func (c *calls) size() int {
 	n := 0
 	for _, t := range c.tools {
 		n += len(t.name) + len(t.schema)
+		if t.custom != nil {
+			n += len(t.custom.definition)
+		}
 	}
 	return n
 }
@@ -118,6 +121,9 @@ func (c *calls) write(w io.Writer) {
 	fmt.Fprintf(w, "%t %t %q ", c.required, c.single, fmt.Sprint(n))
 	for _, t := range c.tools {
 		fmt.Fprintf(w, "%q %q ", t.name, t.schema)
+		if t.custom != nil {
+			fmt.Fprintf(w, "%q ", t.custom.definition)
+		}
 	}
 }
 
@@ -165,7 +171,7 @@ func (c *calls) one(b *grammar.Builder, f *frame, which order) (grammar.Rule, er
 		if err != nil {
 			refused := &Constraint{Field: fmt.Sprintf("tools[%d].function.parameters", t.index)}
 			if err = refused.refusal(err); t.custom != nil {
-				err = t.custom.definition(err)
+				err = t.custom.refusal(err)
 			}
 			return rule, err
 		}
@@ -182,6 +188,10 @@ func (c *calls) one(b *grammar.Builder, f *frame, which order) (grammar.Rule, er
 func (c *calls) arguments(b *grammar.Builder, f *frame, t *tool, next grammar.Pos) (grammar.Pos, error) {
 	a := c.notation.Arguments
 	switch {
+	case t.custom != nil && t.custom.nested != nil && a == nil:
+		return t.custom.arguments(b, next)
+	case t.custom != nil && t.custom.nested != nil:
+		return grammar.Fail, errNested
 	case a == nil:
 		return jsonschema.AppendObject(b, t.schema, next)
 	case a.Kind == text.TextArguments:

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/heftai/heft/api/wire"
+	"github.com/heftai/heft/internal/grammar"
 	"github.com/heftai/heft/internal/grammar/lark"
 	"github.com/heftai/heft/text"
 )
@@ -30,13 +31,17 @@ const customInput = "input"
 // CustomTool adds a custom tool to those that the model sees. Errors are of type *wire.Error.
 func (c *Conversation) CustomTool(t Custom) error {
 	expression, hint := "", ""
+	var nested *lark.Error
 	switch t.Syntax {
 	case "":
 	case "regex":
 		expression, hint = t.Definition, "A text that matches this regular expression as a whole: "
 	case "lark":
 		var err error
-		if expression, err = lark.Expression(t.Definition); err != nil {
+		var own *lark.Error
+		if expression, err = lark.Expression(t.Definition); errors.As(err, &own) && own.Nested {
+			nested = own
+		} else if err != nil {
 			why := strings.TrimPrefix(err.Error(), "lark: ")
 			return &wire.Error{Kind: wire.Invalid, Field: t.Field, Err: err, Message: fmt.Sprintf("'%s' cannot be enforced: %s.", t.Field, why)}
 		}
@@ -46,7 +51,11 @@ func (c *Conversation) CustomTool(t Custom) error {
 	if c.custom == nil {
 		c.custom = map[string]customTool{}
 	}
-	c.custom[t.Name] = customTool{schema: inputSchema("", expression), held: expression != "", field: t.Field}
+	tool := customTool{schema: inputSchema("", expression), held: t.Syntax != "", field: t.Field}
+	if nested != nil {
+		tool.nested, tool.definition = nested, t.Definition
+	}
+	c.custom[t.Name] = tool
 	c.Tools = append(c.Tools, text.Tool{Name: t.Name, Description: t.Description, Parameters: shown})
 	return nil
 }
@@ -56,6 +65,20 @@ type customTool struct {
 	schema []byte // of its arguments, that is enforced
 	held   bool   // the text must match a definition
 	field  string // that has the definition
+
+	// Of a grammar that nests, which no schema has.
+	definition string
+	nested     error // says so
+}
+
+// arguments reads the arguments of a call before next, if they are JSON.
+func (t *customTool) arguments(b *grammar.Builder, next grammar.Pos) (grammar.Pos, error) {
+	space := func(next grammar.Pos) grammar.Pos {
+		return b.Split(next, b.Literal(" ", next))
+	}
+	next = b.Literal(`"`, space(b.Literal("}", next)))
+	at, err := b.QuotedLines(func() (grammar.Pos, error) { return lark.Append(b, t.definition, next) })
+	return b.Literal("{", space(b.Literal(`"`+customInput+`":`, space(b.Literal(`"`, at))))), err
 }
 
 // inputSchema is the schema of arguments with one text. expression is what the text must match; "": anything.
@@ -87,18 +110,24 @@ func CustomArguments(input string) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// definition gives an error about the arguments of a custom tool the name of its definition.
-func (t *customTool) definition(err error) error {
+// refusal gives an error about the arguments of a custom tool the name of its definition.
+func (t *customTool) refusal(err error) error {
 	var own *wire.Error
 	if !t.held || !errors.As(err, &own) {
 		return err
 	}
 	why := own.Message
+	if errors.Is(err, errNested) {
+		why = strings.TrimPrefix(t.nested.Error(), "lark: ") + ", which only arguments in JSON can hold. The model writes others."
+	}
 	if _, behind, ok := strings.Cut(why, " cannot be enforced: "); ok {
-		why = behind
+		why = strings.TrimPrefix(behind, "lark: ")
 	}
 	return &wire.Error{Kind: own.Kind, Field: t.field, Err: err, Message: fmt.Sprintf("'%s' cannot be enforced: %s", t.field, why)}
 }
+
+// errNested says that a notation cannot hold a grammar that nests.
+var errNested = errors.New("generate: the notation of calls cannot hold the grammar")
 
 // beginInput is what arguments begin with, before the text.
 var beginInput = regexp.MustCompile(`^\s*\{\s*"` + customInput + `"\s*:\s*"`)

@@ -35,17 +35,52 @@ func TestCustomToolsInEveryNotation(t *testing.T) {
 	}
 }
 
+// nestedGrammar has texts with brackets in brackets, line breaks and quotes, which no regular expression matches.
+const nestedGrammar = "start: \"(\" (start LF)* \")\" | /[a-c\"\\\\]{1,2}/\n%import common.LF\n"
+
+// nestedText reports whether a text matches nestedGrammar.
+func nestedText(text string) bool {
+	inner := regexp.MustCompile(`\((([a-c"\\]{1,2}|o)\n)*\)`)
+	for {
+		shorter := inner.ReplaceAllString(text, "o")
+		if shorter == text {
+			return regexp.MustCompile(`^(o|[a-c"\\]{1,2})$`).MatchString(text)
+		}
+		text = shorter
+	}
+}
+
 func checkCustomCalls(t *testing.T, m *Model) {
 	t.Helper()
+	checkCustomTexts(t, m, patchGrammar, patchText.MatchString)
+	n, _ := m.Chat.CallNotation()
+	if n.Arguments == nil {
+		checkCustomTexts(t, m, nestedGrammar, nestedText)
+		return
+	}
+	if _, err := forcedCustom(t, m, nestedGrammar); err == nil || !strings.Contains(err.Error(), "'definition'") || !strings.Contains(err.Error(), "only arguments in JSON") {
+		t.Errorf("got %v, want an error of nesting", err)
+	}
+}
+
+// forcedCustom is a request that must call a custom tool.
+func forcedCustom(t *testing.T, m *Model, definition string) (*Request, error) {
+	t.Helper()
 	c := forcedCalls(ToolsRequired, "patch", true, false)
-	if err := c.CustomTool(Custom{Name: "patch", Description: "d", Syntax: "lark", Definition: patchGrammar, Field: "definition"}); err != nil {
+	if err := c.CustomTool(Custom{Name: "patch", Description: "d", Syntax: "lark", Definition: definition, Field: "definition"}); err != nil {
 		t.Fatal(err)
 	}
 	r := &Request{}
 	if err := m.Converse(t.Context(), c, r); err != nil {
 		t.Fatal(err)
 	}
-	if err := m.Constrain(t.Context(), r); err != nil {
+	return r, m.Constrain(t.Context(), r)
+}
+
+func checkCustomTexts(t *testing.T, m *Model, definition string, matches func(string) bool) {
+	t.Helper()
+	r, err := forcedCustom(t, m, definition)
+	if err != nil {
 		t.Fatal(err)
 	}
 	ended := 0
@@ -64,7 +99,7 @@ func checkCustomCalls(t *testing.T, m *Model) {
 		for i := range len(calls[0].Arguments) {
 			joined += pieces.read(calls[0].Arguments[i : i+1])
 		}
-		if joined += pieces.end(); !patchText.MatchString(input) || joined != input {
+		if joined += pieces.end(); !matches(input) || joined != input {
 			t.Fatalf("got %q and in pieces %q of %q", input, joined, answer)
 		}
 	}

@@ -70,7 +70,7 @@ type Builder struct {
 	loops  []loop
 	rules  []Pos // where they begin
 	large  bool
-	quoted map[*Terminal]*Terminal // nil outside Quoted
+	quoted *quoting // nil outside Quoted
 	Budget *dfa.Budget
 }
 

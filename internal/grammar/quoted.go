@@ -1,6 +1,9 @@
 package grammar
 
 import (
+	"slices"
+	"strings"
+
 	"github.com/heftai/heft/internal/grammar/dfa"
 )
 
@@ -8,9 +11,39 @@ import (
 // backslash before each quote and backslash. do makes it; what follows the part is made before. The texts have
 // no control characters.
 func (b *Builder) Quoted(do func() (Pos, error)) (Pos, error) {
-	b.quoted = map[*Terminal]*Terminal{}
+	return b.quotedIn(&quoting{known: map[*Terminal]*Terminal{}}, do)
+}
+
+// QuotedLines is Quoted for texts that may have line breaks, tabs and the other control characters with an escape of one
+// letter. In a part that is quoted already it fails with [ErrTooLarge].
+func (b *Builder) QuotedLines(do func() (Pos, error)) (Pos, error) {
+	return b.quotedIn(&quoting{known: map[*Terminal]*Terminal{}, lines: true}, do)
+}
+
+func (b *Builder) quotedIn(q *quoting, do func() (Pos, error)) (Pos, error) {
+	if b.quoted != nil {
+		return Fail, ErrTooLarge
+	}
+	b.quoted = q
 	defer func() { b.quoted = nil }()
 	return do()
+}
+
+// quoting is how the terminals of a quoted part are written.
+type quoting struct {
+	known map[*Terminal]*Terminal
+	lines bool
+}
+
+// escaped is the byte that a letter stands for behind a backslash.
+func (q *quoting) escaped(c byte) (byte, bool) {
+	if c == '"' || c == '\\' {
+		return c, true
+	}
+	if i := strings.IndexByte("bfnrt", c); i >= 0 && q.lines {
+		return "\b\f\n\r\t"[i], true
+	}
+	return 0, false
 }
 
 // quotedState is a state of a terminal, perhaps after the backslash of an escape.
@@ -21,15 +54,22 @@ type quotedState struct {
 
 // quote returns the terminal of what t reads, as it stands in a string; nil if it is too large.
 func (b *Builder) quote(t *Terminal) *Terminal {
-	if known := b.quoted[t]; known != nil {
+	if known := b.quoted.known[t]; known != nil {
 		return known
 	}
 	step := func(s quotedState, c byte) (quotedState, bool) {
-		special := c == '"' || c == '\\'
-		switch {
-		case !s.escape && c == '\\':
-			return quotedState{s.q, true}, t.step(s.q, '"') != dead || t.step(s.q, '\\') != dead
-		case s.escape != special:
+		if !s.escape && c == '\\' {
+			return quotedState{s.q, true}, slices.ContainsFunc([]byte(`"\bfnrt`), func(letter byte) bool {
+				e, ok := b.quoted.escaped(letter)
+				return ok && t.step(s.q, e) != dead
+			})
+		}
+		if s.escape {
+			var ok bool
+			if c, ok = b.quoted.escaped(c); !ok {
+				return s, false
+			}
+		} else if c == '"' {
 			return s, false
 		}
 		q := t.step(s.q, c)
@@ -41,7 +81,7 @@ func (b *Builder) quote(t *Terminal) *Terminal {
 		return nil
 	}
 	out := b.Terminal(d)
-	b.quoted[t] = out
+	b.quoted.known[t] = out
 	return out
 }
 

@@ -1,4 +1,5 @@
-// Package lark reads grammars in the notation of the Python package lark, and makes regular expressions of them.
+// Package lark reads grammars in the notation of the Python package lark, and makes regular expressions of them, or
+// grammars.
 //
 //	start: "SELECT " column (", " column)* tail?
 //	tail: " LIMIT " INT
@@ -6,8 +7,8 @@
 //	%import common.INT
 //
 // An expression matches the texts of the rule start as a whole. A rule may call itself at the beginning or at the end of
-// an alternative, which is repetition. Any other recursion, such as nested brackets, is an error, because no regular
-// expression matches it. There is no lexer: a terminal matches each text of its expression, so priorities have no effect.
+// an alternative, which is repetition. Of any other recursion, such as nested brackets, there is a grammar and no
+// expression. There is no lexer: a terminal matches each text of its expression, so priorities have no effect.
 package lark
 
 import (
@@ -20,6 +21,7 @@ import (
 type Error struct {
 	Line    int // from 1; 0 if it is about the whole
 	Message string
+	Nested  bool // no regular expression matches the texts, but [Append] takes them
 }
 
 func (e *Error) Error() string {
@@ -35,36 +37,44 @@ const maxExpression = 1 << 16
 // Expression returns a regular expression, as package regex reads it, that matches the texts of a grammar. It fails with
 // an *Error.
 func Expression(src string) (string, error) {
-	g, err := parse(src)
+	c, err := newCompiler(src)
 	if err != nil {
 		return "", err
 	}
-	start := g.symbols["start"]
-	if start == nil {
-		return "", &Error{0, `there is no rule "start"`}
+	text, err := c.symbol(c.start)
+	return text + c.skip, err
+}
+
+// compiler makes expressions of symbols.
+type compiler struct {
+	start  *symbol
+	skip   string // matches ignored text; "" without any
+	done   map[*symbol]string
+	failed map[*symbol]error
+	busy   map[*symbol]bool
+}
+
+func newCompiler(src string) (*compiler, error) {
+	g, err := parse(src)
+	if err != nil {
+		return nil, err
 	}
-	c := &compiler{grammar: g, done: map[*symbol]string{}, busy: map[*symbol]bool{}}
+	c := &compiler{start: g.symbols["start"], done: map[*symbol]string{}, failed: map[*symbol]error{}, busy: map[*symbol]bool{}}
+	if c.start == nil {
+		return nil, &Error{Message: `there is no rule "start"`}
+	}
 	var skipped []string
 	for _, e := range g.ignored {
 		text, err := c.expression(e, true)
 		if err != nil {
-			return "", err
+			return nil, err
 		}
 		skipped = append(skipped, text)
 	}
 	if len(skipped) > 0 {
 		c.skip = group(skipped) + "*"
 	}
-	text, err := c.symbol(start)
-	return text + c.skip, err
-}
-
-// compiler makes expressions of symbols.
-type compiler struct {
-	grammar *grammar
-	skip    string // matches ignored text; "" without any
-	done    map[*symbol]string
-	busy    map[*symbol]bool
+	return c, nil
 }
 
 // symbol returns the expression of a rule or a terminal.
@@ -72,30 +82,62 @@ func (c *compiler) symbol(s *symbol) (string, error) {
 	if text, ok := c.done[s]; ok {
 		return text, nil
 	}
+	if err := c.failed[s]; err != nil {
+		return "", err
+	}
 	if s.body == nil {
-		return "", &Error{s.line, fmt.Sprintf("%q is not defined", s.name)}
+		return "", s.errorf("%q is not defined", s.name)
 	}
 	if c.busy[s] {
-		return "", &Error{s.line, fmt.Sprintf("%q calls itself, and not only at the beginning or the end of its alternatives: such nesting is not supported", s.name)}
+		err := s.errorf("%q calls itself, and not only at the beginning or the end of its alternatives", s.name)
+		err.Nested = !s.terminal()
+		return "", err
 	}
 	c.busy[s] = true
 	defer delete(c.busy, s)
 	text, err := c.body(s)
 	if err == nil && len(text) > maxExpression {
-		err = &Error{s.line, fmt.Sprintf("%q is too large", s.name)}
+		err = s.errorf("%q is too large", s.name)
 	}
-	if err == nil {
-		c.done[s] = text
+	if err != nil {
+		c.failed[s] = err
+		return "", err
 	}
-	return text, err
+	c.done[s] = text
+	return text, nil
 }
 
 // recursion has the alternatives of a rule A by where they call A, without that call.
-type recursion struct {
-	base   []string // nowhere
-	before []string // at the end: "before A"
-	behind []string // at the beginning: "A behind"
-	middle []string // at both ends: "A middle A"
+type recursion[T any] struct {
+	base   []T // nowhere
+	before []T // at the end: "before A"
+	behind []T // at the beginning: "A behind"
+	middle []T // at both ends: "A middle A"
+}
+
+// recursion parts the alternatives of a rule.
+func (s *symbol) recursion() (*recursion[[]*expr], error) {
+	r := &recursion[[]*expr]{}
+	for _, parts := range s.alternatives() {
+		calls := func(e *expr) bool { return e.kind == call && e.symbol == s }
+		first := len(parts) > 0 && calls(parts[0])
+		last := len(parts) > 1 && calls(parts[len(parts)-1])
+		switch {
+		case first && len(parts) == 1: // A: A
+		case first && last:
+			r.middle = append(r.middle, parts[1:len(parts)-1])
+		case first:
+			r.behind = append(r.behind, parts[1:])
+		case last:
+			r.before = append(r.before, parts[:len(parts)-1])
+		default:
+			r.base = append(r.base, parts)
+		}
+	}
+	if len(r.base) == 0 {
+		return nil, s.errorf("no text matches %q, which always calls itself", s.name)
+	}
+	return r, nil
 }
 
 // body returns the expression of what s is defined as.
@@ -103,36 +145,29 @@ func (c *compiler) body(s *symbol) (string, error) {
 	if s.terminal() {
 		return c.expression(s.body, true)
 	}
-	var r recursion
-	for _, parts := range s.alternatives() {
-		calls := func(e *expr) bool { return e.kind == call && e.symbol == s }
-		first := len(parts) > 0 && calls(parts[0])
-		last := len(parts) > 1 && calls(parts[len(parts)-1])
-		to := &r.base
-		switch {
-		case first && len(parts) == 1:
-			continue // A: A
-		case first && last:
-			to, parts = &r.middle, parts[1:len(parts)-1]
-		case first:
-			to, parts = &r.behind, parts[1:]
-		case last:
-			to, parts = &r.before, parts[:len(parts)-1]
-		}
-		text, err := c.sequence(parts, false)
-		if err != nil {
-			return "", err
-		}
-		*to = append(*to, text)
+	r, err := s.recursion()
+	if err != nil {
+		return "", err
 	}
-	if len(r.base) == 0 {
-		return "", &Error{s.line, fmt.Sprintf("no text matches %q, which always calls itself", s.name)}
+	var texts recursion[string]
+	for _, l := range []struct {
+		from [][]*expr
+		to   *[]string
+	}{{r.base, &texts.base}, {r.before, &texts.before}, {r.behind, &texts.behind}, {r.middle, &texts.middle}} {
+		for _, parts := range l.from {
+			text, err := c.sequence(parts, false)
+			if err != nil {
+				return "", err
+			}
+			*l.to = append(*l.to, text)
+		}
 	}
-	return r.expression(), nil
+	return joined(&texts), nil
 }
 
-// expression is what the alternatives match together: "before* base behind*", several of them with a middle in between.
-func (r *recursion) expression() string {
+// joined is an expression of what the alternatives match together: "before* base behind*", several of them with a middle
+// in between.
+func joined(r *recursion[string]) string {
 	one := group(r.base)
 	if len(r.before) > 0 {
 		one = group(r.before) + "*" + one
@@ -156,7 +191,7 @@ func (c *compiler) expression(e *expr, terminal bool) (string, error) {
 		return c.spaced(e.text, terminal), nil
 	case call:
 		if terminal && !e.symbol.terminal() {
-			return "", &Error{e.line, fmt.Sprintf("a terminal cannot call the rule %q", e.symbol.name)}
+			return "", errorAt(e.line, "a terminal cannot call the rule %q", e.symbol.name)
 		}
 		text, err := c.symbol(e.symbol)
 		if e.symbol.terminal() {
@@ -167,7 +202,7 @@ func (c *compiler) expression(e *expr, terminal bool) (string, error) {
 		return c.sequence(e.subs, terminal)
 	case repeat:
 		text, err := c.expression(e.subs[0], terminal)
-		return "(?:" + text + ")" + e.text, err
+		return "(?:" + text + ")" + often(e.min, e.max), err
 	}
 	var alternatives []string
 	for _, s := range e.subs {
@@ -204,10 +239,24 @@ func (c *compiler) sequence(parts []*expr, terminal bool) (string, error) {
 
 func (c *compiler) bounded(text string, line int) (string, error) {
 	if len(text) > maxExpression {
-		return "", &Error{line, "the grammar is too large"}
+		return "", errorAt(line, "the grammar is too large")
 	}
 	return text, nil
 }
+
+// often is how an expression says how often its last part is there.
+func often(least, most int) string {
+	if most < 0 {
+		return fmt.Sprintf("{%d,}", least)
+	}
+	return fmt.Sprintf("{%d,%d}", least, most)
+}
+
+func errorAt(line int, format string, args ...any) *Error {
+	return &Error{Line: line, Message: fmt.Sprintf(format, args...)}
+}
+
+func (s *symbol) errorf(format string, args ...any) *Error { return errorAt(s.line, format, args...) }
 
 // alternatives are the parts of each alternative of a rule.
 func (s *symbol) alternatives() (list [][]*expr) {

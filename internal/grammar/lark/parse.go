@@ -1,7 +1,6 @@
 package lark
 
 import (
-	"fmt"
 	"strconv"
 	"strings"
 	"unicode"
@@ -17,7 +16,7 @@ const (
 	call
 	concat
 	alt
-	repeat // text is how often, such as * or {2,3}
+	repeat
 )
 
 // expr is a part of a definition.
@@ -27,6 +26,8 @@ type expr struct {
 	text   string
 	symbol *symbol
 	subs   []*expr
+	min    int // of a repeat
+	max    int // below 0: without end
 }
 
 // symbol is a rule or, if its name is in capitals, a terminal.
@@ -41,7 +42,7 @@ func (s *symbol) terminal() bool {
 	return first != "" && unicode.IsUpper(rune(first[0]))
 }
 
-type grammar struct {
+type source struct {
 	symbols map[string]*symbol
 	ignored []*expr
 }
@@ -54,7 +55,7 @@ const (
 )
 
 type parser struct {
-	grammar
+	source
 	src    string
 	pos    int
 	depth  int // of brackets
@@ -62,11 +63,11 @@ type parser struct {
 	budget *dfa.Budget // of checks of expressions
 }
 
-func parse(src string) (*grammar, error) {
+func parse(src string) (*source, error) {
 	if !utf8.ValidString(src) {
-		return nil, &Error{0, "it is not UTF-8"}
+		return nil, &Error{Message: "it is not UTF-8"}
 	}
-	p := &parser{grammar: grammar{symbols: map[string]*symbol{}}, src: src, budget: &dfa.Budget{Steps: checkSteps, States: checkStates}}
+	p := &parser{source: source{symbols: map[string]*symbol{}}, src: src, budget: &dfa.Budget{Steps: checkSteps, States: checkStates}}
 	for p.space(true); p.pos < len(p.src); p.space(true) {
 		var err error
 		if p.src[p.pos] == '%' {
@@ -78,13 +79,13 @@ func parse(src string) (*grammar, error) {
 			return nil, err
 		}
 	}
-	return &p.grammar, nil
+	return &p.source, nil
 }
 
 func (p *parser) line() int { return 1 + strings.Count(p.src[:min(p.pos, len(p.src))], "\n") }
 
 func (p *parser) fail(format string, args ...any) error {
-	return &Error{p.line(), fmt.Sprintf(format, args...)}
+	return errorAt(p.line(), format, args...)
 }
 
 func (p *parser) rest() string { return p.src[p.pos:] }
@@ -171,7 +172,7 @@ func (p *parser) definition() error {
 func (p *parser) define(name string, line int, body *expr) error {
 	s := p.use(name, line)
 	if s.body != nil {
-		return &Error{line, fmt.Sprintf("%q is defined twice", name)}
+		return errorAt(line, "%q is defined twice", name)
 	}
 	s.line, s.body = line, body
 	return nil
@@ -289,27 +290,24 @@ func (p *parser) repeated() (*expr, error) {
 	if err != nil {
 		return nil, err
 	}
-	line, often := p.line(), ""
+	r := &expr{kind: repeat, line: p.line(), max: dfa.Unbounded, subs: []*expr{e}}
 	switch {
 	case p.take("*"):
-		often = "*"
 	case p.take("+"):
-		often = "+"
+		r.min = 1
 	case p.take("?"):
-		often = "?"
+		r.max = 1
 	default:
 		if p.space(false); !p.take("~") {
 			return e, nil
 		}
-		if often, err = p.counts(); err != nil {
-			return nil, err
-		}
+		r.min, r.max, err = p.counts()
 	}
-	return &expr{kind: repeat, line: line, text: often, subs: []*expr{e}}, nil
+	return r, err
 }
 
 // counts reads "3" or "2..5".
-func (p *parser) counts() (string, error) {
+func (p *parser) counts() (least, most int, err error) {
 	number := func() (int, error) {
 		p.space(false)
 		n, err := strconv.Atoi(p.name())
@@ -318,15 +316,15 @@ func (p *parser) counts() (string, error) {
 		}
 		return n, nil
 	}
-	least, err := number()
-	most := least
+	least, err = number()
+	most = least
 	if p.space(false); err == nil && p.take("..") {
 		most, err = number()
 	}
 	if err == nil && most < least {
 		err = p.fail("%d..%d is not in order", least, most)
 	}
-	return fmt.Sprintf("{%d,%d}", least, most), err
+	return least, most, err
 }
 
 // atom reads a text, an expression, a name or brackets.
@@ -343,7 +341,7 @@ func (p *parser) atom() (*expr, error) {
 			return nil, p.fail("a bracket is not closed")
 		}
 		if c == '[' {
-			e = &expr{kind: repeat, line: line, text: "?", subs: []*expr{e}}
+			e = &expr{kind: repeat, line: line, max: 1, subs: []*expr{e}}
 		}
 		return e, nil
 	case c == '"':
