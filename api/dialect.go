@@ -222,14 +222,13 @@ func similarPath(routes chi.Routes, r *http.Request) string {
 		return nil
 	})
 	for _, p := range []string{r.URL.Path, "/v1" + r.URL.Path} {
-		for _, name := range spelling.Nearest(p, names, 1) {
-			if most := 2; spelling.Distance(p, name, most) > most {
-				break
-			}
-			if slices.Contains(methods[name], r.Method) {
-				return name
-			}
-			return slices.Min(methods[name]) + " " + name
+		near := spelling.Nearest(p, names, 1)
+		switch most := 2; {
+		case len(near) == 0 || spelling.Distance(p, near[0], most) > most:
+		case slices.Contains(methods[near[0]], r.Method):
+			return near[0]
+		default:
+			return slices.Min(methods[near[0]]) + " " + near[0]
 		}
 	}
 	return ""

@@ -109,3 +109,14 @@ func TestErrorsNameTheProgramOnce(t *testing.T) {
 		}
 	}
 }
+
+// TestDataThatIsAFolderIsNamed: it was "read DIR: is a directory".
+func TestDataThatIsAFolderIsNamed(t *testing.T) {
+	dir, text := tinyModel(t), lessons(t, 4)
+	for _, flags := range [][]string{{"--data", dir}, {"--data", text, "--eval-data", dir}} {
+		args := append([]string{"run", "--model", dir, "--output", filepath.Join(t.TempDir(), "out"), "--max-steps", "1"}, flags...)
+		if status, _, stderr := command(t, args...); status != 2 || !strings.Contains(stderr, dir+": got a folder, want a JSONL, CSV or Parquet file") {
+			t.Errorf("%q: got status %d and %s", flags, status, stderr)
+		}
+	}
+}

@@ -79,6 +79,9 @@ func programArgs(args []string) ([]string, bool) {
 		}
 		at += n
 	}
+	if at+1 < len(args) && args[at] == "--" { // as torchrun has it before the program
+		return append(allDashed(args[:at]), args[at+1:]...), true
+	}
 	program := at < len(args) && !strings.HasPrefix(args[at], "-") && args[at] != "run"
 	return append(allDashed(args[:at]), args[at:]...), program
 }

@@ -92,6 +92,9 @@ func TestLaunchRunIsATrainingRun(t *testing.T) {
 	if program || !slices.Equal(rest, []string{"--num-processes", "2", "run", "--model", "x"}) {
 		t.Errorf("%v, %v", rest, program)
 	}
+	if rest, program := programArgs([]string{"--num_processes", "2", "--", "run", "-x"}); !program || !slices.Equal(rest, []string{"--num-processes", "2", "run", "-x"}) {
+		t.Errorf("behind --: %v, %v", rest, program)
+	}
 	if _, program := programArgs([]string{"--config_file=x", "--model", "m"}); program {
 		t.Error("flags of train run were taken for a program")
 	}

@@ -231,6 +231,8 @@ func wanted(message string, commands []string) string {
 			kind = "whole number"
 		case strings.HasSuffix(kind, "bit uint"):
 			kind = "whole number of at least 0"
+		case strings.HasPrefix(kind, "float"):
+			kind = "number"
 		}
 		return fmt.Sprintf("%s: got %s, want a %s", m[1], m[3], kind)
 	}

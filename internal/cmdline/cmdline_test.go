@@ -34,7 +34,7 @@ func TestUsageErrorsSayWhatTheyGotAndWant(t *testing.T) {
 		"zzz":                  `p: unknown command "zzz", want one of count, colour`,
 		"cont":                 `p: unknown command "cont", did you mean "count"?`,
 		"count --n x":          `p: --n: got "x", want a whole number (see p count --help)`,
-		"count --rate x":       `p: --rate: got "x", want a float (see p count --help)`,
+		"count --rate x":       `p: --rate: got "x", want a number (see p count --help)`,
 		"count --shape x":      `p: --shape: got "x", want one of circle, square (see p count --help)`,
 		"count --side x":       `p: --side: got "x", want one of left, right (see p count --help)`,
 		"count --seed -1":      `p: --seed: got "-1", want a whole number of at least 0 (see p count --help)`,

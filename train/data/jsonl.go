@@ -240,6 +240,10 @@ func openLines(path string) (*lineFile, error) {
 	if err != nil {
 		return nil, fmt.Errorf("data: %w", err)
 	}
+	if info, err := f.Stat(); err == nil && info.IsDir() {
+		f.Close()
+		return nil, fmt.Errorf("data: %s: got a folder, want a JSONL, CSV or Parquet file", path)
+	}
 	d := &lineFile{file: f}
 	list := isList(f)
 	if _, err := f.Seek(0, io.SeekStart); err != nil {

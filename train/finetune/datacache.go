@@ -183,7 +183,7 @@ func (j *job) fileKey(path string, how ...any) (string, error) {
 		return "", nil
 	}
 	info, err := os.Stat(path)
-	if err != nil || j.DataCache == "auto" && info.Size() < cachedData {
+	if err != nil || info.IsDir() || j.DataCache == "auto" && info.Size() < cachedData {
 		return "", nil // reading the file tells what is wrong with it
 	}
 	words, err := j.tokenizerDigest()
