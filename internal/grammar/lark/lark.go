@@ -31,8 +31,11 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("lark: line %d: %s", e.Line, e.Message)
 }
 
-// maxExpression bounds the length of an expression.
-const maxExpression = 1 << 16
+// Limits of the length of an expression, and of all of a grammar together.
+const (
+	maxExpression  = 1 << 16
+	maxExpressions = 1 << 22
+)
 
 // Expression returns a regular expression, as package regex reads it, that matches the texts of a grammar. It fails with
 // an *Error.
@@ -52,6 +55,7 @@ type compiler struct {
 	done   map[*symbol]string
 	failed map[*symbol]error
 	busy   map[*symbol]bool
+	length int // of all in done
 }
 
 func newCompiler(src string) (*compiler, error) {
@@ -96,7 +100,7 @@ func (c *compiler) symbol(s *symbol) (string, error) {
 	c.busy[s] = true
 	defer delete(c.busy, s)
 	text, err := c.body(s)
-	if err == nil && len(text) > maxExpression {
+	if c.length += len(text); err == nil && (len(text) > maxExpression || c.length > maxExpressions) {
 		err = s.errorf("%q is too large", s.name)
 	}
 	if err != nil {

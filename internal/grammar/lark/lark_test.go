@@ -2,6 +2,7 @@ package lark_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -54,6 +55,19 @@ func TestGrammarsMatch(t *testing.T) {
 			if d.Match(s) {
 				t.Errorf("%s: %q matches", c.src, s)
 			}
+		}
+	}
+}
+
+// TestHostileGrammarsAreBounded: in the bytes that are read again for each part, and in those of all expressions together.
+func TestHostileGrammarsAreBounded(t *testing.T) {
+	chain := "start: a0\n"
+	for i := range 3000 {
+		chain += fmt.Sprintf("a%d: a%d \"xxxxxxxxxxxxxxx\"\n", i, i+1)
+	}
+	for src, want := range map[string]string{chain + "a3000: \"y\"": "too large", strings.Repeat("\n", 2<<20) + "start: \"x\"": "more than 1048576 bytes"} {
+		if _, err := lark.Expression(src); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%.20q: got %v, want %q", src, err, want)
 		}
 	}
 }

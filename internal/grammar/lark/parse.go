@@ -52,18 +52,24 @@ const (
 	maxDepth  = 60
 	maxParts  = 20_000
 	maxRepeat = 10_000
+	maxSource = 1 << 20
 )
 
 type parser struct {
 	source
 	src    string
 	pos    int
+	line1  int // lines before pos1
+	pos1   int
 	depth  int // of brackets
 	parts  int
 	budget *dfa.Budget // of checks of expressions
 }
 
 func parse(src string) (*source, error) {
+	if len(src) > maxSource {
+		return nil, errorAt(0, "it has more than %d bytes", maxSource)
+	}
 	if !utf8.ValidString(src) {
 		return nil, &Error{Message: "it is not UTF-8"}
 	}
@@ -82,7 +88,16 @@ func parse(src string) (*source, error) {
 	return &p.source, nil
 }
 
-func (p *parser) line() int { return 1 + strings.Count(p.src[:min(p.pos, len(p.src))], "\n") }
+// line returns the number of the line, from 1. It counts on from where it was asked last.
+func (p *parser) line() int {
+	pos := min(p.pos, len(p.src))
+	if pos < p.pos1 {
+		p.line1, p.pos1 = 0, 0
+	}
+	p.line1 += strings.Count(p.src[p.pos1:pos], "\n")
+	p.pos1 = pos
+	return 1 + p.line1
+}
 
 func (p *parser) fail(format string, args ...any) error {
 	return errorAt(p.line(), format, args...)
