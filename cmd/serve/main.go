@@ -20,6 +20,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"slices"
 
@@ -60,7 +61,13 @@ func (versionCmd) Run(out cmdline.Output) error {
 	return err
 }
 
-func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+func main() { os.Exit(logged(os.Args[1:])) }
+
+// logged is run for a process of its own, whose log has one format in all commands.
+func logged(args []string) int {
+	slog.SetDefault(slog.New(slog.NewTextHandler(os.Stderr, nil)))
+	return run(args, os.Stdout, os.Stderr)
+}
 
 // run is main with its surroundings as arguments. It returns the exit status.
 func run(args []string, stdout, stderr io.Writer) int {

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -22,7 +23,7 @@ const underTest = "serve-under-test"
 
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == underTest {
-		os.Exit(run(os.Args[2:], os.Stdout, os.Stderr))
+		os.Exit(logged(os.Args[2:]))
 	}
 	os.Exit(withCache(m.Run))
 }
@@ -176,4 +177,26 @@ func waitLine(p *process) string {
 		return "draining: " + string(b)
 	}
 	return string(b)
+}
+
+// TestTheLogOfBenchHadAnotherFormat: its warnings were lines of package log, those of other commands are not.
+func TestTheLogOfBenchHadAnotherFormat(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := exec.CommandContext(t.Context(), os.Args[0], underTest, "bench", "--decode-tokens", "1", "--prompt-tokens", "4", "--no-probe")
+	var stderr strings.Builder
+	c.Env, c.Stderr = append(os.Environ(), "XDG_CACHE_HOME="+filepath.Join(file, "below"), "HEFT_CACHE_DIR="+filepath.Join(file, "below")), &stderr
+	if err := c.Run(); err != nil {
+		t.Fatalf("%v: %s", err, &stderr)
+	}
+	for line := range strings.Lines(stderr.String()) {
+		if !strings.HasPrefix(line, "time=") {
+			t.Errorf("got the line %q", line)
+		}
+	}
+	if !strings.Contains(stderr.String(), "level=WARN") {
+		t.Errorf("got %q, want a warning", &stderr)
+	}
 }
