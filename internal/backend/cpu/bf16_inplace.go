@@ -11,7 +11,7 @@ const (
 	// Weights are read in place for at most so many tokens, or tokens of so many bytes, which stay in
 	// the second-level cache.
 	smallTokens = 4 * coupleRows
-	smallBytes  = 1 << 20
+	smallBytes  = 512 << 10
 )
 
 // callRows is the number of weight rows in one call of a kernel that reads them in place.

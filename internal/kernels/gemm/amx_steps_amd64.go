@@ -10,4 +10,4 @@ import "unsafe"
 func amxSteps2(w unsafe.Pointer, x unsafe.Pointer, c unsafe.Pointer, blocks int64, panels int64, add int64, next unsafe.Pointer, stride int64)
 
 //go:noescape
-func amxSteps4(w unsafe.Pointer, x unsafe.Pointer, c unsafe.Pointer, blocks int64, panels int64, add int64, next unsafe.Pointer, stride int64)
+func amxSteps4(w unsafe.Pointer, x unsafe.Pointer, c unsafe.Pointer, blocks int64, panels int64, add int64, next unsafe.Pointer, stride int64, rows int64)

@@ -4,8 +4,8 @@ import "github.com/heftai/heft/internal/kernels/mat"
 
 // StepTiles is the operands of [Kernels.TileSteps]: two or four Packs W and a number of panels X over Blocks blocks of 32 k,
 // one after the other, and the sums C: PanelTokens for each row of the packs, panel after panel. With Add the sums continue
-// from C. Next are rows that are packed next, as many as the packs have, of which one for each two packs is prefetched beside
-// each panel; its Data may be nil.
+// from C. Next are rows that are packed next, as many as the packs have, of which some are prefetched beside each
+// panel; its Data may be nil.
 type StepTiles struct {
 	C                     []float32
 	W, X                  []uint32

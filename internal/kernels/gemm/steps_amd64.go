@@ -2,7 +2,10 @@
 
 package gemm
 
-import "github.com/heftai/heft/internal/kernels/asm"
+import (
+	"github.com/heftai/heft/internal/kernels/asm"
+	"github.com/heftai/heft/internal/kernels/mat"
+)
 
 //go:noinline
 func (bf16) tileSteps(t StepTiles) {
@@ -10,11 +13,12 @@ func (bf16) tileSteps(t StepTiles) {
 	if len(t.Next.Data) > 0 {
 		next, stride = asm.Bytes(t.Next.Data), int64(t.Next.Stride)
 	}
-	steps := amxSteps2
-	if t.Packs == 4 {
-		steps = amxSteps4
+	if t.Packs == 2 {
+		amxSteps2(asm.Words(t.W), asm.Words(t.X), asm.Floats(t.C), int64(t.Blocks), int64(t.Panels), asm.Flag(t.Add), next, stride)
+		return
 	}
-	steps(asm.Words(t.W), asm.Words(t.X), asm.Floats(t.C), int64(t.Blocks), int64(t.Panels), asm.Flag(t.Add), next, stride)
+	rows := mat.CeilDiv(t.Packs*PackRows, t.Panels)
+	amxSteps4(asm.Words(t.W), asm.Words(t.X), asm.Floats(t.C), int64(t.Blocks), int64(t.Panels), asm.Flag(t.Add), next, stride, int64(rows))
 }
 
 //go:noinline
