@@ -173,6 +173,25 @@ def steep(model, case):
     return (model.double()(input_ids=ids).logits - short).abs().max() > 1e-4
 
 
+@torch.no_grad()
+def shaky(model, ids):
+    """Whether weights that are off by float32's rounding move logits or hidden states of a model of float64 visibly. That one float32 is near says little where states grow."""
+    def figures():
+        out = model(input_ids=torch.tensor([ids]), output_hidden_states=True)
+        return torch.cat([out.logits[0].flatten() * 0.3] + [h[0, [n - 1 for n in LENGTHS]].flatten() for h in out.hidden_states])
+
+    weights, want = [p.clone() for p in model.parameters()], figures()
+    moved = []
+    for seed in range(4):
+        g = torch.Generator().manual_seed(seed)
+        for p in model.parameters():
+            p.mul_(1 + 6e-8 * torch.randn(p.shape, generator=g, dtype=p.dtype))
+        moved.append(figures())
+        for p, w in zip(model.parameters(), weights):
+            p.copy_(w)
+    return any(((m - want).abs() > 3e-5 + 3e-5 * want.abs()).any() for m in moved)
+
+
 class Choices:
     """Watches how close the choices of sparse attention's indexers are to ties."""
 
@@ -202,6 +221,8 @@ def search(config, dtype, first, vocab, recurrent):
         globals_of["layers_of"] = lambda m: list(next(getattr(text_of(m), name) for name in ("layers", "h", "blocks") if hasattr(text_of(m), name)))
         ids = torch.randint(3, vocab, (max(LENGTHS),), generator=torch.Generator().manual_seed(seed)).tolist()
         if in_double(config) and not well_conditioned(model, ids, recurrent and is_delta_net(config)):
+            continue
+        if config["model_type"] == "zamba" and shaky(model, ids):
             continue
         cases = []
         for n in LENGTHS:
