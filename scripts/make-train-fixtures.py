@@ -231,6 +231,13 @@ MODELS |= {
     "recurrent-gemma": ("recurrent_gemma", dict(num_hidden_layers=2, block_types=["recurrent", "attention"], attention_window_size=4, lru_width=12, logits_soft_cap=5.0, hidden_act=None)),
     "deepseek-v32": ("deepseek_v32", LATENT),
     "axk2": ("axk2", dict(LATENT, n_group=None, topk_group=None, gated_norm_rank=3, mlp_layer_types=["dense", "sparse"], first_k_dense_replace=None)),
+    "hy-v4": ("hy_v4", dict(LATENT, n_group=None, topk_group=None, first_k_dense_replace=None, mlp_layer_types=["dense", "sparse", "sparse"], num_hidden_layers=3, hc_mult=3, swiglu_limit=0.3,
+                            indexer_types=["full", "shared", "full"])),
+    "phimoe": ("phimoe", dict(num_local_experts=4, attention_bias=True, lm_head_bias=True, router_jitter_noise=0.2)),
+    "dots3-note": ("dots3_note_text", dict(
+        {k: v for k, v in LATENT.items() if k != "rope_parameters"}, n_group=None, topk_group=None, head_dim=16, first_k_dense_replace=None, mlp_layer_types=["dense", "sparse", "sparse"],
+        num_hidden_layers=3, layer_types=["full_attention", "sliding_attention", "full_attention"], sliding_window=4, shared_experts_intermediate_size=10, swa_num_attention_heads=2,
+        swa_num_key_value_heads=2, swa_q_lora_rank=6, swa_kv_lora_rank=8, swa_qk_nope_head_dim=4, swa_v_head_dim=6, swa_head_dim=8)),
     "glm-moe-dsa": ("glm_moe_dsa", dict(LATENT, indexer_types=["full", "shared"])),
     "mistral-large4": ("mistral_large4", dict(LATENT, q_lora_rank=None, num_hidden_layers=4, no_rope_layers=[1, 0, 1, 0], kv_source_layers=[0, 1, 0, 1], indexer_types=["full", "shared", "full", "shared"],
                                               mlp_layer_types=["dense", "sparse", "dense", "dense"], final_logit_softcapping=3.0, rope_parameters=rope(rope_type="yarn", factor=4.0, original_max_position_embeddings=8))),
@@ -241,9 +248,13 @@ STEEP = ("num_kv_shared_layers", "enable_moe_block")  # of Gemma 3n and 4, whose
 SCALES = {"zamba": 0.7, "zamba2": 0.7}  # of weights, where float32 is too short for gradients of larger ones; 1.2 of others
 
 
+def without_none(fields):
+    return {k: v for k, v in fields.items() if v is not None}
+
+
 def build(kind, fields):
     torch.manual_seed(len(kind))
-    fields = {k: v for k, v in dict(SIZES, **fields).items() if v is not None}
+    fields = without_none(dict(SIZES, **fields))
     auto = AutoModelForCausalLM
     if kind == "mistral_large4":  # transformers has no text model alone
         vision = dict(model_type="pixtral", hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=2, head_dim=4, image_size=8, patch_size=4)
@@ -314,6 +325,8 @@ def make(folder, name, kind, fields):
     path.chmod(0o644)
     (out / "generation_config.json").unlink(missing_ok=True)
     config = json.loads((out / "config.json").read_text())
+    if kind == "dots3_note_text":  # as published: transformers writes layers with windows as exceptions
+        config = dict(without_none(dict(SIZES, **fields)), model_type=kind, architectures=config["architectures"], dtype="bfloat16")
     (out / "config.json").write_text(json.dumps(config, indent=1, sort_keys=True) + "\n")
     g = torch.Generator().manual_seed(7)
     ids = torch.randint(3, VOCAB, (2, LENGTH), generator=g).tolist()

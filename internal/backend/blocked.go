@@ -26,7 +26,7 @@ type BlockedGradients interface {
 	Indexed
 	// AttentionBlocksGrad is AttentionGrad where each row sees the blocks that AttentionBlocks saw. Positions that
 	// AttentionChosen saw are blocks of one.
-	AttentionBlocksGrad(dq tensor.Tensor, dkv KV, dy, q tensor.Tensor, kv KV, spans []Span, a AttentionArgs, b ChosenBlocks)
+	AttentionBlocksGrad(dq tensor.Tensor, dkv KV, dsinks, dy, q tensor.Tensor, kv KV, spans []Span, a AttentionArgs, b ChosenBlocks)
 }
 
 // ChosenBlocks are blocks that ChooseBlocks chose.

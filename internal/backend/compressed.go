@@ -67,3 +67,14 @@ type StreamArgs struct {
 	Independent       bool
 	Eps, Magnitude    float32
 }
+
+// StreamGradients has the reverses of [Streams]. All operands are those before the operation.
+type StreamGradients interface {
+	Streams
+	// StreamWeightsGrad is the reverse of StreamWeights of the maps raw.
+	StreamWeightsGrad(draw, dbase, dscale, dy, raw, base, scale tensor.Tensor, a StreamArgs)
+	// CollapseStreamsGrad is the reverse of CollapseStreams.
+	CollapseStreamsGrad(dx, dweights, dy, x, weights tensor.Tensor, a StreamArgs)
+	// ExpandStreamsGrad is the reverse of ExpandStreams by y, whose gradient is dbranch.
+	ExpandStreamsGrad(dx, dbranch, dweights, dy, x, y, weights tensor.Tensor, a StreamArgs)
+}

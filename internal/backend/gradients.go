@@ -18,6 +18,7 @@ type Gradients interface {
 	GatedUnitGradients
 	AlternatingGradients
 	BlockedGradients
+	StreamGradients
 	// Zero: x = 0, a float32 matrix.
 	Zero(x tensor.Tensor)
 	// Round rounds the elements of x to dtype, ties to even, and beyond float16's range to

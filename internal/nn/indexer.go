@@ -25,9 +25,6 @@ func (c *compiler) indexer(n Node, a *latent, in int) (x *indexer, err error) {
 	s := m.Indexer
 	if m.Chosen > 0 || s != nil {
 		c.together("sparse attention")
-		if a.spec.Sinks != "" {
-			c.untrained("sparse attention with sinks")
-		}
 		if a.spec.Window != 0 || a.spec.Softcap != 0 {
 			return nil, at(n.Path, "sparse attention with a window or capped scores")
 		}

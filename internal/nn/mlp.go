@@ -34,7 +34,7 @@ func (c *compiler) mlp(n Node, in int) (*mlp, error) {
 		c.together("sparse gates")
 	}
 	if s.Act == meta.ActClampedSiLU {
-		c.special("clamped gates")
+		c.together("clamped gates")
 	}
 	if s.FusedAdapter != "" && (s.Fused == "" || m.interleaved) {
 		return nil, at(n.Path, "an adapter of a fused gate with another layout than all of gate, then all of up")

@@ -47,7 +47,7 @@ func (c *compiler) moe(n Node, in int) (*moe, error) {
 		}
 	}
 	if s.Score == meta.ScoreSqrtSoftplus || s.Act == meta.ActClampedSiLU {
-		c.special("experts with clamped gates or scores of softplus")
+		c.together("experts with clamped gates or scores of softplus")
 	}
 	m := &moe{path: n.Path, spec: s, width: in, expertWidth: in}
 	if s.Experts != "" { // else the block has the router

@@ -11,7 +11,7 @@ func (c *compiler) tableOf(router Node, m *moe) error {
 	if m.spec.Table == "" {
 		return nil
 	}
-	c.special("experts chosen by the token")
+	c.together("experts chosen by the token")
 	for _, b := range router.Module.Buffers {
 		if b.Name == m.spec.Table && len(b.Shape) == 2 && b.Shape[1] == m.spec.TopK {
 			m.table, m.tablePath = b, meta.Join(router.Path, b.Name)

@@ -30,7 +30,7 @@ func (c *compiler) mixer(n Node, s *meta.StreamsSpec, name, prefix string, width
 	if s.Count < 1 || width%s.Count != 0 || s.Iterations < 1 && !s.Independent && !s.Gated {
 		return nil, at(child.Path, "%d streams in a width of %d, with %d iterations", s.Count, width, s.Iterations)
 	}
-	c.special("hyper-connections")
+	c.together("hyper-connections")
 	if s.Gated {
 		return c.gatedMixer(child, s, width, alone)
 	}

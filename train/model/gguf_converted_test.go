@@ -13,14 +13,8 @@ import (
 	"github.com/heftai/heft/train/tensor"
 )
 
-// notTrained are parts that no model trains, in files of dispatch/testdata/gguf/converted, and notAdapted the first projection
-// that an adapter of all of them does not fit.
-var (
-	notTrained = map[string]string{
-		"phimoe": "sparsemixer",
-	}
-	notAdapted = map[string]string{"bloom": "self_attention.query_key_value", "falcon-h1": "feed_forward.gate_proj", "qwen3next": "linear_attn.in_proj_qkv", "glm4-images": "self_attn.q_proj"}
-)
+// notAdapted is the first projection that an adapter of all of them does not fit, in files of dispatch/testdata/gguf/converted.
+var notAdapted = map[string]string{"bloom": "self_attention.query_key_value", "falcon-h1": "feed_forward.gate_proj", "qwen3next": "linear_attn.in_proj_qkv", "glm4-images": "self_attn.q_proj"}
 
 // TestConvertedGGUFModelsTrain: with a new adapter, a model of a file of llama.cpp's converter has the loss of the logits that
 // transformers computes, and gradients.
@@ -48,11 +42,8 @@ func trainConverted(t *testing.T, file, name string) {
 		t.Fatal(err)
 	}
 	m, err := loadGGUF(t, gguftest.Unzipped(t, file, name+".gguf"))
-	if want := notTrained[name]; want != "" || err != nil {
-		if want == "" || err == nil || !strings.Contains(err.Error(), want) {
-			t.Fatalf("got %v, want %q", err, want)
-		}
-		return
+	if err != nil {
+		t.Fatal(err)
 	}
 	m.SetAuxiliary(0)
 	err = m.AddLoRA(LoRAConfig{R: 4, Alpha: 16}, rng.New(1))

@@ -28,9 +28,6 @@ type Model struct {
 	logitRows int // of LogitRows; 0 means no bound
 }
 
-// ErrRouting is returned for models whose routers draw experts at random in training, as phimoe's.
-var ErrRouting = errors.New("model: the routers of this model draw experts at random in training (sparsemixer), which is not supported; serve runs it")
-
 // ErrServedOnly is returned for models with parts that have no gradient yet; the error names the part.
 var ErrServedOnly = errors.New("model: a part of this model cannot be trained yet; serve runs it")
 
@@ -58,7 +55,7 @@ func build(m *meta.Model, b *loader.Binding, list ...Option) (*Model, error) {
 	if err != nil {
 		return nil, fmt.Errorf("model: %w", err)
 	}
-	if err := trainable(m, program); err != nil {
+	if err := trainable(program); err != nil {
 		return nil, err
 	}
 	var o options
@@ -84,15 +81,10 @@ func build(m *meta.Model, b *loader.Binding, list ...Option) (*Model, error) {
 	return model, nil
 }
 
-// trainable fails if training does not support a part of m.
-func trainable(m *meta.Model, program *nn.Program) error {
+// trainable fails if training does not support a part of a program.
+func trainable(program *nn.Program) error {
 	if part := program.Untrained(); part != "" {
 		return fmt.Errorf("%w: %s", ErrServedOnly, part)
-	}
-	for _, node := range m.Root.Walk() {
-		if s, ok := node.Spec.(*meta.MoESpec); ok && s.Score == meta.ScoreSparseMixer {
-			return ErrRouting
-		}
 	}
 	return nil
 }

@@ -5,12 +5,12 @@ import (
 	"github.com/heftai/heft/internal/tensor"
 )
 
-// alternatingCase is one reverse of an operation of alternating updates.
+// alternatingCase is one reverse of an operation of alternating updates or hyper-connections.
 type alternatingCase struct {
 	name     string
 	widths   []int   // of the operands, the first of which the operation changes
 	scale    float32 // of the first operand
-	run      func(b backend.Alternating, x []tensor.Tensor)
+	run      func(b backend.Gradients, x []tensor.Tensor)
 	backward func(g backend.Gradients, d []tensor.Tensor, dy tensor.Tensor, x []tensor.Tensor)
 }
 
@@ -22,32 +22,78 @@ func testAlternatingGrad(e *env) {
 	const n, width, active, by = 3, 10, 1, 0.3
 	for _, c := range []alternatingCase{
 		{"predicted streams", []int{n * width, n * n}, 1,
-			func(b backend.Alternating, x []tensor.Tensor) { b.PredictStreams(x[0], x[1]) },
+			func(b backend.Gradients, x []tensor.Tensor) { b.PredictStreams(x[0], x[1]) },
 			func(g backend.Gradients, d []tensor.Tensor, dy tensor.Tensor, x []tensor.Tensor) {
 				g.PredictStreamsGrad(d[0], d[1], dy, x[0], x[1])
 			}},
 		{"corrected streams", []int{n * width, width, n}, 1,
-			func(b backend.Alternating, x []tensor.Tensor) { b.CorrectStreams(x[0], x[1], x[2], active) },
+			func(b backend.Gradients, x []tensor.Tensor) { b.CorrectStreams(x[0], x[1], x[2], active) },
 			func(g backend.Gradients, d []tensor.Tensor, dy tensor.Tensor, x []tensor.Tensor) {
 				g.CorrectStreamsGrad(d[0], d[1], d[2], dy, x[0].Columns(active*width, (active+1)*width), x[1], x[2], active)
 			}},
 		{"magnitude", []int{4 * width, 4 * width}, 1,
-			func(b backend.Alternating, x []tensor.Tensor) { b.Magnify(x[0], x[1]) },
+			func(b backend.Gradients, x []tensor.Tensor) { b.Magnify(x[0], x[1]) },
 			func(g backend.Gradients, d []tensor.Tensor, dy tensor.Tensor, x []tensor.Tensor) {
 				g.MagnifyGrad(d[0], d[1], dy, x[0], x[1])
 			}},
 		{"magnitude below the least", []int{4 * width, 4 * width}, 2e-3,
-			func(b backend.Alternating, x []tensor.Tensor) { b.Magnify(x[0], x[1]) },
+			func(b backend.Gradients, x []tensor.Tensor) { b.Magnify(x[0], x[1]) },
 			func(g backend.Gradients, d []tensor.Tensor, dy tensor.Tensor, x []tensor.Tensor) {
 				g.MagnifyGrad(d[0], d[1], dy, x[0], x[1])
 			}},
 		{"cut", []int{width}, 30, // few numbers are near the edge
-			func(b backend.Alternating, x []tensor.Tensor) { b.CutOff(x[0], by) },
+			func(b backend.Gradients, x []tensor.Tensor) { b.CutOff(x[0], by) },
 			func(g backend.Gradients, d []tensor.Tensor, dy tensor.Tensor, x []tensor.Tensor) {
 				g.CutOffGrad(d[0], dy, x[0], by)
 			}},
 	} {
 		c.test(e, g)
+	}
+}
+
+func testStreamsGrad(e *env) {
+	g := e.gradients()
+	if g == nil {
+		return
+	}
+	const n, width = 3, 10
+	vector := func(t tensor.Tensor) tensor.Tensor { // the first row
+		t.Rank, t.Stride, t.Dims = 1, 0, [tensor.MaxRank]int{t.Cols()}
+		return t
+	}
+	for _, a := range []backend.StreamArgs{{Count: n, Iterations: 1, Eps: 1e-3}, {Count: n, Iterations: 4, Eps: 1e-3}, {Count: n, Independent: true, Eps: 1e-3, Magnitude: 1.5}} {
+		all, scales := (2+n)*n, 3
+		if a.Independent {
+			all, scales = 2*n, 2
+		}
+		cases := []alternatingCase{
+			{"collapsed streams", []int{width, n * width, all}, 1,
+				func(b backend.Gradients, x []tensor.Tensor) { b.CollapseStreams(x[0], x[1], x[2], a) },
+				func(g backend.Gradients, d []tensor.Tensor, dy tensor.Tensor, x []tensor.Tensor) {
+					g.CollapseStreamsGrad(d[1], d[2], dy, x[1], x[2], a)
+				}},
+			{"expanded streams", []int{n * width, width, all}, 1,
+				func(b backend.Gradients, x []tensor.Tensor) { b.ExpandStreams(x[0], x[1], x[2], a) },
+				func(g backend.Gradients, d []tensor.Tensor, dy tensor.Tensor, x []tensor.Tensor) {
+					g.ExpandStreamsGrad(d[0], d[1], d[2], dy, x[0], x[1], x[2], a)
+				}},
+		}
+		for _, columns := range [][2]int{{all, scales}, {n, 1}} {
+			cases = append(cases, alternatingCase{"weights of streams", []int{columns[0], columns[0], columns[1]}, 1,
+				func(b backend.Gradients, x []tensor.Tensor) { b.StreamWeights(x[0], vector(x[1]), vector(x[2]), a) },
+				func(g backend.Gradients, d []tensor.Tensor, dy tensor.Tensor, x []tensor.Tensor) {
+					of := func(t tensor.Tensor) tensor.Tensor {
+						if t.IsZero() {
+							return t
+						}
+						return vector(t)
+					}
+					g.StreamWeightsGrad(d[0], of(d[1]), of(d[2]), dy, x[0], vector(x[1]), vector(x[2]), a)
+				}})
+		}
+		for _, c := range cases {
+			c.test(e, g)
+		}
 	}
 }
 

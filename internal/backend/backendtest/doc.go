@@ -64,6 +64,7 @@ var suite = []struct {
 	{"SelectiveScanGrad", testSelectiveScanGrad},
 	{"GatedLRUGrad", testGatedLRUGrad},
 	{"AlternatingGrad", testAlternatingGrad},
+	{"StreamsGrad", testStreamsGrad},
 	{"StatesOfGradients", testStatesOfGradients},
 	{"RowsGrad", testRowsGrad},
 	{"RouteGrad", testRouteGrad},

@@ -228,7 +228,11 @@ func testGateGrad(e *env) {
 		return
 	}
 	const rows, cols = 3, 19
+	acts := []meta.Activation{meta.ActClampedSiLU}
 	for act := meta.ActNone; act <= meta.ActExpRest; act++ {
+		acts = append(acts, act)
+	}
+	for _, act := range acts {
 		for _, plain := range []bool{false, true} {
 			x, up, dy := e.values(rows*cols), e.values(rows*cols), e.values(rows*cols)
 			x[3], x[4], up[5], up[6] = 3, -3, 3, -3 // beyond the limit

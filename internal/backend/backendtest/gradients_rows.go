@@ -88,6 +88,7 @@ func testAttentionGrad(e *env) {
 		{a: backend.AttentionArgs{Heads: 30, KVHeads: 1, Dim: 12, ValueDim: 8, Scale: 0.3}, lengths: []int{6, 5}, tokens: 6, shared: true},
 		{a: backend.AttentionArgs{Heads: 6, KVHeads: 2, Dim: 5, ValueDim: 9, Scale: 0.5}, lengths: []int{11, 3, 30}, tokens: 4, blocks: backend.BlockArgs{Heads: 2, Dim: 4, Size: 3, Count: 2}},
 		{a: backend.AttentionArgs{Heads: 4, KVHeads: 1, Dim: 8, ValueDim: 8, Scale: 0.4}, lengths: []int{29}, tokens: 8, blocks: backend.BlockArgs{Heads: 4, Dim: 4, Size: 1, Count: 5}},
+		{a: backend.AttentionArgs{Heads: 4, KVHeads: 1, Dim: 8, ValueDim: 8, Scale: 0.4}, lengths: []int{29, 4}, tokens: 8, sinks: e.values(4), blocks: backend.BlockArgs{Heads: 1, Dim: 4, Size: 1, Count: 5}},
 	} {
 		c.e = e
 		c.keyWidth = c.a.KVHeads * c.a.Dim
@@ -128,7 +129,7 @@ func (c *attentionCase) test(g backend.Gradients) {
 	}
 	if c.blocks.Count > 0 {
 		c.choose()
-		g.AttentionBlocksGrad(dq, dkv, e.strided(dy, n, width, 1), q, kv, c.spans, args, backend.ChosenBlocks{BlockArgs: c.blocks, Chosen: c.chosen})
+		g.AttentionBlocksGrad(dq, dkv, dsinks, e.strided(dy, n, width, 1), q, kv, c.spans, args, backend.ChosenBlocks{BlockArgs: c.blocks, Chosen: c.chosen})
 	} else {
 		g.AttentionGrad(dq, dkv, dsinks, e.strided(dy, n, width, 1), q, kv, c.spans, args)
 	}
@@ -143,7 +144,9 @@ func (c *attentionCase) test(g backend.Gradients) {
 	e.slopes(name("attention gradient", a.Heads, a.KVHeads, c.shared), dy, func() []float32 {
 		q, args := c.place()
 		dst := e.empty(n, width)
-		if c.blocks.Count > 0 {
+		if c.blocks.Count > 0 && c.sinks != nil {
+			g.AttentionChosen(dst, q, c.chosen, c.kv, c.spans, args)
+		} else if c.blocks.Count > 0 {
 			g.AttentionBlocks(dst, q, c.chosen, c.kv, c.spans, args, c.blocks)
 		} else {
 			e.Attention(dst, q, c.kv, c.spans, args)
@@ -214,6 +217,8 @@ func testRouteGrad(e *env) {
 	for _, a := range []meta.MoESpec{
 		{TopK: 2}, {TopK: 3, Renormalise: true, Scale: 2}, {TopK: 2, Score: meta.ScoreTopKSoftmax},
 		{TopK: 3, Score: meta.ScoreSigmoid}, {TopK: 2, Score: meta.ScoreSigmoid, Renormalise: true, Scale: 2.5, Groups: 4, TopGroups: 2, GroupsByTwo: true},
+		{TopK: 3, Score: meta.ScoreSqrtSoftplus}, {TopK: 2, Score: meta.ScoreSqrtSoftplus, Renormalise: true, Scale: 1.5},
+		{TopK: 2, Score: meta.ScoreSparseMixer, Jitter: 0.2}, {TopK: 2, Score: meta.ScoreSparseMixer, Jitter: 0.01},
 	} {
 		logits, dweights := e.values(rows*experts), e.values(rows*a.TopK)
 		for i := range logits { // apart, so that no choice changes

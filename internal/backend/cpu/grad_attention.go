@@ -30,14 +30,14 @@ func (b *Backend) AttentionGrad(dq tensor.Tensor, dkv backend.KV, dsinks, dy, q 
 }
 
 // AttentionBlocksGrad computes the scores of all positions, and leaves out those that are not chosen.
-func (b *Backend) AttentionBlocksGrad(dq tensor.Tensor, dkv backend.KV, dy, q tensor.Tensor, kv backend.KV, spans []backend.Span, a backend.AttentionArgs, blocks backend.ChosenBlocks) {
+func (b *Backend) AttentionBlocksGrad(dq tensor.Tensor, dkv backend.KV, dsinks, dy, q tensor.Tensor, kv backend.KV, spans []backend.Span, a backend.AttentionArgs, blocks backend.ChosenBlocks) {
 	if b.failed.Load() {
 		return
 	}
 	op := &attentionGrad{attentionOp: attentionOp{set: b.set, spans: spans, a: a, group: a.Heads / a.KVHeads}, blocks: blocks.BlockArgs}
 	var ok bool
 	if op.chosen, ok = b.floats("attention gradient", "choice", blocks.Chosen, q.Rows(), blocks.Heads*blocks.Count); ok {
-		b.reverseAttention(op, dq, dkv, tensor.Tensor{}, dy, q, kv)
+		b.reverseAttention(op, dq, dkv, dsinks, dy, q, kv)
 	}
 }
 

@@ -31,7 +31,7 @@ func (b *Backend) GateGrad(dgate, dup, dy, g, up tensor.Tensor, act meta.Activat
 	if !ok1 || !ok2 || !ok3 || !ok4 || !ok5 || !b.reserve(3*cols) {
 		return
 	}
-	if act != meta.ActExpRest && (limit <= 0 || act != meta.ActClampedSwiGLU && act != meta.ActClamp) {
+	if act != meta.ActExpRest && (limit <= 0 || act != meta.ActClampedSwiGLU && act != meta.ActClampedSiLU && act != meta.ActClamp) {
 		limit = float32(math.Inf(1))
 	}
 	op := &gateGrad{set: b.set, act: act, limit: limit}
@@ -78,6 +78,10 @@ func (op *gateGrad) addGate(dst, dy, slope, up []float32) {
 		for i, s := range slope {
 			dst[i] += dy[i] * s * (max(min(up[i], op.limit), -op.limit) + 1)
 		}
+	case op.act == meta.ActClampedSiLU:
+		for i, s := range slope {
+			dst[i] += dy[i] * s * max(min(up[i], op.limit), -op.limit)
+		}
 	default:
 		for i, s := range slope {
 			dst[i] += dy[i] * s * up[i]
@@ -86,7 +90,7 @@ func (op *gateGrad) addGate(dst, dy, slope, up []float32) {
 }
 
 func (op *gateGrad) addUp(dst, dy, value, up []float32) {
-	clamped := op.act == meta.ActClampedSwiGLU
+	clamped := op.act == meta.ActClampedSwiGLU || op.act == meta.ActClampedSiLU
 	for i, v := range value[:len(dst)] {
 		if !clamped || -op.limit <= up[i] && up[i] <= op.limit {
 			dst[i] += dy[i] * v
@@ -98,16 +102,9 @@ func (op *gateGrad) addUp(dst, dy, value, up []float32) {
 func (op *gateGrad) activate(value, slope, scratch, x []float32) {
 	switch op.act {
 	case meta.ActClampedSwiGLU:
-		copy(value, x)
-		for i, v := range value {
-			value[i] = min(v, op.limit)
-		}
-		op.sigmoid(value, slope, scratch, value, 1.702, 0)
-		for i, v := range x {
-			if v > op.limit {
-				slope[i] = 0
-			}
-		}
+		op.below(value, slope, scratch, x, 1.702)
+	case meta.ActClampedSiLU:
+		op.below(value, slope, scratch, x, 1)
 	case meta.ActReLU:
 		op.set.Vector.ReLU(value, x)
 		for i, v := range x {
@@ -145,6 +142,19 @@ func (op *gateGrad) activate(value, slope, scratch, x []float32) {
 		for i, v := range x {
 			y, d := derivative(op.act, float64(v))
 			value[i], slope[i] = float32(y), float32(d)
+		}
+	}
+}
+
+// below is sigmoid for x that is at most the limit.
+func (op *gateGrad) below(value, slope, sigma, x []float32, c1 float32) {
+	for i, v := range x {
+		value[i] = min(v, op.limit)
+	}
+	op.sigmoid(value, slope, sigma, value, c1, 0)
+	for i, v := range x {
+		if v > op.limit {
+			slope[i] = 0
 		}
 	}
 }

@@ -102,14 +102,19 @@ func sparseMixer(experts []int32, weights, logits, ranks []float32, jitter float
 		best := ranks[experts[i]]
 		total := 0.0
 		for j, v := range ranks {
-			size := max(float32(math.Abs(float64(logits[j]))), best)
-			if !((best-v)/size > 2*jitter) {
+			if closeTo(best, v, logits[j], jitter) {
 				total += math.Exp(float64(v) - float64(best))
 			}
 		}
 		weights[i] = float32(1 / total)
 		ranks[experts[i]] = float32(math.Inf(-1))
 	}
+}
+
+// closeTo reports whether an expert of rank v competes with the best one.
+func closeTo(best, v, logit, jitter float32) bool {
+	size := max(float32(math.Abs(float64(logit))), best)
+	return !((best-v)/size > 2*jitter)
 }
 
 // weigh turns the chosen scores into weights.

@@ -38,13 +38,7 @@ func (b *Backend) StreamWeights(weights, base, scale tensor.Tensor, a backend.St
 	}
 	rows, width := weights.Rows(), weights.Cols()
 	op := streams{set: b.set, step: streamWeights, a: a, width: width}
-	scales := 3
-	switch {
-	case width == a.Count:
-		scales = 1
-	case a.Independent:
-		scales = 2
-	}
+	scales := op.scales()
 	var ok, ok2, ok3 bool
 	op.weights, ok = b.floats("streams", "weights", weights, rows, width)
 	op.base, ok2 = b.vector("streams", "base", base, slotBias, width)
@@ -55,6 +49,20 @@ func (b *Backend) StreamWeights(weights, base, scale tensor.Tensor, a backend.St
 	b.streams = op
 	b.run(&b.streams, rows, 32*rows*width*max(1, a.Iterations/4))
 }
+
+// scales is the number of scales: one for pre, post and comb each.
+func (op *streams) scales() int {
+	switch {
+	case op.width == op.a.Count:
+		return 1
+	case op.a.Independent:
+		return 2
+	}
+	return 3
+}
+
+// kind is 0, 1 or 2 for a column of pre, post or comb.
+func (op *streams) kind(column int) int { return min(column/op.a.Count, 2) }
 
 // check checks the number of streams and the columns of the weights; alone allows pre alone.
 func (op *streams) check(b *Backend, alone bool) bool {
@@ -175,13 +183,18 @@ func (op *streams) weigh(x []float32) {
 func (op *streams) divide(x []float32, step, each int) {
 	n := op.a.Count
 	for i := range n {
-		var sum float32
-		for j := range n {
-			sum += x[i*step+j*each]
-		}
-		sum += op.a.Eps
+		sum := op.sum(x, i*step, each)
 		for j := range n {
 			x[i*step+j*each] /= sum
 		}
 	}
+}
+
+// sum is what divide divides a series by.
+func (op *streams) sum(x []float32, begin, each int) float32 {
+	var sum float32
+	for j := range op.a.Count {
+		sum += x[begin+j*each]
+	}
+	return sum + op.a.Eps
 }

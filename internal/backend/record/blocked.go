@@ -38,7 +38,7 @@ func (r *Recorder) attend(dst, q, chosen tensor.Tensor, kv backend.KV, spans []b
 	r.push(dst, func(dy tensor.Tensor) {
 		r.idle(kv.K, false)
 		r.idle(kv.V, false)
-		r.compute.AttentionBlocksGrad(r.Gradient(q), r.kvGradient(kv), dy, r.value(in), kv, spans, a, backend.ChosenBlocks{BlockArgs: b, Chosen: r.value(choice)})
+		r.compute.AttentionBlocksGrad(r.Gradient(q), r.kvGradient(kv), r.gradientOf(a.Sinks), dy, r.value(in), kv, spans, a, backend.ChosenBlocks{BlockArgs: b, Chosen: r.value(choice)})
 	})
 }
 
