@@ -19,13 +19,20 @@ func pad(root *Module, modelType string, f *fields) {
 	if !ok || unpadded[modelType] {
 		return
 	}
-	var positions string // a table without padding
-	if lm, ok := root.Spec.(*CausalLMSpec); ok {
-		positions = lm.Positions
+	others := map[string]bool{} // tables whose rows are not tokens
+	for path, node := range root.Walk() {
+		switch s := node.Spec.(type) {
+		case *CausalLMSpec:
+			others[Join(path, s.Positions)] = s.Positions != ""
+		case *BlockSpec:
+			if s.NGrams != nil {
+				others[Join(path, s.NGrams.Table)] = true
+			}
+		}
 	}
 	for path, node := range root.Walk() {
 		s, ok := node.Spec.(*EmbeddingSpec)
-		if !ok || path == positions {
+		if !ok || others[path] {
 			continue
 		}
 		row := id

@@ -38,3 +38,31 @@ func TestPaddingRow(t *testing.T) {
 		}
 	}
 }
+
+// TestTablesOfNGramsHaveNoPadding: the row of a table of n-grams that has the padding token's number got no gradient.
+func TestTablesOfNGramsHaveNoPadding(t *testing.T) {
+	config, err := ReadConfig([]byte(`{"model_type": "qwen4_exp_text", "pad_token_id": 3, "vocab_size": 16, "hidden_size": 8, "num_hidden_layers": 2, "ple_layer_ids": [1], "ple_embed_dim": 8,
+		"layer_types": ["linear_attention", "full_attention"], "indexer_n_heads": 4, "indexer_kv_heads": 1, "indexer_head_dim": 8, "head_dim": 8, "indexer_compress_ratio": 2, "indexer_budget": 4, "ngram_size": 3, "heads_per_ngram": 2, "ngram_vocab_size_base": 20, "make_ngram_vocab_size_divisible_by": 8, "eos_token_id": 2}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := New(config, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tables := 0
+	for path, node := range m.Root.Walk() {
+		if s, ok := node.Spec.(*EmbeddingSpec); ok {
+			want := 0
+			if tables++; node.Name == "embed_tokens" {
+				want = 4
+			}
+			if s.Padding != want {
+				t.Errorf("%s: padding %d, want %d", path, s.Padding, want)
+			}
+		}
+	}
+	if tables != 2 {
+		t.Errorf("%d tables, want 2", tables)
+	}
+}

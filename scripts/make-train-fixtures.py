@@ -233,6 +233,10 @@ MODELS |= {
     "axk2": ("axk2", dict(LATENT, n_group=None, topk_group=None, gated_norm_rank=3, mlp_layer_types=["dense", "sparse"], first_k_dense_replace=None)),
     "hy-v4": ("hy_v4", dict(LATENT, n_group=None, topk_group=None, first_k_dense_replace=None, mlp_layer_types=["dense", "sparse", "sparse"], num_hidden_layers=3, hc_mult=3, swiglu_limit=0.3,
                             indexer_types=["full", "shared", "full"])),
+    "qwen4-exp": ("qwen4_exp_text", dict(
+        SPARSE, intermediate_size=None, layer_types=["linear_attention", "indexed_attention"], head_dim=8, linear_num_key_heads=2, linear_num_value_heads=4,
+        linear_key_head_dim=4, linear_value_head_dim=6, linear_conv_kernel_dim=3, hc_count=2, hc_lowrank=3, indexer_n_heads=8, indexer_kv_heads=1, indexer_head_dim=8, indexer_compress_ratio=2,
+        indexer_budget=4, ple_layer_ids=[1], ple_embed_dim=8, ple_conv_kernel_size=3, ngram_size=3, heads_per_ngram=2, ngram_vocab_size_base=20, make_ngram_vocab_size_divisible_by=8, seed=5)),
     "phimoe": ("phimoe", dict(num_local_experts=4, attention_bias=True, lm_head_bias=True, router_jitter_noise=0.2)),
     "dots3-note": ("dots3_note_text", dict(
         {k: v for k, v in LATENT.items() if k != "rope_parameters"}, n_group=None, topk_group=None, head_dim=16, first_k_dense_replace=None, mlp_layer_types=["dense", "sparse", "sparse"],
@@ -287,7 +291,7 @@ def saved(model):
     with tempfile.TemporaryDirectory() as folder:
         model.save_pretrained(folder)
         tensors = load_file(pathlib.Path(folder) / "model.safetensors")
-    return {n: t for n, t in sorted(tensors.items()) if not n.startswith(IMAGES) and ("correction_coefs" in n or not any(buffer in n for buffer in ("correction", "expert_bias", "layer_scalar", "act_fn.beta", "act_fn.eps", "slope_rate", "_decay")))}
+    return {n: t for n, t in sorted(tensors.items()) if t.is_floating_point() and not n.startswith(IMAGES) and ("correction_coefs" in n or not any(buffer in n for buffer in ("correction", "expert_bias", "layer_scalar", "act_fn.beta", "act_fn.eps", "slope_rate", "_decay")))}
 
 
 def gradients(model, ids, labels):
@@ -310,7 +314,8 @@ def steps(model, ids, labels):
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
-    after = {n: summary(t) for n, t in saved(model).items()}
+    idle = [n for n, p in model.named_parameters() if p.grad is None]  # such as indexers, which AdamW leaves alone, and Heft decays
+    after = {n: summary(t) for n, t in saved(model).items() if n not in idle}
     return dict(losses=losses, after={n: [s["l2"], s["along"]] for n, s in after.items()})
 
 
@@ -321,7 +326,7 @@ def make(folder, name, kind, fields):
     out.mkdir(parents=True)
     model.save_pretrained(out)
     path = out / "model.safetensors"
-    save_file({n: t.to(torch.bfloat16) for n, t in load_file(path).items() if not n.startswith(IMAGES)}, path, metadata={"format": "pt"})
+    save_file({n: t.to(torch.bfloat16) if t.is_floating_point() else t for n, t in load_file(path).items() if not n.startswith(IMAGES)}, path, metadata={"format": "pt"})
     path.chmod(0o644)
     (out / "generation_config.json").unlink(missing_ok=True)
     config = json.loads((out / "config.json").read_text())

@@ -24,8 +24,9 @@ var operations = map[string]int{
 	"GatedUnits": 1, // RecurrentGemma's, whose operands have shares that follow from their decays
 	"HeadGates":  1, // in one step what products with ones do elsewhere
 
-	"Compressed": 3, // entries of several tokens, of which a recurrence and an attention are new, and their indexer
-	"Streams":    3, // hyper-connections: Sinkhorn's iterations, and sums whose weights are of each row
+	"Compressed":   2, // entries of several tokens: a recurrence and an attention
+	"EntryChooser": 1, // of Compressed and Averaged
+	"Streams":      3, // hyper-connections: Sinkhorn's iterations, and sums whose weights are of each row
 
 	"Alternating": 4, // alternating updates: sums whose weights are of each row, and statistics of rows
 
@@ -41,6 +42,8 @@ var operations = map[string]int{
 	"GatedUnitGradients":   1,  // the reverse of GatedUnits
 	"AlternatingGradients": 4,  // the reverse of Alternating
 	"BlockedGradients":     1,  // the reverse of Blocked's attention
+	"StreamGradients":      3,  // the reverse of Streams
+	"NGramGradients":       2,  // the reverse of NGrams
 	"Recorder":             16, // with sums whose scale is learned, as in xIELU, weights of experts with learned scales, and angles of rope
 }
 

@@ -22,17 +22,18 @@ type Blocked interface {
 
 // BlockedGradients has the reverse of AttentionBlocks. The choice of blocks has none.
 type BlockedGradients interface {
-	Blocked
+	Averaged
 	Indexed
 	// AttentionBlocksGrad is AttentionGrad where each row sees the blocks that AttentionBlocks saw. Positions that
 	// AttentionChosen saw are blocks of one.
-	AttentionBlocksGrad(dq tensor.Tensor, dkv KV, dsinks, dy, q tensor.Tensor, kv KV, spans []Span, a AttentionArgs, b ChosenBlocks)
+	AttentionBlocksGrad(dq tensor.Tensor, dkv KV, dy, q tensor.Tensor, kv KV, spans []Span, a AttentionArgs, b ChosenBlocks)
 }
 
 // ChosenBlocks are blocks that ChooseBlocks chose.
 type ChosenBlocks struct {
 	BlockArgs
 	Chosen tensor.Tensor
+	Sinks  tensor.Tensor // the gradient of the sinks, or absent
 }
 
 // BlockArgs are the parameters of an indexer of blocks.
@@ -57,7 +58,7 @@ func (a *BlockArgs) Most() int {
 // entries of [Compressed].
 type Averaged interface {
 	Blocked
-	Compressed
+	EntryChooser
 	// AverageKeys sets row i of dst to the average of the keys of the size positions that end with the row's, if its
 	// position is the last of a block, and to 0 otherwise. keys.K has one head, as wide as dst.
 	AverageKeys(dst tensor.Tensor, keys KV, spans []Span, size int)

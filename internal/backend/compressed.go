@@ -5,6 +5,7 @@ import "github.com/heftai/heft/internal/tensor"
 // Compressed is implemented by a Backend that runs attention to a window of tokens and to entries that
 // each summarise some tokens. What a row gets depends on its own position and sequence alone.
 type Compressed interface {
+	EntryChooser
 	// Pool sets row i of dst, [n, a.Dim], to the entry that ends with its token, if its position is the last
 	// of a.Rate, and to 0 otherwise. x has the values and the gates of each token, side by side, with
 	// Dim channels each, or 2·Dim with Overlap. By channel, an entry is the sum of the values of its
@@ -13,15 +14,19 @@ type Compressed interface {
 	// and over the second half of its own. The state has x of the last [PoolArgs.Kept] tokens, by
 	// position modulo their number. spans have the positions of the rows of s.
 	Pool(dst, x, bias tensor.Tensor, s States, spans []Span, a PoolArgs)
-	// ChooseEntries is [Indexed].Choose for entries: those that end with the row's token or before. Rows that
-	// see at most a.Count entries are left alone. Entry i has its key in keys.V at the position
-	// (i+1)·Rate-1, in the last a.Dim channels of First + a.Dim.
-	ChooseEntries(chosen, q, weights tensor.Tensor, keys KV, spans []Span, a IndexArgs, e EntryArgs)
 	// AttentionEntries is Attention where each row sees the keys of its window and the entries that
 	// ChooseEntries set, or all that end with its token or before if those are at most chosen's columns, or
 	// chosen is absent. Keys are values as well. Entry i is the first a.Dim channels of kv.V at the position
 	// (i+1)·Rate-1. a has one key/value head, and no chunk or softcap.
 	AttentionEntries(dst, q, chosen tensor.Tensor, kv KV, spans []Span, a AttentionArgs, e EntryArgs)
+}
+
+// EntryChooser is implemented by a Backend that chooses entries of [Compressed].
+type EntryChooser interface {
+	// ChooseEntries is [Indexed].Choose for entries: those that end with the row's token or before. Rows that
+	// see at most a.Count entries are left alone. Entry i has its key in keys.V at the position
+	// (i+1)·Rate-1, in the last a.Dim channels of First + a.Dim.
+	ChooseEntries(chosen, q, weights tensor.Tensor, keys KV, spans []Span, a IndexArgs, e EntryArgs)
 }
 
 // PoolArgs are what a pool of tokens fixes.

@@ -19,6 +19,7 @@ type Gradients interface {
 	AlternatingGradients
 	BlockedGradients
 	StreamGradients
+	NGramGradients
 	// Zero: x = 0, a float32 matrix.
 	Zero(x tensor.Tensor)
 	// Round rounds the elements of x to dtype, ties to even, and beyond float16's range to

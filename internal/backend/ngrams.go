@@ -15,3 +15,12 @@ type NGrams interface {
 	// row of dst, keys and queries has several times the channels of value. dst may be keys or queries.
 	GateStreams(dst, value, keys, queries tensor.Tensor)
 }
+
+// NGramGradients has the reverses of [NGrams]. All operands are those before the operation.
+type NGramGradients interface {
+	NGrams
+	// DilatedConvGrad is the reverse of DilatedConv for whole sequences; d are the gradients of in, which has no bias.
+	DilatedConvGrad(d ConvInputs, dy tensor.Tensor, in ConvInputs, s States, step int, act meta.Activation)
+	// GateStreamsGrad is the reverse of GateStreams. A product of less than 1e-6 has no gradient.
+	GateStreamsGrad(dvalue, dkeys, dqueries, dy, value, keys, queries tensor.Tensor)
+}

@@ -26,7 +26,7 @@ func (c *compiler) averageIndexer(n Node, a *attention, in int) (x *averageIndex
 	if s.Local != 0 || s.QK == "" || s.Q != "" || s.K != "" {
 		return nil, at(n.Path, "averaged blocks, %d of them near, without one map of queries and keys", s.Local)
 	}
-	c.special("sparse attention")
+	c.together("sparse attention")
 	x = &averageIndexer{
 		spec: s, args: backend.BlockArgs{Heads: 1, Dim: s.HeadDim, Size: s.Size, Count: s.Count, Tail: true},
 		index: backend.IndexArgs{Heads: s.Heads, Dim: s.HeadDim, Count: s.Count, Scale: float32(math.Pow(float64(s.HeadDim), -0.5)), WeightScale: 1},

@@ -348,7 +348,7 @@ func (s *headStep) gather(c *Context, dst tensor.Tensor, rows []int32) {
 // normalise sets dst to the final norm of hidden states x.
 func (s *headStep) normalise(c scope, dst, x tensor.Tensor) {
 	if s.streams != nil {
-		s.streams.collapse(c.Context, dst, x)
+		s.streams.collapse(c, dst, x)
 		x = dst
 	}
 	if s.altUp != nil {

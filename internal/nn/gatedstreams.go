@@ -6,8 +6,8 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// gatedMixer weighs each channel of the streams by a low-rank map of all of them. Adapters cannot change it, as its rows
-// may not be those of the pass, and the operands of its maps are not rounded, because that would move all streams.
+// gatedMixer weighs each channel of the streams by a low-rank map of all of them. The operands of its maps are not
+// rounded, because that would move all streams.
 type gatedMixer struct {
 	path             string
 	count            int
@@ -38,36 +38,25 @@ func (c *compiler) gatedMixer(child Node, s *meta.StreamsSpec, width int, alone 
 
 // streamMap compiles a map of a gatedMixer. once says that a pass uses it once.
 func (c *compiler) streamMap(n Node, name string, in, out int, once bool) (*linear, error) {
-	child, err := c.child(n, "map of the streams", name)
+	r, err := c.linearNamed(n, "map of the streams", name, in, out)
 	if err != nil {
 		return nil, err
 	}
-	s, err := spec[meta.LinearSpec](child, meta.KindLinear)
-	if err != nil {
-		return nil, err
-	}
-	if s.In != in || out != 0 && s.Out != out || s.Transposed {
-		return nil, at(child.Path, "a map of the streams of %d columns to %d, wanted %d to %d", s.In, s.Out, in, out)
-	}
-	r, err := c.affine(child, s.In, s.Out, false)
-	if err != nil {
-		return nil, err
-	}
-	if r.exact = true; once {
-		c.banded = append(c.banded, r.weight.Param)
+	if r.exact = true; !once {
+		c.needWhole(r)
 	}
 	return r, nil
 }
 
 // mix sets dst to the stream that the normalised streams flat make.
-func (m *gatedMixer) mix(c *Context, dst, flat tensor.Tensor) {
+func (m *gatedMixer) mix(c scope, dst, flat tensor.Tensor) {
 	mark := c.arena.used
 	width, rows := m.channels(), flat.Rows()
 	low, gates := c.arena.take(rows, m.down.out), c.arena.take(rows, m.width())
-	m.down.forward(c, low, flat)
+	m.down.compute(c, low, flat, 0)
 	c.scale(low, 1/float32(m.count))
 	c.gate(low, tensor.Tensor{}, meta.ActSiLU)
-	m.up.forward(c, gates, low)
+	m.up.compute(c, gates, low, 0)
 	c.gate(gates, flat, meta.ActSigmoid)
 	if c.err == nil {
 		c.copyRows(dst, gates.Columns(0, width))
@@ -86,10 +75,10 @@ func (c *Context) gate(x, up tensor.Tensor, act meta.Activation) {
 	}
 }
 
-func (m *gatedMixer) collapse(c *Context, dst, x tensor.Tensor) {
+func (m *gatedMixer) collapse(c scope, dst, x tensor.Tensor) {
 	mark := c.arena.used
 	flat := c.arena.take(x.Rows(), m.width())
-	m.norm.forward(c, flat, x)
+	m.norm.compute(c, flat, x)
 	m.mix(c, dst, flat)
 	c.arena.used = mark
 }
@@ -111,7 +100,7 @@ func (m *gatedMixer) through(c *Context, branch *branch, x tensor.Tensor) {
 	c.scale(post, 1/float32(m.count))
 	c.gate(post, tensor.Tensor{}, meta.ActSigmoid)
 	c.scale(post, 2)
-	m.mix(c, in, flat)
+	m.mix(c.all(), in, flat)
 	c.arena.used = within
 	branch.forward(c, y, in, false)
 	if c.err == nil {

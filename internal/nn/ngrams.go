@@ -35,7 +35,7 @@ func (c *compiler) ngrams(n Node, b *meta.BlockSpec, width int) (g *ngrams, err 
 	if b.Streams == nil || s.Size < 2 || s.Heads < 1 || s.Kernel < 1 || s.Streams < 1 || width%s.Streams != 0 || s.Vocab < 1 || s.Vocab >= maxHashedVocab {
 		return nil, at(n.Path, "n-grams of up to %d of %d tokens with %d rows of a table, convolved over %d tokens, for %d streams", s.Size, s.Vocab, s.Heads, s.Kernel, s.Streams)
 	}
-	c.special("embeddings of n-grams")
+	c.together("embeddings of n-grams")
 	g = &ngrams{path: n.Path, spec: s, earlier: s.Size - 1, width: width}
 	g.shifts = make([]float32, g.earlier*s.Size)
 	for shift := 1; shift < s.Size; shift++ {
@@ -199,6 +199,10 @@ func (g *ngrams) numbers(c *Context, b backend.NGrams) []int32 {
 
 // tokens returns the tokens before each row's, the nearest first, as numbers from 1 on; 0 is none.
 func (g *ngrams) tokens(c *Context, b backend.NGrams) []float32 {
+	if r := c.arena.recorder; r != nil && r.Recording() { // there is nothing to reverse
+		r.Pause()
+		defer r.Record()
+	}
 	mark := c.arena.used
 	rows, n := len(c.in.Tokens), g.earlier
 	host := c.hashed.tokens[:rows*n]

@@ -9,7 +9,7 @@ import (
 // A mixer makes one stream of several, and may add what a branch makes of it to them.
 type mixer interface {
 	// collapse makes one stream of all.
-	collapse(c *Context, dst, x tensor.Tensor)
+	collapse(c scope, dst, x tensor.Tensor)
 	// through replaces the streams x of a branch.
 	through(c *Context, branch *branch, x tensor.Tensor)
 	// scratch is that of collapse, and around that of through with a branch that takes so many floats.
@@ -95,9 +95,9 @@ func (m *weightedMixer) weigh(c *Context, x tensor.Tensor) (weights tensor.Tenso
 	return weights, b
 }
 
-func (m *weightedMixer) collapse(c *Context, dst, x tensor.Tensor) {
+func (m *weightedMixer) collapse(c scope, dst, x tensor.Tensor) {
 	mark := c.arena.used
-	if weights, b := m.weigh(c, x); b != nil {
+	if weights, b := m.weigh(c.Context, x); b != nil {
 		b.CollapseStreams(dst, x, weights, m.args)
 	}
 	c.arena.used = mark

@@ -11,12 +11,19 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// bufferValues returns a persistent buffer as float32 and its stored dtype. A buffer that the
+// bufferValues returns a persistent buffer as float32 and its stored dtype. Integers stay as they are stored. A buffer that the
 // checkpoint lacks is zeros.
 func bufferValues(b *loader.Binding, buffer *meta.Buffer) (view.Tensor, meta.DType, error) {
 	values, stored := make([]float32, meta.Elements(buffer.Shape)), meta.Float32
 	if b != nil && len(b.BufferTensors(buffer)) > 0 {
 		dtype, data, err := b.BufferValues(buffer)
+		if err == nil && isInteger(dtype) {
+			t, err := view.Of(data, dtype, buffer.Shape...)
+			if err != nil {
+				return t, dtype, fmt.Errorf("model: buffer %s: %w", buffer.Name, err)
+			}
+			return t, dtype, nil
+		}
 		if err == nil {
 			err = view.Widen(values, data, dtype)
 		}
@@ -26,6 +33,16 @@ func bufferValues(b *loader.Binding, buffer *meta.Buffer) (view.Tensor, meta.DTy
 		stored = dtype
 	}
 	return view.Floats(values, buffer.Shape...), stored, nil
+}
+
+func isInteger(d meta.DType) bool { return d == meta.Int64 || d == meta.Int32 }
+
+// bufferBytes returns a buffer as it is written to a checkpoint with a dtype.
+func bufferBytes(t view.Tensor, dtype meta.DType) []byte {
+	if isInteger(dtype) {
+		return t.Data
+	}
+	return narrow(t.F32(), dtype)
 }
 
 // narrow converts a buffer to the dtype that the checkpoint stores if that is a 16-bit float, else

@@ -85,7 +85,7 @@ func (m *Model) unbind(values func(*tensor.Parameter) ([]byte, error), change fu
 		}
 		if b := buffers[path]; b != nil {
 			dtype := m.dtypes[b]
-			return dtype, func() ([]byte, error) { return change(path, dtype, narrow(m.buffers[b].F32(), dtype)) }
+			return dtype, func() ([]byte, error) { return change(path, dtype, bufferBytes(m.buffers[b], dtype)) }
 		}
 		return meta.Float32, func() ([]byte, error) {
 			p := trained[path]

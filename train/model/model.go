@@ -152,7 +152,7 @@ func (m *Model) Parameters() iter.Seq2[string, *tensor.Parameter] {
 }
 
 // Buffers yields the checkpoint's values that are not parameters, by path, such as the bias of a
-// router's scores. They are not trained. A model with frozen parameters yields none, because its
+// router's scores. They are not trained. Integers, such as the factors of hashes, are left out. A model with frozen parameters yields none, because its
 // checkpoint is not a whole model.
 func (m *Model) Buffers() iter.Seq2[string, []float32] {
 	return func(yield func(string, []float32) bool) {
@@ -161,7 +161,7 @@ func (m *Model) Buffers() iter.Seq2[string, []float32] {
 		}
 		for path, node := range m.meta.Root.Walk() {
 			for _, b := range node.Buffers {
-				if b.Persistent && !yield(meta.Join(path, b.Name), m.buffers[b].F32()) {
+				if b.Persistent && !isInteger(m.dtypes[b]) && !yield(meta.Join(path, b.Name), m.buffers[b].F32()) {
 					return
 				}
 			}

@@ -10,6 +10,7 @@ type alternatingCase struct {
 	name     string
 	widths   []int   // of the operands, the first of which the operation changes
 	scale    float32 // of the first operand
+	shift    float32 // of all operands
 	run      func(b backend.Gradients, x []tensor.Tensor)
 	backward func(g backend.Gradients, d []tensor.Tensor, dy tensor.Tensor, x []tensor.Tensor)
 }
@@ -21,27 +22,27 @@ func testAlternatingGrad(e *env) {
 	}
 	const n, width, active, by = 3, 10, 1, 0.3
 	for _, c := range []alternatingCase{
-		{"predicted streams", []int{n * width, n * n}, 1,
+		{"predicted streams", []int{n * width, n * n}, 1, 0,
 			func(b backend.Gradients, x []tensor.Tensor) { b.PredictStreams(x[0], x[1]) },
 			func(g backend.Gradients, d []tensor.Tensor, dy tensor.Tensor, x []tensor.Tensor) {
 				g.PredictStreamsGrad(d[0], d[1], dy, x[0], x[1])
 			}},
-		{"corrected streams", []int{n * width, width, n}, 1,
+		{"corrected streams", []int{n * width, width, n}, 1, 0,
 			func(b backend.Gradients, x []tensor.Tensor) { b.CorrectStreams(x[0], x[1], x[2], active) },
 			func(g backend.Gradients, d []tensor.Tensor, dy tensor.Tensor, x []tensor.Tensor) {
 				g.CorrectStreamsGrad(d[0], d[1], d[2], dy, x[0].Columns(active*width, (active+1)*width), x[1], x[2], active)
 			}},
-		{"magnitude", []int{4 * width, 4 * width}, 1,
+		{"magnitude", []int{4 * width, 4 * width}, 1, 0,
 			func(b backend.Gradients, x []tensor.Tensor) { b.Magnify(x[0], x[1]) },
 			func(g backend.Gradients, d []tensor.Tensor, dy tensor.Tensor, x []tensor.Tensor) {
 				g.MagnifyGrad(d[0], d[1], dy, x[0], x[1])
 			}},
-		{"magnitude below the least", []int{4 * width, 4 * width}, 2e-3,
+		{"magnitude below the least", []int{4 * width, 4 * width}, 2e-3, 0,
 			func(b backend.Gradients, x []tensor.Tensor) { b.Magnify(x[0], x[1]) },
 			func(g backend.Gradients, d []tensor.Tensor, dy tensor.Tensor, x []tensor.Tensor) {
 				g.MagnifyGrad(d[0], d[1], dy, x[0], x[1])
 			}},
-		{"cut", []int{width}, 30, // few numbers are near the edge
+		{"cut", []int{width}, 30, 0, // few numbers are near the edge
 			func(b backend.Gradients, x []tensor.Tensor) { b.CutOff(x[0], by) },
 			func(g backend.Gradients, d []tensor.Tensor, dy tensor.Tensor, x []tensor.Tensor) {
 				g.CutOffGrad(d[0], dy, x[0], by)
@@ -67,19 +68,24 @@ func testStreamsGrad(e *env) {
 			all, scales = 2*n, 2
 		}
 		cases := []alternatingCase{
-			{"collapsed streams", []int{width, n * width, all}, 1,
+			{"gates of streams", []int{n * width, width, n * width}, 1, 1.5, // products are far from 0
+				func(b backend.Gradients, x []tensor.Tensor) { b.GateStreams(x[0], x[1], x[0], x[2]) },
+				func(g backend.Gradients, d []tensor.Tensor, dy tensor.Tensor, x []tensor.Tensor) {
+					g.GateStreamsGrad(d[1], d[0], d[2], dy, x[1], x[0], x[2])
+				}},
+			{"collapsed streams", []int{width, n * width, all}, 1, 0,
 				func(b backend.Gradients, x []tensor.Tensor) { b.CollapseStreams(x[0], x[1], x[2], a) },
 				func(g backend.Gradients, d []tensor.Tensor, dy tensor.Tensor, x []tensor.Tensor) {
 					g.CollapseStreamsGrad(d[1], d[2], dy, x[1], x[2], a)
 				}},
-			{"expanded streams", []int{n * width, width, all}, 1,
+			{"expanded streams", []int{n * width, width, all}, 1, 0,
 				func(b backend.Gradients, x []tensor.Tensor) { b.ExpandStreams(x[0], x[1], x[2], a) },
 				func(g backend.Gradients, d []tensor.Tensor, dy tensor.Tensor, x []tensor.Tensor) {
 					g.ExpandStreamsGrad(d[0], d[1], d[2], dy, x[0], x[1], x[2], a)
 				}},
 		}
 		for _, columns := range [][2]int{{all, scales}, {n, 1}} {
-			cases = append(cases, alternatingCase{"weights of streams", []int{columns[0], columns[0], columns[1]}, 1,
+			cases = append(cases, alternatingCase{"weights of streams", []int{columns[0], columns[0], columns[1]}, 1, 0,
 				func(b backend.Gradients, x []tensor.Tensor) { b.StreamWeights(x[0], vector(x[1]), vector(x[2]), a) },
 				func(g backend.Gradients, d []tensor.Tensor, dy tensor.Tensor, x []tensor.Tensor) {
 					of := func(t tensor.Tensor) tensor.Tensor {
@@ -106,6 +112,11 @@ func (c *alternatingCase) test(e *env, g backend.Gradients) {
 	}
 	for i := range values[0] {
 		values[0][i] *= c.scale
+	}
+	for _, v := range values {
+		for i := range v {
+			v[i] += c.shift
+		}
 	}
 	tensors := func() (x []tensor.Tensor) {
 		for i, v := range values {

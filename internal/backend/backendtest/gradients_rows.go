@@ -35,6 +35,9 @@ func (c *attentionCase) choose() {
 	for _, s := range c.spans {
 		for i := range s.Rows {
 			own := i / b.Size
+			if b.Tail { // the last whole block
+				own = (i+1)/b.Size - 1
+			}
 			for h := range b.Heads {
 				first := 0
 				if spare := own - b.Count; spare > 0 {
@@ -88,6 +91,7 @@ func testAttentionGrad(e *env) {
 		{a: backend.AttentionArgs{Heads: 30, KVHeads: 1, Dim: 12, ValueDim: 8, Scale: 0.3}, lengths: []int{6, 5}, tokens: 6, shared: true},
 		{a: backend.AttentionArgs{Heads: 6, KVHeads: 2, Dim: 5, ValueDim: 9, Scale: 0.5}, lengths: []int{11, 3, 30}, tokens: 4, blocks: backend.BlockArgs{Heads: 2, Dim: 4, Size: 3, Count: 2}},
 		{a: backend.AttentionArgs{Heads: 4, KVHeads: 1, Dim: 8, ValueDim: 8, Scale: 0.4}, lengths: []int{29}, tokens: 8, blocks: backend.BlockArgs{Heads: 4, Dim: 4, Size: 1, Count: 5}},
+		{a: backend.AttentionArgs{Heads: 4, KVHeads: 2, Dim: 5, ValueDim: 9, Scale: 0.5}, lengths: []int{11, 3, 30}, tokens: 4, blocks: backend.BlockArgs{Heads: 1, Dim: 4, Size: 3, Count: 2, Tail: true}},
 		{a: backend.AttentionArgs{Heads: 4, KVHeads: 1, Dim: 8, ValueDim: 8, Scale: 0.4}, lengths: []int{29, 4}, tokens: 8, sinks: e.values(4), blocks: backend.BlockArgs{Heads: 1, Dim: 4, Size: 1, Count: 5}},
 	} {
 		c.e = e
@@ -129,7 +133,7 @@ func (c *attentionCase) test(g backend.Gradients) {
 	}
 	if c.blocks.Count > 0 {
 		c.choose()
-		g.AttentionBlocksGrad(dq, dkv, dsinks, e.strided(dy, n, width, 1), q, kv, c.spans, args, backend.ChosenBlocks{BlockArgs: c.blocks, Chosen: c.chosen})
+		g.AttentionBlocksGrad(dq, dkv, e.strided(dy, n, width, 1), q, kv, c.spans, args, backend.ChosenBlocks{BlockArgs: c.blocks, Chosen: c.chosen, Sinks: dsinks})
 	} else {
 		g.AttentionGrad(dq, dkv, dsinks, e.strided(dy, n, width, 1), q, kv, c.spans, args)
 	}

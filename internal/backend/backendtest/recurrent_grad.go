@@ -27,7 +27,8 @@ func testShortConvGrad(e *env) {
 	const channels = 77
 	for _, kernel := range []int{1, 3, 4} {
 		for _, act := range []meta.Activation{meta.ActNone, meta.ActSiLU} {
-			for _, plain := range []bool{false, true} {
+			for _, step := range []int{0, 1, 2} { // 0: with a bias, which dilated convolutions do not have
+				plain := step > 0
 				x, w, bias, dy := e.values(textRows*channels), e.values(channels*kernel), e.values(channels), e.values(textRows*channels)
 				vector := func() tensor.Tensor {
 					if plain {
@@ -40,15 +41,23 @@ func testShortConvGrad(e *env) {
 				if !plain {
 					db = e.cleared(channels)
 				}
-				g.ShortConvGrad(backend.ConvInputs{X: dx, Weight: dw, Bias: db}, e.strided(dy, textRows, channels, 1),
-					backend.ConvInputs{X: e.strided(x, textRows, channels, 2), Weight: e.floats(w, channels*kernel), Bias: vector()}, texts, act)
+				d, in := backend.ConvInputs{X: dx, Weight: dw, Bias: db}, backend.ConvInputs{X: e.strided(x, textRows, channels, 2), Weight: e.floats(w, channels*kernel), Bias: vector()}
+				if step > 1 {
+					g.DilatedConvGrad(d, e.strided(dy, textRows, channels, 1), in, texts, step, act)
+				} else {
+					g.ShortConvGrad(d, e.strided(dy, textRows, channels, 1), in, texts, act)
+				}
 				operands := []slope{{"x", x, e.read(dx), begun}, {"weight", w, e.read(dw), 0}}
 				if !plain {
 					operands = append(operands, slope{"bias", bias, e.read(db), 0})
 				}
-				e.slopes(name("convolution gradient", kernel, act, plain), dy, func() []float32 {
+				e.slopes(name("convolution gradient", kernel, act, step), dy, func() []float32 {
 					dst := e.empty(textRows, channels)
-					g.ShortConv(dst, e.floats(x, textRows, channels), e.floats(w, channels, 1, kernel), vector(), texts, act)
+					if step > 1 {
+						g.DilatedConv(dst, e.floats(x, textRows, channels), e.floats(w, channels, 1, kernel), texts, step, act)
+					} else {
+						g.ShortConv(dst, e.floats(x, textRows, channels), e.floats(w, channels, 1, kernel), vector(), texts, act)
+					}
 					return e.read(dst)
 				}, operands...)
 			}

@@ -30,14 +30,14 @@ func (b *Backend) AttentionGrad(dq tensor.Tensor, dkv backend.KV, dsinks, dy, q 
 }
 
 // AttentionBlocksGrad computes the scores of all positions, and leaves out those that are not chosen.
-func (b *Backend) AttentionBlocksGrad(dq tensor.Tensor, dkv backend.KV, dsinks, dy, q tensor.Tensor, kv backend.KV, spans []backend.Span, a backend.AttentionArgs, blocks backend.ChosenBlocks) {
+func (b *Backend) AttentionBlocksGrad(dq tensor.Tensor, dkv backend.KV, dy, q tensor.Tensor, kv backend.KV, spans []backend.Span, a backend.AttentionArgs, blocks backend.ChosenBlocks) {
 	if b.failed.Load() {
 		return
 	}
 	op := &attentionGrad{attentionOp: attentionOp{set: b.set, spans: spans, a: a, group: a.Heads / a.KVHeads}, blocks: blocks.BlockArgs}
 	var ok bool
 	if op.chosen, ok = b.floats("attention gradient", "choice", blocks.Chosen, q.Rows(), blocks.Heads*blocks.Count); ok {
-		b.reverseAttention(op, dq, dkv, dsinks, dy, q, kv)
+		b.reverseAttention(op, dq, dkv, blocks.Sinks, dy, q, kv)
 	}
 }
 
@@ -118,7 +118,7 @@ func (op *attentionGrad) tile(memory []float32, t *tileOf, span int) {
 	for i := range m {
 		own, end := op.visible(t.span, t.first+i/t.heads)
 		head := t.head + i%t.heads
-		if op.blocks.Count > 0 && end > op.blocks.Count*op.blocks.Size {
+		if op.blocks.Count > 0 && end > op.blocks.Most() {
 			op.sparse(row(scores, i, hi-lo), row(grads, i, hi-lo), end, t.span.First+t.first+i/t.heads, head, span)
 			continue
 		}
@@ -165,24 +165,31 @@ func (op *attentionGrad) query(scores, grads []float32, lo, hi, head, span int) 
 	}
 }
 
-// sparse is query for a row r that sees its chosen blocks of the positions before end.
+// sparse is query for a row r that sees its chosen blocks of the positions before end, and the tail behind them.
 func (op *attentionGrad) sparse(scores, grads []float32, end, r, head, span int) {
-	count, size := op.blocks.Count, op.blocks.Size
-	p, g := make([]float32, 0, count*size), make([]float32, 0, count*size)
+	count := op.blocks.Count
+	p, g := make([]float32, 0, op.blocks.Most()), make([]float32, 0, op.blocks.Most())
 	chosen := row(op.chosen, r, op.blocks.Heads*count)[head*op.blocks.Heads/op.a.Heads*count:][:count]
-	for _, bits := range chosen {
-		lo := int(math.Float32bits(bits)) * size
-		hi := min(lo+size, end)
-		p, g = append(p, scores[lo:hi]...), append(g, grads[lo:hi]...)
-	}
+	op.eachBlock(chosen, end, func(lo, hi int) { p, g = append(p, scores[lo:hi]...), append(g, grads[lo:hi]...) })
 	op.query(p, g, 0, len(p), head, span)
 	clear(scores)
 	clear(grads)
+	op.eachBlock(chosen, end, func(lo, hi int) {
+		n := copy(scores[lo:hi], p)
+		copy(grads[lo:hi], g)
+		p, g = p[n:], g[n:]
+	})
+}
+
+// eachBlock calls f for the positions [lo, hi) of each chosen block and of the tail before end.
+func (op *attentionGrad) eachBlock(chosen []float32, end int, f func(lo, hi int)) {
+	size := op.blocks.Size
 	for _, bits := range chosen {
 		lo := int(math.Float32bits(bits)) * size
-		n := copy(scores[lo:min(lo+size, end)], p)
-		copy(grads[lo:lo+n], g)
-		p, g = p[n:], g[n:]
+		f(lo, min(lo+size, end))
+	}
+	if op.blocks.Tail && end%size != 0 {
+		f(end-end%size, end)
 	}
 }
 

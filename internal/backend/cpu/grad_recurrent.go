@@ -122,13 +122,18 @@ type shortConvGrad struct {
 	dweight, dbias []float32
 }
 
-// ShortConvGrad shares the channels among the threads.
+// ShortConvGrad implements [backend.RecurrentGradients].
 func (b *Backend) ShortConvGrad(d backend.ConvInputs, dy tensor.Tensor, in backend.ConvInputs, s backend.States, act meta.Activation) {
+	b.DilatedConvGrad(d, dy, in, s, 1, act)
+}
+
+// DilatedConvGrad shares the channels among the threads.
+func (b *Backend) DilatedConvGrad(d backend.ConvInputs, dy tensor.Tensor, in backend.ConvInputs, s backend.States, step int, act meta.Activation) {
 	if b.failed.Load() {
 		return
 	}
 	const name = "convolution gradient"
-	conv, ok := b.shortConv(in.X, in.Weight, in.Bias, s, 1, act)
+	conv, ok := b.shortConv(in.X, in.Weight, in.Bias, s, step, act)
 	if !ok || !b.wholeSequences(name, &conv.states) {
 		return
 	}
@@ -175,7 +180,7 @@ func (op *shortConvGrad) unit(w *worker, unit int) {
 func (op *shortConvGrad) back(dy, dtaps, taps []float32, span *backend.StateSpan, t, begin int) {
 	n := len(dy)
 	for j := range op.kernel {
-		s := t - op.kernel + 1 + j
+		s := t - (op.kernel-1-j)*op.step
 		if s < 0 {
 			continue
 		}

@@ -51,17 +51,21 @@ func (op *gateStreams) run(_ *worker, r int) {
 	dst, value, keys, queries := row(op.dst, r, all), row(op.value, r, op.width), row(op.keys, r, all), row(op.queries, r, all)
 	for from := 0; from < all; from += op.width {
 		to := from + op.width
-		d := op.set.Vector.Dot64(keys[from:to], queries[from:to]) / math.Sqrt(float64(op.width))
-		g := math.Sqrt(max(math.Abs(d), leastGate))
-		switch {
-		case d < 0:
-			g = -g
-		case d == 0:
-			g = 0
-		}
-		by := float32(1 / (1 + math.Exp(-g)))
+		by := float32(gateOf(op.set.Vector.Dot64(keys[from:to], queries[from:to]) / math.Sqrt(float64(op.width))))
 		for i, v := range value {
 			dst[from+i] = by * v
 		}
 	}
+}
+
+// gateOf is the gate of a product d.
+func gateOf(d float64) float64 {
+	g := math.Sqrt(max(math.Abs(d), leastGate))
+	switch {
+	case d < 0:
+		g = -g
+	case d == 0:
+		g = 0
+	}
+	return 1 / (1 + math.Exp(-g))
 }

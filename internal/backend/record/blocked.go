@@ -8,8 +8,8 @@ import (
 )
 
 var (
-	_ backend.Blocked = (*Recorder)(nil)
-	_ backend.Indexed = (*Recorder)(nil)
+	_ backend.Averaged = (*Recorder)(nil)
+	_ backend.Indexed  = (*Recorder)(nil)
 )
 
 // ChooseBlocks has no reverse.
@@ -38,7 +38,7 @@ func (r *Recorder) attend(dst, q, chosen tensor.Tensor, kv backend.KV, spans []b
 	r.push(dst, func(dy tensor.Tensor) {
 		r.idle(kv.K, false)
 		r.idle(kv.V, false)
-		r.compute.AttentionBlocksGrad(r.Gradient(q), r.kvGradient(kv), r.gradientOf(a.Sinks), dy, r.value(in), kv, spans, a, backend.ChosenBlocks{BlockArgs: b, Chosen: r.value(choice)})
+		r.compute.AttentionBlocksGrad(r.Gradient(q), r.kvGradient(kv), dy, r.value(in), kv, spans, a, backend.ChosenBlocks{BlockArgs: b, Chosen: r.value(choice), Sinks: r.gradientOf(a.Sinks)})
 	})
 }
 
@@ -54,6 +54,22 @@ func (r *Recorder) Choose(chosen, q, weights tensor.Tensor, keys backend.KV, spa
 func (r *Recorder) AttentionChosen(dst, q, chosen tensor.Tensor, kv backend.KV, spans []backend.Span, a backend.AttentionArgs) {
 	b := backend.BlockArgs{Heads: 1, Size: 1, Count: chosen.Cols()}
 	r.attend(dst, q, chosen, kv, spans, a, b, func() { r.compute.AttentionChosen(dst, q, chosen, kv, spans, a) })
+}
+
+// AverageKeys has no reverse: its results only choose.
+func (r *Recorder) AverageKeys(dst tensor.Tensor, keys backend.KV, spans []backend.Span, size int) {
+	if r.on {
+		r.write(dst)
+	}
+	r.compute.AverageKeys(dst, keys, spans, size)
+}
+
+// ChooseEntries has no reverse.
+func (r *Recorder) ChooseEntries(chosen, q, weights tensor.Tensor, keys backend.KV, spans []backend.Span, a backend.IndexArgs, e backend.EntryArgs) {
+	if r.on {
+		r.write(chosen)
+	}
+	r.compute.ChooseEntries(chosen, q, weights, keys, spans, a, e)
 }
 
 // clonedSpans returns spans that a caller does not change.
