@@ -83,6 +83,9 @@ func newParameters(m *meta.Model, p *nn.Program, b *loader.Binding, o options) (
 		out.units = append(out.units, out.of(u))
 	}
 	if len(frozen) == 0 {
+		if o.quantize != meta.QuantNone {
+			return out, fmt.Errorf("model: Quantize(%v) converts frozen weights, and none are frozen: add Freeze", o.quantize)
+		}
 		return out, nil
 	}
 	var err error
