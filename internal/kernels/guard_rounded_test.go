@@ -78,7 +78,7 @@ func TestTileStepsStayInside(t *testing.T) {
 			return
 		}
 		for _, packs := range []int{2, 4} {
-			for blocks := 1; blocks <= gemm.StepBlocks(packs)+1; blocks++ {
+			for blocks := 1; blocks <= gemm.StepBlocks+1; blocks++ {
 				for panels := 1; panels <= 3; panels++ {
 					words, n := gemm.PanelWords(blocks*gemm.BlockK), blocks*gemm.BlockK
 					last := mat.Weights{Data: kerneltest.Guarded(t, 2*n), Stride: 2 * n, Format: mat.BFloat16} // one row of many

@@ -11,10 +11,11 @@ import (
 // second-level cache. Panels are stored step by step, so that those of a step lie in one piece: panels of whole rows, whose
 // distance is a power of two, would share few sets of a cache.
 const (
-	sumsBytes   = 512 << 10 // of a unit
-	stepTokens  = 512       // at most, of a unit's sums
-	stepPacks   = 4         // of a piece; half as many where units have no more rows
-	resultBytes = 2 << 20   // of results that do not stay in the second-level cache
+	stepColumns = gemm.StepBlocks * gemm.BlockK // for all products, which may share panels
+	sumsBytes   = 512 << 10                     // of a unit
+	stepTokens  = 512                           // at most, of a unit's sums
+	stepPacks   = 4                             // of a piece; half as many where units have no more rows
+	resultBytes = 2 << 20                       // of results that do not stay in the second-level cache
 )
 
 // planSteps divides the tokens into groups that pass the packs together, and the weights into pieces.
@@ -31,10 +32,9 @@ func (op *bf16Product) planSteps(threads int) {
 	op.unitRows = max(1, rows/op.stepRows()) * op.stepRows()
 }
 
-// stepRows, stepColumns and pieceWords are the size of a piece.
-func (op *bf16Product) stepRows() int    { return op.packs * gemm.PackRows }
-func (op *bf16Product) stepColumns() int { return gemm.StepBlocks(op.packs) * gemm.BlockK }
-func (op *bf16Product) pieceWords() int  { return op.stepRows() * op.stepColumns() / 2 }
+// stepRows and pieceWords are the size of a piece.
+func (op *bf16Product) stepRows() int   { return op.packs * gemm.PackRows }
+func (op *bf16Product) pieceWords() int { return op.stepRows() * stepColumns / 2 }
 
 // stepScratch is the scratch that a unit needs.
 func (op *bf16Product) stepScratch() int {
@@ -45,9 +45,8 @@ func (op *bf16Product) stepScratch() int {
 func (op *bf16Product) stepPanel(unit int) {
 	t := unit * gemm.PanelTokens
 	n := max(0, min(gemm.PanelTokens, op.tokens-t))
-	step := op.stepColumns()
-	for k := 0; k < op.w.cols; k += step {
-		cols := min(step, op.w.cols-k)
+	for k := 0; k < op.w.cols; k += stepColumns {
+		cols := min(stepColumns, op.w.cols-k)
 		var x mat.Floats
 		if n > 0 {
 			x = from(op.x, t, k)
@@ -66,11 +65,10 @@ func (op *bf16Product) tileSteps(scratch []float32, r int) {
 	rows := min(op.unitRows, op.w.rows-r)
 	sums := scratch[:op.unitRows*op.tileTokens]
 	packs, rest := words(scratch[len(sums):][:op.pieceWords()]), scratch[len(sums)+op.pieceWords():]
-	columns := op.stepColumns()
 	for t := 0; t < op.tokens; t += op.tileTokens {
 		tokens := min(op.tileTokens, op.tokens-t)
-		for k := 0; k < op.w.cols; k += columns {
-			cols := min(columns, op.w.cols-k)
+		for k := 0; k < op.w.cols; k += stepColumns {
+			cols := min(stepColumns, op.w.cols-k)
 			step := gemm.StepTiles{W: packs, X: op.stepPanels(k, t, cols), Packs: op.packs, Blocks: ceil(cols, gemm.BlockK), Panels: ceil(tokens, gemm.PanelTokens), Add: k > 0}
 			for i := 0; i < rows; i += op.stepRows() {
 				for p := range op.packs {
@@ -88,7 +86,7 @@ func (op *bf16Product) tileSteps(scratch []float32, r int) {
 // column k on. It has no data for weights that are not rows of bfloat16.
 func (op *bf16Product) packedNext(r, rows, i, k int) mat.Weights {
 	if i >= rows {
-		i, k = 0, k+op.stepColumns()
+		i, k = 0, k+stepColumns
 	}
 	if k >= op.w.cols || op.w.isPacked() || op.w.transposed {
 		return mat.Weights{}

@@ -109,7 +109,7 @@ func BenchmarkTileSteps(b *testing.B) {
 		}
 		for _, packs := range []int{2, 4} {
 			b.Run(fmt.Sprintf("packs=%d", packs), func(b *testing.B) {
-				blocks, panels := gemm.StepBlocks(packs), tokens/gemm.PanelTokens
+				blocks, panels := gemm.StepBlocks, tokens/gemm.PanelTokens
 				size := gemm.PanelWords(blocks * gemm.BlockK)
 				w, x, c := filled(packs*size), filled(panels*size), make([]float32, rows*tokens)
 				for i := range c {
