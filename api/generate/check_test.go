@@ -13,8 +13,12 @@ import (
 	"github.com/heftai/heft/loader/demo"
 )
 
-func demoModel(t *testing.T) (*dispatch.Model, *generate.Model) {
-	d, err := dispatch.OpenFS(demo.Name, demo.Files(), dispatch.Options{Threads: 1, Context: 64})
+func demoModel(t *testing.T) (*dispatch.Model, *generate.Model) { return demoModelOf(t, 64) }
+
+// demoModelOf is demoModel with a context of so many tokens.
+func demoModelOf(t *testing.T, context int) (*dispatch.Model, *generate.Model) {
+	t.Helper()
+	d, err := dispatch.OpenFS(demo.Name, demo.Files(), dispatch.Options{Threads: 1, Context: context})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,10 +108,11 @@ func TestNewOfAClosedModelWasNoError(t *testing.T) {
 // TestAModelClosedUnderItsEngineFreedWeightsInUse: a dispatched model that was closed before the generate.Model made of it
 // unmapped the weights that a pass was reading.
 func TestAModelClosedUnderItsEngineFreedWeightsInUse(t *testing.T) {
-	d, m := demoModel(t)
+	const most = 2000 // many more than there are before the model is closed
+	d, m := demoModelOf(t, 2048)
 	var last error
 	pieces := 0
-	for _, err := range m.Stream(t.Context(), "Hello", generate.TextOptions{Params: &generate.Params{}, MaxTokens: 60}) {
+	for _, err := range m.Stream(t.Context(), "Hello", generate.TextOptions{Params: &generate.Params{MinTokens: most}, MaxTokens: most}) {
 		if pieces++; pieces == 1 {
 			d.Close()
 		}

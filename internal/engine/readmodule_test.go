@@ -48,14 +48,21 @@ func TestModulesReadPromptsAndChangeNoAnswer(t *testing.T) {
 					return all, counted(t, e)
 				}
 				want, _ := run(engine.Options{DraftTokens: -1})
+				preempts := room < 1000 && name != "mellum"
 				got, st := run(engine.Options{DraftTokens: 4, Draft: engine.ForDispatch(next)})
+				for range 20 { // on a busy machine requests may come one after the other
+					if !preempts || st.Preemptions > 0 {
+						break
+					}
+					got, st = run(engine.Options{DraftTokens: 4, Draft: engine.ForDispatch(next)})
+				}
 				if !slices.EqualFunc(got, want, slices.Equal) {
 					t.Errorf("room for %d: answers\n%v\nwant\n%v", room, got, want)
 				}
 				if kv := next.KV(); kv.Used != 0 || kv.PrefixHits < 150 || st.AcceptedTokens == 0 {
 					t.Errorf("room for %d: %d pages of the module in use, %d tokens of its cache were used again, %d guesses right", room, kv.Used, kv.PrefixHits, st.AcceptedTokens)
 				}
-				if room < 1000 && name != "mellum" && st.Preemptions == 0 {
+				if preempts && st.Preemptions == 0 {
 					t.Error("nothing was preempted")
 				}
 			}

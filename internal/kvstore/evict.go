@@ -54,7 +54,10 @@ func (s *Store) scan() (pages []page, used int64, err error) {
 	foreign := 0
 	for _, folder := range folders {
 		entries, err := os.ReadDir(filepath.Join(root, folder.Name()))
-		if !folder.IsDir() || len(folder.Name()) != 2 || err != nil {
+		switch {
+		case errors.Is(err, fs.ErrNotExist): // removed meanwhile
+			continue
+		case !folder.IsDir() || len(folder.Name()) != 2 || err != nil:
 			foreign++
 			continue
 		}
