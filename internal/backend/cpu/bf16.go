@@ -43,7 +43,7 @@ func (b *Backend) LinearRounded(dst, x tensor.Tensor, w backend.Matrix, bias ten
 }
 
 func (op *bf16Product) prepare(threads int) needs {
-	packs := op.planInput(threads)
+	packs := op.planInput()
 	scratch := op.planRows(threads)
 	return needs{input: packs * op.words, packs: packs, units: ceil(op.w.rows, op.unitRows), scratch: scratch}
 }
@@ -59,7 +59,7 @@ func words(v []float32) []uint32 {
 }
 
 // planInput returns the number of units in which the input is rounded.
-func (op *bf16Product) planInput(threads int) int {
+func (op *bf16Product) planInput() int {
 	if !op.inTiles() {
 		op.words = mat.PairWords(op.w.cols)
 		if op.tokens > 1 {
@@ -69,10 +69,7 @@ func (op *bf16Product) planInput(threads int) int {
 	}
 	op.words = gemm.PanelWords(op.w.cols)
 	switch op.kernel {
-	case amxSteps:
-		op.planSteps(threads)
-		return op.panelCount()
-	case bf16Tiles:
+	case amxSteps, bf16Tiles:
 		return op.panelCount()
 	}
 	return ceil(op.tokens, gemm.PanelTokens)
@@ -81,12 +78,9 @@ func (op *bf16Product) planInput(threads int) int {
 // panelCount is the number of panels in whole pairs.
 func (op *bf16Product) panelCount() int { return 2 * ceil(op.tokens, coupleRows) }
 
-// unitsOf is the rows of a unit where each thread has several.
-func (op *bf16Product) unitsOf(threads int) int { return ceil(op.w.rows, 4*threads) }
-
 // planRows cuts the weight into units and returns the scratch that one needs.
 func (op *bf16Product) planRows(threads int) int {
-	each := op.unitsOf(threads)
+	each := ceil(op.w.rows, 4*threads) // several units a thread
 	if !op.inTiles() {
 		fit := min(unitBytes/max(2*op.w.cols, 1), each)
 		if op.kernel == amxOneToken {
@@ -108,7 +102,7 @@ func (op *bf16Product) planRows(threads int) int {
 		return op.words + op.callRows()*coupleRows
 	}
 	if op.kernel == amxSteps {
-		return op.stepScratch()
+		return op.planStepRows(each)
 	}
 	pack := 4 * op.words
 	op.unitRows = max(1, min(packBytes/pack*gemm.PackRows, each)/packRows) * packRows

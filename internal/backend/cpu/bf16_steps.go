@@ -18,10 +18,11 @@ const (
 	resultBytes = 2 << 20                       // of results that do not stay in the second-level cache
 )
 
-// planSteps divides the tokens into groups that pass the packs together, and the weights into pieces.
-func (op *bf16Product) planSteps(threads int) {
+// planStepRows divides the tokens into groups that pass the packs together, and the weights into units of at most each rows
+// and their pieces. It returns the scratch that a unit needs.
+func (op *bf16Product) planStepRows(each int) int {
 	op.tileTokens = min(stepTokens, ceil(op.tokens, coupleRows)*coupleRows)
-	rows := min(op.unitsOf(threads), sumsBytes/(4*op.tileTokens))
+	rows := min(each, sumsBytes/(4*op.tileTokens))
 	if op.w.isCoded() {
 		rows = min(rows, packBytes/coded.Stride(op.w.cols))
 	}
@@ -30,16 +31,12 @@ func (op *bf16Product) planSteps(threads int) {
 		op.packs = stepPacks / 2
 	}
 	op.unitRows = max(1, rows/op.stepRows()) * op.stepRows()
+	return op.unitRows*op.tileTokens + op.pieceWords() + op.packScratch()
 }
 
 // stepRows and pieceWords are the size of a piece.
 func (op *bf16Product) stepRows() int   { return op.packs * gemm.PackRows }
 func (op *bf16Product) pieceWords() int { return op.stepRows() * stepColumns / 2 }
-
-// stepScratch is the scratch that a unit needs.
-func (op *bf16Product) stepScratch() int {
-	return op.unitRows*op.tileTokens + op.pieceWords() + op.packScratch()
-}
 
 // stepPanel rounds 16 tokens, or fewer at the end, where a panel may have none.
 func (op *bf16Product) stepPanel(unit int) {

@@ -4,17 +4,14 @@
 // no room in the first-level cache.
 #include "wide.h"
 #include "codedgroup.h"
+#include "amxconfig.h"
 
 enum { ROWS = 16, TILE = 1024, STEP = 4 * TILE, AHEAD = 4 };
 
 // Sums are in tiles 0 and 1, weights in tile 4, tokens in tile 6; one token is a column of 4 bytes.
 #define CONFIG(r, columns) {1, 0, {0}, {columns, columns, 0, 0, 64, 0, columns}, {r, r, 0, 0, r, 0, 16}}
 #define CONFIGS(n) {CONFIG(1, n), CONFIG(2, n), CONFIG(3, n), CONFIG(4, n), CONFIG(5, n), CONFIG(6, n), CONFIG(7, n), CONFIG(8, n), CONFIG(9, n), CONFIG(10, n), CONFIG(11, n), CONFIG(12, n), CONFIG(13, n), CONFIG(14, n), CONFIG(15, n), CONFIG(16, n)}
-static const struct __attribute__((aligned(64))) {
-  uint8_t palette, start, reserved[14];
-  uint16_t bytes[16];
-  uint8_t rows[16];
-} configs[2][ROWS] = {CONFIGS(4), CONFIGS(64)};
+static const struct tile_config configs[2][ROWS] = {CONFIGS(4), CONFIGS(64)};
 
 INLINE void clear_sums(int panels) {
   _tile_zero(0);

@@ -1,12 +1,8 @@
 // AMX: products of matrices whose numbers are sums of bfloat16 parts.
 #include "common.h"
+#include "amxconfig.h"
 
-// Eight tiles of 16 rows of 64 bytes.
-static const struct __attribute__((aligned(64))) {
-  uint8_t palette, start, reserved[14];
-  uint16_t bytes[16];
-  uint8_t rows[16];
-} config = {1, 0, {0}, {64, 64, 64, 64, 64, 64, 64, 64}, {16, 16, 16, 16, 16, 16, 16, 16}};
+static const struct tile_config config = WHOLE_TILES;
 
 // The kernels compute c for the 32 rows of two packs and 32 · couples columns, in panels,
 // over blocks of 32 terms. Packs are as bytes apart and panels bs; parts of one lie part

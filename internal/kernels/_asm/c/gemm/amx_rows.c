@@ -3,13 +3,9 @@
 // kernel prefetches what the next one reads: 8 streams, apart bytes from each other, several lines
 // of each per block of k. So memory and tiles work at the same time. Two sums at a time are fastest, as in amx_tile.c.
 #include "common.h"
+#include "amxconfig.h"
 
-// Eight tiles of 16 rows of 64 bytes.
-static const struct __attribute__((aligned(64))) {
-  uint8_t palette, start, reserved[14];
-  uint16_t bytes[16];
-  uint8_t rows[16];
-} config = {1, 0, {0}, {64, 64, 64, 64, 64, 64, 64, 64}, {16, 16, 16, 16, 16, 16, 16, 16}};
+static const struct tile_config config = WHOLE_TILES;
 
 #define FETCH(p)                            \
   _mm_prefetch((p), _MM_HINT_T1);           \

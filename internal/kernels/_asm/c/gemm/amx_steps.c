@@ -1,12 +1,8 @@
 // AMX: prompts in steps of k, whose packs, panels and sums each lie in one piece.
 #include "common.h"
+#include "amxconfig.h"
 
-// Eight tiles of 16 rows of 64 bytes.
-static const struct __attribute__((aligned(64))) {
-  uint8_t palette, start, reserved[14];
-  uint16_t bytes[16];
-  uint8_t rows[16];
-} config = {1, 0, {0}, {64, 64, 64, 64, 64, 64, 64, 64}, {16, 16, 16, 16, 16, 16, 16, 16}};
+static const struct tile_config config = WHOLE_TILES;
 
 // SOON prefetches lines into the first-level cache. Half of a tile's lines are enough: reading them brings the other half.
 #define SOON(p, lines) UNROLL for (int i = 0; i < lines; i++) _mm_prefetch((p) + 64 * i, _MM_HINT_T0)

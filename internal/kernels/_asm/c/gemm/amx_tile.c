@@ -1,12 +1,8 @@
 // AMX: products of bfloat16 tiles, added up in float32.
 #include "common.h"
+#include "amxconfig.h"
 
-// Eight tiles of 16 rows of 64 bytes.
-static const struct __attribute__((aligned(64))) {
-  uint8_t palette, start, reserved[14];
-  uint16_t bytes[16];
-  uint8_t rows[16];
-} config = {1, 0, {0}, {64, 64, 64, 64, 64, 64, 64, 64}, {16, 16, 16, 16, 16, 16, 16, 16}};
+static const struct tile_config config = WHOLE_TILES;
 
 // Two sums at a time take four tiles. Beside a busy thread of the same core a thread has room for about nine results of
 // tile loads and products: with more sums at a time they wait for each other there, and are no faster alone.

@@ -2,16 +2,13 @@
 // alone limits them, as in avx512_one.c, so a tile reads its 16 rows as 8 streams of neighbouring
 // rows.
 #include "common.h"
+#include "amxconfig.h"
 
 enum { STREAMS = 8, AHEAD = 1024 };
 
 // Sums in tile 0, a block of weights in tile 1, the token's 16 pairs in tile 2.
 #define CONFIG(r) {1, 0, {0}, {4, 64, 4}, {r, r, 16}}
-static const struct __attribute__((aligned(64))) {
-  uint8_t palette, start, reserved[14];
-  uint16_t bytes[16];
-  uint8_t rows[16];
-} configs[STREAMS + 1] = {CONFIG(8), CONFIG(1), CONFIG(2), CONFIG(3), CONFIG(4), CONFIG(5), CONFIG(6), CONFIG(7), CONFIG(8)};
+static const struct tile_config configs[STREAMS + 1] = {CONFIG(8), CONFIG(1), CONFIG(2), CONFIG(3), CONFIG(4), CONFIG(5), CONFIG(6), CONFIG(7), CONFIG(8)};
 
 // last is the number of blocks at the end of a row that prefetch the next row.
 INLINE int64_t last(int64_t blocks) {

@@ -4,6 +4,7 @@
 
 #define WIDTH 64
 #include "roofread.h"
+#include "amxconfig.h"
 
 // HELD keeps the compiler from seeing through an accumulator.
 #define HELD(v) ({ __asm__ volatile("" : "+v"(v)); })
@@ -55,11 +56,7 @@ KERNEL roofInts(int64_t steps) {
     }
 }
 
-static const struct __attribute__((aligned(64))) {
-  uint8_t palette, start, reserved[14];
-  uint16_t bytes[16];
-  uint8_t rows[16];
-} config = {1, 0, {0}, {64, 64, 64, 64, 64, 64, 64, 64}, {16, 16, 16, 16, 16, 16, 16, 16}};
+static const struct tile_config config = WHOLE_TILES;
 
 // Four tiles of sums, four of factors, as products of large matrices have them.
 #define TILES(name, product)                      \
