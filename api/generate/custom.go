@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
-	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/heftai/heft/api/wire"
 	"github.com/heftai/heft/internal/grammar"
 	"github.com/heftai/heft/internal/grammar/lark"
+	"github.com/heftai/heft/internal/jsonscan"
 	"github.com/heftai/heft/text"
 )
 
@@ -183,51 +183,26 @@ func (r *inputReader) end() string {
 	return r.head
 }
 
-// unescape reads an escape of JSON, or a quote. n is 0 if s does not have all of it.
+// unescape reads an escape of JSON, or a quote. n is 0 if s does not have all of it. What no escape is stands for itself.
 func unescape(s string) (c rune, n int) {
+	const unit = len(`\u0000`)
 	switch {
 	case s[0] == '"':
 		return 0, 1
-	case len(s) < 2:
+	case len(s) < 2 || s[1] == 'u' && len(s) < unit:
 		return 0, 0
-	case s[1] != 'u':
-		if i := strings.IndexByte("bfnrt", s[1]); i >= 0 {
-			return rune("\b\f\n\r\t"[i]), 2
-		}
+	}
+	c, n, kind := jsonscan.Unescape(s, 0)
+	switch kind {
+	case jsonscan.None:
+		return c, n
+	case jsonscan.UnknownEscape:
 		c, n = utf8.DecodeRuneInString(s[1:])
 		return c, 1 + n
-	}
-	c, n = hexEscape(s)
-	if n == 0 || !utf16.IsSurrogate(c) {
-		return c, n
-	}
-	if len(s) > n && s[n] != '\\' || len(s) > n+1 && s[n+1] != 'u' {
-		return utf8.RuneError, n
-	}
-	low, m := hexEscape(s[n:])
-	if m == 0 {
-		return 0, 0
-	}
-	if both := utf16.DecodeRune(c, low); both != utf8.RuneError {
-		return both, n + m
-	}
-	return utf8.RuneError, n
-}
-
-// hexEscape reads \u and four digits.
-func hexEscape(s string) (c rune, n int) {
-	const length = len(`\u0000`)
-	if len(s) < length {
-		return 0, 0
-	}
-	for _, d := range []byte(s[2:length]) {
-		c <<= 4
-		switch {
-		case d >= '0' && d <= '9':
-			c |= rune(d - '0')
-		case d|0x20 >= 'a' && d|0x20 <= 'f':
-			c |= rune(d|0x20-'a') + 10
+	case jsonscan.LoneHigh:
+		if rest := s[unit:]; len(rest) < unit && strings.HasPrefix(`\u`, rest[:min(len(rest), 2)]) {
+			return 0, 0 // the other half may follow
 		}
 	}
-	return c, length
+	return utf8.RuneError, unit
 }

@@ -140,6 +140,7 @@ func decodeNamed(o *wire.Fields, c *generate.Conversation) {
 // functionName reads the name of {"type": "function", "function": {"name": …}}, or the same with custom, or fails. Some
 // clients have the name in the object itself.
 func functionName(o *wire.Fields) (name string) {
+	at := o
 	for _, kind := range []string{typeFunction, typeCustom} {
 		if !o.Has(kind) {
 			continue
@@ -148,12 +149,10 @@ func functionName(o *wire.Fields) (name string) {
 		if !ok {
 			return ""
 		}
-		if in.String("name", &name); name == "" {
-			in.Fail("name", "Missing required parameter: {}.")
-		}
+		at = in
 	}
-	if o.String("name", &name); name == "" {
-		o.Fail("name", "Missing required parameter: {}.")
+	if at.String("name", &name); name == "" {
+		at.Fail("name", "Missing required parameter: {}.")
 	}
 	return name
 }

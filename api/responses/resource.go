@@ -137,26 +137,21 @@ type outputItem struct {
 // MarshalJSON writes the keys of the item's type.
 func (i *outputItem) MarshalJSON() ([]byte, error) {
 	switch i.Type {
-	case typeCall:
+	case typeCall, typeCustomCall:
+		arguments, input := &i.Arguments, (*string)(nil)
+		if i.Type == typeCustomCall {
+			arguments, input = nil, &i.Input
+		}
 		return encode(struct {
-			ID        string `json:"id"`
-			Type      string `json:"type"`
-			Status    string `json:"status"`
-			CallID    string `json:"call_id"`
-			Namespace string `json:"namespace,omitzero"`
-			Name      string `json:"name"`
-			Arguments string `json:"arguments"`
-		}{i.ID, i.Type, i.Status, i.CallID, i.Namespace, i.Name, i.Arguments})
-	case typeCustomCall:
-		return encode(struct {
-			ID        string `json:"id"`
-			Type      string `json:"type"`
-			Status    string `json:"status"`
-			CallID    string `json:"call_id"`
-			Namespace string `json:"namespace,omitzero"`
-			Name      string `json:"name"`
-			Input     string `json:"input"`
-		}{i.ID, i.Type, i.Status, i.CallID, i.Namespace, i.Name, i.Input})
+			ID        string  `json:"id"`
+			Type      string  `json:"type"`
+			Status    string  `json:"status"`
+			CallID    string  `json:"call_id"`
+			Namespace string  `json:"namespace,omitzero"`
+			Name      string  `json:"name"`
+			Arguments *string `json:"arguments,omitzero"` // of a function
+			Input     *string `json:"input,omitzero"`     // of a custom tool
+		}{i.ID, i.Type, i.Status, i.CallID, i.Namespace, i.Name, arguments, input})
 	case typeReasoning:
 		return encode(struct {
 			ID        string   `json:"id"`

@@ -118,7 +118,7 @@ var allowed = map[string][]string{
 	"api/internal/reload":        {},                                           // files that are read again when they change
 	"api/wire":                   {"internal/jsonscan", "api/internal/schema"}, // what all HTTP dialects share
 	"api/generate": {"api/wire", "meta", "dispatch", "text", "internal/engine", "internal/engine/holder", "internal/inuse", "internal/sample",
-		"internal/grammar/...", "internal/layout", "internal/smallfile"}, // constrained decoding; tokenizer_config.json
+		"internal/grammar/...", "internal/jsonscan", "internal/layout", "internal/smallfile"}, // constrained decoding; escapes of texts; tokenizer_config.json
 	"internal/generatetest":       {"api/generate", "devicemap", "dispatch", "loader", "meta", "text", "loader/demo", "internal/engine", "internal/engine/enginetest", "internal/engine/holder"},             // models for tests
 	"api/internal/foreign":        {"api/wire"},                                                                                                                                                              // fields of other servers, for all dialects
 	"api/internal/settings":       {"api/wire", "api/generate", "text", "internal/chat"},                                                                                                                     // settings that dialects read under the same names
