@@ -10,16 +10,8 @@ import (
 	"github.com/heftai/heft/internal/grammar/vocab"
 )
 
-// letters is a tokenizer with a token for each byte.
-type letters struct{}
-
-func (letters) VocabSize() int                     { return 256 }
-func (letters) TokenBytes(id int32) ([]byte, bool) { return []byte{byte(id)}, true }
-func (letters) IsSpecial(int32) bool               { return false }
-func (letters) Decode(ids []int32, _ bool) string  { return string(rune(ids[0])) }
-
 func compile(src string) (*grammar.Grammar, error) {
-	b := grammar.NewBuilder(grammar.NewLibrary(vocab.New(letters{}, 256)))
+	b := grammar.NewBuilder(grammar.NewLibrary(vocab.New(grammartest.Bytes{}, 256)))
 	at, err := gbnf.Append(b, src, grammar.Return)
 	if err != nil {
 		return nil, err

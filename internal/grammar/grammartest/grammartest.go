@@ -1,5 +1,5 @@
 // Package grammartest has what tests of grammars share: a [Matcher] is a grammar or an automaton over
-// bytes, and [Match] tries texts that it should match and texts that it should not.
+// bytes, [Match] tries texts that it should match and texts that it should not, and [Bytes] is a tokenizer.
 package grammartest
 
 import "testing"
@@ -21,4 +21,25 @@ func Match(t testing.TB, name string, m Matcher, yes, no []string) {
 			t.Errorf("%s matches %q", name, s)
 		}
 	}
+}
+
+// Bytes is a tokenizer with a token for each byte.
+type Bytes struct{}
+
+// VocabSize is the number of bytes.
+func (Bytes) VocabSize() int { return 256 }
+
+// TokenBytes returns the byte.
+func (Bytes) TokenBytes(id int32) ([]byte, bool) { return []byte{byte(id)}, true }
+
+// IsSpecial reports that none is special.
+func (Bytes) IsSpecial(int32) bool { return false }
+
+// Decode joins the bytes.
+func (Bytes) Decode(ids []int32, _ bool) string {
+	text := make([]byte, len(ids))
+	for i, id := range ids {
+		text[i] = byte(id)
+	}
+	return string(text)
 }

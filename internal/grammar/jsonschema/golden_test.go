@@ -7,25 +7,12 @@ import (
 
 	"github.com/heftai/heft/internal/golden"
 	"github.com/heftai/heft/internal/grammar"
+	"github.com/heftai/heft/internal/grammar/grammartest"
 	"github.com/heftai/heft/internal/grammar/jsonschema"
 	"github.com/heftai/heft/internal/grammar/vocab"
 )
 
-// letters is a tokenizer with a token for each byte.
-type letters struct{}
-
-func (letters) VocabSize() int                     { return 256 }
-func (letters) TokenBytes(id int32) ([]byte, bool) { return []byte{byte(id)}, true }
-func (letters) IsSpecial(int32) bool               { return false }
-func (letters) Decode(ids []int32, _ bool) string {
-	text := make([]byte, len(ids))
-	for i, id := range ids {
-		text[i] = byte(id)
-	}
-	return string(text)
-}
-
-var lib = grammar.NewLibrary(vocab.New(letters{}, 256))
+var lib = grammar.NewLibrary(vocab.New(grammartest.Bytes{}, 256))
 
 // TestGoldenSchemas: a grammar accepts all valid documents of its schema and no invalid one.
 func TestGoldenSchemas(t *testing.T) {

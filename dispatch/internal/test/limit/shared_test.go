@@ -89,27 +89,36 @@ func TestSharedWeightsLeaveAndComeBack(t *testing.T) {
 	}
 }
 
-// TestSharedWeightsStreamInBands: with all weights on the disk tier, each layer reads the bands of the weights that it
-// shares, and a pass as much as the plan says.
-func TestSharedWeightsStreamInBands(t *testing.T) {
-	dir, ids := sharing(t, zamba2), make([]int32, 24)
+// streamInBands checks a model with all weights on the disk tier: its logits for ids, which it returns, are those in memory,
+// and a pass reads as much as the plan says.
+func streamInBands(t *testing.T, dir string) (ids []int32, want [][]float32) {
+	t.Helper()
+	ids = make([]int32, 24)
 	for i := range ids {
 		ids[i] = int32(i*31%290 + 3)
 	}
-	want := dispatchtest.ForcedLogits(t, dispatchtest.OpenModel(t, dir, dispatch.Options{Threads: 2}), ids, 12, 12)
+	want = dispatchtest.ForcedLogits(t, dispatchtest.OpenModel(t, dir, dispatch.Options{Threads: 2}), ids, 12, 12)
 	m := dispatchtest.OnDisk(t, dir, dispatchtest.InBands(dispatch.Options{Threads: 2}, 8<<10))
 	dispatchtest.SameLogits(t, "in bands", dispatchtest.ForcedLogits(t, m, ids, 12, 5), want)
 	plan, reads := m.Plan(), dispatchtest.PassReads(m)
 	if most := plan.DiskBytesPerToken + reads.Gaps; reads.Bytes > most || reads.Bytes < plan.DiskBytesPerToken/2 {
 		t.Errorf("a pass reads %d bytes, want at most %d", reads.Bytes, most)
 	}
+	return ids, want
+}
+
+// TestSharedWeightsStreamInBands: with all weights on the disk tier, each layer reads the bands of the weights that it
+// shares, and a pass as much as the plan says.
+func TestSharedWeightsStreamInBands(t *testing.T) {
+	dir := sharing(t, zamba2)
+	ids, want := streamInBands(t, dir)
 	policy, err := devicemap.ParsePolicy("model.layers.0.shared_transformer.self_attn.q_proj=disk")
 	if err != nil {
 		t.Fatal(err)
 	}
 	one := dispatchtest.OpenModel(t, dir, dispatchtest.InBands(dispatch.Options{Threads: 2, DeviceMap: policy}, 8<<10))
 	dispatchtest.SameLogits(t, "one matrix in bands", dispatchtest.ForcedLogits(t, one, ids, 12, 5), want)
-	plan = one.Plan()
+	plan := one.Plan()
 	if got, matrix := plan.Streamed(), int64(128*128*2); got != 2*matrix || plan.DiskBytesPerToken != 0 {
 		t.Errorf("a token would read %d bytes without lent memory and reads %d, want the %d of a matrix for each of two layers, and 0", got, plan.DiskBytesPerToken, matrix)
 	}
@@ -118,15 +127,5 @@ func TestSharedWeightsStreamInBands(t *testing.T) {
 // TestAlternatingRowsStreamInBands: a mixer of Zamba has even rows of a matrix for its channels and odd ones for their gates.
 // It computes both from each band.
 func TestAlternatingRowsStreamInBands(t *testing.T) {
-	dir, ids := sharing(t, zamba), make([]int32, 24)
-	for i := range ids {
-		ids[i] = int32(i*31%290 + 3)
-	}
-	want := dispatchtest.ForcedLogits(t, dispatchtest.OpenModel(t, dir, dispatch.Options{Threads: 2}), ids, 12, 12)
-	m := dispatchtest.OnDisk(t, dir, dispatchtest.InBands(dispatch.Options{Threads: 2}, 8<<10))
-	dispatchtest.SameLogits(t, "in bands", dispatchtest.ForcedLogits(t, m, ids, 12, 5), want)
-	plan, reads := m.Plan(), dispatchtest.PassReads(m)
-	if most := plan.DiskBytesPerToken + reads.Gaps; reads.Bytes > most || reads.Bytes < plan.DiskBytesPerToken/2 {
-		t.Errorf("a pass reads %d bytes, want at most %d", reads.Bytes, most)
-	}
+	streamInBands(t, sharing(t, zamba))
 }
