@@ -23,7 +23,8 @@ func walk(t *testing.T, c *Changing, list []*changed, order []int, r *rand.Rand)
 	t.Helper()
 	before := c.Stats()
 	for _, i := range order {
-		if err := list[i].change(r); err != nil {
+		// what is read ahead while a segment is acquired cannot take its room, and displaces another one instead
+		if err := list[i].changeAfter(c.settle, r); err != nil {
 			t.Fatalf("segment %d: %v", i, err)
 		}
 		c.settle()
@@ -60,7 +61,7 @@ func TestExpectedSegmentsAreReadAhead(t *testing.T) {
 		if st.Hit != st.Used || st.Ahead != st.Read || st.Read == 0 {
 			t.Errorf("walk %d: %+v", i, st)
 		}
-		if most := all * 4 / 5; st.Read > most || st.Written > most {
+		if most := all * 5 / 6; st.Read > most || st.Written > most {
 			t.Errorf("walk %d: %+v, want at most %d bytes each way", i, st, most)
 		}
 	}

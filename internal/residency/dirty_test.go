@@ -58,12 +58,16 @@ func newChanged(t *testing.T, count int) (*Changing, []*changed, string) {
 }
 
 // change compares g with its values, and changes some of them.
-func (g *changed) change(r *rand.Rand) error {
+func (g *changed) change(r *rand.Rand) error { return g.changeAfter(func() {}, r) }
+
+// changeAfter is change with a call of meanwhile once g is acquired.
+func (g *changed) changeAfter(meanwhile func(), r *rand.Rand) error {
 	data, err := g.Acquire()
 	if err != nil {
 		return err
 	}
 	defer g.Release()
+	meanwhile()
 	if !bytes.Equal(data, g.want) {
 		return errors.New("holds other values")
 	}
