@@ -314,8 +314,7 @@ def steps(model, ids, labels):
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
-    idle = [n for n, p in model.named_parameters() if p.grad is None]  # such as indexers, which AdamW leaves alone, and Heft decays
-    after = {n: summary(t) for n, t in saved(model).items() if n not in idle}
+    after = {n: summary(t) for n, t in saved(model).items()}
     return dict(losses=losses, after={n: [s["l2"], s["along"]] for n, s in after.items()})
 
 

@@ -85,7 +85,8 @@ type Measures struct {
 // Between reverses shadows are 0.
 type Recorder interface {
 	Backend
-	// Record starts recording, Pause stops it.
+	// Record starts recording, Pause stops it. Results of operations in between are constants: they give no gradient to
+	// operands and weights, and none may reach them.
 	Record()
 	Pause()
 	Recording() bool

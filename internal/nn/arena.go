@@ -34,6 +34,16 @@ func (a *arena) passing(rows, cols int) tensor.Tensor {
 	return matrix(a.memory.Slice(begin, begin+rows*cols), rows, cols)
 }
 
+// pause stops recording until resume is called, for results that have no gradient, such as those that positions are chosen
+// by: weights they are made of then have none either, not zeros.
+func (a *arena) pause() (resume func()) {
+	if a.recorder == nil || !a.recorder.Recording() {
+		return func() {}
+	}
+	a.recorder.Pause()
+	return a.recorder.Record
+}
+
 // matrix is a rows × cols view of the first elements of t.
 func matrix(t tensor.Tensor, rows, cols int) tensor.Tensor {
 	if t.Data != nil {

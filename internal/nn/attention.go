@@ -67,7 +67,7 @@ func (c *compiler) attention(n Node, in int) (rule, error) {
 		if a.indexer, err = c.blockChooser(n, a, in); err != nil {
 			return nil, err
 		}
-		a.indexer.asks(&asks)
+		asks.Blocks, asks.Index = a.indexer.args()
 	}
 	c.attends(asks)
 	window := s.Window
@@ -296,7 +296,7 @@ func (a *attention) attend(c *Context, y, q, x, sinks tensor.Tensor) {
 	}
 	switch {
 	case a.indexer != nil:
-		a.indexer.attend(c, a, y, q, x, args)
+		a.attendBlocks(c, y, q, x, args)
 	case a.bias != nil:
 		a.bias.attend(c, y, q, cache, args)
 	case a.difference != nil:
@@ -306,6 +306,25 @@ func (a *attention) attend(c *Context, y, q, x, sinks tensor.Tensor) {
 	default:
 		c.backend.Attention(y, q, cache.KV, cache.spans, args)
 	}
+}
+
+// attendBlocks sets y to the attention of q to the blocks of the cache that a's indexer chooses.
+func (a *attention) attendBlocks(c *Context, y, q, x tensor.Tensor, args backend.AttentionArgs) {
+	b, ok := c.backend.(backend.Blocked)
+	if !ok {
+		c.fail("%s: attention to blocks does not run on this backend", a.path)
+	}
+	if c.err != nil {
+		return
+	}
+	mark := c.arena.used
+	blocks, _ := a.indexer.args()
+	chosen := c.arena.take(x.Rows(), blocks.Heads*blocks.Count)
+	if a.indexer.choose(c, a, chosen, x); c.err == nil {
+		cache := c.cacheOf(a.spec.Layer)
+		b.AttentionBlocks(y, q, chosen, cache.KV, cache.spans, args, blocks)
+	}
+	c.arena.used = mark
 }
 
 // normalise applies the norms of queries and keys.

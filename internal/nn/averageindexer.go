@@ -14,7 +14,7 @@ import (
 // does not depend on how a prompt is divided into passes.
 type averageIndexer struct {
 	spec         *meta.BlockIndexerSpec
-	args         backend.BlockArgs
+	blocks       backend.BlockArgs
 	index        backend.IndexArgs
 	qk           *linear
 	qNorm, kNorm *norm
@@ -28,7 +28,7 @@ func (c *compiler) averageIndexer(n Node, a *attention, in int) (x *averageIndex
 	}
 	c.together("sparse attention")
 	x = &averageIndexer{
-		spec: s, args: backend.BlockArgs{Heads: 1, Dim: s.HeadDim, Size: s.Size, Count: s.Count, Tail: true},
+		spec: s, blocks: backend.BlockArgs{Heads: 1, Dim: s.HeadDim, Size: s.Size, Count: s.Count, Tail: true},
 		index: backend.IndexArgs{Heads: s.Heads, Dim: s.HeadDim, Count: s.Count, Scale: float32(math.Pow(float64(s.HeadDim), -0.5)), WeightScale: 1},
 	}
 	if x.qk, err = c.linearNamed(n, "queries and keys of the indexer", s.QK, in, (s.Heads+1)*s.HeadDim); err != nil {
@@ -54,19 +54,20 @@ func (c *compiler) averageIndexer(n Node, a *attention, in int) (x *averageIndex
 	return x, c.cache(n.Path, s.Layer, kvcache.LayerShape{KWidth: s.HeadDim, VWidth: s.HeadDim, Heads: 1})
 }
 
-func (x *averageIndexer) asks(w *backend.AttentionWork) { w.Blocks, w.Index = x.args, x.index }
+func (x *averageIndexer) args() (backend.BlockArgs, backend.IndexArgs) { return x.blocks, x.index }
 
-func (x *averageIndexer) attend(c *Context, a *attention, y, q, hidden tensor.Tensor, args backend.AttentionArgs) {
+func (x *averageIndexer) choose(c *Context, a *attention, chosen, hidden tensor.Tensor) {
 	b, ok := c.backend.(backend.Averaged)
 	if !ok {
-		c.fail("%s: attention to blocks by their averages cannot be trained or run on this backend", a.path)
+		c.fail("%s: attention to blocks by their averages does not run on this backend", a.path)
 	}
 	if c.err != nil {
 		return
 	}
+	defer c.arena.pause()()
 	mark := c.arena.used
 	rows, s := hidden.Rows(), x.spec
-	both, blocks, chosen := c.arena.take(rows, x.qk.out), c.arena.take(rows, s.HeadDim), c.arena.take(rows, s.Count)
+	both, blocks := c.arena.take(rows, x.qk.out), c.arena.take(rows, s.HeadDim)
 	x.qk.forward(c, both, hidden)
 	queries, keys := both.Columns(0, s.Heads*s.HeadDim), both.Columns(s.Heads*s.HeadDim, x.qk.out)
 	x.qNorm.forward(c, queries, queries)
@@ -82,8 +83,6 @@ func (x *averageIndexer) attend(c *Context, a *attention, y, q, hidden tensor.Te
 		c.backend.StoreKV(second, blocks, tensor.Tensor{}, index.slots)
 		ones := tensor.Floats(c.ones[:rows*s.Heads], rows, s.Heads)
 		b.ChooseEntries(chosen, queries, ones, index.KV, index.spans, x.index, backend.EntryArgs{Rate: s.Size, Extra: s.HeadDim})
-		cache := c.cacheOf(a.spec.Layer)
-		b.AttentionBlocks(y, q, chosen, cache.KV, cache.spans, args, x.args)
 	}
 	c.arena.used = mark
 }

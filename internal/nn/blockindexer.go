@@ -9,11 +9,11 @@ import (
 
 // A blockChooser is an indexer of blocks of positions.
 type blockChooser interface {
-	// attend sets y to the attention of a's queries q to the blocks that it chooses. hidden is a's operand.
-	attend(c *Context, a *attention, y, q, hidden tensor.Tensor, args backend.AttentionArgs)
-	// asks adds to w what it asks of the backend.
-	asks(w *backend.AttentionWork)
-	scratch(rows int) int
+	// choose sets chosen to the blocks that rows of a see, whose operand is hidden. The choice has no gradient.
+	choose(c *Context, a *attention, chosen, hidden tensor.Tensor)
+	// args are what blocks are, and how averages of them are chosen.
+	args() (backend.BlockArgs, backend.IndexArgs)
+	scratch(rows int) int // with that of chosen
 }
 
 // blockChooser compiles the indexer of a, whose spec names one.
@@ -35,7 +35,7 @@ func (c *compiler) blockChooser(n Node, a *attention, in int) (blockChooser, err
 // the cache, so they are evicted, reused and counted as keys of attention are.
 type blockIndexer struct {
 	spec         *meta.BlockIndexerSpec
-	args         backend.BlockArgs
+	blocks       backend.BlockArgs
 	q, k         *linear
 	qNorm, kNorm *norm
 }
@@ -46,7 +46,7 @@ func (c *compiler) blockIndexer(n Node, a *attention, in int) (x *blockIndexer, 
 		return nil, at(n.Path, "%d heads over an indexer of %d", m.Heads, s.Heads)
 	}
 	c.together("sparse attention")
-	x = &blockIndexer{spec: s, args: backend.BlockArgs{Heads: s.Heads, Dim: s.HeadDim, Size: s.Size, Count: s.Count, Local: s.Local}}
+	x = &blockIndexer{spec: s, blocks: backend.BlockArgs{Heads: s.Heads, Dim: s.HeadDim, Size: s.Size, Count: s.Count, Local: s.Local}}
 	if x.q, err = c.linearNamed(n, "queries of the indexer", s.Q, in, s.Heads*s.HeadDim); err != nil {
 		return nil, err
 	}
@@ -63,18 +63,11 @@ func (c *compiler) blockIndexer(n Node, a *attention, in int) (x *blockIndexer, 
 	return x, c.cache(n.Path, s.Layer, kvcache.LayerShape{KWidth: s.HeadDim, Heads: 1})
 }
 
-func (x *blockIndexer) attend(c *Context, a *attention, y, q, hidden tensor.Tensor, args backend.AttentionArgs) {
-	b, ok := c.backend.(backend.Blocked)
-	if !ok {
-		c.fail("%s: attention to blocks does not run on this backend", a.path)
-	}
-	if c.err != nil {
-		return
-	}
+func (x *blockIndexer) choose(c *Context, a *attention, chosen, hidden tensor.Tensor) {
+	defer c.arena.pause()()
 	mark := c.arena.used
 	rows := hidden.Rows()
 	queries, keys := c.arena.take(rows, x.q.out), c.arena.take(rows, x.k.out)
-	chosen := c.arena.take(rows, x.args.Heads*x.args.Count)
 	together := c.collect()
 	x.q.compute(together, queries, hidden, 0)
 	x.k.compute(together, keys, hidden, 0)
@@ -88,16 +81,17 @@ func (x *blockIndexer) attend(c *Context, a *attention, y, q, hidden tensor.Tens
 	if c.err == nil {
 		c.rotate(a.rope, queries, x.spec.HeadDim)
 		c.rotate(a.rope, keys, x.spec.HeadDim)
-		index, cache := c.cacheOf(x.spec.Layer), c.cacheOf(a.spec.Layer)
+		index := c.cacheOf(x.spec.Layer)
 		c.backend.StoreKV(index.KV, keys, tensor.Tensor{}, index.slots)
-		b.ChooseBlocks(chosen, queries, index.KV, index.spans, x.args)
-		b.AttentionBlocks(y, q, chosen, cache.KV, cache.spans, args, x.args)
+		c.backend.(backend.Blocked).ChooseBlocks(chosen, queries, index.KV, index.spans, x.blocks)
 	}
 	c.arena.used = mark
 }
 
-func (x *blockIndexer) asks(w *backend.AttentionWork) { w.Blocks = x.args }
+func (x *blockIndexer) args() (backend.BlockArgs, backend.IndexArgs) {
+	return x.blocks, backend.IndexArgs{}
+}
 
 func (x *blockIndexer) scratch(rows int) int {
-	return floats(rows, x.q.out) + floats(rows, x.k.out) + floats(rows, x.args.Heads*x.args.Count)
+	return floats(rows, x.q.out) + floats(rows, x.k.out) + floats(rows, x.blocks.Heads*x.blocks.Count)
 }

@@ -242,10 +242,7 @@ func (c scope) gainOf(m part, p *pair) tensor.Tensor {
 // lengthsOf computes the present lengths of a pair's rows. They are not recorded.
 func (c scope) lengthsOf(m part, p *pair) []float32 {
 	arena := &c.lowRank.arena
-	if r := arena.recorder; r != nil && r.Recording() {
-		r.Pause()
-		defer r.Record()
-	}
+	defer arena.pause()()
 	mark := arena.used
 	defer func() { arena.used = mark }()
 	weight := p.to.bind(c.Context, m.expert).weight

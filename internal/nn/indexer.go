@@ -91,6 +91,7 @@ func (c *Context) indexed(path string) backend.Indexed {
 // choose stores the keys of hidden in the cache of a's layer, or in one of their own, and sets c.chosen. residual is the
 // normalised compression of a's queries, or hidden.
 func (x *indexer) choose(c *Context, a *latent, hidden, residual tensor.Tensor) {
+	defer c.arena.pause()()
 	mark := c.arena.used
 	rows, s := hidden.Rows(), x.spec
 	q, k, weights := c.arena.take(rows, s.Heads*s.HeadDim), c.arena.take(rows, s.HeadDim), c.arena.take(rows, s.Heads)

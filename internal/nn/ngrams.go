@@ -199,10 +199,7 @@ func (g *ngrams) numbers(c *Context, b backend.NGrams) []int32 {
 
 // tokens returns the tokens before each row's, the nearest first, as numbers from 1 on; 0 is none.
 func (g *ngrams) tokens(c *Context, b backend.NGrams) []float32 {
-	if r := c.arena.recorder; r != nil && r.Recording() { // there is nothing to reverse
-		r.Pause()
-		defer r.Record()
-	}
+	defer c.arena.pause()()
 	mark := c.arena.used
 	rows, n := len(c.in.Tokens), g.earlier
 	host := c.hashed.tokens[:rows*n]

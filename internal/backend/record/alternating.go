@@ -9,7 +9,7 @@ var _ backend.Alternating = (*Recorder)(nil)
 
 // PredictStreams keeps its operands.
 func (r *Recorder) PredictStreams(streams, weights tensor.Tensor) {
-	if !r.on {
+	if r.unrecorded(streams) {
 		r.compute.PredictStreams(streams, weights)
 		return
 	}
@@ -23,7 +23,7 @@ func (r *Recorder) PredictStreams(streams, weights tensor.Tensor) {
 
 // CorrectStreams keeps its operands, and of the streams the active one.
 func (r *Recorder) CorrectStreams(streams, y, weights tensor.Tensor, active int) {
-	if !r.on {
+	if r.unrecorded(streams) {
 		r.compute.CorrectStreams(streams, y, weights, active)
 		return
 	}
@@ -37,7 +37,7 @@ func (r *Recorder) CorrectStreams(streams, y, weights tensor.Tensor, active int)
 
 // Magnify keeps its operands.
 func (r *Recorder) Magnify(x, as tensor.Tensor) {
-	if !r.on {
+	if r.unrecorded(x) {
 		r.compute.Magnify(x, as)
 		return
 	}
@@ -51,7 +51,7 @@ func (r *Recorder) Magnify(x, as tensor.Tensor) {
 
 // CutOff keeps its operand.
 func (r *Recorder) CutOff(x tensor.Tensor, by float32) {
-	if !r.on {
+	if r.unrecorded(x) {
 		r.compute.CutOff(x, by)
 		return
 	}

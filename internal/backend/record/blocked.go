@@ -14,9 +14,7 @@ var (
 
 // ChooseBlocks has no reverse.
 func (r *Recorder) ChooseBlocks(chosen, q tensor.Tensor, keys backend.KV, spans []backend.Span, b backend.BlockArgs) {
-	if r.on {
-		r.write(chosen)
-	}
+	r.write(chosen)
 	r.compute.ChooseBlocks(chosen, q, keys, spans, b)
 }
 
@@ -27,7 +25,7 @@ func (r *Recorder) AttentionBlocks(dst, q, chosen tensor.Tensor, kv backend.KV, 
 
 // attend runs an attention to chosen blocks and records its reverse.
 func (r *Recorder) attend(dst, q, chosen tensor.Tensor, kv backend.KV, spans []backend.Span, a backend.AttentionArgs, b backend.BlockArgs, run func()) {
-	if !r.on {
+	if r.unrecorded(dst) {
 		run()
 		return
 	}
@@ -44,9 +42,7 @@ func (r *Recorder) attend(dst, q, chosen tensor.Tensor, kv backend.KV, spans []b
 
 // Choose has no reverse.
 func (r *Recorder) Choose(chosen, q, weights tensor.Tensor, keys backend.KV, spans []backend.Span, a backend.IndexArgs) {
-	if r.on {
-		r.write(chosen)
-	}
+	r.write(chosen)
 	r.compute.Choose(chosen, q, weights, keys, spans, a)
 }
 
@@ -58,17 +54,13 @@ func (r *Recorder) AttentionChosen(dst, q, chosen tensor.Tensor, kv backend.KV, 
 
 // AverageKeys has no reverse: its results only choose.
 func (r *Recorder) AverageKeys(dst tensor.Tensor, keys backend.KV, spans []backend.Span, size int) {
-	if r.on {
-		r.write(dst)
-	}
+	r.write(dst)
 	r.compute.AverageKeys(dst, keys, spans, size)
 }
 
 // ChooseEntries has no reverse.
 func (r *Recorder) ChooseEntries(chosen, q, weights tensor.Tensor, keys backend.KV, spans []backend.Span, a backend.IndexArgs, e backend.EntryArgs) {
-	if r.on {
-		r.write(chosen)
-	}
+	r.write(chosen)
 	r.compute.ChooseEntries(chosen, q, weights, keys, spans, a, e)
 }
 

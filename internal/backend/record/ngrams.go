@@ -12,7 +12,7 @@ var _ backend.NGrams = (*Recorder)(nil)
 
 // DilatedConv keeps its operand, as ShortConv does.
 func (r *Recorder) DilatedConv(dst, x, weight tensor.Tensor, s backend.States, step int, act meta.Activation) {
-	if !r.on {
+	if r.unrecorded(dst) {
 		r.compute.DilatedConv(dst, x, weight, s, step, act)
 		return
 	}
@@ -27,7 +27,7 @@ func (r *Recorder) DilatedConv(dst, x, weight tensor.Tensor, s backend.States, s
 
 // GateStreams keeps its operands. dst may be one of them.
 func (r *Recorder) GateStreams(dst, value, keys, queries tensor.Tensor) {
-	if !r.on {
+	if r.unrecorded(dst) {
 		r.compute.GateStreams(dst, value, keys, queries)
 		return
 	}

@@ -38,7 +38,7 @@ func (r *Recorder) Embed(dst tensor.Tensor, table backend.Matrix, ids []int32, s
 
 // EmbedPadded records a reverse that adds to all rows of the table's gradient except padding.
 func (r *Recorder) EmbedPadded(dst tensor.Tensor, table backend.Matrix, ids []int32, scale float32, padding int32) {
-	if !r.on {
+	if r.unrecorded(dst) {
 		r.Backend.Embed(dst, table, ids, scale)
 		return
 	}
@@ -59,7 +59,7 @@ func (r *Recorder) EmbedPadded(dst tensor.Tensor, table backend.Matrix, ids []in
 
 // Norm records a reverse, also if it works in place.
 func (r *Recorder) Norm(dst, x, weight, bias tensor.Tensor, a meta.NormSpec) {
-	if !r.on {
+	if r.unrecorded(dst) {
 		r.Backend.Norm(dst, x, weight, bias, a)
 		return
 	}
@@ -93,9 +93,7 @@ func (r *Recorder) Products(ps []backend.Product) {
 }
 
 func (r *Recorder) product(dst, x tensor.Tensor, w backend.Matrix, bias tensor.Tensor, rounded bool) {
-	if r.on {
-		r.write(dst)
-	}
+	r.write(dst)
 	r.compute.Product(dst, x, w, bias, rounded)
 	narrow := rounded && w.DType == meta.Float16 && w.Quant == nil
 	if narrow {
@@ -122,7 +120,7 @@ func (r *Recorder) product(dst, x tensor.Tensor, w backend.Matrix, bias tensor.T
 
 // Rope records a rotation by the opposite angles, in place.
 func (r *Recorder) Rope(x tensor.Tensor, dim int, cos, sin tensor.Tensor, interleaved bool) {
-	if !r.on {
+	if r.unrecorded(x) {
 		r.Backend.Rope(x, dim, cos, sin, interleaved)
 		return
 	}
@@ -185,7 +183,7 @@ func (r *Recorder) kvGradient(kv backend.KV) backend.KV {
 
 // Attention requires that its pages do not change before the reverse.
 func (r *Recorder) Attention(dst, q tensor.Tensor, kv backend.KV, spans []backend.Span, a backend.AttentionArgs) {
-	if !r.on {
+	if r.unrecorded(dst) {
 		r.Backend.Attention(dst, q, kv, spans, a)
 		return
 	}
@@ -202,7 +200,7 @@ func (r *Recorder) Attention(dst, q tensor.Tensor, kv backend.KV, spans []backen
 
 // Gate records a reverse, also if it works in place.
 func (r *Recorder) Gate(dst, gate, up tensor.Tensor, act meta.Activation, limit float32) {
-	if !r.on {
+	if r.unrecorded(dst) {
 		r.Backend.Gate(dst, gate, up, act, limit)
 		return
 	}
@@ -217,7 +215,7 @@ func (r *Recorder) Gate(dst, gate, up tensor.Tensor, act meta.Activation, limit 
 
 // Add records a reverse that does not change the gradient of dst.
 func (r *Recorder) Add(dst, x tensor.Tensor, scale float32) {
-	if !r.on {
+	if r.unrecorded(dst) {
 		r.Backend.Add(dst, x, scale)
 		return
 	}
@@ -264,7 +262,7 @@ func (r *Recorder) AddLearned(dst, x tensor.Tensor, scale float32, by ...backend
 
 // Gather records a ScatterAdd; if it copies all rows in order, an Add.
 func (r *Recorder) Gather(dst, x tensor.Tensor, rows []int32) {
-	if !r.on {
+	if r.unrecorded(dst) {
 		r.Backend.Gather(dst, x, rows)
 		return
 	}
@@ -285,7 +283,7 @@ func (r *Recorder) Gather(dst, x tensor.Tensor, rows []int32) {
 
 // ScatterAdd records gradients for weights that Route or Copy wrote.
 func (r *Recorder) ScatterAdd(dst, x tensor.Tensor, rows []int32, weights []float32) {
-	if !r.on {
+	if r.unrecorded(dst) {
 		r.Backend.ScatterAdd(dst, x, rows, weights)
 		return
 	}
@@ -305,7 +303,7 @@ func (r *Recorder) ScatterAdd(dst, x tensor.Tensor, rows []int32, weights []floa
 
 // Scale keeps its result if it has a cap.
 func (r *Recorder) Scale(x tensor.Tensor, scale, softcap float32) {
-	if !r.on {
+	if r.unrecorded(x) {
 		r.Backend.Scale(x, scale, softcap)
 		return
 	}
@@ -320,7 +318,7 @@ func (r *Recorder) Scale(x tensor.Tensor, scale, softcap float32) {
 
 // Copy records the reverse of a copy within the device's memory, or from it to floats of the host.
 func (r *Recorder) Copy(dst, src tensor.Tensor) error {
-	if !r.on {
+	if r.unrecorded(dst) {
 		return r.Backend.Copy(dst, src)
 	}
 	r.write(dst)

@@ -47,7 +47,7 @@ func New(b backend.Gradients, w Weights) *Recorder {
 // Record starts recording.
 func (r *Recorder) Record() { r.on = true }
 
-// Pause stops recording.
+// Pause stops recording. What is recorded stays: values that later operations overwrite are saved.
 func (r *Recorder) Pause() { r.on = false }
 
 // Recording reports whether operations are remembered.
@@ -186,6 +186,15 @@ func (r *Recorder) value(i int) tensor.Tensor {
 		r.makeAgain(i)
 	}
 	return r.values[i].t
+}
+
+// unrecorded reports whether an operation that is about to overwrite dst is not recorded, and then saves the values that
+// it overwrites.
+func (r *Recorder) unrecorded(dst tensor.Tensor) bool {
+	if !r.on {
+		r.write(dst)
+	}
+	return !r.on
 }
 
 // write saves the values that an operation is about to overwrite.

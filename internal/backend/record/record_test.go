@@ -145,6 +145,22 @@ func TestWeightsOnTheHost(t *testing.T) {
 	}
 }
 
+// TestPausedOperationsOverwroteRecordedValues: the reverse of an earlier operation read what a paused one wrote.
+func TestPausedOperationsOverwroteRecordedValues(t *testing.T) {
+	r := open(t)
+	closing(t, r)
+	x, factors, y := matrix(t, r, 1, 2, 3), matrix(t, r, 5, 7, 9), matrix(t, r, 0, 0, 0)
+	r.Record()
+	r.Gate(y, x, factors, meta.ActNone, 0)
+	r.Pause()
+	r.Scale(factors, 100, 0)
+	copy(r.Gradient(y).F32(), []float32{1, 1, 2})
+	r.Reverse(backend.Mark{})
+	if g := r.Gradient(x).F32(); !slices.Equal(g, []float32{5, 7, 18}) {
+		t.Errorf("gradient %v", g)
+	}
+}
+
 // TestWeightsScaledOnTheHost: weights that were multiplied by elements of a vector have its gradient, and the vector
 // theirs, added up where it is used twice.
 func TestWeightsScaledOnTheHost(t *testing.T) {

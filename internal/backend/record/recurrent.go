@@ -18,7 +18,7 @@ var (
 
 // ShortConv keeps its operand.
 func (r *Recorder) ShortConv(dst, x, weight, bias tensor.Tensor, s backend.States, act meta.Activation) {
-	if !r.on {
+	if r.unrecorded(dst) {
 		r.compute.ShortConv(dst, x, weight, bias, s, act)
 		return
 	}
@@ -34,7 +34,7 @@ func (r *Recorder) ShortConv(dst, x, weight, bias tensor.Tensor, s backend.State
 
 // DeltaRule keeps its operands, and no states: its reverse computes them again.
 func (r *Recorder) DeltaRule(dst tensor.Tensor, in backend.DeltaInputs, s backend.States, a backend.DeltaArgs) {
-	if !r.on {
+	if r.unrecorded(dst) {
 		r.compute.DeltaRule(dst, in, s, a)
 		return
 	}
@@ -46,7 +46,7 @@ func (r *Recorder) DeltaRule(dst tensor.Tensor, in backend.DeltaInputs, s backen
 
 // StateSpace keeps its operands, as DeltaRule does.
 func (r *Recorder) StateSpace(dst tensor.Tensor, in backend.StateSpaceInputs, s backend.States, a backend.StateSpaceArgs) {
-	if !r.on {
+	if r.unrecorded(dst) {
 		r.compute.StateSpace(dst, in, s, a)
 		return
 	}
@@ -58,7 +58,7 @@ func (r *Recorder) StateSpace(dst tensor.Tensor, in backend.StateSpaceInputs, s 
 
 // SelectiveScan keeps its operands, as DeltaRule does.
 func (r *Recorder) SelectiveScan(dst tensor.Tensor, in backend.SelectiveInputs, s backend.States, a backend.SelectiveArgs) {
-	if !r.on {
+	if r.unrecorded(dst) {
 		r.compute.SelectiveScan(dst, in, s, a)
 		return
 	}
@@ -70,7 +70,7 @@ func (r *Recorder) SelectiveScan(dst tensor.Tensor, in backend.SelectiveInputs, 
 
 // GatedLRU keeps its operands, as DeltaRule does.
 func (r *Recorder) GatedLRU(dst tensor.Tensor, in backend.GatedLRUInputs, s backend.States, a backend.GatedLRUArgs) {
-	if !r.on {
+	if r.unrecorded(dst) {
 		r.compute.GatedLRU(dst, in, s, a)
 		return
 	}

@@ -9,7 +9,7 @@ var _ backend.Streams = (*Recorder)(nil)
 
 // StreamWeights keeps its operand.
 func (r *Recorder) StreamWeights(weights, base, scale tensor.Tensor, a backend.StreamArgs) {
-	if !r.on {
+	if r.unrecorded(weights) {
 		r.compute.StreamWeights(weights, base, scale, a)
 		return
 	}
@@ -23,7 +23,7 @@ func (r *Recorder) StreamWeights(weights, base, scale tensor.Tensor, a backend.S
 
 // CollapseStreams keeps its operands.
 func (r *Recorder) CollapseStreams(dst, x, weights tensor.Tensor, a backend.StreamArgs) {
-	if !r.on {
+	if r.unrecorded(dst) {
 		r.compute.CollapseStreams(dst, x, weights, a)
 		return
 	}
@@ -37,7 +37,7 @@ func (r *Recorder) CollapseStreams(dst, x, weights tensor.Tensor, a backend.Stre
 
 // ExpandStreams keeps its operands.
 func (r *Recorder) ExpandStreams(x, y, weights tensor.Tensor, a backend.StreamArgs) {
-	if !r.on {
+	if r.unrecorded(x) {
 		r.compute.ExpandStreams(x, y, weights, a)
 		return
 	}
