@@ -155,6 +155,41 @@ func TestDocumentHasEveryField(t *testing.T) {
 	}
 }
 
+// TestDocumentHasTheFormatsOfCustomTools: tools were objects of any form.
+func TestDocumentHasTheFormatsOfCustomTools(t *testing.T) {
+	paths := documentOf(t)["paths"].(obj)
+	tools := func(path string) obj {
+		return at(paths, path, "post", "requestBody", "content", "application/json", "schema", "properties", "tools").(obj)
+	}
+	custom := func(syntax string) obj { return obj{"type": "grammar", "syntax": syntax, "definition": "start: \"a\""} }
+	chatCustom := func(syntax string) obj {
+		format := obj{"type": "grammar", "grammar": obj{"syntax": syntax, "definition": "a"}}
+		return obj{"type": "custom", "custom": obj{"name": "f", "description": "d", "format": format}}
+	}
+	for _, c := range []struct {
+		path string
+		tool obj
+		ok   bool
+	}{
+		{chat, chatCustom("lark"), true},
+		{chat, chatCustom("regex"), true},
+		{chat, chatCustom("ebnf"), false},
+		{chat, obj{"type": "custom", "custom": obj{"name": "f", "format": obj{"type": "text"}}}, true},
+		{chat, obj{"type": "custom", "custom": obj{"name": "f"}}, true},
+		{chat, obj{"type": "function", "function": obj{"name": "f", "parameters": obj{"type": "object"}, "strict": true}}, true},
+		{chat, obj{"type": "function", "name": "f"}, false},
+		{responsesPath, obj{"type": "custom", "name": "f", "format": custom("lark")}, true},
+		{responsesPath, obj{"type": "custom", "name": "f", "format": custom("ebnf")}, false},
+		{responsesPath, obj{"type": "function", "name": "f"}, true},
+		{responsesPath, obj{"type": "namespace", "name": "n", "tools": []any{obj{"type": "custom", "name": "f", "format": custom("regex")}}}, true},
+		{responsesPath, obj{"type": "namespace", "name": "n", "tools": []any{obj{"type": "namespace", "name": "m"}}}, false},
+	} {
+		if why := breaks(tools(c.path), []any{c.tool}); (why == "") != c.ok {
+			t.Errorf("%s: %v: %q", c.path, c.tool, why)
+		}
+	}
+}
+
 // TestAnswersAreOfTheDocument: real answers satisfy the schemas.
 func TestAnswersAreOfTheDocument(t *testing.T) {
 	paths := documentOf(t)["paths"].(obj)
@@ -219,6 +254,9 @@ func breaks(schema obj, v any) string {
 		if !slices.ContainsFunc(list, func(kind any) bool { return isOf(kind.(string), v) }) {
 			return fmt.Sprintf("got %.60v, want %v", v, list)
 		}
+	}
+	if values, ok := schema["enum"].([]any); ok && !slices.Contains(values, v) {
+		return fmt.Sprintf("got %.60v, want %v", v, values)
 	}
 	switch v := v.(type) {
 	case []any:

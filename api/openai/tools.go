@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/heftai/heft/api/generate"
+	"github.com/heftai/heft/api/internal/openaijson"
 	"github.com/heftai/heft/api/internal/settings"
 	"github.com/heftai/heft/api/wire"
 	"github.com/heftai/heft/internal/chat"
@@ -60,7 +61,7 @@ func decodeTools(f *wire.Fields, c *generate.Conversation) {
 }
 
 func decodeToolList(f *wire.Fields, c *generate.Conversation) {
-	f.Like("tools", []map[string]any{})
+	f.Like("tools", []openaijson.ChatTool{})
 	tools, ok := settings.Value(f, "tools")
 	if !ok {
 		return

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/heftai/heft/api/generate"
+	"github.com/heftai/heft/api/internal/openaijson"
 	"github.com/heftai/heft/api/wire"
 	"github.com/heftai/heft/text"
 )
@@ -81,6 +82,7 @@ func decodeTools(f *wire.Fields, c *generate.Conversation, r *response) callees 
 		}
 		return true
 	})
+	f.Like("tools", []openaijson.Tool{})
 	decodeChoice(f, c, r)
 	return q.callees
 }

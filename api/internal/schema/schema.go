@@ -1,5 +1,5 @@
 // Package schema describes values of JSON as JSON Schema 2020-12, which OpenAPI 3.1 uses. Of makes the schema of a Go type by
-// reflection, with the field names of its json tags.
+// reflection, with the field names of its json tags, and the values of a string that a tag such as `enum:"a,b"` lists.
 package schema
 
 import (
@@ -13,6 +13,7 @@ import (
 // A Schema is a JSON Schema. The zero value allows every value.
 type Schema struct {
 	Type       Types              `json:"type,omitempty"`
+	Enum       []string           `json:"enum,omitempty"` // nil allows all
 	Format     string             `json:"format,omitempty"`
 	Properties map[string]*Schema `json:"properties,omitempty"`
 	Required   []string           `json:"required,omitempty"`
@@ -165,6 +166,9 @@ func (s *Schema) addFields(t reflect.Type, outer []reflect.Type) {
 		}
 		s.Property(name)
 		s.Properties[name] = of(f.Type, outer)
+		if values, ok := f.Tag.Lookup("enum"); ok {
+			s.Properties[name].Enum = strings.Split(values, ",")
+		}
 		if !strings.Contains(options, "omit") {
 			s.Require(name)
 		}

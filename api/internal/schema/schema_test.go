@@ -25,6 +25,7 @@ type example struct {
 	Any    any               `json:"any"`
 	Raw    json.RawMessage   `json:"raw"`
 	Names  map[string]string `json:"names"`
+	Kind   string            `json:"kind" enum:"a,b"`
 }
 
 type forms struct{ text bool }
@@ -42,9 +43,9 @@ func TestOf(t *testing.T) {
 	const want = `{"type":"object","properties":{"any":{},"at":{"type":"string","format":"date-time"},"count":{"type":"integer"},` +
 		`"forms":{"anyOf":[{"type":"object","properties":{"text":{"type":"string"}},"required":["text"]},{"type":"array","items":{"type":"number"}}]},` +
 		`"id":{"type":"string"},"inner":{"type":["object","null"],"properties":{"id":{"type":"string"}},"required":["id"]},` +
-		`"list":{"type":["array","null"],"items":{"type":"number"}},"names":{"type":["object","null"],"additionalProperties":{"type":"string"}},` +
+		`"kind":{"type":"string","enum":["a","b"]},"list":{"type":["array","null"],"items":{"type":"number"}},"names":{"type":["object","null"],"additionalProperties":{"type":"string"}},` +
 		`"of":{"type":["object","null"],"additionalProperties":{"type":"boolean"}},"raw":{},` +
-		`"self":{"type":["array","null"],"items":{}}},"required":["id","inner","list","at","forms","any","raw","names"]}`
+		`"self":{"type":["array","null"],"items":{}}},"required":["id","inner","list","at","forms","any","raw","names","kind"]}`
 	got, err := json.Marshal(schema.Of(example{}))
 	if err != nil || string(got) != want {
 		t.Errorf("got %s (%v), want %s", got, err, want)

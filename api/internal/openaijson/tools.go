@@ -1,0 +1,93 @@
+package openaijson
+
+import "github.com/heftai/heft/api/internal/schema"
+
+// A ChatTool has the form of a tool in a request of chat completions, for the description of the API: the tool is in an object
+// that is called like its type.
+type ChatTool struct{}
+
+// Samples implements schema.Sampler.
+func (ChatTool) Samples() []any {
+	return []any{
+		schema.Like{Value: struct {
+			Type     string   `json:"type" enum:"function"`
+			Function function `json:"function"`
+		}{}},
+		schema.Like{Value: struct {
+			Type   string `json:"type" enum:"custom"`
+			Custom struct {
+				named
+				Format chatFormat `json:"format,omitempty"`
+			} `json:"custom"`
+		}{}},
+	}
+}
+
+// A Tool has the form of a tool in a request of the Responses API.
+type Tool struct{}
+
+// Samples implements schema.Sampler.
+func (Tool) Samples() []any {
+	return append(tool{}.Samples(), schema.Like{Value: struct {
+		Type string `json:"type" enum:"namespace"`
+		named
+		Tools []tool `json:"tools"`
+	}{}})
+}
+
+// tool is a function or a custom tool.
+type tool struct{}
+
+func (tool) Samples() []any {
+	return []any{
+		schema.Like{Value: struct {
+			Type string `json:"type" enum:"function"`
+			function
+		}{}},
+		schema.Like{Value: struct {
+			Type string `json:"type" enum:"custom"`
+			named
+			Format format `json:"format,omitempty"`
+		}{}},
+	}
+}
+
+type named struct {
+	Name        string  `json:"name"`
+	Description *string `json:"description,omitempty"`
+}
+
+type function struct {
+	named
+	Parameters map[string]any `json:"parameters,omitempty"`
+	Strict     *bool          `json:"strict,omitempty"`
+}
+
+// anyText is the format of a custom tool that takes any text.
+type anyText struct {
+	Type string `json:"type" enum:"text"`
+}
+
+// grammar is what the texts for a custom tool match.
+type grammar struct {
+	Syntax     string `json:"syntax" enum:"lark,regex"`
+	Definition string `json:"definition"`
+}
+
+type format struct{}
+
+func (format) Samples() []any {
+	return []any{schema.Like{Value: anyText{}}, schema.Like{Value: struct {
+		Type string `json:"type" enum:"grammar"`
+		grammar
+	}{}}}
+}
+
+type chatFormat struct{}
+
+func (chatFormat) Samples() []any {
+	return []any{schema.Like{Value: anyText{}}, schema.Like{Value: struct {
+		Type    string  `json:"type" enum:"grammar"`
+		Grammar grammar `json:"grammar"`
+	}{}}}
+}
