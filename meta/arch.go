@@ -84,6 +84,7 @@ func architectures() []architecture {
 // lates returns models of late 2026 that are the only ones of their makers in the table.
 func lates() []architecture {
 	return []architecture{
+		{"beam", "BeamForCausalLM", "model", "BeamDecoderLayer", -1, nil, beam},
 		{"flint", "FlintForCausalLM", "model", "FlintDecoderLayer", -1, nil, flint},
 		{"kolibri1", "Kolibri1ForCausalLM", "model", "Kolibri1DecoderLayer", -1, nil, kolibri1},
 		{"laguna", "LagunaForCausalLM", "model", "LagunaDecoderLayer", -1, nil, laguna},

@@ -23,6 +23,7 @@ type deepseek struct {
 	shared     int    // width of the shared experts together
 	block      string // class of a mixture; "" means the prefix and "MoE"
 	experts    string // class of its experts; "" means the prefix and "Experts"
+	router     string // class of its router; "" means the prefix and "TopkRouter"
 	wideRouter bool   // transformers keeps the router's weights in float32
 	correction DType  // of the router's correction; NoDType: that of weights
 	check      func() // of the groups of experts, which do not matter in a model without mixtures
@@ -223,7 +224,7 @@ func (d *deepseek) mixture(b *Builder) *Builder {
 		class: or(d.experts, d.class+"Experts"), gate: "gate_proj", up: "up_proj", down: "down_proj",
 		each: []string{m.path + ".experts"},
 	}, d.hidden, d.moeInner, d.act)
-	gate := m.Child("gate", d.class+"TopkRouter")
+	gate := m.Child("gate", or(d.router, d.class+"TopkRouter"))
 	if gate.Param("weight", d.moe.Count, d.hidden); d.wideRouter {
 		gate.wide("weight")
 	}

@@ -79,7 +79,7 @@ type CausalLMSpec struct {
 // BlockSpec wires one decoder layer. It maps hidden states x to y of the same shape, [tokens, channels]. With a =
 // Attention and m = MLP or MoE:
 //
-//	sequential: h = x + s·post(a(pre(x)));  y = h + s·post'(m(pre'(h)))
+//	sequential: h = x + s·post(a(pre(x)));  y = h + s'·post'(m(pre'(h)))
 //	parallel:   y = x + s·a(pre(x)) + s·m(pre'(x))
 //
 // Each norm is the name of a child, or "" for none. Pre-norm (Llama) sets AttentionNorm and MLPNorm,
@@ -97,7 +97,8 @@ type BlockSpec struct {
 	// Plain, nil for none, replaces MLP: its projections are children of the block itself.
 	Plain         *MLPSpec
 	PostMLPNorm   string
-	ResidualScale float32 // s; 0 means 1
+	ResidualScale float32 // s and s'; 0 means 1
+	MLPScale      float32 // s' where it differs from s, in a sequential block; 0: it does not
 	// AttentionResidual and MLPResidual, "" for none, name Params [hidden] of the block, by which the residual stream is
 	// multiplied before the result of the branch is added (transformers' DogeDecoderLayer).
 	AttentionResidual, MLPResidual string

@@ -51,6 +51,7 @@ type AttentionSpec struct {
 	Gate       string
 	GateAct    Activation
 	GateByHead bool              // Gate is [Heads, hidden]: one number for each head
+	GateBias   string            // Param [Heads], added to what Gate makes for each channel of a head; "" for none
 	Blocks     *BlockIndexerSpec // limits the positions that a token attends to; nil for none
 	Difference *DifferenceSpec   // subtracts heads from others; nil for none
 	KeyBias    *KeyBiasSpec      // adds a number of each key to its scores; nil for none
@@ -214,6 +215,7 @@ type RopeSpec struct {
 	Growth                   float64
 	GrowthEvery, GrowthShift int
 	GrowthAlone              bool // the factor is that without its 1
+	GrowthPower              bool // the factor is (1 + (p + GrowthShift)/GrowthEvery)^Growth instead (Beam)
 	// Alpha, "" for none, is the path from the root of a module with the Param alpha, [Dim/2]. Frequency n is multiplied by
 	// exp(alpha[n]) (Mistral Large 4).
 	Alpha string

@@ -134,9 +134,28 @@ def mistral_large4(R, sparse, wrap):
     return wrap("mistral_large4", c, vision, "dtype" in c, image_token_index=5, tie_word_embeddings=R.random() < 0.3)
 
 
+def beam(R, llama):
+    c = llama(R, "beam", ropes=("default",), dims=(6, 8))
+    n, theta = R.choice([2, 3, 4]), R.choice([1000.0, 50000.0])
+    for name in ("rope_parameters", "rope_theta", "rope_scaling", "dtype", "torch_dtype"):
+        kept = c.pop(name, None)
+        if "dtype" in name and kept:
+            c["dtype"] = kept
+    c.update(num_hidden_layers=n, head_dim=R.choice([6, 8]), attention_bias=R.random() < 0.3, sliding_window=R.choice([4, 8]), moe_intermediate_size=R.choice([10, 12]),
+             num_experts=R.choice([4, 8]), num_experts_per_tok=R.choice([1, 2]), n_group=2, topk_group=R.choice([1, 2]), routed_scaling_factor=R.choice([1.0, 2.5]),
+             norm_topk_prob=R.random() < 0.7, final_logit_softcapping=R.choice([3.0, 30.0, None]), mlp_layer_types=kinds(R, n, "dense", "sparse"),
+             layer_types=kinds(R, n, "sliding_attention", "full_attention"))
+    roped = dict(rope_type="default", rope_theta=theta)
+    if R.random() < 0.6:
+        yarn = dict(rope_type="yarn", rope_theta=theta, factor=4.0, original_max_position_embeddings=32)
+        c["rope_parameters"] = dict(sliding_attention=R.choice([roped, roped, yarn, None] if getattr(R, "wide", False) else [roped]), full_attention=R.choice([None, None, roped]))
+    return c
+
+
 def latest(llama, wrap, sparse):
     """The makers, each with the seeds of the committed fixtures. llama and sparse are family_configs'."""
     return {
+        "beam": (lambda R: beam(R, llama), [3, 8]),
         "axk2": (lambda R: axk2(R, sparse), [6, 15]),
         "mistral_large4": (lambda R: mistral_large4(R, sparse, wrap), [76, 77]),
         "step3p5": (lambda R: step3p5(R, llama), [7, 13]),

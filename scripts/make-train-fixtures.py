@@ -223,6 +223,8 @@ LATENT = dict(MODELS["deepseek-v3"][1], n_routed_experts=4, n_group=1, topk_grou
 MODELS |= {
     "step3p5": ("step3p5", dict(head_dim=8, sliding_window=4, layer_types=["sliding_attention", "full_attention"], num_sliding_attention_heads=6, n_routed_experts=4, num_experts_per_tok=2,
                                 moe_intermediate_size=8, share_expert_dim=12, mlp_layer_types=["dense", "sparse"], swiglu_limits=[0, 0.3], swiglu_limits_shared=[0.4, 0.5], moe_router_scaling_factor=2.0)),
+    "beam": ("beam", dict(head_dim=8, sliding_window=4, layer_types=["sliding_attention", "full_attention"], mlp_layer_types=["dense", "sparse"], moe_intermediate_size=8, num_experts=4, num_experts_per_tok=2,
+                          n_group=2, topk_group=1, final_logit_softcapping=3.0)),
     "jetmoe": ("jetmoe", dict(num_attention_heads=None, kv_channels=6, intermediate_size=8, num_local_experts=3, num_experts_per_tok=2)),
     "zamba": ("zamba", dict(num_hidden_layers=3, layers_block_type=["linear_attention", "hybrid", "hybrid"], num_attention_heads=2, num_key_value_heads=1, mamba_d_state=4, n_mamba_heads=4,
                             mamba_dt_rank=2, mamba_proj_bias=True)),

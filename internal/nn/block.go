@@ -1,6 +1,8 @@
 package nn
 
 import (
+	"cmp"
+
 	"github.com/heftai/heft/internal/tensor"
 	"github.com/heftai/heft/meta"
 )
@@ -10,7 +12,6 @@ type block struct {
 	attention, mlp branch
 	parallel       bool
 	normSums       bool // norms behind the branches are those of the sums
-	scale          float32
 	width          int
 	path           string
 	experts        *blockExperts // nil for none
@@ -30,6 +31,7 @@ type branch struct {
 	pre, post    *norm
 	body, beside rule
 	in, out      float32 // multiply the operand and the result of body
+	scale        float32 // multiplies what is added to the residual stream
 	kept         param   // multiplies the residual stream by channel; none for 1
 	keeps        float32 // multiplies the residual stream
 	replaces     bool    // what pre leaves replaces the residual stream
@@ -46,7 +48,7 @@ func (c *compiler) block(n Node, in int) (*block, error) {
 	if s.NormSums && (s.Parallel || s.Streams != nil || s.AltUp != nil || s.Experts != nil) {
 		return nil, at(n.Path, "norms of sums in a block of another form than two branches in sequence")
 	}
-	b := &block{normSums: s.NormSums, parallel: s.Parallel, scale: orOne(s.ResidualScale), width: in, path: n.Path}
+	b := &block{normSums: s.NormSums, parallel: s.Parallel, width: in, path: n.Path}
 	first := len(c.program.asked.maps)
 	if in, err = c.blockInput(n, s, b, in); err != nil {
 		return nil, err
@@ -56,7 +58,7 @@ func (c *compiler) block(n Node, in int) (*block, error) {
 		if err != nil {
 			return nil, err
 		}
-		b.attention.in, b.attention.out = orOne(s.AttentionIn), orOne(s.AttentionOut)
+		b.attention.in, b.attention.out, b.attention.scale = orOne(s.AttentionIn), orOne(s.AttentionOut), orOne(s.ResidualScale)
 	}
 	if b.altUp != nil && b.altUp.laurel != nil {
 		c.usedNext(b.altUp.laurel.down, b.altUp.laurel.up)
@@ -69,7 +71,7 @@ func (c *compiler) block(n Node, in int) (*block, error) {
 	}
 	if s.MLP != "" || s.Plain != nil || s.Parallel {
 		b.mlp, err = c.branch(n, "mlp", [3]string{s.MLPNorm, s.MLP, s.PostMLPNorm}, s.BesideMLP, in)
-		b.mlp.out = orOne(s.MLPOut)
+		b.mlp.out, b.mlp.scale = orOne(s.MLPOut), orOne(cmp.Or(s.MLPScale, s.ResidualScale))
 	}
 	if err != nil {
 		return nil, err
@@ -97,7 +99,7 @@ func (c *compiler) blockInput(n Node, s *meta.BlockSpec, b *block, in int) (_ in
 		if b.streams.attention, err = c.mixer(n, s.Streams, s.Streams.Attention, "", in, false); err != nil {
 			return 0, err
 		}
-		if in = b.streams.attention.channels(); b.parallel || b.scale != 1 || s.Experts != nil || s.Input != nil || s.Scalar != "" || s.Attention == "" || s.MLP == "" {
+		if in = b.streams.attention.channels(); b.parallel || scalesSums(s) || s.Experts != nil || s.Input != nil || s.Scalar != "" || s.Attention == "" || s.MLP == "" {
 			return 0, at(n.Path, "several streams in a block of another form than two branches")
 		}
 	}
@@ -105,7 +107,7 @@ func (c *compiler) blockInput(n Node, s *meta.BlockSpec, b *block, in int) (_ in
 		if b.altUp, err = c.altUp(n, s, in); err != nil {
 			return 0, err
 		}
-		if in = b.altUp.hidden; b.parallel || b.scale != 1 || b.streams != nil || s.Experts != nil || s.Scalar != "" || s.Attention == "" || s.AttentionNorm == "" || s.MLP == "" {
+		if in = b.altUp.hidden; b.parallel || scalesSums(s) || b.streams != nil || s.Experts != nil || s.Scalar != "" || s.Attention == "" || s.AttentionNorm == "" || s.MLP == "" {
 			return 0, at(n.Path, "alternating updates in a block of another form than two branches behind norms")
 		}
 	} else if s.Laurel != nil {
@@ -121,6 +123,9 @@ func (c *compiler) blockInput(n Node, s *meta.BlockSpec, b *block, in int) (_ in
 	}
 	return in, nil
 }
+
+// scalesSums reports whether a block multiplies what its branches add to the residual stream.
+func scalesSums(s *meta.BlockSpec) bool { return orOne(s.ResidualScale) != 1 || orOne(s.MLPScale) != 1 }
 
 // residuals compiles what multiplies the residual stream or replaces it.
 func (c *compiler) residuals(n Node, s *meta.BlockSpec, b *block) (err error) {
@@ -147,7 +152,7 @@ func (c *compiler) residuals(n Node, s *meta.BlockSpec, b *block) (err error) {
 
 // branch compiles a branch from the names of the norm before it, its body, and the norm after it.
 func (c *compiler) branch(n Node, role string, names [3]string, beside string, in int) (b branch, err error) {
-	b.in, b.out, b.keeps = 1, 1, 1
+	b.in, b.out, b.scale, b.keeps = 1, 1, 1, 1
 	if b.pre, err = c.normNamed(n, "norm before the "+role, names[0], in); err != nil {
 		return b, err
 	}
@@ -221,8 +226,8 @@ func (b *block) together(c *Context, x tensor.Tensor) {
 	b.attention.forward(c, first, x, false)
 	second := c.arena.passing(x.Rows(), b.width)
 	b.mlp.forward(c, second, x, false)
-	c.add(x, first, b.scale)
-	c.add(x, second, b.scale)
+	c.add(x, first, b.attention.scale)
+	c.add(x, second, b.mlp.scale)
 	c.arena.used = mark
 	b.finish(c, x)
 }
@@ -258,7 +263,7 @@ func (b *block) addBranch(c *Context, branch *branch, x tensor.Tensor) {
 	}
 	c.tellGuess()
 	branch.keep(c, x)
-	c.add(x, y, b.scale)
+	c.add(x, y, branch.scale)
 	if b.normSums && branch.post != nil && c.err == nil {
 		branch.post.forward(c, x, x)
 	}

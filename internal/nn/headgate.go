@@ -11,9 +11,11 @@ import (
 // A headGate multiplies the outputs of the heads of an attention by an activation of a projection of its operand.
 type headGate struct {
 	linear     *linear
+	bias       param // of each head, added for all of its channels; none without
 	act        meta.Activation
 	heads, dim int
-	ones       []float32 // nil for a number for each channel, else one for each head
+	byHead     bool      // the projection has a number for each head instead of each channel
+	ones       []float32 // a column that repeats a head's number for its channels
 }
 
 // headGate compiles the gate of an attention, which is nil if it has none.
@@ -21,13 +23,22 @@ func (c *compiler) headGate(n Node, s *meta.AttentionSpec, in int) (g *headGate,
 	if s.Gate == "" {
 		return nil, nil
 	}
-	g = &headGate{act: s.GateAct, heads: s.Heads, dim: s.ValueDim}
+	g = &headGate{act: s.GateAct, heads: s.Heads, dim: s.ValueDim, byHead: s.GateByHead, ones: slices.Repeat([]float32{1}, s.ValueDim)}
 	if g.act == meta.ActNone {
 		g.act = meta.ActSigmoid
 	}
 	width := s.Heads * s.ValueDim
 	if s.GateByHead {
-		width, g.ones = s.Heads, slices.Repeat([]float32{1}, s.ValueDim)
+		width = s.Heads
+	}
+	if s.GateBias != "" {
+		if s.GateByHead {
+			return nil, at(n.Path, "a bias beside gates of a number for each head")
+		}
+		c.hostOnly("biases of gates")
+		if g.bias, err = c.param(n, s.GateBias, s.Heads); err != nil {
+			return nil, err
+		}
 	}
 	g.linear, err = c.linearNamed(n, "gate", s.Gate, in, width)
 	return g, err
@@ -36,8 +47,9 @@ func (c *compiler) headGate(n Node, s *meta.AttentionSpec, in int) (g *headGate,
 // apply returns the heads' outputs y times the gate of x.
 func (g *headGate) apply(c *Context, x, y tensor.Tensor) tensor.Tensor {
 	gate := c.arena.take(y.Rows(), y.Cols())
-	if g.ones == nil {
-		if g.linear.forward(c, gate, x); c.err == nil {
+	if !g.byHead {
+		g.linear.forward(c, gate, x)
+		if g.addBias(c, gate); c.err == nil {
 			c.backend.Gate(gate, gate, y, g.act, 0)
 		}
 		return gate
@@ -54,6 +66,20 @@ func (g *headGate) apply(c *Context, x, y tensor.Tensor) tensor.Tensor {
 	return gate
 }
 
+// addBias adds the bias of each head, if there is one, to its channels.
+func (g *headGate) addBias(c *Context, gate tensor.Tensor) {
+	if g.bias.Param == nil {
+		return
+	}
+	mark := c.arena.used
+	wide, byHead := c.arena.take(gate.Rows(), gate.Cols()), c.arena.take(gate.Rows(), g.heads)
+	if c.repeatVector(byHead, g.bias); c.err == nil {
+		c.spread(wide, byHead, g.ones)
+		c.backend.Add(gate, wide, 1)
+	}
+	c.arena.used = mark
+}
+
 // spread repeats the number of each head for its channels, as many as ones, by a product with a column of them.
 func (c *Context) spread(dst, byHead tensor.Tensor, ones []float32) {
 	n, dim := byHead.Rows()*byHead.Cols(), len(ones)
@@ -65,7 +91,9 @@ func (g *headGate) scratch(rows int) int {
 	switch {
 	case g == nil:
 		return 0
-	case g.ones == nil:
+	case g.bias.Param != nil:
+		return 2*floats(rows, g.heads*g.dim) + floats(rows, g.heads)
+	case !g.byHead:
 		return floats(rows, g.heads*g.dim)
 	}
 	return floats(rows, g.heads*g.dim) + floats(rows, g.heads)

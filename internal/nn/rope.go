@@ -125,6 +125,9 @@ func growth(r *meta.RopeSpec, position int32) float32 {
 	if r.Growth == 0 {
 		return 1
 	}
+	if r.GrowthPower {
+		return float32(math.Pow(1+float64(int(position)+r.GrowthShift)/float64(r.GrowthEvery), r.Growth))
+	}
 	more := r.Growth * math.Log(float64(1+(int(position)+r.GrowthShift)/r.GrowthEvery))
 	if r.GrowthAlone {
 		return float32(more)

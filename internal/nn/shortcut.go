@@ -14,7 +14,7 @@ type shortcut struct {
 
 func (c *compiler) shortcut(n Node, s *meta.BlockSpec, b *block) (x *shortcut, err error) {
 	t := s.Then
-	if s.Shortcut == "" || t == nil || b.mlp.pre == nil || b.mlp.post != nil || b.mlp.beside != nil || b.mlp.out != 1 || b.parallel || b.normSums || b.scale != 1 ||
+	if s.Shortcut == "" || t == nil || b.mlp.pre == nil || b.mlp.post != nil || b.mlp.beside != nil || b.mlp.out != 1 || b.parallel || b.normSums || scalesSums(s) ||
 		b.streams != nil || b.altUp != nil || s.Experts != nil || s.Input != nil || s.Scalar != "" {
 		return nil, at(n.Path, "a shortcut in a block of another form than four branches behind norms")
 	}

@@ -25,6 +25,7 @@ var leftToTheCPU = reasons(map[string][]string{
 	"hyper-connections":                 {"family-deepseek-v4-1", "family-deepseek-v4-5", "family-hy-v4-6", "family-hy-v4-7", "family-hy-v4-vl-5", "family-qwen4-exp-text-1", "small-deepseek-v4-published"},
 	"embeddings beside hidden states":   {"family-zamba-1", "family-zamba-2", "family-zamba2-4", "family-zamba2-13", "family-zamba2-14"},
 	"embeddings of n-grams":             {"family-qwen4-exp-1"},
+	"biases of gates":                   {"family-beam-3", "family-beam-8"},
 	"inputs by layer":                   {"family-gemma3n-1", "family-gemma3n-text-1", "family-gemma3n-text-2", "family-gemma3n-text-3", "family-gemma4-small-1", "family-gemma4-small-2"},
 	"keys and values that layers share": {"family-gemma4-unified-text-1"},
 	"learned frequencies of rope":       {"family-mistral-large4-76", "family-mistral-large4-77"},
