@@ -4,7 +4,7 @@ batches with padding and for texts that share rows, its hidden states, and the r
 
     python scripts/make-batch-fixtures.py testdata/golden/train/gradients [NAME...]
 
-hidden: summaries of output_hidden_states, and of gradients of Σ cos(i + place) · state[i].
+hidden: summaries of output_hidden_states, and of gradients of Σ cos(i + place) · state[i]; null for blocks of several streams.
 texts: texts of several lengths, each by itself: their labels' summed loss and its gradients. Padded and
 packed batches of them must give the same. packs says whether transformers isolates texts in one row by
 their position_ids alone; it does so in attention, but not in all models.
@@ -27,7 +27,7 @@ from transformers import AutoModelForCausalLM
 from in_double import in_double
 
 LENGTHS, IGNORED, COLUMNS = (7, 3, 1, 11, 5, 5), -100, 11
-STATES = ("conv_L_cache", "linear_num_key_heads", "state_size", "ssm_state_size", "mamba_d_state")
+STATES = ("conv_L_cache", "linear_num_key_heads", "state_size", "ssm_state_size", "mamba_d_state", "compress_rates")
 
 
 def digits(x):
@@ -53,11 +53,13 @@ def gradients(model, loss):
     with tempfile.TemporaryDirectory() as folder:
         model.save_pretrained(folder)
         tensors = load_file(pathlib.Path(folder) / "model.safetensors")
-    return {n: summary(t) for n, t in sorted(tensors.items()) if not any(b in n for b in ("correction", "expert_bias", "layer_scalar"))}
+    return {n: summary(t) for n, t in sorted(tensors.items()) if t.is_floating_point() and not any(b in n for b in ("correction", "expert_bias", "ffn.gate.bias", "layer_scalar"))}
 
 
 def hidden(folder, ids):
     model = load(folder)
+    if hasattr(model.config, "hc_mult"):
+        return None
     states = model(torch.tensor(ids), use_cache=False, output_hidden_states=True).hidden_states
     if model.config.model_type == "mamba2":  # transformers leaves out the embeddings
         states = (model.get_input_embeddings()(torch.tensor(ids)),) + states[:-2] + states[-1:]

@@ -248,7 +248,13 @@ MODELS |= {
     "mistral-large4": ("mistral_large4", dict(LATENT, q_lora_rank=None, num_hidden_layers=4, no_rope_layers=[1, 0, 1, 0], kv_source_layers=[0, 1, 0, 1], indexer_types=["full", "shared", "full", "shared"],
                                               mlp_layer_types=["dense", "sparse", "dense", "dense"], final_logit_softcapping=3.0, rope_parameters=rope(rope_type="yarn", factor=4.0, original_max_position_embeddings=8))),
 }
-STATES = ("linear_attn_alpha_factor", "conv_L_cache", "linear_num_key_heads", "state_size", "ssm_state_size", "mamba_d_state", "lru_width", "linear_attn_config", "kda_safe_gate")
+V4_ROPE = dict(partial_rotary_factor=0.5)
+MODELS["deepseek-v4"] = ("deepseek_v4", dict(
+    intermediate_size=None, num_key_value_heads=1, head_dim=8, q_lora_rank=6, o_groups=2, o_lora_rank=5, sliding_window=3, index_n_heads=8, index_head_dim=8, index_topk=2, hc_mult=2, hc_sinkhorn_iters=4,
+    moe_intermediate_size=8, n_routed_experts=4, num_experts_per_tok=2, swiglu_limit=0.4, num_hidden_layers=3, mlp_layer_types=["hash_moe", "moe", "moe"], tie_word_embeddings=False,
+    layer_types=["compressed_sparse_attention", "heavily_compressed_attention", "sliding_attention"], compress_rates=dict(compressed_sparse_attention=2, heavily_compressed_attention=3),
+    rope_parameters=dict(main=rope(**V4_ROPE), compress=rope(40000.0, **V4_ROPE)), **V4_ROPE))
+STATES = ("linear_attn_alpha_factor", "conv_L_cache", "linear_num_key_heads", "state_size", "ssm_state_size", "mamba_d_state", "lru_width", "linear_attn_config", "kda_safe_gate", "compress_rates")
 IMAGES = ("vision_encoder.", "vision_language_adapter.", "patch_merger.", "pre_mm_projector_norm.")  # parts of Mistral's models that Heft does not read
 STEEP = ("num_kv_shared_layers", "enable_moe_block")  # of Gemma 3n and 4, whose scores are not scaled: float32 is too short
 SCALES = {"zamba": 0.7, "zamba2": 0.7}  # of weights, where float32 is too short for gradients of larger ones; 1.2 of others
@@ -275,6 +281,9 @@ def build(kind, fields):
             else:
                 t.add_(torch.randn_like(t) * 0.2)
             t.copy_(t.to(torch.bfloat16).float())
+        for n, t in model.named_buffers():
+            if n.endswith("tid2eid"):  # the experts of each token
+                t.copy_(torch.rand(t.shape[0], config.n_routed_experts).argsort(-1)[:, :t.shape[1]])
     return model
 
 
@@ -293,7 +302,7 @@ def saved(model):
     with tempfile.TemporaryDirectory() as folder:
         model.save_pretrained(folder)
         tensors = load_file(pathlib.Path(folder) / "model.safetensors")
-    return {n: t for n, t in sorted(tensors.items()) if t.is_floating_point() and not n.startswith(IMAGES) and ("correction_coefs" in n or not any(buffer in n for buffer in ("correction", "expert_bias", "layer_scalar", "act_fn.beta", "act_fn.eps", "slope_rate", "_decay")))}
+    return {n: t for n, t in sorted(tensors.items()) if t.is_floating_point() and not n.startswith(IMAGES) and ("correction_coefs" in n or not any(buffer in n for buffer in ("correction", "expert_bias", "ffn.gate.bias", "layer_scalar", "act_fn.beta", "act_fn.eps", "slope_rate", "_decay")))}
 
 
 def gradients(model, ids, labels):

@@ -42,6 +42,7 @@ var operations = map[string]int{
 	"GatedUnitGradients":   1,  // the reverse of GatedUnits
 	"AlternatingGradients": 4,  // the reverse of Alternating
 	"BlockedGradients":     1,  // the reverse of Blocked's attention
+	"CompressedGradients":  1,  // the reverse of Compressed's pool
 	"StreamGradients":      3,  // the reverse of Streams
 	"NGramGradients":       2,  // the reverse of NGrams
 	"Recorder":             16, // with sums whose scale is learned, as in xIELU, weights of experts with learned scales, and angles of rope

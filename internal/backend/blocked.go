@@ -25,15 +25,16 @@ type BlockedGradients interface {
 	Averaged
 	Indexed
 	// AttentionBlocksGrad is AttentionGrad where each row sees the blocks that AttentionBlocks saw. Positions that
-	// AttentionChosen saw are blocks of one.
+	// AttentionChosen saw are blocks of one. With entries it is the reverse of AttentionEntries.
 	AttentionBlocksGrad(dq tensor.Tensor, dkv KV, dy, q tensor.Tensor, kv KV, spans []Span, a AttentionArgs, b ChosenBlocks)
 }
 
-// ChosenBlocks are blocks that ChooseBlocks chose.
+// ChosenBlocks are blocks that ChooseBlocks chose, or entries that ChooseEntries did.
 type ChosenBlocks struct {
 	BlockArgs
-	Chosen tensor.Tensor
-	Sinks  tensor.Tensor // the gradient of the sinks, or absent
+	Entries EntryArgs // with a Rate for entries, whose Chosen may be absent; BlockArgs are not used then
+	Chosen  tensor.Tensor
+	Sinks   tensor.Tensor // the gradient of the sinks, or absent
 }
 
 // BlockArgs are the parameters of an indexer of blocks.

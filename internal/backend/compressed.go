@@ -21,6 +21,14 @@ type Compressed interface {
 	AttentionEntries(dst, q, chosen tensor.Tensor, kv KV, spans []Span, a AttentionArgs, e EntryArgs)
 }
 
+// CompressedGradients has the reverse of Pool. That of AttentionEntries is [BlockedGradients].AttentionBlocksGrad. A choice has
+// none.
+type CompressedGradients interface {
+	Compressed
+	// PoolGrad is the reverse of Pool of whole sequences, which begin at position 0.
+	PoolGrad(dx, dbias, dy, x, bias tensor.Tensor, s States, a PoolArgs)
+}
+
 // EntryChooser is implemented by a Backend that chooses entries of [Compressed].
 type EntryChooser interface {
 	// ChooseEntries is [Indexed].Choose for entries: those that end with the row's token or before. Rows that

@@ -18,6 +18,7 @@ type Gradients interface {
 	GatedUnitGradients
 	AlternatingGradients
 	BlockedGradients
+	CompressedGradients
 	StreamGradients
 	NGramGradients
 	// Zero: x = 0, a float32 matrix.

@@ -204,13 +204,6 @@ func (c *compiler) shared(path string, layer int, shape kvcache.LayerShape) erro
 	return nil
 }
 
-// untrained says that the program has a part that cannot be trained.
-func (c *compiler) untrained(part string) {
-	if c.program.untrained == "" {
-		c.program.untrained = part
-	}
-}
-
 // hostOnly says that the current unit has a part that only the host runs.
 func (c *compiler) hostOnly(part string) {
 	if c.host == "" {
@@ -223,12 +216,6 @@ func (c *compiler) together(part string) {
 	if c.program.host == "" {
 		c.program.host = part
 	}
-}
-
-// special says that the program has a part that only the host runs, and that cannot be trained.
-func (c *compiler) special(part string) {
-	c.together(part)
-	c.untrained(part)
 }
 
 // rope returns the number of the table for a spec's rotary embedding.

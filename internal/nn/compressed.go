@@ -34,7 +34,7 @@ func (c *compiler) compressed(n Node, s *meta.AttentionSpec, in int) (a *compres
 	if s.Heads < 1 || s.KVHeads != 1 || s.HeadDim < 1 || s.ValueDim != s.HeadDim || s.Window < 1 || s.Rope == nil || m.Groups < 1 || s.Heads%m.Groups != 0 || s.Softcap != 0 || s.Chunk != 0 {
 		return nil, at(n.Path, "compressed attention of %d heads of %d and %d over %d, in %d groups, with a window of %d", s.Heads, s.HeadDim, s.ValueDim, s.KVHeads, m.Groups, s.Window)
 	}
-	c.special("compressed attention")
+	c.together("compressed attention")
 	a = &compressed{path: n.Path, spec: s, turned: s.Rope.Dim, groupedIn: width / m.Groups}
 	if err := c.compressedQueries(n, a, in); err != nil {
 		return nil, err
@@ -190,7 +190,7 @@ func (a *compressed) attend(c *Context, b backend.Compressed, o attended) {
 	entries := c.arena.take(o.x.Rows(), at.First+at.Extra)
 	a.pool.forward(c, b, entries.Columns(0, at.First), o.x, cache.spans)
 	if a.indexer != nil {
-		a.indexer.pool.forward(c, b, entries.Columns(at.First, at.First+at.Extra), o.x, cache.spans)
+		a.indexer.pool.constant(c, b, entries.Columns(at.First, at.First+at.Extra), o.x, cache.spans)
 	}
 	if c.err != nil {
 		return
@@ -232,7 +232,7 @@ func (c *Context) turnLast(table int, x tensor.Tensor, heads, dim int) {
 func (c *Context) compressedOps(path string) backend.Compressed {
 	b, ok := c.backend.(backend.Compressed)
 	if !ok {
-		c.fail("%s: compressed attention cannot be trained or run on this backend", path)
+		c.fail("%s: compressed attention does not run on this backend", path)
 	}
 	if !ok || c.err != nil {
 		return nil

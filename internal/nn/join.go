@@ -35,7 +35,7 @@ func (c *compiler) join(n Node, s *meta.JoinSpec, width int) (j *join, err error
 		err = at(j.nodes[2].Path, "a projection to %d channels, wanted %d", j.project.out, width)
 	}
 	c.program.joins = width
-	c.special("hidden states of another model")
+	c.together("hidden states of another model")
 	return j, err
 }
 

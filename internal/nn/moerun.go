@@ -112,7 +112,9 @@ func (m *moe) addShared(c *Context, s *sharing) {
 func (m *moe) route(c scope, x tensor.Tensor) {
 	mark := c.arena.used
 	logits := m.logits(c, x)
-	c.trace(PointRouter, m.router.path, logits)
+	if m.table == nil {
+		c.trace(PointRouter, m.router.path, logits)
+	}
 	m.choose(c.Context, logits)
 	c.arena.used = mark
 	if !c.sync(m.path) {

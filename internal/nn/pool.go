@@ -68,6 +68,12 @@ func (p *pool) forward(c *Context, b backend.Compressed, dst, x tensor.Tensor, s
 	c.arena.used = mark
 }
 
+// constant is forward without gradients, for entries that others are chosen by.
+func (p *pool) constant(c *Context, b backend.Compressed, dst, x tensor.Tensor, spans []backend.Span) {
+	defer c.arena.pause()()
+	p.forward(c, b, dst, x, spans)
+}
+
 func (p *pool) scratch(rows int) int { return floats(rows, 2*p.args.Series()*p.args.Dim) }
 
 // entryIndexer chooses the entries that compressed attention sees.
@@ -81,6 +87,7 @@ type entryIndexer struct {
 // choose returns the entries that each row of a's attention sees, for rows that see more than the indexer's count. The memory is
 // that of the pass: the next choice reuses it.
 func (x *entryIndexer) choose(c *Context, b backend.Compressed, a *compressed, o attended, cache layerCache, at backend.EntryArgs) tensor.Tensor {
+	defer c.arena.pause()()
 	mark := c.arena.used
 	rows, s := o.x.Rows(), x.spec
 	q, weights := c.arena.take(rows, s.Heads*s.HeadDim), c.arena.take(rows, s.Heads)

@@ -38,7 +38,6 @@ type Program struct {
 	earlier       int    // most tokens before a row's that an n-gram has, and
 	hashes        int    // most rows of a table that n-grams of a row have
 	host          string // see HostOnly
-	untrained     string // see Untrained
 	choosers      []int  // units with an indexer
 	choiceShared  bool   // a later unit sees the positions that one of them chose
 	shared        []int  // layers of KV that later units read
@@ -100,7 +99,12 @@ func (p *Program) States() []int { return p.states }
 func (p *Program) HostOnly() string { return p.host }
 
 // Untrained names a part of the model that cannot be trained, "" for none.
-func (p *Program) Untrained() string { return p.untrained }
+func (p *Program) Untrained() string {
+	if p.joins > 0 {
+		return "hidden states of another model"
+	}
+	return ""
+}
 
 // Shared reports whether units behind the one that writes the keys and values of a layer read them too.
 func (p *Program) Shared(layer int) bool { return slices.Contains(p.shared, layer) }

@@ -10,7 +10,7 @@ const (
 	PointEmbedding Point = iota // input of the first layer, [rows, hidden]
 	PointLayer                  // output of a layer, [rows, hidden]
 	PointNorm                   // all rows after the final norm, [rows, hidden]
-	PointRouter                 // logits of a router, [rows, experts]
+	PointRouter                 // logits of a router that chooses by them, [rows, experts]
 )
 
 // A Trace receives side outputs. Tracing costs time, because the final norm is computed for all

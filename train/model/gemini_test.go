@@ -122,7 +122,7 @@ func stateOf(t *testing.T, dir string) (state, largest int64) {
 // TestGeminiTrainsThreeTimesItsMemory to the bits of training in memory: all weights of a model, within a third
 // of weights, gradients and optimizer state, on one rank and on two, with and without accumulation and clipping.
 func TestGeminiTrainsThreeTimesItsMemory(t *testing.T) {
-	for _, name := range []string{"gemma2", "qwen3-moe", "gpt-neox", "qwen3-5", "mistral-large4"} {
+	for _, name := range []string{"gemma2", "qwen3-moe", "gpt-neox", "qwen3-5", "mistral-large4", "deepseek-v4"} {
 		dir := ownModel(t, name)
 		state, largest := stateOf(t, dir)
 		for i, c := range []course{{window: 1}, {window: 2, norm: 0.5}, {window: 1, norm: 0.1, sgd: true}} {

@@ -96,7 +96,7 @@ func checkSummary(t *testing.T, name string, g []float32, want gradientSummary) 
 
 // TestThreadsChangeNoGradient: nor do batches of other lengths in between.
 func TestThreadsChangeNoGradient(t *testing.T) {
-	for _, name := range []string{"gemma2", "deepseek-v3", "gpt-oss", "starcoder2", "lfm2-moe", "qwen3-next", "nemotron-h", "mistral-large4"} {
+	for _, name := range []string{"gemma2", "deepseek-v3", "gpt-oss", "starcoder2", "lfm2-moe", "qwen3-next", "nemotron-h", "mistral-large4", "deepseek-v4"} {
 		dir := ownModel(t, name)
 		m, err := openFile(t, dir, dir)
 		if err != nil {

@@ -20,9 +20,8 @@ func TestGoldenModelsTakeAdapters(t *testing.T) {
 	for g := range golden.Models(t) {
 		t.Run(g.Name(), func(t *testing.T) {
 			m, err := openFile(t, g.Dir(), g.Dir(), Freeze(func(string) bool { return true }))
-			if served(t, g, err) {
-				cases++
-				return
+			if err != nil {
+				t.Fatal(err)
 			}
 			defer m.Close()
 			every := LoRAConfig{R: 2, AllLinear: true, Parameters: []string{"experts.gate_up_proj", "experts.down_proj", "gate.weight", "router.weight"}}

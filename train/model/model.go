@@ -28,7 +28,7 @@ type Model struct {
 	logitRows int // of LogitRows; 0 means no bound
 }
 
-// ErrServedOnly is returned for models with parts that have no gradient yet; the error names the part.
+// ErrServedOnly is returned for modules for multi-token prediction, which read hidden states of their model.
 var ErrServedOnly = errors.New("model: a part of this model cannot be trained yet; serve runs it")
 
 // New makes a model whose parameters are zeros. If a module is unsupported, the error names it.

@@ -13,7 +13,7 @@ import (
 // TestAFullFineTuneWithinAThirdOfItsWeights trains all weights of models through an Accelerator. Their values
 // leave memory between uses, and end as those that stay.
 func TestAFullFineTuneWithinAThirdOfItsWeights(t *testing.T) {
-	for _, name := range []string{"deepseek-v3", "gpt-oss", "gemma2", "qwen3-moe", "gpt-neox", "olmo2", "lfm2-moe", "qwen3-next", "nemotron-h", "mistral-large4"} {
+	for _, name := range []string{"deepseek-v3", "gpt-oss", "gemma2", "qwen3-moe", "gpt-neox", "olmo2", "lfm2-moe", "qwen3-next", "nemotron-h", "mistral-large4", "deepseek-v4"} {
 		t.Run(name, func(t *testing.T) {
 			dir := ownModel(t, name)
 			train := func(options ...Option) (*Model, []byte) {

@@ -63,6 +63,7 @@ var suite = []struct {
 	{"StateSpaceGrad", testStateSpaceGrad},
 	{"SelectiveScanGrad", testSelectiveScanGrad},
 	{"GatedLRUGrad", testGatedLRUGrad},
+	{"PoolGrad", testPoolGrad},
 	{"AlternatingGrad", testAlternatingGrad},
 	{"StreamsGrad", testStreamsGrad},
 	{"StatesOfGradients", testStatesOfGradients},

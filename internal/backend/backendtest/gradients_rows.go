@@ -25,6 +25,7 @@ type attentionCase struct {
 	keyWidth int
 	blocks   backend.BlockArgs // with Count 0 for all positions
 	chosen   tensor.Tensor     // blocks of each row and head of blocks
+	entries  backend.EntryArgs // with a Rate for attention to entries, among which blocks choose whole ones
 }
 
 // choose makes a choice of blocks of each row that sees more than are chosen: its own, and those that begin at a
@@ -53,6 +54,9 @@ func (c *attentionCase) choose() {
 	c.chosen = c.e.floats(bits, len(c.slots), b.Heads*b.Count)
 }
 
+// valueWidth is the width of a row of values, or of entries.
+func (c *attentionCase) valueWidth() int { return c.a.KVHeads*c.a.ValueDim + c.entries.Extra }
+
 // place stores keys and values anew.
 func (c *attentionCase) place() (q tensor.Tensor, a backend.AttentionArgs) {
 	e, n := c.e, len(c.slots)
@@ -60,7 +64,7 @@ func (c *attentionCase) place() (q tensor.Tensor, a backend.AttentionArgs) {
 	for _, s := range c.spans {
 		pages += len(s.Pages)
 	}
-	vw := c.a.KVHeads * c.a.ValueDim
+	vw := c.valueWidth()
 	c.kv = backend.KV{K: e.place(meta.Float32, make([]float32, pages*c.tokens*c.keyWidth), 0, pages, c.tokens, c.keyWidth), PageTokens: c.tokens}
 	values := tensor.Tensor{}
 	if c.kv.V = c.kv.K; !c.shared {
@@ -93,6 +97,8 @@ func testAttentionGrad(e *env) {
 		{a: backend.AttentionArgs{Heads: 4, KVHeads: 1, Dim: 8, ValueDim: 8, Scale: 0.4}, lengths: []int{29}, tokens: 8, blocks: backend.BlockArgs{Heads: 4, Dim: 4, Size: 1, Count: 5}},
 		{a: backend.AttentionArgs{Heads: 4, KVHeads: 2, Dim: 5, ValueDim: 9, Scale: 0.5}, lengths: []int{11, 3, 30}, tokens: 4, blocks: backend.BlockArgs{Heads: 1, Dim: 4, Size: 3, Count: 2, Tail: true}},
 		{a: backend.AttentionArgs{Heads: 4, KVHeads: 1, Dim: 8, ValueDim: 8, Scale: 0.4}, lengths: []int{29, 4}, tokens: 8, sinks: e.values(4), blocks: backend.BlockArgs{Heads: 1, Dim: 4, Size: 1, Count: 5}},
+		{a: backend.AttentionArgs{Heads: 4, KVHeads: 1, Dim: 8, ValueDim: 8, Scale: 0.4, Window: 5}, lengths: []int{29, 4}, tokens: 8, sinks: e.values(4), entries: backend.EntryArgs{Rate: 3, First: 8}},
+		{a: backend.AttentionArgs{Heads: 3, KVHeads: 1, Dim: 9, ValueDim: 9, Scale: 0.4, Window: 3}, lengths: []int{11, 3, 30}, tokens: 4, entries: backend.EntryArgs{Rate: 2, First: 9, Extra: 5}, blocks: backend.BlockArgs{Heads: 1, Size: 2, Count: 3, Tail: true}},
 	} {
 		c.e = e
 		c.keyWidth = c.a.KVHeads * c.a.Dim
@@ -115,7 +121,7 @@ func testAttentionGrad(e *env) {
 func (c *attentionCase) test(g backend.Gradients) {
 	e, n, a := c.e, len(c.slots), c.a
 	width := a.Heads * a.ValueDim
-	c.q, c.k, c.v = e.values(n*a.Heads*a.Dim), e.values(n*c.keyWidth), e.values(n*a.KVHeads*a.ValueDim)
+	c.q, c.k, c.v = e.values(n*a.Heads*a.Dim), e.values(n*c.keyWidth), e.values(n*c.valueWidth())
 	dy := e.values(n * width)
 	q, args := c.place()
 	kv := c.kv
@@ -126,14 +132,16 @@ func (c *attentionCase) test(g backend.Gradients) {
 	}
 	dq, dk, dv, dsinks := e.gradient(n, a.Heads*a.Dim), e.gradient(n, c.keyWidth), tensor.Tensor{}, tensor.Tensor{}
 	if !c.shared {
-		dv = e.gradient(n, a.KVHeads*a.ValueDim)
+		dv = e.gradient(n, c.valueWidth())
 	}
 	if c.sinks != nil {
 		dsinks = e.floats(make([]float32, a.Heads), a.Heads)
 	}
 	if c.blocks.Count > 0 {
 		c.choose()
-		g.AttentionBlocksGrad(dq, dkv, e.strided(dy, n, width, 1), q, kv, c.spans, args, backend.ChosenBlocks{BlockArgs: c.blocks, Chosen: c.chosen, Sinks: dsinks})
+	}
+	if c.blocks.Count > 0 || c.entries.Rate > 0 {
+		g.AttentionBlocksGrad(dq, dkv, e.strided(dy, n, width, 1), q, kv, c.spans, args, backend.ChosenBlocks{BlockArgs: c.blocks, Entries: c.entries, Chosen: c.chosen, Sinks: dsinks})
 	} else {
 		g.AttentionGrad(dq, dkv, dsinks, e.strided(dy, n, width, 1), q, kv, c.spans, args)
 	}
@@ -148,11 +156,14 @@ func (c *attentionCase) test(g backend.Gradients) {
 	e.slopes(name("attention gradient", a.Heads, a.KVHeads, c.shared), dy, func() []float32 {
 		q, args := c.place()
 		dst := e.empty(n, width)
-		if c.blocks.Count > 0 && c.sinks != nil {
+		switch {
+		case c.entries.Rate > 0:
+			g.AttentionEntries(dst, q, c.chosen, c.kv, c.spans, args, c.entries)
+		case c.blocks.Count > 0 && c.sinks != nil:
 			g.AttentionChosen(dst, q, c.chosen, c.kv, c.spans, args)
-		} else if c.blocks.Count > 0 {
+		case c.blocks.Count > 0:
 			g.AttentionBlocks(dst, q, c.chosen, c.kv, c.spans, args, c.blocks)
-		} else {
+		default:
 			e.Attention(dst, q, c.kv, c.spans, args)
 		}
 		return e.read(dst)

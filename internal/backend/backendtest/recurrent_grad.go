@@ -291,7 +291,9 @@ func stateGradientProgram(e *env, g backend.Gradients, out map[string][]float32)
 	i, j := deltaGradients(g, deltaCase(e, channels), channels)
 	unit := backend.GatedLRUArgs{Channels: 300, Power: 8}
 	k, l := unitGradients(g, unitCase(e, unit), unit)
-	for _, t := range slices.Concat(all, a, b, c, d, f, h, i, j, k, l) {
+	pool := backend.PoolArgs{Rate: 3, Dim: 300, Overlap: true}
+	m, n := poolGradients(g, poolCase(e, pool), pool)
+	for _, t := range slices.Concat(all, a, b, c, d, f, h, i, j, k, l, m, n) {
 		out["state gradients"] = append(out["state gradients"], e.read(t)...)
 	}
 }

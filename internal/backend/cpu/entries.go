@@ -97,6 +97,7 @@ type attentionEntries struct {
 	entries entryKeys
 	chosen  mat.Floats
 	count   int // columns of chosen
+	rows    int // of all spans
 	most    int // keys that a row sees
 	parts   int // of the query heads
 }
@@ -106,43 +107,51 @@ func (b *Backend) AttentionEntries(dst, q, chosen tensor.Tensor, kv backend.KV, 
 	if b.failed.Load() {
 		return
 	}
-	n := q.Rows()
-	if a.Heads < 1 || a.KVHeads != 1 || a.Dim < 1 || a.ValueDim != a.Dim || a.Window < 1 || a.Chunk != 0 || a.Softcap != 0 || e.Rate < 1 || e.First != a.Dim || e.Extra < 0 {
-		b.fail("attention to entries: invalid arguments: %+v %+v", a, e)
-		return
-	}
-	op := attentionEntries{entries: entryKeys{pageRows{set: b.set, dim: a.Dim}, e.Rate}}
-	var ok, ok2, ok3, ok4, ok5 bool
-	op.set, op.a, op.spans = b.set, a, spans
-	op.q, ok = b.floats("attention", "query", q, n, a.Heads*a.Dim)
-	op.dst, ok2 = b.floats("attention", "result", dst, n, a.Heads*a.Dim)
-	op.k, ok3 = b.pages("keys", &kv, kv.K, 1, a.Dim)
-	op.entries.pages, ok4 = b.pages("entries", &kv, kv.V, 1, e.First+e.Extra)
-	op.sinks, ok5 = b.vector("attention", "sinks", a.Sinks, slotSinks, a.Heads)
-	if !ok || !ok2 || !ok3 || !ok4 || !ok5 {
-		return
-	}
-	if !chosen.IsZero() {
-		op.count = chosen.Cols()
-		if op.chosen, ok = b.floats("attention", "choice", chosen, n, op.count); !ok {
-			return
-		}
-	}
-	longest, rows, ok := b.checkSpans(spans, n, min(op.k.count, op.entries.pages.count), kv.PageTokens)
+	op, ok := b.entriesOf(q, chosen, kv, spans, a, e)
 	if !ok {
 		return
 	}
-	op.most = longest / e.Rate
-	if op.count > 0 {
-		op.most = min(op.most, op.count)
+	if op.dst, ok = b.floats("attention", "result", dst, q.Rows(), a.Heads*a.Dim); !ok {
+		return
 	}
-	op.most += min(a.Window, longest)
-	op.parts = min(a.Heads, ceil(2*len(b.pool.workers), max(rows, 1)))
+	op.parts = min(a.Heads, ceil(2*len(b.pool.workers), max(op.rows, 1)))
 	if !b.reserve(op.scratch()) {
 		return
 	}
 	b.toEntries = op
-	b.run(&b.toEntries, rows*op.parts, rows*op.most*a.Heads*max(1, a.Dim/8))
+	b.run(&b.toEntries, op.rows*op.parts, op.rows*op.most*a.Heads*max(1, a.Dim/8))
+}
+
+// entriesOf checks the operands of attention to entries.
+func (b *Backend) entriesOf(q, chosen tensor.Tensor, kv backend.KV, spans []backend.Span, a backend.AttentionArgs, e backend.EntryArgs) (op attentionEntries, ok bool) {
+	n := q.Rows()
+	if a.Heads < 1 || a.KVHeads != 1 || a.Dim < 1 || a.ValueDim != a.Dim || a.Window < 1 || a.Chunk != 0 || a.Softcap != 0 || e.Rate < 1 || e.First != a.Dim || e.Extra < 0 {
+		b.fail("attention to entries: invalid arguments: %+v %+v", a, e)
+		return op, false
+	}
+	op = attentionEntries{entries: entryKeys{pageRows{set: b.set, dim: a.Dim}, e.Rate}}
+	var ok2, ok3, ok4 bool
+	op.set, op.a, op.spans = b.set, a, spans
+	op.q, ok = b.floats("attention", "query", q, n, a.Heads*a.Dim)
+	op.k, ok2 = b.pages("keys", &kv, kv.K, 1, a.Dim)
+	op.entries.pages, ok3 = b.pages("entries", &kv, kv.V, 1, e.First+e.Extra)
+	op.sinks, ok4 = b.vector("attention", "sinks", a.Sinks, slotSinks, a.Heads)
+	if !ok || !ok2 || !ok3 || !ok4 {
+		return op, false
+	}
+	if !chosen.IsZero() {
+		op.count = chosen.Cols()
+		if op.chosen, ok = b.floats("attention", "choice", chosen, n, op.count); !ok {
+			return op, false
+		}
+	}
+	longest, rows, ok := b.checkSpans(spans, n, min(op.k.count, op.entries.pages.count), kv.PageTokens)
+	op.rows, op.most = rows, longest/e.Rate
+	if op.count > 0 {
+		op.most = min(op.most, op.count)
+	}
+	op.most += min(a.Window, longest)
+	return op, ok
 }
 
 func (op *attentionEntries) scratch() int {
@@ -179,19 +188,23 @@ func (op *attentionEntries) seen(r, position int) seenKeys {
 	return k
 }
 
+// entry is the number of the i-th entry that the row sees.
+func (k *seenKeys) entry(i int) int {
+	if k.chosen != nil {
+		return int(math.Float32bits(k.chosen[i]))
+	}
+	return i
+}
+
 // gather copies n keys from base on to rows.
 func (op *attentionEntries) gather(rows []float32, s *backend.Span, seen *seenKeys, base, n int, wide []float32) {
 	window := pageRows{set: op.set, pages: op.k, dim: op.a.Dim}
 	for j := range n {
 		dst := rows[j*op.a.Dim:]
-		i := base + j - seen.window
-		switch {
-		case i < 0:
+		if i := base + j - seen.window; i < 0 {
 			window.copyTo(dst, s.Pages, seen.first+base+j, wide)
-		case seen.chosen != nil:
-			op.entries.copyTo(dst, s.Pages, op.entries.at(int(math.Float32bits(seen.chosen[i]))), wide)
-		default:
-			op.entries.copyTo(dst, s.Pages, op.entries.at(i), wide)
+		} else {
+			op.entries.copyTo(dst, s.Pages, op.entries.at(seen.entry(i)), wide)
 		}
 	}
 }

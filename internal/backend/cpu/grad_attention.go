@@ -34,6 +34,10 @@ func (b *Backend) AttentionBlocksGrad(dq tensor.Tensor, dkv backend.KV, dy, q te
 	if b.failed.Load() {
 		return
 	}
+	if blocks.Entries.Rate > 0 {
+		b.attentionEntriesGrad(dq, dkv, dy, q, kv, spans, a, blocks)
+		return
+	}
 	op := &attentionGrad{attentionOp: attentionOp{set: b.set, spans: spans, a: a, group: a.Heads / a.KVHeads}, blocks: blocks.BlockArgs}
 	var ok bool
 	if op.chosen, ok = b.floats("attention gradient", "choice", blocks.Chosen, q.Rows(), blocks.Heads*blocks.Count); ok {

@@ -101,21 +101,31 @@ func (op *entryPool) move(slot, ring []float32, begin, n int, save bool) {
 	}
 }
 
+// first returns the first token of the entry that ends at a position.
+func (op *entryPool) first(position int) int {
+	first := position + 1 - op.a.Rate
+	if op.series == 2 && first > 0 {
+		first -= op.a.Rate
+	}
+	return first
+}
+
+// seriesOf returns which series of channels token p has in the entry that ends at a position.
+func (op *entryPool) seriesOf(p, position int) int {
+	if op.series == 2 && p > position-op.a.Rate {
+		return 1
+	}
+	return 0
+}
+
 // entry computes channels from begin on of the entry that ends at a position.
 func (op *entryPool) entry(dst, ring []float32, position, begin int) {
-	rate, n := op.a.Rate, len(dst)
-	first := position + 1 - rate
-	if op.series == 2 && first > 0 {
-		first -= rate
-	}
+	n, first := len(dst), op.first(position)
 	// at returns the value and the gate of a token.
 	at := func(p, i int) (value, gate float64) {
-		series := 0
-		if op.series == 2 && p > position-rate {
-			series = 1
-		}
+		series := op.seriesOf(p, position)
 		kept := ring[p%op.kept*2*op.series*n:]
-		bias := op.bias[(p%rate*op.series+series)*op.a.Dim+begin+i]
+		bias := op.bias[(p%op.a.Rate*op.series+series)*op.a.Dim+begin+i]
 		return float64(kept[series*n+i]), float64(kept[(op.series+series)*n+i] + bias)
 	}
 	for i := range dst {

@@ -8,8 +8,9 @@ import (
 )
 
 var (
-	_ backend.Averaged = (*Recorder)(nil)
-	_ backend.Indexed  = (*Recorder)(nil)
+	_ backend.Averaged   = (*Recorder)(nil)
+	_ backend.Indexed    = (*Recorder)(nil)
+	_ backend.Compressed = (*Recorder)(nil)
 )
 
 // ChooseBlocks has no reverse.
@@ -20,23 +21,24 @@ func (r *Recorder) ChooseBlocks(chosen, q tensor.Tensor, keys backend.KV, spans 
 
 // AttentionBlocks requires that its pages do not change before the reverse.
 func (r *Recorder) AttentionBlocks(dst, q, chosen tensor.Tensor, kv backend.KV, spans []backend.Span, a backend.AttentionArgs, b backend.BlockArgs) {
-	r.attend(dst, q, chosen, kv, spans, a, b, func() { r.compute.AttentionBlocks(dst, q, chosen, kv, spans, a, b) })
+	r.attend(dst, q, kv, spans, a, backend.ChosenBlocks{BlockArgs: b, Chosen: chosen}, func() { r.compute.AttentionBlocks(dst, q, chosen, kv, spans, a, b) })
 }
 
-// attend runs an attention to chosen blocks and records its reverse.
-func (r *Recorder) attend(dst, q, chosen tensor.Tensor, kv backend.KV, spans []backend.Span, a backend.AttentionArgs, b backend.BlockArgs, run func()) {
+// attend runs an attention to chosen blocks or entries and records its reverse.
+func (r *Recorder) attend(dst, q tensor.Tensor, kv backend.KV, spans []backend.Span, a backend.AttentionArgs, chosen backend.ChosenBlocks, run func()) {
 	if r.unrecorded(dst) {
 		run()
 		return
 	}
-	in, choice := r.keep(q), r.keep(chosen)
+	in, choice := r.keep(q), r.keep(chosen.Chosen)
 	r.write(dst)
 	run()
 	spans = clonedSpans(spans)
 	r.push(dst, func(dy tensor.Tensor) {
 		r.idle(kv.K, false)
 		r.idle(kv.V, false)
-		r.compute.AttentionBlocksGrad(r.Gradient(q), r.kvGradient(kv), dy, r.value(in), kv, spans, a, backend.ChosenBlocks{BlockArgs: b, Chosen: r.value(choice), Sinks: r.gradientOf(a.Sinks)})
+		chosen.Chosen, chosen.Sinks = r.value(choice), r.gradientOf(a.Sinks)
+		r.compute.AttentionBlocksGrad(r.Gradient(q), r.kvGradient(kv), dy, r.value(in), kv, spans, a, chosen)
 	})
 }
 
@@ -49,7 +51,23 @@ func (r *Recorder) Choose(chosen, q, weights tensor.Tensor, keys backend.KV, spa
 // AttentionChosen is reversed as attention to blocks of one position. Its pages must not change before the reverse.
 func (r *Recorder) AttentionChosen(dst, q, chosen tensor.Tensor, kv backend.KV, spans []backend.Span, a backend.AttentionArgs) {
 	b := backend.BlockArgs{Heads: 1, Size: 1, Count: chosen.Cols()}
-	r.attend(dst, q, chosen, kv, spans, a, b, func() { r.compute.AttentionChosen(dst, q, chosen, kv, spans, a) })
+	r.attend(dst, q, kv, spans, a, backend.ChosenBlocks{BlockArgs: b, Chosen: chosen}, func() { r.compute.AttentionChosen(dst, q, chosen, kv, spans, a) })
+}
+
+// AttentionEntries requires that its pages do not change before the reverse.
+func (r *Recorder) AttentionEntries(dst, q, chosen tensor.Tensor, kv backend.KV, spans []backend.Span, a backend.AttentionArgs, e backend.EntryArgs) {
+	r.attend(dst, q, kv, spans, a, backend.ChosenBlocks{Entries: e, Chosen: chosen}, func() { r.compute.AttentionEntries(dst, q, chosen, kv, spans, a, e) })
+}
+
+// Pool keeps its operand.
+func (r *Recorder) Pool(dst, x, bias tensor.Tensor, s backend.States, spans []backend.Span, a backend.PoolArgs) {
+	if r.unrecorded(dst) {
+		r.compute.Pool(dst, x, bias, s, spans, a)
+		return
+	}
+	r.recurrence(dst, []tensor.Tensor{x}, s, func() { r.compute.Pool(dst, x, bias, s, spans, a) }, func(d, v []tensor.Tensor, dy tensor.Tensor, s backend.States) {
+		r.compute.PoolGrad(d[0], r.gradientOf(bias), dy, v[0], bias, s, a)
+	})
 }
 
 // AverageKeys has no reverse: its results only choose.
