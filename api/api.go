@@ -76,11 +76,15 @@ type service struct {
 	Options
 }
 
-// newService returns the service of m, or of o.Catalog if that is set; m is then nil.
+// newService returns the service of m, which may be nil, or of o.Catalog if that is set.
 func newService(m *generate.Model, o Options) *service {
 	s := &service{models: o.Catalog, Options: o}
 	if s.models == nil {
-		s.models = generate.NewModels(append(append([]*generate.Model{m}, m.Adapters()...), o.Models...)...)
+		list := []*generate.Model{m}
+		if m != nil {
+			list = append(list, m.Adapters()...)
+		}
+		s.models = generate.NewModels(append(list, o.Models...)...)
 	}
 	if m != nil && s.Requests.Bytes == 0 {
 		s.Requests = requestsOf(m)
@@ -109,7 +113,8 @@ func (s *service) statusOf(m *generate.Model) dispatch.Status {
 
 // New returns the handler that serves m and its adapters on all paths. Requests that name no model
 // go to m. GET /ready is 503 until [dispatch.Model.Warm] is done, which Serve calls, unless
-// Options.Lazy is set. Any number of handlers may serve one model. With Options.Catalog m is nil.
+// Options.Lazy is set. Any number of handlers may serve one model. With Options.Catalog m is nil. If m is nil
+// and there are no other models, requests for answers are a 404.
 func New(m *generate.Model, options Options) http.Handler {
 	s := newService(m, options)
 	open, kept := openai.New(s.models), responses.New(s.models, s.kept(m))

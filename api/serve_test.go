@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -130,6 +131,22 @@ func TestServeOfNothingPanicked(t *testing.T) {
 	} {
 		if err := call(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want an error with %q", err, want)
+		}
+	}
+}
+
+// TestNewWithoutAModel: a nil model panicked, and so did one that generate.New has not made.
+func TestNewWithoutAModel(t *testing.T) {
+	for name, o := range map[string]api.Options{"none": {}, "nil": {Models: []*generate.Model{nil}}, "not made": {Models: []*generate.Model{{Name: "a"}}}} {
+		s := &server{Server: httptest.NewServer(api.New(nil, o)), t: t}
+		t.Cleanup(s.Close)
+		for _, path := range []string{"/health", "/ready", "/plan", "/activity", "/v1/models", "/openapi.json"} {
+			if status, body := s.object("GET", path, nil); status != http.StatusOK {
+				t.Errorf("%s: %s: %d %v", name, path, status, body)
+			}
+		}
+		if status, body := s.object("POST", completions, obj{"prompt": "a"}); status != http.StatusNotFound || at(body, "error", "message") != "The server has no model." {
+			t.Errorf("%s: %d %v", name, status, body)
 		}
 	}
 }

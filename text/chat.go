@@ -13,23 +13,40 @@ import (
 )
 
 // A Chat has a model's chat templates and special tokens, and knows how the model writes
-// reasoning and tool calls. It does not change and may be used by any number of goroutines.
-type Chat struct {
+// reasoning and tool calls. It does not change and may be used by any number of goroutines. The
+// zero Chat is that of a model without a template.
+type Chat struct{ t *templates }
+
+type templates struct {
 	set    *chat.Set
 	family func() *toolcall.Family // found when first needed
 	calls  func() *toolcall.Notation
 }
 
+// noTemplates are those of the zero Chat.
+var noTemplates = sync.OnceValue(func() *templates { return newChat(&chat.Set{}, nil).t })
+
+func (c *Chat) set() *chat.Set            { return c.templates().set }
+func (c *Chat) family() *toolcall.Family  { return c.templates().family() }
+func (c *Chat) calls() *toolcall.Notation { return c.templates().calls() }
+
+func (c *Chat) templates() *templates {
+	if c == nil || c.t == nil {
+		return noTemplates()
+	}
+	return c.t
+}
+
 // withFamily makes a Chat whose notation of calls is learned when it is first needed.
 func withFamily(set *chat.Set, family func() *toolcall.Family) *Chat {
-	return &Chat{set, family, sync.OnceValue(func() *toolcall.Notation { return family().Notation(set) })}
+	return &Chat{&templates{set, family, sync.OnceValue(func() *toolcall.Notation { return family().Notation(set) })}}
 }
 
 func newChat(set *chat.Set, t *Tokenizer) *Chat {
 	return withFamily(set, sync.OnceValue(func() *toolcall.Family {
 		var special []string
 		if t != nil {
-			for _, a := range t.t.AddedTokens() {
+			for _, a := range t.tokens().AddedTokens() {
 				if a.Special {
 					special = append(special, a.Content)
 				}
@@ -40,17 +57,17 @@ func newChat(set *chat.Set, t *Tokenizer) *Chat {
 }
 
 // HasTemplate reports whether the model has a chat template. Without one it has no chat.
-func (c *Chat) HasTemplate() bool { return len(c.set.Names()) > 0 }
+func (c *Chat) HasTemplate() bool { return len(c.set().Names()) > 0 }
 
 // Err returns why a template does not parse, or nil.
-func (c *Chat) Err() error { return public(c.set.Broken()) }
+func (c *Chat) Err() error { return public(c.set().Broken()) }
 
 // SpecialTokens returns the model's special tokens by role: bos_token, eos_token, pad_token and so on. The
 // caller may change the map.
-func (c *Chat) SpecialTokens() map[string]string { return maps.Clone(c.set.SpecialTokens) }
+func (c *Chat) SpecialTokens() map[string]string { return maps.Clone(c.set().SpecialTokens) }
 
 // SpecialToken returns the special token of a role, such as "eos_token", or "" if the model has none.
-func (c *Chat) SpecialToken(role string) string { return c.set.SpecialTokens[role] }
+func (c *Chat) SpecialToken(role string) string { return c.set().SpecialTokens[role] }
 
 // Render writes a conversation as the model's prompt. Unless conv.Exact is set, it adapts the
 // messages to what the template expects, as servers do: arguments of tool calls become objects, an
@@ -74,11 +91,11 @@ func (c *Chat) RenderGenerations(conv Conversation) (string, [][2]int, error) {
 	if err != nil {
 		return "", nil, err
 	}
-	template, err := c.set.Template(r.Tools)
+	template, err := c.set().Template(r.Tools)
 	if err != nil {
 		return "", nil, public(err)
 	}
-	r.SpecialTokens = c.set.SpecialTokens
+	r.SpecialTokens = c.set().SpecialTokens
 	if !conv.Exact {
 		r = template.Adapt(r)
 		if !takesParts.MatchString(template.Source()) {

@@ -77,7 +77,8 @@ func withoutParameters(tools []Tool) []Tool {
 	return out
 }
 
-// A Parser splits an answer while it is generated. One goroutine uses it.
+// A Parser splits an answer while it is generated. One goroutine uses it. [Chat.NewParser] makes one; the
+// zero Parser finds content only.
 type Parser struct {
 	p      *toolcall.Parser
 	events []Event
@@ -194,10 +195,17 @@ func (c *Chat) CallNotation() (n CallNotation, ok bool) {
 // Feed takes the next piece of the answer and returns what is certain now. How an answer is cut
 // into pieces changes how events are cut and nothing else. The events are valid until the next
 // call.
-func (p *Parser) Feed(piece string) []Event { return p.take(p.p.Feed(piece)) }
+func (p *Parser) Feed(piece string) []Event { return p.take(p.parser().Feed(piece)) }
 
 // Finish ends the answer and returns what was held back. The parser cannot be used afterwards.
-func (p *Parser) Finish() []Event { return p.take(p.p.Finish()) }
+func (p *Parser) Finish() []Event { return p.take(p.parser().Finish()) }
+
+func (p *Parser) parser() *toolcall.Parser {
+	if p.p == nil {
+		p.p = noTemplates().family().NewParser(toolcall.Options{})
+	}
+	return p.p
+}
 
 func (p *Parser) take(events []toolcall.Event) []Event {
 	p.events = p.events[:0]
@@ -266,5 +274,5 @@ func (c *Chat) WithParsers(calls, reasoning string) (*Chat, error) {
 		thoughts, _ := toolcall.ByName(reasoning)
 		family = family.WithReasoning(thoughts)
 	}
-	return withFamily(c.set, func() *toolcall.Family { return family }), nil
+	return withFamily(c.set(), func() *toolcall.Family { return family }), nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -190,5 +191,46 @@ func TestEventKindsAreThoseOfToolcall(t *testing.T) {
 		if c.own != EventKind(c.from) {
 			t.Errorf("%v is %d", c.from, c.own)
 		}
+	}
+}
+
+// TestZeroTokenizersAndChatsDoNotPanic: all methods of the zero values, and of nil, did.
+func TestZeroTokenizersAndChatsDoNotPanic(t *testing.T) {
+	for _, tok := range []*Tokenizer{nil, {}} {
+		_, err := tok.Encode("a", EncodeOptions{})
+		_, _, spans := tok.EncodeSpans("", EncodeOptions{})
+		if want := "text: the tokenizer has no tokens: make one with text.Open or text.ParseTokenizer"; err == nil || err.Error() != want || spans == nil {
+			t.Errorf("got %v and %v, want %s", err, spans, want)
+		}
+		d := tok.NewDecoder(false)
+		piece, ok, err := d.Next(1)
+		id, known := tok.ID("a")
+		if piece != "" || ok || err != nil || d.Flush() != "" || known || tok.IsSpecial(id) || tok.VocabSize() != 0 || len(tok.SpecialTokens()) > 0 || tok.Decode([]int32{0, -1}, true) != "" {
+			t.Errorf("the zero tokenizer decodes %q, %v, %v and has %d tokens", piece, ok, err, tok.VocabSize())
+		}
+		_, named := tok.Token(0)
+		_, written := tok.TokenBytes(0)
+		if named || written || tok.LeastTokens("a b") < 0 || tok.MostBytes(2) < 0 {
+			t.Error("the zero tokenizer has token 0")
+		}
+	}
+	var d Decoder
+	if piece, ok, err := d.Next(1); piece != "" || ok || err != nil || d.Flush() != "" {
+		t.Errorf("the zero decoder: %q, %v, %v", piece, ok, err)
+	}
+	for _, c := range []*Chat{nil, {}} {
+		_, err := c.Render(Conversation{Messages: []Message{User("a")}})
+		var unusable *TemplateError
+		if !errors.As(err, &unusable) || !unusable.Unusable || c.HasTemplate() || c.Err() != nil || len(c.SpecialTokens()) > 0 || c.SpecialToken("eos_token") != "" || c.UnreadCalls() || c.Visible("a") {
+			t.Errorf("the zero chat: %v", err)
+		}
+		parsed, err := c.WithParsers("hermes", "")
+		if m := c.Parse("a", ParseOptions{Prompt: "b"}); m.Content != "a" || err != nil || !parsed.ParsesCalls() || c.NewCallID("f", 0) == "" || c.Frame(ParseOptions{}) != (Frame{}) {
+			t.Errorf("the zero chat parses %v; %v", m, err)
+		}
+	}
+	var p Parser
+	if events := append(slices.Clone(p.Feed("a")), p.Finish()...); len(events) != 1 || events[0].Text != "a" {
+		t.Errorf("the zero parser: %v", events)
 	}
 }

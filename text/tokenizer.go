@@ -1,10 +1,37 @@
 package text
 
-import "github.com/heftai/heft/internal/tokenizer"
+import (
+	"errors"
+	"sync"
+
+	"github.com/heftai/heft/internal/tokenizer"
+)
 
 // A Tokenizer turns text into token ids and back, as a model's tokenizer.json says. It does not
-// change and may be used by any number of goroutines.
+// change and may be used by any number of goroutines. The zero Tokenizer has no tokens, and encoding
+// with it is an error: [Open], [ReadTokenizer] and [ParseTokenizer] make others.
 type Tokenizer struct{ t *tokenizer.Tokenizer }
+
+var errNoTokens = errors.New("text: the tokenizer has no tokens: make one with text.Open or text.ParseTokenizer")
+
+// noTokens is what the zero Tokenizer decodes with.
+var noTokens = sync.OnceValue(func() *tokenizer.Tokenizer {
+	t, err := tokenizer.Parse([]byte(`{"model": {"type": "BPE", "vocab": {}, "merges": []}}`))
+	if err != nil {
+		panic(err) // the text is a constant
+	}
+	return t
+})
+
+// empty reports whether t has no tokens.
+func (t *Tokenizer) empty() bool { return t == nil || t.t == nil }
+
+func (t *Tokenizer) tokens() *tokenizer.Tokenizer {
+	if t.empty() {
+		return noTokens()
+	}
+	return t.t
+}
 
 // EncodeOptions say how a text is encoded. The zero value encodes the text alone and finds
 // special tokens in it.
@@ -34,6 +61,9 @@ func (o EncodeOptions) internal() tokenizer.EncodeOptions {
 // Encode returns the token ids of text. Invalid UTF-8 counts as U+FFFD. It fails with
 // [ErrTooSlow], [ErrTooLong], [*TooManyTokensError] or the error of o.Stop.
 func (t *Tokenizer) Encode(text string, o EncodeOptions) ([]int32, error) {
+	if t.empty() {
+		return nil, errNoTokens
+	}
 	ids, err := t.t.EncodeIDs(text, o.internal())
 	return ids, public(err)
 }
@@ -41,46 +71,51 @@ func (t *Tokenizer) Encode(text string, o EncodeOptions) ([]int32, error) {
 // LeastTokens returns a lower bound of the number of tokens of text, without encoding it: the bytes of text
 // divided by those of the longest token. For tokenizers that drop text, or that make one token of a text of
 // any length, it counts letters or words, and may be 0.
-func (t *Tokenizer) LeastTokens(text string) int { return t.t.LeastTokens(text) }
+func (t *Tokenizer) LeastTokens(text string) int { return t.tokens().LeastTokens(text) }
 
 // MostBytes returns an upper bound of the bytes of a text of n tokens, not counting white space. It is 0 if
 // there is none.
-func (t *Tokenizer) MostBytes(n int) int { return t.t.MostBytes(n) }
+func (t *Tokenizer) MostBytes(n int) int { return t.tokens().MostBytes(n) }
 
 // EncodeSpans is [Tokenizer.Encode] with the place of each token: a half-open range of code
 // points in text. A token that was added around the text has the span [0 0]. It takes several
 // times as long.
 func (t *Tokenizer) EncodeSpans(text string, o EncodeOptions) (ids []int32, spans [][2]int, err error) {
+	if t.empty() {
+		return nil, nil, errNoTokens
+	}
 	e, err := t.t.Encode(text, o.internal())
 	return e.IDs, e.Offsets, public(err)
 }
 
 // Decode returns the text of ids. It leaves out ids that are not in the vocabulary and, with
 // skipSpecial, special tokens. Bytes that do not form characters become U+FFFD.
-func (t *Tokenizer) Decode(ids []int32, skipSpecial bool) string { return t.t.Decode(ids, skipSpecial) }
+func (t *Tokenizer) Decode(ids []int32, skipSpecial bool) string {
+	return t.tokens().Decode(ids, skipSpecial)
+}
 
 // ID returns the id of a token by its name in the vocabulary.
-func (t *Tokenizer) ID(token string) (id int32, ok bool) { return t.t.ID(token) }
+func (t *Tokenizer) ID(token string) (id int32, ok bool) { return t.tokens().ID(token) }
 
 // Token returns the name of an id in the vocabulary. Byte-level vocabularies spell bytes as
 // characters; [Tokenizer.TokenBytes] returns the bytes themselves.
-func (t *Tokenizer) Token(id int32) (token string, ok bool) { return t.t.Token(id) }
+func (t *Tokenizer) Token(id int32) (token string, ok bool) { return t.tokens().Token(id) }
 
 // TokenBytes returns the bytes that id stands for inside a text, which may be a part of a
 // character. ok is false for an id that is not in the vocabulary, and where the bytes depend on
 // the neighbours (WordPiece).
-func (t *Tokenizer) TokenBytes(id int32) (b []byte, ok bool) { return t.t.TokenBytes(id) }
+func (t *Tokenizer) TokenBytes(id int32) (b []byte, ok bool) { return t.tokens().TokenBytes(id) }
 
 // IsSpecial reports whether id is a special token, such as the one that ends a text.
-func (t *Tokenizer) IsSpecial(id int32) bool { return t.t.IsSpecial(id) }
+func (t *Tokenizer) IsSpecial(id int32) bool { return t.tokens().IsSpecial(id) }
 
 // VocabSize returns the largest id plus one. A model may have more logits than that.
-func (t *Tokenizer) VocabSize() int { return t.t.VocabSize() }
+func (t *Tokenizer) VocabSize() int { return t.tokens().VocabSize() }
 
 // SpecialTokens returns the special tokens by id.
 func (t *Tokenizer) SpecialTokens() map[int32]string {
 	special := map[int32]string{}
-	for _, a := range t.t.AddedTokens() {
+	for _, a := range t.tokens().AddedTokens() {
 		if a.Special {
 			special[a.ID] = a.Content
 		}
@@ -91,21 +126,29 @@ func (t *Tokenizer) SpecialTokens() map[int32]string {
 // NewDecoder returns a decoder for one text that comes id by id. With skipSpecial special tokens
 // give no text.
 func (t *Tokenizer) NewDecoder(skipSpecial bool) *Decoder {
-	return &Decoder{t.t.NewStream(skipSpecial)}
+	return &Decoder{t.tokens().NewStream(skipSpecial)}
 }
 
 // A Decoder decodes one text id by id while it is generated. Its results joined are those of
 // [Tokenizer.Decode]. It never returns a part of a character. One goroutine uses it.
+// [Tokenizer.NewDecoder] makes one; the zero Decoder is that of the zero Tokenizer.
 type Decoder struct{ s *tokenizer.Stream }
 
 // Next adds an id and returns the text that is certain now; ok is false if there is none yet. A
 // few tokenizers change earlier text when a later id comes. That is a [*RetractedError]; the
 // decoder goes on behind the text that it has returned.
 func (d *Decoder) Next(id int32) (text string, ok bool, err error) {
-	text, ok, err = d.s.Next(id)
+	text, ok, err = d.stream().Next(id)
 	return text, ok, public(err)
 }
 
 // Flush ends the text and returns what was held back; an unfinished character becomes U+FFFD.
 // The decoder can then begin another text.
-func (d *Decoder) Flush() string { return d.s.Flush() }
+func (d *Decoder) Flush() string { return d.stream().Flush() }
+
+func (d *Decoder) stream() *tokenizer.Stream {
+	if d.s == nil {
+		d.s = noTokens().NewStream(false)
+	}
+	return d.s
+}

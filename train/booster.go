@@ -45,6 +45,9 @@ func NewBooster(plugin Plugin) (*Booster, error) {
 	if plugin == nil {
 		return nil, errors.New("train: booster: got no plugin, want a TorchDDPPlugin, LowLevelZeroPlugin or GeminiPlugin")
 	}
+	if err := checkNil(plugin); err != nil {
+		return nil, err
+	}
 	acc, err := New(Config{World: plugin.world(), Plugin: plugin})
 	if err != nil {
 		return nil, err

@@ -383,3 +383,16 @@ func TestGeminiPluginErrors(t *testing.T) {
 		}
 	}
 }
+
+// TestNilPointersToPluginsAreErrors: they panicked, as an interface that holds one is not nil.
+func TestNilPointersToPluginsAreErrors(t *testing.T) {
+	for want, p := range map[string]Plugin{"train: the plugin is a nil *train.TorchDDPPlugin": (*TorchDDPPlugin)(nil),
+		"train: the plugin is a nil *train.LowLevelZeroPlugin": (*LowLevelZeroPlugin)(nil), "train: the plugin is a nil *train.GeminiPlugin": (*GeminiPlugin)(nil)} {
+		if _, err := NewBooster(p); err == nil || err.Error() != want {
+			t.Errorf("NewBooster: got %v, want %s", err, want)
+		}
+		if _, err := New(Config{Plugin: p}); err == nil || err.Error() != want {
+			t.Errorf("New: got %v, want %s", err, want)
+		}
+	}
+}

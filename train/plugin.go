@@ -3,6 +3,7 @@ package train
 import (
 	"errors"
 	"fmt"
+	"reflect"
 
 	"github.com/heftai/heft/internal/collective"
 	"github.com/heftai/heft/train/data"
@@ -30,9 +31,20 @@ type sharing struct {
 	fresh    bool              // each backward pass replaces the gradients of the one before
 }
 
+// checkNil fails if p is a nil pointer. Its methods would panic.
+func checkNil(p Plugin) error {
+	if v := reflect.ValueOf(p); v.Kind() == reflect.Pointer && v.IsNil() {
+		return fmt.Errorf("train: the plugin is a nil %T", p)
+	}
+	return nil
+}
+
 func (c *Config) sharing() (sharing, error) {
 	if c.Plugin == nil {
 		return sharing{}, nil
+	}
+	if err := checkNil(c.Plugin); err != nil {
+		return sharing{}, err
 	}
 	if w := c.Plugin.world(); w != nil && w != c.World {
 		return sharing{}, errors.New("train: the plugin has another World than the configuration")

@@ -90,10 +90,13 @@ type entry struct {
 }
 
 // NewModels returns the models of list, which stay loaded until the caller closes them. The first one answers
-// requests that name no model.
+// requests that name no model. It leaves out nil, and models that [New] has not made.
 func NewModels(list ...*Model) *Models {
 	ms := NewCatalog(ModelsOptions{})
 	for _, m := range list {
+		if m == nil || m.engine == nil {
+			continue
+		}
 		if m.Parent != "" {
 			if e := ms.entry(m.Parent); e != nil {
 				e.adapters = append(e.adapters, m)

@@ -105,6 +105,18 @@ func TestNewOfAClosedModelWasNoError(t *testing.T) {
 	}
 }
 
+// TestNewOfTheZeroModelPanicked: so did one of nil in a list of models.
+func TestNewOfTheZeroModelPanicked(t *testing.T) {
+	for _, d := range []*dispatch.Model{nil, {}} {
+		if _, err := generate.New(d, generate.Options{}); err == nil || err.Error() != "generate: new: got a nil model, or one that dispatch has not opened" {
+			t.Errorf("got %v", err)
+		}
+	}
+	if known := generate.NewModels(nil, &generate.Model{}).Known(); len(known) > 0 {
+		t.Errorf("got %v", known)
+	}
+}
+
 // TestAModelClosedUnderItsEngineFreedWeightsInUse: a dispatched model that was closed before the generate.Model made of it
 // unmapped the weights that a pass was reading.
 func TestAModelClosedUnderItsEngineFreedWeightsInUse(t *testing.T) {

@@ -123,8 +123,8 @@ func (o *Options) drafts() []*dispatch.Model {
 // tokenizer or the files beside it are broken, a parser is unknown, m is closed, or another Model that is open was made of
 // m or of a draft model.
 func New(m *dispatch.Model, o Options) (*Model, error) {
-	if m == nil {
-		return nil, errors.New("generate: new: got a nil model")
+	if m == nil || m.Checkpoint() == nil {
+		return nil, errors.New("generate: new: got a nil model, or one that dispatch has not opened")
 	}
 	if _, err := m.NewAdaptedSequence(""); err != nil {
 		return nil, fmt.Errorf("generate: new: %w", err)

@@ -105,5 +105,8 @@ func (ms *Models) allowed(ctx context.Context, name string) (string, error) {
 
 // noModel says that no model has a name.
 func noModel(name string) error {
+	if name == "" {
+		return &wire.Error{Kind: wire.NoModel, Message: "The server has no model."}
+	}
 	return &wire.Error{Kind: wire.NoModel, Message: "The model `" + name + "` does not exist: GET /v1/models lists those that do."}
 }
