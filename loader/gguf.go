@@ -75,7 +75,11 @@ func openGGUF(from fileFolder, name string) (*Checkpoint, error) {
 func ggufError(f *File, err error) error {
 	var own *gguf.Error
 	if errors.As(err, &own) {
-		return &Error{File: f.label(), Tensor: own.At, Reason: own.Reason}
+		reason := own.Reason
+		if own.Key != "" {
+			reason = printable(own.Key) + ": " + reason
+		}
+		return &Error{File: f.label(), Tensor: own.Tensor, Reason: reason}
 	}
 	return unread("reading the header", err)
 }

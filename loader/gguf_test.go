@@ -105,7 +105,7 @@ func TestGGUFsThatAreRefused(t *testing.T) {
 		want    string
 	}{
 		"no-architecture.gguf":         {nil, nil, "general.architecture"},
-		"other.gguf":                   {[]gguftest.Key{{Name: "general.architecture", Value: "mamba9"}}, nil, "mamba9"},
+		"other.gguf":                   {[]gguftest.Key{{Name: "general.architecture", Value: "mamba9"}}, nil, "other.gguf: general.architecture: got \"mamba9\", which is not supported; docs/models.md lists the "},
 		"no-keys.gguf":                 {[]gguftest.Key{{Name: "general.architecture", Value: "llama"}}, nil, "the key is missing"},
 		"no-embedding.gguf":            {llamaKeys(), nil, "token_embd.weight"},
 		"type.gguf":                    {llamaKeys(), []gguftest.Tensor{embedding, {Name: "output.weight", Type: gguf.NVFP4, Shape: []int{1, 64}, Data: make([]byte, 36)}}, "NVFP4"},
@@ -113,7 +113,7 @@ func TestGGUFsThatAreRefused(t *testing.T) {
 		"whole-00001-of-00001.gguf":    {llamaKeys(gguftest.Key{Name: "split.no", Value: uint32(2)}), []gguftest.Tensor{embedding}, "split.no"},
 		"counted.gguf":                 {llamaKeys(gguftest.Key{Name: "split.tensors.count", Value: int32(5)}), []gguftest.Tensor{embedding}, "split.tensors.count"},
 		"layers-that-differ.gguf":      {append(llamaKeys()[:4], gguftest.Key{Name: "llama.feed_forward_length", Value: []int32{1, 2}}, gguftest.Key{Name: "llama.attention.head_count", Value: uint32(2)}), []gguftest.Tensor{embedding}, "layers that differ"},
-		"text-for-a-number.gguf":       {append(llamaKeys()[:4], gguftest.Key{Name: "llama.attention.head_count", Value: "two"}), []gguftest.Tensor{embedding}, "attention.head_count"},
+		"text-for-a-number.gguf":       {append(llamaKeys()[:4], gguftest.Key{Name: "llama.attention.head_count", Value: "two"}), []gguftest.Tensor{embedding}, ".gguf: llama.attention.head_count: "},
 		"factors-of-another-type.gguf": {llamaKeys(), []gguftest.Tensor{embedding, {Name: "rope_freqs.weight", Type: gguf.F16, Shape: []int{8}, Data: make([]byte, 16)}}, "rope_freqs.weight"},
 	} {
 		path := filepath.Join(dir, name)

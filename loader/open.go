@@ -19,6 +19,7 @@ const (
 	indexSuffix       = ".safetensors.index.json"
 
 	ggufAdvice = "it is a GGUF file: give it the suffix .gguf"
+	jsonAdvice = "it has no weights: open the folder that it is in"
 	binAdvice  = "PyTorch pickle files are not read, since loading one runs code in it: " +
 		"take the model's safetensors files, or save it again with safe_serialization=True"
 )
@@ -237,7 +238,11 @@ func openNamed(from fileFolder, name string) (*Checkpoint, error) {
 	if isGGUF(name) {
 		return openGGUF(from, name)
 	}
-	if advice := refusal(name); advice != "" {
+	advice := refusal(name)
+	if strings.HasSuffix(name, ".json") {
+		advice = jsonAdvice
+	}
+	if advice != "" {
 		return nil, failf(filepath.Join(from.dir(), name), "", "%s", advice)
 	}
 	return load(from, []string{name}, nil)

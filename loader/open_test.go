@@ -101,6 +101,7 @@ func TestOpenRefuses(t *testing.T) {
 		{write("g.safetensors", "GGUF\x03\x00\x00\x00aaaaaaaaaaaaaa"), "suffix .gguf"},
 		{write("bin/pytorch_model.bin", "PK"), "pickle"},
 		{filepath.Join(dir, "bin"), "pickle"},
+		{write("json/config.json", "{}"), "it has no weights: open the folder that it is in"},
 		{filepath.Dir(write("empty/readme.md", "")), "no safetensors file"},
 	} {
 		ck, err := Open(test.path)

@@ -43,20 +43,24 @@ type File struct {
 
 // An Error says what is wrong with a header.
 type Error struct {
-	At     string // the key or the tensor; may be empty
-	Reason string
+	Key, Tensor string // the place, or both empty
+	Reason      string
 }
 
-// Error returns "AT: REASON".
+// Error returns "KEY: REASON", with the tensor in place of the key where there is one.
 func (e *Error) Error() string {
-	if e.At == "" {
-		return e.Reason
+	if at := cmp.Or(e.Key, e.Tensor); at != "" {
+		return fmt.Sprintf("%.200q: %s", at, e.Reason)
 	}
-	return fmt.Sprintf("%.200q: %s", e.At, e.Reason)
+	return e.Reason
 }
 
-func failf(at, format string, args ...any) error {
-	return &Error{At: at, Reason: fmt.Sprintf(format, args...)}
+func failf(key, format string, args ...any) error {
+	return &Error{Key: key, Reason: fmt.Sprintf(format, args...)}
+}
+
+func tensorf(name, format string, args ...any) error {
+	return &Error{Tensor: name, Reason: fmt.Sprintf(format, args...)}
 }
 
 // Read reads the header of a file of size bytes. An error is an *Error, or one of r.
@@ -129,7 +133,7 @@ func (in *source) tensors(n uint64, align int64) ([]Tensor, error) {
 			return nil, err
 		}
 		if seen[t.Name] {
-			return nil, failf(t.Name, "the tensor is listed twice")
+			return nil, tensorf(t.Name, "the tensor is listed twice")
 		}
 		seen[t.Name] = true
 		list = append(list, t)
@@ -152,7 +156,7 @@ func (in *source) tensor(align int64) (Tensor, error) {
 		return t, err
 	}
 	if dims == 0 || dims > maxDims {
-		return t, failf(t.Name, "got %d dimensions, want 1 to %d", dims, maxDims)
+		return t, tensorf(t.Name, "got %d dimensions, want 1 to %d", dims, maxDims)
 	}
 	t.Shape = make([]int, dims)
 	for i := range t.Shape {
@@ -161,7 +165,7 @@ func (in *source) tensor(align int64) (Tensor, error) {
 			return t, err
 		}
 		if d == 0 || d > math.MaxInt32 {
-			return t, failf(t.Name, "got a dimension of %d, want 1 to %d", d, math.MaxInt32)
+			return t, tensorf(t.Name, "got a dimension of %d, want 1 to %d", d, math.MaxInt32)
 		}
 		t.Shape[int(dims)-1-i] = int(d)
 	}
@@ -175,7 +179,7 @@ func (in *source) tensor(align int64) (Tensor, error) {
 		return t, err
 	}
 	if offset > uint64(in.file) || int64(offset)%align != 0 {
-		return t, failf(t.Name, "got offset %d in a file of %d bytes, want a multiple of %d", offset, in.file, align)
+		return t, tensorf(t.Name, "got offset %d in a file of %d bytes, want a multiple of %d", offset, in.file, align)
 	}
 	t.Offset = int64(offset)
 	return t, t.measure()
@@ -185,17 +189,17 @@ func (in *source) tensor(align int64) (Tensor, error) {
 func (t *Tensor) measure() error {
 	elements, bytes := t.Type.Block()
 	if bytes == 0 {
-		return failf(t.Name, "got %v, which is not a type of ggml that files have today", t.Type)
+		return tensorf(t.Name, "got %v, which is not a type of ggml that files have today", t.Type)
 	}
 	columns := t.Shape[len(t.Shape)-1]
 	if columns%elements != 0 {
-		return failf(t.Name, "got rows of %d elements, want a multiple of %d for %v", columns, elements, t.Type)
+		return tensorf(t.Name, "got rows of %d elements, want a multiple of %d for %v", columns, elements, t.Type)
 	}
 	size := uint64(columns / elements * bytes)
 	for _, d := range t.Shape[:len(t.Shape)-1] {
 		high, low := bits.Mul64(size, uint64(d))
 		if high != 0 || low > math.MaxInt64/2 {
-			return failf(t.Name, "shape %v is too large", t.Shape)
+			return tensorf(t.Name, "shape %v is too large", t.Shape)
 		}
 		size = low
 	}
@@ -212,10 +216,10 @@ func (f *File) place(size int64) error {
 		t := &f.Tensors[i]
 		t.Offset += f.Header
 		if t.Offset < end {
-			return failf(t.Name, "begins at byte %d, inside %q, which ends at byte %d", t.Offset, f.Tensors[i-1].Name, end)
+			return tensorf(t.Name, "begins at byte %d, inside %q, which ends at byte %d", t.Offset, f.Tensors[i-1].Name, end)
 		}
 		if t.Size > size-t.Offset {
-			return failf(t.Name, "the file is cut: the tensor takes bytes %d to %d of %d", t.Offset, t.Offset+t.Size, size)
+			return tensorf(t.Name, "the file is cut: the tensor takes bytes %d to %d of %d", t.Offset, t.Offset+t.Size, size)
 		}
 		end = t.Offset + t.Size
 	}

@@ -58,8 +58,8 @@ func (in *source) metadata(n uint64) (Metadata, error) {
 			m[key], err = in.value(k)
 		}
 		if err != nil {
-			if e, ok := err.(*Error); ok && e.At == "" {
-				err = &Error{At: key, Reason: e.Reason}
+			if e, ok := err.(*Error); ok && e.Key == "" {
+				err = &Error{Key: key, Reason: e.Reason}
 			}
 			return nil, err
 		}

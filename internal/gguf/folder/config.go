@@ -46,7 +46,7 @@ type keys struct {
 
 func (k *keys) fail(key, format string, args ...any) {
 	if k.err == nil {
-		k.err = &gguf.Error{At: key, Reason: fmt.Sprintf(format, args...)}
+		k.err = &gguf.Error{Key: key, Reason: fmt.Sprintf(format, args...)}
 	}
 }
 
@@ -370,13 +370,4 @@ func Architectures() []Architecture {
 	}
 	slices.SortFunc(list, func(a, b Architecture) int { return strings.Compare(a.Name, b.Name) })
 	return list
-}
-
-// supported lists the architectures.
-func supported() string {
-	var list []string
-	for _, a := range Architectures() {
-		list = append(list, a.Name)
-	}
-	return strings.Join(list, ", ")
 }

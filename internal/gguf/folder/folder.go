@@ -57,12 +57,12 @@ func Open(m gguf.Metadata, from Source) (*Folder, error) {
 		return nil, err
 	}
 	if !ok {
-		return nil, &gguf.Error{At: "general.architecture", Reason: "the key is missing"}
+		return nil, &gguf.Error{Key: "general.architecture", Reason: "the key is missing"}
 	}
 	k := &keys{meta: m, from: from, arch: name}
 	arch := k.lookup()
 	if arch == nil {
-		return nil, &gguf.Error{At: "general.architecture", Reason: fmt.Sprintf("%.60q is not supported (supported: %s)", name, supported())}
+		return nil, &gguf.Error{Key: "general.architecture", Reason: fmt.Sprintf("got %.60q, which is not supported; docs/models.md lists the %d architectures of GGUF files", name, len(Architectures()))}
 	}
 	config, err := k.config(arch)
 	if err != nil {

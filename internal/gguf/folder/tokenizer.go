@@ -44,7 +44,7 @@ func tokenizerFile(m gguf.Metadata) ([]byte, error) {
 		return nil, err
 	}
 	if v.types != nil && len(v.types) != len(v.tokens) {
-		return nil, &gguf.Error{At: ggml + "token_type", Reason: fmt.Sprintf("got %d types for %d tokens", len(v.types), len(v.tokens))}
+		return nil, &gguf.Error{Key: ggml + "token_type", Reason: fmt.Sprintf("got %d types for %d tokens", len(v.types), len(v.tokens))}
 	}
 	var file object
 	switch kind {
@@ -57,7 +57,7 @@ func tokenizerFile(m gguf.Metadata) ([]byte, error) {
 	case "bert":
 		file, err = v.wordPiece()
 	default:
-		err = &gguf.Error{At: ggml + "model", Reason: fmt.Sprintf("tokenizer %.40q is not supported (supported: gpt2, llama, gemma4, bert)", kind)}
+		err = &gguf.Error{Key: ggml + "model", Reason: fmt.Sprintf("tokenizer %.40q is not supported (supported: gpt2, llama, gemma4, bert)", kind)}
 	}
 	if err != nil {
 		return nil, err
@@ -156,11 +156,11 @@ func (v *vocabulary) byteLevel() (object, error) {
 		return nil, err
 	}
 	if !ok {
-		return nil, &gguf.Error{At: ggml + "pre", Reason: "the key is missing, so it is unknown how texts are split: convert the model again with a current llama.cpp"}
+		return nil, &gguf.Error{Key: ggml + "pre", Reason: "the key is missing, so it is unknown how texts are split: convert the model again with a current llama.cpp"}
 	}
 	pre, ok := preTokenizers[name]
 	if !ok {
-		return nil, &gguf.Error{At: ggml + "pre", Reason: fmt.Sprintf("%.60q is not supported: it is unknown how its texts are split", name)}
+		return nil, &gguf.Error{Key: ggml + "pre", Reason: fmt.Sprintf("%.60q is not supported: it is unknown how its texts are split", name)}
 	}
 	if pre.spaced {
 		return v.spaced(pre)
@@ -201,14 +201,14 @@ func (v *vocabulary) merges() ([][2]string, error) {
 		return nil, err
 	}
 	if lines == nil {
-		return nil, &gguf.Error{At: ggml + "merges", Reason: "the key is missing"}
+		return nil, &gguf.Error{Key: ggml + "merges", Reason: "the key is missing"}
 	}
 	merges := make([][2]string, len(lines))
 	for i, line := range lines {
 		// A token that begins with a space is written as such, so the separator is the one behind it.
 		at := strings.IndexByte(line[min(1, len(line)):], ' ') + 1
 		if at < 1 || at == len(line)-1 {
-			return nil, &gguf.Error{At: ggml + "merges", Reason: fmt.Sprintf("merge %d is %.60q, want two tokens", i, line)}
+			return nil, &gguf.Error{Key: ggml + "merges", Reason: fmt.Sprintf("merge %d is %.60q, want two tokens", i, line)}
 		}
 		merges[i] = [2]string{line[:at], line[at+1:]}
 	}
@@ -256,7 +256,7 @@ func (v *vocabulary) sentencePiece() (object, error) {
 		return nil, err
 	}
 	if len(scores) != len(v.tokens) {
-		return nil, &gguf.Error{At: ggml + "scores", Reason: fmt.Sprintf("got %d scores for %d tokens", len(scores), len(v.tokens))}
+		return nil, &gguf.Error{Key: ggml + "scores", Reason: fmt.Sprintf("got %d scores for %d tokens", len(scores), len(v.tokens))}
 	}
 	ids := v.ids()
 	model := object{"type": "BPE", "vocab": ids, "merges": mergesOf(v.tokens, scores, ids), "fuse_unk": true, "byte_fallback": true}

@@ -12,7 +12,7 @@ import (
 // one have no ##.
 func (v *vocabulary) wordPiece() (object, error) {
 	if v.types == nil {
-		return nil, &gguf.Error{At: ggml + "token_type", Reason: "the key is missing: convert the model again with a current llama.cpp"}
+		return nil, &gguf.Error{Key: ggml + "token_type", Reason: "the key is missing: convert the model again with a current llama.cpp"}
 	}
 	v.tokens = slices.Clone(v.tokens)
 	for id, token := range v.tokens {
@@ -77,5 +77,5 @@ func (v *vocabulary) role(usual string, names ...string) (int, error) {
 	if id := slices.Index(v.tokens, usual); id >= 0 {
 		return id, nil
 	}
-	return 0, &gguf.Error{At: ggml + names[0] + "_token_id", Reason: fmt.Sprintf("the key is missing, and there is no token %s", usual)}
+	return 0, &gguf.Error{Key: ggml + names[0] + "_token_id", Reason: fmt.Sprintf("the key is missing, and there is no token %s", usual)}
 }
