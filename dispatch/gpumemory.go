@@ -119,5 +119,10 @@ func (p *placement) explainGPU(err error, o *Options) error {
 				devicemap.FormatSize(g.AvailableBytes), g.Number, devicemap.FormatSize(g.MemoryBytes), devicemap.FormatSize(gpuReserve), g.Number)
 		}
 	}
+	if _, gpu := placing.Device.GPU(); gpu && len(p.gpus) == 0 {
+		if _, reason := GPUs(); reason != "" {
+			return fmt.Errorf("%w; there is no GPU: %s", err, reason)
+		}
+	}
 	return err
 }

@@ -142,7 +142,7 @@ func TestPlacementErrorsNameThePlace(t *testing.T) {
 	for text, want := range map[string]string{
 		"model.layer.1=disk": "model.layers",
 		"0":                  "device 0",
-		`{"model": "cpu", "model.layers.0": 1, "lm_head": "cpu"}`: "device 1",
+		`{"model": "cpu", "model.layers.0": 1, "lm_head": "cpu"}`: "device 1: model.layers.0 is placed there, but the devices are cpu, disk; there is no GPU: this build has no code for GPUs",
 	} {
 		policy, err := devicemap.ParsePolicy(text)
 		if err == nil {
