@@ -21,19 +21,6 @@ import (
 	"github.com/heftai/heft/internal/repl"
 )
 
-// clientFlags say which server a command asks.
-type clientFlags struct {
-	APIKey string `name:"api-key" help:"Send this key; use HEFT_API_KEY, as other users see command lines." placeholder:"K"`
-}
-
-func (f *clientFlags) client(url string) *repl.Client {
-	url = strings.TrimSuffix(strings.TrimSuffix(url, "/"), "/v1")
-	if !strings.Contains(url, "://") {
-		url = "http://" + url
-	}
-	return &repl.Client{URL: url, Key: f.APIKey}
-}
-
 // chatCmd is serve chat.
 type chatCmd struct {
 	modelFlags
@@ -159,7 +146,8 @@ func (c *chatCmd) choose(ctx context.Context, client *repl.Client) (string, erro
 // connect returns a client of --url, or of a server within this process that nothing else can reach.
 func (c *chatCmd) connect(ctx context.Context, k *kong.Context) (client *repl.Client, end func(), err error) {
 	if c.URL != "" {
-		return c.client(c.URL), func() {}, nil
+		client, err = c.client(c.URL)
+		return client, func() {}, err
 	}
 	path, err := c.path()
 	if err != nil {

@@ -3,8 +3,14 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"encoding/pem"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -61,6 +67,43 @@ func TestPsShowsModelsAndRequests(t *testing.T) {
 	}
 	if _, notes, status := pipeInto(t, "", "ps", "--url", "127.0.0.1:1"); status != 1 || !strings.Contains(notes, "no server answers at http://127.0.0.1:1") {
 		t.Errorf("without a server: status %d, %q", status, notes)
+	}
+}
+
+// TestPsOfAServerWithAPrivateCA: --tls-ca trusts it. Without it, the error names the flag; there was none.
+func TestPsOfAServerWithAPrivateCA(t *testing.T) {
+	keys := make(chan string, 9)
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		keys <- r.Header.Get("Authorization")
+		_, _ = io.WriteString(w, `{"seconds": 1, "models": [{"model": "m", "status": "ready"}]}`)
+	}))
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	s.StartTLS()
+	defer s.Close()
+	ca := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ps := []string{"ps", "--json", "--url", s.URL, "--interval", "1ms", "--api-key", "secret"}
+	if text, notes, status := pipeInto(t, "", append(ps, "--tls-ca", ca)...); status != 0 || !strings.Contains(text, `"m"`) || <-keys != "Bearer secret" {
+		t.Errorf("status %d, %s%s", status, text, notes)
+	}
+	if _, notes, status := pipeInto(t, "", ps...); status != 1 || !strings.Contains(notes, "use --tls-ca FILE") {
+		t.Errorf("without the CA: status %d, %s", status, notes)
+	}
+	for file, want := range map[string]string{filepath.Join(t.TempDir(), "none"): "no such file", "chat_test.go": "got no certificate, want a file in PEM"} {
+		if _, notes, status := pipeInto(t, "", append(ps, "--tls-ca", file)...); status != 2 || !strings.Contains(notes, "--tls-ca") || !strings.Contains(notes, want) {
+			t.Errorf("%s: status %d, %s", file, status, notes)
+		}
+	}
+}
+
+// TestAnotherServersErrorsNameTheURL: serve ps said "404 Not Found" and no more.
+func TestAnotherServersErrorsNameTheURL(t *testing.T) {
+	s := httptest.NewServer(http.NotFoundHandler())
+	defer s.Close()
+	if _, notes, status := pipeInto(t, "", "ps", "--url", s.URL); status != 1 || !strings.Contains(notes, s.URL+"/activity: 404 Not Found") {
+		t.Errorf("status %d, %s", status, notes)
 	}
 }
 

@@ -2,11 +2,9 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
-	"syscall"
 	"text/tabwriter"
 	"time"
 
@@ -73,7 +71,10 @@ func (c *psCmd) Run(ctx context.Context, out cmdline.Output) error {
 	if c.Interval <= 0 {
 		return cmdline.Misusef("--interval is %v; it is above 0s", c.Interval)
 	}
-	client := c.client(c.URL)
+	client, err := c.client(c.URL)
+	if err != nil {
+		return err
+	}
 	var before, after activity
 	if err := reachable(client, client.Get(ctx, "/activity", &before)); err != nil {
 		return err
@@ -95,14 +96,6 @@ func (c *psCmd) Run(ctx context.Context, out cmdline.Output) error {
 		return printJSON(out, map[string]any{"models": models})
 	}
 	return printServed(out, models)
-}
-
-// reachable says what to do if no server answers.
-func reachable(client *repl.Client, err error) error {
-	if errors.Is(err, syscall.ECONNREFUSED) {
-		return fmt.Errorf("no server answers at %s: start one with serve, or name one with --url", client.URL)
-	}
-	return err
 }
 
 // modelRates joins two readings. Models that are not loaded follow those that are.

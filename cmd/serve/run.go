@@ -181,6 +181,8 @@ func (c *runCmd) listen() (net.Listener, error) {
 		err = fmt.Errorf("%w: stop what listens there, or choose another --port (0 is any that is free)", err)
 	case errors.Is(err, fs.ErrPermission):
 		err = fmt.Errorf("%w: choose a --port from 1024 up", err)
+	case err != nil:
+		err = fmt.Errorf("--host %s, --port %d: %w", c.Host, c.Port, err)
 	}
 	return l, err
 }

@@ -118,7 +118,7 @@ func (c *Client) do(ctx context.Context, method, path string, body any) (*http.R
 	}
 	_ = json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(&failed) // another server may send anything
 	if failed.Error.Message == "" {
-		failed.Error.Message = resp.Status
+		failed.Error.Message = fmt.Sprintf("%s%s: %s", c.URL, path, resp.Status)
 	}
 	if resp.StatusCode == http.StatusUnauthorized {
 		failed.Error.Message += " Use --api-key KEY or HEFT_API_KEY."

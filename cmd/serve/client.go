@@ -1,0 +1,59 @@
+package main
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"syscall"
+
+	"github.com/heftai/heft/internal/cmdline"
+	"github.com/heftai/heft/internal/repl"
+)
+
+// clientFlags say how a command reaches a server.
+type clientFlags struct {
+	APIKey string `name:"api-key" help:"Send this key; use HEFT_API_KEY, as other users see command lines." placeholder:"K"`
+	TLSCA  string `name:"tls-ca" help:"Trust the CA certificates in this PEM file, besides the system's." placeholder:"FILE"`
+}
+
+func (f *clientFlags) client(url string) (*repl.Client, error) {
+	url = strings.TrimSuffix(strings.TrimSuffix(url, "/"), "/v1")
+	if !strings.Contains(url, "://") {
+		url = "http://" + url
+	}
+	client := &repl.Client{URL: url, Key: f.APIKey}
+	if f.TLSCA == "" {
+		return client, nil
+	}
+	pem, err := os.ReadFile(f.TLSCA)
+	if err != nil {
+		return nil, cmdline.Misusef("--tls-ca: %w", err)
+	}
+	trusted, err := x509.SystemCertPool()
+	if err != nil {
+		trusted = x509.NewCertPool() // of a system that has none
+	}
+	if !trusted.AppendCertsFromPEM(pem) {
+		return nil, cmdline.Misusef("--tls-ca %s: got no certificate, want a file in PEM", f.TLSCA)
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.TLSClientConfig = &tls.Config{RootCAs: trusted}
+	client.HTTP = &http.Client{Transport: transport}
+	return client, nil
+}
+
+// reachable says what to do if no server answers, or if its certificate is not trusted.
+func reachable(client *repl.Client, err error) error {
+	var untrusted x509.UnknownAuthorityError
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return fmt.Errorf("no server answers at %s: start one with serve, or name one with --url", client.URL)
+	case errors.As(err, &untrusted):
+		return fmt.Errorf("%w: use --tls-ca FILE with the certificate of its CA", err)
+	}
+	return err
+}
