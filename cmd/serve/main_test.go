@@ -12,6 +12,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/internal/cmdline/doctest"
 	"github.com/heftai/heft/internal/golden"
 )
 
@@ -218,6 +219,15 @@ func TestConfigurationPageNamesEveryFlag(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestDocumentationHasCommandsThatExist: each command line of serve in README.md and docs names commands and flags of serve.
+func TestDocumentationHasCommandsThatExist(t *testing.T) {
+	k, err := kong.New(new(cli), kong.Vars{"version": version})
+	if err != nil {
+		t.Fatal(err)
+	}
+	doctest.CheckDocumentation(t, k.Model, "serve", "run", nil, 50)
 }
 
 // TestHelpOfModelSaysWhatTheCommandDoes: serve rm does not "serve this folder (default: a demo)".

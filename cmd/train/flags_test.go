@@ -10,6 +10,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/heftai/heft/internal/cmdline/doctest"
 	"github.com/heftai/heft/internal/golden"
 )
 
@@ -48,6 +49,15 @@ func TestTrainingPageNamesEveryFlag(t *testing.T) {
 			t.Errorf("docs/training.md does not name --%s of train %s", flag.Name, command)
 		}
 	})
+}
+
+// TestDocumentationHasCommandsThatExist: each command line of train in README.md and docs names commands and flags of train.
+func TestDocumentationHasCommandsThatExist(t *testing.T) {
+	k, err := kong.New(new(cli), kong.Vars{"version": version})
+	if err != nil {
+		t.Fatal(err)
+	}
+	doctest.CheckDocumentation(t, k.Model, "train", "", map[string]string{"launch": "run"}, 20)
 }
 
 // TestLaunchWithoutArgumentsNamesBothForms: the error once asked for --data and --output alone.

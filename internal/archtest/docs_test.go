@@ -175,3 +175,63 @@ func TestREADMEIsShort(t *testing.T) {
 		t.Errorf("README.md has %d words, want at most 1400", n)
 	}
 }
+
+var (
+	inDocs  = regexp.MustCompile(`(?:^|[\s"(=])(?:\./)?((?:\.ci|api|cmd|deploy|devicemap|dispatch|docs|examples|internal|loader|meta|scripts|testdata|text|train)/[\w./*-]*\w)`)
+	targets = regexp.MustCompile(`\bmake ([a-z][\w-]*)`)
+	tests   = regexp.MustCompile(`\bTest[A-Z]\w+…?`)
+)
+
+// TestDocumentationNamesWhatExists: files of this module, targets of make and tests that the documentation names in code
+// exist.
+func TestDocumentationNamesWhatExists(t *testing.T) {
+	root := golden.Module(t)
+	pages, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
+	makefile, err2 := os.ReadFile(filepath.Join(root, "Makefile"))
+	if err != nil || err2 != nil {
+		t.Fatal(err, err2)
+	}
+	functions := map[string]bool{}
+	for _, p := range packages(t) {
+		for _, f := range p.files {
+			for _, d := range f.syntax.Decls {
+				if d, ok := d.(*ast.FuncDecl); ok {
+					functions[d.Name.Name] = true
+				}
+			}
+		}
+	}
+	found := 0
+	for _, page := range append(pages, filepath.Join(root, "README.md"), filepath.Join(root, "ARCHITECTURE.md"), filepath.Join(root, "CONTRIBUTING.md")) {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, span := range code.FindAllString(string(text), -1) {
+			span = strings.Trim(span, "`")
+			for _, m := range inDocs.FindAllStringSubmatch(span, -1) {
+				found++
+				here, _ := filepath.Glob(filepath.Join(root, m[1]))
+				golden, _ := filepath.Glob(filepath.Join(root, "testdata", "golden", m[1]))
+				if len(here)+len(golden) == 0 && !strings.Contains(m[1], "FAMILY") {
+					t.Errorf("%s: %s does not exist", filepath.Base(page), m[1])
+				}
+			}
+			for _, m := range targets.FindAllStringSubmatch(span, -1) {
+				found++
+				if !strings.Contains("\n"+string(makefile), "\n"+m[1]+":") {
+					t.Errorf("%s: make has no target %s", filepath.Base(page), m[1])
+				}
+			}
+			for _, name := range tests.FindAllString(span, -1) {
+				found++
+				if !functions[name] && !strings.HasSuffix(name, "…") {
+					t.Errorf("%s: there is no test %s", filepath.Base(page), name)
+				}
+			}
+		}
+	}
+	if found < 100 {
+		t.Errorf("only %d names were found", found)
+	}
+}

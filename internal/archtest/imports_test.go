@@ -134,6 +134,7 @@ var allowed = map[string][]string{
 	"cmd/serve":                   {"*"},
 	"cmd/train":                   {"*"},
 	"internal/cmdline":            {"internal/errtext"},                                                                                                                              // what the commands have in common
+	"internal/cmdline/doctest":    {"internal/golden"},                                                                                                                               // for tests of the commands
 	"loader/demo":                 {},                                                                                                                                                // the embedded demo model's bytes
 	"internal/demo/generate":      {"internal/atomicfile", "meta", "loader", "internal/tokenizer", "train", "train/data", "train/model", "train/optim", "train/rng", "train/tensor"}, // its trainer
 	"internal/hub":                {"internal/atomicfile", "internal/filelock", "internal/hubcache"},
@@ -199,7 +200,7 @@ var homes = map[string][]string{
 	"golang.org/x/exp/mmap":             {"loader"},
 	"golang.org/x/sys/unix":             {"internal/hostmem", "internal/kernels", "internal/topology"},
 	"gorgonia.org/cu":                   {"internal/backend/cuda"},
-	"github.com/alecthomas/kong":        {"cmd", "internal/cmdline"},
+	"github.com/alecthomas/kong":        {"cmd", "internal/cmdline", "internal/cmdline/doctest"},
 	"github.com/prometheus":             {"api"},
 	"github.com/klauspost/cpuid":        {"internal/kernels/tune", "internal/kernels/isa"},
 	"github.com/klauspost/compress":     {"train/data"}, // pages of Parquet files
