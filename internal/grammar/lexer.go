@@ -13,6 +13,8 @@ type lexer struct {
 	d *dfa.DFA // nil before ready, if there is a make
 	v *vocab.Vocab
 
+	rests *rests // of the library
+
 	make func() *dfa.DFA
 	made sync.Once
 
@@ -106,20 +108,26 @@ func (l *lexer) local(s int32, c *counts) *local {
 	}
 	var made *local
 	if c == nil {
-		made = l.read(s)
+		made = l.rests.local(l, s)
 	} else {
 		made = l.readCounted(s, c)
 	}
-	size := 8*len(made.set) + 4*len(made.ids) + 200
-	for _, g := range made.groups {
-		size += 24 + 8*len(g.nodes)
-	}
+	size := made.bytes()
 	if l.bytes+size > maxLexerBytes || l.locals == nil {
 		l.locals, l.bytes = map[localKey]*local{}, 0
 	}
 	l.locals[key] = made
 	l.bytes += size
 	return made
+}
+
+// bytes is about how much memory out takes.
+func (out *local) bytes() int {
+	size := 8*len(out.set) + 4*len(out.ids) + 200
+	for _, g := range out.groups {
+		size += 24 + 8*len(g.nodes)
+	}
+	return size
 }
 
 // read walks the vocabulary from s.

@@ -19,6 +19,8 @@ type Library struct {
 	shared   map[string]*list.Element
 	used     list.List // of *shared, the last used first
 	added    int       // to shared
+
+	rests rests
 }
 
 // maxLiterals is how many literals a library keeps.
@@ -49,7 +51,7 @@ func (l *Library) NamedDFA(name string, make func(budget *dfa.Budget) (*dfa.DFA,
 	if err != nil {
 		panic("grammar: terminal " + name + ": " + err.Error())
 	}
-	t := &Terminal{lex: &lexer{d: d, v: l.vocab}, max: -1}
+	t := &Terminal{lex: &lexer{d: d, v: l.vocab, rests: &l.rests}, max: -1}
 	l.named[name] = t
 	return t
 }
@@ -61,7 +63,7 @@ func (l *Library) literal(s string) *Terminal {
 	if t := l.literals[s]; t != nil {
 		return t
 	}
-	t := &Terminal{lex: &lexer{d: dfa.Text(s), v: l.vocab}, max: -1}
+	t := &Terminal{lex: &lexer{d: dfa.Text(s), v: l.vocab, rests: &l.rests}, max: -1}
 	if len(l.literals) >= maxLiterals {
 		clear(l.literals)
 	}

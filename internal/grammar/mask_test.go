@@ -23,6 +23,7 @@ var sources = []string{
 	`{"type":"array","items":{"anyOf":[{"type":"string","maxLength":3},{"type":"string","pattern":"^the"},{"$ref":"#"}]},"minItems":1,"maxItems":3}`,
 	`{"type":"object","additionalProperties":{"type":["boolean","null","string"]},"properties":{"the":{"const":"x\"y"},"th":{},"a\nb":{"enum":["red","re","é"]}}}`,
 	`{"type":"string","format":"date-time"}`,
+	`{"type":"object","patternProperties":{"^x_":{"type":"string"}},"additionalProperties":false}`,
 	`{}`,
 }
 

@@ -29,7 +29,7 @@ func (l *Library) Shared(key string, make func() (*dfa.DFA, error)) (*Terminal, 
 	if err != nil {
 		return nil, err
 	}
-	return l.keep(key, &lexer{d: d, v: l.vocab}), nil
+	return l.keep(key, &lexer{d: d, v: l.vocab, rests: &l.rests}), nil
 }
 
 // Late is Shared for an automaton that make makes when a text first comes to it: the terminal reads something,
@@ -38,7 +38,7 @@ func (l *Library) Late(key string, make func() *dfa.DFA) *Terminal {
 	if t := l.kept(key); t != nil {
 		return t
 	}
-	return l.keep(key, &lexer{make: make, v: l.vocab})
+	return l.keep(key, &lexer{make: make, v: l.vocab, rests: &l.rests})
 }
 
 // kept returns the terminal of a key, nil if it is not kept.
@@ -99,7 +99,7 @@ func (l *lexer) size() int {
 func (l *Library) Bytes() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	total := l.vocab.Bytes()
+	total := l.vocab.Bytes() + l.rests.size()
 	for e := l.used.Front(); e != nil; e = e.Next() {
 		total += e.Value.(*shared).term.lex.size() //nolint:forcetypeassert // the list has nothing else
 	}

@@ -54,6 +54,44 @@ func (d *DFA) Only(s int32) (b byte, ok bool) {
 	return b, ok
 }
 
+// Rest describes the automaton that begins in state s. Automata of equal descriptions accept the same texts and have the
+// same states, by other numbers. It is "" if there are more than most states.
+func (d *DFA) Rest(s int32, most int) string {
+	ids := map[int32]int{Dead: 0, s: 1}
+	order := []int32{s}
+	var key, runs []byte
+	for i := 0; i < len(order); i++ {
+		runs = runs[:0]
+		n, last, before := 0, -1, Dead-1
+		for b := range 256 {
+			to := d.Step(order[i], byte(b))
+			if to == before {
+				continue
+			}
+			before = to
+			id, known := ids[to]
+			if !known {
+				if len(order) == most {
+					return ""
+				}
+				order = append(order, to)
+				id = len(order)
+				ids[to] = id
+			}
+			if id != last {
+				runs = binary.AppendUvarint(append(runs, byte(b)), uint64(id))
+				n, last = n+1, id
+			}
+		}
+		end := uint64(0)
+		if d.accept[order[i]] {
+			end = 1
+		}
+		key = append(binary.AppendUvarint(key, uint64(2*n)+end), runs...)
+	}
+	return string(key)
+}
+
 // Match reports whether d accepts text.
 func (d *DFA) Match(text string) bool {
 	s := d.start
