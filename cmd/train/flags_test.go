@@ -60,6 +60,18 @@ func TestDocumentationHasCommandsThatExist(t *testing.T) {
 	doctest.CheckDocumentation(t, k.Model, "train", "", map[string]string{"launch": "run"}, 20)
 }
 
+// TestAnOutputThatIsAFileIsNamedByItsFlag: the error was "mkdir FILE: not a directory".
+func TestAnOutputThatIsAFileIsNamedByItsFlag(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "data.jsonl")
+	if err := os.WriteFile(file, []byte(`{"text": "a b c"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	status, _, stderr := command(t, "run", "--model", filepath.Join(golden.Module(t), "loader", "demo", "model"), "--data", file, "--output", file)
+	if status != 1 || !strings.Contains(stderr, "--output "+file+": ") {
+		t.Errorf("status %d, %s", status, stderr)
+	}
+}
+
 // TestLaunchWithoutArgumentsNamesBothForms: the error once asked for --data and --output alone.
 func TestLaunchWithoutArgumentsNamesBothForms(t *testing.T) {
 	status, _, stderr := command(t, "launch")

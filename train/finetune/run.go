@@ -270,7 +270,7 @@ const lockFile = ".heft-train.lock"
 // was killed leaves no lock. Without locks in the file system it warns and continues.
 func (j *job) lock() (unlock func(), err error) {
 	if err := os.MkdirAll(j.Output, 0o777); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("--output %s: %w", j.Output, err)
 	}
 	lock, err := filelock.Acquire(filepath.Join(j.Output, lockFile))
 	var held *filelock.HeldError
