@@ -182,6 +182,8 @@ func TestDocumentHasTheFormatsOfCustomTools(t *testing.T) {
 		{responsesPath, obj{"type": "custom", "name": "f", "format": custom("ebnf")}, false},
 		{responsesPath, obj{"type": "function", "name": "f"}, true},
 		{responsesPath, obj{"type": "namespace", "name": "n", "tools": []any{obj{"type": "custom", "name": "f", "format": custom("regex")}}}, true},
+		{responsesPath, obj{"type": "web_search", "external_web_access": false}, true},
+		{responsesPath, obj{"type": "web_search"}, false},
 		{responsesPath, obj{"type": "namespace", "name": "n", "tools": []any{obj{"type": "namespace", "name": "m"}}}, false},
 	} {
 		if why := breaks(tools(c.path), []any{c.tool}); (why == "") != c.ok {

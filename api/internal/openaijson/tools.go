@@ -32,6 +32,9 @@ func (Tool) Samples() []any {
 		Type string `json:"type" enum:"namespace"`
 		named
 		Tools []tool `json:"tools"`
+	}{}}, schema.Like{Value: struct {
+		Type   string `json:"type" enum:"web_search"`
+		Access bool   `json:"external_web_access"` // false, else the request is a 400
 	}{}})
 }
 
