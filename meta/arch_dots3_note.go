@@ -57,6 +57,7 @@ type dots3 struct {
 }
 
 func readDots3(f *fields) *dots3 {
+	f = f.publishedDots3()
 	alone := f.without("rope_parameters", "rope_theta", "rope_scaling", "rope_interleave")
 	read := func(f *fields, heads int, latent latentDefaults) *deepseek {
 		d := readDeepseek(f, "Dots3NoteText", decoderDefaults{

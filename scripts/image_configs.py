@@ -5,6 +5,7 @@ IMAGES is the part of family_configs.FAMILIES for these families.
 from further_configs import hyperclovax
 from hybrid_configs import lfm2, qwen3_5
 from late_configs import hy_v4, lfm3
+from transformers import AutoConfig
 
 VISION = dict(hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=2, image_size=8, patch_size=4)
 CLIP = dict(VISION, model_type="clip_vision_model", projection_dim=8)
@@ -327,6 +328,12 @@ def is_text_within(config):
 
 
 def dots3_note_text(R, deepseek):
+    """As published, or, of fresh models, as transformers saves it."""
+    c = dots3_note_parts(R, deepseek)
+    return AutoConfig.for_model(**c).to_dict() if getattr(R, "wide", False) and R.random() < 0.4 else c
+
+
+def dots3_note_parts(R, deepseek):
     c = deepseek(R, "dots3_note_text", v5=True)
     n = R.choice([2, 3, 4])
     for name in ("rope_parameters", "rope_theta", "rope_scaling", "first_k_dense_replace", "topk_method"):
@@ -352,7 +359,7 @@ def dots3_note_text(R, deepseek):
 
 def dots3_note(R, deepseek, wrap):
     """Published without text_config."""
-    t = dots3_note_text(R, deepseek)
+    t = dots3_note_parts(R, deepseek)
     t["model_type"] = "dots3_note"
     vision = dict(hidden_size=8, intermediate_size=8, moe_intermediate_size=8, num_hidden_layers=1, num_attention_heads=2, patch_size=4, mlp_layer_types=["dense"], adapter_in_dim=8,
                   adapter_out_dim=t["hidden_size"])
