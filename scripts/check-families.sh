@@ -13,4 +13,4 @@ root=$(mktemp -d)
 trap 'rm -rf "$root"' EXIT
 "${PYTHON:-python3}" scripts/make-family-fixtures.py --fresh "$count" --seed "$seed" "$root/infer/models" "$@"
 HEFT_GOLDEN=$root go test ./internal/nn ./meta ./loader ./dispatch/internal/test/... ./train/model ./internal/engine -count=1 \
-	-run 'TestGoldenModels|TestGoldenServedModels'
+	-run 'TestGoldenModels|TestGoldenServedModels|TestGoldenGradients'

@@ -5,12 +5,13 @@
     scripts/make-family-fixtures.py --fresh 5 --seed 7 DIR/infer/models [FAMILY...]
 
 The first form makes the committed fixtures, the second as many models of each family as asked for,
-of other shapes and options, varied by varied_configs.py. scripts/check-families.sh makes fresh models and runs the golden tests
-on them. Configs have the form in which models are published, or that of transformers 5. Layout and
+of other shapes and options, varied by varied_configs.py, and for models of text alone the gradients of their weights in DIR/train/gradients.
+scripts/check-families.sh makes fresh models and runs the golden tests on them. Configs have the form in which models are published, or that of transformers 5. Layout and
 figures are those of make-arch-fixtures.py; golden.json is gzipped, and so are the weights of committed fixtures.
 """
 import argparse
 import contextlib
+import copy
 import gzip
 import io
 import json
@@ -21,6 +22,7 @@ import re
 import runpy
 import shutil
 import sys
+import tempfile
 import types
 
 import torch
@@ -34,6 +36,7 @@ here = pathlib.Path(__file__).parent
 sys.path.insert(0, str(here))
 arch = types.SimpleNamespace(**runpy.run_path(str(here / "make-arch-fixtures.py")))
 families = types.SimpleNamespace(**runpy.run_path(str(here / "family_configs.py")))
+train = types.SimpleNamespace(**runpy.run_path(str(here / "make-train-fixtures.py")))
 varied = types.SimpleNamespace(**runpy.run_path(str(here / "varied_configs.py")))
 base = arch.base
 from image_configs import is_text_within, without_layers_of_images
@@ -284,6 +287,7 @@ def make(folder, name, config, first, R=None):
     out.mkdir(parents=True, exist_ok=True)
     model.generation_config.eos_token_id = text.get("eos_token_id", config.get("eos_token_id"))
     model.generation_config.bos_token_id = text.get("bos_token_id", config.get("bos_token_id"))
+    precise = copy.deepcopy(model)  # to() rounds buffers too, such as frequencies
     with contextlib.redirect_stderr(io.StringIO()):
         model.to(dtype).save_pretrained(out)
     as_published(out / "model.safetensors", config, style)
@@ -294,11 +298,56 @@ def make(folder, name, config, first, R=None):
     config.setdefault("architectures", [type(model).__name__])
     (out / "config.json").write_text(json.dumps(config, indent=1, sort_keys=True) + "\n")
     check_form(config, model, out)
+    if R and not is_wrapper(model):
+        gradients(folder, name, config, style, precise)
     (out / "golden.json.gz").write_bytes(gzip.compress((json.dumps(arch.shorter(golden)) + "\n").encode(), mtime=0))
     if not R:
         pack(out / "model.safetensors")
     print(name, "seed", seed, sum(f.stat().st_size for f in out.iterdir()), "bytes", flush=True)
     return True
+
+
+def saved_gradients(model, ids, config, style):
+    """The loss of ids, and the gradients of a model's weights under the names of their file: they are saved in place of the weights."""
+    model.zero_grad()
+    loss = model(torch.tensor(ids), labels=torch.tensor(ids), use_cache=False).loss
+    loss.backward()
+    with torch.no_grad():
+        state, weights = model.state_dict(), dict(model.named_parameters(remove_duplicate=False))
+        kept = [t.clone() for t in state.values()]
+        for p in model.parameters():
+            p.copy_(torch.zeros_like(p) if p.grad is None else p.grad)
+        for n, t in state.items():
+            if n not in weights and t.is_floating_point():
+                t.fill_(torch.nan)
+        with tempfile.TemporaryDirectory() as made, contextlib.redirect_stderr(io.StringIO()):
+            file = pathlib.Path(made) / "model.safetensors"
+            model.save_pretrained(made)
+            as_published(file, config, style)
+            tensors = {n: t.double() for n, t in load_file(file).items() if t.is_floating_point() and not t.isnan().any() and "embed_tokens_extend" not in n}
+        for t, before in zip(state.values(), kept):
+            t.copy_(before)
+    return loss.item(), tensors
+
+
+def gradients(folder, name, config, style, model):
+    """Writes the gradients of a model by torch in float64, with those of its files, as make-train-fixtures.py does, and how far torch in float32 is off."""
+    for seed in range(20):
+        ids = torch.randint(3, config["vocab_size"], (2, 19), generator=torch.Generator().manual_seed(seed)).tolist()
+        with Choices() as choices:
+            rounded, short = saved_gradients(model.float(), ids, config, style)
+        if choices.margin >= CHOICE_MARGIN:
+            break
+    else:
+        return print(f"{name}: no gradients: choices are ties", file=sys.stderr)
+    try:
+        loss, exact = saved_gradients(model.double(), ids, config, style)
+    except RuntimeError as e:  # XGLM's mask has no float64
+        return print(f"{name}: no gradients: torch fails in float64: {e}", file=sys.stderr)
+    out = folder.parents[1] / "train" / "gradients" / name
+    shutil.copytree(folder / name, out, ignore=shutil.ignore_patterns("golden*"))
+    golden = dict(input_ids=ids, labels=ids, loss=loss, loss_off=abs(loss - rounded), gradients={n: dict(train.summary(t), off=(t - short[n]).norm().item()) for n, t in exact.items()})
+    (out / "golden.json").write_text(json.dumps(golden))
 
 
 def fresh(folder, name, family, seed, maker):
@@ -315,7 +364,8 @@ def fresh(folder, name, family, seed, maker):
             failures.append("ties")
         except (Exception, SystemExit) as e:
             failures.append(f"{type(e).__name__}: {str(e)[:200]}")
-            shutil.rmtree(folder / name, ignore_errors=True)
+            for part in (folder, folder.parents[1] / "train" / "gradients"):
+                shutil.rmtree(part / name, ignore_errors=True)
     raise ValueError(f"no config that the reference runs: {failures[-1]}")
 
 
