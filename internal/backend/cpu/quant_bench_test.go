@@ -41,12 +41,12 @@ var benchFormats = []struct {
 }
 
 // BenchmarkQuantised is a token, eight of them, and prompts of 128 and, with inputs rounded where that is
-// faster, of 512, through a stack of weights of 4096 × 4096 in each format, on one thread. Bytes are those that are stored.
+// faster, of 16 and 512, through a stack of weights of 4096 × 4096 in each format, on one thread. Bytes are those that are stored.
 func BenchmarkQuantised(b *testing.B) {
 	const n, layers = benchWidth, 8
-	const rounded = 512 // tokens of a prompt whose inputs may be rounded
+	rounded := map[int]bool{16: true, 512: true} // tokens of prompts whose inputs may be rounded
 	for _, f := range benchFormats {
-		for _, tokens := range []int{1, 8, 128, rounded} {
+		for _, tokens := range []int{1, 8, 16, 128, 512} {
 			b.Run(fmt.Sprintf("%v/%d", f.Format, tokens), func(b *testing.B) {
 				host := open(b, 1, os.Getenv("HEFT_CPU"))
 				defer host.Close()
@@ -67,7 +67,7 @@ func BenchmarkQuantised(b *testing.B) {
 				for b.Loop() {
 					for i := range layers {
 						w := benchWeight(&f.Quant, stack.Index(i).Data, scales, offsets, global)
-						if tokens == rounded {
+						if rounded[tokens] {
 							host.LinearRounded(y, x, w, tensor.Tensor{}, backend.Prompt)
 						} else {
 							host.Linear(y, x, w, tensor.Tensor{})

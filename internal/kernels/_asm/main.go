@@ -35,12 +35,13 @@ var (
 	avx512 = []string{"-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mfma", "-mf16c", "-mbmi2", "-mprefer-vector-width=512"}
 	bf16   = append(avx512[:len(avx512):len(avx512)], "-mavx512bf16")
 	vnni   = append(avx512[:len(avx512):len(avx512)], "-mavx512vnni")
+	vbmi   = append(bf16[:len(bf16):len(bf16)], "-mavx512vbmi")
 	amx    = []string{"-mamx-tile", "-mamx-bf16"}
 )
 
 // instructions are the instruction sets that a C file may use: its name begins with one of these,
 // up to the first underscore.
-var instructions = map[string][]string{"avx2": avx2, "avx512": avx512, "avx512bf16": bf16, "avx512vnni": vnni, "amx": amx}
+var instructions = map[string][]string{"avx2": avx2, "avx512": avx512, "avx512bf16": bf16, "avx512vnni": vnni, "avx512vbmi": vbmi, "amx": amx}
 
 // exceptions are files that may use more. The roof of a processor is measured with whatever it has.
 var exceptions = map[string][]string{

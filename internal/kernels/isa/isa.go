@@ -27,6 +27,8 @@ type Variant struct {
 	VNNI bool
 	// BF16 says that there are products of activations rounded to bfloat16 (AVX-512 BF16).
 	BF16 bool
+	// Bytes says that, beside BF16, bytes may be looked up in tables of 128 (AVX-512 VBMI). It changes no bit.
+	Bytes bool
 	// AMX says that those are computed in tiles.
 	AMX bool
 	// SlowPairs says that products of pairs of bfloat16 are slower than those of float32: this

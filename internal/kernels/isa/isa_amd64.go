@@ -28,7 +28,7 @@ func Available() []Variant {
 		v := Variant{Name: "avx512", Level: AVX512, Lanes: 16, VNNI: x.HasAVX512VNNI}
 		if x.HasAVX512BF16 {
 			rounds := v
-			rounds.BF16 = true
+			rounds.BF16, rounds.Bytes = true, x.HasAVX512VBMI
 			if x.HasAMXTile && x.HasAMXBF16 && TilesAllowed() {
 				tiles := rounds
 				tiles.Name, tiles.AMX = "amx", true

@@ -31,6 +31,11 @@ func (bf16) packE4M3(dst []uint32, codes []byte, stride int, scales *[gemm.PackR
 }
 
 //go:noinline
+func (vbmi) packBytes(dst []uint32, codes []byte, stride int, values *[128]float32, scale float32, rows, blocks int) {
+	bf16PackBytes(asm.Words(dst), asm.Bytes(codes), int64(stride), unsafe.Pointer(values), unsafe.Pointer(&scale), int64(rows), int64(blocks))
+}
+
+//go:noinline
 func (bf16) packMXFP4(dst []uint32, codes []byte, stride int, scales []byte, apart, rows, blocks int) {
 	bf16PackMXFP4(asm.Words(dst), asm.Bytes(codes), int64(stride), asm.Bytes(scales), int64(apart), int64(rows), int64(blocks), asm.Words(mxfp4Values()))
 }

@@ -41,6 +41,22 @@ func samePacks(got, want []uint32) error {
 	return nil
 }
 
+// packers are the variants that pack, also without the instructions that change no bit.
+func packers() (list []kernels.Set) {
+	for _, s := range kerneltest.Variants() {
+		if !s.BF16 {
+			continue
+		}
+		if list = append(list, s); s.Bytes {
+			v := s.Variant
+			v.Bytes = false
+			s.QGEMM = qgemm.For(v)
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
 // TestPackQuantised: packs of quantised weights are those of their values, rounded.
 func TestPackQuantised(t *testing.T) {
 	random := rand.New(rand.NewPCG(21, 22))
@@ -61,11 +77,14 @@ func TestPackQuantised(t *testing.T) {
 	cases["e4m3 of rows"] = &quant.Packed{Packing: quant.E4M3, Codes: codes, Width: 224, Scales: scales(72), ScaleFormat: mat.Float32, Rows: 1, Columns: 224}
 	cases["e4m3 of blocks"] = &quant.Packed{Packing: quant.E4M3, Codes: codes, Width: 224, Scales: scales(8 * 4), ScaleFormat: mat.Float32, Rows: 10, Columns: 64}
 	cases["e4m3 of large scales"] = &quant.Packed{Packing: quant.E4M3, Codes: codes, Width: 224, Scales: kerneltest.BytesOf([]float32{math.MaxFloat32}), ScaleFormat: mat.Float32, Rows: 72, Columns: 224}
+	powers := make([]byte, 72*224/32)
+	for i := range powers {
+		powers[i] = byte(random.Uint32())
+	}
+	cases["e4m3 of powers"] = &quant.Packed{Packing: quant.E4M3Powers, Codes: codes, Width: 224, Scales: powers, Rows: 32, Columns: 64}
+	cases["e2m1 of powers"] = &quant.Packed{Packing: quant.E2M1Powers, Codes: codes, Width: 224, Scales: powers, Rows: 1, Columns: 32}
 	scratch := make([]float32, quant.UnpackScratch)
-	for _, s := range kerneltest.Variants() {
-		if !s.BF16 {
-			continue
-		}
+	for _, s := range packers() {
 		for name, p := range cases {
 			for _, c := range []struct{ row, step, col, rows, n int }{
 				{0, 1, 0, 16, 224}, {16, 1, 32, 16, 96}, {48, 1, 64, 16, 160}, {64, 1, 0, 8, 64}, {32, 1, 0, 5, 64}, {3, 2, 64, 16, 32},

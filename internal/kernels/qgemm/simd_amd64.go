@@ -41,8 +41,14 @@ func integersOf(v isa.Variant) integers {
 // bf16 is AVX-512 BF16.
 type bf16 struct{}
 
+// vbmi is AVX-512 BF16 and VBMI.
+type vbmi struct{ bf16 }
+
 func packerOf(v isa.Variant) packer {
-	if v.BF16 {
+	switch {
+	case v.BF16 && v.Bytes:
+		return vbmi{}
+	case v.BF16:
 		return bf16{}
 	}
 	return nil

@@ -150,13 +150,7 @@ func (p *Packed) unpackE4M3(ops ops, dst []float32, row, col int) {
 	for len(dst) > 0 {
 		block := col / p.Columns
 		n := min(len(dst), (block+1)*p.Columns-col)
-		scale := float32(0)
-		if p.Packing == E4M3Powers {
-			scale = floats.FromE8M0(p.Scales[scales+block])
-		} else {
-			scale = p.Scale(scales + block)
-		}
-		ops.e4m3(dst[:n], codes[:n], scale)
+		ops.e4m3(dst[:n], codes[:n], p.CodeScale(scales+block))
 		dst, codes, col = dst[n:], codes[n:], col+n
 	}
 }
@@ -249,6 +243,14 @@ func (p *Packed) Scale(i int) float32 {
 		return mat.FromFloat16(binary.LittleEndian.Uint16(p.Scales[2*i:]))
 	}
 	return math.Float32frombits(binary.LittleEndian.Uint32(p.Scales[4*i:]))
+}
+
+// CodeScale returns scale i of E4M3 or E4M3Powers.
+func (p *Packed) CodeScale(i int) float32 {
+	if p.Packing == E4M3Powers {
+		return floats.FromE8M0(p.Scales[i])
+	}
+	return p.Scale(i)
 }
 
 // FromE2M1 widens the low four bits of code.

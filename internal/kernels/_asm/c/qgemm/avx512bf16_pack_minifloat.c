@@ -25,14 +25,15 @@ KERNEL bf16PackE4M3(uint8_t *dst, const uint8_t *src, int64_t stride, const floa
   }
 }
 
-// The scales of rows are ss bytes apart. tables has the values of all codes for each scale.
+// The scales of rows are ss bytes apart. tables has the values of all codes for each scale. The same place of the next NEXT rows is
+// prefetched: they are the next pack.
 KERNEL bf16PackMXFP4(uint8_t *dst, const uint8_t *src, int64_t stride, const uint8_t *scales, int64_t ss, int64_t rows, int64_t blocks, const uint8_t *tables) {
   const __m512i four = _mm512_setr_epi32(0, 0x01010101, 0x02020202, 0x03030303, 0x04040404, 0x05050505, 0x06060606, 0x07070707, 0x08080808, 0x09090909,
                                          0x0a0a0a0a, 0x0b0b0b0b, 0x0c0c0c0c, 0x0d0d0d0d, 0x0e0e0e0e, 0x0f0f0f0f);
   const __m512i down = _mm512_set1_epi32(4 << 16);
   ROLLED for (; rows > 0; rows--) {
     ROLLED for (int64_t b = 0; b < blocks; b++, OPAQUE(b)) {
-      _mm_prefetch(src + 16 * (b + NEXT), _MM_HINT_T0);
+      _mm_prefetch(src + 16 * b + NEXT * stride, _MM_HINT_T1);
       // A byte has an even column and an odd one. Only the low four bits of an index count, and the
       // table is there twice.
       __m512i codes = _mm512_shuffle_epi8(_mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)(src + 16 * b))), four);

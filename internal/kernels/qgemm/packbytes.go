@@ -1,0 +1,43 @@
+package qgemm
+
+import (
+	"github.com/heftai/heft/internal/floats"
+	"github.com/heftai/heft/internal/kernels/gemm"
+	"github.com/heftai/heft/internal/kernels/mat"
+	"github.com/heftai/heft/internal/kernels/quant"
+)
+
+// bytePacker is implemented by packers that look bytes up in a table of 128: the values of codes times a scale, rounded to
+// bfloat16, whose sign that of the code changes. The bits are those of the other kernel.
+type bytePacker interface {
+	// packBytes packs whole blocks of rows that begin stride bytes apart and share a scale. values are those of codes without sign.
+	packBytes(dst []uint32, codes []byte, stride int, values *[128]float32, scale float32, rows, blocks int)
+}
+
+var e4m3Magnitudes = func() (v [128]float32) {
+	for i := range v {
+		v[i] = floats.FromE4M3(byte(i))
+	}
+	return v
+}()
+
+// packRuns packs whole blocks of an FP8 matrix, run by run: the blocks and rows that share a scale, and no more blocks than the
+// first-level cache holds of all rows.
+func (s *Kernels) packRuns(k bytePacker, dst []uint32, p *quant.Packed, row, step, col, rows, blocks int) {
+	chunks := mat.CeilDiv(p.Width, p.Columns)
+	for b := 0; b < blocks; {
+		first := col + b*gemm.BlockK
+		n := min(packBlocks, blocks-b, mat.CeilDiv((first/p.Columns+1)*p.Columns-first, gemm.BlockK))
+		for i := 0; i < rows; {
+			r, count := row+i*step, 1
+			for i+count < rows && (r+count*step)/p.Rows == r/p.Rows {
+				count++
+			}
+			scale := p.CodeScale(r/p.Rows*chunks + first/p.Columns)
+			codes := p.Codes[r*p.Width+first : (r+(count-1)*step)*p.Width+first+n*gemm.BlockK]
+			k.packBytes(dst[b*gemm.BlockK/2*gemm.PackRows+i*gemm.BlockK/2:], codes, step*p.Width, &e4m3Magnitudes, scale, count, n)
+			i += count
+		}
+		b += n
+	}
+}
