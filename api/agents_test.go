@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -86,26 +85,26 @@ func TestClaudeCodeFinishesAToolLoop(t *testing.T) {
 
 // TestCodexFinishesAToolLoop runs Codex with the lines of config.toml that docs/http.md has. scripts/check-codex.sh installs it.
 func TestCodexFinishesAToolLoop(t *testing.T) {
+	binary := os.Getenv("HEFT_CODEX")
+	testenv.Need(t, "codex", binary != "", "run scripts/check-codex.sh")
 	dir, path := note(t)
 	url, results := agentServer(t, "<tool_call>\n{\"name\": \"exec_command\", \"arguments\": {\"cmd\": \"cat "+path+"\"}}\n</tool_call>", `"function_call_output"`)
-	out := codex(t, dir, url, "fake")
+	out := codex(t, binary, dir, url)
 	if out != "Then it ends." || results.Load() == 0 {
 		t.Errorf("Codex prints %q, and has sent %d results", out, results.Load())
 	}
 }
 
 // codex asks Codex a question in dir and returns what it answers.
-func codex(t *testing.T, dir, url, model string) string {
+func codex(t *testing.T, binary, dir, url string) string {
 	t.Helper()
-	binary := os.Getenv("HEFT_CODEX")
-	testenv.Need(t, "codex", binary != "", "run scripts/check-codex.sh")
 	page, err := os.ReadFile("../docs/http.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, config, _ := strings.Cut(string(page), "```toml\n")
 	config, _, _ = strings.Cut(config, "```")
-	config = strings.NewReplacer("http://127.0.0.1:8000", url, `"NAME"`, strconv.Quote(model)).Replace(config)
+	config = strings.NewReplacer("http://127.0.0.1:8000", url, "NAME", "fake").Replace(config)
 	home := t.TempDir()
 	if err := os.WriteFile(filepath.Join(home, "config.toml"), []byte(config), 0o600); err != nil {
 		t.Fatal(err)
