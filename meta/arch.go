@@ -54,6 +54,7 @@ func architectures() []architecture {
 		{"jetmoe", "JetMoeForCausalLM", "model", "JetMoeDecoderLayer", 1, []int{2}, jetMoE},
 		{"jamba", "JambaForCausalLM", "model", "JambaAttentionDecoderLayer JambaMambaDecoderLayer", 1, []int{2}, jamba},
 		{"jais2", "Jais2ForCausalLM", "model", "Jais2DecoderLayer", 0, []int{150024}, jais2},
+		{"inkling_text", "InklingForCausalLM", "model", "InklingDecoderLayer", 1, []int{2}, inkling},
 		{"internlm3", "LlamaForCausalLM", "model", "LlamaDecoderLayer", 1, []int{2}, internLM3},
 		{"iquestcoder", "LlamaForCausalLM", "model", "LlamaDecoderLayer", 1, []int{2}, iquestCoder},
 		{"llama", "LlamaForCausalLM", "model", "LlamaDecoderLayer", 1, []int{2}, llama},

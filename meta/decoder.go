@@ -20,6 +20,7 @@ type decoder struct {
 	act                    activation
 	tied                   bool
 	outputs                int // rows of the head; 0: one for each token
+	cut                    int // of the head's rows, those that are logits; 0: all
 	rope                   *RopeSpec
 
 	// The norms. torch's LayerNorm has a bias; the classes of transformers have none.
@@ -146,7 +147,7 @@ func (d *decoder) causalLM(f *fields, b *Builder, w wiring, layer func(b *Builde
 	if w.noNorm {
 		spec.Norm = ""
 	}
-	spec.Vocab, spec.Hidden, spec.Context = cmp.Or(d.outputs, d.vocab), d.hidden, d.rope.contextOf(d.context)
+	spec.Vocab, spec.Hidden, spec.Context = cmp.Or(d.cut, d.outputs, d.vocab), d.hidden, d.rope.contextOf(d.context)
 	spec.Reach = d.rope.reachOf(d.context)
 	if b.tree.wrapper != nil && !w.wrapped {
 		spec.LogitScale, spec.LogitSoftcap = 0, 0 // transformers' wrappers apply their head alone
@@ -186,7 +187,7 @@ func (d *decoder) causalLM(f *fields, b *Builder, w wiring, layer func(b *Builde
 	if w.inputs != nil {
 		w.inputs(model)
 	}
-	head := outer.head(embed, d.hidden, spec.Vocab, d.tied, spec.Head+".weight")
+	head := outer.head(embed, d.hidden, cmp.Or(d.outputs, d.vocab), d.tied, spec.Head+".weight")
 	if w.headBias {
 		head.Param("bias", d.vocab)
 	}

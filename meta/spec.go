@@ -71,7 +71,7 @@ type CausalLMSpec struct {
 	LogitScale   float32 // multiplies the logits; 0 means 1
 	LogitSoftcap float32 // bounds the logits (Gemma 2); 0 means none
 
-	Vocab, Hidden int // rows of Head, and channels of the embeddings and of the operand of Head
+	Vocab, Hidden int // logits of a token, the first rows of Head, and channels of the embeddings and of the operand of Head
 	Context       int // tokens that the config allows for a sequence, rope scaling included
 	Reach         int // tokens that a linear or dynamic rope scaling is made for, if they are more than Context
 }
@@ -124,6 +124,9 @@ type BlockSpec struct {
 	// AltUp, nil for none, is around the branches of a sequential block, and Laurel, nil for none, beside its attention.
 	AltUp  *AltUpSpec
 	Laurel *LaurelSpec
+	// AttentionConv and MLPConv, nil for none, are convolutions of the results of the branches, behind their norms, in a
+	// sequential block of two branches.
+	AttentionConv, MLPConv *ResidualConvSpec
 	// Shortcut, "" for none, names a child whose operand is MLP's. Its result is added to the block's. Then, which Shortcut needs and nil
 	// is none, has the names of two further branches in sequence (LongCat Flash).
 	Shortcut string
@@ -201,6 +204,8 @@ type MLPSpec struct {
 	Cutoff float32
 	// GateScale multiplies the result of Gate, and Scale that of Down; 0 means 1.
 	GateScale, Scale float32
+	// ScaleParam, "" for none, names a Param [1] of the MLP, which multiplies the result.
+	ScaleParam string
 }
 
 // GateOrder is the row layout of a fused projection of gate and up.
@@ -250,12 +255,17 @@ type MoESpec struct {
 	SharedGate  string // Linear [1, H] whose sigmoid multiplies Shared (Qwen2-MoE), or "" if none
 	Count, TopK int
 	Identity    int // experts of the router behind Count, which have no weights: their result is their operand (LongCat Flash)
+	// Scored, nil for none, are experts of the router behind Count that every token passes. Their scores, with Score
+	// ScoreSigmoid, are among those that Renormalise divides by their sum (Inkling). There is no Identity and no Table.
+	Scored *ScoredSpec
+	// RouterScale, "" for none, names a Param [1] of the router, which multiplies all weights.
+	RouterScale string
 	Score       RouterScore
 	Renormalise bool    // chosen weights are divided by their sum
 	Scale       float32 // multiplies the chosen weights; 0 means 1
 	ScaleInput  bool    // the weights multiply the experts' operands instead of their results (Llama 4)
 	// Correction is a Buffer of the router or of the node, or a Param below the router, [E+Identity]. It is added to the
-	// scores for choosing only (DeepSeek-V3's e_score_correction_bias).
+	// scores for choosing only (DeepSeek-V3's e_score_correction_bias), of which those of Scored are none.
 	Correction string
 	Jitter     float32 // of ScoreSparseMixer
 	Softcap    float32 // of the router's logits x: Softcap·tanh(x/Softcap); 0: none
@@ -278,8 +288,27 @@ type MoESpec struct {
 	// then the number of LatentDown's rows (Nemotron-H).
 	LatentDown, LatentUp string
 	GateOrder            GateOrder
-	Act                  Activation
-	Limit                float32 // clamp of ActClampedSwiGLU, ActClampedSiLU and ActSiLUAtMost
+	// Reordered says that the checkpoint has the rows of GateUp in another order than transformers.
+	Reordered bool
+	Act       Activation
+	Limit     float32 // clamp of ActClampedSwiGLU, ActClampedSiLU and ActSiLUAtMost
+}
+
+// ScoredSpec is Count gated experts that every token passes, in the child Name of a mixture, with the mixture's
+// activation. Its Params are stacked: Gate and Up [Count, F, H] and Down [Count, H, F]; or GateUp [Count, 2·F, H] instead of
+// Gate and Up, whose rows have the mixture's GateOrder.
+type ScoredSpec struct {
+	Name                   string
+	Count                  int
+	Gate, Up, GateUp, Down string
+}
+
+// Chosen is how many experts the router gives a token: TopK, and those of Scored behind them.
+func (m *MoESpec) Chosen() int {
+	if m.Scored == nil {
+		return m.TopK
+	}
+	return m.TopK + m.Scored.Count
 }
 
 // RouterScore converts router logits to weights.

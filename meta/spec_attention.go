@@ -56,7 +56,10 @@ type AttentionSpec struct {
 	Difference *DifferenceSpec   // subtracts heads from others; nil for none
 	KeyBias    *KeyBiasSpec      // adds a number of each key to its scores; nil for none
 	Mixture    *HeadMixtureSpec  // chooses the maps of queries and of the result for each token; nil for none
-	OutNorm    string            // norm of the heads' outputs together, of Heads·ValueDim channels; "" for none
+	Relative   *RelativeSpec     // adds biases by distance that depend on the query; nil for none
+	// KConv and VConv, nil for none, follow K and V, before norms and rope.
+	KConv, VConv *ResidualConvSpec
+	OutNorm      string // norm of the heads' outputs together, of Heads·ValueDim channels; "" for none
 }
 
 // FusedOrder is the row layout of a fused q/k/v projection.
@@ -147,6 +150,19 @@ type KeyBiasSpec struct {
 	Layer      int // index of the cache of the numbers, from 0, with Count > 0
 }
 
+// RelativeSpec adds to the score of a key at distance d from the token, below Extent,
+//
+//	sum over r of States(x)[h, r] · proj[r, d]
+//
+// for each head h, as transformers' InklingRelativeLogits does. States is a Linear [Heads·Rank, hidden] of the layer's operand
+// x, and Profiles a child with the Param proj, [Rank, Extent]. Growth, nil for none, is of type [RopeNone] and multiplies the
+// states by their position's growth.
+type RelativeSpec struct {
+	States, Profiles string
+	Rank, Extent     int
+	Growth           *RopeSpec
+}
+
 // DifferenceSpec is differential attention, as transformers' DiffLlamaAttention computes it. Query head i of the first
 // half and head i of the second half both weigh the values of heads j and j + KVHeads/2 side by side, where j is the
 // head of the first one's keys. The result is the first's less factor times the second's, where
@@ -216,6 +232,8 @@ type RopeSpec struct {
 	GrowthEvery, GrowthShift int
 	GrowthAlone              bool // the factor is that without its 1
 	GrowthPower              bool // the factor is (1 + (p + GrowthShift)/GrowthEvery)^Growth instead (Beam)
+	// GrowthFrom > 0, in tokens, makes that factor 1 + Growth·ln(max(1, (p + 1)/GrowthFrom)) (Inkling).
+	GrowthFrom int
 	// Alpha, "" for none, is the path from the root of a module with the Param alpha, [Dim/2]. Frequency n is multiplied by
 	// exp(alpha[n]) (Mistral Large 4).
 	Alpha string

@@ -14,6 +14,14 @@ type ShortConvSpec struct {
 	Kernel  int // tokens
 }
 
+// ResidualConvSpec adds to each channel its convolution along the tokens: x + conv(x), transformers'
+// InklingShortConvolution. The state is the last Kernel-1 tokens of x.
+type ResidualConvSpec struct {
+	State  int
+	Conv   string // child with weight [channels, 1, Kernel] and maybe bias
+	Kernel int    // tokens
+}
+
 // DeltaNetSpec runs a gated delta net, as transformers' Qwen3NextGatedDeltaNet, or with ByChannel its
 // KimiLinearDeltaAttention. Queries, keys and values pass a short convolution and SiLU together. Each value head has
 // the state S, [KeyDim, ValueDim], which begins at 0. With q and k divided by their lengths, for one token:

@@ -44,6 +44,7 @@ func wrappers() []wrapper {
 		{"hy_v4_vl", "HYV4VLForConditionalGeneration", "HYV4VLModel", text, "hy_v4_vl_text", true, false, false},
 		{"hyperclovax_vision_v2", "HyperCLOVAXVisionV2ForConditionalGeneration", "HyperCLOVAXVisionV2Model", text, "hyperclovax", false, true, false},
 		{"idefics3", "Idefics3ForConditionalGeneration", "Idefics3Model", "text_model", "llama", false, false, false},
+		{"inkling_mm_model", "InklingForConditionalGeneration", "InklingModel", text, "inkling_text", true, false, false},
 		{"internvl", "InternVLForConditionalGeneration", "InternVLModel", text, "qwen2", false, true, false},
 		{"kimi_k25", "Kimi_K25ForConditionalGeneration", "Kimi_K25Model", text, "deepseek_v3", false, true, false},
 		{"lfm2_vl", "Lfm2VlForConditionalGeneration", "Lfm2VlModel", text, "lfm2", false, true, false},
@@ -228,7 +229,7 @@ func (w *wrapper) textNames() []string {
 	for _, part := range []string{"embed_tokens.", "layers.", "norm."} {
 		names = append(names, part, "model."+part)
 	}
-	return append(names, "tok_embeddings.", "lerope.", "output.") // Mistral's own
+	return append(names, "tok_embeddings.", "lerope.", "output.", "model.llm.") // Mistral's own, and Inkling's
 }
 
 // OtherPart reports whether a checkpoint's tensor belongs to a part of the model beside the text

@@ -632,6 +632,6 @@ FAMILIES = {
     **plains(llama),
     **further(llama, deepseek, wrap),
     **late(llama, gemma4_text, wrap, deepseek),
-    **latest(llama, wrap, sparse),
+    **latest(llama, wrap, sparse, common),
     **images(llama, wrap, deepseek, exaone4, glm4, glm4_moe, routed),
 }

@@ -152,11 +152,45 @@ def beam(R, llama):
     return c
 
 
-def latest(llama, wrap, sparse):
-    """The makers, each with the seeds of the committed fixtures. llama and sparse are family_configs'."""
+def inkling_text(R, common):
+    v5 = R.random() < 0.5
+    c = common(R, "inkling_text", v5)
+    n, wide = R.choice([2, 3, 4]), getattr(R, "wide", False)
+    c.update(num_hidden_layers=n, head_dim=R.choice([6, 8, 12]), swa_head_dim=R.choice([6, 8, 10]), d_rel=R.choice([2, 4, 6]), rel_extent=R.choice([4, 9, 40]), rms_norm_eps=R.choice([1e-5, 1e-3]),
+             n_routed_experts=R.choice([4, 6]), num_experts_per_tok=R.choice([1, 2, 3]), n_shared_experts=R.choice([1, 2, 3] if wide else [1, 2]), route_scale=R.choice([1.0, 2.5]),
+             logits_mup_width_multiplier=R.choice([0.5, 2.0]))
+    keys = R.choice([1, 2])
+    c.update(swa_num_key_value_heads=keys, swa_num_attention_heads=keys * R.choice([1, 2, 3]))
+    c["sliding_window_size" if R.random() < 0.5 else "sliding_window"] = R.choice([3, 5, 8])
+    c["conv_kernel_size" if v5 or R.random() < 0.5 else "sconv_kernel_size"] = R.choice([2, 3, 4])
+    if R.random() < 0.5:
+        c.update(log_scaling_n_floor=R.choice([3, 8]), log_scaling_alpha=R.choice([0.1, 0.6]))
+    if R.random() < 0.5:
+        c["unpadded_vocab_size"] = R.choice([50, 57])
+    local, dense, inner = [i for i in range(n) if R.random() < 0.5], R.choice([0, 1, 2]), R.choice([10, 12])
+    if v5:  # as transformers saves it
+        c.update(layer_types=["hybrid_sliding" if i in local else "hybrid" for i in range(n)], mlp_layer_types=["dense" if i < dense else "sparse" for i in range(n)], moe_intermediate_size=inner)
+        return c
+    c.update(dense_mlp_idx=dense, dense_intermediate_size=c.pop("intermediate_size"), intermediate_size=inner)
+    if R.random() < 0.8:
+        c["local_layer_ids"] = local
+    return c
+
+
+def inkling(R, common, wrap):
+    """transformers saves the names of published files, with rows of gate and up in turn."""
+    t = inkling_text(R, common)
+    vision = dict(patch_size=2, temporal_patch_size=2, num_hidden_layers=3)
+    return wrap("inkling_mm_model", t, vision, "dtype" in t, audio_config=dict(n_mel_bins=2, mel_vocab_size=4), image_token_id=5, audio_token_id=6)
+
+
+def latest(llama, wrap, sparse, common):
+    """The makers, each with the seeds of the committed fixtures. llama, sparse and common are family_configs'."""
     return {
         "beam": (lambda R: beam(R, llama), [3, 8]),
         "axk2": (lambda R: axk2(R, sparse), [6, 15]),
+        "inkling": (lambda R: inkling(R, common, wrap), [20]),
+        "inkling_text": (lambda R: inkling_text(R, common), [11, 24]),
         "mistral_large4": (lambda R: mistral_large4(R, sparse, wrap), [76, 77]),
         "step3p5": (lambda R: step3p5(R, llama), [7, 13]),
         "step3p7": (lambda R: step3p7(R, llama, wrap), [1]),

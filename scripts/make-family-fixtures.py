@@ -103,7 +103,7 @@ def as_published(file, config, style):
     if style == "published":
         tensors = {n: t for n, t in tensors.items() if not n.endswith(DECAYS)}
     if "vision_config" in config:
-        text = re.compile(r"language_model|text_model|lm_head|^model\.(layers|embed_tokens|norm|hc_head)\.|^(layers|tok_embeddings|norm|output|lerope)\.")
+        text = re.compile(r"language_model|text_model|lm_head|^model\.(layers|embed_tokens|norm|hc_head)\.|^(layers|tok_embeddings|norm|output|lerope)\.|^model\.llm\.")
         tensors = {n: t for n, t in tensors.items() if text.search(n) or t.numel() < 100}
     if kind == "kimi_k25":  # its renaming of the vision tower's layers, undone, reaches those of the text
         tensors = {re.sub(r"^(language_model\.model\.)blocks\.", r"\1layers.", n): t for n, t in tensors.items()}
@@ -270,7 +270,7 @@ def make(folder, name, config, first, R=None):
     kind = config.get("dtype") or config.get("torch_dtype")
     text = config.get("text_config", config)
     dtype = DTYPES[kind]
-    found = search(config, dtype, first, text.get("output_vocab_size") or text.get("vocab_size") or config["vocab_size"], R is not None)
+    found = search(config, dtype, first, text.get("output_vocab_size") or text.get("unpadded_vocab_size") or text.get("vocab_size") or config["vocab_size"], R is not None)
     if not found:
         return False
     seed, model, cases = found
@@ -281,7 +281,7 @@ def make(folder, name, config, first, R=None):
         versions=dict(torch=torch.__version__, transformers=transformers.__version__),
         tolerance=dict(logits_atol=2e-4, logits_rtol=2e-4), min_greedy_margin=min(margin for _, margin in cases),
         num_parameters=text_parameters(model), prompts=prompts)
-    if not (is_wrapper(model) or in_double(config) or has_mixers(config) or config.get("hc_mult") or config.get("conv_bias") or any(name in json.dumps(config) for name in ("short_mscale", "short_factor", "floor_scale", "minimax_m3"))):  # in the reference they see padding
+    if not (is_wrapper(model) or in_double(config) or has_mixers(config) or config.get("hc_mult") or config["model_type"].startswith("inkling") or config.get("conv_bias") or any(name in json.dumps(config) for name in ("short_mscale", "short_factor", "floor_scale", "minimax_m3"))):  # in the reference they see padding
         golden["padding"] = arch.padding(model, prompts)
     out = folder / name
     out.mkdir(parents=True, exist_ok=True)

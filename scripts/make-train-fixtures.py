@@ -244,6 +244,10 @@ MODELS |= {
         {k: v for k, v in LATENT.items() if k != "rope_parameters"}, n_group=None, topk_group=None, head_dim=16, first_k_dense_replace=None, mlp_layer_types=["dense", "sparse", "sparse"],
         num_hidden_layers=3, layer_types=["full_attention", "sliding_attention", "full_attention"], sliding_window=4, shared_experts_intermediate_size=10, swa_num_attention_heads=2,
         swa_num_key_value_heads=2, swa_q_lora_rank=6, swa_kv_lora_rank=8, swa_qk_nope_head_dim=4, swa_v_head_dim=6, swa_head_dim=8)),
+    "inkling": ("inkling_text", dict(
+        vocab_size=VOCAB + 6, unpadded_vocab_size=VOCAB, head_dim=6, swa_head_dim=4, swa_num_attention_heads=4, swa_num_key_value_heads=2, d_rel=4, rel_extent=6, sliding_window_size=4,
+        conv_kernel_size=3, layer_types=["hybrid_sliding", "hybrid"], mlp_layer_types=["dense", "sparse"], moe_intermediate_size=8, n_routed_experts=4, num_experts_per_tok=2, n_shared_experts=2,
+        route_scale=2.0, log_scaling_n_floor=3, log_scaling_alpha=0.5, logits_mup_width_multiplier=2.0, tie_word_embeddings=False)),
     "glm-moe-dsa": ("glm_moe_dsa", dict(LATENT, indexer_types=["full", "shared"])),
     "mistral-large4": ("mistral_large4", dict(LATENT, q_lora_rank=None, num_hidden_layers=4, no_rope_layers=[1, 0, 1, 0], kv_source_layers=[0, 1, 0, 1], indexer_types=["full", "shared", "full", "shared"],
                                               mlp_layer_types=["dense", "sparse", "dense", "dense"], final_logit_softcapping=3.0, rope_parameters=rope(rope_type="yarn", factor=4.0, original_max_position_embeddings=8))),
@@ -254,8 +258,9 @@ MODELS["deepseek-v4"] = ("deepseek_v4", dict(
     moe_intermediate_size=8, n_routed_experts=4, num_experts_per_tok=2, swiglu_limit=0.4, num_hidden_layers=3, mlp_layer_types=["hash_moe", "moe", "moe"], tie_word_embeddings=False,
     layer_types=["compressed_sparse_attention", "heavily_compressed_attention", "sliding_attention"], compress_rates=dict(compressed_sparse_attention=2, heavily_compressed_attention=3),
     rope_parameters=dict(main=rope(**V4_ROPE), compress=rope(40000.0, **V4_ROPE)), **V4_ROPE))
-STATES = ("linear_attn_alpha_factor", "conv_L_cache", "linear_num_key_heads", "state_size", "ssm_state_size", "mamba_d_state", "lru_width", "linear_attn_config", "kda_safe_gate", "compress_rates")
-IMAGES = ("vision_encoder.", "vision_language_adapter.", "patch_merger.", "pre_mm_projector_norm.")  # parts of Mistral's models that Heft does not read
+STATES = ("linear_attn_alpha_factor", "conv_L_cache", "linear_num_key_heads", "state_size", "ssm_state_size", "mamba_d_state", "lru_width", "linear_attn_config", "kda_safe_gate", "compress_rates", "conv_kernel_size")
+MODELS["inkling-published"] = ("inkling_mm_model", dict({k: v for k, v in MODELS["inkling"][1].items() if k not in ("tie_word_embeddings", "unpadded_vocab_size")}, n_shared_experts=1))  # rows of gate and up in turn
+IMAGES = ("model.visual.", "model.audio.", "vision_encoder.", "vision_language_adapter.", "patch_merger.", "pre_mm_projector_norm.")  # parts of models that Heft does not read
 STEEP = ("num_kv_shared_layers", "enable_moe_block")  # of Gemma 3n and 4, whose scores are not scaled: float32 is too short
 SCALES = {"zamba": 0.7, "zamba2": 0.7}  # of weights, where float32 is too short for gradients of larger ones; 1.2 of others
 
@@ -271,6 +276,8 @@ def build(kind, fields):
     if kind == "mistral_large4":  # transformers has no text model alone
         vision = dict(model_type="pixtral", hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=2, head_dim=4, image_size=8, patch_size=4)
         auto, fields = AutoModelForImageTextToText, dict(text_config=fields, vision_config=vision, image_token_index=0)
+    if kind == "inkling_mm_model":
+        auto, fields = AutoModelForImageTextToText, dict(text_config=fields, vision_config=dict(patch_size=2, temporal_patch_size=2, num_hidden_layers=3), audio_config=dict(n_mel_bins=2, mel_vocab_size=4))
     config = AutoConfig.for_model(kind, **fields)
     config._attn_implementation = "sdpa" if fields.get("alibi") else "eager"  # Falcon's eager one adds its biases twice
     model = without_idle_experts(auto.from_config(config, dtype=torch.float32, experts_implementation="eager").eval())
@@ -302,7 +309,7 @@ def saved(model):
     with tempfile.TemporaryDirectory() as folder:
         model.save_pretrained(folder)
         tensors = load_file(pathlib.Path(folder) / "model.safetensors")
-    return {n: t for n, t in sorted(tensors.items()) if t.is_floating_point() and not n.startswith(IMAGES) and ("correction_coefs" in n or not any(buffer in n for buffer in ("correction", "expert_bias", "ffn.gate.bias", "layer_scalar", "act_fn.beta", "act_fn.eps", "slope_rate", "_decay")))}
+    return {n: t for n, t in sorted(tensors.items()) if t.is_floating_point() and not n.startswith(IMAGES) and ("correction_coefs" in n or not any(buffer in n for buffer in ("correction", "expert_bias", "ffn.gate.bias", "mlp.gate.bias", "layer_scalar", "act_fn.beta", "act_fn.eps", "slope_rate", "_decay")))}
 
 
 def gradients(model, ids, labels):

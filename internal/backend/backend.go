@@ -58,8 +58,8 @@ type Backend interface {
 	// Scale: x = x·scale, then cap·tanh(x/cap) where cap > 0.
 	Scale(x tensor.Tensor, scale, cap float32)
 	// Route chooses a.TopK experts for each row of logits: the experts' numbers and
-	// weights, row by row, best first. correction is absent or [experts]. Where a.Table is set,
-	// experts are operands, in their order.
+	// weights, row by row, best first, and then the a.Scored experts, whose logits are the last ones. correction is
+	// absent or [experts] without those. Where a.Table is set, experts are operands, in their order.
 	Route(experts []int32, weights []float32, logits, correction tensor.Tensor, a *meta.MoESpec)
 }
 
@@ -191,10 +191,31 @@ type AttentionArgs struct {
 	// RoundedSlopes replaces these biases by slope times the key's position, both and their product rounded to bfloat16,
 	// and the product multiplied by Scale. There must be no Window and no Chunk.
 	RoundedSlopes bool
+	// Relative adds biases that depend on the query and on the distance. Nothing is then rounded.
+	Relative Relative
 	// Prompts says for each row of q whether it is a token of a prompt. Rows of prompts have an
 	// order of summation of their own; their queries and weights may be rounded to bfloat16, and so
 	// may keys and values that are stored in less than float32. nil means no row.
 	Prompts []bool
+}
+
+// Relative is a bias for each distance, mixed by each query: with d the distance from the position of row i to a key's, the
+// score of head h grows by the sum over r of States[i][h·rank + r] · Profiles[r][d], or by 0 where d is not below extent.
+// Softcap must be 0.
+type Relative struct {
+	States   tensor.Tensor // [n, heads·rank], or absent
+	Profiles tensor.Tensor // [rank, extent] or as many elements in a row
+}
+
+// Sizes returns rank and extent for so many heads. They are 0 if r is absent or its sizes do not fit.
+func (r *Relative) Sizes(heads int) (rank, extent int) {
+	if r.States.IsZero() || r.Profiles.IsZero() || r.States.Cols()%heads != 0 {
+		return 0, 0
+	}
+	if rank = r.States.Cols() / heads; rank == 0 || r.Profiles.Elements()%rank != 0 {
+		return 0, 0
+	}
+	return rank, r.Profiles.Elements() / rank
 }
 
 // FaultError says that memory of a weight could not be read: the mapped file was truncated or its

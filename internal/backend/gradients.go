@@ -43,8 +43,8 @@ type Gradients interface {
 	// dkv.K[slots[i]], and dv likewise. dv is absent if v was.
 	StoreKVGrad(dkv KV, dk, dv tensor.Tensor, slots []int32)
 	// AttentionGrad adds to dq, to the pages of dkv (laid out as kv, both float32; V may
-	// be a view of K) and to dsinks.
-	AttentionGrad(dq tensor.Tensor, dkv KV, dsinks, dy, q tensor.Tensor, kv KV, spans []Span, a AttentionArgs)
+	// be a view of K) and to those of d.
+	AttentionGrad(dq tensor.Tensor, dkv KV, d ScoreGradients, dy, q tensor.Tensor, kv KV, spans []Span, a AttentionArgs)
 	// GateGrad is the reverse of Gate. dup is absent if up is.
 	GateGrad(dgate, dup, dy, gate, up tensor.Tensor, act meta.Activation, limit float32)
 	// ScatterAddGrad: dx[i] += weights[i] · dy[rows[i]], dweights[i] += x[i]·dy[rows[i]]. dy is the
@@ -67,6 +67,12 @@ type Gradients interface {
 	CrossEntropy(losses []float32, dlogits, logits tensor.Tensor, labels []int32, scale, smoothing float32)
 	// Measure measures the distribution of each row of logits. It changes none of them.
 	Measure(m Measures, logits tensor.Tensor, labels []int32, scale float32)
+}
+
+// ScoreGradients are the gradients of what is added to the scores of attention. Each may be absent.
+type ScoreGradients struct {
+	Sinks    tensor.Tensor
+	Relative Relative
 }
 
 // Measures are values of distributions, one for each row. A nil list is not measured.

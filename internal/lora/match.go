@@ -205,6 +205,8 @@ func (m *matcher) parameter(path string, p *meta.Param) (Target, error) {
 	switch {
 	case len(p.Shape) == 2 && s == nil:
 		t.Out, t.In = p.Shape[0], p.Shape[1]
+	case len(p.Shape) == 3 && s != nil && s.Reordered && p.Name == s.GateUp:
+		return t, errors.New("target_parameters names it, but this file has its rows in another order than the adapter")
 	case len(p.Shape) == 3 && s != nil && (p.Name == s.GateUp || p.Name == s.Down):
 		t.Experts, t.Out, t.In = p.Shape[0], p.Shape[1], p.Shape[2]
 		if t.Transposed = s.Transposed; t.Transposed {

@@ -18,10 +18,12 @@ type attention struct {
 	qNorm, kNorm *norm
 	vNorm        *norm
 	outNorm      *norm
-	gate         *headGate    // nil for none
-	indexer      blockChooser // nil for none
-	difference   *difference  // nil for none
-	bias         *keyBias     // nil for none
+	gate         *headGate     // nil for none
+	indexer      blockChooser  // nil for none
+	difference   *difference   // nil for none
+	bias         *keyBias      // nil for none
+	relative     *relative     // nil for none
+	kConv, vConv *residualConv // of keys and values; nil for none
 	sinks        param
 	rope, qRope  int // tables of keys and of queries, -1 for none
 	qw, kw, vw   int // widths of queries, keys and values
@@ -59,7 +61,7 @@ func (c *compiler) attention(n Node, in int) (rule, error) {
 	if err := c.ropes(n, a); err != nil {
 		return nil, err
 	}
-	if err := c.extensions(n, a); err != nil {
+	if err := c.extensions(n, a, in); err != nil {
 		return nil, err
 	}
 	asks := backend.AttentionWork{Heads: s.Heads, KVHeads: s.KVHeads, Dim: a.keyDim(), ValueDim: a.valueDim(), Window: s.Window}
@@ -100,11 +102,24 @@ func (c *compiler) attentionNorms(n Node, a *attention) (err error) {
 }
 
 // extensions compiles what changes queries, keys and values before attention, and its result.
-func (c *compiler) extensions(n Node, a *attention) (err error) {
+func (c *compiler) extensions(n Node, a *attention, in int) (err error) {
+	s := a.spec
 	if a.difference, err = c.difference(n, a); err != nil {
 		return err
 	}
-	a.bias, err = c.keyBias(n, a)
+	if a.bias, err = c.keyBias(n, a); err != nil {
+		return err
+	}
+	if a.relative, err = c.relative(n, a, in); err != nil {
+		return err
+	}
+	if (s.KConv != nil || s.VConv != nil) && (s.Shared || s.KeysToo) {
+		return at(n.Path, "convolutions of keys and values that are those of an earlier layer or the same")
+	}
+	if a.kConv, err = c.residualConv(n, s.KConv, a.kw); err != nil {
+		return err
+	}
+	a.vConv, err = c.residualConv(n, s.VConv, a.vw)
 	return err
 }
 
@@ -235,6 +250,8 @@ func (a *attention) forward(c *Context, dst, x tensor.Tensor) {
 	mark := c.arena.used
 	s, rows := a.spec, x.Rows()
 	q, k, v := a.project(c, x)
+	a.kConv.apply(c, k)
+	a.vConv.apply(c, v)
 	var gate tensor.Tensor
 	if s.Gated {
 		q, gate = a.splitGates(c, q)
@@ -292,7 +309,10 @@ func (a *attention) attend(c *Context, y, q, x, sinks tensor.Tensor) {
 	args := backend.AttentionArgs{
 		Heads: s.Heads, KVHeads: s.KVHeads, Dim: a.keyDim(), ValueDim: a.valueDim(),
 		Scale: s.Scale, Window: s.Window, Chunk: s.Chunk, Softcap: s.Softcap, Slopes: s.Slopes,
-		RoundedSlopes: s.RoundedSlopes, Sinks: sinks, Prompts: c.in.Prompts,
+		RoundedSlopes: s.RoundedSlopes, Sinks: sinks, Prompts: c.in.Prompts, Relative: a.relative.of(c, x),
+	}
+	if c.err != nil {
+		return
 	}
 	switch {
 	case a.indexer != nil:
@@ -410,7 +430,7 @@ func (a *attention) scratch(rows int) int {
 	if a.indexer != nil {
 		choice = a.indexer.scratch(rows)
 	}
-	n := floats(rows, a.spec.Heads*a.spec.ValueDim) + max(a.gate.scratch(rows), choice) + a.difference.scratch(rows, a.spec) + a.bias.scratch(rows, a.spec)
+	n := floats(rows, a.spec.Heads*a.spec.ValueDim) + max(a.gate.scratch(rows), choice) + a.difference.scratch(rows, a.spec) + a.bias.scratch(rows, a.spec) + a.relative.scratch(rows) + max(a.kConv.scratch(rows), a.vConv.scratch(rows))
 	if a.spec.Gated {
 		n += 3 * floats(rows, a.qw)
 	}

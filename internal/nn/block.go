@@ -30,11 +30,12 @@ type block struct {
 type branch struct {
 	pre, post    *norm
 	body, beside rule
-	in, out      float32 // multiply the operand and the result of body
-	scale        float32 // multiplies what is added to the residual stream
-	kept         param   // multiplies the residual stream by channel; none for 1
-	keeps        float32 // multiplies the residual stream
-	replaces     bool    // what pre leaves replaces the residual stream
+	in, out      float32       // multiply the operand and the result of body
+	scale        float32       // multiplies what is added to the residual stream
+	kept         param         // multiplies the residual stream by channel; none for 1
+	keeps        float32       // multiplies the residual stream
+	replaces     bool          // what pre leaves replaces the residual stream
+	conv         *residualConv // behind post; nil for none
 }
 
 func (c *compiler) block(n Node, in int) (*block, error) {
@@ -306,6 +307,7 @@ func (b *branch) forward(c *Context, dst, x tensor.Tensor, bare bool) {
 	if b.post != nil && !bare {
 		b.post.forward(c, dst, dst)
 	}
+	b.conv.apply(c, dst)
 	c.arena.used = mark
 }
 
@@ -350,7 +352,7 @@ func (b *branch) scratch(rows int) int {
 	if b.pre != nil {
 		n = max(n, b.pre.scratch(rows)) + floats(rows, b.pre.cols())
 	}
-	return n
+	return max(n, b.conv.scratch(rows))
 }
 
 func (b *block) forward(c *Context, dst, x tensor.Tensor) {

@@ -1,6 +1,8 @@
 package nn
 
 import (
+	"strings"
+
 	"github.com/heftai/heft/internal/tensor"
 	"github.com/heftai/heft/meta"
 )
@@ -59,7 +61,7 @@ func (c *compiler) embedUnit(n Node, s *meta.CausalLMSpec) (width int, err error
 		if step.norm, err = c.normNamed(n, "norm of the embeddings", s.EmbedNorm, width); err != nil {
 			return 0, err
 		}
-		if node := root(n, s.EmbedNorm); len(node.Module.Params) > 0 {
+		if node := root(n, s.EmbedNorm); len(node.Module.Params) > 0 && !strings.HasPrefix(s.EmbedNorm, s.Embed+".") {
 			nodes = append(nodes, node)
 		}
 	}
@@ -201,6 +203,9 @@ func (c *compiler) headUnit(n Node, s *meta.CausalLMSpec, width int) error {
 		return err
 	}
 	c.program.hidden, c.program.vocab = width, step.head.cols()
+	if s.Vocab > 0 && s.Vocab < c.program.vocab {
+		step.padded, c.program.vocab = true, s.Vocab
+	}
 	c.unit(step, append(nodes, head)...)
 	return nil
 }
@@ -302,6 +307,7 @@ type headStep struct {
 	cols    int     // of the operand of head
 	wide    int     // of the operand of project
 	head    *linear
+	padded  bool // head has more rows than there are logits
 	scale   float32
 	softcap float32
 	altUp   *altUpEnds // makes one stream of several; nil for one
@@ -326,11 +332,26 @@ func (s *headStep) run(c *Context) {
 		x := c.arena.take(len(rows), s.cols)
 		s.gather(c, x, rows)
 		logits := c.Logits()
-		s.head.compute(c.all().at(rows), logits, x, 0)
+		s.multiply(c.all().at(rows), logits, x)
 		if s.scale != 1 || s.softcap > 0 {
 			c.backend.Scale(logits, s.scale, s.softcap)
 		}
 	}
+}
+
+// multiply sets logits to the products of x with the head, or with its first rows.
+func (s *headStep) multiply(c scope, logits, x tensor.Tensor) {
+	if !s.padded {
+		s.head.compute(c, logits, x, 0)
+		return
+	}
+	mark := c.arena.used
+	all := c.arena.take(x.Rows(), s.head.cols())
+	s.head.compute(c, all, x, 0)
+	if c.err == nil {
+		c.copyRows(logits, all.Columns(0, logits.Cols()))
+	}
+	c.arena.used = mark
 }
 
 // gather normalises selected rows only. The norm of a row does not depend on the others.
@@ -417,6 +438,9 @@ func (s *headStep) sum(c *Context) {
 func (s *headStep) scratch(l Limits) int {
 	rows := max(l.tile(l.Rows), l.Outputs)
 	n := floats(rows, s.cols)
+	if s.padded {
+		n += floats(l.Outputs, s.head.cols())
+	}
 	if s.project != nil {
 		n += floats(max(rows, l.states()), s.wide) + floats(max(l.Outputs, l.states()), s.wide)
 	}

@@ -70,10 +70,9 @@ func (b *block) guessFrom(c *Context, x tensor.Tensor) {
 	if !c.sync(g.moe.path) {
 		return
 	}
-	k := g.moe.spec.TopK
-	for rank := range k {
+	for rank := range g.moe.spec.TopK {
 		for row := range x.Rows() {
-			if e := r.experts[row*k+rank]; !slices.Contains(r.guess, e) {
+			if e := r.experts[row*g.moe.spec.Chosen()+rank]; !slices.Contains(r.guess, e) {
 				r.guess = append(r.guess, e)
 			}
 		}

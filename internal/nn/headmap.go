@@ -34,16 +34,39 @@ func (c *compiler) headMap(n Node, weight, bias string, heads, in, out int, tran
 
 // forward sets dst to the map of x by head h.
 func (m *headMap) forward(c scope, h int, dst, x tensor.Tensor) {
-	weights, bias := c.vector(m.weight), c.vector(m.bias)
+	w, bias := m.matrix(c, h)
 	if c.err != nil {
 		return
 	}
+	a := boundLinear{linear: m.of}
+	a.product(c, dst, x, w, bias)
+}
+
+// alternating computes even rows of the map of x by head h into even, and odd ones into odd. There is no bias.
+func (m *headMap) alternating(c scope, h int, even, odd, x tensor.Tensor) {
+	w, _ := m.matrix(c, h)
+	if c.err != nil {
+		return
+	}
+	a := boundLinear{linear: m.of}
+	for first, dst := range [...]tensor.Tensor{even, odd} {
+		part := rowsOf(w, first, m.of.out)
+		part.RowStep = 2
+		a.product(c, dst, x, part, tensor.Tensor{})
+	}
+}
+
+// matrix returns the map of head h, and its bias.
+func (m *headMap) matrix(c scope, h int) (w backend.Matrix, bias tensor.Tensor) {
+	weights, bias := c.vector(m.weight), c.vector(m.bias)
+	if c.err != nil {
+		return w, bias
+	}
 	size := m.of.in * m.of.out
-	w := backend.Matrix{Tensor: weights.Slice(h*size, (h+1)*size), Transposed: m.of.transposed}
+	w = backend.Matrix{Tensor: weights.Slice(h*size, (h+1)*size), Transposed: m.of.transposed}
 	w.Rank, w.Dims = 2, [...]int{m.weight.Shape[1], m.weight.Shape[2], 0, 0}
 	if !bias.IsZero() {
 		bias = bias.Slice(h*m.of.out, (h+1)*m.of.out)
 	}
-	a := boundLinear{linear: m.of}
-	a.product(c, dst, x, w, bias)
+	return w, bias
 }

@@ -1,6 +1,7 @@
 package nn
 
 import (
+	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/tensor"
 	"github.com/heftai/heft/meta"
 )
@@ -18,6 +19,7 @@ type mlp struct {
 	inner       int
 	// gateScale multiplies the gate before the activation, scale the result.
 	gateScale, scale float32
+	scaled           param   // multiplies the result too; nil for none
 	limit            float32 // of the activation
 	sparse           bool    // the gate is cut off
 	cutoff           float32
@@ -74,6 +76,9 @@ func (c *compiler) mlp(n Node, in int) (*mlp, error) {
 	if m.innerNorm, err = c.normNamed(n, "norm before down", s.InnerNorm, m.inner); err != nil {
 		return nil, err
 	}
+	if m.scaled, err = c.learnedScale(n, s.ScaleParam); err != nil {
+		return nil, err
+	}
 	c.keepsGate(s.Act, m.inner)
 	m.down, err = c.linearNamed(n, "down", s.Down, m.inner, 0)
 	return m, err
@@ -86,7 +91,36 @@ func (m *mlp) forward(c *Context, dst, x tensor.Tensor) {
 	m.adapt(c, gate, up, x)
 	m.close(c.all(), dst, gate, up)
 	c.scale(dst, m.scale)
+	m.scaleLearned(c, dst)
 	c.arena.used = mark
+}
+
+// learnedScale finds a factor of results, if a spec names one.
+func (c *compiler) learnedScale(n Node, name string) (param, error) {
+	if name == "" {
+		return param{}, nil
+	}
+	c.together("learned factors of MLPs")
+	return c.param(n, name, 1)
+}
+
+// scaleLearned multiplies dst by the learned factor, if there is one.
+func (m *mlp) scaleLearned(c *Context, dst tensor.Tensor) {
+	if m.scaled.Param == nil {
+		return
+	}
+	by := c.hostVectors(m.scaled)
+	if c.err != nil {
+		return
+	}
+	if !c.recording() {
+		c.scale(dst, by[0])
+		return
+	}
+	y := c.arena.take(dst.Rows(), dst.Cols())
+	c.copyRows(y, dst)
+	c.scale(dst, 0)
+	c.arena.recorder.AddLearned(dst, y, by[0], backend.Learned{Weight: c.vector(m.scaled), Slopes: []float32{1}})
 }
 
 // open computes the inputs of the activation. up may be missing.

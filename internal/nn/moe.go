@@ -17,6 +17,7 @@ type moe struct {
 	// correctionParam, [1, experts]; neither is set where the spec names none
 	correctionParam param
 	expertScale     param // of ExpertsSpec; nil for none
+	routerScale     param // of all weights; nil for none
 	stack           Node
 	downStack       Node    // of down; stack, unless the spec says others
 	gateUp          *linear // of all experts
@@ -28,6 +29,7 @@ type moe struct {
 	latentUp        *linear
 	shared          *mlp
 	sharedGate      *linear
+	scored          *scored // nil for none
 }
 
 func (c *compiler) moe(n Node, in int) (*moe, error) {
@@ -64,12 +66,15 @@ func (c *compiler) moe(n Node, in int) (*moe, error) {
 	if err := c.sharedOf(n, m, in); err != nil {
 		return nil, err
 	}
+	if m.scored, err = c.scored(n, m); err != nil {
+		return nil, err
+	}
 	c.usedBy(m)
 	c.experts = append(c.experts, m.stack)
 	if m.apart() {
 		c.experts = append(c.experts, m.downStack)
 	}
-	c.program.experts, c.program.topK = max(c.program.experts, s.Count+s.Identity), max(c.program.topK, s.TopK)
+	c.program.experts, c.program.topK = max(c.program.experts, m.choices()), max(c.program.topK, s.Chosen())
 	c.program.zeros = max(c.program.zeros, in, m.expertWidth)
 	if s.ScaleInput {
 		c.program.constants = max(c.program.constants, s.TopK)
@@ -89,8 +94,8 @@ func (c *compiler) sharedOf(n Node, m *moe, in int) error {
 	if m.shared, err = c.mlp(child, in); err != nil {
 		return err
 	}
-	if m.shared.adapter != nil {
-		return at(child.Path, "an adapter of the shared expert's gate")
+	if m.shared.adapter != nil || m.shared.scaled.Param != nil {
+		return at(child.Path, "an adapter or a learned factor of the shared expert")
 	}
 	if m.shared.cols() != in {
 		return at(child.Path, "a result of width %d in a stream of %d", m.shared.cols(), in)
@@ -125,6 +130,12 @@ func (c *compiler) routerOf(n Node, m *moe) error {
 	if err = c.routes(router, m); err != nil {
 		return err
 	}
+	if m.spec.RouterScale != "" {
+		if m.routerScale, err = c.param(router, m.spec.RouterScale, 1); err != nil {
+			return err
+		}
+		c.program.constants = max(c.program.constants, m.spec.Chosen())
+	}
 	if err := c.tableOf(router, m); err != nil || m.spec.Correction == "" {
 		return err
 	}
@@ -144,7 +155,7 @@ func (c *compiler) routerOf(n Node, m *moe) error {
 	name := m.spec.Correction
 	for _, node := range []Node{router, n} {
 		if p := node.Module.Param(name); p != nil && len(p.Shape) == 1 {
-			m.correctionParam, err = c.param(node, name, m.choices())
+			m.correctionParam, err = c.param(node, name, m.ranked())
 			return err
 		}
 	}
@@ -154,12 +165,15 @@ func (c *compiler) routerOf(n Node, m *moe) error {
 		}
 		name = name[i+1:]
 	}
-	m.correctionParam, err = c.param(at, name, 1, m.choices())
+	m.correctionParam, err = c.param(at, name, 1, m.ranked())
 	return err
 }
 
-// choices is the number of experts that the router chooses from.
-func (m *moe) choices() int { return m.spec.Count + m.spec.Identity }
+// choices is the number of experts that the router has logits for.
+func (m *moe) choices() int { return m.ranked() + m.spec.Chosen() - m.spec.TopK }
+
+// ranked is the number of experts that the router chooses from.
+func (m *moe) ranked() int { return m.spec.Count + m.spec.Identity }
 
 // routes compiles the linear map of m's router.
 func (c *compiler) routes(n Node, m *moe) (err error) {

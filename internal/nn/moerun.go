@@ -36,6 +36,7 @@ func (m *moe) routed(c *Context, dst, x, operand tensor.Tensor) {
 		hit = hit[len(lot):]
 	}
 	m.pass(c, dst, x)
+	m.passScored(c, dst, x)
 	if m.latentDown != nil {
 		y := c.arena.take(dst.Rows(), m.width)
 		m.latentUp.forward(c, y, sum)
@@ -120,11 +121,14 @@ func (m *moe) route(c scope, x tensor.Tensor) {
 	if !c.sync(m.path) {
 		return
 	}
-	n, r := x.Rows()*m.spec.TopK, &c.routing
+	n, r := x.Rows()*m.spec.Chosen(), &c.routing
+	if m.routerScale.Param != nil {
+		c.scaleChosen(m.routerScale, r.weights[:n], c.nothing[:n])
+	}
 	if m.expertScale.Param != nil {
 		c.scaleChosen(m.expertScale, r.weights[:n], r.experts[:n])
 	}
-	if !r.sort(n, m.spec.TopK, m.choices()) {
+	if !r.sort(n, m.spec.Chosen(), m.choices()) {
 		c.fail("%s: the router chose an expert that is not there", m.path)
 		return
 	}
@@ -148,14 +152,14 @@ func (m *moe) logits(c scope, x tensor.Tensor) tensor.Tensor {
 func (m *moe) choose(c *Context, logits tensor.Tensor) {
 	correction := c.vector(m.correctionParam)
 	if m.correction != nil {
-		if correction = c.weights.Buffer(m.correction); correction.Rank != 1 || correction.Dims[0] != m.choices() {
-			c.fail("%s: buffer of shape %v, wanted [%d]", meta.Join(m.router.path, m.correction.Name), correction.Shape(), m.choices())
+		if correction = c.weights.Buffer(m.correction); correction.Rank != 1 || correction.Dims[0] != m.ranked() {
+			c.fail("%s: buffer of shape %v, wanted [%d]", meta.Join(m.router.path, m.correction.Name), correction.Shape(), m.ranked())
 		}
 	}
 	if c.err != nil {
 		return
 	}
-	n, r := logits.Rows()*m.spec.TopK, &c.routing
+	n, r := logits.Rows()*m.spec.Chosen(), &c.routing
 	m.lookUp(c, r.experts[:n])
 	c.backend.Route(r.experts[:n], r.weights[:n], logits, correction, m.spec)
 }
@@ -311,7 +315,7 @@ func (m *moe) scratch(rows int) int {
 	if m.latentDown != nil {
 		n = 2*floats(rows, m.expertWidth) + max(n, floats(rows, m.width))
 	}
-	n = max(floats(rows, m.choices()), n)
+	n = max(floats(rows, m.choices()), m.scored.scratch(rows), n)
 	if m.shared == nil {
 		return n
 	}

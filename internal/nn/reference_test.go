@@ -162,7 +162,24 @@ func (r reference) attention(m *meta.Module, x rows) rows {
 	if s.Rope != nil {
 		q, k = rotate(q, s.HeadDim, 0, s.Rope), rotate(k, s.HeadDim, 0, s.Rope)
 	}
-	return r.linear(m.Find(s.Out), attend(q, k, v, s, r.vector(m, s.Sinks)))
+	return r.linear(m.Find(s.Out), attend(q, k, v, s, r.vector(m, s.Sinks), r.relative(m, s, x)))
+}
+
+// relative returns the bias of a row and a head by distance.
+func (r reference) relative(m *meta.Module, s *meta.AttentionSpec, x rows) func(row, head, distance int) float64 {
+	if s.Relative == nil {
+		return func(row, head, distance int) float64 { return 0 }
+	}
+	states, profiles := r.linear(m.Find(s.Relative.States), x), r.vector(m.Find(s.Relative.Profiles), "proj")
+	return func(row, head, distance int) (sum float64) {
+		for i := 0; i < s.Relative.Rank && distance < s.Relative.Extent; i++ {
+			sum += states[row][head*s.Relative.Rank+i] * profiles[i*s.Relative.Extent+distance]
+		}
+		if g := s.Relative.Growth; g != nil {
+			sum *= 1 + g.Growth*math.Log(max(1, float64(row+1)/float64(g.GrowthFrom)))
+		}
+		return sum
+	}
 }
 
 // latent expands keys and values of all heads, as the reference does.
@@ -203,7 +220,7 @@ func (r reference) latent(m *meta.Module, s *meta.AttentionSpec, x rows) rows {
 	}
 	all := *s
 	all.KVHeads = s.Heads
-	return r.linear(m.Find(s.Out), attend(q, k, v, &all, nil))
+	return r.linear(m.Find(s.Out), attend(q, k, v, &all, nil, r.relative(m, &meta.AttentionSpec{}, x)))
 }
 
 // stretch is what a rope's frequencies are multiplied by, nil for nothing.
@@ -242,7 +259,7 @@ func rotate(x rows, dim, first int, s *meta.RopeSpec, stretch ...float64) rows {
 	return y
 }
 
-func attend(q, k, v rows, s *meta.AttentionSpec, sinks []float64) rows {
+func attend(q, k, v rows, s *meta.AttentionSpec, sinks []float64, bias func(row, head, distance int) float64) rows {
 	y := make(rows, len(q))
 	group := s.Heads / s.KVHeads
 	for i := range q {
@@ -260,7 +277,7 @@ func attend(q, k, v rows, s *meta.AttentionSpec, sinks []float64) rows {
 				if dot *= float64(s.Scale); s.Softcap > 0 {
 					dot = float64(s.Softcap) * math.Tanh(dot/float64(s.Softcap))
 				}
-				scores = append(scores, dot)
+				scores = append(scores, dot+bias(i, h, i-j))
 			}
 			if sinks != nil {
 				scores = append(scores, sinks[h])

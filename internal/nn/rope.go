@@ -128,6 +128,9 @@ func growth(r *meta.RopeSpec, position int32) float32 {
 	if r.GrowthPower {
 		return float32(math.Pow(1+float64(int(position)+r.GrowthShift)/float64(r.GrowthEvery), r.Growth))
 	}
+	if r.GrowthFrom > 0 {
+		return float32(1 + r.Growth*math.Log(max(float64(position+1)/float64(r.GrowthFrom), 1)))
+	}
 	more := r.Growth * math.Log(float64(1+(int(position)+r.GrowthShift)/r.GrowthEvery))
 	if r.GrowthAlone {
 		return float32(more)

@@ -136,6 +136,15 @@ func wiringCases() []blockCase {
 			separate(preNorms(b, meta.BlockSpec{Parallel: true, AttentionNorm: "n1", MLPNorm: "n1"}), true, nil)
 			gated(b, "mlp")
 		}, nil},
+		{"biases of distances", func(b *meta.Builder) {
+			separate(preNorms(b, meta.BlockSpec{}), false, func(a *meta.Builder, s *meta.AttentionSpec) {
+				s.Window = 6
+				s.Relative = &meta.RelativeSpec{States: "states", Profiles: "profiles", Rank: 2, Extent: 5, Growth: &meta.RopeSpec{Type: meta.RopeNone, Dim: 2, Growth: 0.5, GrowthFrom: 4}}
+				a.Linear("states", testWidth, 2*s.Heads, false)
+				a.Child("profiles", "Profiles").Param("proj", 2, 5)
+			})
+			gated(b, "mlp")
+		}, nil},
 		{"scaled residual", func(b *meta.Builder) {
 			separate(preNorms(b, meta.BlockSpec{ResidualScale: 0.25}), false, nil)
 			gated(b, "mlp")

@@ -2,9 +2,12 @@ package nn
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
+	"github.com/heftai/heft/internal/golden"
 	"github.com/heftai/heft/internal/tensor"
+	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/meta"
 )
 
@@ -76,5 +79,28 @@ func TestTilesBoundTheMemory(t *testing.T) {
 	states := int64(4 * (1024 - 64) * (testWidth + 6)) // hidden states and rotary tables
 	if many-few > states {
 		t.Errorf("960 more rows take %d bytes, want at most %d", many-few, states)
+	}
+}
+
+// Convolutions of keys, values and branches go on from tile to tile, and experts that every token passes see all rows.
+func TestTilesOfConvolutionsBehindBranches(t *testing.T) {
+	for _, name := range []string{"family-inkling-20", "family-inkling-text-24"} {
+		g := golden.OwnModel(t, name)
+		model, ck, err := loader.OpenModel(g.Dir())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer ck.Close()
+		ids := slices.Concat(g.Prompts[3].IDs, g.Prompts[2].IDs)
+		run := func(tile int) []float32 {
+			m := newMachine(t, model.Root, newCheckpoint(t, ck, model), Limits{Rows: len(ids), Outputs: len(ids), Tile: tile}, 64)
+			seq := m.cache.NewSequence(0)
+			defer seq.Free()
+			return append(m.prompt(t, seq, ids[:30], 30), m.prompt(t, seq, ids[30:], 1)...)
+		}
+		want := run(0)
+		for _, tile := range []int{1, 4, 29} {
+			sameBits(t, fmt.Sprintf("%s in tiles of %d", name, tile), run(tile), want)
+		}
 	}
 }

@@ -25,6 +25,9 @@ func TestGoldenModelsTakeAdapters(t *testing.T) {
 			}
 			defer m.Close()
 			every := LoRAConfig{R: 2, AllLinear: true, Parameters: []string{"experts.gate_up_proj", "experts.down_proj", "gate.weight", "router.weight"}}
+			if m.meta.Config.ModelType == "inkling_mm_model" { // whose files have rows of gate and up in turn
+				every.Parameters = every.Parameters[1:]
+			}
 			if err := m.AddLoRA(every, rng.New(3)); err != nil {
 				t.Fatal(err)
 			}
@@ -94,4 +97,20 @@ func along(t *testing.T, m *Model, gradient map[string][]float32, by float64) (l
 		copy(p.Data(), kept[name])
 	}
 	return float64(mean.Item()), change
+}
+
+// TestAdaptersOfGatesInTurnAreRejected: published files of Inkling have the rows of gate and up in turn, other than the
+// adapters that transformers' names are for.
+func TestAdaptersOfGatesInTurnAreRejected(t *testing.T) {
+	dir := golden.OwnModel(t, "family-inkling-20").Dir()
+	for _, c := range []LoRAConfig{{Targets: []string{"q_proj"}, Parameters: []string{"experts.gate_up_proj"}}, {Targets: []string{"gate_proj"}}} {
+		m, err := openFile(t, dir, dir, Freeze(func(string) bool { return true }))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := m.AddLoRA(c, rng.New(3)); err == nil {
+			t.Errorf("adapters of %+v are accepted", c)
+		}
+		m.Close()
+	}
 }

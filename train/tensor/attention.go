@@ -86,7 +86,7 @@ func (tp *Tape) causalAttention(q, k, v *Tensor, o AttentionOptions) *Tensor {
 		}
 		dq, dkv := into(q), pages(into(k), into(v))
 		tp.compute("attention", func(b *cpu.Backend) {
-			b.AttentionGrad(matrixOf(dq, a.Heads*width), dkv, view.Tensor{}, matrixOf(grad, a.Heads*width), matrixOf(q.data, a.Heads*width), pages(k.data, v.data), spans, a)
+			b.AttentionGrad(matrixOf(dq, a.Heads*width), dkv, backend.ScoreGradients{}, matrixOf(grad, a.Heads*width), matrixOf(q.data, a.Heads*width), pages(k.data, v.data), spans, a)
 		})
 		for _, g := range unwanted {
 			tp.giveBack(g)

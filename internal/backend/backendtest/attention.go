@@ -13,6 +13,7 @@ type sequence struct {
 	n       int
 	q, k, v []float32
 	pages   []int32
+	states  []float32 // of biases of distances, with those of a cache
 }
 
 // cache is a layer's pages with the sequences stored in them.
@@ -22,6 +23,7 @@ type cache struct {
 	kv    backend.KV
 	seqs  []*sequence
 	sinks []float32
+	relative
 }
 
 // newCache stores sequences of the given lengths. Free pages hold NaN.
@@ -122,6 +124,7 @@ func (c *cache) runAs(prompt, begin, end []int) [][]float32 {
 	}
 	n := len(q) / width
 	dst := c.e.empty(n, c.a.Heads*c.a.ValueDim)
+	a.Relative = c.relative.of(c, begin, end)
 	c.e.Attention(dst, c.e.strided(q, n, width, 3), c.kv, spans, a)
 	all := c.e.read(dst)
 	var out [][]float32
@@ -161,6 +164,7 @@ func (c *cache) reference(s *sequence) []float64 {
 				if a.Softcap > 0 {
 					dot = float64(a.Softcap) * math.Tanh(dot/float64(a.Softcap))
 				}
+				dot += c.relative.bias(a.Heads, s, t, h, t-lo-j)
 				scores[j] = dot
 				top = math.Max(top, dot)
 			}

@@ -43,6 +43,7 @@ var suite = []struct {
 	{"AttentionSharedPages", testAttentionSharedPages},
 	{"AttentionLong", testAttentionLong},
 	{"AttentionNonFinite", testAttentionNonFinite},
+	{"AttentionRelative", testAttentionRelative},
 	{"Gate", testGate},
 	{"GateExtremes", testGateExtremes},
 	{"Rows", testRows},

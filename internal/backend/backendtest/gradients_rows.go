@@ -26,6 +26,9 @@ type attentionCase struct {
 	blocks   backend.BlockArgs // with Count 0 for all positions
 	chosen   tensor.Tensor     // blocks of each row and head of blocks
 	entries  backend.EntryArgs // with a Rate for attention to entries, among which blocks choose whole ones
+	// rank and extent are those of biases of distances, 0 for none.
+	rank, extent     int
+	states, profiles []float32
 }
 
 // choose makes a choice of blocks of each row that sees more than are chosen: its own, and those that begin at a
@@ -76,6 +79,9 @@ func (c *attentionCase) place() (q tensor.Tensor, a backend.AttentionArgs) {
 	if c.sinks != nil {
 		a.Sinks = e.floats(c.sinks, a.Heads)
 	}
+	if c.rank > 0 {
+		a.Relative = backend.Relative{States: e.strided(c.states, n, a.Heads*c.rank, 2), Profiles: e.floats(c.profiles, len(c.profiles))}
+	}
 	return e.strided(c.q, n, a.Heads*a.Dim, 1), a
 }
 
@@ -92,6 +98,8 @@ func testAttentionGrad(e *env) {
 		{a: backend.AttentionArgs{Heads: 4, KVHeads: 2, Dim: 8, ValueDim: 8, Scale: 0.4, Chunk: 6}, lengths: []int{13, 31}, tokens: 16},
 		{a: backend.AttentionArgs{Heads: 4, KVHeads: 2, Dim: 8, ValueDim: 8, Scale: 0.4, Slopes: []float32{0.5, 0.25, 0.0625, 1}}, lengths: []int{13, 31}, tokens: 8},
 		{a: backend.AttentionArgs{Heads: 3, KVHeads: 3, Dim: 8, ValueDim: 6, Scale: 1, Softcap: 1.5, Window: 9, Slopes: []float32{0.5, 0.25, 0.1}}, lengths: []int{21, 4}, tokens: 8},
+		{a: backend.AttentionArgs{Heads: 4, KVHeads: 2, Dim: 8, ValueDim: 8, Scale: 0.4}, lengths: []int{13, 31}, tokens: 8, rank: 3, extent: 12},
+		{a: backend.AttentionArgs{Heads: 6, KVHeads: 3, Dim: 8, ValueDim: 6, Scale: 0.5, Window: 9}, lengths: []int{21, 4}, tokens: 8, rank: 2, extent: 40, sinks: e.values(6)},
 		{a: backend.AttentionArgs{Heads: 30, KVHeads: 1, Dim: 12, ValueDim: 8, Scale: 0.3}, lengths: []int{6, 5}, tokens: 6, shared: true},
 		{a: backend.AttentionArgs{Heads: 6, KVHeads: 2, Dim: 5, ValueDim: 9, Scale: 0.5}, lengths: []int{11, 3, 30}, tokens: 4, blocks: backend.BlockArgs{Heads: 2, Dim: 4, Size: 3, Count: 2}},
 		{a: backend.AttentionArgs{Heads: 4, KVHeads: 1, Dim: 8, ValueDim: 8, Scale: 0.4}, lengths: []int{29}, tokens: 8, blocks: backend.BlockArgs{Heads: 4, Dim: 4, Size: 1, Count: 5}},
@@ -118,10 +126,31 @@ func testAttentionGrad(e *env) {
 	}
 }
 
+// reverse runs the reverse of the attention of c. It returns the gradients of biases of distances.
+func (c *attentionCase) reverse(g backend.Gradients, dq tensor.Tensor, dkv backend.KV, dsinks, dy, q tensor.Tensor, kv backend.KV, args backend.AttentionArgs) []slope {
+	if c.blocks.Count > 0 {
+		c.choose()
+	}
+	if c.blocks.Count > 0 || c.entries.Rate > 0 {
+		g.AttentionBlocksGrad(dq, dkv, dy, q, kv, c.spans, args, backend.ChosenBlocks{BlockArgs: c.blocks, Entries: c.entries, Chosen: c.chosen, Sinks: dsinks})
+		return nil
+	}
+	d := backend.ScoreGradients{Sinks: dsinks}
+	if c.rank == 0 {
+		g.AttentionGrad(dq, dkv, d, dy, q, kv, c.spans, args)
+		return nil
+	}
+	e := c.e
+	d.Relative = backend.Relative{States: e.gradient(len(c.slots), args.Heads*c.rank), Profiles: e.floats(make([]float32, len(c.profiles)), len(c.profiles))}
+	g.AttentionGrad(dq, dkv, d, dy, q, kv, c.spans, args)
+	return []slope{{"states of biases", c.states, e.read(d.Relative.States), begun}, {"profiles of biases", c.profiles, e.read(d.Relative.Profiles), 0}}
+}
+
 func (c *attentionCase) test(g backend.Gradients) {
 	e, n, a := c.e, len(c.slots), c.a
 	width := a.Heads * a.ValueDim
 	c.q, c.k, c.v = e.values(n*a.Heads*a.Dim), e.values(n*c.keyWidth), e.values(n*c.valueWidth())
+	c.states, c.profiles = e.values(n*a.Heads*c.rank), e.values(c.rank*c.extent)
 	dy := e.values(n * width)
 	q, args := c.place()
 	kv := c.kv
@@ -137,16 +166,9 @@ func (c *attentionCase) test(g backend.Gradients) {
 	if c.sinks != nil {
 		dsinks = e.floats(make([]float32, a.Heads), a.Heads)
 	}
-	if c.blocks.Count > 0 {
-		c.choose()
-	}
-	if c.blocks.Count > 0 || c.entries.Rate > 0 {
-		g.AttentionBlocksGrad(dq, dkv, e.strided(dy, n, width, 1), q, kv, c.spans, args, backend.ChosenBlocks{BlockArgs: c.blocks, Entries: c.entries, Chosen: c.chosen, Sinks: dsinks})
-	} else {
-		g.AttentionGrad(dq, dkv, dsinks, e.strided(dy, n, width, 1), q, kv, c.spans, args)
-	}
+	relative := c.reverse(g, dq, dkv, dsinks, e.strided(dy, n, width, 1), q, kv, args)
 	g.StoreKVGrad(dkv, dk, dv, c.slots)
-	operands := []slope{{"q", c.q, e.read(dq), begun}, {"k", c.k, e.read(dk), begun}}
+	operands := append(relative, slope{"q", c.q, e.read(dq), begun}, slope{"k", c.k, e.read(dk), begun})
 	if !c.shared {
 		operands = append(operands, slope{"v", c.v, e.read(dv), begun})
 	}
@@ -233,17 +255,18 @@ func testRouteGrad(e *env) {
 		{TopK: 2}, {TopK: 3, Renormalise: true, Scale: 2}, {TopK: 2, Score: meta.ScoreTopKSoftmax},
 		{TopK: 3, Score: meta.ScoreSigmoid}, {TopK: 2, Score: meta.ScoreSigmoid, Renormalise: true, Scale: 2.5, Groups: 4, TopGroups: 2, GroupsByTwo: true},
 		{TopK: 3, Score: meta.ScoreSqrtSoftplus}, {TopK: 2, Score: meta.ScoreSqrtSoftplus, Renormalise: true, Scale: 1.5},
+		{TopK: 2, Score: meta.ScoreSigmoid, Renormalise: true, Scale: 8, Scored: &meta.ScoredSpec{Count: 3}},
 		{TopK: 2, Score: meta.ScoreSparseMixer, Jitter: 0.2}, {TopK: 2, Score: meta.ScoreSparseMixer, Jitter: 0.01},
 	} {
-		logits, dweights := e.values(rows*experts), e.values(rows*a.TopK)
+		logits, dweights := e.values(rows*experts), e.values(rows*a.Chosen())
 		for i := range logits { // apart, so that no choice changes
 			logits[i] = logits[i]*0.05 + float32((i*5)%experts)*0.3
 		}
 		correction := tensor.Tensor{}
 		if a.Score == meta.ScoreSigmoid {
-			correction = e.floats([]float32{0, 0.2, 0, 0, 0.3, 0, 0, 0}, experts)
+			correction = e.floats([]float32{0, 0.2, 0, 0, 0.3, 0, 0, 0}[:experts+a.TopK-a.Chosen()], experts+a.TopK-a.Chosen())
 		}
-		chosen, weights := make([]int32, rows*a.TopK), make([]float32, rows*a.TopK)
+		chosen, weights := make([]int32, rows*a.Chosen()), make([]float32, rows*a.Chosen())
 		result := func() []float32 {
 			e.Route(chosen, weights, e.floats(logits, rows, experts), correction, &a)
 			e.sync()
@@ -359,7 +382,7 @@ func gradientProgram(e *env, out map[string][]float32) {
 	}
 	q, grad := e.floats(e.values(130*256), 130, 256), e.floats(e.values(130*256), 130, 256)
 	dq := e.gradient(130, 256)
-	g.AttentionGrad(dq, dkv, tensor.Tensor{}, grad, q, c.kv, spans, a)
+	g.AttentionGrad(dq, dkv, backend.ScoreGradients{}, grad, q, c.kv, spans, a)
 	out["attention gradient"] = slices.Concat(e.read(dq), e.read(dkv.K), e.read(dkv.V))
 	stateGradientProgram(e, g, out)
 }

@@ -14,6 +14,7 @@ func refRoute(logits, correction []float32, a *meta.MoESpec) ([]int32, []float64
 		return refSparseMixer(logits, a)
 	}
 	n := len(logits)
+	ranked, k := n+a.TopK-a.Chosen(), a.Chosen()
 	scores, ranks := make([]float64, n), make([]float64, n)
 	total := 0.0
 	for i, v := range logits {
@@ -32,16 +33,19 @@ func refRoute(logits, correction []float32, a *meta.MoESpec) ([]int32, []float64
 			scores[i] /= total
 		}
 		ranks[i] = scores[i]
-		if correction != nil {
+		if correction != nil && i < ranked {
 			ranks[i] += float64(correction[i])
 		}
 	}
 	if a.Groups > 0 {
 		refGroups(ranks, a)
 	}
-	order := descending(ranks)[:a.TopK]
-	weights := make([]float64, a.TopK)
-	experts := make([]int32, a.TopK)
+	order := descending(ranks[:ranked])[:a.TopK]
+	for i := ranked; i < n; i++ {
+		order = append(order, i)
+	}
+	weights := make([]float64, k)
+	experts := make([]int32, k)
 	total = 0
 	for i, expert := range order {
 		experts[i], weights[i] = int32(expert), scores[expert]
@@ -123,6 +127,7 @@ func testRoute(e *env) {
 		{TopK: 6, Score: meta.ScoreSigmoid, Groups: 4, TopGroups: 2, GroupsByTwo: true, Renormalise: true, Scale: 2.5},
 		{TopK: 1, Score: meta.ScoreSigmoid},
 		{TopK: 2, Score: meta.ScoreTopKSigmoid},
+		{TopK: 2, Score: meta.ScoreSigmoid, Renormalise: true, Scale: 8, Scored: &meta.ScoredSpec{Count: 3}},
 		{TopK: 2, Score: meta.ScoreSparseMixer, Jitter: 0.01},
 		{TopK: 2, Score: meta.ScoreSparseMixer, Jitter: 0.4},
 	} {
@@ -136,20 +141,21 @@ func testRoute(e *env) {
 				var correction []float32
 				var c tensor.Tensor
 				if corrected {
-					correction = e.values(n)
-					c = e.floats(correction, n)
+					correction = e.values(n + a.TopK - a.Chosen())
+					c = e.floats(correction, len(correction))
 				}
-				experts, weights := make([]int32, rows*a.TopK), make([]float32, rows*a.TopK)
+				k := a.Chosen()
+				experts, weights := make([]int32, rows*k), make([]float32, rows*k)
 				e.Route(experts, weights, e.strided(logits, rows, n, 2), c, &a)
 				e.sync()
 				for r := range rows {
 					chosen, want := refRoute(logits[r*n:(r+1)*n], correction, &a)
 					for j, expert := range chosen {
-						if got := experts[r*a.TopK+j]; got != expert {
+						if got := experts[r*k+j]; got != expert {
 							e.Fatalf("route %d of %d experts, row %d: choice %d is expert %d, want %d", i, n, r, j, got, expert)
 						}
 					}
-					close64(e, name("route", i, n, "row", r), weights[r*a.TopK:(r+1)*a.TopK], want, 1e-6, 1e-3)
+					close64(e, name("route", i, n, "row", r), weights[r*k:(r+1)*k], want, 1e-6, 1e-3)
 				}
 			}
 		}

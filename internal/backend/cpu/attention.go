@@ -26,10 +26,11 @@ type attentionOp struct {
 	spans  []backend.Span
 	kernel []kernel // of each span
 	sinks  []float32
-	a      backend.AttentionArgs
-	group  int    // query heads of a key/value head
-	cuts   [3]cut // of spans by their kernel, from attentionTiles on
-	pitch  int    // of a row of scores
+	relative
+	a     backend.AttentionArgs
+	group int    // query heads of a key/value head
+	cuts  [3]cut // of spans by their kernel, from attentionTiles on
+	pitch int    // of a row of scores
 	// zeros are added to rounded results, because the sign of a zero would depend on its tile.
 	zeros [gemm.PackRows]float32
 }
@@ -66,10 +67,14 @@ func (b *Backend) Attention(dst, q tensor.Tensor, kv backend.KV, spans []backend
 		b.fail("attention: %d rounded slopes in a window of %d and chunks of %d", len(a.Slopes), a.Window, a.Chunk)
 		return
 	}
-	if len(a.Prompts) < n || len(a.Slopes) > 0 {
+	biases, ok := b.relative("attention", n, &a)
+	if !ok {
+		return
+	}
+	if len(a.Prompts) < n || len(a.Slopes) > 0 || biases.rank > 0 {
 		a.Prompts = nil
 	}
-	b.attention = attentionOp{set: b.set, dst: out, q: query, k: keys, v: values, sinks: sinks, a: a, group: a.Heads / a.KVHeads, pitch: longest}
+	b.attention = attentionOp{set: b.set, dst: out, q: query, k: keys, v: values, sinks: sinks, relative: biases, a: a, group: a.Heads / a.KVHeads, pitch: longest}
 	op := &b.attention
 	b.byRole.split(op, spans)
 	op.spans, op.kernel = b.byRole.spans, b.byRole.kernels
@@ -254,7 +259,7 @@ func (op *attentionOp) tile(scratch []float32, t *tileOf) {
 	op.score(scores, mat.Floats{V: q, Stride: dim}, block, wide, t, lo, hi)
 	for i := range m {
 		own, end := op.visible(s, t.first+i/t.heads)
-		inverse[i] = op.exponentials(row(scores, i, op.pitch)[own-lo:end-lo], t.head+i%t.heads)
+		inverse[i] = op.exponentials(row(scores, i, op.pitch)[own-lo:end-lo], s.First+t.first+i/t.heads, t.head+i%t.heads)
 	}
 	clear(sum)
 	op.sumValues(mat.Floats{V: sum, Stride: width}, scores, wide, t, lo)
@@ -309,30 +314,14 @@ func (op *attentionOp) sumValues(sum, scores mat.Floats, wide []float32, t *tile
 }
 
 // softmax turns the scores of one query into weights.
-func (op *attentionOp) softmax(x []float32, head int) {
-	inverse := op.exponentials(x, head)
+func (op *attentionOp) softmax(x []float32, query, head int) {
+	inverse := op.exponentials(x, query, head)
 	op.set.Vector.ScaleMax(x, inverse)
 }
 
-// bias adds the biases of positions to the scores of one query.
-func (op *attentionOp) bias(x []float32, head int) {
-	slope := op.a.Slopes[head]
-	if !op.a.RoundedSlopes {
-		for i := range x {
-			x[i] += float32(slope * float32(i-len(x)+1)) // not fused with the sum on any processor
-		}
-		return
-	}
-	rounded := func(x float32) float32 { return mat.FromBFloat16(mat.ToBFloat16(x)) }
-	slope = rounded(slope)
-	for i := range x { // the first key is that of position 0
-		x[i] += float32(op.a.Scale * rounded(slope*rounded(float32(i))))
-	}
-}
-
 // exponentials turns the scores of one query into weights that are not normalised, and returns the
-// inverse of their sum. The last score is that of the query's own position.
-func (op *attentionOp) exponentials(x []float32, head int) (inverse float32) {
+// inverse of their sum. The last score is that of the query's own position. query is its row in the call.
+func (op *attentionOp) exponentials(x []float32, query, head int) (inverse float32) {
 	var top float32
 	if softcap := op.a.Softcap; softcap > 0 {
 		op.set.Vector.Tanh(x, op.a.Scale/softcap, softcap)
@@ -340,8 +329,8 @@ func (op *attentionOp) exponentials(x []float32, head int) (inverse float32) {
 	} else {
 		top = op.set.Vector.ScaleMax(x, op.a.Scale)
 	}
-	if len(op.a.Slopes) > 0 {
-		op.bias(x, head)
+	if len(op.a.Slopes) > 0 || op.relative.rank > 0 {
+		op.bias(x, query, head)
 		top = op.set.Vector.ScaleMax(x, 1)
 	}
 	var sink float32

@@ -87,7 +87,7 @@ func (op *attentionOp) pagedTile(w *worker, t *tileOf) {
 	clear(sums.V)
 	t.eachQuery(op.group, func(first, column, _, head int) {
 		r := first + column
-		inverse[r] = op.exponentials(row(scores, r, end)[at:], head)
+		inverse[r] = op.exponentials(row(scores, r, end)[at:], t.span.First+t.first, head)
 	})
 	w.paged = op.v.paged(t.kvHead, t.kvHeads)
 	most := op.set.Attention.MaxQueries()

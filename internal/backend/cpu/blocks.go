@@ -119,7 +119,7 @@ func (b *Backend) AttentionBlocks(dst, q, chosen tensor.Tensor, kv backend.KV, s
 	}
 	n := q.Rows()
 	if a.KVHeads < 1 || blocks.Heads < 1 || a.Heads%a.KVHeads != 0 || a.Heads%blocks.Heads != 0 || a.Heads < 1 || a.Dim < 1 || a.ValueDim < 1 || blocks.Size < 1 || blocks.Count < 1 ||
-		a.Window != 0 || a.Chunk != 0 || a.Softcap != 0 || len(a.Slopes) > 0 || !a.Sinks.IsZero() {
+		a.Window != 0 || a.Chunk != 0 || a.Softcap != 0 || len(a.Slopes) > 0 || !a.Relative.States.IsZero() || !a.Sinks.IsZero() {
 		b.fail("attention to blocks: invalid arguments: %+v %+v", a, blocks)
 		return
 	}
@@ -179,7 +179,7 @@ func (op *attentionBlocks) run(w *worker, unit int) {
 		}
 	})
 	for h := range heads {
-		op.softmax(row(scores, h, seen), head+h)
+		op.softmax(row(scores, h, seen), 0, head+h)
 	}
 	sum := mat.Floats{V: row(op.dst, r, op.a.Heads*width)[head*width:][:heads*width], Stride: width}
 	clear(sum.V)

@@ -78,7 +78,7 @@ func TestRoundedSlopes(t *testing.T) {
 	} {
 		op := attentionOp{a: backend.AttentionArgs{Scale: 0.5, Slopes: []float32{float32(math.Exp2(c.exponent))}, RoundedSlopes: true}}
 		x := make([]float32, 2048)
-		op.bias(x, 0)
+		op.bias(x, 0, 0)
 		for i, p := range positions {
 			if x[p] != 0.5*c.want[i] {
 				t.Errorf("slope 2^%v at %d: %v, want half of %v", c.exponent, p, x[p], c.want[i])

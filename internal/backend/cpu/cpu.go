@@ -82,6 +82,7 @@ type Backend struct {
 	scale   scale
 	route   route
 	widen   widen
+	turn    turn
 	move    move
 }
 

@@ -56,7 +56,7 @@ func (op *attentionOp) attendGathered(r gatheredRow, scratch []float32) {
 	sum := mat.Floats{V: row(op.dst, r.row, op.a.Heads*width)[r.head*width:][:r.heads*width], Stride: width}
 	clear(sum.V)
 	for h := range r.heads {
-		op.softmax(row(scores, h, r.count), r.head+h)
+		op.softmax(row(scores, h, r.count), 0, r.head+h)
 	}
 	for base := 0; base < r.count; base += keyBlock {
 		n := min(keyBlock, r.count-base)

@@ -13,20 +13,23 @@ import (
 // head, in order, because they add to the gradients of the same keys.
 type attentionGrad struct {
 	attentionOp
-	cut    // of all spans
-	dq, dy mat.Floats
-	dk, dv pages
-	dsinks []float32         // of each span and head, or nil
-	chosen mat.Floats        // blocks of each row
-	blocks backend.BlockArgs // with Count 0 for all positions
+	cut     // of all spans
+	dq, dy  mat.Floats
+	dk, dv  pages
+	dsinks  []float32  // of each span and head, or nil
+	dstates mat.Floats // of biases of distances; or nil
+	// dprofiles are those of each span and key/value head, as the profiles lie; or nil.
+	dprofiles []float32
+	chosen    mat.Floats        // blocks of each row
+	blocks    backend.BlockArgs // with Count 0 for all positions
 }
 
 // AttentionGrad computes the scores again, a tile of queries at a time.
-func (b *Backend) AttentionGrad(dq tensor.Tensor, dkv backend.KV, dsinks, dy, q tensor.Tensor, kv backend.KV, spans []backend.Span, a backend.AttentionArgs) {
+func (b *Backend) AttentionGrad(dq tensor.Tensor, dkv backend.KV, d backend.ScoreGradients, dy, q tensor.Tensor, kv backend.KV, spans []backend.Span, a backend.AttentionArgs) {
 	if b.failed.Load() {
 		return
 	}
-	b.reverseAttention(&attentionGrad{attentionOp: attentionOp{set: b.set, spans: spans, a: a, group: a.Heads / a.KVHeads}}, dq, dkv, dsinks, dy, q, kv)
+	b.reverseAttention(&attentionGrad{attentionOp: attentionOp{set: b.set, spans: spans, a: a, group: a.Heads / a.KVHeads}}, dq, dkv, d, dy, q, kv)
 }
 
 // AttentionBlocksGrad computes the scores of all positions, and leaves out those that are not chosen.
@@ -41,12 +44,12 @@ func (b *Backend) AttentionBlocksGrad(dq tensor.Tensor, dkv backend.KV, dy, q te
 	op := &attentionGrad{attentionOp: attentionOp{set: b.set, spans: spans, a: a, group: a.Heads / a.KVHeads}, blocks: blocks.BlockArgs}
 	var ok bool
 	if op.chosen, ok = b.floats("attention gradient", "choice", blocks.Chosen, q.Rows(), blocks.Heads*blocks.Count); ok {
-		b.reverseAttention(op, dq, dkv, blocks.Sinks, dy, q, kv)
+		b.reverseAttention(op, dq, dkv, backend.ScoreGradients{Sinks: blocks.Sinks}, dy, q, kv)
 	}
 }
 
 // reverseAttention runs op with its operands.
-func (b *Backend) reverseAttention(op *attentionGrad, dq tensor.Tensor, dkv backend.KV, dsinks, dy, q tensor.Tensor, kv backend.KV) {
+func (b *Backend) reverseAttention(op *attentionGrad, dq tensor.Tensor, dkv backend.KV, d backend.ScoreGradients, dy, q tensor.Tensor, kv backend.KV) {
 	n, a, spans := q.Rows(), op.a, op.spans
 	const name = "attention gradient"
 	var ok [9]bool
@@ -58,9 +61,13 @@ func (b *Backend) reverseAttention(op *attentionGrad, dq tensor.Tensor, dkv back
 	op.dk, ok[5] = b.pages("gradients of keys", &dkv, dkv.K, a.KVHeads, a.Dim)
 	op.dv, ok[6] = b.pages("gradients of values", &dkv, dkv.V, a.KVHeads, a.ValueDim)
 	op.sinks, ok[7] = b.vector(name, "sinks", a.Sinks, slotSinks, a.Heads)
-	into, _, ok8 := b.gradient(name, "gradient of sinks", dsinks, a.Heads)
+	into, _, ok8 := b.gradient(name, "gradient of sinks", d.Sinks, a.Heads)
 	ok[8] = ok8
 	if ok != [9]bool{true, true, true, true, true, true, true, true, true} {
+		return
+	}
+	profiles, ok9 := op.openRelative(b, name, n, &d.Relative)
+	if !ok9 {
 		return
 	}
 	if op.dk.format != mat.Float32 || op.dv.format != mat.Float32 || op.k.blocks+op.v.blocks > 0 {
@@ -83,6 +90,7 @@ func (b *Backend) reverseAttention(op *attentionGrad, dq tensor.Tensor, dkv back
 	for i, v := range op.dsinks {
 		into[i%a.Heads] += v
 	}
+	op.closeRelative(profiles)
 }
 
 // unit takes the queries of a span for one key/value head, tile by tile.
@@ -126,7 +134,7 @@ func (op *attentionGrad) tile(memory []float32, t *tileOf, span int) {
 			op.sparse(row(scores, i, hi-lo), row(grads, i, hi-lo), end, t.span.First+t.first+i/t.heads, head, span)
 			continue
 		}
-		op.query(row(scores, i, hi-lo), row(grads, i, hi-lo), own-lo, end-lo, head, span)
+		op.query(row(scores, i, hi-lo), row(grads, i, hi-lo), own-lo, end-lo, t.span.First+t.first+i/t.heads, head, span)
 	}
 	op.k.each(t.span.Pages, lo, hi, func(position, n int, k []byte) {
 		op.set.GEMV.Mix(&gemv.RowSum{Y: mat.Floats{V: dq, Stride: dim}, P: from(grads, 0, position-lo), Step: 1, V: op.k.headOf(k, t.kvHead), Keys: n, Tokens: m, Cols: dim})
@@ -140,7 +148,7 @@ func (op *attentionGrad) tile(memory []float32, t *tileOf, span int) {
 
 // query turns one query's scores into weights, and the gradients of the weights into those of the
 // products of keys and query. The query sees [lo, hi); the rest becomes 0.
-func (op *attentionGrad) query(scores, grads []float32, lo, hi, head, span int) {
+func (op *attentionGrad) query(scores, grads []float32, lo, hi, query, head, span int) {
 	for _, v := range [...][]float32{scores, grads} {
 		clear(v[:lo])
 		clear(v[hi:])
@@ -154,7 +162,7 @@ func (op *attentionGrad) query(scores, grads []float32, lo, hi, head, span int) 
 			capped[i] = float32(1 - u*u)
 		}
 	}
-	op.softmax(p, head)
+	op.softmax(p, query, head)
 	mean := op.set.Vector.Dot64(p, g)
 	if op.dsinks != nil {
 		rest := 1.0
@@ -167,6 +175,7 @@ func (op *attentionGrad) query(scores, grads []float32, lo, hi, head, span int) 
 	for i, v := range capped {
 		g[i] *= v
 	}
+	op.relativeGrad(g, query, head, span)
 }
 
 // sparse is query for a row r that sees its chosen blocks of the positions before end, and the tail behind them.
@@ -175,7 +184,7 @@ func (op *attentionGrad) sparse(scores, grads []float32, end, r, head, span int)
 	p, g := make([]float32, 0, op.blocks.Most()), make([]float32, 0, op.blocks.Most())
 	chosen := row(op.chosen, r, op.blocks.Heads*count)[head*op.blocks.Heads/op.a.Heads*count:][:count]
 	op.eachBlock(chosen, end, func(lo, hi int) { p, g = append(p, scores[lo:hi]...), append(g, grads[lo:hi]...) })
-	op.query(p, g, 0, len(p), head, span)
+	op.query(p, g, 0, len(p), r, head, span)
 	clear(scores)
 	clear(grads)
 	op.eachBlock(chosen, end, func(lo, hi int) {

@@ -148,7 +148,7 @@ func (op *entriesGrad) row(memory []float32, span, i int) {
 	op.set.GEMV.Mul(&gemv.Product{Y: scores, W: weightsOf(keys, dim), X: q, Rows: n, Tokens: heads, N: dim})
 	op.set.GEMV.Mul(&gemv.Product{Y: grads, W: weightsOf(keys, dim), X: dy, Rows: n, Tokens: heads, N: dim})
 	for h := range heads {
-		op.query(row(scores, h, n), row(grads, h, n), 0, n, h, span)
+		op.query(row(scores, h, n), row(grads, h, n), 0, n, s.First+i, h, span)
 	}
 	clear(dq.V)
 	op.set.GEMV.Mix(&gemv.RowSum{Y: dq, P: grads, Step: 1, V: weightsOf(keys, dim), Keys: n, Tokens: heads, Cols: dim})

@@ -14,7 +14,7 @@ func (b *Backend) RouteGrad(dlogits tensor.Tensor, dweights []float32, experts [
 	if b.failed.Load() {
 		return
 	}
-	rows, n, k := logits.Rows(), logits.Cols(), a.TopK
+	rows, n, k := logits.Rows(), logits.Cols(), a.Chosen()
 	in, ok1 := b.floats("route gradient", "logits", logits, rows, n)
 	out, ok2 := b.floats("route gradient", "gradient", dlogits, rows, n)
 	if !ok1 || !ok2 || !b.inside("route gradient", experts, n) {
@@ -60,7 +60,7 @@ func routeGrad(dst, logits []float32, chosen []int32, dweights []float32, a *met
 		along += grad[i] * score[i]
 	}
 	if a.Renormalise {
-		if alone {
+		if alone && a.Scored == nil {
 			total += leastSum
 		}
 		for i := range grad {

@@ -187,7 +187,7 @@ func (b *Backend) AttentionChosen(dst, q, chosen tensor.Tensor, kv backend.KV, s
 		return
 	}
 	n := q.Rows()
-	if a.Heads < 1 || a.KVHeads != 1 || a.Dim < 1 || a.ValueDim < 1 || a.Window != 0 || a.Chunk != 0 || a.Softcap != 0 || len(a.Slopes) > 0 {
+	if a.Heads < 1 || a.KVHeads != 1 || a.Dim < 1 || a.ValueDim < 1 || a.Window != 0 || a.Chunk != 0 || a.Softcap != 0 || len(a.Slopes) > 0 || !a.Relative.States.IsZero() {
 		b.fail("attention to chosen positions: invalid arguments: %+v", a)
 		return
 	}

@@ -140,6 +140,7 @@ const (
 	slotBias
 	slotSinks
 	slotCorrection
+	slotProfiles = slotWeight // of attention, which has no other weight
 )
 
 // vector is t as float32, n elements, or nil where t is absent. The result is valid

@@ -19,40 +19,44 @@ type route struct {
 	correction []float32
 	spec       *meta.MoESpec
 	rows, n    int
+	scored     int // experts behind the others, which are always chosen
 }
 
 // Route ranks by score plus correction, and computes weights from the scores. Of equal ranks the
 // lower number comes first; NaN ranks highest. A group ranks by its best score, with GroupsByTwo by
 // the sum of its best two, as DeepSeek V2 and V3 do. ScoreSparseMixer ranks by logits alone.
-// Where the spec has a table, the experts are given.
+// Where the spec has a table, the experts are given. Scored experts are the last ones of each row.
 func (b *Backend) Route(experts []int32, weights []float32, logits, correction tensor.Tensor, a *meta.MoESpec) {
 	if b.failed.Load() {
 		return
 	}
 	rows, n := logits.Rows(), logits.Cols()
+	scored := a.Chosen() - a.TopK
+	ranked := n - scored
 	in, ok1 := b.floats("route", "logits", logits, rows, n)
-	c, ok2 := b.vector("route", "correction", correction, slotCorrection, n)
+	c, ok2 := b.vector("route", "correction", correction, slotCorrection, ranked)
 	if !ok1 || !ok2 {
 		return
 	}
-	kept := n
+	kept := ranked
 	if a.Groups > 0 && n%a.Groups == 0 {
 		kept = n / a.Groups * a.TopGroups
 	}
 	if a.TopK <= 0 || a.TopK > kept || a.Groups > 0 && n%a.Groups != 0 || a.TopGroups > a.Groups ||
-		len(experts) != rows*a.TopK || len(weights) != rows*a.TopK {
-		b.fail("route: %d of %d experts in %d of %d groups for %d rows into %d", a.TopK, n, a.TopGroups, a.Groups, rows, len(experts))
+		scored > 0 && (a.Groups > 0 || a.Score != meta.ScoreSigmoid || a.Table != "") ||
+		len(experts) != rows*a.Chosen() || len(weights) != rows*a.Chosen() {
+		b.fail("route: %d of %d experts in %d of %d groups, and %d scored ones, for %d rows into %d", a.TopK, ranked, a.TopGroups, a.Groups, scored, rows, len(experts))
 		return
 	}
 	if !b.reserve(2*n + a.Groups) {
 		return
 	}
-	b.route = route{experts: experts, weights: weights, logits: in, correction: c, spec: a, rows: rows, n: n}
+	b.route = route{experts: experts, weights: weights, logits: in, correction: c, spec: a, rows: rows, n: n, scored: scored}
 	b.run(&b.route, rows, rows*n*a.TopK)
 }
 
 func (op *route) run(w *worker, unit int) {
-	n, k := op.n, op.spec.TopK
+	n, k := op.n, op.spec.Chosen()
 	scores, ranks, groups := w.scratch.v[:n], w.scratch.v[n:2*n], w.scratch.v[2*n:][:op.spec.Groups]
 	copy(scores, row(op.logits, unit, n))
 	if op.spec.Score == meta.ScoreSparseMixer {
@@ -75,12 +79,16 @@ func (op *route) run(w *worker, unit int) {
 	}
 	copy(ranks, scores)
 	if op.correction != nil {
-		axpy(ranks, op.correction, 1)
+		axpy(ranks[:len(op.correction)], op.correction, 1)
 	}
 	if op.spec.Groups > 0 {
 		op.keepGroups(ranks, groups)
 	}
-	highest(experts, ranks)
+	ranked := n - op.scored
+	highest(experts[:op.spec.TopK], ranks[:ranked])
+	for i := range op.scored {
+		experts[op.spec.TopK+i] = int32(ranked + i)
+	}
 	op.weighChosen(experts, weights, scores)
 }
 
@@ -127,7 +135,7 @@ func (op *route) weigh(weights []float32) {
 	}
 	if op.spec.Renormalise {
 		total := sum(weights)
-		if op.spec.Score == meta.ScoreSigmoid || op.spec.Score == meta.ScoreSqrtSoftplus {
+		if op.scored == 0 && (op.spec.Score == meta.ScoreSigmoid || op.spec.Score == meta.ScoreSqrtSoftplus) {
 			total += leastSum
 		}
 		for i, v := range weights {

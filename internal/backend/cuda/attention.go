@@ -91,6 +91,10 @@ func (b *Backend) Attention(dst, q tensor.Tensor, kv backend.KV, spans []backend
 		b.fail("attention: %d heads over %d key/value heads of dimension %d and %d", a.Heads, a.KVHeads, a.Dim, a.ValueDim)
 		return
 	}
+	if !a.Relative.States.IsZero() {
+		b.fail("attention: biases of distances that depend on the query do not run on a GPU")
+		return
+	}
 	if a.RoundedSlopes && (len(a.Slopes) == 0 || a.Window > 0 || a.Chunk > 0) {
 		b.fail("attention: %d rounded slopes in a window of %d and chunks of %d", len(a.Slopes), a.Window, a.Chunk)
 		return

@@ -40,18 +40,18 @@ func openWith(t *testing.T, variant string, fast bool) *Backend {
 	return b
 }
 
-// trained are the conformance tests of operations that only training has, which a GPU does not run.
-var trained = []string{"Conv2D", "Pool2D"}
+// hosted are the conformance tests of operations that only training has, or that only the host runs.
+var hosted = []string{"AttentionRelative", "Conv2D", "Pool2D"}
 
 func TestConformance(t *testing.T) {
 	need(t)
-	backendtest.Run(t, func() backend.Backend { return open(t, kernels.Names()[0]) }, trained...)
+	backendtest.Run(t, func() backend.Backend { return open(t, kernels.Names()[0]) }, hosted...)
 }
 
 // TestConformanceOfFastKernels runs the suite with the kernels for tensor cores.
 func TestConformanceOfFastKernels(t *testing.T) {
 	need(t)
-	backendtest.Run(t, func() backend.Backend { return openWith(t, kernels.Names()[0], true) }, trained...)
+	backendtest.Run(t, func() backend.Backend { return openWith(t, kernels.Names()[0], true) }, hosted...)
 }
 
 // TestSameAsCPU holds law 4: results have the bits of the CPU's, for each variant with fused

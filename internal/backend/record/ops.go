@@ -187,14 +187,16 @@ func (r *Recorder) Attention(dst, q tensor.Tensor, kv backend.KV, spans []backen
 		r.Backend.Attention(dst, q, kv, spans, a)
 		return
 	}
-	in := r.keep(q)
+	in, states := r.keep(q), r.keep(a.Relative.States)
 	r.write(dst)
 	r.Backend.Attention(dst, q, kv, spans, a)
 	spans = clonedSpans(spans)
 	r.push(dst, func(dy tensor.Tensor) {
 		r.idle(kv.K, false)
 		r.idle(kv.V, false)
-		r.compute.AttentionGrad(r.Gradient(q), r.kvGradient(kv), r.gradientOf(a.Sinks), dy, r.value(in), kv, spans, a)
+		d := backend.ScoreGradients{Sinks: r.gradientOf(a.Sinks), Relative: backend.Relative{States: r.Gradient(a.Relative.States), Profiles: r.gradientOf(a.Relative.Profiles)}}
+		a.Relative.States = r.value(states)
+		r.compute.AttentionGrad(r.Gradient(q), r.kvGradient(kv), d, dy, r.value(in), kv, spans, a)
 	})
 }
 

@@ -19,6 +19,7 @@ import (
 // leftToTheCPU are the models of testdata/golden/infer/models of which no block runs on GPUs, with what no kernel of GPUs
 // does. All blocks of the others do.
 var leftToTheCPU = reasons(map[string][]string{
+	"biases of distances that depend on the query": {"family-inkling-20", "family-inkling-text-11", "family-inkling-text-24"},
 	"biases of keys":                    {"family-doge-1", "family-doge-5"},
 	"experts in two stacks":             {"family-jetmoe-1", "family-jetmoe-2"},
 	"gated linear recurrent units":      {"family-recurrent-gemma-1", "family-recurrent-gemma-2"},

@@ -100,7 +100,7 @@ func TestAMissingZeroPointWasZero(t *testing.T) {
 func TestDecodingNewFamiliesAllocatesNothing(t *testing.T) {
 	for _, name := range []string{
 		"family-gemma4-dense-1", "family-gemma4-experts-1", "family-gemma4-small-1", "family-llama4-text-1", "family-phimoe-1", "family-mimo-v2-flash-1",
-		"family-apertus-2", "family-falcon-grouped-1", "family-hunyuan-v1-moe-1", "family-bamba-1", "family-zamba-2", "family-zamba2-14", "family-step3p5-13", "family-mistral-large4-77",
+		"family-apertus-2", "family-falcon-grouped-1", "family-hunyuan-v1-moe-1", "family-bamba-1", "family-zamba-2", "family-zamba2-14", "family-step3p5-13", "family-mistral-large4-77", "family-inkling-text-24",
 		"small-llama-bnb-nf4", "small-llama-fp8-e8m0",
 	} {
 		policy, err := devicemap.ParsePolicy("cpu")
