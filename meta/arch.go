@@ -351,7 +351,7 @@ func newModel(cfg *Config, header CheckpointHeader, next int) (*Model, error) {
 	if spec, ok := b.node.Spec.(*CausalLMSpec); next > 0 && f.err() == nil && (!ok || spec.Join == nil) {
 		f.fail("model_type", "multi-token prediction is not supported for %s", a.modelType)
 	}
-	if !strings.HasPrefix(a.modelType, "gemma4") && a.modelType != "step3p5" && a.modelType != "dots3_note_text" && f.object("per_layer_config") != nil {
+	if !f.errs.byLayer && f.object("per_layer_config") != nil {
 		f.fail("per_layer_config", "is not supported for %s: its layers would differ in what it says", a.modelType)
 	}
 	if w != nil && b.node.Find(b.tree.textPath()) == nil {

@@ -77,25 +77,10 @@ func (d *decoder) sparseByType(f *fields) []bool {
 
 // layersWithMixture is sparseByType where is selects the layers without that field.
 func (d *decoder) layersWithMixture(f *fields, is func(layer int) bool) []bool {
-	const name = "mlp_layer_types"
 	sparse := make([]bool, d.layers, d.layers+1)
-	types := f.texts(name)
-	if types != nil && len(types) != d.layers {
-		f.fail(name, "%d types for %d layers", len(types), d.layers)
-		return sparse
-	}
 	for i := range sparse {
-		if types == nil {
-			sparse[i] = is(i)
-			continue
-		}
-		switch types[i] {
-		case "sparse":
-			sparse[i] = true
-		case "dense":
-		default:
-			f.fail(name, "%.40q is not supported (supported: sparse, dense)", types[i])
-		}
+		sparse[i] = is(i)
 	}
+	f.byType("mlp_layer_types", sparse, "sparse", "dense")
 	return append(sparse, true)
 }

@@ -134,23 +134,6 @@ func (n *inklingLayers) readTypes(f *fields, layers int) {
 	}
 }
 
-// byType sets a flag of each layer by a list of types, if there is one.
-func (f *fields) byType(name string, flags []bool, yes, no string) {
-	types := f.texts(name)
-	if types == nil {
-		return
-	}
-	if len(types) != len(flags) {
-		f.fail(name, "%d types for %d layers", len(types), len(flags))
-		return
-	}
-	for i, kind := range types {
-		if flags[i] = kind == yes; kind != yes && kind != no {
-			f.fail(name, "%.40q is not supported", kind)
-		}
-	}
-}
-
 // residualConv is the convolution of a child, whose state has a number.
 func (n *inklingLayers) residualConv(child string, state int) *ResidualConvSpec {
 	return &ResidualConvSpec{State: state, Conv: child + ".conv1d", Kernel: n.kernel}

@@ -43,9 +43,11 @@ type fields struct {
 	errs   *fieldErrors
 }
 
+// fieldErrors is what the objects of a file share.
 type fieldErrors struct {
-	file  string
-	first error
+	file    string
+	first   error
+	byLayer bool // values by layer were asked for
 }
 
 // readFields parses the JSON object of a file.
@@ -242,6 +244,7 @@ func (f *fields) part(name string) *fields {
 
 // byLayer returns the objects of a field whose names are numbers of layers, with or without leading zeros.
 func (f *fields) byLayer(name string, layers int) map[int]*fields {
+	f.errs.byLayer = true
 	list := f.object(name)
 	if list == nil {
 		return nil
@@ -261,6 +264,23 @@ func (f *fields) byLayer(name string, layers int) map[int]*fields {
 		}
 	}
 	return out
+}
+
+// byType sets a flag of each layer by a list of types, if there is one.
+func (f *fields) byType(name string, flags []bool, yes, no string) {
+	types := f.texts(name)
+	if types == nil {
+		return
+	}
+	if len(types) != len(flags) {
+		f.fail(name, "%d types for %d layers", len(types), len(flags))
+		return
+	}
+	for i, kind := range types {
+		if flags[i] = kind == yes; kind != yes && kind != no {
+			f.fail(name, "%.40q is not supported (supported: %s, %s)", kind, yes, no)
+		}
+	}
 }
 
 // without returns f without some of its fields.
