@@ -104,7 +104,7 @@ func (b *Builder) add(o op) Pos {
 func (b *Builder) Terminal(d *dfa.DFA) *Terminal {
 	t := b.byDFA[d]
 	if t == nil {
-		t = &Terminal{lex: &lexer{d: d, v: b.lib.vocab, rests: &b.lib.rests}, max: -1}
+		t = &Terminal{lex: b.lib.lexer(d), max: -1}
 		b.byDFA[d] = t
 	}
 	return t

@@ -23,6 +23,9 @@ type Library struct {
 	rests rests
 }
 
+// lexer returns one of an automaton, which may be nil for one that is made later.
+func (l *Library) lexer(d *dfa.DFA) *lexer { return &lexer{d: d, v: l.vocab, rests: &l.rests} }
+
 // maxLiterals is how many literals a library keeps.
 const maxLiterals = 4096
 
@@ -51,7 +54,7 @@ func (l *Library) NamedDFA(name string, make func(budget *dfa.Budget) (*dfa.DFA,
 	if err != nil {
 		panic("grammar: terminal " + name + ": " + err.Error())
 	}
-	t := &Terminal{lex: &lexer{d: d, v: l.vocab, rests: &l.rests}, max: -1}
+	t := &Terminal{lex: l.lexer(d), max: -1}
 	l.named[name] = t
 	return t
 }
@@ -63,7 +66,7 @@ func (l *Library) literal(s string) *Terminal {
 	if t := l.literals[s]; t != nil {
 		return t
 	}
-	t := &Terminal{lex: &lexer{d: dfa.Text(s), v: l.vocab, rests: &l.rests}, max: -1}
+	t := &Terminal{lex: l.lexer(dfa.Text(s)), max: -1}
 	if len(l.literals) >= maxLiterals {
 		clear(l.literals)
 	}

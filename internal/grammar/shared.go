@@ -29,7 +29,7 @@ func (l *Library) Shared(key string, make func() (*dfa.DFA, error)) (*Terminal, 
 	if err != nil {
 		return nil, err
 	}
-	return l.keep(key, &lexer{d: d, v: l.vocab, rests: &l.rests}), nil
+	return l.keep(key, l.lexer(d)), nil
 }
 
 // Late is Shared for an automaton that make makes when a text first comes to it: the terminal reads something,
@@ -38,7 +38,9 @@ func (l *Library) Late(key string, make func() *dfa.DFA) *Terminal {
 	if t := l.kept(key); t != nil {
 		return t
 	}
-	return l.keep(key, &lexer{make: make, v: l.vocab, rests: &l.rests})
+	lex := l.lexer(nil)
+	lex.make = make
+	return l.keep(key, lex)
 }
 
 // kept returns the terminal of a key, nil if it is not kept.
