@@ -19,7 +19,6 @@ type route struct {
 	correction []float32
 	spec       *meta.MoESpec
 	rows, n    int
-	scored     int // experts behind the others, which are always chosen
 }
 
 // Route ranks by score plus correction, and computes weights from the scores. Of equal ranks the
@@ -51,7 +50,7 @@ func (b *Backend) Route(experts []int32, weights []float32, logits, correction t
 	if !b.reserve(2*n + a.Groups) {
 		return
 	}
-	b.route = route{experts: experts, weights: weights, logits: in, correction: c, spec: a, rows: rows, n: n, scored: scored}
+	b.route = route{experts: experts, weights: weights, logits: in, correction: c, spec: a, rows: rows, n: n}
 	b.run(&b.route, rows, rows*n*a.TopK)
 }
 
@@ -84,9 +83,10 @@ func (op *route) run(w *worker, unit int) {
 	if op.spec.Groups > 0 {
 		op.keepGroups(ranks, groups)
 	}
-	ranked := n - op.scored
+	scored := k - op.spec.TopK // always chosen, behind the others
+	ranked := n - scored
 	highest(experts[:op.spec.TopK], ranks[:ranked])
-	for i := range op.scored {
+	for i := range scored {
 		experts[op.spec.TopK+i] = int32(ranked + i)
 	}
 	op.weighChosen(experts, weights, scores)
@@ -135,7 +135,7 @@ func (op *route) weigh(weights []float32) {
 	}
 	if op.spec.Renormalise {
 		total := sum(weights)
-		if op.scored == 0 && (op.spec.Score == meta.ScoreSigmoid || op.spec.Score == meta.ScoreSqrtSoftplus) {
+		if op.spec.Scored == nil && (op.spec.Score == meta.ScoreSigmoid || op.spec.Score == meta.ScoreSqrtSoftplus) {
 			total += leastSum
 		}
 		for i, v := range weights {
