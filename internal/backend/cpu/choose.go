@@ -129,6 +129,7 @@ const (
 	q8                 = 1 << (8 + quant.Q8)
 	blocks             = q8 | 1<<(8+quant.Q4)
 	minifloats         = 1<<(8+quant.E4M3) | 1<<(8+quant.MXFP4)
+	powers             = 1<<(8+quant.E4M3Powers) | 1<<(8+quant.E2M1Powers)
 	int4s              = 1<<(8+quant.Int4Rows) | 1<<(8+quant.Int4Columns)
 	quantised          = 1<<(8+quant.Packings) - 1<<(8+1) // every packing: these kernels unpack the weight first
 	anyFormat          = dense | quantised
@@ -169,7 +170,7 @@ var rules = []rule{
 	{kernel: panelSums, formats: blocks, layout: interleaved16, mode: exact, roles: anyRole, when: hasColumns},
 	{kernel: panelSums, formats: blocks, layout: byRows, mode: exact, roles: anyRole, when: ascending},
 	{kernel: minifloatCodes, formats: minifloats, layout: byRows, mode: exact, roles: anyRole, when: wholeCodes},
-	{kernel: minifloatCodes, formats: minifloats, layout: byRows, mode: rounded, roles: generated, when: wholeCodes},
+	{kernel: minifloatCodes, formats: minifloats | powers, layout: byRows, mode: rounded, roles: generated, when: wholeCodes},
 	// Tiles of integers would have to be scaled block by block, which takes longer than widening weights to
 	// bfloat16 once for all tokens: so prompts use those with AMX.
 	{kernel: interleavedInt8, formats: blocks, layout: byRows | interleaved16, mode: rounded, roles: generated, needs: integers, when: (*choice).wholeBlocks},

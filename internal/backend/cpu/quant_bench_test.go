@@ -40,8 +40,8 @@ var benchFormats = []struct {
 	{meta.Quant{Format: meta.QuantTQ20, Rows: 1, Columns: 256}, 3},
 }
 
-// BenchmarkQuantised is a token, eight of them, and prompts of 128 and, with inputs rounded where that is
-// faster, of 16 and 512, through a stack of weights of 4096 × 4096 in each format, on one thread. Bytes are those that are stored.
+// BenchmarkQuantised is a generated token, eight of them, and prompts of 128 with exact inputs and of 16 and 512 with rounded ones,
+// through a stack of weights of 4096 × 4096 in each format, on one thread. Bytes are those that are stored.
 func BenchmarkQuantised(b *testing.B) {
 	const n, layers = benchWidth, 8
 	rounded := map[int]bool{16: true, 512: true} // tokens of prompts whose inputs may be rounded
@@ -67,7 +67,9 @@ func BenchmarkQuantised(b *testing.B) {
 				for b.Loop() {
 					for i := range layers {
 						w := benchWeight(&f.Quant, stack.Index(i).Data, scales, offsets, global)
-						if rounded[tokens] {
+						if tokens < 16 {
+							host.LinearRounded(y, x, w, tensor.Tensor{}, backend.Generated)
+						} else if rounded[tokens] {
 							host.LinearRounded(y, x, w, tensor.Tensor{}, backend.Prompt)
 						} else {
 							host.Linear(y, x, w, tensor.Tensor{})

@@ -219,14 +219,16 @@ func Quantised() map[string]*quant.Packed {
 // Minifloats is a matrix of random codes with scales around 1.
 func Minifloats(r *rand.Rand, packing quant.Packing, rows, width, blockRows, blockColumns int) *quant.Packed {
 	p := &quant.Packed{Packing: packing, Width: width, Rows: blockRows, Columns: blockColumns}
-	if packing == quant.MXFP4 {
-		p.Codes, p.Scales = make([]byte, rows*width/2), make([]byte, rows*width/32)
+	scales := mat.CeilDiv(rows, blockRows) * mat.CeilDiv(width, blockColumns)
+	if p.Codes = make([]byte, rows*width); packing == quant.MXFP4 || packing == quant.E2M1Powers {
+		p.Codes = p.Codes[:rows*width/2]
+	}
+	if p.Scales = make([]byte, scales); packing != quant.E4M3 {
 		for i := range p.Scales {
 			p.Scales[i] = byte(120 + r.IntN(10))
 		}
 	} else {
-		p.Codes, p.Scales = make([]byte, rows*width), make([]byte, 4*mat.CeilDiv(rows, blockRows)*mat.CeilDiv(width, blockColumns))
-		p.ScaleFormat = mat.Float32
+		p.Scales, p.ScaleFormat = make([]byte, 4*scales), mat.Float32
 		for i := 0; i < len(p.Scales); i += 4 {
 			binary.LittleEndian.PutUint32(p.Scales[i:], math.Float32bits(0.5+r.Float32()))
 		}

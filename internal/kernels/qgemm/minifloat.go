@@ -5,7 +5,7 @@ import (
 	"github.com/heftai/heft/internal/kernels/quant"
 )
 
-// Small batches multiply FP8 ([quant.E4M3]) and MXFP4 weights without unpacking them first: a kernel widens a code
+// Small batches multiply FP8 ([quant.E4M3] and [quant.E4M3Powers]) and MXFP4 weights without unpacking them first: a kernel widens a code
 // once for a group of tokens and leaves its scale out. Scales are applied to the tokens beforehand, to the sum of a
 // block, or to the result. This rounds as often as scaling each weight would, but in other places. Each variant
 // therefore has one order of summation for these products, which does not depend on the number of tokens.
@@ -33,7 +33,32 @@ func (s *Kernels) HasMinifloat(p *quant.Packed, col, n int) bool {
 	if s.minifloat == nil || col != 0 || n <= 0 || n%minifloatBlock != 0 {
 		return false
 	}
-	return p.Packing == quant.MXFP4 || p.Packing == quant.E4M3 && (p.Columns >= n || p.Columns%minifloatBlock == 0)
+	if !storedAsE4M3(p) || p.Columns >= n {
+		return storedAsE4M3(p) || storedAsMXFP4(p)
+	}
+	return p.Columns%minifloatBlock == 0 && (p.Packing == quant.E4M3 || p.Rows >= powersRows)
+}
+
+// powersRows is how many rows must share scales that are powers of two. Tokens are multiplied by the scales for each row of
+// blocks, which takes longer than unpacking blocks of one row (MXFP8) for several tokens.
+const powersRows = 16
+
+// storedAsMXFP4 reports whether the codes and scales of p are at the places where MXFP4 has them.
+func storedAsMXFP4(p *quant.Packed) bool {
+	return p.Packing == quant.MXFP4 || p.Packing == quant.E2M1Powers && p.Width%minifloatBlock == 0 && p.Columns == minifloatBlock && p.Rows == 1
+}
+
+// storedAsE4M3 reports whether p has the codes of E4M3, with scales of any format.
+func storedAsE4M3(p *quant.Packed) bool {
+	return p.Packing == quant.E4M3 || p.Packing == quant.E4M3Powers
+}
+
+// scaleBytes is the size of a scale of E4M3 or E4M3Powers.
+func scaleBytes(p *quant.Packed) int {
+	if p.Packing == quant.E4M3Powers {
+		return 1
+	}
+	return p.ScaleFormat.Size()
 }
 
 // MinifloatGroup returns the size of the next group of tokens: 8, 4, 2 or 1, at most tokens.
@@ -70,10 +95,10 @@ func (s *Kernels) MulMinifloat(y mat.Floats, w quant.View, x, scratch []float32,
 	y.Check(tokens, rows)
 	x, scratch = x[:tokens*s.MinifloatFloats(p, n)], scratch[:s.MinifloatScratch(p, rows, tokens, n)]
 	last := row + (rows-1)*step
-	if p.Packing == quant.MXFP4 {
+	if storedAsMXFP4(p) {
 		_, _ = p.Codes[:last*p.Width/2+n/2], p.Scales[:last*p.Width/minifloatBlock+n/minifloatBlock]
 	} else {
-		_, _ = p.Codes[:last*p.Width+n], p.Scales[:p.ScaleFormat.Size()*((last/p.Rows)*mat.CeilDiv(p.Width, p.Columns)+mat.CeilDiv(n, p.Columns))]
+		_, _ = p.Codes[:last*p.Width+n], p.Scales[:scaleBytes(p)*((last/p.Rows)*mat.CeilDiv(p.Width, p.Columns)+mat.CeilDiv(n, p.Columns))]
 	}
 	s.minifloat.mulRows(y, w, x, scratch, tokens)
 }

@@ -53,7 +53,7 @@ func (*minifloatAVX2) maxGroup() int { return avx2MaxGroup }
 // number of columns that share a scale, or is any size if one scale serves all n columns.
 func (*minifloatAVX2) chunk(p *quant.Packed, n int) int {
 	switch {
-	case p.Packing == quant.MXFP4:
+	case storedAsMXFP4(p):
 		return 2 * 32 // a scale for each half of the lanes
 	case p.Columns >= n || p.Columns%128 == 0:
 		return 128
@@ -65,14 +65,14 @@ func (*minifloatAVX2) chunk(p *quant.Packed, n int) int {
 
 // scales returns the number of scales of a row of n columns.
 func (c *minifloatAVX2) scales(p *quant.Packed, n int) int {
-	if p.Packing == quant.MXFP4 {
+	if storedAsMXFP4(p) {
 		return (n/32 + 1) &^ 1
 	}
 	return mat.CeilDiv(n, c.chunk(p, n))
 }
 
 func (*minifloatAVX2) packedFloats(p *quant.Packed, n int) int {
-	if p.Packing == quant.MXFP4 {
+	if storedAsMXFP4(p) {
 		return mat.CeilDiv(n, 64) * 64
 	}
 	return n
@@ -83,7 +83,7 @@ func (*minifloatAVX2) packedFloats(p *quant.Packed, n int) int {
 func (c *minifloatAVX2) packTokens(dst []float32, p *quant.Packed, x mat.Floats, tokens, n int) {
 	for t := range tokens {
 		from := x.V[t*x.Stride:][:n]
-		if p.Packing == quant.MXFP4 {
+		if storedAsMXFP4(p) {
 			callCodesPack(dst[64*t:], 64*tokens, from)
 			continue
 		}
@@ -114,7 +114,7 @@ func (c *minifloatAVX2) mulRows(y mat.Floats, w quant.View, x, scratch []float32
 	p, row, step, rows, n := w.Packed, w.Row, w.Step, w.Rows, w.Cols
 	op := avx2MinifloatProduct{p: p, width: p.Width, row: row, step: step, tokens: tokens, n: n, x: x, rowScales: c.scales(p, n), chunk: c.chunk(p, n)}
 	op.tile = &avx2TilesE4M3[tokens]
-	if p.Packing == quant.MXFP4 {
+	if storedAsMXFP4(p) {
 		op.width, op.tile = p.Width/2, &avx2TilesMXFP4[tokens]
 	}
 	op.ahead = rows * step * op.width
@@ -124,7 +124,7 @@ func (c *minifloatAVX2) mulRows(y mat.Floats, w quant.View, x, scratch []float32
 	clear(op.sums)
 	for i := range rows {
 		to, r := op.scales[i*op.rowScales:][:op.rowScales], row+i*step
-		if i > 0 && p.Packing == quant.E4M3 && r/p.Rows == (r-step)/p.Rows {
+		if i > 0 && storedAsE4M3(p) && r/p.Rows == (r-step)/p.Rows {
 			copy(to, op.scales[(i-1)*op.rowScales:])
 			continue
 		}
@@ -156,7 +156,7 @@ func (c *minifloatAVX2) mulRows(y mat.Floats, w quant.View, x, scratch []float32
 // their sums begin at row sum of op.sums.
 func (op *avx2MinifloatProduct) mul(kernel avx2MinifloatKernel, sum, at, apart, rows, k, n int) {
 	begin, first := k/2, k/32
-	if op.p.Packing == quant.E4M3 {
+	if storedAsE4M3(op.p) {
 		begin, first = k, k/op.chunk
 	}
 	codes, scales := op.p.Codes[(op.row+at*op.step)*op.width+begin:], op.scales[at*op.rowScales+first:]
@@ -166,7 +166,7 @@ func (op *avx2MinifloatProduct) mul(kernel avx2MinifloatKernel, sum, at, apart, 
 // fold adds the lanes of rows.
 func (op *avx2MinifloatProduct) fold(y mat.Floats, sum, at, apart, rows int) {
 	by := float32(1)
-	if op.p.Packing == quant.E4M3 {
+	if storedAsE4M3(op.p) {
 		by = 256 // E4M3 codes read as float16 are 2^-8 of their values
 	}
 	if rows > 0 {
@@ -188,7 +188,7 @@ func (op *avx2MinifloatProduct) setNaNs(y mat.Floats, rows int) {
 
 // scale widens the scales of a row of n columns to dst.
 func (c *minifloatAVX2) scale(p *quant.Packed, dst []float32, row, n int) {
-	if p.Packing == quant.MXFP4 {
+	if storedAsMXFP4(p) {
 		from := p.Scales[row*p.Width/32:][:n/32]
 		whole := len(from) &^ 7
 		dst[len(dst)-1] = 1 // where there is none
@@ -200,7 +200,7 @@ func (c *minifloatAVX2) scale(p *quant.Packed, dst []float32, row, n int) {
 	}
 	first := row / p.Rows * mat.CeilDiv(p.Width, p.Columns)
 	if p.Columns >= n {
-		one := p.Scale(first)
+		one := p.CodeScale(first)
 		for i := range dst {
 			dst[i] = one
 		}
@@ -208,7 +208,7 @@ func (c *minifloatAVX2) scale(p *quant.Packed, dst []float32, row, n int) {
 	}
 	chunk := c.chunk(p, n)
 	for i := range dst {
-		dst[i] = p.Scale(first + i*chunk/p.Columns)
+		dst[i] = p.CodeScale(first + i*chunk/p.Columns)
 	}
 }
 

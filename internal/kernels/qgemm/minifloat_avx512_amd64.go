@@ -5,6 +5,7 @@ package qgemm
 import (
 	"unsafe"
 
+	"github.com/heftai/heft/internal/floats"
 	"github.com/heftai/heft/internal/kernels/asm"
 	"github.com/heftai/heft/internal/kernels/gemv"
 	"github.com/heftai/heft/internal/kernels/mat"
@@ -40,7 +41,7 @@ func avx512KernelRows(tokens int) int {
 
 // columnsPerLine returns the number of columns whose codes fill a cache line of 64 bytes.
 func columnsPerLine(p *quant.Packed) int {
-	if p.Packing == quant.E4M3 {
+	if storedAsE4M3(p) {
 		return 64
 	}
 	return 128
@@ -60,7 +61,7 @@ func (*minifloatAVX512) packedFloats(p *quant.Packed, n int) int {
 func (c *minifloatAVX512) packTokens(dst []float32, p *quant.Packed, x mat.Floats, tokens, n int) {
 	clear(dst[tokens*(n/columnsPerLine(p))*columnsPerLine(p):])
 	for t := range tokens {
-		if from := x.V[t*x.Stride:][:n]; p.Packing == quant.E4M3 {
+		if from := x.V[t*x.Stride:][:n]; storedAsE4M3(p) {
 			c.gemv.Deinterleave(dst[t*minifloatBlock:], tokens*minifloatBlock, from)
 		} else {
 			avx512PackMXFP4(asm.Floats(dst[t*128:]), int64(4*tokens*128), asm.Floats(from), int64(n))
@@ -94,7 +95,7 @@ func (c *minifloatAVX512) scratchFloats(p *quant.Packed, rows, tokens, n int) in
 	if tokens > 1 {
 		need = avx512SumFloats(rows, tokens) + avx512KernelRows(tokens)*piece
 	}
-	if p.Packing == quant.E4M3 {
+	if storedAsE4M3(p) {
 		need += tokens*piece + avx512ScaleFloats(p, n)
 	}
 	return need
@@ -103,7 +104,7 @@ func (c *minifloatAVX512) scratchFloats(p *quant.Packed, rows, tokens, n int) in
 func (c *minifloatAVX512) mulRows(y mat.Floats, w quant.View, x, scratch []float32, tokens int) {
 	p, row, step, rows, n := w.Packed, w.Row, w.Step, w.Rows, w.Cols
 	op := avx512MinifloatProduct{p: p, step: step, x: x, tokens: tokens, n: n}
-	if p.Packing == quant.MXFP4 {
+	if storedAsMXFP4(p) {
 		op.rows(y, row, rows, scratch)
 		return
 	}
@@ -111,21 +112,32 @@ func (c *minifloatAVX512) mulRows(y mat.Floats, w quant.View, x, scratch []float
 	if p.Columns >= n {
 		op.rows(y, row, rows, scratch)
 		for i := range rows {
-			by := p.Scale((row + i*step) / p.Rows * chunks)
+			by := p.CodeScale((row + i*step) / p.Rows * chunks)
 			for t := range tokens {
 				y.V[t*y.Stride+i] *= by
 			}
 		}
 		return
 	}
-	size := p.ScaleFormat.Size()
 	op.scales, scratch = cut(scratch, avx512ScaleFloats(p, n))
 	for rows > 0 {
 		block := row / p.Rows
 		count := min(rows, mat.CeilDiv((block+1)*p.Rows-row, step))
-		c.vector.Widen(op.scales[:mat.CeilDiv(n, p.Columns)], p.Scales[block*chunks*size:][:mat.CeilDiv(n, p.Columns)*size], p.ScaleFormat)
+		c.widenScales(op.scales[:mat.CeilDiv(n, p.Columns)], p, block*chunks)
 		op.rows(y, row, count, scratch)
 		y.V, row, rows = y.V[min(count, len(y.V)):], row+count*step, rows-count
+	}
+}
+
+// widenScales sets dst to the scales of p from the first on.
+func (c *minifloatAVX512) widenScales(dst []float32, p *quant.Packed, first int) {
+	from := p.Scales[first*scaleBytes(p):][:len(dst)*scaleBytes(p)]
+	if p.Packing != quant.E4M3Powers {
+		c.vector.Widen(dst, from, p.ScaleFormat)
+		return
+	}
+	for i, scale := range from {
+		dst[i] = floats.FromE8M0(scale)
 	}
 }
 
@@ -162,7 +174,7 @@ func (op *avx512MinifloatProduct) scaled(dst []float32, k, n int) []float32 {
 func (op *avx512MinifloatProduct) rows(y mat.Floats, row, rows int, scratch []float32) {
 	p, bits := op.p, 8
 	var scales []byte
-	if p.Packing == quant.MXFP4 {
+	if storedAsMXFP4(p) {
 		bits, scales = 4, p.Scales[row*p.Width/minifloatBlock:]
 	}
 	w, ws := p.Codes[row*p.Width*bits/8:], op.step*p.Width*bits/8
@@ -171,7 +183,7 @@ func (op *avx512MinifloatProduct) rows(y mat.Floats, row, rows int, scratch []fl
 		if op.scales != nil {
 			x = op.scaled(scratch, 0, op.n)
 		}
-		if p.Packing == quant.MXFP4 {
+		if storedAsMXFP4(p) {
 			avx512MXFP4One(asm.Bytes(w), int64(ws), asm.Floats(x), asm.Floats(y.V), int64(op.n), int64(rows), asm.Bytes(scales))
 		} else {
 			avx512E4M3One(asm.Bytes(w), int64(ws), asm.Floats(x), asm.Floats(y.V), int64(op.n), int64(rows))
@@ -193,7 +205,7 @@ func (op *avx512MinifloatProduct) rows(y mat.Floats, row, rows int, scratch []fl
 			flags |= 2
 		}
 		op.piece(y, w[k*bits/8:], ws, x, sums, widened, rows, n, flags, scales)
-		if p.Packing == quant.MXFP4 {
+		if storedAsMXFP4(p) {
 			scales = scales[n/minifloatBlock:]
 		}
 	}
@@ -234,7 +246,7 @@ func (op *avx512MinifloatProduct) piece(y mat.Floats, w []byte, ws int, x, sums,
 
 // kernels returns the functions that widen avx512KernelRows rows, and multiply them by the tokens.
 func (op *avx512MinifloatProduct) kernels() (func(w unsafe.Pointer, ws int64, room unsafe.Pointer, n int64), avx512MinifloatKernel) {
-	if op.p.Packing == quant.E4M3 {
+	if storedAsE4M3(op.p) {
 		switch op.tokens {
 		case 2:
 			return avx512E4M3Widen4, avx512E4M3SmallBatch2

@@ -28,6 +28,9 @@ func codesCases(t *testing.T, test func(t *testing.T, what string, set *kernels.
 				kerneltest.Minifloats(r, quant.E4M3, all, width, 6, 32),
 				kerneltest.Minifloats(r, quant.E4M3, all, width, 1, width),
 				kerneltest.Minifloats(r, quant.E4M3, all, width, all, width+5),
+				kerneltest.Minifloats(r, quant.E2M1Powers, all, width, 1, 32),
+				kerneltest.Minifloats(r, quant.E4M3Powers, all, width, 16, 64),
+				kerneltest.Minifloats(r, quant.E4M3Powers, all, width, 1, width),
 			} {
 				if set.QGEMM.HasMinifloat(p, 0, n) {
 					test(t, fmt.Sprintf("packing %d in blocks of %d × %d, %d rows of %d from %d by %d", p.Packing, p.Rows, p.Columns, rows, n, row, step), set, p, row, step, rows, n)

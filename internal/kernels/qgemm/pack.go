@@ -59,7 +59,7 @@ func (s *Kernels) Pack(dst []uint32, w quant.View, scratch []float32) {
 		at, _, _ := p.Band(row, col)
 		s.packer.packBands(p.Packing, dst, p.Codes[at:][:blocks*quant.InterleavedRows*p.Packing.BlockBytes()], blocks)
 		return
-	case (p.Packing == quant.E4M3 || p.Packing == quant.E4M3Powers) && (p.Columns%gemm.BlockK == 0 || p.Columns >= p.Width):
+	case storedAsE4M3(p) && (p.Columns%gemm.BlockK == 0 || p.Columns >= p.Width):
 		if k, ok := s.packer.(bytePacker); ok {
 			s.packRuns(k, dst, p, row, step, col, rows, blocks)
 			return
@@ -67,7 +67,7 @@ func (s *Kernels) Pack(dst []uint32, w quant.View, scratch []float32) {
 		if p.Packing == quant.E4M3 && s.packE4M3(dst, p, row, step, col, rows, blocks) {
 			return
 		}
-	case p.Packing == quant.MXFP4 || p.Packing == quant.E2M1Powers && p.Width%gemm.BlockK == 0 && p.Columns == gemm.BlockK && p.Rows == 1:
+	case storedAsMXFP4(p):
 		s.packMXFP4(dst, p, row, step, col, rows, blocks)
 		return
 	}
