@@ -135,8 +135,11 @@ func (b *Booster) SaveOptimizer(ctx context.Context, opt optim.Optimizer, dir st
 	s, split := o.(*sharded.Optimizer)
 	shard = shard && split && !s.Whole()
 	f := checkpoint.Folder{Target: dir}
-	err := b.acc.rank.OnMain(func() error { return f.Begin(optimizerMark) })
-	if err = b.acc.rank.Together(ctx, err); err != nil {
+	err := b.acc.rank.SameFolder(ctx, dir)
+	if err == nil {
+		err = b.acc.rank.Together(ctx, b.acc.rank.OnMain(func() error { return f.Begin(optimizerMark) }))
+	}
+	if err != nil {
 		return wrap("save optimizer", err)
 	}
 	switch {

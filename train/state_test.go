@@ -296,6 +296,52 @@ func TestSaveStateKeepsForeignFolders(t *testing.T) {
 	}
 }
 
+// TestRanksWithDifferentFoldersSaveAndLoadNothing: each rank wrote to its own folder, which was an error that named no other
+// folder, or half a checkpoint where a killed process had left its temporary one; each rank loaded from its own.
+func TestRanksWithDifferentFoldersSaveAndLoadNothing(t *testing.T) {
+	c := exact(t)
+	dirs := []string{filepath.Join(c.ProjectDir, "one"), filepath.Join(c.ProjectDir, "two")}
+	none := []string{dirs[0], ""}
+	numbered := c
+	numbered.Project = ProjectConfiguration{ProjectDir: c.ProjectDir, AutomaticCheckpointNaming: true}
+	numbered.ProjectDir = ""
+	err := Launch(t.Context(), 2, func(ctx context.Context, w *World) error {
+		r, err := newRun(w, c)
+		if err != nil {
+			return err
+		}
+		n, err := newRun(w, numbered)
+		if err != nil {
+			return err
+		}
+		n.acc.SetSaveIteration(w.Rank())
+		save := func(a *Accelerator, dir string) error { _, err := a.SaveState(ctx, dir); return err }
+		for _, x := range []struct {
+			err  error
+			want []string
+		}{
+			{save(r.acc, dirs[w.Rank()]), dirs},
+			{save(r.acc, none[w.Rank()]), []string{`""`, dirs[0]}},
+			{save(n.acc, ""), []string{"checkpoint_0", "checkpoint_1"}},
+			{r.acc.LoadState(ctx, dirs[w.Rank()]), dirs},
+			{r.acc.LoadState(ctx, none[w.Rank()]), []string{`""`, dirs[0]}},
+		} {
+			for _, part := range x.want {
+				if x.err == nil || !strings.Contains(x.err.Error(), part) {
+					return fmt.Errorf("rank %d: got error %v, want one that names %s", w.Rank(), x.err, part)
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	if entries, _ := os.ReadDir(c.ProjectDir); len(entries) > 0 {
+		t.Errorf("a save that failed left %v", entries)
+	}
+}
+
 func TestABrokenCheckpointChangesNothing(t *testing.T) {
 	c := exact(t)
 	dir := filepath.Join(c.ProjectDir, "saved")

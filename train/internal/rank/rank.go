@@ -116,5 +116,22 @@ func (r *Rank) Together(ctx context.Context, err error) error {
 	return nil
 }
 
+// SameFolder returns an error on all ranks if some have another folder than rank 0. All ranks must call it.
+func (r *Rank) SameFolder(ctx context.Context, dir string) error {
+	if r.Comm.Size() == 1 {
+		return nil
+	}
+	all, err := collective.AllGather(ctx, r.Comm, dir)
+	if err != nil {
+		return err
+	}
+	for rank, other := range all {
+		if other != all[0] {
+			return fmt.Errorf("got folder %q on rank %d and %q on rank 0, want the same on all ranks", other, rank, all[0])
+		}
+	}
+	return nil
+}
+
 // Wait returns when all ranks have called it.
 func (r *Rank) Wait(ctx context.Context) error { return collective.Barrier(ctx, r.Comm) }

@@ -24,6 +24,8 @@ var ErrExists = errors.New("the checkpoint exists already; set the iteration to 
 // ErrNone says that there is no checkpoint.
 var ErrNone = errors.New("no such checkpoint")
 
+var errNoFolder = errors.New("neither a folder nor automatic naming")
+
 // Hook is called with the folder of a checkpoint, while it is written or before it is read.
 type Hook = func(dir string) error
 
@@ -130,12 +132,14 @@ func (s *Store) begin(ctx context.Context, dir string, iteration int) (*checkpoi
 			err = fmt.Errorf("%w: %s", ErrExists, dir)
 		}
 	case dir == "":
-		return nil, errors.New("neither a folder nor automatic naming")
+		err = errNoFolder
+	default:
+		dir = filepath.Clean(dir)
 	}
-	if err = s.Rank.Together(ctx, err); err != nil {
+	if err = s.Rank.Together(ctx, errors.Join(err, s.Rank.SameFolder(ctx, dir))); err != nil {
 		return nil, err
 	}
-	f := &checkpoint.Folder{Target: filepath.Clean(dir), Before: s.BeforeChange}
+	f := &checkpoint.Folder{Target: dir, Before: s.BeforeChange}
 	return f, s.Rank.Together(ctx, s.Rank.OnMain(func() error { return f.Begin(checkpoint.RankFile(0)) }))
 }
 
@@ -143,6 +147,17 @@ func (s *Store) begin(ctx context.Context, dir string, iteration int) (*checkpoi
 // read. It returns the folder. If a file is missing or malformed, or the state of the first optimizer
 // does not fit, it fails and changes nothing. All ranks must call it.
 func (s *Store) Load(ctx context.Context, dir string) (string, error) {
+	from := dir
+	switch {
+	case dir != "":
+		from = filepath.Clean(dir)
+		dir = from
+	case s.Naming != nil:
+		from = s.Naming.Dir
+	}
+	if err := s.Rank.SameFolder(ctx, from); err != nil {
+		return "", err
+	}
 	if dir == "" && s.Naming != nil {
 		names, err := checkpoint.List(s.Naming.Dir)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -240,9 +255,8 @@ func (s *Store) LoadModules(ctx context.Context, dir string) error {
 
 func (s *Store) find(ctx context.Context, dir string) (string, error) {
 	if dir == "" {
-		return "", errors.New("neither a folder nor automatic naming")
+		return "", errNoFolder
 	}
-	dir = filepath.Clean(dir)
 	settle := func() error { return checkpoint.Settle(dir) }
 	if err := s.Rank.Together(ctx, s.Rank.OnMain(settle)); err != nil {
 		return dir, err
