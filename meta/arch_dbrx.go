@@ -79,7 +79,7 @@ func (d *decoder) dbrxMixture(b *Builder, spec *MoESpec) {
 	}
 	e.ParamFrom(spec.GateUp, []int{spec.Count, 2 * d.inner, d.hidden}, []TensorSource{
 		rows("w1", RowRange{0, d.inner}, false), rows("v1", RowRange{d.inner, 2 * d.inner}, false),
-	})
-	e.ParamFrom(spec.Down, []int{spec.Count, d.hidden, d.inner}, []TensorSource{rows("w2", RowRange{}, true)})
+	}, e.eachExpert(spec.Count, d.inner, "gate_proj", "up_proj"), e.eachExpert(spec.Count, 0, "gate_up_proj"))
+	e.ParamFrom(spec.Down, []int{spec.Count, d.hidden, d.inner}, []TensorSource{rows("w2", RowRange{}, true)}, e.eachExpert(spec.Count, 0, "down_proj"))
 	e.Activation("activation_fn", d.act.class, d.act.act)
 }

@@ -25,8 +25,8 @@ func (d *decoder) graniteMixture(b *Builder, spec *MoESpec, class string) {
 	}
 	e := m.Child("experts", class+"Experts")
 	e.ParamFrom("gate_up_proj", []int{spec.Count, 2 * d.inner, d.hidden},
-		[]TensorSource{{Tensor: m.path + ".input_linear.weight"}}, []TensorSource{{Tensor: e.path + ".gate_up_proj"}})
+		[]TensorSource{{Tensor: m.path + ".input_linear.weight"}}, []TensorSource{{Tensor: e.path + ".gate_up_proj"}}, e.eachExpert(spec.Count, 0, "gate_up_proj"))
 	e.ParamFrom("down_proj", []int{spec.Count, d.hidden, d.inner},
-		[]TensorSource{{Tensor: m.path + ".output_linear.weight"}}, []TensorSource{{Tensor: e.path + ".down_proj"}})
+		[]TensorSource{{Tensor: m.path + ".output_linear.weight"}}, []TensorSource{{Tensor: e.path + ".down_proj"}}, e.eachExpert(spec.Count, 0, "down_proj"))
 	e.Activation("act_fn", d.act.class, d.act.act)
 }

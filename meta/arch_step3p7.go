@@ -231,9 +231,9 @@ func (s *step37Layers) mixture(b *Builder, i int) {
 	e.ParamFrom(spec.GateUp, []int{spec.Count, 2 * s.routed, s.hidden}, []TensorSource{
 		{Tensor: published + "gate_proj.weight", Slabs: true, Into: RowRange{0, s.routed}},
 		{Tensor: published + "up_proj.weight", Slabs: true, Into: RowRange{s.routed, 2 * s.routed}},
-	}, []TensorSource{{Tensor: Join(e.path, spec.GateUp)}})
+	}, []TensorSource{{Tensor: Join(e.path, spec.GateUp)}}, e.eachExpert(spec.Count, s.routed, "gate_proj", "up_proj"), e.eachExpert(spec.Count, 0, "gate_up_proj"))
 	e.ParamFrom(spec.Down, []int{spec.Count, s.hidden, s.routed}, []TensorSource{{Tensor: published + "down_proj.weight"}},
-		[]TensorSource{{Tensor: Join(e.path, spec.Down)}})
+		[]TensorSource{{Tensor: Join(e.path, spec.Down)}}, e.eachExpert(spec.Count, 0, "down_proj"))
 	e.Activation("act_fn", s.act.class, s.act.act)
 	s.limitedMLP(m.Child(spec.Shared, s.mlpClass), s.width, i)
 }

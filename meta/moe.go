@@ -75,3 +75,16 @@ func (b *Builder) turned(name string, shape []int) bool {
 func (b *Builder) stacked(name string, transposed bool) []TensorSource {
 	return []TensorSource{{Tensor: Join(b.path, name), Transposed: transposed}}
 }
+
+// eachExpert returns the sources of a stack of which a file has the matrices of each expert, as GGUF files do: those of
+// the given names, with so many rows each, below one another.
+func (b *Builder) eachExpert(count, rows int, names ...string) (sources []TensorSource) {
+	for i, name := range names {
+		s := TensorSource{Tensor: b.path + ".{}." + name + ".weight", Stack: count}
+		if len(names) > 1 {
+			s.Into = RowRange{i * rows, (i + 1) * rows}
+		}
+		sources = append(sources, s)
+	}
+	return sources
+}

@@ -4,6 +4,7 @@ published models have beside it (config), those that they lack (without), flags 
 import json
 import re
 
+from gguf_newest_configs import newest
 from safetensors.torch import load_file, save_file
 import torch
 
@@ -222,3 +223,4 @@ MODELS = {
     "deepseek2-yarn": (dict(BASE, **dict(MLA, **DEEP), model_type="deepseek_v3", rope_parameters=dict(YARN, mscale=1.0, mscale_all_dim=1.0)),
                        dict(config=dict(scoring_func="sigmoid"))),
 }
+MODELS.update(newest(BASE, EXPERTS, DELTA, MLA, DEEP, INDEXER, YARN, ROPE))

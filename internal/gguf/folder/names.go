@@ -103,6 +103,9 @@ func (f *Folder) Tensor(name string) (n Name, ok bool) {
 	return n, ok
 }
 
+// unread is the name of a tensor that is no weight, or of which an [Extra] has the values.
+const unread = "-"
+
 // blockTensor returns the name of a tensor of a block whose names in the folder begin with prefix. Its Name is empty if no block has such
 // a tensor. ok is false for one that no weight is.
 func (f *Folder) blockTensor(prefix, rest string) (n Name, ok bool) {
@@ -115,6 +118,9 @@ func (f *Folder) blockTensor(prefix, rest string) (n Name, ok bool) {
 		layout = own
 	}
 	to, whole := table.block[rest]
+	if to == unread {
+		return Name{}, false
+	}
 	if !whole {
 		base, ending := rest, ""
 		if i := strings.LastIndexByte(rest, '.'); i > 0 {
