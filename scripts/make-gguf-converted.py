@@ -3,7 +3,7 @@ that transformers computes from the same weights. Run it from the root of the re
 and safetensors: scripts/make-gguf-converted.py LLAMA_CPP [OUTPUT] [MODEL...]
 
 LLAMA_CPP is a folder with convert_hf_to_gguf.py, conversion/ and gguf-py/: vendor/llama.cpp of the source package of llama-cpp-python
-0.3.36. The models have no tokenizer, so the converter's part for that is left out. Weights have few values, so that files are small
+0.3.36. The models have no tokenizer, so the converter's parts for that and for chat templates are left out. Weights have few values, so that files are small
 when compressed; compute is in float64."""
 import contextlib
 import bz2
@@ -25,6 +25,7 @@ from safetensors.torch import save_file
 from transformers import AutoConfig, AutoModelForCausalLM
 
 import convert_hf_to_gguf
+import gguf
 from conversion import ModelBase, get_model_class
 from gguf_converted_configs import MODELS
 
@@ -59,6 +60,9 @@ def build(config, seed, change=None):
             p.copy_(torch.round(p * 64) / 64 + coarse(p.shape, 0.2, rng))
         if change:
             change(name, p)
+    for name, b in model.named_buffers():
+        if name.endswith("tid2eid"):  # other experts for each token
+            b.copy_(torch.from_numpy(rng.permuted(np.tile(np.arange(config["n_routed_experts"]), (b.shape[0], 1)), axis=1)[:, :b.shape[1]]))
     return model
 
 
@@ -72,6 +76,7 @@ def convert(folder, file, flags, raw):
         classes += cls.__subclasses__()
         if "set_vocab" in cls.__dict__:
             cls.set_vocab = lambda self: self._set_vocab_none()
+    gguf.GGUFWriter.add_chat_template = lambda *_: None  # of files that have none, and the converter has one
     load = ModelBase.load_hparams
     if raw:
         ModelBase.load_hparams = staticmethod(lambda folder, *_, **__: json.loads((folder / "config.json").read_text()))

@@ -15,7 +15,7 @@ var (
 )
 
 // architectures is the table. Of rows of one name the first counts whose condition holds.
-var architectures = slices.Concat(attentive, newer, newest, older, stateful, scanning)
+var architectures = slices.Concat(attentive, newer, newest, streamed, older, stateful, scanning)
 
 // attentive are the architectures all of whose layers have attention.
 var attentive = []architecture{

@@ -85,6 +85,9 @@ func (f *Folder) Tensor(name string) (n Name, ok bool) {
 		return Name{Parts: parts}, true
 	}
 	table := &f.arch.names
+	if to, ok := table.whole[name]; ok {
+		return Name{Name: to}, true
+	}
 	if to, ok := table.whole[base]; ok {
 		return Name{Name: to + ending, Stack: strings.Contains(to, "{}")}, true
 	}

@@ -250,7 +250,7 @@ func dbrxConfig(k *keys, c object) {
 	}
 }
 
-var graniteSWANames = llamaNames.with(map[string]string{"attn_sinks.weight": "self_attn.sinks"})
+var graniteSWANames = llamaNames.with(sinkNames)
 
 // graniteMoESWANames: gates and up projections are one tensor, as in transformers.
 var graniteMoESWANames = map[string]string{
