@@ -11,7 +11,7 @@ import (
 )
 
 //go:noescape
-func bf16PackBandsQ8(dst unsafe.Pointer, band unsafe.Pointer, blocks int64, room unsafe.Pointer)
+func bf16PackBandsQ8(dst unsafe.Pointer, band unsafe.Pointer, next int64, blocks int64, room unsafe.Pointer)
 
 //go:noescape
-func bf16PackBandsQ4(dst unsafe.Pointer, band unsafe.Pointer, blocks int64, room unsafe.Pointer)
+func bf16PackBandsQ4(dst unsafe.Pointer, band unsafe.Pointer, next int64, blocks int64, room unsafe.Pointer)

@@ -12,13 +12,18 @@ import (
 // packer is implemented by variants that multiply in bfloat16. It dequantises weights and packs them as [gemm.PackWeights]
 // does, in blocks of 16 rows and 32 columns. Its caller has checked bounds and cleared missing rows.
 type packer interface {
-	// packBands packs whole blocks of a band, which is 16 interleaved rows.
-	packBands(p quant.Packing, dst []uint32, band []byte, blocks int)
+	// packBands packs whole blocks of a band, which is 16 interleaved rows. The next band, which is prefetched, is next bytes behind.
+	packBands(p quant.Packing, dst []uint32, band []byte, next, blocks int)
 	// packE4M3 packs rows that begin stride bytes apart. scales[i·packBlocks+j] is the scale of block j of row i, times
 	// 2^8.
 	packE4M3(dst []uint32, codes []byte, stride int, scales *[gemm.PackRows * packBlocks]float32, rows, blocks int)
 	// packMXFP4 packs rows whose codes begin stride bytes apart, and whose scales scaleStride bytes.
 	packMXFP4(dst []uint32, codes []byte, stride int, scales []byte, scaleStride, rows, blocks int)
+	// packInt8 packs rows that begin stride bytes apart. scales[i·packBlocks+j·each] and such a zero are those of block j of row i;
+	// values are multiplied by factor at last.
+	packInt8(dst []uint32, codes []byte, stride int, by *packBuffers, each int, factor float32, rows, blocks int)
+	// packNVFP4 packs up to nvfp4Blocks blocks of rows whose codes begin stride bytes apart, and whose scales scaleStride bytes.
+	packNVFP4(dst []uint32, codes []byte, stride int, scales []byte, scaleStride int, global [2]float32, rows, blocks int)
 	// packNibbles packs 16 columns of the stored matrix, with a scale and a zero for each, as rows. Its words begin stride
 	// bytes apart. In Int4Rows a line of words has 8 stored rows, in Int4Columns one.
 	packNibbles(p quant.Packing, dst []uint32, words []byte, stride int, scale, zero *[gemm.PackRows]float32, blocks int)
@@ -34,6 +39,7 @@ type packBuffers struct {
 	values      [packBlocks * gemm.BlockK]float32
 	narrow      [packBlocks * gemm.BlockK / 2]uint32
 	scales      [gemm.PackRows * packBlocks]float32
+	zeros       [gemm.PackRows * packBlocks]float32
 	scale, zero [gemm.PackRows]float32
 }
 
@@ -57,7 +63,7 @@ func (s *Kernels) Pack(dst []uint32, w quant.View, scratch []float32) {
 	case !whole:
 	case p.Height > 0 && row%quant.InterleavedRows == 0 && rows == quant.InterleavedRows && step == 1:
 		at, _, _ := p.Band(row, col)
-		s.packer.packBands(p.Packing, dst, p.Codes[at:][:blocks*quant.InterleavedRows*p.Packing.BlockBytes()], blocks)
+		s.packer.packBands(p.Packing, dst, p.Codes[at:][:blocks*quant.InterleavedRows*p.Packing.BlockBytes()], apart(p), blocks)
 		return
 	case storedAsE4M3(p) && (p.Columns%gemm.BlockK == 0 || p.Columns >= p.Width):
 		if k, ok := s.packer.(bytePacker); ok {
@@ -69,6 +75,12 @@ func (s *Kernels) Pack(dst []uint32, w quant.View, scratch []float32) {
 		}
 	case storedAsMXFP4(p):
 		s.packMXFP4(dst, p, row, step, col, rows, blocks)
+		return
+	case packsInt8(p):
+		s.packInt8(dst, p, row, step, col, rows, blocks)
+		return
+	case packsNVFP4(p):
+		s.packNVFP4(dst, p, row, step, col, rows, blocks)
 		return
 	}
 	s.packValues(dst, p, row, step, col, rows, n, scratch)

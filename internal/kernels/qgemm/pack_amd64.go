@@ -15,13 +15,13 @@ import (
 )
 
 //go:noinline
-func (bf16) packBands(p quant.Packing, dst []uint32, band []byte, blocks int) {
+func (bf16) packBands(p quant.Packing, dst []uint32, band []byte, next, blocks int) {
 	var room [576 + 64]byte
 	own := asm.Bytes(room[-uintptr(unsafe.Pointer(&room))&63:])
 	if p == quant.Q8 {
-		bf16PackBandsQ8(asm.Words(dst), asm.Bytes(band), int64(blocks), own)
+		bf16PackBandsQ8(asm.Words(dst), asm.Bytes(band), int64(next), int64(blocks), own)
 	} else {
-		bf16PackBandsQ4(asm.Words(dst), asm.Bytes(band), int64(blocks), own)
+		bf16PackBandsQ4(asm.Words(dst), asm.Bytes(band), int64(next), int64(blocks), own)
 	}
 }
 
@@ -38,6 +38,17 @@ func (vbmi) packBytes(dst []uint32, codes []byte, stride int, values *[128]float
 //go:noinline
 func (bf16) packMXFP4(dst []uint32, codes []byte, stride int, scales []byte, apart, rows, blocks int) {
 	bf16PackMXFP4(asm.Words(dst), asm.Bytes(codes), int64(stride), asm.Bytes(scales), int64(apart), int64(rows), int64(blocks), asm.Words(mxfp4Values()))
+}
+
+//go:noinline
+func (bf16) packInt8(dst []uint32, codes []byte, stride int, by *packBuffers, each int, factor float32, rows, blocks int) {
+	bf16PackInt8(asm.Words(dst), asm.Bytes(codes), int64(stride), unsafe.Pointer(&by.scales), unsafe.Pointer(&by.zeros), packBlocks, int64(each), unsafe.Pointer(&factor), int64(rows), int64(blocks))
+}
+
+//go:noinline
+func (bf16) packNVFP4(dst []uint32, codes []byte, stride int, scales []byte, apart int, global [2]float32, rows, blocks int) {
+	var room [2 * nvfp4Blocks]float32
+	bf16PackNVFP4(asm.Words(dst), asm.Bytes(codes), int64(stride), asm.Bytes(scales), int64(apart), unsafe.Pointer(&global), int64(rows), int64(blocks), unsafe.Pointer(&room))
 }
 
 //go:noinline

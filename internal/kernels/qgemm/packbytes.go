@@ -29,11 +29,10 @@ func (s *Kernels) packRuns(k bytePacker, dst []uint32, p *quant.Packed, row, ste
 		first := col + b*gemm.BlockK
 		n := min(packBlocks, blocks-b, mat.CeilDiv((first/p.Columns+1)*p.Columns-first, gemm.BlockK))
 		for i := 0; i < rows; {
-			r, count := row+i*step, 1
-			for i+count < rows && (r+count*step)/p.Rows == r/p.Rows {
-				count++
-			}
-			scale := p.CodeScale(r/p.Rows*chunks + first/p.Columns)
+			r := row + i*step
+			group := r / p.Rows
+			count := min(rows-i, mat.CeilDiv((group+1)*p.Rows-r, step))
+			scale := p.CodeScale(group*chunks + first/p.Columns)
 			codes := p.Codes[r*p.Width+first : (r+(count-1)*step)*p.Width+first+n*gemm.BlockK]
 			k.packBytes(dst[b*gemm.BlockK/2*gemm.PackRows+i*gemm.BlockK/2:], codes, step*p.Width, &e4m3Magnitudes, scale, count, n)
 			i += count

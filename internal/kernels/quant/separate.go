@@ -80,16 +80,21 @@ func (p *Packed) unpackInt8(ops ops, dst []float32, row, col int) {
 	for len(dst) > 0 {
 		block := col / p.Columns
 		n := min(len(dst), (block+1)*p.Columns-col)
-		scale, zero, factor := p.Scale(scales+block), int32(0), float32(1)
+		scale, zero := p.Scale(scales+block), int32(0)
 		if p.Zeros != nil {
 			zero = int32(int8(p.Zeros[scales+block]))
 		}
-		if p.Packing == BnbInt8 {
-			factor = bnbScale
-		}
-		ops.int8s(dst[:n], codes, scale, factor, zero)
+		ops.int8s(dst[:n], codes, scale, p.Packing.Factor(), zero)
 		dst, codes, col = dst[n:], codes[n:], col+n
 	}
+}
+
+// Factor is what values of signed bytes are multiplied by at last: 1/127 for those of bitsandbytes, else 1.
+func (p Packing) Factor() float32 {
+	if p == BnbInt8 {
+		return bnbScale
+	}
+	return 1
 }
 
 func (goOps) int8s(dst []float32, codes []byte, scale, factor float32, zero int32) {

@@ -34,21 +34,18 @@ INLINE __m512 widened(const uint8_t *codes) {
   return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_load_si128((const __m128i *)codes)));
 }
 
-// fetch prefetches the lines of the block AHEAD blocks later: the hardware prefetcher starts some
-// lines after the beginning of a page.
-enum { AHEAD = 8 };
-
-INLINE void fetch(const uint8_t *band, int size) {
-  UNROLL for (int i = 0; i < size; i += 64) _mm_prefetch(band + AHEAD * size + i, _MM_HINT_T0);
+// fetch prefetches the lines of the same block in the next band, which is packed next.
+INLINE void fetch(const uint8_t *next, int size) {
+  UNROLL for (int i = 0; i < size; i += 64) _mm_prefetch(next + i, _MM_HINT_T1);
 }
 
-// PackBands rounds whole blocks of a band of 16 rows to the values of avx512Unband. room is 576
+// PackBands rounds whole blocks of a band of 16 rows to the values of avx512Unband. The next band is next bytes behind. room is 576
 // bytes, aligned to 64.
-KERNEL bf16PackBandsQ8(uint8_t *dst, const uint8_t *band, int64_t blocks, uint8_t *room) {
+KERNEL bf16PackBandsQ8(uint8_t *dst, const uint8_t *band, int64_t next, int64_t blocks, uint8_t *room) {
   const __m512i flip = _mm512_set1_epi8((char)0x80);
   uint8_t *d = room + 512;
   ROLLED for (; blocks > 0; blocks--) {
-    fetch(band, 16 * 34);
+    fetch(band + next, 16 * 34);
     scales(d, band);
     spread(room, band + 32, flip);
     spread(room + 256, band + 32 + 256, flip);
@@ -61,12 +58,12 @@ KERNEL bf16PackBandsQ8(uint8_t *dst, const uint8_t *band, int64_t blocks, uint8_
 }
 
 // The values of a row's codes are a table, twice: only the low four bits of an index count.
-KERNEL bf16PackBandsQ4(uint8_t *dst, const uint8_t *band, int64_t blocks, uint8_t *room) {
+KERNEL bf16PackBandsQ4(uint8_t *dst, const uint8_t *band, int64_t next, int64_t blocks, uint8_t *room) {
   const __m512 values = _mm512_setr_ps(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7);
   const __m512i down = _mm512_inserti64x4(_mm512_setzero_si512(), _mm256_set1_epi16(4), 1);
   uint8_t *d = room + 512;
   ROLLED for (; blocks > 0; blocks--) {
-    fetch(band, 16 * 18);
+    fetch(band + next, 16 * 18);
     scales(d, band);
     spread(room, band + 32, _mm512_setzero_si512());
     UNROLL for (int r = 0; r < 16; r++) {
