@@ -20,14 +20,13 @@ func (op *minifloat) prepare(threads int) needs {
 	return needs{input: op.tokens * op.set.QGEMM.MinifloatFloats(&op.w.packed, op.w.cols), packs: op.tokens, units: ceil(op.w.rows, op.unitRows), scratch: scratch}
 }
 
-// plan cuts the weight into units and returns the scratch that one needs. As in oneTokenRows, the
-// streams of one token have an odd number of rows each.
+// plan cuts the weight into units and returns the scratch that one needs.
 func (op *minifloat) plan(threads int) int {
 	m := &op.w
 	each := m.cols * m.packed.RowBytes() / m.packed.Width
 	share := ceil(m.rows, 4*threads) // several units a thread
 	if op.tokens == 1 {
-		op.unitRows = (max(min(unitBytes/each, share)/minifloatStreams, 1) | 1) * minifloatStreams
+		op.unitRows = op.streamRows(share) * minifloatStreams
 	} else {
 		op.unitRows = max(min(splitUnit/each, share)/minifloatRows, 1) * minifloatRows
 	}
@@ -37,6 +36,23 @@ func (op *minifloat) plan(threads int) int {
 		scratch = max(scratch, op.set.QGEMM.MinifloatScratch(&m.packed, op.unitRows, group, m.cols))
 	}
 	return scratch
+}
+
+// streamRows is how many rows each of the streams of one token has in a unit, of which a thread has several. The number is odd, as
+// in oneTokenRows. Where blocks of rows share scales, a kernel takes the rows of one block, and prefetches the streams of the next
+// call as if it had as many rows: units are then equal parts of blocks, or whole ones, and larger, since the token is scaled for each.
+func (op *minifloat) streamRows(share int) int {
+	each := op.w.cols * op.w.packed.RowBytes() / op.w.packed.Width
+	together := op.set.QGEMM.MinifloatRows(&op.w.packed, op.w.cols)
+	if together == 0 || together >= op.w.rows || together%minifloatStreams != 0 {
+		return max(min(unitBytes/each, share)/minifloatStreams, 1) | 1
+	}
+	streams := together / minifloatStreams
+	n := max(min(2*unitBytes/each, share)/minifloatStreams, 1)
+	for n > streams && n%streams != 0 || n < streams && streams%n != 0 {
+		n--
+	}
+	return n
 }
 
 func (op *minifloat) run(w *worker, unit int) {

@@ -14,6 +14,8 @@ import (
 type minifloatKernels interface {
 	// maxGroup is the number of tokens of the largest group.
 	maxGroup() int
+	// sharedRows is how many rows of p with several scales each are multiplied at most at once; 0 for any number.
+	sharedRows(p *quant.Packed) int
 	// packedFloats is the length in floats of a packed token of n elements.
 	packedFloats(p *quant.Packed, n int) int
 	// packTokens interleaves a group of tokens in the order in which kernels unpack the weights of p.
@@ -68,6 +70,15 @@ func (s *Kernels) MinifloatGroup(tokens int) int {
 		group /= 2
 	}
 	return group
+}
+
+// MinifloatRows returns how many rows of p, from a multiple of them on, a kernel takes at most at once for n columns: those of a row
+// of blocks, if tokens are multiplied by its scales. It returns 0 if there is no such limit.
+func (s *Kernels) MinifloatRows(p *quant.Packed, n int) int {
+	if storedAsMXFP4(p) || p.Columns >= n {
+		return 0
+	}
+	return s.minifloat.sharedRows(p)
 }
 
 // MinifloatFloats returns the length in floats of a packed token of n elements for p.

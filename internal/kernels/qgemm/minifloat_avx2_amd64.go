@@ -49,6 +49,9 @@ var (
 
 func (*minifloatAVX2) maxGroup() int { return avx2MaxGroup }
 
+// sharedRows is 0, since each row has its own copy of its scales.
+func (*minifloatAVX2) sharedRows(*quant.Packed) int { return 0 }
+
 // chunk returns the number of columns whose products are summed before they are multiplied by a scale. It divides the
 // number of columns that share a scale, or is any size if one scale serves all n columns.
 func (*minifloatAVX2) chunk(p *quant.Packed, n int) int {

@@ -49,6 +49,8 @@ func columnsPerLine(p *quant.Packed) int {
 
 func (*minifloatAVX512) maxGroup() int { return 8 }
 
+func (*minifloatAVX512) sharedRows(p *quant.Packed) int { return p.Rows }
+
 func (*minifloatAVX512) packedFloats(p *quant.Packed, n int) int {
 	line := columnsPerLine(p)
 	return mat.CeilDiv(n, line) * line
