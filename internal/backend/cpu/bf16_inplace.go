@@ -42,7 +42,7 @@ func (op *bf16Product) tilesInPlace(scratch []float32, r int, next []byte) {
 			f.Next = op.at(r + rows).Data
 		}
 		for t := 0; t < op.tokens; t += coupleRows {
-			f.Quarters = op.quarters(t, f.Done)
+			f.Quarters = op.quarters(f.Done)
 			op.rowsInPlace(scratch, r, rows, blocks, t, f)
 			f.Done += f.Quarters
 		}
@@ -50,14 +50,13 @@ func (op *bf16Product) tilesInPlace(scratch []float32, r int, next []byte) {
 	}
 }
 
-// quarters returns how much of the following rows to prefetch while tokens from t on are computed:
-// an equal part of the rest for each group of tokens but the last.
-func (op *bf16Product) quarters(t, done int) int {
-	couples := (op.tokens - t + gemm.PanelTokens - 1) / coupleRows
-	if op.tokens <= coupleRows || couples == 0 {
+// quarters returns how much of the following rows to prefetch beside a group of tokens: half beside each of the first two, since
+// kernels prefetch halves, or all beside a single one.
+func (op *bf16Product) quarters(done int) int {
+	if op.tokens <= coupleRows {
 		return 4 - done
 	}
-	return min(2, ceil(4-done, couples))
+	return min(2, 4-done)
 }
 
 // rowsInPlace computes rows from r on for up to 32 tokens from t on: whole blocks of k from the weights in place,
