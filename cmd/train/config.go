@@ -225,7 +225,11 @@ func findConfig(path string) (config, string, error) {
 		if errors.Is(err, fs.ErrNotExist) && path == "" {
 			continue
 		}
-		if err != nil {
+		var at *fs.PathError
+		switch {
+		case path != "" && errors.As(err, &at):
+			return nil, p, cmdline.Misusef("--config-file %s: %w", path, at.Err)
+		case err != nil:
 			return nil, p, cmdline.Misuse(err)
 		}
 		c, err := parseConfig(b, p)

@@ -146,7 +146,7 @@ func TestConfigIsWrittenOnce(t *testing.T) {
 	if status, _, _ := command(t, "config", "--force"); status != 0 {
 		t.Error("not replaced")
 	}
-	if status, _, _ := command(t, "config", "--config-file", filepath.Join(dir, "none"), "--show"); status != 2 {
+	if status, _, stderr := command(t, "config", "--config-file", filepath.Join(dir, "none"), "--show"); status != 2 || !strings.Contains(stderr, "--config-file "+filepath.Join(dir, "none")+": no such file") {
 		t.Error("showed a file that is not there")
 	}
 }

@@ -88,16 +88,17 @@ func TestErrorsNameTheProgramOnce(t *testing.T) {
 	dir, text, pairs, groups := tinyModel(t), lessons(t, 4), pairsFile(t, 4), groupsFile(t, 4)
 	file := fileOf(t, "file", "")
 	for want, flags := range map[string][]string{
-		"no such file or directory": {"--data", filepath.Join(dir, "none")},
-		"checkpoint":                {"--data", text, "--resume", dir},
-		"want finite":               {"--data", text, "--num-processes", "2", "--batch", "2", "--optimizer", "sgd", "--lr", "1e38", "--max-grad-norm", "0", "--lr-scheduler", "reduce_lr_on_plateau", "--eval-steps", "1", "--eval-data", "a=" + text, "--metric-for-best", "loss"},
-		"want one of dpo":           {"--data", pairs, "--method", "ppo"},
-		"beta":                      {"--data", pairs, "--method", "dpo", "--beta", "0"},
-		"desirable-weight":          {"--data", pairs, "--method", "kto", "--desirable-weight", "-1"},
-		"epsilon":                   {"--data", groups, "--method", "grpo", "--epsilon", "-1"},
-		"reward":                    {"--data", groups, "--method", "grpo", "--reward-command", "false", "--max-steps", "1", "--num-processes", "2"},
-		"metrics":                   {"--data", text, "--log-with", "jsonl", "--logging-dir", filepath.Join(file, "below")},
-		"schedule":                  {"--data", text, "--lr-scheduler", "polynomial", "--lr-scheduler-kwargs", `{"lr_end": 9}`},
+		"--data " + dir + "/none: no such file or directory":      {"--data", dir + "/none"},
+		"--eval-data " + dir + "/none: no such file or directory": {"--data", text, "--eval-data", "a=" + dir + "/none"},
+		"checkpoint":       {"--data", text, "--resume", dir},
+		"want finite":      {"--data", text, "--num-processes", "2", "--batch", "2", "--optimizer", "sgd", "--lr", "1e38", "--max-grad-norm", "0", "--lr-scheduler", "reduce_lr_on_plateau", "--eval-steps", "1", "--eval-data", "a=" + text, "--metric-for-best", "loss"},
+		"want one of dpo":  {"--data", pairs, "--method", "ppo"},
+		"beta":             {"--data", pairs, "--method", "dpo", "--beta", "0"},
+		"desirable-weight": {"--data", pairs, "--method", "kto", "--desirable-weight", "-1"},
+		"epsilon":          {"--data", groups, "--method", "grpo", "--epsilon", "-1"},
+		"reward":           {"--data", groups, "--method", "grpo", "--reward-command", "false", "--max-steps", "1", "--num-processes", "2"},
+		"metrics":          {"--data", text, "--log-with", "jsonl", "--logging-dir", filepath.Join(file, "below")},
+		"schedule":         {"--data", text, "--lr-scheduler", "polynomial", "--lr-scheduler-kwargs", `{"lr_end": 9}`},
 	} {
 		args := slices.Concat([]string{"run", "--model", dir, "--output", filepath.Join(t.TempDir(), "out"), "--threads", "1", "--max-steps", "2"}, flags)
 		status, _, stderr := command(t, args...)

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"regexp"
 	"strings"
 	"syscall"
@@ -194,8 +195,17 @@ func (p Program) explain(parser *kong.Kong, from *sources, args []string, err er
 		}
 		return fmt.Sprintf("unknown command %q, want one of %s", word, strings.Join(commandsOf(parser), ", "))
 	}
-	message := wanted(err.Error(), commandsOf(parser))
+	message := wanted(unopened(err).Error(), commandsOf(parser))
 	return fmt.Sprintf("%s%s (see %s --help)", from.origin(cmp.Or(node, parser.Model.Node), args, message), message, program)
+}
+
+// unopened names the flag of a file that kong opens: --config.
+func unopened(err error) error {
+	var path *fs.PathError
+	if errors.As(err, &path) && strings.HasPrefix(err.Error(), "open ") {
+		return fmt.Errorf("--config %s: %w", path.Path, path.Err)
+	}
+	return err
 }
 
 var (

@@ -132,6 +132,20 @@ func TestAWrongValueNamesTheVariableOrTheFileThatHasIt(t *testing.T) {
 	}
 }
 
+// TestAFileOfConfigThatCannotBeReadIsNamedByItsFlag: the error was "open FILE: no such file or directory".
+func TestAFileOfConfigThatCannotBeReadIsNamedByItsFlag(t *testing.T) {
+	dir := t.TempDir()
+	none := filepath.Join(dir, "none.yaml")
+	for path, want := range map[string]string{none: ": no such file or directory", dir: ": got a folder, want a YAML file"} {
+		var out bytes.Buffer
+		p := Program{Name: "p", Grammar: new(sourcesCmd), LookupEnv: os.LookupEnv}
+		status := p.Run([]string{"--config", path}, &out, &out)
+		if want := "p: --config " + path + want + " (see p --help)\n"; status != 2 || out.String() != want {
+			t.Errorf("status %d, got %q, want %q", status, out.String(), want)
+		}
+	}
+}
+
 // TestAFlagWithoutAValueSaysSo: the error was kong's: expected int value but got "EOL" (<EOL>).
 func TestAFlagWithoutAValueSaysSo(t *testing.T) {
 	for _, flag := range []string{"--n", "--shape", "--wait", "--list"} {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"regexp"
 	"slices"
@@ -28,6 +29,11 @@ func (s *sources) yaml(r io.Reader) (kong.Resolver, error) {
 	name := "the configuration file"
 	if f, ok := r.(interface{ Name() string }); ok {
 		name = f.Name()
+	}
+	if f, ok := r.(fs.File); ok {
+		if info, err := f.Stat(); err == nil && info.IsDir() {
+			return nil, fmt.Errorf("--config %s: got a folder, want a YAML file", name)
+		}
 	}
 	values := map[string]any{}
 	var kind *yaml.TypeError

@@ -70,6 +70,9 @@ func (c csvColumns) object(record []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	if at := notUTF8(record); at >= 0 {
+		return nil, fmt.Errorf("got byte 0x%02x, want UTF-8: convert the file with iconv", record[at])
+	}
 	object := map[string]json.RawMessage{}
 	for i, name := range c {
 		v := values[i]

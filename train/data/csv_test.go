@@ -16,6 +16,27 @@ func csvFile(t *testing.T, text string) string {
 	return path
 }
 
+// TestBytesThatAreNotUTF8AreAnError: JSON's decoder replaced them, so that models learned replacement characters.
+func TestBytesThatAreNotUTF8AreAnError(t *testing.T) {
+	lines := filepath.Join(t.TempDir(), "some.jsonl")
+	if err := os.WriteFile(lines, []byte("{\"text\": \"caf\xe9\"}\n{\"text\": \"caf\u00e9\"}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{lines, csvFile(t, "text\ncaf\xe9\ncaf\u00e9\n")} {
+		d, err := OpenJSONL(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := d.At(0); err == nil || !strings.Contains(err.Error(), "got byte 0xe9") || !strings.Contains(err.Error(), "want UTF-8") {
+			t.Errorf("%s: got error %v, want one that names the byte 0xe9", path, err)
+		}
+		if r, err := d.At(1); err != nil || *r.Text != "caf\u00e9" {
+			t.Errorf("%s: got %+v, %v", path, r, err)
+		}
+		d.Close()
+	}
+}
+
 // TestCSVRecords: fields with quotes and line breaks, empty ones, lists of messages, comparisons.
 func TestCSVRecords(t *testing.T) {
 	d, err := OpenJSONL(csvFile(t, "\ufeffprompt,completion,id\r\nHi,\"Hello,\n\"\"you\"\"\",1\r\n\r\n[1],Two,2\n"))

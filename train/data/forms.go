@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"unicode/utf8"
 )
 
 // fields are the keys of a record that are not null.
@@ -23,6 +24,21 @@ func fileOf(line []byte) string {
 	return ""
 }
 
+// notUTF8 returns where text stops being UTF-8, or -1. JSON's decoder would replace such bytes.
+func notUTF8(text []byte) int {
+	if utf8.Valid(text) {
+		return -1
+	}
+	at := 0
+	for {
+		r, n := utf8.DecodeRune(text[at:])
+		if r == utf8.RuneError && n <= 1 {
+			return at
+		}
+		at += n
+	}
+}
+
 // readFields parses line as a JSON object.
 func readFields(line []byte) (fields, error) {
 	line = bytes.TrimPrefix(line, []byte("\ufeff")) // which some editors begin a file with
@@ -32,6 +48,9 @@ func readFields(line []byte) (fields, error) {
 		}
 		var none json.RawMessage
 		return nil, fmt.Errorf("got text that is not JSON (%w), want one JSON object on each line, or one JSON list of objects", json.Unmarshal(line, &none))
+	}
+	if at := notUTF8(line); at >= 0 {
+		return nil, fmt.Errorf("got byte 0x%02x at %d, want UTF-8: convert the file with iconv", line[at], at)
 	}
 	if kind := kindOf(line); kind != "an object" {
 		return nil, fmt.Errorf("got %s, want an object: write one record per line", kind)

@@ -1,8 +1,11 @@
 package finetune
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"math"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -71,6 +74,41 @@ func (c *job) checkData() error {
 		names = append(names, f.name)
 	}
 	return nil
+}
+
+// findData rejects files of --data and --eval-data that cannot be opened.
+func (c *job) findData() error {
+	for _, path := range c.files {
+		if err := findFile(path); err != nil {
+			return misusef("--data %s: %w", path, err)
+		}
+	}
+	for _, f := range c.evalFiles() {
+		if err := findFile(f.of); err != nil {
+			return misusef("--eval-data %s: %w", f.of, err)
+		}
+	}
+	return nil
+}
+
+// findFile returns why there is no file at path, without the path.
+func findFile(path string) error {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+	case info.IsDir():
+		return errors.New("got a folder, want a JSONL, CSV or Parquet file")
+	case info.Mode().IsRegular(): // opening a pipe would wait
+		var f *os.File
+		if f, err = os.Open(path); err == nil {
+			return f.Close()
+		}
+	}
+	var at *fs.PathError
+	if errors.As(err, &at) {
+		err = at.Err
+	}
+	return err
 }
 
 // judges reports whether evaluations decide something.

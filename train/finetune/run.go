@@ -107,6 +107,9 @@ func newJob(model string, files []string, o Options) (*job, error) {
 	if _, err := os.Stat(model); errors.Is(err, fs.ErrNotExist) {
 		return nil, misusef("there is no model %s: want a folder with config.json and *.safetensors, or a .gguf file", model)
 	}
+	if err := j.findData(); err != nil {
+		return nil, err
+	}
 	j.sayPaging(optimizer)
 	if err := j.checkGGUF(model); err != nil {
 		return nil, err

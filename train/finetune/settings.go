@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -84,9 +83,6 @@ func (j *job) settings() (settings, error) {
 		return s, err
 	}
 	for _, path := range j.files {
-		if info, err := os.Stat(path); err == nil && info.IsDir() {
-			return s, misusef("--data %s: got a folder, want a JSONL, CSV or Parquet file", path)
-		}
 		sum, err := filehash.SHA256(path)
 		if err != nil {
 			return s, misuse(err)
