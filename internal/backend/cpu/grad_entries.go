@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"math"
+	"slices"
 
 	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/kernels/gemv"
@@ -90,12 +91,26 @@ func (op *poolGrad) entry(start, position, begin, end int) {
 	}
 }
 
-// entriesGrad is a reverse of AttentionEntries. A unit is a sequence, whose rows add to the gradients of the same keys in
-// order.
+// entriesGrad is a reverse of AttentionEntries. Rows add to the gradients of the same keys in order. With a sequence for each
+// thread, a unit is a sequence. Else the threads share some rows at a time: first the weights of their queries, a row a unit,
+// then the gradients of keys and entries, some columns a unit.
 type entriesGrad struct {
 	attentionGrad // but for values, which are keys
 	seen          attentionEntries
 }
+
+// entriesRow is a row of a span, with memory for the weights of its queries and the place of its sinks' gradients.
+type entriesRow struct {
+	span, i int
+	weights []float32
+	sinks   int
+}
+
+// Rows at a time for each thread, and of what the columns of a unit are a multiple: neither changes a bit.
+const (
+	entriesRows    = 8
+	entriesColumns = 64
+)
 
 // attentionEntriesGrad computes the scores of each row again.
 func (b *Backend) attentionEntriesGrad(dq tensor.Tensor, dkv backend.KV, dy, q tensor.Tensor, kv backend.KV, spans []backend.Span, a backend.AttentionArgs, chosen backend.ChosenBlocks) {
@@ -118,51 +133,134 @@ func (b *Backend) attentionEntriesGrad(dq tensor.Tensor, dkv backend.KV, dy, q t
 		b.fail("%s: gradients of keys or entries that are not float32, or of fewer pages", name)
 		return
 	}
-	if into != nil {
-		op.dsinks = make([]float32, len(spans)*a.Heads)
-	}
 	wide := max(op.k.widened(), op.seen.entries.pages.widened())
-	if !b.reserve(2*op.seen.most*(a.Heads+a.Dim) + a.Heads*a.Dim + wide) {
+	if !b.reserve(op.seen.most*a.Dim + a.Heads*a.Dim + wide + op.pitch()) {
 		return
 	}
-	b.run(taskFunc(func(w *worker, unit int) {
-		for i := range spans[unit].Rows {
-			op.row(w.scratch.v, unit, i)
+	sinks := make([]float32, len(spans)*a.Heads)
+	if len(spans) >= len(b.pool.workers) {
+		if into != nil {
+			op.dsinks = sinks
 		}
-	}), len(spans), n*op.seen.most*a.Heads*a.Dim)
-	for i, v := range op.dsinks {
-		into[i%a.Heads] += v
+		b.run(taskFunc(func(w *worker, unit int) { op.sequence(w.scratch.v, unit) }), len(spans), n*op.work())
+	} else if err := b.shareEntries(&op, into != nil, sinks); err != nil {
+		b.fail("%s: %w", name, err)
+		return
+	}
+	for i := range into {
+		for span := range spans {
+			into[i] += sinks[span*a.Heads+i]
+		}
 	}
 }
 
-// row adds the gradients of row i of a span.
-func (op *entriesGrad) row(memory []float32, span, i int) {
-	s, heads, dim := &op.spans[span], op.a.Heads, op.a.Dim
-	seen := op.seen.seen(s.First+i, s.Start+i)
+// sequence takes the rows of a span.
+func (op *entriesGrad) sequence(memory []float32, span int) {
+	scratch := cutter(memory)
+	weights := scratch.take(op.pitch())
+	for i := range op.spans[span].Rows {
+		at := entriesRow{span, i, weights, span}
+		op.query(scratch, at)
+		op.keys(scratch, at, 0, op.a.Dim)
+	}
+}
+
+// shareEntries runs op with all threads on some rows at a time.
+func (b *Backend) shareEntries(op *entriesGrad, withSinks bool, sinks []float32) error {
+	var all []entriesRow
+	for span := range op.spans {
+		for i := range op.spans[span].Rows {
+			all = append(all, entriesRow{span: span, i: i})
+		}
+	}
+	threads := len(b.pool.workers)
+	most := min(entriesRows*threads, len(all))
+	if err := b.input.grow(b.ledger, most*op.pitch()); err != nil {
+		return err
+	}
+	if withSinks {
+		op.dsinks = make([]float32, most*op.a.Heads)
+	}
+	columns := entriesColumns * ceil(op.a.Dim, entriesColumns*threads)
+	for rows := range slices.Chunk(all, max(most, 1)) {
+		for slot := range rows {
+			rows[slot].weights, rows[slot].sinks = b.input.v[slot*op.pitch():], slot
+		}
+		clear(op.dsinks)
+		b.run(taskFunc(func(w *worker, unit int) { op.query(w.scratch.v, rows[unit]) }), len(rows), len(rows)*op.work())
+		b.run(taskFunc(func(w *worker, unit int) {
+			for _, at := range rows {
+				op.keys(w.scratch.v, at, unit*columns, min(columns, op.a.Dim-unit*columns))
+			}
+		}), ceil(op.a.Dim, columns), len(rows)*op.work())
+		if !withSinks {
+			continue
+		}
+		for slot, at := range rows {
+			for h := range op.a.Heads {
+				sinks[at.span*op.a.Heads+h] += op.dsinks[slot*op.a.Heads+h]
+			}
+		}
+	}
+	return nil
+}
+
+// work is the cost of a row.
+func (op *entriesGrad) work() int { return op.seen.most * op.a.Heads * op.a.Dim }
+
+// pitch is the number of weights of a row, with their gradients.
+func (op *entriesGrad) pitch() int { return 2 * op.a.Heads * op.seen.most }
+
+// matrices are the weights of the queries of a row that sees n keys, and their gradients.
+func (op *entriesGrad) matrices(at entriesRow, n int) (scores, grads mat.Floats) {
+	scratch := cutter(at.weights)
+	return mat.Floats{V: scratch.take(op.a.Heads * n), Stride: n}, mat.Floats{V: scratch.take(op.a.Heads * n), Stride: n}
+}
+
+// operands are the queries of a row, and the gradients of its results.
+func (op *entriesGrad) operands(r int) (q, dy mat.Floats) {
+	heads, dim := op.a.Heads, op.a.Dim
+	return mat.Floats{V: row(op.q, r, heads*dim), Stride: dim}, mat.Floats{V: row(op.dy, r, heads*dim), Stride: dim}
+}
+
+// query computes the weights of the queries of a row, their gradients, and those of the queries.
+func (op *entriesGrad) query(memory []float32, at entriesRow) {
+	s, heads, dim := &op.spans[at.span], op.a.Heads, op.a.Dim
+	r := s.First + at.i
+	seen := op.seen.seen(r, s.Start+at.i)
 	n, scratch := seen.count, cutter(memory)
-	keys, dkeys := scratch.take(n*dim), scratch.take(n*dim)
-	scores, grads := mat.Floats{V: scratch.take(heads * n), Stride: n}, mat.Floats{V: scratch.take(heads * n), Stride: n}
-	dq := mat.Floats{V: scratch.take(heads * dim), Stride: dim}
+	keys, dq := scratch.take(n*dim), mat.Floats{V: scratch.take(heads * dim), Stride: dim}
+	scores, grads := op.matrices(at, n)
 	op.seen.gather(keys, s, &seen, 0, n, scratch)
-	q, dy := mat.Floats{V: row(op.q, s.First+i, heads*dim), Stride: dim}, mat.Floats{V: row(op.dy, s.First+i, heads*dim), Stride: dim}
+	q, dy := op.operands(r)
 	op.set.GEMV.Mul(&gemv.Product{Y: scores, W: weightsOf(keys, dim), X: q, Rows: n, Tokens: heads, N: dim})
 	op.set.GEMV.Mul(&gemv.Product{Y: grads, W: weightsOf(keys, dim), X: dy, Rows: n, Tokens: heads, N: dim})
 	for h := range heads {
-		op.query(row(scores, h, n), row(grads, h, n), 0, n, s.First+i, h, span)
+		op.attentionGrad.query(row(scores, h, n), row(grads, h, n), 0, n, r, h, at.sinks)
 	}
 	clear(dq.V)
 	op.set.GEMV.Mix(&gemv.RowSum{Y: dq, P: grads, Step: 1, V: weightsOf(keys, dim), Keys: n, Tokens: heads, Cols: dim})
-	op.set.Vector.AddScaled(row(op.dq, s.First+i, heads*dim), dq.V, 1)
+	op.set.Vector.AddScaled(row(op.dq, r, heads*dim), dq.V, 1)
+}
+
+// keys adds some columns of the gradients of the keys and entries that a row sees.
+func (op *entriesGrad) keys(memory []float32, at entriesRow, first, cols int) {
+	s, dim := &op.spans[at.span], op.a.Dim
+	seen := op.seen.seen(s.First+at.i, s.Start+at.i)
+	n, scratch := seen.count, cutter(memory)
+	dkeys := scratch.take(n * cols)
+	scores, grads := op.matrices(at, n)
+	q, dy := op.operands(s.First + at.i)
 	clear(dkeys)
 	for _, x := range [...]struct{ weights, rows mat.Floats }{{grads, q}, {scores, dy}} {
-		op.set.GEMV.Mix(&gemv.RowSum{Y: mat.Floats{V: dkeys, Stride: dim}, P: mat.Floats{V: x.weights.V, Stride: 1}, Step: n, V: weightsOf(x.rows.V, dim), Keys: heads, Tokens: n, Cols: dim})
+		op.set.GEMV.Mix(&gemv.RowSum{Y: mat.Floats{V: dkeys, Stride: cols}, P: mat.Floats{V: x.weights.V, Stride: 1}, Step: n, V: weightsOf(x.rows.V[first:], dim), Keys: op.a.Heads, Tokens: n, Cols: cols})
 	}
 	for j := range n {
 		to, position := op.dk, seen.first+j
 		if j >= seen.window {
 			to, position = op.dv, op.seen.entries.at(seen.entry(j-seen.window))
 		}
-		data := to.data[int(s.Pages[position/to.tokens])*to.page+position%to.tokens*to.row:]
-		op.set.Vector.AddScaled(tensor.Tensor{Data: data[:4*dim]}.F32(), dkeys[j*dim:][:dim], 1)
+		data := to.data[int(s.Pages[position/to.tokens])*to.page+position%to.tokens*to.row+4*first:]
+		op.set.Vector.AddScaled(tensor.Tensor{Data: data[:4*cols]}.F32(), dkeys[j*cols:][:cols], 1)
 	}
 }
