@@ -16,6 +16,7 @@ type recorder struct {
 	follows bool      // whether the pass at hand follows one that decoded
 
 	seconds, bytes average
+	naps           *naps // nil where passes do not wait for experts
 
 	firstToken, pass, disk gauge
 }
@@ -73,6 +74,9 @@ func (r *recorder) end(b *Batch, logits bool, read int64) {
 	decode := decodes(b)
 	if decode {
 		r.pass.set(r.seconds.add(now.Sub(r.start).Seconds()))
+		if r.naps != nil {
+			r.naps.passed(now.Sub(r.start))
+		}
 		if before {
 			r.disk.set(r.bytes.add(float64(read - r.read)))
 		}

@@ -105,7 +105,7 @@ func (m *Model) Checkpoint() *loader.Checkpoint { return m.checkpoint }
 func (m *Model) take(binding *loader.Binding) error {
 	here := m.options.here()
 	layout := here.Layout(m.options.Threads)
-	b, err := cpu.New(cpu.Options{Threads: m.options.Threads, Variant: m.options.Variant, Ledger: m.ledger, Arena: &m.options.Ledger.arena, Layout: layout, WaitsForReads: m.plan.ExpertCacheBytes > 0})
+	b, err := cpu.New(cpu.Options{Threads: m.options.Threads, Variant: m.options.Variant, Ledger: m.ledger, Arena: &m.options.Ledger.arena, Layout: layout, Reading: m.reading()})
 	if err != nil {
 		return err
 	}
@@ -166,6 +166,16 @@ func (m *Model) newConverter() (backend.Converter, error) {
 	}
 	m.stations.convert = deviceweights.Conversion{Separator: c.InRows(), Params: m.options.loadedBytes(m.skeleton)}
 	return c, nil
+}
+
+// reading is the backend's Options.Reading: nil where passes do not wait for experts.
+func (m *Model) reading() func() bool {
+	if m.plan.ExpertCacheBytes == 0 {
+		return nil
+	}
+	naps := new(naps)
+	m.measured.naps = naps
+	return func() bool { return naps.asleep() && m.options.Ledger.mover.Reading() }
 }
 
 // residencyOptions returns the options of the store of weights that follow from the model's options and plan. The stations

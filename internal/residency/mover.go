@@ -2,6 +2,7 @@ package residency
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -47,6 +48,8 @@ type Mover struct {
 	idle    int
 	stores  int       // that are open
 	ended   sync.Cond // a worker has ended
+
+	pending atomic.Int64 // pieces of moves that are not over
 
 	stats   MoverStats
 	flight  int // pieces that are being read
@@ -179,6 +182,9 @@ func (m *Mover) requestNow() int64 {
 	return m.request
 }
 
+// Reading reports whether pieces are being read, or about to be. It takes no lock.
+func (m *Mover) Reading() bool { return m.pending.Load() > 0 }
+
 // Stats returns the counters.
 func (m *Mover) Stats() MoverStats {
 	m.mu.Lock()
@@ -213,6 +219,7 @@ func (m *Mover) close() {
 func (m *Mover) submit(v *move, p Priority) {
 	m.mu.Lock()
 	v.priority, v.prepared, v.next, v.left, v.err = p, false, 0, v.pieces, nil
+	m.pending.Add(int64(v.left))
 	m.enqueue(v, false)
 	m.mu.Unlock()
 }
@@ -279,6 +286,7 @@ func (m *Mover) withdraw(v *move) bool {
 		return false
 	}
 	m.queues[v.priority].remove(v)
+	m.pending.Add(int64(-v.left))
 	return true
 }
 
@@ -290,6 +298,7 @@ func (m *Mover) drop(v *move, err error) {
 	if v.err == nil {
 		v.err = err
 	}
+	m.pending.Add(int64(v.next - v.pieces))
 	v.left -= v.pieces - v.next
 	v.next = v.pieces
 }
@@ -393,6 +402,7 @@ func (m *Mover) readPiece(v *move, piece int) {
 	if err != nil {
 		m.drop(v, err)
 	}
+	m.pending.Add(-1)
 	if v.left--; v.left == 0 {
 		m.finish(v)
 	}

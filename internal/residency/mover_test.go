@@ -207,3 +207,44 @@ func TestTheBackgroundPausesWhileAPassWaits(t *testing.T) {
 		}
 	})
 }
+
+// TestTheMoverKnowsWhetherItReads: also behind moves that failed, were cancelled or withdrawn.
+func TestTheMoverKnowsWhetherItReads(t *testing.T) {
+	m := new(Mover)
+	m.Tune(1, 0)
+	m.open()
+	defer m.close()
+	expect := func(when string, want bool) {
+		t.Helper()
+		if m.Reading() != want {
+			t.Errorf("%s: reading %v, want %v", when, !want, want)
+		}
+	}
+	expect("before the first move", false)
+	gate := make(chan struct{})
+	busy := newTestSource(3, func(piece int) error {
+		if piece == 0 {
+			<-gate
+			return nil
+		}
+		return errors.New("a read that fails")
+	})
+	unready := newTestSource(2, nil)
+	unready.ready = func() error { return errors.New("a file that is gone") }
+	canceled, withdrawn := newTestSource(2, nil), newTestSource(2, nil)
+	for _, s := range []*testSource{busy, unready, canceled, withdrawn} {
+		m.submit(&s.transfer, Background)
+	}
+	expect("with moves", true)
+	if !m.withdraw(&withdrawn.transfer) {
+		t.Error("a move that was not started could not be withdrawn")
+	}
+	m.cancel(&canceled.transfer, errSkipped)
+	close(gate)
+	for _, s := range []*testSource{busy, unready, canceled} {
+		if <-s.ended == nil {
+			t.Error("a move ended without an error")
+		}
+	}
+	expect("after the last move", false)
+}

@@ -29,9 +29,9 @@ type Options struct {
 	// Layout says where threads run: all except the caller's stay on their memory nodes. nil leaves
 	// them to the system.
 	Layout *topology.Layout
-	// WaitsForReads says that passes often wait for reads. If the threads, which are few, leave no processor for these,
-	// they sleep as soon as they find no work, which costs some microseconds at the next operation.
-	WaitsForReads bool
+	// Reading reports whether weights are being read that a pass waits for. If the threads, which are few, leave no
+	// processor for reads, they sleep then as soon as they find no work. nil means never. Threads call it often.
+	Reading func() bool
 }
 
 // Backend computes on the host. See the package comment.
@@ -93,11 +93,11 @@ func New(o Options) (*Backend, error) {
 		return nil, err
 	}
 	b := &Backend{set: set, ledger: o.Ledger, arena: o.Arena, blocks: map[*byte]*hostmem.Block{}}
-	waits := lasting
-	if o.WaitsForReads && o.Threads <= crowd && o.Threads >= runtime.GOMAXPROCS(0) {
-		waits = brief
+	reading := o.Reading
+	if o.Threads > crowd || o.Threads < runtime.GOMAXPROCS(0) {
+		reading = nil
 	}
-	b.pool = newPool(o.Threads, o.Layout, waits, b.recovered)
+	b.pool = newPool(o.Threads, o.Layout, reading, b.recovered)
 	b.gemm = matmul.New(set, b.Parallel)
 	b.gemm.Threads = max(o.Threads, 1)
 	return b, nil

@@ -39,17 +39,13 @@ type worker struct {
 	rested time.Duration // when it let others run, since the pool began
 }
 
-// A waiting thread spins on one word, yields now and then, and parks.
-type patience struct {
-	looks  int // between two yields
-	yields int // before it parks
-}
-
-var (
-	// lasting is some tenths of a millisecond: longer than the gap between two operations and between two tokens.
-	lasting = patience{2000, 48}
-	// brief is about a microsecond. See Options.WaitsForReads. More threads than crowd take longer to wake than that saves.
-	brief = patience{200, 1}
+// A waiting thread spins on one word, yields now and then, and parks after some tenths of a millisecond: longer than
+// the gap between two operations and between two tokens. While weights are being read it parks after about a microsecond.
+// See Options.Reading. More threads than crowd take longer to wake than that saves.
+const (
+	looks      = 2000 // between two yields
+	yields     = 48   // before it parks
+	briefLooks = 200  // before it parks during reads
 )
 
 // crowd is the most threads that may yield that often, because yielding takes a lock of the
@@ -79,8 +75,10 @@ type pool struct {
 	task    task
 	units   units
 	steps   int // of a unit, about
-	patience
-	began time.Time
+	looks   int // as the constants, for the number of threads
+	yields  int
+	reading func() bool // Options.Reading; nil if no read needs the threads' processors
+	began   time.Time
 
 	_       [128]byte
 	open    atomic.Uint64 // the generation that may be joined, 0 for none
@@ -96,13 +94,13 @@ type pool struct {
 
 // newPool starts the workers of a pool of so many threads. With a layout, which is of as many
 // threads, each worker keeps to the processors of its memory node. The system places the caller's
-// thread where the workers leave room. fail is called with panics.
-func newPool(threads int, layout *topology.Layout, waits patience, fail func(any)) *pool {
+// thread where the workers leave room. reading is Options.Reading, or nil. fail is called with panics.
+func newPool(threads int, layout *topology.Layout, reading func() bool, fail func(any)) *pool {
 	threads = max(threads, 1)
+	p := &pool{done: make(chan struct{}, 1), fail: fail, began: time.Now(), looks: looks, yields: yields, reading: reading}
 	if crowds := threads / crowd; crowds > 1 {
-		waits.looks, waits.yields = waits.looks*crowds, max(4, waits.yields/crowds)
+		p.looks, p.yields = looks*crowds, max(4, yields/crowds)
 	}
-	p := &pool{done: make(chan struct{}, 1), fail: fail, began: time.Now(), patience: waits}
 	for i := range threads {
 		p.workers = append(p.workers, &worker{index: i, victims: layout.Helped(i, threads), wake: make(chan struct{}, 1)})
 	}
@@ -278,6 +276,9 @@ func (p *pool) waitFor(w *worker) uint64 {
 
 // patient is called after the i-th unsuccessful check. It returns false when it is time to park.
 func (p *pool) patient(i int) bool {
+	if i%briefLooks == 0 && p.reading != nil && p.reading() {
+		return false
+	}
 	if i%p.looks != 0 {
 		return true
 	}

@@ -34,7 +34,7 @@ func BenchmarkPoolTask(b *testing.B) {
 	for _, threads := range []int{1, 2, 64} {
 		for how, layout := range map[string]*topology.Layout{"free": nil, "bound": onTwoNodes(threads)} {
 			b.Run(fmt.Sprintf("threads=%d/%s", threads, how), func(b *testing.B) {
-				p := newPool(threads, layout, lasting, func(r any) { b.Errorf("recovered %v", r) })
+				p := newPool(threads, layout, nil, func(r any) { b.Errorf("recovered %v", r) })
 				defer p.close()
 				task := new(nothing)
 				b.ReportAllocs()
@@ -52,7 +52,7 @@ func BenchmarkManyThreads(b *testing.B) {
 	for _, threads := range []int{2, 8, 64} {
 		for how, layout := range map[string]*topology.Layout{"free": nil, "bound": onTwoNodes(threads)} {
 			b.Run(fmt.Sprintf("threads=%d/%s", threads, how), func(b *testing.B) {
-				p := newPool(threads, layout, lasting, func(r any) { b.Errorf("recovered %v", r) })
+				p := newPool(threads, layout, nil, func(r any) { b.Errorf("recovered %v", r) })
 				defer p.close()
 				task := taskFunc(func(*worker, int) { spun.Store(int64(spin())) })
 				for b.Loop() {
@@ -66,7 +66,7 @@ func BenchmarkManyThreads(b *testing.B) {
 // BenchmarkUneven has a thread that is four times slower than the other, as cores of two
 // kinds are. "best" is the time that a perfect division would take, as a share of what was.
 func BenchmarkUneven(b *testing.B) {
-	p := newPool(2, nil, lasting, func(r any) { b.Errorf("recovered %v", r) })
+	p := newPool(2, nil, nil, func(r any) { b.Errorf("recovered %v", r) })
 	defer p.close()
 	const units, fast, slow = 128, 20 * time.Microsecond, 80 * time.Microsecond
 	task := taskFunc(func(w *worker, _ int) {

@@ -28,7 +28,7 @@ func (t *counted) run(_ *worker, unit int) {
 func TestPoolRunsEachUnitOnce(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	for _, threads := range []int{1, 2, 5} {
-		p := newPool(threads, nil, lasting, func(r any) { t.Errorf("recovered %v", r) })
+		p := newPool(threads, nil, nil, func(r any) { t.Errorf("recovered %v", r) })
 		for i := range 3000 {
 			c := &counted{ran: make([]atomic.Int32, 1+i%40), panic: -1}
 			p.run(c, len(c.ran), i%7*worthSharing)
@@ -45,10 +45,25 @@ func TestPoolRunsEachUnitOnce(t *testing.T) {
 	}
 }
 
+// TestPoolRunsEachUnitOnceDuringReads goes through workers that park at once.
+func TestPoolRunsEachUnitOnceDuringReads(t *testing.T) {
+	p := newPool(3, nil, func() bool { return true }, func(r any) { t.Errorf("recovered %v", r) })
+	defer p.close()
+	for i := range 2000 {
+		c := &counted{ran: make([]atomic.Int32, 1+i%40), panic: -1}
+		p.run(c, len(c.ran), worthSharing)
+		for u := range c.ran {
+			if n := c.ran[u].Load(); n != 1 {
+				t.Fatalf("task %d: unit %d ran %d times", i, u, n)
+			}
+		}
+	}
+}
+
 // TestPoolSurvivesPanic: a panic in a unit ends the task, not the pool.
 func TestPoolSurvivesPanic(t *testing.T) {
 	var failures atomic.Int32
-	p := newPool(3, nil, lasting, func(any) { failures.Add(1) })
+	p := newPool(3, nil, nil, func(any) { failures.Add(1) })
 	defer p.close()
 	for range 200 {
 		p.run(&counted{ran: make([]atomic.Int32, 64), panic: 31}, 64, worthSharing)
@@ -87,7 +102,7 @@ func (t *uneven) run(_ *worker, unit int) {
 
 // TestPoolTakesFromTheSlow: units that wait behind a slow one are done by others.
 func TestPoolTakesFromTheSlow(t *testing.T) {
-	p := newPool(4, nil, lasting, func(r any) { t.Errorf("recovered %v", r) })
+	p := newPool(4, nil, nil, func(r any) { t.Errorf("recovered %v", r) })
 	defer p.close()
 	for _, slow := range []int{0, 200, 399} {
 		task := &uneven{units: 400, slow: slow}
@@ -105,7 +120,7 @@ func TestPoolTakesFromTheSlow(t *testing.T) {
 // units than shares count one by one.
 func TestPoolOfManyWorkers(t *testing.T) {
 	defer goleak.VerifyNone(t)
-	p := newPool(64, onTwoNodes(64), lasting, func(r any) { t.Errorf("recovered %v", r) })
+	p := newPool(64, onTwoNodes(64), nil, func(r any) { t.Errorf("recovered %v", r) })
 	defer p.close()
 	for _, n := range []int{2, 63, 64, 65, 1000, 3*mostGroups + 5} {
 		c := &counted{ran: make([]atomic.Int32, n), panic: -1}
@@ -124,7 +139,7 @@ func TestPoolOfManyWorkers(t *testing.T) {
 func TestPoolLetsOthersRun(t *testing.T) {
 	const unit = 200 * time.Microsecond
 	threads := runtime.GOMAXPROCS(0)
-	p := newPool(threads, nil, lasting, func(r any) { t.Errorf("recovered %v", r) })
+	p := newPool(threads, nil, nil, func(r any) { t.Errorf("recovered %v", r) })
 	defer p.close()
 	var begun atomic.Int64
 	var waits []int64
@@ -160,7 +175,7 @@ func TestPoolLetsOthersRun(t *testing.T) {
 // TestPoolTakesNearUnitsFirst: threads of a node do the units of their own node, as long as
 // these have any, and then those of others.
 func TestPoolTakesNearUnitsFirst(t *testing.T) {
-	p := newPool(4, onTwoNodes(4), lasting, func(r any) { t.Errorf("recovered %v", r) })
+	p := newPool(4, onTwoNodes(4), nil, func(r any) { t.Errorf("recovered %v", r) })
 	defer p.close()
 	u := newUnits(1, 400, 4)
 	p.units = u
@@ -182,7 +197,7 @@ func TestPoolTakesNearUnitsFirst(t *testing.T) {
 // TestPoolCountsGenerationsAnew: the word of a share holds 32 bits of the generation, and
 // what is left over from one of the same number is not taken for it.
 func TestPoolCountsGenerationsAnew(t *testing.T) {
-	p := newPool(3, nil, lasting, func(r any) { t.Errorf("recovered %v", r) })
+	p := newPool(3, nil, nil, func(r any) { t.Errorf("recovered %v", r) })
 	defer p.close()
 	for range 3 {
 		p.last = lastGeneration - 5
@@ -200,7 +215,7 @@ func TestPoolCountsGenerationsAnew(t *testing.T) {
 
 // TestPoolAllocatesNothing: a task costs no memory.
 func TestPoolAllocatesNothing(t *testing.T) {
-	p := newPool(2, nil, lasting, func(r any) { t.Errorf("recovered %v", r) })
+	p := newPool(2, nil, nil, func(r any) { t.Errorf("recovered %v", r) })
 	defer p.close()
 	c := &counted{ran: make([]atomic.Int32, 64), panic: -1}
 	for _, steps := range []int{worthSharing, 0} {
