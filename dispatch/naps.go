@@ -12,9 +12,12 @@ import (
 //
 // The goroutine that uses the model calls passed; any thread may call asleep.
 type naps struct {
-	on      atomic.Bool
-	trial   [2][]time.Duration // of passes without and with naps
-	untried int                // passes until the next trial
+	on    atomic.Bool
+	trial [2]struct { // of passes without and with naps
+		took [napTrial]time.Duration
+		n    int
+	}
+	untried int // passes until the next trial
 }
 
 const (
@@ -27,7 +30,7 @@ const (
 // asleep reports whether threads without work sleep during reads.
 func (n *naps) asleep() bool { return n.on.Load() }
 
-// passed notes how long a pass of generated tokens took, and chooses for the next one. It allocates in the first trial only.
+// passed notes how long a pass of generated tokens took, and chooses for the next one. It allocates nothing.
 func (n *naps) passed(took time.Duration) {
 	if n.untried > 0 {
 		n.untried--
@@ -37,17 +40,19 @@ func (n *naps) passed(took time.Duration) {
 	if n.on.Load() {
 		mode = 1
 	}
-	n.trial[mode] = append(n.trial[mode], took)
-	if len(n.trial[0])+len(n.trial[1]) < napTrial {
+	t := &n.trial[mode]
+	t.took[t.n] = took
+	if t.n++; n.trial[0].n+n.trial[1].n < napTrial {
 		n.on.Store(mode == 0)
 		return
 	}
-	n.on.Store(float64(median(n.trial[1])) < napGain*float64(median(n.trial[0])))
-	n.trial[0], n.trial[1], n.untried = n.trial[0][:0], n.trial[1][:0], napPasses
+	n.on.Store(n.median(1) < napGain*n.median(0))
+	n.trial[0].n, n.trial[1].n, n.untried = 0, 0, napPasses
 }
 
-// median sorts a list, which is not empty.
-func median(list []time.Duration) time.Duration {
-	slices.Sort(list)
-	return list[len(list)/2]
+// median returns the median duration of a mode's passes in the trial.
+func (n *naps) median(mode int) float64 {
+	t := &n.trial[mode]
+	slices.Sort(t.took[:t.n])
+	return float64(t.took[t.n/2])
 }

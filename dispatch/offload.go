@@ -28,8 +28,8 @@ func everywhere(d devicemap.Device) devicemap.Map {
 	return devicemap.NewMap(devicemap.Entry{Device: d})
 }
 
-// Warm starts to read the weights of the cpu tier in the background, in the order of use. It ends
-// with ctx. Passes do not wait for it.
+// Warm starts to read the weights of the cpu tier in the background, in the order of use. Then, while no
+// pass runs, it fills the cache of experts of the disk tier. It ends with ctx. Passes do not wait for it.
 // A second call does nothing. Any goroutine may call it.
 func (m *Model) Warm(ctx context.Context) {
 	if !m.options.Lazy && !m.closed.Load() && m.warmed.CompareAndSwap(false, true) {
@@ -119,7 +119,9 @@ type Loading struct {
 	SecondsLeft float64 `json:"seconds_left"`
 	Started     bool    `json:"-"`
 	Done        bool    `json:"-"`
-	Err         error   `json:"-"`
+	// Filled says that the cache of experts was filled too, as far as passes let it.
+	Filled bool  `json:"-"`
+	Err    error `json:"-"`
 }
 
 // Active reports whether weights are being read ahead.
@@ -157,7 +159,7 @@ func (m *Model) Status() Status {
 			Latency: st.Mover.Latency, Busy: st.Mover.Busy, Buckets: residency.LatencyBuckets[:], Within: st.Mover.Within[:]},
 		MemoryLimit: m.memoryLimit(),
 		Loading: Loading{BlocksDone: p.UnitsDone, BlocksTotal: p.UnitsTotal, BytesDone: p.BytesDone,
-			BytesTotal: p.BytesTotal, SecondsLeft: p.SecondsLeft, Started: p.Started, Done: p.Done, Err: p.Err},
+			BytesTotal: p.BytesTotal, SecondsLeft: p.SecondsLeft, Started: p.Started, Done: p.Done, Filled: p.Filled, Err: p.Err},
 		Promoted: promoted, PromoteErr: promoteErr, TierBytes: st.TierBytes, TierReadBytes: st.ReadBytes, Stall: st.Stall, Experts: ExpertCounts(st.Experts), Held: m.options.Ledger.Held(),
 	}
 }

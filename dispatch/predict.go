@@ -136,11 +136,11 @@ func PredictRun(skeleton *meta.Model, plan devicemap.Plan, dtype string, s Machi
 	total := 0.0
 	for left := r.PromptTokens; left > 0 && r.BatchTokens > 0; left -= r.BatchTokens {
 		n := min(left, r.BatchTokens)
-		pass := slower(quotient(m.streamed+m.missed(n), s.DiskBytes), m.compute(m.touched(n), n))
-		if pass == nil {
+		ahead, wait := slower(quotient(m.streamed, s.DiskBytes), m.compute(m.touched(n), n)), quotient(m.missed(n), s.DiskBytes)
+		if ahead == nil || wait == nil {
 			return out
 		}
-		total += *pass
+		total += *ahead + *wait
 	}
 	out.FirstTokenSeconds = &total
 	return out

@@ -209,7 +209,7 @@ func (c *benchCmd) name() string {
 	return "demo"
 }
 
-// warm reads the cpu tier and runs one pass.
+// warm reads the cpu tier, fills the cache of experts and runs one pass.
 func (c *benchCmd) warm(ctx context.Context, m *dispatch.Model) error {
 	<-m.TuneReads(ctx, measurementsDir(c.CacheDir))
 	m.Warm(ctx)
@@ -217,7 +217,7 @@ func (c *benchCmd) warm(ctx context.Context, m *dispatch.Model) error {
 		switch st := m.Status(); {
 		case st.Loading.Err != nil:
 			return st.Loading.Err
-		case st.Loading.Done:
+		case st.Loading.Filled:
 			s := m.NewSequence()
 			defer s.Free()
 			return prefill(ctx, m, s, []int32{1})

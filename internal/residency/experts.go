@@ -201,10 +201,10 @@ func (s *Store) expertCache(slots int) *policy.Cache {
 // RecordExperts records from now on which experts are requested, whatever their tier. nil ends it.
 func (s *Store) RecordExperts(r *policy.Recorder) { s.recorder = r }
 
-// expertLoad makes the load of expert e before its slot needs it.
+// expertLoad makes the load of expert e before its slot needs it. Any goroutine may call it.
 func (s *Store) expertLoad(st *stack, e int) *load {
 	id := st.first + e
-	if l := s.experts.loads[id]; l != nil {
+	if l := s.experts.load(id); l != nil {
 		return l
 	}
 	g := &st.experts[e]
@@ -216,8 +216,7 @@ func (s *Store) expertLoad(st *stack, e int) *load {
 	l := newLoad(regions, false)
 	l.unit = st.unit
 	l.jobs = s.loadJobs(regions)
-	s.experts.loads[id] = l
-	return l
+	return s.experts.setLoad(id, l)
 }
 
 // HoldExperts waits until at least one of experts of m is in memory. It moves those that are to the

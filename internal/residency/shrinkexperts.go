@@ -50,7 +50,11 @@ func (s *Store) expertSlot() int64 { return int64(s.experts.each) }
 
 // resizeExperts follows ExpertBudget. No unit computes.
 func (s *Store) resizeExperts() {
-	if n := int(s.expertTarget.Load()); s.experts != nil && n > 0 {
-		_ = s.experts.resize(n) // without memory there are fewer slots
+	n := int(s.expertTarget.Load())
+	if s.experts == nil || n == 0 || n == s.experts.size() {
+		return
 	}
+	s.experts.withoutFills(func() {
+		_ = s.experts.resize(n) // without memory there are fewer slots
+	})
 }

@@ -44,6 +44,8 @@ type expertSlots struct {
 	starved  bool // hold found no slot for a load
 	closed   bool
 	moves    sync.WaitGroup // under way
+	fills    sync.WaitGroup // those of fill
+	filling  sync.Mutex     // held while fill begins a read; locked before mu
 }
 
 // A reader fills slots with loads. The Mover's workers call its methods: prepare before the pieces,
@@ -72,6 +74,7 @@ type slot struct {
 	used     int64 // clock of the last release
 	awaited  bool  // a pass waits, or has waited, for this load
 	err      error
+	filled   chan<- struct{} // told when the read ends, if it is one of fill
 	transfer move
 }
 
@@ -92,6 +95,7 @@ func (s *slot) done(err error) {
 	if err != nil {
 		s.state = slotFailed
 	}
+	s.endFill()
 	awaited := s.awaited || r.starved
 	if r.starved { // there may be a slot now
 		r.start(Demand)
@@ -376,15 +380,20 @@ func (r *expertSlots) start(p Priority) {
 		if at < 0 {
 			return
 		}
-		s := &r.slots[at]
-		r.drop(s)
-		s.load, s.state, s.awaited = id, slotLoading, false
-		r.where[id] = at
-		r.loads[id].cut(request)
-		s.transfer.pieces = len(r.loads[id].pieces)
-		r.moves.Add(1)
-		r.mover.submit(&s.transfer, p)
+		r.read(id, at, request, p)
 	}
+}
+
+// read submits the read of a load into a slot that is neither held nor on its way.
+func (r *expertSlots) read(id, at int, request int64, p Priority) {
+	s := &r.slots[at]
+	r.drop(s)
+	s.load, s.state, s.awaited = id, slotLoading, false
+	r.where[id] = at
+	r.loads[id].cut(request)
+	s.transfer.pieces = len(r.loads[id].pieces)
+	r.moves.Add(1)
+	r.mover.submit(&s.transfer, p)
 }
 
 // next returns the first request that is not in a slot, and the slot to read it into, or -1.
@@ -397,6 +406,7 @@ func (r *expertSlots) next() (id, best int) {
 			if s := &r.slots[at]; s.held == 0 && s.state != slotLoading && (s.load < 0 || !slices.Contains(r.requests[:i], s.load)) {
 				return id, at
 			}
+			r.hurry(at)
 			continue // until the load in the slot has been used
 		}
 		best = -1

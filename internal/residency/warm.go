@@ -26,6 +26,7 @@ type Progress struct {
 	SecondsLeft           float64 // estimated from the rate so far; 0 when done or unknown
 	Seconds               float64 // how long it took; 0 until it is done
 	Started, Done         bool
+	Filled                bool // the slots for experts of the disk tier were filled too, as far as passes let it
 	Err                   error
 }
 
@@ -38,6 +39,7 @@ type progress struct {
 	took       time.Duration
 	units      atomic.Int64
 	bytes      atomic.Int64
+	filled     atomic.Bool
 	mu         sync.Mutex
 	err        error
 	ended      bool // Warm has loaded everything
@@ -47,8 +49,8 @@ type progress struct {
 
 // Warm loads the cpu tier in the background, in the order of use: it maps the weights that the page
 // cache holds, reads others directly into memory of their own, converts those that are to be
-// converted, and reads the first units of the disk tier ahead. Experts come after the rest, tables
-// last. It returns at once. A pass that needs a segment before its turn loads it itself, first.
+// converted, and reads the first units of the disk tier ahead. Experts come after the rest, then tables. At last it
+// fills the slots for experts of the disk tier while no pass runs. It returns at once. A pass that needs a segment before its turn loads it itself, first.
 func (s *Store) Warm(ctx context.Context) {
 	for _, st := range s.streams {
 		if s.acquired.Load() == 0 {
@@ -68,6 +70,8 @@ func (s *Store) Warm(ctx context.Context) {
 		w.mu.Unlock()
 		if err == nil {
 			w.afterwards.Go(func() {
+				s.fillExperts(ctx)
+				w.filled.Store(true)
 				// Without hashes a file with a new date counts as changed. That is all that an error costs.
 				_ = s.binding.Checkpoint().HashFiles(ctx, true, s.whenQuiet(quietFor, busyWaits))
 			})
@@ -81,7 +85,7 @@ func (s *Store) Warming() Progress {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	p := Progress{UnitsDone: int(w.units.Load()), UnitsTotal: len(s.units), BytesDone: w.bytes.Load(),
-		BytesTotal: s.tiers[devicemap.CPU], Started: w.started, Done: w.ended, Err: w.err}
+		BytesTotal: s.tiers[devicemap.CPU], Started: w.started, Done: w.ended, Filled: w.filled.Load(), Err: w.err}
 	if w.ended {
 		p.Seconds = w.took.Seconds()
 	}

@@ -33,7 +33,7 @@ func AwaitConversion(t *testing.T, m *dispatch.Model) {
 		if err := errors.Join(st.Loading.Err, st.PromoteErr); err != nil {
 			t.Fatal(err)
 		}
-		if st.Loading.Done && st.Promoted {
+		if st.Loading.Filled && st.Promoted {
 			if l := st.Loading; l.BytesDone != l.BytesTotal {
 				t.Errorf("%d of %d bytes are loaded at the end", l.BytesDone, l.BytesTotal)
 			}

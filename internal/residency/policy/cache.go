@@ -1,6 +1,10 @@
 package policy
 
-import "math"
+import (
+	"cmp"
+	"math"
+	"slices"
+)
 
 // A Layer is a group of segments from which a pass requests some, once.
 type Layer struct {
@@ -158,6 +162,37 @@ func (c *Cache) Admit(layer int, segments []int32) []Move {
 		c.early[id] = true
 	}
 	return c.moves
+}
+
+// Fill makes a segment resident if there is room for it, and returns the move as Request does. When it is requested, it
+// counts as a hit.
+func (c *Cache) Fill(id int32) []Move {
+	c.moves = c.moves[:0]
+	if c.place[id] >= 0 || c.used+c.layers[c.layerOf[id]].size > c.capacity {
+		return nil
+	}
+	c.load(id, -1)
+	return c.moves
+}
+
+// Prime tells the cache what an earlier process requested, in order, before the first request.
+func (c *Cache) Prime(s Step) { c.order.request(s.Layer, s.Segments) }
+
+// Likeliest returns all segments: those that a pass will most likely request first, and among equals a few of each layer.
+func (c *Cache) Likeliest() []int32 {
+	ids := make([]int32, len(c.layerOf))
+	for i := range ids {
+		ids[i] = int32(i)
+	}
+	number := func(id int32) int32 { return id - c.layers[c.layerOf[id]].first }
+	f, forecasts := c.order.(*forecast)
+	slices.SortFunc(ids, func(a, b int32) int {
+		if forecasts && f.use[a] != f.use[b] {
+			return cmp.Compare(f.use[b], f.use[a])
+		}
+		return cmp.Or(cmp.Compare(number(a), number(b)), cmp.Compare(a, b))
+	})
+	return ids
 }
 
 // spare reports whether segments of so many bytes can be evicted that nothing needs.

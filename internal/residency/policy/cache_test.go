@@ -312,3 +312,40 @@ func BenchmarkRequest(b *testing.B) {
 	}
 	b.ReportMetric(100*c.Stats().HitRate(), "%hits")
 }
+
+func TestFillEvictsNothingAndWhatItBringsIsAHit(t *testing.T) {
+	c := New([]Layer{{Segments: 3, Size: 1}, {Segments: 3, Size: 2}}, 4, 1)
+	c.Request(0, []int32{1})
+	for _, f := range []struct {
+		id   int32
+		room bool
+	}{{1, false}, {3, true}, {4, false}, {0, true}, {2, false}} {
+		moves := c.Fill(f.id)
+		if want := 1; f.room && (len(moves) != want || moves[0] != (Move{ID: f.id})) || !f.room && moves != nil {
+			t.Errorf("filling %d: moves %v, want one: %v", f.id, moves, f.room)
+		}
+	}
+	c.Request(1, []int32{0})
+	if s := c.Stats(); s != (Stats{Hits: 1, Misses: 1}) {
+		t.Errorf("%+v, want a hit of what was filled and no eviction", s)
+	}
+}
+
+func TestTheLikeliestSegmentsAreThoseRequestedMost(t *testing.T) {
+	c := New([]Layer{{Segments: 3, Size: 1}, {Segments: 2, Size: 1}}, 3, 1)
+	if got := c.Likeliest(); !slices.Equal(got, []int32{0, 3, 1, 4, 2}) {
+		t.Errorf("%v before any request, want a few of each layer: 0, 3, 1, 4, 2", got)
+	}
+	for i := range 30 {
+		c.Prime(Step{Layer: 0, Segments: []int32{2}})
+		if c.Prime(Step{Layer: 1, Segments: []int32{1}}); i%3 == 0 {
+			c.Prime(Step{Layer: 1, Segments: []int32{0}})
+		}
+	}
+	if got := c.Likeliest(); got[0] != 2 || !slices.Equal(got[1:3], []int32{4, 3}) {
+		t.Errorf("%v, want 2, 4, 3 first", got)
+	}
+	if s := c.Stats(); s != (Stats{}) {
+		t.Errorf("%+v after priming, want nothing", s)
+	}
+}
