@@ -183,6 +183,7 @@ func gpts() []architecture {
 		{"gpt2", "GPT2LMHeadModel", "transformer", "GPT2Block", 50256, []int{50256}, gpt2},
 		{"gpt_bigcode", "GPTBigCodeForCausalLM", "transformer", "GPTBigCodeBlock", 50256, []int{50256}, gptBigCode},
 		{"gpt_neo", "GPTNeoForCausalLM", "transformer", "GPTNeoBlock", 50256, []int{50256}, gptNeo},
+		{"gpt_neox_japanese", "GPTNeoXJapaneseForCausalLM", "gpt_neox_japanese", "GPTNeoXJapaneseLayer", 31996, []int{31999}, gptNeoXJapanese},
 		{"gpt_neox", "GPTNeoXForCausalLM", "gpt_neox", "GPTNeoXLayer", 0, []int{2}, gptNeoX},
 		{"gptj", "GPTJForCausalLM", "transformer", "GPTJBlock", 50256, []int{50256}, gptJ},
 		{"openai-gpt", "OpenAIGPTLMHeadModel", "transformer", "Block", -1, nil, openAIGPT},

@@ -22,6 +22,7 @@ type AttentionSpec struct {
 	FusedOrder                   FusedOrder
 	Shards                       int // of FusedQVKInShards
 	Out                          string
+	OutBias                      string    // Param of the layer, added to what Out makes; "" for none
 	QNorm, KNorm                 string    // norms before rope, "" for none; a norm as wide as one head is applied per head
 	NormLast                     bool      // QNorm and KNorm come after rope instead
 	Scale                        float32   // multiplies q·k; usually HeadDim^(-1/2)

@@ -98,6 +98,7 @@ MODELS = {
     "falcon-grouped": ("falcon", dict(new_decoder_architecture=True, num_kv_heads=2, bias=True)),
     "falcon-alibi": ("falcon", dict(alibi=True, multi_query=False, parallel_attn=False, bias=True)),
     "falcon-shared": ("falcon", dict(parallel_attn=False)),
+    "gpt-neox-japanese": ("gpt_neox_japanese", dict(intermediate_multiple_size=2, hidden_dropout=0.0, attention_dropout=0.0)),
     "persimmon": ("persimmon", dict(rope_parameters=rope(partial_rotary_factor=0.5))),
     "exaone-moe": ("exaone_moe", dict(moe_intermediate_size=8, num_experts=4, num_experts_per_tok=2, sliding_window=4, layer_types=["sliding_attention", "full_attention"])),
     "flex-olmo": ("flex_olmo", dict(num_experts=4, num_experts_per_tok=2)),

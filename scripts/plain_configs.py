@@ -169,6 +169,20 @@ def persimmon(R, llama):
     return c
 
 
+def gpt_neox_japanese(R, llama):
+    c = llama(R, "gpt_neox_japanese", head_dim=False, ropes=("default",), dims=(8, 12, 16))
+    theta = R.choice([10000.0, 500.0])
+    for name in ("num_key_value_heads", "intermediate_size", "rope_theta", "rope_scaling", "rope_parameters"):
+        c.pop(name, None)
+    c.update(layer_norm_eps=c.pop("rms_norm_eps"), intermediate_multiple_size=R.choice([1, 2, 3]))
+    c["hidden_act"] = R.choice(["gelu", "gelu", "relu"])
+    if "dtype" in c:
+        c["rope_parameters"] = dict(rope_type=R.choice(["default", "linear"]), rope_theta=theta, partial_rotary_factor=R.choice([0.5, 1.0]), factor=2.0)
+    else:
+        c.update(rotary_emb_base=theta, rotary_pct=R.choice([0.5, 1.0]))
+    return c
+
+
 def gpt(R, model_type):
     """GPT-2's relatives, with the fields that their configs have."""
     heads = R.choice([2, 3, 4])
@@ -248,6 +262,7 @@ def plains(llama):
         "openai_gpt": (openai_gpt, [1]),
         "jetmoe": (lambda R: jetmoe(R, llama), [1, 2]),
         "opt": (lambda R: opt(R, llama), [2, 9, 10, 13]),
+        "gpt_neox_japanese": (lambda R: gpt_neox_japanese(R, llama), [1, 16]),
         "persimmon": (lambda R: persimmon(R, llama), [1, 2]),
         "dots1": (lambda R: dots1(R, llama), [1, 2]),
     }

@@ -195,6 +195,11 @@ func (c *compiler) projections(n Node, a *attention, in int) (err error) {
 	if a.out, err = c.linearNamed(n, "output", s.Out, s.Heads*s.ValueDim, 0); err != nil {
 		return err
 	}
+	if s.OutBias != "" {
+		if a.out.bias, err = c.param(n, s.OutBias, a.out.out); err != nil {
+			return err
+		}
+	}
 	defer func() { c.usedNext(a.gate.of(), a.out) }()
 	if a.gate, err = c.headGate(n, s, in); err != nil {
 		return err
