@@ -23,7 +23,7 @@ func shown(table []row) []Row {
 	return rows
 }
 
-// String names the endpoints for docs/http.md.
+// String names the endpoints for docs/parameters.md.
 func (e Endpoints) String() string {
 	var names []string
 	for i, name := range []string{"completions", "chat", "embeddings", "tokenize", "detokenize", "responses", "apply-template", "messages"} {

@@ -1,7 +1,7 @@
 // Package foreign knows the fields that other servers' requests have, in two tables. The unsupported
 // ones change the answer there, and this server does not have them: a request that sets one is a 400,
 // since an answer without it would be silently wrong. The ignored ones change no answer: they tune,
-// place or label a request. docs/http.md shows both tables; a test keeps them equal.
+// place or label a request. docs/parameters.md shows both tables; a test keeps them equal.
 //
 // Fields that are in neither table and that no endpoint reads are ignored too.
 package foreign

@@ -26,8 +26,8 @@ import (
 	_ "github.com/heftai/heft/internal/testenv" // hides GPUs
 )
 
-// update writes the tables into docs/http.md.
-var update = flag.Bool("update", false, "write the tables of parameters into docs/http.md")
+// update writes the tables into docs/parameters.md.
+var update = flag.Bool("update", false, "write the tables into docs/parameters.md")
 
 // An endpointCase is how a test asks an endpoint.
 type endpointCase struct {
@@ -209,10 +209,10 @@ func TestParametersAreInOneTable(t *testing.T) {
 	}
 }
 
-// TestTheTablesOfParametersAreDocumented compares docs/http.md with the tables. -update writes it.
+// TestTheTablesOfParametersAreDocumented compares docs/parameters.md with the tables. -update writes it.
 func TestTheTablesOfParametersAreDocumented(t *testing.T) {
 	const begin, end = "<!-- tables of parameters: go test ./api/internal/foreign -run Documented -update -->\n", "<!-- end of the tables -->\n"
-	path := filepath.Join("..", "..", "..", "docs", "http.md")
+	path := filepath.Join("..", "..", "..", "docs", "parameters.md")
 	page, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -222,7 +222,7 @@ func TestTheTablesOfParametersAreDocumented(t *testing.T) {
 	if !ok || !ended {
 		t.Fatalf("%s has no place for the tables", path)
 	}
-	want := tableText("a 400, with this reason", foreign.Unsupported) + "\n" + tableText("ignored, for this reason", foreign.Ignored)
+	want := tableText("rejected", foreign.Unsupported) + "\n" + tableText("ignored", foreign.Ignored)
 	if got == want {
 		return
 	}
@@ -237,9 +237,34 @@ func TestTheTablesOfParametersAreDocumented(t *testing.T) {
 // tableText is a table in Markdown.
 func tableText(title string, rows []foreign.Row) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "| %s | of | in | |\n|---|---|---|---|\n", title)
-	for _, row := range rows {
+	fmt.Fprintf(&b, "| %s | servers | endpoints | reason |\n|---|---|---|---|\n", title)
+	for _, row := range merged(rows) {
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", strings.Join(strings.Fields(row.Names), "`, `"), row.Known, row.On, row.Why)
 	}
 	return b.String()
+}
+
+// merged joins the rows that have their endpoints and their reason in common, in the order of the first of each.
+func merged(rows []foreign.Row) []foreign.Row {
+	type key struct {
+		on  foreign.Endpoints
+		why string
+	}
+	var list []foreign.Row
+	at := map[key]int{}
+	for _, row := range rows {
+		i, seen := at[key{row.On, row.Why}]
+		if !seen {
+			at[key{row.On, row.Why}] = len(list)
+			list = append(list, row)
+			continue
+		}
+		list[i].Names += " " + row.Names
+		for _, server := range strings.Split(row.Known, ", ") {
+			if !slices.Contains(strings.Split(list[i].Known, ", "), server) {
+				list[i].Known += ", " + server
+			}
+		}
+	}
+	return list
 }
