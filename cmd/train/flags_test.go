@@ -37,16 +37,20 @@ func TestHelpTextsAreShort(t *testing.T) {
 	})
 }
 
-// TestTrainingPageNamesEveryFlag: docs/training.md names each flag of each command.
-func TestTrainingPageNamesEveryFlag(t *testing.T) {
-	page, err := os.ReadFile(filepath.Join(golden.Module(t), "docs", "training.md"))
-	if err != nil {
-		t.Fatal(err)
+// TestTrainingPagesNameEveryFlag: docs/training.md and docs/finetuning.md name each flag of each command.
+func TestTrainingPagesNameEveryFlag(t *testing.T) {
+	var page []byte
+	for _, name := range []string{"training.md", "finetuning.md"} {
+		text, err := os.ReadFile(filepath.Join(golden.Module(t), "docs", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		page = append(page, text...)
 	}
 	page = bytes.ReplaceAll(page, []byte("_"), []byte("-")) // Accelerate's spelling
 	flagsOf(t, func(command string, flag *kong.Flag) {
 		if !flag.Hidden && flag.Name != "help" && !bytes.Contains(page, []byte("--"+flag.Name)) {
-			t.Errorf("docs/training.md does not name --%s of train %s", flag.Name, command)
+			t.Errorf("the pages do not name --%s of train %s", flag.Name, command)
 		}
 	})
 }

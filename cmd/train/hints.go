@@ -10,7 +10,7 @@ const (
 	noEffectHint  = "omit it: it has no effect on what is learned here"
 	evalDataHint  = "use --eval-split 0.1, or --eval-data FILE"
 	deepspeedHint = "use --plugin zero1, zero2 or gemini"
-	formHint      = "omit it: the keys of a record say its form; see --data in docs/training.md"
+	formHint      = "omit it: the keys of a record determine its form; see docs/finetuning.md"
 )
 
 // foreign are names without their dashes in front, by what to do instead.

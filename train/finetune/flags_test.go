@@ -300,7 +300,7 @@ func TestAPartOfTheDataIsHeldBack(t *testing.T) {
 	}
 }
 
-// TestFieldsOfOptionsHaveTheNamesOfFlags: --max-completion-length was MaxCompletion in Go, though docs/training.md says
+// TestFieldsOfOptionsHaveTheNamesOfFlags: --max-completion-length was MaxCompletion in Go, though docs/finetuning.md says
 // that fields have the names of flags.
 func TestFieldsOfOptionsHaveTheNamesOfFlags(t *testing.T) {
 	others := map[string]string{"RewardRules": "--reward"} // Reward is a function
