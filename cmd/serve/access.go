@@ -12,10 +12,10 @@ import (
 
 // accessFlags say who may use the server.
 type accessFlags struct {
-	APIKey      *string `name:"api-key" help:"Require one of these keys; use HEFT_API_KEY, as other users see command lines." placeholder:"K,…"`
-	AdminKey    string  `name:"admin-key" help:"Let requests with one of these keys change what is served; use HEFT_ADMIN_KEY." placeholder:"K,…"`
-	AllowedHost string  `name:"allowed-host" help:"On a loopback address, answer to these host names too; * is any." placeholder:"NAME,…"`
-	CORSOrigin  string  `name:"cors-origin" help:"Let web pages of these origins use the server; * is any." placeholder:"ORIGIN,…"`
+	APIKey      *string `name:"api-key" help:"Require one of these keys; prefer HEFT_API_KEY: command lines are visible." placeholder:"K,…"`
+	AdminKey    string  `name:"admin-key" help:"Allow these keys to load and unload; prefer HEFT_ADMIN_KEY." placeholder:"K,…"`
+	AllowedHost string  `name:"allowed-host" help:"On a loopback address, accept these Host names too; * accepts any." placeholder:"NAME,…"`
+	CORSOrigin  string  `name:"cors-origin" help:"Allow web pages of these origins; * allows any." placeholder:"ORIGIN,…"`
 	LogFormat   string  `name:"log-format" help:"Write the log in this format (default ${default})." enum:"text,json" default:"text" placeholder:"text|json"`
 }
 

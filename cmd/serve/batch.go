@@ -22,9 +22,9 @@ import (
 
 // batchCmd is serve batch.
 type batchCmd struct {
-	File            string `arg:"" help:"Answer this JSONL file, with a request of OpenAI's batches in each line." placeholder:"FILE"`
+	File            string `arg:"" help:"Answer the requests in this JSONL file, one per line." placeholder:"FILE"`
 	Model           string `help:"Ask this folder, file or ORG/NAME[@REVISION] (default: a demo)." placeholder:"M"`
-	ServedModelName string `help:"Answer requests for the model of this name (default: the folder's name)." placeholder:"S"`
+	ServedModelName string `help:"Answer requests that name this model (default: the folder's name)." placeholder:"S"`
 	Output          string `short:"o" help:"Write answers to this JSONL file (default: FILE with .results.jsonl)." placeholder:"OUT"`
 	Errors          string `help:"Write failed lines to this JSONL file (default: OUT with .errors.jsonl)." placeholder:"FILE"`
 	placeFlags

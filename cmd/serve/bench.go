@@ -20,13 +20,13 @@ type benchCmd struct {
 	placeFlags
 	sizeFlags
 	adapterFlags
-	PromptTokens int    `help:"Process a prompt of N tokens; 0 begins with an empty context (default ${default})." default:"128" placeholder:"N"`
-	DecodeTokens int    `help:"Generate N tokens; 0 measures the prompt alone (default ${default})." default:"32" placeholder:"N"`
+	PromptTokens int    `help:"Process a prompt of N tokens; 0 starts with an empty context (default ${default})." default:"128" placeholder:"N"`
+	DecodeTokens int    `help:"Generate N tokens; 0 measures only the prompt (default ${default})." default:"32" placeholder:"N"`
 	Batch        int    `help:"Decode N sequences together (default ${default})." default:"1" placeholder:"N"`
 	Compare      string `help:"Print ratios to the results of an earlier --json run." type:"existingfile" placeholder:"FILE"`
 	Weights      string `help:"Measure CPU-tier weights promoted to memory or mapped (default ${default})." enum:"promoted,mapped" default:"promoted" placeholder:"promoted|mapped"`
-	NoProbe      bool   `help:"Skip measuring the machine."`
-	Trace        string `help:"Record in FILE which routed experts each pass requests." placeholder:"FILE"`
+	NoProbe      bool   `help:"Do not measure the machine."`
+	Trace        string `help:"Record the routed experts of each pass in FILE." placeholder:"FILE"`
 	JSON         bool   `name:"json" help:"Print one JSON object."`
 }
 

@@ -28,9 +28,9 @@ type chatCmd struct {
 	sizeFlags
 	adapterFlags
 	clientFlags
-	URL     string `name:"url" help:"Chat with this server instead of a model of its own." placeholder:"URL"`
-	System  string `help:"Begin with this system prompt." placeholder:"TEXT"`
-	History string `help:"Keep typed lines in this file (default: heft/chat_history in the user's configuration)." placeholder:"FILE|none"`
+	URL     string `name:"url" help:"Chat with this running server instead of loading a model." placeholder:"URL"`
+	System  string `help:"Use this system prompt." placeholder:"TEXT"`
+	History string `help:"Save input lines in this file (default: heft/chat_history in the user's config)." placeholder:"FILE|none"`
 
 	stdin, stdout, stderr *os.File // nil means those of the process
 }

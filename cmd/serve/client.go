@@ -16,8 +16,8 @@ import (
 
 // clientFlags say how a command reaches a server.
 type clientFlags struct {
-	APIKey string `name:"api-key" help:"Send this key; use HEFT_API_KEY, as other users see command lines." placeholder:"K"`
-	TLSCA  string `name:"tls-ca" help:"Trust the CA certificates in this PEM file, besides the system's." placeholder:"FILE"`
+	APIKey string `name:"api-key" help:"Send this key; prefer HEFT_API_KEY: other users can see command lines." placeholder:"K"`
+	TLSCA  string `name:"tls-ca" help:"Trust the CA certificates in this PEM file too." placeholder:"FILE"`
 }
 
 func (f *clientFlags) client(url string) (*repl.Client, error) {

@@ -18,8 +18,8 @@ import (
 
 // devicesCmd is serve devices.
 type devicesCmd struct {
-	Probe     bool   `help:"Measure memory, arithmetic and how weights are read fastest (0.6 s)."`
-	ProbeFile string `help:"Measure them, and the disk that holds this large file." placeholder:"FILE"`
+	Probe     bool   `help:"Measure memory, arithmetic and the fastest way to read weights (0.6 s)."`
+	ProbeFile string `help:"Also measure the disk, by reading this large file." placeholder:"FILE"`
 	CacheDir  string `name:"cache-dir" help:"Keep measurements here (default: heft in the user cache)." placeholder:"DIR|none"`
 	JSON      bool   `name:"json" help:"Print one JSON object."`
 	CPU       string `name:"cpu" env:"HEFT_CPU" help:"Show the kernels of this variant (default: the best one)." placeholder:"amx|avx512bf16|avx512|avx2|go"`

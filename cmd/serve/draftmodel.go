@@ -16,8 +16,8 @@ import (
 
 // draftFlags choose what guesses tokens.
 type draftFlags struct {
-	Draft       string `help:"Guess tokens with this smaller model, with self in 4 bits, or its MTP module." placeholder:"MODEL|self|mtp"`
-	DraftTokens string `help:"Verify up to N guessed tokens in each pass, 0 for none (default ${default}: what is measured to be fastest)." default:"auto" placeholder:"auto|N"`
+	Draft       string `help:"Draft tokens with this model, a 4-bit copy (self), or the MTP module (mtp)." placeholder:"MODEL|self|mtp"`
+	DraftTokens string `help:"Verify up to N drafted tokens per pass; 0 disables drafts (default ${default}: as measured)." default:"auto" placeholder:"auto|N"`
 }
 
 // draftTokens converts the value of --draft-tokens for the engine, for which 0 means as measured and a

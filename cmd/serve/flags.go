@@ -39,8 +39,8 @@ func (f *modelFlags) path() (string, error) {
 // placeFlags say where weights go.
 type placeFlags struct {
 	DeviceMap    string `help:"Place weights: auto, cpu, disk, balanced, sequential, FILE.json, PATH=DEVICE,… (default ${default})." default:"auto" placeholder:"MAP"`
-	MaxMemory    string `help:"Limit memory by device: 0=20GiB,cpu=30GiB (default: what is available)." placeholder:"DEVICE=SIZE,…"`
-	StrictMemory bool   `help:"Exit if a limit is below the minimum, instead of exceeding it."`
+	MaxMemory    string `help:"Limit memory by device: 0=20GiB,cpu=30GiB (default: available memory)." placeholder:"DEVICE=SIZE,…"`
+	StrictMemory bool   `help:"Exit if a limit is below the minimum; without it, exceed the limit."`
 }
 
 // place puts the flags into o.
@@ -70,16 +70,16 @@ func (f *placeFlags) place(o *dispatch.Options) error {
 type sizeFlags struct {
 	Dtype       string `help:"Require this dtype of weights; auto uses the stored dtype (default ${default})." enum:"auto,bfloat16,float16,float32,half,float" default:"auto" placeholder:"auto|bfloat16|float16|float32"`
 	Quantize    string `help:"Convert weights while loading: q8_0 (8.5 bits a weight) or q4_0 (4.5 bits) (default ${default})." enum:"none,q8_0,q4_0" default:"none" placeholder:"none|q8_0|q4_0"`
-	Compress    string `help:"Code bfloat16 weights in fewer bytes, with the same answers (default ${default})." enum:"auto,exact,none" default:"auto" placeholder:"auto|exact|none"`
+	Compress    string `help:"Compress bfloat16 weights without changing any answer (default ${default})." enum:"auto,exact,none" default:"auto" placeholder:"auto|exact|none"`
 	CacheDir    string `name:"cache-dir" help:"Keep converted weights and measurements here (default: heft in the user cache)." placeholder:"DIR|none"`
 	Precision   string `help:"Compute in float32 with high; auto may round activations (default ${default})." enum:"auto,high" default:"auto" placeholder:"auto|high"`
 	KVDtype     string `name:"kv-dtype" help:"Store the KV cache in this dtype; auto follows the weights (default ${default})." enum:"auto,float32,bfloat16,q8_0" default:"auto" placeholder:"auto|float32|bfloat16|q8_0"`
 	MaxModelLen int    `help:"Limit a prompt and its answer to N tokens (default: as many as fit)." placeholder:"N"`
-	LongLen     bool   `name:"allow-long-max-model-len" help:"Let --max-model-len exceed what the model is made for."`
+	LongLen     bool   `name:"allow-long-max-model-len" help:"Let --max-model-len exceed the model's own context."`
 	MaxBatch    int    `help:"Run at most N sequences at once; 0 chooses (default ${default})." default:"0" aliases:"max-num-seqs" placeholder:"N"`
 	MaxTokens   int    `name:"max-batch-tokens" help:"Compute at most N tokens in one pass; 0 chooses (default ${default})." default:"0" aliases:"max-num-batched-tokens" placeholder:"N"`
 	Streams     string `name:"stream-prompts" help:"Stream blocks to a GPU for prompts of N tokens or more (default ${default})." default:"auto" placeholder:"auto|none|N"`
-	GPUKernels  string `name:"gpu-kernels" help:"Kernels of GPUs: exact, fast for tensor cores, auto where those are tested (default ${default})." enum:"auto,exact,fast" default:"auto" placeholder:"auto|exact|fast"`
+	GPUKernels  string `name:"gpu-kernels" help:"Use these GPU kernels: exact, fast (tensor cores), auto (fast where tested) (default ${default})." enum:"auto,exact,fast" default:"auto" placeholder:"auto|exact|fast"`
 	Threads     int    `help:"Compute with N threads; 0 is one per core (default ${default})." default:"0" placeholder:"N"`
 	CPU         string `name:"cpu" env:"HEFT_CPU" help:"Use this variant of the kernels (default: the best one)." placeholder:"amx|avx512bf16|avx512|avx2|go"`
 }

@@ -11,7 +11,7 @@ import (
 // kvStoreFlags say where pages of the KV cache are kept.
 type kvStoreFlags struct {
 	KVStore      string `name:"kv-store" help:"Keep cached prompt prefixes in this folder, for restarts and other processes." placeholder:"DIR"`
-	KVStoreLimit string `name:"kv-store-limit" help:"Limit --kv-store to this size; the least recently used go first (default ${default})." default:"10GiB" placeholder:"SIZE"`
+	KVStoreLimit string `name:"kv-store-limit" help:"Limit --kv-store to this size by evicting the least recently used (default ${default})." default:"10GiB" placeholder:"SIZE"`
 }
 
 func (f *kvStoreFlags) check() error {

@@ -13,13 +13,13 @@ import (
 
 // adapterFlags name the adapters that are served with the model.
 type adapterFlags struct {
-	Lora []string `help:"Serve this PEFT adapter as NAME, of MODEL or of the first model; may repeat." aliases:"lora-modules" sep:"none" placeholder:"[MODEL/]NAME=DIR"`
+	Lora []string `help:"Serve this PEFT adapter of MODEL (default: the first) as NAME; may repeat." aliases:"lora-modules" sep:"none" placeholder:"[MODEL/]NAME=DIR"`
 }
 
 // loraDirFlags name the adapters that come and go.
 type loraDirFlags struct {
-	LoraDir    string `help:"Serve each PEFT adapter folder in DIR; let clients load and unload them." placeholder:"DIR"`
-	LoraMemory string `help:"Hold this much of the adapters of --lora-dir (default: a sixteenth of the limit)." placeholder:"SIZE"`
+	LoraDir    string `help:"Serve each PEFT adapter in DIR; clients may load and unload more from it." placeholder:"DIR"`
+	LoraMemory string `help:"Limit the memory of adapters of --lora-dir (default: a sixteenth of the limit)." placeholder:"SIZE"`
 }
 
 // An otherAdapter is an adapter of another model than the first one.

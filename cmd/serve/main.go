@@ -37,18 +37,18 @@ type cli struct {
 	Config      kong.ConfigFlag  `help:"Read flags from a YAML file." placeholder:"FILE.yaml" env:"HEFT_CONFIG"`
 	ShowVersion kong.VersionFlag `name:"version" env:"-" help:"Print the version and exit."`
 
-	Run   runCmd   `cmd:"" default:"withargs" help:"Serve a model (this is what serve does without a command)."`
+	Run   runCmd   `cmd:"" default:"withargs" help:"Serve a model. This is the default command."`
 	Chat  chatCmd  `cmd:"" set:"model=Chat with this folder, file or ORG/NAME[@REVISION] (default: a demo)" help:"Chat with a model, or with a running server, in the terminal."`
-	Batch batchCmd `cmd:"" help:"Answer a file of requests, a line each, as OpenAI's batches have them."`
+	Batch batchCmd `cmd:"" help:"Answer a JSONL file of requests in the format of OpenAI's batches."`
 	Ps    psCmd    `cmd:"" help:"Show the models and requests of a running server."`
 	Plan  planCmd  `cmd:"" set:"model=Plan this folder, file or ORG/NAME[@REVISION] (default: a demo)" help:"Show where a model's layers would live, without loading it."`
 	Bench benchCmd `cmd:"" set:"model=Measure this folder, file or ORG/NAME[@REVISION] (default: a demo)" help:"Measure prompt and decode speed of a model."`
-	Pull  pullCmd  `cmd:"" set:"model=Fetch this ORG/NAME[@REVISION][:TYPE]; TYPE is that of a GGUF file" help:"Fetch a model from the hub into its cache."`
+	Pull  pullCmd  `cmd:"" set:"model=Download this ORG/NAME[@REVISION][:TYPE]; TYPE selects a GGUF file" help:"Download a model from the hub into the hub's cache."`
 	List  listCmd  `cmd:"" aliases:"ls" help:"List the models in the cache."`
-	Rm    rmCmd    `cmd:"" set:"model=Delete this ORG/NAME[@REVISION]" aliases:"remove" help:"Delete a model, or a revision of it, from the cache."`
+	Rm    rmCmd    `cmd:"" set:"model=Delete this ORG/NAME[@REVISION]" aliases:"remove" help:"Delete a model or one of its revisions from the cache."`
 
-	Estimate estimateCmd `cmd:"" set:"model=Estimate this folder, file or ORG/NAME[@REVISION] (default: a demo)" help:"Estimate the memory that a model takes, dtype by dtype."`
-	Devices  devicesCmd  `cmd:"" help:"Show what this machine has to run models on."`
+	Estimate estimateCmd `cmd:"" set:"model=Estimate this folder, file or ORG/NAME[@REVISION] (default: a demo)" help:"Estimate the memory of a model in each dtype."`
+	Devices  devicesCmd  `cmd:"" help:"Show this machine's processors, memory, GPUs and kernels."`
 
 	Version    versionCmd    `cmd:"" help:"Print the version."`
 	Completion completionCmd `cmd:"" help:"Print a completion script for bash, zsh or fish."`

@@ -232,7 +232,7 @@ func TestDocumentationHasCommandsThatExist(t *testing.T) {
 
 // TestHelpOfModelSaysWhatTheCommandDoes: serve rm does not "serve this folder (default: a demo)".
 func TestHelpOfModelSaysWhatTheCommandDoes(t *testing.T) {
-	for name, want := range map[string]string{"rm": "Delete this ORG/NAME[@REVISION].", "pull": "Fetch this ", "plan": "Plan this folder", "estimate": "Estimate this folder",
+	for name, want := range map[string]string{"rm": "Delete this ORG/NAME[@REVISION].", "pull": "Download this ", "plan": "Plan this folder", "estimate": "Estimate this folder",
 		"bench": "Measure this folder", "chat": "Chat with this folder"} {
 		k, err := kong.New(new(cli), kong.Vars{"version": version})
 		if err != nil {

@@ -20,8 +20,8 @@ type servedFlags struct {
 	Model       []string      `help:"Serve this folder, file or ORG/NAME[@REVISION]; repeat as NAME=M (default: a demo)." sep:"none" placeholder:"M"`
 	M           string        `arg:"" optional:"" help:"Name the model, as --model does."`
 	ModelsDir   string        `help:"Serve each model folder and GGUF file in DIR under its name, on demand." placeholder:"DIR"`
-	IdleUnload  time.Duration `help:"Unload a model without requests for this long; 0s never does (default ${default})." default:"0s" placeholder:"D"`
-	LoadTimeout time.Duration `help:"Answer 503 to a request whose model loads for longer (default ${default})." default:"60s" placeholder:"D"`
+	IdleUnload  time.Duration `help:"Unload a model after this long without requests; 0s never does (default ${default})." default:"0s" placeholder:"D"`
+	LoadTimeout time.Duration `help:"Answer 503 if loading a request's model takes longer (default ${default})." default:"60s" placeholder:"D"`
 }
 
 // check refuses values that have no meaning.

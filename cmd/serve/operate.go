@@ -20,10 +20,10 @@ import (
 
 // operateFlags are for operators: keys with limits, TLS, and the admin listener.
 type operateFlags struct {
-	APIKeys   string `name:"api-keys" help:"Require a key of this YAML file of names, keys and limits." placeholder:"FILE"`
-	TLSCert   string `name:"tls-cert" help:"Serve HTTPS with this certificate in PEM; read again when it changes." placeholder:"FILE"`
+	APIKeys   string `name:"api-keys" help:"Require a key from this YAML file of names, keys and limits." placeholder:"FILE"`
+	TLSCert   string `name:"tls-cert" help:"Serve HTTPS with this PEM certificate; reloaded when it changes." placeholder:"FILE"`
 	TLSKey    string `name:"tls-key" help:"Use this private key for --tls-cert." placeholder:"FILE"`
-	AdminAddr string `name:"admin-addr" help:"Serve /debug/pprof on this address; :PORT is on the loopback (default: off)." placeholder:"HOST:PORT"`
+	AdminAddr string `name:"admin-addr" help:"Serve /debug/pprof on this address; :PORT is on loopback (default: off)." placeholder:"HOST:PORT"`
 
 	keys        *keys.Set        // nil: none
 	certificate *api.Certificate // nil: no TLS

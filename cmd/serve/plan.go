@@ -25,10 +25,10 @@ type planCmd struct {
 	adapterFlags
 	NoSplit        string `help:"Never split these classes over devices (default: the model's own)." placeholder:"CLASS,…"`
 	OffloadBuffers bool   `help:"Offload buffers with their layers (Accelerate's policies)."`
-	NoProbe        bool   `help:"Skip measuring this machine (0.4 s); no speeds are predicted."`
-	DiskRate       string `help:"Predict for a disk of this rate instead of measuring one: 2GB/s, 500MiB/s." placeholder:"RATE"`
-	Trace          string `help:"Replay routing that serve bench --trace recorded: hits of experts by memory." placeholder:"FILE"`
-	Draft          string `help:"Plan a draft of the model by itself too; other drafts are not planned." placeholder:"self"`
+	NoProbe        bool   `help:"Do not measure this machine (0.4 s), and predict no speeds."`
+	DiskRate       string `help:"Predict for a disk of this rate, such as 2GB/s, instead of measuring one." placeholder:"RATE"`
+	Trace          string `help:"Predict expert cache hits from routing recorded by serve bench --trace." placeholder:"FILE"`
+	Draft          string `help:"Include the draft model of serve --draft self in the plan." placeholder:"self"`
 	JSON           bool   `name:"json" help:"Print one JSON object."`
 }
 

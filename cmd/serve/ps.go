@@ -15,8 +15,8 @@ import (
 // psCmd is serve ps.
 type psCmd struct {
 	clientFlags
-	URL      string        `name:"url" help:"Ask this server (default ${default})." default:"http://127.0.0.1:8000" placeholder:"URL"`
-	Interval time.Duration `help:"Measure rates for this long (default ${default})." default:"1s" placeholder:"D"`
+	URL      string        `name:"url" help:"Query this server (default ${default})." default:"http://127.0.0.1:8000" placeholder:"URL"`
+	Interval time.Duration `help:"Measure rates over this time (default ${default})." default:"1s" placeholder:"D"`
 	JSON     bool          `name:"json" help:"Print one JSON object."`
 }
 

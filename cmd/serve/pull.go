@@ -18,10 +18,10 @@ import (
 // HF_HUB_OFFLINE set.
 type pullCmd struct {
 	modelFlags
-	Revision    string   `help:"Pull this branch, tag or commit (default: main)." placeholder:"R"`
-	Include     []string `help:"Pull files that match, instead of those that serving needs: *.json, onnx/." placeholder:"PATTERN"`
+	Revision    string   `help:"Download this branch, tag or commit (default: main)." placeholder:"R"`
+	Include     []string `help:"Download files that match, not just those that serving needs: *.json, onnx/." placeholder:"PATTERN"`
 	Exclude     []string `help:"Skip files that match." placeholder:"PATTERN"`
-	Connections int      `help:"Send at most N requests at a time (default ${default})." default:"8" placeholder:"N"`
+	Connections int      `help:"Use at most N connections at once (default ${default})." default:"8" placeholder:"N"`
 	JSON        bool     `name:"json" help:"Print one JSON object."`
 }
 

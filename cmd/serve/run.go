@@ -42,12 +42,12 @@ type runCmd struct {
 	ServedModelName string        `help:"Show this name in /v1/models (default: the folder's name)." placeholder:"S"`
 	Host            string        `help:"Listen on this address (default ${default})." default:"127.0.0.1" placeholder:"A"`
 	Port            int           `help:"Listen on this port; 0 chooses a free one (default ${default})." default:"8000" placeholder:"N"`
-	MaxQueue        int           `help:"Let N requests wait; reject further ones with 503 (default ${default})." default:"1024" placeholder:"N"`
-	ShutdownTimeout time.Duration `help:"Give running requests this long after SIGTERM (default ${default})." default:"30s" placeholder:"D"`
+	MaxQueue        int           `help:"Queue at most N requests; reject more with 503 (default ${default})." default:"1024" placeholder:"N"`
+	ShutdownTimeout time.Duration `help:"Wait this long for running requests after SIGTERM (default ${default})." default:"30s" placeholder:"D"`
 	ClientTimeout   time.Duration `help:"Disconnect clients that make no progress for this long; 0s never does (default ${default})." default:"60s" placeholder:"D"`
 	ToolCallParser  string        `help:"Parse tool calls in this notation (default: the chat template's)." placeholder:"NAME"`
-	ReasoningParser string        `help:"Parse reasoning in this notation; none does not (default: the template's)." placeholder:"NAME|none"`
-	Lazy            bool          `help:"Read weights only when a request needs them; read nothing ahead."`
+	ReasoningParser string        `help:"Parse reasoning in this notation; none disables it (default: the template's)." placeholder:"NAME|none"`
+	Lazy            bool          `help:"Read weights only when a request needs them."`
 	LogLevel        string        `help:"Log at this level and above (default ${default})." enum:"debug,info,warn,error" default:"info" placeholder:"debug|info|warn|error"`
 
 	view    *loadView

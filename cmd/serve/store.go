@@ -10,7 +10,7 @@ import (
 // storeFlags say where responses, files and batches are kept.
 type storeFlags struct {
 	Store      string `help:"Keep responses, files and batches in this folder (default: responses in memory)." placeholder:"DIR"`
-	StoreLimit string `help:"Limit --store to this size; old responses are dropped for it (default ${default})." default:"1GiB" placeholder:"SIZE"`
+	StoreLimit string `help:"Limit --store to this size by dropping old responses (default ${default})." default:"1GiB" placeholder:"SIZE"`
 }
 
 func (f *storeFlags) check() error {

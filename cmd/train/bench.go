@@ -28,7 +28,7 @@ type benchCmd struct {
 	Model     string `help:"Measure this model folder. With only a config.json, weights are random." required:"" type:"existingdir" placeholder:"DIR"`
 	Batch     int    `help:"Set the sequences per step." default:"8"`
 	Sequence  int    `help:"Set the tokens per sequence." default:"256"`
-	DType     string `name:"dtype" help:"Round the operands of products to this dtype." enum:"float32,bfloat16" default:"float32"`
+	DType     string `name:"dtype" help:"Compute products in this dtype." enum:"float32,bfloat16" default:"float32"`
 	Steps     int    `help:"Measure this many steps, after two warm-up steps." default:"5"`
 	Threads   int    `help:"Set the compute threads; 0 uses all processors." default:"0"`
 	CPU       string `name:"cpu" help:"Use this kernel variant; empty chooses the best." placeholder:"NAME"`

@@ -20,13 +20,13 @@ import (
 // configCmd is train config.
 type configCmd struct {
 	File            string `name:"config-file" help:"Write to this file, YAML or .json, instead of Accelerate's default." placeholder:"FILE"`
-	NumProcesses    int    `help:"Set the number of ranks on all machines together; 0 is one for each machine." default:"0"`
+	NumProcesses    int    `help:"Set the total number of ranks; 0 is one per machine." default:"0"`
 	NumMachines     int    `help:"Set the number of machines." default:"1"`
 	MachineRank     int    `help:"Set this machine's number, from 0." default:"0"`
 	MainProcessIP   string `name:"main-process-ip" help:"Set the address of machine 0, with several machines." placeholder:"ADDRESS"`
 	MainProcessPort int    `help:"Set the port of rank 0; 0 leaves it to train launch." default:"0"`
 	MixedPrecision  string `help:"Set the precision of products: no, bf16 or fp16." enum:"no,bf16,fp16" default:"no"`
-	ZeroStage       int    `help:"Split gradients and optimizer state over ranks, as ZeRO's stage 1 or 2; 0: none." default:"0"`
+	ZeroStage       int    `help:"Split gradients and optimizer state as ZeRO's stage 1 or 2; 0 does not." default:"0"`
 	Yes             bool   `help:"Do not ask, even on a terminal and without flags."`
 	Force           bool   `help:"Replace an existing configuration."`
 	Show            bool   `help:"Print the existing configuration and write nothing."`

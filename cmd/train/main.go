@@ -32,10 +32,10 @@ type cli struct {
 
 	ShowVersion kong.VersionFlag `name:"version" env:"-" help:"Print the version and exit."`
 
-	Run    runCmd    `cmd:"" help:"Fine-tune a model on text, whole or with a LoRA adapter."`
-	Launch launchCmd `cmd:"" help:"Run PROGRAM with several ranks, or a fine-tuning run with Accelerate's configuration."`
+	Run    runCmd    `cmd:"" help:"Fine-tune all weights of a model, or a LoRA adapter."`
+	Launch launchCmd `cmd:"" help:"Run PROGRAM, or a fine-tuning run, with several ranks."`
 	Bench  benchCmd  `cmd:"" help:"Measure the speed of a training step: forward, backward and AdamW."`
-	Setup  configCmd `cmd:"" name:"config" help:"Write Accelerate's configuration, which launch reads."`
+	Setup  configCmd `cmd:"" name:"config" help:"Write Accelerate's configuration file for train launch."`
 	Env    envCmd    `cmd:"" help:"Print the environment, for bug reports."`
 	Test   testCmd   `cmd:"" help:"Check that training works on this machine."`
 }

@@ -25,7 +25,7 @@ import (
 
 // worldFlags say which ranks run where.
 type worldFlags struct {
-	File            string `name:"config-file" help:"Use this file of accelerate config or train config, not the default one." placeholder:"FILE"`
+	File            string `name:"config-file" help:"Use this configuration file instead of Accelerate's default." placeholder:"FILE"`
 	NprocPerNode    int    `help:"Start this many ranks on each machine." default:"0"`
 	NumMachines     int    `help:"Set the number of machines; 0 uses the configuration's, or 1." default:"0"`
 	MachineRank     int    `help:"Set this machine's number, from 0." default:"0"`

@@ -32,28 +32,28 @@ type Options struct {
 	// Completions and their rewards, of grpo.
 	NumGenerations      int      `help:"Generate this many completions of each prompt." default:"8" methods:"grpo" setting:"num_generations"`
 	MaxCompletionLength int      `help:"Cut completions to this many tokens." default:"256" methods:"grpo" setting:"max_completion_length"`
-	Temperature         float64  `help:"Generate at this temperature." default:"1" methods:"grpo" setting:"temperature"`
-	TopP                float64  `help:"Generate from the likeliest tokens up to this probability." default:"1" methods:"grpo" setting:"top_p"`
-	TopK                int      `help:"Generate from this many likeliest tokens; 0 is all." default:"0" methods:"grpo" setting:"top_k"`
-	RewardCommand       string   `help:"Reward by this program: a JSON line per completion in, a line with a number out." placeholder:"PROGRAM ARG…" methods:"grpo" setting:"reward_command"`
-	RewardTimeout       float64  `help:"Stop if --reward-command takes longer than this for a number, in seconds." default:"60" methods:"grpo"`
-	RewardRules         []string `name:"reward" help:"Reward by equals=, contains= or number=FIELD or regex=PATTERN; may repeat." sep:"none" placeholder:"[WEIGHT*]RULE" methods:"grpo" setting:"reward"`
+	Temperature         float64  `help:"Sample at this temperature." default:"1" methods:"grpo" setting:"temperature"`
+	TopP                float64  `help:"Sample from the most likely tokens up to this total probability." default:"1" methods:"grpo" setting:"top_p"`
+	TopK                int      `help:"Sample from this many most likely tokens; 0 is all." default:"0" methods:"grpo" setting:"top_k"`
+	RewardCommand       string   `help:"Reward with this program: reads a JSON line per completion, writes a number." placeholder:"PROGRAM ARG…" methods:"grpo" setting:"reward_command"`
+	RewardTimeout       float64  `help:"Stop if --reward-command takes longer than this many seconds per line." default:"60" methods:"grpo"`
+	RewardRules         []string `name:"reward" help:"Reward by equals=, contains= or number=FIELD, or regex=PATTERN; may repeat." sep:"none" placeholder:"[WEIGHT*]RULE" methods:"grpo" setting:"reward"`
 	RewardWeights       []string `help:"Weight the rewards with these names, such as accuracy=1,format=0.5." placeholder:"NAME=WEIGHT" methods:"grpo" setting:"reward_weights"`
-	ScaleRewards        string   `help:"Divide advantages by the deviation of rewards of a group, a batch, or none." enum:"group,batch,none" default:"group" methods:"grpo" setting:"scale_rewards"`
-	NumIterations       int      `help:"Step this many times on the same completions." default:"1" methods:"grpo" setting:"num_iterations"`
+	ScaleRewards        string   `help:"Divide advantages by the reward deviation of a group, a batch, or none." enum:"group,batch,none" default:"group" methods:"grpo" setting:"scale_rewards"`
+	NumIterations       int      `help:"Do this many steps on the same completions." default:"1" methods:"grpo" setting:"num_iterations"`
 	Epsilon             float64  `help:"Clip the ratio of new to old probabilities to 1 ± this." default:"0.2" methods:"grpo" setting:"epsilon"`
 	EpsilonHigh         float64  `help:"Clip the ratio at 1 + this instead; 0 is --epsilon." default:"0" methods:"grpo" setting:"epsilon_high"`
 
 	// The data.
-	DataWeights []float64 `help:"Count each --data file so many times per epoch, such as 1,0.5,3." placeholder:"N"`
+	DataWeights []float64 `help:"Use each --data file this many times per epoch, such as 1,0.5,3." placeholder:"N"`
 	EvalData    []string  `help:"Evaluate on this file; NAME=FILE has metrics eval_NAME_loss; may repeat." sep:"none" placeholder:"FILE.jsonl"`
 	EvalSplit   float64   `help:"Evaluate on this fraction of each --data file and do not train on it." default:"0" setting:"eval_split"`
 	Sequence    int       `help:"Cut sequences to this many tokens." default:"512"`
-	Pack        bool      `help:"Join texts into full sequences, for speed. No text sees another one." methods:"sft"`
-	LearnPrompt bool      `help:"Learn prompts and the messages of users, too." methods:"sft"`
-	LastAnswer  bool      `help:"Learn only the last answer of a conversation." methods:"sft"`
+	Pack        bool      `help:"Pack texts into full sequences, isolated from each other, for speed." methods:"sft"`
+	LearnPrompt bool      `help:"Also train on prompts and user messages." methods:"sft"`
+	LastAnswer  bool      `help:"Train only on the last answer of a conversation." methods:"sft"`
 	Shuffle     bool      `help:"Shuffle the data in each epoch." default:"true" negatable:""`
-	DataCache   string    `help:"Keep tokenised data in this folder; auto is the user's cache, none is memory." default:"auto" placeholder:"auto|none|DIR"`
+	DataCache   string    `help:"Cache tokenised data in this folder; auto is the user's cache, none is memory." default:"auto" placeholder:"auto|none|DIR"`
 	StrictData  bool      `help:"Stop at a record that cannot be used, instead of skipping it."`
 
 	// The length of the run and its rate.
@@ -61,12 +61,12 @@ type Options struct {
 	MaxSteps                  int     `help:"Train this many optimizer steps instead of --epochs." default:"0"`
 	Batch                     int     `help:"Set the sequences per batch, on each rank." default:"8" aliases:"batch-size"`
 	GradientAccumulationSteps int     `help:"Accumulate the gradients of this many batches per step." default:"1"`
-	MaxGradNorm               float64 `help:"Clip the norm of the gradients; 0 does not." default:"1"`
+	MaxGradNorm               float64 `help:"Clip the gradient norm to this; 0 does not clip." default:"1"`
 	LearningRate              float64 `help:"Set the learning rate; 0 is 5e-5, with --lora 2e-4 (dpo, grpo: 1e-6, 1e-5)." default:"0" aliases:"lr"`
 	LRScheduler               string  `name:"lr-scheduler" help:"Schedule the rate: linear, cosine, constant_with_warmup, …, as transformers." default:"linear"`
 	LRSchedulerKwargs         string  `name:"lr-scheduler-kwargs" help:"Set options of the schedule in JSON, such as {\"num_cycles\": 2}." default:"" placeholder:"JSON"`
-	WarmupSteps               float64 `help:"Raise the rate from 0 in this many steps; below 1, this part of all." default:"0"`
-	WarmupRatio               float64 `help:"Raise the rate from 0 during this fraction of all steps." default:"0"`
+	WarmupSteps               float64 `help:"Warm up the rate for this many steps; below 1, this fraction of all steps." default:"0"`
+	WarmupRatio               float64 `help:"Warm up the rate for this fraction of all steps." default:"0"`
 	WeightDecay               float64 `help:"Set AdamW's weight decay. Biases and norms do not decay." default:"0"`
 	Seed                      uint64  `help:"Seed the order of the data and all other random numbers." default:"42"`
 
@@ -77,20 +77,20 @@ type Options struct {
 	AdamEpsilon float64 `help:"Set epsilon of adamw, adamw8bit and adam, and of muon for vectors." default:"1e-8"`
 	Momentum    float64 `help:"Set the momentum of sgd, rmsprop and muon, where 0 is 0.95." default:"0"`
 
-	LoadBest               bool    `help:"Write the weights of the best evaluation at the end, not the last ones." aliases:"load-best-model-at-end"`
+	LoadBest               bool    `help:"Write the weights of the best evaluation instead of the last ones." aliases:"load-best-model-at-end"`
 	MetricForBest          string  `help:"Rank evaluations by this metric, such as loss or rewards/margins." default:"loss" aliases:"metric-for-best-model"`
-	GreaterIsBetter        bool    `help:"Rank a higher --metric-for-best as better."`
+	GreaterIsBetter        bool    `help:"Treat a higher --metric-for-best as better."`
 	EarlyStoppingPatience  int     `help:"Stop after this many evaluations without a better metric; 0 never." default:"0"`
-	EarlyStoppingThreshold float64 `help:"Count a metric as better if it changes by more than this." default:"0"`
+	EarlyStoppingThreshold float64 `help:"Count a change of the metric as an improvement only above this." default:"0"`
 
 	// Which weights train.
 	LoRA              string   `name:"lora" help:"Train a LoRA adapter, such as r=16,alpha=32, or continue one: from=DIR." placeholder:"r=N,…"`
-	DoRA              bool     `name:"dora" help:"Train the lengths of rows of the weights under --lora apart, as DoRA." setting:"dora"`
-	ModulesToSave     []string `name:"modules-to-save" help:"Train modules whole beside the --lora adapter, such as lm_head,embed_tokens." placeholder:"NAME" setting:"modules_to_save"`
+	DoRA              bool     `name:"dora" help:"Use DoRA: train the lengths of weight rows separately, with --lora." setting:"dora"`
+	ModulesToSave     []string `name:"modules-to-save" help:"Also train these whole modules with --lora, such as lm_head,embed_tokens." placeholder:"NAME" setting:"modules_to_save"`
 	Merge             bool     `help:"Write the whole model with the --lora adapter merged into it."`
 	Quantize          string   `help:"Keep the weights under --lora in memory as q8_0, q4_0 or nf4 (QLoRA)." enum:"q8_0,q4_0,nf4," default:"" placeholder:"FORMAT"`
-	Freeze            []string `help:"Leave parameters as they are whose path matches this expression; may repeat." sep:"none" placeholder:"PATTERN"`
-	NeftuneNoiseAlpha float64  `help:"Add uniform noise to embeddings in training, as NEFTune; 0 adds none." default:"0" methods:"sft"`
+	Freeze            []string `help:"Freeze parameters whose path matches this regular expression; may repeat." sep:"none" placeholder:"PATTERN"`
+	NeftuneNoiseAlpha float64  `help:"Add NEFTune's noise to embeddings in training; 0 adds none." default:"0" methods:"sft"`
 
 	// The files that are written, and how the machine is used.
 	Output         string   `help:"Write checkpoints and the trained model to this folder." required:"" placeholder:"DIR"`
@@ -100,7 +100,7 @@ type Options struct {
 	NumProcesses   int      `help:"Train with this many ranks in this process, each on its own batches; 0 is 1." default:"0"`
 	Plugin         string   `help:"Share the work between ranks: ddp, zero1, zero2 or gemini." enum:"ddp,zero1,zero2,gemini" default:"ddp"`
 	Threads        int      `help:"Set the compute threads; 0 uses all processors." default:"0"`
-	MaxMemory      string   `help:"Limit memory with --lora or --plugin gemini: cpu=30GiB; the rest is on disk." placeholder:"DEVICE=SIZE,…"`
+	MaxMemory      string   `help:"Limit memory with --lora or --plugin gemini: cpu=30GiB; use the disk beyond." placeholder:"DEVICE=SIZE,…"`
 	SaveSteps      int      `help:"Save every N steps; 0 at the end of each epoch, -1 never." default:"0"`
 	SaveTotalLimit int      `help:"Keep this many checkpoints; 0 keeps all." default:"2"`
 	EvalSteps      int      `help:"Evaluate every N steps; 0 at the end of each epoch, -1 never." default:"0"`
