@@ -56,7 +56,7 @@ type modelActivity struct {
 	ReadBytes []int64              `json:"read_bytes"`
 }
 
-// tierActivity are the weights of a tier, and how many bytes of them passes have read.
+// tierActivity are the weights of a tier, and how many bytes of them passes have read (of a GPU 0).
 type tierActivity struct {
 	Tier      devicemap.Device `json:"tier"`
 	Bytes     int64            `json:"bytes"`
@@ -162,6 +162,17 @@ func (a *activities) report(blocks bool) activityReport {
 	return out
 }
 
+// tiersOf returns the tiers that have weights: GPUs, the host's memory, the disk. Reads of a GPU are not counted.
+func tiersOf(st dispatch.Status, did dispatch.Activity) []tierActivity {
+	tiers := []tierActivity{}
+	for _, u := range st.Devices {
+		tiers = append(tiers, tierActivity{Tier: u.Device, Bytes: u.WeightBytes}) // of the host 0
+	}
+	tiers = append(tiers, tierActivity{devicemap.CPU, st.TierBytes[devicemap.CPU], did.MemoryBytes},
+		tierActivity{devicemap.Disk, st.TierBytes[devicemap.Disk], did.DiskBytes})
+	return slices.DeleteFunc(tiers, func(t tierActivity) bool { return t.Bytes == 0 })
+}
+
 // activityOf reads the counters of a base model.
 func (o *service) activityOf(m *generate.Model, adapters []string, blocks bool) modelActivity {
 	e := holder.Engine(m).Stats()
@@ -176,12 +187,7 @@ func (o *service) activityOf(m *generate.Model, adapters []string, blocks bool) 
 		if blocks {
 			out.Blocks = d.Blocks()
 		}
-		held := st.TierBytes
-		for _, t := range []tierActivity{{devicemap.CPU, held[devicemap.CPU], did.MemoryBytes}, {devicemap.Disk, held[devicemap.Disk], did.DiskBytes}} {
-			if t.Bytes > 0 {
-				out.Tiers = append(out.Tiers, t)
-			}
-		}
+		out.Tiers = tiersOf(st, did)
 	}
 	out.Memory.LimitBytes, out.Memory.HeldBytes = st.MemoryLimit, st.Held
 	switch {

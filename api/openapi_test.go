@@ -174,6 +174,8 @@ func TestDocumentHasTheFormatsOfCustomTools(t *testing.T) {
 		{chat, chatCustom("lark"), true},
 		{chat, chatCustom("regex"), true},
 		{chat, chatCustom("ebnf"), false},
+		{chat, obj{"type": "custom", "custom": obj{"name": "f", "format": custom("lark")}}, true}, // was left out, though it is read
+		{chat, obj{"type": "custom", "custom": obj{"name": "f", "format": custom("ebnf")}}, false},
 		{chat, obj{"type": "custom", "custom": obj{"name": "f", "format": obj{"type": "text"}}}, true},
 		{chat, obj{"type": "custom", "custom": obj{"name": "f"}}, true},
 		{chat, obj{"type": "function", "function": obj{"name": "f", "parameters": obj{"type": "object"}, "strict": true}}, true},

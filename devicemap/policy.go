@@ -157,7 +157,8 @@ func parsePins(text string) (Map, error) {
 
 // ParseMaxMemory reads "DEVICE=SIZE,DEVICE=SIZE", as in "0=20GiB,cpu=30GiB", in the
 // order given. A size is as ParseSize takes it, or a plain number of bytes. One without a
-// device is the CPU's. A size in bits, as "8gb" is for Accelerate, carries a warning.
+// device is the CPU's. A size in bits, as "8gb" is for Accelerate, and a number of bytes below 1 MiB
+// carry a warning.
 func ParseMaxMemory(text string) ([]DeviceMemory, error) {
 	var list []DeviceMemory
 	for item := range strings.SplitSeq(text, ",") {
@@ -193,7 +194,15 @@ func parseMemory(item string) (DeviceMemory, error) {
 	if err != nil && !ok {
 		err = fmt.Errorf("want DEVICE=SIZE or SIZE, like cpu=30GiB")
 	}
-	return DeviceMemory{Device: d, Bytes: float64(size), Warning: bitsWarning(amount, size)}, err
+	return DeviceMemory{Device: d, Bytes: float64(size), Warning: unitWarning(amount, size)}, err
+}
+
+// unitWarning warns of a size that is probably not what the user means: bits, or a small number without a unit.
+func unitWarning(amount string, size int64) string {
+	if _, err := strconv.Atoi(amount); err == nil && 0 < size && size < 1<<20 {
+		return fmt.Sprintf("a limit of %s is %s bytes: a number without a unit counts bytes, as in Accelerate; write %sGiB for gibibytes", amount, amount, amount)
+	}
+	return bitsWarning(amount, size)
 }
 
 // bitsWarning warns of a unit with a lower-case b, which means bits as in Accelerate.

@@ -14,6 +14,8 @@ type DeviceUse struct {
 	Device devicemap.Device `json:"device"`
 	// Bytes are the GPU's memory that the model holds: weights, keys and values, activations and operands.
 	Bytes int64 `json:"bytes"`
+	// WeightBytes are the weights that stay on the GPU, 0 for the host. They are among Bytes where the device counts those.
+	WeightBytes int64 `json:"weight_bytes"`
 	// OwnBytes are those of Bytes that kernels take for operands and scratch. The plan has them as the GPU's runtime.
 	OwnBytes int64 `json:"own_bytes"`
 	// ToDeviceBytes and ToHostBytes were copied from and to the host since the model was opened, in
@@ -33,6 +35,7 @@ type meter struct {
 	device   devicemap.Device
 	busy     atomic.Int64    // nanoseconds
 	streamed atomic.Int64    // bytes
+	weights  atomic.Int64    // bytes that stay there
 	counts   backend.Metered // nil for the host, and for devices that do not count
 }
 
@@ -51,7 +54,7 @@ func (m *Model) newMeter(d devicemap.Device, b backend.Backend) *meter {
 // Any goroutine may call it, also after Close.
 func (m *Model) DeviceUse() (out []DeviceUse) {
 	for _, t := range m.meters {
-		u := DeviceUse{Device: t.device, BusySeconds: time.Duration(t.busy.Load()).Seconds(), StreamedBytes: t.streamed.Load()}
+		u := DeviceUse{Device: t.device, BusySeconds: time.Duration(t.busy.Load()).Seconds(), StreamedBytes: t.streamed.Load(), WeightBytes: t.weights.Load()}
 		if t.counts != nil {
 			c := t.counts.Use()
 			u.Bytes, u.OwnBytes, u.ToDeviceBytes, u.ToHostBytes, u.CopySeconds = c.Bytes, c.Own, c.ToDevice, c.ToHost, c.CopySeconds

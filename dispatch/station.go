@@ -163,6 +163,7 @@ func modules(nodes []nn.Node) (out []*meta.Module) {
 // startStations allocates activations, when weights and KV cache have their memory.
 func (m *Model) startStations() (err error) {
 	for _, s := range m.stations.list {
+		s.meter.weights.Store(s.weights.Bytes())
 		if s.run, err = m.program.NewContext(s.backend, s.weights, m.options.limits()); err != nil {
 			return m.noRoom(s, "activations", "use a lower --max-num-batched-tokens", err)
 		}

@@ -122,7 +122,7 @@ async function pollLoading() {
 
 function drawTiers(tiers) {
   $('tiers').replaceChildren(...tiers.map(t => el('li', {}, el('i', {className: kind(t.tier)}), el('span', {}, place(t.tier)),
-    el('span', {className: 'size'}, bytes(t.bytes)), el('span', {className: 'rate' + (rates[t.tier] > 0 ? ' on' : '')}, rates[t.tier] > 0 ? rate(rates[t.tier]) : 'idle'))));
+    el('span', {className: 'size'}, bytes(t.bytes)), el('span', {className: 'rate' + (rates[t.tier] > 0 ? ' on' : '')}, rates[t.tier] > 0 ? rate(rates[t.tier]) : kind(t.tier) === 'gpu' ? '' : 'idle'))));
 }
 
 const total = b => Object.values(b.bytes).reduce((a, n) => a + n, 0);

@@ -124,6 +124,23 @@ func TestPsMeasuresRates(t *testing.T) {
 	}
 }
 
+// TestPsShowsWeightsOnGPUs: tiers were the host's memory and the disk alone.
+func TestPsShowsWeightsOnGPUs(t *testing.T) {
+	var report activity
+	text := `{"seconds": 1, "models": [{"model": "m", "status": "ready", "tiers": [{"tier": 0, "bytes": 2147483648, "read_bytes": 0}, {"tier": "cpu", "bytes": 1073741824, "read_bytes": 5}]}]}`
+	if err := json.Unmarshal([]byte(text), &report); err != nil {
+		t.Fatal(err)
+	}
+	list := modelRates(report, report, nil)
+	var table strings.Builder
+	if err := printServed(&table, list); err != nil || !strings.Contains(table.String(), "gpu 0 2.0 GiB, cpu 1.0 GiB") {
+		t.Errorf("%v: %s", err, table.String())
+	}
+	if again, err := json.Marshal(list); err != nil || !strings.Contains(string(again), `"tier":0`) {
+		t.Errorf("%v: %s", err, again)
+	}
+}
+
 func executable(t *testing.T) string {
 	t.Helper()
 	path, err := os.Executable()

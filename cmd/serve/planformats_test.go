@@ -94,6 +94,18 @@ func TestALowerCaseBWarns(t *testing.T) {
 	}
 }
 
+// TestALimitWithoutUnitWarns: --max-memory cpu=8 is 8 bytes, as in Accelerate. The plan said only that this is below the minimum.
+func TestALimitWithoutUnitWarns(t *testing.T) {
+	dir := writeConfig(t, llamaConfig)
+	for limit, warns := range map[string]bool{"cpu=8": true, "8": true, "cpu=0": false, "cpu=8000000000": false, "cpu=8GiB": false} {
+		var got devicemap.Plan
+		parse(t, &got, "plan", dir, "--no-probe", "--json", "--max-memory", limit)
+		if warned := strings.Contains(strings.Join(got.Warnings, "\n"), "a number without a unit counts bytes"); warned != warns {
+			t.Errorf("%s: warnings %q", limit, got.Warnings)
+		}
+	}
+}
+
 // TestPlansOfBareConfigsAreThoseOfThePublishedFiles: DeepSeek-V3, Kimi-K2 and gpt-oss-120b are
 // published in 641.3, 958.5 and 60.8 GiB. What of them is not read is in the plan.
 func TestPlansOfBareConfigsAreThoseOfThePublishedFiles(t *testing.T) {

@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
 
+	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/internal/cmdline"
 	"github.com/heftai/heft/internal/repl"
 )
@@ -39,7 +41,7 @@ type activity struct {
 			Held  map[string]int64 `json:"held_bytes"`
 		}
 		Tiers []struct {
-			Tier  string
+			Tier  devicemap.Device
 			Bytes int64
 			Read  int64 `json:"read_bytes"`
 		}
@@ -61,9 +63,17 @@ type psModel struct {
 }
 
 type psTier struct {
-	Tier           string  `json:"tier"`
-	Bytes          int64   `json:"bytes"`
-	BytesPerSecond float64 `json:"bytes_per_second"`
+	Tier           devicemap.Device `json:"tier"`
+	Bytes          int64            `json:"bytes"`
+	BytesPerSecond float64          `json:"bytes_per_second"` // of a GPU not counted, 0
+}
+
+// name of a tier as people read it.
+func (t psTier) name() string {
+	if i, ok := t.Tier.GPU(); ok {
+		return "gpu " + strconv.Itoa(i)
+	}
+	return string(t.Tier)
 }
 
 // Run reads the server's counters twice and prints a line per model.
@@ -144,9 +154,9 @@ func printServed(out io.Writer, models []psModel) error {
 	for _, m := range models {
 		var weights, reads []string
 		for _, t := range m.Tiers {
-			weights = append(weights, t.Tier+" "+gib(t.Bytes))
+			weights = append(weights, t.name()+" "+gib(t.Bytes))
 			if t.BytesPerSecond > 0 {
-				reads = append(reads, fmt.Sprintf("%s %.2f GB/s", t.Tier, t.BytesPerSecond/1e9))
+				reads = append(reads, fmt.Sprintf("%s %.2f GB/s", t.name(), t.BytesPerSecond/1e9))
 			}
 		}
 		memory, requests := "-", fmt.Sprintf("%d running", m.Running)

@@ -86,11 +86,13 @@ func (format) Samples() []any {
 	}{}}}
 }
 
+// chatFormat has the form of a format in chat completions: syntax and definition are in an inner grammar or, as some clients
+// send them, in the format itself.
 type chatFormat struct{}
 
 func (chatFormat) Samples() []any {
-	return []any{schema.Like{Value: anyText{}}, schema.Like{Value: struct {
+	return append(format{}.Samples(), schema.Like{Value: struct {
 		Type    string  `json:"type" enum:"grammar"`
 		Grammar grammar `json:"grammar"`
-	}{}}}
+	}{}})
 }

@@ -2,6 +2,7 @@ package gpu_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -57,11 +58,18 @@ func TestDeviceUseNamesTheHostAndEachGPU(t *testing.T) {
 		if used[0].BusySeconds <= 0 || used[1].BusySeconds <= 0 {
 			t.Errorf("modules took no time on one of %v", used)
 		}
-		used[1].BusySeconds = 0
+		var layer int64
+		for _, p := range skeleton.Root.Find("model.layers.0").AllParams() {
+			layer += p.Bytes()
+		}
+		if used[0].WeightBytes != 0 || used[1].WeightBytes != layer {
+			t.Errorf("%d and %d bytes of weights are on the host and the GPU, want 0 and %d", used[0].WeightBytes, used[1].WeightBytes, layer)
+		}
+		used[1].BusySeconds, used[1].WeightBytes = 0, 0
 		if want := (dispatch.DeviceUse{Device: "1", Bytes: 5, OwnBytes: 4, ToDeviceBytes: 6, ToHostBytes: 7, CopySeconds: 8}); used[1] != want {
 			t.Errorf("GPU 1: %+v, want %+v", used[1], want)
 		}
-		if !strings.Contains(string(text), `"device":1,"bytes":5,"own_bytes":4,"to_device_bytes":6,"to_host_bytes":7,"copy_seconds":8`) {
+		if !strings.Contains(string(text), fmt.Sprintf(`"device":1,"bytes":5,"weight_bytes":%d,"own_bytes":4,"to_device_bytes":6,"to_host_bytes":7,"copy_seconds":8`, layer)) {
 			t.Errorf("the plan's JSON does not show the GPU: %s", text)
 		}
 	}
