@@ -55,7 +55,7 @@ func newConnections(requestMemory int64, descriptors int) *connections {
 	c := &connections{most: most, all: max(descriptors/2, 1), at: map[net.Conn]*list.Element{}, closed: map[net.Conn]bool{}}
 	c.changed.L = &c.mu
 	if c.all < warnConnections {
-		slog.Warn("the process may open few files: clients beyond so many connections wait; raise the limit (ulimit -n, or LimitNOFILE of systemd)", "connections", c.all)
+		slog.Warn("the process may open few files: more clients than this must wait; raise the limit (ulimit -n, or LimitNOFILE in systemd)", "connections", c.all)
 	}
 	return c
 }

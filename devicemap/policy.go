@@ -157,7 +157,7 @@ func parsePins(text string) (Map, error) {
 
 // ParseMaxMemory reads "DEVICE=SIZE,DEVICE=SIZE", as in "0=20GiB,cpu=30GiB", in the
 // order given. A size is as ParseSize takes it, or a plain number of bytes. One without a
-// device is the CPU's. A size in bits, as "8gb" is for Accelerate, and a number of bytes below 1 MiB
+// device is the CPU's. A size in bits, as "8gb" is for Accelerate, and a number of bytes below 64 KiB
 // carry a warning.
 func ParseMaxMemory(text string) ([]DeviceMemory, error) {
 	var list []DeviceMemory
@@ -199,7 +199,7 @@ func parseMemory(item string) (DeviceMemory, error) {
 
 // unitWarning warns of a size that is probably not what the user means: bits, or a small number without a unit.
 func unitWarning(amount string, size int64) string {
-	if _, err := strconv.Atoi(amount); err == nil && 0 < size && size < 1<<20 {
+	if _, err := strconv.Atoi(amount); err == nil && 0 < size && size < 1<<16 {
 		return fmt.Sprintf("a limit of %s is %s bytes: a number without a unit counts bytes, as in Accelerate; write %sGiB for gibibytes", amount, amount, amount)
 	}
 	return bitsWarning(amount, size)

@@ -66,7 +66,7 @@ func (o *Options) codedOnDisk(skeleton *meta.Model, plan *devicemap.Plan) map[*m
 // keepsCoded returns nil if coded weights can be kept in CacheDir, as far as a plan knows.
 func (o *Options) keepsCoded() error {
 	if o.CacheDir == "" {
-		return errors.New("there is no folder for them: set --cache-dir")
+		return errors.New("no cache folder: set --cache-dir")
 	}
 	if o.canKeep == nil {
 		return nil // the checkpoint is not known

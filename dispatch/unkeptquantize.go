@@ -19,7 +19,7 @@ import (
 // in each pass.
 
 // errNoFolder is why a model without CacheDir keeps no converted weights.
-var errNoFolder = errors.New("there is no folder for converted ones: use --cache-dir, a larger --max-memory, or the weights as stored")
+var errNoFolder = errors.New("no cache folder for converted weights: use --cache-dir, a larger --max-memory, or the weights as stored")
 
 // convertsAgain reports whether a plan has converted weights on the disk that no file can keep, as far as a plan knows,
 // and may convert them in each pass: blocks of GPUs do not.

@@ -65,7 +65,7 @@ func (s *Server) decode(r *http.Request) (*keptBatch, error) {
 		return nil, f.Err()
 	}
 	if _, err := s.files.find(k.Owner, b.Input); err != nil {
-		return nil, wire.Invalidf("input_file_id", "Invalid value for 'input_file_id': there is no file '%.100s'.", b.Input)
+		return nil, wire.Invalidf("input_file_id", "Invalid value for 'input_file_id': no file '%.100s' exists.", b.Input)
 	}
 	return k, nil
 }

@@ -55,7 +55,7 @@ const (
 	step = 1 << 20
 )
 
-var errNoFile = errors.New("batches: there is no such file")
+var errNoFile = errors.New("batches: no such file")
 
 // fileID is what ids of files look like, so that one can be part of a path.
 var fileID = regexp.MustCompile(`^file-[a-z0-9]{1,64}$`)

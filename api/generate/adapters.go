@@ -35,7 +35,7 @@ func (ms *Models) AddAdapter(base, name, dir string) error {
 	defer ms.mu.Unlock()
 	e := ms.entry(base)
 	if e == nil {
-		return errors.New("generate: there is no model " + base)
+		return errors.New("generate: unknown model " + base)
 	}
 	return ms.addLora(e, &lora{name: name, dir: dir, created: modifiedAt(dir)})
 }

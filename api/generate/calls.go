@@ -41,7 +41,7 @@ func (m *Model) forceCalls(c *Conversation, r *Request) error {
 	tools := c.tools()
 	if len(tools) == 0 {
 		if c.ToolChoice == ToolsRequired {
-			return wire.Invalidf("tool_choice", "Invalid value for 'tool_choice': there are no tools to call.")
+			return wire.Invalidf("tool_choice", "Invalid value for 'tool_choice': 'tools' is empty or missing.")
 		}
 		return nil
 	}
@@ -87,7 +87,7 @@ func (m *Model) forceCalls(c *Conversation, r *Request) error {
 		calls.tools = append(calls.tools, one)
 	}
 	if len(calls.tools) == 0 {
-		return wire.Invalidf("tool_choice", "Invalid value for 'tool_choice': there is no function %q.", c.Tool)
+		return wire.Invalidf("tool_choice", "Invalid value for 'tool_choice': 'tools' has no function %q.", c.Tool)
 	}
 	r.calls = calls
 	return nil

@@ -54,7 +54,7 @@ func parse(b []byte) ([]entry, error) {
 			return nil, fmt.Errorf("entry %d (name %q): %w", i+1, e.Name, err)
 		}
 		if names[e.Name] {
-			return nil, fmt.Errorf("entry %d: the name %q is there twice", i+1, e.Name)
+			return nil, fmt.Errorf("entry %d: got the name %q twice", i+1, e.Name)
 		}
 		if other, ok := sums[e.sum()]; ok {
 			return nil, fmt.Errorf("entry %d: %q and %q have the same key", i+1, other, e.Name)

@@ -64,7 +64,7 @@ func between(f *wire.Fields, list []generate.Known, after, before string, limit 
 	at := func(field, id string) int {
 		i := slices.IndexFunc(list, func(k generate.Known) bool { return k.Name == id })
 		if i < 0 {
-			f.Fail(field, "Invalid value for {}: there is no model %q.", short(id))
+			f.Fail(field, "Invalid value for {}: unknown model %q.", short(id))
 			return 0
 		}
 		return i

@@ -16,7 +16,7 @@ func decodeTools(f *wire.Fields, q *request) {
 		t, strict := decodeTool(in)
 		q.notice(in)
 		if in.Err() == nil && slices.ContainsFunc(c.Tools, func(other text.Tool) bool { return other.Name == t.Name }) {
-			in.Fail("name", "Invalid value for {}: tool names must be unique, and %q is there twice.", short(t.Name))
+			in.Fail("name", "Invalid value for {}: tool names must be unique, got %q twice.", short(t.Name))
 		}
 		c.Tools = append(c.Tools, t)
 		if strict {
@@ -77,7 +77,7 @@ func decodeChoice(f *wire.Fields, c *generate.Conversation) {
 			required(o, "name", &c.Tool)
 		}
 		if c.Tool != "" && o.Err() == nil && !slices.ContainsFunc(c.Tools, func(t text.Tool) bool { return t.Name == c.Tool }) {
-			o.Fail("name", "Invalid value for {}: there is no tool %q in 'tools'.", short(c.Tool))
+			o.Fail("name", "Invalid value for {}: 'tools' has no tool %q.", short(c.Tool))
 		}
 	default:
 		o.Fail("type", "Invalid value for {}: %q; expected \"auto\", \"any\", \"tool\" or \"none\".", short(kind))

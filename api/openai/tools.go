@@ -178,7 +178,7 @@ func decodeAllowed(o *wire.Fields, c *generate.Conversation) {
 	in.Objects("tools", "a list of tools", func(_ int, tool *wire.Fields) bool {
 		name := functionName(tool)
 		if name != "" && !slices.ContainsFunc(c.Tools, func(t text.Tool) bool { return t.Name == name }) {
-			tool.Fail("function", "Invalid value for {}: there is no function %.100q in 'tools'.", name)
+			tool.Fail("function", "Invalid value for {}: 'tools' has no function %.100q.", name)
 		}
 		allowed[name] = true
 		return true

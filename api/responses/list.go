@@ -72,7 +72,7 @@ func between(items []*inputItem, after, before string) ([]*inputItem, error) {
 	at := func(field, id string) (int, error) {
 		i := slices.IndexFunc(items, func(item *inputItem) bool { return item.ID == id })
 		if i < 0 {
-			return 0, wire.Invalidf(field, "Invalid value for '%s': there is no item %q.", field, short(id))
+			return 0, wire.Invalidf(field, "Invalid value for '%s': unknown item %q.", field, short(id))
 		}
 		return i, nil
 	}

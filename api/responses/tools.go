@@ -210,7 +210,7 @@ func knows(o *wire.Fields, field, name string, tools []text.Tool) error {
 	if o.Err() != nil || slices.ContainsFunc(tools, func(t text.Tool) bool { return t.Name == name }) {
 		return nil
 	}
-	return wire.Invalidf(o.Path(field), "Invalid value for '%s': there is no function %q in 'tools'.", o.Path(field), short(name))
+	return wire.Invalidf(o.Path(field), "Invalid value for '%s': 'tools' has no function %q.", o.Path(field), short(name))
 }
 
 // decodeAllowed reads {"type": "allowed_tools", "mode": …, "tools": […]}. The model sees the allowed tools only.

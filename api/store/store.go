@@ -15,8 +15,8 @@ import (
 
 // Errors of a Store.
 var (
-	// ErrNotFound says that there is no such object: it never was, was deleted or dropped, or is damaged.
-	ErrNotFound = errors.New("store: there is no such object")
+	// ErrNotFound says that no such object: it never was, was deleted or dropped, or is damaged.
+	ErrNotFound = errors.New("store: no such object")
 	// ErrTooLarge says that an object is larger than the limit of the store.
 	ErrTooLarge = errors.New("store: the object is larger than the store's limit")
 	// ErrFull says that what may not be dropped leaves no room.

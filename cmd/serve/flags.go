@@ -195,10 +195,10 @@ func (f *sizeFlags) checkLength(skeleton *meta.Model) error {
 		return nil
 	}
 	if skeleton.Root.Spec.(*meta.CausalLMSpec).Positions != "" {
-		return cmdline.Misusef("got --max-model-len %d, want at most %d: the model has embeddings for so many positions", f.MaxModelLen, most)
+		return cmdline.Misusef("got --max-model-len %d, want at most %d, the number of the model's position embeddings", f.MaxModelLen, most)
 	}
 	if !f.LongLen {
-		return cmdline.Misusef("got --max-model-len %d, want at most %d: config.json says that the model is made for so many tokens; add --allow-long-max-model-len to serve more, with answers that may make no sense",
+		return cmdline.Misusef("got --max-model-len %d, want at most %d, the context in config.json; add --allow-long-max-model-len to serve more, with answers that may make no sense",
 			f.MaxModelLen, most)
 	}
 	return nil

@@ -90,7 +90,7 @@ func (s source) withoutConfig() error {
 		}
 		_ = checkpoint.Close() // opened for reading
 	}
-	return errors.New("there is no config.json: use the model's whole folder, as published on the hub")
+	return errors.New("config.json is missing: use the model's whole folder, as published on the hub")
 }
 
 // where is the folder or file, for messages.

@@ -114,7 +114,7 @@ func (f *servedFlags) served(as string) (list []servedModel, first int, err erro
 		list = append(list, m)
 	}
 	if len(list) == 0 {
-		return nil, 0, cmdline.Misusef("--models-dir %s: there is no folder with config.json and no GGUF file", f.ModelsDir)
+		return nil, 0, cmdline.Misusef("--models-dir %s: got no folder with config.json and no GGUF file", f.ModelsDir)
 	}
 	return list, first, nil
 }

@@ -59,7 +59,7 @@ func (c *pullCmd) Run(ctx context.Context, out cmdline.Output, diagnostics cmdli
 	view.end(snapshot)
 	switch {
 	case ctx.Err() != nil:
-		return errors.New("interrupted; pull again to go on from here")
+		return errors.New("interrupted; run the same command to continue")
 	case hub.Is(err, hub.BadName):
 		return cmdline.Misuse(err)
 	case err != nil:

@@ -130,7 +130,7 @@ func TestPullRefuses(t *testing.T) {
 		}
 	}
 	_, stderr := command(t, 1, "plan", "acme/other")
-	if !strings.Contains(stderr, "there is no folder acme/other") || !strings.Contains(stderr, "no such model") {
+	if !strings.Contains(stderr, "no folder acme/other") || !strings.Contains(stderr, "no such model") {
 		t.Errorf("plan of nothing: %s", stderr)
 	}
 }

@@ -33,7 +33,7 @@ func skeletonOnHub(ctx context.Context, err error) (*meta.Model, error) {
 		return nil, err
 	}
 	if missing.GGUF != "" {
-		return nil, fmt.Errorf("%w; a GGUF file is planned from the cache alone", err)
+		return nil, fmt.Errorf("%w; a GGUF file must be in the cache to be planned", err)
 	}
 	client, err := hubClient(0)
 	if err != nil {
@@ -42,9 +42,9 @@ func skeletonOnHub(ctx context.Context, err error) (*meta.Model, error) {
 	defer client.Close()
 	there, err := client.FetchHeaders(ctx, missing.Repo, missing.Revision)
 	if err != nil {
-		return nil, fmt.Errorf("there is no folder %s (%w)", missing.Repo, err)
+		return nil, fmt.Errorf("no folder %s (%w)", missing.Repo, err)
 	}
-	slog.Info("planning from headers alone", "model", there.Repo, "commit", there.Commit,
+	slog.Info("planning from headers only", "model", there.Repo, "commit", there.Commit,
 		"shards", len(there.Shards), "fetched", gib(there.Fetched))
 	config, err := meta.ReadConfig(there.Config)
 	if err != nil {

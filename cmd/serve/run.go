@@ -169,7 +169,7 @@ func (c *runCmd) checkHost() error {
 		return nil
 	}
 	if host, port, err := net.SplitHostPort(c.Host); err == nil && !strings.Contains(c.Host, "/") {
-		return cmdline.Misusef("--host %s: got a port, want an address alone: use --host %s --port %s", c.Host, cmp.Or(host, "0.0.0.0"), port)
+		return cmdline.Misusef("--host %s: got an address with a port, want an address: use --host %s --port %s", c.Host, cmp.Or(host, "0.0.0.0"), port)
 	}
 	return cmdline.Misusef("--host %s: want an address or a name, such as 127.0.0.1 or localhost", c.Host)
 }

@@ -79,7 +79,7 @@ func (c *runCmd) request() (w request, err error) {
 		return w, err
 	}
 	if w.eager = first > 0; !w.eager && c.Draft != "" {
-		return w, cmdline.Misusef("--draft %s: it guesses for the model of --model, and none is given", c.Draft)
+		return w, cmdline.Misusef("--draft %s: needs --model, the model to draft for", c.Draft)
 	}
 	var names []string
 	for _, m := range w.models {

@@ -34,5 +34,5 @@ func unknownCommand(word string, commands []*kong.Node) error {
 	if closest != "" {
 		advice = "did you mean " + closest + "?"
 	}
-	return cmdline.Misusef("unknown command %q: %s (there is no model folder of that name either)", word, advice)
+	return cmdline.Misusef("unknown command %q: %s (and no model folder has that name)", word, advice)
 }

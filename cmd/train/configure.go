@@ -32,7 +32,7 @@ type configCmd struct {
 	Show            bool   `help:"Print the existing configuration and write nothing."`
 }
 
-var errNoHome = errors.New("there is no home folder for the configuration: set HOME or HF_HOME, or use --config-file FILE")
+var errNoHome = errors.New("no home folder for the configuration: set HOME or HF_HOME, or use --config-file FILE")
 
 // Run writes the configuration that train launch reads, as accelerate launch does. On a terminal it
 // asks, if no flag says what to write.

@@ -135,7 +135,7 @@ func (s *Store) beginLate() {
 		}
 	}
 	if s.quantizer.Converter != nil && s.folder == "" && s.binding.Checkpoint().Dir() != "" {
-		s.cannotKeep(errors.New("there is no folder for converted ones: use --cache-dir, a larger --max-memory, or the weights as stored"))
+		s.cannotKeep(errors.New("no cache folder for converted weights: use --cache-dir, a larger --max-memory, or the weights as stored"))
 	}
 }
 

@@ -65,7 +65,7 @@ func readParquetMeta(f io.ReaderAt, size int64) (*parquetMeta, error) {
 	case "PARE":
 		return nil, errors.New("the file is encrypted, which is not supported")
 	default:
-		return nil, fmt.Errorf("got %q at its end, want PAR1: it is not a whole Parquet file", tail[4:])
+		return nil, fmt.Errorf("got %q at its end, want PAR1: the file is truncated or not Parquet", tail[4:])
 	}
 	n := int64(binary.LittleEndian.Uint32(tail))
 	if n > size-12 || n > parquetFooter {

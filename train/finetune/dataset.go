@@ -96,7 +96,7 @@ func (j *job) fitContext(config *meta.Config) error {
 		return nil
 	}
 	if j.vocab = s.Vocab; s.Context > 0 && j.Sequence > s.Context {
-		j.log.Info("sequences are cut to what the model takes", "tokens", s.Context)
+		j.log.Info("sequences are cut to the model's context", "tokens", s.Context)
 		j.Sequence = s.Context
 	}
 	return nil

@@ -19,7 +19,7 @@ import (
 )
 
 // ErrExists says that the next automatically named checkpoint exists.
-var ErrExists = errors.New("the checkpoint exists already; set the iteration to go on with")
+var ErrExists = errors.New("the checkpoint exists; set the iteration to continue with")
 
 // ErrNone says that there is no checkpoint.
 var ErrNone = errors.New("no such checkpoint")
