@@ -28,7 +28,7 @@ type Options struct {
 	Catalog *generate.Models
 	Version string   // shown by GET /version
 	APIKeys []string // of which a request must bring one; empty: requests need none
-	// Keys are further keys, with names and limits, of which a request may bring one; nil: none.
+	// Keys are further keys that a request may use, with names and limits; nil means none.
 	Keys *keys.Set
 	// AdminKeys are keys with which clients may also change what is served. If requests need no key, all may.
 	AdminKeys []string

@@ -16,7 +16,7 @@ type Budget struct {
 	// through the CPU.
 	KV, Activations, Staging int64
 	// Requests is kept free for requests being read and answers waiting to be sent, Runtime
-	// for the Go runtime, the tokenizer and the program, or for what kernels of a GPU take beside activations.
+	// for the Go runtime, the tokenizer and the program; on a GPU, for kernels' operands and scratch.
 	Requests, Runtime int64
 }
 

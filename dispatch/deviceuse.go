@@ -12,11 +12,11 @@ import (
 // BusySeconds is counted.
 type DeviceUse struct {
 	Device devicemap.Device `json:"device"`
-	// Bytes are the GPU's memory that the model holds: weights, keys and values, activations and operands.
+	// Bytes is the GPU memory that the model uses: weights, KV cache, activations and operands.
 	Bytes int64 `json:"bytes"`
-	// WeightBytes are the weights that stay on the GPU, 0 for the host. They are among Bytes where the device counts those.
+	// WeightBytes is the size of the weights that stay on the GPU, 0 for the host. Bytes includes it.
 	WeightBytes int64 `json:"weight_bytes"`
-	// OwnBytes are those of Bytes that kernels take for operands and scratch. The plan has them as the GPU's runtime.
+	// OwnBytes is the part of Bytes that kernels use for operands and scratch. The plan has it as the GPU's runtime.
 	OwnBytes int64 `json:"own_bytes"`
 	// ToDeviceBytes and ToHostBytes were copied from and to the host since the model was opened, in
 	// CopySeconds. CopySeconds does not include operands of kernels, because nothing waits for
@@ -24,7 +24,7 @@ type DeviceUse struct {
 	ToDeviceBytes int64   `json:"to_device_bytes"`
 	ToHostBytes   int64   `json:"to_host_bytes"`
 	CopySeconds   float64 `json:"copy_seconds"`
-	// StreamedBytes are those of weights that the host has, for long prompts. They are among ToDeviceBytes.
+	// StreamedBytes is the part of ToDeviceBytes that streams the host's weights for long prompts.
 	StreamedBytes int64 `json:"streamed_bytes"`
 	// BusySeconds is the time that modules ran there. On the host it includes waits for weights.
 	BusySeconds float64 `json:"busy_seconds"`
@@ -50,7 +50,7 @@ func (m *Model) newMeter(d devicemap.Device, b backend.Backend) *meter {
 	return out
 }
 
-// DeviceUse returns what the model uses of the host and of each GPU, or nil if it runs on the host alone.
+// DeviceUse returns the use of the host and of each GPU, or nil if the model runs on the host only.
 // Any goroutine may call it, also after Close.
 func (m *Model) DeviceUse() (out []DeviceUse) {
 	for _, t := range m.meters {

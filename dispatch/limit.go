@@ -39,7 +39,7 @@ type limited struct {
 // (experts are used in the checkpoint's mapping). Then it shrinks the KV cache to one sequence, and
 // last the memory for requests. It does not evict weights of the unit that computes before that is
 // done. If the limit rises, weights come back in the background; above the plan's limit, weights of
-// the disk tier stay in memory once they were read. Passes go on, and results stay bitwise the
+// the disk tier stay in memory once they were read. Passes continue, and results stay bitwise the
 // same. SetMemoryLimit returns the minimum in bytes, which the model takes at any limit. Any
 // goroutine may call it.
 func (m *Model) SetMemoryLimit(bytes int64) (minimum int64) {

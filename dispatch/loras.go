@@ -80,7 +80,7 @@ func (m *Model) AddAdapter(a Adapter) error {
 	return nil
 }
 
-// RemoveAdapter forgets an adapter that AddAdapter made known. Sequences that use it go on; its memory is freed after
+// RemoveAdapter forgets an adapter that AddAdapter made known. Sequences that use it continue; its memory is freed after
 // the last of them. A later adapter of the same name shares no cached keys and values with it. It returns
 // [ErrNoAdapter] for another name. Any goroutine may call it.
 func (m *Model) RemoveAdapter(name string) error {

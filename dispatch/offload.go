@@ -49,10 +49,10 @@ func (m *Model) Promote(ctx context.Context) {
 
 // Status counts what a model holds and has read.
 type Status struct {
-	// Loading is how far Warm is.
+	// Loading is the progress of Warm.
 	Loading Loading
-	// Promoted says that Promote is done. PromoteErr is the error that stopped it; the rest of the
-	// weights is then used in place.
+	// Promoted reports whether Promote is done. PromoteErr is the error that stopped it; the other
+	// weights are then used in place.
 	Promoted   bool
 	PromoteErr error
 	// TierBytes are the weights on each tier, TierReadBytes the bytes read from the disk tier so
@@ -64,11 +64,11 @@ type Status struct {
 	Tiers map[devicemap.Device]TierStatus
 	// Reads are those from the disk tier, of all models that share a ledger.
 	Reads ReadStatus
-	// MemoryLimit is the limit of the host's memory now, in bytes; 0 is unknown.
+	// MemoryLimit is the current limit of the host's memory in bytes; 0 means unknown.
 	MemoryLimit int64
 	// Experts counts requests for routed experts of the disk tier.
 	Experts ExpertCounts
-	// Held is the memory that the ledger counts, in bytes by purpose.
+	// Held is the memory in the ledger, in bytes by purpose.
 	Held map[string]int64
 	// Predicted is what [Model.Expect] set, and Measured what [Model.Measured] returns.
 	Predicted, Measured ModelSpeed
@@ -76,14 +76,14 @@ type Status struct {
 	Devices []DeviceUse
 }
 
-// TierStatus counts how passes have found the weights of a tier.
+// TierStatus counts hits and misses of the weights of a tier.
 type TierStatus struct {
-	// Hits and Misses count parameters, units or experts. On the cpu tier a hit was in memory of Heft's
-	// own, and a miss in the mapping of its file, or converted for this use. On the disk tier a hit was
+	// Hits and Misses count parameters, units or experts. On the cpu tier a hit was in private memory;
+	// a miss was used in the mapping of its file, or converted for this use. On the disk tier a hit was
 	// still in memory, and a miss was read.
 	Hits   int64 `json:"hits"`
 	Misses int64 `json:"misses"`
-	// Evictions are the weights that have left memory for others or for a lower limit.
+	// Evictions counts weights evicted for others or for a lower limit.
 	Evictions    int64   `json:"evictions"`
 	StallSeconds float64 `json:"stall_seconds"` // time that passes have waited
 }

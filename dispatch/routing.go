@@ -101,7 +101,7 @@ type RoutingHits struct {
 	Belady     float64 `json:"belady"` // which knows the future: no policy has more
 }
 
-// Hits replays the recording in a cache of so many bytes. It counts single tokens in a filled cache: no
+// Hits replays the recording in a cache of the given size in bytes. It counts single tokens in a filled cache: no
 // prompts, and not the first quarter.
 func (r *Routing) Hits(cacheBytes int64) RoutingHits {
 	var bytes int64

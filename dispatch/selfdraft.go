@@ -23,7 +23,7 @@ type SelfDraft struct {
 	OnDisk         bool  `json:"-"` // weights are on the disk with the draft, so the model has use for its memory
 	// NoRoom says that the draft leaves the model less of the limit than its minimum.
 	NoRoom bool `json:"no_room,omitempty"`
-	// FullBytes is Bytes for a model of which all is in memory, or nothing: then the draft has copies of all.
+	// FullBytes is Bytes if the whole model or no part of it is in memory: the draft then has copies of all weights.
 	FullBytes int64 `json:"-"`
 
 	options Options

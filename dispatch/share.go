@@ -6,7 +6,7 @@ import "github.com/heftai/heft/devicemap"
 // in addition to its other limits; 0 removes the share. The model releases memory as [Model.SetMemoryLimit]
 // describes, but keeps the KV cache of one sequence of the whole context and the memory for
 // requests, so that no request fails for the share. It returns the share: bytes, or the minimum of
-// the model if that is more. Passes go on, and results stay bitwise the same. Any goroutine may
+// the model if that is more. Passes continue, and results stay bitwise the same. Any goroutine may
 // call it.
 func (m *Model) SetMemoryShare(bytes int64) (share int64) {
 	m.limit.Lock()

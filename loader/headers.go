@@ -13,7 +13,7 @@ type FileHead struct {
 	Bytes []byte // its first bytes: at least the header's length and the header
 }
 
-// Headers are the tensors of files of which only the beginnings are at hand. They implement
+// Headers are the tensors of files whose headers alone were read. They implement
 // [meta.CheckpointHeader], so that a skeleton can be built and planned. No tensor can be read. All
 // methods may be called from many goroutines.
 type Headers struct{ joined Checkpoint }

@@ -9,7 +9,7 @@ const (
 	codedUnitFor = 6   // groups, of which each first one comes with a unit
 )
 
-// CodedRowBytes returns the size of a row of so many columns in QuantCoded.
+// CodedRowBytes returns the size of a row with the given number of columns in QuantCoded.
 func CodedRowBytes(columns int) int64 {
 	groups := ceil(columns, codedColumns)
 	return codedTable + codedGroup*int64(groups) + codedUnit*int64(ceil(groups, codedUnitFor))

@@ -153,7 +153,7 @@ type Packed struct {
 	Own []DType
 }
 
-// A Companion is a tensor that a format has besides its codes. The zero Companion is none.
+// A Companion is a further tensor of a format, such as its scales. The zero Companion is none.
 type Companion struct {
 	Suffix string
 	// Other is another suffix that published files have for the same tensor, or "".

@@ -19,7 +19,7 @@ func Conversions() []QuantFormat {
 	return list
 }
 
-// ConvertColumns returns the number of columns of which a row must be a multiple so that it can be converted to
+// ConvertColumns returns the number that a row's columns must be a multiple of to be converted to
 // every format of [Conversions].
 func ConvertColumns() int {
 	columns := 1

@@ -243,5 +243,5 @@ func (m *Model) OtherPart(tensor string) bool {
 	return m.textNames != nil
 }
 
-// IsWrapper reports whether models of a type have inputs besides text, whose parts Heft does not read.
+// IsWrapper reports whether models of a type have inputs other than text, whose parts Heft does not read.
 func IsWrapper(modelType string) bool { return lookupWrapper(modelType) != nil }

@@ -57,7 +57,7 @@ func (o DPO) Check() error {
 }
 
 // Metrics are rewards/chosen, rewards/rejected, rewards/accuracies, rewards/margins, logps/chosen and
-// logps/rejected, as TRL logs them, and with what [TokenLosses] has beside losses, entropy, logits/chosen,
+// logps/rejected, as TRL logs them, and with the other metrics of [TokenLosses], entropy, logits/chosen,
 // logits/rejected and mean_token_accuracy.
 func (o DPO) Metrics() []string { return preference.DPOMetrics }
 
@@ -114,7 +114,7 @@ func (o KTO) config() preference.KTO {
 }
 
 // Metrics are rewards/chosen, rewards/rejected, rewards/margins, logps/chosen, logps/rejected and kl,
-// as TRL logs them, and with what [TokenLosses] has beside losses, entropy, logits/chosen and logits/rejected.
+// as TRL logs them, and with the other metrics of [TokenLosses], entropy, logits/chosen and logits/rejected.
 func (o KTO) Metrics() []string { return preference.KTOMetrics }
 
 // NeedsReference returns true.

@@ -58,7 +58,7 @@ func (a *Accelerator) SetSaveIteration(n int) { a.project.Iteration = n }
 // automatic naming to the next numbered folder, and returns that folder. All ranks must call it.
 //
 // The new folder replaces the old one as a whole. If the process is killed, the old checkpoint or
-// the new one is there. SaveState fails if the folder has files and is not a checkpoint.
+// the new one is complete. SaveState fails if the folder has files and is not a checkpoint.
 //
 // The file names are Accelerate's; docs/formats.md describes the files. As in Accelerate, the
 // gradients of an unfinished window are not saved, though the number of its batches is.

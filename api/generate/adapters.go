@@ -118,7 +118,7 @@ func (ms *Models) LoadAdapter(ctx context.Context, base, name, dir string) error
 	return nil
 }
 
-// UnloadAdapter forgets an adapter of AddAdapter or LoadAdapter. Requests that use it go on. It fails with an error of kind
+// UnloadAdapter forgets an adapter of AddAdapter or LoadAdapter. Running requests that use it finish. It fails with an error of kind
 // wire.NoModel for another name.
 func (ms *Models) UnloadAdapter(name string) error {
 	ms.mu.Lock()

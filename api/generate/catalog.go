@@ -29,7 +29,7 @@ type Models struct {
 // ModelsOptions say how models are loaded and unloaded. The zero value never unloads an idle model.
 type ModelsOptions struct {
 	// LoadTimeout is how long a request waits for its model to be loaded; 0 means a minute. Beyond it the request
-	// fails with kind Loading. Loading goes on while requests wait for it.
+	// fails with kind Loading. Loading continues while requests wait for it.
 	LoadTimeout time.Duration
 	// IdleUnload is after how long without requests a model is unloaded; 0 is never.
 	IdleUnload time.Duration
@@ -244,7 +244,7 @@ func (ms *Models) Look(name string) (Known, error) {
 	return Known{}, noModel(name)
 }
 
-// Each calls do for every base model that is loaded, with its plan. None of them is unloaded meanwhile.
+// Each calls do for every loaded base model, with its plan. No model is unloaded during the call.
 func (ms *Models) Each(do func(m *Model, plan func() any)) {
 	ms.mu.Lock()
 	entries := slices.DeleteFunc(slices.Clone(ms.entries), func(e *entry) bool { return e.opened == nil })

@@ -19,7 +19,7 @@ import (
 	"github.com/heftai/heft/internal/grammar/regex"
 )
 
-// A Constraint says what the content of an answer must be. One of its fields is set, besides Field.
+// A Constraint restricts the content of an answer. Exactly one of its fields other than Field is set.
 type Constraint struct {
 	Field  string          // what a client calls it, for errors; "" is "constraint"
 	Object bool            // any JSON object

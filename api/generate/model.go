@@ -63,7 +63,7 @@ func init() {
 type Options struct {
 	// Name is what requests call the model; "" is the name of its folder.
 	Name string
-	// Text is the tokenizer and the files beside it; nil: New reads them from the folder of the
+	// Text is the tokenizer and its other files; nil: New reads them from the folder of the
 	// model's weights.
 	Text *Text
 	// ToolCallParser and ReasoningParser name the notations of tool calls and reasoning, see
@@ -88,7 +88,7 @@ type Options struct {
 	// in memory ([dispatch.SelfDraft.Needs]). With DraftTokens 0 the engine stops using Draft if its guesses do not bring
 	// it. 0 always keeps Draft.
 	DraftNeeds float64
-	// DraftFailed is called once when the engine goes on without Draft, which it does not use any more: a pass of Draft failed,
+	// DraftFailed is called once when the engine stops using Draft: a pass of Draft failed,
 	// or its guesses save less than DraftNeeds. nil does nothing.
 	DraftFailed func(error)
 }
@@ -120,7 +120,7 @@ func (o *Options) drafts() []*dispatch.Model {
 
 // New starts an engine on m, which the caller does not use directly until [Model.Close] has
 // returned, except for methods that any goroutine may call. No weight is read. It fails if the
-// tokenizer or the files beside it are broken, a parser is unknown, m is closed, or another Model that is open was made of
+// tokenizer or its other files are broken, a parser is unknown, m is closed, or another Model that is open was made of
 // m or of a draft model.
 func New(m *dispatch.Model, o Options) (*Model, error) {
 	if m == nil || m.Checkpoint() == nil {

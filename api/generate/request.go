@@ -38,7 +38,7 @@ type Request struct {
 	Stop        []string
 	IncludeStop bool // also shows the text of an id that ended the answer
 	ShowSpecial bool // special tokens are part of the text
-	// Continues says that the text goes on where the prompt's ends: a space between the
+	// Continues says that the text continues the prompt's text: a space between the
 	// two belongs to it. Without it, the text is a new one.
 	Continues bool
 	// Parse, if set, parts the answer into reasoning, content and calls of tools, as the

@@ -68,7 +68,7 @@ func (m *Model) Stream(ctx context.Context, prompt string, o TextOptions) iter.S
 	}
 }
 
-// Reply returns the next message of a conversation: its content, reasoning and tool calls. To go on
+// Reply returns the next message of a conversation: its content, reasoning and tool calls. To continue
 // with a tool loop, append the message and a [text.ToolResult] for each call and call Reply again.
 // Reply sets c.AddGenerationPrompt unless c continues its last message.
 func (m *Model) Reply(ctx context.Context, c text.Conversation, o TextOptions) (text.Message, error) {

@@ -239,7 +239,7 @@ type pulled struct {
 	Status string `json:"status"`
 }
 
-// Pull is POST /api/pull. Clients pull a model before they use it: one that is served is there, others are not fetched.
+// Pull is POST /api/pull. Clients pull a model before they use it: a served model succeeds, others are not downloaded.
 func (s *Server) Pull(w http.ResponseWriter, r *http.Request) {
 	name, old, stream := "", "", true
 	err := wire.ReadFields(r, func(f *wire.Fields) {

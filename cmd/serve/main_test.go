@@ -62,7 +62,7 @@ func TestErrorsAreOneLineWithTheirStatus(t *testing.T) {
 		{"--api-key ,", 2, "no key"}, // which let everybody in
 		withoutGPU(),
 		{"--config " + typo, 2, "max-memroy"}, // which was ignored
-		{"--model " + bare, 1, bare + ": there is no config.json"},
+		{"--model " + bare, 1, bare + ": config.json is missing"},
 		{"--model " + write("broken/model.gguf", "GGUF\x03\x00\x00\x00"), 1, "the file is cut"}, // which wanted a config.json
 		{"plan " + write("bare/notes.md", "# Notes on models"), 1, "no safetensors file"},
 		{"--model " + half, 1, half},

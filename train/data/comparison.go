@@ -10,7 +10,7 @@ import (
 
 // ComparisonRecord is a record of preference data in one of TRL's forms: a prompt with its chosen and
 // its rejected completion, or with a completion and a label that says whether it is desirable. All
-// are texts, or all are lists of messages. Without a prompt, or with a text beside lists of messages, what
+// are texts, or all are lists of messages. Without a prompt, or with a text next to lists of messages, what
 // chosen and rejected begin with is the prompt.
 type ComparisonRecord struct {
 	Prompt      Passage
