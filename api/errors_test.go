@@ -123,7 +123,7 @@ var badInputs = []struct {
 	{"parallel_tool_calls a string", chat, obj{"messages": hello, "parallel_tool_calls": "no"}, 400, "parallel_tool_calls", nil, "expected a boolean"},
 	{"include_reasoning a number", chat, obj{"messages": hello, "include_reasoning": 1}, 400, "include_reasoning", nil, "expected a boolean"},
 	{"reasoning_effort a number", chat, obj{"messages": hello, "reasoning_effort": 1}, 400, "reasoning_effort", nil, "expected a string"},
-	{"tool forced", chat, obj{"messages": hello, "tool_choice": "required"}, 400, "tool_choice", nil, "no tools"},
+	{"tool forced", chat, obj{"messages": hello, "tool_choice": "required"}, 400, "tool_choice", nil, "is empty or missing"},
 	{"tool named", chat, obj{"messages": hello, "tool_choice": obj{"type": "function"}}, 400, "tool_choice.name", nil, "Missing"},
 	{"tools allowed of none", chat, obj{"messages": hello, "tool_choice": obj{"type": "allowed_tools", "allowed_tools": obj{"mode": "auto", "tools": []obj{{"type": "function", "function": obj{"name": "g"}}}}}}, 400, "tool_choice.allowed_tools.tools[0].function", nil, `"g"`},
 	{"tools allowed how", chat, obj{"messages": hello, "tool_choice": obj{"type": "allowed_tools", "allowed_tools": obj{"mode": "none"}}}, 400, "tool_choice.allowed_tools.mode", nil, "required"},

@@ -61,7 +61,7 @@ func TestMessagesNameWhatIsWrong(t *testing.T) {
 		{user(`"a"`) + `, "tools": [{"input_schema": {}}]`, "tools[0].name", "Missing"}, {user(`"a"`) + `, "tools": [{"name": "f"}]`, "tools[0].input_schema", "Missing"},
 		{user(`"a"`) + `, "tools": [{"name": "f", "input_schema": {}}, {"name": "f", "input_schema": {}}]`, "tools[1].name", "unique"},
 		{user(`"a"`) + `, "tool_choice": "auto"`, "tool_choice", "object"}, {user(`"a"`) + `, "tool_choice": {"type": "required"}`, "tool_choice.type", "required"},
-		{user(`"a"`) + `, "tool_choice": {"type": "any"}`, "tool_choice", "no tools"}, {user(`"a"`) + `, "tool_choice": {"type": "tool", "name": "g"}`, "tool_choice.name", `"g"`},
+		{user(`"a"`) + `, "tool_choice": {"type": "any"}`, "tool_choice", "is empty or missing"}, {user(`"a"`) + `, "tool_choice": {"type": "tool", "name": "g"}`, "tool_choice.name", `"g"`},
 		{user(`"a"`) + `, "mcp_servers": [{"url": "a"}]`, "mcp_servers", "tools"}, {user(`"a"`) + `, "container": "a"`, "container", "no code"},
 		{user(`"a"`) + `, "output_config": {"format": {"type": "json_schema", "schema": {"$dynamicRef": "#x"}}}`, "output_config.format.schema.$dynamicRef", "cannot be enforced"},
 	} {

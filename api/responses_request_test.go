@@ -34,7 +34,7 @@ func TestResponsesNameWhatIsWrong(t *testing.T) {
 		{`{"input": "a", "tools": [{"type": "web_search"}]}`, "tools[0].type", "web_search"}, {`{"input": "a", "tools": [{"type": "mcp", "server_label": "x"}]}`, "tools[0].type", "mcp"},
 		{`{"input": "a", "tools": [{"name": "f"}]}`, "tools[0].type", "Missing"}, {`{"input": "a", "tools": [{"type": "function"}]}`, "tools[0].name", "Missing"},
 		{`{"input": "a", "tools": [{"type": "function", "name": "f", "parameters": 3}]}`, "tools[0].parameters", "object"},
-		{`{"input": "a", "tool_choice": "maybe"}`, "tool_choice", "maybe"}, {`{"input": "a", "tool_choice": "required"}`, "tool_choice", "no tools"},
+		{`{"input": "a", "tool_choice": "maybe"}`, "tool_choice", "maybe"}, {`{"input": "a", "tool_choice": "required"}`, "tool_choice", "is empty or missing"},
 		{`{"input": "a", "tool_choice": {"type": "function", "name": "g"}}`, "tool_choice.name", `"g"`}, {`{"input": "a", "tool_choice": {"type": "file_search"}}`, "tool_choice.type", "file_search"},
 		{`{"input": "a", "tool_choice": {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "g"}]}}`, "tool_choice.tools[0].name", `"g"`},
 		{`{"input": "a", "tool_choice": {"type": "allowed_tools", "mode": "none", "tools": []}}`, "tool_choice.mode", "auto"},
