@@ -173,9 +173,9 @@ func (m *Model) reading() func() bool {
 	if m.plan.ExpertCacheBytes == 0 {
 		return nil
 	}
-	naps := new(naps)
-	m.measured.naps = naps
-	return func() bool { return naps.asleep() && m.options.Ledger.mover.Reading() }
+	trial := new(sleepTrial)
+	m.measured.sleep = trial
+	return func() bool { return trial.sleeps() && m.options.Ledger.mover.Reading() }
 }
 
 // residencyOptions returns the options of the store of weights that follow from the model's options and plan. The stations
