@@ -39,8 +39,7 @@ type routingKeeper struct {
 }
 
 // KeepRouting records from now on which experts passes request, and writes recordings to folder.
-// Later plans predict the hits of the experts' cache from them; see [RoutingFile]. [Model.Warm] fills that cache
-// with the experts that the kept recording has most of; call KeepRouting before it. It writes a
+// Later plans predict the hits of the experts' cache from them; see [RoutingFile]. It writes a
 // recording after about a thousand tokens, at most once an hour, and Close writes one if none was
 // written. failed is called with the error of a write, from another goroutine. It does nothing for
 // a model without routed experts. It must not be called during a pass, and not together with
@@ -53,9 +52,6 @@ func (m *Model) KeepRouting(folder string, failed func(error)) {
 	m.keeper = &routingKeeper{path: RoutingFile(folder, m.skeleton), skeleton: m.skeleton, failed: failed,
 		recorder: policy.NewRecorder(layers, maxKept), attach: m.weights.RecordExperts}
 	m.keeper.attach(m.keeper.recorder)
-	if kept, err := ReadRouting(m.keeper.path, m.skeleton); err == nil { // else nothing is known, as without a file
-		m.weights.ExpectExperts(kept.trace)
-	}
 }
 
 // passed is called after each pass. It starts to write a full recording.

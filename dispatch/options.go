@@ -129,7 +129,8 @@ type Options struct {
 	AdapterMemory int64
 	// Routing is a recorded routing of the model's experts, from which [Plan] predicts the hits of
 	// their cache. nil means the curve of usual routings: a cache with room for 4 % of all experts holds
-	// 20 % of the requested ones, with room for 12 % 47 %, for a third 73 %.
+	// 20 % of the requested ones, with room for 12 % 47 %, for a third 73 %. [Model.Warm] fills the cache
+	// with the experts that it requested most.
 	Routing *Routing
 	// KVStore keeps pages of the KV cache beyond the life of the model; nil keeps none. Its buffers of two
 	// pages are counted as activations. Hooks that change results must not be used with it.

@@ -68,8 +68,14 @@ func (m *Model) openWeights(binding *loader.Binding, devices devicemap.Map, o re
 		alone.countAgain(m.skeleton, &m.plan, unkept)
 		m.weights, err = residency.New(m.skeleton.Root, units(m.program), binding, devices, o)
 	}
-	m.limit.convertsAgain = err == nil && o.Unkept != nil
-	return err
+	if err != nil {
+		return err
+	}
+	m.limit.convertsAgain = o.Unkept != nil
+	if r := m.options.Routing; r != nil {
+		m.weights.ExpectExperts(r.trace)
+	}
+	return nil
 }
 
 // limitUnkept notes the least shares of memory, and limits that of weights of which the plan has some on the disk, and the store none. The memory that

@@ -116,7 +116,7 @@ func (r *expertSlots) fillOne(id int, ended chan<- struct{}) (started, room bool
 	}
 	at := r.free[len(r.free)-1]
 	s := &r.slots[at]
-	if r.where[id] >= 0 || s.held > 0 || s.state == slotLoading {
+	if r.where[id] >= 0 || s.busy() {
 		return false, true
 	}
 	moves := r.cache.Fill(int32(id))

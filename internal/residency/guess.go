@@ -165,7 +165,7 @@ func (r *expertSlots) nextExpected() (id, at int) {
 		if r.where[id] >= 0 || !r.cache.Resident(int32(id)) || at < 0 || r.slots[at].block == nil {
 			continue
 		}
-		if s := &r.slots[at]; s.held == 0 && s.state != slotLoading && (s.load < 0 || !slices.Contains(r.requests, s.load)) {
+		if s := &r.slots[at]; !s.busy() && (s.load < 0 || !slices.Contains(r.requests, s.load)) {
 			return id, at
 		}
 	}

@@ -204,10 +204,13 @@ func (r *expertSlots) resize(n int) error {
 	return err
 }
 
+// busy reports whether the load of a slot is held or on its way.
+func (s *slot) busy() bool { return s.held > 0 || s.state == slotLoading }
+
 // busy reports whether a load is held or on its way.
 func (r *expertSlots) busy() bool {
 	for i := range r.slots {
-		if r.slots[i].held > 0 || r.slots[i].state == slotLoading {
+		if r.slots[i].busy() {
 			return true
 		}
 	}
@@ -403,7 +406,7 @@ func (r *expertSlots) next() (id, best int) {
 			continue
 		}
 		if at := r.home[id]; at >= 0 && r.slots[at].block != nil {
-			if s := &r.slots[at]; s.held == 0 && s.state != slotLoading && (s.load < 0 || !slices.Contains(r.requests[:i], s.load)) {
+			if s := &r.slots[at]; !s.busy() && (s.load < 0 || !slices.Contains(r.requests[:i], s.load)) {
 				return id, at
 			}
 			r.hurry(at)
@@ -412,7 +415,7 @@ func (r *expertSlots) next() (id, best int) {
 		best = -1
 		for i := range r.slots {
 			s := &r.slots[i]
-			if s.block == nil || s.held > 0 || s.state == slotLoading || s.load >= 0 && slices.Contains(r.requests, s.load) {
+			if s.block == nil || s.busy() || s.load >= 0 && slices.Contains(r.requests, s.load) {
 				continue
 			}
 			if best < 0 || s.used < r.slots[best].used {

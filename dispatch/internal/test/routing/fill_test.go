@@ -22,6 +22,10 @@ func TestAnIdleModelFillsItsCacheOfExperts(t *testing.T) {
 	// misses are those of passes with tokens that are so far apart, in a model that was idle before if idle is set, and
 	// that keeps its routing if keep is.
 	misses := func(passes, apart int, idle, keep bool) int64 {
+		o := o
+		if keep {
+			o.Routing, _ = dispatch.ReadRouting(dispatch.RoutingFile(folder, skeleton), skeleton) // nil before it is kept
+		}
 		m := dispatchtest.OpenModel(t, dir, o)
 		defer m.Close()
 		if keep {
