@@ -87,6 +87,7 @@ var badInputs = []struct {
 	{"stream_options a list", completions, obj{"prompt": "a", "stream": true, "stream_options": []int{}}, 400, "stream_options", nil, "expected an object"},
 	{"include_usage", completions, obj{"prompt": "a", "stream": true, "stream_options": obj{"include_usage": 1}}, 400, "stream_options.include_usage", nil, "expected a boolean"},
 	{"beams", completions, obj{"prompt": "a", "use_beam_search": true}, 400, "use_beam_search", nil, "not supported"},
+	{"a schema of an unknown type", completions, obj{"prompt": "a", "guided_json": obj{"type": "objct"}}, 400, "guided_json.type", nil, `got "objct", want one of null, boolean`}, // was Go's notation of a list
 	{"guided", completions, obj{"prompt": "a", "guided_regex": "a++"}, 400, "guided_regex", nil, "possessive"},
 
 	{"no messages", chat, obj{}, 400, "messages", nil, "Missing required parameter: 'messages'"},
@@ -155,6 +156,7 @@ var badInputs = []struct {
 
 	{"tokenize a prompt and messages", "/tokenize", obj{"prompt": "a", "messages": hello}, 400, "messages", nil, "'prompt' and 'messages' exclude each other"},
 	{"tokenize nothing", "/tokenize", obj{}, 400, "prompt", nil, "'prompt' or 'messages'"},
+	{"detokenize strings", "/detokenize", obj{"tokens": []string{"a"}}, 400, "tokens", nil, "a list with other items"}, // "expected a list, but got a list"
 	{"detokenize a string", "/detokenize", obj{"tokens": "x"}, 400, "tokens", nil, "a list of token ids"},
 }
 

@@ -29,7 +29,7 @@ type CodedPlan struct {
 // CodedInstead returns the plan with coded weights if a token then reads less from the disk, by a twentieth or more. o are the
 // options that were given to [Planner.Plan], and plan is its result.
 func (p *Planner) CodedInstead(o Options, plan devicemap.Plan) (*CodedPlan, bool) {
-	if !streams(&plan) || o.Quantize != meta.QuantNone || o.Compress == CompressExact || o.keepsCoded() != nil {
+	if !streams(&plan) || plan.DiskBytesPerToken == 0 || o.Quantize != meta.QuantNone || o.Compress == CompressExact || o.keepsCoded() != nil {
 		return nil, false
 	}
 	o.Compress = CompressExact

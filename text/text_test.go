@@ -129,7 +129,7 @@ func TestErrors(t *testing.T) {
 		t.Errorf("no template: %v", err)
 	}
 	for _, names := range [][2]string{{"nonsense", ""}, {"", "nonsense"}, {"none", ""}} {
-		if err := CheckParsers(names[0], names[1]); err == nil || !strings.Contains(err.Error(), "there are apertus") {
+		if err := CheckParsers(names[0], names[1]); err == nil || !strings.Contains(err.Error(), "want one of apertus") {
 			t.Errorf("%q: %v", names, err)
 		}
 	}

@@ -297,6 +297,10 @@ func (f *Fields) IDs(name string, to *[]int32, vocab int) {
 	}
 	var list []int32
 	if json.Unmarshal(raw, &list) != nil || bytes.Contains(raw, []byte("null")) {
+		if TypeName(raw) == "a list" {
+			f.Fail(name, "Invalid type for {}: expected a list of token ids, which are whole numbers, but got a list with other items.")
+			return
+		}
 		f.WrongType(name, "a list of token ids")
 		return
 	}

@@ -28,7 +28,7 @@ func (f *draftFlags) draftTokens() (int, error) {
 	}
 	n, err := strconv.Atoi(f.DraftTokens)
 	if err != nil || n < 0 || n > generate.MaxDraftTokens {
-		return 0, cmdline.Misusef("--draft-tokens is %q; it is auto or between 0 and %d", f.DraftTokens, generate.MaxDraftTokens)
+		return 0, cmdline.Misusef("--draft-tokens: got %q, want auto or a number between 0 and %d", f.DraftTokens, generate.MaxDraftTokens)
 	}
 	if n == 0 {
 		n = -1

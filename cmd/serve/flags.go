@@ -119,7 +119,7 @@ func (f *sizeFlags) options() (dispatch.Options, error) {
 		most  int
 	}{{"--max-model-len", f.MaxModelLen, 0, math.MaxInt32}, {"--max-batch", f.MaxBatch, 0, 1 << 20}, {"--max-batch-tokens", f.MaxTokens, 0, 1 << 20}, {"--threads", f.Threads, 0, 1024}} {
 		if n.value < n.least || n.value > n.most {
-			return o, cmdline.Misusef("%s is %d; it is between %d and %d", n.name, n.value, n.least, n.most)
+			return o, cmdline.Misusef("%s: got %d, want a number between %d and %d", n.name, n.value, n.least, n.most)
 		}
 	}
 	if _, err := kernels.Select(f.CPU); err != nil {

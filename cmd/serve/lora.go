@@ -43,7 +43,7 @@ func (c *adapterFlags) adapters(models ...string) (list []dispatch.Adapter, othe
 		}
 		switch {
 		case !ok || name == "" || dir == "":
-			return nil, nil, cmdline.Misusef("--lora %s: it reads NAME=DIR or MODEL/NAME=DIR", text)
+			return nil, nil, cmdline.Misusef("--lora: got %q, want NAME=DIR or MODEL/NAME=DIR", text)
 		case taken[name]:
 			return nil, nil, cmdline.Misusef("--lora %s: the name %s is taken", text, name)
 		}

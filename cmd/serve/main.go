@@ -22,7 +22,6 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"slices"
 
 	"github.com/alecthomas/kong"
 
@@ -71,9 +70,6 @@ func logged(args []string) int {
 
 // run is main with its surroundings as arguments. It returns the exit status.
 func run(args []string, stdout, stderr io.Writer) int {
-	if len(args) > 0 && args[0] == "help" {
-		args = append(slices.Clone(args[1:]), "--help") // serve help plan
-	}
 	p := cmdline.Program{
 		Name: "serve", Version: "heft " + version, Description: "Serve language models that are bigger than the memory they run on.",
 		Grammar: new(cli), Hints: hints, LookupEnv: os.LookupEnv,

@@ -66,7 +66,7 @@ func TestErrorsAreOneLineWithTheirStatus(t *testing.T) {
 		{"--model " + write("broken/model.gguf", "GGUF\x03\x00\x00\x00"), 1, "the file is cut"}, // which wanted a config.json
 		{"plan " + write("bare/notes.md", "# Notes on models"), 1, "no safetensors file"},
 		{"--model " + half, 1, half},
-		{"--tool-call-parser nope", 2, "there are apertus"},
+		{"--tool-call-parser nope", 2, "want one of apertus"},
 		{"--tool-call-parser nope", 2, "serve: --tool-call-parser: text: tool calls:"},
 		{"--reasoning-parser nope", 2, "serve: --reasoning-parser: text: reasoning:"}, // all errors named both flags
 		{"--dtype float16", 2, "used in place"},

@@ -42,7 +42,7 @@ func skeletonOnHub(ctx context.Context, err error) (*meta.Model, error) {
 	defer client.Close()
 	there, err := client.FetchHeaders(ctx, missing.Repo, missing.Revision)
 	if err != nil {
-		return nil, fmt.Errorf("no folder %s (%w)", missing.Repo, err)
+		return nil, fmt.Errorf("there is no folder %s, and its headers cannot be read from the hub: %w", missing.Repo, err)
 	}
 	slog.Info("planning from headers only", "model", there.Repo, "commit", there.Commit,
 		"shards", len(there.Shards), "fetched", gib(there.Fetched))

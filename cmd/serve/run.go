@@ -143,7 +143,7 @@ func (c *runCmd) deviceLost(err *dispatch.DeviceError) {
 func (c *runCmd) check() error {
 	switch {
 	case c.Port < 0 || c.Port > 65535:
-		return cmdline.Misusef("--port %d: it is between 0 and 65535", c.Port)
+		return cmdline.Misusef("--port: got %d, want a number between 0 and 65535", c.Port)
 	case c.MaxQueue < 0:
 		return cmdline.Misusef("--max-queue is %d; it is at least 0", c.MaxQueue)
 	case c.ShutdownTimeout < 0:

@@ -30,7 +30,7 @@ func TestFlagsAndModelAreCheckedBeforeThePortIsTaken(t *testing.T) {
 		args   []string
 	}{
 		{2, "--max-memory", []string{"--max-memory", "cpu=lots"}},
-		{2, "there are", []string{"--tool-call-parser", "nope"}},
+		{2, "want one of", []string{"--tool-call-parser", "nope"}},
 		{1, missing, []string{"--model", missing}},
 		{1, "address already in use", nil},
 	} {
@@ -84,6 +84,9 @@ func TestHelpIsACommandToo(t *testing.T) {
 	}
 	if out, _ := command(t, 0, "help"); !strings.Contains(out, "Commands:") {
 		t.Errorf("serve help prints %q", out)
+	}
+	if _, stderr := command(t, 2, "help", "paln"); !strings.Contains(stderr, `unknown command "paln"`) { // showed the flags of serve run
+		t.Errorf("serve help paln: %s", stderr)
 	}
 }
 

@@ -57,7 +57,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	}
 	args = allDashed(args)
 	c := new(cli)
-	if slices.Contains(args, "launch") {
+	if slices.Contains(args, "launch") && args[0] != "help" {
 		args, c.Launch.args = runArgs(args)
 	}
 	p := cmdline.Program{Name: "train", Version: "heft " + version, Description: "Fine-tune the models that serve runs.", Hints: hints, Grammar: c, LookupEnv: os.LookupEnv}

@@ -11,6 +11,7 @@ import (
 	"io"
 	"io/fs"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -93,6 +94,11 @@ func (p Program) Run(args []string, stdout, stderr io.Writer) int {
 		return statusFailed
 	}
 	from.app = parser.Model
+	args, err = helped(parser, args)
+	if err != nil {
+		fmt.Fprintf(stderr, "%s: %v (see %s --help)\n", p.Name, err, p.Name)
+		return statusMisuse
+	}
 	parsed, err := parser.Parse(args)
 	if err != nil && strings.Contains(err.Error(), "(short flag)") { // --save-steps -1
 		parsed, err = parser.Parse(joinNegative(args))
@@ -121,6 +127,19 @@ func (p Program) Run(args []string, stdout, stderr io.Writer) int {
 		return statusFailed
 	}
 	return statusDone
+}
+
+// helped returns args with --help for a first word help, as in "help plan".
+func helped(parser *kong.Kong, args []string) ([]string, error) {
+	if len(args) == 0 || args[0] != "help" {
+		return args, nil
+	}
+	for _, c := range parser.Model.Children {
+		if len(args) == 1 || c.Name == args[1] || slices.Contains(c.Aliases, args[1]) {
+			return append(slices.Clone(args[1:]), "--help"), nil
+		}
+	}
+	return nil, fmt.Errorf("help: unknown command %q, want one of %s", args[1], strings.Join(commandsOf(parser), ", "))
 }
 
 // checked keeps the first error of writes, of which kong ignores some.

@@ -33,6 +33,7 @@ func TestUsageErrorsSayWhatTheyGotAndWant(t *testing.T) {
 		"":                     "p: a command is missing, want one of count, colour (see p --help)",
 		"zzz":                  `p: unknown command "zzz", want one of count, colour`,
 		"cont":                 `p: unknown command "cont", did you mean "count"?`,
+		"help zzz":             `p: help: unknown command "zzz", want one of count, colour (see p --help)`,
 		"count --n x":          `p: --n: got "x", want a whole number (see p count --help)`,
 		"count --rate x":       `p: --rate: got "x", want a number (see p count --help)`,
 		"count --shape x":      `p: --shape: got "x", want one of circle, square (see p count --help)`,

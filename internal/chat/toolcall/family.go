@@ -57,7 +57,7 @@ func ByName(name string) (*Family, error) {
 			return newFamily(s, ""), nil
 		}
 	}
-	return nil, fmt.Errorf("toolcall: unknown notation %.40q (there are %s)", name, strings.Join(Names(), ", "))
+	return nil, fmt.Errorf("toolcall: unknown notation %.40q, want one of %s", name, strings.Join(Names(), ", "))
 }
 
 // Names lists the families in alphabetical order.

@@ -5,6 +5,7 @@ import (
 	"math/big"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // reader reads the keywords of one schema.
@@ -82,7 +83,8 @@ func (r *reader) typeNames() ([]string, error) {
 	for _, item := range list {
 		name, ok := item.(string)
 		if !ok || !slices.Contains(typeNames, name) {
-			return nil, fail(join(r.path, "type"), "want one of %v", typeNames)
+			text, _ := json.Marshal(item)
+			return nil, fail(join(r.path, "type"), "got %s, want one of %s", text, strings.Join(typeNames, ", "))
 		}
 		names = append(names, name)
 	}

@@ -84,6 +84,18 @@ func TestPlansNameExactCodes(t *testing.T) {
 	}
 }
 
+// TestCodingIsNotOfferedWhereNothingIsRead: with a limit far below the minimum, the memory of the KV cache holds all weights of
+// a small model, and the log said that coding them would read 0 B instead of 0 B for a token.
+func TestCodingIsNotOfferedWhereNothingIsRead(t *testing.T) {
+	skeleton, o := dispatchtest.ModelShape(t, "dense-405b"), dispatchtest.ServingOptions(700*dispatchtest.GiB) // coded, all fits
+	o.CacheDir = t.TempDir()
+	plan, _ := dispatchtest.PlanShape(t, skeleton, o)
+	plan.DiskBytesPerToken = 0
+	if c, ok := dispatch.NewPlanner(skeleton).CodedInstead(o, plan); ok {
+		t.Errorf("%d instead of 0 bytes a token", c.Plan.DiskBytesPerToken)
+	}
+}
+
 // A pass for several sequences takes as long as for one while weights stream, and a prompt as many
 // passes as its tokens need.
 func TestPredictRun(t *testing.T) {
