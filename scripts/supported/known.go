@@ -76,7 +76,7 @@ func knownTable(out *bytes.Buffer, folder string) error {
 	if err != nil {
 		return err
 	}
-	out.WriteString("| model | weights as published | all in memory | with q8_0 | with q4_0 | least | KV, 1k tokens | from disk a token, 16 / 24 / 64 GiB | the same with q4_0 |\n|---|---|---|---|---|---|---|---|---|\n")
+	out.WriteString("| model | weights as published | all in memory | with q8_0 | with q4_0 | minimum | KV, 1k tokens | from disk per token, 16 / 24 / 64 GiB | the same with q4_0 |\n|---|---|---|---|---|---|---|---|---|\n")
 	for i := range models {
 		if err := models[i].row(out); err != nil {
 			return fmt.Errorf("%s: %w", models[i].Name, err)
