@@ -180,12 +180,14 @@ func gpts() []architecture {
 	return []architecture{
 		{"biogpt", "BioGptForCausalLM", "biogpt", "BioGptDecoderLayer", 0, []int{2}, bioGPT},
 		{"bloom", "BloomForCausalLM", "transformer", "BloomBlock", 1, []int{2}, bloom},
+		{"ctrl", "CTRLLMHeadModel", "transformer", "EncoderLayer", -1, nil, ctrl},
 		{"gpt2", "GPT2LMHeadModel", "transformer", "GPT2Block", 50256, []int{50256}, gpt2},
 		{"gpt_bigcode", "GPTBigCodeForCausalLM", "transformer", "GPTBigCodeBlock", 50256, []int{50256}, gptBigCode},
 		{"gpt_neo", "GPTNeoForCausalLM", "transformer", "GPTNeoBlock", 50256, []int{50256}, gptNeo},
 		{"gpt_neox_japanese", "GPTNeoXJapaneseForCausalLM", "gpt_neox_japanese", "GPTNeoXJapaneseLayer", 31996, []int{31999}, gptNeoXJapanese},
 		{"gpt_neox", "GPTNeoXForCausalLM", "gpt_neox", "GPTNeoXLayer", 0, []int{2}, gptNeoX},
 		{"gptj", "GPTJForCausalLM", "transformer", "GPTJBlock", 50256, []int{50256}, gptJ},
+		{"modernbert-decoder", "ModernBertDecoderForCausalLM", "model", "ModernBertDecoderLayer", 50281, []int{50282}, modernBERTDecoder},
 		{"openai-gpt", "OpenAIGPTLMHeadModel", "transformer", "Block", -1, nil, openAIGPT},
 		{"mpt", "MptForCausalLM", "transformer", "MptBlock", -1, nil, mpt},
 	}

@@ -466,3 +466,28 @@ func TestHeadsOfGPTNeoXJapaneseDivideTheHiddenSize(t *testing.T) {
 	unsupported(t, `{"model_type": "gpt_neox_japanese", "hidden_size": 40, "num_attention_heads": 3}`,
 		"num_attention_heads: 3 does not divide the hidden size of 40")
 }
+
+// TestUnsupportedValuesOfModernBERTDecoderAndCTRL checks the errors of the two.
+func TestUnsupportedValuesOfModernBERTDecoderAndCTRL(t *testing.T) {
+	for config, want := range map[string]string{
+		`{"model_type": "modernbert-decoder", "local_attention": null}`:                     "local_attention: a window of 0 tokens",
+		`{"model_type": "modernbert-decoder", "sliding_window": -1}`:                        "sliding_window: a window of -1 tokens",
+		`{"model_type": "modernbert-decoder", "classifier_activation": "relu3"}`:            `classifier_activation: activation "relu3" is not supported`,
+		`{"model_type": "modernbert-decoder", "hidden_size": 40, "num_attention_heads": 3}`: "num_attention_heads: 3 does not divide the hidden size of 40",
+		`{"model_type": "ctrl", "n_embd": 45, "n_head": 5}`:                                 "n_embd: 45 is odd or not a multiple of the 5 heads",
+	} {
+		unsupported(t, config, want)
+	}
+}
+
+// TestWindowOfModernBERTDecoderIsWhatTransformersSaves: transformers prefers the field that it saves to half of local_attention.
+func TestWindowOfModernBERTDecoderIsWhatTransformersSaves(t *testing.T) {
+	for config, want := range map[string]int{
+		`{"model_type": "modernbert-decoder", "local_attention": 9}`:                      4,
+		`{"model_type": "modernbert-decoder", "local_attention": 9, "sliding_window": 7}`: 7,
+	} {
+		if a := build(t, []byte(config)).Root.Find("model.layers.1.attn").Spec.(*AttentionSpec); a.Window != want {
+			t.Errorf("%s: window %d, want %d", config, a.Window, want)
+		}
+	}
+}

@@ -58,6 +58,8 @@ func TestReferenceTrees(t *testing.T) {
 		switch m.Config.ModelType { // the reference names no class, and device_map="auto" is an error in it
 		case "biogpt":
 			noSplit = []string{"BioGptDecoderLayer"}
+		case "ctrl":
+			noSplit = []string{"EncoderLayer"}
 		case "openai-gpt":
 			noSplit = []string{"Block"}
 		}

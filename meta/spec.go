@@ -40,7 +40,7 @@ func (k Kind) String() string {
 // token and h = what the last block returns:
 //
 //	first block's operand = EmbedNorm(EmbedProject(EmbedScale·x) + Positions[position])
-//	logits                = LogitSoftcap·tanh(LogitScale·Head(NormProject(Norm(h))) / LogitSoftcap)
+//	logits                = LogitSoftcap·tanh(LogitScale·Head(BeforeHead(NormProject(Norm(h)))) / LogitSoftcap)
 //
 // Parts that are not set are left out. Paths are dotted and relative to the node.
 type CausalLMSpec struct {
@@ -56,9 +56,10 @@ type CausalLMSpec struct {
 	// EmbedProject and NormProject, "" for none, are Linears of the embeddings, before positions are added, and of what
 	// Norm leaves, before Head.
 	EmbedProject, NormProject string
-	Layers                    string // ModuleList of Blocks
-	Norm                      string // final norm, "" for none
-	Head                      string // Linear to the vocabulary
+	Layers                    string          // ModuleList of Blocks
+	Norm                      string          // final norm, "" for none
+	BeforeHead                *BeforeHeadSpec // nil for none
+	Head                      string          // Linear to the vocabulary
 
 	AltUp    *AltUpSpec    // hidden states are several streams, of which blocks compute one; nil for one
 	PerLayer *PerLayerSpec // what blocks with a LayerInput get; nil for none
@@ -74,6 +75,13 @@ type CausalLMSpec struct {
 	Vocab, Hidden int // logits of a token, the first rows of Head, and channels of the embeddings and of the operand of Head
 	Context       int // tokens that the config allows for a sequence, rope scaling included
 	Reach         int // tokens that a linear or dynamic rope scaling is made for, if they are more than Context
+}
+
+// BeforeHeadSpec is Norm(Act(Dense(x))) in front of a head (ModernBERT). Dense is a Linear that keeps the width. States that are
+// asked for beside logits, embeddings of texts among them, are the operand x.
+type BeforeHeadSpec struct {
+	Dense, Norm string // dotted paths of the root
+	Act         Activation
 }
 
 // BlockSpec wires one decoder layer. It maps hidden states x to y of the same shape, [tokens, channels]. With a =

@@ -183,6 +183,34 @@ def gpt_neox_japanese(R, llama):
     return c
 
 
+def ctrl(R):
+    heads = R.choice([1, 2, 3, 4, 5] if getattr(R, "wide", False) else [2, 3])
+    return dict(model_type="ctrl", vocab_size=R.choice([60, 64, 71]), n_positions=128, n_embd=heads * R.choice([6, 8, 14]), dff=R.choice([20, 24, 36]), n_layer=R.choice([2, 3]),
+                n_head=heads, layer_norm_epsilon=R.choice([1e-6, 1e-3]), bos_token_id=1, eos_token_id=2, pad_token_id=0,
+                **{R.choice(["dtype", "torch_dtype"]): R.choice(["bfloat16", "float16"])})
+
+
+def modernbert_decoder(R, llama):
+    c = llama(R, "modernbert-decoder", head_dim=False, ropes=("default",))
+    for name in ("num_key_value_heads", "rope_theta", "rope_scaling", "rope_parameters"):
+        c.pop(name, None)
+    n = c["num_hidden_layers"] = R.choice([3, 4])
+    c.update(norm_eps=c.pop("rms_norm_eps"), local_attention=R.choice([4, 9, 16]), norm_bias=R.random() < 0.4, attention_bias=R.random() < 0.4, mlp_bias=R.random() < 0.4,
+             decoder_bias=R.random() < 0.7, classifier_bias=R.random() < 0.4)
+    if "hidden_act" in c:
+        c["hidden_activation"] = c.pop("hidden_act")
+    if R.random() < 0.4:
+        c["classifier_activation"] = R.choice(ACTS)
+    if "dtype" in c:  # as transformers saves it
+        c["layer_types"] = [R.choice(["full_attention", "sliding_attention"]) for _ in range(n - 1)] + ["sliding_attention"]
+        c["rope_parameters"] = dict(full_attention=dict(rope_type="default", rope_theta=50000.0), sliding_attention=dict(rope_type="default", rope_theta=1000.0))
+        if R.random() < 0.5:
+            c["rope_parameters"]["full_attention"].update(rope_type="linear", factor=2.0)
+        return c
+    c.update(global_attn_every_n_layers=R.choice([2, 3]), global_rope_theta=R.choice([160000.0, 500.0]), local_rope_theta=R.choice([10000.0, 100.0]))
+    return c
+
+
 def gpt(R, model_type):
     """GPT-2's relatives, with the fields that their configs have."""
     heads = R.choice([2, 3, 4])
@@ -263,6 +291,8 @@ def plains(llama):
         "jetmoe": (lambda R: jetmoe(R, llama), [1, 2]),
         "opt": (lambda R: opt(R, llama), [2, 9, 10, 13]),
         "gpt_neox_japanese": (lambda R: gpt_neox_japanese(R, llama), [1, 16]),
+        "ctrl": (ctrl, [1, 2]),
+        "modernbert_decoder": (lambda R: modernbert_decoder(R, llama), [1, 2]),
         "persimmon": (lambda R: persimmon(R, llama), [1, 2]),
         "dots1": (lambda R: dots1(R, llama), [1, 2]),
     }

@@ -195,6 +195,9 @@ func (c *compiler) headUnit(n Node, s *meta.CausalLMSpec, width int) error {
 		step.wide, width = width, step.project.out
 		step.cols, nodes = width, append(nodes, root(n, s.NormProject))
 	}
+	if step.before, err = c.beforeHead(n, s.BeforeHead, width, &nodes); err != nil {
+		return err
+	}
 	head, err := c.child(n, "head", s.Head)
 	if err != nil {
 		return err
@@ -302,10 +305,11 @@ func (s *embedStep) scratch(l Limits) int {
 
 // headStep ends a pass with the requested rows.
 type headStep struct {
-	norm    *norm   // nil for none
-	project *linear // of what the norm leaves; nil for none
-	cols    int     // of the operand of head
-	wide    int     // of the operand of project
+	norm    *norm       // nil for none
+	project *linear     // of what the norm leaves; nil for none
+	cols    int         // of the operand of head
+	wide    int         // of the operand of project
+	before  *beforeHead // nil for none
 	head    *linear
 	padded  bool // head has more rows than there are logits
 	scale   float32
@@ -341,11 +345,13 @@ func (s *headStep) run(c *Context) {
 
 // multiply sets logits to the products of x with the head, or with its first rows.
 func (s *headStep) multiply(c scope, logits, x tensor.Tensor) {
+	mark := c.arena.used
+	x = s.before.apply(c, x)
 	if !s.padded {
 		s.head.compute(c, logits, x, 0)
+		c.arena.used = mark
 		return
 	}
-	mark := c.arena.used
 	all := c.arena.take(x.Rows(), s.head.cols())
 	s.head.compute(c, all, x, 0)
 	if c.err == nil {
@@ -440,6 +446,9 @@ func (s *headStep) scratch(l Limits) int {
 	n := floats(rows, s.cols)
 	if s.padded {
 		n += floats(l.Outputs, s.head.cols())
+	}
+	if s.before != nil {
+		n += floats(l.Outputs, s.cols)
 	}
 	if s.project != nil {
 		n += floats(max(rows, l.states()), s.wide) + floats(max(l.Outputs, l.states()), s.wide)
