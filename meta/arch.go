@@ -175,7 +175,7 @@ func glms() []architecture {
 	}
 }
 
-// gpts returns the GPTs of the table that are not OpenAI's newest, BLOOM and MPT.
+// gpts returns the GPTs of the table that are not OpenAI's newest, BLOOM, CTRL, MPT and the decoders of ModernBERT.
 func gpts() []architecture {
 	return []architecture{
 		{"biogpt", "BioGptForCausalLM", "biogpt", "BioGptDecoderLayer", 0, []int{2}, bioGPT},
