@@ -23,6 +23,11 @@ func TestPaddingRow(t *testing.T) {
 		{`"model_type": "falcon", "pad_token_id": 3`, 0},
 		{`"model_type": "phi3"`, 0}, // 32000 is none of the rows
 		{`"model_type": "gpt2", "pad_token_id": 3`, 0},
+		{`"model_type": "mamba", "pad_token_id": 3`, 0},
+		{`"model_type": "ctrl", "pad_token_id": 3`, 0},
+		{`"model_type": "xglm", "d_model": 8, "attention_heads": 2`, 2},
+		{`"model_type": "biogpt"`, 2},
+		{`"model_type": "modernbert-decoder", "pad_token_id": 3`, 4},
 	} {
 		config, err := ReadConfig([]byte("{" + c.fields + ", " + sizes + "}"))
 		if err != nil {
@@ -64,5 +69,16 @@ func TestTablesOfNGramsHaveNoPadding(t *testing.T) {
 	}
 	if tables != 2 {
 		t.Errorf("%d tables, want 2", tables)
+	}
+}
+
+// TestModelsWithoutAPaddingRowLearnItsToken: these lost the gradient of the padding token's embedding, which is often the last
+// token of texts. Their classes in transformers have no padding_idx.
+func TestModelsWithoutAPaddingRowLearnItsToken(t *testing.T) {
+	for _, modelType := range []string{"bloom", "codegen", "falcon_mamba", "gpt_neox_japanese", "mamba", "mpt"} {
+		m := build(t, []byte(`{"model_type": "`+modelType+`", "pad_token_id": 3}`))
+		if s := m.Root.Find(m.Root.Spec.(*CausalLMSpec).Embed).Spec.(*EmbeddingSpec); s.Padding != 0 {
+			t.Errorf("%s: padding %d, want none", modelType, s.Padding)
+		}
 	}
 }
