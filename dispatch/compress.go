@@ -13,13 +13,19 @@ import (
 
 // Compression says when bfloat16 weights are coded in about three quarters of their bytes. Coded weights
 // give the same answers bit for bit.
+//
+// [CompressAuto] codes weights
+//   - if all of them then fit in memory and otherwise would not,
+//   - if all fit anyway and generated tokens are measured to be faster with coded ones,
+//   - if some stay on the disk and an earlier start with [CompressExact] has left them coded in a file,
+//   - else those in memory alone, if a token then reads a tenth less from the disk.
 type Compression uint8
 
 // The choices of compression.
 const (
 	CompressNone  Compression = iota // use weights as stored
-	CompressAuto                     // code them where that makes them fit in memory, is measured to be faster, or was done before
-	CompressExact                    // code all weights that get a tenth smaller or more
+	CompressAuto                     // code them where that pays
+	CompressExact                    // code all weights that get a tenth smaller or more, on the disk in a file of CacheDir
 )
 
 // ParseCompression returns the compression called auto, exact or none.
@@ -148,8 +154,7 @@ func (o Options) withCodes(skeleton *meta.Model) Options {
 	return o
 }
 
-// planCoded is [Planner.Plan] with coded weights if o asks for them, or if they fit in memory and plain ones do
-// not, or are faster there, or if weights stream and an earlier start has coded them in a file.
+// planCoded is [Planner.Plan] with coded weights if o asks for them, or if that pays; see [CompressAuto].
 func (p *Planner) planCoded(o Options) (devicemap.Plan, Options, error) {
 	coded := o
 	coded.coded = true
@@ -172,14 +177,32 @@ func (p *Planner) planCoded(o Options) (devicemap.Plan, Options, error) {
 	if !onDisk(&plan) {
 		return p.planFaster(coded, plan, planned)
 	}
-	smaller, with, err := p.planAs(coded)
-	if err == nil && !onDisk(&smaller) {
-		return smaller, with, nil
+	return p.planSmaller(coded, plan, planned)
+}
+
+// codedSaves is how many times fewer bytes a token must read from the disk if weights in memory are coded, so that they
+// are. It pays for coding them at each start.
+const codedSaves = 1.1
+
+// planSmaller is a plan in which all weights fit in memory because they are coded. Otherwise it is one of coded weights that
+// reads less from the disk than plan does. Weights on the disk are coded only if an earlier start has left them so: a
+// start writes such a file only if it is told to.
+func (p *Planner) planSmaller(coded Options, plan devicemap.Plan, planned Options) (devicemap.Plan, Options, error) {
+	all, with, err := p.planAs(coded)
+	if err == nil && !onDisk(&all) {
+		return all, with, nil
 	}
-	if o.keptCodes {
-		if smaller, with, err = p.planExact(coded); err == nil && smaller.DiskBytesPerToken < plan.DiskBytesPerToken {
-			return smaller, with, nil
+	if ignoreDisk(err) != nil || coded.storedStreams {
+		return plan, planned, nil
+	}
+	if coded.keptCodes {
+		if kept, with, err := p.planExact(coded); err == nil && kept.DiskBytesPerToken < plan.DiskBytesPerToken {
+			return kept, with, nil
 		}
+	}
+	smaller, with, err := p.planInMemory(coded, all)
+	if err == nil && with.coded && codedSaves*float64(smaller.DiskBytesPerToken) <= float64(plan.DiskBytesPerToken) {
+		return smaller, with, nil
 	}
 	return plan, planned, nil
 }
@@ -218,8 +241,10 @@ type Coding struct {
 	// Gain is how many times faster coded weights are than plain ones in memory here, if they are coded for that.
 	Gain float64 `json:"gain,omitempty"`
 	// Kept says that an earlier start has written all coded weights to the cache folder, from which they stream. The first
-	// start does, if some are on the disk.
+	// start does, if some are on the disk and InMemory is false.
 	Kept bool `json:"kept,omitempty"`
+	// InMemory says that weights on the disk are read as stored, and only those in memory are coded.
+	InMemory bool `json:"in_memory,omitempty"`
 }
 
 // CodingOf describes the coded weights of a plan, for the options that Plan returned with it. It
@@ -228,7 +253,8 @@ func CodingOf(skeleton *meta.Model, plan *devicemap.Plan, o *Options) *Coding {
 	if !o.coded {
 		return nil
 	}
-	c := &Coding{Gain: o.gain, LimitBytes: plan.Device(devicemap.CPU).LimitBytes, Fits: !onDisk(plan), Found: o.codedSizes != nil, Kept: o.keptCodes}
+	c := &Coding{Gain: o.gain, LimitBytes: plan.Device(devicemap.CPU).LimitBytes, Fits: !onDisk(plan), Found: o.codedSizes != nil,
+		Kept: o.keptCodes, InMemory: o.unkept != nil}
 	coded := o.codedBytes(skeleton)
 	for _, p := range skeleton.Root.AllParams() {
 		if p.SameAs != nil {

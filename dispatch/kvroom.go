@@ -106,14 +106,15 @@ func (k *kvRoom) takeFree(plan *devicemap.Plan) {
 }
 
 // grown is the size to which the KV cache may grow at the cost of the plan's weights, if requests
-// need it. Converted weights stay, because each pass would convert them again.
+// need it. Converted weights stay, because each pass would convert them again, unless they are coded and
+// can be read as stored.
 func (k *kvRoom) grown(plan *devicemap.Plan) int64 {
 	host := plan.Device(devicemap.CPU)
 	if k.asked || plan.BelowLeast || host.LimitBytes == 0 || host.KVBytes == 0 || !hostmem.Lazy {
 		return host.KVBytes
 	}
 	most := host.KVBytes + max(0, host.LimitBytes-host.Used())
-	if k.options.loadedAs() == meta.QuantNone {
+	if k.options.loadedAs() == meta.QuantNone || k.options.unkept != nil {
 		most += host.WeightsBytes
 	}
 	return max(host.KVBytes, min(most, k.most))

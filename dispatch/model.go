@@ -195,6 +195,7 @@ func (m *Model) residencyOptions() residency.Options {
 		Converted:  o.convertedBytes(m.skeleton),
 		Known:      o.codedSizes,
 		SidecarDir: o.CacheDir,
+		NoLateFile: o.unkept != nil,
 		Away:       m.away,
 		Lender:     o.lending(),
 		Borrows:    func(p *meta.Param) bool { return o.lent[p] },

@@ -148,10 +148,12 @@ type Options struct {
 	coded      bool                  // weights are coded, see Compress
 	codedSizes map[*meta.Param]int64 // of KnownCoding; nil if no earlier start has recorded them
 	canKeep    func() error          // of KnownCoding: why coded weights on the disk cannot be kept; nil if that is unknown
-	unkept     map[*meta.Param]bool  // are stored, as coded weights on the disk cannot be kept
+	unkept     map[*meta.Param]bool  // are stored, as only weights in memory are coded; nil if those on the disk are, too
 	keptCodes  bool                  // of KnownCoding: an earlier start has coded the weights in a file
 	codedSpeed func() float64        // of KnownCoding: how many times faster coded weights are in memory here, 0: not known; nil: not to be asked
 	gain       float64               // what codedSpeed has returned to Plan
+	// storedStreams lets CompressAuto code weights only if all are then in memory, as a self-draft uses stored ones.
+	storedStreams bool
 	// codedColumns is how long the rows of coded matrices are at least.
 	codedColumns int
 	borrows      bool // long passes borrow activations from experts; see keptTokens

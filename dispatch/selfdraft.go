@@ -51,7 +51,12 @@ func PlanSelfDraft(skeleton *meta.Model, draft Options, within func(bytes int64)
 	}
 	d := &SelfDraft{Bytes: full, FullBytes: full, options: draft, devices: all.Map}
 	alone, _, aloneErr := planner.Plan(within(0))
-	plan, o, err := planner.Plan(within(full))
+	beside := func(bytes int64) Options {
+		o := within(bytes)
+		o.storedStreams = true
+		return o
+	}
+	plan, o, err := planner.Plan(beside(full))
 	for err == nil && onDisk(&plan) {
 		var less int64
 		d.lent, less = lendable(skeleton, &plan, &o, &draft)
@@ -59,7 +64,7 @@ func PlanSelfDraft(skeleton *meta.Model, draft Options, within func(bytes int64)
 		if need >= d.Bytes-d.Bytes/64 {
 			break
 		}
-		next, nextOptions, nextErr := planner.Plan(within(need))
+		next, nextOptions, nextErr := planner.Plan(beside(need))
 		if nextErr != nil {
 			break // the plan at hand is good
 		}

@@ -12,33 +12,35 @@ import (
 // planExact is [Planner.Plan] with all weights coded that coding makes smaller. Weights on the disk are coded in a file of
 // CacheDir. Where there can be none, a plan counts them as stored, and those in memory as coded.
 func (p *Planner) planExact(o Options) (devicemap.Plan, Options, error) {
-	skeleton := p.skeleton
 	plan, planned, err := p.planAs(o)
-	if err = ignoreDisk(err); err != nil || len(o.codedOnDisk(skeleton, &plan)) == 0 {
+	if err = ignoreDisk(err); err != nil || len(o.codedOnDisk(p.skeleton, &plan)) == 0 {
 		return plan, planned, err
 	}
 	why := o.keepsCoded()
 	if why == nil {
 		return plan, planned, nil
 	}
-	o.unkept = map[*meta.Param]bool{}
-	for err == nil {
-		more := o.codedOnDisk(skeleton, &plan)
-		if len(more) == 0 {
-			break
-		}
-		maps.Copy(o.unkept, more)
-		if len(o.codedBytes(skeleton)) == 0 { // all of them are on the disk
-			o.coded, o.Compress, o.unkept = false, CompressNone, nil
-			plan, planned, err = p.planAs(o)
-			break
-		}
-		plan, planned, err = p.planAs(o)
-		err = ignoreDisk(err)
-	}
+	plan, planned, err = p.planInMemory(o, plan)
 	if err == nil {
 		plan.Warnings = append(plan.Warnings, fmt.Sprintf("weights on the disk are read as stored, because coded ones cannot be kept: %v", why))
 		planned.planned = &plan
+	}
+	return plan, planned, err
+}
+
+// planInMemory is a plan that codes weights in memory alone: those on the disk are read as stored, and no file is written.
+// all is the plan of o, with all weights coded.
+func (p *Planner) planInMemory(o Options, all devicemap.Plan) (plan devicemap.Plan, planned Options, err error) {
+	o.unkept = map[*meta.Param]bool{}
+	plan = all
+	for more := o.codedOnDisk(p.skeleton, &plan); len(more) > 0 && err == nil; more = o.codedOnDisk(p.skeleton, &plan) {
+		maps.Copy(o.unkept, more)
+		if len(o.codedBytes(p.skeleton)) == 0 { // all of them are on the disk
+			o.coded, o.Compress, o.unkept = false, CompressNone, nil
+			return p.planAs(o)
+		}
+		plan, planned, err = p.planAs(o)
+		err = ignoreDisk(err)
 	}
 	return plan, planned, err
 }

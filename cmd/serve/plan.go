@@ -241,7 +241,10 @@ func codingLine(c *dispatch.Coding, gain float64) string {
 		return fmt.Sprintf("compress: %.1f GB fit in %s, exactly: weights are coded in %.1f GB%s\n", float64(c.PlainBytes)/gb, limit, float64(c.Bytes)/gb, from)
 	}
 	where := ", which the first start writes to --cache-dir"
-	if c.Kept {
+	switch {
+	case c.InMemory:
+		where = ": those in memory are coded, and those on the disk are read as stored"
+	case c.Kept:
 		where = ", which an earlier start has written to --cache-dir"
 	}
 	return fmt.Sprintf("compress: weights of %.1f GB are coded in %.1f GB, exactly%s%s\n", float64(c.PlainBytes)/gb, float64(c.Bytes)/gb, where, from)

@@ -67,7 +67,8 @@ func (e *SidecarError) Unwrap() error { return e.Err }
 
 // startSidecar opens the file of converted weights of units. If there is none and some of them are on
 // the disk tier, it begins one. Otherwise s.sidecar stays nil.
-func (s *Store) startSidecar(units []Unit, folder string) error {
+func (s *Store) startSidecar(units []Unit, o *Options) error {
+	folder := o.SidecarDir
 	if folder == "" {
 		return nil
 	}
@@ -86,6 +87,9 @@ func (s *Store) startSidecar(units []Unit, folder string) error {
 	final := filepath.Join(folder, sideName(s.binding.Checkpoint(), s.quantizer.Format()))
 	c := s.newSidecar(final)
 	if c.checkpoint, err = openSidecar(final, key); err != nil {
+		if !onDisk && o.NoLateFile {
+			return nil
+		}
 		if !onDisk {
 			return s.allowLate(units, key, final, list)
 		}

@@ -69,6 +69,9 @@ type Options struct {
 	// converted weights are on the disk tier, or Budget has no room for them. If SidecarDir is empty, converting weights on
 	// the disk tier is an error, unless Unkept is set.
 	SidecarDir string
+	// NoLateFile keeps the store from beginning a file for converted weights that lose their memory later. Those of an
+	// exact format are then read as stored.
+	NoLateFile bool
 	// Unkept is why there can be no file of converted weights. Those of the disk tier then count as of the cpu tier: what
 	// Budget has no room for is converted again in each pass. SidecarDir must be empty. nil means that there can be one.
 	Unkept error
@@ -201,7 +204,7 @@ func New(root *meta.Module, units []Unit, binding *loader.Binding, devices devic
 	if o.Unkept != nil {
 		s.late.warned.Store(true) // the caller says so
 	}
-	if err := s.startSidecar(units, o.SidecarDir); err != nil {
+	if err := s.startSidecar(units, &o); err != nil {
 		s.Close()
 		return nil, err
 	}
