@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// NewAdminServer returns a server of /debug/pprof for operators. It asks for no key, so let it listen on a
+// NewAdminServer returns a server of /debug/pprof for operators. It needs no key, so let it listen on a
 // loopback address. There it answers to IP addresses, localhost and the hosts of a only. It does not listen yet.
 func NewAdminServer(a Access) *http.Server {
 	mux := http.NewServeMux()

@@ -30,7 +30,7 @@ type Options struct {
 	APIKeys []string // of which a request must bring one; empty: requests need none
 	// Keys are further keys that a request may use, with names and limits; nil means none.
 	Keys *keys.Set
-	// AdminKeys are keys with which clients may also change what is served. If requests need no key, all may.
+	// AdminKeys are keys that also allow changing what is served. If requests need no key, all clients may.
 	AdminKeys []string
 	// LoraDir is the folder below which clients may load LoRA adapters; "": they may not.
 	LoraDir string
@@ -133,7 +133,7 @@ func (s *service) adapterRoutes() []route {
 	return []route{{http.MethodPost, "/v1/load_lora_adapter", admin(a.Load)}, {http.MethodPost, "/v1/unload_lora_adapter", admin(a.Unload)}}
 }
 
-// admin lets requests pass that may change what is served.
+// admin passes requests that may change what is served.
 func admin(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if err := wire.ClientOf(r.Context()).CheckAdmin(); err != nil {

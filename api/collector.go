@@ -12,7 +12,7 @@ import (
 	"github.com/heftai/heft/internal/engine"
 )
 
-// collector reads the engine's and the tiers' counters when they are asked for.
+// collector reads the counters of the engine and the tiers on each scrape.
 type collector struct {
 	engine   *engine.Engine
 	status   func() dispatch.Status
@@ -79,7 +79,7 @@ func newCollector(labels prometheus.Labels, e *engine.Engine, adapters int, stat
 	}
 }
 
-// Collect sends what it reads to ch.
+// Collect sends the counters to ch.
 func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	counter := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, labels...)

@@ -14,7 +14,7 @@ import (
 	"github.com/heftai/heft/api/wire"
 )
 
-// open are the paths besides the page that neither compute nor reveal: no key is asked for there.
+// open are the paths besides the page that neither compute nor reveal data. They need no key.
 var open = map[string]bool{"/health": true, "/ready": true, "/metrics": true, "/version": true, documentPath: true}
 
 // guard lets requests pass that bring one of the keys, and holds those of named ones to their limits. Without keys

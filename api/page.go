@@ -27,7 +27,7 @@ const pageIndex = "page/index.html"
 const pagePolicy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'; require-trusted-types-for 'script'; trusted-types dompurify"
 
-// pagePaths are the paths of the page's files by URL. No key is asked for there.
+// pagePaths maps URLs to the page's files. They need no key.
 var pagePaths = listPage()
 
 func listPage() map[string]string {
@@ -44,7 +44,7 @@ func listPage() map[string]string {
 	return paths
 }
 
-// servePage serves a file of the page. A browser asks each time whether its copy is current.
+// servePage serves a file of the page. Browsers revalidate their copy each time.
 func servePage(name string) http.HandlerFunc {
 	body, err := pageFiles.ReadFile(name)
 	if err != nil {

@@ -68,7 +68,7 @@ func TestPageNamesALostConnection(t *testing.T) {
 	typeIn(t, tab, "Tell me.\r")
 	shows(t, tab, `document.querySelector('.busy .prose')?.textContent.includes('and on') && 'answering'`)
 	f.CloseClientConnections()
-	sameText(t, "the error", shows(t, tab, `document.querySelector('.error')?.textContent`), "The connection broke off.")
+	sameText(t, "the error", shows(t, tab, `document.querySelector('.error')?.textContent`), "The connection was lost.")
 	f.Close()
 	typeIn(t, tab, "Again.\r")
 	sameText(t, "the error", shows(t, tab, `document.querySelectorAll('.error')[1]?.textContent`), "The server cannot be reached.")

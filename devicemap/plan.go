@@ -26,7 +26,7 @@ func (b *Budget) room(kv int64) int64 { return b.Limit - kv - b.fixed() }
 // fixed returns what the budget keeps free whatever is placed.
 func (b *Budget) fixed() int64 { return b.Activations + b.Staging + b.Requests + b.Runtime }
 
-// DevicePlan is what a plan keeps on one device, in bytes.
+// DevicePlan is the memory that a plan uses on one device, in bytes.
 type DevicePlan struct {
 	Device          Device `json:"device"`
 	LimitBytes      int64  `json:"limit_bytes"` // 0 for the disk

@@ -8,7 +8,7 @@ import (
 	"github.com/heftai/heft/internal/backend"
 )
 
-// DeviceUse is what a model uses of a device: of a GPU, or of the host (cpu) in addition to GPUs, for which only
+// DeviceUse counts the use of a device by a model: a GPU, or the host (cpu) in addition to GPUs, for which only
 // BusySeconds is counted.
 type DeviceUse struct {
 	Device devicemap.Device `json:"device"`

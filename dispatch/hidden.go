@@ -77,7 +77,7 @@ func (h *hidden) take(m *Model) (err error) {
 	return err
 }
 
-// Hidden returns what batch row i asked for with [BatchRow].Hidden: one hidden state, or with HiddenAll
+// Hidden returns the hidden states that batch row i requested with [BatchRow].Hidden: one, or with HiddenAll
 // those of all its tokens, one after the other. It returns nil if the row asked for none, and
 // panics if the batch has no row i.
 func (l *Logits) Hidden(i int) []float32 {

@@ -34,7 +34,7 @@ type KVStoreStats struct {
 	Hits, Misses    int64 // pages that were read, and look-ups that found none
 	Damaged         int64 // files that were ignored because they failed a check
 	Written         int64 // pages
-	Dropped         int64 // pages that were not written: too many at once, gone, or an error
+	Dropped         int64 // pages that were not written: the queue was full, the page was evicted, or an error
 	Evicted         int64 // pages
 	ReadBytes       int64
 	WrittenBytes    int64

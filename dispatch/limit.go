@@ -15,7 +15,7 @@ import (
 	"github.com/heftai/heft/internal/topology"
 )
 
-// limited is the state of a model's memory limit. The mutex guards what is not atomic, and is held while the limit changes.
+// limited is the state of a model's memory limit. The mutex guards the fields that are not atomic, and is held while the limit changes.
 // Numbers are bytes of the host's memory.
 type limited struct {
 	sync.Mutex
@@ -38,7 +38,7 @@ type limited struct {
 // falls, it evicts experts, then weights of the cpu tier, which stream from the disk from then on
 // (experts are used in the checkpoint's mapping). Then it shrinks the KV cache to one sequence, and
 // last the memory for requests. It does not evict weights of the unit that computes before that is
-// done. If the limit rises, weights come back in the background; above the plan's limit, weights of
+// done. If the limit rises, weights return in the background; above the plan's limit, weights of
 // the disk tier stay in memory once they were read. Passes continue, and results stay bitwise the
 // same. SetMemoryLimit returns the minimum in bytes, which the model takes at any limit. Any
 // goroutine may call it.
@@ -134,7 +134,7 @@ func (m *Model) NotifyRequests(f func(bytes int64)) {
 	m.limit.requests = append(m.limit.requests, f)
 }
 
-// setOffloaded drops the copies of weights, or lets them come back within the limit.
+// setOffloaded drops the copies of weights, or lets them return within the limit.
 func (m *Model) setOffloaded(offloaded bool) {
 	m.limit.Lock()
 	defer m.limit.Unlock()
@@ -237,13 +237,13 @@ func sharesUnder(host devicemap.DevicePlan, least shares, held, limit int64) sha
 
 // A MemoryLimit is the limit of the host's memory that [Model.FollowLimits] has found, in bytes.
 type MemoryLimit struct {
-	Bytes   int64 // what the model keeps to: the limit, or the minimum if that is more
-	Minimum int64 // what the model needs to run
+	Bytes   int64 // the effective limit: the limit, or the minimum if that is more
+	Minimum int64 // the least memory with which the model runs
 	// Short is by how much the limit is below the minimum. Memory then exceeds the limit.
 	Short int64
 }
 
-// String says what the limit is, in a sentence for a log.
+// String describes the limit in a sentence for a log.
 func (l MemoryLimit) String() string {
 	if l.Short > 0 {
 		return fmt.Sprintf("the memory limit is %s, below the minimum of %s: the model takes the minimum; raise the control group's limit or lower --max-model-len",

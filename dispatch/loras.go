@@ -23,8 +23,8 @@ type adapterPool struct {
 	sync.Mutex
 	clock   uint64      // counts uses
 	held    int64       // bytes of the adapters in memory, and of the activations for them
-	models  []*Model    // that have been asked for an adapter
-	refused []*Model    // that had no room for one since they were last told of some
+	models  []*Model    // that a request wanted an adapter of
+	refused []*Model    // that had no room for an adapter since their last notification
 	waits   []*loraWait // in order of their first refusal
 }
 
@@ -113,7 +113,7 @@ func (m *Model) loraBytes(a Adapter) (bytes, scratch int64, err error) {
 	return heldBytes(from), pages(bound.AdapterBytes()), from.Close()
 }
 
-// heldBytes is what the matrices of an adapter take in memory, each in pages of its own.
+// heldBytes returns the memory of the matrices of an adapter, each in its own pages.
 func heldBytes(a *lora.Adapter) (n int64) {
 	for i := range a.Pairs {
 		p := &a.Pairs[i]

@@ -100,7 +100,7 @@ func (w *loraWait) stop() {
 }
 
 // StopWaiting says that no sequence waits any longer for the adapter called name, for which
-// [Model.NewAdaptedSequence] returned [ErrAdaptersFull]. Otherwise the adapters that were asked for after it wait until
+// [Model.NewAdaptedSequence] returned [ErrAdaptersFull]. Otherwise the adapters that were requested after it wait until
 // it has been used. Any goroutine may call it.
 func (m *Model) StopWaiting(name string) {
 	p := m.pool()

@@ -8,7 +8,7 @@ import (
 )
 
 // RuntimeBytes is the memory that a plan keeps for the Go runtime and the program, which no ledger counts. The row
-// [devicemap.DevicePlan.RuntimeBytes] has what the model's text and description take on top of it.
+// [devicemap.DevicePlan.RuntimeBytes] has the additional memory of the tokenizer and the module tree.
 const RuntimeBytes = 64 << 20
 
 // What a model takes of Go's memory, which a plan adds to RuntimeBytes. Tokenizers of 128256 to 262144 tokens keep 62

@@ -12,7 +12,7 @@ import (
 type MemoryEstimate struct {
 	KVPerToken  int64 // keys and values of a token that every layer sees
 	KVPer1K     int64 // those of a sequence of 1000 tokens, layers with a window counted at their window
-	KVTokens    int   // tokens that All and Least hold: the context, 4096 at most unless o asks
+	KVTokens    int   // tokens that All and Least have room for: o.KVTokens, else the context, at most 4096
 	Activations int64
 	// All is the process with every weight in memory, Least the one that streams what it
 	// can from the disk. Runtime is in both, and with o.Serving what requests take.

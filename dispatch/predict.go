@@ -14,7 +14,7 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// MachineSpeed is what a machine does per second with the threads that compute. 0 means unknown.
+// MachineSpeed has the rates of a machine with the threads that compute. 0 means unknown.
 type MachineSpeed struct {
 	MemoryBytes float64 `json:"memory_bytes_per_second"` // read from memory
 	DiskBytes   float64 `json:"disk_bytes_per_second"`   // read from the checkpoint's files, past the page cache

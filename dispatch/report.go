@@ -27,7 +27,7 @@ type Report struct {
 	Probed *MachineSpeed
 	// Coding is set if the plan codes weights.
 	Coding *Coding
-	// SelfDraft is the draft of the model by itself that was asked for, also where the plan declines it; nil without one.
+	// SelfDraft is the requested self-draft of the model, even if the plan declines it; nil without one.
 	SelfDraft *SelfDraft
 	// DeviceUse is [Model.DeviceUse], for the plan of a model that is loaded.
 	DeviceUse []DeviceUse

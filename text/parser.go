@@ -8,7 +8,7 @@ import (
 	"github.com/heftai/heft/internal/layout"
 )
 
-// ParseOptions are what is known of an answer before it is generated.
+// ParseOptions describe an answer before it is generated.
 type ParseOptions struct {
 	// Prompt is the prompt that the answer continues. Its end tells whether the answer begins
 	// inside reasoning.

@@ -48,7 +48,7 @@ func (a *Accelerator) Precision() tensor.Precision { return a.precision }
 // Scaler returns Config.Scaler, or the one that float16 made, or nil.
 func (a *Accelerator) Scaler() *optim.Scaler { return a.cfg.Scaler }
 
-// NewTape makes a tape whose products are in [Accelerator.Precision], unless o.Autocast asks for
+// NewTape makes a tape whose products are in [Accelerator.Precision], unless o.Autocast sets
 // another one.
 func (a *Accelerator) NewTape(o tensor.Options) *tensor.Tape {
 	if o.Autocast == tensor.Float32 {

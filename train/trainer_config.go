@@ -75,7 +75,7 @@ type TrainingArguments struct {
 	ResumeFrom string
 }
 
-// TrainerConfig is what a [Trainer] works with. Model, ComputeLoss, Optimizer and Train are
+// TrainerConfig configures a [Trainer]. Model, ComputeLoss, Optimizer and Train are
 // required.
 type TrainerConfig[B any] struct {
 	// Accelerator is this rank's. Nil makes one for a world of one. The trainer prepares the

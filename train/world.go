@@ -53,7 +53,7 @@ func (w *World) LocalRank() int {
 func (w *World) Context() context.Context { return w.context() }
 
 // Traffic returns the bytes that this rank has sent to the others and received. Within one process
-// it counts what a transport between processes would send. Any goroutine may call it.
+// it counts the bytes that a transport between processes would send. Any goroutine may call it.
 func (w *World) Traffic() (sent, received int64) {
 	t := w.transport().Traffic()
 	return t.Sent, t.Received

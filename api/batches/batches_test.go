@@ -264,8 +264,8 @@ func TestALineThatIsNoObjectNamesNoGoType(t *testing.T) {
 func TestACommandRejectsACustomIDGivenTwice(t *testing.T) {
 	stream := `{"stream":true}` // a wrong line has an id, too
 	for in, want := range map[string]string{
-		completion(1, "{}") + "\n" + completion(2, "{}") + completion(3, "{}") + completion(2, "{}") + completion(1, "{}"): "in.jsonl:5: custom_id: got that of line 3, want another one for each line",
-		completion(1, stream) + completion(1, "{}"):  "in.jsonl:2: custom_id: got that of line 1,",
+		completion(1, "{}") + "\n" + completion(2, "{}") + completion(3, "{}") + completion(2, "{}") + completion(1, "{}"): "in.jsonl:5: custom_id: got the same as on line 3, want a different one on each line",
+		completion(1, stream) + completion(1, "{}"):  "in.jsonl:2: custom_id: got the same as on line 1,",
 		"not JSON\nnot JSON\n" + completion(1, "{}"): "",
 	} {
 		dir := t.TempDir()

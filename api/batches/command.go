@@ -97,7 +97,7 @@ func (c customIDs) checkUnique(path string) error {
 	if line == 0 {
 		return nil
 	}
-	return fmt.Errorf("batches: %s:%d: custom_id: got that of line %d, want another one for each line", path, line, before)
+	return fmt.Errorf("batches: %s:%d: custom_id: got the same as on line %d, want a different one on each line", path, line, before)
 }
 
 // checkResults fails if the file at path has something else than results: a run would cut it off.

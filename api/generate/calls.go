@@ -17,7 +17,7 @@ import (
 
 // calls are the tool calls that an answer must or may have.
 type calls struct {
-	field    string // that asks for them, for errors
+	field    string // of the request, for errors
 	notation text.CallNotation
 	tools    []tool
 	required bool

@@ -50,7 +50,7 @@ type Opened struct {
 	Close func()     // releases the model, whose engine has stopped; nil: nothing
 }
 
-// A ModelState is what a model of a server is doing.
+// A ModelState is the state of a model of a server.
 type ModelState string
 
 // The states of models.

@@ -9,7 +9,7 @@ import (
 	"github.com/heftai/heft/text"
 )
 
-// Conversation is what a chat endpoint asks the model to answer, in the form of no dialect: a
+// Conversation is a chat that the model continues, independent of any dialect: a
 // dialect with other messages converts them.
 type Conversation struct {
 	text.Conversation

@@ -40,7 +40,7 @@ type Model struct {
 	compiled     *grammars // of constraints; shared with adapters
 }
 
-// Text is what a model's folder has for text. A missing file leaves its field nil.
+// Text is the tokenizer and chat files of a model's folder. The field of a missing file is nil.
 type Text struct {
 	// Tokenizer may be nil: then prompts are token ids and answers have no text.
 	Tokenizer *text.Tokenizer
@@ -59,7 +59,7 @@ func init() {
 		func(m any, e *engine.Engine) { m.(*Model).engine = e })
 }
 
-// Options are what [New] is told about a model. The zero value works.
+// Options are settings for [New]. The zero value works.
 type Options struct {
 	// Name is what requests call the model; "" is the name of its folder.
 	Name string

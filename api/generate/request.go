@@ -60,8 +60,8 @@ type Request struct {
 
 	LogProbs       bool // of generated tokens
 	PromptLogProbs bool // of the prompt's
-	TopLogProbs    int  // likeliest ids beside each generated token
-	TopPrompt      int  // likeliest ids beside each token of the prompt
+	TopLogProbs    int  // most likely ids reported with each generated token
+	TopPrompt      int  // most likely ids reported with each token of the prompt
 }
 
 // EOS returns the ids that end the model's texts: those of generation_config.json, else those

@@ -22,7 +22,7 @@ type Delta struct {
 	// Reasoning and Calls are the parts that are not content, if Request.Parse is set.
 	Reasoning string
 	Calls     []Call
-	// Prompt is the prompt's tokens, where Request.PromptLogProbs asks for them: in the
+	// Prompt is the prompt's tokens, if Request.PromptLogProbs is set: in the
 	// first delta of every choice. The first token has no log-probability.
 	Prompt []Token
 	// Finish is set in a choice's last delta. StopString is the stop string that ended the choice, if one did.
@@ -33,9 +33,9 @@ type Delta struct {
 // Token is an id of an answer or a prompt.
 type Token struct {
 	ID      int32
-	LogProb float32   // if asked for
-	Rank    int32     // of a prompt's token, if asked for: 1 for the likeliest
-	Top     []LogProb // if asked for, likeliest first
+	LogProb float32   // if requested
+	Rank    int32     // of a prompt's token, if requested: 1 for the most likely
+	Top     []LogProb // if requested, most likely first
 	Offset  int       // in code points, where its text begins in that of its choice or prompt
 }
 

@@ -48,7 +48,7 @@ export async function* events(response) {
   try {
     for (;;) {
       const {done, value} = await reader.read().catch(cause => {
-        throw cause.name === 'AbortError' ? cause : new Error('The connection broke off.', {cause});
+        throw cause.name === 'AbortError' ? cause : new Error('The connection was lost.', {cause});
       });
       if (done) return;
       held += value;
@@ -87,6 +87,6 @@ export async function complete({model, messages, settings, signal, onDelta}) {
       if (content || reasoning) onDelta({content: content || '', reasoning: reasoning || ''});
     }
   }
-  if (!whole) throw new Error('The connection broke off.');
+  if (!whole) throw new Error('The connection was lost.');
   return {usage, finish, first: (first - begin) / 1000, seconds: (performance.now() - first) / 1000};
 }

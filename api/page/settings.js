@@ -4,7 +4,7 @@ import {$, el} from './dom.js';
 // name, label, least, most, step
 const fields = [
   ['temperature', 'Temperature', 0, 2, 0.1], ['top_p', 'Top p', 0, 1, 0.05], ['top_k', 'Top k', -1, 100000, 1], ['min_p', 'Min p', 0, 1, 0.01],
-  ['max_tokens', 'Most tokens', 1, 10000000, 1], ['seed', 'Seed', 0, 2 ** 53 - 1, 1], ['repetition_penalty', 'Repetition', 0.1, 2, 0.05],
+  ['max_tokens', 'Max tokens', 1, 10000000, 1], ['seed', 'Seed', 0, 2 ** 53 - 1, 1], ['repetition_penalty', 'Repetition', 0.1, 2, 0.05],
   ['presence_penalty', 'Presence', -2, 2, 0.1], ['frequency_penalty', 'Frequency', -2, 2, 0.1],
 ];
 

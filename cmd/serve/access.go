@@ -10,7 +10,7 @@ import (
 	"github.com/heftai/heft/internal/cmdline"
 )
 
-// accessFlags say who may use the server.
+// accessFlags limit which clients may use the server.
 type accessFlags struct {
 	APIKey      *string `name:"api-key" help:"Require one of these keys; prefer HEFT_API_KEY: command lines are visible." placeholder:"K,…"`
 	AdminKey    string  `name:"admin-key" help:"Allow these keys to load and unload; prefer HEFT_ADMIN_KEY." placeholder:"K,…"`

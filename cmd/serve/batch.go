@@ -63,7 +63,7 @@ func same(a, b string) bool {
 	return err == nil && os.SameFile(x, y)
 }
 
-// Run answers the lines that have no answer yet. A signal ends it; the same command then goes on.
+// Run answers the lines that have no answer yet. After a signal, the same command continues.
 func (c *batchCmd) Run(ctx context.Context, k *kong.Context, stderr cmdline.Diagnostics) error {
 	out, failed, err := c.paths()
 	if err != nil {

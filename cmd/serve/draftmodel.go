@@ -209,7 +209,7 @@ func noteModules(d *draft) {
 	}
 }
 
-// draftOptions are those of a draft model beside a model with the options o.
+// draftOptions returns the options of a draft model for a model with the options o.
 func draftOptions(o dispatch.Options) dispatch.Options {
 	return dispatch.Options{MaxMemory: o.MaxMemory, StrictMemory: true, Threads: o.Threads, Variant: o.Variant, KVDType: o.KVDType,
 		Context: o.Context, MaxSequences: o.MaxSequences, Lazy: o.Lazy, Ledger: o.Ledger,

@@ -194,7 +194,7 @@ func inFloat32(config *meta.Config) (*meta.Model, error) {
 	d := json.NewDecoder(bytes.NewReader(config.Raw()))
 	d.UseNumber()
 	if err := d.Decode(&fields); err != nil {
-		return nil, err // not met: the config was read before
+		return nil, err // cannot happen: the config was read before
 	}
 	setFloat32(fields)
 	if text, ok := fields["text_config"].(map[string]any); ok {

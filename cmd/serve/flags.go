@@ -25,7 +25,7 @@ type modelFlags struct {
 	M     string `arg:"" optional:"" help:"Name the model, as --model does."`
 }
 
-// path is the model that was asked for; "" is the demo.
+// path returns the requested model; "" is the demo.
 func (f *modelFlags) path() (string, error) {
 	if f.Model != "" && f.M != "" && f.Model != f.M {
 		return "", cmdline.Misusef("the model was given twice: %s and --model %s", f.M, f.Model)
@@ -143,7 +143,7 @@ func streamPrompts(s string) (int, error) {
 	return n, nil
 }
 
-// cacheDir is the folder for converted weights that the user asked for, "" for none.
+// cacheDir returns the folder for converted weights, "" for none.
 func cacheDir(asked string) string {
 	if asked == "none" {
 		return ""
@@ -172,7 +172,7 @@ func measurementsDir(asked string) string {
 // dtypeNames are the names that vLLM has besides torch's.
 var dtypeNames = map[string]string{"half": "float16", "float": "float32"}
 
-// dtype is what --dtype asks for, by torch's name, or auto.
+// dtype returns the value of --dtype: torch's name, or auto.
 func (f *sizeFlags) dtype() string {
 	if name, ok := dtypeNames[f.Dtype]; ok {
 		return name

@@ -19,7 +19,7 @@ import (
 // A fleet loads models within one limit of memory. The plans of the models that are loaded are together within it: the
 // rows of the runtime, of requests and of adapters that come and go count once. A model gets what the others leave if all of its weights that would
 // be in memory alone still are. Else idle models are unloaded, those used least recently first. For a model whose
-// minimum does not fit beside models in use, these shrink (see share.go); if that is not enough, it waits until one is idle.
+// minimum does not fit next to models in use, these shrink (see share.go); if that is not enough, it waits until one is idle.
 type fleet struct {
 	ctx     context.Context // of background work
 	command *runCmd
@@ -186,7 +186,7 @@ func (f *fleet) beginDrafter(d *draft) (err error) {
 	return nil
 }
 
-// open loads the i-th model when a request asks for it.
+// open loads the i-th model for a request.
 func (f *fleet) open(ctx context.Context, i int) (*generate.Opened, error) {
 	d, err := f.draft(ctx, i)
 	if err != nil {
@@ -209,7 +209,7 @@ func (f *fleet) open(ctx context.Context, i int) (*generate.Opened, error) {
 	return f.opened(l), nil
 }
 
-// place plans a model that a request asks for: with its draft, which only one that is alone may have, or beside others.
+// place plans a requested model: alone, with its draft if it has one, or next to other models, without.
 func (f *fleet) place(ctx context.Context, d *draft) (devicemap.Plan, dispatch.Options, error) {
 	if f.command.Draft == "" {
 		return f.fit(ctx, d)
@@ -228,7 +228,7 @@ func (f *fleet) setDrafts(bytes int64) {
 	f.drafts = bytes
 }
 
-// fit plans a model beside those that are loaded, of which it may unload idle ones, and waits for that.
+// fit plans a model next to the loaded ones. It may unload idle models, and waits for that.
 func (f *fleet) fit(ctx context.Context, d *draft) (devicemap.Plan, dispatch.Options, error) {
 	alone, options, err := d.planner.Plan(f.within(d, f.limitNow(), f.request.options.StrictMemory))
 	if err != nil {

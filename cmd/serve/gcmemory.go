@@ -62,7 +62,7 @@ func heapBytes(host devicemap.DevicePlan, used int64) (limit, over int64) {
 	return limit, max(0, limit-planned-free)
 }
 
-// restore is for programs that go on.
+// restore is for programs that continue.
 func (h heapLimit) restore() { debug.SetMemoryLimit(h.inherited) }
 
 // logLimit logs a new memory limit.

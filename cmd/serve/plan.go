@@ -103,7 +103,7 @@ func (c *planCmd) addRouting(skeleton *meta.Model, o *dispatch.Options) (curve [
 	return curve, ignored
 }
 
-// plan plans the model, with --draft self beside the draft of itself unless that is not expected to pay.
+// plan plans the model; with --draft self together with its self-draft, unless that is not expected to pay.
 func (c *planCmd) plan(planner *dispatch.Planner, o dispatch.Options) (devicemap.Plan, dispatch.Options, *dispatch.SelfDraft, error) {
 	plan, alone, _, err := c.planSequences(planner, o)
 	o.MaxSequences = alone.MaxSequences
@@ -172,7 +172,7 @@ func servable(path string, skeleton *meta.Model, checkpoint *loader.Checkpoint) 
 	return err
 }
 
-// asked reads the flags: the model, the options, and the rate of the disk, 0 to measure it.
+// asked returns the values of the flags: the model, the options, and the rate of the disk, 0 to measure it.
 func (c *planCmd) asked() (path string, o dispatch.Options, disk float64, err error) {
 	if path, err = c.path(); err != nil {
 		return path, o, disk, err

@@ -89,7 +89,7 @@ func (v *pullView) done(p hub.Progress) {
 	}
 	v.active = kept
 	if !was {
-		return // it was there before, or came in one piece with the news of its hash
+		return // it was in the cache, or arrived in one piece with its hash
 	}
 	v.erase()
 	fmt.Fprintf(v.out, "%s  %s\n", shown(p.File), gib(p.Total))

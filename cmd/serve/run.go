@@ -121,7 +121,7 @@ func (c *runCmd) Run(ctx context.Context, k *kong.Context) error {
 }
 
 // catchSignals returns a context that ends with SIGINT, SIGTERM, or SIGHUP of a terminal that closes. SIGPIPE is
-// ignored: if whatever read the log ends, requests go on without it.
+// ignored: if the reader of the log ends, requests continue.
 func (c *runCmd) catchSignals(ctx context.Context) (context.Context, context.CancelFunc) {
 	signal.Ignore(syscall.SIGPIPE)
 	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}

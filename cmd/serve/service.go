@@ -211,7 +211,7 @@ func (c *runCmd) bind(ctx context.Context, d *draft, plan devicemap.Plan, option
 	if err == nil {
 		l.model.TuneReads(ctx, measurementsDir(c.CacheDir))
 		l.model.KeepRouting(measurementsDir(c.CacheDir), func(err error) { slog.Warn("the routing is not kept for later plans: " + err.Error()) })
-		l.model.Warm(ctx) // beside what is left
+		l.model.Warm(ctx) // within the memory that is left
 		words, err = d.words()
 	}
 	if err == nil {
@@ -236,7 +236,7 @@ func (c *runCmd) bind(ctx context.Context, d *draft, plan devicemap.Plan, option
 	}
 	l.report = newReporter(l.model, l.generator, plan, besideDraft(d.options, plan, d.self))
 	l.report.report.SelfDraft, l.report.report.FitsWith = d.offered, fitBeside(d.planner, l.report.asked, plan, d.self)
-	l.report.report.KVTokens = options.KVTokens // no one asks yet
+	l.report.report.KVTokens = options.KVTokens // no request reads it yet
 	return l, nil
 }
 

@@ -361,7 +361,11 @@ func TestRunRefuses(t *testing.T) {
 		"got --batch 0":                            with("--batch", "0"),
 		"--lora: got \"rank\", want one of":        with("--lora", "rank=3"),
 		`--lora: r: got "x", want a whole number`:  with("--lora", "r=x"),
-		"want r of at least 1":                     with("--lora", "alpha=3"),
+		"r is missing, want r of at least 1":       with("--lora", "alpha=3"), // named three settings
+		"--lora: r: got -2, want at least 1":       with("--lora", "r=-2"),
+		"--lora: alpha: got -1, want a number":     with("--lora", "r=2,alpha=-1"),
+		"--lora: alpha: got NaN, want a number":    with("--lora", "r=2,alpha=nan"), // was trained
+		"--lora: dropout: got 1, want at least 0":  with("--lora", "r=2,dropout=1"),
 		"--merge needs --lora":                     with("--merge"),
 		"there is no model nowhere":                {"--model", "nowhere", "--data", text, "--output", out},
 		"is the folder of the model":               {"--model", dir, "--data", text, "--output", dir},

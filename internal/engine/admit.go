@@ -102,7 +102,7 @@ func (e *Engine) stalled() int {
 	return -1
 }
 
-// makesRoom reports whether a running choice may leave the batch for a waiting one.
+// makesRoom reports whether a running choice may be preempted for a waiting one.
 func (e *Engine) makesRoom() bool { return e.stalled() >= 0 || e.mayYield() || e.mayGive() }
 
 // roomFor moves a running choice to the waiting ones for c. It returns false if c has to wait for one that ends.

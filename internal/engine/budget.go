@@ -6,10 +6,11 @@ import (
 	"time"
 )
 
-// A budget bounds what a draft model may lose: whether it pays is learnt by asking it, which takes time that its
-// guesses may not save. It begins with some passes, fills with a small part of the time of all passes and with what
-// guesses save, and asking empties it. A draft model is not asked while it is overdrawn. So the draft model has never lost more
-// than firstCredit passes, allowance of all the time, and what was asked of it when it overdrew.
+// A budget bounds the time that a draft model may lose. Only running the draft model shows whether it pays, and that
+// takes time that its guesses may not save. The budget starts with the time of some passes. A small part of the time of
+// all passes and the time that guesses save are added; the time of the draft model is subtracted. While the budget is
+// negative, the draft model does not run. It therefore never loses more than firstCredit passes, the share allowance of
+// all time, and the run that overdrew the budget.
 type budget struct {
 	balance float64       // seconds, at most mostCredit passes
 	plain   float64       // seconds of a pass without guesses; 0: not known
@@ -20,7 +21,7 @@ type budget struct {
 	judged      int // passes until they are compared
 }
 
-// ErrDraftSlow is why an engine goes on without a draft model that does not make up for what its memory costs.
+// ErrDraftSlow is the reason why an engine drops a draft model whose guesses save less time than its memory costs.
 var ErrDraftSlow = errors.New("engine: the draft model's guesses save less time than the memory that it takes costs")
 
 // judgedPasses is after how many passes the gain of a draft model is compared with Options.DraftNeeds.
@@ -47,7 +48,7 @@ func (e *Engine) took(begin time.Time, draft bool) time.Duration {
 	return time.Since(begin)
 }
 
-// affords reports whether the draft model may be asked.
+// affords reports whether the budget allows to run the draft model.
 func (e *Engine) affords() bool { return e.options.DraftTokens > 0 || e.drafter.balance >= 0 }
 
 // affordsReading reports whether a draft model may compute n tokens of a prompt for an answer of at most left tokens, though it
@@ -65,7 +66,7 @@ func (d *drafter) rowsAtOnce() int {
 	return math.MaxInt
 }
 
-// A guessed is what a pass has verified.
+// A guessed counts the guesses that a pass has verified.
 type guessed struct {
 	choices int // that the pass was to yield a token of
 	guesses int // all that it verified

@@ -33,7 +33,7 @@ type chain struct {
 	before []float32 // what the jobs take, where the module before has not returned it in one piece
 }
 
-// A chainJob is what a row of a pass asks of one module.
+// A chainJob is the work of one module for a row of a pass.
 type chainJob struct {
 	row    int // of the chain's pass
 	seq    *chainSequence

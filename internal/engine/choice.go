@@ -18,10 +18,10 @@ type choice struct {
 	max        int // how many tokens there may be in all
 	src        sample.Source
 	constraint Constraint   // nil: any id may follow
-	mask       []uint64     // what constraint said for the next token; nil: not asked yet
+	mask       []uint64     // the constraint's mask for the next token; nil: not computed yet
 	unscored   int          // forced tokens whose log-probability is not known: the last of tokens
 	seq        Sequence     // nil unless running
-	restoring  *atomic.Bool // nil unless the prefix is being read; true when it is there
+	restoring  *atomic.Bool // nil unless the prefix is being read; true when it is read
 	attached   bool         // it had its pages once
 	lacks      bool         // its adapter had no room since memory was last freed
 	queues     bool         // its adapter has had no room, and the model keeps a turn for it

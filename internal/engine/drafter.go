@@ -19,8 +19,8 @@ type drafter struct {
 	sampler *sample.Sampler
 	passes  draft.Recent
 	ready   bool       // its weights are loaded
-	idle    int        // passes since it was asked
-	pause   int        // passes after which it is asked again
+	idle    int        // passes since it ran
+	pause   int        // passes after which it runs again
 	right   [2]float64 // the part of first guesses that are right, the recent ones counted more; [1] where a model that joins has most of the text
 	told    [2]int     // how many are known, up to a number
 	top     []sample.LogProb
@@ -337,7 +337,7 @@ func (c *choice) leaveDrafter() {
 	}
 }
 
-// draftFailed goes on without the draft model.
+// draftFailed drops the draft model.
 func (e *Engine) draftFailed(err error) {
 	if e.ctx.Err() != nil {
 		return

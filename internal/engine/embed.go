@@ -20,11 +20,11 @@ const (
 // HiddenStates are the results of a pass of a model that can return hidden states:
 // Logits may have this method too.
 type HiddenStates interface {
-	// Hidden is the hidden state that row i asked for. It is valid until the next pass.
+	// Hidden returns the hidden state of row i. It is valid until the next pass.
 	Hidden(i int) []float32
 }
 
-// checkEmbed rejects an embedding request that also asks for tokens.
+// checkEmbed rejects an embedding request that also requests tokens.
 func (r *Request) checkEmbed() error {
 	switch {
 	case r.Embed > PoolMean:

@@ -2,7 +2,7 @@ package engine
 
 import "slices"
 
-// A joiner is a Model that takes hidden states of another model beside tokens: a module for multi-token
+// A joiner is a Model that takes hidden states of another model in addition to tokens: a module for multi-token
 // prediction. As a draft model it follows the model: from the hidden state at a token and from the token behind it,
 // it guesses the next one; and from its own hidden state and that guess, one more.
 type joiner interface {
@@ -18,7 +18,7 @@ func joins(m Model) int {
 	return 0
 }
 
-// MaxStates is the most hidden states of a choice that wait until a draft model that joins is asked.
+// MaxStates is the most hidden states of a choice that are kept for the next run of a draft model that joins.
 const MaxStates = 2 * (MaxDraftTokens + 1)
 
 // following is what a choice keeps for a draft model that joins. second has the tokens that the draft model has read, each
@@ -77,7 +77,7 @@ func (e *Engine) followed(c *choice, i, end int, logits Logits) {
 		d.toRead(c, first, v)
 		return
 	}
-	if over := len(c.states) + len(v) - MaxStates*d.width; over > 0 { // the draft model was not asked for long
+	if over := len(c.states) + len(v) - MaxStates*d.width; over > 0 { // the draft model did not run for a long time
 		c.leaveDrafter()
 		old := min(over, len(c.states))
 		c.states, v = slices.Delete(c.states, 0, old), v[over-old:]

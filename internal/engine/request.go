@@ -49,7 +49,7 @@ type Request struct {
 	// Options.DraftTokens. The answer does not depend on it.
 	Prediction []int32
 
-	// Embed asks for an embedding of the prompt in place of a continuation. MaxTokens is 0
+	// Embed requests an embedding of the prompt instead of a continuation. MaxTokens is 0
 	// then. The answer is one event.
 	Embed Pooling
 }
@@ -65,15 +65,15 @@ const (
 	FinishError  Reason = "error"  // a forward pass failed
 )
 
-// NoToken stands in Event.Token where an event brings none.
+// NoToken is the value of Event.Token in an event without a token.
 const NoToken int32 = -1
 
 // Event is a step of one choice: a token, or the prompt's log-probabilities.
 type Event struct {
 	Choice  int
 	Token   int32            // NoToken if there is none
-	LogProb float32          // of Token, if asked for
-	Top     []sample.LogProb // likeliest ids at its place, if asked for
+	LogProb float32          // of Token, if requested
+	Top     []sample.LogProb // the most likely ids at its position, if requested
 	// Prompt has an entry for each id of the prompt (the first of them zero: nothing
 	// comes before it). It is in choice 0's first event, which brings no token.
 	Prompt []Scored

@@ -9,7 +9,7 @@ import (
 )
 
 // A choice whose prefix is read from a store has a place, and takes part in no pass until that is done: the
-// others go on. It is preempted as others are, which cancels the reading.
+// others continue. It is preempted as others are, which cancels the reading.
 
 // lingering is the part of the last pass's time, 1/lingering, for which the next one waits for a choice whose
 // prefix is being read: without its prompt in the pass it may wait for long.

@@ -12,7 +12,7 @@ import (
 // the template changes them.
 var ErrUnstable = errors.New("data: the template changes the answers, so they cannot be located in its text")
 
-// GenerationTemplate is a [Template] that may mark what the assistant says.
+// GenerationTemplate is a [Template] that may mark the assistant's texts.
 type GenerationTemplate interface {
 	Template
 	// RenderGenerations renders a conversation without the header of a next answer. It returns the
@@ -101,7 +101,7 @@ func settled(ranges []answerRange, full string, spans [][2]int) [][2]int {
 	return out
 }
 
-// answers locates what the assistant says.
+// answers locates the assistant's texts.
 func (c *chatText) answers(marked [][2]int, last bool) ([]answerRange, error) {
 	c.roles = make([]string, len(c.messages))
 	for i, raw := range c.messages {

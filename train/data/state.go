@@ -10,7 +10,7 @@ import (
 
 // LoaderPosition is the position of a loader: what a second loader over the same data, made and prepared
 // alike, needs to continue with the next batch. [Loader.Position] returns it and [Loader.Restore] takes
-// it. It shares no memory with the loader, and stays valid while that goes on. It has a plain JSON form,
+// it. It shares no memory with the loader, and stays valid while the loader continues. It has a plain JSON form,
 // in base64 where bytes are.
 type LoaderPosition struct {
 	// Iteration is [Loader.Iteration], and Epoch that of a [SeedableRandomSampler], nil for other
@@ -28,7 +28,7 @@ type LoaderPosition struct {
 	Global     []byte   `json:"global,omitempty"`
 }
 
-// progress is what is known of the walk under way. A loader shares it with those that
+// progress is the state of the current iteration. A loader shares it with those that
 // SkipFirstBatches made of it.
 type progress struct {
 	started *LoaderPosition // nil between walks

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"iter"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -97,6 +98,21 @@ func checkAdapter(flag, dir string) error {
 	return misusef("--lora %s: %w", flag, err)
 }
 
+// checkLoRA checks the numbers of --lora. Comparisons with NaN are false.
+func checkLoRA(c model.LoRAConfig, flag string) error {
+	switch {
+	case c.R == 0:
+		return misusef("--lora %s: r is missing, want r of at least 1, such as r=16", flag)
+	case c.R < 1:
+		return misusef("--lora: r: got %d, want at least 1", c.R)
+	case !(c.Alpha >= 0 && c.Alpha <= math.MaxFloat32):
+		return misusef("--lora: alpha: got %g, want a number of at least 0", c.Alpha)
+	case !(c.Dropout >= 0 && c.Dropout < 1):
+		return misusef("--lora: dropout: got %g, want at least 0 and less than 1", c.Dropout)
+	}
+	return nil
+}
+
 // parseLoRA reads --lora: r=16,alpha=32,dropout=0.1,rslora,targets=q_proj+v_proj,….
 func parseLoRA(s string) (model.LoRAConfig, error) {
 	c := model.LoRAConfig{}
@@ -143,8 +159,8 @@ func parseLoRA(s string) (model.LoRAConfig, error) {
 	if len(c.Layers) > 0 && len(c.Targets) == 0 {
 		return c, misusef("--lora: layers needs targets, such as targets=q_proj+v_proj,layers=%d", c.Layers[0])
 	}
-	if c.R < 1 || c.Alpha < 0 || c.Dropout < 0 || c.Dropout >= 1 {
-		return c, misusef("--lora %s: want r of at least 1, alpha of at least 0 and a dropout below 1", s)
+	if err := checkLoRA(c, s); err != nil {
+		return c, err
 	}
 	if c.Alpha == 0 {
 		c.Alpha = float64(c.R)

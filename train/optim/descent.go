@@ -213,7 +213,7 @@ func (d *Descent) ZeroGrad() {
 
 // Step steps every parameter that has a gradient. If a gradient has the wrong length, Step fails
 // and steps nothing. If the values of a [Stored] parameter cannot be read or written, it fails
-// after it stepped those before; after [Descent.KeepState] the next Step then goes on.
+// after it stepped those before; after [Descent.KeepState] the next Step then continues.
 func (d *Descent) Step() error {
 	for i, g := range d.groups {
 		for j, p := range g.Params {
