@@ -16,10 +16,11 @@ import (
 	"github.com/heftai/heft/internal/lora"
 )
 
-// A fleet loads models within one limit of memory. The plans of the models that are loaded are together within it: the
-// rows of the runtime, of requests and of adapters that come and go count once. A model gets what the others leave if all of its weights that would
-// be in memory alone still are. Else idle models are unloaded, those used least recently first. For a model whose
-// minimum does not fit next to models in use, these shrink (see share.go); if that is not enough, it waits until one is idle.
+// A fleet loads models within one memory limit. The plans of all loaded models together are within it; the runtime,
+// requests and adapters on demand count once. A new model uses the free memory if as many of its weights stay in memory
+// as when it runs alone. Otherwise idle models are unloaded, least recently used first. If the minimum of the new model
+// does not fit next to models in use, these shrink (see share.go). If that is not enough, the new model waits until one
+// is idle.
 type fleet struct {
 	ctx     context.Context // of background work
 	command *runCmd
@@ -59,8 +60,8 @@ func newFleet(ctx context.Context, c *runCmd, w request) (*fleet, error) {
 	return f, f.addAdapters()
 }
 
-// addAdapters makes the adapters that --lora gives to other models than the first one known, and those of
-// --lora-dir, each as one of the model that its config names.
+// addAdapters registers the adapters of --lora for other models than the first, and those of --lora-dir, each for the
+// model that its config names.
 func (f *fleet) addAdapters() error {
 	names, memory, err := f.command.dynamic(f.start, len(f.request.others) > 0)
 	if err != nil {
@@ -85,14 +86,14 @@ func (f *fleet) addAdapters() error {
 	return nil
 }
 
-// limitNow is the limit of the host's memory.
+// limitNow returns the current limit of the host's memory.
 func (f *fleet) limitNow() int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.limit
 }
 
-// setLimit changes the limit of the host's memory. taken is what the plans take, where that may be more.
+// setLimit changes the limit of the host's memory. taken is the memory of the plans, which may be more.
 func (f *fleet) setLimit(limit, taken int64) {
 	f.mu.Lock()
 	f.limit = limit
@@ -104,7 +105,7 @@ func (f *fleet) setLimit(limit, taken int64) {
 	}
 }
 
-// notifyRequests has call called with the memory for requests whenever the limit of the host's memory changes.
+// notifyRequests calls call with the memory for requests whenever the limit of the host's memory changes.
 func (f *fleet) notifyRequests(call func(n int64)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -39,7 +39,7 @@ func (s *service) close() {
 	s.prompts.Close() // the models have written to it
 }
 
-// A request is the models with their options, as the command line says.
+// A request has the models and options of the command line.
 type request struct {
 	models  []servedModel
 	eager   bool // the first model is loaded at the start
@@ -89,8 +89,8 @@ func (c *runCmd) request() (w request, err error) {
 	return w, err
 }
 
-// build loads the first model, unless only --models-dir names models, and wires HTTP. When it returns, the background
-// has begun to read weights, unless Lazy is set.
+// build loads the first model, unless only --models-dir names models, and wires HTTP. Unless Lazy is set, it starts to
+// read weights in the background.
 func (c *runCmd) build(ctx context.Context, w request) (*service, error) {
 	prompts, err := c.kvStoreFlags.open()
 	if err != nil {

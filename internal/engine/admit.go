@@ -15,7 +15,7 @@ func (e *Engine) admit() {
 		e.freed = true
 	}
 	if e.blocked && !e.freed && !e.makesRoom() {
-		return // what did not fit before does not fit now
+		return // nothing became free since the last failure
 	}
 	if e.freed {
 		for _, c := range e.waiting {
@@ -119,9 +119,8 @@ func (e *Engine) park() bool {
 	return true
 }
 
-// setAside frees the pages of a choice whose stream is stalled. When its reader goes on, it waits for a place like a
-// request that comes now: otherwise many slow readers would come before all new requests. The caller removes it from
-// the running choices.
+// setAside frees the pages of a choice whose stream is stalled. When its reader continues, the choice queues like a new
+// request; otherwise many slow readers would precede all new requests. The caller removes it from the running choices.
 func (e *Engine) setAside(c *choice) {
 	c.parked = true
 	e.number(c)

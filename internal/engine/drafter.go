@@ -21,22 +21,22 @@ type drafter struct {
 	ready   bool       // its weights are loaded
 	idle    int        // passes since it ran
 	pause   int        // passes after which it runs again
-	right   [2]float64 // the part of first guesses that are right, the recent ones counted more; [1] where a model that joins has most of the text
-	told    [2]int     // how many are known, up to a number
+	right   [2]float64 // share of first guesses that are right, recent ones counted more; [1] is for a model that joins and has most of the text
+	told    [2]int     // how many first guesses right counts, up to a bound
 	top     []sample.LogProb
 
 	budget
 
-	asked  []*choice // whose next tokens are being guessed
-	nexts  []float64 // the chances that their next guesses are right
+	asked  []*choice // choices whose next tokens are being guessed
+	nexts  []float64 // the probabilities that their next guesses are right
 	inPass []*choice // one for each of rows
 	rows   []Row
 	reader
 }
 
 const (
-	// firstRight is assumed of first guesses before one is known, as if of firstWeight guesses; firstGuesses is how
-	// many count later, in effect.
+	// firstRight is the assumed share of right first guesses before any is known, with the weight of firstWeight
+	// guesses. firstGuesses is the effective number of guesses that count later.
 	firstRight                = 0.7
 	firstWeight, firstGuesses = 4, 32
 	// promptShare bounds the tokens that a draft model computes before its first guess, as a multiple of
@@ -44,8 +44,8 @@ const (
 	promptShare = 32
 	// shortPass is the most tokens of a row in a pass whose duration is typical of guessing.
 	shortPass = 16
-	// again is the number of passes after which a draft model that was too slow is asked again. It doubles up to
-	// mostAgain while that shows that it is too slow still.
+	// again is the number of passes after which a draft model that was too slow is tried again. It doubles up to
+	// mostAgain while the model stays too slow.
 	again, mostAgain = 64, 1024
 )
 
@@ -60,7 +60,7 @@ func newDrafter(m Model) drafter {
 	return d
 }
 
-// loaded reports whether the draft model need not load weights first.
+// loaded reports whether the draft model's weights are loaded.
 func (d *drafter) loaded() bool {
 	if !d.ready {
 		m, ok := d.model.(interface{ Ready() bool })
@@ -79,11 +79,11 @@ func (d *drafter) noteFirst(c *choice, right bool) {
 	d.right[i] += (v - d.right[i]) / float64(firstWeight+d.told[i])
 }
 
-// rightOf is the chance that the first guess for c is right.
+// rightOf returns the probability that the first guess for c is right.
 func (d *drafter) rightOf(c *choice) float64 { return d.right[d.informed(c)] }
 
-// ask replaces the guesses of choices by the draft model's, where those are more probably right and
-// worth their time. base is the number of tokens of the pass without guesses.
+// ask runs the draft model for choices whose guesses are less likely to be right than the draft model's, if
+// that is worth its time. base is the number of tokens of the pass without guesses.
 func (e *Engine) ask(base int) {
 	d := &e.drafter
 	if d.model == nil || !d.loaded() || !e.affords() {
@@ -126,8 +126,9 @@ func (e *Engine) ask(base int) {
 	}
 }
 
-// keepWorthy drops choices for which one more guess is not worth its part of a pass of the draft model, which makes
-// one for all that are asked. next returns how many guesses a choice has, and the chance that they and the next one are right.
+// keepWorthy drops choices from d.asked for which one more guess is not worth its share of a pass of the draft model,
+// which makes one guess for each. next returns how many guesses a choice has, and the probability that they and the
+// next one are all right.
 func (e *Engine) keepWorthy(base int, next func(c *choice) (int, float64)) {
 	d := &e.drafter
 	most := draft.MaxTokens
@@ -150,7 +151,7 @@ func (e *Engine) keepWorthy(base int, next func(c *choice) (int, float64)) {
 	d.asked = d.asked[:draft.Worth(&e.drafts.costs, base, len(e.drafts.offering), d.nexts, d.passes.Seconds())]
 }
 
-// chance is that of all guesses to be right.
+// chance returns the probability that all guesses are right.
 func (c *choice) chance() float64 {
 	p := 1.0
 	for _, q := range c.chances {

@@ -18,18 +18,17 @@ type Options struct {
 	ChunkTokens    int  // prompt tokens of a step in which others decode; 0 means 512, or any number if the model amortises
 	MaxLogitRows   int  // rows of logits of a step, at least MaxBatch; 0 means 64, at most the model's limit
 	MaxQueue       int  // choices that may wait beyond those that run; 0 means 1024, below 0 none
-	OneByOne       bool // tokens that a constraint forces pass one at a time, too; the answers are the same
-	// DraftTokens is how many guessed tokens a pass verifies for each choice: 0 as many as measured to be
-	// fastest, below 0 none, else at most so many. Answers do not depend on it.
+	OneByOne       bool // compute tokens that a constraint forces one per pass, too; answers are the same
+	// DraftTokens is the most guessed tokens that a pass verifies for each choice. 0 means the number that is measured
+	// to be fastest, and a negative value none. Answers do not depend on it.
 	DraftTokens int
 	// Draft is a smaller or faster model of the same vocabulary that guesses tokens where the text does
-	// not repeat itself; nil: there is none. The engine uses it as it uses its model.
+	// not repeat itself; nil means none. The engine's goroutine owns it.
 	Draft Model
-	// DraftNeeds is how many times as fast the guesses of Draft must make generation, because the model is that much slower
-	// beside it; 0 if it is not. Where they do not, and DraftTokens is 0, the engine goes on without Draft.
+	// DraftNeeds is the speedup that the guesses of Draft must bring, because the model has less memory with Draft and is
+	// that much slower; 0 means none. If the speedup is smaller, and DraftTokens is 0, the engine drops Draft.
 	DraftNeeds float64
-	// DraftFailed is called once, with the reason, when the engine goes on without Draft: a pass failed, or ErrDraftSlow. Draft is
-	// not used any more.
+	// DraftFailed is called once when the engine drops Draft, with the reason: the error of a pass, or ErrDraftSlow.
 	DraftFailed func(error)
 	Observer    Observer
 }
@@ -96,7 +95,7 @@ type Engine struct {
 	service    time.Duration // a choice's time in the batch, averaged
 
 	// Below: the goroutine's own.
-	fixed    func(draft bool) time.Duration // what passes take instead of measured times; nil but in tests
+	fixed    func(draft bool) time.Duration // durations of passes for tests; nil: measured
 	sampler  *sample.Sampler
 	running  []*choice // oldest first
 	waiting  []*choice // oldest first
@@ -114,14 +113,14 @@ type Engine struct {
 	drafter  drafter
 	page     int // tokens of a page, or of a context without pages
 	restored chan struct{}
-	lingers  bool          // the reading of a prefix has begun since the last pass
+	lingers  bool          // a prefix has begun to be read since the last pass
 	passed   time.Duration // the time of the last pass
 	sharing  bool          // the model shares the memory of adapters
 
 	adapterRoom atomic.Bool // another model may have left some
 }
 
-// variant is the kernel variant that model computes with, or "" if it does not say.
+// variant returns the kernel variant of model, or "" if it is unknown.
 func variant(model Model) string {
 	if m, ok := model.(interface{ Kernels() dispatch.Kernels }); ok {
 		return m.Kernels().Variant
@@ -157,14 +156,14 @@ func New(model Model, options Options) *Engine {
 	return e
 }
 
-// Limit is the most tokens that a prompt and its continuation may have together: the
-// model's context, or what the pages hold if that is less.
+// Limit returns the most tokens that a prompt and its continuation may have together: the
+// model's context, or the capacity of the pages if that is less.
 func (e *Engine) Limit() int { return e.limit }
 
-// Places is how many choices may run and wait together: beyond, Submit is overloaded.
+// Places returns how many choices may run and wait together. Submit rejects more.
 func (e *Engine) Places() int { return e.options.MaxBatch + e.options.MaxQueue }
 
-// Slots is how many choices run at once.
+// Slots returns how many choices run at once.
 func (e *Engine) Slots() int { return e.options.MaxBatch }
 
 // Submit queues a request. It ends when ctx does. Errors: *RequestError and
