@@ -285,7 +285,9 @@ func (p *pool) patient(i int) bool {
 	if i/p.looks > p.yields {
 		return false
 	}
-	runtime.Gosched()
+	if len(p.workers) >= runtime.GOMAXPROCS(0) { // else there is a processor for other goroutines
+		runtime.Gosched()
+	}
 	return true
 }
 
