@@ -23,10 +23,19 @@ type MachineSpeed struct {
 	Operations32 float64 `json:"operations_32_bit_per_second"`
 	Operations16 float64 `json:"operations_16_bit_per_second"`
 	Operations8  float64 `json:"operations_8_bit_per_second"`
+	// Products32, Products16 and Products8 are the same rates by the number of tokens, which ascends, with weights that come
+	// from memory. If they are empty, products of any number of tokens have the rates above.
+	Products32 []ProductSpeed `json:"products_32_bit"`
+	Products16 []ProductSpeed `json:"products_16_bit"`
+	Products8  []ProductSpeed `json:"products_8_bit"`
+	// Floats is the number of float32 per second that operations besides products read and write, and OperationSeconds the time that
+	// an operation takes whatever its size.
+	Floats           float64 `json:"floats_per_second"`
+	OperationSeconds float64 `json:"operation_seconds"`
 }
 
-// Probe measures the machine with o's threads and kernels. It takes 0.6 seconds and at most memory
-// bytes; with less than 32 MiB the speed of memory stays unknown. It measures the disk by reading
+// Probe measures the machine with o's threads and kernels. It takes 0.8 seconds and at most memory
+// bytes; with less than 32 MiB the speed of memory stays unknown, and the rates of products by tokens with it. It measures the disk by reading
 // files of the checkpoint, which may be nil. o.Ledger counts the memory.
 func Probe(ctx context.Context, o Options, checkpoint *loader.Checkpoint, memory int64) (MachineSpeed, error) {
 	var ledger *hostmem.Ledger
@@ -42,7 +51,10 @@ func Probe(ctx context.Context, o Options, checkpoint *loader.Checkpoint, memory
 		return MachineSpeed{}, err
 	}
 	rounded := o.Precision == PrecisionAuto
-	s := MachineSpeed{Operations32: r.ComputeFor("float32", false), Operations16: r.ComputeFor("bfloat16", rounded), Operations8: r.ComputeFor(meta.Conversions()[0].String(), rounded)}
+	eight := meta.Conversions()[0].String()
+	s := MachineSpeed{Operations32: r.ComputeFor("float32", false), Operations16: r.ComputeFor("bfloat16", rounded), Operations8: r.ComputeFor(eight, rounded)}
+	s.Products32, s.Products16 = productSpeeds(r.ByTokensFor("float32", false)), productSpeeds(r.ByTokensFor("bfloat16", rounded))
+	s.Products8, s.Floats, s.OperationSeconds = productSpeeds(r.ByTokensFor(eight, rounded)), r.FloatsPerSecond, r.OperationSeconds
 	if n := len(r.Memory); n > 0 {
 		s.MemoryBytes = r.Memory[n-1].BytesPerSecond
 	}
@@ -93,9 +105,10 @@ const predictedPrompt = 8
 // device has no measured speed, only DiskBytesPerToken is set.
 //
 // The disk bounds loading. The first token reads the weights that the prompt touches from disk, then
-// computes. A later token takes as long as the slower of two reads that overlap: its weights from
-// memory, and those that stream from disk; then the experts that are missing are read. The KV cache
-// is not counted.
+// computes. A later token takes as long as the slower of two that overlap: computing, which waits for
+// memory, and reading the weights that stream from disk; then the experts that are missing are read.
+// Reading the KV cache is not counted. Experts multiply few tokens each, so they have the rate of few
+// tokens if s has rates by tokens.
 func Predict(skeleton *meta.Model, plan devicemap.Plan, dtype string, s MachineSpeed) ModelSpeed {
 	disk := float64(plan.DiskBytesPerToken)
 	out := ModelSpeed{DiskBytesPerToken: &disk}
@@ -107,8 +120,7 @@ func Predict(skeleton *meta.Model, plan devicemap.Plan, dtype string, s MachineS
 	if seconds := m.step(1); seconds != nil && *seconds > 0 {
 		out.TokensPerSecond = known(1 / *seconds)
 	}
-	touched := m.touched(predictedPrompt)
-	if read, compute := quotient(touched, s.DiskBytes), m.compute(touched, predictedPrompt); read != nil && compute != nil {
+	if read, compute := quotient(m.touched(predictedPrompt), s.DiskBytes), m.compute(tokenPass{tokens: predictedPrompt, logits: 1}); read != nil && compute != nil {
 		out.FirstTokenSeconds = known(*read + *compute)
 	}
 	return out
@@ -134,9 +146,9 @@ func PredictRun(skeleton *meta.Model, plan devicemap.Plan, dtype string, s Machi
 		out.TokensPerSecond = known(float64(r.Sequences) / *seconds)
 	}
 	total := 0.0
-	for left := r.PromptTokens; left > 0 && r.BatchTokens > 0; left -= r.BatchTokens {
-		n := min(left, r.BatchTokens)
-		ahead, wait := slower(quotient(m.streamed, s.DiskBytes), m.compute(m.touched(n), n)), quotient(m.missed(n), s.DiskBytes)
+	for at := 0; at < r.PromptTokens && r.BatchTokens > 0; at += r.BatchTokens {
+		n := min(r.PromptTokens-at, r.BatchTokens)
+		ahead, wait := slower(quotient(m.streamed, s.DiskBytes), m.compute(tokenPass{tokens: n, logits: 1, seen: at})), quotient(m.missed(n), s.DiskBytes)
 		if ahead == nil || wait == nil {
 			return out
 		}
@@ -156,6 +168,9 @@ type costModel struct {
 	streamed float64 // of these, what every pass reads from the disk
 	elements float64 // of weights
 	rate     float64 // operations per second
+	load     workload
+	products []ProductSpeed // of weights as they are in memory
+	kind     float64        // bytes of one of the weights of products
 }
 
 // newCostModel returns false if a device has no measured speed.
@@ -170,12 +185,16 @@ func newCostModel(skeleton *meta.Model, plan devicemap.Plan, dtype string, s Mac
 		return nil, false
 	}
 	m := &costModel{skeleton: skeleton, plan: plan, speed: s, dtype: dtype, weights: float64(step), rate: s.Operations32}
-	m.elements = m.weights / bytesOfWeight(skeleton, dtype)
+	m.elements, m.load = m.weights/bytesOfWeight(skeleton, dtype), workloadOf(skeleton)
+	m.products, m.kind = s.Products32, 4
 	switch f, converted := quantized(dtype); {
 	case converted && !f.Row().Exact:
 		m.rate = cmp.Or(s.Operations8, s.Operations32)
+		if eight := meta.Conversions()[0]; len(s.Products8) > 0 {
+			m.products, m.kind = s.Products8, float64(eight.BlockBytes())/float64(eight.BlockColumns())
+		}
 	case bytesOfWeight(skeleton, dtype) <= 2:
-		m.rate = s.Operations16
+		m.rate, m.products, m.kind = s.Operations16, s.Products16, 2
 	}
 	m.streamed = float64(plan.DiskBytesPerToken) - m.missed(1)
 	return m, true
@@ -198,18 +217,37 @@ func (m *costModel) touched(n int) float64 {
 	return m.weights + experts(m.skeleton, n)*scale(m.skeleton, m.dtype)
 }
 
-// compute is the time to compute n tokens with weights in memory.
-func (m *costModel) compute(touched float64, n int) *float64 {
-	return slower(quotient(touched, m.speed.MemoryBytes), quotient(2*m.elements*float64(n), m.rate))
+// compute is the time to compute a pass with weights in memory.
+func (m *costModel) compute(p tokenPass) *float64 {
+	if seconds, ok := m.byTokens(p); ok {
+		return known(seconds)
+	}
+	return slower(quotient(m.touched(p.tokens), m.speed.MemoryBytes), quotient(2*m.elements*float64(p.tokens), m.rate))
+}
+
+// byTokens is compute from rates of products by their tokens. ok is false if these are unknown.
+func (m *costModel) byTokens(p tokenPass) (seconds float64, ok bool) {
+	if m.speed.MemoryBytes <= 0 {
+		return 0, false
+	}
+	rates := productRates{m.products, m.rate, (bytesOfWeight(m.skeleton, m.dtype) - m.kind) / m.speed.MemoryBytes}
+	return m.load.seconds(&m.speed, &rates, p)
+}
+
+// decode is the time to compute a pass in which n sequences generate a token each, with weights in memory.
+func (m *costModel) decode(n int) *float64 {
+	if seconds, ok := m.byTokens(tokenPass{tokens: n, logits: n}); ok {
+		return known(seconds)
+	}
+	return quotient(m.touched(n)-m.missed(n), m.speed.MemoryBytes)
 }
 
 // step is the time of a pass in which n sequences generate a token each. Weights that stream are
 // read ahead while others compute. Experts that are missing are known only after their router has
 // run.
 func (m *costModel) step(n int) *float64 {
-	missed := m.missed(n)
-	ahead := slower(quotient(m.touched(n)-missed, m.speed.MemoryBytes), quotient(m.streamed, m.speed.DiskBytes))
-	wait := quotient(missed, m.speed.DiskBytes)
+	ahead := slower(m.decode(n), quotient(m.streamed, m.speed.DiskBytes))
+	wait := quotient(m.missed(n), m.speed.DiskBytes)
 	if ahead == nil || wait == nil {
 		return nil
 	}

@@ -49,7 +49,7 @@ func togetherPerSecond(skeleton *meta.Model, plan devicemap.Plan, dtype string, 
 		return 0
 	}
 	read := quotient(m.streamed+m.missed(n), s.DiskBytes)
-	compute := m.compute(m.touched(n), n)
+	compute := m.compute(tokenPass{tokens: n, logits: n})
 	if read == nil || compute == nil || *read+*compute == 0 {
 		return 0
 	}

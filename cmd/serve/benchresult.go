@@ -133,6 +133,15 @@ func (r *benchResult) expect(m *dispatch.Model) {
 	set(&speed.Operations32, r.computed("float32", false))
 	set(&speed.Operations16, r.computed("bfloat16", r.Precision != "high"))
 	set(&speed.Operations8, r.computed(meta.Conversions()[0].String(), r.Precision != "high"))
+	speed.Products32 = r.byTokens("float32", false)
+	speed.Products16 = r.byTokens("bfloat16", r.Precision != "high")
+	speed.Products8 = r.byTokens(meta.Conversions()[0].String(), r.Precision != "high")
+	set(&speed.Floats, r.roof(func(p *probe.Rates) float64 { return p.FloatsPerSecond }))
+	for _, roof := range r.Roofs { // a thread that slept makes one of them long
+		if v := roof.OperationSeconds; speed.OperationSeconds == 0 || v > 0 && v < speed.OperationSeconds {
+			speed.OperationSeconds = v
+		}
+	}
 	if len(r.Roofs) > 0 {
 		run := dispatch.Run{PromptTokens: r.PromptTokens, BatchTokens: m.BatchLimits().Tokens, Sequences: r.Batch}
 		p := dispatch.PredictRun(m.Skeleton(), m.PlanWith(r.Batch, r.PromptTokens+r.DecodeTokens), loadedAs(m.LoadedAs(), ""), speed, run)
@@ -151,13 +160,35 @@ func (r *benchResult) expect(m *dispatch.Model) {
 
 // computed is the mean rate of products with weights of a format and tokens that are rounded or not.
 func (r *benchResult) computed(format string, rounded bool) *float64 {
+	return r.roof(func(p *probe.Rates) float64 { return p.ComputeFor(format, rounded) })
+}
+
+// roof is the mean of a number that was measured before and after, nil if it was not.
+func (r *benchResult) roof(of func(*probe.Rates) float64) *float64 {
 	var list []float64
 	for _, roof := range r.Roofs {
-		if v := roof.ComputeFor(format, rounded); v > 0 {
+		if v := of(roof); v > 0 {
 			list = append(list, v)
 		}
 	}
 	return mean(list)
+}
+
+// byTokens are the mean rates of products by their tokens, as those of computed.
+func (r *benchResult) byTokens(format string, rounded bool) (speeds []dispatch.ProductSpeed) {
+	if len(r.Roofs) == 0 {
+		return nil
+	}
+	for i, first := range r.Roofs[0].ByTokensFor(format, rounded) {
+		rate := r.roof(func(p *probe.Rates) float64 {
+			if list := p.ByTokensFor(format, rounded); i < len(list) {
+				return list[i].OperationsPerSecond
+			}
+			return 0
+		})
+		speeds = append(speeds, dispatch.ProductSpeed{Tokens: first.Tokens, Operations: *rate})
+	}
+	return speeds
 }
 
 // against says how a measured number compares with its prediction.

@@ -18,7 +18,7 @@ import (
 
 // devicesCmd is serve devices.
 type devicesCmd struct {
-	Probe     bool   `help:"Measure memory, arithmetic and the fastest way to read weights (0.6 s)."`
+	Probe     bool   `help:"Measure memory, arithmetic and the fastest way to read weights (0.8 s)."`
 	ProbeFile string `help:"Also measure the disk, by reading this large file." placeholder:"FILE"`
 	CacheDir  string `name:"cache-dir" help:"Keep measurements here (default: heft in the user cache)." placeholder:"DIR|none"`
 	JSON      bool   `name:"json" help:"Print one JSON object."`

@@ -36,7 +36,10 @@ type kind struct {
 }
 
 // kinds are what prompts of most models compute, with either precision.
-var kinds = []kind{{dtype: meta.Float32}, {dtype: meta.BFloat16}, {dtype: meta.BFloat16, rounded: true}, {dtype: meta.BFloat16, format: meta.Conversions()[0], rounded: true}}
+var kinds = []kind{{dtype: meta.Float32}, {dtype: meta.BFloat16}, generating, {dtype: meta.BFloat16, format: meta.Conversions()[0], rounded: true}}
+
+// generating is the kind from which the time of an operation is derived.
+var generating = kind{dtype: meta.BFloat16, rounded: true}
 
 // weights is the name of the format of the weights.
 func (k kind) weights() string {
@@ -46,12 +49,12 @@ func (k kind) weights() string {
 	return k.dtype.String()
 }
 
-// compute measures the products of all kinds with the kernels that passes use.
-func compute(ctx context.Context, o Options, variant string) (rates []ComputeRate, err error) {
+// compute measures the products of all kinds with the kernels that passes use, and other operations.
+func (r *Rates) compute(ctx context.Context, o Options, variant string) (err error) {
 	threads := o.Threads[len(o.Threads)-1]
 	b, err := cpu.New(cpu.Options{Threads: threads, Variant: variant, Ledger: o.Ledger, Arena: &hostmem.Arena{Ledger: o.Ledger, Size: 128 << 20}})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer func() {
 		if closed := b.Close(); err == nil {
@@ -59,18 +62,21 @@ func compute(ctx context.Context, o Options, variant string) (rates []ComputeRat
 		}
 	}()
 	for _, k := range kinds {
-		rates = append(rates, ComputeRate{Weights: k.weights(), Rounded: k.rounded, Variant: variant, Threads: threads})
+		r.Compute = append(r.Compute, ComputeRate{Weights: k.weights(), Rounded: k.rounded, Variant: variant, Threads: threads})
 	}
 	for range computeRounds { // apart, as a neighbour on the machine may be at work
 		for i, k := range kinds {
 			rate, err := k.rate(ctx, b, o, variant)
 			if err != nil {
-				return nil, fmt.Errorf("probe: %w", err)
+				return fmt.Errorf("probe: %w", err)
 			}
-			rates[i].OperationsPerSecond = max(rates[i].OperationsPerSecond, rate)
+			r.Compute[i].OperationsPerSecond = max(r.Compute[i].OperationsPerSecond, rate)
 		}
 	}
-	return rates, nil
+	if err := r.byTokens(ctx, b, o, variant); err != nil {
+		return fmt.Errorf("probe: %w", err)
+	}
+	return nil
 }
 
 // rate returns the operations per second of the fastest product on b.
@@ -131,20 +137,26 @@ func rowsWithin(memory int64, threads int) int {
 }
 
 // matrix returns weights that are zeros.
-func (k kind) matrix(b *cpu.Backend, rows int, variant string) (w backend.Matrix, err error) {
-	if k.format == meta.QuantNone {
-		w.Tensor, err = b.New(k.dtype, rows, productCols)
+func (k kind) matrix(b *cpu.Backend, rows int, variant string) (backend.Matrix, error) {
+	w, size, err := k.shape(rows, variant)
+	if err != nil {
 		return w, err
+	}
+	data, err := b.New(meta.Uint8, size)
+	w.Data = data.Data
+	return w, err
+}
+
+// shape returns a matrix without data, and the size of that.
+func (k kind) shape(rows int, variant string) (backend.Matrix, int, error) {
+	w := backend.Matrix{Tensor: tensor.Tensor{DType: k.dtype, Rank: 2, Dims: [tensor.MaxRank]int{rows, productCols}}}
+	if k.format == meta.QuantNone {
+		return w, int(w.Bytes()), nil
 	}
 	c, err := cpu.NewConverter(k.format, 1, variant)
 	if err != nil {
-		return w, err
+		return w, 0, err
 	}
-	part, size, err := c.Converted(backend.Part{Matrix: backend.Matrix{Tensor: tensor.Tensor{DType: k.dtype, Rank: 2, Dims: [tensor.MaxRank]int{rows, productCols}}}})
-	if err != nil {
-		return w, err
-	}
-	data, err := b.New(meta.Uint8, int(size))
-	part.Data = data.Data
-	return part.Matrix, err
+	part, size, err := c.Converted(backend.Part{Matrix: w})
+	return part.Matrix, int(size), err
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync/atomic"
 	"time"
+	"unsafe"
 
 	"github.com/heftai/heft/internal/hostmem"
 	"github.com/heftai/heft/internal/kernels/fetch"
@@ -133,4 +134,14 @@ func peak(ctx context.Context, roof *roof.Roof, n int) float64 {
 			}
 		}
 	})
+}
+
+// aligned is the part of data that begins and ends with cache lines.
+func aligned(data []byte) []byte {
+	const line = 64
+	skip := -int(uintptr(unsafe.Pointer(unsafe.SliceData(data)))) & (line - 1)
+	if skip >= len(data) {
+		return nil
+	}
+	return data[skip : skip+(len(data)-skip)&^(line-1)]
 }

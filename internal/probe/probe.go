@@ -15,7 +15,7 @@ import (
 
 // Limit is the maximum duration of Run, apart from delays caused by the machine. The slices add up
 // to less.
-const Limit = 610 * time.Millisecond
+const Limit = 810 * time.Millisecond
 
 const (
 	memorySlice  = 80 * time.Millisecond  // for all thread counts together
@@ -55,6 +55,11 @@ type Rates struct {
 	Compute []ComputeRate `json:"compute"` // one per kind of product
 	Peaks   []PeakRate    `json:"peaks"`   // one per kind of product that the processor supports
 	Disk    *DiskRate     `json:"disk"`    // nil if no file was read
+	// OperationSeconds is the time that an operation takes whatever its size: threads begin, memory streams begin, and the last
+	// thread ends. FloatsPerSecond is the rate at which an operation that is no product reads and writes numbers. Both are 0 with
+	// little memory.
+	OperationSeconds float64 `json:"operation_seconds"`
+	FloatsPerSecond  float64 `json:"floats_per_second"`
 }
 
 // A MemoryRate is the bandwidth at which threads together read uncached memory.
@@ -71,6 +76,8 @@ type ComputeRate struct {
 	Threads int    `json:"threads"`
 	// OperationsPerSecond counts multiplications and additions: two per weight and token.
 	OperationsPerSecond float64 `json:"operations_per_second"`
+	// ByTokens are the rates of products of fewer and more tokens, whose weights come from memory. There are none with little memory.
+	ByTokens []TokensRate `json:"by_tokens,omitempty"`
 }
 
 // A PeakRate is the rate at which threads together compute a kind of product on values in
@@ -108,6 +115,16 @@ func (r *Rates) ComputeFor(weights string, rounded bool) float64 {
 	return 0
 }
 
+// ByTokensFor returns the rates of products by their tokens, as ComputeFor.
+func (r *Rates) ByTokensFor(weights string, rounded bool) []TokensRate {
+	for _, c := range r.Compute {
+		if c.Weights == weights && c.Rounded == rounded {
+			return c.ByTokens
+		}
+	}
+	return nil
+}
+
 // PeakOf returns the operations per second of a kind of product, or 0 if the processor does not
 // support it.
 func (r *Rates) PeakOf(name string) float64 {
@@ -138,7 +155,7 @@ func Run(ctx context.Context, o Options) (*Rates, error) {
 		return nil, err
 	}
 	most := o.Threads[len(o.Threads)-1]
-	if r.Compute, err = compute(ctx, o, set.Name); err != nil {
+	if err = r.compute(ctx, o, set.Name); err != nil {
 		return nil, err
 	}
 	for _, roof := range roof.Roofs() {

@@ -64,6 +64,20 @@ func TestRates(t *testing.T) {
 	if r.Compute[0].Threads != 2 || r.Compute[0].Variant != kernels.Names()[0] {
 		t.Errorf("compute: %+v", r.Compute)
 	}
+	for _, c := range r.Compute {
+		if len(c.ByTokens) != len(tokenCounts) {
+			t.Errorf("%s: rates by tokens are %+v", c.Weights, c.ByTokens)
+		}
+		for i, rate := range c.ByTokens {
+			if plausible(c.Weights, rate.OperationsPerSecond); rate.Tokens != tokenCounts[i] {
+				t.Errorf("%s: rate %d is of %d tokens", c.Weights, i, rate.Tokens)
+			}
+		}
+	}
+	plausible("floats", r.FloatsPerSecond)
+	if r.OperationSeconds < 0 || r.OperationSeconds > 1 {
+		t.Errorf("an operation takes %v s", r.OperationSeconds)
+	}
 	plausible("disk", r.Disk.BytesPerSecond)
 	if r.Disk.File != path || r.Disk.Bytes < 1<<20 {
 		t.Errorf("disk: %+v", r.Disk)
@@ -79,7 +93,7 @@ func TestEveryVariantComputes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if r.Memory != nil || r.Disk != nil || r.Compute[1].Variant != name || r.ComputeFor("q8_0", true) <= 0 {
+		if r.Memory != nil || r.Disk != nil || r.Compute[1].Variant != name || r.ComputeFor("q8_0", true) <= 0 || r.ByTokensFor("q8_0", true) != nil || r.FloatsPerSecond != 0 {
 			t.Errorf("%s without memory and files: %+v", name, r)
 		}
 	}

@@ -113,6 +113,40 @@ func TestPromptsOfConvertedWeightsHaveTheirRate(t *testing.T) {
 	}
 }
 
+// TestExpertsWerePredictedAtTheRateOfWholePrompts: a prompt of a mixture was predicted at the rate of products of all its
+// tokens, and a generated token without the time of operations: prompts up to four times too early.
+func TestExpertsWerePredictedAtTheRateOfWholePrompts(t *testing.T) {
+	m := mixture(t)
+	const (
+		maps    = 3 * (2*64*64 + 2*64*32 + 8*64) // of attention, and routers
+		head    = 256 * 64
+		experts = 3 * 8 * 3 * 64 * 96
+		floats  = 3 * ((64 + 64) + 2*(64+32) + (64 + 64) + (64 + 8) + 2*(64+2*96) + 2*(96+64)) // of a token
+	)
+	s := dispatch.MachineSpeed{MemoryBytes: 1e9, DiskBytes: 1e9, Operations16: 512e6, Floats: 1e9, OperationSeconds: 1e-3,
+		// 2, 8 and 32 ns per weight of 1, 16 and 64 tokens; 1,000 ns of 256 tokens of large matrices
+		Products16: []dispatch.ProductSpeed{{Tokens: 1, Operations: 1e9}, {Tokens: 16, Operations: 4e9}, {Tokens: 64, Operations: 4e9}}}
+	fixed := 3*(6+8)*1e-3 + 2e-3
+	// All experts are chosen by 128 tokens, of which each multiplies 32.
+	const n = 128
+	chosen := 1 - math.Pow(0.75, n)
+	rows := n * 0.25 / chosen
+	want := 1e-9*(maps*(32+(1000-32)*64/192.)+head*2+experts*chosen*(8+24*(rows-16)/48)) + (n*floats*10+2*n*(n-1)/2*12)/1e9 + fixed
+	run := dispatch.PredictRun(m, planFor(t, m, "cpu"), "", s, dispatch.Run{PromptTokens: n, BatchTokens: n, Sequences: 1})
+	near(t, "prompt", run.FirstTokenSeconds, want)
+	near(t, "tokens a second", run.TokensPerSecond, 1/(1e-9*2*(maps+head+experts/4)+floats*10/1e9+fixed))
+
+	// Two passes of half the tokens see as many positions.
+	half := dispatch.PredictRun(m, planFor(t, m, "cpu"), "", s, dispatch.Run{PromptTokens: n, BatchTokens: n / 2, Sequences: 1})
+	if *half.FirstTokenSeconds <= want {
+		t.Errorf("in two passes: %v s, in one: %v s", *half.FirstTokenSeconds, want)
+	}
+	// Weights of half the size take half the time to read from memory.
+	s.Products8, s.Operations8 = s.Products16, s.Operations16
+	eight := dispatch.PredictRun(m, planFor(t, m, "cpu"), "q4_0", s, dispatch.Run{PromptTokens: n, BatchTokens: n, Sequences: 1})
+	near(t, "tokens a second in 4.5 bits of 8.5", eight.TokensPerSecond, 1/((2e-9-4./8*1e-9)*(maps+head+experts/4)+floats*10/1e9+fixed))
+}
+
 func TestPredictSaysWhatIsNotKnown(t *testing.T) {
 	m := mixture(t)
 	memory := dispatch.MachineSpeed{MemoryBytes: 1e6, Operations16: 1e12}
@@ -147,7 +181,7 @@ func TestProbe(t *testing.T) {
 	}
 	defer checkpoint.Close()
 	s, err := dispatch.Probe(context.Background(), dispatch.Options{Threads: 1, Ledger: new(dispatch.Ledger)}, checkpoint, 32<<20)
-	if err != nil || s.MemoryBytes <= 0 || s.DiskBytes <= 0 || min(s.Operations32, s.Operations16, s.Operations8) <= 0 {
+	if err != nil || s.MemoryBytes <= 0 || s.DiskBytes <= 0 || min(s.Operations32, s.Operations16, s.Operations8, s.Floats) <= 0 || len(s.Products16) == 0 {
 		t.Errorf("%+v, error %v", s, err)
 	}
 	if s, err = dispatch.Probe(context.Background(), dispatch.Options{}, nil, -5); err != nil || s.MemoryBytes != 0 || s.DiskBytes != 0 {

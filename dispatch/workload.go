@@ -1,0 +1,176 @@
+package dispatch
+
+import (
+	"math"
+	"slices"
+
+	"github.com/heftai/heft/internal/probe"
+	"github.com/heftai/heft/meta"
+)
+
+// A ProductSpeed is the rate of products that multiply weights by so many tokens at once, with weights that come from memory.
+type ProductSpeed struct {
+	Tokens     int     `json:"tokens"`
+	Operations float64 `json:"operations_per_second"`
+}
+
+// productSpeeds are rates that were measured, with the number of tokens ascending.
+func productSpeeds(rates []probe.TokensRate) (list []ProductSpeed) {
+	for _, r := range rates {
+		list = append(list, ProductSpeed{r.Tokens, r.OperationsPerSecond})
+	}
+	return list
+}
+
+// secondsPerWeight returns how long products take for each weight that multiplies so many tokens, between measured numbers
+// of tokens by interpolation; beyond the last, products are as fast as those of the last. ok is false if speeds are unknown.
+func secondsPerWeight(speeds []ProductSpeed, tokens float64) (seconds float64, ok bool) {
+	if len(speeds) < 2 || slices.ContainsFunc(speeds, func(s ProductSpeed) bool { return s.Tokens < 1 || s.Operations <= 0 }) {
+		return 0, false
+	}
+	of := func(s ProductSpeed) (float64, float64) {
+		return float64(s.Tokens), 2 * float64(s.Tokens) / s.Operations
+	}
+	tokens = max(tokens, float64(speeds[0].Tokens))
+	for i := 1; i < len(speeds); i++ {
+		n, high := of(speeds[i])
+		if tokens > n {
+			continue
+		}
+		first, low := of(speeds[i-1])
+		return low + (high-low)*(tokens-first)/(n-first), true
+	}
+	n, high := of(speeds[len(speeds)-1])
+	return high * tokens / n, true
+}
+
+// passesOfActivation is how often a pass reads or writes each number that a product takes or makes, in norms, gates, packing and
+// sums. It makes predictions meet measurements, of dense models and mixtures alike.
+const passesOfActivation = 10
+
+// workload is what the tokens of a pass compute.
+type workload struct {
+	dense      float64 // weights that every token multiplies
+	head       float64 // of the map to the vocabulary, which the last token multiplies
+	mixtures   []mixtureLoad
+	floats     float64 // numbers that products of one token take and make
+	operations float64 // of a pass, which wait for each other
+	heads      float64 // of attention, in all layers
+}
+
+// mixtureLoad is a stack of experts.
+type mixtureLoad struct {
+	weights float64 // of all
+	share   float64 // that one token chooses
+}
+
+// workloadOf counts what passes of m compute.
+func workloadOf(m *meta.Model) (w workload) {
+	stacked := map[*meta.Module]float64{} // experts that a token chooses
+	for _, node := range m.Root.Walk() {
+		if s, ok := node.Spec.(*meta.MoESpec); ok && s.Count > 0 {
+			for _, stack := range node.ExpertStacks(s) {
+				stacked[stack] = min(float64(s.TopK)/float64(s.Count), 1)
+			}
+		}
+	}
+	var head *meta.Module
+	if s, ok := m.Root.Spec.(*meta.CausalLMSpec); ok && s.Head != "" {
+		if head = m.Root.Find(s.Head); head != nil {
+			head = head.Resolve()
+		}
+	}
+	for _, node := range m.Root.Walk() {
+		w.operations += operationsOf(node.Kind)
+		if s, ok := node.Spec.(*meta.AttentionSpec); ok {
+			w.heads += float64(s.Heads)
+		}
+		for _, p := range node.Params {
+			w.count(node, p, stacked, head)
+		}
+	}
+	return w
+}
+
+// operationsOf is about how many operations of a layer of a generated token wait for each other, its norm and its sum included.
+func operationsOf(k meta.Kind) float64 {
+	switch k {
+	case meta.KindNone, meta.KindBlock, meta.KindLinear, meta.KindEmbedding, meta.KindNorm, meta.KindSequential, meta.KindActivation:
+		return 0
+	case meta.KindCausalLM: // the norm and the head
+		return 2
+	case meta.KindMLP:
+		return 4
+	case meta.KindMoE: // the router, the choice, gathering and adding rows besides
+		return 8
+	}
+	return 6
+}
+
+// count adds a parameter of a module.
+func (w *workload) count(node *meta.Module, p *meta.Param, stacked map[*meta.Module]float64, head *meta.Module) {
+	n := len(p.Shape)
+	if n < 2 || node.Kind == meta.KindEmbedding {
+		return
+	}
+	weights, ends := float64(p.Elements()), float64(p.Shape[n-1]+p.Shape[n-2])
+	share, isStack := stacked[node]
+	switch {
+	case node == head:
+		w.head += weights
+	case isStack:
+		w.mixtures = append(w.mixtures, mixtureLoad{weights, share})
+		w.floats += ends * share * float64(p.Shape[0])
+	default:
+		w.dense += weights
+		w.floats += ends
+	}
+}
+
+// A tokenPass is a pass of some tokens of one sequence, or one token each of several.
+type tokenPass struct {
+	tokens int
+	logits int // rows whose logits are computed
+	seen   int // earlier tokens of the sequence
+}
+
+// productRates are the seconds per weight of products, by their tokens.
+type productRates struct {
+	speeds []ProductSpeed // of few tokens
+	many   float64        // operations per second of many tokens and many rows
+	excess float64        // seconds that each weight takes longer to read from memory than those of speeds
+}
+
+// manyTokens is the number of tokens for which many is the rate.
+const manyTokens = 256
+
+// dense are the rates of matrices with many rows: packing tokens takes little of products of many tokens.
+func (r *productRates) dense() []ProductSpeed {
+	few := slices.DeleteFunc(slices.Clone(r.speeds), func(s ProductSpeed) bool { return s.Tokens >= manyTokens })
+	return append(few, ProductSpeed{manyTokens, r.many})
+}
+
+// seconds returns how long a pass computes. ok is false if speeds are unknown.
+func (w *workload) seconds(s *MachineSpeed, r *productRates, p tokenPass) (seconds float64, ok bool) {
+	tokens := float64(p.tokens)
+	dense := r.dense()
+	if _, known := secondsPerWeight(dense, tokens); !known || len(r.speeds) < 2 || s.Floats <= 0 {
+		return 0, false
+	}
+	add := func(speeds []ProductSpeed, weights, tokens float64) {
+		took, _ := secondsPerWeight(speeds, tokens)
+		seconds += weights * max(took+r.excess, 0)
+	}
+	add(dense, w.dense, tokens)
+	add(dense, w.head, float64(p.logits))
+	for _, m := range w.mixtures {
+		if chosen := 1 - math.Pow(1-m.share, tokens); chosen > 0 {
+			add(r.speeds, m.weights*chosen, tokens*m.share/chosen)
+		}
+	}
+	scores := tokens * (float64(p.seen) + (tokens-1)/2) * w.heads
+	if p.logits > 1 { // each token is of a sequence of its own
+		scores = 0
+	}
+	return seconds + (tokens*w.floats*passesOfActivation+2*scores)/s.Floats + w.operations*s.OperationSeconds, true
+}
