@@ -85,9 +85,26 @@ func TestTileStepsStayInside(t *testing.T) {
 					for _, next := range []mat.Weights{{}, last} {
 						for _, add := range []bool{false, true} {
 							c := kerneltest.GuardedFloats(t, panels*packs*gemm.PackRows*gemm.PanelTokens)
-							set.GEMM.TileSteps(gemm.StepTiles{C: c, W: kerneltest.GuardedWords(t, packs*words), X: kerneltest.GuardedWords(t, panels*words), Packs: packs, Blocks: blocks, Panels: panels, Add: add, Next: next})
+							set.GEMM.TileSteps(&gemm.StepTiles{C: c, W: kerneltest.GuardedWords(t, packs*words), X: kerneltest.GuardedWords(t, panels*words), Packs: packs, Blocks: blocks, Panels: panels, Add: add, Next: next})
 						}
 					}
+				}
+			}
+		}
+	})
+}
+
+// TestPackPieceStaysInside is TestStaysInside for the packs of a step.
+func TestPackPieceStaysInside(t *testing.T) {
+	kerneltest.EachRounding(t, func(t *testing.T, set *kernels.Set) {
+		if !set.AMX {
+			return
+		}
+		for _, packs := range []int{2, 4} {
+			for _, rows := range []int{1, 16, 17, 31, packs * gemm.PackRows} {
+				for _, n := range []int{1, 31, 32, 33, 256} {
+					w := mat.Weights{Data: kerneltest.Guarded(t, rows*2*n), Stride: 2 * n, Format: mat.BFloat16}
+					set.GEMM.PackPiece(kerneltest.GuardedWords(t, packs*gemm.PanelWords(n)), w, rows, n, packs)
 				}
 			}
 		}
@@ -106,7 +123,7 @@ func TestStoreStepsStaysInside(t *testing.T) {
 				sums := gemm.StepSums{Y: mat.Floats{V: kerneltest.GuardedFloats(t, tokens*rows), Stride: rows}, C: kerneltest.GuardedFloats(t, mat.CeilDiv(rows, gemm.PackRows)*gemm.PackRows*gemm.PanelTokens), Stride: apart, Packs: packs, Rows: rows, Tokens: tokens}
 				for _, sums.Past = range []bool{false, true} {
 					for _, sums.Bias = range [][]float32{nil, kerneltest.GuardedFloats(t, rows)} {
-						set.GEMM.StoreSteps(sums)
+						set.GEMM.StoreSteps(&sums)
 					}
 				}
 			}

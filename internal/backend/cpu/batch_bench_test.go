@@ -19,7 +19,7 @@ func BenchmarkBatch(b *testing.B) {
 			continue
 		}
 		for _, role := range []backend.Role{backend.Generated, backend.Prompt} {
-			for _, tokens := range []int{1, 2, 4, 8, 16, 32, 64, 128} {
+			for _, tokens := range []int{1, 2, 4, 8, 16, 32, 64, 96, 128, 256, 512} {
 				name := "decode"
 				if role == backend.Prompt {
 					name = "prompt"
@@ -57,6 +57,38 @@ func BenchmarkBatch(b *testing.B) {
 				})
 			}
 		}
+	}
+}
+
+// BenchmarkPromptProducts is prompts through weights of 554 MB that no cache holds, on two threads: products alone, with packed
+// tokens and stored results.
+func BenchmarkPromptProducts(b *testing.B) {
+	const rows, cols, count = 5632, 2048, 24
+	for _, tokens := range []int{32, 64, 128, 256, 512} {
+		b.Run(fmt.Sprint(tokens), func(b *testing.B) {
+			host := open(b, 2, "")
+			defer host.Close()
+			weights, err := host.New(meta.BFloat16, count, rows, cols)
+			if err != nil {
+				b.Fatal(err)
+			}
+			for i := range weights.Data {
+				weights.Data[i] = []byte{byte(i * 7), 0x3c | byte(i>>3)<<7}[i%2]
+			}
+			x, y := zeros(tokens, cols), zeros(tokens, rows)
+			for i := range x.F32() {
+				x.F32()[i] = float32(i%97)*0.01 - 0.5 // zeros would take less power, and then cores are faster
+			}
+			for b.Loop() {
+				for i := range count {
+					host.LinearRounded(y, x, backend.Matrix{Tensor: weights.Index(i)}, tensor.Tensor{}, backend.Prompt)
+				}
+			}
+			if err := host.Sync(); err != nil {
+				b.Fatal(err)
+			}
+			b.ReportMetric(2*rows*cols*count*float64(tokens*b.N)/float64(b.Elapsed().Nanoseconds()), "GFLOPS")
+		})
 	}
 }
 

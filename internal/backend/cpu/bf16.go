@@ -123,7 +123,7 @@ func (op *bf16Product) run(w *worker, unit int) {
 		op.tilesOfFew(w.scratch.v, unit*op.unitRows)
 	case op.packed && op.kernel == amxSteps:
 		w.did(amxSteps)
-		op.tileSteps(w.scratch.v, unit*op.unitRows)
+		op.tileSteps(w, unit*op.unitRows)
 	case op.packed && op.inTiles():
 		w.did(bf16Tiles)
 		op.tiles(w.scratch.v, unit*op.unitRows)

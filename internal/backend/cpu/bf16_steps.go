@@ -58,7 +58,8 @@ func (op *bf16Product) stepPanels(k, t, cols int) []uint32 {
 }
 
 // tileSteps computes a unit of rows from r on.
-func (op *bf16Product) tileSteps(scratch []float32, r int) {
+func (op *bf16Product) tileSteps(w *worker, r int) {
+	scratch, step := w.scratch.v, &w.tiles
 	rows := min(op.unitRows, op.w.rows-r)
 	sums := scratch[:op.unitRows*op.tileTokens]
 	packs, rest := words(scratch[len(sums):][:op.pieceWords()]), scratch[len(sums)+op.pieceWords():]
@@ -66,26 +67,41 @@ func (op *bf16Product) tileSteps(scratch []float32, r int) {
 		tokens := min(op.tileTokens, op.tokens-t)
 		for k := 0; k < op.w.cols; k += stepColumns {
 			cols := min(stepColumns, op.w.cols-k)
-			step := gemm.StepTiles{W: packs, X: op.stepPanels(k, t, cols), Packs: op.packs, Blocks: ceil(cols, gemm.BlockK), Panels: ceil(tokens, gemm.PanelTokens), Add: k > 0}
+			*step = gemm.StepTiles{W: packs, X: op.stepPanels(k, t, cols), Packs: op.packs, Blocks: ceil(cols, gemm.BlockK), Panels: ceil(tokens, gemm.PanelTokens), Add: k > 0}
 			for i := 0; i < rows; i += op.stepRows() {
-				for p := range op.packs {
-					op.pack(packs[p*gemm.PanelWords(cols):], r+i+p*gemm.PackRows, k, cols, rest)
-				}
+				op.packPiece(packs, r+i, k, cols, rest)
 				step.C, step.Next = sums[i*op.tileTokens:], op.packedNext(r, rows, i+op.stepRows(), k)
 				op.set.GEMM.TileSteps(step)
 			}
 		}
-		op.storeSteps(sums, r, rows, t, tokens)
+		op.storeSteps(&w.sums, sums, r, rows, t, tokens)
 	}
 }
 
+// packPiece packs the rows of a piece from r on, cols elements from k on.
+func (op *bf16Product) packPiece(packs []uint32, r, k, cols int, scratch []float32) {
+	if op.w.isPacked() || op.w.transposed {
+		for p := range op.packs {
+			op.pack(packs[p*gemm.PanelWords(cols):], r+p*gemm.PackRows, k, cols, scratch)
+		}
+		return
+	}
+	w := op.at(r)
+	w.Data = w.Data[2*k:]
+	op.set.GEMM.PackPiece(packs, w, min(op.stepRows(), op.w.rows-r), cols, op.packs)
+}
+
 // packedNext returns the weights that are packed after those before row i of a unit of rows from r on, in the step from
-// column k on. It has no data for weights that are not rows of bfloat16.
+// column k on: in the end those of the next unit, which decoded weights do not have. It has no data for weights that are not
+// rows of bfloat16.
 func (op *bf16Product) packedNext(r, rows, i, k int) mat.Weights {
 	if i >= rows {
 		i, k = 0, k+stepColumns
 	}
-	if k >= op.w.cols || op.w.isPacked() || op.w.transposed {
+	if k >= op.w.cols {
+		r, k = r+op.unitRows, 0
+	}
+	if r >= op.w.rows || op.w.isPacked() || op.w.transposed {
 		return mat.Weights{}
 	}
 	w := op.at(r + i)
@@ -95,8 +111,8 @@ func (op *bf16Product) packedNext(r, rows, i, k int) mat.Weights {
 
 // storeSteps stores the sums of rows from r on for tokens from t on: all rows of some tokens after each other, since results
 // of one token lie in one piece of memory. Results that are larger than a second-level cache are stored past it.
-func (op *bf16Product) storeSteps(sums []float32, r, rows, t, tokens int) {
-	steps := gemm.StepSums{Stride: op.stepRows() * op.tileTokens, Packs: op.packs, Rows: rows, Past: 4*op.tokens*op.w.rows >= resultBytes}
+func (op *bf16Product) storeSteps(steps *gemm.StepSums, sums []float32, r, rows, t, tokens int) {
+	*steps = gemm.StepSums{Stride: op.stepRows() * op.tileTokens, Packs: op.packs, Rows: rows, Past: 4*op.tokens*op.w.rows >= resultBytes}
 	if op.bias != nil {
 		steps.Bias = op.bias[r:]
 	}

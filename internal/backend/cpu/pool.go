@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/heftai/heft/internal/kernels/attention"
+	"github.com/heftai/heft/internal/kernels/gemm"
 	"github.com/heftai/heft/internal/topology"
 )
 
@@ -22,6 +23,8 @@ type worker struct {
 	scratch scratch
 	next    []byte          // what its next unit reads from memory; see taskGroup
 	paged   attention.Paged // of the head at hand, for a kernel
+	tiles   gemm.StepTiles  // of the step at hand, for a kernel
+	sums    gemm.StepSums   // of the panel at hand, for a kernel
 	ran     uint32          // the kernels that computed its units, a bit each
 	decoded *decodedProduct // nil before the first
 	index   int

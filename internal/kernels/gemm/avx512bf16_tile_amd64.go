@@ -20,6 +20,9 @@ func avx512bf16PackRows(dst unsafe.Pointer, w unsafe.Pointer, ws int64, rows int
 func avx512bf16PackWholeRows(dst unsafe.Pointer, w unsafe.Pointer, ws int64, rows int64, n int64)
 
 //go:noescape
+func avx512bf16PackPiece(dst unsafe.Pointer, w unsafe.Pointer, ws int64, rows int64, n int64, packs int64)
+
+//go:noescape
 func avx512bf16Tile(w unsafe.Pointer, x unsafe.Pointer, xs int64, c unsafe.Pointer, cs int64, blocks int64, couples int64, add int64)
 
 //go:noescape

@@ -97,6 +97,24 @@ TEXT avx512bf16PackWholeRowsPlain<>(SB), NOSPLIT|NOFRAME, $0-40
 	Q(0x14d40c48349240c,0x10f88348c0ff48f5,0x4cd97cf8394cd77d,0x1f0ffe8948e289,0x81480211487cf162,0xc6834800000400c2,0xcaebea7ff68548e0,0xcccccccccccccccc)
 	RET
 
+// func avx512bf16PackPiece(dst unsafe.Pointer, w unsafe.Pointer, ws int64, rows int64, n int64, packs int64)
+TEXT ·avx512bf16PackPiece(SB), NOSPLIT|NOFRAME, $0-48
+	MOVQ dst+0(FP), R12
+	MOVQ w+8(FP), R13
+	MOVQ ws+16(FP), R14
+	MOVQ rows+24(FP), R15
+	MOVQ n+32(FP), DI
+	MOVQ packs+40(FP), SI
+	PCALIGN $64
+	Q(0x1978e0ff68548,0x5e0c148f8894800,0x2548000003e00548,0xfc000548fffffc00,0x8c0f20ff8348ffff,0xc057f8c5000000bf,0x6618ebffffffffb9,0x841f0f)
+	Q(0x8548ceff48c40149,0xba000001518e0ff6,0x2e661ceb00000010,0x841f0f,0x49f5014d40c48349,0xd28548caff48cfff,0xe9894de0894dce7e,0x8948e3894dfa8949)
+	Q(0x2e664a7eff854dfb,0x841f0f,0xd162096f48fed162,0xc08149087f48fe,0x4940c18349000004,0x7f1ffa8349e0c283,0xe2c4aa7ed2854ddf,0x62cb92fbc5d9f528)
+	Q(0xfed162096fc9ffd1,0x1f0f93eb087f48,0x81490311487cd162,0xc3834800000400c3,0x75e9ea7fdb8548e0,0x8e0fff8548ffffff,0xc057f8c50000008c,0x40e2c4ffffffffb9)
+	Q(0x2e6666661bebc9f5,0x841f0f,0x8548ceff48c40149,0xba000000818e0ff6,0x2e662eeb00000010,0x841f0f,0xc9ffd162c992fbc5,0x7f48fed162004d6f)
+	Q(0x14d40c48349240c,0x48caff48cfff49f5,0x49e0894dbc7ed285,0x90d17fff854df989,0x81490011487cd162,0xc1834900000400c0,0xcaebea7fc9854de0,0x841f0f)
+	Q(0x2e666600000010b8,0x841f0f,0xf87fc08548c8ff48,0xe07ff68548ceff48,0xccccccccc377f8c5,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
+	RET
+
 // func avx512bf16Tile(w unsafe.Pointer, x unsafe.Pointer, xs int64, c unsafe.Pointer, cs int64, blocks int64, couples int64, add int64)
 TEXT ·avx512bf16Tile(SB), NOSPLIT|NOFRAME, $0-64
 	MOVQ w+0(FP), R12

@@ -19,14 +19,24 @@ type StepTiles struct {
 const StepBlocks = 8
 
 // TileSteps is Tile for operands of one step of k, which lie in one piece each. Only AMX has it. Its sums have the
-// bits of Tile. With four packs it reads panels half as often as with two.
-func (s *Kernels) TileSteps(t StepTiles) {
+// bits of Tile. With four packs it reads panels half as often as with two. It takes a pointer because a copy of operands that were
+// just set waits for all stores of the call before, which go to the second-level cache.
+func (s *Kernels) TileSteps(t *StepTiles) {
 	if t.Blocks <= 0 || t.Panels <= 0 {
 		return
 	}
 	words := t.Blocks * BlockK / 2 * PackRows
-	t.W, t.X, t.C = t.W[:t.Packs*words], t.X[:words*t.Panels], t.C[:t.Packs*PackRows*PanelTokens*t.Panels]
+	_, _, _ = t.W[:t.Packs*words], t.X[:words*t.Panels], t.C[:t.Packs*PackRows*PanelTokens*t.Panels]
 	s.rounder.tileSteps(t)
+}
+
+// PackPiece packs up to 16 rows for each of some packs, one after another, as PackWeights packs those of one. It expects rows in
+// the second-level cache, to which TileSteps has prefetched them, and prefetches nothing. Only AMX has it.
+func (s *Kernels) PackPiece(dst []uint32, w mat.Weights, rows, n, packs int) {
+	if rows > 0 {
+		w.Check(rows, n)
+	}
+	s.rounder.packPiece(dst[:packs*PanelWords(n)], w, rows, n, packs)
 }
 
 // StepSums is the operands of [Kernels.StoreSteps]: the sums C of Rows rows and up to 16 Tokens. They are those of pieces
@@ -43,7 +53,7 @@ type StepSums struct {
 }
 
 // StoreSteps sets y[t][r] = c[r][t] + bias[r] for sums of TileSteps, of one panel of each piece.
-func (s *Kernels) StoreSteps(t StepSums) {
+func (s *Kernels) StoreSteps(t *StepSums) {
 	if t.Rows <= 0 || t.Tokens <= 0 {
 		return
 	}
@@ -52,7 +62,7 @@ func (s *Kernels) StoreSteps(t StepSums) {
 	last := (t.Rows - 1) / piece
 	_ = t.C[:last*t.Stride+mat.CeilDiv(t.Rows-last*piece, PackRows)*PackRows*PanelTokens]
 	if t.Bias != nil {
-		t.Bias = t.Bias[:t.Rows]
+		_ = t.Bias[:t.Rows]
 	}
 	s.rounder.storeSteps(t)
 }

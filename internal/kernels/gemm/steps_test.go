@@ -52,7 +52,7 @@ func tiledInSteps(set *kernels.Set, data []byte, x []float32, packs, tokens, n, 
 		}
 		first := count / 2 // panels of the first call
 		for _, part := range [][2]int{{0, first}, {first, count}} {
-			set.GEMM.TileSteps(gemm.StepTiles{C: sums[part[0]*rows*gemm.PanelTokens:], W: w, X: panels[part[0]*size:], Packs: packs, Blocks: mat.CeilDiv(cols, gemm.BlockK), Panels: part[1] - part[0], Add: k > 0})
+			set.GEMM.TileSteps(&gemm.StepTiles{C: sums[part[0]*rows*gemm.PanelTokens:], W: w, X: panels[part[0]*size:], Packs: packs, Blocks: mat.CeilDiv(cols, gemm.BlockK), Panels: part[1] - part[0], Add: k > 0})
 		}
 	}
 	y := make([]float32, rows*tokens)
@@ -61,6 +61,37 @@ func tiledInSteps(set *kernels.Set, data []byte, x []float32, packs, tokens, n, 
 		y[i] = sums[(token/gemm.PanelTokens*rows+row)*gemm.PanelTokens+token%gemm.PanelTokens]
 	}
 	return y
+}
+
+// TestPackPiece: packs of a piece have the words that PackWeights gives for each, also where rows and columns end early.
+func TestPackPiece(t *testing.T) {
+	kerneltest.EachRounding(t, func(t *testing.T, set *kernels.Set) {
+		if !set.AMX {
+			return
+		}
+		r := rand.New(rand.NewPCG(3, 12))
+		for _, s := range [][3]int{{64, 256, 4}, {50, 256, 4}, {17, 70, 2}, {1, 1, 4}, {32, 33, 2}, {5, 31, 2}} { // rows, n, packs
+			rows, n, packs := s[0], s[1], s[2]
+			data, _ := kerneltest.Store(mat.BFloat16, kerneltest.Random(r, rows*n), 3)
+			w, size := mat.Weights{Data: data, Stride: 2 * n, Format: mat.BFloat16}, gemm.PanelWords(n)
+			got, want := make([]uint32, packs*size), make([]uint32, packs*size)
+			for i := range got {
+				got[i] = 0xdeadbeef
+			}
+			set.GEMM.PackPiece(got, w, rows, n, packs)
+			for i := range packs {
+				own := w
+				first := min(i*gemm.PackRows, rows)
+				own.Data = data[first*2*n:]
+				set.GEMM.PackWeights(want[i*size:], own, min(gemm.PackRows, rows-first), n)
+			}
+			for i := range want {
+				if got[i] != want[i] {
+					t.Fatalf("shape %v, word %d: got %#x, want %#x", s, i, got[i], want[i])
+				}
+			}
+		}
+	})
 }
 
 // TestStoreSteps: results lie where they belong, whether or not they are stored past the caches, for whole lines and parts
@@ -80,7 +111,7 @@ func TestStoreSteps(t *testing.T) {
 				for _, b := range [][]float32{nil, bias} {
 					y := make([]float32, (tokens+1)*stride+16)
 					at := int(64-uintptr(unsafe.Pointer(unsafe.SliceData(y)))%64) / 4 % 16 // lines begin there
-					set.GEMM.StoreSteps(gemm.StepSums{Y: mat.Floats{V: y[at:], Stride: stride}, C: c, Stride: apart, Bias: b, Packs: packs, Rows: rows, Tokens: tokens, Past: past})
+					set.GEMM.StoreSteps(&gemm.StepSums{Y: mat.Floats{V: y[at:], Stride: stride}, C: c, Stride: apart, Bias: b, Packs: packs, Rows: rows, Tokens: tokens, Past: past})
 					for i, got := range y {
 						want, token, row := float32(0), (i-at)/stride, (i-at)%stride
 						if i >= at && token < tokens && row < rows {
@@ -117,7 +148,7 @@ func BenchmarkTileSteps(b *testing.B) {
 				}
 				for b.Loop() {
 					for r := 0; r < rows; r += packs * gemm.PackRows {
-						set.GEMM.TileSteps(gemm.StepTiles{C: c[r*tokens:], W: w, X: x, Packs: packs, Blocks: blocks, Panels: panels, Add: true})
+						set.GEMM.TileSteps(&gemm.StepTiles{C: c[r*tokens:], W: w, X: x, Packs: packs, Blocks: blocks, Panels: panels, Add: true})
 					}
 				}
 				b.ReportMetric(float64(2*rows*tokens*blocks*gemm.BlockK)*float64(b.N)/float64(b.Elapsed().Nanoseconds()), "GFLOPS")

@@ -20,12 +20,14 @@ KERNEL avx512bf16PackTokens(uint8_t *dst, const uint8_t *x, int64_t xs, int64_t 
   }
 }
 
-// pack_row writes left elements of a row that is there into the blocks of a pack, or zeros. It prefetches ahead bytes early, near into the
-// first-level cache, else into the second.
-INLINE void pack_row(int there, uint8_t *to, const uint8_t *row, int64_t left, int64_t ahead, int near) {
+enum { NOWHERE, FIRST_LEVEL, SECOND_LEVEL };
+
+// pack_row writes left elements of a row that is there into the blocks of a pack, or zeros. It prefetches ahead bytes early into a cache.
+INLINE void pack_row(int there, uint8_t *to, const uint8_t *row, int64_t left, int64_t ahead, int cache) {
   if (there) {
     ROLLED for (; left >= 32; left -= 32, OPAQUE(left)) {
-      near ? _mm_prefetch(row + ahead, _MM_HINT_T0) : _mm_prefetch(row + ahead, _MM_HINT_T1);
+      if (cache == FIRST_LEVEL) _mm_prefetch(row + ahead, _MM_HINT_T0);
+      if (cache == SECOND_LEVEL) _mm_prefetch(row + ahead, _MM_HINT_T1);
       _mm512_storeu_si512(to, _mm512_loadu_si512(row));
       to += 1024, row += 64;
     }
@@ -45,7 +47,7 @@ KERNEL avx512bf16PackRows(uint8_t *dst, const uint8_t *w, int64_t ws, int64_t ro
   ROLLED for (; n > 0; n -= 512) {
     const uint8_t *first = w;
     ROLLED for (int64_t r = 0; r < 16; r++, OPAQUE(r)) {
-      pack_row(r < rows, dst, first, n > 512 ? 512 : n, 1024, 1);
+      pack_row(r < rows, dst, first, n > 512 ? 512 : n, 1024, FIRST_LEVEL);
       dst += 64, first += ws;
     }
     dst += 16 * 1024 - 1024, w += 1024;
@@ -55,8 +57,20 @@ KERNEL avx512bf16PackRows(uint8_t *dst, const uint8_t *w, int64_t ws, int64_t ro
 // PackWholeRows is PackRows row by row, in the order of memory.
 KERNEL avx512bf16PackWholeRows(uint8_t *dst, const uint8_t *w, int64_t ws, int64_t rows, int64_t n) {
   ROLLED for (int64_t r = 0; r < 16; r++, OPAQUE(r)) {
-    pack_row(r < rows, dst, w, n, 8192, 0);
+    pack_row(r < rows, dst, w, n, 8192, SECOND_LEVEL);
     dst += 64, w += ws;
+  }
+}
+
+// PackPiece is PackRows for some packs, one after another, whose rows are in the second-level cache: it prefetches nothing.
+KERNEL avx512bf16PackPiece(uint8_t *dst, const uint8_t *w, int64_t ws, int64_t rows, int64_t n, int64_t packs) {
+  const int64_t further = ((n + 31) & -32) * 32 - 1024;
+  ROLLED for (; packs > 0; packs--, OPAQUE(packs)) {
+    ROLLED for (int64_t r = 16; r > 0; r--, OPAQUE(r)) {
+      pack_row(rows > 0, dst, w, n, 0, NOWHERE);
+      dst += 64, w += ws, rows--;
+    }
+    dst += further;
   }
 }
 
