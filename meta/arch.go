@@ -202,12 +202,13 @@ func lfms() []architecture {
 	}
 }
 
-// mambas returns the models of the table that have mixers alone, or with few transformer blocks.
+// mambas returns the models of the table that have mixers or RWKV's blocks alone, or with few transformer blocks.
 func mambas() []architecture {
 	return []architecture{
 		{"falcon_mamba", "FalconMambaForCausalLM", "backbone", "FalconMambaBlock FalconMambaMixer", 0, []int{0}, falconMamba},
 		{"mamba", "MambaForCausalLM", "backbone", "MambaBlock MambaMixer", 0, []int{0}, mamba1},
 		{"mamba2", "Mamba2ForCausalLM", "backbone", "Mamba2Block", 0, []int{2}, mamba2},
+		{"rwkv", "RwkvForCausalLM", "rwkv", "RwkvBlock", 0, []int{0}, rwkv},
 		{"zamba", "ZambaForCausalLM", "model", "ZambaHybridLayer ZambaMambaDecoderLayer", 1, []int{2}, zamba1},
 		{"zamba2", "Zamba2ForCausalLM", "model", "Zamba2HybridLayer Zamba2MambaDecoderLayer", 1, []int{2}, zamba2},
 	}

@@ -115,11 +115,11 @@ func newFrom(config string) (*Model, error) {
 // type may mean.
 func TestUnsupportedModelTypesAreShort(t *testing.T) {
 	for config, want := range map[string]string{
-		`{}`:                                     "model_type: missing; docs/models.md lists the ",
-		`{"model_type": "rwkv"}`:                 `model_type: "rwkv" is not supported; docs/models.md lists the `,
-		`{"model_type": "lama"}`:                 `model_type: "lama" is not supported; did you mean llama`,
-		`{"model_type": "qwen3_mo"}`:             "did you mean qwen3_moe",
-		`{"architectures": ["RwkvForCausalLM"]}`: `docs/models.md`,
+		`{}`:                         "model_type: missing; docs/models.md lists the ",
+		`{"model_type": "whisper"}`:  `model_type: "whisper" is not supported; docs/models.md lists the `,
+		`{"model_type": "lama"}`:     `model_type: "lama" is not supported; did you mean llama`,
+		`{"model_type": "qwen3_mo"}`: "did you mean qwen3_moe",
+		`{"architectures": ["WhisperForCausalLM"]}`: `docs/models.md`,
 	} {
 		_, err := newFrom(config)
 		var unsupported *UnsupportedError

@@ -22,10 +22,12 @@ const (
 	KindMamba                  // *MambaSpec
 	KindLightning              // *LightningSpec
 	KindGatedLRU               // *GatedLRUSpec
+	KindTimeMix                // *TimeMixSpec
+	KindChannelMix             // *ChannelMixSpec
 )
 
 var kindNames = [...]string{"none", "causal-lm", "block", "attention", "mlp", "moe",
-	"linear", "embedding", "norm", "sequential", "activation", "short convolution", "delta net", "mamba2", "mamba", "lightning attention", "gated linear recurrent unit"}
+	"linear", "embedding", "norm", "sequential", "activation", "short convolution", "delta net", "mamba2", "mamba", "lightning attention", "gated linear recurrent unit", "time mix", "channel mix"}
 
 // String returns the kind's name in messages.
 func (k Kind) String() string {
@@ -58,6 +60,7 @@ type CausalLMSpec struct {
 	EmbedProject, NormProject string
 	Layers                    string          // ModuleList of Blocks
 	Norm                      string          // final norm, "" for none
+	NormScale                 float32         // multiplies the operand of Norm; 0 means 1
 	BeforeHead                *BeforeHeadSpec // nil for none
 	Head                      string          // Linear to the vocabulary
 
@@ -139,12 +142,20 @@ type BlockSpec struct {
 	// is none, has the names of two further branches in sequence (LongCat Flash).
 	Shortcut string
 	Then     *BlockSpec
+	// Entry, nil for none, changes x before all else, in a sequential block of two branches.
+	Entry *EntrySpec
 	// Scalar, "" for none, names a Buffer of one number, which multiplies the block's result (Gemma 4).
 	Scalar string
 	// BesideEmbeddings says that x is the first half of the channels, and that the block leaves the embeddings behind it as
 	// they are. Lead, nil for none, needs it. The block has one branch.
 	BesideEmbeddings bool
 	Lead             *LeadSpec
+}
+
+// EntrySpec is Norm(Scale·x) in front of a block (RWKV): what comes out is the residual stream.
+type EntrySpec struct {
+	Norm  string  // of the block, "" for none
+	Scale float32 // 0 means 1
 }
 
 // LeadSpec is a chain of modules in front of the only branch of a block, whose result is added to the operand of the

@@ -148,3 +148,24 @@ type GatedLRUSpec struct {
 	Power                                                  float32
 	Act                                                    Activation
 }
+
+// TimeMixSpec runs the part of an RWKV block that sees earlier tokens, transformers' RwkvSelfAttention. With x' = the operand of the
+// token before, 0 for the first, and each of k, v and r = K, V and R of m∘x + (1 - m)∘x' with an m of its own, the result is
+// Out(sigmoid(r)∘y). In y, each channel averages the values of the tokens so far, with weights exp(k) that decay by
+// exp(-exp(Decay)) from token to token; that of the token itself is exp(k + First).
+type TimeMixSpec struct {
+	State            int // the token before, then three numbers for each channel
+	Hidden, Width    int
+	K, V, R, Out     string // Linears [Width, Hidden], and [Hidden, Width]
+	MixK, MixV, MixR string // Params [1, 1, Hidden]
+	Decay, First     string // Params [Width]
+}
+
+// ChannelMixSpec runs the MLP of an RWKV block, transformers' RwkvFeedForward: sigmoid(r)∘V(relu(k)²), where k and r are K and R of
+// mixtures with the token before, as in TimeMixSpec.
+type ChannelMixSpec struct {
+	State         int // the token before
+	Hidden, Inner int
+	K, V, R       string // Linears [Inner, Hidden], [Hidden, Inner] and [Hidden, Hidden]
+	MixK, MixR    string // Params [1, 1, Hidden]
+}

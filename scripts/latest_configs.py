@@ -7,6 +7,7 @@ from torch import nn
 from transformers import AutoModelForCausalLM
 from transformers.generation import GenerationMixin
 from transformers.modeling_outputs import CausalLMOutputWithPast
+from transformers.models.rwkv.modeling_rwkv import RwkvModel
 from transformers.models.step3p7.modeling_step3p7 import Step3p7PreTrainedModel, Step3p7TextConfig, Step3p7TextModel
 
 
@@ -31,6 +32,31 @@ class Step3p5ForCausalLM(Step3p7PreTrainedModel, GenerationMixin):
 
 
 AutoModelForCausalLM.register(Step3p7TextConfig, Step3p5ForCausalLM, exist_ok=True)
+
+
+def rescaled(model, *args, **kwargs):
+    """RWKV's halves of hidden states without a change of the weights, which would be saved: what a block adds is divided where it is made."""
+    made(model, *args, **kwargs)
+    model.layers_are_rescaled, every = True, model.config.rescale_every
+    for i, block in enumerate(model.blocks):
+        if every > 0:
+            for linear in block.attention.output, block.feed_forward.value:
+                linear.register_forward_hook(lambda _, __, y, by=2 ** (i // every): y / by)
+
+
+made, RwkvModel.__init__, RwkvModel._rescale_layers = RwkvModel.__init__, rescaled, lambda model: None
+
+
+def rwkv(R):
+    hidden = R.choice([12, 16, 40, 72] if getattr(R, "wide", False) else [12, 16])
+    c = dict(model_type="rwkv", vocab_size=R.choice([60, 64, 71]), hidden_size=hidden, num_hidden_layers=R.choice([2, 3]), layer_norm_epsilon=R.choice([1e-5, 1e-3]),
+             rescale_every=R.choice([6, 1, 2, 0]), tie_word_embeddings=R.random() < 0.5, bos_token_id=1, eos_token_id=2,
+             **{R.choice(["dtype", "torch_dtype"]): R.choice(["bfloat16", "float16"])})
+    if R.random() < 0.7:
+        c["intermediate_size"] = R.choice([20, 24, 36])
+    if R.random() < 0.3:
+        c["attention_hidden_size"] = hidden
+    return c
 
 
 def step3p5(R, llama):
@@ -192,6 +218,7 @@ def latest(llama, wrap, sparse, common):
         "inkling": (lambda R: inkling(R, common, wrap), [20]),
         "inkling_text": (lambda R: inkling_text(R, common), [11, 24]),
         "mistral_large4": (lambda R: mistral_large4(R, sparse, wrap), [76, 77]),
+        "rwkv": (rwkv, [1, 2]),
         "step3p5": (lambda R: step3p5(R, llama), [7, 13]),
         "step3p7": (lambda R: step3p7(R, llama, wrap), [1]),
     }

@@ -59,7 +59,7 @@ def summary(h):
 
 
 def layers_of(model):
-    return next(m for n, m in model.named_modules() if n.endswith("layers") or n.endswith(".h"))
+    return next(m for n, m in model.named_modules() if n.endswith(("layers", ".h", "rwkv.blocks")))
 
 
 def by_token(h, n):

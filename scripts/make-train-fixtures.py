@@ -101,6 +101,7 @@ MODELS = {
     "gpt-neox-japanese": ("gpt_neox_japanese", dict(intermediate_multiple_size=2, hidden_dropout=0.0, attention_dropout=0.0)),
     "ctrl": ("ctrl", dict(n_embd=16, n_head=4, n_layer=2, dff=24, n_positions=64, resid_pdrop=0.0, embd_pdrop=0.0)),
     "modernbert-decoder": ("modernbert-decoder", dict(local_attention=6, layer_types=["full_attention", "sliding_attention"], norm_bias=True, classifier_bias=True)),
+    "rwkv": ("rwkv", dict(intermediate_size=20, rescale_every=1)),
     "persimmon": ("persimmon", dict(rope_parameters=rope(partial_rotary_factor=0.5))),
     "exaone-moe": ("exaone_moe", dict(moe_intermediate_size=8, num_experts=4, num_experts_per_tok=2, sliding_window=4, layer_types=["sliding_attention", "full_attention"])),
     "flex-olmo": ("flex_olmo", dict(num_experts=4, num_experts_per_tok=2)),

@@ -10,19 +10,20 @@ import (
 // operations is how many operations the interfaces of internal/backend have, beside those of memory. A new one is work
 // for every backend: it comes with its reason, and with its case in backendtest.
 var operations = map[string]int{
-	"Backend":    14,
-	"Memory":     5,
-	"Selective":  1, // Supports
-	"Filler":     2,
-	"Metered":    1,
-	"Indexed":    2, // sparse attention
-	"Blocked":    2, // attention to blocks of positions that differ by head, and their indexer
-	"Averaged":   1, // averages of keys, by which an indexer chooses blocks
-	"NGrams":     2, // a convolution with steps, and gates of streams
-	"Recurrent":  3,
-	"Scans":      1, // Mamba's, whose every number of a state decays by itself
-	"GatedUnits": 1, // RecurrentGemma's, whose operands have shares that follow from their decays
-	"HeadGates":  1, // in one step what products with ones do elsewhere
+	"Backend":       14,
+	"Memory":        5,
+	"Selective":     1, // Supports
+	"Filler":        2,
+	"Metered":       1,
+	"Indexed":       2, // sparse attention
+	"Blocked":       2, // attention to blocks of positions that differ by head, and their indexer
+	"Averaged":      1, // averages of keys, by which an indexer chooses blocks
+	"NGrams":        2, // a convolution with steps, and gates of streams
+	"Recurrent":     3,
+	"Scans":         1, // Mamba's, whose every number of a state decays by itself
+	"GatedUnits":    1, // RecurrentGemma's, whose operands have shares that follow from their decays
+	"KeyedAverages": 1, // RWKV's, which divides two sums of exponentials
+	"HeadGates":     1, // in one step what products with ones do elsewhere
 
 	"Compressed":   2, // entries of several tokens: a recurrence and an attention
 	"EntryChooser": 1, // of Compressed and Averaged
@@ -36,16 +37,17 @@ var operations = map[string]int{
 	"Separator": 1,
 	"Sharer":    1, // memory, with the methods of any
 
-	"Gradients":            17, // with softmax by itself, which heads and attention with any mask train, and measures of distributions
-	"RecurrentGradients":   3,
-	"ScanGradients":        1,  // the reverse of Scans
-	"GatedUnitGradients":   1,  // the reverse of GatedUnits
-	"AlternatingGradients": 4,  // the reverse of Alternating
-	"BlockedGradients":     1,  // the reverse of Blocked's attention
-	"CompressedGradients":  1,  // the reverse of Compressed's pool
-	"StreamGradients":      3,  // the reverse of Streams
-	"NGramGradients":       2,  // the reverse of NGrams
-	"Recorder":             16, // with sums whose scale is learned, as in xIELU, weights of experts with learned scales, and angles of rope
+	"Gradients":             17, // with softmax by itself, which heads and attention with any mask train, and measures of distributions
+	"RecurrentGradients":    3,
+	"ScanGradients":         1,  // the reverse of Scans
+	"GatedUnitGradients":    1,  // the reverse of GatedUnits
+	"KeyedAverageGradients": 1,  // the reverse of KeyedAverages
+	"AlternatingGradients":  4,  // the reverse of Alternating
+	"BlockedGradients":      1,  // the reverse of Blocked's attention
+	"CompressedGradients":   1,  // the reverse of Compressed's pool
+	"StreamGradients":       3,  // the reverse of Streams
+	"NGramGradients":        2,  // the reverse of NGrams
+	"Recorder":              16, // with sums whose scale is learned, as in xIELU, weights of experts with learned scales, and angles of rope
 }
 
 // TestBackendHasFewOperations counts the coarse operations of internal/backend.

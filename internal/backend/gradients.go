@@ -16,6 +16,7 @@ type Gradients interface {
 	RecurrentGradients
 	ScanGradients
 	GatedUnitGradients
+	KeyedAverageGradients
 	AlternatingGradients
 	BlockedGradients
 	CompressedGradients

@@ -23,6 +23,7 @@ type block struct {
 	beside         *beside       // nil for none
 	next           *guess        // of the experts of the block behind; nil for none
 	shortcut       *shortcut     // nil for none
+	entry          *entry        // nil for none
 }
 
 // A branch is post(body(pre(x)) + beside(pre(x))). Either norm and beside may be missing. A branch
@@ -217,6 +218,7 @@ func (b *block) together(c *Context, x tensor.Tensor) {
 		return
 	}
 	if !b.parallel {
+		b.entry.apply(c, x)
 		b.addBranch(c, &b.attention, x)
 		b.addBranch(c, &b.mlp, x)
 		b.finish(c, x)

@@ -129,6 +129,9 @@ func (c *compiler) blockParts(n Node, s *meta.BlockSpec, b *block) (err error) {
 	if err := c.blockConvs(n, s, b); err != nil {
 		return err
 	}
+	if b.entry, err = c.entry(n, s, b); err != nil {
+		return err
+	}
 	if s.Experts != nil {
 		if b.mlp.pre == nil || b.parallel {
 			return at(n.Path, "experts beside the MLP of a parallel block or one without a norm")

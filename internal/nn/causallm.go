@@ -184,7 +184,7 @@ func (c *compiler) headUnit(n Node, s *meta.CausalLMSpec, width int) error {
 		width = step.altUp.hidden
 		nodes = append(nodes, step.altUp.nodes...)
 	}
-	if step.norm, err = c.normNamed(n, "final norm", s.Norm, width); err != nil {
+	if step.norm, err = c.finalNorm(n, s, width); err != nil {
 		return err
 	}
 	if step.cols = width; s.NormProject != "" {
@@ -211,6 +211,21 @@ func (c *compiler) headUnit(n Node, s *meta.CausalLMSpec, width int) error {
 	}
 	c.unit(step, append(nodes, head)...)
 	return nil
+}
+
+// finalNorm compiles the norm of all hidden states, times NormScale. The norm of a multiple of a row is that of the row with another
+// epsilon.
+func (c *compiler) finalNorm(n Node, s *meta.CausalLMSpec, width int) (*norm, error) {
+	r, err := c.normNamed(n, "final norm", s.Norm, width)
+	if by := orOne(s.NormScale); err == nil && by != 1 {
+		if r == nil || r.each != nil || r.gate != nil {
+			return nil, at(n.Path, "a factor of hidden states without a plain final norm")
+		}
+		scaled := *r.spec
+		scaled.Eps /= by * by
+		r.spec = &scaled
+	}
+	return r, err
 }
 
 // orOne returns x, or 1 if x is 0: a spec's default for factors.

@@ -147,6 +147,10 @@ func (c *compiler) rule(n Node, in int) (rule, error) {
 		return c.lightning(n, in)
 	case meta.KindGatedLRU:
 		return c.gatedLRU(n, in)
+	case meta.KindTimeMix:
+		return c.timeMix(n, in)
+	case meta.KindChannelMix:
+		return c.channelMix(n, in)
 	case meta.KindMLP:
 		return c.mlp(n, in)
 	case meta.KindMoE:

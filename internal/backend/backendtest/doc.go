@@ -64,6 +64,7 @@ var suite = []struct {
 	{"StateSpaceGrad", testStateSpaceGrad},
 	{"SelectiveScanGrad", testSelectiveScanGrad},
 	{"GatedLRUGrad", testGatedLRUGrad},
+	{"WKVGrad", testWKVGrad},
 	{"PoolGrad", testPoolGrad},
 	{"AlternatingGrad", testAlternatingGrad},
 	{"StreamsGrad", testStreamsGrad},

@@ -272,6 +272,32 @@ func testGatedLRUGrad(e *env) {
 	}
 }
 
+func wkvInputs(x, v []tensor.Tensor) backend.WKVInputs {
+	return backend.WKVInputs{K: x[0], V: x[1], Decay: v[0], First: v[1]}
+}
+
+// wkvGradients returns a case and its gradients.
+func wkvGradients(e *env, g backend.Gradients, a backend.WKVArgs) (c *stateCase, dx, dvectors []tensor.Tensor) {
+	c = newStateCase(e, a.Channels, 2, a.Channels, a.Channels, a.Channels)
+	dx, dvectors = c.gradients()
+	x, vectors := c.operands(2)
+	g.WKVGrad(wkvInputs(dx, dvectors), c.e.strided(c.dy, textRows, c.widths[0], 1), wkvInputs(x, vectors), texts, a)
+	return c, dx, dvectors
+}
+
+func testWKVGrad(e *env) {
+	g := e.gradients()
+	if g == nil {
+		return
+	}
+	for _, a := range []backend.WKVArgs{{Channels: 1}, {Channels: 70}} {
+		c, dx, dvectors := wkvGradients(e, g, a)
+		c.test(name("keyed average gradient", a), []string{"keys", "values", "decay", "first"}, dx, dvectors, a.Channels, func(dst tensor.Tensor, x, v []tensor.Tensor) {
+			g.WKV(dst, wkvInputs(x, v), texts, a)
+		})
+	}
+}
+
 // stateGradientProgram runs the reverses of recurrences, large enough to be shared among threads.
 func stateGradientProgram(e *env, g backend.Gradients, out map[string][]float32) {
 	e.Helper()
@@ -293,7 +319,8 @@ func stateGradientProgram(e *env, g backend.Gradients, out map[string][]float32)
 	k, l := unitGradients(g, unitCase(e, unit), unit)
 	pool := backend.PoolArgs{Rate: 3, Dim: 300, Overlap: true}
 	m, n := poolGradients(g, poolCase(e, pool), pool)
-	for _, t := range slices.Concat(all, a, b, c, d, f, h, i, j, k, l, m, n) {
+	_, o, p := wkvGradients(e, g, backend.WKVArgs{Channels: 300})
+	for _, t := range slices.Concat(all, a, b, c, d, f, h, i, j, k, l, m, n, o, p) {
 		out["state gradients"] = append(out["state gradients"], e.read(t)...)
 	}
 }

@@ -61,6 +61,7 @@ type Backend struct {
 	space           stateSpace
 	scan            selectiveScan
 	lru             gatedLRU
+	wkv             wkv
 	sparse          sparseRows
 	choose          choose
 	chosen          attentionChosen

@@ -9,9 +9,10 @@ import (
 )
 
 var (
-	_ backend.Recurrent  = (*Recorder)(nil)
-	_ backend.Scans      = (*Recorder)(nil)
-	_ backend.GatedUnits = (*Recorder)(nil)
+	_ backend.Recurrent     = (*Recorder)(nil)
+	_ backend.Scans         = (*Recorder)(nil)
+	_ backend.GatedUnits    = (*Recorder)(nil)
+	_ backend.KeyedAverages = (*Recorder)(nil)
 )
 
 // Operations with states have reverses for whole sequences, whose spans have no slots.
@@ -76,6 +77,18 @@ func (r *Recorder) GatedLRU(dst tensor.Tensor, in backend.GatedLRUInputs, s back
 	}
 	r.recurrence(dst, []tensor.Tensor{in.X, in.Gate}, s, func() { r.compute.GatedLRU(dst, in, s, a) }, func(d, v []tensor.Tensor, dy tensor.Tensor, s backend.States) {
 		r.compute.GatedLRUGrad(backend.GatedLRUInputs{X: d[0], Gate: d[1], Rate: r.gradientOf(in.Rate)}, dy, backend.GatedLRUInputs{X: v[0], Gate: v[1], Rate: in.Rate}, s, a)
+	})
+}
+
+// WKV keeps its operands, as DeltaRule does.
+func (r *Recorder) WKV(dst tensor.Tensor, in backend.WKVInputs, s backend.States, a backend.WKVArgs) {
+	if r.unrecorded(dst) {
+		r.compute.WKV(dst, in, s, a)
+		return
+	}
+	r.recurrence(dst, []tensor.Tensor{in.K, in.V}, s, func() { r.compute.WKV(dst, in, s, a) }, func(d, v []tensor.Tensor, dy tensor.Tensor, s backend.States) {
+		r.compute.WKVGrad(backend.WKVInputs{K: d[0], V: d[1], Decay: r.gradientOf(in.Decay), First: r.gradientOf(in.First)}, dy,
+			backend.WKVInputs{K: v[0], V: v[1], Decay: in.Decay, First: in.First}, s, a)
 	})
 }
 

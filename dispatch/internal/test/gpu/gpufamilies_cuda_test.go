@@ -30,6 +30,7 @@ var leftToTheCPU = reasons(map[string][]string{
 	"inputs by layer":                   {"family-gemma3n-1", "family-gemma3n-text-1", "family-gemma3n-text-2", "family-gemma3n-text-3", "family-gemma4-small-1", "family-gemma4-small-2"},
 	"keys and values that layers share": {"family-gemma4-unified-text-1"},
 	"learned frequencies of rope":       {"family-mistral-large4-76", "family-mistral-large4-77"},
+	"time and channel mixes":            {"family-rwkv-1", "family-rwkv-2"},
 	"lightning attention":               {"family-minimax-1", "family-minimax-2"},
 	"sparse attention":                  {"family-axk2-15", "family-axk2-6", "family-deepseek-v32-1", "family-deepseek-v32-2", "family-dots3-note-3", "family-glm-moe-dsa-1", "family-glm-moe-dsa-2", "family-minimax-m3-vl-1", "family-minimax-m3-vl-text-6", "family-minimax-m3-vl-text-7"},
 	"weights in awq":                    {"small-llama-awq4"},
