@@ -112,12 +112,12 @@ func TestAnotherDialectHasItsOwnWireForm(t *testing.T) {
 		{"POST", "/letters", `{"letters": 3}`, key, 400, "sorry: letters: Invalid type for 'letters'"},
 		{"POST", "/letters", `{"letters": [], "options": {"most": 0}}`, key, 400, "sorry: options.most: Invalid value for 'options.most'"},
 		{"POST", "/letters", `{`, key, 400, "sorry: : We could not parse"},
-		{"POST", "/letters", `{}`, "", 401, "sorry: : Incorrect API key"},
+		{"POST", "/letters", `{}`, "", 401, "sorry: : An API key is missing"},
 		{"POST", "/letters", `{}`, "Origin: https://evil.example", 403, "sorry: : The web page"},
 		{"DELETE", "/letters", ``, key, 405, "sorry: : Method not allowed"},
 		{"GET", "/letters/7", ``, key, 500, "sorry: : The server had an error"},
 		{"GET", "/nowhere", ``, key, 404, `{"error":{"message":"Invalid URL`},
-		{"POST", "/v1/completions", `{}`, "", 401, `{"error":{"message":"Incorrect API key`},
+		{"POST", "/v1/completions", `{}`, "", 401, `{"error":{"message":"An API key is missing`},
 	} {
 		w := ask(c.method, c.path, c.body, c.header)
 		if w.Code != c.status || !strings.HasPrefix(w.Body.String(), c.want) {

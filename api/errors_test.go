@@ -263,8 +263,12 @@ func TestKeys(t *testing.T) {
 	s.key = "third"
 	for _, path := range []string{completions, chat, "/tokenize", "/detokenize", "/v1/nope", "/nope"} {
 		status, got := s.object("POST", path, obj{"prompt": []int{1}})
-		t.Run(path, func(t *testing.T) { checkError(t, status, got, 401, nil, "invalid_api_key", "Incorrect API key") })
+		t.Run(path, func(t *testing.T) { checkError(t, status, got, 401, nil, "invalid_api_key", "Incorrect API key.") })
 	}
+	s.key = "" // the key was called incorrect where none was sent
+	status, got := s.object("POST", chat, obj{})
+	checkError(t, status, got, 401, nil, "invalid_api_key", "An API key is missing: send it as")
+	s.key = "third"
 	for _, path := range []string{"/", "/health", "/ready", "/metrics", "/version"} {
 		if status, _ := s.text("GET", path, nil); status != 200 {
 			t.Errorf("GET %s is %d without a key", path, status)

@@ -72,7 +72,11 @@ func (g *guard) protect(next http.Handler) http.Handler {
 		}
 		if !ok {
 			w.Header().Set("WWW-Authenticate", "Bearer")
-			g.fail(w, r, &wire.Error{Kind: wire.Unauthorized, Message: "Incorrect API key: send one as Authorization: Bearer KEY or X-API-Key: KEY."})
+			message := "Incorrect API key."
+			if len(given) == 0 {
+				message = "An API key is missing: send it as Authorization: Bearer KEY or X-API-Key: KEY."
+			}
+			g.fail(w, r, &wire.Error{Kind: wire.Unauthorized, Message: message})
 			return
 		}
 		next.ServeHTTP(w, r.WithContext(wire.WithOwner(wire.WithClient(r.Context(), client), owner)))

@@ -65,6 +65,9 @@ func TestPsShowsModelsAndRequests(t *testing.T) {
 	if m := got.Models[0]; m.Model != "heft-demo" || len(m.Tiers) != 2 || m.Tiers[0].Bytes == 0 || m.LimitBytes == 0 || m.MemoryBytes == 0 {
 		t.Errorf("%+v", m)
 	}
+	if _, notes, status := pipeInto(t, "", "ps", "--url", "ftp://x"); status != 2 || !strings.Contains(notes, `--url: got "ftp://x", want`) { // said net/http's words
+		t.Errorf("ps of another protocol: status %d, %s", status, notes)
+	}
 	if _, notes, status := pipeInto(t, "", "ps", "--url", "127.0.0.1:1"); status != 1 || !strings.Contains(notes, "no server answers at http://127.0.0.1:1") {
 		t.Errorf("without a server: status %d, %q", status, notes)
 	}

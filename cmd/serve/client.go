@@ -25,6 +25,9 @@ func (f *clientFlags) client(url string) (*repl.Client, error) {
 	if !strings.Contains(url, "://") {
 		url = "http://" + url
 	}
+	if scheme, _, _ := strings.Cut(url, "://"); !strings.EqualFold(scheme, "http") && !strings.EqualFold(scheme, "https") {
+		return nil, cmdline.Misusef("--url: got %q, want an address that begins with http:// or https://", url)
+	}
 	client := &repl.Client{URL: url, Key: f.APIKey}
 	if f.TLSCA == "" {
 		return client, nil

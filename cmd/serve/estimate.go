@@ -67,7 +67,7 @@ func (c *estimateCmd) Run(out cmdline.Output) error {
 		return err
 	}
 	if c.MaxModelLen < 0 {
-		return cmdline.Misusef("--max-model-len is %d; it is at least 0", c.MaxModelLen)
+		return cmdline.Misusef("--max-model-len: got %d, want at least 0", c.MaxModelLen)
 	}
 	skeleton, checkpoint, err := skeletonAt(path)
 	if err != nil {

@@ -28,9 +28,9 @@ type servedFlags struct {
 func (f *servedFlags) check() error {
 	switch {
 	case f.IdleUnload < 0:
-		return cmdline.Misusef("--idle-unload is %v; it is at least 0s", f.IdleUnload)
+		return cmdline.Misusef("--idle-unload: got %v, want at least 0s", f.IdleUnload)
 	case f.LoadTimeout <= 0:
-		return cmdline.Misusef("--load-timeout is %v; it is more than 0s", f.LoadTimeout)
+		return cmdline.Misusef("--load-timeout: got %v, want more than 0s", f.LoadTimeout)
 	}
 	return nil
 }

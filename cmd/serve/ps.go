@@ -79,7 +79,7 @@ func (t psTier) name() string {
 // Run reads the server's counters twice and prints a line per model.
 func (c *psCmd) Run(ctx context.Context, out cmdline.Output) error {
 	if c.Interval <= 0 {
-		return cmdline.Misusef("--interval is %v; it is above 0s", c.Interval)
+		return cmdline.Misusef("--interval: got %v, want more than 0s", c.Interval)
 	}
 	client, err := c.client(c.URL)
 	if err != nil {

@@ -145,11 +145,11 @@ func (c *runCmd) check() error {
 	case c.Port < 0 || c.Port > 65535:
 		return cmdline.Misusef("--port: got %d, want a number between 0 and 65535", c.Port)
 	case c.MaxQueue < 0:
-		return cmdline.Misusef("--max-queue is %d; it is at least 0", c.MaxQueue)
+		return cmdline.Misusef("--max-queue: got %d, want at least 0", c.MaxQueue)
 	case c.ShutdownTimeout < 0:
-		return cmdline.Misusef("--shutdown-timeout is %v; it is at least 0s", c.ShutdownTimeout)
+		return cmdline.Misusef("--shutdown-timeout: got %v, want at least 0s", c.ShutdownTimeout)
 	case c.ClientTimeout < 0:
-		return cmdline.Misusef("--client-timeout is %v; it is at least 0s", c.ClientTimeout)
+		return cmdline.Misusef("--client-timeout: got %v, want at least 0s", c.ClientTimeout)
 	}
 	if err := text.CheckParsers(c.ToolCallParser, ""); err != nil {
 		return cmdline.Misusef("--tool-call-parser: %w", err)
