@@ -227,6 +227,15 @@ func (g *Changed) Drop() {
 	g.block, g.place = nil, inFile
 }
 
+// Resize drops the values of g and changes its size.
+func (g *Changed) Resize(size int64) {
+	g.Drop()
+	g.all.mu.Lock()
+	g.all.stats.Size += size - g.size
+	g.size = size
+	g.all.mu.Unlock()
+}
+
 // Release ends one Acquire.
 func (g *Changed) Release() {
 	c := g.all

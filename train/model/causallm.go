@@ -33,6 +33,8 @@ type Options struct {
 	// whether the label has the highest one. Both are as Entropies, and of the logits before Temperature.
 	MeanLogits *[]float32
 	Top        *[]bool
+	// Auxiliary, if not nil, is the weight of the routers' loss in place of that of [Model.SetAuxiliary].
+	Auxiliary *float32
 	// Base leaves the model's adapter out and records nothing, so that the result is that of the
 	// weights that the adapter was added to: the reference of preference tuning.
 	Base bool
@@ -57,23 +59,32 @@ func (n *Noise) of(l *layout, length, width int) view.Tensor {
 // pass is one forward pass of a batch and, if needed, its reverse.
 type pass struct {
 	*lease
-	m       *Model
-	layout  *layout
-	tokens  []int32 // of rows
-	learns  bool    // a Backward may follow
-	way     nn.Way
-	first   int // the first unit with something to train
-	cast    meta.DType
-	given   nn.Input // what Forward got, for another run
-	prepare func()   // before each run; nil for nothing
-	redo    func() error
-	routers *routers // nil where their loss is not wanted
+	m         *Model
+	group     *group // nil for a pass by itself
+	number    int    // in the group
+	widths    []int  // of the states before each unit, in a group
+	layout    *layout
+	length    int     // of the batch's sequences
+	tokens    []int32 // of rows
+	learns    bool    // a Backward may follow
+	adapts    bool    // the model's adapter takes part
+	way       nn.Way
+	first     int // the first unit with something to train
+	cast      meta.DType
+	dropout   tensor.RandomSource
+	noise     *Noise
+	auxiliary float32                         // weight of the routers' loss
+	given     nn.Input                        // what Forward gets
+	early     map[*tensor.Parameter][]float32 // gradients that are computed before Backward
+	prepare   func()                          // before each run; nil for nothing
+	redo      func() error
+	routers   *routers // nil where their loss is not wanted
 	// add, if not nil, adds to the gradient of a unit's result before the unit is reversed.
 	add func(unit int, gradient view.Tensor)
 }
 
-// start runs a batch up to the head. prepare, if not nil, changes the pass before each run.
-func (m *Model) start(tp *tensor.Tape, b Batch, o Options, prepare func(p *pass)) (*pass, error) {
+// newPass makes a pass that has not begun. prepare, if not nil, changes the pass before each run.
+func (m *Model) newPass(tp *tensor.Tape, b Batch, o Options, prepare func(p *pass)) (*pass, error) {
 	switch {
 	case tp == nil:
 		return nil, errors.New("model: got a nil tape")
@@ -84,7 +95,11 @@ func (m *Model) start(tp *tensor.Tape, b Batch, o Options, prepare func(p *pass)
 	case o.Noise != nil && o.Noise.Uniform == nil:
 		return nil, errors.New("model: Options.Noise: got no Uniform that draws it")
 	}
-	p := &pass{m: m, layout: b.layout(), first: m.first(), cast: castOf(tp)}
+	p := &pass{m: m, layout: b.layout(), length: b.Length, first: m.first(), cast: castOf(tp), adapts: !o.Base, widths: make([]int, len(m.units)),
+		dropout: o.Dropout, noise: o.Noise, auxiliary: m.auxiliary}
+	if o.Auxiliary != nil {
+		p.auxiliary = *o.Auxiliary
+	}
 	for i := range p.layout.count() {
 		p.tokens = append(p.tokens, int32(b.IDs[p.layout.id(i)]))
 	}
@@ -101,42 +116,69 @@ func (m *Model) start(tp *tensor.Tape, b Batch, o Options, prepare func(p *pass)
 			p.way = nn.Recompute
 		}
 	}
-	var err error
-	if p.lease, err = m.enter(tp, p.tokens, p.layout, p.way); err != nil {
+	return p, nil
+}
+
+// start runs a batch up to the head.
+func (m *Model) start(tp *tensor.Tape, b Batch, o Options, prepare func(p *pass)) (*pass, error) {
+	p, err := m.newPass(tp, b, o, prepare)
+	if err != nil {
 		return nil, err
 	}
-	runtime.AddCleanup(p, (*lease).end, p.lease)
-	if !o.Base {
-		if err := p.adapt(p.layout.count(), o.Dropout); err != nil {
-			p.leave()
-			return nil, err
-		}
+	return p, p.start(tp)
+}
+
+// start runs a pass by itself up to the head.
+func (p *pass) start(tp *tensor.Tape) (err error) {
+	if p.lease, err = p.m.enter(tp, p.tokens, p.layout, p.way); err != nil {
+		return err
 	}
-	if p.learns && o.Noise != nil && o.Noise.Alpha > 0 {
-		p.input.Noise = o.Noise.of(p.layout, b.Length, m.spec.Hidden)
+	runtime.AddCleanup(p, (*lease).end, p.lease)
+	p.given = p.input
+	if err := p.draw(); err != nil {
+		p.leave()
+		return err
 	}
 	if err := p.forward(); err != nil {
 		p.leave()
-		return nil, m.explain(err)
+		return p.m.explain(err)
 	}
-	return p, nil
+	return nil
+}
+
+// draw adds the adapter to what is given, and what is random.
+func (p *pass) draw() error {
+	if p.adapts {
+		if err := p.adapt(p.layout.count(), p.dropout); err != nil {
+			return err
+		}
+	}
+	if p.learns && p.noise != nil && p.noise.Alpha > 0 {
+		p.given.Noise = p.noise.of(p.layout, p.length, p.m.spec.Hidden)
+	}
+	return nil
+}
+
+// ready completes what is given for another run.
+func (p *pass) ready() {
+	if p.prepare != nil {
+		p.prepare()
+	}
+	if p.cast != meta.Float32 {
+		p.given.Prompts = slices.Repeat([]bool{true}, p.layout.count())
+	}
 }
 
 // forward runs the units before the head.
 func (p *pass) forward() error {
-	if p.prepare != nil {
-		p.prepare()
-	}
+	p.ready()
 	err := p.weights.begin(p.cast)
 	if err == nil {
-		if p.weights.cast != meta.Float32 {
-			p.input.Prompts = slices.Repeat([]bool{true}, p.layout.count())
-		}
-		p.given = p.input
-		if err = p.expect(p.first); err == nil {
-			err = p.training.Forward(&p.input, p.way, p.first)
-			p.weights.leave()
-		}
+		err = p.expect(p.first)
+	}
+	if err == nil {
+		err = p.training.Forward(&p.given, p.way, p.first)
+		p.weights.leave()
 	}
 	if err == nil {
 		err = p.m.unchanged()
@@ -149,11 +191,12 @@ func (p *pass) wakeUp(tp *tensor.Tape) (err error) {
 	if p.wake() {
 		return nil
 	}
-	given := &p.given
+	given := p.given
 	if p.lease, err = p.m.enter(tp, p.tokens, p.layout, p.way); err != nil {
 		return err
 	}
-	p.input.Adapters, p.input.Drops, p.input.Noise = given.Adapters, given.Drops, given.Noise
+	p.given = p.input
+	p.given.Adapters, p.given.Drops, p.given.Noise = given.Adapters, given.Drops, given.Noise
 	if len(given.Adapters) > 0 {
 		if err := p.training.Allow(given.Adapters[0]); err != nil {
 			return fmt.Errorf("model: %w", err)
@@ -193,29 +236,41 @@ func (p *pass) adapt(rows int, dropout tensor.RandomSource) error {
 	if err := a.bind(p.m.program); err != nil {
 		return err
 	}
-	p.input.Adapters = slices.Repeat([]*nn.Adapter{a.bound}, rows)
+	p.given.Adapters = slices.Repeat([]*nn.Adapter{a.bound}, rows)
 	if err := p.training.Allow(a.bound); err != nil {
 		return fmt.Errorf("model: %w", err)
 	}
 	if rate := a.Config.Dropout; p.learns && dropout != nil && rate > 0 {
-		p.input.Drops = newDrops(dropout, rate)
+		p.given.Drops = newDrops(dropout, rate)
 	}
 	return nil
 }
 
 // leave returns the session, which does not refer to the pass or the model: a pass that is neither
 // reversed nor freed can be collected.
-func (p *pass) leave() { p.end() }
+func (p *pass) leave() {
+	if p.group != nil {
+		p.group.left(p)
+		return
+	}
+	p.end()
+}
 
 // result puts the result on the tape.
 func (p *pass) result(tp *tensor.Tape, data []float32, shape []int, back func(grad []float32) error) *tensor.Tensor {
-	if p.learns {
-		p.rest()
-	} else {
+	switch {
+	case !p.learns:
 		p.leave()
+	case p.group == nil:
+		p.noteDraws()
+		p.rest()
 	}
 	return tp.Function(tensor.Function{Name: "model", Data: data, Shape: shape, Trains: p.learns, Free: p.leave, Params: p.m.resident(),
 		Backward: func(grad []float32) error {
+			if p.group != nil {
+				grad = slices.Clone(grad)
+				return p.group.reversed(p, func() error { return back(grad) })
+			}
 			defer p.leave()
 			if err := p.wakeUp(tp); err != nil {
 				return err
@@ -224,13 +279,16 @@ func (p *pass) result(tp *tensor.Tape, data []float32, shape []int, back func(gr
 		}})
 }
 
-// backward reverses the units below the head.
+// backward reverses the units below the head. In a group that is done for all passes together.
 func (p *pass) backward(scale float32) error {
+	if p.routers != nil {
+		p.routers.reverse(scale * p.auxiliary)
+	}
+	if p.group != nil {
+		return p.group.scale(p, scale)
+	}
 	if scale != 1 {
 		p.recorder.Scale(p.training.HiddenGradient(), scale, 0)
-	}
-	if p.routers != nil {
-		p.routers.reverse(scale * p.m.auxiliary)
 	}
 	p.weights.reversing = true
 	err := p.training.Backward(p.watched())
@@ -258,11 +316,18 @@ type last func(t *nn.Training, rows []int32, reverse bool, f func(result, gradie
 
 // parts runs the end of a pass on rows, some at a time.
 func (p *pass) parts(run last, rows []int32, reverse bool, f func(rows []int32, result, gradient view.Tensor) error) error {
+	if p.group != nil {
+		return p.group.ends(p, reverse, func() error { return p.someParts(run, rows, reverse, f) })
+	}
 	p.weights.reversing = reverse
 	defer func() {
 		p.weights.reversing = false
 		p.weights.leave()
 	}()
+	return p.someParts(run, rows, reverse, f)
+}
+
+func (p *pass) someParts(run last, rows []int32, reverse bool, f func(rows []int32, result, gradient view.Tensor) error) error {
 	for some := range p.m.groups(rows, p.limits.Outputs) {
 		if err := run(p.training, some, reverse, func(result, gradient view.Tensor) error { return f(some, result, gradient) }); err != nil {
 			return p.m.explain(err)

@@ -7,30 +7,42 @@ import "github.com/heftai/heft/train/tensor"
 type drops struct {
 	source tensor.RandomSource
 	p      float64
-	kept   map[int][]uint64 // by linear map
+	bits   []uint64
+	drawn  int         // bits that are drawn
+	given  int         // of those, the ones that maps have
+	first  map[int]int // bit by linear map
 }
 
 func newDrops(source tensor.RandomSource, p float64) *drops {
-	return &drops{source: source, p: p, kept: map[int][]uint64{}}
+	return &drops{source: source, p: p, first: map[int]int{}}
+}
+
+// draw draws n bits, for maps that ask for them later, in order.
+func (d *drops) draw(n int) {
+	for range n {
+		if d.drawn%64 == 0 {
+			d.bits = append(d.bits, 0)
+		}
+		if float64(d.source.Float32()) >= d.p {
+			d.bits[d.drawn/64] |= 1 << (d.drawn % 64)
+		}
+		d.drawn++
+	}
 }
 
 // Factors returns 0 or 1/(1-p) for each input.
 func (d *drops) Factors(linear, rows, cols int) []float32 {
 	n := rows * cols
-	bits := d.kept[linear]
-	if bits == nil {
-		bits = make([]uint64, (n+63)/64)
-		for i := range n {
-			if float64(d.source.Float32()) >= d.p {
-				bits[i/64] |= 1 << (i % 64)
-			}
-		}
-		d.kept[linear] = bits
+	first, ok := d.first[linear]
+	if !ok {
+		first = d.given
+		d.first[linear], d.given = first, first+n
+		d.draw(max(d.given-d.drawn, 0))
 	}
 	by := float32(1 / (1 - d.p))
 	out := make([]float32, n)
 	for i := range out {
-		if bits[i/64]>>(i%64)&1 != 0 {
+		if at := first + i; d.bits[at/64]>>(at%64)&1 != 0 {
 			out[i] = by
 		}
 	}

@@ -83,7 +83,7 @@ func (m *Model) states(tp *tensor.Tape, b Batch, o Options, kept *stateTrace) (p
 	}
 	p, err = m.start(tp, b, o, func(p *pass) {
 		if kept != nil {
-			p.input.Trace = kept
+			p.given.Trace = kept
 		}
 	})
 	if err != nil {

@@ -12,6 +12,15 @@ import (
 // out. Without a reduction the losses are [batch length], 0 for padding. Loss never holds the logits of
 // the whole batch: it computes the head's gradients together with the loss.
 func (m *Model) Loss(tp *tensor.Tape, b Batch, o Options) (*tensor.Tensor, error) {
+	l, err := m.newLoss(tp, b, o)
+	if err != nil {
+		return nil, err
+	}
+	return l.compute(tp)
+}
+
+// newLoss makes a loss that is not computed yet.
+func (m *Model) newLoss(tp *tensor.Tape, b Batch, o Options) (*loss, error) {
 	if err := m.check(b); err != nil {
 		return nil, err
 	}
@@ -23,10 +32,10 @@ func (m *Model) Loss(tp *tensor.Tape, b Batch, o Options) (*tensor.Tensor, error
 	if err := m.checkLabels(labels, ce); err != nil {
 		return nil, err
 	}
-	p, err := m.start(tp, b, o, func(p *pass) {
-		if m.auxiliary != 0 {
+	p, err := m.newPass(tp, b, o, func(p *pass) {
+		if p.auxiliary != 0 {
 			p.routers = newRouters(p.session, m.topK())
-			p.input.Trace = p.routers
+			p.given.Trace = p.routers
 		}
 	})
 	if err != nil {
@@ -34,18 +43,31 @@ func (m *Model) Loss(tp *tensor.Tape, b Batch, o Options) (*tensor.Tensor, error
 	}
 	labels = tensor.ShiftLabels(labels, b.Length, ce)
 	p.layout.ignore(labels, b.Length, ce.Ignored())
-	l := &loss{pass: p, o: ce, cooling: 1, divisor: ce.Divisor(labels), losses: make([]float32, p.layout.count())}
+	l := &loss{pass: p, options: o, o: ce, shape: []int{len(b.IDs) / b.Length, b.Length}, cooling: 1, divisor: ce.Divisor(labels), losses: make([]float32, p.layout.count())}
 	if o.Temperature > 0 {
 		l.cooling = 1 / o.Temperature
 	}
 	l.choose(labels)
 	l.measures.make(&o, p.layout.count())
-	out, err := l.run(tp, b)
-	if err != nil {
-		p.leave()
+	return l, nil
+}
+
+// compute runs the pass by itself.
+func (l *loss) compute(tp *tensor.Tape) (*tensor.Tensor, error) {
+	if err := l.start(tp); err != nil {
 		return nil, err
 	}
-	l.measures.take(&o, l.layout)
+	return l.finish(tp)
+}
+
+// finish computes the loss from the states before the head.
+func (l *loss) finish(tp *tensor.Tape) (*tensor.Tensor, error) {
+	out, err := l.run(tp)
+	if err != nil {
+		l.leave()
+		return nil, err
+	}
+	l.measures.take(&l.options, l.layout)
 	return out, tp.Err()
 }
 
@@ -64,7 +86,9 @@ func (m *Model) checkLabels(labels []int, o tensor.CrossEntropyOptions) error {
 // loss is one call of Loss.
 type loss struct {
 	*pass
+	options Options
 	o       tensor.CrossEntropyOptions
+	shape   []int // of the batch
 	divisor float64
 	cooling float32 // factor of the logits
 	rows    []int32 // that have a label
@@ -88,7 +112,7 @@ func (l *loss) choose(labels []int) {
 // Backward, which computes the head again.
 func (l *loss) perRow() bool { return l.o.Reduction == tensor.None && l.o.Items <= 0 }
 
-func (l *loss) run(tp *tensor.Tape, b Batch) (*tensor.Tensor, error) {
+func (l *loss) run(tp *tensor.Tape) (*tensor.Tensor, error) {
 	if err := l.entropy(l.learns && !l.perRow(), float32(1/l.divisor)); err != nil {
 		return nil, err
 	}
@@ -97,20 +121,20 @@ func (l *loss) run(tp *tensor.Tape, b Batch) (*tensor.Tensor, error) {
 	}
 	extra := float32(0)
 	if l.routers != nil {
-		extra = l.m.auxiliary * l.routers.loss()
+		extra = l.auxiliary * l.routers.loss()
 	}
 	if l.perRow() {
 		for i := range l.losses {
 			l.losses[i] += extra
 		}
-		return l.result(tp, l.layout.spread(l.losses, 1), []int{len(b.IDs) / b.Length, b.Length}, l.backRows), nil
+		return l.result(tp, l.layout.spread(l.losses, 1), l.shape, l.backRows), nil
 	}
 	sum := 0.0
 	for _, v := range l.losses {
 		sum += float64(v)
 	}
 	return l.result(tp, []float32{float32(sum/l.divisor) + extra}, nil, func(grad []float32) error {
-		if err := l.weights.adopt(l.backend, grad[0]); err != nil {
+		if err := l.weights.adopt(l.backend, l.early, grad[0]); err != nil {
 			return err
 		}
 		return l.backward(grad[0])
@@ -121,7 +145,9 @@ func (l *loss) run(tp *tensor.Tape, b Batch) (*tensor.Tensor, error) {
 // scale times the gradients.
 func (l *loss) entropy(reverse bool, scale float32) error {
 	if reverse {
-		l.weights.early = map[*tensor.Parameter][]float32{}
+		l.early = map[*tensor.Parameter][]float32{}
+		l.weights.early = l.early
+		defer func() { l.weights.early = nil }()
 	}
 	return l.heads(l.rows, reverse, func(rows []int32, logits, gradient view.Tensor) error {
 		labels, losses := make([]int32, len(rows)), make([]float32, len(rows))
@@ -191,7 +217,7 @@ func (l *loss) backRows(grad []float32) error {
 		return err
 	}
 	if l.routers != nil {
-		l.routers.reverse(routed * l.m.auxiliary)
+		l.routers.reverse(routed * l.auxiliary)
 		l.routers = nil
 	}
 	return l.backward(1)

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"iter"
 	"runtime"
+	"sync/atomic"
 
 	"github.com/heftai/heft/internal/nn"
+	"github.com/heftai/heft/internal/residency"
 	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/meta"
 	"github.com/heftai/heft/train/tensor"
@@ -26,6 +28,9 @@ type Model struct {
 	// auxiliary is the weight of the routers' loss in Loss; 0 means none.
 	auxiliary float32
 	logitRows int // of LogitRows; 0 means no bound
+	// activations are those of Activations.
+	activations residency.ChangingOptions
+	draws       atomic.Int32 // what passes have shown, see noteDraws
 }
 
 // ErrServedOnly is returned for modules for multi-token prediction, which read hidden states of their model.
@@ -70,7 +75,7 @@ func build(m *meta.Model, b *loader.Binding, list ...Option) (*Model, error) {
 		ps.close()
 		return nil, err
 	}
-	model := &Model{meta: m, spec: spec, program: program, parameters: ps, sessions: &sessions{}, names: ps.paths(m.Root), logitRows: o.logitRows}
+	model := &Model{meta: m, spec: spec, program: program, parameters: ps, sessions: &sessions{}, names: ps.paths(m.Root), logitRows: o.logitRows, activations: o.activations}
 	if m.Config != nil && m.Config.Field("output_router_logits") == true {
 		model.auxiliary = number(m.Config.Field("router_aux_loss_coef"), 0.001)
 	}

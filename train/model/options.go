@@ -14,6 +14,8 @@ type options struct {
 	quantize meta.QuantFormat
 	// logitRows is that of LogitRows; 0 means no bound.
 	logitRows int
+	// activations configures where Losses keeps states between units.
+	activations residency.ChangingOptions
 	// offload configures where trained parameters are; nil means in memory.
 	offload *residency.ChangingOptions
 }

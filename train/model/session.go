@@ -65,6 +65,9 @@ func (l *lease) end() {
 func (l *lease) giveBack() {
 	l.weights.early = nil
 	l.weights.release()
+	if l.between != nil {
+		l.between.clear()
+	}
 	l.all.mu.Lock()
 	defer l.all.mu.Unlock()
 	l.all.lent = slices.DeleteFunc(l.all.lent, func(x *lease) bool { return x == l })
@@ -139,6 +142,7 @@ type session struct {
 	apart    bool   // so was kv
 	memories []view.Tensor
 	input    nn.Input
+	between  *between // of a group; nil until there was one
 }
 
 // enter takes a session for a pass from the pool, or makes one.
@@ -198,6 +202,9 @@ func (s *sessions) take(tp *tensor.Tape, tape weak.Pointer[tensor.Tape]) (*sessi
 }
 
 func (s *session) close() error {
+	if s.between != nil {
+		s.between.store.Close()
+	}
 	if s.training != nil {
 		s.training.Close()
 	}

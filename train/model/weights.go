@@ -23,7 +23,7 @@ type weights struct {
 	unit   int     // the one that is held
 	sweep  sweep
 	cast   meta.DType
-	// early, if not nil, holds gradients that are computed before Backward.
+	// early, if not nil, gets gradients, those that are computed before Backward.
 	early map[*tensor.Parameter][]float32
 	spare map[*tensor.Parameter][]float32 // memory for it to use again
 	held  []*tensor.Parameter             // acquired for the pass
@@ -202,10 +202,8 @@ func (w *weights) target(p *tensor.Parameter) []float32 {
 	return g
 }
 
-// adopt adds scale times the early gradients to those of the parameters.
-func (w *weights) adopt(b backend.Backend, scale float32) error {
-	early := w.early
-	w.early = nil
+// adopt adds scale times early gradients to those of the parameters.
+func (w *weights) adopt(b backend.Backend, early map[*tensor.Parameter][]float32, scale float32) error {
 	for p, g := range early {
 		t := view.Floats(g, len(g), 1)
 		if p.Grad() == nil {

@@ -50,6 +50,9 @@ func (a *Array) Store() *Store { return a.store }
 // Len returns the number of elements.
 func (a *Array) Len() int { return int(a.Size() / 4) }
 
+// Resize drops the values and changes the number of elements. No one may have acquired the array.
+func (a *Array) Resize(n int) { a.Changed.Resize(4 * int64(n)) }
+
 // DType returns float32.
 func (a *Array) DType() meta.DType { return meta.Float32 }
 
