@@ -87,6 +87,11 @@ type TrainerConfig[B any] struct {
 	// ComputeLoss is the forward pass. It returns the mean loss of a batch or, if Items is set, the
 	// sum over the batch's items.
 	ComputeLoss func(ctx context.Context, batch B) (*tensor.Tensor, error)
+	// ComputeLosses, if not nil, replaces ComputeLoss in training. It gets the batches of a window that are left and
+	// returns the losses of the first one, or of several of them; each is as ComputeLoss returns it. With [model.Model.Losses]
+	// all batches of a step share one sweep over weights that stream from disk. Strategies that keep no gradients between
+	// batches, such as stage 2 of ZeRO, pass one batch at a time. It is for Updates only.
+	ComputeLosses func(ctx context.Context, batches []B) ([]*tensor.Tensor, error)
 	// Items counts the items that a batch's loss is summed over, such as tokens with labels. A step
 	// then uses the mean over all items of the window on all ranks. It is for Updates only.
 	Items func(batch B) int

@@ -59,5 +59,8 @@ func Windows[B any](ctx context.Context, a *Accelerator, batches iter.Seq2[B, er
 // part in the averaging. Each returns the sum of this rank's losses; divide the sum over ranks by
 // Items to report the loss.
 func (w *Window[B]) Each(ctx context.Context, forward func(context.Context, B) (*tensor.Tensor, error)) (float64, error) {
-	return w.of.Each(ctx, forward)
+	return w.of.Each(ctx, func(ctx context.Context, batches []B) ([]*tensor.Tensor, error) {
+		loss, err := forward(ctx, batches[0])
+		return []*tensor.Tensor{loss}, err
+	})
 }

@@ -41,6 +41,7 @@ type student struct {
 	head       *tensor.Parameter  // of a reward model, or nil
 	from       string             // folder of the config and the tokenizer, if not the model's
 	recompute  bool
+	sweep      sweeping
 	unit       string  // of the progress line, if not the method's usual one
 	repeats    int     // steps on each window; 0 is 1
 	sampled    float32 // temperature of the losses of methods that sample; 0 is 1
@@ -422,7 +423,8 @@ func (s *student) adapt(skeleton *meta.Model, binding *loader.Binding) error {
 	if s.Quantize != "" {
 		options = append(options, model.Quantize(s.format()))
 	} else if limit := s.baseMemory(host, beside); limit > 0 {
-		options = append(options, model.MaxMemory(limit))
+		s.sweep = s.sweeps(skeleton)
+		options = append(options, model.MaxMemory(limit), model.Activations(s.sweep.memory, s.Output))
 		if rows := s.logitRows(skeleton); rows > 0 {
 			options = append(options, model.LogitRows(int(rows)))
 		}

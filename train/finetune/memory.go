@@ -266,18 +266,53 @@ func (s *student) passBytes(m *meta.Model) int64 {
 	if !ok {
 		return 0
 	}
-	blocks := int64(0)
-	for _, node := range m.Root.Walk() {
-		if node.Kind == meta.KindBlock {
-			blocks++
-		}
-	}
-	tokens := s.batchTokens()
+	blocks, tokens := blocksOf(m), s.batchTokens()
 	logits := min(tokens*int64(root.Vocab), 22<<20)
 	if rows := s.logitRows(m); rows > 0 {
 		logits = min(logits, rows*int64(root.Vocab))
 	}
 	return tokens*(2*activationBytes(m, s.magnitudes())/max(blocks, 1)+4*(blocks+4)*int64(root.Hidden)) + 2*4*logits
+}
+
+// blocksOf counts a model's blocks.
+func blocksOf(m *meta.Model) (n int64) {
+	for _, node := range m.Root.Walk() {
+		if node.Kind == meta.KindBlock {
+			n++
+		}
+	}
+	return n
+}
+
+// sweeping are the batches of a step that share a sweep over a base that streams, and the states between blocks that they
+// keep until backward.
+type sweeping struct {
+	batches int   // at most
+	memory  int64 // bytes of states in memory, which passBytes counts as those of a batch by itself
+	disk    int64 // and in a scratch file in --output
+}
+
+// sweeps chooses as many batches of a step as there is disk for: half of what is free.
+func (s *student) sweeps(m *meta.Model) (w sweeping) {
+	root, ok := m.Root.Spec.(*meta.CausalLMSpec)
+	if !ok || s.GradientAccumulationSteps < 2 {
+		return sweeping{batches: 1}
+	}
+	each := 4 * s.batchTokens() * int64(root.Hidden) * (blocksOf(m) + 1)
+	w = sweeping{batches: s.GradientAccumulationSteps, memory: each}
+	if _, free, err := s.space(s.Output); err == nil {
+		w.batches = int(min(int64(w.batches), 1+free/2/int64(s.here)/max(each, 1)))
+	}
+	w.disk = int64(w.batches-1) * each
+	return w
+}
+
+// together returns how many of n batches are computed together.
+func (s *student) together(n int) int {
+	if !s.model.Sweeps() {
+		return 1
+	}
+	return min(n, max(s.sweep.batches, 1))
 }
 
 // showMemory logs where frozen weights are, and warns if they and what a rank takes beside them are more than a limit.
@@ -289,6 +324,9 @@ func (s *student) showMemory(host dispatch.Host, beside int64) {
 	}
 	args := []any{"resident", devicemap.FormatSize(f.Resident), "read_per_sweep", devicemap.FormatSize(f.Streamed), "staging", devicemap.FormatSize(f.Staging),
 		"beside", devicemap.FormatSize(beside)}
+	if s.sweep.batches > 1 {
+		args = append(args, "batches_per_sweep", s.sweep.batches, "activations_on_disk", devicemap.FormatSize(s.sweep.disk))
+	}
 	ranks := int64(s.here)
 	minimum, takes := ranks*(f.Minimum+beside), ranks*(f.Resident+f.Staging+beside)
 	switch {

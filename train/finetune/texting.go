@@ -75,7 +75,7 @@ func (j *job) pack(all made[data.Sequence]) (made[data.Sequence], error) {
 
 func (texting) prepare(s *student) (loop, error) {
 	r := &reader{student: s, meter: train.NewBatchMeter(tokenMetrics...)}
-	c := train.TrainerConfig[data.TokenBatch]{Model: s.model, ComputeLoss: r.loss, Items: labels, Tokens: tokens, EvaluateBatch: r.evaluate, Meter: r.meter}
+	c := train.TrainerConfig[data.TokenBatch]{Model: s.model, ComputeLoss: r.loss, ComputeLosses: r.losses, Items: labels, Tokens: tokens, EvaluateBatch: r.evaluate, Meter: r.meter}
 	return fit(s, c, data.PadTokens(data.Padding{ID: s.data.pad}))
 }
 
@@ -96,38 +96,63 @@ type reader struct {
 	meter *train.Meter
 }
 
-// loss returns the sum over a batch's labels. The routers' loss is a mean, so it is multiplied by the
-// number of labels.
+// loss returns the sum over a batch's labels.
 func (r *reader) loss(_ context.Context, b data.TokenBatch) (*tensor.Tensor, error) {
-	n := labels(b)
-	if r.router != 0 {
-		r.model.SetAuxiliary(r.router * float32(n))
+	losses, err := r.losses(nil, []data.TokenBatch{b})
+	if err != nil {
+		return nil, err
 	}
-	loss, values, err := r.measured(batch(b, 0, b.Rows), model.Options{Recompute: r.recompute, Dropout: r.acc.Generator(), Noise: r.noise()})
-	for name, sum := range values {
-		r.meter.Add(name, sum, n)
-	}
-	return loss, err
+	return losses[0], nil
 }
 
-// measured returns the sum of the losses of a batch's labels, and the sums of tokenMetrics.
-func (r *reader) measured(b model.Batch, o model.Options) (*tensor.Tensor, map[string]float64, error) {
-	var entropies []float32
-	var tops []bool
-	o.CrossEntropyOptions = tensor.CrossEntropyOptions{Reduction: tensor.Sum, Smoothing: r.LabelSmoothing}
-	o.Entropies, o.Top = &entropies, &tops
-	loss, err := r.model.Loss(r.tape, b, o)
-	if err != nil {
-		return nil, nil, err
+// losses returns the sum over the labels of each batch that can be computed with the first one. The routers' loss is a mean, so
+// it is multiplied by the number of labels.
+func (r *reader) losses(_ context.Context, batches []data.TokenBatch) ([]*tensor.Tensor, error) {
+	batches = batches[:r.together(len(batches))]
+	of, options, values := make([]model.Batch, len(batches)), make([]model.Options, len(batches)), make([]measured, len(batches))
+	for i, b := range batches {
+		of[i] = batch(b, 0, b.Rows)
+		options[i] = r.measuring(&values[i], model.Options{Recompute: r.recompute, Dropout: r.acc.Generator(), Noise: r.noise()})
+		if r.router != 0 {
+			weight := r.router * float32(labels(b))
+			options[i].Auxiliary = &weight
+		}
 	}
+	losses, err := r.model.Losses(r.tape, of, options)
+	if err != nil {
+		return nil, err
+	}
+	for i, b := range batches {
+		for name, sum := range values[i].sums() {
+			r.meter.Add(name, sum, labels(b))
+		}
+	}
+	return losses, nil
+}
+
+// measured are values of the labels of a batch.
+type measured struct {
+	entropies []float32
+	tops      []bool
+}
+
+// measuring returns options with which a loss is the sum over labels, and measures them.
+func (r *reader) measuring(m *measured, o model.Options) model.Options {
+	o.CrossEntropyOptions = tensor.CrossEntropyOptions{Reduction: tensor.Sum, Smoothing: r.LabelSmoothing}
+	o.Entropies, o.Top = &m.entropies, &m.tops
+	return o
+}
+
+// sums returns the sums of tokenMetrics.
+func (m *measured) sums() map[string]float64 {
 	entropy, right := 0.0, 0
-	for i, top := range tops {
-		entropy += float64(entropies[i])
+	for i, top := range m.tops {
+		entropy += float64(m.entropies[i])
 		if top {
 			right++
 		}
 	}
-	return loss, map[string]float64{"entropy": entropy, "mean_token_accuracy": float64(right)}, nil
+	return map[string]float64{"entropy": entropy, "mean_token_accuracy": float64(right)}
 }
 
 // noise returns the noise of NEFTune, or nil.
@@ -146,10 +171,10 @@ func (r *reader) evaluate(_ context.Context, b data.TokenBatch) (train.Evaluatio
 		var err error
 		r.tape.NoGrad(func() {
 			var loss *tensor.Tensor
-			var values map[string]float64
-			if loss, values, err = r.measured(batch(b, i, 1), model.Options{}); err == nil {
+			var values measured
+			if loss, err = r.model.Loss(r.tape, batch(b, i, 1), r.measuring(&values, model.Options{})); err == nil {
 				e.Losses = append(e.Losses, float64(loss.Item()))
-				for name, sum := range values {
+				for name, sum := range values.sums() {
 					e.Sums[name] = append(e.Sums[name], sum)
 				}
 			}

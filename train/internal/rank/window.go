@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 
 	"github.com/heftai/heft/internal/collective"
 	"github.com/heftai/heft/train/tensor"
@@ -93,10 +94,11 @@ func (w *Window[B]) count(ctx context.Context) (batches int, err error) {
 }
 
 // Each runs the forward and the backward pass for each batch, so that the gradient is that of the
-// mean over all items. Gradients are averaged over the ranks in the last pass only, or in each pass
+// mean over all items. forward returns the losses of some batches, the first one and any number of those behind it.
+// Gradients are averaged over the ranks in the last pass only, or in each pass
 // if the strategy keeps none. A rank with fewer batches takes part in the averaging. Each returns the
 // sum of this rank's losses.
-func (w *Window[B]) Each(ctx context.Context, forward func(context.Context, B) (*tensor.Tensor, error)) (float64, error) {
+func (w *Window[B]) Each(ctx context.Context, forward func(context.Context, []B) ([]*tensor.Tensor, error)) (float64, error) {
 	r := w.r
 	var modules []tensor.Module
 	for _, m := range r.Group.Modules {
@@ -105,28 +107,34 @@ func (w *Window[B]) Each(ctx context.Context, forward func(context.Context, B) (
 	scale := r.ItemScale(w.Items) / float32(r.Rule.Steps)
 	total := 0.0
 	each := r.Group.NoSync() != nil
-	for i, b := range w.Batches {
-		one := func() error {
-			loss, err := forward(ctx, b)
-			if err != nil {
-				return err
-			}
-			if loss == nil {
-				return errors.New("train: backward: no loss")
-			}
+	for done := 0; done < len(w.Batches); {
+		batches := w.Batches[done:]
+		if each {
+			batches = batches[:1]
+		}
+		losses, err := forward(ctx, batches)
+		switch {
+		case err != nil:
+			return total, err
+		case len(losses) == 0 || slices.Contains(losses, nil):
+			return total, errors.New("train: backward: no loss")
+		case len(losses) > len(batches):
+			return total, fmt.Errorf("train: backward: got %d losses of %d batches", len(losses), len(batches))
+		}
+		for _, loss := range losses {
 			if loss.Len() == 1 { // backward reports any other shape
 				total += float64(loss.Item())
 			}
-			return r.backward(ctx, loss, scale)
-		}
-		var err error
-		if each || i == len(w.Batches)-1 {
-			err = one()
-		} else {
-			err = r.WithSync(modules, false, one)
-		}
-		if err != nil {
-			return total, err
+			done++
+			one := func() error { return r.backward(ctx, loss, scale) }
+			if each || done == len(w.Batches) {
+				err = one()
+			} else {
+				err = r.WithSync(modules, false, one)
+			}
+			if err != nil {
+				return total, err
+			}
 		}
 	}
 	r.Position.Sync, r.Position.Ended = true, true

@@ -85,16 +85,20 @@ func (t *Trainer[B]) trainWindow(ctx context.Context, w *rank.Window[B]) (StepRe
 		return r, err
 	}
 	t.setTraining(true)
-	begun := false
-	sum, err := w.Each(ctx, func(ctx context.Context, b B) (*tensor.Tensor, error) {
-		if begun {
+	begun := 0
+	sum, err := w.Each(ctx, func(ctx context.Context, batches []B) ([]*tensor.Tensor, error) {
+		for range begun { // of the losses before, whose gradients are complete
 			if err := t.trigger(ctx, Moment{Event: SubstepEnd}); err != nil {
 				return nil, err
 			}
 		}
-		begun = true
-		return t.c.ComputeLoss(ctx, b)
+		losses, err := t.computeLosses(ctx, batches)
+		begun = len(losses)
+		return losses, err
 	})
+	for i := 1; err == nil && i < begun; i++ { // the last batch ends the step
+		err = t.trigger(ctx, Moment{Event: SubstepEnd})
+	}
 	if err != nil {
 		return r, err
 	}
@@ -121,6 +125,15 @@ func (t *Trainer[B]) trainWindow(ctx context.Context, w *rank.Window[B]) (StepRe
 	t.losses.Add(r.Loss)
 	t.State.GlobalStep++
 	return r, nil
+}
+
+// computeLosses returns the losses of one or more of a window's batches.
+func (t *Trainer[B]) computeLosses(ctx context.Context, batches []B) ([]*tensor.Tensor, error) {
+	if f := t.c.ComputeLosses; f != nil {
+		return f(ctx, batches)
+	}
+	loss, err := t.c.ComputeLoss(ctx, batches[0])
+	return []*tensor.Tensor{loss}, err
 }
 
 // tokens counts the tokens of batches.

@@ -32,6 +32,7 @@ type Config[B any] struct {
 
 	Model          tensor.Module
 	ComputeLoss    func(ctx context.Context, batch B) (*tensor.Tensor, error)
+	ComputeLosses  func(ctx context.Context, batches []B) ([]*tensor.Tensor, error)
 	Items          func(batch B) int
 	Tokens         func(batch B) int
 	BeforeWindow   func(ctx context.Context, batches []B) error
