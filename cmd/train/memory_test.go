@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/heftai/heft/train"
 	"github.com/heftai/heft/train/finetune"
 )
 
@@ -41,6 +43,61 @@ func TestABaseBeyondMaxMemoryTrainsTheSameAdapter(t *testing.T) {
 	got, _, stderr = trained("--max-memory", "cpu=900MiB")
 	if !bytes.Equal(got, want) || strings.Contains(stderr, "minimum") {
 		t.Errorf("with room for all: the same adapter: %v, stderr: %s", bytes.Equal(got, want), stderr)
+	}
+}
+
+// TestAccumulationReadAStreamedBaseTwiceABatch: a step reads it once forwards and once backwards, whatever the number of its batches,
+// also of a last window that is shorter, and leaves the same adapter, optimizer state, losses and metrics.
+func TestAccumulationReadAStreamedBaseTwiceABatch(t *testing.T) {
+	dir, text := tinyModel(t), lessons(t, 8)
+	trained := func(accumulate string, flags ...string) (left string, r finetune.Result) {
+		out := filepath.Join(t.TempDir(), "out")
+		args := append([]string{"run", dir, "--data", text, "--output", out, "--epochs", "1", "--batch", "1", "--lora", "r=2", "--sequence", "24",
+			"--gradient-accumulation-steps", accumulate, "--log-steps", "1", "--json"}, flags...)
+		status, stdout, stderr := command(t, args...)
+		if err := json.Unmarshal([]byte(stdout), &r); err != nil || status != 0 {
+			t.Fatalf("%d: %s (%v)", status, stderr, err)
+		}
+		var state train.TrainerState
+		saved := filepath.Join(out, fmt.Sprintf("checkpoint-%d", r.Steps))
+		b, err := os.ReadFile(filepath.Join(saved, "trainer_state.json"))
+		if err == nil {
+			err = json.Unmarshal(b, &state)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, logs := range state.LogHistory {
+			delete(logs, "train_runtime")
+			delete(logs, "train_steps_per_second")
+		}
+		optimizer, err := filepath.Glob(filepath.Join(saved, "optimizer*"))
+		if err != nil || len(optimizer) == 0 {
+			t.Fatal("no state of an optimizer", err)
+		}
+		left = fmt.Sprintf("%x %v", weightsOf(t, out), state.LogHistory)
+		for _, name := range optimizer {
+			b, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			left += fmt.Sprintf(" %x", b)
+		}
+		if scratch, _ := filepath.Glob(filepath.Join(out, ".heft-tmp-*")); len(scratch) > 0 {
+			t.Errorf("left behind: %v", scratch)
+		}
+		return left, r
+	}
+	_, one := trained("1", "--max-memory", "cpu=1MiB")
+	for _, accumulate := range []string{"3", "8"} {
+		want, _ := trained(accumulate)
+		got, r := trained(accumulate, "--max-memory", "cpu=1MiB")
+		if got != want {
+			t.Errorf("accumulation of %s: another adapter, optimizer state or log", accumulate)
+		}
+		if each, first := r.DiskBytes/int64(r.Steps), one.DiskBytes/int64(one.Steps); each > first+first/8 {
+			t.Errorf("accumulation of %s reads %d bytes a step, want %d as without", accumulate, each, first)
+		}
 	}
 }
 
