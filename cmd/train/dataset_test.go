@@ -47,7 +47,7 @@ func TestOneBadRecordEndedARun(t *testing.T) {
 		t.Errorf("--last-answer learns as much as all answers: %d, %s", status, stderr)
 	}
 	status, _, stderr = command(t, slices.Concat(base, []string{"--output", filepath.Join(t.TempDir(), "out"), "--strict-data"})...)
-	if status == 0 || !strings.Contains(stderr, "chats.jsonl: line 2: want text") {
+	if status != 2 || !strings.Contains(stderr, "chats.jsonl: line 2: want text") {
 		t.Errorf("--strict-data: %d, %s", status, stderr)
 	}
 	if err := os.WriteFile(file, []byte("{}\n[]\n"), 0o600); err != nil {
@@ -112,7 +112,7 @@ func TestRunOnParquet(t *testing.T) {
 		}
 	}
 	status, _, stderr := command(t, "run", "--model", dir, "--data", filepath.Join(fixtures, "numbers.parquet"), "--output", filepath.Join(t.TempDir(), "out"), "--strict-data")
-	if status == 0 || !strings.Contains(stderr, "numbers.parquet: row group 1, row 1: text: got a number, want a string") {
+	if status != 2 || !strings.Contains(stderr, "numbers.parquet: row group 1, row 1: text: got a number, want a string") {
 		t.Errorf("%d: %s; want the place of the number", status, stderr)
 	}
 }

@@ -184,3 +184,15 @@ func TestARankThatIsKilledLosesNothingSaved(t *testing.T) {
 		t.Error("the run that continued has other weights")
 	}
 }
+
+// TestLaunchOfNoRanksRanOne: the number was taken for the default.
+func TestLaunchOfNoRanksRanOne(t *testing.T) {
+	for _, args := range [][]string{{"launch", "--num_processes", "0", "--model", "m"}, {"launch", "--model", "m", "--num-processes=0"}, {"launch", "--num-processes", "0", "true"}} {
+		if status, _, stderr := command(t, args...); status != 2 || !strings.Contains(stderr, "got --num-processes 0, want at least 1") {
+			t.Errorf("%v: status %d, %s", args, status, stderr)
+		}
+	}
+	if noRanks([]string{"--num-processes", "2", "program", "--num-processes", "0"}, true) {
+		t.Error("the flag of a program was read")
+	}
+}

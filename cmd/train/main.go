@@ -46,6 +46,10 @@ func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 func run(args []string, stdout, stderr io.Writer) int {
 	if len(args) > 0 && args[0] == "launch" {
 		rest, program := programArgs(args[1:])
+		if noRanks(args[1:], program) {
+			fmt.Fprintln(stderr, "train launch: got --num-processes 0, want at least 1, or omit the flag for the configuration's number")
+			return 2
+		}
 		if program {
 			p := cmdline.Program{Name: "train launch", Description: "Run a program with several ranks.", Grammar: new(programCmd), LookupEnv: os.LookupEnv}
 			return p.Run(rest, stdout, stderr)

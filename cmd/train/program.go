@@ -36,7 +36,7 @@ type worldFlags struct {
 // programCmd is train launch PROGRAM ARGS…: one process for each rank of this machine.
 type programCmd struct {
 	worldFlags
-	NumProcesses int      `help:"Start this many ranks on all machines; 0 uses the configuration's, or 1." default:"0"`
+	NumProcesses int      `help:"Start this many ranks on all machines; the default is the configuration's, or 1."`
 	Program      []string `arg:"" passthrough:"" help:"Run this program, folder of Go files, or go run PACKAGE."`
 }
 
@@ -84,6 +84,21 @@ func programArgs(args []string) ([]string, bool) {
 	}
 	program := at < len(args) && !strings.HasPrefix(args[at], "-") && args[at] != "run"
 	return append(allDashed(args[:at]), args[at:]...), program
+}
+
+// noRanks reports whether the flags of train launch, which may stand before a program, ask for no rank.
+func noRanks(args []string, program bool) bool {
+	for i := 0; i < len(args); i++ {
+		n := launchFlag(args[i:])
+		if n == 0 && program {
+			return false
+		}
+		if name, value, has := strings.Cut(dashed(args[i]), "="); name == "--num-processes" && (has && value == "0" || n == 2 && args[i+1] == "0") {
+			return true
+		}
+		i += max(n-1, 0)
+	}
+	return false
 }
 
 // Run starts the ranks and waits for them. When one fails it stops the others and names it.

@@ -196,7 +196,7 @@ func tokenizeOne[R, S any](j *job, path string, records lines[R], i int, f func(
 		}
 	}
 	if err != nil && j.StrictData {
-		return sample, nil, err
+		return sample, nil, misuse(err)
 	}
 	if err != nil {
 		return sample, err, nil
