@@ -41,6 +41,20 @@ func (w window) uneven(vocab int) (all []Batch) {
 	return all
 }
 
+// options returns those of each batch.
+func (w window) options(entropies [][]float32, random *rng.Generator) []Options {
+	options := make([]Options, len(entropies))
+	for i := range options {
+		weight := float32(i) / 8
+		options[i] = Options{CrossEntropyOptions: tensor.CrossEntropyOptions{Reduction: w.reduction}, Auxiliary: &weight, Entropies: &entropies[i],
+			Noise: &Noise{Alpha: 5, Uniform: random.Uniform}}
+		if w.dropout {
+			options[i].Dropout = random
+		}
+	}
+	return options
+}
+
 // learn trains the adapter of m for two steps, the second one of a batch less, and returns all losses, gradients, pairs and the
 // next random number.
 func (w window) learn(t *testing.T, m *Model) []byte {
@@ -70,31 +84,21 @@ func (w window) learn(t *testing.T, m *Model) []byte {
 	for step := range 2 {
 		batches := w.uneven(m.spec.Vocab)
 		batches = batches[:max(len(batches)-step, 1)]
-		options, entropies := make([]Options, len(batches)), make([][]float32, len(batches))
-		for i := range options {
-			weight := float32(i) / 8
-			options[i] = Options{CrossEntropyOptions: tensor.CrossEntropyOptions{Reduction: w.reduction}, Auxiliary: &weight, Entropies: &entropies[i]}
-			options[i].Noise = &Noise{Alpha: 5, Uniform: random.Uniform}
-			if w.dropout {
-				options[i].Dropout = random
+		entropies := make([][]float32, len(batches))
+		options := w.options(entropies, random)
+		for len(batches) > 0 {
+			n := 1
+			if w.together {
+				n = len(batches)
 			}
-		}
-		if w.together {
-			losses, err := m.Losses(tp, batches, options)
+			losses, err := m.Losses(tp, batches[:n], options[:n])
 			if err != nil {
 				t.Fatal(err)
 			}
 			for i, l := range losses {
-				backward(l, i)
+				backward(l, len(entropies)-len(batches)+i)
 			}
-		} else {
-			for i, b := range batches {
-				l, err := m.Loss(tp, b, options[i])
-				if err != nil {
-					t.Fatal(err)
-				}
-				backward(l, i)
-			}
+			batches, options = batches[n:], options[n:]
 		}
 		fmt.Fprintf(&out, "%x\n", entropies)
 		for name, p := range m.Parameters() {
