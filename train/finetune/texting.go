@@ -97,8 +97,8 @@ type reader struct {
 }
 
 // loss returns the sum over a batch's labels.
-func (r *reader) loss(_ context.Context, b data.TokenBatch) (*tensor.Tensor, error) {
-	losses, err := r.losses(nil, []data.TokenBatch{b})
+func (r *reader) loss(ctx context.Context, b data.TokenBatch) (*tensor.Tensor, error) {
+	losses, err := r.losses(ctx, []data.TokenBatch{b})
 	if err != nil {
 		return nil, err
 	}
