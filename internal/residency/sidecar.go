@@ -87,10 +87,10 @@ func (s *Store) startSidecar(units []Unit, o *Options) error {
 	final := filepath.Join(folder, sideName(s.binding.Checkpoint(), s.quantizer.Format()))
 	c := s.newSidecar(final)
 	if c.checkpoint, err = openSidecar(final, key); err != nil {
-		if !onDisk && o.NoLateFile {
-			return nil
-		}
 		if !onDisk {
+			if o.NoLateFile {
+				return nil
+			}
 			return s.allowLate(units, key, final, list)
 		}
 		if err := c.begin(key, list, err); err != nil && c.exact {
