@@ -192,11 +192,11 @@ func (p *Planner) planSmaller(coded Options, plan devicemap.Plan, planned Option
 	if err == nil && !onDisk(&all) {
 		return all, with, nil
 	}
-	if ignoreDisk(err) != nil || coded.storedStreams {
+	if err = ignoreDisk(err); err != nil || coded.storedStreams {
 		return plan, planned, nil
 	}
 	if coded.keptCodes {
-		if kept, with, err := p.planExact(coded); err == nil && kept.DiskBytesPerToken < plan.DiskBytesPerToken {
+		if kept, with, err := p.planKept(coded, all, with, nil); err == nil && kept.DiskBytesPerToken < plan.DiskBytesPerToken {
 			return kept, with, nil
 		}
 	}

@@ -13,7 +13,12 @@ import (
 // CacheDir. Where there can be none, a plan counts them as stored, and those in memory as coded.
 func (p *Planner) planExact(o Options) (devicemap.Plan, Options, error) {
 	plan, planned, err := p.planAs(o)
-	if err = ignoreDisk(err); err != nil || len(o.codedOnDisk(p.skeleton, &plan)) == 0 {
+	return p.planKept(o, plan, planned, ignoreDisk(err))
+}
+
+// planKept is planExact of what planAs has returned for o.
+func (p *Planner) planKept(o Options, plan devicemap.Plan, planned Options, err error) (devicemap.Plan, Options, error) {
+	if err != nil || len(o.codedOnDisk(p.skeleton, &plan)) == 0 {
 		return plan, planned, err
 	}
 	why := o.keepsCoded()
@@ -32,8 +37,8 @@ func (p *Planner) planExact(o Options) (devicemap.Plan, Options, error) {
 // all is the plan of o, with all weights coded.
 func (p *Planner) planInMemory(o Options, all devicemap.Plan) (plan devicemap.Plan, planned Options, err error) {
 	o.unkept = map[*meta.Param]bool{}
-	plan = all
-	for more := o.codedOnDisk(p.skeleton, &plan); len(more) > 0 && err == nil; more = o.codedOnDisk(p.skeleton, &plan) {
+	more := o.codedOnDisk(p.skeleton, &all) // maybe none: tables on the disk are not coded
+	for again := true; again; again = err == nil && len(more) > 0 {
 		maps.Copy(o.unkept, more)
 		if len(o.codedBytes(p.skeleton)) == 0 { // all of them are on the disk
 			o.coded, o.Compress, o.unkept = false, CompressNone, nil
@@ -41,6 +46,7 @@ func (p *Planner) planInMemory(o Options, all devicemap.Plan) (plan devicemap.Pl
 		}
 		plan, planned, err = p.planAs(o)
 		err = ignoreDisk(err)
+		more = o.codedOnDisk(p.skeleton, &plan)
 	}
 	return plan, planned, err
 }

@@ -3,6 +3,7 @@ package compress_test
 import (
 	"context"
 	"io/fs"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -87,6 +88,38 @@ func TestCodedWeightsLeaveLongRequestsRoom(t *testing.T) {
 		if planned.KVTokens >= 8192 || planned.MaxModelLen != 8192 {
 			t.Errorf("%v: a KV cache of %d tokens and requests of at most %d, want fewer than 8192 and 8192", compress, planned.KVTokens, planned.MaxModelLen)
 		}
+	}
+}
+
+// TestMoreMemoryReadsNoMoreWhereOnlyTablesStream: with the memory for all coded matrices but not for the table of
+// embeddings, which is not coded, auto used weights as stored, of which a token of an 8B model then read 2.9 GB.
+func TestMoreMemoryReadsNoMoreWhereOnlyTablesStream(t *testing.T) {
+	s := dispatchtest.Shape{Hidden: 1024, Inner: 4096, Heads: 8, KV: 2, Dim: 128, Vocab: 32000, Layers: 12, DType: meta.BFloat16}
+	config, err := meta.ReadConfig([]byte(s.Config()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	model, err := meta.New(config, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tables := 0
+	for limit, last := int64(308<<20), int64(math.MaxInt64); limit < 450<<20; limit += 4 << 20 {
+		o := dispatch.Options{MaxSequences: 1, MaxBatchTokens: 16, Compress: dispatch.CompressAuto, MaxMemory: []devicemap.DeviceMemory{{Device: devicemap.CPU, Bytes: float64(limit)}}}
+		plan, planned, err := dispatch.Plan(model, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if plan.DiskBytesPerToken > last {
+			t.Errorf("%d MiB: a token reads %d bytes, %d with 4 MiB less", limit>>20, plan.DiskBytesPerToken, last)
+		}
+		coding := dispatch.CodingOf(model, &plan, &planned)
+		if last = plan.DiskBytesPerToken; coding != nil && coding.InMemory && last < 1<<20 {
+			tables++
+		}
+	}
+	if tables == 0 {
+		t.Error("no limit had all coded matrices in memory and the table on the disk")
 	}
 }
 
