@@ -9,14 +9,15 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// A model whose weights stream keeps activations for few tokens. A pass of more tokens takes memory for its
-// activations from the experts' cache, as a long prompt requests nearly all experts anyway, or from
-// matrices that stay in memory while passes are short. Generated tokens then read less.
+// A model whose weights stream from the disk keeps activations for fewTokens tokens only. A
+// longer pass, such as a prompt, takes the memory of its activations from the expert cache or
+// from matrices that stay resident during short passes. A long prompt requests nearly all experts
+// anyway, so the cache helps it little, and a generated token reads less from the disk.
 
 // fewTokens is the number of tokens whose activations such a model always keeps.
 const fewTokens = 64
 
-// keptTokens returns the number of tokens whose activations are always in memory.
+// keptTokens returns the number of tokens whose activations are always allocated.
 func (o *Options) keptTokens() int {
 	if !o.borrows && !o.wholePass {
 		return o.MaxBatchTokens
@@ -24,8 +25,8 @@ func (o *Options) keptTokens() int {
 	return min(o.MaxBatchTokens, max(fewTokens, o.MaxSequences))
 }
 
-// keptTokens returns the number of tokens whose activations are always in memory: all that a pass may have
-// if the model has no limit to keep to.
+// keptTokens returns the number of tokens whose activations are always allocated. Without a
+// memory limit these are the activations of the largest pass.
 func (m *Model) keptTokens() int {
 	if m.plan.Device(devicemap.CPU).LimitBytes == 0 {
 		return m.options.MaxBatchTokens
@@ -33,8 +34,8 @@ func (m *Model) keptTokens() int {
 	return m.options.keptTokens()
 }
 
-// plannedTokens returns the number of tokens whose activations the plan has memory for. Longer passes
-// borrow from the experts' cache.
+// plannedTokens returns the number of tokens whose activations the plan counts. Longer passes
+// borrow from the expert cache.
 func (o *Options) plannedTokens() int {
 	if o.borrows {
 		return o.keptTokens()
@@ -42,7 +43,8 @@ func (o *Options) plannedTokens() int {
 	return o.MaxBatchTokens
 }
 
-// unusedActivations returns the planned bytes of activations that passes of so many tokens lend to matrices.
+// unusedActivations returns the planned bytes of activations that a pass of the given number of
+// tokens does not use. They are lent to streamed matrices.
 func (o *Options) unusedActivations(skeleton *meta.Model, program *nn.Program, plan *devicemap.Plan, tokens int) int64 {
 	if !lendsToMatrices(plan) {
 		return 0
@@ -50,7 +52,7 @@ func (o *Options) unusedActivations(skeleton *meta.Model, program *nn.Program, p
 	return max(0, o.activationBytes(skeleton, program, o.limitsOf(o.plannedTokens()))-o.activationBytes(skeleton, program, o.limitsOf(tokens)))
 }
 
-// limitsOf returns limits for passes of at most so many tokens.
+// limitsOf returns the limits of passes of at most the given number of tokens.
 func (o *Options) limitsOf(tokens int) nn.Limits {
 	l := o.limits()
 	l.Rows = min(l.Rows, tokens)
@@ -67,13 +69,15 @@ func (o *Options) passTokens(tokens int) int {
 	return min(n, o.MaxBatchTokens)
 }
 
-// borrowedBytes returns the memory that a pass of so many tokens takes from the experts' cache.
+// borrowedBytes returns the memory that a pass of the given number of tokens takes from the
+// expert cache.
 func (o *Options) borrowedBytes(skeleton *meta.Model, program *nn.Program, tokens int) int64 {
 	n := o.passTokens(tokens)
 	return o.activationBytes(skeleton, program, o.limitsOf(n)) - o.activationBytes(skeleton, program, o.limitsOf(o.keptTokens()))
 }
 
-// batchTokens returns the most tokens of a pass whose activations fit into the memory limit now.
+// batchTokens returns the largest number of tokens in a pass whose activations fit into the
+// memory limit now.
 func (m *Model) batchTokens() int {
 	n := m.options.MaxBatchTokens
 	for kept := m.options.keptTokens(); m.options.borrows && n > kept && m.options.borrowedBytes(m.skeleton, m.program, n) > m.limit.spare.Load(); {
@@ -82,8 +86,8 @@ func (m *Model) batchTokens() int {
 	return n
 }
 
-// resizeActivations makes the memory for activations fit a pass of so many tokens. It takes more from
-// streamed weights, or returns it. It runs before a pass.
+// resizeActivations resizes the activations for a pass of the given number of tokens. It takes
+// memory from streamed weights or returns memory to them. Call it before the pass.
 func (m *Model) resizeActivations(tokens int) error {
 	n := m.options.passTokens(tokens)
 	if m.keptTokens() == m.options.MaxBatchTokens || n == m.activations {
@@ -102,7 +106,8 @@ func (m *Model) resizeActivations(tokens int) error {
 	return fmt.Errorf("dispatch: activations of %d tokens: %w", tokens, err)
 }
 
-// activate takes memory for activations of so many tokens from streamed weights. It needs the lock.
+// activate allocates activations for the given number of tokens and evicts streamed weights for
+// them. The caller holds the lock.
 func (m *Model) activate(tokens int) error {
 	m.activations = tokens
 	if m.options.borrows {
@@ -112,7 +117,7 @@ func (m *Model) activate(tokens int) error {
 	return m.newRun(tokens)
 }
 
-// newRun allocates activations for passes of at most so many tokens.
+// newRun allocates activations for passes of at most the given number of tokens.
 func (m *Model) newRun(tokens int) error {
 	if b, ok := m.backend.(*cpu.Backend); ok {
 		b.LimitScratch(m.options.scratch(m.skeleton, m.program, m.options.limitsOf(tokens)).Scratch)
@@ -143,8 +148,8 @@ func (m *Model) closeRun() {
 	m.run.Close()
 }
 
-// borrow returns a plan in which long passes borrow activations from the experts' cache. It returns
-// base if a usual request does not read less with it.
+// borrow returns a plan in which long passes borrow activations from the expert cache. It returns
+// base if a usual request does not read less from the disk with such a plan.
 func (p *placement) borrow(base placed, o Options) placed {
 	if base.plan.ExpertCacheBytes == 0 || o.DeviceMap.Pins.Len() > 0 || len(o.Adapters) > 0 || o.AdapterMemory > 0 {
 		return base
@@ -159,7 +164,8 @@ func (p *placement) borrow(base placed, o Options) placed {
 	return best
 }
 
-// largestBorrow returns the plan whose batch size makes a usual request read least, or best.
+// largestBorrow returns the plan whose batch size minimises the disk reads of a usual request. It
+// returns best if no batch size reads less.
 func (p *placement) largestBorrow(base, best placed, o Options) placed {
 	least := best.reads()
 	for _, tokens := range append([]int{base.options.MaxBatchTokens}, batchSizes[:]...) {

@@ -11,8 +11,8 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// An Adapter is a LoRA adapter in PEFT's files. Its matrices are held in memory; the model's weights
-// stay as they are, on any tier and in any format.
+// An Adapter is a LoRA adapter in PEFT's file format. Its matrices are held in memory. The
+// model's weights are not changed and may be on any tier and in any format.
 type Adapter struct {
 	Name string // for [Model.NewAdaptedSequence]
 	Dir  string // the folder of adapter_config.json and adapter_model.safetensors
@@ -21,17 +21,18 @@ type Adapter struct {
 // Adapters returns the adapters that the model was opened with. Do not change the slice.
 func (m *Model) Adapters() []Adapter { return m.options.Adapters }
 
-// adapter is one that is in memory. Keys and values that it made are shared only among
-// sequences of the same identity.
+// adapter is an adapter that is loaded. Sequences share cached keys and values only if their
+// adapters have the same identity.
 type adapter struct {
 	name   string
 	number uint64 // from 1 on
-	// identity, set with bound, is what sequences that share pages have in common.
+	// identity is set by bind. Sequences that share pages have the same identity.
 	identity string
 	bound    *nn.Adapter
 	copies   []*nn.Adapter // one of each station
 
-	// Of those of AddAdapter, else zero.
+	// dir and the following fields are used only for adapters of AddAdapter; otherwise they are
+	// zero.
 	dir     string
 	bytes   int64 // in memory
 	users   int   // sequences
@@ -39,7 +40,8 @@ type adapter struct {
 	removed bool
 }
 
-// eachAdapter opens the adapters of o, one after another, and checks that they fit.
+// eachAdapter opens the adapters of o one after another, checks that they fit the model, and
+// calls do for each.
 func (o *Options) eachAdapter(skeleton *meta.Model, do func(a Adapter, from *lora.Adapter) error) error {
 	seen := map[string]bool{}
 	for _, a := range o.Adapters {
@@ -58,8 +60,8 @@ func (o *Options) eachAdapter(skeleton *meta.Model, do func(a Adapter, from *lor
 	return nil
 }
 
-// adapterBytes is the memory that the adapters of o take on the host, matrices and activations, and the buffers of a
-// KV store, and what of it they take on each GPU.
+// adapterBytes returns the memory that the adapters of o take. host counts matrices, activations
+// and the buffers of a KV store; gpu counts what they take on each GPU.
 func (o *Options) adapterBytes(skeleton *meta.Model, program *nn.Program) (host, gpu int64, err error) {
 	var matrices, scratch int64
 	err = o.eachAdapter(skeleton, func(_ Adapter, from *lora.Adapter) error {
@@ -79,7 +81,7 @@ func (o *Options) adapterBytes(skeleton *meta.Model, program *nn.Program) (host,
 	return matrices + scratch + o.AdapterMemory, gpu + o.AdapterMemory, err
 }
 
-// takeAdapters copies the adapters to memory.
+// takeAdapters copies all adapters of the options to memory.
 func (m *Model) takeAdapters() error {
 	return m.options.eachAdapter(m.skeleton, func(a Adapter, from *lora.Adapter) error {
 		if err := m.measure(from); err != nil {
@@ -99,7 +101,7 @@ func (m *Model) takeAdapters() error {
 	})
 }
 
-// copyAdapter copies an adapter, which the host has, to the memory of all GPUs.
+// copyAdapter copies an adapter from host memory to all GPUs.
 func (m *Model) copyAdapter(a *adapter, from *lora.Adapter) error {
 	for _, s := range m.stations.list {
 		copied, err := m.program.NewAdapter(s.shared(), from)
@@ -114,7 +116,7 @@ func (m *Model) copyAdapter(a *adapter, from *lora.Adapter) error {
 	return nil
 }
 
-// shared is memory of s that any goroutine may free.
+// shared returns memory of s that any goroutine may free.
 func (s *station) shared() backend.Memory {
 	if b, ok := s.backend.(backend.Sharer); ok {
 		return b.Shared()
@@ -122,7 +124,7 @@ func (s *station) shared() backend.Memory {
 	return s.backend
 }
 
-// close frees an adapter, which no sequence uses.
+// close frees an adapter. No sequence may use it.
 func (a *adapter) close() {
 	if a.bound != nil {
 		a.bound.Close()
@@ -133,8 +135,9 @@ func (a *adapter) close() {
 	a.bound, a.copies = nil, nil
 }
 
-// measure sets the lengths of rows that DoRA's magnitudes are divided by. It reads the adapted weights in the
-// checkpoint's mapping once, whatever form and place they have while serving, so that the lengths do not depend on it.
+// measure computes the row norms by which DoRA divides its magnitudes. It reads the adapted
+// weights once, from the checkpoint's mapping. The norms therefore do not depend on the format or
+// the tier of the weights while serving.
 func (m *Model) measure(from *lora.Adapter) error {
 	for i := range from.Pairs {
 		p := &from.Pairs[i]
@@ -162,10 +165,10 @@ func (m *Model) measure(from *lora.Adapter) error {
 	return nil
 }
 
-// NewAdaptedSequence returns an empty sequence whose tokens pass the adapter called name, or the model
-// alone if name is "". It returns [ErrNoAdapter] for a name that neither [Options.Adapters] nor
-// [Model.AddAdapter] has, and [ErrAdaptersFull] while the adapter has no room in memory. A sequence
-// with an adapter of AddAdapter must not be used after [Sequence.Free].
+// NewAdaptedSequence returns an empty sequence whose tokens use the adapter called name, or no
+// adapter if name is "". It returns [ErrNoAdapter] if neither [Options.Adapters] nor
+// [Model.AddAdapter] has the name, and [ErrAdaptersFull] while there is no memory for the
+// adapter. A sequence with an adapter of AddAdapter must not be used after [Sequence.Free].
 func (m *Model) NewAdaptedSequence(name string) (*Sequence, error) {
 	if m.closed.Load() {
 		return nil, ErrClosed
@@ -191,7 +194,7 @@ func (m *Model) NewAdaptedSequence(name string) (*Sequence, error) {
 	return nil, fmt.Errorf("%w: %q", ErrNoAdapter, name)
 }
 
-// adapt notes the adapter of n further tokens of the pass.
+// adapt sets the adapter of the next n tokens of the pass.
 func (p *pass) adapt(s *Sequence, n int) {
 	var bound *nn.Adapter
 	if s.adapter != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// A ModuleParam is a parameter's values.
+// A ModuleParam holds the values of one parameter.
 type ModuleParam struct {
 	Name  string // below the module
 	DType meta.DType
@@ -15,11 +15,11 @@ type ModuleParam struct {
 	Bytes []byte // little-endian and dense; read-only
 }
 
-// AlignModuleDevice calls f with the module's own parameters in host memory, wherever they live
-// (Accelerate's align_module_device). Parameters of the disk tier are read for it. The values are
-// those of the checkpoint, valid during f and not to be written: a change would not reach the
-// model. It fails if there is no such module or a parameter cannot be read, else with f's error.
-// Any goroutine may call it.
+// AlignModuleDevice calls f with the module's own parameters in host memory, whatever tier they
+// are on (Accelerate's align_module_device). It reads parameters of the disk tier. The values are
+// the checkpoint's. They are valid during f and read-only: a change would not reach the model. It
+// returns an error if there is no such module or a parameter cannot be read; otherwise it returns
+// f's error. It is safe for concurrent use.
 func (m *Model) AlignModuleDevice(path string, f func(params []ModuleParam) error) error {
 	if m.closed.Load() {
 		return ErrClosed
@@ -39,20 +39,20 @@ func (m *Model) AlignModuleDevice(path string, f func(params []ModuleParam) erro
 	return f(params)
 }
 
-// An OffloadHook frees the weights of a model between its uses, in a pipeline of several models that
-// do not fit into memory together (Accelerate's UserCpuOffloadHook).
+// An OffloadHook frees the weights of a model between its uses, in a pipeline of models that do
+// not fit into memory together (Accelerate's UserCpuOffloadHook).
 type OffloadHook struct {
 	model  *Model
 	handle *HookHandle
 }
 
-// CPUOffloadWithHook is [CPUOffload] for one model of a pipeline of several that do not fit into memory
-// together (Accelerate's cpu_offload_with_hook). The model's weights stay in memory from one pass to the
-// next. When the model begins a pass, it frees the weights of the model before it, whose hook is
-// previous; previous is nil for the first model. After the last model call [OffloadHook.Offload]
-// yourself. It reads no weight.
+// CPUOffloadWithHook is [CPUOffload] for one model of a pipeline of models that do not fit into
+// memory together (Accelerate's cpu_offload_with_hook). The model's weights stay in memory from
+// one pass to the next. When the model begins a pass, it frees the weights of the preceding
+// model, whose hook is previous. For the first model previous is nil. Call [OffloadHook.Offload]
+// yourself after the last model. CPUOffloadWithHook reads no weight.
 //
-// One goroutine uses all models of a pipeline.
+// All models of a pipeline must be used from one goroutine.
 func CPUOffloadWithHook(skeleton *meta.Model, checkpoint *loader.Checkpoint, o Options, previous *OffloadHook) (*Model, *OffloadHook, error) {
 	m, err := CPUOffload(skeleton, checkpoint, o)
 	if err != nil {

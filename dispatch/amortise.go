@@ -4,45 +4,48 @@ import (
 	"github.com/heftai/heft/devicemap"
 )
 
-// A pass reads every weight of the disk tier once, however many tokens it computes. Batch sizes are
-// chosen for requests of this shape, in tokens.
+// A pass reads every weight of the disk tier once, however many tokens it computes. Batch sizes
+// are chosen for requests of this shape, in tokens.
 const (
 	usualPrompt = 4096
 	usualAnswer = 128
 )
 
-// leastStreamed is the number of bytes per token from which weights count as streamed. Below it are
-// rows of embedding tables.
+// leastStreamed is the minimum number of disk bytes per token from which weights count as
+// streamed. Rows of embedding tables stay below it.
 const leastStreamed = 1 << 20
 
-// slowerShare bounds what larger batches may cost: a generated token reads at most 1/slowerShare more.
+// slowerShare bounds the cost of a larger batch: a generated token reads at most 1/slowerShare
+// more from the disk.
 const slowerShare = 32
 
 // batchSizes are the tokens of a batch that a plan chooses from, besides the default.
 var batchSizes = [...]int{1024, 2048, usualPrompt}
 
-// streams reports whether passes read weights from the disk, while no memory is lent to them.
+// streams reports whether passes read weights from the disk when no memory is lent to streamed
+// weights.
 func streams(plan *devicemap.Plan) bool { return plan.Streamed() >= leastStreamed }
 
-// Streams reports whether passes of a plan read weights from the disk. It does not count on memory that the KV cache
-// and requests lend to weights. Such a pass takes about as long for many tokens as for one.
+// Streams reports whether passes of a plan read weights from the disk. It ignores memory that the
+// KV cache and requests may lend to weights. A pass that streams takes about as long for many
+// tokens as for one.
 func Streams(plan devicemap.Plan) bool { return streams(&plan) }
 
-// streamsDense reports whether every token reads weights from the disk, routed experts aside.
+// streamsDense reports whether every token reads weights other than routed experts from the disk.
 func streamsDense(plan *devicemap.Plan) bool {
 	return plan.Streamed()-expertReads(plan) >= leastStreamed
 }
 
-// expertReads is the number of bytes of routed experts that a token reads from the disk.
+// expertReads returns the bytes of routed experts that a token reads from the disk.
 func expertReads(plan *devicemap.Plan) int64 {
 	return plan.ExpertBytesPerToken - int64(plan.ExpertHitRate*float64(plan.ExpertBytesPerToken))
 }
 
-// amortise chooses how weights stream, so that a usual request reads as little as possible from the
-// disk. If o does not set the tokens of a batch, it chooses them: larger batches take more memory
-// for activations, so that fewer weights stay in memory while prompts are computed. If every token
-// reads matrices from the disk, all rows of a pass go through a block together if that reads less.
-// base is the plan for o with the default.
+// amortise chooses how weights stream, to minimise the disk reads of a usual request. If o does
+// not set the batch size, amortise chooses it. A larger batch takes more memory for activations,
+// so fewer weights stay resident while prompts are computed. If every token reads matrices from
+// the disk, and that reads less, all rows of a pass go through a block together. base is the plan
+// for o with the default batch size.
 func (p *placement) amortise(base placed, o Options) placed {
 	if base.plan.BelowLeast {
 		return base
@@ -70,7 +73,7 @@ func (p *placement) amortise(base placed, o Options) placed {
 	return best
 }
 
-// largerBatch returns the plan whose batch size makes a usual request read least.
+// largerBatch returns the plan whose batch size minimises the disk reads of a usual request.
 func (p *placement) largerBatch(base placed, o Options) placed {
 	best, least := base, base.reads()
 	token := base.plan.DiskBytesPerToken
@@ -94,9 +97,9 @@ func (p *placement) largerBatch(base placed, o Options) placed {
 	return best
 }
 
-// longerPasses returns the plan with the most tokens of a batch, if all weights are in memory and prompts stream some of them
-// to a GPU: each pass of a prompt copies these. The activations of longer passes take little from the weights that the
-// GPUs hold.
+// longerPasses returns the plan with the largest batch, if all weights are in memory and prompts
+// stream some of them to a GPU. Each pass of a prompt copies these weights, so fewer passes are
+// faster. The activations of longer passes take little of the GPU memory for weights.
 func (p *placement) longerPasses(base placed, o Options) placed {
 	best, host := base, onHost(&base.plan)
 	for _, tokens := range batchSizes {
@@ -113,7 +116,7 @@ func (p *placement) longerPasses(base placed, o Options) placed {
 	return best
 }
 
-// onHost is the number of bytes of the weights that no GPU holds.
+// onHost returns the bytes of the weights that no GPU holds.
 func onHost(plan *devicemap.Plan) (n int64) {
 	for i := range plan.Devices {
 		if d := &plan.Devices[i]; !isGPU(d.Device) {
@@ -123,8 +126,8 @@ func onHost(plan *devicemap.Plan) (n int64) {
 	return n
 }
 
-// reads is the number of bytes that a usual request reads from the disk tier: experts once for each pass of
-// its prompt, matrices once for each tile of a pass.
+// reads returns the bytes that a usual request reads from the disk tier. Experts are read once
+// for each pass of its prompt, matrices once for each tile of a pass.
 func (d *placed) reads() int64 {
 	token := d.plan.DiskBytesPerToken
 	dense := max(0, token-expertReads(&d.plan))

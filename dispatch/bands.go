@@ -11,21 +11,21 @@ import (
 )
 
 const (
-	// bandShare, leastBand and mostBand size the bands of rows in which matrices stream: an eighth of
-	// the largest matrix within these bounds. Smaller matrices get bands of the same size, as the window
-	// has room for the largest band anyway and large reads are faster. A band is at most one read, and
-	// eight fit into the window.
+	// bandShare, leastBand and mostBand size the bands of rows in which matrices stream: an
+	// eighth of the largest matrix, within these bounds. Smaller matrices get bands of the same
+	// size, because the staging memory holds the largest band anyway and large reads are faster.
+	// A band is at most one read, and the staging memory holds eight bands.
 	bandShare = 8
 	leastBand = 64 << 10
 	mostBand  = 4<<20 - 16<<10
-	// columnShare and mostColumns size bands of matrices that are stored with inputs first: each band is a part
-	// of every line of the file, and reads of short parts are slow.
+	// columnShare and mostColumns size the bands of matrices that are stored inputs first. Each
+	// band is a part of every line of the file, and reads of short parts are slow.
 	columnShare = 4
 	mostColumns = 16 << 20
 )
 
-// bandsOf returns the matrices of program that stream in bands, with the bytes of the largest band.
-// loaded are the bytes of converted weights.
+// bandsOf returns the matrices of program that stream in bands, with the bytes of the largest
+// band. loaded has the bytes of converted weights.
 func (o *Options) bandsOf(program *nn.Program, loaded map[*meta.Param]int64) map[*meta.Param]int64 {
 	size := func(p *meta.Param) int64 {
 		if n := loaded[p]; n > 0 {
@@ -65,7 +65,8 @@ func (o *Options) bandsOf(program *nn.Program, loaded map[*meta.Param]int64) map
 	return out
 }
 
-// inFlight returns how many reads of bands keep as many bytes in flight as depth reads of request bytes.
+// inFlight returns the number of band reads that keep as many bytes in flight as depth reads of
+// request bytes.
 func inFlight(depth int, request int64) int {
 	if request <= mostBand {
 		return depth
@@ -73,9 +74,10 @@ func inFlight(depth int, request int64) int {
 	return int((int64(depth)*request + mostBand - 1) / mostBand)
 }
 
-// withColumns returns base with the minimum of a plan whose matrices of GPTQ and AWQ stream in bands of outputs, and
-// that plan itself where the limit is below the minimum of base. It then sets o.columns. Other models have no such
-// plan.
+// withColumns plans GPTQ and AWQ matrices that stream in bands of outputs, which takes less
+// memory. It returns base with that plan's minimum. If the limit is below base's minimum, it
+// returns the plan itself and sets o.columns. It returns base unchanged for models without such
+// matrices.
 func (p *placement) withColumns(base placed, o *Options) (placed, error) {
 	if o.columns || o.inside.ColumnBand > 0 {
 		return base, nil

@@ -5,11 +5,11 @@ import "slices"
 // A LogitsMode selects the logits that a forward pass returns for a row.
 type LogitsMode uint8
 
-// The modes.
+// The logits modes.
 const (
-	LogitsNone LogitsMode = iota // a chunk of a prompt that is not its end
-	LogitsLast                   // of the last token: the distribution of the next one
-	LogitsAll                    // of every token, for log-probabilities of a prompt
+	LogitsNone LogitsMode = iota // no logits, such as for a chunk of a prompt before its end
+	LogitsLast                   // the logits of the last token: the distribution of the next one
+	LogitsAll                    // the logits of every token, such as for the log-probabilities of a prompt
 )
 
 // A BatchRow holds the tokens of one sequence in a forward pass. They follow the tokens that the
@@ -22,17 +22,19 @@ type BatchRow struct {
 	PromptLen int
 	Logits    LogitsMode
 	Hidden    HiddenMode
-	// Sum is what HiddenSum adds to: one hidden state, such as the result of the row before. nil is zeros.
+	// Sum is the hidden state that HiddenSum adds to, such as the result of the previous row. nil
+	// means zeros.
 	Sum []float32
-	// Before is needed by a model that joins (see [Model.Joins]): a matrix of [len(Tokens), Joins()], for
-	// each of Tokens the hidden state of the token before it. The pass reads it and does not keep it.
+	// Before is required for a model that joins (see [Model.Joins]). It is a matrix of shape
+	// [len(Tokens), Joins()] with the hidden state of the token before each of Tokens. It is read
+	// during the pass only.
 	Before []float32
 }
 
 // A Batch is one forward pass over rows of different sequences. Each sequence has at most one row.
 type Batch struct{ Rows []BatchRow }
 
-// Tokens is the number of tokens in the batch.
+// Tokens returns the number of tokens in the batch.
 func (b *Batch) Tokens() int {
 	n := 0
 	for i := range b.Rows {
@@ -41,7 +43,7 @@ func (b *Batch) Tokens() int {
 	return n
 }
 
-// Logits are the results of a forward pass. They are valid until the next one.
+// Logits holds the results of a forward pass. It is valid until the next pass.
 type Logits struct {
 	vocab  int
 	first  []int // of each batch row in values, and the end
@@ -53,7 +55,7 @@ type Logits struct {
 // rowResult is the result of one batch row of a pass in two parts.
 type rowResult struct{ logits, hidden []float32 }
 
-// begin makes l the results of b, without any so far.
+// begin resets l for the results of b.
 func (l *Logits) begin(b *Batch, vocab int) {
 	l.vocab = vocab
 	l.rows = slices.Grow(l.rows[:0], len(b.Rows))[:len(b.Rows)]
@@ -62,7 +64,7 @@ func (l *Logits) begin(b *Batch, vocab int) {
 	}
 }
 
-// collect adds the results of a part of b.
+// collect adds the results of part, a part of b.
 func (l *Logits) collect(b, part *Batch, results *Logits) {
 	for k := range part.Rows {
 		r := &l.rows[indexOf(b, part.Rows[k].Sequence)]
@@ -77,8 +79,8 @@ func (l *Logits) collect(b, part *Batch, results *Logits) {
 	}
 }
 
-// Row returns the logits of batch row i: count rows of Vocab values, one after the other. The
-// caller may change the values. It panics if the batch has no row i.
+// Row returns the logits of batch row i: count rows of Vocab values each. The caller may change
+// the values. Row panics if the batch has no row i.
 func (l *Logits) Row(i int) (count int, values []float32) {
 	if l.rows != nil {
 		values = l.rows[i].logits
@@ -88,5 +90,5 @@ func (l *Logits) Row(i int) (count int, values []float32) {
 	return b - a, l.values[a*l.vocab : b*l.vocab]
 }
 
-// Vocab returns the width of a row.
+// Vocab returns the number of logits per token.
 func (l *Logits) Vocab() int { return l.vocab }

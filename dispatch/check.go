@@ -10,7 +10,7 @@ import (
 
 var errNoAttention = errors.New("dispatch: forward: the tree has no attention: use Model.Apply")
 
-// check fails if a field of o has a value that it cannot have. It names the field.
+// check returns an error that names the first field of o with an invalid value.
 func (o *Options) check() error {
 	for _, f := range []struct {
 		name  string
@@ -41,7 +41,8 @@ func (o *Options) check() error {
 	return nil
 }
 
-// check fails if m cannot compute b as it is. A row that it accepts has a sequence of m that no other row has.
+// check returns an error if m cannot compute b. In a batch that it accepts, each row has a
+// sequence of its own that belongs to m.
 func (m *Model) check(b *Batch) error {
 	if b == nil {
 		return errors.New("dispatch: forward: got no batch")
@@ -76,7 +77,7 @@ func (m *Model) checkRow(r *BatchRow) error {
 	return nil
 }
 
-// check fails if no pages can be taken for s.
+// check returns an error if s cannot take pages.
 func (s *Sequence) check() error {
 	switch {
 	case s.model == nil:

@@ -10,18 +10,19 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// codedPays is how many times faster coded weights must be than plain ones to be used where both fit in memory. What
-// they gain has to pay for coding them at each start, and for prompts, which gain nothing.
+// codedPays is the minimum speedup of coded weights over plain ones where both fit in memory. The
+// speedup has to pay for coding the weights at each start; prompts gain nothing.
 const codedPays = 1.05
 
-// measureCoded lets a plan ask how many times faster coded weights are than plain ones on this machine. Until five
-// starts have measured it, the question takes about 50 ms.
+// measureCoded lets a plan measure the speedup of coded weights on this machine. Until five
+// starts have measured it, the measurement takes about 50 ms.
 func (o *Options) measureCoded() {
 	asked := *o
 	o.codedSpeed = sync.OnceValue(asked.codedGain)
 }
 
-// codedGain returns what is measured, or 0. Tests measure nothing, so that their plans are the same on every machine.
+// codedGain returns the measured speedup, or 0. In tests nothing is measured, so that plans are
+// the same on every machine.
 func (o *Options) codedGain() float64 {
 	folder := o.measurements()
 	if o.Precision == PrecisionHigh || o.MeasurementsDir == "none" || testing.Testing() {
@@ -42,12 +43,14 @@ func (o *Options) codedGain() float64 {
 	return r.CodedGain(o.Variant, o.MaxSequences != 1)
 }
 
-// CodedGain returns how many times faster coded weights are than plain ones on this machine. It is known for the
-// options that [Plan] returned if the plan depended on it; otherwise it is 0.
+// CodedGain returns the measured speedup of coded weights over plain ones on this machine. It is
+// known only for the options that [Plan] returned, and only if the plan depended on it; otherwise
+// it is 0.
 func (o *Options) CodedGain() float64 { return o.gain }
 
-// planFaster is a plan in which all weights are in memory, with long rows coded if that is faster here, for one sequence
-// and, if several may run at once, for eight.
+// planFaster returns a plan in which all weights are in memory, with long rows coded if that is
+// faster on this machine. It has to be faster for one sequence and, if several may run at once,
+// also for eight.
 func (p *Planner) planFaster(coded Options, plan devicemap.Plan, planned Options) (devicemap.Plan, Options, error) {
 	coded.codedColumns = tune.CodedColumns
 	if coded.codedSpeed == nil || len(coded.codedBytes(p.skeleton)) == 0 {
@@ -65,7 +68,8 @@ func (p *Planner) planFaster(coded Options, plan devicemap.Plan, planned Options
 	return faster, with, nil
 }
 
-// mayBeCoded returns the parameters that are coded if that makes them smaller, with their sizes.
+// mayBeCoded returns the parameters that are coded if coding makes them smaller, with their
+// sizes.
 func (o *Options) mayBeCoded(skeleton *meta.Model) map[*meta.Param]int64 {
 	out := skeleton.Root.Coded(o.mostCoded())
 	for p := range out {

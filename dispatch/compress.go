@@ -11,21 +11,22 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// Compression says when bfloat16 weights are coded in about three quarters of their bytes. Coded weights
-// give the same answers bit for bit.
+// Compression says when bfloat16 weights are coded. Coding is lossless compression to about three
+// quarters of the bytes: coded weights give the same answers bit for bit.
 //
-// [CompressAuto] codes weights
-//   - if all of them then fit in memory and otherwise would not,
-//   - if all fit anyway and generated tokens are measured to be faster with coded ones,
-//   - if some stay on the disk and an earlier start with [CompressExact] has left them coded in a file,
-//   - else those in memory alone, if a token then reads a tenth less from the disk.
+// [CompressAuto] codes
+//   - all weights, if they fit in memory only when coded,
+//   - all weights, if they fit anyway and coded weights are measured to generate tokens faster,
+//   - all weights, if some stay on the disk and an earlier start with [CompressExact] has
+//     written the coded weights to a file,
+//   - otherwise only the weights in memory, if a token then reads a tenth less from the disk.
 type Compression uint8
 
-// The choices of compression.
+// The kinds of compression.
 const (
 	CompressNone  Compression = iota // use weights as stored
-	CompressAuto                     // code them where that pays
-	CompressExact                    // code all weights that get a tenth smaller or more, on the disk in a file of CacheDir
+	CompressAuto                     // code weights if that pays
+	CompressExact                    // code all weights that get a tenth smaller or more; those on the disk in a file of CacheDir
 )
 
 // ParseCompression returns the compression called auto, exact or none.
@@ -52,7 +53,7 @@ func (c Compression) String() string {
 	return "none"
 }
 
-// loadedAs is the format that weights are converted or coded to, or QuantNone.
+// loadedAs returns the format that weights are converted or coded to, or QuantNone.
 func (o *Options) loadedAs() meta.QuantFormat {
 	if o.coded {
 		return meta.QuantCoded
@@ -68,9 +69,10 @@ func (o *Options) loadedBytes(skeleton *meta.Model) map[*meta.Param]int64 {
 	return skeleton.Root.LoadedBytes(o.Quantize, true)
 }
 
-// KnownCoding returns o with what an earlier start of the model has recorded in CacheDir: which matrices coding does
-// not make smaller. Plans count these as stored, and weights on the disk too if their file cannot be written there. It
-// reads no weight. Without a checkpoint nothing is known.
+// KnownCoding returns o with the findings of earlier starts in CacheDir: the matrices that coding
+// does not make smaller. Plans count these matrices as stored, and also weights on the disk if
+// their coded file cannot be written. KnownCoding reads no weight. Without a checkpoint it
+// returns o unchanged.
 func (o Options) KnownCoding(skeleton *meta.Model, checkpoint *loader.Checkpoint) Options {
 	if o.Compress == CompressNone || o.Quantize != meta.QuantNone {
 		return o
@@ -102,7 +104,8 @@ func (o Options) KnownCoding(skeleton *meta.Model, checkpoint *loader.Checkpoint
 	return o
 }
 
-// codedBytes returns the sizes of parameters that are coded. Of a stack some experts may be used as stored.
+// codedBytes returns the sizes of parameters that are coded. In a stack of experts, some experts
+// may be used as stored.
 func (o *Options) codedBytes(skeleton *meta.Model) map[*meta.Param]int64 {
 	out := o.mayBeCoded(skeleton)
 	for p, n := range o.codedSizes {
@@ -116,8 +119,8 @@ func (o *Options) codedBytes(skeleton *meta.Model) map[*meta.Param]int64 {
 	return out
 }
 
-// convertedBytes returns the sizes of parameters that [residency.New] converts: also those that it leaves as stored,
-// which the file of coded weights names.
+// convertedBytes returns the sizes of parameters that [residency.New] converts. It includes
+// parameters that residency leaves as stored, because the file of coded weights names them.
 func (o *Options) convertedBytes(skeleton *meta.Model) map[*meta.Param]int64 {
 	if o.coded {
 		out := o.mayBeCoded(skeleton)
@@ -127,7 +130,7 @@ func (o *Options) convertedBytes(skeleton *meta.Model) map[*meta.Param]int64 {
 	return o.loadedBytes(skeleton)
 }
 
-// mostCoded is the largest share of its plain size that a coded matrix may have.
+// mostCoded is the maximum size of a coded matrix, as a share of its plain size.
 func (o *Options) mostCoded() float64 {
 	if o.inside.CodedShare > 0 {
 		return o.inside.CodedShare
@@ -135,12 +138,12 @@ func (o *Options) mostCoded() float64 {
 	return meta.CodedShare
 }
 
-// LoadedAs returns the format that weights are converted to when they are loaded: that of Quantize,
-// QuantCoded after a [Plan] that codes them, or QuantNone.
+// LoadedAs returns the format that weights are converted to when they are loaded. That is the
+// format of Quantize, QuantCoded if [Plan] chose coded weights, or QuantNone.
 func (o *Options) LoadedAs() meta.QuantFormat { return o.loadedAs() }
 
-// LoadedAs returns the format that the model's weights are converted to when they are loaded: that of
-// Quantized, or QuantCoded if they are coded, or QuantNone.
+// LoadedAs returns the format that the model's weights are converted to when they are loaded: the
+// result of Quantized, QuantCoded if they are coded, or QuantNone.
 func (m *Model) LoadedAs() meta.QuantFormat { return m.options.loadedAs() }
 
 // mayCode reports whether a plan still has to decide if weights are coded.
@@ -154,7 +157,8 @@ func (o Options) withCodes(skeleton *meta.Model) Options {
 	return o
 }
 
-// planCoded is [Planner.Plan] with coded weights if o asks for them, or if that pays; see [CompressAuto].
+// planCoded is [Planner.Plan] with coded weights if o requires them or if they pay; see
+// [CompressAuto].
 func (p *Planner) planCoded(o Options) (devicemap.Plan, Options, error) {
 	coded := o
 	coded.coded = true
@@ -180,13 +184,14 @@ func (p *Planner) planCoded(o Options) (devicemap.Plan, Options, error) {
 	return p.planSmaller(coded, plan, planned)
 }
 
-// codedSaves is how many times fewer bytes a token must read from the disk if weights in memory are coded, so that they
-// are. It pays for coding them at each start.
+// codedSaves is the minimum factor by which coding weights in memory must reduce the disk reads
+// of a token. The reduction has to pay for coding the weights at each start.
 const codedSaves = 1.1
 
-// planSmaller is a plan in which all weights fit in memory because they are coded. Otherwise it is one of coded weights that
-// reads less from the disk than plan does. Weights on the disk are coded only if an earlier start has left them so: a
-// start writes such a file only if it is told to.
+// planSmaller returns a plan in which all weights fit in memory because they are coded. If there
+// is none, it returns a plan with coded weights that reads less from the disk than plan does. It
+// codes weights on the disk only if an earlier start has written their file: a start writes this
+// file only if the user asks for it.
 func (p *Planner) planSmaller(coded Options, plan devicemap.Plan, planned Options) (devicemap.Plan, Options, error) {
 	all, with, err := p.planAs(coded)
 	if err == nil && !onDisk(&all) {
@@ -207,12 +212,12 @@ func (p *Planner) planSmaller(coded Options, plan devicemap.Plan, planned Option
 	return plan, planned, nil
 }
 
-// onDisk reports whether a plan has weights on disk.
+// onDisk reports whether a plan has weights on the disk.
 func onDisk(plan *devicemap.Plan) bool {
 	return plan.Device(devicemap.Disk).WeightsBytes > 0
 }
 
-// codedShare is the size of coded weights over that of plain ones, for all matrices together.
+// codedShare returns the size of coded weights divided by that of plain ones, over all matrices.
 func codedShare(skeleton *meta.Model) float64 {
 	var plain, saved int64
 	for _, p := range skeleton.Root.AllParams() {
@@ -231,24 +236,27 @@ func codedShare(skeleton *meta.Model) float64 {
 
 // A Coding describes the coded weights of a plan; see [Options.Compress].
 type Coding struct {
-	PlainBytes int64 `json:"plain_bytes"` // of all weights, as stored
-	Bytes      int64 `json:"bytes"`       // of all weights, coded
-	LimitBytes int64 `json:"limit_bytes"` // of the cpu
-	Fits       bool  `json:"fits"`        // in memory, all of them
-	// Found says that an earlier start has recorded which matrices coding does not make smaller. Otherwise all are
-	// counted in their coded size.
+	PlainBytes int64 `json:"plain_bytes"` // of all weights as stored
+	Bytes      int64 `json:"bytes"`       // of all weights when coded
+	LimitBytes int64 `json:"limit_bytes"` // the limit of the cpu
+	Fits       bool  `json:"fits"`        // whether all weights fit in memory
+	// Found reports that an earlier start has recorded which matrices coding does not make
+	// smaller. Otherwise all of them are counted at their coded size.
 	Found bool `json:"found"`
-	// Gain is how many times faster coded weights are than plain ones in memory here, if they are coded for that.
+	// Gain is the speedup of coded weights in memory over plain ones on this machine. It is 0 if
+	// the weights are coded for another reason.
 	Gain float64 `json:"gain,omitempty"`
-	// Kept says that an earlier start has written all coded weights to the cache folder, from which they stream. The first
-	// start does, if some are on the disk and InMemory is false.
+	// Kept reports that an earlier start has written all coded weights to the cache folder, from
+	// which they stream. If it is false, some weights are on the disk, and InMemory is false, the
+	// first start writes them.
 	Kept bool `json:"kept,omitempty"`
-	// InMemory says that weights on the disk are read as stored, and only those in memory are coded.
+	// InMemory reports that only weights in memory are coded. Weights on the disk are read as
+	// stored.
 	InMemory bool `json:"in_memory,omitempty"`
 }
 
-// CodingOf describes the coded weights of a plan, for the options that Plan returned with it. It
-// returns nil if no weights are coded.
+// CodingOf describes the coded weights of a plan. o are the options that Plan returned with it.
+// It returns nil if no weights are coded.
 func CodingOf(skeleton *meta.Model, plan *devicemap.Plan, o *Options) *Coding {
 	if !o.coded {
 		return nil

@@ -10,29 +10,29 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// ErrKVFull says that the KV cache has too few free pages. No page was taken. Free a sequence, or
-// wait until another one is freed.
+// ErrKVFull reports that the KV cache has too few free pages. No page was taken. Free a sequence,
+// or wait until another sequence is freed.
 var ErrKVFull = errors.New("dispatch: the KV cache has no free pages")
 
-// ErrClosed says that the model was closed.
+// ErrClosed reports that the model was closed.
 var ErrClosed = errors.New("dispatch: the model is closed")
 
-// ErrNoAdapter says that the model has no adapter with the requested name.
+// ErrNoAdapter reports that the model has no adapter with the requested name.
 var ErrNoAdapter = errors.New("dispatch: no such adapter")
 
-// ErrChanged is wrapped by a [*WeightError] if a file of the model was overwritten while the model
-// was open. Passes fail until the model is opened again or the file is restored.
+// ErrChanged reports that a file of the model was overwritten while the model was open. A
+// [*WeightError] wraps it. Passes fail until the model is opened again or the file is restored.
 var ErrChanged = loader.ErrChanged
 
-// A WeightError says which weights could not be read. The model stays usable: passes that do not
-// need these weights run.
+// A WeightError reports weights that could not be read. The model stays usable: passes that do
+// not need these weights still run.
 type WeightError struct {
-	Path string // of the module; "" where the fault was found after a pass
-	File string // the shard at fault, where that is known
+	Path string // of the module; "" if the error was found after a pass
+	File string // the faulty shard, "" if unknown
 	Err  error
 }
 
-// Error names the module and what could not be read.
+// Error names the module and the cause.
 func (e *WeightError) Error() string {
 	if e.Path == "" {
 		return fmt.Sprintf("dispatch: weights cannot be read: %v", e.Err)
@@ -46,7 +46,7 @@ func (e *WeightError) Error() string {
 // Unwrap returns the cause.
 func (e *WeightError) Unwrap() error { return e.Err }
 
-// weightError finds out from the checkpoint why memory of its files could not be read.
+// weightError asks the checkpoint why memory of its files could not be read.
 func (m *Model) weightError(path string, err error) error {
 	out := &WeightError{Path: path, Err: err}
 	var broken *loader.Error
@@ -67,16 +67,16 @@ func (m *Model) weightError(path string, err error) error {
 	return out
 }
 
-// A QuantizeError says that a plan places weights that are to be converted on a device that has no
+// A QuantizeError reports that a plan places weights to be converted on a device that cannot hold
 // converted weights.
 type QuantizeError struct {
 	Format meta.QuantFormat
-	Path   string           // of the first parameter elsewhere
-	Device devicemap.Device // where it is; "" for several
-	Bytes  int64            // that all converted weights take
+	Path   string           // of the first parameter on another device
+	Device devicemap.Device // its device; "" if there are several
+	Bytes  int64            // size of all converted weights
 }
 
-// Error names the parameter, its device and the way out.
+// Error names the parameter and its device, and says how to avoid the error.
 func (e *QuantizeError) Error() string {
 	return fmt.Sprintf("dispatch: %s is not on the cpu, and weights converted to %v need a folder on other devices: set --cache-dir, give the cpu the %s that all of them take, or use the weights as they are stored",
 		e.Path, e.Format, devicemap.FormatSize(e.Bytes))

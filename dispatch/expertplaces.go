@@ -11,12 +11,13 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// Routed experts may be on other devices than their block: the block runs at its station, and each expert where the
-// device map has it. The station of a block is that of its other weights. What an expert computes of a token crosses
-// to the block's station, where results are added in the order of the experts, so that no bit depends on the division.
-// Long prompts may copy experts of the host to a GPU instead; see streams.go.
+// Routed experts may be on other devices than their block. The block runs at its station, the
+// station of its other weights; each expert runs where the device map places it. The outputs of
+// experts are copied to the block's station and added there in the order of the experts, so that
+// the placement does not change a bit. Long prompts may copy host experts to a GPU instead; see
+// streams.go.
 
-// dividedExperts are the experts of a stack, which are not all where their block runs.
+// dividedExperts is a stack of experts that are not all on the device where their block runs.
 type dividedExperts struct {
 	unit     int
 	of       []*station // of each expert, nil for the host
@@ -24,10 +25,11 @@ type dividedExperts struct {
 	streamed nn.ExpertPlaces // for long prompts; no places if they do the same
 }
 
-// host reports whether the host has some of the experts.
+// host reports whether some of the experts are on the host.
 func (d *dividedExperts) host() bool { return slices.Contains(d.of, nil) }
 
-// divideExperts notes where the experts of unit i are, if not all are where it runs, and opens the GPUs that have some.
+// divideExperts records the devices of unit i's experts if not all of them are where the unit
+// runs. It opens the GPUs that hold some.
 func (m *Model) divideExperts(i int, tier gpuTier) error {
 	home := m.stations.of[i]
 	for _, n := range m.program.Units[i].Experts {
@@ -53,7 +55,7 @@ func (m *Model) divideExperts(i int, tier gpuTier) error {
 	return nil
 }
 
-// expertsOf is the number of experts of a stack.
+// expertsOf returns the number of experts in a stack.
 func expertsOf(stack *meta.Module) int {
 	if len(stack.Params) == 0 {
 		return 0
@@ -61,7 +63,7 @@ func expertsOf(stack *meta.Module) int {
 	return stack.Params[0].Resolve().Shape[0]
 }
 
-// addUnit allocates memory of the stations for what they have of unit i.
+// addUnit allocates memory at the stations for their weights of unit i.
 func (m *Model) addUnit(i int) error {
 	u, home := m.program.Units[i], m.stations.of[i]
 	for _, s := range m.stations.list {
@@ -89,13 +91,14 @@ func (m *Model) addUnit(i int) error {
 	return nil
 }
 
-// away reports whether a GPU has an expert of a stack whose unit, or other experts, the host has.
+// away reports whether an expert is on a GPU while its unit or other experts of its stack are on
+// the host.
 func (m *Model) away(stack *meta.Module, expert int) bool {
 	d := m.stations.experts[stack]
 	return d != nil && d.of[expert] != nil
 }
 
-// dividedIn returns some stack of unit u whose experts are divided, nil for none.
+// dividedIn returns a stack of unit u whose experts are divided, or nil.
 func (m *Model) dividedIn(u *nn.Unit) *dividedExperts {
 	for _, n := range u.Experts {
 		if d := m.stations.experts[n.Module]; d != nil {
@@ -115,7 +118,7 @@ func (m *Model) hostHasExperts(u *nn.Unit) bool {
 	return false
 }
 
-// startExperts makes the places of divided experts, when all stations have their contexts.
+// startExperts creates the places of divided experts. All stations must have their contexts.
 func (m *Model) startExperts() {
 	if m.stations.experts == nil {
 		return
@@ -129,7 +132,7 @@ func (m *Model) startExperts() {
 	}
 }
 
-// at returns the places of experts where those of the host run in a context.
+// at returns the places of the experts. Those of the host run in the context host.
 func (d *dividedExperts) at(host *nn.Context) (p nn.ExpertPlaces) {
 	var list []*station
 	for _, s := range d.of {
@@ -147,7 +150,8 @@ func (d *dividedExperts) at(host *nn.Context) (p nn.ExpertPlaces) {
 	return p
 }
 
-// expertPlaces returns the places of the experts of a stack in this pass, nil if they are all where their unit runs.
+// expertPlaces returns the places of a stack's experts in this pass. It returns nil if all of
+// them are where their unit runs.
 func (m *Model) expertPlaces(stack *meta.Module) *nn.ExpertPlaces {
 	d := m.stations.experts[stack]
 	switch {
@@ -161,7 +165,8 @@ func (m *Model) expertPlaces(stack *meta.Module) *nn.ExpertPlaces {
 	return &d.places
 }
 
-// expertStream returns the station to which unit i's experts of the host stream in this pass, nil if none do.
+// expertStream returns the station to which the host experts of unit i stream in this pass, or
+// nil.
 func (m *Model) expertStream(i int) *station {
 	if st := &m.stations.streams; st.long && st.experts != nil {
 		return st.experts[i]
@@ -169,7 +174,7 @@ func (m *Model) expertStream(i int) *station {
 	return nil
 }
 
-// runStreamedExperts runs unit i, whose experts of the host stream to s.
+// runStreamedExperts runs unit i, whose host experts stream to s.
 func (m *Model) runStreamedExperts(i int, u *nn.Unit, run *nn.Context, s *station) error {
 	s.weights.experts = true
 	before := s.weights.stream.Copied()
@@ -181,7 +186,8 @@ func (m *Model) runStreamedExperts(i int, u *nn.Unit, run *nn.Context, s *statio
 	return err
 }
 
-// peerError is the error of a unit whose experts a peer has computed, nil if err is of the unit itself.
+// peerError returns the error of another device that computed experts for a unit. It returns nil
+// if err is the unit's own.
 func (m *Model) peerError(path string, err error) error {
 	var peer *nn.PeerError
 	if !errors.As(err, &peer) {
@@ -193,12 +199,13 @@ func (m *Model) peerError(path string, err error) error {
 	return m.weightError(path, peer.Err)
 }
 
-// unitBytes are the bytes of weights that a unit has on each device.
+// unitBytes holds the bytes of a unit's weights on each device.
 type unitBytes struct {
 	dense, experts map[devicemap.Device]int64 // experts are the routed ones
 }
 
-// home returns the device at which the unit runs: the one that has most of its weights, but routed experts.
+// home returns the device at which the unit runs: the one with most of its weights other than
+// routed experts.
 func (b *unitBytes) home(devices []devicemap.Device) (home devicemap.Device) {
 	bytes := b.dense
 	if len(bytes) == 0 {
@@ -212,7 +219,7 @@ func (b *unitBytes) home(devices []devicemap.Device) (home devicemap.Device) {
 	return home
 }
 
-// devices returns the devices that have some of the unit.
+// devices returns the devices that hold weights of the unit.
 func (b *unitBytes) devices() (list []devicemap.Device) {
 	for d := range b.dense {
 		list = append(list, d)
@@ -225,7 +232,7 @@ func (b *unitBytes) devices() (list []devicemap.Device) {
 	return list
 }
 
-// expertsOnHost returns the bytes of routed experts that no GPU has.
+// expertsOnHost returns the bytes of the routed experts that no GPU holds.
 func (b *unitBytes) expertsOnHost() (n int64) {
 	for d, bytes := range b.experts {
 		if !isGPU(d) {
@@ -235,7 +242,7 @@ func (b *unitBytes) expertsOnHost() (n int64) {
 	return n
 }
 
-// expertsOnGPUs reports whether GPUs have some of the routed experts.
+// expertsOnGPUs reports whether GPUs hold some of the routed experts.
 func (b *unitBytes) expertsOnGPUs() bool {
 	for d := range b.experts {
 		if isGPU(d) {
@@ -254,7 +261,7 @@ func unitDevices(root *meta.Module, program *nn.Program, devices devicemap.Map) 
 	return out
 }
 
-// bytesOfUnits returns the bytes of weights that each unit has on each device.
+// bytesOfUnits returns the bytes of each unit's weights on each device.
 func bytesOfUnits(root *meta.Module, program *nn.Program, devices devicemap.Map) []unitBytes {
 	paths := map[*meta.Param]string{}
 	for path, p := range root.AllParams() {
@@ -286,13 +293,14 @@ func bytesOfUnits(root *meta.Module, program *nn.Program, devices devicemap.Map)
 	return out
 }
 
-// A streamedUnit is a unit that streams to a GPU for long prompts, or the experts alone of one that runs there.
+// A streamedUnit is a unit that streams to a GPU for long prompts. If the unit itself runs on the
+// GPU, only its experts stream.
 type streamedUnit struct {
 	*nn.Unit
 	experts bool
 }
 
-// modules returns the modules that stream, and the stacks among them.
+// modules returns the modules that stream, and their stacks of experts.
 func (u *streamedUnit) modules() [2][]*meta.Module {
 	if u.experts {
 		return [2][]*meta.Module{modules(u.Experts), modules(u.Experts)}
@@ -300,7 +308,8 @@ func (u *streamedUnit) modules() [2][]*meta.Module {
 	return [2][]*meta.Module{modules(u.Modules), modules(u.Experts)}
 }
 
-// streamSize is the memory of the rings for units. loaded has the sizes of parameters that are converted.
+// streamSize returns the memory of the rings through which units stream. loaded has the sizes of
+// converted parameters.
 func streamSize(units []streamedUnit, loaded map[*meta.Param]int64) deviceweights.StreamSize {
 	var list [][2][]*meta.Module
 	for i := range units {

@@ -6,15 +6,18 @@ import (
 	"github.com/heftai/heft/devicemap"
 )
 
-// usualCrossing is the time of copying some rows between a GPU and the host where it was not measured, in seconds.
+// usualCrossing is the assumed time, in seconds, of copying a few rows between a GPU and the host
+// where it was not measured.
 const usualCrossing = 25e-6
 
-// diskCost is how many times the time of a byte of the host's memory a byte of the disk is taken for, to compare plans.
+// diskCost is the assumed cost of a disk byte relative to a byte of host memory, for comparing
+// plans.
 const diskCost = 10
 
-// chooseExperts returns the better of two plans for a token: one whose blocks go to GPUs as a whole, and one whose dense
-// weights do before any routed expert, so that more of what each token reads is on GPUs, and experts are where there is
-// room. In the second, hidden states cross in each block whose experts are elsewhere.
+// chooseExperts returns the better of two plans for a generated token. The first places whole
+// blocks on GPUs. The second places dense weights on GPUs before any routed expert: more of what
+// each token reads is on GPUs, and experts go wherever there is memory. In the second, hidden
+// states are copied in each block whose experts are elsewhere.
 func (g *gpuPlacement) chooseExperts() (devicemap.Plan, error) {
 	apart, err := g.solve(false)
 	if err != nil {
@@ -49,7 +52,7 @@ func (g *gpuPlacement) chooseExperts() (devicemap.Plan, error) {
 	return apart, nil
 }
 
-// rates are the measured ones; see [Options.pace].
+// rates returns the measured rates; see [Options.pace].
 func (p *placement) rates(target devicemap.Device, o *Options) *pace {
 	if p.pace == nil {
 		pace := o.pace(target)
@@ -58,15 +61,16 @@ func (p *placement) rates(target devicemap.Device, o *Options) *pace {
 	return p.pace
 }
 
-// tokenCost is what a plan costs a generated token besides what GPUs read.
+// tokenCost is the cost of a generated token under a plan, without what GPUs read.
 type tokenCost struct {
 	host, disk float64 // bytes of weights
 	crossings  int     // of hidden states
 	divided    int     // blocks with experts elsewhere
 }
 
-// tokenCost returns the cost of a plan. A hidden state crosses where the next unit is on another device, and to the experts of
-// a block on a GPU and back for each other device that has some.
+// tokenCost returns the cost of a plan. A hidden state is copied where the next unit is on
+// another device. In a block on a GPU it is also copied to and from each other device that holds
+// some of its experts.
 func (p *placement) tokenCost(plan *devicemap.Plan) (c tokenCost) {
 	c.host, c.disk = float64(plan.TokenReads(devicemap.CPU)), float64(plan.TokenReads(devicemap.Disk))
 	devices := plan.Map.Devices()

@@ -9,8 +9,8 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// A Fit lists changes of [Options] with which no weight needs the disk tier. Each field alone
-// suffices; it is zero if no value of it does.
+// A Fit lists changes of [Options] after which no weight needs the disk tier. Each change alone
+// suffices. A field is zero if no value of it suffices.
 type Fit struct {
 	Context      int              `json:"max_model_len,omitempty"` // the longest context
 	MaxSequences int              `json:"max_batch,omitempty"`     // the most sequences of a batch
@@ -31,9 +31,9 @@ func (f *Fit) MarshalJSON() ([]byte, error) {
 	}{(*fields)(f), name})
 }
 
-// FitsWith returns what would keep all weights of skeleton in memory. o are the options that were
-// given to [Planner.Plan], and plan is its result. It returns false if the plan leaves no weight on the disk, or
-// if the user placed weights there.
+// FitsWith returns the changes that would keep all weights of skeleton in memory. o are the
+// options that were given to [Planner.Plan], and plan is its result. FitsWith returns false if
+// the plan has no weight on the disk, or if the user placed weights there.
 func (p *Planner) FitsWith(o Options, plan devicemap.Plan) (*Fit, bool) {
 	host := plan.Device(devicemap.CPU)
 	left := plan.Device(devicemap.Disk).WeightsBytes
@@ -82,10 +82,10 @@ func (p *Planner) FitsWith(o Options, plan devicemap.Plan) (*Fit, bool) {
 	return fit, true
 }
 
-// contextStep is the step in which contexts are suggested.
+// contextStep is the granularity of suggested contexts, in tokens.
 const contextStep = 256
 
-// need is the memory that a model takes with all weights in memory.
+// need is the memory of a model with all weights in memory.
 type need struct {
 	skeleton *meta.Model
 	program  *nn.Program
@@ -96,7 +96,8 @@ type need struct {
 	serving  bool
 }
 
-// bytes is the memory under a limit, on which the room for requests depends.
+// bytes returns the memory needed under a limit. It depends on the limit because the memory for
+// requests does.
 func (n *need) bytes(o Options, limit int64) int64 {
 	o.leastScratch = true // as a plan takes where more does not fit
 	kv := newKVRoom(n.skeleton, n.program, &o)
@@ -107,7 +108,7 @@ func (n *need) bytes(o Options, limit int64) int64 {
 	return total
 }
 
-// limit is the smallest limit that holds the model, in whole MiB.
+// limit returns the smallest limit that holds the model, in whole MiB.
 func (n *need) limit(o Options) int64 {
 	const step = 1 << 20
 	if n.fixed == 0 && n.bytes(o, 0) >= runtimeFrom {
@@ -124,7 +125,8 @@ func (n *need) limit(o Options) int64 {
 	return limit
 }
 
-// converted is the change of the weights' size when they are converted to f, 0 if none can be.
+// converted returns the change of the weights' size when they are converted to f, or 0 if none
+// can be.
 func converted(skeleton *meta.Model, f meta.QuantFormat) int64 {
 	change := int64(0)
 	for p, bytes := range skeleton.Root.LoadedBytes(f, true) {

@@ -28,10 +28,11 @@ type pass struct {
 	hook     ModuleCall
 }
 
-// Forward computes one batch and appends each row's tokens to its sequence. It fails with [ErrKVFull]
-// if the KV cache has too few free pages, with a [*WeightError] if weights cannot be read, with a
-// [*HookError] if a hook fails, and with ctx's error. The sequences of the batch then hold what they
-// held before; a sequence that had to be recomputed may be empty.
+// Forward computes one batch and appends each row's tokens to its sequence. It returns
+// [ErrKVFull] if the KV cache has too few free pages, a [*WeightError] if weights cannot be read,
+// a [*HookError] if a hook fails, and ctx's error if ctx ends. After an error the sequences of
+// the batch have their tokens from before the call. A sequence that had to be recomputed may be
+// empty.
 func (m *Model) Forward(ctx context.Context, b *Batch) (*Logits, error) {
 	switch {
 	case m.closed.Load():
@@ -64,9 +65,9 @@ func (m *Model) forward(ctx context.Context, b *Batch) (*Logits, error) {
 	return m.forwardAlike(ctx, b)
 }
 
-// forwardAlike computes a batch whose rows run on the same devices. It computes the batch again if
-// the date of a weight file changed meanwhile: the file has the same contents now, but may have had
-// others.
+// forwardAlike computes a batch whose rows run on the same devices. If the modification time of a
+// weight file changed meanwhile, it computes the batch again: the file has the same contents now,
+// but may have had others during the pass.
 func (m *Model) forwardAlike(ctx context.Context, b *Batch) (*Logits, error) {
 	for again := true; again; {
 		epoch := m.checkpoint.Epoch()
@@ -99,7 +100,7 @@ func (m *Model) forwardAlike(ctx context.Context, b *Batch) (*Logits, error) {
 	return &m.pass.logits, nil
 }
 
-// takeResults makes the logits and hidden states of a pass readable.
+// takeResults makes the logits and hidden states of a pass readable on the host.
 func (m *Model) takeResults() (err error) {
 	out := &m.pass.logits
 	if out.values, err = m.read(m.last().Logits(), &m.stations.logits); err != nil {
@@ -108,8 +109,8 @@ func (m *Model) takeResults() (err error) {
 	return out.hidden.take(m)
 }
 
-// verify detects a shard, or a file of converted weights, that was truncated within its last page or overwritten.
-// Reading such a mapping does not fault, but returns other bytes.
+// verify detects a shard, or a file of converted weights, that was overwritten or truncated
+// within its last page. Reading such a mapping does not fault but returns other bytes.
 func (m *Model) verify() error {
 	if err := m.checkpoint.Unchanged(); err != nil {
 		return m.weightError("", err)
@@ -131,7 +132,7 @@ func (m *Model) undo(b *Batch) {
 	}
 }
 
-// prepare lays the batch out and appends its tokens to their sequences.
+// prepare lays out the batch and appends its tokens to their sequences.
 func (m *Model) prepare(b *Batch) error {
 	p := &m.pass
 	p.tokens, p.lengths, p.prompts, p.rows = p.tokens[:0], p.lengths[:0], p.prompts[:0], p.rows[:0]
@@ -166,7 +167,7 @@ func (m *Model) prepare(b *Batch) error {
 	return nil
 }
 
-// layStates sets which states the rows read and write. All rows must have their pages.
+// layStates sets the states that the rows read and write. All rows must have their pages.
 func (p *pass) layStates(b *Batch) {
 	p.states = p.states[:0]
 	first := 0
@@ -179,7 +180,7 @@ func (p *pass) layStates(b *Batch) {
 	}
 }
 
-// appendRow lays one row out behind the others.
+// appendRow lays out one row after the others.
 func (m *Model) appendRow(r *BatchRow) error {
 	p, s := &m.pass, r.Sequence
 	first, start := len(p.tokens), s.Len()
@@ -231,8 +232,8 @@ func (m *Model) checkTokens(r *BatchRow, total int) error {
 	return nil
 }
 
-// ropeLength is the length that the rotary frequencies of a token depend on. total is the length of
-// its sequence after the pass.
+// ropeLength returns the length that the rotary frequencies of a token depend on. total is the
+// length of its sequence after the pass.
 func (m *Model) ropeLength(at, total, prompt int) int {
 	length := max(prompt, at+1)
 	if length < total && m.program.Restarts(length, total) {
@@ -241,7 +242,8 @@ func (m *Model) ropeLength(at, total, prompt int) int {
 	return length
 }
 
-// want notes the tokens of a row whose logits are wanted; first is the row's first.
+// want records the tokens of a row whose logits are requested. first is the index of the row's
+// first token in the pass.
 func (m *Model) want(r *BatchRow, first int) error {
 	p := &m.pass
 	switch r.Logits {
@@ -259,7 +261,7 @@ func (m *Model) want(r *BatchRow, first int) error {
 	return nil
 }
 
-// runUnits brings and runs one unit after another.
+// runUnits loads and runs one unit after another.
 func (m *Model) runUnits(ctx context.Context, in *nn.Input) error {
 	if err := m.run.Begin(in); err != nil {
 		return err
@@ -278,7 +280,7 @@ func (m *Model) runUnits(ctx context.Context, in *nn.Input) error {
 	return nil
 }
 
-// runUnit brings and runs a unit with the hooks around it, in one of the model's contexts.
+// runUnit loads and runs a unit and calls its hooks, in one of the model's contexts.
 func (m *Model) runUnit(i int, u *nn.Unit, run *nn.Context) error {
 	if err := m.weights.Acquire(i); err != nil {
 		return m.weightError(u.Path, err)
@@ -291,8 +293,9 @@ func (m *Model) runUnit(i int, u *nn.Unit, run *nn.Context) error {
 	return hook
 }
 
-// Apply runs a tree without tokens, such as one of your own, on the rows of x, a matrix of
-// [len(x)/width, width]. It returns the output rows, valid until the next call.
+// Apply runs a model without token inputs, such as a tree of your own, on x. x is a matrix of
+// shape [len(x)/width, width]. Apply returns the output rows, which are valid until the next
+// call.
 func (m *Model) Apply(ctx context.Context, x []float32, width int) ([]float32, error) {
 	if m.closed.Load() {
 		return nil, ErrClosed

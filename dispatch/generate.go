@@ -10,8 +10,8 @@ import (
 	"github.com/heftai/heft/internal/sample"
 )
 
-// GenerateOptions say how [Model.Generate] chooses tokens. The zero value always chooses the likeliest
-// token and ends when the context is full.
+// GenerateOptions control how [Model.Generate] chooses tokens. The zero value always chooses the
+// most likely token and ends when the context is full.
 type GenerateOptions struct {
 	MaxTokens         int     // 0: until the context is full
 	Temperature       float64 // 0: greedy
@@ -20,13 +20,13 @@ type GenerateOptions struct {
 	MinP              float64 // 0: off
 	RepetitionPenalty float64 // 0: off
 	Seed              uint64
-	Stop              []int32 // ids that end the text; the last id yielded is one of them
-	Adapter           string  // one of Options.Adapters by its name; "" is the model alone
+	Stop              []int32 // ids that end the text; the one that does is yielded last
+	Adapter           string  // the name of one of Options.Adapters; "" means none
 }
 
-// Generate yields the tokens that follow prompt, one by one as they are computed. It ends after
-// MaxTokens, at a stop token, when the context is full, or with an error. When the loop ends, its
-// sequence is freed.
+// Generate yields the tokens that follow prompt as they are computed. It ends after MaxTokens
+// tokens, after a stop token, when the context is full, or with an error. Generate frees its
+// sequence when the loop ends.
 func (m *Model) Generate(ctx context.Context, prompt []int32, o GenerateOptions) iter.Seq2[int32, error] {
 	return func(yield func(int32, error) bool) {
 		if err := m.generate(ctx, prompt, o, func(id int32) bool { return yield(id, nil) }); err != nil {

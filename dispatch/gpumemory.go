@@ -12,8 +12,9 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// noRoom is the error of an allocation on a GPU for what, when the model is opened. It says what to do if the GPU has
-// too little memory, and else that the GPU failed. less is a way to need less memory, "" for none.
+// noRoom returns the error of a failed allocation on a GPU while the model is opened. what is the
+// purpose of the memory. If the GPU has too little memory, the error says what to do; otherwise
+// it says that the GPU failed. less is a way to need less memory, or "".
 func (m *Model) noRoom(s *station, what, less string, err error) error {
 	tier := m.options.gpuTier()
 	if !tier.noMemory(err) {
@@ -27,8 +28,8 @@ func (m *Model) noRoom(s *station, what, less string, err error) error {
 	return m.tooLittle(s.device, held, what, less, err)
 }
 
-// tooLittle is the error of an allocation for which a GPU has too little memory. held are the bytes that the model has
-// there; less is a way to need less memory, "" for none.
+// tooLittle returns the error of an allocation for which a GPU has too little memory. held are
+// the bytes that the model has allocated there. less is a way to need less memory, or "".
 func (m *Model) tooLittle(d devicemap.Device, held int64, what, less string, err error) error {
 	var state []string
 	if plan := m.plan.Device(d); plan.LimitBytes > 0 { // else the map is of a caller that planned nothing
@@ -57,7 +58,8 @@ func (m *Model) tooLittle(d devicemap.Device, held int64, what, less string, err
 	return out
 }
 
-// noteLoss tells that s was lost if err is of a pass that failed on it before that was known.
+// noteLoss records that s was lost, if err is of a pass that failed on it before the loss was
+// known.
 func (s *station) noteLoss(err error) {
 	if err == nil {
 		return
@@ -69,7 +71,7 @@ func (s *station) noteLoss(err error) {
 	}
 }
 
-// cacheMemory is memory of a station for the KV cache. It keeps the error of an allocation.
+// cacheMemory is memory of a station for the KV cache. It keeps the error of a failed allocation.
 type cacheMemory struct {
 	backend.Memory
 	err error
@@ -81,7 +83,7 @@ func (c *cacheMemory) New(dtype meta.DType, dims ...int) (t tensor.Tensor, err e
 	return t, err
 }
 
-// kvError is the error of allocating the KV cache.
+// kvError returns the error of allocating the KV cache.
 func (m *Model) kvError(err error) error {
 	for _, s := range m.stations.list {
 		if s.cache != nil && s.cache.err != nil {
@@ -91,7 +93,8 @@ func (m *Model) kvError(err error) error {
 	return err
 }
 
-// unusedGPUs returns a warning for each GPU that cannot be used, such as one whose memory other processes have.
+// unusedGPUs returns a warning for each GPU that cannot be used, such as one whose memory other
+// processes take.
 func (p *placement) unusedGPUs() (list []string) {
 	for _, g := range p.gpus {
 		if g.Reason != "" {
@@ -103,7 +106,8 @@ func (p *placement) unusedGPUs() (list []string) {
 
 func notUsed(g *GPU) string { return fmt.Sprintf("GPU %d is not used: %s", g.Number, g.Reason) }
 
-// explainGPU adds to an error of a map by hand what the GPU has, if its limit was not set.
+// explainGPU adds the memory of the GPU to an error of a user's device map, if its limit was not
+// set.
 func (p *placement) explainGPU(err error, o *Options) error {
 	var placing *devicemap.PlacementError
 	if !errors.As(err, &placing) || slices.ContainsFunc(o.MaxMemory, func(m devicemap.DeviceMemory) bool { return m.Device == placing.Device }) {

@@ -10,17 +10,19 @@ import (
 	"github.com/heftai/heft/internal/nn"
 )
 
-// gpuReserve is the memory of a GPU that plans leave to its driver: the context and the code of kernels.
+// gpuReserve is the GPU memory that plans leave to the driver: its context and the code of
+// kernels.
 const gpuReserve = 300 << 20
 
-// gpuMargin is the part of a GPU's free memory, 1/gpuMargin, that plans leave free, for fragmentation.
+// gpuMargin is the share of a GPU's free memory, 1/gpuMargin, that plans leave free for
+// fragmentation.
 const gpuMargin = 20
 
-// gpuLimit is the limit of a GPU with so much free memory.
+// gpuLimit returns the limit of a GPU with the given bytes of free memory.
 func gpuLimit(free int64) int64 { return max(0, free-free/gpuMargin-gpuReserve) }
 
-// addGPUs adds a budget for each usable GPU, from its free memory. Budgets with a limit of the user
-// get room for activations, and for what kernels take. It starts the driver.
+// addGPUs adds a budget for each usable GPU, from its free memory. Budgets with a user's limit
+// get memory for activations and for the kernels' own use. addGPUs starts the driver.
 func (p *placement) addGPUs(budgets []devicemap.Budget, o *Options) []devicemap.Budget {
 	tier := o.gpuTier()
 	p.gpus, _ = tier.list()
@@ -45,7 +47,7 @@ func (p *placement) addGPUs(budgets []devicemap.Budget, o *Options) []devicemap.
 }
 
 // solve places the weights. A block runs whole on one device. Blocks that a GPU cannot run, or
-// would hold only a part of, stay on the CPU tier.
+// would hold only in part, stay on the cpu tier.
 func (p *placement) solve(budgets []devicemap.Budget, policy devicemap.Policy, kv *kvRoom, o *Options) (devicemap.Plan, error) {
 	if !slices.ContainsFunc(budgets, func(b devicemap.Budget) bool { return isGPU(b.Device) }) {
 		return p.solveBudgets(budgets, policy)
@@ -74,8 +76,8 @@ func (p *placement) solve(budgets []devicemap.Budget, policy devicemap.Policy, k
 	return g.chooseExperts()
 }
 
-// A gpuPlacement is what is known of a placement on GPUs before it is solved: budgets, the policy with the units that no
-// GPU can run, and why.
+// A gpuPlacement is a placement on GPUs before it is solved: budgets, the policy with the units
+// that no GPU can run, and the reasons.
 type gpuPlacement struct {
 	*placement
 	budgets []devicemap.Budget
@@ -85,7 +87,8 @@ type gpuPlacement struct {
 	o       *Options
 }
 
-// solve places the weights. With whole, routed experts of a block on a GPU are on that GPU too. It leaves g as it is.
+// solve places the weights and leaves g unchanged. If whole is set, routed experts of a block on
+// a GPU are on the same GPU.
 func (g *gpuPlacement) solve(whole bool) (devicemap.Plan, error) {
 	p, kv, o, policy := g.placement, g.kv, g.o, g.policy
 	budgets, refused := slices.Clone(g.budgets), g.refused.clone()
@@ -112,7 +115,7 @@ func (g *gpuPlacement) solve(whole bool) (devicemap.Plan, error) {
 	}
 }
 
-// refusals are the units that stay on the CPU tier although there is a GPU, by reason.
+// refusals are the units that stay on the cpu tier although there is a GPU, by reason.
 type refusals struct {
 	reasons []string // in the order of their first units
 	first   map[string]string
@@ -148,7 +151,7 @@ func (r *refusals) warnings() (list []string) {
 	return list
 }
 
-// addPaths adds the modules of a unit.
+// addPaths adds the paths of a unit's modules.
 func addPaths(paths map[string]bool, u *nn.Unit) {
 	for _, n := range u.Modules {
 		paths[n.Path] = true
@@ -162,8 +165,9 @@ func unitName(u *nn.Unit) string {
 	return u.Path
 }
 
-// refuseDivided adds the units of which GPUs hold a part only to hostOnly and refused, and reports whether it has
-// added any. Without whole, routed experts may be on other devices than their block.
+// refuseDivided adds the units that GPUs hold only in part to hostOnly and refused. It reports
+// whether it added any. If whole is not set, routed experts may be on other devices than their
+// block.
 func (p *placement) refuseDivided(devices devicemap.Map, hostOnly map[string]bool, refused *refusals, whole bool) bool {
 	found := false
 	at := bytesOfUnits(p.skeleton.Root, p.program, devices)
@@ -181,8 +185,8 @@ func (p *placement) refuseDivided(devices devicemap.Map, hostOnly map[string]boo
 	return found
 }
 
-// unitKV returns the part of the KV cache of one sequence that belongs to each block. On a GPU pages have memory
-// even if they pay for states, which have memory of their own.
+// unitKV returns each block's part of the KV cache of one sequence. On a GPU, pages take memory
+// even where they only count for states, which have memory of their own.
 func (p *placement) unitKV(kv *kvRoom) map[string]int64 {
 	out, all, slots := map[string]int64{}, float64(max(kv.cache.BytesPerToken(), 1)), kv.stateSlots()
 	for _, u := range p.program.Units {
@@ -205,15 +209,16 @@ func (p *placement) unitKV(kv *kvRoom) map[string]int64 {
 	return out
 }
 
-// usesGPU reports whether a plan has weights on a GPU, for good or while prompts stream.
+// usesGPU reports whether a plan has weights on a GPU, permanently or while prompts stream.
 func usesGPU(plan *devicemap.Plan) bool {
 	return slices.ContainsFunc(plan.Devices, func(d devicemap.DevicePlan) bool {
 		return isGPU(d.Device) && (d.WeightsBytes > 0 || d.StagingBytes > 0)
 	})
 }
 
-// takeFreeOfAll lets the KV cache grow on all devices together, as far as the one with the least free
-// memory allows: a page has a part on each. On the CPU it takes at most 1/kvShare of the limit.
+// takeFreeOfAll grows the KV cache on all devices together, because a page has a part on each.
+// The device with the least free memory is the bound. On the cpu the cache takes at most
+// 1/kvShare of the limit.
 func (k *kvRoom) takeFreeOfAll(plan *devicemap.Plan) {
 	growth := float64(k.most) / float64(max(k.sequence, 1))
 	for _, d := range plan.Devices {

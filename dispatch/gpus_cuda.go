@@ -12,8 +12,8 @@ const gpuCode = true
 
 func gpuSupports(m backend.Matrix) bool { return (*cuda.Backend)(nil).Supports(m) }
 
-// openGPU opens a GPU. The results of exact kernels have the bits of the host's, if these fuse multiplications and
-// additions.
+// openGPU opens a GPU. Exact kernels return the bits of the host's kernels if these fuse
+// multiplications and additions.
 func openGPU(number int, host backend.Backend, kernels GPUKernels) (backend.Backend, error) {
 	lanes := 8
 	if h, ok := host.(interface{ Lanes() int }); ok {

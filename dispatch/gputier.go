@@ -10,19 +10,22 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// gpuTier is what this build can do with GPUs.
+// A gpuTier is what this build can do with GPUs.
 type gpuTier struct {
 	list func() (gpus []GPU, reason string)
-	// open opens a GPU. host computes what stays on the host. nil opens it as the options say.
+	// open opens a GPU. host runs the operations that stay on the host. If open is nil, the GPU
+	// is opened as the options say.
 	open func(number int, host backend.Backend) (backend.Backend, error)
-	// supports reports whether there are kernels for weights stored as m is. nil means all.
+	// supports reports whether there are kernels for weights stored like m. nil means that all
+	// are supported.
 	supports func(m backend.Matrix) bool
-	// own returns what kernels of a GPU take at most beside tensors: operands, and the scratch of operations. nil means nothing.
+	// own returns the maximum memory that kernels of a GPU take in addition to tensors, for
+	// operands and scratch. nil means none.
 	own      func(w *backend.Work, fast bool) int64
 	noMemory func(err error) bool // reports whether an error says that a GPU has too little memory
-	pace     *pace                // in tests, in place of a measurement
-	twice    bool                 // in tests, GPU 0 of the machine is GPU 1 too
-	refused  map[string]string    // in tests, why units cannot run on a GPU, by their paths
+	pace     *pace                // set in tests instead of a measurement
+	twice    bool                 // set in tests: GPU 0 of the machine is also GPU 1
+	refused  map[string]string    // set in tests: why units cannot run on a GPU, by path
 }
 
 func (o *Options) gpuTier() gpuTier {
@@ -51,13 +54,15 @@ func (o *Options) gpuTier() gpuTier {
 	return tier
 }
 
-// conversion is what weights are converted to when they are loaded, and which.
+// A conversion is the format that weights are converted to when they are loaded, and the weights
+// it applies to.
 type conversion struct {
 	format meta.QuantFormat
 	params map[*meta.Param]int64
 }
 
-// conversion is that of weights of a model on GPUs, which do not use coded weights: see checkQuantize.
+// conversion returns the conversion of weights on GPUs. GPUs do not use coded weights: see
+// checkQuantize.
 func (o *Options) conversion(loaded map[*meta.Param]int64) conversion {
 	if o.coded || o.Quantize == meta.QuantNone {
 		return conversion{}
@@ -65,12 +70,12 @@ func (o *Options) conversion(loaded map[*meta.Param]int64) conversion {
 	return conversion{o.Quantize, loaded}
 }
 
-// of reports whether a module reads a parameter converted.
+// of reports whether the module m reads the parameter p converted.
 func (c *conversion) of(m *meta.Module, p *meta.Param) bool {
 	return c.params[p] > 0 && m.Kind != meta.KindEmbedding
 }
 
-// refuses returns why a unit cannot run on a GPU, or "".
+// refuses returns the reason why a unit cannot run on a GPU, or "".
 func (t *gpuTier) refuses(u *nn.Unit, c conversion) string {
 	if why := cmp.Or(u.HostOnly, t.refused[u.Path]); why != "" {
 		return why

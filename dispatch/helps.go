@@ -8,26 +8,27 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// A Help is a change of [Options] with which a model is predicted to generate faster. One of the
-// fields before TokensPerSecond is set.
+// A Help is a change of [Options] that is predicted to make a model generate faster. Exactly one
+// of the fields before TokensPerSecond is set.
 type Help struct {
 	MoreBytes       int64            `json:"more_cpu_bytes,omitempty"` // added to the limit of the cpu
 	Quantize        meta.QuantFormat `json:"-"`
 	Format          string           `json:"quantize,omitempty"`    // the name of Quantize
-	Compress        string           `json:"compress,omitempty"`    // the name of CompressExact, which changes no answer
-	KeptBytes       int64            `json:"cache_bytes,omitempty"` // that Compress writes to the cache folder
+	Compress        string           `json:"compress,omitempty"`    // the name of CompressExact, which does not change answers
+	KeptBytes       int64            `json:"cache_bytes,omitempty"` // bytes that Compress writes to the cache folder
 	TokensPerSecond float64          `json:"tokens_per_second"`
 }
 
-// A CodedPlan compares a plan whose weights stream from the disk with that of [CompressExact].
+// A CodedPlan is the plan with [CompressExact] for a model whose weights stream from the disk.
 type CodedPlan struct {
 	Plan      devicemap.Plan
-	Options   Options // that Plan returned with it
-	KeptBytes int64   // coded weights, which the first start writes to the cache folder
+	Options   Options // the options that Plan returned with it
+	KeptBytes int64   // size of the coded weights, which the first start writes to the cache folder
 }
 
-// CodedInstead returns the plan with coded weights if a token then reads less from the disk, by a twentieth or more. o are the
-// options that were given to [Planner.Plan], and plan is its result.
+// CodedInstead returns the plan with coded weights, if with it a token reads at least a twentieth
+// less from the disk. o are the options that were given to [Planner.Plan], and plan is its
+// result.
 func (p *Planner) CodedInstead(o Options, plan devicemap.Plan) (*CodedPlan, bool) {
 	if !streams(&plan) || plan.DiskBytesPerToken == 0 || o.Quantize != meta.QuantNone || o.Compress == CompressExact || o.keepsCoded() != nil {
 		return nil, false
@@ -44,13 +45,14 @@ func (p *Planner) CodedInstead(o Options, plan devicemap.Plan) (*CodedPlan, bool
 	return c, true
 }
 
-// leastGain is the factor from which a change is worth mentioning.
+// leastGain is the minimum speedup of a change that is worth reporting.
 const leastGain = 1.05
 
-// WhatHelps returns the changes that would make a model faster whose weights stream from the disk,
-// the most effective one first: a quarter to a half more memory, or all that it needs if that is less,
-// coded weights and converted ones. o are the options that were given to [Planner.Plan], plan its result, and dtype and s
-// are as for [Predict]. It plans once for each change.
+// WhatHelps returns the changes that would make a model faster whose weights stream from the
+// disk, the most effective first. It considers coded weights, converted weights, and more memory:
+// a quarter to a half of the limit, or less if the model needs less. o are the options that were
+// given to [Planner.Plan] and plan is its result; dtype and s are as for [Predict]. It plans once
+// for each change.
 func (p *Planner) WhatHelps(o Options, plan devicemap.Plan, dtype string, s MachineSpeed) []Help {
 	now := Predict(p.skeleton, plan, dtype, s).TokensPerSecond
 	limit := plan.Device(devicemap.CPU).LimitBytes
@@ -90,7 +92,7 @@ func (p *Planner) WhatHelps(o Options, plan devicemap.Plan, dtype string, s Mach
 	return list
 }
 
-// step is a power of two of MiB, a quarter to a half of limit.
+// step returns a power of two of MiB between a quarter and a half of limit.
 func step(limit int64) int64 {
 	n := int64(1 << 20)
 	for n*4 < limit {
@@ -99,7 +101,7 @@ func step(limit int64) int64 {
 	return n
 }
 
-// withHost replaces the limit of the cpu.
+// withHost returns limits with the cpu's replaced.
 func withHost(limits []devicemap.DeviceMemory, bytes int64) []devicemap.DeviceMemory {
 	limits = slices.DeleteFunc(slices.Clone(limits), func(m devicemap.DeviceMemory) bool { return m.Device == devicemap.CPU })
 	return append(limits, devicemap.DeviceMemory{Device: devicemap.CPU, Bytes: float64(bytes)})

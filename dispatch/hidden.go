@@ -5,17 +5,17 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// A HiddenMode selects the hidden state, after the final norm, that a forward pass returns for a row.
-// Embeddings are made of hidden states.
+// A HiddenMode selects the hidden states that a forward pass returns for a row. They are taken
+// after the final norm. Embeddings are computed from them.
 type HiddenMode uint8
 
-// The modes.
+// The hidden modes.
 const (
 	HiddenNone  HiddenMode = iota
-	HiddenFirst            // of the row's first token
-	HiddenLast             // of its last
-	HiddenAll              // of every token, one after the other
-	HiddenSum              // the sum of BatchRow.Sum and of those of all tokens, in their order
+	HiddenFirst            // the state of the row's first token
+	HiddenLast             // the state of its last token
+	HiddenAll              // the states of all tokens, in their order
+	HiddenSum              // BatchRow.Sum plus the states of all tokens, added in their order
 )
 
 // hidden collects the hidden states that a pass returns.
@@ -28,8 +28,8 @@ type hidden struct {
 	summed []float32
 }
 
-// place is where the hidden state of a batch row is: in rows or in sums; at is -1 where
-// none was asked for.
+// A place says where the hidden state of a batch row is: in rows or in sums. at is -1 if the row
+// requested none.
 type place struct {
 	sum bool
 	at  int
@@ -38,8 +38,8 @@ type place struct {
 
 func (h *hidden) reset() { h.rows, h.sums, h.places = h.rows[:0], h.sums[:0], h.places[:0] }
 
-// add notes which hidden states a batch row asks for. Its tokens are rows of the pass from first
-// on.
+// add records the hidden states that a batch row requests. Its tokens are the rows of the pass
+// from first on.
 func (h *hidden) add(r *BatchRow, first int) {
 	at := place{at: len(h.rows), n: 1}
 	switch n := len(r.Tokens); r.Hidden {
@@ -61,7 +61,7 @@ func (h *hidden) add(r *BatchRow, first int) {
 	h.places = append(h.places, at)
 }
 
-// take keeps the results of a pass.
+// take copies the results of a pass.
 func (h *hidden) take(m *Model) (err error) {
 	c := m.last()
 	if len(h.rows) > 0 {
@@ -77,9 +77,9 @@ func (h *hidden) take(m *Model) (err error) {
 	return err
 }
 
-// Hidden returns the hidden states that batch row i requested with [BatchRow].Hidden: one, or with HiddenAll
-// those of all its tokens, one after the other. It returns nil if the row asked for none, and
-// panics if the batch has no row i.
+// Hidden returns the hidden states that batch row i requested with [BatchRow].Hidden. This is one
+// state, or with HiddenAll the states of all tokens in their order. It returns nil if the row
+// requested none, and panics if the batch has no row i.
 func (l *Logits) Hidden(i int) []float32 {
 	if l.rows != nil {
 		if len(l.rows[i].hidden) == 0 {

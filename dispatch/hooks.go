@@ -8,33 +8,34 @@ import (
 	"github.com/heftai/heft/internal/nn"
 )
 
-// A Hook is called around the units of a forward pass: the embedding, each block, the final norm
-// with the head. It is Accelerate's ModelHook, with hidden states in place of arguments. Hooks run
-// in the order in which they were added, on the goroutine that called Forward. An error ends the
-// pass: Forward returns a [*HookError], and the sequences hold what they held before.
+// A Hook is called before and after units of a forward pass: the embedding, each block, and the
+// final norm with the head. It corresponds to Accelerate's ModelHook, with hidden states instead
+// of arguments. Hooks run in the order in which they were added, on the goroutine that called
+// Forward. An error ends the pass: Forward returns a [*HookError], and the sequences keep their
+// state from before the pass.
 type Hook struct {
-	// Pre runs before a unit, whose weights are loaded. nil: nothing.
+	// Pre runs before a unit, whose weights are loaded. It may be nil.
 	Pre func(*ModuleCall) error
-	// Post runs after it, also after a unit or a Pre that failed. nil: nothing.
+	// Post runs after a unit, also if the unit or a Pre failed. It may be nil.
 	Post func(*ModuleCall) error
-	// Paths are the units to be called for, by the path of their (first) module as in
-	// [Model.Units]; nil: all.
+	// Paths selects the units to call the hook for, by the path of their first module as in
+	// [Model.Units]. nil selects all.
 	Paths []string
 }
 
-// A ModuleCall is what a hook sees. It is valid during the call.
+// A ModuleCall is the argument of a hook. It is valid during the call.
 type ModuleCall struct {
 	Path string // of the unit's (first) module
-	// Hidden are the states between units, Rows rows of Width values; nil before the
-	// embedding. A hook may change them.
+	// Hidden holds the states between units: Rows rows of Width values. It is nil before the
+	// embedding. A hook may change the values.
 	Hidden      []float32
 	Rows, Width int
 }
 
-// A HookError says which unit's hook failed.
+// A HookError reports the unit whose hook failed.
 type HookError struct {
 	Path string // of the unit
-	Err  error  // that the hook returned
+	Err  error  // error that the hook returned
 }
 
 // Error implements error.
@@ -49,8 +50,8 @@ type HookHandle struct {
 	hook  Hook
 }
 
-// Remove removes the hook. It may be called more than once, and by the hook itself, which is then
-// not called again in that pass. The goroutine that uses the model calls it.
+// Remove removes the hook. It may be called more than once. The hook itself may call it and is
+// then not called again in that pass. Only the goroutine that uses the model may call it.
 func (h *HookHandle) Remove() {
 	m := h.model
 	if i := slices.Index(m.hooks, h); i >= 0 {
@@ -58,7 +59,7 @@ func (h *HookHandle) Remove() {
 	}
 }
 
-// AddHook adds a hook. It fails if the model has no unit of one of h.Paths.
+// AddHook adds a hook. It returns an error if the model has no unit with one of h.Paths.
 func (m *Model) AddHook(h Hook) (*HookHandle, error) {
 	for _, path := range h.Paths {
 		if !slices.Contains(m.Units(), path) {
@@ -79,7 +80,7 @@ func (m *Model) Units() []string {
 	return paths
 }
 
-// hooked runs a unit with the hooks around it. It tells the unit's error from the hooks'.
+// hooked runs a unit and its hooks. It returns the unit's error and the hooks' error separately.
 func (m *Model) hooked(u *nn.Unit, run *nn.Context) (unit, hook error) {
 	if len(m.hooks) == 0 {
 		if s := m.stationOf(run); s != nil && !s.weights.streaming {
@@ -94,7 +95,7 @@ func (m *Model) hooked(u *nn.Unit, run *nn.Context) (unit, hook error) {
 	return unit, errors.Join(hook, m.call(u, run, func(h *Hook) func(*ModuleCall) error { return h.Post }))
 }
 
-// call calls one side of the hooks until one fails.
+// call calls one side of the hooks until one of them fails.
 func (m *Model) call(u *nn.Unit, run *nn.Context, side func(*Hook) func(*ModuleCall) error) error {
 	for _, h := range m.hooks {
 		f := side(&h.hook)
@@ -115,7 +116,7 @@ func (m *Model) call(u *nn.Unit, run *nn.Context, side func(*Hook) func(*ModuleC
 	return nil
 }
 
-// look returns what a hook sees. Hidden states of a device are a copy; see writeBack.
+// look returns the argument of hooks. Hidden states of a device are copied; see writeBack.
 func (m *Model) look(u *nn.Unit, run *nn.Context) (*ModuleCall, error) {
 	h := run.Hidden()
 	m.pass.hook = ModuleCall{Path: u.Path}

@@ -10,13 +10,13 @@ import (
 // A Host describes the memory and processors that this process may use.
 type Host struct {
 	TotalBytes     int64 // of memory; 0 where the machine does not say
-	LimitBytes     int64 // of the process's control groups, the least; 0 for none
+	LimitBytes     int64 // the lowest limit of the process's control groups; 0 means none
 	AvailableBytes int64 // see HostMemory
 	CPUs           int   // that the machine lets the process run on
 	Threads        int   // that compute unless Options say otherwise
-	Cores          int   // physical ones that the process may use, with one thread of two or both
+	Cores          int   // physical cores that the process may use, with one or both of their threads
 	Nodes          []HostNode
-	Quota          float64 // processors' time that the control groups allow; 0 for no limit
+	Quota          float64 // processors' time that the control groups allow; 0 means no limit
 }
 
 // A HostNode is a NUMA node.
@@ -26,7 +26,7 @@ type HostNode struct {
 	Bytes int64 // of memory; 0 for none, or where the machine does not say
 }
 
-// hostNodes returns all nodes of m.
+// hostNodes returns all NUMA nodes of m.
 func hostNodes(m *topology.Machine) []HostNode {
 	var out []HostNode
 	for _, n := range m.Memory {
@@ -44,7 +44,7 @@ func hostNodes(m *topology.Machine) []HostNode {
 // DescribeHost reads the description of this machine.
 func DescribeHost() Host { return describeHost(os.DirFS("/")) }
 
-// describeHost reads below root, as hostMemory.
+// describeHost describes the machine whose /proc and /sys are below root.
 func describeHost(root fs.FS) Host {
 	m := topology.Here()
 	total, _ := topology.Memory(root)

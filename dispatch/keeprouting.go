@@ -13,19 +13,21 @@ import (
 )
 
 const (
-	// maxKept is the number of requested experts of a kept routing, in memory of 800 KiB: a thousand
-	// tokens of a model with 16 layers that request 4 experts each.
+	// maxKept is the number of requested experts in a kept routing, which take 800 KiB of memory.
+	// It is enough for a thousand tokens of a model with 16 layers that requests 4 experts in
+	// each.
 	maxKept = 1 << 16
-	// maxAtClose bounds what is evaluated while a model closes, to about a second.
+	// maxAtClose bounds the requests that are evaluated while a model closes. They take about a
+	// second.
 	maxAtClose = 1 << 14
-	// leastKept is the number of passes of single tokens that a routing must have to be kept.
+	// leastKept is the minimum number of single-token passes of a routing that is kept.
 	leastKept = 32
-	// keepAgain is how long a kept routing lasts until a running model records another.
+	// keepAgain is the time until a running model records another routing.
 	keepAgain = time.Hour
 )
 
-// A routingKeeper records what a model routes and keeps it for later plans. Its methods do nothing on
-// nil.
+// A routingKeeper records a model's routing and stores it for later plans. Its methods do nothing
+// on a nil pointer.
 type routingKeeper struct {
 	path     string
 	skeleton *meta.Model
@@ -38,12 +40,12 @@ type routingKeeper struct {
 	done     sync.WaitGroup
 }
 
-// KeepRouting records from now on which experts passes request, and writes recordings to folder.
-// Later plans predict the hits of the experts' cache from them; see [RoutingFile]. It writes a
-// recording after about a thousand tokens, at most once an hour, and Close writes one if none was
-// written. failed is called with the error of a write, from another goroutine. It does nothing for
-// a model without routed experts. It must not be called during a pass, and not together with
-// RecordRouting.
+// KeepRouting starts to record the experts that passes request, and writes recordings to folder.
+// Later plans predict the hit rate of the expert cache from them; see [RoutingFile]. A recording
+// is written after about a thousand tokens, at most once an hour. Close writes one if none was
+// written. failed is called from another goroutine with the error of a write. KeepRouting does
+// nothing for a model without routed experts. It must not be called during a pass, nor used
+// together with RecordRouting.
 func (m *Model) KeepRouting(folder string, failed func(error)) {
 	layers := expertLayers(m.skeleton)
 	if len(layers) == 0 || folder == "" || m.keeper != nil {
@@ -78,7 +80,7 @@ func (k *routingKeeper) passed() {
 	})
 }
 
-// save writes a recording that has enough passes of single tokens.
+// save writes a recording if it has enough single-token passes.
 func (k *routingKeeper) save(t *policy.Trace) {
 	singles := 0
 	for _, s := range t.Steps {
@@ -95,7 +97,7 @@ func (k *routingKeeper) save(t *policy.Trace) {
 	}
 }
 
-// close writes what was recorded, if nothing was written yet. Nothing computes.
+// close writes the recording if none was written yet. No pass may run.
 func (k *routingKeeper) close() {
 	if k == nil {
 		return
@@ -114,7 +116,7 @@ func (k *routingKeeper) close() {
 	k.save(t)
 }
 
-// firstTopK is the number of experts that a token selects in the first layer of experts.
+// firstTopK returns the number of experts that a token selects in the first layer of experts.
 func firstTopK(skeleton *meta.Model) int {
 	for _, m := range skeleton.Root.Walk() {
 		if spec, ok := m.Spec.(*meta.MoESpec); ok && m.Find(spec.Experts) != nil {
@@ -124,7 +126,7 @@ func firstTopK(skeleton *meta.Model) int {
 	return 0
 }
 
-// write is Save into a folder that need not be there.
+// write is Save that creates the folder if it is missing.
 func (r *Routing) write(path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return fmt.Errorf("dispatch: keeping a routing: %w", err)

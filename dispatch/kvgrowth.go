@@ -13,17 +13,18 @@ import (
 // lock of limited guards it.
 type kvGrowth struct {
 	start int   // pages of the plan
-	keep  int   // of these, pages that are not lent to experts; see lends
-	bytes int64 // more than the plan has; 0 while the plan's size suffices
+	keep  int   // of these, pages that are not lent to the expert cache; see lends
+	bytes int64 // bytes beyond the plan; 0 while the plan's size suffices
 	idle  *time.Timer
 	ended bool
 }
 
-// kvIdle is how long the pages of the plan must suffice before weights get the memory back.
+// kvIdle is how long the planned pages must suffice before the KV cache returns memory to the
+// weights.
 const kvIdle = 10 * time.Second
 
-// takeKV allocates the KV cache: addresses for all pages to which it may grow, of which the plan's are
-// usable.
+// takeKV allocates the KV cache. It reserves addresses for all pages to which the cache may grow;
+// the plan's pages are usable at once.
 func (m *Model) takeKV(memory backend.Memory, config kvcache.Config) error {
 	m.placeKV(&config, memory)
 	config.Start = config.Pages
@@ -49,8 +50,9 @@ func (m *Model) takeKV(memory backend.Memory, config kvcache.Config) error {
 	return nil
 }
 
-// growKV makes room for more pages in the KV cache: it evicts experts, then copies of weights, so that
-// the model keeps to its limit. It reports whether there is room now. No unit computes.
+// growKV makes room for more pages in the KV cache within the model's limit. It evicts experts
+// first, then copies of weights. It reports whether there is room now. No unit may compute
+// meanwhile.
 func (m *Model) growKV(pages int) bool {
 	m.limit.Lock()
 	defer m.limit.Unlock()
@@ -72,8 +74,8 @@ func (m *Model) growKV(pages int) bool {
 	return true
 }
 
-// restKV returns the KV cache to the size of the plan some time after a sequence was freed, if that
-// size suffices then.
+// restKV schedules the return of the KV cache to its planned size after a sequence was freed, if
+// that size suffices then.
 func (m *Model) restKV() {
 	m.limit.Lock()
 	defer m.limit.Unlock()

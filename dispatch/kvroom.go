@@ -9,21 +9,21 @@ import (
 )
 
 const (
-	// leastContext is the number of tokens that the first sequence of a plan has unless the user
-	// asks for a context.
+	// leastContext is the number of tokens that a plan reserves for the first sequence if the
+	// user sets no context.
 	leastContext = 4096
-	// kvShare limits the KV cache to 1/kvShare of a host's limit, or to one sequence of the whole
-	// context if that is more.
+	// kvShare limits the KV cache to 1/kvShare of the host's limit, or to one sequence of the
+	// whole context if that is more.
 	kvShare = 4
 )
 
 // kvRoom decides how much memory of a plan the KV cache gets. Weights that every token reads are
-// worth more than KV pages that no request uses. Weights are therefore placed beside the KV cache
-// of one sequence, and the KV cache then takes what they leave.
+// worth more than KV pages that no request uses. The plan therefore reserves the KV cache of one
+// sequence, places the weights, and then gives the remaining memory to the KV cache.
 type kvRoom struct {
 	cache    kvcache.Config
 	tokens   int   // of the first sequence
-	sequence int64 // bytes of the KV cache that weights are placed beside
+	sequence int64 // bytes of the KV cache that are reserved before weights are placed
 	asked    bool  // the user gave the size of the KV cache
 	whole    int64 // bytes of one sequence of the whole context
 	most     int64 // bytes of as many sequences as a batch may have
@@ -49,11 +49,11 @@ func newKVRoom(skeleton *meta.Model, program *nn.Program, o *Options) *kvRoom {
 	return k
 }
 
-// bytes is the size of one sequence of n tokens.
+// bytes returns the size of one sequence of n tokens.
 func (k *kvRoom) bytes(n int) int64 { return k.cache.SequenceBytes(n, k.options.MaxBatchTokens) }
 
-// stateSlots is how many states the pages of the cache may pay for where it has the size that weights are placed
-// beside, or 1 more: a cache that grows has at most so many times as many.
+// stateSlots returns an upper bound of the number of states that fit into the pages of the cache
+// at its reserved size. For a cache that grows, the bound grows in proportion.
 func (k *kvRoom) stateSlots() int64 {
 	config, size := k.cache, k.cache.StateBytes()
 	if size == 0 {
@@ -63,10 +63,11 @@ func (k *kvRoom) stateSlots() int64 {
 	return config.AddressedBytes()/size + 1
 }
 
-// usualShare is the part of the KV cache of one sequence, 1/usualShare, that plans expect to be in use.
+// usualShare is the part of one sequence's KV cache, 1/usualShare, that plans expect to be in
+// use.
 const usualShare = 8
 
-// lendableRequests is the memory for requests of plan that may be lent.
+// lendableRequests returns the memory for requests of plan that may be lent.
 func (k *kvRoom) lendableRequests(plan *devicemap.Plan) int64 {
 	if host := plan.Device(devicemap.CPU); hostmem.Lazy && host.LimitBytes > 0 && host.KVBytes > 0 {
 		return host.RequestBytes
@@ -74,8 +75,8 @@ func (k *kvRoom) lendableRequests(plan *devicemap.Plan) int64 {
 	return 0
 }
 
-// unused is how much of the plan's KV cache a usual sequence does not use, and the cache lends to
-// weights of the disk tier.
+// unused returns the part of the plan's KV cache that a usual sequence leaves unused. The cache
+// lends it to weights of the disk tier.
 func (k *kvRoom) unused(plan *devicemap.Plan) int64 {
 	host := plan.Device(devicemap.CPU)
 	if !hostmem.Lazy || host.LimitBytes == 0 {
@@ -85,7 +86,7 @@ func (k *kvRoom) unused(plan *devicemap.Plan) int64 {
 	return max(0, host.KVBytes-k.options.kvUsual)
 }
 
-// takeFree gives memory of the host that the plan leaves free to the KV cache.
+// takeFree gives the plan's free host memory to the KV cache.
 func (k *kvRoom) takeFree(plan *devicemap.Plan) {
 	if usesGPU(plan) {
 		k.takeFreeOfAll(plan)
@@ -105,9 +106,9 @@ func (k *kvRoom) takeFree(plan *devicemap.Plan) {
 	}
 }
 
-// grown is the size to which the KV cache may grow at the cost of the plan's weights, if requests
-// need it. Converted weights stay, because each pass would convert them again, unless they are coded and
-// can be read as stored.
+// grown returns the size to which the KV cache may grow by evicting the plan's weights, if
+// requests need it. Converted weights are not evicted, because each pass would convert them
+// again, unless they are coded and can be read as stored.
 func (k *kvRoom) grown(plan *devicemap.Plan) int64 {
 	host := plan.Device(devicemap.CPU)
 	if k.asked || plan.BelowLeast || host.LimitBytes == 0 || host.KVBytes == 0 || !hostmem.Lazy {

@@ -20,21 +20,21 @@ import (
 	"github.com/heftai/heft/loader"
 )
 
-// A KVStore keeps pages of keys and values, and snapshots of states, in a folder: prompts of a later
-// process, or of others that use the folder now, reuse them as they reuse pages in memory. Several models
-// may share one. Its methods are safe for concurrent use.
+// A KVStore keeps pages of cached keys and values, and snapshots of states, in a folder. Prompts
+// of later processes, and of others that use the folder now, reuse them like pages in memory.
+// Several models may share a store. Its methods are safe for concurrent use.
 type KVStore struct {
 	store   *kvstore.Store
 	build   string        // hash of the program
-	instead kvcache.Store // of tests: reads and writes pages in place of store
+	instead kvcache.Store // of tests: used instead of store
 }
 
-// KVStoreStats counts what a store did since it was opened, and the size of its folder.
+// KVStoreStats counts the operations of a store since it was opened, and the size of its folder.
 type KVStoreStats struct {
-	Hits, Misses    int64 // pages that were read, and look-ups that found none
+	Hits, Misses    int64 // pages that were read, and look-ups that found no page
 	Damaged         int64 // files that were ignored because they failed a check
 	Written         int64 // pages
-	Dropped         int64 // pages that were not written: the queue was full, the page was evicted, or an error
+	Dropped         int64 // pages that were not written: queue full, page evicted, or error
 	Evicted         int64 // pages
 	ReadBytes       int64
 	WrittenBytes    int64
@@ -42,10 +42,10 @@ type KVStoreStats struct {
 	WritingDisabled bool  // the folder cannot be locked
 }
 
-// OpenKVStore opens the store in dir, which it creates if it is missing. limit bounds the size of all
-// pages in bytes. warn is called as slog.Warn is, once for each kind of problem; nil ignores them. It
-// fails if the folder cannot be used. It reads the running program once, to tell builds apart. Close it
-// after the models that use it.
+// OpenKVStore opens the store in dir and creates the folder if it is missing. limit bounds the
+// size of all pages in bytes. warn is called like slog.Warn, once for each kind of problem; it
+// may be nil. OpenKVStore returns an error if the folder cannot be used. It reads the running
+// program once, to tell builds apart. Close the store after the models that use it.
 func OpenKVStore(dir string, limit int64, warn func(message string, args ...any)) (*KVStore, error) {
 	build, err := thisBuild()
 	if err != nil {
@@ -73,7 +73,7 @@ func (s *KVStore) Stats() KVStoreStats {
 		WritingDisabled: st.WritesBlocked}
 }
 
-// thisBuild is a hash of the running program: two builds may compute other bits.
+// thisBuild returns a hash of the running program, because two builds may compute different bits.
 var thisBuild = sync.OnceValues(func() (string, error) {
 	f, err := os.Open("/proc/self/exe") // the program that runs, also if another has its path now
 	if err != nil {
@@ -91,7 +91,8 @@ var thisBuild = sync.OnceValues(func() (string, error) {
 	return string(h.Sum(nil)), err
 })
 
-// newBacking returns the backing of the model's KV cache, nil without a store. memory is for its buffers.
+// newBacking returns the backing of the model's KV cache, or nil without a store. memory is used
+// for its buffers.
 func (m *Model) newBacking(memory backend.Memory) (*kvcache.Backing, error) {
 	s := m.options.KVStore
 	if s == nil {
@@ -108,9 +109,9 @@ func (m *Model) newBacking(memory backend.Memory) (*kvcache.Backing, error) {
 	return backing, nil
 }
 
-// kvContext returns a hash of what keys, values and states depend on, apart from tokens, rotary
-// frequencies, adapter and layout of the cache. The number of threads is not part of it, nor are the places of weights
-// where GPUs give the CPU's bits.
+// kvContext returns a hash of everything that keys, values and states depend on, except tokens,
+// rotary frequencies, adapter and layout of the cache. It does not depend on the number of
+// threads. It does not depend on the placement of weights if GPUs compute the CPU's bits.
 func (m *Model) kvContext(build string) ([]byte, error) {
 	h, o := sha256.New(), &m.options
 	fmt.Fprintf(h, "%q %s/%s %s\n", build, runtime.GOOS, runtime.GOARCH, m.variant)
@@ -128,7 +129,8 @@ func (m *Model) kvContext(build string) ([]byte, error) {
 	return h.Sum(nil), err
 }
 
-// writePlaces adds what a GPU computes, and which GPU, to a hash, unless it gives the CPU's bits.
+// writePlaces adds the units that a GPU computes, and the GPU, to a hash, unless the GPU computes
+// the CPU's bits.
 func (m *Model) writePlaces(h hash.Hash) {
 	o := &m.options
 	const unfused = "go" // the variant whose kernels round between a multiplication and an addition
@@ -142,8 +144,8 @@ func (m *Model) writePlaces(h hash.Hash) {
 	}
 }
 
-// hashFiles adds the files of a checkpoint to a hash: name, size, times and tensors, and the bytes of files
-// in memory. It reads no weight from disk.
+// hashFiles adds the files of a checkpoint to a hash: names, sizes, times and tensors, and the
+// bytes of files in memory. It reads no weight from the disk.
 func hashFiles(h hash.Hash, c *loader.Checkpoint) error {
 	for _, f := range c.Files() {
 		fmt.Fprintln(h, f.Name, f.Size)
@@ -173,8 +175,9 @@ func hashFiles(h hash.Hash, c *loader.Checkpoint) error {
 	return nil
 }
 
-// adapterIdentity identifies an adapter among those whose sequences share pages. With a store it is
-// a hash of the contents, which other processes compute too, else the adapter's number.
+// adapterIdentity identifies an adapter. Only sequences with the same identity share pages. With
+// a store it is a hash of the adapter's contents, which other processes compute too; otherwise it
+// is the adapter's number.
 func (m *Model) adapterIdentity(number uint64, from *lora.Adapter) string {
 	if m.options.KVStore == nil {
 		return strconv.FormatUint(number, 10)
@@ -197,16 +200,16 @@ func (m *Model) adapterIdentity(number uint64, from *lora.Adapter) string {
 	return string(h.Sum(nil))
 }
 
-// Salt makes s share pages only with sequences that have the same salt and the same adapter.
-// Sequences without a salt have the empty one. The sequence must be empty.
+// Salt restricts the sharing of pages of s to sequences that have the same salt and the same
+// adapter. The default salt is "". The sequence must be empty.
 func (s *Sequence) Salt(salt string) {
 	if s.salt = salt; s.kv != nil {
 		s.share()
 	}
 }
 
-// share sets the adapter and the salt of s. Sequences share pages if these are equal, and tokens
-// and rotary frequencies too.
+// share sets the adapter and the salt of s. Sequences share pages if these, the tokens and the
+// rotary frequencies are equal.
 func (s *Sequence) share() {
 	if s.adapter == nil && s.salt == "" {
 		s.kv.Salt([sha256.Size]byte{})
@@ -222,7 +225,7 @@ func (s *Sequence) share() {
 	s.kv.Salt(sha256.Sum256(append(text, s.salt...)))
 }
 
-// makeRoom makes room for the pages of a prompt that the store has.
+// makeRoom makes room for the stored pages of a prompt.
 func (s *Sequence) makeRoom(prompt []int32) {
 	n, pass := s.kv.Stored(prompt), s.model.options.MaxBatchTokens
 	if n == 0 {

@@ -15,14 +15,14 @@ import (
 	"github.com/heftai/heft/internal/topology"
 )
 
-// limited is the state of a model's memory limit. The mutex guards the fields that are not atomic, and is held while the limit changes.
-// Numbers are bytes of the host's memory.
+// limited is the state of a model's memory limit. The mutex guards the fields that are not
+// atomic; it is held while the limit changes. Numbers are bytes of the host's memory.
 type limited struct {
 	sync.Mutex
 	now           atomic.Int64           // the limit that was set last, or the share; 0 is that of the plan
 	target        int64                  // the limit without share; 0 is that of the plan
 	share         int64                  // see SetMemoryShare; 0 is none
-	least         shares                 // under which the model still runs; set when it is opened
+	least         shares                 // minimum with which the model still runs; set when it is opened
 	shares        atomic.Pointer[shares] // under the limit now; nil for those of the plan
 	offloaded     bool                   // by an OffloadHook, until the next pass
 	convertsAgain bool                   // weights of the disk tier in the plan are converted in each pass
@@ -30,18 +30,21 @@ type limited struct {
 	stop          context.CancelFunc
 	following     sync.WaitGroup
 	kv            kvGrowth
-	borrowed      int64        // bytes of the experts' cache that activations take now
-	spare         atomic.Int64 // bytes of the experts' cache that they may take
+	borrowed      int64        // bytes of the expert cache that activations take now
+	spare         atomic.Int64 // bytes of the expert cache that they may take
 }
 
-// SetMemoryLimit changes the limit of the host's memory while the model is used. If the limit
-// falls, it evicts experts, then weights of the cpu tier, which stream from the disk from then on
-// (experts are used in the checkpoint's mapping). Then it shrinks the KV cache to one sequence, and
-// last the memory for requests. It does not evict weights of the unit that computes before that is
-// done. If the limit rises, weights return in the background; above the plan's limit, weights of
-// the disk tier stay in memory once they were read. Passes continue, and results stay bitwise the
-// same. SetMemoryLimit returns the minimum in bytes, which the model takes at any limit. Any
-// goroutine may call it.
+// SetMemoryLimit changes the limit of the host's memory while the model is used. It returns the
+// minimum in bytes, which the model takes at any limit. It is safe for concurrent use.
+//
+// If the limit falls, SetMemoryLimit evicts experts, then weights of the cpu tier. From then on
+// these weights stream from the disk, and experts are used in the checkpoint's mapping. Then it
+// shrinks the KV cache to one sequence, and last the memory for requests. Weights of the unit
+// that computes are evicted after the unit is done.
+//
+// If the limit rises, weights return in the background. Above the plan's limit, weights of the
+// disk tier stay in memory once they were read. Passes continue, and results stay bitwise the
+// same.
 func (m *Model) SetMemoryLimit(bytes int64) (minimum int64) {
 	m.limit.Lock()
 	defer m.limit.Unlock()
@@ -49,8 +52,8 @@ func (m *Model) SetMemoryLimit(bytes int64) (minimum int64) {
 	return m.shrinkTo(bytes, 0)
 }
 
-// keptLimit is the limit that the model keeps to, 0 for none. If the plan's minimum exceeds the
-// limit, it is that minimum. The lock is held.
+// keptLimit returns the limit that the model keeps to, or 0 for none. If the plan's minimum
+// exceeds the limit, it returns the minimum. The caller holds the lock.
 func (m *Model) keptLimit() int64 {
 	if n := m.limit.now.Load(); n > 0 {
 		return n
@@ -62,8 +65,9 @@ func (m *Model) keptLimit() int64 {
 	return max(host.LimitBytes, host.Used())
 }
 
-// shrinkTo divides bytes, or the model's share if that is less, among what the model has in memory, and releases what is
-// too much. Weights and what is lent get slack bytes less. It returns the minimum. The lock is held.
+// shrinkTo divides bytes, or the model's share if that is less, among the model's memory, and
+// frees the excess. Weights and lent memory get slack bytes less. It returns the minimum. The
+// caller holds the lock.
 func (m *Model) shrinkTo(bytes, slack int64) (minimum int64) {
 	host, least := m.plan.Device(devicemap.CPU), m.limit.least
 	if m.limit.share > 0 && m.limit.share < bytes {
@@ -98,7 +102,8 @@ func (m *Model) shrinkTo(bytes, slack int64) (minimum int64) {
 	return m.limit.least.sum(host)
 }
 
-// pagesOf returns the pages that the KV cache may use with these shares, and the bytes of others that it lends.
+// pagesOf returns the pages that the KV cache may use with these shares, and the bytes of the
+// pages that it lends.
 func (m *Model) pagesOf(to shares, host devicemap.DevicePlan) (pages int, lent int64) {
 	if m.cache == nil {
 		return 0, 0
@@ -110,8 +115,8 @@ func (m *Model) pagesOf(to shares, host devicemap.DevicePlan) (pages int, lent i
 	return m.lend(pages)
 }
 
-// budgetStreams lends memory to streamed weights: lent bytes, and what activations and requests do not use. It returns
-// the budget of experts.
+// budgetStreams lends memory to streamed weights: lent bytes, and the memory that activations and
+// requests leave unused. It returns the budget of experts.
 func (m *Model) budgetStreams(to shares, host devicemap.DevicePlan, lent int64) (experts int64) {
 	var requests, scratch int64
 	if m.lends() {
@@ -125,9 +130,9 @@ func (m *Model) budgetStreams(to shares, host devicemap.DevicePlan, lent int64) 
 	return experts - m.limit.borrowed
 }
 
-// NotifyRequests calls f whenever the memory for requests changes with the limit, in bytes, from the
-// goroutine that changes it. f must not change the limit. Requests are what shrinks last. Any goroutine
-// may call it.
+// NotifyRequests calls f, in bytes, whenever the memory for requests changes with the limit. The
+// calls come from the goroutine that changes the limit; f must not change it. The memory for
+// requests shrinks last. NotifyRequests is safe for concurrent use.
 func (m *Model) NotifyRequests(f func(bytes int64)) {
 	m.limit.Lock()
 	defer m.limit.Unlock()
@@ -152,8 +157,8 @@ func (m *Model) setOffloaded(offloaded bool) {
 	}
 }
 
-// budgetWeights limits the weights to so many bytes, or to those of the plan if all of them have room, and notes the
-// shares under the limit.
+// budgetWeights limits the weights to the given bytes, or to the plan's if all is set, and
+// records the shares under the limit.
 func (m *Model) budgetWeights(to shares, bytes int64, all bool) {
 	switch {
 	case m.limit.offloaded:
@@ -168,15 +173,15 @@ func (m *Model) budgetWeights(to shares, bytes int64, all bool) {
 	m.limit.shares.Store(&to)
 }
 
-// resizeKV changes the pages that the KV cache may use, in the ledger too.
+// resizeKV changes the number of pages that the KV cache may use, and updates the ledger.
 func (m *Model) resizeKV(pages int) {
 	before, _ := m.cache.PageMemory()
 	after := m.cache.Resize(pages)
 	m.ledger.Add(hostmem.KV, int64(after-before)*m.cache.PageBytes())
 }
 
-// memoryLimit is the limit that was set last, or that of the plan, 0 for none. It may be below the minimum. Any
-// goroutine may call it.
+// memoryLimit returns the limit that was set last, or the plan's; 0 means none. It may be below
+// the minimum. It is safe for concurrent use.
 func (m *Model) memoryLimit() int64 {
 	if n := m.limit.now.Load(); n > 0 {
 		return n
@@ -195,8 +200,8 @@ func (m *Model) endFollowing() {
 // shares are the parts of the host's memory that depend on its limit, in bytes.
 type shares struct{ weights, staging, kv, requests int64 }
 
-// leastShares are the minimum: the KV cache of one sequence, and memory for weights while they are
-// read.
+// leastShares returns the minimum: the KV cache of one sequence, and memory for weights while
+// they are read.
 func (m *Model) leastShares() shares {
 	host := m.plan.Device(devicemap.CPU)
 	fewest, experts := m.weights.ExpertBytes()
@@ -209,13 +214,13 @@ func (m *Model) leastShares() shares {
 	return least
 }
 
-// sum is the memory of a host with these shares.
+// sum returns the host memory of a plan with these shares.
 func (s shares) sum(host devicemap.DevicePlan) int64 {
 	host.WeightsBytes, host.StagingBytes, host.KVBytes, host.RequestBytes = s.weights, s.staging, s.kv, s.requests
 	return host.Used()
 }
 
-// sharesUnder returns the shares of a host under a limit, for the given plan. held is the part of the KV
+// sharesUnder returns the shares under a limit for the given plan. held is the part of the KV
 // cache that sequences use. Pages that no sequence uses are dropped first, in proportion to the
 // limit, then experts, weights, the other pages, and memory for requests.
 func sharesUnder(host devicemap.DevicePlan, least shares, held, limit int64) shares {
@@ -235,15 +240,16 @@ func sharesUnder(host devicemap.DevicePlan, least shares, held, limit int64) sha
 	return s
 }
 
-// A MemoryLimit is the limit of the host's memory that [Model.FollowLimits] has found, in bytes.
+// A MemoryLimit is a limit of the host's memory that [Model.FollowLimits] has found, in bytes.
 type MemoryLimit struct {
 	Bytes   int64 // the effective limit: the limit, or the minimum if that is more
-	Minimum int64 // the least memory with which the model runs
-	// Short is by how much the limit is below the minimum. Memory then exceeds the limit.
+	Minimum int64 // minimum with which the model runs
+	// Short is the difference between the limit and the minimum, if the limit is below it. The
+	// model then exceeds the limit.
 	Short int64
 }
 
-// String describes the limit in a sentence for a log.
+// String returns a sentence for a log.
 func (l MemoryLimit) String() string {
 	if l.Short > 0 {
 		return fmt.Sprintf("the memory limit is %s, below the minimum of %s: the model takes the minimum; raise the control group's limit or lower --max-model-len",
@@ -265,7 +271,7 @@ func (m *Model) FollowLimits(ctx context.Context, changed func(MemoryLimit)) {
 	m.follow(ctx, os.DirFS("/"), changed)
 }
 
-// follow reads a tree that has /proc and /sys.
+// follow is FollowLimits with the /proc and /sys below root.
 func (m *Model) follow(ctx context.Context, root fs.FS, changed func(MemoryLimit)) {
 	ctx, m.limit.stop = context.WithCancel(ctx)
 	host, least := m.plan.Device(devicemap.CPU), m.limit.least
@@ -313,7 +319,8 @@ func (o *Options) hostLimited() bool {
 	return slices.ContainsFunc(o.MaxMemory, func(d devicemap.DeviceMemory) bool { return d.Device == devicemap.CPU })
 }
 
-// readLimits returns the limit of this process's control groups, and what it holds.
+// readLimits returns the limit of this process's control groups, and the anonymous memory
+// of the process.
 func readLimits(root fs.FS) pressure.Reading {
 	r := pressure.Reading{Held: topology.Anonymous(root), Stall: topology.MemoryStall(root)}
 	groups := topology.MemoryGroups(root)

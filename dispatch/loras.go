@@ -10,47 +10,48 @@ import (
 	"github.com/heftai/heft/internal/lora"
 )
 
-// ErrAdaptersFull says that an adapter has no room in [Options].AdapterMemory: sequences, perhaps
-// of other models, use the adapters in it, or another adapter waited earlier and comes first.
-// Try again when [Model.NotifyAdapters] says so, or call [Model.StopWaiting] to give up.
+// ErrAdaptersFull reports that [Options].AdapterMemory has no room for an adapter. Either
+// sequences, perhaps of other models, use the adapters in it, or an adapter that waited earlier
+// comes first. Try again when [Model.NotifyAdapters] calls, or call [Model.StopWaiting] to give
+// up.
 var ErrAdaptersFull = errors.New("dispatch: the memory for adapters has no room: other adapters are in use or have their turn")
 
 // An adapterPool is the memory for adapters of [Model.AddAdapter], of all models that a [Ledger]
-// counts. Its lock also guards the loras of these models. While it is held no pass begins to use an
-// adapter, so that any goroutine may free an adapter without sequences. It is taken after the lock
-// of limited.
+// counts. Its lock also guards the loras of these models. While it is held, no pass begins to use
+// an adapter, so that any goroutine may free an adapter without sequences. It is taken after the
+// lock of limited.
 type adapterPool struct {
 	sync.Mutex
 	clock   uint64      // counts uses
 	held    int64       // bytes of the adapters in memory, and of the activations for them
-	models  []*Model    // that a request wanted an adapter of
+	models  []*Model    // whose adapters were requested
 	refused []*Model    // that had no room for an adapter since their last notification
 	waits   []*loraWait // in order of their first refusal
 }
 
-// loras are the adapters of a model that come and go.
+// loras are the adapters of a model that are loaded on demand.
 type loras struct {
 	known    map[string]*adapter
 	last     uint64     // number of the newest one
 	resident []*adapter // in memory
 	bringing bool       // one is being read into memory
-	scratch  int64      // what activations of adapters take: the most that one of them needed
+	scratch  int64      // bytes of the activations of adapters: the maximum over those used
 	unused   bool       // stations still have activations that the host has freed
 	notify   func()     // see NotifyAdapters
 }
 
-// pool is where adapters of the model and of others have their memory.
+// pool returns the memory for adapters, which models of one ledger share.
 func (m *Model) pool() *adapterPool { return &m.options.Ledger.adapters }
 
 // firstLora is above the numbers of Options.Adapters.
 const firstLora = 1 << 32
 
-// AddAdapter makes an adapter known, in addition to those of Options.Adapters. It reads the folder to check
-// that the adapter fits, and takes no memory. The first sequence that uses the adapter loads it
-// within Options.AdapterMemory, and evicts the idle adapters that were used least recently, of any
-// model of the Ledger. Results have the same bits as with Options.Adapters. It fails if the name is
-// empty or taken, if the adapter does not fit the model, and if it alone needs more than
-// Options.AdapterMemory. Any goroutine may call it.
+// AddAdapter registers an adapter in addition to those of Options.Adapters. It reads the folder
+// to check that the adapter fits, and takes no memory. The first sequence that uses the adapter
+// loads it within Options.AdapterMemory. For that it evicts the least recently used idle adapters
+// of any model of the Ledger. Results have the same bits as with Options.Adapters. AddAdapter
+// returns an error if the name is empty or taken, if the adapter does not fit the model, or if it
+// alone needs more than Options.AdapterMemory. It is safe for concurrent use.
 func (m *Model) AddAdapter(a Adapter) error {
 	if m.closed.Load() {
 		return ErrClosed
@@ -80,9 +81,10 @@ func (m *Model) AddAdapter(a Adapter) error {
 	return nil
 }
 
-// RemoveAdapter forgets an adapter that AddAdapter made known. Sequences that use it continue; its memory is freed after
-// the last of them. A later adapter of the same name shares no cached keys and values with it. It returns
-// [ErrNoAdapter] for another name. Any goroutine may call it.
+// RemoveAdapter removes an adapter of AddAdapter. Sequences that use it continue; its memory is
+// freed after the last of them. A later adapter of the same name does not share cached keys and
+// values with it. RemoveAdapter returns [ErrNoAdapter] for any other name. It is safe for
+// concurrent use.
 func (m *Model) RemoveAdapter(name string) error {
 	p, l := m.pool(), &m.loras
 	var refused []*Model
@@ -100,7 +102,7 @@ func (m *Model) RemoveAdapter(name string) error {
 	return nil
 }
 
-// loraBytes is the memory that an adapter takes: its matrices, and activations.
+// loraBytes returns the memory of an adapter's matrices and of its activations.
 func (m *Model) loraBytes(a Adapter) (bytes, scratch int64, err error) {
 	from, err := lora.Open(a.Dir, m.skeleton.Root)
 	if err != nil {
@@ -113,7 +115,7 @@ func (m *Model) loraBytes(a Adapter) (bytes, scratch int64, err error) {
 	return heldBytes(from), pages(bound.AdapterBytes()), from.Close()
 }
 
-// heldBytes returns the memory of the matrices of an adapter, each in its own pages.
+// heldBytes returns the memory of an adapter's matrices, each in its own pages.
 func heldBytes(a *lora.Adapter) (n int64) {
 	for i := range a.Pairs {
 		p := &a.Pairs[i]
@@ -134,7 +136,8 @@ func pages(n int64) int64 {
 	return (n + page - 1) / page * page
 }
 
-// lora loads a known adapter for one more sequence and returns it, nil if the name is unknown.
+// lora loads the adapter called name for one more sequence. It returns nil if the name is
+// unknown.
 func (m *Model) lora(name string) (*adapter, error) {
 	p := m.pool()
 	p.Lock()
@@ -149,7 +152,7 @@ func (m *Model) lora(name string) (*adapter, error) {
 	}
 	p.clock++
 	a.used = p.clock
-	a.users++ // it stays, whatever else leaves
+	a.users++ // keeps it in memory while others are evicted
 	p.Unlock()
 	if a.bound == nil {
 		if err := m.bring(a); err != nil {
@@ -163,7 +166,7 @@ func (m *Model) lora(name string) (*adapter, error) {
 	return a, nil
 }
 
-// leave ends a use of an adapter.
+// leave ends one use of an adapter.
 func (m *Model) leave(a *adapter) {
 	p := m.pool()
 	p.Lock()
@@ -179,7 +182,7 @@ func (m *Model) leave(a *adapter) {
 	notify(refused)
 }
 
-// notify tells models that had no room for an adapter that there may be some.
+// notify tells models that had no room for an adapter that there may be room now.
 func notify(refused []*Model) {
 	for _, m := range refused {
 		p := m.pool()
@@ -192,8 +195,9 @@ func notify(refused []*Model) {
 	}
 }
 
-// NotifyAdapters has call called when there may be room for adapters after [Model.NewAdaptedSequence] has
-// returned [ErrAdaptersFull], from any goroutine. call must not use the model.
+// NotifyAdapters sets a function that is called when there may be room for adapters, after
+// [Model.NewAdaptedSequence] has returned [ErrAdaptersFull]. Any goroutine may call it; it must
+// not use the model.
 func (m *Model) NotifyAdapters(call func()) {
 	p := m.pool()
 	p.Lock()
@@ -201,7 +205,7 @@ func (m *Model) NotifyAdapters(call func()) {
 	p.Unlock()
 }
 
-// bring reads an adapter into memory. Idle ones leave for it.
+// bring reads an adapter into memory and evicts idle ones for it.
 func (m *Model) bring(a *adapter) (err error) {
 	from, err := lora.Open(a.dir, m.skeleton.Root)
 	if err != nil {
@@ -247,7 +251,7 @@ func (m *Model) bindLora(a *adapter, from *lora.Adapter) (err error) {
 	return m.copyAdapter(a, from)
 }
 
-// takeLora takes memory of the pool for an adapter, at the cost of those that no sequence uses.
+// takeLora takes memory of the pool for an adapter. It evicts adapters that no sequence uses.
 func (m *Model) takeLora(name string, bytes, scratch int64) error {
 	p, l := m.pool(), &m.loras
 	p.Lock()
@@ -278,14 +282,15 @@ func (m *Model) takeLora(name string, bytes, scratch int64) error {
 	}
 }
 
-// inUse reports whether sequences use an adapter that is in memory, or one comes into memory.
+// inUse reports whether sequences use a loaded adapter, or an adapter is being loaded.
 func (p *adapterPool) inUse() bool {
 	return slices.ContainsFunc(p.models, func(m *Model) bool {
 		return m.loras.bringing || slices.ContainsFunc(m.loras.resident, func(a *adapter) bool { return a.users > 0 })
 	})
 }
 
-// dropIdlest frees the adapter without sequences that was used least recently, of whatever model. The lock is held.
+// dropIdlest frees the least recently used adapter without sequences, of any model. The caller
+// holds the lock.
 func (p *adapterPool) dropIdlest() bool {
 	var of *Model
 	var least *adapter
@@ -302,7 +307,8 @@ func (p *adapterPool) dropIdlest() bool {
 	return least != nil
 }
 
-// dropLoras frees the adapters for which leaves holds and that no sequence uses. The lock of the pool is held.
+// dropLoras frees the adapters that leaves selects and no sequence uses. The caller holds the
+// pool's lock.
 func (m *Model) dropLoras(leaves func(*adapter) bool) {
 	l := &m.loras
 	l.resident = slices.DeleteFunc(l.resident, func(a *adapter) bool {
@@ -316,8 +322,8 @@ func (m *Model) dropLoras(leaves func(*adapter) bool) {
 	m.dropScratch()
 }
 
-// dropScratch frees the activations of adapters if none needs them: a pass of sequences without adapters does not
-// use them. The lock of the pool is held.
+// dropScratch frees the activations of adapters if no sequence needs them. The caller holds the
+// pool's lock.
 func (m *Model) dropScratch() {
 	l := &m.loras
 	if l.scratch == 0 || l.bringing || len(l.resident) > 0 || len(m.adapters) > 0 {
@@ -329,7 +335,7 @@ func (m *Model) dropScratch() {
 	l.scratch = 0
 }
 
-// closeLoras frees the adapters in memory. No sequence is used any more.
+// closeLoras frees the loaded adapters. No sequence may use them.
 func (m *Model) closeLoras() {
 	if m.options.Ledger == nil {
 		return
@@ -351,7 +357,7 @@ func (m *Model) closeLoras() {
 	notify(refused)
 }
 
-// release ends the use of its adapter by a sequence.
+// release ends the sequence's use of its adapter.
 func (s *Sequence) release() {
 	if s.adapter == nil || s.adapter.dir == "" || s.released {
 		return

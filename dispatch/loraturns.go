@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// Adapters that are always in use would keep the memory from others for ever. A refused adapter therefore gets
-// a turn: after loraPatience no adapter begins another use, until those in use have left and the
-// refused one is in memory.
+// Adapters that are always in use would keep others out of the memory forever. A rejected adapter
+// therefore gets a turn: after loraPatience, no other adapter begins a new use until the current
+// uses have ended and the rejected adapter is loaded.
 const (
 	loraPatience = 5 * time.Second
-	// loraGrace ends a turn that nothing takes, of a caller that does not try again.
+	// loraGrace ends a turn that is not taken, because its caller does not try again.
 	loraGrace = 30 * time.Second
 )
 
-// A loraWait is an adapter that was refused for lack of memory and has had none since.
+// A loraWait is an adapter that was rejected for lack of memory and has not been loaded since.
 type loraWait struct {
 	model *Model
 	name  string
@@ -22,7 +22,7 @@ type loraWait struct {
 	grace *time.Timer // nil before its turn
 }
 
-// refuse notes that an adapter has no room. The lock is held.
+// refuse records that there is no room for an adapter. The caller holds the lock.
 func (p *adapterPool) refuse(m *Model, name string) error {
 	if !slices.Contains(p.refused, m) {
 		p.refused = append(p.refused, m)
@@ -33,12 +33,12 @@ func (p *adapterPool) refuse(m *Model, name string) error {
 	return ErrAdaptersFull
 }
 
-// wait returns the index of the wait for an adapter, or -1. The lock is held.
+// wait returns the index of an adapter's wait, or -1. The caller holds the lock.
 func (p *adapterPool) wait(m *Model, name string) int {
 	return slices.IndexFunc(p.waits, func(w *loraWait) bool { return w.model == m && w.name == name })
 }
 
-// holdsBack reports whether it is the turn of another adapter. The lock is held.
+// holdsBack reports whether it is another adapter's turn. The caller holds the lock.
 func (p *adapterPool) holdsBack(m *Model, name string) bool {
 	if len(p.waits) == 0 {
 		return false
@@ -53,7 +53,7 @@ func (p *adapterPool) holdsBack(m *Model, name string) bool {
 	return true
 }
 
-// abandon ends a turn that was not taken although there is room for it.
+// abandon ends a turn that was not taken although there is room.
 func (p *adapterPool) abandon(w *loraWait) {
 	p.Lock()
 	i := slices.Index(p.waits, w)
@@ -71,7 +71,7 @@ func (p *adapterPool) abandon(w *loraWait) {
 	notify(refused)
 }
 
-// endWait removes a wait and returns the models to tell. The lock is held.
+// endWait removes a wait and returns the models to notify. The caller holds the lock.
 func (p *adapterPool) endWait(i int) (refused []*Model) {
 	if i < 0 {
 		return nil
@@ -82,7 +82,7 @@ func (p *adapterPool) endWait(i int) (refused []*Model) {
 	return refused
 }
 
-// endWaits removes the waits of a model. The lock is held.
+// endWaits removes the waits of a model. The caller holds the lock.
 func (p *adapterPool) endWaits(m *Model) {
 	p.waits = slices.DeleteFunc(p.waits, func(w *loraWait) bool {
 		if w.model == m {
@@ -92,16 +92,16 @@ func (p *adapterPool) endWaits(m *Model) {
 	})
 }
 
-// stop ends the time for taking a turn.
+// stop stops the timer of the turn.
 func (w *loraWait) stop() {
 	if w.grace != nil {
 		w.grace.Stop()
 	}
 }
 
-// StopWaiting says that no sequence waits any longer for the adapter called name, for which
-// [Model.NewAdaptedSequence] returned [ErrAdaptersFull]. Otherwise the adapters that were requested after it wait until
-// it has been used. Any goroutine may call it.
+// StopWaiting tells the model that no sequence waits any longer for the adapter called name, for
+// which [Model.NewAdaptedSequence] returned [ErrAdaptersFull]. Without this call, adapters that
+// were requested later wait until this one has been used. StopWaiting is safe for concurrent use.
 func (m *Model) StopWaiting(name string) {
 	p := m.pool()
 	p.Lock()

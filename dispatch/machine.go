@@ -7,22 +7,26 @@ import (
 	"github.com/heftai/heft/internal/topology"
 )
 
-// RuntimeBytes is the memory that a plan keeps for the Go runtime and the program, which no ledger counts. The row
-// [devicemap.DevicePlan.RuntimeBytes] has the additional memory of the tokenizer and the module tree.
+// RuntimeBytes is the memory that a plan reserves for the Go runtime and the program, which no
+// ledger counts. The row [devicemap.DevicePlan.RuntimeBytes] also includes the memory of the
+// tokenizer and the module tree.
 const RuntimeBytes = 64 << 20
 
-// What a model takes of Go's memory, which a plan adds to RuntimeBytes. Tokenizers of 128256 to 262144 tokens keep 62
-// to 107 bytes a token, and reading them takes as much again.
+// These bounds estimate the Go memory of a model, which a plan adds to RuntimeBytes. Tokenizers
+// of 128256 to 262144 tokens keep 62 to 107 bytes per token, and reading them takes as much
+// again.
 const (
-	tokenBytes  = 256       // of the tokenizer
-	matrixBytes = 512       // of the description and the state of a parameter, or of one expert's part of it
+	tokenBytes  = 256       // per token of the tokenizer
+	matrixBytes = 512       // per parameter, or per expert of a stack, for its description and state
 	mostRuntime = 128 << 20 // RuntimeBytes included
 )
 
-// runtimeFrom is the limit of the cpu from which it includes the runtime. [Options].Serving includes it at any limit.
+// runtimeFrom is the smallest limit of the cpu that includes the runtime. With [Options].Serving
+// every limit includes it.
 const runtimeFrom = 1 << 30
 
-// runtimeBytes is the memory of the Go runtime, the program, the tokenizer and the description of the planned model.
+// runtimeBytes returns the memory of the Go runtime, the program, the tokenizer and the module
+// tree.
 func (p *Planner) runtimeBytes() int64 {
 	if p.runtime > 0 {
 		return p.runtime
@@ -43,12 +47,12 @@ func (p *Planner) runtimeBytes() int64 {
 	return p.runtime
 }
 
-// HostMemory returns the memory in bytes that this process may take: the machine's available memory,
-// or what its control group's limit or the limit of its address space (ulimit -v) leaves, if that is less. 0 means
-// unknown.
+// HostMemory returns the memory in bytes that this process may take: the machine's available
+// memory, or less if the limit of its control group or of its address space (ulimit -v) leaves
+// less. 0 means unknown.
 func HostMemory() int64 { return hostMemory(os.DirFS("/")) }
 
-// hostMemory reads a tree that has /proc and /sys.
+// hostMemory is HostMemory with the /proc and /sys below root.
 func hostMemory(root fs.FS) int64 {
 	_, available := topology.Memory(root)
 	for _, g := range topology.MemoryGroups(root) {

@@ -6,23 +6,23 @@ import (
 	"time"
 )
 
-// A recorder measures a model while it runs. The goroutine that uses the model records passes; any
-// goroutine may read the gauges. It allocates nothing.
+// A recorder measures a model while it runs. Only the goroutine that uses the model records
+// passes; any goroutine may read the gauges. It does not allocate.
 type recorder struct {
 	first   time.Time // when the first pass began
-	start   time.Time // when the pass at hand did
+	start   time.Time // when the current pass began
 	read    int64     // bytes of the disk tier when the last pass ended
-	decoded bool      // whether the last pass decoded, until the next begins
-	follows bool      // whether the pass at hand follows one that decoded
+	decoded bool      // whether the last pass decoded; during a pass, that of the pass before
+	follows bool      // whether the current pass follows one that decoded
 
 	seconds, bytes average
-	sleep          *sleepTrial // nil where passes do not wait for experts
+	sleep          *sleepTrial // nil if passes do not wait for experts
 
 	firstToken, pass, disk gauge
 }
 
-// An average follows a quantity: the mean of the first values, then one in which older
-// values fade.
+// An average follows a quantity. It is the mean of the first values, then an exponential moving
+// average.
 type average struct {
 	n     int
 	value float64
@@ -37,7 +37,7 @@ func (a *average) add(v float64) float64 {
 	return a.value
 }
 
-// A gauge is a number that one goroutine sets and others read. It keeps the complement of the
+// A gauge is a number that one goroutine sets and others read. It stores the complement of the
 // number's bits, so that its zero value means unknown.
 type gauge struct{ bits atomic.Uint64 }
 
@@ -54,7 +54,7 @@ func (g *gauge) get() *float64 {
 	return &v
 }
 
-// begin notes that a pass begins.
+// begin records that a pass begins.
 func (r *recorder) begin() {
 	r.start = time.Now()
 	r.follows, r.decoded = r.decoded, false
@@ -63,9 +63,9 @@ func (r *recorder) begin() {
 	}
 }
 
-// end notes that the pass has computed b, with or without logits, and how many bytes were read from
-// the disk tier so far. Bytes that are read ahead count for the pass that uses them only if it and
-// the pass before it decode.
+// end records that the pass has computed b, with or without logits. read counts the bytes that
+// were read from the disk tier so far. Bytes that are read ahead count for the pass that uses
+// them only if it and the pass before it decode.
 func (r *recorder) end(b *Batch, logits bool, read int64) {
 	now, before := time.Now(), r.follows
 	if logits && !r.firstToken.known() {
@@ -84,7 +84,7 @@ func (r *recorder) end(b *Batch, logits bool, read int64) {
 	r.decoded, r.read = decode, read
 }
 
-// decodes reports whether every sequence of b, whose tokens it now holds, generates.
+// decodes reports whether every sequence of b generates. The sequences already hold b's tokens.
 func decodes(b *Batch) bool {
 	for i := range b.Rows {
 		row := &b.Rows[i]
@@ -95,8 +95,8 @@ func decodes(b *Batch) bool {
 	return true
 }
 
-// Measured returns the measured speed of the model, averaged over the last passes. LoadSeconds is set
-// when Warm is done. Any goroutine may call it.
+// Measured returns the measured speed of the model, averaged over the last passes. LoadSeconds is
+// set when Warm is done. It is safe for concurrent use.
 func (m *Model) Measured() ModelSpeed {
 	out := ModelSpeed{FirstTokenSeconds: m.measured.firstToken.get(), DiskBytesPerToken: m.measured.disk.get()}
 	if seconds := m.measured.pass.get(); seconds != nil && *seconds > 0 {
@@ -108,11 +108,11 @@ func (m *Model) Measured() ModelSpeed {
 	return out
 }
 
-// Expect sets the speed that is predicted for the model, which [Model.Status] then shows next to the
-// measured one. Any goroutine may call it.
+// Expect sets the predicted speed of the model. [Model.Status] returns it next to the measured
+// speed. It is safe for concurrent use.
 func (m *Model) Expect(s ModelSpeed) { m.expected.Store(&s) }
 
-// speeds are the predicted and the measured speed.
+// speeds returns the predicted and the measured speed.
 func (m *Model) speeds() (predicted, measured ModelSpeed) {
 	if s := m.expected.Load(); s != nil {
 		predicted = *s

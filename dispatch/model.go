@@ -21,7 +21,7 @@ import (
 )
 
 // A Model is a skeleton bound to a checkpoint and a device map. One goroutine uses it, except for
-// methods that any goroutine may call.
+// the methods that are safe for concurrent use.
 type Model struct {
 	skeleton   *meta.Model
 	checkpoint *loader.Checkpoint
@@ -60,7 +60,7 @@ type Model struct {
 	limit   limited
 	lending lending
 	pass    pass
-	batches uint64 // that Forward was given
+	batches uint64 // number of calls of Forward
 }
 
 // New binds skeleton to checkpoint with the given device map (Accelerate's dispatch_model). It
@@ -101,7 +101,7 @@ func New(skeleton *meta.Model, checkpoint *loader.Checkpoint, devices devicemap.
 // Checkpoint returns the checkpoint that the weights are read from.
 func (m *Model) Checkpoint() *loader.Checkpoint { return m.checkpoint }
 
-// take takes memory and threads. After an error Close frees what it has taken.
+// take allocates memory and starts threads. After an error Close releases them.
 func (m *Model) take(binding *loader.Binding) error {
 	here := m.options.here()
 	layout := here.Layout(m.options.Threads)
@@ -151,8 +151,8 @@ func (m *Model) take(binding *loader.Binding) error {
 	return m.takeAdapters()
 }
 
-// newConverter returns what converts weights when they are loaded, or nil to use them as stored. Stations convert in the
-// same way.
+// newConverter returns the converter of weights that are converted when they are loaded, or nil
+// to use weights as stored. Stations use the same conversion.
 func (m *Model) newConverter() (backend.Converter, error) {
 	switch {
 	case m.options.coded:
@@ -168,7 +168,7 @@ func (m *Model) newConverter() (backend.Converter, error) {
 	return c, nil
 }
 
-// reading is the backend's Options.Reading: nil where passes do not wait for experts.
+// reading returns the backend's Options.Reading, or nil if passes do not wait for experts.
 func (m *Model) reading() func() bool {
 	if m.plan.ExpertCacheBytes == 0 {
 		return nil
@@ -178,8 +178,8 @@ func (m *Model) reading() func() bool {
 	return func() bool { return trial.sleeps() && m.options.Ledger.mover.Reading() }
 }
 
-// residencyOptions returns the options of the store of weights that follow from the model's options and plan. The stations
-// have taken their weights.
+// residencyOptions returns the options of the weight store that follow from the model's options
+// and plan. The stations must have loaded their weights.
 func (m *Model) residencyOptions() residency.Options {
 	o := &m.options
 	return residency.Options{
@@ -202,7 +202,7 @@ func (m *Model) residencyOptions() residency.Options {
 	}
 }
 
-// units are the program's units in the terms of residency.
+// units returns the program's units as package residency describes them.
 func units(p *nn.Program) []residency.Unit {
 	out := make([]residency.Unit, len(p.Units))
 	nodes := func(list []nn.Node) []residency.Node {
@@ -218,8 +218,9 @@ func units(p *nn.Program) []residency.Unit {
 	return out
 }
 
-// Close releases memory and threads. It closes the checkpoint only if the model opened it. A generate.Model that
-// was made of m ends first; without one, no other method may run meanwhile. Afterwards passes fail with [ErrClosed], and a further Close does nothing.
+// Close releases memory and threads. It closes the checkpoint only if the model opened it. If a
+// generate.Model was made of m, Close ends it first; otherwise no other method may run meanwhile.
+// After Close, passes return [ErrClosed]. A second call of Close does nothing.
 func (m *Model) Close() {
 	inuse.End(m)
 	if m.closed.Swap(true) {
@@ -264,37 +265,37 @@ func (m *Model) DeviceMap() devicemap.Map { return m.devices }
 // Unexpected returns the names of tensors in the checkpoint that the skeleton does not use, sorted.
 func (m *Model) Unexpected() []string { return slices.Clone(m.unexpected) }
 
-// Others counts the tensors of parts of the model that Heft does not read, such as a vision tower.
+// Others counts the tensors of parts of the model that Heft does not use, such as a vision tower.
 func (m *Model) Others() loader.Others { return m.binding.Others() }
 
 // Vocab returns the width of the logits.
 func (m *Model) Vocab() int { return m.program.Vocab() }
 
-// Joins returns the width of the hidden states of [BatchRow].Before, 0 for a model that takes
-// tokens only.
+// Joins returns the width of the hidden states in [BatchRow].Before. It is 0 for a model whose
+// only inputs are tokens.
 func (m *Model) Joins() int { return m.program.Joins() }
 
-// Context returns the most tokens that a sequence may hold.
+// Context returns the maximum number of tokens in a sequence.
 func (m *Model) Context() int { return m.options.Context }
 
-// BatchLimits are the most that one [Batch] may hold.
+// BatchLimits holds the limits of one [Batch].
 type BatchLimits struct {
 	Tokens, Sequences int
 	States            int // hidden states
-	// Amortise says that weights stream from the disk: a pass takes about as long for many tokens
-	// as for one.
+	// Amortise reports that weights stream from the disk. A pass then takes about as long for
+	// many tokens as for one.
 	Amortise bool
 }
 
-// BatchLimits returns the limits of one batch, set by Options.MaxBatchTokens and Options.MaxSequences.
-// Tokens falls with the memory limit where activations of long passes borrow memory from the experts' cache.
-// Any goroutine may call it.
+// BatchLimits returns the limits of one batch, which follow from Options.MaxBatchTokens and
+// Options.MaxSequences. If long passes borrow memory from the expert cache for their activations,
+// Tokens falls with the memory limit. BatchLimits is safe for concurrent use.
 func (m *Model) BatchLimits() BatchLimits {
 	limits := m.options.limits()
 	return BatchLimits{Tokens: m.batchTokens(), Sequences: m.options.MaxSequences, States: max(limits.Outputs, limits.States), Amortise: streams(&m.plan)}
 }
 
-// Kernels are the threads and the instruction set that a model computes with.
+// Kernels describes the threads and the instruction set that a model computes with.
 type Kernels struct {
 	Threads int
 	Variant string // the instruction set, as in Options.Variant
@@ -303,7 +304,7 @@ type Kernels struct {
 // Kernels returns the threads and the variant of the model.
 func (m *Model) Kernels() Kernels { return Kernels{m.options.Threads, m.variant} }
 
-// KV returns how many pages of the KV cache are in use.
+// KV returns the usage of the KV cache.
 func (m *Model) KV() KVUsage {
 	if m.cache == nil {
 		return KVUsage{}

@@ -8,20 +8,22 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// MemoryEstimate is the host memory that serving a model takes, in bytes.
+// MemoryEstimate is the host memory for serving a model, in bytes.
 type MemoryEstimate struct {
-	KVPerToken  int64 // keys and values of a token that every layer sees
-	KVPer1K     int64 // those of a sequence of 1000 tokens, layers with a window counted at their window
-	KVTokens    int   // tokens that All and Least have room for: o.KVTokens, else the context, at most 4096
+	KVPerToken  int64 // cached keys and values of a token in all layers
+	KVPer1K     int64 // those of a sequence of 1000 tokens; layers with an attention window count for their window only
+	KVTokens    int   // tokens that All and Least include: o.KVTokens, else the context, at most 4096
 	Activations int64
-	// All is the process with every weight in memory, Least the one that streams what it
-	// can from the disk. Runtime is in both, and with o.Serving what requests take.
+	// All is the memory of the process with every weight resident. Least is the memory of a
+	// process that streams as much as it can from the disk. Both include Runtime and, with
+	// o.Serving, the memory for requests.
 	All, Least int64
 	Runtime    int64 // of the Go runtime, the program, the tokenizer and the model's description
 }
 
-// EstimateMemory estimates the host memory for serving skeleton with o. dtype is the type that weights
-// are loaded as, "" for the stored one; see [devicemap.Policy]. It does not look at the machine.
+// EstimateMemory estimates the host memory for serving skeleton with o. dtype is the type that
+// weights are loaded as, or "" for the stored type; see [devicemap.Policy]. The estimate does not
+// depend on the machine.
 func EstimateMemory(skeleton *meta.Model, o Options, dtype string) (MemoryEstimate, error) {
 	if skeleton == nil {
 		return MemoryEstimate{}, errors.New("dispatch: estimate: got a nil skeleton")

@@ -18,8 +18,9 @@ func CPUOffload(skeleton *meta.Model, checkpoint *loader.Checkpoint, o Options) 
 	return New(skeleton, checkpoint, everywhere(devicemap.CPU), o)
 }
 
-// DiskOffload binds a model with all weights on the disk tier (Accelerate's disk_offload). Its
-// weights take the largest block in memory, and up to 64 MiB to read ahead. It reads no weight and writes nothing.
+// DiskOffload binds a model with all weights on the disk tier (Accelerate's disk_offload).
+// Weights take the memory of the largest block, and up to 64 MiB to read ahead. DiskOffload reads
+// no weight and writes nothing.
 func DiskOffload(skeleton *meta.Model, checkpoint *loader.Checkpoint, o Options) (*Model, error) {
 	return New(skeleton, checkpoint, everywhere(devicemap.Disk), o)
 }
@@ -28,9 +29,9 @@ func everywhere(d devicemap.Device) devicemap.Map {
 	return devicemap.NewMap(devicemap.Entry{Device: d})
 }
 
-// Warm starts to read the weights of the cpu tier in the background, in the order of use. Then, while no
-// pass runs, it fills the cache of experts of the disk tier. It ends with ctx. Passes do not wait for it.
-// A second call does nothing. Any goroutine may call it.
+// Warm starts to read the weights of the cpu tier in the background, in the order of use. Then,
+// while no pass runs, it fills the cache of experts of the disk tier. It stops when ctx ends.
+// Passes do not wait for it. A second call does nothing. It is safe for concurrent use.
 func (m *Model) Warm(ctx context.Context) {
 	if !m.options.Lazy && !m.closed.Load() && m.warmed.CompareAndSwap(false, true) {
 		m.weights.Warm(ctx)
@@ -38,16 +39,17 @@ func (m *Model) Warm(ctx context.Context) {
 }
 
 // Promote starts to copy the weights of the cpu tier to aligned memory in the background, and
-// releases their mapped pages. Kernels read aligned memory 20 to 35 % faster if a checkpoint's tensors
-// cross cache lines. The cpu tier takes no more memory than before, and results stay bitwise the
-// same. Promote begins when Warm is done. A second call does nothing. Any goroutine may call it.
+// releases their mapped pages. If a checkpoint's tensors cross cache lines, kernels read aligned
+// memory 20 to 35 % faster. The cpu tier takes no more memory than before, and results stay
+// bitwise the same. Promote begins when Warm is done. A second call does nothing. It is safe for
+// concurrent use.
 func (m *Model) Promote(ctx context.Context) {
 	if !m.options.Lazy && !m.closed.Load() && m.promoted.CompareAndSwap(false, true) {
 		m.weights.Promote(ctx)
 	}
 }
 
-// Status counts what a model holds and has read.
+// Status describes what a model holds and has read.
 type Status struct {
 	// Loading is the progress of Warm.
 	Loading Loading
@@ -55,14 +57,14 @@ type Status struct {
 	// weights are then used in place.
 	Promoted   bool
 	PromoteErr error
-	// TierBytes are the weights on each tier, TierReadBytes the bytes read from the disk tier so
-	// far, and Stall the time that passes have waited for them.
+	// TierBytes holds the bytes of the weights on each tier, TierReadBytes the bytes read from
+	// the disk tier so far, and Stall the time that passes have waited for them.
 	TierBytes     map[devicemap.Device]int64
 	TierReadBytes int64
 	Stall         time.Duration
-	// Tiers are the counters of the cpu and the disk tier.
+	// Tiers holds the counters of the cpu and the disk tier.
 	Tiers map[devicemap.Device]TierStatus
-	// Reads are those from the disk tier, of all models that share a ledger.
+	// Reads counts the reads from the disk tier of all models that share the ledger.
 	Reads ReadStatus
 	// MemoryLimit is the current limit of the host's memory in bytes; 0 means unknown.
 	MemoryLimit int64
@@ -70,33 +72,35 @@ type Status struct {
 	Experts ExpertCounts
 	// Held is the memory in the ledger, in bytes by purpose.
 	Held map[string]int64
-	// Predicted is what [Model.Expect] set, and Measured what [Model.Measured] returns.
+	// Predicted is the speed that [Model.Expect] set, and Measured the result of
+	// [Model.Measured].
 	Predicted, Measured ModelSpeed
-	// Devices is what [Model.DeviceUse] returns.
+	// Devices is the result of [Model.DeviceUse].
 	Devices []DeviceUse
 }
 
 // TierStatus counts hits and misses of the weights of a tier.
 type TierStatus struct {
-	// Hits and Misses count parameters, units or experts. On the cpu tier a hit was in private memory;
-	// a miss was used in the mapping of its file, or converted for this use. On the disk tier a hit was
-	// still in memory, and a miss was read.
+	// Hits and Misses count uses of parameters, units or experts. On the cpu tier a hit was in
+	// private memory; a miss was used in the mapping of its file, or converted for this use. On
+	// the disk tier a hit was still in memory, and a miss was read.
 	Hits   int64 `json:"hits"`
 	Misses int64 `json:"misses"`
-	// Evictions counts weights evicted for others or for a lower limit.
+	// Evictions counts weights that were evicted, for other weights or for a lower limit.
 	Evictions    int64   `json:"evictions"`
 	StallSeconds float64 `json:"stall_seconds"` // time that passes have waited
 }
 
 // ReadStatus counts direct reads.
 type ReadStatus struct {
-	Reads    int64 // of pieces of weights
-	Repeats  int64 // that were repeated after an error
-	InFlight int   // now
-	Depth    int   // most in flight, as measured for the disk
-	// Latency is the sum over all reads, Busy the time with at least one in flight.
+	Reads    int64 // of parts of weights
+	Repeats  int64 // repeated after an error
+	InFlight int   // in flight now
+	Depth    int   // maximum in flight, as measured for the disk
+	// Latency is the sum over all reads. Busy is the time with at least one read in flight.
 	Latency, Busy time.Duration
-	// Buckets are upper bounds of latency, Within the reads of each bucket. Slower ones are in none.
+	// Buckets are upper bounds of latency. Within counts the reads of each bucket. Slower reads
+	// are in no bucket.
 	Buckets []time.Duration
 	Within  []int64
 }
@@ -105,8 +109,8 @@ type ReadStatus struct {
 // experts that were read, and experts that were evicted for others.
 type ExpertCounts struct {
 	Hits, Misses, Evictions int64
-	// Early are the misses whose reads were requested before the router had chosen them, because the router
-	// of the block probably would.
+	// Early counts the misses whose reads were requested before the router had chosen them,
+	// because the router was predicted to choose them.
 	Early int64
 }
 
@@ -119,7 +123,7 @@ type Loading struct {
 	SecondsLeft float64 `json:"seconds_left"`
 	Started     bool    `json:"-"`
 	Done        bool    `json:"-"`
-	// Filled says that the cache of experts was filled too, as far as passes let it.
+	// Filled reports that the cache of experts was filled too, as far as passes allowed it.
 	Filled bool  `json:"-"`
 	Err    error `json:"-"`
 }
@@ -127,7 +131,7 @@ type Loading struct {
 // Active reports whether weights are being read ahead.
 func (l Loading) Active() bool { return l.Started && !l.Done && l.Err == nil }
 
-// String says how far loading is: "loading 12 of 40 blocks, 3.0 of 10.0 GiB, 28 s left".
+// String describes the progress, as in "loading 12 of 40 blocks, 3.0 of 10.0 GiB, 28 s left".
 func (l Loading) String() string {
 	unit, name := 1<<20, "MiB"
 	if l.BytesTotal >= 1<<30 {
@@ -141,7 +145,7 @@ func (l Loading) String() string {
 	return s
 }
 
-// Status returns the counters. Any goroutine may call it.
+// Status returns the counters. It is safe for concurrent use.
 func (m *Model) Status() Status {
 	st, p := m.weights.Stats(), m.weights.Warming()
 	promoted, promoteErr := m.weights.Promoted()

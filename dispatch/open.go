@@ -7,9 +7,9 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// Open opens the model at path, a folder or anything that [loader.Open] takes: it builds the
-// skeleton from config.json, plans where weights live and binds them. It reads headers and no
-// weight. [Model.Plan] is the plan, with its warnings. The caller closes the model.
+// Open opens the model at path, which is a folder or anything else that [loader.Open] takes. It
+// builds the skeleton from config.json, plans where weights live and binds them. It reads headers
+// and no weight. [Model.Plan] returns the plan with its warnings. The caller closes the model.
 func Open(path string, o Options) (*Model, error) {
 	skeleton, checkpoint, err := loader.OpenModel(path)
 	if err != nil {
@@ -18,8 +18,8 @@ func Open(path string, o Options) (*Model, error) {
 	return planAndBind(skeleton, checkpoint, o)
 }
 
-// OpenFS is [Open] for a model at the root of files, such as the embedded demo. Its weights are in
-// memory already.
+// OpenFS is [Open] for a model at the root of files, such as the embedded demo, whose weights are
+// already in memory.
 func OpenFS(name string, files fs.FS, o Options) (*Model, error) {
 	skeleton, checkpoint, err := loader.OpenModelFS(name, files)
 	if err != nil {
@@ -38,7 +38,7 @@ func LoadCheckpointAndDispatch(skeleton *meta.Model, path string, o Options) (*M
 	return planAndBind(skeleton, checkpoint, o)
 }
 
-// planAndBind makes a model that owns its checkpoint.
+// planAndBind returns a model that owns its checkpoint.
 func planAndBind(skeleton *meta.Model, checkpoint *loader.Checkpoint, o Options) (*Model, error) {
 	var m *Model
 	checkpoint.KeepHashes(o.measurements())

@@ -30,14 +30,14 @@ const (
 	paceMostKept = 64 << 10 // bytes of a file
 )
 
-// keptPace is the file of a pace.
+// keptPace is the JSON of a file that stores a pace.
 type keptPace struct {
 	Version int    `json:"version"`
 	GPU     string `json:"gpu"`
 	pace
 }
 
-// measurements returns the folder for measurements, "" for none.
+// measurements returns the folder for measurements, or "" for none.
 func (o *Options) measurements() string {
 	switch {
 	case o.MeasurementsDir == "none" || o.MeasurementsDir == "" && testing.Testing():
@@ -48,8 +48,9 @@ func (o *Options) measurements() string {
 	return o.MeasurementsDir
 }
 
-// pace returns the pace of the host and a GPU that an earlier process has measured, or measures it in about a
-// second. It is the zero pace where the GPU cannot be measured, or must not with Options.Lazy.
+// pace returns the speeds of the host and of a GPU. It reads those that an earlier process
+// measured, or measures them in about a second. It returns the zero value if the GPU cannot be
+// measured, and with Options.Lazy.
 func (o *Options) pace(d devicemap.Device) pace {
 	tier := o.gpuTier()
 	if tier.pace != nil {
@@ -88,7 +89,8 @@ func (o *Options) pace(d devicemap.Device) pace {
 	return measured
 }
 
-// readPace returns the pace in a file, nil if there is none. A file that cannot be used is logged.
+// readPace returns the pace in a file, or nil if there is none. A file that cannot be used is
+// logged.
 func readPace(file string) *pace {
 	if file == "" {
 		return nil
@@ -102,7 +104,7 @@ func readPace(file string) *pace {
 		err = json.Unmarshal(data, &in)
 	}
 	if err == nil && in.Version != paceVersion {
-		return nil // of another Heft
+		return nil // written by another version of Heft
 	}
 	if err == nil && !(in.Memory > 0 && in.Host > 0 && in.Link > 0 && in.Device > 0) {
 		err = fmt.Errorf("got %+v, want rates above 0", in.pace)
@@ -131,7 +133,7 @@ func keepPace(file, name string, p pace) error {
 	return nil
 }
 
-// measurePace measures the host, and the GPU with kernels and copies like those of a pass.
+// measurePace measures the host and the GPU, with kernels and copies like those of a pass.
 func (o *Options) measurePace(number int, tier gpuTier) (p pace, err error) {
 	speed, err := Probe(context.Background(), *o, nil, 64<<20)
 	if err != nil {
@@ -160,7 +162,7 @@ func (o *Options) measurePace(number int, tier gpuTier) (p pace, err error) {
 	return p, nil
 }
 
-// linkRate measures copies to a device in bytes per second.
+// linkRate measures the rate of copies to a device, in bytes per second.
 func linkRate(b backend.Backend) (float64, error) {
 	to, err := b.New(meta.Uint8, paceBytes)
 	if err != nil {
@@ -179,7 +181,7 @@ func linkRate(b backend.Backend) (float64, error) {
 		}
 		return b.Sync()
 	}
-	for range 2 { // the first one makes what copies need
+	for range 2 { // the first copy allocates what copies need
 		if err := copyOnce(); err != nil {
 			return 0, err
 		}
@@ -193,7 +195,8 @@ func linkRate(b backend.Backend) (float64, error) {
 	return float64(n) * paceBytes / time.Since(began).Seconds(), nil
 }
 
-// crossingTime measures copies of a row of hidden states to a device and back, each in seconds.
+// crossingTime measures a copy of one row of hidden states to a device and one back. It returns
+// seconds per copy.
 func crossingTime(b backend.Backend) (float64, error) {
 	const width = 4096
 	to, err := b.New(meta.Float32, 1, width)
@@ -214,8 +217,8 @@ func crossingTime(b backend.Backend) (float64, error) {
 	return time.Since(began).Seconds() / float64(n), nil
 }
 
-// productRate measures products with a bfloat16 matrix, of as many operations as the device does in some
-// milliseconds, in multiplications and additions per second.
+// productRate measures the device's products with a bfloat16 matrix, in multiply-adds per second.
+// The products take some milliseconds.
 func productRate(b backend.Backend) (float64, error) {
 	for size, rows := 64, 16; ; size, rows = 2*size, min(2*rows, 256) {
 		seconds, err := productTime(b, size, rows)
@@ -228,7 +231,8 @@ func productRate(b backend.Backend) (float64, error) {
 	}
 }
 
-// productTime measures one product of rows tokens with a square matrix, after one to warm up.
+// productTime measures one product of the given number of rows with a square matrix, after a
+// warm-up.
 func productTime(b backend.Backend, size, rows int) (float64, error) {
 	var made [3]tensor.Tensor
 	for i, shape := range [3][2]int{{size, size}, {rows, size}, {rows, size}} {

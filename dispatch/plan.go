@@ -11,17 +11,21 @@ import (
 )
 
 // Plan places the weights of skeleton within the limits of o, with room for the KV cache,
-// activations and staging. The KV cache gets one sequence of o.Context tokens, of 4096 at most if
-// Context is 0, before any weight, and a share of what the weights leave. Plan returns the plan, and
-// o with the sizes that the plan chose, for [New].
-// If weights stream from the disk and o.MaxBatchTokens is 0, Plan also chooses the tokens of a batch.
-// It allocates no memory and reads no weight. It fails if pins do not fit or name unknown paths, and
-// with StrictMemory if a limit is below the minimum.
+// activations and staging. It returns the plan, and o with the sizes that the plan chose, for
+// [New]. It allocates no memory and reads no weight.
+//
+// Before any weight is placed, the KV cache gets the memory of one sequence of o.Context tokens,
+// or of at most 4096 tokens if Context is 0. Afterwards it gets a share of the memory that the
+// weights leave. If weights stream from the disk and o.MaxBatchTokens is 0, Plan also chooses the
+// tokens of a batch.
+//
+// Plan returns an error if pins do not fit or name unknown paths. With StrictMemory it also
+// returns an error if a limit is below the minimum.
 func Plan(skeleton *meta.Model, o Options) (devicemap.Plan, Options, error) {
 	return NewPlanner(skeleton).Plan(o)
 }
 
-// planAs is [Planner.Plan] once it is decided whether weights are coded.
+// planAs is [Planner.Plan] after the decision whether weights are coded.
 func (p *Planner) planAs(o Options) (devicemap.Plan, Options, error) {
 	program, err := p.compiled()
 	if err != nil {
@@ -60,7 +64,7 @@ func (p *Planner) planAs(o Options) (devicemap.Plan, Options, error) {
 	return *plan, o, nil
 }
 
-// placement is the part that all placements of a plan share.
+// A placement is what all placements of a plan have in common.
 type placement struct {
 	*Planner
 	loaded      map[*meta.Param]int64
@@ -71,13 +75,13 @@ type placement struct {
 	pace        *pace // of the host and the GPU that prompts may stream to; nil until it is needed
 }
 
-// placed is a plan with the options that it is for, sizes of the KV cache included.
+// A placed is a plan with its options, including the sizes of the KV cache.
 type placed struct {
 	plan    devicemap.Plan
 	options Options
 }
 
-// place solves for the limits and the sizes of a batch that o has.
+// place solves for the limits and the batch size of o.
 func (p *placement) place(o Options) (placed, error) {
 	least := o
 	least.leastScratch = true
@@ -123,7 +127,7 @@ func (p *placement) place(o Options) (placed, error) {
 	return placed{plan, o}, nil
 }
 
-// limitWarnings returns the warnings that came with the limits.
+// limitWarnings returns the warnings of the limits.
 func limitWarnings(limits []devicemap.DeviceMemory) []string {
 	var warnings []string
 	for _, m := range limits {
@@ -134,7 +138,7 @@ func limitWarnings(limits []devicemap.DeviceMemory) []string {
 	return warnings
 }
 
-// hostBudget returns the budget of the CPU tier, nil where there is none.
+// hostBudget returns the budget of the cpu tier, or nil if there is none.
 func hostBudget(budgets []devicemap.Budget) *devicemap.Budget {
 	i := slices.IndexFunc(budgets, func(b devicemap.Budget) bool { return b.Device == devicemap.CPU })
 	if i < 0 {
@@ -145,7 +149,7 @@ func hostBudget(budgets []devicemap.Budget) *devicemap.Budget {
 
 // The memory for requests is a share of the limit. It is enough for a prompt that fills a context
 // of a few thousand tokens, and up to usualRequest for the largest body. On large machines a
-// smaller share continues to grow, for texts that take the tokenizer's most memory per byte.
+// smaller share continues to grow, for texts that take the tokenizer's maximum memory per byte.
 const (
 	requestShare = 16
 	leastRequest = 16 << 20
@@ -154,8 +158,8 @@ const (
 	mostRequest  = 1 << 30
 )
 
-// solveBudgets gives requests less memory if the limit is otherwise too small, so that Least is the
-// minimum.
+// solveBudgets reduces the memory for requests if the limit is otherwise too small, so that Least
+// is the minimum.
 func (p *placement) solveBudgets(budgets []devicemap.Budget, policy devicemap.Policy) (devicemap.Plan, error) {
 	layout, err := p.layout(policy)
 	if err != nil {
@@ -178,26 +182,28 @@ func (p *placement) solveBudgets(budgets []devicemap.Budget, policy devicemap.Po
 	return plan, nil
 }
 
-// requestBytes is the memory that requests may take under a limit.
+// requestBytes returns the memory that requests may take under a limit.
 func requestBytes(limit int64) int64 {
 	usual := min(max(limit/requestShare, leastRequest), usualRequest)
 	return max(usual, min(limit/largeShare, mostRequest))
 }
 
-// RequestMemory returns the bytes that plans of a server keep for requests if the host's memory is limited to limit.
+// RequestMemory returns the bytes that a server's plan reserves for requests if the host's memory
+// is limited to limit.
 func RequestMemory(limit int64) int64 { return requestBytes(limit) }
 
-// usualCurve is the share of requested experts that a cache holds, by the share of all experts that it
-// has room for, where no routing of the model was recorded. It is the mean of two routings that Heft's
-// policy replayed: a recording of 200 tokens of a model with 32 experts, 4 a token, in 16 layers, and a
-// generated routing of 128 experts, 8 a token, in 24 layers, of which 30 % repeat the last token's and an
-// eighth takes 40 %. They differ by at most 10 points from it; evenly random routing is far below.
+// usualCurve is the hit rate of an expert cache by the share of all experts that it has room for.
+// It is used if no routing of the model was recorded. It is the mean of two routings, replayed
+// with Heft's policy: a recording of 200 tokens of a model with 32 experts, 4 per token, in 16
+// layers; and a generated routing of 128 experts, 8 per token, in 24 layers, in which 30 % repeat
+// the last token's and an eighth of the experts takes 40 %. Both are within 10 points of the
+// mean. Uniformly random routing has far fewer hits.
 var usualCurve = policy.Trace{Curve: []policy.Point{
 	{Share: 0.02, Hits: 0.10}, {Share: 0.04, Hits: 0.20}, {Share: 0.08, Hits: 0.36}, {Share: 0.12, Hits: 0.47}, {Share: 0.16, Hits: 0.545},
 	{Share: 0.24, Hits: 0.655}, {Share: 0.33, Hits: 0.735}, {Share: 0.5, Hits: 0.84}, {Share: 0.75, Hits: 0.935}, {Share: 1, Hits: 1}}}
 
-// Budgets returns the devices with the memory that Heft may take on each: the user's limit, and for
-// a cpu without one the memory that the host has available.
+// Budgets returns the devices with the memory that Heft may take on each. This is the user's
+// limit, or for a cpu without a limit the host's available memory.
 func Budgets(limits []devicemap.DeviceMemory) ([]devicemap.Budget, error) {
 	var budgets []devicemap.Budget
 	host := false

@@ -2,16 +2,17 @@ package dispatch
 
 import "github.com/heftai/heft/devicemap"
 
-// Plan returns the plan of the model: where its weights live, what each device holds, and warnings,
-// such as a limit below the minimum. For a model of [New] with a map of your own it lists what that
-// map takes; its devices then have no limits. Any goroutine may call it.
+// Plan returns the plan of the model: where its weights live, what each device holds, and
+// warnings, such as a limit below the minimum. For a model of [New] with a map of your own, it
+// lists the sizes for that map, and devices have no limits. It is safe for concurrent use.
 func (m *Model) Plan() devicemap.Plan { return m.plan }
 
-// PlanNow returns the plan as it holds now, and whether it differs from [Model.Plan]. It differs while a lower memory
-// limit, another model or requests take memory from weights. The host then has its present limit and shares, and
-// weights that lost their memory count as weights on the disk. The map and DiskBytesPerToken contain those that stream.
-// They do not contain experts of the cpu tier, which are used in place in the mapping of their file. Any goroutine may
-// call it.
+// PlanNow returns the plan as it is now, and reports whether it differs from [Model.Plan]. It
+// differs while a lower memory limit, another model or requests take memory from weights. The
+// host then has its present limit and shares, and evicted weights count as weights on the disk.
+// The map and DiskBytesPerToken include the weights that stream now. They do not include experts
+// of the cpu tier, which are used in place in the mapping of their file. It is safe for
+// concurrent use.
 func (m *Model) PlanNow() (plan devicemap.Plan, differs bool) {
 	host, to := m.plan.Device(devicemap.CPU), m.limit.shares.Load()
 	limit := m.memoryLimit()
@@ -33,13 +34,13 @@ func (m *Model) PlanNow() (plan devicemap.Plan, differs bool) {
 	return plan, true
 }
 
-// RequestBytes returns the bytes that the plan keeps for requests; see [Options].Serving. 0 means that
-// it keeps none.
+// RequestBytes returns the bytes that the plan reserves for requests; see [Options].Serving. 0
+// means none.
 func (m *Model) RequestBytes() int64 { return m.options.RequestBytes }
 
-// PlanWith returns the plan with the hits of the experts' cache that are expected while the given number
-// of sequences hold so many tokens each. The plan itself expects an eighth of the KV cache of one sequence
-// to be in use. Any goroutine may call it.
+// PlanWith returns the plan with the hit rate of the expert cache that is expected while the
+// given number of sequences hold the given number of tokens each. The plan itself expects an
+// eighth of the KV cache of one sequence to be in use. PlanWith is safe for concurrent use.
 func (m *Model) PlanWith(sequences, tokens int) devicemap.Plan {
 	if m.cache == nil || m.options.kvUsual == 0 {
 		return m.plan
@@ -49,9 +50,9 @@ func (m *Model) PlanWith(sequences, tokens int) devicemap.Plan {
 	return m.plan.LendingLess(used-m.options.kvUsual, m.options.expertHits())
 }
 
-// ExpectedMemory returns the bytes that the plan expects in memory while one request runs, without the
-// runtime and what requests themselves hold: matrices that would stream keep what requests leave unused of their
-// memory. Any goroutine may call it.
+// ExpectedMemory returns the bytes that the plan expects in memory while one request runs,
+// without the runtime and the request itself. It includes memory for requests that is lent to
+// matrices. It is safe for concurrent use.
 func (m *Model) ExpectedMemory() int64 {
 	host := m.plan.Device(devicemap.CPU)
 	expected := host.Used() - host.RequestBytes - host.RuntimeBytes
@@ -61,7 +62,7 @@ func (m *Model) ExpectedMemory() int64 {
 	return expected
 }
 
-// planOf returns the plan of a map that the user made.
+// planOf returns the plan of a device map that the user made.
 func (m *Model) planOf(devices devicemap.Map) (devicemap.Plan, error) {
 	if p := m.options.planned; p != nil && p.Map.String() == devices.String() {
 		return *p, nil

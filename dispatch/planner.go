@@ -8,17 +8,19 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// A Planner plans one model several times: for other limits, numbers of sequences or formats. It keeps what these plans have
-// in common, so that each after the first takes a fraction of the time of [Plan]. One goroutine may use it at a time.
+// A Planner plans one model several times, with other limits, numbers of sequences or formats. It
+// caches what these plans have in common, so that each plan after the first takes a fraction of
+// the time of [Plan]. It is not safe for concurrent use.
 type Planner struct {
 	skeleton *meta.Model
-	program  *nn.Program // nil before it is needed
+	program  *nn.Program // nil until first used
 	sizers   *sizers
-	runtime  int64               // see runtimeBytes; 0 before it is needed
-	layouts  []*devicemap.Layout // the latest last
+	runtime  int64               // see runtimeBytes; 0 until first used
+	layouts  []*devicemap.Layout // latest last
 }
 
-// mostLayouts bounds the layouts that a Planner keeps: of a model's weights as stored, coded and in two formats.
+// mostLayouts is the maximum number of layouts that a Planner caches: of a model's weights as
+// stored, coded and in two formats.
 const mostLayouts = 4
 
 // NewPlanner returns a Planner of skeleton, which must not change.
@@ -29,7 +31,7 @@ func NewPlanner(skeleton *meta.Model) *Planner {
 // Skeleton returns the model that p plans.
 func (p *Planner) Skeleton() *meta.Model { return p.skeleton }
 
-// Plan is the function [Plan] for the Planner's model.
+// Plan is like the function [Plan] for the Planner's model.
 func (p *Planner) Plan(o Options) (devicemap.Plan, Options, error) {
 	if p.skeleton == nil {
 		return devicemap.Plan{}, o, errors.New("dispatch: plan: got a nil skeleton")

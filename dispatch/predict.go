@@ -14,29 +14,32 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// MachineSpeed has the rates of a machine with the threads that compute. 0 means unknown.
+// MachineSpeed holds the rates of a machine with its compute threads. 0 means unknown.
 type MachineSpeed struct {
 	MemoryBytes float64 `json:"memory_bytes_per_second"` // read from memory
-	DiskBytes   float64 `json:"disk_bytes_per_second"`   // read from the checkpoint's files, past the page cache
-	// Operations are multiplications and additions of tokens of a prompt with weights of 32 and of 16 bits, and with weights
-	// that are converted to blocks of 8 or 4 bits. The latter have the rate of 32 bits if Operations8 is 0.
+	DiskBytes   float64 `json:"disk_bytes_per_second"`   // read from the checkpoint's files, bypassing the page cache
+	// Operations32 and Operations16 are multiply-adds of prompt tokens with weights of 32 and of
+	// 16 bits. Operations8 is the rate with weights converted to blocks of 8 or 4 bits; if it is
+	// 0, these have the rate of 32 bits.
 	Operations32 float64 `json:"operations_32_bit_per_second"`
 	Operations16 float64 `json:"operations_16_bit_per_second"`
 	Operations8  float64 `json:"operations_8_bit_per_second"`
-	// Products32, Products16 and Products8 are the same rates by the number of tokens, which ascends, with weights that come
-	// from memory. If they are empty, products of any number of tokens have the rates above.
+	// Products32, Products16 and Products8 are the same rates by the number of tokens, in
+	// ascending order, with weights that are read from memory. If they are empty, products of any
+	// number of tokens have the rates above.
 	Products32 []ProductSpeed `json:"products_32_bit"`
 	Products16 []ProductSpeed `json:"products_16_bit"`
 	Products8  []ProductSpeed `json:"products_8_bit"`
-	// Floats is the number of float32 per second that operations besides products read and write, and OperationSeconds the time that
-	// an operation takes whatever its size.
+	// Floats is the number of float32 values per second that operations other than products read
+	// and write. OperationSeconds is the fixed time of an operation, whatever its size.
 	Floats           float64 `json:"floats_per_second"`
 	OperationSeconds float64 `json:"operation_seconds"`
 }
 
-// Probe measures the machine with o's threads and kernels. It takes 0.8 seconds and at most memory
-// bytes; with less than 32 MiB the speed of memory stays unknown, and the rates of products by tokens with it. It measures the disk by reading
-// files of the checkpoint, which may be nil. o.Ledger counts the memory.
+// Probe measures the machine with o's threads and kernels. It takes 0.8 seconds and at most
+// memory bytes. With less than 32 MiB, the speed of memory and the rates of products by tokens
+// stay unknown. It measures the disk by reading files of the checkpoint, which may be nil.
+// o.Ledger counts the memory.
 func Probe(ctx context.Context, o Options, checkpoint *loader.Checkpoint, memory int64) (MachineSpeed, error) {
 	var ledger *hostmem.Ledger
 	if o.Ledger != nil {
@@ -64,7 +67,7 @@ func Probe(ctx context.Context, o Options, checkpoint *loader.Checkpoint, memory
 	return s, nil
 }
 
-// filesOf returns the paths of a checkpoint's files, of which there are none in memory.
+// filesOf returns the paths of a checkpoint's files. Files in memory have none.
 func filesOf(checkpoint *loader.Checkpoint) (files []string) {
 	if checkpoint == nil {
 		return nil
@@ -77,15 +80,15 @@ func filesOf(checkpoint *loader.Checkpoint) (files []string) {
 	return files
 }
 
-// Probe measures the machine with the threads and kernels of m and the disk of its checkpoint. Any
-// goroutine may call it. A pass that runs meanwhile is slower, and lowers the result.
+// Probe measures the machine with the threads and kernels of m and the disk of its checkpoint. A
+// pass that runs meanwhile is slower and lowers the result. Probe is safe for concurrent use.
 func (m *Model) Probe(ctx context.Context, memory int64) (MachineSpeed, error) {
 	return Probe(ctx, m.options, m.checkpoint, memory)
 }
 
-// ProbeDisk returns the bytes per second at which the disk that holds folder is read. It takes the
-// rate that an earlier measurement stored in folder, or measures for 320 ms with a temporary file of
-// 64 MiB and stores the result. It creates the folder.
+// ProbeDisk returns the read rate of the disk that holds folder, in bytes per second. It returns
+// the rate that an earlier measurement stored in folder. Otherwise it measures for 320 ms with a
+// temporary file of 64 MiB and stores the result. It creates the folder.
 func ProbeDisk(ctx context.Context, folder string) (float64, error) {
 	if kept := probe.KeptDisk(folder, folder); kept != nil {
 		return kept.BytesPerSecond, nil
@@ -97,18 +100,18 @@ func ProbeDisk(ctx context.Context, folder string) (float64, error) {
 	return r.BytesPerSecond, probe.KeepDisk(folder, r)
 }
 
-// predictedPrompt is the prompt of FirstTokenSeconds, in tokens.
+// predictedPrompt is the prompt length for FirstTokenSeconds, in tokens.
 const predictedPrompt = 8
 
-// Predict estimates how fast skeleton runs on a machine of speed s with the given plan. dtype is that
-// of the plan's policy: "" for the stored dtype, or the format that weights are converted to. If a
-// device has no measured speed, only DiskBytesPerToken is set.
+// Predict estimates how fast skeleton runs on a machine of speed s with the given plan. dtype is
+// that of the plan's policy: "" for the stored dtype, or the format that weights are converted
+// to. If a device has no measured speed, only DiskBytesPerToken is set.
 //
-// The disk bounds loading. The first token reads the weights that the prompt touches from disk, then
-// computes. A later token takes as long as the slower of two that overlap: computing, which waits for
-// memory, and reading the weights that stream from disk; then the experts that are missing are read.
-// Reading the KV cache is not counted. Experts multiply few tokens each, so they have the rate of few
-// tokens if s has rates by tokens.
+// Loading is bounded by the disk. The first token reads the weights that the prompt uses from the
+// disk, then computes. For a later token, computing, which is bounded by memory, overlaps with
+// reading streamed weights from the disk: the slower of the two counts. Reads of missing experts
+// are added. Reading the KV cache is not counted. Experts multiply few tokens each, so they have
+// the rate of few tokens if s has rates by tokens.
 func Predict(skeleton *meta.Model, plan devicemap.Plan, dtype string, s MachineSpeed) ModelSpeed {
 	disk := float64(plan.DiskBytesPerToken)
 	out := ModelSpeed{DiskBytesPerToken: &disk}
@@ -129,13 +132,14 @@ func Predict(skeleton *meta.Model, plan devicemap.Plan, dtype string, s MachineS
 // A Run describes requests whose speed [PredictRun] predicts.
 type Run struct {
 	PromptTokens int // of each sequence
-	BatchTokens  int // the most tokens of one pass
+	BatchTokens  int // maximum number of tokens in a pass
 	Sequences    int // that generate together
 }
 
-// PredictRun estimates how fast requests run on a model whose cpu tier is in memory: the time from
-// the start of a prompt to its first token, the tokens per second of all sequences together, and the
-// bytes that one pass for all of them reads from the disk. LoadSeconds is unknown.
+// PredictRun estimates how fast requests run on a model whose cpu tier is in memory. It sets the
+// time from the start of a prompt to its first token, the tokens per second of all sequences
+// together, and the bytes that one pass for all of them reads from the disk. LoadSeconds is
+// unknown.
 func PredictRun(skeleton *meta.Model, plan devicemap.Plan, dtype string, s MachineSpeed, r Run) ModelSpeed {
 	m, ok := newCostModel(skeleton, plan, dtype, s)
 	if !ok {
@@ -164,13 +168,13 @@ type costModel struct {
 	plan     devicemap.Plan
 	speed    MachineSpeed
 	dtype    string
-	weights  float64 // that a pass of one token reads, wherever they are
-	streamed float64 // of these, what every pass reads from the disk
-	elements float64 // of weights
+	weights  float64 // that a pass of one token reads, from any tier
+	streamed float64 // the part that every pass reads from the disk
+	elements float64 // number of weights
 	rate     float64 // operations per second
 	load     workload
-	products []ProductSpeed // of weights as they are in memory
-	kind     float64        // bytes of one of the weights of products
+	products []ProductSpeed // rates with weights in the format that they have in memory
+	kind     float64        // bytes per weight of the measured products
 }
 
 // newCostModel returns false if a device has no measured speed.
@@ -200,9 +204,9 @@ func newCostModel(skeleton *meta.Model, plan devicemap.Plan, dtype string, s Mac
 	return m, true
 }
 
-// missed is the size of the experts that a pass of n tokens reads from the disk. The cache holds those that are
-// requested most, so more tokens request more of the others: each token requests each of these with the same
-// probability.
+// missed returns the size of the experts that a pass of n tokens reads from the disk. The cache
+// holds the experts that are requested most, so more tokens request more of the others. It
+// assumes that each token requests each of the others with the same probability.
 func (m *costModel) missed(n int) float64 {
 	one := (1 - m.plan.ExpertHitRate) * float64(m.plan.ExpertBytesPerToken)
 	others := max(one, float64(m.plan.UncachedExpertBytes()))
@@ -212,12 +216,12 @@ func (m *costModel) missed(n int) float64 {
 	return others * (1 - math.Pow(1-one/others, float64(n)))
 }
 
-// touched is the size of the weights that a pass of n tokens reads, wherever they are.
+// touched returns the size of the weights that a pass of n tokens reads, from any tier.
 func (m *costModel) touched(n int) float64 {
 	return m.weights + experts(m.skeleton, n)*scale(m.skeleton, m.dtype)
 }
 
-// compute is the time to compute a pass with weights in memory.
+// compute returns the time to compute a pass with weights in memory.
 func (m *costModel) compute(p tokenPass) *float64 {
 	if seconds, ok := m.byTokens(p); ok {
 		return known(seconds)
@@ -225,7 +229,7 @@ func (m *costModel) compute(p tokenPass) *float64 {
 	return slower(quotient(m.touched(p.tokens), m.speed.MemoryBytes), quotient(2*m.elements*float64(p.tokens), m.rate))
 }
 
-// byTokens is compute from rates of products by their tokens. ok is false if these are unknown.
+// byTokens is compute with rates by the number of tokens. ok is false if these are unknown.
 func (m *costModel) byTokens(p tokenPass) (seconds float64, ok bool) {
 	if m.speed.MemoryBytes <= 0 {
 		return 0, false
@@ -234,7 +238,8 @@ func (m *costModel) byTokens(p tokenPass) (seconds float64, ok bool) {
 	return m.load.seconds(&m.speed, &rates, p)
 }
 
-// decode is the time to compute a pass in which n sequences generate a token each, with weights in memory.
+// decode returns the time to compute a pass in which n sequences generate a token each, with
+// weights in memory.
 func (m *costModel) decode(n int) *float64 {
 	if seconds, ok := m.byTokens(tokenPass{tokens: n, logits: n}); ok {
 		return known(seconds)
@@ -242,9 +247,8 @@ func (m *costModel) decode(n int) *float64 {
 	return quotient(m.touched(n)-m.missed(n), m.speed.MemoryBytes)
 }
 
-// step is the time of a pass in which n sequences generate a token each. Weights that stream are
-// read ahead while others compute. Experts that are missing are known only after their router has
-// run.
+// step returns the time of a pass in which n sequences generate a token each. Streamed weights
+// are read ahead while others compute. Missing experts are known only after their router has run.
 func (m *costModel) step(n int) *float64 {
 	ahead := slower(m.decode(n), quotient(m.streamed, m.speed.DiskBytes))
 	wait := quotient(m.missed(n), m.speed.DiskBytes)
@@ -254,7 +258,7 @@ func (m *costModel) step(n int) *float64 {
 	return known(*ahead + *wait)
 }
 
-// quotient returns amount ÷ rate, 0 for no amount, and nil for an unknown rate.
+// quotient returns amount ÷ rate. It returns 0 if amount is 0, and nil if the rate is unknown.
 func quotient(amount, rate float64) *float64 {
 	switch {
 	case amount == 0:
@@ -265,7 +269,7 @@ func quotient(amount, rate float64) *float64 {
 	return known(amount / rate)
 }
 
-// slower returns the longer of two times that overlap, nil if one is unknown.
+// slower returns the longer of two times that overlap, or nil if one is unknown.
 func slower(a, b *float64) *float64 {
 	if a == nil || b == nil {
 		return nil
@@ -273,9 +277,9 @@ func slower(a, b *float64) *float64 {
 	return known(max(*a, *b))
 }
 
-// BytesPerToken returns the bytes of weights that a pass of one token reads, on any tier: all but
-// the rows of embedding tables that it does not look up, and the experts that it does not choose.
-// dtype is as in [devicemap.Policy], or the format that weights are converted to.
+// BytesPerToken returns the bytes of weights that a pass of one token reads, from any tier. It
+// excludes the rows of embedding tables that are not looked up and the experts that are not
+// selected. dtype is as in [devicemap.Policy], or the format that weights are converted to.
 func BytesPerToken(skeleton *meta.Model, dtype string) (int64, error) {
 	policy := devicemap.Policy{Kind: devicemap.Manual, Pins: everywhere(devicemap.Disk), DType: dtype}
 	if f, ok := quantized(dtype); ok {
@@ -285,8 +289,8 @@ func BytesPerToken(skeleton *meta.Model, dtype string) (int64, error) {
 	return plan.DiskBytesPerToken, err
 }
 
-// experts is how many more bytes of experts a prompt of n tokens reads than one token, as stored,
-// if routers choose evenly.
+// experts returns how many more bytes of experts a prompt of n tokens reads than one token, as
+// stored. It assumes that routers choose uniformly.
 func experts(skeleton *meta.Model, n int) float64 {
 	more := 0.0
 	for bytes, one := range mixtures(skeleton) {
@@ -295,7 +299,8 @@ func experts(skeleton *meta.Model, n int) float64 {
 	return more
 }
 
-// mixtures iterates over the sizes of the stacks of experts, and the share that one token selects.
+// mixtures iterates over the stacks of experts: their sizes, and the share that one token
+// selects.
 func mixtures(skeleton *meta.Model) iter.Seq2[float64, float64] {
 	return func(yield func(float64, float64) bool) {
 		for _, m := range skeleton.Root.Walk() {
@@ -316,7 +321,7 @@ func mixtures(skeleton *meta.Model) iter.Seq2[float64, float64] {
 	}
 }
 
-// bytesOfWeight is the mean size of one weight of the matrices.
+// bytesOfWeight returns the mean size of one weight of the matrices.
 func bytesOfWeight(skeleton *meta.Model, dtype string) float64 {
 	size := storedBytes(skeleton)
 	if f, ok := quantized(dtype); ok && f.Row().Exact {
@@ -330,8 +335,8 @@ func bytesOfWeight(skeleton *meta.Model, dtype string) float64 {
 	return size
 }
 
-// storedBytes is the mean size of one weight of the matrices as the checkpoint stores them, codes
-// with their scales.
+// storedBytes returns the mean size of one weight of the matrices as the checkpoint stores them,
+// including scales.
 func storedBytes(skeleton *meta.Model) float64 {
 	var bytes, elements int64
 	for _, p := range skeleton.Root.AllParams() {
@@ -345,7 +350,7 @@ func storedBytes(skeleton *meta.Model) float64 {
 	return float64(bytes) / float64(elements)
 }
 
-// scale is the size of weights loaded as dtype, over their stored size.
+// scale returns the size of weights loaded as dtype divided by their stored size.
 func scale(skeleton *meta.Model, dtype string) float64 {
 	return bytesOfWeight(skeleton, dtype) / storedBytes(skeleton)
 }

@@ -10,7 +10,8 @@ import (
 // Quantized returns Options.Quantize: the format that the model's weights are converted to, or QuantNone.
 func (m *Model) Quantized() meta.QuantFormat { return m.options.Quantize }
 
-// checkQuantize rejects plans with converted weights on the disk without a folder for them, and with coded ones on GPUs.
+// checkQuantize returns an error for a plan with converted weights on the disk and no folder for
+// them, or with coded weights on GPUs.
 func checkQuantize(skeleton *meta.Model, plan *devicemap.Plan, o *Options) error {
 	loaded := o.loadedBytes(skeleton)
 	if o.Quantize != meta.QuantNone && len(loaded) == 0 {

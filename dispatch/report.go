@@ -7,43 +7,46 @@ import (
 	"github.com/heftai/heft/devicemap"
 )
 
-// A Report is a plan with predicted and measured speeds. Its JSON is that of `serve plan --json` and
-// GET /plan.
+// A Report is a plan with predicted and measured speeds. `serve plan --json` and GET /plan return
+// its JSON.
 type Report struct {
 	Plan      devicemap.Plan
 	Predicted ModelSpeed
 	Measured  ModelSpeed
-	// KVTokens is the number of tokens that the KV cache of the plan holds, and MaxModelLen that of
-	// the longest request, for which the cache takes memory from weights. 0 if unknown.
+	// KVTokens is the number of tokens that the KV cache of the plan holds. MaxModelLen is the
+	// maximum number of tokens of a request, for which the cache takes memory from weights. 0
+	// means unknown.
 	KVTokens, MaxModelLen int
-	// FitsWith has changes that would keep all weights in memory. It is nil if the plan does that,
-	// or if none are known.
+	// FitsWith has changes that would keep all weights in memory. It is nil if the plan keeps
+	// them there, or if no such changes are known.
 	FitsWith *Fit
 	// Helps are changes that are predicted to make the model faster; see [WhatHelps].
 	Helps []Help
-	// Routing are the hits of a recorded routing by size of the experts' cache; see [Routing.Curve].
+	// Routing holds the hit rates of a recorded routing by size of the expert cache; see
+	// [Routing.Curve].
 	Routing []RoutingHits
 	// Probed are the machine's speeds that Predicted was computed from; nil if they are unknown.
 	Probed *MachineSpeed
 	// Coding is set if the plan codes weights.
 	Coding *Coding
-	// SelfDraft is the requested self-draft of the model, even if the plan declines it; nil without one.
+	// SelfDraft is the requested self-draft of the model, even if the plan rejects it; nil if
+	// none was requested.
 	SelfDraft *SelfDraft
-	// DeviceUse is [Model.DeviceUse], for the plan of a model that is loaded.
+	// DeviceUse is the result of [Model.DeviceUse] if the model is loaded.
 	DeviceUse []DeviceUse
 }
 
-// ModelSpeed is how fast a model runs, predicted by [Predict] or measured by [Model.Measured]. nil
+// ModelSpeed is the speed of a model, predicted by [Predict] or measured by [Model.Measured]. nil
 // means unknown.
 type ModelSpeed struct {
 	// LoadSeconds is the time to read the cpu tier into memory.
 	LoadSeconds *float64 `json:"load_seconds"`
-	// FirstTokenSeconds is the time from the start of the first prompt, with no weight in memory,
-	// to its first token. A prediction is for a prompt of 8 tokens.
+	// FirstTokenSeconds is the time from the start of the first prompt to its first token, with
+	// no weight in memory at the start. A prediction is for a prompt of 8 tokens.
 	FirstTokenSeconds *float64 `json:"first_token_seconds"`
-	// TokensPerSecond is the rate of one sequence that generates.
+	// TokensPerSecond is the generation rate of one sequence.
 	TokensPerSecond *float64 `json:"tokens_per_second"`
-	// DiskBytesPerToken is what a decoding pass reads from the disk tier.
+	// DiskBytesPerToken counts the bytes that a decoding pass reads from the disk tier.
 	DiskBytesPerToken *float64 `json:"disk_bytes_per_token"`
 }
 
@@ -60,7 +63,7 @@ func NewReport(plan devicemap.Plan) *Report {
 	return &Report{Plan: plan, Predicted: ModelSpeed{DiskBytesPerToken: &disk}}
 }
 
-// MarshalJSON adds predicted and measured to the plan's own fields.
+// MarshalJSON adds the report's fields to the plan's own fields.
 func (r *Report) MarshalJSON() ([]byte, error) {
 	plan, err := json.Marshal(r.Plan)
 	if err != nil {

@@ -2,9 +2,9 @@ package dispatch
 
 import "context"
 
-// restart computes a sequence again if its keys are not valid at the length that it grows to, as
-// with longrope: all its tokens pass the model again, for that length. The row's own tokens follow
-// in the current pass.
+// restart recomputes a sequence if its cached keys are not valid for the length that it grows to,
+// as with longrope. All its earlier tokens are computed again for the new length. The row's own
+// tokens follow in the current pass.
 func (m *Model) restart(ctx context.Context, r *BatchRow) error {
 	s := r.Sequence
 	total := max(r.PromptLen, s.Len()+len(r.Tokens))

@@ -13,16 +13,17 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// A Routing is a recorded routing of a mixture of experts: which experts each pass requested. Plans
-// use it to predict the hits of the experts' cache; see [Options].Routing. Any goroutine may use it.
+// A Routing is a recorded routing of a MoE model: which experts each pass requested. Plans
+// predict the hit rate of the expert cache from it; see [Options].Routing. It is safe for
+// concurrent use.
 type Routing struct{ trace *policy.Trace }
 
-// maxRecorded is the number of requested experts that a recording holds: 8 MiB of memory, and a file of
-// 2 MiB. A token of a model with 60 layers of which it requests 8 experts each takes 480.
+// maxRecorded is the maximum number of requested experts in a recording: 8 MiB of memory, and a
+// file of 2 MiB. A token of a model with 60 layers and 8 experts per layer takes 480.
 const maxRecorded = 1 << 20
 
-// RecordRouting records from now on which experts passes request, up to a fixed number. It must not be
-// called during a pass. It fails if the model has no routed experts.
+// RecordRouting starts to record the experts that passes request, up to a fixed number. It must
+// not be called during a pass. It returns an error if the model has no routed experts.
 func (m *Model) RecordRouting() error {
 	layers := expertLayers(m.skeleton)
 	if len(layers) == 0 {
@@ -33,8 +34,9 @@ func (m *Model) RecordRouting() error {
 	return nil
 }
 
-// Routing ends the recording and returns it. It must not be called during a pass. It fails if nothing
-// was recorded. It replays the recording some 30 times, which takes a second for a thousand tokens.
+// Routing ends the recording and returns it. It must not be called during a pass. It returns an
+// error if nothing was recorded. It replays the recording about 30 times, which takes a second
+// for a thousand tokens.
 func (m *Model) Routing() (*Routing, error) {
 	m.weights.RecordExperts(nil)
 	if m.recording == nil {
@@ -56,8 +58,8 @@ func (r *Routing) Save(path string) error {
 	return nil
 }
 
-// ReadRouting reads a file of [Routing.Save] for skeleton. It fails if the file is damaged or is that
-// of a model with other layers of experts.
+// ReadRouting reads a file of [Routing.Save] for skeleton. It returns an error if the file is
+// damaged or if the model that was recorded has other layers of experts.
 func ReadRouting(path string, skeleton *meta.Model) (*Routing, error) {
 	b, err := smallfile.Read(path, policy.MaxBytes)
 	if err != nil {
@@ -80,7 +82,7 @@ func ReadRouting(path string, skeleton *meta.Model) (*Routing, error) {
 	return &Routing{trace}, nil
 }
 
-// RoutingFile returns the path at which the routing of models of this shape is kept in folder.
+// RoutingFile returns the path in folder of the stored routing of models with this shape.
 func RoutingFile(folder string, skeleton *meta.Model) string {
 	h := sha256.New()
 	for path, p := range skeleton.Root.AllParams() {
@@ -92,17 +94,18 @@ func RoutingFile(folder string, skeleton *meta.Model) string {
 // Passes returns the number of passes that were recorded.
 func (r *Routing) Passes() int { return len(r.trace.Steps) / len(r.trace.Layers) }
 
-// RoutingHits are the shares of requested experts that caches of one size hold, by policy.
+// RoutingHits holds, for one cache size, the share of requested experts that the cache holds
+// under each policy.
 type RoutingHits struct {
 	CacheBytes int64   `json:"cache_bytes"`
-	Share      float64 `json:"share"` // of all experts, for which the cache has room
+	Share      float64 `json:"share"` // size of the cache as a share of all experts
 	LRU        float64 `json:"lru"`
 	Heft       float64 `json:"heft"`
-	Belady     float64 `json:"belady"` // which knows the future: no policy has more
+	Belady     float64 `json:"belady"` // knows the future: no policy has more hits
 }
 
-// Hits replays the recording in a cache of the given size in bytes. It counts single tokens in a filled cache: no
-// prompts, and not the first quarter.
+// Hits replays the recording in a cache of the given size in bytes. It counts single tokens with
+// a full cache: it skips prompts and the first quarter.
 func (r *Routing) Hits(cacheBytes int64) RoutingHits {
 	var bytes int64
 	experts := 0
@@ -118,7 +121,7 @@ func (r *Routing) Hits(cacheBytes int64) RoutingHits {
 		Belady: policy.Steady(r.trace, policy.Belady, slots)}
 }
 
-// routingShares are the sizes of caches of [Routing.Curve].
+// routingShares are the cache sizes of [Routing.Curve].
 var routingShares = []float64{0.02, 0.04, 0.06, 0.08, 0.12, 0.16, 0.24, 0.32, 0.5, 0.75, 1}
 
 // Curve replays the recording in caches of several sizes.
@@ -134,8 +137,8 @@ func (r *Routing) Curve() []RoutingHits {
 	return list
 }
 
-// expertLayers returns the layers of routed experts in the order in which a pass requests them, with
-// the stored size of an expert.
+// expertLayers returns the layers of routed experts in the order in which a pass requests them,
+// with the stored size of an expert.
 func expertLayers(skeleton *meta.Model) (layers []policy.Layer) {
 	for _, m := range skeleton.Root.Walk() {
 		spec, ok := m.Spec.(*meta.MoESpec)
@@ -153,7 +156,7 @@ func expertLayers(skeleton *meta.Model) (layers []policy.Layer) {
 	return layers
 }
 
-// expertHits returns the predicted share of hits by the share of experts that a cache has room for.
+// expertHits returns the predicted hit rate by the share of experts that a cache has room for.
 func (o *Options) expertHits() func(share float64) float64 {
 	if o.Routing == nil {
 		return usualCurve.Hits

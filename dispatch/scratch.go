@@ -10,10 +10,11 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// The activations of a model are two memories: what its rules keep from one operation to the next, and
-// what the operations of the cpu take while they run. Plans count both, see [cpu.Sizer].
+// The activations of a model are two memories: values that the model's rules keep from one
+// operation to the next, and scratch memory of the cpu's operations while they run. Plans count
+// both, see [cpu.Sizer].
 
-// sizers tell what operations take, by the variant of the kernels.
+// sizers return the scratch memory of operations, by the variant of the kernels.
 type sizers struct {
 	sync.Mutex
 	known map[string]*cpu.Sizer
@@ -21,7 +22,8 @@ type sizers struct {
 
 func newSizers() *sizers { return &sizers{known: map[string]*cpu.Sizer{}} }
 
-// of returns the sizer of a variant, or nil if the processor lacks it. It needs the lock.
+// of returns the sizer of a variant, or nil if the processor lacks the variant. The caller holds
+// the lock.
 func (s *sizers) of(variant string) *cpu.Sizer {
 	if s.known[variant] == nil {
 		z, err := cpu.NewSizer(variant)
@@ -33,7 +35,7 @@ func (s *sizers) of(variant string) *cpu.Sizer {
 	return s.known[variant]
 }
 
-// scratches remembers what passes of a plan take, because a plan asks for many sizes.
+// scratches caches the scratch memory of passes, because a plan asks for many sizes.
 type scratches struct {
 	*sizers
 	passes  map[scratchKey]threadScratch
@@ -45,7 +47,7 @@ func newScratches(s *sizers) *scratches {
 	return &scratches{s, map[scratchKey]threadScratch{}, map[demandKey]*nn.Demand{}}
 }
 
-// threadScratch is the scratch memory for so many threads.
+// threadScratch is the scratch memory for a number of threads.
 type threadScratch struct {
 	cpu.Scratch
 	threads int
@@ -67,15 +69,15 @@ type demandKey struct {
 	adapters bool
 }
 
-// activationBytes returns the memory of activations for passes within limits.
+// activationBytes returns the memory of activations for passes within the limits l.
 func (o *Options) activationBytes(skeleton *meta.Model, program *nn.Program, l nn.Limits) int64 {
 	rules := int64(hostmem.Up(int(program.ScratchBytes(l)), os.Getpagesize()))
 	s := o.scratch(skeleton, program, l)
 	return rules + s.Bytes(s.threads)
 }
 
-// scratch returns what operations of passes within limits take at most. If the processor lacks the variant of the kernels, it
-// is nothing; [New] complains of that.
+// scratch returns the maximum scratch memory of operations in passes within the limits l. It is
+// zero if the processor lacks the variant of the kernels; [New] returns an error for that.
 func (o *Options) scratch(skeleton *meta.Model, program *nn.Program, l nn.Limits) threadScratch {
 	key := scratchKey{demandKey: o.demandKey(program), variant: o.Variant, limits: l, context: o.Context, threads: o.Threads, kv: o.KVDType, least: o.leastScratch}
 	if o.scratches == nil {
@@ -106,7 +108,7 @@ func (o *Options) demandKey(program *nn.Program) demandKey {
 	return demandKey{program, o.loadedAs(), len(o.Adapters) > 0 || o.AdapterMemory > 0}
 }
 
-// demand is what passes ask of a backend.
+// demand returns what passes require of a backend.
 func (o *Options) demand(skeleton *meta.Model, program *nn.Program) *nn.Demand {
 	loaded, key := o.loadedBytes(skeleton), o.demandKey(program)
 	return program.Demand(func(p *meta.Param) meta.QuantFormat {
@@ -117,7 +119,7 @@ func (o *Options) demand(skeleton *meta.Model, program *nn.Program) *nn.Demand {
 	}, key.adapters)
 }
 
-// gpuOwnBytes is what the kernels of a GPU take at most beside tensors.
+// gpuOwnBytes returns the maximum memory that the kernels of a GPU take in addition to tensors.
 func (o *Options) gpuOwnBytes(skeleton *meta.Model, program *nn.Program) int64 {
 	tier := o.gpuTier()
 	if tier.own == nil {

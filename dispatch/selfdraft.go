@@ -11,19 +11,22 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// A SelfDraft is a draft of a model by itself: weights that the model has in memory as stored are used there, in one
-// memory, and those that it streams from the disk have converted copies in memory, in the format of
-// Options.Quantize. It guesses the model's next tokens without reading the disk. Where nothing streams, it has copies of
-// all, as they are read faster.
+// A SelfDraft is a draft of a model by itself, for speculative decoding. It shares the weights
+// that the model has in memory as stored. For weights that the model streams from the disk, it
+// has converted copies in memory, in the format of Options.Quantize. It predicts the model's next
+// tokens without reading the disk. If nothing streams, it has copies of all weights, which are
+// faster to read.
 type SelfDraft struct {
-	Bytes int64 `json:"bytes"` // of memory that it takes in addition to the model
-	// DiskBytes is what the model reads from the disk for a token with the draft, and DiskBytesAlone without it.
+	Bytes int64 `json:"bytes"` // memory that it takes in addition to the model
+	// DiskBytes is the number of bytes that the model reads from the disk per token with the
+	// draft, and DiskBytesAlone without it.
 	DiskBytes      int64 `json:"disk_bytes_per_token"`
 	DiskBytesAlone int64 `json:"disk_bytes_per_token_alone"`
-	OnDisk         bool  `json:"-"` // weights are on the disk with the draft, so the model has use for its memory
-	// NoRoom says that the draft leaves the model less of the limit than its minimum.
+	OnDisk         bool  `json:"-"` // some weights are on the disk with the draft, so the model could use the draft's memory
+	// NoRoom reports that the draft leaves the model less memory than its minimum.
 	NoRoom bool `json:"no_room,omitempty"`
-	// FullBytes is Bytes if the whole model or no part of it is in memory: the draft then has copies of all weights.
+	// FullBytes is the value of Bytes if the whole model or no part of it is in memory. The draft
+	// then has copies of all weights.
 	FullBytes int64 `json:"-"`
 
 	options Options
@@ -31,12 +34,15 @@ type SelfDraft struct {
 	lent    map[*meta.Param]bool
 }
 
-// PlanSelfDraft plans a model and a draft of the model by itself within one memory limit. draft are the options of
-// the draft. within returns the options of the model for the case that the draft takes so many bytes of the limit. It
-// is called several times: the less of the model is in memory, the more the draft takes, about a quarter of the weights
-// that stream. PlanSelfDraft returns the plan that keeps most of the model in memory, the options that belong to it, and
-// the draft. It fails if the model cannot be planned, or if the draft alone exceeds the limit. With StrictMemory it also
-// fails if the draft leaves the model less than its minimum, and returns a draft with NoRoom. It reads no weight.
+// PlanSelfDraft plans a model and its self-draft within one memory limit. draft are the options
+// of the draft. within returns the options of the model if the draft takes the given bytes of the
+// limit. It is called several times: the less of the model is in memory, the more the draft
+// takes, about a quarter of the weights that stream. PlanSelfDraft returns the plan that keeps
+// most of the model in memory, its options, and the draft. It reads no weight.
+//
+// PlanSelfDraft returns an error if the model cannot be planned, or if the draft alone exceeds
+// the limit. With StrictMemory it also returns an error if the draft leaves the model less than
+// its minimum, together with a draft that has NoRoom set.
 func PlanSelfDraft(skeleton *meta.Model, draft Options, within func(bytes int64) Options) (devicemap.Plan, Options, *SelfDraft, error) {
 	draft.DeviceMap = devicemap.Policy{Kind: devicemap.Manual, Pins: devicemap.NewMap(devicemap.Entry{Device: devicemap.CPU})}
 	planner := NewPlanner(skeleton)
@@ -86,9 +92,9 @@ func PlanSelfDraft(skeleton *meta.Model, draft Options, within func(bytes int64)
 	return plan, o, d, nil
 }
 
-// Needs returns the speedup that guesses must bring so that the draft pays. It is the ratio of the bytes that the
-// model reads from the disk for a token with the draft to those without it: at least 1, and infinite if nothing
-// streams without the draft.
+// Needs returns the minimum speedup that the draft's guesses must bring so that the draft pays.
+// It is the bytes that the model reads from the disk per token with the draft, divided by those
+// without it. It is at least 1, and infinite if nothing streams without the draft.
 func (d *SelfDraft) Needs() float64 {
 	switch {
 	case d.DiskBytes <= d.DiskBytesAlone:
@@ -99,14 +105,15 @@ func (d *SelfDraft) Needs() float64 {
 	return float64(d.DiskBytes) / float64(d.DiskBytesAlone)
 }
 
-// AssumedRight is the share of a draft's guesses that plans assume to be right. Trained models had 0.76 to 0.82.
+// AssumedRight is the share of a draft's guesses that plans assume to be right. With trained
+// models it was 0.76 to 0.82.
 const AssumedRight = 0.6
 
-const mostGuesses = 15 // that a pass verifies of a sequence
+const mostGuesses = 15 // maximum per sequence that a pass verifies
 
-// Gain returns the speedup that the draft brings if the share right of its guesses, from 0 to 1, is right. It
-// counts the bytes that are read from the disk and not the time that the draft computes. Below 1 the draft does not
-// pay.
+// Gain returns the speedup with the draft if the share right of its guesses, from 0 to 1, is
+// right. It counts the bytes that are read from the disk, but not the time that the draft
+// computes. The draft does not pay if Gain is below 1.
 func (d *SelfDraft) Gain(right float64) float64 {
 	tokens, p := 0.0, 1.0
 	for range mostGuesses + 1 {
@@ -115,9 +122,9 @@ func (d *SelfDraft) Gain(right float64) float64 {
 	return tokens / d.Needs()
 }
 
-// lendable are the weights that a draft uses in the memory of the model with the given plan, and the bytes that they
-// would take in the draft's own. Those of a model that converts or codes its weights are not borrowed, nor is a part of a
-// stack of experts.
+// lendable returns the weights that a draft shares with the model of the given plan, and the
+// bytes that they would take in the draft's own memory. It shares no weights of a model that
+// converts or codes its weights, and no part of a stack of experts.
 func lendable(skeleton *meta.Model, plan *devicemap.Plan, o, draft *Options) (map[*meta.Param]bool, int64) {
 	list, bytes := map[*meta.Param]bool{}, int64(0)
 	if o.coded || o.Quantize != meta.QuantNone {
@@ -164,7 +171,8 @@ func lendable(skeleton *meta.Model, plan *devicemap.Plan, o, draft *Options) (ma
 	return list, bytes
 }
 
-// NewSelfDraft returns the draft d of m, which shares m's checkpoint. One goroutine uses both. Close the draft first.
+// NewSelfDraft returns the draft d of m, which shares m's checkpoint. Both must be used from one
+// goroutine. Close the draft first.
 func (m *Model) NewSelfDraft(d *SelfDraft) (*Model, error) {
 	if d == nil || d.devices.Len() == 0 {
 		return nil, errors.New("dispatch: self-draft: got a draft without a map, want one of PlanSelfDraft")
@@ -174,7 +182,8 @@ func (m *Model) NewSelfDraft(d *SelfDraft) (*Model, error) {
 	return New(m.skeleton, m.checkpoint, d.devices, o)
 }
 
-// lending are the weights of the model that lends some; nil without one.
+// lending returns the weights of the model that shares them with a draft; nil if o are not a
+// self-draft's options.
 func (o *Options) lending() *residency.Store {
 	if o.lender == nil {
 		return nil

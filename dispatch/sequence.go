@@ -7,32 +7,32 @@ import (
 	"github.com/heftai/heft/internal/kvcache"
 )
 
-// firstTokens is how long a sequence gets before its list of tokens grows.
+// firstTokens is the initial capacity of a sequence's list of tokens.
 const firstTokens = 4096
 
-// A Sequence is the state of one request in a model: its tokens and the KV cache pages of their keys
-// and values. Only the goroutine that uses the model may use it.
+// A Sequence is the state of one request in a model: its tokens, and the KV cache pages with
+// their keys and values. Only the goroutine that uses the model may use it.
 type Sequence struct {
 	model *Model
 	kv    *kvcache.Sequence
-	// adapter is nil for the model alone.
+	// adapter is nil if the sequence has none.
 	adapter  *adapter
-	released bool   // the adapter is not used any more; see AddAdapter
-	class    uint64 // of the rope lengths that its pages may be shared under
+	released bool   // the adapter is no longer used; see AddAdapter
+	class    uint64 // of rope lengths: only sequences of the same class share pages
 	salt     string // see Salt
-	// length is the length that the rotary frequencies were computed for, and tokens the tokens of
-	// the sequence. If a new length needs other frequencies, the sequence is computed again.
+	// length is the length that the rotary frequencies were computed for. tokens are the tokens
+	// of the sequence. If a new length needs other frequencies, the sequence is computed again.
 	length   int
 	tokens   []int32
 	restored bool   // Restore was called
-	batch    uint64 // the last one of [Model.Forward] that has the sequence
+	batch    uint64 // the last batch of [Model.Forward] that has the sequence
 }
 
 // NewSequence returns an empty sequence. Call [Sequence.Free] when its request ends.
 func (m *Model) NewSequence() *Sequence { return &Sequence{model: m} }
 
-// pages is the sequence in the cache. Sequences share pages only if their keys have the same rope
-// frequencies, which the length of the prompt decides.
+// pages returns the sequence in the cache. Sequences share pages only if their keys have the same
+// rotary frequencies, which the length of the prompt decides.
 func (s *Sequence) pages(promptLen int) *kvcache.Sequence {
 	if s.kv == nil {
 		s.class = s.model.pageClass(promptLen, promptLen)
@@ -60,8 +60,9 @@ func (s *Sequence) Len() int {
 }
 
 // Together returns how many of the next n tokens may be computed in one row with the same bits as
-// one by one, at least one. They end before the length at which rotary frequencies change for all
-// tokens. In a model with states they end with a page, where a prefix can be shared.
+// one by one. It is at least one. The tokens end before the length at which rotary frequencies
+// change for all tokens. In a model with states they end with a page, where a prefix can be
+// shared.
 func (s *Sequence) Together(n int) int {
 	if n = max(n, 1); s.check() != nil {
 		return n
@@ -77,8 +78,8 @@ func (s *Sequence) Together(n int) int {
 	return n
 }
 
-// Reserve takes the pages for n more tokens. It returns ErrKVFull, and takes none, if not enough are
-// free. A layer with a window reuses its own pages beyond the window.
+// Reserve takes the pages for n more tokens. It returns ErrKVFull, and takes no page, if too few
+// are free. A layer with an attention window reuses its own pages beyond the window.
 func (s *Sequence) Reserve(n int) error {
 	if err := s.check(); err != nil {
 		return err
@@ -102,8 +103,8 @@ func (s *Sequence) reserve(n, promptLen int) error {
 	return err
 }
 
-// detach gives the sequence pages of its own if its next n tokens make [Model.Forward] compute it again: the pages that it
-// shares would stay with the others then.
+// detach gives the sequence pages of its own if its next n tokens make [Model.Forward] recompute
+// it. Otherwise the shared pages would be lost to the other sequences.
 func (s *Sequence) detach(n int) error {
 	if s.Len() == 0 || !s.model.program.Restarts(s.length, s.Len()+n) {
 		return nil
@@ -118,11 +119,11 @@ func (s *Sequence) detach(n int) error {
 	return err
 }
 
-// Restore starts to read those pages of a prompt's prefix that are in Options.KVStore and not in
-// memory. It returns false if there is nothing to read or no room for the prompt; [Sequence.Reuse] then
-// uses the pages in memory. If it returns true, another goroutine calls ready when all pages are read.
-// Until then the sequence must not be used, except by Free, which cancels the reads. Call Reuse next,
-// with the same prompt. The sequence must be empty.
+// Restore starts to read the pages of a prompt's prefix that are in Options.KVStore and not in
+// memory. It returns false if there is nothing to read or no room for the prompt;
+// [Sequence.Reuse] then uses the pages in memory. If it returns true, another goroutine calls
+// ready when all pages are read. Until then only Free may be called, which cancels the reads.
+// Call Reuse next, with the same prompt. The sequence must be empty.
 func (s *Sequence) Restore(prompt []int32, ready func()) bool {
 	if s.check() != nil || s.model.options.KVStore == nil || s.Len() > 0 || len(prompt) == 0 {
 		return false
@@ -136,7 +137,7 @@ func (s *Sequence) Restore(prompt []int32, ready func()) bool {
 	return kv.Restore(prompt, pass, ready)
 }
 
-// Reuse attaches the pages of earlier prompts with the same prefix. It reads those that only
+// Reuse attaches the pages of earlier prompts with the same prefix. It reads pages that only
 // Options.KVStore has, unless Restore was called. It returns the number of tokens that need no
 // computation, which is always less than len(prompt). The sequence must be empty.
 func (s *Sequence) Reuse(prompt []int32) int {
@@ -152,8 +153,8 @@ func (s *Sequence) Reuse(prompt []int32) int {
 	return n
 }
 
-// Truncate removes the tokens from n on. It returns the number of tokens left: n, or 0 if a layer
-// with a window has already released pages that the next token needs.
+// Truncate removes the tokens from n on. It returns the number of tokens left. That is n, or 0 if
+// a layer with an attention window has already released pages that the next token needs.
 func (s *Sequence) Truncate(n int) int {
 	if s.kv == nil {
 		return 0
@@ -163,16 +164,17 @@ func (s *Sequence) Truncate(n int) int {
 	return n
 }
 
-// Seal excludes what s computes from now on from reuse by other sequences. Use it with models that join (see
-// [Model.Joins]): their keys and values depend on hidden states, not on the tokens alone.
+// Seal stops other sequences from reusing what s computes from now on. Use it with models that
+// join (see [Model.Joins]): their keys and values depend on hidden states, not on the tokens
+// alone.
 func (s *Sequence) Seal() {
 	if s.kv != nil {
 		s.kv.Seal()
 	}
 }
 
-// Free releases the pages; their contents may still serve other prompts. The sequence is empty
-// afterwards and may be used again.
+// Free releases the pages. Later prompts may still reuse their contents. Afterwards the sequence
+// is empty and may be used again.
 func (s *Sequence) Free() {
 	if s.kv != nil {
 		s.kv.Free()
@@ -184,15 +186,16 @@ func (s *Sequence) Free() {
 
 // KVUsage counts the pages of the KV cache.
 type KVUsage struct {
-	PageTokens int // tokens in a page
-	Pages      int // in all
+	PageTokens int // tokens per page
+	Pages      int // total
 	Used       int // held by sequences
 	Cached     int // free, with contents that a prompt may reuse
-	// PrefixQueries are the prompt tokens that were looked up, PrefixHits those that were found.
+	// PrefixQueries counts the prompt tokens that were looked up, PrefixHits those that were
+	// found.
 	PrefixQueries, PrefixHits int64
-	BytesPerToken             int64 // of a token that every layer sees
-	// Capacity is the most tokens that one sequence can have. It may exceed the tokens of all
-	// pages, because a layer with a window keeps only the tokens inside it.
+	BytesPerToken             int64 // of a token in all layers
+	// Capacity is the maximum number of tokens in one sequence. It may exceed the tokens of all
+	// pages, because a layer with an attention window keeps only the tokens inside the window.
 	Capacity int
 }
 

@@ -6,19 +6,20 @@ import (
 )
 
 const (
-	// fewestSequences is the number of sequences that [ChooseSequences] begins with, and mostSequences
-	// the largest that it chooses.
+	// fewestSequences is the number of sequences with which [ChooseSequences] begins.
+	// mostSequences is the largest number that it chooses.
 	fewestSequences, mostSequences = 16, 512
-	// worthDoubling is the factor by which twice as many sequences must generate more tokens per second.
-	// It is low enough that passes then compute longer than they read.
+	// worthDoubling is the minimum speedup, in tokens per second, of doubling the number of
+	// sequences. It is low enough that passes then compute longer than they read.
 	worthDoubling = 1.2
 )
 
-// ChooseSequences returns how many sequences should generate together where only the tokens per second
-// of all of them matter: Options.MaxSequences of [Planner.Plan] for a file of requests. If weights stream from
-// the disk, a pass reads them once for all sequences, so that more sequences cost little until
-// computing takes longer than reading. o are the options for Plan, and s is the machine's speed; with an
-// unknown one it returns 16. It plans once for each doubling.
+// ChooseSequences returns how many sequences should generate together where only the tokens per
+// second of all of them matter, such as for a file of requests. Use it as Options.MaxSequences of
+// [Planner.Plan]. If weights stream from the disk, a pass reads them once for all sequences. More
+// sequences then cost little until computing takes longer than reading. o are the options for
+// Plan, and s is the machine's speed; if s is unknown, ChooseSequences returns 16. It plans once
+// for each doubling.
 func (p *Planner) ChooseSequences(o Options, s MachineSpeed) int {
 	best, rate := fewestSequences, 0.0
 	for n := fewestSequences; n <= mostSequences; n *= 2 {
@@ -40,9 +41,9 @@ func (p *Planner) ChooseSequences(o Options, s MachineSpeed) int {
 	return best
 }
 
-// togetherPerSecond estimates the tokens per second of n sequences together, 0 if a speed is unknown.
-// Reading and computing are added: how far they overlap depends on the machine, and the estimate decides
-// about doublings only.
+// togetherPerSecond estimates the total tokens per second of n sequences, or returns 0 if a speed
+// is unknown. It adds reading and computing: their overlap depends on the machine, and the
+// estimate only decides about doublings.
 func togetherPerSecond(skeleton *meta.Model, plan devicemap.Plan, dtype string, s MachineSpeed, n int) float64 {
 	m, ok := newCostModel(skeleton, plan, dtype, s)
 	if !ok {

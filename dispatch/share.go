@@ -3,11 +3,11 @@ package dispatch
 import "github.com/heftai/heft/devicemap"
 
 // SetMemoryShare limits the host's memory of the model to bytes while other models need the rest,
-// in addition to its other limits; 0 removes the share. The model releases memory as [Model.SetMemoryLimit]
-// describes, but keeps the KV cache of one sequence of the whole context and the memory for
-// requests, so that no request fails for the share. It returns the share: bytes, or the minimum of
-// the model if that is more. Passes continue, and results stay bitwise the same. Any goroutine may
-// call it.
+// in addition to its other limits. 0 removes the share. The model releases memory as
+// [Model.SetMemoryLimit] describes, but keeps the KV cache of one sequence of the whole context
+// and the memory for requests, so that no request fails because of the share. SetMemoryShare
+// returns the share: bytes, or the minimum of the model if that is more. Passes continue, and
+// results stay bitwise the same. It is safe for concurrent use.
 func (m *Model) SetMemoryShare(bytes int64) (share int64) {
 	m.limit.Lock()
 	defer m.limit.Unlock()
@@ -24,7 +24,7 @@ func (m *Model) SetMemoryShare(bytes int64) (share int64) {
 	return bytes
 }
 
-// leastOfShare are the smallest parts of a share.
+// leastOfShare returns the minimum parts of a share.
 func (m *Model) leastOfShare() shares {
 	host, least := m.plan.Device(devicemap.CPU), m.limit.least
 	least.requests = host.RequestBytes

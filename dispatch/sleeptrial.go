@@ -6,19 +6,19 @@ import (
 	"time"
 )
 
-// A sleepTrial decides whether threads that find no work sleep while experts are being read, or spin as they do
-// otherwise. A thread that spins keeps a processor from the reads; one that sleeps takes a while to wake, tens of
-// microseconds in some virtual machines. Neither changes a result. So both are tried in turn, pass by pass, and the
-// faster one is used for many passes.
+// A sleepTrial decides whether threads without work sleep or spin while experts are read. A
+// spinning thread keeps a processor from the reads. A sleeping thread takes a while to wake, tens
+// of microseconds in some virtual machines. Neither changes a result. The trial alternates both
+// modes pass by pass, and uses the faster one for many passes.
 //
-// The goroutine that uses the model calls passed; any thread may call sleeps.
+// Only the goroutine that uses the model may call passed. Any thread may call sleeps.
 type sleepTrial struct {
 	on    atomic.Bool
 	modes [2]durations // of passes without and with sleep
 	left  int          // passes until the next trial
 }
 
-// durations are those of a mode's passes in a trial.
+// durations are the durations of one mode's passes in a trial.
 type durations struct {
 	list [trialPasses]time.Duration
 	n    int
@@ -27,14 +27,16 @@ type durations struct {
 const (
 	trialPasses   = 32   // of both modes
 	settledPasses = 1000 // until the next trial
-	// sleepGain is the share of the duration without sleep that passes with sleep take at most where it is used.
+	// sleepGain is the maximum duration of passes with sleep, as a share of the duration without
+	// sleep, for which sleep is used.
 	sleepGain = 0.98
 )
 
 // sleeps reports whether threads without work sleep during reads.
 func (t *sleepTrial) sleeps() bool { return t.on.Load() }
 
-// passed notes how long a pass of generated tokens took, and chooses for the next one. It allocates nothing.
+// passed records how long a pass of generated tokens took, and chooses the mode of the next pass.
+// It does not allocate.
 func (t *sleepTrial) passed(took time.Duration) {
 	if t.left > 0 {
 		t.left--
@@ -59,7 +61,7 @@ func (d *durations) add(took time.Duration) {
 	d.n++
 }
 
-// median sorts the durations, of which there is at least one.
+// median sorts the durations and returns their median. There must be at least one.
 func (d *durations) median() float64 {
 	slices.Sort(d.list[:d.n])
 	return float64(d.list[d.n/2])

@@ -15,8 +15,9 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// A station is a GPU at which units of a model run: its memory, kernels and activations. A unit runs
-// whole at one station, or on the host. Hidden states are copied where the next unit is elsewhere.
+// A station is a GPU on which units of a model run: its memory, kernels and activations. A unit
+// runs whole at one station, or on the host. Hidden states are copied if the next unit is on
+// another device.
 type station struct {
 	device   devicemap.Device
 	backend  backend.Backend
@@ -25,17 +26,17 @@ type station struct {
 	onLost   func(*DeviceError) // see Options.DeviceLost; nil when it was called
 	meter    *meter
 	noMemory func(error) bool // of the tier
-	cache    *cacheMemory     // nil if none of the KV cache is here
+	cache    *cacheMemory     // nil if no part of the KV cache is here
 
-	pages  tensor.Tensor   // for keys, values and states of layers that stream; none if none does
-	layers []kvcache.Layer // those of the cache, but of layers that stream, which are in pages
-	states []tensor.Tensor // the same of states
-	input  nn.Input        // of a pass with these, or with adapters
+	pages  tensor.Tensor   // keys, values and states of the layers that stream; zero if none does
+	layers []kvcache.Layer // the cache's layers, but those that stream are in pages
+	states []tensor.Tensor // likewise for states
+	input  nn.Input        // the pass's input with these layers and adapters
 
 	adapted []*nn.Adapter // of each row of the pass
 }
 
-// stations are the GPUs of a model. The zero value is a model that runs on the host alone.
+// stations are the GPUs of a model. The zero value is for a model that runs only on the host.
 type stations struct {
 	list    []*station
 	of      []*station                          // of each unit, nil for the host; nil if no unit is at a station
@@ -54,11 +55,11 @@ func isGPU(d devicemap.Device) bool {
 	return gpu
 }
 
-// A DeviceError says that a pass failed on a GPU. If Lost is set, the GPU cannot be used any more:
-// all later passes fail too, until the process starts anew.
+// A DeviceError reports that a pass failed on a GPU. If Lost is set, the GPU cannot be used any
+// more: all later passes fail too, until the process is restarted.
 type DeviceError struct {
 	Device devicemap.Device
-	Path   string // of the module that ran; "" where weights or results were copied
+	Path   string // of the module that ran; "" if weights or results were copied
 	Lost   bool
 	Err    error
 }
@@ -74,7 +75,7 @@ func (e *DeviceError) Error() string {
 // Unwrap returns the device's error.
 func (e *DeviceError) Unwrap() error { return e.Err }
 
-// losable is implemented by backends of devices that can fail for good.
+// losable is implemented by backends of devices that can fail permanently.
 type losable interface{ Lost() error }
 
 func (s *station) failed(path string, err error) error {
@@ -101,7 +102,8 @@ func (s *station) tellLoss(err *DeviceError) {
 	}
 }
 
-// takeStations opens the GPUs of the device map and allocates memory for their weights. It reads none.
+// takeStations opens the GPUs of the device map and allocates memory for their weights. It reads
+// no weight.
 func (m *Model) takeStations() error {
 	tier, convert := m.options.gpuTier(), m.options.conversion(m.stations.convert.Params)
 	m.stations.of = make([]*station, len(m.program.Units))
@@ -129,7 +131,7 @@ func (m *Model) takeStations() error {
 	return m.planStreams()
 }
 
-// station returns the station of a device, and opens it the first time.
+// station returns the station of a device. The first call opens it.
 func (m *Model) station(d devicemap.Device, tier gpuTier) (*station, error) {
 	for _, s := range m.stations.list {
 		if s.device == d {
@@ -160,7 +162,7 @@ func modules(nodes []nn.Node) (out []*meta.Module) {
 	return out
 }
 
-// startStations allocates activations, when weights and KV cache have their memory.
+// startStations allocates activations. Weights and KV cache must have their memory.
 func (m *Model) startStations() (err error) {
 	for _, s := range m.stations.list {
 		s.meter.weights.Store(s.weights.Bytes())
@@ -175,8 +177,8 @@ func (m *Model) startStations() (err error) {
 	return nil
 }
 
-// hostMap returns the device map of the weights that units of the host read, and which parameters
-// only stations read.
+// hostMap returns the device map of the weights that units of the host read. The function reports
+// whether only stations read a parameter.
 func (m *Model) hostMap() (devicemap.Map, func(*meta.Param) bool) {
 	if !slices.ContainsFunc(m.devices.Devices(), isGPU) {
 		return m.devices, nil
@@ -206,7 +208,7 @@ func (m *Model) hostMap() (devicemap.Map, func(*meta.Param) bool) {
 	return host, func(p *meta.Param) bool { return !read[p] }
 }
 
-// placeKV makes the keys, values and states of each layer those of its unit's station.
+// placeKV assigns the keys, values and states of each layer to its unit's station.
 func (m *Model) placeKV(config *kvcache.Config, host backend.Memory) {
 	if m.stations.of == nil {
 		return
@@ -231,7 +233,7 @@ func (m *Model) placeKV(config *kvcache.Config, host backend.Memory) {
 	config.StateMemory = func(i int) backend.Memory { return states[i] }
 }
 
-// runStations runs the units, each at its station, and waits for all stations.
+// runStations runs all units at their stations, and waits for the stations.
 func (m *Model) runStations(ctx context.Context, in *nn.Input) error {
 	err := m.startUnits(ctx, in)
 	for _, s := range m.stations.list {
@@ -245,7 +247,7 @@ func (m *Model) runStations(ctx context.Context, in *nn.Input) error {
 	return err
 }
 
-// startUnits runs the units. Those of stations may go on when it returns.
+// startUnits runs the units. Stations may still compute when it returns.
 func (m *Model) startUnits(ctx context.Context, in *nn.Input) error {
 	for _, s := range m.stations.list {
 		if err := s.run.Begin(m.inputOf(s, in)); err != nil {
@@ -295,7 +297,7 @@ func (m *Model) startUnits(ctx context.Context, in *nn.Input) error {
 	return nil
 }
 
-// unitError is the error of unit i, or of the copy of hidden states to it.
+// unitError returns the error of unit i, or of copying hidden states to it.
 func (m *Model) unitError(i int, path string, err error) error {
 	if s := m.streamOf(i); s != nil && s.HostFailed() {
 		return m.weightError(path, err)
@@ -313,7 +315,7 @@ func (m *Model) unitError(i int, path string, err error) error {
 	return m.weightError(path, err)
 }
 
-// last returns the context of the last unit, which has the results of a pass.
+// last returns the context of the last unit, which holds the results of a pass.
 func (m *Model) last() *nn.Context {
 	if of := m.stations.of; of != nil && of[len(of)-1] != nil {
 		return of[len(of)-1].run
@@ -321,7 +323,7 @@ func (m *Model) last() *nn.Context {
 	return m.run
 }
 
-// read returns the floats of t, a result of the last unit. Those of a device are copied to kept.
+// read returns the values of t, a result of the last unit. It copies those of a device to kept.
 func (m *Model) read(t tensor.Tensor, kept *[]float32) ([]float32, error) {
 	return m.readAt(m.last(), t, kept)
 }
@@ -334,7 +336,7 @@ func (m *Model) readAt(run *nn.Context, t tensor.Tensor, kept *[]float32) ([]flo
 	return t.F32(), nil
 }
 
-// stationOf returns the station of a context, nil for the host's.
+// stationOf returns the station of a context, or nil for the host's.
 func (m *Model) stationOf(run *nn.Context) *station {
 	for _, s := range m.stations.list {
 		if s.run == run {
@@ -344,7 +346,7 @@ func (m *Model) stationOf(run *nn.Context) *station {
 	return nil
 }
 
-// writeBack copies hidden states that a hook may have changed to the device that they are of.
+// writeBack copies hidden states that a hook may have changed back to their device.
 func (m *Model) writeBack(run *nn.Context) error {
 	s, h := m.stationOf(run), run.Hidden()
 	if s == nil || h.IsZero() || h.Data != nil {
@@ -356,7 +358,8 @@ func (m *Model) writeBack(run *nn.Context) error {
 	return nil
 }
 
-// read returns the floats of t, which is a tensor of the station.
+// read returns the values of t, a tensor of the station. It copies values in device memory to
+// kept.
 func (s *station) read(t tensor.Tensor, kept *[]float32) ([]float32, error) {
 	n := t.Elements()
 	if n == 0 || t.Data != nil {

@@ -10,14 +10,14 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// StreamChosen is the value of Options.StreamPrompts with which [Plan] chooses the number from the measured
-// speeds of the host and the GPU.
+// StreamChosen is the value of Options.StreamPrompts with which [Plan] chooses the length from
+// the measured speeds of the host and the GPU.
 const StreamChosen = -1
 
-// streamStep is the step in which numbers of tokens are chosen.
+// streamStep is the granularity of chosen lengths, in tokens.
 const streamStep = 16
 
-// streamable returns the units of the host that can stream to a GPU under a device map.
+// streamable returns the host's units that can stream to a GPU under a device map.
 func (p *placement) streamable(devices devicemap.Map, o *Options) (units []streamedUnit) {
 	if p.program.HostOnly() != "" || o.coded {
 		return nil
@@ -38,7 +38,8 @@ func (p *placement) streamable(devices devicemap.Map, o *Options) (units []strea
 	return units
 }
 
-// streamTarget returns the GPU that a plan's streams go to: the last one with weights, else the last one.
+// streamTarget returns the GPU to which a plan streams: the last one with weights, or else the
+// last one.
 func streamTarget(plan *devicemap.Plan) (target devicemap.Device, ok bool) {
 	var any bool
 	for _, d := range plan.Devices {
@@ -50,9 +51,9 @@ func streamTarget(plan *devicemap.Plan) (target devicemap.Device, ok bool) {
 	return target, ok
 }
 
-// reserveStreams keeps memory of a GPU free for streams, if the plan has some. It reports whether it has
-// changed a budget, so that the plan is to be made again. It sets off if there is too little memory for what streams once
-// other weights have made room.
+// reserveStreams reserves GPU memory for streams if the plan has some. It reports whether it
+// changed a budget, so that the caller has to plan again. It sets off if the GPU has too little
+// memory for streams even after other weights are moved.
 func (p *placement) reserveStreams(plan *devicemap.Plan, budgets []devicemap.Budget, kv *kvRoom, o *Options, off *bool) bool {
 	target, ok := streamTarget(plan)
 	if !ok || o.StreamPrompts == 0 || *off {
@@ -81,7 +82,7 @@ func (p *placement) reserveStreams(plan *devicemap.Plan, budgets []devicemap.Bud
 	return changed
 }
 
-// layerKV is the part of the KV cache of the unit that has most of it.
+// layerKV returns the largest part of the KV cache that one unit has.
 func (p *placement) layerKV(kv *kvRoom) (most int64) {
 	for _, n := range p.unitKV(kv) {
 		most = max(most, n)
@@ -89,8 +90,8 @@ func (p *placement) layerKV(kv *kvRoom) (most int64) {
 	return most
 }
 
-// finishStreams notes in a plan which prompts stream, and returns memory that was kept free and is
-// not needed.
+// finishStreams records in a plan which prompts stream, and releases reserved memory that is not
+// needed.
 func (p *placement) finishStreams(plan *devicemap.Plan, kv *kvRoom, o *Options) {
 	target, _ := streamTarget(plan)
 	units := p.streamable(plan.Map, o)
@@ -116,7 +117,8 @@ func (p *placement) finishStreams(plan *devicemap.Plan, kv *kvRoom, o *Options) 
 	}
 }
 
-// streamFrom returns the least number of tokens of prompts that stream units to a GPU, 0 for none.
+// streamFrom returns the minimum prompt length, in tokens, that streams units to a GPU, or 0 for
+// none.
 func (p *placement) streamFrom(target devicemap.Device, units []streamedUnit, o *Options) int {
 	if o.StreamPrompts >= 0 {
 		return o.StreamPrompts
@@ -124,19 +126,19 @@ func (p *placement) streamFrom(target devicemap.Device, units []streamedUnit, o 
 	return p.rates(target, o).from(units, p.loaded, o.plannedTokens())
 }
 
-// A pace is the rates that bound the time of a unit on the host, and on a GPU that it streams to. 0
-// means unknown.
+// A pace holds the rates that bound the time of a unit on the host, and on a GPU to which it
+// streams. 0 means unknown.
 type pace struct {
-	Memory float64 `json:"memory_bytes_per_second"`    // that the host reads
-	Host   float64 `json:"host_operations_per_second"` // multiplications and additions of the host
-	Link   float64 `json:"link_bytes_per_second"`      // from the host's memory to the GPU's
+	Memory float64 `json:"memory_bytes_per_second"`    // reads of the host
+	Host   float64 `json:"host_operations_per_second"` // multiply-adds of the host
+	Link   float64 `json:"link_bytes_per_second"`      // from host memory to GPU memory
 	Device float64 `json:"device_operations_per_second"`
 	// Crossing is the time of copying a row to the GPU or back, in seconds.
 	Crossing float64 `json:"crossing_seconds,omitempty"`
 }
 
-// from returns the least number of tokens, at most those of a pass, with which units are faster on the GPU,
-// 0 for none. Weights that come from the disk take the same time to either.
+// from returns the minimum number of tokens, up to most, with which units are faster on the GPU,
+// or 0 for none. Weights from the disk take the same time to reach either device.
 func (c *pace) from(units []streamedUnit, loaded map[*meta.Param]int64, most int) int {
 	if c.Memory <= 0 || c.Host <= 0 || c.Link <= 0 || c.Device <= 0 {
 		return 0
@@ -155,7 +157,8 @@ func (c *pace) from(units []streamedUnit, loaded map[*meta.Param]int64, most int
 	return 0
 }
 
-// unitCost is the bytes of a unit, and the number of weights that each token is multiplied with.
+// unitCost returns the bytes of a unit, and the number of weights that each token is multiplied
+// by.
 func unitCost(u *streamedUnit, loaded map[*meta.Param]int64) (bytes, weights float64) {
 	stacked := map[*meta.Param]float64{}
 	for _, n := range u.Modules {
@@ -185,7 +188,7 @@ func unitCost(u *streamedUnit, loaded map[*meta.Param]int64) (bytes, weights flo
 	return bytes, weights
 }
 
-// StreamsPrompts describes which prompts of a plan stream, "" for none.
+// StreamsPrompts describes which prompts of a plan stream, or returns "" if none do.
 func StreamsPrompts(plan *devicemap.Plan) string {
 	if plan.StreamPrompts == 0 {
 		return ""

@@ -13,15 +13,15 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// The GPU may compute long prompts although the host has the weights: blocks of the cpu and disk
-// tiers stream to it. Where a token is computed depends on its block, its role and the length of
-// its prompt alone, so that no bit of an answer depends on chunks or on other rows of a batch.
-// Generated tokens of such blocks are computed on the host, which therefore has the keys and
-// values. A pass copies the pages that its rows see to the GPU, block by block, and those that it
-// writes back.
+// A GPU may compute long prompts although the host has the weights: blocks of the cpu and disk
+// tiers stream to it. The device that computes a token depends only on its block, its role and
+// the length of its prompt. Chunking and other rows of a batch therefore do not change a bit of
+// an answer. The host computes the generated tokens of such blocks, so it holds the cached keys
+// and values. Block by block, a pass copies the pages that its rows see to the GPU, and copies
+// the pages that it writes back.
 
-// stationWeights are the weights of a station: those that stay there, or the stream's while a unit that
-// streams runs.
+// stationWeights are the weights of a station: those that stay there, or the stream's while a
+// unit that streams runs.
 type stationWeights struct {
 	*deviceweights.Weights
 	stream    *deviceweights.Stream // nil if no unit streams
@@ -62,15 +62,15 @@ func (w *stationWeights) NextBand(p *meta.Param) []backend.Part { return w.strea
 
 // promptStreams are the units that stream to a station for long prompts.
 type promptStreams struct {
-	from    int        // tokens of the shortest prompt that does; 0 means that none does
-	to      []*station // of each unit, nil if it does not stream
-	experts []*station // of each unit at a station whose experts of the host stream
-	long    bool       // the tokens of the pass are those of long prompts
-	parts   [2]Batch   // of a batch in which only some tokens are
-	both    Logits     // of the two
+	from    int        // minimum length of a prompt that streams, in tokens; 0 means none does
+	to      []*station // of each unit; nil if it does not stream
+	experts []*station // of each unit at a station whose host experts stream
+	long    bool       // the tokens of the pass belong to long prompts
+	parts   [2]Batch   // of a batch in which only some tokens do
+	both    Logits     // the results of both parts
 }
 
-// planStreams makes units of the host stream to the GPU of the plan, or to the last GPU that has
+// planStreams sets up streams of host units to the GPU of the plan, or to the last GPU that has
 // units.
 func (m *Model) planStreams() error {
 	st, from := &m.stations.streams, m.options.StreamPrompts
@@ -105,8 +105,8 @@ func (m *Model) planStreams() error {
 	return nil
 }
 
-// startStreams allocates the GPUs' memory for streams: rings of weights, and the keys, values and states of
-// a unit.
+// startStreams allocates the GPU memory of streams: rings of weights, and the keys, values and
+// states of a unit.
 func (m *Model) startStreams() error {
 	if m.stations.streams.from == 0 {
 		return nil
@@ -144,7 +144,8 @@ func (m *Model) startStreams() error {
 	return nil
 }
 
-// cachedBytes is the memory that streamMemory gives to the keys, values and states of a unit.
+// cachedBytes returns the memory that streamMemory assigns to the keys, values and states of a
+// unit.
 func (m *Model) cachedBytes(u *nn.Unit) (n int64) {
 	for _, l := range u.Layers {
 		kv := &m.cache.Layers()[l]
@@ -158,8 +159,8 @@ func (m *Model) cachedBytes(u *nn.Unit) (n int64) {
 	return n
 }
 
-// streamMemory gives the keys, values and states of a unit that streams their memory at s, one behind the other. Those of
-// all units begin at the same place, as one unit runs at a time.
+// streamMemory assigns memory at s to the keys, values and states of a unit that streams, one
+// after another. All units use the same memory, because one unit runs at a time.
 func (m *Model) streamMemory(u *nn.Unit, s *station) {
 	at := int64(0)
 	take := func(like tensor.Tensor) tensor.Tensor {
@@ -181,7 +182,7 @@ func (m *Model) streamMemory(u *nn.Unit, s *station) {
 	}
 }
 
-// aligned rounds bytes up, so that what follows begins where devices read fast.
+// aligned rounds bytes up to an alignment that devices read fast.
 func aligned(bytes int64) int64 {
 	const align = 256
 	return (bytes + align - 1) / align * align
@@ -190,13 +191,13 @@ func aligned(bytes int64) int64 {
 // valuesApart reports whether values have memory of their own.
 func valuesApart(kv *kvcache.Layer) bool { return !tensor.Same(kv.K, kv.V) }
 
-// shaped returns bytes as a tensor of the shape of t.
+// shaped returns bytes as a tensor with the shape of t.
 func shaped(bytes, t tensor.Tensor) tensor.Tensor {
 	t.Data, t.Address = bytes.Data, bytes.Address
 	return t
 }
 
-// stationOfUnit returns the station at which unit i runs in this pass, nil for the host.
+// stationOfUnit returns the station at which unit i runs in this pass, or nil for the host.
 func (m *Model) stationOfUnit(i int) *station {
 	if m.stations.streams.long && m.stations.streams.to[i] != nil {
 		return m.stations.streams.to[i]
@@ -204,7 +205,7 @@ func (m *Model) stationOfUnit(i int) *station {
 	return m.stations.of[i]
 }
 
-// streamOf returns the stream of unit i in this pass, nil if it does not stream.
+// streamOf returns the stream of unit i in this pass, or nil if it does not stream.
 func (m *Model) streamOf(i int) *deviceweights.Stream {
 	if m.stations.streams.long && m.stations.streams.to[i] != nil {
 		return m.stations.streams.to[i].weights.stream
@@ -239,7 +240,7 @@ func (m *Model) inputOf(s *station, in *nn.Input) *nn.Input {
 	return &s.input
 }
 
-// runStreamed runs unit i, whose weights and pages the host has, at s.
+// runStreamed runs unit i at s. The host has its weights and pages.
 func (m *Model) runStreamed(i int, u *nn.Unit, s *station) error {
 	if err := errors.Join(m.movePages(u, s, true), m.moveStates(u, s, true)); err != nil {
 		return s.failed(u.Path, err)
@@ -260,7 +261,8 @@ func (m *Model) runStreamed(i int, u *nn.Unit, s *station) error {
 	return nil
 }
 
-// moveStates copies the states of u's layers that the pass reads to s, or those that it has written from it.
+// moveStates copies states of u's layers: if there is set, those that the pass reads to s;
+// otherwise those that it has written from s.
 func (m *Model) moveStates(u *nn.Unit, s *station, there bool) error {
 	for _, l := range u.States {
 		host, device := m.cache.States()[l], s.states[l]
@@ -284,8 +286,8 @@ func (m *Model) moveStates(u *nn.Unit, s *station, there bool) error {
 	return nil
 }
 
-// movePages copies the pages of u's layers that the rows of the pass see to s, or those that they have
-// written from it.
+// movePages copies pages of u's layers: if there is set, those that the rows of the pass see to
+// s; otherwise those that they have written from s.
 func (m *Model) movePages(u *nn.Unit, s *station, there bool) error {
 	for _, l := range u.Layers {
 		host, device := &m.cache.Layers()[l], &s.layers[l]
@@ -317,7 +319,7 @@ func (m *Model) movePages(u *nn.Unit, s *station, there bool) error {
 
 func ceilDiv(a, n int) int { return (a + n - 1) / n }
 
-// copyPages copies pages to the device, or from it, as many neighbours at once as there are.
+// copyPages copies pages to the device, or from it. It copies runs of adjacent pages at once.
 func (s *station) copyPages(device, host tensor.Tensor, pages []int32, there bool) error {
 	for len(pages) > 0 {
 		n := 1
@@ -337,8 +339,8 @@ func (s *station) copyPages(device, host tensor.Tensor, pages []int32, there boo
 	return nil
 }
 
-// pageClass is the class of prompts of n tokens that share pages. Those that a GPU computes may have
-// other bits.
+// pageClass returns the class of prompts of n tokens that share pages. Prompts that a GPU
+// computes have a class of their own, because their bits may differ.
 func (m *Model) pageClass(n, prompt int) uint64 {
 	class := m.program.RopeClass(n)
 	if from := m.stations.streams.from; from > 0 && prompt >= from && m.options.Precision != PrecisionHigh {
@@ -348,8 +350,8 @@ func (m *Model) pageClass(n, prompt int) uint64 {
 	return class
 }
 
-// splitBatch splits b into the tokens of long prompts and the others. A row may have some of both. Both batches are reused by
-// the next call.
+// splitBatch splits b into the tokens of long prompts and the others. A row may have some of
+// both. The next call reuses both batches.
 func (m *Model) splitBatch(b *Batch) (long, others *Batch) {
 	st := &m.stations.streams
 	long, others = &st.parts[0], &st.parts[1]
@@ -389,7 +391,8 @@ func (m *Model) splitBatch(b *Batch) (long, others *Batch) {
 	return long, others
 }
 
-// forwardParts is forward for a model with units that stream: tokens of long prompts first, then others.
+// forwardParts is forward for a model with units that stream. It computes the tokens of long
+// prompts first, then the others.
 func (m *Model) forwardParts(ctx context.Context, b *Batch) (*Logits, error) {
 	st := &m.stations.streams
 	long, others := m.splitBatch(b)
@@ -424,7 +427,7 @@ func (m *Model) forwardParts(ctx context.Context, b *Batch) (*Logits, error) {
 	return &st.both, nil
 }
 
-// indexOf returns the row of a sequence.
+// indexOf returns the index of the row of s.
 func indexOf(b *Batch, s *Sequence) int {
 	return slices.IndexFunc(b.Rows, func(r BatchRow) bool { return r.Sequence == s })
 }

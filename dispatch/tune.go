@@ -9,23 +9,24 @@ import (
 	"github.com/heftai/heft/internal/probe"
 )
 
-// tuneLimit is the smallest limit of the cpu's memory with which a model measures how weights are read:
-// the measurement takes half a MiB for each thread, 16 MiB at most.
+// tuneLimit is the minimum limit of the cpu's memory with which a model measures how weights are
+// read. The measurement takes half a MiB for each thread, at most 16 MiB.
 const tuneLimit = 512 << 20
 
-// TuneReads finds out how this machine reads weights fastest: how many rows at once, and with or
-// without software prefetch. It takes what an earlier process stored in folder for this processor
-// model, variant and number of threads; else it measures for about 30 ms in the background and stores
-// the result. With folder "" nothing is stored. The choice holds for all models of the process and
-// changes no bit of any result.
+// TuneReads measures how this machine reads weights fastest: how many rows at once, and with or
+// without software prefetch. It uses the result that an earlier process stored in folder for this
+// processor model, variant and number of threads. Otherwise it measures for about 30 ms in the
+// background and stores the result. With folder "" it stores nothing. The choice holds for all
+// models of the process and does not change a bit of any result.
 //
-// If weights are on the disk tier, it also finds out how many reads in flight, and of what size, the
-// disk serves fastest. That takes 320 ms and is stored for each disk; with Options.Lazy only a stored
-// result is used.
+// If weights are on the disk tier, it also measures how many reads in flight, and of what size,
+// the disk serves fastest. That takes 320 ms and is stored for each disk. With Options.Lazy it
+// only uses a stored result.
 //
-// [Open], [OpenFS] and [LoadCheckpointAndDispatch] have done the first part already. Call TuneReads
-// before [Model.Warm], at most once. With less than 512 MiB for the cpu the default of the processor's
-// vendor stays. The channel is closed once the choice is made, and [Model.Close] waits for that.
+// [Open], [OpenFS] and [LoadCheckpointAndDispatch] have done the first part already. Call
+// TuneReads before [Model.Warm], at most once. With less than 512 MiB for the cpu, the default
+// for the processor's vendor stays. The channel is closed once the choice is made. [Model.Close]
+// waits for that.
 func (m *Model) TuneReads(ctx context.Context, folder string) <-chan struct{} {
 	if m.tuned != nil {
 		done := make(chan struct{})
@@ -38,8 +39,8 @@ func (m *Model) TuneReads(ctx context.Context, folder string) <-chan struct{} {
 	return m.tuned
 }
 
-// tuneDisk sets the depth and size of reads, after another measurement has ended. The channel is
-// closed at its end.
+// tuneDisk sets the depth and size of reads, after the measurement that closes after. The
+// returned channel is closed when it is done.
 func (m *Model) tuneDisk(ctx context.Context, folder string, after <-chan struct{}) <-chan struct{} {
 	files := filesOf(m.checkpoint)
 	if m.weights.Stats().TierBytes[devicemap.Disk] == 0 || len(files) == 0 {
@@ -71,7 +72,7 @@ func (m *Model) tuneDisk(ctx context.Context, folder string, after <-chan struct
 	return done
 }
 
-// tuneOpened finds out how this machine reads weights fastest for [Open] and its like, before they
+// tuneOpened measures how this machine reads weights fastest before [Open] and its variants
 // return: see [Options.MeasurementsDir].
 func (m *Model) tuneOpened() {
 	if m.options.MeasurementsDir == "none" {

@@ -9,14 +9,15 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// planExact is [Planner.Plan] with all weights coded that coding makes smaller. Weights on the disk are coded in a file of
-// CacheDir. Where there can be none, a plan counts them as stored, and those in memory as coded.
+// planExact is [Planner.Plan] that codes all weights that get smaller. Weights on the disk are
+// coded in a file of CacheDir. If there can be no such file, the plan counts them as stored, and
+// codes only those in memory.
 func (p *Planner) planExact(o Options) (devicemap.Plan, Options, error) {
 	plan, planned, err := p.planAs(o)
 	return p.planKept(o, plan, planned, ignoreDisk(err))
 }
 
-// planKept is planExact of what planAs has returned for o.
+// planKept finishes planExact for the result of planAs with o.
 func (p *Planner) planKept(o Options, plan devicemap.Plan, planned Options, err error) (devicemap.Plan, Options, error) {
 	if err != nil || len(o.codedOnDisk(p.skeleton, &plan)) == 0 {
 		return plan, planned, err
@@ -33,8 +34,8 @@ func (p *Planner) planKept(o Options, plan devicemap.Plan, planned Options, err 
 	return plan, planned, err
 }
 
-// planInMemory is a plan that codes weights in memory alone: those on the disk are read as stored, and no file is written.
-// all is the plan of o, with all weights coded.
+// planInMemory returns a plan that codes only weights in memory: those on the disk are read as
+// stored, and no file is written. all is the plan of o with all weights coded.
 func (p *Planner) planInMemory(o Options, all devicemap.Plan) (plan devicemap.Plan, planned Options, err error) {
 	o.unkept = map[*meta.Param]bool{}
 	more := o.codedOnDisk(p.skeleton, &all) // maybe none: tables on the disk are not coded
@@ -51,7 +52,8 @@ func (p *Planner) planInMemory(o Options, all devicemap.Plan) (plan devicemap.Pl
 	return plan, planned, err
 }
 
-// ignoreDisk is err, but nil if it says that coded weights on the disk have no folder.
+// ignoreDisk returns err, or nil if err says that there is no folder for coded weights on the
+// disk.
 func ignoreDisk(err error) error {
 	var folder *QuantizeError
 	if errors.As(err, &folder) && folder.Device == devicemap.Disk {
@@ -71,7 +73,7 @@ func (o *Options) codedOnDisk(skeleton *meta.Model, plan *devicemap.Plan) map[*m
 	return out
 }
 
-// keepsCoded returns nil if coded weights can be kept in CacheDir, as far as a plan knows.
+// keepsCoded returns nil if, as far as a plan can tell, coded weights can be stored in CacheDir.
 func (o *Options) keepsCoded() error {
 	if o.CacheDir == "" {
 		return errors.New("no cache folder: set --cache-dir")
@@ -85,7 +87,7 @@ func (o *Options) keepsCoded() error {
 	return nil
 }
 
-// leaveUnkept removes the parameters from coded that a plan counts as stored.
+// leaveUnkept removes from coded the parameters that a plan counts as stored.
 func (o *Options) leaveUnkept(coded map[*meta.Param]int64) {
 	for p := range o.unkept {
 		delete(coded, p)

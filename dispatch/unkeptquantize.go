@@ -13,22 +13,22 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// Weights of the disk tier that are converted to a format that is not exact stream from a file of CacheDir. Where there
-// can be none, they cannot be read as stored instead, because answers would depend on where weights are. They count as
-// weights of the cpu tier that have lost their memory: those that the plan's memory has no room for are converted again
-// in each pass.
+// Weights of the disk tier that are converted to a lossy format stream from a file of CacheDir.
+// If there can be no such file, they cannot be read as stored instead, because answers would then
+// depend on the placement. They count as weights of the cpu tier that were evicted: those that do
+// not fit into the plan's memory are converted again in each pass.
 
-// errNoFolder is why a model without CacheDir keeps no converted weights.
+// errNoFolder is the reason why a model without CacheDir stores no converted weights.
 var errNoFolder = errors.New("no cache folder for converted weights: use --cache-dir, a larger --max-memory, or the weights as stored")
 
-// convertsAgain reports whether a plan has converted weights on the disk that no file can keep, as far as a plan knows,
-// and may convert them in each pass: blocks of GPUs do not.
+// convertsAgain reports whether a plan has converted weights on the disk that no file can store,
+// as far as a plan can tell, and that may be converted in each pass. Blocks of GPUs may not be.
 func (o *Options) convertsAgain(plan *devicemap.Plan) bool {
 	return o.Quantize != meta.QuantNone && !o.coded && o.CacheDir == "" &&
 		!slices.ContainsFunc(plan.Devices, func(d devicemap.DevicePlan) bool { return isGPU(d.Device) && d.WeightsBytes > 0 })
 }
 
-// countAgain has a plan count the bytes of a token's weights on the disk as stored, and warns of what that takes.
+// countAgain counts a token's weights on the disk as stored in a plan, and warns of the cost.
 func (o *Options) countAgain(skeleton *meta.Model, plan *devicemap.Plan, why error) {
 	before, after := o.convertedOnDisk(skeleton, plan)
 	if after == 0 {
@@ -40,7 +40,8 @@ func (o *Options) countAgain(skeleton *meta.Model, plan *devicemap.Plan, why err
 		devicemap.FormatSize(int64(before)), why))
 }
 
-// convertedOnDisk returns the bytes of the converted weights that a plan has on the disk, before and after the conversion.
+// convertedOnDisk returns the bytes of the converted weights on the disk, before and after the
+// conversion.
 func (o *Options) convertedOnDisk(skeleton *meta.Model, plan *devicemap.Plan) (before, after float64) {
 	loaded := o.loadedBytes(skeleton)
 	for path, p := range skeleton.Root.AllParams() {
@@ -51,8 +52,8 @@ func (o *Options) convertedOnDisk(skeleton *meta.Model, plan *devicemap.Plan) (b
 	return before, after
 }
 
-// openWeights opens the store of weights. If it cannot keep converted weights of the disk tier, it opens one that
-// converts them in each pass.
+// openWeights opens the weight store. If it cannot store converted weights of the disk tier, it
+// opens one that converts them in each pass.
 func (m *Model) openWeights(binding *loader.Binding, devices devicemap.Map, o residency.Options) (err error) {
 	if _, bytes := m.options.convertedOnDisk(m.skeleton, &m.plan); bytes > 0 && m.options.convertsAgain(&m.plan) {
 		o.Unkept = errNoFolder
@@ -78,8 +79,8 @@ func (m *Model) openWeights(binding *loader.Binding, devices devicemap.Map, o re
 	return nil
 }
 
-// limitUnkept notes the least shares of memory, and limits that of weights of which the plan has some on the disk, and the store none. The memory that
-// the plan has for reading them holds weights.
+// limitUnkept sets the minimum shares of memory. If converted weights cannot be stored on the
+// disk, it also limits the memory for weights, and the plan's spare staging memory holds weights.
 func (m *Model) limitUnkept() error {
 	if m.limit.least = m.leastShares(); !m.limit.convertsAgain {
 		return nil
@@ -102,7 +103,7 @@ func (m *Model) limitUnkept() error {
 	return nil
 }
 
-// fullBudget is the budget for weights while the plan's memory is there.
+// fullBudget returns the budget for weights with the plan's whole memory.
 func (m *Model) fullBudget() int64 {
 	if m.limit.convertsAgain {
 		return m.plan.Device(devicemap.CPU).WeightsBytes

@@ -8,13 +8,14 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// A ProductSpeed is the rate of products that multiply weights by so many tokens at once, with weights that come from memory.
+// A ProductSpeed is the rate of products of weights, read from memory, with the given number of
+// tokens at once.
 type ProductSpeed struct {
 	Tokens     int     `json:"tokens"`
 	Operations float64 `json:"operations_per_second"`
 }
 
-// productSpeeds are rates that were measured, with the number of tokens ascending.
+// productSpeeds returns the measured rates, in ascending order of tokens.
 func productSpeeds(rates []probe.TokensRate) (list []ProductSpeed) {
 	for _, r := range rates {
 		list = append(list, ProductSpeed{r.Tokens, r.OperationsPerSecond})
@@ -22,8 +23,9 @@ func productSpeeds(rates []probe.TokensRate) (list []ProductSpeed) {
 	return list
 }
 
-// secondsPerWeight returns how long products take for each weight that multiplies so many tokens, between measured numbers
-// of tokens by interpolation; beyond the last, products are as fast as those of the last. ok is false if speeds are unknown.
+// secondsPerWeight returns how long products with the given number of tokens take for each
+// weight. It interpolates between measured numbers of tokens; beyond the last it uses the last
+// rate. ok is false if speeds are unknown.
 func secondsPerWeight(speeds []ProductSpeed, tokens float64) (seconds float64, ok bool) {
 	if len(speeds) < 2 || slices.ContainsFunc(speeds, func(s ProductSpeed) bool { return s.Tokens < 1 || s.Operations <= 0 }) {
 		return 0, false
@@ -44,29 +46,30 @@ func secondsPerWeight(speeds []ProductSpeed, tokens float64) (seconds float64, o
 	return high * tokens / n, true
 }
 
-// passesOfActivation is how often a pass reads or writes each number that a product takes or makes, in norms, gates, packing and
-// sums. It makes predictions meet measurements, of dense models and mixtures alike.
+// passesOfActivation is how often a pass reads or writes each input and output of a product, in
+// norms, gates, packing and sums. The value makes predictions fit measurements, of dense and MoE
+// models alike.
 const passesOfActivation = 10
 
-// workload is what the tokens of a pass compute.
+// workload counts what the tokens of a pass compute.
 type workload struct {
-	dense      float64 // weights that every token multiplies
-	head       float64 // of the map to the vocabulary, which the last token multiplies
+	dense      float64 // weights that every token is multiplied by
+	head       float64 // weights of the head, which the last token is multiplied by
 	mixtures   []mixtureLoad
-	floats     float64 // numbers that products of one token take and make
-	operations float64 // of a pass, which wait for each other
-	heads      float64 // of attention, in all layers
+	floats     float64 // inputs and outputs of the products of one token
+	operations float64 // of a pass, each waiting for the one before
+	heads      float64 // attention heads of all layers
 }
 
-// mixtureLoad is a stack of experts.
+// mixtureLoad is the workload of a stack of experts.
 type mixtureLoad struct {
 	weights float64 // of all
-	share   float64 // that one token chooses
+	share   float64 // share that one token selects
 }
 
 // workloadOf counts what passes of m compute.
 func workloadOf(m *meta.Model) (w workload) {
-	stacked := map[*meta.Module]float64{} // experts that a token chooses
+	stacked := map[*meta.Module]float64{} // experts that a token selects
 	for _, node := range m.Root.Walk() {
 		if s, ok := node.Spec.(*meta.MoESpec); ok && s.Count > 0 {
 			for _, stack := range node.ExpertStacks(s) {
@@ -92,7 +95,8 @@ func workloadOf(m *meta.Model) (w workload) {
 	return w
 }
 
-// operationsOf is about how many operations of a layer of a generated token wait for each other, its norm and its sum included.
+// operationsOf returns about how many sequential operations a layer has for a generated token,
+// including its norm and its addition.
 func operationsOf(k meta.Kind) float64 {
 	switch k {
 	case meta.KindNone, meta.KindBlock, meta.KindLinear, meta.KindEmbedding, meta.KindNorm, meta.KindSequential, meta.KindActivation:
@@ -127,24 +131,26 @@ func (w *workload) count(node *meta.Module, p *meta.Param, stacked map[*meta.Mod
 	}
 }
 
-// A tokenPass is a pass of some tokens of one sequence, or one token each of several.
+// A tokenPass is a pass of several tokens of one sequence, or of one token for each of several
+// sequences.
 type tokenPass struct {
 	tokens int
 	logits int // rows whose logits are computed
 	seen   int // earlier tokens of the sequence
 }
 
-// productRates are the seconds per weight of products, by their tokens.
+// productRates holds the seconds per weight of products, by the number of tokens.
 type productRates struct {
-	speeds []ProductSpeed // of few tokens
-	many   float64        // operations per second of many tokens and many rows
-	excess float64        // seconds that each weight takes longer to read from memory than those of speeds
+	speeds []ProductSpeed // for few tokens
+	many   float64        // operations per second for many tokens and many rows
+	excess float64        // additional seconds per weight for reading it from memory, compared with speeds
 }
 
 // manyTokens is the number of tokens for which many is the rate.
 const manyTokens = 256
 
-// dense are the rates of matrices with many rows: packing tokens takes little of products of many tokens.
+// dense returns the rates of matrices with many rows, where packing tokens is a small part of
+// products of many tokens.
 func (r *productRates) dense() []ProductSpeed {
 	few := slices.DeleteFunc(slices.Clone(r.speeds), func(s ProductSpeed) bool { return s.Tokens >= manyTokens })
 	return append(few, ProductSpeed{manyTokens, r.many})
@@ -169,7 +175,7 @@ func (w *workload) seconds(s *MachineSpeed, r *productRates, p tokenPass) (secon
 		}
 	}
 	scores := tokens * (float64(p.seen) + (tokens-1)/2) * w.heads
-	if p.logits > 1 { // each token is of a sequence of its own
+	if p.logits > 1 { // each token belongs to another sequence
 		scores = 0
 	}
 	return seconds + (tokens*w.floats*passesOfActivation+2*scores)/s.Floats + w.operations*s.OperationSeconds, true

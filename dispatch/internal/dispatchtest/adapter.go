@@ -19,7 +19,7 @@ import (
 func OpenBase(t testing.TB, path string) (*meta.Model, *loader.Checkpoint) {
 	t.Helper()
 	text, err := golden.Read(filepath.Join(filepath.Dir(path), "config.json"))
-	if err != nil { // merged weights have none beside them
+	if err != nil { // merged weights have none
 		text, err = golden.Read(filepath.Join(filepath.Dir(golden.AdapterBase(t)), "config.json"))
 	}
 	if err != nil {
@@ -41,7 +41,7 @@ func OpenBase(t testing.TB, path string) (*meta.Model, *loader.Checkpoint) {
 	return skeleton, checkpoint
 }
 
-// AdapterPrompts are the sequences of a fixture.
+// AdapterPrompts returns the prompts of a fixture.
 func AdapterPrompts(t *testing.T, c *loader.Checkpoint) [][]int32 {
 	t.Helper()
 	x, ok := c.Lookup("input_ids")
@@ -59,7 +59,7 @@ func AdapterPrompts(t *testing.T, c *loader.Checkpoint) [][]int32 {
 	return slices.Collect(slices.Chunk(all, x.Shape[len(x.Shape)-1]))
 }
 
-// AdaptedLogits are the logits of all tokens of each prompt, each prompt alone.
+// AdaptedLogits returns the logits of all tokens of each prompt. It computes each prompt alone.
 func AdaptedLogits(t *testing.T, m *dispatch.Model, ids [][]int32, name string) [][]float32 {
 	t.Helper()
 	var out [][]float32
@@ -79,7 +79,8 @@ func AdaptedLogits(t *testing.T, m *dispatch.Model, ids [][]int32, name string) 
 	return out
 }
 
-// AdapterDir returns the folder of an adapter for OwnBase. It is in the repository, whatever fixtures are read.
+// AdapterDir returns the folder of an adapter for OwnBase. It is in the repository, whatever
+// fixtures are used.
 func AdapterDir(t *testing.T) string {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(golden.Module(t), "testdata", "golden", "train", "lora", "*", "final"))
@@ -94,7 +95,8 @@ func OwnBase(t *testing.T) string {
 	return filepath.Join(golden.Module(t), "testdata", "golden", "train", "models", "llama", "init.safetensors")
 }
 
-// BesideOthers runs all prompts in one batch, with the adapter, with another and with none.
+// BesideOthers runs all prompts in one batch: with the adapter, with another adapter and with
+// none.
 func BesideOthers(t *testing.T, m *dispatch.Model, ids [][]int32, want [][]float32) {
 	t.Helper()
 	plain, other := AdaptedLogits(t, m, ids, ""), AdaptedLogits(t, m, ids, "init")
@@ -123,7 +125,8 @@ func BesideOthers(t *testing.T, m *dispatch.Model, ids [][]int32, want [][]float
 	}
 }
 
-// LorasModel is the base of the adapter fixtures with memory for adapters that come and go.
+// LorasModel returns the base of the adapter fixtures with memory for adapters that are loaded on
+// demand.
 func LorasModel(t *testing.T, o dispatch.Options) *dispatch.Model {
 	t.Helper()
 	skeleton, checkpoint := OpenBase(t, OwnBase(t))
@@ -136,7 +139,7 @@ func LorasModel(t *testing.T, o dispatch.Options) *dispatch.Model {
 	return m
 }
 
-// AdapterMemory is the memory that one adapter needs, activations included.
+// AdapterMemory returns the memory that one adapter needs, including activations.
 func AdapterMemory(t *testing.T, dir string) int64 {
 	t.Helper()
 	return int64(sort.Search(1<<20, func(n int) bool {

@@ -7,7 +7,7 @@ import (
 	"github.com/heftai/heft/dispatch"
 )
 
-// BenchmarkTokens measures generated tokens of m, one at a time, behind at most 100 tokens.
+// BenchmarkTokens measures the generation of single tokens after at most 100 earlier tokens.
 func BenchmarkTokens(b *testing.B, m *dispatch.Model) {
 	s := m.NewSequence()
 	defer s.Free()

@@ -1,3 +1,3 @@
-// Package dispatchtest helps tests of package dispatch, in all their packages, to place and run models and to compare what
-// they answer.
+// Package dispatchtest helps the test packages of package dispatch to place and run models and to
+// compare their answers.
 package dispatchtest

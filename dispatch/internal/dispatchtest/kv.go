@@ -12,8 +12,8 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// AfterReuse are the logits of ids behind what a sequence has found of the prompt, and how many
-// tokens that is.
+// AfterReuse returns the logits of ids after the reused prefix of the prompt, and the number of
+// tokens in that prefix.
 func AfterReuse(t *testing.T, m *dispatch.Model, ids []int32, prompt int) ([][]float32, int) {
 	t.Helper()
 	s := m.NewSequence()
@@ -35,7 +35,7 @@ func AfterReuse(t *testing.T, m *dispatch.Model, ids []int32, prompt int) ([][]f
 	return out, n
 }
 
-// OpenKVStore opens a store of pages until the test ends.
+// OpenKVStore opens a store of pages and closes it when the test ends.
 func OpenKVStore(t *testing.T, dir string) *dispatch.KVStore {
 	t.Helper()
 	s, err := dispatch.OpenKVStore(dir, 1<<30, func(message string, args ...any) { t.Log(message, args) })
@@ -46,7 +46,7 @@ func OpenKVStore(t *testing.T, dir string) *dispatch.KVStore {
 	return s
 }
 
-// StorePrompt is a prompt of several pages.
+// StorePrompt returns a prompt of several pages.
 func StorePrompt() []int32 {
 	prompt := make([]int32, 70)
 	for i := range prompt {
@@ -70,14 +70,14 @@ func Answered(t *testing.T, m *dispatch.Model, salt, adapter string, prompt []in
 	return reused, logits
 }
 
-// StoreFolder is a random model.
+// StoreFolder returns the folder of a random model.
 func StoreFolder(t *testing.T, seed uint64) string {
 	s := Shape{Hidden: 96, Inner: 160, Heads: 4, KV: 2, Dim: 24, Vocab: 230, Layers: 2, DType: meta.BFloat16, Shift: 3}
 	return s.Folder(t, rand.New(rand.NewPCG(seed, 5)))
 }
 
-// InChunks runs a prompt in chunks and n greedy tokens behind it; the logits are those of
-// all steps.
+// InChunks runs a prompt in chunks and n greedy tokens after it. It returns the tokens and the
+// logits of all steps.
 func InChunks(t *testing.T, m *dispatch.Model, s *dispatch.Sequence, prompt []int32, chunk, n int) (ids []int32, logits []float32) {
 	t.Helper()
 	for at := s.Len(); at < len(prompt); at += chunk {
@@ -106,7 +106,8 @@ func InChunks(t *testing.T, m *dispatch.Model, s *dispatch.Sequence, prompt []in
 	return ids, logits
 }
 
-// Windowed is a small model of two layers that see so many tokens (0: all).
+// Windowed returns a small model with one layer for each attention window, in tokens; 0 means no
+// window.
 func Windowed(t *testing.T, windows ...int) func(o dispatch.Options) *dispatch.Model {
 	skeleton, checkpoint := OpenCheckpoint(t, golden.OwnDir(t, "small-llama-bf16"))
 	for i, window := range windows {

@@ -18,15 +18,17 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// LawConfig is a model that is small, and wide enough that threads share its products.
+// LawConfig is the config of a model that is small, and wide enough that threads share its
+// products.
 const LawConfig = `{"model_type": "llama", "architectures": ["LlamaForCausalLM"], "torch_dtype": "bfloat16", "hidden_size": 192,
 	"intermediate_size": 352, "num_hidden_layers": 2, "num_attention_heads": 6, "num_key_value_heads": 2, "vocab_size": 230,
 	"max_position_embeddings": 128, "rms_norm_eps": 1e-5, "rope_theta": 10000, "tie_word_embeddings": false}`
 
-// LawFolder is a checkpoint of random weights, of which none lies on a boundary of 64 bytes.
+// LawFolder returns the folder of a checkpoint with random weights, none of which is aligned to
+// 64 bytes.
 func LawFolder(t *testing.T) string { return LawFolderOf(t, 2) }
 
-// LawFolderOf is LawFolder with so many blocks.
+// LawFolderOf is LawFolder with the given number of blocks.
 func LawFolderOf(t *testing.T, blocks int) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -65,7 +67,7 @@ func LawFolderOf(t *testing.T, blocks int) string {
 	return dir
 }
 
-// LawIDs is a prompt, over a page of keys and values long, and the tokens behind it.
+// LawIDs returns a prompt that is longer than a page of the KV cache, and the tokens after it.
 func LawIDs() (ids []int32, prompt int) {
 	for i := range 26 {
 		ids = append(ids, int32(i*37%223+3))
@@ -73,8 +75,9 @@ func LawIDs() (ids []int32, prompt int) {
 	return ids, 18
 }
 
-// LogitsInPieces are the logits of ids as sequence own of n that run together, their prompts in
-// chunks of unequal size, the tokens behind so many at a time, as where drafts are verified.
+// LogitsInPieces returns the logits of ids as sequence own of n that run together. Their prompts
+// run in chunks of unequal size. The tokens after the prompt run draft at a time, as if drafts
+// were verified.
 func LogitsInPieces(t *testing.T, m *dispatch.Model, own, n int, ids []int32, prompt, chunk, draft int) [][]float32 {
 	t.Helper()
 	sequences := make([]*dispatch.Sequence, n)
@@ -87,7 +90,7 @@ func LogitsInPieces(t *testing.T, m *dispatch.Model, own, n int, ids []int32, pr
 		var rows []dispatch.BatchRow
 		at := -1
 		for i, s := range sequences {
-			length := max(prompt-(i+n-own)%n, 1) // those beside it begin to generate sooner
+			length := max(prompt-(i+n-own)%n, 1) // the other sequences begin to generate sooner
 			k := min(draft, len(ids)-s.Len())
 			if s.Len() < length {
 				k = min(chunk+i, length-s.Len())
@@ -109,7 +112,7 @@ func LogitsInPieces(t *testing.T, m *dispatch.Model, own, n int, ids []int32, pr
 	return out
 }
 
-// OtherIDs is ids, or for another sequence, other ids.
+// OtherIDs returns ids shifted by by, for another sequence.
 func OtherIDs(ids []int32, by, vocab int) []int32 {
 	ids = slices.Clone(ids)
 	for i := range ids {
@@ -118,7 +121,7 @@ func OtherIDs(ids []int32, by, vocab int) []int32 {
 	return ids
 }
 
-// RunAtOnce lets Go run so many threads or more at once, for a test of as many that compute.
+// RunAtOnce lets Go run at least the given number of threads at once.
 func RunAtOnce(t *testing.T, threads int) {
 	before := runtime.GOMAXPROCS(max(threads, runtime.GOMAXPROCS(0)))
 	t.Cleanup(func() { runtime.GOMAXPROCS(before) })

@@ -13,7 +13,7 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// LoadAll brings all weights of m to memory of its own.
+// LoadAll loads all weights of m into its own memory.
 func LoadAll(t *testing.T, m *dispatch.Model) {
 	t.Helper()
 	m.Warm(t.Context())
@@ -21,8 +21,8 @@ func LoadAll(t *testing.T, m *dispatch.Model) {
 	AwaitConversion(t, m)
 }
 
-// LimitWalks holds that the logits of ids keep the bits of want while the limit changes at random, within passes and
-// beside them. With -short it walks through fewer passes.
+// LimitWalks checks that the logits of ids keep the bits of want while the limit changes at
+// random, during and between passes. With -short it runs fewer passes.
 func LimitWalks(t *testing.T, m *dispatch.Model, ids []int32, prompt int, want [][]float32) {
 	t.Helper()
 	most, within, beside := UsedBytes(m), 3, 5
@@ -56,13 +56,13 @@ func LimitWalks(t *testing.T, m *dispatch.Model, ids []int32, prompt int, want [
 	walking.Wait()
 }
 
-// UsedBytes is the host memory that the plan of m takes.
+// UsedBytes returns the host memory that the plan of m takes.
 func UsedBytes(m *dispatch.Model) int64 {
 	plan := m.Plan()
 	return plan.Device(devicemap.CPU).Used()
 }
 
-// Sum is the sum of what a ledger holds.
+// Sum returns the sum of what a ledger holds.
 func Sum(held map[string]int64) (n int64) {
 	for _, bytes := range held {
 		n += bytes
@@ -70,7 +70,8 @@ func Sum(held map[string]int64) (n int64) {
 	return n
 }
 
-// LimitCases are models whose weights can move: dense and experts, as stored and converted.
+// LimitCases runs test with models whose weights can be evicted: dense and MoE, as stored and
+// converted.
 func LimitCases(t *testing.T, test func(t *testing.T, m *dispatch.Model, ids []int32)) {
 	for _, experts := range []bool{false, true} {
 		for _, q := range []meta.QuantFormat{meta.QuantNone, meta.QuantQ8} {

@@ -10,7 +10,7 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// Greedy is the greedy continuation of prompt by n tokens, and the logits of every step, one after the other.
+// Greedy returns the greedy continuation of prompt by n tokens, and the logits of every step.
 func Greedy(t *testing.T, m *dispatch.Model, prompt []int32, n int) (ids []int32, logits []float32) {
 	t.Helper()
 	s := m.NewSequence()
@@ -36,7 +36,8 @@ func Greedy(t *testing.T, m *dispatch.Model, prompt []int32, n int) (ids []int32
 	return ids, logits
 }
 
-// Close ends the test if a logit of got is further than tolerance from that of want; what names the logits.
+// Close ends the test if a logit of got differs from that of want by more than tolerance. what
+// names the logits.
 func Close(t *testing.T, what string, got, want []float32, tolerance float64) {
 	t.Helper()
 	if len(got) != len(want) {
@@ -49,16 +50,17 @@ func Close(t *testing.T, what string, got, want []float32, tolerance float64) {
 	}
 }
 
-// How far logits with PrecisionAuto may be from those with PrecisionHigh: the root of the mean square, as a share of the
-// range of the logits. In a mixture a rounding may choose another expert for a token, which moves the logits of those
-// after it too: there the median of the tokens counts, else all of them.
+// These tolerances bound the difference between logits with PrecisionAuto and with PrecisionHigh:
+// the root mean square, as a share of the range of the logits. In a MoE model a rounding may
+// select another expert for a token, which changes the logits of later tokens too. There the
+// median over the tokens counts, otherwise all tokens.
 const (
 	AutoTolerance    = 1e-2
 	MixtureTolerance = 5e-2
 )
 
-// ForcedLogits are the logits of every position of ids, of which the first prompt are a prompt
-// that goes through in chunks, and the others are generated one by one.
+// ForcedLogits returns the logits of every position of ids. The first prompt tokens run in
+// chunks, the others one by one.
 func ForcedLogits(t *testing.T, m *dispatch.Model, ids []int32, prompt, chunk int) [][]float32 {
 	t.Helper()
 	s := m.NewSequence()
@@ -79,7 +81,7 @@ func ForcedLogits(t *testing.T, m *dispatch.Model, ids []int32, prompt, chunk in
 	return out
 }
 
-// Rows is a copy of the rows of logits of batch row i.
+// Rows returns a copy of the logits of batch row i.
 func Rows(l *dispatch.Logits, i int) (out [][]float32) {
 	count, values := l.Row(i)
 	for r := range count {
@@ -88,7 +90,7 @@ func Rows(l *dispatch.Logits, i int) (out [][]float32) {
 	return out
 }
 
-// SameLogits fails the test if a logit of got is not that of want, bit for bit.
+// SameLogits fails the test if got and want differ in any bit.
 func SameLogits(t *testing.T, what string, got, want [][]float32) {
 	t.Helper()
 	if len(got) != len(want) {
@@ -101,7 +103,7 @@ func SameLogits(t *testing.T, what string, got, want [][]float32) {
 	}
 }
 
-// RoundingTolerance is how far precision auto may be from high.
+// RoundingTolerance returns the maximum difference between precision auto and high.
 func RoundingTolerance(skeleton *meta.Model) float64 {
 	for _, param := range skeleton.Root.AllParams() {
 		if len(param.Shape) == 3 {
@@ -111,12 +113,12 @@ func RoundingTolerance(skeleton *meta.Model) float64 {
 	return AutoTolerance
 }
 
-// CloseLogits fails the test if logits of got differ from those of want by more than a tolerance, which is AutoTolerance or
-// MixtureTolerance.
+// CloseLogits fails the test if logits of got differ from those of want by more than tolerance,
+// which is AutoTolerance or MixtureTolerance.
 func CloseLogits(t *testing.T, variant string, got, want [][]float32, tolerance float64) {
 	t.Helper()
 	var low, high, sum float64
-	squares := make([]float64, len(want)) // mean squares by token
+	squares := make([]float64, len(want)) // mean square of each token
 	for i := range want {
 		low, high = min(low, float64(slices.Min(want[i]))), max(high, float64(slices.Max(want[i])))
 		for j := range want[i] {
@@ -135,7 +137,7 @@ func CloseLogits(t *testing.T, variant string, got, want [][]float32, tolerance 
 	}
 }
 
-// Mixed runs the prompt beside the generated tokens of two further sequences.
+// Mixed runs the prompt together with the generated tokens of two other sequences.
 func Mixed(t *testing.T, variant string, m *dispatch.Model, ids []int32, prompt int, want [][]float32) {
 	t.Helper()
 	var rows []dispatch.BatchRow
@@ -155,7 +157,7 @@ func Mixed(t *testing.T, variant string, m *dispatch.Model, ids []int32, prompt 
 	last := m.NewSequence()
 	defer last.Free()
 	rows = slices.Insert(rows, 1, dispatch.BatchRow{Sequence: last, Tokens: ids[:prompt], PromptLen: prompt, Logits: dispatch.LogitsAll})
-	for _, i := range []int{0, 2} { // generated tokens before and behind a prompt, two of them drafted
+	for _, i := range []int{0, 2} { // generated tokens before and after a prompt, two of them drafted
 		rows[i].Tokens, rows[i].Logits = ids[prompt:][:min(2, len(ids)-prompt)], dispatch.LogitsAll
 	}
 	out := forward()
@@ -165,7 +167,7 @@ func Mixed(t *testing.T, variant string, m *dispatch.Model, ids []int32, prompt 
 	}
 }
 
-// FirstDifference returns the index of the first number that differs, -1 for none.
+// FirstDifference returns the index of the first number that differs, or -1.
 func FirstDifference(a, b []float32) int {
 	for i := range a {
 		if math.Float32bits(a[i]) != math.Float32bits(b[i]) {

@@ -8,10 +8,10 @@ import (
 	"testing"
 )
 
-// mapping is the first line of a mapping's entry.
+// mapping matches the first line of a mapping's entry.
 var mapping = regexp.MustCompile(`^[0-9a-f]+-[0-9a-f]+ `)
 
-// Mapped is how much of a mapped file the process has in memory, in KiB.
+// Mapped returns how much of a mapped file is in the process's memory, in KiB.
 func Mapped(t *testing.T, file string) (kib int, known bool) {
 	t.Helper()
 	b, err := os.ReadFile("/proc/self/smaps")

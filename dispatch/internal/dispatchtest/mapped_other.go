@@ -6,5 +6,5 @@ import (
 	"testing"
 )
 
-// Mapped is known on Linux only.
+// Mapped is implemented on Linux only.
 func Mapped(*testing.T, string) (kib int, known bool) { return 0, false }

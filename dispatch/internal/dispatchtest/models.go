@@ -17,7 +17,7 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// A Shape is one of a random model: dense or a mixture, its sizes no powers of two.
+// A Shape is the shape of a random model, dense or MoE. Its sizes are not powers of two.
 type Shape struct {
 	Hidden, Inner, Heads, KV, Dim, Vocab, Layers int
 	DType                                        meta.DType
@@ -26,7 +26,7 @@ type Shape struct {
 	Choose                                       int // experts that a token selects; 0 means 2
 }
 
-// Config is a config.json of a Qwen3 of this shape.
+// Config returns the config.json of a Qwen3 model with this shape.
 func (s Shape) Config() string {
 	kind, more := "qwen3", ""
 	if s.Experts {
@@ -39,7 +39,7 @@ func (s Shape) Config() string {
 		kind, s.DType, s.Hidden, s.Inner, s.Layers, s.Heads, s.KV, s.Dim, s.Vocab, more, s.Tied)
 }
 
-// Folder is a checkpoint of this shape with random weights.
+// Folder returns the folder of a checkpoint of this shape with random weights.
 func (s Shape) Folder(t *testing.T, r *rand.Rand) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -112,14 +112,14 @@ func (s Shape) bytes(r *rand.Rand, n int, scale, centre float64) (b []byte) {
 // LargeShape has matrices of more than 256 KiB.
 var LargeShape = Shape{Hidden: 320, Inner: 544, Heads: 6, KV: 2, Dim: 64, Vocab: 515, Layers: 2, DType: meta.Float32, Shift: 3}
 
-// CodableShapes are models whose matrices are wide enough to be coded, dense and with experts.
+// CodableShapes are dense and MoE models whose matrices are wide enough to be coded.
 var CodableShapes = []Shape{
 	{Hidden: 256, Inner: 384, Heads: 4, KV: 2, Dim: 64, Vocab: 300, Layers: 2, DType: meta.BFloat16, Shift: 3},
 	{Hidden: 320, Inner: 512, Heads: 4, KV: 2, Dim: 80, Vocab: 230, Layers: 1, DType: meta.BFloat16, Tied: true},
 	{Hidden: 256, Inner: 320, Heads: 2, KV: 1, Dim: 128, Vocab: 231, Layers: 2, DType: meta.BFloat16, Experts: true, Shift: 5},
 }
 
-// LawIDsOf are ids of a model with so many, and how many of them are a prompt.
+// LawIDsOf returns ids for a vocabulary of the given size, and how many of them are the prompt.
 func LawIDsOf(vocab int) (ids []int32, prompt int) {
 	ids, prompt = LawIDs()
 	for i := range ids {
@@ -128,7 +128,8 @@ func LawIDsOf(vocab int) (ids []int32, prompt int) {
 	return ids, prompt
 }
 
-// Incompressible is a model whose second matrices have numbers of a hundred magnitudes.
+// Incompressible returns the folder of a model whose second matrices have values of a hundred
+// magnitudes.
 func Incompressible(t *testing.T) string {
 	t.Helper()
 	s := CodableShapes[0]
@@ -159,7 +160,7 @@ func Incompressible(t *testing.T) string {
 	return to
 }
 
-// MixtureFolder is a random model with experts of this width.
+// MixtureFolder returns the folder of a random MoE model with experts of the given width.
 func MixtureFolder(t *testing.T, inner int) string {
 	t.Helper()
 	return Shape{Hidden: 96, Inner: inner, Heads: 4, KV: 2, Dim: 20, Vocab: 230, Layers: 3, DType: meta.BFloat16, Shift: 3, Experts: true, Choose: 2}.Folder(t, rand.New(rand.NewPCG(7, 7)))

@@ -14,7 +14,7 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// OpenModel opens a model until the test ends.
+// OpenModel opens a model and closes it when the test ends.
 func OpenModel(t *testing.T, dir string, o dispatch.Options) *dispatch.Model {
 	t.Helper()
 	m, err := dispatch.Open(dir, o)
@@ -25,7 +25,7 @@ func OpenModel(t *testing.T, dir string, o dispatch.Options) *dispatch.Model {
 	return m
 }
 
-// AwaitConversion waits for the background.
+// AwaitConversion waits until weights are converted in the background.
 func AwaitConversion(t *testing.T, m *dispatch.Model) {
 	t.Helper()
 	for {
@@ -42,7 +42,7 @@ func AwaitConversion(t *testing.T, m *dispatch.Model) {
 	}
 }
 
-// OpenCheckpoint opens a checkpoint until the test ends.
+// OpenCheckpoint opens a checkpoint and closes it when the test ends.
 func OpenCheckpoint(t testing.TB, dir string) (*meta.Model, *loader.Checkpoint) {
 	t.Helper()
 	skeleton, checkpoint, err := loader.OpenModel(dir)
@@ -53,8 +53,8 @@ func OpenCheckpoint(t testing.TB, dir string) (*meta.Model, *loader.Checkpoint) 
 	return skeleton, checkpoint
 }
 
-// FiveMaps are the five placements: two pure ones, two mixed by block, one by hand that cuts
-// through blocks.
+// FiveMaps returns device maps by name: two with all weights on one tier, two mixed by block, one
+// that splits blocks, and two under further names that tests treat differently.
 func FiveMaps(skeleton *meta.Model) map[string]devicemap.Map {
 	out := map[string]devicemap.Map{
 		"cpu":  devicemap.NewMap(devicemap.Entry{Device: devicemap.CPU}),
@@ -97,18 +97,18 @@ func Promote(t *testing.T, m *dispatch.Model) {
 	}
 }
 
-// OnDisk opens a model whose weights are all streamed, in as little memory as possible or with
-// staging for more.
+// OnDisk opens a model whose weights all stream, in the minimum of memory or with staging for
+// more.
 func OnDisk(t *testing.T, dir string, o dispatch.Options) *dispatch.Model {
 	t.Helper()
 	o.DeviceMap = devicemap.Policy{Kind: devicemap.Manual, Pins: devicemap.NewMap(devicemap.Entry{Device: devicemap.Disk})}
 	return OpenModel(t, dir, o)
 }
 
-// SmallBand is the size of bands in which the small matrices of these tests stream, in bytes.
+// SmallBand is the size of the bands in which the small matrices of these tests stream, in bytes.
 const SmallBand = 4 << 10
 
-// DemoFolder is the demo model on disk.
+// DemoFolder writes the demo model to a folder and returns it.
 func DemoFolder(t testing.TB) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -118,7 +118,7 @@ func DemoFolder(t testing.TB) string {
 	return dir
 }
 
-// Generate returns what a model generates.
+// Generate returns the tokens that a model generates.
 func Generate(t *testing.T, m *dispatch.Model, prompt []int32, o dispatch.GenerateOptions) []int32 {
 	t.Helper()
 	var ids []int32
@@ -131,7 +131,7 @@ func Generate(t *testing.T, m *dispatch.Model, prompt []int32, o dispatch.Genera
 	return ids
 }
 
-// ModTime is the time at which a file was last written.
+// ModTime returns the modification time of a file.
 func ModTime(t *testing.T, name string) time.Time {
 	t.Helper()
 	info, err := os.Stat(name)
@@ -141,7 +141,7 @@ func ModTime(t *testing.T, name string) time.Time {
 	return info.ModTime()
 }
 
-// Overwrite writes into the same inode, which is mapped, and dates it.
+// Overwrite writes into the same inode, which is mapped, and sets its modification time.
 func Overwrite(name string, b []byte, written time.Time) error {
 	f, err := os.OpenFile(name, os.O_WRONLY, 0)
 	if err != nil {
@@ -151,7 +151,7 @@ func Overwrite(name string, b []byte, written time.Time) error {
 	return errors.Join(err, f.Close(), os.Chtimes(name, written, written))
 }
 
-// AddHook adds a hook to m, which takes it.
+// AddHook adds a hook to m and fails the test if m rejects it.
 func AddHook(t testing.TB, m *dispatch.Model, h dispatch.Hook) *dispatch.HookHandle {
 	t.Helper()
 	handle, err := m.AddHook(h)
@@ -170,7 +170,8 @@ func Scattered(n int) []int32 {
 	return ids
 }
 
-// Allocations is how many one token of each of so many sequences takes.
+// Allocations returns the number of allocations for one token of each of the given number of
+// sequences.
 func Allocations(t *testing.T, m *dispatch.Model, batch int) float64 {
 	b := &dispatch.Batch{}
 	for range batch {

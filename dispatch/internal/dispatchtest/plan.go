@@ -12,7 +12,7 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// ModelShape is the skeleton of a model of testdata/shapes.
+// ModelShape returns the skeleton of a model in testdata/shapes.
 func ModelShape(t testing.TB, name string) *meta.Model {
 	t.Helper()
 	config, err := meta.ReadConfigFile(filepath.Join(golden.Module(t), "dispatch", "testdata", "shapes", name+".json"))
@@ -26,13 +26,13 @@ func ModelShape(t testing.TB, name string) *meta.Model {
 	return skeleton
 }
 
-// ServingOptions are the options of a server with a limit for the cpu.
+// ServingOptions returns the options of a server with a limit for the cpu.
 func ServingOptions(limit int64) dispatch.Options {
 	return dispatch.Options{Serving: true, Threads: 1, MaxSequences: 16,
 		MaxMemory: []devicemap.DeviceMemory{{Device: devicemap.CPU, Bytes: float64(limit)}}}
 }
 
-// PlanShape is the plan of a model without weights, and the options that it is for.
+// PlanShape returns the plan of a model without weights, and its options.
 func PlanShape(t testing.TB, skeleton *meta.Model, o dispatch.Options) (devicemap.Plan, dispatch.Options) {
 	t.Helper()
 	plan, o, err := dispatch.Plan(skeleton, o)

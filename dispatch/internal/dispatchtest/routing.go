@@ -6,7 +6,8 @@ import (
 	"github.com/heftai/heft/internal/residency/policy"
 )
 
-// Replay returns the number of experts that m has room for, and what a replay of its recording in as much memory counts.
+// Replay returns the number of experts that m has room for, and the counts of a replay of its
+// recording with that room.
 func Replay(m *dispatch.Model) (slots int, want dispatch.ExpertCounts) {
 	slots = expertSlots(m)
 	trace := inside.Of.Recording(m)

@@ -14,14 +14,15 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// LateModel is a folder of a model whose weights are converted and all fit.
+// LateModel returns the folder of a model whose weights are converted and all fit into memory.
 func LateModel(t *testing.T, tied, experts bool) string {
 	t.Helper()
 	s := Shape{Hidden: 384, Inner: 512, Heads: 6, KV: 2, Dim: 64, Vocab: 515, Layers: 4, DType: meta.BFloat16, Shift: 3, Tied: tied, Experts: experts}
 	return s.Folder(t, rand.New(rand.NewPCG(8, 8)))
 }
 
-// WaitForSidecar waits for the complete side-car in a folder, and returns its path and contents.
+// WaitForSidecar waits for the complete sidecar file in a folder, and returns its path and
+// contents.
 func WaitForSidecar(t *testing.T, cache string) (string, []byte) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
@@ -40,7 +41,7 @@ func WaitForSidecar(t *testing.T, cache string) (string, []byte) {
 	}
 }
 
-// FileNames are the names in a folder.
+// FileNames returns the paths of the files in a folder.
 func FileNames(t *testing.T, dir string) []string {
 	t.Helper()
 	names, err := filepath.Glob(filepath.Join(dir, "*"))
@@ -50,7 +51,7 @@ func FileNames(t *testing.T, dir string) []string {
 	return names
 }
 
-// LogOf is the log of what f does.
+// LogOf returns the log output of f.
 func LogOf(f func()) string {
 	var b bytes.Buffer
 	before := slog.Default()

@@ -1,8 +1,10 @@
-// Package inside is how tests of package dispatch, which are packages of their own, reach what dispatch does not export.
+// Package inside lets the tests of package dispatch, which are packages of their own, reach
+// unexported parts of dispatch.
 //
-// Options are settings that only tests have: another machine, made-up GPUs, sizes that follow from memory otherwise. Package
-// dispatch reads them, and registers an [Access] for what is behind its models and ledgers. Package dispatchtest has the
-// functions that tests call. Nothing else uses this package.
+// Options are settings that only tests have: another machine, simulated GPUs, fixed sizes.
+// Package dispatch reads them, and registers an [Access] to the internals of its models and
+// ledgers. Package dispatchtest has the functions that tests call. Nothing else uses this
+// package.
 package inside
 
 import (
@@ -20,12 +22,12 @@ import (
 
 // Options are settings of a model for tests. The zero value changes nothing.
 type Options struct {
-	Machine    *topology.Machine // the machine that the model is placed on; nil: this one
-	GPUs       *GPUs             // the GPUs of the machine; nil: those of this one, unless HideGPUs is set
-	Tile       int               // rows that blocks process together
-	Band       int64             // the size of bands of all matrices, in bytes
-	ColumnBand int64             // the size of bands of outputs, in bytes
-	CodedShare float64           // instead of meta.CodedShare
+	Machine    *topology.Machine // the machine that the model is placed on; nil means this one
+	GPUs       *GPUs             // the GPUs of the machine; nil means those of this one, unless HideGPUs is set
+	Tile       int               // rows that a block processes together
+	Band       int64             // size of the bands of all matrices, in bytes
+	ColumnBand int64             // size of bands of outputs, in bytes
+	CodedShare float64           // replaces meta.CodedShare
 }
 
 // HideGPUs hides the GPUs of this machine from models whose Options do not ask for them.
@@ -33,24 +35,27 @@ var HideGPUs bool
 
 // GPUs are the GPUs of a machine.
 type GPUs struct {
-	Number int // made-up GPUs; 0: those of this machine
-	// Twice makes GPU 0 of this machine GPU 1 too.
+	Number int // number of simulated GPUs; 0 means those of this machine
+	// Twice makes GPU 0 of this machine also GPU 1.
 	Twice     bool
-	Available int64  // free bytes of each made-up GPU
-	Unused    string // why made-up GPU 0 is not used; "": it is used
+	Available int64  // free bytes of each simulated GPU
+	Unused    string // why simulated GPU 0 is not used; "" if it is used
 
-	// Open opens a made-up GPU. host computes what stays on the host.
+	// Open opens a simulated GPU. host runs the operations that stay on the host.
 	Open func(number int, host backend.Backend) (backend.Backend, error)
-	// Supports reports whether made-up GPUs have kernels for weights stored as m is. nil means all.
+	// Supports reports whether simulated GPUs have kernels for weights stored like m. nil means
+	// that all are supported.
 	Supports func(m backend.Matrix) bool
-	// NoMemory reports whether an error of Open or of a backend says that a made-up GPU has too little memory.
+	// NoMemory reports whether an error of Open or of a backend says that a simulated GPU has too
+	// little memory.
 	NoMemory func(err error) bool
-	Refused  map[string]string // why made-up GPUs cannot run units, by their paths
-	Pace     *Pace             // the speeds of the machine; nil: they are measured
+	Refused  map[string]string // why simulated GPUs cannot run units, by path
+	Pace     *Pace             // the speeds of the machine; nil means that they are measured
 }
 
-// Pace is the speed of a machine with a GPU: bytes of the host's memory and of the link, operations of the host and of the
-// GPU, all per second, and the seconds in which a row is copied to the GPU or back.
+// Pace holds the speeds of a machine with a GPU: bytes of the host's memory and of the link,
+// operations of the host and of the GPU, all per second, and the seconds of copying a row to the
+// GPU or back.
 type Pace struct{ Memory, Host, Link, Device, Crossing float64 }
 
 // Access returns and changes parts of public values of package dispatch. Arguments of type any are pointers to the type that
@@ -60,33 +65,38 @@ type Access struct {
 	Mover   func(ledger any) *residency.Mover
 	Policy  func(ledger any) *residency.Policy
 	Weights func(model any) *residency.Store
-	// StreamsFrom returns the length in tokens from which prompts stream a Model's blocks to a GPU, 0 for none.
+	// StreamsFrom returns the minimum length, in tokens, of prompts that stream a Model's blocks
+	// to a GPU, or 0 for none.
 	StreamsFrom func(model any) int
-	// StationBytes returns the memory of the weights that a Model has on a GPU.
+	// StationBytes returns the memory of a Model's weights on a GPU.
 	StationBytes func(model any, gpu devicemap.Device) int64
 
-	// SetCodedGain is for a machine whose coded weights are so many times as fast as plain ones.
+	// SetCodedGain sets the speedup of coded weights over plain ones.
 	SetCodedGain func(options any, gain float64)
-	// SetBorrows has long passes borrow activations from the experts' cache, whatever the plan gains by that.
+	// SetBorrows makes long passes borrow activations from the expert cache, even if the plan
+	// does not gain by it.
 	SetBorrows func(options any)
 	// TileTokens returns the number of tokens that go through a block together.
 	TileTokens func(options any) int
 	// Recording returns what Model.RecordRouting has recorded so far. It must not be called during a pass.
 	Recording func(model any) *policy.Trace
-	// UngrowKV returns the KV cache to the size of the plan, as after some idle time.
+	// UngrowKV shrinks the KV cache to the plan's size, as after some idle time.
 	UngrowKV func(model any)
-	// Follow is Model.FollowLimits in a made-up tree that has /proc and /sys. changed is a func(dispatch.MemoryLimit).
+	// Follow is Model.FollowLimits with a simulated /proc and /sys. changed is a
+	// func(dispatch.MemoryLimit).
 	Follow func(model any, ctx context.Context, root fs.FS, changed any)
-	// FailedRead returns the error of a pass in which the disk failed to read a mapped byte of a tensor of a unit.
+	// FailedRead returns the error of a pass for which the disk failed to read a mapped byte of a
+	// unit's tensor.
 	FailedRead func(model any, unit string, mapped *byte) error
-	// KVStore returns the store of pages, and what is used in its place by models that are opened once it is set.
+	// KVStore returns the store of pages, and a pointer to the store that models use instead if
+	// they are opened after it is set.
 	KVStore func(store any) (pages *kvstore.Store, instead *kvcache.Store)
 
-	// AgeAdapterWaits makes adapters that have no room wait for their turns, as if they had waited long enough.
+	// AgeAdapterWaits makes waits for adapters old enough for their turns.
 	AgeAdapterWaits func(ledger any)
-	// AbandonAdapterTurn ends the time that the adapter whose turn it is has for taking it.
+	// AbandonAdapterTurn ends the turn of the adapter whose turn it is.
 	AbandonAdapterTurn func(ledger any)
 }
 
-// Of is set by package dispatch.
+// Of holds the functions of package dispatch, which sets it.
 var Of Access

@@ -1,3 +1,3 @@
-// Package activations holds tests only: activations of package dispatch stay within what the plan counts, and long passes,
-// which read each streamed weight once, borrow memory for theirs.
+// Package activations tests that activations of package dispatch stay within the plan's count,
+// and that long passes, which read each streamed weight once, borrow memory for theirs.
 package activations

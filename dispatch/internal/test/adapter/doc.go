@@ -1,3 +1,4 @@
-// Package adapter holds tests only: models with low-rank adapters answer as PEFT does, under every map and beside other
-// rows, and adapters that come and go take no more memory than they may.
+// Package adapter tests that models with LoRA adapters answer as PEFT does, under every device
+// map and together with other rows, and that adapters loaded on demand keep to their memory
+// limit.
 package adapter

@@ -1,3 +1,3 @@
-// Package compress holds tests only: weights that package dispatch codes in fewer bytes give the same bits, and plans know what
-// codes take, where they are kept and whether they are faster.
+// Package compress tests that weights which package dispatch codes give the same bits, and that
+// plans know the size of coded weights, where they are stored and whether they are faster.
 package compress

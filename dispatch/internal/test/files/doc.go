@@ -1,2 +1,3 @@
-// Package files holds tests only: what package dispatch does when files of a checkpoint change, disappear or cannot be read.
+// Package files tests what package dispatch does when files of a checkpoint change, disappear or
+// cannot be read.
 package files

@@ -1,3 +1,3 @@
-// Package gguf holds tests only: models in GGUF files, placed by package dispatch, answer as the reference does. The
-// files are in dispatch/testdata/gguf.
+// Package gguf tests that models in GGUF files, placed by package dispatch, give the reference's
+// answers. The files are in dispatch/testdata/gguf.
 package gguf

@@ -1,4 +1,4 @@
-// Package gpu holds tests only: models that package dispatch places on GPUs answer as on the CPU, and plans put on GPUs what
-// they gain by. Most GPUs are made up, with the CPU's kernels; files with build tag cuda use those of the machine, or
-// simulated ones (scripts/check-cuda.sh).
+// Package gpu tests that models with blocks on GPUs answer as on the CPU, and that plans place on
+// GPUs what becomes faster there. Most GPUs are simulated with the CPU's kernels. Files with the
+// build tag cuda use the machine's GPUs, or simulated ones (scripts/check-cuda.sh).
 package gpu

@@ -1,3 +1,3 @@
-// Package limit holds tests only: models of package dispatch keep to a memory limit that changes, alone or shared, and no bit
-// of their answers changes.
+// Package limit tests that models of package dispatch keep to a memory limit that changes, alone
+// or shared, and that their answers stay the same bit for bit.
 package limit

@@ -1,3 +1,4 @@
-// Package placement holds tests only: where package dispatch places a model, and how a prompt is cut, change no bit of an answer, for
-// all golden models, for random shapes and formats, under random decisions of what stays in memory and on any number of threads.
+// Package placement tests that the placement of a model and the chunking of a prompt do not
+// change a bit of an answer. It uses all golden models, random shapes and formats, random
+// decisions about what stays in memory, and several numbers of threads.
 package placement

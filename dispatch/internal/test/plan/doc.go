@@ -1,2 +1,3 @@
-// Package plan holds tests only: what plans of package dispatch place where, what they predict and what helps.
+// Package plan tests where plans of package dispatch place weights, what they predict, and which
+// changes they suggest.
 package plan

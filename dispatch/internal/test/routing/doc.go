@@ -1,2 +1,3 @@
-// Package routing holds tests only: recordings of which experts tokens choose, and what package dispatch predicts from them.
+// Package routing tests recordings of which experts tokens select, and what package dispatch
+// predicts from them.
 package routing
