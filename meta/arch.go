@@ -41,6 +41,7 @@ func architectures() []architecture {
 		{"diffllama", "DiffLlamaForCausalLM", "model", "DiffLlamaDecoderLayer", 1, []int{2}, diffLlama},
 		{"doge", "DogeForCausalLM", "model", "DogeDecoderLayer", -1, nil, doge},
 		{"dots3_note_text", "Dots3NoteForCausalLM", "model", "Dots3NoteTextDecoderLayer", 151643, []int{151668}, dots3Note},
+		{"emu3_text_model", "", "model", "Emu3DecoderLayer", 151849, []int{151850}, emu3},
 		{"ernie4_5", "Ernie4_5ForCausalLM", "model", "Ernie4_5DecoderLayer", 1, []int{2}, ernie45},
 		{"ernie4_5_moe", "Ernie4_5_MoeForCausalLM", "model", "Ernie4_5_MoeDecoderLayer", 1, []int{2}, ernie45MoE},
 		{"exaone", "LlamaForCausalLM", "model", "LlamaDecoderLayer", 1, []int{361}, exaone},

@@ -10,7 +10,7 @@ func hyperCLOVAX(f *fields, b *Builder) {
 	bias, mlpBias := f.bool("attention_bias", false), f.bool("mlp_bias", false)
 	w, scale := f.graniteWiring()
 	w.spec.LogitScale = float32(f.positive("logits_scaling", 1))
-	w.wrapped = b.tree.wrapper != nil && b.tree.wrapper.modelType == "hyperclovax_vision_v2"
+	w.wrapped = b.tree.wrapper != nil && b.tree.wrapper.model == "HyperCLOVAXVisionV2Model"
 	if !f.has("attention_multiplier") {
 		scale = 0
 	}

@@ -450,26 +450,25 @@ func TestGroupsWithoutMixturesAreUnread(t *testing.T) {
 	}
 }
 
-// TestKimiK2IsDeepseekV3: the config of Kimi K2 has a model_type of its own and is otherwise
-// DeepSeek-V3's, so both give one tree.
-func TestKimiK2IsDeepseekV3(t *testing.T) {
-	const fields = `"num_hidden_layers": 3, "first_k_dense_replace": 1, "n_routed_experts": 8, "n_group": 1, "topk_group": 1, "hidden_size": 64, "vocab_size": 100}`
-	trees := map[string][]byte{}
-	for _, name := range []string{"deepseek_v3", "kimi_k2"} {
-		cfg, err := ReadConfig([]byte(`{"architectures": ["DeepseekV3ForCausalLM"], "model_type": "` + name + `", ` + fields))
-		if err != nil {
-			t.Fatal(err)
+// TestPublishedTypesHaveTheTreesOfTransformers: the config of Kimi K2 has a model_type of its own and is otherwise
+// DeepSeek-V3's, and that of HyperCLOVA X with images says "vlm". Each gives the tree of the type that transformers has.
+func TestPublishedTypesHaveTheTreesOfTransformers(t *testing.T) {
+	const deepseek = `"architectures": ["DeepseekV3ForCausalLM"], "num_hidden_layers": 3, "first_k_dense_replace": 1, "n_routed_experts": 8, "n_group": 1, "topk_group": 1, "hidden_size": 64, "vocab_size": 100}`
+	const clova = `"architectures": ["HCXVisionV2ForCausalLM"], "text_config": {"model_type": "hyperclovax", "num_hidden_layers": 2, "hidden_size": 64, "vocab_size": 100, "logits_scaling": 0.5}}`
+	for _, c := range []struct{ published, known, fields string }{
+		{"kimi_k2", "deepseek_v3", deepseek},
+		{"vlm", "hyperclovax_vision_v2", clova},
+	} {
+		trees := map[string][]byte{}
+		for _, name := range []string{c.published, c.known} {
+			var err error
+			if trees[name], err = json.Marshal(build(t, []byte(`{"model_type": "`+name+`", `+c.fields)).Root); err != nil {
+				t.Fatal(err)
+			}
 		}
-		m, err := New(cfg, nil)
-		if err != nil {
-			t.Fatal(err)
+		if !bytes.Equal(trees[c.published], trees[c.known]) {
+			t.Errorf("the tree of %s is not that of %s", c.published, c.known)
 		}
-		if trees[name], err = json.Marshal(m.Root); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if !bytes.Equal(trees["kimi_k2"], trees["deepseek_v3"]) {
-		t.Error("the trees differ")
 	}
 	cfg, err := ReadConfig([]byte(`{"architectures": ["DeepseekV3ForCausalLM"]}`))
 	if err != nil || cfg.ModelType != "deepseek_v3" {

@@ -30,8 +30,10 @@ func wrappers() []wrapper {
 		{"cohere_compass", "CohereCompassForConditionalGeneration", "CohereCompassModel", text, "cohere_compass_text", true, false, false},
 		{"deepseek_ocr2", "DeepseekOcr2ForConditionalGeneration", "DeepseekOcr2Model", text, "deepseek_ocr2_text", true, false, false},
 		{"dots3_note", "Dots3NoteForConditionalGeneration", "Dots3NoteModel", text, "dots3_note_text", true, false, false},
+		{"emu3", "Emu3ForConditionalGeneration", "Emu3Model", "text_model", "emu3_text_model", true, false, false},
 		{"exaone4_5", "Exaone4_5_ForConditionalGeneration", "Exaone4_5_Model", text, "exaone4", true, false, false},
 		{"fast_vlm", "FastVlmForConditionalGeneration", "FastVlmModel", text, "qwen2", false, false, true},
+		{"fuyu", "FuyuForCausalLM", "FuyuModel", text, "persimmon", false, false, false},
 		{"gemma3", "Gemma3ForConditionalGeneration", "Gemma3Model", text, "gemma3_text", false, true, false},
 		{"gemma3n", "Gemma3nForConditionalGeneration", "Gemma3nModel", text, "gemma3n_text", false, true, false},
 		{"gemma4", "Gemma4ForConditionalGeneration", "Gemma4Model", text, "gemma4_text", false, true, false},
@@ -69,6 +71,7 @@ func wrappers() []wrapper {
 		{"smolvlm", "SmolVLMForConditionalGeneration", "SmolVLMModel", "text_model", "llama", false, false, false},
 		{"step3p7", "Step3p7ForConditionalGeneration", "Step3p7Model", text, "step3p5", true, false, false},
 		{"video_llama_3", "VideoLlama3ForConditionalGeneration", "VideoLlama3Model", text, "qwen2", false, false, true},
+		{"vlm", "HyperCLOVAXVisionV2ForConditionalGeneration", "HyperCLOVAXVisionV2Model", text, "hyperclovax", true, true, false}, // as published
 		{"vipllava", "VipLlavaForConditionalGeneration", "VipLlavaModel", text, "llama", false, false, false},
 	}...)
 }

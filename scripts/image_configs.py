@@ -5,6 +5,7 @@ IMAGES is the part of family_configs.FAMILIES for these families.
 from further_configs import hyperclovax
 from hybrid_configs import lfm2, qwen3_5
 from late_configs import hy_v4, lfm3
+from plain_configs import persimmon
 from transformers import AutoConfig
 
 VISION = dict(hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=2, image_size=8, patch_size=4)
@@ -232,6 +233,29 @@ def hyperclovax_vision_v2(R, llama, wrap):
     return wrapped(R, wrap, "hyperclovax_vision_v2", t, vision, image_token_id=5, video_token_id=6)
 
 
+def fuyu(R, persimmon):
+    """Published without text_config."""
+    t = persimmon(R)
+    parts = dict(patch_size=2, num_channels=1, image_size=8, image_token_id=5)
+    if "dtype" in t:
+        c = wrapped(R, lambda model_type, text, vision, v5, **more: dict(model_type=model_type, text_config=text, **more), "fuyu", t, None, **parts)
+        c.update((name, t[name]) for name in ("dtype", "bos_token_id", "eos_token_id", "pad_token_id"))
+        return c
+    c = dict(t, model_type="fuyu", **parts)
+    c.pop("rope_scaling", None)
+    c.pop("partial_rotary_factor", None)  # which the reference ignores there
+    return c
+
+
+def emu3(R, llama, wrap):
+    t = llama(R, "emu3_text_model", head_dim=False)
+    t.update(attention_bias=R.random() < 0.3, mlp_bias=R.random() < 0.3)
+    parts = dict(codebook_size=4, embed_dim=4, latent_channels=4, base_channels=32, channel_multiplier=[1], num_res_blocks=1, attn_resolutions=[], hidden_size=32)
+    c = wrapped(R, wrap, "emu3", t, {}, vq_config=parts, vocabulary_map={"<image>": 5})
+    c.pop("vision_config")
+    return c
+
+
 def fast_vlm(R, llama, wrap):
     """The vision tower is another than the published one, which needs a further library."""
     return wrapped(R, wrap, "fast_vlm", llama(R, "qwen2", head_dim=False), CLIP, tie=True, image_token_index=5, image_seq_length=1)
@@ -324,7 +348,7 @@ def phi4_multimodal(R, llama):
 
 def is_text_within(config):
     """Whether the text model is a part of the model. Phi-4-multimodal has its other parts within its text model."""
-    return "vision_config" in config and config["model_type"] != "phi4_multimodal"
+    return config["model_type"] in ("emu3", "fuyu") or "vision_config" in config and config["model_type"] != "phi4_multimodal"
 
 
 def dots3_note_text(R, deepseek):
@@ -378,8 +402,10 @@ def images(llama, wrap, deepseek, exaone4, glm4, glm4_moe, routed):
         "deepseek_ocr2": (lambda R: deepseek_ocr2(R, llama, wrap), [23]),
         "dots3_note": (lambda R: dots3_note(R, deepseek, wrap), [3]),
         "dots3_note_text": (lambda R: dots3_note_text(R, deepseek), [1]),
+        "emu3": (lambda R: emu3(R, llama, wrap), [4]),
         "exaone4_5": (lambda R: exaone4_5(R, exaone4, wrap), [4]),
         "fast_vlm": (lambda R: fast_vlm(R, llama, wrap), [3]),
+        "fuyu": (lambda R: fuyu(R, lambda R: persimmon(R, llama)), [2, 6]),
         "glm46v": (lambda R: glm(R, wrap, glm4, "glm46v", "glm4v_text"), [3]),
         "glm4v": (lambda R: glm(R, wrap, glm4, "glm4v", "glm4v_text"), [6]),
         "glm4v_moe": (lambda R: glm(R, wrap, glm4_moe, "glm4v_moe", "glm4v_moe_text"), [4]),

@@ -102,7 +102,7 @@ def as_published(file, config, style):
     kind, tensors = config["model_type"], load_file(file)
     if style == "published":
         tensors = {n: t for n, t in tensors.items() if not n.endswith(DECAYS)}
-    if "vision_config" in config:
+    if "vision_config" in config or is_text_within(config):
         text = re.compile(r"language_model|text_model|lm_head|^model\.(layers|embed_tokens|norm|hc_head)\.|^(layers|tok_embeddings|norm|output|lerope)\.|^model\.llm\.")
         tensors = {n: t for n, t in tensors.items() if text.search(n) or t.numel() < 100}
     if kind == "kimi_k25":  # its renaming of the vision tower's layers, undone, reaches those of the text

@@ -30,13 +30,14 @@ func TestModelsPageIsGenerated(t *testing.T) {
 }
 
 // TestEveryModelHasAFixture: a model type that no committed fixture shows is not claimed to be served.
+// Two are the published names of others, see meta.TestPublishedTypesHaveTheTreesOfTransformers.
 func TestEveryModelHasAFixture(t *testing.T) {
 	text, err := rewritten()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, line := range strings.Split(string(text), "\n") {
-		if cells := strings.Split(line, " | "); len(cells) == 4 && cells[2] == "–" && !strings.Contains(line, "`kimi_k2`") {
+		if cells := strings.Split(line, " | "); len(cells) == 4 && cells[2] == "–" && !strings.Contains(line, "`kimi_k2`") && !strings.Contains(line, "`vlm`") {
 			t.Errorf("no fixture: %s", line)
 		}
 	}
