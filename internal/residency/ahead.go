@@ -6,15 +6,15 @@ import (
 )
 
 const (
-	aheadUses = 64 // the number of expected uses from which segments are read ahead
-	aheadPart = 8  // the part of the limit that segments take which were read ahead and are not used yet
+	aheadUses = 64 // the number of predicted uses that are read ahead
+	aheadPart = 8  // segments that are read ahead and not used yet take at most 1/aheadPart of the limit
 )
 
 // errTooEarly ends a read ahead.
 var errTooEarly = errors.New("no room to read ahead")
 
-// readAhead starts to bring the segments that are expected next, if there are any, in a goroutine of its own, one
-// at a time. It needs mu.
+// readAhead starts a goroutine that loads the segments that are predicted to be used next, one at
+// a time. The caller holds mu.
 func (c *Changing) readAhead() {
 	if c.ahead || c.limit == 0 {
 		return
@@ -29,13 +29,13 @@ func (c *Changing) readAhead() {
 	go c.bringAhead(g, use)
 }
 
-// bringAhead brings g for a use, and then others that are expected.
+// bringAhead loads g for a predicted use, and then the segments that are predicted after it.
 func (c *Changing) bringAhead(g *Changed, use int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for g != nil {
 		if err := c.bring(g, use); err != nil {
-			g.unread = err != errTooEarly // any other error comes again when g is acquired
+			g.unread = err != errTooEarly // other errors recur when g is acquired
 			break
 		}
 		g, use = c.expected()
@@ -45,10 +45,11 @@ func (c *Changing) bringAhead(g *Changed, use int) {
 	c.moved.Broadcast()
 }
 
-// expected returns the first segment that is expected, is not in memory, and finds room there without those that
-// are used before it, and the number of its use; nil if there is none. More than one segment take an eighth of
-// the limit at most: in an order that goes round, each that is read ahead displaces one that could have stayed.
-// It needs mu.
+// expected returns the first predicted segment that is not in memory and fits without evicting
+// segments that are used before it. It also returns the number of its use. It returns nil if
+// there is none. If more than one segment is read ahead, they take at most an eighth of the
+// limit: in a cyclic order, each segment that is read ahead evicts one that could have stayed.
+// The caller holds mu.
 func (c *Changing) expected() (*Changed, int) {
 	if c.closed || c.full || !c.forecast.certain() {
 		return nil, 0
@@ -70,7 +71,8 @@ func (c *Changing) expected() (*Changed, int) {
 	return g, first + i
 }
 
-// fits reports whether there is room for n bytes without segments that are used before a use. It needs mu.
+// fits reports whether n bytes fit without evicting segments that are used before the given use.
+// The caller holds mu.
 func (c *Changing) fits(n int64, use int) bool {
 	free := c.limit - c.stats.Held
 	for i, g := range c.list {
@@ -84,8 +86,9 @@ func (c *Changing) fits(n int64, use int) bool {
 	return free >= n
 }
 
-// victim returns the segment in memory that is needed last: by the forecast, if it is certain, else the one that
-// was used least recently. Those that are used before a use do not count. It needs mu.
+// victim returns the segment in memory that is needed last: by the forecast if it is certain,
+// otherwise the least recently used one. It ignores segments that are used before the given use.
+// The caller holds mu.
 func (c *Changing) victim(use int) (victim *Changed) {
 	last, certain := 0, c.forecast.certain()
 	for i, g := range c.list {
@@ -106,5 +109,5 @@ func (c *Changing) victim(use int) (victim *Changed) {
 	return victim
 }
 
-// movable reports whether g is in memory and may leave it.
+// movable reports whether g is in memory and may be evicted.
 func (g *Changed) movable() bool { return g.place == inMemory && g.pins == 0 && !g.stays }

@@ -11,8 +11,8 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// bands are the matrices of the disk tier that stream in bands of rows, so that they are never in memory as
-// a whole. Their stream has a unit for each band.
+// bands are the matrices of the disk tier that stream in bands of rows, so that they are never in
+// memory as a whole. Their stream has one unit per band.
 type bands struct {
 	sizes  map[*meta.Param]int64 // see Options.Bands
 	halves map[*meta.Param]backend.Halves
@@ -21,22 +21,23 @@ type bands struct {
 	stream *stream // nil if no matrix streams in bands
 	window *hostmem.Block
 	open   int              // the band that operations may read, or -1
-	unkept []*hostmem.Block // memory of its parts; see plainParts
+	unkept []*hostmem.Block // memory of the open band's parts; see plainParts
 }
 
-// A band is some rows of a matrix, or all of a part that cannot be cut.
+// A band is a range of rows of a matrix, or all of a part that cannot be split.
 type band struct {
 	piece [1]stored.Piece
 	parts [1]backend.Part
 	path  string
 }
 
-// A bandRange is the bands of a matrix.
+// A bandRange is the range of a matrix's bands.
 type bandRange struct{ first, count int }
 
-// BandBytes returns the size of the largest band of p, if bands take most bytes or as few rows as can be
-// separated. converted is the size of p if it is converted when it is loaded, otherwise 0. Of matrices of GPTQ and
-// AWQ bands of outputs take at most columns bytes; 0 leaves them whole.
+// BandBytes returns the size of the largest band of p, if bands take at most most bytes or the
+// minimum number of rows that can be separated. converted is the size of p if it is converted
+// when it is loaded, otherwise 0. Bands of outputs of GPTQ and AWQ matrices take at most columns
+// bytes; with 0 these matrices are not split.
 func BandBytes(p *meta.Param, converted, most, columns int64) int64 {
 	if columns > 0 && converted == 0 {
 		if n, ok := columnBandBytes(p, columns); ok {
@@ -52,14 +53,14 @@ func BandBytes(p *meta.Param, converted, most, columns int64) int64 {
 			unit = max(unit, stored.RowUnit(s.Quant))
 		}
 	}
-	least := size / int64(p.Shape[0]) * int64(unit) // also of a converted matrix, which may have to stream as stored
+	least := size / int64(p.Shape[0]) * int64(unit) // also for a converted matrix, which may have to stream as stored
 	if converted > 0 {
 		size = converted
 	}
 	return min(size, max(least, most))
 }
 
-// addBands adds the bands of matrices of u, in the order in which u reads them.
+// addBands adds the bands of u's matrices, in the order in which u reads them.
 func (s *Store) addBands(u *unit, list []*want) {
 	if len(list) == 0 {
 		return
@@ -74,7 +75,7 @@ func (s *Store) addBands(u *unit, list []*want) {
 	}
 }
 
-// bandBytes returns the size of the largest band of w, 0 if it streams as a whole.
+// bandBytes returns the size of the largest band of w, or 0 if w streams as a whole.
 func (s *Store) bandBytes(w *want) int64 {
 	if w.holder == nil {
 		return 0
@@ -82,7 +83,7 @@ func (s *Store) bandBytes(w *want) int64 {
 	return s.bands.sizes[w.holder.param]
 }
 
-// addBandsOf adds the bands of w, of at most size bytes, which u uses.
+// addBandsOf adds the bands of w, of at most size bytes each, for unit u.
 func (s *Store) addBandsOf(u *unit, w *want, size int64) {
 	b := &s.bands
 	w.bands.first = len(b.list)
@@ -100,19 +101,20 @@ func (s *Store) addBandsOf(u *unit, w *want, size int64) {
 	w.bands.count = len(b.list) - w.bands.first
 }
 
-// cut cuts piece p of w into bands: those of the first half of each group of rows, then those of the second, where
-// passes use them apart.
+// cut splits piece p of w into bands. If passes use the halves of each group of rows separately,
+// all bands of the first halves precede those of the second.
 func (s *Store) cut(w *want, p *stored.Piece, size int64) []stored.Piece {
 	if h, ok := s.bands.halves[w.holder.param]; ok {
 		if group := s.rowGroup(p); h.First%group != 0 || h.Group%group != 0 {
-			return []stored.Piece{*p} // checksums are for more rows
+			return []stored.Piece{*p} // a checksum covers more rows
 		}
 		return cutHalves(p, h, size)
 	}
 	return s.cutBands(p, size)
 }
 
-// cutHalves cuts the halves of p into bands of whole groups, of at most size bytes with their scratch memory.
+// cutHalves splits the halves of p into bands of whole groups, each of at most size bytes
+// including scratch memory.
 func cutHalves(p *stored.Piece, h backend.Halves, size int64) (out []stored.Piece) {
 	row := p.Size / int64(max(p.Part.Dims[0], 1))
 	groups := p.Part.Dims[0] / h.Group
@@ -130,7 +132,7 @@ func cutHalves(p *stored.Piece, h backend.Halves, size int64) (out []stored.Piec
 	return out
 }
 
-// rowGroup is the number of rows that share a checksum if p is of a sidecar, otherwise 1.
+// rowGroup returns the number of rows that share a checksum if p is in a sidecar, otherwise 1.
 func (s *Store) rowGroup(p *stored.Piece) int {
 	if s.side().holds(p.Ranges[0].Tensor) {
 		return s.quantizer.RowGroup()
@@ -138,14 +140,14 @@ func (s *Store) rowGroup(p *stored.Piece) int {
 	return 1
 }
 
-// HalfBandBytes is [BandBytes] for the halves of p. It returns 0 if they cannot be separated, or if two bands are as
-// large as p.
+// HalfBandBytes is [BandBytes] for the halves of p. It returns 0 if the halves cannot be
+// separated, or if two bands are as large as p.
 func HalfBandBytes(p *meta.Param, h backend.Halves, converted, most int64) int64 {
 	size := p.Bytes()
 	if !stored.CanHalve(p, h) || h.First < 1 || h.First >= h.Group || p.Shape[0]%h.Group != 0 {
 		return 0
 	}
-	fewest := size / int64(p.Shape[0]) * int64(max(h.First, h.Group-h.First)) // also of a converted one, see BandBytes
+	fewest := size / int64(p.Shape[0]) * int64(max(h.First, h.Group-h.First)) // also for a converted one, see BandBytes
 	if converted > 0 {
 		if size = converted; !stored.CanHalveTiles(h) {
 			return 0
@@ -167,8 +169,8 @@ func bandLoad(regions []region) *load {
 	return newLoad(regions, false)
 }
 
-// cutBands cuts p into bands of about equal height of at most size bytes, or of as few rows as can be
-// separated. Pieces that share scales stay whole.
+// cutBands splits p into bands of about equal height, each of at most size bytes or of the
+// minimum number of rows that can be separated. It does not split pieces that share scales.
 func (s *Store) cutBands(p *stored.Piece, size int64) []stored.Piece {
 	rows := p.Part.Dims[0]
 	if p.Size <= size || rows == 0 {
@@ -182,7 +184,7 @@ func (s *Store) cutBands(p *stored.Piece, size int64) []stored.Piece {
 		unit = stored.RowUnit(p.Part.Quant.Quant)
 	}
 	if unit%s.rowGroup(p) != 0 {
-		return []stored.Piece{*p} // checksums are for more rows
+		return []stored.Piece{*p} // a checksum covers more rows
 	}
 	height := max(unit, int(size*int64(rows)/p.Size)/unit*unit)
 	var out []stored.Piece
@@ -196,7 +198,7 @@ func (s *Store) cutBands(p *stored.Piece, size int64) []stored.Piece {
 	return out
 }
 
-// band waits for band k and ends the use of the one before.
+// band waits for band k and ends the use of the previous band.
 func (s *Store) band(k int) []backend.Part {
 	s.endBand()
 	b := &s.bands
@@ -215,7 +217,7 @@ func (s *Store) band(k int) []backend.Part {
 	return nil
 }
 
-// endBand ends the use of a band, and has others read in its place.
+// endBand ends the use of a band and starts to read others into its memory.
 func (s *Store) endBand() {
 	freeBlocks(&s.bands.unkept)
 	if s.bands.open >= 0 {
@@ -224,14 +226,14 @@ func (s *Store) endBand() {
 	}
 }
 
-// Banded reports whether p comes in bands; see nn.Bander.
+// Banded reports whether p streams in bands; see nn.Bander.
 func (s *Store) Banded(p *meta.Param) bool {
 	h := s.holders[p]
 	return h != nil && h.shown != nil && h.shown.place == inBands
 }
 
-// NextBand waits for the band of p after the one that Parts or NextBand has returned last. It ends the
-// use of that one. It returns nil after the last band, and if a read fails; Err says why.
+// NextBand waits for the band of p after the one that Parts or NextBand returned last, whose use
+// it ends. It returns nil after the last band, and if a read fails; Err then returns the error.
 func (s *Store) NextBand(p *meta.Param) []backend.Part {
 	r, next := s.holders[p].shown.on.bands, s.bands.open+1
 	if s.bands.open < r.first || next >= r.first+r.count {

@@ -7,14 +7,14 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// borrowed are the weights of a unit that another store has.
+// borrowed are weights of a unit that another store holds.
 type borrowed struct {
-	from     *Store // nil: there are none
+	from     *Store // nil if there are none
 	takes    func(*meta.Param) bool
 	segments map[*meta.Param]*segment
 }
 
-// borrow notes that unit u of s uses p as the other store has it. It reports false if s has p itself.
+// borrow records that unit u of s uses the other store's p. It returns false if s holds p itself.
 func (s *Store) borrow(p *meta.Param, u *unit) (bool, error) {
 	b := &s.borrowed
 	if b.from == nil || !b.takes(p) {
@@ -32,7 +32,8 @@ func (s *Store) borrow(p *meta.Param, u *unit) (bool, error) {
 	return true, nil
 }
 
-// enterLender makes the borrowed weights of unit i usable. The lender keeps them until leaveLender.
+// enterLender makes the borrowed weights of unit i usable. The lender keeps them in memory until
+// leaveLender.
 func (s *Store) enterLender(i int) error {
 	from := s.borrowed.from
 	if from == nil {

@@ -11,28 +11,31 @@ import (
 
 // ChangingOptions configure a [Changing].
 type ChangingOptions struct {
-	// Arena is the memory of segments, and Mover reads and writes them. They belong to the process. nil means
-	// one for this Changing.
+	// Arena provides the memory of segments, and Mover reads and writes them. A process shares
+	// them. nil means a new one for this Changing.
 	Arena *hostmem.Arena
 	Mover *Mover
-	// Limit is the memory of segments, in bytes. Segments that are acquired at the same time may exceed it. 0
-	// means none.
+	// Limit is the maximum memory of segments, in bytes. Segments that are acquired at the same
+	// time may exceed it. 0 means no limit.
 	Limit int64
-	// Dir is the folder for the scratch file, which takes about what memory does not hold of changed segments.
+	// Dir is the folder of the scratch file. The file takes about the size of the changed
+	// segments that do not fit into memory.
 	Dir string
-	// MaxDisk is the most bytes of the scratch file. A write beyond fails as one to a full disk. 0 means no
-	// limit.
+	// MaxDisk is the maximum size of the scratch file in bytes. A write beyond it fails like one
+	// to a full disk. 0 means no limit.
 	MaxDisk int64
 }
 
-// Changing holds segments that may be changed, such as the trained parameters of a model, within a limit of
-// memory. A segment is in its source, in memory, or in a scratch file. Acquire brings it to memory; if that
-// takes room, others leave. A changed one is written to the scratch file first. If segments are acquired in an
-// order that repeats, as in the steps of training, the next ones are read ahead, and the one that is needed last
-// leaves; else the one that was used least recently.
+// Changing holds mutable segments, such as the trained parameters of a model, within a memory
+// limit. A segment is in its source, in memory, or in a scratch file. Acquire loads it into
+// memory and evicts others if necessary. A changed segment is written to the scratch file before
+// it is evicted. If segments are acquired in an order that repeats, as in the steps of training,
+// the next ones are read ahead, and the one that is needed last is evicted; otherwise the least
+// recently used one is evicted.
 //
-// If that write fails, so does Acquire, and the changed segment stays in memory: nothing is lost, and the
-// next Acquire tries again. Any goroutine may call the methods.
+// If a write to the scratch file fails, Acquire returns the error and the changed segment stays
+// in memory. Nothing is lost, and the next Acquire tries again. A Changing is safe for concurrent
+// use.
 type Changing struct {
 	arena *hostmem.Arena
 	mover *Mover
@@ -41,29 +44,29 @@ type Changing struct {
 	scratch *scratch
 
 	mu     sync.Mutex
-	moved  sync.Cond // a segment has come or left
+	moved  sync.Cond // a segment was loaded or evicted
 	list   []*Changed
 	clock  int64
 	stats  ChangingStats
 	closed bool
 	moving int
 
-	forecast forecast // of indices in list
-	ahead    bool     // a goroutine reads ahead
+	forecast forecast // of indices of list
+	ahead    bool     // a goroutine is reading ahead
 	full     bool     // the last write failed: nothing is read ahead
 }
 
-// ChangingStats are the counters of a [Changing], in bytes.
+// ChangingStats holds the counters of a [Changing], in bytes.
 type ChangingStats struct {
 	Size          int64 // of all segments
-	Held, Peak    int64 // in memory now, and at most
+	Held, Peak    int64 // in memory now, and the maximum
 	Read, Written int64 // from and to the scratch file
-	Ahead         int64 // of Read, before it was needed
-	Used, Hit     int64 // acquired, and of this in memory by then
+	Ahead         int64 // part of Read that was read before it was needed
+	Used, Hit     int64 // acquired, and the part of it that was in memory by then
 }
 
-// NewChanging returns a Changing without segments. It removes scratch files that killed processes have left
-// in the folder.
+// NewChanging returns a Changing without segments. It removes scratch files that killed processes
+// have left in Dir.
 func NewChanging(o ChangingOptions) *Changing {
 	c := &Changing{arena: o.Arena, mover: o.Mover, limit: o.Limit, scratch: newScratch(o.Dir, o.MaxDisk)}
 	if c.arena == nil {
@@ -77,10 +80,10 @@ func NewChanging(o ChangingOptions) *Changing {
 	return c
 }
 
-// A Changed is a segment that may be changed.
+// A Changed is a mutable segment.
 type Changed struct {
 	all    *Changing
-	number int // in the list
+	number int // index in the list
 	name   string
 	size   int64
 	fill   func(to []byte) error // its source; nil for zeros
@@ -89,17 +92,17 @@ type Changed struct {
 	block   *hostmem.Block
 	pins    int
 	used    int64 // clock of the last release
-	early   bool  // it is read ahead and not used yet
-	unread  bool  // reading ahead failed, and it was not acquired since
+	early   bool  // read ahead and not used yet
+	unread  bool  // reading ahead failed, and g was not acquired since
 	dirty   bool
-	stays   bool // while it is in memory
-	written bool // the scratch file holds it, else its source
+	stays   bool // not evicted while it is in memory
+	written bool // the scratch file holds it; otherwise its source does
 	off     int64
 	sum     uint32
 }
 
-// Add adds a segment of size bytes, whose first values fill writes whenever they are needed. nil means
-// zeros. Nothing is read yet. The name is for errors.
+// Add adds a segment of size bytes. fill writes its initial values whenever they are needed; nil
+// means zeros. Add reads nothing. The name appears in errors.
 func (c *Changing) Add(name string, size int64, fill func(to []byte) error) *Changed {
 	g := &Changed{all: c, name: name, size: size, fill: fill, off: -1}
 	c.mu.Lock()
@@ -110,14 +113,14 @@ func (c *Changing) Add(name string, size int64, fill func(to []byte) error) *Cha
 	return g
 }
 
-// SetLimit changes the limit of memory. Segments leave when others come.
+// SetLimit changes the memory limit. Segments are evicted when others are loaded.
 func (c *Changing) SetLimit(bytes int64) {
 	c.mu.Lock()
 	c.limit = bytes
 	c.mu.Unlock()
 }
 
-// SetMaxDisk changes the most bytes of the scratch file, for segments that it does not hold yet.
+// SetMaxDisk changes the maximum size of the scratch file, for segments that are not in it yet.
 func (c *Changing) SetMaxDisk(bytes int64) {
 	c.scratch.mu.Lock()
 	c.scratch.most = bytes
@@ -131,7 +134,8 @@ func (c *Changing) Stats() ChangingStats {
 	return c.stats
 }
 
-// Close frees the memory of all segments and removes the scratch file. No segment may be acquired.
+// Close frees the memory of all segments and removes the scratch file. No segment may be
+// acquired.
 func (c *Changing) Close() {
 	c.mu.Lock()
 	if c.closed {
@@ -154,9 +158,9 @@ func (c *Changing) Close() {
 	c.scratch.close()
 }
 
-// Acquire returns the bytes of g, which stay where they are until Release. Calls are counted. It fails if g
-// cannot be read, if what was read is not what was written, or if a segment that leaves for it cannot be
-// written.
+// Acquire returns the bytes of g, which do not move until Release. Calls nest. It returns an
+// error if g cannot be read, if its bytes differ from those that were written, or if a segment
+// that has to be evicted cannot be written.
 func (g *Changed) Acquire() ([]byte, error) {
 	c := g.all
 	c.mu.Lock()
@@ -185,7 +189,7 @@ func (g *Changed) Acquire() ([]byte, error) {
 	return g.block.Bytes()[:g.size], nil
 }
 
-// MarkDirty says that the acquired bytes of g are changed before Release.
+// MarkDirty records that the acquired bytes of g are changed. Call it before Release.
 func (g *Changed) MarkDirty() {
 	g.all.mu.Lock()
 	g.dirty = true
@@ -193,7 +197,7 @@ func (g *Changed) MarkDirty() {
 	g.all.mu.Unlock()
 }
 
-// leave gives up the place of g in the scratch file, whose bytes are old. It needs mu.
+// leave frees the place of g in the scratch file, whose bytes are outdated. The caller holds mu.
 func (g *Changed) leave() {
 	if g.off >= 0 {
 		g.all.scratch.leave(g.off, roomOf(g))
@@ -201,15 +205,15 @@ func (g *Changed) leave() {
 	}
 }
 
-// Stay keeps g in memory once it is there, whatever the limit.
+// Stay keeps g in memory once it is loaded, whatever the limit is.
 func (g *Changed) Stay() {
 	g.all.mu.Lock()
 	g.stays = true
 	g.all.mu.Unlock()
 }
 
-// Drop forgets the values of g, which are zeros from then on, and frees its memory. Nothing is written. No
-// one may have acquired g.
+// Drop sets the values of g to zeros and frees its memory. It writes nothing. g must not be
+// acquired.
 func (g *Changed) Drop() {
 	c := g.all
 	c.mu.Lock()
@@ -247,7 +251,7 @@ func (g *Changed) Release() {
 	c.mu.Unlock()
 }
 
-// Resident returns the bytes of g if it is acquired, else nil.
+// Resident returns the bytes of g if it is acquired, otherwise nil.
 func (g *Changed) Resident() []byte {
 	g.all.mu.Lock()
 	defer g.all.mu.Unlock()
@@ -260,8 +264,8 @@ func (g *Changed) Resident() []byte {
 // Size returns the size of g in bytes.
 func (g *Changed) Size() int64 { return g.size }
 
-// bring moves g to memory. It needs mu, which it unlocks while it reads. use is the expected use that it is read
-// ahead for, or 0.
+// bring loads g into memory. use is the predicted use that g is read ahead for, or 0. The caller
+// holds mu, which bring unlocks while it reads.
 func (c *Changing) bring(g *Changed, use int) (err error) {
 	g.place, g.early = coming, use > 0
 	c.moving++
@@ -294,7 +298,7 @@ func (c *Changing) bring(g *Changed, use int) (err error) {
 	return nil
 }
 
-// roomOf is the memory that g takes.
+// roomOf returns the memory that g takes.
 func roomOf(g *Changed) int64 { return int64(hostmem.Up(int(max(g.size, 1)), blockSize)) }
 
 func (c *Changing) hold(n int64) {
@@ -302,7 +306,7 @@ func (c *Changing) hold(n int64) {
 	c.stats.Peak = max(c.stats.Peak, c.stats.Held)
 }
 
-// read returns the bytes of g in memory of their own.
+// read returns the bytes of g in newly allocated memory.
 func (c *Changing) read(g *Changed, n int) (*hostmem.Block, error) {
 	block, err := c.arena.Alloc(hostmem.Weights, n)
 	if err != nil {
@@ -324,8 +328,8 @@ func (c *Changing) read(g *Changed, n int) (*hostmem.Block, error) {
 	return block, nil
 }
 
-// makeRoom has segments leave until there is room for n bytes, or all others are acquired. A read ahead, for an
-// expected use, does not wait, and fails if there is no room. It needs mu.
+// makeRoom evicts segments until n bytes fit, or until all others are acquired. For a read ahead
+// (use > 0), it does not wait and fails if there is no room. The caller holds mu.
 func (c *Changing) makeRoom(n int64, use int) error {
 	for c.limit > 0 && c.stats.Held+n > c.limit {
 		leaves := slices.ContainsFunc(c.list, func(g *Changed) bool { return g.place == leaving || g.place == coming && g.early })
@@ -346,8 +350,8 @@ func (c *Changing) makeRoom(n int64, use int) error {
 	return nil
 }
 
-// evict frees the memory of g. If g is dirty, it is written to the scratch file first; if that fails, it
-// stays. It needs mu, which it unlocks while it writes.
+// evict frees the memory of g. If g is dirty, it is first written to the scratch file; if that
+// fails, g stays in memory. The caller holds mu, which evict unlocks while it writes.
 func (c *Changing) evict(g *Changed) error {
 	n := int64(len(g.block.Bytes()))
 	if g.dirty {

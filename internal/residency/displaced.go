@@ -12,13 +12,14 @@ import (
 	"github.com/heftai/heft/internal/hostmem"
 )
 
-// errDisplaced says that a segment has to stream, and the streams do not have it yet.
+// errDisplaced reports that a segment has to stream but is not in the streams yet.
 var errDisplaced = errors.New("displaced")
 
-// displacing is which segments of the cpu tier stream because the budget has no room for copies of them.
+// displacing says which segments of the cpu tier stream because the budget has no room for copies
+// of them.
 type displacing struct {
-	changed atomic.Bool // a segment was displaced, or has a copy again, since the streams were set
-	windows windows     // of the disk tier, which are never smaller
+	changed atomic.Bool // since the streams were set, a segment was displaced or has a copy again
+	windows windows     // minimum sizes: those of the disk tier
 	now     windows
 }
 
@@ -27,14 +28,14 @@ type windows struct{ units, bands int64 }
 
 func (w windows) sum() int64 { return w.units + w.bands }
 
-// canStream reports whether g streams when the budget has no room for its copy. Other segments without a
-// copy are used in the mapping, or converted again.
+// canStream reports whether g streams if the budget has no room for its copy. Other segments
+// without a copy are used in the mapping, or converted again.
 func (s *Store) canStream(g *segment) bool {
 	return s.restream && g.device == devicemap.CPU && !g.gathered && g.stack == nil && !g.inProcess() &&
 		(!g.converts() || s.quantizer.exact() || s.streamsConverted(g))
 }
 
-// displace has g stream from now on.
+// displace makes g stream from now on.
 func (s *Store) displace(g *segment) {
 	s.missed(g)
 	if s.canStream(g) && !g.displaced.Swap(true) {
@@ -42,7 +43,7 @@ func (s *Store) displace(g *segment) {
 	}
 }
 
-// displaceUncopied has g stream from now on if it has no copy.
+// displaceUncopied makes g stream from now on if it has no copy.
 func (s *Store) displaceUncopied(g *segment) {
 	s.copies.mu.Lock()
 	defer s.copies.mu.Unlock()
@@ -51,21 +52,21 @@ func (s *Store) displaceUncopied(g *segment) {
 	}
 }
 
-// replace ends displace: g has a copy.
+// replace undoes displace after g got a copy.
 func (s *Store) replace(g *segment) {
 	if g.displaced.Swap(false) {
 		s.displacing.changed.Store(true)
 	}
 }
 
-// Displacement is what weights of the cpu tier stream because they have lost their memory.
+// Displacement describes the weights of the cpu tier that stream because they were evicted.
 type Displacement struct {
-	Bytes  int64    // of them, each counted once
+	Bytes  int64    // each weight is counted once
 	Window int64    // bytes by which the windows grow for them
 	Paths  []string // of the parameters
 }
 
-// Displaced returns the present displacement. Any goroutine may call it.
+// Displaced returns the present displacement. It is safe for concurrent use.
 func (s *Store) Displaced() (d Displacement) {
 	for _, g := range s.copies.order { // which never changes
 		if !g.displaced.Load() {
@@ -84,8 +85,8 @@ func (s *Store) Displaced() (d Displacement) {
 	return d
 }
 
-// restreams reports whether the streams should be set again before u runs: at the beginning of a pass, and
-// where a segment of u was displaced since they were set.
+// restreams reports whether the streams have to be set again before unit i runs. That is so at
+// the beginning of a pass, and if a segment of the unit was displaced since they were set.
 func (s *Store) restreams(i int) bool {
 	if !s.displacing.changed.Load() {
 		return false
@@ -102,8 +103,8 @@ func (s *Store) restreams(i int) bool {
 	return false
 }
 
-// setStreams has the displaced segments stream with those of the disk tier, in the order of use. Data that was
-// read ahead is dropped. It is called between units.
+// setStreams makes the displaced segments stream together with those of the disk tier, in the
+// order of use. Data that was read ahead is dropped. It must be called between units.
 func (s *Store) setStreams() error {
 	d := &s.displacing
 	d.changed.Store(false)
@@ -147,7 +148,8 @@ func (s *Store) setStreams() error {
 	return nil
 }
 
-// chooseSource finds out what w streams from if it is displaced, or that it can no longer stream.
+// chooseSource sets the source from which w streams if it is displaced, or records that it can no
+// longer stream.
 func (s *Store) chooseSource(w *want) {
 	if w.from, w.fromParts = nil, nil; !w.displaced.Load() {
 		return
@@ -161,12 +163,13 @@ func (s *Store) chooseSource(w *want) {
 	}
 }
 
-// or returns the larger of each window.
+// or returns the maximum of each window size.
 func (w windows) or(other windows) windows {
 	return windows{max(w.units, other.units), max(w.bands, other.bands)}
 }
 
-// windowsFor returns the windows for what streams, wide ones if they take at most so many bytes.
+// windowsFor returns the window sizes for the given streams: wide ones if they fit into room
+// bytes.
 func (s *Store) windowsFor(n streamed, room int64) windows {
 	w := windows{min(n.units, Window(n.unit)), devicemap.BandWindow(n.band, n.bands, false)}
 	if w.sum() > room {
@@ -175,7 +178,7 @@ func (s *Store) windowsFor(n streamed, room int64) windows {
 	return w
 }
 
-// resizeWindow replaces a window, which nothing uses, by one of another size.
+// resizeWindow replaces an unused window by one of another size.
 func (s *Store) resizeWindow(window **hostmem.Block, before, after int64) (err error) {
 	if before == after && (*window != nil || after == 0) {
 		return nil
@@ -201,8 +204,8 @@ func bytesOf(b *hostmem.Block) []byte {
 	return b.Bytes()
 }
 
-// leastWindow returns by how many bytes the windows grow at most if all weights of the cpu tier that can
-// stream do, of those that may says.
+// leastWindow returns the maximum number of bytes by which the windows grow if all weights of the
+// cpu tier that can stream and that may selects do stream.
 func (s *Store) leastWindow(may func(*segment) bool) int64 {
 	if !s.restream {
 		return 0
@@ -232,9 +235,9 @@ func (s *Store) leastWindow(may func(*segment) bool) int64 {
 	return most.sum() - s.displacing.windows.sum()
 }
 
-// rankCopies puts the copies of what every token reads into the order in which they stay: small ones
-// first, then the others so that those that are dropped first are large, and spread over the units. The disk then
-// reads while the rest computes.
+// rankCopies sorts the copies of weights that every token reads by how long they stay. Small
+// copies stay longest. The others are sorted so that those dropped first are large and spread
+// over the units: the disk then reads while the remaining units compute.
 func rankCopies(order []*segment, unitOf map[*segment]int) {
 	type place struct{ nth, unit int }
 	places := make(map[*segment]place, len(order))

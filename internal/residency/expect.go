@@ -5,8 +5,8 @@ import (
 	"github.com/heftai/heft/loader"
 )
 
-// Expect tells the system that unit i is acquired soon, so that it reads pages of the mapping that the
-// page cache lacks. It does not wait. Weights of the disk tier are read ahead without it.
+// Expect tells the operating system that unit i will be acquired soon, so that it reads missing
+// pages of the mapping. Expect does not wait. Weights of the disk tier are read ahead without it.
 func (s *Store) Expect(i int) {
 	u := &s.units[i]
 	for k := range u.wants {
@@ -30,7 +30,7 @@ func (s *Store) expect(g *segment) {
 	g.advise(loader.WillNeed)
 }
 
-// Staging returns the memory that the disk tier streams through, in bytes.
+// Staging returns the memory through which the disk tier streams, in bytes.
 func (s *Store) Staging() int64 {
 	_, n := s.ExpertBytes()
 	if s.window != nil {

@@ -22,7 +22,7 @@ type stack struct {
 	experts []segment
 	convert bool // some parameters are converted to the store's format
 	first   int  // load number of expert 0
-	layer   int  // number among the stacks
+	layer   int  // index among the stacks
 	unit    *unitActivity
 }
 
@@ -84,7 +84,7 @@ func (s *Store) addStack(n Node) error {
 	return nil
 }
 
-// own yields the experts of a stack, of so many, that the store does not leave to its caller.
+// own yields the experts of a stack, numbered up to count, that the store manages itself.
 func (s *Store) own(stack *meta.Module, count int) iter.Seq[int] {
 	return func(yield func(int) bool) {
 		for e := range count {
@@ -140,7 +140,7 @@ func (s *Store) slotSize(st *stack, e int) (size int64) {
 	return int64(hostmem.Up(int(size), blockSize))
 }
 
-// expertPieces returns the pieces of expert e's slab of p: those of the sidecar, or as stored.
+// expertPieces returns the pieces of expert e's slab of p, in the sidecar or as stored.
 func (s *Store) expertPieces(p *meta.Param, e int) []stored.Piece {
 	if s.sidecar != nil && s.quantizer.selects(p) {
 		return s.sidecar.pieces[sideKey{p, e}]
@@ -148,8 +148,8 @@ func (s *Store) expertPieces(p *meta.Param, e int) []stored.Piece {
 	return s.sourcePieces(p, e)
 }
 
-// sourcePieces returns the pieces of expert e's slab of p as stored: separate tensors, or a slab of
-// a stacked tensor.
+// sourcePieces returns the pieces of expert e's slab of p as stored: separate tensors, or a slab
+// of a stacked tensor.
 func (s *Store) sourcePieces(p *meta.Param, e int) []stored.Piece {
 	var out []stored.Piece
 	for _, part := range s.binding.ExpertTensors(p, e) {
@@ -163,7 +163,7 @@ func (s *Store) sourcePieces(p *meta.Param, e int) []stored.Piece {
 	return out
 }
 
-// WantExperts requests all of experts of m that are streamed and not in memory, at once.
+// WantExperts requests all the given experts of m that are streamed and not in memory, at once.
 func (s *Store) WantExperts(m *meta.Module, experts []int32) {
 	st := s.stacks[m]
 	if st != nil && s.recorder != nil {
@@ -186,7 +186,7 @@ func (s *Store) WantExperts(m *meta.Module, experts []int32) {
 	s.experts.request(s.requested, Demand)
 }
 
-// expertCache decides which experts stay in so many slots.
+// expertCache returns the policy that decides which experts stay in the given number of slots.
 func (s *Store) expertCache(slots int) *policy.Cache {
 	var layers []policy.Layer
 	for _, st := range s.stackOrder {
@@ -198,10 +198,11 @@ func (s *Store) expertCache(slots int) *policy.Cache {
 	return policy.New(layers, int64(slots), policy.Ahead(slots))
 }
 
-// RecordExperts records from now on which experts are requested, whatever their tier. nil ends it.
+// RecordExperts starts to record which experts are requested, on any tier. nil stops it.
 func (s *Store) RecordExperts(r *policy.Recorder) { s.recorder = r }
 
-// expertLoad makes the load of expert e before its slot needs it. Any goroutine may call it.
+// expertLoad creates the load of expert e before its slot needs it. It is safe for concurrent
+// use.
 func (s *Store) expertLoad(st *stack, e int) *load {
 	id := st.first + e
 	if l := s.experts.load(id); l != nil {
@@ -219,9 +220,10 @@ func (s *Store) expertLoad(st *stack, e int) *load {
 	return s.experts.setLoad(id, l)
 }
 
-// HoldExperts waits until at least one of experts of m is in memory. It moves those that are to the
-// front, returns how many these are, and releases the experts held before. Experts on the cpu tier
-// are always in memory. Others are held as long as a slot remains to read the rest into.
+// HoldExperts waits until at least one of the given experts of m is in memory. It moves the
+// experts in memory to the front of the slice, returns their number, and releases the experts
+// that it returned before. Experts on the cpu tier are always in memory. Others are held as long
+// as a slot remains to read the rest into.
 func (s *Store) HoldExperts(m *meta.Module, experts []int32) (int, error) {
 	st := s.stacks[m]
 	if st == nil {
@@ -237,7 +239,7 @@ func (s *Store) HoldExperts(m *meta.Module, experts []int32) (int, error) {
 	}
 }
 
-// holdLoaded moves those of experts that are in memory to the front, and holds them.
+// holdLoaded moves the given experts that are in memory to the front, and holds them.
 func (s *Store) holdLoaded(st *stack, experts []int32) (int, error) {
 	n := 0
 	s.later = s.later[:0]
@@ -264,7 +266,7 @@ func (s *Store) holdLoaded(st *stack, experts []int32) (int, error) {
 	return n, nil
 }
 
-// holdExpert makes expert e of st resident. It reports false if the expert was not read yet.
+// holdExpert makes expert e of st resident. It returns false if the expert was not read yet.
 func (s *Store) holdExpert(st *stack, e int) (bool, error) {
 	g := &st.experts[e]
 	switch {
@@ -279,7 +281,7 @@ func (s *Store) holdExpert(st *stack, e int) (bool, error) {
 	}
 	l, id := s.expertLoad(st, e), st.first+e
 	if held := len(s.heldExperts); held > 0 && held == s.experts.size()-1 && s.experts.waiting() > 0 {
-		return false, nil // leaves a slot to read into
+		return false, nil // leave a slot to read into
 	}
 	slot, err := s.experts.hold(id)
 	if slot == nil {

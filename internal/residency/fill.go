@@ -7,7 +7,7 @@ import (
 	"github.com/heftai/heft/internal/stored"
 )
 
-// A filler fills the memory of a copy of a segment with its bytes, and sets the parts of the copy.
+// A filler fills the memory of a segment's copy with its bytes, and sets the parts of the copy.
 type filler func(context.Context, *segment, Priority, *copied) error
 
 // copyInto is a filler that copies g from the mapping.
@@ -26,7 +26,7 @@ func (s *Store) copyInto(_ context.Context, g *segment, _ Priority, c *copied) e
 	return nil
 }
 
-// copyRange copies the mapped bytes of r. It repeats that if the file changes meanwhile.
+// copyRange copies the mapped bytes of r. It copies again if the file changes meanwhile.
 func (s *Store) copyRange(to []byte, r stored.Range) error {
 	data, err := r.Tensor.Bytes()
 	if err != nil {
@@ -39,7 +39,7 @@ func (s *Store) copyRange(to []byte, r stored.Range) error {
 	return r.Tensor.File.ReadUnchanged(read)
 }
 
-// readInto is a filler that reads g past the page cache.
+// readInto is a filler that reads g with direct I/O, bypassing the page cache.
 func (s *Store) readInto(ctx context.Context, g *segment, p Priority, c *copied) error {
 	var regions []region
 	for k := range g.pieces {
@@ -92,8 +92,8 @@ func (d *directRead) read(piece int) error {
 	return err
 }
 
-// convertInto is a filler that converts g, or copies what a late sidecar has of it. It leaves pieces that are not
-// converted in the mapping.
+// convertInto is a filler that converts g, or copies what a late sidecar has of it. It leaves
+// pieces that are not converted in the mapping.
 func (s *Store) convertInto(ctx context.Context, g *segment, _ Priority, c *copied) error {
 	side, err := s.keepConverted(ctx, g)
 	if err != nil {
@@ -127,7 +127,8 @@ func (s *Store) convertInto(ctx context.Context, g *segment, _ Priority, c *copi
 	return nil
 }
 
-// apart returns the bytes that a range of a file takes in a slot if it is read directly, without others.
+// apart returns the bytes that a range of a file takes in a slot if it is read directly and by
+// itself.
 func apart(off, size int64) int64 {
 	return int64(hostmem.Up(int(off%blockSize+size), blockSize))
 }

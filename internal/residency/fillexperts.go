@@ -8,11 +8,13 @@ import (
 	"github.com/heftai/heft/internal/residency/policy"
 )
 
-// primed bounds what fillExperts learns from earlier requests: some tens of milliseconds.
+// primed is the maximum number of earlier requests that fillExperts learns from. They take some
+// tens of milliseconds.
 const primed = 1 << 19
 
-// ExpectExperts says which experts an earlier process requested. Warm reads the likeliest ones ahead. It does nothing with
-// the trace of other layers. Call it before Warm and before the first pass.
+// ExpectExperts sets the experts that an earlier process requested. Warm reads the most likely
+// ones ahead. It ignores a trace of a model with other layers. Call it before Warm and before the
+// first pass.
 func (s *Store) ExpectExperts(t *policy.Trace) {
 	if s.experts == nil || !slices.EqualFunc(t.Layers, s.stackOrder, func(l policy.Layer, st *stack) bool { return l.Segments == len(st.experts) }) {
 		return
@@ -29,8 +31,8 @@ func (s *Store) ExpectExperts(t *policy.Trace) {
 	}
 }
 
-// fillExperts reads experts of the disk tier into slots that are free, the likeliest first, while no pass runs. It ends
-// when the slots are full.
+// fillExperts reads experts of the disk tier into free slots, the most likely first, while no
+// pass runs. It ends when the slots are full.
 func (s *Store) fillExperts(ctx context.Context) {
 	if s.experts == nil || s.whole {
 		return
@@ -55,14 +57,14 @@ func (s *Store) expertOf(id int) (*stack, int) {
 	panic("residency: no such expert")
 }
 
-// load returns a load that was made already, or nil.
+// load returns the load id if it was created already, or nil.
 func (r *expertSlots) load(id int) *load {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.loads[id]
 }
 
-// setLoad keeps a load and returns it, or the one that was made meanwhile.
+// setLoad stores a load and returns it. If another one was stored meanwhile, it returns that.
 func (r *expertSlots) setLoad(id int, l *load) *load {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -72,8 +74,9 @@ func (r *expertSlots) setLoad(id int, l *load) *load {
 	return r.loads[id]
 }
 
-// fill reads loads into slots that no load needs, the likeliest first and as many at a time as the Mover reads, until
-// there is no slot left or ctx ends. It calls quiet before each, and leaves out those for which ready returns false.
+// fill reads loads into slots that no load needs, the most likely first and as many at a time as
+// the Mover reads, until there is no slot left or ctx ends. It calls quiet before each load, and
+// skips loads for which ready returns false.
 func (r *expertSlots) fill(ctx context.Context, quiet func(context.Context) error, ready func(id int) bool) {
 	r.mu.Lock()
 	ids := r.cache.Likeliest()
@@ -104,8 +107,8 @@ func (r *expertSlots) fill(ctx context.Context, quiet func(context.Context) erro
 	}
 }
 
-// fillOne begins to read a load for fill, and tells ended when it is read. started is false if the load is in a slot
-// already. room is false if there is no slot left.
+// fillOne starts to read a load for fill, and signals ended when it is read. started is false if
+// the load is already in a slot. room is false if there is no slot left.
 func (r *expertSlots) fillOne(id int, ended chan<- struct{}) (started, room bool) {
 	r.filling.Lock()
 	defer r.filling.Unlock()
@@ -140,7 +143,7 @@ func (s *slot) endFill() {
 	}
 }
 
-// hurry has a read of fill into a slot end soon, because another load needs the slot.
+// hurry raises the priority of a read of fill into a slot, because another load needs the slot.
 func (r *expertSlots) hurry(at int) {
 	if s := &r.slots[at]; s.filled != nil {
 		r.mover.raise(&s.transfer, Demand)

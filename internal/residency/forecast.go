@@ -5,26 +5,27 @@ import (
 	"slices"
 )
 
-// A forecast predicts which of numbered things are used next. It expects that the use of two of them one after the
-// other is followed by what followed it the last time, as in the steps of training. It is certain after some of
-// its predictions in a row came true, and a wrong one halves that. Its methods are for one goroutine at a time.
+// A forecast predicts which of a set of numbered items is used next. After two items in a row it
+// expects the item that followed these two the last time, as in the steps of training. It is
+// certain after several of its predictions in a row were right; a wrong one halves its certainty.
+// It is not safe for concurrent use.
 type forecast struct {
-	log  []int          // uses, oldest first; a use and its repetition are one
+	log  []int          // uses, oldest first; repeated uses of an item count once
 	base int            // the number of the first use in log
-	at   int            // the number of the use that the latest one repeats, or the latest's own
-	sure int            // grows with predictions that come true
-	last map[[2]int]int // the number of the second thing's last use right after the first's
-	uses map[int][]int  // the numbers of each thing's uses, ascending
+	at   int            // the number of the use that the latest one repeats, or of the latest itself
+	sure int            // grows with right predictions
+	last map[[2]int]int // the number of the second item's last use right after the first's
+	uses map[int][]int  // the numbers of each item's uses, ascending
 }
 
 const (
-	sureEnough = 8       // successes in a row from which predictions are used
-	mostSure   = 16      // more do not count
-	mostLogged = 1 << 15 // uses
+	sureEnough = 8       // right predictions in a row from which predictions are used
+	mostSure   = 16      // maximum value of sure
+	mostLogged = 1 << 15 // maximum length of log
 	never      = math.MaxInt
 )
 
-// used notes a use of x.
+// used records a use of x.
 func (f *forecast) used(x int) {
 	before := -1
 	if n := len(f.log); n > 0 {
@@ -67,10 +68,10 @@ func (f *forecast) forget(n int) {
 	}
 }
 
-// certain reports whether predictions have come true lately.
+// certain reports whether recent predictions were right.
 func (f *forecast) certain() bool { return f.sure >= sureEnough }
 
-// next returns the number of the use that repeats next for x, or never.
+// next returns the number of the use that the next use of x repeats, or never.
 func (f *forecast) next(x int) int {
 	uses := f.uses[x]
 	if i, _ := slices.BinarySearch(uses, f.at+1); i < len(uses) {
@@ -79,7 +80,8 @@ func (f *forecast) next(x int) int {
 	return never
 }
 
-// coming returns what is expected to be used next, in order, n things at most, and the number of the first use.
+// coming returns up to n items that are predicted to be used next, in order, and the number of
+// the first use.
 func (f *forecast) coming(n int) (list []int, first int) {
 	first = max(f.at+1, f.base)
 	from := min(first-f.base, len(f.log))

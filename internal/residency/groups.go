@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// smallGroup is the size below which a tensor is read together with its neighbours.
+// smallGroup is the size below which a tensor is read together with adjacent tensors.
 const smallGroup = 1 << 20
 
-// A located want is a streamed parameter of a unit with its place in the files.
+// A located want is a streamed parameter of a unit with its position in the files.
 type located struct {
 	want    int // its index in the unit
 	regions []region
@@ -30,9 +30,9 @@ func locate(k int, regions []region) located {
 	return l
 }
 
-// groupWants divides the streamed parameters of a unit into groups, in the order of use. A small tensor
-// is in the group of the one that it is next to in its file. Small tensors without such a neighbour
-// are a group together.
+// groupWants divides the streamed parameters of a unit into groups, in the order of use. A small
+// tensor joins the group of an adjacent tensor of its file. Small tensors without an adjacent one
+// form a group of their own.
 func groupWants(all []located) [][]located {
 	slices.SortStableFunc(all, func(a, b located) int { return cmp.Or(cmp.Compare(a.path, b.path), cmp.Compare(a.begin, b.begin)) })
 	var groups [][]located

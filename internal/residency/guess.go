@@ -7,34 +7,38 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// Guesses are experts that a router will probably choose: those that it chooses for the hidden states of an
-// earlier block. They are read while that block computes, so that the disk has work until the router has
-// chosen. A wrong one costs a read, so the store counts how many of them were right, by their position in the
-// list: the first is the most likely one.
+// Guesses are predictions of a router's choice: the experts that the router chooses for the
+// hidden states of an earlier block. They are read while that block computes, so that the disk is
+// busy until the router has run. A wrong guess costs a read, so the store counts right guesses by
+// their position in the list: the first is the most likely.
 
 const (
 	mostGuesses = 32 // of a list that are counted and read
-	// worthwhile is the share of right guesses from which they are read: a wrong one takes the time of its read, a
-	// right one saves only what the disk would have been idle, some 20 %.
+	// worthwhile is the minimum share of right guesses for which guesses are read. A wrong guess
+	// costs its read; a right one saves only the time in which the disk would have been idle,
+	// about 20 %.
 	worthwhile = 0.85
-	// guessRate is the weight of one guess in that share.
+	// guessRate is the weight of one guess in the moving average of that share.
 	guessRate = 1.0 / 32
-	// guessTrial is how many lists are counted before guessing pauses, where none of their positions is worthwhile.
+	// guessTrial is the number of lists that are counted before guessing pauses, if none of their
+	// positions is worthwhile.
 	guessTrial = 96
-	// The first pause is leastPause units long, each further one twice as long as the one before.
+	// The first pause is leastPause units long. Each further pause is twice as long, up to
+	// mostPause.
 	leastPause, mostPause = 256, 1 << 14
-	// guessPart is the part of the slots that one list takes: its experts displace others, which would have had hits.
+	// guessPart bounds one list to 1/guessPart of the slots: its experts evict others, which
+	// would have been hits.
 	guessPart = 64
 )
 
 // guesses count how many guesses were right.
 type guesses struct {
-	right [mostGuesses]float64 // the share, by position
-	stack *stack               // that the last ones are of; nil once they are counted
+	right [mostGuesses]float64 // share of right guesses by position
+	stack *stack               // stack of the last guesses; nil once they are counted
 	list  []guess
 	tried int // lists since the last pause, or the last one that was worthwhile
-	pause int // how long the last pause was
-	left  int // units to the end of this one
+	pause int // length of the last pause
+	left  int // units until this pause ends
 	want  []int32
 	ids   []int
 }
@@ -45,8 +49,9 @@ type guess struct {
 	position int
 }
 
-// Guesses reports whether experts of the stack m should be guessed, whose block runs next, and whether this may
-// use parameters of that block: they are in memory, and stay there while the block before it computes.
+// Guesses reports whether to predict experts of the stack m, whose block runs next. It also
+// requires that the prediction can use params, parameters of that block: they are in memory, and
+// stay there while the preceding block computes.
 func (s *Store) Guesses(m *meta.Module, params []*meta.Param) bool {
 	st := s.stacks[m]
 	if st == nil || s.experts == nil || s.whole || !s.experts.evicts() || s.guessesAtOnce() == 0 {
@@ -59,7 +64,7 @@ func (s *Store) Guesses(m *meta.Module, params []*meta.Param) bool {
 	return !slices.ContainsFunc(params, func(p *meta.Param) bool { return !s.stays(p) })
 }
 
-// guessesAtOnce is how many experts one list may have read.
+// guessesAtOnce returns the maximum number of experts of one list that are read.
 func (s *Store) guessesAtOnce() int {
 	if s.policy.GuessAll {
 		return mostGuesses
@@ -67,7 +72,7 @@ func (s *Store) guessesAtOnce() int {
 	return s.experts.size() / guessPart
 }
 
-// stays reports whether p is in memory while the unit that computes does, though the next one reads it.
+// stays reports whether p stays in memory while the preceding unit computes.
 func (s *Store) stays(p *meta.Param) bool {
 	h := s.holders[p]
 	if h == nil || h.shown == nil {
@@ -77,8 +82,8 @@ func (s *Store) stays(p *meta.Param) bool {
 	return g.device == devicemap.CPU && !g.converts() && !g.displaced.Load() && (g.place == inMemory || g.place == mapped)
 }
 
-// GuessExperts announces experts of a stack that WantExperts will probably be called with next, the most likely
-// first. They are read after those that are wanted now.
+// GuessExperts announces experts of a stack that WantExperts will probably request next, the most
+// likely first. They are read after the requested ones.
 func (s *Store) GuessExperts(m *meta.Module, experts []int32) {
 	st, g := s.stacks[m], &s.guesses
 	if st == nil || s.experts == nil {
@@ -103,7 +108,7 @@ func (s *Store) GuessExperts(m *meta.Module, experts []int32) {
 	}
 }
 
-// paused reports whether no experts are guessed for a unit.
+// paused reports whether guessing pauses for a unit.
 func (g *guesses) paused() bool {
 	if g.left > 0 {
 		g.left--
@@ -141,15 +146,15 @@ func (r *expertSlots) evicts() bool {
 	return r.size() < len(r.loads)
 }
 
-// has reports whether load id is in a slot, or on its way.
+// has reports whether load id is in a slot or being read.
 func (r *expertSlots) has(id int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.where[id] >= 0
 }
 
-// expect gives loads of some segments of a layer slots, as far as the cache has room for them, and reads them
-// behind those that are requested.
+// expect assigns slots to loads of some segments of a layer, as far as the cache has room for
+// them, and reads them after the requested ones.
 func (r *expertSlots) expect(layer int, segments []int32, ids []int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -172,7 +177,7 @@ func (r *expertSlots) nextExpected() (id, at int) {
 	return 0, -1
 }
 
-// disappoint withdraws the expected loads but for those that are requested, as far as no byte of them was read.
+// disappoint withdraws expected loads that were not requested and of which nothing was read yet.
 func (r *expertSlots) disappoint(requested []int) {
 	for _, id := range r.expected {
 		if slices.Contains(requested, id) {

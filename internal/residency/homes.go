@@ -2,15 +2,15 @@ package residency
 
 import "github.com/heftai/heft/internal/hostmem"
 
-// A homePart is the bytes of a matrix that threads of one memory node use.
+// A homePart is the range of a matrix's bytes that threads of one NUMA node use.
 type homePart struct {
 	begin, end int
 	node       int
 }
 
-// homeParts divides size bytes at an offset from a huge-page boundary as the threads divide a matrix's
-// rows: evenly and in order. homes are the threads' memory nodes. Boundaries are those of huge pages. A
-// matrix too small to divide stays whole.
+// homeParts divides size bytes at an offset from a huge-page boundary as the threads divide a
+// matrix's rows: evenly and in order. homes are the threads' NUMA nodes. Boundaries are rounded
+// to huge pages. A matrix that is too small to divide stays whole.
 func homeParts(offset, size int, homes []int) []homePart {
 	var parts []homePart
 	for i := 0; i < len(homes); {
@@ -27,7 +27,7 @@ func homeParts(offset, size int, homes []int) []homePart {
 	return parts
 }
 
-// bound returns where the rows of thread i of n begin, as an offset.
+// bound returns the offset at which the rows of thread i of n begin.
 func bound(offset, size, i, n int) int {
 	at := offset + int(int64(size)*int64(i)/int64(n))
 	switch i {
@@ -39,8 +39,8 @@ func bound(offset, size, i, n int) int {
 	return (at + hostmem.HugePage/2) &^ (hostmem.HugePage - 1)
 }
 
-// settle asks the system for memory near the threads that will use it, for a matrix at an offset of
-// a block that was not written to. Without homes it does nothing.
+// settle asks the operating system to place a matrix near the threads that will use it. The
+// matrix is at an offset of a block that was not written to. Without homes settle does nothing.
 func settle(block []byte, offset, size int, homes []int) {
 	if len(homes) == 0 || len(block) < hostmem.HugePage {
 		return

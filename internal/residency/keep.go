@@ -9,24 +9,24 @@ import (
 	"github.com/heftai/heft/internal/hostmem"
 )
 
-// A stream keeps groups in memory of their own as far as its budget has room, so that passes do not
-// read them. This memory can be taken back at any time: a group that loses it streams through the
-// window again. The lock of the stream guards all of it.
+// A keeper keeps groups of a stream in memory of their own as far as its budget allows, so that
+// passes do not read them. This memory can be taken back at any time: an evicted group streams
+// through the window again. The lock of the stream guards the keeper.
 type keeper struct {
-	arena  *hostmem.Arena // nil keeps nothing
-	order  []*group       // those to keep first, first
-	budget int64          // bytes, the least of the two below
+	arena  *hostmem.Arena // nil: nothing is kept
+	order  []*group       // by priority
+	budget int64          // bytes: the minimum of what the two fields below allow
 	wanted int64          // bytes that KeepBudget allows
-	taken  int64          // bytes of wanted that other stores have, or may not be exceeded for; see Policy
-	held   int64          // bytes of groups that are kept
+	taken  int64          // bytes of wanted that other stores use, or that exceed their limit; see Policy
+	held   int64          // bytes of the groups that are kept
 
 	shedding int       // calls of shed
 	landed   sync.Cond // a read has ended while shed waits
 }
 
-// rank sets the order in which groups are kept: the largest of each unit first, and of these every
-// second, fourth, … unit. The rest is then spread evenly over the pass, and the disk reads while kept
-// groups compute.
+// rank sets the order in which groups are kept: the largest of each unit first, beginning with
+// every second, fourth, … unit. The remaining groups are then spread evenly over the pass, so
+// that the disk reads while kept groups compute.
 func (s *stream) rank() {
 	type place struct{ nth, unit int }
 	places := make(map[*group]place, len(s.groups))
@@ -44,7 +44,7 @@ func (s *stream) rank() {
 	s.choose()
 }
 
-// choose marks the groups that the budget has room for.
+// choose selects the groups that fit into the budget.
 func (s *stream) choose() {
 	var sum int64
 	for _, g := range s.keep.order {
@@ -54,9 +54,9 @@ func (s *stream) choose() {
 	}
 }
 
-// setBudget sets the bytes of groups that are kept. If it falls, groups lose their memory at once, but
-// for those of the unit that runs and those that are being read, which follow when they are released. It
-// returns the bytes that the stream has no use for.
+// setBudget sets the bytes of groups that are kept. If it falls, groups are evicted at once.
+// Groups of the running unit and groups that are being read follow when they are released. It
+// returns the bytes that the stream does not need.
 func (s *stream) setBudget(bytes int64) (rest int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -72,7 +72,7 @@ func (s *stream) setBudget(bytes int64) (rest int64) {
 	return max(0, bytes-all)
 }
 
-// setTaken sets the bytes of the budget that are not used. The caller holds the lock.
+// setTaken sets the bytes of the budget that the stream may not use. The caller holds the lock.
 func (s *stream) setTaken(n int64) {
 	s.keep.taken = min(max(0, n), s.keep.wanted)
 	if budget := s.keep.wanted - s.keep.taken; budget != s.keep.budget {
@@ -82,7 +82,7 @@ func (s *stream) setTaken(n int64) {
 	}
 }
 
-// yield frees n bytes of groups and returns how many bytes that were.
+// yield evicts n bytes of groups and returns the number of evicted bytes.
 func (s *stream) yield(n int64) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -93,22 +93,22 @@ func (s *stream) yield(n int64) int64 {
 	return before - s.keep.held
 }
 
-// kept returns the bytes of groups that are kept.
+// kept returns the bytes of the groups that are kept.
 func (s *stream) kept() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.keep.held
 }
 
-// lacks returns how many bytes more the stream would keep if no other store needed them.
+// lacks returns how many more bytes the stream would keep if no other store needed them.
 func (s *stream) lacks() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.keep.wanted - s.keep.held
 }
 
-// exceeds tells the stream by how many bytes all stores would exceed their limit if it kept what it lacks. It
-// returns those of them that other streams must do without.
+// exceeds tells the stream by how many bytes all stores would exceed their limit if it kept all
+// it lacks. It returns the part of these bytes that other streams must do without.
 func (s *stream) exceeds(n int64) (rest int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -116,8 +116,8 @@ func (s *stream) exceeds(n int64) (rest int64) {
 	return n - s.keep.taken
 }
 
-// shed frees groups until the rest is within the budget. For that it drops what was read ahead, too, and
-// waits for reads that are under way.
+// shed evicts groups until the rest fits into the budget. It also drops data that was read ahead,
+// and waits for reads in flight.
 func (s *stream) shed() {
 	s.keep.landed.L = &s.mu
 	s.keep.shedding++
@@ -130,7 +130,8 @@ func (s *stream) shed() {
 	}
 }
 
-// forgetIdle frees groups of units that are not in the window until the rest is within the budget.
+// forgetIdle evicts groups of units that are not in the window until the rest fits into the
+// budget.
 func (s *stream) forgetIdle() {
 	for n := len(s.keep.order) - 1; n >= 0 && s.keep.held > s.keep.budget; n-- {
 		if g := s.keep.order[n]; g.home != nil && !s.entered(g.unit) {
@@ -139,7 +140,7 @@ func (s *stream) forgetIdle() {
 	}
 }
 
-// entered reports whether groups of a unit are in the window, or are used.
+// entered reports whether groups of a unit are in the window or in use.
 func (s *stream) entered(unit int) bool {
 	if unit == s.current {
 		return true
@@ -152,8 +153,8 @@ func (s *stream) entered(unit int) bool {
 	return false
 }
 
-// retract removes the group that was read ahead last, or ends its read and waits for that. It reports
-// false if the unit that runs needs the group.
+// retract removes the group that was read ahead last. If it is being read, retract cancels the
+// read and waits for it. It returns false if the running unit needs the group.
 func (s *stream) retract() bool {
 	if s.count == 0 || s.closed {
 		return false
@@ -169,7 +170,7 @@ func (s *stream) retract() bool {
 		for g.state == slotLoading && g.unit != s.current && !s.closed {
 			s.keep.landed.Wait()
 		}
-		return true // others may have changed meanwhile
+		return true // the state may have changed meanwhile
 	}
 	s.count--
 	if g.home == nil {
@@ -186,7 +187,7 @@ func (s *stream) forget(g *group) {
 	s.counted.Evictions++
 }
 
-// settle gives the chosen groups of a unit memory of their own. None of them is in the window.
+// settle allocates memory for the chosen groups of a unit. None of them may be in the window.
 func (s *stream) settle(unit int) {
 	for k, g := range s.groups[s.first[unit]:s.first[unit+1]] {
 		if !g.chosen || g.home != nil || s.inside(s.first[unit]+k) || s.keep.held+g.slot > s.keep.budget {
@@ -201,10 +202,11 @@ func (s *stream) settle(unit int) {
 	}
 }
 
-// rests reports whether g is kept and was read.
+// rests reports whether g is kept and loaded.
 func (g *group) rests() bool { return g.home != nil && g.state == slotReady }
 
-// ahead reports whether a group that has to be read follows group k before the window begins again.
+// ahead reports whether a group that has to be read follows group k before the window starts
+// over.
 func (s *stream) ahead(k int) bool {
 	for n := range len(s.groups) - s.count {
 		if !s.groups[(k+n)%len(s.groups)].rests() {
@@ -214,7 +216,7 @@ func (s *stream) ahead(k int) bool {
 	return false
 }
 
-// forgetAll frees all kept segments. The window must be empty.
+// forgetAll frees all kept groups. The window must be empty.
 func (s *stream) forgetAll() {
 	for _, g := range s.groups {
 		if g.home != nil {
@@ -223,10 +225,10 @@ func (s *stream) forgetAll() {
 	}
 }
 
-// KeepBudget sets the bytes of weights of the disk tier that stay in memory, beside the window. They are
-// kept as they stream. If it falls, they lose their memory at once, but for those that are used at that
-// moment. It returns the bytes that weights other than experts have no use for. Results stay bitwise the
-// same. Any goroutine may call it.
+// KeepBudget sets how many bytes of disk-tier weights stay in memory outside the windows. Weights
+// are kept as they stream. If the budget falls, they are evicted at once, except those in use at
+// that moment. It returns the bytes that weights other than experts do not need. Results stay
+// bitwise the same. It is safe for concurrent use.
 func (s *Store) KeepBudget(bytes int64) (rest int64) {
 	bytes = max(0, bytes)
 	for _, st := range s.streams {
@@ -235,8 +237,8 @@ func (s *Store) KeepBudget(bytes int64) (rest int64) {
 	return bytes
 }
 
-// Kept returns the bytes that weights of the disk tier keep in memory, beside the window. Any goroutine
-// may call it.
+// Kept returns the bytes of disk-tier weights that are kept in memory outside the windows. It is
+// safe for concurrent use.
 func (s *Store) Kept() (n int64) {
 	for _, st := range s.streams {
 		n += st.kept()

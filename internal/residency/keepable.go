@@ -10,14 +10,14 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// CanKeep returns nil if folder has, or can take, the file of c's weights that are converted to format, of so many
-// bytes. Otherwise it returns why a start cannot write it. It leaves no file.
+// CanKeep returns nil if folder has, or has room for, the file of c's weights converted to
+// format, of the given size. Otherwise it returns the reason. It leaves no file.
 func CanKeep(folder string, c *loader.Checkpoint, format meta.QuantFormat, bytes int64) error {
 	final := filepath.Join(folder, sideName(c, format))
 	if _, err := os.Stat(final); err == nil {
 		return nil
 	}
-	if begun := atomicfile.Resume(final); begun != nil { // it has the room
+	if begun := atomicfile.Resume(final); begun != nil { // it has the room already
 		begun.Leave()
 		return nil
 	}

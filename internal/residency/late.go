@@ -15,28 +15,29 @@ import (
 	"github.com/heftai/heft/internal/stored"
 )
 
-// States of a late sidecar.
+// The states of a late sidecar.
 const (
-	lateOff        int32 = iota // there is never one
-	latePossible                // the first weights without room begin it
-	lateThere                   // there is one
-	lateImpossible              // it cannot be written; weights without room are converted in each pass
+	lateOff        int32 = iota // never
+	latePossible                // begun when weights first do not fit
+	lateThere                   // exists
+	lateImpossible              // cannot be written; weights that do not fit are converted in each pass
 )
 
-// late is the sidecar of a store whose plan has all weights in memory. It is begun when converted weights lose their
-// memory, so that later passes stream them instead of converting them again. A pass converts what it needs into it,
-// the background the rest. Segments keep the pieces of the checkpoint; see want.from.
+// A late sidecar belongs to a store whose plan has all weights in memory. It is begun when
+// converted weights are evicted, so that later passes stream them instead of converting them
+// again. A pass writes the weights that it converts; a background goroutine writes the rest.
+// Segments keep the pieces of the checkpoint; see want.from.
 type late struct {
 	units  []Unit
 	key    string
 	final  string
 	state  atomic.Int32
 	file   atomic.Pointer[sidecar]
-	wanted atomic.Bool // a converted segment has no room
-	warned atomic.Bool // that it cannot be written
+	wanted atomic.Bool // a converted segment does not fit
+	warned atomic.Bool // a warning that it cannot be written was logged
 }
 
-// side returns the sidecar, whenever it was begun, or nil.
+// side returns the sidecar, early or late, or nil.
 func (s *Store) side() *sidecar {
 	if s.sidecar != nil {
 		return s.sidecar
@@ -59,7 +60,7 @@ func (s *Store) allowLate(units []Unit, key, final string, list []sideMatrix) er
 	return s.useLate(c, list)
 }
 
-// missed notes that a segment that is converted in memory has no room there.
+// missed records that a segment that is converted in memory does not fit.
 func (s *Store) missed(g *segment) {
 	if g.converts() && !s.late.wanted.Load() {
 		s.late.wanted.Store(true)
@@ -67,7 +68,8 @@ func (s *Store) missed(g *segment) {
 	}
 }
 
-// streamsConverted reports whether g, which is converted in memory, streams from the late sidecar when it has no room.
+// streamsConverted reports whether g, which is converted in memory, streams from the late sidecar
+// if it does not fit.
 func (s *Store) streamsConverted(g *segment) bool {
 	switch s.late.state.Load() {
 	case latePossible:
@@ -79,7 +81,7 @@ func (s *Store) streamsConverted(g *segment) bool {
 	return false
 }
 
-// keeps reports whether the file has all of pieces.
+// keeps reports whether the file has all the pieces.
 func (c *sidecar) keeps(pieces []stored.Piece) bool {
 	for i := range pieces {
 		if j := c.jobs[pieces[i].Ranges[0].Tensor]; j != nil && !j.kept() {
@@ -89,8 +91,8 @@ func (c *sidecar) keeps(pieces []stored.Piece) bool {
 	return true
 }
 
-// sidePieces returns g's pieces with those of the late sidecar in place of those that it has, or will have, converted.
-// It returns nil if there is no late sidecar.
+// sidePieces returns g's pieces, with those of the late sidecar instead of pieces that it has or
+// will have. It returns nil if there is no late sidecar.
 func (s *Store) sidePieces(g *segment) []stored.Piece {
 	c := s.late.file.Load()
 	if c == nil || !g.converts() {
@@ -119,8 +121,8 @@ func (s *Store) sidePieces(g *segment) []stored.Piece {
 	return out
 }
 
-// beginLate begins the late sidecar if a converted segment has no room. If that is impossible, it says so once. It is
-// called between units.
+// beginLate begins the late sidecar if a converted segment does not fit. If that is impossible,
+// it logs that once. It must be called between units.
 func (s *Store) beginLate() {
 	l := &s.late
 	if !l.wanted.Load() {
@@ -139,7 +141,7 @@ func (s *Store) beginLate() {
 	}
 }
 
-// cannotKeep says once why weights without room are converted in each pass.
+// cannotKeep logs once why weights that do not fit are converted in each pass.
 func (s *Store) cannotKeep(why error) {
 	if s.late.warned.Swap(true) {
 		return
@@ -191,18 +193,19 @@ func (s *Store) useLate(c *sidecar, list []sideMatrix) error {
 	return nil
 }
 
-// spare is what a late sidecar leaves free on the disk at least, unless a twentieth of it is less.
+// spare is the minimum of free disk space that a late sidecar leaves, unless a twentieth of the
+// disk is less.
 const spare = 1 << 30
 
-// hasRoom fails if a new file in folder would leave less than spare bytes, or less than a twentieth of the disk if that
-// is less.
+// hasRoom returns an error if a new file in folder would leave less than spare bytes free, or
+// less than a twentieth of the disk if that is less.
 func hasRoom(folder string, list []sideMatrix, spare int64) error {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err
 	}
 	all, free, err := hostmem.DiskSpace(folder)
 	if err != nil {
-		return nil // the system does not say; beginSidecar tries
+		return nil // free space is unknown; beginSidecar tries
 	}
 	size := 4 * sumCount(list)
 	for i := range list {
@@ -231,7 +234,8 @@ func (s *Store) finishLate(c *sidecar) {
 	})
 }
 
-// keepConverted has the late sidecar take what is converted of g, and returns its pieces there, nil if there is none.
+// keepConverted writes the converted part of g to the late sidecar, and returns its pieces there,
+// or nil if there is no late sidecar.
 func (s *Store) keepConverted(ctx context.Context, g *segment) ([]stored.Piece, error) {
 	side := s.sidePieces(g)
 	for k := range side {
@@ -261,7 +265,8 @@ func (s *Store) copyKept(to []byte, side []stored.Piece, k int) bool {
 	return true
 }
 
-// convertUnkept converts the rows of a matrix that a file could not take into memory of made, and points part to it.
+// convertUnkept converts the rows of a matrix that could not be written to the file into memory
+// of made, and points part to it.
 func (s *Store) convertUnkept(j *sideJob, r stored.Range, part *backend.Part, made *[]*hostmem.Block) error {
 	block, err := s.arena.Alloc(hostmem.Staging, int(r.Size))
 	if err != nil {
@@ -283,11 +288,11 @@ func (s *Store) convertUnkept(j *sideJob, r stored.Range, part *backend.Part, ma
 	return nil
 }
 
-// copyPlain points part to rows of a matrix that is used as stored, for the lines of a band r of the file that has it
-// converted. They are copied to memory of made.
+// copyPlain points part to rows of a matrix that is used as stored, for the band r of the
+// converted file. It copies them to memory of made.
 func (s *Store) copyPlain(j *sideJob, r stored.Range, part *backend.Part, made *[]*hostmem.Block) error {
 	source, each := j.source.Ranges[0], max(j.rowBytes, 1)
-	elem := source.Size / int64(max(j.matrixRows, 1)) // bytes of a row as stored
+	elem := source.Size / int64(max(j.matrixRows, 1)) // bytes per row as stored
 	line := r.Size / int64(r.Lines) / each * elem
 	block, err := s.arena.Alloc(hostmem.Staging, int(line)*r.Lines)
 	if err != nil {

@@ -14,7 +14,8 @@ const (
 	maxRead = 8 << 20
 	// blockSize is the alignment of direct reads.
 	blockSize = 4096
-	// readGap is the maximum number of unneeded bytes read to join two regions into one extent.
+	// readGap is the maximum number of unneeded bytes that are read to join two regions into one
+	// extent.
 	readGap = blockSize
 )
 
@@ -24,8 +25,8 @@ type region struct {
 	path   string // "" for a checkpoint in memory
 	off    int64  // in the file, or in the tensor's bytes
 	size   int64
-	lines  int   // the region is so many parts of equal size
-	pitch  int64 // from the beginning of a line to that of the next one
+	lines  int   // the region consists of this many parts of equal size
+	pitch  int64 // bytes from the start of a line to that of the next one
 }
 
 // newRegion returns the range [begin, begin+size) of t's bytes.
@@ -37,7 +38,7 @@ func newRegion(t *loader.Tensor, begin, size int64) region {
 	return r
 }
 
-// A load is the data read into one slot: extents of files, at offsets in the slot.
+// A load is the data that is read into one slot: extents of files, at offsets in the slot.
 type load struct {
 	extents []extent
 	pieces  []piece       // the reads, in the order of the extents
@@ -45,12 +46,12 @@ type load struct {
 	places  []int64       // offset of each region in the slot, in the order given to newLoad
 	slot    int64         // size in the slot, in bytes
 	read    int64         // bytes read
-	jobs    []sideRange   // of each region, without a job if it is in the checkpoint itself; empty if all are
+	jobs    []sideRange   // of each region, zero for those in the checkpoint itself; empty if all are
 	unit    *unitActivity // that its reads are counted for
 
-	stripes int   // the number of reads of a load whose regions are lines, else 0
-	scratch int64 // in the slot, where the memory of these reads begins
-	room    int64 // that each of them has
+	stripes int   // number of reads of a load whose regions have lines, otherwise 0
+	scratch int64 // offset in the slot of the memory of these reads
+	room    int64 // bytes of each of them
 }
 
 type extent struct {
@@ -58,15 +59,15 @@ type extent struct {
 	at int64 // place in the slot, a multiple of blockSize
 }
 
-// A piece is a part of an extent that one read brings. For extents of files, begin and end are
+// A piece is the part of an extent that one read fetches. For extents of files, begin and end are
 // relative to the aligned start.
 type piece struct {
 	extent     int
 	begin, end int64
 }
 
-// newLoad lays out the regions in a slot. Adjacent regions of a file are read together, unless each is
-// to be apart.
+// newLoad lays out the regions in a slot. Adjacent regions of a file are read together unless
+// apart is set.
 func newLoad(regions []region, apart bool) *load {
 	order := make([]int, len(regions))
 	for i := range order {
@@ -110,7 +111,7 @@ func (l *load) cut(request int64) {
 	}
 }
 
-// align moves regions that were laid out apart to boundaries of blockSize.
+// align moves regions that were laid out apart to multiples of blockSize.
 func (l *load) align(slot []byte) {
 	for i := range l.extents {
 		e := &l.extents[i]
@@ -121,8 +122,8 @@ func (l *load) align(slot []byte) {
 	}
 }
 
-// cut appends the pieces of extent i. They have about the same size, so that there is no small one
-// at the end, which would cost a whole latency.
+// cut appends the pieces of extent i. They have about the same size, to avoid a small last piece,
+// which would cost a whole latency.
 func (e *extent) cut(to []piece, i int, request int64) []piece {
 	size := e.lead() + e.size
 	count := (size + request - 1) / request
@@ -177,7 +178,7 @@ func (e *extent) fill(p piece, slot []byte, open func(e *extent) (*hostmem.Direc
 	return nil
 }
 
-// prepare converts the matrices that the load's side-car does not have yet.
+// prepare converts the matrices of the load that the sidecar does not have yet.
 func (s *Store) prepare(l *load) error {
 	if c := s.side(); c != nil && c.sums == nil {
 		_, err := s.makeLoad(l, nil)
@@ -186,8 +187,8 @@ func (s *Store) prepare(l *load) error {
 	return nil
 }
 
-// finish verifies the bytes of a side-car that an earlier start has written. It converts damaged
-// rows again, and reads the load again.
+// finish verifies sidecar bytes that an earlier start has written. It converts damaged rows
+// again, and rereads the load.
 func (s *Store) finish(l *load, slot []byte) error {
 	if c := s.side(); c == nil || c.sums == nil || l.made() {
 		return nil
@@ -204,11 +205,11 @@ func (s *Store) finish(l *load, slot []byte) error {
 	return nil
 }
 
-// open returns the file of an extent, after checking that it is the one whose header was read.
+// open returns the file of an extent. It checks that it is the file whose header was read.
 func (s *Store) open(e *extent) (*hostmem.DirectFile, error) {
 	verify := e.tensor.File.Verify
 	if s.side().holds(e.tensor) {
-		verify = nil // it is ours, and gets its name while it is used
+		verify = nil // it is ours, and is renamed while it is in use
 	}
 	return s.files.get(e.path, verify)
 }
@@ -246,7 +247,7 @@ func (s *Store) readPiece(l *load, k int, slot []byte) (int64, error) {
 	}
 }
 
-// loadJobs returns the jobs that regions depend on.
+// loadJobs returns the conversion jobs that regions depend on.
 func (s *Store) loadJobs(regions []region) []sideRange {
 	c := s.side()
 	if c == nil {
@@ -262,7 +263,7 @@ func (s *Store) loadJobs(regions []region) []sideRange {
 	return jobs
 }
 
-// made reports whether all that the load reads is in the file and intact.
+// made reports whether everything that the load reads is in the file and intact.
 func (l *load) made() bool {
 	for i := range l.jobs {
 		if !l.jobs[i].ready() {
@@ -272,8 +273,8 @@ func (l *load) made() bool {
 	return true
 }
 
-// makeLoad converts the load's missing matrices in the sidecar, or verifies the bytes read into
-// slot. It reports whether damaged rows were converted again.
+// makeLoad converts the load's missing matrices into the sidecar, or verifies the bytes that were
+// read into slot. It reports whether damaged rows were converted again.
 func (s *Store) makeLoad(l *load, slot []byte) (repaired bool, err error) {
 	for i := range l.jobs {
 		r := &l.jobs[i]

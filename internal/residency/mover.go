@@ -12,44 +12,45 @@ type Priority uint8
 // The priorities, highest first.
 const (
 	Demand     Priority = iota // a pass waits for the bytes
-	Next                       // the next blocks in execution order, also across the end of a token
+	Next                       // the next blocks in execution order, also across the end of a pass
 	Background                 // warming and promotion
-	LookAhead                  // a guess
+	LookAhead                  // predicted to be needed
 
 	priorities = int(LookAhead) + 1
 )
 
 const (
-	// defaultDepth is the number of reads in flight before a disk was measured.
+	// defaultDepth is the number of reads in flight if the disk was not measured.
 	defaultDepth = 4
 	// maxDepth bounds the number of workers.
 	maxDepth = 64
 )
 
-// A Mover fills memory with weights. Its workers read the pieces of moves, several at once, those
-// of the highest priority first and in the order of submission within a priority. The zero value is
-// ready. One Mover serves all stores of a process. Any goroutine may use it.
+// A Mover fills memory with weights. Its workers read the pieces of moves, several at once: those
+// of the highest priority first, and within a priority in the order of submission. The zero value
+// is ready to use. One Mover serves all stores of a process. It is safe for concurrent use.
 //
 // The workers start with the first move. They end when the last store is closed.
 type Mover struct {
-	// Intercept is called instead of each read, if it is not nil: a test may delay the read, or
+	// Intercept is called instead of each read if it is not nil. A test may delay the read or
 	// return an error. It must be set before the first read.
 	Intercept func(read func() error) error
-	// InterceptWrite is called instead of each write of converted weights, if it is not nil: a test may make it fail.
+	// InterceptWrite is called instead of each write of converted weights if it is not nil. A
+	// test may make the write fail.
 	InterceptWrite func(write func() error) error
 
 	mu      sync.Mutex
-	wanted  sync.Cond // pieces to read, or the end
+	wanted  sync.Cond // signals pieces to read, or the end
 	queues  [priorities]moveQueue
 	work    func()
-	depth   int // wanted number of workers; 0 means defaultDepth
+	depth   int // number of workers; 0 means defaultDepth
 	request int64
 	workers int // running
 	idle    int
-	stores  int       // that are open
-	ended   sync.Cond // a worker has ended
+	stores  int       // open stores
+	ended   sync.Cond // signals that a worker has ended
 
-	pending atomic.Int64 // pieces of moves that are not over
+	pending atomic.Int64 // pieces of moves that are not finished
 
 	stats   MoverStats
 	flight  int // pieces that are being read
@@ -57,15 +58,16 @@ type Mover struct {
 	started time.Time // when flight became 1
 }
 
-// MoverStats are counters of a Mover.
+// MoverStats holds the counters of a Mover.
 type MoverStats struct {
 	Reads   int64         // pieces read
 	Repeats int64         // pieces read again after an error
 	Latency time.Duration // sum over all pieces
 	Busy    time.Duration // time with at least one read in flight
-	Most    int           // most reads in flight at a time
+	Most    int           // maximum of Flight
 	Flight  int           // reads in flight now
-	// Within counts the pieces whose reads took at most LatencyBuckets[i], and more than the bucket before.
+	// Within counts the pieces whose reads took at most LatencyBuckets[i], but more than the
+	// preceding bucket.
 	Within [len(LatencyBuckets)]int64
 }
 
@@ -73,7 +75,7 @@ type MoverStats struct {
 var LatencyBuckets = [...]time.Duration{100 * time.Microsecond, 250 * time.Microsecond, 500 * time.Microsecond, time.Millisecond, 2500 * time.Microsecond,
 	5 * time.Millisecond, 10 * time.Millisecond, 25 * time.Millisecond, 50 * time.Millisecond, 100 * time.Millisecond, 250 * time.Millisecond, time.Second}
 
-// add counts a read that took so long.
+// add counts a read of the given duration.
 func (s *MoverStats) add(took time.Duration) {
 	s.Reads++
 	s.Latency += took
@@ -85,14 +87,14 @@ func (s *MoverStats) add(took time.Duration) {
 	}
 }
 
-// A source fills one place, piece by piece. The Mover calls prepare first, then read for all pieces
-// in any order and several at once. An error ends the move.
+// A source fills one place, piece by piece. The Mover first calls prepare, then read for all
+// pieces, in any order and several at once. An error ends the move.
 type source interface {
 	prepare() error
 	read(piece int) error
 }
 
-// A move is the filling of one place. Its owner may use it again once it is done.
+// A move is the task of filling one place. Its owner may reuse it when it is done.
 type move struct {
 	source source
 	pieces int
@@ -100,7 +102,7 @@ type move struct {
 
 	priority   Priority
 	prepared   bool
-	next, left int // the next piece to start; the pieces that are not finished
+	next, left int // the next piece to start, and the number of pieces that are not finished
 	flying     int // pieces that are being read
 	err        error
 
@@ -108,7 +110,7 @@ type move struct {
 	prev, succ *move
 }
 
-// A moveQueue is a list of moves with pieces that were not started.
+// A moveQueue is a list of moves with pieces that are not started.
 type moveQueue struct{ first, last *move }
 
 func (q *moveQueue) push(v *move) {
@@ -146,7 +148,7 @@ func (q *moveQueue) remove(v *move) {
 }
 
 // Tune sets the number of reads in flight and the size of a read, as measured for the disk. Zero
-// leaves a value as it is.
+// leaves a value unchanged.
 func (m *Mover) Tune(depth int, request int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -157,11 +159,11 @@ func (m *Mover) Tune(depth int, request int64) {
 		m.request = min(max(request&^(blockSize-1), blockSize), maxRead)
 	}
 	if m.wanted.L != nil {
-		m.wanted.Broadcast() // to end workers, or to start some with the next move
+		m.wanted.Broadcast() // to end workers; more of them start with the next move
 	}
 }
 
-// Depth returns the number of reads in flight at most, and the size of a read.
+// Depth returns the maximum number of reads in flight, and the size of a read.
 func (m *Mover) Depth() (depth int, request int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -182,7 +184,7 @@ func (m *Mover) requestNow() int64 {
 	return m.request
 }
 
-// Reading reports whether pieces are being read, or about to be. It takes no lock.
+// Reading reports whether pieces are being read or are about to be. It takes no lock.
 func (m *Mover) Reading() bool { return m.pending.Load() > 0 }
 
 // Stats returns the counters.
@@ -197,14 +199,15 @@ func (m *Mover) Stats() MoverStats {
 	return out
 }
 
-// open registers a store, until close.
+// open registers a store. close unregisters it.
 func (m *Mover) open() {
 	m.mu.Lock()
 	m.stores++
 	m.mu.Unlock()
 }
 
-// close ends the use by one store, whose moves are done. The last one waits for the workers.
+// close unregisters a store whose moves are done. For the last store it waits for the workers to
+// end.
 func (m *Mover) close() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -215,7 +218,7 @@ func (m *Mover) close() {
 	}
 }
 
-// submit queues v, which is not queued or running.
+// submit queues v, which must not be queued or running.
 func (m *Mover) submit(v *move, p Priority) {
 	m.mu.Lock()
 	v.priority, v.prepared, v.next, v.left, v.err = p, false, 0, v.pieces, nil
@@ -244,7 +247,7 @@ func (m *Mover) enqueue(v *move, first bool) {
 	}
 }
 
-// raise gives v a higher priority, if it has pieces that were not started.
+// raise gives v a higher priority if it has pieces that are not started.
 func (m *Mover) raise(v *move, p Priority) {
 	m.mu.Lock()
 	if p < v.priority {
@@ -259,13 +262,13 @@ func (m *Mover) raise(v *move, p Priority) {
 	m.mu.Unlock()
 }
 
-// cancel drops the pieces of v that were not started. Done is called as soon as the others have
+// cancel drops the pieces of v that are not started. done is called as soon as the others have
 // ended, with err if v is not complete.
 func (m *Mover) cancel(v *move, err error) {
 	m.mu.Lock()
 	if !v.queued {
 		if !v.prepared {
-			v.err = err // for the end of prepare
+			v.err = err // read at the end of prepare
 		}
 		m.mu.Unlock()
 		return
@@ -278,7 +281,8 @@ func (m *Mover) cancel(v *move, err error) {
 	}
 }
 
-// withdraw removes v, if nothing of it was started, and reports whether it did. Done is not called.
+// withdraw removes v if nothing of it was started, and reports whether it did. It does not call
+// done.
 func (m *Mover) withdraw(v *move) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -290,7 +294,7 @@ func (m *Mover) withdraw(v *move) bool {
 	return true
 }
 
-// drop removes the pieces of v that were not started.
+// drop removes the pieces of v that are not started.
 func (m *Mover) drop(v *move, err error) {
 	if v.queued {
 		m.queues[v.priority].remove(v)
@@ -303,8 +307,9 @@ func (m *Mover) drop(v *move, err error) {
 	v.next = v.pieces
 }
 
-// take returns a move and its piece to read, or -1 to prepare it; nil if there is nothing to do. While a
-// pass waits for a piece, the background does not compete with it for the disk.
+// take returns a move and the index of its piece to read, or -1 to prepare the move. It returns
+// nil if there is nothing to do. While a pass waits for a piece, background moves do not compete
+// with it for the disk.
 func (m *Mover) take() (*move, int) {
 	for i := range m.queues {
 		v := m.queues[i].first
@@ -371,7 +376,7 @@ func (m *Mover) prepare(v *move) {
 	m.finish(v)
 }
 
-// readPiece reads a piece without the lock, once more if that fails.
+// readPiece reads a piece without holding the lock. It retries once.
 func (m *Mover) readPiece(v *move, piece int) {
 	if m.flight++; m.flight == 1 {
 		m.started = time.Now()
@@ -397,7 +402,7 @@ func (m *Mover) readPiece(v *move, piece int) {
 	}
 	v.flying--
 	if m.flights[v.priority]--; m.flights[Demand] == 0 && m.idle > 0 && (m.queues[Background].first != nil || m.queues[LookAhead].first != nil) {
-		m.wanted.Broadcast() // the background goes on
+		m.wanted.Broadcast() // background moves continue
 	}
 	if err != nil {
 		m.drop(v, err)

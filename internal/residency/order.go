@@ -2,12 +2,12 @@ package residency
 
 import "slices"
 
-// An order is the order in which units are acquired, around its end from its beginning. A unit may be in
-// it several times: training acquires blocks forwards and then backwards.
+// An order is the order in which units are acquired, repeated cyclically. A unit may occur
+// several times: training acquires blocks forwards and then backwards.
 type order struct {
 	loads  [][]*load // of each unit
 	visits []int     // units in order
-	visit  int       // index of the unit that was acquired last, -1 before the first
+	visit  int       // index of the last acquired unit, -1 before the first
 }
 
 func newOrder(loads [][]*load) order {
@@ -18,10 +18,10 @@ func newOrder(loads [][]*load) order {
 	return o
 }
 
-// Order sets the order in which units will be acquired next, around its end from its beginning. The disk
-// tier is read ahead in this order. Without Order it is that of New. Units may be acquired in another
-// order, but those then wait for the disk. A new order drops what was read ahead; the same one costs
-// nothing. No unit may be acquired.
+// Order sets the order in which units will be acquired from now on, repeated cyclically. The
+// default is the order given to New. The disk tier is read ahead in this order. Units may be
+// acquired in another order, but then wait for the disk. A new order drops data that was read
+// ahead; an unchanged order costs nothing. No unit may be acquired.
 func (s *Store) Order(units []int) {
 	o := &s.order
 	if s.stream == nil || slices.Equal(o.visits, units) {
@@ -46,7 +46,8 @@ func (s *Store) Order(units []int) {
 	s.stream.reorder(loads)
 }
 
-// enter returns the place in the order of unit i, the next one after the last, or false if it has none.
+// enter returns the position of unit i in the order, searched from the last one on. It returns
+// false if the order has no such unit.
 func (o *order) enter(i int) (int, bool) {
 	n := len(o.visits)
 	for k := range n {
@@ -76,7 +77,7 @@ func (s *stream) drain() {
 	}
 }
 
-// restart continues a drained stream with others groups and another window.
+// restart continues a drained stream with other groups and another window.
 func (s *stream) restart(units [][]*load, window []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

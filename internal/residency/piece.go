@@ -13,7 +13,7 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// addRegions adds the ranges of a piece as a load brings them.
+// addRegions adds the ranges of a piece as regions of a load.
 func addRegions(to []region, p *stored.Piece) []region {
 	for _, r := range p.Ranges {
 		at := newRegion(r.Tensor, r.Begin, r.Size)
@@ -23,8 +23,8 @@ func addRegions(to []region, p *stored.Piece) []region {
 	return to
 }
 
-// bufferValues reads a persistent buffer, which is small, as float32, from any floating-point
-// dtype. Integers are read as int32, limited to its range.
+// bufferValues reads a persistent buffer as float32 from any floating-point dtype. Buffers are
+// small. Integers are read as int32, clamped to its range.
 func bufferValues(b *loader.Binding, buf *meta.Buffer) (tensor.Tensor, bool, error) {
 	parts := b.BufferTensors(buf)
 	if len(parts) != 1 {
@@ -58,7 +58,7 @@ func bufferValues(b *loader.Binding, buf *meta.Buffer) (tensor.Tensor, bool, err
 	return result, true, nil
 }
 
-// beyondInt32 reports whether one of the int64 in src is no int32.
+// beyondInt32 reports whether src, values of int64, has one outside the range of int32.
 func beyondInt32(src []byte) bool {
 	for ; len(src) >= 8; src = src[8:] {
 		if v := int64(binary.LittleEndian.Uint64(src)); v != int64(int32(v)) {
@@ -68,7 +68,7 @@ func beyondInt32(src []byte) bool {
 	return false
 }
 
-// integers copies int64 or int32 to dst, int32.
+// integers copies int64 or int32 values of src to dst, which has int32.
 func integers(dst, src []byte, d meta.DType) {
 	if d == meta.Int32 {
 		copy(dst, src)
@@ -80,8 +80,8 @@ func integers(dst, src []byte, d meta.DType) {
 	}
 }
 
-// reading calls f, which reads mapped bytes of t. A file that was cut short is an error, and so is a
-// panic of f.
+// reading calls f, which reads mapped bytes of t. It returns an error if f panics or if the file
+// was truncated.
 func reading(t *loader.Tensor, f func()) error {
 	panicked := hostmem.Guard(f)
 	if panicked == nil {
@@ -93,7 +93,7 @@ func reading(t *loader.Tensor, f func()) error {
 	return fmt.Errorf("reading %s: %v", t.Name, panicked)
 }
 
-// unreadable is the error of a fault in the mapping of t.
+// unreadable returns the error of a fault in the mapping of t.
 func unreadable(t *loader.Tensor) error {
 	return fmt.Errorf("%s could not be read: its file was cut short or its disk failed", t.Name)
 }

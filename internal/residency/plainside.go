@@ -6,9 +6,10 @@ import (
 	"github.com/heftai/heft/internal/stored"
 )
 
-// plainParts returns parts of pieces, with those of matrices that this start has marked as plain taken from
-// the checkpoint's mapping, and those that a late file could not take converted, or nil if that fails; Err says why. The
-// next start reads plain ones as stored. Memory for these is added to made. It allocates only when it meets such a matrix.
+// plainParts returns parts of pieces. Matrices that this start has marked as plain are taken from
+// the checkpoint's mapping; the next start reads them as stored. Matrices that could not be
+// written to a late file are converted. Memory for both is added to made. plainParts returns nil
+// if that fails; Err then returns the error. It allocates only for such matrices.
 func (s *Store) plainParts(pieces []stored.Piece, parts []backend.Part, made *[]*hostmem.Block) []backend.Part {
 	c := s.side()
 	if c == nil {
@@ -37,7 +38,7 @@ func (s *Store) plainParts(pieces []stored.Piece, parts []backend.Part, made *[]
 		}
 		if p := &pieces[k]; p.Part.Dims[0] != source.Part.Dims[0] { // a band
 			begin := p.Part.Into.Begin - source.Part.Into.Begin
-			source, _ = source.Rows(begin, begin+p.Part.Dims[0]) // rows that can be coded can be cut
+			source, _ = source.Rows(begin, begin+p.Part.Dims[0]) // rows that can be coded can be split
 		}
 		part := source.NewPart()
 		if err := source.InPlace(&part); err != nil {
@@ -49,7 +50,8 @@ func (s *Store) plainParts(pieces []stored.Piece, parts []backend.Part, made *[]
 	return parts
 }
 
-// streamed returns the piece to read where p streams: as stored if this start has marked it as plain.
+// streamed returns the piece from which p streams: the one as stored, if this start has marked it
+// as plain.
 func (c *sidecar) streamed(p *stored.Piece) *stored.Piece {
 	if c != nil {
 		if j := c.jobs[p.Ranges[0].Tensor]; j != nil && j.plain.Load() {

@@ -27,10 +27,10 @@ func touchPages(t *loader.Tensor, off, n int64) error {
 	return nil
 }
 
-// touched is written so that the compiler does not drop the reads of touchPages.
+// touched prevents the compiler from removing the reads of touchPages.
 var touched atomic.Uint32
 
-// populate brings the pages of g's mapping into memory.
+// populate loads the pages of g's mapping into memory.
 func (s *Store) populate(ctx context.Context, g *segment) error {
 	if g.gathered {
 		g.readWhole()

@@ -11,32 +11,34 @@ import (
 	"github.com/heftai/heft/internal/residency/policy"
 )
 
-// A Policy decides which weights stay in memory, for all stores of a process. The zero value is ready.
-// Any goroutine may call its methods.
+// A Policy decides which weights stay in memory, for all stores of a process. The zero value is
+// ready to use. It is safe for concurrent use.
 //
-// Stores of one Policy share a limit. A store that needs memory beyond it takes copies of weights from
-// idle stores, those that were used least recently first. The bytes of a copy that is dropped are on
-// disk, so that only the speed of its store changes.
+// Stores of one Policy share a limit. A store that needs memory beyond it takes memory from idle
+// stores by dropping their copies of weights, beginning with the least recently used store. The
+// bytes of a dropped copy are also on disk, so only the speed of its store changes.
 type Policy struct {
-	// Experts makes the cache that decides which experts of the disk tier stay; nil means policy.New.
+	// Experts returns the cache that decides which experts of the disk tier stay. nil means
+	// policy.New.
 	Experts func(layers []policy.Layer, capacity int64, ahead int) *policy.Cache
-	// Order returns the order in which n copies of a store are dropped, the most used of which is 0; nil
-	// means the last one first.
+	// Order returns the order in which n copies of a store are dropped. Copy 0 is the most used
+	// one. nil means the last one first.
 	Order func(n int) []int
-	// GuessAll reads all guesses; without it those that are usually right. The fields must be set before the first
-	// store is made.
+	// GuessAll reads all predicted experts, not only those that are usually right. The fields
+	// must be set before the first store is created.
 	GuessAll bool
 
-	mu     sync.Mutex // held while memory is reserved, before the lock of a store's copies
+	mu     sync.Mutex // held while memory is reserved; locked before the lock of a store's copies
 	stores []*Store
-	less   atomic.Int64 // math.MaxInt64 - limit
-	copied atomic.Int64 // bytes of copies of all stores, those being made included
+	less   atomic.Int64 // math.MaxInt64 minus the limit
+	copied atomic.Int64 // bytes of copies of all stores, including copies in progress
 	clock  atomic.Int64 // calls of Acquire of all stores
 }
 
-// SetLimit limits the memory that the ledger of the stores' arena counts, without that of measurements. If it falls, stores drop
-// copies of weights, idle ones first; those of a unit that computes follow at its release. Other memory is
-// counted but not released. Results stay bitwise the same.
+// SetLimit limits the memory that the ledger of the stores' arena counts, except memory of
+// measurements. If the limit falls, stores drop copies of weights, idle stores first. Copies of a
+// unit that computes are dropped at its release. Other memory is counted but not released.
+// Results stay bitwise the same.
 func (p *Policy) SetLimit(bytes int64) {
 	p.less.Store(math.MaxInt64 - max(bytes, 0))
 	p.trim()
@@ -50,17 +52,17 @@ func (p *Policy) add(s *Store) {
 	p.trim() // for its window and slots
 }
 
-// remove ends the use by a store.
+// remove unregisters a store.
 func (p *Policy) remove(s *Store) {
 	p.mu.Lock()
 	p.stores = slices.DeleteFunc(p.stores, func(other *Store) bool { return other == s })
 	p.mu.Unlock()
 }
 
-// touch notes that s runs a unit.
+// touch records that s runs a unit.
 func (p *Policy) touch(s *Store) { s.touched.Store(p.clock.Add(1)) }
 
-// excess returns by how many bytes the stores would exceed the limit if s held n bytes more.
+// excess returns by how many bytes the stores would exceed the limit if s held n more bytes.
 func (p *Policy) excess(s *Store, n int64) int64 {
 	less := p.less.Load()
 	if less == 0 {
@@ -70,8 +72,8 @@ func (p *Policy) excess(s *Store, n int64) int64 {
 	return l.Total() - l.Held(hostmem.Weights) - l.Held(hostmem.Other) + p.copied.Load() + n - (math.MaxInt64 - less)
 }
 
-// reserve counts n bytes for a copy of s if its budget and the limit allow. It takes memory from idle
-// stores, and if force is set from any store.
+// reserve counts n bytes for a copy of s if its budget and the limit allow them. It takes memory
+// from idle stores, or from any store if force is set.
 func (p *Policy) reserve(s *Store, n int64, force bool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -132,9 +134,9 @@ func (p *Policy) trim() {
 	}
 }
 
-// release is called when s has released a unit, the last one of a pass if last is set. It drops copies that
-// had to stay while the unit computed. If s lacks copies and there is room, or others have become idle, it
-// lets Promote go on.
+// release is called after s has released a unit; last is set for the last one of a pass. It drops
+// copies that had to stay while the unit computed. If s lacks copies, and there is room or other
+// stores have become idle, Promote continues.
 func (p *Policy) release(s *Store, last bool) {
 	if p.less.Load() == 0 {
 		return

@@ -10,15 +10,15 @@ type promoter struct {
 	mu     sync.Mutex
 	cancel context.CancelFunc
 	done   chan struct{}
-	all    bool // everything was promoted that the budget has room for
+	all    bool // everything that fits into the budget was promoted
 	err    error
 }
 
-// Promote moves the weights of the cpu tier that are used in the mapping to memory of their own, in the
-// background and in the order of use. They are read faster there, and leave the page cache. Beside the
-// cpu tier's bytes it takes those of one segment. Results stay bitwise the same. It returns at once, and
-// begins when Warm is done, if that was called before. It continues when Budget rises, until ctx ends.
-// Call it once.
+// Promote moves the weights of the cpu tier that are used in the mapping to memory of their own,
+// in the background and in the order of use. There they are read faster, and they leave the page
+// cache. During the move the cpu tier takes one segment more. Results stay bitwise the same.
+// Promote returns at once. It begins when Warm is done if Warm was called before, and continues
+// whenever Budget rises, until ctx ends. Call it once.
 func (s *Store) Promote(ctx context.Context) {
 	p := &s.promoter
 	ctx, cancel := context.WithCancel(ctx)
@@ -47,8 +47,8 @@ func (s *Store) Promote(ctx context.Context) {
 	}()
 }
 
-// Promoted reports whether Promote has moved all that the budget has room for, and the error that
-// stopped it. Weights that were not moved are used in the mapping.
+// Promoted reports whether Promote has moved everything that fits into the budget, and returns
+// the error that stopped it. Other weights are used in the mapping.
 func (s *Store) Promoted() (bool, error) {
 	s.promoter.mu.Lock()
 	defer s.promoter.mu.Unlock()

@@ -16,10 +16,10 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// A quantizer converts weights of the cpu tier before their first use: Warm or Promote in the
-// background, in the order of use, or else the goroutine that computes. Results therefore do not
-// depend on the progress of the background. The store keeps the converted copy and evicts the mapped
-// pages.
+// A quantizer converts weights of the cpu tier before their first use. Warm or Promote convert
+// them in the background in the order of use, or else the goroutine that computes does. Results
+// therefore do not depend on the progress of the background. The store keeps the converted copy
+// and evicts the mapped pages.
 type quantizer struct {
 	backend.Converter                       // nil if nothing is converted
 	bytes             map[*meta.Param]int64 // size after the conversion, of each parameter to convert
@@ -35,7 +35,7 @@ func newQuantizer(root *meta.Module, binding *loader.Binding, o *Options) *quant
 			q.bytes = root.LoadedBytes(o.Converter.Format(), true)
 		}
 	}
-	if q.exact() { // the headers know better than the config
+	if q.exact() { // the headers are more precise than the config
 		for p := range q.bytes {
 			if slices.ContainsFunc(binding.Tensors(p), func(t loader.BoundTensor) bool {
 				return t.Tensor.DType != meta.BFloat16 || t.Transposed || t.Quant != nil
@@ -47,11 +47,12 @@ func newQuantizer(root *meta.Module, binding *loader.Binding, o *Options) *quant
 	return q
 }
 
-// exact reports whether converted weights give the same bits as stored ones, so that either may be used.
+// exact reports whether converted weights give the same bits as stored ones. Either may then be
+// used.
 func (q *quantizer) exact() bool { return q.Converter != nil && q.Format().Row().Exact }
 
-// usePlain reports whether err says that g is not made smaller by an exact format. It is then used as
-// stored. The caller holds making.
+// usePlain reports whether err says that an exact format does not make g smaller. g is then used
+// as stored. The caller holds making.
 func (s *Store) usePlain(g *segment, err error) bool {
 	if !errors.Is(err, backend.ErrIncompressible) || !g.converts() {
 		return false
@@ -75,7 +76,7 @@ func (q *quantizer) size(p *meta.Param) int64 {
 	return p.Bytes()
 }
 
-// check rejects converted weights on the disk tier, which has no memory for a copy.
+// check rejects converted weights on other devices than the cpu.
 func (q *quantizer) check(p *meta.Param, path string, device devicemap.Device) error {
 	if device == devicemap.CPU || !q.selects(p) {
 		return nil
@@ -93,8 +94,8 @@ func (q *quantizer) converted(p *stored.Piece) (backend.Part, int64, error) {
 	return part, size, err
 }
 
-// convert converts r, the elements of part, with all threads. It repeats that if the file changed
-// meanwhile.
+// convert converts r, the elements of part, with all threads. It converts again if the file
+// changed meanwhile.
 func (q *quantizer) convert(ctx context.Context, to []byte, r stored.Range, part *backend.Part) error {
 	return r.Tensor.File.ReadUnchanged(func() error {
 		data, err := r.Tensor.Bytes()
@@ -114,5 +115,5 @@ func (q *quantizer) convert(ctx context.Context, to []byte, r stored.Range, part
 	})
 }
 
-// converts reports whether p is converted in memory, before its first use.
+// converts reports whether p is converted in memory before its first use.
 func (s *Store) converts(p *meta.Param) bool { return s.sidecar == nil && s.quantizer.selects(p) }

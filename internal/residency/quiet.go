@@ -6,19 +6,20 @@ import (
 )
 
 const (
-	// quietFor is how long no pass must have acquired a unit before reads in the background go on.
+	// quietFor is the time without an acquired unit after which background reads continue.
 	quietFor = time.Second
-	// busyWaits bounds how long they wait, in multiples of the time that their last read took. Under passes
-	// without end, 49 leaves them a fiftieth of the time.
+	// busyWaits bounds their wait, in multiples of the time of their last read. While passes
+	// never pause, 49 leaves a fiftieth of the time to background reads.
 	busyWaits = 49
 )
 
-// whenQuiet returns a function that paces reads in the background: call it before each read. It returns at once
-// if no unit was acquired since the last call. Otherwise it waits until no unit was acquired for the time
-// quiet, so that passes have the disk to themselves, but at most waits times as long as the last read took.
+// whenQuiet returns a function that paces background reads; call it before each read. If no unit
+// was acquired since the last call, it returns at once. Otherwise it waits until no unit was
+// acquired for the duration quiet, so that passes have the disk to themselves. It waits at most
+// waits times as long as the last read took.
 func (s *Store) whenQuiet(quiet time.Duration, waits int) func(context.Context) error {
 	seen, last := s.acquired.Load(), time.Now()
-	var timer *time.Timer // reused: waits must not allocate while tokens are generated
+	var timer *time.Timer // reused: waiting must not allocate while tokens are generated
 	return func(ctx context.Context) error {
 		begin := time.Now()
 		most := begin.Sub(last) * time.Duration(waits)

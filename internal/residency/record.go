@@ -15,26 +15,26 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// A sizeRecord says what parameters take of which an exact format does not make all smaller, as a start found
-// them. It is a file beside the sidecar's.
+// A sizeRecord holds the actual sizes of parameters that an exact format does not make smaller as
+// a whole, as an earlier start found them. It is the JSON of a file next to the sidecar.
 type sizeRecord struct {
 	Key   string           `json:"key"`   // of the checkpoint and the format
 	Bytes map[string]int64 `json:"bytes"` // by path
 }
 
-// mostRecord is the most bytes of such a file.
+// mostRecord is the maximum size of such a file in bytes.
 const mostRecord = 64 << 20
 
-// recordOf returns the name of the file for c and the key that it must have.
+// recordOf returns the name of the file for c, and the key that it must have.
 func recordOf(folder string, c *loader.Checkpoint, to backend.Converter) (path, key string, err error) {
 	key, err = sideFingerprint(c, &quantizer{Converter: to}, nil)
 	name := strings.TrimSuffix(sideName(c, to.Format()), ".safetensors") + "-sizes.json"
 	return filepath.Join(folder, name), key, err
 }
 
-// KnownSizes returns the bytes that parameters take of which the exact format of to does not make all smaller, by
-// path, as an earlier start recorded them in folder. found says whether one did for this checkpoint. It reads no
-// weight.
+// KnownSizes returns the sizes, by path, of parameters that the exact format of to does not make
+// smaller as a whole, as an earlier start recorded them in folder. found reports whether there is
+// a record for this checkpoint. KnownSizes reads no weight.
 func KnownSizes(folder string, c *loader.Checkpoint, to backend.Converter) (sizes map[string]int64, found bool) {
 	if folder == "" || c == nil || c.Dir() == "" {
 		return nil, false
@@ -55,14 +55,14 @@ func KnownSizes(folder string, c *loader.Checkpoint, to backend.Converter) (size
 	return r.Bytes, r.Key == key
 }
 
-// HasSidecar reports whether folder has a complete file of c's weights in format. Whether it is still c's,
-// [KnownSizes] tells.
+// HasSidecar reports whether folder has a complete file of c's weights in format. [KnownSizes]
+// tells whether the file still belongs to c.
 func HasSidecar(folder string, c *loader.Checkpoint, format meta.QuantFormat) bool {
 	_, err := os.Stat(filepath.Join(folder, sideName(c, format)))
 	return err == nil
 }
 
-// recordSizes writes what this start has found, for the plan of the next one.
+// recordSizes writes the sizes that this start has found, for the plan of the next one.
 func (s *Store) recordSizes() {
 	c := s.binding.Checkpoint()
 	if s.folder == "" || !s.quantizer.exact() || c.Dir() == "" || s.sidecar.isUnwritten() {
@@ -92,7 +92,7 @@ func writeSizes(path string, r sizeRecord) error {
 	return atomicfile.WriteFile(path, text)
 }
 
-// foundSizes returns the bytes of parameters of which something is used as stored.
+// foundSizes returns the sizes of parameters that are used as stored in part or as a whole.
 func (s *Store) foundSizes() map[string]int64 {
 	sizes, plain := map[*meta.Param]int64{}, map[*meta.Param]bool{}
 	for p, n := range s.quantizer.used {
@@ -134,7 +134,8 @@ func (s *Store) foundSizes() map[string]int64 {
 	return out
 }
 
-// skipKnown leaves parameters as stored that an earlier start could not make smaller. A sidecar has its own marks.
+// skipKnown leaves parameters as stored that an earlier start could not make smaller. A sidecar
+// has its own marks.
 func (s *Store) skipKnown() {
 	if s.sidecar != nil || !s.quantizer.exact() {
 		return

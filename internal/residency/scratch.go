@@ -11,9 +11,9 @@ import (
 	"github.com/heftai/heft/internal/hostmem"
 )
 
-// A scratch is a temporary file for segments that were changed. It is created by the first write and locked
-// by its process. The next start in the same folder removes those of killed processes. It is removed by
-// close.
+// A scratch is a temporary file for changed segments. The first write creates it, and its process
+// holds a lock on it. The next start in the same folder removes the files of killed processes.
+// close removes the file.
 type scratch struct {
 	dir string
 
@@ -21,14 +21,14 @@ type scratch struct {
 	temp *atomicfile.File
 	file *hostmem.DirectFile
 	end  int64             // bytes of the file
-	most int64             // of end; 0 for no limit
-	free map[int64][]int64 // places that no segment has, by size
+	most int64             // maximum of end; 0 means no limit
+	free map[int64][]int64 // unused places, by size
 
-	// write is that of file, or a test's.
+	// write is the file's write, or a replacement of a test.
 	write func(buf []byte, off int64) error
 }
 
-// scratchName ends the names of scratch files.
+// scratchName is the suffix of the names of scratch files.
 const scratchName = "residency.scratch"
 
 // newScratch removes the scratch files of killed processes from dir.
@@ -63,7 +63,7 @@ func (s *scratch) open() error {
 	return nil
 }
 
-// place returns room for n bytes.
+// place returns the offset of n free bytes.
 func (s *scratch) place(n int64) (off int64, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -79,7 +79,7 @@ func (s *scratch) place(n int64) (off int64, err error) {
 	return off, nil
 }
 
-// leave says that what is in a place is not needed.
+// leave frees a place.
 func (s *scratch) leave(off, n int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -89,7 +89,7 @@ func (s *scratch) leave(off, n int64) {
 	s.free[n] = append(s.free[n], off)
 }
 
-// close removes the file. No read or write may be under way.
+// close removes the file. No read or write may be in flight.
 func (s *scratch) close() {
 	if s.file == nil {
 		return
@@ -99,7 +99,7 @@ func (s *scratch) close() {
 	s.file = nil
 }
 
-// A scratchMove is the source of a segment that comes from the scratch file, or goes to it.
+// A scratchMove is the source of a segment that is read from or written to the scratch file.
 type scratchMove struct {
 	scratch  *scratch
 	data     []byte // whole blocks
@@ -122,7 +122,7 @@ func (v *scratchMove) read(piece int) error {
 	return err
 }
 
-// run moves data from the file, or to it, and waits.
+// run reads data from the file, or writes it if out is set, and waits.
 func (s *scratch) run(m *Mover, data []byte, off int64, out bool) error {
 	_, request := m.Depth()
 	v := &scratchMove{scratch: s, data: data, off: off, request: request, out: out, ended: make(chan error, 1)}
@@ -131,5 +131,5 @@ func (s *scratch) run(m *Mover, data []byte, off int64, out bool) error {
 	return <-v.ended
 }
 
-// checksum is that of a segment in the scratch file.
+// checksum returns the checksum of a segment in the scratch file.
 func checksum(data []byte) uint32 { return crc32.Checksum(data, sideTable) }

@@ -14,41 +14,42 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// A place is where the bytes of a segment are that operations read.
+// A place says where the bytes of a segment are that operations read.
 type place uint8
 
 const (
 	inFile   place = iota // nowhere yet
 	mapped                // in the page cache, in the mapping of the file
 	inMemory              // in memory of their own
-	inSlot                // in a slot or the window, while they are held
-	coming                // on their way into the window, or into memory
-	leaving               // on their way to the scratch file
+	inSlot                // in a slot or the window, while in use
+	coming                // being read into the window or memory
+	leaving               // being written to the scratch file
 	inBands               // in the window of bands, one band at a time
 )
 
-// A segment is the weights that move as one, in one format: a parameter, or one expert of a stack.
-// The computing goroutine uses parts and place. Any goroutine may look up pieces, and make the copy.
+// A segment is the unit of movement: a parameter or one expert of a stack, in one format. Only
+// the computing goroutine uses parts and place. Any goroutine may look up the pieces and make the
+// copy.
 type segment struct {
 	path      string
 	device    devicemap.Device
 	param     *meta.Param // nil for an expert
 	stack     *stack      // of an expert
 	expert    int
-	gathered  bool        // a table of which single rows are read, in the mapping
-	convert   bool        // some of it is converted in memory
-	shared    bool        // the mapping is used, too, by a segment that is gathered
-	plain     atomic.Bool // convert, but not all weights fit: it is used as stored
-	displaced atomic.Bool // of the cpu tier, but it streams as the budget has no room
-	warm      bool        // gathered: the whole table was, or is being, read. Guarded by making
+	gathered  bool        // a table in the mapping of which single rows are read
+	convert   bool        // some of its pieces are converted in memory
+	shared    bool        // a gathered segment also uses the mapping
+	plain     atomic.Bool // used as stored although convert is set, because not all weights fit
+	displaced atomic.Bool // of the cpu tier, but streams because the budget has no room
+	warm      bool        // gathered: the whole table was read or is being read; guarded by making
 
 	found      atomic.Bool
 	pieces     []stored.Piece // what fills it
 	converted  []bool         // of pieces: whether it is converted in memory
-	firstPiece []int          // of an expert: the index of each parameter's first piece, and the end
+	firstPiece []int          // of an expert: the index of each parameter's first piece, then the number of pieces
 
 	parts []backend.Part // what operations read
-	side  []stored.Piece // that parts are of, if they are those of the late sidecar; nil otherwise
+	side  []stored.Piece // pieces that parts belong to, if they are in the late sidecar; otherwise nil
 	place place
 	on    *want // while it is coming or inBands
 
@@ -57,8 +58,8 @@ type segment struct {
 	transfer atomic.Pointer[move]   // that reads it
 }
 
-// copied is a complete segment in anonymous memory, with huge pages and each range on a boundary of 64
-// bytes; in a mapping alignment depends on the file.
+// A copied is a complete segment in anonymous memory, with huge pages and each range aligned to
+// 64 bytes. In a mapping the alignment depends on the file.
 type copied struct {
 	block *hostmem.Block
 	parts []backend.Part
@@ -139,7 +140,7 @@ func (g *segment) showMapped() error {
 	return nil
 }
 
-// showSlot sets the parts to the bytes of a slot; places are those of the segment's ranges.
+// showSlot sets the parts to the bytes of a slot. places are the offsets of the segment's ranges.
 func (g *segment) showSlot(slot []byte, places []int64) {
 	at, pieces := 0, g.shownPieces()
 	for k := range pieces {
@@ -149,7 +150,7 @@ func (g *segment) showSlot(slot []byte, places []int64) {
 	g.place = inSlot
 }
 
-// shownPieces are the pieces that g.parts are of.
+// shownPieces returns the pieces that g.parts belong to.
 func (g *segment) shownPieces() []stored.Piece {
 	if g.side != nil {
 		return g.side
@@ -164,7 +165,7 @@ func setRanges(part *backend.Part, ranges []stored.Range, slot []byte, places []
 	}
 }
 
-// advise tells the system how the mapping of g will be used.
+// advise tells the operating system how the mapping of g will be used.
 func (g *segment) advise(a loader.Advice) {
 	for k := range g.pieces {
 		for _, r := range g.pieces[k].Ranges {
@@ -173,7 +174,7 @@ func (g *segment) advise(a loader.Advice) {
 	}
 }
 
-// drop frees the copy, which nothing uses, and returns its bytes.
+// drop frees the copy, which must not be in use, and returns its size.
 func (g *segment) drop() int64 {
 	c := g.copied.Swap(nil)
 	if c == nil {
@@ -205,7 +206,7 @@ func evict(p *stored.Piece) {
 	}
 }
 
-// use makes g, which is not streamed, usable by the pass.
+// use makes g, which does not stream, usable by the pass.
 func (s *Store) use(g *segment) error {
 	if g.place == inMemory {
 		s.counts.use(true)
@@ -233,8 +234,8 @@ func (s *Store) use(g *segment) error {
 	return nil
 }
 
-// useCounted is use for a segment that the pass reads whole. Its pieces are known only then: another
-// goroutine may be looking them up before.
+// useCounted is use for a segment that the pass reads as a whole. It counts the size afterwards,
+// because another goroutine may still be looking up the pieces before.
 func (s *Store) useCounted(g *segment) error {
 	err := s.use(g)
 	if err == nil {

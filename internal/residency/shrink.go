@@ -12,30 +12,31 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// copies are the weights of the cpu tier that are in anonymous memory: promoted and converted ones. Each
-// can be dropped, because its bytes are on disk: a promoted weight then streams or is used in the
-// checkpoint's mapping, a converted one streams from a sidecar or is converted again before its next use. The zero value is not limited.
+// copies are the weights of the cpu tier that are in anonymous memory: promoted and converted
+// ones. Each can be dropped, because its bytes are on disk. A promoted weight then streams, or is
+// used in the checkpoint's mapping. A converted one streams from a sidecar, or is converted again
+// before its next use. The zero value has no limit.
 type copies struct {
 	mu     sync.Mutex
-	order  []*segment // those that are dropped last first
-	held   int64      // bytes, those being copied included
-	busy   int        // 1 + the unit between Acquire and Release, 0 for none
-	next   bool       // the copies of the unit behind it stay, too
-	taken  int64      // from the maximum by Budget: math.MaxInt64 - budget
-	window int64      // from the maximum by windows of displaced segments
+	order  []*segment // the first is dropped last
+	held   int64      // bytes, including copies in progress
+	busy   int        // 1 + the unit between Acquire and Release; 0 means none
+	next   bool       // the copies of the following unit stay, too
+	taken  int64      // math.MaxInt64 minus the budget
+	window int64      // bytes of the budget that windows of displaced segments take
 	over   atomic.Bool
-	short  atomic.Int64 // size of a copy that found no room since Promote went through all, or was taken; 0 for none
+	short  atomic.Int64 // size of a copy that did not fit, or was taken, since Promote last went through all; 0 means none
 	raised chan struct{}
 	all    *atomic.Int64 // bytes of copies of all stores
 }
 
-// errNoRoom says that the budget has no room for a copy.
+// errNoRoom reports that the budget has no room for a copy.
 var errNoRoom = errors.New("no room within the memory limit")
 
-// Budget limits the bytes of weights that the store holds in anonymous memory for the cpu tier. If it
-// holds more, it drops copies until it is within the budget, but for those of the unit that computes,
-// which follow at its release. Weights that were dropped come back in the background when the budget
-// allows, if Promote was called. Results stay bitwise the same. Any goroutine may call it.
+// Budget limits the bytes of cpu-tier weights that the store holds in anonymous memory. If it
+// holds more, it drops copies, except those of the unit that computes, which are dropped at its
+// release. If Promote was called, dropped weights return in the background when the budget rises.
+// Results stay bitwise the same. It is safe for concurrent use.
 func (s *Store) Budget(bytes int64) {
 	c := &s.copies
 	c.mu.Lock()
@@ -48,22 +49,22 @@ func (s *Store) Budget(bytes int64) {
 	}
 }
 
-// Copied returns the bytes of weights in anonymous memory. Any goroutine may call it.
+// Copied returns the bytes of weights in anonymous memory. It is safe for concurrent use.
 func (s *Store) Copied() int64 {
 	s.copies.mu.Lock()
 	defer s.copies.mu.Unlock()
 	return s.copies.held
 }
 
-// Excess reports whether the copies exceed the budget, because the unit that computes uses them. Any
-// goroutine may call it.
+// Excess reports whether the copies exceed the budget because the unit that computes uses them.
+// It is safe for concurrent use.
 func (s *Store) Excess() bool { return s.copies.over.Load() }
 
 func (c *copies) budget() int64 {
 	return math.MaxInt64 - c.taken - min(c.window, math.MaxInt64-c.taken)
 }
 
-// allowed returns what Budget has set.
+// allowed returns the budget.
 func (c *copies) allowed() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -77,7 +78,7 @@ func (c *copies) setWindow(bytes int64) {
 	c.mu.Unlock()
 }
 
-// wake has Promote continue.
+// wake lets Promote continue.
 func (c *copies) wake() {
 	select {
 	case c.raised <- struct{}{}:
@@ -100,15 +101,15 @@ func (c *copies) leave() bool {
 	return c.over.Load()
 }
 
-// keepNext has the copies of the next unit stay until leave.
+// keepNext keeps the copies of the next unit, too, until leave.
 func (c *copies) keepNext() {
 	c.mu.Lock()
 	c.next = true
 	c.mu.Unlock()
 }
 
-// reserve counts n bytes for a copy if the budget and the limit of the process allow. A pass needs the
-// copy if force is set; others are dropped for it.
+// reserve counts n bytes for a copy if the budget and the limit of the process allow them. If
+// force is set, a pass needs the copy, and others are dropped for it.
 func (s *Store) reserve(n int64, force bool) bool {
 	if !s.policy.reserve(s, n, force) {
 		s.copies.short.Store(n)
@@ -120,7 +121,7 @@ func (s *Store) reserve(n int64, force bool) bool {
 	return true
 }
 
-// reserve counts n more bytes if the budget allows, or force is set.
+// reserve counts n more bytes if the budget allows them or force is set.
 func (c *copies) reserve(n int64, force bool) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -143,14 +144,14 @@ func (c *copies) add(n int64) {
 	c.over.Store(c.held > c.budget())
 }
 
-// listSegments notes what can be copied: what every token reads, then experts.
+// listSegments lists the segments that can be copied: those that every token reads, then experts.
 func (s *Store) listSegments() {
 	var experts []*segment
 	seen, unitOf := map[*segment]bool{}, map[*segment]int{}
 	for i := range s.units {
 		u := &s.units[i]
 		for _, w := range u.wants {
-			// Of a table only rows are read: they are as well where they are.
+			// Only single rows of a table are read, which is as fast in the mapping.
 			if w.device == devicemap.CPU && !w.gathered && !seen[w.segment] {
 				seen[w.segment], unitOf[w.segment] = true, i
 				s.copies.order = append(s.copies.order, w.segment)
@@ -169,7 +170,7 @@ func (s *Store) listSegments() {
 	s.copies.order = append(s.copies.order, experts...)
 }
 
-// trim drops copies until the rest is within the budget.
+// trim drops copies until the rest fits into the budget.
 func (s *Store) trim() {
 	s.copies.mu.Lock()
 	defer s.copies.mu.Unlock()
@@ -177,8 +178,8 @@ func (s *Store) trim() {
 	s.drop(s.copies.held - s.copies.budget())
 }
 
-// yield drops copies, and then streamed weights that are kept, of n bytes for another store. It returns
-// how many bytes that were.
+// yield drops n bytes of copies, and then of streamed weights that are kept, for another store.
+// It returns the number of dropped bytes.
 func (s *Store) yield(n int64) int64 {
 	s.copies.mu.Lock()
 	dropped := s.drop(n)
@@ -192,8 +193,8 @@ func (s *Store) yield(n int64) int64 {
 	return dropped
 }
 
-// drop drops copies of n bytes, but for those of the unit that computes, in the order of the policy. It
-// returns how many bytes that were. It needs the lock of copies.
+// drop drops copies of n bytes in the order of the policy, except those of the unit that
+// computes. It returns the number of dropped bytes. The caller holds the lock of copies.
 func (s *Store) drop(n int64) (dropped int64) {
 	c := &s.copies
 	if n <= 0 {
@@ -223,8 +224,8 @@ func (s *Store) drop(n int64) (dropped int64) {
 	return dropped
 }
 
-// LeastBudget returns the bytes of copies that a pass needs at least: the weights of the largest unit
-// that are converted in memory, and what the windows of streamed weights grow by.
+// LeastBudget returns the minimum bytes of copies that a pass needs: the weights of the largest
+// unit that are converted in memory, and the growth of the windows of streamed weights.
 func (s *Store) LeastBudget() (most int64) {
 	window := s.leastWindow(s.canStream)
 	if s.sidecar != nil {
@@ -251,7 +252,7 @@ func (s *Store) LeastBudget() (most int64) {
 	return max(window, most+others) // converted weights stream, or a pass has them in memory
 }
 
-// computing reports whether the unit that computes reads g, or what it keeps of the next one.
+// computing reports whether g is read by the unit that computes, or kept for the next unit.
 func (s *Store) computing(g *segment) bool {
 	c := &s.copies
 	if c.busy == 0 {
@@ -275,7 +276,8 @@ func (s *Store) uses(u *unit, g *segment) bool {
 	return false
 }
 
-// copyAll copies segments that are not in anonymous memory yet, in order, as far as the budget has room.
+// copyAll copies segments that are not yet in anonymous memory, in order, as far as the budget
+// allows.
 func (s *Store) copyAll(ctx context.Context) error {
 	s.copies.short.Store(0)
 	for i, g := range s.copies.order {
@@ -291,8 +293,8 @@ func (s *Store) copyAll(ctx context.Context) error {
 	return nil
 }
 
-// publish makes a copy of g usable. It frees the copy and fails with errNoRoom if the budget has become
-// too small meanwhile, unless force is set.
+// publish makes a copy of g usable. If the budget has become too small meanwhile and force is not
+// set, it frees the copy and returns errNoRoom.
 func (s *Store) publish(g *segment, made *copied, force bool) error {
 	c := &s.copies
 	c.mu.Lock()
@@ -308,7 +310,7 @@ func (s *Store) publish(g *segment, made *copied, force bool) error {
 	return nil
 }
 
-// freeAll frees all copies. Nothing computes any more.
+// freeAll frees all copies. No pass may run.
 func (s *Store) freeAll() {
 	s.copies.mu.Lock()
 	defer s.copies.mu.Unlock()

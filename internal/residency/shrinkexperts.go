@@ -2,12 +2,12 @@ package residency
 
 import "slices"
 
-// leastSlots is the smallest number of experts' slots that works: one to compute with, one to read into.
+// leastSlots is the minimum number of slots for experts: one to compute with, one to read into.
 const leastSlots = 2
 
-// ExpertBudget limits the memory of the slots for experts of the disk tier, in bytes. If it falls, the
-// experts that are worth least are evicted and the memory of their slots is returned to the system, when
-// no unit computes. Results stay bitwise the same. Any goroutine may call it.
+// ExpertBudget limits the memory of the slots for experts of the disk tier, in bytes. If it
+// falls, the least valuable experts are evicted and the memory of their slots is returned to the
+// system, when no unit computes. Results stay bitwise the same. It is safe for concurrent use.
 func (s *Store) ExpertBudget(bytes int64) {
 	if s.experts == nil {
 		return
@@ -22,7 +22,8 @@ func (s *Store) ExpertBudget(bytes int64) {
 	}
 }
 
-// ExpertBytes returns the least memory of the slots for experts, and that of Options.Staging, in bytes.
+// ExpertBytes returns the minimum memory of the slots for experts, and their memory in
+// Options.Staging, in bytes.
 func (s *Store) ExpertBytes() (least, planned int64) {
 	if s.experts == nil {
 		return 0, 0
@@ -38,7 +39,8 @@ func (s *Store) Lends() bool {
 	return s.keep && streams || s.experts != nil && len(s.experts.slots) > s.experts.planned
 }
 
-// ExpertSlotBytes returns the memory of one slot for experts, 0 if none are on the disk tier.
+// ExpertSlotBytes returns the size of one slot for experts, or 0 if no expert is on the disk
+// tier.
 func (s *Store) ExpertSlotBytes() int64 {
 	if s.experts == nil {
 		return 0
@@ -48,13 +50,13 @@ func (s *Store) ExpertSlotBytes() int64 {
 
 func (s *Store) expertSlot() int64 { return int64(s.experts.each) }
 
-// resizeExperts follows ExpertBudget. No unit computes.
+// resizeExperts applies ExpertBudget. No unit may compute.
 func (s *Store) resizeExperts() {
 	n := int(s.expertTarget.Load())
 	if s.experts == nil || n == 0 || n == s.experts.size() {
 		return
 	}
 	s.experts.withoutFills(func() {
-		_ = s.experts.resize(n) // without memory there are fewer slots
+		_ = s.experts.resize(n) // if memory is short, there are fewer slots
 	})
 }

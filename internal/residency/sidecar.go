@@ -16,14 +16,14 @@ import (
 	"github.com/heftai/heft/loader"
 )
 
-// A sidecar is a file of converted weights. The disk tier streams it, and the cpu tier maps it, instead
-// of the checkpoint.
+// A sidecar is a file of converted weights. The disk tier streams it, and the cpu tier maps it,
+// instead of the checkpoint.
 //
-// sidefile.go has its format: a safetensors file of bytes, whose layout is known before a weight is read.
-// sidematrices.go lists the matrices that belong in it. sideconvert.go makes it: the first start writes
-// a temporary file, each matrix when it is first needed and the others in the background, and renames it
-// when it is complete. Later starts use the complete file: sideverify.go verifies the checksum of each
-// tile of rows before its first use, and converts damaged tiles again.
+// sidefile.go has its format: a safetensors file of bytes whose layout is known before any weight
+// is read. sidematrices.go lists the matrices in it. sideconvert.go creates it: the first start
+// writes a temporary file, each matrix when it is first needed and the others in the background,
+// and renames it when it is complete. Later starts use the complete file: sideverify.go verifies
+// the checksum of each tile of rows before its first use, and converts damaged tiles again.
 type sidecar struct {
 	folder     string
 	final      string // the name of the complete file
@@ -32,24 +32,24 @@ type sidecar struct {
 	jobs       map[*loader.Tensor]*sideJob
 	order      []*sideJob     // jobs in the order of use
 	sums       *loader.Tensor // checksums of a complete file; nil during the first start
-	begun      *loader.Tensor // checksums in a file that an earlier process began; nil for others
+	begun      *loader.Tensor // checksums in a file that an earlier process began; otherwise nil
 
-	mu        sync.Mutex // guards what follows; one conversion at a time, with all threads
+	mu        sync.Mutex // guards the fields below; one conversion at a time, with all threads
 	writing   *sideFile  // nil if nothing was written so far
 	remaining int        // matrices that the first start has to write
 	err       error      // of renaming the file
 
 	writes    atomic.Uint32 // odd while this process writes the file
-	unwritten atomic.Bool   // the file cannot be written any more
+	unwritten atomic.Bool   // the file can no longer be written
 	late      bool          // the plan has all weights in memory: see the type late
-	exact     bool          // conversion to the format loses nothing
+	exact     bool          // the format is lossless
 	somePlain bool          // matrices of a complete file are used as stored
 }
 
 // holds reports whether t is a tensor of the sidecar rather than of the checkpoint.
 func (c *sidecar) holds(t *loader.Tensor) bool { return c != nil && c.jobs[t] != nil }
 
-// A SidecarError says that converted weights cannot be kept in Dir.
+// A SidecarError reports that converted weights cannot be stored in Dir.
 type SidecarError struct {
 	Dir string
 	Err error
@@ -65,8 +65,8 @@ func (e *SidecarError) Error() string {
 
 func (e *SidecarError) Unwrap() error { return e.Err }
 
-// startSidecar opens the file of converted weights of units. If there is none and some of them are on
-// the disk tier, it begins one. Otherwise s.sidecar stays nil.
+// startSidecar opens the file of converted weights of units. If there is none and some of them
+// are on the disk tier, it begins one. Otherwise s.sidecar stays nil.
 func (s *Store) startSidecar(units []Unit, o *Options) error {
 	folder := o.SidecarDir
 	if folder == "" {
@@ -115,13 +115,13 @@ func (s *Store) newSidecar(final string) *sidecar {
 	return &sidecar{folder: filepath.Dir(final), final: final, exact: s.quantizer.exact()}
 }
 
-// begin continues the file that an earlier process did not complete, or begins a new one. why is the
-// reason that there is no complete file, which begin logs if it replaces one.
+// begin continues the file that an earlier process did not complete, or begins a new one. why is
+// the reason why there is no complete file; begin logs it if it replaces a file.
 func (c *sidecar) begin(key string, list []sideMatrix, why error) (err error) {
 	if c.resume(key, list) {
 		return nil
 	}
-	if !c.exact { // in which weights are used as stored where the file ends
+	if !c.exact { // stored weights are used where the file ends
 		if err := hasRoom(c.folder, list, 0); err != nil {
 			return err
 		}
@@ -144,7 +144,8 @@ func (c *sidecar) resume(key string, list []sideMatrix) bool {
 	return true
 }
 
-// streamAsStored excludes matrices of the disk tier from conversion, and stacks with an expert there.
+// streamAsStored excludes matrices of the disk tier from conversion, and stacks with an expert
+// there.
 func (s *Store) streamAsStored(list []sideMatrix) {
 	for i := range list {
 		p := list[i].key.param
@@ -206,8 +207,8 @@ func (c *sidecar) bind(list []sideMatrix, q *quantizer) error {
 	return nil
 }
 
-// close closes the file. It keeps an incomplete file for the next start if the file has a converted
-// matrix, and removes it otherwise.
+// close closes the file. It keeps an incomplete file for the next start if the file has a
+// converted matrix, and removes it otherwise.
 func (c *sidecar) close() {
 	if c == nil {
 		return

@@ -12,7 +12,7 @@ import (
 	"github.com/heftai/heft/internal/stored"
 )
 
-// ensurePieces makes sure that the sidecar has the matrices of pieces: see ensure.
+// ensurePieces makes sure that the sidecar has the matrices of pieces; see ensure.
 func (s *Store) ensurePieces(ctx context.Context, pieces []stored.Piece) error {
 	if s.sidecar == nil {
 		return nil
@@ -29,11 +29,11 @@ func (s *Store) ensurePieces(ctx context.Context, pieces []stored.Piece) error {
 	return nil
 }
 
-// ensure makes sure that the file has r. It converts r's matrix into the file unless an earlier start has
-// done so. It verifies bytes of an earlier start: those in read, or in the mapping if read is nil. Then it
-// converts damaged rows again, and reports whether there were any.
+// ensure makes sure that the file has r. It converts r's matrix into the file unless an earlier
+// start has done so. It verifies bytes of an earlier start, those in read, or in the mapping if
+// read is nil. It converts damaged rows again, and reports whether there were any.
 //
-// Any goroutine may call ensure; one at a time converts.
+// ensure is safe for concurrent use; one goroutine at a time converts.
 func (s *Store) ensure(ctx context.Context, r sideRange, read []byte) (repaired bool, err error) {
 	c, j := s.side(), r.sideJob
 	if c.sums != nil {
@@ -63,10 +63,10 @@ func (s *Store) ensure(ctx context.Context, r sideRange, read []byte) (repaired 
 	return false, nil
 }
 
-// convertTiles converts tiles [first, end) of a matrix into the file, with their checksums. If the file
-// cannot be written, convertTiles gives it up: weights of an exact format are used as stored, others are converted
-// again in each pass. The next start continues the file.
-// The caller holds mu.
+// convertTiles converts tiles [first, end) of a matrix into the file, with their checksums. If
+// the file cannot be written, convertTiles abandons it: weights of an exact format are then used
+// as stored, others are converted again in each pass. The next start continues the file. The
+// caller holds mu.
 func (s *Store) convertTiles(ctx context.Context, j *sideJob, first, end int) error {
 	c := s.side()
 	if c.unwritten.Load() {
@@ -107,7 +107,7 @@ func (s *Store) writeTiles(ctx context.Context, c *sidecar, j *sideJob, first, e
 	return c.writing.writeSums(j.firstSum+first, sums)
 }
 
-// markDone notes that a matrix needs no more work. After the last one it renames the file. The caller
+// markDone records that a matrix is done. After the last matrix it renames the file. The caller
 // holds mu.
 func (c *sidecar) markDone(j *sideJob) {
 	j.done.Store(true)
@@ -117,15 +117,15 @@ func (c *sidecar) markDone(j *sideJob) {
 	}
 }
 
-// completedBefore reports whether the earlier process that began the file completed a matrix. It marks a
-// matrix that this process found incompressible as plain.
+// completedBefore reports whether the process that began the file completed a matrix. If that
+// process found the matrix incompressible, completedBefore marks it as plain.
 func (c *sidecar) completedBefore(j *sideJob) bool {
 	sums, err := c.begun.Bytes()
 	if err != nil {
 		return false
 	}
 	for k := range j.count {
-		if binary.LittleEndian.Uint32(sums[4*(j.firstSum+k):]) == 0 { // not written; one tile in four billion has this checksum too
+		if binary.LittleEndian.Uint32(sums[4*(j.firstSum+k):]) == 0 { // not written; one tile in four billion has this checksum by chance
 			return false
 		}
 	}
@@ -137,13 +137,13 @@ func (c *sidecar) completedBefore(j *sideJob) bool {
 	return err == nil && j.firstDamaged(data, sums, 0) < 0
 }
 
-// isUnwritten reports whether the file cannot be written any more.
+// isUnwritten reports whether the file can no longer be written.
 func (c *sidecar) isUnwritten() bool {
 	return c != nil && c.unwritten.Load()
 }
 
-// finishSidecar converts the matrices that no pass has needed yet, for the next start. It calls pace, if
-// not nil, before each.
+// finishSidecar converts the matrices that no pass has needed yet, for the next start. It calls
+// pace before each if it is not nil.
 func (s *Store) finishSidecar(ctx context.Context, c *sidecar, pace func(context.Context) error) error {
 	if c == nil || c.sums != nil {
 		return nil
@@ -158,7 +158,7 @@ func (s *Store) finishSidecar(ctx context.Context, c *sidecar, pace func(context
 			return err
 		}
 	}
-	for _, j := range c.order { // again: the system maps whole huge pages, with parts of their neighbours
+	for _, j := range c.order { // again, because the system maps whole huge pages, with parts of adjacent matrices
 		if !j.plain.Load() {
 			evict(&j.source)
 		}
@@ -174,8 +174,8 @@ func (s *Store) finishSidecar(ctx context.Context, c *sidecar, pace func(context
 // convertedBytes is the size of the parts in which a matrix is converted and written.
 const convertedBytes = 8 << 20
 
-// convertTo converts tiles [first, end) of a matrix, some rows at a time, and writes them. It returns their
-// checksums.
+// convertTo converts tiles [first, end) of a matrix, some rows at a time, and writes them. It
+// returns their checksums.
 func (q *quantizer) convertTo(ctx context.Context, to *sideFile, j *sideJob, first, end int) (sums []uint32, err error) {
 	if _, _, err := q.converted(&j.source); err != nil {
 		return nil, err
@@ -198,10 +198,10 @@ func (q *quantizer) convertTo(ctx context.Context, to *sideFile, j *sideJob, fir
 	return sums, nil
 }
 
-// convertRows converts n rows of a matrix, whole tiles of it, from a row on.
+// convertRows converts n rows of a matrix from the given row on. The rows are whole tiles.
 func (q *quantizer) convertRows(ctx context.Context, to []byte, j *sideJob, row, n int) error {
 	p := &j.source
-	whole, elem := p.Ranges[0], p.Ranges[0].Size/int64(max(j.matrixRows, 1)) // bytes of a row as stored
+	whole, elem := p.Ranges[0], p.Ranges[0].Size/int64(max(j.matrixRows, 1)) // bytes per row as stored
 	part := backend.Part{Matrix: p.Part.Matrix}
 	part.Dims[0] = n
 	r := stored.Range{Tensor: whole.Tensor, Begin: whole.Begin + int64(row)*elem, Size: int64(n) * elem}

@@ -20,7 +20,7 @@ import (
 const (
 	// sideVersion changes with the layout of the file. The layout of a matrix follows it.
 	sideVersion = "heft converted weights 2:"
-	// sideSums is the name of the tensor of checksums, which has four bytes for each tile of each matrix.
+	// sideSums is the name of the tensor of checksums: four bytes for each tile of each matrix.
 	sideSums = "heft.checksums"
 )
 
@@ -64,7 +64,8 @@ func sideFingerprint(c *loader.Checkpoint, to *quantizer, list []sideMatrix) (st
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// openSidecar opens a complete file. It fails if there is none, or with errStale if key differs.
+// openSidecar opens a complete file. It returns an error if there is none, and errStale if its
+// key differs.
 func openSidecar(path, key string) (*loader.Checkpoint, error) {
 	if _, err := os.Stat(path); err != nil {
 		return nil, err
@@ -89,8 +90,8 @@ type sideFile struct {
 	intercept func(write func() error) error // of a Mover
 }
 
-// beginSidecar creates a temporary file of the final size with its header, and opens it. It fails if
-// the disk has no room for it.
+// beginSidecar creates a temporary file of the final size with its header, and opens it. It
+// returns an error if the disk has no room for it.
 func beginSidecar(folder, final, key string, list []sideMatrix) (*sideFile, *loader.Checkpoint, error) {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return nil, nil, err
@@ -119,9 +120,9 @@ func beginSidecar(folder, final, key string, list []sideMatrix) (*sideFile, *loa
 	return s, c, nil
 }
 
-// resumeSidecar opens the temporary file that an earlier process began for final, if its header is that
-// of key. Checksums say which matrices it has. It returns nil if there is no such file, and removes
-// files with another header.
+// resumeSidecar opens the temporary file that an earlier process began for final, if its header
+// matches key. Checksums say which matrices it has. It returns nil if there is no such file, and
+// removes files with another header.
 func resumeSidecar(final, key string, list []sideMatrix) (*sideFile, *loader.Checkpoint) {
 	header, size, err := sideHeader(key, list)
 	if err != nil {
@@ -149,7 +150,7 @@ func sumCount(list []sideMatrix) int64 {
 	return int64(last.firstSum + last.count)
 }
 
-// sideHeader returns the file's header, padded to whole pages, and the number of bytes behind it.
+// sideHeader returns the file's header, padded to whole pages, and the number of bytes after it.
 func sideHeader(key string, list []sideMatrix) (header []byte, size int64, err error) {
 	type entry struct {
 		DType   string   `json:"dtype"`
@@ -209,7 +210,7 @@ func (s *sideFile) finish() error {
 	return s.temp.Commit()
 }
 
-// keep closes the file. It keeps an incomplete one for [resumeSidecar].
+// keep closes the file. It keeps an incomplete file for [resumeSidecar].
 func (s *sideFile) keep() {
 	if s.temp != nil {
 		s.temp.Leave()

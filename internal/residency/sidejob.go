@@ -8,21 +8,21 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// A sideJob is one matrix to convert, or to verify.
+// A sideJob is the conversion, or the verification, of one matrix.
 type sideJob struct {
 	tiles
 	name     string
 	param    *meta.Param
 	source   stored.Piece
 	target   *loader.Tensor
-	done     atomic.Bool     // all of it is in the file and intact
-	plain    atomic.Bool     // it is used as stored
-	unkept   atomic.Bool     // the file could not be written: each pass converts the matrix
+	done     atomic.Bool     // the whole matrix is in the file and intact
+	plain    atomic.Bool     // the matrix is used as stored
+	unkept   atomic.Bool     // the matrix cannot be written: each pass converts it
 	verified []atomic.Uint32 // bits of tiles that are intact; nil during the first start
 	left     atomic.Int32    // tiles that are not verified
 }
 
-// giveUp notes that the file cannot take the matrix.
+// giveUp records that the matrix cannot be written to the file.
 func (j *sideJob) giveUp(exact bool) {
 	if exact {
 		j.plain.Store(true)
@@ -44,7 +44,7 @@ func (j *sideJob) intact(first, end int) bool {
 	return true
 }
 
-// markIntact notes that tiles [first, end) are intact.
+// markIntact records that tiles [first, end) are intact.
 func (j *sideJob) markIntact(first, end int) {
 	if j.verified == nil {
 		return
@@ -61,8 +61,8 @@ func (j *sideJob) markIntact(first, end int) {
 type sideRange struct {
 	*sideJob
 	begin, size int64
-	lines       int   // 0, or the number of equal parts that the range consists of
-	pitch       int64 // bytes from the beginning of a line to that of the next one
+	lines       int   // number of equal parts of the range, or 0
+	pitch       int64 // bytes from the start of a line to that of the next one
 }
 
 // line returns line i of the range. Line 0 of a range without lines is the range.

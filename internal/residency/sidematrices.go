@@ -8,7 +8,7 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// A sideMatrix is a matrix to convert, and its place in the file.
+// A sideMatrix is a matrix to convert, with its position in the file.
 type sideMatrix struct {
 	tiles
 	key    sideKey
@@ -24,8 +24,8 @@ type sideKey struct {
 	expert int // -1 for the whole parameter
 }
 
-// sidecarMatrices returns the matrices to convert, in the order of use, and whether some of them are on
-// the disk tier. Experts of a unit come before its other parameters.
+// sidecarMatrices returns the matrices to convert, in the order of use, and reports whether some
+// of them are on the disk tier. Experts of a unit precede its other parameters.
 func (s *Store) sidecarMatrices(units []Unit) (list []sideMatrix, onDisk bool, err error) {
 	m := matrixLister{store: s, seen: map[*meta.Param]bool{}}
 	experts := map[*meta.Module]bool{}
@@ -67,7 +67,7 @@ type matrixLister struct {
 	list   []sideMatrix
 	sums   int // checksums of list
 	onDisk bool
-	err    error // the first one; nothing is added after it
+	err    error // the first error; nothing is added after it
 }
 
 // visit reports whether p is converted and was not visited before.
@@ -79,7 +79,7 @@ func (m *matrixLister) visit(p *meta.Param) bool {
 	return true
 }
 
-// add appends the pieces of p, or of one of its experts, which has path in the device map.
+// add appends the pieces of p, or of one of its experts. path is their path in the device map.
 func (m *matrixLister) add(p *meta.Param, path string, expert int, pieces []stored.Piece) {
 	if m.err != nil {
 		return

@@ -5,8 +5,9 @@ import (
 	"hash/crc32"
 )
 
-// tiles describes how a matrix of the sidecar is cut into tiles. A tile is rows that are converted
-// together, with one checksum. A band of rows is whole tiles, so that it can be verified by itself.
+// tiles describes how a matrix of the sidecar is split into tiles. A tile is a range of rows that
+// are converted together and have one checksum. A band of rows is whole tiles, so that it can be
+// verified by itself.
 type tiles struct {
 	firstSum   int   // index in the file of the first tile's checksum
 	count      int   // number of tiles
@@ -15,8 +16,8 @@ type tiles struct {
 	matrixRows int
 }
 
-// newTiles cuts a matrix of the given rows and converted bytes into tiles of tileRows rows. Its checksums
-// begin at index firstSum.
+// newTiles splits a matrix of the given rows and converted bytes into tiles of tileRows rows. Its
+// checksums begin at index firstSum.
 func newTiles(rows, tileRows int, bytes int64, firstSum int) tiles {
 	if rows == 0 {
 		return tiles{firstSum: firstSum, count: 1, tileRows: 1}
@@ -35,7 +36,7 @@ func (t *tiles) covering(begin, size int64) (first, end int) {
 	return int(begin / each), min(t.count, max(int((begin+size+each-1)/each), 1))
 }
 
-// checksums returns the checksums of successive tiles with the bytes data.
+// checksums returns the checksums of consecutive tiles with the bytes data.
 func (t *tiles) checksums(data []byte) (sums []uint32) {
 	each := int(max(t.tileBytes(), 1))
 	for len(data) > each {
@@ -44,8 +45,8 @@ func (t *tiles) checksums(data []byte) (sums []uint32) {
 	return append(sums, crc32.Checksum(data, sideTable))
 }
 
-// firstDamaged returns the first tile whose bytes do not have its checksum, or -1. data is the bytes of
-// successive tiles, from tile first on, and sums all checksums of the file.
+// firstDamaged returns the first tile whose bytes do not match its checksum, or -1. data has the
+// bytes of consecutive tiles from tile first on, and sums has all checksums of the file.
 func (t *tiles) firstDamaged(data, sums []byte, first int) int {
 	each := int(max(t.tileBytes(), 1))
 	for k := first; ; k++ {
@@ -59,8 +60,8 @@ func (t *tiles) firstDamaged(data, sums []byte, first int) int {
 	}
 }
 
-// plainSum marks a matrix that is used as stored, because an exact format does not make it smaller. It is
-// the checksum of all of its tiles. Their bytes in the file are not used.
+// plainSum marks a matrix that is used as stored, because an exact format does not make it
+// smaller. It is the checksum of all of its tiles. Their bytes in the file are not used.
 const plainSum = 0xa5a5a5a5
 
 // markedPlain reports whether the file's checksums mark the matrix as plain. A coded matrix that happens

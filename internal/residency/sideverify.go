@@ -9,8 +9,8 @@ import (
 	"github.com/heftai/heft/loader"
 )
 
-// verify compares r's bytes with their checksums: the bytes in read, or in the mapping if read is nil. It
-// converts damaged rows again, and reports whether there were any.
+// verify compares r's bytes with their checksums: the bytes in read, or in the mapping if read is
+// nil. It converts damaged rows again, and reports whether there were any.
 func (s *Store) verify(ctx context.Context, r sideRange, read []byte) (repaired bool, err error) {
 	for i := range max(r.lines, 1) {
 		line := r.line(i)
@@ -83,8 +83,9 @@ func (s *Store) repair(ctx context.Context, c *sidecar, j *sideJob, first, end i
 	return nil
 }
 
-// SidecarUnchanged returns an error if another process wrote to the file of converted weights, or cut it, since this one
-// opened or wrote it. It finds no changes while this process writes the file. Without an error it allocates nothing.
+// SidecarUnchanged returns an error if another process wrote to the file of converted weights, or
+// truncated it, since this process opened or wrote it. It detects no change while this process
+// writes the file. Without an error it does not allocate.
 func (s *Store) SidecarUnchanged() error {
 	c := s.side()
 	if c == nil {
@@ -105,7 +106,7 @@ func (c *sidecar) unchanged() error {
 	return err
 }
 
-// written takes the present contents as those that this process wrote.
+// written records the present state of the file as written by this process.
 func (c *sidecar) written() {
 	c.file().Accept()
 	if c.writes.Load()%2 == 1 {

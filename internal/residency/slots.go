@@ -11,39 +11,40 @@ import (
 	"github.com/heftai/heft/internal/residency/policy"
 )
 
-// errClosed is returned to goroutines that wait for weights of a closed store.
+// errClosed is returned to goroutines that wait for weights of a store that is closed.
 var errClosed = errors.New("residency: the model was closed")
 
-// errSkipped ends reads that were not needed.
+// errSkipped ends reads that are no longer needed.
 var errSkipped = errors.New("residency: not needed any more")
 
 // An expertSlots keeps streamed loads, which are experts, in slots of equal size of an arena. A
-// policy.Cache decides which loads stay. A Mover fills slots in the order of the list of requests.
+// policy.Cache decides which loads stay. A Mover fills slots in the order of the list of
+// requests.
 //
-// One goroutine calls choose, hold, release and await. Any goroutine may call request.
+// Only one goroutine calls choose, hold, release and await. Any goroutine may call request.
 type expertSlots struct {
 	loads  []*load
 	mover  *Mover
 	reader reader
-	wake   chan struct{} // an awaited slot has changed
+	wake   chan struct{} // signals that an awaited slot has changed
 
 	mu       sync.Mutex
 	arena    *hostmem.Arena
 	each     int // bytes of a slot
 	slots    []slot
-	planned  int   // slots of the plan; the others are for memory that is lent
+	planned  int   // slots of the plan; the others use memory that is lent
 	where    []int // load → slot, or -1
 	cache    *policy.Cache
-	home     []int // load → the slot that it is in or was in last, or will be; -1 before
-	free     []int // slots that no load has as its home, the next one to use last
+	home     []int // load → the slot that it is in, was in last, or will be in; -1 at first
+	free     []int // slots that are no load's home; the next one to use is last
 	without  []int // slots without memory
 	requests []int // loads that are needed, in order
-	expected []int // loads that are probably needed next, in order
+	expected []int // loads that are predicted to be needed next, in order
 	clock    int64
 	stall    time.Duration
 	starved  bool // hold found no slot for a load
 	closed   bool
-	moves    sync.WaitGroup // under way
+	moves    sync.WaitGroup // in flight
 	fills    sync.WaitGroup // those of fill
 	filling  sync.Mutex     // held while fill begins a read; locked before mu
 }
@@ -67,18 +68,18 @@ const (
 
 type slot struct {
 	table    *expertSlots
-	block    *hostmem.Block // nil without memory
+	block    *hostmem.Block // nil if the slot has no memory
 	load     int
 	state    slotState
 	held     int
 	used     int64 // clock of the last release
-	awaited  bool  // a pass waits, or has waited, for this load
+	awaited  bool  // a pass waits or has waited for this load
 	err      error
-	filled   chan<- struct{} // told when the read ends, if it is one of fill
+	filled   chan<- struct{} // signalled when the read ends, if fill started it
 	transfer move
 }
 
-// prepare, read and done are those of the slot's transfer.
+// prepare, read and done implement the source of the slot's transfer.
 func (s *slot) prepare() error { return s.table.reader.prepare(s.table.loads[s.load]) }
 
 func (s *slot) read(piece int) error {
@@ -116,12 +117,12 @@ func (r *expertSlots) signal() {
 	}
 }
 
-// slotSizes are the slots that the plan has memory for, those that have memory only while some is lent, and the bytes
-// of each slot.
+// slotSizes holds the number of slots that the plan has memory for, the number of those that have
+// memory only while it is lent, and the bytes of each slot.
 type slotSizes struct{ planned, lent, bytes int }
 
-// newExpertSlots returns slots for loads of at most their size. Those of the plan have memory at once. A cache with room
-// for as many loads decides. It fails if there is no memory.
+// newExpertSlots returns slots for loads. The planned slots get their memory at once. cache must
+// have room for as many loads. newExpertSlots returns an error if memory is short.
 func newExpertSlots(loads []*load, cache *policy.Cache, arena *hostmem.Arena, size slotSizes) (*expertSlots, error) {
 	n := size.planned + size.lent
 	r := &expertSlots{
@@ -167,7 +168,7 @@ func (r *expertSlots) grow(n int) error {
 	return nil
 }
 
-// withdraw frees the memory of a slot that is empty, and no load's home.
+// withdraw frees the memory of a slot that is empty and no load's home.
 func (r *expertSlots) withdraw(at int) {
 	_ = r.slots[at].block.Release() // released nowhere else
 	r.slots[at].block = nil
@@ -177,8 +178,9 @@ func (r *expertSlots) withdraw(at int) {
 // size returns the number of slots that have memory.
 func (r *expertSlots) size() int { return len(r.slots) - len(r.without) }
 
-// resize sets the number of slots that have memory. If it falls, the loads that are worth least are
-// evicted. It does nothing while loads are held or on their way. It fails if there is no memory for more.
+// resize sets the number of slots that have memory. If it falls, the least valuable loads are
+// evicted. It does nothing while loads are held or being read. It returns an error if memory is
+// short.
 func (r *expertSlots) resize(n int) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -204,10 +206,10 @@ func (r *expertSlots) resize(n int) error {
 	return err
 }
 
-// busy reports whether the load of a slot is held or on its way.
+// busy reports whether the load of a slot is held or being read.
 func (s *slot) busy() bool { return s.held > 0 || s.state == slotLoading }
 
-// busy reports whether a load is held or on its way.
+// busy reports whether any load is held or being read.
 func (r *expertSlots) busy() bool {
 	for i := range r.slots {
 		if r.slots[i].busy() {
@@ -217,8 +219,7 @@ func (r *expertSlots) busy() bool {
 	return false
 }
 
-// request replaces the list of loads that are needed, in order, and starts to read those that find
-// a slot.
+// request replaces the list of needed loads, in order, and starts to read those that get a slot.
 func (r *expertSlots) request(ids []int, p Priority) {
 	r.mu.Lock()
 	r.requests = append(r.requests[:0], ids...)
@@ -226,8 +227,8 @@ func (r *expertSlots) request(ids []int, p Priority) {
 	r.mu.Unlock()
 }
 
-// forget drops the waits of an earlier pass for some loads: it ended with the error of one load and left the
-// others, whose errors do not concern the next pass.
+// forget drops the waits of an earlier pass for some loads. That pass ended with the error of one
+// load and left the others, whose errors do not concern the next pass.
 func (r *expertSlots) forget(ids []int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -238,8 +239,9 @@ func (r *expertSlots) forget(ids []int) {
 	}
 }
 
-// choose gives the loads of some segments of a layer slots, as the cache decides. Call request
-// with them in the same order. Loads that were expected and not chosen are not read, unless their reads have begun.
+// choose assigns slots to loads of some segments of a layer, as the cache decides. Call request
+// next, with the loads in the same order. Loads that were expected and not chosen are not read,
+// unless their reads have begun.
 func (r *expertSlots) choose(layer int, segments []int32, ids []int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -247,13 +249,13 @@ func (r *expertSlots) choose(layer int, segments []int32, ids []int) {
 	r.assign(r.cache.Request(layer, segments))
 }
 
-// assign gives loads slots as the cache has decided.
+// assign assigns slots as the cache has decided.
 func (r *expertSlots) assign(moves []policy.Move) {
 	free := -1
 	for _, m := range moves {
 		switch {
 		case m.Evict:
-			free = r.home[m.ID] // stays set: the load may have to be read before it is evicted
+			free = r.home[m.ID] // home stays set: the load may have to be read before it is evicted
 		case free >= 0:
 			r.home[m.ID], free = free, -1
 		default:
@@ -270,10 +272,10 @@ func (r *expertSlots) cached() policy.Stats {
 	return r.cache.Stats()
 }
 
-// hold keeps load id in its slot until release. It returns the bytes of the slot; their layout is
-// the load's. If the load is not in a slot yet, hold requests it and returns nil: call await, then
-// hold again. A read that failed before a pass waited for it is tried again: what was wrong may be
-// mended.
+// hold keeps load id in its slot until release and returns the bytes of the slot, laid out as the
+// load says. If the load is not in a slot yet, hold requests it and returns nil: call await, then
+// hold again. A read that failed before a pass waited for it is retried, because its cause may be
+// gone.
 func (r *expertSlots) hold(id int) ([]byte, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -309,7 +311,7 @@ func (r *expertSlots) hold(id int) ([]byte, error) {
 	return nil, nil
 }
 
-// await waits until a load that hold has requested has arrived or failed.
+// await waits until a load that hold has requested was read or has failed.
 func (r *expertSlots) await() {
 	since := time.Now()
 	<-r.wake
@@ -331,7 +333,7 @@ func (r *expertSlots) release(id int) {
 	r.mu.Unlock()
 }
 
-// waiting returns how many requests have no slot.
+// waiting returns the number of requests without a slot.
 func (r *expertSlots) waiting() (n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -350,7 +352,8 @@ func (r *expertSlots) stalled() time.Duration {
 	return r.stall
 }
 
-// close ends the reads, waits for those under way and frees the memory. Waiting holders return errClosed.
+// close ends the reads, waits for those in flight and frees the memory. Waiting holders return
+// errClosed.
 func (r *expertSlots) close() {
 	r.mu.Lock()
 	r.closed = true
@@ -371,7 +374,7 @@ func (r *expertSlots) freeMemory() {
 	}
 }
 
-// start submits the requests that are in no slot, as far as there are slots for them.
+// start submits the requests that are in no slot, as far as slots are available.
 func (r *expertSlots) start(p Priority) {
 	_, request := r.mover.Depth()
 	for !r.closed {
@@ -387,7 +390,7 @@ func (r *expertSlots) start(p Priority) {
 	}
 }
 
-// read submits the read of a load into a slot that is neither held nor on its way.
+// read submits the read of a load into a slot that is neither held nor being read.
 func (r *expertSlots) read(id, at int, request int64, p Priority) {
 	s := &r.slots[at]
 	r.drop(s)

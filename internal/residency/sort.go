@@ -9,13 +9,13 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// A unit is a Unit with its parameters.
+// A unit is a Unit with its resolved parameters.
 type unit struct {
 	Unit
 	wants []want
-	bytes int64 // of its streamed parameters in the window
+	bytes int64 // bytes of its streamed parameters in the window
 
-	borrowed []*segment // of Options.Lender
+	borrowed []*segment // from Options.Lender
 
 	activity *unitActivity
 }
@@ -25,16 +25,16 @@ type want struct {
 	*segment
 	holder   *holder // nil for an expert
 	streamed bool
-	gather   bool // of a table, of which single rows are read
-	group    int  // among those of the unit
-	first    int  // index of its first range among the places of the group
+	gather   bool // single rows of a table are read
+	group    int  // index among the unit's groups
+	first    int  // index of its first range in the group
 	bands    bandRange
 
-	from      []stored.Piece // of the late sidecar, while it streams from there; nil otherwise
-	fromParts []backend.Part // of from
+	from      []stored.Piece // pieces in the late sidecar while it streams from there; otherwise nil
+	fromParts []backend.Part // parts of from
 }
 
-// streamPieces are the pieces that w streams.
+// streamPieces returns the pieces from which w streams.
 func (w *want) streamPieces() []stored.Piece {
 	if w.from != nil {
 		return w.from
@@ -42,16 +42,16 @@ func (w *want) streamPieces() []stored.Piece {
 	return w.pieces
 }
 
-// A holder is a parameter with its segments: as stored, and converted.
+// A holder is a parameter with its segments, as stored and converted.
 type holder struct {
 	path              string
 	param             *meta.Param
 	device            devicemap.Device
 	stored, converted *segment // nil if no unit uses it
-	shown             *segment // that the unit which computes uses
+	shown             *segment // segment that the running unit uses
 }
 
-// sort makes units and segments, and the loads of each unit's groups.
+// sort creates units, segments, and the loads of each unit's groups.
 func (s *Store) sort(units []Unit) (loads [][]*load, err error) {
 	for _, u := range units {
 		out := unit{Unit: u}
@@ -82,7 +82,8 @@ func (s *Store) sort(units []Unit) (loads [][]*load, err error) {
 	return loads, nil
 }
 
-// streamStacks adds the experts of the disk tier to the streamed weights of u, if they stream with it.
+// streamStacks adds the experts of the disk tier to the streamed weights of u, if they stream
+// with it.
 func (s *Store) streamStacks(u *unit) {
 	if !s.whole {
 		return
@@ -156,7 +157,7 @@ func (s *Store) addModule(m *meta.Module, u *unit) error {
 		if err != nil {
 			return err
 		}
-		// A lookup touches a few rows: the mapping brings those and no others.
+		// A lookup reads a few rows. The mapping loads these and no others.
 		w := want{holder: h, gather: m.Kind == meta.KindEmbedding}
 		if w.segment, err = s.segmentOf(p, h, w.gather); err != nil {
 			return err
@@ -167,7 +168,7 @@ func (s *Store) addModule(m *meta.Module, u *unit) error {
 	return nil
 }
 
-// skips reports whether p is left to the caller.
+// skips reports whether the caller of the store manages p.
 func (s *Store) skips(p *meta.Param) bool { return s.skip != nil && s.skip(p) }
 
 // holder returns the holder of p. It counts p's bytes once.
@@ -195,7 +196,7 @@ func (s *Store) holder(p *meta.Param) (*holder, error) {
 	return h, nil
 }
 
-// segmentOf returns the segment of p that a unit uses: the one as stored, or the converted one.
+// segmentOf returns the segment of p that a unit uses: the stored or the converted one.
 func (s *Store) segmentOf(p *meta.Param, h *holder, gather bool) (*segment, error) {
 	if gather || !s.quantizer.selects(p) {
 		if h.stored == nil {
@@ -219,7 +220,7 @@ func (s *Store) segmentOf(p *meta.Param, h *holder, gather bool) (*segment, erro
 	return h.converted, nil
 }
 
-// shareMapping notes that a table's rows are read in the mapping that its conversion reads.
+// shareMapping records that lookups of a table use the mapping that its conversion reads.
 func (s *Store) shareMapping(h *holder) {
 	if h.stored != nil && h.converted != nil {
 		h.converted.shared = true

@@ -9,13 +9,14 @@ import (
 	"github.com/heftai/heft/loader"
 )
 
-// smallSegment is the size below which load always maps a segment, because memory of its own would waste the
-// rest of a page. Promotion moves it later.
+// smallSegment is the size below which load always maps a segment, because memory of its own
+// would waste the rest of a page. Promote moves it later.
 const smallSegment = 256 << 10
 
-// load prepares g for its first use. It returns g's copy in memory: converted, or read directly if the page
-// cache does not hold its bytes. It returns nil if g is used in the mapping. If several goroutines load one
-// segment, one of them does the work, and the others wait; a load with Demand raises its priority.
+// load prepares g for its first use. It returns g's copy in memory: converted, or read directly
+// if the page cache does not hold its bytes. It returns nil if g is used in the mapping. If
+// several goroutines load one segment, one of them does the work, and the others wait; a load
+// with Demand raises its priority.
 func (s *Store) load(ctx context.Context, g *segment, p Priority) (*copied, error) {
 	if v := g.transfer.Load(); v != nil {
 		s.mover.raise(v, p)
@@ -38,7 +39,7 @@ func (s *Store) loadSegment(ctx context.Context, g *segment, p Priority) (*copie
 	var fill filler
 	switch {
 	case g.converts() && s.quantizer.exact() && p == Demand && g.cached():
-		return nil, nil // used as stored until the background has coded it: the results are the same
+		return nil, nil // used as stored until the background has coded it: results are the same
 	case g.converts():
 		fill = s.convertInto
 	default:
@@ -51,7 +52,7 @@ func (s *Store) loadSegment(ctx context.Context, g *segment, p Priority) (*copie
 		}
 		if g.cached() {
 			if g.size() < smallSegment {
-				g.advise(loader.WillNeed) // a page fault would read ahead, megabytes perhaps
+				g.advise(loader.WillNeed) // a page fault might read megabytes ahead
 			}
 			return nil, nil
 		}
@@ -62,13 +63,13 @@ func (s *Store) loadSegment(ctx context.Context, g *segment, p Priority) (*copie
 		return c, err
 	}
 	s.displaceUncopied(g)
-	if s.mustConvert(g, p) && !g.displaced.Load() { // it cannot stream any more
+	if s.mustConvert(g, p) && !g.displaced.Load() { // it can no longer stream
 		return s.makeCopyForced(ctx, g, p, true, fill)
 	}
 	return nil, nil // mapped or streamed until a load with Demand converts it
 }
 
-// promote copies g from the mapping to memory, unless memory has it. It fails with errNoRoom if the
+// promote copies g from the mapping to memory, unless it has a copy. It returns errNoRoom if the
 // budget has no room.
 func (s *Store) promote(ctx context.Context, g *segment) error {
 	g.making.Lock()
@@ -89,7 +90,7 @@ func (s *Store) promoteSegment(ctx context.Context, g *segment) error {
 	var fill filler = s.convertInto
 	if !g.converts() {
 		if g.inProcess() {
-			return nil // a copy would be no faster
+			return nil // a copy would not be faster
 		}
 		if err := s.ensurePieces(ctx, g.pieces); err != nil {
 			return err
@@ -102,8 +103,8 @@ func (s *Store) promoteSegment(ctx context.Context, g *segment) error {
 	return err
 }
 
-// readRows prepares the mapping of a table for lookups, which read a few rows: the system does not read their
-// neighbours ahead, unless readWhole was called. The caller holds making.
+// readRows prepares the mapping of a table for lookups of single rows: the system does not read
+// adjacent rows ahead, unless readWhole was called. The caller holds making.
 func (g *segment) readRows() {
 	if !g.warm {
 		g.advise(loader.Random)
@@ -129,8 +130,8 @@ func (g *segment) inProcess() bool {
 	return path == ""
 }
 
-// cached reports whether the page cache holds at least nine tenths of g. It is true for small segments, and if
-// the system does not tell.
+// cached reports whether the page cache holds at least nine tenths of g. It returns true for
+// small segments, and if the system does not tell.
 func (g *segment) cached() bool {
 	size, resident := g.size(), int64(0)
 	if size < smallSegment || g.inProcess() {
@@ -148,19 +149,20 @@ func (g *segment) cached() bool {
 	return resident >= size-size/10
 }
 
-// mustConvert reports whether a pass waits for g's conversion, because the stored weights give other results.
+// mustConvert reports whether a pass waits for g's conversion, because stored weights give other
+// results.
 func (s *Store) mustConvert(g *segment, p Priority) bool {
 	return g.converts() && p == Demand && !s.quantizer.exact()
 }
 
-// makeCopy reserves memory for a copy of g, fills it, and publishes it. It exceeds the budget if a pass needs
-// the copy, because g must be converted and cannot stream. Otherwise it fails with errNoRoom if the budget has
-// no room.
+// makeCopy reserves memory for a copy of g, fills it, and publishes it. If g must be converted
+// and cannot stream, a pass needs the copy and makeCopy may exceed the budget. Otherwise it
+// returns errNoRoom if the budget has no room.
 func (s *Store) makeCopy(ctx context.Context, g *segment, p Priority, fill filler) (*copied, error) {
 	return s.makeCopyForced(ctx, g, p, s.mustConvert(g, p) && !s.canStream(g), fill)
 }
 
-// makeCopyForced is makeCopy that exceeds the budget if force is set.
+// makeCopyForced is makeCopy that may exceed the budget if force is set.
 func (s *Store) makeCopyForced(ctx context.Context, g *segment, p Priority, force bool, fill filler) (*copied, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -185,7 +187,7 @@ func (s *Store) makeCopyForced(ctx context.Context, g *segment, p Priority, forc
 	if err := s.publish(g, c, force); err != nil {
 		return nil, err
 	}
-	g.unmap()                                // a pass that uses the mapping at this moment reads it again
+	g.unmap()                                // a pass that uses the mapping now reads it again
 	if !force && s.policy.excess(s, 0) > 0 { // the limit has fallen meanwhile
 		s.policy.trim()
 	}

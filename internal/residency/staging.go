@@ -46,7 +46,7 @@ func (s *Store) StagingBytes() int64 {
 	return s.displacing.windows.sum() + experts
 }
 
-// streamed returns what streams.
+// streamed returns the sizes of the weights that stream.
 func (s *Store) streamed() (n streamed) {
 	for i := range s.units {
 		n.unit = max(n.unit, s.units[i].bytes)
@@ -70,27 +70,28 @@ func (s *Store) newStream(units [][]*load, window *hostmem.Block) *stream {
 	return st
 }
 
-// readAheadBytes is what a window has beyond the largest unit, so that the disk reads on while that
-// unit computes.
+// readAheadBytes is the size of a window beyond the largest unit. It lets the disk read while
+// that unit computes.
 const readAheadBytes = 64 << 20
 
-// Window returns the memory that units stream through, for the largest of them, in bytes.
+// Window returns the size of the window through which units stream, in bytes. largest is the size
+// of the largest unit.
 func Window(largest int64) int64 { return largest + min(largest, readAheadBytes) }
 
-// streamed is what streams, in bytes: the largest unit and all, the largest band and all, and the
-// largest expert and the number of experts.
+// streamed holds sizes of the weights that stream, in bytes: the largest unit and all units, the
+// largest band and all bands, and the largest expert and the number of experts.
 type streamed struct {
 	unit, units, band, bands, expert int64
 	experts                          int
 }
 
-// divide divides the staging memory: units get the largest of them and room to read ahead, bands
-// their window as far as there is room, experts the rest, as they are often used again. Without experts
-// units get the rest, up to all of them.
+// divide divides the staging memory. Units get the largest unit and room to read ahead. Bands get
+// their window, as far as there is room. Experts get the rest, because they are often reused.
+// Without experts, units get the rest, up to the size of all units.
 func (n *streamed) divide(staging int64) (window, bands int64, slots int) {
 	window = min(n.units, Window(n.unit))
 	tight, loose := devicemap.BandWindow(n.band, n.bands, true), devicemap.BandWindow(n.band, n.bands, false)
-	bands = max(tight, min(loose, staging-window-leastSlots*n.expert)) // reads of whole blocks may take more than was planned
+	bands = max(tight, min(loose, staging-window-leastSlots*n.expert)) // reads of whole blocks may take more than planned
 	if n.experts > 0 {
 		return window, bands, min(n.experts, max(leastSlots, int((staging-window-bands)/n.expert)))
 	}

@@ -8,36 +8,36 @@ import (
 	"github.com/heftai/heft/internal/residency/policy"
 )
 
-// Stats are counters of a store.
+// Stats holds the counters of a store.
 type Stats struct {
 	TierBytes map[devicemap.Device]int64 // size of the weights on each tier
 	ReadBytes int64                      // bytes read from the disk tier so far
-	Stall     time.Duration              // time that computation has waited for weights of the disk tier
+	Stall     time.Duration              // time that passes have waited for weights of the disk tier
 	Experts   policy.Stats               // requests for experts of the disk tier
 	CPU, Disk TierStats
 	Mover     MoverStats // of all stores that share it
-	Depth     int        // most reads in flight
+	Depth     int        // maximum number of reads in flight
 }
 
-// TierStats count how passes have found the weights of a tier. On the disk tier a hit is a unit or an
-// expert that was still in its slot, a miss one that was read. On the cpu tier a hit is a parameter or an
-// expert in memory of the store's own, a miss one that was used in the file's mapping, or converted
-// again.
+// TierStats counts hits and misses of the weights of a tier. On the disk tier, a hit is a unit or
+// an expert that was still in memory, and a miss is one that was read. On the cpu tier, a hit is
+// a parameter or an expert in the store's own memory, and a miss is one that was used in the
+// file's mapping or converted again.
 type TierStats struct {
 	policy.Stats
-	Stall time.Duration // time that computation has waited
+	Stall time.Duration // time that passes have waited
 }
 
 // counts are the counters of the cpu tier.
 type counts struct {
 	hits, misses, evictions, stalled atomic.Int64
 
-	bytes atomic.Int64 // of weights of the cpu tier that units have used
+	bytes atomic.Int64 // of cpu-tier weights that units have used
 
-	used, uncopied, read int64 // by the unit that computes
+	used, uncopied, read int64 // by the running unit
 }
 
-// use counts the use of a parameter or an expert by the unit that computes.
+// use counts the use of a parameter or an expert by the running unit.
 func (c *counts) use(copied bool) {
 	c.used++
 	if !copied {
@@ -45,7 +45,7 @@ func (c *counts) use(copied bool) {
 	}
 }
 
-// publish adds what the unit has used.
+// publish adds the counts of the running unit.
 func (c *counts) publish() {
 	c.hits.Add(c.used - c.uncopied)
 	c.misses.Add(c.uncopied)
@@ -59,10 +59,10 @@ func (c *counts) stall(d time.Duration) {
 	}
 }
 
-// ReadBytes returns the bytes read from the disk tier so far. Any goroutine may call it.
+// ReadBytes returns the bytes read from the disk tier so far. It is safe for concurrent use.
 func (s *Store) ReadBytes() int64 { return s.bytesRead.Load() }
 
-// Stats returns the counters. Any goroutine may call it.
+// Stats returns the counters. It is safe for concurrent use.
 func (s *Store) Stats() Stats {
 	c := &s.counts
 	out := Stats{TierBytes: s.tiers, ReadBytes: s.bytesRead.Load(), CPU: TierStats{
@@ -83,15 +83,15 @@ func (s *Store) Stats() Stats {
 	return out
 }
 
-// PassReads is what a pass reads through the streams of the disk tier if nothing is still in memory. Experts do not
-// count.
+// PassReads describes what a pass reads through the streams of the disk tier if no weight is
+// still in memory. It excludes experts.
 type PassReads struct {
 	Bytes int64
-	Gaps  int64 // the most of Bytes that lies between regions that are read together
-	Ahead int64 // the most that is read ahead for the next pass
+	Gaps  int64 // maximum part of Bytes that lies between regions that are read together
+	Ahead int64 // maximum that is read ahead for the next pass
 }
 
-// PassReads may not be called while a pass runs.
+// PassReads must not be called during a pass.
 func (s *Store) PassReads() (out PassReads) {
 	for _, st := range s.streams {
 		out.Ahead += int64(len(st.window))

@@ -17,90 +17,99 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// A Unit is a part of the model that runs as a whole: all its weights are resident together.
+// A Unit is a part of the model that runs as a whole: its weights are resident together.
 type Unit struct {
 	Path    string
 	Modules []Node        // subtrees whose parameters and buffers it reads
-	Experts []Node        // stacks within them, from which it reads selected experts
+	Experts []Node        // stacks within them, of which it reads selected experts
 	Banded  []*meta.Param // matrices that may stream in bands, in the order in which it reads them; see Options.Bands
 }
 
-// A Node is a module and its path.
+// A Node is a module with its path.
 type Node struct {
 	Path   string
 	Module *meta.Module
 }
 
-// Options size a store.
+// Options configure a store.
 type Options struct {
-	// Arena is the memory for weights. It belongs to the process. nil means one for this store.
+	// Arena provides the memory for weights. All stores of a process share it. nil means a new
+	// one.
 	Arena *hostmem.Arena
-	// Mover reads the weights. It belongs to the process. nil means one for this store.
+	// Mover reads the weights. All stores of a process share it. nil means a new one.
 	Mover *Mover
-	// Policy decides what stays in memory. It belongs to the process. nil means one for this store.
+	// Policy decides which weights stay in memory. All stores of a process share it. nil means a
+	// new one.
 	Policy *Policy
 	// Staging is the memory for the window of units, the window of bands and the slots of experts, in
 	// bytes. It is raised to the minimum: the largest unit with up to 64 MiB to read ahead, two bands,
 	// and two experts.
 	Staging int64
-	// UnitWindow is the memory for the window of units in place of its part of Staging, in bytes. It is raised to the
-	// largest unit. In a window that holds no other unit beside it, the disk waits while that unit computes. 0 means Staging's part.
+	// UnitWindow is the size of the window of units, instead of its part of Staging, in bytes. It
+	// is raised to the largest unit. If the window holds only one unit, the disk waits while that
+	// unit computes. 0 means the part of Staging.
 	UnitWindow int64
-	// Lent is by how much ExpertBudget may exceed the experts' part of Staging.
+	// Lent is the number of bytes by which ExpertBudget may exceed the experts' part of Staging.
 	Lent int64
 	// Keep allows KeepBudget to keep streamed weights in memory.
 	Keep bool
-	// Restream streams weights of the cpu tier, but experts, while Budget has no room for copies of them.
-	// Otherwise they are used in the mapping.
+	// Restream streams weights of the cpu tier other than experts while Budget has no room for
+	// copies of them. Otherwise they are used in the mapping.
 	Restream bool
-	// Bands are the matrices that stream in bands of rows of at most so many bytes each, which a unit
-	// reads one after the other; see [Store.NextBand]. Other matrices of a unit are in memory together.
+	// Bands maps the matrices that stream in bands of rows to the maximum size of a band in
+	// bytes. A unit reads these matrices one after another; see [Store.NextBand]. Other matrices
+	// of a unit are in memory together.
 	Bands map[*meta.Param]int64
-	// Halves are matrices of Bands that come in the order of their halves.
+	// Halves are the matrices of Bands that are read in the order of their halves.
 	Halves map[*meta.Param]backend.Halves
 	// Converter converts matrices to its format. nil means to use them as stored.
 	Converter backend.Converter
-	// Converted are the matrices that Converter converts, with their sizes after that. nil means all that
-	// it can convert.
+	// Converted maps the matrices that Converter converts to their converted sizes. nil means all
+	// that it can convert.
 	Converted map[*meta.Param]int64
-	// Known are the sizes of parameters of which an exact format does not make all smaller; see [KnownSizes].
+	// Known holds the sizes of parameters that an exact format does not make smaller as a whole;
+	// see [KnownSizes].
 	Known map[*meta.Param]int64
-	// SidecarDir is the folder for files of converted weights. The store uses an existing file, and writes one if some
-	// converted weights are on the disk tier, or Budget has no room for them. If SidecarDir is empty, converting weights on
-	// the disk tier is an error, unless Unkept is set.
+	// SidecarDir is the folder for files of converted weights. The store uses an existing file.
+	// It writes one if some converted weights are on the disk tier, or if Budget has no room for
+	// them. If SidecarDir is empty and Unkept is nil, converting weights on the disk tier is an
+	// error.
 	SidecarDir string
-	// NoLateFile keeps the store from beginning a file for converted weights that lose their memory later. Those of an
-	// exact format are then read as stored.
+	// NoLateFile prevents the store from beginning a file when converted weights are evicted.
+	// Those of an exact format are then read as stored.
 	NoLateFile bool
-	// Unkept is why there can be no file of converted weights. Those of the disk tier then count as of the cpu tier: what
-	// Budget has no room for is converted again in each pass. SidecarDir must be empty. nil means that there can be one.
+	// Unkept is the reason why there can be no file of converted weights. Weights of the disk
+	// tier then count as of the cpu tier: those that do not fit into Budget are converted again
+	// in each pass. SidecarDir must be empty. nil means that there can be a file.
 	Unkept error
-	// Homes are the memory nodes of the computing threads, in order. Promoted weights are placed on
-	// the node of the thread that uses their rows. nil leaves the placement to the system.
+	// Homes are the NUMA nodes of the computing threads, in order. Promoted weights are placed on
+	// the node of the thread that uses their rows. nil leaves the placement to the operating
+	// system.
 	Homes []int
-	// Skip reports which parameters the store leaves to its caller. nil means none.
+	// Skip reports which parameters the caller manages itself. nil means none.
 	Skip func(*meta.Param) bool
-	// Away reports which experts of a stack the store leaves to its caller. nil means none.
+	// Away reports which experts of a stack the caller manages itself. nil means none.
 	Away func(stack *meta.Module, expert int) bool
-	// Lender has the weights for which Borrows is true on its cpu tier, as stored: they are used there, in one
-	// memory. Its units are those of this store, and one goroutine uses both, of which Lender is closed last.
+	// Lender is a store that shares weights with this one: those for which Borrows is true and
+	// that Lender has as stored on its cpu tier. Both stores must have the same units and must be
+	// used from one goroutine. Close Lender last.
 	Lender  *Store
 	Borrows func(*meta.Param) bool
-	// WholeStacks streams the experts of the disk tier with their unit, all of them, in the order of use.
-	// They stay until Release. A pass of many tokens uses all experts, so that none is read in vain.
+	// WholeStacks streams all experts of the disk tier with their unit, in the order of use. They
+	// stay until Release. It suits passes of many tokens, which use all experts.
 	WholeStacks bool
 }
 
-// A Store holds the weights of one model. One goroutine at a time acquires units, reads their weights and releases them; this
-// is the computing goroutine. Statistics, budgets, Warm and Promote are for any goroutine, meanwhile too. After Close only
-// statistics may be read.
+// A Store holds the weights of one model. One goroutine at a time acquires units, reads their
+// weights and releases them; this is the computing goroutine. Statistics, budgets, Warm and
+// Promote are safe for concurrent use. After Close only statistics may be read.
 type Store struct {
 	binding *loader.Binding
 	devices devicemap.Map
 	paths   map[*meta.Param]string
 	tiers   map[devicemap.Device]int64 // bytes of weights
 
-	// Of Options.
+	// From Options.
 	keep     bool // Keep, if there is something to lend
 	homes    []int
 	arena    *hostmem.Arena
@@ -111,10 +120,11 @@ type Store struct {
 	restream bool
 	mover    *Mover
 	policy   *Policy
-	// convertsAgain is set if Unkept is: what has no room in memory is converted in each pass.
+	// convertsAgain is set if Unkept is: weights that do not fit into memory are converted in
+	// each pass.
 	convertsAgain bool
 
-	// What there is, fixed by New.
+	// The units and segments, fixed by New.
 	units      []unit
 	activity   []*unitActivity // of each unit
 	holders    map[*meta.Param]*holder
@@ -122,15 +132,15 @@ type Store struct {
 	stacks     map[*meta.Module]*stack
 	stackOrder []*stack
 	slabs      map[*meta.Param]slab
-	finding    sync.Mutex // guards what find looks up in segments
+	finding    sync.Mutex // guards the pieces that find looks up
 	borrowed   borrowed
 
-	// What streams.
+	// The streams.
 	stream     *stream        // of units; nil if none is, or will be, streamed
 	window     *hostmem.Block // of the stream
 	order      order
 	bands      bands     // of matrices
-	streams    []*stream // those of the two that exist
+	streams    []*stream // stream and the bands' stream, if they exist
 	displacing displacing
 	files      files
 	opener     func(e *extent) (*hostmem.DirectFile, error) // s.open
@@ -141,14 +151,14 @@ type Store struct {
 	heldExperts  []int   // load numbers of held experts of the disk tier
 	requested    []int   // load numbers of the selected experts that were not held yet, in order
 	later        []int32 // scratch of HoldExperts
-	segments     []int32 // the experts of requested, by number in their stack
+	segments     []int32 // the experts of requested, by index in their stack
 	guesses      guesses
 	recorder     *policy.Recorder
-	expertTarget atomic.Int64 // slots that experts should use; 0 means all
+	expertTarget atomic.Int64 // number of slots that experts should use; 0 means all
 
-	// The unit that computes.
+	// The running unit.
 	held     int              // its index, between Acquire and Release, or -1
-	failed   error            // why a segment of it is missing
+	failed   error            // why one of its segments is missing
 	unkept   []*hostmem.Block // memory of its parts; see plainParts
 	acquired atomic.Uint64    // calls of Acquire
 	touched  atomic.Int64     // the policy's clock at the last Acquire
@@ -166,7 +176,7 @@ type Store struct {
 }
 
 // New assigns the parameters of units to tiers by devices. It reads and maps no weight. It
-// allocates the window and the slots of the disk tier from the arena. root is the whole tree.
+// allocates the windows and slots of the disk tier from the arena. root is the whole module tree.
 func New(root *meta.Module, units []Unit, binding *loader.Binding, devices devicemap.Map, o Options) (*Store, error) {
 	s := &Store{
 		binding: binding, devices: devices,
@@ -202,7 +212,7 @@ func New(root *meta.Module, units []Unit, binding *loader.Binding, devices devic
 		}
 	}
 	if o.Unkept != nil {
-		s.late.warned.Store(true) // the caller says so
+		s.late.warned.Store(true) // the caller logs it
 	}
 	if err := s.startSidecar(units, &o); err != nil {
 		s.Close()
@@ -223,8 +233,8 @@ func New(root *meta.Module, units []Unit, binding *loader.Binding, devices devic
 	return s, nil
 }
 
-// Acquire makes the weights of unit i usable until Release. Those of the disk tier may still be on their
-// way: Parts waits for them. One unit can be acquired at a time.
+// Acquire makes the weights of unit i usable until Release. Weights of the disk tier may still be
+// in flight: Parts waits for them. Only one unit can be acquired at a time.
 func (s *Store) Acquire(i int) error {
 	if s.held >= 0 {
 		return fmt.Errorf("residency: unit %s is still held", s.units[s.held].Path)
@@ -247,7 +257,8 @@ func (s *Store) Acquire(i int) error {
 	return nil
 }
 
-// acquire brings unit i. It tries again when weights of the unit lose their memory meanwhile, so that they have to stream.
+// acquire loads unit i. It retries if weights of the unit are evicted meanwhile and then have to
+// stream.
 func (s *Store) acquire(i int) error {
 	u := &s.units[i]
 	if s.stream != nil {
@@ -267,7 +278,7 @@ func (s *Store) acquire(i int) error {
 	}
 }
 
-// bringAll makes the segments of u usable, or notes that they are coming.
+// bringAll makes the segments of u usable, or records that they are being read.
 func (s *Store) bringAll(u *unit) error {
 	if s.stream != nil {
 		if err := s.stream.begin(s.order.visit); err != nil {
@@ -288,7 +299,7 @@ func (s *Store) bringAll(u *unit) error {
 	return nil
 }
 
-// arrive waits for a segment that is on its way.
+// arrive waits for a segment that is being read.
 func (s *Store) arrive(g *segment) error {
 	w := g.on
 	if w.from != nil {
@@ -303,7 +314,7 @@ func (s *Store) arrive(g *segment) error {
 	return nil
 }
 
-// bring makes the segment of w usable, or notes that it is coming.
+// bring makes the segment of w usable, or records that it is being read.
 func (s *Store) bring(w *want) error {
 	g := w.segment
 	if w.holder != nil {
@@ -326,7 +337,8 @@ func (s *Store) bring(w *want) error {
 	case g.place == mapped:
 		return nil
 	}
-	// A table that is not kept: a lookup reads a few rows, and should not read their neighbours.
+	// A table that is not kept in memory: a lookup reads a few rows, and should not read adjacent
+	// rows.
 	if err := s.ensurePieces(context.Background(), g.pieces); err != nil {
 		return err
 	}
@@ -360,8 +372,8 @@ func (s *Store) Release() {
 	s.policy.release(s, i == len(s.units)-1)
 }
 
-// unmapTables unmaps the rows that were looked up in tables that are not kept, so that a long run does
-// not map whole tables. The page cache may keep them, so mapping them again is cheap.
+// unmapTables unmaps the rows that were looked up in tables that are not kept, so that a long run
+// does not map whole tables. The page cache may keep them, so mapping them again is cheap.
 func (u *unit) unmapTables() {
 	for i := range u.wants {
 		if w := &u.wants[i]; w.gather && (w.device == devicemap.Disk || w.displaced.Load()) {
@@ -393,7 +405,8 @@ func (s *Store) Parts(p *meta.Param, expert int) []backend.Part {
 	return s.plainParts(h.shown.shownPieces(), h.shown.parts, &s.unkept)
 }
 
-// Err returns why Parts has returned nil, nil if the parameter is not one of the unit.
+// Err returns the reason why Parts returned nil. It returns nil if the unit does not have the
+// parameter.
 func (s *Store) Err() error { return s.failed }
 
 // Buffer returns a buffer's values as float32, or a zero tensor if the checkpoint does not store
@@ -425,7 +438,7 @@ func (s *Store) Close() {
 	s.side().close()
 }
 
-// files are the shards opened for direct reads, each at first use.
+// files holds the shards that are open for direct reads. Each is opened at its first use.
 type files struct {
 	mu   sync.Mutex
 	open map[string]*hostmem.DirectFile
@@ -459,5 +472,5 @@ func (f *files) close() {
 	f.open = map[string]*hostmem.DirectFile{}
 }
 
-// expertKey is the map key of one expert of a stack.
+// expertKey returns the map key of one expert of a stack.
 func expertKey(path string, e int) string { return path + "." + strconv.Itoa(e) }

@@ -8,18 +8,18 @@ import (
 	"github.com/heftai/heft/internal/residency/policy"
 )
 
-// A group is the segments of a unit that are read together: a matrix, and small tensors that are next
-// to it in the file. Groups are the source and the place of their own moves.
+// A group is the set of segments of a unit that are read together: a matrix, and small tensors
+// adjacent to it in the file. A group is both the source and the destination of its moves.
 type group struct {
 	*load
 	stream   *stream
 	unit     int
 	at       int64          // offset in the window
-	home     *hostmem.Block // memory of its own; nil while it has a place in the window
+	home     *hostmem.Block // memory of its own; nil if it uses the window
 	chosen   bool           // to be kept
 	state    slotState
-	awaited  bool // a pass waits, or has waited, for it
-	fresh    bool // read since it was held last
+	awaited  bool // a pass waits or has waited for it
+	fresh    bool // read since it was last held
 	released bool // its unit has run
 	err      error
 	transfer move
@@ -32,7 +32,7 @@ func (g *group) bytes() []byte {
 	return g.stream.window[g.at:][:g.slot]
 }
 
-// width is the room that g takes in the window.
+// width returns the size of g in the window.
 func (g *group) width() int64 {
 	if g.home != nil {
 		return 0
@@ -67,33 +67,33 @@ func (g *group) done(err error) {
 	s.moves.Done()
 }
 
-// A stream reads groups in the order of use, and around the end of a pass to the next one, into a window
-// of memory. The window is a ring of bytes: it is filled at one end as long as there is room, and freed
-// at the other when a unit has run. It holds the largest unit at least. A window that holds all groups
-// keeps them.
+// A stream reads groups in the order of use, across the end of a pass to the next one, into a
+// window of memory. The window is a ring buffer: groups are added at one end as long as there is
+// room, and freed at the other end when a unit has run. It holds at least the largest unit. A
+// window that holds all groups keeps them.
 //
-// One goroutine calls begin, hold and release. Any goroutine may call prefetch.
+// Only one goroutine calls begin, hold and release. Any goroutine may call prefetch.
 type stream struct {
 	groups []*group // in order of use
-	first  []int    // of each unit: the index of its first group; and the end
+	first  []int    // index of each unit's first group; then the number of groups
 	window []byte
-	whole  bool // the window holds all
+	whole  bool // the window holds all groups
 	keep   keeper
 	mover  *Mover
 	reader reader
-	wake   chan struct{} // an awaited group has changed
+	wake   chan struct{} // signals that an awaited group has changed
 
 	mu      sync.Mutex
-	current int // the unit that runs, or -1
+	current int // the running unit, or -1
 	oldest  int // the first group in the window
-	count   int // groups in the window, from oldest on and around the end
+	count   int // number of groups in the window, from oldest on, cyclically
 	end     int64
 	starved bool // the pass waits for room
-	paused  bool // nothing is read ahead: begin waits for groups to end
+	paused  bool // nothing is read ahead: begin waits for reads to end
 	stall   time.Duration
 	counted policy.Stats
 	closed  bool
-	moves   sync.WaitGroup // under way
+	moves   sync.WaitGroup // in flight
 }
 
 // newStream returns a stream for units with the given groups.
@@ -103,7 +103,7 @@ func newStream(units [][]*load, window []byte, m *Mover, r reader) *stream {
 	return s
 }
 
-// setUnits sets the groups of units. None is in the window.
+// setUnits sets the groups of units. The window must be empty.
 func (s *stream) setUnits(units [][]*load) {
 	s.forgetAll()
 	s.groups, s.first, s.oldest, s.count, s.current = nil, nil, 0, 0, -1
@@ -168,7 +168,7 @@ func (s *stream) begin(i int) error {
 	if s.count == 0 {
 		s.oldest = k
 	}
-	for ; k < s.first[i+1] && s.inside(k); k++ { // a pass that failed may have released them
+	for ; k < s.first[i+1] && s.inside(k); k++ { // after a failed pass they may be released
 		s.groups[k].released, s.groups[k].awaited = false, false
 	}
 	s.fill(Next)
@@ -180,7 +180,7 @@ func (s *stream) inside(k int) bool {
 	return (k-s.oldest+len(s.groups))%len(s.groups) < s.count
 }
 
-// jump drops all groups: the next one needed is not in the window.
+// jump drops all groups, because the next one needed is not in the window.
 func (s *stream) jump() {
 	var loading []*group
 	for n := range s.count {
@@ -197,8 +197,8 @@ func (s *stream) jump() {
 	s.pop()
 }
 
-// passed releases the groups before k, and returns how many are still in the window, because they are
-// being read.
+// passed releases the groups before k. It returns the number of those that are still in the
+// window because they are being read.
 func (s *stream) passed(k int) (n int) {
 	for n := 0; n < s.count && (s.oldest+n)%len(s.groups) != k; n++ {
 		s.groups[(s.oldest+n)%len(s.groups)].released = true
@@ -210,7 +210,7 @@ func (s *stream) passed(k int) (n int) {
 	return n
 }
 
-// sleep waits until done has changed something.
+// sleep waits until done has changed the state.
 func (s *stream) sleep() {
 	s.mu.Unlock()
 	since := time.Now()
@@ -219,8 +219,8 @@ func (s *stream) sleep() {
 	s.stall += time.Since(since)
 }
 
-// hold waits for group k, which belongs to the unit that has begun, and returns its bytes. They are valid
-// until release. A read that failed before a pass waited for it is tried again.
+// hold waits for group k of the unit that has begun, and returns its bytes, which are valid until
+// release. A read that failed before a pass waited for it is retried.
 func (s *stream) hold(k int) ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -241,7 +241,7 @@ func (s *stream) hold(k int) ([]byte, error) {
 		case g.state == slotLoading:
 			g.awaited = true
 			s.mover.raise(&g.transfer, Demand)
-		case g.awaited && g.err != errSkipped: // shed may have ended the read before the unit began
+		case g.awaited && g.err != errSkipped: // shed may have cancelled the read before the unit began
 			g.awaited = false
 			return nil, g.err
 		default:
@@ -270,7 +270,7 @@ func (s *stream) release(i int) {
 	s.fill(Next)
 }
 
-// pop removes released groups from the window, but not those that are being read, and none behind them.
+// pop removes released groups from the window, up to the first one that is being read.
 func (s *stream) pop() {
 	for s.count > 0 {
 		g := s.groups[s.oldest]
@@ -319,7 +319,7 @@ func (s *stream) submit(g *group, p Priority) {
 	s.mover.submit(&g.transfer, p)
 }
 
-// room returns where the next group goes, if there is room.
+// room returns the offset of the next group, if there is room.
 func (s *stream) room(g *group) (at int64, ok bool) {
 	if s.whole {
 		return g.at, true
@@ -328,7 +328,7 @@ func (s *stream) room(g *group) (at int64, ok bool) {
 	if !some {
 		return 0, true
 	}
-	around := s.end <= tail // the window is used from tail around its end
+	around := s.end <= tail // the used part wraps around the end of the window
 	again := s.end+g.width() > int64(len(s.window)) || !s.unitFits(g, s.end)
 	switch {
 	case again && around:
@@ -341,7 +341,7 @@ func (s *stream) room(g *group) (at int64, ok bool) {
 	return s.end, true
 }
 
-// tail returns where the first group in the window begins that takes room there, if one does.
+// tail returns the offset of the first group that takes room in the window, if there is one.
 func (s *stream) tail() (at int64, some bool) {
 	for n := range s.count {
 		if g := s.groups[(s.oldest+n)%len(s.groups)]; g.home == nil {
@@ -351,8 +351,8 @@ func (s *stream) tail() (at int64, some bool) {
 	return 0, false
 }
 
-// unitFits reports whether the groups of a unit fit into the window together, if g, the first of them,
-// is at the given place. It is true for others than the first.
+// unitFits reports whether the groups of a unit fit into the window together, if g, the first of
+// them, is at the given offset. It returns true for groups that are not the first.
 func (s *stream) unitFits(g *group, at int64) bool {
 	first, last := s.first[g.unit], s.first[g.unit+1]
 	if s.groups[first] != g {
@@ -373,7 +373,7 @@ func (s *stream) unitFits(g *group, at int64) bool {
 	return true
 }
 
-// close ends the reads and waits for those under way; a waiting holder returns errClosed.
+// close ends the reads and waits for those in flight. A waiting holder returns errClosed.
 func (s *stream) close() {
 	s.mu.Lock()
 	s.closed = true

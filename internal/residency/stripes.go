@@ -8,27 +8,29 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// GPTQ and AWQ store a matrix as lines, one for each input or some of them, that have all outputs. A band of
-// outputs is a part of each line. It is read through scratch memory and put together as a matrix of its own, so
-// that kernels see the format that they know.
+// GPTQ and AWQ store a matrix as lines. Each line belongs to one input, or to several, and has
+// all outputs. A band of outputs is a part of each line. It is read through scratch memory and
+// assembled into a matrix of its own, in the same format, so that kernels can use it.
 
 const (
-	// stripeReads is the number of reads of a band that may be under way, each through its own scratch memory.
+	// stripeReads is the number of reads of a band that may be in flight, each with its own
+	// scratch memory.
 	stripeReads = 8
-	// stripeRoom is the largest scratch memory of a read.
+	// stripeRoom is the maximum scratch memory of a read.
 	stripeRoom = 256 << 10
-	// stripeAlign is the alignment of tensors in a band, stripeEnds what that and the scratch memory's take at most.
+	// stripeAlign is the alignment of tensors in a band. stripeEnds is the maximum size of the
+	// padding for it and for the scratch memory.
 	stripeAlign = 64
 	stripeEnds  = 4*stripeAlign + blockSize
 )
 
-// stripeScratch is the scratch memory of a band of so many bytes.
+// stripeScratch returns the size of the scratch memory of a band of the given size.
 func stripeScratch(size int64) int64 {
 	return stripeReads * min(stripeRoom, int64(hostmem.Up(int(size/(4*stripeReads)), blockSize))+2*blockSize)
 }
 
-// columnBandBytes is [BandBytes] of a matrix whose sources are all stored with inputs first in a format that can
-// be cut. It reports false for others.
+// columnBandBytes is [BandBytes] of a matrix that is stored inputs first, in a format that can be
+// split. It returns false for other matrices.
 func columnBandBytes(p *meta.Param, most int64) (int64, bool) {
 	if len(p.Shape) != 2 || len(p.Sources) == 0 {
 		return 0, false
@@ -51,13 +53,14 @@ func columnBandBytes(p *meta.Param, most int64) (int64, bool) {
 	return most, true
 }
 
-// cutColumns cuts p into bands of about equally many outputs, of at most size bytes with their scratch memory.
+// cutColumns splits p into bands of about equally many outputs, each of at most size bytes
+// including scratch memory.
 func cutColumns(p *stored.Piece, size int64) []stored.Piece {
 	outputs := p.Part.Dims[1]
 	each := max(p.Size/int64(outputs), 1)
 	room := size - stripeScratch(size) - stripeEnds
 	for _, r := range p.Ranges[1:] {
-		if len(r.Tensor.Shape) == 1 { // of inputs, which all bands have
+		if len(r.Tensor.Shape) == 1 { // by input, shared by all bands
 			room -= r.Size
 		}
 	}
@@ -76,8 +79,8 @@ func cutColumns(p *stored.Piece, size int64) []stored.Piece {
 	return out
 }
 
-// newStripes lays out regions of lines in a slot, one behind the other, with the scratch memory of their reads
-// behind them.
+// newStripes lays out regions with lines in a slot, one after another, followed by the scratch
+// memory of their reads.
 func newStripes(regions []region) *load {
 	l := &load{stripes: stripeReads}
 	for _, r := range regions {
@@ -92,8 +95,8 @@ func newStripes(regions []region) *load {
 	return l
 }
 
-// readStripe is [Store.readPiece] for part k of the lines of each region. It returns the bytes that were read,
-// those between the parts of short lines included.
+// readStripe is [Store.readPiece] for part k of the lines of each region. It returns the number
+// of bytes that were read, including those between the parts of short lines.
 func (s *Store) readStripe(l *load, k int, slot []byte) (total int64, err error) {
 	scratch := slot[l.scratch+int64(k)*l.room:][:l.room]
 	for i := range l.extents {
@@ -140,10 +143,10 @@ func (e *extent) fillLines(k int, slot, scratch []byte, open func(e *extent) (*h
 	if err != nil {
 		return 0, err
 	}
-	room := int64(len(scratch)) - blockSize // of a read, wherever it begins
+	room := int64(len(scratch)) - blockSize // of a read at any alignment
 	for i := first; i < end; {
 		n := int64(1)
-		if 2*(line+2*blockSize) >= pitch && line < room { // a read of each would bring as much
+		if 2*(line+2*blockSize) >= pitch && line < room { // reading each line by itself would read as much
 			n = min(end-i, (room-line)/max(pitch, 1)+1)
 		}
 		span := (n-1)*pitch + line

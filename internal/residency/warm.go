@@ -13,24 +13,25 @@ import (
 )
 
 const (
-	// warmWindow is how many bytes the system is asked to read ahead of a conversion.
+	// warmWindow is the number of bytes that the operating system is asked to read ahead of a
+	// conversion.
 	warmWindow = 128 << 20
-	// warmStep is the size of one request to the system for pages of a mapping.
+	// warmStep is the size of one request to the operating system for pages of a mapping.
 	warmStep = 64 << 20
 )
 
-// Progress is how much of the cpu tier was loaded. Any goroutine may read it.
+// Progress is the progress of loading the cpu tier.
 type Progress struct {
 	UnitsDone, UnitsTotal int
 	BytesDone, BytesTotal int64
-	SecondsLeft           float64 // estimated from the rate so far; 0 when done or unknown
-	Seconds               float64 // how long it took; 0 until it is done
+	SecondsLeft           float64 // estimated from the rate so far; 0 if done or unknown
+	Seconds               float64 // duration; 0 until it is done
 	Started, Done         bool
-	Filled                bool // the slots for experts of the disk tier were filled too, as far as passes let it
+	Filled                bool // the slots for experts of the disk tier were filled too, as far as passes allowed it
 	Err                   error
 }
 
-// progress is the state of Warm. mu guards what is not atomic.
+// progress is the state of Warm. mu guards the fields that are not atomic.
 type progress struct {
 	ctx        context.Context // of Warm; nil before
 	cancel     context.CancelFunc
@@ -44,13 +45,14 @@ type progress struct {
 	err        error
 	ended      bool // Warm has loaded everything
 	started    bool
-	afterwards sync.WaitGroup // work in the background that begins when Warm has ended
+	afterwards sync.WaitGroup // background work that begins when Warm has ended
 }
 
-// Warm loads the cpu tier in the background, in the order of use: it maps the weights that the page
-// cache holds, reads others directly into memory of their own, converts those that are to be
-// converted, and reads the first units of the disk tier ahead. Experts come after the rest, then tables. At last it
-// fills the slots for experts of the disk tier while no pass runs. It returns at once. A pass that needs a segment before its turn loads it itself, first.
+// Warm loads the cpu tier in the background, in the order of use. It maps the weights that the
+// page cache holds, reads others directly into memory of their own, converts those to be
+// converted, and reads the first units of the disk tier ahead. Experts come last but for tables.
+// Finally it fills the slots for experts of the disk tier while no pass runs. Warm returns at
+// once. A pass that needs a segment earlier loads it itself, with priority.
 func (s *Store) Warm(ctx context.Context) {
 	for _, st := range s.streams {
 		if s.acquired.Load() == 0 {
@@ -72,14 +74,15 @@ func (s *Store) Warm(ctx context.Context) {
 			w.afterwards.Go(func() {
 				s.fillExperts(ctx)
 				w.filled.Store(true)
-				// Without hashes a file with a new date counts as changed. That is all that an error costs.
+				// Without hashes a file with a new modification time counts as changed. An error
+				// has no other effect.
 				_ = s.binding.Checkpoint().HashFiles(ctx, true, s.whenQuiet(quietFor, busyWaits))
 			})
 		}
 	}()
 }
 
-// Warming returns the progress of Warm. Any goroutine may call it.
+// Warming returns the progress of Warm. It is safe for concurrent use.
 func (s *Store) Warming() Progress {
 	w := &s.warm
 	w.mu.Lock()
@@ -95,7 +98,8 @@ func (s *Store) Warming() Progress {
 	return p
 }
 
-// finished returns a channel that is closed when Warm has ended. It is closed already if Warm was not called.
+// finished returns a channel that is closed when Warm has ended, or already closed if Warm was
+// not called.
 func (w *progress) finished() <-chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -119,14 +123,14 @@ func (w *progress) stop() {
 	w.afterwards.Wait()
 }
 
-// A visit is a segment that Warm loads, and the unit that uses it.
+// A visit is a segment that Warm loads, with the unit that uses it.
 type visit struct {
 	*segment
 	unit int
 }
 
-// visits lists the segments of the cpu tier: those that every token uses in the order of use, then experts,
-// of which a token uses a few, then tables, of which it uses a row.
+// visits lists the segments of the cpu tier. Segments that every token uses are first, in the
+// order of use. Experts follow, of which a token uses a few, then tables, of which it uses a row.
 func (s *Store) visits() []visit {
 	var always, experts, tables []visit
 	seen := map[*segment]bool{}
@@ -190,14 +194,14 @@ func (s *Store) warmAll(ctx context.Context) error {
 	return nil
 }
 
-// loaders is the number of segments that Warm loads at a time, so that the next ones are read while one is
-// copied or converted.
+// loaders is the number of segments that Warm loads at a time. The next ones are read while one
+// is copied or converted.
 const loaders = 4
 
 // warming is the state that the loaders share.
 type warming struct {
 	store  *Store
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	visits []visit
 	left   []int // by unit: visits that are not done
 	ahead  readAhead
@@ -258,16 +262,16 @@ func (s *Store) unmapCopied() {
 	}
 }
 
-// A readAhead asks the system to read the bytes that are converted next, across segments, so that the disk is
-// not idle during conversions.
+// A readAhead asks the operating system to read the bytes that are converted next, across
+// segments, so that the disk is busy during conversions.
 type readAhead struct {
 	store  *Store
-	visits []visit        // whose ranges are not in ranges yet
+	visits []visit        // not added to ranges yet
 	ranges []stored.Range // to ask for, in order
-	asked  int64          // bytes asked for and not converted yet
+	asked  int64          // bytes requested and not converted yet
 }
 
-// advance notes that the next n bytes are about to be converted, and asks for more.
+// advance records that the next n bytes are about to be converted, and requests more.
 func (a *readAhead) advance(n int64) {
 	for a.asked -= n; a.asked < warmWindow; {
 		for len(a.ranges) == 0 {

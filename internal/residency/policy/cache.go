@@ -6,30 +6,30 @@ import (
 	"slices"
 )
 
-// A Layer is a group of segments from which a pass requests some, once.
+// A Layer is a group of segments. A pass requests some of them, once.
 type Layer struct {
 	Segments int
 	Size     int64 // of one segment, in bytes
 }
 
-// A Move evicts or loads a segment. ID is the segment's number in its layer plus the number of
+// A Move evicts or loads a segment. ID is the segment's index in its layer plus the number of
 // segments in earlier layers.
 type Move struct {
 	ID    int32
 	Evict bool
 }
 
-// Stats are the counters of a cache.
+// Stats holds the counters of a cache.
 type Stats struct {
 	Hits, Misses, Evictions int64
-	// Early are the misses of segments that were admitted before they were requested.
+	// Early counts the misses of segments that were admitted before they were requested.
 	Early int64
 }
 
-// HitRate is the share of requested segments that were resident, 0 if none was requested.
+// HitRate returns the share of requested segments that were resident, or 0 if none was requested.
 func (s Stats) HitRate() float64 { return float64(s.Hits) / float64(max(1, s.Hits+s.Misses)) }
 
-// A Cache decides which segments are resident. One goroutine may use it at a time.
+// A Cache decides which segments are resident. It is not safe for concurrent use.
 type Cache struct {
 	layers   []layer
 	layerOf  []int32
@@ -37,11 +37,11 @@ type Cache struct {
 	used     int64
 	ahead    int
 
-	resident []int32   // ids, in no order
-	worth    []float64 // what they are worth to the current request
+	resident []int32   // ids, unordered
+	worth    []float64 // their value for the current request
 	place    []int32   // id → index in resident, or -1
 	turn     []turn    // by id
-	early    []bool    // by id: admitted, and not requested since
+	early    []bool    // by id: admitted, but not requested since
 	request  uint32    // number of the current request
 	order    order
 	moves    []Move
@@ -59,20 +59,21 @@ type turn struct {
 	position int32
 }
 
-// An order says what resident segments are worth.
+// An order estimates the value of resident segments.
 type order interface {
 	// request is called before the segments of a request are looked up.
 	request(layer int, segments []int32)
 	// expect is called before segments of a layer are admitted, which runs next.
 	expect(layer int)
-	// value is what it is worth to keep segment id, below infinity; the least is evicted.
+	// value returns the value of keeping segment id, below infinity. The segment with the lowest
+	// value is evicted.
 	value(id int32) float64
 }
 
-// New makes an empty cache of capacity bytes. A pass requests layers in the given order. The capacity
-// should hold ahead segments of the largest layer: a requested segment is not evicted before ahead-1
-// others that follow it in the request are loaded. The caller uses segments in the order of the
-// request, so ahead is how many it can load and use at the same time.
+// New returns an empty cache of capacity bytes. A pass requests layers in the given order. The
+// caller uses the segments of a request in order; ahead is how many of them it can load and use
+// at the same time. A requested segment is not evicted before ahead-1 later segments of the
+// request are loaded. The capacity should hold ahead segments of the largest layer.
 func New(layers []Layer, capacity int64, ahead int) *Cache {
 	c := newCache(layers, capacity, ahead)
 	c.order = newForecast(c)
@@ -97,11 +98,12 @@ func newCache(layers []Layer, capacity int64, ahead int) *Cache {
 	return c
 }
 
-// Request makes segments of a layer resident and returns the moves that this takes, in order; they are
-// valid until the next call. Segments are numbered from 0 in their layer; none is given twice. The
-// caller uses them in this order. A move may evict a segment of the same request: the caller
-// executes it when the segment has been used. Request allocates nothing. It takes time in proportion
-// to the segments of the layer and, if some are missing, to the resident segments for each.
+// Request makes segments of a layer resident and returns the required moves, in order. The moves
+// are valid until the next call. Segments are numbered from 0 in their layer; no segment may
+// occur twice. The caller uses them in this order. A move may evict a segment of the same
+// request: the caller executes it when the segment has been used. Request does not allocate. Its
+// time is proportional to the segments of the layer, plus the resident segments for each missing
+// one.
 func (c *Cache) Request(layer int, segments []int32) []Move {
 	c.moves = c.moves[:0]
 	c.request++
@@ -137,9 +139,10 @@ func (c *Cache) Request(layer int, segments []int32) []Move {
 	return c.moves
 }
 
-// Admit makes segments of a layer resident that its next request probably has, the likeliest first, and
-// returns the moves as Request does. It stops where it would have to evict a segment that the last request
-// still needs, or one of these. When an admitted segment is requested, it counts as a miss.
+// Admit makes segments of a layer resident that its next request is predicted to have, the most
+// likely first. It returns the moves as Request does. It stops where it would have to evict a
+// segment that the last request still needs, or another admitted one. When an admitted segment is
+// requested, it counts as a miss.
 func (c *Cache) Admit(layer int, segments []int32) []Move {
 	c.moves = c.moves[:0]
 	c.order.expect(layer)
@@ -175,10 +178,12 @@ func (c *Cache) Fill(id int32) []Move {
 	return c.moves
 }
 
-// Prime tells the cache what an earlier process requested, in order, before the first request.
+// Prime tells the cache what an earlier process requested, in order. Call it before the first
+// request.
 func (c *Cache) Prime(s Step) { c.order.request(s.Layer, s.Segments) }
 
-// Likeliest returns all segments: those that a pass will most likely request first, and among equals a few of each layer.
+// Likeliest returns all segments, those that a pass will most likely request first. Among equals
+// it alternates between layers.
 func (c *Cache) Likeliest() []int32 {
 	ids := make([]int32, len(c.layerOf))
 	for i := range ids {
@@ -195,7 +200,7 @@ func (c *Cache) Likeliest() []int32 {
 	return ids
 }
 
-// spare reports whether segments of so many bytes can be evicted that nothing needs.
+// spare reports whether size bytes of segments can be evicted that are not needed.
 func (c *Cache) spare(size int64) bool {
 	free := c.capacity - c.used
 	for i, id := range c.resident {
@@ -209,8 +214,8 @@ func (c *Cache) spare(size int64) bool {
 	return free >= size
 }
 
-// appraise sets what the resident segments are worth at a position of the current request. Those that
-// the request still needs must stay.
+// appraise sets the values of the resident segments at a position of the current request.
+// Segments that the request still needs must stay.
 func (c *Cache) appraise(position int32) {
 	for i, id := range c.resident {
 		if c.worth[i] = c.order.value(id); c.need(id, position) > 0 {
@@ -219,7 +224,7 @@ func (c *Cache) appraise(position int32) {
 	}
 }
 
-// load evicts as much as segment id at a position of the request needs, and loads it.
+// load evicts what segment id needs at a position of the request, and loads it.
 func (c *Cache) load(id, position int32) {
 	size := c.layers[c.layerOf[id]].size
 	for c.used+size > c.capacity && len(c.resident) > 0 {
@@ -231,7 +236,7 @@ func (c *Cache) load(id, position int32) {
 	c.moves = append(c.moves, Move{ID: id})
 }
 
-// victim returns the resident segment that is worth least.
+// victim returns the resident segment with the lowest value.
 func (c *Cache) victim(position int32) int32 {
 	best := 0
 	for i, v := range c.worth {
@@ -245,7 +250,7 @@ func (c *Cache) victim(position int32) int32 {
 	return c.resident[best]
 }
 
-// leastNeeded returns the segment to evict where the request needs all of them.
+// leastNeeded returns the segment to evict if the request needs all of them.
 func (c *Cache) leastNeeded(position int32) int32 {
 	best := c.resident[0]
 	for _, id := range c.resident[1:] {
@@ -257,8 +262,8 @@ func (c *Cache) leastNeeded(position int32) int32 {
 	return best
 }
 
-// need says how much the current request still needs segment id when it is at position: 0 not, 1 the
-// segment may be in use, 2 it is used later.
+// need reports how much the current request at the given position still needs segment id: 0 means
+// not at all, 1 that it may be in use, 2 that it is used later.
 func (c *Cache) need(id, position int32) int {
 	t := c.turn[id]
 	switch {
@@ -276,8 +281,8 @@ func (c *Cache) evict(id int32) {
 	c.moves = append(c.moves, Move{ID: id, Evict: true})
 }
 
-// Drop says that segment id is not resident after all, for example because it could not be read. It
-// does nothing if the segment is not resident.
+// Drop records that segment id is not resident after all, for example because it could not be
+// read. It does nothing if the segment is not resident.
 func (c *Cache) Drop(id int32) {
 	at := c.place[id]
 	if at < 0 {
@@ -291,8 +296,8 @@ func (c *Cache) Drop(id int32) {
 	c.used -= c.layers[c.layerOf[id]].size
 }
 
-// Resize changes the capacity and returns the evictions that this takes; they are valid until the
-// next call. Segments of the last request are evicted last.
+// Resize changes the capacity and returns the required evictions, which are valid until the next
+// call. Segments of the last request are evicted last.
 func (c *Cache) Resize(capacity int64) []Move {
 	c.moves = c.moves[:0]
 	c.capacity = capacity

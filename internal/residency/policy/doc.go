@@ -1,14 +1,15 @@
 // Package policy decides which experts stay in memory.
 //
-// A segment is what is read and evicted as a whole: one expert. The segments of a layer have the
-// same size. [Cache.Request] gets the segments that a router selected and returns moves: which
+// A segment is the unit of reading and eviction: one expert. The segments of a layer have the
+// same size. [Cache.Request] takes the segments that a router selected and returns moves: which
 // segments to evict and which to load, in order. The caller executes them.
 //
-// A forecast estimates for each segment how likely the next pass of its layer requests it. The cache
-// evicts the segment with the smallest forecast per time until that pass. A segment that
-// was just loaded may be that one: then the next load replaces it and the others stay. Therefore a
-// memory smaller than one token's working set still has hits, where least recently used has none.
+// A forecast estimates for each segment the probability that the next pass of its layer requests
+// it. The cache evicts the segment with the smallest probability per time until that pass. That
+// may be a segment that was just loaded: the next load then replaces it and the others stay. A
+// memory smaller than the working set of one token therefore still has hits, where LRU has none.
 //
-// The package is pure: it holds no memory, reads no clock and starts no goroutine. The same requests
-// give the same moves, so that [Replay] of a recorded [Trace] predicts the hits of a store exactly.
+// The package is deterministic: it holds no weights, reads no clock and starts no goroutine. The
+// same requests give the same moves, so that [Replay] of a recorded [Trace] predicts the hits of
+// a store exactly.
 package policy

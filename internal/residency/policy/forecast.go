@@ -2,46 +2,47 @@ package policy
 
 import "math"
 
-// The features of a segment are averages of its past use, 1 or 0 in each pass of its layer, which
-// forget at these rates: the last pass, about 3, 12 and 70 passes.
+// The features of a segment are exponential averages of its past use, 1 or 0 in each pass of its
+// layer, with these rates: the last pass, and about 3, 12 and 70 passes.
 //
-// No mean of two fixed rates is good for all routings: with popular experts (Zipf) the slow rates
-// predict best, with experts that repeat the last token's or with topics that change the fast ones.
-// In the replays of TestHitsOfRoutings the best weight of the fast average goes from 0.1 to 0.6, and
-// a wrong one costs up to 15 points. So the weights of the features are fitted while the cache is
-// used, by least squares over all experts. Four rates were within 1 point of five, and up to 3 points
-// better than two.
+// No fixed mix of two rates is good for all routings. With popular experts (Zipf) the slow rates
+// predict best. With experts that repeat the last token's, or with topics that change, the fast
+// ones do. In the replays of TestHitsOfRoutings the best weight of the fast average ranges from
+// 0.1 to 0.6, and a wrong weight costs up to 15 points. The weights are therefore fitted while
+// the cache is used, by least squares over all experts. Four rates were within 1 point of five,
+// and up to 3 points better than two.
 var rates = [features]float64{1, 0.3, 0.08, 0.015}
 
 const (
 	features = 4
-	// forget is what is left of the fitted sums after a pass: the weights follow a new topic
-	// within some hundred passes.
+	// forget is the factor by which a pass decays the fitted sums: the weights follow a new topic
+	// within a few hundred passes.
 	forget = 0.99
-	// ridge is how many squares the initial weights count for. A token gives some ten, so they
-	// matter for the first few tokens.
+	// ridge is the number of squares that the initial weights count as. A token adds about ten,
+	// so they matter for the first few tokens only.
 	ridge = 30
-	// even separates segments without a forecast: the one whose layer runs last is evicted.
+	// even breaks ties between segments without a forecast: the one whose layer runs last is
+	// evicted.
 	even = 1e-6
 )
 
 // initial are the weights before anything is fitted.
 var initial = [features]float64{0.1, 0.15, 0.25, 0.5}
 
-// A forecast is the order of [New]. It forecasts the use of a segment by the next pass of its layer,
-// as a linear function of its features.
+// A forecast is the order of [New]. It predicts the use of a segment by the next pass of its
+// layer, as a linear function of its features.
 //
-// A pass that requests most segments of a layer, as a prompt does, tells little about them, and
-// changes the features less: not at all if it requests all of them.
+// A pass that requests most segments of a layer, as a prompt does, says little about them. It
+// changes the features less, and not at all if it requests all of them.
 type forecast struct {
 	cache    *Cache
 	features [][features]float64 // by id
-	use      []float64           // the forecast, by id
+	use      []float64           // predicted use, by id
 	passes   []int               // by layer
-	now      int                 // the layer that runs
-	soon     []float64           // by layer: 1 over the part of a pass until it runs next, or again
+	now      int                 // the running layer
+	soon     []float64           // by layer: 1 divided by the part of a pass until it runs next
 
-	// The normal equations of the weights, of the differences from the layer's mean.
+	// The normal equations of the weights, in differences from the layer's mean.
 	gram    [features][features]float64
 	cross   [features]float64
 	weights [features]float64
@@ -63,13 +64,13 @@ func newForecast(c *Cache) *forecast {
 	return f
 }
 
-// value is the forecast use for the time that the segment is kept for it: until its layer runs next.
-// That is a byte saved per byte held, whatever the size.
+// value returns the predicted use per time that the segment is kept for it, until its layer runs
+// next. This is bytes saved per byte held, whatever the size of a segment.
 func (f *forecast) value(id int32) float64 {
 	return (f.use[id] + even) * f.soon[f.cache.layerOf[id]]
 }
 
-// expect values segments as they will be when a layer runs.
+// expect computes the values for the time when a layer runs.
 func (f *forecast) expect(layer int) {
 	n := len(f.soon)
 	for i := range f.soon {
@@ -116,7 +117,7 @@ func (f *forecast) request(layer int, segments []int32) {
 	}
 }
 
-// learn adds what the segments of a layer show: their features before the pass, and whether it
+// learn adds an observation of a layer's segments: their features before the pass, and whether it
 // requested them. mean is the share that it requested.
 func (f *forecast) learn(of [][features]float64, requested []bool, mean float64) {
 	var means [features]float64
@@ -143,7 +144,7 @@ func (f *forecast) learn(of [][features]float64, requested []bool, mean float64)
 	}
 }
 
-// fit solves the normal equations by Cholesky's decomposition. The ridge makes them positive
+// fit solves the normal equations by Cholesky decomposition. The ridge makes them positive
 // definite.
 func (f *forecast) fit() {
 	var l [features][features]float64
@@ -180,5 +181,5 @@ func (f *forecast) fit() {
 	}
 }
 
-// sqrt guards against sums that rounding made negative.
+// sqrt clamps sums that rounding made negative.
 func sqrt(x float64) float64 { return math.Sqrt(max(x, ridge/2)) }

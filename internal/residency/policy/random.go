@@ -2,8 +2,8 @@ package policy
 
 import "math/rand/v2"
 
-// NewRandom is [New] for a cache that evicts at random. Tests use it: results must not depend on what a
-// policy decides.
+// NewRandom is [New] for a cache that evicts at random. It is for tests: results must not depend
+// on the decisions of a policy.
 func NewRandom(layers []Layer, capacity int64, ahead int, seed uint64) *Cache {
 	c := newCache(layers, capacity, ahead)
 	c.order = random{rand.New(rand.NewPCG(seed, 1))}

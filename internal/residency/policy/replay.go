@@ -5,11 +5,12 @@ import (
 	"slices"
 )
 
-// A Kind names a policy of eviction.
+// A Kind names an eviction policy.
 type Kind string
 
-// The kinds. Forecast is the policy of [New]. LRU evicts the least recently used segment. Belady
-// evicts the segment that is requested last of all: it knows the future and bounds what others reach.
+// The eviction policies. Forecast is the policy of [New]. LRU evicts the least recently used
+// segment. Belady evicts the segment that is requested last in the future, which bounds the hits
+// of any policy.
 const (
 	Forecast Kind = "forecast"
 	LRU      Kind = "lru"
@@ -19,13 +20,13 @@ const (
 // Kinds lists the kinds.
 func Kinds() []Kind { return []Kind{LRU, Forecast, Belady} }
 
-// Replay counts the hits of a trace in a cache of capacity bytes that begins empty. ahead is as in
+// Replay counts the hits of a trace in an initially empty cache of capacity bytes. ahead is as in
 // [New].
 func Replay(t *Trace, kind Kind, capacity int64, ahead int) Stats {
 	return replay(t, kind, capacity, ahead, 0, math.MaxInt)
 }
 
-// replay counts the hits of steps with at most so many segments, from step first on.
+// replay counts the hits of steps with at most most segments, from step first on.
 func replay(t *Trace, kind Kind, capacity int64, ahead, first, most int) (counted Stats) {
 	c := newCache(t.Layers, capacity, ahead)
 	switch kind {
@@ -48,12 +49,13 @@ func replay(t *Trace, kind Kind, capacity int64, ahead, first, most int) (counte
 	return counted
 }
 
-// Ahead is the number of segments that a cache with room for so many should let be used or loaded at
-// the same time. Those keep room from segments that are needed later, so a small cache has few.
+// Ahead returns the number of segments that a cache with the given number of slots should let be
+// used or loaded at the same time. These segments take room from segments that are needed later,
+// so a small cache has few.
 func Ahead(slots int) int { return min(max(slots/8, 2), 8) }
 
-// Steady returns the share of hits of single tokens in a cache with room for so many segments of any
-// layer, once it is filled: it leaves out prompts and the first quarter of the trace.
+// Steady returns the hit rate of single tokens in a filled cache with the given number of slots
+// for segments of any layer. It skips prompts and the first quarter of the trace.
 func Steady(t *Trace, kind Kind, slots int) float64 {
 	sameSize := &Trace{Steps: t.Steps}
 	for _, l := range t.Layers {
@@ -62,20 +64,22 @@ func Steady(t *Trace, kind Kind, slots int) float64 {
 	return replay(sameSize, kind, int64(max(slots, 2)), Ahead(slots), len(t.Steps)/4, t.selected()).HitRate()
 }
 
-// A Point is the share of hits of a cache with room for a share of all segments.
+// A Point is the hit rate of a cache with room for a share of all segments.
 type Point struct {
 	Share float64 `json:"share"`
 	Hits  float64 `json:"hits"`
 }
 
 const (
-	// curveStep is the ratio of neighbouring shares of a curve: between them hits are interpolated.
+	// curveStep is the ratio of adjacent shares of a curve. Hit rates between them are
+	// interpolated.
 	curveStep = 1.25
-	// fewSegments have a point for each number.
+	// fewSegments is the number of segments up to which every number has a point.
 	fewSegments = 32
 )
 
-// Measure sets the trace's curve, from shares of 1/500 to all. It replays the trace some 30 times.
+// Measure sets the trace's curve, from a share of 1/500 to all. It replays the trace about 30
+// times.
 func (t *Trace) Measure() {
 	t.Curve = nil
 	n := t.segments()
@@ -102,7 +106,7 @@ func (t *Trace) Hits(share float64) float64 {
 	return before.Hits
 }
 
-// segments is the number of all segments.
+// segments returns the number of all segments.
 func (t *Trace) segments() (n int) {
 	for _, l := range t.Layers {
 		n += l.Segments
@@ -110,7 +114,8 @@ func (t *Trace) segments() (n int) {
 	return n
 }
 
-// selected is the number of segments that one token requests of a layer: the least of all requests.
+// selected returns the number of segments of a layer that one token requests: the minimum over
+// all requests.
 func (t *Trace) selected() int {
 	least := math.MaxInt
 	for _, s := range t.Steps {
@@ -142,7 +147,7 @@ func (r *recency) value(id int32) float64 { return r.used[id] }
 // future is the order of Belady.
 type future struct {
 	cache *Cache
-	steps [][]int32 // by id: the steps that request it, from the next one on
+	steps [][]int32 // by id: the steps that request it, from the current one on
 	step  int32
 }
 

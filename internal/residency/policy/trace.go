@@ -13,7 +13,7 @@ import (
 type Trace struct {
 	Layers []Layer
 	Steps  []Step
-	Curve  []Point // by ascending share, set by Measure
+	Curve  []Point // in ascending order of share, set by Measure
 }
 
 // A Step is one request.
@@ -22,8 +22,8 @@ type Step struct {
 	Segments []int32
 }
 
-// A Recorder records requests into memory of a fixed size. When that is full it drops what follows.
-// One goroutine may use it at a time.
+// A Recorder records requests into memory of a fixed size. When it is full, it drops further
+// requests. It is not safe for concurrent use.
 type Recorder struct {
 	layers   []Layer
 	steps    []recorded
@@ -33,12 +33,12 @@ type Recorder struct {
 
 type recorded struct{ layer, end int32 }
 
-// NewRecorder returns a recorder for at most so many requested segments.
+// NewRecorder returns a recorder for up to the given number of requested segments.
 func NewRecorder(layers []Layer, segments int) *Recorder {
 	return &Recorder{layers: layers, steps: make([]recorded, 0, segments), segments: make([]int32, 0, segments)}
 }
 
-// Record adds a request. It allocates nothing.
+// Record adds a request. It does not allocate.
 func (r *Recorder) Record(layer int, segments []int32) {
 	if r.full = r.full || len(r.steps) == cap(r.steps) || len(r.segments)+len(segments) > cap(r.segments); r.full {
 		return // the trace has no gaps
@@ -50,7 +50,7 @@ func (r *Recorder) Record(layer int, segments []int32) {
 // Full reports whether the recorder has dropped a request.
 func (r *Recorder) Full() bool { return r.full }
 
-// Reset forgets what was recorded.
+// Reset removes what was recorded.
 func (r *Recorder) Reset() { r.steps, r.segments, r.full = r.steps[:0], r.segments[:0], false }
 
 // Trace returns what was recorded. It shares the recorder's memory.
@@ -64,15 +64,16 @@ func (r *Recorder) Trace() *Trace {
 	return t
 }
 
-// The form of a trace in a file: a line that names the form, a line of JSON with the layers, the steps
-// as unsigned varints (layer, number of segments, segments), and the CRC-32C of all of that.
+// The file format of a trace: a line that names the format, a line of JSON with the layers, the
+// steps as unsigned varints (layer, number of segments, segments), and the CRC-32C of all
+// preceding bytes.
 const (
 	form = "heft routing 1\n"
-	// MaxBytes bounds the file of a trace.
+	// MaxBytes is the maximum size of a trace file.
 	MaxBytes = 64 << 20
 )
 
-// The bounds of layers, and of segments in one.
+// Bounds of the number of layers, and of the segments in a layer.
 const (
 	maxLayers   = 1 << 12
 	maxSegments = 1 << 16
@@ -91,7 +92,7 @@ type fileLayer struct {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Encode returns the contents of a file for the trace.
+// Encode returns the contents of a trace file.
 func (t *Trace) Encode() []byte {
 	h := header{Steps: len(t.Steps), Curve: t.Curve}
 	for _, l := range t.Layers {
@@ -110,7 +111,7 @@ func (t *Trace) Encode() []byte {
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
 }
 
-// Decode reads what Encode wrote. It fails if anything is damaged.
+// Decode parses the result of Encode. It returns an error if anything is damaged.
 func Decode(b []byte) (*Trace, error) {
 	rest, ok := bytes.CutPrefix(b, []byte(form))
 	if !ok {
@@ -156,7 +157,7 @@ func Decode(b []byte) (*Trace, error) {
 
 type decoder struct{ rest []byte }
 
-// number reads a number below limit, else -1.
+// number reads a number below limit. It returns -1 if there is none.
 func (d *decoder) number(limit int) int {
 	v, n := binary.Uvarint(d.rest)
 	if n <= 0 || v >= uint64(limit) {
@@ -166,7 +167,7 @@ func (d *decoder) number(limit int) int {
 	return int(v)
 }
 
-// step reads a step, whose segments ascend.
+// step reads a step. Its segments must ascend.
 func (d *decoder) step(layers []Layer) (Step, bool) {
 	layer := d.number(len(layers))
 	if layer < 0 {
