@@ -5,7 +5,7 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// activation is a pointwise function as a module of its own.
+// activation is a pointwise activation function that is a module of its own.
 type activation struct {
 	act   meta.Activation
 	width int

@@ -10,36 +10,37 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// An Adapter is a set of low-rank pairs added to linear maps of a program, for the rows that select
-// it in [Input.Adapters]. Passes do not change it; many contexts may use it concurrently.
+// An Adapter holds low-rank updates (LoRA) of a program's linear layers. They apply to the rows
+// that select the adapter in [Input.Adapters]. Passes do not change an Adapter; many contexts may
+// use it concurrently.
 type Adapter struct {
-	pairs   []pair // indexed by the number of the linear map, from 1 on
-	linears []own  // in the same way, in place of the map's weights
+	pairs   []pair // indexed by the number of the linear layer, from 1 on
+	linears []own  // indexed likewise; replaces the layer's weights
 	tables  []own  // indexed by the number of the embedding
 	norms   []own  // indexed by the number of the norm, from 1 on
-	owns    bool   // there are some
+	owns    bool   // some parameters are replaced
 	rank    int    // largest rank
 	in, out int    // largest widths
-	dora    bool   // some pairs have magnitudes,
-	trains  bool   // which are trained
+	dora    bool   // some pairs have magnitudes
+	trains  bool   // the magnitudes are trained
 	memory  backend.Memory
 	held    []tensor.Tensor // allocations in memory
 }
 
-// pair is y += scale · b·(a·x). Without a, the map has no pair. The pairs of a stack of experts are
-// concatenated by rows.
+// pair is the update y += scale · b·(a·x) of a linear layer. A zero a means that the layer has no
+// pair. The pairs of a stack of experts are concatenated by rows.
 type pair struct {
 	a, b      backend.Matrix // [rank, in], [out, rank]
 	rank, out int
 	scale     float32
 	to        *linear
-	dora      *dora // nil without magnitudes
+	dora      *dora // nil if there is no magnitude
 }
 
-// NewAdapter binds the pairs of an adapter to the linear maps of p. It fails if a pair has no
-// linear map. It copies the matrices to memory, and [Adapter.Close] frees them; if memory is nil,
-// it uses the matrices in place. Pairs with magnitudes need Lengths, or Squares if their matrices
-// change; without either, the adapter is good for its size only.
+// NewAdapter binds the pairs of an adapter to the linear layers of p. It copies the matrices to
+// memory, and [Adapter.Close] frees the copies. If memory is nil, it uses the matrices in place.
+// It returns an error if a pair has no linear layer. Pairs with magnitudes (DoRA) need Lengths,
+// or Squares if their matrices change; without either, only the adapter's size is valid.
 func (p *Program) NewAdapter(memory backend.Memory, from *lora.Adapter) (*Adapter, error) {
 	a := &Adapter{pairs: make([]pair, len(p.linears)+1), linears: make([]own, len(p.linears)+1), tables: make([]own, len(p.embeddings)), norms: make([]own, len(p.norms)+1), memory: memory}
 	for i := range from.Pairs {
@@ -62,7 +63,7 @@ func (p *Program) NewAdapter(memory backend.Memory, from *lora.Adapter) (*Adapte
 	return a, nil
 }
 
-// linearAt returns the number of the linear map that a pair adds to.
+// linearAt returns the number of the linear layer that a pair belongs to.
 func (p *Program) linearAt(f *lora.Pair) (int, error) {
 	path := f.Path
 	if f.Experts > 0 {
@@ -122,31 +123,31 @@ func (a *Adapter) Close() {
 	a.held, a.pairs, a.linears, a.tables, a.norms = nil, nil, nil, nil, nil
 }
 
-// adapted is the rows of a pass that use one adapter, in ascending order.
+// adapted is the set of rows of a pass that use one adapter, in ascending order.
 type adapted struct {
 	adapter *Adapter
 	rows    []int32
 }
 
 // adapterRows is the number of rows that an adapter's pairs process at a time. It bounds the
-// scratch memory; the result of a row does not depend on it.
+// scratch memory. The result of a row does not depend on it.
 const adapterRows = 64
 
-// Drops selects the inputs of A to drop out while an adapter is trained.
+// Drops selects the inputs of A that dropout sets to zero while an adapter is trained.
 type Drops interface {
-	// Factors returns one factor for each of the rows × cols inputs of a linear map: 0 if the input
-	// is dropped. All calls of a pass for one map return the same numbers. There are several calls
-	// if the unit is recomputed or the map is computed in parts. The slice must not change until
-	// the pass has been reversed.
+	// Factors returns one factor for each of the rows × cols inputs of a linear layer: 0 if the
+	// input is dropped. All calls for one layer in a pass return the same numbers. There are
+	// several calls if the unit is recomputed or the layer is computed in parts. The slice must
+	// not change until the backward pass has ended.
 	Factors(linear, rows, cols int) []float32
 }
 
-// lowRank is the state that a context needs for adapters; empty until [Context.Allow].
+// lowRank is the state that a context needs for adapters. It is empty until [Context.Allow].
 type lowRank struct {
 	arena  arena
 	most   int // rows processed at a time
 	groups []adapted
-	owns   bool    // of them have weights in place of the model's
+	owns   bool    // some replace weights of the model
 	rows   []int32 // rows of all groups
 	subset []int32
 	scales []float32
@@ -154,14 +155,15 @@ type lowRank struct {
 	ones   []float32
 }
 
-// AdapterBytes is the memory that [Context.Allow] takes for an adapter.
+// AdapterBytes returns the memory that [Context.Allow] takes for an adapter.
 func (a *Adapter) AdapterBytes() int64 { return 4 * int64(a.floats(adapterRows)) }
 
 func (a *Adapter) floats(rows int) int {
 	return 2*floats(rows, a.in) + floats(rows, a.rank) + floats(rows, a.out) + a.doraFloats(rows)
 }
 
-// Allow takes the scratch memory for passes with adapter a, in addition to earlier adapters.
+// Allow allocates the scratch memory for passes with adapter a, in addition to that of earlier
+// adapters.
 func (c *Context) Allow(a *Adapter) error {
 	l := &c.lowRank
 	l.most, l.arena.recorder = adapterRows, c.arena.recorder
@@ -228,14 +230,14 @@ func (l *lowRank) group(a *Adapter) bool {
 	return false
 }
 
-// adapt adds the pass's adapters to the output dst of linear map number for input x. dst has all
-// rows of the map, or its rows first, first+step, ….
+// adapt adds the updates of the pass's adapters to dst, the output of linear layer number for
+// input x. dst has all outputs of the layer, or the outputs first, first+step, ….
 func (c *Context) adapt(number int, dst, x tensor.Tensor, first, step int) {
 	c.all().adaptPart(part{number: number, first: first, step: step}, dst, x)
 }
 
-// adaptTurned is adapt for a dst that is x times rows of the map from first on, not times their
-// transpose.
+// adaptTurned is adapt for a layer that is applied transposed: dst is x times the weight's rows
+// from first on, not times their transpose.
 func (c *Context) adaptTurned(number int, dst, x tensor.Tensor, first int) {
 	c.all().adaptPart(part{number: number, first: first, step: 1, turned: true}, dst, x)
 }
@@ -250,7 +252,8 @@ func (c *Context) adapts(r *linear) bool {
 	return false
 }
 
-// part is the rows of a linear map (of one expert in a stack) that an operation computes.
+// part is the range of a linear layer's outputs, or of those of one expert in a stack, that an
+// operation computes.
 type part struct {
 	number, first, step int
 	expert              int
@@ -267,7 +270,7 @@ func (c scope) adaptPart(m part, dst, x tensor.Tensor) {
 		if p.a.IsZero() {
 			continue
 		}
-		c.compute() // computes the sums that the pairs add to
+		c.compute() // computes the sums to which the pairs are added
 		rows := g.rows
 		if c.gathered != nil {
 			n := 0
@@ -287,7 +290,8 @@ func (c scope) adaptPart(m part, dst, x tensor.Tensor) {
 	}
 }
 
-// adaptRows adds scale · b·(a·x) to some rows of dst, or scale · (x·b)·a if the map is transposed.
+// adaptRows adds scale · b·(a·x) to some rows of dst, or scale · (x·b)·a if the layer is applied
+// transposed.
 func (c scope) adaptRows(m part, p *pair, dst, x tensor.Tensor, rows []int32) {
 	l := &c.lowRank
 	l.arena.used = 0
@@ -318,7 +322,8 @@ func (c scope) adaptRows(m part, p *pair, dst, x tensor.Tensor, rows []int32) {
 	c.backend.ScatterAdd(dst, high, rows, l.scales[:n])
 }
 
-// of returns the matrices of a part of a pair, from in columns to out, one after the other.
+// of returns the matrices of a part of a pair, from in columns to out, in the order in which they
+// are applied.
 func (p *pair) of(m part, in, out int) (down, up backend.Matrix) {
 	down, up = p.a, p.b
 	if down.OutRows() > p.rank {

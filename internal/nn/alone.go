@@ -5,16 +5,17 @@ import (
 	"github.com/heftai/heft/internal/tensor"
 )
 
-// Separable reports whether units need nothing of a pass but the hidden states before them, so that several passes
-// can take turns in each unit: see [Training.Enter]. Keys and values, choices and inputs by layer that later units read
-// too are memory of one pass.
+// Separable reports whether units need nothing of a pass but the preceding hidden states, so that
+// several passes can alternate in each unit: see [Training.Enter]. It returns false if later
+// units also read cached keys and values, selected positions, or per-layer inputs: these are
+// memory of one pass.
 func (p *Program) Separable() bool {
 	return len(p.shared) == 0 && !p.choiceShared && p.perLayer == 0 && p.joins == 0
 }
 
-// Enter makes in the pass that [Training.RunAlone], [Training.ReverseAlone], Head and Norm run, in place of Forward. For
-// units behind the first one, Input.Hidden are the states before them, which Enter copies. Passes may take turns if
-// their program is [Program.Separable].
+// Enter starts the pass in that [Training.RunAlone], [Training.ReverseAlone], Head and Norm use,
+// instead of Forward. For units after the first one, Input.Hidden holds the preceding hidden
+// states, which Enter copies. Passes may alternate if their program is [Program.Separable].
 func (t *Training) Enter(in *Input) error {
 	t.recorder.Pause()
 	if t.recorder.Forget(backend.Mark{}); t.dirty {
@@ -24,12 +25,14 @@ func (t *Training) Enter(in *Input) error {
 	return t.Begin(in)
 }
 
-// RunAlone runs unit i without a record. [Context.Hidden] is the result. The caller holds the unit.
+// RunAlone runs unit i without recording it. [Context.Hidden] is the result. The caller holds the
+// unit.
 func (t *Training) RunAlone(i int) error { return t.record(t.units[i], false) }
 
-// ReverseAlone runs unit i, which the caller holds, with a record and reverses it. gradient is that of the unit's result. f
-// gets the gradient of Input.Hidden, which is valid during the call; it is not called for a unit that begins with tokens.
-// All gradients are bitwise those of [Training.Backward].
+// ReverseAlone runs and records unit i, which the caller holds, and computes its backward pass.
+// gradient is the gradient of the unit's result. f receives the gradient of Input.Hidden, which
+// is valid during the call. It is not called for a unit whose input is tokens. All gradients are
+// bitwise those of [Training.Backward].
 func (t *Training) ReverseAlone(i int, gradient tensor.Tensor, f func(gradient tensor.Tensor) error) error {
 	begin, mark := t.hidden, t.recorder.Mark()
 	t.dirty = true
@@ -37,7 +40,7 @@ func (t *Training) ReverseAlone(i int, gradient tensor.Tensor, f func(gradient t
 		return err
 	}
 	to := t.recorder.Gradient(t.hidden)
-	if tensor.Same(to, t.recorder.Gradient(matrix(t.state[0], t.rows, gradient.Cols()))) { // Backward moves nothing
+	if tensor.Same(to, t.recorder.Gradient(matrix(t.state[0], t.rows, gradient.Cols()))) { // Backward does not move the gradient
 		t.recorder.Gather(to, gradient, t.iota[:t.rows])
 	} else {
 		t.recorder.Add(to, gradient, 1)
@@ -49,7 +52,7 @@ func (t *Training) ReverseAlone(i int, gradient tensor.Tensor, f func(gradient t
 	return t.takeGradient(begin, f)
 }
 
-// TakeGradient calls f with [Training.HiddenGradient], which is then 0.
+// TakeGradient calls f with [Training.HiddenGradient], and then sets it to 0.
 func (t *Training) TakeGradient(f func(gradient tensor.Tensor) error) error {
 	t.dirty = true
 	return t.takeGradient(t.hidden, f)

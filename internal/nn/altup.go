@@ -10,25 +10,26 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// altUp is what alternating updates add around the branches of a block.
+// altUp is AltUp (alternating updates): the operations around the branches of a block with
+// several residual streams.
 type altUp struct {
 	spec             *meta.AltUpSpec
 	path             string
 	norm             *norm
 	router           *linear
 	predict, correct *linear
-	scale            param   // of the operand of the layer's input; its Param is nil for none
-	laurel           *laurel // nil for none
+	scale            param   // of the layer input's operand; its Param is nil if there is none
+	laurel           *laurel // nil if there is none
 	hidden           int     // channels of a stream
 }
 
-// laurel is the low-rank branch beside the attention.
+// laurel is the low-rank branch parallel to the attention (LAuReL).
 type laurel struct {
 	down, up *linear
 	norm     *norm
 }
 
-// altUp compiles the parts of a block of streams of width in all.
+// altUp compiles the AltUp parts of a block. width is the number of channels of all streams.
 func (c *compiler) altUp(n Node, s *meta.BlockSpec, width int) (a *altUp, err error) {
 	a = &altUp{spec: s.AltUp}
 	count := a.spec.Count
@@ -53,7 +54,7 @@ func (c *compiler) altUp(n Node, s *meta.BlockSpec, width int) (a *altUp, err er
 			return nil, err
 		}
 		c.needWhole(*l.to)
-		(*l.to).exact = true // rounding would move all streams
+		(*l.to).exact = true // rounding would change all streams
 	}
 	if a.spec.Scale != "" {
 		if a.scale, err = c.param(child, a.spec.Scale, a.hidden); err != nil {
@@ -82,7 +83,7 @@ func (c *compiler) laurel(n Node, s *meta.LaurelSpec, hidden int) (l *laurel, er
 	return l, err
 }
 
-// alternating returns the backend's operations, or nil if the pass has failed.
+// alternating returns the backend's AltUp operations, or nil if the pass has failed.
 func (c *Context) alternating(path string) backend.Alternating {
 	b, ok := c.backend.(backend.Alternating)
 	if !ok {
@@ -94,7 +95,7 @@ func (c *Context) alternating(path string) backend.Alternating {
 	return b
 }
 
-// routes sets dst to what a map makes of the routes of x.
+// routes sets dst to the result of layer by for the routes of x.
 func (a *altUp) routes(c *Context, dst, x tensor.Tensor, by *linear) {
 	mark := c.arena.used
 	normed, routes := c.arena.take(x.Rows(), a.hidden), c.arena.take(x.Rows(), a.spec.Count)
@@ -110,7 +111,7 @@ func (a *altUp) routes(c *Context, dst, x tensor.Tensor, by *linear) {
 	c.arena.used = mark
 }
 
-// stream is a view of stream i of x.
+// stream returns a view of stream i of x.
 func (a *altUp) stream(x tensor.Tensor, i int) tensor.Tensor {
 	return columns(x, i*a.hidden, (i+1)*a.hidden)
 }
@@ -139,7 +140,7 @@ func (a *altUp) through(c *Context, b *block, x tensor.Tensor) {
 	c.arena.used = mark
 }
 
-// attend adds the branch of the attention, and the low-rank one, to y.
+// attend adds the attention branch and the low-rank branch to y.
 func (a *altUp) attend(c *Context, branch *branch, y tensor.Tensor) {
 	mark := c.arena.used
 	normed, out := c.arena.take(y.Rows(), a.hidden), c.arena.take(y.Rows(), a.hidden)
@@ -165,7 +166,7 @@ func (a *altUp) attend(c *Context, branch *branch, y tensor.Tensor) {
 	c.arena.used = mark
 }
 
-// input adds the layer's input to all streams of x but the first. It overwrites y.
+// input adds the layer's input to all streams of x except the first. It overwrites y.
 func (a *altUp) input(c *Context, l *layerInput, x, y tensor.Tensor) {
 	mark := c.arena.used
 	operand := a.stream(x, a.spec.Active)
@@ -186,7 +187,7 @@ func (a *altUp) input(c *Context, l *layerInput, x, y tensor.Tensor) {
 	c.arena.used = mark
 }
 
-// scratch is that of block b.
+// scratch returns the scratch memory for block b.
 func (a *altUp) scratch(b *block, rows int) int {
 	one := floats(rows, a.hidden)
 	attend := 2*one + b.attention.body.scratch(rows)
@@ -197,7 +198,8 @@ func (a *altUp) scratch(b *block, rows int) int {
 	return one + floats(rows, a.spec.Count*a.spec.Count) + most
 }
 
-// altUpEnds makes streams of the embeddings, or one stream of all.
+// altUpEnds splits the embeddings into streams before the first block, or merges the streams
+// after the last.
 type altUpEnds struct {
 	path   string
 	maps   []*linear
@@ -221,7 +223,7 @@ func (c *compiler) altUpEnds(n Node, s *meta.AltUpSpec, path string, hidden int)
 	return e, nil
 }
 
-// open sets the streams of x behind the first, which has the embeddings.
+// open sets all streams of x after the first, which holds the embeddings.
 func (e *altUpEnds) open(c *Context, x tensor.Tensor) {
 	first := columns(x, 0, e.hidden)
 	for i, l := range e.maps {
@@ -252,7 +254,7 @@ func (e *altUpEnds) collapse(c scope, dst, x tensor.Tensor) {
 func (e *altUpEnds) scratch(rows int) int { return floats(rows, e.hidden) }
 func (e *altUpEnds) width() int           { return e.hidden * (len(e.maps) + 1) }
 
-// clip returns ids, of which those from rows on are 0.
+// clip returns ids with all values that are rows or more replaced by 0.
 func (c *Context) clip(ids []int32, rows int) []int32 {
 	if rows == 0 || !slices.ContainsFunc(ids, func(id int32) bool { return int(id) >= rows }) {
 		return ids
@@ -267,7 +269,7 @@ func (c *Context) clip(ids []int32, rows int) []int32 {
 	return clipped
 }
 
-// channels is the width of what the branches of b see.
+// channels returns the width of the input of b's branches.
 func (b *block) channels() int {
 	if b.altUp != nil {
 		return b.altUp.hidden

@@ -7,15 +7,15 @@ import (
 )
 
 // An arena allocates float32 matrices like a stack: a rule saves used, allocates, and restores
-// used. The scratch methods, which mirror what the rules allocate, compute its size in advance.
+// used. The scratch methods mirror the allocations of the rules to compute the size in advance.
 type arena struct {
 	memory tensor.Tensor
 	used   int // floats
-	// recorder, if set, allocates memory that stays unchanged while it records.
+	// recorder, if not nil, allocates memory that is not reused while it records.
 	recorder backend.Recorder
 }
 
-// floats returns the size of a matrix, rounded up so that each begins on a 64-byte boundary.
+// floats returns the size of a matrix, rounded up to a multiple of 64 bytes.
 func floats(rows, cols int) int { return (rows*cols + 15) &^ 15 }
 
 // take allocates a matrix without clearing it.
@@ -26,16 +26,17 @@ func (a *arena) take(rows, cols int) tensor.Tensor {
 	return a.passing(rows, cols)
 }
 
-// passing is take for results that Backward does not read again, even while recording: those added
-// to something, stored elsewhere, or cheap to recompute.
+// passing is take for results that Backward does not read again, even while recording: results
+// that are added to something, copied elsewhere, or cheap to recompute.
 func (a *arena) passing(rows, cols int) tensor.Tensor {
 	begin := a.used
 	a.used += floats(rows, cols)
 	return matrix(a.memory.Slice(begin, begin+rows*cols), rows, cols)
 }
 
-// pause stops recording until resume is called, for results that have no gradient, such as those that positions are chosen
-// by: weights they are made of then have none either, not zeros.
+// pause stops recording until resume is called. It is for results without a gradient, such as
+// scores by which positions are selected. The weights of these results then have no gradient, not
+// a zero gradient.
 func (a *arena) pause() (resume func()) {
 	if a.recorder == nil || !a.recorder.Recording() {
 		return func() {}
@@ -44,7 +45,7 @@ func (a *arena) pause() (resume func()) {
 	return a.recorder.Record
 }
 
-// matrix is a rows × cols view of the first elements of t.
+// matrix returns the first elements of t as a rows × cols matrix.
 func matrix(t tensor.Tensor, rows, cols int) tensor.Tensor {
 	if t.Data != nil {
 		t.Data = t.Data[: 4*rows*cols : 4*rows*cols]
@@ -54,8 +55,9 @@ func matrix(t tensor.Tensor, rows, cols int) tensor.Tensor {
 	return t
 }
 
-// spare returns memory for a result that may overwrite x: x itself, unless a recorder has to keep
-// it. In that case the memory taken for x is free, because the recorder has placed x elsewhere.
+// spare returns memory for a result that may overwrite x. This is x itself, unless a recorder has
+// to keep it. Then it is the memory that was taken for x, which is free because the recorder has
+// placed x elsewhere.
 func (a *arena) spare(x tensor.Tensor) tensor.Tensor {
 	if a.recorder != nil && a.recorder.Recording() {
 		return a.passing(x.Rows(), x.Cols())

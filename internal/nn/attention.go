@@ -7,25 +7,25 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// attention is causal self-attention over the cache of its layer.
+// attention is causal self-attention over the KV cache of its layer.
 type attention struct {
 	path         string
 	spec         *meta.AttentionSpec
-	q, k, v      *linear // or fused
+	q, k, v      *linear // if not fused
 	fused        *linear
 	out          *linear
-	adapters     [3]rule // added to q, k and v; nil for none
+	adapters     [3]rule // added to q, k and v; nil if there is none
 	qNorm, kNorm *norm
 	vNorm        *norm
 	outNorm      *norm
-	gate         *headGate     // nil for none
-	indexer      blockChooser  // nil for none
-	difference   *difference   // nil for none
-	bias         *keyBias      // nil for none
-	relative     *relative     // nil for none
-	kConv, vConv *residualConv // of keys and values; nil for none
+	gate         *headGate     // nil if there is none
+	indexer      blockChooser  // nil if there is none
+	difference   *difference   // nil if there is none
+	bias         *keyBias      // nil if there is none
+	relative     *relative     // nil if there is none
+	kConv, vConv *residualConv // of keys and values; nil if there is none
 	sinks        param
-	rope, qRope  int // tables of keys and of queries, -1 for none
+	rope, qRope  int // tables of keys and of queries, -1 if there is none
 	qw, kw, vw   int // widths of queries, keys and values
 }
 
@@ -74,7 +74,7 @@ func (c *compiler) attention(n Node, in int) (rule, error) {
 	c.attends(asks)
 	window := s.Window
 	if window == 0 {
-		window = s.Chunk // a chunk has at most so many tokens before one
+		window = s.Chunk // a chunk has at most this many tokens before a token
 	}
 	shape := kvcache.LayerShape{KWidth: s.KVHeads * a.keyDim(), VWidth: s.KVHeads * a.valueDim(), Heads: s.KVHeads, Window: window}
 	if s.Shared {
@@ -101,7 +101,8 @@ func (c *compiler) attentionNorms(n Node, a *attention) (err error) {
 	return nil
 }
 
-// extensions compiles what changes queries, keys and values before attention, and its result.
+// extensions compiles the operations on queries, keys and values before attention, and on its
+// result.
 func (c *compiler) extensions(n Node, a *attention, in int) (err error) {
 	s := a.spec
 	if a.difference, err = c.difference(n, a); err != nil {
@@ -123,7 +124,7 @@ func (c *compiler) extensions(n Node, a *attention, in int) (err error) {
 	return err
 }
 
-// extend returns queries, keys and values as the cache has them.
+// extend returns queries, keys and values in the form in which they are cached.
 func (a *attention) extend(c *Context, q, k, v tensor.Tensor) (queries, keys, values tensor.Tensor) {
 	switch {
 	case a.difference != nil:
@@ -134,7 +135,7 @@ func (a *attention) extend(c *Context, q, k, v tensor.Tensor) (queries, keys, va
 	return q, k, v
 }
 
-// keyDim is the size of a key head in the cache.
+// keyDim returns the size of a key head in the cache.
 func (a *attention) keyDim() int {
 	if a.bias != nil {
 		return a.spec.HeadDim + 1
@@ -142,7 +143,7 @@ func (a *attention) keyDim() int {
 	return a.spec.HeadDim
 }
 
-// valueDim is the size of a value head in the cache.
+// valueDim returns the size of a value head in the cache.
 func (a *attention) valueDim() int {
 	if a.difference != nil {
 		return 2 * a.spec.ValueDim
@@ -150,7 +151,7 @@ func (a *attention) valueDim() int {
 	return a.spec.ValueDim
 }
 
-// ropes compiles the tables of keys and queries.
+// ropes compiles the rotary tables of keys and queries.
 func (c *compiler) ropes(n Node, a *attention) (err error) {
 	s := a.spec
 	if s.Rope != nil {
@@ -165,7 +166,7 @@ func (c *compiler) ropes(n Node, a *attention) (err error) {
 	return err
 }
 
-// scores compiles what is added to the scores: sinks, and biases by distance.
+// scores compiles the terms that are added to the scores: sinks, and biases by distance.
 func (c *compiler) scores(n Node, a *attention) (err error) {
 	s := a.spec
 	if s.Sinks != "" {
@@ -189,7 +190,7 @@ func (c *compiler) scores(n Node, a *attention) (err error) {
 	return nil
 }
 
-// projections compiles what makes queries, keys and values, and the way out.
+// projections compiles the projections to queries, keys and values, and the output projection.
 func (c *compiler) projections(n Node, a *attention, in int) (err error) {
 	s := a.spec
 	if a.out, err = c.linearNamed(n, "output", s.Out, s.Heads*s.ValueDim, 0); err != nil {
@@ -307,7 +308,7 @@ func (a *attention) forward(c *Context, dst, x tensor.Tensor) {
 	c.arena.used = mark
 }
 
-// attend sets y to the attention of queries q to the cache. x is the operand of a.
+// attend sets y to the attention of queries q over the cache. x is the input of a.
 func (a *attention) attend(c *Context, y, q, x, sinks tensor.Tensor) {
 	s := a.spec
 	cache := c.cacheOf(s.Layer)
@@ -333,7 +334,8 @@ func (a *attention) attend(c *Context, y, q, x, sinks tensor.Tensor) {
 	}
 }
 
-// attendBlocks sets y to the attention of q to the blocks of the cache that a's indexer chooses.
+// attendBlocks sets y to the attention of q over the blocks of the cache that a's indexer
+// selects.
 func (a *attention) attendBlocks(c *Context, y, q, x tensor.Tensor, args backend.AttentionArgs) {
 	b, ok := c.backend.(backend.Blocked)
 	if !ok {
@@ -362,7 +364,7 @@ func (a *attention) normalise(c *Context, q, k tensor.Tensor) {
 	}
 }
 
-// splitGates separates the query heads from the gates behind them.
+// splitGates separates the query heads from the gates that follow them.
 func (a *attention) splitGates(c *Context, both tensor.Tensor) (q, gate tensor.Tensor) {
 	rows, dim := both.Rows(), a.spec.HeadDim
 	q, gate = c.arena.take(rows, a.qw), c.arena.take(rows, a.qw)
@@ -407,8 +409,8 @@ func (a *attention) project(c *Context, x tensor.Tensor) (q, k, v tensor.Tensor)
 	return q, k, v
 }
 
-// unfuse sorts a projection whose rows are laid out key head by key head, or shard by shard. Seen as one row for
-// each token and key head or shard, queries, keys and values are ranges of columns.
+// unfuse splits a fused projection whose outputs are ordered by key head or by shard. With one
+// row for each token and key head or shard, queries, keys and values are ranges of columns.
 func (a *attention) unfuse(c *Context, all, q, k, v tensor.Tensor) {
 	if c.err != nil {
 		return

@@ -9,16 +9,17 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// averageIndexer chooses blocks of positions by the averages of their keys. Its layer of the cache has the key of each
-// token and, as the second vector of the last token of a block, the block's key. A block's key is made of cached ones, so it
-// does not depend on how a prompt is divided into passes.
+// averageIndexer selects blocks of positions by the averages of their keys. Its layer of the
+// cache holds the key of each token and, as the second vector of the last token of a block, the
+// block's key. A block's key is computed from cached keys, so it does not depend on how a prompt
+// is divided into passes.
 type averageIndexer struct {
 	spec         *meta.BlockIndexerSpec
 	blocks       backend.BlockArgs
 	index        backend.IndexArgs
 	qk           *linear
 	qNorm, kNorm *norm
-	rope         int // turns the key of a block by its first position
+	rope         int // rotates the key of a block by its first position
 }
 
 func (c *compiler) averageIndexer(n Node, a *attention, in int) (x *averageIndexer, err error) {
@@ -43,7 +44,7 @@ func (c *compiler) averageIndexer(n Node, a *attention, in int) (x *averageIndex
 	if x.qNorm == nil || x.kNorm == nil {
 		return nil, at(n.Path, "averaged blocks without norms of their keys and of queries")
 	}
-	x.kNorm.number = 0 // rows are blocks, not those of the pass, so adapters do not replace it
+	x.kNorm.number = 0 // its rows are blocks, not rows of the pass, so adapters cannot replace it
 	c.usedNext(x.qk, a.gate.of(), a.out)
 	first := *a.spec.Rope
 	first.Shift = s.Size - 1

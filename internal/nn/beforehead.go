@@ -5,14 +5,15 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// beforeHead is what stands in front of a head, see [meta.BeforeHeadSpec].
+// beforeHead is the layer before a head, see [meta.BeforeHeadSpec].
 type beforeHead struct {
 	dense *linear
 	act   meta.Activation
 	norm  *norm
 }
 
-// beforeHead returns nil for none. It appends its nodes.
+// beforeHead compiles the layer before a head and appends its nodes. It returns nil if there is
+// none.
 func (c *compiler) beforeHead(n Node, s *meta.BeforeHeadSpec, width int, nodes *[]Node) (*beforeHead, error) {
 	if s == nil {
 		return nil, nil
@@ -29,7 +30,7 @@ func (c *compiler) beforeHead(n Node, s *meta.BeforeHeadSpec, width int, nodes *
 	return b, nil
 }
 
-// apply returns the operand of the head for x, in memory of the arena. b may be nil.
+// apply returns the input of the head for x, allocated from the arena. b may be nil.
 func (b *beforeHead) apply(c scope, x tensor.Tensor) tensor.Tensor {
 	if b == nil || c.err != nil {
 		return x

@@ -5,20 +5,22 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// beside is what a block has whose hidden states stand in front of the embeddings, in rows of twice as many channels.
+// beside is the part of a block whose input rows hold the hidden states followed by the
+// embeddings, with twice as many channels.
 type beside struct {
 	hidden int
-	lead   *lead // nil for none
+	lead   *lead // nil if there is none
 }
 
-// lead computes what is added to the operand of the only branch of a block; see meta.LeadSpec.
+// lead computes the term that is added to the input of the only branch of a block; see
+// meta.LeadSpec.
 type lead struct {
 	norm, mlpNorm  *norm
 	attention, mlp rule
 	out            *linear
 }
 
-// beside compiles the parts of a block with rows of in channels.
+// beside compiles the parts of a block whose rows have in channels.
 func (c *compiler) beside(n Node, s *meta.BlockSpec, in int) (b *beside, err error) {
 	switch {
 	case in != 2*c.program.beside:
@@ -62,7 +64,7 @@ func (c *compiler) lead(n Node, s *meta.LeadSpec, in int) (l *lead, err error) {
 	return l, err
 }
 
-// residual returns the hidden states of x, without embeddings beside them.
+// residual returns the hidden states of x, without the embeddings that follow them.
 func (c *Context) residual(x tensor.Tensor) tensor.Tensor {
 	if c.program.beside == 0 {
 		return x
@@ -85,7 +87,7 @@ func (b *beside) through(c *Context, of *block, x tensor.Tensor) {
 	c.arena.used = mark
 }
 
-// forward sets dst to the chain of hidden states and embeddings x.
+// forward sets dst to the result of the layers for x, the hidden states and embeddings.
 func (l *lead) forward(c *Context, dst, x tensor.Tensor) {
 	mark := c.arena.used
 	rows := x.Rows()
@@ -106,7 +108,7 @@ func (l *lead) forward(c *Context, dst, x tensor.Tensor) {
 	c.arena.used = mark
 }
 
-// scratch is that of block of.
+// scratch returns the scratch memory for block of.
 func (b *beside) scratch(of *block, rows int) int {
 	n := of.attention.scratch(rows)
 	if l := b.lead; l != nil {

@@ -11,32 +11,32 @@ import (
 type block struct {
 	attention, mlp branch
 	parallel       bool
-	normSums       bool // norms behind the branches are those of the sums
+	normSums       bool // norms after the branches apply to the sums
 	width          int
 	path           string
-	experts        *blockExperts // nil for none
-	input          *layerInput   // nil for none
-	scalar         *meta.Buffer  // nil for none
-	streams        *blockStreams // nil for one
-	ngrams         *ngrams       // nil for none
-	altUp          *altUp        // nil for none
-	beside         *beside       // nil for none
-	next           *guess        // of the experts of the block behind; nil for none
-	shortcut       *shortcut     // nil for none
-	entry          *entry        // nil for none
+	experts        *blockExperts // nil if there is none
+	input          *layerInput   // nil if there is none
+	scalar         *meta.Buffer  // nil if there is none
+	streams        *blockStreams // nil if there is one stream
+	ngrams         *ngrams       // nil if there is none
+	altUp          *altUp        // nil if there is none
+	beside         *beside       // nil if there is none
+	next           *guess        // predicts experts of the next block; nil if there is none
+	shortcut       *shortcut     // nil if there is none
+	entry          *entry        // nil if there is none
 }
 
-// A branch is post(body(pre(x)) + beside(pre(x))). Either norm and beside may be missing. A branch
-// without a body does nothing.
+// A branch is post(body(pre(x)) + beside(pre(x))). Either norm and beside may be missing. A
+// branch without a body does nothing.
 type branch struct {
 	pre, post    *norm
 	body, beside rule
-	in, out      float32       // multiply the operand and the result of body
-	scale        float32       // multiplies what is added to the residual stream
-	kept         param         // multiplies the residual stream by channel; none for 1
+	in, out      float32       // multiply the input and the result of body
+	scale        float32       // multiplies the result that is added to the residual stream
+	kept         param         // multiplies the residual stream by channel; none means 1
 	keeps        float32       // multiplies the residual stream
-	replaces     bool          // what pre leaves replaces the residual stream
-	conv         *residualConv // behind post; nil for none
+	replaces     bool          // the result of pre replaces the residual stream
+	conv         *residualConv // after post; nil if there is none
 }
 
 func (c *compiler) block(n Node, in int) (*block, error) {
@@ -90,8 +90,8 @@ func (c *compiler) block(n Node, in int) (*block, error) {
 	return b, nil
 }
 
-// blockInput compiles what stands between the block's input, of in channels, and its branches, and returns the channels that
-// branches take.
+// blockInput compiles the layers between the block's input, of in channels, and its branches. It
+// returns the input width of the branches.
 func (c *compiler) blockInput(n Node, s *meta.BlockSpec, b *block, in int) (_ int, err error) {
 	if b.ngrams, err = c.ngrams(n, s, in); err != nil {
 		return 0, err
@@ -126,10 +126,11 @@ func (c *compiler) blockInput(n Node, s *meta.BlockSpec, b *block, in int) (_ in
 	return in, nil
 }
 
-// scalesSums reports whether a block multiplies what its branches add to the residual stream.
+// scalesSums reports whether a block scales the branch results that it adds to the residual
+// stream.
 func scalesSums(s *meta.BlockSpec) bool { return orOne(s.ResidualScale) != 1 || orOne(s.MLPScale) != 1 }
 
-// residuals compiles what multiplies the residual stream or replaces it.
+// residuals compiles the operations that scale or replace the residual stream.
 func (c *compiler) residuals(n Node, s *meta.BlockSpec, b *block) (err error) {
 	if s.AttentionResidual == "" && s.AttentionKeep == 0 && s.MLPKeep == 0 && !s.NormedResidual {
 		return nil
@@ -152,7 +153,7 @@ func (c *compiler) residuals(n Node, s *meta.BlockSpec, b *block) (err error) {
 	return err
 }
 
-// branch compiles a branch from the names of the norm before it, its body, and the norm after it.
+// branch compiles a branch. names are the norm before it, its body, and the norm after it.
 func (c *compiler) branch(n Node, role string, names [3]string, beside string, in int) (b branch, err error) {
 	b.in, b.out, b.scale, b.keeps = 1, 1, 1, 1
 	if b.pre, err = c.normNamed(n, "norm before the "+role, names[0], in); err != nil {
@@ -170,7 +171,7 @@ func (c *compiler) branch(n Node, role string, names [3]string, beside string, i
 	return b, err
 }
 
-// branchRule compiles a part of a branch, whose result is as wide as its operand.
+// branchRule compiles a part of a branch. Its result must be as wide as its input.
 func (c *compiler) branchRule(n Node, role, name string, in int) (rule, error) {
 	child, err := c.branchNode(n, role, name)
 	if err != nil {
@@ -183,7 +184,8 @@ func (c *compiler) branchRule(n Node, role, name string, in int) (rule, error) {
 	return r, err
 }
 
-// branchNode returns the node of a part of a branch. That of a plain MLP is the block, seen as an MLP.
+// branchNode returns the node of a part of a branch. For a plain MLP it is the block itself, seen
+// as an MLP.
 func (c *compiler) branchNode(n Node, role, name string) (Node, error) {
 	block, ok := n.Module.Spec.(*meta.BlockSpec)
 	if !ok || block.Plain == nil || role != "mlp" {
@@ -235,7 +237,7 @@ func (b *block) together(c *Context, x tensor.Tensor) {
 	b.finish(c, x)
 }
 
-// addBranch adds a branch of x to x.
+// addBranch adds the result of a branch for x to x.
 func (b *block) addBranch(c *Context, branch *branch, x tensor.Tensor) {
 	if branch.body == nil {
 		return
@@ -273,7 +275,7 @@ func (b *block) addBranch(c *Context, branch *branch, x tensor.Tensor) {
 	c.arena.used = mark
 }
 
-// keep multiplies the residual stream by what b keeps of it.
+// keep scales the residual stream by b's factors.
 func (b *branch) keep(c *Context, x tensor.Tensor) {
 	c.scale(x, b.keeps)
 	if b.kept.Param == nil {
@@ -293,7 +295,7 @@ func (c *Context) add(dst, x tensor.Tensor, scale float32) {
 	}
 }
 
-// forward computes the branch of x, without its norm behind if bare is set.
+// forward computes the branch of x. If bare is set, it omits the norm after it.
 func (b *branch) forward(c *Context, dst, x tensor.Tensor, bare bool) {
 	mark := c.arena.used
 	if b.pre != nil && !b.replaces {

@@ -5,12 +5,13 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// blockExperts is a mixture of experts beside the MLP of a block, with norms and a router of the block.
+// blockExperts is a MoE layer parallel to the MLP of a block, with norms and a router that belong
+// to the block.
 type blockExperts struct {
 	spec            *meta.ExpertsSpec
 	moe             *moe
 	in, out, mlpOut *norm
-	router          *norm // of its operand
+	router          *norm // of its input
 	width           int
 }
 
@@ -84,7 +85,7 @@ func (m *moe) scaleInput(c scope, x tensor.Tensor, shares []float32) tensor.Tens
 	return scaled
 }
 
-// scaleChosen multiplies the weights of chosen experts by their scales.
+// scaleChosen multiplies the weights of selected experts by their scales.
 func (c *Context) scaleChosen(p param, weights []float32, experts []int32) {
 	host := c.hostVectors(p)
 	if c.err != nil {
@@ -101,7 +102,8 @@ func (c *Context) scaleChosen(p param, weights []float32, experts []int32) {
 // readVector reads a dense vector, which may be in a device's memory.
 func (c *Context) readVector(to []float32, t tensor.Tensor) error { return c.read(to, t, c.stored) }
 
-// read reads dense numbers, which may be in a device's memory; room has as many bytes as they take.
+// read reads dense numbers, which may be in a device's memory. room has as many bytes as the
+// stored numbers take.
 func (c *Context) read(to []float32, t tensor.Tensor, room []byte) error {
 	if t.Data == nil {
 		host := t
@@ -121,7 +123,7 @@ func (e *blockExperts) scratch(rows int) int {
 	return 3*floats(rows, e.width) + e.moe.scratch(rows)
 }
 
-// blockParts compiles what a block has beside and behind its two branches.
+// blockParts compiles the parts of a block that are parallel to its two branches or follow them.
 func (c *compiler) blockParts(n Node, s *meta.BlockSpec, b *block) (err error) {
 	if err := c.residuals(n, s, b); err != nil {
 		return err

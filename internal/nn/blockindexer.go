@@ -7,13 +7,14 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// A blockChooser is an indexer of blocks of positions.
+// A blockChooser is an indexer that selects blocks of positions.
 type blockChooser interface {
-	// choose sets chosen to the blocks that rows of a see, whose operand is hidden. The choice has no gradient.
+	// choose sets chosen to the blocks that rows of a attend to. hidden is the input of a. The
+	// selection has no gradient.
 	choose(c *Context, a *attention, chosen, hidden tensor.Tensor)
-	// args are what blocks are, and how averages of them are chosen.
+	// args returns the definition of blocks, and how averages of them are selected.
 	args() (backend.BlockArgs, backend.IndexArgs)
-	scratch(rows int) int // with that of chosen
+	scratch(rows int) int // includes chosen
 }
 
 // blockChooser compiles the indexer of a, whose spec names one.
@@ -31,8 +32,9 @@ func (c *compiler) blockChooser(n Node, a *attention, in int) (blockChooser, err
 	return c.blockIndexer(n, a, in)
 }
 
-// blockIndexer chooses the blocks of positions that attention sees, for each of its heads. Its keys are a layer of
-// the cache, so they are evicted, reused and counted as keys of attention are.
+// blockIndexer selects the blocks of positions to which attention applies, for each of its heads.
+// Its keys are a layer of the KV cache, so they are evicted, reused and counted like the keys of
+// attention.
 type blockIndexer struct {
 	spec         *meta.BlockIndexerSpec
 	blocks       backend.BlockArgs

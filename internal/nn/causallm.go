@@ -7,7 +7,8 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// causalLM makes the units of a decoder: embedding, each layer, final norm with head.
+// causalLM creates the units of a decoder: the embedding, each layer, and the final norm with the
+// head.
 func (c *compiler) causalLM(root *meta.Module) error {
 	n := Node{Module: root}
 	s, err := spec[meta.CausalLMSpec](n, meta.KindCausalLM)
@@ -97,7 +98,8 @@ func (c *compiler) embedUnit(n Node, s *meta.CausalLMSpec) (width int, err error
 	return width, nil
 }
 
-// positions compiles what positions add to the embeddings, and appends its nodes.
+// positions compiles the positional terms that are added to the embeddings, and appends its
+// nodes.
 func (c *compiler) positions(n Node, s *meta.CausalLMSpec, step *embedStep, nodes []Node, width int) ([]Node, error) {
 	if s.Positions != "" {
 		positions, err := c.child(n, "positions", s.Positions)
@@ -129,7 +131,7 @@ func (c *compiler) positions(n Node, s *meta.CausalLMSpec, step *embedStep, node
 	return nodes, nil
 }
 
-// widened returns the width of all streams of the embeddings.
+// widened returns the width of the embeddings in all streams.
 func (s *embedStep) widened(n Node, spec *meta.CausalLMSpec, width int) (int, error) {
 	if a := spec.AltUp; a != nil && (spec.Positions != "" || spec.Sinusoids != nil || spec.EmbedNorm != "" || spec.Streams != nil || spec.Join != nil || spec.EmbedProject != "" || a.Count < 1) {
 		return 0, at(n.Path, "alternating updates of %d streams beside positions, norms or other parts of embeddings", a.Count)
@@ -148,7 +150,7 @@ func (s *embedStep) widened(n Node, spec *meta.CausalLMSpec, width int) (int, er
 	return s.tokens.dim * s.streams, nil
 }
 
-// root returns the node of a path below n that exists.
+// root returns the node of a path below n. The path must exist.
 func root(n Node, path string) Node {
 	return Node{meta.Join(n.Path, path), n.Module.Find(path).Resolve()}
 }
@@ -179,7 +181,7 @@ func (c *compiler) headUnit(n Node, s *meta.CausalLMSpec, width int) error {
 			return err
 		}
 		for _, l := range step.altUp.maps {
-			c.needWhole(l) // several kinds of results use it in turn
+			c.needWhole(l) // used alternately by several kinds of results
 		}
 		width = step.altUp.hidden
 		nodes = append(nodes, step.altUp.nodes...)
@@ -191,7 +193,7 @@ func (c *compiler) headUnit(n Node, s *meta.CausalLMSpec, width int) error {
 		if step.project, err = c.linearNamed(n, "projection of the final states", s.NormProject, width, 0); err != nil {
 			return err
 		}
-		c.needWhole(step.project) // several kinds of results use it in turn
+		c.needWhole(step.project) // used alternately by several kinds of results
 		step.wide, width = width, step.project.out
 		step.cols, nodes = width, append(nodes, root(n, s.NormProject))
 	}
@@ -213,8 +215,8 @@ func (c *compiler) headUnit(n Node, s *meta.CausalLMSpec, width int) error {
 	return nil
 }
 
-// finalNorm compiles the norm of all hidden states, times NormScale. The norm of a multiple of a row is that of the row with another
-// epsilon.
+// finalNorm compiles the norm of all hidden states, times NormScale. The norm of a multiple of a
+// row is the norm of the row with another epsilon.
 func (c *compiler) finalNorm(n Node, s *meta.CausalLMSpec, width int) (*norm, error) {
 	r, err := c.normNamed(n, "final norm", s.Norm, width)
 	if by := orOne(s.NormScale); err == nil && by != 1 {
@@ -239,15 +241,15 @@ func orOne(x float32) float32 {
 // embedStep starts a pass with the embeddings of its tokens.
 type embedStep struct {
 	tokens, positions *embedding // positions may be nil
-	project           *linear    // of the embeddings; nil for none
-	sinusoids         bool       // of positions are added, those of the table with this number
+	project           *linear    // of the embeddings; nil if there is none
+	sinusoids         bool       // sinusoids of positions are added, from the table with this number
 	table             int
-	norm              *norm // nil for none
+	norm              *norm // nil if there is none
 	scale             float32
-	perLayer          *perLayer  // nil for none
-	join              *join      // nil for none
-	altUp             *altUpEnds // makes streams of the embeddings; nil for one
-	streams           int        // equal streams of the result; 0 for one
+	perLayer          *perLayer  // nil if there is none
+	join              *join      // nil if there is none
+	altUp             *altUpEnds // splits the embeddings into streams; nil if there is one stream
+	streams           int        // number of equal streams of the result; 0 means one
 }
 
 func (s *embedStep) run(c *Context) {
@@ -296,7 +298,7 @@ func (s *embedStep) run(c *Context) {
 	c.trace(PointEmbedding, s.tokens.path, c.residual(c.hidden))
 }
 
-// width is that of the hidden states.
+// width returns the width of the hidden states.
 func (s *embedStep) width() int {
 	if s.altUp != nil {
 		return s.altUp.width()
@@ -320,17 +322,17 @@ func (s *embedStep) scratch(l Limits) int {
 
 // headStep ends a pass with the requested rows.
 type headStep struct {
-	norm    *norm       // nil for none
-	project *linear     // of what the norm leaves; nil for none
-	cols    int         // of the operand of head
-	wide    int         // of the operand of project
-	before  *beforeHead // nil for none
+	norm    *norm       // nil if there is none
+	project *linear     // applied to the result of the norm; nil if there is none
+	cols    int         // input width of head
+	wide    int         // input width of project
+	before  *beforeHead // nil if there is none
 	head    *linear
 	padded  bool // head has more rows than there are logits
 	scale   float32
 	softcap float32
-	altUp   *altUpEnds // makes one stream of several; nil for one
-	streams mixer      // makes one stream of several; nil for one
+	altUp   *altUpEnds // merges several streams; nil if there is one stream
+	streams mixer      // merges several streams; nil if there is one stream
 }
 
 func (s *headStep) run(c *Context) {
@@ -375,7 +377,7 @@ func (s *headStep) multiply(c scope, logits, x tensor.Tensor) {
 	c.arena.used = mark
 }
 
-// gather normalises selected rows only. The norm of a row does not depend on the others.
+// gather normalises only the selected rows. The norm of a row does not depend on the others.
 func (s *headStep) gather(c *Context, dst tensor.Tensor, rows []int32) {
 	mark := c.arena.used
 	x, hidden := dst, c.residual(c.hidden)
@@ -408,7 +410,7 @@ func (s *headStep) normalise(c scope, dst, x tensor.Tensor) {
 	c.arena.used = mark
 }
 
-// finish sets dst to the norm of x, or to x.
+// finish sets dst to the norm of x, or to x if there is no norm.
 func (s *headStep) finish(c scope, dst, x tensor.Tensor) {
 	switch {
 	case s.norm != nil:
@@ -418,7 +420,7 @@ func (s *headStep) finish(c scope, dst, x tensor.Tensor) {
 	}
 }
 
-// path is that of the module that a state of [Input.Normed] comes from.
+// path returns the path of the module that computes [Input.Normed].
 func (s *headStep) path() string {
 	if s.norm == nil {
 		return s.head.path

@@ -21,11 +21,9 @@ type rule interface {
 	cols() int
 }
 
-// Compile resolves the names in the Specs below root. If a spec cannot be run, the error names the
-// path of its module.
-//
-// The root is a CausalLM; or a Sequential, whose children become units; or a single module of
-// another kind.
+// Compile resolves the names in the Specs below root. The root is a CausalLM, a Sequential, whose
+// children become units, or a single module of another kind. If a spec is not supported, the
+// error names the path of its module.
 func Compile(root *meta.Module) (*Program, error) {
 	if root == nil {
 		return nil, errors.New("nn: no module")
@@ -54,14 +52,14 @@ func Compile(root *meta.Module) (*Program, error) {
 type compiler struct {
 	root    *meta.Module
 	program *Program
-	caches  map[int]string // cache layer → path of the attention that owns it
-	states  map[int]string // state → path of the module that owns it
+	caches  map[int]string // cache layer → path of the attention that writes it
+	states  map[int]string // state → path of the module that writes it
 	experts []Node         // expert stacks of the current unit
 	banded  []*meta.Param  // see Unit.Banded, of the current unit
 	layers  []int          // see Unit.Layers
 	held    []int          // see Unit.States
 	host    string         // see Unit.HostOnly
-	learned []int          // see Unit.learned, of the current unit, and
+	learned []int          // see Unit.learned, of the current unit
 	read    []Node         // the modules with their parameters
 }
 
@@ -103,7 +101,7 @@ type param struct {
 	path string
 }
 
-// param returns the parameter called name.
+// param returns the parameter called name and checks its shape.
 func (c *compiler) param(n Node, name string, shape ...int) (param, error) {
 	p, err := c.optional(n, name, shape...)
 	if err == nil && p.Param == nil {
@@ -112,7 +110,7 @@ func (c *compiler) param(n Node, name string, shape ...int) (param, error) {
 	return p, err
 }
 
-// optional returns the parameter called name, if it exists.
+// optional returns the parameter called name if it exists.
 func (c *compiler) optional(n Node, name string, shape ...int) (param, error) {
 	p := param{n.Module.Param(name), meta.Join(n.Path, name)}
 	if p.Param == nil {
@@ -128,7 +126,7 @@ func (c *compiler) optional(n Node, name string, shape ...int) (param, error) {
 	return p, nil
 }
 
-// rule compiles a module of any kind that takes hidden states of width in.
+// rule compiles a module of any kind. in is the width of its input.
 func (c *compiler) rule(n Node, in int) (rule, error) {
 	switch n.Module.Kind {
 	case meta.KindBlock:
@@ -208,14 +206,14 @@ func (c *compiler) shared(path string, layer int, shape kvcache.LayerShape) erro
 	return nil
 }
 
-// hostOnly says that the current unit has a part that only the host runs.
+// hostOnly records that the current unit has a part that only the host supports.
 func (c *compiler) hostOnly(part string) {
 	if c.host == "" {
 		c.host = part
 	}
 }
 
-// together says that the program has a part for which only the host runs all of it.
+// together records that the program has a part that requires all units to run on the host.
 func (c *compiler) together(part string) {
 	if c.program.host == "" {
 		c.program.host = part
@@ -238,7 +236,7 @@ func (c *compiler) rope(path string, r *meta.RopeSpec, dim int) (int, error) {
 	return i, c.alpha(path, i, r)
 }
 
-// alpha says that the current unit reads what multiplies the frequencies of rope i.
+// alpha records that the current unit reads the factor of the frequencies of rope i.
 func (c *compiler) alpha(path string, i int, r *meta.RopeSpec) error {
 	if slices.Contains(c.learned, i) {
 		return nil
@@ -272,5 +270,5 @@ func (c *compiler) finish() error {
 	return nil
 }
 
-// widen records a width that hidden states have between units.
+// widen records the width of hidden states between units.
 func (c *compiler) widen(cols int) { c.program.width = max(c.program.width, cols) }

@@ -9,10 +9,10 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// compressed is attention to a window and to entries that each summarise some tokens. The cache holds, for
-// each token, one vector that is key and value of all heads. Entries are second vectors, at the last token
-// that each of them summarises, so they are reused, counted and evicted with pages as keys are. The tokens of
-// entries that have not ended yet are the layer's state.
+// compressed is attention over a window and over entries that each summarise several tokens. The
+// cache holds one vector per token, which is both key and value of all heads. An entry is a
+// second vector, at the last of the tokens that it summarises, so entries are reused, counted and
+// evicted with their pages. The tokens of an entry that is not complete are the layer's state.
 type compressed struct {
 	path              string
 	spec              *meta.AttentionSpec
@@ -20,12 +20,12 @@ type compressed struct {
 	qNorm, qHeadNorm  *norm
 	kv                *linear
 	kvNorm            *norm
-	pool              *pool // nil for the window alone
+	pool              *pool // nil if there is only the window
 	indexer           *entryIndexer
 	sinks             param
 	outDown, out      *linear
-	rope, back        int // tables that turn heads, and turn them back
-	turned, groupedIn int // channels that rope turns, and those of a group of heads
+	rope, back        int // tables that rotate heads, and rotate them back
+	turned, groupedIn int // channels that rope rotates, and those of a group of heads
 }
 
 func (c *compiler) compressed(n Node, s *meta.AttentionSpec, in int) (a *compressed, err error) {
@@ -92,7 +92,8 @@ func (c *compiler) compressedQueries(n Node, a *compressed, in int) (err error) 
 	return err
 }
 
-// compressedOut finds the maps of the result: rows of its own for each group of heads, then one for all.
+// compressedOut compiles the output projection: a matrix for each group of heads, then one for
+// all.
 func (c *compiler) compressedOut(n Node, a *compressed) (err error) {
 	m := a.spec.Compressed
 	if a.outDown, err = c.linearNamed(n, "map of groups of heads", m.OutDown, a.groupedIn, 0); err != nil {
@@ -106,7 +107,7 @@ func (c *compiler) compressedOut(n Node, a *compressed) (err error) {
 	return err
 }
 
-// entries compiles the pools of a and returns the channels of their entries together.
+// entries compiles the pools of a. It returns the total width of their entries.
 func (c *compiler) entries(n Node, a *compressed, in int) (width int, err error) {
 	m := a.spec.Compressed
 	if m.Pool.Dim != a.spec.HeadDim {
@@ -165,10 +166,11 @@ func (a *compressed) forward(c *Context, dst, x tensor.Tensor) {
 	c.arena.used = mark
 }
 
-// attended are the operands of attention and the memory of its result.
+// attended holds the operands of attention and the memory of its result.
 type attended struct{ y, q, kv, x, residual, sinks tensor.Tensor }
 
-// attend stores the rows' keys, and their entries if the layer has some, and computes attention to what the rows see.
+// attend stores the rows' keys, and their entries if the layer has some, and computes the rows'
+// attention.
 func (a *compressed) attend(c *Context, b backend.Compressed, o attended) {
 	s := a.spec
 	cache := c.cacheOf(s.Layer)
@@ -206,7 +208,8 @@ func (a *compressed) attend(c *Context, b backend.Compressed, o attended) {
 	c.arena.used = mark
 }
 
-// turnLast rotates the last channels of each head of x, which has memory of its own if there are several.
+// turnLast rotates the last channels of each head of x. If there are several heads, x has memory
+// of its own.
 func (c *Context) turnLast(table int, x tensor.Tensor, heads, dim int) {
 	if c.err != nil {
 		return
@@ -227,8 +230,8 @@ func (c *Context) turnLast(table int, x tensor.Tensor, heads, dim int) {
 	c.arena.used = mark
 }
 
-// compressedOps returns the backend's operations of compressed attention. It fails the pass and returns nil
-// if the backend has none.
+// compressedOps returns the backend's operations for compressed attention. It fails the pass and
+// returns nil if the backend has none.
 func (c *Context) compressedOps(path string) backend.Compressed {
 	b, ok := c.backend.(backend.Compressed)
 	if !ok {

@@ -11,65 +11,66 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// Input is the input of one pass. Its slices must not change until the pass is over.
+// Input is the input of one pass. Its slices must not change until the pass has ended.
 type Input struct {
-	// Tokens has one id for each row.
+	// Tokens has one token id per row.
 	Tokens []int32
-	// Hidden replaces Tokens, [rows, width]: for a tree that takes hidden states, or to continue
-	// after a unit that another context has run. Begin copies it.
+	// Hidden, [rows, width], replaces Tokens for a tree whose input is hidden states, or to
+	// continue after a unit that another context has run. Begin copies it.
 	Hidden tensor.Tensor
 
-	// Groups are the sequences of the pass, once per group of layers with pages and slots of its
-	// own. A tree without attention and positions needs none.
+	// Groups holds the sequences of the pass, once per group of layers with pages and slots of
+	// its own. It is not needed for a tree without attention and positions.
 	Groups []Group
-	// KV is the cache of each layer, with the widths of Program.KV. It selects the layer's entry of
-	// Groups.
+	// KV is the cache of each layer, with the widths of Program.KV. Its Group selects the layer's
+	// entry of Groups.
 	KV []kvcache.Layer
 	// States is the memory of each layer's states, [slots, elements], with the elements of
-	// Program.States. StateSpans are the sequences of the pass, as in Groups. The memory of states that no
-	// span reads or writes may be absent.
+	// Program.States. StateSpans are the sequences of the pass, as in Groups. States that no span
+	// reads or writes may have no memory.
 	States     []tensor.Tensor
 	StateSpans []backend.StateSpan
-	// Lengths is, for each row, the number of tokens that its rotary frequencies are computed for:
-	// the length of the prompt for a prompt token, position + 1 for a generated one. It may be nil
-	// if the program's RopeClass is 0 for every length.
+	// Lengths holds for each row the number of tokens for which its rotary frequencies are
+	// computed: the length of the prompt for a prompt token, position + 1 for a generated one. It
+	// may be nil if the program's RopeClass is 0 for every length.
 	Lengths []int32
 
-	// Positions is the position of each row for rotary embeddings and the table of positions. nil means
-	// those of Groups.
+	// Positions holds the position of each row for rotary embeddings and the table of positions.
+	// nil means the positions of Groups.
 	Positions []int32
 
-	// Prompts reports for each row whether it is a prompt token. For prompt tokens, linear maps may
-	// round their inputs to the dtype of the weights, which changes the order of summation. If
-	// Prompts is nil, nothing is rounded.
+	// Prompts reports for each row whether it is a prompt token. For prompt tokens, linear layers
+	// may round their inputs to the dtype of the weights, which changes the order of summation.
+	// If Prompts is nil, nothing is rounded.
 	Prompts []bool
 
-	// Adapters is the adapter of each row, nil for none. The context must allow them; see
+	// Adapters is the adapter of each row, nil for none. The context must allow the adapters; see
 	// [Context.Allow]. A nil slice means no adapters.
 	Adapters []*Adapter
 	// Drops is nil outside training.
 	Drops Drops
-	// Noise is added to the embeddings of the tokens, [rows, width]; the zero Tensor adds none. It must
-	// not change until the pass has been reversed.
+	// Noise, [rows, width], is added to the embeddings of the tokens. The zero Tensor adds
+	// nothing. It must not change until the backward pass has ended.
 	Noise tensor.Tensor
 
-	// Before are, for a program that joins, the hidden states of another model at the token before that of
-	// each row: slices of one or more vectors of [Program.Joins], in order. Begin copies them.
+	// Before is for a program that joins. It holds another model's hidden states at the token
+	// before that of each row, as slices of one or more vectors of width [Program.Joins], in
+	// order. Begin copies them.
 	Before [][]float32
 
-	// Logits are the rows to compute logits for. Normed are the rows whose hidden state after the
-	// final norm is returned. Sums are sums of such states.
+	// Logits are the rows to compute logits for. Normed are the rows whose hidden states after
+	// the final norm are returned. Sums are sums of such states.
 	Logits, Normed []int32
 	Sums           []Sum
 
-	// Trace receives side outputs; nil for none.
+	// Trace receives intermediate results; it may be nil.
 	Trace Trace
 }
 
 // A Group describes the sequences of a pass to the layers that share pages.
 type Group struct {
-	// Spans are the sequences. Together they cover all rows, in order. Apart from their pages they
-	// must be equal in all groups.
+	// Spans are the sequences. Together they cover all rows, in order. They must be equal in all
+	// groups except for their pages.
 	Spans []backend.Span
 	// Slots is the cache slot of each row's keys and values.
 	Slots []int32
@@ -79,17 +80,17 @@ type Group struct {
 // bitwise equal to that of a single pass.
 type Sum struct {
 	meta.RowRange
-	From []float32 // the sum of earlier passes; nil for none
+	From []float32 // the sum of earlier passes; nil means 0
 }
 
 // A Context is the memory of one backend in which passes of a program run one after another. It
-// must be used by one goroutine at a time.
+// is not safe for concurrent use.
 type Context struct {
 	program *Program
 	backend backend.Backend
 	weights Weights
-	bander  Bander  // nil if weights is none
-	guesser Guesser // nil if weights is none
+	bander  Bander  // nil if weights does not implement it
+	guesser Guesser // nil if weights does not implement it
 	limits  Limits
 
 	in    Input
@@ -99,18 +100,18 @@ type Context struct {
 
 	state   [2]tensor.Tensor // current and next hidden states
 	hidden  tensor.Tensor    // a view of state[0]
-	inputs  tensor.Tensor    // vectors of meta.PerLayerSpec for the rows of the pass, a view of
+	inputs  tensor.Tensor    // vectors of meta.PerLayerSpec for the rows of the pass, a view of the next field
 	input   tensor.Tensor
-	chosen  tensor.Tensor // positions that indexers choose, see backend.Indexed; of the rows of the pass, a view of
+	chosen  tensor.Tensor // positions that indexers select, see backend.Indexed; for the rows of the pass, a view of the next field
 	choice  tensor.Tensor
 	before  tensor.Tensor // of Input.Before
 	logits  tensor.Tensor
 	normed  tensor.Tensor
 	zero    tensor.Tensor // [1, Program.zeros], all 0
 	number  [8]byte       // see readNumber
-	scales  []float32     // of experts, and as they are stored: see scaleChosen
+	scales  []float32     // of experts, and their stored form: see scaleChosen
 	stored  []byte
-	between []float32 // hidden states on their way between two devices; nil until Resume
+	between []float32 // hidden states that are copied between two devices; nil until Resume
 	ropes   []ropeTable
 
 	products []backend.Product // deferred products, see scope
@@ -118,7 +119,7 @@ type Context struct {
 
 	positions []int32
 	clipped   []int32 // see clip
-	looked    []int32 // rows of a piece of a table, see embedding.lookupParts
+	looked    []int32 // rows of one piece of a table, see embedding.lookupParts
 	hashed    hashed
 	places    []int32 // rows of the table of positions, if there is one
 	iota      []int32 // 0, 1, 2, …
@@ -126,10 +127,10 @@ type Context struct {
 	ones      []float32
 	routing   routing
 	lowRank   lowRank
-	divide    func(*meta.Module) *ExpertPlaces // see DivideExperts; nil divides none
+	divide    func(*meta.Module) *ExpertPlaces // see DivideExperts; nil if nothing is divided
 }
 
-// NewContext allocates memory from b for passes within limits. Close frees it.
+// NewContext allocates memory from b for passes within the limits l. Close frees it.
 func (p *Program) NewContext(b backend.Backend, w Weights, l Limits) (*Context, error) {
 	if l.Rows < 1 || l.Outputs < 0 || l.Tile < 0 {
 		return nil, fmt.Errorf("nn: invalid limits: %d rows, %d outputs", l.Rows, l.Outputs)
@@ -142,7 +143,7 @@ func (p *Program) NewContext(b backend.Backend, w Weights, l Limits) (*Context, 
 	c.arena.recorder, _ = b.(backend.Recorder)
 	c.bander, _ = w.(Bander)
 	c.guesser, _ = w.(Guesser)
-	c.zero = c.arena.take(1, p.zeros) // first, so that nothing was there before
+	c.zero = c.arena.take(1, p.zeros) // first, so that the memory was never written
 	c.state[0] = c.arena.take(l.Rows, p.width)
 	if p.moves {
 		c.state[1] = c.arena.take(l.Rows, p.width)
@@ -184,8 +185,8 @@ func (c *Context) Close() {
 	c.arena, c.lowRank = arena{}, lowRank{}
 }
 
-// Begin starts a pass and discards the state of the one before. If the input is invalid, it returns
-// an error and writes no memory.
+// Begin starts a pass and discards the state of the previous one. If the input is invalid, it
+// returns an error and writes no memory.
 func (c *Context) Begin(in *Input) error {
 	rows, err := c.check(in)
 	if err != nil {
@@ -231,9 +232,9 @@ func (c *Context) Begin(in *Input) error {
 	return nil
 }
 
-// Resume continues a pass at units behind those that another context has run: it copies the hidden
-// states of from. Both contexts must have begun the pass. It waits for the copy, which goes through
-// host memory between two devices.
+// Resume continues a pass at units after those that another context has run. It copies the hidden
+// states of from. Both contexts must have begun the pass. Resume waits for the copy, which goes
+// through host memory if the devices differ.
 func (c *Context) Resume(from *Context) error {
 	h := from.hidden
 	if h.IsZero() {
@@ -243,8 +244,8 @@ func (c *Context) Resume(from *Context) error {
 	return c.receive(c.hidden, from, h)
 }
 
-// receive copies src of another context to dst. It waits for the copy, which goes through host memory between two
-// devices.
+// receive copies src of another context to dst. It waits for the copy, which goes through host
+// memory if the devices differ.
 func (c *Context) receive(dst tensor.Tensor, from *Context, src tensor.Tensor) error {
 	switch {
 	case src.Data != nil:
@@ -308,7 +309,7 @@ func (c *Context) check(in *Input) (int, error) {
 	return rows, c.checkGroups(in, rows)
 }
 
-// checkGroups validates the groups for a pass of rows rows.
+// checkGroups validates the groups of a pass with the given number of rows.
 func (c *Context) checkGroups(in *Input, rows int) error {
 	p := c.program
 	if len(in.Groups) == 0 && p.spans() {
@@ -340,18 +341,20 @@ func (c *Context) checkGroups(in *Input, rows int) error {
 	return nil
 }
 
-// Run computes the unit. The units of a program run in order, each once per pass. When Run returns,
-// its operations have finished and its weights may be released.
+// Run computes the unit. The units of a program run in order, each once per pass. When Run
+// returns, its operations have finished and its weights may be released.
 //
-// After an error the pass cannot continue, and what it stored in the cache is not valid.
+// After an error the pass cannot continue, and the values that it stored in the cache are not
+// valid.
 func (u *Unit) Run(c *Context) error {
-	_ = u.Start(c) // which is c.err
+	_ = u.Start(c) // returns c.err
 	c.sync(u.Path)
 	return c.err
 }
 
-// Start is Run for a backend whose operations go on after it, as a GPU's do. The next unit may start, but weights may
-// not be released before [Context.Wait], which has the errors of the operations.
+// Start is Run for a backend whose operations may still run when it returns, such as a GPU's. The
+// next unit may start, but weights must not be released before [Context.Wait], which returns the
+// errors of the operations.
 func (u *Unit) Start(c *Context) error {
 	mark := c.arena.used
 	if c.learn(u.learned); c.err == nil {
@@ -361,18 +364,18 @@ func (u *Unit) Start(c *Context) error {
 	return c.err
 }
 
-// Wait waits for the operations of all units that have started. It returns the first error of the backend.
+// Wait waits for the operations of all started units. It returns the first error of the backend.
 func (c *Context) Wait() error { return c.backend.Sync() }
 
 // Hidden returns the hidden states after the last unit that ran, [rows, width]. They are valid
 // until the next Run or Begin.
 func (c *Context) Hidden() tensor.Tensor { return c.hidden }
 
-// Logits returns the rows of Input.Logits in that order, [len, vocab]. They are valid from the last
-// unit to the next Begin.
+// Logits returns the logits of the rows in Input.Logits, in that order, [len, vocab]. They are
+// valid from the last unit to the next Begin.
 func (c *Context) Logits() tensor.Tensor { return matrix(c.logits, len(c.in.Logits), c.program.vocab) }
 
-// Normed returns the final hidden states of Input.Normed, [len, hidden].
+// Normed returns the final hidden states of the rows in Input.Normed, [len, hidden].
 func (c *Context) Normed() tensor.Tensor { return matrix(c.normed, len(c.in.Normed), c.program.hidden) }
 
 // Sums returns the sums of Input.Sums, [len, hidden].
@@ -381,10 +384,10 @@ func (c *Context) Sums() tensor.Tensor {
 	return matrix(c.normed, first+len(c.in.Sums), c.program.hidden).Slice(first, first+len(c.in.Sums))
 }
 
-// recording reports whether the pass will be reversed.
+// recording reports whether the pass is recorded for a backward pass.
 func (c *Context) recording() bool { return c.arena.recorder != nil && c.arena.recorder.Recording() }
 
-// fail keeps the first error of the pass.
+// fail records the first error of the pass.
 func (c *Context) fail(format string, args ...any) {
 	if c.err == nil {
 		c.err = fmt.Errorf("nn: "+format, args...)

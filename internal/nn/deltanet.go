@@ -6,23 +6,23 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// deltaNet is a gated delta net.
+// deltaNet is a gated DeltaNet layer.
 type deltaNet struct {
 	path           string
 	spec           *meta.DeltaNetSpec
 	act, gate      meta.Activation
-	decays         int // numbers for each token
+	decays         int // decays per token
 	qkv, z, b, a   *linear
-	q, k, v        *linear // instead of qkv
-	qkvz, ba       *linear // instead of qkv and z, and of b and a
-	aDown, zDown   *linear // before a and z, or nil
+	q, k, v        *linear // if not fused as qkv
+	qkvz, ba       *linear // fused qkv and z, and fused b and a
+	aDown, zDown   *linear // applied before a and z; may be nil
 	out            *linear
 	norm           *norm
 	conv           convolution
 	aLog, dtBias   param
 	keys, values   int // widths
-	perKey         int // value heads of a key head
-	recurrentFirst int // first element of the recurrent state; the convolution's is before it
+	perKey         int // value heads per key head
+	recurrentFirst int // first element of the recurrent state, which follows the convolution's
 }
 
 func (c *compiler) deltaNet(n Node, in int) (rule, error) {
@@ -78,7 +78,7 @@ func (c *compiler) forgets(n Node, r *deltaNet) (err error) {
 	return err
 }
 
-// orSiLU is act, or SiLU where a spec has none.
+// orSiLU returns act, or SiLU if act is unset.
 func orSiLU(act meta.Activation) meta.Activation {
 	if act == meta.ActNone {
 		return meta.ActSiLU
@@ -152,7 +152,7 @@ func (r *deltaNet) forward(c *Context, dst, x tensor.Tensor) {
 	c.arena.used = mark
 }
 
-// deltaProjected are the operands of the recurrence and the gate of its result.
+// deltaProjected holds the operands of the recurrence and the gate of its result.
 type deltaProjected struct{ q, k, v, z, b, a tensor.Tensor }
 
 // project computes the operands, after the convolution.
@@ -189,7 +189,7 @@ func (r *deltaNet) project(c *Context, x tensor.Tensor) (p deltaProjected) {
 	return p
 }
 
-// compressed returns the operands of a and z.
+// compressed returns the inputs of the projections a and z.
 func (r *deltaNet) compressed(c *Context, x tensor.Tensor) (forA, forZ tensor.Tensor) {
 	forA, forZ = x, x
 	together := c.collect()
@@ -205,8 +205,8 @@ func (r *deltaNet) compressed(c *Context, x tensor.Tensor) (forA, forZ tensor.Te
 	return forA, forZ
 }
 
-// projectFused sorts projections that are laid out by key head. Seen as one row for each token and key
-// head, each operand is a range of columns.
+// projectFused splits fused projections that are ordered by key head. With one row for each token
+// and key head, each operand is a range of columns.
 func (r *deltaNet) projectFused(c *Context, x tensor.Tensor) (p deltaProjected) {
 	s, rows := r.spec, x.Rows()
 	all, gates := c.arena.take(rows, r.qkvz.out), c.arena.take(rows, r.ba.out)
@@ -227,7 +227,7 @@ func (r *deltaNet) projectFused(c *Context, x tensor.Tensor) (p deltaProjected) 
 	return p
 }
 
-// convolve computes dst from x, channels from first on.
+// convolve computes dst from x. The channels begin at first.
 func (r *deltaNet) convolve(c *Context, dst, x tensor.Tensor, first int) {
 	if r.act == meta.ActSiLU {
 		r.conv.channels(c, dst, x, r.spec.State, first, meta.ActSiLU)
@@ -239,7 +239,7 @@ func (r *deltaNet) convolve(c *Context, dst, x tensor.Tensor, first int) {
 	}
 }
 
-// gates sorts strengths and decays that are laid out by key head.
+// gates splits strengths and decays that are ordered by key head.
 func (r *deltaNet) gates(c *Context, both tensor.Tensor) (b, a tensor.Tensor) {
 	return r.ofKeys(c, both, 2*r.perKey, 0, r.perKey), r.ofKeys(c, both, 2*r.perKey, r.perKey, r.perKey)
 }
@@ -249,7 +249,8 @@ func (r *deltaNet) ofKeys(c *Context, from tensor.Tensor, width, first, cols int
 	return c.ofHeads(from, r.spec.KeyHeads, width, first, cols)
 }
 
-// ofHeads copies cols columns from first on of each of so many heads, which have width columns in from.
+// ofHeads copies cols columns from first on of each of the given heads, which have width columns
+// in from.
 func (c *Context) ofHeads(from tensor.Tensor, heads, width, first, cols int) tensor.Tensor {
 	to, n := c.arena.take(from.Rows(), heads*cols), from.Rows()*heads
 	if c.err == nil {

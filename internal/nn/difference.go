@@ -8,17 +8,18 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// difference is what attention has that subtracts heads, see [meta.DifferenceSpec].
+// difference is the part of differential attention that subtracts heads, see
+// [meta.DifferenceSpec].
 type difference struct {
 	path    string
-	numbers [4]param // vectors of the factor: q1, k1, q2, k2
+	numbers [4]param // vectors of the subtraction's factor: q1, k1, q2, k2
 	init    float32
 	norm    *norm
-	heads   int // of keys and values
-	dim     int // of a value head
+	heads   int // key and value heads
+	dim     int // size of a value head
 }
 
-// difference compiles what the spec of a names, or returns nil for none.
+// difference compiles the vectors that the spec of a names. It returns nil if there is none.
 func (c *compiler) difference(n Node, a *attention) (d *difference, err error) {
 	s := a.spec
 	if s.Difference == nil {
@@ -37,7 +38,7 @@ func (c *compiler) difference(n Node, a *attention) (d *difference, err error) {
 	return d, err
 }
 
-// pairs returns the values of each head: two heads of v side by side, one of each half.
+// pairs returns the values of each head: two adjacent heads of v, one from each half.
 func (d *difference) pairs(c *Context, v tensor.Tensor) tensor.Tensor {
 	pairs, half := c.arena.take(v.Rows(), 2*v.Cols()), d.heads/2
 	if c.err != nil {
@@ -50,7 +51,8 @@ func (d *difference) pairs(c *Context, v tensor.Tensor) tensor.Tensor {
 	return pairs
 }
 
-// subtract sets dst to the results of the first half of the heads less those of the second.
+// subtract sets dst to the results of the first half of the heads minus the scaled results of the
+// second half.
 func (d *difference) subtract(c *Context, dst, y tensor.Tensor) {
 	factor, dots := d.factor(c)
 	if c.err != nil {
@@ -68,7 +70,7 @@ func (d *difference) subtract(c *Context, dst, y tensor.Tensor) {
 	c.scale(dst, 1-d.init)
 }
 
-// learned returns what minus the factor follows from.
+// learned returns the parameters that determine the negated factor, for its gradient.
 func (d *difference) learned(c *Context, dots [2]float32) []backend.Learned {
 	v, n := c.hostVectors(d.numbers[:]...), d.numbers[0].Shape[0]
 	all := make([]backend.Learned, len(d.numbers))
@@ -83,7 +85,7 @@ func (d *difference) learned(c *Context, dots [2]float32) []backend.Learned {
 	return all
 }
 
-// factor computes the factor of the second half, and the products of its vectors.
+// factor returns the factor of the second half, and the dot products of its vectors.
 func (d *difference) factor(c *Context) (factor float32, dots [2]float32) {
 	v, n := c.hostVectors(d.numbers[:]...), d.numbers[0].Shape[0]
 	if c.err != nil {
@@ -98,7 +100,7 @@ func (d *difference) factor(c *Context) (factor float32, dots [2]float32) {
 	return float32(math.Exp(float64(dots[0]))) - float32(math.Exp(float64(dots[1]))) + d.init, dots
 }
 
-// scratch is the memory of d, which may be nil.
+// scratch returns the scratch memory of d, which may be nil.
 func (d *difference) scratch(rows int, s *meta.AttentionSpec) int {
 	if d == nil {
 		return 0

@@ -7,17 +7,19 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// ExpertPlaces says where the experts of a stack are computed, if not all are where their block runs.
+// ExpertPlaces says which contexts compute the experts of a stack, if not all run where their
+// block runs.
 type ExpertPlaces struct {
 	// Of is, for each expert, the index in At of the context that computes it.
 	Of []uint8
-	// At are contexts of the program that have begun the pass, the one that runs the block perhaps among them.
-	// They start in this order, so the host comes last: devices compute meanwhile. One context may be there
-	// twice; HoldExperts of its weights is called for the experts of one index at a time.
+	// At are contexts of the program that have begun the pass. The one that runs the block may be
+	// among them. They start in this order, so the host should be last: devices then compute in
+	// the meantime. A context may occur twice; HoldExperts of its weights is called for the
+	// experts of one index at a time.
 	At []*Context
 }
 
-// A PeerError is the error of a context that computed experts for another, which is [Context.Run]'s.
+// A PeerError is the error of a context that computed experts for the context of [Context.Run].
 type PeerError struct {
 	Context *Context
 	Err     error
@@ -28,25 +30,26 @@ func (e *PeerError) Error() string { return e.Err.Error() }
 // Unwrap returns the context's error.
 func (e *PeerError) Unwrap() error { return e.Err }
 
-// DivideExperts makes c ask places where the experts of a stack are computed, when a block is run. nil, from places
-// too, means that all are where the block runs.
+// DivideExperts sets the function that returns the places of a stack's experts when a block runs.
+// nil, also as the result of places, means that all experts run where the block runs.
 //
-// The rows of other contexts are copied there, and what their experts make of them back. The sum of a token is that of c,
-// in the order of the experts' numbers, so no bit depends on the division if the kernels of all contexts have the same.
+// The inputs of experts in other contexts are copied there, and their outputs are copied back. c
+// adds up the outputs for a token in the order of the experts' numbers. The placement therefore
+// does not change a bit if the kernels of all contexts return the same bits.
 func (c *Context) DivideExperts(places func(*meta.Module) *ExpertPlaces) { c.divide = places }
 
-// divided is the state of a mixture some of whose experts other contexts compute.
+// divided is the state of a MoE layer some of whose experts run in other contexts.
 type divided struct {
-	starts []int32   // of each expert's rows at its place, and as they are gathered:
-	rows   []int32   // the rows,
-	shares []float32 // and their shares
-	seen   int       // rows of the mixture, of which
-	shown  []bool    // the place has the hidden states
+	starts []int32   // start of each expert's rows at its place
+	rows   []int32   // gathered rows
+	shares []float32 // their shares
+	seen   int       // number of input rows
+	shown  []bool    // by place: it has the hidden states
 	lots   []lotMemory
 	marks  []int // of the arenas of places
 }
 
-// placesOf returns the places of m's experts, nil if they are all in c.
+// placesOf returns the places of m's experts, or nil if all of them are in c.
 func (c *Context) placesOf(m *moe) *ExpertPlaces {
 	if c.divide == nil || c.err != nil {
 		return nil
@@ -66,7 +69,7 @@ func (c *Context) placesOf(m *moe) *ExpertPlaces {
 	return p
 }
 
-// want announces experts to the weights of c, or of all places that have some.
+// want announces experts to the weights of c, or of all places that hold some of them.
 func (c *Context) want(stack *meta.Module, experts []int32, places *ExpertPlaces) {
 	c.weights.WantExperts(stack, experts)
 	if places == nil {
@@ -79,8 +82,9 @@ func (c *Context) want(stack *meta.Module, experts []int32, places *ExpertPlaces
 	}
 }
 
-// show copies the hidden states of a mixture to the other places of the experts that the router has chosen: to the memory of
-// their own hidden states, which they do not use while they run no unit.
+// show copies the input of a MoE layer to the other places of the experts that the router has
+// selected. The copy goes to the memory of their own hidden states, which is unused while they
+// run no unit.
 func (m *moe) show(c *Context, x tensor.Tensor, places *ExpertPlaces) {
 	if places == nil || c.err != nil {
 		return
@@ -105,25 +109,26 @@ func (m *moe) show(c *Context, x tensor.Tensor, places *ExpertPlaces) {
 	}
 }
 
-// failPeer keeps an error of another context.
+// failPeer records an error of another context.
 func (c *Context) failPeer(p *Context, err error) {
 	if c.err == nil {
 		c.err = &PeerError{p, err}
 	}
 }
 
-// lotMemory holds the rows of experts of a lot, sorted by expert, from their hidden states to their results.
+// lotMemory holds the rows of a lot of experts, sorted by expert, from their inputs to their
+// results.
 type lotMemory struct {
-	routing *routing // of the context that routes, also where another one computes
-	first   int      // of the lot, among all sorted rows
-	starts  []int32  // of the rows of each expert; nil if they are all rows of the lot
+	routing *routing // of the context that routes, also if another one computes
+	first   int      // index of the lot's first row among all sorted rows
+	starts  []int32  // start of each expert's rows; nil if they are all rows of the lot
 	in      tensor.Tensor
 	to      gates
 	gated   tensor.Tensor
 	y       tensor.Tensor
 }
 
-// rows returns the rows of expert e.
+// rows returns the range of rows of expert e.
 func (a *lotMemory) rows(e int32) (begin, end int) {
 	r := a.routing
 	begin = int(r.begin[e]) - a.first
@@ -133,7 +138,7 @@ func (a *lotMemory) rows(e int32) (begin, end int) {
 	return begin, begin + int(r.begin[e+1]-r.begin[e])
 }
 
-// openLot takes memory for rows of x, which it gathers. shares are those of the rows.
+// openLot allocates memory for rows of x and gathers them. shares are the shares of the rows.
 func (m *moe) openLot(c scope, x tensor.Tensor, rows []int32, shares []float32) (at lotMemory) {
 	at.in = c.arena.take(len(rows), m.expertWidth)
 	c.backend.Gather(at.in, x, rows)
@@ -173,7 +178,8 @@ func (m *moe) divided(c scope, at *lotMemory, lot []int32, s *sharing, places *E
 	c.sync(m.stack.Path)
 }
 
-// at returns the experts of a lot at place k, ascending, in memory that the next call uses again.
+// at returns the experts of a lot at place k, in ascending order. The next call reuses the
+// memory.
 func (r *routing) at(lot []int32, places *ExpertPlaces, k int) []int32 {
 	r.left = r.left[:0]
 	for _, e := range lot {
@@ -184,7 +190,8 @@ func (r *routing) at(lot []int32, places *ExpertPlaces, k int) []int32 {
 	return r.left
 }
 
-// start computes experts at place k, which is p. Operations of a device may go on. The shared expert has been added.
+// start starts to compute experts at place k, which is p. Operations of a device may still run
+// when it returns. The shared expert must have been added.
 func (m *moe) start(c scope, p *Context, k int, at *lotMemory, experts []int32) {
 	var none sharing
 	r, d := at.routing, &at.routing.divided
@@ -206,7 +213,7 @@ func (m *moe) start(c scope, p *Context, k int, at *lotMemory, experts []int32) 
 	c.failed(p)
 }
 
-// fetch copies what p has computed of experts to their rows of at.y.
+// fetch copies the outputs of experts that p has computed to their rows of at.y.
 func (m *moe) fetch(c, p *Context, at, lot *lotMemory, experts []int32) {
 	if p.sync(m.stack.Path); c.failed(p) {
 		return
@@ -214,7 +221,7 @@ func (m *moe) fetch(c, p *Context, at, lot *lotMemory, experts []int32) {
 	for len(experts) > 0 {
 		begin, end := at.rows(experts[0])
 		first, _ := lot.rows(experts[0])
-		for experts = experts[1:]; len(experts) > 0; experts = experts[1:] { // neighbours at once
+		for experts = experts[1:]; len(experts) > 0; experts = experts[1:] { // copy adjacent rows at once
 			next, last := at.rows(experts[0])
 			if next != end {
 				break

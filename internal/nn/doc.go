@@ -8,18 +8,19 @@
 // Between units the caller loads and releases weights. Rules read them through [Weights], in the
 // pieces and the order in which the checkpoint stores them.
 //
-// Results do not depend on the rest of the pass: every sum of a row has one fixed order. A prompt
-// computed alone, in chunks or batched with others gives bitwise equal results, provided that the
-// backend guarantees the same.
+// The result of a row does not depend on the rest of the pass: every sum of a row has one fixed
+// order. A prompt that is computed alone, in chunks, or batched with others gives bitwise equal
+// results if the backend guarantees the same.
 //
-// Each row of a pass may have an [Adapter]: low-rank pairs added to the linear maps. The result of
-// a row does not depend on the adapters of other rows.
+// Each row of a pass may have an [Adapter], which holds low-rank updates (LoRA) of linear layers.
+// The result of a row does not depend on the adapters of other rows.
 //
-// A [Training] runs the same units on a backend that records operations, and reverses them from the
-// last to the first. Rules composed of backend operations need no separate backward code.
+// A [Training] runs the same units on a backend that records operations, and then computes the
+// backward pass from the last unit to the first. Rules consist of backend operations and need no
+// backward code of their own.
 //
 // After the first passes nothing is allocated on the Go heap, except while recording.
 //
-// The package does not depend on files, devices, schedules or text. A Program is immutable and may
-// be shared; a Context must be used by one goroutine at a time.
+// The package does not depend on files, devices, schedules or text. A Program is immutable and
+// safe for concurrent use. A Context must be used by one goroutine at a time.
 package nn

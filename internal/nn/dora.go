@@ -10,18 +10,18 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// dora is what a pair has for DoRA: with V = W + scale·b·a and the lengths ‖V‖ of its rows, the map
-// becomes m/‖V‖ ∘ (V·x). What is added to W·x is therefore gain ∘ (V·x) + scale·b·(a·x), where
-// gain = m/‖V‖ − 1.
+// dora is the DoRA part of a pair. With V = W + scale·b·a and the norms ‖V‖ of its rows, the
+// linear layer becomes m/‖V‖ ∘ (V·x). The update of W·x is therefore gain ∘ (V·x) +
+// scale·b·(a·x), where gain = m/‖V‖ − 1.
 type dora struct {
-	gain tensor.Tensor // [1, out], of an adapter that does not change
-	// While the adapter is trained, each pass computes the gain. No gradient goes through ‖V‖.
+	gain tensor.Tensor // [1, out], of an adapter that is not trained
+	// While the adapter is trained, each pass computes the gain. ‖V‖ has no gradient.
 	magnitude backend.Matrix // [1, out]
-	squares   []float64      // squared lengths of the rows of W
+	squares   []float64      // squared norms of the rows of W
 }
 
-// Squares returns the squared length of each row of the weight of a pair's target, which is in pieces. It computes
-// on b.
+// Squares returns the squared norm of each row of the weight of a pair's target. pieces are the
+// pieces of the weight. It computes on b.
 func Squares(b backend.Backend, pieces []backend.Part, t *lora.Target) ([]float64, error) {
 	out := make([]float64, t.Out)
 	for i := range pieces {
@@ -32,13 +32,13 @@ func Squares(b backend.Backend, pieces []backend.Part, t *lora.Target) ([]float6
 	return out, nil
 }
 
-// squareRows is the number of rows of which addSquares has the values at a time.
+// squareRows is the number of rows whose values addSquares reads at a time.
 const squareRows = 32
 
-// addSquares adds those of a piece.
+// addSquares adds the squares of one piece to out.
 func addSquares(b backend.Backend, p *backend.Part, t *lora.Target, out []float64) error {
 	m := p.Matrix
-	byColumns := m.Transposed != t.Transposed // columns of what is stored are rows of the map
+	byColumns := m.Transposed != t.Transposed // the columns as stored are rows of the layer
 	m.Transposed = false
 	rows, cols, first := m.Rows(), m.Cols(), 0
 	if !p.Into.IsAll() {
@@ -80,8 +80,8 @@ func addSquares(b backend.Backend, p *backend.Part, t *lora.Target, out []float6
 	return nil
 }
 
-// Lengths returns the length of each row of W + Scale·B·A of a pair with Squares, whose weight is in pieces. It
-// computes on b, from the matrices as they are stored.
+// Lengths returns the norm of each row of W + Scale·B·A of a pair with Squares. pieces are the
+// pieces of W. It computes on b, from the matrices as they are stored.
 func Lengths(b backend.Backend, pieces []backend.Part, p *lora.Pair) ([]float32, error) {
 	down, up := make([]float32, p.A.Elements()), make([]float32, p.B.Elements())
 	err := tensor.Widen(down, p.A.Data[:p.A.Bytes()], p.A.DType)
@@ -104,8 +104,8 @@ func Lengths(b backend.Backend, pieces []backend.Part, p *lora.Pair) ([]float32,
 	return l.of(p.Squares), nil
 }
 
-// lengths computes the lengths of the rows of V = W + scale·b·a without V:
-// ‖V‖² = ‖W‖² + scale·b·(2·a·Wᵀ + scale·a·aᵀ·bᵀ), row by row of b.
+// lengths computes the norms of the rows of V = W + scale·b·a without V: ‖V‖² = ‖W‖² +
+// scale·b·(2·a·Wᵀ + scale·a·aᵀ·bᵀ), row by row of b.
 type lengths struct {
 	backend backend.Backend
 	arena   *arena
@@ -116,7 +116,7 @@ type lengths struct {
 	own   tensor.Tensor // b·(a·aᵀ), [out, rank]
 }
 
-// lengthFloats is the memory that lengths takes from its arena.
+// lengthFloats returns the memory that lengths takes from its arena.
 func lengthFloats(rank, out int) int {
 	return floats(rank, out) + floats(out, rank) + floats(rank, rank)
 }
@@ -137,7 +137,8 @@ func (l *lengths) add(pieces []backend.Part, transposed bool) {
 	l.backend.Linear(l.own, l.b, backend.Matrix{Tensor: square}, tensor.Tensor{})
 }
 
-// of returns the lengths, for the squared lengths of the rows of W. The products have been computed.
+// of returns the norms. squares are the squared norms of the rows of W. The products must have
+// been computed.
 func (l *lengths) of(squares []float64) []float32 {
 	sums := make([]float64, len(squares))
 	s := float64(l.scale)
@@ -154,7 +155,7 @@ func (l *lengths) of(squares []float64) []float32 {
 	return out
 }
 
-// bindDoRA adds what DoRA needs to a pair.
+// bindDoRA adds the DoRA part to a pair.
 func (a *Adapter) bindDoRA(to *pair, f *lora.Pair) error {
 	if f.Magnitude.IsZero() {
 		return nil
@@ -162,12 +163,12 @@ func (a *Adapter) bindDoRA(to *pair, f *lora.Pair) error {
 	to.dora = &dora{squares: f.Squares}
 	a.dora, a.trains = true, a.trains || f.Squares != nil
 	if f.Squares != nil && f.Lengths == nil {
-		m := f.Magnitude // with its owner
+		m := f.Magnitude // includes its owner
 		m.Rank, m.Stride, m.Dims = 2, 0, [tensor.MaxRank]int{1, f.Out}
 		to.dora.magnitude.Tensor = m
 		return nil
 	}
-	if f.Lengths == nil { // only its size is wanted
+	if f.Lengths == nil { // only its size is needed
 		return nil
 	}
 	gain := make([]float32, f.Out)
@@ -187,7 +188,7 @@ func (a *Adapter) bindDoRA(to *pair, f *lora.Pair) error {
 	return err
 }
 
-// inverses returns 1/x for each x, 0 for 0: a row of zeros stays one.
+// inverses returns 1/x for each x, and 0 for 0: a row of zeros stays zero.
 func inverses(x []float32) []float32 {
 	out := make([]float32, len(x))
 	for i, v := range x {
@@ -198,12 +199,12 @@ func inverses(x []float32) []float32 {
 	return out
 }
 
-// doraFloats is the scratch memory for rows of pairs with magnitudes.
+// doraFloats returns the scratch memory for rows of pairs with magnitudes.
 func (a *Adapter) doraFloats(rows int) int {
 	if !a.dora {
 		return 0
 	}
-	n := 4 * floats(rows, a.out) // the bias too
+	n := 4 * floats(rows, a.out) // includes the bias
 	if a.trains {
 		n += max(lengthFloats(a.rank, a.out), floats(rows, a.out)) + 4*floats(1, a.out)
 	}
@@ -233,13 +234,13 @@ func (c scope) gainOf(m part, p *pair) tensor.Tensor {
 			c.fail("%s: %w", p.to.path, err)
 		}
 	}
-	c.backend.Embed(gain, d.magnitude, c.nothing[:1], 1) // through which the magnitude gets its gradient
-	c.backend.Add(gain, length, -1)                      // exactly 0 as training begins
+	c.backend.Embed(gain, d.magnitude, c.nothing[:1], 1) // records the magnitude's gradient
+	c.backend.Add(gain, length, -1)                      // exactly 0 when training begins
 	c.backend.Gate(gain, gain, inverse, meta.ActNone, 0)
 	return gain
 }
 
-// lengthsOf computes the present lengths of a pair's rows. They are not recorded.
+// lengthsOf computes the present norms of a pair's rows. The computation is not recorded.
 func (c scope) lengthsOf(m part, p *pair) []float32 {
 	arena := &c.lowRank.arena
 	defer arena.pause()()
@@ -257,8 +258,9 @@ func (c scope) lengthsOf(m part, p *pair) []float32 {
 	return l.of(p.dora.squares)
 }
 
-// magnify adds DoRA's update to rows of dst, which are W·in + bias. high is b·(a·in). If inputs were dropped, dst
-// has been computed from all of them, and only the update is of those that are left, as in PEFT.
+// magnify adds DoRA's update to rows of dst, which are W·in + bias. high is b·(a·in). With
+// dropout, dst was computed from all inputs, and only the update uses the remaining ones, as in
+// PEFT.
 func (c scope) magnify(m part, p *pair, dst, in, high tensor.Tensor, rows []int32, dropped bool) {
 	gain := c.gainOf(m, p)
 	if c.err != nil {
@@ -313,12 +315,12 @@ func (c scope) withoutBias(r *linear, v tensor.Tensor, first int) {
 	}
 }
 
-// byHead are columns of a matrix that belong to rows of a linear map: for head h, the first cols of the width
-// columns of the head to rows h·step+first, …
+// byHead describes columns of a matrix that belong to outputs of a linear layer. For head h, the
+// first cols of the head's width columns belong to the outputs h·step+first, ….
 type byHead struct{ heads, width, cols, step, first int }
 
-// scaleHeads multiplies columns of x by 1 + gain of their rows of r, for rows of the pass whose adapter has
-// magnitudes for r.
+// scaleHeads multiplies columns of x by 1 + gain of the corresponding outputs of r, for rows of
+// the pass whose adapter has magnitudes for r.
 func (c *Context) scaleHeads(r *linear, x tensor.Tensor, at byHead) {
 	l := &c.lowRank
 	for _, g := range l.groups {

@@ -14,9 +14,9 @@ type embedding struct {
 	weight param
 	rows   int
 	dim    int
-	// padding is 1 + the row whose lookups get no gradient, or 0.
+	// padding is 1 + the id whose lookups have no gradient, or 0.
 	padding int32
-	number  int // in Program.embeddings
+	number  int // index in Program.embeddings
 }
 
 func (c *compiler) embedding(n Node) (*embedding, error) {
@@ -33,7 +33,7 @@ func (c *compiler) embedding(n Node) (*embedding, error) {
 	return r, err
 }
 
-// lookup computes dst[i] = scale · table[ids[i]]. Ids outside the table are an error.
+// lookup computes dst[i] = scale · table[ids[i]]. An id outside the table fails the pass.
 func (r *embedding) lookup(c *Context, dst tensor.Tensor, ids []int32, scale float32, what string) {
 	for i, id := range ids {
 		if id < 0 || int(id) >= r.rows {
@@ -54,7 +54,7 @@ func (r *embedding) embed(c *Context, dst tensor.Tensor, table backend.Matrix, i
 	}
 }
 
-// lookupParts looks up rows of the model's table, which may be stored in several pieces of its rows.
+// lookupParts looks up rows of the model's table, which may be stored in several pieces.
 func (r *embedding) lookupParts(c *Context, dst tensor.Tensor, ids []int32, scale float32) {
 	parts := c.parts(r.weight, -1)
 	if c.err != nil {
@@ -82,7 +82,7 @@ func (r *embedding) lookupParts(c *Context, dst tensor.Tensor, ids []int32, scal
 	}
 }
 
-// partOf returns the piece with row id. The pass fails if there is none.
+// partOf returns the piece that holds row id. If there is none, the pass fails.
 func (r *embedding) partOf(c *Context, parts []backend.Part, id int32) *backend.Part {
 	i, _ := slices.BinarySearchFunc(parts, int(id), func(p backend.Part, id int) int {
 		if p.Into.End <= id {

@@ -5,13 +5,13 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// entry is what a block does with the residual stream before its branches, see [meta.EntrySpec].
+// entry changes the residual stream of a block before its branches, see [meta.EntrySpec].
 type entry struct {
-	norm  *norm // nil for none
+	norm  *norm // nil if there is none
 	scale float32
 }
 
-// entry returns nil for none.
+// entry compiles the entry of a block. It returns nil if there is none.
 func (c *compiler) entry(n Node, s *meta.BlockSpec, b *block) (*entry, error) {
 	if s.Entry == nil {
 		return nil, nil
@@ -25,7 +25,7 @@ func (c *compiler) entry(n Node, s *meta.BlockSpec, b *block) (*entry, error) {
 	return e, err
 }
 
-// apply changes x. e may be nil.
+// apply changes x in place. e may be nil.
 func (e *entry) apply(c *Context, x tensor.Tensor) {
 	if e == nil {
 		return

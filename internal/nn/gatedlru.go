@@ -6,7 +6,7 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// gatedLRU is a recurrent block with real-gated linear recurrent units.
+// gatedLRU is a recurrent block with real-gated linear recurrent units (RG-LRU).
 type gatedLRU struct {
 	path           string
 	spec           *meta.GatedLRUSpec
@@ -14,7 +14,7 @@ type gatedLRU struct {
 	conv           convolution
 	input, decay   headMap
 	rate           param
-	recurrentFirst int // first element of the recurrent state; the convolution's is before it
+	recurrentFirst int // first element of the recurrent state, which follows the convolution's
 }
 
 func (c *compiler) gatedLRU(n Node, in int) (rule, error) {
@@ -53,7 +53,7 @@ func (c *compiler) gatedLRU(n Node, in int) (rule, error) {
 		return nil, err
 	}
 	c.together("gated linear recurrent units")
-	const channels = 64 // of what the recurrence computes together
+	const channels = 64 // channels that the recurrence computes together
 	c.keeps(2 * channels)
 	return r, c.state(n.Path, s.State, r.recurrentFirst+s.Width)
 }

@@ -6,13 +6,13 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// gatedMixer weighs each channel of the streams by a low-rank map of all of them. The operands of its maps are not
-// rounded, because that would move all streams.
+// gatedMixer weighs each channel of the streams by a low-rank projection of all of them. The
+// inputs of its layers are not rounded, because that would change all streams.
 type gatedMixer struct {
 	path             string
 	count            int
 	norm             *norm
-	inject, down, up *linear // inject is nil where nothing is added to the streams
+	inject, down, up *linear // inject is nil if nothing is added to the streams
 }
 
 func (c *compiler) gatedMixer(child Node, s *meta.StreamsSpec, width int, alone bool) (m *gatedMixer, err error) {
@@ -36,7 +36,7 @@ func (c *compiler) gatedMixer(child Node, s *meta.StreamsSpec, width int, alone 
 	return m, err
 }
 
-// streamMap compiles a map of a gatedMixer. once says that a pass uses it once.
+// streamMap compiles a linear layer of a gatedMixer. once is set if a pass uses it once.
 func (c *compiler) streamMap(n Node, name string, in, out int, once bool) (*linear, error) {
 	r, err := c.linearNamed(n, "map of the streams", name, in, out)
 	if err != nil {
@@ -48,7 +48,7 @@ func (c *compiler) streamMap(n Node, name string, in, out int, once bool) (*line
 	return r, nil
 }
 
-// mix sets dst to the stream that the normalised streams flat make.
+// mix sets dst to the stream that the mixer computes from flat, the normalised streams.
 func (m *gatedMixer) mix(c scope, dst, flat tensor.Tensor) {
 	mark := c.arena.used
 	width, rows := m.channels(), flat.Rows()
@@ -68,7 +68,7 @@ func (m *gatedMixer) mix(c scope, dst, flat tensor.Tensor) {
 	c.arena.used = mark
 }
 
-// gate sets x to act(x)·up, or without up to act(x).
+// gate sets x to act(x)·up, or to act(x) if up is zero.
 func (c *Context) gate(x, up tensor.Tensor, act meta.Activation) {
 	if c.err == nil {
 		c.backend.Gate(x, x, up, act, 0)

@@ -4,8 +4,9 @@ import (
 	"github.com/heftai/heft/internal/tensor"
 )
 
-// gates are the two halves of a fused projection: the gate and the values that it multiplies. They are the columns of
-// both, unless the weights are stored with interleaved rows: then both is zero.
+// gates are the two halves of a fused projection: the gate and the values that it multiplies.
+// They are columns of both, unless the weights are stored with interleaved rows: then both is
+// zero.
 type gates struct{ both, gate, up tensor.Tensor }
 
 // slice returns rows [begin, end).
@@ -52,7 +53,7 @@ func (r *linear) gates(c scope, to gates, x tensor.Tensor, expert int) {
 	c.adaptPart(part{number: r.number, first: second, step: step, expert: expert}, to.up, x)
 }
 
-// alternates declares that passes compute even and odd rows of r apart, by gates.
+// alternates records that passes compute even and odd rows of r separately, by gates.
 func (c *compiler) alternates(r *linear) {
 	r.partial = true
 	c.program.asked.maps = append(c.program.asked.maps, mapped{linear: r, step: 2, in: r.in, out: r.out / 2})

@@ -7,29 +7,32 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// A Guesser is implemented by Weights that may read experts before their router has chosen them.
+// A Guesser is implemented by Weights that may read experts before their router has selected
+// them.
 type Guesser interface {
-	// Guesses reports whether experts of the stack m are worth guessing, whose block runs next, and whether
-	// the guess may read parameters of that block now.
+	// Guesses reports whether to predict experts of the stack m, whose block runs next. It also
+	// requires that the prediction may read params, parameters of that block, now.
 	Guesses(m *meta.Module, params []*meta.Param) bool
-	// GuessExperts announces experts of the stack m that its router will probably choose, the most likely
-	// first. The slice is valid during the call.
+	// GuessExperts announces the experts of the stack m that its router will probably select, the
+	// most likely first. The slice is valid during the call.
 	GuessExperts(m *meta.Module, experts []int32)
 }
 
-// guessRows is the most rows of a pass whose experts are guessed. More rows choose most experts anyway.
+// guessRows is the maximum number of rows of a pass whose experts are predicted. More rows select
+// most experts anyway.
 const guessRows = 8
 
-// A guess applies the norm and the router of the next block to the hidden states in front of the experts of this one.
-// Both blocks change them little beside what they add up to, so that the router chooses nearly the same.
+// A guess applies the norm and the router of the next block to the hidden states before the
+// experts of this block. Both blocks add little to the hidden states, so the router selects
+// nearly the same experts.
 type guess struct {
 	norm   *norm
 	moe    *moe
 	params []*meta.Param
 }
 
-// guessed returns how a block's experts are guessed, nil if they are not: their router must see the hidden states
-// behind a norm.
+// guessed returns the predictor of a block's experts. It returns nil if the router's input is not
+// the result of a norm.
 func (b *block) guessed() *guess {
 	m, mixture := b.mlp.body.(*moe)
 	if !mixture || m.router == nil || m.table != nil || m.apart() || m.spec.Identity > 0 || b.mlp.pre == nil || b.mlp.pre.each != nil || b.mlp.in != 1 || !b.plain() {
@@ -53,7 +56,8 @@ func (b *block) plain() bool {
 	return !b.parallel && b.streams == nil && b.altUp == nil && b.experts == nil && b.shortcut == nil
 }
 
-// guessFrom guesses the experts of the next block from x, the hidden states in front of the second branch of b.
+// guessFrom predicts the experts of the next block from x, the hidden states before the second
+// branch of b.
 func (b *block) guessFrom(c *Context, x tensor.Tensor) {
 	r := &c.routing
 	r.guess = r.guess[:0]
@@ -79,7 +83,7 @@ func (b *block) guessFrom(c *Context, x tensor.Tensor) {
 	}
 }
 
-// tellGuess announces the experts that were guessed, if it was not done yet.
+// tellGuess announces the predicted experts if it was not done yet.
 func (c *Context) tellGuess() {
 	r := &c.routing
 	if len(r.guess) > 0 && c.err == nil {
@@ -88,7 +92,7 @@ func (c *Context) tellGuess() {
 	r.guess = r.guess[:0]
 }
 
-// scratch is the memory of guessFrom.
+// scratch returns the scratch memory of guessFrom.
 func (g *guess) scratch(rows int) int {
 	if g == nil {
 		return 0

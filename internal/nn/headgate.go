@@ -8,17 +8,18 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// A headGate multiplies the outputs of the heads of an attention by an activation of a projection of its operand.
+// A headGate multiplies the outputs of attention heads by an activation of a projection of the
+// attention's input.
 type headGate struct {
 	linear     *linear
-	bias       param // of each head, added for all of its channels; none without
+	bias       param // per head, added to all of its channels; empty if there is none
 	act        meta.Activation
 	heads, dim int
-	byHead     bool      // the projection has a number for each head instead of each channel
-	ones       []float32 // a column that repeats a head's number for its channels
+	byHead     bool      // the projection has one value per head instead of per channel
+	ones       []float32 // a column that repeats a head's value for its channels
 }
 
-// headGate compiles the gate of an attention, which is nil if it has none.
+// headGate compiles the gate of an attention. It returns nil if there is none.
 func (c *compiler) headGate(n Node, s *meta.AttentionSpec, in int) (g *headGate, err error) {
 	if s.Gate == "" {
 		return nil, nil
@@ -80,13 +81,14 @@ func (g *headGate) addBias(c *Context, gate tensor.Tensor) {
 	c.arena.used = mark
 }
 
-// spread repeats the number of each head for its channels, as many as ones, by a product with a column of them.
+// spread repeats the value of each head for its channels, len(ones) of them, by a product with a
+// column of ones.
 func (c *Context) spread(dst, byHead tensor.Tensor, ones []float32) {
 	n, dim := byHead.Rows()*byHead.Cols(), len(ones)
 	c.backend.Linear(matrix(dst, n, dim), matrix(byHead, n, 1), backend.Matrix{Tensor: tensor.Floats(ones, dim, 1)}, tensor.Tensor{})
 }
 
-// scratch is the memory of a gate, which may be nil.
+// scratch returns the scratch memory of a gate, which may be nil.
 func (g *headGate) scratch(rows int) int {
 	switch {
 	case g == nil:

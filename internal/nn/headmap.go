@@ -5,14 +5,14 @@ import (
 	"github.com/heftai/heft/internal/tensor"
 )
 
-// headMap is a linear map for each head, stored as a stack of matrices.
+// headMap is a linear layer per head, stored as a stack of matrices.
 type headMap struct {
 	weight, bias param
-	of           *linear // the map of one head, as the backend sees it
+	of           *linear // the layer of one head, as the backend sees it
 }
 
-// headMap finds the parameters of the maps of so many heads, whose matrices are [in, out] if they are transposed. There
-// may be no bias.
+// headMap compiles the layers of the given number of heads. Their matrices are [in, out] if
+// transposed is set. The bias may be missing.
 func (c *compiler) headMap(n Node, weight, bias string, heads, in, out int, transposed bool) (m headMap, err error) {
 	rows, cols := out, in
 	if transposed {
@@ -32,7 +32,7 @@ func (c *compiler) headMap(n Node, weight, bias string, heads, in, out int, tran
 	return m, nil
 }
 
-// forward sets dst to the map of x by head h.
+// forward sets dst to the result of head h's layer for x.
 func (m *headMap) forward(c scope, h int, dst, x tensor.Tensor) {
 	w, bias := m.matrix(c, h)
 	if c.err != nil {
@@ -42,7 +42,8 @@ func (m *headMap) forward(c scope, h int, dst, x tensor.Tensor) {
 	a.product(c, dst, x, w, bias)
 }
 
-// alternating computes even rows of the map of x by head h into even, and odd ones into odd. There is no bias.
+// alternating computes the even outputs of head h's layer for x into even, and the odd ones into
+// odd. There is no bias.
 func (m *headMap) alternating(c scope, h int, even, odd, x tensor.Tensor) {
 	w, _ := m.matrix(c, h)
 	if c.err != nil {
@@ -56,7 +57,7 @@ func (m *headMap) alternating(c scope, h int, even, odd, x tensor.Tensor) {
 	}
 }
 
-// matrix returns the map of head h, and its bias.
+// matrix returns the weight of head h and its bias.
 func (m *headMap) matrix(c scope, h int) (w backend.Matrix, bias tensor.Tensor) {
 	weights, bias := c.vector(m.weight), c.vector(m.bias)
 	if c.err != nil {

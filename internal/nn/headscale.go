@@ -8,11 +8,12 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// logPosition is a table whose cosines, one column, are the logarithms of positions counted from 1.
+// logPosition is a table whose only column of cosines holds the logarithms of positions counted
+// from 1.
 var logPosition = &meta.RopeSpec{Type: meta.RopeNone, Dim: 2, Growth: 1, GrowthEvery: 1, GrowthAlone: true}
 
-// A headScale multiplies the queries of each head by a line over the logarithm of their position. See
-// [meta.MLASpec].HeadScale.
+// A headScale multiplies the queries of each head by a linear function of the logarithm of their
+// position. See [meta.MLASpec].HeadScale.
 type headScale struct {
 	scale, bias param
 	heads, dim  int
@@ -20,7 +21,7 @@ type headScale struct {
 	ones        []float32
 }
 
-// headScale compiles the child that a spec names, or returns nil for none.
+// headScale compiles the child that a spec names. It returns nil if there is none.
 func (c *compiler) headScale(n Node, name string, heads, dim int) (*headScale, error) {
 	if name == "" {
 		return nil, nil
@@ -40,7 +41,7 @@ func (c *compiler) headScale(n Node, name string, heads, dim int) (*headScale, e
 	return s, err
 }
 
-// apply multiplies the heads of q, in place. s may be nil.
+// apply multiplies the heads of q in place. s may be nil.
 func (s *headScale) apply(c *Context, q tensor.Tensor) {
 	if s == nil {
 		return
@@ -57,7 +58,7 @@ func (s *headScale) apply(c *Context, q tensor.Tensor) {
 	c.arena.used = mark
 }
 
-// scratch is the memory of s, which may be nil.
+// scratch returns the scratch memory of s, which may be nil.
 func (s *headScale) scratch(rows int) int {
 	if s == nil {
 		return 0

@@ -8,18 +8,19 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// indexer chooses the positions that latent attention sees. Its keys are the second vector of each
-// token in the layer's cache, so they are evicted, reused and counted with the token's page.
+// indexer selects the positions to which latent attention applies. Its keys are the second vector
+// of each token in the layer's cache, so they are evicted, reused and counted with the token's
+// page.
 type indexer struct {
 	spec             *meta.IndexerSpec
 	q, k, weights    *linear
 	qNorm, kNorm     *norm
-	qScale           *headScale // nil for none
+	qScale           *headScale // nil if there is none
 	scale, headScale float32
 	rotated          int
 }
 
-// indexer compiles the indexer of a, which may be nil.
+// indexer compiles the indexer of a. It returns nil if there is none.
 func (c *compiler) indexer(n Node, a *latent, in int) (x *indexer, err error) {
 	m := a.spec.MLA
 	s := m.Indexer
@@ -61,7 +62,7 @@ func (c *compiler) indexer(n Node, a *latent, in int) (x *indexer, err error) {
 	return x, nil
 }
 
-// indexerQueries compiles what makes the queries of x.
+// indexerQueries compiles the projection to the queries of x.
 func (c *compiler) indexerQueries(n Node, a *latent, x *indexer, in int) (err error) {
 	if s := x.spec; a.qDown != nil {
 		in = a.qDown.out
@@ -75,8 +76,8 @@ func (c *compiler) indexerQueries(n Node, a *latent, x *indexer, in int) (err er
 	return err
 }
 
-// indexed returns the backend's operations of sparse attention. It fails the pass and returns nil if
-// the backend has none.
+// indexed returns the backend's operations for sparse attention. It fails the pass and returns
+// nil if the backend has none.
 func (c *Context) indexed(path string) backend.Indexed {
 	b, ok := c.backend.(backend.Indexed)
 	if !ok {
@@ -88,8 +89,8 @@ func (c *Context) indexed(path string) backend.Indexed {
 	return b
 }
 
-// choose stores the keys of hidden in the cache of a's layer, or in one of their own, and sets c.chosen. residual is the
-// normalised compression of a's queries, or hidden.
+// choose stores the keys of hidden in the cache of a's layer, or in a layer of their own, and
+// sets c.chosen. residual is the normalised compression of a's queries, or hidden.
 func (x *indexer) choose(c *Context, a *latent, hidden, residual tensor.Tensor) {
 	defer c.arena.pause()()
 	mark := c.arena.used
@@ -120,7 +121,7 @@ func (x *indexer) choose(c *Context, a *latent, hidden, residual tensor.Tensor) 
 	c.arena.used = mark
 }
 
-// turn applies the rope of a, if it has one, to queries and keys.
+// turn applies the rope of a, if there is one, to queries and keys.
 func (x *indexer) turn(c *Context, a *latent, q, k tensor.Tensor) {
 	s := x.spec
 	switch {
@@ -135,7 +136,7 @@ func (x *indexer) turn(c *Context, a *latent, q, k tensor.Tensor) {
 	}
 }
 
-// keys is the cache of the keys of x.
+// keys returns the cache that holds the keys of x.
 func (x *indexer) keys(c *Context, a *latent) layerCache {
 	if a.spec.Shared {
 		return c.cacheOf(x.spec.Layer)

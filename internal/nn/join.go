@@ -7,8 +7,8 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// join makes the input of a module for multi-token prediction of embeddings and of another model's
-// hidden states.
+// join computes the input of a module for multi-token prediction from embeddings and another
+// model's hidden states.
 type join struct {
 	embeds, hidden *norm
 	project        *linear
@@ -57,7 +57,7 @@ func (j *join) scratch(l Limits) int {
 	return floats(l.Rows, 2*j.width)
 }
 
-// join copies the hidden states of a pass.
+// join copies the hidden states of a pass to the context.
 func (c *Context) join(before [][]float32) error {
 	width, n := c.program.joins, 0
 	for _, v := range before {

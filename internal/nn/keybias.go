@@ -9,21 +9,22 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// keyBias adds a number of each key to its scores, see [meta.KeyBiasSpec]. The number is a further channel of the
-// key, which meets the inverse of the scale in every query. Where some keys are chosen, the numbers of all heads are
-// a layer of the cache too, by which a query of one 1 finds the highest of a head.
+// keyBias adds a bias of each key to its scores, see [meta.KeyBiasSpec]. The bias is an
+// additional channel of the key; every query has the inverse of the scale in that channel. If
+// keys are selected, the biases of all heads are also a layer of the cache: a query with a single
+// 1 finds the highest of a head.
 type keyBias struct {
 	path       string
 	spec       *meta.KeyBiasSpec
 	rate       param
 	dt         *linear
-	heads, dim int // of keys
+	heads, dim int // key heads and their size
 	scale      float32
-	args       backend.BlockArgs // with Count 0 for all keys
-	rows       []float32         // a unit vector of each head, side by side
+	args       backend.BlockArgs // Count is 0 if all keys are used
+	rows       []float32         // a unit vector per head, one after another
 }
 
-// keyBias compiles what the spec of a names, or returns nil for none.
+// keyBias compiles what the spec of a names. It returns nil if there is none.
 func (c *compiler) keyBias(n Node, a *attention) (b *keyBias, err error) {
 	s := a.spec
 	if s.KeyBias == nil {
@@ -52,7 +53,7 @@ func (c *compiler) keyBias(n Node, a *attention) (b *keyBias, err error) {
 	return b, c.cache(n.Path, s.KeyBias.Layer, kvcache.LayerShape{KWidth: s.KVHeads, Heads: 1})
 }
 
-// extend returns q and k with a further channel in each head.
+// extend returns q and k with an additional channel in each head.
 func (b *keyBias) extend(c *Context, q, k, v tensor.Tensor) (queries, keys tensor.Tensor) {
 	rows, wide := q.Rows(), b.dim+1
 	queries, keys = c.arena.take(rows, q.Cols()/b.dim*wide), c.arena.take(rows, b.heads*wide)
@@ -94,7 +95,8 @@ func (b *keyBias) speed(c *Context, bias tensor.Tensor) {
 	}
 }
 
-// attend sets y to the attention of queries q to the keys that b chooses, or to all where no row sees more.
+// attend sets y to the attention of queries q over the keys that b selects, or over all keys if
+// no row has more.
 func (b *keyBias) attend(c *Context, y, q tensor.Tensor, cache layerCache, args backend.AttentionArgs) {
 	longest := 0
 	for i := range cache.spans {
@@ -118,7 +120,7 @@ func (b *keyBias) attend(c *Context, y, q tensor.Tensor, cache layerCache, args 
 	c.arena.used = mark
 }
 
-// scratch is the memory of b, which may be nil.
+// scratch returns the scratch memory of b, which may be nil.
 func (b *keyBias) scratch(rows int, s *meta.AttentionSpec) int {
 	if b == nil {
 		return 0
@@ -139,8 +141,8 @@ func (c *Context) repeat(dst tensor.Tensor, x []float32) {
 	}
 }
 
-// repeatVector sets all rows of dst to a vector. While recording, the vector is a table of one row, which has a
-// gradient.
+// repeatVector sets all rows of dst to a vector. While recording, the vector is treated as a
+// table of one row, so that it has a gradient.
 func (c *Context) repeatVector(dst tensor.Tensor, p param) {
 	if !c.recording() {
 		c.repeat(dst, c.hostVectors(p))
@@ -152,7 +154,8 @@ func (c *Context) repeatVector(dst tensor.Tensor, p param) {
 	}
 }
 
-// hostVectors returns the numbers of vectors, one vector after the other, until the next call.
+// hostVectors returns the values of vectors, one after another. They are valid until the next
+// call.
 func (c *Context) hostVectors(ps ...param) []float32 {
 	host := c.scales[:0]
 	for _, p := range ps {

@@ -7,26 +7,26 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// latent is multi-head latent attention. The cache holds one compressed vector per token; each
-// head's key and value are linear maps of it. Instead of expanding the cache, the key map is
-// applied to the queries, q·(U·c) = (Uᵀ·q)·c, and the value map to the attention output. All heads
-// share the keys: the compressed vector followed by the rotary part. The compressed vector, at the
-// start of a key, is also the value.
+// latent is multi-head latent attention (MLA). The cache holds one compressed vector c per token;
+// each head's key and value are linear projections of it. Instead of expanding the cache, the key
+// projection U is applied to the queries, q·(U·c) = (Uᵀ·q)·c, and the value projection to the
+// attention output. All heads share the keys: the compressed vector followed by the rotary part.
+// The values are the compressed vectors, at the start of each key.
 type latent struct {
 	path          string
 	spec          *meta.AttentionSpec
 	qDown, qUp    *linear // qDown and qNorm may be nil
 	qNorm         *norm
-	qScale        *headScale // nil for none
-	kvDown        *linear    // with kvNorm nil where keys are those of an earlier layer
+	qScale        *headScale // nil if there is none
+	kvDown        *linear    // nil, like kvNorm, if keys are those of an earlier layer
 	up            expansion
 	kvNorm        *norm
-	ropeNorm      *norm // of the part of keys that rope turns; may be nil
+	ropeNorm      *norm // of the rotary part of keys; may be nil
 	out           *linear
-	rope, growth  int       // tables, -1 for none
-	gate          *headGate // nil for none
+	rope, growth  int       // tables, -1 if there is none
+	gate          *headGate // nil if there is none
 	sinks         param
-	indexer       *indexer // nil for none
+	indexer       *indexer // nil if there is none
 	nope, rotated int      // widths of the two parts of a query head
 	rank          int
 }
@@ -80,7 +80,7 @@ func (c *compiler) latent(n Node, s *meta.AttentionSpec, in int) (*latent, error
 	return a, c.latentCache(n.Path, a)
 }
 
-// latentKeys compiles what makes the keys of a, if they are its own.
+// latentKeys compiles the projection to the keys of a, if they are its own.
 func (c *compiler) latentKeys(n Node, a *latent, in int) (err error) {
 	m := a.spec.MLA
 	if a.spec.Shared {
@@ -97,8 +97,8 @@ func (c *compiler) latentKeys(n Node, a *latent, in int) (err error) {
 	return err
 }
 
-// latentCache assigns a its layers of the KV cache. The keys of an indexer are the second vectors of a's own tokens, or a
-// layer of their own.
+// latentCache assigns layers of the KV cache to a. The keys of an indexer are the second vectors
+// of a's own tokens, or a layer of their own.
 func (c *compiler) latentCache(path string, a *latent) error {
 	s := a.spec
 	shape := kvcache.LayerShape{KWidth: a.rank + a.rotated, Heads: 1, Window: s.Window}
@@ -154,7 +154,7 @@ func (c *compiler) latentQueries(n Node, a *latent, in int) (err error) {
 	return err
 }
 
-// gateDim is the width of the gate of a head, behind its query; 0 for none.
+// gateDim returns the width of a head's gate, which follows its query; 0 if there is none.
 func (a *latent) gateDim() int {
 	if a.spec.Gated {
 		return a.spec.ValueDim
@@ -205,7 +205,8 @@ func (a *latent) forward(c *Context, dst, x tensor.Tensor) {
 	c.arena.used = mark
 }
 
-// keyWidth is the width of the keys that a makes, 0 if they are those of an earlier layer.
+// keyWidth returns the width of the keys that a computes, or 0 if they are those of an earlier
+// layer.
 func (a *latent) keyWidth() int {
 	if a.spec.Shared {
 		return 0
@@ -213,7 +214,7 @@ func (a *latent) keyWidth() int {
 	return a.rank + a.rotated
 }
 
-// store normalises, turns and caches the keys that a makes.
+// store normalises, rotates and caches the keys that a computes.
 func (a *latent) store(c *Context, cache layerCache, key tensor.Tensor) {
 	if a.spec.Shared {
 		return
@@ -240,13 +241,15 @@ func (a *latent) turn(c *Context, x tensor.Tensor) {
 	c.rotate(a.rope, x, a.rotated)
 }
 
-// latentKeys are the cached keys of latent attention, which begin with the values.
+// latentKeys returns the cached keys of latent attention as keys and values. The values are the
+// first part of the keys.
 func latentKeys(kv backend.KV) backend.KV {
 	kv.V = kv.K
 	return kv
 }
 
-// attend sets y to the attention of queries q to latent keys, all or those that an indexer has chosen.
+// attend sets y to the attention of queries q over latent keys: all of them, or those that an
+// indexer has selected.
 func (a *latent) attend(c *Context, y, q, sinks tensor.Tensor, cache layerCache) {
 	s := a.spec
 	args := backend.AttentionArgs{
@@ -260,7 +263,8 @@ func (a *latent) attend(c *Context, y, q, sinks tensor.Tensor, cache layerCache)
 	}
 }
 
-// queries computes the heads before rotation, with their gates, and in the same operation the compression of x.
+// queries computes the query heads before rotation, with their gates. The same operation computes
+// compressed, the compression of x.
 func (a *latent) queries(c *Context, compressed, x tensor.Tensor) (q, gates tensor.Tensor) {
 	hidden, rows, heads := x, x.Rows(), a.spec.Heads
 	q = c.arena.take(rows, heads*a.spec.HeadDim)
@@ -272,7 +276,7 @@ func (a *latent) queries(c *Context, compressed, x tensor.Tensor) (q, gates tens
 	if a.kvDown != nil {
 		a.kvDown.compute(together, compressed, x, 0)
 	}
-	var beside tensor.Tensor // what qNorm leaves and its operand
+	var beside tensor.Tensor // the result of qNorm and its input
 	if a.qDown != nil {
 		y := c.arena.take(rows, a.qDown.out*a.besides())
 		if a.spec.MLA.QBeside {
@@ -303,7 +307,7 @@ func (a *latent) queries(c *Context, compressed, x tensor.Tensor) (q, gates tens
 	return q, gates
 }
 
-// besides is how many vectors of the width of the queries' compression are side by side.
+// besides returns the number of adjacent vectors with the width of the queries' compression.
 func (a *latent) besides() int {
 	if a.spec.MLA.QBeside {
 		return 2
@@ -311,7 +315,7 @@ func (a *latent) besides() int {
 	return 1
 }
 
-// gatedQueries sets q and gates to the parts of what qUp makes of x.
+// gatedQueries splits the result of qUp for x into q and gates.
 func (a *latent) gatedQueries(c *Context, q, gates, x tensor.Tensor) {
 	mark := c.arena.used
 	dim, gate, n := a.spec.HeadDim, a.gateDim(), x.Rows()*a.spec.Heads
@@ -324,8 +328,9 @@ func (a *latent) gatedQueries(c *Context, q, gates, x tensor.Tensor) {
 	c.arena.used = mark
 }
 
-// absorb maps each query head to the keys of the cache: its first part by the transpose of the map
-// that expands keys, its second part by rope. up is that map if it comes whole.
+// absorb projects each query head to the key space of the cache: its first part with the
+// transposed key projection, its second part with rope. up is the key projection if it comes as
+// one matrix.
 func (a *latent) absorb(c *Context, q tensor.Tensor) (absorbed tensor.Tensor, up backend.Matrix) {
 	rows, heads, dim, width := q.Rows(), a.spec.Heads, a.spec.HeadDim, a.rank+a.rotated
 	absorbed = c.arena.take(rows, heads*width)

@@ -5,14 +5,14 @@ import (
 	"github.com/heftai/heft/internal/tensor"
 )
 
-// expansion is the map of latent attention from compressed vectors to heads' keys and values: one matrix, or
-// two, of which that of keys is transposed head by head.
+// expansion is the projection of latent attention from compressed vectors to the heads' keys and
+// values. It is one matrix, or two, of which the key matrix is transposed head by head.
 type expansion struct {
-	both *linear // nil if it is stored in two
+	both *linear // nil if it is stored as two matrices
 	k, v *linear
 }
 
-// expansion finds the map of a and checks its shape.
+// expansion compiles the projection of a and checks its shape.
 func (c *compiler) expansion(n Node, a *latent) (err error) {
 	m, s := a.spec.MLA, a.spec
 	if m.KVUp != "" {
@@ -39,8 +39,9 @@ func (c *compiler) expands(n Node, name string, in, out int) (*linear, error) {
 	return l, nil
 }
 
-// keys calls f with what maps the queries of head h to channels [begin, end) of the compressed vectors, for all of
-// them. Maps may come in bands. It returns a matrix that comes whole, for values.
+// keys calls f with the matrices that project the queries of head h to channels [begin, end) of
+// the compressed vectors, for all heads and channels. Matrices may come in bands. It returns a
+// matrix that comes as a whole, for values.
 func (e *expansion) keys(c scope, a *latent, f func(h, begin, end int, w backend.Matrix)) (all backend.Matrix) {
 	if e.both == nil {
 		e.k.groups(c, a.rank, f)
@@ -69,8 +70,8 @@ func (e *expansion) keys(c scope, a *latent, f func(h, begin, end int, w backend
 	return all
 }
 
-// values calls f with what maps the attention of head h to channels [begin, end) of its values, for all of them. all
-// is what keys has returned.
+// values calls f with the matrices that project the attention of head h to channels [begin, end)
+// of its values, for all heads and channels. all is the result of keys.
 func (e *expansion) values(c scope, a *latent, all backend.Matrix, f func(h, begin, end int, w backend.Matrix)) {
 	size := a.spec.ValueDim
 	switch {
@@ -87,7 +88,8 @@ func (e *expansion) values(c scope, a *latent, all backend.Matrix, f func(h, beg
 	}
 }
 
-// half calls f with the rows of each head in bands that have so many rows of it, from the band parts on.
+// half calls f with the rows of each head. Bands have rows rows of each head; parts is the first
+// band.
 func (e *expansion) half(c scope, heads, rows int, parts []backend.Part, f func(h int, w backend.Matrix)) {
 	w := boundLinear{linear: e.both}
 	for h := 0; c.err == nil; parts = w.nextBand(c) {
@@ -105,8 +107,9 @@ func (e *expansion) half(c scope, heads, rows int, parts []backend.Part, f func(
 	}
 }
 
-// adaptQueries and adaptValues add the adapters of the expansion head by head, as the expansion
-// itself is applied. Adapters have no module for an expansion that is stored in two.
+// adaptQueries and adaptValues add the adapters of the expansion head by head, in the way the
+// expansion itself is applied. Adapters do not support an expansion that is stored as two
+// matrices.
 func (a *latent) adaptQueries(c *Context, absorbed, q tensor.Tensor) {
 	if len(c.lowRank.groups) == 0 || a.up.both == nil {
 		return
@@ -131,8 +134,8 @@ func (a *latent) adaptValues(c *Context, values, y tensor.Tensor) {
 	}
 }
 
-// magnifyQueries and magnifyValues apply the magnitudes (DoRA) of the expansion: to its inputs where it is transposed,
-// else to its results.
+// magnifyQueries and magnifyValues apply the DoRA magnitudes of the expansion: to its inputs
+// where it is transposed, otherwise to its results.
 func (a *latent) magnifyQueries(c *Context, q tensor.Tensor) {
 	if a.up.both != nil {
 		c.scaleHeads(a.up.both, q, byHead{heads: a.spec.Heads, width: a.spec.HeadDim, cols: a.nope, step: a.nope + a.spec.ValueDim})

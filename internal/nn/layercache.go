@@ -2,14 +2,14 @@ package nn
 
 import "github.com/heftai/heft/internal/backend"
 
-// A layerCache is the part of the KV cache that belongs to one layer, as a pass uses it.
+// A layerCache is the part of the KV cache that belongs to one layer, in one pass.
 type layerCache struct {
 	backend.KV
-	spans []backend.Span // the rows of the pass with the pages of their sequences
+	spans []backend.Span // the sequences of the pass with their pages
 	slots []int32        // where the keys and values of the rows are stored
 }
 
-// cacheOf returns the part of a layer, by its index in [Program.KV]. It holds for one pass.
+// cacheOf returns the part of a layer, by its index in [Program.KV]. It is valid for one pass.
 func (c *Context) cacheOf(layer int) layerCache {
 	kv := &c.in.KV[layer]
 	group := &c.in.Groups[kv.Group]

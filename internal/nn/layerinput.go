@@ -7,13 +7,13 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// perLayer computes a vector for each token and block before the first block.
+// perLayer computes a vector for each token and block, before the first block.
 type perLayer struct {
 	spec       *meta.PerLayerSpec
 	embed      *embedding
 	projection *linear
 	norm       *norm
-	width      int // of all vectors of a token
+	width      int // width of all vectors of a token
 	nodes      []Node
 }
 
@@ -27,7 +27,7 @@ func (c *compiler) perLayer(n Node, s *meta.PerLayerSpec, hidden int) (p *perLay
 		p.nodes = append(p.nodes, node)
 	}
 	if p.embed, err = c.embedding(p.nodes[0]); err == nil {
-		p.embed.number = -1 // rows are not those of the pass, so adapters do not replace it
+		p.embed.number = -1 // its rows are not rows of the pass, so adapters cannot replace it
 	} else {
 		return nil, err
 	}
@@ -43,7 +43,7 @@ func (c *compiler) perLayer(n Node, s *meta.PerLayerSpec, hidden int) (p *perLay
 	return p, err
 }
 
-// forward computes them for rows of hidden states before the first block.
+// forward computes the vectors from hidden, the hidden states before the first block.
 func (p *perLayer) forward(c *Context, hidden tensor.Tensor) {
 	mark := c.arena.used
 	c.inputs = matrix(c.input, c.rows, p.width)
@@ -93,7 +93,7 @@ func (c *compiler) layerInput(n Node, s *meta.LayerInputSpec, width int) (l *lay
 	return l, err
 }
 
-// addTo adds the branch of x to x.
+// addTo adds the result of the branch for x to x.
 func (l *layerInput) addTo(c *Context, x tensor.Tensor) {
 	mark := c.arena.used
 	y := c.arena.take(x.Rows(), x.Cols())
@@ -102,7 +102,7 @@ func (l *layerInput) addTo(c *Context, x tensor.Tensor) {
 	c.arena.used = mark
 }
 
-// branch computes the branch of x.
+// branch computes the result of the branch for x.
 func (l *layerInput) branch(c *Context, y, x tensor.Tensor) {
 	mark := c.arena.used
 	gate := c.arena.take(x.Rows(), l.spec.Width)
@@ -125,7 +125,7 @@ func (l *layerInput) scratch(rows int) int {
 	return floats(rows, l.spec.Width) + floats(rows, l.gate.in)
 }
 
-// finish computes what stands behind the branches of a block.
+// finish computes the parts of a block that follow its branches.
 func (b *block) finish(c *Context, x tensor.Tensor) {
 	if b.input != nil {
 		b.input.addTo(c, x)
@@ -140,7 +140,7 @@ func (b *block) finish(c *Context, x tensor.Tensor) {
 	c.scale(x, by[0])
 }
 
-// readNumber reads a tensor of one number, which may be in a device's memory.
+// readNumber reads a tensor of one value, which may be in a device's memory.
 func (c *Context) readNumber(to []float32, t tensor.Tensor) error {
 	if t.Elements() != 1 {
 		return fmt.Errorf("got a tensor of shape %v, want one number", t.Shape())

@@ -8,14 +8,15 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// lightning is lightning attention: a state space whose steps are 1, with queries and keys as its weights.
+// lightning is lightning attention: a state-space model with step size 1, whose weights are the
+// queries and keys.
 type lightning struct {
 	path           string
 	spec           *meta.LightningSpec
 	qkv, gate, out *linear
 	norm           *norm
 	inner          int       // width of all heads
-	rates, zeros   []float32 // of each head: the negative logarithm of its decay, and 0
+	rates, zeros   []float32 // per head: the negative logarithm of its decay, and 0
 }
 
 func (c *compiler) lightning(n Node, in int) (rule, error) {

@@ -8,21 +8,21 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// linear is y = x·Wᵀ + b, or a stack of such maps, one per expert.
+// linear is the linear layer y = x·Wᵀ + b, or a stack of linear layers, one per expert.
 type linear struct {
-	path         string // the path by which adapters name it
+	path         string // path by which adapters name it
 	weight, bias param
 	transposed   bool // the parameter is [in, out]
 	in, out      int
 	exact        bool // its input is never rounded
-	number       int  // in Program.linears, from 1 on; 0 if adapters do not support it
-	experts      int  // size of a stack, else 0
+	number       int  // number in Program.linears, from 1 on; 0 if adapters do not support it
+	experts      int  // number of experts in a stack, otherwise 0
 	oneBias      bool // all experts of the stack have the same bias
-	partial      bool // passes multiply with parts of it, so adapters must not have magnitudes (DoRA),
-	magnitudes   bool // unless its rule applies them: see scaleHeads
+	partial      bool // passes multiply by parts of it, so adapters must not have magnitudes (DoRA),
+	magnitudes   bool // unless its rule applies the magnitudes: see scaleHeads
 }
 
-// linear compiles a Linear of inputs of width in.
+// linear compiles a Linear with inputs of width in.
 func (c *compiler) linear(n Node, in int) (*linear, error) {
 	s, err := spec[meta.LinearSpec](n, meta.KindLinear)
 	if err != nil {
@@ -46,7 +46,7 @@ func (c *compiler) needWhole(r *linear) {
 	c.banded = slices.DeleteFunc(c.banded, func(p *meta.Param) bool { return p == r.weight.Param })
 }
 
-// halves declares that passes use the first rows of each group of r's rows, then the others.
+// halves records that passes use the first rows of each group of r's rows, then the others.
 func (c *compiler) halves(r *linear, group, first int) {
 	if c.program.halves == nil {
 		c.program.halves = map[*meta.Param]backend.Halves{}
@@ -54,8 +54,8 @@ func (c *compiler) halves(r *linear, group, first int) {
 	c.program.halves[r.weight.Param] = backend.Halves{Group: group, First: first}
 }
 
-// usedNext declares the order in which passes use maps: list comes after all others so far. Without it they are used
-// in the order in which they are compiled. Nil maps are skipped.
+// usedNext records the order in which passes use layers: those of list follow all others so far.
+// Without it, layers are used in the order in which they are compiled. Nil layers are skipped.
 func (c *compiler) usedNext(list ...*linear) {
 	for _, r := range list {
 		if i := slices.IndexFunc(c.banded, func(p *meta.Param) bool { return r != nil && p == r.weight.Param }); i >= 0 {
@@ -64,7 +64,7 @@ func (c *compiler) usedNext(list ...*linear) {
 	}
 }
 
-// adaptable gives r a number, so that adapters can be added to it.
+// adaptable assigns a number to r, so that adapters can refer to it.
 func (c *compiler) adaptable(r *linear) {
 	c.program.linears = append(c.program.linears, r)
 	r.number = len(c.program.linears)
@@ -89,7 +89,8 @@ func (c *compiler) affine(n Node, in, out int, transposed bool) (*linear, error)
 	return r, err
 }
 
-// linearNamed compiles the Linear that a spec names and checks its width; out 0 accepts any.
+// linearNamed compiles the Linear that a spec names and checks its output width. An out of 0
+// accepts any.
 func (c *compiler) linearNamed(n Node, role, name string, in, out int) (*linear, error) {
 	child, err := c.child(n, role, name)
 	if err != nil {

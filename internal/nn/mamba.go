@@ -6,20 +6,21 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// mamba is the mixer of the first Mamba.
+// mamba is the mixer of Mamba (version 1).
 type mamba struct {
 	path                   string
 	spec                   *meta.MambaSpec
-	heads, width, chosen   int // width are the channels of a head, chosen its compressed steps, B and C
+	heads, width, chosen   int // width is the channels of a head; chosen is the width of its compressed steps, B and C together
 	in, out                *linear
 	choose, steps          mambaMap
 	stepNorm, bNorm, cNorm *norm // may be nil
 	conv                   convolution
 	aLog, d                param
-	recurrentFirst         int // first element of the recurrent state; the convolution's is before it
+	recurrentFirst         int // first element of the recurrent state, which follows the convolution's
 }
 
-// mambaMap is a linear map of the channels of a head: one that the mixer's only head has, or one of a stack.
+// mambaMap is a linear layer on the channels of a head: that of the mixer's only head, or one of
+// a stack.
 type mambaMap struct {
 	only  *linear
 	stack headMap
@@ -60,13 +61,14 @@ func (c *compiler) mamba(n Node, in int) (rule, error) {
 	if r.conv, err = c.convolution(n, s.Conv, s.Width, s.Kernel); err != nil {
 		return nil, err
 	}
-	const channels = 64 // of what the recurrence computes together
+	const channels = 64 // channels that the recurrence computes together
 	c.widens(s.Width * s.StateDim)
 	c.keeps(2 * channels * s.StateDim)
 	return r, c.state(n.Path, s.State, r.recurrentFirst+s.Width*s.StateDim)
 }
 
-// mambaMaps finds what makes steps, B and C of channels, and the parameters of their states.
+// mambaMaps compiles the projections from channels to steps, B and C, and the parameters of the
+// states.
 func (c *compiler) mambaMaps(n Node, r *mamba) (err error) {
 	s, shape := r.spec, []int{r.spec.Width}
 	if s.Heads > 0 {
@@ -125,7 +127,7 @@ func (r *mamba) forward(c *Context, dst, x tensor.Tensor) {
 	c.arena.used = mark
 }
 
-// project computes compressed steps, B and C of all heads, and the steps.
+// project computes the compressed steps, B and C of all heads, and the steps.
 func (r *mamba) project(c *Context, chosen, steps, mixed tensor.Tensor) {
 	together, s := c.collect(), r.spec
 	for h := range r.heads {
@@ -147,7 +149,8 @@ func (r *mamba) project(c *Context, chosen, steps, mixed tensor.Tensor) {
 	c.compute()
 }
 
-// channelsOf are the columns of head h of a matrix with all channels, chosenOf those of one with what is chosen of them.
+// channelsOf returns the columns of head h in a matrix with all channels. chosenOf returns them
+// in a matrix of compressed steps, B and C.
 func (r *mamba) channelsOf(x tensor.Tensor, h int) tensor.Tensor {
 	return columns(x, h*r.width, (h+1)*r.width)
 }

@@ -15,8 +15,8 @@ type mamba2 struct {
 	conv            convolution
 	aLog, dtBias, d param
 	inner, groups   int // widths of x, and of B or C
-	width           int // of the operand
-	recurrentFirst  int // first element of the recurrent state; the convolution's is before it
+	width           int // width of the input
+	recurrentFirst  int // first element of the recurrent state, which follows the convolution's
 }
 
 func (c *compiler) mamba2(n Node, in int) (rule, error) {
@@ -54,7 +54,7 @@ func (c *compiler) mamba2(n Node, in int) (rule, error) {
 	return r, c.state(n.Path, s.State, r.recurrentFirst+r.inner*s.StateDim)
 }
 
-// channels is the number of channels that are convolved.
+// channels returns the number of channels that are convolved.
 func (r *mamba2) channels() int { return r.inner + 2*r.groups }
 
 func (r *mamba2) forward(c *Context, dst, x tensor.Tensor) {
@@ -86,7 +86,7 @@ func (r *mamba2) forward(c *Context, dst, x tensor.Tensor) {
 	c.arena.used = mark
 }
 
-// scaleParts multiplies the parts of the input's projection, and returns the first and the last.
+// scaleParts scales the parts of the input projection. It returns the first part and the last.
 func (r *mamba2) scaleParts(c *Context, all tensor.Tensor) (z, dt tensor.Tensor) {
 	begin := 0
 	for i, n := range [...]int{r.inner, r.inner, r.groups, r.groups, r.spec.Heads} {
@@ -100,7 +100,7 @@ func (r *mamba2) scaleParts(c *Context, all tensor.Tensor) (z, dt tensor.Tensor)
 	return z, dt
 }
 
-// recur computes the recurrence from what the convolution returned.
+// recur computes the recurrence from mixed, the result of the convolution.
 func (r *mamba2) recur(c *Context, y, mixed, dt tensor.Tensor) {
 	aLog, dtBias, d := c.vector(r.aLog), c.vector(r.dtBias), c.vector(r.d)
 	op := c.recurrent(r.path)

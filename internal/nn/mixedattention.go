@@ -7,16 +7,16 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// mixedAttention is attention whose maps of queries and of the result are experts of a mixture. Those that the router
-// chooses for a token have their heads side by side: query head h·TopK + j is head h of the j-th of them, so that they
-// share the keys and values of head h.
+// mixedAttention is attention whose query and output projections are the experts of a MoE layer.
+// The heads of the experts that the router selects for a token are adjacent: query head h·TopK +
+// j is head h of the j-th selected expert. They share the keys and values of head h.
 type mixedAttention struct {
 	path  string
 	spec  *meta.AttentionSpec
 	moe   *moe
 	kv    *linear
-	rope  int // table, -1 for none
-	width int // of all keys, or values, or the queries of an expert
+	rope  int // table, -1 if there is none
+	width int // width of all keys, or values, or of the queries of an expert
 }
 
 func (c *compiler) mixedAttention(n Node, s *meta.AttentionSpec, in int) (*mixedAttention, error) {
@@ -77,7 +77,7 @@ func (a *mixedAttention) forward(c *Context, dst, x tensor.Tensor) {
 	c.arena.used = mark
 }
 
-// queries sets sorted to the queries of the chosen experts, sorted by expert.
+// queries sets sorted to the queries of the selected experts, sorted by expert.
 func (a *mixedAttention) queries(c scope, sorted, x tensor.Tensor) {
 	a.lots(c, x.Rows(), func(at *lotMemory, lot, rows []int32, _ []float32) {
 		at.in = c.arena.take(len(rows), a.moe.width)
@@ -87,7 +87,7 @@ func (a *mixedAttention) queries(c scope, sorted, x tensor.Tensor) {
 	})
 }
 
-// results adds to dst what the chosen experts make of sorted, by ascending expert.
+// results adds the selected experts' outputs for sorted to dst, by ascending expert.
 func (a *mixedAttention) results(c scope, dst, sorted tensor.Tensor) {
 	a.lots(c, dst.Rows(), func(at *lotMemory, lot, rows []int32, shares []float32) {
 		at.y = c.arena.take(len(rows), a.moe.width)
@@ -99,7 +99,7 @@ func (a *mixedAttention) results(c scope, dst, sorted tensor.Tensor) {
 	})
 }
 
-// lots calls f for lots of the chosen experts, with their rows and the rows' shares.
+// lots calls f for lots of the selected experts, with their rows and the rows' shares.
 func (a *mixedAttention) lots(c scope, rows int, f func(at *lotMemory, lot, rows []int32, shares []float32)) {
 	r := &c.routing
 	for hit := r.hit; len(hit) > 0 && c.err == nil; {
@@ -120,8 +120,8 @@ func (a *mixedAttention) scratch(rows int) int {
 
 func (a *mixedAttention) cols() int { return a.moe.width }
 
-// byHead computes from n choices which head of the sorted rows, with so many heads each, every query head of a token is,
-// and the reverse.
+// byHead computes for every query head of a token which head it is among the sorted rows, and the
+// reverse. n is the number of choices; each sorted row has heads heads.
 func (r *routing) byHead(n, topK, heads int) {
 	for i, place := range r.places[:n] {
 		token, j := int(place)/topK, int(place)%topK

@@ -10,18 +10,18 @@ import (
 type mlp struct {
 	path        string
 	act         meta.Activation
-	xielu       *xielu  // in place of act; nil for none
-	gate, up    *linear // or fused; without a gate, act applies to up
+	xielu       *xielu  // replaces act; nil if there is none
+	gate, up    *linear // if not fused; without a gate, act applies to up
 	fused, down *linear
-	adapter     rule  // added to the result of fused; nil for none
-	innerNorm   *norm // nil for none
+	adapter     rule  // added to the result of fused; nil if there is none
+	innerNorm   *norm // nil if there is none
 	interleaved bool
 	inner       int
-	// gateScale multiplies the gate before the activation, scale the result.
+	// gateScale multiplies the gate before the activation; scale multiplies the result.
 	gateScale, scale float32
-	scaled           param   // multiplies the result too; nil for none
+	scaled           param   // also multiplies the result; empty if there is none
 	limit            float32 // of the activation
-	sparse           bool    // the gate is cut off
+	sparse           bool    // small values of the gate are set to 0
 	cutoff           float32
 }
 
@@ -49,7 +49,7 @@ func (c *compiler) mlp(n Node, in int) (*mlp, error) {
 		if m.fused, err = c.linearNamed(n, "fused gate", s.Fused, in, 0); err != nil {
 			return nil, err
 		}
-		if m.interleaved { // the rows of both gates alternate
+		if m.interleaved { // the rows of gate and up alternate
 			c.alternates(m.fused)
 		}
 		if m.inner = m.fused.out / 2; m.fused.out%2 != 0 {
@@ -95,7 +95,7 @@ func (m *mlp) forward(c *Context, dst, x tensor.Tensor) {
 	c.arena.used = mark
 }
 
-// learnedScale finds a factor of results, if a spec names one.
+// learnedScale returns the learned factor of results, if a spec names one.
 func (c *compiler) learnedScale(n Node, name string) (param, error) {
 	if name == "" {
 		return param{}, nil
@@ -174,8 +174,9 @@ func (m *mlp) close(c scope, dst, gate, up tensor.Tensor) {
 	m.down.compute(c, dst, y, 0)
 }
 
-// activate computes dst from the results of an MLP's first maps, as act says. It may overwrite them. dst may be gate. ActSiLUAtMost is
-// made of other operations: SiLU is above -0.28, so that a clamp to ±limit leaves what is below limit as it is.
+// activate computes dst from the results of an MLP's first projections, as act says. It may
+// overwrite them. dst may be gate. ActSiLUAtMost is composed of other operations: SiLU is above
+// -0.28, so a clamp to ±limit only changes values above limit.
 func (c *Context) activate(dst, gate, up tensor.Tensor, act meta.Activation, limit float32) {
 	if act != meta.ActSiLUAtMost {
 		c.backend.Gate(dst, gate, up, act, limit)

@@ -11,25 +11,25 @@ type moe struct {
 	path       string
 	spec       *meta.MoESpec
 	router     *linear
-	table      *meta.Buffer // the experts of each token; nil for none
+	table      *meta.Buffer // the experts of each token; nil if there is none
 	tablePath  string       // of table
-	correction *meta.Buffer // or
-	// correctionParam, [1, experts]; neither is set where the spec names none
+	correction *meta.Buffer // either this
+	// or correctionParam, [1, experts]; neither is set if the spec names none
 	correctionParam param
-	expertScale     param // of ExpertsSpec; nil for none
-	routerScale     param // of all weights; nil for none
+	expertScale     param // of ExpertsSpec; nil if there is none
+	routerScale     param // of all weights; nil if there is none
 	stack           Node
-	downStack       Node    // of down; stack, unless the spec says others
+	downStack       Node    // of down; equal to stack unless the spec names another one
 	gateUp          *linear // of all experts
 	down            *linear
 	inner           int
 	width           int
-	expertWidth     int     // of the experts' operands and results
-	latentDown      *linear // nil if the experts see the hidden states
+	expertWidth     int     // width of the experts' inputs and results
+	latentDown      *linear // nil if the experts' inputs are the hidden states
 	latentUp        *linear
 	shared          *mlp
 	sharedGate      *linear
-	scored          *scored // nil for none
+	scored          *scored // nil if there is none
 }
 
 func (c *compiler) moe(n Node, in int) (*moe, error) {
@@ -52,7 +52,7 @@ func (c *compiler) moe(n Node, in int) (*moe, error) {
 		c.together("experts with clamped gates or scores of softplus")
 	}
 	m := &moe{path: n.Path, spec: s, width: in, expertWidth: in}
-	if s.Experts != "" { // else the block has the router
+	if s.Experts != "" { // otherwise the block has the router
 		if err := c.routerOf(n, m); err != nil {
 			return nil, err
 		}
@@ -82,7 +82,7 @@ func (c *compiler) moe(n Node, in int) (*moe, error) {
 	return m, nil
 }
 
-// sharedOf finds the expert that every token passes, if there is one.
+// sharedOf compiles the shared expert, which every token uses, if there is one.
 func (c *compiler) sharedOf(n Node, m *moe, in int) error {
 	if m.spec.Shared == "" {
 		return nil
@@ -106,10 +106,11 @@ func (c *compiler) sharedOf(n Node, m *moe, in int) error {
 	return err
 }
 
-// apart reports whether the maps down are a stack of their own, whose experts are held after those of the other.
+// apart reports whether the down projections are a stack of their own, whose experts are held
+// after those of the other.
 func (m *moe) apart() bool { return m.spec.DownExperts != "" }
 
-// latentsOf finds the maps before and behind the experts, if there are any.
+// latentsOf compiles the projections before and after the experts, if there are any.
 func (c *compiler) latentsOf(n Node, m *moe) (err error) {
 	if m.spec.LatentDown == "" {
 		return nil
@@ -169,24 +170,24 @@ func (c *compiler) routerOf(n Node, m *moe) error {
 	return err
 }
 
-// choices is the number of experts that the router has logits for.
+// choices returns the number of logits of the router.
 func (m *moe) choices() int { return m.ranked() + m.spec.Chosen() - m.spec.TopK }
 
-// ranked is the number of experts that the router chooses from.
+// ranked returns the number of experts that the router chooses from.
 func (m *moe) ranked() int { return m.spec.Count + m.spec.Identity }
 
-// routes compiles the linear map of m's router.
+// routes compiles the linear layer of m's router.
 func (c *compiler) routes(n Node, m *moe) (err error) {
 	if m.router, err = c.affine(n, m.width, m.choices(), false); err != nil {
 		return err
 	}
 	c.adaptable(m.router)
 	c.banded = append(c.banded, m.router.weight.Param)
-	m.router.exact = true // rounding must not change the choice of experts
+	m.router.exact = true // rounding must not change the selected experts
 	return nil
 }
 
-// usedBy puts the maps of m in the order in which routed uses them.
+// usedBy records the order in which routed uses the layers of m.
 func (c *compiler) usedBy(m *moe) {
 	shared := m.shared
 	if shared == nil {
@@ -195,7 +196,7 @@ func (c *compiler) usedBy(m *moe) {
 	c.usedNext(m.sharedGate, shared.fused, shared.gate, shared.up, m.router, shared.down, m.latentDown, m.latentUp)
 }
 
-// stackOf finds the stacked parameters and derives the experts' width from them.
+// stackOf compiles the stacked parameters and derives the experts' width from them.
 func (c *compiler) stackOf(n Node, m *moe) (err error) {
 	s := m.spec
 	if m.stack = n; s.Experts != "" {
@@ -236,7 +237,7 @@ func (c *compiler) stackOf(n Node, m *moe) (err error) {
 	if err := c.stacked(m.downStack, m.down, s.Down, down, s.DownBias); err != nil {
 		return err
 	}
-	if s.SumBias != "" { // as the weights add up to 1, each expert may add it
+	if s.SumBias != "" { // the weights add up to 1, so each expert may add it
 		m.down.oneBias = true
 		if m.down.bias, err = c.param(n, s.SumBias, width); err != nil {
 			return err
@@ -246,7 +247,7 @@ func (c *compiler) stackOf(n Node, m *moe) (err error) {
 	return nil
 }
 
-// stacked finds the parameters of a stack's linear maps; bias may be "".
+// stacked compiles the parameters of a stack of linear layers. bias may be "".
 func (c *compiler) stacked(stack Node, r *linear, weight string, shape []int, bias string) (err error) {
 	if r.weight, err = c.param(stack, weight, shape...); err != nil {
 		return err

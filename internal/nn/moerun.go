@@ -5,13 +5,13 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// forward sums, for each token, the shared expert and then its routed experts by ascending number.
-// The order does not depend on the other rows. Independent products form one operation: the router
-// with the shared expert's first maps, then the shared expert's last map with the routed experts'
-// first maps, then the routed experts' last maps.
+// forward computes for each token the sum of the shared expert and its routed experts, by
+// ascending number. The order does not depend on other rows. Independent products form one
+// operation: the router with the shared expert's first projections, then the shared expert's last
+// projection with the routed experts' first ones, then the routed experts' last ones.
 func (m *moe) forward(c *Context, dst, x tensor.Tensor) { m.routed(c, dst, x, x) }
 
-// routed is forward with another operand of the router.
+// routed is forward with a separate input of the router.
 func (m *moe) routed(c *Context, dst, x, operand tensor.Tensor) {
 	mark := c.arena.used
 	together := c.collect()
@@ -45,7 +45,7 @@ func (m *moe) routed(c *Context, dst, x, operand tensor.Tensor) {
 	c.arena.used = mark
 }
 
-// openLatent returns what the experts see, and an empty sum of their results.
+// openLatent returns the input of the experts, and a zero sum of their results.
 func (m *moe) openLatent(c scope, x tensor.Tensor) (in, sum tensor.Tensor) {
 	in, sum = c.arena.take(x.Rows(), m.expertWidth), c.arena.take(x.Rows(), m.expertWidth)
 	if c.err == nil {
@@ -56,14 +56,15 @@ func (m *moe) openLatent(c scope, x tensor.Tensor) (in, sum tensor.Tensor) {
 	return in, sum
 }
 
-// sharing is the intermediate state of the shared expert. The zero value is that of a mixture without one.
+// sharing is the intermediate state of the shared expert. The zero value is for a layer without
+// one.
 type sharing struct {
-	dst      tensor.Tensor // the sum of the mixture
+	dst      tensor.Tensor // the sum of the layer
 	gate, up tensor.Tensor
-	y, share tensor.Tensor // set if it has a gate of its own
+	y, share tensor.Tensor // set if the shared expert has a gate of its own
 }
 
-// openShared computes the first maps of the shared expert.
+// openShared computes the first projections of the shared expert.
 func (m *moe) openShared(c scope, x tensor.Tensor) (s sharing) {
 	if m.shared == nil {
 		return s
@@ -93,7 +94,8 @@ func (m *moe) closeShared(c scope, dst tensor.Tensor, s *sharing) {
 	}
 }
 
-// addShared adds the shared expert to the sum if it has a gate. Only the first call does.
+// addShared adds the shared expert to the sum if it has a gate. Only the first call has an
+// effect.
 func (m *moe) addShared(c *Context, s *sharing) {
 	if s.y.IsZero() || c.err != nil {
 		return
@@ -137,7 +139,7 @@ func (m *moe) route(c scope, x tensor.Tensor) {
 	}
 }
 
-// logits returns the router's result for x, with the deferred products computed.
+// logits returns the router's result for x. It also computes the deferred products.
 func (m *moe) logits(c scope, x tensor.Tensor) tensor.Tensor {
 	logits := c.arena.take(x.Rows(), m.choices())
 	m.router.compute(c, logits, x, 0)
@@ -164,9 +166,9 @@ func (m *moe) choose(c *Context, logits tensor.Tensor) {
 	c.backend.Route(r.experts[:n], r.weights[:n], logits, correction, m.spec)
 }
 
-// experts adds the outputs of consecutive experts to their rows. It computes the experts in the
-// order in which their weights arrive, each into a place of its own, and adds their outputs by
-// ascending number.
+// experts adds the outputs of a lot of consecutive experts to their rows. It computes the experts
+// in the order in which their weights arrive, each into memory of its own, and adds their outputs
+// by ascending number.
 func (m *moe) experts(c scope, dst, x tensor.Tensor, lot []int32, s *sharing, places *ExpertPlaces) {
 	mark, r := c.arena.used, &c.routing
 	first, last := r.begin[lot[0]], r.begin[lot[len(lot)-1]+1]
@@ -192,8 +194,9 @@ func (m *moe) experts(c scope, dst, x tensor.Tensor, lot []int32, s *sharing, pl
 	c.arena.used = mark
 }
 
-// held computes experts of a lot in the order in which their weights arrive; it reorders the slice. With wait, all have been
-// computed when it returns; otherwise the operations of the last ones may still run.
+// held computes the experts of a lot in the order in which their weights arrive, and reorders the
+// slice accordingly. If wait is set, all of them are computed when it returns; otherwise the last
+// operations may still run.
 func (m *moe) held(c scope, at *lotMemory, experts []int32, s *sharing, wait bool) {
 	for len(experts) > 0 {
 		n, err := c.weights.HoldExperts(m.stack.Module, experts)
@@ -206,14 +209,14 @@ func (m *moe) held(c scope, at *lotMemory, experts []int32, s *sharing, wait boo
 		if len(experts) == 0 && !wait && c.err == nil {
 			return
 		}
-		if !c.sync(m.stack.Path) { // the next experts may reuse the memory of these
+		if !c.sync(m.stack.Path) { // the next experts may reuse the memory of these experts
 			return
 		}
 	}
 }
 
-// wanted requests the experts of a lot of a stack, and calls f for those that are held, until it was called for all. The
-// experts of another stack may be held before and after.
+// wanted requests the experts of a lot of a stack, and calls f for held experts until it was
+// called for all of them. The experts of another stack may be held before and after.
 func (m *moe) wanted(c scope, stack Node, lot []int32, f func(experts []int32)) {
 	if c.err != nil {
 		return
@@ -227,25 +230,26 @@ func (m *moe) wanted(c scope, stack Node, lot []int32, f func(experts []int32)) 
 		}
 		f(left[:n])
 		left = left[n:]
-		c.sync(stack.Path) // the next experts may reuse the memory of these
+		c.sync(stack.Path) // the next experts may reuse the memory of these experts
 	}
 }
 
 // loaded computes the outputs of experts of a lot, in ascending order, into their rows of at.y.
-// Deferred products are computed in the same operations.
+// The same operations compute deferred products.
 func (m *moe) loaded(c scope, at *lotMemory, experts []int32, s *sharing) {
 	m.ups(c, at, experts, s)
 	m.downs(c, at, experts)
 }
 
-// ups computes the operands of the maps down of experts of a lot into their rows of at.gated.
+// ups computes the inputs of the down projections of experts of a lot into their rows of
+// at.gated.
 func (m *moe) ups(c scope, at *lotMemory, experts []int32, s *sharing) {
 	m.project(c, at, experts)
 	m.addShared(c.Context, s)
 	if c.err != nil {
 		return
 	}
-	for i := 0; i < len(experts); { // neighbours at once
+	for i := 0; i < len(experts); { // adjacent experts at once
 		begin, end := at.rows(experts[i])
 		for i++; i < len(experts); i++ {
 			next, last := at.rows(experts[i])
@@ -259,7 +263,7 @@ func (m *moe) ups(c scope, at *lotMemory, experts []int32, s *sharing) {
 	}
 }
 
-// project computes the first maps of experts of a lot into their rows of at.to.
+// project computes the first projections of experts of a lot into their rows of at.to.
 func (m *moe) project(c scope, at *lotMemory, experts []int32) {
 	m.each(c, at, experts, func(c scope, e, begin, end int) {
 		if m.spec.Plain {
@@ -288,15 +292,15 @@ func (m *moe) each(c scope, at *lotMemory, experts []int32, f func(c scope, e, b
 	}
 }
 
-// fewRows is the minimum for the number of rows that experts process together, and moreRows the most
-// beyond those of one expert.
+// fewRows is the minimum number of rows that experts process together. moreRows is the maximum
+// beyond the rows of one expert.
 const (
 	fewRows  = 256
 	moreRows = 512
 )
 
-// lotRows returns the number of rows that experts process together for a pass of rows rows: all of
-// them if the memory is small, and at least those of one expert.
+// lotRows returns the number of rows that experts process together in a pass of the given rows:
+// all of them if the memory is small, and at least the rows of one expert.
 func lotRows(rows, topK int) int { return min(rows*topK, max(rows+min(rows, moreRows), fewRows)) }
 
 func (m *moe) scratch(rows int) int {

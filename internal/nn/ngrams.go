@@ -8,25 +8,27 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// ngrams adds to several streams what the n-grams that end with each token have in a table. The tokens before those of a
-// pass are part of the layer's state, as numbers from 1 on, because an empty state is all zeros.
+// ngrams adds table entries of the n-grams that end with each token to several streams. The
+// tokens before those of a pass are part of the layer's state, stored as numbers from 1 on,
+// because an empty state is all zeros.
 type ngrams struct {
 	path                        string
 	spec                        *meta.NGramSpec
 	table                       *embedding
 	key, value                  *linear
-	keyNorm, queryNorm, outNorm *norm // outNorm is that of the operand of
+	keyNorm, queryNorm, outNorm *norm // outNorm applies to the input of the following layer
 	conv                        convolution
 	multipliers, sizes, offsets *meta.Buffer
-	earlier                     int       // tokens before a row's that its n-grams have
-	shifts                      []float32 // kernels that each select one of them
-	width                       int       // of all streams
+	earlier                     int       // number of earlier tokens in the n-grams of a row
+	shifts                      []float32 // convolution kernels that each select one of the earlier tokens
+	width                       int       // width of all streams
 }
 
-// maxHashedVocab bounds tokens to the integers that a state holds exactly.
+// maxHashedVocab bounds token ids to the integers that a state represents exactly.
 const maxHashedVocab = 1 << 24
 
-// ngrams compiles what a block with streams of so many channels together has of n-grams, nil for nothing.
+// ngrams compiles the n-gram part of a block. width is the number of channels of all streams. It
+// returns nil if there is none.
 func (c *compiler) ngrams(n Node, b *meta.BlockSpec, width int) (g *ngrams, err error) {
 	s := b.NGrams
 	if s == nil {
@@ -48,7 +50,7 @@ func (c *compiler) ngrams(n Node, b *meta.BlockSpec, width int) (g *ngrams, err 
 	if g.table, err = c.embedding(table); err != nil {
 		return nil, err
 	}
-	g.table.number = -1 // rows are not those of the pass, so adapters do not replace it
+	g.table.number = -1 // its rows are not rows of the pass, so adapters cannot replace it
 	if err := c.hashes(n, g); err != nil {
 		return nil, err
 	}
@@ -70,10 +72,10 @@ func (c *compiler) ngrams(n Node, b *meta.BlockSpec, width int) (g *ngrams, err 
 	return g, c.state(n.Path, s.State, g.kept()+(s.Kernel-1)*s.Size*width)
 }
 
-// rows is the number of rows of the table for a token.
+// rows returns the number of table rows per token.
 func (g *ngrams) rows() int { return g.earlier * g.spec.Heads }
 
-// kept is the number of elements of the state that are tokens.
+// kept returns the number of elements of the state that are tokens.
 func (g *ngrams) kept() int { return g.earlier * g.earlier }
 
 // hashes finds the buffers of g.
@@ -115,7 +117,7 @@ func (c *compiler) ngramNorms(n Node, g *ngrams) (err error) {
 	return nil
 }
 
-// addTo adds what the n-grams of the rows' tokens have to x.
+// addTo adds the entries of the n-grams of the rows' tokens to x.
 func (g *ngrams) addTo(c *Context, x tensor.Tensor) {
 	b, ok := c.backend.(backend.NGrams)
 	if !ok {
@@ -157,9 +159,9 @@ func (g *ngrams) scratch(rows int) int {
 	return floats(rows, g.rows()*g.table.dim) + 3*floats(rows, g.width) + floats(rows, g.value.out) + 2*floats(rows, g.earlier)
 }
 
-// hashed is the memory for the rows of tables that n-grams have.
+// hashed is the memory for the table rows of n-grams.
 type hashed struct {
-	tokens                      []float32 // before each row's
+	tokens                      []float32 // earlier tokens of each row
 	rows                        []int32
 	multipliers, sizes, offsets []int64
 }
@@ -173,7 +175,7 @@ func (h *hashed) init(p *Program, l Limits) {
 	}
 }
 
-// numbers returns the rows of the table for the n-grams of each row of the pass.
+// numbers returns the table rows of the n-grams of each row of the pass.
 func (g *ngrams) numbers(c *Context, b backend.NGrams) []int32 {
 	h, rows, count := &c.hashed, len(c.in.Tokens), g.rows()
 	earlier := g.tokens(c, b)
@@ -197,7 +199,8 @@ func (g *ngrams) numbers(c *Context, b backend.NGrams) []int32 {
 	return out
 }
 
-// tokens returns the tokens before each row's, the nearest first, as numbers from 1 on; 0 is none.
+// tokens returns the earlier tokens of each row, the nearest first, as numbers from 1 on; 0 means
+// none.
 func (g *ngrams) tokens(c *Context, b backend.NGrams) []float32 {
 	defer c.arena.pause()()
 	mark := c.arena.used
@@ -225,7 +228,7 @@ func (g *ngrams) tokens(c *Context, b backend.NGrams) []float32 {
 	return host
 }
 
-// hash sets rows to those of the n-grams that end with token id.
+// hash sets rows to the table rows of the n-grams that end with token id.
 func (g *ngrams) hash(rows []int32, id int64, earlier []float32, h *hashed) {
 	mixed, ended := id*h.multipliers[0], false
 	for shift := 1; shift < g.spec.Size; shift++ {

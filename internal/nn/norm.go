@@ -14,11 +14,11 @@ type norm struct {
 	weight, bias param
 	each         []*norm // one per head, if they are separate modules
 	width        int
-	gate         *mlp // of what the norm leaves; nil for none
-	number       int  // in Program.norms, from 1 on; 0 if it has no weights, or if its rows are not those of the pass
+	gate         *mlp // of the norm's result; nil if there is none
+	number       int  // number in Program.norms, from 1 on; 0 if it has no weights, or if its rows are not those of the pass
 }
 
-// norm compiles a Norm of rows of width in, a multiple of its Dim.
+// norm compiles a Norm of rows of width in, which must be a multiple of its Dim.
 func (c *compiler) norm(n Node, in int) (*norm, error) {
 	s, err := spec[meta.NormSpec](n, meta.KindNorm)
 	if err != nil {
@@ -52,7 +52,7 @@ func (c *compiler) norm(n Node, in int) (*norm, error) {
 	return r, nil
 }
 
-// gatedNorm compiles the norm below n and the gate behind it.
+// gatedNorm compiles the norm below n and the gate of its result.
 func (c *compiler) gatedNorm(n Node, s *meta.NormSpec, in int) (*norm, error) {
 	r, err := c.normNamed(n, "norm before the gate", s.Inner, in)
 	if err != nil {
@@ -71,7 +71,8 @@ func (c *compiler) gatedNorm(n Node, s *meta.NormSpec, in int) (*norm, error) {
 	return r, err
 }
 
-// replaceable gives r a number, so that adapters can replace its weights. Norms of one module share it.
+// replaceable assigns a number to r, so that adapters can replace its weights. Norms of one
+// module share the number.
 func (c *compiler) replaceable(r *norm) {
 	if r.weight.Param == nil && r.bias.Param == nil {
 		return
@@ -102,7 +103,7 @@ func (c *compiler) eachNorm(n Node, s *meta.NormSpec) ([]*norm, error) {
 	return each, nil
 }
 
-// normNamed compiles the norm that a spec names, or returns nil for none.
+// normNamed compiles the norm that a spec names. It returns nil if there is none.
 func (c *compiler) normNamed(n Node, role, name string, in int) (*norm, error) {
 	if name == "" {
 		return nil, nil
@@ -114,10 +115,11 @@ func (c *compiler) normNamed(n Node, role, name string, in int) (*norm, error) {
 	return c.norm(child, in)
 }
 
-// forward allows dst and x to be the same. x has all rows of the pass, unless r has no number.
+// forward allows dst and x to be the same. x must have all rows of the pass, unless r has no
+// number.
 func (r *norm) forward(c *Context, dst, x tensor.Tensor) { r.compute(c.all(), dst, x) }
 
-// compute is forward in a scope, which has all rows of the pass where r has a gate.
+// compute is forward in a scope, which must have all rows of the pass if r has a gate.
 func (r *norm) compute(c scope, dst, x tensor.Tensor) {
 	if r.gate != nil {
 		r.gated(c, dst, x)
@@ -126,7 +128,7 @@ func (r *norm) compute(c scope, dst, x tensor.Tensor) {
 	r.normalise(c, dst, x)
 }
 
-// gated multiplies what the norm leaves by the sigmoid of its gate.
+// gated multiplies the norm's result by the sigmoid of its gate.
 func (r *norm) gated(c scope, dst, x tensor.Tensor) {
 	mark := c.arena.used
 	y, gate := c.arena.take(x.Rows(), r.width), c.arena.take(x.Rows(), r.width)

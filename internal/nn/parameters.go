@@ -23,7 +23,7 @@ func (c *Context) parts(p param, expert int) []backend.Part {
 	return parts
 }
 
-// onePiece returns the matrix in parts, which must be one piece with the shape of p.
+// onePiece returns the matrix in parts, which must be a single piece with the shape of p.
 func (c *Context) onePiece(p param, parts []backend.Part) (backend.Matrix, bool) {
 	if m := parts[0].Matrix; len(parts) == 1 && m.Rank == 2 && m.OutRows() == p.Shape[0] && m.InCols() == p.Shape[1] {
 		return m, true
@@ -32,8 +32,8 @@ func (c *Context) onePiece(p param, parts []backend.Part) (backend.Matrix, bool)
 	return backend.Matrix{}, false
 }
 
-// vector returns a one-dimensional parameter, or the elements of a larger one in order. It is zero
-// if p is missing.
+// vector returns a one-dimensional parameter, or the elements of a larger one in order. It
+// returns a zero tensor if p is missing.
 func (c *Context) vector(p param) tensor.Tensor {
 	if p.Param == nil {
 		return tensor.Tensor{}

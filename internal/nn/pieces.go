@@ -5,22 +5,24 @@ import (
 	"github.com/heftai/heft/internal/tensor"
 )
 
-// boundLinear is a linear map with its weight and bias in the pieces that are stored in the checkpoint.
+// boundLinear is a linear layer with its weight and bias, in the pieces in which the checkpoint
+// stores them.
 type boundLinear struct {
 	*linear
 	weight, bias []backend.Part
 	ofAdapter    bool // weight and bias are those of an adapter (modules_to_save)
 }
 
-// apply computes dst = x·Wᵀ + b with one operation per piece of the weight, or more if the bias has
-// other piece boundaries.
+// apply computes dst = x·Wᵀ + b with one operation per piece of the weight, or more if the bias
+// has other piece boundaries.
 func (a *boundLinear) apply(c scope, dst, x tensor.Tensor) {
 	a.pieces(c, x.Cols(), func(p backend.Part, begin, end int) {
 		a.computePiece(c, dst, x, p.Matrix, begin, end)
 	})
 }
 
-// pieces calls f for each piece of the weight, in the order of their output rows, with the range of these rows.
+// pieces calls f for each piece of the weight, in the order of its output rows, with the range of
+// these rows.
 func (a *boundLinear) pieces(c scope, in int, f func(p backend.Part, begin, end int)) {
 	if c.err != nil {
 		return
@@ -45,7 +47,8 @@ func (a *boundLinear) pieces(c scope, in int, f func(p backend.Part, begin, end 
 	}
 }
 
-// nextBand returns the pieces of the next band of the weight. It completes all products with the last band first.
+// nextBand returns the pieces of the next band of the weight. It first completes all products
+// with the last band.
 func (a *boundLinear) nextBand(c scope) []backend.Part {
 	if c.bander == nil || a.ofAdapter || a.experts > 0 || c.err != nil || !c.bander.Banded(a.linear.weight.Param) {
 		return nil
@@ -60,7 +63,8 @@ func (a *boundLinear) nextBand(c scope) []backend.Part {
 	return parts
 }
 
-// outputRows validates a piece of the weight and returns the output rows that it computes.
+// outputRows validates a piece of the weight and returns the range of output rows that it
+// computes.
 func (a *boundLinear) outputRows(c *Context, p backend.Part, in int) (begin, end int, ok bool) {
 	if p.Rank != 2 {
 		c.fail("%s: a piece of shape %v", a.linear.weight.path, p.Shape())
@@ -85,7 +89,8 @@ func (a *boundLinear) outputRows(c *Context, p backend.Part, in int) (begin, end
 	return begin, end, true
 }
 
-// computePiece computes columns begin to end of dst with w, with one operation per piece of the bias.
+// computePiece computes columns begin to end of dst with w, with one operation per piece of the
+// bias.
 func (a *boundLinear) computePiece(c scope, dst, x tensor.Tensor, w backend.Matrix, begin, end int) {
 	w.Transposed = w.Transposed != a.transposed
 	if len(a.bias) == 0 {
@@ -114,7 +119,7 @@ func (a *boundLinear) computePiece(c scope, dst, x tensor.Tensor, w backend.Matr
 	}
 }
 
-// alternating computes even rows of the result into even, and odd ones into odd.
+// alternating computes the even outputs into even, and the odd ones into odd.
 func (a *boundLinear) alternating(c scope, even, odd, x tensor.Tensor) {
 	a.pieces(c, x.Cols(), func(p backend.Part, begin, end int) {
 		if begin%2 != 0 || end%2 != 0 || p.RowStep > 1 || len(a.bias) > 1 {
@@ -163,8 +168,9 @@ func columns(t tensor.Tensor, begin, end int) tensor.Tensor {
 	return t.Columns(begin, end)
 }
 
-// groups calls f for each run of rows of r that is in one piece and in one group of the given number of rows: rows
-// [begin, end) of group g have the weights w. It is for groups with different operands. r has no bias.
+// groups calls f for each run of rows of r that is in one piece and in one group of the given
+// number of rows: rows [begin, end) of group g have the weights w. It is for groups with
+// different inputs. r must not have a bias.
 func (r *linear) groups(c scope, rows int, f func(g, begin, end int, w backend.Matrix)) {
 	a := r.bind(c.Context, 0)
 	a.pieces(c, r.in, func(p backend.Part, begin, end int) {

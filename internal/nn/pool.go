@@ -6,7 +6,7 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// pool makes entries that each summarise some tokens.
+// pool computes entries that each summarise several tokens.
 type pool struct {
 	path     string
 	spec     *meta.PoolSpec
@@ -14,7 +14,7 @@ type pool struct {
 	kv, gate *linear
 	bias     param
 	norm     *norm
-	rope     int // turns an entry by the position of its first token
+	rope     int // rotates an entry by the position of its first token
 }
 
 func (c *compiler) pool(n Node, s *meta.PoolSpec, in int) (p *pool, err error) {
@@ -41,7 +41,7 @@ func (c *compiler) pool(n Node, s *meta.PoolSpec, in int) (p *pool, err error) {
 	if p.norm, err = c.normNamed(n, "norm of entries", s.Norm, s.Dim); err != nil {
 		return nil, err
 	}
-	p.norm.number = 0 // rows are entries, not those of the pass, so adapters do not replace it
+	p.norm.number = 0 // its rows are entries, not rows of the pass, so adapters cannot replace it
 	first := *s.Rope
 	first.Shift = s.Rate - 1
 	if p.rope, err = c.rope(n.Path, &first, s.Dim); err != nil {
@@ -50,7 +50,7 @@ func (c *compiler) pool(n Node, s *meta.PoolSpec, in int) (p *pool, err error) {
 	return p, c.state(n.Path, s.State, p.args.State())
 }
 
-// forward sets the rows of dst that end an entry to it.
+// forward sets the rows of dst at which an entry ends to the entry.
 func (p *pool) forward(c *Context, b backend.Compressed, dst, x tensor.Tensor, spans []backend.Span) {
 	mark := c.arena.used
 	width := p.args.Series() * p.args.Dim
@@ -68,7 +68,7 @@ func (p *pool) forward(c *Context, b backend.Compressed, dst, x tensor.Tensor, s
 	c.arena.used = mark
 }
 
-// constant is forward without gradients, for entries that others are chosen by.
+// constant is forward without gradients, for entries by which others are selected.
 func (p *pool) constant(c *Context, b backend.Compressed, dst, x tensor.Tensor, spans []backend.Span) {
 	defer c.arena.pause()()
 	p.forward(c, b, dst, x, spans)
@@ -76,7 +76,7 @@ func (p *pool) constant(c *Context, b backend.Compressed, dst, x tensor.Tensor, 
 
 func (p *pool) scratch(rows int) int { return floats(rows, 2*p.args.Series()*p.args.Dim) }
 
-// entryIndexer chooses the entries that compressed attention sees.
+// entryIndexer selects the entries to which compressed attention applies.
 type entryIndexer struct {
 	spec             *meta.EntryIndexerSpec
 	pool             *pool
@@ -84,8 +84,8 @@ type entryIndexer struct {
 	scale, headScale float32
 }
 
-// choose returns the entries that each row of a's attention sees, for rows that see more than the indexer's count. The memory is
-// that of the pass: the next choice reuses it.
+// choose returns the entries to which each row of a's attention applies, for rows that have more
+// than the indexer's count. The next selection of the pass reuses the memory.
 func (x *entryIndexer) choose(c *Context, b backend.Compressed, a *compressed, o attended, cache layerCache, at backend.EntryArgs) tensor.Tensor {
 	defer c.arena.pause()()
 	mark := c.arena.used

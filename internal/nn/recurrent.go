@@ -6,7 +6,7 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// state assigns a module the state of index i with so many elements.
+// state assigns the state of index i, with the given number of elements, to a module.
 func (c *compiler) state(path string, i, elements int) error {
 	const most = 1 << 16
 	if i < 0 || i >= most || elements < 1 {
@@ -24,8 +24,8 @@ func (c *compiler) state(path string, i, elements int) error {
 	return nil
 }
 
-// recurrent returns the backend's operations with states. It fails the pass and returns nil if the
-// backend has none.
+// recurrent returns the backend's operations with states. It fails the pass and returns nil if
+// the backend has none.
 func (c *Context) recurrent(path string) backend.Recurrent {
 	r, ok := c.backend.(backend.Recurrent)
 	if !ok {
@@ -37,12 +37,12 @@ func (c *Context) recurrent(path string) backend.Recurrent {
 	return r
 }
 
-// states are the states of layer i, from element first on.
+// states returns the states of layer i, from element first on.
 func (c *Context) states(i, first int) backend.States {
 	return backend.States{Memory: c.in.States[i], First: first, Spans: c.in.StateSpans}
 }
 
-// A convolution is a kernel for each channel.
+// A convolution has a kernel per channel.
 type convolution struct {
 	weight, bias param
 	kernel       int
@@ -63,8 +63,8 @@ func (c *compiler) convolution(n Node, name string, channels, kernel int) (v con
 	return v, err
 }
 
-// channels computes dst from x, which are channels from first on. Their state begins at element
-// first·(kernel-1) of the layer's.
+// channels computes dst from x, the channels from first on. Their state begins at element
+// first·(kernel-1) of the layer's state.
 func (v *convolution) channels(c *Context, dst, x tensor.Tensor, state, first int, act meta.Activation) {
 	if parts := c.parts(v.weight, -1); c.err == nil && len(parts) > 1 {
 		v.inParts(c, dst, x, state, first, act, parts)
@@ -85,7 +85,7 @@ func (v *convolution) channels(c *Context, dst, x tensor.Tensor, state, first in
 	r.ShortConv(dst, x, weight.Slice(first*v.kernel, last*v.kernel), bias, c.states(state, first*(v.kernel-1)), act)
 }
 
-// inParts is channels for kernels that are stored in parts, of whole channels. x has all of them.
+// inParts is channels for kernels that are stored in parts of whole channels. x has all channels.
 func (v *convolution) inParts(c *Context, dst, x tensor.Tensor, state, first int, act meta.Activation, parts []backend.Part) {
 	if first != 0 || v.bias.Param != nil {
 		c.fail("%s: %d pieces, wanted one", v.weight.path, len(parts))

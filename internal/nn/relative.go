@@ -5,15 +5,15 @@ import (
 	"github.com/heftai/heft/internal/tensor"
 )
 
-// relative makes the biases of scores by distance, see [meta.RelativeSpec].
+// relative computes biases of attention scores by distance, see [meta.RelativeSpec].
 type relative struct {
 	states   *linear
 	profiles param
 	rank     int
-	growth   int // table of the factors of positions, -1 for none
+	growth   int // table of the factors of positions, -1 if there is none
 }
 
-// relative compiles the biases of a, or returns nil for none.
+// relative compiles the biases of a. It returns nil if there are none.
 func (c *compiler) relative(n Node, a *attention, in int) (*relative, error) {
 	s := a.spec.Relative
 	if s == nil {
@@ -43,7 +43,7 @@ func (c *compiler) relative(n Node, a *attention, in int) (*relative, error) {
 	return r, err
 }
 
-// of returns the biases of the rows of x, the operand of the attention. r may be nil.
+// of returns the biases for the rows of x, the input of the attention. r may be nil.
 func (r *relative) of(c *Context, x tensor.Tensor) (b backend.Relative) {
 	if r == nil {
 		return b
@@ -58,7 +58,7 @@ func (r *relative) of(c *Context, x tensor.Tensor) (b backend.Relative) {
 	return backend.Relative{States: states, Profiles: profiles}
 }
 
-// scratch is the memory of r, which may be nil.
+// scratch returns the scratch memory of r, which may be nil.
 func (r *relative) scratch(rows int) int {
 	if r == nil {
 		return 0

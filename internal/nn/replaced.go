@@ -9,10 +9,10 @@ import (
 	"github.com/heftai/heft/internal/tensor"
 )
 
-// own is what an adapter has in place of a module's parameters. The zero value replaces nothing.
+// own holds an adapter's replacement of a module's parameters. The zero value replaces nothing.
 type own struct{ weight, bias []backend.Part }
 
-// bindSaved binds a saved parameter to its linear map, embedding or norm.
+// bindSaved binds a saved parameter to its linear layer, embedding or norm.
 func (a *Adapter) bindSaved(p *Program, f *lora.Saved) error {
 	to, err := a.ownAt(p, f)
 	if err != nil {
@@ -33,7 +33,7 @@ func (a *Adapter) bindSaved(p *Program, f *lora.Saved) error {
 	return nil
 }
 
-// ownAt returns where a saved parameter is kept.
+// ownAt returns where a saved parameter is stored.
 func (a *Adapter) ownAt(p *Program, f *lora.Saved) (*own, error) {
 	for i, r := range p.linears {
 		if r.path != f.Path || r.experts > 0 {
@@ -62,8 +62,8 @@ func (a *Adapter) ownAt(p *Program, f *lora.Saved) (*own, error) {
 	return nil, at(f.Path, "a saved %s of shape %v: no linear map, embedding or norm of this shape can be replaced: remove it from modules_to_save", f.Param, f.Shape())
 }
 
-// each calls f for the rows of a linear map's operands that have the same weights: once, unless adapters of the
-// pass replace them. A row's bits do not depend on that.
+// each calls f for the ranges of input rows of a linear layer that have the same weights: once,
+// unless adapters of the pass replace them. The bits of a row do not depend on that.
 func (r *linear) each(c scope, rows, expert int, f func(c scope, begin, end int, w boundLinear)) {
 	replaced := 0
 	if c.lowRank.owns && r.number > 0 && r.experts == 0 {
@@ -73,13 +73,13 @@ func (r *linear) each(c scope, rows, expert int, f func(c scope, begin, end int,
 			}
 		}
 	}
-	if replaced < rows || replaced == 0 || c.bander != nil && c.bander.Banded(r.weight.Param) { // bands are brought in any case
+	if replaced < rows || replaced == 0 || c.bander != nil && c.bander.Banded(r.weight.Param) { // bands are loaded in any case
 		f(c, 0, rows, r.bind(c.Context, expert))
 	}
 	if replaced == 0 {
 		return
 	}
-	c.compute() // before rows of the results are written anew
+	c.compute() // before rows of the results are overwritten
 	for begin := 0; begin < rows; {
 		o, end := c.ownOf(r, begin), begin+1
 		for end < rows && c.ownOf(r, end) == o {
@@ -92,7 +92,7 @@ func (r *linear) each(c scope, rows, expert int, f func(c scope, begin, end int,
 	}
 }
 
-// ownOf returns what replaces the weights of r for row i of a scope, or nil.
+// ownOf returns the replacement of r's weights for row i of a scope, or nil.
 func (c scope) ownOf(r *linear, i int) *own {
 	if c.gathered != nil {
 		i = int(c.gathered[i])
@@ -104,7 +104,7 @@ func (c scope) ownOf(r *linear, i int) *own {
 	return &a.linears[r.number]
 }
 
-// passRows returns the rows of the pass that are rows [begin, end) of the scope.
+// passRows returns the rows of the pass for rows [begin, end) of the scope.
 func (c scope) passRows(begin, end int) []int32 {
 	if c.gathered != nil {
 		return c.gathered[begin:end]
@@ -112,7 +112,8 @@ func (c scope) passRows(begin, end int) []int32 {
 	return c.iota[begin:end]
 }
 
-// replacedIn returns the table of row i of the pass if an adapter replaces it, and whether it does.
+// replacedIn returns the replacement of the table for row i of the pass, and reports whether an
+// adapter has one.
 func (r *embedding) replacedIn(c *Context, i int) (*own, bool) {
 	if !c.lowRank.owns || r.number < 0 || c.in.Adapters[i] == nil {
 		return nil, false
@@ -134,7 +135,7 @@ func (o *own) vectors() (weight, bias tensor.Tensor) {
 	return vector(o.weight), vector(o.bias)
 }
 
-// computeEach normalises stretches of rows, each with its weights.
+// computeEach normalises ranges of rows, each with its weights.
 func (r *norm) computeEach(c scope, dst, x tensor.Tensor) {
 	for begin := 0; begin < x.Rows() && c.err == nil; {
 		o, end := r.ownOf(c, begin), begin+1
@@ -146,7 +147,7 @@ func (r *norm) computeEach(c scope, dst, x tensor.Tensor) {
 	}
 }
 
-// ownOf returns what replaces the weights of r for row i of a scope, or nil.
+// ownOf returns the replacement of r's weights for row i of a scope, or nil.
 func (r *norm) ownOf(c scope, i int) *own {
 	if c.gathered != nil {
 		i = int(c.gathered[i])
@@ -161,7 +162,7 @@ func (r *norm) ownOf(c scope, i int) *own {
 	return nil
 }
 
-// lookupEach looks up stretches of rows, each in its table.
+// lookupEach looks up ranges of rows, each in its table.
 func (r *embedding) lookupEach(c *Context, dst tensor.Tensor, ids []int32, scale float32) {
 	for begin := 0; begin < len(ids) && c.err == nil; {
 		o, replaced := r.replacedIn(c, begin)

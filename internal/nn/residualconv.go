@@ -5,14 +5,15 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// residualConv adds to each channel its short convolution, see [meta.ResidualConvSpec].
+// residualConv adds a short convolution of each channel, see [meta.ResidualConvSpec].
 type residualConv struct {
 	conv  convolution
 	state int
 	width int
 }
 
-// residualConv compiles the convolution of a part of n that is width wide, or returns nil for none.
+// residualConv compiles the convolution of a part of n with the given width. It returns nil if
+// there is none.
 func (c *compiler) residualConv(n Node, s *meta.ResidualConvSpec, width int) (*residualConv, error) {
 	if s == nil {
 		return nil, nil
@@ -28,7 +29,7 @@ func (c *compiler) residualConv(n Node, s *meta.ResidualConvSpec, width int) (*r
 	return r, c.state(meta.Join(n.Path, s.Conv), s.State, (s.Kernel-1)*width)
 }
 
-// apply adds its convolution to x. r may be nil.
+// apply adds the convolution of x to x. r may be nil.
 func (r *residualConv) apply(c *Context, x tensor.Tensor) {
 	if r == nil {
 		return
@@ -40,7 +41,7 @@ func (r *residualConv) apply(c *Context, x tensor.Tensor) {
 	c.arena.used = mark
 }
 
-// scratch is the memory of r, which may be nil.
+// scratch returns the scratch memory of r, which may be nil.
 func (r *residualConv) scratch(rows int) int {
 	if r == nil {
 		return 0
@@ -48,7 +49,7 @@ func (r *residualConv) scratch(rows int) int {
 	return floats(rows, r.width)
 }
 
-// blockConvs compiles the convolutions behind the branches of a block.
+// blockConvs compiles the convolutions after the branches of a block.
 func (c *compiler) blockConvs(n Node, s *meta.BlockSpec, b *block) (err error) {
 	if s.AttentionConv == nil && s.MLPConv == nil {
 		return nil

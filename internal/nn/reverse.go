@@ -9,18 +9,18 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// A Holder loads and releases the weights of units. A unit is held while it runs and while it is
-// reversed. From Hold to Release, the memory returned by Parts must not move, including that of
-// experts.
+// A Holder loads and releases the weights of units. A unit is held during its forward pass and
+// its backward pass. From Hold to Release, the memory returned by Parts must not move, including
+// that of experts.
 type Holder interface {
 	Weights
-	// Hold loads unit i. next is the unit that will be held after it, or -1, so that it can be
-	// prefetched.
+	// Hold loads unit i. next is the unit that will be held next, so that it can be prefetched,
+	// or -1.
 	Hold(i, next int) error
 	Release(i int)
 }
 
-// Training runs passes that can be reversed, on a context whose backend is a Recorder.
+// Training runs forward and backward passes, on a context whose backend is a Recorder.
 //
 // A pass is [Training.Forward], then any number of [Training.Head], then optionally
 // [Training.Backward]. The recorder's weights determine where weight gradients go. Gradients are
@@ -31,21 +31,22 @@ type Training struct {
 	holder   Holder
 	units    []*Unit // all units before the head
 	head     *Unit   // nil for a tree without a head
-	first    int     // the first unit that Backward reverses
+	first    int     // the first unit of the backward pass, which runs last
 	way      Way
-	dirty    bool // gradients were started that no Backward has used
+	dirty    bool // there are gradients that no Backward has used
 	marks    []backend.Mark
 	begins   []tensor.Tensor // the units' inputs when they were recorded
 	widths   []int           // widths of the inputs kept for recomputing the units
-	// taken is the output of the next unit to reverse: the recorder keeps its gradient under it.
+	// taken is the output of the next unit of the backward pass. The recorder stores its gradient
+	// under this key.
 	taken  tensor.Tensor
 	inputs tensor.Tensor // input of each unit, [units·rows, width], if units are recomputed
-	// choices are the positions that each unit with an indexer chooses, [choosers·rows, chosen], if later units that share
-	// them are recomputed.
+	// choices holds the positions that each unit with an indexer selects, [choosers·rows,
+	// chosen], if later units that share them are recomputed.
 	choices tensor.Tensor
 }
 
-// NewTraining allocates memory for passes within limits. Limits.Outputs bounds the rows of one
+// NewTraining allocates memory for passes within the limits l. l.Outputs bounds the rows of one
 // Head. The recorder's weights and h must be two views of the same weights.
 func (p *Program) NewTraining(r backend.Recorder, h Holder, l Limits) (*Training, error) {
 	c, err := p.NewContext(r, h, l)
@@ -72,7 +73,7 @@ func (t *Training) Close() {
 	t.Context.Close()
 }
 
-// A Way selects which activations a pass keeps for Backward.
+// A Way selects which activations a forward pass keeps for Backward.
 type Way uint8
 
 // The ways to run a pass.
@@ -80,13 +81,13 @@ const (
 	Evaluate  Way = iota // keep nothing; Backward is not possible
 	Remember             // keep all activations
 	Recompute            // keep the units' inputs; Backward recomputes each unit
-	// Reload is Recompute for weights that may move between Release and the next Hold of their unit:
-	// Backward recomputes the last unit, too.
+	// Reload is Recompute for weights that may move between Release and the next Hold of their
+	// unit: Backward recomputes the last unit, too.
 	Reload
 )
 
-// Forward runs the units before the head. first is the first unit with trained parameters; Backward
-// stops there.
+// Forward runs the units before the head. first is the first unit with trained parameters, at
+// which Backward stops.
 func (t *Training) Forward(in *Input, way Way, first int) error {
 	t.recorder.Pause()
 	if t.recorder.Forget(backend.Mark{}); t.dirty {
@@ -114,8 +115,8 @@ func (t *Training) Forward(in *Input, way Way, first int) error {
 	return nil
 }
 
-// kept reports whether the record of unit i is kept for its reverse. That of the last unit always
-// is, because it is reversed first.
+// kept reports whether the record of unit i is kept for its backward pass. That of the last unit
+// always is, because it is reversed first.
 func (t *Training) kept(i int) bool {
 	return t.way == Remember || t.way == Recompute && i == len(t.units)-1
 }
@@ -155,7 +156,8 @@ func (t *Training) makeInputs() (err error) {
 	return nil
 }
 
-// takeChoice makes unit i write its choice to memory of its own, or read that of the last unit before it.
+// takeChoice lets unit i write its selected positions to memory of its own, or read those of the
+// preceding unit with an indexer.
 func (t *Training) takeChoice(i int) {
 	if t.choices.IsZero() || t.way < Recompute {
 		return
@@ -170,7 +172,7 @@ func (t *Training) takeChoice(i int) {
 	}
 }
 
-// saveInput saves the hidden state before unit i; the first unit may have none.
+// saveInput saves the hidden state before unit i. The first unit may have none.
 func (t *Training) saveInput(i int) {
 	t.widths[i] = 0
 	if t.hidden.IsZero() {
@@ -192,7 +194,7 @@ func (t *Training) Head(rows []int32, reverse bool, f func(logits, gradient tens
 	return t.end(rows, nil, reverse, f)
 }
 
-// Norm is Head for the states after the final norm, [len(rows), hidden], without logits.
+// Norm is Head for the hidden states after the final norm, [len(rows), hidden], without logits.
 func (t *Training) Norm(rows []int32, reverse bool, f func(normed, gradient tensor.Tensor) error) error {
 	return t.end(nil, rows, reverse, f)
 }
@@ -207,7 +209,7 @@ func (t *Training) end(logits, normed []int32, reverse bool, f func(result, grad
 	}
 	t.in.Logits, t.in.Normed, t.dirty = logits, normed, t.dirty || reverse
 	trace := t.in.Trace
-	t.in.Trace = nil // else each call would compute the norm of all rows
+	t.in.Trace = nil // otherwise each call would compute the norm of all rows
 	defer func() { t.in.Trace = trace }()
 	begin := t.recorder.Mark()
 	if err := t.holder.Hold(len(t.units), len(t.units)-1); err != nil {
@@ -239,13 +241,13 @@ func (t *Training) HiddenGradient() tensor.Tensor {
 	return t.recorder.Gradient(t.hidden)
 }
 
-// Gradient returns the gradient of a side output x that a Trace has received, in a pass that
-// remembers or while Backward recomputes a unit.
+// Gradient returns the gradient of x, which a Trace has received. It is available in a pass that
+// remembers, and while Backward recomputes a unit.
 func (t *Training) Gradient(x tensor.Tensor) tensor.Tensor { return t.recorder.Gradient(x) }
 
-// Backward reverses the units from the last to the first one with trained parameters. Before each
-// unit it calls add, if not nil, with the unit's number and the gradient of its result, to which add
-// may add.
+// Backward runs the backward pass from the last unit to the first one with trained parameters.
+// Before each unit it calls add, if not nil, with the unit's number and the gradient of its
+// result. add may add to this gradient.
 func (t *Training) Backward(add func(unit int, gradient tensor.Tensor)) error {
 	t.dirty, t.taken = true, t.hidden
 	for i := len(t.units) - 1; i >= t.first; i-- {
@@ -264,8 +266,9 @@ func (t *Training) Backward(add func(unit int, gradient tensor.Tensor)) error {
 	return nil
 }
 
-// dropUnread clears the gradients of what units that were not reversed have given to later ones beside the
-// hidden states: inputs by layer, and keys and values.
+// dropUnread clears gradients that belong to units before the first trained one: those that later
+// units have passed to them other than through hidden states, such as per-layer inputs and cached
+// keys and values.
 func (t *Training) dropUnread() {
 	if t.first > 0 {
 		t.recorder.Drop(t.Context.inputs)
@@ -302,8 +305,8 @@ func (t *Training) reverse(i int) error {
 	return t.synced(t.units[i])
 }
 
-// again recomputes a unit from its input and moves the gradient of its output to where the output
-// is now.
+// again recomputes a unit from its input and moves the gradient of its output to the output's
+// present memory.
 func (t *Training) again(i int) error {
 	t.marks[i] = t.recorder.Mark()
 	if t.widths[i] > 0 {

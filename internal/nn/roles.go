@@ -5,8 +5,8 @@ import (
 	"github.com/heftai/heft/internal/tensor"
 )
 
-// product computes one product of an affine map, or one for each run of rows of equal role if the
-// pass distinguishes roles.
+// product computes one product of a linear layer, or one for each run of rows of equal role if
+// the pass distinguishes roles.
 func (a *boundLinear) product(c scope, dst, x tensor.Tensor, w backend.Matrix, bias tensor.Tensor) {
 	if a.exact || c.in.Prompts == nil {
 		c.product(backend.Product{Dst: dst, X: x, W: w, Bias: bias})
@@ -23,7 +23,7 @@ func (a *boundLinear) product(c scope, dst, x tensor.Tensor, w backend.Matrix, b
 	}
 }
 
-// A scope determines how linear maps compute: on which rows of the pass, and immediately or
+// A scope determines how linear layers compute: on which rows of the pass, and immediately or
 // batched. Rules pass it by value, so that it ends with the rule that created it.
 type scope struct {
 	*Context
@@ -31,10 +31,10 @@ type scope struct {
 	collects bool    // products are deferred until compute
 }
 
-// all is the scope of all rows of the pass, without deferral.
+// all returns the scope of all rows of the pass, without deferral.
 func (c *Context) all() scope { return scope{Context: c} }
 
-// at is the scope of rows that a rule has gathered from the pass.
+// at returns the scope of rows that a rule has gathered from the pass.
 func (s scope) at(rows []int32) scope {
 	s.gathered = rows
 	return s

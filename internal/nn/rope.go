@@ -8,7 +8,7 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// ropeClass returns equal numbers for lengths with equal frequencies, 0 for the default
+// ropeClass returns equal numbers for lengths with equal frequencies, and 0 for the default
 // frequencies.
 func ropeClass(r *meta.RopeSpec, length int) uint64 {
 	switch {
@@ -28,18 +28,18 @@ func lengthDependent(r *meta.RopeSpec) bool {
 // share it.
 type ropeTable struct {
 	spec     *meta.RopeSpec
-	alpha    param         // see meta.RopeSpec.Alpha; nil for none
+	alpha    param         // see meta.RopeSpec.Alpha; empty if there is none
 	filled   bool          // in this pass
 	cos, sin tensor.Tensor // [rows, Dim/2], views for the current pass
-	angles   tensor.Tensor // with alpha, those of cos and sin, in the host's memory
+	angles   tensor.Tensor // with alpha, the angles of cos and sin, in host memory
 	all      [2]tensor.Tensor
 	host     [2][]float32
-	stretch  []float32 // with alpha, exp of it, and
-	turns    []float32 // memory of angles
-	waves    []waves   // by class; the least usual ones are at the end and get replaced
+	stretch  []float32 // exp of alpha, if there is alpha
+	turns    []float32 // memory for angles
+	waves    []waves   // by class; the least used ones are at the end and are replaced first
 }
 
-// waves are the frequencies of one class of lengths.
+// waves holds the frequencies of one class of lengths.
 type waves struct {
 	class   uint64
 	inverse []float32
@@ -47,7 +47,7 @@ type waves struct {
 }
 
 // keptClasses is the number of length classes that are cached. Dynamic ropes have one for each
-// length beyond the stated maximum.
+// length beyond the configured maximum.
 const keptClasses = 16
 
 func (t *ropeTable) init(c *Context, r *meta.RopeSpec, alpha param) {
@@ -100,7 +100,7 @@ func (t *ropeTable) fill(c *Context) error {
 	return nil
 }
 
-// learn makes the tables of a unit whose frequencies depend on its parameters, once a pass.
+// learn computes the tables of a unit whose frequencies depend on its parameters, once per pass.
 func (c *Context) learn(tables []int) {
 	for _, i := range tables {
 		t := &c.ropes[i]

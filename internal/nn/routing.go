@@ -6,7 +6,7 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// tableOf finds the table of m's router, if there is one.
+// tableOf returns the table of m's router, if there is one.
 func (c *compiler) tableOf(router Node, m *moe) error {
 	if m.spec.Table == "" {
 		return nil
@@ -21,7 +21,7 @@ func (c *compiler) tableOf(router Node, m *moe) error {
 	return at(router.Path, "no buffer %q with %d experts of each token", m.spec.Table, m.spec.TopK)
 }
 
-// lookUp sets experts to those that the table has for the tokens of the pass.
+// lookUp sets experts to the table's entries for the tokens of the pass.
 func (m *moe) lookUp(c *Context, experts []int32) {
 	if m.table == nil {
 		return
@@ -44,7 +44,7 @@ func (m *moe) lookUp(c *Context, experts []int32) {
 			at := int(id)*k + j
 			if t.DType == meta.Int32 {
 				experts[i*k+j] = int32(binary.LittleEndian.Uint32(t.Data[4*at:]))
-			} else { // negative numbers are large ones
+			} else { // as unsigned numbers, negative ones are large
 				experts[i*k+j] = int32(min(binary.LittleEndian.Uint64(t.Data[8*at:]), 1<<30))
 			}
 		}
@@ -56,17 +56,17 @@ type routing struct {
 	experts []int32   // selected experts, row by row
 	weights []float32 // their weights
 	begin   []int32   // begin[e] to begin[e+1] is the range of expert e in
-	rows    []int32   // rows by expert, in order, and
-	shares  []float32 // the weights by expert
+	rows    []int32   // rows by expert, in order
+	shares  []float32 // the weights, by expert
 	places  []int32   // the index of each share in weights
 	hit     []int32   // selected experts, ascending
-	left    []int32   // those of a lot that were not computed
-	guess   []int32   // experts that the next block will probably select, of its stack
+	left    []int32   // experts of a lot that are not computed yet
+	guess   []int32   // experts that the next block will probably select, in its stack
 	guessOf *meta.Module
 	next    []int32
-	divided divided   // nothing in a context whose experts are all where their blocks run
+	divided divided   // empty in a context whose experts all run with their blocks
 	gates   []float32 // of the rows, for the shared expert
-	// toHeads and fromHeads are of mixtures of attention heads, see byHead.
+	// toHeads and fromHeads are for MoE layers of attention heads, see byHead.
 	toHeads, fromHeads []int32
 }
 
@@ -110,7 +110,7 @@ func (r *routing) sort(n, topK, count int) bool {
 	return true
 }
 
-// beyond returns how many of the selected experts are not below count.
+// beyond returns the number of selected experts that are count or more.
 func (r *routing) beyond(count int) int {
 	n := 0
 	for n < len(r.hit) && int(r.hit[len(r.hit)-1-n]) >= count {

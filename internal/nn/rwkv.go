@@ -6,12 +6,12 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// shift has the token before each, of a layer of hidden channels.
+// shift provides the preceding token's value for each token, for a layer of hidden channels.
 type shift struct {
 	path  string
 	state int
 	width int
-	taps  []float32 // of a convolution over two tokens, whose result is the first of them
+	taps  []float32 // of a convolution over two tokens whose result is the first of them
 }
 
 func (c *compiler) shift(n Node, state, width int) *shift {
@@ -24,7 +24,7 @@ func (c *compiler) shift(n Node, state, width int) *shift {
 	return s
 }
 
-// differences returns the operands of the tokens before those of x, and what x differs from them by.
+// differences returns the preceding tokens' values for x, and x minus these.
 func (s *shift) differences(c *Context, x tensor.Tensor) (before, less tensor.Tensor) {
 	before, less = c.arena.take(x.Rows(), s.width), c.arena.take(x.Rows(), s.width)
 	if r := c.recurrent(s.path); r != nil {
@@ -35,7 +35,7 @@ func (s *shift) differences(c *Context, x tensor.Tensor) (before, less tensor.Te
 	return before, less
 }
 
-// mixed returns m∘x + (1 - m)∘x' for the result of differences.
+// mixed returns m∘x + (1 - m)∘x' from the result of differences.
 func (s *shift) mixed(c *Context, before, less tensor.Tensor, m param) tensor.Tensor {
 	y := c.arena.take(before.Rows(), s.width)
 	if c.repeatVector(y, m); c.err == nil {
@@ -82,12 +82,12 @@ func (c *compiler) timeMix(n Node, in int) (rule, error) {
 		return nil, err
 	}
 	c.together("time and channel mixes")
-	const channels = 64 // of what the recurrence computes together
+	const channels = 64 // channels that the recurrence computes together
 	c.keeps((1 + backend.WKVState) * channels)
 	return r, c.state(n.Path, s.State, in+backend.WKVState*s.Width)
 }
 
-// mix is a parameter of a mixture with the token before, by its name.
+// mix is a parameter, by name, that mixes a token with the preceding one.
 type mix struct {
 	to   *param
 	name string
@@ -129,7 +129,7 @@ func (r *timeMix) scratch(rows int) int {
 
 func (r *timeMix) cols() int { return r.out.cols() }
 
-// channelMix is an MLP that sees the token before, see [meta.ChannelMixSpec].
+// channelMix is an MLP whose input includes the preceding token, see [meta.ChannelMixSpec].
 type channelMix struct {
 	spec       *meta.ChannelMixSpec
 	shift      *shift

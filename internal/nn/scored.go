@@ -5,17 +5,17 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// scored are experts that every token passes with a weight of the router, see [meta.ScoredSpec].
+// scored are experts that every token uses, weighted by the router, see [meta.ScoredSpec].
 type scored struct {
 	count    int
-	gate, up headMap // or
-	both     headMap // with the rows of gate and up in turn
+	gate, up headMap // separate, or
+	both     headMap // with alternating rows of gate and up
 	down     headMap
 	inner    int
 	width    int
 }
 
-// scored compiles those of a mixture, or returns nil for none.
+// scored compiles these experts of a MoE layer. It returns nil if there are none.
 func (c *compiler) scored(n Node, m *moe) (*scored, error) {
 	s := m.spec.Scored
 	if s == nil {
@@ -53,7 +53,7 @@ func (c *compiler) scored(n Node, m *moe) (*scored, error) {
 	return r, err
 }
 
-// passScored adds the results of scored experts for x to dst, in the order of their numbers.
+// passScored adds the results of scored experts for x to dst, in ascending order.
 func (m *moe) passScored(c *Context, dst, x tensor.Tensor) {
 	s, r := m.scored, &c.routing
 	if s == nil || c.err != nil {
@@ -96,7 +96,7 @@ func (s *scored) forward(c scope, spec *meta.MoESpec, e int, y, x tensor.Tensor)
 	s.down.forward(c, e, y, gated)
 }
 
-// scratch is the memory of s, which may be nil.
+// scratch returns the scratch memory of s, which may be nil.
 func (s *scored) scratch(rows int) int {
 	if s == nil {
 		return 0

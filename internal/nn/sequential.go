@@ -5,7 +5,7 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// sequentialUnits makes a unit of each child of a Sequential at the root.
+// sequentialUnits creates a unit for each child of a Sequential at the root.
 func (c *compiler) sequentialUnits(root *meta.Module) error {
 	if len(root.Children) == 0 {
 		return at("", "a Sequential without children")
@@ -21,8 +21,8 @@ func (c *compiler) sequentialUnits(root *meta.Module) error {
 	return nil
 }
 
-// ruleUnit makes a unit of one module and returns the width of its result; in is 0 for the first
-// unit.
+// ruleUnit creates a unit of one module and returns the width of its result. in is 0 for the
+// first unit.
 func (c *compiler) ruleUnit(n Node, in int) (out int, err error) {
 	if n.Module.Kind == meta.KindEmbedding && in == 0 {
 		e, err := c.embedding(n)

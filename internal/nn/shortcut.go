@@ -5,8 +5,8 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// shortcut is what a block has behind its two branches: two further ones, and a rule of the first MLP's operand whose result is
-// added to theirs.
+// shortcut follows the two branches of a block with two more branches. It also adds the result of
+// a rule, whose input is that of the first MLP, to their sum.
 type shortcut struct {
 	rule           rule
 	attention, mlp branch
@@ -53,7 +53,7 @@ func (s *shortcut) scratch(b *block, rows int) int {
 	return 2*one + most
 }
 
-// pass adds the operands of experts without weights, which are their results, to dst.
+// pass adds to dst the results of identity experts, which have no weights and return their input.
 func (m *moe) pass(c *Context, dst, x tensor.Tensor) {
 	if m.spec.Identity == 0 || c.err != nil {
 		return

@@ -2,7 +2,8 @@ package nn
 
 import "github.com/heftai/heft/internal/tensor"
 
-// adapter compiles a Sequential of a checkpoint whose result is added to that of a linear map, nil if name is "".
+// adapter compiles a Sequential of the checkpoint whose result is added to that of a linear
+// layer. It returns nil if name is "".
 func (c *compiler) adapter(n Node, name string, in, out int) (rule, error) {
 	if name == "" {
 		return nil, nil
@@ -30,7 +31,7 @@ func (c *Context) addRule(r rule, dst, x tensor.Tensor) {
 	c.arena.used = mark
 }
 
-// addedScratch is the memory of addRule.
+// addedScratch returns the scratch memory of addRule.
 func addedScratch(r rule, rows int) int {
 	if r == nil {
 		return 0

@@ -6,22 +6,24 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// A mixer makes one stream of several, and may add what a branch makes of it to them.
+// A mixer merges several residual streams into one, and may add a branch's result for the merged
+// stream to all streams (hyper-connections).
 type mixer interface {
-	// collapse makes one stream of all.
+	// collapse sets dst to the merged stream of x.
 	collapse(c scope, dst, x tensor.Tensor)
-	// through replaces the streams x of a branch.
+	// through computes a branch of the streams x and updates x.
 	through(c *Context, branch *branch, x tensor.Tensor)
-	// scratch is that of collapse, and around that of through with a branch that takes so many floats.
+	// scratch returns the scratch memory of collapse. around returns that of through for a branch
+	// that takes the given number of floats.
 	scratch(rows int) int
 	around(rows, branch int) int
-	// width is the channels of all streams, and channels those of one.
+	// width returns the channels of all streams; channels returns those of one stream.
 	width() int
 	channels() int
 }
 
-// mixer compiles the child that a spec names, whose parameters begin with prefix. alone says that it has
-// weights for the operand of a branch only.
+// mixer compiles the child that a spec names, whose parameters begin with prefix. If alone is
+// set, it only has weights for the input of a branch.
 func (c *compiler) mixer(n Node, s *meta.StreamsSpec, name, prefix string, width int, alone bool) (mixer, error) {
 	child, err := c.child(n, "weights of streams", name)
 	if err != nil {
@@ -37,14 +39,14 @@ func (c *compiler) mixer(n Node, s *meta.StreamsSpec, name, prefix string, width
 	return c.weightedMixer(child, s, prefix, width, alone)
 }
 
-// weightedMixer computes a weight of each stream from all streams of a row.
+// weightedMixer computes a weight per stream from all streams of a row.
 type weightedMixer struct {
 	path        string
 	args        backend.StreamArgs
 	norm        *norm // without weights
 	fn          *linear
 	base, scale param
-	hidden      int // channels of a stream
+	hidden      int // channels of one stream
 }
 
 func (c *compiler) weightedMixer(child Node, s *meta.StreamsSpec, prefix string, width int, alone bool) (m *weightedMixer, err error) {
@@ -61,7 +63,7 @@ func (c *compiler) weightedMixer(child Node, s *meta.StreamsSpec, prefix string,
 	case s.Independent:
 		out, scales = 2*s.Count, 2
 	}
-	m.fn = &linear{path: child.Path, in: width, out: out, exact: true} // rounding would move all streams
+	m.fn = &linear{path: child.Path, in: width, out: out, exact: true} // rounding would change all streams
 	if m.fn.weight, err = c.param(child, prefix+"fn", out, width); err != nil {
 		return nil, err
 	}
@@ -74,8 +76,8 @@ func (c *compiler) weightedMixer(child Node, s *meta.StreamsSpec, prefix string,
 	return m, err
 }
 
-// weigh returns the weights of each row of x, which the arena holds, and the backend's operations. It returns
-// nil for these if the pass has failed.
+// weigh returns the weights of each row of x, allocated from the arena, and the backend's
+// operations. b is nil if the pass has failed.
 func (m *weightedMixer) weigh(c *Context, x tensor.Tensor) (weights tensor.Tensor, b backend.Streams) {
 	weights = c.arena.take(x.Rows(), m.fn.out)
 	mark := c.arena.used
@@ -110,7 +112,7 @@ func (m *weightedMixer) scratch(rows int) int {
 func (m *weightedMixer) width() int    { return m.norm.width }
 func (m *weightedMixer) channels() int { return m.hidden }
 
-// blockStreams mix the streams of a block before and behind its branches.
+// blockStreams mix the streams of a block before and after its branches.
 type blockStreams struct{ attention, mlp mixer }
 
 func (m *weightedMixer) through(c *Context, branch *branch, x tensor.Tensor) {

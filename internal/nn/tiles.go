@@ -7,17 +7,17 @@ import (
 	"github.com/heftai/heft/internal/tensor"
 )
 
-// tiles are the memory for passes whose rows go through a unit tile by tile.
+// tiles is the memory for passes whose rows go through a unit tile by tile.
 type tiles struct {
-	whole  Input // of the pass, while it is narrowed to a tile
+	whole  Input // input of the pass, while it is narrowed to a tile
 	groups []Group
 	states []backend.StateSpan
-	ropes  [][3]tensor.Tensor // cosines and sines of all rows, and their angles
+	ropes  [][3]tensor.Tensor // cosines, sines and angles of all rows
 	inputs tensor.Tensor
 	chosen tensor.Tensor
 }
 
-// tile is the most of so many rows that are processed together.
+// tile returns the maximum number of rows that are processed together.
 func (l Limits) tile(rows int) int {
 	if l.Tile > 0 {
 		return min(rows, l.Tile)
@@ -30,9 +30,9 @@ func (c *Context) tiled(x tensor.Tensor) bool {
 	return x.Rows() > c.limits.tile(x.Rows()) && x.Rows() == c.rows
 }
 
-// eachTile calls run for each tile of x, all rows of the pass, in order. Meanwhile the pass consists
-// of the rows of the tile. A row attends to rows of earlier tiles through the cache, as it attends
-// to earlier chunks of its prompt.
+// eachTile calls run for each tile of x, in order. x has all rows of the pass. During a call the
+// pass consists of the rows of the tile. A row attends to rows of earlier tiles through the KV
+// cache, as it attends to earlier chunks of its prompt.
 func (c *Context) eachTile(x tensor.Tensor, run func(c *Context, x tensor.Tensor)) {
 	rows := c.rows
 	c.widen()
@@ -54,7 +54,7 @@ func (c *Context) eachTile(x tensor.Tensor, run func(c *Context, x tensor.Tensor
 	}
 }
 
-// widen keeps what narrow replaces.
+// widen saves the input that narrow replaces.
 func (c *Context) widen() {
 	t := &c.tiles
 	t.whole, t.inputs, t.chosen = c.in, c.inputs, c.chosen
@@ -65,7 +65,7 @@ func (c *Context) widen() {
 	}
 }
 
-// narrow makes the pass one of its rows [begin, end) alone.
+// narrow restricts the pass to its rows [begin, end).
 func (c *Context) narrow(begin, end int) error {
 	t := &c.tiles
 	c.rows = end - begin
@@ -99,7 +99,7 @@ func (c *Context) narrow(begin, end int) error {
 	return c.beginAdapters()
 }
 
-// cut returns s[begin:end], nil if s is empty.
+// cut returns s[begin:end], or nil if s is empty.
 func cut[T any](s []T, begin, end int) []T {
 	if len(s) == 0 {
 		return nil
@@ -107,7 +107,8 @@ func cut[T any](s []T, begin, end int) []T {
 	return s[begin:end]
 }
 
-// cutSpans appends the parts of spans within rows [begin, end) to list, counted from begin on.
+// cutSpans appends the parts of spans within rows [begin, end) to list, with rows counted from
+// begin.
 func cutSpans(list, spans []backend.Span, begin, end int) []backend.Span {
 	for _, s := range spans {
 		first, last := max(s.First, begin), min(s.First+s.Rows, end)
@@ -121,13 +122,13 @@ func cutSpans(list, spans []backend.Span, begin, end int) []backend.Span {
 	return list
 }
 
-// tiling says which parts of a block see its rows tile by tile. Experts see all rows, so that each
-// is read once for a pass.
+// tiling says which parts of a block process rows tile by tile. Experts process all rows at once,
+// so that each is read once per pass.
 type tiling uint8
 
 const (
-	wholeRows      tiling = iota // a mixture of experts beside the attention, or in it
-	attentionTiles               // a mixture of experts behind the attention
+	wholeRows      tiling = iota // MoE layer parallel to the attention, or in it
+	attentionTiles               // MoE layer after the attention
 	blockTiles
 )
 
@@ -147,7 +148,7 @@ func (b *block) tiling() tiling {
 	return attentionTiles
 }
 
-// inTiles is inPlace for the rows of a pass in tiles.
+// inTiles is inPlace for rows of the pass that are processed in tiles.
 func (b *block) inTiles(c *Context, x tensor.Tensor) {
 	switch b.tiling() {
 	case blockTiles:
@@ -176,7 +177,8 @@ func (b *block) tiledScratch(l Limits) int {
 	return b.scratch(l.Rows)
 }
 
-// cutStates is cutSpans for states: a later part of a sequence goes on from what the earlier one wrote.
+// cutStates is cutSpans for states. A later part of a sequence continues with the state that the
+// earlier part wrote.
 func cutStates(list, spans []backend.StateSpan, begin, end int) []backend.StateSpan {
 	for _, s := range spans {
 		first, last := max(s.First, begin), min(s.First+s.Rows, end)

@@ -8,18 +8,19 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// mapped is a linear map of a program as operations see it.
+// mapped is a linear layer of a program as operations see it.
 type mapped struct {
 	*linear
 	step  int  // of its rows
 	tiled bool // its rows come in tiles
-	topK  int  // of the experts that it is a stack for, else 0
-	// in and out replace the map's, where passes apply parts of it; reversed says that these are transposed.
+	topK  int  // of the experts in its stack, otherwise 0
+	// in and out replace the layer's widths if passes apply parts of it. reversed is set if these
+	// parts are transposed.
 	in, out  int
 	reversed bool
 }
 
-// asked is what a program's rules ask of a backend, without the limits of a pass.
+// asked is what a program's rules require of a backend, without the limits of a pass.
 type asked struct {
 	maps      []mapped
 	attention []backend.AttentionWork
@@ -28,12 +29,12 @@ type asked struct {
 	taps      int
 }
 
-// multiplies records a linear map that passes apply as a whole.
+// multiplies records a linear layer that passes apply as a whole.
 func (c *compiler) multiplies(r *linear) {
 	c.program.asked.maps = append(c.program.asked.maps, mapped{linear: r, step: 1, in: r.in, out: r.out})
 }
 
-// asks records the maps of experts and what their router keeps.
+// asks records the layers of experts and the memory of their router.
 func (c *compiler) asks(m *moe) {
 	s := m.spec
 	up := mapped{linear: m.gateUp, step: 1, topK: s.TopK, in: m.gateUp.in, out: m.gateUp.out}
@@ -47,7 +48,7 @@ func (c *compiler) asks(m *moe) {
 	c.widens(max(m.choices(), m.gateUp.out, m.down.out))
 }
 
-// keepsGate is keeps for a gate of so many columns, if its activation needs it.
+// keepsGate is keeps for a gate of the given number of columns, if its activation needs it.
 func (c *compiler) keepsGate(act meta.Activation, columns int) {
 	if act == meta.ActClampedSwiGLU || act == meta.ActClampedSiLU {
 		c.keeps(columns)
@@ -60,36 +61,37 @@ func (c *compiler) attends(w backend.AttentionWork) {
 	}
 }
 
-// widens says that an operation may need a vector of n elements in float32.
+// widens records that an operation may need a vector of n elements in float32.
 func (c *compiler) widens(n int) { c.program.asked.vector = max(c.program.asked.vector, n) }
 
-// keeps says that an operation keeps so many floats for a row.
+// keeps records that an operation keeps the given number of floats per row.
 func (c *compiler) keeps(columns int) {
 	c.program.asked.columns = max(c.program.asked.columns, columns)
 }
 
-// tiled says that the maps from number first to number end see tiles of rows.
+// tiled records that the layers from number first to number end process tiles of rows.
 func (c *compiler) tiled(first, end int) {
 	for i := range c.program.asked.maps[first:end] {
 		c.program.asked.maps[first+i].tiled = true
 	}
 }
 
-// A Demand is what the passes of a program ask of a backend, whatever their limits. It does not change.
+// A Demand is what the passes of a program require of a backend, for any limits. It is immutable.
 type Demand struct {
 	program  *Program
-	products []demanded // which differ
+	products []demanded // without duplicates
 }
 
-// demanded is a product whatever the limits of a pass.
+// demanded is a product for any limits of a pass.
 type demanded struct {
 	weight backend.Matrix
 	tiled  bool
-	topK   int // of the experts that weight stacks, else 0
+	topK   int // of the experts that weight stacks, otherwise 0
 }
 
-// Demand returns what passes of p ask of a backend. loaded is the format that a parameter is converted to when it is loaded,
-// or QuantNone. With low is set, adapters may be added to every map.
+// Demand returns what passes of p require of a backend. loaded returns the format that a
+// parameter is converted to when it is loaded, or QuantNone. If low is set, adapters may be added
+// to every layer.
 func (p *Program) Demand(loaded func(*meta.Param) meta.QuantFormat, low bool) *Demand {
 	d := &Demand{program: p}
 	seen := map[any]bool{}
@@ -113,7 +115,8 @@ func (p *Program) Demand(loaded func(*meta.Param) meta.QuantFormat, low bool) *D
 	return d
 }
 
-// keyOf is equal for maps whose products ask the same of a backend: the layers of a model are mostly alike.
+// keyOf returns equal keys for layers whose products require the same of a backend: the layers of
+// a model are mostly alike.
 func keyOf(m *mapped, weight *backend.Matrix) any {
 	key := struct {
 		dtype             meta.DType
@@ -130,7 +133,8 @@ func keyOf(m *mapped, weight *backend.Matrix) any {
 	return key
 }
 
-// Within returns what passes within limits ask of a backend, for sequences of at most context tokens.
+// Within returns what passes within the limits l require of a backend, for sequences of at most
+// context tokens.
 func (d *Demand) Within(l Limits, context int, kv meta.DType) backend.Work {
 	asked := &d.program.asked
 	w := backend.Work{Columns: asked.columns, Vector: asked.vector, Taps: asked.taps, KVDType: kv}
@@ -153,7 +157,7 @@ func (d *Demand) Within(l Limits, context int, kv meta.DType) backend.Work {
 	return w
 }
 
-// matrix is the weight as it is stored, or as it is converted.
+// matrix returns the weight as it is stored, or as it is converted.
 func (m *mapped) matrix(as meta.QuantFormat) backend.Matrix {
 	p := m.weight.Param
 	turned := m.transposed != m.reversed

@@ -8,14 +8,14 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// xielu is the activation of an MLP that has parameters of its own, see [meta.MLPSpec].
+// xielu is an MLP's activation function with parameters (xIELU), see [meta.MLPSpec].
 type xielu struct {
 	path           string
 	alphaP, alphaN param
 	beta, eps      *meta.Buffer
 }
 
-// xielu compiles the activation that an MLP names, or returns nil for none.
+// xielu compiles the activation that an MLP names. It returns nil if there is none.
 func (c *compiler) xielu(n Node, name string) (*xielu, error) {
 	if name == "" {
 		return nil, nil
